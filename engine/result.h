@@ -1,0 +1,29 @@
+// What became of a batch. Values only.
+#ifndef SVDSERVE_ENGINE_RESULT_H_
+#define SVDSERVE_ENGINE_RESULT_H_
+
+#include <cstdint>
+
+namespace svdserve {
+
+// What became of one matrix; everything but kOk leaves the other matrices of the batch untouched.
+enum class MatrixStatus : uint8_t {
+  kOk = 0,
+  kNonFinite = 1,     // an element is infinite or NaN: every value is NaN
+  kNotConverged = 2,  // the iteration limit was reached: the values are the best known
+  kOutOfRange = 3,    // a value exceeds the largest finite number and is +inf; the others are right
+};
+
+// How many matrices of a batch ended in each status.
+struct ConvergenceReport {
+  int64_t ok = 0;
+  int64_t non_finite = 0;
+  int64_t not_converged = 0;
+  int64_t out_of_range = 0;
+
+  int64_t total() const { return ok + non_finite + not_converged + out_of_range; }
+  friend bool operator==(const ConvergenceReport&, const ConvergenceReport&) = default;
+};
+
+}  // namespace svdserve
+#endif  // SVDSERVE_ENGINE_RESULT_H_
