@@ -1,0 +1,79 @@
+#!/usr/bin/env bash
+# Installs what is missing, builds, runs every test, and ends with one summary.
+#   ./test.sh                 everything: release, then asan, then tsan
+#   ./test.sh release|asan|tsan ...   only these builds
+# Builds land in build/<name>; the last line says 'N passed, N failed', and the exit status is 0 only for 0 failed.
+#   release   all tests, optimized as shipped, with lint, layering, install and operations checks
+#   asan      all C++ and Python tests under AddressSanitizer and UndefinedBehaviorSanitizer
+#   tsan      engine and server core, which know no gRPC, under ThreadSanitizer
+set -uo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")" || exit 2
+exec < /dev/null
+
+builds=()
+for word in "$@"; do
+  case $word in
+    release | asan | tsan) builds+=("$word") ;;
+    -h | --help) sed -n '2,8p' "${BASH_SOURCE[0]}" | cut -c3-; exit 0 ;;
+    *) echo "test.sh: unknown build '$word'; there are: release asan tsan" >&2; exit 2 ;;
+  esac
+done
+((${#builds[@]})) || builds=(release asan tsan)
+jobs=$(nproc)
+log_dir=$PWD/build/logs
+mkdir -p "$log_dir"
+
+rows=()     # of the closing summary
+passed=0 failed=0
+
+# stage NAME COMMAND...: runs the command and notes its time; a failure is remembered, not fatal.
+stage() {
+  local name=$1 start=$SECONDS result=ok
+  shift
+  printf '\n=== %s: %s\n' "$name" "$*"
+  "$@" || result=FAILED
+  rows+=("$(printf '%-22s %6d s   %s' "$name" $((SECONDS - start)) "$result")")
+  [[ $result == ok ]]
+}
+
+# build NAME: configures and compiles; the long output goes to a file, of which a failure shows the end.
+build() {
+  local log=$log_dir/$1-build.log
+  { cmake --preset "$1" -DSVDSERVE_TESTS=ON -DSVDSERVE_BENCHMARKS=ON && cmake --build --preset "$1" -j "$jobs"; } > "$log" 2>&1 ||
+    { grep -nE 'error:|Error |FAILED:' "$log" | head -n 20; tail -n 30 "$log"; echo "whole output: $log"; return 1; }
+}
+
+# count NAME: adds the tests of one run to the totals, and its row to the summary. What CTest could not start is a failure;
+# only a test that says itself why it does not apply here is skipped.
+count() {
+  local good bad skipped
+  read -r good bad skipped < <(python3 - "$log_dir/$1-tests.xml" << 'PY'
+import sys, xml.etree.ElementTree as tree
+try:
+    cases = tree.parse(sys.argv[1]).getroot().findall("testcase")
+except (OSError, tree.ParseError):
+    cases = []
+skipped = sum(c.get("status") == "notrun" and c.find("skipped").get("message", "").startswith("SKIP_") for c in cases)
+good = sum(c.get("status") == "run" for c in cases)
+print(good, len(cases) - good - skipped or int(not cases), skipped)
+PY
+  )
+  passed=$((passed + good)) failed=$((failed + bad))
+  rows+=("$(printf '%-22s %d passed, %d failed, %d skipped' "$1" "$good" "$bad" "$skipped")")
+}
+
+if stage "packages" deploy/bootstrap.sh build test; then
+  for name in "${builds[@]}"; do
+    rm -f "$log_dir/$name-tests.xml"
+    stage "$name build" build "$name" &&
+      stage "$name tests" ctest --preset "$name" -j "$jobs" --no-tests=error --output-junit "$log_dir/$name-tests.xml"
+    count "$name"
+  done
+else
+  failed=1
+fi
+
+printf '\n=== summary (%s, %d cores, %d s)\n' "$(uname -m)" "$jobs" "$SECONDS"
+printf '%s\n' "${rows[@]}"
+echo "$passed passed, $failed failed"
+((failed == 0))
