@@ -1,0 +1,64 @@
+// Why a request failed, as every stage says it and as the rpc stage puts it on the wire. Values only.
+#ifndef SVDSERVE_SERVER_ERROR_H_
+#define SVDSERVE_SERVER_ERROR_H_
+
+#include <cstdint>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+
+namespace svdserve::server {
+
+// The stable reasons of google.rpc.ErrorInfo: clients branch on them, so a name never changes its meaning.
+enum class Reason : uint8_t {
+  kNone,
+  kInvalidField,        // INVALID_ARGUMENT: Error::field says which
+  kReplyTooLarge,       // INVALID_ARGUMENT: the answer would pass the message limit
+  kOverloadedBytes,     // RESOURCE_EXHAUSTED: the ledger of bytes is full
+  kOverloadedRequests,  // RESOURCE_EXHAUSTED: too many requests are in flight
+  kQueueTimeout,        // RESOURCE_EXHAUSTED: no device took it within the queue timeout
+  kDeadlineExceeded,    // DEADLINE_EXCEEDED
+  kCancelled,           // CANCELLED
+  kDraining,            // UNAVAILABLE: the server is shutting down
+  kDeviceFault,         // INTERNAL: its device failed; UNAVAILABLE: no healthy device is left to try
+};
+
+constexpr const char* name(Reason r) {
+  switch (r) {
+    case Reason::kNone:
+      return "";
+    case Reason::kInvalidField:
+      return "INVALID_FIELD";
+    case Reason::kReplyTooLarge:
+      return "REPLY_TOO_LARGE";
+    case Reason::kOverloadedBytes:
+      return "OVERLOADED_BYTES";
+    case Reason::kOverloadedRequests:
+      return "OVERLOADED_REQUESTS";
+    case Reason::kQueueTimeout:
+      return "QUEUE_TIMEOUT";
+    case Reason::kDeadlineExceeded:
+      return "DEADLINE_EXCEEDED";
+    case Reason::kCancelled:
+      return "CANCELLED";
+    case Reason::kDraining:
+      return "DRAINING";
+    case Reason::kDeviceFault:
+      return "DEVICE_FAULT";
+  }
+  return "";
+}
+
+struct Error {
+  absl::StatusCode code = absl::StatusCode::kOk;
+  Reason reason = Reason::kNone;
+  std::string message;         // for the caller's eyes
+  std::string field;           // path below the request, such as "matrices.rows": goes into BadRequest; or empty
+  absl::Duration retry_after;  // goes into RetryInfo; zero: trying again is no use, or the caller's own choice
+
+  bool ok() const { return code == absl::StatusCode::kOk; }
+};
+
+}  // namespace svdserve::server
+#endif  // SVDSERVE_SERVER_ERROR_H_

@@ -1,0 +1,110 @@
+// What the stages tell about themselves. An interface of events: no Prometheus, no names of series.
+//
+// Who records: the rpc stage RequestFinished, and the phases kRespond and kTotal (it alone sees requests that the codec
+// refuses, and the end of a reply); the core everything else. Depth and age of the queue are not events: they are read
+// when somebody asks, by Pipeline::stats().
+#ifndef SVDSERVE_SERVER_METRICS_RECORDER_H_
+#define SVDSERVE_SERVER_METRICS_RECORDER_H_
+
+#include <algorithm>
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "engine/problem.h"
+#include "engine/result.h"
+
+namespace svdserve::server {
+
+enum class Rpc : uint8_t { kDecompose, kDecomposeStream };
+inline constexpr int kRpcs = 2;
+constexpr const char* name(Rpc r) { return r == Rpc::kDecompose ? "Decompose" : "DecomposeStream"; }
+
+// What is computed.
+enum class Kind : uint8_t { kValues };
+inline constexpr int kKinds = 1;
+constexpr const char* name(Kind) { return "values"; }
+
+// A few classes of shape, so that the number of time series is bounded whatever clients send: k = min(m, n) up to 4, 8,
+// 16, 32, each square-ish or elongated (max(m, n) > 4 k), and what is no valid shape.
+enum class ShapeBucket : uint8_t { kInvalid, kK4, kK8, kK16, kK32, kK4Long, kK8Long, kK16Long, kK32Long };
+inline constexpr int kShapeBuckets = 9;
+
+constexpr ShapeBucket shape_bucket(const Problem& p) {
+  const int64_t k = values_per_matrix(p);
+  if (k < 1 || k > 32) return ShapeBucket::kInvalid;
+  const int size = k <= 4 ? 1 : k <= 8 ? 2 : k <= 16 ? 3 : 4;
+  const bool elongated = std::max(p.rows, p.cols) / 4 >= k && std::max(p.rows, p.cols) > 4 * k;
+  return static_cast<ShapeBucket>(elongated ? size + 4 : size);
+}
+
+constexpr const char* name(ShapeBucket b) {
+  constexpr const char* kNames[kShapeBuckets] = {"invalid", "k4",      "k8",       "k16",     "k32",
+                                                 "k4_long", "k8_long", "k16_long", "k32_long"};
+  return kNames[static_cast<int>(b)];
+}
+
+// dtype is absent where the request named none that exists.
+struct RequestLabels {
+  Rpc rpc = Rpc::kDecompose;
+  Kind kind = Kind::kValues;
+  std::optional<DType> dtype;
+  ShapeBucket shape = ShapeBucket::kInvalid;
+};
+
+enum class Phase : uint8_t {
+  kQueue,          // of a request: from admission until a device took it
+  kBatchAssembly,  // of a batch: from its first request until it was cut
+  kCompute,        // of a batch on its device
+  kRespond,        // of a request: from the answer's readiness until the reply was handed over
+  kTotal,          // of a request: from its arrival until the reply was handed over
+};
+inline constexpr int kPhases = 5;
+constexpr const char* name(Phase p) {
+  constexpr const char* kNames[kPhases] = {"queue", "batch_assembly", "compute", "respond", "total"};
+  return kNames[static_cast<int>(p)];
+}
+
+// Why a batch was cut.
+enum class CutReason : uint8_t { kLaneFree, kFull, kAge, kDrain };
+inline constexpr int kCutReasons = 4;
+constexpr const char* name(CutReason c) {
+  constexpr const char* kNames[kCutReasons] = {"lane_free", "full", "age", "drain"};
+  return kNames[static_cast<int>(c)];
+}
+
+// Thread-safe; called on the path of every request: nothing here may block, allocate much or throw.
+class Recorder {
+ public:
+  virtual ~Recorder() = default;
+
+  // One request was answered with `code`. Recorded by the rpc stage.
+  virtual void RequestFinished(const RequestLabels& labels, absl::StatusCode code) = 0;
+  virtual void PhaseTook(Phase phase, absl::Duration took) = 0;
+  // One request was admitted, with this many bytes of operands and values.
+  virtual void Admitted(int64_t bytes) = 0;
+  // A batch was cut, for this reason, with so much in it.
+  virtual void BatchCut(CutReason reason, int64_t requests, int64_t matrices, int64_t bytes) = 0;
+  // A device computed a batch to its end. `device`: its name.
+  virtual void MatricesDone(const ConvergenceReport& report) = 0;
+  virtual void DeviceBusy(std::string_view device, absl::Duration busy) = 0;
+  // A device failed and takes no more work.
+  virtual void DeviceLost(std::string_view device) = 0;
+};
+
+// Records nothing.
+class NullRecorder final : public Recorder {
+ public:
+  void RequestFinished(const RequestLabels&, absl::StatusCode) override {}
+  void PhaseTook(Phase, absl::Duration) override {}
+  void Admitted(int64_t) override {}
+  void BatchCut(CutReason, int64_t, int64_t, int64_t) override {}
+  void MatricesDone(const ConvergenceReport&) override {}
+  void DeviceBusy(std::string_view, absl::Duration) override {}
+  void DeviceLost(std::string_view) override {}
+};
+
+}  // namespace svdserve::server
+#endif  // SVDSERVE_SERVER_METRICS_RECORDER_H_

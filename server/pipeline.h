@@ -1,0 +1,87 @@
+// The server's core behind one door: validate -> admit -> batch -> device, and the answer by callback.
+#ifndef SVDSERVE_SERVER_PIPELINE_H_
+#define SVDSERVE_SERVER_PIPELINE_H_
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "server/clock.h"
+#include "server/device/device.h"
+#include "server/metrics/recorder.h"
+#include "server/request.h"
+
+namespace svdserve::server {
+
+struct PipelineOptions {
+  int64_t max_matrices = 16777216;                           // of one request
+  int64_t max_message_bytes = int64_t{64} << 20;             // of one reply
+  int64_t max_inflight_bytes = int64_t{1} << 30;             // operands and values of all requests in memory
+  int64_t max_inflight_requests = 4096;                      // in memory
+  absl::Duration max_queue_delay = absl::Microseconds(500);  // age at which an open batch is cut
+  absl::Duration queue_timeout = absl::Seconds(30);          // without a device, after which a request is given up
+  int64_t max_batch_bytes = int64_t{8} << 20;                // operands of a batch; a larger request is split
+  int64_t max_batch_matrices = 1048576;
+  int64_t min_split_bytes = int64_t{1} << 20;  // of a part, where a request is spread over idle devices
+  int max_waiting_batches =
+      16;  // while so many cut batches wait for a lane, open ones grow on instead of being cut by age
+  absl::Duration inline_work = absl::Microseconds(20);  // estimated work up to here may run in Submit(); 0: none
+};
+
+struct DeviceState {
+  DeviceInfo info;
+  bool healthy = true;
+};
+
+struct PipelineStats {
+  int healthy_devices = 0;
+  int devices = 0;
+  bool draining = false;
+  int64_t inflight_requests = 0;  // in the ledger: admitted, and their memory not yet free
+  int64_t inflight_bytes = 0;
+  int64_t queued_requests = 0;   // no device has taken them
+  absl::Duration oldest_queued;  // age of the oldest of them; zero when there is none
+
+  // True where new work is welcome: what readiness means.
+  bool ready() const { return healthy_devices > 0 && !draining; }
+};
+
+// Thread-safe, all of it.
+class Pipeline {
+ public:
+  // `clock` and `recorder` outlive the pipeline. At least one device.
+  Pipeline(const PipelineOptions& options, std::vector<std::unique_ptr<Device>> devices, Clock* clock,
+           Recorder* recorder);
+  // Cancels what is left, answers it, and returns when no thread of the core touches any request. Every RequestMemory
+  // must be gone before: they hold reservations of this pipeline.
+  ~Pipeline();
+  Pipeline(const Pipeline&) = delete;
+  Pipeline& operator=(const Pipeline&) = delete;
+
+  // Takes a request; see DoneCallback for when and where `done` is called. What was refused is answered before Submit
+  // returns; so is small work on an idle server, which is computed on the calling thread.
+  RequestHandle Submit(Request request, DoneCallback done);
+
+  // Answers the request with CANCELLED, unless it was answered before. A request that waits leaves the queue and frees
+  // its memory at once; one on a device does so when the device lets go of it.
+  void Cancel(const RequestHandle& handle);
+
+  // From now on Submit() refuses with DRAINING.
+  void StartDrain();
+
+  // StartDrain(), then blocks until every accepted request is answered and off the devices. What is not after `timeout`
+  // is answered with UNAVAILABLE, reason DRAINING. Returns whether nothing had to be given up.
+  bool Drain(absl::Duration timeout);
+
+  PipelineStats stats() const;
+  std::vector<DeviceState> devices() const;
+  const PipelineOptions& options() const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace svdserve::server
+#endif  // SVDSERVE_SERVER_PIPELINE_H_

@@ -1,0 +1,43 @@
+// A claim on the server's memory and on its number of requests, made at admission and given back by its destructor.
+#ifndef SVDSERVE_SERVER_RESERVATION_H_
+#define SVDSERVE_SERVER_RESERVATION_H_
+
+#include <cstdint>
+#include <utility>
+
+namespace svdserve::server {
+
+// Who granted a reservation and takes it back. Outlives every reservation that it granted. Thread-safe.
+class ReservationGrantor {
+ public:
+  virtual void GiveBack(int64_t bytes) = 0;
+
+ protected:
+  ~ReservationGrantor() = default;
+};
+
+// Move-only; an empty one claims nothing. One request and `bytes` bytes.
+class Reservation {
+ public:
+  Reservation() = default;
+  Reservation(ReservationGrantor* grantor, int64_t bytes) : grantor_(grantor), bytes_(bytes) {}
+  Reservation(Reservation&& other) noexcept
+      : grantor_(std::exchange(other.grantor_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
+  Reservation& operator=(Reservation&& other) noexcept {
+    std::swap(grantor_, other.grantor_);
+    std::swap(bytes_, other.bytes_);
+    return *this;
+  }
+  ~Reservation() {
+    if (grantor_ != nullptr) grantor_->GiveBack(bytes_);
+  }
+
+  int64_t bytes() const { return bytes_; }
+
+ private:
+  ReservationGrantor* grantor_ = nullptr;
+  int64_t bytes_ = 0;
+};
+
+}  // namespace svdserve::server
+#endif  // SVDSERVE_SERVER_RESERVATION_H_
