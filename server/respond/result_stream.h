@@ -28,7 +28,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
-#include "absl/synchronization/mutex.h"
+#include "server/mutex.h"
 
 namespace svdserve::server {
 
@@ -80,7 +80,7 @@ class ResultStream {
   Next Answered(Answer answer) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const size_t window_;
-  mutable absl::Mutex mu_;
+  mutable Mutex mu_;
   absl::flat_hash_map<uint64_t, std::optional<Handle>> in_flight_ ABSL_GUARDED_BY(mu_);  // accepted, not answered
   std::deque<Answer> ready_ ABSL_GUARDED_BY(mu_);                                        // answered, not being written
   size_t slots_ ABSL_GUARDED_BY(mu_) = 0;
@@ -112,13 +112,13 @@ auto ResultStream<Answer, Handle>::Decide() -> Next {
 
 template <class Answer, class Handle>
 auto ResultStream<Answer, Handle>::Opened() -> Next {
-  absl::MutexLock lock(&mu_);
+  MutexLock lock(&mu_);
   return Decide();
 }
 
 template <class Answer, class Handle>
 auto ResultStream<Answer, Handle>::OnRead(uint64_t id, Next* next) -> Begun {
-  absl::MutexLock lock(&mu_);
+  MutexLock lock(&mu_);
   reading_ = false;
   ++slots_;
   ++unanswered_;
@@ -129,7 +129,7 @@ auto ResultStream<Answer, Handle>::OnRead(uint64_t id, Next* next) -> Begun {
 
 template <class Answer, class Handle>
 bool ResultStream<Answer, Handle>::Attach(uint64_t id, Handle handle) {
-  absl::MutexLock lock(&mu_);
+  MutexLock lock(&mu_);
   if (broken_) return false;
   const auto it = in_flight_.find(id);
   if (it != in_flight_.end()) it->second = std::move(handle);
@@ -145,20 +145,20 @@ auto ResultStream<Answer, Handle>::Answered(Answer answer) -> Next {
 
 template <class Answer, class Handle>
 auto ResultStream<Answer, Handle>::OnAnswer(uint64_t id, Answer answer) -> Next {
-  absl::MutexLock lock(&mu_);
+  MutexLock lock(&mu_);
   in_flight_.erase(id);
   return Answered(std::move(answer));
 }
 
 template <class Answer, class Handle>
 auto ResultStream<Answer, Handle>::OnRefused(Answer answer) -> Next {
-  absl::MutexLock lock(&mu_);
+  MutexLock lock(&mu_);
   return Answered(std::move(answer));
 }
 
 template <class Answer, class Handle>
 auto ResultStream<Answer, Handle>::OnWritten() -> Next {
-  absl::MutexLock lock(&mu_);
+  MutexLock lock(&mu_);
   writing_ = false;
   --slots_;
   return Decide();
@@ -166,7 +166,7 @@ auto ResultStream<Answer, Handle>::OnWritten() -> Next {
 
 template <class Answer, class Handle>
 auto ResultStream<Answer, Handle>::OnReadsClosed() -> Next {
-  absl::MutexLock lock(&mu_);
+  MutexLock lock(&mu_);
   reading_ = false;
   reads_closed_ = true;
   return Decide();
@@ -174,7 +174,7 @@ auto ResultStream<Answer, Handle>::OnReadsClosed() -> Next {
 
 template <class Answer, class Handle>
 auto ResultStream<Answer, Handle>::OnBroken(std::vector<Handle>* handles) -> Next {
-  absl::MutexLock lock(&mu_);
+  MutexLock lock(&mu_);
   handles->clear();
   if (!broken_) {
     broken_ = true;
@@ -188,7 +188,7 @@ auto ResultStream<Answer, Handle>::OnBroken(std::vector<Handle>* handles) -> Nex
 
 template <class Answer, class Handle>
 size_t ResultStream<Answer, Handle>::in_flight() const {
-  absl::MutexLock lock(&mu_);
+  MutexLock lock(&mu_);
   return in_flight_.size();
 }
 

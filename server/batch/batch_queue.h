@@ -1,0 +1,116 @@
+// What waits for a lane: per key at most one open batch and a line of cut ones, and the keys in turn. Plain data under
+// its owner's lock; it knows the rules of cutting, but neither threads, lanes nor timers.
+//
+// Invariants:
+//   1. Jobs in one batch have equal plans: everything that the arithmetic depends on.
+//   2. Within a key, the open batch is younger than every cut one, so serving the cut ones first starves nobody.
+//   3. Keys are served in turn, one batch a turn: a key waits at most for one batch of each other key per batch of its
+//   own.
+//   4. A batch without live slices, and a key without batches, does not exist.
+#ifndef SVDSERVE_SERVER_BATCH_BATCH_QUEUE_H_
+#define SVDSERVE_SERVER_BATCH_BATCH_QUEUE_H_
+
+#include <cstdint>
+#include <deque>
+#include <list>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "absl/container/btree_set.h"
+#include "absl/container/flat_hash_map.h"
+#include "absl/container/inlined_vector.h"
+#include "absl/time/time.h"
+#include "engine/planner.h"
+#include "server/batch/batch.h"
+#include "server/metrics/recorder.h"
+
+namespace svdserve::server {
+
+struct BatchLimits {
+  int64_t max_bytes = int64_t{8} << 20;  // of operands; a request beyond it is split
+  int64_t max_matrices = 1048576;
+  int64_t min_split_bytes = int64_t{1} << 20;          // of a part that is split off only to use one more device
+  absl::Duration max_delay = absl::Microseconds(500);  // age at which an open batch is cut
+  int max_waiting = 16;                                // cut batches, beyond which age cuts no more
+};
+
+// A batch was cut: what the recorder is to be told, once the lock is released.
+struct CutEvent {
+  CutReason reason;
+  int64_t requests;
+  int64_t matrices;
+  int64_t bytes;
+  absl::Duration assembly;
+};
+using CutEvents = absl::InlinedVector<CutEvent, 2>;
+
+class BatchQueue {
+ public:
+  explicit BatchQueue(const BatchLimits& limits) : limits_(limits) {}
+
+  // Adds a job: to the open batch of its key, or split into batches of its own where it exceeds a limit or where
+  // `idle_devices` > 1 could share it. Fills job->parts and job->unfinished.
+  void Add(const std::shared_ptr<Job>& job, int idle_devices, absl::Time now, CutEvents* cuts);
+
+  // Takes a part of an unanswered job out of its open or waiting batch. The returned reference may be the last one:
+  // drop it without holding a lock.
+  std::shared_ptr<Job> Remove(const Part& part);
+
+  bool empty() const { return turns_.empty(); }
+  // The batch that Take() would return. Not empty().
+  const Batch& Next() const;
+  // The oldest batch of the key whose turn it is, which is cut if it was open. Not empty().
+  std::unique_ptr<Batch> Take(absl::Time now, CutEvents* cuts);
+
+  // Cuts what is too old, while few enough batches wait.
+  void CutOverdue(absl::Time now, CutEvents* cuts);
+  // When CutOverdue() has something to do, if nothing else happens. InfiniteFuture: never.
+  absl::Time next_cut() const;
+  // Cuts every open batch.
+  void CutAll(CutReason reason, absl::Time now, CutEvents* cuts);
+
+  // Calls visit(job) for the job of every live slice.
+  template <class Visit>
+  void ForEachJob(Visit visit) const;
+
+ private:
+  struct KeyQueue {
+    Plan plan;
+    std::unique_ptr<Batch> open;
+    std::deque<std::unique_ptr<Batch>> waiting;
+  };
+  using Turns = std::list<KeyQueue>;
+  struct PlanHash {
+    size_t operator()(const Plan& plan) const;
+  };
+
+  int PartsOf(const Job& job, int idle_devices) const;
+  bool Fits(const Batch& batch, int64_t bytes, int64_t matrices) const;
+  Turns::iterator FindOrMake(const Plan& plan);
+  void Append(Batch* batch, const std::shared_ptr<Job>& job, int64_t first, int64_t count);
+  void Cut(KeyQueue* key, CutReason reason, absl::Time now, CutEvents* cuts);
+  void EraseIfEmpty(Turns::iterator key);
+
+  const BatchLimits limits_;
+  Turns turns_;  // the front is served next
+  absl::flat_hash_map<Plan, Turns::iterator, PlanHash> keys_;
+  absl::btree_set<std::pair<absl::Time, KeyQueue*>> open_by_age_;
+  int waiting_ = 0;  // cut batches of all keys
+};
+
+template <class Visit>
+void BatchQueue::ForEachJob(Visit visit) const {
+  const auto visit_batch = [&](const Batch& batch) {
+    for (const Slice& slice : batch.slices) {
+      if (slice.job != nullptr) visit(slice.job.get());
+    }
+  };
+  for (const KeyQueue& key : turns_) {
+    for (const auto& batch : key.waiting) visit_batch(*batch);
+    if (key.open != nullptr) visit_batch(*key.open);
+  }
+}
+
+}  // namespace svdserve::server
+#endif  // SVDSERVE_SERVER_BATCH_BATCH_QUEUE_H_

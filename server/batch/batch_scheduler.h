@@ -1,0 +1,119 @@
+// The dynamic batcher. Requests of equal plan share a batch; a batch is cut when a lane is free, when it is full, or
+// when its oldest request has waited long enough. With an idle device a request leaves at once, so batching costs no
+// latency at low load; while the lanes are busy batches grow by themselves.
+//
+// A request ends by its results, its deadline, the queue timeout, Cancel(), or a drain that ran out of time, whichever
+// is first; its callback is called at that moment. What waits then leaves the queue and costs no device time. What is
+// on a device loses its answer at once and its memory when the device lets go, which it is asked to do by the batch's
+// cancel flag as soon as nobody waits for any result of the batch.
+//
+// Thread-safe. Invariants:
+//   1. Every job is answered exactly once: `answered` turns true under mu_, by End() alone, which moves its callback
+//   out.
+//   2. No callback is called, and no RequestMemory dropped, under mu_: both are collected in Effects.
+//   3. Work waits only while no lane of a healthy device is free: whoever adds work or releases a lane calls Pump().
+//   4. A job's memory outlives every use by a device: the slices of a running batch hold the job.
+//   5. The alarm is set to the earliest time at which something is due, or earlier.
+//   6. busy_ counts who has taken something off the queue, or an answer, and not yet done with it: empty queue and
+//   busy_ 0
+//      mean that every accepted request was answered and no device touches any.
+// Lock order: mu_ before the pool's mutex and the alarm's.
+#ifndef SVDSERVE_SERVER_BATCH_BATCH_SCHEDULER_H_
+#define SVDSERVE_SERVER_BATCH_BATCH_SCHEDULER_H_
+
+#include <cstdint>
+#include <memory>
+#include <utility>
+
+#include "absl/container/btree_set.h"
+#include "absl/container/flat_hash_set.h"
+#include "absl/time/time.h"
+#include "server/admitted_request.h"
+#include "server/batch/batch_queue.h"
+#include "server/clock.h"
+#include "server/device/device_pool.h"
+#include "server/metrics/recorder.h"
+#include "server/mutex.h"
+
+namespace svdserve::server {
+
+struct BatchOptions {
+  BatchLimits limits;
+  absl::Duration queue_timeout = absl::Seconds(30);     // without a lane, after which a request is given up
+  absl::Duration inline_work = absl::Microseconds(20);  // estimated work up to here may run in Submit()
+};
+
+class BatchScheduler final : private BatchRunner {
+ public:
+  // `pool`, `clock` and `recorder` outlive the scheduler.
+  BatchScheduler(const BatchOptions& options, DevicePool* pool, Clock* clock, Recorder* recorder);
+  // Gives up what is left and returns when no lane touches it. Nobody submits any more.
+  ~BatchScheduler();
+  BatchScheduler(const BatchScheduler&) = delete;
+  BatchScheduler& operator=(const BatchScheduler&) = delete;
+
+  // Takes the request over; see DoneCallback. Small work may be computed on the calling thread before this returns.
+  RequestHandle Submit(AdmittedRequest request, DoneCallback done);
+
+  void Cancel(const RequestHandle& handle);
+
+  // Cuts every open batch, and blocks until all is answered and off the devices; after `timeout` the rest is given up
+  // with UNAVAILABLE, reason DRAINING. Returns whether nothing was given up.
+  bool Drain(absl::Duration timeout);
+
+  struct Waiting {
+    int64_t requests;
+    absl::Duration oldest;
+  };
+  Waiting waiting() const;
+
+ private:
+  // What is to be done after mu_ was released.
+  struct Effects {
+    absl::InlinedVector<std::pair<DoneCallback, Answer>, 1> answers;
+    absl::InlinedVector<std::shared_ptr<Job>, 1> released;  // jobs whose last reference this may be
+    CutEvents cuts;
+  };
+
+  struct PartResult;
+
+  void RunBatch(std::unique_ptr<Batch> batch, const Lane& lane) override;
+  bool RunInline(const AdmittedRequest& request, DoneCallback* done);
+  PartResult Compute(const Batch& batch, const Lane& lane);
+  void Finish(Batch* batch, const Lane& lane, PartResult result, Effects* effects) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
+  void Pump(Effects* effects) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void Start(const Lane& lane, Effects* effects) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void OnAlarm();
+  void SetAlarm() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void ExpireDue(absl::Time now, Effects* effects) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void GiveUpAll(const Error& error, Effects* effects) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void GiveUpQueued(const Error& error, Effects* effects) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Answers an unanswered job: with its results where `error` is ok(). Its parts leave the queue and their lanes.
+  void End(Job* job, Error error, Effects* effects) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  bool IsIdle() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { return busy_ == 0 && queue_.empty(); }
+  // Calls back, lets go and records; the caller holds no lock.
+  void Apply(Effects* effects);
+  void LeaveBusy(int64_t n) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
+  const BatchOptions options_;
+  DevicePool* const pool_;
+  Clock* const clock_;
+  Recorder* const recorder_;
+
+  mutable Mutex mu_;
+  CondVar idle_;
+  BatchQueue queue_ ABSL_GUARDED_BY(mu_);
+  absl::flat_hash_set<Batch*> running_ ABSL_GUARDED_BY(mu_);
+  absl::btree_set<std::pair<absl::Time, Job*>> queued_ ABSL_GUARDED_BY(mu_);     // by admission: no lane took them yet
+  absl::btree_set<std::pair<absl::Time, Job*>> deadlines_ ABSL_GUARDED_BY(mu_);  // unanswered, with a finite deadline
+  int64_t busy_ ABSL_GUARDED_BY(mu_) = 0;
+  bool draining_ ABSL_GUARDED_BY(mu_) = false;
+  bool gave_up_ ABSL_GUARDED_BY(mu_) = false;  // the drain ran out of time
+  absl::Time drain_deadline_ ABSL_GUARDED_BY(mu_) = absl::InfiniteFuture();
+  absl::Time alarm_at_ ABSL_GUARDED_BY(mu_) = absl::InfiniteFuture();
+  std::unique_ptr<Alarm> alarm_;  // last: its callback uses everything above
+};
+
+}  // namespace svdserve::server
+#endif  // SVDSERVE_SERVER_BATCH_BATCH_SCHEDULER_H_

@@ -1,0 +1,49 @@
+#include "server/device/host_device.h"
+
+#include <algorithm>
+#include <string>
+#include <thread>
+
+#include "absl/strings/str_cat.h"
+
+namespace svdserve::server {
+namespace {
+
+class HostDevice final : public Device {
+ public:
+  HostDevice(int index, int threads, Simd simd) : engine_(EngineOptions{threads, simd}) {
+    info_.name = absl::StrCat("host:", index);
+    info_.backend = "host";
+    info_.instruction_set = svdserve::name(engine_.simd());
+    info_.threads = engine_.threads();
+    info_.lanes = 1;  // one batch already uses every thread of the arena
+  }
+
+  const DeviceInfo& info() const override { return info_; }
+
+  DeviceOutcome Execute(int, const Plan& plan, absl::Span<const HostSegment> segments,
+                        const std::atomic<bool>* cancel) override {
+    const SvdEngine::Outcome outcome = engine_.execute(plan, segments, cancel);
+    return {absl::OkStatus(), false, outcome.completed, outcome.report};
+  }
+
+ private:
+  const SvdEngine engine_;
+  DeviceInfo info_;
+};
+
+}  // namespace
+
+std::vector<std::unique_ptr<Device>> MakeHostDevices(int devices, int threads, Simd simd) {
+  // One device: the engine itself knows best what "every core that the process may use" is.
+  const int all = threads > 0 || devices == 1 ? threads : SvdEngine(EngineOptions{}).threads();
+  std::vector<std::unique_ptr<Device>> made;
+  for (int i = 0; i < devices; ++i) {
+    // The first (all % devices) devices get the cores that are left over.
+    const int share = devices == 1 ? all : std::max(1, all / devices + (i < all % devices ? 1 : 0));
+    made.push_back(std::make_unique<HostDevice>(i, share, simd));
+  }
+  return made;
+}
+
+}  // namespace svdserve::server
