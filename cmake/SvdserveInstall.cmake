@@ -1,0 +1,67 @@
+# What `cmake --install` puts where, and the package that find_package(svdserve) reads:
+#   bin/                         svdserve, svdctl
+#   include/svdserve/            the public headers under their paths of the source tree: "engine/svd_engine.h",
+#                                "client/cpp/client.h"
+#   lib/, lib/cmake/svdserve/    static libraries; targets svdserve::engine and svdserve::client
+#   share/svdserve/proto/        the wire contract
+include(CMakePackageConfigHelpers)
+set(SVDSERVE_INSTALL_CMAKE ${CMAKE_INSTALL_LIBDIR}/cmake/svdserve)
+set(SVDSERVE_INSTALL_INCLUDE ${CMAKE_INSTALL_INCLUDEDIR}/svdserve)
+
+# The libraries of this project that `target` is made of, itself included: static libraries need them all.
+function(svdserve_parts_of target out)
+  get_target_property(linked ${target} LINK_LIBRARIES)
+  set(parts ${target})
+  foreach(library IN LISTS linked)
+    if(TARGET "${library}")
+      get_target_property(real ${library} ALIASED_TARGET)
+      if(real)
+        set(library ${real})
+      endif()
+      get_target_property(imported ${library} IMPORTED)
+      if(NOT imported)
+        svdserve_parts_of(${library} more)
+        list(APPEND parts ${more})
+      endif()
+    endif()
+  endforeach()
+  list(REMOVE_DUPLICATES parts)
+  set(${out} ${parts} PARENT_SCOPE)
+endfunction()
+
+# svdserve_install_package(component target header...): the component can be had alone, without the dependencies of
+# others.
+function(svdserve_install_package component target)
+  svdserve_parts_of(${target} parts)
+  set_target_properties(${target} PROPERTIES EXPORT_NAME ${component})
+  target_include_directories(${target} INTERFACE $<INSTALL_INTERFACE:${SVDSERVE_INSTALL_INCLUDE}>)
+  target_compile_features(${target} INTERFACE cxx_std_20)
+  install(TARGETS ${parts} EXPORT svdserve_${component}
+    ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT ${component})
+  install(EXPORT svdserve_${component} FILE svdserve-${component}.cmake NAMESPACE svdserve::
+    DESTINATION ${SVDSERVE_INSTALL_CMAKE} COMPONENT ${component})
+  foreach(header IN LISTS ARGN)
+    cmake_path(GET header PARENT_PATH folder)
+    install(FILES ${header} DESTINATION ${SVDSERVE_INSTALL_INCLUDE}/${folder} COMPONENT ${component})
+  endforeach()
+endfunction()
+
+file(GLOB engine_headers RELATIVE ${CMAKE_SOURCE_DIR} CONFIGURE_DEPENDS engine/*.h)
+svdserve_install_package(engine svdserve_engine ${engine_headers})
+if(SVDSERVE_GRPC)
+  svdserve_install_package(client svdserve_client
+    client/cpp/client.h client/cpp/stream.h client/cpp/types.h)
+  install(TARGETS svdserve svdctl RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT programs)
+  install(FILES proto/svdserve/v1/svd_service.proto DESTINATION ${CMAKE_INSTALL_DATADIR}/svdserve/proto/svdserve/v1
+    COMPONENT programs)
+  install(FILES proto/google/rpc/status.proto DESTINATION ${CMAKE_INSTALL_DATADIR}/svdserve/proto/google/rpc
+    COMPONENT programs)
+endif()
+install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT programs)
+
+configure_package_config_file(cmake/svdserveConfig.cmake.in ${CMAKE_BINARY_DIR}/svdserveConfig.cmake
+  INSTALL_DESTINATION ${SVDSERVE_INSTALL_CMAKE} NO_SET_AND_CHECK_MACRO)
+# Before 1.0 every minor version may change the interface.
+write_basic_package_version_file(${CMAKE_BINARY_DIR}/svdserveConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+install(FILES ${CMAKE_BINARY_DIR}/svdserveConfig.cmake ${CMAKE_BINARY_DIR}/svdserveConfigVersion.cmake
+  DESTINATION ${SVDSERVE_INSTALL_CMAKE} COMPONENT engine)

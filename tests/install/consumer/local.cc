@@ -1,0 +1,25 @@
+// Singular values in this process, by the installed engine.
+#include <cmath>
+#include <cstdio>
+
+#include "engine/svd_engine.h"
+
+int main() {
+  using namespace svdserve;
+  const PlanOrError planned = make_plan({.rows = 3, .cols = 2, .dtype = DType::kF64}, {});
+  if (!planned.plan) {
+    std::fprintf(stderr, "%s: %s\n", planned.error.field.c_str(), planned.error.message.c_str());
+    return 1;
+  }
+  const double matrices[2][3][2] = {{{3, 0}, {0, 4}, {0, 0}}, {{1, 1}, {1, 1}, {1, 1}}};
+  double values[2][2];
+  const HostSegment segment{.matrices = matrices, .count = 2, .values = values};
+  const SvdEngine engine;
+  const auto outcome = engine.execute(*planned.plan, {&segment, 1});
+
+  std::printf("%g %g, %g %g\n", values[0][0], values[0][1], values[1][0], values[1][1]);
+  const bool right = outcome.completed && outcome.report.ok == 2 && std::abs(values[0][0] - 4) < 1e-14 &&
+                     std::abs(values[0][1] - 3) < 1e-14 && std::abs(values[1][0] - std::sqrt(6.0)) < 1e-14 &&
+                     std::abs(values[1][1]) < 1e-14;
+  return right ? 0 : 1;
+}

@@ -1,0 +1,26 @@
+// Singular values from a server, by the installed client: remote ADDRESS
+#include <cmath>
+#include <complex>
+#include <cstdio>
+#include <vector>
+
+#include "client/cpp/client.h"
+
+int main(int argc, char** argv) {
+  if (argc != 2) return 2;
+  svdserve::client::Client client({.address = argv[1]});
+
+  const auto info = client.server_info({.timeout = std::chrono::seconds(10)});
+  if (!info.ok()) {
+    std::fprintf(stderr, "server_info: %s\n", info.status().to_string().c_str());
+    return 1;
+  }
+  const std::vector<std::complex<double>> matrices = {{3, 0}, {0, 0}, {0, 0}, {0, 4}};
+  const auto s = client.singular_values(std::span<const std::complex<double>>(matrices), 2, 2, 1);
+  if (!s.ok()) {
+    std::fprintf(stderr, "singular_values: %s\n", s.status().to_string().c_str());
+    return 1;
+  }
+  std::printf("svdserve %s: %g %g\n", info.value().version.c_str(), (*s).values[0], (*s).values[1]);
+  return std::abs((*s).values[0] - 4) < 1e-14 && std::abs((*s).values[1] - 3) < 1e-14 ? 0 : 1;
+}

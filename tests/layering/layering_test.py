@@ -1,0 +1,229 @@
+"""Who may include whom: a table of folders, and a check of every #include against it.
+
+The rule of a file is that of the longest prefix of its path. A file may always include its own folder; everything else
+of the project is listed in `project` ("a/" is everything below a, "a/*" the files of a itself), and every library that
+is not the language's own in `libraries`.
+"""
+import dataclasses
+import pathlib
+import re
+import sys
+import tempfile
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+LIBRARIES = {
+    "absl": r"absl/",
+    "tbb": r"(oneapi/)?tbb/",
+    "highway": r"hwy/",
+    "blas": r"(cblas|lapacke?)\.h$",
+    "cuda": r"(cuda|cublas|cusolver|nccl)",
+    "grpc": r"grpc(pp)?/",
+    "proto": r"google/(protobuf|rpc)/|.*\.pb\.h$",
+    "prometheus": r"prometheus/|CivetServer\.h$|civetweb\.h$",
+    "gtest": r"(gtest|gmock)/",
+    "benchmark": r"benchmark/",
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Rule:
+    project: tuple = ()    # files, or folders as above
+    libraries: tuple = ()  # keys of LIBRARIES
+
+
+# What a request is, how it is to be computed and what became of it: plain values that every stage may speak of.
+VALUES = ("engine/problem.h", "engine/options.h", "engine/result.h", "engine/planner.h")
+ENGINE = VALUES + ("engine/svd_engine.h",)
+# The server's own vocabulary, and what a stage tells about itself.
+SERVER = ("server/*", "server/metrics/recorder.h")
+# What puts the stages together. No stage knows them.
+DOORS = ("server/pipeline.h", "server/config.h")
+CORE_LIBRARIES = ("absl",)
+
+RULES = {
+    # The engine has never heard of the service: no gRPC, no protobuf, no Prometheus.
+    "engine/core": Rule((), ("highway",)),
+    "engine/algorithms": Rule(("engine/core/",) + VALUES, ("highway",)),
+    "engine/backends": Rule(("engine/core/", "engine/algorithms/") + VALUES, ("absl", "tbb", "highway", "blas")),
+    "engine/example": Rule(ENGINE, ("absl",)),
+    "engine": Rule(("engine/",), ("absl", "tbb")),
+    # One folder a stage, in the order of the flow. A stage knows the next one's interface, never one before it.
+    "server/rpc": Rule(VALUES + SERVER + DOORS + ("server/respond/", "server/device/device.h"),
+                       ("absl", "grpc", "proto")),
+    "server/validate": Rule(VALUES + SERVER, CORE_LIBRARIES),
+    "server/admit": Rule(VALUES + SERVER, CORE_LIBRARIES),
+    "server/batch": Rule(VALUES + SERVER + ("server/device/",), CORE_LIBRARIES),
+    "server/device": Rule(ENGINE + SERVER, CORE_LIBRARIES),
+    "server/respond": Rule(VALUES + SERVER, CORE_LIBRARIES),
+    "server/metrics": Rule(VALUES + SERVER, CORE_LIBRARIES),
+    # The core's door, which puts the stages together; the edge; and the configuration.
+    "server/pipeline": Rule(VALUES + SERVER + ("server/",), CORE_LIBRARIES),
+    "server/config": Rule(ENGINE + SERVER + DOORS, CORE_LIBRARIES),
+    "server/main.cc": Rule(ENGINE + DOORS + ("server/",), CORE_LIBRARIES),
+    "server": Rule(VALUES + SERVER + ("server/device/device.h",), CORE_LIBRARIES),
+    # The clients see the wire and nothing behind it.
+    "client/cpp": Rule((), ("absl", "grpc", "proto")),
+    "client/cli": Rule(("client/cpp/",), ("absl",)),
+    # Tests may look into everything; nothing looks into them.
+    "tests": Rule(("engine/", "server/", "client/"), tuple(LIBRARIES)),
+}
+
+# Only implementations: a folder's .cc files may use these besides. The recorder is an interface without Prometheus.
+SOURCES_WITH = {"server/metrics": ("prometheus",)}
+
+# What programs outside the tree include: whatever these lead to, and the libraries that they may ask their user for.
+PUBLIC = {"engine/svd_engine.h": ("absl",), "client/cpp/client.h": ()}
+
+BENCHMARKS = re.compile(r"_bench\.cc$")
+INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.MULTILINE)
+
+
+def longest_prefix(path, table):
+    keys = [k for k in table if path == k or path.startswith(k + "/") or ("/" in k and path.startswith(k + "."))]
+    return max(keys, key=len, default=None)
+
+
+def library_of(include):
+    return next((name for name, pattern in LIBRARIES.items() if re.match(pattern, include)), None)
+
+
+def allowed_libraries(path):
+    rule = RULES[longest_prefix(path, RULES)]
+    allowed = set(rule.libraries)
+    if not path.endswith(".h"):
+        allowed |= set(SOURCES_WITH.get(longest_prefix(path, SOURCES_WITH), ()))
+    if BENCHMARKS.search(path):
+        allowed |= {"benchmark", "blas"}
+    return allowed
+
+
+def may_include(path, include):
+    allowed = RULES[longest_prefix(path, RULES)].project
+    folder = include.rsplit("/", 1)[0]
+    if include in DOORS and not path.startswith("tests/"):
+        return include in allowed or path.rsplit(".", 1)[0] == include.rsplit(".", 1)[0]
+    if folder == path.rsplit("/", 1)[0] or folder + "/*" in allowed:
+        return True
+    return any(include == entry or entry.endswith("/") and include.startswith(entry) for entry in allowed)
+
+
+def check(root):
+    """Returns one line for every include that the table does not allow."""
+    faults = []
+    files = [p for top in ("engine", "server", "client", "tests") for p in sorted((root / top).rglob("*"))
+             if p.suffix in (".h", ".cc", ".cu", ".cuh")]
+    for file in files:
+        path = file.relative_to(root).as_posix()
+        if longest_prefix(path, RULES) is None:
+            faults.append(f"{path}: its folder has no rule in tests/layering/layering_test.py")
+            continue
+        for quote, include in INCLUDE.findall(file.read_text(encoding="utf-8")):
+            library = library_of(include)
+            if (root / include).exists() or include.split("/")[0] in ("engine", "server", "client", "tests"):
+                if path.startswith("tests/") and include.startswith("tests/"):
+                    continue
+                if not may_include(path, include):
+                    faults.append(f"{path}: may not include {include}")
+            elif library is not None and library not in allowed_libraries(path):
+                faults.append(f"{path}: may not use {library} ({include})")
+            elif library is None and quote == '"':
+                faults.append(f'{path}: "{include}" is no path from the root of the project')
+    return faults
+
+
+def check_public(root, header, libraries):
+    """Returns one line for every library that `header`, or a header that it leads to, must not ask its user for."""
+    faults, seen, waiting = [], set(), [header]
+    while waiting:
+        path = waiting.pop()
+        if path in seen:
+            continue
+        seen.add(path)
+        for _, include in INCLUDE.findall((root / path).read_text(encoding="utf-8")):
+            if (root / include).exists():
+                waiting.append(include)
+            elif library_of(include) not in (None, *libraries):
+                faults.append(f"{path}: {header} leads to {include}")
+    return faults
+
+
+class Layering(unittest.TestCase):
+    def test_every_include_is_allowed(self):
+        faults = check(ROOT)
+        self.assertEqual(faults, [], "\n" + "\n".join(faults))
+
+    def test_public_headers_ask_for_no_more_than_they_say(self):
+        for header, libraries in PUBLIC.items():
+            with self.subTest(header=header):
+                self.assertEqual(check_public(ROOT, header, libraries), [])
+
+    def test_every_rule_is_of_a_room_that_exists(self):
+        for key in RULES:
+            self.assertTrue((ROOT / key).exists() or any(ROOT.glob(key + ".*")), f"no {key} any more: drop its rule")
+
+
+class PlantedFaults(unittest.TestCase):
+    """The check itself: each of these must be found."""
+
+    def faults(self, path, line):
+        with tempfile.TemporaryDirectory() as folder:
+            file = pathlib.Path(folder) / path
+            file.parent.mkdir(parents=True)
+            file.write_text(f"// a planted file\n{line}\n")
+            return check(pathlib.Path(folder))
+
+    def test_faults_are_found(self):
+        for path, line in (
+            ("engine/core/lane.h", '#include "engine/algorithms/bidiagonalize.h"'),
+            ("engine/algorithms/dqds.h", '#include "engine/backends/host/launch.h"'),
+            ("engine/algorithms/dqds.h", "#include <tbb/parallel_for.h>"),
+            ("engine/svd_engine.cc", "#include <grpcpp/grpcpp.h>"),
+            ("engine/svd_engine.cc", '#  include "svdserve/v1/svd_service.pb.h"'),
+            ("engine/backends/host/launch.cc", "#include <prometheus/counter.h>"),
+            ("engine/backends/host/launch.cc", '#include "server/request.h"'),
+            ("server/admit/ledger.h", '#include "server/validate/validate.h"'),
+            ("server/batch/batch.h", '#include "server/admit/ledger.h"'),
+            ("server/batch/batch.h", '#include "server/pipeline.h"'),
+            ("server/batch/batch.cc", '#include "engine/svd_engine.h"'),
+            ("server/device/queue.cc", "#include <google/protobuf/message.h>"),
+            ("server/respond/stream.h", '#include "server/rpc/codec.h"'),
+            ("server/metrics/recorder.h", "#include <prometheus/counter.h>"),
+            ("server/rpc/codec.h", '#include "engine/svd_engine.h"'),
+            ("server/main.cc", "#include <grpcpp/grpcpp.h>"),
+            ("client/cpp/client.cc", '#include "engine/problem.h"'),
+            ("client/cli/main.cc", "#include <grpcpp/grpcpp.h>"),
+            ("server/batch/batch.cc", '#include "tests/support/fake_clock.h"'),
+            ("server/batch/batch.cc", '#include "batch.h"'),
+            ("server/extra/thing.cc", '#include "server/pipeline.h"'),
+        ):
+            with self.subTest(path=path, line=line):
+                self.assertEqual(len(self.faults(path, line)), 1)
+
+    def test_a_public_header_that_leads_to_generated_code_is_found(self):
+        with tempfile.TemporaryDirectory() as folder:
+            root = pathlib.Path(folder)
+            (root / "client/cpp").mkdir(parents=True)
+            (root / "client/cpp/client.h").write_text('#include "client/cpp/types.h"\n#include <span>\n')
+            (root / "client/cpp/types.h").write_text('#include "svdserve/v1/svd_service.pb.h"\n')
+            self.assertEqual(len(check_public(root, "client/cpp/client.h", ())), 1)
+
+    def test_what_is_allowed_passes(self):
+        for path, line in (
+            ("engine/svd_engine.cc", '#include "engine/backends/host/launch.h"'),
+            ("engine/algorithms/dqds_bench.cc", "#include <benchmark/benchmark.h>"),
+            ("server/device/host_device.cc", '#include "engine/svd_engine.h"'),
+            ("server/pipeline.cc", '#include "server/batch/batch.h"'),
+            ("server/metrics/prometheus_recorder.cc", "#include <prometheus/counter.h>"),
+            ("server/rpc/codec.cc", '#include "svdserve/v1/svd_service.pb.h"'),
+            ("client/cpp/client.cc", "#include <grpcpp/grpcpp.h>"),
+            ("tests/server/batch_test.cc", '#include "tests/support/fake_clock.h"'),
+            ("engine/problem.h", "#include <cstdint>"),
+        ):
+            with self.subTest(path=path, line=line):
+                self.assertEqual(self.faults(path, line), [])
+
+
+if __name__ == "__main__":
+    sys.exit(unittest.main(verbosity=1))
