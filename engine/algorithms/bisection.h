@@ -1,0 +1,82 @@
+// BISECTION: singular values of a bidiagonal matrix from the eigenvalues of T = B^T B by bisection with Sturm counts;
+// one matrix a lane. The published method that this service started from.
+//
+//   T_ii = alpha_i = q_i + e_{i-1},   T_{i,i+1}^2 = beta_i^2 = q_i e_i
+//   start: the Gerschgorin interval [min(alpha_i - r_i), max(alpha_i + r_i)], r_i = beta_{i-1} + beta_i, cut at zero
+//   stop:  |b - a| <= max(delta (|a| + |b|), 2 u lambda_max, pivmin)
+// The published test, |b - a| <= delta (|a| + |b|) alone, never ends on a singular matrix, and none with delta below
+// the resolution of the type ever ends; hence the other two terms, and delta >= 4 u (planner.h).
+//   in:   q_i = b_ii^2 (i < k), e_i = b_{i,i+1}^2 (i < k - 1)
+//   out:  s_i = sqrt(lambda_i), ascending; returns the lanes that did not stop (there are none: kMaxSteps halvings take
+//         any interval below 2 u lambda_max)
+// Source: Capozzoli, Curcio, Di Donna, Liseno, Electronics 2025, 14(16), 3217, section 2.4, algorithm 4, and appendix A.
+// Cost: about k^2 log2(1 / delta) divisions.
+// Accuracy: |lambda - lambda_exact| <= 2 delta lambda + 16 k u lambda_max: values below sqrt(u) s_max lose digits.
+#if defined(SVDSERVE_ENGINE_ALGORITHMS_BISECTION_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef SVDSERVE_ENGINE_ALGORITHMS_BISECTION_H_
+#undef SVDSERVE_ENGINE_ALGORITHMS_BISECTION_H_
+#else
+#define SVDSERVE_ENGINE_ALGORITHMS_BISECTION_H_
+#endif
+
+#include "engine/algorithms/sturm_count.h"
+#include "engine/core/view.h"
+
+SVD_KERNEL_BEGIN
+
+// The tridiagonal T = B^T B, in place: q becomes alpha, e becomes beta^2.
+template <class Lane, class Size>
+SVD_HD void form_tridiagonal(Size k, Lane* q, Lane* e) {
+  Lane above = Lane(0);  // e_{i-1}
+  for (int i = 0; i < k; ++i) {
+    const Lane alpha = q[i] + above;
+    if (i < k - 1) {
+      above = e[i];
+      e[i] = q[i] * e[i];
+    }
+    q[i] = alpha;
+  }
+}
+
+template <class Lane, class Size>
+SVD_HD typename Lane::Mask bisect(Size k, Lane* q, Lane* e, Lane delta, Lane* s) {
+  using T = typename Lane::Scalar;
+  constexpr int kMaxSteps = 2 * FloatTraits<T>::kMantissaBits;
+  const Lane zero(0), half(T(0.5));
+  form_tridiagonal(k, q, e);
+
+  Lane low = q[0], high = q[0], largest2 = zero, before = zero;
+  for (int i = 0; i < k; ++i) {
+    const Lane beta = i < k - 1 ? sqrt(e[i]) : zero;
+    if (i < k - 1) largest2 = larger(largest2, e[i]);
+    low = smaller(low, q[i] - (before + beta));
+    high = larger(high, q[i] + (before + beta));
+    before = beta;
+  }
+  low = larger(low, zero);
+  const Lane pivmin = larger(largest2, Lane(1)) * Lane(2 / FloatTraits<T>::kLargest);
+  const Lane floor = larger(Lane(2 * FloatTraits<T>::kUnitRoundoff) * high, pivmin);
+
+  auto unfinished = Lane::mask(false);
+  for (int j = 0; j < k; ++j) {
+    // Invariant: at most j eigenvalues are below a; more than j are below b (or equal to it, at the start).
+    Lane a = low, b = high;
+    auto active = (b - a) > larger(delta * (abs(a) + abs(b)), floor);
+    for (int step = 0; step < kMaxSteps && any_of(active); ++step) {
+      const Lane c = half * (a + b);
+      const Lane below = sturm_count(
+          k, [&](int i) SVD_LAMBDA { return q[i]; }, [&](int i) SVD_LAMBDA { return e[i]; }, c, pivmin);
+      const auto go_down = below > Lane(T(j));
+      b = select(active & go_down, c, b);
+      a = select(active & !go_down, c, a);
+      active = active & ((b - a) > larger(delta * (abs(a) + abs(b)), floor));
+    }
+    unfinished = unfinished | active;
+    s[j] = sqrt(half * (a + b));
+  }
+  return unfinished;
+}
+
+SVD_KERNEL_END
+
+#endif

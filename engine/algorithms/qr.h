@@ -1,0 +1,105 @@
+// QR factorizations that reduce a matrix to the k x k upper triangular R with the same singular values; one matrix (or
+// one tile) a lane.
+//
+//   tall_qr      A (rows x k) = Q R
+//   join_qr      [R_1; R_2] (2k x k, both upper triangular) = Q R: a node of the tall-skinny QR tree
+//   pivoted_qr   A P = Q R (k x k) with the largest remaining column first
+//
+// Q is not kept. R is left in the upper triangle of the first argument; what is below it is not cleared.
+// Columns may be scaled by powers of two, each by its own: column j stands for 2^exponents[j] a(:, j). A reflector is
+// made from one column, so the scales of the others do not matter, and R's column j carries the scale of A's.
+// Sources: Golub and Van Loan, 3rd ed., algorithms 5.2.1 and 5.4.1; tree: Demmel, Grigori, Hoemmen, Langou, SIAM J. Sci.
+// Comput. 34 (2012) A206-A239; pivoting before Jacobi: Drmac and Veselic, SIAM J. Matrix Anal. Appl. 29 (2008) 1322-1342.
+// Cost: 2 rows k^2, 2/3 k^3 and 4/3 k^3 flops (real). Accuracy: column-wise backward stable,
+// |delta a_j| <= c u |a_j|, whatever the columns' scales.
+#if defined(SVDSERVE_ENGINE_ALGORITHMS_QR_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef SVDSERVE_ENGINE_ALGORITHMS_QR_H_
+#undef SVDSERVE_ENGINE_ALGORITHMS_QR_H_
+#else
+#define SVDSERVE_ENGINE_ALGORITHMS_QR_H_
+#endif
+
+#include "engine/algorithms/householder.h"
+#include "engine/core/scaling.h"
+#include "engine/core/view.h"
+
+SVD_KERNEL_BEGIN
+
+template <class E, class Size>
+SVD_HD void tall_qr(MatrixView<E> a, int rows, Size k) {
+  for (int j = 0; j < k && j < rows - 1; ++j) {
+    const auto x = [&](int i) SVD_LAMBDA { return a(j + i, j); };
+    const Reflector<E> h = make_reflector<E>(rows - j, x);
+    a(j, j) = h.u0;
+    for (int c = j + 1; c < k; ++c) {
+      const auto y = [&](int i) SVD_LAMBDA { return a(j + i, c); };
+      const E w = scaled(inner_product<E>(rows - j, x, y), h.g);
+      SVD_UNROLL for (int i = j; i < rows; ++i) a(i, c) = subtract_product(a(i, c), a(i, j), w);
+    }
+    a(j, j) = h.beta;
+  }
+}
+
+// Column j of the stack is zero below row j of either half, so its reflector has j + 2 elements: top(j, j) and
+// bottom(0 .. j, j).
+template <class E, class Size>
+SVD_HD void join_qr(MatrixView<E> top, MatrixView<E> bottom, Size k) {
+  for (int j = 0; j < k; ++j) {
+    const auto x = [&](int i) SVD_LAMBDA { return i == 0 ? top(j, j) : bottom(i - 1, j); };
+    const Reflector<E> h = make_reflector<E>(j + 2, x);
+    top(j, j) = h.u0;
+    for (int c = j + 1; c < k; ++c) {
+      const auto y = [&](int i) SVD_LAMBDA { return i == 0 ? top(j, c) : bottom(i - 1, c); };
+      const E w = scaled(inner_product<E>(j + 2, x, y), h.g);
+      top(j, c) = subtract_product(top(j, c), top(j, j), w);
+      for (int i = 0; i <= j; ++i) bottom(i, c) = subtract_product(bottom(i, c), bottom(i, j), w);
+    }
+    top(j, j) = h.beta;
+  }
+}
+
+// exponents[j]: the power of two of column j, permuted with it.
+template <class E, class Size>
+SVD_HD void pivoted_qr(MatrixView<E> a, Size k, typename E::Lane* exponents) {
+  using Lane = typename E::Lane;
+  const Lane gap(FloatTraits<typename E::Scalar>::kLargestGap);
+  for (int j = 0; j < k - 1; ++j) {
+    // The column with the largest |2^exponent a(j:, c)|; squares are compared, the exponents' difference clamped.
+    const auto square = [&](int c)
+        SVD_LAMBDA { return sum_of_squares<E>(k - j, [&](int i) SVD_LAMBDA { return a(j + i, c); }); };
+    Lane best = square(j), best_exponent = exponents[j], pivot = Lane(typename E::Scalar(j));
+    for (int c = j + 1; c < k; ++c) {
+      const Lane s = square(c);
+      const Lane difference = larger(smaller(exponents[c] - best_exponent, gap), -gap);
+      const auto better = s * pow2(difference) > best * pow2(-difference);
+      best = select(better, s, best);
+      best_exponent = select(better, exponents[c], best_exponent);
+      pivot = select(better, Lane(typename E::Scalar(c)), pivot);
+    }
+    for (int c = j + 1; c < k; ++c) {
+      const auto swap = pivot == Lane(typename E::Scalar(c));
+      if (!any_of(swap)) continue;
+      SVD_UNROLL for (int i = 0; i < k; ++i) {
+        const E x = a(i, j), y = a(i, c);
+        a(i, j) = select_element(swap, y, x);
+        a(i, c) = select_element(swap, x, y);
+      }
+      const Lane x = exponents[j], y = exponents[c];
+      exponents[j] = select(swap, y, x);
+      exponents[c] = select(swap, x, y);
+    }
+    const auto x = [&](int i) SVD_LAMBDA { return a(j + i, j); };
+    const Reflector<E> h = make_reflector<E>(k - j, x);
+    a(j, j) = h.u0;
+    SVD_UNROLL for (int c = j + 1; c < k; ++c) {
+      const auto y = [&](int i) SVD_LAMBDA { return a(j + i, c); };
+      const E w = scaled(inner_product<E>(k - j, x, y), h.g);
+      SVD_UNROLL for (int i = j; i < k; ++i) a(i, c) = subtract_product(a(i, c), a(i, j), w);
+    }
+    a(j, j) = h.beta;
+  }
+}
+
+SVD_KERNEL_END
+
+#endif

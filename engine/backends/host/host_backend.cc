@@ -1,0 +1,178 @@
+#include "engine/backends/host/host_backend.h"
+
+#include <algorithm>
+#include <array>
+
+#include "engine/backends/host/fp_environment.h"
+#include "engine/backends/host/kernel_table.h"
+#include "engine/backends/host/matrix_source.h"
+#include "engine/backends/host/packing.h"
+#include "engine/backends/host/tall_reduction.h"
+#include "oneapi/tbb/info.h"
+#include "oneapi/tbb/parallel_for.h"
+
+namespace svdserve::host {
+namespace {
+
+// Work below which a task is not worth handing to another thread, as a number of fused multiply-adds.
+constexpr double kTaskWork = 100'000;
+
+// What the threads of one call count together.
+struct Counters {
+  std::array<std::atomic<int64_t>, 4> by_status{};
+  ConvergenceReport report() const { return {by_status[0], by_status[1], by_status[2], by_status[3]}; }
+};
+
+// One call, as any of its threads sees it.
+template <class T>
+struct Call {
+  const Plan& plan;
+  const KernelTable<T>& kernels;
+  const MatrixSource& source;
+  Counters& counters;
+  int k;
+  size_t triangle_size;  // numbers of a k x k matrix
+
+  Call(const Plan& p, const KernelTable<T>& t, const MatrixSource& s, Counters& c)
+      : plan(p), kernels(t), source(s), counters(c), k(static_cast<int>(values_per_matrix(p.problem))),
+        triangle_size(static_cast<size_t>(k) * k * t.components) {}
+};
+
+// Packed arrays of one thread, kept from call to call: at most a few hundred KiB for k = 32.
+template <class T>
+struct PackBuffers {
+  AlignedBuffer<T> a, scratch, exponents, values;
+  std::array<T, kMaxLanes> statuses;
+
+  static PackBuffers& of_this_thread(const Call<T>& call) {
+    static thread_local PackBuffers buffers;
+    const size_t lanes = call.kernels.lanes;
+    buffers.a.reserve(call.triangle_size * lanes);
+    if (call.k > kLargestFixedSize) buffers.scratch.reserve(call.triangle_size * lanes);
+    buffers.exponents.reserve(call.k * lanes);
+    buffers.values.reserve(call.k * lanes);
+    return buffers;
+  }
+};
+
+// Runs the kernel on the pack in buffers.a and writes the results of the matrices first .. first + n - 1.
+template <class T>
+void compute_pack(const Call<T>& call, PackBuffers<T>& buffers, bool row_major, bool with_exponents, int64_t first,
+                  int n) {
+  const int lanes = call.kernels.lanes, k = call.k;
+  const auto kernel = call.kernels.values[index_of(call.plan.method)][k <= kLargestFixedSize ? k : 0];
+  kernel({buffers.a.data(), row_major ? k : 1, row_major ? 1 : k, k, with_exponents ? buffers.exponents.data() : nullptr,
+          static_cast<T>(call.plan.tolerance), call.plan.max_sweeps, buffers.values.data(), buffers.statuses.data(),
+          buffers.scratch.data()});
+  std::array<int64_t, 4> counts{};
+  call.source.for_each(first, n, [&](int l, const MatrixSource::Slot& slot) {
+    deinterleave_one(buffers.values.data(), lanes, l, k, slot.values);
+    const auto status = static_cast<MatrixStatus>(static_cast<int>(buffers.statuses[l]));
+    ++counts[static_cast<int>(status)];
+    if (slot.status != nullptr) *slot.status = status;
+  });
+  for (size_t i = 0; i < counts.size(); ++i) {
+    if (counts[i] != 0) call.counters.by_status[i].fetch_add(counts[i], std::memory_order_relaxed);
+  }
+}
+
+// Square matrices first .. last - 1: from natural storage straight into packs.
+template <class T>
+void compute_square(const Call<T>& call, int64_t first, int64_t last) {
+  const int lanes = call.kernels.lanes;
+  PackBuffers<T>& buffers = PackBuffers<T>::of_this_thread(call);
+  const char* from[kMaxLanes];
+  for (; first < last; first += lanes) {
+    const int n = static_cast<int>(std::min<int64_t>(lanes, last - first));
+    call.source.for_each(first, n, [&](int l, const MatrixSource::Slot& slot) { from[l] = slot.matrix; });
+    std::fill(from + n, from + lanes, from[0]);  // idle lanes repeat a matrix: they cost no extra iteration
+    interleave(from, lanes, call.triangle_size, buffers.a.data());
+    compute_pack(call, buffers, call.plan.problem.order == Order::kRowMajor, false, first, n);
+  }
+}
+
+// Tall and wide matrices first .. last - 1: to triangles, then as square ones.
+template <class T>
+void compute_tall(const Call<T>& call, int64_t first, int64_t last) {
+  const int lanes = call.kernels.lanes;
+  PackBuffers<T>& buffers = PackBuffers<T>::of_this_thread(call);
+  TallReduction<T> reduction(call.plan, call.kernels);
+  const char* from[kMaxLanes];
+  for (; first < last; first += reduction.group()) {
+    const int n = static_cast<int>(std::min<int64_t>(reduction.group(), last - first));
+    call.source.for_each(first, n, [&](int l, const MatrixSource::Slot& slot) { from[l] = slot.matrix; });
+    reduction.reduce(from, n);
+    const char* triangles[kMaxLanes];
+    const char* exponents[kMaxLanes];
+    for (int l = 0; l < lanes; ++l) {
+      triangles[l] = reinterpret_cast<const char*>(reduction.triangle(l < n ? l : 0));
+      exponents[l] = reinterpret_cast<const char*>(reduction.exponents(l < n ? l : 0));
+    }
+    interleave(triangles, lanes, call.triangle_size, buffers.a.data());
+    interleave(exponents, lanes, call.k, buffers.exponents.data());
+    compute_pack(call, buffers, true, true, first, n);
+  }
+}
+
+// Matrices of one task: whole packs (whole groups of tall ones), of about kTaskWork.
+int64_t matrices_per_task(const Problem& p, int lanes) {
+  const double k = static_cast<double>(values_per_matrix(p));
+  const double long_side = static_cast<double>(std::max(p.rows, p.cols));
+  const double work = (is_complex(p.dtype) ? 4 : 1) * k * k * (long_side + 4 * k) + 64;
+  return std::max<int64_t>(static_cast<int64_t>(kTaskWork / work) / lanes, 1) * lanes;
+}
+
+template <class T>
+SvdEngine::Outcome run(const KernelTable<T>& kernels, const Plan& plan, const MatrixSource& source, int threads,
+                       oneapi::tbb::task_arena& arena, const std::atomic<bool>* cancel) {
+  Counters counters;
+  const Call<T> call(plan, kernels, source, counters);
+  const bool square = plan.problem.rows == plan.problem.cols;
+  const bool lone = !square && std::max(plan.problem.rows, plan.problem.cols) >= int64_t{kernels.lanes} * kTileRows;
+  const int64_t step = matrices_per_task(plan.problem, lone ? 1 : kernels.lanes);
+  const int64_t tasks = (source.count() + step - 1) / step;
+  std::atomic<bool> stopped{false};
+  const auto task = [&](int64_t i) {
+    if (cancel != nullptr && cancel->load(std::memory_order_relaxed)) {
+      stopped.store(true, std::memory_order_relaxed);
+      return;
+    }
+    const FpEnvironment environment;
+    const int64_t first = i * step, last = std::min(first + step, source.count());
+    square ? compute_square(call, first, last) : compute_tall(call, first, last);
+  };
+  if (threads == 1 || tasks <= 1) {
+    for (int64_t i = 0; i < tasks; ++i) task(i);
+  } else {
+    arena.execute([&] { oneapi::tbb::parallel_for(int64_t{0}, tasks, task); });
+  }
+  return {!stopped, counters.report()};
+}
+
+Simd best_simd() {
+  for (const Simd simd : {Simd::kAvx512, Simd::kAvx2, Simd::kNeon}) {
+    if (f64_kernels(simd) != nullptr) return simd;
+  }
+  return Simd::kScalar;
+}
+
+}  // namespace
+
+HostBackend::HostBackend(const EngineOptions& options)
+    : threads_(options.threads > 0 ? options.threads : oneapi::tbb::info::default_concurrency()),
+      simd_(options.simd == Simd::kBest ? best_simd() : is_supported(options.simd) ? options.simd : Simd::kScalar),
+      arena_(threads_) {}
+
+SvdEngine::Outcome HostBackend::execute(const Plan& plan, absl::Span<const HostSegment> segments,
+                                        const std::atomic<bool>* cancel) const {
+  const MatrixSource source(plan.problem, segments);
+  switch (plan.problem.dtype) {
+    case DType::kF32: return run(*f32_kernels(simd_), plan, source, threads_, arena_, cancel);
+    case DType::kF64: return run(*f64_kernels(simd_), plan, source, threads_, arena_, cancel);
+    case DType::kC64: return run(*c64_kernels(simd_), plan, source, threads_, arena_, cancel);
+    case DType::kC128: return run(*c128_kernels(simd_), plan, source, threads_, arena_, cancel);
+  }
+  return {};
+}
+
+}  // namespace svdserve::host

@@ -1,0 +1,29 @@
+// The host back end: the lane kernels on every core of an arena.
+#ifndef SVDSERVE_ENGINE_BACKENDS_HOST_HOST_BACKEND_H_
+#define SVDSERVE_ENGINE_BACKENDS_HOST_HOST_BACKEND_H_
+
+#include <atomic>
+
+#include "absl/types/span.h"
+#include "engine/svd_engine.h"
+#include "oneapi/tbb/task_arena.h"
+
+namespace svdserve::host {
+
+// Thread safety: as SvdEngine::execute().
+class HostBackend {
+ public:
+  explicit HostBackend(const EngineOptions& options);
+  int threads() const { return threads_; }
+  Simd simd() const { return simd_; }
+  SvdEngine::Outcome execute(const Plan& plan, absl::Span<const HostSegment> segments,
+                             const std::atomic<bool>* cancel) const;
+
+ private:
+  int threads_;
+  Simd simd_;
+  mutable oneapi::tbb::task_arena arena_;
+};
+
+}  // namespace svdserve::host
+#endif  // SVDSERVE_ENGINE_BACKENDS_HOST_HOST_BACKEND_H_

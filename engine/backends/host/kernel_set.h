@@ -1,0 +1,127 @@
+// Instantiates the lane kernels of one element type for the target at hand and lists them in a KernelTable.
+#if defined(SVDSERVE_ENGINE_BACKENDS_HOST_KERNEL_SET_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef SVDSERVE_ENGINE_BACKENDS_HOST_KERNEL_SET_H_
+#undef SVDSERVE_ENGINE_BACKENDS_HOST_KERNEL_SET_H_
+#else
+#define SVDSERVE_ENGINE_BACKENDS_HOST_KERNEL_SET_H_
+#endif
+
+#include "engine/algorithms/matrix_values.h"
+#include "engine/backends/host/kernel_table.h"
+
+// A target without a fused multiply-add instruction would need a call for each one: it is served by the scalar lane.
+#if !defined(HWY_HIGHWAY_INCLUDED) || HWY_NATIVE_FMA
+
+SVD_KERNEL_BEGIN
+
+template <class E, class Size>
+SVD_HD void load_matrix(const host::ValuesCall<typename E::Scalar>& call, Size k, MatrixView<E> a) {
+  constexpr int kStep = E::kComponents * E::Lane::kLanes;
+  SVD_UNROLL for (int j = 0; j < k; ++j) {
+    SVD_UNROLL for (int i = 0; i < k; ++i) {
+      a(i, j) = load_element<E>(call.a + static_cast<ptrdiff_t>(i * call.row_stride + j * call.col_stride) * kStep);
+    }
+  }
+}
+
+template <Method kMethod, class E, class Size>
+SVD_HD void compute_values(const host::ValuesCall<typename E::Scalar>& call, Size k, MatrixView<E> a) {
+  using Lane = typename E::Lane;
+  constexpr int kStorage = Size::kValue != 0 ? Size::kValue : 32;
+  load_matrix(call, k, a);
+  Lane exponents[kStorage];
+  if (call.exponents != nullptr) {
+    SVD_UNROLL for (int j = 0; j < k; ++j) exponents[j] = Lane::load(call.exponents + j * Lane::kLanes);
+  }
+  const ValuesTask<Lane> task{call.exponents != nullptr ? exponents : nullptr, Lane(call.tolerance), call.max_sweeps};
+  Lane s[kStorage];
+  matrix_values<kMethod>(a, k, task, s).store(call.statuses);
+  SVD_UNROLL for (int i = 0; i < k; ++i) s[i].store(call.values + i * Lane::kLanes);
+}
+
+template <Method kMethod, class E, int K>
+void fixed_values(const host::ValuesCall<typename E::Scalar>& call) {
+  E storage[K * K];
+  compute_values<kMethod>(call, FixedSize<K>(), MatrixView<E>{storage, K});
+}
+
+template <Method kMethod, class E>
+void runtime_values(const host::ValuesCall<typename E::Scalar>& call) {
+  compute_values<kMethod>(call, RuntimeSize{call.k}, MatrixView<E>{reinterpret_cast<E*>(call.scratch), call.k});
+}
+
+template <class E>
+void store_triangle(MatrixView<E> a, int k, int rows, typename E::Scalar* r) {
+  constexpr int kStep = E::kComponents * E::Lane::kLanes;
+  for (int i = 0; i < k; ++i) {
+    for (int j = 0; j < k; ++j) {
+      store_element(j >= i && i < rows ? a(i, j) : zero_element<E>(), r + (i * k + j) * kStep);
+    }
+  }
+}
+
+template <class E>
+void tile_kernel(const host::TileCall<typename E::Scalar>& call) {
+  using Lane = typename E::Lane;
+  constexpr int kStep = E::kComponents * Lane::kLanes;
+  const MatrixView<E> a{reinterpret_cast<E*>(call.scratch), call.rows};
+  for (int j = 0; j < call.k; ++j) {
+    const Pow2<Lane> scale = make_pow2(-Lane::load(call.exponents + j * Lane::kLanes));
+    for (int i = 0; i < call.rows; ++i) a(i, j) = scaled(load_element<E>(call.a + (i * call.k + j) * kStep), scale);
+  }
+  tall_qr(a, call.rows, RuntimeSize{call.k});
+  store_triangle(a, call.k, call.rows, call.r);
+}
+
+template <class E>
+void join_kernel(const host::JoinCall<typename E::Scalar>& call) {
+  constexpr int kStep = E::kComponents * E::Lane::kLanes;
+  const int k = call.k;
+  const MatrixView<E> top{reinterpret_cast<E*>(call.scratch), k};
+  const MatrixView<E> bottom{reinterpret_cast<E*>(call.scratch) + k * k, k};
+  for (int i = 0; i < k; ++i) {
+    for (int j = i; j < k; ++j) {
+      top(i, j) = load_element<E>(call.top + (i * k + j) * kStep);
+      bottom(i, j) = load_element<E>(call.bottom + (i * k + j) * kStep);
+    }
+  }
+  join_qr(top, bottom, RuntimeSize{k});
+  store_triangle(top, k, k, call.top);
+}
+
+template <Method kMethod, class E>
+constexpr void list_method(host::KernelTable<typename E::Scalar>& table) {
+  auto& row = table.values[host::index_of(kMethod)];
+  row[0] = runtime_values<kMethod, E>;
+  row[1] = fixed_values<kMethod, E, 1>;
+  row[2] = fixed_values<kMethod, E, 2>;
+  row[3] = fixed_values<kMethod, E, 3>;
+  row[4] = fixed_values<kMethod, E, 4>;
+  row[5] = fixed_values<kMethod, E, 5>;
+  row[6] = fixed_values<kMethod, E, 6>;
+  row[7] = fixed_values<kMethod, E, 7>;
+  row[8] = fixed_values<kMethod, E, 8>;
+}
+
+template <class E>
+const host::KernelTable<typename E::Scalar>* make_kernels(Simd simd) {
+  static const auto table = [&] {
+    host::KernelTable<typename E::Scalar> t{};
+    t.simd = simd;
+    t.lanes = E::Lane::kLanes;
+    t.components = E::kComponents;
+    list_method<Method::kBidiagonal, E>(t);
+    list_method<Method::kBisection, E>(t);
+    list_method<Method::kJacobi, E>(t);
+    t.tile = tile_kernel<E>;
+    t.join = join_kernel<E>;
+    return t;
+  }();
+  return &table;
+}
+
+SVD_KERNEL_END
+
+#endif
+
+#endif

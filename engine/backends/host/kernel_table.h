@@ -1,0 +1,77 @@
+// What the host back end calls: lane kernels behind plain function pointers, one table for each instruction set and
+// element type. Plain data: no Highway, no lanes.
+//
+// Packed arrays: a pack holds `lanes` matrices, and component c of element x lies at [(x * components + c) * lanes + l]
+// for matrix l. Missing matrices of the last pack are zero.
+#ifndef SVDSERVE_ENGINE_BACKENDS_HOST_KERNEL_TABLE_H_
+#define SVDSERVE_ENGINE_BACKENDS_HOST_KERNEL_TABLE_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "engine/options.h"
+#include "engine/planner.h"
+#include "engine/svd_engine.h"
+
+namespace svdserve::host {
+
+// Singular values of one pack of k x k matrices.
+template <class T>
+struct ValuesCall {
+  const T* a;            // [in] packed: element (i, j) is number i * row_stride + j * col_stride
+  int row_stride;
+  int col_stride;
+  int k;
+  const T* exponents;    // [in] packed, k a matrix: column j stands for 2^exponents[j] a(:, j); null: zero
+  T tolerance;
+  int max_sweeps;
+  T* values;             // [out] packed, k a matrix
+  T* statuses;           // [out] lanes numbers: MatrixStatus
+  T* scratch;            // scratch_size(k) numbers, aligned to kAlignment; for k > kLargestFixedSize
+};
+
+// Leaf of the tall-skinny QR: one pack of tiles of rows x k, row-wise; `r` gets the k x k upper triangles.
+template <class T>
+struct TileCall {
+  const T* a;            // [in] packed: element (i, j) is number i * k + j
+  int rows;
+  int k;
+  const T* exponents;    // [in] packed, k a tile: column j is multiplied by 2^-exponents[j] first
+  T* r;                  // [out] packed: element (i, j) is number i * k + j; zero below the diagonal
+  T* scratch;            // rows * k elements and lanes, aligned to kAlignment
+};
+
+// Inner node of the tree: [top; bottom] = Q R; the result replaces top.
+template <class T>
+struct JoinCall {
+  T* top;                // [in,out] packed, as TileCall::r
+  const T* bottom;       // [in] the same
+  int k;
+  T* scratch;            // 2 k k elements and lanes, aligned to kAlignment
+};
+
+inline constexpr size_t kAlignment = 64;
+inline constexpr int kMethods = 3;
+
+constexpr int index_of(Method m) { return static_cast<int>(m) - static_cast<int>(Method::kBidiagonal); }
+
+template <class T>
+struct KernelTable {
+  Simd simd;
+  int lanes;
+  int components;  // 1: real, 2: complex
+  // [index_of(method)][k for k <= kLargestFixedSize, otherwise 0]
+  void (*values[kMethods][kLargestFixedSize + 1])(const ValuesCall<T>&);
+  void (*tile)(const TileCall<T>&);
+  void (*join)(const JoinCall<T>&);
+};
+
+// The table for an element type, given as its real type and number of components; null where this build or this
+// processor has not the instructions. Never null for kScalar.
+const KernelTable<float>* f32_kernels(Simd simd);
+const KernelTable<double>* f64_kernels(Simd simd);
+const KernelTable<float>* c64_kernels(Simd simd);
+const KernelTable<double>* c128_kernels(Simd simd);
+
+}  // namespace svdserve::host
+#endif  // SVDSERVE_ENGINE_BACKENDS_HOST_KERNEL_TABLE_H_

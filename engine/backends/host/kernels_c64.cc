@@ -1,0 +1,25 @@
+// Lane kernels for c64, for every instruction set.
+#include "engine/backends/host/simd_targets.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "engine/backends/host/kernels_c64.cc"
+#include "hwy/foreach_target.h"
+#include "hwy/highway.h"
+
+#include "engine/backends/host/kernel_set.h"
+
+#if HWY_NATIVE_FMA
+SVD_KERNEL_BEGIN
+const host::KernelTable<float>* c64_table(Simd simd) { return make_kernels<ComplexElement<NativeLane<float>>>(simd); }
+SVD_KERNEL_END
+#endif
+
+#if HWY_ONCE
+#include "engine/backends/host/pick_kernels.h"
+namespace svdserve::scalar {
+const host::KernelTable<float>* c64_table(Simd simd);
+}
+namespace svdserve::host {
+const KernelTable<float>* c64_kernels(Simd simd) { SVD_PICK_KERNELS(simd, c64_table); }
+}  // namespace svdserve::host
+#endif

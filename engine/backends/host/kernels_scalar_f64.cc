@@ -1,0 +1,6 @@
+// The scalar lane of the kernels for f64: the reference of the bit contract, and what machines without FMA run.
+#include "engine/backends/host/kernel_set.h"
+
+SVD_KERNEL_BEGIN
+const host::KernelTable<double>* f64_table(Simd simd) { return make_kernels<RealElement<NativeLane<double>>>(simd); }
+SVD_KERNEL_END

@@ -1,0 +1,47 @@
+// One kernel source, many targets. A kernel header is compiled once for every instruction set of the CPU (Highway's
+// foreach_target.h includes it again and again), once for the scalar lane, and later by nvcc. Such a header
+//   - starts with the include guard that toggles with HWY_TARGET_TOGGLE (the only way to be included once per target);
+//   - puts its code between SVD_KERNEL_BEGIN and SVD_KERNEL_END, which open a namespace of the target and, for Highway,
+//     the pragma that lets the compiler use the target's instructions.
+// A translation unit that does not include Highway gets namespace svdserve::scalar and the plain lane.
+#ifndef SVDSERVE_ENGINE_CORE_KERNEL_NAMESPACE_H_
+#define SVDSERVE_ENGINE_CORE_KERNEL_NAMESPACE_H_
+
+#if defined(HWY_HIGHWAY_INCLUDED)
+#define SVD_KERNEL_BEGIN    \
+  HWY_BEFORE_NAMESPACE();   \
+  namespace svdserve {      \
+  namespace HWY_NAMESPACE { \
+  namespace hn = hwy::HWY_NAMESPACE;
+#define SVD_KERNEL_END \
+  }                    \
+  }                    \
+  HWY_AFTER_NAMESPACE();
+#else
+#define SVD_KERNEL_BEGIN \
+  namespace svdserve {   \
+  namespace scalar {
+#define SVD_KERNEL_END \
+  }                    \
+  }
+#endif
+
+// A function of the kernels: inlined always, so that arrays of lanes stay in registers and the target's instructions
+// are allowed; callable from the device where there is one.
+#if defined(__CUDACC__)
+#define SVD_HD __host__ __device__ __forceinline__
+#define SVD_UNROLL _Pragma("unroll")
+#define SVD_LAMBDA
+#else
+#define SVD_HD inline __attribute__((always_inline))
+#if defined(HWY_HIGHWAY_INCLUDED)
+// Loops over compile-time sizes (at most kLargestFixedSize) are unrolled whole; run-time ones eightfold.
+#define SVD_UNROLL _Pragma("GCC unroll 8")
+#else
+#define SVD_UNROLL  // the scalar lane on a CPU is a reference: it builds quickly
+#endif
+// After the parameter list of a lambda of a kernel: inlined always, too.
+#define SVD_LAMBDA __attribute__((always_inline))
+#endif
+
+#endif  // SVDSERVE_ENGINE_CORE_KERNEL_NAMESPACE_H_

@@ -1,0 +1,35 @@
+// Sizes and views of the kernels. A size is either known to the compiler (k <= kLargestFixedSize: loops unroll, arrays
+// become registers) or a number; both convert to int, so an algorithm is written once.
+#if defined(SVDSERVE_ENGINE_CORE_VIEW_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef SVDSERVE_ENGINE_CORE_VIEW_H_
+#undef SVDSERVE_ENGINE_CORE_VIEW_H_
+#else
+#define SVDSERVE_ENGINE_CORE_VIEW_H_
+#endif
+
+#include "engine/core/element.h"
+
+SVD_KERNEL_BEGIN
+
+template <int N>
+struct FixedSize {
+  static constexpr int kValue = N;  // 0 means: known at run time
+  SVD_HD constexpr operator int() const { return N; }
+};
+struct RuntimeSize {
+  static constexpr int kValue = 0;
+  int n;
+  SVD_HD constexpr operator int() const { return n; }
+};
+
+// An m x n matrix of elements in each lane, column-major with leading dimension ld (in elements). Not owned.
+template <class E>
+struct MatrixView {
+  E* data;
+  int ld;
+  SVD_HD E& operator()(int i, int j) const { return data[j * ld + i]; }
+};
+
+SVD_KERNEL_END
+
+#endif
