@@ -1,5 +1,6 @@
 #include "server/pipeline.h"
 
+#include <atomic>
 #include <new>
 #include <utility>
 
@@ -41,6 +42,18 @@ struct Pipeline::Impl {
         pool(std::move(devices), clock_arg, recorder_arg),
         scheduler(batch_options(o), &pool, clock_arg, recorder_arg) {}
 
+  // Counts a call of Submit() between its admission and its handing over, so that Drain() overlooks none.
+  class Submitting {
+   public:
+    explicit Submitting(std::atomic<int>* calls) : calls_(calls) { calls_->fetch_add(1); }
+    ~Submitting() {
+      if (calls_->fetch_sub(1) == 1) calls_->notify_all();
+    }
+
+   private:
+    std::atomic<int>* const calls_;
+  };
+
   // Admits the request and gives its values a place, in `admitted`.
   Error Admit(const Validated& validated, AdmittedRequest* admitted);
 
@@ -50,6 +63,7 @@ struct Pipeline::Impl {
   Ledger ledger;
   DevicePool pool;
   BatchScheduler scheduler;
+  std::atomic<int> submitting{0};
 };
 
 Error Pipeline::Impl::Admit(const Validated& validated, AdmittedRequest* admitted) {
@@ -95,6 +109,7 @@ RequestHandle Pipeline::Submit(Request request, DoneCallback done) {
   AdmittedRequest admitted;
   admitted.request = std::move(request);
   admitted.admitted = now;
+  const Impl::Submitting submitting(&impl_->submitting);
   if (Error error = impl_->Admit(validated, &admitted); !error.ok()) {
     refuse(std::move(error), &done);
     return {};
@@ -114,7 +129,10 @@ void Pipeline::Cancel(const RequestHandle& handle) { impl_->scheduler.Cancel(han
 void Pipeline::StartDrain() { impl_->ledger.StartDrain(); }
 
 bool Pipeline::Drain(absl::Duration timeout) {
-  StartDrain();
+  StartDrain();  // who comes from now on is refused; wait for who was admitted just before
+  for (int calls = impl_->submitting.load(); calls != 0; calls = impl_->submitting.load()) {
+    impl_->submitting.wait(calls);
+  }
   return impl_->scheduler.Drain(timeout);
 }
 

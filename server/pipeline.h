@@ -71,7 +71,8 @@ class Pipeline {
   void StartDrain();
 
   // StartDrain(), then blocks until every accepted request is answered and off the devices. What is not after `timeout`
-  // is answered with UNAVAILABLE, reason DRAINING. Returns whether nothing had to be given up.
+  // is answered with UNAVAILABLE, reason DRAINING. Returns whether nothing had to be given up. Not to be called from a
+  // DoneCallback.
   bool Drain(absl::Duration timeout);
 
   PipelineStats stats() const;

@@ -1,0 +1,95 @@
+// A recorder that tests read back.
+#ifndef SVDSERVE_TESTS_SERVER_COUNTING_RECORDER_H_
+#define SVDSERVE_TESTS_SERVER_COUNTING_RECORDER_H_
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "server/metrics/recorder.h"
+#include "server/mutex.h"
+
+namespace svdserve::server {
+
+class CountingRecorder final : public Recorder {
+ public:
+  struct Cut {
+    CutReason reason;
+    int64_t requests;
+    int64_t matrices;
+    int64_t bytes;
+    friend bool operator==(const Cut&, const Cut&) = default;
+  };
+
+  void RequestFinished(const RequestLabels&, absl::StatusCode) override {}
+  void PhaseTook(Phase phase, absl::Duration took) override {
+    MutexLock lock(&mu_);
+    phases_[phase].push_back(took);
+  }
+  void Admitted(int64_t bytes) override {
+    MutexLock lock(&mu_);
+    admitted_bytes_ += bytes;
+  }
+  void BatchCut(CutReason reason, int64_t requests, int64_t matrices, int64_t bytes) override {
+    MutexLock lock(&mu_);
+    cuts_.push_back({reason, requests, matrices, bytes});
+  }
+  void MatricesDone(const ConvergenceReport& report) override {
+    MutexLock lock(&mu_);
+    report_.ok += report.ok;
+    report_.non_finite += report.non_finite;
+    report_.not_converged += report.not_converged;
+    report_.out_of_range += report.out_of_range;
+  }
+  void DeviceBusy(std::string_view device, absl::Duration busy) override {
+    MutexLock lock(&mu_);
+    busy_[std::string(device)] += busy;
+  }
+  void DeviceLost(std::string_view device) override {
+    MutexLock lock(&mu_);
+    lost_.emplace_back(device);
+  }
+
+  std::vector<Cut> cuts() {
+    MutexLock lock(&mu_);
+    return cuts_;
+  }
+  int64_t cuts(CutReason reason) {
+    MutexLock lock(&mu_);
+    int64_t n = 0;
+    for (const Cut& cut : cuts_) n += cut.reason == reason;
+    return n;
+  }
+  std::vector<absl::Duration> phase(Phase phase) {
+    MutexLock lock(&mu_);
+    return phases_[phase];
+  }
+  ConvergenceReport report() {
+    MutexLock lock(&mu_);
+    return report_;
+  }
+  std::vector<std::string> lost() {
+    MutexLock lock(&mu_);
+    return lost_;
+  }
+  absl::Duration busy(const std::string& device) {
+    MutexLock lock(&mu_);
+    return busy_[device];
+  }
+  int64_t admitted_bytes() {
+    MutexLock lock(&mu_);
+    return admitted_bytes_;
+  }
+
+ private:
+  Mutex mu_;
+  std::vector<Cut> cuts_;
+  std::map<Phase, std::vector<absl::Duration>> phases_;
+  ConvergenceReport report_;
+  std::map<std::string, absl::Duration> busy_;
+  std::vector<std::string> lost_;
+  int64_t admitted_bytes_ = 0;
+};
+
+}  // namespace svdserve::server
+#endif  // SVDSERVE_TESTS_SERVER_COUNTING_RECORDER_H_

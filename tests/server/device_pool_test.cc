@@ -1,0 +1,136 @@
+#include "server/device/device_pool.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <vector>
+
+#include "server/device/cost_estimate.h"
+#include "server/device/host_device.h"
+#include "tests/server/counting_recorder.h"
+#include "tests/server/fake_clock.h"
+#include "tests/server/fake_device.h"
+
+namespace svdserve::server {
+namespace {
+
+struct PoolOfFakes {
+  explicit PoolOfFakes(const std::vector<int>& lanes) {
+    std::vector<std::unique_ptr<Device>> devices;
+    for (size_t i = 0; i < lanes.size(); ++i) {
+      controls.push_back(std::make_shared<FakeDeviceControl>());
+      devices.push_back(std::make_unique<FakeDevice>("fake:" + std::to_string(i), lanes[i], controls.back()));
+    }
+    pool = std::make_unique<DevicePool>(std::move(devices), &clock, &recorder);
+  }
+  FakeClock clock;
+  CountingRecorder recorder;
+  std::vector<std::shared_ptr<FakeDeviceControl>> controls;
+  std::unique_ptr<DevicePool> pool;
+};
+
+TEST(DevicePool, ALaneHasOneHolder) {
+  PoolOfFakes p({1, 2});
+  std::vector<Lane> held;
+  while (const auto lane = p.pool->Acquire(absl::Milliseconds(1))) held.push_back(*lane);
+  EXPECT_EQ(held.size(), 3u);
+  EXPECT_EQ(p.pool->idle(), 0);
+  p.pool->Release(held[1]);
+  EXPECT_EQ(p.pool->idle(), 1);
+  const auto again = p.pool->Acquire(absl::Milliseconds(1));
+  ASSERT_TRUE(again.has_value());
+  EXPECT_EQ(again->device, held[1].device);
+  EXPECT_EQ(again->index, held[1].index);
+}
+
+TEST(DevicePool, LeastOutstandingWorkFirst) {
+  PoolOfFakes p({3, 3});
+  EXPECT_EQ(p.pool->Acquire(absl::Milliseconds(10))->device, 0);
+  EXPECT_EQ(p.pool->Acquire(absl::Milliseconds(4))->device, 1);
+  EXPECT_EQ(p.pool->Acquire(absl::Milliseconds(4))->device, 1);
+  EXPECT_EQ(p.pool->Acquire(absl::Milliseconds(4))->device, 1);
+  EXPECT_EQ(p.pool->Acquire(absl::Milliseconds(4))->device, 0);
+}
+
+TEST(DevicePool, LostDeviceGivesNoLanes) {
+  PoolOfFakes p({2, 1});
+  p.controls[0]->Fail([] { return DeviceOutcome{absl::InternalError("gone"), true, false, {}}; });
+  const auto a = p.pool->Acquire(absl::Milliseconds(1));
+  const std::atomic<bool> cancel{false};
+  EXPECT_FALSE(p.pool->Execute(*a, Plan{}, {}, &cancel).outcome.status.ok());
+  p.pool->Release(*a);
+  EXPECT_EQ(p.pool->healthy(), 1);
+  EXPECT_FALSE(p.pool->healthy(0));
+  EXPECT_EQ(p.pool->Acquire(absl::Milliseconds(1))->device, 1);
+  EXPECT_FALSE(p.pool->Acquire(absl::Milliseconds(1)).has_value());
+  EXPECT_THAT(p.recorder.lost(), testing::ElementsAre("fake:0"));
+}
+
+TEST(HostDevice, SharesTheThreads) {
+  const auto devices = MakeHostDevices(3, 4, Simd::kScalar);
+  ASSERT_EQ(devices.size(), 3u);
+  int threads = 0;
+  for (size_t i = 0; i < 3; ++i) {
+    EXPECT_EQ(devices[i]->info().name, "host:" + std::to_string(i));
+    EXPECT_EQ(devices[i]->info().backend, "host");
+    EXPECT_EQ(devices[i]->info().instruction_set, "scalar");
+    EXPECT_EQ(devices[i]->info().lanes, 1);
+    threads += devices[i]->info().threads;
+  }
+  EXPECT_EQ(threads, 4);
+  EXPECT_EQ(MakeHostDevices(2, 1, Simd::kBest)[1]->info().threads, 1);
+}
+
+TEST(HostDevice, Computes) {
+  const auto devices = MakeHostDevices(1, 1, Simd::kBest);
+  const double a[8] = {3, 0, 0, 4, 1, 0, 0, std::nan("")};
+  double s[4] = {};
+  MatrixStatus statuses[2];
+  const HostSegment segment{a, 2, s, statuses};
+  const PlanOrError plan = make_plan({2, 2, DType::kF64, Order::kRowMajor}, {});
+  const std::atomic<bool> cancel{false};
+  const DeviceOutcome outcome = devices[0]->Execute(0, *plan.plan, {&segment, 1}, &cancel);
+  EXPECT_TRUE(outcome.status.ok());
+  EXPECT_TRUE(outcome.completed);
+  EXPECT_NEAR(s[0], 4, 1e-14);
+  EXPECT_NEAR(s[1], 3, 1e-14);
+  EXPECT_TRUE(std::isnan(s[2]));
+  EXPECT_EQ(statuses[0], MatrixStatus::kOk);
+  EXPECT_EQ(statuses[1], MatrixStatus::kNonFinite);
+  EXPECT_EQ(outcome.report.non_finite, 1);
+}
+
+TEST(CostEstimate, GrowsWithTheWork) {
+  const auto plan = [](int64_t m, int64_t n, DType t, Method method) {
+    return *make_plan({m, n, t, Order::kRowMajor}, {method, 0, 0}).plan;
+  };
+  const Plan small = plan(4, 4, DType::kF64, Method::kBidiagonal);
+  EXPECT_LT(estimate_compute(small, 1), absl::Microseconds(20));  // one idle 4 x 4 call is answered inline
+  EXPECT_GT(estimate_compute(small, 1000), absl::Microseconds(20));
+  EXPECT_LT(estimate_compute(small, 8), estimate_compute(small, 9));
+  EXPECT_LT(estimate_compute(small, 8), estimate_compute(plan(4, 4, DType::kC128, Method::kBidiagonal), 8));
+  EXPECT_LT(estimate_compute(small, 8), estimate_compute(plan(4, 4, DType::kF64, Method::kBisection), 8));
+  EXPECT_LT(estimate_compute(small, 8), estimate_compute(plan(4000, 4, DType::kF64, Method::kJacobi), 8));
+  EXPECT_GT(estimate_compute(plan(32, 32, DType::kF64, Method::kBidiagonal), 1), absl::Microseconds(20));
+  EXPECT_LT(estimate_compute(plan(32, 16384, DType::kC128, Method::kJacobi), 16777216), absl::InfiniteDuration());
+}
+
+TEST(Recorder, ShapeBucketsAreBounded) {
+  const auto bucket = [](int64_t m, int64_t n) {
+    return std::string(name(shape_bucket({m, n, DType::kF64, Order::kRowMajor})));
+  };
+  EXPECT_EQ(bucket(1, 1), "k4");
+  EXPECT_EQ(bucket(4, 4), "k4");
+  EXPECT_EQ(bucket(4, 16), "k4");
+  EXPECT_EQ(bucket(4, 17), "k4_long");
+  EXPECT_EQ(bucket(5, 8), "k8");
+  EXPECT_EQ(bucket(9, 9), "k16");
+  EXPECT_EQ(bucket(32, 16384), "k32_long");
+  for (int64_t bad : {int64_t{0}, int64_t{-1}, int64_t{33}, INT64_MAX, INT64_MIN})
+    EXPECT_EQ(bucket(bad, bad), "invalid");
+  EXPECT_EQ(bucket(32, INT64_MAX), "k32_long");
+}
+
+}  // namespace
+}  // namespace svdserve::server

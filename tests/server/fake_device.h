@@ -1,0 +1,135 @@
+// A device under the test's control: it computes when it is let, fails when it is told, and remembers what it was
+// given. A "singular value" of it is the first element of the matrix plus the value's index; a NaN there is NON_FINITE.
+// f64 only.
+#ifndef SVDSERVE_TESTS_SERVER_FAKE_DEVICE_H_
+#define SVDSERVE_TESTS_SERVER_FAKE_DEVICE_H_
+
+#include <chrono>
+#include <cmath>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "server/device/device.h"
+#include "server/mutex.h"
+
+namespace svdserve::server {
+
+// How the test and the device talk. Shared, because the pool owns the device.
+class FakeDeviceControl {
+ public:
+  struct Seen {
+    Plan plan;
+    std::vector<int64_t> counts;  // of the segments
+  };
+
+  // The next batches wait at their beginning until Open() lets them on, or until they are cancelled.
+  void Close() {
+    MutexLock lock(&mu_);
+    open_ = false;
+  }
+  void Open() {
+    MutexLock lock(&mu_);
+    open_ = true;
+    changed_.SignalAll();
+  }
+  // Lets `n` batches through a closed gate.
+  void Let(int n) {
+    MutexLock lock(&mu_);
+    let_ += n;
+    changed_.SignalAll();
+  }
+  // What batches become from now on, instead of being computed; null: they are computed. May throw.
+  void Fail(std::function<DeviceOutcome()> failure) {
+    MutexLock lock(&mu_);
+    failure_ = std::move(failure);
+  }
+
+  // Waits until `n` batches in all have begun.
+  void AwaitBegun(size_t n) {
+    MutexLock lock(&mu_);
+    while (seen_.size() < n) changed_.Wait(&mu_);
+  }
+  std::vector<Seen> seen() {
+    MutexLock lock(&mu_);
+    return seen_;
+  }
+  int cancelled() {
+    MutexLock lock(&mu_);
+    return cancelled_;
+  }
+
+ private:
+  friend class FakeDevice;
+  Mutex mu_;
+  CondVar changed_;
+  bool open_ = true;
+  int let_ = 0;
+  int cancelled_ = 0;
+  std::function<DeviceOutcome()> failure_;
+  std::vector<Seen> seen_;
+};
+
+class FakeDevice final : public Device {
+ public:
+  FakeDevice(std::string name, int lanes, std::shared_ptr<FakeDeviceControl> control) : control_(std::move(control)) {
+    info_.name = std::move(name);
+    info_.backend = "fake";
+    info_.instruction_set = "none";
+    info_.lanes = lanes;
+  }
+
+  const DeviceInfo& info() const override { return info_; }
+
+  DeviceOutcome Execute(int, const Plan& plan, absl::Span<const HostSegment> segments,
+                        const std::atomic<bool>* cancel) override {
+    std::function<DeviceOutcome()> failure;
+    {
+      MutexLock lock(&control_->mu_);
+      FakeDeviceControl::Seen seen{plan, {}};
+      for (const HostSegment& segment : segments) seen.counts.push_back(segment.count);
+      control_->seen_.push_back(std::move(seen));
+      control_->changed_.SignalAll();
+      while (!control_->open_ && control_->let_ == 0) {
+        if (cancel->load()) {
+          ++control_->cancelled_;
+          return {};
+        }
+        // The flag has no condition to wait for: it is polled, as the engine does.
+        control_->changed_.WaitUntil(&control_->mu_, std::chrono::steady_clock::now() + std::chrono::milliseconds(1));
+      }
+      if (!control_->open_) --control_->let_;
+      failure = control_->failure_;
+    }
+    if (failure) return failure();
+    DeviceOutcome outcome;
+    outcome.completed = true;
+    for (const HostSegment& segment : segments) Compute(plan, segment, &outcome.report);
+    return outcome;
+  }
+
+ private:
+  static void Compute(const Plan& plan, const HostSegment& segment, ConvergenceReport* report) {
+    const int64_t k = values_per_matrix(plan.problem);
+    for (int64_t i = 0; i < segment.count; ++i) {
+      double first;
+      std::memcpy(&first, static_cast<const char*>(segment.matrices) + i * matrix_bytes(plan.problem), sizeof first);
+      const bool finite = std::isfinite(first);
+      ++(finite ? report->ok : report->non_finite);
+      segment.statuses[i] = finite ? MatrixStatus::kOk : MatrixStatus::kNonFinite;
+      for (int64_t j = 0; j < k; ++j) {
+        const double value = first + static_cast<double>(j);
+        std::memcpy(static_cast<char*>(segment.values) + (i * k + j) * sizeof value, &value, sizeof value);
+      }
+    }
+  }
+
+  const std::shared_ptr<FakeDeviceControl> control_;
+  DeviceInfo info_;
+};
+
+}  // namespace svdserve::server
+#endif  // SVDSERVE_TESTS_SERVER_FAKE_DEVICE_H_

@@ -1,0 +1,149 @@
+// A pipeline over fake devices and a fake clock, and requests that tests can wait for.
+#ifndef SVDSERVE_TESTS_SERVER_PIPELINE_HARNESS_H_
+#define SVDSERVE_TESTS_SERVER_PIPELINE_HARNESS_H_
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "server/pipeline.h"
+#include "tests/server/counting_recorder.h"
+#include "tests/server/fake_clock.h"
+#include "tests/server/fake_device.h"
+
+namespace svdserve::server {
+
+// The memory of a test's request: 2 x 2 matrices of doubles.
+struct TestMemory final : public RequestMemory {
+  ~TestMemory() override {
+    if (freed != nullptr) freed->store(true);
+  }
+  void* AllocateValues(size_t bytes) override {
+    values.resize(bytes / sizeof(double));
+    return values.data();
+  }
+  std::vector<double> payload;
+  std::vector<double> values;
+  std::shared_ptr<std::atomic<bool>> freed;
+};
+
+// A submitted request, as its caller sees it.
+class Ticket {
+ public:
+  // Blocks until the request is answered.
+  const Answer& Wait() {
+    MutexLock lock(&mu_);
+    while (!answer_.has_value()) answered_.Wait(&mu_);
+    return *answer_;
+  }
+  bool done() {
+    MutexLock lock(&mu_);
+    return answer_.has_value();
+  }
+  int calls() {
+    MutexLock lock(&mu_);
+    return calls_;
+  }
+  Reason reason() { return Wait().error.reason; }
+  bool memory_freed() const { return freed->load(); }
+
+  void Done(Answer answer) {
+    MutexLock lock(&mu_);
+    ++calls_;
+    answer_ = std::move(answer);
+    answered_.SignalAll();
+  }
+
+  RequestHandle handle;
+  std::shared_ptr<TestMemory> memory;  // dropped by tests that look at its end
+  std::shared_ptr<std::atomic<bool>> freed = std::make_shared<std::atomic<bool>>(false);
+
+ private:
+  Mutex mu_;
+  CondVar answered_;
+  std::optional<Answer> answer_;
+  int calls_ = 0;
+};
+using TicketPtr = std::shared_ptr<Ticket>;
+
+inline constexpr int64_t kMatrixBytes = 4 * sizeof(double);
+// What the ledger counts for a matrix: operand, values, status.
+inline constexpr int64_t kLedgerBytes = kMatrixBytes + 2 * sizeof(double) + 1;
+
+// count matrices, the i-th filled with first + i.
+inline Request MakeRequest(int64_t count, double first, const TicketPtr& ticket) {
+  auto memory = std::make_shared<TestMemory>();
+  memory->freed = ticket->freed;
+  memory->payload.resize(4 * count);
+  for (int64_t i = 0; i < 4 * count; ++i) memory->payload[i] = first + static_cast<double>(i / 4);
+  Request request;
+  request.problem = {2, 2, DType::kF64, Order::kRowMajor};
+  request.count = count;
+  request.payload = memory->payload.data();
+  request.payload_bytes = memory->payload.size() * sizeof(double);
+  request.memory = memory;
+  ticket->memory = std::move(memory);
+  return request;
+}
+
+class PipelineHarness {
+ public:
+  // One entry of `lanes` a device. Inline execution is off unless options ask for it, so that every batch meets a lane.
+  static PipelineOptions Defaults() {
+    PipelineOptions options;
+    options.inline_work = absl::ZeroDuration();
+    return options;
+  }
+  explicit PipelineHarness(const PipelineOptions& options = Defaults(), const std::vector<int>& lanes = {1}) {
+    std::vector<std::unique_ptr<Device>> devices;
+    for (size_t i = 0; i < lanes.size(); ++i) {
+      controls.push_back(std::make_shared<FakeDeviceControl>());
+      devices.push_back(std::make_unique<FakeDevice>("fake:" + std::to_string(i), lanes[i], controls.back()));
+    }
+    pipeline = std::make_unique<Pipeline>(options, std::move(devices), &clock, &recorder);
+  }
+  ~PipelineHarness() {
+    for (auto& control : controls) control->Open();
+    if (pipeline != nullptr) pipeline->Drain(absl::InfiniteDuration());
+  }
+
+  FakeDeviceControl& device(int i = 0) { return *controls[i]; }
+
+  TicketPtr Submit(Request request, const TicketPtr& ticket) {
+    ticket->handle = pipeline->Submit(std::move(request), [ticket](Answer answer) { ticket->Done(std::move(answer)); });
+    return ticket;
+  }
+  TicketPtr Submit(int64_t count, double first = 1, absl::Time deadline = absl::InfiniteFuture()) {
+    const auto ticket = std::make_shared<Ticket>();
+    Request request = MakeRequest(count, first, ticket);
+    request.deadline = deadline;
+    return Submit(std::move(request), ticket);
+  }
+  // A key of its own for each `key` >= 1.
+  TicketPtr SubmitKey(int key, int64_t count) {
+    const auto ticket = std::make_shared<Ticket>();
+    Request request = MakeRequest(count, 1, ticket);
+    request.options.method = Method::kBisection;
+    request.options.tolerance = 1e-3 * key;
+    return Submit(std::move(request), ticket);
+  }
+  // Closes the gate of device 0 and occupies its lane with a batch of one matrix.
+  TicketPtr Occupy(int device_index = 0) {
+    device(device_index).Close();
+    const size_t before = device(device_index).seen().size();
+    TicketPtr ticket = Submit(1);
+    device(device_index).AwaitBegun(before + 1);
+    return ticket;
+  }
+
+  FakeClock clock;
+  CountingRecorder recorder;
+  std::vector<std::shared_ptr<FakeDeviceControl>> controls;
+  std::unique_ptr<Pipeline> pipeline;
+};
+
+}  // namespace svdserve::server
+#endif  // SVDSERVE_TESTS_SERVER_PIPELINE_HARNESS_H_

@@ -1,0 +1,267 @@
+// The whole core: refusals at its door, the ledger, and storms of requests over real devices and a real clock.
+#include "server/pipeline.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <new>
+#include <random>
+#include <thread>
+#include <vector>
+
+#include "server/device/host_device.h"
+#include "tests/server/pipeline_harness.h"
+
+namespace svdserve::server {
+namespace {
+
+using absl::StatusCode;
+
+// --- at the door ----------------------------------------------------------------------------------
+
+TEST(Pipeline, MistakesAreAnsweredBeforeAnythingIsReserved) {
+  PipelineHarness h;
+  const auto ticket = std::make_shared<Ticket>();
+  Request request = MakeRequest(2, 1, ticket);
+  request.payload_bytes -= 1;
+  h.Submit(std::move(request), ticket);
+  EXPECT_TRUE(ticket->done());
+  EXPECT_EQ(ticket->Wait().error.code, StatusCode::kInvalidArgument);
+  EXPECT_EQ(ticket->Wait().error.field, "matrices.data");
+  EXPECT_EQ(h.recorder.admitted_bytes(), 0);
+  EXPECT_TRUE(ticket->memory->values.empty());
+}
+
+TEST(Pipeline, EmptyBatchGetsAnEmptyAnswer) {
+  PipelineHarness h;
+  h.device().Close();  // no device is asked
+  const TicketPtr t = h.Submit(0);
+  EXPECT_TRUE(t->done());
+  EXPECT_TRUE(t->Wait().error.ok());
+  EXPECT_EQ(t->Wait().method, Method::kBidiagonal);
+  EXPECT_TRUE(t->Wait().exceptions.empty());
+}
+
+TEST(Pipeline, OverloadOfBytesIsRefusedAtOnce) {
+  PipelineOptions options = PipelineHarness::Defaults();
+  options.max_inflight_bytes = 10 * kLedgerBytes;
+  PipelineHarness h(options);
+  const TicketPtr first = h.Occupy();
+  const TicketPtr fits = h.Submit(9);
+  const TicketPtr refused = h.Submit(1);
+  EXPECT_TRUE(refused->done());
+  EXPECT_EQ(refused->Wait().error.code, StatusCode::kResourceExhausted);
+  EXPECT_EQ(refused->reason(), Reason::kOverloadedBytes);
+  EXPECT_GT(refused->Wait().error.retry_after, absl::ZeroDuration());
+  EXPECT_EQ(h.pipeline->stats().inflight_bytes, 10 * kLedgerBytes);
+  h.device().Open();
+  EXPECT_TRUE(fits->Wait().error.ok());
+}
+
+TEST(Pipeline, OverloadOfRequestsIsRefusedAtOnce) {
+  PipelineOptions options = PipelineHarness::Defaults();
+  options.max_inflight_requests = 2;
+  PipelineHarness h(options);
+  const TicketPtr first = h.Occupy();
+  const TicketPtr second = h.Submit(1);
+  EXPECT_EQ(h.Submit(1)->reason(), Reason::kOverloadedRequests);
+  EXPECT_EQ(h.pipeline->stats().inflight_requests, 2);
+  h.pipeline->Cancel(second->handle);
+  EXPECT_EQ(h.Submit(1)->reason(), Reason::kOverloadedRequests);  // its caller still holds the memory
+  second->memory.reset();
+  const TicketPtr third = h.Submit(1);
+  EXPECT_FALSE(third->done());
+  h.device().Open();
+  EXPECT_TRUE(third->Wait().error.ok());
+}
+
+TEST(Pipeline, ReservationIsReturnedWithTheMemory) {
+  PipelineHarness h;
+  const TicketPtr t = h.Submit(5);
+  EXPECT_TRUE(t->Wait().error.ok());
+  ASSERT_TRUE(h.pipeline->Drain(absl::InfiniteDuration()));
+  EXPECT_EQ(h.pipeline->stats().inflight_bytes, 5 * kLedgerBytes);  // the reply is not sent yet
+  t->memory.reset();
+  EXPECT_EQ(h.pipeline->stats().inflight_bytes, 0);
+  EXPECT_EQ(h.pipeline->stats().inflight_requests, 0);
+  EXPECT_EQ(h.recorder.admitted_bytes(), 5 * kLedgerBytes);
+}
+
+TEST(Pipeline, NoMemoryForTheResultsIsAnOverload) {
+  struct Exhausted final : public RequestMemory {
+    void* AllocateValues(size_t) override { throw std::bad_alloc(); }
+    double payload[4] = {};
+  };
+  PipelineHarness h;
+  const auto memory = std::make_shared<Exhausted>();
+  Request request;
+  request.problem = {2, 2, DType::kF64, Order::kRowMajor};
+  request.count = 1;
+  request.payload = memory->payload;
+  request.payload_bytes = sizeof memory->payload;
+  request.memory = memory;
+  const auto ticket = std::make_shared<Ticket>();
+  h.Submit(std::move(request), ticket);
+  EXPECT_EQ(ticket->Wait().error.code, StatusCode::kResourceExhausted);
+  EXPECT_EQ(ticket->reason(), Reason::kOverloadedBytes);
+}
+
+TEST(Pipeline, DeadlineCountsFromTheClockOfThePipeline) {
+  PipelineHarness h;
+  const auto ticket = std::make_shared<Ticket>();
+  Request request = MakeRequest(1, 1, ticket);
+  request.arrival = h.clock.Now() - absl::Milliseconds(2);
+  h.Submit(std::move(request), ticket);
+  EXPECT_EQ(ticket->Wait().timing.total, absl::Milliseconds(2));
+}
+
+TEST(Pipeline, AnswersMaySubmitAndCancel) {
+  PipelineHarness h;
+  const auto second = std::make_shared<Ticket>();
+  const auto first = std::make_shared<Ticket>();
+  Request request = MakeRequest(1, 1, first);
+  h.pipeline->Submit(std::move(request), [&](Answer answer) {  // would deadlock, were it called under a lock
+    h.Submit(MakeRequest(1, 2, second), second);
+    h.pipeline->Cancel(second->handle);
+    first->Done(std::move(answer));
+  });
+  first->Wait();
+  second->Wait();
+  EXPECT_EQ(second->calls(), 1);
+}
+
+// --- storms ---------------------------------------------------------------------------------------
+
+// 1000 requests of random size, key and deadline, most of them cancelled at a random moment, on fake devices whose
+// gates open and shut: each is answered once, and the ledger comes back to zero.
+TEST(Pipeline, RandomCancelsLeaveNothingBehind) {
+  for (unsigned seed = 0; seed < 5; ++seed) {
+    std::mt19937 random(seed);
+    PipelineOptions options = PipelineHarness::Defaults();
+    options.max_batch_matrices = 64;
+    options.min_split_bytes = 16 * kMatrixBytes;
+    if (seed % 2 == 1) options.inline_work = absl::Microseconds(20);
+    PipelineHarness h(options, {1, 2});
+    std::vector<TicketPtr> tickets;
+    for (int i = 0; i < 1000; ++i) {
+      h.device(random() % 2).Open();
+      const auto ticket = std::make_shared<Ticket>();
+      Request request = MakeRequest(static_cast<int64_t>(random() % 200), 1, ticket);
+      if (random() % 2 == 0) request.options.method = Method::kJacobi;
+      if (random() % 3 == 0) request.deadline = h.clock.Now() + absl::Microseconds(random() % 5000);
+      // Inline work with a shut gate would stop this very thread.
+      if (options.inline_work == absl::ZeroDuration()) h.device(random() % 2).Close();
+      h.Submit(std::move(request), ticket);
+      ticket->memory.reset();
+      tickets.push_back(ticket);
+      if (random() % 4 != 0) h.pipeline->Cancel(tickets[random() % tickets.size()]->handle);
+      if (random() % 8 == 0) h.clock.Advance(absl::Microseconds(random() % 1000));
+    }
+    for (auto& control : h.controls) control->Open();
+    EXPECT_TRUE(h.pipeline->Drain(absl::InfiniteDuration()));
+    for (const TicketPtr& t : tickets) {
+      EXPECT_EQ(t->calls(), 1);
+      EXPECT_TRUE(t->memory_freed());
+    }
+    EXPECT_EQ(h.pipeline->stats().inflight_bytes, 0);
+    EXPECT_EQ(h.pipeline->stats().inflight_requests, 0);
+    EXPECT_EQ(h.pipeline->stats().queued_requests, 0);
+  }
+}
+
+// Several callers, two real host devices, a real clock: right values or an honest error for everybody.
+TEST(Pipeline, StormOverHostDevices) {
+  const auto clock = MakeSteadyClock();
+  NullRecorder recorder;
+  PipelineOptions options;
+  options.max_batch_matrices = 500;
+  options.max_inflight_requests = 64;
+  Pipeline pipeline(options, MakeHostDevices(2, 2, Simd::kBest), clock.get(), &recorder);
+  std::atomic<int> right{0}, cancelled{0}, expired{0}, overloaded{0}, other{0};
+  const auto caller = [&](unsigned seed) {
+    std::mt19937 random(seed);
+    std::vector<TicketPtr> tickets;
+    for (int i = 0; i < 250; ++i) {
+      const auto ticket = std::make_shared<Ticket>();
+      const int64_t count = 1 + static_cast<int64_t>(random() % 1000);
+      Request request = MakeRequest(count, 1, ticket);  // the singular values of a constant 2 x 2 matrix c: 2 c and 0
+      if (random() % 4 == 0) request.deadline = clock->Now() + absl::Microseconds(random() % 300);
+      ticket->handle = pipeline.Submit(std::move(request), [&, ticket](Answer answer) {
+        bool is_right = true;
+        for (size_t j = 0; answer.error.ok() && j < ticket->memory->values.size() / 2; ++j) {
+          is_right &= std::abs(ticket->memory->values[2 * j] - 2.0 * static_cast<double>(j + 1)) < 1e-9;
+        }
+        switch (answer.error.reason) {
+          case Reason::kNone:
+            (is_right ? right : other)++;
+            break;
+          case Reason::kCancelled:
+            cancelled++;
+            break;
+          case Reason::kDeadlineExceeded:
+            expired++;
+            break;
+          case Reason::kOverloadedRequests:
+            overloaded++;
+            break;
+          default:
+            other++;
+        }
+        ticket->Done(std::move(answer));
+      });
+      tickets.push_back(ticket);
+      if (random() % 4 == 0) pipeline.Cancel(tickets[random() % tickets.size()]->handle);
+      if (random() % 4 == 0) tickets.back()->Wait();
+    }
+    for (const TicketPtr& t : tickets) {
+      t->Wait();
+      EXPECT_EQ(t->calls(), 1);
+    }
+  };
+  std::vector<std::thread> callers;
+  for (unsigned seed = 0; seed < 4; ++seed) callers.emplace_back(caller, seed);
+  for (std::thread& t : callers) t.join();
+  EXPECT_TRUE(pipeline.Drain(absl::InfiniteDuration()));
+  EXPECT_EQ(right + cancelled + expired + overloaded, 1000);
+  EXPECT_EQ(other, 0);
+  EXPECT_GT(right, 0);
+  EXPECT_EQ(pipeline.stats().inflight_requests, 0);
+}
+
+// Requests come from several threads while the server drains: what was accepted is computed, the rest is told so.
+TEST(Pipeline, DrainUnderLoadLosesNothing) {
+  const auto clock = MakeSteadyClock();
+  NullRecorder recorder;
+  Pipeline pipeline({}, MakeHostDevices(1, 1, Simd::kBest), clock.get(), &recorder);
+  std::atomic<int> submitted{0}, answered{0}, served{0}, draining{0};
+  std::atomic<bool> stop{false};
+  std::vector<std::thread> callers;
+  for (int c = 0; c < 3; ++c) {
+    callers.emplace_back([&] {
+      while (!stop.load()) {
+        const auto ticket = std::make_shared<Ticket>();
+        Request request = MakeRequest(300, 1, ticket);
+        ++submitted;
+        pipeline.Submit(std::move(request), [&](Answer answer) {
+          if (answer.error.ok()) ++served;
+          if (answer.error.reason == Reason::kDraining) ++draining;
+          ++answered;
+        });
+        ticket->memory.reset();
+        if (draining.load() > 10) break;
+      }
+    });
+  }
+  while (served.load() < 50) std::this_thread::yield();
+  EXPECT_TRUE(pipeline.Drain(absl::InfiniteDuration()));
+  const int served_by_then = served.load();
+  for (std::thread& t : callers) t.join();
+  EXPECT_EQ(answered.load(), submitted.load());
+  EXPECT_EQ(served.load(), served_by_then);
+  EXPECT_GT(draining.load(), 0);
+  EXPECT_EQ(pipeline.stats().inflight_bytes, 0);
+}
+
+}  // namespace
+}  // namespace svdserve::server

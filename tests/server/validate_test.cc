@@ -1,0 +1,136 @@
+#include "server/validate/validate.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <limits>
+#include <string>
+
+namespace svdserve::server {
+namespace {
+
+constexpr int64_t kMax64 = std::numeric_limits<int64_t>::max();
+
+Request Good() {
+  Request request;
+  request.problem = {4, 3, DType::kC64, Order::kRowMajor};
+  request.count = 10;
+  request.payload_bytes = 10 * 4 * 3 * 8;
+  return request;
+}
+
+TEST(Validate, GoodRequestGetsItsPlan) {
+  Validated validated;
+  const Error error = Validate(Good(), {}, &validated);
+  EXPECT_TRUE(error.ok()) << error.message;
+  EXPECT_EQ(validated.plan.problem, Good().problem);
+  EXPECT_NE(validated.plan.method, Method::kAuto);
+  EXPECT_EQ(validated.values_bytes, 10 * 3 * 4);
+}
+
+TEST(Validate, EmptyBatchIsGood) {
+  Request request = Good();
+  request.count = 0;
+  request.payload_bytes = 0;
+  Validated validated;
+  EXPECT_TRUE(Validate(request, {}, &validated).ok());
+  EXPECT_EQ(validated.values_bytes, 0);
+}
+
+struct BadCase {
+  std::string name;
+  void (*spoil)(Request*);
+  std::string field;
+  Reason reason = Reason::kInvalidField;
+};
+
+class ValidateBad : public testing::TestWithParam<BadCase> {};
+
+TEST_P(ValidateBad, NamesTheField) {
+  Request request = Good();
+  GetParam().spoil(&request);
+  Validated validated;
+  const Error error = Validate(request, {}, &validated);
+  EXPECT_EQ(error.code, absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(error.reason, GetParam().reason);
+  EXPECT_EQ(error.field, GetParam().field);
+  EXPECT_FALSE(error.message.empty());
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, ValidateBad,
+    testing::Values(
+        BadCase{"zero_rows", [](Request* r) { r->problem.rows = 0; }, "matrices.rows"},
+        BadCase{"negative_cols", [](Request* r) { r->problem.cols = -1; }, "matrices.cols"},
+        BadCase{"smallest_rows", [](Request* r) { r->problem.rows = std::numeric_limits<int64_t>::min(); },
+                "matrices.rows"},
+        BadCase{"too_many_rows", [](Request* r) { r->problem.rows = 16385; }, "matrices.rows"},
+        BadCase{"huge_product", [](Request* r) { r->problem.rows = r->problem.cols = kMax64; }, "matrices.rows"},
+        BadCase{"too_many_values", [](Request* r) { r->problem.rows = r->problem.cols = 33; }, "matrices.rows"},
+        BadCase{"negative_count", [](Request* r) { r->count = -1; }, "matrices.count"},
+        BadCase{"too_many_matrices", [](Request* r) { r->count = 16777217; }, "matrices.count"},
+        BadCase{"data_short", [](Request* r) { --r->payload_bytes; }, "matrices.data"},
+        BadCase{"data_long", [](Request* r) { ++r->payload_bytes; }, "matrices.data"},
+        BadCase{"data_empty", [](Request* r) { r->payload_bytes = 0; }, "matrices.data"},
+        BadCase{"data_for_none", [](Request* r) { r->count = 0; }, "matrices.data"},
+        BadCase{"negative_tolerance",
+                [](Request* r) {
+                  r->options = {Method::kJacobi, -1e-3, 0};
+                },
+                "options.tolerance"},
+        BadCase{"tolerance_nan",
+                [](Request* r) {
+                  r->options = {Method::kBisection, std::numeric_limits<double>::quiet_NaN(), 0};
+                },
+                "options.tolerance"},
+        BadCase{"tolerance_above_one",
+                [](Request* r) {
+                  r->options = {Method::kJacobi, 1.5, 0};
+                },
+                "options.tolerance"},
+        BadCase{"tolerance_for_auto", [](Request* r) { r->options.tolerance = 1e-3; }, "options.tolerance"},
+        BadCase{"sweeps_for_auto", [](Request* r) { r->options.max_sweeps = 5; }, "options.max_sweeps"},
+        BadCase{"negative_sweeps",
+                [](Request* r) {
+                  r->options = {Method::kJacobi, 0, -1};
+                },
+                "options.max_sweeps"},
+        BadCase{"too_many_sweeps",
+                [](Request* r) {
+                  r->options = {Method::kJacobi, 0, 1001};
+                },
+                "options.max_sweeps"},
+        // 8 bytes in, but 8 bytes out and 5 for its status: the reply passes 64 MiB where the request does not.
+        BadCase{"reply_too_large",
+                [](Request* r) {
+                  r->problem = {1, 1, DType::kF64, Order::kRowMajor};
+                  r->count = 6000000;
+                  r->payload_bytes = 48000000;
+                },
+                "matrices.count", Reason::kReplyTooLarge}),
+    [](const auto& info) { return info.param.name; });
+
+TEST(Validate, ProductThatOverflowsIsTheCountsMistake) {
+  Request request;
+  request.problem = {16384, 32, DType::kC128, Order::kRowMajor};
+  request.count = kMax64 / 4;
+  request.payload_bytes = 0;
+  Validated validated;
+  const Error error = Validate(request, {.max_matrices = kMax64, .max_message_bytes = kMax64}, &validated);
+  EXPECT_EQ(error.field, "matrices.count");
+  EXPECT_EQ(error.reason, Reason::kInvalidField);
+}
+
+TEST(Validate, ReplyOfExactlyTheLimitIsGood) {
+  Request request;
+  request.problem = {2, 2, DType::kF32, Order::kRowMajor};
+  request.count = 100;
+  request.payload_bytes = 1600;
+  Validated validated;
+  const int64_t reply = 100 * (2 * 4 + 5) + 4096;
+  EXPECT_TRUE(Validate(request, {.max_message_bytes = reply}, &validated).ok());
+  EXPECT_EQ(Validate(request, {.max_message_bytes = reply - 1}, &validated).reason, Reason::kReplyTooLarge);
+}
+
+}  // namespace
+}  // namespace svdserve::server
