@@ -1,0 +1,26 @@
+"""svdserve: singular values of many small matrices, computed by a service.
+
+    >>> import numpy as np, svdserve
+    >>> with svdserve.Client(address) as client:
+    ...     client.svdvals(np.full((2, 3, 3), 2.0)).round(12)
+    array([[6., 0., 0.],
+           [6., 0., 0.]])
+
+Client is the blocking client, AsyncClient the one for asyncio. Failed calls raise Error or one of its subclasses.
+"""
+
+from importlib.metadata import version as _version
+
+from ._client import Client
+from .aio import AsyncClient
+from .errors import (Cancelled, DeadlineExceeded, Error, FieldViolation, Internal, InvalidArgument, Overloaded,
+                     Unauthenticated, Unavailable, Unimplemented)
+from .types import Device, Limits, MatrixStatus, RetryPolicy, ServerInfo, Tls
+
+__version__ = _version("svdserve")
+
+__all__ = [
+    "AsyncClient", "Cancelled", "Client", "DeadlineExceeded", "Device", "Error", "FieldViolation", "Internal",
+    "InvalidArgument", "Limits", "MatrixStatus", "Overloaded", "RetryPolicy", "ServerInfo", "Tls", "Unauthenticated",
+    "Unavailable", "Unimplemented", "__version__",
+]

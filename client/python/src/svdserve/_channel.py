@@ -1,0 +1,88 @@
+"""What the blocking and the asyncio client share: how a channel is opened, and how long a call may take."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import grpc
+
+from . import _proto
+from ._codec import Request, Response
+from .errors import DeadlineExceeded
+from .types import RetryPolicy, Tls
+
+# Pieces of this size, this many in flight at once: while the server computes one, the next is on the wire and the one
+# after it is being packed. Larger pieces spend their time in page faults, smaller ones in the fixed cost of a call.
+DEFAULT_PIECE_BYTES = 2 << 20
+DEFAULT_IN_FLIGHT = 4
+
+# The server states what it takes, and the operand is cut accordingly: no second limit here.
+CHANNEL_OPTIONS: tuple[tuple[str, Any], ...] = (
+    ("grpc.max_send_message_length", -1),
+    ("grpc.max_receive_message_length", -1),
+    ("grpc.enable_retries", 0),  # RetryPolicy does it, and knows RetryInfo
+)
+
+
+class ChannelSettings:
+    """The checked arguments of a client's constructor."""
+
+    def __init__(self, address: str, tls: Tls | bool, retry: RetryPolicy | None, piece_bytes: int,
+                 max_in_flight: int) -> None:
+        if piece_bytes < 1:
+            raise ValueError(f"piece_bytes is {piece_bytes}, it must be at least 1")
+        if max_in_flight < 1:
+            raise ValueError(f"max_in_flight is {max_in_flight}, it must be at least 1")
+        tls = Tls() if tls is True else tls
+        self.address = address
+        self.retry = retry or RetryPolicy()
+        self.piece_bytes = piece_bytes
+        self.max_in_flight = max_in_flight
+        self._credentials = tls.credentials() if isinstance(tls, Tls) else None
+        name = tls.server_name if isinstance(tls, Tls) else None
+        self._options = CHANNEL_OPTIONS + ((("grpc.ssl_target_name_override", name),) if name else ())
+
+    def open(self, module: Any) -> Any:
+        """A channel of `module`, which is grpc or grpc.aio. Nothing is sent before the first call."""
+        if self._credentials is None:
+            return module.insecure_channel(self.address, options=self._options)
+        return module.secure_channel(self.address, self._credentials, options=self._options)
+
+
+class Stub:
+    """The calls of a channel. Decompose takes and returns the codec's values, so that bytes are not copied again."""
+
+    def __init__(self, channel: Any) -> None:
+        self.decompose = channel.unary_unary(_proto.DECOMPOSE, request_serializer=Request.serialize,
+                                             response_deserializer=Response.parse)
+        self.get_server_info = channel.unary_unary(
+            _proto.GET_SERVER_INFO, request_serializer=_proto.GetServerInfoRequest.SerializeToString,
+            response_deserializer=_proto.GetServerInfoResponse.FromString)
+        self.health_check = channel.unary_unary(
+            _proto.HEALTH_CHECK, request_serializer=_proto.HealthCheckRequest.SerializeToString,
+            response_deserializer=_proto.HealthCheckResponse.FromString)
+
+
+class Deadline:
+    """The moment at which a call with `timeout` seconds must be over, all its pieces and retries included."""
+
+    def __init__(self, timeout: float | None) -> None:
+        self._end = None if timeout is None else time.monotonic() + timeout
+
+    def left(self) -> float | None:
+        """Seconds left, below zero when it is over; None without a timeout."""
+        return None if self._end is None else self._end - time.monotonic()
+
+    def remaining(self) -> float | None:
+        """Seconds left for another call; None without a timeout. Raises DeadlineExceeded when there are none."""
+        left = self.left()
+        if left is not None and left <= 0:
+            raise DeadlineExceeded("the timeout passed before the answer was there",
+                                   code=grpc.StatusCode.DEADLINE_EXCEEDED, reason="DEADLINE_EXCEEDED")
+        return left
+
+
+def health_name(number: int) -> str:
+    """Such as "SERVING"."""
+    return {v: k for k, v in _proto.SERVING_STATUSES.items()}.get(number, f"UNKNOWN_{number}")

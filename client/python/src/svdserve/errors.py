@@ -1,0 +1,138 @@
+"""What can go wrong, as exceptions that carry what the server said."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import grpc
+
+from . import _proto
+
+_DETAILS_KEY = "grpc-status-details-bin"
+
+
+@dataclasses.dataclass(frozen=True)
+class FieldViolation:
+    """One field of a request that the server refused."""
+
+    field: str  #: path below the request, such as "matrices.rows"
+    description: str  #: what is wrong with it
+
+
+class Error(Exception):
+    """A call that failed. Every exception that this package raises for a failed call is one of its subclasses or this.
+
+    Attributes:
+        code: the gRPC status code.
+        message: what the server, or gRPC, says about it.
+        reason: a stable word in capitals for programs, such as "OVERLOADED_BYTES"; "" where there is none.
+        metadata: further facts that belong to the reason, by name.
+        retry_after: seconds after which the server suggests to try again; None where it does not.
+        violations: the fields that were refused.
+    """
+
+    def __init__(self, message: str, *, code: grpc.StatusCode = grpc.StatusCode.UNKNOWN, reason: str = "",
+                 metadata: dict[str, str] | None = None, retry_after: float | None = None,
+                 violations: tuple[FieldViolation, ...] = ()) -> None:
+        super().__init__(message)
+        self.message = message
+        self.code = code
+        self.reason = reason
+        self.metadata = metadata or {}
+        self.retry_after = retry_after
+        self.violations = violations
+
+    def __str__(self) -> str:
+        return f"{self.message} [{self.code.name}{', ' + self.reason if self.reason else ''}]"
+
+
+class InvalidArgument(Error, ValueError):
+    """The request is wrong, and stays wrong if it is sent again."""
+
+    @property
+    def field(self) -> str:
+        """Path of the first field that was refused, such as "options.tolerance"; "" if none was named."""
+        return self.violations[0].field if self.violations else ""
+
+
+class Overloaded(Error):
+    """The server has as much work as it takes, or the message is longer than it takes; `retry_after` tells which."""
+
+
+class DeadlineExceeded(Error, TimeoutError):
+    """The timeout passed before the answer was there."""
+
+
+class Unavailable(Error, ConnectionError):
+    """The server cannot be reached, or it is shutting down."""
+
+
+class Cancelled(Error):
+    """The call was cancelled: by the server, or because the client was closed."""
+
+
+class Unimplemented(Error):
+    """Whoever answers at this address does not know the call."""
+
+
+class Unauthenticated(Error):
+    """The server does not accept this client's credentials."""
+
+
+class Internal(Error):
+    """The server failed, such as by a fault of a device."""
+
+
+_BY_CODE: dict[grpc.StatusCode, type[Error]] = {
+    grpc.StatusCode.INVALID_ARGUMENT: InvalidArgument,
+    grpc.StatusCode.RESOURCE_EXHAUSTED: Overloaded,
+    grpc.StatusCode.DEADLINE_EXCEEDED: DeadlineExceeded,
+    grpc.StatusCode.UNAVAILABLE: Unavailable,
+    grpc.StatusCode.CANCELLED: Cancelled,
+    grpc.StatusCode.UNIMPLEMENTED: Unimplemented,
+    grpc.StatusCode.UNAUTHENTICATED: Unauthenticated,
+    grpc.StatusCode.PERMISSION_DENIED: Unauthenticated,
+    grpc.StatusCode.INTERNAL: Internal,
+}
+
+
+def invalid_argument(field: str, description: str) -> InvalidArgument:
+    """What this package itself refuses, in the form in which the server would have refused it."""
+    return InvalidArgument(f"{field}: {description}", code=grpc.StatusCode.INVALID_ARGUMENT, reason="INVALID_FIELD",
+                           violations=(FieldViolation(field, description),))
+
+
+def closed_error() -> Cancelled:
+    """What a call raises whose client was closed."""
+    return Cancelled("the client was closed", code=grpc.StatusCode.CANCELLED, reason="CANCELLED")
+
+
+def from_rpc_error(error: Any) -> Error:
+    """The exception for a failed call: a grpc.RpcError that is a grpc.Call, or a grpc.aio.AioRpcError."""
+    code = error.code() or grpc.StatusCode.UNKNOWN
+    details: dict[str, Any] = {}
+    for key, value in error.trailing_metadata() or ():
+        if key == _DETAILS_KEY:
+            details = _read_details(value)
+    return _BY_CODE.get(code, Error)(error.details() or code.name, code=code, **details)
+
+
+def _read_details(serialized: bytes) -> dict[str, Any]:
+    """Arguments of Error from a serialized google.rpc.Status; details that cannot be read or are unknown are left out."""
+    found: dict[str, Any] = {}
+    try:
+        for detail in _proto.RpcStatus.FromString(serialized).details:
+            kind = detail.type_url.rpartition("/")[2]
+            if kind == "google.rpc.BadRequest":
+                found["violations"] = tuple(FieldViolation(v.field, v.description) for v in
+                                            _proto.BadRequest.FromString(detail.value).field_violations)
+            elif kind == "google.rpc.ErrorInfo":
+                info = _proto.ErrorInfo.FromString(detail.value)
+                found["reason"], found["metadata"] = info.reason, dict(info.metadata)
+            elif kind == "google.rpc.RetryInfo":
+                delay = _proto.RetryInfo.FromString(detail.value).retry_delay
+                found["retry_after"] = max(0.0, delay.seconds + delay.nanos * 1e-9)
+    except _proto.DecodeError:
+        pass  # a proxy's own trailer: code and message still say what happened
+    return found

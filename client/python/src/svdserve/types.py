@@ -1,0 +1,131 @@
+"""Values that calls take and return."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import os
+import random
+from typing import Any
+
+import grpc
+
+from . import _proto
+from .errors import Error, Overloaded, Unavailable
+
+
+class MatrixStatus(enum.IntEnum):
+    """What became of one matrix."""
+
+    OK = 0  #: its values are right
+    NON_FINITE = 1  #: it holds an infinity or a NaN: all its values are NaN
+    NOT_CONVERGED = 2  #: the iteration limit was reached: its values are the best known
+    OUT_OF_RANGE = 3  #: a value exceeds the largest finite number and is +inf; the others are right
+
+
+@dataclasses.dataclass(frozen=True)
+class RetryPolicy:
+    """When a refused call is sent again: the server is overloaded, draining or out of reach.
+
+    The n-th pause is drawn from the upper half of [0, min(max_backoff, initial_backoff * 2**(n - 1))], and is never
+    shorter than what the server asked for. A pause that would outlast the timeout is not begun.
+    """
+
+    max_attempts: int = 6  #: calls in all, the first included; 1 switches retries off
+    initial_backoff: float = 0.05  #: seconds
+    max_backoff: float = 2.0  #: seconds
+
+    def pause(self, error: Error, attempt: int, remaining: float | None) -> float | None:
+        """Seconds to wait after the `attempt`-th call failed with `error`; None: give up.
+
+        `remaining` are the seconds of the timeout that are left, None without a timeout.
+        """
+        if isinstance(error, Overloaded):
+            # Without RetryInfo it is gRPC itself that speaks: the message is too long, now and for ever.
+            worthwhile = error.retry_after is not None
+        else:
+            worthwhile = isinstance(error, Unavailable)
+        if not worthwhile or attempt >= self.max_attempts:
+            return None
+        backoff = min(self.max_backoff, self.initial_backoff * 2.0 ** (attempt - 1)) * random.uniform(0.5, 1.0)
+        asked = error.retry_after or 0.0
+        pause = max(backoff, asked * random.uniform(1.0, 1.25))  # all clients were refused at once: spread them
+        return None if remaining is not None and pause >= remaining else pause
+
+
+@dataclasses.dataclass(frozen=True)
+class Tls:
+    """How to speak to a server with TLS. A str or a path names a PEM file, bytes are its contents."""
+
+    ca: bytes | str | os.PathLike[str] | None = None  #: who vouches for the server; None: what gRPC trusts by default
+    cert: bytes | str | os.PathLike[str] | None = None  #: this client's certificate chain, for a server that asks
+    key: bytes | str | os.PathLike[str] | None = None  #: its private key
+    server_name: str | None = None  #: the name in the server's certificate, where it is not the address's
+
+    def credentials(self) -> grpc.ChannelCredentials:
+        """Raises OSError for a file that cannot be read, ValueError for a certificate without key or the reverse."""
+        if (self.cert is None) != (self.key is None):
+            raise ValueError("a client certificate and its private key go together: give both cert and key")
+        return grpc.ssl_channel_credentials(_pem(self.ca), _pem(self.key), _pem(self.cert))
+
+
+def _pem(source: bytes | str | os.PathLike[str] | None) -> bytes | None:
+    if source is None or isinstance(source, bytes):
+        return source
+    with open(source, "rb") as file:
+        return file.read()
+
+
+@dataclasses.dataclass(frozen=True)
+class Limits:
+    """What a server refuses beyond."""
+
+    max_values: int  #: largest min(rows, cols)
+    max_dimension: int  #: largest rows or cols
+    max_matrices: int  #: largest count of one request
+    max_message_bytes: int  #: largest request and largest response, as serialized
+    max_inflight_requests: int  #: admitted and unanswered, over all clients
+    max_inflight_bytes: int  #: of their operands and results
+    max_stream_requests: int  #: unanswered requests of one stream
+
+
+@dataclasses.dataclass(frozen=True)
+class Device:
+    """One device of a server."""
+
+    name: str  #: unique on its server, such as "host:0"
+    backend: str  #: such as "host"
+    instruction_set: str  #: of the kernels, such as "avx512"
+    threads: int
+    healthy: bool
+
+
+@dataclasses.dataclass(frozen=True)
+class ServerInfo:
+    """What a server is and can do."""
+
+    version: str
+    data_types: tuple[str, ...]  #: such as ("f32", "f64", "c64", "c128")
+    methods: tuple[str, ...]  #: what `method` may be, such as ("auto", "bidiagonal", "bisection", "jacobi")
+    limits: Limits
+    devices: tuple[Device, ...]
+    draining: bool  #: it is shutting down and admits nothing
+
+
+def server_info(message: Any) -> ServerInfo:
+    """ServerInfo from a GetServerInfoResponse."""
+
+    def names(numbers: dict[str, int], values: Any) -> tuple[str, ...]:
+        by_number = {number: name.lower() for name, number in numbers.items()}
+        return tuple(by_number.get(v, f"unknown_{v}") for v in values)
+
+    def fields(of: type, source: Any) -> dict[str, Any]:
+        return {f.name: getattr(source, f.name) for f in dataclasses.fields(of)}
+
+    return ServerInfo(
+        version=message.version,
+        data_types=names(_proto.DATA_TYPES, message.data_types),
+        methods=names(_proto.METHODS, message.methods),
+        limits=Limits(**fields(Limits, message.limits)),
+        devices=tuple(Device(**fields(Device, d)) for d in message.devices),
+        draining=message.draining)
