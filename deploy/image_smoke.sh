@@ -8,7 +8,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 ((EUID == 0)) || { echo "image_smoke: run as root" >&2; exit 1; }
 missing=()
 for tool in debootstrap buildah; do
-  command -v $tool > /dev/null || missing+=($tool)
+  command -v $tool > /dev/null || missing+=("$tool")
 done
 if ((${#missing[@]})); then
   echo "image_smoke: installing ${missing[*]}"
