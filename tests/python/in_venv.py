@@ -1,0 +1,93 @@
+"""Runs the Python tests as a user would have the package: built, installed by pip into a fresh environment.
+
+    python3 tests/python/in_venv.py --versions newest --build build/release     # what pip chooses today
+    python3 tests/python/in_venv.py --versions oldest --build build/release     # the lower bound of every dependency
+
+`newest` goes through an sdist, `oldest` installs the checkout, so that both ways of building are tried. The environment
+lies in the build tree and is kept for the next run as long as neither the package nor its requirements change. Needs
+Python 3.11 or newer with venv, and PyPI; nothing is written to the source tree. Further arguments go to pytest.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGE = Path("client", "python")
+
+
+def copy_sources(target: Path) -> None:
+    """The package and the contract, laid out as in the repository: a build leaves its traces in the copy."""
+    shutil.rmtree(target, ignore_errors=True)
+    ignore = shutil.ignore_patterns("build", "dist", "*.egg-info", "__pycache__", "*.binpb", "CMakeLists.txt")
+    for folder in (PACKAGE, Path("proto")):
+        shutil.copytree(ROOT / folder, target / folder, ignore=ignore)
+
+
+def digest(*parts: object) -> str:
+    """Of the parts and, where a part is a folder, of everything in it."""
+    sha = hashlib.sha256()
+    for part in parts:
+        files = sorted(p for p in part.rglob("*") if p.is_file()) if isinstance(part, Path) else []
+        for item in [str(part), *files]:
+            sha.update(item.read_bytes() if isinstance(item, Path) else item.encode())
+    return sha.hexdigest()
+
+
+def lower_bounds(project: dict) -> list[str]:
+    """The dependencies with "at least" made "exactly", and their markers."""
+    return [re.sub(r">=([^,;]+)(,[^;]+)?", r"==\1", requirement) for requirement in project["dependencies"]]
+
+
+def install(python: Path, sources: Path, versions: str, project: dict) -> None:
+    def pip(*arguments: str | Path) -> None:
+        subprocess.run([python, "-m", "pip", "--disable-pip-version-check", "install", "--quiet", *arguments],
+                       check=True)
+
+    tests = project["optional-dependencies"]["test"]
+    if versions == "oldest":
+        pip(*lower_bounds(project), *tests, sources / PACKAGE)
+    else:
+        pip("build")
+        subprocess.run([python, "-m", "build", "--outdir", sources / "dist", sources / PACKAGE], check=True,
+                       stdout=subprocess.DEVNULL)
+        (wheel,) = (sources / "dist").glob("*.whl")
+        assert list((sources / "dist").glob("*.tar.gz")), "no sdist was made"
+        pip("--upgrade", "--upgrade-strategy", "eager", wheel, *tests)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--versions", choices=["newest", "oldest"], required=True)
+    parser.add_argument("--build", type=Path, required=True, help="build tree with bin/svdserve")
+    args, for_pytest = parser.parse_known_args()
+    build = args.build.resolve()
+    work = build / "tests" / "python" / args.versions
+    venv, sources, stamp = work / "venv", work / "sources", work / "installed"
+
+    project = tomllib.loads((ROOT / PACKAGE / "pyproject.toml").read_text())["project"]
+    copy_sources(sources)
+    state = digest(sys.version, Path(__file__).read_text(), sources)
+    python = venv / "bin" / "python"
+    if not stamp.exists() or stamp.read_text() != state or not python.exists():
+        stamp.unlink(missing_ok=True)
+        subprocess.run([sys.executable, "-m", "venv", "--clear", venv], check=True)
+        install(python, sources, args.versions, project)
+        stamp.write_text(state)
+    subprocess.run([python, "-c", "import platform\nfrom importlib.metadata import version as v\nprint('python', "
+                    "platform.python_version(), *(f'{n} {v(n)}' for n in ('numpy', 'grpcio', 'protobuf')))"], check=True)
+    return subprocess.run([python, "-m", "pytest", "-q", "-p", "no:cacheprovider", ROOT / "tests" / "python",
+                           *for_pytest],
+                          env={**os.environ, "SVDSERVE_BUILD_DIR": str(build), "PYTHONDONTWRITEBYTECODE": "1"}).returncode
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,124 @@
+"""The examples: channels after the tables of TR 38.901, and what a user sees who runs them."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from svdserve.examples import cdl_channels, mimo_capacity
+
+ROOT = Path(__file__).resolve().parents[2]
+REFERENCE = ROOT / "tests/data/cdl_c_4x4.npy"
+MEAN_CAPACITY = {"cdl_c_4x4": 9.796857, "cdl_a_8x8": 18.103140, "cdl_d_4x64": 7.955041}  # bit/s/Hz at 10 dB
+
+
+@pytest.fixture(scope="module")
+def standard_sets():
+    rng = np.random.default_rng(cdl_channels.DEFAULT_SEED)
+    return {what.name: (what, cdl_channels.generate(what, rng)) for what in cdl_channels.STANDARD_SETS}
+
+
+def test_the_generator_reproduces_the_reference_file(standard_sets):
+    reference = np.load(REFERENCE)
+    channels = standard_sets["cdl_c_4x4"][1]
+    assert (channels.shape, channels.dtype) == (reference.shape, reference.dtype) == ((8448, 4, 4), np.complex64)
+    np.testing.assert_allclose(channels, reference, rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", MEAN_CAPACITY)
+def test_mean_capacity(standard_sets, client, name):
+    what, channels = standard_sets[name]
+    values = client.svdvals(channels)
+    assert cdl_channels.capacity(values, what.n_tx).mean() == pytest.approx(MEAN_CAPACITY[name], abs=2e-6)
+
+
+def test_mean_capacity_of_the_reference_file(client):
+    values = client.svdvals(np.load(REFERENCE))
+    assert cdl_channels.capacity(values, 4).mean() == pytest.approx(MEAN_CAPACITY["cdl_c_4x4"], abs=2e-6)
+
+
+def test_statistics_of_the_channels(standard_sets):
+    for what, channels in standard_sets.values():
+        assert channels.shape == (what.drops * what.subcarriers, what.n_rx, what.n_tx)
+        assert np.mean(np.abs(channels) ** 2) == pytest.approx(1, rel=1e-5)
+    # The line-of-sight ray of profile D holds 0.97 of the power: its channels are close to rank one.
+    s = np.linalg.svd(standard_sets["cdl_d_4x64"][1], compute_uv=False)
+    assert np.median(s[:, 0] ** 2 / (s ** 2).sum(axis=1)) > 0.9
+
+
+def test_the_tables_are_whole():
+    profiles = cdl_channels.profiles()["profiles"]
+    assert {name: len(p["clusters"]) for name, p in profiles.items()} == {"A": 23, "C": 24, "D": 14}
+    for profile in profiles.values():
+        delays, powers, *angles = np.array(profile["clusters"]).T
+        assert delays[0] == 0 and (delays >= 0).all() and (powers <= 0).all()
+        assert (np.abs(angles[:2]) <= 180).all() and (np.array(angles[2:]) >= 0).all()
+    # The rays of a cluster have the unit angular spread that its own spread multiplies.
+    offsets = np.array(cdl_channels.profiles()["ray_offsets"])
+    assert np.sqrt(np.mean(offsets ** 2)) == pytest.approx(1, abs=2e-3)
+
+
+def test_a_seed_means_the_same_channels():
+    what = cdl_channels.ChannelSet("D", 2, 3, 1e-7, drops=2, subcarriers=4)
+    one, again, other = (cdl_channels.generate(what, np.random.default_rng(seed)) for seed in (1, 1, 2))
+    assert one.tobytes() == again.tobytes() != other.tobytes()
+
+
+@pytest.mark.parametrize("wrong", [dict(profile="B"), dict(n_rx=0), dict(drops=0)])
+def test_wrong_sets(wrong):
+    with pytest.raises(ValueError):
+        cdl_channels.generate(cdl_channels.ChannelSet(**(dict(profile="A", n_rx=2, n_tx=2, delay_spread_seconds=1e-7,
+                                                              drops=1, subcarriers=1) | wrong)),
+                              np.random.default_rng(1))
+
+
+def run(*arguments, **options):
+    return subprocess.run([sys.executable, *map(str, arguments)], capture_output=True, text=True, timeout=300, **options)
+
+
+def test_the_generators_command(tmp_path):
+    done = run("-m", "svdserve.examples.cdl_channels", "--profile", "A", "--rx", 2, "--tx", 3, "--drops", 2,
+               "--subcarriers", 5, "--out", tmp_path / "new" / "a.npy")
+    assert done.returncode == 0, done.stderr
+    assert np.load(tmp_path / "new" / "a.npy").shape == (10, 2, 3)
+
+
+def test_the_capacity_command(address):
+    done = run("-m", "svdserve.examples.mimo_capacity", address, "--check")
+    assert done.returncode == 0, done.stderr + done.stdout
+    mean = re.search(r"capacity at 10 dB +mean +([0-9.]+)", done.stdout)
+    assert float(mean[1]) == pytest.approx(MEAN_CAPACITY["cdl_c_4x4"], abs=1e-4)
+    assert "8448 channels, 4x4 complex64" in done.stdout and "agrees" in done.stdout
+    assert all(len(line) <= 120 for line in done.stdout.splitlines())
+
+
+def test_the_capacity_command_as_a_script_with_a_file(address, tmp_path):
+    a = np.random.default_rng(1).standard_normal((3, 5, 2, 12))
+    a[0, 0, 0, 0] = np.nan
+    np.save(tmp_path / "h.npy", a)
+    done = run(ROOT / "client/python/examples/mimo_capacity.py", address, tmp_path / "h.npy", "--check")
+    assert done.returncode == 0, done.stderr + done.stdout
+    assert "1 of 15 with a status other than OK" in done.stdout
+
+
+def test_the_capacity_command_without_a_server():
+    done = run("-m", "svdserve.examples.mimo_capacity", "127.0.0.1:1", "--timeout", "5")
+    assert done.returncode == 1 and "UNAVAILABLE" in done.stderr and "Traceback" not in done.stderr
+
+
+def test_effective_rank():
+    values = np.array([[1.0, 1, 1, 1], [3, 0, 0, 0], [2, 2, 0, 0], [0, 0, 0, 0]])
+    np.testing.assert_allclose(mimo_capacity.effective_rank(values), [4, 1, 2, 1])
+
+
+def test_the_comparison_with_numpy(address):
+    done = run(ROOT / "client/python/benchmarks/against_numpy.py", address, "--repeats", 1, "--case", "4x4:c64:500",
+               env={**os.environ, "OPENBLAS_NUM_THREADS": "4"})
+    assert done.returncode == 0, done.stderr
+    header, row = done.stdout.splitlines()
+    assert header.startswith("machine,shape,dtype,count,svdserve_ms,numpy_ms,ratio")
+    assert ",4x4,c64,500," in row
