@@ -2,7 +2,7 @@
 // as its lane type has lanes, and never branches on their data: it compares, gets a mask, and selects.
 //
 //   ScalarLane<T>   one lane: a GPU thread, and the reference on the CPU
-//   Pack<T>         a vector register of the target's instruction set (Highway)
+//   Pack<T, N>      N vector registers of the target's instruction set (Highway)
 //
 // Both have the same operations with the same results, bit for bit: IEEE operations and explicit fused multiply-adds
 // only. kLanes is the number of lanes; load and store move kLanes consecutive T of any alignment of T.
@@ -19,6 +19,7 @@
 
 #include "engine/core/float_traits.h"
 #include "engine/core/kernel_namespace.h"
+#include "engine/policies/host_tuning.h"
 
 SVD_KERNEL_BEGIN
 
@@ -83,73 +84,148 @@ struct ScalarLane {
 };
 
 template <class T>
-using NativeLane = ScalarLane<T>;
+using WideLane = ScalarLane<T>;
+template <class T>
+using NarrowLane = ScalarLane<T>;
 
 #else
 
-template <class T>
+// kVectors vectors side by side. More than one hides the latency of divisions and square roots, on which these kernels
+// wait most of their time; what it costs is registers. A tuning value (policies/host_tuning.h): the bits do not change.
+template <class T, int kVectors>
 struct PackMask {
   using D = hn::ScalableTag<T>;
-  hn::Mask<D> m;
-  friend SVD_HD PackMask operator&(PackMask a, PackMask b) { return {hn::And(a.m, b.m)}; }
-  friend SVD_HD PackMask operator|(PackMask a, PackMask b) { return {hn::Or(a.m, b.m)}; }
-  friend SVD_HD PackMask operator!(PackMask a) { return {hn::Not(a.m)}; }
-  friend SVD_HD bool any_of(PackMask a) { return !hn::AllFalse(D(), a.m); }
+  hn::Mask<D> m[kVectors];
+
+  template <class F>
+  static SVD_HD PackMask each(F f) {
+    PackMask r;
+    SVD_UNROLL for (int x = 0; x < kVectors; ++x) r.m[x] = f(x);
+    return r;
+  }
+  friend SVD_HD PackMask operator&(PackMask a, PackMask b) {
+    return each([&](int x) SVD_LAMBDA { return hn::And(a.m[x], b.m[x]); });
+  }
+  friend SVD_HD PackMask operator|(PackMask a, PackMask b) {
+    return each([&](int x) SVD_LAMBDA { return hn::Or(a.m[x], b.m[x]); });
+  }
+  friend SVD_HD PackMask operator!(PackMask a) {
+    return each([&](int x) SVD_LAMBDA { return hn::Not(a.m[x]); });
+  }
+  friend SVD_HD bool any_of(PackMask a) {
+    bool any = false;
+    SVD_UNROLL for (int x = 0; x < kVectors; ++x) any = any || !hn::AllFalse(D(), a.m[x]);
+    return any;
+  }
 };
 
-template <class T>
+template <class T, int kVectors>
 struct Pack {
   using Scalar = T;
-  using Mask = PackMask<T>;
+  using Mask = PackMask<T, kVectors>;
   using D = hn::ScalableTag<T>;
-  static constexpr int kLanes = static_cast<int>(hn::MaxLanes(D()));
-  hn::Vec<D> v;
+  static constexpr int kVectorLanes = static_cast<int>(hn::MaxLanes(D()));
+  static constexpr int kLanes = kVectors * kVectorLanes;
+  hn::Vec<D> v[kVectors];
+
+  template <class F>
+  static SVD_HD Pack each(F f) {
+    Pack r;
+    SVD_UNROLL for (int x = 0; x < kVectors; ++x) r.v[x] = f(x);
+    return r;
+  }
 
   Pack() = default;
-  SVD_HD explicit Pack(hn::Vec<D> x) : v(x) {}
-  SVD_HD explicit Pack(T x) : v(hn::Set(D(), x)) {}
-  static SVD_HD Pack load(const T* p) { return Pack(hn::LoadU(D(), p)); }
-  SVD_HD void store(T* p) const { hn::StoreU(v, D(), p); }
+  SVD_HD explicit Pack(T value) {
+    SVD_UNROLL for (int x = 0; x < kVectors; ++x) v[x] = hn::Set(D(), value);
+  }
+  static SVD_HD Pack load(const T* p) {
+    return each([&](int x) SVD_LAMBDA { return hn::LoadU(D(), p + x * kVectorLanes); });
+  }
+  SVD_HD void store(T* p) const {
+    SVD_UNROLL for (int x = 0; x < kVectors; ++x) hn::StoreU(v[x], D(), p + x * kVectorLanes);
+  }
 
-  friend SVD_HD Pack operator+(Pack a, Pack b) { return Pack(hn::Add(a.v, b.v)); }
-  friend SVD_HD Pack operator-(Pack a, Pack b) { return Pack(hn::Sub(a.v, b.v)); }
-  friend SVD_HD Pack operator*(Pack a, Pack b) { return Pack(hn::Mul(a.v, b.v)); }
-  friend SVD_HD Pack operator/(Pack a, Pack b) { return Pack(hn::Div(a.v, b.v)); }
-  friend SVD_HD Pack operator-(Pack a) { return Pack(hn::Neg(a.v)); }
-  friend SVD_HD Mask operator<(Pack a, Pack b) { return {hn::Lt(a.v, b.v)}; }
-  friend SVD_HD Mask operator<=(Pack a, Pack b) { return {hn::Le(a.v, b.v)}; }
-  friend SVD_HD Mask operator>(Pack a, Pack b) { return {hn::Gt(a.v, b.v)}; }
-  friend SVD_HD Mask operator>=(Pack a, Pack b) { return {hn::Ge(a.v, b.v)}; }
-  friend SVD_HD Mask operator==(Pack a, Pack b) { return {hn::Eq(a.v, b.v)}; }
+  friend SVD_HD Pack operator+(Pack a, Pack b) {
+    return Pack::each([&](int x) SVD_LAMBDA { return hn::Add(a.v[x], b.v[x]); });
+  }
+  friend SVD_HD Pack operator-(Pack a, Pack b) {
+    return Pack::each([&](int x) SVD_LAMBDA { return hn::Sub(a.v[x], b.v[x]); });
+  }
+  friend SVD_HD Pack operator*(Pack a, Pack b) {
+    return Pack::each([&](int x) SVD_LAMBDA { return hn::Mul(a.v[x], b.v[x]); });
+  }
+  friend SVD_HD Pack operator/(Pack a, Pack b) {
+    return Pack::each([&](int x) SVD_LAMBDA { return hn::Div(a.v[x], b.v[x]); });
+  }
+  friend SVD_HD Pack operator-(Pack a) {
+    return each([&](int x) SVD_LAMBDA { return hn::Neg(a.v[x]); });
+  }
+  friend SVD_HD Mask operator<(Pack a, Pack b) {
+    return Mask::each([&](int x) SVD_LAMBDA { return hn::Lt(a.v[x], b.v[x]); });
+  }
+  friend SVD_HD Mask operator<=(Pack a, Pack b) {
+    return Mask::each([&](int x) SVD_LAMBDA { return hn::Le(a.v[x], b.v[x]); });
+  }
+  friend SVD_HD Mask operator>(Pack a, Pack b) {
+    return Mask::each([&](int x) SVD_LAMBDA { return hn::Gt(a.v[x], b.v[x]); });
+  }
+  friend SVD_HD Mask operator>=(Pack a, Pack b) {
+    return Mask::each([&](int x) SVD_LAMBDA { return hn::Ge(a.v[x], b.v[x]); });
+  }
+  friend SVD_HD Mask operator==(Pack a, Pack b) {
+    return Mask::each([&](int x) SVD_LAMBDA { return hn::Eq(a.v[x], b.v[x]); });
+  }
 
   // Highway's MulAdd is fused on every target that kernels are built for: kernel_set.h leaves the others out.
-  friend SVD_HD Pack fma(Pack a, Pack b, Pack c) { return Pack(hn::MulAdd(a.v, b.v, c.v)); }
-  friend SVD_HD Pack fnma(Pack a, Pack b, Pack c) { return Pack(hn::NegMulAdd(a.v, b.v, c.v)); }
-  friend SVD_HD Pack sqrt(Pack a) { return Pack(hn::Sqrt(a.v)); }
-  friend SVD_HD Pack abs(Pack a) { return Pack(hn::Abs(a.v)); }
-  friend SVD_HD Pack copysign(Pack a, Pack b) { return Pack(hn::CopySign(a.v, b.v)); }
-  friend SVD_HD Pack select(Mask m, Pack yes, Pack no) { return Pack(hn::IfThenElse(m.m, yes.v, no.v)); }
-  static SVD_HD Mask mask(bool m) { return {hn::FirstN(D(), m ? hn::Lanes(D()) : 0)}; }
+  friend SVD_HD Pack fma(Pack a, Pack b, Pack c) {
+    return each([&](int x) SVD_LAMBDA { return hn::MulAdd(a.v[x], b.v[x], c.v[x]); });
+  }
+  friend SVD_HD Pack fnma(Pack a, Pack b, Pack c) {
+    return each([&](int x) SVD_LAMBDA { return hn::NegMulAdd(a.v[x], b.v[x], c.v[x]); });
+  }
+  friend SVD_HD Pack sqrt(Pack a) {
+    return each([&](int x) SVD_LAMBDA { return hn::Sqrt(a.v[x]); });
+  }
+  friend SVD_HD Pack abs(Pack a) {
+    return each([&](int x) SVD_LAMBDA { return hn::Abs(a.v[x]); });
+  }
+  friend SVD_HD Pack copysign(Pack a, Pack b) {
+    return Pack::each([&](int x) SVD_LAMBDA { return hn::CopySign(a.v[x], b.v[x]); });
+  }
+  friend SVD_HD Pack select(Mask m, Pack yes, Pack no) {
+    return each([&](int x) SVD_LAMBDA { return hn::IfThenElse(m.m[x], yes.v[x], no.v[x]); });
+  }
+  static SVD_HD Mask mask(bool m) {
+    return Mask::each([&](int) SVD_LAMBDA { return hn::FirstN(D(), m ? hn::Lanes(D()) : 0); });
+  }
 
   // The integer in the exponent field becomes a number by setting it into the mantissa of 2^kMantissaBits.
   friend SVD_HD Pack exponent(Pack a) {
     using F = FloatTraits<T>;
     const hn::RebindToUnsigned<D> du;
     const auto magic = hn::Set(D(), static_cast<T>(typename F::Bits{1} << F::kMantissaBits));
-    const auto field = hn::ShiftRight<F::kMantissaBits>(hn::BitCast(du, a.v));
-    const auto number = hn::BitCast(D(), hn::Or(field, hn::BitCast(du, magic)));
-    return Pack(hn::Sub(hn::Sub(number, magic), hn::Set(D(), static_cast<T>(F::kBias))));
+    return each([&](int x) SVD_LAMBDA {
+      const auto field = hn::ShiftRight<F::kMantissaBits>(hn::BitCast(du, a.v[x]));
+      const auto number = hn::BitCast(D(), hn::Or(field, hn::BitCast(du, magic)));
+      return hn::Sub(hn::Sub(number, magic), hn::Set(D(), static_cast<T>(F::kBias)));
+    });
   }
   friend SVD_HD Pack pow2(Pack e) {
     using F = FloatTraits<T>;
     const hn::RebindToUnsigned<D> du;
     const auto magic = hn::Set(D(), static_cast<T>(typename F::Bits{1} << F::kMantissaBits) + static_cast<T>(F::kBias));
-    return Pack(hn::BitCast(D(), hn::ShiftLeft<F::kMantissaBits>(hn::BitCast(du, hn::Add(e.v, magic)))));
+    return each([&](int x) SVD_LAMBDA {
+      return hn::BitCast(D(), hn::ShiftLeft<F::kMantissaBits>(hn::BitCast(du, hn::Add(e.v[x], magic))));
+    });
   }
 };
 
+// What kernels of sizes known to the compiler use, and what those of run-time size use for large matrices.
 template <class T>
-using NativeLane = Pack<T>;
+using WideLane = Pack<T, kVectorsPerPack>;
+template <class T>
+using NarrowLane = Pack<T, 1>;
 
 #endif
 

@@ -5,6 +5,7 @@
 #include <atomic>
 
 #include "absl/types/span.h"
+#include "engine/backends/host/kernel_table.h"
 #include "engine/svd_engine.h"
 #include "oneapi/tbb/task_arena.h"
 
@@ -22,6 +23,10 @@ class HostBackend {
  private:
   int threads_;
   Simd simd_;
+  const KernelTables<float>* f32_;
+  const KernelTables<double>* f64_;
+  const KernelTables<float>* c64_;
+  const KernelTables<double>* c128_;
   mutable oneapi::tbb::task_arena arena_;
 };
 

@@ -1,4 +1,4 @@
-// Instantiates the lane kernels of one element type for the target at hand and lists them in a KernelTable.
+// Instantiates the lane kernels of one element type for the target at hand and lists them in KernelTables.
 #if defined(SVDSERVE_ENGINE_BACKENDS_HOST_KERNEL_SET_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef SVDSERVE_ENGINE_BACKENDS_HOST_KERNEL_SET_H_
 #undef SVDSERVE_ENGINE_BACKENDS_HOST_KERNEL_SET_H_
@@ -90,9 +90,8 @@ void join_kernel(const host::JoinCall<typename E::Scalar>& call) {
 }
 
 template <Method kMethod, class E>
-constexpr void list_method(host::KernelTable<typename E::Scalar>& table) {
+constexpr void list_fixed_sizes(host::KernelTable<typename E::Scalar>& table) {
   auto& row = table.values[host::index_of(kMethod)];
-  row[0] = runtime_values<kMethod, E>;
   row[1] = fixed_values<kMethod, E, 1>;
   row[2] = fixed_values<kMethod, E, 2>;
   row[3] = fixed_values<kMethod, E, 3>;
@@ -104,20 +103,30 @@ constexpr void list_method(host::KernelTable<typename E::Scalar>& table) {
 }
 
 template <class E>
-const host::KernelTable<typename E::Scalar>* make_kernels(Simd simd) {
-  static const auto table = [&] {
-    host::KernelTable<typename E::Scalar> t{};
-    t.simd = simd;
-    t.lanes = E::Lane::kLanes;
-    t.components = E::kComponents;
-    list_method<Method::kBidiagonal, E>(t);
-    list_method<Method::kBisection, E>(t);
-    list_method<Method::kJacobi, E>(t);
-    t.tile = tile_kernel<E>;
-    t.join = join_kernel<E>;
+constexpr host::KernelTable<typename E::Scalar> list_runtime_sizes() {
+  host::KernelTable<typename E::Scalar> table{};
+  table.lanes = E::Lane::kLanes;
+  table.components = E::kComponents;
+  table.values[host::index_of(Method::kBidiagonal)][0] = runtime_values<Method::kBidiagonal, E>;
+  table.values[host::index_of(Method::kBisection)][0] = runtime_values<Method::kBisection, E>;
+  table.values[host::index_of(Method::kJacobi)][0] = runtime_values<Method::kJacobi, E>;
+  table.tile = tile_kernel<E>;
+  table.join = join_kernel<E>;
+  return table;
+}
+
+// Element is RealElement or ComplexElement, T the real type.
+template <template <class> class Element, class T>
+const host::KernelTables<T>* make_kernels() {
+  using Wide = Element<WideLane<T>>;
+  static constexpr host::KernelTables<T> kTables = [] {
+    host::KernelTables<T> t{list_runtime_sizes<Wide>(), list_runtime_sizes<Element<NarrowLane<T>>>()};
+    list_fixed_sizes<Method::kBidiagonal, Wide>(t.wide);
+    list_fixed_sizes<Method::kBisection, Wide>(t.wide);
+    list_fixed_sizes<Method::kJacobi, Wide>(t.wide);
     return t;
   }();
-  return &table;
+  return &kTables;
 }
 
 SVD_KERNEL_END

@@ -11,6 +11,7 @@
 
 #include "engine/options.h"
 #include "engine/planner.h"
+#include "engine/policies/host_tuning.h"
 #include "engine/svd_engine.h"
 
 namespace svdserve::host {
@@ -57,21 +58,34 @@ constexpr int index_of(Method m) { return static_cast<int>(m) - static_cast<int>
 
 template <class T>
 struct KernelTable {
-  Simd simd;
   int lanes;
   int components;  // 1: real, 2: complex
-  // [index_of(method)][k for k <= kLargestFixedSize, otherwise 0]
+  // [index_of(method)][k for k <= kLargestFixedSize, otherwise 0]; a table for large matrices has only [..][0]
   void (*values[kMethods][kLargestFixedSize + 1])(const ValuesCall<T>&);
   void (*tile)(const TileCall<T>&);
   void (*join)(const JoinCall<T>&);
 };
 
-// The table for an element type, given as its real type and number of components; null where this build or this
-// processor has not the instructions. Never null for kScalar.
-const KernelTable<float>* f32_kernels(Simd simd);
-const KernelTable<double>* f64_kernels(Simd simd);
-const KernelTable<float>* c64_kernels(Simd simd);
-const KernelTable<double>* c128_kernels(Simd simd);
+// The kernels of one element type for one instruction set: wide packs, and narrow ones for matrices whose wide pack
+// would leave the cache. The bits are the same.
+template <class T>
+struct KernelTables {
+  KernelTable<T> wide;
+  KernelTable<T> narrow;
+
+  // The table for matrices with k = min(m, n).
+  const KernelTable<T>& for_size(int64_t k) const {
+    const size_t wide_bytes = static_cast<size_t>(k * k) * wide.components * wide.lanes * sizeof(T);
+    return k <= kLargestFixedSize || wide_bytes <= kLargestWidePackBytes ? wide : narrow;
+  }
+};
+
+// The kernels for an element type; null where this build or this processor has not the instructions. Never null for
+// kScalar.
+const KernelTables<float>* f32_kernels(Simd simd);
+const KernelTables<double>* f64_kernels(Simd simd);
+const KernelTables<float>* c64_kernels(Simd simd);
+const KernelTables<double>* c128_kernels(Simd simd);
 
 }  // namespace svdserve::host
 #endif  // SVDSERVE_ENGINE_BACKENDS_HOST_KERNEL_TABLE_H_

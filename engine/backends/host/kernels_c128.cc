@@ -10,16 +10,16 @@
 
 #if HWY_NATIVE_FMA
 SVD_KERNEL_BEGIN
-const host::KernelTable<double>* c128_table(Simd simd) { return make_kernels<ComplexElement<NativeLane<double>>>(simd); }
+const host::KernelTables<double>* c128_table() { return make_kernels<ComplexElement, double>(); }
 SVD_KERNEL_END
 #endif
 
 #if HWY_ONCE
 #include "engine/backends/host/pick_kernels.h"
 namespace svdserve::scalar {
-const host::KernelTable<double>* c128_table(Simd simd);
+const host::KernelTables<double>* c128_table();
 }
 namespace svdserve::host {
-const KernelTable<double>* c128_kernels(Simd simd) { SVD_PICK_KERNELS(simd, c128_table); }
+const KernelTables<double>* c128_kernels(Simd simd) { SVD_PICK_KERNELS(simd, c128_table); }
 }  // namespace svdserve::host
 #endif

@@ -10,16 +10,16 @@
 
 #if HWY_NATIVE_FMA
 SVD_KERNEL_BEGIN
-const host::KernelTable<float>* c64_table(Simd simd) { return make_kernels<ComplexElement<NativeLane<float>>>(simd); }
+const host::KernelTables<float>* c64_table() { return make_kernels<ComplexElement, float>(); }
 SVD_KERNEL_END
 #endif
 
 #if HWY_ONCE
 #include "engine/backends/host/pick_kernels.h"
 namespace svdserve::scalar {
-const host::KernelTable<float>* c64_table(Simd simd);
+const host::KernelTables<float>* c64_table();
 }
 namespace svdserve::host {
-const KernelTable<float>* c64_kernels(Simd simd) { SVD_PICK_KERNELS(simd, c64_table); }
+const KernelTables<float>* c64_kernels(Simd simd) { SVD_PICK_KERNELS(simd, c64_table); }
 }  // namespace svdserve::host
 #endif

@@ -10,16 +10,16 @@
 
 #if HWY_NATIVE_FMA
 SVD_KERNEL_BEGIN
-const host::KernelTable<float>* f32_table(Simd simd) { return make_kernels<RealElement<NativeLane<float>>>(simd); }
+const host::KernelTables<float>* f32_table() { return make_kernels<RealElement, float>(); }
 SVD_KERNEL_END
 #endif
 
 #if HWY_ONCE
 #include "engine/backends/host/pick_kernels.h"
 namespace svdserve::scalar {
-const host::KernelTable<float>* f32_table(Simd simd);
+const host::KernelTables<float>* f32_table();
 }
 namespace svdserve::host {
-const KernelTable<float>* f32_kernels(Simd simd) { SVD_PICK_KERNELS(simd, f32_table); }
+const KernelTables<float>* f32_kernels(Simd simd) { SVD_PICK_KERNELS(simd, f32_table); }
 }  // namespace svdserve::host
 #endif

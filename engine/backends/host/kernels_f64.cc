@@ -10,16 +10,16 @@
 
 #if HWY_NATIVE_FMA
 SVD_KERNEL_BEGIN
-const host::KernelTable<double>* f64_table(Simd simd) { return make_kernels<RealElement<NativeLane<double>>>(simd); }
+const host::KernelTables<double>* f64_table() { return make_kernels<RealElement, double>(); }
 SVD_KERNEL_END
 #endif
 
 #if HWY_ONCE
 #include "engine/backends/host/pick_kernels.h"
 namespace svdserve::scalar {
-const host::KernelTable<double>* f64_table(Simd simd);
+const host::KernelTables<double>* f64_table();
 }
 namespace svdserve::host {
-const KernelTable<double>* f64_kernels(Simd simd) { SVD_PICK_KERNELS(simd, f64_table); }
+const KernelTables<double>* f64_kernels(Simd simd) { SVD_PICK_KERNELS(simd, f64_table); }
 }  // namespace svdserve::host
 #endif

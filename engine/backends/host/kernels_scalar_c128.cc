@@ -2,5 +2,5 @@
 #include "engine/backends/host/kernel_set.h"
 
 SVD_KERNEL_BEGIN
-const host::KernelTable<double>* c128_table(Simd simd) { return make_kernels<ComplexElement<NativeLane<double>>>(simd); }
+const host::KernelTables<double>* c128_table() { return make_kernels<ComplexElement, double>(); }
 SVD_KERNEL_END

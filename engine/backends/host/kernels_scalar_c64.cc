@@ -2,5 +2,5 @@
 #include "engine/backends/host/kernel_set.h"
 
 SVD_KERNEL_BEGIN
-const host::KernelTable<float>* c64_table(Simd simd) { return make_kernels<ComplexElement<NativeLane<float>>>(simd); }
+const host::KernelTables<float>* c64_table() { return make_kernels<ComplexElement, float>(); }
 SVD_KERNEL_END

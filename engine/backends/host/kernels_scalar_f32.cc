@@ -2,5 +2,5 @@
 #include "engine/backends/host/kernel_set.h"
 
 SVD_KERNEL_BEGIN
-const host::KernelTable<float>* f32_table(Simd simd) { return make_kernels<RealElement<NativeLane<float>>>(simd); }
+const host::KernelTables<float>* f32_table() { return make_kernels<RealElement, float>(); }
 SVD_KERNEL_END

@@ -2,5 +2,5 @@
 #include "engine/backends/host/kernel_set.h"
 
 SVD_KERNEL_BEGIN
-const host::KernelTable<double>* f64_table(Simd simd) { return make_kernels<RealElement<NativeLane<double>>>(simd); }
+const host::KernelTables<double>* f64_table() { return make_kernels<RealElement, double>(); }
 SVD_KERNEL_END

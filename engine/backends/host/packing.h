@@ -13,7 +13,7 @@
 
 namespace svdserve::host {
 
-inline constexpr int kMaxLanes = 16;
+inline constexpr int kMaxLanes = 32;
 
 // Uninitialized memory for n numbers, aligned to kAlignment.
 template <class T>
@@ -62,7 +62,8 @@ void interleave(const char* const* from, int lanes, size_t n, T* to) {
     case 2: return interleave_lanes<T, 2>(from, n, to);
     case 4: return interleave_lanes<T, 4>(from, n, to);
     case 8: return interleave_lanes<T, 8>(from, n, to);
-    default: return interleave_lanes<T, 16>(from, n, to);
+    case 16: return interleave_lanes<T, 16>(from, n, to);
+    default: return interleave_lanes<T, kMaxLanes>(from, n, to);
   }
 }
 
