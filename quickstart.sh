@@ -83,7 +83,7 @@ step "singular values of 3GPP CDL-C channels, checked against NumPy"
 step "what the server counted"
 "$venv/bin/python" - "http://$metrics/metrics" << 'PY'
 import sys, urllib.request
-shown = ("svdserve_requests_total", "svdserve_matrices_total", "svdserve_batch_cuts_total", "svdserve_admitted_bytes_total",
+shown = ("svdserve_requests_total", "svdserve_matrices_total", "svdserve_batches_total", "svdserve_admitted_bytes_total",
          "svdserve_device_busy_seconds_total", "svdserve_phase_seconds_sum", "svdserve_phase_seconds_count")
 for line in urllib.request.urlopen(sys.argv[1], timeout=10).read().decode().splitlines():
     if line.startswith(shown) and float(line.rsplit(" ", 1)[1]) != 0:
