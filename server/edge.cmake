@@ -1,0 +1,30 @@
+# The server's edge: what knows gRPC, protobuf, Prometheus and the command line. Included by CMakeLists.txt beside it.
+find_package(Protobuf REQUIRED)
+find_package(gRPC CONFIG REQUIRED)
+find_package(prometheus-cpp CONFIG REQUIRED)
+find_package(civetweb CONFIG REQUIRED)
+
+configure_file(version.h.in ${CMAKE_BINARY_DIR}/gen/server/version.h @ONLY)
+add_library(svdserve_server_version INTERFACE)
+target_include_directories(svdserve_server_version INTERFACE ${CMAKE_BINARY_DIR}/gen)
+
+svdserve_library(svdserve_server_config
+  SOURCES config.cc log.cc
+  PUBLIC svdserve_engine absl::time
+  PRIVATE svdserve_server_version absl::strings)
+
+svdserve_library(svdserve_server_metrics
+  SOURCES metrics/prometheus_recorder.cc metrics/http_exposer.cc
+  PUBLIC svdserve_server_values
+  PRIVATE svdserve_server_version svdserve_server_config prometheus-cpp::core civetweb::civetweb absl::status)
+
+svdserve_library(svdserve_server_rpc
+  SOURCES rpc/codec.cc rpc/decompose_call.cc rpc/decompose_stream_call.cc rpc/rpc_server.cc
+  PUBLIC svdserve_server_core
+  PRIVATE svdserve_server_version svdserve_proto gRPC::grpc++_reflection gRPC::grpc++ absl::strings)
+
+svdserve_program(svdserve
+  SOURCES main.cc
+  LIBS svdserve_server_rpc svdserve_server_metrics svdserve_server_config svdserve_server_core svdserve_server_device
+       svdserve_server_version)
+install(TARGETS svdserve RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})

@@ -1,0 +1,249 @@
+// Wiring and shutdown, nothing else.
+#include <malloc.h>
+#include <pthread.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <climits>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <iterator>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "server/clock.h"
+#include "server/config.h"
+#include "server/device/host_device.h"
+#include "server/log.h"
+#include "server/metrics/http_exposer.h"
+#include "server/metrics/prometheus_recorder.h"
+#include "server/mutex.h"
+#include "server/pipeline.h"
+#include "server/rpc/rpc_server.h"
+#include "server/version.h"
+
+namespace svdserve::server {
+namespace {
+
+constexpr int kExitFailed = 1, kExitUsage = 2;
+
+// Blocks where glibc would map and fault in every megabyte afresh stay in the heap: large messages cost a third.
+void keep_malloc_warm() {
+  mallopt(M_MMAP_THRESHOLD, 1 << 30);
+  mallopt(M_TRIM_THRESHOLD, 256 << 20);
+  mallopt(M_TOP_PAD, 64 << 20);
+  // Every arena keeps what it once held: few arenas bound that.
+  mallopt(M_ARENA_MAX, 4);
+}
+
+// SIGTERM and SIGINT, taken by a thread that waits for them: no handler, so no rules of handlers. The first asks for a
+// drain, the second ends the process at once.
+class StopSignals {
+ public:
+  // Before any other thread exists: all of them inherit the mask.
+  StopSignals() {
+    std::signal(SIGPIPE, SIG_IGN);
+    sigemptyset(&set_);
+    sigaddset(&set_, SIGTERM);
+    sigaddset(&set_, SIGINT);
+    pthread_sigmask(SIG_BLOCK, &set_, nullptr);
+  }
+
+  void Listen() {
+    std::thread([this] {
+      int signal = 0;
+      sigwait(&set_, &signal);
+      log_info("stop_requested", {{"signal", signal}});
+      {
+        MutexLock lock(&mu_);
+        requested_ = true;
+        changed_.SignalAll();
+      }
+      sigwait(&set_, &signal);
+      log_warning("stopped_at_once", {{"signal", signal}});
+      _exit(128 + signal);
+    }).detach();
+  }
+
+  void Wait() {
+    MutexLock lock(&mu_);
+    while (!requested_) changed_.Wait(&mu_);
+  }
+
+ private:
+  sigset_t set_;
+  Mutex mu_;
+  CondVar changed_;
+  bool requested_ ABSL_GUARDED_BY(mu_) = false;
+};
+
+// False, after saying why, where the file cannot be read. No name: an empty text.
+bool read_file(const char* flag, const std::string& path, std::string* text) {
+  if (path.empty()) return true;
+  std::ifstream file(path, std::ios::binary);
+  text->assign(std::istreambuf_iterator<char>(file), {});
+  if (file && !text->empty()) return true;
+  std::fprintf(stderr, "svdserve: --%s: cannot read %s\n", flag, path.c_str());
+  return false;
+}
+
+// Whoever waits for the file sees all of it or none.
+bool write_ready_file(const std::string& path, const std::string& grpc_address, const std::string& http_address) {
+  if (path.empty()) return true;
+  const std::string unfinished = path + ".tmp";
+  std::ofstream file(unfinished, std::ios::trunc);
+  file << "grpc=" << grpc_address << "\n";
+  if (!http_address.empty()) file << "metrics=" << http_address << "\n";
+  file.close();
+  if (file && std::rename(unfinished.c_str(), path.c_str()) == 0) return true;
+  log_error("ready_file_failed", {{"path", path}});
+  return false;
+}
+
+PipelineOptions pipeline_options(const Config& config) {
+  PipelineOptions options;
+  options.max_matrices = config.max_matrices;
+  options.max_message_bytes = config.max_message_bytes;
+  options.max_inflight_bytes = config.max_inflight_bytes;
+  options.max_inflight_requests = config.max_inflight_requests;
+  options.max_queue_delay = config.max_queue_delay;
+  options.queue_timeout = config.queue_timeout;
+  options.max_batch_bytes = config.max_batch_bytes;
+  options.max_batch_matrices = config.max_batch_matrices;
+  return options;
+}
+
+GaugeReadings readings(const Pipeline& pipeline, int64_t open_streams, bool stopping) {
+  const PipelineStats stats = pipeline.stats();
+  GaugeReadings out;
+  out.ready = stats.ready() && !stopping;
+  out.healthy_devices = stats.healthy_devices;
+  out.devices = stats.devices;
+  out.inflight_requests = stats.inflight_requests;
+  out.inflight_requests_limit = pipeline.options().max_inflight_requests;
+  out.inflight_bytes = stats.inflight_bytes;
+  out.inflight_bytes_limit = pipeline.options().max_inflight_bytes;
+  out.queued_requests = stats.queued_requests;
+  out.oldest_queued_seconds = absl::ToDoubleSeconds(stats.oldest_queued);
+  out.open_streams = open_streams;
+  return out;
+}
+
+// Everything that serves, in the order of dependence: destroyed from the last to the first.
+struct Server {
+  std::unique_ptr<Clock> clock = MakeSteadyClock();
+  PrometheusRecorder recorder;
+  std::unique_ptr<Pipeline> pipeline;
+  std::unique_ptr<RpcServer> rpc;
+  std::atomic<bool> stopping{false};
+  std::unique_ptr<HttpExposer> http;
+};
+
+// The configured server, answering; or false after saying why not.
+bool start(const Config& config, RpcOptions rpc_options, Server* server) {
+  server->pipeline = std::make_unique<Pipeline>(
+      pipeline_options(config),
+      MakeHostDevices(static_cast<int>(config.host_devices), static_cast<int>(config.threads), config.simd),
+      server->clock.get(), &server->recorder);
+  for (const DeviceState& device : server->pipeline->devices()) {
+    log_info("device", {{"name", device.info.name},
+                        {"backend", device.info.backend},
+                        {"instruction_set", device.info.instruction_set},
+                        {"threads", device.info.threads},
+                        {"lanes", device.info.lanes}});
+  }
+  std::string error;
+  server->rpc = RpcServer::Start(rpc_options, server->pipeline.get(), server->clock.get(), &server->recorder, &error);
+  if (server->rpc == nullptr) {
+    log_error("start_failed", {{"reason", error}});
+    return false;
+  }
+  if (!config.metrics_listen.empty()) {
+    HttpHandlers handlers;
+    handlers.metrics = [server] {
+      return server->recorder.Render(readings(*server->pipeline, server->rpc->open_streams(), server->stopping));
+    };
+    handlers.ready = [server] { return server->pipeline->stats().ready() && !server->stopping; };
+    server->http = HttpExposer::Listen(config.metrics_listen, std::move(handlers), &error);
+    if (server->http == nullptr) {
+      log_error("start_failed", {{"reason", error}});
+      return false;
+    }
+  }
+  server->rpc->SetServing(true);
+  const std::string http_address = server->http ? server->http->address() : "";
+  log_info("serving", {{"grpc", server->rpc->address()},
+                       {"metrics", http_address},
+                       {"tls", !config.tls_cert.empty()},
+                       {"client_certificates", !config.tls_client_ca.empty()}});
+  return write_ready_file(config.ready_file, server->rpc->address(), http_address);
+}
+
+// Not ready, but serving, for drain_delay: whoever routes requests learns of it. Then nothing new is admitted, and what
+// was is finished.
+void stop(const Config& config, Server* server) {
+  server->stopping = true;
+  server->rpc->SetServing(false);
+  std::this_thread::sleep_for(absl::ToChronoMilliseconds(config.drain_delay));
+  server->pipeline->StartDrain();
+  server->rpc->CloseStreams();
+  log_info("draining", {{"inflight_requests", server->pipeline->stats().inflight_requests}});
+  const bool finished = server->pipeline->Drain(config.drain_timeout);
+  // The answers exist; a slow reader has this long to take them.
+  constexpr absl::Duration kReplyGrace = absl::Seconds(5);
+  server->rpc->Shutdown(std::min(kReplyGrace, config.drain_timeout));
+  if (!config.ready_file.empty()) std::remove(config.ready_file.c_str());
+  if (finished) {
+    log_info("stopped");
+  } else {
+    log_warning("stopped", {{"reason", "drain_timeout passed with requests in flight"}});
+  }
+}
+
+int serve(const Config& config, StopSignals* signals) {
+  set_log_level(config.log_level);
+  RpcOptions rpc;
+  rpc.listen = config.listen;
+  if (!read_file("tls-cert", config.tls_cert, &rpc.certificate) || !read_file("tls-key", config.tls_key, &rpc.key) ||
+      !read_file("tls-client-ca", config.tls_client_ca, &rpc.client_ca)) {
+    return kExitUsage;
+  }
+  rpc.max_message_bytes = config.max_message_bytes;
+  rpc.max_stream_requests = config.max_stream_requests;
+  rpc.max_streams = config.max_streams;
+  rpc.max_connection_streams = config.max_connection_streams;
+  rpc.memory_quota_bytes = config.memory_quota_bytes;
+  log_info("starting", {{"version", kVersion}, {"pid", getpid()}, {"config", describe(config)}});
+  signals->Listen();
+  Server server;
+  if (!start(config, std::move(rpc), &server)) return kExitFailed;
+  signals->Wait();
+  stop(config, &server);
+  return EXIT_SUCCESS;
+}
+
+}  // namespace
+}  // namespace svdserve::server
+
+int main(int argc, char** argv) {
+  using namespace svdserve::server;
+  keep_malloc_warm();
+  StopSignals signals;
+  const ConfigOutcome outcome = read_config(std::vector<std::string>(argv + 1, argv + argc),
+                                            [](const char* variable) -> const char* { return std::getenv(variable); });
+  switch (outcome.action) {
+    case ConfigOutcome::Action::kPrint:
+      std::fputs(outcome.text.c_str(), stdout);
+      return EXIT_SUCCESS;
+    case ConfigOutcome::Action::kRefuse:
+      std::fputs(outcome.text.c_str(), stderr);
+      return kExitUsage;
+    case ConfigOutcome::Action::kServe:
+      return serve(outcome.config, &signals);
+  }
+}

@@ -1,0 +1,70 @@
+// Every time series of the server: its name, unit and meaning, and its labels. Dashboards and alerts are written
+// against this list, so a name never changes its meaning.
+#ifndef SVDSERVE_SERVER_METRICS_NAMES_H_
+#define SVDSERVE_SERVER_METRICS_NAMES_H_
+
+namespace svdserve::server {
+
+// The last word of a name is its unit: _seconds, _bytes; a counter ends in _total; a plain noun is a count of things.
+struct MetricName {
+  const char* name;
+  const char* help;
+};
+
+namespace metric {
+
+// --- requests -----------------------------------------------------------------------------------
+// Labels: rpc, kind, dtype (f32 f64 c64 c128 invalid), shape (k4 .. k32, k4_long .., invalid), status (gRPC code's
+// name).
+inline constexpr MetricName kRequests{"svdserve_requests_total", "Requests answered, those of streams one by one."};
+// Labels: phase (queue batch_assembly compute respond total).
+inline constexpr MetricName kPhase{
+    "svdserve_phase_seconds",
+    "Where time goes. queue: a request from admission until a device took it. "
+    "batch_assembly: a batch from its first request until it was cut. compute: a batch on "
+    "its device. respond: a request from its answer's readiness until its reply goes to the "
+    "transport. total: a request from its arrival until then."};
+
+// --- admission ----------------------------------------------------------------------------------
+inline constexpr MetricName kAdmittedRequests{"svdserve_admitted_requests_total", "Requests admitted."};
+inline constexpr MetricName kAdmittedBytes{"svdserve_admitted_bytes_total",
+                                           "Bytes of operands and results of the requests admitted."};
+inline constexpr MetricName kInflightRequests{"svdserve_inflight_requests",
+                                              "Requests in the ledger: admitted, and their memory not yet free."};
+inline constexpr MetricName kInflightBytes{"svdserve_inflight_bytes", "Their bytes of operands and results."};
+inline constexpr MetricName kInflightRequestsLimit{"svdserve_inflight_requests_limit", "Where admission refuses."};
+inline constexpr MetricName kInflightBytesLimit{"svdserve_inflight_limit_bytes", "Where admission refuses."};
+inline constexpr MetricName kOpenStreams{"svdserve_open_streams", "DecomposeStream calls that are open."};
+
+// --- queue and batches --------------------------------------------------------------------------
+inline constexpr MetricName kQueuedRequests{"svdserve_queued_requests", "Admitted requests that no device has taken."};
+inline constexpr MetricName kOldestQueued{"svdserve_oldest_queued_seconds",
+                                          "Age of the oldest of them; 0 without any."};
+// Labels: reason (lane_free full age drain).
+inline constexpr MetricName kBatches{"svdserve_batches_total", "Batches cut, by what cut them."};
+inline constexpr MetricName kBatchRequests{"svdserve_batch_requests", "Requests, or parts of them, of a batch."};
+inline constexpr MetricName kBatchMatrices{"svdserve_batch_matrices", "Matrices of a batch."};
+inline constexpr MetricName kBatchBytes{"svdserve_batch_bytes", "Bytes of a batch's operands."};
+
+// --- devices ------------------------------------------------------------------------------------
+// Labels: status (ok non_finite not_converged out_of_range).
+inline constexpr MetricName kMatrices{"svdserve_matrices_total", "Matrices decomposed, by what became of them."};
+// Labels: device.
+inline constexpr MetricName kDeviceBusy{"svdserve_device_busy_seconds_total", "Time in which a device computed."};
+inline constexpr MetricName kDeviceLost{"svdserve_device_losses_total", "Times a device failed for good."};
+inline constexpr MetricName kDevices{"svdserve_devices", "Devices of this server."};
+inline constexpr MetricName kHealthyDevices{"svdserve_healthy_devices", "Devices that take work."};
+
+// --- the server ---------------------------------------------------------------------------------
+inline constexpr MetricName kReady{"svdserve_ready", "1 where new work is welcome: what /readyz says."};
+// Labels: version, compiler, build_type.
+inline constexpr MetricName kBuildInfo{"svdserve_build_info", "Always 1; its labels say what runs."};
+// By the names that every Prometheus client library gives them.
+inline constexpr MetricName kProcessCpu{"process_cpu_seconds_total", "User and system CPU time of the process."};
+inline constexpr MetricName kProcessResident{"process_resident_memory_bytes", "Resident memory of the process."};
+inline constexpr MetricName kProcessStart{"process_start_time_seconds", "Start of the process since the epoch."};
+inline constexpr MetricName kProcessFiles{"process_open_fds", "Open file descriptors of the process."};
+
+}  // namespace metric
+}  // namespace svdserve::server
+#endif  // SVDSERVE_SERVER_METRICS_NAMES_H_

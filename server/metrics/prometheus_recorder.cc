@@ -1,0 +1,248 @@
+#include "server/metrics/prometheus_recorder.h"
+
+#include <dirent.h>
+#include <prometheus/counter.h>
+#include <prometheus/gauge.h>
+#include <prometheus/histogram.h>
+#include <prometheus/registry.h>
+#include <prometheus/text_serializer.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+#include <cstdio>
+#include <ctime>
+#include <map>
+#include <sstream>
+#include <vector>
+
+#include "server/metrics/names.h"
+#include "server/mutex.h"
+#include "server/version.h"
+
+namespace svdserve::server {
+namespace {
+
+using prometheus::Counter;
+using prometheus::Family;
+using prometheus::Gauge;
+using prometheus::Histogram;
+using prometheus::Labels;
+
+constexpr int kCodes = 17;  // OK .. UNAUTHENTICATED, as gRPC numbers them
+constexpr int kDTypes = 5;  // the engine's four, and none
+
+// 50 us to 90 s in four steps a decade.
+std::vector<double> time_buckets() {
+  std::vector<double> bounds;
+  for (double decade = 1e-5; decade < 50; decade *= 10) {
+    for (const double step : {5.0, 9.0, 16.0, 28.0}) bounds.push_back(step * decade);
+  }
+  return bounds;
+}
+
+std::vector<double> power_buckets(double first, double factor, int count) {
+  std::vector<double> bounds;
+  for (double bound = first; count > 0; --count, bound *= factor) bounds.push_back(bound);
+  return bounds;
+}
+
+double process_cpu_seconds() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  const auto seconds = [](const timeval& t) {
+    return static_cast<double>(t.tv_sec) + 1e-6 * static_cast<double>(t.tv_usec);
+  };
+  return seconds(usage.ru_utime) + seconds(usage.ru_stime);
+}
+
+double process_resident_bytes() {
+  long long pages_total = 0, pages_resident = 0;
+  std::FILE* file = std::fopen("/proc/self/statm", "r");
+  if (file == nullptr) return 0;
+  if (std::fscanf(file, "%lld %lld", &pages_total, &pages_resident) != 2) pages_resident = 0;
+  std::fclose(file);
+  return static_cast<double>(pages_resident) * static_cast<double>(sysconf(_SC_PAGESIZE));
+}
+
+double process_open_files() {
+  DIR* directory = opendir("/proc/self/fd");
+  if (directory == nullptr) return 0;
+  int entries = -3;  // ".", ".." and the directory itself
+  while (readdir(directory) != nullptr) ++entries;
+  closedir(directory);
+  return entries;
+}
+
+Family<Counter>& counters(prometheus::Registry& registry, const MetricName& m) {
+  return prometheus::BuildCounter().Name(m.name).Help(m.help).Register(registry);
+}
+Family<Histogram>& histograms(prometheus::Registry& registry, const MetricName& m) {
+  return prometheus::BuildHistogram().Name(m.name).Help(m.help).Register(registry);
+}
+Gauge& gauge(prometheus::Registry& registry, const MetricName& m, const Labels& labels = {}) {
+  return prometheus::BuildGauge().Name(m.name).Help(m.help).Register(registry).Add(labels);
+}
+
+// Names as gRPC spells its codes, which absl::StatusCode shares.
+std::string status_name(absl::StatusCode code) { return absl::StatusCodeToString(code); }
+
+// Counters with the one label "device", made as devices appear: one look-up a batch, among a handful.
+class DeviceCounters {
+ public:
+  DeviceCounters(prometheus::Registry& registry, const MetricName& m) : family_(counters(registry, m)) {}
+
+  Counter& of(std::string_view device) {
+    MutexLock lock(&mu_);
+    const auto found = known_.find(device);
+    if (found != known_.end()) return *found->second;
+    Counter& counter = family_.Add({{"device", std::string(device)}});
+    known_.emplace(device, &counter);
+    return counter;
+  }
+
+ private:
+  Family<Counter>& family_;
+  Mutex mu_;
+  std::map<std::string, Counter*, std::less<>> known_ ABSL_GUARDED_BY(mu_);
+};
+
+}  // namespace
+
+struct PrometheusRecorder::Impl {
+  prometheus::Registry registry;
+
+  Family<Counter>& requests = counters(registry, metric::kRequests);
+  // One slot for each combination of labels, filled when it first appears.
+  std::array<std::atomic<Counter*>, kRpcs * kKinds * kDTypes * kShapeBuckets * kCodes> request_slots{};
+
+  Family<Histogram>& phases = histograms(registry, metric::kPhase);
+  std::array<Histogram*, kPhases> phase{};
+
+  Counter& admitted_requests = counters(registry, metric::kAdmittedRequests).Add({});
+  Counter& admitted_bytes = counters(registry, metric::kAdmittedBytes).Add({});
+
+  Family<Counter>& batches = counters(registry, metric::kBatches);
+  std::array<Counter*, kCutReasons> batch{};
+  Histogram& batch_requests = histograms(registry, metric::kBatchRequests).Add({}, power_buckets(1, 2, 13));
+  Histogram& batch_matrices = histograms(registry, metric::kBatchMatrices).Add({}, power_buckets(1, 4, 13));
+  Histogram& batch_bytes = histograms(registry, metric::kBatchBytes).Add({}, power_buckets(256, 4, 10));
+
+  Family<Counter>& matrices = counters(registry, metric::kMatrices);
+  Counter& matrices_ok = matrices.Add({{"status", "ok"}});
+  Counter& matrices_non_finite = matrices.Add({{"status", "non_finite"}});
+  Counter& matrices_not_converged = matrices.Add({{"status", "not_converged"}});
+  Counter& matrices_out_of_range = matrices.Add({{"status", "out_of_range"}});
+  DeviceCounters device_busy{registry, metric::kDeviceBusy};
+  DeviceCounters device_lost{registry, metric::kDeviceLost};
+
+  Gauge& ready = gauge(registry, metric::kReady);
+  Gauge& devices = gauge(registry, metric::kDevices);
+  Gauge& healthy_devices = gauge(registry, metric::kHealthyDevices);
+  Gauge& inflight_requests = gauge(registry, metric::kInflightRequests);
+  Gauge& inflight_requests_limit = gauge(registry, metric::kInflightRequestsLimit);
+  Gauge& inflight_bytes = gauge(registry, metric::kInflightBytes);
+  Gauge& inflight_bytes_limit = gauge(registry, metric::kInflightBytesLimit);
+  Gauge& queued_requests = gauge(registry, metric::kQueuedRequests);
+  Gauge& oldest_queued = gauge(registry, metric::kOldestQueued);
+  Gauge& open_streams = gauge(registry, metric::kOpenStreams);
+
+  Counter& process_cpu = counters(registry, metric::kProcessCpu).Add({});
+  Gauge& process_resident = gauge(registry, metric::kProcessResident);
+  Gauge& process_files = gauge(registry, metric::kProcessFiles);
+
+  Mutex render_mu;  // one scrape at a time: the gauges and the CPU counter's increment belong together
+
+  Impl() {
+    for (int i = 0; i < kPhases; ++i) {
+      phase[i] = &phases.Add({{"phase", name(static_cast<Phase>(i))}}, time_buckets());
+    }
+    for (int i = 0; i < kCutReasons; ++i) {
+      batch[i] = &batches.Add({{"reason", name(static_cast<CutReason>(i))}});
+    }
+    gauge(registry, metric::kBuildInfo, {{"version", kVersion}, {"compiler", kCompiler}, {"build_type", kBuildType}})
+        .Set(1);
+    gauge(registry, metric::kProcessStart).Set(static_cast<double>(std::time(nullptr)));
+  }
+};
+
+PrometheusRecorder::PrometheusRecorder() : impl_(std::make_unique<Impl>()) {}
+PrometheusRecorder::~PrometheusRecorder() = default;
+
+void PrometheusRecorder::RequestFinished(const RequestLabels& labels, absl::StatusCode code) {
+  const int dtype = labels.dtype ? static_cast<int>(*labels.dtype) : kDTypes - 1;
+  const int raw_code = static_cast<int>(code);
+  const int status = raw_code >= 0 && raw_code < kCodes ? raw_code : static_cast<int>(absl::StatusCode::kUnknown);
+  int slot = static_cast<int>(labels.rpc);
+  slot = slot * kKinds + static_cast<int>(labels.kind);
+  slot = slot * kDTypes + dtype;
+  slot = slot * kShapeBuckets + static_cast<int>(labels.shape);
+  slot = slot * kCodes + status;
+  std::atomic<Counter*>& cached = impl_->request_slots[static_cast<size_t>(slot)];
+  Counter* counter = cached.load(std::memory_order_acquire);
+  if (counter == nullptr) {
+    // Two threads may both come here: Add() gives both the same counter.
+    counter = &impl_->requests.Add({{"rpc", name(labels.rpc)},
+                                    {"kind", name(labels.kind)},
+                                    {"dtype", labels.dtype ? name(*labels.dtype) : "invalid"},
+                                    {"shape", name(labels.shape)},
+                                    {"status", status_name(static_cast<absl::StatusCode>(status))}});
+    cached.store(counter, std::memory_order_release);
+  }
+  counter->Increment();
+}
+
+void PrometheusRecorder::PhaseTook(Phase phase, absl::Duration took) {
+  impl_->phase[static_cast<size_t>(phase)]->Observe(absl::ToDoubleSeconds(took));
+}
+
+void PrometheusRecorder::Admitted(int64_t bytes) {
+  impl_->admitted_requests.Increment();
+  impl_->admitted_bytes.Increment(static_cast<double>(bytes));
+}
+
+void PrometheusRecorder::BatchCut(CutReason reason, int64_t requests, int64_t matrices, int64_t bytes) {
+  impl_->batch[static_cast<size_t>(reason)]->Increment();
+  impl_->batch_requests.Observe(static_cast<double>(requests));
+  impl_->batch_matrices.Observe(static_cast<double>(matrices));
+  impl_->batch_bytes.Observe(static_cast<double>(bytes));
+}
+
+void PrometheusRecorder::MatricesDone(const ConvergenceReport& report) {
+  const auto add = [](Counter& counter, int64_t n) {
+    if (n > 0) counter.Increment(static_cast<double>(n));
+  };
+  add(impl_->matrices_ok, report.ok);
+  add(impl_->matrices_non_finite, report.non_finite);
+  add(impl_->matrices_not_converged, report.not_converged);
+  add(impl_->matrices_out_of_range, report.out_of_range);
+}
+
+void PrometheusRecorder::DeviceBusy(std::string_view device, absl::Duration busy) {
+  impl_->device_busy.of(device).Increment(absl::ToDoubleSeconds(busy));
+}
+
+void PrometheusRecorder::DeviceLost(std::string_view device) { impl_->device_lost.of(device).Increment(); }
+
+std::string PrometheusRecorder::Render(const GaugeReadings& readings) {
+  MutexLock lock(&impl_->render_mu);
+  impl_->ready.Set(readings.ready ? 1 : 0);
+  impl_->devices.Set(readings.devices);
+  impl_->healthy_devices.Set(readings.healthy_devices);
+  impl_->inflight_requests.Set(static_cast<double>(readings.inflight_requests));
+  impl_->inflight_requests_limit.Set(static_cast<double>(readings.inflight_requests_limit));
+  impl_->inflight_bytes.Set(static_cast<double>(readings.inflight_bytes));
+  impl_->inflight_bytes_limit.Set(static_cast<double>(readings.inflight_bytes_limit));
+  impl_->queued_requests.Set(static_cast<double>(readings.queued_requests));
+  impl_->oldest_queued.Set(readings.oldest_queued_seconds);
+  impl_->open_streams.Set(static_cast<double>(readings.open_streams));
+  impl_->process_cpu.Increment(process_cpu_seconds() - impl_->process_cpu.Value());
+  impl_->process_resident.Set(process_resident_bytes());
+  impl_->process_files.Set(process_open_files());
+  std::ostringstream text;
+  prometheus::TextSerializer().Serialize(text, impl_->registry.Collect());
+  return std::move(text).str();
+}
+
+}  // namespace svdserve::server

@@ -1,0 +1,52 @@
+// The recorder that Prometheus reads. No Prometheus header here: the library stays inside the .cc file.
+#ifndef SVDSERVE_SERVER_METRICS_PROMETHEUS_RECORDER_H_
+#define SVDSERVE_SERVER_METRICS_PROMETHEUS_RECORDER_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "server/metrics/recorder.h"
+
+namespace svdserve::server {
+
+// What is not an event but a state, read when somebody scrapes.
+struct GaugeReadings {
+  bool ready = false;
+  int healthy_devices = 0;
+  int devices = 0;
+  int64_t inflight_requests = 0;
+  int64_t inflight_requests_limit = 0;
+  int64_t inflight_bytes = 0;
+  int64_t inflight_bytes_limit = 0;
+  int64_t queued_requests = 0;
+  double oldest_queued_seconds = 0;
+  int64_t open_streams = 0;
+};
+
+// Thread-safe. An event costs an atomic addition or, in a histogram, one uncontended lock: series are looked up by
+// label once, when they first appear. Their number is bounded by the values of the labels' enums, and the number of
+// devices.
+class PrometheusRecorder final : public Recorder {
+ public:
+  PrometheusRecorder();
+  ~PrometheusRecorder() override;
+
+  void RequestFinished(const RequestLabels& labels, absl::StatusCode code) override;
+  void PhaseTook(Phase phase, absl::Duration took) override;
+  void Admitted(int64_t bytes) override;
+  void BatchCut(CutReason reason, int64_t requests, int64_t matrices, int64_t bytes) override;
+  void MatricesDone(const ConvergenceReport& report) override;
+  void DeviceBusy(std::string_view device, absl::Duration busy) override;
+  void DeviceLost(std::string_view device) override;
+
+  // Every series in Prometheus' text format, with `readings` as the state.
+  std::string Render(const GaugeReadings& readings);
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace svdserve::server
+#endif  // SVDSERVE_SERVER_METRICS_PROMETHEUS_RECORDER_H_

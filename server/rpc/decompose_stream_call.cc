@@ -1,0 +1,200 @@
+#include "server/rpc/decompose_stream_call.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace svdserve::server {
+namespace {
+
+constexpr absl::Duration kRetryAfter = absl::Milliseconds(500);
+
+Error draining() {
+  return {absl::StatusCode::kUnavailable, Reason::kDraining, "the server is shutting down", "", kRetryAfter};
+}
+
+}  // namespace
+
+// --- the list of open streams -------------------------------------------------------------------
+
+StreamRegistry::Added StreamRegistry::Add(const std::shared_ptr<DecomposeStreamCall>& call) {
+  MutexLock lock(&mu_);
+  if (closed_) return Added::kClosed;
+  if (static_cast<int64_t>(open_.size()) >= limit_) return Added::kFull;
+  open_.emplace(call.get(), call);
+  return Added::kYes;
+}
+
+void StreamRegistry::Remove(DecomposeStreamCall* call) {
+  MutexLock lock(&mu_);
+  open_.erase(call);
+}
+
+void StreamRegistry::CloseAll() {
+  std::vector<std::shared_ptr<DecomposeStreamCall>> calls;
+  {
+    MutexLock lock(&mu_);
+    closed_ = true;
+    for (const auto& [key, call] : open_) {
+      if (auto alive = call.lock()) calls.push_back(std::move(alive));
+    }
+  }
+  const grpc::Status status = to_status(draining());
+  for (const auto& call : calls) call->Close(status);
+}
+
+int64_t StreamRegistry::size() const {
+  MutexLock lock(&mu_);
+  return static_cast<int64_t>(open_.size());
+}
+
+// --- one stream ---------------------------------------------------------------------------------
+
+struct DecomposeStreamCall::InFlight {
+  uint64_t id = 0;
+  RequestLabels labels;
+  ReplyShape shape;
+  std::shared_ptr<WireMemory> memory;
+  absl::Time arrival;
+};
+
+void DecomposeStreamCall::Start() {
+  self_ = shared_from_this();
+  switch (context_->streams->Add(self_)) {
+    case StreamRegistry::Added::kYes:
+      Act(stream_.Opened());
+      return;
+    case StreamRegistry::Added::kFull:
+      Finish(to_status({absl::StatusCode::kResourceExhausted, Reason::kOverloadedRequests, "too many streams are open",
+                        "", kRetryAfter}));
+      break;
+    case StreamRegistry::Added::kClosed:
+      Finish(to_status(draining()));
+      break;
+  }
+  MutexLock lock(&act_mu_);
+  finished_ = true;
+}
+
+void DecomposeStreamCall::Close(const grpc::Status& status) {
+  {
+    MutexLock lock(&act_mu_);
+    if (final_status_.ok()) final_status_ = status;
+  }
+  Act(stream_.OnReadsClosed());
+}
+
+void DecomposeStreamCall::Act(Stream::Next next) {
+  MutexLock lock(&act_mu_);
+  if (finished_) return;
+  if (next.write) {
+    outgoing_ = *std::move(next.write);
+    const absl::Time now = context_->clock->Now();
+    if (outgoing_.ok) context_->recorder->PhaseTook(Phase::kRespond, now - outgoing_.ready);
+    context_->recorder->PhaseTook(Phase::kTotal, now - outgoing_.arrival);
+    StartWrite(&outgoing_.message);
+  }
+  if (next.read) StartRead(&incoming_);
+  if (next.finish) {
+    finished_ = true;
+    Finish(broken_ ? grpc::Status::CANCELLED : final_status_);
+  }
+}
+
+void DecomposeStreamCall::OnReadDone(bool ok) {
+  const auto self = self_;
+  if (!ok) {
+    Act(stream_.OnReadsClosed());
+    return;
+  }
+  const absl::Time arrival = context_->clock->Now();
+  DecodedRequest decoded = decode_stream_request(&incoming_);
+  if (!decoded.is_message) {
+    // There is no id to answer: the stream cannot go on, but what is in flight is still answered.
+    context_->recorder->RequestFinished(decoded.labels, decoded.error.code);
+    Close(to_status(decoded.error));
+    return;
+  }
+  SubmitRequest(std::move(decoded), arrival);
+}
+
+void DecomposeStreamCall::SubmitRequest(DecodedRequest decoded, absl::Time arrival) {
+  Stream::Next next;
+  const Stream::Begun begun = stream_.OnRead(decoded.request_id, &next);
+  InFlight request{decoded.request_id, decoded.labels, {}, nullptr, arrival};
+  if (begun == Stream::Begun::kDuplicate) {
+    Answer refusal;
+    refusal.error = {absl::StatusCode::kInvalidArgument,
+                     Reason::kInvalidField,
+                     absl::StrCat("request_id: ", request.id, " is still in flight on this stream"),
+                     "request_id",
+                     {}};
+    Act(stream_.OnRefused(Encode(request, refusal)));
+  } else if (!decoded.error.ok()) {
+    Answer refusal;
+    refusal.error = std::move(decoded.error);
+    Act(stream_.OnAnswer(request.id, Encode(request, refusal)));
+  } else {
+    const uint64_t id = request.id;
+    request.memory = std::move(decoded.memory);
+    request.shape = {decoded.request.count, values_per_matrix(decoded.request.problem)};
+    decoded.request.arrival = arrival;
+    decoded.request.deadline = deadline_of(*call_, arrival);
+    if (decoded.timeout) decoded.request.deadline = std::min(decoded.request.deadline, arrival + *decoded.timeout);
+    RequestHandle handle = context_->pipeline->Submit(
+        std::move(decoded.request), [self = shared_from_this(), request = std::move(request)](Answer answer) {
+          if (!answer.error.field.empty()) answer.error.field.insert(0, "request.");
+          self->Act(self->stream_.OnAnswer(request.id, self->Encode(request, answer)));
+        });
+    if (!stream_.Attach(id, handle)) context_->pipeline->Cancel(handle);
+  }
+  Act(std::move(next));
+}
+
+DecomposeStreamCall::Outgoing DecomposeStreamCall::Encode(const InFlight& request, const Answer& answer) const {
+  context_->recorder->RequestFinished(request.labels, answer.error.code);
+  Outgoing out;
+  out.message = encode_stream_response(request.id, answer, request.shape, request.memory.get());
+  if (answer.error.ok()) out.memory = request.memory;
+  out.arrival = request.arrival;
+  out.ready = request.arrival + answer.timing.total;
+  out.ok = answer.error.ok();
+  return out;
+}
+
+void DecomposeStreamCall::OnWriteDone(bool ok) {
+  const auto self = self_;
+  {
+    MutexLock lock(&act_mu_);
+    outgoing_ = Outgoing();
+  }
+  if (ok) {
+    Act(stream_.OnWritten());
+  } else {
+    Break();
+  }
+}
+
+void DecomposeStreamCall::OnCancel() {
+  const auto self = self_;
+  Break();
+}
+
+void DecomposeStreamCall::Break() {
+  {
+    MutexLock lock(&act_mu_);
+    broken_ = true;
+  }
+  std::vector<RequestHandle> handles;
+  Stream::Next next = stream_.OnBroken(&handles);
+  for (const RequestHandle& handle : handles) context_->pipeline->Cancel(handle);
+  Act(std::move(next));
+}
+
+void DecomposeStreamCall::OnDone() {
+  context_->streams->Remove(this);
+  self_.reset();  // may delete *this
+}
+
+}  // namespace svdserve::server

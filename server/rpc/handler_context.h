@@ -1,0 +1,35 @@
+// What the handlers of all calls share.
+#ifndef SVDSERVE_SERVER_RPC_HANDLER_CONTEXT_H_
+#define SVDSERVE_SERVER_RPC_HANDLER_CONTEXT_H_
+
+#include <grpcpp/server_context.h>
+
+#include <chrono>
+#include <cstddef>
+
+#include "absl/time/time.h"
+#include "server/clock.h"
+#include "server/metrics/recorder.h"
+#include "server/pipeline.h"
+
+namespace svdserve::server {
+
+class StreamRegistry;
+
+struct HandlerContext {
+  Pipeline* pipeline = nullptr;
+  Clock* clock = nullptr;
+  Recorder* recorder = nullptr;
+  StreamRegistry* streams = nullptr;
+  size_t max_stream_requests = 1;
+};
+
+// The call's deadline on the pipeline's clock. gRPC's is on the wall clock, so only what is left of it carries over.
+inline absl::Time deadline_of(const grpc::CallbackServerContext& call, absl::Time now) {
+  const auto deadline = call.deadline();
+  if (deadline == std::chrono::system_clock::time_point::max()) return absl::InfiniteFuture();
+  return now + absl::FromChrono(deadline - std::chrono::system_clock::now());
+}
+
+}  // namespace svdserve::server
+#endif  // SVDSERVE_SERVER_RPC_HANDLER_CONTEXT_H_

@@ -1,0 +1,217 @@
+#include "server/rpc/rpc_server.h"
+
+#include <grpcpp/ext/proto_server_reflection_plugin.h>
+#include <grpcpp/health_check_service_interface.h>
+#include <grpcpp/resource_quota.h>
+#include <grpcpp/security/server_credentials.h>
+#include <grpcpp/server.h>
+#include <grpcpp/server_builder.h>
+#include <svdserve/v1/svd_service.grpc.pb.h>
+
+#include <chrono>
+#include <thread>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "engine/planner.h"
+#include "server/mutex.h"
+#include "server/rpc/decompose_call.h"
+#include "server/rpc/decompose_stream_call.h"
+#include "server/version.h"
+
+namespace svdserve::server {
+namespace {
+
+constexpr char kServiceName[] = "svdserve.v1.SvdService";
+
+void fill_server_info(const Pipeline& pipeline, int64_t max_stream_requests, v1::GetServerInfoResponse* info) {
+  info->set_version(kVersion);
+  for (const auto type : {v1::DATA_TYPE_F32, v1::DATA_TYPE_F64, v1::DATA_TYPE_C64, v1::DATA_TYPE_C128}) {
+    info->add_data_types(type);
+  }
+  for (const auto method : {v1::METHOD_AUTO, v1::METHOD_BIDIAGONAL, v1::METHOD_BISECTION, v1::METHOD_JACOBI}) {
+    info->add_methods(method);
+  }
+  const PipelineOptions& options = pipeline.options();
+  v1::Limits& limits = *info->mutable_limits();
+  limits.set_max_values(kShapeLimits.max_values);
+  limits.set_max_dimension(kShapeLimits.max_dimension);
+  limits.set_max_matrices(options.max_matrices);
+  limits.set_max_message_bytes(options.max_message_bytes);
+  limits.set_max_inflight_requests(options.max_inflight_requests);
+  limits.set_max_inflight_bytes(options.max_inflight_bytes);
+  limits.set_max_stream_requests(max_stream_requests);
+  for (const DeviceState& state : pipeline.devices()) {
+    v1::Device& device = *info->add_devices();
+    device.set_name(state.info.name);
+    device.set_backend(state.info.backend);
+    device.set_instruction_set(state.info.instruction_set);
+    device.set_threads(state.info.threads);
+    device.set_healthy(state.healthy);
+  }
+  info->set_draining(pipeline.stats().draining);
+}
+
+// The bulk methods take and give raw bytes, so that codec.h alone decides what is copied.
+class SvdServiceHandler final
+    : public v1::SvdService::WithRawCallbackMethod_Decompose<v1::SvdService::WithRawCallbackMethod_DecomposeStream<
+          v1::SvdService::WithCallbackMethod_GetServerInfo<v1::SvdService::Service>>> {
+ public:
+  explicit SvdServiceHandler(const HandlerContext& context) : context_(context) {}
+
+  grpc::ServerUnaryReactor* Decompose(grpc::CallbackServerContext* call, const grpc::ByteBuffer* request,
+                                      grpc::ByteBuffer* reply) override {
+    auto* reactor = new DecomposeCall(&context_, reply);
+    // The message is no const object: gRPC made it for this call and has no more use for it. To free it once it is
+    // parsed halves the memory of a large request.
+    reactor->Start(*call, const_cast<grpc::ByteBuffer*>(request));
+    return reactor;
+  }
+
+  grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* DecomposeStream(
+      grpc::CallbackServerContext* call) override {
+    const auto reactor = std::make_shared<DecomposeStreamCall>(&context_, call);
+    reactor->Start();
+    return reactor.get();  // keeps itself alive until OnDone()
+  }
+
+  grpc::ServerUnaryReactor* GetServerInfo(grpc::CallbackServerContext* call, const v1::GetServerInfoRequest*,
+                                          v1::GetServerInfoResponse* reply) override {
+    fill_server_info(*context_.pipeline, static_cast<int64_t>(context_.max_stream_requests), reply);
+    grpc::ServerUnaryReactor* reactor = call->DefaultReactor();
+    reactor->Finish(grpc::Status::OK);
+    return reactor;
+  }
+
+ private:
+  const HandlerContext context_;
+};
+
+std::shared_ptr<grpc::ServerCredentials> credentials(const RpcOptions& options) {
+  if (options.certificate.empty()) return grpc::InsecureServerCredentials();
+  grpc::SslServerCredentialsOptions ssl(options.client_ca.empty()
+                                            ? GRPC_SSL_DONT_REQUEST_CLIENT_CERTIFICATE
+                                            : GRPC_SSL_REQUEST_AND_REQUIRE_CLIENT_CERTIFICATE_AND_VERIFY);
+  ssl.pem_root_certs = options.client_ca;
+  ssl.pem_key_cert_pairs.push_back({options.key, options.certificate});
+  return grpc::SslServerCredentials(ssl);
+}
+
+void set_limits(const RpcOptions& options, grpc::ServerBuilder* builder) {
+  builder->SetMaxReceiveMessageSize(static_cast<int>(options.max_message_bytes));
+  builder->SetMaxSendMessageSize(static_cast<int>(options.max_message_bytes));
+  grpc::ResourceQuota quota("svdserve");
+  quota.Resize(static_cast<size_t>(options.memory_quota_bytes));
+  builder->SetResourceQuota(quota);
+  builder->AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, static_cast<int>(options.max_connection_streams));
+  // A second server on the same port must fail, not share it.
+  builder->AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
+  // Idle peers are asked every two minutes whether they are still there; they may ask as often as every ten seconds.
+  builder->AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, 120000);
+  builder->AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 20000);
+  builder->AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
+  builder->AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 10000);
+  // Reflection is the only synchronous service: one poller is enough for it.
+  builder->SetSyncServerOption(grpc::ServerBuilder::SyncServerOption::NUM_CQS, 1);
+  builder->SetSyncServerOption(grpc::ServerBuilder::SyncServerOption::MIN_POLLERS, 1);
+  builder->SetSyncServerOption(grpc::ServerBuilder::SyncServerOption::MAX_POLLERS, 1);
+}
+
+}  // namespace
+
+struct RpcServer::Impl {
+  explicit Impl(int64_t max_streams) : streams(max_streams) {}
+
+  StreamRegistry streams;
+  std::unique_ptr<SvdServiceHandler> service;
+  std::unique_ptr<grpc::Server> server;
+  std::string address;
+  Pipeline* pipeline = nullptr;
+
+  // The health service tells watchers of changes, so somebody has to notice them.
+  Mutex mu;
+  CondVar changed;
+  bool serving ABSL_GUARDED_BY(mu) = false;
+  bool stopping ABSL_GUARDED_BY(mu) = false;
+  std::thread health_thread;
+
+  void WatchHealth() {
+    constexpr auto kPeriod = std::chrono::milliseconds(100);
+    bool told = false;
+    MutexLock lock(&mu);
+    while (!stopping) {
+      const bool healthy = serving && pipeline->stats().ready();
+      if (healthy != told) {
+        server->GetHealthCheckService()->SetServingStatus("", healthy);
+        server->GetHealthCheckService()->SetServingStatus(kServiceName, healthy);
+        told = healthy;
+      }
+      changed.WaitUntil(&mu, std::chrono::steady_clock::now() + kPeriod);
+    }
+  }
+};
+
+RpcServer::RpcServer() = default;
+
+std::unique_ptr<RpcServer> RpcServer::Start(const RpcOptions& options, Pipeline* pipeline, Clock* clock,
+                                            Recorder* recorder, std::string* error) {
+  std::unique_ptr<RpcServer> out(new RpcServer);
+  out->impl_ = std::make_unique<Impl>(options.max_streams);
+  Impl& impl = *out->impl_;
+  impl.pipeline = pipeline;
+  impl.service = std::make_unique<SvdServiceHandler>(
+      HandlerContext{pipeline, clock, recorder, &impl.streams, static_cast<size_t>(options.max_stream_requests)});
+
+  grpc::EnableDefaultHealthCheckService(true);
+  static const bool reflection_ready = (grpc::reflection::InitProtoReflectionServerBuilderPlugin(), true);
+  static_cast<void>(reflection_ready);
+  grpc::ServerBuilder builder;
+  int port = 0;
+  builder.AddListeningPort(options.listen, credentials(options), &port);
+  builder.RegisterService(impl.service.get());
+  set_limits(options, &builder);
+  impl.server = builder.BuildAndStart();
+  const bool is_unix = absl::StartsWith(options.listen, "unix:");
+  if (impl.server == nullptr || (port <= 0 && !is_unix)) {
+    *error = "cannot listen on " + options.listen + ": is the address in use" +
+             (options.certificate.empty() ? "?" : ", or a TLS file no good?");
+    return nullptr;
+  }
+  impl.address =
+      is_unix ? options.listen : options.listen.substr(0, options.listen.rfind(':')) + ":" + std::to_string(port);
+  // The service must be known to health before anybody asks; it starts serving by SetServing().
+  impl.server->GetHealthCheckService()->SetServingStatus("", false);
+  impl.server->GetHealthCheckService()->SetServingStatus(kServiceName, false);
+  impl.health_thread = std::thread([&impl] { impl.WatchHealth(); });
+  return out;
+}
+
+RpcServer::~RpcServer() {
+  if (impl_ != nullptr && impl_->server != nullptr) Shutdown(absl::ZeroDuration());
+}
+
+const std::string& RpcServer::address() const { return impl_->address; }
+
+void RpcServer::SetServing(bool serving) {
+  MutexLock lock(&impl_->mu);
+  impl_->serving = serving;
+  impl_->changed.Signal();
+}
+
+void RpcServer::CloseStreams() { impl_->streams.CloseAll(); }
+
+void RpcServer::Shutdown(absl::Duration grace) {
+  {
+    MutexLock lock(&impl_->mu);
+    impl_->stopping = true;
+    impl_->changed.Signal();
+  }
+  if (impl_->health_thread.joinable()) impl_->health_thread.join();
+  impl_->streams.CloseAll();
+  impl_->server->Shutdown(std::chrono::system_clock::now() + absl::ToChronoMilliseconds(grace));
+  impl_->server->Wait();
+}
+
+int64_t RpcServer::open_streams() const { return impl_->streams.size(); }
+
+}  // namespace svdserve::server

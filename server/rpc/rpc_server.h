@@ -1,0 +1,57 @@
+// The gRPC face of the server: SvdService, grpc.health.v1.Health and reflection on one address. No gRPC header here.
+#ifndef SVDSERVE_SERVER_RPC_RPC_SERVER_H_
+#define SVDSERVE_SERVER_RPC_RPC_SERVER_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/time/time.h"
+#include "server/clock.h"
+#include "server/metrics/recorder.h"
+#include "server/pipeline.h"
+
+namespace svdserve::server {
+
+struct RpcOptions {
+  std::string listen;  // host:port or unix:path
+  // PEM texts; without a certificate the server speaks plain text. With client_ca, clients must show certificates.
+  std::string certificate, key, client_ca;
+  int64_t max_message_bytes = 0;
+  int64_t max_stream_requests = 0;
+  int64_t max_streams = 0;
+  int64_t max_connection_streams = 0;
+  int64_t memory_quota_bytes = 0;
+};
+
+// Thread-safe.
+class RpcServer {
+ public:
+  // Serves `pipeline`, which outlives the server, as do clock and recorder. Null, with *error set, where it cannot.
+  static std::unique_ptr<RpcServer> Start(const RpcOptions& options, Pipeline* pipeline, Clock* clock,
+                                          Recorder* recorder, std::string* error);
+  // Shutdown() without patience.
+  ~RpcServer();
+
+  // host:port with the port that was bound, or unix:path.
+  const std::string& address() const;
+
+  // What health answers. While true, health still says NOT_SERVING without a healthy device.
+  void SetServing(bool serving);
+
+  // Streams take no more requests and end, with UNAVAILABLE, once what they have in flight is answered.
+  void CloseStreams();
+
+  // Ends every call, at the latest after `grace`, and returns when no handler runs any more. Idempotent.
+  void Shutdown(absl::Duration grace);
+
+  int64_t open_streams() const;
+
+ private:
+  RpcServer();
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace svdserve::server
+#endif  // SVDSERVE_SERVER_RPC_RPC_SERVER_H_
