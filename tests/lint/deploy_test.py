@@ -12,7 +12,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 DEPLOY = ROOT / "deploy"
 PROMTOOL = "promtool"
 
-SERIES = set(re.findall(r'\{"((?:svdserve|process)_\w+)"', (ROOT / "server/metrics/names.h").read_text()))
+SERIES = set(re.findall(r'\{\s*"((?:svdserve|process)_\w+)"', (ROOT / "server/metrics/names.h").read_text()))
 HISTOGRAM_SUFFIX = re.compile(r"_(bucket|sum|count)$")
 FLAGS = set(re.findall(r'_flag(?:<\w+>)?\((?:k\w+, )?"([a-z-]+)"', (ROOT / "server/config.cc").read_text()))
 
