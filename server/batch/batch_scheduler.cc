@@ -195,9 +195,10 @@ void BatchScheduler::RunBatch(std::unique_ptr<Batch> batch, const Lane& lane) {
     MutexLock lock(&mu_);
     pool_->Release(lane);
     Pump(&next);
-    LeaveBusy(1);
   }
   Apply(&next);
+  MutexLock lock(&mu_);
+  LeaveBusy(1);  // the last that this thread does here: the destructor waits for it
 }
 
 BatchScheduler::PartResult BatchScheduler::Compute(const Batch& batch, const Lane& lane) {

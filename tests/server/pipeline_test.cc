@@ -229,6 +229,17 @@ TEST(Pipeline, StormOverHostDevices) {
   EXPECT_EQ(pipeline.stats().inflight_requests, 0);
 }
 
+// A pipeline may go as soon as its answers are in: no thread of it may look back.
+TEST(Pipeline, DestructionRightAfterTheAnswer) {
+  for (int i = 0; i < 500; ++i) {
+    PipelineHarness h(PipelineHarness::Defaults(), {1, 1});
+    const TicketPtr a = h.Submit(2), b = h.SubmitKey(1, 2);
+    a->Wait(), b->Wait();
+    a->memory.reset(), b->memory.reset();
+    h.pipeline.reset();
+  }
+}
+
 // Requests come from several threads while the server drains: what was accepted is computed, the rest is told so.
 TEST(Pipeline, DrainUnderLoadLosesNothing) {
   const auto clock = MakeSteadyClock();
