@@ -1,0 +1,146 @@
+// The planner: every refusal names its field, AUTO and the defaults are resolved, tolerances are clamped.
+#include "engine/planner.h"
+
+#include <cmath>
+#include <cstdint>
+#include <limits>
+
+#include "gtest/gtest.h"
+
+namespace svdserve {
+namespace {
+
+constexpr Problem kSquare{4, 4, DType::kF64, Order::kRowMajor};
+constexpr DType kDTypes[] = {DType::kF32, DType::kF64, DType::kC64, DType::kC128};
+
+void expect_refused(const Problem& problem, const Options& options, const std::string& field) {
+  const PlanOrError made = make_plan(problem, options);
+  EXPECT_FALSE(made.plan.has_value());
+  EXPECT_EQ(made.error.field, field);
+  EXPECT_FALSE(made.error.message.empty());
+}
+
+Plan planned(const Problem& problem, const Options& options) {
+  const PlanOrError made = make_plan(problem, options);
+  EXPECT_TRUE(made.plan.has_value()) << made.error.field << ": " << made.error.message;
+  EXPECT_EQ(made.error.field, "");
+  return made.plan.value_or(Plan{});
+}
+
+double unit_roundoff(DType dtype) { return value_bytes(dtype) == 4 ? 0x1p-24 : 0x1p-53; }
+
+TEST(Planner, RefusesSizesOutsideTheLimits) {
+  for (const int64_t size : {int64_t{0}, int64_t{-1}, kShapeLimits.max_dimension + 1, std::numeric_limits<int64_t>::max(),
+                             std::numeric_limits<int64_t>::min()}) {
+    expect_refused({size, 4, DType::kF64, Order::kRowMajor}, {}, "rows");
+    expect_refused({4, size, DType::kF64, Order::kRowMajor}, {}, "cols");
+    expect_refused({size, size, DType::kF64, Order::kRowMajor}, {}, "rows");
+  }
+}
+
+TEST(Planner, RefusesTooManyValuesAtTheShorterSide) {
+  const int64_t k = kShapeLimits.max_values;
+  expect_refused({k + 1, k + 1, DType::kF32, Order::kRowMajor}, {}, "rows");
+  expect_refused({k + 1, 1000, DType::kF32, Order::kRowMajor}, {}, "rows");
+  expect_refused({1000, k + 1, DType::kF32, Order::kRowMajor}, {}, "cols");
+}
+
+TEST(Planner, AcceptsTheLimitsThemselves) {
+  for (const DType dtype : kDTypes) {
+    planned({1, 1, dtype, Order::kRowMajor}, {});
+    planned({kShapeLimits.max_values, kShapeLimits.max_values, dtype, Order::kColumnMajor}, {});
+    planned({kShapeLimits.max_dimension, kShapeLimits.max_values, dtype, Order::kRowMajor}, {});
+    planned({1, kShapeLimits.max_dimension, dtype, Order::kRowMajor}, {});
+  }
+}
+
+TEST(Planner, KeepsTheProblemAndIsAFunctionOfTheRequest) {
+  const Problem problem{7, 31, DType::kC64, Order::kColumnMajor};
+  const Options options{Method::kJacobi, 1e-3, 7};
+  EXPECT_EQ(planned(problem, options).problem, problem);
+  EXPECT_EQ(planned(problem, options), planned(problem, options));
+}
+
+TEST(Planner, AutoIsBidiagonal) {
+  for (const DType dtype : kDTypes) {
+    for (int64_t k = 1; k <= kShapeLimits.max_values; ++k) {
+      EXPECT_EQ(planned({k, k, dtype, Order::kRowMajor}, {}).method, Method::kBidiagonal);
+      EXPECT_EQ(planned({k, 16384, dtype, Order::kRowMajor}, {}).method, Method::kBidiagonal);
+    }
+  }
+}
+
+TEST(Planner, KeepsTheMethodAskedFor) {
+  for (const Method method : {Method::kBidiagonal, Method::kBisection, Method::kJacobi}) {
+    EXPECT_EQ(planned(kSquare, {.method = method}).method, method);
+  }
+}
+
+TEST(Planner, RefusesTolerancesOutsideTheirRange) {
+  for (const double tolerance : {-1.0, -1e-300, 1.0000001, 2.0, std::numeric_limits<double>::infinity(),
+                                 -std::numeric_limits<double>::infinity(), std::nan("")}) {
+    for (const Method method : {Method::kAuto, Method::kBidiagonal, Method::kBisection, Method::kJacobi}) {
+      expect_refused(kSquare, {.method = method, .tolerance = tolerance}, "tolerance");
+    }
+  }
+}
+
+TEST(Planner, RefusesATolerancesWithoutAUse) {
+  expect_refused(kSquare, {.method = Method::kBidiagonal, .tolerance = 1e-7}, "tolerance");
+  expect_refused(kSquare, {.method = Method::kAuto, .tolerance = 1e-7}, "tolerance");
+}
+
+TEST(Planner, RefusesSweepsOutsideTheirRangeOrWithoutAUse) {
+  for (const int32_t sweeps : {-1, kLargestMaxSweeps + 1, std::numeric_limits<int32_t>::max(),
+                               std::numeric_limits<int32_t>::min()}) {
+    expect_refused(kSquare, {.method = Method::kJacobi, .max_sweeps = sweeps}, "max_sweeps");
+  }
+  for (const Method method : {Method::kAuto, Method::kBidiagonal, Method::kBisection}) {
+    expect_refused(kSquare, {.method = method, .max_sweeps = 5}, "max_sweeps");
+  }
+}
+
+TEST(Planner, ResolvesSweeps) {
+  EXPECT_EQ(planned(kSquare, {.method = Method::kJacobi}).max_sweeps, kDefaultMaxSweeps);
+  EXPECT_EQ(planned(kSquare, {.method = Method::kJacobi, .max_sweeps = 1}).max_sweeps, 1);
+  EXPECT_EQ(planned(kSquare, {.method = Method::kJacobi, .max_sweeps = kLargestMaxSweeps}).max_sweeps,
+            kLargestMaxSweeps);
+}
+
+TEST(Planner, ClampsDeltaToFourUnitRoundoffs) {
+  for (const DType dtype : kDTypes) {
+    const Problem problem{4, 4, dtype, Order::kRowMajor};
+    const double floor = 4 * unit_roundoff(dtype);
+    for (const double asked : {0.0, 1e-300, std::numeric_limits<double>::denorm_min(), floor / 2, floor}) {
+      EXPECT_EQ(planned(problem, {.method = Method::kBisection, .tolerance = asked}).tolerance, floor);
+    }
+    for (const double asked : {2 * floor, 1e-4, 0.5, 1.0}) {
+      EXPECT_EQ(planned(problem, {.method = Method::kBisection, .tolerance = asked}).tolerance, asked);
+    }
+  }
+}
+
+// A cosine of two columns is known to a few u only: nothing smaller is waited for, and nothing larger is imposed.
+TEST(Planner, ClampsTheCosineToWhatTheTypeResolves) {
+  for (const DType dtype : kDTypes) {
+    for (const int64_t k : {1, 4, 32}) {
+      const Problem problem{k, k, dtype, Order::kRowMajor};
+      const double standard = planned(problem, {.method = Method::kJacobi}).tolerance;
+      EXPECT_GE(standard, unit_roundoff(dtype));
+      EXPECT_LE(standard, 4 * static_cast<double>(k + 1) * unit_roundoff(dtype));
+      EXPECT_EQ(planned(problem, {.method = Method::kJacobi, .tolerance = 1e-300}).tolerance, standard);
+      EXPECT_EQ(planned(problem, {.method = Method::kJacobi, .tolerance = 1e-2}).tolerance, 1e-2);
+    }
+  }
+}
+
+TEST(Planner, SizesOfAPlannedProblem) {
+  const Problem problem{3, 16384, DType::kC128, Order::kRowMajor};
+  EXPECT_EQ(values_per_matrix(problem), 3);
+  EXPECT_EQ(matrix_bytes(problem), 3u * 16384 * 16);
+  EXPECT_EQ(result_bytes(problem), 3u * 8);
+  EXPECT_EQ(result_bytes({5, 2, DType::kC64, Order::kRowMajor}), 2u * 4);
+}
+
+}  // namespace
+}  // namespace svdserve

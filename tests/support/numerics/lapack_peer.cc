@@ -1,0 +1,62 @@
+#include "tests/support/numerics/lapack_peer.h"
+
+#include <algorithm>
+#include <complex>
+
+#define lapack_complex_float std::complex<float>
+#define lapack_complex_double std::complex<double>
+#include <cblas.h>
+#include <lapacke.h>
+
+namespace svdserve::numerics {
+namespace {
+
+enum class Driver { kGesvd, kGesdd };
+
+lapack_int call(Driver d, lapack_int m, lapack_int n, float* a, float* s, float* rest) {
+  return d == Driver::kGesvd ? LAPACKE_sgesvd(LAPACK_COL_MAJOR, 'N', 'N', m, n, a, m, s, nullptr, 1, nullptr, 1, rest)
+                             : LAPACKE_sgesdd(LAPACK_COL_MAJOR, 'N', m, n, a, m, s, nullptr, 1, nullptr, 1);
+}
+lapack_int call(Driver d, lapack_int m, lapack_int n, double* a, double* s, double* rest) {
+  return d == Driver::kGesvd ? LAPACKE_dgesvd(LAPACK_COL_MAJOR, 'N', 'N', m, n, a, m, s, nullptr, 1, nullptr, 1, rest)
+                             : LAPACKE_dgesdd(LAPACK_COL_MAJOR, 'N', m, n, a, m, s, nullptr, 1, nullptr, 1);
+}
+lapack_int call(Driver d, lapack_int m, lapack_int n, std::complex<float>* a, float* s, float* rest) {
+  return d == Driver::kGesvd ? LAPACKE_cgesvd(LAPACK_COL_MAJOR, 'N', 'N', m, n, a, m, s, nullptr, 1, nullptr, 1, rest)
+                             : LAPACKE_cgesdd(LAPACK_COL_MAJOR, 'N', m, n, a, m, s, nullptr, 1, nullptr, 1);
+}
+lapack_int call(Driver d, lapack_int m, lapack_int n, std::complex<double>* a, double* s, double* rest) {
+  return d == Driver::kGesvd ? LAPACKE_zgesvd(LAPACK_COL_MAJOR, 'N', 'N', m, n, a, m, s, nullptr, 1, nullptr, 1, rest)
+                             : LAPACKE_zgesdd(LAPACK_COL_MAJOR, 'N', m, n, a, m, s, nullptr, 1, nullptr, 1);
+}
+
+template <class Element, class Real>
+std::vector<double> run(Driver driver, const Matrix& a) {
+  std::vector<Element> copy(a.elements.size());
+  store(a, Order::kColumnMajor, copy.data());
+  const auto k = static_cast<size_t>(a.values());
+  std::vector<Real> s(k), rest(k + 1);
+  const lapack_int info = call(driver, static_cast<lapack_int>(a.rows), static_cast<lapack_int>(a.cols), copy.data(),
+                               s.data(), rest.data());
+  if (info != 0) return {};
+  return {s.begin(), s.end()};
+}
+
+std::vector<double> run(Driver driver, const Matrix& a) {
+  static const bool one_thread = (openblas_set_num_threads(1), true);
+  static_cast<void>(one_thread);
+  switch (a.dtype) {
+    case DType::kF32: return run<float, float>(driver, a);
+    case DType::kF64: return run<double, double>(driver, a);
+    case DType::kC64: return run<std::complex<float>, float>(driver, a);
+    case DType::kC128: return run<std::complex<double>, double>(driver, a);
+  }
+  return {};
+}
+
+}  // namespace
+
+std::vector<double> gesvd(const Matrix& a) { return run(Driver::kGesvd, a); }
+std::vector<double> gesdd(const Matrix& a) { return run(Driver::kGesdd, a); }
+
+}  // namespace svdserve::numerics

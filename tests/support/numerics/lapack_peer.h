@@ -1,0 +1,18 @@
+// LAPACK, as the peer whose errors stand beside ours.
+#ifndef SVDSERVE_TESTS_SUPPORT_NUMERICS_LAPACK_PEER_H_
+#define SVDSERVE_TESTS_SUPPORT_NUMERICS_LAPACK_PEER_H_
+
+#include <vector>
+
+#include "tests/support/numerics/matrix.h"
+
+namespace svdserve::numerics {
+
+// Singular values by ?gesvd without vectors, in the matrix's own dtype, on one thread. Empty if LAPACK reports failure.
+std::vector<double> gesvd(const Matrix& a);
+
+// The same by ?gesdd.
+std::vector<double> gesdd(const Matrix& a);
+
+}  // namespace svdserve::numerics
+#endif  // SVDSERVE_TESTS_SUPPORT_NUMERICS_LAPACK_PEER_H_
