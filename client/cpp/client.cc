@@ -1,0 +1,125 @@
+#include "client/cpp/client.h"
+
+#include <fstream>
+#include <future>
+#include <iterator>
+
+#include "client/cpp/batch_call.h"
+#include "client/cpp/core.h"
+#include "client/cpp/server_calls.h"
+#include "client/cpp/status.h"
+#include "client/cpp/stream_call.h"
+#include "client/cpp/wire.h"
+
+namespace svdserve::client {
+namespace {
+
+using internal::Core;
+
+// A batch of one piece, sent by the calling thread itself.
+Result<Report> decompose_here(Core& core, const Batch& batch, const internal::MatrixSizes& sizes,
+                              std::span<std::byte> values, const ComputeOptions& compute, const CallOptions& call,
+                              internal::Deadline deadline) {
+  const grpc::ByteBuffer request = internal::make_request(
+      batch, batch.count, compute, internal::make_payload(core.buffers(), batch, {0, batch.count}, sizes.matrix_bytes));
+  grpc::ByteBuffer reply;
+  int64_t attempts = 0;
+  if (Status s = core.call(internal::kDecompose, request, call, deadline, &reply, &attempts); !s.ok()) {
+    core.forget_limits_after(s);
+    return s;
+  }
+  Result<Report> report = internal::read_response(reply, batch.count, batch.values_per_matrix(), values);
+  if (report.ok()) report->attempts = attempts;
+  return report;
+}
+
+}  // namespace
+
+// --- TLS ----------------------------------------------------------------------------------------
+
+Result<TlsOptions> TlsOptions::from_files(const std::string& root_certificates, const std::string& certificate_chain,
+                                          const std::string& private_key) {
+  if (certificate_chain.empty() != private_key.empty()) {
+    return internal::invalid("tls", "a client certificate and its private key go together");
+  }
+  TlsOptions tls;
+  tls.enabled = true;
+  const std::pair<const std::string&, std::string*> files[] = {{root_certificates, &tls.root_certificates},
+                                                               {certificate_chain, &tls.certificate_chain},
+                                                               {private_key, &tls.private_key}};
+  for (const auto& [path, text] : files) {
+    if (path.empty()) continue;
+    std::ifstream in(path, std::ios::binary);
+    text->assign(std::istreambuf_iterator<char>(in), {});
+    if (!in.good() && !in.eof()) return internal::failure(Code::kNotFound, "", "cannot read " + path);
+    if (text->empty()) return internal::failure(Code::kNotFound, "", path + " cannot be read or is empty");
+  }
+  return tls;
+}
+
+// --- the client ---------------------------------------------------------------------------------
+
+Client::Client(ClientOptions options) : core_(std::make_shared<Core>(std::move(options))) {}
+
+Client::~Client() {
+  if (core_) core_->close();
+}
+
+Client::Client(Client&&) noexcept = default;
+
+Client& Client::operator=(Client&& other) noexcept {
+  if (this != &other) {
+    if (core_) core_->close();
+    core_ = std::move(other.core_);
+  }
+  return *this;
+}
+
+Result<Report> Client::decompose(const Batch& batch, std::span<std::byte> values, const ComputeOptions& compute,
+                                 const CallOptions& call) {
+  const internal::Deadline deadline = internal::deadline_after(call.timeout, internal::Clock::now());
+  const Result<internal::MatrixSizes> sizes = internal::check(batch, values);
+  if (!sizes.ok()) return sizes.status();
+  if (Status s = internal::fetch_limits(*core_, call, deadline); !s.ok()) return s;
+  if (const auto limits = core_->limits()) {
+    const Result<internal::Split> pieces = internal::split(batch, *limits);
+    if (!pieces.ok()) return pieces.status();
+    if (pieces->pieces() == 1) return decompose_here(*core_, batch, *sizes, values, compute, call, deadline);
+  }
+  CallOptions rest = call;
+  if (deadline) rest.timeout = *deadline - internal::Clock::now();
+  // Shared: the callback may still be inside the promise when the future is ready.
+  const auto answer = std::make_shared<std::promise<Result<Report>>>();
+  std::future<Result<Report>> answered = answer->get_future();
+  decompose_async(batch, values, compute, rest, [answer](Result<Report> r) { answer->set_value(std::move(r)); });
+  return answered.get();
+}
+
+void Client::decompose_async(const Batch& batch, std::span<std::byte> values, const ComputeOptions& compute,
+                             const CallOptions& call, std::function<void(Result<Report>)> done) {
+  std::make_shared<internal::BatchCall>(core_, batch, values, compute, call, std::move(done))->start();
+}
+
+Stream Client::open_stream(const StreamOptions& options) { return Stream(internal::StreamCall::open(core_, options)); }
+
+Result<ServerInfo> Client::server_info(const CallOptions& call) { return internal::server_info(*core_, call); }
+
+Result<bool> Client::healthy(const std::string& service, const CallOptions& call) {
+  return internal::healthy(*core_, service, call);
+}
+
+Result<std::chrono::nanoseconds> Client::ping(const CallOptions& call) { return internal::ping(*core_, call); }
+
+Status Client::check_sizes(size_t data_size, int64_t rows, int64_t cols, int64_t count) {
+  Batch sizes;
+  sizes.rows = rows;
+  sizes.cols = cols;
+  sizes.count = count;
+  if (const auto checked = internal::matrix_sizes(sizes); !checked.ok()) return checked.status();
+  const auto needed = static_cast<uint64_t>(rows) * static_cast<uint64_t>(cols) * static_cast<uint64_t>(count);
+  if (data_size == needed) return {};
+  return internal::invalid("matrices.data", "holds " + std::to_string(data_size) +
+                                                " elements, rows * cols * count is " + std::to_string(needed));
+}
+
+}  // namespace svdserve::client

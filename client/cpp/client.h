@@ -1,0 +1,153 @@
+// svdserve's C++ client: singular values of many small matrices, computed by a server.
+//
+//   #include "client/cpp/client.h"        // CMake: find_package(svdserve), target svdserve::client
+//
+//   svdserve::client::Client client({.address = "127.0.0.1:50051"});
+//   auto s = client.singular_values<double>(data, 4, 4, count);   // data: count x 4 x 4, row-major
+//   if (!s.ok()) { std::cerr << s.status().to_string(); return; }
+//   use((*s)[i]);                                                 // the 4 values of matrix i, descending
+#ifndef SVDSERVE_CLIENT_CPP_CLIENT_H_
+#define SVDSERVE_CLIENT_CPP_CLIENT_H_
+
+#include <functional>
+#include <future>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "client/cpp/stream.h"
+#include "client/cpp/types.h"
+
+namespace svdserve::client {
+
+namespace internal {
+class Core;
+}
+
+// PEM texts, not paths. Encryption is on where `enabled` is set.
+struct TlsOptions {
+  bool enabled = false;
+  std::string root_certificates = {};  // whom to trust; empty: the system's roots
+  std::string certificate_chain = {};  // mTLS: who we are; both or neither
+  std::string private_key = {};
+  std::string server_name = {};  // the name the server's certificate must bear, where it is not the address's
+
+  // Reads the files; an empty path leaves its text empty.
+  static Result<TlsOptions> from_files(const std::string& root_certificates, const std::string& certificate_chain = {},
+                                       const std::string& private_key = {});
+};
+
+struct ClientOptions {
+  std::string address = "127.0.0.1:50051";  // host:port, or unix:/path
+  TlsOptions tls = {};
+  RetryPolicy retry = {};
+  // TCP connections; calls take turns. One carries one or two GB/s.
+  int connections = 1;
+  // Largest message to send and to accept. What counts is the smaller of this and the server's own limit.
+  int64_t max_message_bytes = 64 << 20;
+  // A larger batch is cut into pieces of about this size, so that one piece's upload overlaps another's computation.
+  // Results do not depend on it.
+  int64_t piece_bytes = 4 << 20;
+  // Pieces of one batch in flight at once.
+  int pieces_in_flight = 4;
+};
+
+// A connection, made on first use and kept until the client is destroyed.
+// Thread safety: every member may be called from any number of threads at once.
+// Batches of any size: one that exceeds a message, counting the larger of request and reply, is cut into pieces, which
+// are sent side by side and joined. One failed piece fails the call.
+class Client {
+ public:
+  explicit Client(ClientOptions options = {});
+  // Cancels the calls in flight and waits until they are answered. Not to be run by a callback of the client.
+  ~Client();
+  Client(Client&&) noexcept;
+  Client& operator=(Client&&) noexcept;
+
+  // Singular values of count matrices of rows x cols. data: count * rows * cols elements. T: float, double, or
+  // std::complex of them.
+  template <class T>
+  Result<SingularValues<RealOf<T>>> singular_values(std::span<const T> data, int64_t rows, int64_t cols, int64_t count,
+                                                    MemoryOrder order = MemoryOrder::kRowMajor,
+                                                    const ComputeOptions& compute = {}, const CallOptions& call = {});
+  // The same, answered later. The data must live until then. Dropping the future does not cancel; call.stop does.
+  template <class T>
+  std::future<Result<SingularValues<RealOf<T>>>> singular_values_async(std::span<const T> data, int64_t rows,
+                                                                       int64_t cols, int64_t count,
+                                                                       MemoryOrder order = MemoryOrder::kRowMajor,
+                                                                       const ComputeOptions& compute = {},
+                                                                       const CallOptions& call = {});
+
+  // The untyped face. values: [out] exactly count * k * value_bytes(data_type) bytes, any alignment, k = min(m, n);
+  // unspecified where the call fails.
+  Result<Report> decompose(const Batch& batch, std::span<std::byte> values, const ComputeOptions& compute = {},
+                           const CallOptions& call = {});
+  // The same, answered by `done`, once, on a thread of the network: it must not block, nor destroy the client.
+  // batch.data and `values` must live until then.
+  void decompose_async(const Batch& batch, std::span<std::byte> values, const ComputeOptions& compute,
+                       const CallOptions& call, std::function<void(Result<Report>)> done);
+
+  // Opens a pipeline. It may outlive the client.
+  Stream open_stream(const StreamOptions& options = {});
+
+  // What the server is, can do and will refuse. Asks each time; the limits are remembered for cutting batches.
+  Result<ServerInfo> server_info(const CallOptions& call = {});
+  // True: serving. False: it answers, but does not serve (draining, or no healthy device).
+  // `service` empty: the server as a whole.
+  Result<bool> healthy(const std::string& service = {}, const CallOptions& call = {});
+  // An empty unary call, its reply not decoded: how long the way there and back takes.
+  Result<std::chrono::nanoseconds> ping(const CallOptions& call = {});
+
+ private:
+  // Whether data_size elements are what the sizes say.
+  static Status check_sizes(size_t data_size, int64_t rows, int64_t cols, int64_t count);
+
+  std::shared_ptr<internal::Core> core_;
+};
+
+// --- implementation of the templates ------------------------------------------------------------
+
+template <class T>
+Result<SingularValues<RealOf<T>>> Client::singular_values(std::span<const T> data, int64_t rows, int64_t cols,
+                                                          int64_t count, MemoryOrder order,
+                                                          const ComputeOptions& compute, const CallOptions& call) {
+  if (Status bad = check_sizes(data.size(), rows, cols, count); !bad.ok()) return bad;
+  const Batch batch{data.data(), rows, cols, count, ElementTraits<T>::kDataType, order, nullptr};
+  SingularValues<RealOf<T>> out;
+  out.values.resize(static_cast<size_t>(count * batch.values_per_matrix()));
+  Result<Report> report = decompose(batch, std::as_writable_bytes(std::span(out.values)), compute, call);
+  if (!report.ok()) return report.status();
+  out.report = *std::move(report);
+  return out;
+}
+
+template <class T>
+std::future<Result<SingularValues<RealOf<T>>>> Client::singular_values_async(std::span<const T> data, int64_t rows,
+                                                                             int64_t cols, int64_t count,
+                                                                             MemoryOrder order,
+                                                                             const ComputeOptions& compute,
+                                                                             const CallOptions& call) {
+  using Answer = Result<SingularValues<RealOf<T>>>;
+  struct State {
+    std::promise<Answer> promise;
+    SingularValues<RealOf<T>> out;
+  };
+  auto state = std::make_shared<State>();
+  std::future<Answer> future = state->promise.get_future();
+  if (Status bad = check_sizes(data.size(), rows, cols, count); !bad.ok()) {
+    state->promise.set_value(std::move(bad));
+    return future;
+  }
+  const Batch batch{data.data(), rows, cols, count, ElementTraits<T>::kDataType, order, nullptr};
+  state->out.values.resize(static_cast<size_t>(count * batch.values_per_matrix()));
+  decompose_async(batch, std::as_writable_bytes(std::span(state->out.values)), compute, call,
+                  [state](Result<Report> report) {
+                    if (!report.ok()) return state->promise.set_value(report.status());
+                    state->out.report = *std::move(report);
+                    state->promise.set_value(std::move(state->out));
+                  });
+  return future;
+}
+
+}  // namespace svdserve::client
+#endif  // SVDSERVE_CLIENT_CPP_CLIENT_H_

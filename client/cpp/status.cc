@@ -1,0 +1,90 @@
+#include "client/cpp/status.h"
+
+#include <grpcpp/support/status.h>
+
+#include "google/rpc/error_details.pb.h"
+#include "google/rpc/status.pb.h"
+
+namespace svdserve::client {
+
+const char* name(Code code) {
+  static constexpr const char* kNames[] = {
+      "OK",        "CANCELLED",      "UNKNOWN",           "INVALID_ARGUMENT",   "DEADLINE_EXCEEDED",
+      "NOT_FOUND", "ALREADY_EXISTS", "PERMISSION_DENIED", "RESOURCE_EXHAUSTED", "FAILED_PRECONDITION",
+      "ABORTED",   "OUT_OF_RANGE",   "UNIMPLEMENTED",     "INTERNAL",           "UNAVAILABLE",
+      "DATA_LOSS", "UNAUTHENTICATED"};
+  const auto i = static_cast<size_t>(code);
+  return i < std::size(kNames) ? kNames[i] : "UNKNOWN";
+}
+
+std::string Status::to_string() const {
+  std::string s = name(code);
+  if (!reason.empty()) s += " (" + reason + ")";
+  if (!field.empty()) s += " " + field;
+  if (!message.empty()) s += ": " + message;
+  return s;
+}
+
+namespace internal {
+namespace {
+
+Code to_code(int code) { return code >= 0 && code <= 16 ? static_cast<Code>(code) : Code::kUnknown; }
+
+void add_details(const google::rpc::Status& from, Status* to) {
+  for (const google::protobuf::Any& any : from.details()) {
+    google::rpc::BadRequest bad_request;
+    google::rpc::ErrorInfo error_info;
+    google::rpc::RetryInfo retry_info;
+    if (any.UnpackTo(&bad_request)) {
+      for (const auto& v : bad_request.field_violations()) to->violations.push_back({v.field(), v.description()});
+    } else if (any.UnpackTo(&error_info)) {
+      to->reason = error_info.reason();
+    } else if (any.UnpackTo(&retry_info)) {
+      const auto& d = retry_info.retry_delay();
+      to->retry_delay = std::chrono::seconds(d.seconds()) + std::chrono::nanoseconds(d.nanos());
+    }
+  }
+  if (!to->violations.empty()) to->field = to->violations.front().field;
+}
+
+}  // namespace
+
+Status from_rpc(const google::rpc::Status& status) {
+  Status s;
+  s.code = to_code(status.code());
+  s.message = status.message();
+  add_details(status, &s);
+  return s;
+}
+
+Status from_grpc(const grpc::Status& status) {
+  Status s;
+  s.code = to_code(status.error_code());
+  s.message = status.error_message();
+  google::rpc::Status details;
+  if (!status.error_details().empty() && details.ParseFromString(status.error_details())) add_details(details, &s);
+  // What gRPC itself ended, at either side, comes without details.
+  if (s.reason.empty() && (s.code == Code::kCancelled || s.code == Code::kDeadlineExceeded)) s.reason = name(s.code);
+  return s;
+}
+
+Status invalid(std::string field, std::string message) {
+  Status s = failure(Code::kInvalidArgument, "INVALID_FIELD", message);
+  s.violations.push_back({field, std::move(message)});
+  s.field = std::move(field);
+  return s;
+}
+
+Status failure(Code code, std::string reason, std::string message) {
+  Status s;
+  s.code = code;
+  s.reason = std::move(reason);
+  s.message = std::move(message);
+  return s;
+}
+
+Status cancelled() { return failure(Code::kCancelled, "CANCELLED", "cancelled by the caller"); }
+Status deadline_exceeded() { return failure(Code::kDeadlineExceeded, "DEADLINE_EXCEEDED", "the time was up"); }
+
+}  // namespace internal
+}  // namespace svdserve::client

@@ -1,0 +1,78 @@
+// A pipeline of requests over one DecomposeStream call: many in flight, answered in any order or in the order asked.
+#ifndef SVDSERVE_CLIENT_CPP_STREAM_H_
+#define SVDSERVE_CLIENT_CPP_STREAM_H_
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "client/cpp/types.h"
+
+namespace svdserve::client {
+
+namespace internal {
+class StreamCall;
+}
+
+struct StreamOptions {
+  // Requests submitted and not yet taken by next(): what bounds the memory of both sides. At least 1. The server stops
+  // reading a stream beyond its own max_stream_requests.
+  int max_in_flight = 16;
+  // true: next() gives the answers in the order of submit(). false: as they arrive.
+  bool ordered = true;
+  // Of the stream as a whole. Each request may have a timeout of its own besides.
+  CallOptions call = {};
+};
+
+struct StreamReply {
+  uint64_t id = 0;                     // what submit() returned
+  Status status = {};                  // of this request alone
+  Report report = {};                  // meaningful where status.ok(), as is
+  std::vector<std::byte> values = {};  // count x values_per_matrix values of the real type, descending for each matrix
+
+  template <class Real>
+  std::span<const Real> values_as() const {
+    return {reinterpret_cast<const Real*>(values.data()), values.size() / sizeof(Real)};
+  }
+};
+
+// Thread safety: every member may be called from any thread, so that one thread submits while another reads. A single
+// thread must not submit more than max_in_flight requests without taking answers, or submit() waits for ever: use
+// try_submit() there.
+// A request that the server refuses for load is sent again as the client's RetryPolicy says, inside the stream. When
+// the stream itself breaks, each unanswered request is answered with the stream's error; open a new one.
+class Stream {
+ public:
+  Stream(Stream&&) noexcept;
+  Stream& operator=(Stream&&) noexcept;
+  ~Stream();  // cancels what is in flight and waits until the network has let go of it
+
+  // Sends a batch, which must fit one message, and returns its id: 1, 2, 3, ... Waits while max_in_flight requests are
+  // in flight. Unless batch.owner is set, the matrices are copied before it returns. `timeout` counts from now.
+  // Fails only where nothing was sent: the batch is too large, the stream is broken, cancelled or finished.
+  Result<uint64_t> submit(const Batch& batch, const ComputeOptions& compute = {},
+                          std::optional<std::chrono::nanoseconds> timeout = {});
+  // The same without waiting: no value, and an OK status, where the pipeline is full.
+  Result<std::optional<uint64_t>> try_submit(const Batch& batch, const ComputeOptions& compute = {},
+                                             std::optional<std::chrono::nanoseconds> timeout = {});
+
+  // Waits for the next answer. Nothing: finish() was called, or the stream broke, and every answer was taken.
+  std::optional<StreamReply> next();
+
+  // No more requests will follow; what is in flight finishes.
+  void finish();
+  // Gives up what is in flight: each is answered with CANCELLED.
+  void cancel();
+  // How the stream ended; OK while it is open.
+  Status status() const;
+
+ private:
+  friend class Client;
+  explicit Stream(std::shared_ptr<internal::StreamCall> call);
+  std::shared_ptr<internal::StreamCall> call_;
+};
+
+}  // namespace svdserve::client
+#endif  // SVDSERVE_CLIENT_CPP_STREAM_H_

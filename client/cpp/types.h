@@ -1,0 +1,293 @@
+// The values of svdserve's C++ client: what is asked, what comes back, and what can go wrong. Values only; no protobuf
+// and no gRPC type appears here or in any other public header of the client.
+#ifndef SVDSERVE_CLIENT_CPP_TYPES_H_
+#define SVDSERVE_CLIENT_CPP_TYPES_H_
+
+#include <algorithm>
+#include <chrono>
+#include <complex>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <stop_token>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <variant>
+#include <vector>
+
+namespace svdserve::client {
+
+// --- matrices -----------------------------------------------------------------------------------
+
+// Element type. Complex elements are pairs (real, imaginary), as std::complex stores them.
+enum class DataType : uint8_t { kF32, kF64, kC64, kC128 };
+
+// How the elements of one matrix follow each other.
+enum class MemoryOrder : uint8_t { kRowMajor, kColumnMajor };
+
+constexpr const char* name(DataType t) {
+  switch (t) {
+    case DataType::kF32:
+      return "f32";
+    case DataType::kF64:
+      return "f64";
+    case DataType::kC64:
+      return "c64";
+    case DataType::kC128:
+      return "c128";
+  }
+  return "?";
+}
+
+// Bytes of one element, and of one singular value: f32 for F32 and C64, f64 for F64 and C128.
+constexpr size_t element_bytes(DataType t) { return t == DataType::kF32 ? 4 : t == DataType::kC128 ? 16 : 8; }
+constexpr size_t value_bytes(DataType t) { return t == DataType::kF32 || t == DataType::kC64 ? 4 : 8; }
+
+// The element types of a matrix, their DataType and the type of their singular values.
+template <class T>
+struct ElementTraits;
+template <>
+struct ElementTraits<float> {
+  using Real = float;
+  static constexpr DataType kDataType = DataType::kF32;
+};
+template <>
+struct ElementTraits<double> {
+  using Real = double;
+  static constexpr DataType kDataType = DataType::kF64;
+};
+template <>
+struct ElementTraits<std::complex<float>> {
+  using Real = float;
+  static constexpr DataType kDataType = DataType::kC64;
+};
+template <>
+struct ElementTraits<std::complex<double>> {
+  using Real = double;
+  static constexpr DataType kDataType = DataType::kC128;
+};
+template <class T>
+using RealOf = typename ElementTraits<T>::Real;
+
+// A batch of equally shaped dense matrices, one after the other without gaps. A view: `data` holds
+// count * rows * cols elements, at any alignment, little-endian.
+struct Batch {
+  const void* data = nullptr;
+  int64_t rows = 0;   // m >= 1
+  int64_t cols = 0;   // n >= 1
+  int64_t count = 0;  // >= 0
+  DataType data_type = DataType::kF64;
+  MemoryOrder memory_order = MemoryOrder::kRowMajor;
+  // Who keeps `data` alive. Set: the client holds it as long as the network needs the bytes and sends them from where
+  // they are. Empty: the client copies each piece once as it sends it, so that a cancelled or expired call never
+  // leaves the network reading memory that is the caller's again; `data` must live until the call is answered.
+  std::shared_ptr<const void> owner = {};
+
+  int64_t values_per_matrix() const { return std::min(rows, cols); }
+};
+
+// --- how ----------------------------------------------------------------------------------------
+
+enum class Method : uint8_t {
+  kAuto,        // the server's choice, a function of shape and type alone
+  kBidiagonal,  // Householder bidiagonalization, then dqds
+  kBisection,   // Householder bidiagonalization, then Sturm bisection to a chosen tolerance
+  kJacobi,      // pivoted QR, then one-sided Jacobi: high relative accuracy for graded columns
+};
+
+constexpr const char* name(Method m) {
+  switch (m) {
+    case Method::kAuto:
+      return "auto";
+    case Method::kBidiagonal:
+      return "bidiagonal";
+    case Method::kBisection:
+      return "bisection";
+    case Method::kJacobi:
+      return "jacobi";
+  }
+  return "?";
+}
+
+struct ComputeOptions {
+  Method method = Method::kAuto;
+  double tolerance = 0;    // 0: the method's default; else in (0, 1], for kBisection and kJacobi only
+  int32_t max_sweeps = 0;  // 0: the default; kJacobi only
+};
+
+// One call. Without a timeout a call takes as long as it takes; retries included it never takes longer than the
+// timeout.
+struct CallOptions {
+  std::optional<std::chrono::nanoseconds> timeout = {};
+  std::stop_token stop = {};  // a request to stop cancels the call, on the server, too
+};
+
+// After a failed attempt the client waits and tries again where that can help: the server was out of reach or draining
+// (UNAVAILABLE), or refused for load and said when to come back (RESOURCE_EXHAUSTED with a retry delay). The wait is
+// the server's delay, or else the backoff, jittered either way; a wait that would end after the deadline is not begun.
+struct RetryPolicy {
+  int max_attempts = 8;  // of each message; 1 never retries
+  std::chrono::nanoseconds initial_backoff = std::chrono::milliseconds(20);
+  std::chrono::nanoseconds max_backoff = std::chrono::seconds(5);
+  double multiplier = 2;  // of the backoff from one attempt to the next
+};
+
+// --- what came of it ----------------------------------------------------------------------------
+
+// Canonical codes, with their numbers in gRPC.
+enum class Code : uint8_t {
+  kOk = 0,
+  kCancelled = 1,
+  kUnknown = 2,
+  kInvalidArgument = 3,
+  kDeadlineExceeded = 4,
+  kNotFound = 5,
+  kAlreadyExists = 6,
+  kPermissionDenied = 7,
+  kResourceExhausted = 8,
+  kFailedPrecondition = 9,
+  kAborted = 10,
+  kOutOfRange = 11,
+  kUnimplemented = 12,
+  kInternal = 13,
+  kUnavailable = 14,
+  kDataLoss = 15,
+  kUnauthenticated = 16,
+};
+
+// "INVALID_ARGUMENT" and so on.
+const char* name(Code code);
+
+struct FieldViolation {
+  std::string field = {};        // path below the request, such as "matrices.rows"
+  std::string description = {};  // what is wrong with it
+};
+
+// How a call ended. [[nodiscard]] because an ignored error is a wrong answer.
+struct [[nodiscard]] Status {
+  Code code = Code::kOk;
+  std::string reason = {};   // stable, in capitals, such as "OVERLOADED_BYTES"; empty if the server gave none
+  std::string field = {};    // of an INVALID_ARGUMENT: the first field at fault; empty otherwise
+  std::string message = {};  // for people
+  std::optional<std::chrono::nanoseconds> retry_delay = {};  // when the server asks to try again
+  std::vector<FieldViolation> violations = {};               // every field at fault
+
+  bool ok() const { return code == Code::kOk; }
+  // "INVALID_ARGUMENT (INVALID_FIELD) matrices.rows: must be at least 1"
+  std::string to_string() const;
+};
+
+// A value, or the status that explains why there is none.
+template <class T>
+class [[nodiscard]] Result {
+ public:
+  Result(T value) : content_(std::in_place_index<0>, std::move(value)) {}         // NOLINT: converts on purpose
+  Result(Status status) : content_(std::in_place_index<1>, std::move(status)) {}  // NOLINT: `status` is not OK
+
+  bool ok() const { return content_.index() == 0; }
+  explicit operator bool() const { return ok(); }
+  // The value; only where ok(), else std::bad_variant_access.
+  T& value() & { return std::get<0>(content_); }
+  const T& value() const& { return std::get<0>(content_); }
+  T&& value() && { return std::get<0>(std::move(content_)); }
+  T& operator*() & { return value(); }
+  const T& operator*() const& { return value(); }
+  T&& operator*() && { return std::move(*this).value(); }
+  T* operator->() { return &value(); }
+  const T* operator->() const { return &value(); }
+  // An OK status where ok().
+  Status status() const { return ok() ? Status{} : std::get<1>(content_); }
+
+ private:
+  std::variant<T, Status> content_;
+};
+
+// What became of one matrix; everything but kOk leaves the other matrices untouched.
+enum class MatrixStatus : uint8_t {
+  kOk = 0,
+  kNonFinite = 1,     // it holds an infinity or a NaN: all its values are NaN
+  kNotConverged = 2,  // the iteration limit was reached: its values are the best known
+  kOutOfRange = 3,    // a value exceeds the largest finite number and is +inf; the others are right
+};
+
+constexpr const char* name(MatrixStatus s) {
+  switch (s) {
+    case MatrixStatus::kOk:
+      return "ok";
+    case MatrixStatus::kNonFinite:
+      return "non_finite";
+    case MatrixStatus::kNotConverged:
+      return "not_converged";
+    case MatrixStatus::kOutOfRange:
+      return "out_of_range";
+  }
+  return "?";
+}
+
+struct MatrixException {
+  int64_t index = 0;  // of the matrix in the caller's batch
+  MatrixStatus status = MatrixStatus::kOk;
+};
+
+// What a successful call tells besides the values.
+struct Report {
+  int64_t count = 0;
+  int64_t values_per_matrix = 0;                 // k = min(rows, cols)
+  std::vector<MatrixException> exceptions = {};  // the matrices that are not kOk, ascending by index
+  Method method = Method::kAuto;                 // what was used: never kAuto
+  std::string device = {};                       // who computed; several are joined by a comma
+  // Seconds of the server's clock. A batch sent in pieces: queue and total of its slowest piece, compute summed.
+  double queue_seconds = 0;
+  double compute_seconds = 0;
+  double total_seconds = 0;
+  int64_t pieces = 1;    // messages the batch was sent in
+  int64_t attempts = 1;  // over all pieces: above `pieces` by the number of retries
+};
+
+// values: count x values_per_matrix, descending for each matrix.
+template <class Real>
+struct SingularValues {
+  std::vector<Real> values = {};
+  Report report = {};
+
+  // The values of matrix i.
+  std::span<const Real> operator[](int64_t i) const {
+    return std::span<const Real>(values).subspan(static_cast<size_t>(i * report.values_per_matrix),
+                                                 static_cast<size_t>(report.values_per_matrix));
+  }
+};
+
+// --- the server ---------------------------------------------------------------------------------
+
+struct ServerLimits {
+  int64_t max_values = 0;
+  int64_t max_dimension = 0;
+  int64_t max_matrices = 0;
+  int64_t max_message_bytes = 0;
+  int64_t max_inflight_requests = 0;
+  int64_t max_inflight_bytes = 0;
+  int64_t max_stream_requests = 0;
+};
+
+struct ServerDevice {
+  std::string name = {};
+  std::string backend = {};
+  std::string instruction_set = {};
+  int32_t threads = 0;
+  bool healthy = false;
+};
+
+struct ServerInfo {
+  std::string version = {};
+  std::vector<DataType> data_types = {};
+  std::vector<Method> methods = {};
+  ServerLimits limits = {};
+  std::vector<ServerDevice> devices = {};
+  bool draining = false;
+};
+
+}  // namespace svdserve::client
+#endif  // SVDSERVE_CLIENT_CPP_TYPES_H_
