@@ -1,18 +1,21 @@
 """Compiles the wire contract while the package is built; everything else is in pyproject.toml.
 
 The repository keeps one copy of the .proto files, in proto/ at its root. A wheel carries them compiled, an sdist carries
-a copy of them, and neither leaves anything in the source tree.
+a copy of them. What is built lies in a temporary folder, not beside the sources.
 
 protoc writes a FileDescriptorSet, not _pb2.py modules: those refuse to run with a protobuf two major versions away from
 the protoc that wrote them, and they register themselves in the process-wide descriptor pool, where the google/rpc files
 clash with another package's copy. svdserve._proto makes its message classes from the set, in a pool of its own.
 """
 
+import atexit
 import importlib.resources
 import shutil
+import tempfile
 from pathlib import Path
 
 from setuptools import setup
+from setuptools.command.build import build
 from setuptools.command.build_py import build_py
 from setuptools.command.sdist import sdist
 
@@ -41,6 +44,14 @@ def compile_contract(output: Path) -> None:
         raise RuntimeError(f"protoc could not compile the contract in {proto_root()}")
 
 
+class BuildElsewhere(build):
+    def initialize_options(self) -> None:
+        super().initialize_options()
+        folder = tempfile.TemporaryDirectory(prefix="svdserve-build-")
+        atexit.register(folder.cleanup)
+        self.build_base = folder.name
+
+
 class BuildWithContract(build_py):
     def compiled(self) -> Path:
         return (HERE / "src" if self.editable_mode else Path(self.build_lib)) / COMPILED
@@ -62,4 +73,4 @@ class SdistWithContract(sdist):
             shutil.copyfile(proto_root() / name, target)
 
 
-setup(cmdclass={"build_py": BuildWithContract, "sdist": SdistWithContract})
+setup(cmdclass={"build": BuildElsewhere, "build_py": BuildWithContract, "sdist": SdistWithContract})

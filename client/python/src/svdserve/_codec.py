@@ -56,7 +56,7 @@ def encode_options(method: str, tolerance: float | None, max_sweeps: int | None)
         if not -2**31 <= sweeps < 2**31:
             raise invalid_argument("options.max_sweeps", f"{sweeps} does not fit 32 bits")
         options.max_sweeps = sweeps
-    return _proto.DecomposeRequest(options=options).SerializeToString()
+    return bytes(_proto.DecomposeRequest(options=options).SerializeToString())
 
 
 @dataclasses.dataclass(frozen=True)
@@ -137,7 +137,7 @@ class Operand:
     @property
     def values_per_matrix(self) -> int:
         """k = min(rows, cols)"""
-        return min(self.rows, self.cols)
+        return int(min(self.rows, self.cols))
 
     @property
     def empty(self) -> bool:

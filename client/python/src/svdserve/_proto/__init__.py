@@ -11,7 +11,7 @@ from importlib import resources
 from typing import Any
 
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
-from google.protobuf.message import DecodeError
+from google.protobuf.message import DecodeError as DecodeError  # re-exported
 
 _pool = descriptor_pool.DescriptorPool()
 
@@ -62,5 +62,5 @@ DATA_TYPES = enum_numbers("svdserve.v1.DataType")
 MEMORY_ORDERS = enum_numbers("svdserve.v1.MemoryOrder")
 METHODS = enum_numbers("svdserve.v1.Method")
 MATRIX_STATUSES = enum_numbers("svdserve.v1.MatrixStatus")
-SERVING_STATUSES = {v.name: v.number for v in
+SERVING_STATUSES: dict[str, int] = {v.name: v.number for v in
                     HealthCheckResponse.DESCRIPTOR.enum_types_by_name["ServingStatus"].values}
