@@ -5,7 +5,7 @@ import pytest
 
 import svdserve
 from svdserve import MatrixStatus, _codec, _proto
-from svdserve.types import Limits
+from svdserve.values import Limits
 
 OPTIONS = _codec.encode_options("auto", None, None)
 

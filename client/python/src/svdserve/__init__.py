@@ -15,7 +15,7 @@ from ._client import Client
 from .aio import AsyncClient
 from .errors import (Cancelled, DeadlineExceeded, Error, FieldViolation, Internal, InvalidArgument, Overloaded,
                      Unauthenticated, Unavailable, Unimplemented)
-from .types import Device, Limits, MatrixStatus, RetryPolicy, ServerInfo, Tls
+from .values import Device, Limits, MatrixStatus, RetryPolicy, ServerInfo, Tls
 
 __version__ = _version("svdserve")
 

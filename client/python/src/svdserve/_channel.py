@@ -10,7 +10,7 @@ import grpc
 from . import _proto
 from ._codec import Request, Response
 from .errors import DeadlineExceeded
-from .types import RetryPolicy, Tls
+from .values import RetryPolicy, Tls
 
 # Pieces of this size, this many in flight at once: while the server computes one, the next is on the wire and the one
 # after it is being packed. Larger pieces spend their time in page faults, smaller ones in the fixed cost of a call.

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from . import _codec, _proto
 from ._channel import DEFAULT_IN_FLIGHT, DEFAULT_PIECE_BYTES, ChannelSettings, Deadline, Stub, health_name
 from .errors import closed_error, from_rpc_error
-from .types import Limits, RetryPolicy, ServerInfo, Tls, server_info
+from .values import Limits, RetryPolicy, ServerInfo, Tls, server_info
 
 Values = npt.NDArray[np.floating[Any]]
 Statuses = npt.NDArray[np.uint8]

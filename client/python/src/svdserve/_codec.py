@@ -17,7 +17,7 @@ import numpy as np
 
 from . import _proto
 from .errors import Error, invalid_argument
-from .types import Limits
+from .values import Limits
 
 # NumPy's name of an element type -> name on the wire, and the type of its singular values.
 _WIRE_TYPES = {"float32": ("F32", np.float32), "float64": ("F64", np.float64),

@@ -14,7 +14,7 @@ from . import _codec, _proto
 from ._channel import DEFAULT_IN_FLIGHT, DEFAULT_PIECE_BYTES, ChannelSettings, Deadline, Stub, health_name
 from ._client import Statuses, Values
 from .errors import closed_error, from_rpc_error
-from .types import Limits, RetryPolicy, ServerInfo, Tls, server_info
+from .values import Limits, RetryPolicy, ServerInfo, Tls, server_info
 
 
 class AsyncClient:
