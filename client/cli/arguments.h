@@ -1,0 +1,65 @@
+// Command line options: declared once, parsed and explained from that.
+#ifndef SVDSERVE_CLIENT_CLI_ARGUMENTS_H_
+#define SVDSERVE_CLIENT_CLI_ARGUMENTS_H_
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace svdserve::cli {
+
+using Duration = std::chrono::nanoseconds;
+
+// The options and operands of one command. Options are --name VALUE or --name=VALUE, in any place; "--" ends them.
+// What is not given keeps the value that the target has when the option is declared.
+class Arguments {
+ public:
+  Arguments(std::string usage, std::string summary) : usage_(std::move(usage)), summary_(std::move(summary)) {}
+
+  // A heading of the help; the options declared after it stand below.
+  void section(std::string title);
+  void option(const std::string& name, const std::string& value, const std::string& help, std::string* target);
+  void option(const std::string& name, const std::string& value, const std::string& help, int64_t* target,
+              int64_t least);
+  void option(const std::string& name, const std::string& value, const std::string& help, double* target);
+  // 500us, 30s, 1.5m; a bare number is seconds.
+  void option(const std::string& name, const std::string& value, const std::string& help, Duration* target);
+  void option(const std::string& name, const std::string& value, const std::string& help,
+              std::optional<Duration>* target);
+  void flag(const std::string& name, const std::string& help, bool* target);
+  // One operand, such as IN.npy; required.
+  void operand(const std::string& name, std::string* target);
+  // Text after the options: exit codes, examples.
+  void epilogue(std::string text) { epilogue_ = std::move(text); }
+
+  // Nothing: all is well. Else what is wrong, in one line.
+  std::optional<std::string> parse(const std::vector<std::string>& words);
+  // --help or -h was given; parse() then checks nothing else.
+  bool help_wanted() const { return help_wanted_; }
+  std::string help() const;
+
+ private:
+  struct Option {
+    std::string name, value, help;                // value empty: a flag
+    std::function<bool(const std::string&)> set;  // false: not such a value
+  };
+  void add(Option option);
+
+  std::string usage_, summary_, epilogue_;
+  std::vector<Option> options_;  // a section has only `help`
+  std::vector<std::pair<std::string, std::string*>> operands_;
+  bool help_wanted_ = false;
+};
+
+// One value; nothing where the text is no such value.
+std::optional<int64_t> parse_int(const std::string& text);
+std::optional<double> parse_double(const std::string& text);
+std::optional<Duration> parse_duration(const std::string& text);
+// "a,b,c"; an empty text is an empty list.
+std::vector<std::string> split_list(const std::string& text);
+
+}  // namespace svdserve::cli
+#endif  // SVDSERVE_CLIENT_CLI_ARGUMENTS_H_

@@ -1,0 +1,35 @@
+#include "client/cli/connection.h"
+
+#include <cstdlib>
+
+namespace svdserve::cli {
+
+Connection::Connection() {
+  if (const char* address = std::getenv("SVDSERVE_ADDRESS"); address != nullptr && *address != '\0') address_ = address;
+}
+
+void Connection::declare(Arguments* a) {
+  a->section("Connection");
+  a->option("--address", "ADDR", "host:port or unix:/path; also by SVDSERVE_ADDRESS", &address_);
+  a->option("--timeout", "DURATION", "give up after this long, such as 500ms or 10s", &timeout_);
+  a->flag("--tls", "encrypt, trusting the system's certificates", &tls_);
+  a->option("--tls-ca", "FILE", "encrypt, trusting the certificates in this PEM file", &ca_);
+  a->option("--tls-cert", "FILE", "client certificate (PEM), for servers that ask for one", &cert_);
+  a->option("--tls-key", "FILE", "its private key (PEM)", &key_);
+  a->option("--tls-server-name", "NAME", "name in the server's certificate, where it is not the address's",
+            &server_name_);
+}
+
+client::Result<client::ClientOptions> Connection::options() const {
+  client::ClientOptions o;
+  o.address = address_;
+  if (tls_ || !ca_.empty() || !cert_.empty() || !key_.empty() || !server_name_.empty()) {
+    auto tls = client::TlsOptions::from_files(ca_, cert_, key_);
+    if (!tls.ok()) return tls.status();
+    o.tls = *std::move(tls);
+    o.tls.server_name = server_name_;
+  }
+  return o;
+}
+
+}  // namespace svdserve::cli

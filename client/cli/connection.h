@@ -1,0 +1,31 @@
+// The options by which every command finds its server.
+#ifndef SVDSERVE_CLIENT_CLI_CONNECTION_H_
+#define SVDSERVE_CLIENT_CLI_CONNECTION_H_
+
+#include <optional>
+#include <string>
+
+#include "client/cli/arguments.h"
+#include "client/cpp/client.h"
+
+namespace svdserve::cli {
+
+class Connection {
+ public:
+  Connection();  // the address comes from SVDSERVE_ADDRESS where that is set
+  void declare(Arguments* arguments);
+
+  // Reads the TLS files.
+  client::Result<client::ClientOptions> options() const;
+  const std::string& address() const { return address_; }
+  client::CallOptions call() const { return {.timeout = timeout_}; }
+
+ private:
+  std::string address_ = "127.0.0.1:50051";
+  bool tls_ = false;
+  std::string ca_, cert_, key_, server_name_;
+  std::optional<Duration> timeout_;
+};
+
+}  // namespace svdserve::cli
+#endif  // SVDSERVE_CLIENT_CLI_CONNECTION_H_

@@ -1,0 +1,56 @@
+// svdctl: the command line of svdserve.
+#include <malloc.h>
+
+#include <cstdio>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "client/cli/commands.h"
+
+namespace {
+
+constexpr char kHelp[] =
+    "Usage: svdctl COMMAND [options]\n\n"
+    "Talks to an svdserve server: singular values of many small matrices.\n\n"
+    "Commands:\n"
+    "  values IN.npy [-o OUT.npy]   singular values of the matrices in a NumPy file\n"
+    "  info                         what the server is, can do and will refuse\n"
+    "  health                       whether it serves; exit code 0 or 1, for container health checks\n"
+    "  bench                        generates load and reports rates and latency percentiles\n"
+    "  latency                      one small call against an empty one\n\n"
+    "svdctl COMMAND --help explains a command. The server is 127.0.0.1:50051 unless --address or the\n"
+    "environment variable SVDSERVE_ADDRESS names another.\n\n"
+    "Exit codes: 0 done, 1 the server or a file failed, 2 wrong usage or input, 3 (values) some matrices are not ok.\n";
+
+// Buffers of a megabyte and more would be mapped and unmapped by every call: that costs more than copying them.
+void keep_memory_warm() {
+  mallopt(M_MMAP_THRESHOLD, 1 << 30);
+  mallopt(M_TRIM_THRESHOLD, 2147483647);
+  mallopt(M_TOP_PAD, 64 << 20);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  using namespace svdserve::cli;
+  keep_memory_warm();
+  const std::vector<std::string> words(argv + std::min(argc, 2), argv + argc);
+  const std::string command = argc > 1 ? argv[1] : "";
+  if (command == "values") return run_values(words);
+  if (command == "info") return run_info(words);
+  if (command == "health") return run_health(words);
+  if (command == "bench") return run_bench(words);
+  if (command == "latency") return run_latency(words);
+  if (command == "--help" || command == "-h" || command == "help") {
+    std::fputs(kHelp, stdout);
+    return kDone;
+  }
+  if (command == "--version") {
+    std::puts("svdctl " SVDSERVE_VERSION);
+    return kDone;
+  }
+  std::fprintf(stderr, "svdctl: %s\n\n%s", command.empty() ? "no command" : ("unknown command " + command).c_str(),
+               kHelp);
+  return kBadUsage;
+}

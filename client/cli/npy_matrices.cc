@@ -1,0 +1,198 @@
+// From the array in a file to a stack of matrices, and back to a file.
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <numeric>
+
+#include "absl/strings/str_cat.h"
+#include "client/cli/npy.h"
+
+namespace svdserve::cli {
+namespace {
+
+using client::DataType;
+using client::MemoryOrder;
+using client::Result;
+using client::Status;
+
+Status refused(std::string message) { return {.code = client::Code::kInvalidArgument, .message = std::move(message)}; }
+
+Status io_error(const std::string& what, const std::string& path) {
+  return {.code = client::Code::kNotFound,
+          .message = absl::StrCat("cannot ", what, " ", path, ": ", std::strerror(errno))};
+}
+
+// An integer or bool of the file as a number.
+double to_double(const std::byte* item, const NpyHeader& h) {
+  uint64_t bits = 0;
+  for (int i = 0; i < h.item_bytes; ++i) {
+    const int at = h.big_endian ? i : h.item_bytes - 1 - i;
+    bits = bits << 8 | std::to_integer<uint64_t>(item[at]);
+  }
+  if (h.kind != 'i') return static_cast<double>(bits);
+  const int unused = 64 - 8 * h.item_bytes;
+  return static_cast<double>(static_cast<int64_t>(bits << unused) >> unused);
+}
+
+// The element types of the service; integers and bools become kF64.
+Result<DataType> data_type(const NpyHeader& h) {
+  if (h.kind == 'f' && h.item_bytes == 4) return DataType::kF32;
+  if (h.kind == 'f' && h.item_bytes == 8) return DataType::kF64;
+  if (h.kind == 'c' && h.item_bytes == 8) return DataType::kC64;
+  if (h.kind == 'c' && h.item_bytes == 16) return DataType::kC128;
+  if (h.kind == 'f' || h.kind == 'c') {
+    return refused(absl::StrCat("arrays of dtype ", std::string(1, h.kind), h.item_bytes,
+                                " are not supported, as in numpy.linalg; convert with astype"));
+  }
+  return DataType::kF64;
+}
+
+using Bytes = std::shared_ptr<std::byte[]>;
+
+Bytes allocate(size_t size) { return std::make_shared_for_overwrite<std::byte[]>(std::max<size_t>(size, 1)); }
+
+// Items in the machine's byte order and as floating-point numbers; the order of the items stays.
+Bytes converted(const std::byte* data, int64_t items, const NpyHeader& h) {
+  if (h.kind != 'f' && h.kind != 'c') {
+    Bytes out = allocate(static_cast<size_t>(items) * sizeof(double));
+    auto* values = reinterpret_cast<double*>(out.get());
+    for (int64_t i = 0; i < items; ++i) values[i] = to_double(data + i * h.item_bytes, h);
+    return out;
+  }
+  const int64_t part = h.kind == 'c' ? h.item_bytes / 2 : h.item_bytes;
+  const int64_t bytes = items * h.item_bytes;
+  Bytes out = allocate(static_cast<size_t>(bytes));
+  for (int64_t at = 0; at < bytes; at += part) std::reverse_copy(data + at, data + at + part, out.get() + at);
+  return out;
+}
+
+// A Fortran-ordered array (b..., m, n) holds the elements of one place of all matrices side by side. Gathers each
+// matrix, row-major, the matrices in C order of b.
+Bytes gathered(const std::byte* data, const std::vector<int64_t>& batch_shape, int64_t m, int64_t n, size_t item) {
+  const int64_t count = std::accumulate(batch_shape.begin(), batch_shape.end(), int64_t{1}, std::multiplies<int64_t>());
+  // C index of each batch entry, in the file's order: the first dimension runs fastest.
+  std::vector<int64_t> c_index(static_cast<size_t>(count));
+  for (int64_t f = 0; f < count; ++f) {
+    int64_t rest = f, c = 0;
+    for (const int64_t size : batch_shape) {
+      c = c * size + rest % size;
+      rest /= size;
+    }
+    c_index[static_cast<size_t>(f)] = c;
+  }
+  Bytes out = allocate(static_cast<size_t>(count * m * n) * item);
+  constexpr int64_t kBlock = 256;  // matrices at a time, so that both sides stay in the cache
+  for (int64_t first = 0; first < count; first += kBlock) {
+    const int64_t last = std::min(first + kBlock, count);
+    for (int64_t j = 0; j < n; ++j) {
+      for (int64_t i = 0; i < m; ++i) {
+        const std::byte* from = data + static_cast<size_t>(count * (i + m * j)) * item;
+        for (int64_t f = first; f < last; ++f) {
+          const int64_t to = (c_index[static_cast<size_t>(f)] * m + i) * n + j;
+          std::memcpy(out.get() + static_cast<size_t>(to) * item, from + static_cast<size_t>(f) * item, item);
+        }
+      }
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
+Result<MatrixStack> to_matrices(std::span<const std::byte> file, std::shared_ptr<const void> owner) {
+  const Result<NpyHeader> h = parse_npy(file);
+  if (!h.ok()) return h.status();
+  if (h->shape.size() < 2) {
+    return refused(
+        absl::StrCat("an array of ", h->shape.size(), " dimensions holds no matrices: at least 2 are needed"));
+  }
+  const Result<DataType> type = data_type(*h);
+  if (!type.ok()) return type.status();
+  MatrixStack stack;
+  stack.batch_shape.assign(h->shape.begin(), h->shape.end() - 2);
+  client::Batch& b = stack.batch;
+  b.rows = h->shape[h->shape.size() - 2];
+  b.cols = h->shape.back();
+  b.data_type = *type;
+  const bool empty = std::find(h->shape.begin(), h->shape.end(), 0) != h->shape.end();
+  // Beside a side of length 0 the other sizes may be anything: their product is not computed.
+  b.count = b.rows == 0 || b.cols == 0 ? 0 : 1;
+  for (const int64_t size : stack.batch_shape) b.count = empty ? 0 : b.count * size;
+  b.data = file.data() + h->data_offset;
+  b.owner = std::move(owner);
+  if (empty) return stack;
+
+  const bool is_float = h->kind == 'f' || h->kind == 'c';
+  if (!is_float || h->big_endian) {
+    const Bytes numbers = converted(static_cast<const std::byte*>(b.data), b.count * b.rows * b.cols, *h);
+    b.data = numbers.get();
+    b.owner = numbers;
+  }
+  if (h->fortran_order && b.count == 1) {
+    b.memory_order = MemoryOrder::kColumnMajor;
+  } else if (h->fortran_order) {
+    const Bytes matrices = gathered(static_cast<const std::byte*>(b.data), stack.batch_shape, b.rows, b.cols,
+                                    client::element_bytes(b.data_type));
+    b.data = matrices.get();
+    b.owner = matrices;
+  }
+  return stack;
+}
+
+Result<MatrixStack> load_matrices(const std::string& path) {
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return io_error("open", path);
+  struct stat about {};
+  if (::fstat(fd, &about) != 0 || !S_ISREG(about.st_mode)) {
+    const bool is_file = S_ISREG(about.st_mode);
+    const Status s = is_file ? io_error("read", path) : refused(path + " is not a regular file");
+    ::close(fd);
+    return s;
+  }
+  const auto size = static_cast<size_t>(about.st_size);
+  void* const at = size == 0 ? nullptr : ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, fd, 0);
+  const Status mapped = at == MAP_FAILED ? io_error("map", path) : Status{};
+  ::close(fd);
+  if (!mapped.ok()) return mapped;
+  std::shared_ptr<const void> owner(at, [size](const void* p) {
+    if (p != nullptr) ::munmap(const_cast<void*>(p), size);
+  });
+  Result<MatrixStack> stack = to_matrices({static_cast<const std::byte*>(at), size}, std::move(owner));
+  if (stack.ok()) return stack;
+  Status s = stack.status();
+  s.message = path + ": " + s.message;
+  return s;
+}
+
+Status write_npy(const std::string& path, int value_bytes, const std::vector<int64_t>& shape,
+                 std::span<const std::byte> data) {
+  const std::string unfinished = absl::StrCat(path, ".", ::getpid(), ".part");
+  {
+    std::ofstream out(unfinished, std::ios::binary | std::ios::trunc);
+    const std::string head = npy_header(value_bytes, shape);
+    out.write(head.data(), static_cast<std::streamsize>(head.size()));
+    out.write(reinterpret_cast<const char*>(data.data()), static_cast<std::streamsize>(data.size()));
+    out.close();
+    if (!out) {
+      const Status s = io_error("write", unfinished);
+      ::unlink(unfinished.c_str());
+      return s;
+    }
+  }
+  if (std::rename(unfinished.c_str(), path.c_str()) != 0) {
+    const Status s = io_error("write", path);
+    ::unlink(unfinished.c_str());
+    return s;
+  }
+  return {};
+}
+
+}  // namespace svdserve::cli
