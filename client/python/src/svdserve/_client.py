@@ -110,7 +110,7 @@ class Client:
         """What the server is and can do. Raises as svdvals does."""
         deadline = Deadline(timeout)
         send = functools.partial(self._send, self._stub.get_server_info, _proto.GetServerInfoRequest(), deadline)
-        info = server_info(self._await(send(), send, deadline))
+        info = server_info(self._retry(send, send, deadline))
         self._limits = info.limits
         return info
 
@@ -141,38 +141,50 @@ class Client:
 
     def _compute(self, operand: _codec.Operand, options: bytes, deadline: Deadline, result: _codec.Result) -> None:
         limits = self._limits or self.info(timeout=deadline.remaining()).limits
-        under_way: collections.deque[tuple[_codec.Piece, Callable[[], grpc.Future], grpc.Future]] = collections.deque()
+        pieces = operand.pieces(limits, self._settings.piece_bytes)
+        decompose = self._stub.decompose
+
+        def again(request: _codec.Request) -> Callable[[], Any]:
+            return functools.partial(self._send, decompose, request, deadline)
+
+        if len(pieces) == 1:  # a blocking call wakes one thread less than a future
+            send = again(operand.request(pieces[0], options))
+            result.put(pieces[0], self._retry(send, send, deadline))
+            return
+
+        under_way: collections.deque[tuple[_codec.Piece, _codec.Request, Any]] = collections.deque()
 
         def finish_oldest() -> None:
-            piece, send, call = under_way.popleft()
-            result.put(piece, self._await(call, send, deadline))
+            piece, request, call = under_way[0]
+            result.put(piece, self._retry(call.result, again(request), deadline))
+            under_way.popleft()
 
         try:
-            for piece in operand.pieces(limits, self._settings.piece_bytes):
+            for piece in pieces:
                 if len(under_way) == self._settings.max_in_flight:
                     finish_oldest()
-                send = functools.partial(self._send, self._stub.decompose, operand.request(piece, options), deadline)
-                under_way.append((piece, send, send()))
+                request = operand.request(piece, options)
+                under_way.append((piece, request, self._send(decompose.future, request, deadline)))
             while under_way:
                 finish_oldest()
         finally:
             for _, _, call in under_way:  # of a call that fails as a whole
                 call.cancel()
 
-    def _send(self, method: Any, request: Any, deadline: Deadline) -> grpc.Future:
-        timeout = deadline.remaining()
+    def _send(self, method: Callable[..., Any], request: Any, deadline: Deadline) -> Any:
+        self._require_open()
         try:
-            return method.future(request, timeout=timeout)
+            return method(request, timeout=deadline.remaining())
         except ValueError:  # gRPC's word for a closed channel
             self._require_open()
             raise
 
-    def _await(self, call: grpc.Future, send: Callable[[], grpc.Future], deadline: Deadline) -> Any:
-        """The answer to `call`; while it is worthwhile, `send` begins another attempt."""
-        attempt = 1
+    def _retry(self, first: Callable[[], Any], again: Callable[[], Any], deadline: Deadline) -> Any:
+        """The answer that `first` waits for; while it is worthwhile, of another attempt that `again` makes."""
+        answer, attempt = first, 1
         while True:
             try:
-                return call.result()
+                return answer()
             except grpc.FutureCancelledError:
                 raise closed_error() from None
             except grpc.RpcError as rpc_error:
@@ -181,13 +193,8 @@ class Client:
                 if pause is None:
                     self._limits = None  # the server may have been replaced by one with others
                     raise error from rpc_error
-            except BaseException:  # an interrupt while waiting
-                call.cancel()
-                raise
             self._closed.wait(pause)
-            self._require_open()
-            call = send()
-            attempt += 1
+            answer, attempt = again, attempt + 1
 
     def _require_open(self) -> None:
         if self._closed.is_set():

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import dataclasses
 import operator
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -144,7 +143,7 @@ class Operand:
         """There is nothing to compute."""
         return self.count == 0 or self.values_per_matrix == 0
 
-    def pieces(self, limits: Limits, piece_bytes: int) -> Iterator[Piece]:
+    def pieces(self, limits: Limits, piece_bytes: int) -> list[Piece]:
         """Cuts the operand into requests of about `piece_bytes` whose request and response keep to the limits.
 
         Raises InvalidArgument if one matrix alone is too large for them.
@@ -160,7 +159,7 @@ class Operand:
         # Pieces of equal size: a short last one would cost a whole call.
         wanted = -(-self.count // max(1, min(most, piece_bytes // matrix_bytes)))
         bounds = [self.count * i // wanted for i in range(wanted + 1)]
-        return (Piece(start, stop) for start, stop in zip(bounds, bounds[1:]))
+        return [Piece(start, stop) for start, stop in zip(bounds, bounds[1:])]
 
     def request(self, piece: Piece, options: bytes) -> Request:
         """The message for `piece`; `options` as encode_options() made it."""

@@ -110,14 +110,15 @@ class AsyncClient:
                        result: _codec.Result) -> None:
         limits = self._limits or (await self.info(timeout=deadline.remaining())).limits
         pieces = operand.pieces(limits, self._settings.piece_bytes)
+        untaken = iter(pieces)
 
         async def worker() -> None:
-            for piece in pieces:  # the workers share the iterator: each takes the next piece when it is free
+            for piece in untaken:  # the workers share the iterator: each takes the next piece when it is free
                 request = operand.request(piece, options)
                 result.put(piece, await self._retry(
                     lambda: self._open().decompose(request, timeout=deadline.remaining()), deadline))
 
-        workers = [asyncio.create_task(worker()) for _ in range(self._settings.max_in_flight)]
+        workers = [asyncio.create_task(worker()) for _ in range(min(len(pieces), self._settings.max_in_flight))]
         try:
             await asyncio.gather(*workers)
         finally:
