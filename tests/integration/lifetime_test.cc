@@ -1,0 +1,188 @@
+// Deadlines, cancellation and shutdown through a real server: answers at once, nothing held back, nothing lost.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <csignal>
+#include <random>
+#include <thread>
+
+#include "tests/support/running_server.h"
+#include "tests/support/wire.h"
+
+namespace svdserve::testing {
+namespace {
+
+using std::chrono::milliseconds;
+
+bool ledger_is_empty(const RunningServer& server) {
+  return server.Metric("svdserve_inflight_requests") == 0 && server.Metric("svdserve_inflight_bytes") == 0;
+}
+
+TEST(LifetimeTest, ADeadlineActsWhileTheDeviceComputes) {
+  RunningServer server({"--threads=1", "--simd=scalar"});
+  const auto channel = connect(server.address());
+  v1::DecomposeResponse response;
+  const grpc::Status status = decompose(channel, slow_request(7000), &response, milliseconds(300));
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::DEADLINE_EXCEEDED);
+  // The device lets go between matrices: the ledger empties and the next request is computed.
+  EXPECT_TRUE(wait_until([&] { return ledger_is_empty(server); }));
+  EXPECT_TRUE(decompose(channel, random_request(2, 2, 1), &response).ok());
+  EXPECT_EQ(server.Metric("svdserve_requests_total", {"status=\"DEADLINE_EXCEEDED\""}) +
+                server.Metric("svdserve_requests_total", {"status=\"CANCELLED\""}),
+            1);
+}
+
+TEST(LifetimeTest, ACancelledCallFreesTheDeviceAndTheQueue) {
+  RunningServer server({"--threads=1", "--simd=scalar"});
+  const auto channel = connect(server.address());
+  const v1::DecomposeRequest slow = slow_request(4000);
+  constexpr int kCalls = 6;  // one or two on the device, the others queued
+  std::vector<grpc::ClientContext> contexts(kCalls);
+  std::vector<std::thread> callers;
+  std::atomic<int> cancelled{0};
+  const auto stub = v1::SvdService::NewStub(channel);
+  for (grpc::ClientContext& context : contexts) {
+    callers.emplace_back([&] {
+      v1::DecomposeResponse response;
+      if (stub->Decompose(&context, slow, &response).error_code() == grpc::StatusCode::CANCELLED) ++cancelled;
+    });
+  }
+  EXPECT_TRUE(wait_until([&] { return server.Metric("svdserve_inflight_requests") == kCalls; }));
+  for (grpc::ClientContext& context : contexts) context.TryCancel();
+  for (std::thread& caller : callers) caller.join();
+  EXPECT_EQ(cancelled, kCalls);
+  EXPECT_TRUE(wait_until([&] { return ledger_is_empty(server); }));
+  EXPECT_EQ(server.Metric("svdserve_queued_requests"), 0);
+}
+
+TEST(LifetimeTest, AThousandStreamsCancelledAtRandomMomentsLeakNothing) {
+  RunningServer server({"--max-stream-requests=8"});
+  constexpr int kStreams = 1000, kThreads = 8;
+  const v1::DecomposeRequest small = random_request(4, 4, 10), large = slow_request(60);
+  std::vector<std::thread> threads;
+  for (int t = 0; t < kThreads; ++t) {
+    threads.emplace_back([&, t] {
+      const auto stub = v1::SvdService::NewStub(connect(server.address()));
+      std::mt19937 random(static_cast<unsigned>(t));
+      for (int i = t; i < kStreams; i += kThreads) {
+        grpc::ClientContext context;
+        const auto stream = stub->DecomposeStream(&context);
+        const unsigned writes = random() % 12, reads = random() % 4, idle = random() % 3;
+        v1::DecomposeStreamRequest request;
+        for (unsigned w = 0; w < writes; ++w) {
+          request.set_request_id(w);
+          *request.mutable_request() = random() % 3 == 0 ? large : small;
+          if (!stream->Write(request)) break;
+        }
+        v1::DecomposeStreamResponse response;
+        for (unsigned r = 0; r < std::min(reads, writes); ++r) stream->Read(&response);
+        if (idle == 1) stream->WritesDone();
+        if (idle == 2) std::this_thread::sleep_for(std::chrono::microseconds(random() % 2000));
+        context.TryCancel();
+        stream->Finish();
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_TRUE(wait_until([&] { return ledger_is_empty(server); }));
+  EXPECT_TRUE(wait_until([&] { return server.Metric("svdserve_open_streams") == 0; }));
+  EXPECT_EQ(server.Metric("svdserve_queued_requests"), 0);
+  EXPECT_GT(server.Metric("svdserve_requests_total"), 100);
+}
+
+TEST(LifetimeTest, SigtermUnderLoadLosesNoAcceptedRequest) {
+  RunningServer server({"--drain-delay=100ms"});
+  const v1::DecomposeRequest request = slow_request(40);
+  std::atomic<bool> stop{false};
+  std::atomic<int> answered{0}, refused{0}, lost{0};
+  std::vector<std::thread> callers;
+  for (int t = 0; t < 8; ++t) {
+    callers.emplace_back([&] {
+      const auto channel = connect(server.address());
+      while (!stop) {
+        v1::DecomposeResponse response;
+        const grpc::Status status = decompose(channel, request, &response);
+        if (status.ok()) {
+          ++answered;
+        } else if (status.error_code() == grpc::StatusCode::UNAVAILABLE) {
+          ++refused;  // drained, or the server is gone: never accepted
+          stop = true;
+        } else {
+          ++lost;
+          ADD_FAILURE() << status.error_code() << ": " << status.error_message();
+        }
+      }
+    });
+  }
+  // A stream with requests in flight while the signal comes.
+  grpc::ClientContext context;
+  const auto stub = v1::SvdService::NewStub(connect(server.address()));
+  const auto stream = stub->DecomposeStream(&context);
+  v1::DecomposeStreamRequest numbered;
+  *numbered.mutable_request() = slow_request(400);
+  constexpr int kInFlight = 5;
+  for (int i = 0; i < kInFlight; ++i) {
+    numbered.set_request_id(static_cast<uint64_t>(i));
+    ASSERT_TRUE(stream->Write(numbered));
+  }
+  EXPECT_TRUE(wait_until([&] {
+    return answered > 20 && server.Metric("svdserve_admitted_bytes_total") > 0 &&
+           server.Metric("svdserve_phase_seconds_count", {"phase=\"total\""}) > 20;
+  }));
+  server.Signal(SIGTERM);
+  int stream_answers = 0;
+  v1::DecomposeStreamResponse response;
+  while (stream->Read(&response)) {
+    // What was read before the drain is answered; what came later is refused by name.
+    if (response.status().code() == 0) ++stream_answers;
+    if (response.status().code() != 0) EXPECT_EQ(details_of(response.status()).reason, "DRAINING");
+  }
+  const grpc::Status ended = stream->Finish();
+  EXPECT_EQ(ended.error_code(), grpc::StatusCode::UNAVAILABLE) << ended.error_message();
+  EXPECT_EQ(details_of(ended).reason, "DRAINING");
+  EXPECT_GT(stream_answers, 0);
+  for (std::thread& caller : callers) caller.join();
+  EXPECT_EQ(lost, 0);
+  EXPECT_EQ(server.Wait(), 0) << server.log();
+  EXPECT_THAT(server.log(), ::testing::HasSubstr("event=stopped\n"));
+}
+
+TEST(LifetimeTest, DuringTheDrainDelayTheServerServesButIsNotReady) {
+  RunningServer server({"--drain-delay=2s"});
+  const auto channel = connect(server.address());
+  v1::DecomposeResponse response;
+  ASSERT_TRUE(decompose(channel, random_request(2, 2, 1), &response).ok());
+  EXPECT_EQ(server.Get("/readyz").code, 200);
+  server.Signal(SIGTERM);
+  EXPECT_TRUE(wait_until([&] { return server.Get("/readyz").code == 503; }));
+  EXPECT_EQ(server.Get("/livez").code, 200);
+  EXPECT_TRUE(decompose(channel, random_request(2, 2, 1), &response).ok());
+  EXPECT_EQ(server.Wait(), 0);
+}
+
+TEST(LifetimeTest, ADrainThatTakesTooLongGivesUpInTime) {
+  RunningServer server({"--threads=1", "--simd=scalar", "--drain-timeout=200ms"});
+  const auto channel = connect(server.address());
+  grpc::Status status;
+  std::thread caller([&] {
+    v1::DecomposeResponse response;
+    status = decompose(channel, slow_request(7900), &response);
+  });
+  EXPECT_TRUE(wait_until([&] { return server.Metric("svdserve_inflight_requests") == 1; }));
+  EXPECT_EQ(server.Stop(), 0);
+  caller.join();
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::UNAVAILABLE) << status.error_message();
+  EXPECT_THAT(server.log(), ::testing::HasSubstr("drain_timeout"));
+}
+
+TEST(LifetimeTest, ASecondSignalStopsAtOnce) {
+  RunningServer server({"--drain-delay=30s"});
+  server.Signal(SIGTERM);
+  EXPECT_TRUE(wait_until([&] { return server.Get("/readyz").code == 503; }));
+  server.Signal(SIGINT);
+  EXPECT_EQ(server.Wait(), 128 + SIGINT);
+}
+
+}  // namespace
+}  // namespace svdserve::testing

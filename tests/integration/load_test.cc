@@ -1,0 +1,158 @@
+// More than the server can take: refused at once by reason, with when to try again; memory bounded; probes answered.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <map>
+#include <mutex>
+#include <thread>
+
+#include "tests/support/running_server.h"
+#include "tests/support/wire.h"
+
+namespace svdserve::testing {
+namespace {
+
+constexpr int64_t kMiB = 1 << 20;
+
+// Address sanitizer keeps freed memory back, and multiplies the rest: resident sizes mean nothing there.
+#ifdef __SANITIZE_ADDRESS__
+constexpr bool kMemoryIsMeasured = false;
+#else
+constexpr bool kMemoryIsMeasured = true;
+#endif
+
+void expect_overload(const grpc::Status& status, const std::string& reason) {
+  const ErrorDetails details = details_of(status);
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED) << status.error_message();
+  EXPECT_EQ(details.reason, reason);
+  EXPECT_EQ(details.domain, "svdserve");
+  EXPECT_GT(details.retry_seconds, 0);
+}
+
+// Keeps the device of a server busy until it is destroyed.
+class BusyCall {
+ public:
+  explicit BusyCall(const RunningServer& server) : channel_(connect(server.address())) {
+    caller_ = std::thread([this] {
+      v1::DecomposeResponse response;
+      v1::SvdService::NewStub(channel_)->Decompose(&context_, slow_request(7000), &response);
+    });
+    EXPECT_TRUE(wait_until([&] { return server.Metric("svdserve_inflight_requests") >= 1; }));
+  }
+  ~BusyCall() {
+    context_.TryCancel();
+    caller_.join();
+  }
+
+ private:
+  std::shared_ptr<grpc::Channel> channel_;
+  grpc::ClientContext context_;
+  std::thread caller_;
+};
+
+TEST(LoadTest, TooManyRequestsAreRefused) {
+  RunningServer server({"--threads=1", "--simd=scalar", "--max-inflight-requests=1"});
+  BusyCall busy(server);
+  v1::DecomposeResponse response;
+  expect_overload(decompose(connect(server.address()), random_request(2, 2, 1), &response), "OVERLOADED_REQUESTS");
+}
+
+TEST(LoadTest, TooManyBytesAreRefused) {
+  RunningServer server({"--threads=1", "--simd=scalar", "--max-inflight-bytes=60MiB"});
+  BusyCall busy(server);
+  v1::DecomposeResponse response;
+  expect_overload(decompose(connect(server.address()), random_request(32, 32, 1000), &response), "OVERLOADED_BYTES");
+  EXPECT_EQ(server.Get("/readyz").code, 200);
+}
+
+TEST(LoadTest, WhoWaitsTooLongForADeviceIsTold) {
+  RunningServer server({"--threads=1", "--simd=scalar", "--queue-timeout=50ms"});
+  BusyCall busy(server);
+  v1::DecomposeResponse response;
+  expect_overload(decompose(connect(server.address()), slow_request(10), &response), "QUEUE_TIMEOUT");
+}
+
+TEST(LoadTest, UnderFullOverloadProbesAnswerAndTheRestIsServed) {
+  RunningServer server({"--max-inflight-requests=4"});
+  const v1::DecomposeRequest request = slow_request(30);
+  std::atomic<bool> stop{false};
+  std::atomic<int> served{0}, refused{0}, others{0};
+  std::vector<std::thread> callers;
+  for (int t = 0; t < 12; ++t) {
+    callers.emplace_back([&] {
+      const auto channel = connect(server.address());
+      while (!stop) {
+        v1::DecomposeResponse response;
+        const grpc::Status status = decompose(channel, request, &response);
+        if (status.ok()) {
+          ++served;
+        } else if (status.error_code() == grpc::StatusCode::RESOURCE_EXHAUSTED) {
+          if (++refused == 1) expect_overload(status, "OVERLOADED_REQUESTS");
+        } else {
+          ++others;
+        }
+      }
+    });
+  }
+  EXPECT_TRUE(wait_until([&] { return served > 30 && refused > 30; }));
+  for (int i = 0; i < 10; ++i) {
+    const auto begin = std::chrono::steady_clock::now();
+    EXPECT_EQ(server.Get("/readyz").code, 200);
+    EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(2));
+  }
+  EXPECT_EQ(server.Get("/metrics").code, 200);
+  stop = true;
+  for (std::thread& caller : callers) caller.join();
+  EXPECT_EQ(others, 0);
+  EXPECT_TRUE(wait_until([&] { return server.Metric("svdserve_inflight_bytes") == 0; }));
+}
+
+TEST(LoadTest, ManyConnectionsWithLargeMessagesStayWithinTheirMemory) {
+  constexpr int64_t kLedger = 64 * kMiB;
+  RunningServer server({"--max-inflight-bytes=64MiB"});
+  constexpr int kConnections = 64;
+  v1::DecomposeRequest request = slow_request(2047);  // 16 MiB
+  request.mutable_options()->set_method(v1::METHOD_BIDIAGONAL);
+  std::atomic<int64_t> peak{0};
+  std::atomic<bool> stop{false};
+  std::thread watcher([&] {
+    while (!stop) {
+      peak = std::max<int64_t>(peak, server.resident_bytes());
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+  });
+  std::mutex mu;
+  std::map<int, int> codes;
+  std::vector<std::thread> callers;
+  for (int t = 0; t < kConnections; ++t) {
+    callers.emplace_back([&] {
+      const auto channel = connect(server.address());
+      channel->WaitForConnected(std::chrono::system_clock::now() + std::chrono::seconds(30));
+      for (int i = 0; i < 2; ++i) {
+        v1::DecomposeResponse response;
+        const grpc::Status status = decompose(channel, request, &response);
+        const std::lock_guard lock(mu);
+        ++codes[status.error_code()];
+      }
+    });
+  }
+  for (std::thread& caller : callers) caller.join();
+  stop = true;
+  watcher.join();
+  std::printf("peak resident %.0f MiB;", static_cast<double>(peak) / kMiB);
+  for (const auto& [code, n] : codes) std::printf(" %d answers of code %d;", n, code);
+  std::printf("\n");
+  if (kMemoryIsMeasured) EXPECT_LE(peak, kLedger + 256 * kMiB);
+  // Refused by the ledger, or by the transport's quota: nothing else, and some are served.
+  EXPECT_GT(codes[grpc::StatusCode::OK], 0);
+  EXPECT_EQ(
+      codes[grpc::StatusCode::OK] + codes[grpc::StatusCode::RESOURCE_EXHAUSTED] + codes[grpc::StatusCode::UNAVAILABLE],
+      2 * kConnections);
+  EXPECT_TRUE(wait_until([&] { return server.Metric("svdserve_inflight_bytes") == 0; }));
+  v1::DecomposeResponse response;
+  EXPECT_TRUE(decompose(connect(server.address()), random_request(4, 4, 1), &response).ok());
+}
+
+}  // namespace
+}  // namespace svdserve::testing

@@ -1,0 +1,161 @@
+// What operators and their tools see: health, reflection, probes, metrics, sockets and logs.
+#include <gmock/gmock.h>
+#include <grpc/health/v1/health.grpc.pb.h>
+#include <grpcpp/generic/generic_stub.h>
+#include <gtest/gtest.h>
+
+#include <csignal>
+
+#include "tests/support/running_server.h"
+#include "tests/support/wire.h"
+
+namespace svdserve::testing {
+namespace {
+
+using grpc::health::v1::HealthCheckRequest;
+using grpc::health::v1::HealthCheckResponse;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+std::pair<grpc::StatusCode, int> check_health(const std::shared_ptr<grpc::Channel>& channel, const std::string& name) {
+  grpc::ClientContext context;
+  HealthCheckRequest request;
+  request.set_service(name);
+  HealthCheckResponse response;
+  const grpc::Status status = grpc::health::v1::Health::NewStub(channel)->Check(&context, request, &response);
+  return {status.error_code(), response.status()};
+}
+
+TEST(OperationsTest, HealthFollowsTheServersLife) {
+  RunningServer server({"--drain-delay=2s"});
+  const auto channel = connect(server.address());
+  for (const char* name : {"", "svdserve.v1.SvdService"}) {
+    EXPECT_TRUE(wait_until([&] {
+      return check_health(channel, name) == std::pair(grpc::StatusCode::OK, int{HealthCheckResponse::SERVING});
+    }));
+  }
+  EXPECT_EQ(check_health(channel, "no.such.Service").first, grpc::StatusCode::NOT_FOUND);
+  grpc::ClientContext context;
+  const auto watch = grpc::health::v1::Health::NewStub(channel)->Watch(&context, HealthCheckRequest());
+  HealthCheckResponse seen;
+  ASSERT_TRUE(watch->Read(&seen));
+  EXPECT_EQ(seen.status(), HealthCheckResponse::SERVING);
+  server.Signal(SIGTERM);
+  ASSERT_TRUE(watch->Read(&seen));
+  EXPECT_EQ(seen.status(), HealthCheckResponse::NOT_SERVING);
+  EXPECT_EQ(check_health(channel, "svdserve.v1.SvdService").second, int{HealthCheckResponse::NOT_SERVING});
+  // A watcher keeps its call open for good: that must not hold up the end.
+  EXPECT_EQ(server.Wait(), 0);
+  context.TryCancel();
+  watch->Finish();
+}
+
+TEST(OperationsTest, ReflectionListsTheServices) {
+  RunningServer server;
+  grpc::GenericStub stub(connect(server.address()));
+  grpc::ClientContext context;
+  grpc::CompletionQueue queue;
+  const auto call =
+      stub.PrepareCall(&context, "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo", &queue);
+  const auto step = [&] {
+    void* tag = nullptr;
+    bool ok = false;
+    return queue.Next(&tag, &ok) && ok;
+  };
+  call->StartCall(nullptr);
+  ASSERT_TRUE(step());
+  const grpc::Slice list_services("\x3a\x01*", 3);  // ServerReflectionRequest{list_services: "*"}
+  call->Write(grpc::ByteBuffer(&list_services, 1), nullptr);
+  ASSERT_TRUE(step());
+  grpc::ByteBuffer reply;
+  call->Read(&reply, nullptr);
+  ASSERT_TRUE(step());
+  grpc::Slice bytes;
+  ASSERT_TRUE(reply.DumpToSingleSlice(&bytes).ok());
+  const std::string text(reinterpret_cast<const char*>(bytes.begin()), bytes.size());
+  EXPECT_THAT(text, HasSubstr("svdserve.v1.SvdService"));
+  EXPECT_THAT(text, HasSubstr("grpc.health.v1.Health"));
+  call->WritesDone(nullptr);
+  step();
+  grpc::Status status;
+  call->Finish(&status, nullptr);
+  step();
+  EXPECT_TRUE(status.ok());
+}
+
+TEST(OperationsTest, EveryRequestIsCountedByItsLabelsBeforeItsReply) {
+  RunningServer server;
+  const auto channel = connect(server.address());
+  v1::DecomposeResponse response;
+  for (int i = 0; i < 3; ++i) ASSERT_TRUE(decompose(channel, random_request(4, 4, 100), &response).ok());
+  ASSERT_TRUE(decompose(channel, random_request(200, 8, 1), &response).ok());
+  v1::DecomposeRequest bad = random_request(4, 4, 1);
+  bad.mutable_matrices()->set_data_type(static_cast<v1::DataType>(50));
+  decompose(channel, bad, &response);
+  const std::string name = "svdserve_requests_total";
+  EXPECT_EQ(
+      server.Metric(name, {"rpc=\"Decompose\"", "kind=\"values\"", "dtype=\"f64\"", "shape=\"k4\"", "status=\"OK\""}),
+      3);
+  EXPECT_EQ(server.Metric(name, {"dtype=\"f64\"", "shape=\"k8_long\"", "status=\"OK\""}), 1);
+  EXPECT_EQ(server.Metric(name, {"dtype=\"invalid\"", "status=\"INVALID_ARGUMENT\""}), 1);
+  EXPECT_EQ(server.Metric(name), 5);
+  EXPECT_EQ(server.Metric("svdserve_phase_seconds_count", {"phase=\"total\""}), 5);
+  EXPECT_EQ(server.Metric("svdserve_phase_seconds_count", {"phase=\"respond\""}), 4);
+  EXPECT_EQ(server.Metric("svdserve_phase_seconds_count", {"phase=\"queue\""}), 4);
+  EXPECT_EQ(server.Metric("svdserve_matrices_total", {"status=\"ok\""}), 301);
+  EXPECT_EQ(server.Metric("svdserve_admitted_requests_total"), 4);
+  EXPECT_GT(server.Metric("svdserve_device_busy_seconds_total", {"device=\"host:0\""}), 0);
+  EXPECT_EQ(server.Metric("svdserve_build_info"), 1);
+  EXPECT_EQ(server.Metric("svdserve_ready"), 1);
+  EXPECT_EQ(server.Metric("svdserve_healthy_devices"), 1);
+}
+
+TEST(OperationsTest, HttpAnswersWhatItKnowsAndNothingElse) {
+  RunningServer server;
+  EXPECT_EQ(server.Get("/livez").code, 200);
+  EXPECT_EQ(server.Get("/readyz").code, 200);
+  EXPECT_EQ(server.Get("/metrics").code, 200);
+  EXPECT_EQ(server.Get("/").code, 404);
+  EXPECT_EQ(server.Get("/metrics/../../etc/passwd").code, 404);
+  EXPECT_EQ(server.Get("/" + std::string(20000, 'x')).code / 100, 4);
+}
+
+TEST(OperationsTest, SeveralDevicesAreListedAndGiveTheSameBits) {
+  RunningServer one({"--host-devices=1"}), three({"--host-devices=3", "--threads=3", "--max-batch-bytes=64KiB"});
+  v1::DecomposeResponse a, b;
+  const v1::DecomposeRequest request = random_request(8, 8, 4000);
+  ASSERT_TRUE(decompose(connect(one.address()), request, &a).ok());
+  ASSERT_TRUE(decompose(connect(three.address()), request, &b).ok());
+  EXPECT_EQ(a.singular_values(), b.singular_values());
+  EXPECT_EQ(three.Metric("svdserve_devices"), 3);
+  EXPECT_THAT(b.device(), HasSubstr("host:"));
+}
+
+TEST(OperationsTest, UnixSockets) {
+  const std::string path = "/tmp/svdserve_test_" + std::to_string(getpid()) + ".sock";
+  RunningServer server({"--listen=unix:" + path});
+  EXPECT_EQ(server.address(), "unix:" + path);
+  v1::DecomposeResponse response;
+  EXPECT_TRUE(decompose(connect(server.address()), random_request(2, 2, 1), &response).ok());
+}
+
+TEST(OperationsTest, WithoutAMetricsPortThereIsNone) {
+  RunningServer server({"--metrics-listen="});
+  EXPECT_EQ(server.metrics_address(), "");
+  v1::DecomposeResponse response;
+  EXPECT_TRUE(decompose(connect(server.address()), random_request(2, 2, 1), &response).ok());
+}
+
+TEST(OperationsTest, TheConfigurationIsLoggedOnceInOneLine) {
+  RunningServer server({"--max-matrices=12345"});
+  const std::string log = server.log();
+  EXPECT_THAT(log, HasSubstr("event=starting"));
+  EXPECT_THAT(log, HasSubstr("max_matrices=12345"));
+  EXPECT_EQ(log.find("event=starting"), log.rfind("event=starting"));
+  for (size_t begin = 0; begin < log.size(); begin = log.find('\n', begin) + 1) {
+    EXPECT_EQ(log.substr(begin, 3), "ts=") << log.substr(begin, 200);
+  }
+}
+
+}  // namespace
+}  // namespace svdserve::testing

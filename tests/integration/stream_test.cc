@@ -1,0 +1,207 @@
+// DecomposeStream through a real server: answers matched by id, bad requests that end nothing, windows and timeouts.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <map>
+#include <thread>
+
+#include "tests/support/running_server.h"
+#include "tests/support/wire.h"
+
+namespace svdserve::testing {
+namespace {
+
+using Stream = grpc::ClientReaderWriter<v1::DecomposeStreamRequest, v1::DecomposeStreamResponse>;
+
+v1::DecomposeStreamRequest numbered(uint64_t id, const v1::DecomposeRequest& request) {
+  v1::DecomposeStreamRequest out;
+  out.set_request_id(id);
+  *out.mutable_request() = request;
+  return out;
+}
+
+// A stream with what it needs; cancelled where a test leaves it open.
+struct OpenStream {
+  explicit OpenStream(const std::shared_ptr<grpc::Channel>& channel)
+      : stub(v1::SvdService::NewStub(channel)), stream((SetDeadline(), stub->DecomposeStream(&context))) {}
+  ~OpenStream() {
+    if (stream != nullptr && !finished) {
+      context.TryCancel();
+      stream->Finish();
+    }
+  }
+  void SetDeadline() { context.set_deadline(std::chrono::system_clock::now() + std::chrono::minutes(1)); }
+  grpc::Status Finish() {
+    finished = true;
+    return stream->Finish();
+  }
+  // Every answer until the server ends the stream, by id.
+  std::map<uint64_t, v1::DecomposeStreamResponse> ReadAll() {
+    std::map<uint64_t, v1::DecomposeStreamResponse> answers;
+    v1::DecomposeStreamResponse answer;
+    while (stream->Read(&answer)) EXPECT_TRUE(answers.emplace(answer.request_id(), answer).second);
+    return answers;
+  }
+
+  grpc::ClientContext context;
+  std::unique_ptr<v1::SvdService::Stub> stub;
+  std::unique_ptr<Stream> stream;
+  bool finished = false;
+};
+
+TEST(StreamTest, EveryRequestIsAnsweredOnceWithItsIdAndTheBitsOfAUnaryCall) {
+  RunningServer server;
+  const auto channel = connect(server.address());
+  OpenStream open(channel);
+  constexpr uint64_t kRequests = 300;
+  std::thread writer([&] {
+    for (uint64_t i = 0; i < kRequests; ++i) {
+      EXPECT_TRUE(open.stream->Write(numbered(7 * i, random_request(1 + i % 6, 4, i % 5, i))));
+    }
+    open.stream->WritesDone();  // what is in flight is still answered
+  });
+  const auto answers = open.ReadAll();
+  writer.join();
+  EXPECT_TRUE(open.Finish().ok());
+  ASSERT_EQ(answers.size(), kRequests);
+  for (uint64_t i = 0; i < kRequests; i += 37) {
+    v1::DecomposeResponse want;
+    ASSERT_TRUE(decompose(channel, random_request(1 + i % 6, 4, i % 5, i), &want).ok());
+    const v1::DecomposeStreamResponse& got = answers.at(7 * i);
+    EXPECT_EQ(got.status().code(), 0);
+    EXPECT_EQ(got.response().singular_values(), want.singular_values());
+    EXPECT_EQ(got.response().count(), want.count());
+  }
+}
+
+TEST(StreamTest, BadRequestsAreAnsweredAndEndNothing) {
+  RunningServer server;
+  OpenStream open(connect(server.address()));
+  v1::DecomposeRequest wrong_rows = random_request(2, 2, 1), wrong_type = wrong_rows, short_data = wrong_rows;
+  wrong_rows.mutable_matrices()->set_rows(-1);
+  wrong_type.mutable_matrices()->set_data_type(static_cast<v1::DataType>(99));
+  short_data.mutable_matrices()->mutable_data()->pop_back();
+  v1::DecomposeStreamRequest no_request, negative_timeout = numbered(6, random_request(2, 2, 1));
+  no_request.set_request_id(5);
+  negative_timeout.mutable_timeout()->set_seconds(-1);
+  ASSERT_TRUE(open.stream->Write(numbered(1, random_request(2, 2, 1))));
+  ASSERT_TRUE(open.stream->Write(numbered(2, wrong_rows)));
+  ASSERT_TRUE(open.stream->Write(numbered(3, wrong_type)));
+  ASSERT_TRUE(open.stream->Write(numbered(4, short_data)));
+  ASSERT_TRUE(open.stream->Write(no_request));
+  ASSERT_TRUE(open.stream->Write(negative_timeout));
+  ASSERT_TRUE(open.stream->Write(numbered(7, v1::DecomposeRequest())));
+  ASSERT_TRUE(open.stream->Write(numbered(8, random_request(3, 3, 2))));
+  open.stream->WritesDone();
+  const auto answers = open.ReadAll();
+  EXPECT_TRUE(open.Finish().ok());
+  ASSERT_EQ(answers.size(), 8u);
+  const std::map<uint64_t, std::string> fields = {{2, "request.matrices.rows"},
+                                                  {3, "request.matrices.data_type"},
+                                                  {4, "request.matrices.data"},
+                                                  {5, "request"},
+                                                  {6, "timeout"},
+                                                  {7, "request.matrices"}};
+  for (const auto& [id, field] : fields) {
+    const ErrorDetails details = details_of(answers.at(id).status());
+    EXPECT_EQ(details.code, static_cast<int>(grpc::StatusCode::INVALID_ARGUMENT)) << id;
+    EXPECT_EQ(details.field, field);
+    EXPECT_EQ(details.reason, "INVALID_FIELD");
+    EXPECT_FALSE(answers.at(id).has_response());
+  }
+  for (const uint64_t id : {1, 8}) {
+    EXPECT_EQ(answers.at(id).status().code(), 0);
+    EXPECT_TRUE(answers.at(id).has_response());
+  }
+}
+
+TEST(StreamTest, AnIdInFlightIsRefusedForTheSecondAndFreeAgainAfterwards) {
+  RunningServer server({"--threads=1"});
+  OpenStream open(connect(server.address()));
+  ASSERT_TRUE(open.stream->Write(numbered(1, slow_request(2000))));
+  ASSERT_TRUE(open.stream->Write(numbered(1, random_request(2, 2, 1))));
+  v1::DecomposeStreamResponse refusal, answer;
+  ASSERT_TRUE(open.stream->Read(&refusal));
+  const ErrorDetails details = details_of(refusal.status());
+  EXPECT_EQ(refusal.request_id(), 1u);
+  EXPECT_EQ(details.code, static_cast<int>(grpc::StatusCode::INVALID_ARGUMENT));
+  EXPECT_EQ(details.field, "request_id");
+  ASSERT_TRUE(open.stream->Read(&answer));
+  EXPECT_EQ(answer.status().code(), 0);
+  EXPECT_EQ(answer.response().count(), 2000);
+  ASSERT_TRUE(open.stream->Write(numbered(1, random_request(2, 2, 1))));
+  ASSERT_TRUE(open.stream->Read(&answer));
+  EXPECT_EQ(answer.status().code(), 0);
+  EXPECT_EQ(answer.response().count(), 1);
+  open.stream->WritesDone();
+  EXPECT_TRUE(open.Finish().ok());
+}
+
+TEST(StreamTest, TheServerStopsReadingWhenTheWindowIsFull) {
+  RunningServer server({"--max-stream-requests=4"});
+  OpenStream open(connect(server.address()));
+  // Nobody reads answers. Requests of 64 KiB: the transport's own windows hold only some dozens of them.
+  constexpr uint64_t kRequests = 2000;
+  std::atomic<uint64_t> written{0};
+  std::thread writer([&] {
+    for (uint64_t i = 0; i < kRequests && open.stream->Write(numbered(i, random_request(8, 8, 128, i))); ++i) ++written;
+    open.stream->WritesDone();
+  });
+  EXPECT_TRUE(wait_until([&] { return server.Metric("svdserve_requests_total") >= 4; }));
+  // As many answers as the transport buffers are written, then nothing moves.
+  double last = -1;
+  EXPECT_TRUE(wait_until([&] {
+    const double now = server.Metric("svdserve_requests_total");
+    const bool still = now == last;
+    last = now;
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    return still;
+  }));
+  EXPECT_LT(written, kRequests);
+  EXPECT_LE(server.Metric("svdserve_inflight_requests"), 4);
+  // A reader sets it going again, and nothing was lost.
+  EXPECT_EQ(open.ReadAll().size(), kRequests);
+  writer.join();
+  EXPECT_TRUE(open.Finish().ok());
+}
+
+TEST(StreamTest, ATimeoutAnswersItsRequestWhileTheDeviceComputes) {
+  RunningServer server({"--threads=1", "--simd=scalar"});
+  OpenStream open(connect(server.address()));
+  v1::DecomposeStreamRequest slow = numbered(1, slow_request(6000));
+  slow.mutable_timeout()->set_nanos(50000000);
+  ASSERT_TRUE(open.stream->Write(slow));
+  v1::DecomposeStreamResponse answer;
+  ASSERT_TRUE(open.stream->Read(&answer));
+  const ErrorDetails details = details_of(answer.status());
+  EXPECT_EQ(details.code, static_cast<int>(grpc::StatusCode::DEADLINE_EXCEEDED));
+  EXPECT_EQ(details.reason, "DEADLINE_EXCEEDED");
+  ASSERT_TRUE(open.stream->Write(numbered(2, random_request(2, 2, 1))));
+  ASSERT_TRUE(open.stream->Read(&answer));
+  EXPECT_EQ(answer.request_id(), 2u);
+  EXPECT_EQ(answer.status().code(), 0);
+  open.stream->WritesDone();
+  EXPECT_TRUE(open.Finish().ok());
+}
+
+TEST(StreamTest, MoreStreamsThanTheLimitAreRefusedAtOnce) {
+  RunningServer server({"--max-streams=2"});
+  const auto channel = connect(server.address());
+  OpenStream first(channel), second(channel);
+  for (OpenStream* open : {&first, &second}) {
+    v1::DecomposeStreamResponse answer;
+    ASSERT_TRUE(open->stream->Write(numbered(1, random_request(2, 2, 1))));
+    ASSERT_TRUE(open->stream->Read(&answer));
+  }
+  OpenStream third(channel);
+  v1::DecomposeStreamResponse answer;
+  EXPECT_FALSE(third.stream->Read(&answer));
+  const ErrorDetails details = details_of(third.Finish());
+  EXPECT_EQ(details.code, static_cast<int>(grpc::StatusCode::RESOURCE_EXHAUSTED));
+  EXPECT_EQ(details.reason, "OVERLOADED_REQUESTS");
+  EXPECT_GT(details.retry_seconds, 0);
+}
+
+}  // namespace
+}  // namespace svdserve::testing

@@ -1,0 +1,45 @@
+// Requests, channels and errors of the wire, as tests of a real server need them.
+#ifndef SVDSERVE_TESTS_SUPPORT_WIRE_H_
+#define SVDSERVE_TESTS_SUPPORT_WIRE_H_
+
+#include <google/rpc/status.pb.h>
+#include <grpcpp/grpcpp.h>
+#include <svdserve/v1/svd_service.grpc.pb.h>
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace svdserve::testing {
+
+// A channel of its own connection, without limits of its own.
+std::shared_ptr<grpc::Channel> connect(const std::string& address,
+                                       std::shared_ptr<grpc::ChannelCredentials> credentials = nullptr);
+
+// `count` row-major f64 matrices of reproducible random numbers in (-1, 1).
+v1::DecomposeRequest random_request(int64_t rows, int64_t cols, int64_t count, uint64_t seed = 1);
+// A request that takes about `matrices` x 0.1 ms and more of one core: 32 x 32, JACOBI.
+v1::DecomposeRequest slow_request(int64_t matrices);
+
+std::vector<double> values_of(const v1::DecomposeResponse& response);
+
+// Calls Decompose with a deadline of a minute, or `limit`.
+grpc::Status decompose(const std::shared_ptr<grpc::Channel>& channel, const v1::DecomposeRequest& request,
+                       v1::DecomposeResponse* response, std::chrono::milliseconds limit = std::chrono::minutes(1));
+
+// What a google.rpc.Status says, taken apart.
+struct ErrorDetails {
+  int code = 0;
+  std::string message;
+  std::string field;   // of the first violation of BadRequest
+  std::string reason;  // of ErrorInfo
+  std::string domain;
+  double retry_seconds = -1;  // of RetryInfo; -1: none
+};
+ErrorDetails details_of(const google::rpc::Status& status);
+ErrorDetails details_of(const grpc::Status& status);
+
+}  // namespace svdserve::testing
+#endif  // SVDSERVE_TESTS_SUPPORT_WIRE_H_
