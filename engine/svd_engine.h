@@ -8,41 +8,13 @@
 #include <string>
 
 #include "absl/types/span.h"
+#include "engine/execution.h"
 #include "engine/planner.h"
-#include "engine/result.h"
 
 namespace svdserve {
 
-// A run of matrices in host memory, such as one request's. The caller owns all of it and keeps it alive until execute()
-// returns.
-struct HostSegment {
-  const void* matrices = nullptr;     // [in] count matrices of plan.problem, without gaps; any alignment
-  int64_t count = 0;                  // >= 0
-  void* values = nullptr;             // [out] count x k values, descending for each matrix; any alignment
-  MatrixStatus* statuses = nullptr;   // [out] count statuses, or null
-};
-
-// Which instructions the lane kernels use. A choice of speed alone: the bits are the same.
-enum class Simd : uint8_t { kBest, kScalar, kAvx2, kAvx512, kNeon };
-
-constexpr const char* name(Simd s) {
-  switch (s) {
-    case Simd::kBest: return "best";
-    case Simd::kScalar: return "scalar";
-    case Simd::kAvx2: return "avx2";
-    case Simd::kAvx512: return "avx512";
-    case Simd::kNeon: return "neon";
-  }
-  return "?";
-}
-
 // True where this build has the instructions and this processor runs them.
 bool is_supported(Simd simd);
-
-struct EngineOptions {
-  int threads = 0;            // 0: every core the process may use
-  Simd simd = Simd::kBest;    // unsupported: the engine falls back to kScalar; see SvdEngine::simd()
-};
 
 // A host device: an arena of threads with the kernels for its processor.
 // Thread safety: execute() may be called from any number of threads at once; the calls share the arena.
@@ -62,10 +34,7 @@ class SvdEngine {
   // unspecified part of the outputs written and `completed` false.
   // The floating-point environment of the calling thread is restored. Never throws for bad numbers; std::bad_alloc when
   // there is no scratch memory.
-  struct Outcome {
-    bool completed = false;
-    ConvergenceReport report;
-  };
+  using Outcome = ExecutionOutcome;
   Outcome execute(const Plan& plan, absl::Span<const HostSegment> segments,
                   const std::atomic<bool>* cancel = nullptr) const;
 

@@ -35,7 +35,9 @@ class Rule:
 
 # What a request is, how it is to be computed and what became of it: plain values that every stage may speak of.
 VALUES = ("engine/problem.h", "engine/options.h", "engine/result.h", "engine/planner.h")
-ENGINE = VALUES + ("engine/svd_engine.h",)
+# The facade; back ends share its vocabulary.
+EXECUTION = ("engine/execution.h",)
+ENGINE = VALUES + EXECUTION + ("engine/svd_engine.h",)
 # The server's own vocabulary, and what a stage tells about itself.
 SERVER = ("server/*", "server/metrics/recorder.h")
 # What puts the stages together. No stage knows them.
@@ -44,10 +46,11 @@ CORE_LIBRARIES = ("absl",)
 
 RULES = {
     # The engine has never heard of the service: no gRPC, no protobuf, no Prometheus.
-    "engine/core": Rule((), ("highway",)),
+    "engine/policies": Rule(),
+    "engine/core": Rule(("engine/policies/",), ("highway",)),
     "engine/algorithms": Rule(("engine/core/",) + VALUES, ("highway",)),
-    "engine/backends": Rule(("engine/core/", "engine/algorithms/") + VALUES, ("absl", "tbb", "highway", "blas")),
-    "engine/example": Rule(ENGINE, ("absl",)),
+    "engine/backends": Rule(("engine/policies/", "engine/core/", "engine/algorithms/") + VALUES + EXECUTION,
+                            ("absl", "tbb", "highway")),
     "engine": Rule(("engine/",), ("absl", "tbb")),
     # One folder a stage, in the order of the flow. A stage knows the next one's interface, never one before it.
     "server/rpc": Rule(VALUES + SERVER + DOORS + ("server/respond/", "server/device/device.h"),

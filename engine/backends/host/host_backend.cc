@@ -123,8 +123,8 @@ int64_t matrices_per_task(const Problem& p, int lanes) {
 }
 
 template <class T>
-SvdEngine::Outcome run(const KernelTables<T>& tables, const Plan& plan, const MatrixSource& source, int threads,
-                       oneapi::tbb::task_arena& arena, const std::atomic<bool>* cancel) {
+ExecutionOutcome run(const KernelTables<T>& tables, const Plan& plan, const MatrixSource& source, int threads,
+                     oneapi::tbb::task_arena& arena, const std::atomic<bool>* cancel) {
   const KernelTable<T>& kernels = tables.for_size(values_per_matrix(plan.problem));
   Counters counters;
   const Call<T> call(plan, kernels, source, counters);
@@ -161,18 +161,21 @@ Simd best_simd() {
 
 HostBackend::HostBackend(const EngineOptions& options)
     : threads_(options.threads > 0 ? options.threads : oneapi::tbb::info::default_concurrency()),
-      simd_(options.simd == Simd::kBest ? best_simd() : is_supported(options.simd) ? options.simd : Simd::kScalar),
+      simd_(options.simd == Simd::kBest            ? best_simd()
+            : f64_kernels(options.simd) != nullptr ? options.simd
+                                                   : Simd::kScalar),
       f32_(f32_kernels(simd_)),
       f64_(f64_kernels(simd_)),
       c64_(c64_kernels(simd_)),
       c128_(c128_kernels(simd_)),
       arena_(threads_) {}
 
-SvdEngine::Outcome HostBackend::execute(const Plan& plan, absl::Span<const HostSegment> segments,
-                                        const std::atomic<bool>* cancel) const {
+ExecutionOutcome HostBackend::execute(const Plan& plan, absl::Span<const HostSegment> segments,
+                                      const std::atomic<bool>* cancel) const {
   const MatrixSource source(plan.problem, segments);
   switch (plan.problem.dtype) {
-    case DType::kF32: return run(*f32_, plan, source, threads_, arena_, cancel);
+    case DType::kF32:
+      return run(*f32_, plan, source, threads_, arena_, cancel);
     case DType::kF64: return run(*f64_, plan, source, threads_, arena_, cancel);
     case DType::kC64: return run(*c64_, plan, source, threads_, arena_, cancel);
     case DType::kC128: return run(*c128_, plan, source, threads_, arena_, cancel);

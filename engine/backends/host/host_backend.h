@@ -6,7 +6,7 @@
 
 #include "absl/types/span.h"
 #include "engine/backends/host/kernel_table.h"
-#include "engine/svd_engine.h"
+#include "engine/execution.h"
 #include "oneapi/tbb/task_arena.h"
 
 namespace svdserve::host {
@@ -17,8 +17,8 @@ class HostBackend {
   explicit HostBackend(const EngineOptions& options);
   int threads() const { return threads_; }
   Simd simd() const { return simd_; }
-  SvdEngine::Outcome execute(const Plan& plan, absl::Span<const HostSegment> segments,
-                             const std::atomic<bool>* cancel) const;
+  ExecutionOutcome execute(const Plan& plan, absl::Span<const HostSegment> segments,
+                           const std::atomic<bool>* cancel) const;
 
  private:
   int threads_;

@@ -9,10 +9,10 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "engine/execution.h"
 #include "engine/options.h"
 #include "engine/planner.h"
 #include "engine/policies/host_tuning.h"
-#include "engine/svd_engine.h"
 
 namespace svdserve::host {
 

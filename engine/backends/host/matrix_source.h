@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "absl/types/span.h"
+#include "engine/execution.h"
 #include "engine/problem.h"
-#include "engine/svd_engine.h"
 
 namespace svdserve::host {
 
