@@ -34,11 +34,11 @@
 #define SVD_LAMBDA
 #else
 #define SVD_HD inline __attribute__((always_inline))
-#if defined(HWY_HIGHWAY_INCLUDED)
+#if defined(HWY_HIGHWAY_INCLUDED) && !defined(SVD_NO_UNROLL)
 // Loops over compile-time sizes (at most kLargestFixedSize) are unrolled whole; run-time ones eightfold.
 #define SVD_UNROLL _Pragma("GCC unroll 8")
 #else
-#define SVD_UNROLL  // the scalar lane on a CPU is a reference: it builds quickly
+#define SVD_UNROLL  // the scalar lane on a CPU is a reference, and sanitizer builds are to end: no unrolling
 #endif
 // After the parameter list of a lambda of a kernel: inlined always, too.
 #define SVD_LAMBDA __attribute__((always_inline))
