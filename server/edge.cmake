@@ -27,4 +27,3 @@ svdserve_program(svdserve
   SOURCES main.cc
   LIBS svdserve_server_rpc svdserve_server_metrics svdserve_server_config svdserve_server_core svdserve_server_device
        svdserve_server_version)
-install(TARGETS svdserve RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
