@@ -5,7 +5,7 @@
 # into build/lint-tools.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
-mode=(--dry-run --Werror)
+mode=(--dry-run --Werror --ferror-limit=1)
 if [[ ${1:-} == --fix ]]; then
   mode=(-i)
   shift
