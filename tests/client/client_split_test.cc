@@ -1,0 +1,197 @@
+// Batches that are sent in pieces.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <mutex>
+#include <numeric>
+
+#include "client/cpp/client.h"
+#include "tests/client/fake_service.h"
+
+namespace svdserve::client::testing {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+const CallOptions kCall{.timeout = seconds(30)};
+
+ClientOptions options_for(const FakeService& service) {
+  ClientOptions o;
+  o.address = service.address();
+  o.retry = {.max_attempts = 4, .initial_backoff = milliseconds(1), .max_backoff = milliseconds(5)};
+  return o;
+}
+
+// Matrix i begins with i + 1: its values are i + 1 and 2 (i + 1).
+std::vector<double> numbered(int64_t count) {
+  std::vector<double> data(static_cast<size_t>(count) * 4);
+  for (size_t i = 0; i < static_cast<size_t>(count); ++i) data[4 * i] = static_cast<double>(i + 1);
+  return data;
+}
+
+void expect_numbered(const SingularValues<double>& s, int64_t count) {
+  ASSERT_EQ(s.values.size(), static_cast<size_t>(2 * count));
+  for (int64_t i = 0; i < count; ++i) {
+    const double first = static_cast<double>(i + 1);
+    ASSERT_EQ(s[i][0], first);
+    ASSERT_EQ(s[i][1], 2 * first);
+  }
+}
+
+TEST(SplitCall, JoinsWhatItCutAndKeepsToItsWindow) {
+  FakeService service(
+      [](const Seen& s) {
+        Answer a;
+        if (s.count > 5) a.exceptions = {{5, 1}};
+        return a;
+      },
+      {.max_message_bytes = 16 << 10});
+  ClientOptions o = options_for(service);
+  o.pieces_in_flight = 3;
+  Client client(o);
+  constexpr int64_t kCount = 100000;
+  const std::vector<double> data = numbered(kCount);
+  for (const bool async : {false, true}) {
+    auto s = async ? client.singular_values_async<double>(data, 2, 2, kCount, MemoryOrder::kRowMajor, {}, kCall).get()
+                   : client.singular_values<double>(data, 2, 2, kCount, MemoryOrder::kRowMajor, {}, kCall);
+    ASSERT_TRUE(s.ok()) << s.status().to_string();
+    expect_numbered(*s, kCount);
+    EXPECT_GE(s->report.pieces, 260);
+    EXPECT_EQ(s->report.attempts, s->report.pieces);
+    EXPECT_EQ(s->report.count, kCount);
+    EXPECT_EQ(s->report.device, "fake:0");
+    ASSERT_EQ(s->report.exceptions.size(), static_cast<size_t>(s->report.pieces));
+    EXPECT_EQ(s->report.exceptions[0].index, 5);
+    EXPECT_TRUE(std::is_sorted(s->report.exceptions.begin(), s->report.exceptions.end(),
+                               [](const auto& a, const auto& b) { return a.index < b.index; }));
+    EXPECT_GT(s->report.exceptions.back().index, kCount - 400);
+  }
+  EXPECT_LE(service.most_at_once(), 3);
+  EXPECT_EQ(service.info_requests(), 1);  // the limits are remembered
+}
+
+TEST(SplitCall, EachPieceIsRetriedByItself) {
+  FakeService service(
+      [](const Seen& s) {
+        Answer a;
+        if (s.number % 3 == 0) {
+          a.code = 8;
+          a.retry_delay = milliseconds(1);
+        }
+        return a;
+      },
+      {.max_message_bytes = 16 << 10});
+  ClientOptions o = options_for(service);
+  o.retry.max_attempts = 100;
+  Client client(o);
+  const std::vector<double> data = numbered(5000);
+  const auto s = client.singular_values<double>(data, 2, 2, 5000, MemoryOrder::kRowMajor, {}, kCall);
+  ASSERT_TRUE(s.ok()) << s.status().to_string();
+  expect_numbered(*s, 5000);
+  EXPECT_GT(s->report.attempts, s->report.pieces);
+  EXPECT_EQ(s->report.attempts, service.requests());
+}
+
+TEST(SplitCall, OneFailedPieceFailsTheCallAndStopsTheRest) {
+  std::atomic<int> cancelled{0};
+  FakeService service(
+      [&](const Seen& s) {
+        Answer a;
+        if (s.number == 2) {
+          a.code = 13;
+          a.reason = "DEVICE_FAULT";
+        } else if (s.number > 2) {
+          cancelled += eventually(s.is_cancelled);
+        }
+        return a;
+      },
+      {.max_message_bytes = 16 << 10});
+  Client client(options_for(service));
+  const std::vector<double> data = numbered(100000);
+  const Status s = client.singular_values<double>(data, 2, 2, 100000, MemoryOrder::kRowMajor, {}, kCall).status();
+  EXPECT_EQ(s.reason, "DEVICE_FAULT");
+  EXPECT_LT(service.requests(), 20);
+}
+
+TEST(SplitCall, AStopRequestEndsIt) {
+  std::stop_source stop;
+  FakeService service(
+      [&](const Seen& s) {
+        if (s.number == 5) stop.request_stop();
+        return Answer();
+      },
+      {.max_message_bytes = 16 << 10});
+  Client client(options_for(service));
+  const std::vector<double> data = numbered(1000000);
+  const CallOptions call{.timeout = seconds(30), .stop = stop.get_token()};
+  const Status s = client.singular_values<double>(data, 2, 2, 1000000, MemoryOrder::kRowMajor, {}, call).status();
+  EXPECT_EQ(s.code, Code::kCancelled);
+  EXPECT_LT(service.requests(), 100);
+}
+
+TEST(SplitCall, BorrowsMemoryThatHasAnOwnerAndLetsGoOfIt) {
+  FakeService service;
+  ClientOptions o = options_for(service);
+  o.piece_bytes = 64 << 10;
+  Client client(o);
+  auto data = std::make_shared<std::vector<double>>(numbered(20000));
+  std::vector<double> values(2 * 20000);
+  {
+    const Batch batch{.data = data->data(), .rows = 2, .cols = 2, .count = 20000, .owner = data};
+    const auto report = client.decompose(batch, std::as_writable_bytes(std::span(values)), {}, kCall);
+    ASSERT_TRUE(report.ok()) << report.status().to_string();
+    EXPECT_EQ(report->pieces, 10);
+  }
+  EXPECT_EQ(values[39999], 40000);
+  EXPECT_TRUE(eventually([&] { return data.use_count() == 1; }));
+}
+
+TEST(SplitCall, AsksForTheLimitsAgainAfterARefusedSize) {
+  FakeService service([](const Seen& s) {
+    Answer a;
+    if (s.number == 0) {
+      a.code = 3;
+      a.reason = "REPLY_TOO_LARGE";
+      a.field = "matrices.count";
+    }
+    return a;
+  });
+  Client client(options_for(service));
+  const std::vector<double> data = numbered(10);
+  EXPECT_EQ(client.singular_values<double>(data, 2, 2, 10, MemoryOrder::kRowMajor, {}, kCall).status().reason,
+            "REPLY_TOO_LARGE");
+  EXPECT_EQ(service.info_requests(), 1);
+  service.set_limits({.max_message_bytes = 64 << 20, .max_matrices = 5});
+  const auto s = client.singular_values<double>(data, 2, 2, 10, MemoryOrder::kRowMajor, {}, kCall);
+  ASSERT_TRUE(s.ok());
+  EXPECT_EQ(s->report.pieces, 2);
+  EXPECT_EQ(service.info_requests(), 2);
+}
+
+TEST(SplitCall, AServerWithoutInfoGetsTheClientsOwnLimits) {
+  FakeService service([](const Seen&) { return Answer(); }, {.has_info = false});
+  Client client(options_for(service));
+  const std::vector<double> data = numbered(10);
+  const auto s = client.singular_values<double>(data, 2, 2, 10, MemoryOrder::kRowMajor, {}, kCall);
+  ASSERT_TRUE(s.ok()) << s.status().to_string();
+  expect_numbered(*s, 10);
+}
+
+TEST(SplitCall, ManyCallersAtOnce) {
+  FakeService service([](const Seen&) { return Answer(); }, {.max_message_bytes = 16 << 10});
+  Client client(options_for(service));
+  const std::vector<double> data = numbered(2000);
+  std::vector<std::future<Result<SingularValues<double>>>> answers;
+  for (int i = 0; i < 50; ++i) {
+    answers.push_back(client.singular_values_async<double>(data, 2, 2, 2000, MemoryOrder::kRowMajor, {}, kCall));
+  }
+  for (auto& a : answers) {
+    const auto s = a.get();
+    ASSERT_TRUE(s.ok()) << s.status().to_string();
+    expect_numbered(*s, 2000);
+  }
+}
+
+}  // namespace
+}  // namespace svdserve::client::testing

@@ -1,0 +1,340 @@
+// Single calls against a service whose answers the test decides.
+#include "client/cpp/client.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <numeric>
+#include <thread>
+
+#include "tests/client/fake_service.h"
+
+namespace svdserve::client::testing {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using std::chrono::steady_clock;
+
+constexpr int kInvalidArgument = 3, kResourceExhausted = 8, kInternal = 13, kUnavailable = 14;
+
+// Fast retries, and no test waits for ever.
+ClientOptions options_for(const FakeService& service) {
+  ClientOptions o;
+  o.address = service.address();
+  o.retry = {.max_attempts = 4, .initial_backoff = milliseconds(1), .max_backoff = milliseconds(5)};
+  return o;
+}
+const CallOptions kCall{.timeout = seconds(20)};
+
+Answer overloaded(int code, milliseconds delay) {
+  Answer a;
+  a.code = code;
+  a.message = "come back later";
+  a.reason = "OVERLOADED_BYTES";
+  a.retry_delay = delay;
+  return a;
+}
+
+std::vector<double> counting(int64_t n) {
+  std::vector<double> v(static_cast<size_t>(n));
+  std::iota(v.begin(), v.end(), 1);
+  return v;
+}
+
+TEST(Client, GivesValuesAndReport) {
+  std::optional<Seen> seen;
+  FakeService service([&](const Seen& s) {
+    seen = s;
+    Answer a;
+    a.exceptions = {{1, 2}};
+    return a;
+  });
+  Client client(options_for(service));
+  const std::vector<double> data = counting(3 * 2 * 3);
+  const auto s = client.singular_values<double>(data, 2, 3, 3, MemoryOrder::kColumnMajor,
+                                                {.method = Method::kJacobi, .tolerance = 1e-3, .max_sweeps = 7}, kCall);
+  ASSERT_TRUE(s.ok()) << s.status().to_string();
+  EXPECT_THAT(s->values, ::testing::ElementsAre(1, 2, 7, 14, 13, 26));
+  EXPECT_THAT((*s)[1], ::testing::ElementsAre(7, 14));
+  EXPECT_EQ(s->report.count, 3);
+  EXPECT_EQ(s->report.values_per_matrix, 2);
+  ASSERT_EQ(s->report.exceptions.size(), 1u);
+  EXPECT_EQ(s->report.exceptions[0].index, 1);
+  EXPECT_EQ(s->report.exceptions[0].status, MatrixStatus::kNotConverged);
+  EXPECT_EQ(s->report.method, Method::kBidiagonal);
+  EXPECT_EQ(s->report.device, "fake:0");
+  EXPECT_EQ(s->report.compute_seconds, 0.5);
+  EXPECT_EQ(s->report.attempts, 1);
+  ASSERT_TRUE(seen);
+  EXPECT_EQ(seen->rows, 2);
+  EXPECT_EQ(seen->cols, 3);
+  EXPECT_EQ(seen->data_type, 2);
+  EXPECT_EQ(seen->memory_order, 2);
+  EXPECT_EQ(seen->method, 4);
+  EXPECT_EQ(seen->tolerance, 1e-3);
+  EXPECT_EQ(seen->max_sweeps, 7);
+  EXPECT_EQ(seen->data, std::string(reinterpret_cast<const char*>(data.data()), data.size() * sizeof(double)));
+}
+
+TEST(Client, EveryElementTypeArrivesAsItsOwn) {
+  std::vector<int> types;
+  FakeService service([&](const Seen& s) {
+    types.push_back(s.data_type);
+    return Answer();
+  });
+  Client client(options_for(service));
+  const auto ask = [&]<class T>(T value) {
+    const std::vector<T> data(4, value);
+    const auto s = client.singular_values<T>(data, 2, 2, 1, MemoryOrder::kRowMajor, {}, kCall);
+    ASSERT_TRUE(s.ok()) << s.status().to_string();
+    EXPECT_EQ(s->values[1], RealOf<T>(2 * std::real(value)));
+  };
+  ask(3.f);
+  ask(3.);
+  ask(std::complex<float>(3, 1));
+  ask(std::complex<double>(3, 1));
+  EXPECT_THAT(types, ::testing::ElementsAre(1, 2, 3, 4));
+}
+
+TEST(Client, AnEmptyBatchGetsAnEmptyAnswer) {
+  FakeService service;
+  Client client(options_for(service));
+  const auto s = client.singular_values<double>({}, 4, 4, 0, MemoryOrder::kRowMajor, {}, kCall);
+  ASSERT_TRUE(s.ok()) << s.status().to_string();
+  EXPECT_TRUE(s->values.empty());
+}
+
+TEST(Client, RefusesSizesThatCannotBeBeforeSending) {
+  FakeService service;
+  Client client(options_for(service));
+  const std::vector<double> data(16);
+  EXPECT_EQ(client.singular_values<double>(data, 4, 4, 2).status().field, "matrices.data");
+  EXPECT_EQ(client.singular_values<double>(data, 0, 4, 1).status().field, "matrices.rows");
+  EXPECT_EQ(client.singular_values<double>(data, 4, 4, -1).status().field, "matrices.count");
+  EXPECT_EQ(client.singular_values_async<double>(data, 4, -4, 1).get().status().field, "matrices.cols");
+  std::vector<std::byte> small(8);
+  const Batch batch{.data = data.data(), .rows = 4, .cols = 4, .count = 1};
+  EXPECT_EQ(client.decompose(batch, small).status().field, "values");
+  EXPECT_EQ(service.requests(), 0);
+}
+
+TEST(Client, AnErrorBringsCodeReasonFieldAndMessage) {
+  FakeService service([](const Seen&) {
+    Answer a;
+    a.code = kInvalidArgument;
+    a.message = "must be at most 1";
+    a.reason = "INVALID_FIELD";
+    a.field = "options.tolerance";
+    return a;
+  });
+  Client client(options_for(service));
+  const std::vector<double> data(16);
+  const Status s = client.singular_values<double>(data, 4, 4, 1, MemoryOrder::kRowMajor, {}, kCall).status();
+  EXPECT_EQ(s.code, Code::kInvalidArgument);
+  EXPECT_EQ(s.reason, "INVALID_FIELD");
+  EXPECT_EQ(s.field, "options.tolerance");
+  EXPECT_EQ(s.message, "must be at most 1");
+  EXPECT_EQ(s.to_string(), "INVALID_ARGUMENT (INVALID_FIELD) options.tolerance: must be at most 1");
+  EXPECT_EQ(service.requests(), 1);
+}
+
+TEST(Client, RetriesAfterTheDelayThatTheServerNamed) {
+  std::vector<steady_clock::time_point> times;
+  FakeService service([&](const Seen& s) {
+    times.push_back(steady_clock::now());
+    return s.number == 0   ? overloaded(kResourceExhausted, milliseconds(60))
+           : s.number == 1 ? overloaded(kUnavailable, milliseconds(30))
+                           : Answer();
+  });
+  Client client(options_for(service));
+  const std::vector<double> data = counting(4);
+  const auto s = client.singular_values<double>(data, 2, 2, 1, MemoryOrder::kRowMajor, {}, kCall);
+  ASSERT_TRUE(s.ok()) << s.status().to_string();
+  EXPECT_EQ(s->report.attempts, 3);
+  ASSERT_EQ(times.size(), 3u);
+  EXPECT_GE(times[1] - times[0], milliseconds(60));
+  EXPECT_GE(times[2] - times[1], milliseconds(30));
+}
+
+TEST(Client, AsynchronousCallsRetryToo) {
+  FakeService service(
+      [&](const Seen& s) { return s.number < 2 ? overloaded(kResourceExhausted, milliseconds(1)) : Answer(); });
+  Client client(options_for(service));
+  const std::vector<double> data = counting(4);
+  const auto s = client.singular_values_async<double>(data, 2, 2, 1, MemoryOrder::kRowMajor, {}, kCall).get();
+  ASSERT_TRUE(s.ok()) << s.status().to_string();
+  EXPECT_EQ(s->report.attempts, 3);
+}
+
+TEST(Client, GivesUpAfterTheLastAttempt) {
+  FakeService service([](const Seen&) { return overloaded(kUnavailable, milliseconds(0)); });
+  Client client(options_for(service));
+  const std::vector<double> data(4);
+  const Status s = client.singular_values<double>(data, 2, 2, 1, MemoryOrder::kRowMajor, {}, kCall).status();
+  EXPECT_EQ(s.code, Code::kUnavailable);
+  EXPECT_EQ(s.retry_delay, milliseconds(0));
+  EXPECT_EQ(service.requests(), 4);
+}
+
+TEST(Client, DoesNotBeginAWaitBeyondTheDeadline) {
+  FakeService service([](const Seen&) { return overloaded(kResourceExhausted, std::chrono::hours(1)); });
+  Client client(options_for(service));
+  const std::vector<double> data(4);
+  for (const bool async : {false, true}) {
+    const CallOptions call{.timeout = seconds(30)};
+    const auto begin = steady_clock::now();
+    const Status s =
+        async ? client.singular_values_async<double>(data, 2, 2, 1, MemoryOrder::kRowMajor, {}, call).get().status()
+              : client.singular_values<double>(data, 2, 2, 1, MemoryOrder::kRowMajor, {}, call).status();
+    EXPECT_EQ(s.code, Code::kResourceExhausted);
+    EXPECT_EQ(s.reason, "OVERLOADED_BYTES");
+    EXPECT_LT(steady_clock::now() - begin, seconds(20));
+  }
+  EXPECT_EQ(service.requests(), 2);
+}
+
+TEST(Client, TheDeadlineEndsACall) {
+  FakeService service([](const Seen& s) {
+    eventually(s.is_cancelled);
+    return Answer();
+  });
+  Client client(options_for(service));
+  ASSERT_TRUE(client.server_info(kCall).ok());
+  const std::vector<double> data(4);
+  const CallOptions call{.timeout = milliseconds(50)};
+  EXPECT_EQ(client.singular_values<double>(data, 2, 2, 1, MemoryOrder::kRowMajor, {}, call).status().code,
+            Code::kDeadlineExceeded);
+  const Status s = client.singular_values_async<double>(data, 2, 2, 1, MemoryOrder::kRowMajor, {}, call).get().status();
+  EXPECT_EQ(s.code, Code::kDeadlineExceeded);
+  EXPECT_EQ(s.reason, "DEADLINE_EXCEEDED");
+}
+
+TEST(Client, AStopRequestCancelsOnTheServerToo) {
+  std::atomic<int> saw_cancel{0};
+  FakeService service([&](const Seen& s) {
+    saw_cancel += eventually(s.is_cancelled);
+    return Answer();
+  });
+  Client client(options_for(service));
+  const std::vector<double> data(4);
+  std::stop_source stop;
+  const CallOptions call{.timeout = seconds(20), .stop = stop.get_token()};
+  auto later = client.singular_values_async<double>(data, 2, 2, 1, MemoryOrder::kRowMajor, {}, call);
+  std::jthread stopper([&] {
+    eventually([&] { return service.requests() == 2; });
+    stop.request_stop();
+  });
+  EXPECT_EQ(client.singular_values<double>(data, 2, 2, 1, MemoryOrder::kRowMajor, {}, call).status().code,
+            Code::kCancelled);
+  EXPECT_EQ(later.get().status().code, Code::kCancelled);
+  EXPECT_TRUE(eventually([&] { return saw_cancel == 2; }));
+  // Requested before: nothing is sent.
+  EXPECT_EQ(client.singular_values<double>(data, 2, 2, 1, MemoryOrder::kRowMajor, {}, call).status().code,
+            Code::kCancelled);
+  EXPECT_EQ(client.singular_values_async<double>(data, 2, 2, 1, MemoryOrder::kRowMajor, {}, call).get().status().code,
+            Code::kCancelled);
+  EXPECT_EQ(service.requests(), 2);
+}
+
+TEST(Client, AStopRequestEndsAWaitForARetry) {
+  FakeService service([](const Seen&) { return overloaded(kResourceExhausted, std::chrono::hours(1)); });
+  Client client(options_for(service));
+  const std::vector<double> data(4);
+  std::stop_source stop;
+  const CallOptions call{.timeout = {}, .stop = stop.get_token()};
+  auto later = client.singular_values_async<double>(data, 2, 2, 1, MemoryOrder::kRowMajor, {}, call);
+  std::jthread stopper([&] {
+    eventually([&] { return service.requests() == 2; });
+    stop.request_stop();
+  });
+  EXPECT_EQ(client.singular_values<double>(data, 2, 2, 1, MemoryOrder::kRowMajor, {}, call).status().code,
+            Code::kCancelled);
+  EXPECT_EQ(later.get().status().code, Code::kCancelled);
+}
+
+TEST(Client, ItsEndCancelsWhatIsInFlight) {
+  FakeService service([](const Seen& s) {
+    eventually(s.is_cancelled);
+    return Answer();
+  });
+  std::future<Result<SingularValues<double>>> later;
+  const std::vector<double> data(4);
+  {
+    Client client(options_for(service));
+    later = client.singular_values_async<double>(data, 2, 2, 1);
+    EXPECT_TRUE(eventually([&] { return service.requests() == 1; }));
+  }
+  ASSERT_EQ(later.wait_for(seconds(0)), std::future_status::ready);
+  EXPECT_EQ(later.get().status().code, Code::kCancelled);
+}
+
+TEST(Client, AReplyThatDoesNotFitTheQuestionIsInternal) {
+  FakeService service([](const Seen&) {
+    Answer a;
+    a.wrong_size = true;
+    return a;
+  });
+  Client client(options_for(service));
+  const std::vector<double> data(4);
+  EXPECT_EQ(client.singular_values<double>(data, 2, 2, 1, MemoryOrder::kRowMajor, {}, kCall).status().code,
+            Code::kInternal);
+}
+
+TEST(Client, AnInternalErrorIsNotRetried) {
+  FakeService service([](const Seen&) {
+    Answer a;
+    a.code = kInternal;
+    a.reason = "DEVICE_FAULT";
+    return a;
+  });
+  Client client(options_for(service));
+  const std::vector<double> data(4);
+  EXPECT_EQ(client.singular_values<double>(data, 2, 2, 1, MemoryOrder::kRowMajor, {}, kCall).status().reason,
+            "DEVICE_FAULT");
+  EXPECT_EQ(service.requests(), 1);
+}
+
+TEST(Client, AServerOutOfReachIsUnavailable) {
+  std::string address;
+  { address = FakeService().address(); }
+  Client client({.address = address, .retry = {.max_attempts = 2, .initial_backoff = milliseconds(1)}});
+  const std::vector<double> data(4);
+  EXPECT_EQ(client.singular_values<double>(data, 2, 2, 1, MemoryOrder::kRowMajor, {}, kCall).status().code,
+            Code::kUnavailable);
+  EXPECT_EQ(client.healthy({}, kCall).status().code, Code::kUnavailable);
+}
+
+TEST(Client, TellsWhatTheServerIs) {
+  FakeService service;
+  Client client(options_for(service));
+  const auto info = client.server_info(kCall);
+  ASSERT_TRUE(info.ok()) << info.status().to_string();
+  EXPECT_EQ(info->version, "1.2.3");
+  EXPECT_THAT(info->data_types, ::testing::ElementsAre(DataType::kC64));
+  EXPECT_THAT(info->methods, ::testing::ElementsAre(Method::kJacobi));
+  EXPECT_EQ(info->limits.max_message_bytes, 64 << 20);
+  const auto ping = client.ping(kCall);
+  ASSERT_TRUE(ping.ok());
+  EXPECT_GT(ping->count(), 0);
+}
+
+TEST(Client, SeveralConnectionsTakeTurns) {
+  FakeService service;
+  ClientOptions o = options_for(service);
+  o.connections = 3;
+  Client client(o);
+  const std::vector<double> data = counting(4);
+  for (int i = 0; i < 6; ++i) {
+    ASSERT_TRUE(client.singular_values<double>(data, 2, 2, 1, MemoryOrder::kRowMajor, {}, kCall).ok());
+  }
+}
+
+TEST(Tls, FilesThatAreMissingOrHalfAreNamed) {
+  EXPECT_EQ(TlsOptions::from_files("/nonexistent/ca.pem").status().code, Code::kNotFound);
+  EXPECT_EQ(TlsOptions::from_files("", "cert.pem", "").status().code, Code::kInvalidArgument);
+  EXPECT_TRUE(TlsOptions::from_files("").ok());
+}
+
+}  // namespace
+}  // namespace svdserve::client::testing

@@ -1,0 +1,193 @@
+#include "tests/client/fake_service.h"
+
+#include <grpcpp/server.h>
+#include <grpcpp/server_builder.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <mutex>
+#include <thread>
+
+#include "google/rpc/error_details.pb.h"
+#include "svdserve/v1/svd_service.grpc.pb.h"
+
+namespace svdserve::client::testing {
+namespace {
+
+template <class Real>
+std::string fake_values(const v1::MatrixBatch& b) {
+  const int64_t k = std::min(b.rows(), b.cols());
+  const size_t matrix_bytes = b.count() > 0 ? b.data().size() / static_cast<size_t>(b.count()) : 0;
+  std::vector<Real> values;
+  for (int64_t i = 0; i < b.count(); ++i) {
+    Real first;
+    std::memcpy(&first, b.data().data() + static_cast<size_t>(i) * matrix_bytes, sizeof first);
+    for (int64_t j = 0; j < k; ++j) values.push_back(first * static_cast<Real>(j + 1));
+  }
+  return {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(Real)};
+}
+
+google::rpc::Status to_rpc(const Answer& a) {
+  google::rpc::Status s;
+  s.set_code(a.code);
+  s.set_message(a.message);
+  if (!a.field.empty()) {
+    google::rpc::BadRequest bad;
+    auto* v = bad.add_field_violations();
+    v->set_field(a.field);
+    v->set_description(a.message);
+    s.add_details()->PackFrom(bad);
+  }
+  if (!a.reason.empty()) {
+    google::rpc::ErrorInfo info;
+    info.set_domain("svdserve");
+    info.set_reason(a.reason);
+    s.add_details()->PackFrom(info);
+  }
+  if (a.retry_delay) {
+    google::rpc::RetryInfo retry;
+    retry.mutable_retry_delay()->set_seconds(a.retry_delay->count() / 1000);
+    retry.mutable_retry_delay()->set_nanos(static_cast<int32_t>(a.retry_delay->count() % 1000) * 1000000);
+    s.add_details()->PackFrom(retry);
+  }
+  return s;
+}
+
+Seen to_seen(int number, const v1::DecomposeRequest& r) {
+  const v1::MatrixBatch& b = r.matrices();
+  Seen s;
+  s.number = number;
+  s.rows = b.rows();
+  s.cols = b.cols();
+  s.count = b.count();
+  s.data_type = b.data_type();
+  s.memory_order = b.memory_order();
+  s.method = r.options().method();
+  s.tolerance = r.options().tolerance();
+  s.max_sweeps = r.options().max_sweeps();
+  s.data = b.data();
+  return s;
+}
+
+void fill(const v1::MatrixBatch& b, const Answer& a, v1::DecomposeResponse* out) {
+  const bool is_float = b.data_type() == v1::DATA_TYPE_F32 || b.data_type() == v1::DATA_TYPE_C64;
+  std::string values = is_float ? fake_values<float>(b) : fake_values<double>(b);
+  if (a.wrong_size) values.erase(values.size() - (is_float ? 4 : 8));
+  out->set_singular_values(std::move(values));
+  out->set_values_per_matrix(std::min(b.rows(), b.cols()));
+  out->set_count(b.count());
+  for (const auto& [index, status] : a.exceptions) {
+    out->add_exception_indices(index);
+    out->add_exception_statuses(static_cast<v1::MatrixStatus>(status));
+  }
+  out->set_method(v1::METHOD_BIDIAGONAL);
+  out->set_device("fake:0");
+  out->mutable_timing()->set_compute_seconds(0.5);
+}
+
+}  // namespace
+
+struct FakeService::Impl : v1::SvdService::Service {
+  Handler handler;
+  std::mutex mutex;
+  Limits limits;  // guarded by mutex
+  std::atomic<int> requests{0}, infos{0}, at_once{0}, most_at_once{0};
+  std::unique_ptr<grpc::Server> server;
+  int port = 0;
+
+  grpc::Status Decompose(grpc::ServerContext* context, const v1::DecomposeRequest* request,
+                         v1::DecomposeResponse* response) override {
+    Seen seen = to_seen(requests++, *request);
+    seen.is_cancelled = [context] { return context->IsCancelled(); };
+    const int now = ++at_once;
+    for (int most = most_at_once; now > most && !most_at_once.compare_exchange_weak(most, now);) {
+    }
+    const Answer a = handler(seen);
+    --at_once;
+    if (a.code != 0) {
+      return {static_cast<grpc::StatusCode>(a.code), a.message, to_rpc(a).SerializeAsString()};
+    }
+    fill(request->matrices(), a, response);
+    return grpc::Status::OK;
+  }
+
+  grpc::Status DecomposeStream(
+      grpc::ServerContext* context,
+      grpc::ServerReaderWriter<v1::DecomposeStreamResponse, v1::DecomposeStreamRequest>* stream) override {
+    v1::DecomposeStreamRequest request;
+    std::vector<v1::DecomposeStreamResponse> held;
+    while (stream->Read(&request)) {
+      Seen seen = to_seen(requests++, request.request());
+      seen.is_cancelled = [context] { return context->IsCancelled(); };
+      if (request.has_timeout()) {
+        seen.timeout =
+            std::chrono::seconds(request.timeout().seconds()) + std::chrono::nanoseconds(request.timeout().nanos());
+      }
+      const Answer a = handler(seen);
+      if (a.break_stream) return {static_cast<grpc::StatusCode>(a.code), a.message};
+      v1::DecomposeStreamResponse response;
+      response.set_request_id(request.request_id());
+      *response.mutable_status() = to_rpc(a);
+      if (a.code == 0) fill(request.request().matrices(), a, response.mutable_response());
+      if (a.hold) {
+        held.push_back(std::move(response));
+        continue;
+      }
+      stream->Write(response);
+      for (const auto& h : held) stream->Write(h);
+      held.clear();
+    }
+    return grpc::Status::OK;
+  }
+
+  grpc::Status GetServerInfo(grpc::ServerContext*, const v1::GetServerInfoRequest*,
+                             v1::GetServerInfoResponse* response) override {
+    ++infos;
+    std::lock_guard lock(mutex);
+    if (!limits.has_info) return {grpc::StatusCode::UNIMPLEMENTED, ""};
+    response->set_version("1.2.3");
+    response->add_data_types(v1::DATA_TYPE_C64);
+    response->add_methods(v1::METHOD_JACOBI);
+    response->mutable_limits()->set_max_message_bytes(limits.max_message_bytes);
+    response->mutable_limits()->set_max_matrices(limits.max_matrices);
+    return grpc::Status::OK;
+  }
+};
+
+FakeService::FakeService(Handler handler, Limits limits) : impl_(std::make_unique<Impl>()) {
+  impl_->handler = std::move(handler);
+  impl_->limits = limits;
+  grpc::ServerBuilder builder;
+  builder.SetMaxReceiveMessageSize(128 << 20);
+  builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &impl_->port);
+  builder.RegisterService(impl_.get());
+  impl_->server = builder.BuildAndStart();
+}
+
+FakeService::~FakeService() { impl_->server->Shutdown(std::chrono::system_clock::now() + std::chrono::seconds(5)); }
+
+std::string FakeService::address() const {
+  std::string address = "127.0.0.1:";
+  address += std::to_string(impl_->port);
+  return address;
+}
+int FakeService::requests() const { return impl_->requests; }
+int FakeService::info_requests() const { return impl_->infos; }
+int FakeService::most_at_once() const { return impl_->most_at_once; }
+
+void FakeService::set_limits(Limits limits) {
+  std::lock_guard lock(impl_->mutex);
+  impl_->limits = limits;
+}
+
+bool eventually(const std::function<bool()>& holds) {
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+  while (!holds()) {
+    if (std::chrono::steady_clock::now() > end) return false;
+    std::this_thread::yield();
+  }
+  return true;
+}
+
+}  // namespace svdserve::client::testing

@@ -1,0 +1,287 @@
+#include "client/cli/npy.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <complex>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+
+namespace svdserve::cli {
+namespace {
+
+using client::DataType;
+using client::MemoryOrder;
+
+// A file as NumPy would write it: `dict` padded, then the data.
+std::string npy(const std::string& dict, const std::string& data, int version = 1) {
+  std::string head = dict;
+  const size_t prefix = version == 1 ? 10 : 12;
+  head.append(63 - (prefix + head.size()) % 64, ' ');
+  head.push_back('\n');
+  std::string file("\x93NUMPY", 6);
+  file.push_back(static_cast<char>(version));
+  file.push_back('\0');
+  for (size_t i = 0; i < prefix - 8; ++i) file.push_back(static_cast<char>(head.size() >> (8 * i) & 0xff));
+  return file + head + data;
+}
+
+std::string dict(const std::string& descr, const std::string& shape, bool fortran = false) {
+  return "{'descr': '" + descr + "', 'fortran_order': " + (fortran ? "True" : "False") + ", 'shape': " + shape + ", }";
+}
+
+template <class T>
+std::string bytes_of(const std::vector<T>& values, bool swapped = false) {
+  std::string s(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T));
+  if (swapped) {
+    for (size_t i = 0; i < s.size(); i += sizeof(T)) std::reverse(s.begin() + i, s.begin() + i + sizeof(T));
+  }
+  return s;
+}
+
+// The stack borrows from the text, which outlives it in the tests.
+client::Result<MatrixStack> read(const std::string& file) {
+  const auto held = std::make_shared<std::string>(file);
+  return to_matrices(std::as_bytes(std::span(*held)), held);
+}
+
+template <class T>
+std::vector<T> elements(const MatrixStack& s) {
+  const client::Batch& b = s.batch;
+  std::vector<T> v(static_cast<size_t>(b.count * b.rows * b.cols));
+  if (!v.empty()) std::memcpy(v.data(), b.data, v.size() * sizeof(T));
+  return v;
+}
+
+TEST(Npy, ReadsEveryVersion) {
+  for (const int version : {1, 2, 3}) {
+    const auto s = read(npy(dict("<f8", "(1, 1, 2)"), bytes_of<double>({3, 4}), version));
+    ASSERT_TRUE(s.ok()) << s.status().to_string();
+    EXPECT_THAT(elements<double>(*s), ::testing::ElementsAre(3, 4));
+  }
+}
+
+TEST(Npy, KeepsBatchDimensions) {
+  const auto s = read(npy(dict("<f4", "(2, 3, 1, 2)"), bytes_of(std::vector<float>(12, 1))));
+  ASSERT_TRUE(s.ok());
+  EXPECT_THAT(s->batch_shape, ::testing::ElementsAre(2, 3));
+  EXPECT_EQ(s->batch.count, 6);
+  EXPECT_EQ(s->batch.rows, 1);
+  EXPECT_EQ(s->batch.cols, 2);
+  EXPECT_EQ(s->batch.data_type, DataType::kF32);
+  const auto single = read(npy(dict("<f4", "(1, 2)"), bytes_of(std::vector<float>(2, 1))));
+  ASSERT_TRUE(single.ok());
+  EXPECT_TRUE(single->batch_shape.empty());
+  EXPECT_EQ(single->batch.count, 1);
+}
+
+TEST(Npy, SwapsBigEndian) {
+  const auto real = read(npy(dict(">f8", "(1, 2)"), bytes_of<double>({1.5, -2}, true)));
+  ASSERT_TRUE(real.ok());
+  EXPECT_THAT(elements<double>(*real), ::testing::ElementsAre(1.5, -2));
+  const auto complex = read(npy(dict(">c8", "(1, 1)"), bytes_of<float>({1.5, -2}, true)));
+  ASSERT_TRUE(complex.ok());
+  EXPECT_EQ(elements<std::complex<float>>(*complex)[0], std::complex<float>(1.5, -2));
+}
+
+TEST(Npy, IntegersAndBoolsBecomeDoubles) {
+  EXPECT_THAT(elements<double>(*read(npy(dict("|b1", "(1, 2)"), std::string("\0\1", 2)))),
+              ::testing::ElementsAre(0, 1));
+  EXPECT_THAT(elements<double>(*read(npy(dict("|i1", "(1, 2)"), "\xff\x7f"))), ::testing::ElementsAre(-1, 127));
+  EXPECT_THAT(elements<double>(*read(npy(dict("|u1", "(1, 1)"), "\xff"))), ::testing::ElementsAre(255));
+  EXPECT_THAT(elements<double>(*read(npy(dict("<i8", "(1, 1)"), bytes_of<int64_t>({-5})))), ::testing::ElementsAre(-5));
+  EXPECT_THAT(elements<double>(*read(npy(dict(">u4", "(1, 1)"), bytes_of<uint32_t>({4000000000u}, true)))),
+              ::testing::ElementsAre(4e9));
+  EXPECT_THAT(elements<double>(*read(npy(dict(">i2", "(2, 1)", true), bytes_of<int16_t>({-300, 2}, true)))),
+              ::testing::ElementsAre(-300, 2));
+}
+
+// One Fortran-ordered matrix is sent as it lies; more are gathered.
+TEST(Npy, UnderstandsFortranOrder) {
+  const auto single = read(npy(dict("<f8", "(2, 3)", true), bytes_of<double>({1, 4, 2, 5, 3, 6})));
+  ASSERT_TRUE(single.ok());
+  EXPECT_EQ(single->batch.memory_order, MemoryOrder::kColumnMajor);
+  EXPECT_THAT(elements<double>(*single), ::testing::ElementsAre(1, 4, 2, 5, 3, 6));
+
+  // a[p, q, i, j] = 1000 p + 100 q + 10 i + j, first index fastest in the file.
+  std::vector<double> file, expected;
+  for (int j = 0; j < 2; ++j)
+    for (int i = 0; i < 2; ++i)
+      for (int q = 0; q < 3; ++q)
+        for (int p = 0; p < 2; ++p) file.push_back(1000 * p + 100 * q + 10 * i + j);
+  for (int p = 0; p < 2; ++p)
+    for (int q = 0; q < 3; ++q)
+      for (int i = 0; i < 2; ++i)
+        for (int j = 0; j < 2; ++j) expected.push_back(1000 * p + 100 * q + 10 * i + j);
+  const auto stack = read(npy(dict("<f8", "(2, 3, 2, 2)", true), bytes_of(file)));
+  ASSERT_TRUE(stack.ok());
+  EXPECT_EQ(stack->batch.memory_order, MemoryOrder::kRowMajor);
+  EXPECT_EQ(elements<double>(*stack), expected);
+  const auto swapped = read(npy(dict(">f8", "(2, 3, 2, 2)", true), bytes_of(file, true)));
+  EXPECT_EQ(elements<double>(*swapped), expected);
+}
+
+TEST(Npy, AnEmptyStackIsEmpty) {
+  for (const char* shape : {"(0, 4, 4)", "(3, 0, 4)", "(5, 4, 0)", "(0, 9223372036854775807, 9223372036854775807)"}) {
+    const auto s = read(npy(dict("<f8", shape), ""));
+    ASSERT_TRUE(s.ok()) << shape << s.status().to_string();
+    EXPECT_EQ(s->batch.count, 0);
+  }
+}
+
+TEST(Npy, RefusesWhatItCannotRead) {
+  const std::string data = bytes_of<double>({1, 2, 3, 4});
+  const std::string good = npy(dict("<f8", "(2, 2)"), data);
+  ASSERT_TRUE(read(good).ok());
+  const std::pair<std::string, const char*> cases[] = {
+      {"", "does not begin"},
+      {"PK\x03\x04 a zip archive", "does not begin"},
+      {good.substr(0, 60), "ends within its header"},
+      {good.substr(0, 9), "does not begin"},
+      {npy(dict("<f8", "(2, 2)"), data, 4), "version 4"},
+      {good.substr(0, good.size() - 1), "the file holds 31"},
+      {good + "x", "the file holds 33"},
+      {npy("[1, 2]", data), "no dictionary"},
+      {npy("{'descr': '<f8', 'shape': (2, 2), }", data), "lacks"},
+      {npy("{'descr': '<f8', 'fortran_order': 1, 'shape': (2, 2), }", data), "neither True nor False"},
+      {npy(dict("<f8", "(2, -2)"), data), "no tuple"},
+      {npy(dict("<f8", "2"), data), "no tuple"},
+      {npy(dict("<f8", "(99999999999999999999, 2)"), data), "no tuple"},
+      {npy(dict("<f8", "(4294967296, 4294967296)"), data), "overflows"},
+      {npy(dict("<f8", "(2, 2)") + " more", data), "follows its header"},
+      {npy("{'extra': True, 'descr': '<f8'}", data), "unknown entry"},
+      {npy("{'descr': [('a', '<f8')], 'fortran_order': False, 'shape': (4,), }", data), "structured"},
+      {npy(dict("|O", "(2, 2)"), data), "dtype \"|O\""},
+      {npy(dict("<U4", "(2, 2)"), data), "hold no matrices"},
+      {npy(dict("<M8", "(2, 2)"), data), "hold no matrices"},
+      {npy(dict("<f2", "(2, 2)"), "12345678"), "f2 are not supported"},
+      {npy(dict("<f16", "(1, 2)"), data), "f16 are not supported"},
+      {npy(dict("<f8", "(4,)"), data), "at least 2"},
+      {npy(dict("<f8", "()"), bytes_of<double>({1})), "at least 2"},
+  };
+  for (const auto& [file, why] : cases) {
+    const auto s = read(file);
+    ASSERT_FALSE(s.ok()) << why;
+    EXPECT_EQ(s.status().code, client::Code::kInvalidArgument);
+    EXPECT_THAT(s.status().message, ::testing::HasSubstr(why));
+  }
+}
+
+// Every prefix of a good file, and every byte of its head changed, is read or refused, never more.
+TEST(Npy, SurvivesDamage) {
+  const std::string good = npy(dict("<f8", "(2, 2)"), bytes_of<double>({1, 2, 3, 4}));
+  for (size_t i = 0; i < good.size(); ++i) (void)read(good.substr(0, i));
+  for (size_t i = 0; i < 128; ++i) {
+    for (int byte = 0; byte < 256; ++byte) {
+      std::string bad = good;
+      bad[i] = static_cast<char>(byte);
+      (void)read(bad);
+    }
+  }
+}
+
+TEST(Npy, HeadersAreAlignedAndRoundTrip) {
+  const std::vector<std::vector<int64_t>> shapes = {{4}, {2, 3}, {100000, 12, 7, 5, 4, 3, 2, 1}};
+  for (const auto& shape : shapes) {
+    const std::string head = npy_header(8, shape);
+    EXPECT_EQ(head.size() % 64, 0u);
+    int64_t items = 1;
+    for (const int64_t n : shape) items *= n;
+    const std::string file = head + std::string(static_cast<size_t>(items) * 8, '\0');
+    const auto parsed = parse_npy(std::as_bytes(std::span(file)));
+    ASSERT_TRUE(parsed.ok()) << parsed.status().to_string();
+    EXPECT_EQ(parsed->shape, shape);
+    EXPECT_EQ(parsed->kind, 'f');
+    EXPECT_EQ(parsed->item_bytes, 8);
+  }
+}
+
+class NpyFile : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::string name = ::testing::TempDir() + "npy_XXXXXX";
+    ASSERT_NE(mkdtemp(name.data()), nullptr);
+    folder_ = name;
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+  std::string folder_;
+};
+
+TEST_F(NpyFile, IsWrittenWholeAndReadBack) {
+  const std::string path = folder_ + "/a.npy";
+  const std::vector<double> values = {1, 2, 3, 4, 5, 6};
+  ASSERT_TRUE(write_npy(path, 8, {1, 3, 2}, std::as_bytes(std::span(values))).ok());
+  const auto s = load_matrices(path);
+  ASSERT_TRUE(s.ok()) << s.status().to_string();
+  EXPECT_EQ(elements<double>(*s), values);
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder_), {}), 1);  // no unfinished file is left
+}
+
+TEST_F(NpyFile, ErrorsNameThePath) {
+  EXPECT_THAT(load_matrices(folder_ + "/none.npy").status().message, ::testing::HasSubstr("none.npy: No such file"));
+  EXPECT_THAT(load_matrices(folder_).status().message, ::testing::HasSubstr("not a regular file"));
+  std::ofstream(folder_ + "/empty.npy").close();
+  EXPECT_THAT(load_matrices(folder_ + "/empty.npy").status().message, ::testing::HasSubstr("empty.npy"));
+  EXPECT_FALSE(write_npy(folder_ + "/no/such/folder.npy", 8, {0}, {}).ok());
+}
+
+// Files of NumPy's own making: every type, byte order, memory order and a few shapes, each beside its elements as f8 or
+// c16 in C order.
+TEST_F(NpyFile, ReadsWhatNumPyWrites) {
+  if (std::system("/usr/bin/python3 -c 'import numpy' 2>/dev/null") != 0)
+    GTEST_SKIP() << "no NumPy in /usr/bin/python3";
+  std::ofstream(folder_ + "/write.py") << R"(
+import sys, warnings
+import numpy as np
+folder, n = sys.argv[1], 0
+warnings.simplefilter("ignore")
+for code in ["b1", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f4", "f8", "c8", "c16"]:
+    for byte_order in "<>":
+        for shape in [(3, 2), (5, 2, 3), (2, 3, 4, 2), (1, 1)]:
+            for order in "CF":
+                a = np.arange(np.prod(shape)).reshape(shape) % 100 - (3 if code[0] in "ifc" else 0)
+                a = (a + 2j * a) if code[0] == "c" else a
+                a = np.asarray(a.astype(byte_order + code), order=order)
+                with open(f"{folder}/{n}.npy", "wb") as f:
+                    np.lib.format.write_array(f, a, version=[(1, 0), (2, 0), (3, 0)][n % 3])
+                a.astype("<c16" if code[0] == "c" else "<f8").tofile(f"{folder}/{n}.raw")
+                n += 1
+)";
+  ASSERT_EQ(std::system(("/usr/bin/python3 " + folder_ + "/write.py " + folder_).c_str()), 0);
+  int n = 0;
+  for (; std::filesystem::exists(folder_ + "/" + std::to_string(n) + ".npy"); ++n) {
+    const std::string base = folder_ + "/" + std::to_string(n);
+    const auto s = load_matrices(base + ".npy");
+    ASSERT_TRUE(s.ok()) << s.status().to_string();
+    const client::Batch& b = s->batch;
+    std::vector<std::complex<double>> got;
+    const auto as_complex = [&](const auto& v) { got.assign(v.begin(), v.end()); };
+    if (b.data_type == DataType::kF32) as_complex(elements<float>(*s));
+    if (b.data_type == DataType::kF64) as_complex(elements<double>(*s));
+    if (b.data_type == DataType::kC64) as_complex(elements<std::complex<float>>(*s));
+    if (b.data_type == DataType::kC128) as_complex(elements<std::complex<double>>(*s));
+    if (b.memory_order == MemoryOrder::kColumnMajor) {
+      auto row_major = got;
+      for (int64_t i = 0; i < b.rows; ++i) {
+        for (int64_t j = 0; j < b.cols; ++j) row_major[i * b.cols + j] = got[j * b.rows + i];
+      }
+      got = row_major;
+    }
+    std::ifstream raw(base + ".raw", std::ios::binary);
+    std::string text(std::istreambuf_iterator<char>(raw), {});
+    const size_t parts = text.size() / got.size() / sizeof(double);  // 1 real, 2 complex
+    for (size_t i = 0; i < got.size(); ++i) {
+      double expected[2] = {0, 0};
+      std::memcpy(expected, text.data() + i * parts * sizeof(double), parts * sizeof(double));
+      ASSERT_EQ(got[i], std::complex<double>(expected[0], expected[1])) << base << " element " << i;
+    }
+  }
+  EXPECT_EQ(n, 208);
+}
+
+}  // namespace
+}  // namespace svdserve::cli

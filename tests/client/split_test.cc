@@ -1,0 +1,98 @@
+#include "client/cpp/split.h"
+
+#include <gtest/gtest.h>
+
+namespace svdserve::client::internal {
+namespace {
+
+Batch batch(int64_t rows, int64_t cols, int64_t count, DataType type = DataType::kF64) {
+  Batch b;
+  b.rows = rows;
+  b.cols = cols;
+  b.count = count;
+  b.data_type = type;
+  return b;
+}
+
+// The pieces cover the batch in order, and each fits every limit.
+void expect_fits(const Batch& b, const PieceLimits& limits) {
+  const auto pieces = split(b, limits);
+  ASSERT_TRUE(pieces.ok()) << pieces.status().to_string();
+  const auto sizes = *matrix_sizes(b);
+  int64_t next = 0;
+  for (int64_t i = 0; i < pieces->pieces(); ++i) {
+    const Piece p = (*pieces)[i];
+    ASSERT_EQ(p.first, next);
+    next += p.count;
+    EXPECT_LE(p.count, limits.max_matrices);
+    EXPECT_LE(p.count * sizes.matrix_bytes + kMessageOverheadBytes, limits.max_message_bytes);
+    EXPECT_LE(p.count * (sizes.result_bytes + kReplyBytesPerMatrix) + kMessageOverheadBytes, limits.max_message_bytes);
+  }
+  EXPECT_EQ(next, b.count);
+}
+
+TEST(Split, OnePieceWhereEverythingFits) {
+  const auto pieces = split(batch(4, 4, 1000), {64 << 20, 1 << 24, 4 << 20});
+  ASSERT_TRUE(pieces.ok());
+  EXPECT_EQ(pieces->pieces(), 1);
+  EXPECT_EQ((*pieces)[0].count, 1000);
+}
+
+TEST(Split, AnEmptyBatchIsOneEmptyPiece) {
+  const auto pieces = split(batch(4, 4, 0), {64 << 20, 1 << 24, 4 << 20});
+  ASSERT_TRUE(pieces.ok());
+  EXPECT_EQ(pieces->pieces(), 1);
+  EXPECT_EQ((*pieces)[0].count, 0);
+}
+
+TEST(Split, RespectsEveryLimit) {
+  for (const auto type : {DataType::kF32, DataType::kF64, DataType::kC64, DataType::kC128}) {
+    for (const int64_t rows : {1, 4, 33}) {
+      for (const int64_t cols : {1, 4, 7}) {
+        for (const int64_t count : {1, 2, 999, 100003}) {
+          expect_fits(batch(rows, cols, count, type), {64 << 10, 1 << 24, 64 << 10});
+          expect_fits(batch(rows, cols, count, type), {64 << 10, 17, 64 << 10});
+          expect_fits(batch(rows, cols, count, type), {1 << 20, 1 << 24, 10000});
+        }
+      }
+    }
+  }
+}
+
+// 1x1 of f32: 4 bytes there, 4 + 5 bytes back.
+TEST(Split, CutsByTheReplyWhereThatIsLarger) {
+  const PieceLimits limits{kMessageOverheadBytes + 900, 1 << 24, 1 << 20};
+  const auto pieces = split(batch(1, 1, 200, DataType::kF32), limits);
+  ASSERT_TRUE(pieces.ok());
+  EXPECT_EQ(pieces->pieces(), 2);
+  EXPECT_EQ((*pieces)[0].count, 100);
+}
+
+TEST(Split, PiecesDifferByOneAtMost) {
+  const auto pieces = split(batch(1, 1, 11, DataType::kF64), {1 << 20, 3, 1 << 20});
+  ASSERT_TRUE(pieces.ok());
+  ASSERT_EQ(pieces->pieces(), 4);
+  EXPECT_EQ((*pieces)[0].count, 3);
+  EXPECT_EQ((*pieces)[2].count, 3);
+  EXPECT_EQ((*pieces)[3].count, 2);
+  EXPECT_EQ((*pieces)[3].first, 9);
+}
+
+TEST(Split, RefusesAMatrixThatFitsNoMessage) {
+  const auto pieces = split(batch(100, 100, 1), {64 << 10, 1 << 24, 4 << 20});
+  ASSERT_FALSE(pieces.ok());
+  EXPECT_EQ(pieces.status().code, Code::kInvalidArgument);
+  EXPECT_EQ(pieces.status().field, "matrices.data");
+}
+
+TEST(MatrixSizes, NamesTheFieldAtFault) {
+  EXPECT_EQ(matrix_sizes(batch(0, 4, 1)).status().field, "matrices.rows");
+  EXPECT_EQ(matrix_sizes(batch(4, -1, 1)).status().field, "matrices.cols");
+  EXPECT_EQ(matrix_sizes(batch(4, 4, -1)).status().field, "matrices.count");
+  EXPECT_EQ(matrix_sizes(batch(INT64_MAX, INT64_MAX, 1)).status().field, "matrices.count");
+  EXPECT_EQ(matrix_sizes(batch(4, 4, INT64_MAX)).status().field, "matrices.count");
+  EXPECT_TRUE(matrix_sizes(batch(4, 4, 0)).ok());
+}
+
+}  // namespace
+}  // namespace svdserve::client::internal
