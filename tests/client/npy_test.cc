@@ -185,7 +185,7 @@ TEST(Npy, SurvivesDamage) {
 }
 
 TEST(Npy, HeadersAreAlignedAndRoundTrip) {
-  const std::vector<std::vector<int64_t>> shapes = {{4}, {2, 3}, {100000, 12, 7, 5, 4, 3, 2, 1}};
+  const std::vector<std::vector<int64_t>> shapes = {{4}, {2, 3}, {1000, 12, 7, 1, 1, 1, 1, 1, 1, 1, 1, 1, 2}};
   for (const auto& shape : shapes) {
     const std::string head = npy_header(8, shape);
     EXPECT_EQ(head.size() % 64, 0u);
