@@ -24,21 +24,21 @@ struct Case {
 
 // Mostly the sizes that run one matrix a lane; every path of the planner at least.
 std::vector<Case> cases() {
-  std::vector<Case> all{{1, 1, 8000},  {2, 2, 16000}, {3, 3, 16000}, {4, 4, 16000}, {5, 5, 6000},
-                        {6, 6, 6000},  {7, 7, 6000},  {8, 8, 6000},  {2, 4, 3000},  {4, 2, 3000},
-                        {3, 5, 2000},  {7, 5, 2000},  {9, 8, 1000},  {4, 12, 1000}, {1, 6, 1000},
-                        {9, 1, 1000},  {3, 40, 300},  {63, 2, 200},  {64, 4, 200},  {65, 3, 200},
-                        {4, 129, 100}, {300, 8, 60},  {5, 513, 40},  {1000, 1, 40}, {9, 9, 300},
-                        {13, 13, 200}, {16, 16, 150}, {24, 24, 80},  {31, 31, 50},  {32, 32, 50},
-                        {12, 20, 100}, {40, 17, 60},  {32, 33, 40},  {700, 16, 15}, {10, 2100, 8},
-                        {4096, 32, 2}, {2, 16384, 2}};
+  std::vector<Case> all{{1, 1, 8000},  {2, 2, 16000}, {3, 3, 16000}, {4, 4, 16000}, {5, 5, 6000},  {6, 6, 6000},
+                        {7, 7, 6000},  {8, 8, 6000},  {2, 4, 3000},  {4, 2, 3000},  {3, 5, 2000},  {7, 5, 2000},
+                        {9, 8, 1000},  {4, 12, 1000}, {1, 6, 1000},  {9, 1, 1000},  {3, 40, 300},  {63, 2, 200},
+                        {64, 4, 200},  {65, 3, 200},  {4, 129, 100}, {300, 8, 60},  {5, 513, 40},  {1000, 1, 40},
+                        {9, 9, 300},   {13, 13, 200}, {16, 16, 150}, {24, 24, 80},  {31, 31, 50},  {32, 32, 50},
+                        {12, 20, 100}, {40, 17, 60},  {32, 33, 40},  {700, 16, 15}, {10, 2100, 8}, {4096, 32, 2},
+                        {2, 16384, 2}};
   for (int64_t k = 10; k <= 30; ++k) all.push_back({k, k + k % 3, 20});
   for (Case& c : all) c.count = scaled(c.count, std::max(c.rows, c.cols) > 600 ? 2 : 24);
   return all;
 }
 
 const std::vector<Options>& options_to_test() {
-  static const std::vector<Options> all{{.method = Method::kBidiagonal}, {.method = Method::kBisection}, {.method = Method::kJacobi}};
+  static const std::vector<Options> all{
+      {.method = Method::kBidiagonal}, {.method = Method::kBisection}, {.method = Method::kJacobi}};
   return all;
 }
 const std::vector<Options>& rarer_options() {
@@ -67,7 +67,8 @@ std::vector<std::byte> make_batch(const Problem& problem, int64_t count, Random&
         a.elements[element] = poison_value(random.coin() ? Poison::kInfinity : Poison::kQuietNan);
       }
     } else {
-      const double scale = std::ldexp(1.0, static_cast<int>(random.coin() ? 0 : random.integer(-largest_exponent, largest_exponent)));
+      const double scale =
+          std::ldexp(1.0, static_cast<int>(random.coin() ? 0 : random.integer(-largest_exponent, largest_exponent)));
       const bool complex = is_complex(problem.dtype);
       for (auto& z : a.elements) {
         const double re = random.uniform(-1, 1) * scale;
@@ -88,7 +89,8 @@ std::vector<std::byte> turned(const std::vector<std::byte>& bytes, const Problem
     const std::byte* from = bytes.data() + b * matrix_bytes(problem);
     std::byte* to = out.data() + b * matrix_bytes(problem);
     for (size_t i = 0; i < rows; ++i) {
-      for (size_t j = 0; j < cols; ++j) std::memcpy(to + (j * rows + i) * element, from + (i * cols + j) * element, element);
+      for (size_t j = 0; j < cols; ++j)
+        std::memcpy(to + (j * rows + i) * element, from + (i * cols + j) * element, element);
     }
   }
   return out;
@@ -111,8 +113,8 @@ class SameBitsTest : public ::testing::TestWithParam<DType> {
 
   // Compares matrix `i` of `expected` with matrix `at(i)` of `actual`; prints the first few that differ.
   template <class Where>
-  void compare(const Plan& plan, const std::vector<std::byte>& bytes, const RunResult& expected, const RunResult& actual,
-               int64_t count, const SvdEngine& engine, const char* how, Where at) {
+  void compare(const Plan& plan, const std::vector<std::byte>& bytes, const RunResult& expected,
+               const RunResult& actual, int64_t count, const SvdEngine& engine, const char* how, Where at) {
     const size_t row = result_bytes(plan.problem);
     for (int64_t i = 0; i < count; ++i) {
       const int64_t j = at(i);
@@ -122,20 +124,25 @@ class SameBitsTest : public ::testing::TestWithParam<DType> {
       }
       if (++differing_ > 5) continue;
       const int64_t k = values_per_matrix(plan.problem);
-      ADD_FAILURE() << how << ", " << name(engine.simd()) << ", " << engine.threads() << " threads: " << name(plan.problem.dtype)
-                    << " " << name(plan.method) << " tolerance " << plan.tolerance << " sweeps " << plan.max_sweeps << " "
-                    << plan.problem.rows << "x" << plan.problem.cols << " matrix " << i << " of " << count << "\nscalar, status "
+      ADD_FAILURE() << how << ", " << name(engine.simd()) << ", " << engine.threads()
+                    << " threads: " << name(plan.problem.dtype) << " " << name(plan.method) << " tolerance "
+                    << plan.tolerance << " sweeps " << plan.max_sweeps << " " << plan.problem.rows << "x"
+                    << plan.problem.cols << " matrix " << i << " of " << count << "\nscalar, status "
                     << static_cast<int>(expected.statuses[static_cast<size_t>(i)]) << ":"
                     << hex_values(plan.problem.dtype, expected.bytes_of(plan, i), k) << "\nhere,   status "
                     << static_cast<int>(actual.statuses[static_cast<size_t>(j)]) << ":"
-                    << hex_values(plan.problem.dtype, actual.bytes_of(plan, j), k) << "\nelements as stored (row-major): "
-                    << hex_values(plan.problem.dtype, bytes.data() + static_cast<size_t>(i) * matrix_bytes(plan.problem),
-                                  std::min<int64_t>(plan.problem.rows * plan.problem.cols, 1024) * (is_complex(plan.problem.dtype) ? 2 : 1));
+                    << hex_values(plan.problem.dtype, actual.bytes_of(plan, j), k)
+                    << "\nelements as stored (row-major): "
+                    << hex_values(plan.problem.dtype,
+                                  bytes.data() + static_cast<size_t>(i) * matrix_bytes(plan.problem),
+                                  std::min<int64_t>(plan.problem.rows * plan.problem.cols, 1024) *
+                                      (is_complex(plan.problem.dtype) ? 2 : 1));
     }
   }
 
   // The same matrices in one call of every target, one thread: position, batch size and neighbours as they come.
-  void compare_targets(const Plan& plan, const std::vector<std::byte>& bytes, int64_t count, const RunResult& expected) {
+  void compare_targets(const Plan& plan, const std::vector<std::byte>& bytes, int64_t count,
+                       const RunResult& expected) {
     for (size_t target = 0; target + 1 < targets_.size(); ++target) {
       const SvdEngine& engine = *engines_[target];
       compare(plan, bytes, expected, run(engine, plan, bytes.data(), count), count, engine, "whole batch",
@@ -145,8 +152,8 @@ class SameBitsTest : public ::testing::TestWithParam<DType> {
 
   // A part of them in random order among other neighbours, some of which are not finite, in random segments, on every
   // engine; and in the other layout.
-  void compare_rearranged(const Plan& plan, const std::vector<std::byte>& bytes, int64_t count, const RunResult& expected,
-                          Random& random) {
+  void compare_rearranged(const Plan& plan, const std::vector<std::byte>& bytes, int64_t count,
+                          const RunResult& expected, Random& random) {
     const int64_t part = std::min(count, std::max<int64_t>(30, count / 40));
     const size_t size = matrix_bytes(plan.problem);
     for (const auto& engine : engines_) {
@@ -176,12 +183,14 @@ class SameBitsTest : public ::testing::TestWithParam<DType> {
   }
 
   // Batches of one, two, three, .. matrices, from the first on.
-  void compare_batch_sizes(const Plan& plan, const std::vector<std::byte>& bytes, int64_t count, const RunResult& expected) {
+  void compare_batch_sizes(const Plan& plan, const std::vector<std::byte>& bytes, int64_t count,
+                           const RunResult& expected) {
     const SvdEngine& engine = *engines_.front();
     const size_t row = result_bytes(plan.problem);
     int64_t first = 0;
     for (int64_t size = 1; size <= 20 && first + size <= count; first += size, ++size) {
-      const RunResult alone = run(engine, plan, bytes.data() + static_cast<size_t>(first) * matrix_bytes(plan.problem), size);
+      const RunResult alone =
+          run(engine, plan, bytes.data() + static_cast<size_t>(first) * matrix_bytes(plan.problem), size);
       RunResult among = expected;  // as if the others had been there
       std::memcpy(among.values.data() + static_cast<size_t>(first) * row, alone.values.data(), alone.values.size());
       std::copy(alone.statuses.begin(), alone.statuses.end(), among.statuses.begin() + first);
@@ -209,7 +218,8 @@ TEST_P(SameBitsTest, WhateverSurroundsTheMatrix) {
   };
   for (const Case& c : cases()) {
     for (const Options& options : options_to_test()) test(c, options, c.count);
-    for (const Options& options : rarer_options()) test(c, options, std::min<int64_t>(c.count, c.rows * c.cols > 600 ? 2 : 40));
+    for (const Options& options : rarer_options())
+      test(c, options, std::min<int64_t>(c.count, c.rows * c.cols > 600 ? 2 : 40));
   }
   std::string names;
   for (const Simd simd : targets_) names.append(" ").append(name(simd));

@@ -1,5 +1,5 @@
-// The contract's bounds, for every dtype, method, shape class and kind of matrix, against a reference of higher precision;
-// prints the worst case of each beside the bound, and LAPACK's worst case on the same matrices.
+// The contract's bounds, for every dtype, method, shape class and kind of matrix, against a reference of higher
+// precision; prints the worst case of each beside the bound, and LAPACK's worst case on the same matrices.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -44,7 +44,8 @@ void add_both_ways(std::vector<Shape>& shapes, Shape shape) {
   shapes.push_back(shape);
 }
 
-// Every k; sizes just past a square, twice, and a few times as long; around the reduction's tile of 64 rows; very long ones.
+// Every k; sizes just past a square, twice, and a few times as long; around the reduction's tile of 64 rows; very long
+// ones.
 std::vector<Shape> shapes_to_test() {
   std::vector<Shape> shapes;
   Random random(20);
@@ -83,8 +84,10 @@ bool matters_for_long_matrices(Kind kind) {
     case Kind::kZero:
     case Kind::kOverflowEntry:
     case Kind::kOverflowing:
-    case Kind::kDenormals: return true;
-    default: return false;
+    case Kind::kDenormals:
+      return true;
+    default:
+      return false;
   }
 }
 
@@ -113,8 +116,8 @@ class Tables {
 
   void print(DType dtype) const {
     for (const Method method : kMethods) {
-      std::printf("\n%s %s: worst error / bound, and ?gesvd's worst on the same matrices; in units of u %s\n%-20s", name(dtype),
-                  name(method), method == Method::kBisection ? "lambda_max (lambda = s^2)" : "s_max", "");
+      std::printf("\n%s %s: worst error / bound, and ?gesvd's worst on the same matrices; in units of u %s\n%-20s",
+                  name(dtype), name(method), method == Method::kBisection ? "lambda_max (lambda = s^2)" : "s_max", "");
       for (const char* class_name : kClassNames) std::printf(" | %-19s", class_name);
       for (const Kind kind : kinds(dtype)) print_row(method, kind);
       std::printf("\n");

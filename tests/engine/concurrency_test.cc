@@ -33,9 +33,12 @@ std::vector<Job> mixed_jobs(const SvdEngine& engine) {
     for (const auto& [rows, cols] : {std::pair<int64_t, int64_t>{4, 4}, {11, 9}, {3, 200}}) {
       const Method method = methods[seed % 3];
       std::vector<Matrix> matrices;
-      for (int64_t i = 0; i < scaled(100, 20); ++i) matrices.push_back(generate(Kind::kNormal, dtype, rows, cols, ++seed));
-      Job job{plan_of({rows, cols, dtype, Order::kColumnMajor}, {.method = method}), pack(matrices, Order::kColumnMajor),
-              static_cast<int64_t>(matrices.size()), {}};
+      for (int64_t i = 0; i < scaled(100, 20); ++i)
+        matrices.push_back(generate(Kind::kNormal, dtype, rows, cols, ++seed));
+      Job job{plan_of({rows, cols, dtype, Order::kColumnMajor}, {.method = method}),
+              pack(matrices, Order::kColumnMajor),
+              static_cast<int64_t>(matrices.size()),
+              {}};
       job.expected = run(engine, job.plan, job.bytes.data(), job.count);
       jobs.push_back(std::move(job));
     }
@@ -96,7 +99,8 @@ TEST(SvdEngineConcurrency, CancelledBeforeTheStart) {
 }
 
 // A batch of minutes, cancelled after a moment, ends soon after: for packed small matrices, large ones, very tall ones.
-void expect_prompt_cancellation(int64_t rows, int64_t cols, DType dtype, Method method, int64_t distinct, int64_t total) {
+void expect_prompt_cancellation(int64_t rows, int64_t cols, DType dtype, Method method, int64_t distinct,
+                                int64_t total) {
   const SvdEngine engine({.threads = 2});
   std::vector<Matrix> matrices;
   for (int64_t i = 0; i < distinct; ++i) {

@@ -30,8 +30,8 @@ Plan planned(const Problem& problem, const Options& options) {
 double unit_roundoff(DType dtype) { return value_bytes(dtype) == 4 ? 0x1p-24 : 0x1p-53; }
 
 TEST(Planner, RefusesSizesOutsideTheLimits) {
-  for (const int64_t size : {int64_t{0}, int64_t{-1}, kShapeLimits.max_dimension + 1, std::numeric_limits<int64_t>::max(),
-                             std::numeric_limits<int64_t>::min()}) {
+  for (const int64_t size : {int64_t{0}, int64_t{-1}, kShapeLimits.max_dimension + 1,
+                             std::numeric_limits<int64_t>::max(), std::numeric_limits<int64_t>::min()}) {
     expect_refused({size, 4, DType::kF64, Order::kRowMajor}, {}, "rows");
     expect_refused({4, size, DType::kF64, Order::kRowMajor}, {}, "cols");
     expect_refused({size, size, DType::kF64, Order::kRowMajor}, {}, "rows");
@@ -91,8 +91,8 @@ TEST(Planner, RefusesATolerancesWithoutAUse) {
 }
 
 TEST(Planner, RefusesSweepsOutsideTheirRangeOrWithoutAUse) {
-  for (const int32_t sweeps : {-1, kLargestMaxSweeps + 1, std::numeric_limits<int32_t>::max(),
-                               std::numeric_limits<int32_t>::min()}) {
+  for (const int32_t sweeps :
+       {-1, kLargestMaxSweeps + 1, std::numeric_limits<int32_t>::max(), std::numeric_limits<int32_t>::min()}) {
     expect_refused(kSquare, {.method = Method::kJacobi, .max_sweeps = sweeps}, "max_sweeps");
   }
   for (const Method method : {Method::kAuto, Method::kBidiagonal, Method::kBisection}) {

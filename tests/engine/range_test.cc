@@ -28,10 +28,18 @@ void poison_part(std::byte* matrix, const Problem& problem, int64_t part, Poison
   }
   uint32_t bits = 0;
   switch (poison) {
-    case Poison::kInfinity: bits = 0x7f800000; break;
-    case Poison::kMinusInfinity: bits = 0xff800000; break;
-    case Poison::kQuietNan: bits = 0xffc12345; break;
-    case Poison::kSignallingNan: bits = 0x7f800001; break;
+    case Poison::kInfinity:
+      bits = 0x7f800000;
+      break;
+    case Poison::kMinusInfinity:
+      bits = 0xff800000;
+      break;
+    case Poison::kQuietNan:
+      bits = 0xffc12345;
+      break;
+    case Poison::kSignallingNan:
+      bits = 0x7f800001;
+      break;
   }
   std::memcpy(at, &bits, sizeof bits);
 }
@@ -60,7 +68,8 @@ void expect_isolated_poison(const SvdEngine& engine, const Plan& plan) {
       if (i % 2 == 0) {
         ASSERT_EQ(result.statuses[static_cast<size_t>(i)], MatrixStatus::kOk);
         ASSERT_EQ(std::memcmp(values, alone.values.data(), row), 0)
-            << "the neighbour of a poisoned matrix changed:" << hex_values(problem.dtype, values, values_per_matrix(problem));
+            << "the neighbour of a poisoned matrix changed:"
+            << hex_values(problem.dtype, values, values_per_matrix(problem));
         continue;
       }
       ASSERT_EQ(result.statuses[static_cast<size_t>(i)], MatrixStatus::kNonFinite) << "matrix " << i;
@@ -75,10 +84,22 @@ void expect_isolated_poison(const SvdEngine& engine, const Plan& plan) {
 TEST(Range, NonFiniteElementsAnywhereGiveCanonicalNansForTheirMatrixAlone) {
   const SvdEngine engine;
   for (const DType dtype : kDTypes) {
-    for (const auto& [rows, cols] : {std::pair<int64_t, int64_t>{1, 1}, {2, 2}, {4, 4}, {8, 8}, {5, 3}, {3, 7}, {12, 12},
-                                     {32, 32}, {1, 90}, {90, 1}, {200, 4}, {6, 150}, {2000, 3}}) {
+    for (const auto& [rows, cols] : {std::pair<int64_t, int64_t>{1, 1},
+                                     {2, 2},
+                                     {4, 4},
+                                     {8, 8},
+                                     {5, 3},
+                                     {3, 7},
+                                     {12, 12},
+                                     {32, 32},
+                                     {1, 90},
+                                     {90, 1},
+                                     {200, 4},
+                                     {6, 150},
+                                     {2000, 3}}) {
       for (const Method method : kMethods) {
-        SCOPED_TRACE(std::string(name(dtype)) + " " + name(method) + " " + std::to_string(rows) + "x" + std::to_string(cols));
+        SCOPED_TRACE(std::string(name(dtype)) + " " + name(method) + " " + std::to_string(rows) + "x" +
+                     std::to_string(cols));
         expect_isolated_poison(engine, plan_of({rows, cols, dtype, Order::kRowMajor}, {.method = method}));
       }
     }
@@ -111,7 +132,8 @@ TEST(Range, OverflowingValuesAreInfiniteForTheirMatrixAlone) {
         }
         const RunResult mixed = run(engine, plan, pack(matrices, Order::kColumnMajor).data(), 40);
         const RunResult alone = run(engine, plan, pack(ordinary, Order::kColumnMajor).data(), 20);
-        EXPECT_EQ(mixed.outcome.report.out_of_range, 20) << name(dtype) << " " << name(method) << " " << rows << "x" << cols;
+        EXPECT_EQ(mixed.outcome.report.out_of_range, 20)
+            << name(dtype) << " " << name(method) << " " << rows << "x" << cols;
         for (int64_t i = 0; i < 20; ++i) {
           EXPECT_EQ(std::memcmp(mixed.bytes_of(plan, 2 * i), alone.bytes_of(plan, i), result_bytes(plan.problem)), 0);
           const std::vector<double> s = mixed.values_of(plan, 2 * i + 1);

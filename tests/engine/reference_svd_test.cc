@@ -83,7 +83,8 @@ TEST(ReferenceSvd, TriangleOfOnesHasItsClosedForm) {
       const auto s = reference_singular_values(a);
       for (int64_t i = 1; i <= n; ++i) {
         const long double expected =
-            1 / (2 * std::sin(static_cast<long double>(2 * i - 1) * std::numbers::pi_v<long double> / static_cast<long double>(4 * n + 2)));
+            1 / (2 * std::sin(static_cast<long double>(2 * i - 1) * std::numbers::pi_v<long double> /
+                              static_cast<long double>(4 * n + 2)));
         EXPECT_NEAR(static_cast<double>((s[static_cast<size_t>(i - 1)] - expected) / s[0]), 0,
                     static_cast<double>(40 * reference_roundoff(dtype)))
             << "n " << n << " i " << i;

@@ -183,7 +183,8 @@ void expect_independence_of(unsigned environment) {
   for (const int threads : {1, 3}) {
     const SvdEngine engine({.threads = threads});
     for (const DType dtype : kDTypes) {
-      for (const auto& [rows, cols] : {std::pair<int64_t, int64_t>{1, 1}, {4, 4}, {7, 7}, {12, 12}, {3, 90}, {600, 4}}) {
+      for (const auto& [rows, cols] :
+           {std::pair<int64_t, int64_t>{1, 1}, {4, 4}, {7, 7}, {12, 12}, {3, 90}, {600, 4}}) {
         std::vector<Matrix> matrices;
         for (const Kind kind : kinds(dtype)) matrices.push_back(generate(kind, dtype, rows, cols, 3));
         const auto bytes = pack(matrices, Order::kRowMajor);

@@ -47,8 +47,8 @@ Batch batch_of(const std::vector<Kind>& some, DType dtype, int64_t rows, int64_t
 }
 
 std::string label(const Plan& plan, const Sample& sample) {
-  return std::string(name(plan.problem.dtype)) + " " + name(plan.method) + " " + std::to_string(plan.problem.rows) + "x" +
-         std::to_string(plan.problem.cols) + ", " + name(sample.kind) + ", seed " + std::to_string(sample.seed) +
+  return std::string(name(plan.problem.dtype)) + " " + name(plan.method) + " " + std::to_string(plan.problem.rows) +
+         "x" + std::to_string(plan.problem.cols) + ", " + name(sample.kind) + ", seed " + std::to_string(sample.seed) +
          ", tolerance " + std::to_string(plan.tolerance);
 }
 
@@ -59,8 +59,22 @@ TEST(Tolerance, BisectionKeepsItsBoundAtEveryDelta) {
   for (const DType dtype : kDTypes) {
     const std::vector<double> deltas{0, 1e-300, 1e-16, 1e-13, 1e-9, 1e-7, 1e-4, 1e-2, 0.3, 0.5};
     std::vector<double> worst(deltas.size(), 0);
-    for (const auto& [rows, cols] : {std::pair<int64_t, int64_t>{1, 1}, {2, 2}, {3, 3}, {4, 4}, {5, 5}, {6, 6}, {7, 7}, {8, 8},
-                                     {4, 2}, {5, 3}, {6, 10}, {9, 9}, {16, 16}, {32, 32}, {300, 6}, {7, 90}}) {
+    for (const auto& [rows, cols] : {std::pair<int64_t, int64_t>{1, 1},
+                                     {2, 2},
+                                     {3, 3},
+                                     {4, 4},
+                                     {5, 5},
+                                     {6, 6},
+                                     {7, 7},
+                                     {8, 8},
+                                     {4, 2},
+                                     {5, 3},
+                                     {6, 10},
+                                     {9, 9},
+                                     {16, 16},
+                                     {32, 32},
+                                     {300, 6},
+                                     {7, 90}}) {
       const Batch batch = batch_of(kinds(dtype), dtype, rows, cols, scaled(rows <= 10 && cols <= 10 ? 20 : 3));
       for (size_t d = 0; d < deltas.size(); ++d) {
         const Plan plan =
@@ -95,8 +109,9 @@ TEST(Tolerance, BisectionEndsInOrderAtTheLargestDeltas) {
           EXPECT_TRUE(std::is_sorted(values.rbegin(), values.rend())) << label(plan, batch.samples[i]);
           EXPECT_GE(values.back(), 0);
           if (result.statuses[i] == MatrixStatus::kOutOfRange) continue;
-          EXPECT_LE(static_cast<long double>(values.front()), 2 * batch.samples[i].reference.front() +
-                                                                  static_cast<long double>(real_type(dtype).smallest_denormal))
+          EXPECT_LE(
+              static_cast<long double>(values.front()),
+              2 * batch.samples[i].reference.front() + static_cast<long double>(real_type(dtype).smallest_denormal))
               << label(plan, batch.samples[i]);
         }
       }
@@ -110,7 +125,8 @@ TEST(Tolerance, BisectionIsAsAccurateAsAsked) {
   const Batch batch = batch_of({Kind::kNormal}, DType::kF64, 4, 4, 200);
   double previous = 1e300;
   for (const double delta : {1e-2, 1e-4, 1e-6, 1e-8}) {
-    const Plan plan = plan_of({4, 4, DType::kF64, Order::kRowMajor}, {.method = Method::kBisection, .tolerance = delta});
+    const Plan plan =
+        plan_of({4, 4, DType::kF64, Order::kRowMajor}, {.method = Method::kBisection, .tolerance = delta});
     const RunResult result = run(engine, plan, batch.bytes.data(), batch.count());
     double worst = 0;
     for (int64_t i = 0; i < batch.count(); ++i) {
@@ -126,16 +142,22 @@ TEST(Tolerance, BisectionIsAsAccurateAsAsked) {
 // LAPACK's relative errors on the same matrices, which have no such bound.
 TEST(Tolerance, JacobiIsAccurateToEveryValueOfColumnGradedMatrices) {
   const SvdEngine engine;
-  std::printf("relative error / (kappa u) of column-graded matrices\n%-6s %-10s %-10s %-8s %-14s %s\n", "dtype", "shape",
-              "JACOBI", "bound", "BIDIAGONAL", "LAPACK ?gesvd");
+  std::printf("relative error / (kappa u) of column-graded matrices\n%-6s %-10s %-10s %-8s %-14s %s\n", "dtype",
+              "shape", "JACOBI", "bound", "BIDIAGONAL", "LAPACK ?gesvd");
   for (const DType dtype : kDTypes) {
     const double u = real_type(dtype).unit_roundoff;
     for (const int64_t k : {1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 16, 17, 24, 31, 32}) {
-      for (const auto& [rows, cols] : {std::pair<int64_t, int64_t>{k, k}, {k + 1, k}, {k, k + 3}, {100, k}, {k, 150},
-                                       {64 * std::max<int64_t>(k, 8) + 70, k}, {k, 4000}}) {
+      for (const auto& [rows, cols] : {std::pair<int64_t, int64_t>{k, k},
+                                       {k + 1, k},
+                                       {k, k + 3},
+                                       {100, k},
+                                       {k, 150},
+                                       {64 * std::max<int64_t>(k, 8) + 70, k},
+                                       {k, 4000}}) {
         if (kSanitized && (k % 4 != 1 || std::max(rows, cols) > 500)) continue;
         const bool large = std::max(rows, cols) > 60;
-        const Batch batch = batch_of({Kind::kColumnGraded}, dtype, rows, cols, large ? scaled(3) : scaled(k <= 8 ? 60 : 15));
+        const Batch batch =
+            batch_of({Kind::kColumnGraded}, dtype, rows, cols, large ? scaled(3) : scaled(k <= 8 ? 60 : 15));
         const Plan plan = plan_of({rows, cols, dtype, Order::kRowMajor}, {.method = Method::kJacobi});
         const Plan other = plan_of({rows, cols, dtype, Order::kRowMajor}, {.method = Method::kBidiagonal});
         const RunResult result = run(engine, plan, batch.bytes.data(), batch.count());
@@ -145,7 +167,9 @@ TEST(Tolerance, JacobiIsAccurateToEveryValueOfColumnGradedMatrices) {
           const auto& reference = batch.samples[i].reference;
           const double kappa = unit_column_condition(batch.matrices[i]);
           ASSERT_LE(kappa, 10);
-          const auto measure = [&](const std::vector<double>& s) { return relative_error(dtype, s, reference) / (kappa * u); };
+          const auto measure = [&](const std::vector<double>& s) {
+            return relative_error(dtype, s, reference) / (kappa * u);
+          };
           const double mine = measure(result.values_of(plan, static_cast<int64_t>(i)));
           EXPECT_EQ(result.statuses[i], MatrixStatus::kOk);
           ASSERT_LE(mine, relative_bound(plan.problem))
@@ -156,8 +180,8 @@ TEST(Tolerance, JacobiIsAccurateToEveryValueOfColumnGradedMatrices) {
           lapack = std::max(lapack, measure(gesvd(batch.matrices[i])));
         }
         std::printf("%-6s %-10s %-10.2f %-8.0f %-14.3g %.3g\n", name(dtype),
-                    (std::to_string(rows) + "x" + std::to_string(cols)).c_str(), worst, relative_bound(plan.problem), bidiagonal,
-                    lapack);
+                    (std::to_string(rows) + "x" + std::to_string(cols)).c_str(), worst, relative_bound(plan.problem),
+                    bidiagonal, lapack);
       }
     }
   }
@@ -182,7 +206,8 @@ TEST(Tolerance, JacobiStopsAtTheCosineAskedFor) {
             const long double allowed =
                 2 * static_cast<long double>(tolerance * static_cast<double>(k)) * reference[j] +
                 static_cast<long double>(value_bound(plan.problem) * real_type(dtype).unit_roundoff) * reference[0];
-            ASSERT_LE(std::abs(static_cast<long double>(values[j]) - reference[j]), allowed) << label(plan, batch.samples[i]);
+            ASSERT_LE(std::abs(static_cast<long double>(values[j]) - reference[j]), allowed)
+                << label(plan, batch.samples[i]);
           }
         }
       }

@@ -11,7 +11,9 @@
 namespace svdserve::numerics {
 
 template <class Real>
-void assign(Real& x, std::complex<double> z) { x = static_cast<Real>(z.real()); }
+void assign(Real& x, std::complex<double> z) {
+  x = static_cast<Real>(z.real());
+}
 template <class Real>
 void assign(Complex<Real>& x, std::complex<double> z) {
   x = {static_cast<Real>(z.real()), static_cast<Real>(z.imag())};

@@ -10,7 +10,9 @@ namespace {
 using Wide = long double;
 
 // From here on a value rounds to infinity: half a unit above the largest finite number.
-Wide overflow_threshold(const RealType& real) { return static_cast<Wide>(real.largest) * (1 + static_cast<Wide>(real.unit_roundoff) / 2); }
+Wide overflow_threshold(const RealType& real) {
+  return static_cast<Wide>(real.largest) * (1 + static_cast<Wide>(real.unit_roundoff) / 2);
+}
 
 // What a value may be off, and by how much it is off, as absolute numbers of one kind (s or lambda).
 struct Deviation {
@@ -98,7 +100,8 @@ Verdict check(const Plan& plan, const std::vector<double>& values, MatrixStatus 
     }
     const Deviation d = deviation(plan, value, reference[i], largest, real);
     if (d.error > d.allowed) fail(i, "outside the bound");
-    const Wide unit = static_cast<Wide>(real.unit_roundoff) * (plan.method == Method::kBisection ? largest * largest : largest);
+    const Wide unit =
+        static_cast<Wide>(real.unit_roundoff) * (plan.method == Method::kBisection ? largest * largest : largest);
     if (unit > 0 && static_cast<double>(d.error / d.allowed) >= verdict.ratio()) {
       verdict.error = static_cast<double>(d.error / unit);
       verdict.bound = static_cast<double>(d.allowed / unit);
@@ -117,7 +120,8 @@ double error_of(const Plan& plan, const std::vector<double>& values, const std::
   if (values.size() != reference.size()) return -1;
   const RealType real = real_type(plan.problem.dtype);
   const Wide largest = reference.front();
-  const Wide unit = static_cast<Wide>(real.unit_roundoff) * (plan.method == Method::kBisection ? largest * largest : largest);
+  const Wide unit =
+      static_cast<Wide>(real.unit_roundoff) * (plan.method == Method::kBisection ? largest * largest : largest);
   double worst = 0;
   for (size_t i = 0; i < values.size(); ++i) {
     if (!std::isfinite(values[i])) return -1;

@@ -21,8 +21,8 @@ double value_bound(const Problem& problem);
 // JACOBI on A = B D (wide: A^H = B D): relative error of every normal value <= relative_bound() kappa u.
 double relative_bound(const Problem& problem);
 
-// BISECTION: abs(lambda - lambda_ref) <= 2 delta lambda_ref + 16 k u lambda_max, lambda = s^2. Returned for one value, in
-// units of u lambda_max; ratio = lambda_ref / lambda_max.
+// BISECTION: abs(lambda - lambda_ref) <= 2 delta lambda_ref + 16 k u lambda_max, lambda = s^2. Returned for one value,
+// in units of u lambda_max; ratio = lambda_ref / lambda_max.
 double lambda_bound(const Plan& plan, double ratio);
 
 // How the worst value of one matrix stands against its bound.

@@ -14,7 +14,8 @@ constexpr size_t kGuard = 64;  // bytes on each side of an output that must stay
 // A copy of bytes, or a poisoned output, at an address that is aligned to nothing, between guards.
 class Guarded {
  public:
-  Guarded(size_t size, size_t misalignment) : size_(size), begin_(kGuard + misalignment % kGuard), bytes_(size + 3 * kGuard, kPoison) {}
+  Guarded(size_t size, size_t misalignment)
+      : size_(size), begin_(kGuard + misalignment % kGuard), bytes_(size + 3 * kGuard, kPoison) {}
 
   std::byte* data() { return bytes_.data() + begin_; }
   size_t size() const { return size_; }
@@ -35,11 +36,20 @@ void require_matching_report(const RunResult& result) {
   ConvergenceReport counted;
   for (const MatrixStatus status : result.statuses) {
     switch (status) {
-      case MatrixStatus::kOk: ++counted.ok; break;
-      case MatrixStatus::kNonFinite: ++counted.non_finite; break;
-      case MatrixStatus::kNotConverged: ++counted.not_converged; break;
-      case MatrixStatus::kOutOfRange: ++counted.out_of_range; break;
-      default: throw std::logic_error("a status was not written");
+      case MatrixStatus::kOk:
+        ++counted.ok;
+        break;
+      case MatrixStatus::kNonFinite:
+        ++counted.non_finite;
+        break;
+      case MatrixStatus::kNotConverged:
+        ++counted.not_converged;
+        break;
+      case MatrixStatus::kOutOfRange:
+        ++counted.out_of_range;
+        break;
+      default:
+        throw std::logic_error("a status was not written");
     }
   }
   if (!(counted == result.outcome.report)) throw std::logic_error("the report does not count the statuses");

@@ -28,8 +28,8 @@ struct RunResult {
   const std::byte* bytes_of(const Plan& plan, int64_t matrix) const;
 };
 
-// Computes `count` packed matrices as one segment. Throws std::logic_error if the call wrote outside its outputs, changed
-// its input, or reports other counts than its statuses.
+// Computes `count` packed matrices as one segment. Throws std::logic_error if the call wrote outside its outputs,
+// changed its input, or reports other counts than its statuses.
 RunResult run(const SvdEngine& engine, const Plan& plan, const std::byte* matrices, int64_t count);
 
 // The same as segments of random sizes, empty ones among them, each at its own unaligned place.

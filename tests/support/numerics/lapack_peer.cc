@@ -46,10 +46,14 @@ std::vector<double> run(Driver driver, const Matrix& a) {
   static const bool one_thread = (openblas_set_num_threads(1), true);
   static_cast<void>(one_thread);
   switch (a.dtype) {
-    case DType::kF32: return run<float, float>(driver, a);
-    case DType::kF64: return run<double, double>(driver, a);
-    case DType::kC64: return run<std::complex<float>, float>(driver, a);
-    case DType::kC128: return run<std::complex<double>, double>(driver, a);
+    case DType::kF32:
+      return run<float, float>(driver, a);
+    case DType::kF64:
+      return run<double, double>(driver, a);
+    case DType::kC64:
+      return run<std::complex<float>, float>(driver, a);
+    case DType::kC128:
+      return run<std::complex<double>, double>(driver, a);
   }
   return {};
 }

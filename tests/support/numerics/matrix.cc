@@ -87,7 +87,12 @@ std::vector<double> load_values(DType dtype, const void* values, int64_t count) 
 
 std::string to_hex(const Matrix& a) {
   std::string text("\n");
-  text.append(name(a.dtype)).append(" ").append(std::to_string(a.rows)).append("x").append(std::to_string(a.cols)).append("\n");
+  text.append(name(a.dtype))
+      .append(" ")
+      .append(std::to_string(a.rows))
+      .append("x")
+      .append(std::to_string(a.cols))
+      .append("\n");
   constexpr int64_t kShown = 64;  // of each dimension: enough for every shape that is not very tall
   for (int64_t i = 0; i < std::min(a.rows, kShown); ++i) {
     for (int64_t j = 0; j < std::min(a.cols, kShown); ++j) {

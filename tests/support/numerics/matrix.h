@@ -12,8 +12,8 @@
 
 namespace svdserve::numerics {
 
-// Every element is a number of `dtype` held exactly in double: what a test computes from it, it computes from the matrix
-// as stored. Column-major, leading dimension = rows. Real dtypes have imaginary parts of +0.
+// Every element is a number of `dtype` held exactly in double: what a test computes from it, it computes from the
+// matrix as stored. Column-major, leading dimension = rows. Real dtypes have imaginary parts of +0.
 struct Matrix {
   Matrix() = default;
   Matrix(DType dtype, int64_t rows, int64_t cols)
@@ -31,8 +31,8 @@ struct Matrix {
 
 // Numbers of the real type that belongs to a dtype.
 struct RealType {
-  double unit_roundoff;    // u = 2^-24 or 2^-53
-  double largest;          // largest finite number
+  double unit_roundoff;  // u = 2^-24 or 2^-53
+  double largest;        // largest finite number
   double smallest_normal;
   double smallest_denormal;
 };
@@ -49,7 +49,8 @@ void store(const Matrix& a, Order order, void* out);
 // `count` values of the real type that belongs to `dtype`, widened to double; any alignment.
 std::vector<double> load_values(DType dtype, const void* values, int64_t count);
 
-// The elements as C99 hexadecimal floats, a row a line after an empty one, so that a failure can be reproduced bit for bit.
+// The elements as C99 hexadecimal floats, a row a line after an empty one, so that a failure can be reproduced bit for
+// bit.
 std::string to_hex(const Matrix& a);
 
 }  // namespace svdserve::numerics

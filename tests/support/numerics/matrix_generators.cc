@@ -69,8 +69,8 @@ Matrix product(const Matrix& a, const Matrix& b) {
   return c;
 }
 
-// B D, tall: B with singular values in [1, 3], whose condition with unit columns is then at most about 5; D spread evenly
-// over the exponents, in random order.
+// B D, tall: B with singular values in [1, 3], whose condition with unit columns is then at most about 5; D spread
+// evenly over the exponents, in random order.
 Matrix column_graded_tall(DType dtype, int64_t rows, int64_t cols, Random& random) {
   std::vector<double> values(static_cast<size_t>(cols));
   for (double& s : values) s = random.uniform(1, 3);
@@ -170,8 +170,12 @@ Matrix diagonal(Kind kind, DType dtype, int64_t rows, int64_t cols, Random& rand
   Matrix a(dtype, rows, cols);
   for (int64_t i = 0; i < a.values(); ++i) {
     switch (kind) {
-      case Kind::kIdentity: a.at(i, i) = 1; break;
-      case Kind::kDiagonal: a.at(i, i) = random.integer(0, 4) == 0 ? Scalar(0) : normal(dtype, random); break;
+      case Kind::kIdentity:
+        a.at(i, i) = 1;
+        break;
+      case Kind::kDiagonal:
+        a.at(i, i) = random.integer(0, 4) == 0 ? Scalar(0) : normal(dtype, random);
+        break;
       default:  // kShift
         a.at(i, i) = random.coin() ? 0.0 : 1e-9;
         if (i + 1 < cols) a.at(i, i + 1) = phase(dtype, random);
@@ -231,13 +235,17 @@ Matrix multiples(DType dtype, int64_t rows, int64_t cols, double unit, int64_t l
 
 Matrix at_the_ends_of_the_range(Kind kind, DType dtype, int64_t rows, int64_t cols, Random& random) {
   const RealType real = real_type(dtype);
-  const int top = std::ilogb(real.largest);            // 2^top <= largest < 2^(top + 1)
+  const int top = std::ilogb(real.largest);  // 2^top <= largest < 2^(top + 1)
   const int bottom = std::ilogb(real.smallest_normal);
   switch (kind) {
-    case Kind::kHuge: return scaled_below(dtype, rows, cols, top, random);
-    case Kind::kTiny: return scaled_below(dtype, rows, cols, bottom, random);
-    case Kind::kOverflowing: return overflowing(dtype, rows, cols, random);
-    case Kind::kDenormals: return multiples(dtype, rows, cols, real.smallest_denormal, 1000, random);
+    case Kind::kHuge:
+      return scaled_below(dtype, rows, cols, top, random);
+    case Kind::kTiny:
+      return scaled_below(dtype, rows, cols, bottom, random);
+    case Kind::kOverflowing:
+      return overflowing(dtype, rows, cols, random);
+    case Kind::kDenormals:
+      return multiples(dtype, rows, cols, real.smallest_denormal, 1000, random);
     case Kind::kOverflowEntry: {
       Matrix a = normal_matrix(dtype, rows, cols, random);
       set_exactly(any_element(a, random), real.largest, dtype, random);
@@ -248,39 +256,57 @@ Matrix at_the_ends_of_the_range(Kind kind, DType dtype, int64_t rows, int64_t co
       set_exactly(any_element(a, random), real.smallest_normal, dtype, random);
       return a;
     }
-    default: return {};
+    default:
+      return {};
   }
 }
 
 Matrix unrounded(Kind kind, DType dtype, int64_t rows, int64_t cols, Random& random) {
   switch (kind) {
-    case Kind::kNormal: return normal_matrix(dtype, rows, cols, random);
-    case Kind::kGradedRows: return graded_rows(dtype, rows, cols, 12, random);
-    case Kind::kGradedColumns: return graded_columns(dtype, rows, cols, 12, random);
-    case Kind::kSteepRows: return graded_rows(dtype, rows, cols, 100, random);
-    case Kind::kSteepColumns: return graded_columns(dtype, rows, cols, 100, random);
+    case Kind::kNormal:
+      return normal_matrix(dtype, rows, cols, random);
+    case Kind::kGradedRows:
+      return graded_rows(dtype, rows, cols, 12, random);
+    case Kind::kGradedColumns:
+      return graded_columns(dtype, rows, cols, 12, random);
+    case Kind::kSteepRows:
+      return graded_rows(dtype, rows, cols, 100, random);
+    case Kind::kSteepColumns:
+      return graded_columns(dtype, rows, cols, 100, random);
     case Kind::kColumnGraded:
       return rows >= cols ? column_graded_tall(dtype, rows, cols, random)
                           : conjugate_transpose(column_graded_tall(dtype, cols, rows, random));
-    case Kind::kHilbert: return hilbert(dtype, rows, cols, random);
-    case Kind::kKahan: return kahan(dtype, rows, cols, random);
-    case Kind::kLaeuchli: return laeuchli(dtype, rows, cols, random);
-    case Kind::kDuplicates: return duplicates(dtype, rows, cols, random);
-    case Kind::kZeroLines: return zero_lines(dtype, rows, cols, random);
-    case Kind::kOuterProduct: return low_rank(dtype, rows, cols, 1, random);
-    case Kind::kLowRank: return low_rank(dtype, rows, cols, (std::min(rows, cols) + 1) / 2, random);
-    case Kind::kEqualValues: return equal_values(dtype, rows, cols, random);
-    case Kind::kClusters: return clusters(dtype, rows, cols, random);
+    case Kind::kHilbert:
+      return hilbert(dtype, rows, cols, random);
+    case Kind::kKahan:
+      return kahan(dtype, rows, cols, random);
+    case Kind::kLaeuchli:
+      return laeuchli(dtype, rows, cols, random);
+    case Kind::kDuplicates:
+      return duplicates(dtype, rows, cols, random);
+    case Kind::kZeroLines:
+      return zero_lines(dtype, rows, cols, random);
+    case Kind::kOuterProduct:
+      return low_rank(dtype, rows, cols, 1, random);
+    case Kind::kLowRank:
+      return low_rank(dtype, rows, cols, (std::min(rows, cols) + 1) / 2, random);
+    case Kind::kEqualValues:
+      return equal_values(dtype, rows, cols, random);
+    case Kind::kClusters:
+      return clusters(dtype, rows, cols, random);
     case Kind::kIdentity:
     case Kind::kDiagonal:
-    case Kind::kShift: return diagonal(kind, dtype, rows, cols, random);
-    case Kind::kZero: return signed_zeros(dtype, rows, cols, random);
+    case Kind::kShift:
+      return diagonal(kind, dtype, rows, cols, random);
+    case Kind::kZero:
+      return signed_zeros(dtype, rows, cols, random);
     case Kind::kOneEntry: {
       Matrix a(dtype, rows, cols);
       any_element(a, random) = normal(dtype, random);
       return a;
     }
-    default: return at_the_ends_of_the_range(kind, dtype, rows, cols, random);
+    default:
+      return at_the_ends_of_the_range(kind, dtype, rows, cols, random);
   }
 }
 
@@ -298,32 +324,58 @@ std::vector<Kind> kinds(DType dtype) {
 
 const char* name(Kind kind) {
   switch (kind) {
-    case Kind::kNormal: return "random normal";
-    case Kind::kGradedRows: return "rows to 1e-12";
-    case Kind::kGradedColumns: return "columns to 1e-12";
-    case Kind::kSteepRows: return "rows to 1e-100";
-    case Kind::kSteepColumns: return "columns to 1e-100";
-    case Kind::kColumnGraded: return "column-graded B D";
-    case Kind::kHilbert: return "Hilbert";
-    case Kind::kKahan: return "Kahan";
-    case Kind::kLaeuchli: return "Laeuchli";
-    case Kind::kDuplicates: return "duplicate columns";
-    case Kind::kZeroLines: return "zero rows, columns";
-    case Kind::kOuterProduct: return "rank 1";
-    case Kind::kLowRank: return "rank k/2";
-    case Kind::kEqualValues: return "equal values";
-    case Kind::kClusters: return "two clusters";
-    case Kind::kIdentity: return "identity";
-    case Kind::kDiagonal: return "diagonal";
-    case Kind::kShift: return "shift";
-    case Kind::kZero: return "zero";
-    case Kind::kOneEntry: return "one entry";
-    case Kind::kOverflowEntry: return "overflow entry";
-    case Kind::kHuge: return "near overflow";
-    case Kind::kOverflowing: return "overflowing values";
-    case Kind::kUnderflowEntry: return "underflow entry";
-    case Kind::kTiny: return "near underflow";
-    case Kind::kDenormals: return "denormals";
+    case Kind::kNormal:
+      return "random normal";
+    case Kind::kGradedRows:
+      return "rows to 1e-12";
+    case Kind::kGradedColumns:
+      return "columns to 1e-12";
+    case Kind::kSteepRows:
+      return "rows to 1e-100";
+    case Kind::kSteepColumns:
+      return "columns to 1e-100";
+    case Kind::kColumnGraded:
+      return "column-graded B D";
+    case Kind::kHilbert:
+      return "Hilbert";
+    case Kind::kKahan:
+      return "Kahan";
+    case Kind::kLaeuchli:
+      return "Laeuchli";
+    case Kind::kDuplicates:
+      return "duplicate columns";
+    case Kind::kZeroLines:
+      return "zero rows, columns";
+    case Kind::kOuterProduct:
+      return "rank 1";
+    case Kind::kLowRank:
+      return "rank k/2";
+    case Kind::kEqualValues:
+      return "equal values";
+    case Kind::kClusters:
+      return "two clusters";
+    case Kind::kIdentity:
+      return "identity";
+    case Kind::kDiagonal:
+      return "diagonal";
+    case Kind::kShift:
+      return "shift";
+    case Kind::kZero:
+      return "zero";
+    case Kind::kOneEntry:
+      return "one entry";
+    case Kind::kOverflowEntry:
+      return "overflow entry";
+    case Kind::kHuge:
+      return "near overflow";
+    case Kind::kOverflowing:
+      return "overflowing values";
+    case Kind::kUnderflowEntry:
+      return "underflow entry";
+    case Kind::kTiny:
+      return "near underflow";
+    case Kind::kDenormals:
+      return "denormals";
   }
   return "?";
 }
@@ -371,10 +423,14 @@ Matrix with_singular_values(DType dtype, int64_t rows, int64_t cols, const std::
 
 double poison_value(Poison poison) {
   switch (poison) {
-    case Poison::kInfinity: return std::numeric_limits<double>::infinity();
-    case Poison::kMinusInfinity: return -std::numeric_limits<double>::infinity();
-    case Poison::kQuietNan: return std::bit_cast<double>(0xfff8123456789abcULL);
-    case Poison::kSignallingNan: return std::bit_cast<double>(0x7ff0000000000001ULL);
+    case Poison::kInfinity:
+      return std::numeric_limits<double>::infinity();
+    case Poison::kMinusInfinity:
+      return -std::numeric_limits<double>::infinity();
+    case Poison::kQuietNan:
+      return std::bit_cast<double>(0xfff8123456789abcULL);
+    case Poison::kSignallingNan:
+      return std::bit_cast<double>(0x7ff0000000000001ULL);
   }
   return 0;
 }

@@ -5,10 +5,10 @@
 //   abs(g_pq) <= tolerance sqrt(g_pp) sqrt(g_qq),  G = R^H R,  tolerance = n u(Real);
 // the values are the norms of the columns.
 // Source: J. Demmel and K. Veselic, "Jacobi's method is more accurate than QR", SIAM J. Matrix Anal. Appl. 13 (1992).
-// Accuracy: a small multiple of n u(Real) kappa relative to EACH value, kappa = condition number of A with unit columns;
-// Householder QR keeps that, being backward stable column by column.
-// Range: the caller picks a Real whose exponents hold the squares of the input (long double for double, double for
-// float), so neither scaling nor care is needed.
+// Accuracy: a small multiple of n u(Real) kappa relative to EACH value, kappa = condition number of A with unit
+// columns; Householder QR keeps that, being backward stable column by column. Range: the caller picks a Real whose
+// exponents hold the squares of the input (long double for double, double for float), so neither scaling nor care is
+// needed.
 #ifndef SVDSERVE_TESTS_SUPPORT_NUMERICS_REFERENCE_JACOBI_H_
 #define SVDSERVE_TESTS_SUPPORT_NUMERICS_REFERENCE_JACOBI_H_
 
@@ -35,22 +35,54 @@ struct Complex {
 };
 
 // The few operations of the algorithm, for real and for complex elements.
-template <class Real> Real conj_times(Real x, Real y) { return x * y; }
-template <class Real> Complex<Real> conj_times(Complex<Real> x, Complex<Real> y) {
+template <class Real>
+Real conj_times(Real x, Real y) {
+  return x * y;
+}
+template <class Real>
+Complex<Real> conj_times(Complex<Real> x, Complex<Real> y) {
   return {x.re * y.re + x.im * y.im, x.re * y.im - x.im * y.re};
 }
-template <class Real> Real squared(Real x) { return x * x; }
-template <class Real> Real squared(Complex<Real> x) { return x.re * x.re + x.im * x.im; }
-template <class Real> Real times(Real c, Real x) { return c * x; }
-template <class Real> Complex<Real> times(Real c, Complex<Real> x) { return {c * x.re, c * x.im}; }
-template <class Real> Real multiply(Real x, Real y) { return x * y; }
-template <class Real> Complex<Real> multiply(Complex<Real> x, Complex<Real> y) {
+template <class Real>
+Real squared(Real x) {
+  return x * x;
+}
+template <class Real>
+Real squared(Complex<Real> x) {
+  return x.re * x.re + x.im * x.im;
+}
+template <class Real>
+Real times(Real c, Real x) {
+  return c * x;
+}
+template <class Real>
+Complex<Real> times(Real c, Complex<Real> x) {
+  return {c * x.re, c * x.im};
+}
+template <class Real>
+Real multiply(Real x, Real y) {
+  return x * y;
+}
+template <class Real>
+Complex<Real> multiply(Complex<Real> x, Complex<Real> y) {
   return {x.re * y.re - x.im * y.im, x.re * y.im + x.im * y.re};
 }
-template <class Real> Real add(Real x, Real y) { return x + y; }
-template <class Real> Complex<Real> add(Complex<Real> x, Complex<Real> y) { return {x.re + y.re, x.im + y.im}; }
-template <class Real> Real conjugate(Real x) { return x; }
-template <class Real> Complex<Real> conjugate(Complex<Real> x) { return {x.re, -x.im}; }
+template <class Real>
+Real add(Real x, Real y) {
+  return x + y;
+}
+template <class Real>
+Complex<Real> add(Complex<Real> x, Complex<Real> y) {
+  return {x.re + y.re, x.im + y.im};
+}
+template <class Real>
+Real conjugate(Real x) {
+  return x;
+}
+template <class Real>
+Complex<Real> conjugate(Complex<Real> x) {
+  return {x.re, -x.im};
+}
 
 template <class Real, class Element>
 class ReferenceJacobi {

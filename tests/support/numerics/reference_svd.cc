@@ -13,8 +13,8 @@ static_assert(std::numeric_limits<long double>::digits >= 64, "long double must 
 
 template <class Real, class Element>
 std::vector<long double> values_in(const Matrix& a) {
-  const auto s = ReferenceJacobi<Real, Element>::singular_values(columns_of<Element>(a),
-                                                                 std::numeric_limits<Real>::epsilon() / 2);
+  const auto s =
+      ReferenceJacobi<Real, Element>::singular_values(columns_of<Element>(a), std::numeric_limits<Real>::epsilon() / 2);
   return {s.begin(), s.end()};
 }
 
@@ -35,10 +35,14 @@ double condition_in(const Matrix& a) {
 
 std::vector<long double> reference_singular_values(const Matrix& a) {
   switch (a.dtype) {
-    case DType::kF32: return values_in<double, double>(a);
-    case DType::kF64: return values_in<long double, long double>(a);
-    case DType::kC64: return values_in<double, Complex<double>>(a);
-    case DType::kC128: return values_in<long double, Complex<long double>>(a);
+    case DType::kF32:
+      return values_in<double, double>(a);
+    case DType::kF64:
+      return values_in<long double, long double>(a);
+    case DType::kC64:
+      return values_in<double, Complex<double>>(a);
+    case DType::kC128:
+      return values_in<long double, Complex<long double>>(a);
   }
   return {};
 }
