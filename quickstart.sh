@@ -97,7 +97,7 @@ the server drained and exited
 
 Next:
   build/release/bin/svdserve                                     a server on 127.0.0.1:50051; --help says the rest
-  build/release/bin/svdctl values tests/data/cdl_c_4x4.npy s.npy --address 127.0.0.1:50051
+  build/release/bin/svdctl values tests/data/cdl_c_4x4.npy -o s.npy    their values, through the C++ client
   build/release/bin/svdctl bench --help                          load and latency
   $venv/bin/python -c \\
     'import numpy as np, svdserve; print(svdserve.Client("127.0.0.1:50051").svdvals(np.random.randn(5, 4, 4)))'
