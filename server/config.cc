@@ -198,7 +198,7 @@ std::vector<Flag> make_flags() {
       count_flag("max-streams", 4096, 1, 10000000, &C::max_streams, kLimits, "open streams of all clients"),
       count_flag("max-connection-streams", 256, 1, 1000000, &C::max_connection_streams, kLimits,
                  "calls of one connection at once; more wait in their client"),
-      bytes_flag("memory-quota-bytes", 192 * kMiB, 16 * kMiB, 1024 * kTiB, &C::memory_quota_bytes, kLimits,
+      bytes_flag("memory-quota-bytes", 128 * kMiB, 16 * kMiB, 1024 * kTiB, &C::memory_quota_bytes, kLimits,
                  "received bytes that are no request yet; beyond, gRPC reads slower and then drops calls"),
       duration_flag("queue-timeout", "30s", absl::Milliseconds(1), 24 * hour, &C::queue_timeout, kLimits,
                     "longest wait for a device"),

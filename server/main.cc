@@ -38,7 +38,7 @@ void keep_malloc_warm() {
   mallopt(M_TRIM_THRESHOLD, 256 << 20);
   mallopt(M_TOP_PAD, 64 << 20);
   // Every arena keeps what it once held: few arenas bound that.
-  mallopt(M_ARENA_MAX, 4);
+  mallopt(M_ARENA_MAX, 2);
 }
 
 // SIGTERM and SIGINT, taken by a thread that waits for them: no handler, so no rules of handlers. The first asks for a

@@ -2,10 +2,39 @@
 
 #include <utility>
 
+#include "absl/strings/str_cat.h"
+
 namespace svdserve::server {
+namespace {
+
+// From here on a message is worth a look at the ledger before it is copied.
+constexpr size_t kLargeMessage = size_t{1} << 20;
+constexpr absl::Duration kRetryAfter = absl::Milliseconds(500);
+
+// Whether a large message has no chance of admission now. Admission itself decides later, by the exact sizes; this
+// spares an overloaded server the second copy of what it will refuse, in time and in memory.
+bool cannot_be_admitted(const Pipeline& pipeline, size_t message_bytes) {
+  if (message_bytes < kLargeMessage) return false;
+  const PipelineStats stats = pipeline.stats();
+  return !stats.draining &&
+         stats.inflight_bytes + static_cast<int64_t>(message_bytes) > pipeline.options().max_inflight_bytes &&
+         static_cast<int64_t>(message_bytes) <= pipeline.options().max_inflight_bytes;
+}
+
+}  // namespace
 
 void DecomposeCall::Start(const grpc::CallbackServerContext& call, grpc::ByteBuffer* request) {
   arrival_ = context_->clock->Now();
+  if (cannot_be_admitted(*context_->pipeline, request->Length())) {
+    Answer refusal;
+    refusal.error = {
+        absl::StatusCode::kResourceExhausted, Reason::kOverloadedBytes,
+        absl::StrCat("the request needs more than ", request->Length(), " bytes of memory; so much is not free"), "",
+        kRetryAfter};
+    request->Clear();
+    OnAnswer(std::move(refusal));
+    return;
+  }
   DecodedRequest decoded = decode_request(request);
   labels_ = decoded.labels;
   if (!decoded.error.ok()) {

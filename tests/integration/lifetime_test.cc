@@ -135,8 +135,11 @@ TEST(LifetimeTest, SigtermUnderLoadLosesNoAcceptedRequest) {
   v1::DecomposeStreamResponse response;
   while (stream->Read(&response)) {
     // What was read before the drain is answered; what came later is refused by name.
-    if (response.status().code() == 0) ++stream_answers;
-    if (response.status().code() != 0) EXPECT_EQ(details_of(response.status()).reason, "DRAINING");
+    if (response.status().code() == 0) {
+      ++stream_answers;
+    } else {
+      EXPECT_EQ(details_of(response.status()).reason, "DRAINING");
+    }
   }
   const grpc::Status ended = stream->Finish();
   EXPECT_EQ(ended.error_code(), grpc::StatusCode::UNAVAILABLE) << ended.error_message();

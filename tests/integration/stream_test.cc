@@ -1,5 +1,6 @@
 // DecomposeStream through a real server: answers matched by id, bad requests that end nothing, windows and timeouts.
 #include <gmock/gmock.h>
+#include <grpcpp/generic/generic_stub.h>
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -183,6 +184,41 @@ TEST(StreamTest, ATimeoutAnswersItsRequestWhileTheDeviceComputes) {
   EXPECT_EQ(answer.status().code(), 0);
   open.stream->WritesDone();
   EXPECT_TRUE(open.Finish().ok());
+}
+
+TEST(StreamTest, BytesThatAreNoMessageEndTheStreamAfterWhatIsInFlight) {
+  RunningServer server;
+  grpc::GenericStub stub(connect(server.address()));
+  grpc::ClientContext context;
+  grpc::CompletionQueue queue;
+  const auto call = stub.PrepareCall(&context, "/svdserve.v1.SvdService/DecomposeStream", &queue);
+  const auto step = [&] {
+    void* tag = nullptr;
+    bool ok = false;
+    return queue.Next(&tag, &ok) && ok;
+  };
+  const auto write = [&](const std::string& bytes) {
+    const grpc::Slice slice(bytes);
+    call->Write(grpc::ByteBuffer(&slice, 1), nullptr);
+    return step();
+  };
+  call->StartCall(nullptr);
+  ASSERT_TRUE(step());
+  ASSERT_TRUE(write(numbered(11, slow_request(200)).SerializeAsString()));
+  ASSERT_TRUE(write("\xff\xff\xff\xff"));
+  grpc::ByteBuffer reply;
+  call->Read(&reply, nullptr);
+  ASSERT_TRUE(step());
+  grpc::Slice bytes;
+  ASSERT_TRUE(reply.DumpToSingleSlice(&bytes).ok());
+  v1::DecomposeStreamResponse answer;
+  ASSERT_TRUE(answer.ParseFromArray(bytes.begin(), static_cast<int>(bytes.size())));
+  EXPECT_EQ(answer.request_id(), 11u);
+  EXPECT_EQ(answer.response().count(), 200);
+  grpc::Status status;
+  call->Finish(&status, nullptr);
+  step();
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT) << status.error_message();
 }
 
 TEST(StreamTest, MoreStreamsThanTheLimitAreRefusedAtOnce) {
