@@ -61,9 +61,9 @@ Result<MatrixSizes> check(const Batch& batch, std::span<std::byte> values) {
 
 // --- the call -----------------------------------------------------------------------------------
 
-BatchCall::BatchCall(std::shared_ptr<Core> core, const Batch& batch, std::span<std::byte> values,
-                     const ComputeOptions& compute, const CallOptions& call, Done done)
-    : core_(std::move(core)),
+BatchCall::BatchCall(Core& core, const Batch& batch, std::span<std::byte> values, const ComputeOptions& compute,
+                     const CallOptions& call, Done done)
+    : core_(core),
       batch_(batch),
       values_(values),
       compute_(compute),
@@ -76,10 +76,10 @@ void BatchCall::start() {
   Result<MatrixSizes> sizes = check(batch_, values_);
   if (!sizes.ok()) return done_(sizes.status());
   sizes_ = *sizes;
-  if (!core_->enter(this)) return done_(cancelled());
+  if (!core_.enter(this)) return done_(cancelled());
   // Runs here and now where the stop was requested before; then nothing is sent.
   on_stop_.emplace(stop_, [this] { cancel(); });
-  if (core_->limits()) {
+  if (core_.limits()) {
     cut();
   } else {
     ask_limits();
@@ -89,7 +89,7 @@ void BatchCall::start() {
 void BatchCall::ask_limits() {
   auto call = std::make_shared<RetriedCall>(core_, kGetServerInfo, empty_message(), deadline_,
                                             [self = shared_from_this()](Status status, grpc::ByteBuffer& reply, int) {
-                                              status = read_limits(*self->core_, std::move(status), reply);
+                                              status = read_limits(self->core_, std::move(status), reply);
                                               if (!status.ok()) self->fail(std::move(status));
                                               {
                                                 std::lock_guard lock(self->mutex_);
@@ -102,8 +102,8 @@ void BatchCall::ask_limits() {
 
 void BatchCall::cut() {
   // The limits may have been forgotten again by another call that ran into them.
-  const PieceLimits limits = core_->limits().value_or(
-      PieceLimits{core_->options().max_message_bytes, INT64_MAX, core_->options().piece_bytes});
+  const PieceLimits limits =
+      core_.limits().value_or(PieceLimits{core_.options().max_message_bytes, INT64_MAX, core_.options().piece_bytes});
   Result<Split> pieces = split(batch_, limits);
   if (pieces.ok()) {
     std::lock_guard lock(mutex_);
@@ -125,13 +125,13 @@ void BatchCall::send_more() {
         finished_ = true;
         break;
       }
-      if (nothing_to_send || live_.size() >= static_cast<size_t>(core_->options().pieces_in_flight)) return;
+      if (nothing_to_send || live_.size() >= static_cast<size_t>(core_.options().pieces_in_flight)) return;
       i = next_++;
       live_.emplace(i, nullptr);  // its place in the window, while the request is being made
     }
     const Piece piece = (*split_)[i];
     grpc::ByteBuffer request =
-        make_request(batch_, piece.count, compute_, make_payload(core_->buffers(), batch_, piece, sizes_.matrix_bytes));
+        make_request(batch_, piece.count, compute_, make_payload(core_.buffers(), batch_, piece, sizes_.matrix_bytes));
     launch(i, std::make_shared<RetriedCall>(
                   core_, kDecompose, std::move(request), deadline_,
                   [self = shared_from_this(), i](Status status, grpc::ByteBuffer& reply, int attempts) {
@@ -191,11 +191,11 @@ void BatchCall::finish() {
   if (failure_.ok()) {
     done_(joiner_.take());
   } else {
-    core_->forget_limits_after(failure_);
+    core_.forget_limits_after(failure_);
     done_(failure_);
   }
   done_ = nullptr;
-  core_->leave(this);
+  core_.leave(this);
 }
 
 }  // namespace svdserve::client::internal

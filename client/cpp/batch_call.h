@@ -40,7 +40,7 @@ class BatchCall : public Cancellable, public std::enable_shared_from_this<BatchC
  public:
   using Done = std::function<void(Result<Report>)>;
 
-  BatchCall(std::shared_ptr<Core> core, const Batch& batch, std::span<std::byte> values, const ComputeOptions& compute,
+  BatchCall(Core& core, const Batch& batch, std::span<std::byte> values, const ComputeOptions& compute,
             const CallOptions& call, Done done);
   // Asks for the limits where they are not known, cuts the batch and sends it. A batch that cannot be sent is answered
   // here and now, on the calling thread.
@@ -56,7 +56,7 @@ class BatchCall : public Cancellable, public std::enable_shared_from_this<BatchC
   void fail(Status status);
   void finish();
 
-  const std::shared_ptr<Core> core_;
+  Core& core_;  // lives until this call has left it
   const Batch batch_;
   const std::span<std::byte> values_;
   const ComputeOptions compute_;

@@ -97,10 +97,12 @@ Result<Report> Client::decompose(const Batch& batch, std::span<std::byte> values
 
 void Client::decompose_async(const Batch& batch, std::span<std::byte> values, const ComputeOptions& compute,
                              const CallOptions& call, std::function<void(Result<Report>)> done) {
-  std::make_shared<internal::BatchCall>(core_, batch, values, compute, call, std::move(done))->start();
+  std::make_shared<internal::BatchCall>(*core_, batch, values, compute, call, std::move(done))->start();
 }
 
-Stream Client::open_stream(const StreamOptions& options) { return Stream(internal::StreamCall::open(core_, options)); }
+Stream Client::open_stream(const StreamOptions& options) {
+  return Stream(core_, internal::StreamCall::open(*core_, options));
+}
 
 Result<ServerInfo> Client::server_info(const CallOptions& call) { return internal::server_info(*core_, call); }
 

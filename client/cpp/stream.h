@@ -13,8 +13,9 @@
 namespace svdserve::client {
 
 namespace internal {
+class Core;
 class StreamCall;
-}
+}  // namespace internal
 
 struct StreamOptions {
   // Requests submitted and not yet taken by next(): what bounds the memory of both sides. At least 1. The server stops
@@ -70,7 +71,8 @@ class Stream {
 
  private:
   friend class Client;
-  explicit Stream(std::shared_ptr<internal::StreamCall> call);
+  Stream(std::shared_ptr<internal::Core> core, std::shared_ptr<internal::StreamCall> call);
+  std::shared_ptr<internal::Core> core_;  // outlives the call
   std::shared_ptr<internal::StreamCall> call_;
 };
 

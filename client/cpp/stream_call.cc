@@ -13,14 +13,17 @@
 
 namespace svdserve::client::internal {
 
-StreamCall::StreamCall(std::shared_ptr<Core> core, const StreamOptions& options)
-    : core_(std::move(core)), options_(options), deadline_(deadline_after(options.call.timeout, Clock::now())) {}
+StreamCall::StreamCall(Core& core, const StreamOptions& options)
+    : core_(core),
+      options_(options),
+      deadline_(deadline_after(options.call.timeout, Clock::now())),
+      context_(std::make_unique<grpc::ClientContext>()) {}
 
-std::shared_ptr<StreamCall> StreamCall::open(std::shared_ptr<Core> core, const StreamOptions& options) {
-  std::shared_ptr<StreamCall> call(new StreamCall(std::move(core), options));
+std::shared_ptr<StreamCall> StreamCall::open(Core& core, const StreamOptions& options) {
+  std::shared_ptr<StreamCall> call(new StreamCall(core, options));
   call->self_ = call;
-  set_deadline(call->context_, call->deadline_);
-  call->core_->stub().PrepareBidiStreamingCall(&call->context_, kDecomposeStream, {}, call.get());
+  set_deadline(*call->context_, call->deadline_);
+  call->core_.stub().PrepareBidiStreamingCall(call->context_.get(), kDecomposeStream, {}, call.get());
   call->AddHold();  // submit() and finish() start operations from outside gRPC's callbacks
   call->StartRead(&call->reading_);
   call->StartCall();
@@ -34,8 +37,8 @@ Result<std::optional<uint64_t>> StreamCall::submit(const Batch& batch, const Com
                                                    std::optional<std::chrono::nanoseconds> timeout, bool wait) {
   const Result<MatrixSizes> sizes = matrix_sizes(batch);
   if (!sizes.ok()) return sizes.status();
-  if (Status s = fetch_limits(*core_, {{}, options_.call.stop}, deadline_); !s.ok()) return s;
-  PieceLimits limits = core_->limits().value_or(PieceLimits{core_->options().max_message_bytes, INT64_MAX, 0});
+  if (Status s = fetch_limits(core_, {{}, options_.call.stop}, deadline_); !s.ok()) return s;
+  PieceLimits limits = core_.limits().value_or(PieceLimits{core_.options().max_message_bytes, INT64_MAX, 0});
   limits.piece_bytes = limits.max_message_bytes;
   const Result<Split> pieces = split(batch, limits);
   if (!pieces.ok()) return pieces.status();
@@ -59,8 +62,8 @@ Result<std::optional<uint64_t>> StreamCall::submit(const Batch& batch, const Com
   Batch shape = batch;
   shape.data = nullptr;
   shape.owner = nullptr;
-  Request request{shape, compute, make_payload(core_->buffers(), batch, {0, batch.count}, sizes->matrix_bytes),
-                  RetrySchedule(core_->options().retry, deadline), nullptr};
+  Request request{shape, compute, make_payload(core_.buffers(), batch, {0, batch.count}, sizes->matrix_bytes),
+                  RetrySchedule(core_.options().retry, deadline), nullptr};
   std::lock_guard lock(mutex_);
   if (closed_ || done_) {  // it broke while the matrices were copied
     answer(id, status_.ok() ? cancelled() : status_, {}, {});
@@ -109,9 +112,9 @@ void StreamCall::cancel() {
     if (done_) return;
     cancelled_ = true;
     release = close();
+    context_->TryCancel();
     changed_.notify_all();
   }
-  context_.TryCancel();
   if (release) RemoveHold();
 }
 
@@ -265,6 +268,7 @@ void StreamCall::OnDone(const grpc::Status& grpc_status) {
     }
     dropped.swap(pending_);  // their alarms and payloads go after the lock
     outbox_.clear();
+    context_.reset();
     closed_ = true;
     done_ = true;
     self = std::move(self_);
@@ -276,12 +280,14 @@ void StreamCall::OnDone(const grpc::Status& grpc_status) {
 
 namespace svdserve::client {
 
-Stream::Stream(std::shared_ptr<internal::StreamCall> call) : call_(std::move(call)) {}
+Stream::Stream(std::shared_ptr<internal::Core> core, std::shared_ptr<internal::StreamCall> call)
+    : core_(std::move(core)), call_(std::move(call)) {}
 Stream::Stream(Stream&&) noexcept = default;
 
 Stream& Stream::operator=(Stream&& other) noexcept {
   if (this != &other) {
     Stream old(std::move(*this));
+    core_ = std::move(other.core_);
     call_ = std::move(other.call_);
   }
   return *this;

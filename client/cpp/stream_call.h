@@ -30,11 +30,11 @@ namespace svdserve::client::internal {
 //  - a request is in exactly one of: pending_ (unanswered), answered_ (not taken yet); both together are in_flight_;
 //  - an unanswered request is in outbox_, being written, awaiting its answer, or awaiting its retry alarm;
 //  - gRPC holds one hold of ours from open() until `closed_`; nothing is written or half-closed after it;
-//  - the object keeps itself alive until OnDone.
+//  - the object keeps itself alive until OnDone; from then on nothing here refers to the core or its connections.
 class StreamCall : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>,
                    public std::enable_shared_from_this<StreamCall> {
  public:
-  static std::shared_ptr<StreamCall> open(std::shared_ptr<Core> core, const StreamOptions& options);
+  static std::shared_ptr<StreamCall> open(Core& core, const StreamOptions& options);
 
   // See Stream. wait: whether to wait for room.
   Result<std::optional<uint64_t>> submit(const Batch& batch, const ComputeOptions& compute,
@@ -55,7 +55,7 @@ class StreamCall : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::ByteBu
     std::shared_ptr<grpc::Alarm> alarm;  // set while it waits to be sent again
   };
 
-  StreamCall(std::shared_ptr<Core> core, const StreamOptions& options);
+  StreamCall(Core& core, const StreamOptions& options);
   void OnWriteDone(bool ok) override;
   void OnReadDone(bool ok) override;
   void OnDone(const grpc::Status& status) override;
@@ -70,15 +70,15 @@ class StreamCall : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::ByteBu
 
   void send_again(uint64_t id);
 
-  const std::shared_ptr<Core> core_;                                  // set once
+  Core& core_;                                                        // lives until wait_done() has returned
   const StreamOptions options_;                                       // set once
   const Deadline deadline_;                                           // set once
-  grpc::ClientContext context_;                                       // has its own lock
   grpc::ByteBuffer writing_, reading_;                                // gRPC's while an operation runs
   std::shared_ptr<StreamCall> self_;                                  // until OnDone
   std::optional<std::stop_callback<std::function<void()>>> on_stop_;  // set by open(), reset by wait_done()
 
   mutable std::mutex mutex_;
+  std::unique_ptr<grpc::ClientContext> context_;  // until OnDone
   std::condition_variable changed_;
   std::map<uint64_t, Request> pending_;
   std::map<uint64_t, StreamReply> answered_;
