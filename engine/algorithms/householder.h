@@ -33,6 +33,8 @@ struct Reflector {
 template <class E, class Get>
 SVD_HD Reflector<E> make_reflector(int n, Get x) {
   using Lane = typename E::Lane;
+  using T = typename E::Scalar;
+  constexpr T kPhaseMatters = FloatTraits<T>::kUnitRoundoff * FloatTraits<T>::kUnitRoundoff / 16;
   const Lane one(1), zero(0);
   Reflector<E> h;
   h.norm2 = sum_of_squares<E>(n, x);
@@ -40,11 +42,14 @@ SVD_HD Reflector<E> make_reflector(int n, Get x) {
   const Lane norm = sqrt(h.norm2);
   const E x0 = x(0);
   if constexpr (E::kComplex) {
-    // |x_0|, or zero when its square is negligible, too: its phase then counts as one.
-    const Lane square = add_square(zero, x0);
-    const auto has_phase = square >= Lane(FloatTraits<typename E::Scalar>::kNegligibleSquare);
-    const Lane modulus = select(has_phase, sqrt(square), zero);
-    const Lane ratio = norm / select(has_phase, modulus, one);  // u_0 = x_0 (1 + |x| / |x_0|)
+    // The phase must be right to u even where |x_0|^2 would be denormal, or u would not have the length that g counts
+    // on: x_0 is lifted by an exact power of two. Where |x_0| is below u |x| / 4, a phase of one is as good.
+    const Lane lift(FloatTraits<T>::kLift);
+    const Lane square = add_square(zero, scaled(x0, lift));
+    const auto has_phase = square > (h.norm2 * Lane(kPhaseMatters)) * (lift * lift);
+    const Lane lifted = select(has_phase, sqrt(square), zero);
+    const Lane modulus = lifted * Lane(1 / FloatTraits<T>::kLift);
+    const Lane ratio = norm * lift / select(has_phase, lifted, one);  // u_0 = x_0 (1 + |x| / |x_0|)
     h.u0.re = select(has_phase, fma(x0.re, ratio, x0.re), x0.re + norm);
     h.u0.im = select(has_phase, fma(x0.im, ratio, x0.im), x0.im);
     h.beta.re = select(keep, -select(has_phase, x0.re * ratio, norm), x0.re);

@@ -6,6 +6,8 @@
 //   columns p < q have |x_p^H x_q| <= tol |x_p| |x_q|; the singular values are the norms of the columns
 // A sweep visits every pair once, row by row (the row-cyclic pivot strategy). It stops after a sweep without rotation,
 // or after max_sweeps: those lanes are returned as not converged. A lane that is done is left alone.
+// A column that shrinks within a sweep to rounding error of itself (dependent_square) is set to zero: it depends on the
+// others, and its direction is noise that would be rotated for ever. That is a column-wise backward error of order u.
 // R^H rather than R: its columns are nearer to orthogonal, and its scaled condition number does not depend on the
 // scales of A's columns, which is where the relative accuracy comes from.
 // Source: Drmac and Veselic, SIAM J. Matrix Anal. Appl. 29 (2008) 1322-1342 and 1343-1362, algorithm 4 without vectors;
@@ -49,6 +51,15 @@ SVD_HD void normalize_column(MatrixView<E> a, Size k, int j, typename E::Lane* e
   const Pow2<Lane> scale = make_pow2(-e);
   SVD_UNROLL for (int i = 0; i < k; ++i) a(i, j) = scaled(a(i, j), scale);
   exponents[j] = exponents[j] + e;
+}
+
+// Clears column j where a sweep that began with a largest component in [1, 2) has left rounding errors alone.
+template <class E, class Size>
+SVD_HD void clear_dependent_column(MatrixView<E> a, Size k, int j) {
+  using Lane = typename E::Lane;
+  const Lane square = sum_of_squares<E>(k, [&](int i) SVD_LAMBDA { return a(i, j); });
+  const auto dependent = square <= Lane(dependent_square<typename E::Scalar>(k));
+  SVD_UNROLL for (int i = 0; i < k; ++i) a(i, j) = select_element(dependent, zero_element<E>(), a(i, j));
 }
 
 // Rotates the pair (p, q) where its cosine exceeds tol; returns where it does.
@@ -103,7 +114,10 @@ SVD_HD typename E::Lane::Mask one_sided_jacobi(MatrixView<E> a, Size k, typename
   adjoint_of_triangle(a, k, exponents);
   auto active = Lane::mask(k > 1);
   for (int sweep = 0; sweep < max_sweeps && any_of(active); ++sweep) {
-    for (int j = 0; j < k; ++j) normalize_column(a, k, j, exponents);
+    for (int j = 0; j < k; ++j) {
+      if (sweep > 0) clear_dependent_column(a, k, j);
+      normalize_column(a, k, j, exponents);
+    }
     auto rotated = Lane::mask(false);
     for (int p = 0; p < k - 1; ++p) {
       for (int q = p + 1; q < k; ++q) rotated = rotated | rotate_pair(a, k, p, q, exponents, tol, active);

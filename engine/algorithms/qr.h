@@ -8,6 +8,9 @@
 // Q is not kept. R is left in the upper triangle of the first argument; what is below it is not cleared.
 // Columns may be scaled by powers of two, each by its own: column j stands for 2^exponents[j] a(:, j). A reflector is
 // made from one column, so the scales of the others do not matter, and R's column j carries the scale of A's.
+// pivoted_qr takes what is left of a column for zero once it is rounding error of the column itself, |a(j:, c)| <=
+// 4 sqrt(k) u times the column's size at the start: dependent columns then give rows of zeros instead of noise, which
+// Jacobi would orthogonalize for ever.
 // Sources: Golub and Van Loan, 3rd ed., algorithms 5.2.1 and 5.4.1; tree: Demmel, Grigori, Hoemmen, Langou, SIAM J. Sci.
 // Comput. 34 (2012) A206-A239; pivoting before Jacobi: Drmac and Veselic, SIAM J. Matrix Anal. Appl. 29 (2008) 1322-1342.
 // Cost: 2 rows k^2, 2/3 k^3 and 4/3 k^3 flops (real). Accuracy: column-wise backward stable,
@@ -58,15 +61,25 @@ SVD_HD void join_qr(MatrixView<E> top, MatrixView<E> bottom, Size k) {
   }
 }
 
-// exponents[j]: the power of two of column j, permuted with it.
+// (4 sqrt(k) u)^2: what a column, or what is left of it, may lose without passing the backward error of its factorization.
+template <class T>
+SVD_HD constexpr T dependent_square(int k) {
+  return 16 * T(k) * (FloatTraits<T>::kUnitRoundoff * FloatTraits<T>::kUnitRoundoff);
+}
+
+// exponents[j]: the power of two of column j, permuted with it; the largest component of a column is in [1, 2) or zero.
 template <class E, class Size>
 SVD_HD void pivoted_qr(MatrixView<E> a, Size k, typename E::Lane* exponents) {
   using Lane = typename E::Lane;
   const Lane gap(FloatTraits<typename E::Scalar>::kLargestGap);
   for (int j = 0; j < k - 1; ++j) {
     // The column with the largest |2^exponent a(j:, c)|; squares are compared, the exponents' difference clamped.
-    const auto square = [&](int c)
-        SVD_LAMBDA { return sum_of_squares<E>(k - j, [&](int i) SVD_LAMBDA { return a(j + i, c); }); };
+    const auto square = [&](int c) SVD_LAMBDA {
+      const Lane s = sum_of_squares<E>(k - j, [&](int i) SVD_LAMBDA { return a(j + i, c); });
+      const auto dependent = s <= Lane(dependent_square<typename E::Scalar>(k));
+      SVD_UNROLL for (int i = j; i < k; ++i) a(i, c) = select_element(dependent, zero_element<E>(), a(i, c));
+      return select(dependent, Lane(0), s);
+    };
     Lane best = square(j), best_exponent = exponents[j], pivot = Lane(typename E::Scalar(j));
     for (int c = j + 1; c < k; ++c) {
       const Lane s = square(c);

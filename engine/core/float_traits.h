@@ -23,7 +23,7 @@ struct FloatTraits<float> {
   static constexpr float kNegligibleSquare = 0x1p-90f;
   // Jacobi: a column whose square fell below this within a sweep waits for the next one, which scales it anew, so that
   // the square of a cosine's numerator is never denormal.
-  static constexpr float kCollapsedSquare = 0x1p-60f;
+  static constexpr float kCollapsedSquare = 0x1p-40f;
   // Lifts every denormal into the normal range.
   static constexpr int kLiftExponent = 32;
   static constexpr float kLift = 0x1p32f;
@@ -42,7 +42,7 @@ struct FloatTraits<double> {
   static constexpr double kLargest = 0x1.fffffffffffffp1023;
   static constexpr double kSmallestNormal = 0x1p-1022;
   static constexpr double kNegligibleSquare = 0x1p-900;
-  static constexpr double kCollapsedSquare = 0x1p-800;
+  static constexpr double kCollapsedSquare = 0x1p-440;
   static constexpr int kLiftExponent = 64;
   static constexpr double kLift = 0x1p64;
   static constexpr double kLargestGap = 500;

@@ -172,6 +172,7 @@ HostBackend::HostBackend(const EngineOptions& options)
 
 ExecutionOutcome HostBackend::execute(const Plan& plan, absl::Span<const HostSegment> segments,
                                       const std::atomic<bool>* cancel) const {
+  const FpEnvironment environment;  // of the caller, whatever is computed on its thread; each task has its own
   const MatrixSource source(plan.problem, segments);
   switch (plan.problem.dtype) {
     case DType::kF32:
