@@ -95,7 +95,7 @@ stop_server || fail "the server did not stop cleanly; its log: $logs/quickstart-
 cat << EOF_NEXT
 the server drained and exited
 
-Next:
+Next, from $PWD:
   build/release/bin/svdserve                                     a server on 127.0.0.1:50051; --help says the rest
   build/release/bin/svdctl values tests/data/cdl_c_4x4.npy -o s.npy    their values, through the C++ client
   build/release/bin/svdctl bench --help                          load and latency
