@@ -118,7 +118,7 @@ TEST(StreamTest, BadRequestsAreAnsweredAndEndNothing) {
 }
 
 TEST(StreamTest, AnIdInFlightIsRefusedForTheSecondAndFreeAgainAfterwards) {
-  RunningServer server({"--threads=1"});
+  RunningServer server({"--threads=1", "--simd=scalar"});
   OpenStream open(connect(server.address()));
   ASSERT_TRUE(open.stream->Write(numbered(1, slow_request(2000))));
   ASSERT_TRUE(open.stream->Write(numbered(1, random_request(2, 2, 1))));
