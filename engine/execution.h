@@ -1,4 +1,5 @@
-// What a batch is executed on and with, and what comes of it: the vocabulary that the facade shares with the back ends.
+// What a batch is executed on and with, and what comes of it: the vocabulary that the facade shares with the back
+// ends.
 #ifndef SVDSERVE_ENGINE_EXECUTION_H_
 #define SVDSERVE_ENGINE_EXECUTION_H_
 
@@ -11,10 +12,10 @@ namespace svdserve {
 // A run of matrices in host memory, such as one request's. The caller owns all of it and keeps it alive until execute()
 // returns.
 struct HostSegment {
-  const void* matrices = nullptr;     // [in] count matrices of plan.problem, without gaps; any alignment
-  int64_t count = 0;                  // >= 0
-  void* values = nullptr;             // [out] count x k values, descending for each matrix; any alignment
-  MatrixStatus* statuses = nullptr;   // [out] count statuses, or null
+  const void* matrices = nullptr;    // [in] count matrices of plan.problem, without gaps; any alignment
+  int64_t count = 0;                 // >= 0
+  void* values = nullptr;            // [out] count x k values, descending for each matrix; any alignment
+  MatrixStatus* statuses = nullptr;  // [out] count statuses, or null
 };
 
 // Which instructions the lane kernels use. A choice of speed alone: the bits are the same.
@@ -22,18 +23,23 @@ enum class Simd : uint8_t { kBest, kScalar, kAvx2, kAvx512, kNeon };
 
 constexpr const char* name(Simd s) {
   switch (s) {
-    case Simd::kBest: return "best";
-    case Simd::kScalar: return "scalar";
-    case Simd::kAvx2: return "avx2";
-    case Simd::kAvx512: return "avx512";
-    case Simd::kNeon: return "neon";
+    case Simd::kBest:
+      return "best";
+    case Simd::kScalar:
+      return "scalar";
+    case Simd::kAvx2:
+      return "avx2";
+    case Simd::kAvx512:
+      return "avx512";
+    case Simd::kNeon:
+      return "neon";
   }
   return "?";
 }
 
 struct EngineOptions {
-  int threads = 0;            // 0: every core the process may use
-  Simd simd = Simd::kBest;    // unsupported: the engine falls back to kScalar; see SvdEngine::simd()
+  int threads = 0;          // 0: every core the process may use
+  Simd simd = Simd::kBest;  // unsupported: the engine falls back to kScalar; see SvdEngine::simd()
 };
 
 // What became of a batch as a whole.

@@ -24,9 +24,9 @@ PlanOrError make_plan(const Problem& problem, const Options& options) {
   if (problem.rows < 1 || problem.rows > kShapeLimits.max_dimension) return fail("rows", size_error(problem.rows));
   if (problem.cols < 1 || problem.cols > kShapeLimits.max_dimension) return fail("cols", size_error(problem.cols));
   if (values_per_matrix(problem) > kShapeLimits.max_values) {
-    return fail(problem.rows <= problem.cols ? "rows" : "cols",
-                "min(rows, cols) must be at most " + std::to_string(kShapeLimits.max_values) + ", is " +
-                    std::to_string(values_per_matrix(problem)));
+    return fail(problem.rows <= problem.cols ? "rows" : "cols", "min(rows, cols) must be at most " +
+                                                                    std::to_string(kShapeLimits.max_values) + ", is " +
+                                                                    std::to_string(values_per_matrix(problem)));
   }
   if (!(options.tolerance >= 0 && options.tolerance <= 1)) {  // refuses NaN, too
     return fail("tolerance", "must be between 0 and 1 (0: the method's default)");

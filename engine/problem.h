@@ -17,19 +17,21 @@ enum class Order : uint8_t { kRowMajor, kColumnMajor };
 constexpr bool is_complex(DType t) { return t == DType::kC64 || t == DType::kC128; }
 
 // Bytes of one element.
-constexpr size_t element_bytes(DType t) {
-  return t == DType::kF32 ? 4 : t == DType::kC128 ? 16 : 8;
-}
+constexpr size_t element_bytes(DType t) { return t == DType::kF32 ? 4 : t == DType::kC128 ? 16 : 8; }
 
 // Bytes of one singular value: the real type that belongs to `t`.
 constexpr size_t value_bytes(DType t) { return t == DType::kF32 || t == DType::kC64 ? 4 : 8; }
 
 constexpr const char* name(DType t) {
   switch (t) {
-    case DType::kF32: return "f32";
-    case DType::kF64: return "f64";
-    case DType::kC64: return "c64";
-    case DType::kC128: return "c128";
+    case DType::kF32:
+      return "f32";
+    case DType::kF64:
+      return "f64";
+    case DType::kC64:
+      return "c64";
+    case DType::kC128:
+      return "c128";
   }
   return "?";
 }

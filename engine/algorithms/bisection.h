@@ -9,8 +9,11 @@
 //   in:   q_i = b_ii^2 (i < k), e_i = b_{i,i+1}^2 (i < k - 1)
 //   out:  s_i = sqrt(lambda_i), ascending; returns the lanes that did not stop (there are none: kMaxSteps halvings take
 //         any interval below 2 u lambda_max)
-// Source: Capozzoli, Curcio, Di Donna, Liseno, Electronics 2025, 14(16), 3217, section 2.4, algorithm 4, and appendix A.
+// Source: Capozzoli, Curcio, Di Donna, Liseno, Electronics 2025, 14(16), 3217, section 2.4, algorithm 4, and appendix
+// A.
+//
 // Cost: about k^2 log2(1 / delta) divisions.
+//
 // Accuracy: |lambda - lambda_exact| <= 2 delta lambda + 16 k u lambda_max: values below sqrt(u) s_max lose digits.
 #if defined(SVDSERVE_ENGINE_ALGORITHMS_BISECTION_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef SVDSERVE_ENGINE_ALGORITHMS_BISECTION_H_

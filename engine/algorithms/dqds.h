@@ -9,19 +9,22 @@
 // It is exact to a few ulps in every q and e as long as no d_i is negative, that is as long as s is at most the least
 // eigenvalue. The last e falls fastest; once it is negligible, sigma + q_{n-1} is an eigenvalue and n shrinks by one.
 //   negligible: e <= (u / 4)^2 (1 + sigma + q), which moves no singular value by more than u / 2 s_max
-//   shift: the lower eigenvalue of the last 2 x 2 block, times (g + a - f) / (g + a + f) for its coupling f = e_{n-3} to
-//     the rest (a = q_{n-2}, g = q_{n-3}). Of fifteen rules tried on 4 x 4 .. 32 x 32 random matrices, it and one with a
-//     division more took the fewest divisions when 8 or 16 lanes wait for the slowest.
+//   shift: the lower eigenvalue of the last 2 x 2 block, times (g + a - f) / (g + a + f) for its coupling
+//     f = e_{n-3} to the rest (a = q_{n-2}, g = q_{n-3}). Of fifteen rules tried on 4 x 4 .. 32 x 32 random matrices, it and one with
+//     a division more took the fewest divisions when 8 or 16 lanes wait for the slowest.
 //   a failed pass (a negative d) is undone. If only the last d was negative, s + d_{n-1} is a lower bound of the least
 //     eigenvalue and the next shift; else a quarter of the shift, then zero.
-// All lanes work on the same n; a lane that is done keeps its numbers, so its result does not depend on its neighbours.
-// The last two values come from the closed form of the 2 x 2 block.
+// All lanes work on the same n; a lane that is done keeps its numbers, so its result does not depend on its
+// neighbours. The last two values come from the closed form of the 2 x 2 block.
 //
 // A lane that does not converge in kMaxPasses passes for one value, or whose pass with shift zero fails (a zero q next
-// to a zero e: 0/0), is left to bisection (gk_bisection.h): rare, slower, and it cannot fail. Which lanes go there is a
-// function of their own matrix.
-// Source: Fernando and Parlett, Numer. Math. 67 (1994) 191-229; Parlett and Marques, LAWN 155 (2000), for late failures.
+// to a zero e: 0/0), is left to bisection (gk_bisection.h): rare, slower, and it cannot fail. Which lanes go there is
+// a function of their own matrix.
+// Source: Fernando and Parlett, Numer. Math. 67 (1994) 191-229; Parlett and Marques, LAWN 155 (2000), for late
+// failures.
+//
 // Cost: random 4 x 4: 11 passes, 34 divisions a matrix; 8 x 8: 163 divisions; 16 x 16: 670.
+//
 // Accuracy: relative error of each s_i - sigma-shifted value of order k u; here |error| <= (16 + 2 k) u s_max.
 #if defined(SVDSERVE_ENGINE_ALGORITHMS_DQDS_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef SVDSERVE_ENGINE_ALGORITHMS_DQDS_H_

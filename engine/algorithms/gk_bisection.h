@@ -1,12 +1,17 @@
-// Singular values of a bidiagonal matrix by bisection on its Golub-Kahan form: the fallback of dqds, which cannot fail.
+// Singular values of a bidiagonal matrix by bisection on its Golub-Kahan form: the fallback of dqds, which cannot
+// fail.
 //
 // The 2k x 2k matrix with zero diagonal and off-diagonal b_00, b_01, b_11, b_12, .. has the eigenvalues +s_i and -s_i,
 // so for x > 0   number of s_i below x = count(x) - k.   Squares of the off-diagonal are what a Sturm count needs.
 //   in:   q_i = b_ii^2 (i < k), e_i = b_{i,i+1}^2 (i < k - 1)
 //   out:  s_i, ascending
-// Every interval is halved a fixed number of times, kSteps, from [0, bound] down to bound 2^-kSteps: no test that could
-// fail. Source: Golub and Kahan, SIAM J. Numer. Anal. 2 (1965) 205-224; counts as in sturm_count.h.
-// Cost: kSteps 2 k^2 divisions. Accuracy: |error| <= 8 u s_max or so.
+// Every interval is halved a fixed number of times, kSteps, from [0, bound] down to bound 2^-kSteps: no test that
+// could fail.
+//
+// Source: Golub and Kahan, SIAM J. Numer. Anal. 2 (1965) 205-224; counts as in sturm_count.h.
+// Cost: kSteps 2 k^2 divisions.
+//
+// Accuracy: |error| <= 8 u s_max or so.
 #if defined(SVDSERVE_ENGINE_ALGORITHMS_GK_BISECTION_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef SVDSERVE_ENGINE_ALGORITHMS_GK_BISECTION_H_
 #undef SVDSERVE_ENGINE_ALGORITHMS_GK_BISECTION_H_
@@ -35,7 +40,9 @@ SVD_HD void gk_bisection(Size k, const Lane* q, const Lane* e, Lane* s) {
     Lane a = zero, b = bound;
     for (int step = 0; step < kSteps; ++step) {
       const Lane x = Lane(T(0.5)) * (a + b);
-      const Lane below = sturm_count(2 * k, [&](int) SVD_LAMBDA { return zero; }, beta2, x, pivmin) - Lane(T(int(k)));
+      const Lane below = sturm_count(
+                             2 * k, [&](int) SVD_LAMBDA { return zero; }, beta2, x, pivmin) -
+                         Lane(T(int(k)));
       const auto go_down = below > Lane(T(j));
       b = select(go_down, x, b);
       a = select(go_down, a, x);

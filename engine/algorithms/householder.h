@@ -3,12 +3,14 @@
 //   u = x + phase(x_0) |x| e_0,   phase(z) = z / |z| (one for z = 0),   g = 1 / (|x| (|x| + |x_0|)) = 2 / (u^H u)
 //
 // u is kept unnormalized, which saves the division by u_0, and H is Hermitian, so beta = -phase(x_0) |x|: complex for
-// complex x. The values of a bidiagonal matrix depend on the moduli of its entries alone, so |x|^2 is reported, too. Source: Golub and Van Loan, Matrix Computations, 3rd ed., section 5.1; seed of this service: Capozzoli et
-// al., Electronics 2025, 14(16), 3217, section 2.3.1, eq. (2) and (3).
+// complex x. The values of a bidiagonal matrix depend on the moduli of its entries alone, so |x|^2 is reported, too.
+// Source: Golub and Van Loan, Matrix Computations, 3rd ed., section 5.1; seed of this service: Capozzoli et al.,
+// Electronics 2025, 14(16), 3217, section 2.3.1, eq. (2) and (3).
 //
-// A vector whose |x|^2 is negligible (FloatTraits::kNegligibleSquare; the matrix is scaled to a largest element of about
-// one) gets g = 0, the identity: the elements that stay are below any error bound, and a norm of denormal squares would
-// not make H orthogonal.
+// A vector whose |x|^2 is negligible (FloatTraits::kNegligibleSquare; the matrix is scaled to a largest element of
+// about one) gets g = 0, the identity: the elements that stay are below any error bound, and a norm of denormal
+// squares would not make H orthogonal.
+//
 // Cost: one square root and one division (complex: two of each). One matrix a lane; no branch on data.
 #if defined(SVDSERVE_ENGINE_ALGORITHMS_HOUSEHOLDER_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef SVDSERVE_ENGINE_ALGORITHMS_HOUSEHOLDER_H_
@@ -23,10 +25,10 @@ SVD_KERNEL_BEGIN
 
 template <class E>
 struct Reflector {
-  typename E::Lane g;        // 2 / (u^H u), or zero for the identity
-  typename E::Lane norm2;    // |x|^2
-  E u0;                      // the first element of u; the others are those of x
-  E beta;                    // what H makes of x_0
+  typename E::Lane g;      // 2 / (u^H u), or zero for the identity
+  typename E::Lane norm2;  // |x|^2
+  E u0;                    // the first element of u; the others are those of x
+  E beta;                  // what H makes of x_0
 };
 
 // x(i), i = 0 .. n - 1, returns an element.

@@ -1,12 +1,13 @@
 // Singular values of one k x k matrix a lane, from raw elements to finished values: what a back end launches.
 //
-//   1. scale:   one power of two for the matrix (BIDIAGONAL, BISECTION) or for each column (JACOBI), so that the largest
-//               component is in [1, 2); a matrix with an infinity or a NaN goes on as zero
+//   1. scale:   one power of two for the matrix (BIDIAGONAL, BISECTION) or for each column (JACOBI), so that the
+//               largest component is in [1, 2); a matrix with an infinity or a NaN goes on as zero
 //   2. method:  s_i 2^exponents[i]
 //   3. finish:  scale back (rounded once), sort descending, canonical NaN for non-finite matrices, +0 for every zero,
 //               +inf and OUT_OF_RANGE for what exceeds the largest finite number
 //
-// The elements may carry exponents already, one a column: those of the tall-skinny QR, whose columns were scaled first.
+// The elements may carry exponents already, one a column: those of the tall-skinny QR, whose columns were scaled
+// first.
 #if defined(SVDSERVE_ENGINE_ALGORITHMS_MATRIX_VALUES_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef SVDSERVE_ENGINE_ALGORITHMS_MATRIX_VALUES_H_
 #undef SVDSERVE_ENGINE_ALGORITHMS_MATRIX_VALUES_H_

@@ -5,16 +5,19 @@
 //   join_qr      [R_1; R_2] (2k x k, both upper triangular) = Q R: a node of the tall-skinny QR tree
 //   pivoted_qr   A P = Q R (k x k) with the largest remaining column first
 //
-// Q is not kept. R is left in the upper triangle of the first argument; what is below it is not cleared.
-// Columns may be scaled by powers of two, each by its own: column j stands for 2^exponents[j] a(:, j). A reflector is
-// made from one column, so the scales of the others do not matter, and R's column j carries the scale of A's.
-// pivoted_qr takes what is left of a column for zero once it is rounding error of the column itself, |a(j:, c)| <=
-// 4 sqrt(k) u times the column's size at the start: dependent columns then give rows of zeros instead of noise, which
-// Jacobi would orthogonalize for ever.
-// Sources: Golub and Van Loan, 3rd ed., algorithms 5.2.1 and 5.4.1; tree: Demmel, Grigori, Hoemmen, Langou, SIAM J. Sci.
-// Comput. 34 (2012) A206-A239; pivoting before Jacobi: Drmac and Veselic, SIAM J. Matrix Anal. Appl. 29 (2008) 1322-1342.
-// Cost: 2 rows k^2, 2/3 k^3 and 4/3 k^3 flops (real). Accuracy: column-wise backward stable,
-// |delta a_j| <= c u |a_j|, whatever the columns' scales.
+// Q is not kept. R is left in the upper triangle of the first argument; what is below it is not cleared. Columns may
+// be scaled by powers of two, each by its own: column j stands for 2^exponents[j] a(:, j). A reflector is made from
+// one column, so the scales of the others do not matter, and R's column j carries the scale of A's. pivoted_qr takes
+// what is left of a column for zero once it is rounding error of the column itself, |a(j:, c)| <= 4 sqrt(k) u times
+// the column's size at the start: dependent columns then give rows of zeros instead of noise, which Jacobi would
+// orthogonalize for ever.
+// Sources: Golub and Van Loan, 3rd ed., algorithms 5.2.1 and 5.4.1; tree: Demmel, Grigori, Hoemmen, Langou, SIAM J.
+// Sci. Comput. 34 (2012) A206-A239; pivoting before Jacobi: Drmac and Veselic, SIAM J. Matrix Anal. Appl. 29 (2008)
+// 1322-1342.
+//
+// Cost: 2 rows k^2, 2/3 k^3 and 4/3 k^3 flops (real).
+//
+// Accuracy: column-wise backward stable, |delta a_j| <= c u |a_j|, whatever the columns' scales.
 #if defined(SVDSERVE_ENGINE_ALGORITHMS_QR_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef SVDSERVE_ENGINE_ALGORITHMS_QR_H_
 #undef SVDSERVE_ENGINE_ALGORITHMS_QR_H_
@@ -61,7 +64,8 @@ SVD_HD void join_qr(MatrixView<E> top, MatrixView<E> bottom, Size k) {
   }
 }
 
-// (4 sqrt(k) u)^2: what a column, or what is left of it, may lose without passing the backward error of its factorization.
+// (4 sqrt(k) u)^2: what a column, or what is left of it, may lose without passing the backward error of its
+// factorization.
 template <class T>
 SVD_HD constexpr T dependent_square(int k) {
   return 16 * T(k) * (FloatTraits<T>::kUnitRoundoff * FloatTraits<T>::kUnitRoundoff);

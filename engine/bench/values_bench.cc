@@ -91,9 +91,10 @@ void lapack(benchmark::State& state, int m, int n) {
   std::vector<E> copy(size), work(64 * (m + n) + 16 * k * k);
   std::vector<Real> values(count * k), real_work(16 * k * k + 16 * k);
   std::vector<lapack_int> integers(8 * k);
-  auto* x = reinterpret_cast<std::conditional_t<is_complex(Type<E>::kDType),
-                                                std::conditional_t<sizeof(Real) == 4, lapack_complex_float, lapack_complex_double>,
-                                                E>*>(copy.data());
+  auto* x = reinterpret_cast<
+      std::conditional_t<is_complex(Type<E>::kDType),
+                         std::conditional_t<sizeof(Real) == 4, lapack_complex_float, lapack_complex_double>, E>*>(
+      copy.data());
   auto* w = reinterpret_cast<decltype(x)>(work.data());
   const auto lwork = static_cast<lapack_int>(work.size());
   for (auto _ : state) {
@@ -101,7 +102,8 @@ void lapack(benchmark::State& state, int m, int n) {
       std::copy_n(a.data() + i * size, size, copy.data());
       Real* s = values.data() + i * k;
       if constexpr (kSdd && is_complex(Type<E>::kDType)) {
-        Type<E>::gesdd(LAPACK_COL_MAJOR, 'N', m, n, x, m, s, nullptr, 1, nullptr, 1, w, lwork, real_work.data(), integers.data());
+        Type<E>::gesdd(LAPACK_COL_MAJOR, 'N', m, n, x, m, s, nullptr, 1, nullptr, 1, w, lwork, real_work.data(),
+                       integers.data());
       } else if constexpr (kSdd) {
         Type<E>::gesdd(LAPACK_COL_MAJOR, 'N', m, n, x, m, s, nullptr, 1, nullptr, 1, w, lwork, integers.data());
       } else if constexpr (is_complex(Type<E>::kDType)) {

@@ -136,9 +136,7 @@ struct Pack {
   }
 
   Pack() = default;
-  SVD_HD explicit Pack(T value) {
-    SVD_UNROLL for (int x = 0; x < kVectors; ++x) v[x] = hn::Set(D(), value);
-  }
+  SVD_HD explicit Pack(T value) { SVD_UNROLL for (int x = 0; x < kVectors; ++x) v[x] = hn::Set(D(), value); }
   static SVD_HD Pack load(const T* p) {
     return each([&](int x) SVD_LAMBDA { return hn::LoadU(D(), p + x * kVectorLanes); });
   }

@@ -34,7 +34,11 @@ struct Call {
   size_t triangle_size;  // numbers of a k x k matrix
 
   Call(const Plan& p, const KernelTable<T>& t, const MatrixSource& s, Counters& c)
-      : plan(p), kernels(t), source(s), counters(c), k(static_cast<int>(values_per_matrix(p.problem))),
+      : plan(p),
+        kernels(t),
+        source(s),
+        counters(c),
+        k(static_cast<int>(values_per_matrix(p.problem))),
         triangle_size(static_cast<size_t>(k) * k * t.components) {}
 };
 
@@ -61,9 +65,9 @@ void compute_pack(const Call<T>& call, PackBuffers<T>& buffers, bool row_major, 
                   int n) {
   const int lanes = call.kernels.lanes, k = call.k;
   const auto kernel = call.kernels.values[index_of(call.plan.method)][k <= kLargestFixedSize ? k : 0];
-  kernel({buffers.a.data(), row_major ? k : 1, row_major ? 1 : k, k, with_exponents ? buffers.exponents.data() : nullptr,
-          static_cast<T>(call.plan.tolerance), call.plan.max_sweeps, buffers.values.data(), buffers.statuses.data(),
-          buffers.scratch.data()});
+  kernel({buffers.a.data(), row_major ? k : 1, row_major ? 1 : k, k,
+          with_exponents ? buffers.exponents.data() : nullptr, static_cast<T>(call.plan.tolerance),
+          call.plan.max_sweeps, buffers.values.data(), buffers.statuses.data(), buffers.scratch.data()});
   std::array<int64_t, 4> counts{};
   call.source.for_each(first, n, [&](int l, const MatrixSource::Slot& slot) {
     deinterleave_one(buffers.values.data(), lanes, l, k, slot.values);
@@ -177,9 +181,12 @@ ExecutionOutcome HostBackend::execute(const Plan& plan, absl::Span<const HostSeg
   switch (plan.problem.dtype) {
     case DType::kF32:
       return run(*f32_, plan, source, threads_, arena_, cancel);
-    case DType::kF64: return run(*f64_, plan, source, threads_, arena_, cancel);
-    case DType::kC64: return run(*c64_, plan, source, threads_, arena_, cancel);
-    case DType::kC128: return run(*c128_, plan, source, threads_, arena_, cancel);
+    case DType::kF64:
+      return run(*f64_, plan, source, threads_, arena_, cancel);
+    case DType::kC64:
+      return run(*c64_, plan, source, threads_, arena_, cancel);
+    case DType::kC128:
+      return run(*c128_, plan, source, threads_, arena_, cancel);
   }
   return {};
 }

@@ -1,8 +1,8 @@
 // What the host back end calls: lane kernels behind plain function pointers, one table for each instruction set and
 // element type. Plain data: no Highway, no lanes.
 //
-// Packed arrays: a pack holds `lanes` matrices, and component c of element x lies at [(x * components + c) * lanes + l]
-// for matrix l. Missing matrices of the last pack are zero.
+// Packed arrays: a pack holds `lanes` matrices, and component c of element x lies at [(x * components + c) * lanes +
+// l] for matrix l. Missing matrices of the last pack are zero.
 #ifndef SVDSERVE_ENGINE_BACKENDS_HOST_KERNEL_TABLE_H_
 #define SVDSERVE_ENGINE_BACKENDS_HOST_KERNEL_TABLE_H_
 
@@ -19,36 +19,36 @@ namespace svdserve::host {
 // Singular values of one pack of k x k matrices.
 template <class T>
 struct ValuesCall {
-  const T* a;            // [in] packed: element (i, j) is number i * row_stride + j * col_stride
+  const T* a;  // [in] packed: element (i, j) is number i * row_stride + j * col_stride
   int row_stride;
   int col_stride;
   int k;
-  const T* exponents;    // [in] packed, k a matrix: column j stands for 2^exponents[j] a(:, j); null: zero
+  const T* exponents;  // [in] packed, k a matrix: column j stands for 2^exponents[j] a(:, j); null: zero
   T tolerance;
   int max_sweeps;
-  T* values;             // [out] packed, k a matrix
-  T* statuses;           // [out] lanes numbers: MatrixStatus
-  T* scratch;            // scratch_size(k) numbers, aligned to kAlignment; for k > kLargestFixedSize
+  T* values;    // [out] packed, k a matrix
+  T* statuses;  // [out] lanes numbers: MatrixStatus
+  T* scratch;   // scratch_size(k) numbers, aligned to kAlignment; for k > kLargestFixedSize
 };
 
 // Leaf of the tall-skinny QR: one pack of tiles of rows x k, row-wise; `r` gets the k x k upper triangles.
 template <class T>
 struct TileCall {
-  const T* a;            // [in] packed: element (i, j) is number i * k + j
+  const T* a;  // [in] packed: element (i, j) is number i * k + j
   int rows;
   int k;
-  const T* exponents;    // [in] packed, k a tile: column j is multiplied by 2^-exponents[j] first
-  T* r;                  // [out] packed: element (i, j) is number i * k + j; zero below the diagonal
-  T* scratch;            // rows * k elements and lanes, aligned to kAlignment
+  const T* exponents;  // [in] packed, k a tile: column j is multiplied by 2^-exponents[j] first
+  T* r;                // [out] packed: element (i, j) is number i * k + j; zero below the diagonal
+  T* scratch;          // rows * k elements and lanes, aligned to kAlignment
 };
 
 // Inner node of the tree: [top; bottom] = Q R; the result replaces top.
 template <class T>
 struct JoinCall {
-  T* top;                // [in,out] packed, as TileCall::r
-  const T* bottom;       // [in] the same
+  T* top;           // [in,out] packed, as TileCall::r
+  const T* bottom;  // [in] the same
   int k;
-  T* scratch;            // 2 k k elements and lanes, aligned to kAlignment
+  T* scratch;  // 2 k k elements and lanes, aligned to kAlignment
 };
 
 inline constexpr size_t kAlignment = 64;

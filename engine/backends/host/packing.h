@@ -58,12 +58,18 @@ void interleave_lanes(const char* const* from, size_t n, T* to) {
 template <class T>
 void interleave(const char* const* from, int lanes, size_t n, T* to) {
   switch (lanes) {
-    case 1: return interleave_lanes<T, 1>(from, n, to);
-    case 2: return interleave_lanes<T, 2>(from, n, to);
-    case 4: return interleave_lanes<T, 4>(from, n, to);
-    case 8: return interleave_lanes<T, 8>(from, n, to);
-    case 16: return interleave_lanes<T, 16>(from, n, to);
-    default: return interleave_lanes<T, kMaxLanes>(from, n, to);
+    case 1:
+      return interleave_lanes<T, 1>(from, n, to);
+    case 2:
+      return interleave_lanes<T, 2>(from, n, to);
+    case 4:
+      return interleave_lanes<T, 4>(from, n, to);
+    case 8:
+      return interleave_lanes<T, 8>(from, n, to);
+    case 16:
+      return interleave_lanes<T, 16>(from, n, to);
+    default:
+      return interleave_lanes<T, kMaxLanes>(from, n, to);
   }
 }
 

@@ -27,7 +27,8 @@ TallReduction<T>::TallReduction(const Plan& plan, const KernelTable<T>& kernels)
   const bool tall = p.rows >= p.cols;
   long_side_ = std::max(p.rows, p.cols);
   k_ = static_cast<int>(values_per_matrix(p));
-  // Consecutive elements of a row-major tall matrix are a row of it; of a row-major wide one, a column of its transpose.
+  // Consecutive elements of a row-major tall matrix are a row of it; of a row-major wide one, a column of its
+  // transpose.
   const bool rows_contiguous = row_major == tall;
   row_stride_ = rows_contiguous ? k_ : 1;
   col_stride_ = rows_contiguous ? 1 : long_side_;

@@ -1,10 +1,10 @@
-// Reduction of m x n matrices, m != n, to k x k triangles by the tall-skinny QR tree: exact in the sense of the contract,
-// and the reason why kernels exist for k x k alone. A wide matrix is read as its transpose.
+// Reduction of m x n matrices, m != n, to k x k triangles by the tall-skinny QR tree: exact in the sense of the
+// contract, and the reason why kernels exist for k x k alone. A wide matrix is read as its transpose.
 //
-// The matrix (max x k) is cut into tiles of kTileRows rows, the last filled up with zeros; up to kTileRows rows are one
-// tile of just those. Every tile is factorized by itself; then tile t is joined with tile t + d for d = 1, 2, 4, ..
-// wherever t is a multiple of 2 d and t + d exists. That order is part of the bits. Lanes hold tiles, of one matrix or of
-// several, so that a single very tall matrix fills a pack by itself.
+// The matrix (max x k) is cut into tiles of kTileRows rows, the last filled up with zeros; up to kTileRows rows are
+// one tile of just those. Every tile is factorized by itself; then tile t is joined with tile t + d for d = 1, 2, 4,
+// .. wherever t is a multiple of 2 d and t + d exists. That order is part of the bits. Lanes hold tiles, of one matrix
+// or of several, so that a single very tall matrix fills a pack by itself.
 #ifndef SVDSERVE_ENGINE_BACKENDS_HOST_TALL_REDUCTION_H_
 #define SVDSERVE_ENGINE_BACKENDS_HOST_TALL_REDUCTION_H_
 
@@ -43,7 +43,7 @@ class TallReduction {
   int64_t row_stride_, col_stride_;  // in elements, of the tall matrix in natural storage
   bool by_column_;                   // JACOBI: a power of two for each column
   int tile_rows_, tiles_, group_;
-  size_t triangle_size_;             // numbers of one triangle
+  size_t triangle_size_;  // numbers of one triangle
   AlignedBuffer<T> triangles_, exponents_, packed_, packed_r_, packed_other_, packed_exponents_, scratch_;
   AlignedBuffer<bool> finite_;
 };
