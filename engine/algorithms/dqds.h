@@ -10,8 +10,8 @@
 // eigenvalue. The last e falls fastest; once it is negligible, sigma + q_{n-1} is an eigenvalue and n shrinks by one.
 //   negligible: e <= (u / 4)^2 (1 + sigma + q), which moves no singular value by more than u / 2 s_max
 //   shift: the lower eigenvalue of the last 2 x 2 block, times (g + a - f) / (g + a + f) for its coupling
-//     f = e_{n-3} to the rest (a = q_{n-2}, g = q_{n-3}). Of fifteen rules tried on 4 x 4 .. 32 x 32 random matrices, it and one with
-//     a division more took the fewest divisions when 8 or 16 lanes wait for the slowest.
+//     f = e_{n-3} to the rest (a = q_{n-2}, g = q_{n-3}). Of fifteen rules tried on 4 x 4 .. 32 x 32 random matrices,
+//     it and one with a division more took the fewest divisions when 8 or 16 lanes wait for the slowest.
 //   a failed pass (a negative d) is undone. If only the last d was negative, s + d_{n-1} is a lower bound of the least
 //     eigenvalue and the next shift; else a quarter of the shift, then zero.
 // All lanes work on the same n; a lane that is done keeps its numbers, so its result does not depend on its
