@@ -15,7 +15,8 @@ RUN cmake --preset release -DSVDSERVE_TESTS=OFF -DSVDSERVE_BENCHMARKS=OFF \
  && cmake --build --preset release --target svdserve svdctl \
  && install -D --strip -t /out/bin build/release/bin/svdserve build/release/bin/svdctl
 # The packages that own the shared libraries which the programs ask for, whatever this distribution calls them.
-RUN ldd /out/bin/* | awk '$2 == "=>" {n = split($1, path, "/"); print "*/" path[n]}' | sort -u \
+# (Their paths without /usr, which dpkg may or may not know them by.)
+RUN ldd /out/bin/* | awk '$2 == "=>" {sub("^/usr", "", $3); print "*" $3}' | sort -u \
   | xargs dpkg -S | cut -d: -f1 | sort -u > /out/packages
 
 FROM ${BASE}
