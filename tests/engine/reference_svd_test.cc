@@ -118,6 +118,7 @@ TEST(ReferenceSvd, AgreesWithLapackOnEveryKind) {
         const Matrix a = generate(kind, dtype, rows, cols, 3);
         const auto s = reference_singular_values(a);
         for (const auto& peer : {gesvd(a), gesdd(a)}) {
+          if (peer.empty() && kSanitized) continue;
           ASSERT_EQ(peer.size(), s.size());
           for (size_t i = 0; i < s.size(); ++i) {
             // At the top of the range LAPACK gives infinities, and its complex drivers NaNs.
