@@ -43,7 +43,7 @@ std::vector<double> run(Driver driver, const Matrix& a) {
 }
 
 std::vector<double> run(Driver driver, const Matrix& a) {
-#if defined(__SANITIZE_ADDRESS__)
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
   if (is_complex(a.dtype)) return {};
 #endif
   static const bool one_thread = (openblas_set_num_threads(1), true);
