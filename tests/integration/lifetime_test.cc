@@ -33,7 +33,7 @@ TEST(LifetimeTest, ADeadlineActsWhileTheDeviceComputes) {
     EXPECT_EQ(status.error_code(), grpc::StatusCode::DEADLINE_EXCEEDED) << status.error_message();
     wait_until([&] { return expired() > 0; }, milliseconds(200));
   }
-  EXPECT_EQ(expired(), 1);
+  EXPECT_GE(expired(), 1);
   // The device lets go between matrices: the ledger empties and the next request is computed.
   EXPECT_TRUE(wait_until([&] { return ledger_is_empty(server); }));
   EXPECT_TRUE(decompose(channel, random_request(2, 2, 1), &response).ok());

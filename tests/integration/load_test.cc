@@ -51,26 +51,38 @@ class BusyCall {
   std::thread caller_;
 };
 
+// What the server answers to `request` while its device is busy. On a busy machine the device may be done before the
+// request arrives: then again.
+grpc::Status ask_while_busy(const RunningServer& server, const v1::DecomposeRequest& request) {
+  const auto channel = connect(server.address());
+  grpc::Status status;
+  for (int i = 0; i < 10 && status.ok(); ++i) {
+    BusyCall busy(server);
+    v1::DecomposeResponse response;
+    status = decompose(channel, request, &response);
+  }
+  return status;
+}
+
+// A busy call is one batch there, so that nothing slips in between.
+std::vector<std::string> slow_server(const std::string& flag) {
+  return {"--threads=1", "--simd=scalar", "--max-batch-bytes=64MiB", flag};
+}
+
 TEST(LoadTest, TooManyRequestsAreRefused) {
-  RunningServer server({"--threads=1", "--simd=scalar", "--max-inflight-requests=1"});
-  BusyCall busy(server);
-  v1::DecomposeResponse response;
-  expect_overload(decompose(connect(server.address()), random_request(2, 2, 1), &response), "OVERLOADED_REQUESTS");
+  RunningServer server(slow_server("--max-inflight-requests=1"));
+  expect_overload(ask_while_busy(server, random_request(2, 2, 1)), "OVERLOADED_REQUESTS");
 }
 
 TEST(LoadTest, TooManyBytesAreRefused) {
-  RunningServer server({"--threads=1", "--simd=scalar", "--max-inflight-bytes=60MiB"});
-  BusyCall busy(server);
-  v1::DecomposeResponse response;
-  expect_overload(decompose(connect(server.address()), random_request(32, 32, 1000), &response), "OVERLOADED_BYTES");
+  RunningServer server(slow_server("--max-inflight-bytes=60MiB"));
+  expect_overload(ask_while_busy(server, random_request(32, 32, 1000)), "OVERLOADED_BYTES");
   EXPECT_EQ(server.Get("/readyz").code, 200);
 }
 
 TEST(LoadTest, WhoWaitsTooLongForADeviceIsTold) {
-  RunningServer server({"--threads=1", "--simd=scalar", "--queue-timeout=50ms"});
-  BusyCall busy(server);
-  v1::DecomposeResponse response;
-  expect_overload(decompose(connect(server.address()), slow_request(10), &response), "QUEUE_TIMEOUT");
+  RunningServer server(slow_server("--queue-timeout=50ms"));
+  expect_overload(ask_while_busy(server, slow_request(10)), "QUEUE_TIMEOUT");
 }
 
 TEST(LoadTest, UnderFullOverloadProbesAnswerAndTheRestIsServed) {
