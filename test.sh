@@ -43,10 +43,11 @@ build() {
     { grep -nE 'error:|Error |FAILED:' "$log" | head -n 20; tail -n 30 "$log"; echo "whole output: $log"; return 1; }
 }
 
-# count NAME: adds the tests of one run to the totals, and its row to the summary. What CTest could not start is a failure;
-# only a test that says itself why it does not apply here is skipped.
+# count NAME RESULT: adds the tests of one run to the totals, and its row to the summary. What CTest could not start is a
+# failure; only a test that says itself why it does not apply here is skipped. A RESULT other than ok is at least one
+# failure, whatever the report says or does not say.
 count() {
-  local good bad skipped
+  local good=0 bad=0 skipped=0
   read -r good bad skipped < <(python3 - "$log_dir/$1-tests.xml" << 'PY'
 import sys, xml.etree.ElementTree as tree
 try:
@@ -57,7 +58,8 @@ skipped = sum(c.get("status") == "notrun" and c.find("skipped").get("message", "
 good = sum(c.get("status") == "run" for c in cases)
 print(good, len(cases) - good - skipped or int(not cases), skipped)
 PY
-  )
+  ) || good=0 bad=1 skipped=0
+  [[ $2 == ok || $bad != 0 ]] || bad=1
   passed=$((passed + good)) failed=$((failed + bad))
   rows+=("$(printf '%-22s %d passed, %d failed, %d skipped' "$1" "$good" "$bad" "$skipped")")
 }
@@ -65,9 +67,11 @@ PY
 if stage "packages" deploy/bootstrap.sh build test; then
   for name in "${builds[@]}"; do
     rm -f "$log_dir/$name-tests.xml"
+    result=FAILED
     stage "$name build" build "$name" &&
-      stage "$name tests" ctest --preset "$name" -j "$jobs" --no-tests=error --output-junit "$log_dir/$name-tests.xml"
-    count "$name"
+      stage "$name tests" ctest --preset "$name" -j "$jobs" --no-tests=error \
+        --output-junit "$log_dir/$name-tests.xml" && result=ok
+    count "$name" "$result"
   done
 else
   failed=1
