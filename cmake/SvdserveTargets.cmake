@@ -2,10 +2,10 @@
 # warnings, sanitizers and include paths are the same everywhere.
 
 add_library(svdserve_build_flags INTERFACE)
-target_compile_options(svdserve_build_flags INTERFACE
+target_compile_options(svdserve_build_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:
   -Wall -Wextra -Werror -Wno-psabi
   # The bits of a result belong to the matrix: a fused multiply-add happens where the source says so and nowhere else.
-  -ffp-contract=off)
+  -ffp-contract=off>)
 target_include_directories(svdserve_build_flags INTERFACE $<BUILD_INTERFACE:${CMAKE_SOURCE_DIR}>)
 if(SVDSERVE_SANITIZE)
   target_compile_options(svdserve_build_flags INTERFACE

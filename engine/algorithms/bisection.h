@@ -31,7 +31,7 @@ SVD_KERNEL_BEGIN
 template <class Lane, class Size>
 SVD_HD void form_tridiagonal(Size k, Lane* q, Lane* e) {
   Lane above = Lane(0);  // e_{i-1}
-  for (int i = 0; i < k; ++i) {
+  SVD_UNROLL_DEVICE for (int i = 0; i < k; ++i) {
     const Lane alpha = q[i] + above;
     if (i < k - 1) {
       above = e[i];
@@ -41,15 +41,19 @@ SVD_HD void form_tridiagonal(Size k, Lane* q, Lane* e) {
   }
 }
 
-template <class Lane, class Size>
-SVD_HD typename Lane::Mask bisect(Size k, Lane* q, Lane* e, Lane delta, Lane* s) {
-  using T = typename Lane::Scalar;
-  constexpr int kMaxSteps = 2 * FloatTraits<T>::kMantissaBits;
-  const Lane zero(0), half(T(0.5));
-  form_tridiagonal(k, q, e);
+// Where all eigenvalues lie, and what no interval needs to be narrower than.
+template <class Lane>
+struct BisectionStart {
+  Lane low, high, pivmin, floor;
+};
 
+// q, e: alpha and beta^2.
+template <class Lane, class Size>
+SVD_HD BisectionStart<Lane> bisection_start(Size k, const Lane* q, const Lane* e) {
+  using T = typename Lane::Scalar;
+  const Lane zero(0);
   Lane low = q[0], high = q[0], largest2 = zero, before = zero;
-  for (int i = 0; i < k; ++i) {
+  SVD_UNROLL_DEVICE for (int i = 0; i < k; ++i) {
     const Lane beta = i < k - 1 ? sqrt(e[i]) : zero;
     if (i < k - 1) largest2 = larger(largest2, e[i]);
     low = smaller(low, q[i] - (before + beta));
@@ -58,24 +62,39 @@ SVD_HD typename Lane::Mask bisect(Size k, Lane* q, Lane* e, Lane delta, Lane* s)
   }
   low = larger(low, zero);
   const Lane pivmin = larger(largest2, Lane(1)) * Lane(2 / FloatTraits<T>::kLargest);
-  const Lane floor = larger(Lane(2 * FloatTraits<T>::kUnitRoundoff) * high, pivmin);
+  return {low, high, pivmin, larger(Lane(2 * FloatTraits<T>::kUnitRoundoff) * high, pivmin)};
+}
 
+// One value, number j in ascending order, of alpha(i) and beta2(i); `unfinished` is set where it did not stop.
+template <class Lane, class Size, class Alpha, class Beta2>
+SVD_HD Lane bisect_one(Size k, Alpha alpha, Beta2 beta2, const BisectionStart<Lane>& start, Lane delta, int j,
+                       typename Lane::Mask* unfinished) {
+  using T = typename Lane::Scalar;
+  constexpr int kMaxSteps = 2 * FloatTraits<T>::kMantissaBits;
+  const Lane half(T(0.5));
+  // Invariant: at most j eigenvalues are below a; more than j are below b (or equal to it, at the start).
+  Lane a = start.low, b = start.high;
+  auto active = (b - a) > larger(delta * (abs(a) + abs(b)), start.floor);
+  for (int step = 0; step < kMaxSteps && any_of(active); ++step) {
+    const Lane c = half * (a + b);
+    const auto go_down = sturm_count(k, alpha, beta2, c, start.pivmin) > Lane(T(j));
+    b = select(active & go_down, c, b);
+    a = select(active & !go_down, c, a);
+    active = active & ((b - a) > larger(delta * (abs(a) + abs(b)), start.floor));
+  }
+  *unfinished = *unfinished | active;
+  return sqrt(half * (a + b));
+}
+
+template <class Lane, class Size>
+SVD_HD typename Lane::Mask bisect(Size k, Lane* q, Lane* e, Lane delta, Lane* s) {
+  form_tridiagonal(k, q, e);
+  const BisectionStart<Lane> start = bisection_start(k, q, e);
   auto unfinished = Lane::mask(false);
   for (int j = 0; j < k; ++j) {
-    // Invariant: at most j eigenvalues are below a; more than j are below b (or equal to it, at the start).
-    Lane a = low, b = high;
-    auto active = (b - a) > larger(delta * (abs(a) + abs(b)), floor);
-    for (int step = 0; step < kMaxSteps && any_of(active); ++step) {
-      const Lane c = half * (a + b);
-      const Lane below = sturm_count(
-          k, [&](int i) SVD_LAMBDA { return q[i]; }, [&](int i) SVD_LAMBDA { return e[i]; }, c, pivmin);
-      const auto go_down = below > Lane(T(j));
-      b = select(active & go_down, c, b);
-      a = select(active & !go_down, c, a);
-      active = active & ((b - a) > larger(delta * (abs(a) + abs(b)), floor));
-    }
-    unfinished = unfinished | active;
-    s[j] = sqrt(half * (a + b));
+    s[j] = bisect_one(
+        k, [&](int i) SVD_LAMBDA { return q[i]; }, [&](int i) SVD_LAMBDA { return e[i]; }, start, delta, j,
+        &unfinished);
   }
   return unfinished;
 }

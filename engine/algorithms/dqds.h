@@ -67,7 +67,7 @@ SVD_HD typename Lane::Mask dqds(Size k, Lane* q, Lane* e) {
   Lane sigma = zero;
   Lane next_q[kStorage], next_e[kStorage];
 
-  for (int n = k; n > 2; --n) {
+  SVD_UNROLL_DEVICE for (int n = k; n > 2; --n) {
     Lane s = n == k ? zero : dqds_shift(q, e, n);
     Lane failures = zero;
     for (int pass = 0;; ++pass) {

@@ -1,4 +1,4 @@
-// Singular values of one k x k matrix a lane, from raw elements to finished values: what a back end launches.
+// Singular values of k x k matrices, from raw elements to finished values: the steps that a back end launches.
 //
 //   1. scale:   one power of two for the matrix (BIDIAGONAL, BISECTION) or for each column (JACOBI), so that the
 //               largest component is in [1, 2); a matrix with an infinity or a NaN goes on as zero
@@ -25,31 +25,53 @@
 
 SVD_KERNEL_BEGIN
 
-// BIDIAGONAL: s_i of a, any order.
-template <class E, class Size>
-SVD_HD void bidiagonal_values(MatrixView<E> a, Size k, typename E::Lane* s) {
-  using Lane = typename E::Lane;
-  constexpr int kStorage = Size::kValue != 0 ? Size::kValue : 32;
-  Lane q[kStorage], e[kStorage], q_work[kStorage], e_work[kStorage];
-  bidiagonalize(a, k, q, e);
-  SVD_UNROLL for (int i = 0; i < k; ++i) q_work[i] = q[i];
-  SVD_UNROLL for (int i = 0; i < k - 1; ++i) e_work[i] = e[i];
-  const auto failed = dqds(k, q_work, e_work);
-  SVD_UNROLL for (int i = 0; i < k; ++i) s[i] = sqrt(larger(q_work[i], Lane(0)));
-  if (any_of(failed)) {
-    gk_bisection(k, q, e, q_work);
-    SVD_UNROLL for (int i = 0; i < k; ++i) s[i] = select(failed, q_work[i], s[i]);
+// Step 1. Returns the lanes whose matrix is finite; the others go on as zero. exponents[j] becomes what a(:, j) was
+// divided by; given: the exponents of the columns as loaded, or null for zero. The team shares exponents.
+template <bool kByColumn, class Team, class A, class Lane, class Size>
+SVD_HD typename Lane::Mask scale_matrix(const Team& team, A a, Size k, const Lane* given, Lane* exponents) {
+  using E = typename A::Element;
+  const Lane zero(0);
+  const Lane not_finite(FloatTraits<typename E::Scalar>::nan());
+  // First the largest component of each column, or NaN.
+  team.for_each(0, k, [&](int j) SVD_LAMBDA {
+    auto column_finite = Lane::mask(true);
+    Lane largest = zero;
+    SVD_UNROLL for (int i = 0; i < k; ++i) {
+      column_finite = column_finite & is_finite(a(i, j));
+      largest = larger(magnitude(a(i, j)), largest);
+    }
+    exponents[j] = select(column_finite, largest, not_finite);
+  });
+  auto finite = Lane::mask(true);
+  Lane of_matrix = zero;
+  SVD_UNROLL for (int j = 0; j < k; ++j) {
+    finite = finite & (exponents[j] >= zero);
+    of_matrix = larger(exponents[j], of_matrix);
   }
+  team.sync();
+  team.for_each(0, k, [&](int j) SVD_LAMBDA {
+    const Lane e = binary_exponent(select(finite, kByColumn ? exponents[j] : of_matrix, zero));
+    const Pow2<Lane> scale = make_pow2(-e);
+    exponents[j] = given != nullptr ? e + given[j] : e;
+    SVD_UNROLL for (int i = 0; i < k; ++i) {
+      a(i, j) = scaled(select_element(finite, a(i, j), zero_element<E>()), scale);
+    }
+  });
+  return finite;
 }
 
-// BISECTION: s_i of a, ascending; returns the lanes that did not stop.
-template <class E, class Size>
-SVD_HD typename E::Lane::Mask bisection_values(MatrixView<E> a, Size k, typename E::Lane delta, typename E::Lane* s) {
-  using Lane = typename E::Lane;
-  constexpr int kStorage = Size::kValue != 0 ? Size::kValue : 32;
-  Lane q[kStorage], e[kStorage];
-  bidiagonalize(a, k, q, e);
-  return bisect(k, q, e, delta, s);
+// Step 2, BIDIAGONAL, from the bidiagonal matrix: s_i in any order. q and e are overwritten. kept: 3 k lanes of scratch
+// for the lanes that dqds leaves to bisection, which are rare.
+template <class Lane, class Size>
+SVD_HD void bidiagonal_values(Size k, Lane* q, Lane* e, Lane* kept, Lane* s) {
+  SVD_UNROLL for (int i = 0; i < k; ++i) kept[i] = q[i];
+  SVD_UNROLL for (int i = 0; i < k - 1; ++i) kept[k + i] = e[i];
+  const auto failed = dqds(k, q, e);
+  SVD_UNROLL for (int i = 0; i < k; ++i) s[i] = sqrt(larger(q[i], Lane(0)));
+  if (any_of(failed)) {
+    gk_bisection(RuntimeSize{k}, kept, kept + k, kept + 2 * k);
+    SVD_UNROLL for (int i = 0; i < k; ++i) s[i] = select(failed, kept[2 * k + i], s[i]);
+  }
 }
 
 // Odd-even transposition: k rounds, in any of which the comparisons are independent.
@@ -64,55 +86,12 @@ SVD_HD void sort_descending(Size k, Lane* s) {
   }
 }
 
-// What is to be computed for the matrices of a pack, beside their elements.
-template <class Lane>
-struct ValuesTask {
-  const Lane* exponents;  // of the columns as loaded; null means zero
-  Lane tolerance;         // BISECTION: delta; JACOBI: the cosine
-  int max_sweeps;         // JACOBI
-};
-
-// a is overwritten; s[0 .. k-1] are the finished values; returns the MatrixStatus of each lane as a number.
-template <Method kMethod, class E, class Size>
-SVD_HD typename E::Lane matrix_values(MatrixView<E> a, Size k, const ValuesTask<typename E::Lane>& task,
-                                      typename E::Lane* s) {
-  using Lane = typename E::Lane;
-  using T = typename E::Scalar;
-  constexpr int kStorage = Size::kValue != 0 ? Size::kValue : 32;
-  constexpr bool kByColumn = kMethod == Method::kJacobi;
+// Step 3. Returns the MatrixStatus of each lane as a number.
+template <class Lane, class Size>
+SVD_HD Lane finish_values(Size k, const Lane* exponents, typename Lane::Mask finite, typename Lane::Mask unfinished,
+                          Lane* s) {
+  using T = typename Lane::Scalar;
   const Lane zero(0);
-
-  auto finite = Lane::mask(true);
-  Lane largest[kStorage];
-  SVD_UNROLL for (int j = 0; j < k; ++j) {
-    largest[j] = zero;
-    SVD_UNROLL for (int i = 0; i < k; ++i) {
-      finite = finite & is_finite(a(i, j));
-      largest[j] = larger(magnitude(a(i, j)), largest[j]);
-    }
-  }
-  if constexpr (!kByColumn) {
-    SVD_UNROLL for (int j = 1; j < k; ++j) largest[0] = larger(largest[0], largest[j]);
-  }
-  Lane exponents[kStorage];
-  SVD_UNROLL for (int j = 0; j < k; ++j) {
-    const Lane e = binary_exponent(select(finite, largest[kByColumn ? j : 0], zero));
-    const Pow2<Lane> scale = make_pow2(-e);
-    exponents[j] = task.exponents != nullptr ? e + task.exponents[j] : e;
-    SVD_UNROLL for (int i = 0; i < k; ++i) {
-      a(i, j) = scaled(select_element(finite, a(i, j), zero_element<E>()), scale);
-    }
-  }
-
-  auto unfinished = Lane::mask(false);
-  if constexpr (kMethod == Method::kBidiagonal) {
-    bidiagonal_values(a, k, s);
-  } else if constexpr (kMethod == Method::kBisection) {
-    unfinished = bisection_values(a, k, task.tolerance, s);
-  } else {
-    unfinished = one_sided_jacobi(a, k, exponents, task.tolerance, task.max_sweeps, s);
-  }
-
   auto in_range = Lane::mask(true);
   SVD_UNROLL for (int i = 0; i < k; ++i) {
     s[i] = s[i] * make_pow2(exponents[i]);
@@ -125,6 +104,38 @@ SVD_HD typename E::Lane matrix_values(MatrixView<E> a, Size k, const ValuesTask<
   status = select(finite, status, Lane(T(MatrixStatus::kNonFinite)));
   SVD_UNROLL for (int i = 0; i < k; ++i) s[i] = select(finite, s[i], Lane(FloatTraits<T>::nan()));
   return status;
+}
+
+// What is to be computed for the matrices of a pack, beside their elements, and where.
+template <class Lane>
+struct ValuesTask {
+  const Lane* given;  // exponents of the columns as loaded; null means zero
+  Lane tolerance;     // BISECTION: delta; JACOBI: the cosine
+  int max_sweeps;     // JACOBI
+  Lane* exponents;    // k lanes of scratch; a team shares them
+  Lane* kept;         // BIDIAGONAL: 3 k lanes of scratch
+};
+
+// All three steps for a matrix in one lane: a is overwritten; s[0 .. k-1] are the finished values.
+template <Method kMethod, class A, class Size>
+SVD_HD typename A::Element::Lane matrix_values(A a, Size k, const ValuesTask<typename A::Element::Lane>& task,
+                                               typename A::Element::Lane* s) {
+  using Lane = typename A::Element::Lane;
+  constexpr int kStorage = Size::kValue != 0 ? Size::kValue : 32;
+  const auto finite = scale_matrix<kMethod == Method::kJacobi>(Alone(), a, k, task.given, task.exponents);
+  auto unfinished = Lane::mask(false);
+  if constexpr (kMethod == Method::kJacobi) {
+    unfinished = one_sided_jacobi(Alone(), a, k, task.exponents, task.tolerance, task.max_sweeps, s);
+  } else {
+    Lane q[kStorage], e[kStorage];
+    bidiagonalize(Alone(), a, k, q, e);
+    if constexpr (kMethod == Method::kBidiagonal) {
+      bidiagonal_values(k, q, e, task.kept, s);
+    } else {
+      unfinished = bisect(k, q, e, task.tolerance, s);
+    }
+  }
+  return finish_values(k, task.exponents, finite, unfinished, s);
 }
 
 SVD_KERNEL_END

@@ -1,11 +1,11 @@
-// JACOBI: singular values by one-sided Jacobi on the triangular factor of a pivoted QR; one matrix a lane.
+// JACOBI: singular values by one-sided Jacobi on the triangular factor of a pivoted QR; one matrix a team.
 //
 //   in:   A (k x k), column j standing for 2^exponents[j] a(:, j) with the largest |a(i, j)| in [1, 2) or zero
 //   out:  s_i 2^exponents[i], s_i = |column i| after the last sweep; a is overwritten
 //   A P = Q R;   X = R^H, each column with a power of two of its own;   X := X W by plane rotations until every two
 //   columns p < q have |x_p^H x_q| <= tol |x_p| |x_q|; the singular values are the norms of the columns
-// A sweep visits every pair once, row by row (the row-cyclic pivot strategy). It stops after a sweep without rotation,
-// or after max_sweeps: those lanes are returned as not converged. A lane that is done is left alone.
+// A sweep visits every pair once, in p-steps of disjoint pairs (round robin, pivot_strategy.h). It stops after a sweep
+// without rotation, or after max_sweeps: those lanes are returned as not converged. A lane that is done is left alone.
 // A column that shrinks within a sweep to rounding error of itself (dependent_square) is set to zero: it depends on the
 // others, and its direction is noise that would be rotated for ever. That is a column-wise backward error of order u.
 // R^H rather than R: its columns are nearer to orthogonal, and its scaled condition number does not depend on the
@@ -22,28 +22,31 @@
 #endif
 
 #include "engine/algorithms/jacobi_rotation.h"
+#include "engine/algorithms/pivot_strategy.h"
 #include "engine/algorithms/qr.h"
 
 SVD_KERNEL_BEGIN
 
 // R in the upper triangle of a becomes X = R^H, column i standing for 2^exponents[i] X(:, i).
-template <class E, class Size>
-SVD_HD void adjoint_of_triangle(MatrixView<E> a, Size k, const typename E::Lane* exponents) {
+template <class Team, class A, class Size>
+SVD_HD void adjoint_of_triangle(const Team& team, A a, Size k, const typename A::Element::Lane* exponents) {
+  using E = typename A::Element;
   using Lane = typename E::Lane;
   const Lane gap(2 * FloatTraits<typename E::Scalar>::kLargestGap);
-  for (int i = 0; i < k; ++i) {
+  team.for_each(0, k, [&](int i) SVD_LAMBDA {
     a(i, i) = conj(a(i, i));
     SVD_UNROLL for (int j = i + 1; j < k; ++j) {
       const Lane difference = larger(smaller(exponents[j] - exponents[i], gap), -gap);
       a(j, i) = scaled(conj(a(i, j)), pow2(difference));
       a(i, j) = zero_element<E>();
     }
-  }
+  });
 }
 
 // Scales column j so that its largest component is in [1, 2), and says so in its exponent.
-template <class E, class Size>
-SVD_HD void normalize_column(MatrixView<E> a, Size k, int j, typename E::Lane* exponents) {
+template <class A, class Size>
+SVD_HD void normalize_column(A a, Size k, int j, typename A::Element::Lane* exponents) {
+  using E = typename A::Element;
   using Lane = typename E::Lane;
   Lane largest = Lane(0);
   SVD_UNROLL for (int i = 0; i < k; ++i) largest = larger(magnitude(a(i, j)), largest);
@@ -54,8 +57,9 @@ SVD_HD void normalize_column(MatrixView<E> a, Size k, int j, typename E::Lane* e
 }
 
 // Clears column j where a sweep that began with a largest component in [1, 2) has left rounding errors alone.
-template <class E, class Size>
-SVD_HD void clear_dependent_column(MatrixView<E> a, Size k, int j) {
+template <class A, class Size>
+SVD_HD void clear_dependent_column(A a, Size k, int j) {
+  using E = typename A::Element;
   using Lane = typename E::Lane;
   const Lane square = sum_of_squares<E>(k, [&](int i) SVD_LAMBDA { return a(i, j); });
   const auto dependent = square <= Lane(dependent_square<typename E::Scalar>(k));
@@ -63,10 +67,11 @@ SVD_HD void clear_dependent_column(MatrixView<E> a, Size k, int j) {
 }
 
 // Rotates the pair (p, q) where its cosine exceeds tol; returns where it does.
-template <class E, class Size>
-SVD_HD typename E::Lane::Mask rotate_pair(MatrixView<E> a, Size k, int p, int q, const typename E::Lane* exponents,
-                                          typename E::Lane tol, typename E::Lane::Mask active) {
-  using Lane = typename E::Lane;
+template <class A, class Lane, class Size>
+SVD_HD typename Lane::Mask rotate_pair(A a, Size k, PivotPair pair, const Lane* exponents, Lane tol,
+                                       typename Lane::Mask active) {
+  using E = typename A::Element;
+  const int p = pair.p, q = pair.q;
   const Lane zero(0), one(1), collapsed(FloatTraits<typename E::Scalar>::kCollapsedSquare);
   const auto x_p = [&](int i) SVD_LAMBDA { return a(i, p); };
   const auto x_q = [&](int i) SVD_LAMBDA { return a(i, q); };
@@ -106,28 +111,31 @@ SVD_HD typename E::Lane::Mask rotate_pair(MatrixView<E> a, Size k, int p, int q,
   return wanted;
 }
 
-template <class E, class Size>
-SVD_HD typename E::Lane::Mask one_sided_jacobi(MatrixView<E> a, Size k, typename E::Lane* exponents,
-                                               typename E::Lane tol, int max_sweeps, typename E::Lane* s) {
-  using Lane = typename E::Lane;
-  pivoted_qr(a, k, exponents);
-  adjoint_of_triangle(a, k, exponents);
+template <class Team, class A, class Lane, class Size>
+SVD_HD typename Lane::Mask one_sided_jacobi(const Team& team, A a, Size k, Lane* exponents, Lane tol, int max_sweeps,
+                                            Lane* s) {
+  using E = typename A::Element;
+  pivoted_qr(team, a, k, exponents, s);
+  adjoint_of_triangle(team, a, k, exponents);
   auto active = Lane::mask(k > 1);
   for (int sweep = 0; sweep < max_sweeps && any_of(active); ++sweep) {
-    for (int j = 0; j < k; ++j) {
+    team.for_each(0, k, [&](int j) SVD_LAMBDA {
       if (sweep > 0) clear_dependent_column(a, k, j);
       normalize_column(a, k, j, exponents);
-    }
+    });
     auto rotated = Lane::mask(false);
-    for (int p = 0; p < k - 1; ++p) {
-      for (int q = p + 1; q < k; ++q) rotated = rotated | rotate_pair(a, k, p, q, exponents, tol, active);
+    for (int step = 0; step < round_robin_steps(k); ++step) {
+      team.for_each(0, round_robin_pairs(k), [&](int i) SVD_LAMBDA {
+        const PivotPair pair = round_robin_pair(k, step, i);
+        if (pair.q < k) rotated = rotated | rotate_pair(a, k, pair, exponents, tol, active);
+      });
     }
-    active = active & rotated;
+    active = active & team.any(rotated);
   }
-  for (int j = 0; j < k; ++j) {
+  team.for_each(0, k, [&](int j) SVD_LAMBDA {
     normalize_column(a, k, j, exponents);
     s[j] = sqrt(sum_of_squares<E>(k, [&](int i) SVD_LAMBDA { return a(i, j); }));
-  }
+  });
   return active;
 }
 

@@ -1,5 +1,5 @@
 // QR factorizations that reduce a matrix to the k x k upper triangular R with the same singular values; one matrix (or
-// one tile) a lane.
+// one tile) a team.
 //
 //   tall_qr      A (rows x k) = Q R
 //   join_qr      [R_1; R_2] (2k x k, both upper triangular) = Q R: a node of the tall-skinny QR tree
@@ -27,40 +27,43 @@
 
 #include "engine/algorithms/householder.h"
 #include "engine/core/scaling.h"
+#include "engine/core/team.h"
 #include "engine/core/view.h"
 
 SVD_KERNEL_BEGIN
 
-template <class E, class Size>
-SVD_HD void tall_qr(MatrixView<E> a, int rows, Size k) {
+template <class Team, class A, class Size>
+SVD_HD void tall_qr(const Team& team, A a, int rows, Size k) {
+  using E = typename A::Element;
   for (int j = 0; j < k && j < rows - 1; ++j) {
     const auto x = [&](int i) SVD_LAMBDA { return a(j + i, j); };
     const Reflector<E> h = make_reflector<E>(rows - j, x);
-    a(j, j) = h.u0;
-    for (int c = j + 1; c < k; ++c) {
+    team.once([&]() SVD_LAMBDA { a(j, j) = h.u0; });
+    team.for_each(j + 1, k, [&](int c) SVD_LAMBDA {
       const auto y = [&](int i) SVD_LAMBDA { return a(j + i, c); };
       const E w = scaled(inner_product<E>(rows - j, x, y), h.g);
       SVD_UNROLL for (int i = j; i < rows; ++i) a(i, c) = subtract_product(a(i, c), a(i, j), w);
-    }
-    a(j, j) = h.beta;
+    });
+    team.once([&]() SVD_LAMBDA { a(j, j) = h.beta; });
   }
 }
 
 // Column j of the stack is zero below row j of either half, so its reflector has j + 2 elements: top(j, j) and
 // bottom(0 .. j, j).
-template <class E, class Size>
-SVD_HD void join_qr(MatrixView<E> top, MatrixView<E> bottom, Size k) {
+template <class Team, class A, class Size>
+SVD_HD void join_qr(const Team& team, A top, A bottom, Size k) {
+  using E = typename A::Element;
   for (int j = 0; j < k; ++j) {
     const auto x = [&](int i) SVD_LAMBDA { return i == 0 ? top(j, j) : bottom(i - 1, j); };
     const Reflector<E> h = make_reflector<E>(j + 2, x);
-    top(j, j) = h.u0;
-    for (int c = j + 1; c < k; ++c) {
+    team.once([&]() SVD_LAMBDA { top(j, j) = h.u0; });
+    team.for_each(j + 1, k, [&](int c) SVD_LAMBDA {
       const auto y = [&](int i) SVD_LAMBDA { return i == 0 ? top(j, c) : bottom(i - 1, c); };
       const E w = scaled(inner_product<E>(j + 2, x, y), h.g);
       top(j, c) = subtract_product(top(j, c), top(j, j), w);
       for (int i = 0; i <= j; ++i) bottom(i, c) = subtract_product(bottom(i, c), bottom(i, j), w);
-    }
-    top(j, j) = h.beta;
+    });
+    team.once([&]() SVD_LAMBDA { top(j, j) = h.beta; });
   }
 }
 
@@ -72,48 +75,55 @@ SVD_HD constexpr T dependent_square(int k) {
 }
 
 // exponents[j]: the power of two of column j, permuted with it; the largest component of a column is in [1, 2) or zero.
-template <class E, class Size>
-SVD_HD void pivoted_qr(MatrixView<E> a, Size k, typename E::Lane* exponents) {
+// squares: k lanes of scratch. The team shares both.
+template <class Team, class A, class Size>
+SVD_HD void pivoted_qr(const Team& team, A a, Size k, typename A::Element::Lane* exponents,
+                       typename A::Element::Lane* squares) {
+  using E = typename A::Element;
   using Lane = typename E::Lane;
-  const Lane gap(FloatTraits<typename E::Scalar>::kLargestGap);
+  using T = typename E::Scalar;
+  const Lane gap(FloatTraits<T>::kLargestGap);
   for (int j = 0; j < k - 1; ++j) {
-    // The column with the largest |2^exponent a(j:, c)|; squares are compared, the exponents' difference clamped.
-    const auto square = [&](int c) SVD_LAMBDA {
+    // What is left of each column, |a(j:, c)|^2, or zero for a dependent one.
+    team.for_each(j, k, [&](int c) SVD_LAMBDA {
       const Lane s = sum_of_squares<E>(k - j, [&](int i) SVD_LAMBDA { return a(j + i, c); });
-      const auto dependent = s <= Lane(dependent_square<typename E::Scalar>(k));
+      const auto dependent = s <= Lane(dependent_square<T>(k));
       SVD_UNROLL for (int i = j; i < k; ++i) a(i, c) = select_element(dependent, zero_element<E>(), a(i, c));
-      return select(dependent, Lane(0), s);
-    };
-    Lane best = square(j), best_exponent = exponents[j], pivot = Lane(typename E::Scalar(j));
+      squares[c] = select(dependent, Lane(0), s);
+    });
+    // The column with the largest |2^exponent a(j:, c)|; squares are compared, the exponents' difference clamped.
+    Lane best = squares[j], best_exponent = exponents[j], pivot = Lane(T(j));
     for (int c = j + 1; c < k; ++c) {
-      const Lane s = square(c);
+      const Lane s = squares[c];
       const Lane difference = larger(smaller(exponents[c] - best_exponent, gap), -gap);
       const auto better = s * pow2(difference) > best * pow2(-difference);
       best = select(better, s, best);
       best_exponent = select(better, exponents[c], best_exponent);
-      pivot = select(better, Lane(typename E::Scalar(c)), pivot);
+      pivot = select(better, Lane(T(c)), pivot);
     }
     for (int c = j + 1; c < k; ++c) {
-      const auto swap = pivot == Lane(typename E::Scalar(c));
+      const auto swap = pivot == Lane(T(c));
       if (!any_of(swap)) continue;
-      SVD_UNROLL for (int i = 0; i < k; ++i) {
+      team.for_each(0, k, [&](int i) SVD_LAMBDA {
         const E x = a(i, j), y = a(i, c);
         a(i, j) = select_element(swap, y, x);
         a(i, c) = select_element(swap, x, y);
-      }
-      const Lane x = exponents[j], y = exponents[c];
-      exponents[j] = select(swap, y, x);
-      exponents[c] = select(swap, x, y);
+      });
+      team.once([&]() SVD_LAMBDA {
+        const Lane x = exponents[j], y = exponents[c];
+        exponents[j] = select(swap, y, x);
+        exponents[c] = select(swap, x, y);
+      });
     }
     const auto x = [&](int i) SVD_LAMBDA { return a(j + i, j); };
     const Reflector<E> h = make_reflector<E>(k - j, x);
-    a(j, j) = h.u0;
-    SVD_UNROLL for (int c = j + 1; c < k; ++c) {
+    team.once([&]() SVD_LAMBDA { a(j, j) = h.u0; });
+    team.for_each(j + 1, k, [&](int c) SVD_LAMBDA {
       const auto y = [&](int i) SVD_LAMBDA { return a(j + i, c); };
       const E w = scaled(inner_product<E>(k - j, x, y), h.g);
       SVD_UNROLL for (int i = j; i < k; ++i) a(i, c) = subtract_product(a(i, c), a(i, j), w);
-    }
-    a(j, j) = h.beta;
+    });
+    team.once([&]() SVD_LAMBDA { a(j, j) = h.beta; });
   }
 }
 

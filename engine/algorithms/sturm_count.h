@@ -25,12 +25,13 @@ SVD_HD Lane sturm_count(int n, Alpha alpha, Beta2 beta2, Lane x, Lane pivmin) {
   const Lane zero(0), one(1);
   Lane d = alpha(0) - x;
   Lane count = zero;
-  for (int i = 0;; ++i) {
+  SVD_UNROLL_DEVICE for (int i = 0; i < n - 1; ++i) {
     d = select(abs(d) < pivmin, -pivmin, d);
     count = count + select(d < zero, one, zero);
-    if (i == n - 1) return count;
     d = (alpha(i + 1) - x) - beta2(i) / d;
   }
+  d = select(abs(d) < pivmin, -pivmin, d);
+  return count + select(d < zero, one, zero);
 }
 
 SVD_KERNEL_END

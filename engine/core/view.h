@@ -7,6 +7,8 @@
 #define SVDSERVE_ENGINE_CORE_VIEW_H_
 #endif
 
+#include <cstdint>
+
 #include "engine/core/element.h"
 
 SVD_KERNEL_BEGIN
@@ -25,9 +27,21 @@ struct RuntimeSize {
 // An m x n matrix of elements in each lane, column-major with leading dimension ld (in elements). Not owned.
 template <class E>
 struct MatrixView {
+  using Element = E;
   E* data;
   int ld;
   SVD_HD E& operator()(int i, int j) const { return data[j * ld + i]; }
+};
+
+// The same in interlaced storage: between neighbouring elements of a matrix lie those of the other matrices of the
+// batch, count of them. Steps in elements of one matrix. Not owned.
+template <class E>
+struct InterlacedView {
+  using Element = E;
+  E* data;
+  int row_step, col_step;
+  int64_t count;
+  SVD_HD E& operator()(int i, int j) const { return data[(i * row_step + j * col_step) * count]; }
 };
 
 SVD_KERNEL_END

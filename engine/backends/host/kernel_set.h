@@ -29,12 +29,12 @@ SVD_HD void compute_values(const host::ValuesCall<typename E::Scalar>& call, Siz
   using Lane = typename E::Lane;
   constexpr int kStorage = Size::kValue != 0 ? Size::kValue : 32;
   load_matrix(call, k, a);
-  Lane exponents[kStorage];
+  Lane given[kStorage], exponents[kStorage], kept[3 * kStorage], s[kStorage];
   if (call.exponents != nullptr) {
-    SVD_UNROLL for (int j = 0; j < k; ++j) exponents[j] = Lane::load(call.exponents + j * Lane::kLanes);
+    SVD_UNROLL for (int j = 0; j < k; ++j) given[j] = Lane::load(call.exponents + j * Lane::kLanes);
   }
-  const ValuesTask<Lane> task{call.exponents != nullptr ? exponents : nullptr, Lane(call.tolerance), call.max_sweeps};
-  Lane s[kStorage];
+  const ValuesTask<Lane> task{call.exponents != nullptr ? given : nullptr, Lane(call.tolerance), call.max_sweeps,
+                              exponents, kept};
   matrix_values<kMethod>(a, k, task, s).store(call.statuses);
   SVD_UNROLL for (int i = 0; i < k; ++i) s[i].store(call.values + i * Lane::kLanes);
 }
@@ -69,7 +69,7 @@ void tile_kernel(const host::TileCall<typename E::Scalar>& call) {
     const Pow2<Lane> scale = make_pow2(-Lane::load(call.exponents + j * Lane::kLanes));
     for (int i = 0; i < call.rows; ++i) a(i, j) = scaled(load_element<E>(call.a + (i * call.k + j) * kStep), scale);
   }
-  tall_qr(a, call.rows, RuntimeSize{call.k});
+  tall_qr(Alone(), a, call.rows, RuntimeSize{call.k});
   store_triangle(a, call.k, call.rows, call.r);
 }
 
@@ -85,7 +85,7 @@ void join_kernel(const host::JoinCall<typename E::Scalar>& call) {
       bottom(i, j) = load_element<E>(call.bottom + (i * k + j) * kStep);
     }
   }
-  join_qr(top, bottom, RuntimeSize{k});
+  join_qr(Alone(), top, bottom, RuntimeSize{k});
   store_triangle(top, k, k, call.top);
 }
 

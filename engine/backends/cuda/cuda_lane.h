@@ -1,0 +1,91 @@
+// A lane of one GPU: slots of pinned and device memory with a stream each, allocated once. A batch goes through them
+// piece by piece: while one slot computes, the next uploads and the one before downloads.
+#ifndef SVDSERVE_ENGINE_BACKENDS_CUDA_CUDA_LANE_H_
+#define SVDSERVE_ENGINE_BACKENDS_CUDA_CUDA_LANE_H_
+
+#include <atomic>
+#include <cstdint>
+#include <vector>
+
+#include "absl/types/span.h"
+#include "engine/backends/cuda/plugin_abi.h"
+#include "engine/cuda_engine.h"
+
+namespace svdserve::cuda {
+
+// Calls the plugin for one device and turns what it returns into a CudaStatus.
+class DeviceApi {
+ public:
+  DeviceApi(const SvdserveCudaApi* api, int device) : api_(api), device_(device) {}
+
+  const SvdserveCudaApi* operator->() const { return api_; }
+  int device() const { return device_; }
+  // `what` completes "while ...".
+  CudaStatus status(int error, const char* what) const;
+
+ private:
+  const SvdserveCudaApi* api_;
+  int device_;
+};
+
+SvdserveCudaPlan plain_plan(const Plan& plan);
+
+struct Traffic {
+  std::atomic<uint64_t> uploaded{0}, downloaded{0};
+};
+
+// Thread-compatible.
+class CudaLane {
+ public:
+  CudaLane(DeviceApi api, uint64_t slot_bytes, Traffic* traffic);
+  // Frees everything, unless the context died.
+  ~CudaLane();
+  CudaLane(const CudaLane&) = delete;
+  CudaLane& operator=(const CudaLane&) = delete;
+
+  // Once, before execute().
+  CudaStatus allocate();
+  CudaEngine::Outcome execute(const Plan& plan, absl::Span<const HostSegment> segments, const std::atomic<bool>* cancel);
+
+ private:
+  // Consecutive matrices of one segment.
+  struct Run {
+    const HostSegment* segment;
+    int64_t first;
+    int64_t count;
+  };
+  // What is in a slot.
+  struct Piece {
+    std::vector<Run> runs;
+    int64_t count = 0;
+    bool in_place = false;  // one run, in pinned memory
+  };
+  struct Slot {
+    CUstream_st* stream = nullptr;
+    CUevent_st* event = nullptr;
+    void* pinned_in = nullptr;
+    void* pinned_out = nullptr;
+    void* device_in = nullptr;
+    void* device_out = nullptr;  // exception counts, values, statuses
+    void* workspace = nullptr;
+    Piece piece;  // empty: the slot is free
+  };
+  static constexpr int kSlots = 3;
+  static constexpr uint64_t kCountBytes = 4 * sizeof(uint64_t);
+
+  int64_t matrices_per_piece(const Plan& plan, const SvdserveCudaPlan& plain) const;
+  CudaStatus start(Slot* slot, const Plan& plan, const SvdserveCudaPlan& plain);
+  CudaStatus finish(Slot* slot, const Plan& plan, ConvergenceReport* report);
+  CudaStatus fetch_statuses(Slot* slot, uint64_t values_bytes);
+  void abandon();
+  bool context_is_dead();
+
+  const DeviceApi api_;
+  const uint64_t slot_bytes_, workspace_bytes_;
+  Traffic* const traffic_;
+  Slot slots_[kSlots];
+  bool dead_ = false;
+};
+
+}  // namespace svdserve::cuda
+#endif  // SVDSERVE_ENGINE_BACKENDS_CUDA_CUDA_LANE_H_

@@ -1,0 +1,284 @@
+// From a plan to kernels: the launcher of one element type. All thresholds of shape that choose a kernel are here and in
+// policies/cuda_tuning.h; none changes a bit.
+//
+//   m != n        scan, tile, join ..      to k x k triangles with exponents, then as square matrices
+//   BISECTION     interlace, bidiagonal, bisection, finish
+//   small         lane_kernel              k <= kLargestFixedSize, and BIDIAGONAL only while a matrix fits the registers
+//   otherwise     bidiagonalize or jacobi kernel, finish
+#ifndef SVDSERVE_ENGINE_BACKENDS_CUDA_LAUNCH_H_
+#define SVDSERVE_ENGINE_BACKENDS_CUDA_LAUNCH_H_
+
+#include <algorithm>
+#include <atomic>
+
+#include "engine/backends/cuda/bisection_kernels.h"
+#include "engine/backends/cuda/lane_kernel.h"
+#include "engine/backends/cuda/plugin_abi.h"
+#include "engine/backends/cuda/tall_kernels.h"
+
+namespace svdserve::cuda {
+
+// A launch in the making. The first error stays, and what follows it is not enqueued.
+struct Launch {
+  int device;
+  cudaStream_t stream;
+  cudaError_t error = cudaSuccess;
+
+  // Threads <= 2^31 blocks of `block`.
+  template <auto kKernel, class... Args>
+  void operator()(dim3 grid, dim3 block, int shared_bytes, const Args&... args) {
+    if (error != cudaSuccess || grid.x == 0) return;
+    if (shared_bytes > kSharedWithoutAsking) error = allow_shared<kKernel>();
+    if (error != cudaSuccess) return;
+    kKernel<<<grid, block, shared_bytes, stream>>>(args...);
+    error = cudaGetLastError();
+  }
+
+ private:
+  static constexpr int kSharedWithoutAsking = 48 * 1024;
+
+  // Once for each kernel and device: as much shared memory as a block can have.
+  template <auto kKernel>
+  cudaError_t allow_shared() {
+    static std::atomic<uint64_t> done{0};  // a bit for each device; beyond 64 it is asked for every time
+    const uint64_t bit = device < 64 ? uint64_t{1} << device : 0;
+    if ((done.load(std::memory_order_relaxed) & bit) != 0) return cudaSuccess;
+    int most = 0;
+    cudaError_t e = cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
+    if (e == cudaSuccess) e = cudaFuncSetAttribute(kKernel, cudaFuncAttributeMaxDynamicSharedMemorySize, most);
+    if (e == cudaSuccess) done.fetch_or(bit, std::memory_order_relaxed);
+    return e;
+  }
+};
+
+// Hands out pieces of the workspace; without memory it only counts.
+class Carver {
+ public:
+  explicit Carver(void* memory) : memory_(static_cast<char*>(memory)) {}
+  template <class T>
+  T* take(int64_t n) {
+    char* const piece = memory_ == nullptr ? nullptr : memory_ + used_;
+    used_ += (static_cast<uint64_t>(n) * sizeof(T) + kAlignment - 1) / kAlignment * kAlignment;
+    return reinterpret_cast<T*>(piece);
+  }
+  uint64_t used() const { return used_; }
+
+ private:
+  static constexpr uint64_t kAlignment = 256;
+  char* memory_;
+  uint64_t used_ = 0;
+};
+
+constexpr unsigned blocks_for(int64_t items, int64_t per_block) {
+  return static_cast<unsigned>((items + per_block - 1) / per_block);
+}
+
+// Threads of a block of teams, so that several blocks share a multiprocessor where a team's memory allows it.
+inline int team_block(int threads, int team_bytes) {
+  int block = kTeamBlock;
+  while (block > 32 && block / threads * team_bytes > kTeamBlockBytes) block /= 2;
+  return block;
+}
+
+template <class E>
+class Launcher {
+ public:
+  using T = typename E::Scalar;
+
+  explicit Launcher(const SvdserveCudaPlan& plan)
+      : plan_(plan),
+        method_(static_cast<Method>(plan.method)),
+        k_(static_cast<int>(std::min(plan.rows, plan.cols))),
+        long_side_(std::max(plan.rows, plan.cols)),
+        tile_rows_(static_cast<int>(std::min<int64_t>(long_side_, kTileRows))),
+        tiles_(static_cast<int>((long_side_ + tile_rows_ - 1) / tile_rows_)) {}
+
+  uint64_t workspace_bytes(int64_t count) const {
+    Carver carver(nullptr);
+    carve(&carver, count);
+    return carver.used();
+  }
+
+  cudaError_t launch(const SvdserveCudaBatch& batch, int device, cudaStream_t stream) const {
+    Launch launch{device, stream};
+    Carver carver(batch.workspace);
+    const Workspace w = carve(&carver, batch.count);
+    SquareCall<T> call{static_cast<const T*>(batch.matrices),
+                       nullptr,
+                       batch.count,
+                       k_,
+                       plan_.order == static_cast<int32_t>(Order::kRowMajor),
+                       static_cast<T>(plan_.tolerance),
+                       plan_.max_sweeps,
+                       static_cast<T*>(batch.values),
+                       batch.statuses,
+                       batch.exception_counts};
+    if (!square()) {
+      reduce(&launch, call.a, batch.count, w);
+      call.a = w.triangles;
+      call.exponents = w.exponents;
+      call.row_major = true;
+    }
+    if (method_ == Method::kBisection) {
+      by_bisection(&launch, call, w);
+    } else if (in_lanes()) {
+      method_ == Method::kJacobi ? by_lanes<Method::kJacobi, 1>(&launch, call)
+                                 : by_lanes<Method::kBidiagonal, 1>(&launch, call);
+    } else {
+      k_ <= kSmallTeamColumns ? by_teams<kSmallTeam>(&launch, call, w) : by_teams<kLargeTeam>(&launch, call, w);
+    }
+    return launch.error;
+  }
+
+ private:
+  struct Workspace {
+    T* exponents;
+    T* triangles;
+    Between<T> between;
+    T* s;
+    E* interlaced;
+  };
+
+  bool square() const { return plan_.rows == plan_.cols; }
+  static constexpr bool fits_registers(int k) {
+    return k <= kLargestFixedSize && k * k * static_cast<int>(sizeof(E)) <= kLargestRegisterMatrixBytes;
+  }
+  bool in_lanes() const { return method_ == Method::kJacobi ? k_ <= kLargestFixedSize : fits_registers(k_); }
+
+  Workspace carve(Carver* carver, int64_t count) const {
+    Workspace w{};
+    if (!square()) {
+      w.exponents = carver->take<T>(count * k_);
+      w.triangles = reinterpret_cast<T*>(carver->template take<E>(count * tiles_ * k_ * k_));
+    }
+    if (method_ == Method::kBisection || !in_lanes()) {
+      w.between = {carver->take<T>(count * k_), carver->take<T>(count * k_), carver->take<T>(count),
+                   carver->take<T>(count)};
+    }
+    if (method_ == Method::kBisection) {
+      w.s = carver->take<T>(count * k_);
+      w.interlaced = carver->take<E>(count * k_ * k_);
+    }
+    return w;
+  }
+
+  // --- k <= kLargestFixedSize ----------------------------------------------------------------------
+
+  template <Method kMethod, int K>
+  void by_lanes(Launch* launch, const SquareCall<T>& call) const {
+    if constexpr (K <= kLargestFixedSize && (kMethod == Method::kJacobi || fits_registers(K))) {
+      if (k_ != K) return by_lanes<kMethod, K + 1>(launch, call);
+      using Shape = LaneShape<E, K, kMethod>;
+      launch->operator()<lane_kernel<E, K, kMethod>>(blocks_for(call.count, Shape::kBlock), Shape::kBlock,
+                                                     Shape::kSharedBytes, call);
+    }
+  }
+
+  // --- larger ----------------------------------------------------------------------------------------
+
+  template <int kThreads>
+  void by_teams(Launch* launch, const SquareCall<T>& call, const Workspace& w) const {
+    const int team_bytes = TeamKernel<E, kThreads>::team_bytes(k_, k_), block = team_block(kThreads, team_bytes);
+    const int teams = block / kThreads;
+    if (method_ == Method::kJacobi) {
+      launch->operator()<jacobi_kernel<E, kThreads>>(blocks_for(call.count, teams), block, teams * team_bytes, call,
+                                                     w.between);
+      finish<Method::kJacobi>(launch, call, w.between);
+    } else {
+      launch->operator()<bidiagonalize_kernel<E, kThreads>>(blocks_for(call.count, teams), block, teams * team_bytes,
+                                                            call, w.between);
+      finish<Method::kBidiagonal>(launch, call, w.between);
+    }
+  }
+
+  template <Method kMethod>
+  void finish(Launch* launch, const SquareCall<T>& call, const Between<T>& between) const {
+    launch->operator()<finish_kernel<T, kMethod>>(blocks_for(call.count, kFinishBlock), kFinishBlock, 0, call, between);
+  }
+
+  // --- BISECTION ---------------------------------------------------------------------------------------
+
+  void by_bisection(Launch* launch, const SquareCall<T>& call, const Workspace& w) const {
+    const dim3 tiles(blocks_for(call.count, kInterlaceTile), blocks_for(k_ * k_, kInterlaceTile));
+    launch->operator()<interlace_kernel<E>>(tiles, dim3(kInterlaceTile, 8), 0, call, w.interlaced);
+    bisection_kernels<1>(launch, call, w);
+    Between<T> finished = w.between;
+    finished.q = w.s;
+    finish<Method::kBisection>(launch, call, finished);
+  }
+
+  template <int K>
+  void bisection_kernels(Launch* launch, const SquareCall<T>& call, const Workspace& w) const {
+    if constexpr (K != 0) {
+      if (k_ != K) return bisection_kernels<(fits_registers(K + 1) ? K + 1 : 0)>(launch, call, w);
+    }
+    constexpr int kBlock = 128;
+    const unsigned blocks = blocks_for(call.count, kBlock);
+    launch->operator()<bidiagonal_kernel<E, K>>(blocks, kBlock, 0, call, w.interlaced, w.between);
+    launch->operator()<bisection_kernel<T, K>>(dim3(blocks, k_), kBlock, 0, call, w.between, w.s);
+  }
+
+  // --- m != n --------------------------------------------------------------------------------------------
+
+  void reduce(Launch* launch, const T* a, int64_t count, const Workspace& w) const {
+    // Consecutive elements of a row-major tall matrix are a row of it; of a row-major wide one, a column of its
+    // transpose.
+    const bool rows_contiguous = (plan_.order == static_cast<int32_t>(Order::kRowMajor)) == (plan_.rows >= plan_.cols);
+    const TallCall<T> call{a,
+                           count,
+                           long_side_,
+                           k_,
+                           rows_contiguous ? k_ : 1,
+                           rows_contiguous ? 1 : long_side_,
+                           method_ == Method::kJacobi,
+                           tile_rows_,
+                           tiles_,
+                           w.exponents,
+                           w.triangles};
+    const int scan_block = long_side_ * k_ <= 4096 ? 64 : 256;
+    launch->operator()<scan_kernel<E>>(static_cast<unsigned>(count), scan_block, 0, call);
+    k_ <= kSmallTeamColumns ? reduce_tiles<kSmallTeam>(launch, call) : reduce_tiles<kLargeTeam>(launch, call);
+  }
+
+  template <int kThreads>
+  void reduce_tiles(Launch* launch, const TallCall<T>& call) const {
+    using Kernel = TeamKernel<E, kThreads>;
+    const int tile_bytes = Kernel::team_bytes(tile_rows_, k_), tile_block = team_block(kThreads, tile_bytes);
+    launch->operator()<tile_kernel<E, kThreads>>(blocks_for(call.count * tiles_, tile_block / kThreads), tile_block,
+                                                 tile_block / kThreads * tile_bytes, call);
+    const int join_bytes = Kernel::team_bytes(2 * k_, k_), join_block = team_block(kThreads, join_bytes);
+    for (int d = 1; d < tiles_; d *= 2) {
+      const int64_t pairs = (tiles_ - d + 2 * d - 1) / (2 * d);
+      launch->operator()<join_kernel<E, kThreads>>(blocks_for(call.count * pairs, join_block / kThreads), join_block,
+                                                   join_block / kThreads * join_bytes, call, d);
+    }
+  }
+
+  const SvdserveCudaPlan plan_;
+  const Method method_;
+  const int k_;
+  const int64_t long_side_;
+  const int tile_rows_, tiles_;
+};
+
+// What a translation unit of one element type defines.
+struct TypeLauncher {
+  uint64_t (*workspace_bytes)(const SvdserveCudaPlan& plan, int64_t count);
+  cudaError_t (*launch)(const SvdserveCudaPlan& plan, const SvdserveCudaBatch& batch, int device, cudaStream_t stream);
+};
+
+template <class E>
+TypeLauncher type_launcher() {
+  return {[](const SvdserveCudaPlan& plan, int64_t count) { return Launcher<E>(plan).workspace_bytes(count); },
+          [](const SvdserveCudaPlan& plan, const SvdserveCudaBatch& batch, int device, cudaStream_t stream) {
+            return Launcher<E>(plan).launch(batch, device, stream);
+          }};
+}
+
+TypeLauncher f32_launcher();
+TypeLauncher f64_launcher();
+TypeLauncher c64_launcher();
+TypeLauncher c128_launcher();
+
+}  // namespace svdserve::cuda
+#endif  // SVDSERVE_ENGINE_BACKENDS_CUDA_LAUNCH_H_

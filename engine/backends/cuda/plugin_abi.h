@@ -1,0 +1,83 @@
+// The boundary between the engine and its CUDA back end, a plugin that is opened only where there is a driver: a table
+// of C functions over plain data. No C++ class, exception or allocation crosses it. Layout changes raise the version.
+//
+// Every function that returns int returns a CUDA error code (cudaError_t; 0: success), and none keeps CUDA's last error
+// set. Thread safety: all of them, as far as the caller does not use one buffer, stream or event from two threads.
+#ifndef SVDSERVE_ENGINE_BACKENDS_CUDA_PLUGIN_ABI_H_
+#define SVDSERVE_ENGINE_BACKENDS_CUDA_PLUGIN_ABI_H_
+
+#include <cstdint>
+
+// As in cuda.h, so that a CUstream of the caller's can be passed.
+struct CUstream_st;
+struct CUevent_st;
+
+extern "C" {
+
+enum { kSvdserveCudaAbiVersion = 1 };
+
+struct SvdserveCudaDevice {
+  char name[256];  // as the driver calls it
+  char uuid[48];   // GPU-xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx
+  uint64_t memory_bytes;
+  int32_t compute_major, compute_minor;
+  int32_t multiprocessors;
+};
+
+// A Plan (engine/planner.h) as plain numbers; enums by their values.
+struct SvdserveCudaPlan {
+  int64_t rows, cols;
+  int32_t dtype, order, method, max_sweeps;
+  double tolerance;
+};
+
+// Everything in device memory.
+struct SvdserveCudaBatch {
+  const void* matrices;       // [in] count matrices without gaps; aligned to an element
+  int64_t count;              // >= 0
+  void* values;               // [out] count x k values; aligned to a value
+  uint8_t* statuses;          // [out] count MatrixStatus, or null
+  uint64_t* exception_counts;  // [in,out] 4: [s] grows by the number of matrices with MatrixStatus s, s > 0
+  void* workspace;            // workspace_bytes(plan, count) bytes, aligned to 256
+};
+
+struct SvdserveCudaApi {
+  uint32_t version;  // kSvdserveCudaAbiVersion
+
+  int (*device_count)(int32_t* count);
+  int (*device_info)(int32_t device, SvdserveCudaDevice* info);
+  const char* (*error_name)(int error);
+  const char* (*error_text)(int error);
+
+  uint64_t (*workspace_bytes)(const SvdserveCudaPlan* plan, int64_t count);
+  // Enqueues the decomposition of a batch; returns before it is done.
+  int (*launch)(int32_t device, const SvdserveCudaPlan* plan, const SvdserveCudaBatch* batch, CUstream_st* stream);
+
+  int (*allocate)(int32_t device, uint64_t bytes, void** memory);
+  int (*release)(int32_t device, void* memory);
+  int (*allocate_pinned)(uint64_t bytes, void** memory);
+  int (*release_pinned)(void* memory);
+  // 1: the copy engines can reach this host memory themselves.
+  int32_t (*is_pinned)(const void* memory);
+  int (*create_stream)(int32_t device, CUstream_st** stream);
+  int (*destroy_stream)(int32_t device, CUstream_st* stream);
+  int (*create_event)(int32_t device, CUevent_st** event);  // who waits for it sleeps
+  int (*destroy_event)(int32_t device, CUevent_st* event);
+  // The following enqueue; the host memory of a copy stays alive until the stream has passed it.
+  int (*copy_to_device)(int32_t device, void* to, const void* from, uint64_t bytes, CUstream_st* stream);
+  int (*copy_to_host)(int32_t device, void* to, const void* from, uint64_t bytes, CUstream_st* stream);
+  int (*clear)(int32_t device, void* memory, uint64_t bytes, CUstream_st* stream);
+  int (*record)(int32_t device, CUevent_st* event, CUstream_st* stream);
+  // Blocks, asleep, until the event has passed; returns what went wrong on the device before it.
+  int (*wait)(int32_t device, CUevent_st* event);
+};
+
+// The plugin's one symbol: null where it does not know this version.
+typedef const SvdserveCudaApi* (*SvdserveCudaEntry)(uint32_t version);
+
+}  // extern "C"
+
+// The name of that symbol.
+inline constexpr char kSvdserveCudaEntryName[] = "svdserve_cuda_plugin";
+
+#endif  // SVDSERVE_ENGINE_BACKENDS_CUDA_PLUGIN_ABI_H_

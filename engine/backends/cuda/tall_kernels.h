@@ -1,0 +1,154 @@
+// m x n matrices with m != n to k x k triangles: the tall-skinny QR tree of backends/host/tall_reduction.h, whose tiles,
+// order and arithmetic are part of the bits. A wide matrix is read as its transpose.
+//
+//   scan_kernel   exponents of the columns, and which matrices are not finite    a block a matrix
+//   tile_kernel   the triangle of each tile of kTileRows rows                   a team a tile
+//   join_kernel   tile t with tile t + d, for d = 1, 2, 4, ..                    a team a pair
+//
+// Triangles lie tile by tile, so that those of the first tiles, the results, are square matrices without gaps.
+#ifndef SVDSERVE_ENGINE_BACKENDS_CUDA_TALL_KERNELS_H_
+#define SVDSERVE_ENGINE_BACKENDS_CUDA_TALL_KERNELS_H_
+
+#include "engine/backends/cuda/team_kernels.h"
+
+namespace svdserve::cuda {
+
+template <class T>
+struct TallCall {
+  const T* a;  // [in] count matrices without gaps
+  int64_t count;
+  int64_t long_side;
+  int k;
+  int64_t row_stride, col_stride;  // in elements, of the tall matrix
+  bool by_column;                  // JACOBI: a power of two for each column
+  int tile_rows, tiles;
+  T* exponents;  // [out] k a matrix
+  T* triangles;  // [out] k x k, row-major; of tile t and matrix m: number t * count + m
+};
+
+// floor(log2(x)) of the number whose magnitude has these bits; zero for zero.
+template <class T>
+__device__ __forceinline__ int exponent_of_bits(typename FloatTraits<T>::Bits bits) {
+  using F = FloatTraits<T>;
+  if (bits == 0) return 0;
+  const int field = static_cast<int>(bits >> F::kMantissaBits);
+  if (field != 0) return field - F::kBias;
+  const int width = sizeof(T) == 4 ? 32 - __clz(static_cast<int>(bits)) : 64 - __clzll(static_cast<long long>(bits));
+  return width - F::kMantissaBits - F::kBias;
+}
+
+__device__ __forceinline__ void raise(unsigned* to, uint32_t bits) { atomicMax(to, bits); }
+__device__ __forceinline__ void raise(unsigned long long* to, uint64_t bits) {
+  atomicMax(to, static_cast<unsigned long long>(bits));
+}
+
+// The largest magnitudes as unsigned integers: the same in any order of the elements.
+template <class E>
+__global__ void scan_kernel(const TallCall<typename E::Scalar> call) {
+  using T = typename E::Scalar;
+  using Bits = typename FloatTraits<T>::Bits;
+  using Atomic = std::conditional_t<sizeof(T) == 4, unsigned, unsigned long long>;
+  constexpr Bits kMagnitude = ~Bits{0} >> 1;
+  constexpr Bits kInfinity = ((Bits{1} << (sizeof(T) * 8 - 1 - FloatTraits<T>::kMantissaBits)) - 1)
+                             << FloatTraits<T>::kMantissaBits;
+  __shared__ Atomic largest[kShapeLimits.max_values];
+  const int64_t m = blockIdx.x;
+  const int k = call.k;
+  if (threadIdx.x < k) largest[threadIdx.x] = 0;
+  __syncthreads();
+  const int64_t numbers = call.long_side * k * E::kComponents;
+  const T* const a = call.a + m * numbers;
+  const int64_t run = call.col_stride == 1 ? 1 : call.long_side;  // elements after which the column changes
+  // A thread meets few columns: it raises the shared maximum when the column changes.
+  Bits mine = 0;
+  int column = -1;
+  for (int64_t x = threadIdx.x; x < numbers; x += blockDim.x) {
+    const int c = static_cast<int>(x / E::kComponents / run % k);
+    if (c != column) {
+      if (column >= 0) raise(&largest[column], mine);
+      column = c;
+      mine = 0;
+    }
+    Bits bits;
+    memcpy(&bits, &a[x], sizeof(T));
+    bits &= kMagnitude;
+    mine = bits > mine ? bits : mine;
+  }
+  if (column >= 0) raise(&largest[column], mine);
+  __syncthreads();
+  if (threadIdx.x >= k) return;
+  Bits all = 0;
+  for (int j = 0; j < k; ++j) all = largest[j] > all ? static_cast<Bits>(largest[j]) : all;
+  const bool finite = all < kInfinity;
+  const Bits scale = call.by_column ? static_cast<Bits>(largest[threadIdx.x]) : all;
+  // NaN says that the matrix is not finite: its triangle becomes NaN, which the square kernels find.
+  call.exponents[m * k + threadIdx.x] = finite ? T(exponent_of_bits<T>(scale)) : FloatTraits<T>::nan();
+}
+
+template <class E, class Team>
+__device__ __forceinline__ void store_triangle(const Team& team, scalar::MatrixView<E> a, int k, int rows, E* to,
+                                               int threads) {
+  for (int x = team.rank(); x < k * k; x += threads) {
+    const int i = x / k, j = x % k;
+    to[x] = j >= i && i < rows ? a(i, j) : scalar::zero_element<E>();
+  }
+}
+
+template <class E, int kThreads>
+__global__ void __launch_bounds__(kTeamBlock) tile_kernel(const TallCall<typename E::Scalar> call) {
+  using Kernel = TeamKernel<E, kThreads>;
+  using T = typename E::Scalar;
+  extern __shared__ __align__(16) unsigned char shared_bytes[];
+  const typename Kernel::Team team;
+  const int k = call.k, height = call.tile_rows;
+  const int64_t number = Kernel::number();
+  if (number >= call.count * call.tiles) return;
+  const int64_t m = number / call.tiles;
+  const int tile = static_cast<int>(number % call.tiles);
+  const TeamStorage<E> storage(reinterpret_cast<T*>(shared_bytes), Kernel::in_block(), height, k);
+  const scalar::MatrixView<E> a{storage.matrix, TeamStorage<E>::leading_dimension(height)};
+  const int64_t first_row = static_cast<int64_t>(tile) * height;
+  const int rows = static_cast<int>(call.long_side - first_row < height ? call.long_side - first_row : height);
+  const E* const from =
+      reinterpret_cast<const E*>(call.a) + m * call.long_side * k + first_row * call.row_stride;
+  load_matrix(team, from, rows, k, call.row_stride, call.col_stride, a, kThreads);
+  const T* const exponents = call.exponents + m * k;
+  const bool finite = exponents[0] == exponents[0];
+  team.for_each(0, k, [&](int j) {
+    const auto scale = scalar::make_pow2(-Lane<T>(finite ? exponents[j] : T(0)));
+    for (int i = 0; i < height; ++i) {
+      a(i, j) = i < rows && finite ? scalar::scaled(a(i, j), scale) : scalar::zero_element<E>();
+    }
+  });
+  scalar::tall_qr(team, a, height, scalar::RuntimeSize{k});
+  E* const to = reinterpret_cast<E*>(call.triangles) + (static_cast<int64_t>(tile) * call.count + m) * k * k;
+  store_triangle(team, a, k, height, to, kThreads);
+  if (!finite && tile == 0 && team.rank() == 0) to[0].re = Lane<T>(FloatTraits<T>::nan());
+}
+
+template <class E, int kThreads>
+__global__ void __launch_bounds__(kTeamBlock) join_kernel(const TallCall<typename E::Scalar> call, int distance) {
+  using Kernel = TeamKernel<E, kThreads>;
+  using T = typename E::Scalar;
+  extern __shared__ __align__(16) unsigned char shared_bytes[];
+  const typename Kernel::Team team;
+  const int k = call.k;
+  const int64_t number = Kernel::number();
+  const int pairs = (call.tiles - distance + 2 * distance - 1) / (2 * distance);
+  if (number >= call.count * pairs) return;
+  const int64_t m = number / pairs, t = number % pairs * 2 * distance;
+  E* const triangles = reinterpret_cast<E*>(call.triangles);
+  E* const top = triangles + (t * call.count + m) * k * k;
+  const E* const bottom = triangles + ((t + distance) * call.count + m) * k * k;
+  if (t == 0 && !(top[0].re.v == top[0].re.v)) return;  // not finite: the mark stays
+  const TeamStorage<E> storage(reinterpret_cast<T*>(shared_bytes), Kernel::in_block(), 2 * k, k);
+  const int ld = TeamStorage<E>::leading_dimension(2 * k);
+  const scalar::MatrixView<E> a{storage.matrix, ld}, b{storage.matrix + k, ld};
+  load_matrix(team, static_cast<const E*>(top), k, k, k, 1, a, kThreads);
+  load_matrix(team, bottom, k, k, k, 1, b, kThreads);
+  scalar::join_qr(team, a, b, scalar::RuntimeSize{k});
+  store_triangle(team, a, k, k, top, kThreads);
+}
+
+}  // namespace svdserve::cuda
+#endif  // SVDSERVE_ENGINE_BACKENDS_CUDA_TALL_KERNELS_H_

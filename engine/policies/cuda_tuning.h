@@ -1,0 +1,24 @@
+// Tuning values of the CUDA back end. Speed alone: no value here changes a bit of a result.
+#ifndef SVDSERVE_ENGINE_POLICIES_CUDA_TUNING_H_
+#define SVDSERVE_ENGINE_POLICIES_CUDA_TUNING_H_
+
+namespace svdserve::cuda {
+
+// Threads of a block whose threads have a matrix each, by the bytes of a matrix's slot in shared memory.
+constexpr int lane_block(int slot_bytes) { return slot_bytes <= 600 ? 128 : 64; }
+
+// A matrix of more bytes does not fit the registers of one thread beside what its kernel needs: a team works on it.
+inline constexpr int kLargestRegisterMatrixBytes = 6 * 6 * 16;
+
+// Threads of a team: for matrices of up to so many columns, and of more.
+inline constexpr int kSmallTeamColumns = 16, kSmallTeam = 8, kLargeTeam = 16;
+
+// Threads of a block of teams, and the shared memory that it should not pass: four blocks a multiprocessor.
+inline constexpr int kTeamBlock = 128;
+inline constexpr int kTeamBlockBytes = 56 * 1024;
+
+// Threads of a block of the kernel that finishes what teams began, one matrix each.
+inline constexpr int kFinishBlock = 64;
+
+}  // namespace svdserve::cuda
+#endif  // SVDSERVE_ENGINE_POLICIES_CUDA_TUNING_H_

@@ -1,0 +1,45 @@
+#!/usr/bin/env bash
+# Makes a folder that runs on a machine with a GPU and nothing of ours: programs, the plugin, and the libraries they need
+# but for glibc, libstdc++ and CUDA's own.
+#   tests/device/bundle.sh [build folder, build/release] [bundle, build/device-bundle]
+# Then, there: build/device-bundle/run.sh results-folder
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+build=${1:-build/release}
+bundle=${2:-build/device-bundle}
+programs=(svdserve svdctl svdserve_echo device_same_bits device_kernel_bench device_host_bench device_faults
+  conformance_same_bits_test libsvdserve_cuda.so)
+
+command -v patchelf > /dev/null || { apt-get update -qq; apt-get install -y -qq patchelf; } > /dev/null
+rm -rf "$bundle"
+mkdir -p "$bundle/bin/lib"
+for program in "${programs[@]}"; do
+  if [[ ! -e $build/bin/$program ]]; then
+    echo "bundle: $build/bin/$program is missing" >&2
+    continue
+  fi
+  cp "$build/bin/$program" "$bundle/bin/"
+  strip --strip-unneeded "$bundle/bin/$program"
+  # name => path, of what is not the platform's own.
+  ldd "$build/bin/$program" | awk '$2 == "=>" && $3 ~ /^\// {print $3}' |
+    grep -vE '/(ld-linux|libc|libm|libdl|librt|libpthread|libresolv|libstdc\+\+|libgcc_s|libcuda|libcublas|libcublasLt|libcusolver|libcusparse|libnvJitLink)[-.]' |
+    while read -r library; do
+      [[ -e $bundle/bin/lib/$(basename "$library") ]] || cp -L "$library" "$bundle/bin/lib/"
+    done
+done
+# RPATH, unlike RUNPATH, also serves the libraries' libraries.
+for program in "$bundle"/bin/*; do
+  [[ -f $program ]] || continue
+  if [[ $program == *.so ]]; then
+    continue  # its own $ORIGIN:/usr/local/cuda/lib64 is right
+  fi
+  patchelf --force-rpath --set-rpath "\$ORIGIN/lib:/usr/local/cuda/lib64" "$program"
+done
+for library in "$bundle"/bin/lib/*; do
+  strip --strip-unneeded "$library"
+  patchelf --set-rpath "\$ORIGIN" "$library"
+done
+cp tests/device/run.sh "$bundle/"
+mkdir -p "$bundle/python"
+cp engine/bench/against_numpy.py "$bundle/python/" 2> /dev/null || true
+du -sh "$bundle" | awk '{print "bundle: " $1}'

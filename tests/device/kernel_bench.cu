@@ -1,0 +1,235 @@
+// Kernels on matrices that are on the GPU already, against cuSOLVER's gesvdjBatched without vectors (default tolerance)
+// on the same data, this service's BISECTION at delta 1e-9, and the memory ceiling: a device-to-device copy measured in
+// the same run, and the bytes that a matrix and its values must move.
+//   device_kernel_bench            a table as CSV; M/s: million matrices a second
+// Random normal matrices, column-major; CUDA events; warm; best of 5, each of several launches over rotating inputs.
+#include <cusolverDn.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "engine/cuda_engine.h"
+
+namespace svdserve {
+namespace {
+
+void check(cudaError_t error, const char* what) {
+  if (error == cudaSuccess) return;
+  std::fprintf(stderr, "%s: %s\n", what, cudaGetErrorString(error));
+  std::exit(1);
+}
+
+// Best of 5 of the seconds that one call of f takes; each measurement repeats it.
+template <class F>
+double best_seconds(int repeat, F f) {
+  cudaEvent_t begin, end;
+  check(cudaEventCreate(&begin), "event");
+  check(cudaEventCreate(&end), "event");
+  f();
+  check(cudaDeviceSynchronize(), "warm-up");
+  double best = 1e30;
+  for (int round = 0; round < 5; ++round) {
+    check(cudaEventRecord(begin), "record");
+    for (int i = 0; i < repeat; ++i) f();
+    check(cudaEventRecord(end), "record");
+    check(cudaEventSynchronize(end), "synchronize");
+    float ms = 0;
+    check(cudaEventElapsedTime(&ms, begin, end), "elapsed");
+    best = std::min(best, ms * 1e-3 / repeat);
+  }
+  cudaEventDestroy(begin);
+  cudaEventDestroy(end);
+  return best;
+}
+
+void* device_memory(size_t bytes) {
+  void* p = nullptr;
+  check(cudaMalloc(&p, bytes), "cudaMalloc");
+  return p;
+}
+
+// Bytes a second, read plus written.
+double copy_rate() {
+  const size_t bytes = size_t{2} << 30;
+  void* const from = device_memory(bytes);
+  void* const to = device_memory(bytes);
+  check(cudaMemset(from, 1, bytes), "memset");
+  const double s = best_seconds(5, [&] { check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice), "copy"); });
+  cudaFree(from);
+  cudaFree(to);
+  return 2 * static_cast<double>(bytes) / s;
+}
+
+template <class T>
+std::vector<T> normal_numbers(size_t n) {
+  // A pool, repeated with other signs and at other offsets: a generator of a hundred million normals takes minutes.
+  std::mt19937_64 bits(5);
+  std::normal_distribution<double> normal;
+  std::vector<T> pool(1 << 20), all(n);
+  for (T& x : pool) x = static_cast<T>(normal(bits));
+  for (size_t i = 0; i < n; i += 4096) {
+    const size_t at = bits() % (pool.size() - 4096);
+    const T sign = bits() % 2 == 0 ? T(1) : T(-1);
+    for (size_t x = 0; x < std::min<size_t>(4096, n - i); ++x) all[i + x] = sign * pool[at + x];
+  }
+  return all;
+}
+
+struct Buffers {
+  void* a;
+  void* values;
+  uint8_t* statuses;
+  uint64_t* counts;
+  void* workspace;
+};
+
+double engine_rate(const CudaEngine& engine, const Problem& problem, const Options& options, int64_t count,
+                   const void* a) {
+  const Plan plan = *make_plan(problem, options).plan;
+  const size_t workspace = engine.workspace_bytes(plan, count);
+  Buffers b{const_cast<void*>(a), device_memory(count * result_bytes(problem)),
+            static_cast<uint8_t*>(device_memory(count)), static_cast<uint64_t*>(device_memory(32)),
+            device_memory(workspace + 256)};
+  check(cudaMemset(b.counts, 0, 32), "memset");
+  const double s = best_seconds(4, [&] {
+    const CudaStatus status = engine.launch(plan, {b.a, count, b.values, b.statuses, b.counts, b.workspace}, nullptr);
+    if (!status.ok()) {
+      std::fprintf(stderr, "%s\n", status.text.c_str());
+      std::exit(1);
+    }
+  });
+  cudaFree(b.values);
+  cudaFree(b.statuses);
+  cudaFree(b.counts);
+  cudaFree(b.workspace);
+  return static_cast<double>(count) / s;
+}
+
+template <class F>
+double cusolver_rate(int n, int64_t count, const void* a, size_t bytes, size_t real_bytes, F gesvdj) {
+  cusolverDnHandle_t handle;
+  gesvdjInfo_t parameters;
+  cusolverDnCreate(&handle);
+  cusolverDnCreateGesvdjInfo(&parameters);
+  void* const copy = device_memory(bytes);
+  void* const s = device_memory(count * n * real_bytes);
+  int* const info = static_cast<int*>(device_memory(count * sizeof(int)));
+  // It overwrites its input: each call computes what the one before left, so the input is restored outside the time.
+  double best = 1e30;
+  cudaEvent_t begin, end;
+  cudaEventCreate(&begin);
+  cudaEventCreate(&end);
+  for (int round = 0; round < 4; ++round) {
+    check(cudaMemcpy(copy, a, bytes, cudaMemcpyDeviceToDevice), "copy");
+    cudaEventRecord(begin);
+    gesvdj(handle, parameters, copy, s, info);
+    cudaEventRecord(end);
+    check(cudaEventSynchronize(end), "gesvdjBatched");
+    float ms = 0;
+    cudaEventElapsedTime(&ms, begin, end);
+    if (round > 0) best = std::min(best, ms * 1e-3);
+  }
+  cudaFree(copy);
+  cudaFree(s);
+  cudaFree(info);
+  cusolverDnDestroyGesvdjInfo(parameters);
+  cusolverDnDestroy(handle);
+  return static_cast<double>(count) / best;
+}
+
+template <class Pointer, class Size, class Run>
+double peer_rate_of(int n, int64_t count, const void* a, size_t element, size_t real, Size size, Run run) {
+  return cusolver_rate(n, count, a, count * n * n * element, real,
+                       [&](cusolverDnHandle_t h, gesvdjInfo_t p, void* copy, void* s, int* info) {
+                         auto* const x = static_cast<Pointer>(copy);
+                         int work = 0;
+                         size(h, n, x, s, count, p, &work);
+                         static void* space = nullptr;
+                         static size_t have = 0;
+                         if (work * element > have) {
+                           cudaFree(space);
+                           space = device_memory(have = work * element);
+                         }
+                         run(h, n, x, s, static_cast<Pointer>(space), work, info, p, count);
+                       });
+}
+
+double peer_rate(DType t, int n, int64_t count, const void* a) {
+  constexpr auto kNone = CUSOLVER_EIG_MODE_NOVECTOR;
+#define SVD_PEER(Type, Real, call)                                                                                   \
+  return peer_rate_of<Type*>(                                                                                        \
+      n, count, a, sizeof(Type), sizeof(Real),                                                                       \
+      [&](auto h, int k, Type* x, void* s, int64_t c, auto p, int* work) {                                           \
+        cusolverDn##call##_bufferSize(h, kNone, k, k, x, k, static_cast<Real*>(s), nullptr, k, nullptr, k, work, p, \
+                                      static_cast<int>(c));                                                          \
+      },                                                                                                             \
+      [&](auto h, int k, Type* x, void* s, Type* space, int work, int* info, auto p, int64_t c) {                    \
+        cusolverDn##call(h, kNone, k, k, x, k, static_cast<Real*>(s), nullptr, k, nullptr, k, space, work, info, p, \
+                         static_cast<int>(c));                                                                       \
+      })
+  switch (t) {
+    case DType::kF32:
+      SVD_PEER(float, float, SgesvdjBatched);
+    case DType::kF64:
+      SVD_PEER(double, double, DgesvdjBatched);
+    case DType::kC64:
+      SVD_PEER(cuComplex, float, CgesvdjBatched);
+    case DType::kC128:
+      SVD_PEER(cuDoubleComplex, double, ZgesvdjBatched);
+  }
+#undef SVD_PEER
+  return 0;
+}
+
+int main_of(int argc, char** argv) {
+  const std::string only = argc > 1 ? argv[1] : "";
+  const bool quick = argc > 2;  // no peers
+  CudaStatus status;
+  const auto engine = CudaEngine::open({}, &status);
+  if (engine == nullptr) {
+    std::fprintf(stderr, "no GPU: %s\n", status.text.c_str());
+    return 2;
+  }
+  const double copy = copy_rate();
+  std::printf("# %s, copy %.2f TB/s read and written\n", engine->description().name.c_str(), copy * 1e-12);
+  std::printf("shape,dtype,matrices,auto M/s,jacobi M/s,bisection 1e-9 M/s,gesvdjBatched M/s,auto/gesvdj,ceiling M/s,of ceiling\n");
+  const std::pair<int, int> shapes[] = {{1, 1}, {2, 2}, {3, 3}, {4, 4}, {5, 5}, {6, 6}, {7, 7}, {8, 8}, {12, 12}, {16, 16}, {24, 24}, {32, 32}, {64, 4}, {4, 64}, {16, 8}, {1024, 8}};
+  for (const auto& [m, n] : shapes) {
+    const std::string label = std::to_string(m) + "x" + std::to_string(n);
+    if (!only.empty() && only != "all" && only != label) continue;
+    for (const DType t : {DType::kF32, DType::kF64, DType::kC64, DType::kC128}) {
+      const Problem problem{m, n, t, Order::kColumnMajor};
+      const int64_t count = std::min<int64_t>((int64_t{512} << 20) / static_cast<int64_t>(matrix_bytes(problem)), 4'000'000);
+      const size_t bytes = count * matrix_bytes(problem);
+      void* const a = device_memory(bytes);
+      if (value_bytes(t) == 4) {
+        const auto numbers = normal_numbers<float>(bytes / 4);
+        check(cudaMemcpy(a, numbers.data(), bytes, cudaMemcpyHostToDevice), "upload");
+      } else {
+        const auto numbers = normal_numbers<double>(bytes / 8);
+        check(cudaMemcpy(a, numbers.data(), bytes, cudaMemcpyHostToDevice), "upload");
+      }
+      const double ours = engine_rate(*engine, problem, {}, count, a);
+      const double jacobi = engine_rate(*engine, problem, {Method::kJacobi}, count, a);
+      const int64_t fewer = std::min<int64_t>(count, 1'000'000);
+      const double bisection = engine_rate(*engine, problem, {Method::kBisection, 1e-9}, fewer, a);
+      const double peer = !quick && m == n && n > 1 ? peer_rate(t, n, std::min<int64_t>(count, 200'000), a) : 0;
+      const double ceiling = copy / static_cast<double>(matrix_bytes(problem) + result_bytes(problem));
+      std::printf("%s,%s,%ld,%.1f,%.1f,%.1f,%.3f,%.1f,%.0f,%.3f\n", label.c_str(), name(t), count, ours * 1e-6,
+                  jacobi * 1e-6, bisection * 1e-6, peer * 1e-6, peer > 0 ? ours / peer : 0, ceiling * 1e-6,
+                  ours / ceiling);
+      std::fflush(stdout);
+      cudaFree(a);
+    }
+  }
+  return 0;
+}
+
+}  // namespace
+}  // namespace svdserve
+
+int main(int argc, char** argv) { return svdserve::main_of(argc, argv); }

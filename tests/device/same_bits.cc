@@ -1,0 +1,176 @@
+// One GPU against the CPU: the values and statuses of the same matrices, bit for bit, for every dtype, method and a list
+// of shapes; graded, denormal, non-finite and all the other kinds of matrix_generators.h among them.
+//   device_same_bits [matrices of each case] [part of the list: all, small]
+// Exit code 1: something differs, and the first matrices that do are printed.
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "engine/cuda_engine.h"
+#include "engine/svd_engine.h"
+#include "tests/support/numerics/engine_run.h"
+#include "tests/support/numerics/matrix_generators.h"
+
+namespace svdserve::numerics {
+namespace {
+
+struct Shape {
+  int64_t rows, cols;
+  double share;  // of the matrices of a case
+};
+
+const std::vector<Shape>& shapes() {
+  static const std::vector<Shape> all{
+      {1, 1, 20}, {2, 2, 20}, {3, 3, 20}, {4, 4, 20},  {5, 5, 10},   {6, 6, 10},   {7, 7, 10},  {8, 8, 10},
+      {9, 9, 1},  {13, 13, 1}, {16, 16, 1}, {24, 24, 1}, {31, 31, 1},  {32, 32, 1},  {9, 4, 1},   {4, 64, 1},
+      {64, 4, 1}, {65, 3, 1},  {8, 200, 1}, {40, 17, 1}, {32, 33, 1},  {2, 5, 1},    {300, 8, 1}, {1, 7, 1}};
+  return all;
+}
+// Too long for many of each: a few.
+const std::vector<Shape>& long_shapes() {
+  static const std::vector<Shape> all{{16384, 2, 0}, {5, 16384, 0}, {4096, 32, 0}, {10, 2100, 0}};
+  return all;
+}
+
+// Matrices of every kind, a pool of them repeated; the rest random at random scales; a few not finite.
+std::vector<std::byte> make_batch(const Problem& problem, int64_t count, Random& random) {
+  const size_t size = matrix_bytes(problem);
+  std::vector<std::byte> bytes(static_cast<size_t>(count) * size);
+  const std::vector<Kind> all = kinds(problem.dtype);
+  const bool large = problem.rows * problem.cols > 5000;
+  std::vector<std::vector<std::byte>> pool;
+  for (size_t i = 0; i < (large ? 0 : all.size() * 6); ++i) {
+    Matrix a = generate(all[i % all.size()], problem.dtype, problem.rows, problem.cols, i);
+    if (random.integer(0, 20) == 0) {
+      a.elements[random.bits() % a.elements.size()] = poison_value(random.coin() ? Poison::kInfinity : Poison::kQuietNan);
+    }
+    pool.emplace_back(size);
+    store(a, problem.order, pool.back().data());
+  }
+  const int largest_exponent = value_bytes(problem.dtype) == 4 ? 100 : 900;
+  const size_t numbers = size / value_bytes(problem.dtype);
+  for (int64_t i = 0; i < count; ++i) {
+    std::byte* const to = bytes.data() + static_cast<size_t>(i) * size;
+    if (!pool.empty() && random.integer(0, 3) == 0) {
+      std::memcpy(to, pool[random.bits() % pool.size()].data(), size);
+      continue;
+    }
+    const double scale =
+        std::ldexp(1.0, random.coin() ? 0 : static_cast<int>(random.integer(-largest_exponent, largest_exponent)));
+    for (size_t x = 0; x < numbers; ++x) {
+      const double number = random.uniform(-1, 1) * scale;
+      if (value_bytes(problem.dtype) == 4) {
+        const float f = static_cast<float>(number);
+        std::memcpy(to + x * sizeof(f), &f, sizeof(f));
+      } else {
+        std::memcpy(to + x * sizeof(number), &number, sizeof(number));
+      }
+    }
+  }
+  return bytes;
+}
+
+class Comparison {
+ public:
+  explicit Comparison(CudaEngine* gpu) : gpu_(gpu) {}
+
+  void run_case(const Problem& problem, int64_t count) {
+    const std::vector<std::byte> bytes = make_batch(problem, count, random_);
+    std::vector<Options> options{{.method = Method::kBidiagonal},
+                                 {.method = Method::kBisection},
+                                 {.method = Method::kBisection, .tolerance = 1e-4},
+                                 {.method = Method::kJacobi},
+                                 {.method = Method::kJacobi, .max_sweeps = 2}};
+    for (const Options& o : options) compare(plan_of(problem, o), bytes, count);
+  }
+
+  int64_t compared() const { return compared_; }
+  int64_t differing() const { return differing_; }
+
+ private:
+  void compare(const Plan& plan, const std::vector<std::byte>& bytes, int64_t count) {
+    const size_t row = result_bytes(plan.problem);
+    std::vector<std::byte> expected(static_cast<size_t>(count) * row), actual(expected.size(), std::byte{0x5a});
+    std::vector<MatrixStatus> expected_status(static_cast<size_t>(count)), actual_status(expected_status);
+    const HostSegment on_cpu{bytes.data(), count, expected.data(), expected_status.data()};
+    const HostSegment on_gpu{bytes.data(), count, actual.data(), actual_status.data()};
+    const ExecutionOutcome cpu = cpu_.execute(plan, {&on_cpu, 1});
+    const CudaEngine::Outcome gpu = gpu_->execute(0, plan, {&on_gpu, 1});
+    compared_ += count;
+    if (!gpu.status.ok()) {
+      std::printf("%s %s %ldx%ld: %s\n", name(plan.problem.dtype), name(plan.method), plan.problem.rows,
+                  plan.problem.cols, gpu.status.text.c_str());
+      std::exit(1);
+    }
+    if (!(cpu.report == gpu.execution.report) || !gpu.execution.completed) {
+      std::printf("%s %s %ldx%ld: the reports differ\n", name(plan.problem.dtype), name(plan.method),
+                  plan.problem.rows, plan.problem.cols);
+      ++differing_;
+    }
+    int64_t here = 0;
+    for (int64_t i = 0; i < count; ++i) {
+      const size_t at = static_cast<size_t>(i) * row;
+      if (std::memcmp(&expected[at], &actual[at], row) == 0 && expected_status[i] == actual_status[i]) continue;
+      if (++here == 1) {
+        const int64_t k = values_per_matrix(plan.problem);
+        std::printf("DIFFERS %s %s tolerance %g sweeps %d %ldx%ld order %d matrix %ld\n cpu %d:%s\n gpu %d:%s\n a:%s\n",
+                    name(plan.problem.dtype), name(plan.method), plan.tolerance, plan.max_sweeps, plan.problem.rows,
+                    plan.problem.cols, static_cast<int>(plan.problem.order), i, static_cast<int>(expected_status[i]),
+                    hex_values(plan.problem.dtype, &expected[at], k).c_str(), static_cast<int>(actual_status[i]),
+                    hex_values(plan.problem.dtype, &actual[at], k).c_str(),
+                    hex_values(plan.problem.dtype, bytes.data() + static_cast<size_t>(i) * matrix_bytes(plan.problem),
+                               std::min<int64_t>(plan.problem.rows * plan.problem.cols, 64) *
+                                   (is_complex(plan.problem.dtype) ? 2 : 1))
+                        .c_str());
+      }
+    }
+    if (here > 0) std::printf(" %ld of %ld differ\n", here, count);
+    differing_ += here;
+  }
+
+  CudaEngine* const gpu_;
+  const SvdEngine cpu_;
+  Random random_{7};
+  int64_t compared_ = 0, differing_ = 0;
+};
+
+int main_of(int argc, char** argv) {
+  const int64_t each = argc > 1 ? std::atoll(argv[1]) : 10000;
+  CudaStatus status;
+  const auto gpu = CudaEngine::open({}, &status);
+  if (gpu == nullptr) {
+    std::printf("no GPU: %s\n", status.text.c_str());
+    return 2;
+  }
+  Comparison comparison(gpu.get());
+  for (const DType dtype : {DType::kF32, DType::kF64, DType::kC64, DType::kC128}) {
+    int parity = 0;
+    for (const Shape& shape : shapes()) {
+      const Order order = ++parity % 2 == 0 ? Order::kRowMajor : Order::kColumnMajor;
+      const Problem problem{shape.rows, shape.cols, dtype, order};
+      comparison.run_case(problem, each);
+      Problem other = problem;
+      other.order = order == Order::kRowMajor ? Order::kColumnMajor : Order::kRowMajor;
+      comparison.run_case(other, std::max<int64_t>(each / 8, 8));
+      if (shape.share > 1) {  // more of the cheap ones, by the method that AUTO chooses
+        comparison.run_case(problem, static_cast<int64_t>(static_cast<double>(each) * shape.share / 10));
+      }
+    }
+    for (const Shape& shape : long_shapes()) {
+      comparison.run_case({shape.rows, shape.cols, dtype, Order::kRowMajor}, 3);
+      comparison.run_case({shape.rows, shape.cols, dtype, Order::kColumnMajor}, 3);
+    }
+    std::printf("%-4s %10ld matrices so far, %ld differ\n", name(dtype), comparison.compared(), comparison.differing());
+    std::fflush(stdout);
+  }
+  std::printf("same bits: %ld matrices on %s, %ld differ\n", comparison.compared(), gpu->description().name.c_str(),
+              comparison.differing());
+  return comparison.differing() == 0 ? 0 : 1;
+}
+
+}  // namespace
+}  // namespace svdserve::numerics
+
+int main(int argc, char** argv) { return svdserve::numerics::main_of(argc, argv); }
