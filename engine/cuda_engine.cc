@@ -36,17 +36,19 @@ std::unique_ptr<CudaEngine> CudaEngine::open(const CudaEngineOptions& options, C
     return nullptr;
   }
   if (options.ordinal < 0 || options.ordinal >= plugin.devices) {
-    *status = {kNoDevice, "there is no GPU " + std::to_string(options.ordinal) + ", only " +
-                              std::to_string(plugin.devices), false};
+    *status = {kNoDevice,
+               "there is no GPU " + std::to_string(options.ordinal) + ", only " + std::to_string(plugin.devices),
+               false};
     return nullptr;
   }
   const cuda::DeviceApi api(plugin.api, options.ordinal);
   SvdserveCudaDevice info;
-  if (*status = api.status(api->device_info(options.ordinal, &info), "asking for the device's properties"); !status->ok()) {
+  if (*status = api.status(api->device_info(options.ordinal, &info), "asking for the device's properties");
+      !status->ok()) {
     return nullptr;
   }
   auto impl = std::make_unique<Impl>(api);
-  impl->description = {options.ordinal,   info.name,          info.uuid,           info.memory_bytes,
+  impl->description = {options.ordinal,    info.name,          info.uuid,           info.memory_bytes,
                        info.compute_major, info.compute_minor, info.multiprocessors};
   const uint64_t slot_bytes = std::max(options.slot_bytes, kLargestMatrixBytes);
   for (int i = 0; i < std::max(options.lanes, 1); ++i) {

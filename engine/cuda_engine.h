@@ -18,8 +18,8 @@ namespace svdserve {
 
 // An error of CUDA with its name and text, or success.
 struct CudaStatus {
-  int code = 0;        // cudaError_t
-  std::string text;    // "cudaErrorMemoryAllocation: out of memory, while allocating 64 bytes"
+  int code = 0;         // cudaError_t
+  std::string text;     // "cudaErrorMemoryAllocation: out of memory, while allocating 64 bytes"
   bool sticky = false;  // the device's context is dead: no call on it succeeds any more
   bool ok() const { return code == 0; }
 };
@@ -42,8 +42,8 @@ inline constexpr uint64_t kLargestMatrixBytes =
 
 struct CudaEngineOptions {
   int ordinal = 0;
-  int lanes = 1;                             // calls of execute() at once
-  uint64_t slot_bytes = uint64_t{8} << 20;   // of operands that travel together; at least kLargestMatrixBytes
+  int lanes = 1;                            // calls of execute() at once
+  uint64_t slot_bytes = uint64_t{8} << 20;  // of operands that travel together; at least kLargestMatrixBytes
 };
 
 // A batch in device memory, all of it the caller's until the stream has passed it.
@@ -82,8 +82,8 @@ class CudaEngine {
     ExecutionOutcome execution;
   };
   // As SvdEngine::execute(): blocks, asleep, until the values are written. A batch larger than a slot goes through the
-  // lane's slots one after the other, so that upload, computation and download of successive pieces overlap. Segments in
-  // pinned memory are read and written in place, others are copied once into the lane's pinned memory.
+  // lane's slots one after the other, so that upload, computation and download of successive pieces overlap. Segments
+  // in pinned memory are read and written in place, others are copied once into the lane's pinned memory.
   Outcome execute(int lane, const Plan& plan, absl::Span<const HostSegment> segments,
                   const std::atomic<bool>* cancel = nullptr);
 

@@ -1,29 +1,38 @@
-// Singular values of a bidiagonal matrix by dqds, the differential quotient-difference algorithm with shifts; one
-// matrix a lane.
+// Singular values of a bidiagonal matrix by dqds, the differential quotient-difference algorithm, with Laguerre's
+// shifts; one matrix a lane.
 //
 //   in:   q_i = b_ii^2 (i < k), e_i = b_{i,i+1}^2 (i < k - 1); the largest element of B is about one or more
 //   out:  q_i = s_i^2, in no order; q and e are overwritten
 //
-// One pass with shift s takes B^T B - sigma I to one nearer to diagonal, d being carried along:
-//   d_0 = q_0 - s;   q'_i = d_i + e_i,  t = q_{i+1} / q'_i,  e'_i = e_i t,  d_{i+1} = d_i t - s;   q'_{n-1} = d_{n-1}
+// One pass with shift s takes B B^T - sigma I = L U to U L - s I, d being carried along:
+//   d_0 = q_0 - s;   p_i = d_i + e_i,  t = q_{i+1} / p_i,  q'_i = p_i,  e'_i = e_i t,  d_{i+1} = d_i t - s;  q'_{n-1} =
+//   d
 // It is exact to a few ulps in every q and e as long as no d_i is negative, that is as long as s is at most the least
-// eigenvalue. The last e falls fastest; once it is negligible, sigma + q_{n-1} is an eigenvalue and n shrinks by one.
-//   negligible: e <= (u / 4)^2 (1 + sigma + q), which moves no singular value by more than u / 2 s_max
-//   shift: the lower eigenvalue of the last 2 x 2 block, times (g + a - f) / (g + a + f) for its coupling
-//     f = e_{n-3} to the rest (a = q_{n-2}, g = q_{n-3}). Of fifteen rules tried on 4 x 4 .. 32 x 32 random matrices,
-//     it and one with a division more took the fewest divisions when 8 or 16 lanes wait for the slowest.
-//   a failed pass (a negative d) is undone. If only the last d was negative, s + d_{n-1} is a lower bound of the least
-//     eigenvalue and the next shift; else a quarter of the shift, then zero.
+// eigenvalue. The pass itself tells where that is: with g_i = -d d_i / d s and h_i = d g_i / d s,
+//   g_0 = 1,  g_{i+1} = 1 + c g_i;   h_0 = 0,  h_{i+1} = c (h_i + 2 g_i^2 / p_i);   c = e'_i / p_i
+//   f  = sum g_i / p_i                    = sum over the eigenvalues of 1 / (lambda - s)
+//   f2 = sum (h_i + g_i^2 / p_i) / p_i    = sum over the eigenvalues of 1 / (lambda - s)^2
+//   next shift  n / (f + sqrt((n - 1) (n f2 - f^2)))
+// Laguerre's step for a polynomial whose roots are real: a lower bound of the least, cubically convergent where it is
+// simple. So passes succeed, and lanes need about the same number of them: what counts where 8 .. 32 wait for the
+// slowest. (Against the lower eigenvalue of the last 2 x 2 block as the shift: 11 passes instead of 17 for the slowest
+// of 32 random 4 x 4, and nearly equal singular values converge.)
+//   A value is found, and n shrinks by one, when
+//     e_{n-2} <= (u / 4)^2 (1 + sigma + q_{n-1})    the last row has come loose: no s_i moves by more than u / 2 s_max
+//     q_{n-1} <= (u / 4)^2 + u / 4 sigma            sigma is an eigenvalue: no lambda moves by more than q_{n-1};
+//                                                   e_{n-2} then joins q_{n-2} in the first pass of what is left
+//   The first pass for each n has shift zero. A pass that fails all the same (a negative d) is undone, and its shift
+//   lowered.
 // All lanes work on the same n; a lane that is done keeps its numbers, so its result does not depend on its
 // neighbours. The last two values come from the closed form of the 2 x 2 block.
 //
 // A lane that does not converge in kMaxPasses passes for one value, or whose pass with shift zero fails (a zero q next
 // to a zero e: 0/0), is left to bisection (gk_bisection.h): rare, slower, and it cannot fail. Which lanes go there is
 // a function of their own matrix.
-// Source: Fernando and Parlett, Numer. Math. 67 (1994) 191-229; Parlett and Marques, LAWN 155 (2000), for late
-// failures.
+// Sources: Fernando and Parlett, Numer. Math. 67 (1994) 191-229 (dqds); von Matt, SIAM J. Matrix Anal. Appl. 18 (1997)
+// 1163-1186 (Laguerre's shifts for qd). The recurrences of g and h are those of d, differentiated.
 //
-// Cost: random 4 x 4: 11 passes, 34 divisions a matrix; 8 x 8: 163 divisions; 16 x 16: 670.
+// Cost: random 4 x 4: 7 passes, 25 divisions a matrix.
 //
 // Accuracy: relative error of each s_i - sigma-shifted value of order k u; here |error| <= (16 + 2 k) u s_max.
 #if defined(SVDSERVE_ENGINE_ALGORITHMS_DQDS_H_) == defined(HWY_TARGET_TOGGLE)
@@ -37,82 +46,107 @@
 
 SVD_KERNEL_BEGIN
 
-// The shift after a pass: zero or positive, at most slightly above the least eigenvalue of the leading n x n block.
+// What a pass sums up, and the shift that follows from it.
 template <class Lane>
-SVD_HD Lane dqds_shift(const Lane* q, const Lane* e, int n) {
-  const Lane a = q[n - 2], b = e[n - 2], c = q[n - 1];
-  const Lane sum = (a + b) + c;
-  const Lane gap = a - c;
-  // 4 x discriminant of [a + b, sqrt(b c); sqrt(b c), c], as a sum of positive terms.
-  const Lane root = sqrt(fma(gap, gap, b * (sum + (a + c))));
-  Lane numerator = Lane(2) * (a * c), denominator = sum + root;
-  if (n > 2) {
-    const Lane f = e[n - 3], ga = q[n - 3] + a;
-    numerator = numerator * larger(ga - f, Lane(0));
-    denominator = denominator * (ga + f);
-  }
-  const Lane s = numerator / denominator;
-  return select(s > Lane(0), s, Lane(0));  // also for 0/0
-}
+struct LaguerreSums {
+  Lane g, h, f, f2;  // 1, 0, 0, 0 at the start of a pass
 
-// Returns the lanes whose q are not the values: those left to bisection.
+  // r = 1 / p_i, c = e'_i / p_i; leaves g and h of i + 1.
+  SVD_HD void add(Lane r) {
+    const Lane gr = g * r;
+    f = f + gr;
+    f2 = fma(gr, gr, fma(h, r, f2));
+  }
+  SVD_HD void advance(Lane r, Lane c) {
+    const Lane gr = g * r;
+    h = c * fma(g + g, gr, h);
+    g = fma(c, g, Lane(1));
+  }
+  // Zero or positive; by rounding at most slightly above the least eigenvalue.
+  SVD_HD Lane shift(int n) const {
+    using T = typename Lane::Scalar;
+    const Lane zero(0);
+    const Lane spread = Lane(T(n - 1)) * fma(Lane(T(n)), f2, -(f * f));
+    const Lane root = sqrt(larger(spread, zero));
+    const Lane s = Lane(T(n) * (1 - 8 * FloatTraits<T>::kUnitRoundoff)) / (f + root);
+    return select(s > zero, s, zero);  // also where a sum overflowed
+  }
+};
+
+// backup: 2 k lanes of scratch. Returns the lanes whose q are not the values: those left to bisection.
 template <class Lane, class Size>
-SVD_HD typename Lane::Mask dqds(Size k, Lane* q, Lane* e) {
+SVD_HD typename Lane::Mask dqds(Size k, Lane* q, Lane* e, Lane* backup) {
   using T = typename Lane::Scalar;
   constexpr int kMaxPasses = 40;
-  constexpr T kNegligible = FloatTraits<T>::kUnitRoundoff * FloatTraits<T>::kUnitRoundoff / 16;
-  constexpr int kStorage = Size::kValue != 0 ? Size::kValue : 32;
-  const Lane zero(0), one(1);
+  constexpr T kU = FloatTraits<T>::kUnitRoundoff;
+  const Lane zero(0), one(1), negligible(kU * kU / 16);
   auto failed = Lane::mask(false);
   Lane sigma = zero;
-  Lane next_q[kStorage], next_e[kStorage];
+  Lane joining = zero;  // e of a value found by its q, until it has joined the q before it
 
   SVD_UNROLL_DEVICE for (int n = k; n > 2; --n) {
-    Lane s = n == k ? zero : dqds_shift(q, e, n);
-    Lane failures = zero;
+    Lane s = zero, failures = zero;
+    auto loose = Lane::mask(false);
     for (int pass = 0;; ++pass) {
-      const auto negligible = e[n - 2] <= Lane(kNegligible) * ((one + sigma) + q[n - 1]);
-      const auto active = !(negligible | failed);
+      loose = e[n - 2] <= negligible * ((one + sigma) + q[n - 1]);
+      const auto found = q[n - 1] <= fma(Lane(kU / 4), sigma, negligible);
+      const auto active = !(((loose | found) & (joining == zero)) | failed);
       if (!any_of(active)) break;
       if (pass == kMaxPasses) {
         failed = failed | active;
         break;
       }
-      Lane d = q[0] - s;
-      auto early = d >= zero;  // no d_i but perhaps the last is negative or NaN
-      SVD_UNROLL for (int i = 0; i < n - 2; ++i) {
-        next_q[i] = d + e[i];
-        const Lane t = q[i + 1] / next_q[i];
-        next_e[i] = e[i] * t;
+      LaguerreSums<Lane> sums{one, zero, zero, zero};
+      Lane this_q = q[0];
+      Lane d = this_q - s;
+      auto good = d >= zero;
+      SVD_UNROLL for (int i = 0; i < n - 1; ++i) {
+        const Lane next_q = q[i + 1], this_e = e[i];
+        backup[i] = this_q;
+        backup[k + i] = this_e;
+        const Lane p = d + this_e;
+        const Lane r = one / p;
+        const Lane t = next_q * r;
+        const Lane new_e = this_e * t;
+        sums.add(r);
+        sums.advance(r, new_e * r);
+        q[i] = select(active, p, this_q);
+        e[i] = select(active, new_e, this_e);
         d = fma(d, t, -s);
-        early = early & (d >= zero);
+        good = good & (d >= zero);
+        this_q = next_q;
       }
-      next_q[n - 2] = d + e[n - 2];
-      const Lane t = q[n - 1] / next_q[n - 2];
-      next_e[n - 2] = e[n - 2] * t;
-      d = fma(d, t, -s);
-      next_q[n - 1] = d;
-      const auto good = early & (d >= zero) & (d <= Lane(FloatTraits<T>::kLargest)) & active;
-      SVD_UNROLL for (int i = 0; i < n; ++i) q[i] = select(good, next_q[i], q[i]);
-      SVD_UNROLL for (int i = 0; i < n - 1; ++i) e[i] = select(good, next_e[i], e[i]);
-      sigma = select(good, sigma + s, sigma);
+      backup[n - 1] = this_q;
+      const Lane p = d + joining;
+      good = good & (p <= Lane(FloatTraits<T>::kLargest));
+      sums.add(one / p);
+      q[n - 1] = select(active, p, this_q);
 
       const auto bad = active & !good;
-      failed = failed | (bad & (s == zero));
-      failures = select(good, zero, failures + one);
-      const auto late = early & (d < zero) & (failures == one);
-      const Lane lower = select(late, larger(s + d, zero), select(failures <= Lane(2), s * Lane(T(0.25)), zero));
-      s = select(bad, lower, dqds_shift(q, e, n));
+      failures = select(bad, failures + one, zero);
+      sigma = select(active & good, sigma + s, sigma);
+      joining = select(active & good, zero, joining);
+      Lane next_s = sums.shift(n);
+      if (any_of(bad)) {
+        SVD_UNROLL for (int i = 0; i < n; ++i) q[i] = select(bad, backup[i], q[i]);
+        SVD_UNROLL for (int i = 0; i < n - 1; ++i) e[i] = select(bad, backup[k + i], e[i]);
+        failed = failed | (bad & (s == zero));
+        const Lane lower = s * select(failures <= one, Lane(T(1 - 0x1p-6)), Lane(T(0.25)));
+        next_s = select(bad, select(failures <= Lane(2), lower, zero), next_s);
+      }
+      s = next_s;
     }
+    joining = select(loose, zero, e[n - 2]);
     q[n - 1] = sigma + q[n - 1];
   }
   if (k >= 2) {
-    // [a + b, sqrt(b c); sqrt(b c), c]: the larger eigenvalue has no cancellation, the smaller is a c / larger.
-    const Lane a = q[0], b = e[0], c = q[1];
-    const Lane gap = a - c;
-    const Lane sum = (a + b) + c;
-    const Lane big = Lane(T(0.5)) * (sum + sqrt(fma(gap, gap, b * (sum + (a + c)))));
-    const Lane small = a * (c / select(big > zero, big, one));
+    // [a + b, sqrt(b c); sqrt(b c), c + x]: the larger eigenvalue has no cancellation, the smaller is the determinant,
+    // a sum of positive terms, over the larger.
+    const Lane a = q[0], b = e[0], c = q[1], x = joining;
+    const Lane gap = (a + b) - (c + x);
+    const Lane big = Lane(T(0.5)) * (((a + b) + (c + x)) + sqrt(fma(gap, gap, Lane(4) * (b * c))));
+    const Lane inverse = one / select(big > zero, big, one);
+    const Lane small = fma(a, (c + x) * inverse, b * (x * inverse));
     q[0] = sigma + big;
     q[1] = sigma + small;
   }

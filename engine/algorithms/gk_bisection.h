@@ -41,7 +41,7 @@ SVD_HD void gk_bisection(Size k, const Lane* q, const Lane* e, Lane* s) {
     for (int step = 0; step < kSteps; ++step) {
       const Lane x = Lane(T(0.5)) * (a + b);
       const Lane below = sturm_count(
-                             2 * k, [&](int) SVD_LAMBDA { return zero; }, beta2, x, pivmin) -
+                             RuntimeSize{2 * k}, [&](int) SVD_LAMBDA { return zero; }, beta2, x, pivmin) -
                          Lane(T(int(k)));
       const auto go_down = below > Lane(T(j));
       b = select(go_down, x, b);

@@ -60,13 +60,13 @@ SVD_HD typename Lane::Mask scale_matrix(const Team& team, A a, Size k, const Lan
   return finite;
 }
 
-// Step 2, BIDIAGONAL, from the bidiagonal matrix: s_i in any order. q and e are overwritten. kept: 3 k lanes of scratch
-// for the lanes that dqds leaves to bisection, which are rare.
+// Step 2, BIDIAGONAL, from the bidiagonal matrix: s_i in any order, which may take the place of q. q and e are
+// overwritten. Scratch: backup, 2 k lanes; kept, 3 k lanes for the lanes that dqds leaves to bisection, which are rare.
 template <class Lane, class Size>
-SVD_HD void bidiagonal_values(Size k, Lane* q, Lane* e, Lane* kept, Lane* s) {
+SVD_HD void bidiagonal_values(Size k, Lane* q, Lane* e, Lane* backup, Lane* kept, Lane* s) {
   SVD_UNROLL for (int i = 0; i < k; ++i) kept[i] = q[i];
   SVD_UNROLL for (int i = 0; i < k - 1; ++i) kept[k + i] = e[i];
-  const auto failed = dqds(k, q, e);
+  const auto failed = dqds(k, q, e, backup);
   SVD_UNROLL for (int i = 0; i < k; ++i) s[i] = sqrt(larger(q[i], Lane(0)));
   if (any_of(failed)) {
     gk_bisection(RuntimeSize{k}, kept, kept + k, kept + 2 * k);
@@ -130,7 +130,8 @@ SVD_HD typename A::Element::Lane matrix_values(A a, Size k, const ValuesTask<typ
     Lane q[kStorage], e[kStorage];
     bidiagonalize(Alone(), a, k, q, e);
     if constexpr (kMethod == Method::kBidiagonal) {
-      bidiagonal_values(k, q, e, task.kept, s);
+      Lane backup[2 * kStorage];
+      bidiagonal_values(k, q, e, backup, task.kept, s);
     } else {
       unfinished = bisect(k, q, e, task.tolerance, s);
     }

@@ -15,13 +15,13 @@
 #define SVDSERVE_ENGINE_ALGORITHMS_STURM_COUNT_H_
 #endif
 
-#include "engine/core/lane.h"
+#include "engine/core/view.h"
 
 SVD_KERNEL_BEGIN
 
 // alpha(i), i = 0 .. n - 1, and beta2(i), i = 0 .. n - 2, return lanes. Returns the count as a number.
-template <class Lane, class Alpha, class Beta2>
-SVD_HD Lane sturm_count(int n, Alpha alpha, Beta2 beta2, Lane x, Lane pivmin) {
+template <class Lane, class Size, class Alpha, class Beta2>
+SVD_HD Lane sturm_count(Size n, Alpha alpha, Beta2 beta2, Lane x, Lane pivmin) {
   const Lane zero(0), one(1);
   Lane d = alpha(0) - x;
   Lane count = zero;

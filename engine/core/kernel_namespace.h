@@ -31,7 +31,7 @@
 #if defined(__CUDACC__)
 #define SVD_HD __host__ __device__ __forceinline__
 #define SVD_UNROLL _Pragma("unroll")
-#define SVD_UNROLL_DEVICE _Pragma("unroll")
+#define SVD_UNROLL_DEVICE _Pragma("unroll (Size::kValue != 0 ? 32 : 1)")
 #define SVD_LAMBDA
 #else
 #define SVD_HD inline __attribute__((always_inline))
@@ -41,7 +41,8 @@
 #else
 #define SVD_UNROLL  // the scalar lane on a CPU is a reference, and sanitizer builds are to end: no unrolling
 #endif
-// Outer loops, which a GPU thread must unroll so that the arrays they index stay in registers, and a CPU need not.
+// Loops that a GPU thread unrolls where it knows the Size, so that the arrays they index stay in registers, and that a
+// CPU need not.
 #define SVD_UNROLL_DEVICE
 // After the parameter list of a lambda of a kernel: inlined always, too.
 #define SVD_LAMBDA __attribute__((always_inline))

@@ -22,7 +22,7 @@ for program in "${programs[@]}"; do
   strip --strip-unneeded "$bundle/bin/$program"
   # name => path, of what is not the platform's own.
   ldd "$build/bin/$program" | awk '$2 == "=>" && $3 ~ /^\// {print $3}' |
-    grep -vE '/(ld-linux|libc|libm|libdl|librt|libpthread|libresolv|libstdc\+\+|libgcc_s|libcuda|libcublas|libcublasLt|libcusolver|libcusparse|libnvJitLink)[-.]' |
+    { grep -vE '/(ld-linux|libc|libm|libdl|librt|libpthread|libresolv|libstdc\+\+|libgcc_s|libcuda|libcublas|libcublasLt|libcusolver|libcusparse|libnvJitLink)[-.]' || true; } |
     while read -r library; do
       [[ -e $bundle/bin/lib/$(basename "$library") ]] || cp -L "$library" "$bundle/bin/lib/"
     done

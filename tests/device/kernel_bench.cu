@@ -160,16 +160,16 @@ double peer_rate_of(int n, int64_t count, const void* a, size_t element, size_t 
 
 double peer_rate(DType t, int n, int64_t count, const void* a) {
   constexpr auto kNone = CUSOLVER_EIG_MODE_NOVECTOR;
-#define SVD_PEER(Type, Real, call)                                                                                   \
-  return peer_rate_of<Type*>(                                                                                        \
-      n, count, a, sizeof(Type), sizeof(Real),                                                                       \
-      [&](auto h, int k, Type* x, void* s, int64_t c, auto p, int* work) {                                           \
+#define SVD_PEER(Type, Real, call)                                                                                  \
+  return peer_rate_of<Type*>(                                                                                       \
+      n, count, a, sizeof(Type), sizeof(Real),                                                                      \
+      [&](auto h, int k, Type* x, void* s, int64_t c, auto p, int* work) {                                          \
         cusolverDn##call##_bufferSize(h, kNone, k, k, x, k, static_cast<Real*>(s), nullptr, k, nullptr, k, work, p, \
-                                      static_cast<int>(c));                                                          \
-      },                                                                                                             \
-      [&](auto h, int k, Type* x, void* s, Type* space, int work, int* info, auto p, int64_t c) {                    \
+                                      static_cast<int>(c));                                                         \
+      },                                                                                                            \
+      [&](auto h, int k, Type* x, void* s, Type* space, int work, int* info, auto p, int64_t c) {                   \
         cusolverDn##call(h, kNone, k, k, x, k, static_cast<Real*>(s), nullptr, k, nullptr, k, space, work, info, p, \
-                         static_cast<int>(c));                                                                       \
+                         static_cast<int>(c));                                                                      \
       })
   switch (t) {
     case DType::kF32:
@@ -196,14 +196,18 @@ int main_of(int argc, char** argv) {
   }
   const double copy = copy_rate();
   std::printf("# %s, copy %.2f TB/s read and written\n", engine->description().name.c_str(), copy * 1e-12);
-  std::printf("shape,dtype,matrices,auto M/s,jacobi M/s,bisection 1e-9 M/s,gesvdjBatched M/s,auto/gesvdj,ceiling M/s,of ceiling\n");
-  const std::pair<int, int> shapes[] = {{1, 1}, {2, 2}, {3, 3}, {4, 4}, {5, 5}, {6, 6}, {7, 7}, {8, 8}, {12, 12}, {16, 16}, {24, 24}, {32, 32}, {64, 4}, {4, 64}, {16, 8}, {1024, 8}};
+  std::printf(
+      "shape,dtype,matrices,auto M/s,jacobi M/s,bisection 1e-9 M/s,gesvdjBatched M/s,auto/gesvdj,ceiling M/s,of "
+      "ceiling\n");
+  const std::pair<int, int> shapes[] = {{1, 1},   {2, 2},   {3, 3},   {4, 4},   {5, 5},  {6, 6},  {7, 7},  {8, 8},
+                                        {12, 12}, {16, 16}, {24, 24}, {32, 32}, {64, 4}, {4, 64}, {16, 8}, {1024, 8}};
   for (const auto& [m, n] : shapes) {
     const std::string label = std::to_string(m) + "x" + std::to_string(n);
     if (!only.empty() && only != "all" && only != label) continue;
     for (const DType t : {DType::kF32, DType::kF64, DType::kC64, DType::kC128}) {
       const Problem problem{m, n, t, Order::kColumnMajor};
-      const int64_t count = std::min<int64_t>((int64_t{512} << 20) / static_cast<int64_t>(matrix_bytes(problem)), 4'000'000);
+      const int64_t count =
+          std::min<int64_t>((int64_t{512} << 20) / static_cast<int64_t>(matrix_bytes(problem)), 4'000'000);
       const size_t bytes = count * matrix_bytes(problem);
       void* const a = device_memory(bytes);
       if (value_bytes(t) == 4) {

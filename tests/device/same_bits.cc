@@ -1,5 +1,5 @@
-// One GPU against the CPU: the values and statuses of the same matrices, bit for bit, for every dtype, method and a list
-// of shapes; graded, denormal, non-finite and all the other kinds of matrix_generators.h among them.
+// One GPU against the CPU: the values and statuses of the same matrices, bit for bit, for every dtype, method and a
+// list of shapes; graded, denormal, non-finite and all the other kinds of matrix_generators.h among them.
 //   device_same_bits [matrices of each case] [part of the list: all, small]
 // Exit code 1: something differs, and the first matrices that do are printed.
 #include <cstdio>
@@ -22,10 +22,10 @@ struct Shape {
 };
 
 const std::vector<Shape>& shapes() {
-  static const std::vector<Shape> all{
-      {1, 1, 20}, {2, 2, 20}, {3, 3, 20}, {4, 4, 20},  {5, 5, 10},   {6, 6, 10},   {7, 7, 10},  {8, 8, 10},
-      {9, 9, 1},  {13, 13, 1}, {16, 16, 1}, {24, 24, 1}, {31, 31, 1},  {32, 32, 1},  {9, 4, 1},   {4, 64, 1},
-      {64, 4, 1}, {65, 3, 1},  {8, 200, 1}, {40, 17, 1}, {32, 33, 1},  {2, 5, 1},    {300, 8, 1}, {1, 7, 1}};
+  static const std::vector<Shape> all{{1, 1, 20},  {2, 2, 20},  {3, 3, 20},  {4, 4, 20},  {5, 5, 10},  {6, 6, 10},
+                                      {7, 7, 10},  {8, 8, 10},  {9, 9, 1},   {13, 13, 1}, {16, 16, 1}, {24, 24, 1},
+                                      {31, 31, 1}, {32, 32, 1}, {9, 4, 1},   {4, 64, 1},  {64, 4, 1},  {65, 3, 1},
+                                      {8, 200, 1}, {40, 17, 1}, {32, 33, 1}, {2, 5, 1},   {300, 8, 1}, {1, 7, 1}};
   return all;
 }
 // Too long for many of each: a few.
@@ -44,7 +44,8 @@ std::vector<std::byte> make_batch(const Problem& problem, int64_t count, Random&
   for (size_t i = 0; i < (large ? 0 : all.size() * 6); ++i) {
     Matrix a = generate(all[i % all.size()], problem.dtype, problem.rows, problem.cols, i);
     if (random.integer(0, 20) == 0) {
-      a.elements[random.bits() % a.elements.size()] = poison_value(random.coin() ? Poison::kInfinity : Poison::kQuietNan);
+      a.elements[random.bits() % a.elements.size()] =
+          poison_value(random.coin() ? Poison::kInfinity : Poison::kQuietNan);
     }
     pool.emplace_back(size);
     store(a, problem.order, pool.back().data());
@@ -105,8 +106,8 @@ class Comparison {
       std::exit(1);
     }
     if (!(cpu.report == gpu.execution.report) || !gpu.execution.completed) {
-      std::printf("%s %s %ldx%ld: the reports differ\n", name(plan.problem.dtype), name(plan.method),
-                  plan.problem.rows, plan.problem.cols);
+      std::printf("%s %s %ldx%ld: the reports differ\n", name(plan.problem.dtype), name(plan.method), plan.problem.rows,
+                  plan.problem.cols);
       ++differing_;
     }
     int64_t here = 0;

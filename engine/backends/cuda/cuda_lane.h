@@ -45,7 +45,8 @@ class CudaLane {
 
   // Once, before execute().
   CudaStatus allocate();
-  CudaEngine::Outcome execute(const Plan& plan, absl::Span<const HostSegment> segments, const std::atomic<bool>* cancel);
+  CudaEngine::Outcome execute(const Plan& plan, absl::Span<const HostSegment> segments,
+                              const std::atomic<bool>* cancel);
 
  private:
   // Consecutive matrices of one segment.

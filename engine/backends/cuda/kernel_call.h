@@ -19,25 +19,25 @@ using Complex = scalar::ComplexElement<Lane<T>>;
 // k x k matrices, one after the other.
 template <class T>
 struct SquareCall {
-  const T* a;         // [in] aligned to a component
+  const T* a;          // [in] aligned to a component
   const T* exponents;  // [in] k a matrix: column j stands for 2^exponents[j] a(:, j); null: zero
   int64_t count;
   int k;
   bool row_major;
   T tolerance;
   int max_sweeps;
-  T* values;                  // [out] k a matrix
-  uint8_t* statuses;          // [out] or null
+  T* values;                   // [out] k a matrix
+  uint8_t* statuses;           // [out] or null
   uint64_t* exception_counts;  // [in,out] by MatrixStatus
 };
 
 // What is known of k x k matrices between two kernels, interlaced: number i of matrix m lies at [i * count + m].
 template <class T>
 struct Between {
-  T* q;          // k: squared diagonal of B, or alpha of B^T B; JACOBI: s
-  T* e;          // k: squared superdiagonal of B, or beta^2; JACOBI: exponents
-  T* exponent;   // 1: of the matrix
-  T* state;      // 1: one of the following
+  T* q;         // k: squared diagonal of B, or alpha of B^T B; JACOBI: s
+  T* e;         // k: squared superdiagonal of B, or beta^2; JACOBI: exponents
+  T* exponent;  // 1: of the matrix
+  T* state;     // 1: one of the following
 };
 inline constexpr int kOkState = 0, kNonFiniteState = 1, kNotConvergedState = 2;
 

@@ -1,10 +1,10 @@
-// From a plan to kernels: the launcher of one element type. All thresholds of shape that choose a kernel are here and in
-// policies/cuda_tuning.h; none changes a bit.
+// From a plan to kernels: the launcher of one element type. All thresholds of shape that choose a kernel are here and
+// in policies/cuda_tuning.h; none changes a bit.
 //
 //   m != n        scan, tile, join ..      to k x k triangles with exponents, then as square matrices
 //   BISECTION     interlace, bidiagonal, bisection, finish
-//   small         lane_kernel              k <= kLargestFixedSize, and BIDIAGONAL only while a matrix fits the registers
-//   otherwise     bidiagonalize or jacobi kernel, finish
+//   small         lane_kernel              k <= kLargestFixedSize, and BIDIAGONAL only while a matrix fits the
+//   registers otherwise     bidiagonalize or jacobi kernel, finish
 #ifndef SVDSERVE_ENGINE_BACKENDS_CUDA_LAUNCH_H_
 #define SVDSERVE_ENGINE_BACKENDS_CUDA_LAUNCH_H_
 
@@ -193,7 +193,9 @@ class Launcher {
 
   template <Method kMethod>
   void finish(Launch* launch, const SquareCall<T>& call, const Between<T>& between) const {
-    launch->operator()<finish_kernel<T, kMethod>>(blocks_for(call.count, kFinishBlock), kFinishBlock, 0, call, between);
+    const int shared_bytes = kFinishBlock * finish_slot(kMethod, k_) * static_cast<int>(sizeof(T));
+    launch->operator()<finish_kernel<T, kMethod>>(blocks_for(call.count, kFinishBlock), kFinishBlock, shared_bytes,
+                                                  call, between);
   }
 
   // --- BISECTION ---------------------------------------------------------------------------------------

@@ -35,8 +35,8 @@ int device_info(int32_t device, SvdserveCudaDevice* info) {
   std::snprintf(info->name, sizeof(info->name), "%s", p.name);
   const auto* u = reinterpret_cast<const unsigned char*>(p.uuid.bytes);
   std::snprintf(info->uuid, sizeof(info->uuid),
-                "GPU-%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", u[0], u[1], u[2], u[3], u[4],
-                u[5], u[6], u[7], u[8], u[9], u[10], u[11], u[12], u[13], u[14], u[15]);
+                "GPU-%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", u[0], u[1], u[2], u[3],
+                u[4], u[5], u[6], u[7], u[8], u[9], u[10], u[11], u[12], u[13], u[14], u[15]);
   info->memory_bytes = p.totalGlobalMem;
   info->compute_major = p.major;
   info->compute_minor = p.minor;
@@ -116,9 +116,27 @@ int wait(int32_t device, CUevent_st* event) {
 }
 
 constexpr SvdserveCudaApi kApi = {
-    kSvdserveCudaAbiVersion, device_count,   device_info,     error_name,    error_text,     workspace_bytes, launch,
-    allocate,                release,        allocate_pinned, release_pinned, is_pinned,     create_stream,   destroy_stream,
-    create_event,            destroy_event,  copy_to_device,  copy_to_host,  clear,          record,          wait,
+    kSvdserveCudaAbiVersion,
+    device_count,
+    device_info,
+    error_name,
+    error_text,
+    workspace_bytes,
+    launch,
+    allocate,
+    release,
+    allocate_pinned,
+    release_pinned,
+    is_pinned,
+    create_stream,
+    destroy_stream,
+    create_event,
+    destroy_event,
+    copy_to_device,
+    copy_to_host,
+    clear,
+    record,
+    wait,
 };
 
 }  // namespace

@@ -33,12 +33,12 @@ struct SvdserveCudaPlan {
 
 // Everything in device memory.
 struct SvdserveCudaBatch {
-  const void* matrices;       // [in] count matrices without gaps; aligned to an element
-  int64_t count;              // >= 0
-  void* values;               // [out] count x k values; aligned to a value
-  uint8_t* statuses;          // [out] count MatrixStatus, or null
+  const void* matrices;        // [in] count matrices without gaps; aligned to an element
+  int64_t count;               // >= 0
+  void* values;                // [out] count x k values; aligned to a value
+  uint8_t* statuses;           // [out] count MatrixStatus, or null
   uint64_t* exception_counts;  // [in,out] 4: [s] grows by the number of matrices with MatrixStatus s, s > 0
-  void* workspace;            // workspace_bytes(plan, count) bytes, aligned to 256
+  void* workspace;             // workspace_bytes(plan, count) bytes, aligned to 256
 };
 
 struct SvdserveCudaApi {

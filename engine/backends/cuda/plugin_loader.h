@@ -15,9 +15,9 @@ struct Plugin {
   std::string refusal;
 };
 
-// Opened once for the process and never closed. In this order: the driver, libcuda.so.1; the plugin, libsvdserve_cuda.so,
-// which SVDSERVE_CUDA_PLUGIN names or which lies beside the executable, in ../lib or where the linker looks; its version;
-// its devices. Thread-safe.
+// Opened once for the process and never closed. In this order: the driver, libcuda.so.1; the plugin,
+// libsvdserve_cuda.so, which SVDSERVE_CUDA_PLUGIN names or which lies beside the executable, in ../lib or where the
+// linker looks; its version; its devices. Thread-safe.
 const Plugin& plugin();
 
 }  // namespace svdserve::cuda

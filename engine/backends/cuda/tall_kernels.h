@@ -1,5 +1,5 @@
-// m x n matrices with m != n to k x k triangles: the tall-skinny QR tree of backends/host/tall_reduction.h, whose tiles,
-// order and arithmetic are part of the bits. A wide matrix is read as its transpose.
+// m x n matrices with m != n to k x k triangles: the tall-skinny QR tree of backends/host/tall_reduction.h, whose
+// tiles, order and arithmetic are part of the bits. A wide matrix is read as its transpose.
 //
 //   scan_kernel   exponents of the columns, and which matrices are not finite    a block a matrix
 //   tile_kernel   the triangle of each tile of kTileRows rows                   a team a tile
@@ -109,8 +109,7 @@ __global__ void __launch_bounds__(kTeamBlock) tile_kernel(const TallCall<typenam
   const scalar::MatrixView<E> a{storage.matrix, TeamStorage<E>::leading_dimension(height)};
   const int64_t first_row = static_cast<int64_t>(tile) * height;
   const int rows = static_cast<int>(call.long_side - first_row < height ? call.long_side - first_row : height);
-  const E* const from =
-      reinterpret_cast<const E*>(call.a) + m * call.long_side * k + first_row * call.row_stride;
+  const E* const from = reinterpret_cast<const E*>(call.a) + m * call.long_side * k + first_row * call.row_stride;
   load_matrix(team, from, rows, k, call.row_stride, call.col_stride, a, kThreads);
   const T* const exponents = call.exponents + m * k;
   const bool finite = exponents[0] == exponents[0];

@@ -37,7 +37,8 @@ struct TeamStorage {
 // rows x k elements, natural storage to columns in shared memory. Neighbouring threads read neighbouring elements.
 template <class E, class Team>
 __device__ __forceinline__ void load_matrix(const Team& team, const E* __restrict__ from, int rows, int k,
-                                            int64_t row_stride, int64_t col_stride, scalar::MatrixView<E> a, int threads) {
+                                            int64_t row_stride, int64_t col_stride, scalar::MatrixView<E> a,
+                                            int threads) {
   const bool by_rows = col_stride == 1;
   const int inner = by_rows ? k : rows, total = rows * k;
   int i = team.rank() / inner, j = team.rank() % inner;  // position in the outer and the inner direction
@@ -71,12 +72,14 @@ struct TeamKernel {
 // The steps that both kernels begin with. Returns whether the matrix is finite.
 template <bool kByColumn, class E, class Team>
 __device__ __forceinline__ bool load_and_scale(const Team& team, const SquareCall<typename E::Scalar>& call, int64_t m,
-                                               scalar::MatrixView<E> a, Lane<typename E::Scalar>* exponents, int threads) {
+                                               scalar::MatrixView<E> a, Lane<typename E::Scalar>* exponents,
+                                               int threads) {
   using T = typename E::Scalar;
   const int k = call.k;
   const E* const from = reinterpret_cast<const E*>(call.a) + m * k * k;
   load_matrix(team, from, k, k, call.row_major ? k : 1, call.row_major ? 1 : k, a, threads);
-  const auto* const given = reinterpret_cast<const Lane<T>*>(call.exponents == nullptr ? nullptr : call.exponents + m * k);
+  const auto* const given =
+      reinterpret_cast<const Lane<T>*>(call.exponents == nullptr ? nullptr : call.exponents + m * k);
   return scalar::scale_matrix<kByColumn>(team, a, scalar::RuntimeSize{k}, given, exponents).m;
 }
 
@@ -123,8 +126,8 @@ __global__ void __launch_bounds__(kTeamBlock)
   Lane<T>* const exponents = storage.vectors;
   Lane<T>* const s = exponents + k;
   const bool finite = load_and_scale<true>(team, call, m, a, exponents, kThreads);
-  const auto unfinished = scalar::one_sided_jacobi(team, a, scalar::RuntimeSize{k}, exponents, Lane<T>(call.tolerance),
-                                                   call.max_sweeps, s);
+  const auto unfinished =
+      scalar::one_sided_jacobi(team, a, scalar::RuntimeSize{k}, exponents, Lane<T>(call.tolerance), call.max_sweeps, s);
   for (int i = team.rank(); i < k; i += kThreads) {
     to.q[i * call.count + m] = s[i].v;
     to.e[i * call.count + m] = exponents[i].v;
@@ -132,29 +135,33 @@ __global__ void __launch_bounds__(kTeamBlock)
   if (team.rank() == 0) to.state[m] = T(!finite ? kNonFiniteState : unfinished.m ? kNotConvergedState : kOkState);
 }
 
+// Numbers of shared memory that a thread of finish_kernel has: s or q, e, and the backup of both; an odd number.
+constexpr int finish_slot(Method method, int k) { return (method == Method::kBidiagonal ? 4 * k : k) | 1; }
+
 // From what is between to finished values. BISECTION comes with its s in q, like JACOBI.
 template <class T, Method kMethod>
-__global__ void finish_kernel(const SquareCall<T> call, const Between<T> from) {
+__global__ void __launch_bounds__(kFinishBlock) finish_kernel(const SquareCall<T> call, const Between<T> from) {
   const int64_t m = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
   if (m >= call.count) return;
-  constexpr int kStorage = 32;
+  extern __shared__ __align__(16) unsigned char shared_bytes[];
+  constexpr int kStorage = static_cast<int>(kShapeLimits.max_values);
   const int k = call.k;
   const scalar::RuntimeSize size{k};
-  Lane<T> s[kStorage], exponents[kStorage];
+  Lane<T>* const s = reinterpret_cast<Lane<T>*>(shared_bytes) + static_cast<int>(threadIdx.x) * finish_slot(kMethod, k);
+  for (int i = 0; i < k; ++i) s[i] = Lane<T>(from.q[i * call.count + m]);
+  if constexpr (kMethod == Method::kBidiagonal) {
+    Lane<T>* const e = s + k;
+    for (int i = 0; i < k - 1; ++i) e[i] = Lane<T>(from.e[i * call.count + m]);
+    Lane<T> kept[3 * kStorage];  // local memory: written once, read by the few that go to bisection
+    scalar::bidiagonal_values(size, s, e, e + k, kept, s);
+  }
+  Lane<T> exponents[kStorage];
   for (int i = 0; i < k; ++i) {
     exponents[i] = Lane<T>(kMethod == Method::kJacobi ? from.e[i * call.count + m] : from.exponent[m]);
   }
-  if constexpr (kMethod == Method::kBidiagonal) {
-    Lane<T> q[kStorage], e[kStorage], kept[3 * kStorage];
-    for (int i = 0; i < k; ++i) q[i] = Lane<T>(from.q[i * call.count + m]);
-    for (int i = 0; i < k - 1; ++i) e[i] = Lane<T>(from.e[i * call.count + m]);
-    scalar::bidiagonal_values(size, q, e, kept, s);
-  } else {
-    for (int i = 0; i < k; ++i) s[i] = Lane<T>(from.q[i * call.count + m]);
-  }
   const int state = static_cast<int>(from.state[m]);
-  const Lane<T> status =
-      scalar::finish_values(size, exponents, scalar::ScalarMask{state != kNonFiniteState}, scalar::ScalarMask{state == kNotConvergedState}, s);
+  const Lane<T> status = scalar::finish_values(size, exponents, scalar::ScalarMask{state != kNonFiniteState},
+                                               scalar::ScalarMask{state == kNotConvergedState}, s);
   for (int i = 0; i < k; ++i) call.values[m * k + i] = s[i].v;
   record_status(call, m, static_cast<int>(status.v));
 }
