@@ -26,8 +26,8 @@
 // All lanes work on the same n; a lane that is done keeps its numbers, so its result does not depend on its
 // neighbours. The last two values come from the closed form of the 2 x 2 block.
 //
-// A lane that does not converge in kMaxPasses passes for one value, or whose pass with shift zero fails (a zero q next
-// to a zero e: 0/0), is left to bisection (gk_bisection.h): rare, slower, and it cannot fail. Which lanes go there is
+// A lane that does not converge in kMaxPasses passes for one value, or whose pass with shift zero fails, is left to
+// bisection (gk_bisection.h): rare, slower, and it cannot fail. Which lanes go there is
 // a function of their own matrix.
 // Sources: Fernando and Parlett, Numer. Math. 67 (1994) 191-229 (dqds); von Matt, SIAM J. Matrix Anal. Appl. 18 (1997)
 // 1163-1186 (Laguerre's shifts for qd). The recurrences of g and h are those of d, differentiated.
@@ -62,14 +62,14 @@ struct LaguerreSums {
     h = c * fma(g + g, gr, h);
     g = fma(c, g, Lane(1));
   }
-  // Zero or positive; by rounding at most slightly above the least eigenvalue.
+  // Zero or positive; by rounding at most slightly above the least eigenvalue. Zero where a sum overflowed.
   SVD_HD Lane shift(int n) const {
     using T = typename Lane::Scalar;
-    const Lane zero(0);
+    using F = FloatTraits<T>;
     const Lane spread = Lane(T(n - 1)) * fma(Lane(T(n)), f2, -(f * f));
-    const Lane root = sqrt(larger(spread, zero));
-    const Lane s = Lane(T(n) * (1 - 8 * FloatTraits<T>::kUnitRoundoff)) / (f + root);
-    return select(s > zero, s, zero);  // also where a sum overflowed
+    const Lane root = sqrt_in_range(at_least(spread, Lane(F::kNegligibleSquare)));
+    const Lane s = Lane(T(n) * (1 - 8 * F::kUnitRoundoff)) * reciprocal(f + root);
+    return select(spread <= Lane(F::kRangeLargest), s, Lane(0));
   }
 };
 
@@ -80,6 +80,8 @@ SVD_HD typename Lane::Mask dqds(Size k, Lane* q, Lane* e, Lane* backup) {
   constexpr int kMaxPasses = 40;
   constexpr T kU = FloatTraits<T>::kUnitRoundoff;
   const Lane zero(0), one(1), negligible(kU * kU / 16);
+  // Added to a d, it moves no value that could be told from zero; without it a p could be.
+  const Lane tiny(FloatTraits<T>::kReciprocalSmallest);
   auto failed = Lane::mask(false);
   Lane sigma = zero;
   Lane joining = zero;  // e of a value found by its q, until it has joined the q before it
@@ -104,22 +106,22 @@ SVD_HD typename Lane::Mask dqds(Size k, Lane* q, Lane* e, Lane* backup) {
         const Lane next_q = q[i + 1], this_e = e[i];
         backup[i] = this_q;
         backup[k + i] = this_e;
-        const Lane p = d + this_e;
-        const Lane r = one / p;
+        const Lane p = at_least(d, tiny) + this_e;
+        const Lane r = reciprocal(p);
         const Lane t = next_q * r;
         const Lane new_e = this_e * t;
         sums.add(r);
         sums.advance(r, new_e * r);
         q[i] = select(active, p, this_q);
         e[i] = select(active, new_e, this_e);
-        d = fma(d, t, -s);
+        d = fma(at_least(d, tiny), t, -s);
         good = good & (d >= zero);
         this_q = next_q;
       }
       backup[n - 1] = this_q;
       const Lane p = d + joining;
-      good = good & (p <= Lane(FloatTraits<T>::kLargest));
-      sums.add(one / p);
+      good = good & (p <= Lane(FloatTraits<T>::kRangeLargest));
+      sums.add(reciprocal(at_least(p, tiny)));
       q[n - 1] = select(active, p, this_q);
 
       const auto bad = active & !good;

@@ -37,30 +37,31 @@ SVD_HD Reflector<E> make_reflector(int n, Get x) {
   using Lane = typename E::Lane;
   using T = typename E::Scalar;
   constexpr T kPhaseMatters = FloatTraits<T>::kUnitRoundoff * FloatTraits<T>::kUnitRoundoff / 16;
-  const Lane one(1), zero(0);
+  const Lane one(1), zero(0), negligible(FloatTraits<T>::kNegligibleSquare);
   Reflector<E> h;
   h.norm2 = sum_of_squares<E>(n, x);
-  const auto keep = h.norm2 >= Lane(FloatTraits<typename E::Scalar>::kNegligibleSquare);
-  const Lane norm = sqrt(h.norm2);
+  const auto keep = h.norm2 >= negligible;
+  const Lane square = at_least(h.norm2, negligible);
+  const Lane norm = sqrt_in_range(square);
   const E x0 = x(0);
   if constexpr (E::kComplex) {
     // The phase must be right to u even where |x_0|^2 would be denormal, or u would not have the length that g counts
     // on: x_0 is lifted by an exact power of two. Where |x_0| is below u |x| / 4, a phase of one is as good.
     const Lane lift(FloatTraits<T>::kLift);
-    const Lane square = add_square(zero, scaled(x0, lift));
-    const auto has_phase = square > (h.norm2 * Lane(kPhaseMatters)) * (lift * lift);
-    const Lane lifted = select(has_phase, sqrt(square), zero);
-    const Lane modulus = lifted * Lane(1 / FloatTraits<T>::kLift);
-    const Lane ratio = norm * lift / select(has_phase, lifted, one);  // u_0 = x_0 (1 + |x| / |x_0|)
+    const Lane lifted2 = add_square(zero, scaled(x0, lift));
+    const auto has_phase = lifted2 > (square * Lane(kPhaseMatters)) * (lift * lift);
+    const Lane lifted = sqrt_in_range(select(has_phase, lifted2, one));
+    const Lane modulus = select(has_phase, lifted * Lane(1 / FloatTraits<T>::kLift), zero);
+    const Lane ratio = norm * lift * reciprocal(lifted);  // u_0 = x_0 (1 + |x| / |x_0|)
     h.u0.re = select(has_phase, fma(x0.re, ratio, x0.re), x0.re + norm);
     h.u0.im = select(has_phase, fma(x0.im, ratio, x0.im), x0.im);
     h.beta.re = select(keep, -select(has_phase, x0.re * ratio, norm), x0.re);
     h.beta.im = select(keep, -select(has_phase, x0.im * ratio, zero), x0.im);
-    h.g = select(keep, one / select(keep, norm * (norm + modulus), one), zero);
+    h.g = select(keep, reciprocal(norm * (norm + modulus)), zero);
   } else {
     h.u0.re = x0.re + copysign(norm, x0.re);
     h.beta.re = select(keep, -copysign(norm, x0.re), x0.re);
-    h.g = select(keep, one / select(keep, norm * (norm + abs(x0.re)), one), zero);
+    h.g = select(keep, reciprocal(norm * (norm + abs(x0.re))), zero);
   }
   return h;
 }

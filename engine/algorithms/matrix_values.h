@@ -26,7 +26,8 @@
 SVD_KERNEL_BEGIN
 
 // Step 1. Returns the lanes whose matrix is finite; the others go on as zero. exponents[j] becomes what a(:, j) was
-// divided by; given: the exponents of the columns as loaded, or null for zero. The team shares exponents.
+// divided by; given: the exponents of the columns as loaded, all equal but for kByColumn, or null for zero. The team shares
+// exponents.
 template <bool kByColumn, class Team, class A, class Lane, class Size>
 SVD_HD typename Lane::Mask scale_matrix(const Team& team, A a, Size k, const Lane* given, Lane* exponents) {
   using E = typename A::Element;
@@ -38,7 +39,7 @@ SVD_HD typename Lane::Mask scale_matrix(const Team& team, A a, Size k, const Lan
     Lane largest = zero;
     SVD_UNROLL for (int i = 0; i < k; ++i) {
       column_finite = column_finite & is_finite(a(i, j));
-      largest = larger(magnitude(a(i, j)), largest);
+      largest = raise_to_magnitude(largest, a(i, j));
     }
     exponents[j] = select(column_finite, largest, not_finite);
   });
@@ -52,9 +53,13 @@ SVD_HD typename Lane::Mask scale_matrix(const Team& team, A a, Size k, const Lan
   team.for_each(0, k, [&](int j) SVD_LAMBDA {
     const Lane e = binary_exponent(select(finite, kByColumn ? exponents[j] : of_matrix, zero));
     const Pow2<Lane> scale = make_pow2(-e);
-    exponents[j] = given != nullptr ? e + given[j] : e;
-    SVD_UNROLL for (int i = 0; i < k; ++i) {
-      a(i, j) = scaled(select_element(finite, a(i, j), zero_element<E>()), scale);
+    exponents[j] = given != nullptr ? e + given[kByColumn ? j : 0] : e;
+    if (any_of(!finite)) {
+      SVD_UNROLL for (int i = 0; i < k; ++i) a(i, j) = select_element(finite, a(i, j), zero_element<E>());
+    }
+    SVD_UNROLL for (int i = 0; i < k; ++i) a(i, j) = scaled(a(i, j), scale.first);
+    if (any_of(!(scale.second == Lane(1)))) {  // rare: a factor alone would be out of range
+      SVD_UNROLL for (int i = 0; i < k; ++i) a(i, j) = scaled(a(i, j), scale.second);
     }
   });
   return finite;
@@ -67,7 +72,8 @@ SVD_HD void bidiagonal_values(Size k, Lane* q, Lane* e, Lane* backup, Lane* kept
   SVD_UNROLL for (int i = 0; i < k; ++i) kept[i] = q[i];
   SVD_UNROLL for (int i = 0; i < k - 1; ++i) kept[k + i] = e[i];
   const auto failed = dqds(k, q, e, backup);
-  SVD_UNROLL for (int i = 0; i < k; ++i) s[i] = sqrt(larger(q[i], Lane(0)));
+  const Lane zero_square(2 * FloatTraits<typename Lane::Scalar>::kReciprocalSmallest);  // see `tiny` in dqds
+  SVD_UNROLL for (int i = 0; i < k; ++i) s[i] = select(q[i] > zero_square, sqrt(q[i]), Lane(0));
   if (any_of(failed)) {
     gk_bisection(RuntimeSize{k}, kept, kept + k, kept + 2 * k);
     SVD_UNROLL for (int i = 0; i < k; ++i) s[i] = select(failed, kept[2 * k + i], s[i]);

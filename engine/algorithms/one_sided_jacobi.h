@@ -49,7 +49,7 @@ SVD_HD void normalize_column(A a, Size k, int j, typename A::Element::Lane* expo
   using E = typename A::Element;
   using Lane = typename E::Lane;
   Lane largest = Lane(0);
-  SVD_UNROLL for (int i = 0; i < k; ++i) largest = larger(magnitude(a(i, j)), largest);
+  SVD_UNROLL for (int i = 0; i < k; ++i) largest = raise_to_magnitude(largest, a(i, j));
   const Lane e = binary_exponent(largest);
   const Pow2<Lane> scale = make_pow2(-e);
   SVD_UNROLL for (int i = 0; i < k; ++i) a(i, j) = scaled(a(i, j), scale);

@@ -119,11 +119,11 @@ SVD_HD E select_element(typename E::Lane::Mask m, const E& yes, const E& no) {
   return x;
 }
 
-// max(|re|, |im|): within sqrt(2) of |x|, and without rounding. NaN components are ignored.
+// The largest of |re|, |im|, which is within sqrt(2) of |x|, and of big >= 0. NaN components are ignored.
 template <class E>
-SVD_HD typename E::Lane magnitude(const E& x) {
-  auto big = larger(abs(x.re), typename E::Lane(0));
-  if constexpr (E::kComplex) big = larger(abs(x.im), big);
+SVD_HD typename E::Lane raise_to_magnitude(typename E::Lane big, const E& x) {
+  big = at_least(abs(x.re), big);
+  if constexpr (E::kComplex) big = at_least(abs(x.im), big);
   return big;
 }
 

@@ -24,6 +24,9 @@ struct FloatTraits<float> {
   // Jacobi: a column whose square fell below this within a sweep waits for the next one, which scales it anew, so that
   // the square of a cosine's numerator is never denormal.
   static constexpr float kCollapsedSquare = 0x1p-40f;
+  // What reciprocal() and sqrt_in_range() (lane.h) may be asked for.
+  static constexpr float kReciprocalSmallest = 0x1p-120f;
+  static constexpr float kRangeLargest = 0x1p120f;
   // Lifts every denormal into the normal range.
   static constexpr int kLiftExponent = 32;
   static constexpr float kLift = 0x1p32f;
@@ -43,6 +46,8 @@ struct FloatTraits<double> {
   static constexpr double kSmallestNormal = 0x1p-1022;
   static constexpr double kNegligibleSquare = 0x1p-900;
   static constexpr double kCollapsedSquare = 0x1p-440;
+  static constexpr double kReciprocalSmallest = 0x1p-1000;
+  static constexpr double kRangeLargest = 0x1p1000;
   static constexpr int kLiftExponent = 64;
   static constexpr double kLift = 0x1p64;
   static constexpr double kLargestGap = 500;

@@ -66,6 +66,38 @@ struct ScalarLane {
   friend SVD_HD ScalarLane select(Mask m, ScalarLane yes, ScalarLane no) { return m.m ? yes : no; }
   static SVD_HD Mask mask(bool m) { return {m}; }
 
+  // 1 / a for kReciprocalSmallest <= a <= kRangeLargest, and sqrt(a) for kNegligibleSquare <= a <= kRangeLargest:
+  // rounded correctly like the general operations, which on a GPU spend half their instructions on numbers that are not
+  // in range. (tests/device/arithmetic.cu compares every float.)
+  friend SVD_HD ScalarLane reciprocal(ScalarLane a) {
+#if defined(__CUDA_ARCH__)
+    if constexpr (sizeof(T) == 4) {
+      float r;
+      asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(a.v));
+      return ScalarLane(std::fma(r, std::fma(-a.v, r, 1.0f), r));
+    }
+#endif
+    return ScalarLane(T(1) / a.v);
+  }
+  friend SVD_HD ScalarLane sqrt_in_range(ScalarLane a) {
+#if defined(__CUDA_ARCH__)
+    if constexpr (sizeof(T) == 4) {
+      float r;
+      asm("rsqrt.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(a.v));
+      const float y = a.v * r;
+      return ScalarLane(std::fma(std::fma(-y, y, a.v), 0.5f * r, y));
+    }
+#endif
+    return ScalarLane(std::sqrt(a.v));
+  }
+  // The larger of a and b >= 0; b where a is NaN. Zero is +0 where both are.
+  friend SVD_HD ScalarLane at_least(ScalarLane a, ScalarLane b) {
+#if defined(__CUDA_ARCH__)
+    if constexpr (sizeof(T) == 4) return ScalarLane(fmaxf(a.v, b.v));
+#endif
+    return a.v > b.v ? a : b;
+  }
+
   // floor(log2(a)) of a positive normal a.
   friend SVD_HD ScalarLane exponent(ScalarLane a) {
     using F = FloatTraits<T>;
@@ -185,6 +217,9 @@ struct Pack {
   friend SVD_HD Pack sqrt(Pack a) {
     return each([&](int x) SVD_LAMBDA { return hn::Sqrt(a.v[x]); });
   }
+  friend SVD_HD Pack reciprocal(Pack a) { return Pack(T(1)) / a; }
+  friend SVD_HD Pack sqrt_in_range(Pack a) { return sqrt(a); }
+  friend SVD_HD Pack at_least(Pack a, Pack b) { return select(a > b, a, b); }
   friend SVD_HD Pack abs(Pack a) {
     return each([&](int x) SVD_LAMBDA { return hn::Abs(a.v[x]); });
   }

@@ -137,6 +137,37 @@ __device__ __forceinline__ Lane<typename E::Scalar> jacobi_lane(const SquareCall
   return status;
 }
 
+// The first half of BIDIAGONAL, for matrices that fill the registers: dqds wants more threads at once than they leave
+// room for, and goes on in finish_kernel.
+template <class E, int K>
+__global__ void __launch_bounds__(LaneShape<E, K, Method::kBidiagonal>::kBlock)
+    lane_bidiagonalize_kernel(const SquareCall<typename E::Scalar> call, const Between<typename E::Scalar> to) {
+  using Shape = LaneShape<E, K, Method::kBidiagonal>;
+  using T = typename E::Scalar;
+  extern __shared__ __align__(16) unsigned char shared_bytes[];
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  T* const slots = reinterpret_cast<T*>(shared_bytes) + static_cast<int>(threadIdx.x) / 32 * 32 * Shape::kSlot;
+  const int64_t first = static_cast<int64_t>(blockIdx.x) * Shape::kBlock + static_cast<int>(threadIdx.x) / 32 * 32;
+  const int64_t left = call.count - first;
+  if (left <= 0) return;
+  const int n = left < 32 ? static_cast<int>(left) : 32;
+  load_slots<Shape::kMatrix, Shape::kSlot>(call.a + first * Shape::kMatrix, n * Shape::kMatrix, lane, slots);
+  if (lane >= n) return;
+  const int64_t m = first + lane;
+  E a[K * K];
+  load_registers<E, K>(reinterpret_cast<const E*>(slots + lane * Shape::kSlot), call.row_major, a);
+  const scalar::MatrixView<E> view{a, K};
+  const auto* const given =
+      reinterpret_cast<const Lane<T>*>(call.exponents == nullptr ? nullptr : call.exponents + m * K);
+  Lane<T> exponents[K], q[K], e[K];
+  const bool finite = scalar::scale_matrix<false>(scalar::Alone(), view, scalar::FixedSize<K>(), given, exponents).m;
+  scalar::bidiagonalize(scalar::Alone(), view, scalar::FixedSize<K>(), q, e);
+  SVD_UNROLL for (int i = 0; i < K; ++i) to.q[i * call.count + m] = q[i].v;
+  SVD_UNROLL for (int i = 0; i < K - 1; ++i) to.e[i * call.count + m] = e[i].v;
+  to.exponent[m] = exponents[0].v;
+  to.state[m] = T(finite ? kOkState : kNonFiniteState);
+}
+
 template <class E, int K, Method kMethod>
 __global__ void __launch_bounds__(LaneShape<E, K, kMethod>::kBlock)
     lane_kernel(const SquareCall<typename E::Scalar> call) {

@@ -12,6 +12,7 @@
 #include <atomic>
 
 #include "engine/backends/cuda/bisection_kernels.h"
+#include "engine/backends/cuda/finish_kernel.h"
 #include "engine/backends/cuda/lane_kernel.h"
 #include "engine/backends/cuda/plugin_abi.h"
 #include "engine/backends/cuda/tall_kernels.h"
@@ -122,8 +123,8 @@ class Launcher {
     if (method_ == Method::kBisection) {
       by_bisection(&launch, call, w);
     } else if (in_lanes()) {
-      method_ == Method::kJacobi ? by_lanes<Method::kJacobi, 1>(&launch, call)
-                                 : by_lanes<Method::kBidiagonal, 1>(&launch, call);
+      method_ == Method::kJacobi ? by_lanes<Method::kJacobi, 1>(&launch, call, w)
+                                 : by_lanes<Method::kBidiagonal, 1>(&launch, call, w);
     } else {
       k_ <= kSmallTeamColumns ? by_teams<kSmallTeam>(&launch, call, w) : by_teams<kLargeTeam>(&launch, call, w);
     }
@@ -143,6 +144,9 @@ class Launcher {
   static constexpr bool fits_registers(int k) {
     return k <= kLargestFixedSize && k * k * static_cast<int>(sizeof(E)) <= kLargestRegisterMatrixBytes;
   }
+  static constexpr bool is_split(int k) {
+    return fits_registers(k) && k * k * static_cast<int>(sizeof(E)) > kLargestFusedMatrixBytes;
+  }
   bool in_lanes() const { return method_ == Method::kJacobi ? k_ <= kLargestFixedSize : fits_registers(k_); }
 
   Workspace carve(Carver* carver, int64_t count) const {
@@ -151,7 +155,7 @@ class Launcher {
       w.exponents = carver->take<T>(count * k_);
       w.triangles = reinterpret_cast<T*>(carver->template take<E>(count * tiles_ * k_ * k_));
     }
-    if (method_ == Method::kBisection || !in_lanes()) {
+    if (method_ == Method::kBisection || !in_lanes() || (method_ == Method::kBidiagonal && is_split(k_))) {
       w.between = {carver->take<T>(count * k_), carver->take<T>(count * k_), carver->take<T>(count),
                    carver->take<T>(count)};
     }
@@ -165,12 +169,18 @@ class Launcher {
   // --- k <= kLargestFixedSize ----------------------------------------------------------------------
 
   template <Method kMethod, int K>
-  void by_lanes(Launch* launch, const SquareCall<T>& call) const {
+  void by_lanes(Launch* launch, const SquareCall<T>& call, const Workspace& w) const {
     if constexpr (K <= kLargestFixedSize && (kMethod == Method::kJacobi || fits_registers(K))) {
-      if (k_ != K) return by_lanes<kMethod, K + 1>(launch, call);
+      if (k_ != K) return by_lanes<kMethod, K + 1>(launch, call, w);
       using Shape = LaneShape<E, K, kMethod>;
-      launch->operator()<lane_kernel<E, K, kMethod>>(blocks_for(call.count, Shape::kBlock), Shape::kBlock,
-                                                     Shape::kSharedBytes, call);
+      const unsigned blocks = blocks_for(call.count, Shape::kBlock);
+      if constexpr (kMethod == Method::kBidiagonal && is_split(K)) {
+        launch->operator()<lane_bidiagonalize_kernel<E, K>>(blocks, Shape::kBlock, Shape::kSharedBytes, call,
+                                                            w.between);
+        finish<kMethod, K>(launch, call, w.between);
+      } else {
+        launch->operator()<lane_kernel<E, K, kMethod>>(blocks, Shape::kBlock, Shape::kSharedBytes, call);
+      }
     }
   }
 
@@ -183,19 +193,19 @@ class Launcher {
     if (method_ == Method::kJacobi) {
       launch->operator()<jacobi_kernel<E, kThreads>>(blocks_for(call.count, teams), block, teams * team_bytes, call,
                                                      w.between);
-      finish<Method::kJacobi>(launch, call, w.between);
+      finish<Method::kJacobi, 0>(launch, call, w.between);
     } else {
       launch->operator()<bidiagonalize_kernel<E, kThreads>>(blocks_for(call.count, teams), block, teams * team_bytes,
                                                             call, w.between);
-      finish<Method::kBidiagonal>(launch, call, w.between);
+      finish<Method::kBidiagonal, 0>(launch, call, w.between);
     }
   }
 
-  template <Method kMethod>
+  template <Method kMethod, int K>
   void finish(Launch* launch, const SquareCall<T>& call, const Between<T>& between) const {
     const int shared_bytes = kFinishBlock * finish_slot(kMethod, k_) * static_cast<int>(sizeof(T));
-    launch->operator()<finish_kernel<T, kMethod>>(blocks_for(call.count, kFinishBlock), kFinishBlock, shared_bytes,
-                                                  call, between);
+    launch->operator()<finish_kernel<T, kMethod, K>>(blocks_for(call.count, kFinishBlock), kFinishBlock, shared_bytes,
+                                                     call, between);
   }
 
   // --- BISECTION ---------------------------------------------------------------------------------------
@@ -206,7 +216,7 @@ class Launcher {
     bisection_kernels<1>(launch, call, w);
     Between<T> finished = w.between;
     finished.q = w.s;
-    finish<Method::kBisection>(launch, call, finished);
+    finish<Method::kBisection, 0>(launch, call, finished);
   }
 
   template <int K>

@@ -2,10 +2,8 @@
 //
 //   bidiagonalize_kernel   A -> q, e (Between)         a team a matrix
 //   jacobi_kernel          A -> s, exponents (Between)  a team a matrix
-//   finish_kernel          Between -> values            a thread a matrix; BIDIAGONAL: dqds here
-//
-// Two kernels, because what a team does well (columns beside each other) and what it cannot share (the recurrences of
-// dqds) want different numbers of threads.
+// What follows is finish_kernel.h's: what a team does well (columns beside each other) and what it cannot share (the
+// recurrences of dqds) want different numbers of threads.
 #ifndef SVDSERVE_ENGINE_BACKENDS_CUDA_TEAM_KERNELS_H_
 #define SVDSERVE_ENGINE_BACKENDS_CUDA_TEAM_KERNELS_H_
 
@@ -133,37 +131,6 @@ __global__ void __launch_bounds__(kTeamBlock)
     to.e[i * call.count + m] = exponents[i].v;
   }
   if (team.rank() == 0) to.state[m] = T(!finite ? kNonFiniteState : unfinished.m ? kNotConvergedState : kOkState);
-}
-
-// Numbers of shared memory that a thread of finish_kernel has: s or q, e, and the backup of both; an odd number.
-constexpr int finish_slot(Method method, int k) { return (method == Method::kBidiagonal ? 4 * k : k) | 1; }
-
-// From what is between to finished values. BISECTION comes with its s in q, like JACOBI.
-template <class T, Method kMethod>
-__global__ void __launch_bounds__(kFinishBlock) finish_kernel(const SquareCall<T> call, const Between<T> from) {
-  const int64_t m = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
-  if (m >= call.count) return;
-  extern __shared__ __align__(16) unsigned char shared_bytes[];
-  constexpr int kStorage = static_cast<int>(kShapeLimits.max_values);
-  const int k = call.k;
-  const scalar::RuntimeSize size{k};
-  Lane<T>* const s = reinterpret_cast<Lane<T>*>(shared_bytes) + static_cast<int>(threadIdx.x) * finish_slot(kMethod, k);
-  for (int i = 0; i < k; ++i) s[i] = Lane<T>(from.q[i * call.count + m]);
-  if constexpr (kMethod == Method::kBidiagonal) {
-    Lane<T>* const e = s + k;
-    for (int i = 0; i < k - 1; ++i) e[i] = Lane<T>(from.e[i * call.count + m]);
-    Lane<T> kept[3 * kStorage];  // local memory: written once, read by the few that go to bisection
-    scalar::bidiagonal_values(size, s, e, e + k, kept, s);
-  }
-  Lane<T> exponents[kStorage];
-  for (int i = 0; i < k; ++i) {
-    exponents[i] = Lane<T>(kMethod == Method::kJacobi ? from.e[i * call.count + m] : from.exponent[m]);
-  }
-  const int state = static_cast<int>(from.state[m]);
-  const Lane<T> status = scalar::finish_values(size, exponents, scalar::ScalarMask{state != kNonFiniteState},
-                                               scalar::ScalarMask{state == kNotConvergedState}, s);
-  for (int i = 0; i < k; ++i) call.values[m * k + i] = s[i].v;
-  record_status(call, m, static_cast<int>(status.v));
 }
 
 }  // namespace svdserve::cuda
