@@ -92,6 +92,12 @@ const BadInput kBadInputs[] = {
     {"NegativeTolerance", [](v1::DecomposeRequest* r) { set_jacobi(r, -1e-3); }, "options.tolerance"},
     {"NanTolerance", [](v1::DecomposeRequest* r) { set_jacobi(r, std::nan("")); }, "options.tolerance"},
     {"ToleranceAboveOne", [](v1::DecomposeRequest* r) { set_jacobi(r, 1.5); }, "options.tolerance"},
+    {"BisectionToleranceAboveAHalf",
+     [](v1::DecomposeRequest* r) {
+       set_jacobi(r, 0.6);
+       r->mutable_options()->set_method(v1::METHOD_BISECTION);
+     },
+     "options.tolerance"},
     {"InfiniteTolerance", [](v1::DecomposeRequest* r) { set_jacobi(r, std::numeric_limits<double>::infinity()); },
      "options.tolerance"},
     {"ToleranceWithAuto", [](v1::DecomposeRequest* r) { r->mutable_options()->set_tolerance(1e-6); },

@@ -175,6 +175,7 @@ def test_a_value_beyond_the_range_is_infinite_and_said_so(client):
 @pytest.mark.parametrize("options, field", [
     (dict(method="bisection", tolerance=-1e-3), "options.tolerance"),
     (dict(method="bisection", tolerance=float("nan")), "options.tolerance"),
+    (dict(method="bisection", tolerance=0.6), "options.tolerance"),
     (dict(method="jacobi", tolerance=1.5), "options.tolerance"),
     (dict(method="bidiagonal", tolerance=1e-3), "options.tolerance"),
     (dict(tolerance=1e-3), "options.tolerance"),

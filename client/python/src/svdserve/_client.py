@@ -68,8 +68,8 @@ class Client:
                 in float32. C- and Fortran-ordered matrices are sent from where they are; other strides, types and
                 byte orders are converted piece by piece.
             method: "auto", "bidiagonal", "bisection" or "jacobi".
-            tolerance: for "bisection" the relative width of an interval, for "jacobi" the cosine of two columns, at
-                which it is done: in (0, 1], None for the method's default. Other methods take none.
+            tolerance: for "bisection" the relative width of an interval, in (0, 1/2], for "jacobi" the cosine of two
+                columns, in (0, 1], at which it is done; None for the method's default. Other methods take none.
             max_sweeps: for "jacobi", sweeps before a matrix is given up; None for the default.
             timeout: seconds that the call may take, retries included; None for no end.
             return_status: also return what became of each matrix.
