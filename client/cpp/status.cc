@@ -21,7 +21,9 @@ std::string Status::to_string() const {
   std::string s = name(code);
   if (!reason.empty()) s += " (" + reason + ")";
   if (!field.empty()) s += " " + field;
-  if (!message.empty()) s += ": " + message;
+  // A server's message begins with the field already, for those who read the message alone.
+  const bool repeated = !field.empty() && message.starts_with(field + ": ");
+  if (!message.empty()) s += ": " + (repeated ? message.substr(field.size() + 2) : message);
   return s;
 }
 
