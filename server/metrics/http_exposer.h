@@ -1,5 +1,5 @@
-// The HTTP port for machines that watch: /metrics, /livez, /readyz. It has a thread of its own, so that it answers while
-// every core and every gRPC thread is busy.
+// The HTTP port for machines that watch: /metrics, /livez, /readyz. It has a thread of its own, so that it answers
+// while every core and every gRPC thread is busy.
 #ifndef SVDSERVE_SERVER_METRICS_HTTP_EXPOSER_H_
 #define SVDSERVE_SERVER_METRICS_HTTP_EXPOSER_H_
 

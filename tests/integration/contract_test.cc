@@ -184,6 +184,23 @@ TEST_F(ContractTest, AMessageOverTheLimitIsRefusedByTheTransport) {
   EXPECT_EQ(status.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
 }
 
+// Inflated by the transport, a message could be a thousand times as large as what was sent before anybody asks its
+// size.
+TEST_F(ContractTest, CompressedMessagesAreRefusedUnread) {
+  v1::DecomposeRequest request = random_request(32, 32, 0);
+  request.mutable_matrices()->set_count(32768);
+  request.mutable_matrices()->mutable_data()->resize(256 << 20);
+  const int64_t before = server_->peak_resident_bytes();
+  for (const grpc_compression_algorithm algorithm : {GRPC_COMPRESS_GZIP, GRPC_COMPRESS_DEFLATE}) {
+    grpc::ClientContext context;
+    context.set_compression_algorithm(algorithm);
+    v1::DecomposeResponse response;
+    const grpc::Status status = v1::SvdService::NewStub(channel_)->Decompose(&context, request, &response);
+    EXPECT_EQ(status.error_code(), grpc::StatusCode::UNIMPLEMENTED) << status.error_message();
+  }
+  EXPECT_LT(server_->peak_resident_bytes(), before + (128 << 20));
+}
+
 grpc::Status call_with_bytes(const std::shared_ptr<grpc::Channel>& channel, const std::string& bytes) {
   grpc::GenericStub stub(channel);
   grpc::ClientContext context;
