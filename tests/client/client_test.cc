@@ -170,6 +170,23 @@ TEST(Client, AsynchronousCallsRetryToo) {
   EXPECT_EQ(s->report.attempts, 3);
 }
 
+// A server that stops just as a call comes in ends it with CANCELLED and nothing else.
+TEST(Client, RetriesWhatTheServerDropped) {
+  FakeService service([&](const Seen& s) {
+    Answer dropped;
+    dropped.code = static_cast<int>(Code::kCancelled);
+    return s.number % 2 == 0 ? dropped : Answer();
+  });
+  Client client(options_for(service));
+  const std::vector<double> data = counting(4);
+  const auto s = client.singular_values<double>(data, 2, 2, 1, MemoryOrder::kRowMajor, {}, kCall);
+  ASSERT_TRUE(s.ok()) << s.status().to_string();
+  EXPECT_EQ(s->report.attempts, 2);
+  const auto later = client.singular_values_async<double>(data, 2, 2, 1, MemoryOrder::kRowMajor, {}, kCall).get();
+  ASSERT_TRUE(later.ok()) << later.status().to_string();
+  EXPECT_EQ(later->report.attempts, 2);
+}
+
 TEST(Client, GivesUpAfterTheLastAttempt) {
   FakeService service([](const Seen&) { return overloaded(kUnavailable, milliseconds(0)); });
   Client client(options_for(service));
