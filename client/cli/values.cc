@@ -107,7 +107,12 @@ int run_values(const std::vector<std::string>& words) {
     const auto value_bytes = static_cast<int>(client::value_bytes(batch.data_type));
     if (auto s = write_npy(out, value_bytes, shape, values); !s.ok()) return fail("values", s);
   }
-  if (print) print_values(*stack, values);
+  if (print) {
+    print_values(*stack, values);
+    if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
+      return fail("values", {.code = client::Code::kUnknown, .message = "cannot write to stdout"});
+    }
+  }
   print_summary(batch, report, seconds);
   return report.exceptions.empty() ? kDone : kExceptions;
 }
