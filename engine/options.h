@@ -30,8 +30,8 @@ constexpr const char* name(Method m) {
 struct Options {
   Method method = Method::kAuto;
   // BISECTION: delta, the relative width |b - a| / (|a| + |b|) at which an interval around lambda = s^2 is narrow
-  // enough. JACOBI: the cosine of the angle between two columns below which they count as orthogonal. 0 means the
-  // method's default; otherwise in (0, 1]. Other methods take none.
+  // enough, in (0, 1/2]. JACOBI: the cosine of the angle between two columns below which they count as orthogonal, in
+  // (0, 1]. 0 means the method's default. Other methods take none.
   double tolerance = 0;
   // JACOBI: sweeps after which a matrix is given up as NOT_CONVERGED. 0 means the default. Other methods take none.
   int32_t max_sweeps = 0;

@@ -12,6 +12,11 @@ PlanOrError fail(const char* field, std::string message) { return {std::nullopt,
 // Unit roundoff of the real type of `t`.
 double unit_roundoff(DType t) { return value_bytes(t) == 4 ? 0x1p-24 : 0x1p-53; }
 
+// The largest tolerance that can be asked for. An interval [a, b] around lambda with b - a <= delta (a + b) has its
+// middle within delta / (1 - delta) lambda of it: up to delta = 1/2 that is the 2 delta lambda which is promised.
+constexpr double kLargestBisectionTolerance = 0.5;
+constexpr double kLargestJacobiTolerance = 1;
+
 // AUTO: values alone are wanted, and for every k of this version BIDIAGONAL is the fastest within the bound.
 constexpr Method resolve(Method asked) { return asked == Method::kAuto ? Method::kBidiagonal : asked; }
 
@@ -28,10 +33,13 @@ PlanOrError make_plan(const Problem& problem, const Options& options) {
                                                                     std::to_string(kShapeLimits.max_values) + ", is " +
                                                                     std::to_string(values_per_matrix(problem)));
   }
-  if (!(options.tolerance >= 0 && options.tolerance <= 1)) {  // refuses NaN, too
-    return fail("tolerance", "must be between 0 and 1 (0: the method's default)");
-  }
   const Method method = resolve(options.method);
+  const bool bisects = method == Method::kBisection;
+  const double largest = bisects ? kLargestBisectionTolerance : kLargestJacobiTolerance;
+  if (!(options.tolerance >= 0 && options.tolerance <= largest)) {  // refuses NaN, too
+    return fail("tolerance",
+                std::string("must be between 0 and ") + (bisects ? "1/2 for BISECTION" : "1") + " (0: the default)");
+  }
   if (options.tolerance != 0 && method == Method::kBidiagonal) {
     return fail("tolerance", "BIDIAGONAL (and AUTO, which chose it) takes no tolerance; ask for BISECTION or JACOBI");
   }
@@ -43,7 +51,7 @@ PlanOrError make_plan(const Problem& problem, const Options& options) {
   }
   const double u = unit_roundoff(problem.dtype);
   Plan plan{problem, method, 0, options.max_sweeps != 0 ? options.max_sweeps : kDefaultMaxSweeps};
-  if (method == Method::kBisection) {
+  if (bisects) {
     // Below 4 u the midpoint of an interval is one of its ends, and the loop would not end.
     plan.tolerance = std::max(options.tolerance, 4 * u);
   } else if (method == Method::kJacobi) {

@@ -196,6 +196,8 @@ std::vector<Flag> make_flags() {
       count_flag("max-stream-requests", 64, 1, 1000000, &C::max_stream_requests, kLimits,
                  "unanswered requests of one stream before the server stops reading it"),
       count_flag("max-streams", 4096, 1, 10000000, &C::max_streams, kLimits, "open streams of all clients"),
+      count_flag("max-connections", 8192, 1, 10000000, &C::max_connections, kLimits,
+                 "connections of all clients; the process's limit of open files may allow fewer"),
       count_flag("max-connection-streams", 256, 1, 1000000, &C::max_connection_streams, kLimits,
                  "calls of one connection at once; more wait in their client"),
       bytes_flag("memory-quota-bytes", 128 * kMiB, 16 * kMiB, 1024 * kTiB, &C::memory_quota_bytes, kLimits,

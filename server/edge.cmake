@@ -2,7 +2,6 @@
 find_package(Protobuf REQUIRED)
 find_package(gRPC CONFIG REQUIRED)
 find_package(prometheus-cpp CONFIG REQUIRED)
-find_package(civetweb CONFIG REQUIRED)
 
 configure_file(version.h.in ${CMAKE_BINARY_DIR}/gen/server/version.h @ONLY)
 add_library(svdserve_server_version INTERFACE)
@@ -13,15 +12,19 @@ svdserve_library(svdserve_server_config
   PUBLIC svdserve_engine absl::time
   PRIVATE svdserve_server_version absl::strings)
 
+svdserve_library(svdserve_server_sockets
+  SOURCES listening_socket.cc
+  PRIVATE absl::strings)
+
 svdserve_library(svdserve_server_metrics
   SOURCES metrics/prometheus_recorder.cc metrics/http_exposer.cc
   PUBLIC svdserve_server_values
-  PRIVATE svdserve_server_version svdserve_server_config prometheus-cpp::core civetweb::civetweb absl::status)
+  PRIVATE svdserve_server_version svdserve_server_config svdserve_server_sockets prometheus-cpp::core absl::status)
 
 svdserve_library(svdserve_server_rpc
-  SOURCES rpc/codec.cc rpc/decompose_call.cc rpc/decompose_stream_call.cc rpc/rpc_server.cc
+  SOURCES rpc/codec.cc rpc/connection_acceptor.cc rpc/decompose_call.cc rpc/decompose_stream_call.cc rpc/rpc_server.cc
   PUBLIC svdserve_server_core
-  PRIVATE svdserve_server_version svdserve_proto gRPC::grpc++_reflection gRPC::grpc++ absl::strings)
+  PRIVATE svdserve_server_version svdserve_server_config svdserve_server_sockets svdserve_proto gRPC::grpc++_reflection gRPC::grpc++ absl::strings)
 
 svdserve_program(svdserve
   SOURCES main.cc

@@ -53,7 +53,7 @@ constexpr const char* name(Reason r) {
 struct Error {
   absl::StatusCode code = absl::StatusCode::kOk;
   Reason reason = Reason::kNone;
-  std::string message;         // for the caller's eyes
+  std::string message;         // for the caller's eyes; does not repeat `field`
   std::string field;           // path below the request, such as "matrices.rows": goes into BadRequest; or empty
   absl::Duration retry_after;  // goes into RetryInfo; zero: trying again is no use, or the caller's own choice
 

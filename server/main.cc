@@ -1,13 +1,16 @@
 // Wiring and shutdown, nothing else.
 #include <malloc.h>
 #include <pthread.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <atomic>
+#include <cerrno>
 #include <climits>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <fstream>
 #include <iterator>
 #include <memory>
@@ -39,6 +42,14 @@ void keep_malloc_warm() {
   mallopt(M_TOP_PAD, 64 << 20);
   // Every arena keeps what it once held: few arenas bound that.
   mallopt(M_ARENA_MAX, 2);
+}
+
+// As many descriptors as the system lets the process have: each connection needs one, and the usual limit is 1024.
+void raise_descriptor_limit() {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  limit.rlim_cur = limit.rlim_max;
+  setrlimit(RLIMIT_NOFILE, &limit);
 }
 
 // SIGTERM and SIGINT, taken by a thread that waits for them: no handler, so no rules of handlers. The first asks for a
@@ -101,7 +112,8 @@ bool write_ready_file(const std::string& path, const std::string& grpc_address, 
   if (!http_address.empty()) file << "metrics=" << http_address << "\n";
   file.close();
   if (file && std::rename(unfinished.c_str(), path.c_str()) == 0) return true;
-  log_error("ready_file_failed", {{"path", path}});
+  log_error("start_failed", {{"reason", "cannot write --ready-file " + path + ": " + std::strerror(errno)}});
+  std::remove(unfinished.c_str());
   return false;
 }
 
@@ -216,6 +228,7 @@ int serve(const Config& config, StopSignals* signals) {
   rpc.max_message_bytes = config.max_message_bytes;
   rpc.max_stream_requests = config.max_stream_requests;
   rpc.max_streams = config.max_streams;
+  rpc.max_connections = config.max_connections;
   rpc.max_connection_streams = config.max_connection_streams;
   rpc.memory_quota_bytes = config.memory_quota_bytes;
   log_info("starting", {{"version", kVersion}, {"pid", getpid()}, {"config", describe(config)}});
@@ -233,6 +246,7 @@ int serve(const Config& config, StopSignals* signals) {
 int main(int argc, char** argv) {
   using namespace svdserve::server;
   keep_malloc_warm();
+  raise_descriptor_limit();
   StopSignals signals;
   const ConfigOutcome outcome = read_config(std::vector<std::string>(argv + 1, argv + argc),
                                             [](const char* variable) -> const char* { return std::getenv(variable); });

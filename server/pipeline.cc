@@ -19,10 +19,11 @@ BatchOptions batch_options(const PipelineOptions& o) {
           o.inline_work};
 }
 
-// What the ledger counts for a request: operands, values, and the status of each matrix while it is computed.
+// What the ledger counts for a request: operands, values, the status of each matrix while it is computed, and its place
+// in the list of exceptions: whether there will be one is known when it is too late to refuse.
 int64_t bytes_in_memory(const Request& request, const Validated& validated) {
   return static_cast<int64_t>(request.payload_bytes) + validated.values_bytes +
-         request.count * static_cast<int64_t>(sizeof(MatrixStatus));
+         request.count * static_cast<int64_t>(sizeof(MatrixStatus) + sizeof(MatrixException));
 }
 
 void refuse(Error error, DoneCallback* done) {

@@ -42,12 +42,15 @@ int run_info(const std::vector<std::string>& words) {
   Connection connection;
   Arguments a("svdctl info [options]", "Prints what the server is, can do and will refuse.");
   connection.declare(&a);
-  a.epilogue("Exit codes: 0 done, 1 the server did not answer, 2 wrong usage.");
+  a.epilogue(
+      "Without --timeout it waits 10 s at most.\nExit codes: 0 done, 1 the server did not answer, 2 wrong usage.");
   if (const auto code = parse_or_explain(&a, "info", words)) return *code;
   const auto options = connection.options();
   if (!options.ok()) return fail("info", options.status());
   client::Client client(*options);
-  const auto info = client.server_info(connection.call());
+  client::CallOptions call = connection.call();
+  if (!call.timeout) call.timeout = std::chrono::seconds(10);
+  const auto info = client.server_info(call);
   if (!info.ok()) return fail("info", info.status());
   print(*info);
   return kDone;

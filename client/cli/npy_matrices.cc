@@ -148,7 +148,8 @@ Result<MatrixStack> to_matrices(std::span<const std::byte> file, std::shared_ptr
 }
 
 Result<MatrixStack> load_matrices(const std::string& path) {
-  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  // Without O_NONBLOCK a named pipe that nobody writes to would hold us here.
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0) return io_error("open", path);
   struct stat about {};
   if (::fstat(fd, &about) != 0 || !S_ISREG(about.st_mode)) {

@@ -70,7 +70,7 @@ int run_values(const std::vector<std::string>& words) {
   a.option("-o", "OUT.npy", "write the values to this file", &out);
   a.flag("--print", "write the values to stdout, one matrix a line", &print);
   a.option("--method", "NAME", "auto, bidiagonal, bisection or jacobi", &method);
-  a.option("--tolerance", "X", "bisection: relative interval width; jacobi: cosine; 0: the method's",
+  a.option("--tolerance", "X", "bisection: relative interval width, to 0.5; jacobi: cosine, to 1; 0: the default",
            &compute.tolerance);
   a.option("--max-sweeps", "N", "jacobi: give a matrix up after N sweeps; 0: the server's default", &max_sweeps, 0);
   connection.declare(&a);
@@ -107,7 +107,12 @@ int run_values(const std::vector<std::string>& words) {
     const auto value_bytes = static_cast<int>(client::value_bytes(batch.data_type));
     if (auto s = write_npy(out, value_bytes, shape, values); !s.ok()) return fail("values", s);
   }
-  if (print) print_values(*stack, values);
+  if (print) {
+    print_values(*stack, values);
+    if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
+      return fail("values", {.code = client::Code::kUnknown, .message = "cannot write to stdout"});
+    }
+  }
   print_summary(batch, report, seconds);
   return report.exceptions.empty() ? kDone : kExceptions;
 }

@@ -36,6 +36,10 @@ std::shared_ptr<grpc::Channel> make_channel(const ClientOptions& o) {
   // A restarted server is found again soon.
   args.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
   args.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 5000);
+  // A server that is gone without a word, or stopped, is noticed while calls wait for it.
+  args.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, 30000);
+  args.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 20000);
+  args.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
   if (!o.tls.server_name.empty()) args.SetSslTargetNameOverride(o.tls.server_name);
   return grpc::CreateCustomChannel(o.address, credentials(o.tls), args);
 }

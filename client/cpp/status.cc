@@ -21,7 +21,9 @@ std::string Status::to_string() const {
   std::string s = name(code);
   if (!reason.empty()) s += " (" + reason + ")";
   if (!field.empty()) s += " " + field;
-  if (!message.empty()) s += ": " + message;
+  // A server's message begins with the field already, for those who read the message alone.
+  const bool repeated = !field.empty() && message.starts_with(field + ": ");
+  if (!message.empty()) s += ": " + (repeated ? message.substr(field.size() + 2) : message);
   return s;
 }
 
@@ -63,8 +65,13 @@ Status from_grpc(const grpc::Status& status) {
   s.message = status.error_message();
   google::rpc::Status details;
   if (!status.error_details().empty() && details.ParseFromString(status.error_details())) add_details(details, &s);
-  // What gRPC itself ended, at either side, comes without details.
-  if (s.reason.empty() && (s.code == Code::kCancelled || s.code == Code::kDeadlineExceeded)) s.reason = name(s.code);
+  // What gRPC itself ended, at either side, comes without details. Cancelled by whom? Not by this client, which says so
+  // without asking gRPC: by a server that stopped just as the call came in, so another attempt may find the next one.
+  if (s.reason.empty() && s.code == Code::kCancelled) {
+    s.code = Code::kUnavailable;
+    s.message = "the server dropped the call: " + s.message;
+  }
+  if (s.reason.empty() && s.code == Code::kDeadlineExceeded) s.reason = name(s.code);
   return s;
 }
 

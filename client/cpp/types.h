@@ -114,7 +114,7 @@ constexpr const char* name(Method m) {
 
 struct ComputeOptions {
   Method method = Method::kAuto;
-  double tolerance = 0;    // 0: the method's default; else in (0, 1], for kBisection and kJacobi only
+  double tolerance = 0;    // 0: the method's default; kBisection: in (0, 1/2]; kJacobi: in (0, 1]
   int32_t max_sweeps = 0;  // 0: the default; kJacobi only
 };
 

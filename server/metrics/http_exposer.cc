@@ -1,122 +1,247 @@
 #include "server/metrics/http_exposer.h"
 
-#include <civetweb.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstdint>
+#include <cstring>
 #include <string_view>
+#include <thread>
 #include <utility>
+#include <vector>
 
-#include "server/log.h"
+#include "server/listening_socket.h"
 
 namespace svdserve::server {
 namespace {
 
+using Clock = std::chrono::steady_clock;
+using std::chrono::milliseconds;
+
+constexpr size_t kMaxRequestBytes = 8192;
+constexpr milliseconds kRequestLimit(2000);  // from the connection to the end of its request
+constexpr milliseconds kReplyLimit(5000);    // from there until the peer has taken the reply
+constexpr milliseconds kLingerLimit(1000);   // and until it has closed its side
+constexpr milliseconds kAcceptPause(100);    // without a free descriptor
+
 constexpr std::string_view kText = "text/plain; charset=utf-8";
 constexpr std::string_view kPrometheusText = "text/plain; version=0.0.4; charset=utf-8";
 
-void reply(mg_connection* connection, int code, std::string_view type, std::string_view body) {
-  const char* reason = code == 200   ? "OK"
-                       : code == 405 ? "Method Not Allowed"
-                       : code == 404 ? "Not Found"
-                                     : "Service Unavailable";
-  mg_printf(connection,
-            "HTTP/1.1 %d %s\r\nContent-Type: %.*s\r\nContent-Length: %zu\r\nCache-Control: no-store\r\n"
-            "Connection: close\r\n\r\n",
-            code, reason, static_cast<int>(type.size()), type.data(), body.size());
-  if (std::string_view(mg_get_request_info(connection)->request_method) != "HEAD") {
-    mg_write(connection, body.data(), body.size());
+std::string_view reason_of(int code) {
+  switch (code) {
+    case 200:
+      return "OK";
+    case 400:
+      return "Bad Request";
+    case 404:
+      return "Not Found";
+    case 405:
+      return "Method Not Allowed";
+    case 431:
+      return "Request Header Fields Too Large";
+    default:
+      return "Service Unavailable";
   }
 }
+
+std::string reply(int code, std::string_view type, std::string_view body, bool with_body = true) {
+  std::string out = "HTTP/1.1 " + std::to_string(code) + " ";
+  out.append(reason_of(code)).append("\r\nContent-Type: ").append(type);
+  out.append("\r\nContent-Length: ").append(std::to_string(body.size()));
+  if (code == 405) out.append("\r\nAllow: GET, HEAD");
+  out.append("\r\nCache-Control: no-store\r\nConnection: close\r\n\r\n");
+  if (with_body) out.append(body);
+  return out;
+}
+
+// The reply to a request's head, of which only the first line matters: METHOD SP target SP HTTP/1.x
+std::string answer(std::string_view head, const HttpHandlers& handlers) {
+  const std::string_view line = head.substr(0, head.find_first_of("\r\n"));
+  const size_t first = line.find(' '), last = line.rfind(' ');
+  if (first == std::string_view::npos || first == last || line.substr(last + 1, 7) != "HTTP/1.") {
+    return reply(400, kText, "this is no HTTP/1 request\n");
+  }
+  const std::string_view method = line.substr(0, first);
+  const std::string_view target = line.substr(first + 1, last - first - 1);
+  const std::string_view path = target.substr(0, target.find('?'));
+  if (method != "GET" && method != "HEAD") return reply(405, kText, "GET only\n");
+  const bool with_body = method == "GET";
+  if (path == "/metrics") return reply(200, kPrometheusText, handlers.metrics(), with_body);
+  if (path == "/livez") return reply(200, kText, "ok\n", with_body);
+  if (path == "/readyz") {
+    return handlers.ready() ? reply(200, kText, "ok\n", with_body) : reply(503, kText, "not ready\n", with_body);
+  }
+  return reply(404, kText, "/metrics /livez /readyz\n", with_body);
+}
+
+// One request and its reply. Then it reads on until the peer closes: to close first, with bytes unread, would take back
+// what the peer has not read yet.
+class Connection {
+ public:
+  explicit Connection(Descriptor socket) : socket_(std::move(socket)), until_(Clock::now() + kRequestLimit) {}
+
+  int fd() const { return socket_.get(); }
+  Clock::time_point until() const { return until_; }
+  short events() const { return stage_ == Stage::kWriting ? POLLOUT : POLLIN; }
+
+  // Goes as far as it can without waiting. False: it is over.
+  bool Go(const HttpHandlers& handlers) {
+    if (stage_ == Stage::kReading && !Read(handlers)) return false;
+    if (stage_ == Stage::kWriting && !Write()) return false;
+    return stage_ != Stage::kLingering || Linger();
+  }
+
+ private:
+  enum class Stage : uint8_t { kReading, kWriting, kLingering };
+
+  bool Read(const HttpHandlers& handlers) {
+    char buffer[4096];
+    for (;;) {
+      const ssize_t n = recv(fd(), buffer, sizeof buffer, 0);
+      if (n < 0) return errno == EAGAIN || errno == EINTR;
+      if (n == 0) return false;
+      bytes_.append(buffer, static_cast<size_t>(n));
+      if (bytes_.find("\r\n\r\n") != std::string::npos) {
+        StartReply(answer(bytes_, handlers));
+        return true;
+      }
+      if (bytes_.size() > kMaxRequestBytes) {
+        StartReply(reply(431, kText, "the request is too long\n"));
+        return true;
+      }
+    }
+  }
+
+  void StartReply(std::string text) {
+    bytes_ = std::move(text);
+    stage_ = Stage::kWriting;
+    until_ = Clock::now() + kReplyLimit;
+  }
+
+  bool Write() {
+    while (sent_ < bytes_.size()) {
+      const ssize_t n = send(fd(), bytes_.data() + sent_, bytes_.size() - sent_, MSG_NOSIGNAL);
+      if (n < 0) return errno == EAGAIN || errno == EINTR;
+      sent_ += static_cast<size_t>(n);
+    }
+    shutdown(fd(), SHUT_WR);
+    stage_ = Stage::kLingering;
+    until_ = Clock::now() + kLingerLimit;
+    return true;
+  }
+
+  bool Linger() {
+    char ignored[4096];
+    // A bound for those who never stop sending: the deadline ends them.
+    for (int i = 0; i < 16; ++i) {
+      const ssize_t n = recv(fd(), ignored, sizeof ignored, 0);
+      if (n < 0) return errno == EAGAIN || errno == EINTR;
+      if (n == 0) return false;
+    }
+    return true;
+  }
+
+  Descriptor socket_;
+  Clock::time_point until_;
+  Stage stage_ = Stage::kReading;
+  std::string bytes_;  // of the request, then of the reply
+  size_t sent_ = 0;
+};
 
 }  // namespace
 
 struct HttpExposer::Impl {
-  HttpHandlers handlers;
-  mg_context* context = nullptr;
-  std::string last_message;  // of the library, while it starts
+  explicit Impl(ListeningSockets s) : listening(std::move(s)), stop(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {}
 
   ~Impl() {
-    if (context != nullptr) mg_stop(context);
-    mg_exit_library();
+    const uint64_t one = 1;
+    if (thread.joinable() && write(stop.get(), &one, sizeof one) == sizeof one) thread.join();
   }
 
-  static int handle(mg_connection* connection, void* self) {
-    const HttpHandlers& handlers = static_cast<Impl*>(self)->handlers;
-    const mg_request_info& request = *mg_get_request_info(connection);
-    const std::string_view method = request.request_method, path = request.local_uri;
-    if (method != "GET" && method != "HEAD") {
-      reply(connection, 405, kText, "GET only\n");
-      return 405;
+  void Run() {
+    std::vector<pollfd> polled;
+    for (;;) {
+      polled.assign(1, {stop.get(), POLLIN, 0});
+      Clock::time_point wake = Clock::now() + std::chrono::hours(1);
+      const bool accepting = Clock::now() >= accept_again;
+      if (!accepting) wake = accept_again;
+      for (const Descriptor& socket : listening.sockets()) {
+        polled.push_back({socket.get(), static_cast<short>(accepting ? POLLIN : 0), 0});
+      }
+      for (const Connection& connection : connections) {
+        polled.push_back({connection.fd(), connection.events(), 0});
+        wake = std::min(wake, connection.until());
+      }
+      const auto wait = std::chrono::ceil<milliseconds>(wake - Clock::now()).count();
+      poll(polled.data(), polled.size(), static_cast<int>(std::max<int64_t>(wait, 0)));
+      if (polled[0].revents != 0) return;
+      // Before new ones are accepted: `polled` speaks of those that were there.
+      const size_t first = 1 + listening.sockets().size();
+      const Clock::time_point now = Clock::now();
+      std::vector<Connection> going_on;
+      for (size_t i = 0; i < connections.size(); ++i) {
+        const bool goes_on = polled[first + i].revents == 0 || connections[i].Go(handlers);
+        if (goes_on && connections[i].until() > now) going_on.push_back(std::move(connections[i]));
+      }
+      connections = std::move(going_on);
+      for (size_t s = 0; s < listening.sockets().size(); ++s) {
+        if (polled[1 + s].revents != 0) Accept(listening.sockets()[s].get());
+      }
     }
-    if (path == "/metrics") {
-      reply(connection, 200, kPrometheusText, handlers.metrics());
-      return 200;
-    }
-    if (path == "/livez") {
-      reply(connection, 200, kText, "ok\n");
-      return 200;
-    }
-    if (path == "/readyz") {
-      const bool ready = handlers.ready();
-      reply(connection, ready ? 200 : 503, kText, ready ? "ok\n" : "not ready\n");
-      return ready ? 200 : 503;
-    }
-    reply(connection, 404, kText, "/metrics /livez /readyz\n");
-    return 404;
   }
 
-  static int log_message(const mg_connection* connection, const char* message) {
-    // While it starts (no connection yet) the message is the reason of a failure, for the caller.
-    if (connection == nullptr) return 1;
-    log_debug("http", {{"message", message}});
-    return 1;
+  void Accept(int socket) {
+    // Whoever floods the port is served in turns with the others.
+    for (size_t i = 0; i < kMaxConnections; ++i) {
+      Descriptor accepted(accept4(socket, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+      if (!accepted) {
+        const bool exhausted = errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM;
+        if (!exhausted) return;
+        if (connections.empty()) {
+          accept_again = Clock::now() + kAcceptPause;
+          return;
+        }
+        connections.erase(connections.begin());
+        continue;
+      }
+      Connection connection(std::move(accepted));
+      // The request is often there already: then nobody else's place is needed.
+      if (!connection.Go(handlers)) continue;
+      if (connections.size() == kMaxConnections) connections.erase(connections.begin());
+      connections.push_back(std::move(connection));
+    }
   }
+
+  const ListeningSockets listening;
+  const Descriptor stop;  // readable: the thread ends
+  HttpHandlers handlers;
+  std::vector<Connection> connections;  // from the oldest to the youngest
+  Clock::time_point accept_again;
+  std::thread thread;
 };
 
 HttpExposer::~HttpExposer() = default;
 
+const std::string& HttpExposer::address() const { return impl_->listening.address(); }
+
 std::unique_ptr<HttpExposer> HttpExposer::Listen(const std::string& address, HttpHandlers handlers,
                                                  std::string* error) {
-  mg_init_library(MG_FEATURES_DEFAULT);
+  ListeningSockets listening = ListeningSockets::Open(address, error);
+  if (listening.empty()) return nullptr;
   std::unique_ptr<HttpExposer> exposer(new HttpExposer);
-  exposer->impl_ = std::make_unique<Impl>();
-  exposer->impl_->handlers = std::move(handlers);
-  const size_t colon = address.rfind(':');
-  const std::string host = address.substr(0, colon);
-  const std::string listen = (host == "localhost" ? "127.0.0.1" : host) + address.substr(colon);
-  // One request a connection and a short time for it: a peer that connects and says nothing holds a thread for no
-  // longer than that.
-  const char* options[] = {"listening_ports",
-                           listen.c_str(),
-                           "num_threads",
-                           "4",
-                           "enable_keep_alive",
-                           "no",
-                           "request_timeout_ms",
-                           "2000",
-                           "connection_queue",
-                           "64",
-                           "max_request_size",
-                           "8192",
-                           nullptr};
-  mg_callbacks callbacks{};
-  callbacks.log_message = Impl::log_message;
-  mg_init_data init{};
-  init.callbacks = &callbacks;
-  init.user_data = exposer->impl_.get();
-  init.configuration_options = options;
-  char text[256] = "";
-  mg_error_data problem{};
-  problem.text = text;
-  problem.text_buffer_size = sizeof text;
-  exposer->impl_->context = mg_start2(&init, &problem);
-  if (exposer->impl_->context == nullptr) {
-    *error = "cannot listen on " + address + ": " + (text[0] != 0 ? text : "is the address in use?");
+  exposer->impl_ = std::make_unique<Impl>(std::move(listening));
+  Impl& impl = *exposer->impl_;
+  if (!impl.stop) {
+    *error = std::string("no eventfd for the HTTP port: ") + std::strerror(errno);
     return nullptr;
   }
-  mg_set_request_handler(exposer->impl_->context, "/", Impl::handle, exposer->impl_.get());
-  mg_server_port ports[4];
-  const int n = mg_get_server_ports(exposer->impl_->context, 4, ports);
-  exposer->address_ = host + ":" + std::to_string(n > 0 ? ports[0].port : 0);
+  impl.handlers = std::move(handlers);
+  impl.thread = std::thread([&impl] { impl.Run(); });
   return exposer;
 }
 

@@ -1,5 +1,5 @@
-// The HTTP port for machines that watch: /metrics, /livez, /readyz. It has threads of its own, so that it answers while
-// every core and every gRPC thread is busy.
+// The HTTP port for machines that watch: /metrics, /livez, /readyz. It has a thread of its own, so that it answers
+// while every core and every gRPC thread is busy.
 #ifndef SVDSERVE_SERVER_METRICS_HTTP_EXPOSER_H_
 #define SVDSERVE_SERVER_METRICS_HTTP_EXPOSER_H_
 
@@ -14,22 +14,26 @@ struct HttpHandlers {
   std::function<bool()> ready;           // /readyz: 200 or 503
 };
 
-// Thread-safe. /livez answers 200 as long as the process can answer at all.
+// Thread-safe. /livez answers 200 as long as the process can answer at all. One request a connection; GET and HEAD.
+//
+// One thread polls all connections, so that none of them can make another wait: not one that sends a byte now and then,
+// nor one that does not read. There is room for kMaxConnections; who comes next takes the place of the oldest.
 class HttpExposer {
  public:
+  static constexpr size_t kMaxConnections = 64;
+
   // Listens on `address` (host:port; port 0: any free one). Null, with *error set, where it cannot. The handlers are
-  // called on threads of the exposer until its destructor returns.
+  // called on the exposer's thread until its destructor returns, which it does at once.
   static std::unique_ptr<HttpExposer> Listen(const std::string& address, HttpHandlers handlers, std::string* error);
   ~HttpExposer();
 
   // host:port with the port that was bound.
-  const std::string& address() const { return address_; }
+  const std::string& address() const;
 
  private:
   HttpExposer() = default;
   struct Impl;
   std::unique_ptr<Impl> impl_;
-  std::string address_;
 };
 
 }  // namespace svdserve::server

@@ -35,6 +35,8 @@ inline constexpr MetricName kInflightBytes{"svdserve_inflight_bytes", "Their byt
 inline constexpr MetricName kInflightRequestsLimit{"svdserve_inflight_requests_limit", "Where admission refuses."};
 inline constexpr MetricName kInflightBytesLimit{"svdserve_inflight_limit_bytes", "Where admission refuses."};
 inline constexpr MetricName kOpenStreams{"svdserve_open_streams", "DecomposeStream calls that are open."};
+inline constexpr MetricName kRefusedConnections{"svdserve_refused_connections_total",
+                                                "Connections closed at once: there were as many as there may be."};
 
 // --- queue and batches --------------------------------------------------------------------------
 inline constexpr MetricName kQueuedRequests{"svdserve_queued_requests", "Admitted requests that no device has taken."};

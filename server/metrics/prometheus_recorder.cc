@@ -122,6 +122,7 @@ struct PrometheusRecorder::Impl {
 
   Counter& admitted_requests = counters(registry, metric::kAdmittedRequests).Add({});
   Counter& admitted_bytes = counters(registry, metric::kAdmittedBytes).Add({});
+  Counter& refused_connections = counters(registry, metric::kRefusedConnections).Add({});
 
   Family<Counter>& batches = counters(registry, metric::kBatches);
   std::array<Counter*, kCutReasons> batch{};
@@ -222,6 +223,8 @@ void PrometheusRecorder::MatricesDone(const ConvergenceReport& report) {
 void PrometheusRecorder::DeviceBusy(std::string_view device, absl::Duration busy) {
   impl_->device_busy.of(device).Increment(absl::ToDoubleSeconds(busy));
 }
+
+void PrometheusRecorder::ConnectionRefused() { impl_->refused_connections.Increment(); }
 
 void PrometheusRecorder::DeviceLost(std::string_view device) { impl_->device_lost.of(device).Increment(); }
 

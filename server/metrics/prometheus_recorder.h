@@ -38,6 +38,7 @@ class PrometheusRecorder final : public Recorder {
   void BatchCut(CutReason reason, int64_t requests, int64_t matrices, int64_t bytes) override;
   void MatricesDone(const ConvergenceReport& report) override;
   void DeviceBusy(std::string_view device, absl::Duration busy) override;
+  void ConnectionRefused() override;
   void DeviceLost(std::string_view device) override;
 
   // Every series in Prometheus' text format, with `readings` as the state.

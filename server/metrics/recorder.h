@@ -90,6 +90,8 @@ class Recorder {
   // A device computed a batch to its end. `device`: its name.
   virtual void MatricesDone(const ConvergenceReport& report) = 0;
   virtual void DeviceBusy(std::string_view device, absl::Duration busy) = 0;
+  // One connection was closed as soon as it came: there are as many as there may be.
+  virtual void ConnectionRefused() = 0;
   // A device failed and takes no more work.
   virtual void DeviceLost(std::string_view device) = 0;
 };
@@ -103,6 +105,7 @@ class NullRecorder final : public Recorder {
   void BatchCut(CutReason, int64_t, int64_t, int64_t) override {}
   void MatricesDone(const ConvergenceReport&) override {}
   void DeviceBusy(std::string_view, absl::Duration) override {}
+  void ConnectionRefused() override {}
   void DeviceLost(std::string_view) override {}
 };
 

@@ -110,7 +110,7 @@ bool parse(grpc::ByteBuffer* bytes, Message* message) {
 // `at`: where the message lies in the caller's request, "" or "request.".
 void read_message(v1::DecomposeRequest* message, const std::string& at, DecodedRequest* out) {
   if (!message->has_matrices()) {
-    out->error = invalid_field(at + "matrices", "matrices: there are none");
+    out->error = invalid_field(at + "matrices", "there are none");
     return;
   }
   v1::MatrixBatch& batch = *message->mutable_matrices();
@@ -125,14 +125,11 @@ void read_message(v1::DecomposeRequest* message, const std::string& at, DecodedR
   const std::optional<Order> order = to_order(batch.memory_order());
   const std::optional<Method> method = to_method(options.method());
   if (!dtype) {
-    out->error = invalid_field(at + "matrices.data_type",
-                               absl::StrCat("matrices.data_type: ", batch.data_type(), " names no element type"));
+    out->error = invalid_field(at + "matrices.data_type", absl::StrCat(batch.data_type(), " names no element type"));
   } else if (!order) {
-    out->error = invalid_field(at + "matrices.memory_order",
-                               absl::StrCat("matrices.memory_order: ", batch.memory_order(), " names no order"));
+    out->error = invalid_field(at + "matrices.memory_order", absl::StrCat(batch.memory_order(), " names no order"));
   } else if (!method) {
-    out->error =
-        invalid_field(at + "options.method", absl::StrCat("options.method: ", options.method(), " names no method"));
+    out->error = invalid_field(at + "options.method", absl::StrCat(options.method(), " names no method"));
   } else {
     request.problem.dtype = *dtype;
     request.problem.order = *order;
@@ -194,10 +191,15 @@ grpc::ByteBuffer with_values(std::string head, const grpc::Slice& values) {
   return grpc::ByteBuffer(slices, 2);
 }
 
+// Names the field for those who read no details.
+std::string text_of(const Error& error) {
+  return error.field.empty() ? error.message : absl::StrCat(error.field, ": ", error.message);
+}
+
 google::rpc::Status to_rpc_status(const Error& error) {
   google::rpc::Status status;
   status.set_code(static_cast<int>(error.code));
-  status.set_message(error.message);
+  status.set_message(text_of(error));
   if (!error.field.empty()) {
     google::rpc::BadRequest bad_request;
     auto& violation = *bad_request.add_field_violations();
@@ -255,12 +257,12 @@ DecodedRequest decode_stream_request(grpc::ByteBuffer* message) {
   if (parsed.has_request()) {
     read_message(parsed.mutable_request(), "request.", &out);
   } else {
-    out.error = invalid_field("request", "request: there is none");
+    out.error = invalid_field("request", "there is none");
   }
   if (parsed.has_timeout()) {
     out.timeout = to_duration(parsed.timeout());
     if (!out.timeout && out.error.ok()) {
-      out.error = invalid_field("timeout", "timeout: neither zero nor a positive duration");
+      out.error = invalid_field("timeout", "neither zero nor a positive duration");
     }
   }
   return out;
@@ -291,7 +293,7 @@ grpc::ByteBuffer encode_stream_response(uint64_t request_id, const Answer& answe
 
 grpc::Status to_status(const Error& error) {
   if (error.ok()) return grpc::Status::OK;
-  return grpc::Status(static_cast<grpc::StatusCode>(error.code), error.message,
+  return grpc::Status(static_cast<grpc::StatusCode>(error.code), text_of(error),
                       to_rpc_status(error).SerializeAsString());
 }
 

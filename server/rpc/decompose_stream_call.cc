@@ -127,7 +127,7 @@ void DecomposeStreamCall::SubmitRequest(DecodedRequest decoded, absl::Time arriv
     Answer refusal;
     refusal.error = {absl::StatusCode::kInvalidArgument,
                      Reason::kInvalidField,
-                     absl::StrCat("request_id: ", request.id, " is still in flight on this stream"),
+                     absl::StrCat(request.id, " is still in flight on this stream"),
                      "request_id",
                      {}};
     Act(stream_.OnRefused(Encode(request, refusal)));

@@ -1,20 +1,23 @@
 #include "server/rpc/rpc_server.h"
 
 #include <grpcpp/ext/proto_server_reflection_plugin.h>
+#include <grpcpp/generic/async_generic_service.h>
 #include <grpcpp/health_check_service_interface.h>
 #include <grpcpp/resource_quota.h>
 #include <grpcpp/security/server_credentials.h>
 #include <grpcpp/server.h>
 #include <grpcpp/server_builder.h>
 #include <svdserve/v1/svd_service.grpc.pb.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <thread>
 #include <utility>
 
-#include "absl/strings/match.h"
 #include "engine/planner.h"
+#include "server/listening_socket.h"
 #include "server/mutex.h"
+#include "server/rpc/connection_acceptor.h"
 #include "server/rpc/decompose_call.h"
 #include "server/rpc/decompose_stream_call.h"
 #include "server/version.h"
@@ -97,15 +100,31 @@ std::shared_ptr<grpc::ServerCredentials> credentials(const RpcOptions& options) 
   return grpc::SslServerCredentials(ssl);
 }
 
+// Whether gRPC can use the certificate and the key. It would serve with credentials that it cannot use, and fail each
+// connection: only a listener of its own says so at the start. This one is nobody's and gone at once.
+bool are_usable(const std::shared_ptr<grpc::ServerCredentials>& credentials) {
+  grpc::CallbackGenericService nothing;
+  grpc::ServerBuilder builder;
+  int port = 0;
+  builder.AddListeningPort("unix-abstract:svdserve-credentials-" + std::to_string(getpid()), credentials, &port);
+  builder.RegisterCallbackGenericService(&nothing);
+  return builder.BuildAndStart() != nullptr && port > 0;
+}
+
 void set_limits(const RpcOptions& options, grpc::ServerBuilder* builder) {
   builder->SetMaxReceiveMessageSize(static_cast<int>(options.max_message_bytes));
   builder->SetMaxSendMessageSize(static_cast<int>(options.max_message_bytes));
+  // gRPC inflates a message before it looks at its size: a megabyte could become a gigabyte. Matrices hardly shrink, so
+  // nothing is lost: a compressed message is UNIMPLEMENTED, and clients are told so by grpc-accept-encoding.
+  builder->SetCompressionAlgorithmSupportStatus(GRPC_COMPRESS_GZIP, false);
+  builder->SetCompressionAlgorithmSupportStatus(GRPC_COMPRESS_DEFLATE, false);
+  builder->AddChannelArgument(GRPC_ARG_ENABLE_PER_MESSAGE_DECOMPRESSION, 0);
   grpc::ResourceQuota quota("svdserve");
   quota.Resize(static_cast<size_t>(options.memory_quota_bytes));
   builder->SetResourceQuota(quota);
   builder->AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, static_cast<int>(options.max_connection_streams));
-  // A second server on the same port must fail, not share it.
-  builder->AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
+  // Who connects and says nothing is sent away.
+  builder->AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, 10000);
   // Idle peers are asked every two minutes whether they are still there; they may ask as often as every ten seconds.
   builder->AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, 120000);
   builder->AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 20000);
@@ -125,6 +144,8 @@ struct RpcServer::Impl {
   StreamRegistry streams;
   std::unique_ptr<SvdServiceHandler> service;
   std::unique_ptr<grpc::Server> server;
+  std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> connections;  // gRPC's end of `acceptor`
+  std::unique_ptr<ConnectionAcceptor> acceptor;
   std::string address;
   Pipeline* pipeline = nullptr;
 
@@ -165,20 +186,32 @@ std::unique_ptr<RpcServer> RpcServer::Start(const RpcOptions& options, Pipeline*
   grpc::EnableDefaultHealthCheckService(true);
   static const bool reflection_ready = (grpc::reflection::InitProtoReflectionServerBuilderPlugin(), true);
   static_cast<void>(reflection_ready);
+  ListeningSockets listening = ListeningSockets::Open(options.listen, error);
+  if (listening.empty()) return nullptr;
+  const std::shared_ptr<grpc::ServerCredentials> creds = credentials(options);
+  if (!options.certificate.empty() && !are_usable(creds)) {
+    *error = "the TLS certificate, its key or the clients' roots are no good PEM, or do not belong together";
+    return nullptr;
+  }
   grpc::ServerBuilder builder;
-  int port = 0;
-  builder.AddListeningPort(options.listen, credentials(options), &port);
+  using FromOutside = grpc::ServerBuilder::experimental_type::ExternalConnectionType;
+  impl.connections = builder.experimental().AddExternalConnectionAcceptor(FromOutside::FROM_FD, creds);
   builder.RegisterService(impl.service.get());
   set_limits(options, &builder);
   impl.server = builder.BuildAndStart();
-  const bool is_unix = absl::StartsWith(options.listen, "unix:");
-  if (impl.server == nullptr || (port <= 0 && !is_unix)) {
-    *error = "cannot listen on " + options.listen + ": is the address in use" +
-             (options.certificate.empty() ? "?" : ", or a TLS file no good?");
+  if (impl.server == nullptr) {
+    *error = "cannot serve on " + options.listen;
     return nullptr;
   }
-  impl.address =
-      is_unix ? options.listen : options.listen.substr(0, options.listen.rfind(':')) + ":" + std::to_string(port);
+  const int listener = listening.sockets().front().get();
+  impl.acceptor = std::make_unique<ConnectionAcceptor>(
+      std::move(listening), options.max_connections, recorder, [&impl, listener](int fd) {
+        grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters connection;
+        connection.listener_fd = listener;
+        connection.fd = fd;
+        impl.connections->HandleNewConnection(&connection);
+      });
+  impl.address = impl.acceptor->address();
   // The service must be known to health before anybody asks; it starts serving by SetServing().
   impl.server->GetHealthCheckService()->SetServingStatus("", false);
   impl.server->GetHealthCheckService()->SetServingStatus(kServiceName, false);
@@ -207,6 +240,7 @@ void RpcServer::Shutdown(absl::Duration grace) {
     impl_->changed.Signal();
   }
   if (impl_->health_thread.joinable()) impl_->health_thread.join();
+  impl_->acceptor.reset();
   impl_->streams.CloseAll();
   impl_->server->Shutdown(std::chrono::system_clock::now() + absl::ToChronoMilliseconds(grace));
   impl_->server->Wait();

@@ -136,6 +136,9 @@ TEST(Client, AnErrorBringsCodeReasonFieldAndMessage) {
   EXPECT_EQ(s.field, "options.tolerance");
   EXPECT_EQ(s.message, "must be at most 1");
   EXPECT_EQ(s.to_string(), "INVALID_ARGUMENT (INVALID_FIELD) options.tolerance: must be at most 1");
+  client::Status named = s;
+  named.message = "options.tolerance: must be at most 1";
+  EXPECT_EQ(named.to_string(), s.to_string());
   EXPECT_EQ(service.requests(), 1);
 }
 
@@ -165,6 +168,23 @@ TEST(Client, AsynchronousCallsRetryToo) {
   const auto s = client.singular_values_async<double>(data, 2, 2, 1, MemoryOrder::kRowMajor, {}, kCall).get();
   ASSERT_TRUE(s.ok()) << s.status().to_string();
   EXPECT_EQ(s->report.attempts, 3);
+}
+
+// A server that stops just as a call comes in ends it with CANCELLED and nothing else.
+TEST(Client, RetriesWhatTheServerDropped) {
+  FakeService service([&](const Seen& s) {
+    Answer dropped;
+    dropped.code = static_cast<int>(Code::kCancelled);
+    return s.number % 2 == 0 ? dropped : Answer();
+  });
+  Client client(options_for(service));
+  const std::vector<double> data = counting(4);
+  const auto s = client.singular_values<double>(data, 2, 2, 1, MemoryOrder::kRowMajor, {}, kCall);
+  ASSERT_TRUE(s.ok()) << s.status().to_string();
+  EXPECT_EQ(s->report.attempts, 2);
+  const auto later = client.singular_values_async<double>(data, 2, 2, 1, MemoryOrder::kRowMajor, {}, kCall).get();
+  ASSERT_TRUE(later.ok()) << later.status().to_string();
+  EXPECT_EQ(later->report.attempts, 2);
 }
 
 TEST(Client, GivesUpAfterTheLastAttempt) {

@@ -181,6 +181,15 @@ TEST(Svdctl, ComputesTheValuesOfAFile) {
   std::filesystem::remove_all(folder);
 }
 
+// Values that nobody could read are no success.
+TEST(Svdctl, ValuesThatCannotBePrintedAreAFailure) {
+  Server server;
+  const Outcome o = run({"/bin/sh", "-c", "\"$0\" values \"$1\" --print --address \"$2\" > /dev/full", SVDCTL_PROGRAM,
+                         std::string(TEST_DATA) + "/cdl_c_4x4.npy", server.address()});
+  EXPECT_EQ(o.exit_code, 1);
+  EXPECT_THAT(o.err, HasSubstr("cannot write to stdout"));
+}
+
 TEST(Svdctl, SaysWhenMatricesAreNotOk) {
   Server server;
   const std::string folder = make_folder(), in = folder + "/a.npy";

@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <complex>
@@ -219,6 +220,13 @@ TEST_F(NpyFile, IsWrittenWholeAndReadBack) {
   ASSERT_TRUE(s.ok()) << s.status().to_string();
   EXPECT_EQ(elements<double>(*s), values);
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder_), {}), 1);  // no unfinished file is left
+}
+
+TEST_F(NpyFile, APipeIsRefusedAndNotWaitedFor) {
+  const std::string path = folder_ + "/pipe";
+  ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);
+  const auto s = load_matrices(path);
+  EXPECT_THAT(s.status().message, ::testing::HasSubstr("pipe is not a regular file"));
 }
 
 TEST_F(NpyFile, ErrorsNameThePath) {

@@ -94,31 +94,6 @@ TEST(Tolerance, BisectionKeepsItsBoundAtEveryDelta) {
   }
 }
 
-// Above delta = 1/2 an interval that satisfies abs(b - a) <= delta (abs(a) + abs(b)) no longer bounds its end by
-// 2 delta lambda (at delta = 1 any interval satisfies it): what remains is order, sign and the right magnitude of s_1.
-TEST(Tolerance, BisectionEndsInOrderAtTheLargestDeltas) {
-  const SvdEngine engine;
-  for (const DType dtype : kDTypes) {
-    for (const int64_t k : {1, 3, 8, 12}) {
-      const Batch batch = batch_of(kinds(dtype), dtype, k, k, 3);
-      for (const double delta : {0.75, 1.0}) {
-        const Plan plan = plan_of({k, k, dtype, Order::kRowMajor}, {.method = Method::kBisection, .tolerance = delta});
-        const RunResult result = run(engine, plan, batch.bytes.data(), batch.count());
-        for (size_t i = 0; i < batch.samples.size(); ++i) {
-          const auto values = result.values_of(plan, static_cast<int64_t>(i));
-          EXPECT_TRUE(std::is_sorted(values.rbegin(), values.rend())) << label(plan, batch.samples[i]);
-          EXPECT_GE(values.back(), 0);
-          if (result.statuses[i] == MatrixStatus::kOutOfRange) continue;
-          EXPECT_LE(
-              static_cast<long double>(values.front()),
-              2 * batch.samples[i].reference.front() + static_cast<long double>(real_type(dtype).smallest_denormal))
-              << label(plan, batch.samples[i]);
-        }
-      }
-    }
-  }
-}
-
 // Tighter is better: delta is used. The mean error of random matrices must fall with it.
 TEST(Tolerance, BisectionIsAsAccurateAsAsked) {
   const SvdEngine engine;

@@ -92,6 +92,12 @@ const BadInput kBadInputs[] = {
     {"NegativeTolerance", [](v1::DecomposeRequest* r) { set_jacobi(r, -1e-3); }, "options.tolerance"},
     {"NanTolerance", [](v1::DecomposeRequest* r) { set_jacobi(r, std::nan("")); }, "options.tolerance"},
     {"ToleranceAboveOne", [](v1::DecomposeRequest* r) { set_jacobi(r, 1.5); }, "options.tolerance"},
+    {"BisectionToleranceAboveAHalf",
+     [](v1::DecomposeRequest* r) {
+       set_jacobi(r, 0.6);
+       r->mutable_options()->set_method(v1::METHOD_BISECTION);
+     },
+     "options.tolerance"},
     {"InfiniteTolerance", [](v1::DecomposeRequest* r) { set_jacobi(r, std::numeric_limits<double>::infinity()); },
      "options.tolerance"},
     {"ToleranceWithAuto", [](v1::DecomposeRequest* r) { r->mutable_options()->set_tolerance(1e-6); },
@@ -130,7 +136,8 @@ TEST_P(BadInputTest, IsRefusedByFieldAndReason) {
   v1::DecomposeResponse response;
   const grpc::Status status = decompose(channel_, request, &response);
   EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT) << status.error_message();
-  EXPECT_FALSE(status.error_message().empty());
+  // Whoever reads the message alone learns the field, too.
+  EXPECT_THAT(status.error_message(), ::testing::StartsWith(std::string(GetParam().field) + ": "));
   const ErrorDetails details = details_of(status);
   EXPECT_EQ(details.code, static_cast<int>(grpc::StatusCode::INVALID_ARGUMENT));
   EXPECT_EQ(details.field, GetParam().field);
@@ -175,6 +182,23 @@ TEST_F(ContractTest, AMessageOverTheLimitIsRefusedByTheTransport) {
   v1::DecomposeResponse response;
   const grpc::Status status = decompose(channel_, random_request(32, 32, 129), &response);
   EXPECT_EQ(status.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
+}
+
+// Inflated by the transport, a message could be a thousand times as large as what was sent before anybody asks its
+// size.
+TEST_F(ContractTest, CompressedMessagesAreRefusedUnread) {
+  v1::DecomposeRequest request = random_request(32, 32, 0);
+  request.mutable_matrices()->set_count(32768);
+  request.mutable_matrices()->mutable_data()->resize(256 << 20);
+  const int64_t before = server_->peak_resident_bytes();
+  for (const grpc_compression_algorithm algorithm : {GRPC_COMPRESS_GZIP, GRPC_COMPRESS_DEFLATE}) {
+    grpc::ClientContext context;
+    context.set_compression_algorithm(algorithm);
+    v1::DecomposeResponse response;
+    const grpc::Status status = v1::SvdService::NewStub(channel_)->Decompose(&context, request, &response);
+    EXPECT_EQ(status.error_code(), grpc::StatusCode::UNIMPLEMENTED) << status.error_message();
+  }
+  EXPECT_LT(server_->peak_resident_bytes(), before + (128 << 20));
 }
 
 grpc::Status call_with_bytes(const std::shared_ptr<grpc::Channel>& channel, const std::string& bytes) {

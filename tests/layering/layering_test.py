@@ -21,7 +21,7 @@ LIBRARIES = {
     "cuda": r"(cuda|cublas|cusolver|nccl)",
     "grpc": r"grpc(pp)?/",
     "proto": r"google/(protobuf|rpc)/|.*\.pb\.h$",
-    "prometheus": r"prometheus/|CivetServer\.h$|civetweb\.h$",
+    "prometheus": r"prometheus/",
     "gtest": r"(gtest|gmock)/",
     "benchmark": r"benchmark/",
 }

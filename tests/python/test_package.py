@@ -41,6 +41,14 @@ def test_the_wheel_has_what_it_needs():
     assert Path(svdserve.__file__).parent.parent != ROOT / "client/python/src", "the tests are for the installed package"
 
 
+@pytest.mark.parametrize("kind", [svdserve.Client, svdserve.AsyncClient])
+@pytest.mark.parametrize("address, raised", [(None, TypeError), (50051, TypeError), (b"localhost:1", TypeError),
+                                             ("", ValueError)])
+def test_what_is_no_address_is_refused_at_once(kind, address, raised):
+    with pytest.raises(raised, match="address is"):
+        kind(address)
+
+
 PROGRAM = """
 import numpy as np
 {before}

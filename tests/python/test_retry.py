@@ -96,6 +96,30 @@ def test_other_failures_are_not_repeated(fake, svdvals, code, raised):
 
 
 @both
+def test_what_the_server_dropped_is_sent_again(fake, svdvals):
+    """A server that stops just as a call comes in ends it with CANCELLED and nothing else."""
+    fake.handler = refusing(2, grpc.StatusCode.CANCELLED)
+    assert svdvals(fake, np.eye(2)).tolist() == [1, 1]
+    assert len(fake.requests) == 3
+    fake.handler = refusing(99, grpc.StatusCode.CANCELLED)
+    with pytest.raises(svdserve.Unavailable, match="the server dropped the call"):
+        svdvals(fake, np.eye(2))
+
+
+@both
+@pytest.mark.parametrize("timeout", [float("inf"), 1e30])
+def test_an_endless_timeout_is_none(fake, svdvals, timeout):
+    assert svdvals(fake, np.eye(2), timeout=timeout).tolist() == [1, 1]
+
+
+@both
+def test_a_timeout_that_is_no_number_is_refused(fake, svdvals):
+    with pytest.raises(ValueError, match="timeout is NaN"):
+        svdvals(fake, np.eye(2), timeout=float("nan"))
+    assert not fake.requests
+
+
+@both
 def test_a_pause_beyond_the_timeout_is_not_begun(fake, svdvals):
     fake.handler = refusing(99, EXHAUSTED, reason="OVERLOADED_BYTES", retry_after=30)
     start = time.monotonic()

@@ -74,8 +74,9 @@ def test_integers_become_doubles(client, rng, dtype):
     np.testing.assert_allclose(values, np.linalg.svd(a, compute_uv=False), atol=1e-14)
 
 
-def test_half_precision_becomes_single(client, rng):
-    a = random(rng, (4, 3, 3), "f2")
+@pytest.mark.parametrize("dtype", ["<f2", ">f2"])
+def test_half_precision_becomes_single(client, rng, dtype):
+    a = random(rng, (4, 3, 3), "f2").astype(dtype)
     check(client.svdvals(a), a.astype("f4"))
 
 
@@ -175,9 +176,11 @@ def test_a_value_beyond_the_range_is_infinite_and_said_so(client):
 @pytest.mark.parametrize("options, field", [
     (dict(method="bisection", tolerance=-1e-3), "options.tolerance"),
     (dict(method="bisection", tolerance=float("nan")), "options.tolerance"),
+    (dict(method="bisection", tolerance=0.6), "options.tolerance"),
     (dict(method="jacobi", tolerance=1.5), "options.tolerance"),
     (dict(method="bidiagonal", tolerance=1e-3), "options.tolerance"),
     (dict(tolerance=1e-3), "options.tolerance"),
+    (dict(method="jacobi", tolerance="fine"), "options.tolerance"),
     (dict(method="jacobi", max_sweeps=-1), "options.max_sweeps"),
     (dict(method="jacobi", max_sweeps=2**40), "options.max_sweeps"),
     (dict(method="bidiagonal", max_sweeps=3), "options.max_sweeps"),

@@ -45,6 +45,7 @@ class CountingRecorder final : public Recorder {
     MutexLock lock(&mu_);
     busy_[std::string(device)] += busy;
   }
+  void ConnectionRefused() override {}
   void DeviceLost(std::string_view device) override {
     MutexLock lock(&mu_);
     lost_.emplace_back(device);

@@ -71,7 +71,7 @@ using TicketPtr = std::shared_ptr<Ticket>;
 
 inline constexpr int64_t kMatrixBytes = 4 * sizeof(double);
 // What the ledger counts for a matrix: operand, values, status.
-inline constexpr int64_t kLedgerBytes = kMatrixBytes + 2 * sizeof(double) + 1;
+inline constexpr int64_t kLedgerBytes = kMatrixBytes + 2 * sizeof(double) + 1 + sizeof(MatrixException);
 
 // count matrices, the i-th filled with first + i.
 inline Request MakeRequest(int64_t count, double first, const TicketPtr& ticket) {

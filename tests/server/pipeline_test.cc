@@ -43,6 +43,19 @@ TEST(Pipeline, EmptyBatchGetsAnEmptyAnswer) {
   EXPECT_TRUE(t->Wait().exceptions.empty());
 }
 
+// A list of as many exceptions as there are matrices is in memory beside them, should all of them be bad.
+TEST(Pipeline, TheLedgerHasRoomForAListOfAllMatrices) {
+  PipelineHarness h;
+  constexpr int64_t kCount = 1000;
+  const TicketPtr first = h.Occupy();
+  const int64_t before = h.pipeline->stats().inflight_bytes;
+  const TicketPtr many = h.Submit(kCount);
+  const int64_t counted = h.pipeline->stats().inflight_bytes - before;
+  EXPECT_GE(counted, kCount * static_cast<int64_t>(kMatrixBytes + 2 * sizeof(double) + sizeof(MatrixException)));
+  h.device().Open();
+  EXPECT_TRUE(many->Wait().error.ok());
+}
+
 TEST(Pipeline, OverloadOfBytesIsRefusedAtOnce) {
   PipelineOptions options = PipelineHarness::Defaults();
   options.max_inflight_bytes = 10 * kLedgerBytes;

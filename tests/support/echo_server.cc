@@ -1,9 +1,9 @@
 // The yardstick of the wire: a server of generated stubs that reads the same request message and answers with as many
 // bytes as svdserve would, without computing anything. What it costs, the transport costs.
 //
-//   svdserve_echo [--listen=127.0.0.1:0] [--ready-file=PATH]
+//   svdserve_echo [--listen ADDR:PORT] [--ready-file PATH]
 //
-// SIGTERM stops it. Its allocator is set up as svdserve's.
+// A flag takes its value after a space or "=". SIGTERM stops it. Its allocator is set up as svdserve's.
 #include <grpcpp/grpcpp.h>
 #include <malloc.h>
 #include <pthread.h>
@@ -12,7 +12,6 @@
 #include <algorithm>
 #include <csignal>
 #include <cstdio>
-#include <cstring>
 #include <fstream>
 #include <string>
 
@@ -49,18 +48,56 @@ class Echo final : public v1::SvdService::CallbackService {
   }
 };
 
-// The value of "--name=value"; or the default.
-std::string flag(int argc, char** argv, const std::string& name, const std::string& initial) {
-  const std::string prefix = "--" + name + "=";
+constexpr char kHelp[] =
+    "svdserve_echo: answers as many bytes as svdserve would, and computes nothing\n\n"
+    "Usage: svdserve_echo [--flag=value ...]\n\n"
+    "  --listen=ADDR:PORT  [127.0.0.1:0] port 0: any free one\n"
+    "  --ready-file=PATH   written when it answers: the line grpc=ADDR:PORT\n"
+    "  --help\n";
+
+struct Flags {
+  std::string listen = "127.0.0.1:0";
+  std::string ready_file;
+};
+
+// False, with what to print in `text` and the status to exit with in `exit_code`, where nothing is to be served.
+bool read_flags(int argc, char** argv, Flags* flags, std::string* text, int* exit_code) {
+  *exit_code = 2;
   for (int i = 1; i < argc; ++i) {
-    if (std::strncmp(argv[i], prefix.c_str(), prefix.size()) == 0) return argv[i] + prefix.size();
+    const std::string word = argv[i];
+    if (word == "--help" || word == "-h") {
+      *exit_code = 0;
+      *text = kHelp;
+      return false;
+    }
+    const size_t equals = word.find('=');
+    const std::string name = word.substr(0, equals);
+    std::string* const value = name == "--listen"       ? &flags->listen
+                               : name == "--ready-file" ? &flags->ready_file
+                                                        : nullptr;
+    if (value == nullptr) {
+      *text = "svdserve_echo: unknown argument " + word + "\n\n" + kHelp;
+      return false;
+    }
+    if (equals == std::string::npos && ++i == argc) {
+      *text = "svdserve_echo: " + name + " needs a value\n\n" + kHelp;
+      return false;
+    }
+    *value = equals == std::string::npos ? argv[i] : word.substr(equals + 1);
   }
-  return initial;
+  return true;
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
+  Flags flags;
+  std::string text;
+  int exit_code = 0;
+  if (!read_flags(argc, argv, &flags, &text, &exit_code)) {
+    std::fputs(text.c_str(), exit_code == 0 ? stdout : stderr);
+    return exit_code;
+  }
   mallopt(M_MMAP_THRESHOLD, 1 << 30);
   mallopt(M_TRIM_THRESHOLD, 256 << 20);
   mallopt(M_TOP_PAD, 64 << 20);
@@ -71,8 +108,8 @@ int main(int argc, char** argv) {
   sigaddset(&signals, SIGINT);
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
 
-  const std::string listen = flag(argc, argv, "listen", "127.0.0.1:0");
-  const std::string ready_file = flag(argc, argv, "ready-file", "");
+  const std::string& listen = flags.listen;
+  const std::string& ready_file = flags.ready_file;
   Echo echo;
   int port = 0;
   grpc::ServerBuilder builder;

@@ -132,6 +132,12 @@ int64_t RunningServer::resident_bytes() const {
   return resident * sysconf(_SC_PAGESIZE);
 }
 
+int64_t RunningServer::peak_resident_bytes() const {
+  const std::string status = read_text("/proc/" + std::to_string(pid_) + "/status");
+  const size_t at = status.find("VmHWM:");
+  return at == std::string::npos ? 0 : 1024 * std::atoll(status.c_str() + at + 6);
+}
+
 RunningServer::HttpReply RunningServer::Get(const std::string& path) const {
   HttpReply reply;
   const size_t colon = metrics_.rfind(':');

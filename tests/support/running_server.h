@@ -48,6 +48,7 @@ class RunningServer {
 
   std::string log() const;
   int64_t resident_bytes() const;
+  int64_t peak_resident_bytes() const;
 
   struct HttpReply {
     int code = 0;  // 0: no answer

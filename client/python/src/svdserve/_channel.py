@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from typing import Any
 
@@ -17,11 +18,18 @@ from .values import RetryPolicy, Tls
 DEFAULT_PIECE_BYTES = 2 << 20
 DEFAULT_IN_FLIGHT = 4
 
+# Seconds. What is longer, infinity above all, is no timeout: gRPC's clock would overflow and the call fail at once.
+_LONGEST_TIMEOUT = 1e9
+
 # The server states what it takes, and the operand is cut accordingly: no second limit here.
 CHANNEL_OPTIONS: tuple[tuple[str, Any], ...] = (
     ("grpc.max_send_message_length", -1),
     ("grpc.max_receive_message_length", -1),
     ("grpc.enable_retries", 0),  # RetryPolicy does it, and knows RetryInfo
+    # A server that is gone without a word, or stopped, is noticed while calls wait for it.
+    ("grpc.keepalive_time_ms", 30000),
+    ("grpc.keepalive_timeout_ms", 20000),
+    ("grpc.http2.max_pings_without_data", 0),
 )
 
 
@@ -30,6 +38,10 @@ class ChannelSettings:
 
     def __init__(self, address: str, tls: Tls | bool, retry: RetryPolicy | None, piece_bytes: int,
                  max_in_flight: int) -> None:
+        if not isinstance(address, str):
+            raise TypeError(f"address is {address!r}, it must be a str such as '127.0.0.1:50051'")
+        if not address:
+            raise ValueError("address is empty, it must be such as '127.0.0.1:50051'")
         if piece_bytes < 1:
             raise ValueError(f"piece_bytes is {piece_bytes}, it must be at least 1")
         if max_in_flight < 1:
@@ -68,7 +80,9 @@ class Deadline:
     """The moment at which a call with `timeout` seconds must be over, all its pieces and retries included."""
 
     def __init__(self, timeout: float | None) -> None:
-        self._end = None if timeout is None else time.monotonic() + timeout
+        if timeout is not None and math.isnan(timeout):
+            raise ValueError("timeout is NaN, it must be seconds or None")
+        self._end = None if timeout is None or timeout > _LONGEST_TIMEOUT else time.monotonic() + timeout
 
     def left(self) -> float | None:
         """Seconds left, below zero when it is over; None without a timeout."""

@@ -33,7 +33,9 @@ class Client:
 
     Raises:
         OSError: a file of `tls` cannot be read.
-        ValueError: piece_bytes or max_in_flight is below 1, or `tls` holds half of a certificate and its key.
+        TypeError: `address` is no str.
+        ValueError: `address` is empty, piece_bytes or max_in_flight is below 1, or `tls` holds half of a certificate and
+            its key.
 
     Nothing is sent before the first call: a server that is not there shows itself then, as Unavailable. Close the client
     when it is no longer needed, or use it in a `with` statement.
@@ -68,10 +70,10 @@ class Client:
                 in float32. C- and Fortran-ordered matrices are sent from where they are; other strides, types and
                 byte orders are converted piece by piece.
             method: "auto", "bidiagonal", "bisection" or "jacobi".
-            tolerance: for "bisection" the relative width of an interval, for "jacobi" the cosine of two columns, at
-                which it is done: in (0, 1], None for the method's default. Other methods take none.
+            tolerance: for "bisection" the relative width of an interval, in (0, 1/2], for "jacobi" the cosine of two
+                columns, in (0, 1], at which it is done; None for the method's default. Other methods take none.
             max_sweeps: for "jacobi", sweeps before a matrix is given up; None for the default.
-            timeout: seconds that the call may take, retries included; None for no end.
+            timeout: seconds that the call may take, retries included; None or inf for no end.
             return_status: also return what became of each matrix.
 
         Returns:
@@ -87,6 +89,7 @@ class Client:
             Error: any other failure of the call.
             numpy.linalg.LinAlgError: `a` has less than two dimensions.
             TypeError: elements of a type that has no place on the wire, such as longdouble or object.
+            ValueError: `timeout` is NaN.
 
         Example:
             >>> import numpy as np, svdserve
@@ -125,7 +128,7 @@ class Client:
         try:
             return health_name(self._stub.health_check(request, timeout=Deadline(timeout).remaining()).status)
         except grpc.RpcError as error:
-            raise from_rpc_error(error) from error
+            raise from_rpc_error(error, self._closed.is_set()) from error
 
     def close(self) -> None:
         """Ends the connection. Calls under way raise Cancelled. Closing twice is harmless."""
@@ -188,7 +191,7 @@ class Client:
             except grpc.FutureCancelledError:
                 raise closed_error() from None
             except grpc.RpcError as rpc_error:
-                error = from_rpc_error(rpc_error)
+                error = from_rpc_error(rpc_error, self._closed.is_set())
                 pause = self._settings.retry.pause(error, attempt, deadline.left())
                 if pause is None:
                     self._limits = None  # the server may have been replaced by one with others

@@ -49,7 +49,10 @@ def encode_options(method: str, tolerance: float | None, max_sweeps: int | None)
         raise invalid_argument("options.method", f"{method!r} is none of {', '.join(map(repr, names))}")
     options = _proto.DecomposeOptions(method=names[method.lower()])
     if tolerance is not None:
-        options.tolerance = float(tolerance)
+        try:
+            options.tolerance = float(tolerance)
+        except (TypeError, ValueError):
+            raise invalid_argument("options.tolerance", f"{tolerance!r} is no number") from None
     if max_sweeps is not None:
         sweeps = operator.index(max_sweeps)
         if not -2**31 <= sweeps < 2**31:
@@ -178,7 +181,7 @@ def _element_type(dtype: np.dtype[Any]) -> np.dtype[Any]:
     """
     if dtype.kind in "biu":
         return np.dtype("<f8")
-    if dtype == np.float16:
+    if dtype.kind == "f" and dtype.itemsize == 2:  # in either byte order
         return np.dtype("<f4")
     if dtype.kind in "fc" and dtype.name in _WIRE_TYPES:
         return dtype.newbyteorder("<")

@@ -81,9 +81,9 @@ class AsyncClient:
         """State of the server, or of one service of it, as Client.health."""
         request = _proto.HealthCheckRequest(service=service)
         try:
-            return health_name((await self._open().health_check(request, timeout=timeout)).status)
+            return health_name((await self._open().health_check(request, timeout=Deadline(timeout).remaining())).status)
         except grpc.aio.AioRpcError as error:
-            raise from_rpc_error(error) from error
+            raise from_rpc_error(error, self._closed) from error
 
     async def close(self) -> None:
         """Ends the connection. Calls under way raise Cancelled. Closing twice is harmless."""
@@ -133,7 +133,7 @@ class AsyncClient:
             try:
                 return await send()
             except grpc.aio.AioRpcError as rpc_error:
-                error = from_rpc_error(rpc_error)
+                error = from_rpc_error(rpc_error, self._closed)
                 pause = self._settings.retry.pause(error, attempt, deadline.left())
                 if pause is None:
                     self._limits = None  # the server may have been replaced by one with others

@@ -69,7 +69,7 @@ class Unavailable(Error, ConnectionError):
 
 
 class Cancelled(Error):
-    """The call was cancelled: by the server, or because the client was closed."""
+    """The call was cancelled, because the client was closed."""
 
 
 class Unimplemented(Error):
@@ -108,13 +108,22 @@ def closed_error() -> Cancelled:
     return Cancelled("the client was closed", code=grpc.StatusCode.CANCELLED, reason="CANCELLED")
 
 
-def from_rpc_error(error: Any) -> Error:
-    """The exception for a failed call: a grpc.RpcError that is a grpc.Call, or a grpc.aio.AioRpcError."""
+def from_rpc_error(error: Any, closed: bool) -> Error:
+    """The exception for a failed call: a grpc.RpcError that is a grpc.Call, or a grpc.aio.AioRpcError.
+
+    `closed`: the client was closed, so a call that was cancelled was cancelled by that. Otherwise it was cancelled by a
+    server that stopped just as it came in: the next attempt may find another server.
+    """
     code = error.code() or grpc.StatusCode.UNKNOWN
     details: dict[str, Any] = {}
     for key, value in error.trailing_metadata() or ():
         if key == _DETAILS_KEY:
             details = _read_details(value)
+    if code is grpc.StatusCode.CANCELLED and not details.get("reason"):
+        if closed:
+            return closed_error()
+        return Unavailable(f"the server dropped the call: {error.details() or code.name}",
+                           code=grpc.StatusCode.UNAVAILABLE, **details)
     return _BY_CODE.get(code, Error)(error.details() or code.name, code=code, **details)
 
 
