@@ -118,12 +118,27 @@ PipelineOptions pipeline_options(const Config& config) {
   return options;
 }
 
+DeviceReading reading_of(const DeviceState& state) {
+  DeviceReading out;
+  out.name = state.info.name;
+  out.backend = name(state.info.kind);
+  out.model = state.info.model;
+  out.uuid = state.info.uuid;
+  out.instruction_set = state.info.instruction_set;
+  out.healthy = state.healthy;
+  out.memory_bytes = state.info.memory_bytes;
+  out.outstanding_batches = state.outstanding_batches;
+  out.busy_seconds = absl::ToDoubleSeconds(state.busy);
+  out.uploaded_bytes = state.counters.uploaded_bytes;
+  out.downloaded_bytes = state.counters.downloaded_bytes;
+  return out;
+}
+
 GaugeReadings readings(const Pipeline& pipeline, int64_t open_streams, bool stopping) {
   const PipelineStats stats = pipeline.stats();
   GaugeReadings out;
   out.ready = stats.ready() && !stopping;
-  out.healthy_devices = stats.healthy_devices;
-  out.devices = stats.devices;
+  for (const DeviceState& device : pipeline.devices()) out.devices.push_back(reading_of(device));
   out.inflight_requests = stats.inflight_requests;
   out.inflight_requests_limit = pipeline.options().max_inflight_requests;
   out.inflight_bytes = stats.inflight_bytes;
@@ -152,7 +167,10 @@ bool start(const Config& config, RpcOptions rpc_options, Server* server) {
       server->clock.get(), &server->recorder);
   for (const DeviceState& device : server->pipeline->devices()) {
     log_info("device", {{"name", device.info.name},
-                        {"backend", device.info.backend},
+                        {"backend", name(device.info.kind)},
+                        {"model", device.info.model},
+                        {"uuid", device.info.uuid},
+                        {"memory_bytes", device.info.memory_bytes},
                         {"instruction_set", device.info.instruction_set},
                         {"threads", device.info.threads},
                         {"lanes", device.info.lanes}});

@@ -152,7 +152,7 @@ PipelineStats Pipeline::stats() const {
 
 std::vector<DeviceState> Pipeline::devices() const {
   std::vector<DeviceState> states;
-  for (int d = 0; d < impl_->pool.size(); ++d) states.push_back({impl_->pool.info(d), impl_->pool.healthy(d)});
+  for (int d = 0; d < impl_->pool.size(); ++d) states.push_back(impl_->pool.state(d));
   return states;
 }
 

@@ -29,11 +29,6 @@ struct PipelineOptions {
   absl::Duration inline_work = absl::Microseconds(20);  // estimated work up to here may run in Submit(); 0: none
 };
 
-struct DeviceState {
-  DeviceInfo info;
-  bool healthy = true;
-};
-
 struct PipelineStats {
   int healthy_devices = 0;
   int devices = 0;

@@ -112,9 +112,11 @@ DevicePool::Executed DevicePool::Execute(const Lane& lane, const Plan& plan, abs
   Device* const device = devices_[lane.device]->device.get();
   Executed executed;
   executed.started = clock_->Now();
+  CountExecuting(lane.device, 1, executed.started);
   executed.outcome = ExecuteGuarded(device, lane.index, plan, segments, cancel);
-  executed.took = clock_->Now() - executed.started;
-  recorder_->DeviceBusy(device->info().name, executed.took);
+  const absl::Time ended = clock_->Now();
+  CountExecuting(lane.device, -1, ended);
+  executed.took = ended - executed.started;
   recorder_->PhaseTook(Phase::kCompute, executed.took);
   if (!executed.outcome.status.ok()) {
     if (executed.outcome.device_lost) Lose(lane.device);
@@ -126,6 +128,14 @@ DevicePool::Executed DevicePool::Execute(const Lane& lane, const Plan& plan, abs
   return executed;
 }
 
+void DevicePool::CountExecuting(int device, int lanes, absl::Time now) {
+  MutexLock lock(&mu_);
+  DeviceEntry& entry = *devices_[device];
+  if (entry.executing > 0) entry.busy += now - entry.busy_since;
+  entry.busy_since = now;
+  entry.executing += lanes;
+}
+
 void DevicePool::Lose(int device) {
   {
     MutexLock lock(&mu_);
@@ -135,9 +145,17 @@ void DevicePool::Lose(int device) {
   recorder_->DeviceLost(info(device).name);
 }
 
-bool DevicePool::healthy(int device) const {
+DeviceState DevicePool::state(int device) const {
+  const DeviceEntry& entry = *devices_[device];
+  DeviceState state;
+  state.info = entry.device->info();
+  state.counters = entry.device->counters();
+  const absl::Time now = clock_->Now();
   MutexLock lock(&mu_);
-  return devices_[device]->healthy;
+  state.healthy = entry.healthy;
+  for (const auto& lane : entry.lanes) state.outstanding_batches += lane->held ? 1 : 0;
+  state.busy = entry.busy + (entry.executing > 0 ? now - entry.busy_since : absl::ZeroDuration());
+  return state;
 }
 
 int DevicePool::idle() const {

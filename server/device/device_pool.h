@@ -62,13 +62,13 @@ class DevicePool {
     absl::Duration took;
   };
   // Executes on the calling thread, which holds the lane; see Device::Execute(). Whatever the device throws is an
-  // outcome that is not OK; records busy time, matrices, and the loss of a device.
+  // outcome that is not OK; records time, matrices, and the loss of a device.
   Executed Execute(const Lane& lane, const Plan& plan, absl::Span<const HostSegment> segments,
                    const std::atomic<bool>* cancel);
 
   int size() const { return static_cast<int>(devices_.size()); }
   int healthy() const { return healthy_.load(std::memory_order_acquire); }
-  bool healthy(int device) const;
+  DeviceState state(int device) const;
   int idle() const;  // healthy devices with a free lane
   const DeviceInfo& info(int device) const { return devices_[device]->device->info(); }
 
@@ -84,10 +84,15 @@ class DevicePool {
     std::unique_ptr<Device> device;
     bool healthy = true;
     absl::Duration outstanding;  // of the lanes held
+    int executing = 0;           // lanes that compute
+    absl::Duration busy;         // with executing > 0, until busy_since
+    absl::Time busy_since;       // while executing > 0
     std::vector<std::unique_ptr<LaneState>> lanes;
   };
 
   void RunLane(LaneState* lane);
+  // The clock of a device's busy time: `lanes` more, or fewer, compute from now on.
+  void CountExecuting(int device, int lanes, absl::Time now);
   void Lose(int device);
 
   Clock* const clock_;

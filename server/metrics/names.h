@@ -49,8 +49,20 @@ inline constexpr MetricName kBatchBytes{"svdserve_batch_bytes", "Bytes of a batc
 // --- devices ------------------------------------------------------------------------------------
 // Labels: status (ok non_finite not_converged out_of_range).
 inline constexpr MetricName kMatrices{"svdserve_matrices_total", "Matrices decomposed, by what became of them."};
+// Labels: device, backend (host cuda), model, uuid, instruction_set; the host has no model and no uuid.
+inline constexpr MetricName kDeviceInfo{"svdserve_device_info", "Always 1; its labels say what the device is."};
 // Labels: device.
-inline constexpr MetricName kDeviceBusy{"svdserve_device_busy_seconds_total", "Time in which a device computed."};
+inline constexpr MetricName kDeviceHealthy{"svdserve_device_healthy", "1 while the device takes work."};
+inline constexpr MetricName kDeviceMemory{"svdserve_device_memory_bytes",
+                                          "The device's own memory; 0 on the host, which has none."};
+inline constexpr MetricName kDeviceOutstanding{"svdserve_device_outstanding_batches",
+                                               "Batches that the device's lanes hold: its queue."};
+inline constexpr MetricName kDeviceBusy{"svdserve_device_busy_seconds_total",
+                                        "Time in which at least one lane of the device computed."};
+inline constexpr MetricName kDeviceUploaded{"svdserve_device_uploaded_bytes_total",
+                                            "Bytes copied to the device; 0 on the host, which reads in place."};
+inline constexpr MetricName kDeviceDownloaded{"svdserve_device_downloaded_bytes_total",
+                                              "Bytes copied from the device; 0 on the host, which writes in place."};
 inline constexpr MetricName kDeviceLost{"svdserve_device_losses_total", "Times a device failed for good."};
 inline constexpr MetricName kDevices{"svdserve_devices", "Devices of this server."};
 inline constexpr MetricName kHealthyDevices{"svdserve_healthy_devices", "Devices that take work."};

@@ -1,8 +1,8 @@
 // What the stages tell about themselves. An interface of events: no Prometheus, no names of series.
 //
 // Who records: the rpc stage RequestFinished, and the phases kRespond and kTotal (it alone sees requests that the codec
-// refuses, and the end of a reply); the core everything else. Depth and age of the queue are not events: they are read
-// when somebody asks, by Pipeline::stats().
+// refuses, and the end of a reply); the core everything else. Depth and age of the queue, and what devices are doing,
+// are not events: they are read when somebody asks, by Pipeline::stats() and devices().
 #ifndef SVDSERVE_SERVER_METRICS_RECORDER_H_
 #define SVDSERVE_SERVER_METRICS_RECORDER_H_
 
@@ -87,10 +87,9 @@ class Recorder {
   virtual void Admitted(int64_t bytes) = 0;
   // A batch was cut, for this reason, with so much in it.
   virtual void BatchCut(CutReason reason, int64_t requests, int64_t matrices, int64_t bytes) = 0;
-  // A device computed a batch to its end. `device`: its name.
+  // A device computed a batch to its end.
   virtual void MatricesDone(const ConvergenceReport& report) = 0;
-  virtual void DeviceBusy(std::string_view device, absl::Duration busy) = 0;
-  // A device failed and takes no more work.
+  // A device failed and takes no more work. `device`: its name.
   virtual void DeviceLost(std::string_view device) = 0;
 };
 
@@ -102,7 +101,6 @@ class NullRecorder final : public Recorder {
   void Admitted(int64_t) override {}
   void BatchCut(CutReason, int64_t, int64_t, int64_t) override {}
   void MatricesDone(const ConvergenceReport&) override {}
-  void DeviceBusy(std::string_view, absl::Duration) override {}
   void DeviceLost(std::string_view) override {}
 };
 

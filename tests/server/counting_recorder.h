@@ -41,10 +41,6 @@ class CountingRecorder final : public Recorder {
     report_.not_converged += report.not_converged;
     report_.out_of_range += report.out_of_range;
   }
-  void DeviceBusy(std::string_view device, absl::Duration busy) override {
-    MutexLock lock(&mu_);
-    busy_[std::string(device)] += busy;
-  }
   void DeviceLost(std::string_view device) override {
     MutexLock lock(&mu_);
     lost_.emplace_back(device);
@@ -72,10 +68,6 @@ class CountingRecorder final : public Recorder {
     MutexLock lock(&mu_);
     return lost_;
   }
-  absl::Duration busy(const std::string& device) {
-    MutexLock lock(&mu_);
-    return busy_[device];
-  }
   int64_t admitted_bytes() {
     MutexLock lock(&mu_);
     return admitted_bytes_;
@@ -86,7 +78,6 @@ class CountingRecorder final : public Recorder {
   std::vector<Cut> cuts_;
   std::map<Phase, std::vector<absl::Duration>> phases_;
   ConvergenceReport report_;
-  std::map<std::string, absl::Duration> busy_;
   std::vector<std::string> lost_;
   int64_t admitted_bytes_ = 0;
 };

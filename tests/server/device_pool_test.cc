@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <thread>
 #include <vector>
 
 #include "server/device/cost_estimate.h"
@@ -61,10 +62,39 @@ TEST(DevicePool, LostDeviceGivesNoLanes) {
   EXPECT_FALSE(p.pool->Execute(*a, Plan{}, {}, &cancel).outcome.status.ok());
   p.pool->Release(*a);
   EXPECT_EQ(p.pool->healthy(), 1);
-  EXPECT_FALSE(p.pool->healthy(0));
+  EXPECT_FALSE(p.pool->state(0).healthy);
   EXPECT_EQ(p.pool->Acquire(absl::Milliseconds(1))->device, 1);
   EXPECT_FALSE(p.pool->Acquire(absl::Milliseconds(1)).has_value());
   EXPECT_THAT(p.recorder.lost(), testing::ElementsAre("fake:0"));
+}
+
+// Two lanes that overlap are busy once.
+TEST(DevicePool, BusyTimeIsThatOfTheDeviceAndNotOfItsLanes) {
+  PoolOfFakes p({2});
+  p.controls[0]->Close();
+  const std::atomic<bool> cancel{false};
+  const auto execute = [&](const Lane& lane) {
+    return std::thread([&p, &cancel, lane] { p.pool->Execute(lane, Plan{}, {}, &cancel); });
+  };
+  const Lane a = *p.pool->Acquire(absl::Milliseconds(1)), b = *p.pool->Acquire(absl::Milliseconds(1));
+  EXPECT_EQ(p.pool->state(0).outstanding_batches, 2);
+  p.clock.Advance(absl::Milliseconds(5));
+  EXPECT_EQ(p.pool->state(0).busy, absl::ZeroDuration());  // held, but nothing runs yet
+  std::thread first = execute(a);
+  p.controls[0]->AwaitBegun(1);
+  p.clock.Advance(absl::Milliseconds(10));
+  std::thread second = execute(b);
+  p.controls[0]->AwaitBegun(2);
+  p.clock.Advance(absl::Milliseconds(20));
+  EXPECT_EQ(p.pool->state(0).busy, absl::Milliseconds(30));  // also while they run
+  p.controls[0]->Open();
+  first.join();
+  second.join();
+  p.pool->Release(a);
+  p.pool->Release(b);
+  p.clock.Advance(absl::Milliseconds(40));
+  EXPECT_EQ(p.pool->state(0).busy, absl::Milliseconds(30));
+  EXPECT_EQ(p.pool->state(0).outstanding_batches, 0);
 }
 
 TEST(HostDevice, SharesTheThreads) {
@@ -73,7 +103,7 @@ TEST(HostDevice, SharesTheThreads) {
   int threads = 0;
   for (size_t i = 0; i < 3; ++i) {
     EXPECT_EQ(devices[i]->info().name, "host:" + std::to_string(i));
-    EXPECT_EQ(devices[i]->info().backend, "host");
+    EXPECT_EQ(devices[i]->info().kind, DeviceKind::kHost);
     EXPECT_EQ(devices[i]->info().instruction_set, "scalar");
     EXPECT_EQ(devices[i]->info().lanes, 1);
     threads += devices[i]->info().threads;
