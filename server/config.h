@@ -41,6 +41,7 @@ struct Config {
   int64_t host_devices = 0;
   int64_t threads = 0;
   Simd simd = Simd::kBest;
+  absl::Duration calibration_time;
   // life
   absl::Duration drain_delay;
   absl::Duration drain_timeout;

@@ -21,7 +21,7 @@ enum class Reason : uint8_t {
   kDeadlineExceeded,    // DEADLINE_EXCEEDED
   kCancelled,           // CANCELLED
   kDraining,            // UNAVAILABLE: the server is shutting down
-  kDeviceFault,         // INTERNAL: its device failed; UNAVAILABLE: no healthy device is left to try
+  kDeviceFault,         // INTERNAL: every device that tried it failed; UNAVAILABLE: no healthy one is left
 };
 
 constexpr const char* name(Reason r) {

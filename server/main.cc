@@ -115,6 +115,7 @@ PipelineOptions pipeline_options(const Config& config) {
   options.queue_timeout = config.queue_timeout;
   options.max_batch_bytes = config.max_batch_bytes;
   options.max_batch_matrices = config.max_batch_matrices;
+  options.calibration = config.calibration_time;
   return options;
 }
 

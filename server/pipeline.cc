@@ -40,7 +40,9 @@ struct Pipeline::Impl {
         recorder(recorder_arg),
         ledger({o.max_inflight_bytes, o.max_inflight_requests}, clock_arg),
         pool(std::move(devices), clock_arg, recorder_arg),
-        scheduler(batch_options(o), &pool, clock_arg, recorder_arg) {}
+        scheduler(batch_options(o), &pool, clock_arg, recorder_arg) {
+    if (o.calibration > absl::ZeroDuration()) pool.Calibrate(o.calibration);
+  }
 
   // Counts a call of Submit() between its admission and its handing over, so that Drain() overlooks none.
   class Submitting {

@@ -46,6 +46,9 @@ inline constexpr MetricName kBatchRequests{"svdserve_batch_requests", "Requests,
 inline constexpr MetricName kBatchMatrices{"svdserve_batch_matrices", "Matrices of a batch."};
 inline constexpr MetricName kBatchBytes{"svdserve_batch_bytes", "Bytes of a batch's operands."};
 
+inline constexpr MetricName kBatchRetries{"svdserve_batch_retries_total",
+                                          "Batches that went to another device, since one failed them."};
+
 // --- devices ------------------------------------------------------------------------------------
 // Labels: status (ok non_finite not_converged out_of_range).
 inline constexpr MetricName kMatrices{"svdserve_matrices_total", "Matrices decomposed, by what became of them."};
@@ -63,6 +66,7 @@ inline constexpr MetricName kDeviceUploaded{"svdserve_device_uploaded_bytes_tota
                                             "Bytes copied to the device; 0 on the host, which reads in place."};
 inline constexpr MetricName kDeviceDownloaded{"svdserve_device_downloaded_bytes_total",
                                               "Bytes copied from the device; 0 on the host, which writes in place."};
+inline constexpr MetricName kDeviceFaults{"svdserve_device_faults_total", "Batches that the device failed."};
 inline constexpr MetricName kDeviceLost{"svdserve_device_losses_total", "Times a device failed for good."};
 inline constexpr MetricName kDevices{"svdserve_devices", "Devices of this server."};
 inline constexpr MetricName kHealthyDevices{"svdserve_healthy_devices", "Devices that take work."};

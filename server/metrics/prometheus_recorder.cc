@@ -129,6 +129,7 @@ struct PrometheusRecorder::Impl {
 
   Family<Counter>& batches = counters(registry, metric::kBatches);
   std::array<Counter*, kCutReasons> batch{};
+  Counter& batch_retries = counters(registry, metric::kBatchRetries).Add({});
   Histogram& batch_requests = histograms(registry, metric::kBatchRequests).Add({}, power_buckets(1, 2, 13));
   Histogram& batch_matrices = histograms(registry, metric::kBatchMatrices).Add({}, power_buckets(1, 4, 13));
   Histogram& batch_bytes = histograms(registry, metric::kBatchBytes).Add({}, power_buckets(256, 4, 10));
@@ -145,6 +146,7 @@ struct PrometheusRecorder::Impl {
   Family<Counter>& device_busy = counters(registry, metric::kDeviceBusy);
   Family<Counter>& device_uploaded = counters(registry, metric::kDeviceUploaded);
   Family<Counter>& device_downloaded = counters(registry, metric::kDeviceDownloaded);
+  DeviceCounters device_faults{registry, metric::kDeviceFaults};
   DeviceCounters device_lost{registry, metric::kDeviceLost};
 
   Gauge& ready = gauge(registry, metric::kReady);
@@ -232,6 +234,10 @@ void PrometheusRecorder::MatricesDone(const ConvergenceReport& report) {
   add(impl_->matrices_out_of_range, report.out_of_range);
 }
 
+void PrometheusRecorder::BatchRetried() { impl_->batch_retries.Increment(); }
+
+void PrometheusRecorder::DeviceFault(std::string_view device) { impl_->device_faults.of(device).Increment(); }
+
 void PrometheusRecorder::DeviceLost(std::string_view device) { impl_->device_lost.of(device).Increment(); }
 
 void PrometheusRecorder::Impl::Set(const std::vector<DeviceReading>& readings) {
@@ -252,6 +258,8 @@ void PrometheusRecorder::Impl::Set(const std::vector<DeviceReading>& readings) {
     bring_to(device_busy.Add(label), d.busy_seconds);
     bring_to(device_uploaded.Add(label), static_cast<double>(d.uploaded_bytes));
     bring_to(device_downloaded.Add(label), static_cast<double>(d.downloaded_bytes));
+    device_faults.of(d.name);  // they exist before the first fault: a rate needs a zero to rise from
+    device_lost.of(d.name);
   }
   devices.Set(static_cast<double>(readings.size()));
   healthy_devices.Set(healthy);

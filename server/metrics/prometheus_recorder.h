@@ -48,6 +48,8 @@ class PrometheusRecorder final : public Recorder {
   void Admitted(int64_t bytes) override;
   void BatchCut(CutReason reason, int64_t requests, int64_t matrices, int64_t bytes) override;
   void MatricesDone(const ConvergenceReport& report) override;
+  void BatchRetried() override;
+  void DeviceFault(std::string_view device) override;
   void DeviceLost(std::string_view device) override;
 
   // Every series in Prometheus' text format, with `readings` as the state.

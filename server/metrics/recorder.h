@@ -89,7 +89,11 @@ class Recorder {
   virtual void BatchCut(CutReason reason, int64_t requests, int64_t matrices, int64_t bytes) = 0;
   // A device computed a batch to its end.
   virtual void MatricesDone(const ConvergenceReport& report) = 0;
-  // A device failed and takes no more work. `device`: its name.
+  // A batch goes to another device, since one failed it.
+  virtual void BatchRetried() = 0;
+  // A device failed a batch. `device`: its name.
+  virtual void DeviceFault(std::string_view device) = 0;
+  // A device failed and takes no more work.
   virtual void DeviceLost(std::string_view device) = 0;
 };
 
@@ -101,6 +105,8 @@ class NullRecorder final : public Recorder {
   void Admitted(int64_t) override {}
   void BatchCut(CutReason, int64_t, int64_t, int64_t) override {}
   void MatricesDone(const ConvergenceReport&) override {}
+  void BatchRetried() override {}
+  void DeviceFault(std::string_view) override {}
   void DeviceLost(std::string_view) override {}
 };
 

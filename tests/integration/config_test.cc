@@ -116,6 +116,7 @@ TEST(ConfigTest, HelpAndDescriptionNameEveryFlag) {
                            "host-devices",
                            "threads",
                            "simd",
+                           "calibration-time",
                            "drain-delay",
                            "drain-timeout",
                            "log-level"}) {

@@ -41,6 +41,14 @@ class CountingRecorder final : public Recorder {
     report_.not_converged += report.not_converged;
     report_.out_of_range += report.out_of_range;
   }
+  void BatchRetried() override {
+    MutexLock lock(&mu_);
+    ++retries_;
+  }
+  void DeviceFault(std::string_view device) override {
+    MutexLock lock(&mu_);
+    faults_.emplace_back(device);
+  }
   void DeviceLost(std::string_view device) override {
     MutexLock lock(&mu_);
     lost_.emplace_back(device);
@@ -64,6 +72,14 @@ class CountingRecorder final : public Recorder {
     MutexLock lock(&mu_);
     return report_;
   }
+  int retries() {
+    MutexLock lock(&mu_);
+    return retries_;
+  }
+  std::vector<std::string> faults() {
+    MutexLock lock(&mu_);
+    return faults_;
+  }
   std::vector<std::string> lost() {
     MutexLock lock(&mu_);
     return lost_;
@@ -78,6 +94,8 @@ class CountingRecorder final : public Recorder {
   std::vector<Cut> cuts_;
   std::map<Phase, std::vector<absl::Duration>> phases_;
   ConvergenceReport report_;
+  int retries_ = 0;
+  std::vector<std::string> faults_;
   std::vector<std::string> lost_;
   int64_t admitted_bytes_ = 0;
 };
