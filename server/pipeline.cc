@@ -4,6 +4,7 @@
 #include <new>
 #include <utility>
 
+#include "server/admit/deadline.h"
 #include "server/admit/ledger.h"
 #include "server/admitted_request.h"
 #include "server/batch/batch_scheduler.h"
@@ -70,6 +71,10 @@ struct Pipeline::Impl {
 
 Error Pipeline::Impl::Admit(const Validated& validated, AdmittedRequest* admitted) {
   Request& request = admitted->request;
+  if (request.deadline != absl::InfiniteFuture() && request.count > 0) {
+    const absl::Duration earliest = scheduler.EarliestDone(validated.plan, request.count);
+    if (Error error = CheckDeadline(admitted->admitted, request.deadline, earliest); !error.ok()) return error;
+  }
   const int64_t bytes = bytes_in_memory(request, validated);
   Reservation reservation;
   if (Error error = ledger.Admit(bytes, &reservation); !error.ok()) return error;
@@ -113,6 +118,7 @@ RequestHandle Pipeline::Submit(Request request, DoneCallback done) {
   admitted.admitted = now;
   const Impl::Submitting submitting(&impl_->submitting);
   if (Error error = impl_->Admit(validated, &admitted); !error.ok()) {
+    impl_->recorder->Refused(error.reason);
     refuse(std::move(error), &done);
     return {};
   }

@@ -169,7 +169,7 @@ struct FieldViolation {
 // How a call ended. [[nodiscard]] because an ignored error is a wrong answer.
 struct [[nodiscard]] Status {
   Code code = Code::kOk;
-  std::string reason = {};   // stable, in capitals, such as "OVERLOADED_BYTES"; empty if the server gave none
+  std::string reason = {};   // stable, in capitals, such as "OVERLOADED_BYTES" or "DEADLINE_UNREACHABLE"; empty: none
   std::string field = {};    // of an INVALID_ARGUMENT: the first field at fault; empty otherwise
   std::string message = {};  // for people
   std::optional<std::chrono::nanoseconds> retry_delay = {};  // when the server asks to try again

@@ -29,6 +29,9 @@ inline constexpr MetricName kPhase{
 inline constexpr MetricName kAdmittedRequests{"svdserve_admitted_requests_total", "Requests admitted."};
 inline constexpr MetricName kAdmittedBytes{"svdserve_admitted_bytes_total",
                                            "Bytes of operands and results of the requests admitted."};
+// Labels: reason (OVERLOADED_BYTES OVERLOADED_REQUESTS DRAINING DEADLINE_UNREACHABLE), as clients see it.
+inline constexpr MetricName kRefused{"svdserve_refused_requests_total",
+                                     "Valid requests that were refused at admission, by why."};
 inline constexpr MetricName kInflightRequests{"svdserve_inflight_requests",
                                               "Requests in the ledger: admitted, and their memory not yet free."};
 inline constexpr MetricName kInflightBytes{"svdserve_inflight_bytes", "Their bytes of operands and results."};

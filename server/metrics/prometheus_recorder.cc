@@ -9,10 +9,12 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstdio>
 #include <ctime>
+#include <iterator>
 #include <map>
 #include <sstream>
 #include <vector>
@@ -32,6 +34,10 @@ using prometheus::Labels;
 
 constexpr int kCodes = 17;  // OK .. UNAUTHENTICATED, as gRPC numbers them
 constexpr int kDTypes = 5;  // the engine's four, and none
+
+// Why admission refuses.
+constexpr Reason kRefusals[] = {Reason::kOverloadedBytes, Reason::kOverloadedRequests, Reason::kDraining,
+                                Reason::kDeadlineUnreachable};
 
 // 50 us to 90 s in four steps a decade.
 std::vector<double> time_buckets() {
@@ -127,6 +133,9 @@ struct PrometheusRecorder::Impl {
   Counter& admitted_requests = counters(registry, metric::kAdmittedRequests).Add({});
   Counter& admitted_bytes = counters(registry, metric::kAdmittedBytes).Add({});
 
+  Family<Counter>& refused = counters(registry, metric::kRefused);
+  std::array<Counter*, std::size(kRefusals)> refusals{};
+
   Family<Counter>& batches = counters(registry, metric::kBatches);
   std::array<Counter*, kCutReasons> batch{};
   Counter& batch_retries = counters(registry, metric::kBatchRetries).Add({});
@@ -170,6 +179,7 @@ struct PrometheusRecorder::Impl {
     for (int i = 0; i < kPhases; ++i) {
       phase[i] = &phases.Add({{"phase", name(static_cast<Phase>(i))}}, time_buckets());
     }
+    for (size_t i = 0; i < std::size(kRefusals); ++i) refusals[i] = &refused.Add({{"reason", name(kRefusals[i])}});
     for (int i = 0; i < kCutReasons; ++i) {
       batch[i] = &batches.Add({{"reason", name(static_cast<CutReason>(i))}});
     }
@@ -215,6 +225,11 @@ void PrometheusRecorder::PhaseTook(Phase phase, absl::Duration took) {
 void PrometheusRecorder::Admitted(int64_t bytes) {
   impl_->admitted_requests.Increment();
   impl_->admitted_bytes.Increment(static_cast<double>(bytes));
+}
+
+void PrometheusRecorder::Refused(Reason reason) {
+  const auto* const known = std::find(std::begin(kRefusals), std::end(kRefusals), reason);
+  if (known != std::end(kRefusals)) impl_->refusals[static_cast<size_t>(known - kRefusals)]->Increment();
 }
 
 void PrometheusRecorder::BatchCut(CutReason reason, int64_t requests, int64_t matrices, int64_t bytes) {

@@ -46,6 +46,7 @@ class PrometheusRecorder final : public Recorder {
   void RequestFinished(const RequestLabels& labels, absl::StatusCode code) override;
   void PhaseTook(Phase phase, absl::Duration took) override;
   void Admitted(int64_t bytes) override;
+  void Refused(Reason reason) override;
   void BatchCut(CutReason reason, int64_t requests, int64_t matrices, int64_t bytes) override;
   void MatricesDone(const ConvergenceReport& report) override;
   void BatchRetried() override;

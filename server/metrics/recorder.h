@@ -15,6 +15,7 @@
 #include "absl/time/time.h"
 #include "engine/problem.h"
 #include "engine/result.h"
+#include "server/error.h"
 
 namespace svdserve::server {
 
@@ -85,6 +86,8 @@ class Recorder {
   virtual void PhaseTook(Phase phase, absl::Duration took) = 0;
   // One request was admitted, with this many bytes of operands and values.
   virtual void Admitted(int64_t bytes) = 0;
+  // One request was valid, and refused at admission.
+  virtual void Refused(Reason reason) = 0;
   // A batch was cut, for this reason, with so much in it.
   virtual void BatchCut(CutReason reason, int64_t requests, int64_t matrices, int64_t bytes) = 0;
   // A device computed a batch to its end.
@@ -103,6 +106,7 @@ class NullRecorder final : public Recorder {
   void RequestFinished(const RequestLabels&, absl::StatusCode) override {}
   void PhaseTook(Phase, absl::Duration) override {}
   void Admitted(int64_t) override {}
+  void Refused(Reason) override {}
   void BatchCut(CutReason, int64_t, int64_t, int64_t) override {}
   void MatricesDone(const ConvergenceReport&) override {}
   void BatchRetried() override {}

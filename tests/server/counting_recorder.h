@@ -30,6 +30,10 @@ class CountingRecorder final : public Recorder {
     MutexLock lock(&mu_);
     admitted_bytes_ += bytes;
   }
+  void Refused(Reason reason) override {
+    MutexLock lock(&mu_);
+    refusals_.push_back(reason);
+  }
   void BatchCut(CutReason reason, int64_t requests, int64_t matrices, int64_t bytes) override {
     MutexLock lock(&mu_);
     cuts_.push_back({reason, requests, matrices, bytes});
@@ -84,6 +88,10 @@ class CountingRecorder final : public Recorder {
     MutexLock lock(&mu_);
     return lost_;
   }
+  std::vector<Reason> refusals() {
+    MutexLock lock(&mu_);
+    return refusals_;
+  }
   int64_t admitted_bytes() {
     MutexLock lock(&mu_);
     return admitted_bytes_;
@@ -94,6 +102,7 @@ class CountingRecorder final : public Recorder {
   std::vector<Cut> cuts_;
   std::map<Phase, std::vector<absl::Duration>> phases_;
   ConvergenceReport report_;
+  std::vector<Reason> refusals_;
   int retries_ = 0;
   std::vector<std::string> faults_;
   std::vector<std::string> lost_;
