@@ -18,7 +18,7 @@
 
 #include "server/clock.h"
 #include "server/config.h"
-#include "server/device/host_device.h"
+#include "server/device/make_devices.h"
 #include "server/log.h"
 #include "server/metrics/http_exposer.h"
 #include "server/metrics/prometheus_recorder.h"
@@ -119,6 +119,19 @@ PipelineOptions pipeline_options(const Config& config) {
   return options;
 }
 
+DeviceOptions device_options(const Config& config) {
+  DeviceOptions options;
+  options.selection = config.devices;
+  options.host_devices = static_cast<int>(config.host_devices);
+  options.threads = static_cast<int>(config.threads);
+  options.simd = config.simd;
+  options.cuda_lanes = static_cast<int>(config.cuda_lanes);
+  options.cuda_slot_bytes = config.cuda_slot_bytes;
+  return options;
+}
+
+CudaDevices no_cuda(const CudaDeviceOptions&) { return {{}, {"cuda: this build has no back end for it"}}; }
+
 DeviceReading reading_of(const DeviceState& state) {
   DeviceReading out;
   out.name = state.info.name;
@@ -162,10 +175,14 @@ struct Server {
 
 // The configured server, answering; or false after saying why not.
 bool start(const Config& config, RpcOptions rpc_options, Server* server) {
-  server->pipeline = std::make_unique<Pipeline>(
-      pipeline_options(config),
-      MakeHostDevices(static_cast<int>(config.host_devices), static_cast<int>(config.threads), config.simd),
-      server->clock.get(), &server->recorder);
+  MadeDevices made = MakeDevices(device_options(config), no_cuda);
+  for (const std::string& refusal : made.refusals) log_info("device_refused", {{"reason", refusal}});
+  if (!made.error.empty()) {
+    log_error("start_failed", {{"reason", made.error}});
+    return false;
+  }
+  server->pipeline = std::make_unique<Pipeline>(pipeline_options(config), std::move(made.devices), server->clock.get(),
+                                                &server->recorder);
   for (const DeviceState& device : server->pipeline->devices()) {
     log_info("device", {{"name", device.info.name},
                         {"backend", name(device.info.kind)},
