@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "absl/strings/ascii.h"
@@ -13,6 +14,7 @@
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
+#include "absl/strings/strip.h"
 #include "server/version.h"
 
 namespace svdserve::server {
@@ -163,6 +165,50 @@ Flag switch_flag(const char* name, bool Config::*member, const char* group, cons
           [member](const Config& config) { return config.*member ? "true" : "false"; }};
 }
 
+// "auto", or names joined by commas. Returns what is wrong, or nothing when it was stored.
+std::string parse_devices(const std::string& text, DeviceSelection* selection) {
+  constexpr const char* kWrong = "needs auto, or a list of host, cuda and cuda:N, such as cuda:0,cuda:1,host";
+  *selection = {};
+  if (text == "auto") return "";
+  selection->automatic = false;
+  std::set<int> ordinals;
+  for (absl::string_view word : absl::StrSplit(text, ',')) {
+    word = absl::StripAsciiWhitespace(word);
+    int ordinal = -1;
+    if (word == "host") {
+      selection->host = true;
+    } else if (word == "cuda") {
+      selection->every_cuda = true;
+    } else if (absl::ConsumePrefix(&word, "cuda:") && absl::SimpleAtoi(word, &ordinal) && ordinal >= 0) {
+      ordinals.insert(ordinal);
+    } else {
+      return kWrong;
+    }
+  }
+  if (selection->every_cuda) ordinals.clear();
+  selection->cuda_ordinals.assign(ordinals.begin(), ordinals.end());
+  return "";
+}
+
+std::string show_devices(const DeviceSelection& selection) {
+  if (selection.automatic) return "auto";
+  std::vector<std::string> words;
+  if (selection.every_cuda) words.push_back("cuda");
+  for (const int ordinal : selection.cuda_ordinals) words.push_back(absl::StrCat("cuda:", ordinal));
+  if (selection.host) words.push_back("host");
+  return absl::StrJoin(words, ",");
+}
+
+Flag devices_flag(const char* name, const char* initial, const char* group, const char* help) {
+  return {group,
+          name,
+          "LIST",
+          initial,
+          help,
+          [](const std::string& text, Config* config) { return parse_devices(text, &config->devices); },
+          [](const Config& config) { return show_devices(config.devices); }};
+}
+
 constexpr const char* kListening = "Listening";
 constexpr const char* kLimits = "Limits: what is beyond is refused at once";
 constexpr const char* kBatching = "Batching";
@@ -212,11 +258,20 @@ std::vector<Flag> make_flags() {
       count_flag("max-batch-matrices", 1048576, 1, int64_t{1} << 40, &C::max_batch_matrices, kBatching,
                  "matrices of a batch"),
 
+      devices_flag("devices", "auto", kDevices,
+                   "auto: every GPU that can be used, and the CPU. Or a list of host (the CPU), cuda (every GPU) and "
+                   "cuda:N, joined by commas: what it names must be there, or the server does not start"),
+      count_flag("cuda-lanes", 4, 1, 64, &C::cuda_lanes, kDevices,
+                 "batches that each GPU works on at once: one is copied to it while another is computed"),
+      bytes_flag("cuda-slot-bytes", 32 * kMiB, kMiB, kGiB, &C::cuda_slot_bytes, kDevices,
+                 "pinned memory of each lane, for operands and for results; a larger batch goes through in pieces"),
       count_flag("host-devices", 1, 1, 256, &C::host_devices, kDevices, "how many devices the CPU shows itself as"),
       count_flag("threads", 0, 0, 4096, &C::threads, kDevices, "of all host devices together; 0: every core"),
       choice_flag<Simd>("simd", "SET", {Simd::kBest, Simd::kScalar, Simd::kAvx2, Simd::kAvx512, Simd::kNeon},
                         Simd::kBest, &C::simd, kDevices,
                         "instructions of the kernels: best scalar avx2 avx512 neon. Results are the same bits"),
+      duration_flag("calibration-time", "200ms", absl::ZeroDuration(), absl::Minutes(1), &C::calibration_time, kDevices,
+                    "at start, for measuring how fast each device is, all at once; 0s: none, they learn as they serve"),
 
       duration_flag("drain-delay", "1s", absl::ZeroDuration(), hour, &C::drain_delay, kLife,
                     "after SIGTERM: time to serve on while readiness is already false"),

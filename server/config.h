@@ -9,6 +9,7 @@
 
 #include "absl/time/time.h"
 #include "engine/svd_engine.h"
+#include "server/device_selection.h"
 #include "server/log.h"
 
 namespace svdserve::server {
@@ -39,9 +40,13 @@ struct Config {
   int64_t max_batch_bytes = 0;
   int64_t max_batch_matrices = 0;
   // devices
+  DeviceSelection devices;
+  int64_t cuda_lanes = 0;
+  int64_t cuda_slot_bytes = 0;
   int64_t host_devices = 0;
   int64_t threads = 0;
   Simd simd = Simd::kBest;
+  absl::Duration calibration_time;
   // life
   absl::Duration drain_delay;
   absl::Duration drain_timeout;

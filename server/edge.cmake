@@ -8,8 +8,8 @@ add_library(svdserve_server_version INTERFACE)
 target_include_directories(svdserve_server_version INTERFACE ${CMAKE_BINARY_DIR}/gen)
 
 svdserve_library(svdserve_server_config
-  SOURCES config.cc log.cc
-  PUBLIC svdserve_engine absl::time
+  SOURCES config.cc
+  PUBLIC svdserve_engine svdserve_server_log absl::time
   PRIVATE svdserve_server_version absl::strings)
 
 svdserve_library(svdserve_server_sockets

@@ -13,15 +13,16 @@ namespace svdserve::server {
 // The stable reasons of google.rpc.ErrorInfo: clients branch on them, so a name never changes its meaning.
 enum class Reason : uint8_t {
   kNone,
-  kInvalidField,        // INVALID_ARGUMENT: Error::field says which
-  kReplyTooLarge,       // INVALID_ARGUMENT: the answer would pass the message limit
-  kOverloadedBytes,     // RESOURCE_EXHAUSTED: the ledger of bytes is full
-  kOverloadedRequests,  // RESOURCE_EXHAUSTED: too many requests are in flight
-  kQueueTimeout,        // RESOURCE_EXHAUSTED: no device took it within the queue timeout
-  kDeadlineExceeded,    // DEADLINE_EXCEEDED
-  kCancelled,           // CANCELLED
-  kDraining,            // UNAVAILABLE: the server is shutting down
-  kDeviceFault,         // INTERNAL: its device failed; UNAVAILABLE: no healthy device is left to try
+  kInvalidField,         // INVALID_ARGUMENT: Error::field says which
+  kReplyTooLarge,        // INVALID_ARGUMENT: the answer would pass the message limit
+  kOverloadedBytes,      // RESOURCE_EXHAUSTED: the ledger of bytes is full
+  kOverloadedRequests,   // RESOURCE_EXHAUSTED: too many requests are in flight
+  kQueueTimeout,         // RESOURCE_EXHAUSTED: no device took it within the queue timeout
+  kDeadlineExceeded,     // DEADLINE_EXCEEDED: it has passed
+  kDeadlineUnreachable,  // DEADLINE_EXCEEDED: it would, so the request was not admitted
+  kCancelled,            // CANCELLED
+  kDraining,             // UNAVAILABLE: the server is shutting down
+  kDeviceFault,          // INTERNAL: every device that tried it failed; UNAVAILABLE: no healthy one is left
 };
 
 constexpr const char* name(Reason r) {
@@ -40,6 +41,8 @@ constexpr const char* name(Reason r) {
       return "QUEUE_TIMEOUT";
     case Reason::kDeadlineExceeded:
       return "DEADLINE_EXCEEDED";
+    case Reason::kDeadlineUnreachable:
+      return "DEADLINE_UNREACHABLE";
     case Reason::kCancelled:
       return "CANCELLED";
     case Reason::kDraining:

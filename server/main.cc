@@ -21,7 +21,7 @@
 
 #include "server/clock.h"
 #include "server/config.h"
-#include "server/device/host_device.h"
+#include "server/device/make_devices.h"
 #include "server/log.h"
 #include "server/metrics/http_exposer.h"
 #include "server/metrics/prometheus_recorder.h"
@@ -127,15 +127,44 @@ PipelineOptions pipeline_options(const Config& config) {
   options.queue_timeout = config.queue_timeout;
   options.max_batch_bytes = config.max_batch_bytes;
   options.max_batch_matrices = config.max_batch_matrices;
+  options.calibration = config.calibration_time;
   return options;
+}
+
+DeviceOptions device_options(const Config& config) {
+  DeviceOptions options;
+  options.selection = config.devices;
+  options.host_devices = static_cast<int>(config.host_devices);
+  options.threads = static_cast<int>(config.threads);
+  options.simd = config.simd;
+  options.cuda_lanes = static_cast<int>(config.cuda_lanes);
+  options.cuda_slot_bytes = config.cuda_slot_bytes;
+  return options;
+}
+
+CudaDevices no_cuda(const CudaDeviceOptions&) { return {{}, {"cuda: this build has no back end for it"}}; }
+
+DeviceReading reading_of(const DeviceState& state) {
+  DeviceReading out;
+  out.name = state.info.name;
+  out.backend = name(state.info.kind);
+  out.model = state.info.model;
+  out.uuid = state.info.uuid;
+  out.instruction_set = state.info.instruction_set;
+  out.healthy = state.healthy;
+  out.memory_bytes = state.info.memory_bytes;
+  out.outstanding_batches = state.outstanding_batches;
+  out.busy_seconds = absl::ToDoubleSeconds(state.busy);
+  out.uploaded_bytes = state.counters.uploaded_bytes;
+  out.downloaded_bytes = state.counters.downloaded_bytes;
+  return out;
 }
 
 GaugeReadings readings(const Pipeline& pipeline, int64_t open_streams, bool stopping) {
   const PipelineStats stats = pipeline.stats();
   GaugeReadings out;
   out.ready = stats.ready() && !stopping;
-  out.healthy_devices = stats.healthy_devices;
-  out.devices = stats.devices;
+  for (const DeviceState& device : pipeline.devices()) out.devices.push_back(reading_of(device));
   out.inflight_requests = stats.inflight_requests;
   out.inflight_requests_limit = pipeline.options().max_inflight_requests;
   out.inflight_bytes = stats.inflight_bytes;
@@ -158,13 +187,20 @@ struct Server {
 
 // The configured server, answering; or false after saying why not.
 bool start(const Config& config, RpcOptions rpc_options, Server* server) {
-  server->pipeline = std::make_unique<Pipeline>(
-      pipeline_options(config),
-      MakeHostDevices(static_cast<int>(config.host_devices), static_cast<int>(config.threads), config.simd),
-      server->clock.get(), &server->recorder);
+  MadeDevices made = MakeDevices(device_options(config), no_cuda);
+  for (const std::string& refusal : made.refusals) log_info("device_refused", {{"reason", refusal}});
+  if (!made.error.empty()) {
+    log_error("start_failed", {{"reason", made.error}});
+    return false;
+  }
+  server->pipeline = std::make_unique<Pipeline>(pipeline_options(config), std::move(made.devices), server->clock.get(),
+                                                &server->recorder);
   for (const DeviceState& device : server->pipeline->devices()) {
     log_info("device", {{"name", device.info.name},
-                        {"backend", device.info.backend},
+                        {"backend", name(device.info.kind)},
+                        {"model", device.info.model},
+                        {"uuid", device.info.uuid},
+                        {"memory_bytes", device.info.memory_bytes},
                         {"instruction_set", device.info.instruction_set},
                         {"threads", device.info.threads},
                         {"lanes", device.info.lanes}});

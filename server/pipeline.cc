@@ -4,6 +4,7 @@
 #include <new>
 #include <utility>
 
+#include "server/admit/deadline.h"
 #include "server/admit/ledger.h"
 #include "server/admitted_request.h"
 #include "server/batch/batch_scheduler.h"
@@ -41,7 +42,9 @@ struct Pipeline::Impl {
         recorder(recorder_arg),
         ledger({o.max_inflight_bytes, o.max_inflight_requests}, clock_arg),
         pool(std::move(devices), clock_arg, recorder_arg),
-        scheduler(batch_options(o), &pool, clock_arg, recorder_arg) {}
+        scheduler(batch_options(o), &pool, clock_arg, recorder_arg) {
+    if (o.calibration > absl::ZeroDuration()) pool.Calibrate(o.calibration);
+  }
 
   // Counts a call of Submit() between its admission and its handing over, so that Drain() overlooks none.
   class Submitting {
@@ -69,6 +72,10 @@ struct Pipeline::Impl {
 
 Error Pipeline::Impl::Admit(const Validated& validated, AdmittedRequest* admitted) {
   Request& request = admitted->request;
+  if (request.deadline != absl::InfiniteFuture() && request.count > 0) {
+    const absl::Duration earliest = scheduler.EarliestDone(validated.plan, request.count);
+    if (Error error = CheckDeadline(admitted->admitted, request.deadline, earliest); !error.ok()) return error;
+  }
   const int64_t bytes = bytes_in_memory(request, validated);
   Reservation reservation;
   if (Error error = ledger.Admit(bytes, &reservation); !error.ok()) return error;
@@ -112,6 +119,7 @@ RequestHandle Pipeline::Submit(Request request, DoneCallback done) {
   admitted.admitted = now;
   const Impl::Submitting submitting(&impl_->submitting);
   if (Error error = impl_->Admit(validated, &admitted); !error.ok()) {
+    impl_->recorder->Refused(error.reason);
     refuse(std::move(error), &done);
     return {};
   }
@@ -153,7 +161,7 @@ PipelineStats Pipeline::stats() const {
 
 std::vector<DeviceState> Pipeline::devices() const {
   std::vector<DeviceState> states;
-  for (int d = 0; d < impl_->pool.size(); ++d) states.push_back({impl_->pool.info(d), impl_->pool.healthy(d)});
+  for (int d = 0; d < impl_->pool.size(); ++d) states.push_back(impl_->pool.state(d));
   return states;
 }
 

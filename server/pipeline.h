@@ -26,12 +26,8 @@ struct PipelineOptions {
   int64_t min_split_bytes = int64_t{1} << 20;  // of a part, where a request is spread over idle devices
   int max_waiting_batches =
       16;  // while so many cut batches wait for a lane, open ones grow on instead of being cut by age
-  absl::Duration inline_work = absl::Microseconds(20);  // estimated work up to here may run in Submit(); 0: none
-};
-
-struct DeviceState {
-  DeviceInfo info;
-  bool healthy = true;
+  absl::Duration inline_work = absl::Microseconds(20);  // predicted work up to here may run in Submit(); 0: none
+  absl::Duration calibration = absl::ZeroDuration();    // for measuring all devices at start; 0: they are not measured
 };
 
 struct PipelineStats {

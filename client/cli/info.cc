@@ -18,6 +18,18 @@ std::string names(const std::vector<T>& list) {
   return s;
 }
 
+void print(const client::ServerDevice& d) {
+  std::printf("device %-15s %s, %s, ", d.name.c_str(), d.backend.c_str(), d.instruction_set.c_str());
+  if (d.threads > 0) std::printf("%d thread%s, ", d.threads, d.threads == 1 ? "" : "s");
+  std::printf("%s; busy %.3f s, holds %" PRId64 " of %d batch%s\n", d.healthy ? "healthy" : "UNHEALTHY", d.busy_seconds,
+              d.outstanding_batches, d.lanes, d.lanes == 1 ? "" : "es");
+  if (d.uuid.empty()) return;  // no device of its own memory
+  constexpr double kGiB = 1024.0 * 1024 * 1024;
+  std::printf("  %-20s %s, %s, %.1f GiB; %.3f GiB up, %.3f GiB down\n", "", d.model.c_str(), d.uuid.c_str(),
+              static_cast<double>(d.memory_bytes) / kGiB, static_cast<double>(d.uploaded_bytes) / kGiB,
+              static_cast<double>(d.downloaded_bytes) / kGiB);
+}
+
 void print(const client::ServerInfo& info) {
   const client::ServerLimits& l = info.limits;
   std::printf("version                %s%s\n", info.version.c_str(), info.draining ? " (draining)" : "");
@@ -31,8 +43,7 @@ void print(const client::ServerInfo& info) {
   std::printf("max in-flight bytes    %" PRId64 "\n", l.max_inflight_bytes);
   std::printf("max stream requests    %" PRId64 "\n", l.max_stream_requests);
   for (const client::ServerDevice& d : info.devices) {
-    std::printf("device %-15s %s, %s, %d thread%s, %s\n", d.name.c_str(), d.backend.c_str(), d.instruction_set.c_str(),
-                d.threads, d.threads == 1 ? "" : "s", d.healthy ? "healthy" : "UNHEALTHY");
+    print(d);
   }
 }
 

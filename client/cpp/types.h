@@ -169,7 +169,7 @@ struct FieldViolation {
 // How a call ended. [[nodiscard]] because an ignored error is a wrong answer.
 struct [[nodiscard]] Status {
   Code code = Code::kOk;
-  std::string reason = {};   // stable, in capitals, such as "OVERLOADED_BYTES"; empty if the server gave none
+  std::string reason = {};   // stable, in capitals, such as "OVERLOADED_BYTES" or "DEADLINE_UNREACHABLE"; empty: none
   std::string field = {};    // of an INVALID_ARGUMENT: the first field at fault; empty otherwise
   std::string message = {};  // for people
   std::optional<std::chrono::nanoseconds> retry_delay = {};  // when the server asks to try again
@@ -272,12 +272,21 @@ struct ServerLimits {
   int64_t max_stream_requests = 0;
 };
 
+// What computes, and what it has done since the server started; the proto says more of each.
 struct ServerDevice {
   std::string name = {};
-  std::string backend = {};
+  std::string backend = {};  // "host" or "cuda"
   std::string instruction_set = {};
   int32_t threads = 0;
   bool healthy = false;
+  std::string model = {};  // this, uuid and memory_bytes: of a GPU
+  std::string uuid = {};
+  int64_t memory_bytes = 0;
+  int32_t lanes = 0;
+  int64_t outstanding_batches = 0;
+  double busy_seconds = 0;
+  int64_t uploaded_bytes = 0;
+  int64_t downloaded_bytes = 0;
 };
 
 struct ServerInfo {

@@ -218,7 +218,9 @@ ServerInfo to_server_info(const v1::GetServerInfoResponse& response) {
                  l.max_message_bytes(),  l.max_inflight_requests(), l.max_inflight_bytes(),
                  l.max_stream_requests()};
   for (const v1::Device& d : response.devices()) {
-    info.devices.push_back({d.name(), d.backend(), d.instruction_set(), d.threads(), d.healthy()});
+    info.devices.push_back({d.name(), d.backend(), d.instruction_set(), d.threads(), d.healthy(), d.model(), d.uuid(),
+                            d.memory_bytes(), d.lanes(), d.outstanding_batches(), d.busy_seconds(), d.uploaded_bytes(),
+                            d.downloaded_bytes()});
   }
   info.draining = response.draining();
   return info;

@@ -26,8 +26,8 @@
 SVD_KERNEL_BEGIN
 
 // Step 1. Returns the lanes whose matrix is finite; the others go on as zero. exponents[j] becomes what a(:, j) was
-// divided by; given: the exponents of the columns as loaded, all equal but for kByColumn, or null for zero. The team shares
-// exponents.
+// divided by; given: the exponents of the columns as loaded, all equal but for kByColumn, or null for zero. The team
+// shares exponents.
 template <bool kByColumn, class Team, class A, class Lane, class Size>
 SVD_HD typename Lane::Mask scale_matrix(const Team& team, A a, Size k, const Lane* given, Lane* exponents) {
   using E = typename A::Element;

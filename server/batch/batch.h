@@ -1,7 +1,8 @@
 // A job is an admitted request inside the batch stage; a batch is what one device lane computes in one go. A job has
 // one part, a slice of a batch, or several where it was split.
 //
-// Life of a batch: open (jobs of its key may join) -> cut, waiting for its key's turn -> running on a lane.
+// Life of a batch: open (jobs of its key may join) -> cut, waiting for its key's turn -> running on a lane. From there
+// it may come back to waiting, when the device failed it and another has not tried yet.
 #ifndef SVDSERVE_SERVER_BATCH_BATCH_H_
 #define SVDSERVE_SERVER_BATCH_BATCH_H_
 
@@ -12,6 +13,7 @@
 #include <vector>
 
 #include "absl/container/inlined_vector.h"
+#include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "server/admitted_request.h"
 #include "server/device/device_pool.h"
@@ -31,10 +33,11 @@ struct Job {
   AdmittedRequest work;
   DoneCallback done;  // moved from when answered
   bool answered = false;
-  bool queued = true;  // no lane has taken any part yet
+  bool queued = true;  // it waits for a lane to take its first part, or a part that came back
   int unfinished = 0;  // parts whose results are still to come
   absl::InlinedVector<Part, 1> parts;
-  absl::Time taken;                         // by the first lane
+  absl::Time waits_since;                   // while queued
+  absl::Time taken = absl::InfinitePast();  // by the first lane
   absl::Duration compute;                   // the longest part
   absl::InlinedVector<int, 2> devices;      // that computed parts
   std::vector<MatrixException> exceptions;  // of finished parts, in the order of their finishing
@@ -71,7 +74,9 @@ struct Batch final : public LaneWork {
   int64_t matrices = 0;  // of the live slices
   int64_t live = 0;      // slices whose job still wants an answer
   std::atomic<bool> cancel{false};
-  BatchRunner* runner = nullptr;  // set when taken
+  absl::InlinedVector<int, 2> tried;  // devices that failed it
+  absl::Status fault;                 // what they said
+  BatchRunner* runner = nullptr;      // set when taken
 };
 
 }  // namespace svdserve::server

@@ -29,12 +29,10 @@ size_t BatchQueue::PlanHash::operator()(const Plan& plan) const {
                       plan.max_sweeps);
 }
 
-int BatchQueue::PartsOf(const Job& job, int idle_devices) const {
-  const int64_t by_limits =
-      std::max(ceil_div(operand_bytes(job), limits_.max_bytes), ceil_div(job.work.request.count, limits_.max_matrices));
-  const int64_t by_devices = std::min<int64_t>(idle_devices, operand_bytes(job) / limits_.min_split_bytes);
-  const int64_t parts = std::min(std::max(by_limits, by_devices), job.work.request.count);
-  return static_cast<int>(std::clamp<int64_t>(parts, 1, std::numeric_limits<int>::max()));
+int64_t BatchQueue::PartsOf(int64_t count, int64_t matrix_bytes) const {
+  const int64_t parts =
+      std::max(ceil_div(count * matrix_bytes, limits_.max_bytes), ceil_div(count, limits_.max_matrices));
+  return std::clamp<int64_t>(parts, 1, count);
 }
 
 bool BatchQueue::Fits(const Batch& batch, int64_t bytes, int64_t matrices) const {
@@ -66,30 +64,50 @@ void BatchQueue::Cut(KeyQueue* key, CutReason reason, absl::Time now, CutEvents*
   ++waiting_;
 }
 
-void BatchQueue::Add(const std::shared_ptr<Job>& job, int idle_devices, absl::Time now, CutEvents* cuts) {
+void BatchQueue::Add(const std::shared_ptr<Job>& job, absl::Span<const int64_t> shares, absl::Time now,
+                     CutEvents* cuts) {
   const Plan& plan = job->work.plan;
   const int64_t count = job->work.request.count;
+  const int64_t one = static_cast<int64_t>(matrix_bytes(plan.problem));
   KeyQueue* const key = &*FindOrMake(plan);
-  const int parts = PartsOf(*job, idle_devices);
-  const bool too_large = operand_bytes(*job) > limits_.max_bytes || count > limits_.max_matrices;
+  const bool too_large = PartsOf(count, one) > 1;
+  const bool split = too_large || shares.size() > 1;
   // Cut before something younger goes past it: invariant 2.
-  if (key->open != nullptr && (parts > 1 || !Fits(*key->open, operand_bytes(*job), count))) {
+  if (key->open != nullptr && (split || !Fits(*key->open, operand_bytes(*job), count))) {
     Cut(key, CutReason::kFull, now, cuts);
   }
-  job->unfinished = parts;
-  for (int i = 0; i < parts; ++i) {
-    if (key->open == nullptr) {
-      key->open = std::make_unique<Batch>();
-      key->open->plan = plan;
-      key->open->opened = now;
-      open_by_age_.insert({now, key});
+  int64_t first = 0;
+  for (const int64_t share : shares) {
+    const int64_t parts = PartsOf(share, one);
+    for (int64_t i = 0; i < parts; ++i) {
+      if (key->open == nullptr) {
+        key->open = std::make_unique<Batch>();
+        key->open->plan = plan;
+        key->open->opened = now;
+        open_by_age_.insert({now, key});
+      }
+      const int64_t part = share / parts + (i < share % parts ? 1 : 0);
+      Append(key->open.get(), job, first, part);
+      first += part;
+      const bool full = too_large || key->open->bytes >= limits_.max_bytes ||
+                        key->open->matrices >= limits_.max_matrices || key->open->slices.size() >= kMaxSlots;
+      if (full || split) Cut(key, full ? CutReason::kFull : CutReason::kLaneFree, now, cuts);
     }
-    const int64_t first = count / parts * i + std::min<int64_t>(i, count % parts);
-    Append(key->open.get(), job, first, count / parts + (i < count % parts ? 1 : 0));
-    const bool full = too_large || key->open->bytes >= limits_.max_bytes ||
-                      key->open->matrices >= limits_.max_matrices || key->open->slices.size() >= kMaxSlots;
-    if (full || parts > 1) Cut(key, full ? CutReason::kFull : CutReason::kLaneFree, now, cuts);
   }
+  job->unfinished = static_cast<int>(job->parts.size());
+}
+
+void BatchQueue::Return(std::unique_ptr<Batch> batch) {
+  const Turns::iterator key = FindOrMake(batch->plan);
+  batch->state = Batch::State::kWaiting;
+  key->waiting.push_front(std::move(batch));
+  ++waiting_;
+  turns_.splice(turns_.begin(), turns_, key);
+}
+
+BatchQueue::Line::iterator BatchQueue::FindWaiting(KeyQueue* key, const Batch* batch) {
+  return std::find_if(key->waiting.begin(), key->waiting.end(),
+                      [batch](const std::unique_ptr<Batch>& b) { return b.get() == batch; });
 }
 
 std::shared_ptr<Job> BatchQueue::Remove(const Part& part) {
@@ -104,8 +122,7 @@ std::shared_ptr<Job> BatchQueue::Remove(const Part& part) {
     open_by_age_.erase({batch->opened, &*key});
     key->open.reset();
   } else {
-    const auto is_it = [batch](const std::unique_ptr<Batch>& b) { return b.get() == batch; };
-    key->waiting.erase(std::find_if(key->waiting.begin(), key->waiting.end(), is_it));
+    key->waiting.erase(FindWaiting(&*key, batch));
     --waiting_;
   }
   EraseIfEmpty(key);
@@ -118,21 +135,26 @@ void BatchQueue::EraseIfEmpty(Turns::iterator key) {
   turns_.erase(key);
 }
 
-const Batch& BatchQueue::Next() const {
-  const KeyQueue& key = turns_.front();
-  return key.waiting.empty() ? *key.open : *key.waiting.front();
-}
-
-std::unique_ptr<Batch> BatchQueue::Take(absl::Time now, CutEvents* cuts) {
-  const Turns::iterator key = turns_.begin();
-  if (key->waiting.empty()) Cut(&*key, CutReason::kLaneFree, now, cuts);
-  std::unique_ptr<Batch> batch = std::move(key->waiting.front());
-  key->waiting.pop_front();
+std::unique_ptr<Batch> BatchQueue::Take(Batch* batch, absl::Time now, CutEvents* cuts) {
+  const Turns::iterator key = keys_.find(batch->plan)->second;
+  if (batch->state == Batch::State::kOpen) Cut(&*key, CutReason::kLaneFree, now, cuts);
+  const auto place = FindWaiting(&*key, batch);
+  std::unique_ptr<Batch> taken = std::move(*place);
+  key->waiting.erase(place);
   --waiting_;
-  batch->state = Batch::State::kRunning;
+  taken->state = Batch::State::kRunning;
   turns_.splice(turns_.end(), turns_, key);
   EraseIfEmpty(key);
-  return batch;
+  return taken;
+}
+
+int64_t BatchQueue::Waiting(const Plan& plan) const {
+  const auto found = keys_.find(plan);
+  if (found == keys_.end()) return 0;
+  const KeyQueue& key = *found->second;
+  int64_t matrices = key.open != nullptr ? key.open->matrices : 0;
+  for (const auto& batch : key.waiting) matrices += batch->matrices;
+  return matrices;
 }
 
 void BatchQueue::CutOverdue(absl::Time now, CutEvents* cuts) {

@@ -4,8 +4,8 @@
 // Invariants:
 //   1. Jobs in one batch have equal plans: everything that the arithmetic depends on.
 //   2. Within a key, the open batch is younger than every cut one, so serving the cut ones first starves nobody.
-//   3. Keys are served in turn, one batch a turn: a key waits at most for one batch of each other key per batch of its
-//   own.
+//   3. Keys are offered lanes in turn, one batch a turn: a key waits at most for one batch of each other key per batch
+//   of its own.
 //   4. A batch without live slices, and a key without batches, does not exist.
 #ifndef SVDSERVE_SERVER_BATCH_BATCH_QUEUE_H_
 #define SVDSERVE_SERVER_BATCH_BATCH_QUEUE_H_
@@ -21,6 +21,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/inlined_vector.h"
 #include "absl/time/time.h"
+#include "absl/types/span.h"
 #include "engine/planner.h"
 #include "server/batch/batch.h"
 #include "server/metrics/recorder.h"
@@ -49,19 +50,26 @@ class BatchQueue {
  public:
   explicit BatchQueue(const BatchLimits& limits) : limits_(limits) {}
 
-  // Adds a job: to the open batch of its key, or split into batches of its own where it exceeds a limit or where
-  // `idle_devices` > 1 could share it. Fills job->parts and job->unfinished.
-  void Add(const std::shared_ptr<Job>& job, int idle_devices, absl::Time now, CutEvents* cuts);
+  // Adds a job: to the open batch of its key, or split into batches of its own where it exceeds a limit or is to be
+  // divided among devices. `shares`: the sizes of its parts for them, each > 0, which add up to its count; one: it is
+  // not divided. Fills job->parts and job->unfinished.
+  void Add(const std::shared_ptr<Job>& job, absl::Span<const int64_t> shares, absl::Time now, CutEvents* cuts);
+
+  // Takes back a batch that a device failed, to the front of its key and of all turns. It has live slices.
+  void Return(std::unique_ptr<Batch> batch);
 
   // Takes a part of an unanswered job out of its open or waiting batch. The returned reference may be the last one:
   // drop it without holding a lock.
   std::shared_ptr<Job> Remove(const Part& part);
 
   bool empty() const { return turns_.empty(); }
-  // The batch that Take() would return. Not empty().
-  const Batch& Next() const;
-  // The oldest batch of the key whose turn it is, which is cut if it was open. Not empty().
-  std::unique_ptr<Batch> Take(absl::Time now, CutEvents* cuts);
+  // Calls visit(batch) for at most `most` batches in the order in which they are to be served, until it returns false.
+  template <class Visit>
+  void ForEachInTurn(size_t most, Visit visit) const;
+  // Takes a batch out, which is cut if it was open; its key has had its turn.
+  std::unique_ptr<Batch> Take(Batch* batch, absl::Time now, CutEvents* cuts);
+  // Matrices that wait under the plan.
+  int64_t Waiting(const Plan& plan) const;
 
   // Cuts what is too old, while few enough batches wait.
   void CutOverdue(absl::Time now, CutEvents* cuts);
@@ -75,21 +83,24 @@ class BatchQueue {
   void ForEachJob(Visit visit) const;
 
  private:
+  using Line = std::deque<std::unique_ptr<Batch>>;
   struct KeyQueue {
     Plan plan;
     std::unique_ptr<Batch> open;
-    std::deque<std::unique_ptr<Batch>> waiting;
+    Line waiting;
   };
   using Turns = std::list<KeyQueue>;
   struct PlanHash {
     size_t operator()(const Plan& plan) const;
   };
 
-  int PartsOf(const Job& job, int idle_devices) const;
+  // Into how many batches `count` matrices are to be split for the limits.
+  int64_t PartsOf(int64_t count, int64_t matrix_bytes) const;
   bool Fits(const Batch& batch, int64_t bytes, int64_t matrices) const;
   Turns::iterator FindOrMake(const Plan& plan);
   void Append(Batch* batch, const std::shared_ptr<Job>& job, int64_t first, int64_t count);
   void Cut(KeyQueue* key, CutReason reason, absl::Time now, CutEvents* cuts);
+  static Line::iterator FindWaiting(KeyQueue* key, const Batch* batch);
   void EraseIfEmpty(Turns::iterator key);
 
   const BatchLimits limits_;
@@ -98,6 +109,22 @@ class BatchQueue {
   absl::btree_set<std::pair<absl::Time, KeyQueue*>> open_by_age_;
   int waiting_ = 0;  // cut batches of all keys
 };
+
+template <class Visit>
+void BatchQueue::ForEachInTurn(size_t most, Visit visit) const {
+  bool deeper = true;  // a key has a batch at this depth of its line
+  for (size_t depth = 0; deeper; ++depth) {
+    deeper = false;
+    for (const KeyQueue& key : turns_) {
+      Batch* const batch = depth < key.waiting.size()    ? key.waiting[depth].get()
+                           : depth == key.waiting.size() ? key.open.get()
+                                                         : nullptr;
+      if (batch == nullptr) continue;
+      deeper = true;
+      if (most-- == 0 || !visit(batch)) return;
+    }
+  }
+}
 
 template <class Visit>
 void BatchQueue::ForEachJob(Visit visit) const {

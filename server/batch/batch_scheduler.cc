@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "server/device/cost_estimate.h"
 
 namespace svdserve::server {
 namespace {
@@ -35,8 +34,27 @@ Error fault_error(const absl::Status& status) {
   return {StatusCode::kInternal, Reason::kDeviceFault, std::string(status.message()), "", {}};
 }
 
+// Of one batch on several devices.
+absl::Status join(const absl::Status& before, const absl::Status& now) {
+  if (before.ok()) return now;
+  return absl::Status(now.code(), absl::StrCat(before.message(), "; ", now.message()));
+}
+
 Error no_device_error() {
   return {StatusCode::kUnavailable, Reason::kDeviceFault, "no healthy device is left", "", absl::Seconds(1)};
+}
+
+// A batch is tried on so many devices: beyond, it is likelier that the batch is at fault than that all of them are.
+constexpr size_t kMaxTries = 3;
+// How many waiting batches are offered a free lane before it stays free: each look costs time under the lock.
+constexpr size_t kLookAhead = 16;
+
+// More matrices than any could be computed on the calling thread: their statuses live on its stack.
+constexpr int64_t kMostInline = 4096;
+
+int64_t ceil_div(int64_t a, size_t b) {
+  const int64_t divisor = static_cast<int64_t>(b);
+  return a / divisor + (a % divisor != 0 ? 1 : 0);
 }
 
 // Appends the matrices of one slice that are not OK, numbered as in their request.
@@ -67,6 +85,7 @@ BatchScheduler::BatchScheduler(const BatchOptions& options, DevicePool* pool, Cl
       clock_(clock),
       recorder_(recorder),
       queue_(options.limits),
+      healthy_(pool->healthy()),
       alarm_(clock->MakeAlarm([this] { OnAlarm(); })) {}
 
 BatchScheduler::~BatchScheduler() {
@@ -83,9 +102,9 @@ BatchScheduler::~BatchScheduler() {
 // --- in ------------------------------------------------------------------------------------------
 
 RequestHandle BatchScheduler::Submit(AdmittedRequest request, DoneCallback done) {
-  if (RunInline(request, &done)) return {};
-  const int64_t bytes = static_cast<int64_t>(request.request.payload_bytes);
-  const int idle_devices = bytes >= 2 * options_.limits.min_split_bytes ? pool_->idle() : 1;
+  std::optional<Fault> fault;
+  if (RunInline(request, &done, &fault)) return {};
+  const std::vector<int64_t> shares = SharesOf(request);
   const auto job = std::make_shared<Job>();
   job->work = std::move(request);
   job->done = std::move(done);
@@ -93,11 +112,17 @@ RequestHandle BatchScheduler::Submit(AdmittedRequest request, DoneCallback done)
   {
     MutexLock lock(&mu_);
     const absl::Time now = clock_->Now();
-    // With others waiting the idle devices have their work already.
-    queue_.Add(job, queue_.empty() ? idle_devices : 1, now, &effects.cuts);
-    queued_.insert({job->work.admitted, job.get()});
+    job->waits_since = job->work.admitted;
+    queued_.insert({job->waits_since, job.get()});
     const absl::Time deadline = job->work.request.deadline;
     if (deadline != absl::InfiniteFuture()) deadlines_.insert({deadline, job.get()});
+    if (fault.has_value()) {
+      Failed(BatchOf(job), *std::move(fault), &effects);
+    } else if (queue_.empty()) {
+      queue_.Add(job, shares, now, &effects.cuts);
+    } else {  // with others waiting, free devices have their work already
+      queue_.Add(job, {job->work.request.count}, now, &effects.cuts);
+    }
     if (draining_) queue_.CutAll(CutReason::kDrain, now, &effects.cuts);
     Pump(&effects);
   }
@@ -105,15 +130,21 @@ RequestHandle BatchScheduler::Submit(AdmittedRequest request, DoneCallback done)
   return {job};
 }
 
-bool BatchScheduler::RunInline(const AdmittedRequest& request, DoneCallback* done) {
+std::vector<int64_t> BatchScheduler::SharesOf(const AdmittedRequest& request) const {
   const int64_t count = request.request.count;
-  const absl::Duration work = estimate_compute(request.plan, count);
-  if (work > options_.inline_work) return false;
+  const int64_t least = ceil_div(options_.limits.min_split_bytes, matrix_bytes(request.plan.problem));
+  if (count < 2 * least) return {count};
+  return pool_->Shares(request.plan, count, least);
+}
+
+bool BatchScheduler::RunInline(const AdmittedRequest& request, DoneCallback* done, std::optional<Fault>* fault) {
+  const int64_t count = request.request.count;
+  if (options_.inline_work <= absl::ZeroDuration() || count > kMostInline) return false;
   std::optional<Lane> lane;
   {
     MutexLock lock(&mu_);
     if (!queue_.empty()) return false;  // others were here before
-    lane = pool_->Acquire(work);
+    lane = pool_->PlaceShort(request.plan, count, options_.inline_work);
     if (!lane.has_value()) return false;
     ++busy_;
   }
@@ -128,20 +159,22 @@ bool BatchScheduler::RunInline(const AdmittedRequest& request, DoneCallback* don
     Pump(&effects);
   }
   Apply(&effects);
+  if (!executed.outcome.status.ok()) {
+    *fault = {lane->device, executed.outcome.status};
+    MutexLock lock(&mu_);
+    LeaveBusy(1);
+    return false;
+  }
 
   const absl::Duration queued = executed.started - request.admitted;
   recorder_->BatchCut(CutReason::kLaneFree, 1, count, static_cast<int64_t>(request.request.payload_bytes));
   recorder_->PhaseTook(Phase::kBatchAssembly, absl::ZeroDuration());
   recorder_->PhaseTook(Phase::kQueue, queued);
   Answer answer;
-  if (executed.outcome.status.ok()) {
-    answer.method = request.plan.method;
-    answer.devices = pool_->info(lane->device).name;
-    answer.timing = {queued, executed.took, executed.started + executed.took - request.request.arrival};
-    if (executed.outcome.report.ok != count) collect_exceptions(statuses.data(), 0, count, &answer.exceptions);
-  } else {
-    answer.error = fault_error(executed.outcome.status);
-  }
+  answer.method = request.plan.method;
+  answer.devices = pool_->info(lane->device).name;
+  answer.timing = {queued, executed.took, executed.started + executed.took - request.request.arrival};
+  if (executed.outcome.report.ok != count) collect_exceptions(statuses.data(), 0, count, &answer.exceptions);
   (*done)(std::move(answer));
   MutexLock lock(&mu_);
   LeaveBusy(1);
@@ -151,29 +184,57 @@ bool BatchScheduler::RunInline(const AdmittedRequest& request, DoneCallback* don
 // --- to the lanes and back -----------------------------------------------------------------------
 
 void BatchScheduler::Pump(Effects* effects) {
-  while (!queue_.empty()) {
-    if (pool_->healthy() == 0) {
-      GiveUpQueued(no_device_error(), effects);
-      break;
-    }
-    const Batch& next = queue_.Next();
-    const std::optional<Lane> lane = pool_->Acquire(estimate_compute(next.plan, next.matrices));
-    if (!lane.has_value()) break;
-    Start(*lane, effects);
+  const int healthy = pool_->healthy();
+  if (healthy != healthy_ || healthy == 0) EndStranded(effects);
+  healthy_ = healthy;
+  while (StartOne(effects)) {
   }
   if (!queue_.empty()) queue_.CutOverdue(clock_->Now(), &effects->cuts);
   SetAlarm();
 }
 
-void BatchScheduler::Start(const Lane& lane, Effects* effects) {
+bool BatchScheduler::StartOne(Effects* effects) {
+  look_again_ = absl::InfiniteFuture();
+  if (queue_.empty()) return false;
+  DevicePool::Placement placement(pool_);
+  if (!placement.lane_free()) return false;
+  Batch* first = nullptr;
+  std::optional<Lane> lane;
+  queue_.ForEachInTurn(kLookAhead, [&](Batch* batch) {
+    first = batch;
+    lane = placement.Place(batch->plan, batch->matrices, batch->tried);
+    return !lane.has_value();
+  });
+  look_again_ = placement.look_again();
+  if (lane.has_value()) Start(first, *lane, effects);
+  return lane.has_value();
+}
+
+void BatchScheduler::EndStranded(Effects* effects) {
+  std::vector<std::pair<std::shared_ptr<Job>, Error>> stranded;  // first: End() changes the queue
+  queue_.ForEachInTurn(SIZE_MAX, [&](Batch* batch) {
+    if (pool_->healthy_besides(batch->tried)) return true;
+    const Error error = batch->tried.empty() ? no_device_error() : fault_error(batch->fault);
+    for (const Slice& slice : batch->slices) {
+      if (slice.job != nullptr) stranded.emplace_back(slice.job, error);
+    }
+    return true;
+  });
+  for (auto& [job, error] : stranded) {
+    if (!job->answered) End(job.get(), std::move(error), effects);
+    effects->released.push_back(std::move(job));
+  }
+}
+
+void BatchScheduler::Start(Batch* waiting, const Lane& lane, Effects* effects) {
   const absl::Time now = clock_->Now();
-  std::unique_ptr<Batch> batch = queue_.Take(now, &effects->cuts);
+  std::unique_ptr<Batch> batch = queue_.Take(waiting, now, &effects->cuts);
   for (const Slice& slice : batch->slices) {
     Job* const job = slice.job.get();
     if (job == nullptr || !job->queued) continue;
     job->queued = false;
-    job->taken = now;
-    queued_.erase({job->work.admitted, job});
+    if (job->taken == absl::InfinitePast()) job->taken = now;
+    queued_.erase({job->waits_since, job});
   }
   running_.insert(batch.get());
   ++busy_;
@@ -186,7 +247,12 @@ void BatchScheduler::RunBatch(std::unique_ptr<Batch> batch, const Lane& lane) {
   Effects effects;
   {
     MutexLock lock(&mu_);
-    Finish(batch.get(), lane, std::move(result), &effects);
+    running_.erase(batch.get());
+    if (result.status.ok()) {
+      Finish(batch.get(), lane, std::move(result), &effects);
+    } else {
+      Failed(std::move(batch), {lane.device, std::move(result.status)}, &effects);
+    }
   }
   // Before the lane is released: answering is this thread's work, and the next batch would wait for it unseen.
   Apply(&effects);
@@ -217,10 +283,10 @@ BatchScheduler::PartResult BatchScheduler::Compute(const Batch& batch, const Lan
     result.status = executed.outcome.status;
     result.took = executed.took;
     if (result.status.ok() && !executed.outcome.completed) {
-      result.status = absl::InternalError("the device gave the batch up");  // nobody hears it, where all have cancelled
+      result.status = absl::CancelledError("nobody waits for it");  // and nobody hears it
     }
     for (const Slice& slice : batch.slices) {  // a split request is recorded once, with its first part
-      if (slice.job == nullptr || slice.first != 0) continue;
+      if (slice.job == nullptr || slice.first != 0 || !batch.tried.empty()) continue;
       recorder_->PhaseTook(Phase::kQueue, executed.started - slice.job->work.admitted);
     }
     if (!result.status.ok() || executed.outcome.report.ok == batch.matrices) return result;
@@ -239,7 +305,6 @@ BatchScheduler::PartResult BatchScheduler::Compute(const Batch& batch, const Lan
 }
 
 void BatchScheduler::Finish(Batch* batch, const Lane& lane, PartResult result, Effects* effects) {
-  running_.erase(batch);
   for (size_t i = 0; i < batch->slices.size(); ++i) {
     if (batch->slices[i].job == nullptr) continue;
     effects->released.push_back(std::move(batch->slices[i].job));
@@ -248,10 +313,6 @@ void BatchScheduler::Finish(Batch* batch, const Lane& lane, PartResult result, E
       if (part.batch == batch) part.batch = nullptr;
     }
     if (job->answered) continue;
-    if (!result.status.ok()) {
-      End(job, fault_error(result.status), effects);
-      continue;
-    }
     job->compute = std::max(job->compute, result.took);
     job->devices.push_back(lane.device);
     if (!result.exceptions.empty()) {
@@ -262,11 +323,59 @@ void BatchScheduler::Finish(Batch* batch, const Lane& lane, PartResult result, E
   }
 }
 
+// --- faults --------------------------------------------------------------------------------------
+
+// The batch of a request that was computed, in vain, without ever having been in the queue.
+std::unique_ptr<Batch> BatchScheduler::BatchOf(const std::shared_ptr<Job>& job) {
+  auto batch = std::make_unique<Batch>();
+  batch->plan = job->work.plan;
+  batch->slices.push_back({job, 0, job->work.request.count});
+  batch->bytes = static_cast<int64_t>(job->work.request.payload_bytes);
+  batch->matrices = job->work.request.count;
+  batch->live = 1;
+  job->parts.push_back({batch.get(), 0});
+  job->unfinished = 1;
+  return batch;
+}
+
+bool BatchScheduler::CanRetry(const Batch& batch) const {
+  return batch.live > 0 && batch.tried.size() < kMaxTries && pool_->healthy_besides(batch.tried);
+}
+
+void BatchScheduler::Failed(std::unique_ptr<Batch> batch, Fault fault, Effects* effects) {
+  batch->tried.push_back(fault.device);
+  batch->fault = join(batch->fault, fault.status);
+  const bool retry = CanRetry(*batch);
+  const absl::Time now = clock_->Now();
+  for (size_t i = 0; i < batch->slices.size(); ++i) {
+    Slice& slice = batch->slices[i];
+    if (slice.job == nullptr) continue;
+    Job* const job = slice.job.get();
+    if (retry && !job->answered) {
+      if (job->queued) continue;
+      job->queued = true;
+      job->waits_since = now;
+      queued_.insert({now, job});
+      continue;
+    }
+    effects->released.push_back(std::move(slice.job));
+    for (Part& part : job->parts) {
+      if (part.batch == batch.get()) part.batch = nullptr;
+    }
+    if (!job->answered) End(job, fault_error(batch->fault), effects);
+    batch->matrices -= slice.count;
+    batch->bytes -= slice.count * static_cast<int64_t>(matrix_bytes(batch->plan.problem));
+  }
+  if (!retry) return;
+  recorder_->BatchRetried();
+  queue_.Return(std::move(batch));
+}
+
 // --- out -----------------------------------------------------------------------------------------
 
 void BatchScheduler::End(Job* job, Error error, Effects* effects) {
   job->answered = true;
-  if (job->queued) queued_.erase({job->work.admitted, job});
+  if (job->queued) queued_.erase({job->waits_since, job});
   deadlines_.erase({job->work.request.deadline, job});
   for (Part& part : job->parts) {
     if (part.batch == nullptr) continue;
@@ -345,7 +454,7 @@ void BatchScheduler::GiveUpAll(const Error& error, Effects* effects) {
 // --- time ----------------------------------------------------------------------------------------
 
 void BatchScheduler::SetAlarm() {
-  absl::Time next = std::min(drain_deadline_, queue_.next_cut());
+  absl::Time next = std::min({drain_deadline_, queue_.next_cut(), look_again_});
   if (!deadlines_.empty()) next = std::min(next, deadlines_.begin()->first);
   if (!queued_.empty()) next = std::min(next, queued_.begin()->first + options_.queue_timeout);
   if (next >= alarm_at_)
@@ -395,6 +504,13 @@ bool BatchScheduler::Drain(absl::Duration timeout) {
   while (!IsIdle()) idle_.Wait(&mu_);
   drain_deadline_ = absl::InfiniteFuture();
   return !gave_up_;
+}
+
+absl::Duration BatchScheduler::EarliestDone(const Plan& plan, int64_t matrices) const {
+  const bool divisible =
+      matrices * static_cast<int64_t>(matrix_bytes(plan.problem)) >= 2 * options_.limits.min_split_bytes;
+  MutexLock lock(&mu_);
+  return pool_->EarliestDone(plan, matrices, queue_.Waiting(plan), divisible);
 }
 
 BatchScheduler::Waiting BatchScheduler::waiting() const {

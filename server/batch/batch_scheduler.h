@@ -2,6 +2,9 @@
 // when its oldest request has waited long enough. With an idle device a request leaves at once, so batching costs no
 // latency at low load; while the lanes are busy batches grow by themselves.
 //
+// A batch that a device fails is tried again on another, on at most kMaxTries in all and never twice on one. A request
+// ends by a device's fault only when no other is left to try.
+//
 // A request ends by its results, its deadline, the queue timeout, Cancel(), or a drain that ran out of time, whichever
 // is first; its callback is called at that moment. What waits then leaves the queue and costs no device time. What is
 // on a device loses its answer at once and its memory when the device lets go, which it is asked to do by the batch's
@@ -11,7 +14,8 @@
 //   1. Every job is answered exactly once: `answered` turns true under mu_, by End() alone, which moves its callback
 //   out.
 //   2. No callback is called, and no RequestMemory dropped, under mu_: both are collected in Effects.
-//   3. Work waits only while no lane of a healthy device is free: whoever adds work or releases a lane calls Pump().
+//   3. Work waits only while no lane of a healthy device is free, or the device that is to complete it first is busy:
+//   whoever adds work or releases a lane calls Pump(), and the alarm does when such a wait is to be looked at again.
 //   4. A job's memory outlives every use by a device: the slices of a running batch hold the job.
 //   5. The alarm is set to the earliest time at which something is due, or earlier.
 //   6. busy_ counts who has taken something off the queue, or an answer, and not yet done with it: empty queue and
@@ -23,7 +27,9 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <utility>
+#include <vector>
 
 #include "absl/container/btree_set.h"
 #include "absl/container/flat_hash_set.h"
@@ -67,6 +73,9 @@ class BatchScheduler final : private BatchRunner {
   };
   Waiting waiting() const;
 
+  // After what time the request could be done at best, were it submitted now; see DevicePool::EarliestDone().
+  absl::Duration EarliestDone(const Plan& plan, int64_t matrices) const;
+
  private:
   // What is to be done after mu_ was released.
   struct Effects {
@@ -76,14 +85,30 @@ class BatchScheduler final : private BatchRunner {
   };
 
   struct PartResult;
+  // A device's fault, and which device.
+  struct Fault {
+    int device;
+    absl::Status status;
+  };
 
   void RunBatch(std::unique_ptr<Batch> batch, const Lane& lane) override;
-  bool RunInline(const AdmittedRequest& request, DoneCallback* done);
+  // The sizes of the parts that the request is to be divided into for devices.
+  std::vector<int64_t> SharesOf(const AdmittedRequest& request) const;
+  // Whether the request was computed and answered. If not, *fault says whether a device failed at it.
+  bool RunInline(const AdmittedRequest& request, DoneCallback* done, std::optional<Fault>* fault);
   PartResult Compute(const Batch& batch, const Lane& lane);
   void Finish(Batch* batch, const Lane& lane, PartResult result, Effects* effects) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // A device failed a batch, which runs no more: back to the queue, or its jobs end with the fault.
+  void Failed(std::unique_ptr<Batch> batch, Fault fault, Effects* effects) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  bool CanRetry(const Batch& batch) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  static std::unique_ptr<Batch> BatchOf(const std::shared_ptr<Job>& job);
 
   void Pump(Effects* effects) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void Start(const Lane& lane, Effects* effects) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Gives a lane to the first waiting batch for which there is one. False: there is none.
+  bool StartOne(Effects* effects) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void Start(Batch* batch, const Lane& lane, Effects* effects) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Ends what waits and can go nowhere any more, since a device was lost.
+  void EndStranded(Effects* effects) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void OnAlarm();
   void SetAlarm() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void ExpireDue(absl::Time now, Effects* effects) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -105,12 +130,14 @@ class BatchScheduler final : private BatchRunner {
   CondVar idle_;
   BatchQueue queue_ ABSL_GUARDED_BY(mu_);
   absl::flat_hash_set<Batch*> running_ ABSL_GUARDED_BY(mu_);
-  absl::btree_set<std::pair<absl::Time, Job*>> queued_ ABSL_GUARDED_BY(mu_);     // by admission: no lane took them yet
+  absl::btree_set<std::pair<absl::Time, Job*>> queued_ ABSL_GUARDED_BY(mu_);     // by waits_since: wait for a lane
   absl::btree_set<std::pair<absl::Time, Job*>> deadlines_ ABSL_GUARDED_BY(mu_);  // unanswered, with a finite deadline
   int64_t busy_ ABSL_GUARDED_BY(mu_) = 0;
   bool draining_ ABSL_GUARDED_BY(mu_) = false;
   bool gave_up_ ABSL_GUARDED_BY(mu_) = false;  // the drain ran out of time
   absl::Time drain_deadline_ ABSL_GUARDED_BY(mu_) = absl::InfiniteFuture();
+  absl::Time look_again_ ABSL_GUARDED_BY(mu_) = absl::InfiniteFuture();  // for a lane, for work that let one pass
+  int healthy_ ABSL_GUARDED_BY(mu_);                                     // devices, at the last Pump()
   absl::Time alarm_at_ ABSL_GUARDED_BY(mu_) = absl::InfiniteFuture();
   std::unique_ptr<Alarm> alarm_;  // last: its callback uses everything above
 };

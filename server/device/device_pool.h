@@ -1,11 +1,19 @@
-// All devices, their lanes and what is known of their health. Work waits in the batch stage and is bound to a device
-// only when a lane takes it: so a lost device leaves nothing to be moved, and no lane idles beside a full queue.
+// All devices, their lanes, what is known of their health, and what work costs on them. Work waits in the batch stage
+// and is bound to a device only when one of its lanes takes it: so a lost device leaves nothing to be moved.
+//
+// A batch goes where it is predicted to be complete first: after what the device still has to do, and its own time
+// there (cost_table.h). That may be a device whose lanes are all taken, when it will be free soon and every free one is
+// slow: then the batch waits (server/decisions/0005-which-device.md).
+//
+// A device that failed a batch without being lost is avoided for a while, the longer the more often it happens:
+// otherwise one that fails at once would look like the one that is done first.
 //
 // Thread-safe. Invariants:
-//   1. A lane has at most one holder, from Acquire() to Release(). Only the holder executes on it.
-//   2. Acquire() gives no lane of a lost device, and a lost device never comes back.
+//   1. A lane has at most one holder, from Place() to Release(). Only the holder executes on it.
+//   2. Nobody is given a lane of a lost device, and a lost device never comes back.
 //   3. Every lane's thread runs what it was given by Run() before it ends.
 //   4. No LaneWork is called under mu_.
+// Lock order: mu_ before a cost table's.
 #ifndef SVDSERVE_SERVER_DEVICE_DEVICE_POOL_H_
 #define SVDSERVE_SERVER_DEVICE_DEVICE_POOL_H_
 
@@ -13,11 +21,16 @@
 #include <memory>
 #include <optional>
 #include <thread>
+#include <utility>
 #include <vector>
 
+#include "absl/container/inlined_vector.h"
 #include "absl/time/time.h"
+#include "absl/types/span.h"
 #include "server/clock.h"
+#include "server/device/cost_table.h"
 #include "server/device/device.h"
+#include "server/device/device_load.h"
 #include "server/metrics/recorder.h"
 #include "server/mutex.h"
 
@@ -25,9 +38,8 @@ namespace svdserve::server {
 
 // A lane in somebody's hands.
 struct Lane {
-  int device = 0;       // position in the pool
-  int index = 0;        // on its device
-  absl::Duration work;  // what its holder said it would take
+  int device = 0;  // position in the pool
+  int index = 0;   // on its device
 };
 
 // What a lane's thread is to do: to Execute() on the lane and to Release() it.
@@ -48,9 +60,45 @@ class DevicePool {
   DevicePool(const DevicePool&) = delete;
   DevicePool& operator=(const DevicePool&) = delete;
 
-  // A free lane of the healthy device with the least outstanding work, or none. `work`: the estimate of what is to run.
-  std::optional<Lane> Acquire(absl::Duration work);
+  // Measures every device, all of them at once, for about `budget`; see Calibrate(). A device that fails at it is lost
+  // or goes on unmeasured, as its outcome says. Before anything else is done with the pool.
+  void Calibrate(absl::Duration budget);
+
+  // One look at the devices on behalf of a line of waiting work, from its front to its back: what was placed in vain
+  // counts as ahead of what comes after it. Used by one thread, which soon drops it.
+  class Placement {
+   public:
+    explicit Placement(DevicePool* pool);
+
+    // False: no healthy device has a free lane, so nothing can be placed.
+    bool lane_free() const { return lane_free_; }
+    // A lane of the healthy device, of those not in `tried`, where the work is predicted to be complete first; the
+    // caller holds it. None: every such device is lost, or all lanes of that one are taken.
+    std::optional<Lane> Place(const Plan& plan, int64_t matrices, absl::Span<const int> tried);
+    // When another look is due, if nothing changes before: work waits for a busy device that may turn out to be slower
+    // than was predicted. InfiniteFuture: nothing does.
+    absl::Time look_again() const { return look_again_; }
+
+   private:
+    DevicePool* const pool_;
+    bool lane_free_ = false;
+    absl::InlinedVector<absl::Duration, 8> ahead_;  // of each device
+    absl::Time look_again_ = absl::InfiniteFuture();
+  };
+
+  // A lane as by Place(), if the work is predicted to take no longer than `most` there.
+  std::optional<Lane> PlaceShort(const Plan& plan, int64_t matrices, absl::Duration most);
   void Release(const Lane& lane);
+
+  // How to divide `matrices` among the healthy devices with a free lane, in proportion to their speed and so that all
+  // are done at once: sizes of parts, at least `least` each (see shares.h), whose sum is `matrices`. One part where
+  // dividing is no use.
+  std::vector<int64_t> Shares(const Plan& plan, int64_t matrices, int64_t least) const;
+
+  // After what time `matrices` could be done that wait behind `ahead` others of the same plan, at best: every run as
+  // short as it ever is, everything else that waits left aside. `divisible`: they may be spread over devices. Zero
+  // while a healthy device has nothing to do.
+  absl::Duration EarliestDone(const Plan& plan, int64_t matrices, int64_t ahead, bool divisible) const;
 
   // Has the lane's own thread call work->Run(lane). The caller holds the lane and passes it on; `work` lives until
   // then.
@@ -62,37 +110,50 @@ class DevicePool {
     absl::Duration took;
   };
   // Executes on the calling thread, which holds the lane; see Device::Execute(). Whatever the device throws is an
-  // outcome that is not OK; records busy time, matrices, and the loss of a device.
+  // outcome that is not OK. Records time, matrices, faults, and the loss of a device.
   Executed Execute(const Lane& lane, const Plan& plan, absl::Span<const HostSegment> segments,
                    const std::atomic<bool>* cancel);
 
   int size() const { return static_cast<int>(devices_.size()); }
   int healthy() const { return healthy_.load(std::memory_order_acquire); }
-  bool healthy(int device) const;
-  int idle() const;  // healthy devices with a free lane
+  // Whether a healthy device exists besides those in `tried`.
+  bool healthy_besides(absl::Span<const int> tried) const;
+  DeviceState state(int device) const;
   const DeviceInfo& info(int device) const { return devices_[device]->device->info(); }
 
  private:
   struct LaneState {
     CondVar wake;
-    bool held = false;
     std::optional<Lane> given;  // together with `work`
     LaneWork* work = nullptr;
     std::thread thread;
   };
   struct DeviceEntry {
-    std::unique_ptr<Device> device;
+    explicit DeviceEntry(std::unique_ptr<Device> d) : device(std::move(d)), load(device->info().lanes) {}
+
+    const std::unique_ptr<Device> device;
+    CostTable costs;
+    DeviceLoad load;
     bool healthy = true;
-    absl::Duration outstanding;  // of the lanes held
+    int faults = 0;                                   // in a row
+    absl::Time avoided_until = absl::InfinitePast();  // for these
     std::vector<std::unique_ptr<LaneState>> lanes;
   };
+  struct Candidate;
 
   void RunLane(LaneState* lane);
-  void Lose(int device);
+  // Where the work is predicted to be complete first; `ahead`: what else goes to each device before it, or empty.
+  Candidate Choose(const Plan& plan, int64_t matrices, absl::Span<const int> tried,
+                   absl::Span<const absl::Duration> ahead, absl::Time now) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  Lane Hold(const Candidate& candidate) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Execute() without a word to the recorder but of faults.
+  Executed ExecuteUncounted(const Lane& lane, const Plan& plan, absl::Span<const HostSegment> segments,
+                            const std::atomic<bool>* cancel);
+  void OnFault(int device, const DeviceOutcome& outcome, absl::Time now);
 
   Clock* const clock_;
   Recorder* const recorder_;
-  std::vector<std::unique_ptr<DeviceEntry>> devices_;  // the vector and `device` are fixed; the rest is guarded by mu_
+  std::vector<std::unique_ptr<DeviceEntry>> devices_;  // under mu_, but for `device` and `costs`
   std::atomic<int> healthy_;
   mutable Mutex mu_;
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;

@@ -29,6 +29,9 @@ inline constexpr MetricName kPhase{
 inline constexpr MetricName kAdmittedRequests{"svdserve_admitted_requests_total", "Requests admitted."};
 inline constexpr MetricName kAdmittedBytes{"svdserve_admitted_bytes_total",
                                            "Bytes of operands and results of the requests admitted."};
+// Labels: reason (OVERLOADED_BYTES OVERLOADED_REQUESTS DRAINING DEADLINE_UNREACHABLE), as clients see it.
+inline constexpr MetricName kRefused{"svdserve_refused_requests_total",
+                                     "Valid requests that were refused at admission, by why."};
 inline constexpr MetricName kInflightRequests{"svdserve_inflight_requests",
                                               "Requests in the ledger: admitted, and their memory not yet free."};
 inline constexpr MetricName kInflightBytes{"svdserve_inflight_bytes", "Their bytes of operands and results."};
@@ -48,11 +51,27 @@ inline constexpr MetricName kBatchRequests{"svdserve_batch_requests", "Requests,
 inline constexpr MetricName kBatchMatrices{"svdserve_batch_matrices", "Matrices of a batch."};
 inline constexpr MetricName kBatchBytes{"svdserve_batch_bytes", "Bytes of a batch's operands."};
 
+inline constexpr MetricName kBatchRetries{"svdserve_batch_retries_total",
+                                          "Batches that went to another device, since one failed them."};
+
 // --- devices ------------------------------------------------------------------------------------
 // Labels: status (ok non_finite not_converged out_of_range).
 inline constexpr MetricName kMatrices{"svdserve_matrices_total", "Matrices decomposed, by what became of them."};
+// Labels: device, backend (host cuda), model, uuid, instruction_set; the host has no model and no uuid.
+inline constexpr MetricName kDeviceInfo{"svdserve_device_info", "Always 1; its labels say what the device is."};
 // Labels: device.
-inline constexpr MetricName kDeviceBusy{"svdserve_device_busy_seconds_total", "Time in which a device computed."};
+inline constexpr MetricName kDeviceHealthy{"svdserve_device_healthy", "1 while the device takes work."};
+inline constexpr MetricName kDeviceMemory{"svdserve_device_memory_bytes",
+                                          "The device's own memory; 0 on the host, which has none."};
+inline constexpr MetricName kDeviceOutstanding{"svdserve_device_outstanding_batches",
+                                               "Batches that the device's lanes hold: its queue."};
+inline constexpr MetricName kDeviceBusy{"svdserve_device_busy_seconds_total",
+                                        "Time in which at least one lane of the device computed."};
+inline constexpr MetricName kDeviceUploaded{"svdserve_device_uploaded_bytes_total",
+                                            "Bytes copied to the device; 0 on the host, which reads in place."};
+inline constexpr MetricName kDeviceDownloaded{"svdserve_device_downloaded_bytes_total",
+                                              "Bytes copied from the device; 0 on the host, which writes in place."};
+inline constexpr MetricName kDeviceFaults{"svdserve_device_faults_total", "Batches that the device failed."};
 inline constexpr MetricName kDeviceLost{"svdserve_device_losses_total", "Times a device failed for good."};
 inline constexpr MetricName kDevices{"svdserve_devices", "Devices of this server."};
 inline constexpr MetricName kHealthyDevices{"svdserve_healthy_devices", "Devices that take work."};

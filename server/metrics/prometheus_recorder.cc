@@ -9,10 +9,12 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstdio>
 #include <ctime>
+#include <iterator>
 #include <map>
 #include <sstream>
 #include <vector>
@@ -32,6 +34,10 @@ using prometheus::Labels;
 
 constexpr int kCodes = 17;  // OK .. UNAUTHENTICATED, as gRPC numbers them
 constexpr int kDTypes = 5;  // the engine's four, and none
+
+// Why admission refuses.
+constexpr Reason kRefusals[] = {Reason::kOverloadedBytes, Reason::kOverloadedRequests, Reason::kDraining,
+                                Reason::kDeadlineUnreachable};
 
 // 50 us to 90 s in four steps a decade.
 std::vector<double> time_buckets() {
@@ -81,9 +87,13 @@ Family<Counter>& counters(prometheus::Registry& registry, const MetricName& m) {
 Family<Histogram>& histograms(prometheus::Registry& registry, const MetricName& m) {
   return prometheus::BuildHistogram().Name(m.name).Help(m.help).Register(registry);
 }
-Gauge& gauge(prometheus::Registry& registry, const MetricName& m, const Labels& labels = {}) {
-  return prometheus::BuildGauge().Name(m.name).Help(m.help).Register(registry).Add(labels);
+Family<Gauge>& gauges(prometheus::Registry& registry, const MetricName& m) {
+  return prometheus::BuildGauge().Name(m.name).Help(m.help).Register(registry);
 }
+Gauge& gauge(prometheus::Registry& registry, const MetricName& m) { return gauges(registry, m).Add({}); }
+
+// A counter whose total is kept elsewhere.
+void bring_to(Counter& counter, double total) { counter.Increment(total - counter.Value()); }
 
 // Names as gRPC spells its codes, which absl::StatusCode shares.
 std::string status_name(absl::StatusCode code) { return absl::StatusCodeToString(code); }
@@ -124,8 +134,12 @@ struct PrometheusRecorder::Impl {
   Counter& admitted_bytes = counters(registry, metric::kAdmittedBytes).Add({});
   Counter& refused_connections = counters(registry, metric::kRefusedConnections).Add({});
 
+  Family<Counter>& refused = counters(registry, metric::kRefused);
+  std::array<Counter*, std::size(kRefusals)> refusals{};
+
   Family<Counter>& batches = counters(registry, metric::kBatches);
   std::array<Counter*, kCutReasons> batch{};
+  Counter& batch_retries = counters(registry, metric::kBatchRetries).Add({});
   Histogram& batch_requests = histograms(registry, metric::kBatchRequests).Add({}, power_buckets(1, 2, 13));
   Histogram& batch_matrices = histograms(registry, metric::kBatchMatrices).Add({}, power_buckets(1, 4, 13));
   Histogram& batch_bytes = histograms(registry, metric::kBatchBytes).Add({}, power_buckets(256, 4, 10));
@@ -135,7 +149,14 @@ struct PrometheusRecorder::Impl {
   Counter& matrices_non_finite = matrices.Add({{"status", "non_finite"}});
   Counter& matrices_not_converged = matrices.Add({{"status", "not_converged"}});
   Counter& matrices_out_of_range = matrices.Add({{"status", "out_of_range"}});
-  DeviceCounters device_busy{registry, metric::kDeviceBusy};
+  Family<Gauge>& device_info = gauges(registry, metric::kDeviceInfo);
+  Family<Gauge>& device_healthy = gauges(registry, metric::kDeviceHealthy);
+  Family<Gauge>& device_memory = gauges(registry, metric::kDeviceMemory);
+  Family<Gauge>& device_outstanding = gauges(registry, metric::kDeviceOutstanding);
+  Family<Counter>& device_busy = counters(registry, metric::kDeviceBusy);
+  Family<Counter>& device_uploaded = counters(registry, metric::kDeviceUploaded);
+  Family<Counter>& device_downloaded = counters(registry, metric::kDeviceDownloaded);
+  DeviceCounters device_faults{registry, metric::kDeviceFaults};
   DeviceCounters device_lost{registry, metric::kDeviceLost};
 
   Gauge& ready = gauge(registry, metric::kReady);
@@ -159,13 +180,17 @@ struct PrometheusRecorder::Impl {
     for (int i = 0; i < kPhases; ++i) {
       phase[i] = &phases.Add({{"phase", name(static_cast<Phase>(i))}}, time_buckets());
     }
+    for (size_t i = 0; i < std::size(kRefusals); ++i) refusals[i] = &refused.Add({{"reason", name(kRefusals[i])}});
     for (int i = 0; i < kCutReasons; ++i) {
       batch[i] = &batches.Add({{"reason", name(static_cast<CutReason>(i))}});
     }
-    gauge(registry, metric::kBuildInfo, {{"version", kVersion}, {"compiler", kCompiler}, {"build_type", kBuildType}})
+    gauges(registry, metric::kBuildInfo)
+        .Add({{"version", kVersion}, {"compiler", kCompiler}, {"build_type", kBuildType}})
         .Set(1);
     gauge(registry, metric::kProcessStart).Set(static_cast<double>(std::time(nullptr)));
   }
+
+  void Set(const std::vector<DeviceReading>& readings);
 };
 
 PrometheusRecorder::PrometheusRecorder() : impl_(std::make_unique<Impl>()) {}
@@ -203,6 +228,11 @@ void PrometheusRecorder::Admitted(int64_t bytes) {
   impl_->admitted_bytes.Increment(static_cast<double>(bytes));
 }
 
+void PrometheusRecorder::Refused(Reason reason) {
+  const auto* const known = std::find(std::begin(kRefusals), std::end(kRefusals), reason);
+  if (known != std::end(kRefusals)) impl_->refusals[static_cast<size_t>(known - kRefusals)]->Increment();
+}
+
 void PrometheusRecorder::BatchCut(CutReason reason, int64_t requests, int64_t matrices, int64_t bytes) {
   impl_->batch[static_cast<size_t>(reason)]->Increment();
   impl_->batch_requests.Observe(static_cast<double>(requests));
@@ -220,19 +250,43 @@ void PrometheusRecorder::MatricesDone(const ConvergenceReport& report) {
   add(impl_->matrices_out_of_range, report.out_of_range);
 }
 
-void PrometheusRecorder::DeviceBusy(std::string_view device, absl::Duration busy) {
-  impl_->device_busy.of(device).Increment(absl::ToDoubleSeconds(busy));
-}
+void PrometheusRecorder::BatchRetried() { impl_->batch_retries.Increment(); }
+
+void PrometheusRecorder::DeviceFault(std::string_view device) { impl_->device_faults.of(device).Increment(); }
 
 void PrometheusRecorder::ConnectionRefused() { impl_->refused_connections.Increment(); }
 
 void PrometheusRecorder::DeviceLost(std::string_view device) { impl_->device_lost.of(device).Increment(); }
 
+void PrometheusRecorder::Impl::Set(const std::vector<DeviceReading>& readings) {
+  int healthy = 0;
+  for (const DeviceReading& d : readings) {
+    healthy += d.healthy ? 1 : 0;
+    const Labels label = {{"device", d.name}};
+    device_info
+        .Add({{"device", d.name},
+              {"backend", d.backend},
+              {"model", d.model},
+              {"uuid", d.uuid},
+              {"instruction_set", d.instruction_set}})
+        .Set(1);
+    device_healthy.Add(label).Set(d.healthy ? 1 : 0);
+    device_memory.Add(label).Set(static_cast<double>(d.memory_bytes));
+    device_outstanding.Add(label).Set(static_cast<double>(d.outstanding_batches));
+    bring_to(device_busy.Add(label), d.busy_seconds);
+    bring_to(device_uploaded.Add(label), static_cast<double>(d.uploaded_bytes));
+    bring_to(device_downloaded.Add(label), static_cast<double>(d.downloaded_bytes));
+    device_faults.of(d.name);  // they exist before the first fault: a rate needs a zero to rise from
+    device_lost.of(d.name);
+  }
+  devices.Set(static_cast<double>(readings.size()));
+  healthy_devices.Set(healthy);
+}
+
 std::string PrometheusRecorder::Render(const GaugeReadings& readings) {
   MutexLock lock(&impl_->render_mu);
   impl_->ready.Set(readings.ready ? 1 : 0);
-  impl_->devices.Set(readings.devices);
-  impl_->healthy_devices.Set(readings.healthy_devices);
+  impl_->Set(readings.devices);
   impl_->inflight_requests.Set(static_cast<double>(readings.inflight_requests));
   impl_->inflight_requests_limit.Set(static_cast<double>(readings.inflight_requests_limit));
   impl_->inflight_bytes.Set(static_cast<double>(readings.inflight_bytes));
@@ -240,7 +294,7 @@ std::string PrometheusRecorder::Render(const GaugeReadings& readings) {
   impl_->queued_requests.Set(static_cast<double>(readings.queued_requests));
   impl_->oldest_queued.Set(readings.oldest_queued_seconds);
   impl_->open_streams.Set(static_cast<double>(readings.open_streams));
-  impl_->process_cpu.Increment(process_cpu_seconds() - impl_->process_cpu.Value());
+  bring_to(impl_->process_cpu, process_cpu_seconds());
   impl_->process_resident.Set(process_resident_bytes());
   impl_->process_files.Set(process_open_files());
   std::ostringstream text;

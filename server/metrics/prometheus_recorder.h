@@ -5,16 +5,27 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "server/metrics/recorder.h"
 
 namespace svdserve::server {
 
+// Of one device.
+struct DeviceReading {
+  std::string name, backend, model, uuid, instruction_set;
+  bool healthy = false;
+  int64_t memory_bytes = 0;
+  int64_t outstanding_batches = 0;
+  double busy_seconds = 0;  // this and what follows only grow
+  int64_t uploaded_bytes = 0;
+  int64_t downloaded_bytes = 0;
+};
+
 // What is not an event but a state, read when somebody scrapes.
 struct GaugeReadings {
   bool ready = false;
-  int healthy_devices = 0;
-  int devices = 0;
+  std::vector<DeviceReading> devices;
   int64_t inflight_requests = 0;
   int64_t inflight_requests_limit = 0;
   int64_t inflight_bytes = 0;
@@ -35,10 +46,12 @@ class PrometheusRecorder final : public Recorder {
   void RequestFinished(const RequestLabels& labels, absl::StatusCode code) override;
   void PhaseTook(Phase phase, absl::Duration took) override;
   void Admitted(int64_t bytes) override;
+  void Refused(Reason reason) override;
   void BatchCut(CutReason reason, int64_t requests, int64_t matrices, int64_t bytes) override;
   void MatricesDone(const ConvergenceReport& report) override;
-  void DeviceBusy(std::string_view device, absl::Duration busy) override;
   void ConnectionRefused() override;
+  void BatchRetried() override;
+  void DeviceFault(std::string_view device) override;
   void DeviceLost(std::string_view device) override;
 
   // Every series in Prometheus' text format, with `readings` as the state.

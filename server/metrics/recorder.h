@@ -1,8 +1,8 @@
 // What the stages tell about themselves. An interface of events: no Prometheus, no names of series.
 //
 // Who records: the rpc stage RequestFinished, and the phases kRespond and kTotal (it alone sees requests that the codec
-// refuses, and the end of a reply); the core everything else. Depth and age of the queue are not events: they are read
-// when somebody asks, by Pipeline::stats().
+// refuses, and the end of a reply); the core everything else. Depth and age of the queue, and what devices are doing,
+// are not events: they are read when somebody asks, by Pipeline::stats() and devices().
 #ifndef SVDSERVE_SERVER_METRICS_RECORDER_H_
 #define SVDSERVE_SERVER_METRICS_RECORDER_H_
 
@@ -15,6 +15,7 @@
 #include "absl/time/time.h"
 #include "engine/problem.h"
 #include "engine/result.h"
+#include "server/error.h"
 
 namespace svdserve::server {
 
@@ -85,13 +86,18 @@ class Recorder {
   virtual void PhaseTook(Phase phase, absl::Duration took) = 0;
   // One request was admitted, with this many bytes of operands and values.
   virtual void Admitted(int64_t bytes) = 0;
+  // One request was valid, and refused at admission.
+  virtual void Refused(Reason reason) = 0;
   // A batch was cut, for this reason, with so much in it.
   virtual void BatchCut(CutReason reason, int64_t requests, int64_t matrices, int64_t bytes) = 0;
-  // A device computed a batch to its end. `device`: its name.
+  // A device computed a batch to its end.
   virtual void MatricesDone(const ConvergenceReport& report) = 0;
-  virtual void DeviceBusy(std::string_view device, absl::Duration busy) = 0;
   // One connection was closed as soon as it came: there are as many as there may be.
   virtual void ConnectionRefused() = 0;
+  // A batch goes to another device, since one failed it.
+  virtual void BatchRetried() = 0;
+  // A device failed a batch. `device`: its name.
+  virtual void DeviceFault(std::string_view device) = 0;
   // A device failed and takes no more work.
   virtual void DeviceLost(std::string_view device) = 0;
 };
@@ -102,10 +108,12 @@ class NullRecorder final : public Recorder {
   void RequestFinished(const RequestLabels&, absl::StatusCode) override {}
   void PhaseTook(Phase, absl::Duration) override {}
   void Admitted(int64_t) override {}
+  void Refused(Reason) override {}
   void BatchCut(CutReason, int64_t, int64_t, int64_t) override {}
   void MatricesDone(const ConvergenceReport&) override {}
-  void DeviceBusy(std::string_view, absl::Duration) override {}
   void ConnectionRefused() override {}
+  void BatchRetried() override {}
+  void DeviceFault(std::string_view) override {}
   void DeviceLost(std::string_view) override {}
 };
 

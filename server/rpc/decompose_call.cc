@@ -32,6 +32,7 @@ void DecomposeCall::Start(const grpc::CallbackServerContext& call, grpc::ByteBuf
         absl::StrCat("the request needs more than ", request->Length(), " bytes of memory; so much is not free"), "",
         kRetryAfter};
     request->Clear();
+    context_->recorder->Refused(refusal.error.reason);
     OnAnswer(std::move(refusal));
     return;
   }

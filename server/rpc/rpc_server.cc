@@ -47,10 +47,18 @@ void fill_server_info(const Pipeline& pipeline, int64_t max_stream_requests, v1:
   for (const DeviceState& state : pipeline.devices()) {
     v1::Device& device = *info->add_devices();
     device.set_name(state.info.name);
-    device.set_backend(state.info.backend);
+    device.set_backend(name(state.info.kind));
     device.set_instruction_set(state.info.instruction_set);
     device.set_threads(state.info.threads);
     device.set_healthy(state.healthy);
+    device.set_model(state.info.model);
+    device.set_uuid(state.info.uuid);
+    device.set_memory_bytes(state.info.memory_bytes);
+    device.set_lanes(state.info.lanes);
+    device.set_outstanding_batches(state.outstanding_batches);
+    device.set_busy_seconds(absl::ToDoubleSeconds(state.busy));
+    device.set_uploaded_bytes(state.counters.uploaded_bytes);
+    device.set_downloaded_bytes(state.counters.downloaded_bytes);
   }
   info->set_draining(pipeline.stats().draining);
 }

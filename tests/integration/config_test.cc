@@ -46,6 +46,26 @@ TEST(ConfigTest, FlagBeatsVariableBeatsDefault) {
   EXPECT_EQ(outcome.config.drain_timeout, absl::Minutes(2));
 }
 
+TEST(ConfigTest, DevicesAreAutoOrAList) {
+  const auto devices = [](const std::string& list) {
+    const ConfigOutcome outcome = read({"--devices=" + list});
+    EXPECT_EQ(outcome.action, Action::kServe) << list << ": " << outcome.text;
+    return outcome.config.devices;
+  };
+  EXPECT_TRUE(read({}).config.devices.automatic);
+  EXPECT_TRUE(devices("auto").automatic);
+  EXPECT_TRUE(devices("host").host);
+  EXPECT_FALSE(devices("host").automatic || devices("host").every_cuda);
+  EXPECT_TRUE(devices("cuda").every_cuda);
+  EXPECT_FALSE(devices("cuda").host);
+  EXPECT_EQ(devices("cuda:3, cuda:1,host,cuda:3").cuda_ordinals, (std::vector<int>{1, 3}));
+  EXPECT_TRUE(devices("cuda:3,cuda:1,host").host);
+  EXPECT_TRUE(devices("cuda:1,cuda").cuda_ordinals.empty());  // all of them: that one, too
+  EXPECT_THAT(describe(read({"--devices=host,cuda:2,cuda:0"}).config), HasSubstr("devices=cuda:0,cuda:2,host"));
+  EXPECT_EQ(read({}).config.cuda_lanes, 4);
+  EXPECT_EQ(read({}).config.cuda_slot_bytes, 32 << 20);
+}
+
 TEST(ConfigTest, BadValuesNameTheirFlag) {
   const std::vector<std::pair<std::string, std::string>> cases = {
       {"--max-message-bytes=many", "--max-message-bytes"},
@@ -56,6 +76,15 @@ TEST(ConfigTest, BadValuesNameTheirFlag) {
       {"--drain-delay=-1s", "--drain-delay"},
       {"--drain-timeout=inf", "--drain-timeout"},
       {"--simd=sse", "--simd"},
+      {"--devices=", "--devices"},
+      {"--devices=gpu", "--devices"},
+      {"--devices=cuda:", "--devices"},
+      {"--devices=cuda:-1", "--devices"},
+      {"--devices=cuda:0,", "--devices"},
+      {"--devices=auto,host", "--devices"},
+      {"--devices=host:1", "--devices"},
+      {"--cuda-lanes=0", "--cuda-lanes"},
+      {"--cuda-slot-bytes=4KiB", "--cuda-slot-bytes"},
       {"--log-level=loud", "--log-level"},
       {"--insecure=perhaps", "--insecure"},
       {"--listen=127.0.0.1", "--listen"},
@@ -113,9 +142,13 @@ TEST(ConfigTest, HelpAndDescriptionNameEveryFlag) {
                            "max-queue-delay",
                            "max-batch-bytes",
                            "max-batch-matrices",
+                           "devices",
+                           "cuda-lanes",
+                           "cuda-slot-bytes",
                            "host-devices",
                            "threads",
                            "simd",
+                           "calibration-time",
                            "drain-delay",
                            "drain-timeout",
                            "log-level"}) {
@@ -152,6 +185,9 @@ TEST(ProgramTest, ExitCodes) {
   EXPECT_EQ(open.exit_code, 2);
   EXPECT_THAT(open.output, HasSubstr("--insecure"));
   EXPECT_EQ(run_program({svdserve, "--tls-cert=/nowhere/c.pem", "--tls-key=/nowhere/k.pem"}).exit_code, 2);
+  const auto absent = run_program({svdserve, "--devices=host,cuda:4095", "--listen=127.0.0.1:0", "--metrics-listen="});
+  EXPECT_EQ(absent.exit_code, 1);
+  EXPECT_THAT(absent.output, HasSubstr("names cuda:4095, which cannot be used"));
   svdserve::testing::RunningServer first;
   const auto second = run_program({svdserve, "--listen=" + first.address(), "--metrics-listen="});
   EXPECT_EQ(second.exit_code, 1);

@@ -85,6 +85,24 @@ TEST(LoadTest, WhoWaitsTooLongForADeviceIsTold) {
   expect_overload(ask_while_busy(server, slow_request(10)), "QUEUE_TIMEOUT");
 }
 
+// The answer comes before the deadline does, and says that the server, not the network, gave up.
+TEST(LoadTest, DeadlineThatCannotBeMetIsRefusedAtOnce) {
+  RunningServer server(slow_server("--calibration-time=10s"));  // as long as it needs, on a busy machine
+  const auto channel = connect(server.address());
+  const v1::DecomposeRequest request = slow_request(7000);
+  ErrorDetails details;
+  for (int i = 0; i < 10 && details.reason != "DEADLINE_UNREACHABLE"; ++i) {
+    BusyCall busy(server);
+    if (!wait_until([&] { return server.Metric("svdserve_device_outstanding_batches") >= 1; })) continue;
+    v1::DecomposeResponse response;
+    details = details_of(decompose(channel, request, &response, std::chrono::milliseconds(400)));
+  }
+  EXPECT_EQ(details.reason, "DEADLINE_UNREACHABLE");
+  EXPECT_EQ(details.code, static_cast<int>(grpc::StatusCode::DEADLINE_EXCEEDED));
+  EXPECT_EQ(details.retry_seconds, -1);
+  EXPECT_EQ(server.Metric("svdserve_refused_requests_total", {"reason=\"DEADLINE_UNREACHABLE\""}), 1);
+}
+
 TEST(LoadTest, UnderFullOverloadProbesAnswerAndTheRestIsServed) {
   RunningServer server({"--max-inflight-requests=4"});
   const v1::DecomposeRequest request = slow_request(30);

@@ -128,7 +128,36 @@ TEST(OperationsTest, SeveralDevicesAreListedAndGiveTheSameBits) {
   ASSERT_TRUE(decompose(connect(three.address()), request, &b).ok());
   EXPECT_EQ(a.singular_values(), b.singular_values());
   EXPECT_EQ(three.Metric("svdserve_devices"), 3);
+  EXPECT_EQ(three.Metric("svdserve_device_info", {"backend=\"host\""}), 3);
+  EXPECT_EQ(three.Metric("svdserve_device_healthy"), 3);
+  EXPECT_EQ(three.Metric("svdserve_device_memory_bytes") + three.Metric("svdserve_device_uploaded_bytes_total") +
+                three.Metric("svdserve_device_downloaded_bytes_total"),
+            0);  // the host computes in place
   EXPECT_THAT(b.device(), HasSubstr("host:"));
+}
+
+TEST(OperationsTest, ServerInfoTellsWhatEachDeviceIsAndHasDone) {
+  RunningServer server({"--host-devices=2", "--threads=2"});
+  const auto channel = connect(server.address());
+  v1::DecomposeResponse response;
+  ASSERT_TRUE(decompose(channel, random_request(8, 8, 1000), &response).ok());
+  grpc::ClientContext context;
+  v1::GetServerInfoResponse info;
+  ASSERT_TRUE(v1::SvdService::NewStub(channel)->GetServerInfo(&context, {}, &info).ok());
+  ASSERT_EQ(info.devices_size(), 2);
+  double busy = 0;
+  for (const v1::Device& d : info.devices()) {
+    EXPECT_THAT(d.name(), HasSubstr("host:"));
+    EXPECT_EQ(d.backend(), "host");
+    EXPECT_EQ(d.uuid() + d.model(), "");
+    EXPECT_EQ(d.memory_bytes(), 0);
+    EXPECT_EQ(d.threads(), 1);
+    EXPECT_EQ(d.lanes(), 1);
+    EXPECT_TRUE(d.healthy());
+    busy += d.busy_seconds();
+  }
+  EXPECT_GT(busy, 0);
+  EXPECT_NEAR(server.Metric("svdserve_device_busy_seconds_total"), busy, 1e-6);
 }
 
 TEST(OperationsTest, UnixSockets) {

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <memory>
 #include <random>
 #include <vector>
@@ -22,6 +23,16 @@ std::shared_ptr<Job> MakeJob(int64_t count, int key = 0) {
   return job;
 }
 
+// The `nth` batch in turn, or the last.
+Batch* Next(const BatchQueue& queue, size_t nth = 0) {
+  Batch* next = nullptr;
+  queue.ForEachInTurn(nth + 1, [&next](Batch* batch) {
+    next = batch;
+    return true;
+  });
+  return next;
+}
+
 const absl::Time kNow = absl::UnixEpoch() + absl::Seconds(100);
 
 TEST(BatchQueue, PartsCoverTheRequestExactly) {
@@ -31,10 +42,10 @@ TEST(BatchQueue, PartsCoverTheRequestExactly) {
     BatchQueue queue(limits);
     CutEvents cuts;
     const auto job = MakeJob(count);
-    queue.Add(job, 1, kNow, &cuts);
+    queue.Add(job, {job->work.request.count}, kNow, &cuts);
     int64_t next = 0;
     while (!queue.empty()) {
-      const std::unique_ptr<Batch> batch = queue.Take(kNow, &cuts);
+      const std::unique_ptr<Batch> batch = queue.Take(Next(queue), kNow, &cuts);
       ASSERT_EQ(batch->slices.size(), 1u);
       EXPECT_EQ(batch->slices[0].first, next);
       EXPECT_LE(batch->bytes, limits.max_bytes);
@@ -50,34 +61,97 @@ TEST(BatchQueue, MatrixLargerThanTheLimitStillGoes) {
   limits.max_bytes = kBytes / 2;
   BatchQueue queue(limits);
   CutEvents cuts;
-  queue.Add(MakeJob(3), 1, kNow, &cuts);
-  for (int i = 0; i < 3; ++i) EXPECT_EQ(queue.Take(kNow, &cuts)->matrices, 1);
+  queue.Add(MakeJob(3), {3}, kNow, &cuts);
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(queue.Take(Next(queue), kNow, &cuts)->matrices, 1);
   EXPECT_TRUE(queue.empty());
 }
 
-TEST(BatchQueue, SpreadPartsLeaveBecauseLanesAreFree) {
-  BatchLimits limits;
-  limits.min_split_bytes = 2 * kBytes;
-  BatchQueue queue(limits);
+TEST(BatchQueue, SharesLeaveBecauseLanesAreFree) {
+  BatchQueue queue({});
   CutEvents cuts;
-  queue.Add(MakeJob(5), 4, kNow, &cuts);
+  queue.Add(MakeJob(5), {3, 2}, kNow, &cuts);
   ASSERT_EQ(cuts.size(), 2u);
   EXPECT_EQ(cuts[0].reason, CutReason::kLaneFree);
   EXPECT_EQ(cuts[0].matrices, 3);
   EXPECT_EQ(cuts[1].matrices, 2);
 }
 
+TEST(BatchQueue, ShareBeyondTheLimitsIsSplitItself) {
+  BatchLimits limits;
+  limits.max_matrices = 4;
+  BatchQueue queue(limits);
+  CutEvents cuts;
+  const auto job = MakeJob(12);
+  queue.Add(job, {9, 3}, kNow, &cuts);
+  std::vector<int64_t> parts;
+  queue.ForEachInTurn(100, [&](Batch* batch) {
+    parts.push_back(batch->matrices);
+    return true;
+  });
+  EXPECT_EQ(parts, (std::vector<int64_t>{3, 3, 3, 3}));
+  EXPECT_EQ(job->unfinished, 4);
+  EXPECT_EQ(queue.Waiting(job->work.plan), 12);
+}
+
+TEST(BatchQueue, TurnsGoRoundTheKeysBeforeTheyGoDeeper) {
+  BatchLimits limits;
+  limits.max_matrices = 1;
+  BatchQueue queue(limits);
+  CutEvents cuts;
+  for (int key : {1, 1, 1, 2, 3, 3}) queue.Add(MakeJob(1, key), {1}, kNow, &cuts);
+  const auto keys = [&](size_t most) {
+    std::vector<int> seen;
+    queue.ForEachInTurn(most, [&](Batch* batch) {
+      seen.push_back(static_cast<int>(std::lround(batch->plan.tolerance * 1e3)));
+      return true;
+    });
+    return seen;
+  };
+  EXPECT_EQ(keys(100), (std::vector<int>{1, 2, 3, 1, 3, 1}));
+  EXPECT_EQ(keys(2), (std::vector<int>{1, 2}));
+  EXPECT_EQ(keys(0), (std::vector<int>{}));
+  queue.Take(Next(queue), kNow, &cuts);  // its key goes to the end
+  EXPECT_EQ(keys(100), (std::vector<int>{2, 3, 1, 3, 1}));
+}
+
+TEST(BatchQueue, AnyBatchMayBeTakenAndComeBackToTheFront) {
+  BatchLimits limits;
+  limits.max_matrices = 2;
+  BatchQueue queue(limits);
+  CutEvents cuts;
+  queue.Add(MakeJob(6, 1), {6}, kNow, &cuts);
+  queue.Add(MakeJob(1, 2), {1}, kNow, &cuts);
+  std::vector<Batch*> line;
+  queue.ForEachInTurn(100, [&](Batch* batch) {
+    line.push_back(batch);
+    return true;
+  });
+  std::unique_ptr<Batch> third = queue.Take(line[2], kNow, &cuts);
+  EXPECT_EQ(third.get(), line[2]);
+  EXPECT_EQ(third->slices[0].first, 2);
+  EXPECT_EQ(third->state, Batch::State::kRunning);
+  const std::unique_ptr<Batch> open = queue.Take(line[1], kNow, &cuts);  // the last of its key
+  EXPECT_EQ(cuts.back().reason, CutReason::kLaneFree);
+  queue.Return(std::move(third));
+  EXPECT_EQ(Next(queue), line[2]);
+  EXPECT_EQ(line[2]->state, Batch::State::kWaiting);
+  std::shared_ptr<Job> job = line[2]->slices[0].job;
+  const std::vector<Part> parts(job->parts.begin(), job->parts.end());
+  for (const Part& part : parts) queue.Remove(part);
+  EXPECT_TRUE(queue.empty());
+}
+
 TEST(BatchQueue, SlotsOfTheCancelledDoNotGrowForEver) {
   BatchQueue queue({});
   CutEvents cuts;
   const auto stays = MakeJob(1);
-  queue.Add(stays, 1, kNow, &cuts);
+  queue.Add(stays, {1}, kNow, &cuts);
   for (int i = 0; i < 40000; ++i) {
     const auto job = MakeJob(1);
-    queue.Add(job, 1, kNow, &cuts);
+    queue.Add(job, {job->work.request.count}, kNow, &cuts);
     for (const Part& part : job->parts) queue.Remove(part);
   }
-  EXPECT_LE(queue.Take(kNow, &cuts)->slices.size(), 16384u);
+  EXPECT_LE(queue.Take(Next(queue), kNow, &cuts)->slices.size(), 16384u);
 }
 
 TEST(BatchQueue, NothingIsLostUnderRandomUse) {
@@ -91,8 +165,8 @@ TEST(BatchQueue, NothingIsLostUnderRandomUse) {
   std::vector<std::shared_ptr<Job>> waiting;
   int64_t added = 0, removed = 0, taken = 0;
   const auto take = [&] {
-    const Batch* const next = &queue.Next();
-    const std::unique_ptr<Batch> batch = queue.Take(now, &cuts);
+    Batch* const next = Next(queue, random() % 3);
+    const std::unique_ptr<Batch> batch = queue.Take(next, now, &cuts);
     EXPECT_EQ(batch.get(), next);
     int64_t matrices = 0;
     for (const Slice& slice : batch->slices) {
@@ -113,7 +187,9 @@ TEST(BatchQueue, NothingIsLostUnderRandomUse) {
       case 0:
       case 1: {
         const auto job = MakeJob(1 + static_cast<int64_t>(random() % 25), static_cast<int>(random() % 4));
-        queue.Add(job, 1 + static_cast<int>(random() % 3), now, &cuts);
+        const int64_t count = job->work.request.count, share = static_cast<int64_t>(random()) % count;
+        queue.Add(job, share > 0 ? std::vector<int64_t>{share, count - share} : std::vector<int64_t>{count}, now,
+                  &cuts);
         added += job->work.request.count;
         waiting.push_back(job);
         break;

@@ -464,19 +464,16 @@ DeviceOutcome LostDevice() {
   return outcome;
 }
 
-TEST(BatchScheduler, LostDeviceFailsItsBatchAndItsWorkMovesOn) {
+TEST(BatchScheduler, WorkOfALostDeviceMovesOn) {
   PipelineHarness h(PipelineHarness::Defaults(), {1, 1});
-  const TicketPtr doomed = h.Occupy(0);
+  const TicketPtr moved = h.Occupy(0);
   const TicketPtr other = h.Occupy(1);  // lands on device 1, since 0 is busy
   const TicketPtr waiting = h.Submit(2, 9);
   h.device(0).Fail(LostDevice);
   h.device(0).Open();
-  EXPECT_EQ(doomed->Wait().error.code, StatusCode::kInternal);
-  EXPECT_EQ(doomed->reason(), Reason::kDeviceFault);
-  EXPECT_THAT(doomed->Wait().error.message, testing::HasSubstr("fake:0"));
-  EXPECT_THAT(doomed->Wait().error.message, testing::HasSubstr("unspecified launch failure"));
   h.device(1).Open();
-  EXPECT_TRUE(waiting->Wait().error.ok());
+  for (const TicketPtr& t : {moved, other, waiting}) EXPECT_TRUE(t->Wait().error.ok()) << t->Wait().error.message;
+  EXPECT_EQ(moved->Wait().devices, "fake:1");
   EXPECT_EQ(waiting->Wait().devices, "fake:1");
   EXPECT_THAT(h.recorder.lost(), ElementsAre("fake:0"));
   EXPECT_EQ(h.pipeline->stats().healthy_devices, 1);
@@ -502,17 +499,15 @@ TEST(BatchScheduler, WithTheLastDeviceReadinessAndTheQueueGo) {
 TEST(BatchScheduler, FaultOfOnePartFailsTheSplitRequestOnce) {
   PipelineOptions options = PipelineHarness::Defaults();
   options.max_batch_matrices = 1;
-  PipelineHarness h(options, {1, 1});
-  h.device(0).Close();
-  h.device(1).Close();
+  PipelineHarness h(options, {2});
+  h.device().Close();
   const TicketPtr t = h.Submit(6);
-  h.device(0).AwaitBegun(1);
-  h.device(1).AwaitBegun(1);
-  h.device(0).Fail(LostDevice);
-  h.device(0).Open();
+  h.device().AwaitBegun(2);
+  h.device().Fail(LostDevice);
+  h.device().Let(1);
   EXPECT_EQ(t->Wait().error.code, StatusCode::kInternal);
-  EXPECT_TRUE(h.pipeline->Drain(absl::InfiniteDuration()));  // device 1 is told to stop: its gate is closed
-  EXPECT_EQ(h.device(1).cancelled(), 1);
+  EXPECT_TRUE(h.pipeline->Drain(absl::InfiniteDuration()));  // the other part is told to stop: the gate is closed
+  EXPECT_EQ(h.device().cancelled(), 1);
   EXPECT_EQ(t->calls(), 1);
 }
 

@@ -30,6 +30,10 @@ class CountingRecorder final : public Recorder {
     MutexLock lock(&mu_);
     admitted_bytes_ += bytes;
   }
+  void Refused(Reason reason) override {
+    MutexLock lock(&mu_);
+    refusals_.push_back(reason);
+  }
   void BatchCut(CutReason reason, int64_t requests, int64_t matrices, int64_t bytes) override {
     MutexLock lock(&mu_);
     cuts_.push_back({reason, requests, matrices, bytes});
@@ -41,9 +45,13 @@ class CountingRecorder final : public Recorder {
     report_.not_converged += report.not_converged;
     report_.out_of_range += report.out_of_range;
   }
-  void DeviceBusy(std::string_view device, absl::Duration busy) override {
+  void BatchRetried() override {
     MutexLock lock(&mu_);
-    busy_[std::string(device)] += busy;
+    ++retries_;
+  }
+  void DeviceFault(std::string_view device) override {
+    MutexLock lock(&mu_);
+    faults_.emplace_back(device);
   }
   void ConnectionRefused() override {}
   void DeviceLost(std::string_view device) override {
@@ -69,13 +77,21 @@ class CountingRecorder final : public Recorder {
     MutexLock lock(&mu_);
     return report_;
   }
+  int retries() {
+    MutexLock lock(&mu_);
+    return retries_;
+  }
+  std::vector<std::string> faults() {
+    MutexLock lock(&mu_);
+    return faults_;
+  }
   std::vector<std::string> lost() {
     MutexLock lock(&mu_);
     return lost_;
   }
-  absl::Duration busy(const std::string& device) {
+  std::vector<Reason> refusals() {
     MutexLock lock(&mu_);
-    return busy_[device];
+    return refusals_;
   }
   int64_t admitted_bytes() {
     MutexLock lock(&mu_);
@@ -87,7 +103,9 @@ class CountingRecorder final : public Recorder {
   std::vector<Cut> cuts_;
   std::map<Phase, std::vector<absl::Duration>> phases_;
   ConvergenceReport report_;
-  std::map<std::string, absl::Duration> busy_;
+  std::vector<Reason> refusals_;
+  int retries_ = 0;
+  std::vector<std::string> faults_;
   std::vector<std::string> lost_;
   int64_t admitted_bytes_ = 0;
 };

@@ -4,9 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <thread>
 #include <vector>
 
-#include "server/device/cost_estimate.h"
 #include "server/device/host_device.h"
 #include "tests/server/counting_recorder.h"
 #include "tests/server/fake_clock.h"
@@ -14,6 +14,8 @@
 
 namespace svdserve::server {
 namespace {
+
+const Plan kPlan = *make_plan({2, 2, DType::kF64, Order::kRowMajor}, {}).plan;
 
 struct PoolOfFakes {
   explicit PoolOfFakes(const std::vector<int>& lanes) {
@@ -24,6 +26,10 @@ struct PoolOfFakes {
     }
     pool = std::make_unique<DevicePool>(std::move(devices), &clock, &recorder);
   }
+  std::optional<Lane> Place(int64_t matrices = 1) {
+    return DevicePool::Placement(pool.get()).Place(kPlan, matrices, {});
+  }
+
   FakeClock clock;
   CountingRecorder recorder;
   std::vector<std::shared_ptr<FakeDeviceControl>> controls;
@@ -33,12 +39,12 @@ struct PoolOfFakes {
 TEST(DevicePool, ALaneHasOneHolder) {
   PoolOfFakes p({1, 2});
   std::vector<Lane> held;
-  while (const auto lane = p.pool->Acquire(absl::Milliseconds(1))) held.push_back(*lane);
+  while (const auto lane = p.Place()) held.push_back(*lane);
   EXPECT_EQ(held.size(), 3u);
-  EXPECT_EQ(p.pool->idle(), 0);
+  EXPECT_FALSE(DevicePool::Placement(p.pool.get()).lane_free());
   p.pool->Release(held[1]);
-  EXPECT_EQ(p.pool->idle(), 1);
-  const auto again = p.pool->Acquire(absl::Milliseconds(1));
+  EXPECT_TRUE(DevicePool::Placement(p.pool.get()).lane_free());
+  const auto again = p.Place();
   ASSERT_TRUE(again.has_value());
   EXPECT_EQ(again->device, held[1].device);
   EXPECT_EQ(again->index, held[1].index);
@@ -46,25 +52,57 @@ TEST(DevicePool, ALaneHasOneHolder) {
 
 TEST(DevicePool, LeastOutstandingWorkFirst) {
   PoolOfFakes p({3, 3});
-  EXPECT_EQ(p.pool->Acquire(absl::Milliseconds(10))->device, 0);
-  EXPECT_EQ(p.pool->Acquire(absl::Milliseconds(4))->device, 1);
-  EXPECT_EQ(p.pool->Acquire(absl::Milliseconds(4))->device, 1);
-  EXPECT_EQ(p.pool->Acquire(absl::Milliseconds(4))->device, 1);
-  EXPECT_EQ(p.pool->Acquire(absl::Milliseconds(4))->device, 0);
+  EXPECT_EQ(p.Place(10000)->device, 0);
+  EXPECT_EQ(p.Place(4000)->device, 1);
+  EXPECT_EQ(p.Place(4000)->device, 1);
+  EXPECT_EQ(p.Place(4000)->device, 1);
+  EXPECT_EQ(p.Place(4000)->device, 0);
 }
 
 TEST(DevicePool, LostDeviceGivesNoLanes) {
   PoolOfFakes p({2, 1});
   p.controls[0]->Fail([] { return DeviceOutcome{absl::InternalError("gone"), true, false, {}}; });
-  const auto a = p.pool->Acquire(absl::Milliseconds(1));
+  const auto a = p.Place();
   const std::atomic<bool> cancel{false};
-  EXPECT_FALSE(p.pool->Execute(*a, Plan{}, {}, &cancel).outcome.status.ok());
+  EXPECT_FALSE(p.pool->Execute(*a, kPlan, {}, &cancel).outcome.status.ok());
   p.pool->Release(*a);
   EXPECT_EQ(p.pool->healthy(), 1);
-  EXPECT_FALSE(p.pool->healthy(0));
-  EXPECT_EQ(p.pool->Acquire(absl::Milliseconds(1))->device, 1);
-  EXPECT_FALSE(p.pool->Acquire(absl::Milliseconds(1)).has_value());
+  EXPECT_FALSE(p.pool->state(0).healthy);
+  EXPECT_EQ(p.Place()->device, 1);
+  EXPECT_FALSE(p.Place().has_value());
   EXPECT_THAT(p.recorder.lost(), testing::ElementsAre("fake:0"));
+  const int first = 0, second = 1;
+  EXPECT_TRUE(p.pool->healthy_besides({&first, 1}));
+  EXPECT_FALSE(p.pool->healthy_besides({&second, 1}));
+}
+
+// Two lanes that overlap are busy once.
+TEST(DevicePool, BusyTimeIsThatOfTheDeviceAndNotOfItsLanes) {
+  PoolOfFakes p({2});
+  p.controls[0]->Close();
+  const std::atomic<bool> cancel{false};
+  const auto execute = [&](const Lane& lane) {
+    return std::thread([&p, &cancel, lane] { p.pool->Execute(lane, kPlan, {}, &cancel); });
+  };
+  const Lane a = *p.Place(), b = *p.Place();
+  EXPECT_EQ(p.pool->state(0).outstanding_batches, 2);
+  p.clock.Advance(absl::Milliseconds(5));
+  EXPECT_EQ(p.pool->state(0).busy, absl::ZeroDuration());  // held, but nothing runs yet
+  std::thread first = execute(a);
+  p.controls[0]->AwaitBegun(1);
+  p.clock.Advance(absl::Milliseconds(10));
+  std::thread second = execute(b);
+  p.controls[0]->AwaitBegun(2);
+  p.clock.Advance(absl::Milliseconds(20));
+  EXPECT_EQ(p.pool->state(0).busy, absl::Milliseconds(30));  // also while they run
+  p.controls[0]->Open();
+  first.join();
+  second.join();
+  p.pool->Release(a);
+  p.pool->Release(b);
+  p.clock.Advance(absl::Milliseconds(40));
+  EXPECT_EQ(p.pool->state(0).busy, absl::Milliseconds(30));
+  EXPECT_EQ(p.pool->state(0).outstanding_batches, 0);
 }
 
 TEST(HostDevice, SharesTheThreads) {
@@ -73,7 +111,7 @@ TEST(HostDevice, SharesTheThreads) {
   int threads = 0;
   for (size_t i = 0; i < 3; ++i) {
     EXPECT_EQ(devices[i]->info().name, "host:" + std::to_string(i));
-    EXPECT_EQ(devices[i]->info().backend, "host");
+    EXPECT_EQ(devices[i]->info().kind, DeviceKind::kHost);
     EXPECT_EQ(devices[i]->info().instruction_set, "scalar");
     EXPECT_EQ(devices[i]->info().lanes, 1);
     threads += devices[i]->info().threads;
@@ -99,21 +137,6 @@ TEST(HostDevice, Computes) {
   EXPECT_EQ(statuses[0], MatrixStatus::kOk);
   EXPECT_EQ(statuses[1], MatrixStatus::kNonFinite);
   EXPECT_EQ(outcome.report.non_finite, 1);
-}
-
-TEST(CostEstimate, GrowsWithTheWork) {
-  const auto plan = [](int64_t m, int64_t n, DType t, Method method) {
-    return *make_plan({m, n, t, Order::kRowMajor}, {method, 0, 0}).plan;
-  };
-  const Plan small = plan(4, 4, DType::kF64, Method::kBidiagonal);
-  EXPECT_LT(estimate_compute(small, 1), absl::Microseconds(20));  // one idle 4 x 4 call is answered inline
-  EXPECT_GT(estimate_compute(small, 1000), absl::Microseconds(20));
-  EXPECT_LT(estimate_compute(small, 8), estimate_compute(small, 9));
-  EXPECT_LT(estimate_compute(small, 8), estimate_compute(plan(4, 4, DType::kC128, Method::kBidiagonal), 8));
-  EXPECT_LT(estimate_compute(small, 8), estimate_compute(plan(4, 4, DType::kF64, Method::kBisection), 8));
-  EXPECT_LT(estimate_compute(small, 8), estimate_compute(plan(4000, 4, DType::kF64, Method::kJacobi), 8));
-  EXPECT_GT(estimate_compute(plan(32, 32, DType::kF64, Method::kBidiagonal), 1), absl::Microseconds(20));
-  EXPECT_LT(estimate_compute(plan(32, 16384, DType::kC128, Method::kJacobi), 16777216), absl::InfiniteDuration());
 }
 
 TEST(Recorder, ShapeBucketsAreBounded) {

@@ -77,7 +77,6 @@ class FakeDevice final : public Device {
  public:
   FakeDevice(std::string name, int lanes, std::shared_ptr<FakeDeviceControl> control) : control_(std::move(control)) {
     info_.name = std::move(name);
-    info_.backend = "fake";
     info_.instruction_set = "none";
     info_.lanes = lanes;
   }

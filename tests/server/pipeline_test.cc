@@ -213,6 +213,7 @@ TEST(Pipeline, StormOverHostDevices) {
             cancelled++;
             break;
           case Reason::kDeadlineExceeded:
+          case Reason::kDeadlineUnreachable:
             expired++;
             break;
           case Reason::kOverloadedRequests:

@@ -61,7 +61,8 @@ class Overloaded(Error):
 
 
 class DeadlineExceeded(Error, TimeoutError):
-    """The timeout passed before the answer was there."""
+    """The timeout passed before the answer was there, or the server, under load, saw that it would: then the reason is
+    DEADLINE_UNREACHABLE, and nothing was computed."""
 
 
 class Unavailable(Error, ConnectionError):

@@ -91,13 +91,21 @@ class Limits:
 
 @dataclasses.dataclass(frozen=True)
 class Device:
-    """One device of a server."""
+    """One device of a server, and what it has done since the server started."""
 
-    name: str  #: unique on its server, such as "host:0"
-    backend: str  #: such as "host"
-    instruction_set: str  #: of the kernels, such as "avx512"
-    threads: int
-    healthy: bool
+    name: str  #: unique on its server, such as "host:0" or "cuda:0"
+    backend: str  #: "host" or "cuda"
+    instruction_set: str  #: of the kernels, such as "avx512" or "sm_90"
+    threads: int  #: of the host that compute; 0 where the device does
+    healthy: bool  #: it takes work
+    model: str  #: such as "NVIDIA H200"; empty on the host
+    uuid: str  #: such as "GPU-5dc8..."; empty on the host
+    memory_bytes: int  #: of its own; 0 on the host
+    lanes: int  #: batches that it takes at once
+    outstanding_batches: int  #: batches that its lanes hold now
+    busy_seconds: float  #: time in which at least one lane computed
+    uploaded_bytes: int  #: copied to it
+    downloaded_bytes: int  #: copied from it
 
 
 @dataclasses.dataclass(frozen=True)

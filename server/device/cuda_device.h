@@ -1,0 +1,29 @@
+// The GPUs of this machine as devices.
+#ifndef SVDSERVE_SERVER_DEVICE_CUDA_DEVICE_H_
+#define SVDSERVE_SERVER_DEVICE_CUDA_DEVICE_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "server/device/device.h"
+
+namespace svdserve::server {
+
+struct CudaDeviceOptions {
+  std::vector<int> ordinals;               // as the driver counts them; empty: all
+  int lanes = 4;                           // of each device
+  int64_t slot_bytes = int64_t{32} << 20;  // of a lane's pinned input and output
+};
+
+struct CudaDevices {
+  std::vector<std::unique_ptr<Device>> devices;  // cuda:0, cuda:1, ... by ordinal
+  std::vector<std::string> refusals;             // one line each: why a device or the whole back end is not used
+};
+
+// Never fails: without a driver, a GPU or the back end it returns no devices, and why.
+CudaDevices MakeCudaDevices(const CudaDeviceOptions& options);
+
+}  // namespace svdserve::server
+#endif  // SVDSERVE_SERVER_DEVICE_CUDA_DEVICE_H_

@@ -1,0 +1,112 @@
+#include "server/device/calibration.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <set>
+
+#include "server/device/device_pool.h"
+#include "server/device/host_device.h"
+#include "tests/server/counting_recorder.h"
+#include "tests/server/fake_clock.h"
+#include "tests/server/fake_device.h"
+
+namespace svdserve::server {
+namespace {
+
+TEST(Calibration, AsksForEveryTypeAndSizeFewAndMany) {
+  std::set<DType> dtypes;
+  std::set<int64_t> sizes;
+  std::set<Method> methods;
+  int64_t most = 0;
+  int runs = 0;
+  Calibrate([&](const Plan& plan, const HostSegment& segment) {
+    dtypes.insert(plan.problem.dtype);
+    sizes.insert(plan.problem.rows);
+    methods.insert(plan.method);
+    most = std::max(most, segment.count);
+    ++runs;
+    // Every operand is finite and not too small, whatever its precision.
+    const bool is_single = value_bytes(plan.problem.dtype) == sizeof(float);
+    const char* const bytes = static_cast<const char*>(segment.matrices);
+    double last = 0;
+    float last_single = 0;
+    std::memcpy(&last, bytes + matrix_bytes(plan.problem) - sizeof last, sizeof last);
+    std::memcpy(&last_single, bytes + matrix_bytes(plan.problem) - sizeof last_single, sizeof last_single);
+    const double x = is_single ? static_cast<double>(last_single) : last;
+    EXPECT_TRUE(std::abs(x) <= 1 && std::abs(x) > 1e-6) << x;
+    std::memset(segment.values, 0, static_cast<size_t>(segment.count) * result_bytes(plan.problem));
+    std::memset(segment.statuses, 0, static_cast<size_t>(segment.count));
+    return std::optional(absl::Microseconds(1));
+  });
+  EXPECT_EQ(dtypes.size(), 4u);
+  EXPECT_EQ(sizes, (std::set<int64_t>{4, 8, 16, 32}));
+  EXPECT_EQ(methods.size(), 3u);
+  EXPECT_GE(most, 32768);
+  EXPECT_LT(runs, 250);
+}
+
+TEST(Calibration, NoRunIsExpectedToTakeLong) {
+  int64_t most = 0;
+  Calibrate([&](const Plan&, const HostSegment& segment) {
+    most = std::max(most, segment.count);
+    return std::optional(absl::Milliseconds(1) * segment.count);
+  });
+  EXPECT_EQ(most, 1);  // 32 would take 32 ms
+}
+
+TEST(Calibration, EndsWhenItIsTold) {
+  int runs = 0;
+  Calibrate([&](const Plan&, const HostSegment&) -> std::optional<absl::Duration> {
+    if (++runs == 5) return std::nullopt;
+    return absl::Microseconds(1);
+  });
+  EXPECT_EQ(runs, 5);
+}
+
+// The real thing, with a real clock: the table knows afterwards, within the budget, and nothing was counted as served.
+TEST(Calibration, OfHostDevicesIsQuickAndCountsNothing) {
+  const auto clock = MakeSteadyClock();
+  CountingRecorder recorder;
+  DevicePool pool(MakeHostDevices(2, 2, Simd::kBest), clock.get(), &recorder);
+  const absl::Time start = clock->Now();
+  pool.Calibrate(absl::Milliseconds(50));
+  EXPECT_LT(clock->Now() - start, absl::Seconds(10));  // loose: the machine may be busy, the code instrumented
+  EXPECT_EQ(recorder.report().total(), 0);
+  EXPECT_TRUE(recorder.phase(Phase::kCompute).empty());
+  const Plan plan = *make_plan({4, 4, DType::kF64, Order::kRowMajor}, {}).plan;
+  const int first = 0, second = 1;
+  const auto a = DevicePool::Placement(&pool).Place(plan, 1, {&second, 1});
+  const auto b = DevicePool::Placement(&pool).Place(plan, 1, {&first, 1});
+  ASSERT_TRUE(a.has_value() && b.has_value());                              // every lane is free again
+  EXPECT_GT(pool.EarliestDone(plan, 100, 0, false), absl::ZeroDuration());  // its like has run
+  pool.Release(*a);
+  pool.Release(*b);
+}
+
+TEST(Calibration, DeviceThatFailsIsLostOrGoesOnUnmeasured) {
+  FakeClock clock;
+  CountingRecorder recorder;
+  std::vector<std::unique_ptr<Device>> devices;
+  std::vector<std::shared_ptr<FakeDeviceControl>> controls;
+  for (const char* name : {"fake:0", "fake:1", "fake:2"}) {
+    controls.push_back(std::make_shared<FakeDeviceControl>());
+    devices.push_back(std::make_unique<FakeDevice>(name, 1, controls.back()));
+  }
+  controls[0]->Fail([] { return DeviceOutcome{absl::InternalError("illegal address"), true, false, {}}; });
+  controls[1]->Fail([]() -> DeviceOutcome { throw std::bad_alloc(); });
+  controls[2]->Fail([] { return DeviceOutcome{absl::OkStatus(), false, true, {}}; });
+  DevicePool pool(std::move(devices), &clock, &recorder);
+  pool.Calibrate(absl::Milliseconds(100));
+  EXPECT_FALSE(pool.state(0).healthy);
+  EXPECT_TRUE(pool.state(1).healthy);
+  EXPECT_TRUE(pool.state(2).healthy);
+  EXPECT_EQ(pool.healthy(), 2);
+  EXPECT_EQ(recorder.lost(), std::vector<std::string>{"fake:0"});
+  EXPECT_EQ(controls[1]->seen().size(), 1u);
+  EXPECT_GT(controls[2]->seen().size(), 50u);
+}
+
+}  // namespace
+}  // namespace svdserve::server

@@ -1,0 +1,168 @@
+#include "server/device/cost_table.h"
+
+#include <gtest/gtest.h>
+
+#include <thread>
+#include <vector>
+
+#include "server/device/work_estimate.h"
+
+namespace svdserve::server {
+namespace {
+
+Plan PlanOf(int64_t m, int64_t n, DType dtype = DType::kF64, Method method = Method::kBidiagonal,
+            double tolerance = 0) {
+  return *make_plan({m, n, dtype, Order::kRowMajor}, {method, tolerance, 0}).plan;
+}
+
+double Micros(absl::Duration d) { return absl::ToDoubleMicroseconds(d); }
+
+void ObserveTimes(CostTable* table, const Plan& plan, int64_t count, const std::vector<double>& micros) {
+  for (const double us : micros) table->Observe(plan, count, absl::Microseconds(us));
+}
+
+TEST(CostTable, WithoutARunTimeGrowsWithTheWork) {
+  const CostTable table;
+  const auto typical = [&](const Plan& plan, int64_t count) { return table.Predict(plan, count).typical; };
+  const Plan small = PlanOf(4, 4);
+  EXPECT_LT(typical(small, 1), absl::Microseconds(20));  // one idle 4 x 4 call is answered inline
+  EXPECT_GT(typical(small, 1000), absl::Microseconds(20));
+  EXPECT_LT(typical(small, 8), typical(small, 9));
+  EXPECT_LT(typical(small, 8), typical(PlanOf(4, 4, DType::kC128), 8));
+  EXPECT_LT(typical(small, 8), typical(PlanOf(4, 4, DType::kF64, Method::kBisection), 8));
+  EXPECT_LT(typical(PlanOf(4, 4, DType::kF64, Method::kBisection, 1e-2), 8),
+            typical(PlanOf(4, 4, DType::kF64, Method::kBisection, 1e-12), 8));
+  EXPECT_LT(typical(small, 8), typical(PlanOf(4000, 4, DType::kF64, Method::kJacobi), 8));
+  EXPECT_GT(typical(PlanOf(32, 32), 1), absl::Microseconds(20));
+  EXPECT_LT(typical(PlanOf(32, 16384, DType::kC128, Method::kJacobi), 16777216), absl::InfiniteDuration());
+  EXPECT_EQ(table.Predict(small, 1000).optimistic, absl::ZeroDuration());  // nothing is known
+}
+
+TEST(CostTable, TypicalIsTheMedianAndOptimisticTheTenthPercentile) {
+  CostTable table;
+  const Plan plan = PlanOf(4, 4);
+  std::vector<double> micros;
+  for (int i = 1; i <= 31; ++i) micros.push_back(i * 10);
+  ObserveTimes(&table, plan, 64, micros);
+  EXPECT_NEAR(Micros(table.Predict(plan, 64).typical), 160, 0.1);
+  EXPECT_NEAR(Micros(table.Predict(plan, 64).optimistic), 40, 0.1);
+  ObserveTimes(&table, plan, 64, {1e6});  // one outlier moves neither
+  EXPECT_NEAR(Micros(table.Predict(plan, 64).typical), 160, 0.1);
+}
+
+TEST(CostTable, OldRunsAreForgotten) {
+  CostTable table;
+  const Plan plan = PlanOf(4, 4);
+  ObserveTimes(&table, plan, 64, std::vector<double>(100, 50));
+  ObserveTimes(&table, plan, 64, std::vector<double>(16, 500));
+  EXPECT_NEAR(Micros(table.Predict(plan, 64).typical), 50, 0.1);
+  ObserveTimes(&table, plan, 64, std::vector<double>(16, 500));
+  EXPECT_NEAR(Micros(table.Predict(plan, 64).typical), 500, 0.1);
+}
+
+TEST(CostTable, WhatTookNoTimeIsIgnored) {
+  CostTable table;
+  table.Observe(PlanOf(4, 4), 64, absl::ZeroDuration());
+  table.Observe(PlanOf(4, 4), 64, absl::Microseconds(-1));
+  EXPECT_GT(table.Predict(PlanOf(4, 4), 64).typical, absl::ZeroDuration());
+  EXPECT_EQ(table.Predict(PlanOf(4, 4), 64).optimistic, absl::ZeroDuration());
+}
+
+// A device that needs 40 us for a batch and 10 ns for a matrix.
+TEST(CostTable, InterpolatesOverNumbersOfMatrices) {
+  CostTable table;
+  const Plan plan = PlanOf(4, 4);
+  const auto truth = [](int64_t count) { return 40 + 0.01 * static_cast<double>(count); };
+  for (int64_t count : {1, 1024, 65536}) ObserveTimes(&table, plan, count, {truth(count), truth(count)});
+  for (int64_t count : {1, 10, 1000, 1024, 5000, 40000, 65536}) {
+    EXPECT_NEAR(Micros(table.Predict(plan, count).typical), truth(count), 0.01 * truth(count)) << count;
+  }
+  // Beyond what was seen: in proportion, and at best by what matrices cost above the least.
+  EXPECT_NEAR(Micros(table.Predict(plan, 4 * 65536).typical), 4 * truth(65536), 1);
+  EXPECT_NEAR(Micros(table.Predict(plan, 4 * 65536).optimistic), truth(4 * 65536), 1);
+}
+
+TEST(CostTable, UnknownShapesBorrowFromTheNearest) {
+  CostTable table;
+  ObserveTimes(&table, PlanOf(4, 4), 1000, {100});
+  ObserveTimes(&table, PlanOf(32, 32), 1000, {50000});
+  const Plan five = PlanOf(5, 5), thirty = PlanOf(30, 30);
+  const double near_four = 100 * estimate_flops(five) / estimate_flops(PlanOf(4, 4));
+  EXPECT_NEAR(Micros(table.Predict(five, 1000).typical), near_four, 0.2 * near_four);
+  const double near_32 = Micros(table.Predict(thirty, 1000).typical);
+  EXPECT_LT(near_32, 50000);
+  EXPECT_GT(near_32, 30000);
+  EXPECT_EQ(table.Predict(five, 1000).optimistic, absl::ZeroDuration());  // its like never ran
+  ObserveTimes(&table, five, 1000, {77});
+  EXPECT_NEAR(Micros(table.Predict(five, 1000).typical), 77, 0.1);
+  EXPECT_NEAR(Micros(table.Predict(five, 1000).optimistic), 77, 0.1);
+}
+
+// One matrix takes 40 us there whatever its shape, a thousand of them hardly more: that a shape was seen once, alone,
+// does not make a million of it slow.
+TEST(CostTable, ShapeSeenOnlyAloneBorrowsForMany) {
+  CostTable table;
+  const Plan known = PlanOf(4, 4), other = PlanOf(4, 3);
+  ObserveTimes(&table, known, 1, {40});
+  ObserveTimes(&table, known, 1 << 20, {2000});
+  ObserveTimes(&table, other, 1, {41});
+  EXPECT_NEAR(Micros(table.Predict(other, 1).typical), 41, 0.1);
+  EXPECT_LT(Micros(table.Predict(other, 1 << 20).typical), 2500);
+  EXPECT_LT(Micros(table.Predict(other, 1 << 20).optimistic), 1e7);
+}
+
+TEST(CostTable, MethodsAndTolerancesAreTimedApart) {
+  CostTable table;
+  const Plan fine = PlanOf(8, 8, DType::kF64, Method::kBisection, 1e-12),
+             coarse = PlanOf(8, 8, DType::kF64, Method::kBisection, 1e-2),
+             jacobi = PlanOf(8, 8, DType::kF64, Method::kJacobi);
+  ObserveTimes(&table, fine, 100, {300});
+  ObserveTimes(&table, coarse, 100, {50});
+  ObserveTimes(&table, jacobi, 100, {1000});
+  EXPECT_NEAR(Micros(table.Predict(fine, 100).typical), 300, 0.1);
+  EXPECT_NEAR(Micros(table.Predict(coarse, 100).typical), 50, 0.1);
+  EXPECT_NEAR(Micros(table.Predict(jacobi, 100).typical), 1000, 0.1);
+}
+
+// Clients choose shapes and tolerances; the table keeps those that ran last.
+TEST(CostTable, IsBounded) {
+  CostTable table;
+  for (int64_t n = 1; n <= 2000; ++n) {
+    table.Observe(PlanOf(8, n), 16, absl::Microseconds(1000));
+    table.Observe(PlanOf(4, 4), 16, absl::Microseconds(7));
+  }
+  EXPECT_NEAR(Micros(table.Predict(PlanOf(4, 4), 16).typical), 7, 0.1);
+  EXPECT_GT(table.Predict(PlanOf(8, 2000), 16).optimistic, absl::ZeroDuration());
+  EXPECT_EQ(table.Predict(PlanOf(8, 9), 16).optimistic, absl::ZeroDuration());  // forgotten
+}
+
+TEST(CostTable, EveryPredictionIsPositiveAndFinite) {
+  CostTable table;
+  for (const double us : {0.001, 1.0, 5e7}) table.Observe(PlanOf(4, 4), 3, absl::Microseconds(us));
+  for (int64_t count : {int64_t{1}, int64_t{3}, int64_t{1} << 40}) {
+    for (const Plan& plan : {PlanOf(1, 1), PlanOf(4, 4), PlanOf(32, 16384, DType::kC128, Method::kJacobi)}) {
+      const CostEstimate estimate = table.Predict(plan, count);
+      EXPECT_GT(estimate.typical, absl::ZeroDuration());
+      EXPECT_LT(estimate.typical, absl::InfiniteDuration());
+      EXPECT_GE(estimate.optimistic, absl::ZeroDuration());
+      EXPECT_LE(estimate.optimistic, estimate.typical);
+    }
+  }
+}
+
+TEST(CostTable, ManyThreadsMayUseIt) {
+  CostTable table;
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([&table, t] {
+      for (int64_t i = 1; i < 500; ++i) {
+        table.Observe(PlanOf(1 + (i + t) % 8, 1 + i), i, absl::Microseconds(i));
+        EXPECT_GT(table.Predict(PlanOf(8, i), i).typical, absl::ZeroDuration());
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+}  // namespace
+}  // namespace svdserve::server

@@ -1,0 +1,94 @@
+#include "server/device/make_devices.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "tests/server/fake_device.h"
+
+namespace svdserve::server {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+// A machine with so many GPUs, of which `broken` cannot be used.
+struct FakeMachine {
+  int gpus = 0;
+  int broken = -1;
+  std::vector<CudaDeviceOptions> asked;
+
+  CudaDevices Make(const CudaDeviceOptions& options) {
+    asked.push_back(options);
+    CudaDevices made;
+    if (gpus == 0) made.refusals.push_back("cuda: no driver: libcuda.so.1 not found");
+    for (int ordinal = 0; ordinal < gpus; ++ordinal) {
+      const auto& wanted = options.ordinals;
+      if (!wanted.empty() && std::find(wanted.begin(), wanted.end(), ordinal) == wanted.end()) continue;
+      const std::string name = "cuda:" + std::to_string(ordinal);
+      if (ordinal == broken) {
+        made.refusals.push_back(name + ": out of memory");
+      } else {
+        made.devices.push_back(
+            std::make_unique<FakeDevice>(name, options.lanes, std::make_shared<FakeDeviceControl>()));
+      }
+    }
+    return made;
+  }
+};
+
+MadeDevices MakeOn(FakeMachine* machine, const DeviceSelection& selection) {
+  DeviceOptions options;
+  options.selection = selection;
+  options.host_devices = 2;
+  options.threads = 2;
+  options.cuda_lanes = 3;
+  options.cuda_slot_bytes = 1 << 20;
+  return MakeDevices(options, [machine](const CudaDeviceOptions& o) { return machine->Make(o); });
+}
+
+std::vector<std::string> Names(const MadeDevices& made) {
+  std::vector<std::string> names;
+  for (const auto& device : made.devices) names.push_back(device->info().name);
+  return names;
+}
+
+const DeviceSelection kAuto{};
+const DeviceSelection kHost{false, true, false, {}};
+const DeviceSelection kEveryCuda{false, false, true, {}};
+
+TEST(MakeDevices, AutomaticIsWhateverCanBeUsed) {
+  FakeMachine none, two{2, -1, {}}, two_and_a_broken_one{3, 1, {}};
+  EXPECT_THAT(Names(MakeOn(&none, kAuto)), ElementsAre("host:0", "host:1"));
+  EXPECT_THAT(MakeOn(&none, kAuto).refusals, ElementsAre(HasSubstr("libcuda")));
+  EXPECT_EQ(MakeOn(&none, kAuto).error, "");
+  EXPECT_THAT(Names(MakeOn(&two, kAuto)), ElementsAre("cuda:0", "cuda:1", "host:0", "host:1"));
+  EXPECT_THAT(Names(MakeOn(&two_and_a_broken_one, kAuto)), ElementsAre("cuda:0", "cuda:2", "host:0", "host:1"));
+  EXPECT_THAT(MakeOn(&two_and_a_broken_one, kAuto).refusals, ElementsAre("cuda:1: out of memory"));
+  EXPECT_THAT(two.asked[0].ordinals, IsEmpty());
+  EXPECT_EQ(two.asked[0].lanes, 3);
+  EXPECT_EQ(two.asked[0].slot_bytes, 1 << 20);
+}
+
+TEST(MakeDevices, HostAloneAsksForNoGpu) {
+  FakeMachine two{2, -1, {}};
+  EXPECT_THAT(Names(MakeOn(&two, kHost)), ElementsAre("host:0", "host:1"));
+  EXPECT_THAT(two.asked, IsEmpty());
+}
+
+TEST(MakeDevices, WhatIsNamedMustBeThere) {
+  FakeMachine none, two{2, -1, {}}, broken{2, 1, {}};
+  EXPECT_THAT(Names(MakeOn(&two, kEveryCuda)), ElementsAre("cuda:0", "cuda:1"));
+  EXPECT_THAT(Names(MakeOn(&broken, kEveryCuda)), ElementsAre("cuda:0"));
+  EXPECT_THAT(Names(MakeOn(&two, {false, true, false, {1}})), ElementsAre("cuda:1", "host:0", "host:1"));
+  const MadeDevices nothing = MakeOn(&none, kEveryCuda);
+  EXPECT_THAT(nothing.devices, IsEmpty());
+  EXPECT_EQ(nothing.error, "--devices names cuda, which cannot be used: cuda: no driver: libcuda.so.1 not found");
+  EXPECT_THAT(MakeOn(&broken, {false, true, false, {0, 1}}).error, HasSubstr("names cuda:1, which"));
+  EXPECT_THAT(MakeOn(&two, {false, true, false, {0, 5, 7}}).error, HasSubstr("names cuda:5,cuda:7, which"));
+}
+
+}  // namespace
+}  // namespace svdserve::server
