@@ -22,6 +22,7 @@ struct CudaStatus {
   std::string text;     // "cudaErrorMemoryAllocation: out of memory, while allocating 64 bytes"
   bool sticky = false;  // the device's context is dead: no call on it succeeds any more
   bool ok() const { return code == 0; }
+  bool out_of_memory() const { return code == 2; }  // cudaErrorMemoryAllocation
 };
 
 struct CudaDeviceDescription {

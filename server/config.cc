@@ -263,7 +263,7 @@ std::vector<Flag> make_flags() {
                    "cuda:N, joined by commas: what it names must be there, or the server does not start"),
       count_flag("cuda-lanes", 4, 1, 64, &C::cuda_lanes, kDevices,
                  "batches that each GPU works on at once: one is copied to it while another is computed"),
-      bytes_flag("cuda-slot-bytes", 32 * kMiB, kMiB, kGiB, &C::cuda_slot_bytes, kDevices,
+      bytes_flag("cuda-slot-bytes", 8 * kMiB, 8 * kMiB, kGiB, &C::cuda_slot_bytes, kDevices,
                  "pinned memory of each lane, for operands and for results; a larger batch goes through in pieces"),
       count_flag("host-devices", 1, 1, 256, &C::host_devices, kDevices, "how many devices the CPU shows itself as"),
       count_flag("threads", 0, 0, 4096, &C::threads, kDevices, "of all host devices together; 0: every core"),

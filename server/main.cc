@@ -21,6 +21,7 @@
 
 #include "server/clock.h"
 #include "server/config.h"
+#include "server/device/cuda_device.h"
 #include "server/device/make_devices.h"
 #include "server/log.h"
 #include "server/metrics/http_exposer.h"
@@ -142,8 +143,6 @@ DeviceOptions device_options(const Config& config) {
   return options;
 }
 
-CudaDevices no_cuda(const CudaDeviceOptions&) { return {{}, {"cuda: this build has no back end for it"}}; }
-
 DeviceReading reading_of(const DeviceState& state) {
   DeviceReading out;
   out.name = state.info.name;
@@ -187,7 +186,7 @@ struct Server {
 
 // The configured server, answering; or false after saying why not.
 bool start(const Config& config, RpcOptions rpc_options, Server* server) {
-  MadeDevices made = MakeDevices(device_options(config), no_cuda);
+  MadeDevices made = MakeDevices(device_options(config), MakeCudaDevices);
   for (const std::string& refusal : made.refusals) log_info("device_refused", {{"reason", refusal}});
   if (!made.error.empty()) {
     log_error("start_failed", {{"reason", made.error}});

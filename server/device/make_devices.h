@@ -20,7 +20,7 @@ struct DeviceOptions {
   int threads = 0;       // of all of them together; 0: every core
   Simd simd = Simd::kBest;
   int cuda_lanes = 4;
-  int64_t cuda_slot_bytes = int64_t{32} << 20;
+  int64_t cuda_slot_bytes = int64_t{8} << 20;
 };
 
 // How GPUs become devices: MakeCudaDevices(), or what a test gives.

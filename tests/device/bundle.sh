@@ -2,13 +2,13 @@
 # Makes a folder that runs on a machine with a GPU and nothing of ours: programs, the plugin, and the libraries they need
 # but for glibc, libstdc++ and CUDA's own.
 #   tests/device/bundle.sh [build folder, build/release] [bundle, build/device-bundle]
-# Then, there: build/device-bundle/run.sh results-folder
+# also as bundle.tar.gz. Then, there: device-bundle/run.sh results-folder
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 build=${1:-build/release}
 bundle=${2:-build/device-bundle}
 programs=(svdserve svdctl svdserve_echo device_arithmetic device_same_bits device_kernel_bench device_host_bench device_faults
-  conformance_same_bits_test libsvdserve_cuda.so)
+  libsvdserve_cuda.so)
 
 command -v patchelf > /dev/null || { apt-get update -qq; apt-get install -y -qq patchelf; } > /dev/null
 rm -rf "$bundle"
@@ -39,7 +39,6 @@ for library in "$bundle"/bin/lib/*; do
   strip --strip-unneeded "$library"
   patchelf --set-rpath "\$ORIGIN" "$library"
 done
-cp tests/device/run.sh "$bundle/"
-mkdir -p "$bundle/python"
-cp engine/bench/against_numpy.py "$bundle/python/" 2> /dev/null || true
-du -sh "$bundle" | awk '{print "bundle: " $1}'
+cp tests/device/run.sh tests/device/torch_peer.py "$bundle/"
+tar -C "$(dirname "$bundle")" -czf "$bundle.tar.gz" "$(basename "$bundle")"
+du -sh "$bundle" "$bundle.tar.gz"

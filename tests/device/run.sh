@@ -1,26 +1,117 @@
 #!/usr/bin/env bash
 # Runs on a machine with a GPU, beside the bundle's bin: checks, then measures, into one results file.
-#   run.sh [results folder, .] [what ...: bits kernels ...; default: all]
+#   run.sh [results folder, .] [part ...]
+# Parts, in this order where none is named:
+#   arithmetic bits faults      right or wrong
+#   kernels host service        figures, each with its peers in the same run
+# and by name alone: sanitize (compute-sanitizer over a reduced list), soak (two minutes of mixed load), resources.
 set -uo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-out=${1:-.}
+out=$(mkdir -p "${1:-.}" && cd "${1:-.}" && pwd)
 shift || true
-what=${*:-bits kernels}
+parts=${*:-arithmetic bits faults kernels host service}
 bin=$here/bin
-mkdir -p "$out"
+export LD_LIBRARY_PATH=${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}/usr/local/cuda/lib64
 section() { printf '\n== %s\n' "$*"; }
+number() { awk -v name="$1" '$1 == name {print $2}'; }
+
+server=
+stop() {
+  [[ $server ]] || return 0
+  kill "$server" 2> /dev/null
+  wait "$server" 2> /dev/null
+  server=
+}
+trap stop EXIT
+# start PROGRAM FLAG...: sets server and address
+start() {
+  rm -f "$out/ready"
+  "$bin/$1" --ready-file="$out/ready" --listen=127.0.0.1:0 "${@:2}" > "$out/$1.log" 2>&1 &
+  server=$!
+  for _ in $(seq 300); do
+    [[ -s $out/ready ]] && break
+    sleep 0.1
+  done
+  address=$(sed -n 's/^grpc=//p' "$out/ready")
+}
+# bench NAME FLAG...: one line of figures
+bench() {
+  local report
+  report=$("$bin/svdctl" bench --address "$address" --server-pid "$server" --duration 6s --warmup 2s "${@:2}" 2>&1)
+  printf '%-44s %10.3f M/s  %7.3f GB/s  %8.0f requests/s  p50 %8.1f us  p99 %8.1f us  %s CPU s/GB\n' "$1" \
+    "$(number matrices_per_s <<< "$report" | awk '{print $1 * 1e-6}')" "$(number gb_per_s <<< "$report")" \
+    "$(number requests_per_s <<< "$report")" "$(number p50_s <<< "$report" | awk '{print $1 * 1e6}')" \
+    "$(number p99_s <<< "$report" | awk '{print $1 * 1e6}')" "$(number server_cpu_s_per_gb <<< "$report")"
+}
+
+service() {
+  python3 "$here/torch_peer.py"
+  local load=(--request-bytes 16777216 --concurrency 16 --connections 16)
+  local small=(--request-bytes 1048576 --concurrency 16 --connections 16)
+  for round in 1 2; do
+    start svdserve_echo
+    bench "echo, 16 MiB, round $round" "${load[@]}"
+    bench "echo, 1 MiB, round $round" "${small[@]}"
+    stop
+    for devices in cuda auto host; do
+      start svdserve --devices "$devices" --metrics-listen=
+      bench "svdserve --devices $devices, 16 MiB, round $round" "${load[@]}"
+      bench "svdserve --devices $devices, 1 MiB, round $round" "${small[@]}"
+      stop
+    done
+  done
+  for devices in auto cuda; do
+    start svdserve --devices "$devices" --metrics-listen=
+    echo "one idle 4x4 call over an empty unary call, --devices $devices (rounds' medians, then all):"
+    "$bin/svdctl" latency --address "$address" | tail -3
+    stop
+  done
+  start svdserve
+  "$bin/svdctl" info --address "$address"
+  stop
+}
+
+soak() {
+  start svdserve --metrics-listen=127.0.0.1:0
+  local metrics
+  metrics=$(sed -n 's/^metrics=//p' "$out/ready")
+  for minute in 0 1 2; do
+    nvidia-smi --query-gpu=memory.used --format=csv,noheader
+    grep VmRSS "/proc/$server/status"
+    [[ $minute == 2 ]] && break
+    "$bin/svdctl" bench --address "$address" --shape 2x2,4x4,8x8,16x16,32x32,64x4 --dtype f32,f64,c64,c128 \
+      --count 2000 --concurrency 32 --duration 58s --server-pid "$server" |
+      grep -E 'requests_per_s|failed|rss'
+  done
+  curl -s "http://$metrics/metrics" | grep -E '^svdserve_device' | head -40
+  stop
+}
 
 {
   section machine
   date -u +%Y-%m-%dT%H:%M:%SZ
   nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader
-  grep -m1 'model name' /proc/cpuinfo; nproc
-  for part in $what; do
+  grep -m1 'model name' /proc/cpuinfo
+  echo "$(nproc) cores"
+  for part in $parts; do
     section "$part"
     case $part in
+      arithmetic) "$bin/device_arithmetic" ;;
       bits) "$bin/device_same_bits" "${BITS:-10000}" ;;
+      faults) timeout 120 "$bin/device_faults" ;;
       kernels) "$bin/device_kernel_bench" ;;
+      host) "$bin/device_host_bench" ;;
+      service) service ;;
+      soak) soak ;;
+      sanitize)
+        for tool in memcheck racecheck initcheck; do
+          compute-sanitizer --tool "$tool" --error-exitcode 9 "$bin/device_same_bits" 3 small 2>&1 | tail -3
+        done
+        ;;
+      resources) cuobjdump --dump-resource-usage "$bin/libsvdserve_cuda.so" ;;
+      *) echo "no such part" ;;
     esac
     echo "exit code $?"
   done
 } 2>&1 | tee "$out/results.txt"
+rm -f "$out/ready"

@@ -37,7 +37,7 @@ class Rule:
 VALUES = ("engine/problem.h", "engine/options.h", "engine/result.h", "engine/planner.h")
 # The facade; back ends share its vocabulary.
 EXECUTION = ("engine/execution.h",)
-ENGINE = VALUES + EXECUTION + ("engine/svd_engine.h",)
+ENGINE = VALUES + EXECUTION + ("engine/svd_engine.h", "engine/cuda_engine.h")
 # The server's own vocabulary, and what a stage tells about itself.
 SERVER = ("server/*", "server/metrics/recorder.h")
 # What puts the stages together. No stage knows them.
@@ -51,6 +51,9 @@ RULES = {
     "engine/algorithms": Rule(("engine/core/",) + VALUES, ("highway",)),
     "engine/backends": Rule(("engine/policies/", "engine/core/", "engine/algorithms/") + VALUES + EXECUTION,
                             ("absl", "tbb", "highway")),
+    # CUDA is known to the kernels and their plugin alone.
+    "engine/backends/cuda": Rule(("engine/policies/", "engine/core/", "engine/algorithms/", "engine/cuda_engine.h") +
+                                 VALUES + EXECUTION, ("absl", "cuda")),
     "engine": Rule(("engine/",), ("absl", "tbb")),
     # One folder a stage, in the order of the flow. A stage knows the next one's interface, never one before it.
     "server/rpc": Rule(VALUES + SERVER + DOORS + ("server/respond/", "server/device/device.h"),
