@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Builds the image from the Dockerfile and asks the server in it for its health, on a Debian machine without Docker and
 # without a registry: the base is made by debootstrap, the steps are run by buildah with chroot isolation.
-#   sudo deploy/image_smoke.sh            about three minutes and 3 GB under $TMPDIR, removed at the end
+#   sudo deploy/image_smoke.sh            minutes of compiling and 3 GB under $TMPDIR, removed at the end
 # Not part of the tests: it needs root, and the network for every package.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -52,6 +52,7 @@ if in_container "$container" -- timeout 20 svdserve; then
 fi
 
 stage "health check, information and values, all inside the image"
+# shellcheck disable=SC2016  # it is the shell inside that expands
 in_container --env SVDSERVE_LISTEN=127.0.0.1:50951 --env SVDSERVE_METRICS_LISTEN=127.0.0.1:50952 \
   "$container" -- bash -euc '
   id -u
@@ -59,6 +60,10 @@ in_container --env SVDSERVE_LISTEN=127.0.0.1:50951 --env SVDSERVE_METRICS_LISTEN
   for ((i = 0; i < 100; ++i)); do [[ -s /tmp/ready ]] && break; sleep 0.1; done
   svdctl health --address 127.0.0.1:50951
   svdctl info --address 127.0.0.1:50951
+  # A .npy file of one 1x1 matrix, by hand: the image has no NumPy. Its only value is 2.
+  printf "\x93NUMPY\x01\0\x76\0%-117s\n" "{\"descr\": \"<f8\", \"fortran_order\": False, \"shape\": (1, 1, 1), }" > /tmp/a.npy
+  printf "\0\0\0\0\0\0\0\x40" >> /tmp/a.npy
+  [[ $(svdctl values /tmp/a.npy --print --address 127.0.0.1:50951) == 2 ]]
   kill -TERM $!
   wait $!
   tail -n 1 /tmp/log'

@@ -1,0 +1,38 @@
+#!/usr/bin/env bash
+# What a server costs beside gRPC and the engine alone: CPU seconds a GB of operands at 1 MiB a request (4x4 c64), of
+# svdserve, of the echo that computes nothing, and of the engine on one core, in turns. Prints every round and the medians.
+#   tests/support/against_echo.sh [ROUNDS] [BIN]      default: 5 build/release/bin; about 12 s a round
+set -euo pipefail
+rounds=${1:-5} bin=${2:-build/release/bin}
+work=$(mktemp -d)
+pids=()
+trap 'kill "${pids[@]}" 2> /dev/null || true; wait; rm -rf "$work"' EXIT
+
+serve() { # NAME COMMAND...
+  local name=$1
+  shift
+  "$@" --listen 127.0.0.1:0 --ready-file "$work/$name" > "$work/$name.log" 2>&1 &
+  pids+=($!)
+  for ((i = 0; i < 300; ++i)); do [[ -s $work/$name ]] && return; sleep 0.1; done
+  cat "$work/$name.log" >&2
+  exit 1
+}
+serve server "$bin/svdserve" --metrics-listen= --drain-delay 0s
+serve echo "$bin/svdserve_echo"
+
+cost() { # NAME PID
+  "$bin/svdctl" bench --address "$(sed -n 's/^grpc=//p' "$work/$1")" --request-bytes 1048576 --duration 4s --warmup 1s \
+    --server-pid "$2" | awk '$1 == "server_cpu_s_per_gb" {print $2}'
+}
+engine_cost() { # the last column is matrices a second; each has 128 bytes
+  "$bin/values_bench" --benchmark_filter='^4x4/c64/bidiagonal$' --benchmark_format=csv --benchmark_min_time=1 2> /dev/null |
+    awk -F, '/^"4x4/ {print 1e9 / (128 * $NF)}'
+}
+printf '%-8s %8s %8s %8s %8s\n' round server echo engine ratio
+for ((round = 1; round <= rounds; ++round)); do
+  echo "$(cost server "${pids[0]}") $(cost echo "${pids[1]}") $(engine_cost)" >> "$work/rounds"
+  tail -n 1 "$work/rounds" | awk -v r="$round" '{printf "%-8s %8.3f %8.3f %8.3f %8.3f\n", r, $1, $2, $3, $1 / ($2 + $3)}'
+done
+median() { cut -d' ' -f"$1" "$work/rounds" | sort -g | awk '{v[NR] = $1} END {print (v[int((NR + 1) / 2)] + v[int(NR / 2) + 1]) / 2}'; }
+echo "$(median 1) $(median 2) $(median 3)" |
+  awk '{printf "%-8s %8.3f %8.3f %8.3f %8.3f\n", "median", $1, $2, $3, $1 / ($2 + $3)}'
