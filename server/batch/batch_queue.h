@@ -63,9 +63,9 @@ class BatchQueue {
   std::shared_ptr<Job> Remove(const Part& part);
 
   bool empty() const { return turns_.empty(); }
-  // Calls visit(batch) for at most `most` batches in the order in which they are to be served, until it returns false.
+  // Calls visit(batch) for the batches in the order in which they are to be served, until it returns false.
   template <class Visit>
-  void ForEachInTurn(size_t most, Visit visit) const;
+  void ForEachInTurn(Visit visit) const;
   // Takes a batch out, which is cut if it was open; its key has had its turn.
   std::unique_ptr<Batch> Take(Batch* batch, absl::Time now, CutEvents* cuts);
   // Matrices that wait under the plan.
@@ -111,7 +111,7 @@ class BatchQueue {
 };
 
 template <class Visit>
-void BatchQueue::ForEachInTurn(size_t most, Visit visit) const {
+void BatchQueue::ForEachInTurn(Visit visit) const {
   bool deeper = true;  // a key has a batch at this depth of its line
   for (size_t depth = 0; deeper; ++depth) {
     deeper = false;
@@ -121,7 +121,7 @@ void BatchQueue::ForEachInTurn(size_t most, Visit visit) const {
                                                          : nullptr;
       if (batch == nullptr) continue;
       deeper = true;
-      if (most-- == 0 || !visit(batch)) return;
+      if (!visit(batch)) return;
     }
   }
 }

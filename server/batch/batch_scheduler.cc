@@ -47,7 +47,7 @@ Error no_device_error() {
 // A batch is tried on so many devices: beyond, it is likelier that the batch is at fault than that all of them are.
 constexpr size_t kMaxTries = 3;
 // How many waiting batches are offered a free lane before it stays free: each look costs time under the lock.
-constexpr size_t kLookAhead = 16;
+constexpr int kLookAhead = 16;
 
 // More matrices than any could be computed on the calling thread: their statuses live on its stack.
 constexpr int64_t kMostInline = 4096;
@@ -200,7 +200,10 @@ bool BatchScheduler::StartOne(Effects* effects) {
   if (!placement.lane_free()) return false;
   Batch* first = nullptr;
   std::optional<Lane> lane;
-  queue_.ForEachInTurn(kLookAhead, [&](Batch* batch) {
+  int looked = 0;
+  queue_.ForEachInTurn([&](Batch* batch) {
+    // Those that came back may have nowhere to go but to one busy device: they must not hide what is behind them.
+    if (batch->tried.empty() && ++looked > kLookAhead) return false;
     first = batch;
     lane = placement.Place(batch->plan, batch->matrices, batch->tried);
     return !lane.has_value();
@@ -212,7 +215,7 @@ bool BatchScheduler::StartOne(Effects* effects) {
 
 void BatchScheduler::EndStranded(Effects* effects) {
   std::vector<std::pair<std::shared_ptr<Job>, Error>> stranded;  // first: End() changes the queue
-  queue_.ForEachInTurn(SIZE_MAX, [&](Batch* batch) {
+  queue_.ForEachInTurn([&](Batch* batch) {
     if (pool_->healthy_besides(batch->tried)) return true;
     const Error error = batch->tried.empty() ? no_device_error() : fault_error(batch->fault);
     for (const Slice& slice : batch->slices) {

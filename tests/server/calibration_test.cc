@@ -65,14 +65,12 @@ TEST(Calibration, EndsWhenItIsTold) {
   EXPECT_EQ(runs, 5);
 }
 
-// The real thing, with a real clock: the table knows afterwards, within the budget, and nothing was counted as served.
-TEST(Calibration, OfHostDevicesIsQuickAndCountsNothing) {
+// The real thing, with a real clock: the table knows afterwards, and nothing was counted as served.
+TEST(Calibration, OfHostDevicesTeachesAndCountsNothing) {
   const auto clock = MakeSteadyClock();
   CountingRecorder recorder;
   DevicePool pool(MakeHostDevices(2, 2, Simd::kBest), clock.get(), &recorder);
-  const absl::Time start = clock->Now();
-  pool.Calibrate(absl::Milliseconds(50));
-  EXPECT_LT(clock->Now() - start, absl::Seconds(10));  // loose: the machine may be busy, the code instrumented
+  pool.Calibrate(absl::Seconds(60));  // as long as it needs: the machine may be busy, the code instrumented
   EXPECT_EQ(recorder.report().total(), 0);
   EXPECT_TRUE(recorder.phase(Phase::kCompute).empty());
   const Plan plan = *make_plan({4, 4, DType::kF64, Order::kRowMajor}, {}).plan;
@@ -83,6 +81,21 @@ TEST(Calibration, OfHostDevicesIsQuickAndCountsNothing) {
   EXPECT_GT(pool.EarliestDone(plan, 100, 0, false), absl::ZeroDuration());  // its like has run
   pool.Release(*a);
   pool.Release(*b);
+}
+
+TEST(Calibration, NoRunBeginsAfterItsTime) {
+  FakeClock clock;
+  NullRecorder recorder;
+  std::vector<std::unique_ptr<Device>> devices;
+  const auto control = std::make_shared<FakeDeviceControl>();
+  devices.push_back(std::make_unique<FakeDevice>("fake:0", 1, control));
+  control->Fail([&clock] {
+    clock.Advance(absl::Milliseconds(3));
+    return DeviceOutcome{absl::OkStatus(), false, true, {}};
+  });
+  DevicePool pool(std::move(devices), &clock, &recorder);
+  pool.Calibrate(absl::Milliseconds(10));
+  EXPECT_EQ(control->seen().size(), 4u);
 }
 
 TEST(Calibration, DeviceThatFailsIsLostOrGoesOnUnmeasured) {

@@ -228,6 +228,39 @@ TEST(DeviceFault, BatchThatCameBackEndsWithItsFaultWhenItsLastHopeIsLost) {
   ExpectRight(other, 1);
 }
 
+// They have nowhere to go but to a device that hangs; whoever comes after them has.
+TEST(DeviceFault, BatchesThatCameBackHideNobody) {
+  PipelineOptions options = PipelineHarness::Defaults();
+  options.queue_timeout = absl::Hours(24);
+  FaultyServer s(2, options);
+  s.plans[0]->Plant(Fault::kHang);
+  s.plans[1]->Plant(Fault::kHang);
+  const TicketPtr first = s.Submit(1), stuck = s.Submit(1);
+  s.plans[1]->AwaitExecuted(1);
+  s.plans[0]->Always([] { return Fault::kLaunch; });
+  std::vector<TicketPtr> back;
+  for (int i = 0; i < 40; ++i) {
+    const auto ticket = std::make_shared<Ticket>();
+    Request request = FaultyServer::MakeRandomRequest(2, ticket);
+    request.options.method = Method::kBisection;
+    request.options.tolerance = 1e-3 * (i + 1);
+    ticket->handle = s.pipeline->Submit(std::move(request), [ticket](Answer a) { ticket->Done(std::move(a)); });
+    back.push_back(ticket);
+  }
+  s.pipeline->Cancel(first->handle);
+  while (s.recorder.retries() < 40) {  // after each fault the rest waits for a while
+    s.clock.Advance(absl::Seconds(20));
+    std::this_thread::yield();
+  }
+  EXPECT_EQ(s.pipeline->stats().queued_requests, 40);
+  s.plans[0]->Always(nullptr);
+  s.clock.Advance(absl::Seconds(20));
+  const TicketPtr late = s.Submit(5);
+  s.clock.Advance(absl::Seconds(61));
+  ExpectRight(late, 5);
+  EXPECT_EQ(late->Wait().devices, "host:0");
+}
+
 TEST(DeviceFault, HangEndsByCancelAndIsNoFault) {
   FaultyServer s(2);
   s.plans[0]->Plant(Fault::kHang);

@@ -11,7 +11,9 @@ absl::Duration ms(double n) { return absl::Milliseconds(n); }
 TEST(DeviceLoad, LanesAreHeldAndFreed) {
   DeviceLoad load(2);
   EXPECT_EQ(load.free_lane(), 0);
+  EXPECT_TRUE(load.idle());
   load.Hold(0, {});
+  EXPECT_FALSE(load.idle());
   EXPECT_EQ(load.free_lane(), 1);
   load.Hold(1, {});
   EXPECT_EQ(load.free_lane(), std::nullopt);
@@ -30,6 +32,10 @@ TEST(DeviceLoad, BacklogShrinksAsALaneComputes) {
   EXPECT_EQ(load.OptimisticBacklog(kStart + ms(4)), ms(4));
   EXPECT_EQ(load.End(0, kStart + ms(9)), ms(9));
   EXPECT_EQ(load.Backlog(kStart + ms(9)), ms(0));  // its answers are being given
+  EXPECT_TRUE(load.idle());
+  EXPECT_EQ(load.held(), 1);
+  load.Release(0);
+  EXPECT_TRUE(load.idle());
 }
 
 TEST(DeviceLoad, LateWorkIsExpectedToStayAsLongAsItIsLate) {
