@@ -7,8 +7,9 @@ namespace svdserve::cuda {
 // Threads of a block whose threads have a matrix each, by the bytes of a matrix's slot in shared memory.
 constexpr int lane_block(int slot_bytes) { return slot_bytes <= 600 ? 128 : 64; }
 
-// Up to here dqds is unrolled for its size, in registers.
-inline constexpr int kLargestRegisterDqds = 4;
+// Up to here dqds is unrolled for its size, in registers; beyond, its arrays lie in shared memory. A step in double
+// precision is three times the code: 8 x 8 would not fit the instruction cache.
+constexpr int largest_register_dqds(int real_bytes) { return real_bytes == 4 ? 8 : 4; }
 
 // A matrix of more bytes does not fit the registers of one thread beside what its kernel needs: a team works on it.
 inline constexpr int kLargestRegisterMatrixBytes = 6 * 6 * 16;

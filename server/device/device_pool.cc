@@ -73,6 +73,12 @@ Pace pace_of(const CostTable& costs, const Plan& plan, int64_t matrices, double 
   return {start + std::max(0.0, all - n * slope), slope};
 }
 
+// Beside a GPU the host computes what takes it no longer than this, which is what it answers sooner than a GPU can be
+// reached. Its cores are needed for the transport: see decisions/0005-which-device.md.
+constexpr absl::Duration kLongestHostHelp = absl::Microseconds(200);
+
+bool is_host(const Device& device) { return device.info().kind == DeviceKind::kHost; }
+
 }  // namespace
 
 // A device where work could go.
@@ -141,10 +147,12 @@ DevicePool::Candidate DevicePool::Choose(const Plan& plan, int64_t matrices, abs
                                          absl::Span<const absl::Duration> ahead, absl::Time now) const {
   Candidate free, taken;
   free.done = taken.done = absl::InfiniteDuration();
+  const bool gpu_at_work = GpuAtWork(tried, now);
   for (int d = 0; d < size(); ++d) {
     const DeviceEntry& entry = *devices_[d];
     if (!entry.healthy || contains(tried, d)) continue;
     Candidate here{d, entry.load.free_lane().has_value(), entry.costs.Predict(plan, matrices), {}, {}};
+    if (gpu_at_work && is_host(*entry.device) && here.work.typical > kLongestHostHelp) continue;
     here.done = entry.load.Backlog(now) + here.work.typical + std::max(absl::ZeroDuration(), entry.avoided_until - now);
     if (!ahead.empty()) here.done += ahead[static_cast<size_t>(d)];
     Candidate& best = here.has_lane ? free : taken;
@@ -153,6 +161,14 @@ DevicePool::Candidate DevicePool::Choose(const Plan& plan, int64_t matrices, abs
   if (free.device >= 0 && free.done <= taken.done) return free;
   taken.done_elsewhere = free.done;
   return taken;
+}
+
+bool DevicePool::GpuAtWork(absl::Span<const int> tried, absl::Time now) const {
+  for (int d = 0; d < size(); ++d) {
+    const DeviceEntry& entry = *devices_[d];
+    if (!is_host(*entry.device) && entry.healthy && entry.avoided_until <= now && !contains(tried, d)) return true;
+  }
+  return false;
 }
 
 Lane DevicePool::Hold(const Candidate& candidate) {
@@ -199,8 +215,10 @@ std::vector<int64_t> DevicePool::Shares(const Plan& plan, int64_t matrices, int6
   {
     const absl::Time now = clock_->Now();
     MutexLock lock(&mu_);
+    const bool gpu_at_work = GpuAtWork({}, now);
     for (const auto& entry : devices_) {
       if (!entry->healthy || !entry->load.free_lane().has_value() || entry->avoided_until > now) continue;
+      if (gpu_at_work && is_host(*entry->device)) continue;
       paces.push_back(pace_of(entry->costs, plan, matrices, absl::ToDoubleSeconds(entry->load.Backlog(now))));
     }
   }

@@ -5,6 +5,9 @@
 // there (cost_table.h). That may be a device whose lanes are all taken, when it will be free soon and every free one is
 // slow: then the batch waits (server/decisions/0005-which-device.md).
 //
+// Beside a GPU the host takes short work alone, which it answers sooner than the GPU is reached; everything else too, once
+// no GPU takes work.
+//
 // A device that failed a batch without being lost is avoided for a while, the longer the more often it happens:
 // otherwise one that fails at once would look like the one that is done first.
 //
@@ -145,6 +148,8 @@ class DevicePool {
   // Where the work is predicted to be complete first; `ahead`: what else goes to each device before it, or empty.
   Candidate Choose(const Plan& plan, int64_t matrices, absl::Span<const int> tried,
                    absl::Span<const absl::Duration> ahead, absl::Time now) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Whether a GPU takes work, besides those in `tried`.
+  bool GpuAtWork(absl::Span<const int> tried, absl::Time now) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   Lane Hold(const Candidate& candidate) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Execute() without a word to the recorder but of faults.
   Executed ExecuteUncounted(const Lane& lane, const Plan& plan, absl::Span<const HostSegment> segments,

@@ -97,7 +97,12 @@ soak() {
     section "$part"
     case $part in
       arithmetic) "$bin/device_arithmetic" ;;
-      bits) "$bin/device_same_bits" "${BITS:-10000}" ;;
+      bits)
+        for dtype in f32 f64 c64 c128; do "$bin/device_same_bits" "${BITS:-13000}" all "$dtype" & done
+        failed=0
+        for _ in 1 2 3 4; do wait -n || failed=1; done
+        (exit $failed)
+        ;;
       faults) timeout 120 "$bin/device_faults" ;;
       kernels) "$bin/device_kernel_bench" ;;
       host) "$bin/device_host_bench" ;;

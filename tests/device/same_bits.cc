@@ -1,6 +1,6 @@
 // One GPU against the CPU: the values and statuses of the same matrices, bit for bit, for every dtype, method and a
 // list of shapes; graded, denormal, non-finite and all the other kinds of matrix_generators.h among them.
-//   device_same_bits [matrices of each case] [part of the list: all, small]
+//   device_same_bits [matrices of each case, 13000] [all or small: every kernel once] [one dtype]
 // Exit code 1: something differs, and the first matrices that do are printed.
 #include <cstdio>
 #include <cstdlib>
@@ -143,8 +143,9 @@ class Comparison {
 };
 
 int main_of(int argc, char** argv) {
-  const int64_t each = argc > 1 ? std::atoll(argv[1]) : 10000;
-  const bool small = argc > 2;  // under a sanitizer every launch is slow
+  const int64_t each = argc > 1 ? std::atoll(argv[1]) : 13000;
+  const bool small = argc > 2 && std::string(argv[2]) == "small";  // under a sanitizer every launch is slow
+  const std::string only = argc > 3 ? argv[3] : "";
   CudaStatus status;
   const auto gpu = CudaEngine::open({}, &status);
   if (gpu == nullptr) {
@@ -153,6 +154,7 @@ int main_of(int argc, char** argv) {
   }
   Comparison comparison(gpu.get());
   for (const DType dtype : {DType::kF32, DType::kF64, DType::kC64, DType::kC128}) {
+    if (!only.empty() && only != name(dtype)) continue;
     int parity = 0;
     for (const Shape& shape : small ? reduced_shapes() : shapes()) {
       const Order order = ++parity % 2 == 0 ? Order::kRowMajor : Order::kColumnMajor;

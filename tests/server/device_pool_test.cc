@@ -76,6 +76,36 @@ TEST(DevicePool, LostDeviceGivesNoLanes) {
   EXPECT_FALSE(p.pool->healthy_besides({&second, 1}));
 }
 
+TEST(DevicePool, TheHostHelpsAGpuWithShortWorkAndReplacesALostOne) {
+  FakeClock clock;
+  CountingRecorder recorder;
+  const auto gpu = std::make_shared<FakeDeviceControl>(), host = std::make_shared<FakeDeviceControl>();
+  std::vector<std::unique_ptr<Device>> devices;
+  devices.push_back(std::make_unique<FakeDevice>("cuda:0", 1, gpu, DeviceKind::kCuda));
+  devices.push_back(std::make_unique<FakeDevice>("host:0", 1, host));
+  DevicePool pool(std::move(devices), &clock, &recorder);
+  const auto place = [&pool](int64_t matrices) { return DevicePool::Placement(&pool).Place(kPlan, matrices, {}); };
+  constexpr int64_t kShort = 100, kLong = 10'000'000;
+
+  EXPECT_EQ(pool.Shares(kPlan, kLong, 1).size(), 1u);
+  const auto on_gpu = place(kLong);
+  ASSERT_TRUE(on_gpu.has_value());
+  EXPECT_EQ(on_gpu->device, 0);
+  EXPECT_FALSE(place(kLong).has_value());  // it waits for the GPU, though the host is free
+  const auto on_host = place(kShort);
+  ASSERT_TRUE(on_host.has_value());
+  EXPECT_EQ(on_host->device, 1);
+  pool.Release(*on_host);
+
+  gpu->Fail([] { return DeviceOutcome{absl::InternalError("gone"), true, false, {}}; });
+  const std::atomic<bool> cancel{false};
+  EXPECT_FALSE(pool.Execute(*on_gpu, kPlan, {}, &cancel).outcome.status.ok());
+  pool.Release(*on_gpu);
+  const auto instead = place(kLong);
+  ASSERT_TRUE(instead.has_value());
+  EXPECT_EQ(instead->device, 1);
+}
+
 // Two lanes that overlap are busy once.
 TEST(DevicePool, BusyTimeIsThatOfTheDeviceAndNotOfItsLanes) {
   PoolOfFakes p({2});

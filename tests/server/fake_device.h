@@ -75,8 +75,11 @@ class FakeDeviceControl {
 
 class FakeDevice final : public Device {
  public:
-  FakeDevice(std::string name, int lanes, std::shared_ptr<FakeDeviceControl> control) : control_(std::move(control)) {
+  FakeDevice(std::string name, int lanes, std::shared_ptr<FakeDeviceControl> control,
+             DeviceKind kind = DeviceKind::kHost)
+      : control_(std::move(control)) {
     info_.name = std::move(name);
+    info_.kind = kind;
     info_.instruction_set = "none";
     info_.lanes = lanes;
   }

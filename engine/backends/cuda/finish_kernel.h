@@ -9,36 +9,55 @@
 
 namespace svdserve::cuda {
 
-// Numbers of shared memory that a thread has: s or q, e, and the backup of both; an odd number.
-constexpr int finish_slot(Method method, int k) { return (method == Method::kBidiagonal ? 4 * k : k) | 1; }
+// Whether dqds runs in registers. K = 0: k is known at run time.
+template <class T, int K>
+inline constexpr bool kDqdsInRegisters = K != 0 && K <= largest_register_dqds(sizeof(T));
 
-// K = 0: k is known at run time. BISECTION comes with its s in q, like JACOBI.
+// Numbers of shared memory that a thread has, an odd number. BIDIAGONAL: with dqds in registers what is kept for
+// bisection, else q or s, e, and the backup of both. Others: s.
+constexpr int finish_slot(Method method, int k, bool in_registers) {
+  return (method != Method::kBidiagonal ? k : in_registers ? 3 * k : 4 * k) | 1;
+}
+
+// s of matrix m, in any order. BISECTION comes with its s in q, like JACOBI.
+template <class T, Method kMethod, int K, class Size>
+__device__ __forceinline__ void found_values(const Between<T>& from, int64_t count, int64_t m, Size k, int run_time_k,
+                                             Lane<T>* slot, Lane<T>* s) {
+  if constexpr (kMethod == Method::kBidiagonal && kDqdsInRegisters<T, K>) {
+    Lane<T> e[K], backup[2 * K];
+    SVD_UNROLL for (int i = 0; i < K; ++i) s[i] = Lane<T>(from.q[i * count + m]);
+    SVD_UNROLL for (int i = 0; i < K - 1; ++i) e[i] = Lane<T>(from.e[i * count + m]);
+    scalar::bidiagonal_values(k, s, e, backup, slot, s);
+  } else {
+    SVD_UNROLL for (int i = 0; i < k; ++i) slot[i] = Lane<T>(from.q[i * count + m]);
+    if constexpr (kMethod == Method::kBidiagonal) {
+      Lane<T>* const e = slot + k;
+      SVD_UNROLL for (int i = 0; i < k - 1; ++i) e[i] = Lane<T>(from.e[i * count + m]);
+      // Local memory: written once, read by the few that go to bisection.
+      Lane<T> kept[3 * (K != 0 ? K : static_cast<int>(kShapeLimits.max_values))];
+      scalar::bidiagonal_values(scalar::RuntimeSize{run_time_k}, slot, e, e + k, kept, slot);
+    }
+    if (s != slot) {
+      SVD_UNROLL for (int i = 0; i < k; ++i) s[i] = slot[i];
+    }
+  }
+}
+
 template <class T, Method kMethod, int K>
 __global__ void __launch_bounds__(kFinishBlock) finish_kernel(const SquareCall<T> call, const Between<T> from) {
   const int64_t m = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
   if (m >= call.count) return;
   extern __shared__ __align__(16) unsigned char shared_bytes[];
   constexpr int kStorage = K != 0 ? K : static_cast<int>(kShapeLimits.max_values);
-  const int run_time_k = call.k;
   std::conditional_t<K != 0, scalar::FixedSize<K>, scalar::RuntimeSize> k;
-  if constexpr (K == 0) k.n = run_time_k;
-  Lane<T>* const slot =
-      reinterpret_cast<Lane<T>*>(shared_bytes) + static_cast<int>(threadIdx.x) * finish_slot(kMethod, k);
-  SVD_UNROLL for (int i = 0; i < k; ++i) slot[i] = Lane<T>(from.q[i * call.count + m]);
-  if constexpr (kMethod == Method::kBidiagonal) {
-    Lane<T>* const e = slot + k;
-    SVD_UNROLL for (int i = 0; i < k - 1; ++i) e[i] = Lane<T>(from.e[i * call.count + m]);
-    Lane<T> kept[3 * kStorage];  // local memory: written once, read by the few that go to bisection
-    scalar::bidiagonal_values(scalar::RuntimeSize{run_time_k}, slot, e, e + k, kept, slot);
-  }
+  if constexpr (K == 0) k.n = call.k;
+  Lane<T>* const slot = reinterpret_cast<Lane<T>*>(shared_bytes) +
+                        static_cast<int>(threadIdx.x) * finish_slot(kMethod, k, kDqdsInRegisters<T, K>);
   Lane<T> exponents[kStorage], registers[K != 0 ? K : 1];
+  Lane<T>* const s = K != 0 ? registers : slot;
+  found_values<T, kMethod, K>(from, call.count, m, k, call.k, slot, s);
   SVD_UNROLL for (int i = 0; i < k; ++i) {
     exponents[i] = Lane<T>(kMethod == Method::kJacobi ? from.e[i * call.count + m] : from.exponent[m]);
-  }
-  Lane<T>* s = slot;
-  if constexpr (K != 0) {
-    SVD_UNROLL for (int i = 0; i < K; ++i) registers[i] = slot[i];
-    s = registers;
   }
   const int state = static_cast<int>(from.state[m]);
   const Lane<T> status = scalar::finish_values(k, exponents, scalar::ScalarMask{state != kNonFiniteState},

@@ -16,7 +16,7 @@ template <class E, int K, Method kMethod>
 struct LaneShape {
   using T = typename E::Scalar;
   static constexpr int kMatrix = K * K * E::kComponents;  // numbers of a matrix
-  static constexpr bool kInRegisters = K <= kLargestRegisterDqds;
+  static constexpr bool kInRegisters = K <= largest_register_dqds(sizeof(T));
   // JACOBI keeps exponents and values beside the matrix; BIDIAGONAL gives the matrix up for its scratch: what is kept
   // for bisection, and where dqds has no registers its arrays and their backup.
   static constexpr int kScratch = kInRegisters ? 3 * K : 7 * K;

@@ -203,7 +203,8 @@ class Launcher {
 
   template <Method kMethod, int K>
   void finish(Launch* launch, const SquareCall<T>& call, const Between<T>& between) const {
-    const int shared_bytes = kFinishBlock * finish_slot(kMethod, k_) * static_cast<int>(sizeof(T));
+    const int shared_bytes =
+        kFinishBlock * finish_slot(kMethod, k_, kDqdsInRegisters<T, K>) * static_cast<int>(sizeof(T));
     launch->operator()<finish_kernel<T, kMethod, K>>(blocks_for(call.count, kFinishBlock), kFinishBlock, shared_bytes,
                                                      call, between);
   }
