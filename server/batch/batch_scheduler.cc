@@ -49,7 +49,7 @@ constexpr size_t kMaxTries = 3;
 // How many waiting batches are offered a free lane before it stays free: each look costs time under the lock.
 constexpr int kLookAhead = 16;
 
-// More matrices than any could be computed on the calling thread: their statuses live on its stack.
+// So many matrices take longer than anything may on the calling thread: not worth a prediction.
 constexpr int64_t kMostInline = 4096;
 
 int64_t ceil_div(int64_t a, size_t b) {
