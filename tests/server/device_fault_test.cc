@@ -139,6 +139,15 @@ TEST(DeviceFault, DeviceIsTriedOnceForABatchAndThreeOfThemAtMost) {
   EXPECT_EQ(s.pipeline->stats().healthy_devices, 5);  // a batch that breaks every device takes none out
 }
 
+// GPUs of one process die together: a batch gets past however many of them to the device that is left.
+TEST(DeviceFault, LostDevicesDoNotCountAmongTheTries) {
+  FaultyServer s(6);
+  for (int d = 0; d < 5; ++d) s.plans[d]->Plant(Fault::kSticky);
+  ExpectRight(s.Submit(10), 10);
+  EXPECT_EQ(s.pipeline->stats().healthy_devices, 1);
+  EXPECT_TRUE(s.pipeline->stats().ready());
+}
+
 TEST(DeviceFault, LostDevicesAreLeftAlone) {
   FaultyServer s(2);
   s.plans[0]->Plant(Fault::kSticky);
