@@ -392,7 +392,7 @@ TEST_P(CudaEngineTest, WhatIsPinnedIsReadAndWrittenInPlace) {
   EXPECT_TRUE(outcome.status.ok() && outcome.execution.completed);
   EXPECT_EQ(outcome.execution.report.total(), before.count() + wanted.count() + after.count());
   EXPECT_GE(control_.copies_of(in.data(), in_bytes), 5);
-  EXPECT_GE(control_.copies_of(out.data(), out_bytes), 5);
+  EXPECT_GE(control_.copies_of(out.data(), out_bytes), 4);  // of every piece that is nothing else
   expect_quiet();
   for (size_t m = 0; m < count; ++m) {
     std::array<std::byte, 32> values;
