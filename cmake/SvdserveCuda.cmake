@@ -25,20 +25,23 @@ set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION "-std=c++20")
 set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION "-std=c++20")
 set(CMAKE_CUDA_STANDARD 20)
 
-add_library(svdserve_cuda_flags INTERFACE)
-target_compile_options(svdserve_cuda_flags INTERFACE $<$<COMPILE_LANGUAGE:CUDA>:
+set(SVDSERVE_CUDA_FLAGS
   # As -ffp-contract=off on the host: the bits of CPU and GPU are the same.
-  --fmad=false --expt-relaxed-constexpr -Werror=all-warnings -Xcompiler=-Wall,-Wextra,-Wno-unknown-pragmas,-ffp-contract=off>)
+  --fmad=false --expt-relaxed-constexpr -Werror=all-warnings -Xcompiler=-Wall,-Wextra,-Wno-unknown-pragmas,-ffp-contract=off)
+add_library(svdserve_cuda_flags INTERFACE)
+target_compile_options(svdserve_cuda_flags INTERFACE "$<$<COMPILE_LANGUAGE:CUDA>:${SVDSERVE_CUDA_FLAGS}>")
 target_include_directories(svdserve_cuda_flags INTERFACE ${CMAKE_SOURCE_DIR})
 
 # svdserve_cuda_plugin(name SOURCES ...): lib<name>.so in build/<preset>/bin, with the CUDA runtime inside and one symbol
-# outside.
+# outside. Beside each object lies OBJECT.resources, what the compiler says about registers and stack.
 function(svdserve_cuda_plugin name)
   cmake_parse_arguments(arg "" "" "SOURCES" ${ARGN})
   add_library(${name} MODULE ${arg_SOURCES})
   target_link_libraries(${name} PRIVATE svdserve_cuda_flags)
+  target_compile_options(${name} PRIVATE $<$<COMPILE_LANGUAGE:CUDA>:--resource-usage>)
   target_link_options(${name} PRIVATE -Wl,--exclude-libs,ALL)
+  set(launcher ${CMAKE_SOURCE_DIR}/cmake/keep_resource_report.sh ${CMAKE_CUDA_COMPILER_LAUNCHER})
   set_target_properties(${name} PROPERTIES CUDA_RUNTIME_LIBRARY Static CUDA_VISIBILITY_PRESET hidden
-    CXX_VISIBILITY_PRESET hidden LIBRARY_OUTPUT_DIRECTORY ${CMAKE_RUNTIME_OUTPUT_DIRECTORY}
+    CXX_VISIBILITY_PRESET hidden CUDA_COMPILER_LAUNCHER "${launcher}" LIBRARY_OUTPUT_DIRECTORY ${CMAKE_RUNTIME_OUTPUT_DIRECTORY}
     BUILD_RPATH "$ORIGIN:/usr/local/cuda/lib64" INSTALL_RPATH "$ORIGIN:/usr/local/cuda/lib64")
 endfunction()

@@ -18,7 +18,8 @@ LIBRARIES = {
     "tbb": r"(oneapi/)?tbb/",
     "highway": r"hwy/",
     "blas": r"(cblas|lapacke?)\.h$",
-    "cuda": r"(cuda|cublas|cusolver|nccl)",
+    "cuda": r"(cuda|cooperative_groups|cub/|thrust/|cublas|cusolver|cusparse|curand|cufft|nccl|nv(rtc|ml|tx|JitLink))",
+    "intrinsics": r"(x86\w*intrin|[a-z]*mmintrin|cpuid|arm_neon|arm_sve)\.h$",  # Highway's business
     "grpc": r"grpc(pp)?/",
     "proto": r"google/(protobuf|rpc)/|.*\.pb\.h$",
     "prometheus": r"prometheus/",
@@ -55,6 +56,8 @@ RULES = {
     "engine/backends/cuda": Rule(("engine/policies/", "engine/core/", "engine/algorithms/", "engine/cuda_engine.h") +
                                  VALUES + EXECUTION, ("absl", "cuda")),
     "engine": Rule(("engine/",), ("absl", "tbb")),
+    # A program on matrices that are on the GPU already, as a user would write it.
+    "engine/cuda_example.cu": Rule(("engine/cuda_engine.h",), ("cuda",)),
     # One folder a stage, in the order of the flow. A stage knows the next one's interface, never one before it.
     "server/rpc": Rule(VALUES + SERVER + DOORS + ("server/respond/", "server/device/device.h"),
                        ("absl", "grpc", "proto")),
@@ -80,7 +83,7 @@ RULES = {
 SOURCES_WITH = {"server/metrics": ("prometheus",)}
 
 # What programs outside the tree include: whatever these lead to, and the libraries that they may ask their user for.
-PUBLIC = {"engine/svd_engine.h": ("absl",), "client/cpp/client.h": ()}
+PUBLIC = {"engine/svd_engine.h": ("absl",), "engine/cuda_engine.h": ("absl",), "client/cpp/client.h": ()}
 
 BENCHMARKS = re.compile(r"_bench\.cc$")
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.MULTILINE)
@@ -189,6 +192,20 @@ class PlantedFaults(unittest.TestCase):
             ("engine/svd_engine.cc", '#  include "svdserve/v1/svd_service.pb.h"'),
             ("engine/backends/host/launch.cc", "#include <prometheus/counter.h>"),
             ("engine/backends/host/launch.cc", '#include "server/request.h"'),
+            ("engine/core/lane.h", "#include <immintrin.h>"),
+            ("engine/core/lane.h", "#include <cuda_fp16.h>"),
+            ("engine/algorithms/qr.h", "#include <cooperative_groups.h>"),
+            ("engine/cuda_engine.h", "#include <cuda_runtime_api.h>"),
+            ("engine/cuda_engine.cc", "#include <cuda.h>"),
+            ("engine/backends/host/launch.cc", "#include <cub/cub.cuh>"),
+            ("engine/backends/host/launch.cc", '#include "engine/backends/cuda/cuda_lane.h"'),
+            ("engine/backends/cuda/launch.h", '#include "engine/backends/host/launch.h"'),
+            ("engine/backends/cuda/lane_kernel.h", "#include <hwy/highway.h>"),
+            ("engine/backends/cuda/plugin.cu", '#include "server/device/device.h"'),
+            ("engine/cuda_example.cu", '#include "engine/backends/cuda/plugin_abi.h"'),
+            ("server/device/cuda_device.cc", "#include <cuda_runtime.h>"),
+            ("server/device/cuda_device.cc", '#include "engine/backends/cuda/cuda_lane.h"'),
+            ("client/cpp/client.cc", '#include "engine/cuda_engine.h"'),
             ("server/admit/ledger.h", '#include "server/validate/validate.h"'),
             ("server/batch/batch.h", '#include "server/admit/ledger.h"'),
             ("server/batch/batch.h", '#include "server/pipeline.h"'),
@@ -220,6 +237,10 @@ class PlantedFaults(unittest.TestCase):
             ("engine/svd_engine.cc", '#include "engine/backends/host/launch.h"'),
             ("engine/algorithms/dqds_bench.cc", "#include <benchmark/benchmark.h>"),
             ("server/device/host_device.cc", '#include "engine/svd_engine.h"'),
+            ("server/device/cuda_device.cc", '#include "engine/cuda_engine.h"'),
+            ("engine/backends/cuda/plugin.cu", "#include <cuda_runtime.h>"),
+            ("engine/cuda_example.cu", "#include <cuda_runtime.h>"),
+            ("tests/device/kernel_bench.cu", "#include <cusolverDn.h>"),
             ("server/pipeline.cc", '#include "server/batch/batch.h"'),
             ("server/metrics/prometheus_recorder.cc", "#include <prometheus/counter.h>"),
             ("server/rpc/codec.cc", '#include "svdserve/v1/svd_service.pb.h"'),

@@ -167,9 +167,9 @@ CudaStatus CudaLane::finish(Slot* slot, const Plan& plan, ConvergenceReport* rep
   const bool all_ok = exceptions[1] + exceptions[2] + exceptions[3] == 0;
   if (!all_ok) {
     slot->piece.count = piece.count;
-    const CudaStatus status = fetch_statuses(slot, values_bytes);
+    // After an error the slot is not free: abandon() waits for what was enqueued.
+    if (CudaStatus status = fetch_statuses(slot, values_bytes); !status.ok()) return status;
     slot->piece = Piece{};
-    if (!status.ok()) return status;
   }
   int64_t done = 0;
   for (const Run& run : piece.runs) {

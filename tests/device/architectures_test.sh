@@ -1,0 +1,21 @@
+#!/usr/bin/env bash
+# The plugin's kernels compile for every GPU that they are meant for: a file each, which is enough to see that the source
+# asks for nothing special. (That of sm_90 is what the build makes.)
+#   architectures_test.sh OUT_DIR [ccache] nvcc FLAG...
+set -euo pipefail
+out=$1
+shift
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+mkdir -p "$out"
+failed=0
+for pair in sm_80:f32 sm_87:c64 sm_100:f64; do
+  architecture=${pair%:*} kernels=kernels_${pair#*:}
+  # Without ptxas optimizing: whether it compiles, not how well.
+  if "$@" -std=c++20 -I"$root" -arch="$architecture" -Xptxas -O0 -c "$root/engine/backends/cuda/$kernels.cu" \
+    -o "$out/$kernels.$architecture.o"; then
+    echo "$kernels for $architecture: $(stat -c %s "$out/$kernels.$architecture.o") bytes"
+  else
+    failed=1
+  fi
+done
+exit "$failed"

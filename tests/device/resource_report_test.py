@@ -1,0 +1,122 @@
+"""What the compiler says about the kernels that keep a matrix in registers: no stack, nothing spilled.
+
+    resource_report_test.py OBJECT...   reads OBJECT.resources, which the build leaves beside the plugin's objects
+
+The kernels: BIDIAGONAL of k <= 8 for f32, f64 and c64, one matrix a thread. A loop that is not unrolled, or an array
+indexed by a number that the compiler does not know, moves a matrix into local memory, which is right and slow.
+"""
+import dataclasses
+import itertools
+import pathlib
+import re
+import subprocess
+import sys
+
+BIDIAGONAL = 1  # Method::kBidiagonal, engine/options.h
+LARGEST = 8     # kLargestFixedSize, engine/planner.h
+DTYPES = {"RealElement<float>": "f32", "RealElement<double>": "f64", "ComplexElement<float>": "c64",
+          "ComplexElement<double>": "c128"}
+WATCHED = ("f32", "f64", "c64")
+# Bytes of stack that the compiler's choice of registers still costs, by shape. It shrinks: a kernel that passes its
+# entry is a fault, and an entry that is no longer needed is said.
+KNOWN = {("f64", 3): 8}
+
+ENTRY = re.compile(r"Compiling entry function '(\w+)' for '(\w+)'")
+MEMORY = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
+KERNEL = re.compile(r"(lane_kernel|lane_bidiagonalize_kernel)<.*?(Real|Complex)Element<.*?(float|double)[ >]+,"
+                    r" (?:\(int\))?(\d+)(?:, \([\w:]+\)(\d+))?>")
+
+
+@dataclasses.dataclass
+class Kernel:
+    mangled: str
+    architecture: str
+    memory: tuple = None  # stack frame, spill stores, spill loads, in bytes
+    name: str = ""
+
+    def shape(self):
+        """(dtype, k) of a kernel that is watched, or None."""
+        found = KERNEL.search(self.name)
+        if not found or found[1] == "lane_kernel" and int(found[5]) != BIDIAGONAL:
+            return None
+        return DTYPES[f"{found[2]}Element<{found[3]}>"], int(found[4])
+
+
+def parse(report):
+    kernels = []
+    for line in report.splitlines():
+        if found := ENTRY.search(line):
+            kernels.append(Kernel(*found.groups()))
+        elif (found := MEMORY.search(line)) and kernels and kernels[-1].memory is None:
+            kernels[-1].memory = tuple(int(x) for x in found.groups())
+    return kernels
+
+
+def demangle(kernels):
+    names = subprocess.run(["c++filt"], input="\n".join(k.mangled for k in kernels), capture_output=True, text=True,
+                           check=True).stdout.splitlines()
+    for kernel, name in zip(kernels, names):
+        kernel.name = name
+
+
+def check(report, known):
+    """Returns one line for every fault, and the entries of `known` that are no longer needed."""
+    kernels = parse(report)
+    demangle(kernels)
+    faults, seen, needless = [], {}, set()
+    for kernel in kernels:
+        shape = kernel.shape()
+        if shape is None or shape[0] not in WATCHED:
+            continue
+        seen.setdefault(kernel.architecture, set()).add(shape)
+        if shape in known and kernel.memory == (0, 0, 0):
+            needless.add(shape)
+        if kernel.memory is None:
+            faults.append(f"no figures for {kernel.name}")
+        elif max(kernel.memory) > known.get(shape, 0):
+            faults.append("%s, %s: %d bytes of stack, %d + %d bytes spilled" %
+                          (kernel.name, kernel.architecture, *kernel.memory))
+    wanted = set(itertools.product(WATCHED, range(1, LARGEST + 1)))
+    if not seen:
+        faults.append("no kernel is in the report")
+    for architecture, shapes in seen.items():
+        for dtype, k in sorted(wanted - shapes):
+            faults.append(f"{architecture}: no BIDIAGONAL kernel for {dtype} {k}x{k}")
+    return faults, needless
+
+
+def planted_faults():
+    """The check itself: a report of all kernels, then one with a stack frame, one with a spill, and one too few."""
+    def entry(dtype, k, memory="0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads"):
+        element, lane = {"f32": ("11Real", "f"), "f64": ("11Real", "d"), "c64": ("14Complex", "f")}[dtype]
+        name = (f"_ZN8svdserve4cuda11lane_kernelINS_6scalar{element}ElementINS2_10ScalarLaneI{lane}EEEELi{k}"
+                "ELNS_6MethodE1EEEvNS0_10SquareCallINT_6ScalarEEE")
+        return (f"ptxas info    : Compiling entry function '{name}' for 'sm_90'\n"
+                f"ptxas info    : Function properties for {name}\n    {memory}\n")
+    everything = {(d, k): entry(d, k) for d in WATCHED for k in range(1, LARGEST + 1)}
+    def faults(shapes, known):
+        return check("".join(shapes.values()), known)[0]
+    assert faults(everything, {}) == []
+    for memory in ("16 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads",
+                   "0 bytes stack frame, 0 bytes spill stores, 4 bytes spill loads"):
+        one = {**everything, ("f64", 5): entry("f64", 5, memory)}
+        assert len(faults(one, {})) == 1 and "lane_kernel" in faults(one, {})[0]
+        assert faults(one, {("f64", 5): 16}) == []
+    found = faults({s: t for s, t in everything.items() if s != ("c64", 8)}, {})
+    assert len(found) == 1 and "c64 8x8" in found[0], found
+
+
+def main():
+    planted_faults()
+    reports = [pathlib.Path(path + ".resources") for path in sys.argv[1:]]
+    faults = [f"{path} is missing: build again" for path in reports if not path.exists()]
+    found, needless = check("".join(path.read_text(encoding="utf-8") for path in reports if path.exists()), KNOWN)
+    faults += found
+    for dtype, k in sorted(needless):
+        print(f"{dtype} {k}x{k} needs no stack any more: its entry in KNOWN can go")
+    print("\n".join(faults) or "no stack, no spills, but for what is KNOWN")
+    return 1 if faults else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

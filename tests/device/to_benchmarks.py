@@ -1,0 +1,178 @@
+#!/usr/bin/env python3
+"""The GPU section of BENCHMARKS.md, made of what tests/device/run.sh printed.
+
+    to_benchmarks.py             writes the section from the newest file of tests/device/results, by name
+    to_benchmarks.py RESULTS     from this one
+    to_benchmarks.py --check     says whether the section is what the newest file makes of it
+
+Parts that were not run leave no trace in the section.
+"""
+import collections
+import csv
+import pathlib
+import re
+import sys
+
+HERE = pathlib.Path(__file__).resolve().parent
+BENCHMARKS = HERE.parents[1] / "BENCHMARKS.md"
+BEGIN = "<!-- begin: made by tests/device/to_benchmarks.py -->"
+END = "<!-- end -->"
+DTYPES = ("f32", "f64", "c64", "c128")
+
+
+def parts_of(text):
+    """{part: its lines} of a results file."""
+    parts, lines = {}, []
+    for line in text.splitlines():
+        if line.startswith("== "):
+            lines = parts.setdefault(line[3:].strip(), [])
+        else:
+            lines.append(line)
+    return parts
+
+
+def rounded(text):
+    """A figure to three digits: what another run would show, too."""
+    value = float(text)
+    if value == 0:
+        return "0"
+    if value >= 1000:
+        digits = len(str(int(value))) - 3
+        return f"{round(value, -digits):,.0f}".replace(",", " ")
+    return f"{value:.3g}"
+
+
+def span(values):
+    """The lowest and the highest of several rounds."""
+    low, high = rounded(min(values)), rounded(max(values))
+    return low if low == high else f"{low} .. {high}"
+
+
+def table(head, rows):
+    return ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)] + ["| " + " | ".join(r) + " |" for r in rows]
+
+
+def machine(lines):
+    lines = [line for line in lines if line]
+    date, gpu = lines[0], lines[1].split(", ")
+    cpu = lines[2].split(":", 1)[1].strip()
+    return [f"{gpu[0]} ({int(gpu[2].split()[0]) // 1024} GiB, driver {gpu[1]}) beside {lines[3]} of {cpu}, {date[:10]}."]
+
+
+def checks(parts):
+    rows = []
+    compared = [re.match(r"same bits: (\d+) matrices on .*, (\d+) differ", x) for x in parts.get("bits", [])]
+    if compared := [x for x in compared if x]:
+        rows.append(("the same bits on GPU and CPU", f"{sum(int(x[1]) for x in compared):,} matrices".replace(",", " "),
+                     f"{sum(int(x[2]) for x in compared)} differ"))
+    for line in parts.get("arithmetic", []):
+        if found := re.match(r"(.*): (\d+)( floats)?, (\d+) differ", line):
+            rows.append((f"arithmetic: {found[1]}", f"{int(found[2]):,}".replace(",", " "), f"{found[4]} differ"))
+    outcomes = collections.Counter(x.split(":")[0].strip() for x in parts.get("faults", []) if re.match(r"(ok|FAIL) *:", x))
+    if outcomes:
+        rows.append(("an illegal access on the GPU while the server answers", f"{sum(outcomes.values())} checks",
+                     f"{outcomes.get('FAIL', 0)} failed"))
+    if not rows:
+        return []
+    return ["", *table(("right or wrong", "compared", "result"), rows)]
+
+
+def kernels(lines):
+    rows = [x for x in lines if x.count(",") > 5]
+    if not rows:
+        return []
+    copy = next(x for x in lines if x.startswith("# "))
+    figures, shapes = {}, []
+    for row in csv.DictReader(rows):
+        figures[row["shape"], row["dtype"]] = row
+        if row["shape"] not in shapes:
+            shapes.append(row["shape"])
+
+    def cells(shape, cell):
+        return [cell(figures[shape, t]) if (shape, t) in figures else "" for t in DTYPES]
+
+    def auto(row):
+        peer = f" ({rounded(row['auto/gesvdj'])} times)" if float(row["auto/gesvdj"]) > 0 else ""
+        return f"{rounded(row['auto M/s'])}{peer}, {round(100 * float(row['of ceiling']))} %"
+
+    def others(row):
+        return f"{rounded(row['jacobi M/s'])} / {rounded(row['bisection 1e-9 M/s'])}"
+
+    return ["", "**Matrices that are on the GPU already** (`device_kernel_bench`), million matrices a second, values only. AUTO; in brackets,",
+            "how many times cuSOLVER's gesvdjBatched without vectors it is, on the same data; and its share of the memory ceiling, a copy of",
+            f"{re.search(r'copy ([0-9.]+ TB/s)', copy)[1]} measured in the same run.", "",
+            *table(("shape", *DTYPES), [(s, *cells(s, auto)) for s in shapes]), "",
+            "The other methods, JACOBI / BISECTION to 1e-9:", "",
+            *table(("shape", *DTYPES), [(s, *cells(s, others)) for s in shapes])]
+
+
+def host(lines):
+    found = next((x for x in lines if x.startswith("bus ")), None)
+    if not found:
+        return []
+    what = next(x for x in lines if x[:1].isdigit())
+    return ["", f"**Matrices in host memory** (`device_host_bench`): {what}; {found.replace('; ', ', ')}."]
+
+
+def service(lines):
+    rounds, latency, peer = collections.OrderedDict(), [], None
+    mode = None
+    for line in lines:
+        if found := re.match(r"(.*), round \d+ +([0-9.]+) M/s +([0-9.]+) GB/s.* p50 +([0-9.]+) us +p99 +([0-9.]+) us +"
+                             r"([0-9.]+) CPU", line):
+            rounds.setdefault(found[1].strip(), []).append([float(x) for x in found.groups()[1:]])
+        elif found := re.match(r"one idle 4x4 call .*--devices (\w+)", line):
+            mode = found[1]
+        elif mode and line.startswith("all "):
+            latency.append((mode, float(line.split()[-1])))
+            mode = None
+        elif found := re.match(r"(torch\S+), (.*): ([0-9.]+) M/s", line):
+            peer = found
+    out = []
+    if rounds:
+        rows = []
+        for name, runs in rounds.items():
+            rate, gb, p50, p99, cpu = zip(*runs)
+            rows.append((name, span(rate), span(gb), span(p50), span(p99), span(cpu)))
+        out += ["", "**The service** (`svdctl bench`, 4x4 c64, 16 connections on the same machine, the load generator on the same cores); lowest and",
+                "highest round. The echo answers as many bytes and computes nothing.", "",
+                *table(("server, bytes a request", "M matrices/s", "GB/s", "p50 us", "p99 us", "CPU s a GB"), rows)]
+    if latency:
+        out += ["", "One idle 4x4 call over an empty one: " +
+                ", ".join(f"{rounded(us)} us with `--devices {mode}`" for mode, us in latency) + "."]
+    if peer:
+        out += ["", f"`{peer[1]}` in a process of its own, {peer[2]}: {rounded(peer[3])} million matrices a second."]
+    return out
+
+
+def section(text):
+    parts = parts_of(text)
+    failed = [part for part, lines in parts.items() for x in lines if re.match(r"exit code [1-9]", x)]
+    if failed:
+        sys.exit(f"a run that failed ({', '.join(failed)}) is nothing to publish")
+    return "\n".join([BEGIN, *machine(parts["machine"]), *checks(parts), *kernels(parts.get("kernels", [])),
+                      *host(parts.get("host", [])), *service(parts.get("service", [])), END])
+
+
+def replaced(document, new):
+    begin, end = document.index(BEGIN), document.index(END)
+    return document[:begin] + new + document[end + len(END):]
+
+
+def main():
+    words = sys.argv[1:]
+    checking = words == ["--check"]
+    results = pathlib.Path(words[0]) if words and not checking else max((HERE / "results").glob("*.txt"))
+    document = BENCHMARKS.read_text(encoding="utf-8")
+    wanted = replaced(document, section(results.read_text(encoding="utf-8")))
+    if checking:
+        if wanted != document:
+            print(f"BENCHMARKS.md is not what {results.name} says: run tests/device/to_benchmarks.py")
+            return 1
+        return 0
+    BENCHMARKS.write_text(wanted, encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

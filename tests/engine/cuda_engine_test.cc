@@ -1,0 +1,591 @@
+// CudaEngine where there is no GPU: what is missing is named, and a lane's work on a fake plugin (fake_cuda.h) is done,
+// reported and survived as if there were one.
+#include "engine/cuda_engine.h"
+
+#include <dlfcn.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdio>
+#include <cstdlib>
+#include <deque>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <memory>
+#include <sstream>
+#include <string>
+#include <thread>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "tests/support/fake_cuda/fake_cuda.h"
+
+namespace svdserve {
+namespace {
+
+using fake_cuda::Call;
+using fake_cuda::Fault;
+using fake_cuda::Schedule;
+using testing::HasSubstr;
+
+const std::filesystem::path kDriverFolder = std::filesystem::path(SVDSERVE_FAKE_CUDA_DRIVER).parent_path();
+
+// --- what is missing is named: in processes of their own, because the plugin is looked for once ----------------------
+
+// What the child processes do: one line for each finding.
+int probe() {
+  std::string why;
+  const int count = cuda_device_count(&why);
+  CudaStatus status;
+  const auto engine = CudaEngine::open({}, &status);
+  const PinnedBuffer buffer(64);
+  std::printf("driver=%d\ncount=%d\nwhy=%s\nengine=%s\ncode=%d\ntext=%s\npinned=%s\n",
+              dlopen("libcuda.so.1", RTLD_NOW) != nullptr, count, why.c_str(), engine != nullptr ? "open" : "null",
+              status.code, status.text.c_str(), buffer.data() != nullptr ? "memory" : "null");
+  return 0;
+}
+
+using Findings = std::map<std::string, std::string>;
+
+// Runs probe() with these variables and none of ours.
+Findings probe_with(const std::string& variables) {
+  const std::string self = std::filesystem::read_symlink("/proc/self/exe").string();
+  const std::string command = "env -u LD_LIBRARY_PATH -u SVDSERVE_CUDA_PLUGIN " + variables + " '" + self + "' --probe";
+  FILE* const pipe = popen(command.c_str(), "r");
+  std::string output;
+  char buffer[4096];
+  while (const size_t n = std::fread(buffer, 1, sizeof(buffer), pipe)) output.append(buffer, n);
+  EXPECT_EQ(pclose(pipe), 0) << command << "\n" << output;
+  Findings findings;
+  std::istringstream lines(output);
+  for (std::string line; std::getline(lines, line);) {
+    const size_t equals = line.find('=');
+    if (equals != std::string::npos) findings[line.substr(0, equals)] = line.substr(equals + 1);
+  }
+  return findings;
+}
+
+std::string with_driver(const std::string& plugin = SVDSERVE_FAKE_CUDA_PLUGIN) {
+  return "LD_LIBRARY_PATH='" + kDriverFolder.string() + "' SVDSERVE_CUDA_PLUGIN='" + plugin + "' ";
+}
+
+void expect_refused(const Findings& found, const std::string& because) {
+  EXPECT_EQ(found.at("count"), "0");
+  EXPECT_THAT(found.at("why"), HasSubstr(because));
+  EXPECT_EQ(found.at("engine"), "null");
+  EXPECT_EQ(found.at("code"), "100");  // cudaErrorNoDevice
+  EXPECT_EQ(found.at("text"), found.at("why"));
+  EXPECT_EQ(found.at("pinned"), "null");
+}
+
+TEST(CudaMissing, TheDriver) {
+  const Findings found = probe_with("");
+  if (found.at("driver") == "1") GTEST_SKIP() << "this machine has one";
+  expect_refused(found, "no NVIDIA driver: libcuda.so.1");
+}
+
+// On a build with CUDA the true plugin is found beside the program, but cannot use the fake driver; on another there is
+// none.
+TEST(CudaMissing, TheDriverIsOfNoUse) {
+  const Findings found = probe_with("LD_LIBRARY_PATH='" + kDriverFolder.string() + "'");
+  expect_refused(found, found.at("why").find("libsvdserve_cuda.so") != std::string::npos
+                            ? "does not open"
+                            : "the driver counts no devices");
+}
+
+TEST(CudaMissing, ThePlugin) {
+  const Findings found = probe_with(with_driver("/nowhere/libsvdserve_cuda.so"));
+  expect_refused(found, "the CUDA back end does not open: /nowhere/libsvdserve_cuda.so");
+}
+
+TEST(CudaMissing, AFileThatIsNoLibrary) {
+  const std::string path = testing::TempDir() + "/cuda_engine_test_" + std::to_string(getpid()) + ".so";
+  std::ofstream(path) << "this is text";
+  expect_refused(probe_with(with_driver(path)), "does not open: " + path);
+  std::filesystem::remove(path);
+}
+
+TEST(CudaMissing, ALibraryThatIsNoPlugin) {
+  expect_refused(probe_with(with_driver(SVDSERVE_FAKE_CUDA_DRIVER)), "is no CUDA back end of version 1");
+}
+
+TEST(CudaMissing, APluginOfAnotherVersion) {
+  expect_refused(probe_with(with_driver() + "SVDSERVE_FAKE_CUDA_VERSION=2"), "is no CUDA back end of version 1");
+}
+
+TEST(CudaMissing, ADevice) {
+  expect_refused(probe_with(with_driver() + "SVDSERVE_FAKE_CUDA_DEVICES=0"), "the driver knows no device");
+  expect_refused(probe_with(with_driver() + "SVDSERVE_FAKE_CUDA_DEVICES=error"),
+                 "the driver counts no devices: fakeErrorOrdinary, it failed");
+}
+
+TEST(CudaMissing, Nothing) {
+  const Findings found = probe_with(with_driver());
+  EXPECT_EQ(found.at("count"), "2");
+  EXPECT_EQ(found.at("why"), "");
+  EXPECT_EQ(found.at("engine"), "open");
+  EXPECT_EQ(found.at("code"), "0");
+  EXPECT_EQ(found.at("pinned"), "memory");
+}
+
+// --- a batch and what is to come of it -------------------------------------------------------------------------------
+
+constexpr Problem kSmall{4, 4, DType::kF64, Order::kRowMajor};
+// As cuda_lane.cc: the workspace that a lane has for one piece.
+constexpr uint64_t kWorkspaceBytes = 2 * kLargestMatrixBytes;
+
+Plan plan_of(const Problem& problem) { return *make_plan(problem, {}).plan; }
+
+std::byte byte_of(uint64_t number) { return static_cast<std::byte>(number * 2654435761u >> 24); }
+
+// Segments over one run of matrices, each with exactly the memory that it owns, so that AddressSanitizer sees every
+// byte too many.
+class Batch {
+ public:
+  // Every mark_every-th matrix is marked with a status (0: none is). Of every third segment nobody wants statuses.
+  Batch(const Plan& plan, const std::vector<int64_t>& sizes, int mark_every = 0) : plan_(plan) {
+    int64_t number = 0;
+    for (const int64_t size : sizes) {
+      Part& part = parts_.emplace_back();
+      const auto count = static_cast<size_t>(size);
+      part.matrices.resize(count * matrix_bytes(plan.problem));
+      for (size_t i = 0; i < part.matrices.size(); ++i)
+        part.matrices[i] = byte_of(static_cast<uint64_t>(number) + i * 7);
+      for (size_t m = 0; m < count; ++m, ++number) {
+        std::byte& first = part.matrices[m * matrix_bytes(plan.problem)];
+        const bool marked = mark_every != 0 && number % mark_every == mark_every - 1;
+        first = marked ? static_cast<std::byte>(fake_cuda::kMarked + 1 + number / mark_every % 3) : std::byte{1};
+      }
+      part.values.resize(count * result_bytes(plan.problem), std::byte{0xCD});
+      part.statuses.resize(parts_.size() % 3 == 0 ? 0 : count, static_cast<MatrixStatus>(77));
+    }
+    for (Part& part : parts_) {
+      segments_.push_back({part.matrices.data(),
+                           static_cast<int64_t>(part.matrices.size() / matrix_bytes(plan.problem)), part.values.data(),
+                           part.statuses.empty() ? nullptr : part.statuses.data()});
+    }
+  }
+
+  absl::Span<const HostSegment> segments() const { return segments_; }
+  int64_t count() const {
+    int64_t n = 0;
+    for (const HostSegment& s : segments_) n += s.count;
+    return n;
+  }
+
+  void expect_done(const CudaEngine::Outcome& outcome) const {
+    EXPECT_TRUE(outcome.status.ok()) << outcome.status.text;
+    EXPECT_TRUE(outcome.execution.completed);
+    ConvergenceReport report;
+    int64_t wrong = 0;
+    std::vector<std::byte> values(result_bytes(plan_.problem));
+    for (const HostSegment& s : segments_) {
+      for (int64_t m = 0; m < s.count; ++m) {
+        const auto* const matrix =
+            static_cast<const std::byte*>(s.matrices) + static_cast<size_t>(m) * matrix_bytes(plan_.problem);
+        const MatrixStatus status = fake_cuda::status_of(matrix);
+        report.ok += status == MatrixStatus::kOk;
+        report.non_finite += status == MatrixStatus::kNonFinite;
+        report.not_converged += status == MatrixStatus::kNotConverged;
+        report.out_of_range += status == MatrixStatus::kOutOfRange;
+        fake_cuda::compute(matrix, matrix_bytes(plan_.problem), values.data(), values.size());
+        wrong += std::memcmp(static_cast<const std::byte*>(s.values) + static_cast<size_t>(m) * values.size(),
+                             values.data(), values.size()) != 0;
+        wrong += s.statuses != nullptr && s.statuses[m] != status;
+      }
+    }
+    EXPECT_EQ(wrong, 0);
+    EXPECT_EQ(outcome.execution.report, report);
+  }
+
+ private:
+  struct Part {
+    std::vector<std::byte> matrices, values;
+    std::vector<MatrixStatus> statuses;
+  };
+  const Plan plan_;
+  std::deque<Part> parts_;
+  std::vector<HostSegment> segments_;
+};
+
+// --- lanes -----------------------------------------------------------------------------------------------------------
+
+class CudaEngineTest : public testing::TestWithParam<Schedule> {
+ protected:
+  void SetUp() override {
+    control_.reset();
+    control_.set_schedule(GetParam());
+  }
+
+  // Pieces of so many matrices.
+  void set_piece(int64_t matrices) {
+    control_.set_workspace_per_matrix(kWorkspaceBytes / static_cast<uint64_t>(matrices));
+  }
+
+  static std::unique_ptr<CudaEngine> open(int lanes = 1) {
+    CudaStatus status;
+    auto engine = CudaEngine::open({.ordinal = 0, .lanes = lanes}, &status);
+    EXPECT_NE(engine, nullptr) << status.text;
+    return engine;
+  }
+
+  // The device touches nothing any more, and has met nothing that is not its own.
+  void expect_quiet() const {
+    EXPECT_EQ(control_.observed().streams_at_work, 0);
+    EXPECT_EQ(control_.observed().illegal, 0);
+  }
+  void expect_empty() const {
+    const fake_cuda::Observed o = control_.observed();
+    EXPECT_EQ(std::make_tuple(o.device_blocks, o.pinned_blocks, o.streams, o.events), std::make_tuple(0, 0, 0, 0));
+  }
+
+  static fake_cuda::Control& load() {
+    void* const library = dlopen(SVDSERVE_FAKE_CUDA_PLUGIN, RTLD_NOW);
+    return *reinterpret_cast<fake_cuda::ControlEntry>(dlsym(library, fake_cuda::kControlEntryName))();
+  }
+  static const SvdserveCudaApi& api() {
+    void* const library = dlopen(SVDSERVE_FAKE_CUDA_PLUGIN, RTLD_NOW);
+    return *reinterpret_cast<SvdserveCudaEntry>(dlsym(library, kSvdserveCudaEntryName))(kSvdserveCudaAbiVersion);
+  }
+
+  fake_cuda::Control& control_ = load();
+};
+
+INSTANTIATE_TEST_SUITE_P(Schedules, CudaEngineTest, testing::Values(Schedule::kEager, Schedule::kLazy),
+                         [](const auto& schedule) { return schedule.param == Schedule::kEager ? "Eager" : "Lazy"; });
+
+TEST_P(CudaEngineTest, SaysWhatItIsAndGivesEverythingBack) {
+  EXPECT_EQ(cuda_device_count(), 2);
+  {
+    CudaStatus status{7, "stale", true};
+    const auto engine = CudaEngine::open({.ordinal = 1, .lanes = 3}, &status);
+    ASSERT_NE(engine, nullptr);
+    EXPECT_TRUE(status.ok() && status.text.empty() && !status.sticky);
+    EXPECT_EQ(engine->lanes(), 3);
+    EXPECT_EQ(engine->description().ordinal, 1);
+    EXPECT_EQ(engine->description().name, "Fake 1");
+    EXPECT_EQ(engine->description().compute_major, 9);
+    EXPECT_EQ(control_.observed().streams, 9);
+  }
+  expect_empty();
+  expect_quiet();
+}
+
+TEST_P(CudaEngineTest, ThereIsNoSuchGpu) {
+  for (const int ordinal : {-1, 2, 1000}) {
+    CudaStatus status;
+    EXPECT_EQ(CudaEngine::open({.ordinal = ordinal}, &status), nullptr);
+    EXPECT_EQ(status.code, 100);
+    EXPECT_THAT(status.text, HasSubstr("there is no GPU " + std::to_string(ordinal)));
+  }
+}
+
+TEST_P(CudaEngineTest, OpensWholeOrNotAtAll) {
+  for (const Call call : {Call::kAllocate, Call::kAllocatePinned, Call::kCreateStream, Call::kCreateEvent}) {
+    const int per_lane = call == Call::kAllocate ? 9 : call == Call::kAllocatePinned ? 6 : 3;
+    for (int n = 1; n <= 2 * per_lane; ++n) {
+      SCOPED_TRACE(std::string(name(call)) + " " + std::to_string(n));
+      control_.reset();
+      control_.plan_fault(call, n, Fault::kOutOfMemory);
+      CudaStatus status;
+      EXPECT_EQ(CudaEngine::open({.lanes = 2}, &status), nullptr);
+      EXPECT_TRUE(status.out_of_memory());
+      EXPECT_THAT(status.text, HasSubstr("fakeErrorMemory: out of memory, while "));
+      expect_empty();
+      expect_quiet();
+    }
+  }
+}
+
+TEST_P(CudaEngineTest, SegmentsOfEverySize) {
+  const Plan plan = plan_of(kSmall);
+  set_piece(100);
+  const auto engine = open();
+  const std::vector<std::vector<int64_t>> batches = {
+      {},    {0},   {0, 0, 0},        {1},    {0, 1, 0},           {3, 0, 5, 1, 1, 7},          {99},
+      {100}, {101}, {50, 50, 50, 50}, {1000}, {1, 333, 0, 667, 2}, std::vector<int64_t>(300, 1)};
+  for (const auto& sizes : batches) {
+    const Batch batch(plan, sizes);
+    batch.expect_done(engine->execute(0, plan, batch.segments()));
+    expect_quiet();
+  }
+}
+
+TEST_P(CudaEngineTest, EveryTypeAndShape) {
+  const auto engine = open();
+  for (const DType dtype : {DType::kF32, DType::kF64, DType::kC64, DType::kC128}) {
+    for (const auto& [rows, cols] : std::vector<std::pair<int64_t, int64_t>>{{1, 1}, {3, 5}, {32, 32}, {200, 7}}) {
+      const Plan plan = plan_of({rows, cols, dtype, Order::kColumnMajor});
+      const Batch batch(plan, {3, 17, 1}, 5);
+      batch.expect_done(engine->execute(0, plan, batch.segments()));
+    }
+  }
+  // The largest there is: a matrix a slot.
+  const Plan plan = plan_of({kShapeLimits.max_dimension, kShapeLimits.max_values, DType::kC128, Order::kRowMajor});
+  const Batch batch(plan, {2, 3});
+  batch.expect_done(engine->execute(0, plan, batch.segments()));
+  EXPECT_EQ(control_.observed().most_streams_at_work, GetParam() == Schedule::kLazy ? 3 : 1);
+  expect_quiet();
+}
+
+TEST_P(CudaEngineTest, StatusesAreFetchedForThePiecesThatHaveThem) {
+  const Plan plan = plan_of(kSmall);
+  set_piece(64);
+  const auto engine = open();
+  for (const int mark_every : {1, 2, 63, 64, 65, 1000}) {
+    const Batch batch(plan, {10, 500, 700, 1, 1, 1, 90}, mark_every);
+    batch.expect_done(engine->execute(0, plan, batch.segments()));
+    expect_quiet();
+  }
+  const uint64_t before = engine->bytes_downloaded();
+  const Batch clean(plan, {64});
+  clean.expect_done(engine->execute(0, plan, clean.segments()));
+  const uint64_t without = engine->bytes_downloaded() - before;
+  EXPECT_GE(without, 64 * result_bytes(plan.problem));
+  EXPECT_LE(without, 64 * result_bytes(plan.problem) + 64);  // two pieces' counts, and no byte a matrix
+}
+
+TEST_P(CudaEngineTest, PiecesOverlap) {
+  const Plan plan = plan_of(kSmall);
+  const auto engine = open();
+  // What a slot holds by its bytes, a bit more than four times.
+  const auto slot = static_cast<int64_t>(kLargestMatrixBytes / matrix_bytes(plan.problem));
+  const Batch batch(plan, {slot - 1, 2, slot * 3 + 5});
+  batch.expect_done(engine->execute(0, plan, batch.segments()));
+  const fake_cuda::Observed o = control_.observed();
+  EXPECT_EQ(o.launches, 5);
+  EXPECT_EQ(o.most_streams_at_work, GetParam() == Schedule::kLazy ? 3 : 1);
+  EXPECT_EQ(engine->bytes_uploaded(), static_cast<uint64_t>(batch.count()) * matrix_bytes(plan.problem));
+  const uint64_t values = static_cast<uint64_t>(batch.count()) * result_bytes(plan.problem);
+  EXPECT_GE(engine->bytes_downloaded(), values);
+  EXPECT_LE(engine->bytes_downloaded(), values + 5 * 64);
+  expect_quiet();
+}
+
+TEST_P(CudaEngineTest, WhatIsPinnedIsReadAndWrittenInPlace) {
+  const Plan plan = plan_of(kSmall);
+  const auto engine = open();
+  const Batch wanted(plan, {50000}, 777);
+  const auto count = static_cast<size_t>(wanted.count());
+  const size_t in_bytes = count * matrix_bytes(plan.problem), out_bytes = count * result_bytes(plan.problem);
+  set_piece(10000);
+  PinnedBuffer in(in_bytes), out(out_bytes);
+  ASSERT_NE(in.data(), nullptr);
+  ASSERT_NE(out.data(), nullptr);
+  std::memcpy(in.data(), wanted.segments()[0].matrices, in_bytes);
+  std::vector<MatrixStatus> statuses(count, static_cast<MatrixStatus>(77));
+  const HostSegment pinned{in.data(), wanted.count(), out.data(), statuses.data()};
+
+  // Alone, and between others that are not.
+  const Batch before(plan, {3, 20000, 1}), after(plan, {5000}, 9);
+  std::vector<HostSegment> segments(before.segments().begin(), before.segments().end());
+  segments.push_back(pinned);
+  segments.insert(segments.end(), after.segments().begin(), after.segments().end());
+  const auto outcome = engine->execute(0, plan, segments);
+  EXPECT_TRUE(outcome.status.ok() && outcome.execution.completed);
+  EXPECT_EQ(outcome.execution.report.total(), before.count() + wanted.count() + after.count());
+  EXPECT_GE(control_.copies_of(in.data(), in_bytes), 5);
+  EXPECT_GE(control_.copies_of(out.data(), out_bytes), 4);  // of every piece that is nothing else
+  expect_quiet();
+  for (size_t m = 0; m < count; ++m) {
+    std::array<std::byte, 32> values;
+    const auto* const matrix = static_cast<const std::byte*>(in.data()) + m * matrix_bytes(plan.problem);
+    fake_cuda::compute(matrix, matrix_bytes(plan.problem), values.data(), values.size());
+    ASSERT_EQ(std::memcmp(static_cast<std::byte*>(out.data()) + m * values.size(), values.data(), values.size()), 0)
+        << m;
+    ASSERT_EQ(statuses[m], fake_cuda::status_of(matrix)) << m;
+  }
+  // Those that are not pinned were not touched by the device.
+  for (const Batch* batch : {&before, &after}) {
+    for (const HostSegment& s : batch->segments()) {
+      const auto n = static_cast<size_t>(s.count);
+      EXPECT_EQ(control_.copies_of(s.matrices, n * matrix_bytes(plan.problem)), 0);
+      EXPECT_EQ(control_.copies_of(s.values, n * result_bytes(plan.problem)), 0);
+    }
+  }
+}
+
+TEST_P(CudaEngineTest, PinnedBuffersMove) {
+  PinnedBuffer a(64);
+  void* const memory = a.data();
+  PinnedBuffer b(std::move(a));
+  EXPECT_EQ(b.data(), memory);
+  PinnedBuffer c;
+  c = std::move(b);
+  EXPECT_EQ(c.data(), memory);
+  c = PinnedBuffer();
+  expect_empty();
+  control_.plan_fault(Call::kAllocatePinned, 1, Fault::kOutOfMemory);
+  EXPECT_EQ(PinnedBuffer(64).data(), nullptr);
+}
+
+TEST_P(CudaEngineTest, Cancelled) {
+  const Plan plan = plan_of(kSmall);
+  set_piece(100);
+  const auto engine = open();
+  const Batch batch(plan, {1000, 1000});
+  std::atomic<bool> cancel{true};
+  auto outcome = engine->execute(0, plan, batch.segments(), &cancel);
+  EXPECT_TRUE(outcome.status.ok());
+  EXPECT_FALSE(outcome.execution.completed);
+  EXPECT_EQ(control_.observed().launches, 0);
+
+  for (const int64_t at : {1, 2, 3, 4, 7, 12}) {
+    const int64_t before = control_.observed().launches;
+    cancel = false;
+    control_.on_launch([&, before](int64_t number) { cancel = number - before >= at; });
+    outcome = engine->execute(0, plan, batch.segments(), &cancel);
+    EXPECT_TRUE(outcome.status.ok());
+    EXPECT_FALSE(outcome.execution.completed);
+    EXPECT_EQ(control_.observed().launches - before, at);
+    expect_quiet();  // the segments are the caller's again
+  }
+  control_.on_launch(nullptr);
+  cancel = false;
+  batch.expect_done(engine->execute(0, plan, batch.segments(), &cancel));
+}
+
+TEST_P(CudaEngineTest, LanesWorkAtOnce) {
+  const Plan plan = plan_of(kSmall);
+  set_piece(50);
+  constexpr int kLanes = 3;
+  const auto engine = open(kLanes);
+  std::vector<std::thread> threads;
+  for (int lane = 0; lane < kLanes; ++lane) {
+    threads.emplace_back([&, lane] {
+      for (int round = 0; round < 5; ++round) {
+        const Batch batch(plan, {lane * 100 + 1, 400, round}, 7 + lane);
+        batch.expect_done(engine->execute(lane, plan, batch.segments()));
+      }
+    });
+  }
+  for (std::thread& t : threads) t.join();
+  expect_quiet();
+}
+
+// --- matrices that are on the device ---------------------------------------------------------------------------------
+
+TEST_P(CudaEngineTest, LaunchesOnACallersStream) {
+  const Plan plan = plan_of(kSmall);
+  const auto engine = open();
+  const Batch batch(plan, {333}, 10);
+  const auto count = static_cast<uint64_t>(batch.count());
+  const uint64_t in_bytes = count * matrix_bytes(plan.problem), out_bytes = count * result_bytes(plan.problem);
+  const SvdserveCudaApi& cuda = api();
+  void *matrices, *values, *statuses, *counts, *workspace;
+  CUstream_st* stream;
+  CUevent_st* event;
+  ASSERT_EQ(cuda.allocate(0, in_bytes, &matrices) | cuda.allocate(0, out_bytes, &values) |
+                cuda.allocate(0, count, &statuses) | cuda.allocate(0, 32, &counts) |
+                cuda.allocate(0, engine->workspace_bytes(plan, batch.count()), &workspace) |
+                cuda.create_stream(0, &stream) | cuda.create_event(0, &event),
+            0);
+  const HostSegment& host = batch.segments()[0];
+  cuda.copy_to_device(0, matrices, host.matrices, in_bytes, stream);
+  cuda.clear(0, counts, 32, stream);
+  const DeviceBatch on_device{
+      matrices, batch.count(), values, static_cast<uint8_t*>(statuses), static_cast<uint64_t*>(counts), workspace};
+  EXPECT_TRUE(engine->launch(plan, on_device, stream).ok());
+  EXPECT_TRUE(engine->launch(plan, {}, stream).ok());  // nothing to do
+  std::array<uint64_t, 4> exceptions{};
+  cuda.copy_to_host(0, host.values, values, out_bytes, stream);
+  cuda.copy_to_host(0, host.statuses, statuses, count, stream);
+  cuda.copy_to_host(0, exceptions.data(), counts, 32, stream);
+  cuda.record(0, event, stream);
+  cuda.wait(0, event);
+  const auto of = [&](int s) { return static_cast<int64_t>(exceptions[static_cast<size_t>(s)]); };
+  batch.expect_done({{}, {true, {batch.count() - of(1) - of(2) - of(3), of(1), of(2), of(3)}}});
+  expect_quiet();
+
+  control_.plan_fault(Call::kLaunch, 1, Fault::kOrdinary);
+  const CudaStatus failed = engine->launch(plan, on_device, stream);
+  EXPECT_EQ(failed.code, fake_cuda::kOrdinaryError);
+  EXPECT_THAT(failed.text, HasSubstr("fakeErrorOrdinary: it failed, while launching kernels"));
+}
+
+// --- faults ----------------------------------------------------------------------------------------------------------
+
+class CudaFaults : public CudaEngineTest {
+ protected:
+  // A batch of 8 pieces, some of them with statuses to fetch, with the n-th `call` failing.
+  void with_fault(Call call, int n, Fault fault) {
+    SCOPED_TRACE(std::string(name(call)) + " " + std::to_string(n));
+    control_.reset();
+    control_.set_schedule(GetParam());
+    set_piece(40);
+    auto engine = open();
+    const Plan plan = plan_of(kSmall);
+    const Batch batch(plan, {1, 200, 60, 59}, 90);
+    control_.plan_fault(call, n, fault);
+    const auto outcome = engine->execute(0, plan, batch.segments());
+    const int code = fault == Fault::kOutOfMemory ? fake_cuda::kOutOfMemoryError
+                     : fault == Fault::kSticky    ? fake_cuda::kStickyError
+                                                  : fake_cuda::kOrdinaryError;
+    EXPECT_EQ(outcome.status.code, code);
+    EXPECT_EQ(outcome.status.out_of_memory(), fault == Fault::kOutOfMemory);
+    EXPECT_EQ(outcome.status.sticky, fault == Fault::kSticky);
+    EXPECT_THAT(outcome.status.text, testing::StartsWith("fakeError"));
+    EXPECT_THAT(outcome.status.text, HasSubstr(", while "));
+    EXPECT_FALSE(outcome.execution.completed);
+    expect_quiet();
+    if (fault == Fault::kSticky) {
+      // Whoever tries again gets the same answer at once.
+      const auto again = engine->execute(0, plan, batch.segments());
+      EXPECT_TRUE(again.status.sticky);
+      engine.reset();
+      EXPECT_EQ(control_.observed().after_death, 0);
+    } else {
+      batch.expect_done(engine->execute(0, plan, batch.segments()));
+      engine.reset();
+      expect_empty();
+    }
+  }
+};
+
+INSTANTIATE_TEST_SUITE_P(Schedules, CudaFaults, testing::Values(Schedule::kEager, Schedule::kLazy),
+                         [](const auto& schedule) { return schedule.param == Schedule::kEager ? "Eager" : "Lazy"; });
+
+TEST_P(CudaFaults, FailTheBatchAndNothingElse) {
+  for (const Call call :
+       {Call::kCopyToDevice, Call::kCopyToHost, Call::kClear, Call::kLaunch, Call::kRecord, Call::kWait}) {
+    for (const Fault fault : {Fault::kOutOfMemory, Fault::kOrdinary, Fault::kSticky}) {
+      for (int n = 1; n <= 8; ++n) with_fault(call, n, fault);
+    }
+  }
+}
+
+TEST_P(CudaFaults, OneLanesFaultIsNotAnothers) {
+  const Plan plan = plan_of(kSmall);
+  const auto engine = open(2);
+  const Batch batch(plan, {10});
+  control_.plan_fault(Call::kLaunch, 1, Fault::kOrdinary);
+  EXPECT_FALSE(engine->execute(0, plan, batch.segments()).status.ok());
+  batch.expect_done(engine->execute(1, plan, batch.segments()));
+  batch.expect_done(engine->execute(0, plan, batch.segments()));
+}
+
+}  // namespace
+}  // namespace svdserve
+
+// The driver is looked for where LD_LIBRARY_PATH said when the process began: so it begins again.
+int main(int argc, char** argv) {
+  if (argc > 1 && std::string(argv[1]) == "--probe") return svdserve::probe();
+  constexpr char kPlugin[] = "SVDSERVE_CUDA_PLUGIN";
+  const char* const plugin = std::getenv(kPlugin);
+  if (plugin == nullptr || std::string(plugin) != SVDSERVE_FAKE_CUDA_PLUGIN) {
+    setenv(kPlugin, SVDSERVE_FAKE_CUDA_PLUGIN, 1);
+    setenv("LD_LIBRARY_PATH", svdserve::kDriverFolder.c_str(), 1);
+    execv("/proc/self/exe", argv);
+    std::perror("execv");
+    return 1;
+  }
+  testing::InitGoogleMock(&argc, argv);
+  return RUN_ALL_TESTS();
+}
