@@ -261,8 +261,10 @@ std::vector<Flag> make_flags() {
       devices_flag("devices", "auto", kDevices,
                    "auto: every GPU that can be used, and the CPU. Or a list of host (the CPU), cuda (every GPU) and "
                    "cuda:N, joined by commas: what it names must be there, or the server does not start"),
-      count_flag("cuda-lanes", 4, 1, 64, &C::cuda_lanes, kDevices,
-                 "batches that each GPU works on at once: one is copied to it while another is computed"),
+      count_flag("cuda-lanes", 2, 1, 64, &C::cuda_lanes, kDevices,
+                 "batches that each GPU works on at once, each of which overlaps its copies and kernels by itself; "
+                 "more cost the "
+                 "host more than they bring"),
       bytes_flag("cuda-slot-bytes", 8 * kMiB, 8 * kMiB, kGiB, &C::cuda_slot_bytes, kDevices,
                  "pinned memory of each lane, for operands and for results; a larger batch goes through in pieces"),
       bytes_flag(
