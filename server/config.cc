@@ -265,6 +265,10 @@ std::vector<Flag> make_flags() {
                  "batches that each GPU works on at once: one is copied to it while another is computed"),
       bytes_flag("cuda-slot-bytes", 8 * kMiB, 8 * kMiB, kGiB, &C::cuda_slot_bytes, kDevices,
                  "pinned memory of each lane, for operands and for results; a larger batch goes through in pieces"),
+      bytes_flag(
+          "cuda-pinned-bytes", kGiB, 0, 64 * kGiB, &C::cuda_pinned_bytes, kDevices,
+          "memory that is pinned, with a GPU, for the operands of requests, so that they are copied once; what is "
+          "beyond is copied twice"),
       count_flag("host-devices", 1, 1, 256, &C::host_devices, kDevices, "how many devices the CPU shows itself as"),
       count_flag("threads", 0, 0, 4096, &C::threads, kDevices, "of all host devices together; 0: every core"),
       choice_flag<Simd>("simd", "SET", {Simd::kBest, Simd::kScalar, Simd::kAvx2, Simd::kAvx512, Simd::kNeon},

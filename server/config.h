@@ -43,6 +43,7 @@ struct Config {
   DeviceSelection devices;
   int64_t cuda_lanes = 0;
   int64_t cuda_slot_bytes = 0;
+  int64_t cuda_pinned_bytes = 0;
   int64_t host_devices = 0;
   int64_t threads = 0;
   Simd simd = Simd::kBest;

@@ -4,6 +4,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <climits>
@@ -23,6 +24,7 @@
 #include "server/config.h"
 #include "server/device/cuda_device.h"
 #include "server/device/make_devices.h"
+#include "server/device/pinned_memory.h"
 #include "server/log.h"
 #include "server/metrics/http_exposer.h"
 #include "server/metrics/prometheus_recorder.h"
@@ -178,6 +180,7 @@ GaugeReadings readings(const Pipeline& pipeline, int64_t open_streams, bool stop
 struct Server {
   std::unique_ptr<Clock> clock = MakeSteadyClock();
   PrometheusRecorder recorder;
+  std::unique_ptr<HostMemory> memory;  // requests hold pieces of it
   std::unique_ptr<Pipeline> pipeline;
   std::unique_ptr<RpcServer> rpc;
   std::atomic<bool> stopping{false};
@@ -192,6 +195,12 @@ bool start(const Config& config, RpcOptions rpc_options, Server* server) {
     log_error("start_failed", {{"reason", made.error}});
     return false;
   }
+  const auto is_gpu = [](const std::unique_ptr<Device>& d) { return d->info().kind == DeviceKind::kCuda; };
+  if (std::any_of(made.devices.begin(), made.devices.end(), is_gpu)) {
+    server->memory = std::make_unique<PinnedMemory>(config.cuda_pinned_bytes);
+  } else {
+    server->memory = std::make_unique<HeapMemory>();
+  }
   server->pipeline = std::make_unique<Pipeline>(pipeline_options(config), std::move(made.devices), server->clock.get(),
                                                 &server->recorder);
   for (const DeviceState& device : server->pipeline->devices()) {
@@ -205,7 +214,8 @@ bool start(const Config& config, RpcOptions rpc_options, Server* server) {
                         {"lanes", device.info.lanes}});
   }
   std::string error;
-  server->rpc = RpcServer::Start(rpc_options, server->pipeline.get(), server->clock.get(), &server->recorder, &error);
+  server->rpc = RpcServer::Start(rpc_options, server->pipeline.get(), server->clock.get(), &server->recorder,
+                                 server->memory.get(), &error);
   if (server->rpc == nullptr) {
     log_error("start_failed", {{"reason", error}});
     return false;

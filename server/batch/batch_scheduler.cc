@@ -44,12 +44,13 @@ Error no_device_error() {
   return {StatusCode::kUnavailable, Reason::kDeviceFault, "no healthy device is left", "", absl::Seconds(1)};
 }
 
-// A batch is tried on so many devices: beyond, it is likelier that the batch is at fault than that all of them are.
-constexpr size_t kMaxTries = 3;
+// So many devices may fail a batch and serve on: beyond, it is likelier that the batch is at fault than that all of them
+// are. Devices that were lost over it say nothing: GPUs of one process die together.
+constexpr int kMaxFaults = 3;
 // How many waiting batches are offered a free lane before it stays free: each look costs time under the lock.
 constexpr int kLookAhead = 16;
 
-// More matrices than any could be computed on the calling thread: their statuses live on its stack.
+// So many matrices take longer than anything may on the calling thread: not worth a prediction.
 constexpr int64_t kMostInline = 4096;
 
 int64_t ceil_div(int64_t a, size_t b) {
@@ -342,7 +343,9 @@ std::unique_ptr<Batch> BatchScheduler::BatchOf(const std::shared_ptr<Job>& job) 
 }
 
 bool BatchScheduler::CanRetry(const Batch& batch) const {
-  return batch.live > 0 && batch.tried.size() < kMaxTries && pool_->healthy_besides(batch.tried);
+  const auto serves_on = [this](int device) { return pool_->state(device).healthy; };
+  const auto faults = std::count_if(batch.tried.begin(), batch.tried.end(), serves_on);
+  return batch.live > 0 && faults < kMaxFaults && pool_->healthy_besides(batch.tried);
 }
 
 void BatchScheduler::Failed(std::unique_ptr<Batch> batch, Fault fault, Effects* effects) {

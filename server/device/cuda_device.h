@@ -12,8 +12,8 @@
 namespace svdserve::server {
 
 struct CudaDeviceOptions {
-  std::vector<int> ordinals;               // as the driver counts them; empty: all
-  int lanes = 4;                           // of each device
+  std::vector<int> ordinals;              // as the driver counts them; empty: all
+  int lanes = 4;                          // of each device
   int64_t slot_bytes = int64_t{8} << 20;  // of a lane's pinned input and output
 };
 

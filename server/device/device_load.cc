@@ -18,6 +18,7 @@ void DeviceLoad::Hold(int lane, const CostEstimate& work) {
 
 void DeviceLoad::Begin(int lane, absl::Time now) {
   Advance(now);
+  if (lanes_[static_cast<size_t>(lane)].state == State::kEnded) --ended_;
   ++computing_;
   lanes_[static_cast<size_t>(lane)].state = State::kComputing;
   lanes_[static_cast<size_t>(lane)].began = share_;

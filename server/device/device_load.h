@@ -21,7 +21,8 @@ class DeviceLoad {
   int held() const { return held_; }             // lanes
   bool idle() const { return held_ == ended_; }  // no lane computes or is about to
 
-  // A lane's life: free -> held for `work` -> computing -> ended -> free, or from held back to free.
+  // A lane's life: free -> held for `work` -> computing -> ended -> free, or from held back to free, or from ended to
+  // computing again.
   void Hold(int lane, const CostEstimate& work);
   void Begin(int lane, absl::Time now);
   absl::Duration End(int lane, absl::Time now);  // the device time that it took

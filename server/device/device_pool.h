@@ -5,8 +5,8 @@
 // there (cost_table.h). That may be a device whose lanes are all taken, when it will be free soon and every free one is
 // slow: then the batch waits (server/decisions/0005-which-device.md).
 //
-// Beside a GPU the host takes short work alone, which it answers sooner than the GPU is reached; everything else too, once
-// no GPU takes work.
+// Beside a GPU the host takes short work alone, which it answers sooner than the GPU is reached; everything else too,
+// once no GPU takes work.
 //
 // A device that failed a batch without being lost is avoided for a while, the longer the more often it happens:
 // otherwise one that fails at once would look like the one that is done first.

@@ -1,7 +1,7 @@
 #include "server/rpc/codec.h"
 
 #include <google/protobuf/io/coded_stream.h>
-#include <google/protobuf/io/zero_copy_stream_impl_lite.h>
+#include <google/protobuf/wire_format_lite.h>
 #include <google/rpc/error_details.pb.h>
 #include <google/rpc/status.pb.h>
 #include <grpcpp/support/proto_buffer_reader.h>
@@ -95,26 +95,129 @@ v1::MatrixStatus to_wire(MatrixStatus status) {
   return v1::MATRIX_STATUS_UNSPECIFIED;
 }
 
-// Parses and lets go of the transport's slices, so that a payload is not in memory twice for longer than this.
-template <class Message>
-bool parse(grpc::ByteBuffer* bytes, Message* message) {
-  bool parsed = false;
+using google::protobuf::internal::WireFormatLite;
+using google::protobuf::io::CodedInputStream;
+
+// A DecomposeRequest as it is read: its operands go to a block of their own, never through a message's string.
+struct WireRequest {
+  v1::DecomposeRequest message;  // all but matrices.data
+  HostBlock data;
+};
+
+constexpr uint32_t tag_of(int field, WireFormatLite::WireType type) { return WireFormatLite::MakeTag(field, type); }
+
+// Reads the fields of an embedded message: field(tag) reads one and returns whether it could.
+template <class Field>
+bool read_fields(CodedInputStream* in, Field field) {
+  while (const uint32_t tag = in->ReadTag()) {
+    if (!field(tag)) return false;
+  }
+  return in->ConsumedEntireMessage();
+}
+
+template <class Field>
+bool read_embedded(CodedInputStream* in, Field field) {
+  uint32_t bytes = 0;
+  if (!in->ReadVarint32(&bytes) || static_cast<int>(bytes) < 0 || static_cast<int>(bytes) > in->BytesUntilLimit()) {
+    return false;
+  }
+  const auto limit = in->PushLimit(static_cast<int>(bytes));
+  const bool good = read_fields(in, field);
+  in->PopLimit(limit);
+  return good;
+}
+
+// Embedded messages without operands: protobuf's own parser reads them.
+bool read_small(CodedInputStream* in, google::protobuf::MessageLite* message) {
+  uint32_t bytes = 0;
+  std::string text;
+  return in->ReadVarint32(&bytes) && static_cast<int>(bytes) >= 0 && static_cast<int>(bytes) <= in->BytesUntilLimit() &&
+         in->ReadString(&text, static_cast<int>(bytes)) && message->MergeFromString(text);
+}
+
+bool read_data(CodedInputStream* in, HostMemory* memory, HostBlock* data) {
+  uint32_t bytes = 0;
+  if (!in->ReadVarint32(&bytes) || static_cast<int>(bytes) < 0 || static_cast<int>(bytes) > in->BytesUntilLimit()) {
+    return false;
+  }
+  *data = HostBlock();
+  if (bytes == 0) return true;
+  *data = memory->Allocate(bytes);
+  return in->ReadRaw(data->data(), static_cast<int>(bytes));
+}
+
+bool read_batch(CodedInputStream* in, HostMemory* memory, v1::MatrixBatch* batch, HostBlock* data) {
+  constexpr auto kVarint = WireFormatLite::WIRETYPE_VARINT;
+  return read_embedded(in, [&](uint32_t tag) {
+    uint64_t number = 0;
+    switch (tag) {
+      case tag_of(v1::MatrixBatch::kDataTypeFieldNumber, kVarint):
+        if (!in->ReadVarint64(&number)) return false;
+        batch->set_data_type(static_cast<v1::DataType>(number));
+        return true;
+      case tag_of(v1::MatrixBatch::kMemoryOrderFieldNumber, kVarint):
+        if (!in->ReadVarint64(&number)) return false;
+        batch->set_memory_order(static_cast<v1::MemoryOrder>(number));
+        return true;
+      case tag_of(v1::MatrixBatch::kRowsFieldNumber, kVarint):
+        if (!in->ReadVarint64(&number)) return false;
+        batch->set_rows(static_cast<int64_t>(number));
+        return true;
+      case tag_of(v1::MatrixBatch::kColsFieldNumber, kVarint):
+        if (!in->ReadVarint64(&number)) return false;
+        batch->set_cols(static_cast<int64_t>(number));
+        return true;
+      case tag_of(v1::MatrixBatch::kCountFieldNumber, kVarint):
+        if (!in->ReadVarint64(&number)) return false;
+        batch->set_count(static_cast<int64_t>(number));
+        return true;
+      case tag_of(v1::MatrixBatch::kDataFieldNumber, WireFormatLite::WIRETYPE_LENGTH_DELIMITED):
+        return read_data(in, memory, data);
+      default:
+        return WireFormatLite::SkipField(in, tag);
+    }
+  });
+}
+
+bool read_request_field(CodedInputStream* in, uint32_t tag, HostMemory* memory, WireRequest* request) {
+  constexpr auto kEmbedded = WireFormatLite::WIRETYPE_LENGTH_DELIMITED;
+  switch (tag) {
+    case tag_of(v1::DecomposeRequest::kMatricesFieldNumber, kEmbedded):
+      return read_batch(in, memory, request->message.mutable_matrices(), &request->data);
+    case tag_of(v1::DecomposeRequest::kOptionsFieldNumber, kEmbedded):
+      return read_small(in, request->message.mutable_options());
+    default:
+      return WireFormatLite::SkipField(in, tag);
+  }
+}
+
+// Reads a whole message and lets go of the transport's slices, so that a payload is not in memory twice for longer than
+// this.
+template <class Field>
+bool read_whole(grpc::ByteBuffer* bytes, Field field) {
+  bool good = false;
   {
+    const size_t length = bytes->Length();
     grpc::ProtoBufferReader reader(bytes);
-    parsed = reader.status().ok() && message->ParseFromZeroCopyStream(&reader);
+    if (reader.status().ok() && length <= static_cast<size_t>(std::numeric_limits<int>::max())) {
+      CodedInputStream in(&reader);
+      const auto limit = in.PushLimit(static_cast<int>(length));  // so that BytesUntilLimit() is always known
+      good = read_fields(&in, [&](uint32_t tag) { return field(&in, tag); });
+      in.PopLimit(limit);
+    }
   }
   bytes->Clear();
-  return parsed;
+  return good;
 }
 
 // `at`: where the message lies in the caller's request, "" or "request.".
-void read_message(v1::DecomposeRequest* message, const std::string& at, DecodedRequest* out) {
-  if (!message->has_matrices()) {
+void read_message(WireRequest* wire, const std::string& at, DecodedRequest* out) {
+  if (!wire->message.has_matrices()) {
     out->error = invalid_field(at + "matrices", "there are none");
     return;
   }
-  v1::MatrixBatch& batch = *message->mutable_matrices();
-  const v1::DecomposeOptions& options = message->options();
+  const v1::MatrixBatch& batch = wire->message.matrices();
+  const v1::DecomposeOptions& options = wire->message.options();
   Request& request = out->request;
   request.problem.rows = batch.rows();
   request.problem.cols = batch.cols();
@@ -137,7 +240,7 @@ void read_message(v1::DecomposeRequest* message, const std::string& at, DecodedR
     request.options.tolerance = options.tolerance();
     request.options.max_sweeps = options.max_sweeps();
     out->memory = std::make_shared<WireMemory>();
-    out->memory->operands = std::move(*batch.mutable_data());
+    out->memory->operands = std::move(wire->data);
     request.payload = out->memory->operands.data();
     request.payload_bytes = out->memory->operands.size();
     request.memory = out->memory;
@@ -231,12 +334,13 @@ void* WireMemory::AllocateValues(size_t bytes) {
   return const_cast<uint8_t*>(values_.begin());
 }
 
-DecodedRequest decode_request(grpc::ByteBuffer* message) {
+DecodedRequest decode_request(grpc::ByteBuffer* message, HostMemory* memory) {
   DecodedRequest out;
   out.labels.rpc = Rpc::kDecompose;
-  v1::DecomposeRequest parsed;
-  if (parse(message, &parsed)) {
-    read_message(&parsed, "", &out);
+  WireRequest wire;
+  if (read_whole(message,
+                 [&](CodedInputStream* in, uint32_t tag) { return read_request_field(in, tag, memory, &wire); })) {
+    read_message(&wire, "", &out);
   } else {
     out.is_message = false;
     out.error = invalid_field("", "the bytes are no DecomposeRequest");
@@ -244,18 +348,36 @@ DecodedRequest decode_request(grpc::ByteBuffer* message) {
   return out;
 }
 
-DecodedRequest decode_stream_request(grpc::ByteBuffer* message) {
+DecodedRequest decode_stream_request(grpc::ByteBuffer* message, HostMemory* memory) {
+  constexpr auto kEmbedded = WireFormatLite::WIRETYPE_LENGTH_DELIMITED;
   DecodedRequest out;
   out.labels.rpc = Rpc::kDecomposeStream;
-  v1::DecomposeStreamRequest parsed;
-  if (!parse(message, &parsed)) {
+  WireRequest wire;
+  v1::DecomposeStreamRequest parsed;  // its request stays empty
+  const bool good = read_whole(message, [&](CodedInputStream* in, uint32_t tag) {
+    uint64_t number = 0;
+    switch (tag) {
+      case tag_of(v1::DecomposeStreamRequest::kRequestIdFieldNumber, WireFormatLite::WIRETYPE_VARINT):
+        if (!in->ReadVarint64(&number)) return false;
+        parsed.set_request_id(number);
+        return true;
+      case tag_of(v1::DecomposeStreamRequest::kRequestFieldNumber, kEmbedded):
+        parsed.mutable_request();
+        return read_embedded(in, [&](uint32_t inner) { return read_request_field(in, inner, memory, &wire); });
+      case tag_of(v1::DecomposeStreamRequest::kTimeoutFieldNumber, kEmbedded):
+        return read_small(in, parsed.mutable_timeout());
+      default:
+        return WireFormatLite::SkipField(in, tag);
+    }
+  });
+  if (!good) {
     out.is_message = false;
     out.error = invalid_field("", "the bytes are no DecomposeStreamRequest");
     return out;
   }
   out.request_id = parsed.request_id();
   if (parsed.has_request()) {
-    read_message(parsed.mutable_request(), "request.", &out);
+    read_message(&wire, "request.", &out);
   } else {
     out.error = invalid_field("request", "there is none");
   }

@@ -17,6 +17,7 @@
 
 #include "absl/time/time.h"
 #include "server/error.h"
+#include "server/host_memory.h"
 #include "server/metrics/recorder.h"
 #include "server/request.h"
 
@@ -27,7 +28,7 @@ class WireMemory final : public RequestMemory {
  public:
   void* AllocateValues(size_t bytes) override;
 
-  std::string operands;
+  HostBlock operands;
   const grpc::Slice& values() const { return values_; }
 
  private:
@@ -46,9 +47,10 @@ struct DecodedRequest {
   std::optional<absl::Duration> timeout;
 };
 
-// Both free the bytes of *message as soon as they are read. Neither checks what the validate stage checks.
-DecodedRequest decode_request(grpc::ByteBuffer* message);
-DecodedRequest decode_stream_request(grpc::ByteBuffer* message);
+// Both free the bytes of *message as soon as they are read. Neither checks what the validate stage checks. The operands
+// are copied once, from the transport's slices into a block of `memory`.
+DecodedRequest decode_request(grpc::ByteBuffer* message, HostMemory* memory);
+DecodedRequest decode_stream_request(grpc::ByteBuffer* message, HostMemory* memory);
 
 // What describes an answer besides its values.
 struct ReplyShape {

@@ -36,7 +36,7 @@ void DecomposeCall::Start(const grpc::CallbackServerContext& call, grpc::ByteBuf
     OnAnswer(std::move(refusal));
     return;
   }
-  DecodedRequest decoded = decode_request(request);
+  DecodedRequest decoded = decode_request(request, context_->memory);
   labels_ = decoded.labels;
   if (!decoded.error.ok()) {
     Answer refusal;

@@ -109,7 +109,7 @@ void DecomposeStreamCall::OnReadDone(bool ok) {
     return;
   }
   const absl::Time arrival = context_->clock->Now();
-  DecodedRequest decoded = decode_stream_request(&incoming_);
+  DecodedRequest decoded = decode_stream_request(&incoming_, context_->memory);
   if (!decoded.is_message) {
     // There is no id to answer: the stream cannot go on, but what is in flight is still answered.
     context_->recorder->RequestFinished(decoded.labels, decoded.error.code);

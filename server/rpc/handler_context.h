@@ -9,6 +9,7 @@
 
 #include "absl/time/time.h"
 #include "server/clock.h"
+#include "server/host_memory.h"
 #include "server/metrics/recorder.h"
 #include "server/pipeline.h"
 
@@ -20,6 +21,7 @@ struct HandlerContext {
   Pipeline* pipeline = nullptr;
   Clock* clock = nullptr;
   Recorder* recorder = nullptr;
+  HostMemory* memory = nullptr;  // of operands
   StreamRegistry* streams = nullptr;
   size_t max_stream_requests = 1;
 };

@@ -183,13 +183,13 @@ struct RpcServer::Impl {
 RpcServer::RpcServer() = default;
 
 std::unique_ptr<RpcServer> RpcServer::Start(const RpcOptions& options, Pipeline* pipeline, Clock* clock,
-                                            Recorder* recorder, std::string* error) {
+                                            Recorder* recorder, HostMemory* memory, std::string* error) {
   std::unique_ptr<RpcServer> out(new RpcServer);
   out->impl_ = std::make_unique<Impl>(options.max_streams);
   Impl& impl = *out->impl_;
   impl.pipeline = pipeline;
-  impl.service = std::make_unique<SvdServiceHandler>(
-      HandlerContext{pipeline, clock, recorder, &impl.streams, static_cast<size_t>(options.max_stream_requests)});
+  impl.service = std::make_unique<SvdServiceHandler>(HandlerContext{pipeline, clock, recorder, memory, &impl.streams,
+                                                                    static_cast<size_t>(options.max_stream_requests)});
 
   grpc::EnableDefaultHealthCheckService(true);
   static const bool reflection_ready = (grpc::reflection::InitProtoReflectionServerBuilderPlugin(), true);

@@ -8,6 +8,7 @@
 
 #include "absl/time/time.h"
 #include "server/clock.h"
+#include "server/host_memory.h"
 #include "server/metrics/recorder.h"
 #include "server/pipeline.h"
 
@@ -28,9 +29,10 @@ struct RpcOptions {
 // Thread-safe.
 class RpcServer {
  public:
-  // Serves `pipeline`, which outlives the server, as do clock and recorder. Null, with *error set, where it cannot.
+  // Serves `pipeline`, which outlives the server, as do clock, recorder and `memory`, where operands are received.
+  // Null, with *error set, where it cannot.
   static std::unique_ptr<RpcServer> Start(const RpcOptions& options, Pipeline* pipeline, Clock* clock,
-                                          Recorder* recorder, std::string* error);
+                                          Recorder* recorder, HostMemory* memory, std::string* error);
   // Shutdown() without patience.
   ~RpcServer();
 

@@ -23,6 +23,21 @@ TEST(DeviceLoad, LanesAreHeldAndFreed) {
   EXPECT_EQ(load.held(), 1);
 }
 
+TEST(DeviceLoad, ALaneThatComputesSeveralTimesEndsOnce) {
+  DeviceLoad load(1);
+  load.Hold(0, {});
+  for (int run = 0; run < 3; ++run) {
+    load.Begin(0, kStart + run * ms(2));
+    EXPECT_FALSE(load.idle());
+    load.End(0, kStart + run * ms(2) + ms(1));
+    EXPECT_TRUE(load.idle());
+  }
+  load.Release(0);
+  EXPECT_TRUE(load.idle());
+  load.Hold(0, {});
+  EXPECT_FALSE(load.idle());
+}
+
 TEST(DeviceLoad, BacklogShrinksAsALaneComputes) {
   DeviceLoad load(1);
   load.Hold(0, {ms(10), ms(8)});

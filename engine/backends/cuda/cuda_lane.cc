@@ -82,26 +82,45 @@ int64_t CudaLane::matrices_per_piece(const Plan& plan, const SvdserveCudaPlan& p
 
 // --- one piece ---------------------------------------------------------------------------------------
 
+CudaLane::Run CudaLane::make_run(const HostSegment& segment, int64_t first, int64_t count,
+                                 const Problem& problem) const {
+  const void* const matrices = matrices_of(segment, first, problem);
+  const bool large = static_cast<uint64_t>(count) * matrix_bytes(problem) >= kLeastInPlaceBytes;
+  return {&segment, first, count, large && api_->is_pinned(matrices) != 0};
+}
+
+// Pinned runs from where they are; the others are gathered in the slot's pinned memory first, neighbours together.
+CudaStatus CudaLane::upload(Slot* slot, const Problem& problem) {
+  std::byte* const staging = static_cast<std::byte*>(slot->pinned_in);
+  std::byte* const device = static_cast<std::byte*>(slot->device_in);
+  size_t done = 0, gathered = 0;  // bytes: enqueued, and those that lie in the slot behind them
+  const auto enqueue = [&](const void* from, size_t bytes) {
+    const int e = bytes == 0 ? 0 : api_->copy_to_device(api_.device(), device + done, from, bytes, slot->stream);
+    done += bytes;
+    return e;
+  };
+  for (const Run& run : slot->piece.runs) {
+    const std::byte* const from = matrices_of(*run.segment, run.first, problem);
+    const size_t bytes = static_cast<size_t>(run.count) * matrix_bytes(problem);
+    if (!run.pinned) {
+      std::memcpy(staging + done + gathered, from, bytes);
+      gathered += bytes;
+      continue;
+    }
+    int e = enqueue(staging + done, std::exchange(gathered, 0));
+    if (e == 0) e = enqueue(from, bytes);
+    if (e != 0) return api_.status(e, "uploading matrices");
+  }
+  const int e = enqueue(staging + done, gathered);
+  traffic_->uploaded.fetch_add(done, std::memory_order_relaxed);
+  return api_.status(e, "uploading matrices");
+}
+
 CudaStatus CudaLane::start(Slot* slot, const Plan& plan, const SvdserveCudaPlan& plain) {
   const int d = api_.device();
   const Piece& piece = slot->piece;
-  const uint64_t in_bytes = static_cast<uint64_t>(piece.count) * matrix_bytes(plan.problem);
   const uint64_t values_bytes = static_cast<uint64_t>(piece.count) * result_bytes(plan.problem);
-  const Run& only = piece.runs.front();
-  const void* from = slot->pinned_in;
-  if (piece.in_place) {
-    from = matrices_of(*only.segment, only.first, plan.problem);
-  } else {
-    std::byte* to = static_cast<std::byte*>(slot->pinned_in);
-    for (const Run& run : piece.runs) {
-      const size_t bytes = static_cast<size_t>(run.count) * matrix_bytes(plan.problem);
-      std::memcpy(to, matrices_of(*run.segment, run.first, plan.problem), bytes);
-      to += bytes;
-    }
-  }
-  if (int e = api_->copy_to_device(d, slot->device_in, from, in_bytes, slot->stream); e != 0) {
-    return api_.status(e, "uploading matrices");
-  }
+  if (CudaStatus status = upload(slot, plan.problem); !status.ok()) return status;
   std::byte* const out = static_cast<std::byte*>(slot->device_out);
   if (int e = api_->clear(d, out, kCountBytes, slot->stream); e != 0) return api_.status(e, "clearing counts");
   const SvdserveCudaBatch batch{slot->device_in,
@@ -112,7 +131,8 @@ CudaStatus CudaLane::start(Slot* slot, const Plan& plan, const SvdserveCudaPlan&
                                 slot->workspace};
   if (int e = api_->launch(d, &plain, &batch, slot->stream); e != 0) return api_.status(e, "launching kernels");
   int e = 0;
-  if (piece.in_place) {
+  if (piece.values_in_place) {
+    const Run& only = piece.runs.front();
     e = api_->copy_to_host(d, slot->pinned_out, out, kCountBytes, slot->stream);
     void* const to = values_of(*only.segment, only.first, plan.problem);
     if (e == 0) e = api_->copy_to_host(d, to, out + kCountBytes, values_bytes, slot->stream);
@@ -120,7 +140,6 @@ CudaStatus CudaLane::start(Slot* slot, const Plan& plan, const SvdserveCudaPlan&
     e = api_->copy_to_host(d, slot->pinned_out, out, kCountBytes + values_bytes, slot->stream);
   }
   if (e != 0) return api_.status(e, "downloading values");
-  traffic_->uploaded.fetch_add(in_bytes, std::memory_order_relaxed);
   traffic_->downloaded.fetch_add(kCountBytes + values_bytes, std::memory_order_relaxed);
   return api_.status(api_->record(d, slot->event, slot->stream), "recording an event");
 }
@@ -156,7 +175,7 @@ CudaStatus CudaLane::finish(Slot* slot, const Plan& plan, ConvergenceReport* rep
   for (const Run& run : piece.runs) {
     const size_t bytes = static_cast<size_t>(run.count) * result_bytes(plan.problem);
     const size_t at = static_cast<size_t>(done) * result_bytes(plan.problem);
-    if (!piece.in_place) {
+    if (!piece.values_in_place) {
       std::memcpy(values_of(*run.segment, run.first, plan.problem), out + kCountBytes + at, bytes);
     }
     if (run.segment->statuses != nullptr) {
@@ -198,16 +217,12 @@ CudaEngine::Outcome CudaLane::execute(const Plan& plan, absl::Span<const HostSeg
       return outcome;  // not completed
     }
     Piece piece;
-    for (; s < segments.size() && piece.count < most && !piece.in_place; first = 0, ++s) {
+    for (; s < segments.size() && piece.count < most; first = 0, ++s) {
       const int64_t left = segments[s].count - first;
       if (left == 0) continue;
       const int64_t take = std::min(left, most - piece.count);
-      const bool large = static_cast<uint64_t>(take) * matrix_bytes(plan.problem) >= kLeastInPlaceBytes;
-      const bool pinned = large && api_->is_pinned(segments[s].matrices) && api_->is_pinned(segments[s].values);
-      if (pinned && piece.count > 0) break;  // a piece of its own
-      piece.runs.push_back({&segments[s], first, take});
+      piece.runs.push_back(make_run(segments[s], first, take, plan.problem));
       piece.count += take;
-      piece.in_place = pinned;
       if (take < left) {
         first += take;
         break;
@@ -217,6 +232,10 @@ CudaEngine::Outcome CudaLane::execute(const Plan& plan, absl::Span<const HostSeg
     Slot& slot = slots_[next];
     if (slot.piece.count > 0) {
       if (CudaStatus status = finish(&slot, plan, &outcome.execution.report); !status.ok()) return fail(status);
+    }
+    if (piece.runs.size() == 1 && piece.runs.front().pinned) {
+      const Run& only = piece.runs.front();
+      piece.values_in_place = api_->is_pinned(values_of(*only.segment, only.first, plan.problem)) != 0;
     }
     slot.piece = std::move(piece);
     if (CudaStatus status = start(&slot, plan, plain); !status.ok()) return fail(status);

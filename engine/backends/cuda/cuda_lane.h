@@ -54,12 +54,13 @@ class CudaLane {
     const HostSegment* segment;
     int64_t first;
     int64_t count;
+    bool pinned;  // the matrices: uploaded from where they are
   };
   // What is in a slot.
   struct Piece {
     std::vector<Run> runs;
     int64_t count = 0;
-    bool in_place = false;  // one run, in pinned memory
+    bool values_in_place = false;  // one run, whose values are pinned: downloaded to where they belong
   };
   struct Slot {
     CUstream_st* stream = nullptr;
@@ -75,6 +76,8 @@ class CudaLane {
   static constexpr uint64_t kCountBytes = 4 * sizeof(uint64_t);
 
   int64_t matrices_per_piece(const Plan& plan, const SvdserveCudaPlan& plain) const;
+  Run make_run(const HostSegment& segment, int64_t first, int64_t count, const Problem& problem) const;
+  CudaStatus upload(Slot* slot, const Problem& problem);
   CudaStatus start(Slot* slot, const Plan& plan, const SvdserveCudaPlan& plain);
   CudaStatus finish(Slot* slot, const Plan& plan, ConvergenceReport* report);
   CudaStatus fetch_statuses(Slot* slot, uint64_t values_bytes);

@@ -1,0 +1,88 @@
+#include "server/device/pinned_memory.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <thread>
+#include <vector>
+
+namespace svdserve::server {
+namespace {
+
+constexpr size_t kMiB = size_t{1} << 20;
+
+// Pins on the heap and counts what it holds.
+struct Pins {
+  std::shared_ptr<int> held = std::make_shared<int>(0);
+  int made = 0;
+  PinnedMemory::Pin pin() {
+    return [this](size_t bytes) {
+      ++made;
+      ++*held;
+      return std::shared_ptr<void>(std::malloc(bytes), [held = held](void* p) {
+        --*held;
+        std::free(p);
+      });
+    };
+  }
+};
+
+TEST(PinnedMemory, ABlockIsPinnedOnceAndUsedAgain) {
+  Pins pins;
+  {
+    PinnedMemory memory(8 * kMiB, pins.pin());
+    void* first = nullptr;
+    {
+      const HostBlock block = memory.Allocate(kMiB - 5);
+      first = block.data();
+      std::memset(block.data(), 1, block.size());
+      EXPECT_EQ(block.size(), kMiB - 5);
+    }
+    const HostBlock again = memory.Allocate(kMiB);
+    EXPECT_EQ(again.data(), first);
+    EXPECT_EQ(pins.made, 1);
+    EXPECT_EQ(memory.pinned_bytes(), static_cast<int64_t>(kMiB));
+  }
+  EXPECT_EQ(*pins.held, 0);
+}
+
+TEST(PinnedMemory, BeyondTheLimitAndBelowAClassTheHeapServes) {
+  Pins pins;
+  PinnedMemory memory(2 * kMiB, pins.pin());
+  std::vector<HostBlock> blocks;
+  for (const size_t bytes : {size_t{0}, size_t{1}, size_t{4096}, kMiB, kMiB, kMiB, 40 * kMiB}) {
+    blocks.push_back(memory.Allocate(bytes));
+    if (bytes > 0) std::memset(blocks.back().data(), 7, bytes);
+  }
+  EXPECT_EQ(pins.made, 2);
+  EXPECT_EQ(memory.pinned_bytes(), static_cast<int64_t>(2 * kMiB));
+}
+
+TEST(PinnedMemory, WhatCannotBePinnedComesFromTheHeap) {
+  PinnedMemory memory(int64_t{1} << 40, [](size_t) { return std::shared_ptr<void>(); });
+  const HostBlock block = memory.Allocate(kMiB);
+  std::memset(block.data(), 3, block.size());
+  EXPECT_EQ(memory.pinned_bytes(), 0);
+}
+
+TEST(PinnedMemory, ManyThreads) {
+  PinnedMemory memory(16 * kMiB, [](size_t bytes) { return std::shared_ptr<void>(std::malloc(bytes), std::free); });
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([&memory, t] {
+      for (int i = 0; i < 200; ++i) {
+        const size_t bytes = (kMiB / 4) << (i % 4);
+        const HostBlock block = memory.Allocate(bytes);
+        std::memset(block.data(), t, 64);
+        EXPECT_EQ(static_cast<const unsigned char*>(block.data())[63], t);
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_LE(memory.pinned_bytes(), static_cast<int64_t>(16 * kMiB));
+}
+
+}  // namespace
+}  // namespace svdserve::server
