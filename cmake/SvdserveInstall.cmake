@@ -3,6 +3,7 @@
 #   include/svdserve/            the public headers under their paths of the source tree: "engine/svd_engine.h",
 #                                "client/cpp/client.h"
 #   lib/, lib/cmake/svdserve/    static libraries; targets svdserve::engine and svdserve::client
+#   lib/libsvdserve_cuda.so      the CUDA back end, where it was built; what links svdserve::engine looks there, too
 #   share/svdserve/proto/        the wire contract
 include(CMakePackageConfigHelpers)
 set(SVDSERVE_INSTALL_CMAKE ${CMAKE_INSTALL_LIBDIR}/cmake/svdserve)
@@ -56,6 +57,10 @@ if(SVDSERVE_GRPC)
     COMPONENT programs)
   install(FILES proto/google/rpc/status.proto DESTINATION ${CMAKE_INSTALL_DATADIR}/svdserve/proto/google/rpc
     COMPONENT programs)
+endif()
+if(SVDSERVE_CUDA)
+  # Not CMAKE_INSTALL_LIBDIR: programs look in ../lib, whatever this platform calls its folder for static libraries.
+  install(TARGETS svdserve_cuda LIBRARY DESTINATION lib COMPONENT cuda)
 endif()
 install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT programs)
 

@@ -126,6 +126,13 @@ TEST(CudaMissing, ADevice) {
                  "the driver counts no devices: fakeErrorOrdinary, it failed");
 }
 
+TEST(CudaMissing, Memory) {
+  const Findings found = probe_with(with_driver() + "SVDSERVE_FAKE_CUDA_FAULT=allocate:1:memory");
+  EXPECT_EQ(found.at("count"), "2");
+  EXPECT_EQ(found.at("engine"), "null");
+  EXPECT_EQ(found.at("text"), "fakeErrorMemory: out of memory, while allocating device memory");
+}
+
 TEST(CudaMissing, Nothing) {
   const Findings found = probe_with(with_driver());
   EXPECT_EQ(found.at("count"), "2");

@@ -367,7 +367,8 @@ const SvdserveCudaApi kApi = {
 
 FAKE_CUDA_EXPORT const SvdserveCudaApi* svdserve_cuda_plugin(uint32_t version) {
   const std::string only = svdserve::fake_cuda::setting("SVDSERVE_FAKE_CUDA_VERSION");
-  const uint32_t known = only.empty() ? uint32_t{kSvdserveCudaAbiVersion} : static_cast<uint32_t>(std::atoi(only.c_str()));
+  const uint32_t known =
+      only.empty() ? uint32_t{kSvdserveCudaAbiVersion} : static_cast<uint32_t>(std::atoi(only.c_str()));
   return version == known ? &svdserve::fake_cuda::kApi : nullptr;
 }
 FAKE_CUDA_EXPORT svdserve::fake_cuda::Control* svdserve_fake_cuda_control() { return &svdserve::fake_cuda::fake(); }
