@@ -65,6 +65,13 @@ SVD_HD typename Lane::Mask scale_matrix(const Team& team, A a, Size k, const Lan
   return finite;
 }
 
+// s_i from the q_i of dqds, which s may replace.
+template <class Lane, class Size>
+SVD_HD void square_roots(Size k, const Lane* q, Lane* s) {
+  const Lane zero_square(2 * FloatTraits<typename Lane::Scalar>::kReciprocalSmallest);  // see `tiny` in dqds
+  SVD_UNROLL for (int i = 0; i < k; ++i) s[i] = select(q[i] > zero_square, sqrt(q[i]), Lane(0));
+}
+
 // Step 2, BIDIAGONAL, from the bidiagonal matrix: s_i in any order, which may take the place of q. q and e are
 // overwritten. Scratch: backup, 2 k lanes; kept, 3 k lanes for the lanes that dqds leaves to bisection, which are rare.
 template <class Lane, class Size>
@@ -72,8 +79,7 @@ SVD_HD void bidiagonal_values(Size k, Lane* q, Lane* e, Lane* backup, Lane* kept
   SVD_UNROLL for (int i = 0; i < k; ++i) kept[i] = q[i];
   SVD_UNROLL for (int i = 0; i < k - 1; ++i) kept[k + i] = e[i];
   const auto failed = dqds(k, q, e, backup);
-  const Lane zero_square(2 * FloatTraits<typename Lane::Scalar>::kReciprocalSmallest);  // see `tiny` in dqds
-  SVD_UNROLL for (int i = 0; i < k; ++i) s[i] = select(q[i] > zero_square, sqrt(q[i]), Lane(0));
+  square_roots(k, q, s);
   if (any_of(failed)) {
     gk_bisection(RuntimeSize{k}, kept, kept + k, kept + 2 * k);
     SVD_UNROLL for (int i = 0; i < k; ++i) s[i] = select(failed, kept[2 * k + i], s[i]);

@@ -63,7 +63,7 @@ TEST(ConfigTest, DevicesAreAutoOrAList) {
   EXPECT_TRUE(devices("cuda:1,cuda").cuda_ordinals.empty());  // all of them: that one, too
   EXPECT_THAT(describe(read({"--devices=host,cuda:2,cuda:0"}).config), HasSubstr("devices=cuda:0,cuda:2,host"));
   EXPECT_EQ(read({}).config.cuda_lanes, 2);
-  EXPECT_EQ(read({}).config.cuda_slot_bytes, 32 << 20);
+  EXPECT_EQ(read({}).config.cuda_slot_bytes, 8 << 20);
 }
 
 TEST(ConfigTest, BadValuesNameTheirFlag) {

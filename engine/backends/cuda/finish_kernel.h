@@ -31,13 +31,20 @@ __device__ __forceinline__ void found_values(const Between<T>& from, int64_t cou
   } else {
     SVD_UNROLL for (int i = 0; i < k; ++i) slot[i] = Lane<T>(from.q[i * count + m]);
     if constexpr (kMethod == Method::kBidiagonal) {
-      Lane<T>* const e = slot + k;
-      SVD_UNROLL for (int i = 0; i < k - 1; ++i) e[i] = Lane<T>(from.e[i * count + m]);
-      // Local memory: written once, read by the few that go to bisection.
-      Lane<T> kept[3 * (K != 0 ? K : static_cast<int>(kShapeLimits.max_values))];
-      scalar::bidiagonal_values(scalar::RuntimeSize{run_time_k}, slot, e, e + k, kept, slot);
+      // As scalar::bidiagonal_values(), but what bisection needs, and few matrices do, is read a second time.
+      const scalar::RuntimeSize size{run_time_k};
+      Lane<T>*const e = slot + k, *const backup = e + k;
+      for (int i = 0; i < size - 1; ++i) e[i] = Lane<T>(from.e[i * count + m]);
+      const bool failed = scalar::dqds(size, slot, e, backup).m;
+      scalar::square_roots(size, slot, slot);
+      if (failed) {
+        for (int i = 0; i < size; ++i) slot[i] = Lane<T>(from.q[i * count + m]);
+        for (int i = 0; i < size - 1; ++i) e[i] = Lane<T>(from.e[i * count + m]);
+        scalar::gk_bisection(size, slot, e, backup);
+        for (int i = 0; i < size; ++i) slot[i] = backup[i];
+      }
     }
-    if (s != slot) {
+    if constexpr (K != 0) {
       SVD_UNROLL for (int i = 0; i < k; ++i) s[i] = slot[i];
     }
   }

@@ -168,8 +168,9 @@ __global__ void __launch_bounds__(LaneShape<E, K, Method::kBidiagonal>::kBlock)
   to.state[m] = T(finite ? kOkState : kNonFiniteState);
 }
 
+// The 1 lets the compiler take the registers that it needs: left to itself it spills a few for one block more.
 template <class E, int K, Method kMethod>
-__global__ void __launch_bounds__(LaneShape<E, K, kMethod>::kBlock)
+__global__ void __launch_bounds__(LaneShape<E, K, kMethod>::kBlock, 1)
     lane_kernel(const SquareCall<typename E::Scalar> call) {
   using Shape = LaneShape<E, K, kMethod>;
   using T = typename E::Scalar;
