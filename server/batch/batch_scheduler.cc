@@ -44,8 +44,8 @@ Error no_device_error() {
   return {StatusCode::kUnavailable, Reason::kDeviceFault, "no healthy device is left", "", absl::Seconds(1)};
 }
 
-// So many devices may fail a batch and serve on: beyond, it is likelier that the batch is at fault than that all of them
-// are. Devices that were lost over it say nothing: GPUs of one process die together.
+// So many devices may fail a batch and serve on: beyond, it is likelier that the batch is at fault than that all of
+// them are. Devices that were lost over it say nothing: GPUs of one process die together.
 constexpr int kMaxFaults = 3;
 // How many waiting batches are offered a free lane before it stays free: each look costs time under the lock.
 constexpr int kLookAhead = 16;

@@ -2,8 +2,8 @@
 // when its oldest request has waited long enough. With an idle device a request leaves at once, so batching costs no
 // latency at low load; while the lanes are busy batches grow by themselves.
 //
-// A batch that a device fails is tried again on another, on at most kMaxFaults that serve on, and never twice on one. A request
-// ends by a device's fault only when no other is left to try.
+// A batch that a device fails is tried again on another, on at most kMaxFaults that serve on, and never twice on one. A
+// request ends by a device's fault only when no other is left to try.
 //
 // A request ends by its results, its deadline, the queue timeout, Cancel(), or a drain that ran out of time, whichever
 // is first; its callback is called at that moment. What waits then leaves the queue and costs no device time. What is

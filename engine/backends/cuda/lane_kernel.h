@@ -23,6 +23,9 @@ struct LaneShape {
   static constexpr int kNeeded = kMethod == Method::kJacobi ? kMatrix + 2 * K : kMatrix > kScratch ? kMatrix : kScratch;
   static constexpr int kSlot = kNeeded | 1;
   static constexpr int kBlock = lane_block(kSlot * static_cast<int>(sizeof(T)));
+  // What the compiler is told of blocks on a multiprocessor. BIDIAGONAL, 1: it takes the registers that it needs, where
+  // left to itself it spills a few for one block more. JACOBI, 0: it decides, and more threads beat more registers.
+  static constexpr int kLeastBlocks = kMethod == Method::kBidiagonal ? 1 : 0;
   static constexpr int kSharedBytes = kBlock * kSlot * static_cast<int>(sizeof(T));
 };
 
@@ -168,9 +171,8 @@ __global__ void __launch_bounds__(LaneShape<E, K, Method::kBidiagonal>::kBlock)
   to.state[m] = T(finite ? kOkState : kNonFiniteState);
 }
 
-// The 1 lets the compiler take the registers that it needs: left to itself it spills a few for one block more.
 template <class E, int K, Method kMethod>
-__global__ void __launch_bounds__(LaneShape<E, K, kMethod>::kBlock, 1)
+__global__ void __launch_bounds__(LaneShape<E, K, kMethod>::kBlock, LaneShape<E, K, kMethod>::kLeastBlocks)
     lane_kernel(const SquareCall<typename E::Scalar> call) {
   using Shape = LaneShape<E, K, kMethod>;
   using T = typename E::Scalar;
