@@ -171,8 +171,9 @@ struct RpcServer::Impl {
     while (!stopping) {
       const bool healthy = serving && pipeline->stats().ready();
       if (healthy != told) {
-        server->GetHealthCheckService()->SetServingStatus("", healthy);
+        // The server as a whole last: who sees it change finds the service changed, too.
         server->GetHealthCheckService()->SetServingStatus(kServiceName, healthy);
+        server->GetHealthCheckService()->SetServingStatus("", healthy);
         told = healthy;
       }
       changed.WaitUntil(&mu, std::chrono::steady_clock::now() + kPeriod);
