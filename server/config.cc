@@ -266,7 +266,8 @@ std::vector<Flag> make_flags() {
                  "more cost the "
                  "host more than they bring"),
       bytes_flag("cuda-slot-bytes", 8 * kMiB, 8 * kMiB, kGiB, &C::cuda_slot_bytes, kDevices,
-                 "pinned memory of each lane, for operands and for results; a larger batch goes through in pieces"),
+                 "operands that one of a lane's three slots holds, pinned and on the GPU; a larger batch goes through "
+                 "in pieces"),
       bytes_flag(
           "cuda-pinned-bytes", kGiB, 0, 64 * kGiB, &C::cuda_pinned_bytes, kDevices,
           "memory that is pinned, with a GPU, for the operands of requests, so that they are copied once; what is "

@@ -14,7 +14,7 @@ namespace svdserve::server {
 struct CudaDeviceOptions {
   std::vector<int> ordinals;              // as the driver counts them; empty: all
   int lanes = 2;                          // of each device
-  int64_t slot_bytes = int64_t{8} << 20;  // of a lane's pinned input and output
+  int64_t slot_bytes = int64_t{8} << 20;  // of operands, of one of a lane's slots
 };
 
 struct CudaDevices {
