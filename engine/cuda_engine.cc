@@ -50,7 +50,7 @@ std::unique_ptr<CudaEngine> CudaEngine::open(const CudaEngineOptions& options, C
   auto impl = std::make_unique<Impl>(api);
   impl->description = {options.ordinal,    info.name,          info.uuid,           info.memory_bytes,
                        info.compute_major, info.compute_minor, info.multiprocessors};
-  const uint64_t slot_bytes = std::max(options.slot_bytes, kLargestMatrixBytes);
+  const uint64_t slot_bytes = std::max(options.slot_bytes, kLeastSlotBytes);
   for (int i = 0; i < std::max(options.lanes, 1); ++i) {
     impl->lanes.push_back(std::make_unique<cuda::CudaLane>(api, slot_bytes, &impl->traffic));
     if (*status = impl->lanes.back()->allocate(); !status->ok()) return nullptr;
@@ -69,8 +69,8 @@ uint64_t CudaEngine::workspace_bytes(const Plan& plan, int64_t count) const {
 CudaStatus CudaEngine::launch(const Plan& plan, const DeviceBatch& batch, CUstream_st* stream) const {
   if (batch.count == 0) return {};
   const SvdserveCudaPlan plain = cuda::plain_plan(plan);
-  const SvdserveCudaBatch plain_batch{batch.matrices,         batch.count,    batch.values, batch.statuses,
-                                      batch.exception_counts, batch.workspace};
+  SvdserveCudaBatch plain_batch{batch.matrices, batch.count, {}, batch.statuses, batch.exception_counts, batch.workspace};
+  std::copy(batch.planes.at.begin(), batch.planes.at.end(), plain_batch.planes);
   return impl_->api.status(impl_->api->launch(impl_->api.device(), &plain, &plain_batch, stream), "launching kernels");
 }
 

@@ -37,21 +37,20 @@ struct CudaDeviceDescription {
 // How many GPUs can be used. 0: `why_not`, if given, says why.
 int cuda_device_count(std::string* why_not = nullptr);
 
-// What the shapes of this version can need of a slot.
-inline constexpr uint64_t kLargestMatrixBytes =
-    static_cast<uint64_t>(kShapeLimits.max_values * kShapeLimits.max_dimension) * element_bytes(DType::kC128);
+// A slot is never smaller.
+inline constexpr uint64_t kLeastSlotBytes = uint64_t{8} << 20;
 
 struct CudaEngineOptions {
   int ordinal = 0;
   int lanes = 1;                            // calls of execute() at once
-  uint64_t slot_bytes = uint64_t{8} << 20;  // of operands that travel together; at least kLargestMatrixBytes
+  uint64_t slot_bytes = kLeastSlotBytes;  // of operands, and of results, that travel together
 };
 
 // A batch in device memory, all of it the caller's until the stream has passed it.
 struct DeviceBatch {
   const void* matrices = nullptr;  // [in] device; count matrices of plan.problem without gaps, aligned to an element
-  int64_t count = 0;               // >= 0
-  void* values = nullptr;          // [out] device; count x k values, aligned to a value
+  int64_t count = 0;               // >= 0; a multiple of plan.outputs.group
+  PlanePointers planes;            // [out] device; those of plan.outputs, each aligned to an element
   uint8_t* statuses = nullptr;     // [out] device; count MatrixStatus, or null
   uint64_t* exception_counts = nullptr;  // [in,out] device; 4 numbers: [s] grows by the matrices with status s, s > 0
   void* workspace = nullptr;             // device; workspace_bytes(plan, count), aligned to 256
@@ -83,7 +82,8 @@ class CudaEngine {
     ExecutionOutcome execution;
   };
   // As SvdEngine::execute(): blocks, asleep, until the values are written. A batch larger than a slot goes through the
-  // lane's slots one after the other, so that upload, computation and download of successive pieces overlap. Segments
+  // lane's slots one after the other, so that upload, computation and download of successive pieces overlap. A group of
+  // matrices that is larger than a slot makes the lane's slots grow. Segments
   // in pinned memory are read and written in place, others are copied once into the lane's pinned memory.
   Outcome execute(int lane, const Plan& plan, absl::Span<const HostSegment> segments,
                   const std::atomic<bool>* cancel = nullptr);

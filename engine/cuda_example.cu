@@ -67,7 +67,7 @@ int main() {
   cudaMemsetAsync(exception_counts, 0, 4 * sizeof(uint64_t), stream);
   const svdserve::DeviceBatch batch{.matrices = matrices,
                                     .count = kCount,
-                                    .values = values,
+                                    .planes = values,
                                     .statuses = nullptr,  // the counts are enough
                                     .exception_counts = exception_counts,
                                     .workspace = workspace};

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 
+#include "engine/outputs.h"
 #include "engine/result.h"
 
 namespace svdserve {
@@ -13,8 +14,8 @@ namespace svdserve {
 // returns.
 struct HostSegment {
   const void* matrices = nullptr;    // [in] count matrices of plan.problem, without gaps; any alignment
-  int64_t count = 0;                 // >= 0
-  void* values = nullptr;            // [out] count x k values, descending for each matrix; any alignment
+  int64_t count = 0;                 // >= 0; a multiple of plan.outputs.group
+  PlanePointers planes;              // [out] those of plan.outputs, without gaps; any alignment
   MatrixStatus* statuses = nullptr;  // [out] count statuses, or null
 };
 

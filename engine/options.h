@@ -1,8 +1,9 @@
-// How a batch is to be decomposed. Values only.
+// How a batch is to be decomposed, and what of the decomposition is wanted. Values only.
 #ifndef SVDSERVE_ENGINE_OPTIONS_H_
 #define SVDSERVE_ENGINE_OPTIONS_H_
 
 #include <cstdint>
+#include <vector>
 
 namespace svdserve {
 
@@ -10,7 +11,7 @@ enum class Method : uint8_t {
   kAuto,        // the planner's choice, a function of the problem alone
   kBidiagonal,  // Householder bidiagonalization, then dqds
   kBisection,   // Householder bidiagonalization, then Sturm bisection on B^T B to a chosen tolerance
-  kJacobi,      // pivoted QR, then one-sided Jacobi: high relative accuracy
+  kJacobi,      // one-sided Jacobi: high relative accuracy, and the method that gives vectors
 };
 
 constexpr const char* name(Method m) {
@@ -27,6 +28,36 @@ constexpr const char* name(Method m) {
   return "?";
 }
 
+// Which singular vectors are wanted. Thin: U is m x k, V^H k x n. Full: m x m and n x n.
+enum class Vectors : uint8_t { kNone, kThin, kFull };
+
+// Numbers that a MIMO system wants of its channels y = H x + noise, H rows x cols: rows receive, cols transmit antennas.
+// SNR is the transmitted power over the noise power of one receive antenna; capacities are in bit/s/Hz. A zero
+// channel has capacity 0, effective rank 0 and an infinite condition number; one that is not finite has NaN.
+//   capacity       sum_i log2(1 + SNR s_i^2 / cols): equal power on every transmit antenna. Telatar (1999), section 3
+//   water_filling  sum_i log2(max(1, mu g_i)), g_i = SNR s_i^2, sum_i max(0, mu - 1 / g_i) = 1. Telatar, section 3.1
+//   stream_snr     SNR s_i^2 / cols, linear
+//   condition      s_1 / s_k
+//   effective rank exp(- sum_i p_i ln p_i), p_i = s_i / sum s. Roy and Vetterli (2007)
+//   threshold rank the number of s_i > rank_threshold s_1
+// Of a group of matrices (subcarriers) capacity is the sum, and water-filling divides the power of all of them, `group`
+// times that of one, among the streams of all of them.
+struct MimoOptions {
+  bool capacity = false, water_filling = false, stream_snr = false;
+  bool condition_number = false, effective_rank = false;
+  bool threshold_rank = false;
+  double rank_threshold = 0;     // of threshold_rank: in (0, 1)
+  std::vector<double> snr_db = {};  // of capacity, water_filling, stream_snr: 1 .. kMaxSnrs, finite, within +-kMaxSnrDb
+  int64_t group = 1;             // 1 .. kMaxGroup
+  int64_t precoder_columns = 0;  // leading columns of V, instead of Options::vectors; 0: none
+  int64_t combiner_columns = 0;  // leading columns of U; 0: none
+
+  friend bool operator==(const MimoOptions&, const MimoOptions&) = default;
+};
+inline constexpr int kMaxSnrs = 64;
+inline constexpr double kMaxSnrDb = 300;
+inline constexpr int64_t kMaxGroup = 16384;
+
 struct Options {
   Method method = Method::kAuto;
   // BISECTION: delta, the relative width |b - a| / (|a| + |b|) at which an interval around lambda = s^2 is narrow
@@ -35,6 +66,14 @@ struct Options {
   double tolerance = 0;
   // JACOBI: sweeps after which a matrix is given up as NOT_CONVERGED. 0 means the default. Other methods take none.
   int32_t max_sweeps = 0;
+  bool values = true;  // the singular values; false with other outputs alone
+  Vectors vectors = Vectors::kNone;
+  int64_t top_k = 0;  // only the leading top_k singular triplets, with Vectors::kThin or none; 0: all
+  // The largest component (the first of equals) of every column of U becomes real and positive, V follows: so that
+  // results of different programs can be compared. With vectors only.
+  bool fix_phases = false;
+  bool certificate = false;  // residual and orthogonality of each matrix; with vectors only
+  MimoOptions mimo = {};
 
   friend bool operator==(const Options&, const Options&) = default;
 };

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <utility>
 
 namespace svdserve {
 namespace {
@@ -17,8 +18,93 @@ double unit_roundoff(DType t) { return value_bytes(t) == 4 ? 0x1p-24 : 0x1p-53; 
 constexpr double kLargestBisectionTolerance = 0.5;
 constexpr double kLargestJacobiTolerance = 1;
 
-// AUTO: values alone are wanted, and for every k of this version BIDIAGONAL is the fastest within the bound.
-constexpr Method resolve(Method asked) { return asked == Method::kAuto ? Method::kBidiagonal : asked; }
+// AUTO: BIDIAGONAL is the fastest within the bound for values alone; vectors, and what is too large for it, are JACOBI's.
+constexpr Method resolve(Method asked, bool vectors, int64_t k) {
+  if (asked != Method::kAuto) return asked;
+  return vectors || k > kLargestReproducible ? Method::kJacobi : Method::kBidiagonal;
+}
+
+std::optional<PlanError> fail_mimo(const char* field, std::string message) {
+  return PlanError{std::string("mimo.") + field, std::move(message)};
+}
+
+// What is wanted of MimoOptions, into *out. Returns what is wrong.
+std::optional<PlanError> resolve_mimo(const Problem& problem, const MimoOptions& mimo, Outputs* out) {
+  const int64_t k = values_per_matrix(problem);
+  const bool of_snr = mimo.capacity || mimo.water_filling || mimo.stream_snr;
+  if (of_snr && mimo.snr_db.empty()) return fail_mimo("snr_db", "there is none, and what was asked for depends on it");
+  if (!of_snr && !mimo.snr_db.empty()) return fail_mimo("snr_db", "nothing was asked for that depends on it");
+  if (mimo.snr_db.size() > kMaxSnrs) {
+    return fail_mimo("snr_db", "at most " + std::to_string(kMaxSnrs) + " at a time, not " +
+                                   std::to_string(mimo.snr_db.size()));
+  }
+  for (const double db : mimo.snr_db) {
+    if (!(std::abs(db) <= kMaxSnrDb)) return fail_mimo("snr_db", "must be finite and within -300 .. 300");
+  }
+  if (mimo.threshold_rank ? !(mimo.rank_threshold > 0 && mimo.rank_threshold < 1) : mimo.rank_threshold != 0) {
+    return fail_mimo("rank_threshold", mimo.threshold_rank ? "must be between 0 and 1, both excluded"
+                                                           : "nothing was asked for that depends on it");
+  }
+  if (mimo.group < 1 || mimo.group > kMaxGroup) {
+    return fail_mimo("group_size", "must be between 1 and " + std::to_string(kMaxGroup) + ", is " +
+                                       std::to_string(mimo.group));
+  }
+  if (mimo.group > 1 && !(mimo.capacity || mimo.water_filling)) {
+    return fail_mimo("group_size", "only capacities are summed over groups, and none was asked for");
+  }
+  for (const auto& [columns, field] : {std::pair(mimo.precoder_columns, "precoder_columns"),
+                                       std::pair(mimo.combiner_columns, "combiner_columns")}) {
+    if (columns < 0 || columns > k) {
+      return fail_mimo(field, "must be between 0 and min(rows, cols) = " + std::to_string(k) + ", is " +
+                                  std::to_string(columns));
+    }
+  }
+  out->capacity = mimo.capacity;
+  out->water_filling = mimo.water_filling;
+  out->stream_snr = mimo.stream_snr;
+  out->condition_number = mimo.condition_number;
+  out->effective_rank = mimo.effective_rank;
+  out->threshold_rank = mimo.threshold_rank;
+  out->rank_threshold = mimo.rank_threshold;
+  out->group = mimo.group;
+  out->snr_count = static_cast<int32_t>(mimo.snr_db.size());
+  for (size_t i = 0; i < mimo.snr_db.size(); ++i) out->snr[i] = std::pow(10.0, mimo.snr_db[i] / 10);
+  out->right_columns = mimo.precoder_columns;
+  out->right_adjoint = mimo.precoder_columns == 0;
+  out->left_columns = mimo.combiner_columns;
+  return std::nullopt;
+}
+
+// What is to be given, into *out. Returns what is wrong.
+std::optional<PlanError> resolve_outputs(const Problem& problem, const Options& options, Outputs* out) {
+  const int64_t k = values_per_matrix(problem);
+  if (auto error = resolve_mimo(problem, options.mimo, out)) return error;
+  const bool matrices = out->left_columns > 0 || out->right_columns > 0;
+  if (options.vectors != Vectors::kNone && matrices) {
+    return PlanError{"vectors", "precoders and combiners are vectors already: ask for one or the other"};
+  }
+  if (options.top_k < 0 || options.top_k > k) {
+    return PlanError{"top_k", "must be between 0 and min(rows, cols) = " + std::to_string(k) + " (0: all), is " +
+                                  std::to_string(options.top_k)};
+  }
+  if (options.top_k != 0 && options.vectors == Vectors::kFull) {
+    return PlanError{"top_k", "full bases have all columns: ask for thin ones"};
+  }
+  const int64_t leading = options.top_k != 0 ? options.top_k : k;
+  out->values = options.values ? leading : 0;
+  if (options.vectors != Vectors::kNone) {
+    const bool full = options.vectors == Vectors::kFull;
+    out->left_columns = full ? problem.rows : leading;
+    out->right_columns = full ? problem.cols : leading;
+  }
+  const bool vectors = options.vectors != Vectors::kNone || matrices;
+  if (options.fix_phases && !vectors) return PlanError{"fix_phases", "there are no vectors whose phases to fix"};
+  if (options.certificate && !vectors) return PlanError{"certificate", "a certificate is one of vectors: ask for them"};
+  out->fix_phases = options.fix_phases;
+  out->certificate = options.certificate;
+  if (out->values == 0 && !vectors && !out->answers()) return PlanError{"values", "nothing at all is asked for"};
+  return std::nullopt;
+}
 
 }  // namespace
 
@@ -33,7 +119,16 @@ PlanOrError make_plan(const Problem& problem, const Options& options) {
                                                                     std::to_string(kShapeLimits.max_values) + ", is " +
                                                                     std::to_string(values_per_matrix(problem)));
   }
-  const Method method = resolve(options.method);
+  Outputs outputs;
+  if (auto error = resolve_outputs(problem, options, &outputs)) return {std::nullopt, *std::move(error)};
+  const Method method = resolve(options.method, outputs.vectors(), values_per_matrix(problem));
+  if (method != Method::kJacobi && outputs.vectors()) {
+    return fail("method", "BIDIAGONAL and BISECTION give values alone; vectors are JACOBI's (AUTO chooses it)");
+  }
+  if (method != Method::kJacobi && values_per_matrix(problem) > kLargestReproducible) {
+    return fail("method", "BIDIAGONAL and BISECTION take min(rows, cols) up to " +
+                              std::to_string(kLargestReproducible) + "; AUTO and JACOBI take this matrix");
+  }
   const bool bisects = method == Method::kBisection;
   const double largest = bisects ? kLargestBisectionTolerance : kLargestJacobiTolerance;
   if (!(options.tolerance >= 0 && options.tolerance <= largest)) {  // refuses NaN, too
@@ -50,7 +145,7 @@ PlanOrError make_plan(const Problem& problem, const Options& options) {
     return fail("max_sweeps", "only JACOBI counts sweeps");
   }
   const double u = unit_roundoff(problem.dtype);
-  Plan plan{problem, method, 0, options.max_sweeps != 0 ? options.max_sweeps : kDefaultMaxSweeps};
+  Plan plan{problem, method, 0, options.max_sweeps != 0 ? options.max_sweeps : kDefaultMaxSweeps, outputs};
   if (bisects) {
     // Below 4 u the midpoint of an interval is one of its ends, and the loop would not end.
     plan.tolerance = std::max(options.tolerance, 4 * u);

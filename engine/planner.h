@@ -8,6 +8,7 @@
 #include <string>
 
 #include "engine/options.h"
+#include "engine/outputs.h"
 #include "engine/problem.h"
 
 namespace svdserve {
@@ -18,6 +19,8 @@ struct ShapeLimits {
   int64_t max_dimension;  // largest max(m, n)
 };
 inline constexpr ShapeLimits kShapeLimits{32, 16384};
+// Largest min(m, n) of BIDIAGONAL and BISECTION, and of the kernels whose bits are the same on CPU and GPU.
+inline constexpr int64_t kLargestReproducible = 32;
 
 // k up to here is compiled for its size; larger k share one kernel of run-time size.
 inline constexpr int kLargestFixedSize = 8;
@@ -33,10 +36,11 @@ struct Plan {
   Method method;       // never kAuto
   double tolerance;    // resolved: the method's default, or the caller's, clamped to what the dtype can resolve
   int32_t max_sweeps;  // resolved
+  Outputs outputs;
   friend bool operator==(const Plan&, const Plan&) = default;
 };
 
-// What is wrong with a request, for the caller's eyes. `field` is rows, cols, method, tolerance or max_sweeps.
+// What is wrong with a request, for the caller's eyes. `field` is rows, cols, or of Options; "mimo.snr_db".
 struct PlanError {
   std::string field;
   std::string message;
@@ -48,6 +52,37 @@ struct PlanOrError {
   PlanError error;
 };
 PlanOrError make_plan(const Problem& problem, const Options& options);
+
+// Bytes of a plane of `count` matrices, a multiple of the plan's group.
+inline size_t plane_bytes(const Plan& plan, Plane plane, int64_t count) {
+  return plane_bytes(plan.problem, plan.outputs, plane) * static_cast<size_t>(count / plan.outputs.group);
+}
+// Of all planes together.
+inline size_t result_bytes(const Plan& plan, int64_t count) {
+  size_t bytes = 0;
+  for (int i = 0; i < kPlanes; ++i) bytes += plane_bytes(plan, static_cast<Plane>(i), count);
+  return bytes;
+}
+// The planes of `count` matrices one after the other, from `first` on.
+inline PlanePointers planes_in(const Plan& plan, void* first, int64_t count) {
+  PlanePointers planes;
+  char* at = static_cast<char*>(first);
+  for (int i = 0; i < kPlanes; ++i) {
+    const size_t bytes = plane_bytes(plan, static_cast<Plane>(i), count);
+    if (bytes > 0) planes[static_cast<Plane>(i)] = at;
+    at += bytes;
+  }
+  return planes;
+}
+// The same planes from matrix `first` on, a multiple of the plan's group.
+inline PlanePointers planes_from(const Plan& plan, const PlanePointers& planes, int64_t first) {
+  PlanePointers from = planes;
+  for (int i = 0; i < kPlanes; ++i) {
+    const Plane plane = static_cast<Plane>(i);
+    if (from[plane] != nullptr) from[plane] = static_cast<char*>(from[plane]) + plane_bytes(plan, plane, first);
+  }
+  return from;
+}
 
 }  // namespace svdserve
 #endif  // SVDSERVE_ENGINE_PLANNER_H_

@@ -49,11 +49,12 @@ struct Problem {
 // k = min(m, n): the number of singular values of one matrix.
 constexpr int64_t values_per_matrix(const Problem& p) { return std::min(p.rows, p.cols); }
 
-// Bytes of one matrix and of its singular values. The sizes have passed make_plan(), so the products cannot overflow.
+// Bytes of one matrix, and of all its singular values. The sizes have passed make_plan(), so the products cannot
+// overflow.
 constexpr size_t matrix_bytes(const Problem& p) {
   return static_cast<size_t>(p.rows) * static_cast<size_t>(p.cols) * element_bytes(p.dtype);
 }
-constexpr size_t result_bytes(const Problem& p) {
+constexpr size_t values_bytes(const Problem& p) {
   return static_cast<size_t>(values_per_matrix(p)) * value_bytes(p.dtype);
 }
 

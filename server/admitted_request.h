@@ -11,7 +11,7 @@ namespace svdserve::server {
 struct AdmittedRequest {
   Plan plan;
   Request request;         // count > 0; payload_bytes is exactly what the plan needs; arrival is set
-  void* values = nullptr;  // [out] count x k values, in request.memory
+  PlanePointers planes;    // [out] of the plan's outputs, in request.memory
   absl::Time admitted;
 };
 

@@ -23,7 +23,7 @@ BatchOptions batch_options(const PipelineOptions& o) {
 // What the ledger counts for a request: operands, values, the status of each matrix while it is computed, and its place
 // in the list of exceptions: whether there will be one is known when it is too late to refuse.
 int64_t bytes_in_memory(const Request& request, const Validated& validated) {
-  return static_cast<int64_t>(request.payload_bytes) + validated.values_bytes +
+  return static_cast<int64_t>(request.payload_bytes) + validated.result_bytes +
          request.count * static_cast<int64_t>(sizeof(MatrixStatus) + sizeof(MatrixException));
 }
 
@@ -81,8 +81,9 @@ Error Pipeline::Impl::Admit(const Validated& validated, AdmittedRequest* admitte
   if (Error error = ledger.Admit(bytes, &reservation); !error.ok()) return error;
   request.memory->Hold(std::move(reservation));
   try {
-    if (validated.values_bytes > 0) {
-      admitted->values = request.memory->AllocateValues(static_cast<size_t>(validated.values_bytes));
+    if (validated.result_bytes > 0) {
+      void* const results = request.memory->AllocateResults(static_cast<size_t>(validated.result_bytes));
+      admitted->planes = planes_in(validated.plan, results, request.count);
     }
   } catch (const std::bad_alloc&) {
     return {absl::StatusCode::kResourceExhausted, Reason::kOverloadedBytes, "out of memory for the results", "",

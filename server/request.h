@@ -19,7 +19,7 @@
 
 namespace svdserve::server {
 
-// The memory of one request: its operands, and the buffer of its values. The rpc stage derives from it, so that the
+// The memory of one request: its operands, and the buffer of its results. The rpc stage derives from it, so that the
 // engine reads the received message and writes the reply in place.
 //
 // It is shared: the core holds a reference until no device can touch the memory any more, which may be after the answer
@@ -30,9 +30,9 @@ class RequestMemory {
  public:
   virtual ~RequestMemory() = default;
 
-  // Returns room for `bytes` > 0 of values. Called at most once, on the thread of Submit(), after admission: nothing of
+  // Returns room for `bytes` > 0 of results. Called at most once, on the thread of Submit(), after admission: nothing of
   // the request's size is allocated before. May throw std::bad_alloc: the request is refused as an overload.
-  virtual void* AllocateValues(size_t bytes) = 0;
+  virtual void* AllocateResults(size_t bytes) = 0;
 
   void Hold(Reservation reservation) { reservation_ = std::move(reservation); }
 

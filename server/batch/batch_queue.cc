@@ -24,9 +24,10 @@ CutEvent event_of(const Batch& batch, CutReason reason, absl::Time now) {
 }  // namespace
 
 size_t BatchQueue::PlanHash::operator()(const Plan& plan) const {
+  const Outputs& o = plan.outputs;
   return absl::HashOf(plan.problem.rows, plan.problem.cols, static_cast<int>(plan.problem.dtype),
                       static_cast<int>(plan.problem.order), static_cast<int>(plan.method), plan.tolerance,
-                      plan.max_sweeps);
+                      plan.max_sweeps, o.values, o.left_columns, o.right_columns, o.group, o.snr_count);
 }
 
 int64_t BatchQueue::PartsOf(int64_t count, int64_t matrix_bytes) const {

@@ -68,7 +68,7 @@ void collect_exceptions(const MatrixStatus* statuses, int64_t first, int64_t cou
 HostSegment segment_of(const AdmittedRequest& work, int64_t first, int64_t count, MatrixStatus* statuses) {
   const size_t skipped = static_cast<size_t>(first);
   return {static_cast<const std::byte*>(work.request.payload) + skipped * matrix_bytes(work.plan.problem), count,
-          static_cast<std::byte*>(work.values) + skipped * result_bytes(work.plan.problem), statuses};
+          planes_from(work.plan, work.planes, first), statuses};
 }
 
 }  // namespace

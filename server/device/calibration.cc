@@ -71,7 +71,7 @@ bool calibrate(const CalibrationShape& shape, CalibrationRun run, Buffers* buffe
   absl::Duration took;
   for (int64_t count = 1; count <= most && took * kStep <= kLongestRun; count *= kStep) {
     const size_t n = static_cast<size_t>(count);
-    buffers->values.resize(std::max(buffers->values.size(), n * result_bytes(plan.problem)));
+    buffers->values.resize(std::max(buffers->values.size(), n * values_bytes(plan.problem)));
     buffers->statuses.resize(std::max(buffers->statuses.size(), n));
     const HostSegment segment{operands, count, buffers->values.data(), buffers->statuses.data()};
     for (int i = count == 1 ? 3 : 2; i > 0; --i) {

@@ -29,7 +29,7 @@ inline double estimate_flops(const Plan& plan) {
 
 // Bytes of one matrix and its values.
 inline double estimate_bytes(const Plan& plan) {
-  return static_cast<double>(matrix_bytes(plan.problem) + result_bytes(plan.problem));
+  return static_cast<double>(matrix_bytes(plan.problem) + values_bytes(plan.problem));
 }
 
 }  // namespace svdserve::server

@@ -328,7 +328,7 @@ google::rpc::Status to_rpc_status(const Error& error) {
 
 }  // namespace
 
-void* WireMemory::AllocateValues(size_t bytes) {
+void* WireMemory::AllocateResults(size_t bytes) {
   values_ = grpc::Slice(bytes);
   // The slice was made here and is shared with nobody until the reply is put together.
   return const_cast<uint8_t*>(values_.begin());

@@ -26,7 +26,7 @@ namespace svdserve::server {
 // The memory of one request: the operands as received, and the slice that the reply's values are written into.
 class WireMemory final : public RequestMemory {
  public:
-  void* AllocateValues(size_t bytes) override;
+  void* AllocateResults(size_t bytes) override;
 
   HostBlock operands;
   const grpc::Slice& values() const { return values_; }

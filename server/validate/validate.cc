@@ -40,17 +40,23 @@ Error Validate(const Request& request, const ValidationLimits& limits, Validated
     return invalid("matrices.data", absl::StrCat("must hold ", request.count, " matrices of ", one,
                                                  " bytes: ", expected, " bytes, holds ", request.payload_bytes));
   }
-  const int64_t values = static_cast<int64_t>(result_bytes(request.problem));
+  const Plan& plan = *planned.plan;
+  const int64_t group = plan.outputs.group;
+  if (request.count % group != 0) {
+    return invalid("matrices.count",
+                   absl::StrCat("must be a multiple of options.mimo.group_size, which is ", group, ", is ", request.count));
+  }
+  const int64_t results = static_cast<int64_t>(result_bytes(plan, group));
   int64_t reply = 0;
-  if (!multiply(request.count, values + kReplyBytesPerException, &reply) ||
+  if (!multiply(request.count / group, results + group * kReplyBytesPerException, &reply) ||
       reply > limits.max_message_bytes - kReplyBytesFixed) {
     return invalid("matrices.count",
                    absl::StrCat("the reply to ", request.count, " matrices would pass the message limit of ",
                                 limits.max_message_bytes, " bytes; send fewer at a time"),
                    Reason::kReplyTooLarge);
   }
-  validated->plan = *planned.plan;
-  validated->values_bytes = request.count * values;
+  validated->plan = plan;
+  validated->result_bytes = request.count / group * results;
   return {};
 }
 

@@ -22,7 +22,7 @@ inline constexpr int64_t kReplyBytesFixed = 4096;
 
 struct Validated {
   Plan plan;
-  int64_t values_bytes = 0;  // of the reply
+  int64_t result_bytes = 0;  // of the reply: its planes
 };
 
 // Checks request.problem, options, count and payload_bytes, in the order of their fields; nothing is read from the

@@ -44,7 +44,7 @@ std::vector<client::RealOf<T>> by_engine(const std::vector<T>& data, int64_t row
   const DType type = kTypes[static_cast<int>(client::ElementTraits<T>::kDataType)];
   const PlanOrError plan = make_plan({.rows = rows, .cols = cols, .dtype = type, .order = order}, {});
   std::vector<client::RealOf<T>> values(static_cast<size_t>(count * std::min(rows, cols)));
-  const HostSegment segment{.matrices = data.data(), .count = count, .values = values.data()};
+  const HostSegment segment{.matrices = data.data(), .count = count, .planes = values.data()};
   EXPECT_TRUE(SvdEngine().execute(*plan.plan, {&segment, 1}).completed);
   return values;
 }

@@ -115,7 +115,7 @@ class SameBitsTest : public ::testing::TestWithParam<DType> {
   template <class Where>
   void compare(const Plan& plan, const std::vector<std::byte>& bytes, const RunResult& expected,
                const RunResult& actual, int64_t count, const SvdEngine& engine, const char* how, Where at) {
-    const size_t row = result_bytes(plan.problem);
+    const size_t row = values_bytes(plan.problem);
     for (int64_t i = 0; i < count; ++i) {
       const int64_t j = at(i);
       if (std::memcmp(expected.bytes_of(plan, i), actual.bytes_of(plan, j), row) == 0 &&
@@ -186,7 +186,7 @@ class SameBitsTest : public ::testing::TestWithParam<DType> {
   void compare_batch_sizes(const Plan& plan, const std::vector<std::byte>& bytes, int64_t count,
                            const RunResult& expected) {
     const SvdEngine& engine = *engines_.front();
-    const size_t row = result_bytes(plan.problem);
+    const size_t row = values_bytes(plan.problem);
     int64_t first = 0;
     for (int64_t size = 1; size <= 20 && first + size <= count; first += size, ++size) {
       const RunResult alone =

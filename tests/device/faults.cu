@@ -24,7 +24,7 @@ namespace {
 __global__ void write_nowhere(int* nowhere) { *nowhere = 1; }
 
 struct Memory final : public RequestMemory {
-  void* AllocateValues(size_t bytes) override {
+  void* AllocateResults(size_t bytes) override {
     values.resize(bytes);
     return values.data();
   }

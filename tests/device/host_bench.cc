@@ -63,7 +63,7 @@ struct Fed {
     }
     for (int lane = 0; lane < kLanes; ++lane) {
       fed->operands.emplace_back(kMatrices * matrix_bytes(problem));
-      fed->values.emplace_back(kMatrices * result_bytes(problem));
+      fed->values.emplace_back(kMatrices * values_bytes(problem));
       std::minstd_rand random(static_cast<unsigned>(lane + 1));
       auto* const x = static_cast<float*>(fed->operands.back().data());
       for (size_t i = 0; i < kMatrices * matrix_bytes(problem) / sizeof(float); ++i) {

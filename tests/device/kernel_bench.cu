@@ -91,7 +91,7 @@ double engine_rate(const CudaEngine& engine, const Problem& problem, const Optio
                    const void* a) {
   const Plan plan = *make_plan(problem, options).plan;
   const size_t workspace = engine.workspace_bytes(plan, count);
-  Buffers b{const_cast<void*>(a), device_memory(count * result_bytes(problem)),
+  Buffers b{const_cast<void*>(a), device_memory(count * values_bytes(problem)),
             static_cast<uint8_t*>(device_memory(count)), static_cast<uint64_t*>(device_memory(32)),
             device_memory(workspace + 256)};
   check(cudaMemset(b.counts, 0, 32), "memset");
@@ -222,7 +222,7 @@ int main_of(int argc, char** argv) {
       const int64_t fewer = std::min<int64_t>(count, 1'000'000);
       const double bisection = engine_rate(*engine, problem, {Method::kBisection, 1e-9}, fewer, a);
       const double peer = !quick && m == n && n > 1 ? peer_rate(t, n, std::min<int64_t>(count, 200'000), a) : 0;
-      const double ceiling = copy / static_cast<double>(matrix_bytes(problem) + result_bytes(problem));
+      const double ceiling = copy / static_cast<double>(matrix_bytes(problem) + values_bytes(problem));
       std::printf("%s,%s,%ld,%.1f,%.1f,%.1f,%.3f,%.1f,%.0f,%.3f\n", label.c_str(), name(t), count, ours * 1e-6,
                   jacobi * 1e-6, bisection * 1e-6, peer * 1e-6, peer > 0 ? ours / peer : 0, ceiling * 1e-6,
                   ours / ceiling);

@@ -97,7 +97,7 @@ class Comparison {
 
  private:
   void compare(const Plan& plan, const std::vector<std::byte>& bytes, int64_t count) {
-    const size_t row = result_bytes(plan.problem);
+    const size_t row = values_bytes(plan.problem);
     std::vector<std::byte> expected(static_cast<size_t>(count) * row), actual(expected.size(), std::byte{0x5a});
     std::vector<MatrixStatus> expected_status(static_cast<size_t>(count)), actual_status(expected_status);
     const HostSegment on_cpu{bytes.data(), count, expected.data(), expected_status.data()};

@@ -108,7 +108,7 @@ void expect_prompt_cancellation(int64_t rows, int64_t cols, DType dtype, Method 
   }
   const auto bytes = pack(matrices, Order::kRowMajor);
   const Plan plan = plan_of({rows, cols, dtype, Order::kRowMajor}, {.method = method});
-  const size_t out = static_cast<size_t>(distinct) * result_bytes(plan.problem);
+  const size_t out = static_cast<size_t>(distinct) * values_bytes(plan.problem);
   const int64_t repeats = total / distinct;
   // Outputs are never read, so pages that the call does not reach are never touched.
   const std::unique_ptr<std::byte[]> values(new std::byte[out * static_cast<size_t>(repeats)]);

@@ -146,7 +146,7 @@ TEST(CudaMissing, Nothing) {
 
 constexpr Problem kSmall{4, 4, DType::kF64, Order::kRowMajor};
 // As cuda_lane.cc: the workspace that a lane has for one piece.
-constexpr uint64_t kWorkspaceBytes = 2 * kLargestMatrixBytes;
+constexpr uint64_t kWorkspaceBytes = 2 * kLeastSlotBytes;
 
 Plan plan_of(const Problem& problem) { return *make_plan(problem, {}).plan; }
 
@@ -170,7 +170,7 @@ class Batch {
         const bool marked = mark_every != 0 && number % mark_every == mark_every - 1;
         first = marked ? static_cast<std::byte>(fake_cuda::kMarked + 1 + number / mark_every % 3) : std::byte{1};
       }
-      part.values.resize(count * result_bytes(plan.problem), std::byte{0xCD});
+      part.values.resize(count * values_bytes(plan.problem), std::byte{0xCD});
       part.statuses.resize(parts_.size() % 3 == 0 ? 0 : count, static_cast<MatrixStatus>(77));
     }
     for (Part& part : parts_) {
@@ -192,7 +192,7 @@ class Batch {
     EXPECT_TRUE(outcome.execution.completed);
     ConvergenceReport report;
     int64_t wrong = 0;
-    std::vector<std::byte> values(result_bytes(plan_.problem));
+    std::vector<std::byte> values(values_bytes(plan_.problem));
     for (const HostSegment& s : segments_) {
       for (int64_t m = 0; m < s.count; ++m) {
         const auto* const matrix =
@@ -203,7 +203,7 @@ class Batch {
         report.not_converged += status == MatrixStatus::kNotConverged;
         report.out_of_range += status == MatrixStatus::kOutOfRange;
         fake_cuda::compute(matrix, matrix_bytes(plan_.problem), values.data(), values.size());
-        wrong += std::memcmp(static_cast<const std::byte*>(s.values) + static_cast<size_t>(m) * values.size(),
+        wrong += std::memcmp(static_cast<const std::byte*>(s.planes[Plane::kValues]) + static_cast<size_t>(m) * values.size(),
                              values.data(), values.size()) != 0;
         wrong += s.statuses != nullptr && s.statuses[m] != status;
       }
@@ -355,22 +355,22 @@ TEST_P(CudaEngineTest, StatusesAreFetchedForThePiecesThatHaveThem) {
   const Batch clean(plan, {64});
   clean.expect_done(engine->execute(0, plan, clean.segments()));
   const uint64_t without = engine->bytes_downloaded() - before;
-  EXPECT_GE(without, 64 * result_bytes(plan.problem));
-  EXPECT_LE(without, 64 * result_bytes(plan.problem) + 64);  // two pieces' counts, and no byte a matrix
+  EXPECT_GE(without, 64 * values_bytes(plan.problem));
+  EXPECT_LE(without, 64 * values_bytes(plan.problem) + 64);  // two pieces' counts, and no byte a matrix
 }
 
 TEST_P(CudaEngineTest, PiecesOverlap) {
   const Plan plan = plan_of(kSmall);
   const auto engine = open();
   // What a slot holds by its bytes, a bit more than four times.
-  const auto slot = static_cast<int64_t>(kLargestMatrixBytes / matrix_bytes(plan.problem));
+  const auto slot = static_cast<int64_t>(kLeastSlotBytes / matrix_bytes(plan.problem));
   const Batch batch(plan, {slot - 1, 2, slot * 3 + 5});
   batch.expect_done(engine->execute(0, plan, batch.segments()));
   const fake_cuda::Observed o = control_.observed();
   EXPECT_EQ(o.launches, 5);
   EXPECT_EQ(o.most_streams_at_work, GetParam() == Schedule::kLazy ? 3 : 1);
   EXPECT_EQ(engine->bytes_uploaded(), static_cast<uint64_t>(batch.count()) * matrix_bytes(plan.problem));
-  const uint64_t values = static_cast<uint64_t>(batch.count()) * result_bytes(plan.problem);
+  const uint64_t values = static_cast<uint64_t>(batch.count()) * values_bytes(plan.problem);
   EXPECT_GE(engine->bytes_downloaded(), values);
   EXPECT_LE(engine->bytes_downloaded(), values + 5 * 64);
   expect_quiet();
@@ -381,7 +381,7 @@ TEST_P(CudaEngineTest, WhatIsPinnedIsReadAndWrittenInPlace) {
   const auto engine = open();
   const Batch wanted(plan, {50000}, 777);
   const auto count = static_cast<size_t>(wanted.count());
-  const size_t in_bytes = count * matrix_bytes(plan.problem), out_bytes = count * result_bytes(plan.problem);
+  const size_t in_bytes = count * matrix_bytes(plan.problem), out_bytes = count * values_bytes(plan.problem);
   set_piece(10000);
   PinnedBuffer in(in_bytes), out(out_bytes);
   ASSERT_NE(in.data(), nullptr);
@@ -414,7 +414,7 @@ TEST_P(CudaEngineTest, WhatIsPinnedIsReadAndWrittenInPlace) {
     for (const HostSegment& s : batch->segments()) {
       const auto n = static_cast<size_t>(s.count);
       EXPECT_EQ(control_.copies_of(s.matrices, n * matrix_bytes(plan.problem)), 0);
-      EXPECT_EQ(control_.copies_of(s.values, n * result_bytes(plan.problem)), 0);
+      EXPECT_EQ(control_.copies_of(s.planes[Plane::kValues], n * values_bytes(plan.problem)), 0);
     }
   }
 }
@@ -484,7 +484,7 @@ TEST_P(CudaEngineTest, LaunchesOnACallersStream) {
   const auto engine = open();
   const Batch batch(plan, {333}, 10);
   const auto count = static_cast<uint64_t>(batch.count());
-  const uint64_t in_bytes = count * matrix_bytes(plan.problem), out_bytes = count * result_bytes(plan.problem);
+  const uint64_t in_bytes = count * matrix_bytes(plan.problem), out_bytes = count * values_bytes(plan.problem);
   const SvdserveCudaApi& cuda = api();
   void *matrices, *values, *statuses, *counts, *workspace;
   CUstream_st* stream;

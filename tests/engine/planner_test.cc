@@ -147,8 +147,8 @@ TEST(Planner, SizesOfAPlannedProblem) {
   const Problem problem{3, 16384, DType::kC128, Order::kRowMajor};
   EXPECT_EQ(values_per_matrix(problem), 3);
   EXPECT_EQ(matrix_bytes(problem), 3u * 16384 * 16);
-  EXPECT_EQ(result_bytes(problem), 3u * 8);
-  EXPECT_EQ(result_bytes({5, 2, DType::kC64, Order::kRowMajor}), 2u * 4);
+  EXPECT_EQ(values_bytes(problem), 3u * 8);
+  EXPECT_EQ(values_bytes({5, 2, DType::kC64, Order::kRowMajor}), 2u * 4);
 }
 
 }  // namespace

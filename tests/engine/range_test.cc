@@ -62,7 +62,7 @@ void expect_isolated_poison(const SvdEngine& engine, const Plan& plan) {
     }
     const RunResult result = run(engine, plan, bytes.data(), count);
     EXPECT_EQ(result.outcome.report.non_finite, count / 2);
-    const size_t row = result_bytes(problem);
+    const size_t row = values_bytes(problem);
     for (int64_t i = 0; i < count; ++i) {
       const std::byte* values = result.bytes_of(plan, i);
       if (i % 2 == 0) {
@@ -135,7 +135,7 @@ TEST(Range, OverflowingValuesAreInfiniteForTheirMatrixAlone) {
         EXPECT_EQ(mixed.outcome.report.out_of_range, 20)
             << name(dtype) << " " << name(method) << " " << rows << "x" << cols;
         for (int64_t i = 0; i < 20; ++i) {
-          EXPECT_EQ(std::memcmp(mixed.bytes_of(plan, 2 * i), alone.bytes_of(plan, i), result_bytes(plan.problem)), 0);
+          EXPECT_EQ(std::memcmp(mixed.bytes_of(plan, 2 * i), alone.bytes_of(plan, i), values_bytes(plan.problem)), 0);
           const std::vector<double> s = mixed.values_of(plan, 2 * i + 1);
           EXPECT_TRUE(std::isinf(s.front()) && s.front() > 0);
           const Verdict verdict = check(plan, s, mixed.statuses[static_cast<size_t>(2 * i + 1)],

@@ -36,7 +36,7 @@ TEST(Calibration, AsksForEveryTypeAndSizeFewAndMany) {
     std::memcpy(&last_single, bytes + matrix_bytes(plan.problem) - sizeof last_single, sizeof last_single);
     const double x = is_single ? static_cast<double>(last_single) : last;
     EXPECT_TRUE(std::abs(x) <= 1 && std::abs(x) > 1e-6) << x;
-    std::memset(segment.values, 0, static_cast<size_t>(segment.count) * result_bytes(plan.problem));
+    std::memset(segment.planes[Plane::kValues], 0, static_cast<size_t>(segment.count) * values_bytes(plan.problem));
     std::memset(segment.statuses, 0, static_cast<size_t>(segment.count));
     return std::optional(absl::Microseconds(1));
   });

@@ -124,7 +124,7 @@ class FakeDevice final : public Device {
       segment.statuses[i] = finite ? MatrixStatus::kOk : MatrixStatus::kNonFinite;
       for (int64_t j = 0; j < k; ++j) {
         const double value = first + static_cast<double>(j);
-        std::memcpy(static_cast<char*>(segment.values) + (i * k + j) * sizeof value, &value, sizeof value);
+        std::memcpy(static_cast<char*>(segment.planes[Plane::kValues]) + (i * k + j) * sizeof value, &value, sizeof value);
       }
     }
   }

@@ -99,8 +99,8 @@ class FaultyDevice final : public Device {
       case Fault::kCopy:
         device_->Execute(lane, plan, segments, cancel);
         for (const HostSegment& s : segments) {
-          const size_t bytes = static_cast<size_t>(s.count) * result_bytes(plan.problem);
-          std::memset(static_cast<char*>(s.values) + bytes / 2, 0x5a, bytes - bytes / 2);
+          const size_t bytes = static_cast<size_t>(s.count) * values_bytes(plan.problem);
+          std::memset(static_cast<char*>(s.planes[Plane::kValues]) + bytes / 2, 0x5a, bytes - bytes / 2);
         }
         return {absl::InternalError("cudaErrorInvalidValue: planted"), false, false, {}};
       case Fault::kOutOfMemory:

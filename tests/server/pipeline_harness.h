@@ -21,7 +21,7 @@ struct TestMemory final : public RequestMemory {
   ~TestMemory() override {
     if (freed != nullptr) freed->store(true);
   }
-  void* AllocateValues(size_t bytes) override {
+  void* AllocateResults(size_t bytes) override {
     values.resize(bytes / sizeof(double));
     return values.data();
   }

@@ -103,7 +103,7 @@ TEST(Pipeline, ReservationIsReturnedWithTheMemory) {
 
 TEST(Pipeline, NoMemoryForTheResultsIsAnOverload) {
   struct Exhausted final : public RequestMemory {
-    void* AllocateValues(size_t) override { throw std::bad_alloc(); }
+    void* AllocateResults(size_t) override { throw std::bad_alloc(); }
     double payload[4] = {};
   };
   PipelineHarness h;

@@ -14,8 +14,25 @@ constexpr uint64_t kLeastInPlaceBytes = 256 * 1024;
 const std::byte* matrices_of(const HostSegment& s, int64_t first, const Problem& p) {
   return static_cast<const std::byte*>(s.matrices) + static_cast<size_t>(first) * matrix_bytes(p);
 }
-std::byte* values_of(const HostSegment& s, int64_t first, const Problem& p) {
-  return static_cast<std::byte*>(s.values) + static_cast<size_t>(first) * result_bytes(p);
+
+// Planes lie one after the other in a slot, each aligned, so that kernels may store whole elements.
+constexpr uint64_t aligned(uint64_t bytes) { return (bytes + 15) / 16 * 16; }
+
+uint64_t result_bytes_in_slot(const Plan& plan, int64_t count) {
+  uint64_t bytes = 0;
+  for (int i = 0; i < kPlanes; ++i) bytes += aligned(plane_bytes(plan, static_cast<Plane>(i), count));
+  return bytes;
+}
+
+// Calls f(plane, bytes, offset in the slot's results) for the planes of `count` matrices.
+template <class F>
+void for_each_plane(const Plan& plan, int64_t count, F f) {
+  uint64_t at = 0;
+  for (int i = 0; i < kPlanes; ++i) {
+    const uint64_t bytes = plane_bytes(plan, static_cast<Plane>(i), count);
+    if (bytes > 0) f(static_cast<Plane>(i), bytes, at);
+    at += aligned(bytes);
+  }
 }
 
 }  // namespace
@@ -25,6 +42,16 @@ CudaStatus DeviceApi::status(int error, const char* what) const {
   return {error, std::string(api_->error_name(error)) + ": " + api_->error_text(error) + ", while " + what, false};
 }
 
+SvdserveCudaOutputs plain_outputs(const Outputs& o) {
+  SvdserveCudaOutputs plain{o.values,         o.left_columns,     o.right_columns,  o.group,          o.right_adjoint,
+                            o.fix_phases,     o.certificate,      o.capacity,       o.water_filling,  o.stream_snr,
+                            o.condition_number, o.effective_rank, o.threshold_rank, o.snr_count,      o.rank_threshold,
+                            {}};
+  static_assert(kMaxSnrs == kSvdserveCudaMaxSnrs);
+  std::copy(o.snr.begin(), o.snr.end(), plain.snr);
+  return plain;
+}
+
 SvdserveCudaPlan plain_plan(const Plan& plan) {
   return {plan.problem.rows,
           plan.problem.cols,
@@ -32,12 +59,14 @@ SvdserveCudaPlan plain_plan(const Plan& plan) {
           static_cast<int32_t>(plan.problem.order),
           static_cast<int32_t>(plan.method),
           plan.max_sweeps,
-          plan.tolerance};
+          plan.tolerance,
+          plain_outputs(plan.outputs)};
 }
 
-// The workspace lets every method but BISECTION of the smallest matrices fill a slot.
+// Results may be a quarter larger than operands (values, a status a matrix); what gives more of them fills a slot with
+// fewer matrices. The workspace lets every method but BISECTION of the smallest matrices fill a slot.
 CudaLane::CudaLane(DeviceApi api, uint64_t slot_bytes, Traffic* traffic)
-    : api_(api), slot_bytes_(slot_bytes), workspace_bytes_(2 * slot_bytes), traffic_(traffic) {}
+    : api_(api), traffic_(traffic), size_{slot_bytes, kCountBytes + slot_bytes + slot_bytes / 4 + 256, 2 * slot_bytes} {}
 
 CudaLane::~CudaLane() {
   if (dead_) return;
@@ -54,30 +83,63 @@ CudaLane::~CudaLane() {
 }
 
 CudaStatus CudaLane::allocate() {
-  // No value is larger than its matrix' element, and a status is a byte for at least four of a matrix.
-  const uint64_t out_bytes = kCountBytes + slot_bytes_ + slot_bytes_ / 4 + 256;
   const int d = api_.device();
   for (Slot& slot : slots_) {
-    const std::pair<int, const char*> steps[] = {
-        {api_->create_stream(d, &slot.stream), "creating a stream"},
-        {api_->create_event(d, &slot.event), "creating an event"},
-        {api_->allocate_pinned(slot_bytes_, &slot.pinned_in), "allocating pinned memory"},
-        {api_->allocate_pinned(out_bytes, &slot.pinned_out), "allocating pinned memory"},
-        {api_->allocate(d, slot_bytes_, &slot.device_in), "allocating device memory"},
-        {api_->allocate(d, out_bytes, &slot.device_out), "allocating device memory"},
-        {api_->allocate(d, workspace_bytes_, &slot.workspace), "allocating device memory"},
-    };
-    for (const auto& [error, what] : steps) {
-      if (error != 0) return api_.status(error, what);
-    }
+    if (int e = api_->create_stream(d, &slot.stream); e != 0) return api_.status(e, "creating a stream");
+    if (int e = api_->create_event(d, &slot.event); e != 0) return api_.status(e, "creating an event");
+    if (CudaStatus status = grow(&slot, size_); !status.ok()) return status;
   }
   return {};
 }
 
+// Makes the buffers of a free slot at least so large. After an error the slot has the smaller ones, or none.
+CudaStatus CudaLane::grow(Slot* slot, const SlotSize& size) {
+  const int d = api_.device();
+  const auto device_memory = [&](void** memory, uint64_t bytes) {
+    if (*memory != nullptr) api_->release(d, std::exchange(*memory, nullptr));
+    return api_.status(api_->allocate(d, bytes, memory), "allocating device memory");
+  };
+  const auto pinned_memory = [&](void** memory, uint64_t bytes) {
+    if (*memory != nullptr) api_->release_pinned(std::exchange(*memory, nullptr));
+    return api_.status(api_->allocate_pinned(bytes, memory), "allocating pinned memory");
+  };
+  CudaStatus status;
+  if (size.in > slot->size.in) {
+    slot->size.in = 0;
+    if (status = pinned_memory(&slot->pinned_in, size.in); !status.ok()) return status;
+    if (status = device_memory(&slot->device_in, size.in); !status.ok()) return status;
+    slot->size.in = size.in;
+  }
+  if (size.out > slot->size.out) {
+    slot->size.out = 0;
+    if (status = pinned_memory(&slot->pinned_out, size.out); !status.ok()) return status;
+    if (status = device_memory(&slot->device_out, size.out); !status.ok()) return status;
+    slot->size.out = size.out;
+  }
+  if (size.workspace > slot->size.workspace) {
+    slot->size.workspace = 0;
+    if (status = device_memory(&slot->workspace, size.workspace); !status.ok()) return status;
+    slot->size.workspace = size.workspace;
+  }
+  return {};
+}
+
+CudaLane::SlotSize CudaLane::size_of(const Plan& plan, const SvdserveCudaPlan& plain, int64_t count) const {
+  const uint64_t matrices = static_cast<uint64_t>(count);
+  return {matrices * matrix_bytes(plan.problem), kCountBytes + result_bytes_in_slot(plan, count) + matrices,
+          api_->workspace_bytes(&plain, count)};
+}
+
+bool CudaLane::fits(const SlotSize& size) const {
+  return size.in <= size_.in && size.out <= size_.out && size.workspace <= size_.workspace;
+}
+
+// Whole groups, and one at least, for which a slot may have to grow.
 int64_t CudaLane::matrices_per_piece(const Plan& plan, const SvdserveCudaPlan& plain) const {
-  int64_t count = std::max<int64_t>(1, static_cast<int64_t>(slot_bytes_ / matrix_bytes(plan.problem)));
-  while (count > 1 && api_->workspace_bytes(&plain, count) > workspace_bytes_) count = count * 3 / 4;
-  return count;
+  const int64_t group = plan.outputs.group;
+  int64_t groups = static_cast<int64_t>(size_.in / (matrix_bytes(plan.problem) * static_cast<uint64_t>(group)));
+  while (groups > 1 && !fits(size_of(plan, plain, groups * group))) groups = groups * 7 / 8;
+  return std::max<int64_t>(groups, 1) * group;
 }
 
 // --- one piece ---------------------------------------------------------------------------------------
@@ -87,6 +149,17 @@ CudaLane::Run CudaLane::make_run(const HostSegment& segment, int64_t first, int6
   const void* const matrices = matrices_of(segment, first, problem);
   const bool large = static_cast<uint64_t>(count) * matrix_bytes(problem) >= kLeastInPlaceBytes;
   return {&segment, first, count, large && api_->is_pinned(matrices) != 0};
+}
+
+PlanePointers CudaLane::planes_of(const Run& run, const Plan& plan) {
+  return planes_from(plan, run.segment->planes, run.first);
+}
+
+bool CudaLane::planes_are_pinned(const Run& run, const Plan& plan) const {
+  bool all = true;
+  const PlanePointers planes = planes_of(run, plan);
+  for (void* const plane : planes.at) all = all && (plane == nullptr || api_->is_pinned(plane) != 0);
+  return all;
 }
 
 // Pinned runs from where they are; the others are gathered in the slot's pinned memory first, neighbours together.
@@ -119,35 +192,40 @@ CudaStatus CudaLane::upload(Slot* slot, const Problem& problem) {
 CudaStatus CudaLane::start(Slot* slot, const Plan& plan, const SvdserveCudaPlan& plain) {
   const int d = api_.device();
   const Piece& piece = slot->piece;
-  const uint64_t values_bytes = static_cast<uint64_t>(piece.count) * result_bytes(plan.problem);
+  const uint64_t results = result_bytes_in_slot(plan, piece.count);
+  if (const SlotSize size = size_of(plan, plain, piece.count); !fits(size)) {
+    if (CudaStatus status = grow(slot, size); !status.ok()) return status;
+  }
   if (CudaStatus status = upload(slot, plan.problem); !status.ok()) return status;
   std::byte* const out = static_cast<std::byte*>(slot->device_out);
   if (int e = api_->clear(d, out, kCountBytes, slot->stream); e != 0) return api_.status(e, "clearing counts");
-  const SvdserveCudaBatch batch{slot->device_in,
-                                piece.count,
-                                out + kCountBytes,
-                                reinterpret_cast<uint8_t*>(out + kCountBytes + values_bytes),
-                                reinterpret_cast<uint64_t*>(out),
-                                slot->workspace};
+  SvdserveCudaBatch batch{slot->device_in, piece.count, {}, reinterpret_cast<uint8_t*>(out + kCountBytes + results),
+                          reinterpret_cast<uint64_t*>(out), slot->workspace};
+  for_each_plane(plan, piece.count, [&](Plane plane, uint64_t, uint64_t at) {
+    batch.planes[index_of(plane)] = out + kCountBytes + at;
+  });
   if (int e = api_->launch(d, &plain, &batch, slot->stream); e != 0) return api_.status(e, "launching kernels");
   int e = 0;
-  if (piece.values_in_place) {
-    const Run& only = piece.runs.front();
+  if (piece.results_in_place) {
     e = api_->copy_to_host(d, slot->pinned_out, out, kCountBytes, slot->stream);
-    void* const to = values_of(*only.segment, only.first, plan.problem);
-    if (e == 0) e = api_->copy_to_host(d, to, out + kCountBytes, values_bytes, slot->stream);
+    const PlanePointers to = planes_of(piece.runs.front(), plan);
+    for_each_plane(plan, piece.count, [&](Plane plane, uint64_t bytes, uint64_t at) {
+      if (e == 0 && to[plane] != nullptr) {
+        e = api_->copy_to_host(d, to[plane], out + kCountBytes + at, bytes, slot->stream);
+      }
+    });
   } else {
-    e = api_->copy_to_host(d, slot->pinned_out, out, kCountBytes + values_bytes, slot->stream);
+    e = api_->copy_to_host(d, slot->pinned_out, out, kCountBytes + results, slot->stream);
   }
-  if (e != 0) return api_.status(e, "downloading values");
-  traffic_->downloaded.fetch_add(kCountBytes + values_bytes, std::memory_order_relaxed);
+  if (e != 0) return api_.status(e, "downloading results");
+  traffic_->downloaded.fetch_add(kCountBytes + results, std::memory_order_relaxed);
   return api_.status(api_->record(d, slot->event, slot->stream), "recording an event");
 }
 
 // The statuses, which are of interest only where they are not all OK.
-CudaStatus CudaLane::fetch_statuses(Slot* slot, uint64_t values_bytes) {
+CudaStatus CudaLane::fetch_statuses(Slot* slot, uint64_t result_bytes) {
   const int d = api_.device();
-  const uint64_t at = kCountBytes + values_bytes, bytes = static_cast<uint64_t>(slot->piece.count);
+  const uint64_t at = kCountBytes + result_bytes, bytes = static_cast<uint64_t>(slot->piece.count);
   int e = api_->copy_to_host(d, static_cast<std::byte*>(slot->pinned_out) + at,
                              static_cast<std::byte*>(slot->device_out) + at, bytes, slot->stream);
   if (e == 0) e = api_->record(d, slot->event, slot->stream);
@@ -160,7 +238,7 @@ CudaStatus CudaLane::fetch_statuses(Slot* slot, uint64_t values_bytes) {
 CudaStatus CudaLane::finish(Slot* slot, const Plan& plan, ConvergenceReport* report) {
   if (int e = api_->wait(api_.device(), slot->event); e != 0) return api_.status(e, "computing");
   const Piece piece = std::exchange(slot->piece, Piece{});
-  const uint64_t values_bytes = static_cast<uint64_t>(piece.count) * result_bytes(plan.problem);
+  const uint64_t results = result_bytes_in_slot(plan, piece.count);
   const std::byte* const out = static_cast<const std::byte*>(slot->pinned_out);
   uint64_t exceptions[4];
   std::memcpy(exceptions, out, sizeof(exceptions));
@@ -168,22 +246,24 @@ CudaStatus CudaLane::finish(Slot* slot, const Plan& plan, ConvergenceReport* rep
   if (!all_ok) {
     slot->piece.count = piece.count;
     // After an error the slot is not free: abandon() waits for what was enqueued.
-    if (CudaStatus status = fetch_statuses(slot, values_bytes); !status.ok()) return status;
+    if (CudaStatus status = fetch_statuses(slot, results); !status.ok()) return status;
     slot->piece = Piece{};
   }
   int64_t done = 0;
   for (const Run& run : piece.runs) {
-    const size_t bytes = static_cast<size_t>(run.count) * result_bytes(plan.problem);
-    const size_t at = static_cast<size_t>(done) * result_bytes(plan.problem);
-    if (!piece.values_in_place) {
-      std::memcpy(values_of(*run.segment, run.first, plan.problem), out + kCountBytes + at, bytes);
+    if (!piece.results_in_place) {
+      const PlanePointers to = planes_of(run, plan);
+      for_each_plane(plan, piece.count, [&](Plane plane, uint64_t, uint64_t at) {
+        const std::byte* const from = out + kCountBytes + at + plane_bytes(plan, plane, done);
+        if (to[plane] != nullptr) std::memcpy(to[plane], from, plane_bytes(plan, plane, run.count));
+      });
     }
     if (run.segment->statuses != nullptr) {
       MatrixStatus* const to = run.segment->statuses + run.first;
       if (all_ok) {
         std::fill_n(to, run.count, MatrixStatus::kOk);
       } else {
-        std::memcpy(to, out + kCountBytes + values_bytes + done, static_cast<size_t>(run.count));
+        std::memcpy(to, out + kCountBytes + results + done, static_cast<size_t>(run.count));
       }
     }
     done += run.count;
@@ -234,8 +314,7 @@ CudaEngine::Outcome CudaLane::execute(const Plan& plan, absl::Span<const HostSeg
       if (CudaStatus status = finish(&slot, plan, &outcome.execution.report); !status.ok()) return fail(status);
     }
     if (piece.runs.size() == 1 && piece.runs.front().pinned) {
-      const Run& only = piece.runs.front();
-      piece.values_in_place = api_->is_pinned(values_of(*only.segment, only.first, plan.problem)) != 0;
+      piece.results_in_place = planes_are_pinned(piece.runs.front(), plan);
     }
     slot.piece = std::move(piece);
     if (CudaStatus status = start(&slot, plan, plain); !status.ok()) return fail(status);

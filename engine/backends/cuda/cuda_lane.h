@@ -60,33 +60,43 @@ class CudaLane {
   struct Piece {
     std::vector<Run> runs;
     int64_t count = 0;
-    bool values_in_place = false;  // one run, whose values are pinned: downloaded to where they belong
+    bool results_in_place = false;  // one run, whose results are pinned: downloaded to where they belong
+  };
+  // Bytes of a slot's buffers.
+  struct SlotSize {
+    uint64_t in, out, workspace;
   };
   struct Slot {
+    SlotSize size{};
     CUstream_st* stream = nullptr;
     CUevent_st* event = nullptr;
     void* pinned_in = nullptr;
     void* pinned_out = nullptr;
     void* device_in = nullptr;
-    void* device_out = nullptr;  // exception counts, values, statuses
+    void* device_out = nullptr;  // exception counts, planes, statuses
     void* workspace = nullptr;
     Piece piece;  // empty: the slot is free
   };
   static constexpr int kSlots = 3;
   static constexpr uint64_t kCountBytes = 4 * sizeof(uint64_t);
 
+  SlotSize size_of(const Plan& plan, const SvdserveCudaPlan& plain, int64_t count) const;
+  bool fits(const SlotSize& size) const;
+  CudaStatus grow(Slot* slot, const SlotSize& size);
   int64_t matrices_per_piece(const Plan& plan, const SvdserveCudaPlan& plain) const;
   Run make_run(const HostSegment& segment, int64_t first, int64_t count, const Problem& problem) const;
+  static PlanePointers planes_of(const Run& run, const Plan& plan);
+  bool planes_are_pinned(const Run& run, const Plan& plan) const;
   CudaStatus upload(Slot* slot, const Problem& problem);
   CudaStatus start(Slot* slot, const Plan& plan, const SvdserveCudaPlan& plain);
   CudaStatus finish(Slot* slot, const Plan& plan, ConvergenceReport* report);
-  CudaStatus fetch_statuses(Slot* slot, uint64_t values_bytes);
+  CudaStatus fetch_statuses(Slot* slot, uint64_t result_bytes);
   void abandon();
   bool context_is_dead();
 
   const DeviceApi api_;
-  const uint64_t slot_bytes_, workspace_bytes_;
   Traffic* const traffic_;
+  const SlotSize size_;  // of every slot at the start
   Slot slots_[kSlots];
   bool dead_ = false;
 };

@@ -111,7 +111,7 @@ class Launcher {
                        plan_.order == static_cast<int32_t>(Order::kRowMajor),
                        static_cast<T>(plan_.tolerance),
                        plan_.max_sweeps,
-                       static_cast<T*>(batch.values),
+                       static_cast<T*>(batch.planes[0]),
                        batch.statuses,
                        batch.exception_counts};
     if (!square()) {

@@ -14,7 +14,7 @@ struct CUevent_st;
 
 extern "C" {
 
-enum { kSvdserveCudaAbiVersion = 1 };
+enum { kSvdserveCudaAbiVersion = 2, kSvdserveCudaPlanes = 10, kSvdserveCudaMaxSnrs = 64 };
 
 struct SvdserveCudaDevice {
   char name[256];  // as the driver calls it
@@ -24,18 +24,29 @@ struct SvdserveCudaDevice {
   int32_t multiprocessors;
 };
 
+// Outputs (engine/outputs.h) as plain numbers.
+struct SvdserveCudaOutputs {
+  int64_t values, left_columns, right_columns, group;
+  int32_t right_adjoint, fix_phases, certificate;
+  int32_t capacity, water_filling, stream_snr, condition_number, effective_rank, threshold_rank;
+  int32_t snr_count;
+  double rank_threshold;
+  double snr[kSvdserveCudaMaxSnrs];
+};
+
 // A Plan (engine/planner.h) as plain numbers; enums by their values.
 struct SvdserveCudaPlan {
   int64_t rows, cols;
   int32_t dtype, order, method, max_sweeps;
   double tolerance;
+  SvdserveCudaOutputs outputs;
 };
 
 // Everything in device memory.
 struct SvdserveCudaBatch {
   const void* matrices;        // [in] count matrices without gaps; aligned to an element
-  int64_t count;               // >= 0
-  void* values;                // [out] count x k values; aligned to a value
+  int64_t count;               // >= 0; a multiple of outputs.group
+  void* planes[kSvdserveCudaPlanes];  // [out] by the value of Plane; aligned to an element
   uint8_t* statuses;           // [out] count MatrixStatus, or null
   uint64_t* exception_counts;  // [in,out] 4: [s] grows by the number of matrices with MatrixStatus s, s > 0
   void* workspace;             // workspace_bytes(plan, count) bytes, aligned to 256

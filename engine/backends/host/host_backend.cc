@@ -69,8 +69,10 @@ void compute_pack(const Call<T>& call, PackBuffers<T>& buffers, bool row_major, 
           with_exponents ? buffers.exponents.data() : nullptr, static_cast<T>(call.plan.tolerance),
           call.plan.max_sweeps, buffers.values.data(), buffers.statuses.data(), buffers.scratch.data()});
   std::array<int64_t, 4> counts{};
+  const auto leading = static_cast<size_t>(call.plan.outputs.values);
   call.source.for_each(first, n, [&](int l, const MatrixSource::Slot& slot) {
-    deinterleave_one(buffers.values.data(), lanes, l, k, slot.values);
+    char* const values = slot.plane(Plane::kValues, leading * sizeof(T));
+    if (values != nullptr) deinterleave_one(buffers.values.data(), lanes, l, leading, values);
     const auto status = static_cast<MatrixStatus>(static_cast<int>(buffers.statuses[l]));
     ++counts[static_cast<int>(status)];
     if (slot.status != nullptr) *slot.status = status;

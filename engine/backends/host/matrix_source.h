@@ -16,7 +16,7 @@ namespace svdserve::host {
 class MatrixSource {
  public:
   MatrixSource(const Problem& problem, absl::Span<const HostSegment> segments)
-      : segments_(segments), matrix_bytes_(matrix_bytes(problem)), result_bytes_(result_bytes(problem)) {
+      : segments_(segments), matrix_bytes_(matrix_bytes(problem)) {
     first_.reserve(segments.size() + 1);
     for (const HostSegment& s : segments) {
       first_.push_back(count_);
@@ -29,8 +29,14 @@ class MatrixSource {
 
   struct Slot {
     const char* matrix;
-    char* values;
+    const HostSegment* segment;
+    int64_t index;         // in the segment
     MatrixStatus* status;  // or null
+    // Where the plane of the matrix is, for planes with a part for each matrix; null: not wanted.
+    char* plane(Plane plane, size_t bytes) const {
+      char* const first = static_cast<char*>(segment->planes[plane]);
+      return first == nullptr ? nullptr : first + static_cast<size_t>(index) * bytes;
+    }
   };
   // Calls f(l, slot) for the matrices first .. first + n - 1, l = 0 .. n - 1.
   template <class F>
@@ -40,8 +46,7 @@ class MatrixSource {
       while (first + l >= first_[s + 1]) ++s;
       const HostSegment& segment = segments_[s];
       const int64_t i = first + l - first_[s];
-      f(l, Slot{static_cast<const char*>(segment.matrices) + i * matrix_bytes_,
-                static_cast<char*>(segment.values) + i * result_bytes_,
+      f(l, Slot{static_cast<const char*>(segment.matrices) + i * matrix_bytes_, &segment, i,
                 segment.statuses != nullptr ? segment.statuses + i : nullptr});
     }
   }
@@ -51,7 +56,6 @@ class MatrixSource {
   std::vector<int64_t> first_;  // of each segment; then count_
   int64_t count_ = 0;
   int64_t matrix_bytes_;
-  int64_t result_bytes_;
 };
 
 }  // namespace svdserve::host

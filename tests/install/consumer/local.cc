@@ -13,7 +13,7 @@ int main() {
   }
   const double matrices[2][3][2] = {{{3, 0}, {0, 4}, {0, 0}}, {{1, 1}, {1, 1}, {1, 1}}};
   double values[2][2];
-  const HostSegment segment{.matrices = matrices, .count = 2, .values = values};
+  const HostSegment segment{.matrices = matrices, .count = 2, .planes = values};
   const SvdEngine engine;
   const auto outcome = engine.execute(*planned.plan, {&segment, 1});
 

@@ -108,18 +108,18 @@ class Fake final : public Control {
       const Problem p = problem_of(plan);
       const auto count = static_cast<uint64_t>(b.count);
       const bool legal = b.count > 0 && in_device(b.matrices, count * matrix_bytes(p)) &&
-                         in_device(b.values, count * result_bytes(p)) &&
+                         in_device(b.planes[0], count * values_bytes(p)) &&
                          (b.statuses == nullptr || in_device(b.statuses, count)) &&
                          in_device(b.exception_counts, 4 * sizeof(uint64_t)) &&
                          in_device(b.workspace, count * workspace_per_matrix_) &&
-                         aligned(b.matrices, element_bytes(p.dtype)) && aligned(b.values, value_bytes(p.dtype)) &&
+                         aligned(b.matrices, element_bytes(p.dtype)) && aligned(b.planes[0], value_bytes(p.dtype)) &&
                          aligned(b.exception_counts, 8) && aligned(b.workspace, kDeviceAlignment);
       if (!legal) return illegal();
       enqueue(stream, [p, b] {
         for (int64_t m = 0; m < b.count; ++m) {
           const auto* const matrix = static_cast<const char*>(b.matrices) + static_cast<size_t>(m) * matrix_bytes(p);
-          compute(matrix, matrix_bytes(p), static_cast<char*>(b.values) + static_cast<size_t>(m) * result_bytes(p),
-                  result_bytes(p));
+          compute(matrix, matrix_bytes(p), static_cast<char*>(b.planes[0]) + static_cast<size_t>(m) * values_bytes(p),
+                  values_bytes(p));
           const auto status = static_cast<uint8_t>(status_of(matrix));
           if (b.statuses != nullptr) b.statuses[m] = status;
           if (status != 0) ++b.exception_counts[status];

@@ -61,7 +61,7 @@ struct Segment {
       : first(first),
         count(count),
         input(static_cast<size_t>(count) * matrix_bytes(plan.problem), misalignment),
-        values(static_cast<size_t>(count) * result_bytes(plan.problem), misalignment / 3),
+        values(static_cast<size_t>(count) * values_bytes(plan.problem), misalignment / 3),
         statuses(static_cast<size_t>(count), misalignment / 7) {}
 
   int64_t first;
@@ -74,7 +74,7 @@ struct Segment {
 RunResult run_segments(const SvdEngine& engine, const Plan& plan, const std::byte* matrices, int64_t count,
                        std::vector<Segment>& segments) {
   const size_t matrix = matrix_bytes(plan.problem);
-  const size_t row = result_bytes(plan.problem);
+  const size_t row = values_bytes(plan.problem);
   std::vector<HostSegment> views;
   for (Segment& s : segments) {
     if (s.count > 0) std::memcpy(s.input.data(), matrices + static_cast<size_t>(s.first) * matrix, s.input.size());
@@ -122,7 +122,7 @@ std::vector<double> RunResult::values_of(const Plan& plan, int64_t matrix) const
 }
 
 const std::byte* RunResult::bytes_of(const Plan& plan, int64_t matrix) const {
-  return values.data() + static_cast<size_t>(matrix) * result_bytes(plan.problem);
+  return values.data() + static_cast<size_t>(matrix) * values_bytes(plan.problem);
 }
 
 RunResult run(const SvdEngine& engine, const Plan& plan, const std::byte* matrices, int64_t count) {

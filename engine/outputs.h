@@ -1,0 +1,97 @@
+// What a batch gives: planes. A plane is an array with the same number of bytes for every group of matrices; a group is
+// one matrix but where answers are sums over neighbouring ones (MimoOptions::group). Values only, no ownership.
+#ifndef SVDSERVE_ENGINE_OUTPUTS_H_
+#define SVDSERVE_ENGINE_OUTPUTS_H_
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+#include "engine/options.h"
+#include "engine/problem.h"
+
+namespace svdserve {
+
+// Numbers are of the real type that belongs to the matrices' type, elements of their type, matrices of a plane in the
+// order (row- or column-major) of the operands.
+enum class Plane : uint8_t {
+  kValues,           // a matrix: its leading singular values, descending
+  kLeft,             // a matrix: columns of U, rows x left_columns
+  kRight,            // a matrix: rows of V^H, right_columns x cols; or columns of V, cols x right_columns
+  kCapacity,         // a group: a number for each SNR
+  kWaterFilling,     // a group: a number for each SNR
+  kStreamSnr,        // a matrix: for each SNR a number for each of the k streams
+  kConditionNumber,  // a matrix: a number
+  kEffectiveRank,    // a matrix: a number
+  kThresholdRank,    // a matrix: a number
+  kCertificate,      // a matrix: |A - U S V^H|_F / |A|_F, |I - U^H U|_F, |I - V^H V|_F
+};
+inline constexpr int kPlanes = 10;
+inline constexpr int64_t kCertificateNumbers = 3;
+
+constexpr int index_of(Plane plane) { return static_cast<int>(plane); }
+
+// Where the planes of a batch are; null: not wanted, or not asked for by the plan.
+struct PlanePointers {
+  std::array<void*, kPlanes> at{};
+
+  PlanePointers() = default;
+  PlanePointers(void* values) { at[0] = values; }  // NOLINT: most batches give values alone
+  void*& operator[](Plane plane) { return at[static_cast<size_t>(plane)]; }
+  void* operator[](Plane plane) const { return at[static_cast<size_t>(plane)]; }
+};
+
+// What is to be given, resolved from Options for one problem.
+struct Outputs {
+  int64_t values = 0;          // leading singular values of each matrix; 0: none
+  int64_t left_columns = 0;    // of U; 0: none; beyond k: U is completed to an orthonormal basis
+  int64_t right_columns = 0;   // of V; as left_columns
+  bool right_adjoint = true;   // V^H, as LAPACK and NumPy give it; false: V
+  bool fix_phases = false;     // Options::fix_phases
+  bool certificate = false;    // plane kCertificate
+  bool capacity = false, water_filling = false, stream_snr = false;
+  bool condition_number = false, effective_rank = false, threshold_rank = false;
+  double rank_threshold = 0;   // relative to the largest singular value
+  int64_t group = 1;           // matrices of a group; a batch has a multiple of it
+  std::array<double, kMaxSnrs> snr{};  // linear, the first snr_count
+  int32_t snr_count = 0;
+
+  bool vectors() const { return left_columns > 0 || right_columns > 0 || certificate || fix_phases; }
+  bool answers() const {
+    return capacity || water_filling || stream_snr || condition_number || effective_rank || threshold_rank;
+  }
+  friend bool operator==(const Outputs&, const Outputs&) = default;
+};
+
+// Bytes of a plane for one group of matrices; 0: the plane is not given.
+constexpr size_t plane_bytes(const Problem& p, const Outputs& o, Plane plane) {
+  const size_t number = value_bytes(p.dtype), element = element_bytes(p.dtype);
+  const auto size = [](int64_t n) { return static_cast<size_t>(n); };
+  const size_t group = size(o.group), snrs = size(o.snr_count);
+  switch (plane) {
+    case Plane::kValues:
+      return group * size(o.values) * number;
+    case Plane::kLeft:
+      return group * size(p.rows) * size(o.left_columns) * element;
+    case Plane::kRight:
+      return group * size(p.cols) * size(o.right_columns) * element;
+    case Plane::kCapacity:
+      return o.capacity ? snrs * number : 0;
+    case Plane::kWaterFilling:
+      return o.water_filling ? snrs * number : 0;
+    case Plane::kStreamSnr:
+      return o.stream_snr ? group * snrs * size(values_per_matrix(p)) * number : 0;
+    case Plane::kConditionNumber:
+      return o.condition_number ? group * number : 0;
+    case Plane::kEffectiveRank:
+      return o.effective_rank ? group * number : 0;
+    case Plane::kThresholdRank:
+      return o.threshold_rank ? group * number : 0;
+    case Plane::kCertificate:
+      return o.certificate ? group * size(kCertificateNumbers) * number : 0;
+  }
+  return 0;
+}
+
+}  // namespace svdserve
+#endif  // SVDSERVE_ENGINE_OUTPUTS_H_
