@@ -165,6 +165,15 @@ SVD_HD Lane normalize_vectors(A x, A v, Size k, int j) {
   return x_norm * v_inverse;
 }
 
+// s 2^exponent, or zero where that is below every number: a dependent column's exponent may have fallen out of the range
+// of make_pow2().
+template <class Lane>
+SVD_HD Lane finished_value(Lane s, Lane exponent) {
+  const Lane lowest(-2 * FloatTraits<typename Lane::Scalar>::kBias + 14);
+  const Lane value = s * make_pow2(larger(exponent, lowest));
+  return select(value > Lane(0), value, Lane(0));
+}
+
 // In: x = A, its column j standing for 2^given[j] x(:, j) (null: zero); v is written. Out: u_j and v_j in column j, s[j]
 // the finished value of that column, rank[j] its number in descending order (equal ones in the order of their columns).
 // scales: k of scratch. Returns the MatrixStatus of each lane as a number; of matrices that are not finite everything
@@ -199,8 +208,7 @@ SVD_HD Lane jacobi_vectors(A x, A v, Size k, const Lane* given, Lane tolerance, 
   begin_sweep(x, v, k, scales, true);
   auto in_range = Lane::mask(true);
   SVD_UNROLL for (int j = 0; j < k; ++j) {
-    s[j] = normalize_vectors<A, Lane>(x, v, k, j) * make_pow2(scales[j].exponent);
-    s[j] = select(s[j] > zero, s[j], zero);
+    s[j] = finished_value(normalize_vectors<A, Lane>(x, v, k, j), scales[j].exponent);
     in_range = in_range & (s[j] <= Lane(FloatTraits<T>::kLargest));
   }
   SVD_UNROLL for (int j = 0; j < k; ++j) {
