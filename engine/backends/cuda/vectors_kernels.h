@@ -239,7 +239,7 @@ struct VectorsTask {
       column.y[i] = scalar::zero_element<E>();
       if (inside && row == place) column.y[i].re = L(T(1));
     }
-    column.scale.square = L(T(1));
+    column.scale.square = L(FloatTraits<T>::kScaleSquare);
     column.scale.exponent = L(call.exponents == nullptr || place >= team.k ? T(0) : call.exponents[m * team.k + place]);
     return finite.m;
   }
