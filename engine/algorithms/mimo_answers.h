@@ -68,9 +68,12 @@ SVD_HD Stream<Lane> make_stream(Lane s) {
   return {square, reciprocal(select(s > Lane(0), square, Lane(1))), select(s == Lane(0), Lane(kNothing), e + e)};
 }
 
-template <class Lane>
+// log2(1 + SNR s^2); kModerate: |exponents| of both together are within moderate_exponent(), which saves a fifth.
+template <bool kModerate = false, class Lane>
 SVD_HD Lane capacity_term(const Stream<Lane>& stream, const ScaledNumber<typename Lane::Scalar>& snr) {
-  return log2_1p_scaled(stream.square * Lane(snr.mantissa), stream.exponent + Lane(snr.exponent));
+  const Lane a = stream.square * Lane(snr.mantissa), e = stream.exponent + Lane(snr.exponent);
+  if constexpr (kModerate) return log2_1p(a * pow2(e));
+  return log2_1p_scaled(a, e);
 }
 
 // SNR s^2, rounded once where it is denormal.
@@ -117,7 +120,13 @@ SVD_HD Lane sum_of_terms(Size k, const Lane* terms) {
 template <class Lane, class Size>
 SVD_HD Lane equal_power_capacity(Size k, const Stream<Lane>* streams, const ScaledNumber<typename Lane::Scalar>& snr,
                                  Lane* terms) {
-  SVD_UNROLL_DEVICE for (int i = 0; i < k; ++i) terms[i] = capacity_term(streams[i], snr);
+  const Lane most(moderate_exponent<typename Lane::Scalar>()), e(snr.exponent);
+  const auto moderate = (streams[0].exponent + e <= most) & (streams[k - 1].exponent + e >= -most);
+  if (!any_of(!moderate)) {  // all but always; the bits are the same
+    SVD_UNROLL_DEVICE for (int i = 0; i < k; ++i) terms[i] = capacity_term<true>(streams[i], snr);
+  } else {
+    SVD_UNROLL_DEVICE for (int i = 0; i < k; ++i) terms[i] = capacity_term(streams[i], snr);
+  }
   return canonical(sum_of_terms(k, terms));
 }
 

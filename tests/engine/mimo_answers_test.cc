@@ -278,6 +278,18 @@ TEST_P(MimoAnswersTest, GroupsThatAreSlowToEliminate) {
   check_batch(plan(2, 2, all_answers(kUsualSnrs, 2000)), diagonal(2, 2, values), 2000, "linear and clustered");
 }
 
+// With vectors the values come another way, and so do not have the same bits; the answers are those of theirs.
+TEST_P(MimoAnswersTest, BesidesVectors) {
+  Options options = all_answers(kUsualSnrs, 3);
+  options.vectors = Vectors::kThin;
+  for (const int64_t n : {1, 4, 8, 13}) {
+    std::vector<Matrix> matrices;
+    for (uint64_t seed = 0; seed < 60; ++seed) matrices.push_back(generate(Kind::kNormal, GetParam(), n, n, seed));
+    matrices[7].at(0, 0) = matrices[7].at(0, 0) * 0.0;
+    check_batch(plan(n, n, options), pack(matrices, Order::kRowMajor), 60, "with vectors");
+  }
+}
+
 // Asked for one by one, without values or with the leading one alone, the bits are those of asking for all.
 TEST_P(MimoAnswersTest, WhatElseIsAskedForChangesNothing) {
   const Options all = all_answers({0, 13}, 2);

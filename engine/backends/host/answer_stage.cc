@@ -26,21 +26,36 @@ struct AnswerBuffers {
   }
 };
 
-constexpr Plane kPerMatrix[] = {Plane::kStreamSnr, Plane::kConditionNumber, Plane::kEffectiveRank,
-                                Plane::kThresholdRank};
-constexpr Plane kPerGroup[] = {Plane::kCapacity, Plane::kWaterFilling};
-
 }  // namespace
 
 template <class T>
 AnswerStage<T>::AnswerStage(const Plan& plan, const AnswerKernels<T>& kernels, const MatrixSource& source)
     : plan_(plan), kernels_(kernels), source_(source), task_(task_of<T>(plan)), group_task_(task_of<double>(plan)) {}
 
+// Calls f(plane, numbers of a matrix) for what is made matrix by matrix.
+template <class T>
+template <class F>
+void AnswerStage<T>::for_each_plane_of_matrices(F f) const {
+  const auto group = static_cast<size_t>(plan_.outputs.group);
+  for (int p = index_of(Plane::kCapacity); p <= index_of(Plane::kThresholdRank); ++p) {
+    const Plane plane = static_cast<Plane>(p);
+    const bool of_group = plane == Plane::kCapacity || plane == Plane::kWaterFilling;
+    const size_t bytes = plane_bytes(plan_, plane, plan_.outputs.group);
+    if (bytes > 0 && !(of_group && group > 1)) f(plane, bytes / sizeof(T) / group);
+  }
+}
+
+template <class T>
+size_t AnswerStage<T>::numbers_per_matrix() const {
+  size_t all = 0;
+  for_each_plane_of_matrices([&](Plane, size_t numbers) { all += numbers; });
+  return all;
+}
+
 template <class T>
 void AnswerStage<T>::run(const T* values, int64_t first, int64_t last) const {
   const int64_t group = plan_.outputs.group;
-  const auto wanted = [&](Plane plane) { return plane_bytes(plan_, plane, group) > 0; };
-  if (group == 1 || std::any_of(std::begin(kPerMatrix), std::end(kPerMatrix), wanted)) {
+  if (numbers_per_matrix() > 0) {
     for (int64_t i = first; i < last; i += kernels_.lanes) {
       const int n = static_cast<int>(std::min<int64_t>(kernels_.lanes, last - i));
       answer_pack(values + (i - first) * task_.k, i, n);
@@ -62,28 +77,29 @@ void AnswerStage<T>::answer_pack(const T* values, int64_t first, int n) const {
   interleave(from, lanes, k, buffers.values.data());
 
   // Planes one behind the other, null where there is none.
-  size_t numbers[kPlanes] = {}, all = 0;
-  for (const Plane plane : kPerMatrix) numbers[index_of(plane)] = plane_bytes(plan_, plane, plan_.outputs.group);
-  if (plan_.outputs.group == 1) {
-    for (const Plane plane : kPerGroup) numbers[index_of(plane)] = plane_bytes(plan_, plane, 1);
-  }
-  for (size_t& x : numbers) all += x = x / sizeof(T) / static_cast<size_t>(plan_.outputs.group);
-  buffers.answers.reserve(all * lanes);
+  struct Part {
+    Plane plane;
+    size_t numbers;  // of a matrix
+    T* packed;
+  };
+  Part parts[kPlanes];
+  int count = 0;
   T* packed[kPlanes] = {};
+  buffers.answers.reserve(numbers_per_matrix() * lanes);
   T* next = buffers.answers.data();
-  for (int p = 0; p < kPlanes; ++p) {
-    if (numbers[p] > 0) packed[p] = next;
-    next += numbers[p] * lanes;
-  }
-  const auto plane = [&](Plane p) { return packed[index_of(p)]; };
-  kernels_.matrices({&task_, buffers.values.data(), plane(Plane::kCapacity), plane(Plane::kWaterFilling),
-                     plane(Plane::kStreamSnr), plane(Plane::kConditionNumber), plane(Plane::kEffectiveRank),
-                     plane(Plane::kThresholdRank)});
+  for_each_plane_of_matrices([&](Plane plane, size_t numbers) {
+    packed[index_of(plane)] = next;
+    parts[count++] = {plane, numbers, next};
+    next += numbers * lanes;
+  });
+  const auto at = [&](Plane p) { return packed[index_of(p)]; };
+  kernels_.matrices({&task_, buffers.values.data(), at(Plane::kCapacity), at(Plane::kWaterFilling),
+                     at(Plane::kStreamSnr), at(Plane::kConditionNumber), at(Plane::kEffectiveRank),
+                     at(Plane::kThresholdRank)});
   source_.for_each(first, n, [&](int l, const MatrixSource::Slot& slot) {
-    for (int p = 0; p < kPlanes; ++p) {
-      if (packed[p] == nullptr) continue;
-      char* const to = slot.plane(static_cast<Plane>(p), numbers[p] * sizeof(T));
-      if (to != nullptr) deinterleave_one(packed[p], lanes, l, numbers[p], to);
+    for (int p = 0; p < count; ++p) {
+      char* const to = slot.plane(parts[p].plane, parts[p].numbers * sizeof(T));
+      if (to != nullptr) deinterleave_one(parts[p].packed, lanes, l, parts[p].numbers, to);
     }
   });
 }
@@ -110,7 +126,7 @@ void AnswerStage<T>::answer_group(const T* values, int64_t first) const {
   std::copy_n(values, streams, s);
   std::fill(s + streams, s + padded, 0.0);
 
-  char* const to[] = {group_plane(first, kPerGroup[0]), group_plane(first, kPerGroup[1])};
+  char* const to[] = {group_plane(first, Plane::kCapacity), group_plane(first, Plane::kWaterFilling)};
   double answers[2][kMaxSnrs];
   kernels_.group({&group_task_, static_cast<double>(group), padded, s, buffers.scratch.data(),
                   to[0] != nullptr ? answers[0] : nullptr, to[1] != nullptr ? answers[1] : nullptr});

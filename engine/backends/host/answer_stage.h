@@ -18,6 +18,9 @@ class AnswerStage {
   void run(const T* values, int64_t first, int64_t last) const;
 
  private:
+  template <class F>
+  void for_each_plane_of_matrices(F f) const;
+  size_t numbers_per_matrix() const;
   void answer_pack(const T* values, int64_t first, int n) const;
   void answer_group(const T* values, int64_t first) const;
   char* group_plane(int64_t first, Plane plane) const;

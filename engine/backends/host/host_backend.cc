@@ -53,6 +53,7 @@ struct PackBuffers {
   // All values of the task's matrices, kept_first and following, for the answers; only where there are any.
   AlignedBuffer<T> kept;
   int64_t kept_first = 0;
+  T* kept_values(int64_t matrix, int k) { return kept.data() + (matrix - kept_first) * k; }
 
   static PackBuffers& of_this_thread(const Call<T>& call) {
     static thread_local PackBuffers buffers;
@@ -86,8 +87,8 @@ void compute_pack(const Call<T>& call, PackBuffers<T>& buffers, bool row_major, 
     char* const values = slot.plane(Plane::kValues, leading * sizeof(T));
     if (values != nullptr) deinterleave_one(buffers.values.data(), lanes, l, leading, values);
     if (keep) {
-      T* const kept = buffers.kept.data() + (first + l - buffers.kept_first) * k;
-      deinterleave_one(buffers.values.data(), lanes, l, static_cast<size_t>(k), reinterpret_cast<char*>(kept));
+      deinterleave_one(buffers.values.data(), lanes, l, static_cast<size_t>(k),
+                       reinterpret_cast<char*>(buffers.kept_values(first + l, k)));
     }
     const auto status = static_cast<MatrixStatus>(static_cast<int>(buffers.statuses[l]));
     ++counts[static_cast<int>(status)];
@@ -127,6 +128,7 @@ void compute_vectors_pack(const Call<T>& call, PackBuffers<T>& buffers, bool row
     const auto status = static_cast<MatrixStatus>(static_cast<int>(buffers.statuses[l]));
     const bool finite = status != MatrixStatus::kNonFinite;
     if (!finite) std::fill_n(values, k, FloatTraits<T>::nan());
+    if (call.plan.outputs.answers()) std::copy_n(values, k, buffers.kept_values(first + l, k));
     const size_t value_bytes = static_cast<size_t>(call.plan.outputs.values) * sizeof(T);
     if (char* const to = slot.plane(Plane::kValues, value_bytes)) std::memcpy(to, values, value_bytes);
     for (const auto& [data, layout] : {std::pair{buffers.x.data(), &x_layout}, std::pair{buffers.y.data(), &y_layout}}) {
