@@ -13,7 +13,7 @@
 #include "engine/algorithms/mimo_answers.h"
 #include "engine/backends/cuda/answers.h"
 #include "engine/backends/cuda/kernel_call.h"
-#include "engine/outputs.h"
+#include "engine/planner.h"
 #include "engine/policies/cuda_tuning.h"
 
 namespace svdserve::cuda {
