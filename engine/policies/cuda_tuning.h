@@ -35,5 +35,8 @@ constexpr int vectors_split(int rows, int element_bytes) {
   return 4 * rows * element_bytes <= 512 ? 1 : 2;
 }
 
+// Threads of a block of the kernels of MIMO answers.
+inline constexpr int kAnswerBlock = 128;
+
 }  // namespace svdserve::cuda
 #endif  // SVDSERVE_ENGINE_POLICIES_CUDA_TUNING_H_

@@ -6,12 +6,14 @@
 //   BISECTION     interlace, bidiagonal, bisection, finish
 //   small         lane_kernel              k <= kLargestFixedSize, and BIDIAGONAL only while a matrix fits the
 //   registers otherwise     bidiagonalize or jacobi kernel, finish
+//   MIMO answers  answers.h                after the values of all matrices, which stay on the device
 #ifndef SVDSERVE_ENGINE_BACKENDS_CUDA_LAUNCH_H_
 #define SVDSERVE_ENGINE_BACKENDS_CUDA_LAUNCH_H_
 
 #include <algorithm>
 #include <atomic>
 
+#include "engine/backends/cuda/answers.h"
 #include "engine/backends/cuda/bisection_kernels.h"
 #include "engine/backends/cuda/finish_kernel.h"
 #include "engine/backends/cuda/lane_kernel.h"
@@ -127,7 +129,7 @@ class Launcher {
                        plan_.order == static_cast<int32_t>(Order::kRowMajor),
                        static_cast<T>(plan_.tolerance),
                        plan_.max_sweeps,
-                       static_cast<T*>(batch.planes[0]),
+                       gives_all_values() ? static_cast<T*>(batch.planes[0]) : w.values,
                        batch.statuses,
                        batch.exception_counts};
     if (!square()) {
@@ -146,11 +148,16 @@ class Launcher {
     } else {
       k_ <= kSmallTeamColumns ? by_teams<kSmallTeam>(&launch, call, w) : by_teams<kLargeTeam>(&launch, call, w);
     }
+    if (!gives_all_values()) copy_leading_values(&launch, call, batch);
+    if (launch.error == cudaSuccess && wants_answers(plan_.outputs)) {
+      launch.error = launch_answers(plan_, batch, call.values, stream);
+    }
     return launch.error;
   }
 
  private:
   struct Workspace {
+    T* values;  // all k of each matrix, where the plane has not room for them
     T* exponents;
     T* triangles;
     T *factors, *g, *heads;  // of the reduction, with vectors
@@ -166,6 +173,14 @@ class Launcher {
   bool keeps_factors() const {
     return !square() && (plan_.rows > plan_.cols ? plan_.outputs.left_columns : plan_.outputs.right_columns) > 0;
   }
+  bool gives_all_values() const { return plan_.outputs.values == k_; }
+  void copy_leading_values(Launch* launch, const SquareCall<T>& call, const SvdserveCudaBatch& batch) const {
+    const size_t row = sizeof(T) * static_cast<size_t>(plan_.outputs.values);
+    if (launch->error != cudaSuccess || row == 0 || call.count == 0) return;
+    launch->error = cudaMemcpy2DAsync(batch.planes[0], row, call.values, sizeof(T) * k_, row,
+                                      static_cast<size_t>(call.count), cudaMemcpyDeviceToDevice, launch->stream);
+  }
+
   bool square() const { return plan_.rows == plan_.cols; }
   static constexpr bool fits_registers(int k) {
     return k <= kLargestFixedSize && k * k * static_cast<int>(sizeof(E)) <= kLargestRegisterMatrixBytes;
@@ -177,6 +192,7 @@ class Launcher {
 
   Workspace carve(Carver* carver, int64_t count) const {
     Workspace w{};
+    if (!gives_all_values()) w.values = carver->take<T>(count * k_);
     if (!square()) {
       w.exponents = carver->take<T>(count * k_);
       w.triangles = reinterpret_cast<T*>(carver->template take<E>(count * tiles_ * k_ * k_));
