@@ -2,6 +2,8 @@
 #ifndef SVDSERVE_ENGINE_POLICIES_CUDA_TUNING_H_
 #define SVDSERVE_ENGINE_POLICIES_CUDA_TUNING_H_
 
+#include <cstdint>
+
 namespace svdserve::cuda {
 
 // Threads of a block whose threads have a matrix each, by the bytes of a matrix's slot in shared memory.
@@ -26,6 +28,13 @@ inline constexpr int kTeamBlockBytes = 56 * 1024;
 
 // Threads of a block of the kernel that finishes what teams began, one matrix each.
 inline constexpr int kFinishBlock = 64;
+
+// Finishing of vectors: a team of so many threads for matrices of up to so many elements of X, a warp for up to so
+// many, a block beyond. Teams that run at once have scratch: of so many threads at most and of about so many bytes, but
+// never fewer than kFinishLeastTeams.
+inline constexpr int kFinishSmallTeam = 8, kFinishBlockTeam = 256;
+inline constexpr int kFinishSmallWork = 128, kFinishWarpWork = 8192;
+inline constexpr int64_t kFinishThreads = 256 * 1024, kFinishScratchBytes = 512 * 1024 * 1024, kFinishLeastTeams = 64;
 
 }  // namespace svdserve::cuda
 #endif  // SVDSERVE_ENGINE_POLICIES_CUDA_TUNING_H_

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "engine/algorithms/finish_vectors.h"
+#include "engine/backends/host/finishing.h"
 #include "tests/support/numerics/matrix_generators.h"
 #include "tests/support/numerics/random.h"
 #include "tests/support/numerics/shuffled_team.h"
@@ -147,7 +148,9 @@ Real residual_of(const Stored<E>& t, const Stored<E>& x, const Stored<E>& y, con
     for (int j = 0; j < t.columns(); ++j) {
       Number rest = t.at(i, j);
       norm += std::norm(rest);
-      for (int l = 0; l < t.columns(); ++l) rest -= x.at(i, l) * static_cast<Real>(s[size(l)]) * std::conj(y.at(j, l));
+      for (int l = 0; l < static_cast<int>(s.size()); ++l) {
+        rest -= x.at(i, l) * static_cast<Real>(s[size(l)]) * std::conj(y.at(j, l));
+      }
       square += std::norm(rest);
     }
   }
@@ -568,6 +571,124 @@ TYPED_TEST(Finishing, TheBitsDoNotDependOnTheTeam) {
     in_order.run(Alone());
     shuffled.run(ShuffledTeam(seed));
     EXPECT_EQ(in_order.bits(), shuffled.bits()) << rows << ", " << r << ", " << k;
+  }
+}
+
+// --- the planes of a plan, on the host
+// --------------------------------------------------------------------------------
+
+// One matrix of rank `r` < k, decomposed into the planes of a plan.
+template <class E>
+struct HostPlanes {
+  using T = typename E::Scalar;
+
+  HostPlanes(const Problem& p, const Options& options, int r, Random& random)
+      : plan(*make_plan(p, options).plan),
+        k(static_cast<int>(values_per_matrix(p))),
+        left(size(plane_bytes(plan, Plane::kLeft, 1)) + 1, char{0x7b}),
+        right(size(plane_bytes(plan, Plane::kRight, 1)) + 1, char{0x7b}),
+        a(size(p.rows * p.cols)) {
+    for (int l = 0; l < k; ++l) s.push_back(l < r ? static_cast<T>(k - l) : T(0));
+    const Matrix u = numerics::orthonormal_columns(p.dtype, p.rows, k, random);
+    const Matrix v = numerics::orthonormal_columns(p.dtype, p.cols, k, random);
+    for (int64_t i = 0; i < p.rows; ++i) {
+      for (int64_t j = 0; j < p.cols; ++j) {
+        std::complex<double> sum = 0;
+        for (int l = 0; l < r; ++l) sum += u.at(i, l) * static_cast<double>(s[size(l)]) * std::conj(v.at(j, l));
+        a[size(p.order == Order::kRowMajor ? i * p.cols + j : j * p.rows + i)] = element<E>(sum);
+      }
+    }
+    const bool wide = p.cols > p.rows;
+    write(wide ? v : u, long_layout(p, plan.outputs), r);
+    write(wide ? u : v, short_layout(p, plan.outputs), k);
+  }
+
+  // X = U, Y = V, or their conjugates where A is wide, as a kernel writes them.
+  void write(const Matrix& of_a, const VectorLayout& layout, int known) {
+    const bool wide = plan.problem.cols > plan.problem.rows;
+    const StridedMatrix<E> to{at(layout.plane), layout.row_stride, layout.col_stride, layout.conjugate};
+    for (int j = 0; j < k; ++j) {
+      for (int i = 0; i < layout.rows; ++i) {
+        const E x = element<E>(j < known ? of_a.at(i, j) : 0.0);
+        to.set(i, j, wide ? scalar::conj(x) : x);
+      }
+    }
+  }
+  char* at(Plane plane) { return (plane == Plane::kLeft ? left : right).data() + 1; }
+
+  void finish() {
+    std::vector<double> workspace(host::finish_workspace_bytes(plan) / sizeof(double) + 1);
+    host::FinishCall<T> call;
+    call.s = s.data();
+    call.x_layout = long_layout(plan.problem, plan.outputs);
+    call.y_layout = short_layout(plan.problem, plan.outputs);
+    call.x = at(call.x_layout.plane);
+    call.y = at(call.y_layout.plane);
+    call.status = MatrixStatus::kOk;
+    call.a = a.data();
+    call.certificate = certificate;
+    call.workspace = workspace.data();
+    host::finish_vectors(plan, call);
+  }
+
+  // As a client reads it: U, and V^H transposed and conjugated.
+  Stored<E> u_of_plane() { return of_plane(Plane::kLeft, plan.problem.rows, plan.outputs.left_columns, false); }
+  Stored<E> v_of_plane() { return of_plane(Plane::kRight, plan.problem.cols, plan.outputs.right_columns, true); }
+  Stored<E> of_plane(Plane plane, int64_t rows, int64_t columns, bool adjoint) {
+    Stored<E> x(static_cast<int>(rows), static_cast<int>(columns));
+    const bool by_rows = (plan.problem.order == Order::kRowMajor) != adjoint;
+    const StridedMatrix<E> from{at(plane), by_rows ? columns : 1, by_rows ? 1 : rows, adjoint};
+    for (int j = 0; j < columns; ++j) {
+      for (int i = 0; i < rows; ++i) x.view().at.set(i, j, from(i, j));
+    }
+    return x;
+  }
+
+  Plan plan;
+  int k;
+  std::vector<char> left, right;
+  std::vector<E> a;
+  std::vector<T> s;
+  T certificate[3] = {};
+};
+
+TYPED_TEST(Finishing, PlanesOfEveryShapeOnTheHost) {
+  using E = TypeParam;
+  Random random(15);
+  for (const auto& [rows, cols] : {std::pair(1, 1), std::pair(6, 6), std::pair(11, 4), std::pair(3, 9)}) {
+    for (const Order order : {Order::kRowMajor, Order::kColumnMajor}) {
+      for (const Vectors vectors : {Vectors::kThin, Vectors::kFull}) {
+        SCOPED_TRACE(testing::Message() << rows << " x " << cols << (order == Order::kRowMajor ? " by rows" : ""));
+        const Problem problem{rows, cols, dtype_of<E>(), order};
+        Options options;
+        options.vectors = vectors;
+        options.fix_phases = options.certificate = true;
+        const int k = std::min(rows, cols);
+        HostPlanes<E> planes(problem, options, (k + 1) / 2, random);
+        planes.finish();
+        const Stored<E> u = planes.u_of_plane(), v = planes.v_of_plane();
+        EXPECT_LE(orthogonality_of(u, u.columns()), 10 * rows * this->kU);
+        EXPECT_LE(orthogonality_of(v, v.columns()), 10 * cols * this->kU);
+        Stored<E> a(rows, cols);
+        for (int j = 0; j < cols; ++j) {
+          for (int i = 0; i < rows; ++i) {
+            a.view().at.set(i, j, planes.a[size(order == Order::kRowMajor ? i * cols + j : j * rows + i)]);
+          }
+        }
+        const Real residual = residual_of(a, u, v, planes.s);
+        EXPECT_LE(residual, 10 * std::max(rows, cols) * this->kU);
+        const Real own = (8 + k) * std::max<Real>(0x1p-53L, this->kU * Real(1e-6));
+        expect_close(planes.certificate[0], residual, own);
+        expect_close(planes.certificate[1], orthogonality_of(u, k), own);
+        expect_close(planes.certificate[2], orthogonality_of(v, k), own);
+        for (int j = 0; j < u.columns(); ++j) {
+          Number largest = 0;
+          for (int i = 0; i < rows; ++i) largest = std::abs(u.at(i, j)) > std::abs(largest) ? u.at(i, j) : largest;
+          EXPECT_GT(largest.real(), 0);
+          EXPECT_LE(std::abs(largest.imag()), 4 * this->kU);  // moduli that are equal up to rounding
+        }
+      }
+    }
   }
 }
 
