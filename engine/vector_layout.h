@@ -38,5 +38,15 @@ constexpr VectorLayout short_layout(const Problem& p, const Outputs& o) {
   return layout_of_plane(p, o, p.cols > p.rows ? Plane::kLeft : Plane::kRight);
 }
 
+// Phases are those of U, and a certificate is one of k columns of both sides: where fewer are wanted, all k of both are
+// made in memory aside, by columns, and those that are wanted copied.
+constexpr bool is_staged(const Problem& p, const Outputs& o) {
+  const int64_t k = values_per_matrix(p);
+  return (o.certificate || o.fix_phases) && (o.left_columns < k || o.right_columns < k);
+}
+constexpr VectorLayout staged_layout(const VectorLayout& wanted, int64_t k) {
+  return {wanted.plane, wanted.rows, k, 1, wanted.rows, false};
+}
+
 }  // namespace svdserve
 #endif  // SVDSERVE_ENGINE_VECTOR_LAYOUT_H_

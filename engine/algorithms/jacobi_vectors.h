@@ -87,6 +87,15 @@ SVD_HD void update_and_exchange(E& p, E& q, const E& a, const E& b, typename E::
   q = select_element(active, new_p, new_q);
 }
 
+// The same for a pair that is not rotated; the bits are those of a rotation by zero, but for the signs of zeros, on which
+// nothing depends.
+template <class E>
+SVD_HD void exchange(E& p, E& q, typename E::Lane::Mask active) {
+  const E new_p = p, new_q = q;
+  p = select_element(active, new_q, new_p);
+  q = select_element(active, new_p, new_q);
+}
+
 template <class Lane>
 SVD_HD void shrink_and_exchange(ColumnScale<Lane>& p, ColumnScale<Lane>& q, Lane shrink, typename Lane::Mask active) {
   const ColumnScale<Lane> new_p{p.exponent, p.square * shrink}, new_q{q.exponent, q.square * shrink};
@@ -131,8 +140,13 @@ SVD_HD typename Lane::Mask rotate_neighbours(A x, A v, Size k, int i, ColumnScal
   const Lane alpha = sum_of_squares<E>(k, x_p), beta = sum_of_squares<E>(k, x_q);
   const E g = inner_product<E>(k, x_p, x_q);
   const PairUpdate<E> u = pair_update(alpha, beta, g, scales[i], scales[i + 1], tol_square, active);
-  SVD_UNROLL for (int l = 0; l < k; ++l) update_and_exchange(x(l, i), x(l, i + 1), u.x_a, u.x_b, active);
-  SVD_UNROLL for (int l = 0; l < k; ++l) update_and_exchange(v(l, i), v(l, i + 1), u.v_a, u.v_b, active);
+  if (any_of(u.wanted)) {
+    SVD_UNROLL for (int l = 0; l < k; ++l) update_and_exchange(x(l, i), x(l, i + 1), u.x_a, u.x_b, active);
+    SVD_UNROLL for (int l = 0; l < k; ++l) update_and_exchange(v(l, i), v(l, i + 1), u.v_a, u.v_b, active);
+  } else {
+    SVD_UNROLL for (int l = 0; l < k; ++l) exchange(x(l, i), x(l, i + 1), active);
+    SVD_UNROLL for (int l = 0; l < k; ++l) exchange(v(l, i), v(l, i + 1), active);
+  }
   shrink_and_exchange(scales[i], scales[i + 1], u.shrink, active);
   return u.wanted;
 }

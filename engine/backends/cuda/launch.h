@@ -16,6 +16,7 @@
 #include "engine/backends/cuda/answers.h"
 #include "engine/backends/cuda/bisection_kernels.h"
 #include "engine/backends/cuda/finish_kernel.h"
+#include "engine/backends/cuda/finishing_kernels.h"
 #include "engine/backends/cuda/lane_kernel.h"
 #include "engine/backends/cuda/plugin_abi.h"
 #include "engine/backends/cuda/tall_kernels.h"
@@ -96,6 +97,8 @@ inline Outputs outputs_of(const SvdserveCudaPlan& plan) {
   o.left_columns = plan.outputs.left_columns;
   o.right_columns = plan.outputs.right_columns;
   o.right_adjoint = plan.outputs.right_adjoint != 0;
+  o.fix_phases = plan.outputs.fix_phases != 0;
+  o.certificate = plan.outputs.certificate != 0;
   return o;
 }
 
@@ -161,6 +164,8 @@ class Launcher {
     T* exponents;
     T* triangles;
     T *factors, *g, *heads;  // of the reduction, with vectors
+    E *staged_x, *staged_y;
+    char* finishing;
     Between<T> between;
     T* s;
     E* interlaced;
@@ -169,9 +174,17 @@ class Launcher {
   bool with_vectors() const {
     return plan_.outputs.left_columns > 0 || plan_.outputs.right_columns > 0;
   }
-  // Whether X is wanted, and is Q times something.
-  bool keeps_factors() const {
-    return !square() && (plan_.rows > plan_.cols ? plan_.outputs.left_columns : plan_.outputs.right_columns) > 0;
+  bool staged() const { return is_staged(problem_of(plan_), outputs_of(plan_)); }
+  // Columns of X that are made.
+  int64_t x_columns() const {
+    return staged() ? k_ : plan_.cols > plan_.rows ? plan_.outputs.right_columns : plan_.outputs.left_columns;
+  }
+  // Whether X is made, and is Q times something.
+  bool keeps_factors() const { return !square() && x_columns() > 0; }
+  // Y needs no finishing but for phases.
+  bool finishes() const { return x_columns() > 0; }
+  FinishPlan finishing(int64_t count) const {
+    return finish_plan<E>(k_, static_cast<int>(long_side_), static_cast<int>(x_columns()), count);
   }
   bool gives_all_values() const { return plan_.outputs.values == k_; }
   void copy_leading_values(Launch* launch, const SquareCall<T>& call, const SvdserveCudaBatch& batch) const {
@@ -201,6 +214,13 @@ class Launcher {
         w.g = carver->take<T>(count * tiles_ * 2 * k_);
         w.heads = reinterpret_cast<T*>(carver->template take<E>(count * tiles_ * k_));
       }
+    }
+    if (with_vectors()) {
+      if (staged()) {
+        w.staged_x = carver->take<E>(count * long_side_ * k_);
+        w.staged_y = carver->take<E>(count * k_ * k_);
+      }
+      if (finishes()) w.finishing = carver->take<char>(finishing(count).scratch_bytes);
     }
     if (method_ == Method::kBisection || !in_lanes() || (method_ == Method::kBidiagonal && is_split(k_))) {
       w.between = {carver->take<T>(count * k_), carver->take<T>(count * k_), carver->take<T>(count),
@@ -258,34 +278,64 @@ class Launcher {
 
   // --- vectors -------------------------------------------------------------------------------------------
 
-  Columns<E> columns_of(const VectorLayout& layout, const SvdserveCudaBatch& batch) const {
-    return {static_cast<E*>(batch.planes[index_of(layout.plane)]),
-            layout.matrix_stride(),
-            layout.row_stride,
-            layout.col_stride,
-            static_cast<int>(layout.columns),
-            layout.conjugate};
+  Columns<E> columns_of(const VectorLayout& layout, void* data) const {
+    return {static_cast<E*>(data),   layout.matrix_stride(),           layout.row_stride,
+            layout.col_stride,       static_cast<int>(layout.columns), layout.conjugate};
   }
 
-  void vectors(Launch* launch, const SquareCall<T>& square, const SvdserveCudaBatch& batch,
-               const Workspace& w) const {
-    const Problem problem = problem_of(plan_);
-    const Outputs outputs = outputs_of(plan_);
-    VectorsCall<E> call{square, columns_of(long_layout(problem, outputs), batch),
-                        columns_of(short_layout(problem, outputs), batch)};
-    const Columns<E> x = call.x;
-    if (keeps_factors()) call.x = {reinterpret_cast<E*>(w.triangles), k_ * k_, k_, 1, k_, false};
-    if (k_ <= kLargestLaneVectors) {
-      vectors_by_lanes<1>(launch, call);
-    } else if (k_ <= 8) {
-      vectors_by_teams<8>(launch, call);
-    } else {
-      k_ <= 16 ? vectors_by_teams<16>(launch, call) : vectors_by_teams<32>(launch, call);
-    }
+  void vectors(Launch* launch, const SquareCall<T>& square, const SvdserveCudaBatch& batch, const Workspace& w) const {
+    const VectorLayout wanted_x = long_layout(problem_of(plan_), outputs_of(plan_));
+    const VectorLayout wanted_y = short_layout(problem_of(plan_), outputs_of(plan_));
+    const VectorLayout x_layout = staged() ? staged_layout(wanted_x, k_) : wanted_x;
+    const VectorLayout y_layout = staged() ? staged_layout(wanted_y, k_) : wanted_y;
+    void* const x_data = staged() ? w.staged_x : x_columns() > 0 ? batch.planes[index_of(wanted_x.plane)] : nullptr;
+    void* const y_data = staged() ? w.staged_y : y_layout.columns > 0 ? batch.planes[index_of(wanted_y.plane)] : nullptr;
+    const Columns<E> x = columns_of(x_layout, x_data), y = columns_of(y_layout, y_data);
+    const Columns<E> triangles{reinterpret_cast<E*>(w.triangles), k_ * k_, k_, 1, k_, false};
+    decompose(launch, {square, keeps_factors() ? triangles : x, y});
     if (keeps_factors()) {
-      const TallCall<T> tall = tall_call(square.a, square.count, w);
+      const TallCall<T> tall = tall_call(static_cast<const T*>(batch.matrices), square.count, w);
       k_ <= kSmallTeamColumns ? apply_tiles<kSmallTeam>(launch, tall, x) : apply_tiles<kLargeTeam>(launch, tall, x);
     }
+    if (finishes()) finish_planes(launch, square, batch, w, finish_vectors_of<T>(x_data, x_layout),
+                                  finish_vectors_of<T>(y_data, y_layout));
+    if (staged()) {
+      copy_columns(launch, w.staged_x, wanted_x, square.count, batch);
+      copy_columns(launch, w.staged_y, wanted_y, square.count, batch);
+    }
+  }
+
+  void decompose(Launch* launch, const VectorsCall<E>& call) const {
+    if (k_ <= kLargestLaneVectors) return vectors_by_lanes<1>(launch, call);
+    if (k_ <= 8) return vectors_by_teams<8>(launch, call);
+    k_ <= 16 ? vectors_by_teams<16>(launch, call) : vectors_by_teams<32>(launch, call);
+  }
+
+  void finish_planes(Launch* launch, const SquareCall<T>& square, const SvdserveCudaBatch& batch, const Workspace& w,
+                     const FinishVectors<T>& x, const FinishVectors<T>& y) const {
+    const bool by_rows = (plan_.order == static_cast<int32_t>(Order::kRowMajor)) == (plan_.rows >= plan_.cols);
+    FinishCall<T> call{};
+    call.options = {k_, plan_.cols > plan_.rows, plan_.outputs.fix_phases != 0, true, plan_.outputs.certificate != 0};
+    call.count = square.count;
+    call.x = x;
+    call.y = y;
+    call.s = square.values;
+    call.statuses = batch.statuses;
+    call.a = static_cast<const T*>(batch.matrices);
+    call.row_stride = by_rows ? k_ : 1;
+    call.col_stride = by_rows ? 1 : long_side_;
+    call.certificates = static_cast<T*>(batch.planes[index_of(Plane::kCertificate)]);
+    call.scratch = w.finishing;
+    finish_vectors<E>(launch, finishing(square.count), call);
+  }
+
+  void copy_columns(Launch* launch, const E* from, const VectorLayout& wanted, int64_t count,
+                    const SvdserveCudaBatch& batch) const {
+    void* const to = batch.planes[index_of(wanted.plane)];
+    if (wanted.columns == 0 || to == nullptr) return;
+    constexpr int kBlock = 256;
+    launch->operator()<copy_columns_kernel<E>>(blocks_for(count * wanted.matrix_stride(), kBlock), kBlock, 0, from,
+                                               static_cast<int>(wanted.rows), k_, count, columns_of(wanted, to));
   }
 
   // X_k, which is where the first tile's triangle was, back through the tree.

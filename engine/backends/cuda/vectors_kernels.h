@@ -274,8 +274,13 @@ struct VectorsTask {
     const auto u = scalar::pair_update(team.square_of(p.x), team.square_of(q.x), team.product_of(p.x, q.x), p.scale,
                                        q.scale, tol_square, active);
     if (!exists) return false;
-    SVD_UNROLL for (int i = 0; i < Team::kRows; ++i) scalar::update_and_exchange(p.x[i], q.x[i], u.x_a, u.x_b, active);
-    SVD_UNROLL for (int i = 0; i < Team::kRows; ++i) scalar::update_and_exchange(p.y[i], q.y[i], u.v_a, u.v_b, active);
+    if (u.wanted.m) {
+      SVD_UNROLL for (int i = 0; i < Team::kRows; ++i) scalar::update_and_exchange(p.x[i], q.x[i], u.x_a, u.x_b, active);
+      SVD_UNROLL for (int i = 0; i < Team::kRows; ++i) scalar::update_and_exchange(p.y[i], q.y[i], u.v_a, u.v_b, active);
+    } else {
+      SVD_UNROLL for (int i = 0; i < Team::kRows; ++i) scalar::exchange(p.x[i], q.x[i], active);
+      SVD_UNROLL for (int i = 0; i < Team::kRows; ++i) scalar::exchange(p.y[i], q.y[i], active);
+    }
     scalar::shrink_and_exchange(p.scale, q.scale, u.shrink, active);
     return u.wanted.m;
   }
@@ -392,6 +397,19 @@ __global__ void __launch_bounds__(kVectorsBlock) team_vectors_kernel(const Vecto
     task.store(task.q.x, call.x, m, r_q, finite);
     task.store(task.q.y, call.y, m, r_q, finite);
   }
+}
+
+// The leading columns of X or Y from memory where they lie by columns, rows x all of a matrix, to where they are wanted.
+template <class E>
+__global__ void copy_columns_kernel(const E* from, int rows, int all, int64_t count, const Columns<E> to) {
+  const int64_t each = static_cast<int64_t>(rows) * to.columns;
+  const int64_t number = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+  if (number >= count * each) return;
+  const int64_t m = number / each, at = number % each;
+  const bool by_rows = to.col_stride == 1;
+  const int64_t i = by_rows ? at / to.columns : at % rows, j = by_rows ? at % to.columns : at / rows;
+  const E x = from[(m * all + j) * rows + i];
+  to.data[m * to.matrix_stride + i * to.row_stride + j * to.col_stride] = canonical(x, to.conjugate, true);
 }
 
 }  // namespace svdserve::cuda

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <array>
+#include <numeric>
 
 #include "engine/backends/host/answer_stage.h"
+#include "engine/backends/host/finishing.h"
 #include "engine/backends/host/fp_environment.h"
 #include "engine/backends/host/kernel_table.h"
 #include "engine/backends/host/matrix_source.h"
@@ -49,7 +51,8 @@ struct Call {
 template <class T>
 struct PackBuffers {
   AlignedBuffer<T> a, scratch, exponents, values;
-  AlignedBuffer<T> x, y, ranks;  // of vectors
+  AlignedBuffer<T> x, y, ranks, staged_x, staged_y;  // of vectors
+  AlignedBuffer<char> finishing;
   std::array<T, kMaxLanes> statuses;
   // All values of the task's matrices, kept_first and following, for the answers; only where there are any.
   AlignedBuffer<T> kept;
@@ -114,22 +117,79 @@ void sort_columns(const PackBuffers<T>& buffers, int lanes, int lane, int k, int
 template <class T>
 struct SortedPack {
   int columns[kMaxLanes][kShapeLimits.max_values];  // [lane][number in descending order]
-  bool finite[kMaxLanes];
+  T values[kMaxLanes][kShapeLimits.max_values];     // descending
+  MatrixStatus statuses[kMaxLanes];
+  bool finite(int lane) const { return statuses[lane] != MatrixStatus::kNonFinite; }
 };
+
+// Where one side's vectors of a pack are written: their planes, or memory aside (engine/vector_layout.h, is_staged).
+struct VectorSide {
+  VectorLayout layout;
+  size_t bytes;         // of a matrix
+  char* staged;         // null: the planes
+  char* of(int lane, const MatrixSource::Slot& slot) const {
+    return staged != nullptr ? staged + static_cast<size_t>(lane) * bytes : slot.plane(layout.plane, bytes);
+  }
+};
+
+template <class T>
+VectorSide vector_side(const Call<T>& call, const VectorLayout& wanted, AlignedBuffer<T>* staging) {
+  const bool staged = is_staged(call.plan.problem, call.plan.outputs);
+  const VectorLayout layout = staged ? staged_layout(wanted, call.k) : wanted;
+  const size_t numbers = static_cast<size_t>(layout.matrix_stride()) * call.kernels.components;
+  if (staged) staging->reserve(numbers * call.kernels.lanes);
+  return {layout, numbers * sizeof(T), staged ? reinterpret_cast<char*>(staging->data()) : nullptr};
+}
 
 // Writes rows first_row .. of X or Y of the matrices first .. first + n - 1.
 template <class T>
-void write_pack(const Call<T>& call, const SortedPack<T>& sorted, const PackedColumns<T>& from,
-                const VectorLayout& layout, int64_t first_row, int64_t rows, int64_t first, int n) {
-  const size_t bytes = static_cast<size_t>(layout.matrix_stride()) * from.components * sizeof(T);
+void write_pack(const Call<T>& call, const SortedPack<T>& sorted, const PackedColumns<T>& from, const VectorSide& side,
+                int64_t first_row, int64_t rows, int64_t first, int n) {
   call.source.for_each(first, n, [&](int l, const MatrixSource::Slot& slot) {
-    char* const to = slot.plane(layout.plane, bytes);
+    char* const to = side.of(l, slot);
     if (to == nullptr) return;
-    if (sorted.finite[l]) {
-      write_columns(from, l, sorted.columns[l], layout, first_row, rows, to);
+    if (sorted.finite(l)) {
+      write_columns(from, l, sorted.columns[l], side.layout, std::min<int64_t>(side.layout.columns, call.k), first_row,
+                    rows, to);
     } else if (first_row == 0) {
-      fill_with_nan<T>(to, bytes);
+      fill_with_nan<T>(to, side.bytes);
     }
+  });
+}
+
+// From memory aside to the plane.
+template <class T>
+void unstage(const Call<T>& call, const VectorSide& side, const VectorLayout& wanted, int lane,
+             const MatrixSource::Slot& slot) {
+  const int components = call.kernels.components;
+  char* const to =
+      slot.plane(wanted.plane, static_cast<size_t>(wanted.matrix_stride()) * components * sizeof(T));
+  if (to == nullptr || side.staged == nullptr) return;
+  int columns[kShapeLimits.max_values];
+  std::iota(columns, columns + call.k, 0);
+  const PackedColumns<T> from{reinterpret_cast<const T*>(side.of(lane, slot)), wanted.rows, components, 1};
+  write_columns(from, 0, columns, wanted, wanted.columns, 0, wanted.rows, to);
+}
+
+// Dependent columns, full bases, phases, certificates.
+template <class T>
+void finish_pack(const Call<T>& call, PackBuffers<T>& buffers, const SortedPack<T>& sorted, const VectorSide& x,
+                 const VectorSide& y, int64_t first, int n) {
+  const Plan& plan = call.plan;
+  const bool always = x.layout.columns > call.k || plan.outputs.fix_phases || plan.outputs.certificate;
+  call.source.for_each(first, n, [&](int l, const MatrixSource::Slot& slot) {
+    const bool dependent = x.layout.columns > 0 && sorted.values[l][call.k - 1] == 0;
+    if (always || dependent) {
+      FinishCall<T> finish{sorted.values[l], x.of(l, slot), x.layout, y.of(l, slot), y.layout, sorted.statuses[l]};
+      finish.canonical = true;
+      finish.a = slot.matrix;
+      finish.certificate = slot.plane(Plane::kCertificate, kCertificateNumbers * sizeof(T));
+      buffers.finishing.reserve(finish_workspace_bytes(plan));
+      finish.workspace = buffers.finishing.data();
+      finish_vectors(plan, finish);
+    }
+    unstage(call, x, long_layout(plan.problem, plan.outputs), l, slot);
+    unstage(call, y, short_layout(plan.problem, plan.outputs), l, slot);
   });
 }
 
@@ -146,26 +206,26 @@ void compute_vectors_pack(const Call<T>& call, PackBuffers<T>& buffers, bool row
   SortedPack<T> sorted;
   const size_t value_bytes = static_cast<size_t>(call.plan.outputs.values) * sizeof(T);
   call.source.for_each(first, n, [&](int l, const MatrixSource::Slot& slot) {
-    T values[kShapeLimits.max_values];
+    T* const values = sorted.values[l];
     sort_columns(buffers, lanes, l, k, sorted.columns[l], values);
-    const auto status = static_cast<MatrixStatus>(static_cast<int>(buffers.statuses[l]));
-    sorted.finite[l] = status != MatrixStatus::kNonFinite;
-    if (!sorted.finite[l]) std::fill_n(values, k, FloatTraits<T>::nan());
+    sorted.statuses[l] = static_cast<MatrixStatus>(static_cast<int>(buffers.statuses[l]));
+    if (!sorted.finite(l)) std::fill_n(values, k, FloatTraits<T>::nan());
     if (call.plan.outputs.answers()) std::copy_n(values, k, buffers.kept_values(first + l, k));
     if (char* const to = slot.plane(Plane::kValues, value_bytes)) std::memcpy(to, values, value_bytes);
-    call.counters.by_status[static_cast<int>(status)].fetch_add(1, std::memory_order_relaxed);
-    if (slot.status != nullptr) *slot.status = status;
+    call.counters.by_status[static_cast<int>(sorted.statuses[l])].fetch_add(1, std::memory_order_relaxed);
+    if (slot.status != nullptr) *slot.status = sorted.statuses[l];
   });
-  const VectorLayout x = long_layout(call.plan.problem, call.plan.outputs);
-  const VectorLayout y = short_layout(call.plan.problem, call.plan.outputs);
+  const VectorSide x = vector_side(call, long_layout(call.plan.problem, call.plan.outputs), &buffers.staged_x);
+  const VectorSide y = vector_side(call, short_layout(call.plan.problem, call.plan.outputs), &buffers.staged_y);
   write_pack(call, sorted, {buffers.y.data(), k, components, lanes}, y, 0, k, first, n);
   if (tall == nullptr) {
     write_pack(call, sorted, {buffers.x.data(), k, components, lanes}, x, 0, k, first, n);
-  } else if (x.columns > 0) {
+  } else if (x.layout.columns > 0) {
     tall->apply(buffers.x.data(), [&](int64_t first_row, int64_t rows, const T* tile) {
       write_pack(call, sorted, {tile, tall->tile_rows(), components, lanes}, x, first_row, rows, first, n);
     });
   }
+  finish_pack(call, buffers, sorted, x, y, first, n);
 }
 
 // Square matrices first .. last - 1: from natural storage straight into packs.

@@ -19,14 +19,14 @@ struct PackedColumns {
   const T* at(int64_t i, int64_t j, int lane) const { return data + (j * rows + i) * components * lanes + lane; }
 };
 
-// Writes rows first_row .. of the columns of one lane to where their layout wants them. columns[r] is the column with
-// number r in descending order. Every zero is written as +0. `to`: the matrix' part of the plane, at any alignment.
+// Writes rows first_row .. of the leading n columns of one lane to where their layout wants them. columns[r] is the column
+// with number r in descending order. Every zero is written as +0. `to`: the matrix' part of the plane, at any alignment.
 template <class T>
-void write_columns(const PackedColumns<T>& from, int lane, const int* columns, const VectorLayout& layout,
+void write_columns(const PackedColumns<T>& from, int lane, const int* columns, const VectorLayout& layout, int64_t n,
                    int64_t first_row, int64_t rows, char* to) {
   const int components = from.components;
   const T sign = layout.conjugate ? T(-1) : T(1);
-  for (int64_t r = 0; r < layout.columns; ++r) {
+  for (int64_t r = 0; r < n; ++r) {
     const T* x = from.at(0, columns[r], lane);
     char* at = to + (first_row * layout.row_stride + r * layout.col_stride) * components * sizeof(T);
     const int64_t step = layout.row_stride * components * sizeof(T);
