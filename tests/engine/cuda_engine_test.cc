@@ -502,7 +502,7 @@ TEST_P(CudaEngineTest, LaunchesOnACallersStream) {
   EXPECT_TRUE(engine->launch(plan, on_device, stream).ok());
   EXPECT_TRUE(engine->launch(plan, {}, stream).ok());  // nothing to do
   std::array<uint64_t, 4> exceptions{};
-  cuda.copy_to_host(0, host.values, values, out_bytes, stream);
+  cuda.copy_to_host(0, host.planes[Plane::kValues], values, out_bytes, stream);
   cuda.copy_to_host(0, host.statuses, statuses, count, stream);
   cuda.copy_to_host(0, exceptions.data(), counts, 32, stream);
   cuda.record(0, event, stream);

@@ -25,7 +25,7 @@ TEST(Validate, GoodRequestGetsItsPlan) {
   EXPECT_TRUE(error.ok()) << error.message;
   EXPECT_EQ(validated.plan.problem, Good().problem);
   EXPECT_NE(validated.plan.method, Method::kAuto);
-  EXPECT_EQ(validated.values_bytes, 10 * 3 * 4);
+  EXPECT_EQ(validated.result_bytes, 10 * 3 * 4);
 }
 
 TEST(Validate, EmptyBatchIsGood) {
@@ -34,7 +34,7 @@ TEST(Validate, EmptyBatchIsGood) {
   request.payload_bytes = 0;
   Validated validated;
   EXPECT_TRUE(Validate(request, {}, &validated).ok());
-  EXPECT_EQ(validated.values_bytes, 0);
+  EXPECT_EQ(validated.result_bytes, 0);
 }
 
 struct BadCase {

@@ -1,0 +1,221 @@
+// JACOBI with vectors: U, S and V of k x k matrices by one-sided Jacobi on A itself; one matrix a lane.
+//
+//   A = U S V^H;   X := A, V := I;   rotate columns of both, X := X W, V := V W, until every two columns p < q of X have
+//   |x_p^H x_q| <= tol |x_p| |x_q|;   then x_j = s_j u_j
+//
+// Rotations are self-scaling: column j of X stands for 2^f_j d_j x_j, of V for d_j v_j, and a rotation by theta with
+// t = tan(theta) multiplies no column by its cosine but d_p^2 and d_q^2 by cos^2, which needs no square root. With
+// g = x_p^H x_q and P, Q = d_p^2, d_q^2 times 2^(2 f_p), 2^(2 f_q) (over the larger of these powers of two):
+//   delta = Q |x_q|^2 - P |x_p|^2,   r = 2 / (delta + sign(delta) sqrt(delta^2 + 4 |g|^2 P Q))
+//   x_p := x_p - conj(g) r Q x_q,   x_q := x_q + g r P x_p,   d^2 := d^2 / (1 + |g|^2 r^2 P Q)
+// |tan| <= 1: the inner rotation. A complex pair needs no phase of its own, since g carries it. At the end both matrices
+// are normalized column by column, so that no error of d reaches a result: s_j = 2^f_j |x_j| / |v_j|.
+//
+// Order: odd-even exchange. Of places 0 .. k-1, step t of a sweep rotates the pairs (i, i + 1) with i of t's parity, and
+// their columns change places. After k steps every two columns have met once, and their order is reversed. It suits
+// threads that own two columns each: only one of them moves, to a neighbour.
+//
+// A column that shrinks within a sweep to rounding error of itself is set to zero: see one_sided_jacobi.h. Its u is zero
+// until basis_completion.h finds one.
+// Sources: one-sided: Hestenes (1958); Demmel and Veselic, SIAM J. Matrix Anal. Appl. 13 (1992) 1204-1245; self-scaling
+// rotations: Gentleman, J. Inst. Math. Appl. 12 (1973) 329-336, Anda and Park, SIAM J. Matrix Anal. Appl. 15 (1994)
+// 162-174; order: Luk and Park, SIAM J. Sci. Stat. Comput. 8 (1987) 1-14; t without overflow: jacobi_rotation.h.
+// Cost: random 4 x 4: 5.2 sweeps; 8 x 8: 6.8. A sweep is k (k - 1) / 2 pairs of 14 k flops (complex: 48 k), a square root
+// and two divisions.
+// Accuracy: residual and orthogonality within 10 max(m, n) u; for A = B D, D diagonal, every singular value to a
+// relative error of order k u kappa(B).
+#if defined(SVDSERVE_ENGINE_ALGORITHMS_JACOBI_VECTORS_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef SVDSERVE_ENGINE_ALGORITHMS_JACOBI_VECTORS_H_
+#undef SVDSERVE_ENGINE_ALGORITHMS_JACOBI_VECTORS_H_
+#else
+#define SVDSERVE_ENGINE_ALGORITHMS_JACOBI_VECTORS_H_
+#endif
+
+#include "engine/algorithms/matrix_values.h"
+
+SVD_KERNEL_BEGIN
+
+// What column j of the two matrices is to be multiplied by: 2^exponent d.
+template <class Lane>
+struct ColumnScale {
+  Lane exponent;
+  Lane square;  // d^2, in [1/2, 4) at the start of a sweep
+};
+
+// x_p := x_p - a x_q, x_q := x_q - b x_p, and the same for V with its own a, b.
+template <class E>
+struct PairUpdate {
+  E x_a, x_b, v_a, v_b;
+  typename E::Lane shrink;        // of d_p^2 and d_q^2
+  typename E::Lane::Mask wanted;  // the pair was not orthogonal
+};
+
+// alpha, beta: |x_p|^2, |x_q|^2; g = x_p^H x_q. Where the pair is not rotated: the identity.
+template <class E, class Lane>
+SVD_HD PairUpdate<E> pair_update(Lane alpha, Lane beta, const E& g, const ColumnScale<Lane>& p,
+                                 const ColumnScale<Lane>& q, Lane tol_square, typename Lane::Mask active) {
+  using F = FloatTraits<typename E::Scalar>;
+  const Lane zero(0), one(1), collapsed(F::kCollapsedSquare);
+  PairUpdate<E> u;
+  const Lane g_square = add_square(zero, g);
+  u.wanted = (g_square > tol_square * (alpha * beta)) & active;
+  const auto rotate = u.wanted & (alpha * p.square >= collapsed) & (beta * q.square >= collapsed);
+  const Lane distance = smaller(abs(p.exponent - q.exponent), Lane(F::kLargestGap));
+  const Lane s = pow2(-distance), s2 = s * s;
+  const Lane big_p = p.square * select(p.exponent >= q.exponent, one, s2);
+  const Lane big_q = q.square * select(q.exponent >= p.exponent, one, s2);
+  const Lane delta = fma(beta, big_q, -(alpha * big_p));
+  const Lane twice = g_square + g_square;
+  const Lane root = sqrt(fma(delta, delta, (twice + twice) * (big_p * big_q)));
+  const Lane sum = delta + copysign(root, delta);
+  const Lane r = select(rotate, Lane(2) / select(rotate, sum, one), zero);
+  const Lane r_p = r * big_p, r_q = r * big_q;
+  u.x_a = scaled(conj(g), r_q);
+  u.x_b = scaled(g, -r_p);
+  u.v_a = scaled(conj(g), (r * q.square) * s);
+  u.v_b = scaled(g, -((r * p.square) * s));
+  u.shrink = one / fma(g_square * r_p, r_q, one);
+  return u;
+}
+
+// Element i of two columns, rotated; they change places where `active`.
+template <class E>
+SVD_HD void update_and_exchange(E& p, E& q, const E& a, const E& b, typename E::Lane::Mask active) {
+  const E new_p = subtract_product(p, q, a), new_q = subtract_product(q, p, b);
+  p = select_element(active, new_q, new_p);
+  q = select_element(active, new_p, new_q);
+}
+
+template <class Lane>
+SVD_HD void shrink_and_exchange(ColumnScale<Lane>& p, ColumnScale<Lane>& q, Lane shrink, typename Lane::Mask active) {
+  const ColumnScale<Lane> new_p{p.exponent, p.square * shrink}, new_q{q.exponent, q.square * shrink};
+  p = {select(active, new_q.exponent, new_p.exponent), select(active, new_q.square, new_p.square)};
+  q = {select(active, new_p.exponent, new_q.exponent), select(active, new_p.square, new_q.square)};
+}
+
+// What a column is multiplied by before a sweep, so that its largest component is in [1, 2) and d^2 in [1/2, 4): both
+// exact. `largest`: of its components' magnitudes, zero for a column of zeros; the scale is brought up to date.
+template <class Lane>
+struct SweepScale {
+  Pow2<Lane> x;
+  Lane v;
+};
+template <class Lane>
+SVD_HD SweepScale<Lane> sweep_scale(Lane largest, ColumnScale<Lane>& column) {
+  using F = FloatTraits<typename Lane::Scalar>;
+  const Lane e = binary_exponent(largest);
+  // Half of an integer, rounded to an integer by passing through numbers that have no fraction.
+  const Lane whole(static_cast<typename Lane::Scalar>(3 * (typename F::Bits{1} << (F::kMantissaBits - 1))));
+  const Lane half = (exponent(column.square) * Lane(0.5f) + whole) - whole;
+  column.square = column.square * pow2(-(half + half));
+  column.exponent = column.exponent + (e + half);
+  return {make_pow2(-e), pow2(half)};
+}
+
+// True where a sweep that began with a largest component in [1, 2) has left rounding errors alone.
+template <class Lane>
+SVD_HD typename Lane::Mask is_dependent(int k, Lane square, const ColumnScale<Lane>& column) {
+  using T = typename Lane::Scalar;
+  return square * column.square <= Lane(dependent_square<T>(k) / 2);
+}
+
+// The pair in places i, i + 1 of a lane's matrices. Returns where it was not orthogonal.
+template <class A, class Lane, class Size>
+SVD_HD typename Lane::Mask rotate_neighbours(A x, A v, Size k, int i, ColumnScale<Lane>* scales, Lane tol_square,
+                                             typename Lane::Mask active) {
+  using E = typename A::Element;
+  const auto x_p = [&](int l) SVD_LAMBDA { return x(l, i); };
+  const auto x_q = [&](int l) SVD_LAMBDA { return x(l, i + 1); };
+  const Lane alpha = sum_of_squares<E>(k, x_p), beta = sum_of_squares<E>(k, x_q);
+  const E g = inner_product<E>(k, x_p, x_q);
+  const PairUpdate<E> u = pair_update(alpha, beta, g, scales[i], scales[i + 1], tol_square, active);
+  SVD_UNROLL for (int l = 0; l < k; ++l) update_and_exchange(x(l, i), x(l, i + 1), u.x_a, u.x_b, active);
+  SVD_UNROLL for (int l = 0; l < k; ++l) update_and_exchange(v(l, i), v(l, i + 1), u.v_a, u.v_b, active);
+  shrink_and_exchange(scales[i], scales[i + 1], u.shrink, active);
+  return u.wanted;
+}
+
+template <class A, class Lane, class Size>
+SVD_HD void begin_sweep(A x, A v, Size k, ColumnScale<Lane>* scales, bool first) {
+  using E = typename A::Element;
+  SVD_UNROLL for (int j = 0; j < k; ++j) {
+    if (!first) {
+      const Lane square = sum_of_squares<E>(k, [&](int i) SVD_LAMBDA { return x(i, j); });
+      const auto dependent = is_dependent(k, square, scales[j]);
+      SVD_UNROLL for (int i = 0; i < k; ++i) x(i, j) = select_element(dependent, zero_element<E>(), x(i, j));
+    }
+    Lane largest(0);
+    SVD_UNROLL for (int i = 0; i < k; ++i) largest = raise_to_magnitude(largest, x(i, j));
+    const SweepScale<Lane> scale = sweep_scale(largest, scales[j]);
+    SVD_UNROLL for (int i = 0; i < k; ++i) x(i, j) = scaled(x(i, j), scale.x);
+    SVD_UNROLL for (int i = 0; i < k; ++i) v(i, j) = scaled(v(i, j), scale.v);
+  }
+}
+
+// Column j becomes u_j (or zero) and v_j; returns s_j without its exponent.
+template <class A, class Lane, class Size>
+SVD_HD Lane normalize_vectors(A x, A v, Size k, int j) {
+  using E = typename A::Element;
+  const Lane zero(0), one(1);
+  const Lane x_norm = sqrt(sum_of_squares<E>(k, [&](int i) SVD_LAMBDA { return x(i, j); }));
+  const Lane v_norm = sqrt(sum_of_squares<E>(k, [&](int i) SVD_LAMBDA { return v(i, j); }));
+  const Lane x_inverse = one / select(x_norm > zero, x_norm, one), v_inverse = one / v_norm;
+  SVD_UNROLL for (int i = 0; i < k; ++i) x(i, j) = scaled(x(i, j), x_inverse);
+  SVD_UNROLL for (int i = 0; i < k; ++i) v(i, j) = scaled(v(i, j), v_inverse);
+  return x_norm * v_inverse;
+}
+
+// In: x = A, its column j standing for 2^given[j] x(:, j) (null: zero); v is written. Out: u_j and v_j in column j, s[j]
+// the finished value of that column, rank[j] its number in descending order (equal ones in the order of their columns).
+// scales: k of scratch. Returns the MatrixStatus of each lane as a number; of matrices that are not finite everything
+// but the rank is NaN.
+template <class A, class Lane, class Size>
+SVD_HD Lane jacobi_vectors(A x, A v, Size k, const Lane* given, Lane tolerance, int max_sweeps,
+                           ColumnScale<Lane>* scales, Lane* s, Lane* rank) {
+  using E = typename A::Element;
+  using T = typename Lane::Scalar;
+  const Lane zero(0), one(1), tol_square = tolerance * tolerance;
+  const auto finite = scale_matrix<true>(Alone(), x, k, given, s);
+  SVD_UNROLL for (int j = 0; j < k; ++j) {
+    scales[j] = {s[j], one};
+    SVD_UNROLL for (int i = 0; i < k; ++i) v(i, j) = zero_element<E>();
+    v(j, j).re = one;
+  }
+  auto active = Lane::mask(k > 1);
+  for (int sweep = 0; sweep < max_sweeps && any_of(active); ++sweep) {
+    begin_sweep(x, v, k, scales, sweep == 0);
+    auto rotated = Lane::mask(false);
+    for (int step = 0; step < k; step += 2) {
+      SVD_UNROLL for (int i = 0; i + 1 < k; i += 2) {
+        rotated = rotated | rotate_neighbours(x, v, k, i, scales, tol_square, active);
+      }
+      if (step + 1 == k) break;
+      SVD_UNROLL for (int i = 1; i + 1 < k; i += 2) {
+        rotated = rotated | rotate_neighbours(x, v, k, i, scales, tol_square, active);
+      }
+    }
+    active = active & rotated;
+  }
+  begin_sweep(x, v, k, scales, true);
+  auto in_range = Lane::mask(true);
+  SVD_UNROLL for (int j = 0; j < k; ++j) {
+    s[j] = normalize_vectors<A, Lane>(x, v, k, j) * make_pow2(scales[j].exponent);
+    s[j] = select(s[j] > zero, s[j], zero);
+    in_range = in_range & (s[j] <= Lane(FloatTraits<T>::kLargest));
+  }
+  SVD_UNROLL for (int j = 0; j < k; ++j) {
+    Lane before = zero;
+    SVD_UNROLL for (int i = 0; i < k; ++i) {
+      if (i < j) before = before + select(s[i] >= s[j], one, zero);
+      if (i > j) before = before + select(s[i] > s[j], one, zero);
+    }
+    rank[j] = before;
+  }
+  Lane status = select(active, Lane(T(MatrixStatus::kNotConverged)), Lane(T(MatrixStatus::kOk)));
+  status = select(in_range, status, Lane(T(MatrixStatus::kOutOfRange)));
+  return select(finite, status, Lane(T(MatrixStatus::kNonFinite)));
+}
+
+SVD_KERNEL_END
+
+#endif

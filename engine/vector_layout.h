@@ -1,0 +1,42 @@
+// Where singular vectors go. The back ends decompose the long side first: T = A, or its transpose where A is wide, and
+// T = X S Y^H with X (long x k) and Y (k x k). For wide A, A = conj(Y) S X^T, so the planes change sides and conjugate.
+#ifndef SVDSERVE_ENGINE_VECTOR_LAYOUT_H_
+#define SVDSERVE_ENGINE_VECTOR_LAYOUT_H_
+
+#include <cstdint>
+
+#include "engine/outputs.h"
+
+namespace svdserve {
+
+// Element (i, j), j < columns, of X or Y lies at i * row_stride + j * col_stride from the matrix' part of the plane,
+// conjugated where it says so. Strides in elements.
+struct VectorLayout {
+  Plane plane = Plane::kLeft;
+  int64_t rows = 0;     // of X or Y
+  int64_t columns = 0;  // wanted; 0: none; more than k: completed to an orthonormal basis
+  int64_t row_stride = 0, col_stride = 0;
+  bool conjugate = false;
+
+  int64_t matrix_stride() const { return rows * columns; }
+};
+
+constexpr VectorLayout layout_of_plane(const Problem& p, const Outputs& o, Plane plane) {
+  const bool wide = p.cols > p.rows, row_major = p.order == Order::kRowMajor;
+  const bool left = plane == Plane::kLeft;
+  const int64_t rows = left ? p.rows : p.cols, columns = left ? o.left_columns : o.right_columns;
+  const bool adjoint = !left && o.right_adjoint;
+  const bool by_rows = row_major != adjoint;  // the elements of a row of X or Y follow each other
+  return {plane, rows, columns, by_rows ? columns : 1, by_rows ? 1 : rows, adjoint != wide};
+}
+
+// Of X and of Y.
+constexpr VectorLayout long_layout(const Problem& p, const Outputs& o) {
+  return layout_of_plane(p, o, p.cols > p.rows ? Plane::kRight : Plane::kLeft);
+}
+constexpr VectorLayout short_layout(const Problem& p, const Outputs& o) {
+  return layout_of_plane(p, o, p.cols > p.rows ? Plane::kLeft : Plane::kRight);
+}
+
+}  // namespace svdserve
+#endif  // SVDSERVE_ENGINE_VECTOR_LAYOUT_H_
