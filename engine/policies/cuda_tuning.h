@@ -27,5 +27,13 @@ inline constexpr int kTeamBlockBytes = 56 * 1024;
 // Threads of a block of the kernel that finishes what teams began, one matrix each.
 inline constexpr int kFinishBlock = 64;
 
+// Vectors: the largest k of which a thread holds X and Y; threads of a block of teams; and those that share a pair of columns of k = 16 and 32 rows, so that four columns
+// (two of X, two of Y) take no more than half of a thread's registers. No more than fit a warp.
+inline constexpr int kLargestLaneVectors = 4;
+inline constexpr int kVectorsBlock = 128;
+constexpr int vectors_split(int rows, int element_bytes) {
+  return 4 * rows * element_bytes <= 512 ? 1 : 2;
+}
+
 }  // namespace svdserve::cuda
 #endif  // SVDSERVE_ENGINE_POLICIES_CUDA_TUNING_H_

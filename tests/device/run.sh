@@ -105,6 +105,7 @@ soak() {
         ;;
       faults) timeout 120 "$bin/device_faults" ;;
       kernels) "$bin/device_kernel_bench" ;;
+      vectors) "$bin/device_vectors_bench" ;;
       host) "$bin/device_host_bench" ;;
       service) service ;;
       soak) soak ;;

@@ -2,6 +2,7 @@
 // list of shapes; graded, denormal, non-finite and all the other kinds of matrix_generators.h among them.
 //   device_same_bits [matrices of each case, 13000] [all or small: every kernel once] [one dtype]
 // Exit code 1: something differs, and the first matrices that do are printed.
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -88,8 +89,11 @@ class Comparison {
                                  {.method = Method::kBisection},
                                  {.method = Method::kBisection, .tolerance = 1e-4},
                                  {.method = Method::kJacobi},
-                                 {.method = Method::kJacobi, .max_sweeps = 2}};
-    for (const Options& o : options) compare(plan_of(problem, o), bytes, count);
+                                 {.method = Method::kJacobi, .max_sweeps = 2},
+                                 {.vectors = Vectors::kThin},
+                                 {.max_sweeps = 2, .vectors = Vectors::kThin},
+                                 {.vectors = Vectors::kThin, .top_k = 1}};
+    for (const Options& o : options) if (problem.rows == problem.cols || o.vectors == Vectors::kNone) compare(plan_of(problem, o), bytes, count);
   }
 
   int64_t compared() const { return compared_; }
@@ -97,43 +101,57 @@ class Comparison {
 
  private:
   void compare(const Plan& plan, const std::vector<std::byte>& bytes, int64_t count) {
-    const size_t row = values_bytes(plan.problem);
-    std::vector<std::byte> expected(static_cast<size_t>(count) * row), actual(expected.size(), std::byte{0x5a});
+    std::vector<std::byte> expected(result_bytes(plan, count)), actual(expected.size(), std::byte{0x5a});
     std::vector<MatrixStatus> expected_status(static_cast<size_t>(count)), actual_status(expected_status);
-    const HostSegment on_cpu{bytes.data(), count, expected.data(), expected_status.data()};
-    const HostSegment on_gpu{bytes.data(), count, actual.data(), actual_status.data()};
+    const HostSegment on_cpu{bytes.data(), count, planes_in(plan, expected.data(), count), expected_status.data()};
+    const HostSegment on_gpu{bytes.data(), count, planes_in(plan, actual.data(), count), actual_status.data()};
     const ExecutionOutcome cpu = cpu_.execute(plan, {&on_cpu, 1});
     const CudaEngine::Outcome gpu = gpu_->execute(0, plan, {&on_gpu, 1});
     compared_ += count;
     if (!gpu.status.ok()) {
-      std::printf("%s %s %ldx%ld: %s\n", name(plan.problem.dtype), name(plan.method), plan.problem.rows,
-                  plan.problem.cols, gpu.status.text.c_str());
+      std::printf("%s: %s\n", describe(plan).c_str(), gpu.status.text.c_str());
       std::exit(1);
     }
     if (!(cpu.report == gpu.execution.report) || !gpu.execution.completed) {
-      std::printf("%s %s %ldx%ld: the reports differ\n", name(plan.problem.dtype), name(plan.method), plan.problem.rows,
-                  plan.problem.cols);
+      std::printf("%s: the reports differ\n", describe(plan).c_str());
       ++differing_;
     }
-    int64_t here = 0;
-    for (int64_t i = 0; i < count; ++i) {
-      const size_t at = static_cast<size_t>(i) * row;
-      if (std::memcmp(&expected[at], &actual[at], row) == 0 && expected_status[i] == actual_status[i]) continue;
-      if (++here == 1) {
-        const int64_t k = values_per_matrix(plan.problem);
-        std::printf("DIFFERS %s %s tolerance %g sweeps %d %ldx%ld order %d matrix %ld\n cpu %d:%s\n gpu %d:%s\n a:%s\n",
-                    name(plan.problem.dtype), name(plan.method), plan.tolerance, plan.max_sweeps, plan.problem.rows,
-                    plan.problem.cols, static_cast<int>(plan.problem.order), i, static_cast<int>(expected_status[i]),
-                    hex_values(plan.problem.dtype, &expected[at], k).c_str(), static_cast<int>(actual_status[i]),
-                    hex_values(plan.problem.dtype, &actual[at], k).c_str(),
-                    hex_values(plan.problem.dtype, bytes.data() + static_cast<size_t>(i) * matrix_bytes(plan.problem),
-                               std::min<int64_t>(plan.problem.rows * plan.problem.cols, 64) *
-                                   (is_complex(plan.problem.dtype) ? 2 : 1))
-                        .c_str());
+    std::vector<bool> differs(static_cast<size_t>(count));
+    for (int64_t i = 0; i < count; ++i) differs[i] = expected_status[i] != actual_status[i];
+    for (int p = 0; p < kPlanes; ++p) {
+      const auto plane = static_cast<Plane>(p);
+      const int64_t group = plan.outputs.group;
+      const size_t row = plane_bytes(plan, plane, group);
+      for (int64_t i = 0; row > 0 && i < count; i += group) {
+        const auto* const mine = static_cast<const std::byte*>(planes_from(plan, on_cpu.planes, i)[plane]);
+        const auto* const other = static_cast<const std::byte*>(planes_from(plan, on_gpu.planes, i)[plane]);
+        if (std::memcmp(mine, other, row) == 0) continue;
+        if (!differs[i] && differing_ < 20) print(plan, p, i, mine, other, row, bytes);
+        differs[i] = true;
       }
     }
-    if (here > 0) std::printf(" %ld of %ld differ\n", here, count);
+    const int64_t here = std::count(differs.begin(), differs.end(), true);
+    if (here > 0) std::printf(" %s: %ld of %ld differ\n", describe(plan).c_str(), here, count);
     differing_ += here;
+  }
+
+  static std::string describe(const Plan& plan) {
+    char text[200];
+    std::snprintf(text, sizeof(text), "%s %s tolerance %g sweeps %d %ldx%ld order %d U %ld V %ld", name(plan.problem.dtype),
+                  name(plan.method), plan.tolerance, plan.max_sweeps, plan.problem.rows, plan.problem.cols,
+                  static_cast<int>(plan.problem.order), plan.outputs.left_columns, plan.outputs.right_columns);
+    return text;
+  }
+
+  static void print(const Plan& plan, int plane, int64_t matrix, const std::byte* mine, const std::byte* other,
+                    size_t bytes, const std::vector<std::byte>& operands) {
+    const DType dtype = plan.problem.dtype;
+    const auto numbers = static_cast<int64_t>(std::min<size_t>(bytes / value_bytes(dtype), 64));
+    const auto elements = std::min<int64_t>(plan.problem.rows * plan.problem.cols, 64) * (is_complex(dtype) ? 2 : 1);
+    std::printf("DIFFERS %s plane %d matrix %ld\n cpu:%s\n gpu:%s\n a:%s\n", describe(plan).c_str(), plane, matrix,
+                hex_values(dtype, mine, numbers).c_str(), hex_values(dtype, other, numbers).c_str(),
+                hex_values(dtype, operands.data() + static_cast<size_t>(matrix) * matrix_bytes(plan.problem), elements)
+                    .c_str());
   }
 
   CudaEngine* const gpu_;

@@ -2,6 +2,7 @@
 // in policies/cuda_tuning.h; none changes a bit.
 //
 //   m != n        scan, tile, join ..      to k x k triangles with exponents, then as square matrices
+//   vectors       lane_vectors or team_vectors
 //   BISECTION     interlace, bidiagonal, bisection, finish
 //   small         lane_kernel              k <= kLargestFixedSize, and BIDIAGONAL only while a matrix fits the
 //   registers otherwise     bidiagonalize or jacobi kernel, finish
@@ -16,6 +17,8 @@
 #include "engine/backends/cuda/lane_kernel.h"
 #include "engine/backends/cuda/plugin_abi.h"
 #include "engine/backends/cuda/tall_kernels.h"
+#include "engine/backends/cuda/vectors_kernels.h"
+#include "engine/vector_layout.h"
 
 namespace svdserve::cuda {
 
@@ -81,6 +84,19 @@ inline int team_block(int threads, int team_bytes) {
   return block;
 }
 
+inline Problem problem_of(const SvdserveCudaPlan& plan) {
+  return {plan.rows, plan.cols, static_cast<DType>(plan.dtype), static_cast<Order>(plan.order)};
+}
+
+// What of the outputs the layout of vectors depends on.
+inline Outputs outputs_of(const SvdserveCudaPlan& plan) {
+  Outputs o;
+  o.left_columns = plan.outputs.left_columns;
+  o.right_columns = plan.outputs.right_columns;
+  o.right_adjoint = plan.outputs.right_adjoint != 0;
+  return o;
+}
+
 template <class E>
 class Launcher {
  public:
@@ -120,7 +136,9 @@ class Launcher {
       call.exponents = w.exponents;
       call.row_major = true;
     }
-    if (method_ == Method::kBisection) {
+    if (with_vectors()) {
+      vectors(&launch, call, batch, w);
+    } else if (method_ == Method::kBisection) {
       by_bisection(&launch, call, w);
     } else if (in_lanes()) {
       method_ == Method::kJacobi ? by_lanes<Method::kJacobi, 1>(&launch, call, w)
@@ -140,6 +158,9 @@ class Launcher {
     E* interlaced;
   };
 
+  bool with_vectors() const {
+    return plan_.outputs.left_columns > 0 || plan_.outputs.right_columns > 0;
+  }
   bool square() const { return plan_.rows == plan_.cols; }
   static constexpr bool fits_registers(int k) {
     return k <= kLargestFixedSize && k * k * static_cast<int>(sizeof(E)) <= kLargestRegisterMatrixBytes;
@@ -207,6 +228,44 @@ class Launcher {
         kFinishBlock * finish_slot(kMethod, k_, kDqdsInRegisters<T, K>) * static_cast<int>(sizeof(T));
     launch->operator()<finish_kernel<T, kMethod, K>>(blocks_for(call.count, kFinishBlock), kFinishBlock, shared_bytes,
                                                      call, between);
+  }
+
+  // --- vectors -------------------------------------------------------------------------------------------
+
+  Columns<E> columns_of(const VectorLayout& layout, const SvdserveCudaBatch& batch) const {
+    return {static_cast<E*>(batch.planes[index_of(layout.plane)]),
+            layout.matrix_stride(),
+            layout.row_stride,
+            layout.col_stride,
+            static_cast<int>(layout.columns),
+            layout.conjugate};
+  }
+
+  void vectors(Launch* launch, const SquareCall<T>& square, const SvdserveCudaBatch& batch, const Workspace&) const {
+    const Problem problem = problem_of(plan_);
+    const Outputs outputs = outputs_of(plan_);
+    const VectorsCall<E> call{square, columns_of(long_layout(problem, outputs), batch),
+                              columns_of(short_layout(problem, outputs), batch)};
+    if (k_ <= kLargestLaneVectors) return vectors_by_lanes<1>(launch, call);
+    if (k_ <= 8) return vectors_by_teams<8>(launch, call);
+    k_ <= 16 ? vectors_by_teams<16>(launch, call) : vectors_by_teams<32>(launch, call);
+  }
+
+  template <int K>
+  void vectors_by_lanes(Launch* launch, const VectorsCall<E>& call) const {
+    if constexpr (K <= kLargestLaneVectors) {
+      if (k_ != K) return vectors_by_lanes<K + 1>(launch, call);
+      using Shape = LaneVectorsShape<E, K>;
+      launch->operator()<lane_vectors_kernel<E, K>>(blocks_for(call.square.count, Shape::kBlock), Shape::kBlock,
+                                                    Shape::kSharedBytes, call);
+    }
+  }
+
+  template <int K>
+  void vectors_by_teams(Launch* launch, const VectorsCall<E>& call) const {
+    constexpr int kSplit = vectors_split(K, sizeof(E));
+    constexpr int kTeams = kVectorsBlock / VectorsTeam<E, K, kSplit>::kThreads;
+    launch->operator()<team_vectors_kernel<E, K, kSplit>>(blocks_for(call.square.count, kTeams), kVectorsBlock, 0, call);
   }
 
   // --- BISECTION ---------------------------------------------------------------------------------------

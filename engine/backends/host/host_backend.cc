@@ -8,6 +8,7 @@
 #include "engine/backends/host/matrix_source.h"
 #include "engine/backends/host/packing.h"
 #include "engine/backends/host/tall_reduction.h"
+#include "engine/backends/host/vector_planes.h"
 #include "oneapi/tbb/info.h"
 #include "oneapi/tbb/parallel_for.h"
 
@@ -46,6 +47,7 @@ struct Call {
 template <class T>
 struct PackBuffers {
   AlignedBuffer<T> a, scratch, exponents, values;
+  AlignedBuffer<T> x, y, ranks;  // of vectors
   std::array<T, kMaxLanes> statuses;
 
   static PackBuffers& of_this_thread(const Call<T>& call) {
@@ -55,6 +57,11 @@ struct PackBuffers {
     if (call.k > kLargestFixedSize) buffers.scratch.reserve(call.triangle_size * lanes);
     buffers.exponents.reserve(call.k * lanes);
     buffers.values.reserve(call.k * lanes);
+    if (call.plan.outputs.vectors()) {
+      buffers.x.reserve(call.triangle_size * lanes);
+      buffers.y.reserve(call.triangle_size * lanes);
+      buffers.ranks.reserve(call.k * lanes);
+    }
     return buffers;
   }
 };
@@ -82,6 +89,52 @@ void compute_pack(const Call<T>& call, PackBuffers<T>& buffers, bool row_major, 
   }
 }
 
+// The singular values of one lane, in descending order; columns[r] gets the column of number r.
+template <class T>
+void sort_columns(const PackBuffers<T>& buffers, int lanes, int lane, int k, int* columns, T* values) {
+  for (int j = 0; j < k; ++j) {
+    const int r = static_cast<int>(buffers.ranks.data()[j * lanes + lane]);
+    columns[r] = j;
+    values[r] = buffers.values.data()[j * lanes + lane];
+  }
+}
+
+// As compute_pack(), with vectors.
+template <class T>
+void compute_vectors_pack(const Call<T>& call, PackBuffers<T>& buffers, bool row_major, bool with_exponents,
+                          int64_t first, int n) {
+  const int lanes = call.kernels.lanes, k = call.k, components = call.kernels.components;
+  const Problem& problem = call.plan.problem;
+  const auto kernel = call.kernels.vectors[k <= kLargestFixedVectors ? k : 0];
+  kernel({buffers.a.data(), row_major ? k : 1, row_major ? 1 : k, k,
+          with_exponents ? buffers.exponents.data() : nullptr, static_cast<T>(call.plan.tolerance),
+          call.plan.max_sweeps, buffers.x.data(), buffers.y.data(), buffers.values.data(), buffers.ranks.data(),
+          buffers.statuses.data()});
+  const VectorLayout x_layout = long_layout(problem, call.plan.outputs), y_layout = short_layout(problem, call.plan.outputs);
+  call.source.for_each(first, n, [&](int l, const MatrixSource::Slot& slot) {
+    int columns[kShapeLimits.max_values];
+    T values[kShapeLimits.max_values];
+    sort_columns(buffers, lanes, l, k, columns, values);
+    const auto status = static_cast<MatrixStatus>(static_cast<int>(buffers.statuses[l]));
+    const bool finite = status != MatrixStatus::kNonFinite;
+    if (!finite) std::fill_n(values, k, FloatTraits<T>::nan());
+    const size_t value_bytes = static_cast<size_t>(call.plan.outputs.values) * sizeof(T);
+    if (char* const to = slot.plane(Plane::kValues, value_bytes)) std::memcpy(to, values, value_bytes);
+    for (const auto& [data, layout] : {std::pair{buffers.x.data(), &x_layout}, std::pair{buffers.y.data(), &y_layout}}) {
+      const size_t bytes = static_cast<size_t>(layout->matrix_stride()) * components * sizeof(T);
+      char* const to = slot.plane(layout->plane, bytes);
+      if (to == nullptr) continue;
+      if (finite) {
+        write_columns(PackedColumns<T>{data, k, components, lanes}, l, columns, *layout, 0, k, to);
+      } else {
+        fill_with_nan<T>(to, bytes);
+      }
+    }
+    call.counters.by_status[static_cast<int>(status)].fetch_add(1, std::memory_order_relaxed);
+    if (slot.status != nullptr) *slot.status = status;
+  });
+}
+
 // Square matrices first .. last - 1: from natural storage straight into packs.
 template <class T>
 void compute_square(const Call<T>& call, int64_t first, int64_t last) {
@@ -93,7 +146,9 @@ void compute_square(const Call<T>& call, int64_t first, int64_t last) {
     call.source.for_each(first, n, [&](int l, const MatrixSource::Slot& slot) { from[l] = slot.matrix; });
     std::fill(from + n, from + lanes, from[0]);  // idle lanes repeat a matrix: they cost no extra iteration
     interleave(from, lanes, call.triangle_size, buffers.a.data());
-    compute_pack(call, buffers, call.plan.problem.order == Order::kRowMajor, false, first, n);
+    const bool row_major = call.plan.problem.order == Order::kRowMajor;
+    call.plan.outputs.vectors() ? compute_vectors_pack(call, buffers, row_major, false, first, n)
+                                : compute_pack(call, buffers, row_major, false, first, n);
   }
 }
 

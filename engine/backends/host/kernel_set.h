@@ -6,7 +6,7 @@
 #define SVDSERVE_ENGINE_BACKENDS_HOST_KERNEL_SET_H_
 #endif
 
-#include "engine/algorithms/matrix_values.h"
+#include "engine/algorithms/jacobi_vectors.h"
 #include "engine/backends/host/kernel_table.h"
 
 // A target without a fused multiply-add instruction would need a call for each one: it is served by the scalar lane.
@@ -48,6 +48,48 @@ void fixed_values(const host::ValuesCall<typename E::Scalar>& call) {
 template <Method kMethod, class E>
 void runtime_values(const host::ValuesCall<typename E::Scalar>& call) {
   compute_values<kMethod>(call, RuntimeSize{call.k}, MatrixView<E>{reinterpret_cast<E*>(call.scratch), call.k});
+}
+
+template <class E, class Size>
+SVD_HD void compute_vectors(const host::VectorsCall<typename E::Scalar>& call, Size k, MatrixView<E> x,
+                            MatrixView<E> y) {
+  using Lane = typename E::Lane;
+  constexpr int kStorage = Size::kValue != 0 ? Size::kValue : static_cast<int>(kShapeLimits.max_values);
+  constexpr int kStep = E::kComponents * Lane::kLanes;
+  SVD_UNROLL for (int j = 0; j < k; ++j) {
+    SVD_UNROLL for (int i = 0; i < k; ++i) {
+      x(i, j) = load_element<E>(call.a + static_cast<ptrdiff_t>(i * call.row_stride + j * call.col_stride) * kStep);
+    }
+  }
+  Lane given[kStorage], s[kStorage], rank[kStorage];
+  ColumnScale<Lane> scales[kStorage];
+  if (call.exponents != nullptr) {
+    SVD_UNROLL for (int j = 0; j < k; ++j) given[j] = Lane::load(call.exponents + j * Lane::kLanes);
+  }
+  jacobi_vectors(x, y, k, call.exponents != nullptr ? given : nullptr, Lane(call.tolerance), call.max_sweeps, scales, s,
+                 rank)
+      .store(call.statuses);
+  SVD_UNROLL for (int j = 0; j < k; ++j) {
+    s[j].store(call.values + j * Lane::kLanes);
+    rank[j].store(call.ranks + j * Lane::kLanes);
+  }
+}
+
+template <class E, int K>
+void fixed_vectors(const host::VectorsCall<typename E::Scalar>& call) {
+  constexpr int kStep = E::kComponents * E::Lane::kLanes;
+  E x[K * K], y[K * K];
+  compute_vectors<E>(call, FixedSize<K>(), MatrixView<E>{x, K}, MatrixView<E>{y, K});
+  for (int i = 0; i < K * K; ++i) {
+    store_element(x[i], call.x + i * kStep);
+    store_element(y[i], call.y + i * kStep);
+  }
+}
+
+template <class E>
+void runtime_vectors(const host::VectorsCall<typename E::Scalar>& call) {
+  compute_vectors<E>(call, RuntimeSize{call.k}, MatrixView<E>{reinterpret_cast<E*>(call.x), call.k},
+                     MatrixView<E>{reinterpret_cast<E*>(call.y), call.k});
 }
 
 template <class E>
@@ -110,6 +152,7 @@ constexpr host::KernelTable<typename E::Scalar> list_runtime_sizes() {
   table.values[host::index_of(Method::kBidiagonal)][0] = runtime_values<Method::kBidiagonal, E>;
   table.values[host::index_of(Method::kBisection)][0] = runtime_values<Method::kBisection, E>;
   table.values[host::index_of(Method::kJacobi)][0] = runtime_values<Method::kJacobi, E>;
+  table.vectors[0] = runtime_vectors<E>;
   table.tile = tile_kernel<E>;
   table.join = join_kernel<E>;
   return table;
@@ -124,6 +167,10 @@ const host::KernelTables<T>* make_kernels() {
     list_fixed_sizes<Method::kBidiagonal, Wide>(t.wide);
     list_fixed_sizes<Method::kBisection, Wide>(t.wide);
     list_fixed_sizes<Method::kJacobi, Wide>(t.wide);
+    t.wide.vectors[1] = fixed_vectors<Wide, 1>;
+    t.wide.vectors[2] = fixed_vectors<Wide, 2>;
+    t.wide.vectors[3] = fixed_vectors<Wide, 3>;
+    t.wide.vectors[4] = fixed_vectors<Wide, 4>;
     return t;
   }();
   return &kTables;

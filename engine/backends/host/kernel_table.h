@@ -31,6 +31,23 @@ struct ValuesCall {
   T* scratch;   // scratch_size(k) numbers, aligned to kAlignment; for k > kLargestFixedSize
 };
 
+// Singular values and vectors of one pack of k x k matrices; see algorithms/jacobi_vectors.h.
+template <class T>
+struct VectorsCall {
+  const T* a;  // [in] as ValuesCall
+  int row_stride;
+  int col_stride;
+  int k;
+  const T* exponents;  // [in] as ValuesCall
+  T tolerance;
+  int max_sweeps;
+  T* x;         // [out] packed, aligned to kAlignment: element (i, j) of X is number j * k + i
+  T* y;         // [out] the same of Y
+  T* values;    // [out] packed, k a matrix: of column j
+  T* ranks;     // [out] packed, k a matrix: the number of column j in descending order
+  T* statuses;  // [out] lanes numbers: MatrixStatus
+};
+
 // Leaf of the tall-skinny QR: one pack of tiles of rows x k, row-wise; `r` gets the k x k upper triangles.
 template <class T>
 struct TileCall {
@@ -53,6 +70,8 @@ struct JoinCall {
 
 inline constexpr size_t kAlignment = 64;
 inline constexpr int kMethods = 3;
+// k up to here has a vectors kernel of its own: beyond, two matrices in one lane do not fit registers anyway.
+inline constexpr int kLargestFixedVectors = 4;
 
 constexpr int index_of(Method m) { return static_cast<int>(m) - static_cast<int>(Method::kBidiagonal); }
 
@@ -62,6 +81,7 @@ struct KernelTable {
   int components;  // 1: real, 2: complex
   // [index_of(method)][k for k <= kLargestFixedSize, otherwise 0]; a table for large matrices has only [..][0]
   void (*values[kMethods][kLargestFixedSize + 1])(const ValuesCall<T>&);
+  void (*vectors[kLargestFixedVectors + 1])(const VectorsCall<T>&);  // [k for k <= kLargestFixedVectors, otherwise 0]
   void (*tile)(const TileCall<T>&);
   void (*join)(const JoinCall<T>&);
 };

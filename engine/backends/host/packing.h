@@ -30,6 +30,7 @@ class AlignedBuffer {
     if (data_ == nullptr) throw std::bad_alloc();
   }
   T* data() { return data_.get(); }
+  const T* data() const { return data_.get(); }
 
  private:
   struct Free {

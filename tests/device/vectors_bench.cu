@@ -1,0 +1,189 @@
+// U, S and V of matrices that are on the GPU already, against cuSOLVER on the same data: gesvdjBatched (k <= 32, square)
+// and gesvdaStridedBatched (rows >= cols; approximate), both with vectors and with their default tolerances; and the
+// memory ceiling: a copy measured in the same run, and the bytes that a matrix and its results must move.
+//   device_vectors_bench [SHAPE|all [quick]]     a table as CSV; M/s: million matrices a second
+// Random normal matrices, column-major; CUDA events; warm; best of 5.
+#include <cusolverDn.h>
+
+#include <string>
+
+#include "engine/cuda_engine.h"
+#include "tests/device/device_bench.h"
+
+namespace svdserve {
+namespace {
+
+using namespace device_bench;  // NOLINT: what benches share
+
+double engine_rate(const CudaEngine& engine, const Problem& problem, int64_t count, const void* a) {
+  Options options;
+  options.vectors = Vectors::kThin;
+  const Plan plan = *make_plan(problem, options).plan;
+  void* const results = device_memory(result_bytes(plan, count));
+  auto* const statuses = static_cast<uint8_t*>(device_memory(count));
+  auto* const counts = static_cast<uint64_t*>(device_memory(32));
+  void* const workspace = device_memory(engine.workspace_bytes(plan, count) + 256);
+  check(cudaMemset(counts, 0, 32), "memset");
+  const DeviceBatch batch{a, count, planes_in(plan, results, count), statuses, counts, workspace};
+  const double s = best_seconds(2, [&] {
+    const CudaStatus status = engine.launch(plan, batch, nullptr);
+    if (!status.ok()) {
+      std::fprintf(stderr, "%s\n", status.text.c_str());
+      std::exit(1);
+    }
+  });
+  for (void* const memory : {results, static_cast<void*>(statuses), static_cast<void*>(counts), workspace}) {
+    cudaFree(memory);
+  }
+  return static_cast<double>(count) / s;
+}
+
+// The functions of cuSOLVER for one element type.
+template <class E>
+struct Peer;
+#define SVD_PEER(Type, RealType, letter)                                      \
+  template <>                                                                 \
+  struct Peer<Type> {                                                         \
+    using Real = RealType;                                                    \
+    static constexpr auto jacobi_size = cusolverDn##letter##gesvdjBatched_bufferSize;      \
+    static constexpr auto jacobi = cusolverDn##letter##gesvdjBatched;                      \
+    static constexpr auto approximate_size = cusolverDn##letter##gesvdaStridedBatched_bufferSize; \
+    static constexpr auto approximate = cusolverDn##letter##gesvdaStridedBatched;          \
+  }
+SVD_PEER(float, float, S);
+SVD_PEER(double, double, D);
+SVD_PEER(cuComplex, float, C);
+SVD_PEER(cuDoubleComplex, double, Z);
+#undef SVD_PEER
+
+// Seconds of the best of three calls on a fresh copy of the input, which cuSOLVER overwrites.
+template <class F>
+double best_on_copy(void* copy, const void* a, size_t bytes, F f) {
+  cudaEvent_t begin, end;
+  check(cudaEventCreate(&begin), "event");
+  check(cudaEventCreate(&end), "event");
+  double best = 1e30;
+  for (int round = 0; round < 4; ++round) {
+    check(cudaMemcpy(copy, a, bytes, cudaMemcpyDeviceToDevice), "copy");
+    cudaEventRecord(begin);
+    f();
+    cudaEventRecord(end);
+    check(cudaEventSynchronize(end), "cuSOLVER");
+    float ms = 0;
+    cudaEventElapsedTime(&ms, begin, end);
+    if (round > 0) best = std::min(best, ms * 1e-3);
+  }
+  cudaEventDestroy(begin);
+  cudaEventDestroy(end);
+  return best;
+}
+
+struct PeerRates {
+  double jacobi = 0, approximate = 0;
+};
+
+template <class E>
+PeerRates peer_rates(int m, int n, int count, const void* a) {
+  using P = Peer<E>;
+  using Real = typename P::Real;
+  const auto mode = CUSOLVER_EIG_MODE_VECTOR;
+  const size_t bytes = sizeof(E) * m * n * count;
+  PeerRates rates;
+  cusolverDnHandle_t handle;
+  cusolverDnCreate(&handle);
+  E* const copy = static_cast<E*>(device_memory(bytes));
+  E* const u = static_cast<E*>(device_memory(sizeof(E) * m * m * count));
+  E* const v = static_cast<E*>(device_memory(sizeof(E) * n * n * count));
+  Real* const s = static_cast<Real*>(device_memory(sizeof(Real) * n * count));
+  int* const info = static_cast<int*>(device_memory(sizeof(int) * count));
+  int size = 0;
+  if (m == n && n <= 32) {
+    gesvdjInfo_t parameters;
+    cusolverDnCreateGesvdjInfo(&parameters);
+    P::jacobi_size(handle, mode, m, n, copy, m, s, u, m, v, n, &size, parameters, count);
+    E* const work = static_cast<E*>(device_memory(sizeof(E) * size));
+    rates.jacobi = count / best_on_copy(copy, a, bytes, [&] {
+      P::jacobi(handle, mode, m, n, copy, m, s, u, m, v, n, work, size, info, parameters, count);
+    });
+    cudaFree(work);
+    cusolverDnDestroyGesvdjInfo(parameters);
+  }
+  if (m >= n) {
+    const auto step = [](int64_t x) { return static_cast<long long>(x); };
+    P::approximate_size(handle, mode, n, m, n, copy, m, step(m * n), s, n, u, m, step(m * n), v, n, step(n * n), &size,
+                        count);
+    E* const work = static_cast<E*>(device_memory(sizeof(E) * size));
+    rates.approximate = count / best_on_copy(copy, a, bytes, [&] {
+      P::approximate(handle, mode, n, m, n, copy, m, step(m * n), s, n, u, m, step(m * n), v, n, step(n * n), work, size,
+                     info, nullptr, count);
+    });
+    cudaFree(work);
+  }
+  for (void* const memory : {static_cast<void*>(copy), static_cast<void*>(u), static_cast<void*>(v),
+                             static_cast<void*>(s), static_cast<void*>(info)}) {
+    cudaFree(memory);
+  }
+  cusolverDnDestroy(handle);
+  return rates;
+}
+
+PeerRates peer_rates(DType t, int m, int n, int count, const void* a) {
+  switch (t) {
+    case DType::kF32:
+      return peer_rates<float>(m, n, count, a);
+    case DType::kF64:
+      return peer_rates<double>(m, n, count, a);
+    case DType::kC64:
+      return peer_rates<cuComplex>(m, n, count, a);
+    case DType::kC128:
+      return peer_rates<cuDoubleComplex>(m, n, count, a);
+  }
+  return {};
+}
+
+int main_of(int argc, char** argv) {
+  const std::string only = argc > 1 ? argv[1] : "";
+  const bool quick = argc > 2;  // no peers
+  CudaStatus status;
+  const auto engine = CudaEngine::open({}, &status);
+  if (engine == nullptr) {
+    std::fprintf(stderr, "no GPU: %s\n", status.text.c_str());
+    return 2;
+  }
+  const double copy = copy_rate();
+  std::printf("# %s, copy %.2f TB/s read and written; U, S, V\n", engine->description().name.c_str(), copy * 1e-12);
+  std::printf("shape,dtype,matrices,ours M/s,gesvdjBatched M/s,gesvdaStridedBatched M/s,ours/best peer,ceiling M/s,of "
+              "ceiling\n");
+  const std::pair<int, int> shapes[] = {{2, 2}, {3, 3}, {4, 4}, {6, 6}, {8, 8}, {16, 16}, {24, 24}, {32, 32}, {4, 64},
+                                        {64, 16}, {256, 32}, {64, 64}, {128, 128}};
+  for (const auto& [m, n] : shapes) {
+    const std::string label = std::to_string(m) + "x" + std::to_string(n);
+    if (!only.empty() && only != "all" && only != label) continue;
+    for (const DType t : {DType::kF32, DType::kF64, DType::kC64, DType::kC128}) {
+      const Problem problem{m, n, t, Order::kColumnMajor};
+      Options options;
+      options.vectors = Vectors::kThin;
+      if (!make_plan(problem, options).plan.has_value()) continue;
+      const size_t one = matrix_bytes(problem);
+      const auto count = std::min<int64_t>((int64_t{256} << 20) / static_cast<int64_t>(one), 2'000'000);
+      void* const a = normal_on_device(value_bytes(t) == 4, static_cast<size_t>(count) * one);
+      const double ours = engine_rate(*engine, problem, count, a);
+      const PeerRates peers =
+          quick ? PeerRates() : peer_rates(t, m, n, static_cast<int>(std::min<int64_t>(count, 400'000 / n)), a);
+      const Plan plan = *make_plan(problem, options).plan;
+      const double ceiling = copy / static_cast<double>(one + result_bytes(plan, 1));
+      const double best = std::max(peers.jacobi, peers.approximate);
+      std::printf("%s,%s,%ld,%.3f,%.4f,%.4f,%.1f,%.0f,%.3f\n", label.c_str(), name(t), count, ours * 1e-6,
+                  peers.jacobi * 1e-6, peers.approximate * 1e-6, best > 0 ? ours / best : 0, ceiling * 1e-6,
+                  ours / ceiling);
+      std::fflush(stdout);
+      cudaFree(a);
+    }
+  }
+  return 0;
+}
+
+}  // namespace
+}  // namespace svdserve
+
+int main(int argc, char** argv) { return svdserve::main_of(argc, argv); }
