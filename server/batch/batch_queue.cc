@@ -32,9 +32,9 @@ size_t BatchQueue::PlanHash::operator()(const Plan& plan) const {
 }
 
 int64_t BatchQueue::PartsOf(int64_t count, const Plan& plan) const {
-  const int64_t bytes = count * static_cast<int64_t>(matrix_bytes(plan.problem));
-  const int64_t parts = std::max(ceil_div(bytes, limits_.max_bytes), ceil_div(count, limits_.max_matrices));
-  return std::clamp<int64_t>(parts, 1, count / plan.outputs.group);
+  const int64_t group = plan.outputs.group, one = static_cast<int64_t>(matrix_bytes(plan.problem));
+  const int64_t most = std::min(limits_.max_bytes / one, limits_.max_matrices) / group;
+  return ceil_div(count / group, std::max<int64_t>(most, 1));
 }
 
 bool BatchQueue::Fits(const Batch& batch, int64_t bytes, int64_t matrices) const {
