@@ -39,7 +39,7 @@ SVD_KERNEL_BEGIN
 template <class Lane>
 struct ColumnScale {
   Lane exponent;
-  Lane square;  // d^2, in [1/2, 4) at the start of a sweep
+  Lane square;  // d^2 kScaleSquare; d^2 is in [1/2, 4) at the start of a sweep
 };
 
 // x_p := x_p - a x_q, x_q := x_q - b x_p, and the same for V with its own a, b.
@@ -55,7 +55,7 @@ template <class E, class Lane>
 SVD_HD PairUpdate<E> pair_update(Lane alpha, Lane beta, const E& g, const ColumnScale<Lane>& p,
                                  const ColumnScale<Lane>& q, Lane tol_square, typename Lane::Mask active) {
   using F = FloatTraits<typename E::Scalar>;
-  const Lane zero(0), one(1), collapsed(F::kCollapsedSquare);
+  const Lane zero(0), one(1), collapsed(F::kCollapsedSquare * F::kScaleSquare);
   PairUpdate<E> u;
   const Lane g_square = add_square(zero, g);
   u.wanted = (g_square > tol_square * (alpha * beta)) & active;
@@ -66,15 +66,16 @@ SVD_HD PairUpdate<E> pair_update(Lane alpha, Lane beta, const E& g, const Column
   const Lane big_q = q.square * select(q.exponent >= p.exponent, one, s2);
   const Lane delta = fma(beta, big_q, -(alpha * big_p));
   const Lane twice = g_square + g_square;
-  const Lane root = sqrt(fma(delta, delta, (twice + twice) * (big_p * big_q)));
+  const Lane root = sqrt_in_range(fma(delta, delta, (twice + twice) * (big_p * big_q)));
   const Lane sum = delta + copysign(root, delta);
-  const Lane r = select(rotate, Lane(2) / select(rotate, sum, one), zero);
+  const Lane inverse = reciprocal(select(rotate, sum, one));
+  const Lane r = select(rotate, inverse + inverse, zero);
   const Lane r_p = r * big_p, r_q = r * big_q;
   u.x_a = scaled(conj(g), r_q);
   u.x_b = scaled(g, -r_p);
   u.v_a = scaled(conj(g), (r * q.square) * s);
   u.v_b = scaled(g, -((r * p.square) * s));
-  u.shrink = one / fma(g_square * r_p, r_q, one);
+  u.shrink = reciprocal(fma(g_square * r_p, r_q, one));
   return u;
 }
 
@@ -106,7 +107,8 @@ SVD_HD SweepScale<Lane> sweep_scale(Lane largest, ColumnScale<Lane>& column) {
   const Lane e = binary_exponent(largest);
   // Half of an integer, rounded to an integer by passing through numbers that have no fraction.
   const Lane whole(static_cast<typename Lane::Scalar>(3 * (typename F::Bits{1} << (F::kMantissaBits - 1))));
-  const Lane half = (exponent(column.square) * Lane(0.5f) + whole) - whole;
+  const Lane d_square = column.square * Lane(1 / F::kScaleSquare);
+  const Lane half = (exponent(d_square) * Lane(0.5f) + whole) - whole;
   column.square = column.square * pow2(-(half + half));
   column.exponent = column.exponent + (e + half);
   return {make_pow2(-e), pow2(half)};
@@ -116,7 +118,7 @@ SVD_HD SweepScale<Lane> sweep_scale(Lane largest, ColumnScale<Lane>& column) {
 template <class Lane>
 SVD_HD typename Lane::Mask is_dependent(int k, Lane square, const ColumnScale<Lane>& column) {
   using T = typename Lane::Scalar;
-  return square * column.square <= Lane(dependent_square<T>(k) / 2);
+  return square * column.square <= Lane(dependent_square<T>(k) / 2 * FloatTraits<T>::kScaleSquare);
 }
 
 // The pair in places i, i + 1 of a lane's matrices. Returns where it was not orthogonal.
@@ -165,6 +167,15 @@ SVD_HD Lane normalize_vectors(A x, A v, Size k, int j) {
   return x_norm * v_inverse;
 }
 
+// s 2^exponent, or zero where that is below every number: a dependent column's exponent may have fallen out of the range
+// of make_pow2().
+template <class Lane>
+SVD_HD Lane finished_value(Lane s, Lane exponent) {
+  const Lane lowest(-2 * FloatTraits<typename Lane::Scalar>::kBias + 14);
+  const Lane value = s * make_pow2(larger(exponent, lowest));
+  return select(value > Lane(0), value, Lane(0));
+}
+
 // In: x = A, its column j standing for 2^given[j] x(:, j) (null: zero); v is written. Out: u_j and v_j in column j, s[j]
 // the finished value of that column, rank[j] its number in descending order (equal ones in the order of their columns).
 // scales: k of scratch. Returns the MatrixStatus of each lane as a number; of matrices that are not finite everything
@@ -177,7 +188,7 @@ SVD_HD Lane jacobi_vectors(A x, A v, Size k, const Lane* given, Lane tolerance, 
   const Lane zero(0), one(1), tol_square = tolerance * tolerance;
   const auto finite = scale_matrix<true>(Alone(), x, k, given, s);
   SVD_UNROLL for (int j = 0; j < k; ++j) {
-    scales[j] = {s[j], one};
+    scales[j] = {s[j], Lane(FloatTraits<T>::kScaleSquare)};
     SVD_UNROLL for (int i = 0; i < k; ++i) v(i, j) = zero_element<E>();
     v(j, j).re = one;
   }
@@ -185,13 +196,14 @@ SVD_HD Lane jacobi_vectors(A x, A v, Size k, const Lane* given, Lane tolerance, 
   for (int sweep = 0; sweep < max_sweeps && any_of(active); ++sweep) {
     begin_sweep(x, v, k, scales, sweep == 0);
     auto rotated = Lane::mask(false);
+    const auto turning = Lane::kLanes == 1 ? Lane::mask(true) : active;  // one lane is active, or it would not be here
     for (int step = 0; step < k; step += 2) {
       SVD_UNROLL for (int i = 0; i + 1 < k; i += 2) {
-        rotated = rotated | rotate_neighbours(x, v, k, i, scales, tol_square, active);
+        rotated = rotated | rotate_neighbours(x, v, k, i, scales, tol_square, turning);
       }
       if (step + 1 == k) break;
       SVD_UNROLL for (int i = 1; i + 1 < k; i += 2) {
-        rotated = rotated | rotate_neighbours(x, v, k, i, scales, tol_square, active);
+        rotated = rotated | rotate_neighbours(x, v, k, i, scales, tol_square, turning);
       }
     }
     active = active & rotated;
@@ -199,8 +211,7 @@ SVD_HD Lane jacobi_vectors(A x, A v, Size k, const Lane* given, Lane tolerance, 
   begin_sweep(x, v, k, scales, true);
   auto in_range = Lane::mask(true);
   SVD_UNROLL for (int j = 0; j < k; ++j) {
-    s[j] = normalize_vectors<A, Lane>(x, v, k, j) * make_pow2(scales[j].exponent);
-    s[j] = select(s[j] > zero, s[j], zero);
+    s[j] = finished_value(normalize_vectors<A, Lane>(x, v, k, j), scales[j].exponent);
     in_range = in_range & (s[j] <= Lane(FloatTraits<T>::kLargest));
   }
   SVD_UNROLL for (int j = 0; j < k; ++j) {

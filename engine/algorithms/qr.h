@@ -3,9 +3,10 @@
 //
 //   tall_qr      A (rows x k) = Q R
 //   join_qr      [R_1; R_2] (2k x k, both upper triangular) = Q R: a node of the tall-skinny QR tree
+//   keep_..      the same, keeping Q; apply_.. multiplies by it
 //   pivoted_qr   A P = Q R (k x k) with the largest remaining column first
 //
-// Q is not kept. R is left in the upper triangle of the first argument; what is below it is not cleared. Columns may
+// R is left in the upper triangle of the first argument; what is below it is not cleared. Columns may
 // be scaled by powers of two, each by its own: column j stands for 2^exponents[j] a(:, j). A reflector is made from
 // one column, so the scales of the others do not matter, and R's column j carries the scale of A's. pivoted_qr takes
 // what is left of a column for zero once it is rounding error of the column itself, |a(j:, c)| <= 4 sqrt(k) u times
@@ -32,8 +33,9 @@
 
 SVD_KERNEL_BEGIN
 
-template <class Team, class A, class Size>
-SVD_HD void tall_qr(const Team& team, A a, int rows, Size k) {
+// done(j, h): what becomes of the diagonal, which holds u_0 of reflector j when it is called, for one of the team.
+template <class Team, class A, class Size, class Done>
+SVD_HD void tall_qr(const Team& team, A a, int rows, Size k, Done done) {
   using E = typename A::Element;
   for (int j = 0; j < k && j < rows - 1; ++j) {
     const auto x = [&](int i) SVD_LAMBDA { return a(j + i, j); };
@@ -44,14 +46,45 @@ SVD_HD void tall_qr(const Team& team, A a, int rows, Size k) {
       const E w = scaled(inner_product<E>(rows - j, x, y), h.g);
       SVD_UNROLL for (int i = j; i < rows; ++i) a(i, c) = subtract_product(a(i, c), a(i, j), w);
     });
-    team.once([&]() SVD_LAMBDA { a(j, j) = h.beta; });
+    team.once([&]() SVD_LAMBDA { done(j, h); });
   }
+}
+template <class Team, class A, class Size>
+SVD_HD void tall_qr(const Team& team, A a, int rows, Size k) {
+  using E = typename A::Element;
+  tall_qr(team, a, rows, k, [&](int j, const Reflector<E>& h) SVD_LAMBDA { a(j, j) = h.beta; });
+}
+
+// The factor that tall_qr leaves when `done` keeps what it is told: u_0 stays on the diagonal of a (rows > k).
+//   g: k lanes; diagonal: k elements, that of R. The team shares both.
+template <class Team, class A, class Size>
+SVD_HD void keep_tall_qr(const Team& team, A a, int rows, Size k, typename A::Element::Lane* g,
+                         typename A::Element* diagonal) {
+  using E = typename A::Element;
+  tall_qr(team, a, rows, k, [&](int j, const Reflector<E>& h) SVD_LAMBDA {
+    g[j] = h.g;
+    diagonal[j] = h.beta;
+  });
+}
+
+// y := Q y for the factor of keep_tall_qr; y is rows x columns. Every column by itself.
+template <class Team, class A, class Y>
+SVD_HD void apply_tall_q(const Team& team, A a, int rows, int k, const typename A::Element::Lane* g, Y y, int columns) {
+  using E = typename A::Element;
+  team.for_each(0, columns, [&](int c) SVD_LAMBDA {
+    for (int j = k - 1; j >= 0; --j) {
+      const auto u = [&](int i) SVD_LAMBDA { return a(j + i, j); };
+      const auto x = [&](int i) SVD_LAMBDA { return y(j + i, c); };
+      const E w = scaled(inner_product<E>(rows - j, u, x), g[j]);
+      for (int i = j; i < rows; ++i) y(i, c) = subtract_product(y(i, c), a(i, j), w);
+    }
+  });
 }
 
 // Column j of the stack is zero below row j of either half, so its reflector has j + 2 elements: top(j, j) and
 // bottom(0 .. j, j).
-template <class Team, class A, class Size>
-SVD_HD void join_qr(const Team& team, A top, A bottom, Size k) {
+template <class Team, class A, class Size, class Done>
+SVD_HD void join_qr(const Team& team, A top, A bottom, Size k, Done done) {
   using E = typename A::Element;
   for (int j = 0; j < k; ++j) {
     const auto x = [&](int i) SVD_LAMBDA { return i == 0 ? top(j, j) : bottom(i - 1, j); };
@@ -63,8 +96,42 @@ SVD_HD void join_qr(const Team& team, A top, A bottom, Size k) {
       top(j, c) = subtract_product(top(j, c), top(j, j), w);
       for (int i = 0; i <= j; ++i) bottom(i, c) = subtract_product(bottom(i, c), bottom(i, j), w);
     });
-    team.once([&]() SVD_LAMBDA { top(j, j) = h.beta; });
+    team.once([&]() SVD_LAMBDA { done(j, h); });
   }
+}
+template <class Team, class A, class Size>
+SVD_HD void join_qr(const Team& team, A top, A bottom, Size k) {
+  using E = typename A::Element;
+  join_qr(team, top, bottom, k, [&](int j, const Reflector<E>& h) SVD_LAMBDA { top(j, j) = h.beta; });
+}
+
+// R in top; the reflectors stay in the upper triangle of bottom, their u_0 and g in heads and g, which the team shares.
+template <class Team, class A, class Size>
+SVD_HD void keep_join_qr(const Team& team, A top, A bottom, Size k, typename A::Element::Lane* g,
+                         typename A::Element* heads) {
+  using E = typename A::Element;
+  join_qr(team, top, bottom, k, [&](int j, const Reflector<E>& h) SVD_LAMBDA {
+    g[j] = h.g;
+    heads[j] = h.u0;
+    top(j, j) = h.beta;
+  });
+}
+
+// [top; bottom] := Q [top; 0] for the factor of keep_join_qr, whose reflectors lie in `factor`; both k x columns.
+template <class Team, class A, class Y>
+SVD_HD void apply_join_q(const Team& team, A factor, int k, const typename A::Element::Lane* g,
+                         const typename A::Element* heads, Y top, Y bottom, int columns) {
+  using E = typename A::Element;
+  team.for_each(0, columns, [&](int c) SVD_LAMBDA {
+    for (int i = 0; i < k; ++i) bottom(i, c) = zero_element<E>();
+    for (int j = k - 1; j >= 0; --j) {
+      const auto u = [&](int i) SVD_LAMBDA { return i == 0 ? heads[j] : factor(i - 1, j); };
+      const auto x = [&](int i) SVD_LAMBDA { return i == 0 ? top(j, c) : bottom(i - 1, c); };
+      const E w = scaled(inner_product<E>(j + 2, u, x), g[j]);
+      top(j, c) = subtract_product(top(j, c), heads[j], w);
+      for (int i = 0; i <= j; ++i) bottom(i, c) = subtract_product(bottom(i, c), factor(i, j), w);
+    }
+  });
 }
 
 // (4 sqrt(k) u)^2: what a column, or what is left of it, may lose without passing the backward error of its

@@ -24,6 +24,9 @@ struct FloatTraits<float> {
   // Jacobi: a column whose square fell below this within a sweep waits for the next one, which scales it anew, so that
   // the square of a cosine's numerator is never denormal.
   static constexpr float kCollapsedSquare = 0x1p-40f;
+  // Jacobi with vectors: what the square of a column's scale starts from, so that the discriminant of a pair that is
+  // rotated, at least 4 (2 u)^2 times the square of this times that of the above, is no less than kNegligibleSquare.
+  static constexpr float kScaleSquare = 0x1p20f;
   // What reciprocal() and sqrt_in_range() (lane.h) may be asked for.
   static constexpr float kReciprocalSmallest = 0x1p-120f;
   static constexpr float kRangeLargest = 0x1p120f;
@@ -46,6 +49,7 @@ struct FloatTraits<double> {
   static constexpr double kSmallestNormal = 0x1p-1022;
   static constexpr double kNegligibleSquare = 0x1p-900;
   static constexpr double kCollapsedSquare = 0x1p-440;
+  static constexpr double kScaleSquare = 1;
   static constexpr double kReciprocalSmallest = 0x1p-1000;
   static constexpr double kRangeLargest = 0x1p1000;
   static constexpr int kLiftExponent = 64;

@@ -239,7 +239,7 @@ struct VectorsTask {
       column.y[i] = scalar::zero_element<E>();
       if (inside && row == place) column.y[i].re = L(T(1));
     }
-    column.scale.square = L(T(1));
+    column.scale.square = L(FloatTraits<T>::kScaleSquare);
     column.scale.exponent = L(call.exponents == nullptr || place >= team.k ? T(0) : call.exponents[m * team.k + place]);
     return finite.m;
   }
@@ -321,15 +321,14 @@ struct VectorsTask {
     }
     return active;
   }
-  // u_j, v_j in place; returns s_j without its exponent.
+  // u_j, v_j in place; returns s_j.
   __device__ __forceinline__ L normalize(Column& column) {
     const L zero(T(0)), one(T(1));
     const L x_norm = sqrt(team.square_of(column.x)), y_norm = sqrt(team.square_of(column.y));
     const L x_inverse = one / select(x_norm > zero, x_norm, one), y_inverse = one / y_norm;
     SVD_UNROLL for (int i = 0; i < Team::kRows; ++i) column.x[i] = scalar::scaled(column.x[i], x_inverse);
     SVD_UNROLL for (int i = 0; i < Team::kRows; ++i) column.y[i] = scalar::scaled(column.y[i], y_inverse);
-    const L s = (x_norm * y_inverse) * scalar::make_pow2(column.scale.exponent);
-    return select(s > zero, s, zero);
+    return scalar::finished_value(x_norm * y_inverse, column.scale.exponent);
   }
 
   __device__ __forceinline__ int rank(L s, int place, L s_p, L s_q) const {

@@ -8,6 +8,7 @@
 #include "engine/backends/host/matrix_source.h"
 #include "engine/backends/host/packing.h"
 #include "engine/backends/host/tall_reduction.h"
+#include "engine/backends/host/tall_vectors.h"
 #include "engine/backends/host/vector_planes.h"
 #include "oneapi/tbb/info.h"
 #include "oneapi/tbb/parallel_for.h"
@@ -99,40 +100,61 @@ void sort_columns(const PackBuffers<T>& buffers, int lanes, int lane, int k, int
   }
 }
 
-// As compute_pack(), with vectors.
+// What is known of the matrices of a pack once its kernel has run.
+template <class T>
+struct SortedPack {
+  int columns[kMaxLanes][kShapeLimits.max_values];  // [lane][number in descending order]
+  bool finite[kMaxLanes];
+};
+
+// Writes rows first_row .. of X or Y of the matrices first .. first + n - 1.
+template <class T>
+void write_pack(const Call<T>& call, const SortedPack<T>& sorted, const PackedColumns<T>& from,
+                const VectorLayout& layout, int64_t first_row, int64_t rows, int64_t first, int n) {
+  const size_t bytes = static_cast<size_t>(layout.matrix_stride()) * from.components * sizeof(T);
+  call.source.for_each(first, n, [&](int l, const MatrixSource::Slot& slot) {
+    char* const to = slot.plane(layout.plane, bytes);
+    if (to == nullptr) return;
+    if (sorted.finite[l]) {
+      write_columns(from, l, sorted.columns[l], layout, first_row, rows, to);
+    } else if (first_row == 0) {
+      fill_with_nan<T>(to, bytes);
+    }
+  });
+}
+
+// As compute_pack(), with vectors. tall: the factors of the pack; null: the matrices are square.
 template <class T>
 void compute_vectors_pack(const Call<T>& call, PackBuffers<T>& buffers, bool row_major, bool with_exponents,
-                          int64_t first, int n) {
+                          int64_t first, int n, TallVectors<T>* tall) {
   const int lanes = call.kernels.lanes, k = call.k, components = call.kernels.components;
-  const Problem& problem = call.plan.problem;
   const auto kernel = call.kernels.vectors[k <= kLargestFixedVectors ? k : 0];
   kernel({buffers.a.data(), row_major ? k : 1, row_major ? 1 : k, k,
           with_exponents ? buffers.exponents.data() : nullptr, static_cast<T>(call.plan.tolerance),
           call.plan.max_sweeps, buffers.x.data(), buffers.y.data(), buffers.values.data(), buffers.ranks.data(),
           buffers.statuses.data()});
-  const VectorLayout x_layout = long_layout(problem, call.plan.outputs), y_layout = short_layout(problem, call.plan.outputs);
+  SortedPack<T> sorted;
+  const size_t value_bytes = static_cast<size_t>(call.plan.outputs.values) * sizeof(T);
   call.source.for_each(first, n, [&](int l, const MatrixSource::Slot& slot) {
-    int columns[kShapeLimits.max_values];
     T values[kShapeLimits.max_values];
-    sort_columns(buffers, lanes, l, k, columns, values);
+    sort_columns(buffers, lanes, l, k, sorted.columns[l], values);
     const auto status = static_cast<MatrixStatus>(static_cast<int>(buffers.statuses[l]));
-    const bool finite = status != MatrixStatus::kNonFinite;
-    if (!finite) std::fill_n(values, k, FloatTraits<T>::nan());
-    const size_t value_bytes = static_cast<size_t>(call.plan.outputs.values) * sizeof(T);
+    sorted.finite[l] = status != MatrixStatus::kNonFinite;
+    if (!sorted.finite[l]) std::fill_n(values, k, FloatTraits<T>::nan());
     if (char* const to = slot.plane(Plane::kValues, value_bytes)) std::memcpy(to, values, value_bytes);
-    for (const auto& [data, layout] : {std::pair{buffers.x.data(), &x_layout}, std::pair{buffers.y.data(), &y_layout}}) {
-      const size_t bytes = static_cast<size_t>(layout->matrix_stride()) * components * sizeof(T);
-      char* const to = slot.plane(layout->plane, bytes);
-      if (to == nullptr) continue;
-      if (finite) {
-        write_columns(PackedColumns<T>{data, k, components, lanes}, l, columns, *layout, 0, k, to);
-      } else {
-        fill_with_nan<T>(to, bytes);
-      }
-    }
     call.counters.by_status[static_cast<int>(status)].fetch_add(1, std::memory_order_relaxed);
     if (slot.status != nullptr) *slot.status = status;
   });
+  const VectorLayout x = long_layout(call.plan.problem, call.plan.outputs);
+  const VectorLayout y = short_layout(call.plan.problem, call.plan.outputs);
+  write_pack(call, sorted, {buffers.y.data(), k, components, lanes}, y, 0, k, first, n);
+  if (tall == nullptr) {
+    write_pack(call, sorted, {buffers.x.data(), k, components, lanes}, x, 0, k, first, n);
+  } else if (x.columns > 0) {
+    tall->apply(buffers.x.data(), [&](int64_t first_row, int64_t rows, const T* tile) {
+      write_pack(call, sorted, {tile, tall->tile_rows(), components, lanes}, x, first_row, rows, first, n);
+    });
+  }
 }
 
 // Square matrices first .. last - 1: from natural storage straight into packs.
@@ -147,7 +169,7 @@ void compute_square(const Call<T>& call, int64_t first, int64_t last) {
     std::fill(from + n, from + lanes, from[0]);  // idle lanes repeat a matrix: they cost no extra iteration
     interleave(from, lanes, call.triangle_size, buffers.a.data());
     const bool row_major = call.plan.problem.order == Order::kRowMajor;
-    call.plan.outputs.vectors() ? compute_vectors_pack(call, buffers, row_major, false, first, n)
+    call.plan.outputs.vectors() ? compute_vectors_pack(call, buffers, row_major, false, first, n, static_cast<TallVectors<T>*>(nullptr))
                                 : compute_pack(call, buffers, row_major, false, first, n);
   }
 }
@@ -172,6 +194,23 @@ void compute_tall(const Call<T>& call, int64_t first, int64_t last) {
     interleave(triangles, lanes, call.triangle_size, buffers.a.data());
     interleave(exponents, lanes, call.k, buffers.exponents.data());
     compute_pack(call, buffers, true, true, first, n);
+  }
+}
+
+// The same with vectors.
+template <class T>
+void compute_tall_vectors(const Call<T>& call, int64_t first, int64_t last) {
+  const int lanes = call.kernels.lanes;
+  PackBuffers<T>& buffers = PackBuffers<T>::of_this_thread(call);
+  TallVectors<T> tall(call.plan, call.kernels);
+  const char* from[kMaxLanes];
+  for (; first < last; first += lanes) {
+    const int n = static_cast<int>(std::min<int64_t>(lanes, last - first));
+    call.source.for_each(first, n, [&](int l, const MatrixSource::Slot& slot) { from[l] = slot.matrix; });
+    tall.factorize(from, n);
+    std::copy_n(tall.triangle(), call.triangle_size * lanes, buffers.a.data());
+    std::copy_n(tall.exponents(), static_cast<size_t>(call.k) * lanes, buffers.exponents.data());
+    compute_vectors_pack(call, buffers, false, true, first, n, &tall);
   }
 }
 
@@ -201,7 +240,11 @@ ExecutionOutcome run(const KernelTables<T>& tables, const Plan& plan, const Matr
     }
     const FpEnvironment environment;
     const int64_t first = i * step, last = std::min(first + step, source.count());
-    square ? compute_square(call, first, last) : compute_tall(call, first, last);
+    if (square) {
+      compute_square(call, first, last);
+    } else {
+      plan.outputs.vectors() ? compute_tall_vectors(call, first, last) : compute_tall(call, first, last);
+    }
   };
   if (threads == 1 || tasks <= 1) {
     for (int64_t i = 0; i < tasks; ++i) task(i);

@@ -131,6 +131,55 @@ void join_kernel(const host::JoinCall<typename E::Scalar>& call) {
   store_triangle(top, k, k, call.top);
 }
 
+template <class E>
+MatrixView<E> packed_view(const typename E::Scalar* data, int ld) {
+  return {reinterpret_cast<E*>(const_cast<typename E::Scalar*>(data)), ld};
+}
+
+template <class E>
+void keep_tile_kernel(const host::KeepTileCall<typename E::Scalar>& call) {
+  using Lane = typename E::Lane;
+  const int k = call.k, rows = call.rows;
+  const auto a = packed_view<E>(call.a, rows), r = packed_view<E>(call.r, k);
+  for (int j = 0; j < k; ++j) {
+    const Pow2<Lane> scale = make_pow2(-Lane::load(call.exponents + j * Lane::kLanes));
+    for (int i = 0; i < rows; ++i) a(i, j) = scaled(a(i, j), scale);
+  }
+  E diagonal[kShapeLimits.max_values];
+  keep_tall_qr(Alone(), a, rows, RuntimeSize{k}, reinterpret_cast<Lane*>(call.g), diagonal);
+  for (int j = 0; j < k; ++j) {
+    for (int i = 0; i < k; ++i) r(i, j) = i < j ? a(i, j) : i == j ? diagonal[j] : zero_element<E>();
+  }
+}
+
+template <class E>
+void keep_join_kernel(const host::KeepJoinCall<typename E::Scalar>& call) {
+  keep_join_qr(Alone(), packed_view<E>(call.top, call.k), packed_view<E>(call.bottom, call.k), RuntimeSize{call.k},
+               reinterpret_cast<typename E::Lane*>(call.g), reinterpret_cast<E*>(call.heads));
+}
+
+template <class E>
+void apply_tile_kernel(const host::ApplyTileCall<typename E::Scalar>& call) {
+  const int k = call.k, rows = call.rows;
+  const auto y = packed_view<E>(call.y, rows), top = packed_view<E>(call.top, k);
+  for (int j = 0; j < k; ++j) {
+    for (int i = 0; i < rows; ++i) y(i, j) = i < k ? top(i, j) : zero_element<E>();
+  }
+  apply_tall_q(Alone(), packed_view<E>(call.factor, rows), rows, k, reinterpret_cast<const typename E::Lane*>(call.g), y,
+               k);
+}
+
+template <class E>
+void apply_join_kernel(const host::ApplyJoinCall<typename E::Scalar>& call) {
+  const int k = call.k;
+  const auto factor = packed_view<E>(call.factor, k), bottom = packed_view<E>(call.scratch, k);
+  apply_join_q(Alone(), factor, k, reinterpret_cast<const typename E::Lane*>(call.g),
+               reinterpret_cast<const E*>(call.heads), packed_view<E>(call.top, k), bottom, k);
+  for (int j = 0; j < k; ++j) {
+    for (int i = 0; i < k; ++i) factor(i, j) = bottom(i, j);
+  }
+}
+
 template <Method kMethod, class E>
 constexpr void list_fixed_sizes(host::KernelTable<typename E::Scalar>& table) {
   auto& row = table.values[host::index_of(kMethod)];
@@ -155,6 +204,10 @@ constexpr host::KernelTable<typename E::Scalar> list_runtime_sizes() {
   table.vectors[0] = runtime_vectors<E>;
   table.tile = tile_kernel<E>;
   table.join = join_kernel<E>;
+  table.keep_tile = keep_tile_kernel<E>;
+  table.keep_join = keep_join_kernel<E>;
+  table.apply_tile = apply_tile_kernel<E>;
+  table.apply_join = apply_join_kernel<E>;
   return table;
 }
 

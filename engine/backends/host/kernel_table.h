@@ -68,6 +68,43 @@ struct JoinCall {
   T* scratch;  // 2 k k elements and lanes, aligned to kAlignment
 };
 
+// The same with Q kept, for vectors: a matrix in each lane. Arrays are packed, matrices by columns; all aligned.
+template <class T>
+struct KeepTileCall {
+  T* a;  // [in,out] rows x k, leading dimension rows; becomes the factor
+  int rows;
+  int k;
+  const T* exponents;  // [in] as TileCall
+  T* g;                // [out] k lanes
+  T* r;                // [out] k x k, zero below the diagonal
+};
+template <class T>
+struct KeepJoinCall {
+  T* top;     // [in,out] k x k: R of one half, then of both
+  T* bottom;  // [in,out] k x k: R of the other half; becomes the factor
+  int k;
+  T* g;      // [out] k lanes
+  T* heads;  // [out] k elements
+};
+template <class T>
+struct ApplyTileCall {
+  const T* factor;
+  const T* g;
+  int rows;
+  int k;
+  const T* top;  // [in] k x k
+  T* y;          // [out] rows x k, leading dimension rows: Q [top; 0]
+};
+template <class T>
+struct ApplyJoinCall {
+  T* factor;  // [in,out] becomes the bottom half of Q [top; 0]
+  const T* g;
+  const T* heads;
+  int k;
+  T* top;      // [in,out] k x k
+  T* scratch;  // k x k
+};
+
 inline constexpr size_t kAlignment = 64;
 inline constexpr int kMethods = 3;
 // k up to here has a vectors kernel of its own: beyond, two matrices in one lane do not fit registers anyway.
@@ -84,6 +121,10 @@ struct KernelTable {
   void (*vectors[kLargestFixedVectors + 1])(const VectorsCall<T>&);  // [k for k <= kLargestFixedVectors, otherwise 0]
   void (*tile)(const TileCall<T>&);
   void (*join)(const JoinCall<T>&);
+  void (*keep_tile)(const KeepTileCall<T>&);
+  void (*keep_join)(const KeepJoinCall<T>&);
+  void (*apply_tile)(const ApplyTileCall<T>&);
+  void (*apply_join)(const ApplyJoinCall<T>&);
 };
 
 // The kernels of one element type for one instruction set: wide packs, and narrow ones for matrices whose wide pack

@@ -9,7 +9,7 @@
 #define SVDSERVE_ENGINE_BACKENDS_HOST_TALL_REDUCTION_H_
 
 #include "engine/backends/host/packing.h"
-#include "engine/planner.h"
+#include "engine/backends/host/tall_shape.h"
 
 namespace svdserve::host {
 
@@ -25,24 +25,20 @@ class TallReduction {
   // Reduces n <= group() matrices. Afterwards triangle(l) is the row-major k x k triangle of matrix l, whose column j
   // stands for 2^exponents(l)[j] times what is stored; a non-finite matrix has a NaN in it.
   void reduce(const char* const* matrices, int n);
-  const T* triangle(int l) { return triangles_.data() + static_cast<size_t>(l) * tiles_ * triangle_size_; }
-  const T* exponents(int l) { return exponents_.data() + l * k_; }
+  const T* triangle(int l) { return triangles_.data() + static_cast<size_t>(l) * shape_.tiles * triangle_size_; }
+  const T* exponents(int l) { return exponents_.data() + l * shape_.k; }
 
  private:
-  void scan(const char* matrix, int l);
   void load_tile(const char* matrix, int l, int tile, int lane);
   void factorize_tiles(const char* const* matrices, int n);
   void join_tiles(int n);
   T* tile_triangle(int l, int tile) {
-    return triangles_.data() + (static_cast<size_t>(l) * tiles_ + tile) * triangle_size_;
+    return triangles_.data() + (static_cast<size_t>(l) * shape_.tiles + tile) * triangle_size_;
   }
 
   const KernelTable<T>& kernels_;
-  int64_t long_side_;
-  int k_;
-  int64_t row_stride_, col_stride_;  // in elements, of the tall matrix in natural storage
-  bool by_column_;                   // JACOBI: a power of two for each column
-  int tile_rows_, tiles_, group_;
+  const TallShape shape_;
+  int group_;
   size_t triangle_size_;  // numbers of one triangle
   AlignedBuffer<T> triangles_, exponents_, packed_, packed_r_, packed_other_, packed_exponents_, scratch_;
   AlignedBuffer<bool> finite_;
