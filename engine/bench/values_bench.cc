@@ -81,6 +81,21 @@ void engine(benchmark::State& state, int m, int n, Method method) {
   report(state, count);
 }
 
+// Capacity at some SNRs instead of the values.
+template <class E>
+void capacity(benchmark::State& state, int m, int n, int snrs) {
+  const int64_t count = batch_of(m, n);
+  const auto a = random_matrices<E>(count * m * n);
+  Options options{.values = false, .mimo = {.capacity = true}};
+  for (int i = 0; i < snrs; ++i) options.mimo.snr_db.push_back(-5 + 4 * i);
+  const auto plan = make_plan({m, n, Type<E>::kDType, Order::kColumnMajor}, options).plan;
+  std::vector<char> capacities(result_bytes(*plan, count));
+  const SvdEngine one_core({1});
+  const HostSegment batch{a.data(), count, planes_in(*plan, capacities.data(), count), nullptr};
+  for (auto _ : state) benchmark::DoNotOptimize(one_core.execute(*plan, {&batch, 1}));
+  report(state, count);
+}
+
 // kSdd: ?gesdd, otherwise ?gesvd; workspace is allocated once.
 template <class E, bool kSdd>
 void lapack(benchmark::State& state, int m, int n) {
@@ -123,6 +138,9 @@ void register_type() {
     const std::string where = std::to_string(m) + "x" + std::to_string(n) + "/" + name(Type<E>::kDType) + "/";
     for (const Method method : {Method::kBidiagonal, Method::kBisection, Method::kJacobi}) {
       benchmark::RegisterBenchmark((where + name(method)).c_str(), engine<E>, m, n, method);
+    }
+    for (const int snrs : {1, 10}) {
+      benchmark::RegisterBenchmark((where + "capacity_at_" + std::to_string(snrs)).c_str(), capacity<E>, m, n, snrs);
     }
     benchmark::RegisterBenchmark((where + "lapack_gesdd").c_str(), lapack<E, true>, m, n);
     benchmark::RegisterBenchmark((where + "lapack_gesvd").c_str(), lapack<E, false>, m, n);

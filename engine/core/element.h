@@ -103,6 +103,13 @@ SVD_HD E operator+(E x, const E& y) {
   return x;
 }
 
+template <class E>
+SVD_HD E operator-(E x, const E& y) {
+  x.re = x.re - y.re;
+  if constexpr (E::kComplex) x.im = x.im - y.im;
+  return x;
+}
+
 // x * r for a real r
 template <class E>
 SVD_HD E scaled(E x, typename E::Lane r) {

@@ -106,6 +106,7 @@ soak() {
       faults) timeout 120 "$bin/device_faults" ;;
       kernels) "$bin/device_kernel_bench" ;;
       vectors) "$bin/device_vectors_bench" ;;
+      answers) "$bin/device_answers_bench" ;;
       host) "$bin/device_host_bench" ;;
       service) service ;;
       soak) soak ;;

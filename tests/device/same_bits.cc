@@ -91,14 +91,33 @@ class Comparison {
                                  {.method = Method::kJacobi},
                                  {.method = Method::kJacobi, .max_sweeps = 2},
                                  {.vectors = Vectors::kThin},
-                                 {.max_sweeps = 2, .vectors = Vectors::kThin}};
-    for (const Options& o : options) if (problem.rows == problem.cols && o.vectors != Vectors::kNone) compare(plan_of(problem, o), bytes, count);
+                                 {.max_sweeps = 2, .vectors = Vectors::kThin},
+                                 {.vectors = Vectors::kThin, .top_k = 1}};
+    for (const Options& o : options) compare(plan_of(problem, o), bytes, count);
+    compare_answers(problem, bytes, count);
   }
 
   int64_t compared() const { return compared_; }
   int64_t differing() const { return differing_; }
 
  private:
+  // All MIMO answers, of matrices and of groups, with the values and without.
+  void compare_answers(const Problem& problem, const std::vector<std::byte>& bytes, int64_t count) {
+    for (const int64_t group : {1, 7, 100}) {
+      Options options{.values = group != 7,
+                      .mimo = {.capacity = true,
+                               .water_filling = true,
+                               .stream_snr = true,
+                               .condition_number = true,
+                               .effective_rank = true,
+                               .threshold_rank = true,
+                               .rank_threshold = 0.01,
+                               .snr_db = {-300, -60, -7, 0, 10, 25, 100, 300},
+                               .group = group}};
+      if (count >= group) compare(plan_of(problem, options), bytes, count / group * group);
+    }
+  }
+
   void compare(const Plan& plan, const std::vector<std::byte>& bytes, int64_t count) {
     std::vector<std::byte> expected(result_bytes(plan, count)), actual(expected.size(), std::byte{0x5a});
     std::vector<MatrixStatus> expected_status(static_cast<size_t>(count)), actual_status(expected_status);

@@ -151,5 +151,71 @@ TEST(Planner, SizesOfAPlannedProblem) {
   EXPECT_EQ(values_bytes({5, 2, DType::kC64, Order::kRowMajor}), 2u * 4);
 }
 
+// --- MIMO answers --------------------------------------------------------------------------------------------------
+
+void expect_mimo_refused(const MimoOptions& mimo, const std::string& field) {
+  expect_refused(kSquare, {.mimo = mimo}, "mimo." + field);
+}
+
+TEST(PlannerOfMimo, RefusesSnrsThatAreNoneTooManyOrNotInRange) {
+  const MimoOptions capacity{.capacity = true, .snr_db = {10}};
+  planned(kSquare, {.mimo = capacity});
+  for (const double db : {std::nan(""), std::numeric_limits<double>::infinity(), 300.5, -301.0, 1e300}) {
+    MimoOptions mimo = capacity;
+    mimo.snr_db.push_back(db);
+    expect_mimo_refused(mimo, "snr_db");
+  }
+  expect_mimo_refused({.capacity = true}, "snr_db");
+  expect_mimo_refused({.water_filling = true}, "snr_db");
+  expect_mimo_refused({.stream_snr = true}, "snr_db");
+  expect_mimo_refused({.condition_number = true, .snr_db = {10}}, "snr_db");  // of no use
+  expect_mimo_refused({.capacity = true, .snr_db = std::vector<double>(kMaxSnrs + 1, 3)}, "snr_db");
+  const Plan most = planned(kSquare, {.mimo = {.capacity = true, .snr_db = std::vector<double>(kMaxSnrs, -300)}});
+  EXPECT_EQ(most.outputs.snr_count, kMaxSnrs);
+}
+
+TEST(PlannerOfMimo, RefusesThresholdsOutsideTheirRangeOrWithoutAUse) {
+  for (const double threshold : {0.0, 1.0, -0.1, 2.0, std::nan("")}) {
+    expect_mimo_refused({.threshold_rank = true, .rank_threshold = threshold}, "rank_threshold");
+  }
+  expect_mimo_refused({.condition_number = true, .rank_threshold = 0.1}, "rank_threshold");
+  EXPECT_EQ(planned(kSquare, {.mimo = {.threshold_rank = true, .rank_threshold = 0.1}}).outputs.rank_threshold, 0.1);
+}
+
+TEST(PlannerOfMimo, RefusesGroupsOutsideTheirRangeOrWithoutAUse) {
+  for (const int64_t group : {int64_t{0}, int64_t{-1}, kMaxGroup + 1, std::numeric_limits<int64_t>::max()}) {
+    expect_mimo_refused({.capacity = true, .snr_db = {0}, .group = group}, "group_size");
+  }
+  expect_mimo_refused({.condition_number = true, .group = 2}, "group_size");
+  EXPECT_EQ(planned(kSquare, {.mimo = {.water_filling = true, .snr_db = {0}, .group = kMaxGroup}}).outputs.group,
+            kMaxGroup);
+}
+
+TEST(PlannerOfMimo, AnswersAloneNeedNoVectorsAndNoValues) {
+  const Options options{.values = false,
+                        .mimo = {.capacity = true, .stream_snr = true, .effective_rank = true, .snr_db = {0, 20}}};
+  const Plan plan = planned({4, 6, DType::kC64, Order::kRowMajor}, options);
+  EXPECT_EQ(plan.method, Method::kBidiagonal);
+  EXPECT_EQ(plan.outputs.values, 0);
+  EXPECT_TRUE(plan.outputs.answers());
+  EXPECT_FALSE(plan.outputs.vectors());
+  EXPECT_DOUBLE_EQ(plan.outputs.snr[1], 100);
+  EXPECT_EQ(plane_bytes(plan, Plane::kValues, 7), 0u);
+  EXPECT_EQ(plane_bytes(plan, Plane::kCapacity, 7), 7u * 2 * 4);
+  EXPECT_EQ(plane_bytes(plan, Plane::kStreamSnr, 7), 7u * 2 * 4 * 4);
+  EXPECT_EQ(plane_bytes(plan, Plane::kEffectiveRank, 7), 7u * 4);
+  EXPECT_EQ(plane_bytes(plan, Plane::kWaterFilling, 7), 0u);
+}
+
+TEST(PlannerOfMimo, CapacitiesAreOfGroupsTheRestOfMatrices) {
+  const Options options{
+      .mimo = {.capacity = true, .stream_snr = true, .condition_number = true, .snr_db = {0, 1, 2}, .group = 5}};
+  const Plan plan = planned({4, 4, DType::kC128, Order::kRowMajor}, options);
+  EXPECT_EQ(plane_bytes(plan, Plane::kValues, 10), 10u * 4 * 8);
+  EXPECT_EQ(plane_bytes(plan, Plane::kCapacity, 10), 2u * 3 * 8);
+  EXPECT_EQ(plane_bytes(plan, Plane::kStreamSnr, 10), 10u * 3 * 4 * 8);
+  EXPECT_EQ(plane_bytes(plan, Plane::kConditionNumber, 10), 10u * 8);
+}
+
 }  // namespace
 }  // namespace svdserve

@@ -1,5 +1,4 @@
-// A race detector without a GPU: the calls of a phase may run in any order, so in a shuffled one they must give the
-// same bits as in ascending order. What two phases must not share shows here, long before threads meet it.
+// The algorithms by a shuffled team: see tests/support/numerics/shuffled_team.h.
 #include "engine/core/team.h"
 
 #include <gtest/gtest.h>
@@ -7,52 +6,24 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <numeric>
 #include <string>
 #include <vector>
 
 #include "engine/algorithms/matrix_values.h"
 #include "tests/support/numerics/random.h"
+#include "tests/support/numerics/shuffled_team.h"
 
 namespace svdserve {
 namespace {
 
 using numerics::Random;
+using numerics::ShuffledTeam;
 using scalar::Alone;
 using scalar::MatrixView;
 using scalar::RuntimeSize;
 
 template <class T>
 using Lane = scalar::ScalarLane<T>;
-
-// A team whose for_each runs its calls in a random order.
-class ShuffledTeam {
- public:
-  explicit ShuffledTeam(uint64_t seed) : random_(seed) {}
-
-  template <class F>
-  void for_each(int first, int last, F f) const {
-    if (first >= last) return;
-    std::vector<int> order(static_cast<size_t>(last - first));
-    std::iota(order.begin(), order.end(), first);
-    for (size_t i = order.size() - 1; i > 0; --i) {
-      std::swap(order[i], order[static_cast<size_t>(random_.integer(0, static_cast<int64_t>(i)))]);
-    }
-    for (const int i : order) f(i);
-  }
-  template <class F>
-  void once(F f) const {
-    f();
-  }
-  void sync() const {}
-  template <class Mask>
-  Mask any(Mask m) const {
-    return m;
-  }
-
- private:
-  mutable Random random_;
-};
 
 // --- what is compared --------------------------------------------------------------------------------------------
 

@@ -6,12 +6,14 @@
 //   BISECTION     interlace, bidiagonal, bisection, finish
 //   small         lane_kernel              k <= kLargestFixedSize, and BIDIAGONAL only while a matrix fits the
 //   registers otherwise     bidiagonalize or jacobi kernel, finish
+//   MIMO answers  answers.h                after the values of all matrices, which stay on the device
 #ifndef SVDSERVE_ENGINE_BACKENDS_CUDA_LAUNCH_H_
 #define SVDSERVE_ENGINE_BACKENDS_CUDA_LAUNCH_H_
 
 #include <algorithm>
 #include <atomic>
 
+#include "engine/backends/cuda/answers.h"
 #include "engine/backends/cuda/bisection_kernels.h"
 #include "engine/backends/cuda/finish_kernel.h"
 #include "engine/backends/cuda/lane_kernel.h"
@@ -127,7 +129,7 @@ class Launcher {
                        plan_.order == static_cast<int32_t>(Order::kRowMajor),
                        static_cast<T>(plan_.tolerance),
                        plan_.max_sweeps,
-                       static_cast<T*>(batch.planes[0]),
+                       gives_all_values() ? static_cast<T*>(batch.planes[0]) : w.values,
                        batch.statuses,
                        batch.exception_counts};
     if (!square()) {
@@ -146,13 +148,19 @@ class Launcher {
     } else {
       k_ <= kSmallTeamColumns ? by_teams<kSmallTeam>(&launch, call, w) : by_teams<kLargeTeam>(&launch, call, w);
     }
+    if (!gives_all_values()) copy_leading_values(&launch, call, batch);
+    if (launch.error == cudaSuccess && wants_answers(plan_.outputs)) {
+      launch.error = launch_answers(plan_, batch, call.values, stream);
+    }
     return launch.error;
   }
 
  private:
   struct Workspace {
+    T* values;  // all k of each matrix, where the plane has not room for them
     T* exponents;
     T* triangles;
+    T *factors, *g, *heads;  // of the reduction, with vectors
     Between<T> between;
     T* s;
     E* interlaced;
@@ -161,6 +169,18 @@ class Launcher {
   bool with_vectors() const {
     return plan_.outputs.left_columns > 0 || plan_.outputs.right_columns > 0;
   }
+  // Whether X is wanted, and is Q times something.
+  bool keeps_factors() const {
+    return !square() && (plan_.rows > plan_.cols ? plan_.outputs.left_columns : plan_.outputs.right_columns) > 0;
+  }
+  bool gives_all_values() const { return plan_.outputs.values == k_; }
+  void copy_leading_values(Launch* launch, const SquareCall<T>& call, const SvdserveCudaBatch& batch) const {
+    const size_t row = sizeof(T) * static_cast<size_t>(plan_.outputs.values);
+    if (launch->error != cudaSuccess || row == 0 || call.count == 0) return;
+    launch->error = cudaMemcpy2DAsync(batch.planes[0], row, call.values, sizeof(T) * k_, row,
+                                      static_cast<size_t>(call.count), cudaMemcpyDeviceToDevice, launch->stream);
+  }
+
   bool square() const { return plan_.rows == plan_.cols; }
   static constexpr bool fits_registers(int k) {
     return k <= kLargestFixedSize && k * k * static_cast<int>(sizeof(E)) <= kLargestRegisterMatrixBytes;
@@ -172,9 +192,15 @@ class Launcher {
 
   Workspace carve(Carver* carver, int64_t count) const {
     Workspace w{};
+    if (!gives_all_values()) w.values = carver->take<T>(count * k_);
     if (!square()) {
       w.exponents = carver->take<T>(count * k_);
       w.triangles = reinterpret_cast<T*>(carver->template take<E>(count * tiles_ * k_ * k_));
+      if (keeps_factors()) {
+        w.factors = reinterpret_cast<T*>(carver->template take<E>(count * tiles_ * tile_rows_ * k_));
+        w.g = carver->take<T>(count * tiles_ * 2 * k_);
+        w.heads = reinterpret_cast<T*>(carver->template take<E>(count * tiles_ * k_));
+      }
     }
     if (method_ == Method::kBisection || !in_lanes() || (method_ == Method::kBidiagonal && is_split(k_))) {
       w.between = {carver->take<T>(count * k_), carver->take<T>(count * k_), carver->take<T>(count),
@@ -241,14 +267,45 @@ class Launcher {
             layout.conjugate};
   }
 
-  void vectors(Launch* launch, const SquareCall<T>& square, const SvdserveCudaBatch& batch, const Workspace&) const {
+  void vectors(Launch* launch, const SquareCall<T>& square, const SvdserveCudaBatch& batch,
+               const Workspace& w) const {
     const Problem problem = problem_of(plan_);
     const Outputs outputs = outputs_of(plan_);
-    const VectorsCall<E> call{square, columns_of(long_layout(problem, outputs), batch),
-                              columns_of(short_layout(problem, outputs), batch)};
-    if (k_ <= kLargestLaneVectors) return vectors_by_lanes<1>(launch, call);
-    if (k_ <= 8) return vectors_by_teams<8>(launch, call);
-    k_ <= 16 ? vectors_by_teams<16>(launch, call) : vectors_by_teams<32>(launch, call);
+    VectorsCall<E> call{square, columns_of(long_layout(problem, outputs), batch),
+                        columns_of(short_layout(problem, outputs), batch)};
+    const Columns<E> x = call.x;
+    if (keeps_factors()) call.x = {reinterpret_cast<E*>(w.triangles), k_ * k_, k_, 1, k_, false};
+    if (k_ <= kLargestLaneVectors) {
+      vectors_by_lanes<1>(launch, call);
+    } else if (k_ <= 8) {
+      vectors_by_teams<8>(launch, call);
+    } else {
+      k_ <= 16 ? vectors_by_teams<16>(launch, call) : vectors_by_teams<32>(launch, call);
+    }
+    if (keeps_factors()) {
+      const TallCall<T> tall = tall_call(square.a, square.count, w);
+      k_ <= kSmallTeamColumns ? apply_tiles<kSmallTeam>(launch, tall, x) : apply_tiles<kLargeTeam>(launch, tall, x);
+    }
+  }
+
+  // X_k, which is where the first tile's triangle was, back through the tree.
+  template <int kThreads>
+  void apply_tiles(Launch* launch, const TallCall<T>& call, const Columns<E>& to) const {
+    using Kernel = TeamKernel<E, kThreads>;
+    const int columns = std::min(to.columns, k_);
+    const int join_bytes = Kernel::team_bytes(3 * k_, k_), join_block = team_block(kThreads, join_bytes);
+    int d = 1;
+    while (d < tiles_) d *= 2;
+    for (d /= 2; d >= 1; d /= 2) {
+      const int64_t pairs = (tiles_ - d + 2 * d - 1) / (2 * d);
+      launch->operator()<apply_join_kernel<E, kThreads>>(blocks_for(call.count * pairs, join_block / kThreads),
+                                                         join_block, join_block / kThreads * join_bytes, call, d,
+                                                         columns);
+    }
+    const int tile_bytes = Kernel::team_bytes(2 * tile_rows_, k_), tile_block = team_block(kThreads, tile_bytes);
+    launch->operator()<apply_tile_kernel<E, kThreads>>(blocks_for(call.count * tiles_, tile_block / kThreads),
+                                                       tile_block, tile_block / kThreads * tile_bytes, call, to,
+                                                       columns);
   }
 
   template <int K>
@@ -292,21 +349,28 @@ class Launcher {
 
   // --- m != n --------------------------------------------------------------------------------------------
 
-  void reduce(Launch* launch, const T* a, int64_t count, const Workspace& w) const {
+  TallCall<T> tall_call(const T* a, int64_t count, const Workspace& w) const {
     // Consecutive elements of a row-major tall matrix are a row of it; of a row-major wide one, a column of its
     // transpose.
     const bool rows_contiguous = (plan_.order == static_cast<int32_t>(Order::kRowMajor)) == (plan_.rows >= plan_.cols);
-    const TallCall<T> call{a,
-                           count,
-                           long_side_,
-                           k_,
-                           rows_contiguous ? k_ : 1,
-                           rows_contiguous ? 1 : long_side_,
-                           method_ == Method::kJacobi,
-                           tile_rows_,
-                           tiles_,
-                           w.exponents,
-                           w.triangles};
+    return {a,
+            count,
+            long_side_,
+            k_,
+            rows_contiguous ? k_ : 1,
+            rows_contiguous ? 1 : long_side_,
+            method_ == Method::kJacobi,
+            tile_rows_,
+            tiles_,
+            w.exponents,
+            w.triangles,
+            w.factors,
+            w.g,
+            w.heads};
+  }
+
+  void reduce(Launch* launch, const T* a, int64_t count, const Workspace& w) const {
+    const TallCall<T> call = tall_call(a, count, w);
     const int scan_block = long_side_ * k_ <= 4096 ? 64 : 256;
     launch->operator()<scan_kernel<E>>(static_cast<unsigned>(count), scan_block, 0, call);
     k_ <= kSmallTeamColumns ? reduce_tiles<kSmallTeam>(launch, call) : reduce_tiles<kLargeTeam>(launch, call);

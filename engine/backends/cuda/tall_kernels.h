@@ -4,12 +4,14 @@
 //   scan_kernel   exponents of the columns, and which matrices are not finite    a block a matrix
 //   tile_kernel   the triangle of each tile of kTileRows rows                   a team a tile
 //   join_kernel   tile t with tile t + d, for d = 1, 2, 4, ..                    a team a pair
+//   apply_join_kernel, apply_tile_kernel   with vectors: the same way back, Q times a k x k matrix
 //
 // Triangles lie tile by tile, so that those of the first tiles, the results, are square matrices without gaps.
 #ifndef SVDSERVE_ENGINE_BACKENDS_CUDA_TALL_KERNELS_H_
 #define SVDSERVE_ENGINE_BACKENDS_CUDA_TALL_KERNELS_H_
 
 #include "engine/backends/cuda/team_kernels.h"
+#include "engine/backends/cuda/vectors_kernels.h"
 
 namespace svdserve::cuda {
 
@@ -24,6 +26,10 @@ struct TallCall {
   int tile_rows, tiles;
   T* exponents;  // [out] k a matrix
   T* triangles;  // [out] k x k, row-major; of tile t and matrix m: number t * count + m
+  // With vectors, otherwise null; of tile t and matrix m: number t * count + m.
+  T* factors;  // [out] tile_rows x k by columns, see keep_tall_qr
+  T* g;        // [out] 2 k: of the tile's reflectors, and of the join in which it is the bottom
+  T* heads;    // [out] k elements: of that join, whose reflectors take the place of the bottom's triangle
 };
 
 // floor(log2(x)) of the number whose magnitude has these bits; zero for zero.
@@ -119,8 +125,21 @@ __global__ void __launch_bounds__(kTeamBlock) tile_kernel(const TallCall<typenam
       a(i, j) = i < rows && finite ? scalar::scaled(a(i, j), scale) : scalar::zero_element<E>();
     }
   });
-  scalar::tall_qr(team, a, height, scalar::RuntimeSize{k});
-  E* const to = reinterpret_cast<E*>(call.triangles) + (static_cast<int64_t>(tile) * call.count + m) * k * k;
+  const int64_t at = static_cast<int64_t>(tile) * call.count + m;
+  E* const to = reinterpret_cast<E*>(call.triangles) + at * k * k;
+  if (call.factors == nullptr) {
+    scalar::tall_qr(team, a, height, scalar::RuntimeSize{k});
+  } else {
+    E* const diagonal = reinterpret_cast<E*>(storage.vectors + k);
+    scalar::keep_tall_qr(team, a, height, scalar::RuntimeSize{k}, storage.vectors, diagonal);
+    E* const factor = reinterpret_cast<E*>(call.factors) + at * height * k;
+    for (int j = 0; j < k; ++j) {
+      for (int i = team.rank(); i < height; i += kThreads) factor[j * height + i] = a(i, j);
+    }
+    for (int j = team.rank(); j < k; j += kThreads) call.g[at * 2 * k + j] = storage.vectors[j].v;
+    team.sync();
+    team.for_each(0, k, [&](int j) { a(j, j) = diagonal[j]; });
+  }
   store_triangle(team, a, k, height, to, kThreads);
   if (!finite && tile == 0 && team.rank() == 0) to[0].re = Lane<T>(FloatTraits<T>::nan());
 }
@@ -138,15 +157,96 @@ __global__ void __launch_bounds__(kTeamBlock) join_kernel(const TallCall<typenam
   const int64_t m = number / pairs, t = number % pairs * 2 * distance;
   E* const triangles = reinterpret_cast<E*>(call.triangles);
   E* const top = triangles + (t * call.count + m) * k * k;
-  const E* const bottom = triangles + ((t + distance) * call.count + m) * k * k;
+  const int64_t at_bottom = (t + distance) * call.count + m;
+  E* const bottom = triangles + at_bottom * k * k;
   if (t == 0 && !(top[0].re.v == top[0].re.v)) return;  // not finite: the mark stays
   const TeamStorage<E> storage(reinterpret_cast<T*>(shared_bytes), Kernel::in_block(), 2 * k, k);
   const int ld = TeamStorage<E>::leading_dimension(2 * k);
   const scalar::MatrixView<E> a{storage.matrix, ld}, b{storage.matrix + k, ld};
   load_matrix(team, static_cast<const E*>(top), k, k, k, 1, a, kThreads);
-  load_matrix(team, bottom, k, k, k, 1, b, kThreads);
-  scalar::join_qr(team, a, b, scalar::RuntimeSize{k});
+  load_matrix(team, static_cast<const E*>(bottom), k, k, k, 1, b, kThreads);
+  if (call.factors == nullptr) {
+    scalar::join_qr(team, a, b, scalar::RuntimeSize{k});
+  } else {
+    E* const heads = reinterpret_cast<E*>(storage.vectors + k);
+    scalar::keep_join_qr(team, a, b, scalar::RuntimeSize{k}, storage.vectors, heads);
+    store_triangle(team, b, k, k, bottom, kThreads);
+    for (int j = team.rank(); j < k; j += kThreads) {
+      call.g[at_bottom * 2 * k + k + j] = storage.vectors[j].v;
+      reinterpret_cast<E*>(call.heads)[at_bottom * k + j] = heads[j];
+    }
+  }
   store_triangle(team, a, k, k, top, kThreads);
+}
+
+// k x k, row-major.
+template <class E, class Team>
+__device__ __forceinline__ void store_square(const Team& team, scalar::MatrixView<E> a, int k, E* to, int threads) {
+  for (int x = team.rank(); x < k * k; x += threads) to[x] = a(x / k, x % k);
+}
+
+// Of the pair (t, t + distance): the k x k part of t becomes the parts of both.
+template <class E, int kThreads>
+__global__ void __launch_bounds__(kTeamBlock)
+    apply_join_kernel(const TallCall<typename E::Scalar> call, int distance, int columns) {
+  using Kernel = TeamKernel<E, kThreads>;
+  using T = typename E::Scalar;
+  extern __shared__ __align__(16) unsigned char shared_bytes[];
+  const typename Kernel::Team team;
+  const int k = call.k;
+  const int64_t number = Kernel::number();
+  const int pairs = (call.tiles - distance + 2 * distance - 1) / (2 * distance);
+  if (number >= call.count * pairs) return;
+  const int64_t m = number / pairs, t = number % pairs * 2 * distance, at = (t + distance) * call.count + m;
+  E* const top = reinterpret_cast<E*>(call.triangles) + (t * call.count + m) * k * k;
+  E* const bottom = reinterpret_cast<E*>(call.triangles) + at * k * k;
+  const TeamStorage<E> storage(reinterpret_cast<T*>(shared_bytes), Kernel::in_block(), 3 * k, k);
+  const int ld = TeamStorage<E>::leading_dimension(3 * k);
+  const scalar::MatrixView<E> factor{storage.matrix, ld}, a{storage.matrix + k, ld}, b{storage.matrix + 2 * k, ld};
+  E* const heads = reinterpret_cast<E*>(storage.vectors + k);
+  for (int j = team.rank(); j < k; j += kThreads) {
+    storage.vectors[j] = Lane<T>(call.g[at * 2 * k + k + j]);
+    heads[j] = reinterpret_cast<const E*>(call.heads)[at * k + j];
+  }
+  load_matrix(team, static_cast<const E*>(top), k, k, k, 1, a, kThreads);
+  load_matrix(team, static_cast<const E*>(bottom), k, k, k, 1, factor, kThreads);
+  scalar::apply_join_q(team, factor, k, storage.vectors, heads, a, b, columns);
+  store_square(team, a, k, top, kThreads);
+  store_square(team, b, k, bottom, kThreads);
+}
+
+// The rows of X of one tile, from its k x k part.
+template <class E, int kThreads>
+__global__ void __launch_bounds__(kTeamBlock)
+    apply_tile_kernel(const TallCall<typename E::Scalar> call, const Columns<E> to, int columns) {
+  using Kernel = TeamKernel<E, kThreads>;
+  using T = typename E::Scalar;
+  extern __shared__ __align__(16) unsigned char shared_bytes[];
+  const typename Kernel::Team team;
+  const int k = call.k, height = call.tile_rows;
+  const int64_t number = Kernel::number();
+  if (number >= call.count * call.tiles) return;
+  const int64_t m = number / call.tiles, tile = number % call.tiles, at = tile * call.count + m;
+  const TeamStorage<E> storage(reinterpret_cast<T*>(shared_bytes), Kernel::in_block(), 2 * height, k);
+  const int ld = TeamStorage<E>::leading_dimension(2 * height);
+  const scalar::MatrixView<E> factor{storage.matrix, ld}, y{storage.matrix + height, ld};
+  const E* const top = reinterpret_cast<const E*>(call.triangles) + at * k * k;
+  for (int j = team.rank(); j < k; j += kThreads) storage.vectors[j] = Lane<T>(call.g[at * 2 * k + j]);
+  for (int x = team.rank(); x < height * columns; x += kThreads) {
+    const int i = x / columns, j = x % columns;
+    y(i, j) = i < k ? top[i * k + j] : scalar::zero_element<E>();
+  }
+  load_matrix(team, reinterpret_cast<const E*>(call.factors) + at * height * k, height, k, 1, height, factor, kThreads);
+  scalar::apply_tall_q(team, factor, height, k, storage.vectors, y, columns);
+  const bool finite = call.exponents[m * k] == call.exponents[m * k];
+  const int64_t first_row = tile * height;
+  const int rows = static_cast<int>(call.long_side - first_row < height ? call.long_side - first_row : height);
+  E* const out = to.data + m * to.matrix_stride + first_row * to.row_stride;
+  const bool by_rows = to.col_stride == 1;
+  for (int x = team.rank(); x < rows * columns; x += kThreads) {
+    const int i = by_rows ? x / columns : x % rows, j = by_rows ? x % columns : x / rows;
+    out[i * to.row_stride + j * to.col_stride] = canonical(y(i, j), to.conjugate, finite);
+  }
 }
 
 }  // namespace svdserve::cuda

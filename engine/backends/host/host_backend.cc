@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "engine/backends/host/answer_stage.h"
 #include "engine/backends/host/fp_environment.h"
 #include "engine/backends/host/kernel_table.h"
 #include "engine/backends/host/matrix_source.h"
@@ -50,6 +51,10 @@ struct PackBuffers {
   AlignedBuffer<T> a, scratch, exponents, values;
   AlignedBuffer<T> x, y, ranks;  // of vectors
   std::array<T, kMaxLanes> statuses;
+  // All values of the task's matrices, kept_first and following, for the answers; only where there are any.
+  AlignedBuffer<T> kept;
+  int64_t kept_first = 0;
+  T* kept_values(int64_t matrix, int k) { return kept.data() + (matrix - kept_first) * k; }
 
   static PackBuffers& of_this_thread(const Call<T>& call) {
     static thread_local PackBuffers buffers;
@@ -78,9 +83,14 @@ void compute_pack(const Call<T>& call, PackBuffers<T>& buffers, bool row_major, 
           call.plan.max_sweeps, buffers.values.data(), buffers.statuses.data(), buffers.scratch.data()});
   std::array<int64_t, 4> counts{};
   const auto leading = static_cast<size_t>(call.plan.outputs.values);
+  const bool keep = call.plan.outputs.answers();
   call.source.for_each(first, n, [&](int l, const MatrixSource::Slot& slot) {
     char* const values = slot.plane(Plane::kValues, leading * sizeof(T));
     if (values != nullptr) deinterleave_one(buffers.values.data(), lanes, l, leading, values);
+    if (keep) {
+      deinterleave_one(buffers.values.data(), lanes, l, static_cast<size_t>(k),
+                       reinterpret_cast<char*>(buffers.kept_values(first + l, k)));
+    }
     const auto status = static_cast<MatrixStatus>(static_cast<int>(buffers.statuses[l]));
     ++counts[static_cast<int>(status)];
     if (slot.status != nullptr) *slot.status = status;
@@ -141,6 +151,7 @@ void compute_vectors_pack(const Call<T>& call, PackBuffers<T>& buffers, bool row
     const auto status = static_cast<MatrixStatus>(static_cast<int>(buffers.statuses[l]));
     sorted.finite[l] = status != MatrixStatus::kNonFinite;
     if (!sorted.finite[l]) std::fill_n(values, k, FloatTraits<T>::nan());
+    if (call.plan.outputs.answers()) std::copy_n(values, k, buffers.kept_values(first + l, k));
     if (char* const to = slot.plane(Plane::kValues, value_bytes)) std::memcpy(to, values, value_bytes);
     call.counters.by_status[static_cast<int>(status)].fetch_add(1, std::memory_order_relaxed);
     if (slot.status != nullptr) *slot.status = status;
@@ -222,15 +233,28 @@ int64_t matrices_per_task(const Problem& p, int lanes) {
   return std::max<int64_t>(static_cast<int64_t>(kTaskWork / work) / lanes, 1) * lanes;
 }
 
+// f computes the matrices first .. last - 1, whole groups; then what is asked of their values.
+template <class T, class F>
+void compute_with_answers(const Call<T>& call, const AnswerStage<T>& answers, int64_t first, int64_t last, F f) {
+  PackBuffers<T>& buffers = PackBuffers<T>::of_this_thread(call);
+  buffers.kept.reserve(static_cast<size_t>(last - first) * call.k);
+  buffers.kept_first = first;
+  f();
+  answers.run(buffers.kept.data(), first, last);
+}
+
 template <class T>
-ExecutionOutcome run(const KernelTables<T>& tables, const Plan& plan, const MatrixSource& source, int threads,
-                     oneapi::tbb::task_arena& arena, const std::atomic<bool>* cancel) {
+ExecutionOutcome run(const KernelTables<T>& tables, const AnswerKernels<T>& answer_kernels, const Plan& plan,
+                     const MatrixSource& source, int threads, oneapi::tbb::task_arena& arena,
+                     const std::atomic<bool>* cancel) {
   const KernelTable<T>& kernels = tables.for_size(values_per_matrix(plan.problem));
   Counters counters;
   const Call<T> call(plan, kernels, source, counters);
+  const AnswerStage<T> answers(plan, answer_kernels, source);
   const bool square = plan.problem.rows == plan.problem.cols;
   const bool lone = !square && std::max(plan.problem.rows, plan.problem.cols) >= int64_t{kernels.lanes} * kTileRows;
-  const int64_t step = matrices_per_task(plan.problem, lone ? 1 : kernels.lanes);
+  const int64_t group = plan.outputs.group;  // not cut
+  const int64_t step = (matrices_per_task(plan.problem, lone ? 1 : kernels.lanes) + group - 1) / group * group;
   const int64_t tasks = (source.count() + step - 1) / step;
   std::atomic<bool> stopped{false};
   const auto task = [&](int64_t i) {
@@ -240,11 +264,14 @@ ExecutionOutcome run(const KernelTables<T>& tables, const Plan& plan, const Matr
     }
     const FpEnvironment environment;
     const int64_t first = i * step, last = std::min(first + step, source.count());
-    if (square) {
-      compute_square(call, first, last);
-    } else {
-      plan.outputs.vectors() ? compute_tall_vectors(call, first, last) : compute_tall(call, first, last);
-    }
+    const auto compute = [&] {
+      if (square) {
+        compute_square(call, first, last);
+      } else {
+        plan.outputs.vectors() ? compute_tall_vectors(call, first, last) : compute_tall(call, first, last);
+      }
+    };
+    plan.outputs.answers() ? compute_with_answers(call, answers, first, last, compute) : compute();
   };
   if (threads == 1 || tasks <= 1) {
     for (int64_t i = 0; i < tasks; ++i) task(i);
@@ -272,6 +299,8 @@ HostBackend::HostBackend(const EngineOptions& options)
       f64_(f64_kernels(simd_)),
       c64_(c64_kernels(simd_)),
       c128_(c128_kernels(simd_)),
+      f32_answers_(f32_answers(simd_)),
+      f64_answers_(f64_answers(simd_)),
       arena_(threads_) {}
 
 ExecutionOutcome HostBackend::execute(const Plan& plan, absl::Span<const HostSegment> segments,
@@ -280,13 +309,13 @@ ExecutionOutcome HostBackend::execute(const Plan& plan, absl::Span<const HostSeg
   const MatrixSource source(plan.problem, segments);
   switch (plan.problem.dtype) {
     case DType::kF32:
-      return run(*f32_, plan, source, threads_, arena_, cancel);
+      return run(*f32_, *f32_answers_, plan, source, threads_, arena_, cancel);
     case DType::kF64:
-      return run(*f64_, plan, source, threads_, arena_, cancel);
+      return run(*f64_, *f64_answers_, plan, source, threads_, arena_, cancel);
     case DType::kC64:
-      return run(*c64_, plan, source, threads_, arena_, cancel);
+      return run(*c64_, *f32_answers_, plan, source, threads_, arena_, cancel);
     case DType::kC128:
-      return run(*c128_, plan, source, threads_, arena_, cancel);
+      return run(*c128_, *f64_answers_, plan, source, threads_, arena_, cancel);
   }
   return {};
 }

@@ -5,6 +5,7 @@
 #include <atomic>
 
 #include "absl/types/span.h"
+#include "engine/backends/host/answer_kernels.h"
 #include "engine/backends/host/kernel_table.h"
 #include "engine/execution.h"
 #include "oneapi/tbb/task_arena.h"
@@ -27,6 +28,8 @@ class HostBackend {
   const KernelTables<double>* f64_;
   const KernelTables<float>* c64_;
   const KernelTables<double>* c128_;
+  const AnswerKernels<float>* f32_answers_;
+  const AnswerKernels<double>* f64_answers_;
   mutable oneapi::tbb::task_arena arena_;
 };
 
