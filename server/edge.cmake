@@ -22,7 +22,8 @@ svdserve_library(svdserve_server_metrics
   PRIVATE svdserve_server_version svdserve_server_config svdserve_server_sockets prometheus-cpp::core absl::status)
 
 svdserve_library(svdserve_server_rpc
-  SOURCES rpc/codec.cc rpc/connection_acceptor.cc rpc/decompose_call.cc rpc/decompose_stream_call.cc rpc/rpc_server.cc
+  SOURCES rpc/connection_acceptor.cc rpc/decode.cc rpc/decompose_call.cc rpc/decompose_stream_call.cc rpc/encode.cc
+          rpc/message_builder.cc rpc/rpc_server.cc
   PUBLIC svdserve_server_core
   PRIVATE svdserve_server_version svdserve_server_config svdserve_server_sockets svdserve_proto gRPC::grpc++_reflection gRPC::grpc++ absl::strings)
 

@@ -9,6 +9,7 @@
 #include "server/admitted_request.h"
 #include "server/batch/batch_scheduler.h"
 #include "server/device/device_pool.h"
+#include "server/group_join.h"
 #include "server/validate/validate.h"
 
 namespace svdserve::server {
@@ -20,15 +21,43 @@ BatchOptions batch_options(const PipelineOptions& o) {
           o.inline_work};
 }
 
-// What the ledger counts for a request: operands, values, the status of each matrix while it is computed, and its place
+// What the ledger counts for a batch: operands, results, the status of each matrix while it is computed, and its place
 // in the list of exceptions: whether there will be one is known when it is too late to refuse.
-int64_t bytes_in_memory(const Request& request, const Validated& validated) {
-  return static_cast<int64_t>(request.payload_bytes) + validated.result_bytes +
-         request.count * static_cast<int64_t>(sizeof(MatrixStatus) + sizeof(MatrixException));
+int64_t bytes_in_memory(const AdmittedRequest& batch) {
+  const int64_t count = batch.request.count;
+  return static_cast<int64_t>(batch.request.payload_bytes) + static_cast<int64_t>(result_bytes(batch.plan, count)) +
+         count * static_cast<int64_t>(sizeof(MatrixStatus) + sizeof(MatrixException));
+}
+
+// Gives the results of the batches, which share one memory, their places in it.
+Error allocate_results(absl::Span<AdmittedRequest> batches) {
+  try {
+    absl::InlinedVector<ResultPart, 1> parts;
+    for (const AdmittedRequest& batch : batches) parts.push_back({batch.plan, batch.request.count});
+    char* at = static_cast<char*>(batches.front().request.memory->AllocateResults(parts));
+    for (size_t i = 0; i < batches.size(); ++i) {
+      batches[i].planes = planes_in(batches[i].plan, at, parts[i].count);
+      at += result_bytes(parts[i]);
+    }
+  } catch (const std::bad_alloc&) {
+    return {absl::StatusCode::kResourceExhausted, Reason::kOverloadedBytes, "out of memory for the results", "",
+            absl::Seconds(1)};
+  }
+  return {};
+}
+
+Error late_error() {
+  return {absl::StatusCode::kDeadlineExceeded, Reason::kDeadlineExceeded, "the deadline had passed on arrival", "", {}};
 }
 
 void refuse(Error error, DoneCallback* done) {
   Answer answer;
+  answer.error = std::move(error);
+  (*done)(std::move(answer));
+}
+
+void refuse(Error error, GroupsCallback* done) {
+  GroupsAnswer answer;
   answer.error = std::move(error);
   (*done)(std::move(answer));
 }
@@ -58,8 +87,11 @@ struct Pipeline::Impl {
     std::atomic<int>* const calls_;
   };
 
-  // Admits the request and gives its values a place, in `admitted`.
-  Error Admit(const Validated& validated, AdmittedRequest* admitted);
+  // Admits the batches of one request, which have their plans, and gives their results places.
+  Error Admit(absl::Span<AdmittedRequest> batches);
+  // Hands an admitted batch over.
+  RequestHandle Compute(AdmittedRequest batch, DoneCallback done);
+  ValidationLimits limits() const { return {options.max_matrices, options.max_message_bytes}; }
 
   const PipelineOptions options;
   Clock* const clock;
@@ -70,27 +102,29 @@ struct Pipeline::Impl {
   std::atomic<int> submitting{0};
 };
 
-Error Pipeline::Impl::Admit(const Validated& validated, AdmittedRequest* admitted) {
-  Request& request = admitted->request;
-  if (request.deadline != absl::InfiniteFuture() && request.count > 0) {
-    const absl::Duration earliest = scheduler.EarliestDone(validated.plan, request.count);
-    if (Error error = CheckDeadline(admitted->admitted, request.deadline, earliest); !error.ok()) return error;
+Error Pipeline::Impl::Admit(absl::Span<AdmittedRequest> batches) {
+  int64_t bytes = 0;
+  for (const AdmittedRequest& batch : batches) {
+    const Request& request = batch.request;
+    bytes += bytes_in_memory(batch);
+    if (request.deadline == absl::InfiniteFuture() || request.count == 0) continue;
+    const absl::Duration earliest = scheduler.EarliestDone(batch.plan, request.count);
+    if (Error error = CheckDeadline(batch.admitted, request.deadline, earliest); !error.ok()) return error;
   }
-  const int64_t bytes = bytes_in_memory(request, validated);
   Reservation reservation;
   if (Error error = ledger.Admit(bytes, &reservation); !error.ok()) return error;
-  request.memory->Hold(std::move(reservation));
-  try {
-    if (validated.result_bytes > 0) {
-      void* const results = request.memory->AllocateResults(static_cast<size_t>(validated.result_bytes));
-      admitted->planes = planes_in(validated.plan, results, request.count);
-    }
-  } catch (const std::bad_alloc&) {
-    return {absl::StatusCode::kResourceExhausted, Reason::kOverloadedBytes, "out of memory for the results", "",
-            absl::Seconds(1)};
-  }
-  admitted->plan = validated.plan;
+  batches.front().request.memory->Hold(std::move(reservation));
+  if (Error error = allocate_results(batches); !error.ok()) return error;
   recorder->Admitted(bytes);
+  return {};
+}
+
+RequestHandle Pipeline::Impl::Compute(AdmittedRequest batch, DoneCallback done) {
+  if (batch.request.count > 0) return scheduler.Submit(std::move(batch), std::move(done));
+  Answer answer;  // nothing to compute, so no device is asked
+  answer.method = batch.plan.method;
+  answer.timing.total = clock->Now() - batch.request.arrival;
+  done(std::move(answer));
   return {};
 }
 
@@ -104,37 +138,59 @@ RequestHandle Pipeline::Submit(Request request, DoneCallback done) {
   const absl::Time now = impl_->clock->Now();
   if (request.arrival == absl::InfinitePast()) request.arrival = now;
   Validated validated;
-  const ValidationLimits limits{impl_->options.max_matrices, impl_->options.max_message_bytes};
-  if (Error error = Validate(request, limits, &validated); !error.ok()) {
+  if (Error error = Validate(request, impl_->limits(), &validated); !error.ok()) {
     refuse(std::move(error), &done);
     return {};
   }
   if (request.deadline <= now) {
-    refuse(
-        {absl::StatusCode::kDeadlineExceeded, Reason::kDeadlineExceeded, "the deadline had passed on arrival", "", {}},
-        &done);
+    refuse(late_error(), &done);
     return {};
   }
-  AdmittedRequest admitted;
-  admitted.request = std::move(request);
-  admitted.admitted = now;
+  AdmittedRequest admitted{validated.plan, std::move(request), {}, now};
   const Impl::Submitting submitting(&impl_->submitting);
-  if (Error error = impl_->Admit(validated, &admitted); !error.ok()) {
+  if (Error error = impl_->Admit({&admitted, 1}); !error.ok()) {
     impl_->recorder->Refused(error.reason);
     refuse(std::move(error), &done);
     return {};
   }
-  if (admitted.request.count == 0) {  // nothing to compute, so no device is asked
-    Answer answer;
-    answer.method = validated.plan.method;
-    answer.timing.total = impl_->clock->Now() - admitted.request.arrival;
-    done(std::move(answer));
-    return {};
-  }
-  return impl_->scheduler.Submit(std::move(admitted), std::move(done));
+  return impl_->Compute(std::move(admitted), std::move(done));
 }
 
-void Pipeline::Cancel(const RequestHandle& handle) { impl_->scheduler.Cancel(handle); }
+RequestHandle Pipeline::SubmitGroups(std::vector<Request> groups, GroupsCallback done) {
+  const absl::Time now = impl_->clock->Now();
+  std::vector<Validated> validated;
+  if (Error error = ValidateGroups(groups, impl_->limits(), &validated); !error.ok()) {
+    refuse(std::move(error), &done);
+    return {};
+  }
+  if (groups.front().deadline <= now) {
+    refuse(late_error(), &done);
+    return {};
+  }
+  const absl::Time arrival = groups.front().arrival == absl::InfinitePast() ? now : groups.front().arrival;
+  std::vector<AdmittedRequest> admitted;
+  for (size_t i = 0; i < groups.size(); ++i) {
+    groups[i].arrival = arrival;
+    admitted.push_back({validated[i].plan, std::move(groups[i]), {}, now});
+  }
+  const Impl::Submitting submitting(&impl_->submitting);
+  if (Error error = impl_->Admit(absl::MakeSpan(admitted)); !error.ok()) {
+    impl_->recorder->Refused(error.reason);
+    refuse(std::move(error), &done);
+    return {};
+  }
+  const auto join = std::make_shared<GroupJoin>(
+      admitted.size(), std::move(done), [this](const RequestHandle& handle) { Cancel(handle); },
+      [clock = impl_->clock, arrival] { return clock->Now() - arrival; });
+  for (size_t i = 0; i < admitted.size(); ++i) {
+    join->Attach(impl_->Compute(std::move(admitted[i]), [join, i](Answer a) { join->OnAnswer(i, std::move(a)); }));
+  }
+  return join->handle();
+}
+
+void Pipeline::Cancel(const RequestHandle& handle) {
+  for (const std::weak_ptr<void>& job : handle.jobs) impl_->scheduler.Cancel(job);
+}
 
 void Pipeline::StartDrain() { impl_->ledger.StartDrain(); }
 

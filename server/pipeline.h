@@ -59,6 +59,11 @@ class Pipeline {
   // returns; so is small work on an idle server, which is computed on the calling thread.
   RequestHandle Submit(Request request, DoneCallback done);
 
+  // The same of a request of several batches, each with a shape of its own, which share memory, deadline and arrival.
+  // They are validated and admitted together, computed each for itself, among equal batches of other requests, and
+  // answered together. The first that fails ends all.
+  RequestHandle SubmitGroups(std::vector<Request> groups, GroupsCallback done);
+
   // Answers the request with CANCELLED, unless it was answered before. A request that waits leaves the queue and frees
   // its memory at once; one on a device does so when the device lets go of it.
   void Cancel(const RequestHandle& handle);

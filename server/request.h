@@ -9,15 +9,25 @@
 #include <utility>
 #include <vector>
 
+#include "absl/container/inlined_vector.h"
 #include "absl/functional/any_invocable.h"
 #include "absl/time/time.h"
+#include "absl/types/span.h"
 #include "engine/options.h"
+#include "engine/planner.h"
 #include "engine/problem.h"
 #include "engine/result.h"
 #include "server/error.h"
 #include "server/reservation.h"
 
 namespace svdserve::server {
+
+// The results of a batch of `count` matrices: the planes of its plan, one after the other. See planes_in().
+struct ResultPart {
+  Plan plan;
+  int64_t count;
+};
+inline size_t result_bytes(const ResultPart& part) { return result_bytes(part.plan, part.count); }
 
 // The memory of one request: its operands, and the buffer of its results. The rpc stage derives from it, so that the
 // engine reads the received message and writes the reply in place.
@@ -30,9 +40,11 @@ class RequestMemory {
  public:
   virtual ~RequestMemory() = default;
 
-  // Returns room for `bytes` > 0 of results. Called at most once, on the thread of Submit(), after admission: nothing of
-  // the request's size is allocated before. May throw std::bad_alloc: the request is refused as an overload.
-  virtual void* AllocateResults(size_t bytes) = 0;
+  // Returns room for the results of all parts, one part after the other: one for a batch, several for one of groups.
+  // Called at most once, on the thread of Submit(), after admission: nothing of the request's size is allocated before.
+  // May throw std::bad_alloc: the request is refused as an overload. Where no part has results, what is returned is not
+  // used.
+  virtual void* AllocateResults(absl::Span<const ResultPart> parts) = 0;
 
   void Hold(Reservation reservation) { reservation_ = std::move(reservation); }
 
@@ -65,9 +77,9 @@ struct Timing {
   absl::Duration total;    // from arrival until the answer was ready
 };
 
-// What became of a request: an error, or values in its memory and the rest here.
+// What became of a request: an error, or results in its memory and the rest here.
 struct Answer {
-  Error error;                    // not ok(): nothing below is set, and the values are not to be read
+  Error error;                    // not ok(): nothing below is set, and the results are not to be read
   Method method = Method::kAuto;  // what was used; never kAuto
   std::string devices;            // names joined by commas, ascending; empty for an empty batch
   Timing timing;
@@ -78,9 +90,20 @@ struct Answer {
 // return) and never under a lock of the core. It must not block: a device lane may be waiting for it.
 using DoneCallback = absl::AnyInvocable<void(Answer)>;
 
+// Of one request; beyond, it is refused.
+inline constexpr size_t kMaxGroups = 4096;
+
+// What became of a request of groups: an error, which is that of the first group that failed, or the answer to each.
+struct GroupsAnswer {
+  Error error;
+  std::vector<Answer> groups;  // in the order of the request
+  absl::Duration total;        // from arrival until the last answer was ready
+};
+using GroupsCallback = absl::AnyInvocable<void(GroupsAnswer)>;  // called as DoneCallback is
+
 // Names a submitted request towards Cancel(). Keeps nothing alive; copyable; an empty one names nothing.
 struct RequestHandle {
-  std::weak_ptr<void> job;
+  absl::InlinedVector<std::weak_ptr<void>, 1> jobs;  // several for a request of groups
 };
 
 }  // namespace svdserve::server

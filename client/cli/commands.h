@@ -17,6 +17,8 @@ inline constexpr int kBadUsage = 2;    // the command line or the input is wrong
 inline constexpr int kExceptions = 3;  // computed, but not every matrix is ok
 
 int run_values(const std::vector<std::string>& words);
+int run_svd(const std::vector<std::string>& words);
+int run_capacity(const std::vector<std::string>& words);
 int run_info(const std::vector<std::string>& words);
 int run_health(const std::vector<std::string>& words);
 int run_bench(const std::vector<std::string>& words);

@@ -42,6 +42,7 @@ void print(const client::ServerInfo& info) {
   std::printf("max in-flight requests %" PRId64 "\n", l.max_inflight_requests);
   std::printf("max in-flight bytes    %" PRId64 "\n", l.max_inflight_bytes);
   std::printf("max stream requests    %" PRId64 "\n", l.max_stream_requests);
+  std::printf("max groups             %" PRId64 "\n", l.max_groups);
   for (const client::ServerDevice& d : info.devices) {
     print(d);
   }

@@ -179,9 +179,9 @@ Result<NpyHeader> parse_npy(std::span<const std::byte> file) {
   return h;
 }
 
-std::string npy_header(int value_bytes, const std::vector<int64_t>& shape) {
-  std::string text = absl::StrCat("{'descr': '<f", value_bytes, "', 'fortran_order': False, 'shape': (",
-                                  absl::StrJoin(shape, ", "), shape.size() == 1 ? ",), }" : "), }");
+std::string npy_header(const std::string& type, const std::vector<int64_t>& shape, bool fortran_order) {
+  std::string text = absl::StrCat("{'descr': '<", type, "', 'fortran_order': ", fortran_order ? "True" : "False",
+                                  ", 'shape': (", absl::StrJoin(shape, ", "), shape.size() == 1 ? ",), }" : "), }");
   constexpr size_t kPrefix = 10;
   text.append(63 - (kPrefix + text.size()) % 64, ' ');
   text.push_back('\n');
@@ -190,5 +190,12 @@ std::string npy_header(int value_bytes, const std::vector<int64_t>& shape) {
   head.push_back(static_cast<char>(text.size() >> 8));
   return head + text;
 }
+
+std::string npy_type(client::DataType type) {
+  const bool is_complex = type == client::DataType::kC64 || type == client::DataType::kC128;
+  return absl::StrCat(is_complex ? "c" : "f", client::element_bytes(type));
+}
+
+std::string npy_value_type(client::DataType type) { return absl::StrCat("f", client::value_bytes(type)); }
 
 }  // namespace svdserve::cli

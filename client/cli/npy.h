@@ -1,4 +1,4 @@
-// NumPy's .npy files: matrices in, singular values out.
+// NumPy's .npy files: matrices in, results out.
 #ifndef SVDSERVE_CLIENT_CLI_NPY_H_
 #define SVDSERVE_CLIENT_CLI_NPY_H_
 
@@ -38,11 +38,15 @@ client::Result<MatrixStack> to_matrices(std::span<const std::byte> file, std::sh
 // Maps the file.
 client::Result<MatrixStack> load_matrices(const std::string& path);
 
-// The head of a C-ordered, little-endian file of f4 or f8: version 1, padded to 64 bytes.
-std::string npy_header(int value_bytes, const std::vector<int64_t>& shape);
+// The head of a little-endian file of `type`, 'f' (float) or 'c' (complex) and the bytes of an item, such as "c8":
+// version 1, padded to 64 bytes.
+std::string npy_header(const std::string& type, const std::vector<int64_t>& shape, bool fortran_order = false);
 // Writes it all, and only then gives the file its name.
-client::Status write_npy(const std::string& path, int value_bytes, const std::vector<int64_t>& shape,
-                         std::span<const std::byte> data);
+client::Status write_npy(const std::string& path, const std::string& type, const std::vector<int64_t>& shape,
+                         std::span<const std::byte> data, bool fortran_order = false);
+// "f4", "c16" and so on: of the matrices, and of their singular values.
+std::string npy_type(client::DataType type);
+std::string npy_value_type(client::DataType type);
 
 }  // namespace svdserve::cli
 #endif  // SVDSERVE_CLIENT_CLI_NPY_H_

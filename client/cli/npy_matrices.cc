@@ -173,12 +173,12 @@ Result<MatrixStack> load_matrices(const std::string& path) {
   return s;
 }
 
-Status write_npy(const std::string& path, int value_bytes, const std::vector<int64_t>& shape,
-                 std::span<const std::byte> data) {
+Status write_npy(const std::string& path, const std::string& type, const std::vector<int64_t>& shape,
+                 std::span<const std::byte> data, bool fortran_order) {
   const std::string unfinished = absl::StrCat(path, ".", ::getpid(), ".part");
   {
     std::ofstream out(unfinished, std::ios::binary | std::ios::trunc);
-    const std::string head = npy_header(value_bytes, shape);
+    const std::string head = npy_header(type, shape, fortran_order);
     out.write(head.data(), static_cast<std::streamsize>(head.size()));
     out.write(reinterpret_cast<const char*>(data.data()), static_cast<std::streamsize>(data.size()));
     out.close();

@@ -1,14 +1,12 @@
 // svdctl values.
 #include <chrono>
-#include <cinttypes>
 #include <cstdio>
 #include <cstring>
-#include <map>
 
-#include "absl/strings/str_cat.h"
 #include "client/cli/commands.h"
 #include "client/cli/connection.h"
 #include "client/cli/npy.h"
+#include "client/cli/summary.h"
 
 namespace svdserve::cli {
 namespace {
@@ -34,22 +32,6 @@ void print_values(const MatrixStack& stack, std::span<const std::byte> values) {
     }
     std::puts("");
   }
-}
-
-// On stderr, so that --print can be piped.
-void print_summary(const client::Batch& batch, const client::Report& report, double seconds) {
-  std::map<client::MatrixStatus, int64_t> tally;
-  for (const auto& e : report.exceptions) ++tally[e.status];
-  std::string statuses = absl::StrCat(report.count - static_cast<int64_t>(report.exceptions.size()), " ok");
-  for (const auto& [status, n] : tally) absl::StrAppend(&statuses, ", ", n, " ", name(status));
-  std::fprintf(stderr,
-               "%" PRId64 " matrices of %" PRId64 "x%" PRId64
-               " %s in %.6g s: %.4g matrices/s; %s on %s; "
-               "%" PRId64 " message%s; %s\n",
-               report.count, batch.rows, batch.cols, name(batch.data_type), seconds,
-               static_cast<double>(report.count) / std::max(seconds, 1e-9), name(report.method),
-               report.device.empty() ? "no device" : report.device.c_str(), report.pieces,
-               report.pieces == 1 ? "" : "s", statuses.c_str());
 }
 
 }  // namespace
@@ -104,8 +86,7 @@ int run_values(const std::vector<std::string>& words) {
   if (!out.empty()) {
     std::vector<int64_t> shape = stack->batch_shape;
     shape.push_back(batch.values_per_matrix());
-    const auto value_bytes = static_cast<int>(client::value_bytes(batch.data_type));
-    if (auto s = write_npy(out, value_bytes, shape, values); !s.ok()) return fail("values", s);
+    if (auto s = write_npy(out, npy_value_type(batch.data_type), shape, values); !s.ok()) return fail("values", s);
   }
   if (print) {
     print_values(*stack, values);

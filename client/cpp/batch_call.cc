@@ -1,6 +1,7 @@
 #include "client/cpp/batch_call.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "client/cpp/server_calls.h"
 #include "client/cpp/status.h"
@@ -11,6 +12,9 @@ namespace svdserve::client::internal {
 namespace {
 
 constexpr int64_t kLimits = -1;  // the place of GetServerInfo among the pieces
+
+// The larger; NaN where either is.
+double larger(double a, double b) { return std::isnan(a) || a > b ? a : b; }
 
 }  // namespace
 
@@ -37,6 +41,12 @@ void ReportJoiner::add(int64_t first, Report piece, int64_t attempts) {
   report_.queue_seconds = std::max(report_.queue_seconds, piece.queue_seconds);
   report_.compute_seconds += piece.compute_seconds;
   report_.total_seconds = std::max(report_.total_seconds, piece.total_seconds);
+  if (piece.certificate) {
+    Certificate& all = report_.certificate ? *report_.certificate : report_.certificate.emplace();
+    all.residual = larger(all.residual, piece.certificate->residual);
+    all.left_orthogonality = larger(all.left_orthogonality, piece.certificate->left_orthogonality);
+    all.right_orthogonality = larger(all.right_orthogonality, piece.certificate->right_orthogonality);
+  }
   ++report_.pieces;
   report_.attempts += attempts;
 }
@@ -48,32 +58,35 @@ Report ReportJoiner::take() {
   return std::move(report_);
 }
 
-Result<MatrixSizes> check(const Batch& batch, std::span<std::byte> values) {
-  Result<MatrixSizes> sizes = matrix_sizes(batch);
+Result<MatrixSizes> check(const Batch& batch, const Outputs& out, const ComputeOptions& compute) {
+  Result<MatrixSizes> sizes = matrix_sizes(batch, compute);
   if (!sizes.ok()) return sizes;
-  const auto needed = static_cast<size_t>(sizes->result_bytes * batch.count);
-  if (values.size() != needed) {
-    return invalid("values", "the memory for the values has " + std::to_string(values.size()) + " bytes, not " +
-                                 std::to_string(needed));
+  for (int p = 0; p < kPlanes; ++p) {
+    const Plane plane = static_cast<Plane>(p);
+    const auto needed = static_cast<size_t>(plane_bytes(batch, compute, plane, batch.count));
+    if (out[plane].size() == needed) continue;
+    return invalid(plane == Plane::kValues ? "values" : "outputs", "the memory for the results has " +
+                                                                       std::to_string(out[plane].size()) +
+                                                                       " bytes, not " + std::to_string(needed));
   }
   return sizes;
 }
 
 // --- the call -----------------------------------------------------------------------------------
 
-BatchCall::BatchCall(Core& core, const Batch& batch, std::span<std::byte> values, const ComputeOptions& compute,
+BatchCall::BatchCall(Core& core, const Batch& batch, const Outputs& out, const ComputeOptions& compute,
                      const CallOptions& call, Done done)
     : core_(core),
       batch_(batch),
-      values_(values),
+      out_(out),
       compute_(compute),
       stop_(call.stop),
       deadline_(deadline_after(call.timeout, Clock::now())),
       done_(std::move(done)),
-      joiner_(batch.count, batch.values_per_matrix()) {}
+      joiner_(batch.count, values_wanted(batch, compute)) {}
 
 void BatchCall::start() {
-  Result<MatrixSizes> sizes = check(batch_, values_);
+  Result<MatrixSizes> sizes = check(batch_, out_, compute_);
   if (!sizes.ok()) return done_(sizes.status());
   sizes_ = *sizes;
   if (!core_.enter(this)) return done_(cancelled());
@@ -104,7 +117,7 @@ void BatchCall::cut() {
   // The limits may have been forgotten again by another call that ran into them.
   const PieceLimits limits =
       core_.limits().value_or(PieceLimits{core_.options().max_message_bytes, INT64_MAX, core_.options().piece_bytes});
-  Result<Split> pieces = split(batch_, limits);
+  Result<Split> pieces = split(batch_, limits, compute_);
   if (pieces.ok()) {
     std::lock_guard lock(mutex_);
     pieces_ = pieces->pieces();
@@ -156,9 +169,7 @@ void BatchCall::on_piece(int64_t i, Status status, grpc::ByteBuffer& reply, int 
   const Piece piece = (*split_)[i];
   std::optional<Report> report;
   if (status.ok()) {
-    const auto out = values_.subspan(static_cast<size_t>(piece.first * sizes_.result_bytes),
-                                     static_cast<size_t>(piece.count * sizes_.result_bytes));
-    Result<Report> read = read_response(reply, piece.count, batch_.values_per_matrix(), out);
+    Result<Report> read = read_response(reply, piece.count, values_wanted(batch_, compute_), outputs_of(piece));
     status = read.status();
     if (read.ok()) report = *std::move(read);
   }
@@ -169,6 +180,16 @@ void BatchCall::on_piece(int64_t i, Status status, grpc::ByteBuffer& reply, int 
     live_.erase(i);
   }
   send_more();
+}
+
+Outputs BatchCall::outputs_of(const Piece& piece) const {
+  Outputs mine;
+  for (int p = 0; p < kPlanes; ++p) {
+    const Plane plane = static_cast<Plane>(p);
+    mine[plane] = out_[plane].subspan(static_cast<size_t>(plane_bytes(batch_, compute_, plane, piece.first)),
+                                      static_cast<size_t>(plane_bytes(batch_, compute_, plane, piece.count)));
+  }
+  return mine;
 }
 
 void BatchCall::cancel() { fail(cancelled()); }

@@ -8,7 +8,6 @@
 #include <mutex>
 #include <optional>
 #include <set>
-#include <span>
 #include <stop_token>
 #include <string>
 #include <vector>
@@ -22,7 +21,7 @@ namespace svdserve::client::internal {
 // Joins the reports of the pieces of one batch. Not thread-safe.
 class ReportJoiner {
  public:
-  explicit ReportJoiner(int64_t count, int64_t values_per_matrix);
+  ReportJoiner(int64_t count, int64_t values_per_matrix);
   void add(int64_t first, Report piece, int64_t attempts);
   Report take();
 
@@ -31,17 +30,17 @@ class ReportJoiner {
   std::set<std::string> devices_;
 };
 
-// Checks a batch and the memory for its values against each other.
-Result<MatrixSizes> check(const Batch& batch, std::span<std::byte> values);
+// Checks a batch and the memory for its results against each other.
+Result<MatrixSizes> check(const Batch& batch, const Outputs& out, const ComputeOptions& compute);
 
 // Thread-safe. Invariants: at most pieces_in_flight pieces are in flight; `done` runs once, after the last of them was
-// answered, so that nobody writes `values` any more.
+// answered, so that nobody writes the outputs any more.
 class BatchCall : public Cancellable, public std::enable_shared_from_this<BatchCall> {
  public:
   using Done = std::function<void(Result<Report>)>;
 
-  BatchCall(Core& core, const Batch& batch, std::span<std::byte> values, const ComputeOptions& compute,
-            const CallOptions& call, Done done);
+  BatchCall(Core& core, const Batch& batch, const Outputs& out, const ComputeOptions& compute, const CallOptions& call,
+            Done done);
   // Asks for the limits where they are not known, cuts the batch and sends it. A batch that cannot be sent is answered
   // here and now, on the calling thread.
   void start();
@@ -53,12 +52,13 @@ class BatchCall : public Cancellable, public std::enable_shared_from_this<BatchC
   void send_more();
   void launch(int64_t i, std::shared_ptr<RetriedCall> call);
   void on_piece(int64_t i, Status status, grpc::ByteBuffer& reply, int attempts);
+  Outputs outputs_of(const Piece& piece) const;
   void fail(Status status);
   void finish();
 
   Core& core_;  // lives until this call has left it
   const Batch batch_;
-  const std::span<std::byte> values_;
+  const Outputs out_;
   const ComputeOptions compute_;
   const std::stop_token stop_;
   const Deadline deadline_;

@@ -17,9 +17,8 @@ namespace {
 using internal::Core;
 
 // A batch of one piece, sent by the calling thread itself.
-Result<Report> decompose_here(Core& core, const Batch& batch, const internal::MatrixSizes& sizes,
-                              std::span<std::byte> values, const ComputeOptions& compute, const CallOptions& call,
-                              internal::Deadline deadline) {
+Result<Report> decompose_here(Core& core, const Batch& batch, const internal::MatrixSizes& sizes, const Outputs& out,
+                              const ComputeOptions& compute, const CallOptions& call, internal::Deadline deadline) {
   const grpc::ByteBuffer request = internal::make_request(
       batch, batch.count, compute, internal::make_payload(core.buffers(), batch, {0, batch.count}, sizes.matrix_bytes));
   grpc::ByteBuffer reply;
@@ -28,7 +27,7 @@ Result<Report> decompose_here(Core& core, const Batch& batch, const internal::Ma
     core.forget_limits_after(s);
     return s;
   }
-  Result<Report> report = internal::read_response(reply, batch.count, batch.values_per_matrix(), values);
+  Result<Report> report = internal::read_response(reply, batch.count, internal::values_wanted(batch, compute), out);
   if (report.ok()) report->attempts = attempts;
   return report;
 }
@@ -75,29 +74,29 @@ Client& Client::operator=(Client&& other) noexcept {
   return *this;
 }
 
-Result<Report> Client::decompose(const Batch& batch, std::span<std::byte> values, const ComputeOptions& compute,
+Result<Report> Client::decompose(const Batch& batch, const Outputs& out, const ComputeOptions& compute,
                                  const CallOptions& call) {
   const internal::Deadline deadline = internal::deadline_after(call.timeout, internal::Clock::now());
-  const Result<internal::MatrixSizes> sizes = internal::check(batch, values);
+  const Result<internal::MatrixSizes> sizes = internal::check(batch, out, compute);
   if (!sizes.ok()) return sizes.status();
   if (Status s = internal::fetch_limits(*core_, call, deadline); !s.ok()) return s;
   if (const auto limits = core_->limits()) {
-    const Result<internal::Split> pieces = internal::split(batch, *limits);
+    const Result<internal::Split> pieces = internal::split(batch, *limits, compute);
     if (!pieces.ok()) return pieces.status();
-    if (pieces->pieces() == 1) return decompose_here(*core_, batch, *sizes, values, compute, call, deadline);
+    if (pieces->pieces() == 1) return decompose_here(*core_, batch, *sizes, out, compute, call, deadline);
   }
   CallOptions rest = call;
   if (deadline) rest.timeout = *deadline - internal::Clock::now();
   // Shared: the callback may still be inside the promise when the future is ready.
   const auto answer = std::make_shared<std::promise<Result<Report>>>();
   std::future<Result<Report>> answered = answer->get_future();
-  decompose_async(batch, values, compute, rest, [answer](Result<Report> r) { answer->set_value(std::move(r)); });
+  decompose_async(batch, out, compute, rest, [answer](Result<Report> r) { answer->set_value(std::move(r)); });
   return answered.get();
 }
 
-void Client::decompose_async(const Batch& batch, std::span<std::byte> values, const ComputeOptions& compute,
+void Client::decompose_async(const Batch& batch, const Outputs& out, const ComputeOptions& compute,
                              const CallOptions& call, std::function<void(Result<Report>)> done) {
-  std::make_shared<internal::BatchCall>(*core_, batch, values, compute, call, std::move(done))->start();
+  std::make_shared<internal::BatchCall>(*core_, batch, out, compute, call, std::move(done))->start();
 }
 
 Stream Client::open_stream(const StreamOptions& options) {
@@ -122,6 +121,10 @@ Status Client::check_sizes(size_t data_size, int64_t rows, int64_t cols, int64_t
   if (data_size == needed) return {};
   return internal::invalid("matrices.data", "holds " + std::to_string(data_size) +
                                                 " elements, rows * cols * count is " + std::to_string(needed));
+}
+
+Status Client::check_results(const Batch& batch, const ComputeOptions& compute) {
+  return internal::matrix_sizes(batch, compute).status();
 }
 
 }  // namespace svdserve::client

@@ -1,4 +1,4 @@
-// svdserve's C++ client: singular values of many small matrices, computed by a server.
+// svdserve's C++ client: singular values, vectors and MIMO capacities of many small matrices, computed by a server.
 //
 //   #include "client/cpp/client.h"        // CMake: find_package(svdserve), target svdserve::client
 //
@@ -78,14 +78,31 @@ class Client {
                                                                        const ComputeOptions& compute = {},
                                                                        const CallOptions& call = {});
 
-  // The untyped face. values: [out] exactly count * k * value_bytes(data_type) bytes, any alignment, k = min(m, n);
-  // unspecified where the call fails.
-  Result<Report> decompose(const Batch& batch, std::span<std::byte> values, const ComputeOptions& compute = {},
+  // U, S and V^H of the matrices: thin, unless compute.vectors says full; compute.mimo is not to be set.
+  template <class T>
+  Result<Decomposition<T>> svd(std::span<const T> data, int64_t rows, int64_t cols, int64_t count,
+                               MemoryOrder order = MemoryOrder::kRowMajor, const ComputeOptions& compute = {},
+                               const CallOptions& call = {});
+
+  // Capacity of MIMO channels H, rows x cols, in bit/s/Hz at each SNR; MimoOptions of the proto defines it.
+  // group_size: so many neighbours (subcarriers) are summed.
+  template <class T>
+  Result<Capacities<T>> capacity(std::span<const T> data, int64_t rows, int64_t cols, int64_t count,
+                                 std::vector<double> snr_db, bool water_filling = false, int64_t group_size = 1,
+                                 MemoryOrder order = MemoryOrder::kRowMajor, const CallOptions& call = {});
+
+  // The `columns` leading right singular vectors of each channel.
+  template <class T>
+  Result<Precoders<T>> precoders(std::span<const T> data, int64_t rows, int64_t cols, int64_t count, int64_t columns,
+                                 MemoryOrder order = MemoryOrder::kRowMajor, const CallOptions& call = {});
+
+  // The untyped face, of everything that can be asked for. out: [out] unspecified where the call fails.
+  Result<Report> decompose(const Batch& batch, const Outputs& out, const ComputeOptions& compute = {},
                            const CallOptions& call = {});
   // The same, answered by `done`, once, on a thread of the network: it must not block, nor destroy the client.
-  // batch.data and `values` must live until then.
-  void decompose_async(const Batch& batch, std::span<std::byte> values, const ComputeOptions& compute,
-                       const CallOptions& call, std::function<void(Result<Report>)> done);
+  // batch.data and the memory of `out` must live until then.
+  void decompose_async(const Batch& batch, const Outputs& out, const ComputeOptions& compute, const CallOptions& call,
+                       std::function<void(Result<Report>)> done);
 
   // Opens a pipeline. It may outlive the client.
   Stream open_stream(const StreamOptions& options = {});
@@ -101,6 +118,12 @@ class Client {
  private:
   // Whether data_size elements are what the sizes say.
   static Status check_sizes(size_t data_size, int64_t rows, int64_t cols, int64_t count);
+  // Whether the results of the batch have sizes at all.
+  static Status check_results(const Batch& batch, const ComputeOptions& compute);
+  // Makes room for a plane.
+  template <class Number>
+  static std::span<std::byte> room_for(const Batch& batch, const ComputeOptions& compute, Plane plane,
+                                       std::vector<Number>* numbers);
 
   std::shared_ptr<internal::Core> core_;
 };
@@ -113,8 +136,9 @@ Result<SingularValues<RealOf<T>>> Client::singular_values(std::span<const T> dat
                                                           const ComputeOptions& compute, const CallOptions& call) {
   if (Status bad = check_sizes(data.size(), rows, cols, count); !bad.ok()) return bad;
   const Batch batch{data.data(), rows, cols, count, ElementTraits<T>::kDataType, order, nullptr};
+  if (Status bad = check_results(batch, compute); !bad.ok()) return bad;
   SingularValues<RealOf<T>> out;
-  out.values.resize(static_cast<size_t>(count * batch.values_per_matrix()));
+  room_for(batch, compute, Plane::kValues, &out.values);
   Result<Report> report = decompose(batch, std::as_writable_bytes(std::span(out.values)), compute, call);
   if (!report.ok()) return report.status();
   out.report = *std::move(report);
@@ -139,7 +163,11 @@ std::future<Result<SingularValues<RealOf<T>>>> Client::singular_values_async(std
     return future;
   }
   const Batch batch{data.data(), rows, cols, count, ElementTraits<T>::kDataType, order, nullptr};
-  state->out.values.resize(static_cast<size_t>(count * batch.values_per_matrix()));
+  if (Status bad = check_results(batch, compute); !bad.ok()) {
+    state->promise.set_value(std::move(bad));
+    return future;
+  }
+  room_for(batch, compute, Plane::kValues, &state->out.values);
   decompose_async(batch, std::as_writable_bytes(std::span(state->out.values)), compute, call,
                   [state](Result<Report> report) {
                     if (!report.ok()) return state->promise.set_value(report.status());
@@ -147,6 +175,77 @@ std::future<Result<SingularValues<RealOf<T>>>> Client::singular_values_async(std
                     state->promise.set_value(std::move(state->out));
                   });
   return future;
+}
+
+template <class Number>
+std::span<std::byte> Client::room_for(const Batch& batch, const ComputeOptions& compute, Plane plane,
+                                      std::vector<Number>* numbers) {
+  numbers->resize(static_cast<size_t>(plane_bytes(batch, compute, plane, batch.count)) / sizeof(Number));
+  return std::as_writable_bytes(std::span(*numbers));
+}
+
+template <class T>
+Result<Decomposition<T>> Client::svd(std::span<const T> data, int64_t rows, int64_t cols, int64_t count,
+                                     MemoryOrder order, const ComputeOptions& compute, const CallOptions& call) {
+  if (Status bad = check_sizes(data.size(), rows, cols, count); !bad.ok()) return bad;
+  const Batch batch{data.data(), rows, cols, count, ElementTraits<T>::kDataType, order, nullptr};
+  ComputeOptions wanted = compute;
+  if (wanted.vectors == Vectors::kNone) wanted.vectors = Vectors::kThin;
+  wanted.mimo.reset();
+  if (Status bad = check_results(batch, wanted); !bad.ok()) return bad;
+  Decomposition<T> d;
+  const bool full = wanted.vectors == Vectors::kFull;
+  const int64_t leading = wanted.top_k != 0 ? wanted.top_k : batch.values_per_matrix();
+  d.left_columns = full ? rows : leading;
+  d.right_rows = full ? cols : leading;
+  Outputs out;
+  out[Plane::kLeft] = room_for(batch, wanted, Plane::kLeft, &d.left);
+  out[Plane::kValues] = room_for(batch, wanted, Plane::kValues, &d.values);
+  out[Plane::kRight] = room_for(batch, wanted, Plane::kRight, &d.right_adjoint);
+  out[Plane::kCertificate] = room_for(batch, wanted, Plane::kCertificate, &d.certificates);
+  Result<Report> report = decompose(batch, out, wanted, call);
+  if (!report.ok()) return report.status();
+  d.report = *std::move(report);
+  return d;
+}
+
+template <class T>
+Result<Capacities<T>> Client::capacity(std::span<const T> data, int64_t rows, int64_t cols, int64_t count,
+                                       std::vector<double> snr_db, bool water_filling, int64_t group_size,
+                                       MemoryOrder order, const CallOptions& call) {
+  if (Status bad = check_sizes(data.size(), rows, cols, count); !bad.ok()) return bad;
+  const Batch batch{data.data(), rows, cols, count, ElementTraits<T>::kDataType, order, nullptr};
+  ComputeOptions wanted;
+  wanted.mimo = MimoOptions{.capacity = !water_filling,
+                            .water_filling = water_filling,
+                            .snr_db = std::move(snr_db),
+                            .group_size = group_size};
+  if (Status bad = check_results(batch, wanted); !bad.ok()) return bad;
+  Capacities<T> c;
+  Outputs out;
+  const Plane plane = water_filling ? Plane::kWaterFilling : Plane::kCapacity;
+  out[plane] = room_for(batch, wanted, plane, &c.values);
+  Result<Report> report = decompose(batch, out, wanted, call);
+  if (!report.ok()) return report.status();
+  c.report = *std::move(report);
+  return c;
+}
+
+template <class T>
+Result<Precoders<T>> Client::precoders(std::span<const T> data, int64_t rows, int64_t cols, int64_t count,
+                                       int64_t columns, MemoryOrder order, const CallOptions& call) {
+  if (Status bad = check_sizes(data.size(), rows, cols, count); !bad.ok()) return bad;
+  const Batch batch{data.data(), rows, cols, count, ElementTraits<T>::kDataType, order, nullptr};
+  ComputeOptions wanted;
+  wanted.mimo = MimoOptions{.precoder_columns = columns};
+  if (Status bad = check_results(batch, wanted); !bad.ok()) return bad;
+  Precoders<T> p;
+  Outputs out;
+  out[Plane::kRight] = room_for(batch, wanted, Plane::kRight, &p.columns);
+  Result<Report> report = decompose(batch, out, wanted, call);
+  if (!report.ok()) return report.status();
+  p.report = *std::move(report);
+  return p;
 }
 
 }  // namespace svdserve::client

@@ -23,29 +23,31 @@ struct Piece {
   int64_t count = 0;
 };
 
-// Pieces of nearly equal counts that cover 0 .. count-1 in order. An empty batch is one empty piece.
+// Pieces of nearly equal counts that cover 0 .. count-1 in order, whole groups each. An empty batch is one empty piece.
 class Split {
  public:
-  Split(int64_t count, int64_t pieces) : count_(count), pieces_(pieces) {}
+  Split(int64_t count, int64_t pieces, int64_t group) : groups_(count / group), pieces_(pieces), group_(group) {}
   int64_t pieces() const { return pieces_; }
   Piece operator[](int64_t i) const;
 
  private:
-  int64_t count_;
+  int64_t groups_;
   int64_t pieces_;
+  int64_t group_;
 };
 
-// Bytes of one matrix and of its values. Fails with the field at fault where a size is not positive, the count is
-// negative, or the product with the count passes int64.
+// Bytes of one matrix and of the results of one group of them. Fails with the field at fault where a size is not
+// positive, the count is negative or no multiple of the group, or a product with the count passes int64.
 struct MatrixSizes {
   int64_t matrix_bytes = 0;
-  int64_t result_bytes = 0;
+  int64_t group = 1;         // matrices
+  int64_t result_bytes = 0;  // of a group
 };
-Result<MatrixSizes> matrix_sizes(const Batch& batch);
+Result<MatrixSizes> matrix_sizes(const Batch& batch, const ComputeOptions& compute = {});
 
-// The fewest pieces of at most piece_bytes (but at least one matrix each) that respect the limits. Fails where a single
-// matrix does not fit a message.
-Result<Split> split(const Batch& batch, const PieceLimits& limits);
+// The fewest pieces of at most piece_bytes (but at least one group each) that respect the limits. Fails where a single
+// group does not fit a message.
+Result<Split> split(const Batch& batch, const PieceLimits& limits, const ComputeOptions& compute = {});
 
 }  // namespace svdserve::client::internal
 #endif  // SVDSERVE_CLIENT_CPP_SPLIT_H_

@@ -2,6 +2,7 @@
 #ifndef SVDSERVE_CLIENT_CPP_STREAM_H_
 #define SVDSERVE_CLIENT_CPP_STREAM_H_
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -28,14 +29,21 @@ struct StreamOptions {
 };
 
 struct StreamReply {
-  uint64_t id = 0;                     // what submit() returned
-  Status status = {};                  // of this request alone
-  Report report = {};                  // meaningful where status.ok(), as is
-  std::vector<std::byte> values = {};  // count x values_per_matrix values of the real type, descending for each matrix
+  uint64_t id = 0;                                          // what submit() returned
+  Status status = {};                                       // of this request alone
+  Report report = {};                                       // meaningful where status.ok(), as is
+  std::array<std::vector<std::byte>, kPlanes> planes = {};  // what was asked for; the others are empty
 
+  // A plane as numbers, or as elements of the matrices.
+  template <class Number>
+  std::span<const Number> plane_as(Plane plane) const {
+    const std::vector<std::byte>& bytes = planes[static_cast<size_t>(plane)];
+    return {reinterpret_cast<const Number*>(bytes.data()), bytes.size() / sizeof(Number)};
+  }
+  // count x values_per_matrix values of the real type, descending for each matrix
   template <class Real>
   std::span<const Real> values_as() const {
-    return {reinterpret_cast<const Real*>(values.data()), values.size() / sizeof(Real)};
+    return plane_as<Real>(Plane::kValues);
   }
 };
 

@@ -35,12 +35,12 @@ std::shared_ptr<StreamCall> StreamCall::open(Core& core, const StreamOptions& op
 
 Result<std::optional<uint64_t>> StreamCall::submit(const Batch& batch, const ComputeOptions& compute,
                                                    std::optional<std::chrono::nanoseconds> timeout, bool wait) {
-  const Result<MatrixSizes> sizes = matrix_sizes(batch);
+  const Result<MatrixSizes> sizes = matrix_sizes(batch, compute);
   if (!sizes.ok()) return sizes.status();
   if (Status s = fetch_limits(core_, {{}, options_.call.stop}, deadline_); !s.ok()) return s;
   PieceLimits limits = core_.limits().value_or(PieceLimits{core_.options().max_message_bytes, INT64_MAX, 0});
   limits.piece_bytes = limits.max_message_bytes;
-  const Result<Split> pieces = split(batch, limits);
+  const Result<Split> pieces = split(batch, limits, compute);
   if (!pieces.ok()) return pieces.status();
   if (pieces->pieces() != 1) return invalid("matrices.count", "a request of a stream must fit one message");
 
@@ -211,24 +211,38 @@ void StreamCall::take_answer(const v1::DecomposeStreamResponse& response) {
   Request& request = found->second;
   Status status = from_rpc(response.status());
   Report report;
-  std::vector<std::byte> values;
+  Planes planes;
   if (status.ok()) {
-    const std::string& bytes = response.response().singular_values();
-    const int64_t k = request.shape.values_per_matrix();
-    const size_t expected = static_cast<size_t>(request.shape.count * k) * value_bytes(request.shape.data_type);
-    Result<Report> read = to_report(response.response(), request.shape.count, k, bytes.size(), expected);
+    Result<Report> read = read_planes(response.response(), request, &planes);
     status = read.status();
     if (read.ok()) {
       report = *std::move(read);
       report.attempts = request.schedule.attempts();
-      values.resize(bytes.size());
-      std::memcpy(values.data(), bytes.data(), bytes.size());
     }
   } else if (retry_later(id, request, status)) {
     return;
   }
   pending_.erase(found);
-  answer(id, std::move(status), std::move(report), std::move(values));
+  answer(id, std::move(status), std::move(report), std::move(planes));
+}
+
+Result<Report> StreamCall::read_planes(const v1::DecomposeResponse& response, const Request& request, Planes* planes) {
+  const std::array<std::string_view, kPlanes> received = planes_of(response);
+  std::array<size_t, kPlanes> received_bytes{};
+  Outputs out;
+  for (size_t p = 0; p < received.size(); ++p) {
+    received_bytes[p] = received[p].size();
+    const Plane plane = static_cast<Plane>(p);
+    (*planes)[p].resize(static_cast<size_t>(plane_bytes(request.shape, request.compute, plane, request.shape.count)));
+    out[plane] = (*planes)[p];
+  }
+  Result<Report> report =
+      to_report(response, request.shape.count, values_wanted(request.shape, request.compute), received_bytes, out);
+  if (!report.ok()) return report;
+  for (size_t p = 0; p < received.size(); ++p) {
+    if (!received[p].empty()) std::memcpy((*planes)[p].data(), received[p].data(), received[p].size());
+  }
+  return report;
 }
 
 bool StreamCall::retry_later(uint64_t id, Request& request, const Status& status) {
@@ -250,8 +264,8 @@ void StreamCall::send_again(uint64_t id) {
   write_next();
 }
 
-void StreamCall::answer(uint64_t id, Status status, Report report, std::vector<std::byte> values) {
-  answered_.emplace(id, StreamReply{id, std::move(status), std::move(report), std::move(values)});
+void StreamCall::answer(uint64_t id, Status status, Report report, Planes planes) {
+  answered_.emplace(id, StreamReply{id, std::move(status), std::move(report), std::move(planes)});
   arrivals_.push_back(id);
   changed_.notify_all();
 }

@@ -20,8 +20,9 @@
 #include "client/cpp/stream.h"
 
 namespace svdserve::v1 {
+class DecomposeResponse;
 class DecomposeStreamResponse;
-}
+}  // namespace svdserve::v1
 
 namespace svdserve::client::internal {
 
@@ -66,7 +67,10 @@ class StreamCall : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::ByteBu
   bool close();  // true: the caller, without the lock, must RemoveHold()
   void take_answer(const v1::DecomposeStreamResponse& response);
   bool retry_later(uint64_t id, Request& request, const Status& status);
-  void answer(uint64_t id, Status status, Report report, std::vector<std::byte> values);
+  using Planes = std::array<std::vector<std::byte>, kPlanes>;
+  void answer(uint64_t id, Status status, Report report, Planes planes);
+  // What is wanted of the response to a request, or why it is not that.
+  static Result<Report> read_planes(const v1::DecomposeResponse& response, const Request& request, Planes* planes);
 
   void send_again(uint64_t id);
 

@@ -4,8 +4,10 @@
 #define SVDSERVE_CLIENT_CPP_TYPES_H_
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <complex>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -93,9 +95,9 @@ struct Batch {
 
 enum class Method : uint8_t {
   kAuto,        // the server's choice, a function of shape and type alone
-  kBidiagonal,  // Householder bidiagonalization, then dqds
-  kBisection,   // Householder bidiagonalization, then Sturm bisection to a chosen tolerance
-  kJacobi,      // pivoted QR, then one-sided Jacobi: high relative accuracy for graded columns
+  kBidiagonal,  // Householder bidiagonalization, then dqds; values alone
+  kBisection,   // Householder bidiagonalization, then Sturm bisection to a chosen tolerance; values alone
+  kJacobi,      // pivoted QR, then one-sided Jacobi: high relative accuracy for graded columns, and vectors
 };
 
 constexpr const char* name(Method m) {
@@ -112,10 +114,70 @@ constexpr const char* name(Method m) {
   return "?";
 }
 
+// Singular vectors of A = U S V^H. Thin: U is m x k, V^H k x n. Full: m x m and n x n.
+enum class Vectors : uint8_t { kNone, kThin, kFull };
+
+// kBatch: the largest numbers of the batch, in Report::certificate. kMatrix: these, and the numbers of each matrix.
+enum class CertificateScope : uint8_t { kNone, kBatch, kMatrix };
+
+// Numbers of MIMO channels y = H x + noise; MimoOptions of the proto defines each.
+struct MimoOptions {
+  bool capacity = false;       // bit/s/Hz, equal power on every transmit antenna
+  bool water_filling = false;  // bit/s/Hz, the power divided best
+  bool stream_snr = false;
+  bool condition_number = false;
+  bool effective_rank = false;
+  std::optional<double> rank_threshold = {};  // set: the number of values above it, relative to the largest
+  std::vector<double> snr_db = {};            // of the first three
+  int64_t group_size = 1;                     // neighbours whose capacities are summed; divides the count
+  int64_t precoder_columns = 0;               // leading columns of V
+  int64_t combiner_columns = 0;               // leading columns of U
+  bool singular_values = false;               // they are wanted, too
+};
+
+// How to compute, and what is wanted of it.
 struct ComputeOptions {
   Method method = Method::kAuto;
   double tolerance = 0;    // 0: the method's default; kBisection: in (0, 1/2]; kJacobi: in (0, 1]
   int32_t max_sweeps = 0;  // 0: the default; kJacobi only
+  Vectors vectors = Vectors::kNone;
+  int64_t top_k = 0;        // only the leading values and vectors; 0: all; not with Vectors::kFull
+  bool fix_phases = false;  // the largest component of every column of U is real and positive; V follows
+  CertificateScope certificate = CertificateScope::kNone;  // with vectors only
+  std::optional<MimoOptions> mimo = {};                    // set: these, and values only where it says so
+};
+
+// The arrays that an answer may have. Matrices in them are in the memory order and of the type of the batch, everything
+// else is of its real type.
+enum class Plane : uint8_t {
+  kValues,           // a matrix: its singular values, descending
+  kLeft,             // a matrix: U, rows x columns; or the combiner
+  kRight,            // a matrix: V^H, columns x cols; or the precoder, cols x columns
+  kCapacity,         // a group: for each SNR a number
+  kWaterFilling,     // a group: for each SNR a number
+  kStreamSnr,        // a matrix: for each SNR k numbers
+  kConditionNumber,  // a matrix: a number
+  kEffectiveRank,    // a matrix: a number
+  kThresholdRank,    // a matrix: a number
+  kCertificate,      // a matrix: residual, orthogonality of U, of V
+};
+inline constexpr int kPlanes = 10;
+
+// Bytes of a plane for `count` matrices of the batch's shape, a multiple of the group; 0: it was not asked for.
+// INT64_MAX / 64 stands for everything that is larger.
+int64_t plane_bytes(const Batch& batch, const ComputeOptions& compute, Plane plane, int64_t count);
+
+// Memory for the planes of an answer, each of exactly plane_bytes(batch, compute, plane, batch.count) bytes, any
+// alignment. Values alone convert to it.
+struct Outputs {
+  std::array<std::span<std::byte>, kPlanes> planes = {};
+
+  Outputs() = default;
+  template <class Bytes>
+  requires std::convertible_to<Bytes, std::span<std::byte>> Outputs(Bytes&& values)
+      : planes{std::span<std::byte>(values)} {}  // NOLINT: converts on purpose
+  std::span<std::byte>& operator[](Plane plane) { return planes[static_cast<size_t>(plane)]; }
+  std::span<std::byte> operator[](Plane plane) const { return planes[static_cast<size_t>(plane)]; }
 };
 
 // One call. Without a timeout a call takes as long as it takes; retries included it never takes longer than the
@@ -232,10 +294,18 @@ struct MatrixException {
   MatrixStatus status = MatrixStatus::kOk;
 };
 
-// What a successful call tells besides the values.
+// How good a decomposition is: |A - U S V^H|_F / |A|_F, |I - U^H U|_F and |I - V^H V|_F, the largest of the batch but
+// for matrices that are kNonFinite.
+struct Certificate {
+  double residual = 0;
+  double left_orthogonality = 0;
+  double right_orthogonality = 0;
+};
+
+// What a successful call tells besides the planes.
 struct Report {
   int64_t count = 0;
-  int64_t values_per_matrix = 0;                 // k = min(rows, cols)
+  int64_t values_per_matrix = 0;                 // k = min(rows, cols), or top_k; 0: not asked for
   std::vector<MatrixException> exceptions = {};  // the matrices that are not kOk, ascending by index
   Method method = Method::kAuto;                 // what was used: never kAuto
   std::string device = {};                       // who computed; several are joined by a comma
@@ -243,6 +313,7 @@ struct Report {
   double queue_seconds = 0;
   double compute_seconds = 0;
   double total_seconds = 0;
+  std::optional<Certificate> certificate = {};
   int64_t pieces = 1;    // messages the batch was sent in
   int64_t attempts = 1;  // over all pieces: above `pieces` by the number of retries
 };
@@ -260,6 +331,32 @@ struct SingularValues {
   }
 };
 
+// A = U S V^H for each matrix: U has left_columns columns, V^H right_rows rows.
+template <class T>
+struct Decomposition {
+  std::vector<T> left = {};                  // count x rows x left_columns
+  std::vector<RealOf<T>> values = {};        // count x values_per_matrix
+  std::vector<T> right_adjoint = {};         // count x right_rows x cols
+  std::vector<RealOf<T>> certificates = {};  // count x 3, with CertificateScope::kMatrix
+  int64_t left_columns = 0;
+  int64_t right_rows = 0;
+  Report report = {};
+};
+
+// Numbers of each channel, or of each group of them.
+template <class T>
+struct Capacities {
+  std::vector<RealOf<T>> values = {};  // count / group_size x number of SNRs, bit/s/Hz
+  Report report = {};
+};
+
+// The leading columns of V of each channel: count x cols x columns.
+template <class T>
+struct Precoders {
+  std::vector<T> columns = {};
+  Report report = {};
+};
+
 // --- the server ---------------------------------------------------------------------------------
 
 struct ServerLimits {
@@ -270,6 +367,7 @@ struct ServerLimits {
   int64_t max_inflight_requests = 0;
   int64_t max_inflight_bytes = 0;
   int64_t max_stream_requests = 0;
+  int64_t max_groups = 0;
 };
 
 // What computes, and what it has done since the server started; the proto says more of each.

@@ -53,6 +53,55 @@ v1::Method to_proto(Method m) {
   return v1::METHOD_UNSPECIFIED;
 }
 
+v1::Vectors to_proto(Vectors v) {
+  switch (v) {
+    case Vectors::kNone:
+      return v1::VECTORS_NONE;
+    case Vectors::kThin:
+      return v1::VECTORS_THIN;
+    case Vectors::kFull:
+      return v1::VECTORS_FULL;
+  }
+  return v1::VECTORS_UNSPECIFIED;
+}
+
+v1::CertificateScope to_proto(CertificateScope c) {
+  switch (c) {
+    case CertificateScope::kNone:
+      return v1::CERTIFICATE_SCOPE_NONE;
+    case CertificateScope::kBatch:
+      return v1::CERTIFICATE_SCOPE_BATCH;
+    case CertificateScope::kMatrix:
+      return v1::CERTIFICATE_SCOPE_MATRIX;
+  }
+  return v1::CERTIFICATE_SCOPE_UNSPECIFIED;
+}
+
+void to_proto(const MimoOptions& mimo, v1::MimoOptions* out) {
+  out->set_capacity(mimo.capacity);
+  out->set_water_filling(mimo.water_filling);
+  out->set_stream_snr(mimo.stream_snr);
+  out->set_condition_number(mimo.condition_number);
+  out->set_effective_rank(mimo.effective_rank);
+  if (mimo.rank_threshold) out->set_rank_threshold(*mimo.rank_threshold);
+  out->mutable_snr_db()->Assign(mimo.snr_db.begin(), mimo.snr_db.end());
+  out->set_group_size(mimo.group_size);
+  out->set_precoder_columns(mimo.precoder_columns);
+  out->set_combiner_columns(mimo.combiner_columns);
+  out->set_singular_values(mimo.singular_values);
+}
+
+void to_proto(const ComputeOptions& compute, v1::DecomposeOptions* out) {
+  out->set_method(to_proto(compute.method));
+  out->set_tolerance(compute.tolerance);
+  out->set_max_sweeps(compute.max_sweeps);
+  if (compute.vectors != Vectors::kNone) out->set_vectors(to_proto(compute.vectors));
+  out->set_top_k(compute.top_k);
+  out->set_fix_phases(compute.fix_phases);
+  if (compute.certificate != CertificateScope::kNone) out->set_certificate(to_proto(compute.certificate));
+  if (compute.mimo) to_proto(*compute.mimo, out->mutable_mimo());
+}
+
 Method from_proto(v1::Method m) {
   switch (m) {
     case v1::METHOD_BIDIAGONAL:
@@ -89,9 +138,7 @@ std::string request_prefix(const Batch& shape, int64_t count, const ComputeOptio
   if (payload_bytes > 0) append_field_head(&matrices, v1::MatrixBatch::kDataFieldNumber, payload_bytes);
 
   v1::DecomposeRequest rest;
-  rest.mutable_options()->set_method(to_proto(compute.method));
-  rest.mutable_options()->set_tolerance(compute.tolerance);
-  rest.mutable_options()->set_max_sweeps(compute.max_sweeps);
+  to_proto(compute, rest.mutable_options());
   std::string prefix = rest.SerializeAsString();
   append_field_head(&prefix, v1::DecomposeRequest::kMatricesFieldNumber, matrices.size() + payload_bytes);
   return prefix + matrices;
@@ -107,6 +154,95 @@ grpc::Slice borrow(std::shared_ptr<const void> owner, const void* data, size_t s
       const_cast<void*>(data), size, [](void* held) { delete static_cast<std::shared_ptr<const void>*>(held); },
       new std::shared_ptr<const void>(std::move(owner)));
 }
+
+// Where a plane is: field `field` of the response, or of the message in field `outer` of it.
+struct PlaneField {
+  int outer;
+  int field;
+  Plane plane;
+};
+constexpr PlaneField kPlaneFields[] = {
+    {0, v1::DecomposeResponse::kSingularValuesFieldNumber, Plane::kValues},
+    {0, v1::DecomposeResponse::kLeftVectorsFieldNumber, Plane::kLeft},
+    {0, v1::DecomposeResponse::kCombinersFieldNumber, Plane::kLeft},
+    {0, v1::DecomposeResponse::kRightVectorsAdjointFieldNumber, Plane::kRight},
+    {0, v1::DecomposeResponse::kPrecodersFieldNumber, Plane::kRight},
+    {v1::DecomposeResponse::kMimoFieldNumber, v1::MimoResult::kCapacityFieldNumber, Plane::kCapacity},
+    {v1::DecomposeResponse::kMimoFieldNumber, v1::MimoResult::kWaterFillingFieldNumber, Plane::kWaterFilling},
+    {v1::DecomposeResponse::kMimoFieldNumber, v1::MimoResult::kStreamSnrFieldNumber, Plane::kStreamSnr},
+    {v1::DecomposeResponse::kMimoFieldNumber, v1::MimoResult::kConditionNumberFieldNumber, Plane::kConditionNumber},
+    {v1::DecomposeResponse::kMimoFieldNumber, v1::MimoResult::kEffectiveRankFieldNumber, Plane::kEffectiveRank},
+    {v1::DecomposeResponse::kMimoFieldNumber, v1::MimoResult::kThresholdRankFieldNumber, Plane::kThresholdRank},
+    {v1::DecomposeResponse::kCertificateFieldNumber, v1::Certificate::kEachMatrixFieldNumber, Plane::kCertificate},
+};
+
+bool is_length_delimited(uint32_t tag) {
+  return WireFormatLite::GetTagWireType(tag) == WireFormatLite::WIRETYPE_LENGTH_DELIMITED;
+}
+
+const PlaneField* plane_field(int outer, uint32_t tag) {
+  for (const PlaneField& f : kPlaneFields) {
+    if (is_length_delimited(tag) && f.outer == outer && f.field == WireFormatLite::GetTagFieldNumber(tag)) return &f;
+  }
+  return nullptr;
+}
+
+// Reads a DecomposeResponse: planes go to their memory, everything else is kept as serialized.
+class ResponseReader {
+ public:
+  ResponseReader(google::protobuf::io::CodedInputStream* in, const Outputs& out) : in_(*in), out_(out) {}
+
+  bool read() { return read_fields(0, &rest_) && in_.ConsumedEntireMessage(); }
+  // All but the planes.
+  bool parse(v1::DecomposeResponse* response) const {
+    return response->ParseFromString(rest_) &&
+           (!has_certificate_ || response->mutable_certificate()->ParseFromString(certificate_));
+  }
+  const std::array<size_t, kPlanes>& planes_bytes() const { return planes_bytes_; }
+
+ private:
+  // The fields of the response (outer 0) or of an embedded message; others than planes are appended to *rest.
+  bool read_fields(int outer, std::string* rest) {
+    google::protobuf::io::StringOutputStream rest_stream(rest);
+    google::protobuf::io::CodedOutputStream rest_out(&rest_stream);
+    while (const uint32_t tag = in_.ReadTag()) {
+      const int field = WireFormatLite::GetTagFieldNumber(tag);
+      if (const PlaneField* const f = plane_field(outer, tag)) {
+        if (!read_plane(f->plane)) return false;
+      } else if (outer == 0 && is_length_delimited(tag) && field == v1::DecomposeResponse::kMimoFieldNumber) {
+        std::string nothing;
+        if (!read_embedded(field, &nothing)) return false;
+      } else if (outer == 0 && is_length_delimited(tag) && field == v1::DecomposeResponse::kCertificateFieldNumber) {
+        has_certificate_ = true;
+        if (!read_embedded(field, &certificate_)) return false;
+      } else if (!WireFormatLite::SkipField(&in_, tag, &rest_out)) {
+        return false;
+      }
+    }
+    return true;
+  }
+  bool read_embedded(int field, std::string* rest) {
+    uint32_t size = 0;
+    if (!in_.ReadVarint32(&size) || size > INT32_MAX) return false;
+    const auto limit = in_.PushLimit(static_cast<int>(size));
+    const bool good = read_fields(field, rest) && in_.ConsumedEntireMessage();
+    in_.PopLimit(limit);
+    return good;
+  }
+  bool read_plane(Plane plane) {
+    uint32_t size = 0;
+    if (!in_.ReadVarint32(&size) || size > INT32_MAX) return false;
+    planes_bytes_[static_cast<size_t>(plane)] = size;
+    const std::span<std::byte> memory = out_[plane];
+    return size > memory.size() ? in_.Skip(static_cast<int>(size)) : in_.ReadRaw(memory.data(), static_cast<int>(size));
+  }
+
+  google::protobuf::io::CodedInputStream& in_;
+  const Outputs& out_;
+  std::array<size_t, kPlanes> planes_bytes_{};
+  std::string rest_, certificate_;
+  bool has_certificate_ = false;
+};
 
 Status broken_reply(const std::string& why) { return failure(Code::kInternal, "", "the server's reply " + why); }
 
@@ -143,14 +279,37 @@ grpc::ByteBuffer make_stream_request(uint64_t id, std::optional<std::chrono::nan
   return join(prefix + inner, payload);
 }
 
+int64_t values_wanted(const Batch& shape, const ComputeOptions& compute) {
+  if (compute.mimo && !compute.mimo->singular_values) return 0;
+  return compute.top_k != 0 ? compute.top_k : shape.values_per_matrix();
+}
+
+std::array<std::string_view, kPlanes> planes_of(const v1::DecomposeResponse& r) {
+  const v1::MimoResult& mimo = r.mimo();
+  return {r.singular_values(),
+          r.left_vectors().empty() ? r.combiners() : r.left_vectors(),
+          r.right_vectors_adjoint().empty() ? r.precoders() : r.right_vectors_adjoint(),
+          mimo.capacity(),
+          mimo.water_filling(),
+          mimo.stream_snr(),
+          mimo.condition_number(),
+          mimo.effective_rank(),
+          mimo.threshold_rank(),
+          r.certificate().each_matrix()};
+}
+
 Result<Report> to_report(const v1::DecomposeResponse& response, int64_t count, int64_t values_per_matrix,
-                         size_t values_bytes, size_t values_expected) {
-  if (response.count() != count || response.values_per_matrix() != values_per_matrix ||
-      values_bytes != values_expected) {
+                         const std::array<size_t, kPlanes>& planes_bytes, const Outputs& out) {
+  if (response.count() != count || response.values_per_matrix() != values_per_matrix) {
     return broken_reply("holds " + std::to_string(response.count()) + " x " +
-                        std::to_string(response.values_per_matrix()) + " values in " + std::to_string(values_bytes) +
-                        " bytes where " + std::to_string(count) + " x " + std::to_string(values_per_matrix) + " in " +
-                        std::to_string(values_expected) + " were asked for");
+                        std::to_string(response.values_per_matrix()) + " values where " + std::to_string(count) +
+                        " x " + std::to_string(values_per_matrix) + " were asked for");
+  }
+  for (size_t p = 0; p < planes_bytes.size(); ++p) {
+    if (planes_bytes[p] != out.planes[p].size()) {
+      return broken_reply("holds " + std::to_string(planes_bytes[p]) + " bytes of a result where " +
+                          std::to_string(out.planes[p].size()) + " were asked for");
+    }
   }
   if (response.exception_indices_size() != response.exception_statuses_size()) {
     return broken_reply("has exception lists of unequal length");
@@ -168,36 +327,20 @@ Result<Report> to_report(const v1::DecomposeResponse& response, int64_t count, i
   report.queue_seconds = response.timing().queue_seconds();
   report.compute_seconds = response.timing().compute_seconds();
   report.total_seconds = response.timing().total_seconds();
+  if (response.has_certificate()) {
+    const v1::Certificate& c = response.certificate();
+    report.certificate = Certificate{c.residual(), c.left_orthogonality(), c.right_orthogonality()};
+  }
   return report;
 }
 
-Result<Report> read_response(grpc::ByteBuffer& reply, int64_t count, int64_t values_per_matrix,
-                             std::span<std::byte> values) {
-  grpc::ProtoBufferReader reader(&reply);
-  google::protobuf::io::CodedInputStream in(&reader);
-  constexpr uint32_t kValuesTag = WireFormatLite::MakeTag(v1::DecomposeResponse::kSingularValuesFieldNumber,
-                                                          WireFormatLite::WIRETYPE_LENGTH_DELIMITED);
-  std::string rest;  // every other field, as serialized
-  size_t values_bytes = 0;
-  {
-    google::protobuf::io::StringOutputStream rest_stream(&rest);
-    google::protobuf::io::CodedOutputStream rest_out(&rest_stream);
-    while (const uint32_t tag = in.ReadTag()) {
-      uint32_t size = 0;
-      if (tag != kValuesTag) {
-        if (!WireFormatLite::SkipField(&in, tag, &rest_out)) return broken_reply("is no protobuf");
-      } else if (!in.ReadVarint32(&size)) {
-        return broken_reply("is no protobuf");
-      } else if (values_bytes = size; size > values.size() ? !in.Skip(static_cast<int>(size))
-                                                           : !in.ReadRaw(values.data(), static_cast<int>(size))) {
-        return broken_reply("is no protobuf");
-      }
-    }
-    if (!in.ConsumedEntireMessage()) return broken_reply("is no protobuf");
-  }
+Result<Report> read_response(grpc::ByteBuffer& reply, int64_t count, int64_t values_per_matrix, const Outputs& out) {
+  grpc::ProtoBufferReader bytes(&reply);
+  google::protobuf::io::CodedInputStream in(&bytes);
+  ResponseReader reader(&in, out);
   v1::DecomposeResponse response;
-  if (!response.ParseFromString(rest)) return broken_reply("is no protobuf");
-  return to_report(response, count, values_per_matrix, values_bytes, values.size());
+  if (!reader.read() || !reader.parse(&response)) return broken_reply("is no protobuf");
+  return to_report(response, count, values_per_matrix, reader.planes_bytes(), out);
 }
 
 ServerInfo to_server_info(const v1::GetServerInfoResponse& response) {
@@ -214,9 +357,14 @@ ServerInfo to_server_info(const v1::GetServerInfoResponse& response) {
     }
   }
   const v1::Limits& l = response.limits();
-  info.limits = {l.max_values(),         l.max_dimension(),         l.max_matrices(),
-                 l.max_message_bytes(),  l.max_inflight_requests(), l.max_inflight_bytes(),
-                 l.max_stream_requests()};
+  info.limits = {l.max_values(),
+                 l.max_dimension(),
+                 l.max_matrices(),
+                 l.max_message_bytes(),
+                 l.max_inflight_requests(),
+                 l.max_inflight_bytes(),
+                 l.max_stream_requests(),
+                 l.max_groups()};
   for (const v1::Device& d : response.devices()) {
     info.devices.push_back({d.name(), d.backend(), d.instruction_set(), d.threads(), d.healthy(), d.model(), d.uuid(),
                             d.memory_bytes(), d.lanes(), d.outstanding_batches(), d.busy_seconds(), d.uploaded_bytes(),

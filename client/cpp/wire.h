@@ -6,9 +6,10 @@
 #include <grpcpp/support/byte_buffer.h>
 #include <grpcpp/support/slice.h>
 
+#include <array>
 #include <cstdint>
 #include <optional>
-#include <span>
+#include <string_view>
 
 #include "client/cpp/send_buffers.h"
 #include "client/cpp/split.h"
@@ -31,13 +32,18 @@ grpc::ByteBuffer make_request(const Batch& shape, int64_t count, const ComputeOp
 grpc::ByteBuffer make_stream_request(uint64_t id, std::optional<std::chrono::nanoseconds> timeout, const Batch& shape,
                                      int64_t count, const ComputeOptions& compute, const grpc::Slice& payload);
 
-// Reads a DecomposeResponse, its values straight into `values`. Fails with INTERNAL where the reply is not what was
-// asked for. Exceptions count from 0.
-Result<Report> read_response(grpc::ByteBuffer& reply, int64_t count, int64_t values_per_matrix,
-                             std::span<std::byte> values);
-// The same from a parsed message whose values are elsewhere; value_bytes_read: how many there were.
+// Singular values of a matrix in the answer.
+int64_t values_wanted(const Batch& shape, const ComputeOptions& compute);
+
+// Reads a DecomposeResponse to `count` matrices, its planes straight into `out`. Fails with INTERNAL where the reply is
+// not what was asked for. Exceptions count from 0.
+Result<Report> read_response(grpc::ByteBuffer& reply, int64_t count, int64_t values_per_matrix, const Outputs& out);
+
+// The planes of a parsed message, empty where it has none.
+std::array<std::string_view, kPlanes> planes_of(const v1::DecomposeResponse& response);
+// What it tells besides; planes_bytes: how many bytes each had, where `out` has room for what was asked for.
 Result<Report> to_report(const v1::DecomposeResponse& response, int64_t count, int64_t values_per_matrix,
-                         size_t values_bytes, size_t values_expected);
+                         const std::array<size_t, kPlanes>& planes_bytes, const Outputs& out);
 
 ServerInfo to_server_info(const v1::GetServerInfoResponse& response);
 

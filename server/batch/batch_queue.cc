@@ -27,13 +27,14 @@ size_t BatchQueue::PlanHash::operator()(const Plan& plan) const {
   const Outputs& o = plan.outputs;
   return absl::HashOf(plan.problem.rows, plan.problem.cols, static_cast<int>(plan.problem.dtype),
                       static_cast<int>(plan.problem.order), static_cast<int>(plan.method), plan.tolerance,
-                      plan.max_sweeps, o.values, o.left_columns, o.right_columns, o.group, o.snr_count);
+                      plan.max_sweeps, o.values, o.left_columns, o.right_columns, o.group,
+                      absl::MakeSpan(o.snr.data(), static_cast<size_t>(o.snr_count)));
 }
 
-int64_t BatchQueue::PartsOf(int64_t count, int64_t matrix_bytes) const {
-  const int64_t parts =
-      std::max(ceil_div(count * matrix_bytes, limits_.max_bytes), ceil_div(count, limits_.max_matrices));
-  return std::clamp<int64_t>(parts, 1, count);
+int64_t BatchQueue::PartsOf(int64_t count, const Plan& plan) const {
+  const int64_t group = plan.outputs.group, one = static_cast<int64_t>(matrix_bytes(plan.problem));
+  const int64_t most = std::min(limits_.max_bytes / one, limits_.max_matrices) / group;
+  return ceil_div(count / group, std::max<int64_t>(most, 1));
 }
 
 bool BatchQueue::Fits(const Batch& batch, int64_t bytes, int64_t matrices) const {
@@ -69,9 +70,9 @@ void BatchQueue::Add(const std::shared_ptr<Job>& job, absl::Span<const int64_t> 
                      CutEvents* cuts) {
   const Plan& plan = job->work.plan;
   const int64_t count = job->work.request.count;
-  const int64_t one = static_cast<int64_t>(matrix_bytes(plan.problem));
+  const int64_t group = plan.outputs.group;
   KeyQueue* const key = &*FindOrMake(plan);
-  const bool too_large = PartsOf(count, one) > 1;
+  const bool too_large = PartsOf(count, plan) > 1;
   const bool split = too_large || shares.size() > 1;
   // Cut before something younger goes past it: invariant 2.
   if (key->open != nullptr && (split || !Fits(*key->open, operand_bytes(*job), count))) {
@@ -79,7 +80,7 @@ void BatchQueue::Add(const std::shared_ptr<Job>& job, absl::Span<const int64_t> 
   }
   int64_t first = 0;
   for (const int64_t share : shares) {
-    const int64_t parts = PartsOf(share, one);
+    const int64_t parts = PartsOf(share, plan), groups = share / group;
     for (int64_t i = 0; i < parts; ++i) {
       if (key->open == nullptr) {
         key->open = std::make_unique<Batch>();
@@ -87,7 +88,7 @@ void BatchQueue::Add(const std::shared_ptr<Job>& job, absl::Span<const int64_t> 
         key->open->opened = now;
         open_by_age_.insert({now, key});
       }
-      const int64_t part = share / parts + (i < share % parts ? 1 : 0);
+      const int64_t part = (groups / parts + (i < groups % parts ? 1 : 0)) * group;
       Append(key->open.get(), job, first, part);
       first += part;
       const bool full = too_large || key->open->bytes >= limits_.max_bytes ||

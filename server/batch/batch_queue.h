@@ -7,6 +7,7 @@
 //   3. Keys are offered lanes in turn, one batch a turn: a key waits at most for one batch of each other key per batch
 //   of its own.
 //   4. A batch without live slices, and a key without batches, does not exist.
+//   5. A job is split between groups of its matrices alone, where its plan has groups of more than one.
 #ifndef SVDSERVE_SERVER_BATCH_BATCH_QUEUE_H_
 #define SVDSERVE_SERVER_BATCH_BATCH_QUEUE_H_
 
@@ -51,8 +52,8 @@ class BatchQueue {
   explicit BatchQueue(const BatchLimits& limits) : limits_(limits) {}
 
   // Adds a job: to the open batch of its key, or split into batches of its own where it exceeds a limit or is to be
-  // divided among devices. `shares`: the sizes of its parts for them, each > 0, which add up to its count; one: it is
-  // not divided. Fills job->parts and job->unfinished.
+  // divided among devices. `shares`: the sizes of its parts for them, each > 0 and a multiple of the plan's group,
+  // which add up to its count; one: it is not divided. Fills job->parts and job->unfinished.
   void Add(const std::shared_ptr<Job>& job, absl::Span<const int64_t> shares, absl::Time now, CutEvents* cuts);
 
   // Takes back a batch that a device failed, to the front of its key and of all turns. It has live slices.
@@ -94,8 +95,8 @@ class BatchQueue {
     size_t operator()(const Plan& plan) const;
   };
 
-  // Into how many batches `count` matrices are to be split for the limits.
-  int64_t PartsOf(int64_t count, int64_t matrix_bytes) const;
+  // Into how many batches `count` matrices are to be split for the limits: at most so many as they have groups.
+  int64_t PartsOf(int64_t count, const Plan& plan) const;
   bool Fits(const Batch& batch, int64_t bytes, int64_t matrices) const;
   Turns::iterator FindOrMake(const Plan& plan);
   void Append(Batch* batch, const std::shared_ptr<Job>& job, int64_t first, int64_t count);

@@ -128,12 +128,14 @@ RequestHandle BatchScheduler::Submit(AdmittedRequest request, DoneCallback done)
     Pump(&effects);
   }
   Apply(&effects);
-  return {job};
+  return {{job}};
 }
 
 std::vector<int64_t> BatchScheduler::SharesOf(const AdmittedRequest& request) const {
   const int64_t count = request.request.count;
-  const int64_t least = ceil_div(options_.limits.min_split_bytes, matrix_bytes(request.plan.problem));
+  const int64_t group = request.plan.outputs.group;
+  int64_t least = ceil_div(options_.limits.min_split_bytes, matrix_bytes(request.plan.problem));
+  least = ceil_div(least, static_cast<size_t>(group)) * group;
   if (count < 2 * least) return {count};
   return pool_->Shares(request.plan, count, least);
 }
@@ -431,8 +433,8 @@ void BatchScheduler::LeaveBusy(int64_t n) {
   if (IsIdle()) idle_.SignalAll();
 }
 
-void BatchScheduler::Cancel(const RequestHandle& handle) {
-  const auto job = std::static_pointer_cast<Job>(handle.job.lock());
+void BatchScheduler::Cancel(const std::weak_ptr<void>& handle) {
+  const auto job = std::static_pointer_cast<Job>(handle.lock());
   if (job == nullptr) return;
   Effects effects;
   {

@@ -61,7 +61,8 @@ class BatchScheduler final : private BatchRunner {
   // Takes the request over; see DoneCallback. Small work may be computed on the calling thread before this returns.
   RequestHandle Submit(AdmittedRequest request, DoneCallback done);
 
-  void Cancel(const RequestHandle& handle);
+  // Of a handle: see RequestHandle. What was answered stays so.
+  void Cancel(const std::weak_ptr<void>& job);
 
   // Cuts every open batch, and blocks until all is answered and off the devices; after `timeout` the rest is given up
   // with UNAVAILABLE, reason DRAINING. Returns whether nothing was given up.

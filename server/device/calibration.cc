@@ -58,7 +58,7 @@ std::vector<T> random_elements() {
 struct Buffers {
   std::vector<float> floats = random_elements<float>();
   std::vector<double> doubles = random_elements<double>();
-  std::vector<std::byte> values;
+  std::vector<std::byte> results;
   std::vector<MatrixStatus> statuses;
 };
 
@@ -71,9 +71,10 @@ bool calibrate(const CalibrationShape& shape, CalibrationRun run, Buffers* buffe
   absl::Duration took;
   for (int64_t count = 1; count <= most && took * kStep <= kLongestRun; count *= kStep) {
     const size_t n = static_cast<size_t>(count);
-    buffers->values.resize(std::max(buffers->values.size(), n * values_bytes(plan.problem)));
+    buffers->results.resize(std::max(buffers->results.size(), result_bytes(plan, count)));
     buffers->statuses.resize(std::max(buffers->statuses.size(), n));
-    const HostSegment segment{operands, count, buffers->values.data(), buffers->statuses.data()};
+    const HostSegment segment{operands, count, planes_in(plan, buffers->results.data(), count),
+                              buffers->statuses.data()};
     for (int i = count == 1 ? 3 : 2; i > 0; --i) {
       const std::optional<absl::Duration> ran = run(plan, segment);
       if (!ran.has_value()) return false;

@@ -26,8 +26,16 @@ int octave_of(int64_t count) { return 63 - __builtin_clzll(static_cast<unsigned 
 
 CostTable::Key CostTable::KeyOf(const Plan& plan) {
   const bool has_tolerance = plan.method != Method::kBidiagonal;
-  return {plan.problem.rows, plan.problem.cols, plan.problem.dtype, plan.method,
-          has_tolerance ? std::ilogb(plan.tolerance) / 8 : 0};
+  const Outputs& o = plan.outputs;
+  return {plan.problem.rows,
+          plan.problem.cols,
+          plan.problem.dtype,
+          plan.method,
+          has_tolerance ? std::ilogb(plan.tolerance) / 8 : 0,
+          o.left_columns,
+          o.right_columns,
+          o.answers() ? o.snr_count : -1,
+          o.certificate};
 }
 
 CostEstimate CostTable::Predict(const Plan& plan, int64_t count) const {

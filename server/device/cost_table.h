@@ -1,13 +1,13 @@
 // How long work takes on one device, learned from runs. Inline execution, the choice of a device, the split of large
 // requests and admission ask it; no result depends on it.
 //
-// A run is filed under its shape (rows, cols, dtype, method, and how fine a tolerance) and the octave of its number of
-// matrices. Of each such cell the last 32 runs are kept; their median is the typical time, their 10th percentile the
-// optimistic one. Between octaves the time is interpolated; below them it shrinks with the number of matrices towards
-// the least time that anything took here, which stands for the cost of a batch as such. A shape that never ran, or not
-// with nearly so many matrices, borrows the runs of the one that is nearest by work (work_estimate.h): many small
-// matrices, or few, tell more of each other across shapes than of themselves across a factor of a thousand. A device
-// that never ran anything is taken for one core at 2 flops a nanosecond.
+// A run is filed under its shape (rows, cols, dtype, method, how fine a tolerance, and what is given besides values)
+// and the octave of its number of matrices. Of each such cell the last 32 runs are kept; their median is the typical
+// time, their 10th percentile the optimistic one. Between octaves the time is interpolated; below them it shrinks with
+// the number of matrices towards the least time that anything took here, which stands for the cost of a batch as such.
+// A shape that never ran, or not with nearly so many matrices, borrows the runs of the one that is nearest by work
+// (work_estimate.h): many small matrices, or few, tell more of each other across shapes than of themselves across a
+// factor of a thousand. A device that never ran anything is taken for one core at 2 flops a nanosecond.
 //
 // Thread-safe. Its size is bounded, whatever clients send.
 #ifndef SVDSERVE_SERVER_DEVICE_COST_TABLE_H_
@@ -53,11 +53,14 @@ class CostTable {
     DType dtype;
     Method method;
     int precision;  // eighths of the tolerance's exponent, for methods that have one
+    int64_t left_columns, right_columns;
+    int32_t answers;  // -1: none; else the number of SNRs
+    bool certificate;
     friend bool operator==(const Key&, const Key&) = default;
     template <class H>
     friend H AbslHashValue(H h, const Key& k) {
       return H::combine(std::move(h), k.rows, k.cols, static_cast<int>(k.dtype), static_cast<int>(k.method),
-                        k.precision);
+                        k.precision, k.left_columns, k.right_columns, k.answers, k.certificate);
     }
   };
   struct Cell {

@@ -223,7 +223,7 @@ std::vector<int64_t> DevicePool::Shares(const Plan& plan, int64_t matrices, int6
     }
   }
   if (paces.size() < 2) return {matrices};
-  std::vector<int64_t> shares = shares_of(paces, matrices, least);
+  std::vector<int64_t> shares = shares_of(paces, matrices, least, plan.outputs.group);
   shares.erase(std::remove(shares.begin(), shares.end(), 0), shares.end());
   return shares;
 }

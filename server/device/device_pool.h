@@ -94,8 +94,8 @@ class DevicePool {
   void Release(const Lane& lane);
 
   // How to divide `matrices` among the healthy devices with a free lane, in proportion to their speed and so that all
-  // are done at once: sizes of parts, at least `least` each (see shares.h), whose sum is `matrices`. One part where
-  // dividing is no use.
+  // are done at once: sizes of parts, at least `least` each (see shares.h), whose sum is `matrices`; all of it are
+  // multiples of the plan's group. One part where dividing is no use.
   std::vector<int64_t> Shares(const Plan& plan, int64_t matrices, int64_t least) const;
 
   // After what time `matrices` could be done that wait behind `ahead` others of the same plan, at best: every run as

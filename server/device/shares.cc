@@ -29,7 +29,7 @@ double earliest_finish(absl::Span<const Pace> paces, double count) {
   return finish;
 }
 
-std::vector<int64_t> shares_of(absl::Span<const Pace> paces, int64_t count, int64_t least) {
+std::vector<int64_t> shares_of(absl::Span<const Pace> paces, int64_t count, int64_t least, int64_t unit) {
   std::vector<size_t> taking(paces.size());  // the devices that get something
   for (size_t i = 0; i < taking.size(); ++i) taking[i] = i;
   std::vector<double> ideal;
@@ -48,10 +48,11 @@ std::vector<int64_t> shares_of(absl::Span<const Pace> paces, int64_t count, int6
   int64_t left = count;
   constexpr double kRounding = 1e-9;  // 3 - 1e-16 is 3
   for (size_t i = 0; i < taking.size(); ++i) {
-    shares[taking[i]] = std::min(left, static_cast<int64_t>(std::floor(ideal[i] * (1 + kRounding))));
+    const double units = std::floor(ideal[i] / static_cast<double>(unit) * (1 + kRounding));
+    shares[taking[i]] = std::min(left, static_cast<int64_t>(units) * unit);
     left -= shares[taking[i]];
   }
-  for (size_t i = 0; left > 0; ++i, --left) ++shares[taking[i % taking.size()]];
+  for (size_t i = 0; left > 0; ++i, left -= unit) shares[taking[i % taking.size()]] += unit;
   return shares;
 }
 

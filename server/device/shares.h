@@ -20,8 +20,8 @@ double earliest_finish(absl::Span<const Pace> paces, double count);
 
 // `count` >= 1 matrices, divided in proportion to speed: one entry for each pace, their sum is `count`, and each is 0
 // or at least `least` >= 1, but for a count below `least`, which goes to one device whole. Equal paces get equal
-// shares, the first ones what is left over.
-std::vector<int64_t> shares_of(absl::Span<const Pace> paces, int64_t count, int64_t least);
+// shares, the first ones what is left over. All shares are multiples of `unit` >= 1, as are `count` and `least`.
+std::vector<int64_t> shares_of(absl::Span<const Pace> paces, int64_t count, int64_t least, int64_t unit = 1);
 
 }  // namespace svdserve::server
 #endif  // SVDSERVE_SERVER_DEVICE_SHARES_H_

@@ -9,8 +9,23 @@
 
 namespace svdserve::server {
 
-// Floating-point operations of one matrix, complex ones counted as four real ones.
-inline double estimate_flops(const Plan& plan) {
+// Of one matrix beyond its values: the rotations are accumulated and applied to what the columns came from, and each
+// answer takes a logarithm for each value.
+inline double estimate_flops_beyond_values(const Plan& plan) {
+  const Outputs& o = plan.outputs;
+  const double k = static_cast<double>(values_per_matrix(plan.problem));
+  const double scalar = is_complex(plan.problem.dtype) ? 4 : 1;
+  double flops = o.answers() ? 20 * k * (1 + static_cast<double>(o.snr_count)) : 0;
+  if (!o.vectors()) return flops;
+  const double left = static_cast<double>(plan.problem.rows * o.left_columns);
+  const double right = static_cast<double>(plan.problem.cols * o.right_columns);
+  flops += 6 * 3 * k * k * k * scalar + 2 * k * (left + right) * scalar;
+  if (o.certificate) flops += 3 * 2 * k * static_cast<double>(plan.problem.rows * plan.problem.cols) * scalar;
+  return flops;
+}
+
+// Floating-point operations of one matrix's values, complex ones counted as four real ones.
+inline double estimate_flops_of_values(const Plan& plan) {
   const double k = static_cast<double>(values_per_matrix(plan.problem));
   const double longer = static_cast<double>(std::max(plan.problem.rows, plan.problem.cols));
   const double scalar = is_complex(plan.problem.dtype) ? 4 : 1;
@@ -27,9 +42,16 @@ inline double estimate_flops(const Plan& plan) {
   }
 }
 
-// Bytes of one matrix and its values.
+// Floating-point operations of one matrix.
+inline double estimate_flops(const Plan& plan) {
+  return estimate_flops_of_values(plan) + estimate_flops_beyond_values(plan);
+}
+
+// Bytes of one matrix and its results.
 inline double estimate_bytes(const Plan& plan) {
-  return static_cast<double>(matrix_bytes(plan.problem) + values_bytes(plan.problem));
+  const double group = static_cast<double>(plan.outputs.group);
+  return static_cast<double>(matrix_bytes(plan.problem)) +
+         static_cast<double>(result_bytes(plan, plan.outputs.group)) / group;
 }
 
 }  // namespace svdserve::server

@@ -1,8 +1,8 @@
 // The only place where messages of the wire meet the values of the engine. Handlers see bytes and values, never
 // messages.
 //
-// Payloads are copied once on their way in, from the transport's slices into one contiguous block, and not at all on
-// their way out: the engine writes the singular values into the slice that the transport sends.
+// Payloads are copied once on their way in, from the transport's slices into one contiguous block a batch, and not at
+// all on their way out: the engine writes the results into the memory that the transport sends.
 #ifndef SVDSERVE_SERVER_RPC_CODEC_H_
 #define SVDSERVE_SERVER_RPC_CODEC_H_
 
@@ -15,32 +15,41 @@
 #include <optional>
 #include <string>
 
+#include "absl/container/inlined_vector.h"
 #include "absl/time/time.h"
+#include "absl/types/span.h"
 #include "server/error.h"
 #include "server/host_memory.h"
 #include "server/metrics/recorder.h"
 #include "server/request.h"
+#include "server/respond/certificate.h"
 
 namespace svdserve::server {
 
-// The memory of one request: the operands as received, and the slice that the reply's values are written into.
+// The memory of one request: the operands as received, and the slice that its results are written into.
 class WireMemory final : public RequestMemory {
  public:
-  void* AllocateResults(size_t bytes) override;
+  void* AllocateResults(absl::Span<const ResultPart> parts) override;
 
-  HostBlock operands;
-  const grpc::Slice& values() const { return values_; }
+  absl::InlinedVector<HostBlock, 1> operands;  // of each batch
+  CertificateScope certificate_scope = CertificateScope::kBatch;
+
+  // After AllocateResults(): what the slice holds.
+  const grpc::Slice& results() const { return results_; }
+  absl::Span<const ResultPart> parts() const { return parts_; }
 
  private:
-  grpc::Slice values_;
+  grpc::Slice results_;
+  absl::InlinedVector<ResultPart, 1> parts_;
 };
 
-// A request off the wire. Where `error` is not ok, `request` is not to be used; ids and labels are as good as known.
+// A request off the wire. Where `error` is not ok, `batches` is not to be used; ids and labels are as good as known.
 struct DecodedRequest {
   Error error;
-  Request request;  // deadline and arrival are the handler's to set
+  absl::InlinedVector<Request, 1> batches;  // deadline and arrival are the handler's to set
+  bool has_groups = false;                  // false: there is one batch
   std::shared_ptr<WireMemory> memory;
-  RequestLabels labels;  // rpc set
+  RequestLabels labels;  // of the first group
   // Of DecomposeStream alone:
   bool is_message = true;  // false: the bytes are no message of its type, so not even the id is known
   uint64_t request_id = 0;
@@ -48,21 +57,26 @@ struct DecodedRequest {
 };
 
 // Both free the bytes of *message as soon as they are read. Neither checks what the validate stage checks. The operands
-// are copied once, from the transport's slices into a block of `memory`.
+// are copied once, from the transport's slices into blocks of `memory`.
 DecodedRequest decode_request(grpc::ByteBuffer* message, HostMemory* memory);
 DecodedRequest decode_stream_request(grpc::ByteBuffer* message, HostMemory* memory);
 
-// What describes an answer besides its values.
-struct ReplyShape {
-  int64_t count = 0;
-  int64_t values_per_matrix = 0;
+// What became of a request, of one batch or of groups, as it is put on the wire. A view of the answer.
+struct Outcome {
+  Outcome(const Answer& a) : error(a.error), answers(&a, 1), total(a.timing.total) {}  // NOLINT: converts on purpose
+  Outcome(const GroupsAnswer& a)                                                       // NOLINT: converts on purpose
+      : error(a.error), answers(a.groups), total(a.total), has_groups(true) {}
+
+  const Error& error;
+  absl::Span<const Answer> answers;
+  absl::Duration total;
+  bool has_groups = false;
 };
 
-// A DecomposeResponse. The answer is ok().
-grpc::ByteBuffer encode_response(const Answer& answer, const ReplyShape& shape, const WireMemory& memory);
-// A DecomposeStreamResponse with the answer or its error.
-grpc::ByteBuffer encode_stream_response(uint64_t request_id, const Answer& answer, const ReplyShape& shape,
-                                        const WireMemory* memory);
+// A DecomposeResponse. The outcome is no error.
+grpc::ByteBuffer encode_response(const Outcome& outcome, const WireMemory& memory);
+// A DecomposeStreamResponse with the answer, or the error and no memory.
+grpc::ByteBuffer encode_stream_response(uint64_t request_id, const Outcome& outcome, const WireMemory* memory);
 
 // A status with google.rpc details for the trailer grpc-status-details-bin.
 grpc::Status to_status(const Error& error);

@@ -33,7 +33,7 @@ void DecomposeCall::Start(const grpc::CallbackServerContext& call, grpc::ByteBuf
         kRetryAfter};
     request->Clear();
     context_->recorder->Refused(refusal.error.reason);
-    OnAnswer(std::move(refusal));
+    OnAnswer(refusal);
     return;
   }
   DecodedRequest decoded = decode_request(request, context_->memory);
@@ -41,29 +41,26 @@ void DecomposeCall::Start(const grpc::CallbackServerContext& call, grpc::ByteBuf
   if (!decoded.error.ok()) {
     Answer refusal;
     refusal.error = std::move(decoded.error);
-    OnAnswer(std::move(refusal));
+    OnAnswer(refusal);
     return;
   }
   memory_ = std::move(decoded.memory);
-  shape_ = {decoded.request.count, values_per_matrix(decoded.request.problem)};
-  decoded.request.arrival = arrival_;
-  decoded.request.deadline = deadline_of(call, arrival_);
-  handle_ =
-      context_->pipeline->Submit(std::move(decoded.request), [this](Answer answer) { OnAnswer(std::move(answer)); });
+  handle_ = SubmitDecoded(context_->pipeline, &decoded, arrival_, deadline_of(call, arrival_),
+                          [this](auto answer) { OnAnswer(answer); });
 }
 
-void DecomposeCall::OnAnswer(Answer answer) {
-  if (answer.error.ok()) {
-    grpc::ByteBuffer message = encode_response(answer, shape_, *memory_);
+void DecomposeCall::OnAnswer(const Outcome& outcome) {
+  if (outcome.error.ok()) {
+    grpc::ByteBuffer message = encode_response(outcome, *memory_);
     reply_->Swap(&message);
   }
   // Recorded before the reply leaves: who has an answer finds it counted.
   const absl::Duration total = context_->clock->Now() - arrival_;
-  context_->recorder->RequestFinished(labels_, answer.error.code);
-  if (answer.error.ok()) context_->recorder->PhaseTook(Phase::kRespond, total - answer.timing.total);
+  context_->recorder->RequestFinished(labels_, outcome.error.code);
+  if (outcome.error.ok()) context_->recorder->PhaseTook(Phase::kRespond, total - outcome.total);
   context_->recorder->PhaseTook(Phase::kTotal, total);
   // From here on *this may be gone at any time.
-  Finish(to_status(answer.error));
+  Finish(to_status(outcome.error));
 }
 
 }  // namespace svdserve::server

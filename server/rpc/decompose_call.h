@@ -27,13 +27,12 @@ class DecomposeCall final : public grpc::ServerUnaryReactor {
   void OnDone() override { delete this; }
 
  private:
-  void OnAnswer(Answer answer);
+  void OnAnswer(const Outcome& outcome);
 
   const HandlerContext* const context_;
   grpc::ByteBuffer* const reply_;
   absl::Time arrival_;
   RequestLabels labels_;
-  ReplyShape shape_;
   std::shared_ptr<WireMemory> memory_;  // until the reply was sent: the reservation goes with it
   RequestHandle handle_;                // written before Start() returns, read by OnCancel() after that
 };

@@ -54,7 +54,6 @@ int64_t StreamRegistry::size() const {
 struct DecomposeStreamCall::InFlight {
   uint64_t id = 0;
   RequestLabels labels;
-  ReplyShape shape;
   std::shared_ptr<WireMemory> memory;
   absl::Time arrival;
 };
@@ -122,7 +121,7 @@ void DecomposeStreamCall::OnReadDone(bool ok) {
 void DecomposeStreamCall::SubmitRequest(DecodedRequest decoded, absl::Time arrival) {
   Stream::Next next;
   const Stream::Begun begun = stream_.OnRead(decoded.request_id, &next);
-  InFlight request{decoded.request_id, decoded.labels, {}, nullptr, arrival};
+  InFlight request{decoded.request_id, decoded.labels, nullptr, arrival};
   if (begun == Stream::Begun::kDuplicate) {
     Answer refusal;
     refusal.error = {absl::StatusCode::kInvalidArgument,
@@ -138,28 +137,26 @@ void DecomposeStreamCall::SubmitRequest(DecodedRequest decoded, absl::Time arriv
   } else {
     const uint64_t id = request.id;
     request.memory = std::move(decoded.memory);
-    request.shape = {decoded.request.count, values_per_matrix(decoded.request.problem)};
-    decoded.request.arrival = arrival;
-    decoded.request.deadline = deadline_of(*call_, arrival);
-    if (decoded.timeout) decoded.request.deadline = std::min(decoded.request.deadline, arrival + *decoded.timeout);
-    RequestHandle handle = context_->pipeline->Submit(
-        std::move(decoded.request), [self = shared_from_this(), request = std::move(request)](Answer answer) {
-          if (!answer.error.field.empty()) answer.error.field.insert(0, "request.");
-          self->Act(self->stream_.OnAnswer(request.id, self->Encode(request, answer)));
-        });
+    absl::Time deadline = deadline_of(*call_, arrival);
+    if (decoded.timeout) deadline = std::min(deadline, arrival + *decoded.timeout);
+    RequestHandle handle = SubmitDecoded(context_->pipeline, &decoded, arrival, deadline,
+                                         [self = shared_from_this(), request = std::move(request)](auto answer) {
+                                           if (!answer.error.field.empty()) answer.error.field.insert(0, "request.");
+                                           self->Act(self->stream_.OnAnswer(request.id, self->Encode(request, answer)));
+                                         });
     if (!stream_.Attach(id, handle)) context_->pipeline->Cancel(handle);
   }
   Act(std::move(next));
 }
 
-DecomposeStreamCall::Outgoing DecomposeStreamCall::Encode(const InFlight& request, const Answer& answer) const {
-  context_->recorder->RequestFinished(request.labels, answer.error.code);
+DecomposeStreamCall::Outgoing DecomposeStreamCall::Encode(const InFlight& request, const Outcome& outcome) const {
+  context_->recorder->RequestFinished(request.labels, outcome.error.code);
   Outgoing out;
-  out.message = encode_stream_response(request.id, answer, request.shape, request.memory.get());
-  if (answer.error.ok()) out.memory = request.memory;
+  out.message = encode_stream_response(request.id, outcome, request.memory.get());
+  if (outcome.error.ok()) out.memory = request.memory;
   out.arrival = request.arrival;
-  out.ready = request.arrival + answer.timing.total;
-  out.ok = answer.error.ok();
+  out.ready = request.arrival + outcome.total;
+  out.ok = outcome.error.ok();
   return out;
 }
 

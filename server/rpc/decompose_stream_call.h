@@ -76,7 +76,7 @@ class DecomposeStreamCall final : public grpc::ServerBidiReactor<grpc::ByteBuffe
   void Act(Stream::Next next);
   void Break();
   void SubmitRequest(DecodedRequest decoded, absl::Time arrival);
-  Outgoing Encode(const InFlight& request, const Answer& answer) const;
+  Outgoing Encode(const InFlight& request, const Outcome& outcome) const;
 
   const HandlerContext* const context_;
   const grpc::CallbackServerContext* const call_;  // lives until OnDone()

@@ -6,12 +6,16 @@
 
 #include <chrono>
 #include <cstddef>
+#include <iterator>
+#include <utility>
+#include <vector>
 
 #include "absl/time/time.h"
 #include "server/clock.h"
 #include "server/host_memory.h"
 #include "server/metrics/recorder.h"
 #include "server/pipeline.h"
+#include "server/rpc/codec.h"
 
 namespace svdserve::server {
 
@@ -31,6 +35,20 @@ inline absl::Time deadline_of(const grpc::CallbackServerContext& call, absl::Tim
   const auto deadline = call.deadline();
   if (deadline == std::chrono::system_clock::time_point::max()) return absl::InfiniteFuture();
   return now + absl::FromChrono(deadline - std::chrono::system_clock::now());
+}
+
+// Submits what was decoded without an error. `done` takes an Answer, or a GroupsAnswer.
+template <class Done>
+RequestHandle SubmitDecoded(Pipeline* pipeline, DecodedRequest* decoded, absl::Time arrival, absl::Time deadline,
+                            Done done) {
+  for (Request& batch : decoded->batches) {
+    batch.arrival = arrival;
+    batch.deadline = deadline;
+  }
+  if (!decoded->has_groups) return pipeline->Submit(std::move(decoded->batches.front()), std::move(done));
+  std::vector<Request> groups(std::make_move_iterator(decoded->batches.begin()),
+                              std::make_move_iterator(decoded->batches.end()));
+  return pipeline->SubmitGroups(std::move(groups), std::move(done));
 }
 
 }  // namespace svdserve::server

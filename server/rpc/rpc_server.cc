@@ -44,6 +44,7 @@ void fill_server_info(const Pipeline& pipeline, int64_t max_stream_requests, v1:
   limits.set_max_inflight_requests(options.max_inflight_requests);
   limits.set_max_inflight_bytes(options.max_inflight_bytes);
   limits.set_max_stream_requests(max_stream_requests);
+  limits.set_max_groups(static_cast<int64_t>(kMaxGroups));
   for (const DeviceState& state : pipeline.devices()) {
     v1::Device& device = *info->add_devices();
     device.set_name(state.info.name);

@@ -105,7 +105,7 @@ TEST(EndToEnd, AStreamGivesTheSame) {
   for (size_t i = 0; i < 50; ++i) {
     const auto reply = stream.next();
     ASSERT_TRUE(reply && reply->status.ok());
-    EXPECT_EQ(std::memcmp(reply->values.data(), expected.data() + 400 * i, 400 * sizeof(double)), 0);
+    EXPECT_EQ(std::memcmp(reply->planes[0].data(), expected.data() + 400 * i, 400 * sizeof(double)), 0);
   }
   EXPECT_FALSE(stream.next());
 }
@@ -156,6 +156,128 @@ TEST(EndToEnd, TlsAndMutualTls) {
   std::filesystem::remove_all(folder);
 }
 
+// --- vectors and answers ------------------------------------------------------------------------
+
+std::vector<std::complex<double>> random_channels(size_t elements) {
+  std::mt19937_64 random(7);
+  std::normal_distribution<double> normal;
+  std::vector<std::complex<double>> h(elements);
+  for (auto& x : h) x = {normal(random), normal(random)};
+  return h;
+}
+
+// |A - U S V^H| of all matrices, row-major.
+double residual(const std::vector<std::complex<double>>& a, const client::Decomposition<std::complex<double>>& d,
+                size_t m, size_t n) {
+  const size_t left = d.left_columns, right = d.right_rows, k = d.report.values_per_matrix, count = d.report.count;
+  double sum = 0;
+  for (size_t i = 0; i < count; ++i) {
+    for (size_t row = 0; row < m; ++row) {
+      for (size_t col = 0; col < n; ++col) {
+        std::complex<double> x = a[(i * m + row) * n + col];
+        for (size_t j = 0; j < k; ++j) {
+          x -= d.left[(i * m + row) * left + j] * d.values[i * k + j] * d.right_adjoint[(i * right + j) * n + col];
+        }
+        sum += std::norm(x);
+      }
+    }
+  }
+  return std::sqrt(sum);
+}
+
+TEST(EndToEnd, SvdIsOneOfItsMatrices) {
+  Server server;
+  client::Client client({.address = server.address(), .piece_bytes = 20000});
+  const auto a = random_channels(5 * 3 * 100);
+  for (const client::Vectors vectors : {client::Vectors::kNone, client::Vectors::kThin, client::Vectors::kFull}) {
+    const auto d =
+        client.svd<std::complex<double>>(a, 5, 3, 100, client::MemoryOrder::kRowMajor,
+                                         {.vectors = vectors, .certificate = client::CertificateScope::kMatrix});
+    ASSERT_TRUE(d.ok()) << d.status().to_string();
+    EXPECT_GT(d->report.pieces, 1);
+    EXPECT_EQ(d->left_columns, vectors == client::Vectors::kFull ? 5 : 3);
+    EXPECT_EQ(d->right_rows, 3);
+    EXPECT_LT(residual(a, *d, 5, 3), 1e-12);
+    ASSERT_EQ(d->certificates.size(), 300u);
+    double largest = 0;
+    for (size_t i = 0; i < 300; i += 3) largest = std::max(largest, d->certificates[i]);
+    ASSERT_TRUE(d->report.certificate.has_value());
+    EXPECT_EQ(d->report.certificate->residual, largest);
+  }
+}
+
+TEST(EndToEnd, CapacitiesAndPrecoders) {
+  Server server;
+  client::Client client({.address = server.address(), .piece_bytes = 3000});
+  const auto h = random_channels(4 * 2 * 120);
+  const auto each = client.capacity<std::complex<double>>(h, 2, 4, 120, {0, 10});
+  ASSERT_TRUE(each.ok()) << each.status().to_string();
+  ASSERT_EQ(each->values.size(), 240u);
+  const auto values = client.singular_values<std::complex<double>>(h, 2, 4, 120);
+  ASSERT_TRUE(values.ok());
+  for (int64_t i = 0; i < 120; ++i) {
+    double c = 0;
+    for (const double s : (*values)[i]) c += std::log2(1 + 10 * s * s / 4);
+    EXPECT_NEAR(each->values[static_cast<size_t>(2 * i + 1)], c, 1e-11);
+  }
+  const auto sums = client.capacity<std::complex<double>>(h, 2, 4, 120, {10}, false, 12);
+  ASSERT_TRUE(sums.ok()) << sums.status().to_string();
+  ASSERT_EQ(sums->values.size(), 10u);
+  double first = 0;
+  for (size_t i = 0; i < 12; ++i) first += each->values[2 * i + 1];
+  EXPECT_NEAR(sums->values[0], first, 1e-10);
+  const auto filled = client.capacity<std::complex<double>>(h, 2, 4, 120, {10}, true);
+  ASSERT_TRUE(filled.ok());
+  for (size_t i = 0; i < 120; ++i) EXPECT_GE(filled->values[i], each->values[2 * i + 1] - 1e-12);
+  const auto v = client.precoders<std::complex<double>>(h, 2, 4, 120, 1);
+  ASSERT_TRUE(v.ok()) << v.status().to_string();
+  ASSERT_EQ(v->columns.size(), 480u);
+  for (int64_t i = 0; i < 120; ++i) {  // |H v| is the largest singular value
+    double norm = 0;
+    for (size_t row = 0; row < 2; ++row) {
+      std::complex<double> x = 0;
+      for (size_t j = 0; j < 4; ++j) {
+        x += h[(static_cast<size_t>(i) * 2 + row) * 4 + j] * v->columns[4 * static_cast<size_t>(i) + j];
+      }
+      norm += std::norm(x);
+    }
+    EXPECT_NEAR(std::sqrt(norm), (*values)[i][0], 1e-12);
+  }
+}
+
+TEST(EndToEnd, VectorsInAStream) {
+  Server server;
+  client::Client client({.address = server.address()});
+  const auto a = random_channels(3 * 3 * 10);
+  client::Stream stream = client.open_stream();
+  const client::Batch batch{a.data(), 3, 3, 10, client::DataType::kC128};
+  ASSERT_TRUE(stream.submit(batch, {.vectors = client::Vectors::kThin}).ok());
+  ASSERT_TRUE(stream.submit(batch, {.mimo = client::MimoOptions{.capacity = true, .snr_db = {0, 1, 2}}}).ok());
+  stream.finish();
+  const auto vectors = stream.next(), capacities = stream.next();
+  ASSERT_TRUE(vectors && vectors->status.ok()) << vectors->status.to_string();
+  EXPECT_EQ(vectors->plane_as<std::complex<double>>(client::Plane::kLeft).size(), 90u);
+  EXPECT_EQ(vectors->values_as<double>().size(), 30u);
+  ASSERT_TRUE(capacities && capacities->status.ok()) << capacities->status.to_string();
+  EXPECT_EQ(capacities->plane_as<double>(client::Plane::kCapacity).size(), 30u);
+  EXPECT_TRUE(capacities->values_as<double>().empty());
+}
+
+TEST(EndToEnd, WhatIsRefusedIsNamed) {
+  Server server;
+  client::Client client({.address = server.address()});
+  const auto a = random_channels(4 * 10);
+  const auto field_of = [](const auto& result) { return result.status().field; };
+  const auto row_major = client::MemoryOrder::kRowMajor;
+  EXPECT_EQ(field_of(client.svd<std::complex<double>>(a, 2, 2, 10, row_major, {.top_k = 3})), "options.top_k");
+  EXPECT_EQ(field_of(client.svd<std::complex<double>>(a, 2, 2, 10, row_major, {.method = client::Method::kBidiagonal})),
+            "options.method");
+  EXPECT_EQ(field_of(client.capacity<std::complex<double>>(a, 2, 2, 10, {std::nan("")})), "options.mimo.snr_db");
+  EXPECT_EQ(field_of(client.capacity<std::complex<double>>(a, 2, 2, 10, {0}, false, 3)), "matrices.count");
+  EXPECT_EQ(field_of(client.capacity<std::complex<double>>(a, 2, 2, 10, {0}, false, 0)), "options.mimo.group_size");
+  EXPECT_EQ(field_of(client.precoders<std::complex<double>>(a, 2, 2, 10, 3)), "options.mimo.precoder_columns");
+}
+
 // --- svdctl -------------------------------------------------------------------------------------
 
 TEST(Svdctl, ComputesTheValuesOfAFile) {
@@ -202,6 +324,42 @@ TEST(Svdctl, SaysWhenMatricesAreNotOk) {
   EXPECT_EQ(o.exit_code, 3) << o.err;
   EXPECT_EQ(o.out, "2\nnan\n");
   EXPECT_THAT(o.err, HasSubstr("1 ok, 1 non_finite"));
+  std::filesystem::remove_all(folder);
+}
+
+TEST(Svdctl, DecomposesAFile) {
+  Server server;
+  const std::string folder = make_folder(), in = std::string(TEST_DATA) + "/cdl_c_4x4.npy";
+  const auto file = [&](const char* name) { return folder + "/" + name + ".npy"; };
+  const Outcome o = run({SVDCTL_PROGRAM, "svd", in, "--u", file("u"), "--s", file("s"), "--vh", file("vh"),
+                         "--certificate", "--top-k", "2", "--address", server.address()});
+  EXPECT_EQ(o.exit_code, 0) << o.err;
+  EXPECT_THAT(o.err, HasSubstr("jacobi on host:0"));
+  EXPECT_THAT(o.err, HasSubstr("certificate: residual "));
+  const auto head = [&](const char* name) {
+    std::ifstream stream(file(name), std::ios::binary);
+    return std::string(std::istreambuf_iterator<char>(stream), {}).substr(0, 128);
+  };
+  EXPECT_THAT(head("u"), HasSubstr("'descr': '<c8', 'fortran_order': False, 'shape': (8448, 4, 2)"));
+  EXPECT_THAT(head("s"), HasSubstr("'descr': '<f4', 'fortran_order': False, 'shape': (8448, 2)"));
+  EXPECT_THAT(head("vh"), HasSubstr("'descr': '<c8', 'fortran_order': False, 'shape': (8448, 2, 4)"));
+  std::filesystem::remove_all(folder);
+}
+
+TEST(Svdctl, TellsTheCapacityOfChannels) {
+  Server server;
+  const std::string folder = make_folder(), in = std::string(TEST_DATA) + "/cdl_c_4x4.npy", out = folder + "/c.npy";
+  const Outcome o =
+      run({SVDCTL_PROGRAM, "capacity", in, "--snr-db", "-10,10", "--out", out, "--address", server.address()});
+  EXPECT_EQ(o.exit_code, 0) << o.err;
+  EXPECT_THAT(o.out, ::testing::StartsWith("-10 dB: "));
+  EXPECT_THAT(o.out, HasSubstr("\n10 dB: 9.79686 bit/s/Hz\n"));
+  std::ifstream stream(out, std::ios::binary);
+  const std::string bytes(std::istreambuf_iterator<char>(stream), {});
+  EXPECT_THAT(bytes.substr(0, 128), HasSubstr("'descr': '<f4', 'fortran_order': False, 'shape': (8448, 2)"));
+  const Outcome summed =
+      run({SVDCTL_PROGRAM, "capacity", in, "--group-size=264", "--water-filling", "--address", server.address()});
+  EXPECT_EQ(summed.exit_code, 0) << summed.err;
   std::filesystem::remove_all(folder);
 }
 
@@ -258,6 +416,10 @@ TEST(Svdctl, WrongUsageIsExplained) {
                                                        {"values"},
                                                        {"values", "a.npy", "--method", "magic"},
                                                        {"values", "a.npy", "--timeout", "soon"},
+                                                       {"svd", "a.npy", "--full-matrices", "--top-k", "1"},
+                                                       {"svd"},
+                                                       {"capacity", "a.npy", "--snr-db", "0,high"},
+                                                       {"capacity", "a.npy", "--group-size", "0"},
                                                        {"bench", "--shape", "4"},
                                                        {"bench", "--dtype", "f16"},
                                                        {"bench", "--rate", "10", "--stream"},
@@ -271,7 +433,7 @@ TEST(Svdctl, WrongUsageIsExplained) {
     EXPECT_THAT(o.err, HasSubstr("svdctl"));
   }
   EXPECT_EQ(run({SVDCTL_PROGRAM, "values", "/nonexistent.npy"}).exit_code, 1);
-  for (const char* command : {"values", "info", "health", "bench", "latency"}) {
+  for (const char* command : {"values", "svd", "capacity", "info", "health", "bench", "latency"}) {
     const Outcome o = run({SVDCTL_PROGRAM, command, "--help"});
     EXPECT_EQ(o.exit_code, 0);
     EXPECT_THAT(o.out, HasSubstr("Exit codes:"));

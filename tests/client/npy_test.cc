@@ -188,7 +188,7 @@ TEST(Npy, SurvivesDamage) {
 TEST(Npy, HeadersAreAlignedAndRoundTrip) {
   const std::vector<std::vector<int64_t>> shapes = {{4}, {2, 3}, {1000, 12, 7, 1, 1, 1, 1, 1, 1, 1, 1, 1, 2}};
   for (const auto& shape : shapes) {
-    const std::string head = npy_header(8, shape);
+    const std::string head = npy_header("f8", shape);
     EXPECT_EQ(head.size() % 64, 0u);
     int64_t items = 1;
     for (const int64_t n : shape) items *= n;
@@ -215,7 +215,7 @@ class NpyFile : public ::testing::Test {
 TEST_F(NpyFile, IsWrittenWholeAndReadBack) {
   const std::string path = folder_ + "/a.npy";
   const std::vector<double> values = {1, 2, 3, 4, 5, 6};
-  ASSERT_TRUE(write_npy(path, 8, {1, 3, 2}, std::as_bytes(std::span(values))).ok());
+  ASSERT_TRUE(write_npy(path, "f8", {1, 3, 2}, std::as_bytes(std::span(values))).ok());
   const auto s = load_matrices(path);
   ASSERT_TRUE(s.ok()) << s.status().to_string();
   EXPECT_EQ(elements<double>(*s), values);
@@ -234,7 +234,7 @@ TEST_F(NpyFile, ErrorsNameThePath) {
   EXPECT_THAT(load_matrices(folder_).status().message, ::testing::HasSubstr("not a regular file"));
   std::ofstream(folder_ + "/empty.npy").close();
   EXPECT_THAT(load_matrices(folder_ + "/empty.npy").status().message, ::testing::HasSubstr("empty.npy"));
-  EXPECT_FALSE(write_npy(folder_ + "/no/such/folder.npy", 8, {0}, {}).ok());
+  EXPECT_FALSE(write_npy(folder_ + "/no/such/folder.npy", "f8", {0}, {}).ok());
 }
 
 // Files of NumPy's own making: every type, byte order, memory order and a few shapes, each beside its elements as f8 or

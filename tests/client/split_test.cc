@@ -94,5 +94,31 @@ TEST(MatrixSizes, NamesTheFieldAtFault) {
   EXPECT_TRUE(matrix_sizes(batch(4, 4, 0)).ok());
 }
 
+TEST(Split, CountsEveryResult) {
+  const ComputeOptions full{.vectors = Vectors::kFull};
+  const Batch b = batch(1, 16, 100, DataType::kF32);  // 64 bytes to send; 4 + 4 + 1024 to receive
+  EXPECT_EQ(plane_bytes(b, full, Plane::kRight, 1), 1024);
+  const auto pieces = split(b, {1 << 20, 1 << 24, 1037 * 10}, full);
+  ASSERT_TRUE(pieces.ok());
+  EXPECT_EQ(pieces->pieces(), 10);
+  EXPECT_EQ(split(b, {1 << 20, 1 << 24, 1037 * 10})->pieces(), 1);
+}
+
+TEST(Split, KeepsGroupsWhole) {
+  const ComputeOptions grouped{.mimo = MimoOptions{.capacity = true, .snr_db = {0}, .group_size = 6}};
+  const auto pieces = split(batch(2, 2, 60), {1 << 20, 1 << 24, 32 * 13}, grouped);
+  ASSERT_TRUE(pieces.ok());
+  EXPECT_EQ(pieces->pieces(), 5);
+  int64_t next = 0;
+  for (int64_t i = 0; i < pieces->pieces(); ++i) {
+    const Piece piece = (*pieces)[i];
+    EXPECT_EQ(piece.first, next);
+    EXPECT_EQ(piece.count, 12);
+    next += piece.count;
+  }
+  EXPECT_EQ(split(batch(2, 2, 61), {1 << 20, 1 << 24, 1 << 20}, grouped).status().field, "matrices.count");
+  EXPECT_EQ(split(batch(2, 2, 60), {4096 + 100, 1 << 24, 1 << 20}, grouped).status().field, "matrices.data");
+}
+
 }  // namespace
 }  // namespace svdserve::client::internal

@@ -60,6 +60,18 @@ void set_jacobi(v1::DecomposeRequest* r, double tolerance) {
   r->mutable_options()->set_tolerance(tolerance);
 }
 
+void add_capacity(v1::DecomposeRequest* r, const std::vector<double>& snr_db) {
+  v1::MimoOptions& mimo = *r->mutable_options()->mutable_mimo();
+  mimo.set_capacity(true);
+  mimo.mutable_snr_db()->Assign(snr_db.begin(), snr_db.end());
+}
+
+// The same batch `n` times over, as groups.
+void move_to_groups(v1::DecomposeRequest* r, int n) {
+  for (int i = 0; i < n; ++i) *r->add_groups() = r->matrices();
+  r->clear_matrices();
+}
+
 const BadInput kBadInputs[] = {
     {"NoMatrices", [](v1::DecomposeRequest* r) { r->clear_matrices(); }, "matrices"},
     {"ZeroRows", [](v1::DecomposeRequest* r) { r->mutable_matrices()->set_rows(0); }, "matrices.rows"},
@@ -126,6 +138,132 @@ const BadInput kBadInputs[] = {
        r->mutable_options()->set_max_sweeps(1001);
      },
      "options.max_sweeps"},
+    {"TopKBeyondK", [](v1::DecomposeRequest* r) { r->mutable_options()->set_top_k(4); }, "options.top_k"},
+    {"NegativeTopK", [](v1::DecomposeRequest* r) { r->mutable_options()->set_top_k(-1); }, "options.top_k"},
+    {"TopKOfFullBases",
+     [](v1::DecomposeRequest* r) {
+       r->mutable_options()->set_vectors(v1::VECTORS_FULL);
+       r->mutable_options()->set_top_k(1);
+     },
+     "options.top_k"},
+    {"UnknownVectors", [](v1::DecomposeRequest* r) { r->mutable_options()->set_vectors(static_cast<v1::Vectors>(4)); },
+     "options.vectors"},
+    {"VectorsWithBidiagonal",
+     [](v1::DecomposeRequest* r) {
+       r->mutable_options()->set_vectors(v1::VECTORS_THIN);
+       r->mutable_options()->set_method(v1::METHOD_BIDIAGONAL);
+     },
+     "options.method"},
+    {"VectorsWithBisection",
+     [](v1::DecomposeRequest* r) {
+       r->mutable_options()->set_vectors(v1::VECTORS_FULL);
+       r->mutable_options()->set_method(v1::METHOD_BISECTION);
+     },
+     "options.method"},
+    {"PhasesWithoutVectors", [](v1::DecomposeRequest* r) { r->mutable_options()->set_fix_phases(true); },
+     "options.fix_phases"},
+    {"CertificateWithoutVectors",
+     [](v1::DecomposeRequest* r) { r->mutable_options()->set_certificate(v1::CERTIFICATE_SCOPE_BATCH); },
+     "options.certificate"},
+    {"UnknownCertificate",
+     [](v1::DecomposeRequest* r) { r->mutable_options()->set_certificate(static_cast<v1::CertificateScope>(7)); },
+     "options.certificate"},
+    {"MimoWithoutAWish", [](v1::DecomposeRequest* r) { r->mutable_options()->mutable_mimo(); }, "options.mimo"},
+    {"NanSnr",
+     [](v1::DecomposeRequest* r) {
+       add_capacity(r, {0, std::nan("")});
+     },
+     "options.mimo.snr_db"},
+    {"InfiniteSnr", [](v1::DecomposeRequest* r) { add_capacity(r, {std::numeric_limits<double>::infinity()}); },
+     "options.mimo.snr_db"},
+    {"SnrBeyondAllReason", [](v1::DecomposeRequest* r) { add_capacity(r, {-301}); }, "options.mimo.snr_db"},
+    {"NoSnr", [](v1::DecomposeRequest* r) { add_capacity(r, {}); }, "options.mimo.snr_db"},
+    {"TooManySnrs", [](v1::DecomposeRequest* r) { add_capacity(r, std::vector<double>(65, 1)); },
+     "options.mimo.snr_db"},
+    {"SnrForNothing",
+     [](v1::DecomposeRequest* r) {
+       add_capacity(r, {1});
+       r->mutable_options()->mutable_mimo()->set_capacity(false);
+       r->mutable_options()->mutable_mimo()->set_effective_rank(true);
+     },
+     "options.mimo.snr_db"},
+    {"RankThresholdOfOne", [](v1::DecomposeRequest* r) { r->mutable_options()->mutable_mimo()->set_rank_threshold(1); },
+     "options.mimo.rank_threshold"},
+    {"RankThresholdOfZero",
+     [](v1::DecomposeRequest* r) { r->mutable_options()->mutable_mimo()->set_rank_threshold(0); },
+     "options.mimo.rank_threshold"},
+    {"GroupThatDoesNotDivide",
+     [](v1::DecomposeRequest* r) {
+       add_capacity(r, {1});
+       r->mutable_options()->mutable_mimo()->set_group_size(2);
+     },
+     "matrices.count"},
+    {"NegativeGroup",
+     [](v1::DecomposeRequest* r) {
+       add_capacity(r, {1});
+       r->mutable_options()->mutable_mimo()->set_group_size(-1);
+     },
+     "options.mimo.group_size"},
+    {"GroupOfNoCapacities",
+     [](v1::DecomposeRequest* r) {
+       r->mutable_options()->mutable_mimo()->set_condition_number(true);
+       r->mutable_options()->mutable_mimo()->set_group_size(5);
+     },
+     "options.mimo.group_size"},
+    {"PrecodersBeyondK", [](v1::DecomposeRequest* r) { r->mutable_options()->mutable_mimo()->set_precoder_columns(4); },
+     "options.mimo.precoder_columns"},
+    {"NegativeCombiners",
+     [](v1::DecomposeRequest* r) { r->mutable_options()->mutable_mimo()->set_combiner_columns(-1); },
+     "options.mimo.combiner_columns"},
+    {"PrecodersAndVectors",
+     [](v1::DecomposeRequest* r) {
+       r->mutable_options()->mutable_mimo()->set_precoder_columns(1);
+       r->mutable_options()->set_vectors(v1::VECTORS_THIN);
+     },
+     "options.vectors"},
+    {"MatricesAndGroups", [](v1::DecomposeRequest* r) { *r->add_groups() = r->matrices(); }, "groups"},
+    {"GroupWithoutRows",
+     [](v1::DecomposeRequest* r) {
+       move_to_groups(r, 4);
+       r->mutable_groups(3)->set_rows(0);
+     },
+     "groups[3].rows"},
+    {"GroupWithoutItsData",
+     [](v1::DecomposeRequest* r) {
+       move_to_groups(r, 3);
+       r->mutable_groups(2)->clear_data();
+     },
+     "groups[2].data"},
+    {"GroupWithoutAType",
+     [](v1::DecomposeRequest* r) {
+       move_to_groups(r, 2);
+       r->mutable_groups(0)->clear_data_type();
+     },
+     "groups[0].data_type"},
+    {"MoreMatricesInGroupsThanTheLimit",
+     [](v1::DecomposeRequest* r) {
+       r->mutable_matrices()->set_rows(1);
+       r->mutable_matrices()->set_cols(1);
+       r->mutable_matrices()->set_data_type(v1::DATA_TYPE_F32);
+       r->mutable_matrices()->set_count(26000);
+       r->mutable_matrices()->set_data(std::string(26000 * 4, 'x'));
+       move_to_groups(r, 2);
+     },
+     "groups"},
+    {"TooManyGroups",
+     [](v1::DecomposeRequest* r) {
+       r->mutable_matrices()->set_count(0);
+       r->mutable_matrices()->clear_data();
+       move_to_groups(r, 4097);
+     },
+     "groups"},
+    {"GroupsWhoseReplyIsTooLarge",
+     [](v1::DecomposeRequest* r) {
+       r->mutable_options()->set_vectors(v1::VECTORS_FULL);
+       *r->mutable_matrices() = random_request(100, 1, 8).matrices();
+       move_to_groups(r, 2);
+     },
+     "groups[1].count", "REPLY_TOO_LARGE"},
 };
 
 class BadInputTest : public ContractTest, public ::testing::WithParamInterface<BadInput> {};
@@ -154,6 +292,7 @@ TEST_F(ContractTest, MoreValuesThanTheLimitAreRefused) {
   const grpc::Status status = decompose(channel_, random_request(33, 33, 1), &response);
   EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
   EXPECT_THAT(details_of(status).field, ::testing::AnyOf("matrices.rows", "matrices.cols"));
+  EXPECT_THAT(status.error_message(), ::testing::HasSubstr("min(rows, cols) must be at most "));
 }
 
 TEST_F(ContractTest, SizesWhoseProductOverflowsAreRefused) {
@@ -328,6 +467,7 @@ TEST_F(ContractTest, ServerInfoTellsTheLimits) {
   EXPECT_EQ(info.limits().max_matrices(), 50000);
   EXPECT_EQ(info.limits().max_message_bytes(), kMessageLimit);
   EXPECT_EQ(info.limits().max_stream_requests(), 64);
+  EXPECT_EQ(info.limits().max_groups(), 4096);
   ASSERT_EQ(info.devices_size(), 1);
   EXPECT_EQ(info.devices(0).name(), "host:0");
   EXPECT_TRUE(info.devices(0).healthy());

@@ -35,7 +35,7 @@ class Rule:
 
 
 # What a request is, how it is to be computed and what became of it: plain values that every stage may speak of.
-VALUES = ("engine/problem.h", "engine/options.h", "engine/result.h", "engine/planner.h")
+VALUES = ("engine/problem.h", "engine/options.h", "engine/outputs.h", "engine/result.h", "engine/planner.h")
 # The facade; back ends share its vocabulary.
 EXECUTION = ("engine/execution.h", "engine/outputs.h", "engine/vector_layout.h")
 ENGINE = VALUES + EXECUTION + ("engine/svd_engine.h", "engine/cuda_engine.h")

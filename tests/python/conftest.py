@@ -13,6 +13,7 @@ from typing import Callable, ContextManager
 import numpy as np
 import pytest
 
+import fake_server
 import svdserve
 
 START_SECONDS = 60  # a server built with sanitizers on a busy machine
@@ -62,6 +63,12 @@ def address(start_server: StartServer) -> Iterator[str]:
 def client(address: str) -> Iterator[svdserve.Client]:
     with svdserve.Client(address) as client:
         yield client
+
+
+@pytest.fixture
+def fake() -> Iterator[fake_server.FakeServer]:
+    with fake_server.running() as fake:
+        yield fake
 
 
 @pytest.fixture

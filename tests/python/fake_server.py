@@ -20,12 +20,76 @@ _DTYPES = {1: "<f4", 2: "<f8", 3: "<c8", 4: "<c16"}
 
 def decompose(request: Any) -> Any:
     """The right answer."""
-    batch = request.matrices
-    shape = (batch.count, batch.rows, batch.cols)
-    data = np.frombuffer(batch.data, _DTYPES[batch.data_type])
-    a = data.reshape(shape) if batch.memory_order == 1 else data.reshape(batch.count, batch.cols, batch.rows)
-    s = np.linalg.svd(a, compute_uv=False)
-    return _proto.DecomposeResponse(singular_values=s.tobytes(), values_per_matrix=s.shape[1], count=batch.count)
+    if request.groups:
+        return _proto.DecomposeResponse(groups=[answer(batch, request.options) for batch in request.groups])
+    return answer(request.matrices, request.options)
+
+
+def answer(batch: Any, options: Any) -> Any:
+    """The right answer to one batch."""
+    column_major = batch.memory_order == 2
+    shape = (batch.count, batch.cols, batch.rows) if column_major else (batch.count, batch.rows, batch.cols)
+    a = np.frombuffer(batch.data, _DTYPES[batch.data_type]).reshape(shape)
+    a = a.swapaxes(1, 2) if column_major else a
+    u, s, vh = np.linalg.svd(a, full_matrices=options.vectors == _proto.VECTORS["FULL"])
+
+    def matrices(x: np.ndarray) -> bytes:
+        return (x.swapaxes(1, 2) if column_major else x).tobytes()
+
+    wants_values = not options.HasField("mimo") or options.mimo.singular_values
+    leading = options.top_k or s.shape[1]
+    reply = _proto.DecomposeResponse(count=batch.count)
+    if wants_values:
+        reply.singular_values, reply.values_per_matrix = s[:, :leading].tobytes(), leading
+    if options.vectors > _proto.VECTORS["NONE"]:
+        cut = slice(leading if options.top_k else None)
+        reply.left_vectors, reply.right_vectors_adjoint = matrices(u[:, :, cut]), matrices(vh[:, cut])
+    if options.certificate > _proto.CERTIFICATE_SCOPES["NONE"]:
+        reply.certificate.residual = 1e-16
+        numbers = np.tile(np.array([1e-16, 2e-16, 3e-16]), (batch.count, 1)).astype(s.dtype)
+        reply.certificate.left_orthogonality, reply.certificate.right_orthogonality = 2e-16, 3e-16
+        if options.certificate == _proto.CERTIFICATE_SCOPES["MATRIX"]:
+            reply.certificate.each_matrix = numbers.tobytes()
+    if options.HasField("mimo"):
+        answer_mimo(reply, u, s, vh, options.mimo, matrices)
+    return reply
+
+
+def answer_mimo(reply: Any, u: np.ndarray, s: np.ndarray, vh: np.ndarray, mimo: Any,
+                matrices: Callable[[np.ndarray], bytes]) -> None:
+    group = mimo.group_size or 1
+    snr = 10 ** (np.array(mimo.snr_db) / 10)
+    gains = s[:, None, :].astype(np.float64) ** 2 * snr[:, None]
+    if mimo.precoder_columns:
+        reply.precoders = matrices(vh.conj().swapaxes(1, 2)[:, :, :mimo.precoder_columns])
+    if mimo.combiner_columns:
+        reply.combiners = matrices(u[:, :, :mimo.combiner_columns])
+    if mimo.capacity:
+        c = np.log2(1 + gains / vh.shape[2]).sum(-1).reshape(-1, group, len(snr)).sum(1)
+        reply.mimo.capacity = c.astype(s.dtype).tobytes()
+    if mimo.water_filling:
+        of_groups = gains.reshape(-1, group, *gains.shape[1:]).swapaxes(1, 2).reshape(-1, len(snr), group * s.shape[1])
+        c = [[water_filling(g, group) for g in of_snr] for of_snr in of_groups]
+        reply.mimo.water_filling = np.array(c).astype(s.dtype).tobytes()
+    if mimo.stream_snr:
+        reply.mimo.stream_snr = (gains / vh.shape[2]).astype(s.dtype).tobytes()
+    if mimo.condition_number:
+        reply.mimo.condition_number = (s[:, 0] / s[:, -1]).tobytes()
+    if mimo.effective_rank:
+        p = s / s.sum(1, keepdims=True)
+        reply.mimo.effective_rank = np.exp(-(p * np.log(p)).sum(1)).tobytes()
+    if mimo.HasField("rank_threshold"):
+        reply.mimo.threshold_rank = (s > mimo.rank_threshold * s[:, :1]).sum(1).astype(s.dtype).tobytes()
+
+
+def water_filling(gains: np.ndarray, power: float) -> float:
+    """sum log2(max(1, mu g)) with sum max(0, mu - 1 / g) = power: by the number of streams in use."""
+    g = np.sort(gains[gains > 0])[::-1]
+    for used in range(len(g), 0, -1):
+        mu = (power + (1 / g[:used]).sum()) / used
+        if mu * g[used - 1] >= 1:
+            return float(np.log2(mu * g[:used]).sum())
+    return 0.0
 
 
 def refuse(context: grpc.ServicerContext, code: grpc.StatusCode, message: str = "refused",
@@ -56,7 +120,8 @@ class FakeServer:
         self.address = ""
         self.requests: list[Any] = []
         self.infos = 0
-        self.limits = dict(max_values=32, max_dimension=16384, max_matrices=1 << 24, max_message_bytes=64 << 20)
+        self.limits = dict(max_values=32, max_dimension=16384, max_matrices=1 << 24, max_message_bytes=64 << 20,
+                           max_groups=4096)
         self.handler: Handler = lambda request, context: decompose(request)
         self._lock = threading.Lock()
 

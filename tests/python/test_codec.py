@@ -5,27 +5,27 @@ import pytest
 
 import svdserve
 from svdserve import MatrixStatus, _codec, _proto
+from svdserve._query import Mimo, Query
 from svdserve.values import Limits
 
-OPTIONS = _codec.encode_options("auto", None, None)
+OPTIONS = Query().encode()
 
 
 def limits(max_message_bytes=64 << 20, max_matrices=1 << 24):
-    return Limits(32, 16384, max_matrices, max_message_bytes, 1, 1, 1)
+    return Limits(32, 16384, max_matrices, max_message_bytes, 1, 1, 1, 4096)
 
 
 def only_request(a, options=OPTIONS):
     operand = _codec.Operand(a)
-    pieces = list(operand.pieces(limits(), 1 << 30))
-    assert len(pieces) == 1
-    return operand.request(pieces[0], options)
+    (message,) = _codec.messages([(operand, None)], Query(), limits(), 1 << 30)
+    return message.request(options)
 
 
 @pytest.mark.parametrize("count", [1, 3, 9, 40, 2000])  # lengths of one, two and three bytes
 @pytest.mark.parametrize("dtype", ["f4", "f8", "c8", "c16"])
 def test_a_request_is_what_protobuf_writes(count, dtype, rng):
     a = rng.standard_normal((count, 3, 2)).astype(dtype)
-    sent = only_request(a, _codec.encode_options("jacobi", 1e-3, 7)).serialize()
+    sent = only_request(a, Query("jacobi", 1e-3, 7).encode()).serialize()
     request = _proto.DecomposeRequest.FromString(sent)
     batch = request.matrices
     assert (batch.rows, batch.cols, batch.count) == (3, 2, count)
@@ -49,7 +49,7 @@ def test_contiguous_matrices_are_sent_from_where_they_are(layout, rng):
     change, order = LAYOUTS[layout]
     a = change(rng.standard_normal((2, 5, 3, 4)))
     request = only_request(a)
-    assert np.shares_memory(request.data, a)
+    assert np.shares_memory(request.parts[-1], a)
     batch = _proto.DecomposeRequest.FromString(request.serialize()).matrices
     assert batch.memory_order == _proto.MEMORY_ORDERS[order]
     assert (batch.rows, batch.cols, batch.count) == (3, 4, 10)
@@ -71,7 +71,7 @@ def test_other_layouts_are_brought_in_order(make, rng):
 
 def test_one_fortran_ordered_matrix_is_not_copied(rng):
     a = np.asfortranarray(rng.standard_normal((4, 3)))
-    assert np.shares_memory(only_request(a).data, a)
+    assert np.shares_memory(only_request(a).parts[-1], a)
 
 
 @pytest.mark.parametrize("message, piece, most, longest", [
@@ -106,10 +106,10 @@ def test_an_answer_is_a_view_of_the_bytes_received():
     message = response([[3, 1], [2, 0]], values_per_matrix=2, count=2, exception_indices=[1], exception_statuses=[3])
     received = message.SerializeToString()
     parsed = _codec.Response.parse(received)
-    assert np.shares_memory(np.frombuffer(parsed.values, "u1"), np.frombuffer(received, "u1"))
     operand = _codec.Operand(np.zeros((2, 2, 2)))
     result = _codec.Result(operand)
     result.put(_codec.Piece(0, 2), parsed)
+    assert np.shares_memory(result.values(), np.frombuffer(received, "u1"))
     assert result.values().tolist() == [[3, 1], [2, 0]]
     assert result.statuses().tolist() == [MatrixStatus.OK, MatrixStatus.OUT_OF_RANGE]
 
@@ -118,7 +118,7 @@ def test_an_answer_with_its_fields_in_another_order_is_understood():
     one = response([1, 0]).SerializeToString()
     two = _proto.DecomposeResponse(values_per_matrix=2, count=1).SerializeToString()
     parsed = _codec.Response.parse(two + one)
-    assert (bytes(parsed.values), parsed.rest.count) == (np.array([1.0, 0]).tobytes(), 1)
+    assert (bytes(parsed.planes["singular_values"]), parsed.rest.count) == (np.array([1.0, 0]).tobytes(), 1)
 
 
 @pytest.mark.parametrize("bad", [b"\x0a", b"\x0a\xff", b"\x0a\x05abc", b"\x0a" + b"\xff" * 11, b"\x07"])
@@ -142,3 +142,76 @@ def test_an_answer_that_does_not_fit_the_question_is_an_error(answer):
 
 def test_the_statuses_are_those_of_the_contract():
     assert {s.name: s.value for s in MatrixStatus if s} == {n: v for n, v in _proto.MATRIX_STATUSES.items() if v}
+
+
+# --- vectors, answers, groups --------------------------------------------------------------------
+
+EVERYTHING = Query(fix_phases=True, certificate="matrix", mimo=Mimo(
+    capacity=True, water_filling=True, stream_snr=True, condition_number=True, effective_rank=True, rank_threshold=0.5,
+    snr_db=(0.0, 10.0, 20.0), group_size=2, precoder_columns=2, combiner_columns=1, values=True))
+
+
+def test_options_are_what_protobuf_writes():
+    options = _proto.DecomposeRequest.FromString(EVERYTHING.encode()).options
+    assert options.fix_phases and options.certificate == _proto.CERTIFICATE_SCOPES["MATRIX"]
+    mimo = options.mimo
+    assert (list(mimo.snr_db), mimo.group_size, mimo.precoder_columns, mimo.combiner_columns) == ([0, 10, 20], 2, 2, 1)
+    assert mimo.HasField("rank_threshold") and mimo.rank_threshold == 0.5 and mimo.singular_values
+    plain = _proto.DecomposeRequest.FromString(Query(vectors="full", top_k=3).encode()).options
+    assert not plain.HasField("mimo") and (plain.vectors, plain.top_k) == (_proto.VECTORS["FULL"], 3)
+
+
+def test_planes_land_where_their_fields_are():
+    """Numbers that tell from which field they came."""
+    a = np.zeros((4, 3, 5), np.complex64)
+    operand = _codec.Operand(a)
+    planes = operand.planes(EVERYTHING)
+    marks = {plane.name: index + 1 for index, plane in enumerate(planes)}
+    reply = _proto.DecomposeResponse(count=4, values_per_matrix=3)
+    for plane in planes:
+        units = 2 if plane.per_group else 4
+        content = np.full((units, *plane.shape), marks[plane.name], plane.dtype).tobytes()
+        owner = next(m for m in (reply, reply.mimo, reply.certificate) if plane.name in m.DESCRIPTOR.fields_by_name)
+        setattr(owner, plane.name, content)
+    reply.certificate.residual = 0.25
+    result = _codec.Result(operand, EVERYTHING)
+    result.put(_codec.Piece(0, 4), _codec.Response.parse(reply.SerializeToString()))
+    shapes = dict(singular_values=(4, 3), combiners=(4, 3, 1), precoders=(4, 5, 2), capacity=(2, 3), water_filling=(2, 3),
+                  stream_snr=(4, 3, 3), condition_number=(4,), effective_rank=(4,), threshold_rank=(4,),
+                  each_matrix=(4, 3))
+    assert set(shapes) == set(marks)
+    for name, shape in shapes.items():
+        array = result.array(name)
+        assert array.shape == shape and (array == marks[name]).all() and not array.flags.writeable
+        assert array.dtype == (np.complex64 if name in ("precoders", "combiners") else np.float32)
+    assert result.certificate().residual == 0.25
+
+
+def test_pieces_hold_whole_groups():
+    operand = _codec.Operand(np.zeros((100, 2, 2)))
+    query = Query(mimo=Mimo(capacity=True, snr_db=(0.0,), group_size=20))
+    cut = operand.pieces(limits(), 32 * 45, query)
+    assert [(p.start, p.stop) for p in cut] == [(0, 20), (20, 60), (60, 100)]
+
+
+def test_pieces_are_cut_by_the_larger_of_request_and_response():
+    operand = _codec.Operand(np.zeros((1000, 1, 8), np.float32))  # 32 bytes to send; 4 + 4 + 256 to receive
+    most = max(p.stop - p.start for p in operand.pieces(limits(), 1 << 14, Query(vectors="full")))
+    assert most * (1 + 1 + 64) * 4 <= 1 << 14
+    tight = operand.pieces(limits(max_message_bytes=1 << 14), 1 << 30, Query(vectors="full"))
+    assert max(p.stop - p.start for p in tight) * (66 * 4 + 5) <= (1 << 14) - 4096
+
+
+def test_small_neighbours_share_a_message_as_groups():
+    stacks = [np.zeros((n, 2, 3)) for n in (1, 2, 3)] + [np.zeros((0, 2, 2)), np.zeros((5000, 3, 3)), np.ones((1, 1, 1))]
+    pairs = [(operand, _codec.Result(operand)) for operand in map(_codec.Operand, stacks)]
+    cut = _codec.messages(pairs, Query(), limits(), 64 << 10)
+    sent = [_proto.DecomposeRequest.FromString(m.request(OPTIONS).serialize()) for m in cut]
+    batches = [list(r.groups) or [r.matrices] for r in sent]
+    assert [b.count for b in batches[0][:3]] == [1, 2, 3] and len(batches) > 1
+    assert [b.cols for r in batches for b in r] == sorted((b.cols for r in batches for b in r), key=[3, 1].index)
+    assert sum(b.count for r in batches for b in r if b.rows == 3) == 5000
+    assert all(sum(len(b.data) for b in r) <= 64 << 10 for r in batches)
+    assert (batches[-1][-1].rows, batches[-1][-1].count) == (1, 1)
+    none_at_once = _codec.messages(pairs, Query(), Limits(32, 16384, 1 << 24, 64 << 20, 1, 1, 1), 64 << 10)
+    assert not any(m.request(OPTIONS).serialize() and len(m.pieces) > 1 for m in none_at_once)

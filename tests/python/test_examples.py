@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from svdserve.examples import cdl_channels, mimo_capacity
+from svdserve.examples import antenna_selection, cdl_channels, mimo_capacity
 
 ROOT = Path(__file__).resolve().parents[2]
 REFERENCE = ROOT / "tests/data/cdl_c_4x4.npy"
@@ -122,3 +122,41 @@ def test_the_comparison_with_numpy(address):
     header, row = done.stdout.splitlines()
     assert header.startswith("machine,shape,dtype,count,svdserve_ms,numpy_ms,ratio")
     assert ",4x4,c64,500," in row
+
+
+def test_antenna_selection_finds_the_best_pair(client):
+    """Small enough to try every choice."""
+    rng = np.random.default_rng(3)
+    h = rng.standard_normal((5, 2, 7)) + 1j * rng.standard_normal((5, 2, 7))
+    found = antenna_selection.search(client, h, 2, snr_db=10, candidates=100, steps=20, rng=rng)
+    every = np.array([(i, j) for i in range(7) for j in range(i)])
+    s = np.linalg.svd(h[:, :, every].transpose(2, 0, 1, 3), compute_uv=False)
+    expected = cdl_channels.capacity(s, 2, 10).mean(axis=-1)
+    assert found.capacities[-1] == pytest.approx(expected.max())
+    assert sorted(found.best) == sorted(every[expected.argmax()])
+    assert all(a < b for a, b in zip(found.capacities, found.capacities[1:]))
+
+
+def test_neighbours_are_choices_of_different_antennas():
+    rng = np.random.default_rng(1)
+    best = np.array([1, 4, 5])
+    for antennas, candidates in ((9, 500), (9, 4), (4, 500), (3, 5)):
+        choices = antenna_selection.neighbours(np.minimum(best, antennas - 1) if antennas > 5 else np.arange(3), antennas,
+                                               candidates, rng)
+        assert len(choices) <= max(candidates, 1) and choices.min() >= 0 and choices.max() < antennas
+        assert all(len(set(row)) == 3 for row in choices.tolist())
+
+
+def test_the_antenna_selection_command(address, tmp_path):
+    done = run("-m", "svdserve.examples.antenna_selection", address, "--antennas", 12, "--select", 3, "--channels", 4,
+               "--candidates", 300, "--plot", tmp_path / "plot.svg")
+    assert done.returncode == 0, done.stderr + done.stdout
+    capacities = [float(c) for c in re.findall(r"step +[0-9]+ +([0-9.]+) bit/s/Hz #", done.stdout)]
+    random = float(re.search(r"random +([0-9.]+)", done.stdout)[1])
+    assert capacities == sorted(capacities) and capacities[-1] > random
+    assert (tmp_path / "plot.svg").exists() or "matplotlib is not installed" in done.stdout
+
+
+def test_the_antenna_selection_command_explains_itself(address):
+    done = run("-m", "svdserve.examples.antenna_selection", address, "--select", 99)
+    assert done.returncode == 2 and "--select" in done.stderr

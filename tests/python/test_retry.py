@@ -15,12 +15,6 @@ EXHAUSTED, UNAVAILABLE = grpc.StatusCode.RESOURCE_EXHAUSTED, grpc.StatusCode.UNA
 QUICK = svdserve.RetryPolicy(max_attempts=4, initial_backoff=0.001, max_backoff=0.002)
 
 
-@pytest.fixture
-def fake():
-    with fake_server.running() as fake:
-        yield fake
-
-
 def blocking(fake, a, *, calls=None, retry=QUICK, **options):
     with svdserve.Client(fake.address, retry=retry, **(calls or {})) as client:
         return client.svdvals(a, **options)

@@ -220,5 +220,40 @@ TEST(BatchQueue, NothingIsLostUnderRandomUse) {
   EXPECT_EQ(added, removed + taken);
 }
 
+TEST(BatchQueue, PartsAreWholeGroups) {
+  BatchLimits limits;
+  limits.max_bytes = 7 * kBytes;
+  for (const int64_t group : {2, 3, 10}) {
+    BatchQueue queue(limits);
+    CutEvents cuts;
+    const auto job = MakeJob(30 * group);
+    job->work.plan.outputs.group = group;
+    queue.Add(job, {10 * group, 20 * group}, kNow, &cuts);
+    int64_t next = 0;
+    while (!queue.empty()) {
+      const std::unique_ptr<Batch> batch = queue.Take(Next(queue), kNow, &cuts);
+      EXPECT_EQ(batch->slices[0].first, next);
+      EXPECT_EQ(batch->slices[0].count % group, 0);
+      EXPECT_LE(batch->slices[0].count, std::max<int64_t>(group, 7));
+      next += batch->slices[0].count;
+    }
+    EXPECT_EQ(next, 30 * group);
+  }
+}
+
+TEST(BatchQueue, DifferentOutputsAreDifferentKeys) {
+  BatchQueue queue({});
+  CutEvents cuts;
+  for (int i = 0; i < 3; ++i) {
+    const auto job = MakeJob(1);
+    job->work.plan.outputs.capacity = true;
+    job->work.plan.outputs.snr_count = 1;
+    job->work.plan.outputs.snr[0] = i < 2 ? 1 : 10;
+    queue.Add(job, {1}, kNow, &cuts);
+  }
+  EXPECT_EQ(Next(queue, 0)->slices.size() + Next(queue, 1)->slices.size(), 3u);
+  EXPECT_NE(Next(queue, 0), Next(queue, 1));
+}
+
 }  // namespace
 }  // namespace svdserve::server

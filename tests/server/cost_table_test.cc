@@ -164,5 +164,31 @@ TEST(CostTable, ManyThreadsMayUseIt) {
   for (std::thread& thread : threads) thread.join();
 }
 
+Plan PlanWith(const Options& options) { return *make_plan({8, 8, DType::kF64, Order::kRowMajor}, options).plan; }
+
+TEST(CostTable, VectorsAndAnswersAreWorkOfTheirOwn) {
+  Options values, vectors, certified, capacities;
+  values.method = vectors.method = certified.method = capacities.method = Method::kJacobi;
+  vectors.vectors = certified.vectors = Vectors::kThin;
+  certified.certificate = true;
+  capacities.values = false;
+  capacities.mimo.capacity = true;
+  capacities.mimo.snr_db = {0, 10, 20};
+  EXPECT_LT(estimate_flops(PlanWith(values)), estimate_flops(PlanWith(vectors)));
+  EXPECT_LT(estimate_flops(PlanWith(vectors)), estimate_flops(PlanWith(certified)));
+  EXPECT_LT(estimate_flops(PlanWith(values)), estimate_flops(PlanWith(capacities)));
+  EXPECT_EQ(estimate_bytes(PlanWith(values)), 8 * 8 * 8 + 8 * 8);
+  EXPECT_EQ(estimate_bytes(PlanWith(vectors)), 3 * 8 * 8 * 8 + 8 * 8);
+  EXPECT_EQ(estimate_bytes(PlanWith(capacities)), 8 * 8 * 8 + 3 * 8);
+
+  CostTable table;
+  ObserveTimes(&table, PlanWith(values), 64, {10});
+  ObserveTimes(&table, PlanWith(vectors), 64, {70});
+  ObserveTimes(&table, PlanWith(capacities), 64, {30});
+  EXPECT_NEAR(Micros(table.Predict(PlanWith(values), 64).typical), 10, 0.1);
+  EXPECT_NEAR(Micros(table.Predict(PlanWith(vectors), 64).typical), 70, 0.1);
+  EXPECT_NEAR(Micros(table.Predict(PlanWith(capacities), 64).typical), 30, 0.1);
+}
+
 }  // namespace
 }  // namespace svdserve::server

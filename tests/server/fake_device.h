@@ -1,6 +1,6 @@
 // A device under the test's control: it computes when it is let, fails when it is told, and remembers what it was
 // given. A "singular value" of it is the first element of the matrix plus the value's index; a NaN there is NON_FINITE.
-// f64 only.
+// f64 only. Every byte of another plane is the plane's index.
 #ifndef SVDSERVE_TESTS_SERVER_FAKE_DEVICE_H_
 #define SVDSERVE_TESTS_SERVER_FAKE_DEVICE_H_
 
@@ -115,7 +115,12 @@ class FakeDevice final : public Device {
 
  private:
   static void Compute(const Plan& plan, const HostSegment& segment, ConvergenceReport* report) {
-    const int64_t k = values_per_matrix(plan.problem);
+    const int64_t k = plan.outputs.values;
+    for (int p = 1; p < kPlanes; ++p) {
+      const Plane plane = static_cast<Plane>(p);
+      if (segment.planes[plane] == nullptr) continue;
+      std::memset(segment.planes[plane], p, plane_bytes(plan, plane, segment.count));
+    }
     for (int64_t i = 0; i < segment.count; ++i) {
       double first;
       std::memcpy(&first, static_cast<const char*>(segment.matrices) + i * matrix_bytes(plan.problem), sizeof first);
@@ -124,7 +129,8 @@ class FakeDevice final : public Device {
       segment.statuses[i] = finite ? MatrixStatus::kOk : MatrixStatus::kNonFinite;
       for (int64_t j = 0; j < k; ++j) {
         const double value = first + static_cast<double>(j);
-        std::memcpy(static_cast<char*>(segment.planes[Plane::kValues]) + (i * k + j) * sizeof value, &value, sizeof value);
+        std::memcpy(static_cast<char*>(segment.planes[Plane::kValues]) + (i * k + j) * sizeof value, &value,
+                    sizeof value);
       }
     }
   }

@@ -21,7 +21,9 @@ struct TestMemory final : public RequestMemory {
   ~TestMemory() override {
     if (freed != nullptr) freed->store(true);
   }
-  void* AllocateResults(size_t bytes) override {
+  void* AllocateResults(absl::Span<const ResultPart> parts) override {
+    size_t bytes = 0;
+    for (const ResultPart& part : parts) bytes += result_bytes(part);
     values.resize(bytes / sizeof(double));
     return values.data();
   }

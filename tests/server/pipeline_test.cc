@@ -103,7 +103,7 @@ TEST(Pipeline, ReservationIsReturnedWithTheMemory) {
 
 TEST(Pipeline, NoMemoryForTheResultsIsAnOverload) {
   struct Exhausted final : public RequestMemory {
-    void* AllocateResults(size_t) override { throw std::bad_alloc(); }
+    void* AllocateResults(absl::Span<const ResultPart>) override { throw std::bad_alloc(); }
     double payload[4] = {};
   };
   PipelineHarness h;

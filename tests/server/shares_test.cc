@@ -60,5 +60,19 @@ TEST(Shares, AlwaysAddUpAndEndTogether) {
   }
 }
 
+TEST(Shares, AreWholeUnits) {
+  const std::vector<Pace> paces{{0, 1}, {0, 2}, {0, 5}};
+  for (const int64_t units : {1, 2, 7, 100}) {
+    for (const int64_t unit : {1, 3, 14}) {
+      int64_t sum = 0;
+      for (const int64_t share : shares_of(paces, units * unit, unit, unit)) {
+        EXPECT_EQ(share % unit, 0) << units << " x " << unit;
+        sum += share;
+      }
+      EXPECT_EQ(sum, units * unit);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace svdserve::server

@@ -100,6 +100,32 @@ INSTANTIATE_TEST_SUITE_P(
                   r->options = {Method::kJacobi, 0, 1001};
                 },
                 "options.max_sweeps"},
+        BadCase{"top_k_beyond_k", [](Request* r) { r->options.top_k = 4; }, "options.top_k"},
+        BadCase{"negative_top_k", [](Request* r) { r->options.top_k = -1; }, "options.top_k"},
+        BadCase{"phases_without_vectors", [](Request* r) { r->options.fix_phases = true; }, "options.fix_phases"},
+        BadCase{"nothing_asked", [](Request* r) { r->options.values = false; }, "options.mimo"},
+        BadCase{"snr_not_finite",
+                [](Request* r) {
+                  r->options.mimo.capacity = true;
+                  r->options.mimo.snr_db = {std::numeric_limits<double>::infinity()};
+                },
+                "options.mimo.snr_db"},
+        BadCase{"group_does_not_divide",
+                [](Request* r) {
+                  r->options.mimo.capacity = true;
+                  r->options.mimo.snr_db = {0};
+                  r->options.mimo.group = 3;
+                },
+                "matrices.count"},
+        // 8 bytes in, but 16384^2 x 8 bytes out.
+        BadCase{"full_bases_too_large",
+                [](Request* r) {
+                  r->problem = {16384, 1, DType::kF64, Order::kRowMajor};
+                  r->count = 1;
+                  r->payload_bytes = 16384 * 8;
+                  r->options.vectors = Vectors::kFull;
+                },
+                "matrices.count", Reason::kReplyTooLarge},
         // 8 bytes in, but 8 bytes out and 5 for its status: the reply passes 64 MiB where the request does not.
         BadCase{"reply_too_large",
                 [](Request* r) {

@@ -1,1 +1,1 @@
-"""Examples that run: `python -m svdserve.examples.mimo_capacity --help`, `python -m svdserve.examples.cdl_channels --help`."""
+"""Examples that run: `python -m svdserve.examples.NAME --help`, NAME being mimo_capacity, antenna_selection or cdl_channels."""

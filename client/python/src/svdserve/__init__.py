@@ -1,4 +1,4 @@
-"""svdserve: singular values of many small matrices, computed by a service.
+"""svdserve: singular values, vectors and MIMO capacities of many small matrices, computed by a service.
 
     >>> import numpy as np, svdserve
     >>> with svdserve.Client(address) as client:
@@ -15,12 +15,13 @@ from ._client import Client
 from .aio import AsyncClient
 from .errors import (Cancelled, DeadlineExceeded, Error, FieldViolation, Internal, InvalidArgument, Overloaded,
                      Unauthenticated, Unavailable, Unimplemented)
-from .values import Device, Limits, MatrixStatus, RetryPolicy, ServerInfo, Tls
+from .values import (Certificate, Device, Limits, MatrixStatus, MimoResult, RetryPolicy, ServerInfo, SVDResult,
+                     Tls)
 
 __version__ = _version("svdserve")
 
 __all__ = [
-    "AsyncClient", "Cancelled", "Client", "DeadlineExceeded", "Device", "Error", "FieldViolation", "Internal",
-    "InvalidArgument", "Limits", "MatrixStatus", "Overloaded", "RetryPolicy", "ServerInfo", "Tls", "Unauthenticated",
-    "Unavailable", "Unimplemented", "__version__",
+    "AsyncClient", "Cancelled", "Certificate", "Client", "DeadlineExceeded", "Device", "Error", "FieldViolation",
+    "Internal", "InvalidArgument", "Limits", "MatrixStatus", "MimoResult", "Overloaded", "RetryPolicy", "SVDResult",
+    "ServerInfo", "Tls", "Unauthenticated", "Unavailable", "Unimplemented", "__version__",
 ]

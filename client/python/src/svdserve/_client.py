@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import functools
 import threading
+from collections.abc import Iterable
 from types import TracebackType
 from typing import Any, Callable, Literal, overload
 
@@ -12,13 +13,14 @@ import grpc
 import numpy as np
 import numpy.typing as npt
 
-from . import _codec, _proto
+from . import _calls, _codec, _proto
 from ._channel import DEFAULT_IN_FLIGHT, DEFAULT_PIECE_BYTES, ChannelSettings, Deadline, Stub, health_name
 from .errors import closed_error, from_rpc_error
 from .values import Limits, RetryPolicy, ServerInfo, Tls, server_info
 
 Values = npt.NDArray[np.floating[Any]]
 Statuses = npt.NDArray[np.uint8]
+ArrayOrList = npt.ArrayLike | list[npt.NDArray[Any]]  # a list: stacks of different shapes
 
 
 class Client:
@@ -68,7 +70,7 @@ class Client:
             a: array_like of shape (..., m, n); min(m, n) may be at most info().limits.max_values. float32, float64,
                 complex64 and complex128 are computed in their own precision, integers and bool in float64, float16
                 in float32. C- and Fortran-ordered matrices are sent from where they are; other strides, types and
-                byte orders are converted piece by piece.
+                byte orders are converted piece by piece. A list of arrays that differ in shape gives a list of results.
             method: "auto", "bidiagonal", "bisection" or "jacobi".
             tolerance: for "bisection" the relative width of an interval, in (0, 1/2], for "jacobi" the cosine of two
                 columns, in (0, 1], at which it is done; None for the method's default. Other methods take none.
@@ -101,13 +103,127 @@ class Client:
             >>> status == svdserve.MatrixStatus.OK
             array([ True,  True])
         """
-        deadline = Deadline(timeout)
-        operand = _codec.Operand(a)
-        options = _codec.encode_options(method, tolerance, max_sweeps)
-        result = _codec.Result(operand)
-        if not operand.empty:
-            self._compute(operand, options, deadline, result)
-        return (result.values(), result.statuses()) if return_status else result.values()
+        return self._run(_calls.svdvals(a, method, tolerance, max_sweeps, return_status), timeout)
+
+    def svd(self, a: ArrayOrList, full_matrices: bool = True, compute_uv: bool = True, *, top_k: int | None = None,
+            fix_phases: bool = False, certificate: bool | Literal["matrix"] = False, tolerance: float | None = None,
+            max_sweeps: int | None = None, timeout: float | None = None) -> Any:
+        """The decomposition a = U @ diag(S) @ Vh, as numpy.linalg.svd returns it.
+
+        Args:
+            a: as for svdvals. A list of arrays of two or more dimensions is a list of stacks, each of its own shape and
+                type: they travel together, and a list of their results is returned.
+            full_matrices: U is (..., m, m) and Vh (..., n, n); otherwise (..., m, k) and (..., k, n), k = min(m, n).
+            compute_uv: False: the values alone, as an array.
+            top_k: only the leading top_k singular values and vectors, whatever full_matrices says.
+            fix_phases: make the largest component of every column of U real and positive, Vh follows: so that results
+                of different programs can be compared.
+            certificate: True: also tell how good the results are, the worst of all; "matrix": of each matrix, too.
+            tolerance, max_sweeps: of the Jacobi method; see svdvals.
+            timeout: seconds that the call may take, retries included; None or inf for no end.
+
+        Returns:
+            SVDResult, which unpacks to U, S, Vh and has the attributes `status` and `certificate`; without compute_uv
+            the array S. U and Vh have the type in which `a` is computed, S its real type. U and Vh are orthonormal also
+            for matrices without full rank; a matrix with an infinity or a NaN has NaN everywhere. The arrays are
+            read-only, and where the answer came in one message views of its bytes: copy() what is to be changed.
+
+        Raises:
+            As svdvals does.
+
+        Example:
+            >>> import numpy as np, svdserve
+            >>> a = np.arange(24.0).reshape(2, 3, 4)
+            >>> with svdserve.Client(address) as client:
+            ...     u, s, vh = client.svd(a, full_matrices=False)
+            >>> u.shape, s.shape, vh.shape, np.allclose((u * s[:, None, :]) @ vh, a)
+            ((2, 3, 3), (2, 3), (2, 3, 4), True)
+        """
+        return self._run(_calls.svd(a, full_matrices, compute_uv, top_k, fix_phases, certificate, tolerance, max_sweeps),
+                         timeout)
+
+    def capacity(self, h: ArrayOrList, snr_db: float | Iterable[float], *, water_filling: bool = False,
+                 group_size: int | None = None, timeout: float | None = None) -> Any:
+        """Capacity of MIMO channels y = h @ x + noise in bit/s/Hz, made where the singular values s_i are.
+
+        Args:
+            h: channels of shape (..., m, n), m receive and n transmit antennas, complex or real; or a list of such
+                arrays, as for svd.
+            snr_db: one or several SNRs in dB: the transmitted power, of all antennas together, over the power of the
+                white Gaussian noise of one receive antenna. `h` is taken as it is: with a mean |h|^2 of 1 it is the mean
+                SNR of a receive antenna.
+            water_filling: False: equal power on every transmit antenna, sum_i log2(1 + snr s_i^2 / n). True: the
+                transmitter knows h and divides its power best: sum_i log2(max(1, mu g_i)) with g_i = snr s_i^2 and mu such
+                that sum_i max(0, mu - 1 / g_i) = 1. Telatar (1999), sections 3 and 3.1.
+            group_size: neighbours along the last of the leading dimensions (subcarriers) whose capacities are summed; it
+                divides that dimension. Water-filling divides the power of the whole group, group_size times that of one
+                channel, among all its streams.
+            timeout: seconds that the call may take, retries included; None or inf for no end.
+
+        Returns:
+            Array of shape (..., n_snr), or (...) for a single snr_db; with group_size the last of the leading dimensions
+            is divided by it. float32 for float32 and complex64, else float64. A zero channel has capacity 0, one with an
+            infinity or a NaN has NaN. Read-only, as svd's arrays.
+
+        Raises:
+            As svdvals does.
+
+        Example:
+            >>> import numpy as np, svdserve
+            >>> with svdserve.Client(address) as client:
+            ...     client.capacity(np.eye(2), snr_db=[0, 10]).round(6)
+            array([1.169925, 5.169925])
+        """
+        return self._run(_calls.capacity(h, snr_db, water_filling, group_size), timeout)
+
+    def precoders(self, h: ArrayOrList, rank: int, *, fix_phases: bool = False, timeout: float | None = None) -> Any:
+        """The `rank` strongest right singular vectors of each channel: what a transmitter of so many streams multiplies by.
+
+        Args:
+            h: channels of shape (..., m, n), or a list of such arrays, as for svd.
+            rank: 1 .. min(m, n).
+            fix_phases: make the largest component of every left singular vector real and positive, these follow.
+            timeout: seconds that the call may take, retries included; None or inf for no end.
+
+        Returns:
+            Array of shape (..., n, rank) with orthonormal columns, strongest first. Read-only, as svd's arrays.
+
+        Raises:
+            As svdvals does.
+        """
+        return self._run(_calls.precoders(h, rank, fix_phases), timeout)
+
+    def mimo(self, h: ArrayOrList, *, snr_db: float | Iterable[float] | None = None, capacity: bool = False,
+             water_filling: bool = False, stream_snr: bool = False, condition_number: bool = False,
+             effective_rank: bool = False, rank_threshold: float | None = None, precoders: int = 0,
+             combiners: int = 0, singular_values: bool = False, group_size: int | None = None,
+             fix_phases: bool = False, certificate: bool | Literal["matrix"] = False,
+             timeout: float | None = None) -> Any:
+        """Everything that is asked for of MIMO channels, from one decomposition.
+
+        Args:
+            h, snr_db, group_size, timeout: as for capacity.
+            capacity, water_filling: capacity with equal power, and with the best division of it; see capacity.
+            stream_snr: snr s_i^2 / n of each of the k = min(m, n) streams, linear.
+            condition_number: s_1 / s_k, inf where h does not have full rank.
+            effective_rank: exp of the entropy of s_i / sum(s), Roy and Vetterli (2007).
+            rank_threshold: in (0, 1): how many s_i > rank_threshold * s_1, as `threshold_rank`.
+            precoders, combiners: so many leading columns of V, and of U; 0: none.
+            singular_values: the values themselves.
+            fix_phases, certificate: as for svd; with precoders or combiners only.
+
+        Returns:
+            MimoResult, or a list of them where `h` is a list. Its arrays have no dimension for a single snr_db.
+
+        Raises:
+            As svdvals does.
+        """
+        call = _calls.mimo(
+            h, snr_db=snr_db, capacity=capacity, water_filling=water_filling, stream_snr=stream_snr,
+            condition_number=condition_number, effective_rank=effective_rank, rank_threshold=rank_threshold,
+            precoders=precoders, combiners=combiners, singular_values=singular_values, group_size=group_size,
+            fix_phases=fix_phases, certificate=certificate)
+        return self._run(call, timeout)
 
     def info(self, *, timeout: float | None = None) -> ServerInfo:
         """What the server is and can do. Raises as svdvals does."""
@@ -142,32 +258,38 @@ class Client:
                  trace: TracebackType | None) -> None:
         self.close()
 
-    def _compute(self, operand: _codec.Operand, options: bytes, deadline: Deadline, result: _codec.Result) -> None:
-        limits = self._limits or self.info(timeout=deadline.remaining()).limits
-        pieces = operand.pieces(limits, self._settings.piece_bytes)
+    def _run(self, call: _calls.Call, timeout: float | None) -> Any:
+        deadline = Deadline(timeout)
+        if any(not operand.empty for operand, _ in call.results):
+            limits = self._limits or self.info(timeout=deadline.remaining()).limits
+            self._compute(_codec.messages(call.results, call.query, limits, self._settings.piece_bytes),
+                          call.query.encode(), deadline)
+        return call.answer()
+
+    def _compute(self, messages: list[_codec.Message], options: bytes, deadline: Deadline) -> None:
         decompose = self._stub.decompose
 
         def again(request: _codec.Request) -> Callable[[], Any]:
             return functools.partial(self._send, decompose, request, deadline)
 
-        if len(pieces) == 1:  # a blocking call wakes one thread less than a future
-            send = again(operand.request(pieces[0], options))
-            result.put(pieces[0], self._retry(send, send, deadline))
+        if len(messages) == 1:  # a blocking call wakes one thread less than a future
+            send = again(messages[0].request(options))
+            messages[0].deliver(self._retry(send, send, deadline))
             return
 
-        under_way: collections.deque[tuple[_codec.Piece, _codec.Request, Any]] = collections.deque()
+        under_way: collections.deque[tuple[_codec.Message, _codec.Request, Any]] = collections.deque()
 
         def finish_oldest() -> None:
-            piece, request, call = under_way[0]
-            result.put(piece, self._retry(call.result, again(request), deadline))
+            message, request, call = under_way[0]
+            message.deliver(self._retry(call.result, again(request), deadline))
             under_way.popleft()
 
         try:
-            for piece in pieces:
+            for message in messages:
                 if len(under_way) == self._settings.max_in_flight:
                     finish_oldest()
-                request = operand.request(piece, options)
-                under_way.append((piece, request, self._send(decompose.future, request, deadline)))
+                request = message.request(options)
+                under_way.append((message, request, self._send(decompose.future, request, deadline)))
             while under_way:
                 finish_oldest()
         finally:

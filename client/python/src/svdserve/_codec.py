@@ -2,34 +2,37 @@
 
 Bytes are the cost of a call with many small matrices, so they are copied as rarely as Python allows. A request is joined
 from a short prefix and the array's own memory, one copy; the operand never passes through a protobuf message, which would
-copy it twice more. The prefix is what protobuf would write before the bytes of the field `data`. An answer's values are
-a view of the received bytes until they are written to their place in the result.
+copy it twice more. The prefix is what protobuf would write before the bytes of the field `data`. An answer's arrays are
+views of the received bytes; only what comes in several pieces is joined, by one copy.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import operator
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
 from . import _proto
+from ._query import Plane, Query
 from .errors import Error, invalid_argument
-from .values import Limits
+from .values import Certificate, Limits
 
 # NumPy's name of an element type -> name on the wire, and the type of its singular values.
 _WIRE_TYPES = {"float32": ("F32", np.float32), "float64": ("F64", np.float64),
                "complex64": ("C64", np.float32), "complex128": ("C128", np.float64)}
 
 # Field numbers and wire types of the contract that this file writes and reads itself.
-_LENGTH_DELIMITED = 2
+_VARINT, _FIXED64, _LENGTH_DELIMITED, _FIXED32 = 0, 1, 2, 5
 _TAG_REQUEST_MATRICES = bytes([1 << 3 | _LENGTH_DELIMITED])  # DecomposeRequest.matrices
+_TAG_REQUEST_GROUPS = bytes([3 << 3 | _LENGTH_DELIMITED])  # DecomposeRequest.groups
 _TAG_BATCH_DATA = bytes([6 << 3 | _LENGTH_DELIMITED])  # MatrixBatch.data
-_TAG_RESPONSE_VALUES = 1 << 3 | _LENGTH_DELIMITED  # DecomposeResponse.singular_values
+_FIELD_MIMO, _FIELD_CERTIFICATE, _FIELD_GROUPS = 16, 15, 17  # of DecomposeResponse
 
 _REQUEST_OVERHEAD = 256  # bytes of a request that are not matrices, generously
 _RESPONSE_OVERHEAD = 4096  # the same of a response, as the server reckons
+_GROUP_OVERHEAD = 512  # of each group in either
 _STATUS_BYTES = 5  # a matrix may cost its response for its status, as the server reckons
 
 
@@ -42,62 +45,97 @@ def _varint(value: int) -> bytes:
     return bytes(out)
 
 
-def encode_options(method: str, tolerance: float | None, max_sweeps: int | None) -> bytes:
-    """The serialized field DecomposeRequest.options."""
-    names = {name.lower(): number for name, number in _proto.METHODS.items() if number}
-    if not isinstance(method, str) or method.lower() not in names:
-        raise invalid_argument("options.method", f"{method!r} is none of {', '.join(map(repr, names))}")
-    options = _proto.DecomposeOptions(method=names[method.lower()])
-    if tolerance is not None:
-        try:
-            options.tolerance = float(tolerance)
-        except (TypeError, ValueError):
-            raise invalid_argument("options.tolerance", f"{tolerance!r} is no number") from None
-    if max_sweeps is not None:
-        sweeps = operator.index(max_sweeps)
-        if not -2**31 <= sweeps < 2**31:
-            raise invalid_argument("options.max_sweeps", f"{sweeps} does not fit 32 bits")
-        options.max_sweeps = sweeps
-    return bytes(_proto.DecomposeRequest(options=options).SerializeToString())
-
-
 @dataclasses.dataclass(frozen=True)
 class Request:
     """One message to send: `serialize` joins it when gRPC asks for its bytes."""
 
-    prefix: bytes
-    data: np.ndarray  # C-contiguous, its memory is what follows the prefix
+    parts: tuple[bytes | np.ndarray, ...]  # arrays are C-contiguous: their memory is what is sent
 
     def serialize(self) -> bytes:
-        return b"".join((self.prefix, self.data.reshape(-1).view(np.uint8).data))
+        return b"".join(part if isinstance(part, bytes) else part.reshape(-1).view(np.uint8).data
+                        for part in self.parts)
+
+
+def _read_varint(view: memoryview, at: int) -> tuple[int, int]:
+    """The number at `at`, and where it ends."""
+    value = shift = 0
+    while True:
+        if at >= len(view) or shift > 63:
+            raise _proto.DecodeError("truncated number in an answer")
+        byte = view[at]
+        value |= (byte & 0x7F) << shift
+        shift, at = shift + 7, at + 1
+        if byte < 0x80:
+            return value, at
+
+
+def _fields(view: memoryview) -> Iterator[tuple[int, memoryview | None, memoryview]]:
+    """The fields of a serialized message: number, content where it has a length, and the whole of it."""
+    at = 0
+    while at < len(view):
+        start = at
+        tag, at = _read_varint(view, at)
+        kind = tag & 7
+        content = None
+        if kind == _LENGTH_DELIMITED:
+            length, at = _read_varint(view, at)
+            content = view[at:at + length]
+            at += length
+        elif kind == _VARINT:
+            _, at = _read_varint(view, at)
+        elif kind in (_FIXED64, _FIXED32):
+            at += 8 if kind == _FIXED64 else 4
+        else:
+            raise _proto.DecodeError("an answer has a field of an unknown kind")
+        if tag < 8 or at > len(view):
+            raise _proto.DecodeError("a field of an answer is longer than its message")
+        yield tag >> 3, content, view[start:at]
+
+
+def _bytes_fields(message: Any) -> dict[int, str]:
+    """The bytes fields of a message class, by number."""
+    return {field.number: field.name for field in message.DESCRIPTOR.fields if field.type == field.TYPE_BYTES}
+
+
+_RESPONSE_PLANES = _bytes_fields(_proto.DecomposeResponse)
+_NESTED_PLANES = {_FIELD_MIMO: _bytes_fields(_proto.MimoResult),
+                  _FIELD_CERTIFICATE: _bytes_fields(_proto.Certificate)}
 
 
 @dataclasses.dataclass(frozen=True)
 class Response:
-    """One message received. `values` is a view of its bytes, `rest` all its other fields."""
+    """One message received, or the answer to one group in it. `planes` are views of its bytes by the name of their field,
+    those of its MimoResult and its Certificate among them; `rest` are all other fields."""
 
-    values: memoryview
+    planes: dict[str, memoryview]
     rest: Any
+    groups: list[Response]
 
     @staticmethod
-    def parse(serialized: bytes) -> Response:
+    def parse(serialized: bytes | memoryview) -> Response:
         """Raises DecodeError for what is no DecomposeResponse."""
-        view = memoryview(serialized)
-        if len(view) == 0 or view[0] != _TAG_RESPONSE_VALUES:  # no values, or another field first: legal, and rare
-            rest = _proto.DecomposeResponse.FromString(serialized)
-            return Response(memoryview(rest.singular_values), rest)
-        length, shift, at = 0, 0, 1
-        while True:
-            if at >= len(view) or shift > 63:
-                raise _proto.DecodeError("truncated length of singular_values")
-            length |= (view[at] & 0x7F) << shift
-            shift, at = shift + 7, at + 1
-            if view[at - 1] < 0x80:
-                break
-        if length > len(view) - at:
-            raise _proto.DecodeError("singular_values is longer than its message")
-        rest = _proto.DecomposeResponse.FromString(bytes(view[at + length:]))
-        return Response(view[at:at + length], rest)
+        planes: dict[str, memoryview] = {}
+        groups, rest = [], []
+        certificate: list[memoryview] = []
+        for number, content, whole in _fields(memoryview(serialized)):
+            if content is None:
+                rest.append(whole)
+            elif number in _RESPONSE_PLANES:
+                planes[_RESPONSE_PLANES[number]] = content
+            elif number == _FIELD_GROUPS:
+                groups.append(Response.parse(content))
+            elif number in _NESTED_PLANES:
+                for inner, of_inner, all_of_it in _fields(content):
+                    if of_inner is not None and inner in _NESTED_PLANES[number]:
+                        planes[_NESTED_PLANES[number][inner]] = of_inner
+                    elif number == _FIELD_CERTIFICATE:
+                        certificate.append(all_of_it)
+            else:
+                rest.append(whole)
+        message = _proto.DecomposeResponse.FromString(b"".join(rest))
+        if certificate:
+            message.certificate.MergeFromString(b"".join(certificate))
+        return Response(planes, message, groups)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -114,7 +152,8 @@ class Operand:
     Attributes:
         batch_shape: the leading dimensions of the array.
         count, rows, cols: number of matrices and their shape.
-        value_type: dtype of the singular values.
+        value_type, element_type: dtypes of the singular values, and of the matrices.
+        column_major: the matrices are sent so, and matrices in the answer are.
     """
 
     def __init__(self, a: Any) -> None:
@@ -122,8 +161,8 @@ class Operand:
         if array.ndim < 2:
             raise np.linalg.LinAlgError(f"{array.ndim}-dimensional array given. "
                                         "Array must be at least two-dimensional")
-        self._dtype = _element_type(array.dtype)
-        name, value_type = _WIRE_TYPES[self._dtype.name]
+        self.element_type = _element_type(array.dtype)
+        name, value_type = _WIRE_TYPES[self.element_type.name]
         self._data_type = _proto.DATA_TYPES[name]
         self.value_type = np.dtype(value_type)
         self.batch_shape = array.shape[:-2]
@@ -131,8 +170,8 @@ class Operand:
         self.count = int(np.prod(self.batch_shape, dtype=np.int64))
         # Column-major matrices, one after the other, are the transposed stack in row-major order: sent as they are.
         transposed = array.swapaxes(-1, -2)
-        self._column_major = not array.flags.c_contiguous and transposed.flags.c_contiguous
-        stack = transposed if self._column_major else array
+        self.column_major = not array.flags.c_contiguous and transposed.flags.c_contiguous
+        stack = transposed if self.column_major else array
         # A view wherever NumPy can make one; what is not contiguous or not of a wire type is converted piece by piece.
         self._stack = stack.reshape((self.count, *stack.shape[-2:])) if self.count else stack
 
@@ -146,32 +185,46 @@ class Operand:
         """There is nothing to compute."""
         return self.count == 0 or self.values_per_matrix == 0
 
-    def pieces(self, limits: Limits, piece_bytes: int) -> list[Piece]:
-        """Cuts the operand into requests of about `piece_bytes` whose request and response keep to the limits.
+    def planes(self, query: Query) -> list[Plane]:
+        """What the answer consists of."""
+        return query.planes(self.rows, self.cols, self.element_type, self.value_type.newbyteorder("<"))
 
-        Raises InvalidArgument if one matrix alone is too large for them.
+    def sizes(self, query: Query) -> tuple[int, int]:
+        """Bytes of a matrix in a request, and in a response at worst, rounded up."""
+        per_group = sum(plane.bytes for plane in self.planes(query) if plane.per_group)
+        per_matrix = sum(plane.bytes for plane in self.planes(query) if not plane.per_group)
+        return (self.rows * self.cols * self.element_type.itemsize,
+                max(per_matrix, 0) + -(-per_group // query.group_size) + _STATUS_BYTES)
+
+    def pieces(self, limits: Limits, piece_bytes: int, query: Query = Query()) -> list[Piece]:
+        """Cuts the operand into requests of about `piece_bytes`, of the larger of request and response, which keep to the
+        limits and to whole groups of the query.
+
+        Raises InvalidArgument if one group alone is too large for them.
         """
-        matrix_bytes = self.rows * self.cols * self._dtype.itemsize
-        response_bytes = self.values_per_matrix * self.value_type.itemsize + _STATUS_BYTES
+        matrix_bytes, response_bytes = self.sizes(query)
+        group = query.group_size
         most = min((limits.max_message_bytes - _REQUEST_OVERHEAD) // matrix_bytes,
                    (limits.max_message_bytes - _RESPONSE_OVERHEAD) // response_bytes,
-                   limits.max_matrices)
+                   limits.max_matrices) // group
         if most < 1:
-            raise invalid_argument("matrices.data", f"one {self.rows}x{self.cols} matrix of {matrix_bytes} bytes passes "
-                                   f"the server's limit of {limits.max_message_bytes} bytes a message")
+            what = f"{group} {self.rows}x{self.cols} matrices" if group > 1 else f"one {self.rows}x{self.cols} matrix"
+            raise invalid_argument("matrices.data", f"{what} of {matrix_bytes} bytes, answered in {response_bytes}, "
+                                   f"would pass the server's limit of {limits.max_message_bytes} bytes a message")
         # Pieces of equal size: a short last one would cost a whole call.
-        wanted = -(-self.count // max(1, min(most, piece_bytes // matrix_bytes)))
-        bounds = [self.count * i // wanted for i in range(wanted + 1)]
+        groups = self.count // group
+        wished = max(1, min(most, piece_bytes // (max(matrix_bytes, response_bytes - _STATUS_BYTES) * group)))
+        wanted = -(-groups // wished)
+        bounds = [groups * i // wanted * group for i in range(wanted + 1)]
         return [Piece(start, stop) for start, stop in zip(bounds, bounds[1:])]
 
-    def request(self, piece: Piece, options: bytes) -> Request:
-        """The message for `piece`; `options` as encode_options() made it."""
-        data = np.ascontiguousarray(self._stack[piece.start:piece.stop], dtype=self._dtype)
-        order = _proto.MEMORY_ORDERS["COLUMN_MAJOR" if self._column_major else "ROW_MAJOR"]
+    def batch(self, piece: Piece) -> tuple[bytes, np.ndarray]:
+        """A serialized MatrixBatch in two parts: its fields up to `data`, and the bytes of that."""
+        data = np.ascontiguousarray(self._stack[piece.start:piece.stop], dtype=self.element_type)
+        order = _proto.MEMORY_ORDERS["COLUMN_MAJOR" if self.column_major else "ROW_MAJOR"]
         header = _proto.MatrixBatch(data_type=self._data_type, memory_order=order, rows=self.rows, cols=self.cols,
                                     count=piece.stop - piece.start).SerializeToString()
-        header += _TAG_BATCH_DATA + _varint(data.nbytes)
-        return Request(options + _TAG_REQUEST_MATRICES + _varint(len(header) + data.nbytes) + header, data)
+        return header + _TAG_BATCH_DATA + _varint(data.nbytes), data
 
 
 def _element_type(dtype: np.dtype[Any]) -> np.dtype[Any]:
@@ -185,38 +238,170 @@ def _element_type(dtype: np.dtype[Any]) -> np.dtype[Any]:
         return np.dtype("<f4")
     if dtype.kind in "fc" and dtype.name in _WIRE_TYPES:
         return dtype.newbyteorder("<")
-    raise TypeError(f"array type {dtype.name} is unsupported in svdvals")
+    raise TypeError(f"array type {dtype.name} is unsupported in svdserve")
 
 
 class Result:
-    """Values and statuses of an operand, filled in piece by piece."""
+    """The answer to a query about an operand, put together from the answers to its pieces.
 
-    def __init__(self, operand: Operand) -> None:
+    An array that comes in one piece is a view of the bytes received; others are joined. Either way they are read-only,
+    unless `writable` says that a copy is wanted.
+    """
+
+    def __init__(self, operand: Operand, query: Query = Query(), *, writable: bool = False) -> None:
         self._operand = operand
-        self._values = np.empty((operand.count, operand.values_per_matrix), operand.value_type)
+        self._query = query
+        self._writable = writable
+        self._planes = {plane.name: plane for plane in operand.planes(query)}
+        if query.certificate == "batch":
+            self._planes.pop("each_matrix")
+        self._arrays: dict[str, np.ndarray] = {}
         self._statuses = np.zeros(operand.count, np.uint8)
+        self._certificate = np.zeros(3)
+
+    def _units(self, plane: Plane, matrices: int) -> int:
+        return matrices // self._query.group_size if plane.per_group else matrices
+
+    def _wire_shape(self, plane: Plane) -> tuple[int, ...]:
+        """Of one unit; a column-major matrix is its transpose in row-major order."""
+        return plane.shape[::-1] if plane.is_matrix and self._operand.column_major else plane.shape
 
     def put(self, piece: Piece, response: Response) -> None:
-        """Writes the answer to `piece`. Raises Error if it does not fit what was asked."""
-        count, k = piece.stop - piece.start, self._operand.values_per_matrix
-        wire_type = self._operand.value_type.newbyteorder("<")
+        """Takes the answer to `piece`. Raises Error if it does not fit what was asked."""
+        count = piece.stop - piece.start
         rest = response.rest
-        if (rest.count, rest.values_per_matrix, len(response.values)) != (count, k, count * k * wire_type.itemsize):
+        k = self._query.values_of(self._operand.rows, self._operand.cols)
+        if (rest.count, rest.values_per_matrix) != (count, k):
             raise Error(f"the server answered {count} matrices of {k} values each by {rest.count} of "
-                        f"{rest.values_per_matrix}, in {len(response.values)} bytes")
-        self._values[piece.start:piece.stop] = np.frombuffer(response.values, wire_type).reshape(count, k)
+                        f"{rest.values_per_matrix}")
+        for plane in self._planes.values():
+            self._put_plane(plane, piece, response.planes.get(plane.name, memoryview(b"")))
         if rest.exception_indices:
             where = np.asarray(rest.exception_indices, np.int64)
             what = np.asarray(rest.exception_statuses, np.uint8)
             if len(where) != len(what) or where.min() < 0 or where.max() >= count:
                 raise Error("the server's list of exceptions is not one of this request")
             self._statuses[piece.start + where] = what
+        if self._query.certificate != "none":
+            certificate = rest.certificate
+            self._certificate = np.maximum(self._certificate, (  # NaN where either is
+                certificate.residual, certificate.left_orthogonality, certificate.right_orthogonality))
+
+    def _put_plane(self, plane: Plane, piece: Piece, received: memoryview) -> None:
+        units = self._units(plane, piece.stop - piece.start)
+        if len(received) != units * plane.bytes:
+            raise Error(f"the server answered {units * plane.bytes} bytes of {plane.name} by {len(received)}")
+        part = np.frombuffer(received, plane.dtype).reshape(units, *self._wire_shape(plane))
+        if not self._writable and units == self._units(plane, self._operand.count):
+            self._arrays[plane.name] = part
+            return
+        if plane.name not in self._arrays:
+            self._arrays[plane.name] = self._allocate(plane)
+        start = self._units(plane, piece.start)
+        self._arrays[plane.name][start:start + units] = part
+
+    def _allocate(self, plane: Plane) -> np.ndarray:
+        units = self._units(plane, self._operand.count)
+        return np.empty((units, *self._wire_shape(plane)), plane.dtype.newbyteorder("="))
+
+    def _of_nothing(self, plane: Plane) -> np.ndarray:
+        """Of an operand without elements, as NumPy has it: full bases are identities, an empty channel carries nothing."""
+        array = self._allocate(plane)
+        array[...] = np.inf if plane.name == "condition_number" else 0
+        if plane.is_matrix:
+            array[...] = np.eye(*array.shape[-2:])
+        return array
+
+    def array(self, name: str) -> np.ndarray | None:
+        """The plane `name`, the leading dimensions as the operand's; None if it was not asked for."""
+        plane = self._planes.get(name)
+        if plane is None:
+            return np.empty((*self._operand.batch_shape, 0), self._operand.value_type) if name in _ALWAYS else None
+        array = self._arrays.get(name)
+        if array is None:
+            array = self._of_nothing(plane)
+        if not self._writable:
+            array.flags.writeable = False
+        if plane.is_matrix and self._operand.column_major:
+            array = array.swapaxes(-1, -2)
+        leading = self._operand.batch_shape
+        if plane.per_group and self._query.group_size > 1:
+            leading = (*leading[:-1], leading[-1] // self._query.group_size)
+        return array.reshape((*leading, *plane.shape))
 
     def values(self) -> np.ndarray:
         """Shape (..., k), the leading dimensions as the operand's."""
-        return self._values.reshape((*self._operand.batch_shape, self._operand.values_per_matrix))
+        values = self.array("singular_values")
+        assert values is not None
+        return values
 
     def statuses(self) -> np.ndarray:
         """uint8 numbers of MatrixStatus, one for each matrix."""
         return self._statuses.reshape(self._operand.batch_shape)
 
+    def certificate(self) -> Certificate | None:
+        """None if it was not asked for."""
+        if self._query.certificate == "none":
+            return None
+        residual, left, right = self._certificate.tolist()
+        return Certificate(residual, left, right, self.array("each_matrix"))
+
+
+_ALWAYS = ("singular_values",)  # of matrices without any, it is empty
+
+
+@dataclasses.dataclass(frozen=True)
+class Message:
+    """What one request carries: pieces of results to come."""
+
+    query: Query
+    pieces: tuple[tuple[Operand, Piece, Result], ...]
+
+    def request(self, options: bytes) -> Request:
+        """`options`: the query, encoded."""
+        tag = _TAG_REQUEST_MATRICES if len(self.pieces) == 1 else _TAG_REQUEST_GROUPS
+        parts: list[bytes | np.ndarray] = [options]
+        for operand, piece, _ in self.pieces:
+            header, data = operand.batch(piece)
+            parts += [tag + _varint(len(header) + data.nbytes) + header, data]
+        return Request(tuple(parts))
+
+    def deliver(self, response: Response) -> None:
+        """Raises Error if the response does not fit what was asked."""
+        answers = [response] if len(self.pieces) == 1 else response.groups
+        if len(answers) != len(self.pieces):
+            raise Error(f"the server answered {len(self.pieces)} groups by {len(answers)}")
+        for (_, piece, result), answer in zip(self.pieces, answers):
+            result.put(piece, answer)
+
+
+def messages(results: list[tuple[Operand, Result]], query: Query, limits: Limits, piece_bytes: int) -> list[Message]:
+    """The requests that operands are sent in: those that are cut in pieces, one each; small neighbours in one as groups.
+
+    Raises InvalidArgument if a matrix alone is too large for the limits.
+    """
+    cut: list[Message] = []
+    together: list[tuple[Operand, Piece, Result]] = []
+    sent = received = matrices = 0
+
+    def close() -> None:
+        nonlocal together, sent, received, matrices
+        if together:
+            cut.append(Message(query, tuple(together)))
+        together, sent, received, matrices = [], 0, 0, 0
+
+    room = limits.max_message_bytes - _RESPONSE_OVERHEAD
+    for operand, result in results:
+        if operand.empty:
+            continue
+        to_send, to_receive = operand.sizes(query)
+        for piece in operand.pieces(limits, piece_bytes, query):
+            count = piece.stop - piece.start
+            mine = count * to_send + _GROUP_OVERHEAD, count * to_receive + _GROUP_OVERHEAD
+            if together and (max(sent + mine[0], received + mine[1]) > min(room, max(piece_bytes, 1)) or
+                             matrices + count > limits.max_matrices or len(together) >= max(limits.max_groups, 1)):
+                close()
+            together.append((operand, piece, result))
+            sent, received, matrices = sent + mine[0], received + mine[1], matrices + count
+    close()
+    return cut

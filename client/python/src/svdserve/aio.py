@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 from types import TracebackType
 from typing import Any, Awaitable, Callable, Literal, overload
 
@@ -10,9 +11,9 @@ import grpc
 import grpc.aio
 import numpy.typing as npt
 
-from . import _codec, _proto
+from . import _calls, _codec, _proto
 from ._channel import DEFAULT_IN_FLIGHT, DEFAULT_PIECE_BYTES, ChannelSettings, Deadline, Stub, health_name
-from ._client import Statuses, Values
+from ._client import ArrayOrList, Statuses, Values
 from .errors import closed_error, from_rpc_error
 from .values import Limits, RetryPolicy, ServerInfo, Tls, server_info
 
@@ -60,13 +61,38 @@ class AsyncClient:
                    [2.],
                    [2.]])]
         """
-        deadline = Deadline(timeout)
-        operand = _codec.Operand(a)
-        options = _codec.encode_options(method, tolerance, max_sweeps)
-        result = _codec.Result(operand)
-        if not operand.empty:
-            await self._compute(operand, options, deadline, result)
-        return (result.values(), result.statuses()) if return_status else result.values()
+        return await self._run(_calls.svdvals(a, method, tolerance, max_sweeps, return_status), timeout)
+
+    async def svd(self, a: ArrayOrList, full_matrices: bool = True, compute_uv: bool = True, *, top_k: int | None = None,
+                  fix_phases: bool = False, certificate: bool | Literal["matrix"] = False, tolerance: float | None = None,
+                  max_sweeps: int | None = None, timeout: float | None = None) -> Any:
+        """The decomposition a = U @ diag(S) @ Vh. Arguments, result and exceptions are those of Client.svd."""
+        return await self._run(_calls.svd(a, full_matrices, compute_uv, top_k, fix_phases, certificate, tolerance,
+                                          max_sweeps), timeout)
+
+    async def capacity(self, h: ArrayOrList, snr_db: float | Iterable[float], *, water_filling: bool = False,
+                       group_size: int | None = None, timeout: float | None = None) -> Any:
+        """Capacity of MIMO channels in bit/s/Hz. Arguments, result and exceptions are those of Client.capacity."""
+        return await self._run(_calls.capacity(h, snr_db, water_filling, group_size), timeout)
+
+    async def precoders(self, h: ArrayOrList, rank: int, *, fix_phases: bool = False,
+                        timeout: float | None = None) -> Any:
+        """Leading right singular vectors. Arguments, result and exceptions are those of Client.precoders."""
+        return await self._run(_calls.precoders(h, rank, fix_phases), timeout)
+
+    async def mimo(self, h: ArrayOrList, *, snr_db: float | Iterable[float] | None = None, capacity: bool = False,
+                   water_filling: bool = False, stream_snr: bool = False, condition_number: bool = False,
+                   effective_rank: bool = False, rank_threshold: float | None = None, precoders: int = 0,
+                   combiners: int = 0, singular_values: bool = False, group_size: int | None = None,
+                   fix_phases: bool = False, certificate: bool | Literal["matrix"] = False,
+                   timeout: float | None = None) -> Any:
+        """What is asked for of MIMO channels. Arguments, result and exceptions are those of Client.mimo."""
+        call = _calls.mimo(
+            h, snr_db=snr_db, capacity=capacity, water_filling=water_filling, stream_snr=stream_snr,
+            condition_number=condition_number, effective_rank=effective_rank, rank_threshold=rank_threshold,
+            precoders=precoders, combiners=combiners, singular_values=singular_values, group_size=group_size,
+            fix_phases=fix_phases, certificate=certificate)
+        return await self._run(call, timeout)
 
     async def info(self, *, timeout: float | None = None) -> ServerInfo:
         """What the server is and can do. Raises as svdvals does."""
@@ -106,19 +132,24 @@ class AsyncClient:
             self._stub = Stub(self._channel)
         return self._stub
 
-    async def _compute(self, operand: _codec.Operand, options: bytes, deadline: Deadline,
-                       result: _codec.Result) -> None:
-        limits = self._limits or (await self.info(timeout=deadline.remaining())).limits
-        pieces = operand.pieces(limits, self._settings.piece_bytes)
-        untaken = iter(pieces)
+    async def _run(self, call: _calls.Call, timeout: float | None) -> Any:
+        deadline = Deadline(timeout)
+        if any(not operand.empty for operand, _ in call.results):
+            limits = self._limits or (await self.info(timeout=deadline.remaining())).limits
+            await self._compute(_codec.messages(call.results, call.query, limits, self._settings.piece_bytes),
+                                call.query.encode(), deadline)
+        return call.answer()
+
+    async def _compute(self, messages: list[_codec.Message], options: bytes, deadline: Deadline) -> None:
+        untaken = iter(messages)
 
         async def worker() -> None:
-            for piece in untaken:  # the workers share the iterator: each takes the next piece when it is free
-                request = operand.request(piece, options)
-                result.put(piece, await self._retry(
+            for message in untaken:  # the workers share the iterator: each takes the next message when it is free
+                request = message.request(options)
+                message.deliver(await self._retry(
                     lambda: self._open().decompose(request, timeout=deadline.remaining()), deadline))
 
-        workers = [asyncio.create_task(worker()) for _ in range(min(len(pieces), self._settings.max_in_flight))]
+        workers = [asyncio.create_task(worker()) for _ in range(min(len(messages), self._settings.max_in_flight))]
         try:
             await asyncio.gather(*workers)
         finally:

@@ -6,9 +6,11 @@ import dataclasses
 import enum
 import os
 import random
-from typing import Any
+from typing import Any, NamedTuple
 
 import grpc
+import numpy as np
+import numpy.typing as npt
 
 from . import _proto
 from .errors import Error, Overloaded, Unavailable
@@ -21,6 +23,62 @@ class MatrixStatus(enum.IntEnum):
     NON_FINITE = 1  #: it holds an infinity or a NaN: all its values are NaN
     NOT_CONVERGED = 2  #: the iteration limit was reached: its values are the best known
     OUT_OF_RANGE = 3  #: a value exceeds the largest finite number and is +inf; the others are right
+
+
+@dataclasses.dataclass(frozen=True)
+class Certificate:
+    """How good a decomposition is, computed where it was made: numbers of all k triplets, whatever is returned of them.
+
+    The three numbers are the largest over the matrices, but those that are NON_FINITE.
+    """
+
+    residual: float  #: norm(A - U S V^H) / norm(A), Frobenius norms; 0 for the zero matrix
+    left_orthogonality: float  #: norm(I - U^H U)
+    right_orthogonality: float  #: norm(I - V^H V)
+    each_matrix: npt.NDArray[np.floating[Any]] | None = None  #: (..., 3), those of each matrix; None if not asked for
+
+
+class _UsVh(NamedTuple):
+    U: npt.NDArray[Any]
+    S: npt.NDArray[np.floating[Any]]
+    Vh: npt.NDArray[Any]
+
+
+class SVDResult(_UsVh):
+    """U, S and Vh, as numpy.linalg.svd returns them, which unpack alike; besides
+
+    Attributes:
+        status: uint8 array of shape (...): what became of each matrix, numbers of MatrixStatus.
+        certificate: Certificate; None if it was not asked for.
+    """
+
+    status: npt.NDArray[np.uint8]
+    certificate: Certificate | None
+
+    @classmethod
+    def of(cls, u: npt.NDArray[Any], s: npt.NDArray[Any], vh: npt.NDArray[Any], status: npt.NDArray[np.uint8],
+           certificate: Certificate | None) -> SVDResult:
+        result = cls(u, s, vh)
+        result.status = status
+        result.certificate = certificate
+        return result
+
+
+@dataclasses.dataclass(frozen=True)
+class MimoResult:
+    """Numbers of MIMO channels. What was not asked for is None; Client.mimo defines each."""
+
+    status: npt.NDArray[np.uint8]  #: (...): numbers of MatrixStatus
+    capacity: npt.NDArray[Any] | None = None  #: (..., n_snr), bit/s/Hz
+    water_filling: npt.NDArray[Any] | None = None  #: (..., n_snr), bit/s/Hz
+    stream_snr: npt.NDArray[Any] | None = None  #: (..., n_snr, k), linear
+    condition_number: npt.NDArray[Any] | None = None  #: (...)
+    effective_rank: npt.NDArray[Any] | None = None  #: (...)
+    threshold_rank: npt.NDArray[Any] | None = None  #: (...), whole numbers
+    precoders: npt.NDArray[Any] | None = None  #: (..., n, L), leading columns of V
+    combiners: npt.NDArray[Any] | None = None  #: (..., m, L), leading columns of U
+    singular_values: npt.NDArray[Any] | None = None  #: (..., k)
+    certificate: Certificate | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -87,6 +145,7 @@ class Limits:
     max_inflight_requests: int  #: admitted and unanswered, over all clients
     max_inflight_bytes: int  #: of their operands and results
     max_stream_requests: int  #: unanswered requests of one stream
+    max_groups: int = 0  #: batches of different shapes in one request; 0: one
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,0 +1,13 @@
+// What a command tells of a call at its end.
+#ifndef SVDSERVE_CLIENT_CLI_SUMMARY_H_
+#define SVDSERVE_CLIENT_CLI_SUMMARY_H_
+
+#include "client/cpp/types.h"
+
+namespace svdserve::cli {
+
+// One line on stderr, so that what goes to stdout can be piped; and one for the certificate, where there is one.
+void print_summary(const client::Batch& batch, const client::Report& report, double seconds);
+
+}  // namespace svdserve::cli
+#endif  // SVDSERVE_CLIENT_CLI_SUMMARY_H_

@@ -1,0 +1,137 @@
+"""The calls of the clients, blocking or not: what each asks and what it makes of the answer. No gRPC here."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable
+from typing import Any, Callable
+
+import numpy as np
+
+from ._codec import Operand, Result
+from ._query import Mimo, Query, number, positive, snrs
+from .errors import invalid_argument
+from .values import MimoResult, SVDResult
+
+
+@dataclasses.dataclass(frozen=True)
+class Call:
+    """A question about one operand, or about each of several."""
+
+    query: Query
+    results: list[tuple[Operand, Result]]
+    finish: Callable[[Result], Any]  # what the caller gets of a result
+    many: bool
+
+    def answer(self) -> Any:
+        """What the caller gets, once all results are there."""
+        answers = [self.finish(result) for _, result in self.results]
+        return answers if self.many else answers[0]
+
+
+def _is_list(a: Any) -> bool:
+    """Whether `a` is a list of stacks, each of its own shape, instead of one array_like."""
+    return isinstance(a, list) and len(a) > 0 and all(isinstance(x, np.ndarray) and x.ndim >= 2 for x in a)
+
+
+def _call(a: Any, query: Query, finish: Callable[[Result], Any], *, many: bool, writable: bool = False) -> Call:
+    operands = [Operand(x) for x in a] if many else [Operand(a)]
+    for operand in operands:
+        _check_groups(operand, query)
+    return Call(query, [(x, Result(x, query, writable=writable)) for x in operands], finish, many)
+
+
+def _check_groups(operand: Operand, query: Query) -> None:
+    size = query.group_size
+    if size > 1 and (not operand.batch_shape or operand.batch_shape[-1] % size):
+        raise invalid_argument("options.mimo.group_size", f"{size} does not divide the last of the leading dimensions, "
+                               f"{operand.batch_shape}")
+
+
+def svdvals(a: Any, method: str, tolerance: float | None, max_sweeps: int | None, return_status: bool) -> Call:
+    def finish(result: Result) -> Any:
+        return (result.values(), result.statuses()) if return_status else result.values()
+
+    many = _is_list(a) and len({x.shape for x in a}) > 1  # of one shape they are a stack, as for NumPy
+    return _call(a, Query(method, tolerance, max_sweeps), finish, many=many, writable=True)
+
+
+def svd(a: Any, full_matrices: bool, compute_uv: bool, top_k: int | None, fix_phases: bool, certificate: bool | str,
+        tolerance: float | None, max_sweeps: int | None) -> Call:
+    if not compute_uv:
+        for name, given in (("fix_phases", fix_phases), ("certificate", certificate)):
+            if given:
+                raise invalid_argument(f"options.{name}", "is one of vectors, and compute_uv is False")
+    vectors = "none" if not compute_uv else "full" if full_matrices and top_k is None else "thin"
+    query = Query("jacobi" if tolerance is not None or max_sweeps is not None else "auto", tolerance, max_sweeps,
+                  vectors=vectors, top_k=top_k, fix_phases=bool(fix_phases), certificate=_scope(certificate))
+
+    def finish(result: Result) -> Any:
+        if not compute_uv:
+            return result.values()
+        u, vh = result.array("left_vectors"), result.array("right_vectors_adjoint")
+        assert u is not None and vh is not None
+        return SVDResult.of(u, result.values(), vh, result.statuses(), result.certificate())
+
+    return _call(a, query, finish, many=_is_list(a))
+
+
+def _scope(certificate: bool | str) -> str:
+    if isinstance(certificate, str) and certificate != "matrix":
+        raise invalid_argument("options.certificate", f"{certificate!r} is neither a bool nor 'matrix'")
+    return "matrix" if certificate == "matrix" else "batch" if certificate else "none"
+
+
+def capacity(h: Any, snr_db: float | Iterable[float], water_filling: bool, group_size: int | None) -> Call:
+    decibels, is_scalar = snrs(snr_db)
+    name = "water_filling" if water_filling else "capacity"
+    mimo = Mimo(capacity=not water_filling, water_filling=bool(water_filling), snr_db=decibels,
+                group_size=_group_size(group_size))
+
+    def finish(result: Result) -> Any:
+        array = result.array(name)
+        assert array is not None
+        return array[..., 0] if is_scalar else array
+
+    return _call(h, Query(mimo=mimo), finish, many=_is_list(h))
+
+
+def precoders(h: Any, rank: int, fix_phases: bool) -> Call:
+    columns = positive("options.mimo.precoder_columns", rank)
+    query = Query(mimo=Mimo(precoder_columns=columns), fix_phases=bool(fix_phases))
+    return _call(h, query, lambda result: result.array("precoders"), many=_is_list(h))
+
+
+def mimo(h: Any, *, snr_db: float | Iterable[float] | None, capacity: bool, water_filling: bool, stream_snr: bool,
+         condition_number: bool, effective_rank: bool, rank_threshold: float | None, precoders: int, combiners: int,
+         singular_values: bool, group_size: int | None, fix_phases: bool, certificate: bool | str) -> Call:
+    decibels, is_scalar = snrs(snr_db)
+    asked = Mimo(capacity=capacity, water_filling=water_filling, stream_snr=stream_snr,
+                 condition_number=condition_number, effective_rank=effective_rank,
+                 rank_threshold=None if rank_threshold is None else number("options.mimo.rank_threshold",
+                                                                           rank_threshold),
+                 snr_db=decibels, group_size=_group_size(group_size),
+                 precoder_columns=positive("options.mimo.precoder_columns", precoders) if precoders else 0,
+                 combiner_columns=positive("options.mimo.combiner_columns", combiners) if combiners else 0,
+                 values=singular_values)
+
+    def finish(result: Result) -> MimoResult:
+        arrays = {name: result.array(name) for name in _MIMO_ARRAYS}
+        if is_scalar:
+            for name, axis in (("capacity", -1), ("water_filling", -1), ("stream_snr", -2)):
+                if (array := arrays[name]) is not None:
+                    arrays[name] = array.squeeze(axis)
+        if not singular_values:
+            arrays["singular_values"] = None
+        return MimoResult(status=result.statuses(), certificate=result.certificate(), **arrays)
+
+    query = Query(mimo=asked, fix_phases=bool(fix_phases), certificate=_scope(certificate))
+    return _call(h, query, finish, many=_is_list(h))
+
+
+_MIMO_ARRAYS = ("capacity", "water_filling", "stream_snr", "condition_number", "effective_rank", "threshold_rank",
+                "precoders", "combiners", "singular_values")
+
+
+def _group_size(group_size: int | None) -> int:
+    return 1 if group_size is None else positive("options.mimo.group_size", group_size)

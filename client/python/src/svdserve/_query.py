@@ -1,0 +1,175 @@
+"""What is asked of a stack of matrices besides the matrices: the options of a request, and what its answer consists of."""
+
+from __future__ import annotations
+
+import dataclasses
+import operator
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from . import _proto
+from .errors import invalid_argument
+
+
+@dataclasses.dataclass(frozen=True)
+class Mimo:
+    """MimoOptions of the contract; `values`: the singular values are wanted, too."""
+
+    capacity: bool = False
+    water_filling: bool = False
+    stream_snr: bool = False
+    condition_number: bool = False
+    effective_rank: bool = False
+    rank_threshold: float | None = None
+    snr_db: tuple[float, ...] = ()
+    group_size: int = 1
+    precoder_columns: int = 0
+    combiner_columns: int = 0
+    values: bool = False
+
+    @property
+    def has_numbers(self) -> bool:
+        """Something else than vectors and values is wanted."""
+        return (self.capacity or self.water_filling or self.stream_snr or self.condition_number or
+                self.effective_rank or self.rank_threshold is not None)
+
+    def message(self) -> Any:
+        """MimoOptions"""
+        message = _proto.MimoOptions(
+            capacity=self.capacity, water_filling=self.water_filling, stream_snr=self.stream_snr,
+            condition_number=self.condition_number, effective_rank=self.effective_rank, snr_db=self.snr_db,
+            group_size=self.group_size, precoder_columns=self.precoder_columns,
+            combiner_columns=self.combiner_columns, singular_values=self.values)
+        if self.rank_threshold is not None:
+            message.rank_threshold = self.rank_threshold
+        return message
+
+
+@dataclasses.dataclass(frozen=True)
+class Plane:
+    """One array of an answer."""
+
+    name: str  #: of the field that holds it
+    shape: tuple[int, ...]  #: for one matrix, or for one group of them
+    dtype: np.dtype[Any]
+    is_matrix: bool = False  #: in the memory order of the operands
+    per_group: bool = False
+
+    @property
+    def bytes(self) -> int:
+        """For one matrix, or for one group of them."""
+        return int(np.prod(self.shape, dtype=np.int64)) * self.dtype.itemsize
+
+
+@dataclasses.dataclass(frozen=True)
+class Query:
+    """The options of a request."""
+
+    method: str = "auto"
+    tolerance: float | None = None
+    max_sweeps: int | None = None
+    vectors: str = "none"  #: "none", "thin" or "full"
+    top_k: int | None = None
+    fix_phases: bool = False
+    certificate: str = "none"  #: "none", "batch" or "matrix"
+    mimo: Mimo | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.method, str) or self.method.lower() not in _METHODS:
+            raise invalid_argument("options.method", f"{self.method!r} is none of {', '.join(map(repr, _METHODS))}")
+        if self.tolerance is not None:
+            object.__setattr__(self, "tolerance", number("options.tolerance", self.tolerance))
+        if self.max_sweeps is not None:
+            sweeps = operator.index(self.max_sweeps)
+            if not -2**31 <= sweeps < 2**31:
+                raise invalid_argument("options.max_sweeps", f"{sweeps} does not fit 32 bits")
+        if self.top_k is not None:
+            object.__setattr__(self, "top_k", positive("options.top_k", self.top_k))
+
+    def encode(self) -> bytes:
+        """The serialized field DecomposeRequest.options."""
+        options = _proto.DecomposeOptions(
+            method=_METHODS[self.method.lower()], vectors=_proto.VECTORS[self.vectors.upper()],
+            fix_phases=self.fix_phases, certificate=_proto.CERTIFICATE_SCOPES[self.certificate.upper()])
+        if self.tolerance is not None:
+            options.tolerance = self.tolerance
+        if self.max_sweeps is not None:
+            options.max_sweeps = operator.index(self.max_sweeps)
+        if self.top_k is not None:
+            options.top_k = self.top_k
+        if self.mimo is not None:
+            options.mimo.CopyFrom(self.mimo.message())
+        return bytes(_proto.DecomposeRequest(options=options).SerializeToString())
+
+    @property
+    def group_size(self) -> int:
+        """Neighbouring matrices whose capacities are summed; a request has a multiple of it."""
+        return self.mimo.group_size if self.mimo else 1
+
+    def values_of(self, rows: int, cols: int) -> int:
+        """Singular values of a matrix in the answer."""
+        if self.mimo is not None and not self.mimo.values:
+            return 0
+        return min(rows, cols) if self.top_k is None else self.top_k
+
+    def planes(self, rows: int, cols: int, element: np.dtype[Any], real: np.dtype[Any]) -> list[Plane]:
+        """What the answer for matrices of this shape consists of. `element`, `real`: types on the wire."""
+        k = min(rows, cols)
+        leading = k if self.top_k is None else self.top_k
+        planes = []
+        if values := self.values_of(rows, cols):
+            planes.append(Plane("singular_values", (values,), real))
+        if self.vectors != "none":
+            full = self.vectors == "full"
+            planes += [Plane("left_vectors", (rows, rows if full else leading), element, is_matrix=True),
+                       Plane("right_vectors_adjoint", (cols if full else leading, cols), element, is_matrix=True)]
+        if self.mimo is not None:
+            planes += self._mimo_planes(self.mimo, rows, cols, element, real)
+        if self.certificate != "none":
+            planes.append(Plane("each_matrix", (3,), real))
+        return planes
+
+    @staticmethod
+    def _mimo_planes(mimo: Mimo, rows: int, cols: int, element: np.dtype[Any], real: np.dtype[Any]) -> list[Plane]:
+        snrs = len(mimo.snr_db)
+        planes = [
+            Plane("combiners", (rows, mimo.combiner_columns), element, is_matrix=True) if mimo.combiner_columns else None,
+            Plane("precoders", (cols, mimo.precoder_columns), element, is_matrix=True) if mimo.precoder_columns else None,
+            Plane("capacity", (snrs,), real, per_group=True) if mimo.capacity else None,
+            Plane("water_filling", (snrs,), real, per_group=True) if mimo.water_filling else None,
+            Plane("stream_snr", (snrs, min(rows, cols)), real) if mimo.stream_snr else None,
+            Plane("condition_number", (), real) if mimo.condition_number else None,
+            Plane("effective_rank", (), real) if mimo.effective_rank else None,
+            Plane("threshold_rank", (), real) if mimo.rank_threshold is not None else None,
+        ]
+        return [plane for plane in planes if plane is not None]
+
+
+_METHODS = {name.lower(): number for name, number in _proto.METHODS.items() if number}
+
+
+def number(field: str, value: Any) -> float:
+    """`value` as a float. Raises InvalidArgument."""
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        raise invalid_argument(field, f"{value!r} is no number") from None
+
+
+def positive(field: str, value: Any) -> int:
+    """`value` as an int of at least 1. Raises InvalidArgument, or TypeError for what is no integer."""
+    if not 1 <= operator.index(value) < 2**63:
+        raise invalid_argument(field, f"must be at least 1, is {value}")
+    return operator.index(value)
+
+
+def snrs(snr_db: float | Iterable[float] | None) -> tuple[tuple[float, ...], bool]:
+    """SNRs in dB, and whether it is one alone: its answers have no dimension for it."""
+    if snr_db is None:
+        return (), False
+    array = np.asarray(snr_db, np.float64)
+    if array.ndim > 1:
+        raise invalid_argument("options.mimo.snr_db", f"has {array.ndim} dimensions; a number or a list is wanted")
+    return tuple(array.reshape(-1).tolist()), array.ndim == 0

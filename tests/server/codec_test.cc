@@ -1,0 +1,326 @@
+// Requests and answers as bytes: what is asked arrives as it was asked, and every plane lands in its field.
+#include "server/rpc/codec.h"
+
+#include <gmock/gmock.h>
+#include <grpcpp/support/proto_buffer_reader.h>
+#include <gtest/gtest.h>
+#include <svdserve/v1/svd_service.pb.h>
+
+#include <cstring>
+#include <string>
+#include <vector>
+
+namespace svdserve::server {
+namespace {
+
+using ::testing::Each;
+using ::testing::ElementsAre;
+using ::testing::SizeIs;
+
+grpc::ByteBuffer bytes_of(const google::protobuf::MessageLite& message) {
+  const grpc::Slice slice(message.SerializeAsString());
+  return grpc::ByteBuffer(&slice, 1);
+}
+
+template <class Message>
+Message parsed(grpc::ByteBuffer bytes) {
+  Message message;
+  grpc::ProtoBufferReader reader(&bytes);
+  EXPECT_TRUE(message.ParseFromZeroCopyStream(&reader));
+  return message;
+}
+
+void fill(v1::MatrixBatch* batch, int64_t rows, int64_t cols, int64_t count, char mark) {
+  batch->set_data_type(v1::DATA_TYPE_C64);
+  batch->set_memory_order(v1::MEMORY_ORDER_COLUMN_MAJOR);
+  batch->set_rows(rows);
+  batch->set_cols(cols);
+  batch->set_count(count);
+  batch->set_data(std::string(static_cast<size_t>(rows * cols * count * 8), mark));
+}
+
+class CodecTest : public ::testing::Test {
+ protected:
+  DecodedRequest Decode(const v1::DecomposeRequest& request) {
+    grpc::ByteBuffer bytes = bytes_of(request);
+    return decode_request(&bytes, &memory_);
+  }
+  HeapMemory memory_;
+};
+
+// --- requests ------------------------------------------------------------------------------------
+
+TEST_F(CodecTest, OptionsArriveAsTheyWereAsked) {
+  v1::DecomposeRequest request;
+  fill(request.mutable_matrices(), 3, 4, 2, 'x');
+  v1::DecomposeOptions& o = *request.mutable_options();
+  o.set_method(v1::METHOD_JACOBI);
+  o.set_tolerance(1e-3);
+  o.set_max_sweeps(7);
+  o.set_vectors(v1::VECTORS_THIN);
+  o.set_top_k(2);
+  o.set_fix_phases(true);
+  o.set_certificate(v1::CERTIFICATE_SCOPE_MATRIX);
+  v1::MimoOptions& m = *o.mutable_mimo();
+  m.set_capacity(true);
+  m.set_water_filling(true);
+  m.set_stream_snr(true);
+  m.set_condition_number(true);
+  m.set_effective_rank(true);
+  m.set_rank_threshold(0.25);
+  m.add_snr_db(-3);
+  m.add_snr_db(10);
+  m.set_group_size(2);
+  m.set_precoder_columns(3);
+  m.set_combiner_columns(1);
+  m.set_singular_values(true);
+  const DecodedRequest decoded = Decode(request);
+  ASSERT_TRUE(decoded.error.ok()) << decoded.error.message;
+  EXPECT_FALSE(decoded.has_groups);
+  ASSERT_THAT(decoded.batches, SizeIs(1));
+  Options expected;
+  expected.method = Method::kJacobi;
+  expected.tolerance = 1e-3;
+  expected.max_sweeps = 7;
+  expected.vectors = Vectors::kThin;
+  expected.top_k = 2;
+  expected.fix_phases = expected.certificate = true;
+  expected.mimo = {true, true, true, true, true, true, 0.25, {-3, 10}, 2, 3, 1};
+  EXPECT_EQ(decoded.batches[0].options, expected);
+  EXPECT_EQ(decoded.memory->certificate_scope, CertificateScope::kMatrix);
+}
+
+TEST_F(CodecTest, WithoutOptionsTheValuesAreWanted) {
+  v1::DecomposeRequest request;
+  fill(request.mutable_matrices(), 1, 1, 1, 'x');
+  EXPECT_EQ(Decode(request).batches[0].options, Options{});
+  request.mutable_options()->mutable_mimo();  // with them only what they name
+  EXPECT_FALSE(Decode(request).batches[0].options.values);
+  EXPECT_EQ(Decode(request).batches[0].options.mimo, MimoOptions{});
+}
+
+TEST_F(CodecTest, GroupsArriveInTheirOrder) {
+  v1::DecomposeRequest request;
+  fill(request.add_groups(), 3, 4, 2, 'a');
+  fill(request.add_groups(), 1, 1, 0, 'b');
+  fill(request.add_groups(), 2, 2, 5, 'c');
+  request.mutable_options()->set_top_k(1);
+  const DecodedRequest decoded = Decode(request);
+  ASSERT_TRUE(decoded.error.ok()) << decoded.error.message;
+  EXPECT_TRUE(decoded.has_groups);
+  ASSERT_THAT(decoded.batches, SizeIs(3));
+  for (int i = 0; i < 3; ++i) {
+    const Request& batch = decoded.batches[static_cast<size_t>(i)];
+    EXPECT_EQ(batch.problem.rows, request.groups(i).rows());
+    EXPECT_EQ(batch.count, request.groups(i).count());
+    EXPECT_EQ(batch.options.top_k, 1);
+    EXPECT_EQ(batch.memory, decoded.memory);
+    EXPECT_EQ(std::string(static_cast<const char*>(batch.payload), batch.payload_bytes), request.groups(i).data());
+  }
+}
+
+TEST_F(CodecTest, MistakesAreNamed) {
+  const auto field_of = [this](const std::function<void(v1::DecomposeRequest*)>& spoil) {
+    v1::DecomposeRequest request;
+    fill(request.add_groups(), 1, 1, 1, 'x');
+    fill(request.add_groups(), 2, 2, 1, 'x');
+    spoil(&request);
+    return Decode(request).error.field;
+  };
+  EXPECT_EQ(field_of([](auto* r) { r->mutable_groups(1)->clear_data_type(); }), "groups[1].data_type");
+  EXPECT_EQ(field_of([](auto* r) { r->mutable_groups(0)->clear_memory_order(); }), "groups[0].memory_order");
+  EXPECT_EQ(field_of([](auto* r) { fill(r->mutable_matrices(), 1, 1, 1, 'x'); }), "groups");
+  EXPECT_EQ(field_of([](auto* r) { r->clear_groups(); }), "matrices");
+  EXPECT_EQ(field_of([](auto* r) { r->mutable_options()->set_vectors(static_cast<v1::Vectors>(9)); }),
+            "options.vectors");
+  EXPECT_EQ(field_of([](auto* r) { r->mutable_options()->set_certificate(static_cast<v1::CertificateScope>(-1)); }),
+            "options.certificate");
+}
+
+TEST_F(CodecTest, GroupsBeyondTheLimitAreNotEvenKept) {
+  v1::DecomposeRequest request;
+  for (size_t i = 0; i < 10 * kMaxGroups; ++i) fill(request.add_groups(), 1, 1, 0, 'x');
+  EXPECT_THAT(Decode(request).batches, SizeIs(kMaxGroups + 1));
+}
+
+// --- answers -------------------------------------------------------------------------------------
+
+Plan plan_of(const Problem& problem, const Options& options) {
+  const PlanOrError planned = make_plan(problem, options);
+  EXPECT_TRUE(planned.plan.has_value()) << planned.error.field << ": " << planned.error.message;
+  return *planned.plan;
+}
+
+// Every byte of a plane of part i is 16 i + its index, but for the certificate, whose numbers are 0.5.
+void fill(WireMemory* memory, const std::vector<ResultPart>& parts) {
+  char* at = static_cast<char*>(memory->AllocateResults(parts));
+  for (size_t i = 0; i < parts.size(); ++i) {
+    const PlanePointers planes = planes_in(parts[i].plan, at, parts[i].count);
+    for (int p = 0; p < kPlanes; ++p) {
+      const Plane plane = static_cast<Plane>(p);
+      const size_t bytes = plane_bytes(parts[i].plan, plane, parts[i].count);
+      if (bytes > 0) std::memset(planes[plane], static_cast<int>(16 * i) + p, bytes);
+    }
+    if (char* number = static_cast<char*>(planes[Plane::kCertificate])) {
+      const float half = 0.5f;
+      for (int64_t n = 0; n < kCertificateNumbers * parts[i].count; ++n) std::memcpy(number + n * 4, &half, 4);
+    }
+    at += result_bytes(parts[i]);
+  }
+}
+
+void expect_plane(const std::string& field, const ResultPart& part, Plane plane, int first = 0) {
+  EXPECT_EQ(field.size(), plane_bytes(part.plan, plane, part.count)) << index_of(plane);
+  EXPECT_THAT(field, Each(static_cast<char>(first + index_of(plane)))) << index_of(plane);
+}
+
+const Problem kProblem{3, 5, DType::kC64, Order::kRowMajor};
+
+Options everything() {
+  Options options;
+  options.fix_phases = options.certificate = true;
+  options.mimo = {true, true, true, true, true, true, 0.25, {-3, 10}, 2, 3, 1};
+  return options;
+}
+
+Answer answered() {
+  Answer answer;
+  answer.method = Method::kJacobi;
+  answer.devices = "host:0";
+  answer.timing = {absl::Seconds(1), absl::Seconds(2), absl::Seconds(4)};
+  answer.exceptions = {{1, MatrixStatus::kNotConverged}};
+  return answer;
+}
+
+TEST(Encode, EveryPlaneLandsInItsField) {
+  for (const int64_t count : {int64_t{2}, int64_t{600}}) {  // copied beside the head, and shared
+    WireMemory memory;
+    memory.certificate_scope = CertificateScope::kMatrix;
+    const ResultPart part{plan_of(kProblem, everything()), count};
+    fill(&memory, {part});
+    const auto r = parsed<v1::DecomposeResponse>(encode_response(answered(), memory));
+    expect_plane(r.singular_values(), part, Plane::kValues);
+    expect_plane(r.combiners(), part, Plane::kLeft);
+    expect_plane(r.precoders(), part, Plane::kRight);
+    expect_plane(r.mimo().capacity(), part, Plane::kCapacity);
+    expect_plane(r.mimo().water_filling(), part, Plane::kWaterFilling);
+    expect_plane(r.mimo().stream_snr(), part, Plane::kStreamSnr);
+    expect_plane(r.mimo().condition_number(), part, Plane::kConditionNumber);
+    expect_plane(r.mimo().effective_rank(), part, Plane::kEffectiveRank);
+    expect_plane(r.mimo().threshold_rank(), part, Plane::kThresholdRank);
+    EXPECT_THAT(r.certificate().each_matrix(), SizeIs(count * 3 * sizeof(float)));
+    EXPECT_EQ(r.certificate().residual(), 0.5);
+    EXPECT_TRUE(r.left_vectors().empty() && r.right_vectors_adjoint().empty());
+    EXPECT_EQ(r.count(), count);
+    EXPECT_EQ(r.values_per_matrix(), 3);
+    EXPECT_EQ(r.left_columns(), 1);
+    EXPECT_EQ(r.right_columns(), 3);
+    EXPECT_EQ(r.method(), v1::METHOD_JACOBI);
+    EXPECT_EQ(r.timing().total_seconds(), 4);
+    EXPECT_THAT(r.exception_indices(), ElementsAre(1));
+  }
+}
+
+TEST(Encode, VectorsHaveFieldsOfTheirOwn) {
+  for (const Vectors vectors : {Vectors::kThin, Vectors::kFull}) {
+    Options options;
+    options.vectors = vectors;
+    WireMemory memory;
+    const ResultPart part{plan_of(kProblem, options), 40};
+    fill(&memory, {part});
+    const auto r = parsed<v1::DecomposeResponse>(encode_response(answered(), memory));
+    expect_plane(r.singular_values(), part, Plane::kValues);
+    expect_plane(r.left_vectors(), part, Plane::kLeft);
+    expect_plane(r.right_vectors_adjoint(), part, Plane::kRight);
+    EXPECT_EQ(r.right_columns(), vectors == Vectors::kFull ? 5 : 3);
+    EXPECT_TRUE(r.precoders().empty() && r.combiners().empty());
+    EXPECT_FALSE(r.has_mimo() || r.has_certificate());
+  }
+}
+
+TEST(Encode, CombinersAloneAreNoLeftVectors) {
+  Options options;
+  options.values = false;
+  options.mimo.combiner_columns = 2;
+  WireMemory memory;
+  const ResultPart part{plan_of(kProblem, options), 7};
+  fill(&memory, {part});
+  const auto r = parsed<v1::DecomposeResponse>(encode_response(answered(), memory));
+  expect_plane(r.combiners(), part, Plane::kLeft);
+  EXPECT_TRUE(r.left_vectors().empty() && r.precoders().empty() && r.singular_values().empty());
+  EXPECT_EQ(r.values_per_matrix(), 0);
+}
+
+TEST(Encode, TheCertificateOfTheBatchComesWithoutThatOfEachMatrix) {
+  Options options;
+  options.vectors = Vectors::kThin;
+  options.certificate = true;
+  WireMemory memory;
+  memory.certificate_scope = CertificateScope::kBatch;
+  fill(&memory, {{plan_of(kProblem, options), 4}});
+  const auto r = parsed<v1::DecomposeResponse>(encode_response(answered(), memory));
+  EXPECT_EQ(r.certificate().right_orthogonality(), 0.5);
+  EXPECT_TRUE(r.certificate().each_matrix().empty());
+}
+
+TEST(Encode, LargePlanesAreSentFromWhereTheyAre) {
+  Options options;
+  options.vectors = Vectors::kThin;
+  WireMemory memory;
+  const ResultPart part{plan_of(kProblem, options), 1000};
+  fill(&memory, {part});
+  std::vector<grpc::Slice> slices;
+  ASSERT_TRUE(encode_response(answered(), memory).Dump(&slices).ok());
+  size_t shared = 0;
+  for (const grpc::Slice& slice : slices) {
+    const bool inside = slice.begin() >= memory.results().begin() && slice.end() <= memory.results().end();
+    if (inside) shared += slice.size();
+  }
+  EXPECT_EQ(shared, result_bytes(part));
+}
+
+TEST(Encode, GroupsFollowEachOther) {
+  Options options;
+  options.vectors = Vectors::kThin;
+  WireMemory memory;
+  const std::vector<ResultPart> parts{{plan_of(kProblem, options), 3},
+                                      {plan_of({2, 2, DType::kF64, Order::kColumnMajor}, options), 100},
+                                      {plan_of({1, 1, DType::kF32, Order::kRowMajor}, options), 0}};
+  fill(&memory, parts);
+  GroupsAnswer answer;
+  answer.groups = {answered(), answered(), answered()};
+  answer.groups[0].devices = "cuda:0";
+  answer.total = absl::Seconds(9);
+  for (const bool streamed : {false, true}) {
+    v1::DecomposeResponse r;
+    if (streamed) {
+      const auto message = parsed<v1::DecomposeStreamResponse>(encode_stream_response(77, answer, &memory));
+      EXPECT_EQ(message.request_id(), 77u);
+      r = message.response();
+    } else {
+      r = parsed<v1::DecomposeResponse>(encode_response(answer, memory));
+    }
+    EXPECT_EQ(r.timing().total_seconds(), 9);
+    ASSERT_EQ(r.groups_size(), 3);
+    EXPECT_EQ(r.groups(0).device(), "cuda:0");
+    for (int i = 0; i < 3; ++i) {
+      const ResultPart& part = parts[static_cast<size_t>(i)];
+      EXPECT_EQ(r.groups(i).count(), part.count);
+      expect_plane(r.groups(i).singular_values(), part, Plane::kValues, 16 * i);
+      expect_plane(r.groups(i).left_vectors(), part, Plane::kLeft, 16 * i);
+      expect_plane(r.groups(i).right_vectors_adjoint(), part, Plane::kRight, 16 * i);
+    }
+  }
+}
+
+TEST(Encode, AStreamsErrorComesWithoutMemory) {
+  Answer answer;
+  answer.error = {absl::StatusCode::kInvalidArgument, Reason::kInvalidField, "why", "request.matrices", {}};
+  const auto message = parsed<v1::DecomposeStreamResponse>(encode_stream_response(5, answer, nullptr));
+  EXPECT_EQ(message.request_id(), 5u);
+  EXPECT_EQ(message.status().code(), 3);
+  EXPECT_FALSE(message.has_response());
+}
+
+}  // namespace
+}  // namespace svdserve::server
