@@ -69,7 +69,8 @@ uint64_t CudaEngine::workspace_bytes(const Plan& plan, int64_t count) const {
 CudaStatus CudaEngine::launch(const Plan& plan, const DeviceBatch& batch, CUstream_st* stream) const {
   if (batch.count == 0) return {};
   const SvdserveCudaPlan plain = cuda::plain_plan(plan);
-  SvdserveCudaBatch plain_batch{batch.matrices, batch.count, {}, batch.statuses, batch.exception_counts, batch.workspace};
+  SvdserveCudaBatch plain_batch{batch.matrices,         batch.count,    {}, batch.statuses,
+                                batch.exception_counts, batch.workspace};
   std::copy(batch.planes.at.begin(), batch.planes.at.end(), plain_batch.planes);
   return impl_->api.status(impl_->api->launch(impl_->api.device(), &plain, &plain_batch, stream), "launching kernels");
 }

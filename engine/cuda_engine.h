@@ -42,7 +42,7 @@ inline constexpr uint64_t kLeastSlotBytes = uint64_t{8} << 20;
 
 struct CudaEngineOptions {
   int ordinal = 0;
-  int lanes = 1;                            // calls of execute() at once
+  int lanes = 1;                          // calls of execute() at once
   uint64_t slot_bytes = kLeastSlotBytes;  // of operands, and of results, that travel together
 };
 

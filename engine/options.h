@@ -31,9 +31,9 @@ constexpr const char* name(Method m) {
 // Which singular vectors are wanted. Thin: U is m x k, V^H k x n. Full: m x m and n x n.
 enum class Vectors : uint8_t { kNone, kThin, kFull };
 
-// Numbers that a MIMO system wants of its channels y = H x + noise, H rows x cols: rows receive, cols transmit antennas.
-// SNR is the transmitted power over the noise power of one receive antenna; capacities are in bit/s/Hz. A zero
-// channel has capacity 0, effective rank 0 and an infinite condition number; one that is not finite has NaN.
+// Numbers that a MIMO system wants of its channels y = H x + noise, H rows x cols: rows receive, cols transmit
+// antennas. SNR is the transmitted power over the noise power of one receive antenna; capacities are in bit/s/Hz. A
+// zero channel has capacity 0, effective rank 0 and an infinite condition number; one that is not finite has NaN.
 //   capacity       sum_i log2(1 + SNR s_i^2 / cols): equal power on every transmit antenna. Telatar (1999), section 3
 //   water_filling  sum_i log2(max(1, mu g_i)), g_i = SNR s_i^2, sum_i max(0, mu - 1 / g_i) = 1. Telatar, section 3.1
 //   stream_snr     SNR s_i^2 / cols, linear
@@ -46,11 +46,11 @@ struct MimoOptions {
   bool capacity = false, water_filling = false, stream_snr = false;
   bool condition_number = false, effective_rank = false;
   bool threshold_rank = false;
-  double rank_threshold = 0;     // of threshold_rank: in (0, 1)
+  double rank_threshold = 0;        // of threshold_rank: in (0, 1)
   std::vector<double> snr_db = {};  // of capacity, water_filling, stream_snr: 1 .. kMaxSnrs, finite, within +-kMaxSnrDb
-  int64_t group = 1;             // 1 .. kMaxGroup
-  int64_t precoder_columns = 0;  // leading columns of V, instead of Options::vectors; 0: none
-  int64_t combiner_columns = 0;  // leading columns of U; 0: none
+  int64_t group = 1;                // 1 .. kMaxGroup
+  int64_t precoder_columns = 0;     // leading columns of V, instead of Options::vectors; 0: none
+  int64_t combiner_columns = 0;     // leading columns of U; 0: none
 
   friend bool operator==(const MimoOptions&, const MimoOptions&) = default;
 };

@@ -43,16 +43,16 @@ struct PlanePointers {
 
 // What is to be given, resolved from Options for one problem.
 struct Outputs {
-  int64_t values = 0;          // leading singular values of each matrix; 0: none
-  int64_t left_columns = 0;    // of U; 0: none; beyond k: U is completed to an orthonormal basis
-  int64_t right_columns = 0;   // of V; as left_columns
-  bool right_adjoint = true;   // V^H, as LAPACK and NumPy give it; false: V
-  bool fix_phases = false;     // Options::fix_phases
-  bool certificate = false;    // plane kCertificate
+  int64_t values = 0;         // leading singular values of each matrix; 0: none
+  int64_t left_columns = 0;   // of U; 0: none; beyond k: U is completed to an orthonormal basis
+  int64_t right_columns = 0;  // of V; as left_columns
+  bool right_adjoint = true;  // V^H, as LAPACK and NumPy give it; false: V
+  bool fix_phases = false;    // Options::fix_phases
+  bool certificate = false;   // plane kCertificate
   bool capacity = false, water_filling = false, stream_snr = false;
   bool condition_number = false, effective_rank = false, threshold_rank = false;
-  double rank_threshold = 0;   // relative to the largest singular value
-  int64_t group = 1;           // matrices of a group; a batch has a multiple of it
+  double rank_threshold = 0;           // relative to the largest singular value
+  int64_t group = 1;                   // matrices of a group; a batch has a multiple of it
   std::array<double, kMaxSnrs> snr{};  // linear, the first snr_count
   int32_t snr_count = 0;
 

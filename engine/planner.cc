@@ -18,7 +18,8 @@ double unit_roundoff(DType t) { return value_bytes(t) == 4 ? 0x1p-24 : 0x1p-53; 
 constexpr double kLargestBisectionTolerance = 0.5;
 constexpr double kLargestJacobiTolerance = 1;
 
-// AUTO: BIDIAGONAL is the fastest within the bound for values alone; vectors, and what is too large for it, are JACOBI's.
+// AUTO: BIDIAGONAL is the fastest within the bound for values alone; vectors, and what is too large for it, are
+// JACOBI's.
 constexpr Method resolve(Method asked, bool vectors, int64_t k) {
   if (asked != Method::kAuto) return asked;
   return vectors || k > kLargestReproducible ? Method::kJacobi : Method::kBidiagonal;
@@ -35,8 +36,8 @@ std::optional<PlanError> resolve_mimo(const Problem& problem, const MimoOptions&
   if (of_snr && mimo.snr_db.empty()) return fail_mimo("snr_db", "there is none, and what was asked for depends on it");
   if (!of_snr && !mimo.snr_db.empty()) return fail_mimo("snr_db", "nothing was asked for that depends on it");
   if (mimo.snr_db.size() > kMaxSnrs) {
-    return fail_mimo("snr_db", "at most " + std::to_string(kMaxSnrs) + " at a time, not " +
-                                   std::to_string(mimo.snr_db.size()));
+    return fail_mimo("snr_db",
+                     "at most " + std::to_string(kMaxSnrs) + " at a time, not " + std::to_string(mimo.snr_db.size()));
   }
   for (const double db : mimo.snr_db) {
     if (!(std::abs(db) <= kMaxSnrDb)) return fail_mimo("snr_db", "must be finite and within -300 .. 300");
@@ -46,17 +47,17 @@ std::optional<PlanError> resolve_mimo(const Problem& problem, const MimoOptions&
                                                            : "nothing was asked for that depends on it");
   }
   if (mimo.group < 1 || mimo.group > kMaxGroup) {
-    return fail_mimo("group_size", "must be between 1 and " + std::to_string(kMaxGroup) + ", is " +
-                                       std::to_string(mimo.group));
+    return fail_mimo("group_size",
+                     "must be between 1 and " + std::to_string(kMaxGroup) + ", is " + std::to_string(mimo.group));
   }
   if (mimo.group > 1 && !(mimo.capacity || mimo.water_filling)) {
     return fail_mimo("group_size", "only capacities are summed over groups, and none was asked for");
   }
-  for (const auto& [columns, field] : {std::pair(mimo.precoder_columns, "precoder_columns"),
-                                       std::pair(mimo.combiner_columns, "combiner_columns")}) {
+  for (const auto& [columns, field] :
+       {std::pair(mimo.precoder_columns, "precoder_columns"), std::pair(mimo.combiner_columns, "combiner_columns")}) {
     if (columns < 0 || columns > k) {
-      return fail_mimo(field, "must be between 0 and min(rows, cols) = " + std::to_string(k) + ", is " +
-                                  std::to_string(columns));
+      return fail_mimo(
+          field, "must be between 0 and min(rows, cols) = " + std::to_string(k) + ", is " + std::to_string(columns));
     }
   }
   out->capacity = mimo.capacity;

@@ -1,29 +1,27 @@
 // JACOBI with vectors: U, S and V of k x k matrices by one-sided Jacobi on A itself; one matrix a lane.
 //
-//   A = U S V^H;   X := A, V := I;   rotate columns of both, X := X W, V := V W, until every two columns p < q of X have
-//   |x_p^H x_q| <= tol |x_p| |x_q|;   then x_j = s_j u_j
+//   A = U S V^H;   X := A, V := I;   rotate columns of both, X := X W, V := V W, until every two columns p < q of X
+//   have |x_p^H x_q| <= tol |x_p| |x_q|;   then x_j = s_j u_j
 //
 // Rotations are self-scaling: column j of X stands for 2^f_j d_j x_j, of V for d_j v_j, and a rotation by theta with
 // t = tan(theta) multiplies no column by its cosine but d_p^2 and d_q^2 by cos^2, which needs no square root. With
 // g = x_p^H x_q and P, Q = d_p^2, d_q^2 times 2^(2 f_p), 2^(2 f_q) (over the larger of these powers of two):
 //   delta = Q |x_q|^2 - P |x_p|^2,   r = 2 / (delta + sign(delta) sqrt(delta^2 + 4 |g|^2 P Q))
 //   x_p := x_p - conj(g) r Q x_q,   x_q := x_q + g r P x_p,   d^2 := d^2 / (1 + |g|^2 r^2 P Q)
-// |tan| <= 1: the inner rotation. A complex pair needs no phase of its own, since g carries it. At the end both matrices
-// are normalized column by column, so that no error of d reaches a result: s_j = 2^f_j |x_j| / |v_j|.
+// |tan| <= 1: the inner rotation. A complex pair needs no phase of its own, since g carries it. At the end both
+// matrices are normalized column by column, so that no error of d reaches a result: s_j = 2^f_j |x_j| / |v_j|.
 //
-// Order: odd-even exchange. Of places 0 .. k-1, step t of a sweep rotates the pairs (i, i + 1) with i of t's parity, and
-// their columns change places. After k steps every two columns have met once, and their order is reversed. It suits
+// Order: odd-even exchange. Of places 0 .. k-1, step t of a sweep rotates the pairs (i, i + 1) with i of t's parity,
+// and their columns change places. After k steps every two columns have met once, and their order is reversed. It suits
 // threads that own two columns each: only one of them moves, to a neighbour.
 //
-// A column that shrinks within a sweep to rounding error of itself is set to zero: see one_sided_jacobi.h. Its u is zero
-// until basis_completion.h finds one.
-// Sources: one-sided: Hestenes (1958); Demmel and Veselic, SIAM J. Matrix Anal. Appl. 13 (1992) 1204-1245; self-scaling
-// rotations: Gentleman, J. Inst. Math. Appl. 12 (1973) 329-336, Anda and Park, SIAM J. Matrix Anal. Appl. 15 (1994)
-// 162-174; order: Luk and Park, SIAM J. Sci. Stat. Comput. 8 (1987) 1-14; t without overflow: jacobi_rotation.h.
-// Cost: random 4 x 4: 5.2 sweeps; 8 x 8: 6.8. A sweep is k (k - 1) / 2 pairs of 14 k flops (complex: 48 k), a square root
-// and two divisions.
-// Accuracy: residual and orthogonality within 10 max(m, n) u; for A = B D, D diagonal, every singular value to a
-// relative error of order k u kappa(B).
+// A column that shrinks within a sweep to rounding error of itself is set to zero: see one_sided_jacobi.h. Its u is
+// zero until basis_completion.h finds one. Sources: one-sided: Hestenes (1958); Demmel and Veselic, SIAM J. Matrix
+// Anal. Appl. 13 (1992) 1204-1245; self-scaling rotations: Gentleman, J. Inst. Math. Appl. 12 (1973) 329-336, Anda and
+// Park, SIAM J. Matrix Anal. Appl. 15 (1994) 162-174; order: Luk and Park, SIAM J. Sci. Stat. Comput. 8 (1987) 1-14; t
+// without overflow: jacobi_rotation.h. Cost: random 4 x 4: 5.2 sweeps; 8 x 8: 6.8. A sweep is k (k - 1) / 2 pairs of 14
+// k flops (complex: 48 k), a square root and two divisions. Accuracy: residual and orthogonality within 10 max(m, n) u;
+// for A = B D, D diagonal, every singular value to a relative error of order k u kappa(B).
 #if defined(SVDSERVE_ENGINE_ALGORITHMS_JACOBI_VECTORS_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef SVDSERVE_ENGINE_ALGORITHMS_JACOBI_VECTORS_H_
 #undef SVDSERVE_ENGINE_ALGORITHMS_JACOBI_VECTORS_H_
@@ -87,8 +85,8 @@ SVD_HD void update_and_exchange(E& p, E& q, const E& a, const E& b, typename E::
   q = select_element(active, new_p, new_q);
 }
 
-// The same for a pair that is not rotated; the bits are those of a rotation by zero, but for the signs of zeros, on which
-// nothing depends.
+// The same for a pair that is not rotated; the bits are those of a rotation by zero, but for the signs of zeros, on
+// which nothing depends.
 template <class E>
 SVD_HD void exchange(E& p, E& q, typename E::Lane::Mask active) {
   const E new_p = p, new_q = q;
@@ -181,8 +179,8 @@ SVD_HD Lane normalize_vectors(A x, A v, Size k, int j) {
   return x_norm * v_inverse;
 }
 
-// s 2^exponent, or zero where that is below every number: a dependent column's exponent may have fallen out of the range
-// of make_pow2().
+// s 2^exponent, or zero where that is below every number: a dependent column's exponent may have fallen out of the
+// range of make_pow2().
 template <class Lane>
 SVD_HD Lane finished_value(Lane s, Lane exponent) {
   const Lane lowest(-2 * FloatTraits<typename Lane::Scalar>::kBias + 14);
@@ -190,10 +188,10 @@ SVD_HD Lane finished_value(Lane s, Lane exponent) {
   return select(value > Lane(0), value, Lane(0));
 }
 
-// In: x = A, its column j standing for 2^given[j] x(:, j) (null: zero); v is written. Out: u_j and v_j in column j, s[j]
-// the finished value of that column, rank[j] its number in descending order (equal ones in the order of their columns).
-// scales: k of scratch. Returns the MatrixStatus of each lane as a number; of matrices that are not finite everything
-// but the rank is NaN.
+// In: x = A, its column j standing for 2^given[j] x(:, j) (null: zero); v is written. Out: u_j and v_j in column j,
+// s[j] the finished value of that column, rank[j] its number in descending order (equal ones in the order of their
+// columns). scales: k of scratch. Returns the MatrixStatus of each lane as a number; of matrices that are not finite
+// everything but the rank is NaN.
 template <class A, class Lane, class Size>
 SVD_HD Lane jacobi_vectors(A x, A v, Size k, const Lane* given, Lane tolerance, int max_sweeps,
                            ColumnScale<Lane>* scales, Lane* s, Lane* rank) {

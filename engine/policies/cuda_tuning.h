@@ -34,9 +34,7 @@ inline constexpr int kFinishBlock = 64;
 // more than fit a warp.
 inline constexpr int kLargestLaneVectors = 4;
 inline constexpr int kVectorsBlock = 128;
-constexpr int vectors_split(int rows, int element_bytes) {
-  return 4 * rows * element_bytes <= 512 ? 1 : 2;
-}
+constexpr int vectors_split(int rows, int element_bytes) { return 4 * rows * element_bytes <= 512 ? 1 : 2; }
 
 // Threads of a block of the kernels of MIMO answers.
 inline constexpr int kAnswerBlock = 128;

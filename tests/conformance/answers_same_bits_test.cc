@@ -98,6 +98,35 @@ TEST_P(AnswersSameBitsTest, WhateverComputesThem) {
   std::printf("%s: %lld groups on %zu engines\n", name(GetParam()), static_cast<long long>(groups), engines_.size());
 }
 
+TEST_P(AnswersSameBitsTest, VectorsWhateverComputesThem) {
+  Random random(static_cast<uint64_t>(GetParam()) + 6);
+  const Options wanted[] = {{.vectors = Vectors::kThin},
+                            {.vectors = Vectors::kFull},
+                            {.vectors = Vectors::kThin, .fix_phases = true, .certificate = true},
+                            {.vectors = Vectors::kThin, .top_k = 1, .fix_phases = true, .certificate = true}};
+  int64_t matrices = 0;
+  for (const auto& [rows, cols] : std::vector<std::pair<int64_t, int64_t>>{
+           {1, 1}, {2, 2}, {3, 3}, {4, 4}, {5, 5}, {8, 8}, {9, 9}, {4, 30}, {70, 3}, {11, 9}, {13, 31}, {32, 32}}) {
+    for (const Options& options : wanted) {
+      const int64_t count = scaled(rows * cols > 100 ? 60 : 300, 12);
+      const Plan plan = plan_of({rows, cols, GetParam(), Order::kRowMajor}, options);
+      const std::vector<std::byte> bytes = pack(make_matrices(rows, cols, count, random), Order::kRowMajor);
+      const PlanesResult expected = run_planes(*engines_.front(), plan, bytes.data(), count);
+      for (const auto& engine : engines_) {
+        const std::string where = std::string(name(engine->simd())) + " " + std::to_string(engine->threads()) +
+                                  " threads " + std::to_string(rows) + "x" + std::to_string(cols);
+        EXPECT_TRUE(run_planes(*engine, plan, bytes.data(), count) == expected) << where;
+        EXPECT_TRUE(run_planes_in_segments(*engine, plan, bytes.data(), count, random) == expected)
+            << where << " in segments";
+      }
+      expect_position_does_not_matter(plan, bytes, expected, count, random);
+      matrices += count;
+    }
+  }
+  std::printf("%s: vectors of %lld matrices on %zu engines\n", name(GetParam()), static_cast<long long>(matrices),
+              engines_.size());
+}
+
 INSTANTIATE_TEST_SUITE_P(DTypes, AnswersSameBitsTest,
                          ::testing::Values(DType::kF32, DType::kF64, DType::kC64, DType::kC128),
                          [](const auto& info) { return std::string(name(info.param)); });

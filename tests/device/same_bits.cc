@@ -92,7 +92,10 @@ class Comparison {
                                  {.method = Method::kJacobi, .max_sweeps = 2},
                                  {.vectors = Vectors::kThin},
                                  {.max_sweeps = 2, .vectors = Vectors::kThin},
-                                 {.vectors = Vectors::kThin, .top_k = 1}};
+                                 {.vectors = Vectors::kThin, .top_k = 1},
+                                 {.vectors = Vectors::kThin, .fix_phases = true, .certificate = true},
+                                 {.vectors = Vectors::kThin, .top_k = 1, .fix_phases = true, .certificate = true}};
+    if (std::max(problem.rows, problem.cols) <= 100) options.push_back({.vectors = Vectors::kFull});
     for (const Options& o : options) compare(plan_of(problem, o), bytes, count);
     compare_answers(problem, bytes, count);
   }
@@ -155,9 +158,10 @@ class Comparison {
 
   static std::string describe(const Plan& plan) {
     char text[200];
-    std::snprintf(text, sizeof(text), "%s %s tolerance %g sweeps %d %ldx%ld order %d U %ld V %ld", name(plan.problem.dtype),
-                  name(plan.method), plan.tolerance, plan.max_sweeps, plan.problem.rows, plan.problem.cols,
-                  static_cast<int>(plan.problem.order), plan.outputs.left_columns, plan.outputs.right_columns);
+    std::snprintf(text, sizeof(text), "%s %s tolerance %g sweeps %d %ldx%ld order %d U %ld V %ld",
+                  name(plan.problem.dtype), name(plan.method), plan.tolerance, plan.max_sweeps, plan.problem.rows,
+                  plan.problem.cols, static_cast<int>(plan.problem.order), plan.outputs.left_columns,
+                  plan.outputs.right_columns);
     return text;
   }
 

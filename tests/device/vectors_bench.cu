@@ -1,6 +1,6 @@
-// U, S and V of matrices that are on the GPU already, against cuSOLVER on the same data: gesvdjBatched (k <= 32, square)
-// and gesvdaStridedBatched (rows >= cols; approximate), both with vectors and with their default tolerances; and the
-// memory ceiling: a copy measured in the same run, and the bytes that a matrix and its results must move.
+// U, S and V of matrices that are on the GPU already, against cuSOLVER on the same data: gesvdjBatched (k <= 32,
+// square) and gesvdaStridedBatched (rows >= cols; approximate), both with vectors and with their default tolerances;
+// and the memory ceiling: a copy measured in the same run, and the bytes that a matrix and its results must move.
 //   device_vectors_bench [SHAPE|all [quick]]     a table as CSV; M/s: million matrices a second
 // Random normal matrices, column-major; CUDA events; warm; best of 5.
 #include <cusolverDn.h>
@@ -41,14 +41,14 @@ double engine_rate(const CudaEngine& engine, const Problem& problem, int64_t cou
 // The functions of cuSOLVER for one element type.
 template <class E>
 struct Peer;
-#define SVD_PEER(Type, RealType, letter)                                      \
-  template <>                                                                 \
-  struct Peer<Type> {                                                         \
-    using Real = RealType;                                                    \
-    static constexpr auto jacobi_size = cusolverDn##letter##gesvdjBatched_bufferSize;      \
-    static constexpr auto jacobi = cusolverDn##letter##gesvdjBatched;                      \
+#define SVD_PEER(Type, RealType, letter)                                                          \
+  template <>                                                                                     \
+  struct Peer<Type> {                                                                             \
+    using Real = RealType;                                                                        \
+    static constexpr auto jacobi_size = cusolverDn##letter##gesvdjBatched_bufferSize;             \
+    static constexpr auto jacobi = cusolverDn##letter##gesvdjBatched;                             \
     static constexpr auto approximate_size = cusolverDn##letter##gesvdaStridedBatched_bufferSize; \
-    static constexpr auto approximate = cusolverDn##letter##gesvdaStridedBatched;          \
+    static constexpr auto approximate = cusolverDn##letter##gesvdaStridedBatched;                 \
   }
 SVD_PEER(float, float, S);
 SVD_PEER(double, double, D);
@@ -103,8 +103,8 @@ PeerRates peer_rates(int m, int n, int count, const void* a) {
     P::jacobi_size(handle, mode, m, n, copy, m, s, u, m, v, n, &size, parameters, count);
     E* const work = static_cast<E*>(device_memory(sizeof(E) * size));
     rates.jacobi = count / best_on_copy(copy, a, bytes, [&] {
-      P::jacobi(handle, mode, m, n, copy, m, s, u, m, v, n, work, size, info, parameters, count);
-    });
+                     P::jacobi(handle, mode, m, n, copy, m, s, u, m, v, n, work, size, info, parameters, count);
+                   });
     cudaFree(work);
     cusolverDnDestroyGesvdjInfo(parameters);
   }
@@ -114,9 +114,9 @@ PeerRates peer_rates(int m, int n, int count, const void* a) {
                         count);
     E* const work = static_cast<E*>(device_memory(sizeof(E) * size));
     rates.approximate = count / best_on_copy(copy, a, bytes, [&] {
-      P::approximate(handle, mode, n, m, n, copy, m, step(m * n), s, n, u, m, step(m * n), v, n, step(n * n), work, size,
-                     info, nullptr, count);
-    });
+                          P::approximate(handle, mode, n, m, n, copy, m, step(m * n), s, n, u, m, step(m * n), v, n,
+                                         step(n * n), work, size, info, nullptr, count);
+                        });
     cudaFree(work);
   }
   for (void* const memory : {static_cast<void*>(copy), static_cast<void*>(u), static_cast<void*>(v),
@@ -152,10 +152,11 @@ int main_of(int argc, char** argv) {
   }
   const double copy = copy_rate();
   std::printf("# %s, copy %.2f TB/s read and written; U, S, V\n", engine->description().name.c_str(), copy * 1e-12);
-  std::printf("shape,dtype,matrices,ours M/s,gesvdjBatched M/s,gesvdaStridedBatched M/s,ours/best peer,ceiling M/s,of "
-              "ceiling\n");
-  const std::pair<int, int> shapes[] = {{2, 2}, {3, 3}, {4, 4}, {6, 6}, {8, 8}, {16, 16}, {24, 24}, {32, 32}, {4, 64},
-                                        {64, 16}, {256, 32}, {64, 64}, {128, 128}};
+  std::printf(
+      "shape,dtype,matrices,ours M/s,gesvdjBatched M/s,gesvdaStridedBatched M/s,ours/best peer,ceiling M/s,of "
+      "ceiling\n");
+  const std::pair<int, int> shapes[] = {{2, 2},   {3, 3},  {4, 4},   {6, 6},    {8, 8},   {16, 16},  {24, 24},
+                                        {32, 32}, {4, 64}, {64, 16}, {256, 32}, {64, 64}, {128, 128}};
   for (const auto& [m, n] : shapes) {
     const std::string label = std::to_string(m) + "x" + std::to_string(n);
     if (!only.empty() && only != "all" && only != label) continue;

@@ -203,8 +203,9 @@ class Batch {
         report.not_converged += status == MatrixStatus::kNotConverged;
         report.out_of_range += status == MatrixStatus::kOutOfRange;
         fake_cuda::compute(matrix, matrix_bytes(plan_.problem), values.data(), values.size());
-        wrong += std::memcmp(static_cast<const std::byte*>(s.planes[Plane::kValues]) + static_cast<size_t>(m) * values.size(),
-                             values.data(), values.size()) != 0;
+        wrong += std::memcmp(
+                     static_cast<const std::byte*>(s.planes[Plane::kValues]) + static_cast<size_t>(m) * values.size(),
+                     values.data(), values.size()) != 0;
         wrong += s.statuses != nullptr && s.statuses[m] != status;
       }
     }

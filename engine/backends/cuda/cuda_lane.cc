@@ -43,10 +43,10 @@ CudaStatus DeviceApi::status(int error, const char* what) const {
 }
 
 SvdserveCudaOutputs plain_outputs(const Outputs& o) {
-  SvdserveCudaOutputs plain{o.values,         o.left_columns,     o.right_columns,  o.group,          o.right_adjoint,
-                            o.fix_phases,     o.certificate,      o.capacity,       o.water_filling,  o.stream_snr,
-                            o.condition_number, o.effective_rank, o.threshold_rank, o.snr_count,      o.rank_threshold,
-                            {}};
+  SvdserveCudaOutputs plain{o.values,         o.left_columns, o.right_columns,    o.group,
+                            o.right_adjoint,  o.fix_phases,   o.certificate,      o.capacity,
+                            o.water_filling,  o.stream_snr,   o.condition_number, o.effective_rank,
+                            o.threshold_rank, o.snr_count,    o.rank_threshold,   {}};
   static_assert(kMaxSnrs == kSvdserveCudaMaxSnrs);
   std::copy(o.snr.begin(), o.snr.end(), plain.snr);
   return plain;
@@ -66,7 +66,9 @@ SvdserveCudaPlan plain_plan(const Plan& plan) {
 // Results may be a quarter larger than operands (values, a status a matrix); what gives more of them fills a slot with
 // fewer matrices. The workspace lets every method but BISECTION of the smallest matrices fill a slot.
 CudaLane::CudaLane(DeviceApi api, uint64_t slot_bytes, Traffic* traffic)
-    : api_(api), traffic_(traffic), size_{slot_bytes, kCountBytes + slot_bytes + slot_bytes / 4 + 256, 2 * slot_bytes} {}
+    : api_(api),
+      traffic_(traffic),
+      size_{slot_bytes, kCountBytes + slot_bytes + slot_bytes / 4 + 256, 2 * slot_bytes} {}
 
 CudaLane::~CudaLane() {
   if (dead_) return;
@@ -199,11 +201,14 @@ CudaStatus CudaLane::start(Slot* slot, const Plan& plan, const SvdserveCudaPlan&
   if (CudaStatus status = upload(slot, plan.problem); !status.ok()) return status;
   std::byte* const out = static_cast<std::byte*>(slot->device_out);
   if (int e = api_->clear(d, out, kCountBytes, slot->stream); e != 0) return api_.status(e, "clearing counts");
-  SvdserveCudaBatch batch{slot->device_in, piece.count, {}, reinterpret_cast<uint8_t*>(out + kCountBytes + results),
-                          reinterpret_cast<uint64_t*>(out), slot->workspace};
-  for_each_plane(plan, piece.count, [&](Plane plane, uint64_t, uint64_t at) {
-    batch.planes[index_of(plane)] = out + kCountBytes + at;
-  });
+  SvdserveCudaBatch batch{slot->device_in,
+                          piece.count,
+                          {},
+                          reinterpret_cast<uint8_t*>(out + kCountBytes + results),
+                          reinterpret_cast<uint64_t*>(out),
+                          slot->workspace};
+  for_each_plane(plan, piece.count,
+                 [&](Plane plane, uint64_t, uint64_t at) { batch.planes[index_of(plane)] = out + kCountBytes + at; });
   if (int e = api_->launch(d, &plain, &batch, slot->stream); e != 0) return api_.status(e, "launching kernels");
   int e = 0;
   if (piece.results_in_place) {

@@ -171,9 +171,7 @@ class Launcher {
     E* interlaced;
   };
 
-  bool with_vectors() const {
-    return plan_.outputs.left_columns > 0 || plan_.outputs.right_columns > 0;
-  }
+  bool with_vectors() const { return plan_.outputs.left_columns > 0 || plan_.outputs.right_columns > 0; }
   bool staged() const { return is_staged(problem_of(plan_), outputs_of(plan_)); }
   // Columns of X that are made.
   int64_t x_columns() const {
@@ -279,8 +277,8 @@ class Launcher {
   // --- vectors -------------------------------------------------------------------------------------------
 
   Columns<E> columns_of(const VectorLayout& layout, void* data) const {
-    return {static_cast<E*>(data),   layout.matrix_stride(),           layout.row_stride,
-            layout.col_stride,       static_cast<int>(layout.columns), layout.conjugate};
+    return {static_cast<E*>(data), layout.matrix_stride(),           layout.row_stride,
+            layout.col_stride,     static_cast<int>(layout.columns), layout.conjugate};
   }
 
   void vectors(Launch* launch, const SquareCall<T>& square, const SvdserveCudaBatch& batch, const Workspace& w) const {
@@ -289,7 +287,9 @@ class Launcher {
     const VectorLayout x_layout = staged() ? staged_layout(wanted_x, k_) : wanted_x;
     const VectorLayout y_layout = staged() ? staged_layout(wanted_y, k_) : wanted_y;
     void* const x_data = staged() ? w.staged_x : x_columns() > 0 ? batch.planes[index_of(wanted_x.plane)] : nullptr;
-    void* const y_data = staged() ? w.staged_y : y_layout.columns > 0 ? batch.planes[index_of(wanted_y.plane)] : nullptr;
+    void* const y_data = staged()               ? w.staged_y
+                         : y_layout.columns > 0 ? batch.planes[index_of(wanted_y.plane)]
+                                                : nullptr;
     const Columns<E> x = columns_of(x_layout, x_data), y = columns_of(y_layout, y_data);
     const Columns<E> triangles{reinterpret_cast<E*>(w.triangles), k_ * k_, k_, 1, k_, false};
     decompose(launch, {square, keeps_factors() ? triangles : x, y});
@@ -297,8 +297,9 @@ class Launcher {
       const TallCall<T> tall = tall_call(static_cast<const T*>(batch.matrices), square.count, w);
       k_ <= kSmallTeamColumns ? apply_tiles<kSmallTeam>(launch, tall, x) : apply_tiles<kLargeTeam>(launch, tall, x);
     }
-    if (finishes()) finish_planes(launch, square, batch, w, finish_vectors_of<T>(x_data, x_layout),
-                                  finish_vectors_of<T>(y_data, y_layout));
+    if (finishes())
+      finish_planes(launch, square, batch, w, finish_vectors_of<T>(x_data, x_layout),
+                    finish_vectors_of<T>(y_data, y_layout));
     if (staged()) {
       copy_columns(launch, w.staged_x, wanted_x, square.count, batch);
       copy_columns(launch, w.staged_y, wanted_y, square.count, batch);
@@ -372,7 +373,8 @@ class Launcher {
   void vectors_by_teams(Launch* launch, const VectorsCall<E>& call) const {
     constexpr int kSplit = vectors_split(K, sizeof(E));
     constexpr int kTeams = kVectorsBlock / VectorsTeam<E, K, kSplit>::kThreads;
-    launch->operator()<team_vectors_kernel<E, K, kSplit>>(blocks_for(call.square.count, kTeams), kVectorsBlock, 0, call);
+    launch->operator()<team_vectors_kernel<E, K, kSplit>>(blocks_for(call.square.count, kTeams), kVectorsBlock, 0,
+                                                          call);
   }
 
   // --- BISECTION ---------------------------------------------------------------------------------------

@@ -44,12 +44,12 @@ struct SvdserveCudaPlan {
 
 // Everything in device memory.
 struct SvdserveCudaBatch {
-  const void* matrices;        // [in] count matrices without gaps; aligned to an element
-  int64_t count;               // >= 0; a multiple of outputs.group
+  const void* matrices;               // [in] count matrices without gaps; aligned to an element
+  int64_t count;                      // >= 0; a multiple of outputs.group
   void* planes[kSvdserveCudaPlanes];  // [out] by the value of Plane; aligned to an element
-  uint8_t* statuses;           // [out] count MatrixStatus, or null
-  uint64_t* exception_counts;  // [in,out] 4: [s] grows by the number of matrices with MatrixStatus s, s > 0
-  void* workspace;             // workspace_bytes(plan, count) bytes, aligned to 256
+  uint8_t* statuses;                  // [out] count MatrixStatus, or null
+  uint64_t* exception_counts;         // [in,out] 4: [s] grows by the number of matrices with MatrixStatus s, s > 0
+  void* workspace;                    // workspace_bytes(plan, count) bytes, aligned to 256
 };
 
 struct SvdserveCudaApi {

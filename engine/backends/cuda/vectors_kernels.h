@@ -5,8 +5,8 @@
 //                          are in registers; after each step one column moves to the neighbours
 //
 // The places of the odd-even exchange are threads: in an even step pair c of threads holds the places 2 c and 2 c + 1,
-// in an odd one 2 c + 1 and 2 c + 2. The last one holds place 0 meanwhile, which has no partner. A column's rows are dealt
-// to the kSplit threads of a pair in turn, which is how sums are dealt to partial sums (core/reduce.h).
+// in an odd one 2 c + 1 and 2 c + 2. The last one holds place 0 meanwhile, which has no partner. A column's rows are
+// dealt to the kSplit threads of a pair in turn, which is how sums are dealt to partial sums (core/reduce.h).
 #ifndef SVDSERVE_ENGINE_BACKENDS_CUDA_VECTORS_KERNELS_H_
 #define SVDSERVE_ENGINE_BACKENDS_CUDA_VECTORS_KERNELS_H_
 
@@ -72,7 +72,8 @@ __device__ __forceinline__ void store_lane_columns(const E* a, const Lane<typena
       if (r >= columns) continue;
       SVD_UNROLL for (int i = 0; i < K; ++i) {
         const E x = canonical(a[j * K + i], to.conjugate, finite);
-        T* const at = slot + (i * static_cast<int>(to.row_stride) + r * static_cast<int>(to.col_stride)) * E::kComponents;
+        T* const at =
+            slot + (i * static_cast<int>(to.row_stride) + r * static_cast<int>(to.col_stride)) * E::kComponents;
         at[0] = x.re.v;
         if constexpr (E::kComplex) at[1] = x.im.v;
       }
@@ -83,7 +84,8 @@ __device__ __forceinline__ void store_lane_columns(const E* a, const Lane<typena
   if (columns == K) {
     SVD_UNROLL for (int x = 0; x < Shape::kMatrix; ++x) {
       const int number = x * 32 + lane;
-      if (number < n * Shape::kMatrix) out[number] = slots[number + number / Shape::kMatrix * (Shape::kSlot - Shape::kMatrix)];
+      if (number < n * Shape::kMatrix)
+        out[number] = slots[number + number / Shape::kMatrix * (Shape::kSlot - Shape::kMatrix)];
     }
   } else {
     for (int number = lane; number < n * size; number += 32) {
@@ -142,7 +144,7 @@ struct VectorsTeam {
   using T = typename E::Scalar;
   using L = Lane<T>;
   static constexpr int kThreads = K / 2 * kSplit;
-  static constexpr int kRows = K / kSplit;        // of each column in a thread: row i of the thread is i * kSplit + part
+  static constexpr int kRows = K / kSplit;  // of each column in a thread: row i of the thread is i * kSplit + part
   static_assert(kThreads <= 32 && 8 % kSplit == 0 && K % kSplit == 0);
 
   int k, pair, part;
@@ -275,8 +277,10 @@ struct VectorsTask {
                                        q.scale, tol_square, active);
     if (!exists) return false;
     if (u.wanted.m) {
-      SVD_UNROLL for (int i = 0; i < Team::kRows; ++i) scalar::update_and_exchange(p.x[i], q.x[i], u.x_a, u.x_b, active);
-      SVD_UNROLL for (int i = 0; i < Team::kRows; ++i) scalar::update_and_exchange(p.y[i], q.y[i], u.v_a, u.v_b, active);
+      SVD_UNROLL for (int i = 0; i < Team::kRows; ++i)
+          scalar::update_and_exchange(p.x[i], q.x[i], u.x_a, u.x_b, active);
+      SVD_UNROLL for (int i = 0; i < Team::kRows; ++i)
+          scalar::update_and_exchange(p.y[i], q.y[i], u.v_a, u.v_b, active);
     } else {
       SVD_UNROLL for (int i = 0; i < Team::kRows; ++i) scalar::exchange(p.x[i], q.x[i], active);
       SVD_UNROLL for (int i = 0; i < Team::kRows; ++i) scalar::exchange(p.y[i], q.y[i], active);
@@ -399,7 +403,8 @@ __global__ void __launch_bounds__(kVectorsBlock) team_vectors_kernel(const Vecto
   }
 }
 
-// The leading columns of X or Y from memory where they lie by columns, rows x all of a matrix, to where they are wanted.
+// The leading columns of X or Y from memory where they lie by columns, rows x all of a matrix, to where they are
+// wanted.
 template <class E>
 __global__ void copy_columns_kernel(const E* from, int rows, int all, int64_t count, const Columns<E> to) {
   const int64_t each = static_cast<int64_t>(rows) * to.columns;

@@ -125,8 +125,8 @@ struct SortedPack {
 // Where one side's vectors of a pack are written: their planes, or memory aside (engine/vector_layout.h, is_staged).
 struct VectorSide {
   VectorLayout layout;
-  size_t bytes;         // of a matrix
-  char* staged;         // null: the planes
+  size_t bytes;  // of a matrix
+  char* staged;  // null: the planes
   char* of(int lane, const MatrixSource::Slot& slot) const {
     return staged != nullptr ? staged + static_cast<size_t>(lane) * bytes : slot.plane(layout.plane, bytes);
   }
@@ -162,8 +162,7 @@ template <class T>
 void unstage(const Call<T>& call, const VectorSide& side, const VectorLayout& wanted, int lane,
              const MatrixSource::Slot& slot) {
   const int components = call.kernels.components;
-  char* const to =
-      slot.plane(wanted.plane, static_cast<size_t>(wanted.matrix_stride()) * components * sizeof(T));
+  char* const to = slot.plane(wanted.plane, static_cast<size_t>(wanted.matrix_stride()) * components * sizeof(T));
   if (to == nullptr || side.staged == nullptr) return;
   int columns[kShapeLimits.max_values];
   std::iota(columns, columns + call.k, 0);
@@ -240,8 +239,9 @@ void compute_square(const Call<T>& call, int64_t first, int64_t last) {
     std::fill(from + n, from + lanes, from[0]);  // idle lanes repeat a matrix: they cost no extra iteration
     interleave(from, lanes, call.triangle_size, buffers.a.data());
     const bool row_major = call.plan.problem.order == Order::kRowMajor;
-    call.plan.outputs.vectors() ? compute_vectors_pack(call, buffers, row_major, false, first, n, static_cast<TallVectors<T>*>(nullptr))
-                                : compute_pack(call, buffers, row_major, false, first, n);
+    call.plan.outputs.vectors()
+        ? compute_vectors_pack(call, buffers, row_major, false, first, n, static_cast<TallVectors<T>*>(nullptr))
+        : compute_pack(call, buffers, row_major, false, first, n);
   }
 }
 

@@ -165,8 +165,8 @@ void apply_tile_kernel(const host::ApplyTileCall<typename E::Scalar>& call) {
   for (int j = 0; j < k; ++j) {
     for (int i = 0; i < rows; ++i) y(i, j) = i < k ? top(i, j) : zero_element<E>();
   }
-  apply_tall_q(Alone(), packed_view<E>(call.factor, rows), rows, k, reinterpret_cast<const typename E::Lane*>(call.g), y,
-               k);
+  apply_tall_q(Alone(), packed_view<E>(call.factor, rows), rows, k, reinterpret_cast<const typename E::Lane*>(call.g),
+               y, k);
 }
 
 template <class E>

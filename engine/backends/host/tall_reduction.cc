@@ -19,8 +19,9 @@ TallReduction<T>::TallReduction(const Plan& plan, const KernelTable<T>& kernels)
   packed_r_.reserve(triangle_size_ * lanes);
   packed_other_.reserve(triangle_size_ * lanes);
   packed_exponents_.reserve(shape_.k * lanes);
-  scratch_.reserve(std::max(static_cast<size_t>(shape_.tile_rows) * shape_.k, 2 * static_cast<size_t>(shape_.k) * shape_.k) *
-                   kernels.components * lanes);
+  scratch_.reserve(
+      std::max(static_cast<size_t>(shape_.tile_rows) * shape_.k, 2 * static_cast<size_t>(shape_.k) * shape_.k) *
+      kernels.components * lanes);
 }
 
 // Tile `tile` of matrix number l into one lane of packed_, and the exponents of its columns beside it.
@@ -52,7 +53,8 @@ void TallReduction<T>::factorize_tiles(const char* const* matrices, int n) {
       const int l = (first + lane) / shape_.tiles;
       load_tile(matrices[l], l, (first + lane) % shape_.tiles, lane);
     }
-    kernels_.tile({packed_.data(), shape_.tile_rows, shape_.k, packed_exponents_.data(), packed_r_.data(), scratch_.data()});
+    kernels_.tile(
+        {packed_.data(), shape_.tile_rows, shape_.k, packed_exponents_.data(), packed_r_.data(), scratch_.data()});
     for (int lane = 0; lane < used; ++lane) {
       deinterleave_one(packed_r_.data(), lanes, lane, triangle_size_,
                        reinterpret_cast<char*>(triangles_.data() + (first + lane) * triangle_size_));

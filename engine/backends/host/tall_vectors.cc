@@ -70,8 +70,8 @@ void TallVectors<T>::expand(const T* x_k) {
   while (d < shape_.tiles) d *= 2;
   for (d /= 2; d >= 1; d /= 2) {
     for (int t = 0; t + d < shape_.tiles; t += 2 * d) {
-      kernels_.apply_join({triangle_of(t + d), g_of(t + d, true), heads_of(t + d), shape_.k, triangle_of(t),
-                           scratch_.data()});
+      kernels_.apply_join(
+          {triangle_of(t + d), g_of(t + d, true), heads_of(t + d), shape_.k, triangle_of(t), scratch_.data()});
     }
   }
 }

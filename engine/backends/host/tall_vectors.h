@@ -34,7 +34,9 @@ class TallVectors {
 
   T* triangle_of(int tile) { return triangles_.data() + tile * triangle_size_; }
   T* factor_of(int tile) { return factors_.data() + tile * tile_size_; }
-  T* g_of(int tile, bool join) { return g_.data() + (2 * tile + join) * static_cast<size_t>(shape_.k) * kernels_.lanes; }
+  T* g_of(int tile, bool join) {
+    return g_.data() + (2 * tile + join) * static_cast<size_t>(shape_.k) * kernels_.lanes;
+  }
   T* heads_of(int tile) {
     return heads_.data() + static_cast<size_t>(tile) * shape_.k * kernels_.components * kernels_.lanes;
   }
@@ -45,8 +47,8 @@ class TallVectors {
   const KernelTable<T>& kernels_;
   const TallShape shape_;
   size_t triangle_size_, tile_size_;  // numbers in a pack
-  // Of every tile: its triangle, and on the way back its k x k part of X; its factor; g of its own reflectors and of the
-  // join in which it is the bottom, and that one's heads.
+  // Of every tile: its triangle, and on the way back its k x k part of X; its factor; g of its own reflectors and of
+  // the join in which it is the bottom, and that one's heads.
   AlignedBuffer<T> triangles_, factors_, g_, heads_;
   AlignedBuffer<T> exponents_, y_, scratch_;
 };

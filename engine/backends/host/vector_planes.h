@@ -19,8 +19,9 @@ struct PackedColumns {
   const T* at(int64_t i, int64_t j, int lane) const { return data + (j * rows + i) * components * lanes + lane; }
 };
 
-// Writes rows first_row .. of the leading n columns of one lane to where their layout wants them. columns[r] is the column
-// with number r in descending order. Every zero is written as +0. `to`: the matrix' part of the plane, at any alignment.
+// Writes rows first_row .. of the leading n columns of one lane to where their layout wants them. columns[r] is the
+// column with number r in descending order. Every zero is written as +0. `to`: the matrix' part of the plane, at any
+// alignment.
 template <class T>
 void write_columns(const PackedColumns<T>& from, int lane, const int* columns, const VectorLayout& layout, int64_t n,
                    int64_t first_row, int64_t rows, char* to) {

@@ -1,0 +1,324 @@
+// Singular vectors keep the contract: residual, orthogonality and values, for every dtype, kind of matrix and class of
+// shape, thin and full; the leading ones alone, one side alone and other layouts are the same bits.
+#include <algorithm>
+#include <cmath>
+#include <complex>
+#include <cstdio>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "tests/support/numerics/contract.h"
+#include "tests/support/numerics/effort.h"
+#include "tests/support/numerics/engine_run.h"
+#include "tests/support/numerics/matrix_generators.h"
+#include "tests/support/numerics/planes_run.h"
+#include "tests/support/numerics/reference_svd.h"
+
+namespace svdserve::numerics {
+namespace {
+
+using Wide = std::complex<long double>;
+
+// A matrix of a plane, widened. rows x cols in the plan's order.
+struct Dense {
+  int64_t rows, cols;
+  std::vector<Wide> at_;
+  const Wide& at(int64_t i, int64_t j) const { return at_[static_cast<size_t>(i * cols + j)]; }
+};
+
+Dense load(const Problem& p, const PlanesResult& result, Plane plane, int64_t matrix, int64_t rows, int64_t cols) {
+  const int64_t components = is_complex(p.dtype) ? 2 : 1, numbers = rows * cols * components;
+  const auto flat = result.numbers(p.dtype, plane, matrix * numbers, numbers);
+  Dense d{rows, cols, std::vector<Wide>(static_cast<size_t>(rows * cols))};
+  for (int64_t i = 0; i < rows; ++i) {
+    for (int64_t j = 0; j < cols; ++j) {
+      const int64_t number = p.order == Order::kRowMajor ? i * cols + j : j * rows + i;
+      const auto at = static_cast<size_t>(number * components);
+      d.at_[static_cast<size_t>(i * cols + j)] = {flat[at], components == 2 ? flat[at + 1] : 0.0};
+    }
+  }
+  return d;
+}
+
+// |I - U^H U|_F of the columns, or of the rows of V^H.
+long double orthogonality(const Dense& d, bool of_rows) {
+  const int64_t count = of_rows ? d.rows : d.cols, length = of_rows ? d.cols : d.rows;
+  long double sum = 0;
+  for (int64_t a = 0; a < count; ++a) {
+    for (int64_t b = a; b < count; ++b) {
+      Wide dot = 0;
+      for (int64_t i = 0; i < length; ++i) {
+        dot += of_rows ? d.at(a, i) * std::conj(d.at(b, i)) : std::conj(d.at(i, a)) * d.at(i, b);
+      }
+      if (a == b) dot -= Wide(1);
+      sum += (a == b ? 1 : 2) * std::norm(dot);
+    }
+  }
+  return std::sqrt(sum);
+}
+
+long double residual(const Matrix& a, const Dense& u, const std::vector<double>& s, const Dense& vh) {
+  long double scale = 0;
+  for (const auto& z : a.elements) scale = std::max<long double>({scale, std::abs(z.real()), std::abs(z.imag())});
+  if (scale == 0) return 0;
+  long double error = 0, size = 0;
+  for (int64_t i = 0; i < a.rows; ++i) {
+    for (int64_t j = 0; j < a.cols; ++j) {
+      Wide sum = 0;
+      for (size_t l = 0; l < s.size(); ++l) {
+        const auto c = static_cast<int64_t>(l);
+        sum += u.at(i, c) * static_cast<long double>(s[l]) / scale * vh.at(c, j);
+      }
+      const Wide x = Wide(a.at(i, j).real(), a.at(i, j).imag()) / scale;
+      error += std::norm(x - sum);
+      size += std::norm(x);
+    }
+  }
+  return std::sqrt(error / size);
+}
+
+struct Worst {
+  long double residual = 0, left = 0, right = 0;
+};
+
+class VectorsTest : public ::testing::TestWithParam<DType> {
+ protected:
+  void test_shape(int64_t rows, int64_t cols, Vectors vectors, int64_t each) {
+    const DType dtype = GetParam();
+    std::vector<Matrix> matrices;
+    std::vector<Kind> of;
+    for (const Kind kind : kinds(dtype)) {
+      for (int64_t i = 0; i < each; ++i) {
+        matrices.push_back(generate(kind, dtype, rows, cols, static_cast<uint64_t>(i)));
+        of.push_back(kind);
+      }
+    }
+    const Order order = ++shapes_ % 2 == 0 ? Order::kRowMajor : Order::kColumnMajor;
+    const auto bytes = pack(matrices, order);
+    const Plan plan = plan_of({rows, cols, dtype, order}, {.vectors = vectors});
+    const PlanesResult result = run_planes(engine_, plan, bytes.data(), static_cast<int64_t>(matrices.size()));
+    for (size_t i = 0; i < matrices.size(); ++i) judge(plan, matrices[i], of[i], result, static_cast<int64_t>(i));
+  }
+
+  void judge(const Plan& plan, const Matrix& a, Kind kind, const PlanesResult& result, int64_t i) {
+    const Problem& p = plan.problem;
+    const int64_t k = values_per_matrix(p);
+    const RealType real = real_type(p.dtype);
+    const auto s = result.numbers(p.dtype, Plane::kValues, i * k, k);
+    const MatrixStatus status = result.statuses[static_cast<size_t>(i)];
+    const std::string where = std::string(name(p.dtype)) + " " + std::to_string(p.rows) + "x" + std::to_string(p.cols) +
+                              " " + name(kind) + " matrix " + std::to_string(i);
+    const Verdict verdict = check(plan, s, status, reference_singular_values(a));
+    EXPECT_EQ(verdict.failure, "") << where;
+    const Dense u = load(p, result, Plane::kLeft, i, p.rows, plan.outputs.left_columns);
+    const Dense vh = load(p, result, Plane::kRight, i, plan.outputs.right_columns, p.cols);
+    const long double left = orthogonality(u, false) / (static_cast<long double>(p.rows) * real.unit_roundoff);
+    const long double right = orthogonality(vh, true) / (static_cast<long double>(p.cols) * real.unit_roundoff);
+    EXPECT_LE(left, 10) << where;
+    EXPECT_LE(right, 10) << where;
+    Worst& worst = worst_[kind];
+    worst.left = std::max(worst.left, left);
+    worst.right = std::max(worst.right, right);
+    // A value that over- or underflows is not the number whose vectors these are.
+    long double largest = 0;
+    for (const auto& z : a.elements) largest = std::max<long double>({largest, std::abs(z.real()), std::abs(z.imag())});
+    if (status == MatrixStatus::kOutOfRange || largest < real.smallest_normal / real.unit_roundoff) return;
+    const auto longer = static_cast<long double>(std::max(p.rows, p.cols));
+    const long double r = residual(a, u, s, vh) / (longer * real.unit_roundoff);
+    EXPECT_LE(r, 10) << where;
+    worst.residual = std::max(worst.residual, r);
+  }
+
+  void print(const char* what) const {
+    std::printf("%s, %s: worst of each kind, in units of max(m, n) u, m u, n u; bound 10\n", name(GetParam()), what);
+    for (const auto& [kind, w] : worst_) {
+      std::printf("  %-24s residual %5.2Lf  U %5.2Lf  V %5.2Lf\n", name(kind), w.residual, w.left, w.right);
+    }
+  }
+
+  SvdEngine engine_;
+  std::map<Kind, Worst> worst_;
+  int shapes_ = 0;
+};
+
+TEST_P(VectorsTest, ThinVectorsKeepTheContract) {
+  for (int64_t k = 1; k <= 32; ++k) {
+    if ((kSanitized || effort() < 1 || k > 16) && k > 5 && k % 5 != 2) continue;
+    const int64_t each = scaled(k <= 8 ? 6 : 2);
+    test_shape(k, k, Vectors::kThin, each);
+    test_shape(k + 3, k, Vectors::kThin, each);
+    test_shape(k, 2 * k + 1, Vectors::kThin, each);
+    if (kSanitized && k > 5) continue;
+    test_shape(70 + k, k, Vectors::kThin, 1);
+    test_shape(k, 200, Vectors::kThin, 1);
+  }
+  if (!kSanitized) test_shape(1500, 4, Vectors::kThin, 1);
+  print("thin");
+}
+
+TEST_P(VectorsTest, FullBasesKeepTheContract) {
+  for (const auto& [rows, cols] : std::vector<std::pair<int64_t, int64_t>>{
+           {1, 1}, {1, 3}, {4, 1}, {5, 3}, {3, 8}, {8, 8}, {20, 7}, {12, 40}, {70, 5}}) {
+    if (!kSanitized || rows * cols < 60) test_shape(rows, cols, Vectors::kFull, 1);
+  }
+  print("full");
+}
+
+// What is asked for beside a column, and in which order it lies, does not change it.
+TEST_P(VectorsTest, PartsOfTheAnswerAreTheSameBits) {
+  const DType dtype = GetParam();
+  for (const auto& [rows, cols] :
+       std::vector<std::pair<int64_t, int64_t>>{{4, 4}, {7, 5}, {5, 9}, {12, 12}, {100, 3}, {9, 80}}) {
+    std::vector<Matrix> matrices;
+    for (const Kind kind : kinds(dtype)) matrices.push_back(generate(kind, dtype, rows, cols, 3));
+    const auto count = static_cast<int64_t>(matrices.size());
+    const int64_t k = std::min(rows, cols);
+    for (const Order order : {Order::kRowMajor, Order::kColumnMajor}) {
+      const Problem problem{rows, cols, dtype, order};
+      const auto bytes = pack(matrices, order), turned = pack(matrices, Order::kRowMajor);
+      const Plan all = plan_of(problem, {.vectors = Vectors::kThin});
+      const PlanesResult whole = run_planes(engine_, all, bytes.data(), count);
+      const Problem by_rows{rows, cols, dtype, Order::kRowMajor};
+      const PlanesResult other =
+          run_planes(engine_, plan_of(by_rows, {.vectors = Vectors::kThin}), turned.data(), count);
+      for (const int64_t top : {int64_t{1}, k}) {
+        const PlanesResult some =
+            run_planes(engine_, plan_of(problem, {.vectors = Vectors::kThin, .top_k = top}), bytes.data(), count);
+        MimoOptions mimo;
+        mimo.precoder_columns = top;
+        mimo.combiner_columns = top;
+        const PlanesResult precoders =
+            run_planes(engine_, plan_of(problem, {.values = false, .mimo = mimo}), bytes.data(), count);
+        for (int64_t i = 0; i < count; ++i) {
+          const Dense u = load(problem, whole, Plane::kLeft, i, rows, k),
+                      vh = load(problem, whole, Plane::kRight, i, k, cols);
+          const Dense u_rows = load(by_rows, other, Plane::kLeft, i, rows, k);
+          const Dense vh_rows = load(by_rows, other, Plane::kRight, i, k, cols);
+          const Dense u_top = load(problem, some, Plane::kLeft, i, rows, top);
+          const Dense vh_top = load(problem, some, Plane::kRight, i, top, cols);
+          const Dense combiner = load(problem, precoders, Plane::kLeft, i, rows, top);
+          const Dense precoder = load(problem, precoders, Plane::kRight, i, cols, top);
+          for (int64_t j = 0; j < top; ++j) {
+            for (int64_t r = 0; r < rows; ++r) {
+              ASSERT_EQ(u_top.at(r, j), u.at(r, j));
+              ASSERT_EQ(u_rows.at(r, j), u.at(r, j));
+              ASSERT_EQ(combiner.at(r, j), u.at(r, j));
+            }
+            for (int64_t c = 0; c < cols; ++c) {
+              ASSERT_EQ(vh_top.at(j, c), vh.at(j, c));
+              ASSERT_EQ(vh_rows.at(j, c), vh.at(j, c));
+              ASSERT_EQ(precoder.at(c, j), std::conj(vh.at(j, c)));
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
+// The certificate agrees with a computation in long double, phases are what they promise, and neither changes anything
+// else; whichever part of the vectors is wanted.
+TEST_P(VectorsTest, CertificateAndPhases) {
+  const DType dtype = GetParam();
+  for (const auto& [rows, cols] : std::vector<std::pair<int64_t, int64_t>>{{4, 4}, {9, 5}, {3, 20}, {100, 6}}) {
+    std::vector<Matrix> matrices;
+    for (int i = 0; i < 5; ++i)
+      matrices.push_back(generate(Kind::kNormal, dtype, rows, cols, static_cast<uint64_t>(i)));
+    matrices.push_back(generate(Kind::kLowRank, dtype, rows, cols, 1));
+    matrices.push_back(generate(Kind::kZero, dtype, rows, cols, 1));
+    const auto count = static_cast<int64_t>(matrices.size());
+    const Problem p{rows, cols, dtype, Order::kRowMajor};
+    const auto bytes = pack(matrices, Order::kRowMajor);
+    const int64_t k = std::min(rows, cols);
+    const PlanesResult plain = run_planes(engine_, plan_of(p, {.vectors = Vectors::kThin}), bytes.data(), count);
+    const PlanesResult certified =
+        run_planes(engine_, plan_of(p, {.vectors = Vectors::kThin, .certificate = true}), bytes.data(), count);
+    const PlanesResult leading = run_planes(
+        engine_, plan_of(p, {.vectors = Vectors::kThin, .top_k = 1, .certificate = true}), bytes.data(), count);
+    for (const Plane plane : {Plane::kValues, Plane::kLeft, Plane::kRight}) {
+      EXPECT_EQ(plain.planes[static_cast<size_t>(plane)], certified.planes[static_cast<size_t>(plane)]);
+    }
+    EXPECT_EQ(leading.planes[index_of(Plane::kCertificate)], certified.planes[index_of(Plane::kCertificate)]);
+    const PlanesResult fixed =
+        run_planes(engine_, plan_of(p, {.vectors = Vectors::kThin, .fix_phases = true}), bytes.data(), count);
+    MimoOptions mimo;
+    mimo.precoder_columns = 1;
+    const PlanesResult precoder =
+        run_planes(engine_, plan_of(p, {.values = false, .fix_phases = true, .mimo = mimo}), bytes.data(), count);
+    const double u_of_type = real_type(dtype).unit_roundoff;
+    for (int64_t i = 0; i < count; ++i) {
+      const auto s = plain.numbers(dtype, Plane::kValues, i * k, k);
+      const Dense u = load(p, plain, Plane::kLeft, i, rows, k), vh = load(p, plain, Plane::kRight, i, k, cols);
+      const auto c = certified.numbers(dtype, Plane::kCertificate, i * 3, 3);
+      const double slack = 2 * u_of_type;
+      EXPECT_NEAR(c[0], static_cast<double>(residual(matrices[static_cast<size_t>(i)], u, s, vh)), slack);
+      EXPECT_NEAR(c[1], static_cast<double>(orthogonality(u, false)), slack);
+      EXPECT_NEAR(c[2], static_cast<double>(orthogonality(vh, true)), slack);
+      const Dense fu = load(p, fixed, Plane::kLeft, i, rows, k), fvh = load(p, fixed, Plane::kRight, i, k, cols);
+      EXPECT_LE(residual(matrices[static_cast<size_t>(i)], fu, s, fvh),
+                10 * static_cast<long double>(std::max(rows, cols)) * u_of_type);
+      for (int64_t j = 0; j < k; ++j) {
+        int64_t largest = 0;
+        for (int64_t r = 1; r < rows; ++r) {
+          if (std::norm(fu.at(r, j)) > std::norm(fu.at(largest, j)) * (1 + 16 * u_of_type)) largest = r;
+        }
+        EXPECT_GT(fu.at(largest, j).real(), 0);
+        EXPECT_LE(std::abs(fu.at(largest, j).imag()), 16 * u_of_type);
+      }
+      const Dense v = load(p, precoder, Plane::kRight, i, cols, 1);
+      for (int64_t r = 0; r < cols; ++r) EXPECT_EQ(v.at(r, 0), std::conj(fvh.at(0, r)));
+    }
+  }
+}
+
+TEST_P(VectorsTest, NotFiniteIsNaNThroughout) {
+  const DType dtype = GetParam();
+  for (const auto& [rows, cols] : std::vector<std::pair<int64_t, int64_t>>{{3, 3}, {9, 9}, {70, 3}, {2, 5}}) {
+    const Problem p{rows, cols, dtype, Order::kRowMajor};
+    std::vector<Matrix> matrices(3, generate(Kind::kNormal, dtype, rows, cols, 1));
+    matrices[1].elements.back() = poison_value(Poison::kQuietNan);
+    const auto bytes = pack(matrices, Order::kRowMajor);
+    for (const Vectors vectors : {Vectors::kThin, Vectors::kFull}) {
+      const Plan plan = plan_of(p, {.vectors = vectors});
+      const PlanesResult r = run_planes(engine_, plan, bytes.data(), 3);
+      EXPECT_EQ(r.statuses[1], MatrixStatus::kNonFinite);
+      for (const Plane plane : {Plane::kValues, Plane::kLeft, Plane::kRight}) {
+        const size_t one = plane_bytes(plan, plane, 1), number = value_bytes(dtype);
+        const auto& all = r.planes[static_cast<size_t>(plane)];
+        for (size_t at = 0; at < one; at += number) EXPECT_TRUE(is_canonical_nan(dtype, all.data() + one + at));
+        EXPECT_TRUE(std::equal(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(one),
+                               all.end() - static_cast<std::ptrdiff_t>(one)));
+      }
+    }
+  }
+}
+
+// JACOBI with vectors keeps high relative accuracy for graded columns.
+TEST_P(VectorsTest, GradedColumnsToHighRelativeAccuracy) {
+  const DType dtype = GetParam();
+  for (const auto& [rows, cols] :
+       std::vector<std::pair<int64_t, int64_t>>{{2, 2}, {4, 4}, {8, 8}, {20, 20}, {30, 6}, {5, 70}}) {
+    std::vector<Matrix> matrices;
+    for (int i = 0; i < 4; ++i)
+      matrices.push_back(generate(Kind::kColumnGraded, dtype, rows, cols, static_cast<uint64_t>(i)));
+    const Plan plan = plan_of({rows, cols, dtype, Order::kRowMajor}, {.vectors = Vectors::kThin});
+    const auto bytes = pack(matrices, Order::kRowMajor);
+    const PlanesResult r = run_planes(engine_, plan, bytes.data(), 4);
+    const int64_t k = std::min(rows, cols);
+    for (int64_t i = 0; i < 4; ++i) {
+      const Matrix& a = matrices[static_cast<size_t>(i)];
+      const double error =
+          relative_error(dtype, r.numbers(dtype, Plane::kValues, i * k, k), reference_singular_values(a));
+      EXPECT_LE(error, relative_bound(plan.problem) * unit_column_condition(a) * real_type(dtype).unit_roundoff)
+          << rows << "x" << cols;
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(DTypes, VectorsTest, ::testing::Values(DType::kF32, DType::kF64, DType::kC64, DType::kC128),
+                         [](const auto& info) { return std::string(name(info.param)); });
+
+}  // namespace
+}  // namespace svdserve::numerics
