@@ -35,7 +35,7 @@ SVD_HD typename Lane::Mask scale_matrix(const Team& team, A a, Size k, const Lan
   // First the largest component of each column.
   team.for_each(0, k, [&](int j) SVD_LAMBDA {
     Lane largest = zero;
-    SVD_UNROLL for (int i = 0; i < k; ++i) largest = raise_to_magnitude(largest, a(i, j));
+    SVD_UNROLL for (int i = 0; i < k; ++i) largest = raise_to_any_magnitude(largest, a(i, j));
     exponents[j] = largest;
   });
   Lane of_matrix = zero;

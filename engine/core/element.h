@@ -119,9 +119,17 @@ SVD_HD E select_element(typename E::Lane::Mask m, const E& yes, const E& no) {
   return x;
 }
 
-// The largest of |re|, |im|, which is within sqrt(2) of |x|, and of big >= 0; infinite or NaN where one of them is.
+// The largest of |re|, |im|, which is within sqrt(2) of |x|, and of big >= 0, all finite.
 template <class E>
 SVD_HD typename E::Lane raise_to_magnitude(typename E::Lane big, const E& x) {
+  big = at_least(abs(x.re), big);
+  if constexpr (E::kComplex) big = at_least(abs(x.im), big);
+  return big;
+}
+
+// The same of any numbers: infinite or NaN where one of them is.
+template <class E>
+SVD_HD typename E::Lane raise_to_any_magnitude(typename E::Lane big, const E& x) {
   big = at_least_magnitude(x.re, big);
   if constexpr (E::kComplex) big = at_least_magnitude(x.im, big);
   return big;

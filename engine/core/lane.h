@@ -68,7 +68,7 @@ struct ScalarLane {
 
   // 1 / a for kReciprocalSmallest <= a <= kRangeLargest, and sqrt(a) for kNegligibleSquare <= a <= kRangeLargest:
   // rounded correctly like the general operations, which on a GPU spend half their instructions on numbers that are not
-  // in range. (tests/device/arithmetic.cu compares every float.)
+  // in range. (tests/device/arithmetic.cu compares every float.) What they make of others is for select to throw away.
   friend SVD_HD ScalarLane reciprocal(ScalarLane a) {
 #if defined(__CUDA_ARCH__)
     if constexpr (sizeof(T) == 4) {
