@@ -16,23 +16,27 @@
 // Laguerre's step for a polynomial whose roots are real: a lower bound of the least, cubically convergent where it is
 // simple. So passes succeed, and lanes need about the same number of them: what counts where 8 .. 32 wait for the
 // slowest. (Against the lower eigenvalue of the last 2 x 2 block as the shift: 8 to 9 passes, not 17 to 19, for the
-// slowest of 32 random 4 x 4, and nearly equal singular values converge.)
+// slowest of 32 random 4 x 4, and nearly equal singular values converge.) In the code's terms, with G = g_i / p_i and
+// H = h_i / p_i:   c = e'_i / p_{i+1},  G' = 1 / p_{i+1} + c G,  H' = c (H + 2 G^2);   f = sum G,  f2 = sum (H + G^2)
 //   A value is found, and n shrinks by one, when
-//     e_{n-2} <= (u / 4)^2 (1 + sigma + q_{n-1})    the last row has come loose: no s_i moves by more than u / 2 s_max
-//     q_{n-1} <= (u / 4)^2 + u / 4 sigma            sigma is an eigenvalue: no lambda moves by more than q_{n-1};
-//                                                   e_{n-2} then joins q_{n-2} in the first pass of what is left
-//   The first pass for each n has shift zero. A pass that fails all the same (a negative d) is undone, and its shift
-//   lowered.
-// All lanes work on the same n; a lane that is done keeps its numbers, so its result does not depend on its
-// neighbours. The last two values come from the closed form of the 2 x 2 block.
+//     e_{n-2} <= (u / 4)^2              the last row has come loose: no s_i moves by more than u / 2 s_max
+//     q_{n-1}^2 <= u^2 sigma + u^4      sigma is an eigenvalue: no lambda moves by more than q_{n-1}, and no
+//                                       s_i, each at least sqrt(sigma), by more than u / 2
+// e_{n-2} then joins q_{n-2} in the first pass of what is left.
+//   The first shift is zero. The first for each n after that is Laguerre's step for the first n rows of the pass that
+// found the value, whose sums have been formed on the way to those of all n + 1: eigenvalues interlace, so it is a
+// lower bound of what is left, but for a row that came loose with another value than the least. A pass that fails all
+// the same (a negative d, which no later d can leave) is undone, and its shift lowered. All lanes work on the same n; a
+// lane that is done keeps its numbers, so its result does not depend on its neighbours. The last two values come from
+// the closed form of the 2 x 2 block.
 //
-// A lane that does not converge in kMaxPasses passes for one value, or whose pass with shift zero fails, is left to
-// bisection (gk_bisection.h): rare, slower, and it cannot fail. Which lanes go there is
-// a function of their own matrix.
+// A lane that does not converge in kMaxPasses passes for one value is left to bisection (gk_bisection.h): rare, slower,
+// and it cannot fail. Which lanes go there is a function of their own matrix.
 // Sources: Fernando and Parlett, Numer. Math. 67 (1994) 191-229 (dqds); von Matt, SIAM J. Matrix Anal. Appl. 18 (1997)
 // 1163-1186 (Laguerre's shifts for qd). The recurrences of g and h are those of d, differentiated.
 //
-// Cost: random 4 x 4: 7 to 8 passes, 31 to 36 divisions a matrix (f32, f64); 8 x 8: 22 to 26 and 145 to 169.
+// Cost: n + 1 divisions and a square root a pass. Random 4 x 4: 5.5 to 7 passes (f32, f64), 8 to 9.5 for the slowest of
+// 32; 8 x 8: 17 to 21, and 25 to 29.
 //
 // Accuracy: relative error of each s_i - sigma-shifted value of order k u; here |error| <= (16 + 2 k) u s_max.
 #if defined(SVDSERVE_ENGINE_ALGORITHMS_DQDS_H_) == defined(HWY_TARGET_TOGGLE)
@@ -46,99 +50,125 @@
 
 SVD_KERNEL_BEGIN
 
-// What a pass sums up, and the shift that follows from it.
+// What a pass sums up: G = g_i / p_i, and twice = h_i / p_i + 2 G^2, which the next row starts from.
 template <class Lane>
 struct LaguerreSums {
-  Lane g, h, f, f2;  // 1, 0, 0, 0 at the start of a pass
+  Lane G, twice, f, f2;
 
-  // r = 1 / p_i, c = e'_i / p_i; leaves g and h of i + 1.
-  SVD_HD void add(Lane r) {
-    const Lane gr = g * r;
-    f = f + gr;
-    f2 = fma(gr, gr, fma(h, r, f2));
+  // r = 1 / p_0
+  SVD_HD void begin(Lane r) {
+    G = r;
+    f = r;
+    f2 = r * r;
+    twice = f2 + f2;
   }
-  SVD_HD void advance(Lane r, Lane c) {
-    const Lane gr = g * r;
-    h = c * fma(g + g, gr, h);
-    g = fma(c, g, Lane(1));
-  }
-  // Zero or positive; by rounding at most slightly above the least eigenvalue. Zero where a sum overflowed.
-  SVD_HD Lane shift(int n) const {
-    using T = typename Lane::Scalar;
-    using F = FloatTraits<T>;
-    const Lane spread = Lane(T(n - 1)) * fma(Lane(T(n)), f2, -(f * f));
-    const Lane root = sqrt_in_range(at_least(spread, Lane(F::kNegligibleSquare)));
-    const Lane s = Lane(T(n) * (1 - 8 * F::kUnitRoundoff)) * reciprocal(f + root);
-    return select(spread <= Lane(F::kRangeLargest), s, Lane(0));
+  // r = 1 / p_{i+1}, last_e = e'_i
+  SVD_HD void add(Lane r, Lane last_e) {
+    const Lane c = last_e * r;
+    const Lane H = c * twice;
+    G = fma(c, G, r);
+    const Lane once = fma(G, G, H);
+    twice = fma(G, G, once);
+    f = f + G;
+    f2 = f2 + once;
   }
 };
 
-// backup: 2 k lanes of scratch. Returns the lanes whose q are not the values: those left to bisection.
-template <class Lane, class Size>
-SVD_HD typename Lane::Mask dqds(Size k, Lane* q, Lane* e, Lane* backup) {
+// Zero or positive; by rounding at most slightly above the least of n eigenvalues. Zero where a sum overflowed.
+template <class Lane>
+SVD_HD Lane laguerre_shift(int n, Lane f, Lane f2) {
   using T = typename Lane::Scalar;
+  using F = FloatTraits<T>;
+  const Lane spread = Lane(T(n - 1)) * fma(Lane(T(n)), f2, -(f * f));
+  const Lane root = sqrt_in_range(at_least(spread, Lane(F::kNegligibleSquare)));
+  const Lane s = Lane(T(n) * (1 - 8 * F::kUnitRoundoff)) * reciprocal(f + root);
+  return select(spread <= Lane(F::kRangeLargest), s, Lane(0));
+}
+
+// other: 2 k lanes of scratch. Returns the lanes whose q are not the values: those left to bisection.
+template <class Lane, class Size>
+SVD_HD typename Lane::Mask dqds(Size k, Lane* q, Lane* e, Lane* other) {
+  using T = typename Lane::Scalar;
+  // Where arrays are registers a pass leaves q and e alone until it is known to be good; in memory it writes at once,
+  // and what it replaces can be brought back.
+#if defined(__CUDA_ARCH__)
+  constexpr bool kInRegisters = Size::kValue != 0;
+#else
+  constexpr bool kInRegisters = false;
+#endif
   constexpr int kMaxPasses = 40;
   constexpr T kU = FloatTraits<T>::kUnitRoundoff;
-  const Lane zero(0), one(1), negligible(kU * kU / 16);
-  // Added to a d, it moves no value that could be told from zero; without it a p could be.
-  const Lane tiny(FloatTraits<T>::kReciprocalSmallest);
+  constexpr T kLoose = kU * kU / 16, kFound = kU * kU;
+  constexpr T kLower = 1 - 0x1p-6;
+  const Lane zero(0), one(1);
+  // Takes the place of a shift of zero: it moves no value that could be told from zero; without it a p could be.
+  const Lane tiny(FloatTraits<T>::kNegligibleSquare);
   auto failed = Lane::mask(false);
   Lane sigma = zero;
-  Lane joining = zero;  // e of a value found by its q, until it has joined the q before it
+  Lane s = zero;        // the next shift
+  Lane joining = zero;  // e of the value found last, until it has joined the q before it
 
   SVD_UNROLL_DEVICE for (int n = k; n > 2; --n) {
-    Lane s = zero, failures = zero;
-    auto loose = Lane::mask(false);
-    for (int pass = 0;; ++pass) {
-      loose = e[n - 2] <= negligible * ((one + sigma) + q[n - 1]);
-      const auto found = q[n - 1] <= fma(Lane(kU / 4), sigma, negligible);
-      const auto active = !(((loose | found) & (joining == zero)) | failed);
-      if (!any_of(active)) break;
+    Lane lower(kLower), leading_f = zero, leading_f2(FloatTraits<T>::kRangeLargest);
+    auto active = !(failed | (at_least(e[n - 2], joining) <= Lane(kLoose)));
+    for (int pass = 0; any_of(active); ++pass) {
       if (pass == kMaxPasses) {
         failed = failed | active;
         break;
       }
-      LaguerreSums<Lane> sums{one, zero, zero, zero};
-      Lane this_q = q[0];
-      Lane d = this_q - s;
-      auto good = d >= zero;
+      const Lane step = tiny - s;
+      Lane this_q = q[0], last_e = zero;
+      Lane d = this_q + step;
+      LaguerreSums<Lane> sums;
       SVD_UNROLL for (int i = 0; i < n - 1; ++i) {
         const Lane next_q = q[i + 1], this_e = e[i];
-        backup[i] = this_q;
-        backup[k + i] = this_e;
-        const Lane p = at_least(d, tiny) + this_e;
+        const Lane p = at_least(d + this_e, tiny);
         const Lane r = reciprocal(p);
         const Lane t = next_q * r;
-        const Lane new_e = this_e * t;
-        sums.add(r);
-        sums.advance(r, new_e * r);
-        q[i] = select(active, p, this_q);
-        e[i] = select(active, new_e, this_e);
-        d = fma(at_least(d, tiny), t, -s);
-        good = good & (d >= zero);
+        i == 0 ? sums.begin(r) : sums.add(r, last_e);
+        last_e = this_e * t;
+        if constexpr (kInRegisters) {
+          other[i] = p;
+          other[k + i] = last_e;
+        } else {
+          other[i] = this_q;
+          other[k + i] = this_e;
+          q[i] = select(active, p, this_q);
+          e[i] = select(active, last_e, this_e);
+        }
+        d = fma(d, t, step);
         this_q = next_q;
       }
-      backup[n - 1] = this_q;
-      const Lane p = d + joining;
-      good = good & (p <= Lane(FloatTraits<T>::kRangeLargest));
-      sums.add(reciprocal(at_least(p, tiny)));
-      q[n - 1] = select(active, p, this_q);
+      leading_f = select(active, sums.f, leading_f);
+      leading_f2 = select(active, sums.f2, leading_f2);
+      const Lane p = at_least(d + joining, tiny);
+      sums.add(reciprocal(p), last_e);
 
-      const auto bad = active & !good;
-      failures = select(bad, failures + one, zero);
-      sigma = select(active & good, sigma + s, sigma);
-      joining = select(active & good, zero, joining);
-      Lane next_s = sums.shift(n);
-      if (any_of(bad)) {
-        SVD_UNROLL for (int i = 0; i < n; ++i) q[i] = select(bad, backup[i], q[i]);
-        SVD_UNROLL for (int i = 0; i < n - 1; ++i) e[i] = select(bad, backup[k + i], e[i]);
-        failed = failed | (bad & (s == zero));
-        const Lane lower = s * select(failures <= one, Lane(T(1 - 0x1p-6)), Lane(T(0.25)));
-        next_s = select(bad, select(failures <= Lane(2), lower, zero), next_s);
+      const auto good = active & (d >= zero), bad = active & !(d >= zero);
+      if constexpr (kInRegisters) {
+        SVD_UNROLL for (int i = 0; i < n - 1; ++i) {
+          q[i] = select(good, other[i], q[i]);
+          e[i] = select(good, other[k + i], e[i]);
+        }
+      } else if (any_of(bad)) {
+        SVD_UNROLL for (int i = 0; i < n - 1; ++i) {
+          q[i] = select(bad, other[i], q[i]);
+          e[i] = select(bad, other[k + i], e[i]);
+        }
       }
-      s = next_s;
+      q[n - 1] = select(good, p, q[n - 1]);
+      sigma = select(good, sigma + s, sigma);
+      joining = select(good, zero, joining);
+      s = s * lower;  // of use where the pass was bad
+      lower = select(good, Lane(kLower), lower * Lane(T(0.25)));
+      const auto loose = e[n - 2] <= Lane(kLoose);
+      const auto found = q[n - 1] * q[n - 1] <= fma(Lane(kFound), sigma, Lane(kFound * kFound));
+      active = bad | (active & !(loose | found));
+      if (!any_of(active)) break;
+      s = select(good, laguerre_shift(n, sums.f, sums.f2), s);
     }
-    joining = select(loose, zero, e[n - 2]);
+    if (n > 3) s = laguerre_shift(n - 1, leading_f, leading_f2);
+    joining = e[n - 2];
     q[n - 1] = sigma + q[n - 1];
   }
   if (k >= 2) {
@@ -146,8 +176,10 @@ SVD_HD typename Lane::Mask dqds(Size k, Lane* q, Lane* e, Lane* backup) {
     // a sum of positive terms, over the larger.
     const Lane a = q[0], b = e[0], c = q[1], x = joining;
     const Lane gap = (a + b) - (c + x);
-    const Lane big = Lane(T(0.5)) * (((a + b) + (c + x)) + sqrt(fma(gap, gap, Lane(4) * (b * c))));
-    const Lane inverse = one / select(big > zero, big, one);
+    const Lane square = fma(gap, gap, Lane(4) * (b * c));
+    const Lane root = select(square > tiny, sqrt_in_range(square), zero);
+    const Lane big = Lane(T(0.5)) * (((a + b) + (c + x)) + root);
+    const Lane inverse = reciprocal(at_least(big, tiny));
     const Lane small = fma(a, (c + x) * inverse, b * (x * inverse));
     q[0] = sigma + big;
     q[1] = sigma + small;

@@ -32,34 +32,25 @@ template <bool kByColumn, class Team, class A, class Lane, class Size>
 SVD_HD typename Lane::Mask scale_matrix(const Team& team, A a, Size k, const Lane* given, Lane* exponents) {
   using E = typename A::Element;
   const Lane zero(0);
-  const Lane not_finite(FloatTraits<typename E::Scalar>::nan());
-  // First the largest component of each column, or NaN.
+  // First the largest component of each column.
   team.for_each(0, k, [&](int j) SVD_LAMBDA {
-    auto column_finite = Lane::mask(true);
     Lane largest = zero;
-    SVD_UNROLL for (int i = 0; i < k; ++i) {
-      column_finite = column_finite & is_finite(a(i, j));
-      largest = raise_to_magnitude(largest, a(i, j));
-    }
-    exponents[j] = select(column_finite, largest, not_finite);
+    SVD_UNROLL for (int i = 0; i < k; ++i) largest = raise_to_any_magnitude(largest, a(i, j));
+    exponents[j] = largest;
   });
-  auto finite = Lane::mask(true);
   Lane of_matrix = zero;
-  SVD_UNROLL for (int j = 0; j < k; ++j) {
-    finite = finite & (exponents[j] >= zero);
-    of_matrix = larger(exponents[j], of_matrix);
-  }
+  SVD_UNROLL for (int j = 0; j < k; ++j) of_matrix = at_least_magnitude(exponents[j], of_matrix);
+  const auto finite = of_matrix <= Lane(FloatTraits<typename E::Scalar>::kLargest);
   team.sync();
   team.for_each(0, k, [&](int j) SVD_LAMBDA {
     const Lane e = binary_exponent(select(finite, kByColumn ? exponents[j] : of_matrix, zero));
     const Pow2<Lane> scale = make_pow2(-e);
     exponents[j] = given != nullptr ? e + given[kByColumn ? j : 0] : e;
-    if (any_of(!finite)) {
-      SVD_UNROLL for (int i = 0; i < k; ++i) a(i, j) = select_element(finite, a(i, j), zero_element<E>());
-    }
     SVD_UNROLL for (int i = 0; i < k; ++i) a(i, j) = scaled(a(i, j), scale.first);
-    if (any_of(!(scale.second == Lane(1)))) {  // rare: a factor alone would be out of range
-      SVD_UNROLL for (int i = 0; i < k; ++i) a(i, j) = scaled(a(i, j), scale.second);
+    if (any_of(!(finite & (scale.second == Lane(1))))) {  // rare: a factor alone would be out of range
+      SVD_UNROLL for (int i = 0; i < k; ++i) {
+        a(i, j) = select_element(finite, scaled(a(i, j), scale.second), zero_element<E>());
+      }
     }
   });
   return finite;
@@ -68,8 +59,8 @@ SVD_HD typename Lane::Mask scale_matrix(const Team& team, A a, Size k, const Lan
 // s_i from the q_i of dqds, which s may replace.
 template <class Lane, class Size>
 SVD_HD void square_roots(Size k, const Lane* q, Lane* s) {
-  const Lane zero_square(2 * FloatTraits<typename Lane::Scalar>::kReciprocalSmallest);  // see `tiny` in dqds
-  SVD_UNROLL for (int i = 0; i < k; ++i) s[i] = select(q[i] > zero_square, sqrt(q[i]), Lane(0));
+  const Lane zero_square(2 * FloatTraits<typename Lane::Scalar>::kNegligibleSquare);  // see `tiny` in dqds
+  SVD_UNROLL for (int i = 0; i < k; ++i) s[i] = select(q[i] > zero_square, sqrt_in_range(q[i]), Lane(0));
 }
 
 // Step 2, BIDIAGONAL, from the bidiagonal matrix: s_i in any order, which may take the place of q. q and e are
@@ -86,14 +77,14 @@ SVD_HD void bidiagonal_values(Size k, Lane* q, Lane* e, Lane* backup, Lane* kept
   }
 }
 
-// Odd-even transposition: k rounds, in any of which the comparisons are independent.
+// Of numbers >= 0. Odd-even transposition: k rounds, in any of which the comparisons are independent.
 template <class Lane, class Size>
 SVD_HD void sort_descending(Size k, Lane* s) {
   SVD_UNROLL for (int round = 0; round < k; ++round) {
     SVD_UNROLL for (int i = round % 2; i < k - 1; i += 2) {
       const Lane x = s[i], y = s[i + 1];
-      s[i] = larger(x, y);
-      s[i + 1] = smaller(x, y);
+      s[i] = at_least(x, y);
+      s[i + 1] = at_most(x, y);
     }
   }
 }
@@ -104,13 +95,9 @@ SVD_HD Lane finish_values(Size k, const Lane* exponents, typename Lane::Mask fin
                           Lane* s) {
   using T = typename Lane::Scalar;
   const Lane zero(0);
-  auto in_range = Lane::mask(true);
-  SVD_UNROLL for (int i = 0; i < k; ++i) {
-    s[i] = s[i] * make_pow2(exponents[i]);
-    s[i] = select(s[i] > zero, s[i], zero);
-    in_range = in_range & (s[i] <= Lane(FloatTraits<T>::kLargest));
-  }
+  SVD_UNROLL for (int i = 0; i < k; ++i) s[i] = at_least(s[i] * make_pow2(exponents[i]), zero);
   sort_descending(k, s);
+  const auto in_range = s[0] <= Lane(FloatTraits<T>::kLargest);
   Lane status = select(unfinished, Lane(T(MatrixStatus::kNotConverged)), Lane(T(MatrixStatus::kOk)));
   status = select(in_range, status, Lane(T(MatrixStatus::kOutOfRange)));
   status = select(finite, status, Lane(T(MatrixStatus::kNonFinite)));

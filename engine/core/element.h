@@ -126,7 +126,7 @@ SVD_HD E select_element(typename E::Lane::Mask m, const E& yes, const E& no) {
   return x;
 }
 
-// The largest of |re|, |im|, which is within sqrt(2) of |x|, and of big >= 0. NaN components are ignored.
+// The largest of |re|, |im|, which is within sqrt(2) of |x|, and of big >= 0, all finite.
 template <class E>
 SVD_HD typename E::Lane raise_to_magnitude(typename E::Lane big, const E& x) {
   big = at_least(abs(x.re), big);
@@ -134,12 +134,12 @@ SVD_HD typename E::Lane raise_to_magnitude(typename E::Lane big, const E& x) {
   return big;
 }
 
+// The same of any numbers: infinite or NaN where one of them is.
 template <class E>
-SVD_HD typename E::Lane::Mask is_finite(const E& x) {
-  const typename E::Lane largest(FloatTraits<typename E::Scalar>::kLargest);
-  auto m = abs(x.re) <= largest;
-  if constexpr (E::kComplex) m = m & (abs(x.im) <= largest);
-  return m;
+SVD_HD typename E::Lane raise_to_any_magnitude(typename E::Lane big, const E& x) {
+  big = at_least_magnitude(x.re, big);
+  if constexpr (E::kComplex) big = at_least_magnitude(x.im, big);
+  return big;
 }
 
 SVD_KERNEL_END

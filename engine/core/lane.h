@@ -68,7 +68,7 @@ struct ScalarLane {
 
   // 1 / a for kReciprocalSmallest <= a <= kRangeLargest, and sqrt(a) for kNegligibleSquare <= a <= kRangeLargest:
   // rounded correctly like the general operations, which on a GPU spend half their instructions on numbers that are not
-  // in range. (tests/device/arithmetic.cu compares every float.)
+  // in range. (tests/device/arithmetic.cu compares every float.) What they make of others is for select to throw away.
   friend SVD_HD ScalarLane reciprocal(ScalarLane a) {
 #if defined(__CUDA_ARCH__)
     if constexpr (sizeof(T) == 4) {
@@ -90,12 +90,30 @@ struct ScalarLane {
 #endif
     return ScalarLane(std::sqrt(a.v));
   }
-  // The larger of a and b >= 0; b where a is NaN. Zero is +0 where both are.
+  // The larger and the smaller of a and b, b where a is NaN; not for zeros of unlike signs.
   friend SVD_HD ScalarLane at_least(ScalarLane a, ScalarLane b) {
 #if defined(__CUDA_ARCH__)
     if constexpr (sizeof(T) == 4) return ScalarLane(fmaxf(a.v, b.v));
 #endif
     return a.v > b.v ? a : b;
+  }
+  friend SVD_HD ScalarLane at_most(ScalarLane a, ScalarLane b) {
+#if defined(__CUDA_ARCH__)
+    if constexpr (sizeof(T) == 4) return ScalarLane(fminf(a.v, b.v));
+#endif
+    return a.v < b.v ? a : b;
+  }
+  // The larger of |a| and b >= 0; where |a| is infinite or NaN, or b is, infinite or NaN, too.
+  friend SVD_HD ScalarLane at_least_magnitude(ScalarLane a, ScalarLane b) {
+#if defined(__CUDA_ARCH__)
+    if constexpr (sizeof(T) == 4) {
+      float r;
+      asm("max.NaN.f32 %0, %1, %2;" : "=f"(r) : "f"(std::fabs(a.v)), "f"(b.v));
+      return ScalarLane(r);
+    }
+#endif
+    const T m = std::fabs(a.v);
+    return ScalarLane(m <= FloatTraits<T>::kLargest ? (m > b.v ? m : b.v) : FloatTraits<T>::nan());
   }
 
   // floor(log2(a)) of a positive normal a.
@@ -108,7 +126,11 @@ struct ScalarLane {
   // 2^e for an integral e in the range of normal exponents.
   friend SVD_HD ScalarLane pow2(ScalarLane e) {
     using F = FloatTraits<T>;
-    const auto bits = static_cast<typename F::Bits>(static_cast<int>(e.v) + F::kBias) << F::kMantissaBits;
+    // As a pack does it: added to 2^kMantissaBits, the integer lies in the mantissa.
+    const T number = e.v + (static_cast<T>(typename F::Bits{1} << F::kMantissaBits) + static_cast<T>(F::kBias));
+    typename F::Bits bits;
+    std::memcpy(&bits, &number, sizeof(T));
+    bits <<= F::kMantissaBits;
     T x;
     std::memcpy(&x, &bits, sizeof(T));
     return ScalarLane(x);
@@ -220,6 +242,11 @@ struct Pack {
   friend SVD_HD Pack reciprocal(Pack a) { return Pack(T(1)) / a; }
   friend SVD_HD Pack sqrt_in_range(Pack a) { return sqrt(a); }
   friend SVD_HD Pack at_least(Pack a, Pack b) { return select(a > b, a, b); }
+  friend SVD_HD Pack at_most(Pack a, Pack b) { return select(a < b, a, b); }
+  friend SVD_HD Pack at_least_magnitude(Pack a, Pack b) {
+    const Pack m = abs(a);
+    return select(m <= Pack(FloatTraits<T>::kLargest), select(m > b, m, b), Pack(FloatTraits<T>::nan()));
+  }
   friend SVD_HD Pack abs(Pack a) {
     return each([&](int x) SVD_LAMBDA { return hn::Abs(a.v[x]); });
   }

@@ -29,7 +29,7 @@ template <class Lane>
 SVD_HD Pow2<Lane> make_pow2(Lane e) {
   using T = typename Lane::Scalar;
   constexpr T kHalf = FloatTraits<T>::kBias - 7;
-  const Lane first = larger(smaller(e, Lane(kHalf)), Lane(-kHalf));
+  const Lane first = at_least(at_most(e, Lane(kHalf)), Lane(-kHalf));
   return {pow2(first), pow2(e - first)};
 }
 template <class Lane>

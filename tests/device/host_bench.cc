@@ -1,5 +1,5 @@
 // The engine fed from pinned host memory: upload, kernels and download of successive pieces overlapped, on one GPU and
-// on several, against the rate at which the bus alone carries the operands, measured in the same run.
+// on several, against the rate at which their buses alone carry the operands, measured in the same run.
 //   device_host_bench [seconds of each measurement, 2]
 #include <algorithm>
 #include <chrono>
@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <numeric>
 #include <random>
 #include <thread>
 #include <vector>
@@ -22,31 +23,6 @@ constexpr int kLanes = 2;
 
 using Clock = std::chrono::steady_clock;
 double seconds_since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
-
-// Bytes a second of uploads from pinned memory, nothing else on the bus.
-double bus_rate(int device, const void* pinned, uint64_t bytes) {
-  const SvdserveCudaApi* const api = cuda::plugin().api;
-  void* memory = nullptr;
-  CUstream_st* stream = nullptr;
-  CUevent_st* event = nullptr;
-  if (api->allocate(device, bytes, &memory) != 0 || api->create_stream(device, &stream) != 0 ||
-      api->create_event(device, &event) != 0) {
-    return 0;
-  }
-  double best = 0;
-  for (int round = 0; round < 6; ++round) {
-    const auto begin = Clock::now();
-    constexpr int kCopies = 8;
-    for (int i = 0; i < kCopies; ++i) api->copy_to_device(device, memory, pinned, bytes, stream);
-    api->record(device, event, stream);
-    api->wait(device, event);
-    if (round > 0) best = std::max(best, kCopies * static_cast<double>(bytes) / seconds_since(begin));
-  }
-  api->release(device, memory);
-  api->destroy_event(device, event);
-  api->destroy_stream(device, stream);
-  return best;
-}
 
 // One GPU with its operands and results.
 struct Fed {
@@ -73,6 +49,42 @@ struct Fed {
     return fed;
   }
 };
+
+// Bytes a second of uploads from pinned memory to all GPUs together, nothing else on their buses. 0: an error.
+double bus_rate(const std::vector<Fed*>& gpus, uint64_t bytes, double seconds) {
+  const SvdserveCudaApi* const api = cuda::plugin().api;
+  std::vector<std::thread> threads;
+  std::vector<double> rates(gpus.size());
+  for (size_t g = 0; g < gpus.size(); ++g) {
+    threads.emplace_back([&, g] {
+      const int device = gpus[g]->engine->description().ordinal;
+      void* memory = nullptr;
+      CUstream_st* stream = nullptr;
+      CUevent_st* event = nullptr;
+      if (api->allocate(device, bytes, &memory) != 0 || api->create_stream(device, &stream) != 0 ||
+          api->create_event(device, &event) != 0) {
+        return;
+      }
+      constexpr int kCopies = 8;
+      int64_t done = 0;
+      const auto begin = Clock::now();
+      while (seconds_since(begin) < seconds) {
+        for (int i = 0; i < kCopies; ++i) {
+          api->copy_to_device(device, memory, gpus[g]->operands[0].data(), bytes, stream);
+        }
+        api->record(device, event, stream);
+        api->wait(device, event);
+        done += kCopies;
+      }
+      rates[g] = static_cast<double>(done) * static_cast<double>(bytes) / seconds_since(begin);
+      api->release(device, memory);
+      api->destroy_event(device, event);
+      api->destroy_stream(device, stream);
+    });
+  }
+  for (std::thread& t : threads) t.join();
+  return std::accumulate(rates.begin(), rates.end(), 0.0);
+}
 
 // Matrices a second of all GPUs together, every lane with a thread of its own and batches of kMatrices.
 double fed_rate(const std::vector<Fed*>& gpus, const Plan& plan, double seconds) {
@@ -114,22 +126,24 @@ int main_of(int argc, char** argv) {
   }
   const uint64_t bytes = kMatrices * matrix_bytes(problem);
   std::printf("4x4 c64, batches of %ld from pinned memory and back, %d lanes\n", kMatrices, kLanes);
-  const double bus = bus_rate(0, all[0]->operands[0].data(), bytes);
   fed_rate({all[0].get()}, plan, 0.3);
-  double one = 0;
+  double one = 0, one_bus = 0;
   std::vector<Fed*> gpus;
   for (int n = 1; n <= count; n *= 2) {
     gpus.clear();
     for (int i = 0; i < n; ++i) gpus.push_back(all[static_cast<size_t>(i)].get());
+    const double bus = bus_rate(gpus, bytes, seconds / 2);
     double best = 0;
     for (int round = 0; round < 3; ++round) best = std::max(best, fed_rate(gpus, plan, seconds));
+    const double of_bus = best * static_cast<double>(matrix_bytes(problem)) / bus;
     if (n == 1) {
       one = best;
+      one_bus = bus;
       std::printf("bus %.1f GB/s; one GPU %.1f M/s = %.1f GB/s of operands, %.3f of the bus\n", bus * 1e-9, best * 1e-6,
-                  best * static_cast<double>(matrix_bytes(problem)) * 1e-9,
-                  best * static_cast<double>(matrix_bytes(problem)) / bus);
+                  best * static_cast<double>(matrix_bytes(problem)) * 1e-9, of_bus);
     } else {
-      std::printf("%d GPUs %.1f M/s, %.2f times one\n", n, best * 1e-6, best / one);
+      std::printf("%d GPUs %.1f M/s, %.2f times one; their buses %.1f GB/s, %.2f times one, %.3f of them used\n", n,
+                  best * 1e-6, best / one, bus * 1e-9, bus / one_bus, of_bus);
     }
   }
   return 0;
