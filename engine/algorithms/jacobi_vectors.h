@@ -30,6 +30,7 @@
 #endif
 
 #include "engine/algorithms/matrix_values.h"
+#include "engine/planner.h"
 
 SVD_KERNEL_BEGIN
 
@@ -121,11 +122,22 @@ SVD_HD SweepScale<Lane> sweep_scale(Lane largest, ColumnScale<Lane>& column) {
   return {make_pow2(-e), pow2(half)};
 }
 
-// True where a sweep that began with a largest component in [1, 2) has left rounding errors alone.
+// True where a sweep that began with a largest component in [1, 2) has left rounding errors alone: 4 sqrt(k) u of the
+// column, or 8 k u of one that is much smaller than the largest, of exponent `largest`. What is left of a dependent
+// column is its part of the tolerated cosines of the others, which is more than the former but no harm in a small
+// column.
 template <class Lane>
-SVD_HD typename Lane::Mask is_dependent(int k, Lane square, const ColumnScale<Lane>& column) {
-  using T = typename Lane::Scalar;
-  return square * column.square <= Lane(dependent_square<T>(k) / 2 * FloatTraits<T>::kScaleSquare);
+SVD_HD typename Lane::Mask is_dependent(int k, Lane square, const ColumnScale<Lane>& column, Lane largest) {
+  using F = FloatTraits<typename Lane::Scalar>;
+  const auto small = column.exponent <= largest - Lane(5);
+  const auto bound = dependent_square<typename Lane::Scalar>(k) / 2 * F::kScaleSquare;
+  return square * column.square <= select(small, Lane(bound * 4 * static_cast<float>(k)), Lane(bound));
+}
+
+// The exponent of a column, for the largest of them; zero columns have none.
+template <class Lane>
+SVD_HD Lane exponent_of(Lane square, const ColumnScale<Lane>& column) {
+  return select(square > Lane(0), column.exponent, Lane(-4 * FloatTraits<typename Lane::Scalar>::kBias));
 }
 
 // The pair in places i, i + 1 of a lane's matrices. Returns where it was not orthogonal.
@@ -152,12 +164,19 @@ SVD_HD typename Lane::Mask rotate_neighbours(A x, A v, Size k, int i, ColumnScal
 template <class A, class Lane, class Size>
 SVD_HD void begin_sweep(A x, A v, Size k, ColumnScale<Lane>* scales, bool first) {
   using E = typename A::Element;
-  SVD_UNROLL for (int j = 0; j < k; ++j) {
-    if (!first) {
-      const Lane square = sum_of_squares<E>(k, [&](int i) SVD_LAMBDA { return x(i, j); });
-      const auto dependent = is_dependent(k, square, scales[j]);
+  constexpr int kStorage = Size::kValue != 0 ? Size::kValue : static_cast<int>(kShapeLimits.max_values);
+  if (!first) {
+    Lane squares[kStorage], highest(-4 * FloatTraits<typename E::Scalar>::kBias);
+    SVD_UNROLL for (int j = 0; j < k; ++j) {
+      squares[j] = sum_of_squares<E>(k, [&](int i) SVD_LAMBDA { return x(i, j); });
+      highest = larger(exponent_of(squares[j], scales[j]), highest);
+    }
+    SVD_UNROLL for (int j = 0; j < k; ++j) {
+      const auto dependent = is_dependent(k, squares[j], scales[j], highest);
       SVD_UNROLL for (int i = 0; i < k; ++i) x(i, j) = select_element(dependent, zero_element<E>(), x(i, j));
     }
+  }
+  SVD_UNROLL for (int j = 0; j < k; ++j) {
     Lane largest(0);
     SVD_UNROLL for (int i = 0; i < k; ++i) largest = raise_to_magnitude(largest, x(i, j));
     const SweepScale<Lane> scale = sweep_scale(largest, scales[j]);

@@ -232,18 +232,18 @@ struct VectorsTask {
   __device__ __forceinline__ bool load(Column& column, int place, const SquareCall<T>& call, int64_t m) {
     const E* const from = reinterpret_cast<const E*>(call.a) + m * team.k * team.k;
     const int row_step = call.row_major ? team.k : 1, col_step = call.row_major ? 1 : team.k;
-    scalar::ScalarMask finite{true};
+    L largest(T(0));
     SVD_UNROLL for (int i = 0; i < Team::kRows; ++i) {
       const int row = i * kSplit + team.part;
       const bool inside = row < team.k && place < team.k;
       column.x[i] = inside ? from[row * row_step + place * col_step] : scalar::zero_element<E>();
-      finite = finite & scalar::is_finite(column.x[i]);
+      largest = scalar::raise_to_any_magnitude(largest, column.x[i]);
       column.y[i] = scalar::zero_element<E>();
       if (inside && row == place) column.y[i].re = L(T(1));
     }
     column.scale.square = L(FloatTraits<T>::kScaleSquare);
     column.scale.exponent = L(call.exponents == nullptr || place >= team.k ? T(0) : call.exponents[m * team.k + place]);
-    return finite.m;
+    return (largest <= L(FloatTraits<T>::kLargest)).m;
   }
 
   // As scale_matrix<true>: what is not finite goes on as zero.
@@ -257,13 +257,25 @@ struct VectorsTask {
     SVD_UNROLL for (int i = 0; i < Team::kRows; ++i) column.x[i] = scalar::scaled(column.x[i], scale);
   }
 
-  __device__ __forceinline__ void begin_sweep(Column& column, bool first) {
-    if (!first) {
-      const bool dependent = scalar::is_dependent(team.k, team.square_of(column.x), column.scale).m;
-      SVD_UNROLL for (int i = 0; i < Team::kRows; ++i) {
-        column.x[i] = dependent ? scalar::zero_element<E>() : column.x[i];
-      }
+  __device__ __forceinline__ void clear_dependent() {
+    const L square_p = team.square_of(p.x), square_q = team.square_of(q.x);
+    L highest = scalar::larger(scalar::exponent_of(square_p, p.scale), scalar::exponent_of(square_q, q.scale));
+    SVD_UNROLL for (int d = kSplit; d < Team::kThreads; d *= 2) highest =
+        scalar::larger(team.exchanged(highest, d), highest);
+    const bool dependent_p = scalar::is_dependent(team.k, square_p, p.scale, highest).m;
+    const bool dependent_q = scalar::is_dependent(team.k, square_q, q.scale, highest).m;
+    SVD_UNROLL for (int i = 0; i < Team::kRows; ++i) {
+      p.x[i] = dependent_p ? scalar::zero_element<E>() : p.x[i];
+      q.x[i] = dependent_q ? scalar::zero_element<E>() : q.x[i];
     }
+  }
+
+  // What a sweep begins with; at the end of the last one, too.
+  __device__ __forceinline__ void normalize_columns() {
+    normalize_column(p);
+    normalize_column(q);
+  }
+  __device__ __forceinline__ void normalize_column(Column& column) {
     const auto scale = scalar::sweep_scale(team.largest_of(column.x), column.scale);
     SVD_UNROLL for (int i = 0; i < Team::kRows; ++i) column.x[i] = scalar::scaled(column.x[i], scale.x);
     SVD_UNROLL for (int i = 0; i < Team::kRows; ++i) column.y[i] = scalar::scaled(column.y[i], scale.v);
@@ -316,8 +328,8 @@ struct VectorsTask {
   __device__ __forceinline__ bool sweeps(int max_sweeps) {
     bool active = team.k > 1;
     for (int sweep = 0; sweep < max_sweeps && active; ++sweep) {
-      begin_sweep(p, sweep == 0);
-      begin_sweep(q, sweep == 0);
+      if (sweep > 0) clear_dependent();
+      normalize_columns();
       bool rotated = false;
       for (int step = 0; step < team.k; step += 2) {
         rotated = rotate(2 * team.pair + 1 < team.k) || rotated;
@@ -378,8 +390,7 @@ __global__ void __launch_bounds__(kVectorsBlock) team_vectors_kernel(const Vecto
   task.scale_once(task.p, finite);
   task.scale_once(task.q, finite);
   const bool unfinished = task.sweeps(square.max_sweeps);
-  task.begin_sweep(task.p, true);
-  task.begin_sweep(task.q, true);
+  task.normalize_columns();
   const L s_p = task.normalize(task.p), s_q = task.normalize(task.q);
   const L largest(FloatTraits<T>::kLargest);
   const bool out_of_range = task.team.any((place_p < k && !(s_p <= largest).m) || (place_q < k && !(s_q <= largest).m));
