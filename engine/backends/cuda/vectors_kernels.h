@@ -111,7 +111,7 @@ __global__ void __launch_bounds__(LaneVectorsShape<E, K>::kBlock) lane_vectors_k
   bool finite = false;
   if (lane < n) {
     const int64_t m = first + lane;
-    load_registers<E, K>(reinterpret_cast<const E*>(slots + lane * Shape::kSlot), call.square.row_major, x);
+    load_registers<E, K, 1>(slots + lane * Shape::kSlot, call.square.row_major, x);
     const auto* const given =
         reinterpret_cast<const Lane<T>*>(call.square.exponents == nullptr ? nullptr : call.square.exponents + m * K);
     scalar::ColumnScale<Lane<T>> scales[K];
