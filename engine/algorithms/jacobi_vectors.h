@@ -150,7 +150,7 @@ SVD_HD typename Lane::Mask rotate_neighbours(A x, A v, Size k, int i, ColumnScal
   const Lane alpha = sum_of_squares<E>(k, x_p), beta = sum_of_squares<E>(k, x_q);
   const E g = inner_product<E>(k, x_p, x_q);
   const PairUpdate<E> u = pair_update(alpha, beta, g, scales[i], scales[i + 1], tol_square, active);
-  if (any_of(u.wanted)) {
+  if (Lane::kLanes == 1 || any_of(u.wanted)) {  // threads of a warp would do both
     SVD_UNROLL for (int l = 0; l < k; ++l) update_and_exchange(x(l, i), x(l, i + 1), u.x_a, u.x_b, active);
     SVD_UNROLL for (int l = 0; l < k; ++l) update_and_exchange(v(l, i), v(l, i + 1), u.v_a, u.v_b, active);
   } else {

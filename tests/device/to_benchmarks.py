@@ -106,6 +106,37 @@ def kernels(lines):
             *table(("shape", *DTYPES), [(s, *cells(s, others)) for s in shapes])]
 
 
+def vectors(lines):
+    rows = [x for x in lines if x.count(",") > 5]
+    if not rows:
+        return []
+    figures, shapes = {}, []
+    for row in csv.DictReader(rows):
+        figures[row["shape"], row["dtype"]] = row
+        if row["shape"] not in shapes:
+            shapes.append(row["shape"])
+
+    def cell(row):
+        jacobi = float(row["gesvdjBatched M/s"])
+        approximate = float(row["gesvdaStridedBatched M/s"])
+        # Of small matrices gesvdaStridedBatched returns at once, having refused them.
+        peers = [rounded(x) for x in (jacobi, approximate if approximate < 1000 else 0) if x > 0]
+        beside = f" ({' / '.join(peers)})" if peers else ""
+        return f"{rounded(row['ours M/s'])}{beside}, {round(100 * float(row['of ceiling']))} %"
+
+    return ["", "**With vectors** (`device_vectors_bench`), thin U, S and V, million matrices a second; in brackets cuSOLVER's gesvdjBatched (up",
+            "to 32 x 32) and gesvdaStridedBatched (which is approximate), with vectors, on the same data; and the share of the memory ceiling.", "",
+            *table(("shape", *DTYPES), [(s, *(cell(figures[s, t]) if (s, t) in figures else "" for t in DTYPES)) for s in shapes])]
+
+
+def answers(lines):
+    rows = list(csv.reader(x for x in lines if x.count(",") > 5))
+    if not rows:
+        return []
+    return ["", "**MIMO answers** (`device_answers_bench`), million matrices a second, values alone and with the answers named.", "",
+            *table(rows[0], [(*row[:2], *(rounded(x) for x in row[2:])) for row in rows[1:]])]
+
+
 def host(lines):
     found = next((x for x in lines if x.startswith("bus ")), None)
     if not found:
@@ -151,6 +182,7 @@ def section(text):
     if failed:
         sys.exit(f"a run that failed ({', '.join(failed)}) is nothing to publish")
     return "\n".join([BEGIN, *machine(parts["machine"]), *checks(parts), *kernels(parts.get("kernels", [])),
+                      *vectors(parts.get("vectors", [])), *answers(parts.get("answers", [])),
                       *host(parts.get("host", [])), *service(parts.get("service", [])), END])
 
 

@@ -28,6 +28,11 @@ class CudaTeam {
     if (rank_ == 0) f();
     sync();
   }
+  // Bit i: m of the member with rank i.
+  __device__ __forceinline__ unsigned ballot(bool m) const {
+    return __ballot_sync(mask_, m) >> (threadIdx.x % 32 / kThreads * kThreads) &
+           (kThreads == 32 ? ~0u : (1u << (kThreads % 32)) - 1);
+  }
   __device__ __forceinline__ scalar::ScalarMask any(scalar::ScalarMask m) const {
     return {__any_sync(mask_, m.m) != 0};
   }

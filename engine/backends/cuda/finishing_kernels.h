@@ -129,17 +129,40 @@ __device__ __forceinline__ scalar::FinishTask<E> finish_task(const FinishCall<ty
           scalar::CertificateWorkspace::in(reinterpret_cast<scalar::WideNumber*>(scratch + basis_bytes), rows, k)};
 }
 
+// Whether a matrix is as it should be already, so that nothing but its smallest value is read.
+template <class T>
+__device__ __forceinline__ bool is_finished(const FinishCall<T>& call, int64_t m) {
+  const bool as_made = call.options.canonical && !call.options.fix_phases && !call.options.certificate &&
+                       call.x.columns <= call.options.k;
+  if (!as_made || m >= call.count) return !(m < call.count);
+  // NaN: its vectors are NaN, too, as the kernels wrote them.
+  return !(call.s[m * call.options.k + call.options.k - 1] == T(0));
+}
+
 template <class E, int kThreads>
 __global__ void __launch_bounds__(kFinishBlockTeam)
     finish_vectors_kernel(const FinishCall<typename E::Scalar> call, const FinishPlan plan) {
   const FinishTeam<kThreads> team;
   const int64_t first = (static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x) / kThreads;
   if (first >= plan.teams) return;
-  for (int64_t m = first; m < call.count; m += plan.teams) {
-    const scalar::FinishTask<E> task =
-        finish_task<E>(call, m, call.scratch + first * plan.team_bytes, plan.basis_bytes);
-    scalar::finish_vectors(team, call.options, task);
+  const auto finish = [&](int64_t m) {
+    scalar::finish_vectors(team, call.options,
+                           finish_task<E>(call, m, call.scratch + first * plan.team_bytes, plan.basis_bytes));
     team.sync();  // the scratch is written again
+  };
+  if constexpr (kThreads <= 32) {
+    // A team looks at as many matrices at once as it has threads: hardly one needs more than that.
+    const int rank = static_cast<int>(threadIdx.x) % kThreads;
+    for (int64_t base = first * kThreads; base < call.count; base += plan.teams * kThreads) {
+      const unsigned waiting = team.ballot(!is_finished(call, base + rank));
+      for (int i = 0; i < kThreads; ++i) {
+        if ((waiting >> i & 1) != 0) finish(base + i);
+      }
+    }
+  } else {
+    for (int64_t m = first; m < call.count; m += plan.teams) {
+      if (!is_finished(call, m)) finish(m);
+    }
   }
 }
 

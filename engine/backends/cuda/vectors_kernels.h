@@ -288,15 +288,8 @@ struct VectorsTask {
     const auto u = scalar::pair_update(team.square_of(p.x), team.square_of(q.x), team.product_of(p.x, q.x), p.scale,
                                        q.scale, tol_square, active);
     if (!exists) return false;
-    if (u.wanted.m) {
-      SVD_UNROLL for (int i = 0; i < Team::kRows; ++i)
-          scalar::update_and_exchange(p.x[i], q.x[i], u.x_a, u.x_b, active);
-      SVD_UNROLL for (int i = 0; i < Team::kRows; ++i)
-          scalar::update_and_exchange(p.y[i], q.y[i], u.v_a, u.v_b, active);
-    } else {
-      SVD_UNROLL for (int i = 0; i < Team::kRows; ++i) scalar::exchange(p.x[i], q.x[i], active);
-      SVD_UNROLL for (int i = 0; i < Team::kRows; ++i) scalar::exchange(p.y[i], q.y[i], active);
-    }
+    SVD_UNROLL for (int i = 0; i < Team::kRows; ++i) scalar::update_and_exchange(p.x[i], q.x[i], u.x_a, u.x_b, active);
+    SVD_UNROLL for (int i = 0; i < Team::kRows; ++i) scalar::update_and_exchange(p.y[i], q.y[i], u.v_a, u.v_b, active);
     scalar::shrink_and_exchange(p.scale, q.scale, u.shrink, active);
     return u.wanted.m;
   }
@@ -425,7 +418,9 @@ __global__ void copy_columns_kernel(const E* from, int rows, int all, int64_t co
   const bool by_rows = to.col_stride == 1;
   const int64_t i = by_rows ? at / to.columns : at % rows, j = by_rows ? at % to.columns : at / rows;
   const E x = from[(m * all + j) * rows + i];
-  to.data[m * to.matrix_stride + i * to.row_stride + j * to.col_stride] = canonical(x, to.conjugate, true);
+  bool finite = x.re.v == x.re.v;
+  if constexpr (E::kComplex) finite = finite && x.im.v == x.im.v;
+  to.data[m * to.matrix_stride + i * to.row_stride + j * to.col_stride] = canonical(x, to.conjugate, finite);
 }
 
 }  // namespace svdserve::cuda
