@@ -252,6 +252,7 @@ TEST(DeviceFault, BatchesThatCameBackHideNobody) {
   s.plans[0]->Plant(Fault::kHang);
   s.plans[1]->Plant(Fault::kHang);
   const TicketPtr first = s.Submit(1), stuck = s.Submit(1);
+  s.plans[0]->AwaitExecuted(1);
   s.plans[1]->AwaitExecuted(1);
   s.plans[0]->Always([] { return Fault::kLaunch; });
   std::vector<TicketPtr> back;
