@@ -26,7 +26,7 @@ struct BenchOptions {
   int64_t max_outstanding = 10000;
   double rate = 0;
   Duration duration = std::chrono::seconds(10), warmup = std::chrono::seconds(2);
-  bool stream = false, retry = false;
+  bool empty = false, stream = false, retry = false;
 };
 
 // What a run gave; the columns of the CSV output in their order.
@@ -108,7 +108,7 @@ Row make_row(const BenchOptions& o, const std::string& address, const std::strin
   row.add("address", address);
   row.add("server_version", version);
   row.add("loop", o.rate > 0 ? "open" : "closed");
-  row.add("rpc", o.stream ? "stream" : "unary");
+  row.add("rpc", o.empty ? "empty" : o.stream ? "stream" : "unary");
   row.add("shape", absl::StrReplaceAll(o.shapes, {{",", " "}}));
   row.add("dtype", absl::StrReplaceAll(o.dtypes, {{",", " "}}));
   row.add("method", o.method);
@@ -183,6 +183,7 @@ void declare(Arguments* a, BenchOptions* o) {
             &o->rate);
   a->option("--max-outstanding", "N", "open loop: unanswered requests beyond which none is sent", &o->max_outstanding,
             1);
+  a->flag("--empty", "closed loop of empty unary calls instead: what the wire and the client take", &o->empty);
   a->flag("--stream", "each caller keeps a DecomposeStream full", &o->stream);
   a->option("--window", "N", "stream: unanswered requests of each", &o->window, 1);
   a->option("--connections", "N", "TCP connections; callers take turns", &o->connections, 1);
@@ -210,6 +211,7 @@ int run_bench(const std::vector<std::string>& words) {
   connection.declare(&a);
   if (const auto code = parse_or_explain(&a, "bench", words)) return *code;
   if (o.rate > 0 && o.stream) return bad_usage("bench", "--rate and --stream exclude each other");
+  if (o.empty && (o.rate > 0 || o.stream)) return bad_usage("bench", "--empty excludes --rate and --stream");
   if (o.duration <= Duration::zero()) return bad_usage("bench", "--duration must be positive");
   LoadOptions load_options;
   const auto method = parse_method(o.method);
@@ -233,6 +235,7 @@ int run_bench(const std::vector<std::string>& words) {
   load_options.concurrency = o.concurrency;
   if (o.rate > 0) load_options.rate = o.rate;
   load_options.max_outstanding = o.max_outstanding;
+  load_options.empty = o.empty;
   load_options.stream = o.stream;
   load_options.window = std::min<int64_t>(o.window, 1 << 20);
   load_options.timeout = connection.call().timeout;

@@ -131,6 +131,22 @@ class Load::Closed : public Runner {
   }
 };
 
+// The same with calls that carry nothing: what the wire and the client take by themselves.
+class Load::Empty : public Runner {
+ public:
+  using Runner::Runner;
+
+ private:
+  void run() override {
+    const Workload nothing;
+    while (!shared_.stopping) {
+      const auto took = shared_.client.ping(shared_.call());
+      if (shared_.measuring) count(&tally_, nothing, took.status(), 0, took.ok() ? *took : Clock::duration{});
+      Shared::pause_if_unreachable(took.status());
+    }
+  }
+};
+
 // A stream that is kept full; one that breaks is opened anew.
 class Load::Streaming : public Runner {
  public:
@@ -264,6 +280,8 @@ Load::Load(client::Client& client, std::vector<Workload> mix, LoadOptions option
     const uint64_t seed = options.seed + static_cast<uint64_t>(i);
     if (options.stream) {
       runners_.push_back(std::make_unique<Streaming>(*shared_, seed));
+    } else if (options.empty) {
+      runners_.push_back(std::make_unique<Empty>(*shared_, seed));
     } else {
       runners_.push_back(std::make_unique<Closed>(*shared_, seed));
     }

@@ -49,6 +49,7 @@ struct LoadOptions {
   int64_t concurrency = 1;          // closed loop: callers, or streams
   std::optional<double> rate = {};  // open loop: requests a second, Poisson arrivals
   int64_t max_outstanding = 10000;  // open loop
+  bool empty = false;               // closed loop: empty unary calls, of no matrices
   bool stream = false;              // DecomposeStream instead of Decompose
   int64_t window = 4;               // stream: unanswered requests of each
   client::ComputeOptions compute = {};
@@ -69,6 +70,7 @@ class Load {
  private:
   class Runner;
   class Closed;
+  class Empty;
   class Streaming;
   class Open;
   struct Shared;

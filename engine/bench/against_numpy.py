@@ -1,16 +1,23 @@
 #!/usr/bin/env python3
 """The engine on one core against numpy.linalg.svd, as CSV.
 
-Same process, same data, one BLAS thread, best of 5 on both sides, random normal matrices, method AUTO. The values of the timed
-call are compared: `worst_u` is the largest difference from NumPy's on the same data in units of u s_max (for f32 and c64 from
-NumPy's in double precision), `bound_u` what the contract allows; exit status 1 where it is passed.
+Same process, same data, one BLAS thread, best of 5 on both sides, random normal matrices, method AUTO; NumPy calls LAPACK's
+?gesdd for each matrix. `values`: singular values alone; `vectors`: thin U, S, V^H. The values of the timed call are compared:
+`worst_u` is the largest difference from NumPy's on the same data in units of u s_max (for f32 and c64 from NumPy's in double
+precision), `residual_u` the largest |A - U S V^H|_F / (|A|_F max(m, n) u), `bound_u` what the contract allows of the former (of
+the latter 10); exit status 1 where one is passed.
 
-    python3 engine/bench/against_numpy.py build/release/lib/libsvdserve_bench.so
+    python3 engine/bench/against_numpy.py build/release/lib/libsvdserve_bench.so [values | vectors ...] > now.csv
+    python3 engine/bench/against_numpy.py build/release/lib/libsvdserve_bench.so --recorded before.csv
+
+--recorded FILE: the output of an earlier run on such a machine; ratios to NumPy that have fallen by more than 3 % are named.
 """
 import os
 
 os.environ["OPENBLAS_NUM_THREADS"] = os.environ["MKL_NUM_THREADS"] = os.environ["OMP_NUM_THREADS"] = "1"
 
+import argparse
+import csv
 import ctypes
 import platform
 import sys
@@ -19,10 +26,14 @@ import time
 import numpy as np
 
 DTYPES = {"f32": np.float32, "f64": np.float64, "c64": np.complex64, "c128": np.complex128}
-SHAPES = [(2, 2), (4, 4), (8, 8), (16, 16), (32, 32), (64, 4), (4, 64)]
+SHAPES = {"values": [(2, 2), (4, 4), (8, 8), (16, 16), (32, 32), (64, 4), (4, 64)],
+          "vectors": [(2, 2), (4, 4), (8, 8), (16, 16), (32, 32), (64, 16), (4, 64)]}
 AUTO = 0
-# What was set out to be reached: (shape, dtype) -> times NumPy.
-BARS = {((4, 4), "f64"): 15, ((4, 4), "c64"): 25, ((8, 8), "f64"): 8, ((8, 8), "c64"): 12}
+# What was set out to be reached: (work, shape, dtype) -> times NumPy.
+BARS = {("values", (4, 4), "f64"): 15, ("values", (4, 4), "c64"): 25, ("values", (8, 8), "f64"): 8,
+        ("values", (8, 8), "c64"): 12, ("vectors", (4, 4), "c64"): 15,
+        **{("vectors", (32, 32), dtype): 1 for dtype in DTYPES}}
+WORSE = 0.97  # of the recorded ratio
 
 
 def best_of_5(f):
@@ -40,37 +51,83 @@ def processor():
     return names[0] if names else platform.machine()
 
 
+def random_matrices(rng, name, count, m, n):
+    a = rng.standard_normal((count, m, n))
+    if name[0] == "c":
+        a = a + 1j * rng.standard_normal(a.shape)
+    return np.ascontiguousarray(a.astype(DTYPES[name]))
+
+
+def measure(library, work, name, a):
+    """Seconds of ours and of NumPy's, our values, and the largest residual (0 without vectors)."""
+    count, m, n = a.shape
+    k, number = min(m, n), list(DTYPES).index(name)
+    s = np.empty((count, k), a.real.dtype)
+    u, vh = np.empty((count, m, k), a.dtype), np.empty((count, k, n), a.dtype)
+    status = 0
+
+    def ours():
+        nonlocal status
+        if work == "values":
+            status |= library.svdserve_bench_values(number, AUTO, m, n, count, 1, a.ctypes.data, s.ctypes.data)
+        else:
+            status |= library.svdserve_bench_svd(number, m, n, count, 1, a.ctypes.data, s.ctypes.data, u.ctypes.data,
+                                                 vh.ctypes.data)
+
+    def numpys():
+        np.linalg.svd(a, full_matrices=False, compute_uv=work == "vectors")
+
+    ours_s, numpy_s = best_of_5(ours), best_of_5(numpys)
+    residual = 0.0
+    if work == "vectors":
+        norm = lambda x: np.linalg.norm(x.astype(np.complex128), axis=(1, 2))
+        residual = float((norm(a - (u.astype(np.complex128) * s[:, None, :]) @ vh) / norm(a)).max())
+    return ours_s, numpy_s, s, residual if status == 0 else float("inf")
+
+
 def main():
-    engine = ctypes.CDLL(sys.argv[1]).svdserve_bench_values
-    engine.argtypes = [ctypes.c_int] * 2 + [ctypes.c_int64] * 3 + [ctypes.c_int] + [ctypes.c_void_p] * 2
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("library")
+    parser.add_argument("work", nargs="*", help="values, vectors; default: both")
+    parser.add_argument("--recorded", help="CSV of an earlier run to compare with")
+    args = parser.parse_args()
+    if unknown := set(args.work) - set(SHAPES):
+        parser.error(f"there is no {', '.join(sorted(unknown))}")
+    recorded = {}
+    if args.recorded:
+        with open(args.recorded) as before:
+            rows = csv.DictReader(line for line in before if not line.startswith("#"))
+            recorded = {(r["work"], r["shape"], r["dtype"]): float(r["ratio"]) for r in rows}
+
+    library = ctypes.CDLL(args.library)
+    library.svdserve_bench_values.argtypes = [ctypes.c_int] * 2 + [ctypes.c_int64] * 3 + [ctypes.c_int] + [ctypes.c_void_p] * 2
+    library.svdserve_bench_svd.argtypes = [ctypes.c_int] + [ctypes.c_int64] * 3 + [ctypes.c_int] + [ctypes.c_void_p] * 4
     rng = np.random.default_rng(3)
-    good = True
+    good, worse, compared = True, [], 0
     print(f"# {processor()}, one core, NumPy {np.__version__}")
-    print("shape,dtype,matrices,ours_ms,ours_M_per_s,numpy_ms,numpy_M_per_s,ratio,bar,worst_u,bound_u")
-    for m, n in SHAPES:
-        for number, (name, dtype) in enumerate(DTYPES.items()):
-            k, count = min(m, n), max(1_600_000 // (m * n * min(m, n)), 500)
-            a = rng.standard_normal((count, m, n))
-            if name[0] == "c":
-                a = a + 1j * rng.standard_normal(a.shape)
-            a = np.ascontiguousarray(a.astype(dtype))
-            s = np.empty((count, k), a.real.dtype)
-            status = 0
-
-            def ours():
-                nonlocal status
-                status |= engine(number, AUTO, m, n, count, 1, a.ctypes.data, s.ctypes.data)
-
-            ours_s, numpy_s = best_of_5(ours), best_of_5(lambda: np.linalg.svd(a, compute_uv=False))
-            wide = np.complex128 if name[0] == "c" else np.float64
-            exact = np.linalg.svd(a.astype(wide), compute_uv=False)
-            u = np.finfo(a.real.dtype).eps / 2
-            worst = float((abs(s - exact) / (u * exact[:, :1])).max())
-            bound = ((32 if max(m, n) > 64 * max(k, 8) else 16) + 2 * k) * (2 if name[0] == "c" else 1)
-            good = good and status == 0 and worst <= bound
-            bar = BARS.get(((m, n), name), "")
-            print(f"{m}x{n},{name},{count},{ours_s * 1e3:.3f},{count / ours_s / 1e6:.3f},{numpy_s * 1e3:.3f},"
-                  f"{count / numpy_s / 1e6:.3f},{numpy_s / ours_s:.1f},{bar},{worst:.1f},{bound}", flush=True)
+    print("work,shape,dtype,matrices,ours_ms,ours_M_per_s,numpy_ms,numpy_M_per_s,ratio,bar,worst_u,bound_u,residual_u")
+    for work in args.work or SHAPES:
+        for m, n in SHAPES[work]:
+            for name in DTYPES:
+                count = max(1_600_000 // (m * n * min(m, n)), 500)
+                a = random_matrices(rng, name, count, m, n)
+                ours_s, numpy_s, s, residual = measure(library, work, name, a)
+                exact = np.linalg.svd(a.astype(np.complex128 if name[0] == "c" else np.float64), compute_uv=False)
+                u, k = np.finfo(a.real.dtype).eps / 2, min(m, n)
+                worst = float((abs(s - exact) / (u * exact[:, :1])).max())
+                residual_u = residual / (max(m, n) * u)
+                bound = ((32 if max(m, n) > 64 * max(k, 8) else 16) + 2 * k) * (2 if name[0] == "c" else 1)
+                good = good and worst <= bound and residual_u <= 10
+                shape, ratio = f"{m}x{n}", numpy_s / ours_s
+                print(f"{work},{shape},{name},{count},{ours_s * 1e3:.3f},{count / ours_s / 1e6:.4f},{numpy_s * 1e3:.3f},"
+                      f"{count / numpy_s / 1e6:.4f},{ratio:.2f},{BARS.get((work, (m, n), name), '')},{worst:.1f},{bound},"
+                      f"{residual_u:.1f}", flush=True)
+                if before := recorded.get((work, shape, name)):
+                    compared += 1
+                    if ratio < WORSE * before:
+                        worse.append(f"{work} {shape} {name}: {before:.2f} -> {ratio:.2f}")
+    if args.recorded:
+        print(f"# {len(worse)} of {compared} ratios are more than 3 % below {args.recorded}", *worse, sep="\n# ")
     return 0 if good else 1
 
 

@@ -394,6 +394,7 @@ TEST(Svdctl, GeneratesLoadAndWritesCsv) {
   };
   const std::vector<std::vector<std::string>> loads = {{"--shape", "4x4,8x2:2", "--dtype", "f32,c128"},
                                                        {"--stream", "--concurrency", "2", "--window", "8"},
+                                                       {"--empty", "--concurrency", "2"},
                                                        {"--rate", "200", "--connections", "2"},
                                                        {"--request-bytes", "100000", "--method", "jacobi"}};
   for (const auto& more : loads) {
@@ -423,6 +424,7 @@ TEST(Svdctl, WrongUsageIsExplained) {
                                                        {"bench", "--shape", "4"},
                                                        {"bench", "--dtype", "f16"},
                                                        {"bench", "--rate", "10", "--stream"},
+                                                       {"bench", "--empty", "--stream"},
                                                        {"health", "--tls-cert", "only.pem"},
                                                        {"latency", "--rounds", "0"}};
   for (const auto& words : wrong) {
