@@ -20,6 +20,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/synchronization/mutex.h"
 #include "server/clock.h"
 #include "server/config.h"
 #include "server/device/cuda_device.h"
@@ -291,6 +292,8 @@ int serve(const Config& config, StopSignals* signals) {
 int main(int argc, char** argv) {
   using namespace svdserve::server;
   keep_malloc_warm();
+  // Debian's Abseil looks for deadlocks at every lock of gRPC's, some percent of a small call.
+  absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
   raise_descriptor_limit();
   StopSignals signals;
   const ConfigOutcome outcome = read_config(std::vector<std::string>(argv + 1, argv + argc),

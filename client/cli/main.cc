@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/synchronization/mutex.h"
 #include "client/cli/commands.h"
 
 namespace {
@@ -37,6 +38,8 @@ void keep_memory_warm() {
 int main(int argc, char** argv) {
   using namespace svdserve::cli;
   keep_memory_warm();
+  // Debian's Abseil looks for deadlocks at every lock of gRPC's.
+  absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
   const std::vector<std::string> words(argv + std::min(argc, 2), argv + argc);
   const std::string command = argc > 1 ? argv[1] : "";
   if (command == "values") return run_values(words);

@@ -146,8 +146,8 @@ bool BatchScheduler::RunInline(const AdmittedRequest& request, DoneCallback* don
   std::optional<Lane> lane;
   {
     MutexLock lock(&mu_);
-    if (!queue_.empty()) return false;  // others were here before
-    lane = pool_->PlaceShort(request.plan, count, options_.inline_work);
+    lane = pool_->PlaceBeside(request.plan, count);  // which keeps nobody waiting who was here before
+    if (!lane.has_value() && queue_.empty()) lane = pool_->PlaceShort(request.plan, count, options_.inline_work);
     if (!lane.has_value()) return false;
     ++busy_;
   }

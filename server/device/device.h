@@ -1,4 +1,5 @@
-// A device: what computes batches. One lane runs one batch at a time; a device with several lanes overlaps them.
+// A device: what computes batches. One lane runs one batch at a time; a device with several lanes overlaps them. Lanes
+// are numbered from 0, side lanes after them.
 #ifndef SVDSERVE_SERVER_DEVICE_DEVICE_H_
 #define SVDSERVE_SERVER_DEVICE_DEVICE_H_
 
@@ -28,6 +29,7 @@ struct DeviceInfo {
   std::string instruction_set;  // of the kernels, such as "avx512" or "sm_90"
   int threads = 1;              // of the host that compute; 0 where the device does
   int lanes = 1;
+  int side_lanes = 0;  // beside them, without threads: for work that is done sooner than a thread is woken
 };
 
 // What a device has moved since it was made. Both only grow; 0 on the host, which reads and writes in place.
@@ -68,7 +70,7 @@ struct DeviceState {
   DeviceInfo info;
   DeviceCounters counters;
   bool healthy = true;
-  int64_t outstanding_batches = 0;  // lanes that hold one
+  int64_t outstanding_batches = 0;  // lanes and side lanes that hold one
   absl::Duration busy;              // time in which at least one lane computed
 };
 

@@ -5,10 +5,19 @@
 
 namespace svdserve::server {
 
+std::optional<int> DeviceLoad::FirstFree(size_t from, size_t to) const {
+  for (size_t i = from; i < to; ++i) {
+    if (lanes_[i].state == State::kFree) return static_cast<int>(i);
+  }
+  return std::nullopt;
+}
+
 std::optional<int> DeviceLoad::free_lane() const {
-  if (held_ == static_cast<int>(lanes_.size())) return std::nullopt;
-  const auto is_free = [](const Lane& lane) { return lane.state == State::kFree; };
-  return static_cast<int>(std::find_if(lanes_.begin(), lanes_.end(), is_free) - lanes_.begin());
+  return FirstFree(0, lanes_.size() - static_cast<size_t>(side_lanes_));
+}
+
+std::optional<int> DeviceLoad::free_side_lane() const {
+  return FirstFree(lanes_.size() - static_cast<size_t>(side_lanes_), lanes_.size());
 }
 
 void DeviceLoad::Hold(int lane, const CostEstimate& work) {

@@ -15,9 +15,11 @@ namespace svdserve::server {
 
 class DeviceLoad {
  public:
-  explicit DeviceLoad(int lanes) : lanes_(static_cast<size_t>(lanes)) {}
+  explicit DeviceLoad(int lanes, int side_lanes = 0)
+      : lanes_(static_cast<size_t>(lanes + side_lanes)), side_lanes_(side_lanes) {}
 
   std::optional<int> free_lane() const;
+  std::optional<int> free_side_lane() const;     // numbered after the lanes
   int held() const { return held_; }             // lanes
   bool idle() const { return held_ == ended_; }  // no lane computes or is about to
 
@@ -49,7 +51,10 @@ class DeviceLoad {
   absl::Duration share(absl::Time now) const;
   void Advance(absl::Time now);
 
+  std::optional<int> FirstFree(size_t from, size_t to) const;
+
   std::vector<Lane> lanes_;
+  int side_lanes_;  // the last of them
   int held_ = 0;
   int computing_ = 0;
   int ended_ = 0;

@@ -77,6 +77,10 @@ Pace pace_of(const CostTable& costs, const Plan& plan, int64_t matrices, double 
 // reached. Its cores are needed for the transport: see decisions/0005-which-device.md.
 constexpr absl::Duration kLongestHostHelp = absl::Microseconds(200);
 
+// What waking a thread takes at best. Work that takes no longer is done at once, on its caller's thread, whatever the
+// lanes do.
+constexpr absl::Duration kHandOver = absl::Microseconds(5);
+
 bool is_host(const Device& device) { return device.info().kind == DeviceKind::kHost; }
 
 }  // namespace
@@ -203,6 +207,22 @@ std::optional<Lane> DevicePool::PlaceShort(const Plan& plan, int64_t matrices, a
   const Candidate best = Choose(plan, matrices, {}, {}, now);
   if (best.device < 0 || !best.has_lane || best.work.typical > most) return std::nullopt;
   return Hold(best);
+}
+
+std::optional<Lane> DevicePool::PlaceBeside(const Plan& plan, int64_t matrices) {
+  const absl::Time now = clock_->Now();
+  MutexLock lock(&mu_);
+  for (int d = 0; d < size(); ++d) {
+    DeviceEntry& entry = *devices_[d];
+    if (entry.device->info().side_lanes == 0 || !entry.healthy || entry.avoided_until > now) continue;
+    const CostEstimate work = entry.costs.Predict(plan, matrices);
+    if (work.typical > kHandOver) continue;
+    const std::optional<int> lane = entry.load.free_side_lane();
+    if (!lane.has_value()) continue;
+    entry.load.Hold(*lane, work);
+    return Lane{d, *lane};
+  }
+  return std::nullopt;
 }
 
 void DevicePool::Release(const Lane& lane) {

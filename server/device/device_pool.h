@@ -91,6 +91,9 @@ class DevicePool {
 
   // A lane as by Place(), if the work is predicted to take no longer than `most` there.
   std::optional<Lane> PlaceShort(const Plan& plan, int64_t matrices, absl::Duration most);
+  // A side lane of a healthy device, if the work is predicted to take no longer there than a thread takes to wake up.
+  // Its holder executes on its own thread.
+  std::optional<Lane> PlaceBeside(const Plan& plan, int64_t matrices);
   void Release(const Lane& lane);
 
   // How to divide `matrices` among the healthy devices with a free lane, in proportion to their speed and so that all
@@ -103,8 +106,8 @@ class DevicePool {
   // while a healthy device has nothing to do.
   absl::Duration EarliestDone(const Plan& plan, int64_t matrices, int64_t ahead, bool divisible) const;
 
-  // Has the lane's own thread call work->Run(lane). The caller holds the lane and passes it on; `work` lives until
-  // then.
+  // Has the lane's own thread call work->Run(lane); not a side lane. The caller holds the lane and passes it on; `work`
+  // lives until then.
   void Run(const Lane& lane, LaneWork* work);
 
   struct Executed {
@@ -132,7 +135,8 @@ class DevicePool {
     std::thread thread;
   };
   struct DeviceEntry {
-    explicit DeviceEntry(std::unique_ptr<Device> d) : device(std::move(d)), load(device->info().lanes) {}
+    explicit DeviceEntry(std::unique_ptr<Device> d)
+        : device(std::move(d)), load(device->info().lanes, device->info().side_lanes) {}
 
     const std::unique_ptr<Device> device;
     CostTable costs;

@@ -9,6 +9,9 @@
 namespace svdserve::server {
 namespace {
 
+// As many callers at once as the transport has threads for requests, and no reason for fewer.
+constexpr int kSideLanes = 16;
+
 class HostDevice final : public Device {
  public:
   HostDevice(int index, int threads, Simd simd) : engine_(EngineOptions{threads, simd}) {
@@ -16,6 +19,7 @@ class HostDevice final : public Device {
     info_.instruction_set = svdserve::name(engine_.simd());
     info_.threads = engine_.threads();
     info_.lanes = 1;  // one batch already uses every thread of the arena
+    info_.side_lanes = kSideLanes;
   }
 
   const DeviceInfo& info() const override { return info_; }

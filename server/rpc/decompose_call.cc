@@ -23,6 +23,18 @@ bool cannot_be_admitted(const Pipeline& pipeline, size_t message_bytes) {
 
 }  // namespace
 
+grpc::ServerUnaryReactor* DecomposeCall::Handle(const HandlerContext* context, grpc::CallbackServerContext* call,
+                                                grpc::ByteBuffer* request, grpc::ByteBuffer* reply) {
+  auto* const mine = new DecomposeCall(context, reply);
+  mine->Start(*call, request);
+  if (mine->stage_.exchange(Stage::kReturned) != Stage::kAnswered) return mine;
+  const grpc::Status status = std::move(mine->status_);
+  delete mine;
+  grpc::ServerUnaryReactor* const reactor = call->DefaultReactor();
+  reactor->Finish(status);
+  return reactor;
+}
+
 void DecomposeCall::Start(const grpc::CallbackServerContext& call, grpc::ByteBuffer* request) {
   arrival_ = context_->clock->Now();
   if (cannot_be_admitted(*context_->pipeline, request->Length())) {
@@ -59,8 +71,9 @@ void DecomposeCall::OnAnswer(const Outcome& outcome) {
   context_->recorder->RequestFinished(labels_, outcome.error.code);
   if (outcome.error.ok()) context_->recorder->PhaseTook(Phase::kRespond, total - outcome.total);
   context_->recorder->PhaseTook(Phase::kTotal, total);
+  status_ = to_status(outcome.error);
   // From here on *this may be gone at any time.
-  Finish(to_status(outcome.error));
+  if (stage_.exchange(Stage::kAnswered) == Stage::kReturned) Finish(status_);
 }
 
 }  // namespace svdserve::server

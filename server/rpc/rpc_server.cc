@@ -73,11 +73,9 @@ class SvdServiceHandler final
 
   grpc::ServerUnaryReactor* Decompose(grpc::CallbackServerContext* call, const grpc::ByteBuffer* request,
                                       grpc::ByteBuffer* reply) override {
-    auto* reactor = new DecomposeCall(&context_, reply);
     // The message is no const object: gRPC made it for this call and has no more use for it. To free it once it is
     // parsed halves the memory of a large request.
-    reactor->Start(*call, const_cast<grpc::ByteBuffer*>(request));
-    return reactor;
+    return DecomposeCall::Handle(&context_, call, const_cast<grpc::ByteBuffer*>(request), reply);
   }
 
   grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* DecomposeStream(

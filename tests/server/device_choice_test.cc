@@ -178,6 +178,37 @@ TEST_F(DeviceChoice, OnlyShortWorkIsPlacedForTheCallersThread) {
   EXPECT_EQ(lane->device, kSlow);
 }
 
+TEST(DeviceSideLanes, TakeWhatIsSoonerDoneThanHandedOver) {
+  FakeClock clock;
+  CountingRecorder recorder;
+  const auto control = std::make_shared<FakeDeviceControl>();
+  std::vector<std::unique_ptr<Device>> devices;
+  devices.push_back(std::make_unique<FakeDevice>("host:0", 1, control, DeviceKind::kHost, 2));
+  DevicePool pool(std::move(devices), &clock, &recorder);
+  // A matrix takes a microsecond.
+  control->Fail([&clock] {
+    clock.Advance(absl::Microseconds(3));
+    return DeviceOutcome{absl::OkStatus(), false, true, {}};
+  });
+  const std::atomic<bool> cancel{false};
+  const HostSegment segment{nullptr, 3, nullptr, nullptr};
+  const Lane lane = *DevicePool::Placement(&pool).Place(kPlan, 3, {});
+  pool.Execute(lane, kPlan, {&segment, 1}, &cancel);
+
+  EXPECT_FALSE(DevicePool::Placement(&pool).lane_free());  // it is held still
+  EXPECT_FALSE(pool.PlaceBeside(kPlan, 1000).has_value());
+  const auto first = pool.PlaceBeside(kPlan, 3), second = pool.PlaceBeside(kPlan, 3);
+  ASSERT_TRUE(first.has_value() && second.has_value());
+  EXPECT_EQ(first->index, 1);
+  EXPECT_EQ(second->index, 2);
+  EXPECT_FALSE(pool.PlaceBeside(kPlan, 3).has_value());
+  EXPECT_TRUE(pool.Execute(*first, kPlan, {&segment, 1}, &cancel).outcome.completed);
+  pool.Release(*first);
+  EXPECT_EQ(pool.PlaceBeside(kPlan, 3)->index, 1);
+  pool.Release(lane);
+  EXPECT_EQ(DevicePool::Placement(&pool).Place(kPlan, 3, {})->index, 0);  // never a side lane
+}
+
 TEST_F(DeviceChoice, EarliestDoneIsNeverOfAnIdleDevice) {
   EXPECT_EQ(pool_->EarliestDone(kPlan, 1000, 0, false), absl::ZeroDuration());
   Place(1000);

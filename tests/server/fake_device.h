@@ -76,12 +76,13 @@ class FakeDeviceControl {
 class FakeDevice final : public Device {
  public:
   FakeDevice(std::string name, int lanes, std::shared_ptr<FakeDeviceControl> control,
-             DeviceKind kind = DeviceKind::kHost)
+             DeviceKind kind = DeviceKind::kHost, int side_lanes = 0)
       : control_(std::move(control)) {
     info_.name = std::move(name);
     info_.kind = kind;
     info_.instruction_set = "none";
     info_.lanes = lanes;
+    info_.side_lanes = side_lanes;
   }
 
   const DeviceInfo& info() const override { return info_; }
