@@ -39,6 +39,9 @@ for library in "$bundle"/bin/lib/*; do
   strip --strip-unneeded "$library"
   patchelf --set-rpath "\$ORIGIN" "$library"
 done
-cp tests/device/run.sh tests/device/torch_peer.py "$bundle/"
+cp tests/device/run.sh tests/device/torch_peer.py tests/device/compare.py "$bundle/"
+# What run.sh compares with at its end.
+recorded=$(find tests/device/results -name '*.txt' ! -name '*-x[0-9]*' | sort | tail -n 1)
+[[ -z $recorded ]] || cp "$recorded" "$bundle/recorded.txt"
 tar -C "$(dirname "$bundle")" -czf "$bundle.tar.gz" "$(basename "$bundle")"
 du -sh "$bundle" "$bundle.tar.gz"

@@ -122,3 +122,6 @@ soak() {
   done
 } 2>&1 | tee "$out/results.txt"
 rm -f "$out/ready"
+if [[ -e $here/recorded.txt ]]; then
+  { section compared && python3 "$here/compare.py" "$out/results.txt" "$here/recorded.txt"; } 2>&1 | tee -a "$out/results.txt"
+fi

@@ -1,0 +1,94 @@
+#!/usr/bin/env python3
+"""Says which figures of one file of results of tests/device/run.sh are worse than another's by more than 3 %.
+
+    compare.py NEW [OLD]     default: the newest file of tests/device/results by name, or recorded.txt beside this script
+
+Rates of our own programs alone, each relative to what both runs measured beside it on their machine: the copy of its table, the
+bus, torch, the echo of its round. Exit status 1 where one is worse.
+"""
+import csv
+import pathlib
+import re
+import statistics
+import sys
+
+HERE = pathlib.Path(__file__).resolve().parent
+WORSE = 0.97
+# Columns that are other programs' figures, or follow from others.
+NOT_OURS = re.compile(r"shape|dtype|matrices|gesv|peer|ceiling|copy|/")
+
+
+def sections(text):
+    parts, lines = {}, []
+    for line in text.splitlines():
+        if line.startswith("== "):
+            lines = parts.setdefault(line[3:].strip(), [])
+        else:
+            lines.append(line)
+    return parts
+
+
+def table_figures(part, lines):
+    """{figure: rate} of CSV tables, which begin with a line shape,dtype,..."""
+    copy = next((float(m[1]) for line in lines if (m := re.search(r"copy ([\d.]+) TB/s", line))), 1.0)
+    head, found = None, {}
+    for cells in csv.reader(lines):
+        if cells[:2] == ["shape", "dtype"]:
+            head = cells
+        elif head and len(cells) == len(head):
+            for name, cell in zip(head, cells):
+                if NOT_OURS.search(name.replace("M/s", "")):
+                    continue
+                try:
+                    found[f"{part} {cells[0]} {cells[1]} {name}"] = float(cell) / copy
+                except ValueError:
+                    pass
+    return found
+
+
+def service_figures(lines):
+    """Rates relative to the echo's of the same size and round, medians over the rounds."""
+    rates = {}
+    for line in lines:
+        if found := re.match(r"(.*), (\d+) MiB, round (\d+) +([\d.]+) M/s", line):
+            rates[found[1], found[2], found[3]] = float(found[4])
+    shares = {}
+    for (name, size, number), rate in rates.items():
+        if name != "echo" and ("echo", size, number) in rates:
+            shares.setdefault(f"service {name}, {size} MiB, of the echo", []).append(rate / rates["echo", size, number])
+    return {name: statistics.median(values) for name, values in shares.items()}
+
+
+def figures(text):
+    found = {}
+    for part, lines in sections(text).items():
+        if part == "service":
+            found |= service_figures(lines)
+        elif part == "host":
+            found |= {f"host: of the bus, {m[1]}": float(m[2])
+                      for line in lines if (m := re.search(r"(\w+ GPUs?) .* ([\d.]+) of the bus", line))}
+        else:
+            found |= table_figures(part, lines)
+    return found
+
+
+def newest():
+    files = sorted((HERE / "results").glob("*.txt"))
+    return files[-1] if files else HERE / "recorded.txt"
+
+
+def main():
+    if len(sys.argv) not in (2, 3):
+        sys.exit(__doc__)
+    old_file = pathlib.Path(sys.argv[2]) if len(sys.argv) == 3 else newest()
+    new, old = (figures(pathlib.Path(f).read_text()) for f in (sys.argv[1], old_file))
+    both = [name for name in old if name in new and old[name] > 0]
+    worse = [name for name in both if new[name] < WORSE * old[name]]
+    print(f"{len(worse)} of {len(both)} figures are more than 3 % worse than in {old_file.name}")
+    for name in worse:
+        print(f"  {name}: {new[name] / old[name] - 1:+.1%}")
+    return 1 if worse else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
