@@ -59,7 +59,7 @@ RULES = {
     # A program on matrices that are on the GPU already, as a user would write it.
     "engine/cuda_example.cu": Rule(("engine/cuda_engine.h",), ("cuda",)),
     # One folder a stage, in the order of the flow. A stage knows the next one's interface, never one before it.
-    "server/rpc": Rule(VALUES + SERVER + DOORS + ("server/respond/", "server/device/device.h"),
+    "server/rpc": Rule(VALUES + SERVER + DOORS + ("server/respond/", "server/device/device.h", "wire/"),
                        ("absl", "grpc", "proto")),
     "server/validate": Rule(VALUES + SERVER, CORE_LIBRARIES),
     "server/admit": Rule(VALUES + SERVER, CORE_LIBRARIES),
@@ -72,11 +72,13 @@ RULES = {
     "server/config": Rule(ENGINE + SERVER + DOORS, CORE_LIBRARIES),
     "server/main.cc": Rule(ENGINE + DOORS + ("server/",), CORE_LIBRARIES),
     "server": Rule(VALUES + SERVER + ("server/device/device.h",), CORE_LIBRARIES),
+    # What both ends of the wire compute.
+    "wire": Rule((), ("intrinsics",)),
     # The clients see the wire and nothing behind it.
-    "client/cpp": Rule((), ("absl", "grpc", "proto")),
+    "client/cpp": Rule(("wire/",), ("absl", "grpc", "proto")),
     "client/cli": Rule(("client/cpp/",), ("absl",)),
     # Tests may look into everything; nothing looks into them.
-    "tests": Rule(("engine/", "server/", "client/"), tuple(LIBRARIES)),
+    "tests": Rule(("engine/", "server/", "client/", "wire/"), tuple(LIBRARIES)),
 }
 
 # Only implementations: a folder's .cc files may use these besides. The recorder is an interface without Prometheus.
@@ -121,7 +123,7 @@ def may_include(path, include):
 def check(root):
     """Returns one line for every include that the table does not allow."""
     faults = []
-    files = [p for top in ("engine", "server", "client", "tests") for p in sorted((root / top).rglob("*"))
+    files = [p for top in ("engine", "server", "client", "wire", "tests") for p in sorted((root / top).rglob("*"))
              if p.suffix in (".h", ".cc", ".cu", ".cuh")]
     for file in files:
         path = file.relative_to(root).as_posix()
@@ -130,7 +132,7 @@ def check(root):
             continue
         for quote, include in INCLUDE.findall(file.read_text(encoding="utf-8")):
             library = library_of(include)
-            if (root / include).exists() or include.split("/")[0] in ("engine", "server", "client", "tests"):
+            if (root / include).exists() or include.split("/")[0] in ("engine", "server", "client", "wire", "tests"):
                 if path.startswith("tests/") and include.startswith("tests/"):
                     continue
                 if not may_include(path, include):
@@ -193,6 +195,8 @@ class PlantedFaults(unittest.TestCase):
             ("engine/backends/host/launch.cc", "#include <prometheus/counter.h>"),
             ("engine/backends/host/launch.cc", '#include "server/request.h"'),
             ("engine/core/lane.h", "#include <immintrin.h>"),
+            ("wire/crc32c.h", '#include "server/error.h"'),
+            ("server/batch/batch.cc", '#include "wire/crc32c.h"'),
             ("engine/core/lane.h", "#include <cuda_fp16.h>"),
             ("engine/algorithms/qr.h", "#include <cooperative_groups.h>"),
             ("engine/cuda_engine.h", "#include <cuda_runtime_api.h>"),
