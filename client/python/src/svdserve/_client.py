@@ -5,7 +5,7 @@ from __future__ import annotations
 import collections
 import functools
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from types import TracebackType
 from typing import Any, Callable, Literal, overload
 
@@ -16,6 +16,7 @@ import numpy.typing as npt
 from . import _calls, _codec, _large, _proto
 from ._channel import DEFAULT_IN_FLIGHT, DEFAULT_PIECE_BYTES, ChannelSettings, Deadline, Stub, health_name
 from ._large import OnProgress
+from ._transfer import transfer
 from .errors import closed_error, from_rpc_error
 from .values import Limits, RetryPolicy, ServerInfo, Tls, server_info
 
@@ -343,30 +344,8 @@ class Client:
 
     def _compute_large(self, factor: _large.Factor, deadline: Deadline) -> None:
         """Sends the factor, again only where the server refused it before it took any of it."""
-        attempt = 1
-        while True:
-            upload = _Upload(factor)
-            call = self._send(self._stub.decompose_large, upload, deadline)
-            try:
-                for reply in call:
-                    factor.take(reply)
-                    upload.begin(call)
-                factor.finish()
-                return
-            except grpc.RpcError as rpc_error:
-                if upload.failure is not None:
-                    raise upload.failure from None
-                error = from_rpc_error(rpc_error, self._closed.is_set())
-                pause = None if factor.accepted else self._settings.retry.pause(error, attempt, deadline.left())
-                if pause is None:
-                    self._limits = None
-                    raise error from rpc_error
-            finally:  # KeyboardInterrupt above all: the server is free at once
-                call.cancel()
-                upload.end()
-            self._closed.wait(pause)
-            factor.restart()
-            attempt += 1
+        send = functools.partial(self._send, functools.partial(transfer, self._stub.decompose_large), factor, deadline)
+        self._retry(send, send, deadline, lambda: not factor.accepted)
 
     def _compute(self, messages: list[_codec.Message], options: bytes, deadline: Deadline) -> None:
         decompose = self._stub.decompose
@@ -408,8 +387,9 @@ class Client:
             self._require_open()
             raise
 
-    def _retry(self, first: Callable[[], Any], again: Callable[[], Any], deadline: Deadline) -> Any:
-        """The answer that `first` waits for; while it is worthwhile, of another attempt that `again` makes."""
+    def _retry(self, first: Callable[[], Any], again: Callable[[], Any], deadline: Deadline,
+               may_repeat: Callable[[], bool] = lambda: True) -> Any:
+        """The answer that `first` waits for; while it is worthwhile and allowed, of another attempt that `again` makes."""
         answer, attempt = first, 1
         while True:
             try:
@@ -418,7 +398,7 @@ class Client:
                 raise closed_error() from None
             except grpc.RpcError as rpc_error:
                 error = from_rpc_error(rpc_error, self._closed.is_set())
-                pause = self._settings.retry.pause(error, attempt, deadline.left())
+                pause = self._settings.retry.pause(error, attempt, deadline.left()) if may_repeat() else None
                 if pause is None:
                     self._limits = None  # the server may have been replaced by one with others
                     raise error from rpc_error
@@ -428,35 +408,3 @@ class Client:
     def _require_open(self) -> None:
         if self._closed.is_set():
             raise closed_error()
-
-
-class _Upload:
-    """The requests of a large factor, taken by a thread of gRPC's. It waits for the server to accept the factor."""
-
-    def __init__(self, factor: _large.Factor) -> None:
-        self._factor = factor
-        self._decided = threading.Event()
-        self._call: Any = None
-        self.failure: Exception | None = None  # of the caller's callback, or of a file behind a memmap
-
-    def begin(self, call: Any) -> None:
-        """The server wants the operand."""
-        if not self._decided.is_set():
-            self._call = call
-            self._decided.set()
-
-    def end(self) -> None:
-        """Nothing more is wanted: the call is over."""
-        self._call = None
-        self._decided.set()
-
-    def __iter__(self) -> Iterator[_codec.Request]:
-        yield self._factor.open()
-        self._decided.wait()
-        chunks = self._factor.chunks()
-        try:
-            while (call := self._call) is not None and (request := next(chunks, None)) is not None:
-                yield request
-        except Exception as failure:
-            self.failure = failure
-            call.cancel()

@@ -68,7 +68,6 @@ class Query:
     """The options of a request. What is for small matrices alone, or for large ones, says so."""
 
     method: str = "auto"
-    large_method: str = ""  #: of large factors, where it is another
     tolerance: float | None = None
     max_sweeps: int | None = None
     vectors: str = "none"  #: "none", "thin" or "full"
@@ -78,6 +77,7 @@ class Query:
     mimo: Mimo | None = None
     pivot_strategy: str | None = None  #: large
     block_variant: str | None = None  #: large
+    large_method: str = ""  #: large, where it is another than `method`
     signature: bytes = b""  #: large; the diagonal of J, empty for an SVD
 
     def __post_init__(self) -> None:

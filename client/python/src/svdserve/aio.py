@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import functools
 from collections.abc import Iterable
 from types import TracebackType
@@ -16,6 +17,7 @@ from . import _calls, _codec, _large, _proto
 from ._channel import DEFAULT_IN_FLIGHT, DEFAULT_PIECE_BYTES, ChannelSettings, Deadline, Stub, health_name
 from ._client import ArrayOrList, Statuses, Values
 from ._large import OnProgress
+from ._transfer import Stop, transfer
 from .errors import closed_error, from_rpc_error
 from .values import Limits, RetryPolicy, ServerInfo, Tls, server_info
 
@@ -32,6 +34,8 @@ class AsyncClient:
         self._settings = ChannelSettings(address, tls, retry, piece_bytes, max_in_flight)
         self._channel: Any = None
         self._stub: Stub | None = None
+        self._blocking_channel: Any = None  # of large factors
+        self._blocking_stub: Stub | None = None
         self._closed = False
         self._limits: Limits | None = None
 
@@ -138,6 +142,8 @@ class AsyncClient:
         self._closed = True
         if self._channel is not None:
             await self._channel.close()
+        if self._blocking_channel is not None:
+            self._blocking_channel.close()
 
     async def __aenter__(self) -> AsyncClient:
         return self
@@ -158,42 +164,31 @@ class AsyncClient:
         deadline = Deadline(timeout)
         if not call.empty:
             limits = self._limits or (await self.info(timeout=deadline.remaining())).limits
-            messages, factors = call.plan(limits, self._settings.piece_bytes, progress)
+            on_progress = progress and functools.partial(_run_in, asyncio.get_running_loop(), progress)
+            messages, factors = call.plan(limits, self._settings.piece_bytes, on_progress)
             await self._compute(messages, call.query.encode(), deadline)
             for factor in factors:
-                await self._retry(functools.partial(self._compute_large, factor, deadline), deadline,
-                                  lambda: not factor.accepted)
+                await self._compute_large(factor, deadline)
         return call.answer()
 
     async def _compute_large(self, factor: _large.Factor, deadline: Deadline) -> None:
-        """One attempt."""
-        factor.restart()
-        call = self._open().decompose_large(timeout=deadline.remaining())
-        accepted = asyncio.Event()
+        """Sends the factor, again only where the server refused it before it took any of it."""
 
-        async def upload() -> None:
-            await accepted.wait()
-            for request in factor.chunks():
-                try:
-                    await call.write(request)
-                except (grpc.aio.AioRpcError, asyncio.InvalidStateError):
-                    return  # the call is over; why, download() hears
+        async def once() -> None:
+            self._open()
+            if self._blocking_stub is None:
+                self._blocking_channel = self._settings.open(grpc)
+                self._blocking_stub = Stub(self._blocking_channel)
+            stop = Stop()
+            work = asyncio.get_running_loop().run_in_executor(None, functools.partial(
+                transfer, self._blocking_stub.decompose_large, factor, timeout=deadline.remaining(), stop=stop))
+            try:
+                await asyncio.shield(work)
+            finally:  # of a coroutine that is cancelled
+                stop.request()
+                await asyncio.wait([work])
 
-        async def download() -> None:
-            await call.write(factor.open())
-            while (reply := await call.read()) is not grpc.aio.EOF:
-                factor.take(reply)
-                accepted.set()
-            factor.finish()
-
-        tasks = [asyncio.create_task(upload()), asyncio.create_task(download())]
-        try:
-            await asyncio.gather(*tasks)
-        finally:
-            call.cancel()
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+        await self._retry(once, deadline, lambda: not factor.accepted)
 
     async def _compute(self, messages: list[_codec.Message], options: bytes, deadline: Deadline) -> None:
         untaken = iter(messages)
@@ -214,12 +209,12 @@ class AsyncClient:
 
     async def _retry(self, send: Callable[[], Awaitable[Any]], deadline: Deadline,
                      may_repeat: Callable[[], bool] = lambda: True) -> Any:
-        """The answer to `send`; while it is worthwhile, and allowed, it is sent again."""
+        """The answer to `send`; while it is worthwhile and allowed, it is sent again."""
         attempt = 1
         while True:
             try:
                 return await send()
-            except grpc.aio.AioRpcError as rpc_error:
+            except grpc.RpcError as rpc_error:
                 error = from_rpc_error(rpc_error, self._closed)
                 pause = self._settings.retry.pause(error, attempt, deadline.left()) if may_repeat() else None
                 if pause is None:
@@ -231,3 +226,17 @@ class AsyncClient:
                 raise
             await asyncio.sleep(pause)
             attempt += 1
+
+
+def _run_in(loop: asyncio.AbstractEventLoop, function: Callable[..., Any], *arguments: Any) -> Any:
+    """What `function` returns or raises, run by the loop. For another thread."""
+    answer: concurrent.futures.Future[Any] = concurrent.futures.Future()
+
+    def run() -> None:
+        try:
+            answer.set_result(function(*arguments))
+        except Exception as failure:
+            answer.set_exception(failure)
+
+    loop.call_soon_threadsafe(run)
+    return answer.result()
