@@ -35,14 +35,14 @@ class Rule:
 
 
 # What a request is, how it is to be computed and what became of it: plain values that every stage may speak of.
-VALUES = ("engine/problem.h", "engine/options.h", "engine/outputs.h", "engine/result.h", "engine/planner.h")
+VALUES = ("engine/problem.h", "engine/large_factor.h", "engine/options.h", "engine/outputs.h", "engine/result.h", "engine/planner.h")
 # The facade; back ends share its vocabulary.
 EXECUTION = ("engine/execution.h", "engine/outputs.h", "engine/vector_layout.h")
 ENGINE = VALUES + EXECUTION + ("engine/svd_engine.h", "engine/cuda_engine.h")
 # The server's own vocabulary, and what a stage tells about itself.
 SERVER = ("server/*", "server/metrics/recorder.h")
 # What puts the stages together. No stage knows them.
-DOORS = ("server/pipeline.h", "server/config.h")
+DOORS = ("server/pipeline.h", "server/large_pipeline.h", "server/config.h")
 CORE_LIBRARIES = ("absl",)
 
 RULES = {
@@ -69,6 +69,9 @@ RULES = {
     "server/metrics": Rule(VALUES + SERVER, CORE_LIBRARIES),
     # The core's door, which puts the stages together; the edge; and the configuration.
     "server/pipeline": Rule(VALUES + SERVER + ("server/",), CORE_LIBRARIES),
+    "server/large_pipeline": Rule(VALUES + SERVER + ("server/",), CORE_LIBRARIES),
+    "server/large_job": Rule(VALUES + SERVER + ("server/large_pipeline.h", "server/admit/", "server/device/", "server/validate/"),
+                             CORE_LIBRARIES),
     "server/config": Rule(ENGINE + SERVER + DOORS, CORE_LIBRARIES),
     "server/main.cc": Rule(ENGINE + DOORS + ("server/",), CORE_LIBRARIES),
     "server": Rule(VALUES + SERVER + ("server/device/device.h",), CORE_LIBRARIES),
