@@ -96,7 +96,7 @@ Status LargeReceiver::take_chunk(const LargeReply& reply) {
                   std::to_string(target.memory.size()) + " had come");
   }
   if (crc32c(0, reply.data.data(), reply.data.size()) != reply.crc32c) {
-    return failure(Code::kDataLoss, "CHECKSUM_MISMATCH",
+    return failure(Code::kDataLoss, "CHUNK_CORRUPTED",
                    "a result at byte " + std::to_string(reply.offset) + " came with a wrong CRC-32C");
   }
   std::memcpy(target.memory.data() + target.received, reply.data.data(), reply.data.size());

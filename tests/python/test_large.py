@@ -354,7 +354,7 @@ def test_damaged_results_are_no_results(either, fake, rng, damage, code):
     with pytest.raises(svdserve.Error) as raised:
         either.svd(matrices(rng, 40, 40))
     assert raised.value.code == code
-    assert (raised.value.reason == "CHECKSUM_MISMATCH") == (damage is flip)
+    assert (raised.value.reason == "CHUNK_CORRUPTED") == (damage is flip)
 
 
 @pytest.mark.parametrize("point", ["open", "chunk", "commit", "results"])

@@ -106,7 +106,7 @@ def invalid_argument(field: str, description: str) -> InvalidArgument:
 
 def damaged(message: str) -> Error:
     """Bytes that are not those that were sent."""
-    return Error(message, code=grpc.StatusCode.DATA_LOSS, reason="CHECKSUM_MISMATCH")
+    return Error(message, code=grpc.StatusCode.DATA_LOSS, reason="CHUNK_CORRUPTED")
 
 
 def closed_error() -> Cancelled:
