@@ -68,7 +68,7 @@ struct LargeNext {
   bool read = false;                // start the next read
   bool abort = false;               // cancel the call: its client does not take what is written
   std::optional<Error> finish;      // end the call, well or with an error: nothing else will be asked for
-  // What may go once this has been acted on: to unmap gigabytes takes a while, and no lock is held here.
+  // What is to go now: to unmap gigabytes takes a while, so it is not done under the job's lock.
   std::shared_ptr<LargeMemory> done_with;
 };
 

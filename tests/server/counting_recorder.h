@@ -89,7 +89,7 @@ class CountingRecorder final : public Recorder {
     std::map<LargePhase, std::vector<absl::Duration>> phases;
     std::vector<Reason> failures;
   };
-  Factors factors() const {
+  Factors factors() {
     MutexLock lock(&mu_);
     return factors_;
   }

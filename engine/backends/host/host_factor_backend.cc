@@ -189,6 +189,7 @@ void HostFactorBackend<E>::store(View a, bool adjoint, void* matrix, const Probl
 
 template <class E>
 void HostFactorBackend<E>::normalize_columns(View x, int32_t* f, bool keep) {
+  if (x.data == tracking_.x) tracking_ = {};  // it has changed in other ways than by p-steps
   for_columns(x, [&](int64_t j, E* column) {
     const int64_t count = number_count<E>(x.rows);
     const ScaledNorm norm = norm_of(numbers(column), count);
@@ -436,18 +437,40 @@ template <class E>
 void HostFactorBackend<E>::p_step(const PStep<E>& step) {
   // One task a thread, with its scratch, and pair i to thread i mod threads.
   const int threads = std::min<int>(threads_.threads(), step.count);
+  track(step);
   reports_.assign(step.count, {});
   threads_.for_each(threads, [&](int64_t task) {
     for (int i = static_cast<int>(task); i < step.count; i += threads) {
       threads_.check();
-      reports_[i] = pair_steps_[task].run(step, step.pairs[i]);
+      if (!is_clean(step.pairs[i])) reports_[i] = pair_steps_[task].run(step, step.pairs[i]);
     }
   });
   for (int i = 0; i < step.count; ++i) count_pair(step, step.pairs[i], reports_[i]);
 }
 
 template <class E>
+void HostFactorBackend<E>::track(const PStep<E>& step) {
+  if (tracking_.x == step.x.data && tracking_.width == step.width && tracking_.tolerance == step.tolerance) return;
+  const int64_t blocks = std::max<int64_t>(2, (step.x.cols + step.width - 1) / step.width);
+  tracking_ = {step.x.data, step.width, step.tolerance, std::vector<int32_t>(blocks, 0),
+               std::vector<int32_t>(blocks * (blocks - 1) / 2, -1)};
+}
+
+template <class E>
+bool HostFactorBackend<E>::is_clean(BlockPair pair) const {
+  return tracking_.clean[int64_t{pair.q} * (pair.q - 1) / 2 + pair.p] ==
+         tracking_.versions[pair.p] + tracking_.versions[pair.q];
+}
+
+template <class E>
 void HostFactorBackend<E>::count_pair(const PStep<E>& step, BlockPair pair, const PairReport& report) {
+  auto& versions = tracking_.versions;
+  if (report.counts.rotations > 0) {
+    ++versions[pair.p];
+    ++versions[pair.q];
+  } else {
+    tracking_.clean[int64_t{pair.q} * (pair.q - 1) / 2 + pair.p] = versions[pair.p] + versions[pair.q];
+  }
   counters_.rotations += report.counts.rotations;
   counters_.proper_rotations += report.counts.proper;
   counters_.active_pairs += report.counts.rotations > 0;
@@ -464,7 +487,7 @@ void HostFactorBackend<E>::count_pair(const PStep<E>& step, BlockPair pair, cons
     p.seconds += seconds / threads_.threads();
     p.flops += of_element * flops;
   };
-  add("gram", report.gram_seconds, k * k * m);
+  if (report.gram_seconds > 0) add("gram", report.gram_seconds, k * k * m);
   if (report.inner_seconds > 0) add("inner", report.inner_seconds, double(report.counts.rotations) * 14 * k);
   if (report.postmultiply_seconds > 0) {
     add("postmultiply", report.postmultiply_seconds, 2 * k * k * (m + double(step.v.rows)));

@@ -89,12 +89,24 @@ class HostFactorBackend {
   void for_columns(View a, const F& f) const;
   FactorPhase& phase(const std::string& name);
   void count_flops(double real_operations);
+  void track(const factor::PStep<E>& step);
+  bool is_clean(factor::BlockPair pair) const;
   void count_pair(const factor::PStep<E>& step, factor::BlockPair pair, const PairReport& report);
 
   const FactorThreads threads_;
   FactorMemoryPool pool_;
   std::vector<PairStep<E>> pair_steps_;  // scratch, one a task that runs at once
   std::vector<PairReport> reports_;      // of one p-step
+
+  // Which pairs need not be looked at: a block's version grows when it changes, a pair that was found orthogonal keeps
+  // the sum of its blocks' versions, which is the same for as long as neither changes.
+  struct Tracking {
+    const E* x = nullptr;
+    int64_t width = 0;
+    double tolerance = 0;
+    std::vector<int32_t> versions;
+    std::vector<int32_t> clean;  // of pair (p, q), p < q, at q (q - 1) / 2 + p; -1: never
+  } tracking_;
   factor::PStepCounters counters_;
   std::vector<FactorPhase> phases_;
   std::string stage_;
