@@ -155,8 +155,9 @@ class Client:
             message views of its bytes: copy() what is to be changed.
 
         Raises:
-            As svdvals does. ValueError: `out` does not fit the results. Error with the code DATA_LOSS: a result was
-            damaged on its way.
+            As svdvals does. InvalidArgument for a large matrix has the reason NON_FINITE where it holds an infinity or a
+            NaN, and says where, and FACTOR_TOO_LARGE where it is beyond the server's memory. ValueError: `out` does not
+            fit the results. Error with the code DATA_LOSS: a result, or a part of `a`, was damaged on its way.
 
         Example:
             >>> import numpy as np, svdserve
@@ -201,8 +202,8 @@ class Client:
             j[i]; S is positive, and descending among columns of equal sign.
 
         Raises:
-            As svd does; InvalidArgument also for a `j` that is no such diagonal. numpy.linalg.LinAlgError: `g` does not
-            have two dimensions. Error with the code FAILED_PRECONDITION: `g` does not have full column rank.
+            As svd does; InvalidArgument also for a `j` that is no such diagonal, and for a `g` that does not have full
+            column rank, with the reason RANK_DEFICIENT. numpy.linalg.LinAlgError: `g` does not have two dimensions.
 
         Example:
             >>> import numpy as np, svdserve
