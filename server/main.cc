@@ -1,6 +1,6 @@
 // Wiring and shutdown, nothing else.
+#include <fcntl.h>
 #include <malloc.h>
-#include <pthread.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -57,30 +57,35 @@ void raise_descriptor_limit() {
   setrlimit(RLIMIT_NOFILE, &limit);
 }
 
-// SIGTERM and SIGINT, taken by a thread that waits for them: no handler, so no rules of handlers. The first asks for a
-// drain, the second ends the process at once.
+// SIGTERM and SIGINT, taken by a thread that reads them from a pipe. Not by sigwait(): it needs every thread to block
+// them, and libraries have threads before main() begins. The first asks for a drain, the second ends the process at
+// once.
 class StopSignals {
  public:
-  // Before any other thread exists: all of them inherit the mask.
   StopSignals() {
     std::signal(SIGPIPE, SIG_IGN);
-    sigemptyset(&set_);
-    sigaddset(&set_, SIGTERM);
-    sigaddset(&set_, SIGINT);
-    pthread_sigmask(SIG_BLOCK, &set_, nullptr);
+    if (pipe2(pipe_, O_CLOEXEC) != 0) std::abort();
+    struct sigaction action {};
+    action.sa_handler = [](int signal) {
+      const int saved = errno;
+      const auto byte = static_cast<char>(signal);
+      if (write(pipe_[1], &byte, 1) != 1) _exit(128 + signal);
+      errno = saved;
+    };
+    action.sa_flags = SA_RESTART;
+    sigaction(SIGTERM, &action, nullptr);
+    sigaction(SIGINT, &action, nullptr);
   }
 
   void Listen() {
     std::thread([this] {
-      int signal = 0;
-      sigwait(&set_, &signal);
-      log_info("stop_requested", {{"signal", signal}});
+      log_info("stop_requested", {{"signal", Next()}});
       {
         MutexLock lock(&mu_);
         requested_ = true;
         changed_.SignalAll();
       }
-      sigwait(&set_, &signal);
+      const int signal = Next();
       log_warning("stopped_at_once", {{"signal", signal}});
       _exit(128 + signal);
     }).detach();
@@ -92,7 +97,14 @@ class StopSignals {
   }
 
  private:
-  sigset_t set_;
+  static int Next() {
+    char byte = 0;
+    while (read(pipe_[0], &byte, 1) != 1) {
+    }
+    return byte;
+  }
+
+  static inline int pipe_[2] = {-1, -1};
   Mutex mu_;
   CondVar changed_;
   bool requested_ ABSL_GUARDED_BY(mu_) = false;
