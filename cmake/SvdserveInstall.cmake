@@ -51,7 +51,7 @@ file(GLOB engine_headers RELATIVE ${CMAKE_SOURCE_DIR} CONFIGURE_DEPENDS engine/*
 svdserve_install_package(engine svdserve_engine ${engine_headers})
 if(SVDSERVE_GRPC)
   svdserve_install_package(client svdserve_client
-    client/cpp/client.h client/cpp/stream.h client/cpp/types.h)
+    client/cpp/client.h client/cpp/large.h client/cpp/stream.h client/cpp/types.h)
   install(TARGETS svdserve svdctl RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT programs)
   install(FILES proto/svdserve/v1/svd_service.proto DESTINATION ${CMAKE_INSTALL_DATADIR}/svdserve/proto/svdserve/v1
     COMPONENT programs)

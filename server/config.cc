@@ -1,6 +1,9 @@
 #include "server/config.h"
 
+#include <unistd.h>
+
 #include <algorithm>
+#include <fstream>
 #include <limits>
 #include <optional>
 #include <set>
@@ -209,6 +212,15 @@ Flag devices_flag(const char* name, const char* initial, const char* group, cons
           [](const Config& config) { return show_devices(config.devices); }};
 }
 
+// Of the memory that the process may use, by the machine or by its control group; in whole MiB.
+int64_t half_of_memory() {
+  int64_t bytes = int64_t{sysconf(_SC_PHYS_PAGES)} * sysconf(_SC_PAGESIZE);
+  std::ifstream file("/sys/fs/cgroup/memory.max");  // "max" where there is no limit
+  int64_t limit = 0;
+  if (file >> limit && limit > 0) bytes = std::min(bytes, limit);
+  return std::max<int64_t>(bytes / 2 / kMiB, 1) * kMiB;
+}
+
 constexpr const char* kListening = "Listening";
 constexpr const char* kLimits = "Limits: what is beyond is refused at once";
 constexpr const char* kBatching = "Batching";
@@ -250,6 +262,13 @@ std::vector<Flag> make_flags() {
                  "received bytes that are no request yet; beyond, gRPC reads slower and then drops calls"),
       duration_flag("queue-timeout", "30s", absl::Milliseconds(1), 24 * hour, &C::queue_timeout, kLimits,
                     "longest wait for a device"),
+      bytes_flag("max-large-bytes", half_of_memory(), 64 * kKiB, 1024 * kTiB, &C::max_large_bytes, kLimits,
+                 "operands, results and working memory of all factors of DecomposeLarge, beside max-inflight-bytes; "
+                 "the default is half of the memory that the process may use"),
+      count_flag("max-large-requests", 16, 1, 100000, &C::max_large_requests, kLimits,
+                 "factors accepted: uploading, waiting, computing or downloading"),
+      duration_flag("large-idle-timeout", "60s", absl::Milliseconds(1), 24 * hour, &C::large_idle_timeout, kLimits,
+                    "longest time in which the client of a factor may neither send nor take anything"),
 
       duration_flag("max-queue-delay", "500us", absl::ZeroDuration(), absl::Seconds(10), &C::max_queue_delay, kBatching,
                     "longest wait for company while devices are busy; an idle device takes a request at once"),
@@ -274,6 +293,8 @@ std::vector<Flag> make_flags() {
           "beyond is copied twice"),
       count_flag("host-devices", 1, 1, 256, &C::host_devices, kDevices, "how many devices the CPU shows itself as"),
       count_flag("threads", 0, 0, 4096, &C::threads, kDevices, "of all host devices together; 0: every core"),
+      count_flag("large-threads", 0, 0, 4096, &C::large_threads, kDevices,
+                 "that compute factors of DecomposeLarge on the CPU, one factor at a time; 0: every core"),
       choice_flag<Simd>("simd", "SET", {Simd::kBest, Simd::kScalar, Simd::kAvx2, Simd::kAvx512, Simd::kNeon},
                         Simd::kBest, &C::simd, kDevices,
                         "instructions of the kernels: best scalar avx2 avx512 neon. Results are the same bits"),

@@ -35,6 +35,9 @@ struct Config {
   int64_t max_connection_streams = 0;
   int64_t memory_quota_bytes = 0;
   absl::Duration queue_timeout;
+  int64_t max_large_bytes = 0;
+  int64_t max_large_requests = 0;
+  absl::Duration large_idle_timeout;
   // batching
   absl::Duration max_queue_delay;
   int64_t max_batch_bytes = 0;
@@ -46,6 +49,7 @@ struct Config {
   int64_t cuda_pinned_bytes = 0;
   int64_t host_devices = 0;
   int64_t threads = 0;
+  int64_t large_threads = 0;
   Simd simd = Simd::kBest;
   absl::Duration calibration_time;
   // life

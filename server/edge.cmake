@@ -22,10 +22,12 @@ svdserve_library(svdserve_server_metrics
   PRIVATE svdserve_server_version svdserve_server_config svdserve_server_sockets prometheus-cpp::core absl::status)
 
 svdserve_library(svdserve_server_rpc
-  SOURCES rpc/connection_acceptor.cc rpc/decode.cc rpc/decompose_call.cc rpc/decompose_stream_call.cc rpc/encode.cc
-          rpc/message_builder.cc rpc/rpc_server.cc
+  SOURCES rpc/connection_acceptor.cc rpc/decode.cc rpc/decompose_call.cc rpc/decompose_large_call.cc
+          rpc/decompose_stream_call.cc rpc/encode.cc rpc/large_codec.cc
+          rpc/message_builder.cc rpc/rpc_server.cc rpc/wire_enums.cc
   PUBLIC svdserve_server_core
-  PRIVATE svdserve_server_version svdserve_server_config svdserve_server_sockets svdserve_proto gRPC::grpc++_reflection gRPC::grpc++ absl::strings)
+  PRIVATE svdserve_server_version svdserve_server_config svdserve_server_sockets svdserve_proto svdserve_wire
+          gRPC::grpc++_reflection gRPC::grpc++ absl::strings)
 
 svdserve_program(svdserve
   SOURCES main.cc

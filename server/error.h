@@ -22,8 +22,19 @@ enum class Reason : uint8_t {
   kDeadlineUnreachable,  // DEADLINE_EXCEEDED: it would, so the request was not admitted
   kCancelled,            // CANCELLED
   kDraining,             // UNAVAILABLE: the server is shutting down
+  kFactorTooLarge,       // INVALID_ARGUMENT: a factor that never fits into this server's memory
+  kChunkOutOfRange,      // INVALID_ARGUMENT: a chunk reaches beyond the operand
+  kChunkOverlap,         // INVALID_ARGUMENT: some of a chunk's bytes were there already
+  kChunkScattered,       // INVALID_ARGUMENT: the chunks leave more gaps between them than are kept track of
+  kChunkCorrupted,       // DATA_LOSS: a chunk's checksum is not that of its data
+  kUploadIncomplete,     // INVALID_ARGUMENT: commit, or the end of the stream, before the operand's last byte
+  kUnexpectedMessage,    // INVALID_ARGUMENT: a message of a stream that has no place where it came
+  kClientStalled,        // DEADLINE_EXCEEDED: the client neither sent nor took anything for too long
+  kNonFinite,            // INVALID_ARGUMENT: an element of a factor is infinite or no number
+  kRankDeficient,        // INVALID_ARGUMENT: a hyperbolic factor does not have full column rank
   kDeviceFault,          // INTERNAL: every device that tried it failed; UNAVAILABLE: no healthy one is left
 };
+inline constexpr int kReasons = static_cast<int>(Reason::kDeviceFault) + 1;
 
 constexpr const char* name(Reason r) {
   switch (r) {
@@ -47,6 +58,26 @@ constexpr const char* name(Reason r) {
       return "CANCELLED";
     case Reason::kDraining:
       return "DRAINING";
+    case Reason::kFactorTooLarge:
+      return "FACTOR_TOO_LARGE";
+    case Reason::kChunkOutOfRange:
+      return "CHUNK_OUT_OF_RANGE";
+    case Reason::kChunkOverlap:
+      return "CHUNK_OVERLAP";
+    case Reason::kChunkScattered:
+      return "CHUNK_SCATTERED";
+    case Reason::kChunkCorrupted:
+      return "CHUNK_CORRUPTED";
+    case Reason::kUploadIncomplete:
+      return "UPLOAD_INCOMPLETE";
+    case Reason::kUnexpectedMessage:
+      return "UNEXPECTED_MESSAGE";
+    case Reason::kClientStalled:
+      return "CLIENT_STALLED";
+    case Reason::kNonFinite:
+      return "NON_FINITE";
+    case Reason::kRankDeficient:
+      return "RANK_DEFICIENT";
     case Reason::kDeviceFault:
       return "DEVICE_FAULT";
   }

@@ -1,6 +1,6 @@
 // Wiring and shutdown, nothing else.
+#include <fcntl.h>
 #include <malloc.h>
-#include <pthread.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -25,7 +25,9 @@
 #include "server/config.h"
 #include "server/device/cuda_device.h"
 #include "server/device/make_devices.h"
+#include "server/device/make_factor_devices.h"
 #include "server/device/pinned_memory.h"
+#include "server/large_pipeline.h"
 #include "server/log.h"
 #include "server/metrics/http_exposer.h"
 #include "server/metrics/prometheus_recorder.h"
@@ -56,30 +58,35 @@ void raise_descriptor_limit() {
   setrlimit(RLIMIT_NOFILE, &limit);
 }
 
-// SIGTERM and SIGINT, taken by a thread that waits for them: no handler, so no rules of handlers. The first asks for a
-// drain, the second ends the process at once.
+// SIGTERM and SIGINT, taken by a thread that reads them from a pipe. Not by sigwait(): it needs every thread to block
+// them, and libraries have threads before main() begins. The first asks for a drain, the second ends the process at
+// once.
 class StopSignals {
  public:
-  // Before any other thread exists: all of them inherit the mask.
   StopSignals() {
     std::signal(SIGPIPE, SIG_IGN);
-    sigemptyset(&set_);
-    sigaddset(&set_, SIGTERM);
-    sigaddset(&set_, SIGINT);
-    pthread_sigmask(SIG_BLOCK, &set_, nullptr);
+    if (pipe2(pipe_, O_CLOEXEC) != 0) std::abort();
+    struct sigaction action {};
+    action.sa_handler = [](int signal) {
+      const int saved = errno;
+      const auto byte = static_cast<char>(signal);
+      if (write(pipe_[1], &byte, 1) != 1) _exit(128 + signal);
+      errno = saved;
+    };
+    action.sa_flags = SA_RESTART;
+    sigaction(SIGTERM, &action, nullptr);
+    sigaction(SIGINT, &action, nullptr);
   }
 
   void Listen() {
     std::thread([this] {
-      int signal = 0;
-      sigwait(&set_, &signal);
-      log_info("stop_requested", {{"signal", signal}});
+      log_info("stop_requested", {{"signal", Next()}});
       {
         MutexLock lock(&mu_);
         requested_ = true;
         changed_.SignalAll();
       }
-      sigwait(&set_, &signal);
+      const int signal = Next();
       log_warning("stopped_at_once", {{"signal", signal}});
       _exit(128 + signal);
     }).detach();
@@ -91,7 +98,14 @@ class StopSignals {
   }
 
  private:
-  sigset_t set_;
+  static int Next() {
+    char byte = 0;
+    while (read(pipe_[0], &byte, 1) != 1) {
+    }
+    return byte;
+  }
+
+  static inline int pipe_[2] = {-1, -1};
   Mutex mu_;
   CondVar changed_;
   bool requested_ ABSL_GUARDED_BY(mu_) = false;
@@ -146,6 +160,17 @@ DeviceOptions device_options(const Config& config) {
   return options;
 }
 
+LargeOptions large_options(const Config& config) {
+  // What a message has beside a chunk's bytes.
+  constexpr int64_t kFields = 4096;
+  LargeOptions options;
+  options.max_bytes = config.max_large_bytes;
+  options.max_requests = config.max_large_requests;
+  options.chunk_bytes = std::min(options.chunk_bytes, config.max_message_bytes - kFields);
+  options.idle_timeout = config.large_idle_timeout;
+  return options;
+}
+
 DeviceReading reading_of(const DeviceState& state) {
   DeviceReading out;
   out.name = state.info.name;
@@ -162,7 +187,7 @@ DeviceReading reading_of(const DeviceState& state) {
   return out;
 }
 
-GaugeReadings readings(const Pipeline& pipeline, int64_t open_streams, bool stopping) {
+GaugeReadings readings(const Pipeline& pipeline, const LargePipeline& factors, int64_t open_streams, bool stopping) {
   const PipelineStats stats = pipeline.stats();
   GaugeReadings out;
   out.ready = stats.ready() && !stopping;
@@ -174,6 +199,12 @@ GaugeReadings readings(const Pipeline& pipeline, int64_t open_streams, bool stop
   out.queued_requests = stats.queued_requests;
   out.oldest_queued_seconds = absl::ToDoubleSeconds(stats.oldest_queued);
   out.open_streams = open_streams;
+  const LargeStats large = factors.stats();
+  out.factors = large.inflight_requests;
+  out.factor_bytes = large.inflight_bytes;
+  out.factor_bytes_limit = factors.options().max_bytes;
+  out.waiting_factors = large.waiting;
+  out.running_factors = large.running;
   return out;
 }
 
@@ -183,6 +214,7 @@ struct Server {
   PrometheusRecorder recorder;
   std::unique_ptr<HostMemory> memory;  // requests hold pieces of it
   std::unique_ptr<Pipeline> pipeline;
+  std::unique_ptr<LargePipeline> factors;
   std::unique_ptr<RpcServer> rpc;
   std::atomic<bool> stopping{false};
   std::unique_ptr<HttpExposer> http;
@@ -214,9 +246,12 @@ bool start(const Config& config, RpcOptions rpc_options, Server* server) {
                         {"threads", device.info.threads},
                         {"lanes", device.info.lanes}});
   }
+  server->factors =
+      std::make_unique<LargePipeline>(large_options(config), MakeFactorDevices(static_cast<int>(config.large_threads)),
+                                      server->clock.get(), &server->recorder);
   std::string error;
-  server->rpc = RpcServer::Start(rpc_options, server->pipeline.get(), server->clock.get(), &server->recorder,
-                                 server->memory.get(), &error);
+  server->rpc = RpcServer::Start(rpc_options, server->pipeline.get(), server->factors.get(), server->clock.get(),
+                                 &server->recorder, server->memory.get(), &error);
   if (server->rpc == nullptr) {
     log_error("start_failed", {{"reason", error}});
     return false;
@@ -224,7 +259,8 @@ bool start(const Config& config, RpcOptions rpc_options, Server* server) {
   if (!config.metrics_listen.empty()) {
     HttpHandlers handlers;
     handlers.metrics = [server] {
-      return server->recorder.Render(readings(*server->pipeline, server->rpc->open_streams(), server->stopping));
+      return server->recorder.Render(
+          readings(*server->pipeline, *server->factors, server->rpc->open_streams(), server->stopping));
     };
     handlers.ready = [server] { return server->pipeline->stats().ready() && !server->stopping; };
     server->http = HttpExposer::Listen(config.metrics_listen, std::move(handlers), &error);
@@ -248,10 +284,14 @@ void stop(const Config& config, Server* server) {
   server->stopping = true;
   server->rpc->SetServing(false);
   std::this_thread::sleep_for(absl::ToChronoMilliseconds(config.drain_delay));
+  const absl::Time deadline = server->clock->Now() + config.drain_timeout;
   server->pipeline->StartDrain();
+  server->factors->StartDrain();
   server->rpc->CloseStreams();
-  log_info("draining", {{"inflight_requests", server->pipeline->stats().inflight_requests}});
-  const bool finished = server->pipeline->Drain(config.drain_timeout);
+  log_info("draining", {{"inflight_requests", server->pipeline->stats().inflight_requests},
+                        {"inflight_factors", server->factors->stats().inflight_requests}});
+  bool finished = server->pipeline->Drain(config.drain_timeout);
+  finished = server->factors->Drain(std::max(deadline - server->clock->Now(), absl::ZeroDuration())) && finished;
   // The answers exist; a slow reader has this long to take them.
   constexpr absl::Duration kReplyGrace = absl::Seconds(5);
   server->rpc->Shutdown(std::min(kReplyGrace, config.drain_timeout));

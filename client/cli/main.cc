@@ -13,10 +13,12 @@ namespace {
 
 constexpr char kHelp[] =
     "Usage: svdctl COMMAND [options]\n\n"
-    "Talks to an svdserve server: singular values, vectors and capacities of many small matrices.\n\n"
+    "Talks to an svdserve server: singular values, vectors and capacities of many small matrices,\n"
+    "and SVDs of large ones.\n\n"
     "Commands:\n"
     "  values IN.npy [-o OUT.npy]   singular values of the matrices in a NumPy file\n"
-    "  svd IN.npy --u --s --vh      their decomposition A = U diag(S) V^H, into NumPy files\n"
+    "  svd IN.npy --u --s --vh      their decomposition A = U diag(S) V^H, into NumPy files; of any size\n"
+    "  hsvd G.npy J.npy             the hyperbolic one, V^H J V = J, of one matrix\n"
     "  capacity IN.npy --snr-db X   their capacity as MIMO channels\n"
     "  info                         what the server is, can do and will refuse\n"
     "  health                       whether it serves; exit code 0 or 1, for container health checks\n"
@@ -24,7 +26,8 @@ constexpr char kHelp[] =
     "  latency                      one small call against an empty one\n\n"
     "svdctl COMMAND --help explains a command. The server is 127.0.0.1:50051 unless --address or the\n"
     "environment variable SVDSERVE_ADDRESS names another.\n\n"
-    "Exit codes: 0 done, 1 the server or a file failed, 2 wrong usage or input, 3 some matrices are not ok.\n";
+    "Exit codes: 0 done, 1 the server or a file failed, 2 wrong usage or input, 3 some matrices are not ok,\n"
+    "130 interrupted.\n";
 
 // Buffers of a megabyte and more would be mapped and unmapped by every call: that costs more than copying them.
 void keep_memory_warm() {
@@ -44,6 +47,7 @@ int main(int argc, char** argv) {
   const std::string command = argc > 1 ? argv[1] : "";
   if (command == "values") return run_values(words);
   if (command == "svd") return run_svd(words);
+  if (command == "hsvd") return run_hsvd(words);
   if (command == "capacity") return run_capacity(words);
   if (command == "info") return run_info(words);
   if (command == "health") return run_health(words);

@@ -37,6 +37,8 @@ struct MatrixStack {
 client::Result<MatrixStack> to_matrices(std::span<const std::byte> file, std::shared_ptr<const void> owner);
 // Maps the file.
 client::Result<MatrixStack> load_matrices(const std::string& path);
+// The diagonal of J: an array of one dimension, of numbers 1 and -1 of any type.
+client::Result<std::vector<int8_t>> load_signature(const std::string& path);
 
 // The head of a little-endian file of `type`, 'f' (float) or 'c' (complex) and the bytes of an item, such as "c8":
 // version 1, padded to 64 bytes.

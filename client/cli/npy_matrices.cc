@@ -30,6 +30,13 @@ Status io_error(const std::string& what, const std::string& path) {
           .message = absl::StrCat("cannot ", what, " ", path, ": ", std::strerror(errno))};
 }
 
+template <class T>
+T read_as(const std::byte* bytes) {
+  T value;
+  std::memcpy(&value, bytes, sizeof value);
+  return value;
+}
+
 // An integer or bool of the file as a number.
 double to_double(const std::byte* item, const NpyHeader& h) {
   uint64_t bits = 0;
@@ -40,6 +47,14 @@ double to_double(const std::byte* item, const NpyHeader& h) {
   if (h.kind != 'i') return static_cast<double>(bits);
   const int unused = 64 - 8 * h.item_bytes;
   return static_cast<double>(static_cast<int64_t>(bits << unused) >> unused);
+}
+
+// Any real number of the file, but half and extended precision.
+double to_real(const std::byte* item, const NpyHeader& h) {
+  if (h.kind != 'f') return to_double(item, h);
+  std::byte bytes[8];
+  for (int i = 0; i < h.item_bytes; ++i) bytes[i] = item[h.big_endian ? h.item_bytes - 1 - i : i];
+  return h.item_bytes == 4 ? static_cast<double>(read_as<float>(bytes)) : read_as<double>(bytes);
 }
 
 // The element types of the service; integers and bools become kF64.
@@ -147,7 +162,15 @@ Result<MatrixStack> to_matrices(std::span<const std::byte> file, std::shared_ptr
   return stack;
 }
 
-Result<MatrixStack> load_matrices(const std::string& path) {
+namespace {
+
+// A file in memory.
+struct Mapping {
+  std::span<const std::byte> bytes = {};
+  std::shared_ptr<const void> owner = {};
+};
+
+Result<Mapping> map_file(const std::string& path) {
   // Without O_NONBLOCK a named pipe that nobody writes to would hold us here.
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0) return io_error("open", path);
@@ -166,11 +189,41 @@ Result<MatrixStack> load_matrices(const std::string& path) {
   std::shared_ptr<const void> owner(at, [size](const void* p) {
     if (p != nullptr) ::munmap(const_cast<void*>(p), size);
   });
-  Result<MatrixStack> stack = to_matrices({static_cast<const std::byte*>(at), size}, std::move(owner));
-  if (stack.ok()) return stack;
-  Status s = stack.status();
+  return Mapping{{static_cast<const std::byte*>(at), size}, std::move(owner)};
+}
+
+Status in_file(const std::string& path, Status s) {
   s.message = path + ": " + s.message;
   return s;
+}
+
+}  // namespace
+
+Result<MatrixStack> load_matrices(const std::string& path) {
+  Result<Mapping> file = map_file(path);
+  if (!file.ok()) return file.status();
+  Result<MatrixStack> stack = to_matrices(file->bytes, std::move(file->owner));
+  if (!stack.ok()) return in_file(path, stack.status());
+  return stack;
+}
+
+Result<std::vector<int8_t>> load_signature(const std::string& path) {
+  const Result<Mapping> file = map_file(path);
+  if (!file.ok()) return file.status();
+  const Result<NpyHeader> h = parse_npy(file->bytes);
+  if (!h.ok()) return in_file(path, h.status());
+  if (h->shape.size() != 1) return refused(path + ": the diagonal of J is an array of one dimension");
+  if (h->kind == 'c' || (h->kind == 'f' && h->item_bytes != 4 && h->item_bytes != 8)) {
+    return refused(path + ": J is of real numbers or integers");
+  }
+  std::vector<int8_t> signature(static_cast<size_t>(h->shape[0]));
+  const std::byte* item = file->bytes.data() + h->data_offset;
+  for (size_t i = 0; i < signature.size(); ++i, item += h->item_bytes) {
+    const double x = to_real(item, *h);
+    if (x != 1 && x != -1) return refused(absl::StrCat(path, ": entry ", i, " is ", x, ", neither 1 nor -1"));
+    signature[i] = static_cast<int8_t>(x);
+  }
+  return signature;
 }
 
 Status write_npy(const std::string& path, const std::string& type, const std::vector<int64_t>& shape,

@@ -1,10 +1,13 @@
 // svdctl svd.
+#include <algorithm>
 #include <chrono>
 #include <list>
 #include <optional>
 
 #include "client/cli/commands.h"
 #include "client/cli/connection.h"
+#include "client/cli/interruption.h"
+#include "client/cli/large.h"
 #include "client/cli/npy.h"
 #include "client/cli/summary.h"
 
@@ -15,37 +18,50 @@ using client::Plane;
 
 struct SvdArguments {
   Connection connection;
-  std::string in, u, s, vh;
-  bool full_matrices = false, certificate = false;
+  std::string in;
+  LargeFiles files;
+  bool full_matrices = false;
   int64_t top_k = 0;
-  client::ComputeOptions compute;
+  LargeArguments large;
+  client::LargeOptions large_options;
+  client::ComputeOptions compute;  // of small matrices
 };
 
 // The exit code where the command is over with that.
 std::optional<int> parse(const std::vector<std::string>& words, SvdArguments* to) {
-  Arguments a("svdctl svd [options] IN.npy",
-              "Decomposes the matrices in a NumPy file, A = U diag(S) V^H: shape (..., m, n), k = min(m, n), gives U\n"
-              "(..., m, k), S (..., k) and V^H (..., k, n), as numpy.linalg.svd(a, full_matrices=False) does.\n"
-              "A summary goes to stderr.");
+  Arguments a(
+      "svdctl svd [options] IN.npy",
+      "Decomposes the matrices in a NumPy file, A = U diag(S) V^H: shape (..., m, n), k = min(m, n), gives U\n"
+      "(..., m, k), S (..., k) and V^H (..., k, n), as numpy.linalg.svd(a, full_matrices=False) does.\n"
+      "Matrices beyond the server's max values or max dimension are large: each goes in chunks, with a progress\n"
+      "bar on a terminal. A summary goes to stderr.");
   a.operand("IN.npy", &to->in);
   a.section("Options");
-  a.option("--u", "U.npy", "write U to this file", &to->u);
-  a.option("--s", "S.npy", "write the singular values to this file", &to->s);
-  a.option("--vh", "VH.npy", "write V^H to this file", &to->vh);
+  a.option("--u", "U.npy", "write U to this file", &to->files.u);
+  a.option("--s", "S.npy", "write the singular values to this file", &to->files.s);
+  a.option("--vh", "VH.npy", "write V^H to this file", &to->files.vh);
   a.flag("--full-matrices", "U (..., m, m) and V^H (..., n, n)", &to->full_matrices);
-  a.option("--top-k", "K", "only the leading K values and vectors; 0: all", &to->top_k, 0);
-  a.flag("--fix-phases", "the largest component of every column of U becomes real and positive",
+  a.option("--top-k", "K", "of small matrices, only the leading K values and vectors; 0: all", &to->top_k, 0);
+  a.flag("--fix-phases", "of small matrices: the largest component of every column of U becomes\nreal and positive",
          &to->compute.fix_phases);
-  a.flag("--certificate", "also tell how good the results are", &to->certificate);
+  to->large.declare(&a);
   to->connection.declare(&a);
   a.epilogue(
       "Exit codes: 0 done, 1 the server or a file failed, 2 wrong usage or input,\n"
-      "3 done, but some matrices are not ok (non-finite, not converged, out of range).");
+      "3 done, but some matrices are not ok (non-finite, not converged, out of range), 130 interrupted.");
   if (const auto code = parse_or_explain(&a, "svd", words)) return code;
+  if (const auto wrong = to->large.read(&to->large_options)) return bad_usage("svd", *wrong);
   if (to->full_matrices && to->top_k > 0) return bad_usage("svd", "--full-matrices have all columns: no --top-k");
   to->compute.vectors = to->full_matrices ? client::Vectors::kFull : client::Vectors::kThin;
   to->compute.top_k = to->top_k;
-  if (to->certificate) to->compute.certificate = client::CertificateScope::kBatch;
+  if (to->large.certificate) to->compute.certificate = client::CertificateScope::kBatch;
+  // What else would a tolerance or sweeps be of? Of small matrices AUTO takes neither.
+  const bool implied =
+      to->large_options.method == client::Method::kAuto && (to->large.tolerance != 0 || to->large.max_sweeps != 0);
+  to->compute.method = implied ? client::Method::kJacobi : to->large_options.method;
+  to->compute.tolerance = to->large_options.tolerance;
+  to->compute.max_sweeps = to->large_options.max_sweeps;
+  to->large_options.vectors = to->compute.vectors;
   return std::nullopt;
 }
 
@@ -86,9 +102,40 @@ class SvdResults {
 client::Status write_files(const SvdArguments& args, const client::Batch& batch, const SvdResults& results) {
   const int64_t leading = args.top_k > 0 ? args.top_k : batch.values_per_matrix();
   const int64_t left = args.full_matrices ? batch.rows : leading, right = args.full_matrices ? batch.cols : leading;
-  if (auto s = results.write(args.u, Plane::kLeft, {batch.rows, left}); !s.ok()) return s;
-  if (auto s = results.write(args.s, Plane::kValues, {leading}); !s.ok()) return s;
-  return results.write(args.vh, Plane::kRight, {right, batch.cols});
+  if (auto s = results.write(args.files.u, Plane::kLeft, {batch.rows, left}); !s.ok()) return s;
+  if (auto s = results.write(args.files.s, Plane::kValues, {leading}); !s.ok()) return s;
+  return results.write(args.files.vh, Plane::kRight, {right, batch.cols});
+}
+
+bool is_large(const client::Batch& batch, const client::ServerLimits& limits) {
+  return limits.max_large_bytes > 0 &&
+         (batch.values_per_matrix() > limits.max_values || std::max(batch.rows, batch.cols) > limits.max_dimension);
+}
+
+// What is wrong with the options of a stack that is large, or is not.
+std::optional<std::string> misplaced_option(const SvdArguments& args, bool large) {
+  if (large && args.top_k > 0) return "--top-k is of small matrices; for this server these are large";
+  if (large && args.compute.fix_phases) return "--fix-phases is of small matrices; for this server these are large";
+  const client::LargeOptions& o = args.large_options;
+  const bool has_large = o.pivot_strategy != client::PivotStrategy::kAuto ||
+                         o.block_variant != client::BlockVariant::kAuto || args.large.verbose;
+  if (!large && has_large) {
+    return "--strategy, --variant and --verbose are of large matrices; for this server these are small";
+  }
+  return std::nullopt;
+}
+
+// Small matrices.
+int run_batch(const SvdArguments& args, client::Client& client, const MatrixStack& stack,
+              const client::CallOptions& call, const Interruption& interruption) {
+  SvdResults results(stack, args.compute);
+  const auto begin = std::chrono::steady_clock::now();
+  const auto report = client.decompose(stack.batch, results.planes(), args.compute, call);
+  if (!report.ok()) return fail_unless_interrupted("svd", report.status(), interruption);
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  if (auto s = write_files(args, stack.batch, results); !s.ok()) return fail("svd", s);
+  print_summary(stack.batch, *report, seconds);
+  return report->exceptions.empty() ? kDone : kExceptions;
 }
 
 }  // namespace
@@ -103,15 +150,16 @@ int run_svd(const std::vector<std::string>& words) {
   if (args.top_k > batch.values_per_matrix()) return bad_usage("svd", "--top-k is larger than min(m, n)");
   const auto options = args.connection.options();
   if (!options.ok()) return fail("svd", options.status());
-  SvdResults results(*stack, args.compute);
+  const Interruption interruption;
   client::Client client(*options);
-  const auto begin = std::chrono::steady_clock::now();
-  const auto report = client.decompose(batch, results.planes(), args.compute, args.connection.call());
-  if (!report.ok()) return fail("svd", report.status());
-  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-  if (auto s = write_files(args, batch, results); !s.ok()) return fail("svd", s);
-  print_summary(batch, *report, seconds);
-  return report->exceptions.empty() ? kDone : kExceptions;
+  client::CallOptions call = args.connection.call();
+  call.stop = interruption.token();
+  const auto info = client.server_info(call);
+  if (!info.ok()) return fail_unless_interrupted("svd", info.status(), interruption);
+  const bool large = is_large(batch, info->limits);
+  if (const auto wrong = misplaced_option(args, large)) return bad_usage("svd", *wrong);
+  if (!large) return run_batch(args, client, *stack, call, interruption);
+  return run_large("svd", client, *stack, {}, args.files, args.large_options, args.large.verbose, interruption, call);
 }
 
 }  // namespace svdserve::cli

@@ -6,6 +6,7 @@
 
 #include "client/cpp/batch_call.h"
 #include "client/cpp/core.h"
+#include "client/cpp/large_call.h"
 #include "client/cpp/server_calls.h"
 #include "client/cpp/status.h"
 #include "client/cpp/stream_call.h"
@@ -99,6 +100,20 @@ void Client::decompose_async(const Batch& batch, const Outputs& out, const Compu
   std::make_shared<internal::BatchCall>(*core_, batch, out, compute, call, std::move(done))->start();
 }
 
+Result<LargeReport> Client::decompose_large(const LargeMatrix& matrix, const LargeOutputs& out,
+                                            const LargeOptions& options, const CallOptions& call) {
+  const Result<LargeSizes> sizes = large_sizes(matrix, options.vectors);
+  if (!sizes.ok()) return sizes.status();
+  const std::pair<std::span<std::byte>, int64_t> memory[] = {
+      {out.values, sizes->values_bytes}, {out.left, sizes->left_bytes}, {out.right_adjoint, sizes->right_bytes}};
+  for (const auto& [given, bytes] : memory) {
+    if (given.size() == static_cast<size_t>(bytes)) continue;
+    return internal::invalid(
+        "out", "holds " + std::to_string(given.size()) + " bytes for a result of " + std::to_string(bytes));
+  }
+  return internal::LargeCall(*core_, matrix, *sizes, out, options, call).run();
+}
+
 Stream Client::open_stream(const StreamOptions& options) {
   return Stream(core_, internal::StreamCall::open(*core_, options));
 }
@@ -121,6 +136,19 @@ Status Client::check_sizes(size_t data_size, int64_t rows, int64_t cols, int64_t
   if (data_size == needed) return {};
   return internal::invalid("matrices.data", "holds " + std::to_string(data_size) +
                                                 " elements, rows * cols * count is " + std::to_string(needed));
+}
+
+Status Client::check_signature(std::span<const int8_t> signature, int64_t cols) {
+  if (static_cast<int64_t>(signature.size()) != cols) {
+    return internal::invalid("open.signature", "has " + std::to_string(signature.size()) + " entries for " +
+                                                   std::to_string(cols) + " columns");
+  }
+  for (size_t i = 0; i < signature.size(); ++i) {
+    if (signature[i] == 1 || signature[i] == -1) continue;
+    return internal::invalid(
+        "open.signature", "entry " + std::to_string(i) + " is " + std::to_string(signature[i]) + ", neither 1 nor -1");
+  }
+  return {};
 }
 
 Status Client::check_results(const Batch& batch, const ComputeOptions& compute) {

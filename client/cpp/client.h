@@ -1,4 +1,5 @@
-// svdserve's C++ client: singular values, vectors and MIMO capacities of many small matrices, computed by a server.
+// svdserve's C++ client: singular values, vectors and MIMO capacities of many small matrices, and the SVD of large
+// ones, computed by a server.
 //
 //   #include "client/cpp/client.h"        // CMake: find_package(svdserve), target svdserve::client
 //
@@ -15,6 +16,7 @@
 #include <span>
 #include <string>
 
+#include "client/cpp/large.h"
 #include "client/cpp/stream.h"
 #include "client/cpp/types.h"
 
@@ -104,6 +106,23 @@ class Client {
   void decompose_async(const Batch& batch, const Outputs& out, const ComputeOptions& compute, const CallOptions& call,
                        std::function<void(Result<Report>)> done);
 
+  // One large matrix, A = U S V^H, or the hyperbolic G = U S V^H with V^H J V = J: uploaded in chunks, computed with
+  // progress, and streamed back into `out`, all on the calling thread. It is not sent again once its upload has begun:
+  // before that, where the server refuses it and says when to come back. Results that were damaged on their way are
+  // DATA_LOSS. out: [out] unspecified where the call fails.
+  Result<LargeReport> decompose_large(const LargeMatrix& matrix, const LargeOutputs& out,
+                                      const LargeOptions& options = {}, const CallOptions& call = {});
+  // The same into memory of its own. a: rows * cols elements.
+  template <class T>
+  Result<LargeDecomposition<T>> svd_large(std::span<const T> a, int64_t rows, int64_t cols,
+                                          MemoryOrder order = MemoryOrder::kRowMajor, const LargeOptions& options = {},
+                                          const CallOptions& call = {});
+  // signature: the diagonal of J, cols numbers +1 or -1; rows >= cols. Any size.
+  template <class T>
+  Result<LargeDecomposition<T>> hsvd(std::span<const T> g, int64_t rows, int64_t cols,
+                                     std::span<const int8_t> signature, MemoryOrder order = MemoryOrder::kRowMajor,
+                                     const LargeOptions& options = {}, const CallOptions& call = {});
+
   // Opens a pipeline. It may outlive the client.
   Stream open_stream(const StreamOptions& options = {});
 
@@ -120,7 +139,12 @@ class Client {
   static Status check_sizes(size_t data_size, int64_t rows, int64_t cols, int64_t count);
   // Whether the results of the batch have sizes at all.
   static Status check_results(const Batch& batch, const ComputeOptions& compute);
+  // Whether it is one, of a matrix of so many columns.
+  static Status check_signature(std::span<const int8_t> signature, int64_t cols);
   // Makes room for a plane.
+  template <class T>
+  Result<LargeDecomposition<T>> decompose_large(const LargeMatrix& matrix, const LargeOptions& options,
+                                                const CallOptions& call);
   template <class Number>
   static std::span<std::byte> room_for(const Batch& batch, const ComputeOptions& compute, Plane plane,
                                        std::vector<Number>* numbers);
@@ -246,6 +270,42 @@ Result<Precoders<T>> Client::precoders(std::span<const T> data, int64_t rows, in
   if (!report.ok()) return report.status();
   p.report = *std::move(report);
   return p;
+}
+
+template <class T>
+Result<LargeDecomposition<T>> Client::svd_large(std::span<const T> a, int64_t rows, int64_t cols, MemoryOrder order,
+                                                const LargeOptions& options, const CallOptions& call) {
+  if (Status bad = check_sizes(a.size(), rows, cols, 1); !bad.ok()) return bad;
+  return decompose_large<T>({a.data(), rows, cols, ElementTraits<T>::kDataType, order}, options, call);
+}
+
+template <class T>
+Result<LargeDecomposition<T>> Client::hsvd(std::span<const T> g, int64_t rows, int64_t cols,
+                                           std::span<const int8_t> signature, MemoryOrder order,
+                                           const LargeOptions& options, const CallOptions& call) {
+  if (Status bad = check_sizes(g.size(), rows, cols, 1); !bad.ok()) return bad;
+  if (Status bad = check_signature(signature, cols); !bad.ok()) return bad;
+  return decompose_large<T>({g.data(), rows, cols, ElementTraits<T>::kDataType, order, signature}, options, call);
+}
+
+template <class T>
+Result<LargeDecomposition<T>> Client::decompose_large(const LargeMatrix& matrix, const LargeOptions& options,
+                                                      const CallOptions& call) {
+  const Result<LargeSizes> sizes = large_sizes(matrix, options.vectors);
+  if (!sizes.ok()) return sizes.status();
+  LargeDecomposition<T> d;
+  d.left_columns = sizes->left_columns;
+  d.right_rows = sizes->right_rows;
+  const auto room = [](auto* numbers, int64_t bytes) {
+    numbers->resize(static_cast<size_t>(bytes) / sizeof(numbers->front()));
+    return std::as_writable_bytes(std::span(*numbers));
+  };
+  const LargeOutputs out{room(&d.values, sizes->values_bytes), room(&d.left, sizes->left_bytes),
+                         room(&d.right_adjoint, sizes->right_bytes)};
+  Result<LargeReport> report = decompose_large(matrix, out, options, call);
+  if (!report.ok()) return report.status();
+  d.report = *std::move(report);
+  return d;
 }
 
 }  // namespace svdserve::client

@@ -23,6 +23,7 @@ namespace svdserve::client::internal {
 
 inline constexpr char kDecompose[] = "/svdserve.v1.SvdService/Decompose";
 inline constexpr char kDecomposeStream[] = "/svdserve.v1.SvdService/DecomposeStream";
+inline constexpr char kDecomposeLarge[] = "/svdserve.v1.SvdService/DecomposeLarge";
 inline constexpr char kGetServerInfo[] = "/svdserve.v1.SvdService/GetServerInfo";
 inline constexpr char kHealthCheck[] = "/grpc.health.v1.Health/Check";
 

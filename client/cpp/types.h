@@ -368,6 +368,7 @@ struct ServerLimits {
   int64_t max_inflight_bytes = 0;
   int64_t max_stream_requests = 0;
   int64_t max_groups = 0;
+  int64_t max_large_bytes = 0;  // operand, results and working memory of one large matrix; 0: it takes none
 };
 
 // What computes, and what it has done since the server started; the proto says more of each.

@@ -8,6 +8,7 @@
 #include <bit>
 
 #include "client/cpp/status.h"
+#include "client/cpp/wire_values.h"
 #include "svdserve/v1/svd_service.pb.h"
 
 namespace svdserve::client::internal {
@@ -17,53 +18,10 @@ static_assert(std::endian::native == std::endian::little, "payloads are sent as 
 namespace {
 
 using google::protobuf::internal::WireFormatLite;
+using internal::to_proto;
 
 // Below this a copy into a slice of gRPC's own is cheaper than a buffer with an owner.
 constexpr size_t kSmallPayloadBytes = 16 << 10;
-
-v1::DataType to_proto(DataType t) {
-  switch (t) {
-    case DataType::kF32:
-      return v1::DATA_TYPE_F32;
-    case DataType::kF64:
-      return v1::DATA_TYPE_F64;
-    case DataType::kC64:
-      return v1::DATA_TYPE_C64;
-    case DataType::kC128:
-      return v1::DATA_TYPE_C128;
-  }
-  return v1::DATA_TYPE_UNSPECIFIED;
-}
-
-v1::MemoryOrder to_proto(MemoryOrder o) {
-  return o == MemoryOrder::kRowMajor ? v1::MEMORY_ORDER_ROW_MAJOR : v1::MEMORY_ORDER_COLUMN_MAJOR;
-}
-
-v1::Method to_proto(Method m) {
-  switch (m) {
-    case Method::kAuto:
-      return v1::METHOD_AUTO;
-    case Method::kBidiagonal:
-      return v1::METHOD_BIDIAGONAL;
-    case Method::kBisection:
-      return v1::METHOD_BISECTION;
-    case Method::kJacobi:
-      return v1::METHOD_JACOBI;
-  }
-  return v1::METHOD_UNSPECIFIED;
-}
-
-v1::Vectors to_proto(Vectors v) {
-  switch (v) {
-    case Vectors::kNone:
-      return v1::VECTORS_NONE;
-    case Vectors::kThin:
-      return v1::VECTORS_THIN;
-    case Vectors::kFull:
-      return v1::VECTORS_FULL;
-  }
-  return v1::VECTORS_UNSPECIFIED;
-}
 
 v1::CertificateScope to_proto(CertificateScope c) {
   switch (c) {
@@ -100,30 +58,6 @@ void to_proto(const ComputeOptions& compute, v1::DecomposeOptions* out) {
   out->set_fix_phases(compute.fix_phases);
   if (compute.certificate != CertificateScope::kNone) out->set_certificate(to_proto(compute.certificate));
   if (compute.mimo) to_proto(*compute.mimo, out->mutable_mimo());
-}
-
-Method from_proto(v1::Method m) {
-  switch (m) {
-    case v1::METHOD_BIDIAGONAL:
-      return Method::kBidiagonal;
-    case v1::METHOD_BISECTION:
-      return Method::kBisection;
-    case v1::METHOD_JACOBI:
-      return Method::kJacobi;
-    default:
-      return Method::kAuto;
-  }
-}
-
-void append_varint(std::string* s, uint64_t value) {
-  for (; value >= 0x80; value >>= 7) s->push_back(static_cast<char>(value | 0x80));
-  s->push_back(static_cast<char>(value));
-}
-
-// The head of a length-delimited field whose content, `size` bytes, follows.
-void append_field_head(std::string* s, int field, size_t size) {
-  append_varint(s, WireFormatLite::MakeTag(field, WireFormatLite::WIRETYPE_LENGTH_DELIMITED));
-  append_varint(s, size);
 }
 
 // Everything of a DecomposeRequest but the payload itself, which must follow at once.
@@ -364,7 +298,8 @@ ServerInfo to_server_info(const v1::GetServerInfoResponse& response) {
                  l.max_inflight_requests(),
                  l.max_inflight_bytes(),
                  l.max_stream_requests(),
-                 l.max_groups()};
+                 l.max_groups(),
+                 l.max_large_bytes()};
   for (const v1::Device& d : response.devices()) {
     info.devices.push_back({d.name(), d.backend(), d.instruction_set(), d.threads(), d.healthy(), d.model(), d.uuid(),
                             d.memory_bytes(), d.lanes(), d.outstanding_batches(), d.busy_seconds(), d.uploaded_bytes(),

@@ -14,8 +14,8 @@ struct MetricName {
 namespace metric {
 
 // --- requests -----------------------------------------------------------------------------------
-// Labels: rpc, kind, dtype (f32 f64 c64 c128 invalid), shape (k4 .. k32, k4_long .., invalid), status (gRPC code's
-// name).
+// Labels: rpc, kind, dtype (f32 f64 c64 c128 invalid), shape (k4 .. k32, k4_long .., factor, invalid), status (gRPC
+// code's name).
 inline constexpr MetricName kRequests{"svdserve_requests_total", "Requests answered, those of streams one by one."};
 // Labels: phase (queue batch_assembly compute respond total).
 inline constexpr MetricName kPhase{
@@ -40,6 +40,33 @@ inline constexpr MetricName kInflightBytesLimit{"svdserve_inflight_limit_bytes",
 inline constexpr MetricName kOpenStreams{"svdserve_open_streams", "DecomposeStream calls that are open."};
 inline constexpr MetricName kRefusedConnections{"svdserve_refused_connections_total",
                                                 "Connections closed at once: there were as many as there may be."};
+
+// --- factors, of DecomposeLarge -----------------------------------------------------------------
+inline constexpr MetricName kFactors{"svdserve_factors_total", "Factors accepted: uploads begun."};
+inline constexpr MetricName kFactorBytesReserved{
+    "svdserve_factor_reserved_bytes_total", "Bytes of operands, results and working memory of the factors accepted."};
+inline constexpr MetricName kFactorReceived{"svdserve_factor_received_bytes_total", "Bytes of operands received."};
+inline constexpr MetricName kFactorSent{"svdserve_factor_sent_bytes_total", "Bytes of results sent."};
+// Labels: phase (upload queue compute download).
+inline constexpr MetricName kFactorPhase{
+    "svdserve_factor_phase_seconds",
+    "Where a factor's time goes. upload: from its acceptance until commit. queue: until a device took it. compute: on "
+    "the device. download: until its last chunk went to the transport."};
+// Labels: part (as the engine names them: qr gram inner ..).
+inline constexpr MetricName kFactorPart{"svdserve_factor_compute_seconds_total", "Parts of the computation."};
+inline constexpr MetricName kFactorFlops{"svdserve_factor_compute_flops_total",
+                                         "Real operations that the mathematics of each part needs."};
+inline constexpr MetricName kFactorSweeps{"svdserve_factor_sweeps_total", "Outer sweeps of the factors computed."};
+inline constexpr MetricName kFactorRotations{"svdserve_factor_rotations_total", "Rotations of the factors computed."};
+// Labels: reason (as clients see it).
+inline constexpr MetricName kFactorFailures{"svdserve_factor_failures_total",
+                                            "Calls of DecomposeLarge that ended with an error, by why."};
+inline constexpr MetricName kFactorsInflight{"svdserve_inflight_factors",
+                                             "Factors accepted, and their memory not yet free."};
+inline constexpr MetricName kFactorBytes{"svdserve_inflight_factor_bytes", "Their bytes, working memory included."};
+inline constexpr MetricName kFactorBytesLimit{"svdserve_inflight_factor_limit_bytes", "Where admission refuses."};
+inline constexpr MetricName kFactorsWaiting{"svdserve_waiting_factors", "Factors that wait for their device."};
+inline constexpr MetricName kFactorsRunning{"svdserve_running_factors", "Factors that a device computes."};
 
 // --- queue and batches --------------------------------------------------------------------------
 inline constexpr MetricName kQueuedRequests{"svdserve_queued_requests", "Admitted requests that no device has taken."};

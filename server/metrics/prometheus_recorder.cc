@@ -39,6 +39,16 @@ constexpr int kDTypes = 5;  // the engine's four, and none
 constexpr Reason kRefusals[] = {Reason::kOverloadedBytes, Reason::kOverloadedRequests, Reason::kDraining,
                                 Reason::kDeadlineUnreachable};
 
+// 1 ms to 3 h.
+std::vector<double> factor_time_buckets() {
+  std::vector<double> bounds;
+  for (double decade = 1e-3; decade < 5e3; decade *= 10) {
+    for (const double step : {1.0, 2.0, 5.0}) bounds.push_back(step * decade);
+  }
+  bounds.push_back(10800);
+  return bounds;
+}
+
 // 50 us to 90 s in four steps a decade.
 std::vector<double> time_buckets() {
   std::vector<double> bounds;
@@ -98,22 +108,24 @@ void bring_to(Counter& counter, double total) { counter.Increment(total - counte
 // Names as gRPC spells its codes, which absl::StatusCode shares.
 std::string status_name(absl::StatusCode code) { return absl::StatusCodeToString(code); }
 
-// Counters with the one label "device", made as devices appear: one look-up a batch, among a handful.
-class DeviceCounters {
+// Counters with one label, made as its values appear: one look-up a batch, among a handful.
+class LabelledCounters {
  public:
-  DeviceCounters(prometheus::Registry& registry, const MetricName& m) : family_(counters(registry, m)) {}
+  LabelledCounters(prometheus::Registry& registry, const MetricName& m, const char* label = "device")
+      : family_(counters(registry, m)), label_(label) {}
 
-  Counter& of(std::string_view device) {
+  Counter& of(std::string_view value) {
     MutexLock lock(&mu_);
-    const auto found = known_.find(device);
+    const auto found = known_.find(value);
     if (found != known_.end()) return *found->second;
-    Counter& counter = family_.Add({{"device", std::string(device)}});
-    known_.emplace(device, &counter);
+    Counter& counter = family_.Add({{label_, std::string(value)}});
+    known_.emplace(value, &counter);
     return counter;
   }
 
  private:
   Family<Counter>& family_;
+  const char* const label_;
   Mutex mu_;
   std::map<std::string, Counter*, std::less<>> known_ ABSL_GUARDED_BY(mu_);
 };
@@ -156,8 +168,25 @@ struct PrometheusRecorder::Impl {
   Family<Counter>& device_busy = counters(registry, metric::kDeviceBusy);
   Family<Counter>& device_uploaded = counters(registry, metric::kDeviceUploaded);
   Family<Counter>& device_downloaded = counters(registry, metric::kDeviceDownloaded);
-  DeviceCounters device_faults{registry, metric::kDeviceFaults};
-  DeviceCounters device_lost{registry, metric::kDeviceLost};
+  LabelledCounters device_faults{registry, metric::kDeviceFaults};
+  LabelledCounters device_lost{registry, metric::kDeviceLost};
+
+  Counter& factors = counters(registry, metric::kFactors).Add({});
+  Counter& factor_bytes_reserved = counters(registry, metric::kFactorBytesReserved).Add({});
+  Counter& factor_received = counters(registry, metric::kFactorReceived).Add({});
+  Counter& factor_sent = counters(registry, metric::kFactorSent).Add({});
+  Family<Histogram>& factor_phases = histograms(registry, metric::kFactorPhase);
+  std::array<Histogram*, kLargePhases> factor_phase{};
+  LabelledCounters factor_parts{registry, metric::kFactorPart, "part"};
+  LabelledCounters factor_flops{registry, metric::kFactorFlops, "part"};
+  Counter& factor_sweeps = counters(registry, metric::kFactorSweeps).Add({});
+  Counter& factor_rotations = counters(registry, metric::kFactorRotations).Add({});
+  LabelledCounters factor_failures{registry, metric::kFactorFailures, "reason"};
+  Gauge& factors_inflight = gauge(registry, metric::kFactorsInflight);
+  Gauge& factor_bytes = gauge(registry, metric::kFactorBytes);
+  Gauge& factor_bytes_limit = gauge(registry, metric::kFactorBytesLimit);
+  Gauge& factors_waiting = gauge(registry, metric::kFactorsWaiting);
+  Gauge& factors_running = gauge(registry, metric::kFactorsRunning);
 
   Gauge& ready = gauge(registry, metric::kReady);
   Gauge& devices = gauge(registry, metric::kDevices);
@@ -179,6 +208,9 @@ struct PrometheusRecorder::Impl {
   Impl() {
     for (int i = 0; i < kPhases; ++i) {
       phase[i] = &phases.Add({{"phase", name(static_cast<Phase>(i))}}, time_buckets());
+    }
+    for (int i = 0; i < kLargePhases; ++i) {
+      factor_phase[i] = &factor_phases.Add({{"phase", name(static_cast<LargePhase>(i))}}, factor_time_buckets());
     }
     for (size_t i = 0; i < std::size(kRefusals); ++i) refusals[i] = &refused.Add({{"reason", name(kRefusals[i])}});
     for (int i = 0; i < kCutReasons; ++i) {
@@ -258,6 +290,30 @@ void PrometheusRecorder::ConnectionRefused() { impl_->refused_connections.Increm
 
 void PrometheusRecorder::DeviceLost(std::string_view device) { impl_->device_lost.of(device).Increment(); }
 
+void PrometheusRecorder::FactorAccepted(int64_t bytes) {
+  impl_->factors.Increment();
+  impl_->factor_bytes_reserved.Increment(static_cast<double>(bytes));
+}
+
+void PrometheusRecorder::FactorReceived(int64_t bytes) { impl_->factor_received.Increment(static_cast<double>(bytes)); }
+
+void PrometheusRecorder::FactorSent(int64_t bytes) { impl_->factor_sent.Increment(static_cast<double>(bytes)); }
+
+void PrometheusRecorder::FactorPhaseTook(LargePhase phase, absl::Duration took) {
+  impl_->factor_phase[static_cast<size_t>(phase)]->Observe(absl::ToDoubleSeconds(took));
+}
+
+void PrometheusRecorder::FactorComputed(const FactorOutcome& outcome) {
+  impl_->factor_sweeps.Increment(outcome.sweeps);
+  impl_->factor_rotations.Increment(static_cast<double>(outcome.rotations));
+  for (const FactorPhase& part : outcome.phases) {
+    impl_->factor_parts.of(part.name).Increment(part.seconds);
+    impl_->factor_flops.of(part.name).Increment(part.flops);
+  }
+}
+
+void PrometheusRecorder::FactorFailed(Reason reason) { impl_->factor_failures.of(name(reason)).Increment(); }
+
 void PrometheusRecorder::Impl::Set(const std::vector<DeviceReading>& readings) {
   int healthy = 0;
   for (const DeviceReading& d : readings) {
@@ -291,6 +347,11 @@ std::string PrometheusRecorder::Render(const GaugeReadings& readings) {
   impl_->inflight_requests_limit.Set(static_cast<double>(readings.inflight_requests_limit));
   impl_->inflight_bytes.Set(static_cast<double>(readings.inflight_bytes));
   impl_->inflight_bytes_limit.Set(static_cast<double>(readings.inflight_bytes_limit));
+  impl_->factors_inflight.Set(static_cast<double>(readings.factors));
+  impl_->factor_bytes.Set(static_cast<double>(readings.factor_bytes));
+  impl_->factor_bytes_limit.Set(static_cast<double>(readings.factor_bytes_limit));
+  impl_->factors_waiting.Set(static_cast<double>(readings.waiting_factors));
+  impl_->factors_running.Set(static_cast<double>(readings.running_factors));
   impl_->queued_requests.Set(static_cast<double>(readings.queued_requests));
   impl_->oldest_queued.Set(readings.oldest_queued_seconds);
   impl_->open_streams.Set(static_cast<double>(readings.open_streams));

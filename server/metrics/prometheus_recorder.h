@@ -33,6 +33,11 @@ struct GaugeReadings {
   int64_t queued_requests = 0;
   double oldest_queued_seconds = 0;
   int64_t open_streams = 0;
+  int64_t factors = 0;  // accepted, and their memory not yet free
+  int64_t factor_bytes = 0;
+  int64_t factor_bytes_limit = 0;
+  int64_t waiting_factors = 0;
+  int64_t running_factors = 0;
 };
 
 // Thread-safe. An event costs an atomic addition or, in a histogram, one uncontended lock: series are looked up by
@@ -53,6 +58,12 @@ class PrometheusRecorder final : public Recorder {
   void BatchRetried() override;
   void DeviceFault(std::string_view device) override;
   void DeviceLost(std::string_view device) override;
+  void FactorAccepted(int64_t bytes) override;
+  void FactorReceived(int64_t bytes) override;
+  void FactorSent(int64_t bytes) override;
+  void FactorPhaseTook(LargePhase phase, absl::Duration took) override;
+  void FactorComputed(const FactorOutcome& outcome) override;
+  void FactorFailed(Reason reason) override;
 
   // Every series in Prometheus' text format, with `readings` as the state.
   std::string Render(const GaugeReadings& readings);

@@ -13,15 +13,19 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "engine/large_factor.h"
 #include "engine/problem.h"
 #include "engine/result.h"
 #include "server/error.h"
 
 namespace svdserve::server {
 
-enum class Rpc : uint8_t { kDecompose, kDecomposeStream };
-inline constexpr int kRpcs = 2;
-constexpr const char* name(Rpc r) { return r == Rpc::kDecompose ? "Decompose" : "DecomposeStream"; }
+enum class Rpc : uint8_t { kDecompose, kDecomposeStream, kDecomposeLarge };
+inline constexpr int kRpcs = 3;
+constexpr const char* name(Rpc r) {
+  constexpr const char* kNames[kRpcs] = {"Decompose", "DecomposeStream", "DecomposeLarge"};
+  return kNames[static_cast<int>(r)];
+}
 
 // What is computed.
 enum class Kind : uint8_t { kValues };
@@ -29,9 +33,9 @@ inline constexpr int kKinds = 1;
 constexpr const char* name(Kind) { return "values"; }
 
 // A few classes of shape, so that the number of time series is bounded whatever clients send: k = min(m, n) up to 4, 8,
-// 16, 32, each square-ish or elongated (max(m, n) > 4 k), and what is no valid shape.
-enum class ShapeBucket : uint8_t { kInvalid, kK4, kK8, kK16, kK32, kK4Long, kK8Long, kK16Long, kK32Long };
-inline constexpr int kShapeBuckets = 9;
+// 16, 32, each square-ish or elongated (max(m, n) > 4 k), what is no valid shape, and every factor of DecomposeLarge.
+enum class ShapeBucket : uint8_t { kInvalid, kK4, kK8, kK16, kK32, kK4Long, kK8Long, kK16Long, kK32Long, kFactor };
+inline constexpr int kShapeBuckets = 10;
 
 constexpr ShapeBucket shape_bucket(const Problem& p) {
   const int64_t k = values_per_matrix(p);
@@ -42,8 +46,8 @@ constexpr ShapeBucket shape_bucket(const Problem& p) {
 }
 
 constexpr const char* name(ShapeBucket b) {
-  constexpr const char* kNames[kShapeBuckets] = {"invalid", "k4",      "k8",       "k16",     "k32",
-                                                 "k4_long", "k8_long", "k16_long", "k32_long"};
+  constexpr const char* kNames[kShapeBuckets] = {"invalid", "k4",      "k8",       "k16",      "k32",
+                                                 "k4_long", "k8_long", "k16_long", "k32_long", "factor"};
   return kNames[static_cast<int>(b)];
 }
 
@@ -65,6 +69,19 @@ enum class Phase : uint8_t {
 inline constexpr int kPhases = 5;
 constexpr const char* name(Phase p) {
   constexpr const char* kNames[kPhases] = {"queue", "batch_assembly", "compute", "respond", "total"};
+  return kNames[static_cast<int>(p)];
+}
+
+// Of a factor of DecomposeLarge.
+enum class LargePhase : uint8_t {
+  kUpload,    // from its acceptance until commit
+  kQueue,     // until a device took it
+  kCompute,   // on the device
+  kDownload,  // of the results
+};
+inline constexpr int kLargePhases = 4;
+constexpr const char* name(LargePhase p) {
+  constexpr const char* kNames[kLargePhases] = {"upload", "queue", "compute", "download"};
   return kNames[static_cast<int>(p)];
 }
 
@@ -100,6 +117,18 @@ class Recorder {
   virtual void DeviceFault(std::string_view device) = 0;
   // A device failed and takes no more work.
   virtual void DeviceLost(std::string_view device) = 0;
+
+  // --- of DecomposeLarge ---
+  // A factor was admitted, with this many bytes of operand, results and working memory.
+  virtual void FactorAccepted(int64_t bytes) = 0;
+  // A chunk was taken, or is about to be sent.
+  virtual void FactorReceived(int64_t bytes) = 0;
+  virtual void FactorSent(int64_t bytes) = 0;
+  virtual void FactorPhaseTook(LargePhase phase, absl::Duration took) = 0;
+  // A device computed a factor to its end.
+  virtual void FactorComputed(const FactorOutcome& outcome) = 0;
+  // A call of DecomposeLarge ended with an error.
+  virtual void FactorFailed(Reason reason) = 0;
 };
 
 // Records nothing.
@@ -115,6 +144,12 @@ class NullRecorder final : public Recorder {
   void BatchRetried() override {}
   void DeviceFault(std::string_view) override {}
   void DeviceLost(std::string_view) override {}
+  void FactorAccepted(int64_t) override {}
+  void FactorReceived(int64_t) override {}
+  void FactorSent(int64_t) override {}
+  void FactorPhaseTook(LargePhase, absl::Duration) override {}
+  void FactorComputed(const FactorOutcome&) override {}
+  void FactorFailed(Reason) override {}
 };
 
 }  // namespace svdserve::server

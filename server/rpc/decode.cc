@@ -1,81 +1,18 @@
 // Requests, from bytes to values.
-#include <google/protobuf/io/coded_stream.h>
-#include <google/protobuf/wire_format_lite.h>
-#include <grpcpp/support/proto_buffer_reader.h>
 #include <svdserve/v1/svd_service.pb.h>
 
-#include <limits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "server/rpc/codec.h"
+#include "server/rpc/wire_enums.h"
+#include "server/rpc/wire_reader.h"
 
 namespace svdserve::server {
 namespace {
 
-using google::protobuf::internal::WireFormatLite;
-using google::protobuf::io::CodedInputStream;
-
-// --- names of the wire ---------------------------------------------------------------------------
-
 Error invalid_field(std::string field, std::string message) {
   return {absl::StatusCode::kInvalidArgument, Reason::kInvalidField, std::move(message), std::move(field), {}};
-}
-
-std::optional<DType> to_dtype(v1::DataType type) {
-  switch (type) {
-    case v1::DATA_TYPE_F32:
-      return DType::kF32;
-    case v1::DATA_TYPE_F64:
-      return DType::kF64;
-    case v1::DATA_TYPE_C64:
-      return DType::kC64;
-    case v1::DATA_TYPE_C128:
-      return DType::kC128;
-    default:
-      return std::nullopt;
-  }
-}
-
-std::optional<Order> to_order(v1::MemoryOrder order) {
-  switch (order) {
-    case v1::MEMORY_ORDER_ROW_MAJOR:
-      return Order::kRowMajor;
-    case v1::MEMORY_ORDER_COLUMN_MAJOR:
-      return Order::kColumnMajor;
-    default:
-      return std::nullopt;
-  }
-}
-
-std::optional<Method> to_method(v1::Method method) {
-  switch (method) {
-    case v1::METHOD_UNSPECIFIED:
-    case v1::METHOD_AUTO:
-      return Method::kAuto;
-    case v1::METHOD_BIDIAGONAL:
-      return Method::kBidiagonal;
-    case v1::METHOD_BISECTION:
-      return Method::kBisection;
-    case v1::METHOD_JACOBI:
-      return Method::kJacobi;
-    default:
-      return std::nullopt;
-  }
-}
-
-std::optional<Vectors> to_vectors(v1::Vectors vectors) {
-  switch (vectors) {
-    case v1::VECTORS_UNSPECIFIED:
-    case v1::VECTORS_NONE:
-      return Vectors::kNone;
-    case v1::VECTORS_THIN:
-      return Vectors::kThin;
-    case v1::VECTORS_FULL:
-      return Vectors::kFull;
-    default:
-      return std::nullopt;
-  }
 }
 
 std::optional<CertificateScope> to_scope(v1::CertificateScope scope) {
@@ -106,37 +43,6 @@ struct WireRequest {
   std::optional<WireBatch> matrices;
   std::vector<WireBatch> groups;  // one more than there may be at most: who validates counts them
 };
-
-constexpr uint32_t tag_of(int field, WireFormatLite::WireType type) { return WireFormatLite::MakeTag(field, type); }
-
-// Reads the fields of an embedded message: field(tag) reads one and returns whether it could.
-template <class Field>
-bool read_fields(CodedInputStream* in, Field field) {
-  while (const uint32_t tag = in->ReadTag()) {
-    if (!field(tag)) return false;
-  }
-  return in->ConsumedEntireMessage();
-}
-
-template <class Field>
-bool read_embedded(CodedInputStream* in, Field field) {
-  uint32_t bytes = 0;
-  if (!in->ReadVarint32(&bytes) || static_cast<int>(bytes) < 0 || static_cast<int>(bytes) > in->BytesUntilLimit()) {
-    return false;
-  }
-  const auto limit = in->PushLimit(static_cast<int>(bytes));
-  const bool good = read_fields(in, field);
-  in->PopLimit(limit);
-  return good;
-}
-
-// Embedded messages without operands: protobuf's own parser reads them.
-bool read_small(CodedInputStream* in, google::protobuf::MessageLite* message) {
-  uint32_t bytes = 0;
-  std::string text;
-  return in->ReadVarint32(&bytes) && static_cast<int>(bytes) >= 0 && static_cast<int>(bytes) <= in->BytesUntilLimit() &&
-         in->ReadString(&text, static_cast<int>(bytes)) && message->MergeFromString(text);
-}
 
 bool read_data(CodedInputStream* in, HostMemory* memory, HostBlock* data) {
   uint32_t bytes = 0;
@@ -199,25 +105,6 @@ bool read_request_field(CodedInputStream* in, uint32_t tag, HostMemory* memory, 
   }
 }
 
-// Reads a whole message and lets go of the transport's slices, so that a payload is not in memory twice for longer than
-// this.
-template <class Field>
-bool read_whole(grpc::ByteBuffer* bytes, Field field) {
-  bool good = false;
-  {
-    const size_t length = bytes->Length();
-    grpc::ProtoBufferReader reader(bytes);
-    if (reader.status().ok() && length <= static_cast<size_t>(std::numeric_limits<int>::max())) {
-      CodedInputStream in(&reader);
-      const auto limit = in.PushLimit(static_cast<int>(length));  // so that BytesUntilLimit() is always known
-      good = read_fields(&in, [&](uint32_t tag) { return field(&in, tag); });
-      in.PopLimit(limit);
-    }
-  }
-  bytes->Clear();
-  return good;
-}
-
 // --- values --------------------------------------------------------------------------------------
 
 MimoOptions to_mimo(const v1::MimoOptions& wire) {
@@ -240,7 +127,7 @@ MimoOptions to_mimo(const v1::MimoOptions& wire) {
 Error read_options(const v1::DecomposeOptions& wire, const std::string& at, Options* options, CertificateScope* scope) {
   const std::optional<Method> method = to_method(wire.method());
   if (!method) return invalid_field(at + ".method", absl::StrCat(wire.method(), " names no method"));
-  const std::optional<Vectors> vectors = to_vectors(wire.vectors());
+  const std::optional<Vectors> vectors = to_vectors(wire.vectors(), Vectors::kNone);
   if (!vectors) return invalid_field(at + ".vectors", absl::StrCat(wire.vectors(), " names no choice of vectors"));
   const std::optional<CertificateScope> certificate = to_scope(wire.certificate());
   if (!certificate) return invalid_field(at + ".certificate", absl::StrCat(wire.certificate(), " names no scope"));

@@ -9,39 +9,12 @@
 #include "absl/strings/str_cat.h"
 #include "server/rpc/codec.h"
 #include "server/rpc/message_builder.h"
+#include "server/rpc/wire_enums.h"
 
 namespace svdserve::server {
 namespace {
 
 constexpr char kErrorDomain[] = "svdserve";
-
-v1::Method to_wire(Method method) {
-  switch (method) {
-    case Method::kAuto:
-      return v1::METHOD_AUTO;
-    case Method::kBidiagonal:
-      return v1::METHOD_BIDIAGONAL;
-    case Method::kBisection:
-      return v1::METHOD_BISECTION;
-    case Method::kJacobi:
-      return v1::METHOD_JACOBI;
-  }
-  return v1::METHOD_UNSPECIFIED;
-}
-
-v1::MatrixStatus to_wire(MatrixStatus status) {
-  switch (status) {
-    case MatrixStatus::kOk:
-      break;
-    case MatrixStatus::kNonFinite:
-      return v1::MATRIX_STATUS_NON_FINITE;
-    case MatrixStatus::kNotConverged:
-      return v1::MATRIX_STATUS_NOT_CONVERGED;
-    case MatrixStatus::kOutOfRange:
-      return v1::MATRIX_STATUS_OUT_OF_RANGE;
-  }
-  return v1::MATRIX_STATUS_UNSPECIFIED;
-}
 
 // The results of one batch in the reply: where its planes are, and how many bytes each has.
 class PartView {

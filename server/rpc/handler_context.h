@@ -19,10 +19,12 @@
 
 namespace svdserve::server {
 
+class LargePipeline;
 class StreamRegistry;
 
 struct HandlerContext {
   Pipeline* pipeline = nullptr;
+  LargePipeline* factors = nullptr;
   Clock* clock = nullptr;
   Recorder* recorder = nullptr;
   HostMemory* memory = nullptr;  // of operands

@@ -19,6 +19,7 @@
 #include "server/mutex.h"
 #include "server/rpc/connection_acceptor.h"
 #include "server/rpc/decompose_call.h"
+#include "server/rpc/decompose_large_call.h"
 #include "server/rpc/decompose_stream_call.h"
 #include "server/version.h"
 
@@ -27,7 +28,8 @@ namespace {
 
 constexpr char kServiceName[] = "svdserve.v1.SvdService";
 
-void fill_server_info(const Pipeline& pipeline, int64_t max_stream_requests, v1::GetServerInfoResponse* info) {
+void fill_server_info(const HandlerContext& context, v1::GetServerInfoResponse* info) {
+  const Pipeline& pipeline = *context.pipeline;
   info->set_version(kVersion);
   for (const auto type : {v1::DATA_TYPE_F32, v1::DATA_TYPE_F64, v1::DATA_TYPE_C64, v1::DATA_TYPE_C128}) {
     info->add_data_types(type);
@@ -43,8 +45,9 @@ void fill_server_info(const Pipeline& pipeline, int64_t max_stream_requests, v1:
   limits.set_max_message_bytes(options.max_message_bytes);
   limits.set_max_inflight_requests(options.max_inflight_requests);
   limits.set_max_inflight_bytes(options.max_inflight_bytes);
-  limits.set_max_stream_requests(max_stream_requests);
+  limits.set_max_stream_requests(static_cast<int64_t>(context.max_stream_requests));
   limits.set_max_groups(static_cast<int64_t>(kMaxGroups));
+  limits.set_max_large_bytes(context.factors->options().max_bytes);
   for (const DeviceState& state : pipeline.devices()) {
     v1::Device& device = *info->add_devices();
     device.set_name(state.info.name);
@@ -66,8 +69,9 @@ void fill_server_info(const Pipeline& pipeline, int64_t max_stream_requests, v1:
 
 // The bulk methods take and give raw bytes, so that codec.h alone decides what is copied.
 class SvdServiceHandler final
-    : public v1::SvdService::WithRawCallbackMethod_Decompose<v1::SvdService::WithRawCallbackMethod_DecomposeStream<
-          v1::SvdService::WithCallbackMethod_GetServerInfo<v1::SvdService::Service>>> {
+    : public v1::SvdService::WithRawCallbackMethod_Decompose<
+          v1::SvdService::WithRawCallbackMethod_DecomposeStream<v1::SvdService::WithRawCallbackMethod_DecomposeLarge<
+              v1::SvdService::WithCallbackMethod_GetServerInfo<v1::SvdService::Service>>>> {
  public:
   explicit SvdServiceHandler(const HandlerContext& context) : context_(context) {}
 
@@ -85,9 +89,16 @@ class SvdServiceHandler final
     return reactor.get();  // keeps itself alive until OnDone()
   }
 
+  grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* DecomposeLarge(
+      grpc::CallbackServerContext* call) override {
+    const auto reactor = std::make_shared<DecomposeLargeCall>(call);
+    reactor->Start(context_.factors);
+    return reactor.get();  // keeps itself alive until OnDone()
+  }
+
   grpc::ServerUnaryReactor* GetServerInfo(grpc::CallbackServerContext* call, const v1::GetServerInfoRequest*,
                                           v1::GetServerInfoResponse* reply) override {
-    fill_server_info(*context_.pipeline, static_cast<int64_t>(context_.max_stream_requests), reply);
+    fill_server_info(context_, reply);
     grpc::ServerUnaryReactor* reactor = call->DefaultReactor();
     reactor->Finish(grpc::Status::OK);
     return reactor;
@@ -182,14 +193,14 @@ struct RpcServer::Impl {
 
 RpcServer::RpcServer() = default;
 
-std::unique_ptr<RpcServer> RpcServer::Start(const RpcOptions& options, Pipeline* pipeline, Clock* clock,
-                                            Recorder* recorder, HostMemory* memory, std::string* error) {
+std::unique_ptr<RpcServer> RpcServer::Start(const RpcOptions& options, Pipeline* pipeline, LargePipeline* factors,
+                                            Clock* clock, Recorder* recorder, HostMemory* memory, std::string* error) {
   std::unique_ptr<RpcServer> out(new RpcServer);
   out->impl_ = std::make_unique<Impl>(options.max_streams);
   Impl& impl = *out->impl_;
   impl.pipeline = pipeline;
-  impl.service = std::make_unique<SvdServiceHandler>(HandlerContext{pipeline, clock, recorder, memory, &impl.streams,
-                                                                    static_cast<size_t>(options.max_stream_requests)});
+  impl.service = std::make_unique<SvdServiceHandler>(HandlerContext{
+      pipeline, factors, clock, recorder, memory, &impl.streams, static_cast<size_t>(options.max_stream_requests)});
 
   grpc::EnableDefaultHealthCheckService(true);
   static const bool reflection_ready = (grpc::reflection::InitProtoReflectionServerBuilderPlugin(), true);

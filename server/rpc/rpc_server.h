@@ -9,6 +9,7 @@
 #include "absl/time/time.h"
 #include "server/clock.h"
 #include "server/host_memory.h"
+#include "server/large_pipeline.h"
 #include "server/metrics/recorder.h"
 #include "server/pipeline.h"
 
@@ -29,10 +30,11 @@ struct RpcOptions {
 // Thread-safe.
 class RpcServer {
  public:
-  // Serves `pipeline`, which outlives the server, as do clock, recorder and `memory`, where operands are received.
+  // Serves `pipeline` and `factors`, which outlive the server, as do clock, recorder and `memory`, where operands are
+  // received.
   // Null, with *error set, where it cannot.
-  static std::unique_ptr<RpcServer> Start(const RpcOptions& options, Pipeline* pipeline, Clock* clock,
-                                          Recorder* recorder, HostMemory* memory, std::string* error);
+  static std::unique_ptr<RpcServer> Start(const RpcOptions& options, Pipeline* pipeline, LargePipeline* factors,
+                                          Clock* clock, Recorder* recorder, HostMemory* memory, std::string* error);
   // Shutdown() without patience.
   ~RpcServer();
 

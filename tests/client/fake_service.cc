@@ -11,6 +11,7 @@
 
 #include "google/rpc/error_details.pb.h"
 #include "svdserve/v1/svd_service.grpc.pb.h"
+#include "wire/crc32c.h"
 
 namespace svdserve::client::testing {
 namespace {
@@ -86,6 +87,135 @@ void fill(const v1::MatrixBatch& b, const Answer& a, v1::DecomposeResponse* out)
   out->mutable_timing()->set_compute_seconds(0.5);
 }
 
+// One call of DecomposeLarge.
+class LargeCall {
+ public:
+  using Stream = grpc::ServerReaderWriter<v1::DecomposeLargeResponse, v1::DecomposeLargeRequest>;
+  LargeCall(Large& script, grpc::ServerContext& context, Stream& stream)
+      : script_(script), context_(context), stream_(stream) {}
+
+  grpc::Status serve() {
+    v1::DecomposeLargeRequest request;
+    if (!stream_.Read(&request) || !request.has_open()) return {grpc::StatusCode::INVALID_ARGUMENT, "no open"};
+    open_ = request.open();
+    script_.opens.push_back(open_.SerializeAsString());
+    if (!script_.refusals.empty()) {
+      const Answer refusal = script_.refusals.front();
+      script_.refusals.erase(script_.refusals.begin());
+      return {static_cast<grpc::StatusCode>(refusal.code), refusal.message, to_rpc(refusal).SerializeAsString()};
+    }
+    v1::DecomposeLargeResponse response;
+    response.mutable_accepted()->set_chunk_bytes(script_.chunk_bytes);
+    stream_.Write(response);
+    if (script_.silent_after_open) return wait();
+    upload();
+    Answer failure;
+    if (script_.fails_after_upload && script_.fails_after_upload(&failure)) {
+      return {static_cast<grpc::StatusCode>(failure.code), failure.message, to_rpc(failure).SerializeAsString()};
+    }
+    if (script_.silent_after_upload) return wait();
+    progress();
+    results();
+    if (script_.silent_after_results) return wait();
+    summary();
+    return grpc::Status::OK;
+  }
+
+ private:
+  grpc::Status wait() {
+    ++script_.waiting;
+    eventually([&] { return context_.IsCancelled(); });
+    script_.left += context_.IsCancelled();
+    return grpc::Status::CANCELLED;
+  }
+
+  void upload() {
+    v1::DecomposeLargeRequest request;
+    std::string operand;
+    while (stream_.Read(&request) && request.has_chunk()) {
+      const v1::LargeChunk& c = request.chunk();
+      ++script_.chunks;
+      const bool good = c.offset() == static_cast<int64_t>(operand.size()) &&
+                        crc32c_by_tables(0, c.data().data(), c.data().size()) == c.crc32c() &&
+                        static_cast<int64_t>(c.data().size()) <= script_.chunk_bytes;
+      script_.bad_chunks += !good;
+      operand += c.data();
+    }
+    if (request.has_commit()) script_.uploads.push_back(std::move(operand));
+  }
+
+  void progress() {
+    for (const auto& [stage, fraction] : {std::pair{v1::LARGE_STAGE_QUEUED, 0.0}, {v1::LARGE_STAGE_SWEEP, 0.5}}) {
+      v1::DecomposeLargeResponse response;
+      v1::LargeProgress& p = *response.mutable_progress();
+      p.set_stage(stage);
+      p.set_fraction(fraction);
+      p.set_sweep(3);
+      p.set_rotations(20);
+      p.set_proper_rotations(10);
+      p.set_off_diagonal(0.25);
+      stream_.Write(response);
+    }
+  }
+
+  void results() {
+    const bool wide = open_.data_type() == v1::DATA_TYPE_C64 || open_.data_type() == v1::DATA_TYPE_F64;
+    const int64_t element = open_.data_type() == v1::DATA_TYPE_F32 ? 4 : wide ? 8 : 16;
+    const int64_t real = open_.data_type() == v1::DATA_TYPE_F32 || open_.data_type() == v1::DATA_TYPE_C64 ? 4 : 8;
+    const int64_t m = open_.rows(), n = open_.cols(), k = std::min(m, n);
+    const v1::Vectors vectors = open_.options().vectors();
+    left_columns_ = vectors == v1::VECTORS_NONE ? 0 : vectors == v1::VECTORS_FULL ? m : k;
+    right_rows_ = vectors == v1::VECTORS_NONE ? 0 : vectors == v1::VECTORS_FULL ? n : k;
+    send(1, k * real);
+    send(2, m * left_columns_ * element);
+    send(3, right_rows_ * n * element);
+  }
+
+  void send(int factor, int64_t bytes) {
+    std::string whole(static_cast<size_t>(bytes), '\0');
+    for (size_t i = 0; i < whole.size(); ++i) whole[i] = static_cast<char>(FakeService::large_byte(factor, i));
+    for (int64_t at = 0; at < bytes; at += script_.chunk_bytes) {
+      const std::string part = whole.substr(static_cast<size_t>(at), static_cast<size_t>(script_.chunk_bytes));
+      if (script_.skips_a_chunk && at > 0) continue;
+      v1::DecomposeLargeResponse response;
+      v1::LargeFactorChunk& c = *response.mutable_factor_chunk();
+      c.set_factor(static_cast<v1::LargeFactor>(script_.unknown_factor ? 9 : factor));
+      c.set_offset(at + (script_.wrong_offset ? 8 : 0));
+      c.set_data(part);
+      c.set_crc32c(crc32c_by_tables(0, part.data(), part.size()) + script_.wrong_crc);
+      stream_.Write(response);
+    }
+  }
+
+  void summary() {
+    if (script_.no_summary) return;
+    v1::DecomposeLargeResponse response;
+    v1::LargeSummary& s = *response.mutable_summary();
+    s.set_status(static_cast<v1::MatrixStatus>(script_.status));
+    s.set_values(std::min(open_.rows(), open_.cols()));
+    s.set_left_columns(left_columns_);
+    s.set_right_rows(right_rows_);
+    s.set_method(v1::METHOD_JACOBI);
+    s.set_device("fake:0");
+    s.set_sweeps(7);
+    s.set_rotations(900);
+    s.set_proper_rotations(800);
+    s.mutable_timing()->set_compute_seconds(3);
+    v1::LargePhase& phase = *s.add_phases();
+    phase.set_name("qr");
+    phase.set_seconds(0.5);
+    phase.set_flops(1e9);
+    if (open_.options().certificate()) s.mutable_certificate()->set_residual(1e-15);
+    stream_.Write(response);
+  }
+
+  Large& script_;
+  grpc::ServerContext& context_;
+  Stream& stream_;
+  v1::LargeOpen open_;
+  int64_t left_columns_ = 0, right_rows_ = 0;
+};
+
 }  // namespace
 
 struct FakeService::Impl : v1::SvdService::Service {
@@ -93,6 +223,7 @@ struct FakeService::Impl : v1::SvdService::Service {
   std::mutex mutex;
   Limits limits;  // guarded by mutex
   std::atomic<int> requests{0}, infos{0}, at_once{0}, most_at_once{0};
+  Large large;
   std::unique_ptr<grpc::Server> server;
   int port = 0;
 
@@ -141,6 +272,10 @@ struct FakeService::Impl : v1::SvdService::Service {
     return grpc::Status::OK;
   }
 
+  grpc::Status DecomposeLarge(grpc::ServerContext* context, LargeCall::Stream* stream) override {
+    return LargeCall(large, *context, *stream).serve();
+  }
+
   grpc::Status GetServerInfo(grpc::ServerContext*, const v1::GetServerInfoRequest*,
                              v1::GetServerInfoResponse* response) override {
     ++infos;
@@ -151,6 +286,9 @@ struct FakeService::Impl : v1::SvdService::Service {
     response->add_methods(v1::METHOD_JACOBI);
     response->mutable_limits()->set_max_message_bytes(limits.max_message_bytes);
     response->mutable_limits()->set_max_matrices(limits.max_matrices);
+    response->mutable_limits()->set_max_large_bytes(limits.max_large_bytes);
+    response->mutable_limits()->set_max_values(limits.max_values);
+    response->mutable_limits()->set_max_dimension(limits.max_dimension);
     return grpc::Status::OK;
   }
 };
@@ -174,6 +312,7 @@ std::string FakeService::address() const {
 }
 int FakeService::requests() const { return impl_->requests; }
 int FakeService::info_requests() const { return impl_->infos; }
+Large& FakeService::large() { return impl_->large; }
 int FakeService::most_at_once() const { return impl_->most_at_once; }
 
 void FakeService::set_limits(Limits limits) {

@@ -2,7 +2,9 @@
 #ifndef SVDSERVE_TESTS_CLIENT_FAKE_SERVICE_H_
 #define SVDSERVE_TESTS_CLIENT_FAKE_SERVICE_H_
 
+#include <atomic>
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -36,6 +38,21 @@ struct Answer {
   bool hold = false;                                     // stream: answer only after the next request's answer
 };
 
+// What the fake does with large factors, and what it saw of them. Results are FakeService::large_byte()s.
+struct Large {
+  int64_t chunk_bytes = 4096;                            // it takes, and sends
+  std::vector<Answer> refusals = {};                     // of Open, one a call
+  std::function<bool(Answer*)> fails_after_upload = {};  // ends the call with the answer
+  bool wrong_crc = false, wrong_offset = false, unknown_factor = false, skips_a_chunk = false, no_summary = false;
+  bool silent_after_open = false, silent_after_upload = false, silent_after_results = false;  // until the client leaves
+  int status = 0;                                                                             // of the summary
+  // Seen. Guarded by nothing: to be read when the calls are over.
+  std::vector<std::string> opens = {};    // serialized LargeOpen
+  std::vector<std::string> uploads = {};  // whole operands whose chunks had the right offsets and checksums
+  int bad_chunks = 0, chunks = 0;
+  std::atomic<int> waiting = 0, left = 0;  // calls that were silent, and whose client left
+};
+
 // Value j of a matrix of f64 is (j + 1) times its first element, of f32 likewise: easy to check, and different for
 // every matrix.
 class FakeService {
@@ -45,6 +62,7 @@ class FakeService {
     int64_t max_message_bytes = 64 << 20;
     int64_t max_matrices = 1 << 24;
     bool has_info = true;  // false: GetServerInfo is UNIMPLEMENTED
+    int64_t max_large_bytes = 0, max_values = 0, max_dimension = 0;
   };
 
   explicit FakeService(Handler handler, Limits limits);
@@ -57,6 +75,11 @@ class FakeService {
   int info_requests() const;  // GetServerInfo so far
   int most_at_once() const;   // Decompose calls in the handler at the same time
   void set_limits(Limits limits);
+  Large& large();
+  // Byte i of factor f, 1 to 3, of any large factor.
+  static std::byte large_byte(int f, size_t i) {
+    return static_cast<std::byte>(i * 31 + i / 255 + static_cast<size_t>(f));
+  }
 
  private:
   struct Impl;

@@ -35,31 +35,33 @@ class Rule:
 
 
 # What a request is, how it is to be computed and what became of it: plain values that every stage may speak of.
-VALUES = ("engine/problem.h", "engine/options.h", "engine/outputs.h", "engine/result.h", "engine/planner.h")
+VALUES = ("engine/problem.h", "engine/large_factor.h", "engine/options.h", "engine/outputs.h", "engine/result.h", "engine/planner.h")
 # The facade; back ends share its vocabulary.
 EXECUTION = ("engine/execution.h", "engine/outputs.h", "engine/vector_layout.h")
-ENGINE = VALUES + EXECUTION + ("engine/svd_engine.h", "engine/cuda_engine.h")
+# The facade of large factors, which is plain values and an interface too.
+FACTORS = ("engine/large_factor.h",)
+ENGINE = VALUES + EXECUTION + FACTORS + ("engine/svd_engine.h", "engine/cuda_engine.h")
 # The server's own vocabulary, and what a stage tells about itself.
 SERVER = ("server/*", "server/metrics/recorder.h")
 # What puts the stages together. No stage knows them.
-DOORS = ("server/pipeline.h", "server/config.h")
+DOORS = ("server/pipeline.h", "server/large_pipeline.h", "server/config.h")
 CORE_LIBRARIES = ("absl",)
 
 RULES = {
     # The engine has never heard of the service: no gRPC, no protobuf, no Prometheus.
     "engine/policies": Rule(),
     "engine/core": Rule(("engine/policies/",), ("highway",)),
-    "engine/algorithms": Rule(("engine/core/",) + VALUES, ("highway",)),
-    "engine/backends": Rule(("engine/policies/", "engine/core/", "engine/algorithms/") + VALUES + EXECUTION,
-                            ("absl", "tbb", "highway")),
+    "engine/algorithms": Rule(("engine/core/",) + VALUES + FACTORS, ("highway",)),
+    "engine/backends": Rule(("engine/policies/", "engine/core/", "engine/algorithms/") + VALUES + EXECUTION +
+                            FACTORS, ("absl", "tbb", "highway")),
     # CUDA is known to the kernels and their plugin alone.
     "engine/backends/cuda": Rule(("engine/policies/", "engine/core/", "engine/algorithms/", "engine/cuda_engine.h") +
-                                 VALUES + EXECUTION, ("absl", "cuda")),
+                                 VALUES + EXECUTION + FACTORS, ("absl", "cuda")),
     "engine": Rule(("engine/",), ("absl", "tbb")),
     # A program on matrices that are on the GPU already, as a user would write it.
     "engine/cuda_example.cu": Rule(("engine/cuda_engine.h",), ("cuda",)),
     # One folder a stage, in the order of the flow. A stage knows the next one's interface, never one before it.
-    "server/rpc": Rule(VALUES + SERVER + DOORS + ("server/respond/", "server/device/device.h"),
+    "server/rpc": Rule(VALUES + SERVER + DOORS + ("server/respond/", "server/device/device.h", "wire/"),
                        ("absl", "grpc", "proto")),
     "server/validate": Rule(VALUES + SERVER, CORE_LIBRARIES),
     "server/admit": Rule(VALUES + SERVER, CORE_LIBRARIES),
@@ -69,21 +71,27 @@ RULES = {
     "server/metrics": Rule(VALUES + SERVER, CORE_LIBRARIES),
     # The core's door, which puts the stages together; the edge; and the configuration.
     "server/pipeline": Rule(VALUES + SERVER + ("server/",), CORE_LIBRARIES),
+    "server/large_pipeline": Rule(VALUES + SERVER + ("server/",), CORE_LIBRARIES),
+    "server/large_job": Rule(VALUES + SERVER + ("server/large_pipeline.h", "server/admit/", "server/device/", "server/validate/"),
+                             CORE_LIBRARIES),
     "server/config": Rule(ENGINE + SERVER + DOORS, CORE_LIBRARIES),
     "server/main.cc": Rule(ENGINE + DOORS + ("server/",), CORE_LIBRARIES),
     "server": Rule(VALUES + SERVER + ("server/device/device.h",), CORE_LIBRARIES),
+    # What both ends of the wire compute.
+    "wire": Rule((), ("intrinsics",)),
     # The clients see the wire and nothing behind it.
-    "client/cpp": Rule((), ("absl", "grpc", "proto")),
+    "client/cpp": Rule(("wire/",), ("absl", "grpc", "proto")),
     "client/cli": Rule(("client/cpp/",), ("absl",)),
     # Tests may look into everything; nothing looks into them.
-    "tests": Rule(("engine/", "server/", "client/"), tuple(LIBRARIES)),
+    "tests": Rule(("engine/", "server/", "client/", "wire/"), tuple(LIBRARIES)),
 }
 
 # Only implementations: a folder's .cc files may use these besides. The recorder is an interface without Prometheus.
 SOURCES_WITH = {"server/metrics": ("prometheus",)}
 
 # What programs outside the tree include: whatever these lead to, and the libraries that they may ask their user for.
-PUBLIC = {"engine/svd_engine.h": ("absl",), "engine/cuda_engine.h": ("absl",), "client/cpp/client.h": ()}
+PUBLIC = {"engine/svd_engine.h": ("absl",), "engine/cuda_engine.h": ("absl",), "engine/large_factor.h": (),
+          "client/cpp/client.h": ()}
 
 BENCHMARKS = re.compile(r"_bench\.cc$")
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.MULTILINE)
@@ -121,7 +129,7 @@ def may_include(path, include):
 def check(root):
     """Returns one line for every include that the table does not allow."""
     faults = []
-    files = [p for top in ("engine", "server", "client", "tests") for p in sorted((root / top).rglob("*"))
+    files = [p for top in ("engine", "server", "client", "wire", "tests") for p in sorted((root / top).rglob("*"))
              if p.suffix in (".h", ".cc", ".cu", ".cuh")]
     for file in files:
         path = file.relative_to(root).as_posix()
@@ -130,7 +138,7 @@ def check(root):
             continue
         for quote, include in INCLUDE.findall(file.read_text(encoding="utf-8")):
             library = library_of(include)
-            if (root / include).exists() or include.split("/")[0] in ("engine", "server", "client", "tests"):
+            if (root / include).exists() or include.split("/")[0] in ("engine", "server", "client", "wire", "tests"):
                 if path.startswith("tests/") and include.startswith("tests/"):
                     continue
                 if not may_include(path, include):
@@ -193,6 +201,8 @@ class PlantedFaults(unittest.TestCase):
             ("engine/backends/host/launch.cc", "#include <prometheus/counter.h>"),
             ("engine/backends/host/launch.cc", '#include "server/request.h"'),
             ("engine/core/lane.h", "#include <immintrin.h>"),
+            ("wire/crc32c.h", '#include "server/error.h"'),
+            ("server/batch/batch.cc", '#include "wire/crc32c.h"'),
             ("engine/core/lane.h", "#include <cuda_fp16.h>"),
             ("engine/algorithms/qr.h", "#include <cooperative_groups.h>"),
             ("engine/cuda_engine.h", "#include <cuda_runtime_api.h>"),

@@ -14,5 +14,5 @@ if [[ ! ${1:-} ]]; then
   mkdir -p build
   tests/lint/tools.sh build/lint-tools
 fi
-find engine server client tests \( -name '*.h' -o -name '*.cc' -o -name '*.cu' -o -name '*.cuh' \) -print0 |
+find engine server client wire tests \( -name '*.h' -o -name '*.cc' -o -name '*.cu' -o -name '*.cuh' \) -print0 |
   xargs -0 -r "${1:-build/lint-tools/bin/clang-format}" --style=file "${mode[@]}"

@@ -4,11 +4,13 @@ does only under load, or never."""
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import threading
 from collections.abc import Iterator
 from concurrent import futures
 from typing import Any, Callable
 
+import google_crc32c
 import grpc
 import numpy as np
 
@@ -112,16 +114,114 @@ def refuse(context: grpc.ServicerContext, code: grpc.StatusCode, message: str = 
     context.abort(code, message)
 
 
+# --- large factors ------------------------------------------------------------------------------
+
+@dataclasses.dataclass
+class Large:
+    """What the fake does with a large factor, and what it saw of it."""
+
+    chunk_bytes: int = 1 << 20  # what it takes, and sends
+    refusals: list[dict[str, Any]] = dataclasses.field(default_factory=list)  # of Open, one a call: arguments of refuse()
+    progress: list[Any] = dataclasses.field(default_factory=list)  # LargeProgress, sent after Commit
+    status: str = "UNSPECIFIED"
+    damage: Callable[[Any], Any] = lambda chunk: chunk  # what becomes of each factor chunk; None: it is not sent
+    leave_after: str = ""  # "open", "chunk", "commit" or "results": it ends the call there, with OK
+    wait_after: str = ""  # likewise: it waits there until the client is gone
+    opens: list[Any] = dataclasses.field(default_factory=list)
+    uploads: list[bytes] = dataclasses.field(default_factory=list)
+    chunk_sizes: list[int] = dataclasses.field(default_factory=list)
+    reached: threading.Event = dataclasses.field(default_factory=threading.Event)  # where it waits
+    gone: threading.Event = dataclasses.field(default_factory=threading.Event)  # the client left while it waited
+
+    def serve(self, requests: Iterator[Any], context: grpc.ServicerContext) -> Iterator[Any]:
+        first = next(requests).open
+        self.opens.append(first)
+        if self.refusals:
+            refuse(context, **self.refusals.pop(0))
+        operand = first.rows * first.cols * np.dtype(_DTYPES[first.data_type]).itemsize
+        yield _proto.DecomposeLargeResponse(accepted={"chunk_bytes": self.chunk_bytes, "operand_bytes": operand})
+        if self._is_over("open", context):
+            return
+        data = bytearray()
+        for request in requests:
+            if request.WhichOneof("step") == "commit":
+                break
+            chunk = request.chunk
+            assert chunk.offset == len(data) and 0 < len(chunk.data) <= self.chunk_bytes
+            assert google_crc32c.value(chunk.data) == chunk.crc32c
+            data += chunk.data
+            self.chunk_sizes.append(len(chunk.data))
+            if self._is_over("chunk", context):
+                return
+        assert len(data) == operand
+        self.uploads.append(bytes(data))
+        if self._is_over("commit", context):
+            return
+        for progress in self.progress:
+            yield _proto.DecomposeLargeResponse(progress=progress)
+        yield from self._results(first, bytes(data))
+        if self._is_over("results", context):
+            return
+        summary = dict(status=_proto.MATRIX_STATUSES[self.status], method=_proto.METHODS["JACOBI"], device="fake:0",
+                       sweeps=7, rotations=900, proper_rotations=800,
+                       timing=dict(upload_seconds=1, queue_seconds=2, compute_seconds=3, download_seconds=4),
+                       phases=[dict(name="qr", seconds=0.5, flops=1e6)])
+        if first.options.certificate:
+            summary["certificate"] = dict(residual=1e-15, left_orthogonality=2e-15, right_orthogonality=3e-15)
+        yield _proto.DecomposeLargeResponse(summary=summary)
+
+    def _is_over(self, point: str, context: grpc.ServicerContext) -> bool:
+        if self.wait_after == point:
+            ended = threading.Event()
+            if context.add_callback(ended.set):
+                self.reached.set()
+                ended.wait(60)
+            self.gone.set()
+        return point in (self.leave_after, self.wait_after)
+
+    def _results(self, opened: Any, data: bytes) -> Iterator[Any]:
+        by_columns = opened.memory_order == _proto.MEMORY_ORDERS["COLUMN_MAJOR"]
+        a = np.frombuffer(data, _DTYPES[opened.data_type])
+        a = a.reshape(opened.cols, opened.rows).T if by_columns else a.reshape(opened.rows, opened.cols)
+        if opened.signature:
+            u, s, vh = hyperbolic(a, np.frombuffer(opened.signature, np.int8))
+        else:
+            u, s, vh = np.linalg.svd(a, full_matrices=opened.options.vectors == _proto.VECTORS["FULL"])
+        factors = {"SINGULAR_VALUES": s}
+        if opened.options.vectors != _proto.VECTORS["NONE"]:
+            factors.update(LEFT_VECTORS=u, RIGHT_VECTORS_ADJOINT=vh)
+        for name, factor in factors.items():
+            whole = (factor.T if by_columns else factor).tobytes()
+            for start in range(0, len(whole), self.chunk_bytes):
+                part = whole[start:start + self.chunk_bytes]
+                chunk = self.damage(_proto.LargeFactorChunk(factor=_proto.LARGE_FACTORS[name], offset=start, data=part,
+                                                            crc32c=google_crc32c.value(part)))
+                if chunk is not None:
+                    yield _proto.DecomposeLargeResponse(factor_chunk=chunk)
+
+
+def hyperbolic(g: np.ndarray, j: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """G = U S V^H with V^H J V = J from the eigenvectors of G J G^H: good enough for well-conditioned small G."""
+    values, vectors = np.linalg.eigh((g * j) @ g.conj().T)
+    order = np.empty(len(j), int)
+    order[j > 0] = np.argsort(-values)[:(j > 0).sum()]  # the largest eigenvalues, descending, to the columns of sign +1
+    order[j < 0] = np.argsort(values)[:(j < 0).sum()]
+    s = np.sqrt(np.abs(values[order])).astype(g.real.dtype)
+    u = vectors[:, order].astype(g.dtype)
+    return u, s, ((u.conj().T @ g) / s[:, None]).astype(g.dtype)
+
+
 class FakeServer:
     """Attributes: `address`; `requests`, those it got; `infos`, how often it was asked for its limits;
-    `handler`, what it does with a request."""
+    `handler`, what it does with a request; `large`, what it does with large factors."""
 
     def __init__(self) -> None:
         self.address = ""
         self.requests: list[Any] = []
         self.infos = 0
         self.limits = dict(max_values=32, max_dimension=16384, max_matrices=1 << 24, max_message_bytes=64 << 20,
-                           max_groups=4096)
+                           max_groups=4096, max_large_bytes=1 << 30)
+        self.large = Large()
         self.handler: Handler = lambda request, context: decompose(request)
         self._lock = threading.Lock()
 
@@ -142,6 +242,9 @@ def running() -> Iterator[FakeServer]:
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(_proto.SERVICE, {
         "Decompose": grpc.unary_unary_rpc_method_handler(
             fake.on_decompose, _proto.DecomposeRequest.FromString, _proto.DecomposeResponse.SerializeToString),
+        "DecomposeLarge": grpc.stream_stream_rpc_method_handler(
+            lambda requests, context: fake.large.serve(requests, context), _proto.DecomposeLargeRequest.FromString,
+            _proto.DecomposeLargeResponse.SerializeToString),
         "GetServerInfo": grpc.unary_unary_rpc_method_handler(
             fake.on_info, _proto.GetServerInfoRequest.FromString, _proto.GetServerInfoResponse.SerializeToString)}),))
     fake.address = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"

@@ -58,6 +58,41 @@ class CountingRecorder final : public Recorder {
     MutexLock lock(&mu_);
     lost_.emplace_back(device);
   }
+  void FactorAccepted(int64_t bytes) override {
+    MutexLock lock(&mu_);
+    factors_.accepted_bytes += bytes;
+  }
+  void FactorReceived(int64_t bytes) override {
+    MutexLock lock(&mu_);
+    factors_.received_bytes += bytes;
+  }
+  void FactorSent(int64_t bytes) override {
+    MutexLock lock(&mu_);
+    factors_.sent_bytes += bytes;
+  }
+  void FactorPhaseTook(LargePhase phase, absl::Duration took) override {
+    MutexLock lock(&mu_);
+    factors_.phases[phase].push_back(took);
+  }
+  void FactorComputed(const FactorOutcome& outcome) override {
+    MutexLock lock(&mu_);
+    factors_.sweeps += outcome.sweeps;
+  }
+  void FactorFailed(Reason reason) override {
+    MutexLock lock(&mu_);
+    factors_.failures.push_back(reason);
+  }
+
+  struct Factors {
+    int64_t accepted_bytes = 0, received_bytes = 0, sent_bytes = 0;
+    int64_t sweeps = 0;
+    std::map<LargePhase, std::vector<absl::Duration>> phases;
+    std::vector<Reason> failures;
+  };
+  Factors factors() {
+    MutexLock lock(&mu_);
+    return factors_;
+  }
 
   std::vector<Cut> cuts() {
     MutexLock lock(&mu_);
@@ -100,6 +135,7 @@ class CountingRecorder final : public Recorder {
 
  private:
   Mutex mu_;
+  Factors factors_;
   std::vector<Cut> cuts_;
   std::map<Phase, std::vector<absl::Duration>> phases_;
   ConvergenceReport report_;

@@ -1,5 +1,6 @@
 // The yardstick of the wire: a server of generated stubs that reads the same request message and answers with as many
-// bytes as svdserve would, without computing anything. What it costs, the transport costs.
+// bytes as svdserve would, without computing anything. What it costs, the transport costs. DecomposeLarge: each chunk's
+// bytes come back as a factor chunk, while the next is received.
 //
 //   svdserve_echo [--listen ADDR:PORT] [--ready-file PATH]
 //
@@ -13,6 +14,7 @@
 #include <csignal>
 #include <cstdio>
 #include <fstream>
+#include <mutex>
 #include <string>
 
 namespace {
@@ -24,6 +26,45 @@ size_t reply_bytes(const v1::MatrixBatch& batch) {
   return static_cast<size_t>(batch.count() * std::min(batch.rows(), batch.cols())) * (single ? 4 : 8);
 }
 
+// One read and one write at a time, each of which may be the faster.
+class ChunkEcho final : public grpc::ServerBidiReactor<v1::DecomposeLargeRequest, v1::DecomposeLargeResponse> {
+ public:
+  ChunkEcho() { StartRead(&request_); }
+
+  void OnReadDone(bool ok) override {
+    const std::lock_guard lock(mu_);
+    reading_ = false;
+    closed_ = !ok;
+    Go();
+  }
+  void OnWriteDone(bool ok) override {
+    const std::lock_guard lock(mu_);
+    writing_ = false;
+    closed_ = closed_ || !ok;
+    Go();
+  }
+  void OnDone() override { delete this; }
+
+ private:
+  void Go() {
+    if (writing_ || reading_) return;
+    if (closed_) {
+      Finish(grpc::Status::OK);
+      return;
+    }
+    reply_.mutable_factor_chunk()->set_offset(request_.chunk().offset());
+    reply_.mutable_factor_chunk()->mutable_data()->swap(*request_.mutable_chunk()->mutable_data());
+    reading_ = writing_ = true;
+    StartWrite(&reply_);
+    StartRead(&request_);
+  }
+
+  std::mutex mu_;
+  bool reading_ = true, writing_ = false, closed_ = false;
+  v1::DecomposeLargeRequest request_;
+  v1::DecomposeLargeResponse reply_;
+};
+
 class Echo final : public v1::SvdService::CallbackService {
   grpc::ServerUnaryReactor* Decompose(grpc::CallbackServerContext* call, const v1::DecomposeRequest* request,
                                       v1::DecomposeResponse* reply) override {
@@ -32,6 +73,11 @@ class Echo final : public v1::SvdService::CallbackService {
     reply->set_values_per_matrix(std::min(batch.rows(), batch.cols()));
     reply->set_count(batch.count());
     return finish(call);
+  }
+
+  grpc::ServerBidiReactor<v1::DecomposeLargeRequest, v1::DecomposeLargeResponse>* DecomposeLarge(
+      grpc::CallbackServerContext*) override {
+    return new ChunkEcho;
   }
 
   grpc::ServerUnaryReactor* GetServerInfo(grpc::CallbackServerContext* call, const v1::GetServerInfoRequest*,

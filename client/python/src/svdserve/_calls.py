@@ -8,10 +8,11 @@ from typing import Any, Callable
 
 import numpy as np
 
-from ._codec import Operand, Result
+from . import _large
+from ._codec import Message, Operand, Result, messages
 from ._query import Mimo, Query, number, positive, snrs
 from .errors import invalid_argument
-from .values import MimoResult, SVDResult
+from .values import Limits, MimoResult, SVDResult
 
 
 @dataclasses.dataclass(frozen=True)
@@ -22,6 +23,29 @@ class Call:
     results: list[tuple[Operand, Result]]
     finish: Callable[[Result], Any]  # what the caller gets of a result
     many: bool
+
+    @property
+    def empty(self) -> bool:
+        """There is nothing to compute."""
+        return all(operand.empty for operand, _ in self.results)
+
+    def plan(self, limits: Limits, piece_bytes: int,
+             on_progress: _large.OnProgress | None) -> tuple[list[Message], list[_large.Factor]]:
+        """How the server is asked: small matrices in messages, large ones in a call each.
+
+        Raises InvalidArgument for what neither way can ask.
+        """
+        small, factors = [], []
+        for operand, result in self.results:
+            if operand.empty:
+                continue
+            is_large = _large.is_large(operand, self.query, limits)
+            self.query.check_size(operand.rows, operand.cols, is_large)
+            if is_large:
+                factors += [_large.Factor(operand, i, self.query, result, on_progress) for i in range(operand.count)]
+            else:
+                small.append((operand, result))
+        return messages(small, self.query, limits, piece_bytes), factors
 
     def answer(self) -> Any:
         """What the caller gets, once all results are there."""
@@ -34,11 +58,12 @@ def _is_list(a: Any) -> bool:
     return isinstance(a, list) and len(a) > 0 and all(isinstance(x, np.ndarray) and x.ndim >= 2 for x in a)
 
 
-def _call(a: Any, query: Query, finish: Callable[[Result], Any], *, many: bool, writable: bool = False) -> Call:
+def _call(a: Any, query: Query, finish: Callable[[Result], Any], *, many: bool, writable: bool = False,
+          out: dict[str, Any] | None = None) -> Call:
     operands = [Operand(x) for x in a] if many else [Operand(a)]
     for operand in operands:
         _check_groups(operand, query)
-    return Call(query, [(x, Result(x, query, writable=writable)) for x in operands], finish, many)
+    return Call(query, [(x, Result(x, query, writable=writable, out=out)) for x in operands], finish, many)
 
 
 def _check_groups(operand: Operand, query: Query) -> None:
@@ -48,32 +73,79 @@ def _check_groups(operand: Operand, query: Query) -> None:
                                f"{operand.batch_shape}")
 
 
-def svdvals(a: Any, method: str, tolerance: float | None, max_sweeps: int | None, return_status: bool) -> Call:
+def svdvals(a: Any, method: str, tolerance: float | None, max_sweeps: int | None, pivot_strategy: str | None,
+            block_variant: str | None, return_status: bool) -> Call:
     def finish(result: Result) -> Any:
         return (result.values(), result.statuses()) if return_status else result.values()
 
     many = _is_list(a) and len({x.shape for x in a}) > 1  # of one shape they are a stack, as for NumPy
-    return _call(a, Query(method, tolerance, max_sweeps), finish, many=many, writable=True)
+    query = Query(method, tolerance=tolerance, max_sweeps=max_sweeps, pivot_strategy=pivot_strategy,
+                  block_variant=block_variant)
+    return _call(a, query, finish, many=many, writable=True)
 
 
-def svd(a: Any, full_matrices: bool, compute_uv: bool, top_k: int | None, fix_phases: bool, certificate: bool | str,
-        tolerance: float | None, max_sweeps: int | None) -> Call:
+def svd(a: Any, full_matrices: bool, compute_uv: bool, *, top_k: int | None, fix_phases: bool, certificate: bool | str,
+        method: str, tolerance: float | None, max_sweeps: int | None, pivot_strategy: str | None,
+        block_variant: str | None, out: Any) -> Call:
     if not compute_uv:
         for name, given in (("fix_phases", fix_phases), ("certificate", certificate)):
             if given:
                 raise invalid_argument(f"options.{name}", "is one of vectors, and compute_uv is False")
     vectors = "none" if not compute_uv else "full" if full_matrices and top_k is None else "thin"
-    query = Query("jacobi" if tolerance is not None or max_sweeps is not None else "auto", tolerance, max_sweeps,
-                  vectors=vectors, top_k=top_k, fix_phases=bool(fix_phases), certificate=_scope(certificate))
+    # What else would a tolerance or sweeps be of? Of small matrices AUTO takes neither.
+    implied = method == "auto" and (tolerance is not None or max_sweeps is not None)
+    query = Query("jacobi" if implied else method, large_method=method, tolerance=tolerance, max_sweeps=max_sweeps,
+                  vectors=vectors, top_k=top_k, fix_phases=bool(fix_phases), certificate=_scope(certificate),
+                  pivot_strategy=pivot_strategy, block_variant=block_variant)
+    many = _is_list(a)
+    return _call(a, query, _svd_result if compute_uv else Result.values, many=many, out=_out(out, compute_uv, many))
 
-    def finish(result: Result) -> Any:
-        if not compute_uv:
-            return result.values()
-        u, vh = result.array("left_vectors"), result.array("right_vectors_adjoint")
-        assert u is not None and vh is not None
-        return SVDResult.of(u, result.values(), vh, result.statuses(), result.certificate())
 
-    return _call(a, query, finish, many=_is_list(a))
+def hsvd(g: Any, j: Any, compute_uv: bool, *, certificate: bool, method: str, tolerance: float | None,
+         max_sweeps: int | None, pivot_strategy: str | None, block_variant: str | None, out: Any) -> Call:
+    array = np.asarray(g)
+    if array.ndim != 2:
+        raise np.linalg.LinAlgError(f"{array.ndim}-dimensional array given. Array must be two-dimensional")
+    if array.size == 0:
+        raise invalid_argument("open.rows" if array.shape[0] == 0 else "open.cols", "must be at least 1, is 0")
+    if certificate and not compute_uv:
+        raise invalid_argument("options.certificate", "is one of vectors, and compute_uv is False")
+    query = Query(method, tolerance=tolerance, max_sweeps=max_sweeps, vectors="thin" if compute_uv else "none",
+                  certificate="batch" if certificate else "none", pivot_strategy=pivot_strategy,
+                  block_variant=block_variant, signature=_signature(j))
+    return _call(array, query, _svd_result if compute_uv else Result.values, many=False,
+                 out=_out(out, compute_uv, False))
+
+
+def _signature(j: Any) -> bytes:
+    """The diagonal of J as it is sent. Raises InvalidArgument for what is none."""
+    array = np.asarray(j)
+    if array.ndim != 1 or array.size == 0:
+        raise invalid_argument("open.signature", f"has the shape {array.shape}; the diagonal of J alone is wanted")
+    wrong = np.flatnonzero((array != 1) & (array != -1))
+    if wrong.size:
+        raise invalid_argument("open.signature", f"entry {wrong[0]} is {array[wrong[0]]}, neither 1 nor -1")
+    return array.astype(np.int8).tobytes()
+
+
+def _svd_result(result: Result) -> SVDResult:
+    u, vh = result.array("left_vectors"), result.array("right_vectors_adjoint")
+    assert u is not None and vh is not None
+    return SVDResult.of(u, result.values(), vh, result.statuses(), result.certificate(), result.summaries)
+
+
+def _out(out: Any, compute_uv: bool, many: bool) -> dict[str, Any] | None:
+    """The caller's memory for results by the name of the plane."""
+    if out is None:
+        return None
+    if many:
+        raise ValueError("out is for the results of one array, not of a list")
+    if not compute_uv:
+        return {"singular_values": out}
+    if not isinstance(out, tuple) or len(out) != 3:
+        raise ValueError("out must be a tuple of arrays for U, S and Vh, or None in place of any")
+    names = ("left_vectors", "singular_values", "right_vectors_adjoint")
+    return {name: array for name, array in zip(names, out) if array is not None}
 
 
 def _scope(certificate: bool | str) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 import grpc
 
-from . import _proto
+from . import _large, _proto
 from ._codec import Request, Response
 from .errors import DeadlineExceeded
 from .values import RetryPolicy, Tls
@@ -68,6 +68,8 @@ class Stub:
     def __init__(self, channel: Any) -> None:
         self.decompose = channel.unary_unary(_proto.DECOMPOSE, request_serializer=Request.serialize,
                                              response_deserializer=Response.parse)
+        self.decompose_large = channel.stream_stream(_proto.DECOMPOSE_LARGE, request_serializer=Request.serialize,
+                                                     response_deserializer=_large.Reply.parse)
         self.get_server_info = channel.unary_unary(
             _proto.GET_SERVER_INFO, request_serializer=_proto.GetServerInfoRequest.SerializeToString,
             response_deserializer=_proto.GetServerInfoResponse.FromString)

@@ -13,8 +13,10 @@ import grpc
 import numpy as np
 import numpy.typing as npt
 
-from . import _calls, _codec, _proto
+from . import _calls, _codec, _large, _proto
 from ._channel import DEFAULT_IN_FLIGHT, DEFAULT_PIECE_BYTES, ChannelSettings, Deadline, Stub, health_name
+from ._large import OnProgress
+from ._transfer import transfer
 from .errors import closed_error, from_rpc_error
 from .values import Limits, RetryPolicy, ServerInfo, Tls, server_info
 
@@ -53,28 +55,40 @@ class Client:
 
     @overload
     def svdvals(self, a: npt.ArrayLike, *, method: str = ..., tolerance: float | None = ...,
-                max_sweeps: int | None = ..., timeout: float | None = ...,
+                max_sweeps: int | None = ..., pivot_strategy: str | None = ..., block_variant: str | None = ...,
+                progress: OnProgress | None = ..., timeout: float | None = ...,
                 return_status: Literal[False] = ...) -> Values: ...
 
     @overload
     def svdvals(self, a: npt.ArrayLike, *, method: str = ..., tolerance: float | None = ...,
-                max_sweeps: int | None = ..., timeout: float | None = ...,
+                max_sweeps: int | None = ..., pivot_strategy: str | None = ..., block_variant: str | None = ...,
+                progress: OnProgress | None = ..., timeout: float | None = ...,
                 return_status: Literal[True]) -> tuple[Values, Statuses]: ...
 
     def svdvals(self, a: npt.ArrayLike, *, method: str = "auto", tolerance: float | None = None,
-                max_sweeps: int | None = None, timeout: float | None = None,
+                max_sweeps: int | None = None, pivot_strategy: str | None = None, block_variant: str | None = None,
+                progress: OnProgress | None = None, timeout: float | None = None,
                 return_status: bool = False) -> Values | tuple[Values, Statuses]:
         """Singular values, as numpy.linalg.svd(a, compute_uv=False) returns them.
 
         Args:
-            a: array_like of shape (..., m, n); min(m, n) may be at most info().limits.max_values. float32, float64,
-                complex64 and complex128 are computed in their own precision, integers and bool in float64, float16
-                in float32. C- and Fortran-ordered matrices are sent from where they are; other strides, types and
-                byte orders are converted piece by piece. A list of arrays that differ in shape gives a list of results.
-            method: "auto", "bidiagonal", "bisection" or "jacobi".
+            a: array_like of shape (..., m, n). float32, float64, complex64 and complex128 are computed in their own
+                precision, integers and bool in float64, float16 in float32. C- and Fortran-ordered matrices are sent
+                from where they are, numpy.memmap too; other strides, types and byte orders are converted piece by
+                piece. A list of arrays that differ in shape gives a list of results. A matrix beyond
+                info().limits.max_values or max_dimension is large: it is uploaded in chunks, in a call of its own.
+            method: "auto", "bidiagonal", "bisection" or "jacobi"; of large matrices "auto" or "jacobi".
             tolerance: for "bisection" the relative width of an interval, in (0, 1/2], for "jacobi" the cosine of two
-                columns, in (0, 1], at which it is done; None for the method's default. Other methods take none.
-            max_sweeps: for "jacobi", sweeps before a matrix is given up; None for the default.
+                columns, in (0, 1], at which it is done; None for the method's default. Other methods take none; of
+                large matrices it is the cosine with every method.
+            max_sweeps: for "jacobi" and large matrices, sweeps before a matrix is given up; None for the default.
+            pivot_strategy: of large matrices, the order in which pairs of blocks are rotated: "recursive",
+                "modified_modulus", "round_robin", "row_cyclic", "column_cyclic", "reverse_row_cyclic" or
+                "reverse_column_cyclic"; None for the server's choice.
+            block_variant: of large matrices, what is done with a pair: "block_oriented" or "full_block"; None for the
+                server's choice.
+            progress: of large matrices, a callable that is told a Progress now and then, by any thread but by one at a
+                time. What it raises ends the call.
             timeout: seconds that the call may take, retries included; None or inf for no end.
             return_status: also return what became of each matrix.
 
@@ -82,7 +96,8 @@ class Client:
             Array of shape (..., k), k = min(m, n), values descending, float32 for float32 and complex64, else float64.
             With return_status a pair: this array, and a uint8 array of shape (...) holding MatrixStatus numbers.
             A matrix with an infinity or a NaN has NaN for values and does not disturb its neighbours; an empty batch
-            and matrices without rows or columns are answered without the server, empty, as by NumPy.
+            and matrices without rows or columns are answered without the server, empty, as by NumPy. A large matrix
+            with an infinity or a NaN is refused.
 
         Raises:
             InvalidArgument: the server refuses the request; `field` names what is wrong with it.
@@ -103,33 +118,46 @@ class Client:
             >>> status == svdserve.MatrixStatus.OK
             array([ True,  True])
         """
-        return self._run(_calls.svdvals(a, method, tolerance, max_sweeps, return_status), timeout)
+        return self._run(_calls.svdvals(a, method, tolerance, max_sweeps, pivot_strategy, block_variant, return_status),
+                         timeout, progress)
 
     def svd(self, a: ArrayOrList, full_matrices: bool = True, compute_uv: bool = True, *, top_k: int | None = None,
-            fix_phases: bool = False, certificate: bool | Literal["matrix"] = False, tolerance: float | None = None,
-            max_sweeps: int | None = None, timeout: float | None = None) -> Any:
-        """The decomposition a = U @ diag(S) @ Vh, as numpy.linalg.svd returns it.
+            fix_phases: bool = False, certificate: bool | Literal["matrix"] = False, method: str = "auto",
+            tolerance: float | None = None, max_sweeps: int | None = None, pivot_strategy: str | None = None,
+            block_variant: str | None = None, progress: OnProgress | None = None, out: Any = None,
+            timeout: float | None = None) -> Any:
+        """The decomposition a = U @ diag(S) @ Vh, as numpy.linalg.svd returns it, of matrices of any size.
 
         Args:
             a: as for svdvals. A list of arrays of two or more dimensions is a list of stacks, each of its own shape and
                 type: they travel together, and a list of their results is returned.
             full_matrices: U is (..., m, m) and Vh (..., n, n); otherwise (..., m, k) and (..., k, n), k = min(m, n).
             compute_uv: False: the values alone, as an array.
-            top_k: only the leading top_k singular values and vectors, whatever full_matrices says.
-            fix_phases: make the largest component of every column of U real and positive, Vh follows: so that results
-                of different programs can be compared.
+            top_k: of small matrices, only the leading top_k singular values and vectors, whatever full_matrices says.
+            fix_phases: of small matrices, make the largest component of every column of U real and positive, Vh
+                follows: so that results of different programs can be compared.
             certificate: True: also tell how good the results are, the worst of all; "matrix": of each matrix, too.
+            method: "auto" or "jacobi".
             tolerance, max_sweeps: of the Jacobi method; see svdvals.
-            timeout: seconds that the call may take, retries included; None or inf for no end.
+            pivot_strategy, block_variant, progress: of large matrices; see svdvals.
+            out: arrays for U, S and Vh, of the shapes and types of the results, in a tuple; None in place of one that is
+                to be made. Without compute_uv an array for S. Large results are written to them as they arrive, where
+                their elements lie in the order of those of `a`: with numpy.memmap they need not fit memory.
+            timeout: seconds that the call may take, retries included; None or inf for no end. A large matrix whose
+                upload has begun is not sent again.
 
         Returns:
-            SVDResult, which unpacks to U, S, Vh and has the attributes `status` and `certificate`; without compute_uv
-            the array S. U and Vh have the type in which `a` is computed, S its real type. U and Vh are orthonormal also
-            for matrices without full rank; a matrix with an infinity or a NaN has NaN everywhere. The arrays are
-            read-only, and where the answer came in one message views of its bytes: copy() what is to be changed.
+            SVDResult, which unpacks to U, S, Vh and has the attributes `status`, `certificate` and `summaries`; without
+            compute_uv the array S. U and Vh have the type in which `a` is computed, S its real type. U and Vh are
+            orthonormal also for matrices without full rank; a small matrix with an infinity or a NaN has NaN
+            everywhere, a large one is refused. A matrix that did not converge has the best results so far, and
+            NOT_CONVERGED for status. Of small matrices the arrays are read-only, and where the answer came in one
+            message views of its bytes: copy() what is to be changed.
 
         Raises:
-            As svdvals does.
+            As svdvals does. InvalidArgument for a large matrix has the reason NON_FINITE where it holds an infinity or a
+            NaN, and says where, and FACTOR_TOO_LARGE where it is beyond the server's memory. ValueError: `out` does not
+            fit the results. Error with the code DATA_LOSS: a result, or a part of `a`, was damaged on its way.
 
         Example:
             >>> import numpy as np, svdserve
@@ -138,9 +166,56 @@ class Client:
             ...     u, s, vh = client.svd(a, full_matrices=False)
             >>> u.shape, s.shape, vh.shape, np.allclose((u * s[:, None, :]) @ vh, a)
             ((2, 3, 3), (2, 3), (2, 3, 4), True)
+
+            A large one, and how far it is:
+
+            >>> a = np.random.default_rng(1).standard_normal((100, 80))
+            >>> stages = []
+            >>> with svdserve.Client(address) as client:
+            ...     result = client.svd(a, full_matrices=False, progress=lambda p: stages.append(p.stage))
+            >>> np.allclose((result.U * result.S) @ result.Vh, a), stages[0], stages[-1], result.summaries[0].sweeps > 0
+            (True, 'upload', 'download', True)
         """
-        return self._run(_calls.svd(a, full_matrices, compute_uv, top_k, fix_phases, certificate, tolerance, max_sweeps),
-                         timeout)
+        return self._run(_calls.svd(
+            a, full_matrices, compute_uv, top_k=top_k, fix_phases=fix_phases, certificate=certificate, method=method,
+            tolerance=tolerance, max_sweeps=max_sweeps, pivot_strategy=pivot_strategy, block_variant=block_variant,
+            out=out), timeout, progress)
+
+    def hsvd(self, g: npt.ArrayLike, j: npt.ArrayLike, compute_uv: bool = True, *, certificate: bool = False,
+             method: str = "auto", tolerance: float | None = None, max_sweeps: int | None = None,
+             pivot_strategy: str | None = None, block_variant: str | None = None, progress: OnProgress | None = None,
+             out: Any = None, timeout: float | None = None) -> Any:
+        """The hyperbolic decomposition g = U @ diag(S) @ Vh, with U^H U = I and V^H J V = J.
+
+        With it g @ diag(j) @ g^H, which may be indefinite, has the eigenvalues j * S**2 and the eigenvectors U.
+
+        Args:
+            g: array_like of shape (m, n), m >= n, of full column rank; types and layouts as for svdvals. Any size: it is
+                uploaded in chunks.
+            j: the diagonal of J: n numbers, each 1 or -1, in any order.
+            compute_uv: False: the values alone, as an array.
+            certificate: True: also tell how good the results are; its right_orthogonality is norm(J - V^H J V).
+            method, tolerance, max_sweeps, pivot_strategy, block_variant, progress, out, timeout: as for svd.
+
+        Returns:
+            SVDResult of U (m, n), S (n) and Vh (n, n); without compute_uv the array S. Column i of U and of V belongs to
+            j[i]; S is positive, and descending among columns of equal sign.
+
+        Raises:
+            As svd does; InvalidArgument also for a `j` that is no such diagonal, and for a `g` that does not have full
+            column rank, with the reason RANK_DEFICIENT. numpy.linalg.LinAlgError: `g` does not have two dimensions.
+
+        Example:
+            >>> import numpy as np, svdserve
+            >>> g, j = np.random.default_rng(1).standard_normal((60, 50)), np.repeat([1, -1], 25)
+            >>> with svdserve.Client(address) as client:
+            ...     u, s, vh = client.hsvd(g, j)
+            >>> np.allclose((u * s) @ vh, g), np.allclose(vh @ np.diag(j) @ vh.T, np.diag(j))
+            (True, True)
+        """
+        return self._run(_calls.hsvd(
+            g, j, compute_uv, certificate=certificate, method=method, tolerance=tolerance, max_sweeps=max_sweeps,
+            pivot_strategy=pivot_strategy, block_variant=block_variant, out=out), timeout, progress)
 
     def capacity(self, h: ArrayOrList, snr_db: float | Iterable[float], *, water_filling: bool = False,
                  group_size: int | None = None, timeout: float | None = None) -> Any:
@@ -258,17 +333,26 @@ class Client:
                  trace: TracebackType | None) -> None:
         self.close()
 
-    def _run(self, call: _calls.Call, timeout: float | None) -> Any:
+    def _run(self, call: _calls.Call, timeout: float | None, progress: OnProgress | None = None) -> Any:
         deadline = Deadline(timeout)
-        if any(not operand.empty for operand, _ in call.results):
+        if not call.empty:
             limits = self._limits or self.info(timeout=deadline.remaining()).limits
-            self._compute(_codec.messages(call.results, call.query, limits, self._settings.piece_bytes),
-                          call.query.encode(), deadline)
+            messages, factors = call.plan(limits, self._settings.piece_bytes, progress)
+            self._compute(messages, call.query.encode(), deadline)
+            for factor in factors:
+                self._compute_large(factor, deadline)
         return call.answer()
+
+    def _compute_large(self, factor: _large.Factor, deadline: Deadline) -> None:
+        """Sends the factor, again only where the server refused it before it took any of it."""
+        send = functools.partial(self._send, functools.partial(transfer, self._stub.decompose_large), factor, deadline)
+        self._retry(send, send, deadline, lambda: not factor.accepted)
 
     def _compute(self, messages: list[_codec.Message], options: bytes, deadline: Deadline) -> None:
         decompose = self._stub.decompose
 
+        if not messages:
+            return
         def again(request: _codec.Request) -> Callable[[], Any]:
             return functools.partial(self._send, decompose, request, deadline)
 
@@ -304,8 +388,9 @@ class Client:
             self._require_open()
             raise
 
-    def _retry(self, first: Callable[[], Any], again: Callable[[], Any], deadline: Deadline) -> Any:
-        """The answer that `first` waits for; while it is worthwhile, of another attempt that `again` makes."""
+    def _retry(self, first: Callable[[], Any], again: Callable[[], Any], deadline: Deadline,
+               may_repeat: Callable[[], bool] = lambda: True) -> Any:
+        """The answer that `first` waits for; while it is worthwhile and allowed, of another attempt that `again` makes."""
         answer, attempt = first, 1
         while True:
             try:
@@ -314,7 +399,7 @@ class Client:
                 raise closed_error() from None
             except grpc.RpcError as rpc_error:
                 error = from_rpc_error(rpc_error, self._closed.is_set())
-                pause = self._settings.retry.pause(error, attempt, deadline.left())
+                pause = self._settings.retry.pause(error, attempt, deadline.left()) if may_repeat() else None
                 if pause is None:
                     self._limits = None  # the server may have been replaced by one with others
                     raise error from rpc_error

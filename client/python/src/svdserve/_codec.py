@@ -17,7 +17,7 @@ import numpy as np
 from . import _proto
 from ._query import Plane, Query
 from .errors import Error, invalid_argument
-from .values import Certificate, Limits
+from .values import Certificate, LargeSummary, Limits
 
 # NumPy's name of an element type -> name on the wire, and the type of its singular values.
 _WIRE_TYPES = {"float32": ("F32", np.float32), "float64": ("F64", np.float64),
@@ -25,9 +25,6 @@ _WIRE_TYPES = {"float32": ("F32", np.float32), "float64": ("F64", np.float64),
 
 # Field numbers and wire types of the contract that this file writes and reads itself.
 _VARINT, _FIXED64, _LENGTH_DELIMITED, _FIXED32 = 0, 1, 2, 5
-_TAG_REQUEST_MATRICES = bytes([1 << 3 | _LENGTH_DELIMITED])  # DecomposeRequest.matrices
-_TAG_REQUEST_GROUPS = bytes([3 << 3 | _LENGTH_DELIMITED])  # DecomposeRequest.groups
-_TAG_BATCH_DATA = bytes([6 << 3 | _LENGTH_DELIMITED])  # MatrixBatch.data
 _FIELD_MIMO, _FIELD_CERTIFICATE, _FIELD_GROUPS = 16, 15, 17  # of DecomposeResponse
 
 _REQUEST_OVERHEAD = 256  # bytes of a request that are not matrices, generously
@@ -36,13 +33,24 @@ _GROUP_OVERHEAD = 512  # of each group in either
 _STATUS_BYTES = 5  # a matrix may cost its response for its status, as the server reckons
 
 
-def _varint(value: int) -> bytes:
+def length_delimited(field: int) -> bytes:
+    """The tag of a field of the contract that has a length; the length and so many bytes follow."""
+    return varint(field << 3 | _LENGTH_DELIMITED)
+
+
+def varint(value: int) -> bytes:
+    """A number as protobuf writes it."""
     out = bytearray()
     while value > 0x7F:
         out.append(value & 0x7F | 0x80)
         value >>= 7
     out.append(value)
     return bytes(out)
+
+
+_TAG_REQUEST_MATRICES = length_delimited(1)  # DecomposeRequest.matrices
+_TAG_REQUEST_GROUPS = length_delimited(3)  # DecomposeRequest.groups
+_TAG_BATCH_DATA = length_delimited(6)  # MatrixBatch.data
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,7 +77,7 @@ def _read_varint(view: memoryview, at: int) -> tuple[int, int]:
             return value, at
 
 
-def _fields(view: memoryview) -> Iterator[tuple[int, memoryview | None, memoryview]]:
+def fields(view: memoryview) -> Iterator[tuple[int, memoryview | None, memoryview]]:
     """The fields of a serialized message: number, content where it has a length, and the whole of it."""
     at = 0
     while at < len(view):
@@ -117,7 +125,7 @@ class Response:
         planes: dict[str, memoryview] = {}
         groups, rest = [], []
         certificate: list[memoryview] = []
-        for number, content, whole in _fields(memoryview(serialized)):
+        for number, content, whole in fields(memoryview(serialized)):
             if content is None:
                 rest.append(whole)
             elif number in _RESPONSE_PLANES:
@@ -125,7 +133,7 @@ class Response:
             elif number == _FIELD_GROUPS:
                 groups.append(Response.parse(content))
             elif number in _NESTED_PLANES:
-                for inner, of_inner, all_of_it in _fields(content):
+                for inner, of_inner, all_of_it in fields(content):
                     if of_inner is not None and inner in _NESTED_PLANES[number]:
                         planes[_NESTED_PLANES[number][inner]] = of_inner
                     elif number == _FIELD_CERTIFICATE:
@@ -154,6 +162,7 @@ class Operand:
         count, rows, cols: number of matrices and their shape.
         value_type, element_type: dtypes of the singular values, and of the matrices.
         column_major: the matrices are sent so, and matrices in the answer are.
+        data_type, memory_order: both as numbers of the contract.
     """
 
     def __init__(self, a: Any) -> None:
@@ -163,7 +172,7 @@ class Operand:
                                         "Array must be at least two-dimensional")
         self.element_type = _element_type(array.dtype)
         name, value_type = _WIRE_TYPES[self.element_type.name]
-        self._data_type = _proto.DATA_TYPES[name]
+        self.data_type = _proto.DATA_TYPES[name]
         self.value_type = np.dtype(value_type)
         self.batch_shape = array.shape[:-2]
         self.rows, self.cols = array.shape[-2:]
@@ -171,6 +180,7 @@ class Operand:
         # Column-major matrices, one after the other, are the transposed stack in row-major order: sent as they are.
         transposed = array.swapaxes(-1, -2)
         self.column_major = not array.flags.c_contiguous and transposed.flags.c_contiguous
+        self.memory_order = _proto.MEMORY_ORDERS["COLUMN_MAJOR" if self.column_major else "ROW_MAJOR"]
         stack = transposed if self.column_major else array
         # A view wherever NumPy can make one; what is not contiguous or not of a wire type is converted piece by piece.
         self._stack = stack.reshape((self.count, *stack.shape[-2:])) if self.count else stack
@@ -184,6 +194,10 @@ class Operand:
     def empty(self) -> bool:
         """There is nothing to compute."""
         return self.count == 0 or self.values_per_matrix == 0
+
+    def matrix(self, index: int) -> np.ndarray:
+        """One of the matrices as it is sent, in row-major order: a column-major one is its transpose."""
+        return np.asarray(self._stack[index])
 
     def planes(self, query: Query) -> list[Plane]:
         """What the answer consists of."""
@@ -221,10 +235,9 @@ class Operand:
     def batch(self, piece: Piece) -> tuple[bytes, np.ndarray]:
         """A serialized MatrixBatch in two parts: its fields up to `data`, and the bytes of that."""
         data = np.ascontiguousarray(self._stack[piece.start:piece.stop], dtype=self.element_type)
-        order = _proto.MEMORY_ORDERS["COLUMN_MAJOR" if self.column_major else "ROW_MAJOR"]
-        header = _proto.MatrixBatch(data_type=self._data_type, memory_order=order, rows=self.rows, cols=self.cols,
+        header = _proto.MatrixBatch(data_type=self.data_type, memory_order=self.memory_order, rows=self.rows, cols=self.cols,
                                     count=piece.stop - piece.start).SerializeToString()
-        return header + _TAG_BATCH_DATA + _varint(data.nbytes), data
+        return header + _TAG_BATCH_DATA + varint(data.nbytes), data
 
 
 def _element_type(dtype: np.dtype[Any]) -> np.dtype[Any]:
@@ -245,10 +258,18 @@ class Result:
     """The answer to a query about an operand, put together from the answers to its pieces.
 
     An array that comes in one piece is a view of the bytes received; others are joined. Either way they are read-only,
-    unless `writable` says that a copy is wanted.
+    unless `writable` says that a copy is wanted. Arrays of large factors are filled as they arrive, and the caller's; so
+    are those that `out` names, of which the caller gives the memory.
+
+    Attributes:
+        summaries: of large factors, what the server tells of each.
+
+    Raises:
+        ValueError: an array of `out` does not have the shape and the type of the result, or is read-only.
     """
 
-    def __init__(self, operand: Operand, query: Query = Query(), *, writable: bool = False) -> None:
+    def __init__(self, operand: Operand, query: Query = Query(), *, writable: bool = False,
+                 out: dict[str, np.ndarray] | None = None) -> None:
         self._operand = operand
         self._query = query
         self._writable = writable
@@ -258,6 +279,19 @@ class Result:
         self._arrays: dict[str, np.ndarray] = {}
         self._statuses = np.zeros(operand.count, np.uint8)
         self._certificate = np.zeros(3)
+        self.summaries: list[LargeSummary] = []
+        self._out = out or {}
+        for name, array in self._out.items():
+            self._check_out(name, array)
+
+    def _check_out(self, name: str, array: np.ndarray) -> None:
+        plane = self._planes[name]
+        shape, dtype = (*self._operand.batch_shape, *plane.shape), plane.dtype.newbyteorder("=")
+        if not isinstance(array, np.ndarray) or array.shape != shape or array.dtype != dtype:
+            found = f"{array.dtype} {array.shape}" if isinstance(array, np.ndarray) else repr(array)
+            raise ValueError(f"out: for {name} it has {found}, the result is {dtype} {shape}")
+        if not array.flags.writeable:
+            raise ValueError(f"out: its array for {name} is read-only")
 
     def _units(self, plane: Plane, matrices: int) -> int:
         return matrices // self._query.group_size if plane.per_group else matrices
@@ -300,6 +334,33 @@ class Result:
         start = self._units(plane, piece.start)
         self._arrays[plane.name][start:start + units] = part
 
+    def memory(self, name: str, index: int) -> np.ndarray:
+        """The bytes of a plane of matrix `index`, to be written to."""
+        if name not in self._arrays:
+            plane = self._planes[name]
+            self._arrays[name] = self._in_place(plane) if name in self._out else self._allocate(plane)
+        return self._arrays[name][index].reshape(-1).view(np.uint8)
+
+    def _in_place(self, plane: Plane) -> np.ndarray:
+        """The caller's own memory for a plane, where results can be written to it as they are received."""
+        out = np.asarray(self._out[plane.name])
+        if plane.is_matrix and self._operand.column_major:
+            out = out.swapaxes(-1, -2)
+        return out.reshape(-1, *out.shape[len(self._operand.batch_shape):]) if out.flags.c_contiguous \
+            else self._allocate(plane)
+
+    def put_large(self, index: int, summary: LargeSummary) -> None:
+        """Takes what is known of a large factor beside its arrays."""
+        self.summaries.append(summary)
+        self._statuses[index] = summary.status
+        if self._query.certificate != "none":
+            if (of := summary.certificate) is None:
+                raise Error("the server sent no certificate")
+            numbers = of.residual, of.left_orthogonality, of.right_orthogonality
+            self._certificate = np.maximum(self._certificate, numbers)
+            if "each_matrix" in self._planes:
+                self.memory("each_matrix", index).view(self._planes["each_matrix"].dtype)[:] = numbers
+
     def _allocate(self, plane: Plane) -> np.ndarray:
         units = self._units(plane, self._operand.count)
         return np.empty((units, *self._wire_shape(plane)), plane.dtype.newbyteorder("="))
@@ -320,14 +381,19 @@ class Result:
         array = self._arrays.get(name)
         if array is None:
             array = self._of_nothing(plane)
-        if not self._writable:
+        if not self._writable and not self.summaries:
             array.flags.writeable = False
         if plane.is_matrix and self._operand.column_major:
             array = array.swapaxes(-1, -2)
         leading = self._operand.batch_shape
         if plane.per_group and self._query.group_size > 1:
             leading = (*leading[:-1], leading[-1] // self._query.group_size)
-        return array.reshape((*leading, *plane.shape))
+        array = array.reshape((*leading, *plane.shape))
+        if (out := self._out.get(name)) is None:
+            return array
+        if not np.may_share_memory(out, array):
+            np.copyto(out, array)
+        return out
 
     def values(self) -> np.ndarray:
         """Shape (..., k), the leading dimensions as the operand's."""
@@ -363,7 +429,7 @@ class Message:
         parts: list[bytes | np.ndarray] = [options]
         for operand, piece, _ in self.pieces:
             header, data = operand.batch(piece)
-            parts += [tag + _varint(len(header) + data.nbytes) + header, data]
+            parts += [tag + varint(len(header) + data.nbytes) + header, data]
         return Request(tuple(parts))
 
     def deliver(self, response: Response) -> None:

@@ -65,7 +65,7 @@ class Plane:
 
 @dataclasses.dataclass(frozen=True)
 class Query:
-    """The options of a request."""
+    """The options of a request. What is for small matrices alone, or for large ones, says so."""
 
     method: str = "auto"
     tolerance: float | None = None
@@ -75,10 +75,19 @@ class Query:
     fix_phases: bool = False
     certificate: str = "none"  #: "none", "batch" or "matrix"
     mimo: Mimo | None = None
+    pivot_strategy: str | None = None  #: large
+    block_variant: str | None = None  #: large
+    large_method: str = ""  #: large, where it is another than `method`
+    signature: bytes = b""  #: large; the diagonal of J, empty for an SVD
 
     def __post_init__(self) -> None:
-        if not isinstance(self.method, str) or self.method.lower() not in _METHODS:
-            raise invalid_argument("options.method", f"{self.method!r} is none of {', '.join(map(repr, _METHODS))}")
+        for field, given, known in (("method", self.method, _METHODS),
+                                    ("method", self.large_method or self.method, _METHODS),
+                                    ("pivot_strategy", self.pivot_strategy or _UNSAID, _PIVOT_STRATEGIES),
+                                    ("block_variant", self.block_variant or _UNSAID, _BLOCK_VARIANTS)):
+            if not isinstance(given, str) or given.lower() not in known:
+                names = ", ".join(repr(name) for name in known if name != _UNSAID)
+                raise invalid_argument(f"options.{field}", f"{given!r} is none of {names}")
         if self.tolerance is not None:
             object.__setattr__(self, "tolerance", number("options.tolerance", self.tolerance))
         if self.max_sweeps is not None:
@@ -102,6 +111,24 @@ class Query:
         if self.mimo is not None:
             options.mimo.CopyFrom(self.mimo.message())
         return bytes(_proto.DecomposeRequest(options=options).SerializeToString())
+
+    def large_options(self) -> Any:
+        """LargeOptions"""
+        return _proto.LargeOptions(
+            method=_METHODS[(self.large_method or self.method).lower()], vectors=_proto.VECTORS[self.vectors.upper()],
+            tolerance=self.tolerance or 0, max_sweeps=self.max_sweeps or 0,
+            pivot_strategy=_PIVOT_STRATEGIES[(self.pivot_strategy or _UNSAID).lower()],
+            block_variant=_BLOCK_VARIANTS[(self.block_variant or _UNSAID).lower()],
+            certificate=self.certificate != "none")
+
+    def check_size(self, rows: int, cols: int, is_large: bool) -> None:
+        """Raises InvalidArgument for an option that matrices of such a size do not have."""
+        only_small = {"top_k": self.top_k is not None, "fix_phases": self.fix_phases, "mimo": self.mimo is not None}
+        only_large = {"pivot_strategy": self.pivot_strategy is not None, "block_variant": self.block_variant is not None}
+        for name, given in (only_small if is_large else only_large).items():
+            if given:
+                raise invalid_argument(f"options.{name}", f"is one of {'small' if is_large else 'large'} matrices, and "
+                                       f"{rows}x{cols} is {'large' if is_large else 'small'} for this server")
 
     @property
     def group_size(self) -> int:
@@ -148,6 +175,9 @@ class Query:
 
 
 _METHODS = {name.lower(): number for name, number in _proto.METHODS.items() if number}
+_UNSAID = "unspecified"
+_PIVOT_STRATEGIES = {name.lower(): number for name, number in _proto.PIVOT_STRATEGIES.items()}
+_BLOCK_VARIANTS = {name.lower(): number for name, number in _proto.BLOCK_VARIANTS.items()}
 
 
 def number(field: str, value: Any) -> float:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
+import functools
 from collections.abc import Iterable
 from types import TracebackType
 from typing import Any, Awaitable, Callable, Literal, overload
@@ -11,9 +13,11 @@ import grpc
 import grpc.aio
 import numpy.typing as npt
 
-from . import _calls, _codec, _proto
+from . import _calls, _codec, _large, _proto
 from ._channel import DEFAULT_IN_FLIGHT, DEFAULT_PIECE_BYTES, ChannelSettings, Deadline, Stub, health_name
 from ._client import ArrayOrList, Statuses, Values
+from ._large import OnProgress
+from ._transfer import Stop, transfer
 from .errors import closed_error, from_rpc_error
 from .values import Limits, RetryPolicy, ServerInfo, Tls, server_info
 
@@ -30,21 +34,27 @@ class AsyncClient:
         self._settings = ChannelSettings(address, tls, retry, piece_bytes, max_in_flight)
         self._channel: Any = None
         self._stub: Stub | None = None
+        self._blocking_channel: Any = None  # of large factors
+        self._blocking_stub: Stub | None = None
         self._closed = False
         self._limits: Limits | None = None
 
     @overload
     async def svdvals(self, a: npt.ArrayLike, *, method: str = ..., tolerance: float | None = ...,
-                      max_sweeps: int | None = ..., timeout: float | None = ...,
+                      max_sweeps: int | None = ..., pivot_strategy: str | None = ..., block_variant: str | None = ...,
+                      progress: OnProgress | None = ..., timeout: float | None = ...,
                       return_status: Literal[False] = ...) -> Values: ...
 
     @overload
     async def svdvals(self, a: npt.ArrayLike, *, method: str = ..., tolerance: float | None = ...,
-                      max_sweeps: int | None = ..., timeout: float | None = ...,
+                      max_sweeps: int | None = ..., pivot_strategy: str | None = ..., block_variant: str | None = ...,
+                      progress: OnProgress | None = ..., timeout: float | None = ...,
                       return_status: Literal[True]) -> tuple[Values, Statuses]: ...
 
     async def svdvals(self, a: npt.ArrayLike, *, method: str = "auto", tolerance: float | None = None,
-                      max_sweeps: int | None = None, timeout: float | None = None,
+                      max_sweeps: int | None = None, pivot_strategy: str | None = None,
+                      block_variant: str | None = None, progress: OnProgress | None = None,
+                      timeout: float | None = None,
                       return_status: bool = False) -> Values | tuple[Values, Statuses]:
         """Singular values of a, shape (..., m, n): shape (..., min(m, n)), descending.
 
@@ -61,14 +71,30 @@ class AsyncClient:
                    [2.],
                    [2.]])]
         """
-        return await self._run(_calls.svdvals(a, method, tolerance, max_sweeps, return_status), timeout)
+        return await self._run(_calls.svdvals(a, method, tolerance, max_sweeps, pivot_strategy, block_variant,
+                                              return_status), timeout, progress)
 
     async def svd(self, a: ArrayOrList, full_matrices: bool = True, compute_uv: bool = True, *, top_k: int | None = None,
-                  fix_phases: bool = False, certificate: bool | Literal["matrix"] = False, tolerance: float | None = None,
-                  max_sweeps: int | None = None, timeout: float | None = None) -> Any:
-        """The decomposition a = U @ diag(S) @ Vh. Arguments, result and exceptions are those of Client.svd."""
-        return await self._run(_calls.svd(a, full_matrices, compute_uv, top_k, fix_phases, certificate, tolerance,
-                                          max_sweeps), timeout)
+                  fix_phases: bool = False, certificate: bool | Literal["matrix"] = False, method: str = "auto",
+                  tolerance: float | None = None, max_sweeps: int | None = None, pivot_strategy: str | None = None,
+                  block_variant: str | None = None, progress: OnProgress | None = None, out: Any = None,
+                  timeout: float | None = None) -> Any:
+        """The decomposition a = U @ diag(S) @ Vh. Arguments, result and exceptions are those of Client.svd; `progress` is
+        called by the loop."""
+        return await self._run(_calls.svd(
+            a, full_matrices, compute_uv, top_k=top_k, fix_phases=fix_phases, certificate=certificate, method=method,
+            tolerance=tolerance, max_sweeps=max_sweeps, pivot_strategy=pivot_strategy, block_variant=block_variant,
+            out=out), timeout, progress)
+
+    async def hsvd(self, g: npt.ArrayLike, j: npt.ArrayLike, compute_uv: bool = True, *, certificate: bool = False,
+                   method: str = "auto", tolerance: float | None = None, max_sweeps: int | None = None,
+                   pivot_strategy: str | None = None, block_variant: str | None = None,
+                   progress: OnProgress | None = None, out: Any = None, timeout: float | None = None) -> Any:
+        """The hyperbolic decomposition g = U @ diag(S) @ Vh. Arguments, result and exceptions are those of Client.hsvd;
+        `progress` is called by the loop."""
+        return await self._run(_calls.hsvd(
+            g, j, compute_uv, certificate=certificate, method=method, tolerance=tolerance, max_sweeps=max_sweeps,
+            pivot_strategy=pivot_strategy, block_variant=block_variant, out=out), timeout, progress)
 
     async def capacity(self, h: ArrayOrList, snr_db: float | Iterable[float], *, water_filling: bool = False,
                        group_size: int | None = None, timeout: float | None = None) -> Any:
@@ -116,6 +142,8 @@ class AsyncClient:
         self._closed = True
         if self._channel is not None:
             await self._channel.close()
+        if self._blocking_channel is not None:
+            self._blocking_channel.close()
 
     async def __aenter__(self) -> AsyncClient:
         return self
@@ -132,13 +160,35 @@ class AsyncClient:
             self._stub = Stub(self._channel)
         return self._stub
 
-    async def _run(self, call: _calls.Call, timeout: float | None) -> Any:
+    async def _run(self, call: _calls.Call, timeout: float | None, progress: OnProgress | None = None) -> Any:
         deadline = Deadline(timeout)
-        if any(not operand.empty for operand, _ in call.results):
+        if not call.empty:
             limits = self._limits or (await self.info(timeout=deadline.remaining())).limits
-            await self._compute(_codec.messages(call.results, call.query, limits, self._settings.piece_bytes),
-                                call.query.encode(), deadline)
+            on_progress = progress and functools.partial(_run_in, asyncio.get_running_loop(), progress)
+            messages, factors = call.plan(limits, self._settings.piece_bytes, on_progress)
+            await self._compute(messages, call.query.encode(), deadline)
+            for factor in factors:
+                await self._compute_large(factor, deadline)
         return call.answer()
+
+    async def _compute_large(self, factor: _large.Factor, deadline: Deadline) -> None:
+        """Sends the factor, again only where the server refused it before it took any of it."""
+
+        async def once() -> None:
+            self._open()
+            if self._blocking_stub is None:
+                self._blocking_channel = self._settings.open(grpc)
+                self._blocking_stub = Stub(self._blocking_channel)
+            stop = Stop()
+            work = asyncio.get_running_loop().run_in_executor(None, functools.partial(
+                transfer, self._blocking_stub.decompose_large, factor, timeout=deadline.remaining(), stop=stop))
+            try:
+                await asyncio.shield(work)
+            finally:  # of a coroutine that is cancelled
+                stop.request()
+                await asyncio.wait([work])
+
+        await self._retry(once, deadline, lambda: not factor.accepted)
 
     async def _compute(self, messages: list[_codec.Message], options: bytes, deadline: Deadline) -> None:
         untaken = iter(messages)
@@ -157,15 +207,16 @@ class AsyncClient:
                 task.cancel()
             await asyncio.gather(*workers, return_exceptions=True)
 
-    async def _retry(self, send: Callable[[], Awaitable[Any]], deadline: Deadline) -> Any:
-        """The answer to `send`; while it is worthwhile, it is sent again."""
+    async def _retry(self, send: Callable[[], Awaitable[Any]], deadline: Deadline,
+                     may_repeat: Callable[[], bool] = lambda: True) -> Any:
+        """The answer to `send`; while it is worthwhile and allowed, it is sent again."""
         attempt = 1
         while True:
             try:
                 return await send()
-            except grpc.aio.AioRpcError as rpc_error:
+            except grpc.RpcError as rpc_error:
                 error = from_rpc_error(rpc_error, self._closed)
-                pause = self._settings.retry.pause(error, attempt, deadline.left())
+                pause = self._settings.retry.pause(error, attempt, deadline.left()) if may_repeat() else None
                 if pause is None:
                     self._limits = None  # the server may have been replaced by one with others
                     raise error from rpc_error
@@ -175,3 +226,17 @@ class AsyncClient:
                 raise
             await asyncio.sleep(pause)
             attempt += 1
+
+
+def _run_in(loop: asyncio.AbstractEventLoop, function: Callable[..., Any], *arguments: Any) -> Any:
+    """What `function` returns or raises, run by the loop. For another thread."""
+    answer: concurrent.futures.Future[Any] = concurrent.futures.Future()
+
+    def run() -> None:
+        try:
+            answer.set_result(function(*arguments))
+        except Exception as failure:
+            answer.set_exception(failure)
+
+    loop.call_soon_threadsafe(run)
+    return answer.result()

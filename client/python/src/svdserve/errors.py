@@ -104,6 +104,11 @@ def invalid_argument(field: str, description: str) -> InvalidArgument:
                            violations=(FieldViolation(field, description),))
 
 
+def damaged(message: str) -> Error:
+    """Bytes that are not those that were sent."""
+    return Error(message, code=grpc.StatusCode.DATA_LOSS, reason="CHUNK_CORRUPTED")
+
+
 def closed_error() -> Cancelled:
     """What a call raises whose client was closed."""
     return Cancelled("the client was closed", code=grpc.StatusCode.CANCELLED, reason="CANCELLED")

@@ -6,6 +6,7 @@ import dataclasses
 import enum
 import os
 import random
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import grpc
@@ -38,6 +39,48 @@ class Certificate:
     each_matrix: npt.NDArray[np.floating[Any]] | None = None  #: (..., 3), those of each matrix; None if not asked for
 
 
+@dataclasses.dataclass(frozen=True)
+class Progress:
+    """How far a large factor is: what `progress` is called with."""
+
+    #: "upload", "queued", "prepare", "precondition", "warm_start", "sweep", "finish" or "download"
+    stage: str
+    fraction: float = 0.0  #: 0 .. 1: of the upload, of the computation (an estimate that never falls), of the download
+    sweep: int = 0  #: sweeps begun
+    rotations: int = 0  #: so far
+    proper_rotations: int = 0  #: of these, those that changed more than the order of columns
+    off_diagonal: float = 1.0  #: the largest cosine between two columns met in the last complete sweep
+    elapsed_seconds: float = 0.0  #: since the call began
+    matrix: int = 0  #: which of a stack
+
+
+@dataclasses.dataclass(frozen=True)
+class Phase:
+    """Time of a part of the computation of a large factor."""
+
+    name: str  #: such as "qr", "gram", "inner", "postmultiply"
+    seconds: float
+    flops: float  #: real floating-point operations that the mathematics needs
+
+
+@dataclasses.dataclass(frozen=True)
+class LargeSummary:
+    """What the server tells of a large factor beside its results."""
+
+    status: int  #: a number of MatrixStatus: OK, NOT_CONVERGED or OUT_OF_RANGE
+    method: str  #: what was used: "auto" where sweeps started from an eigenbasis, else "jacobi"
+    device: str
+    sweeps: int
+    rotations: int
+    proper_rotations: int
+    upload_seconds: float  #: of the server's clock, as the others
+    queue_seconds: float  #: until a device took it
+    compute_seconds: float
+    download_seconds: float
+    phases: tuple[Phase, ...] = ()
+    certificate: Certificate | None = None
+
+
 class _UsVh(NamedTuple):
     U: npt.NDArray[Any]
     S: npt.NDArray[np.floating[Any]]
@@ -50,17 +93,20 @@ class SVDResult(_UsVh):
     Attributes:
         status: uint8 array of shape (...): what became of each matrix, numbers of MatrixStatus.
         certificate: Certificate; None if it was not asked for.
+        summaries: of large factors, a LargeSummary of each; empty for small matrices.
     """
 
     status: npt.NDArray[np.uint8]
     certificate: Certificate | None
+    summaries: tuple[LargeSummary, ...]
 
     @classmethod
     def of(cls, u: npt.NDArray[Any], s: npt.NDArray[Any], vh: npt.NDArray[Any], status: npt.NDArray[np.uint8],
-           certificate: Certificate | None) -> SVDResult:
+           certificate: Certificate | None, summaries: Iterable[LargeSummary] = ()) -> SVDResult:
         result = cls(u, s, vh)
         result.status = status
         result.certificate = certificate
+        result.summaries = tuple(summaries)
         return result
 
 
@@ -146,6 +192,7 @@ class Limits:
     max_inflight_bytes: int  #: of their operands and results
     max_stream_requests: int  #: unanswered requests of one stream
     max_groups: int = 0  #: batches of different shapes in one request; 0: one
+    max_large_bytes: int = 0  #: operand, results and working memory of one large factor; 0: it takes none
 
 
 @dataclasses.dataclass(frozen=True)

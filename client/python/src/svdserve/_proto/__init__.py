@@ -42,12 +42,19 @@ _load()
 
 SERVICE = "svdserve.v1.SvdService"
 DECOMPOSE = f"/{SERVICE}/Decompose"
+DECOMPOSE_LARGE = f"/{SERVICE}/DecomposeLarge"
 GET_SERVER_INFO = f"/{SERVICE}/GetServerInfo"
 HEALTH_CHECK = "/grpc.health.v1.Health/Check"
 
 DecomposeRequest = message_class("svdserve.v1.DecomposeRequest")
 DecomposeResponse = message_class("svdserve.v1.DecomposeResponse")
 DecomposeOptions = message_class("svdserve.v1.DecomposeOptions")
+DecomposeLargeRequest = message_class("svdserve.v1.DecomposeLargeRequest")
+DecomposeLargeResponse = message_class("svdserve.v1.DecomposeLargeResponse")
+LargeOpen = message_class("svdserve.v1.LargeOpen")
+LargeOptions = message_class("svdserve.v1.LargeOptions")
+LargeCommit = message_class("svdserve.v1.LargeCommit")
+LargeFactorChunk = message_class("svdserve.v1.LargeFactorChunk")
 MatrixBatch = message_class("svdserve.v1.MatrixBatch")
 MimoOptions = message_class("svdserve.v1.MimoOptions")
 MimoResult = message_class("svdserve.v1.MimoResult")
@@ -66,6 +73,10 @@ MEMORY_ORDERS = enum_numbers("svdserve.v1.MemoryOrder")
 METHODS = enum_numbers("svdserve.v1.Method")
 VECTORS = enum_numbers("svdserve.v1.Vectors")
 CERTIFICATE_SCOPES = enum_numbers("svdserve.v1.CertificateScope")
+PIVOT_STRATEGIES = enum_numbers("svdserve.v1.PivotStrategy")
+BLOCK_VARIANTS = enum_numbers("svdserve.v1.BlockVariant")
+LARGE_STAGES = enum_numbers("svdserve.v1.LargeStage")
+LARGE_FACTORS = enum_numbers("svdserve.v1.LargeFactor")
 MATRIX_STATUSES = enum_numbers("svdserve.v1.MatrixStatus")
 SERVING_STATUSES: dict[str, int] = {v.name: v.number for v in
                     HealthCheckResponse.DESCRIPTOR.enum_types_by_name["ServingStatus"].values}

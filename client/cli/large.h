@@ -1,0 +1,42 @@
+// Large matrices for svdctl svd and svdctl hsvd: from a mapped file to mapped files, with a progress bar.
+#ifndef SVDSERVE_CLIENT_CLI_LARGE_H_
+#define SVDSERVE_CLIENT_CLI_LARGE_H_
+
+#include <optional>
+#include <span>
+#include <string>
+
+#include "client/cli/arguments.h"
+#include "client/cli/interruption.h"
+#include "client/cli/npy.h"
+#include "client/cpp/client.h"
+
+namespace svdserve::cli {
+
+// What both commands are asked about large matrices.
+struct LargeArguments {
+  std::string method = "auto", strategy = "auto", variant = "auto";
+  double tolerance = 0;
+  int64_t max_sweeps = 0;
+  bool certificate = false, verbose = false;
+
+  void declare(Arguments* arguments);
+  // Nothing: all is well. Else what is wrong, in one line.
+  std::optional<std::string> read(client::LargeOptions* options) const;
+};
+
+// Where results go; empty: they are not kept.
+struct LargeFiles {
+  std::string u, s, vh;
+};
+
+// Decomposes every matrix of the stack, each in a call of its own; the exit code. signature: see client::LargeMatrix.
+int run_large(const std::string& command, client::Client& client, const MatrixStack& stack,
+              std::span<const int8_t> signature, const LargeFiles& files, const client::LargeOptions& options,
+              bool verbose, const Interruption& interruption, client::CallOptions call);
+
+// fail(), or the exit code of an interrupted command.
+int fail_unless_interrupted(const std::string& command, const client::Status& status, const Interruption& interruption);
+
+}  // namespace svdserve::cli
+#endif  // SVDSERVE_CLIENT_CLI_LARGE_H_

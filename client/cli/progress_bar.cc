@@ -1,0 +1,55 @@
+#include "client/cli/progress_bar.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+
+#include "absl/strings/str_format.h"
+
+namespace svdserve::cli {
+namespace {
+
+constexpr double kSecondsBetween = 0.1;
+
+std::string stage_of(const client::LargeProgress& p) {
+  if (p.stage == client::LargeStage::kSweep && p.sweep > 0) return absl::StrFormat("sweep %d", p.sweep);
+  return name(p.stage);
+}
+
+}  // namespace
+
+std::string progress_line(const client::LargeProgress& p) {
+  constexpr int kWidth = 30;
+  const double fraction = std::clamp(p.fraction, 0.0, 1.0);
+  const int done = static_cast<int>(fraction * kWidth);
+  std::string bar(static_cast<size_t>(done), '=');
+  if (done < kWidth) bar += '>';
+  bar.resize(kWidth, ' ');
+  std::string line = absl::StrFormat("%-12s [%s] %3d %%", stage_of(p), bar, static_cast<int>(100 * fraction));
+  if (p.stage == client::LargeStage::kSweep && p.off_diagonal < 1) {
+    absl::StrAppendFormat(&line, "  cosines to %.1e", p.off_diagonal);
+  }
+  absl::StrAppendFormat(&line, "  %.1f s", p.elapsed_seconds);
+  return line;
+}
+
+ProgressBar::ProgressBar() : enabled_(::isatty(STDERR_FILENO) == 1) {}
+
+void ProgressBar::show(const client::LargeProgress& p) {
+  if (!enabled_) return;
+  if (drawn_ && p.stage == last_.stage && p.elapsed_seconds - last_.elapsed_seconds < kSecondsBetween) return;
+  std::fprintf(stderr, "\r%s\033[K", progress_line(p).c_str());
+  std::fflush(stderr);
+  drawn_ = true;
+  last_ = p;
+}
+
+void ProgressBar::clear() {
+  if (!drawn_) return;
+  std::fputs("\r\033[K", stderr);
+  std::fflush(stderr);
+  drawn_ = false;
+}
+
+}  // namespace svdserve::cli

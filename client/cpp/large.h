@@ -1,0 +1,153 @@
+// One large matrix (a factor), its SVD or its hyperbolic SVD: values of Client::decompose_large(). Values only, as in
+// types.h; DecomposeLarge of the proto says more of each.
+#ifndef SVDSERVE_CLIENT_CPP_LARGE_H_
+#define SVDSERVE_CLIENT_CPP_LARGE_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "client/cpp/types.h"
+
+namespace svdserve::client {
+
+// The order in which block pairs of columns are rotated in a sweep; kAuto: the server's choice.
+enum class PivotStrategy : uint8_t {
+  kAuto,
+  kRecursive,
+  kModifiedModulus,
+  kRoundRobin,
+  kRowCyclic,
+  kColumnCyclic,
+  kReverseRowCyclic,
+  kReverseColumnCyclic,
+};
+inline constexpr int kPivotStrategies = 8;
+constexpr const char* name(PivotStrategy s) {
+  constexpr const char* kNames[] = {"auto",       "recursive",     "modified-modulus",   "round-robin",
+                                    "row-cyclic", "column-cyclic", "reverse-row-cyclic", "reverse-column-cyclic"};
+  return kNames[static_cast<int>(s)];
+}
+
+// What is done with a block pair: one inner sweep, or as many as make its columns orthogonal.
+enum class BlockVariant : uint8_t { kAuto, kBlockOriented, kFullBlock };
+inline constexpr int kBlockVariants = 3;
+constexpr const char* name(BlockVariant v) {
+  constexpr const char* kNames[] = {"auto", "block-oriented", "full-block"};
+  return kNames[static_cast<int>(v)];
+}
+
+enum class LargeStage : uint8_t {
+  kUpload,
+  kQueued,
+  kPrepare,
+  kPrecondition,
+  kWarmStart,
+  kSweep,
+  kFinish,
+  kDownload,
+};
+constexpr const char* name(LargeStage s) {
+  constexpr const char* kNames[] = {"upload",     "queued", "prepare", "precondition",
+                                    "warm start", "sweep",  "finish",  "download"};
+  return kNames[static_cast<int>(s)];
+}
+
+struct LargeProgress {
+  LargeStage stage = LargeStage::kUpload;
+  double fraction = 0;    // 0 .. 1: of the upload, of the computation (an estimate that never falls), of the download
+  int32_t sweep = 0;      // sweeps begun
+  int64_t rotations = 0;  // so far
+  int64_t proper_rotations = 0;  // of these, those that changed more than the order of columns
+  double off_diagonal = 1;       // the largest cosine between two columns met in the last complete sweep
+  double elapsed_seconds = 0;    // since the call began
+};
+
+struct LargeOptions {
+  Method method = Method::kAuto;  // kAuto or kJacobi
+  Vectors vectors = Vectors::kThin;
+  double tolerance = 0;    // the cosine of two columns below which they count as orthogonal; 0: the method's own
+  int32_t max_sweeps = 0;  // 0: the server's default
+  PivotStrategy pivot_strategy = PivotStrategy::kAuto;
+  BlockVariant block_variant = BlockVariant::kAuto;
+  bool certificate = false;  // the report has one
+  // Told now and then how far it is, on the calling thread. It must not throw; a stop_source ends the call.
+  std::function<void(const LargeProgress&)> progress = {};
+};
+
+// A dense matrix without gaps. A view: `data` holds rows * cols elements, at any alignment, little-endian, and must
+// live until the call is answered.
+struct LargeMatrix {
+  const void* data = nullptr;
+  int64_t rows = 0;  // m >= 1
+  int64_t cols = 0;  // n >= 1
+  DataType data_type = DataType::kF64;
+  MemoryOrder memory_order = MemoryOrder::kRowMajor;  // of the results, too
+  // Empty: the SVD. Else the diagonal of J, n numbers +1 or -1, of the hyperbolic G = U S V^H with U^H U = I and
+  // V^H J V = J. Then m >= n, and G must have full column rank.
+  std::span<const int8_t> signature = {};
+  // As Batch::owner: set, it keeps `data` alive, and chunks are sent from where they are; empty, each is copied once.
+  std::shared_ptr<const void> owner = {};
+};
+
+// Bytes of the operand and of its results; what is not wanted has none. Fails with the field at fault where a size is
+// not positive or a product passes int64.
+struct LargeSizes {
+  int64_t left_columns = 0;  // of U, rows x left_columns
+  int64_t right_rows = 0;    // of V^H, right_rows x cols
+  int64_t operand_bytes = 0;
+  int64_t values_bytes = 0;
+  int64_t left_bytes = 0;
+  int64_t right_bytes = 0;
+};
+Result<LargeSizes> large_sizes(const LargeMatrix& matrix, Vectors vectors);
+
+// Memory for the results, each of exactly the bytes of large_sizes(), any alignment. They are written as they arrive:
+// memory that is a mapped file need not fit the machine's.
+struct LargeOutputs {
+  std::span<std::byte> values = {};         // k real numbers, descending; hyperbolic: among columns of equal sign
+  std::span<std::byte> left = {};           // U
+  std::span<std::byte> right_adjoint = {};  // V^H
+};
+
+// Time of a part of the computation.
+struct LargePhase {
+  std::string name = {};  // such as "qr", "gram", "inner", "postmultiply"
+  double seconds = 0;
+  double flops = 0;  // real floating-point operations that the mathematics needs
+};
+
+// What a successful call tells besides the results.
+struct LargeReport {
+  MatrixStatus status = MatrixStatus::kOk;  // kOk, kNotConverged (the results are the best so far) or kOutOfRange
+  Method method = Method::kAuto;            // kAuto: sweeps started from an eigenbasis; else kJacobi
+  std::string device = {};
+  int32_t sweeps = 0;
+  int64_t rotations = 0;
+  int64_t proper_rotations = 0;
+  double upload_seconds = 0;  // of the server's clock, as the next three
+  double queue_seconds = 0;
+  double compute_seconds = 0;
+  double download_seconds = 0;
+  std::vector<LargePhase> phases = {};
+  std::optional<Certificate> certificate = {};  // of a hyperbolic decomposition right_orthogonality is |J - V^H J V|_F
+  int attempts = 1;
+};
+
+// A = U S V^H: U has left_columns columns, V^H right_rows rows.
+template <class T>
+struct LargeDecomposition {
+  std::vector<T> left = {};            // rows x left_columns
+  std::vector<RealOf<T>> values = {};  // k
+  std::vector<T> right_adjoint = {};   // right_rows x cols
+  int64_t left_columns = 0;
+  int64_t right_rows = 0;
+  LargeReport report = {};
+};
+
+}  // namespace svdserve::client
+#endif  // SVDSERVE_CLIENT_CPP_LARGE_H_

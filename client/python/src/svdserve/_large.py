@@ -1,0 +1,219 @@
+"""One large matrix, a factor, by DecomposeLarge: what is sent, and where what comes back belongs. No gRPC here.
+
+The operand goes out in chunks that are joined from the array's own memory, a copy each; the results are copied from the
+bytes received to where they belong. Beside the operand and its results a call needs a few chunks of memory.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import google_crc32c
+import numpy as np
+
+from . import _proto
+from ._codec import Operand, Request, Result, fields, length_delimited, varint
+from ._query import Query
+from .errors import Error, damaged
+from .values import Certificate, LargeSummary, Phase, Progress
+
+CHUNK_BYTES = 1 << 20  # of an upload, where the server takes as much
+
+# Field numbers of the contract that this file writes and reads itself.
+_REQUEST_CHUNK = length_delimited(2)  # DecomposeLargeRequest.chunk
+_CHUNK_OFFSET = bytes([1 << 3])  # LargeChunk.offset, a varint
+_CHUNK_DATA = length_delimited(2)  # LargeChunk.data
+_CHUNK_CRC = bytes([3 << 3 | 5])  # LargeChunk.crc32c, a fixed32
+_RESPONSE_FACTOR_CHUNK, _FACTOR_CHUNK_DATA = 3, 3
+
+# Number of a LargeFactor -> field of the unary answer that is the same thing, by which results are named here.
+_PLANES = {_proto.LARGE_FACTORS["SINGULAR_VALUES"]: "singular_values",
+           _proto.LARGE_FACTORS["LEFT_VECTORS"]: "left_vectors",
+           _proto.LARGE_FACTORS["RIGHT_VECTORS_ADJOINT"]: "right_vectors_adjoint"}
+_STAGES = {number: name.lower() for name, number in _proto.LARGE_STAGES.items() if number}
+
+OnProgress = Callable[[Progress], Any]
+
+
+@dataclasses.dataclass(frozen=True)
+class Reply:
+    """One message received. Of a factor chunk `data` is a view of its bytes, and `message` everything else."""
+
+    step: str
+    message: Any
+    data: memoryview = memoryview(b"")
+
+    @staticmethod
+    def parse(serialized: bytes) -> Reply:
+        """Raises DecodeError for what is no DecomposeLargeResponse."""
+        for number, content, _ in fields(memoryview(serialized)):
+            if number == _RESPONSE_FACTOR_CHUNK and content is not None:
+                return Reply._factor_chunk(content)
+        message = _proto.DecomposeLargeResponse.FromString(serialized)
+        step = message.WhichOneof("step") or ""
+        return Reply(step, getattr(message, step) if step else message)
+
+    @staticmethod
+    def _factor_chunk(serialized: memoryview) -> Reply:
+        data, rest = memoryview(b""), []
+        for number, content, whole in fields(serialized):
+            if number == _FACTOR_CHUNK_DATA and content is not None:
+                data = content
+            else:
+                rest.append(whole)
+        return Reply("factor_chunk", _proto.LargeFactorChunk.FromString(b"".join(rest)), data)
+
+
+def _parts(matrix: np.ndarray, dtype: np.dtype[Any], limit: int) -> Iterator[np.ndarray]:
+    """The elements of a two-dimensional array in row-major order, in vectors of at most `limit` bytes: views where the
+    array lies so already, else copies."""
+    step = max(1, limit // dtype.itemsize)
+    rows, cols = matrix.shape
+    if matrix.flags.c_contiguous and matrix.dtype == dtype:
+        matrix, rows, cols = matrix.reshape(1, -1), 1, rows * cols
+    if cols > step:
+        for row in matrix:
+            for start in range(0, cols, step):
+                yield np.ascontiguousarray(row[start:start + step], dtype)
+    else:
+        for start in range(0, rows, step // cols):
+            yield np.ascontiguousarray(matrix[start:start + step // cols], dtype).reshape(-1)
+
+
+def _chunk(offset: int, data: np.ndarray) -> Request:
+    """A DecomposeLargeRequest with a chunk."""
+    raw = data.view(np.uint8)
+    head = (_CHUNK_OFFSET + varint(offset) if offset else b"") + _CHUNK_DATA + varint(raw.nbytes)
+    tail = _CHUNK_CRC + google_crc32c.value(raw).to_bytes(4, "little")
+    return Request((_REQUEST_CHUNK + varint(len(head) + raw.nbytes + len(tail)) + head, raw, tail))
+
+
+class Factor:
+    """Matrix `index` of an operand on its way through one call after the other, until one is answered.
+
+    One thread may take chunks() while another hands over the replies; `on_progress` is called by either, never by both
+    at once.
+    """
+
+    def __init__(self, operand: Operand, index: int, query: Query, result: Result,
+                 on_progress: OnProgress | None) -> None:
+        self._operand = operand
+        self._index = index
+        self._query = query
+        self._result = result
+        self._on_progress = on_progress
+        self._progress = Progress("upload", matrix=index)
+        self._telling = threading.Lock()
+        self._begin = time.monotonic()
+        self._bytes = operand.rows * operand.cols * operand.element_type.itemsize
+        self.restart()
+
+    def restart(self) -> None:
+        """For another call, after one that was refused."""
+        self.accepted = False
+        self._chunk_bytes = CHUNK_BYTES
+        self._targets = {plane.name: self._result.memory(plane.name, self._index)
+                         for plane in self._operand.planes(self._query) if plane.name in _PLANES.values()}
+        self._received = dict.fromkeys(self._targets, 0)
+        self._summary: LargeSummary | None = None
+
+    def open(self) -> Request:
+        """The first message."""
+        operand = self._operand
+        opened = _proto.LargeOpen(data_type=operand.data_type, memory_order=operand.memory_order, rows=operand.rows,
+                                  cols=operand.cols, options=self._query.large_options(),
+                                  signature=self._query.signature)
+        return Request((_proto.DecomposeLargeRequest(open=opened).SerializeToString(),))
+
+    def chunks(self) -> Iterator[Request]:
+        """What follows once the server accepted: the operand, and commit."""
+        offset = 0
+        for part in _parts(self._operand.matrix(self._index), self._operand.element_type, self._chunk_bytes):
+            yield _chunk(offset, part)  # asked for the next one, the caller has sent it
+            offset += part.nbytes
+            self._tell(stage="upload", fraction=offset / self._bytes)
+        yield Request((_proto.DecomposeLargeRequest(commit=_proto.LargeCommit()).SerializeToString(),))
+
+    def take(self, reply: Reply) -> None:
+        """Takes what the server says. Raises Error for what it must not say."""
+        if not self.accepted and reply.step != "accepted":
+            raise Error(f"the server began its answer with {reply.step or 'nothing'}")
+        {"accepted": self._accept, "progress": self._take_progress, "factor_chunk": self._take_chunk,
+         "summary": self._take_summary}.get(reply.step, lambda _: None)(reply)
+
+    def finish(self) -> None:
+        """Delivers what is known of the factor beside its arrays. Raises Error where something is missing."""
+        for name, target in self._targets.items():
+            if self._received[name] != target.nbytes:
+                raise Error(f"the server sent {self._received[name]} of {target.nbytes} bytes of {name}")
+        if self._summary is None:
+            raise Error("the server ended its answer without a summary")
+        self._result.put_large(self._index, self._summary)
+
+    def _accept(self, reply: Reply) -> None:
+        self.accepted = True
+        if reply.message.chunk_bytes < self._operand.element_type.itemsize:
+            raise Error(f"the server takes chunks of {reply.message.chunk_bytes} bytes, less than an element")
+        self._chunk_bytes = min(CHUNK_BYTES, reply.message.chunk_bytes)
+
+    def _take_progress(self, reply: Reply) -> None:
+        p = reply.message
+        stage = _STAGES.get(p.stage, "unknown")
+        if stage != "upload":  # of that this side knows more
+            self._tell(stage=stage, fraction=p.fraction, sweep=p.sweep, rotations=p.rotations,
+                       proper_rotations=p.proper_rotations, off_diagonal=p.off_diagonal)
+
+    def _take_chunk(self, reply: Reply) -> None:
+        name = _PLANES.get(reply.message.factor, "")
+        if name not in self._targets:
+            raise Error(f"the server sent a result that was not asked for: {name or reply.message.factor}")
+        start, target = reply.message.offset, self._targets[name]
+        stop = start + len(reply.data)
+        if start != self._received[name] or stop > target.nbytes:
+            raise Error(f"the server sent bytes {start} .. {stop} of {name}, {self._received[name]} .. {target.nbytes} "
+                        "were to come")
+        data = np.frombuffer(reply.data, np.uint8)
+        if google_crc32c.value(data) != reply.message.crc32c:
+            raise damaged(f"bytes {start} .. {stop} of {name} came with a wrong CRC-32C")
+        target[start:stop] = data
+        self._received[name] = stop
+        self._tell(stage="download", fraction=sum(self._received.values()) /
+                   sum(target.nbytes for target in self._targets.values()))
+
+    def _take_summary(self, reply: Reply) -> None:
+        self._summary = summary(reply.message)
+
+    def _tell(self, **news: Any) -> None:
+        if self._on_progress is None:
+            return
+        with self._telling:
+            if news["stage"] == "upload" and self._progress.stage != "upload":
+                return  # the server was faster to say that it goes on
+            self._progress = dataclasses.replace(self._progress, **news,
+                                                 elapsed_seconds=time.monotonic() - self._begin)
+            self._on_progress(self._progress)
+
+
+def summary(message: Any) -> LargeSummary:
+    """LargeSummary of the package from that of the contract."""
+    timing, methods = message.timing, {number: name.lower() for name, number in _proto.METHODS.items()}
+    return LargeSummary(
+        status=message.status, method=methods.get(message.method, f"unknown_{message.method}"), device=message.device,
+        sweeps=message.sweeps, rotations=message.rotations, proper_rotations=message.proper_rotations,
+        upload_seconds=timing.upload_seconds, queue_seconds=timing.queue_seconds,
+        compute_seconds=timing.compute_seconds, download_seconds=timing.download_seconds,
+        phases=tuple(Phase(p.name, p.seconds, p.flops) for p in message.phases),
+        certificate=Certificate(message.certificate.residual, message.certificate.left_orthogonality,
+                                message.certificate.right_orthogonality) if message.HasField("certificate") else None)
+
+
+def is_large(operand: Operand, query: Query, limits: Any) -> bool:
+    """Whether the matrices of an operand go by DecomposeLarge, one a call."""
+    if query.signature:
+        return True
+    return limits.max_large_bytes > 0 and (operand.values_per_matrix > limits.max_values or
+                                           max(operand.rows, operand.cols) > limits.max_dimension)

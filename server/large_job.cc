@@ -1,0 +1,491 @@
+#include "server/large_job.h"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace svdserve::server {
+namespace {
+
+// Ranges of an operand that are kept track of, beyond those that chunks of the full size can leave.
+constexpr int64_t kSpareRanges = 1024;
+
+Error bad_chunk(Reason reason, std::string field, std::string message) {
+  return {absl::StatusCode::kInvalidArgument, reason, std::move(message), std::move(field), {}};
+}
+
+Error unexpected(std::string field, std::string message) {
+  return {absl::StatusCode::kInvalidArgument, Reason::kUnexpectedMessage, std::move(message), std::move(field), {}};
+}
+
+Error incomplete(const ByteRanges& received, int64_t total) {
+  return {absl::StatusCode::kInvalidArgument,
+          Reason::kUploadIncomplete,
+          absl::StrCat("the operand has ", total, " bytes, and ", received.covered(),
+                       " are there: the first that is not is byte ", received.first_gap()),
+          "commit",
+          {}};
+}
+
+Error cancelled() { return {absl::StatusCode::kCancelled, Reason::kCancelled, "the call was cancelled", "", {}}; }
+
+Error stalled(absl::Duration timeout, bool sends) {
+  return {absl::StatusCode::kDeadlineExceeded,
+          Reason::kClientStalled,
+          absl::StrCat("the client ", sends ? "took" : "sent", " nothing for ", absl::FormatDuration(timeout)),
+          "",
+          {}};
+}
+
+// What an outcome without results means to the caller.
+Error error_of(const FactorOutcome& outcome) {
+  using absl::StatusCode;
+  switch (outcome.status) {
+    case FactorStatus::kNonFinite:
+      return {
+          StatusCode::kInvalidArgument,
+          Reason::kNonFinite,
+          absl::StrCat("the element in row ", outcome.row, " and column ", outcome.col, " is infinite or no number"),
+          "chunk.data",
+          {}};
+    case FactorStatus::kRankDeficient:
+      return {StatusCode::kInvalidArgument,
+              Reason::kRankDeficient,
+              absl::StrCat("a hyperbolic factor needs full column rank", outcome.detail.empty() ? "" : ": ",
+                           outcome.detail),
+              "chunk.data",
+              {}};
+    case FactorStatus::kOutOfMemory:
+      return {StatusCode::kResourceExhausted, Reason::kOverloadedBytes, "the device is out of memory for the factor",
+              "", absl::Seconds(1)};
+    case FactorStatus::kCancelled:
+      return cancelled();
+    case FactorStatus::kFault:
+      return {outcome.device_lost ? StatusCode::kUnavailable : StatusCode::kInternal, Reason::kDeviceFault,
+              outcome.detail, "", outcome.device_lost ? absl::Seconds(1) : absl::ZeroDuration()};
+    case FactorStatus::kOk:
+    case FactorStatus::kNotConverged:
+      break;
+  }
+  return {};
+}
+
+bool has_results(const FactorOutcome& outcome) {
+  return outcome.status == FactorStatus::kOk || outcome.status == FactorStatus::kNotConverged;
+}
+
+// All that a factor takes of the host's memory.
+int64_t host_bytes(const FactorPlan& plan, const FactorEngine& engine) {
+  int64_t sum = operand_and_result_bytes(plan);
+  const uint64_t working = engine.memory(plan).host_bytes;
+  if (std::cmp_greater(working, std::numeric_limits<int64_t>::max() - sum)) return std::numeric_limits<int64_t>::max();
+  return sum + static_cast<int64_t>(working);
+}
+
+Error too_large(const std::string& needs, const std::string& fitting) {
+  return {absl::StatusCode::kInvalidArgument,
+          Reason::kFactorTooLarge,
+          absl::StrCat(needs, fitting.empty() ? "" : "; ", fitting),
+          "open.rows",
+          {}};
+}
+
+}  // namespace
+
+LargeJob::LargeJob(const LargeStages* stages, Act act)
+    : stages_(stages), act_(std::make_shared<const Act>(std::move(act))) {
+  MutexLock lock(&mu_);
+  labels_.rpc = Rpc::kDecomposeLarge;
+  labels_.shape = ShapeBucket::kFactor;
+  heard_ = stages_->clock->Now();
+  progress_.off_diagonal = 1;
+}
+
+// --- the upload ---------------------------------------------------------------------------------
+
+LargeNext LargeJob::Opened() {
+  LargeNext next;
+  MutexLock lock(&mu_);
+  if (state_ == State::kEnded) return next;
+  if (stages_->ledger->usage().draining) {
+    End({absl::StatusCode::kUnavailable, Reason::kDraining, "the server is shutting down", "", absl::Seconds(1)},
+        &next);
+    return next;
+  }
+  next.read = reading_ = true;
+  return next;
+}
+
+LargeNext LargeJob::OnOpen(const LargeOpen& open) {
+  LargeNext next;
+  MutexLock lock(&mu_);
+  reading_ = false;
+  heard_ = stages_->clock->Now();
+  if (state_ == State::kEnded) return next;
+  labels_.dtype = open.problem.dtype;
+  if (state_ != State::kOpening) {
+    End(unexpected("open", "the factor is open already"), &next);
+    return next;
+  }
+  if (Error error = Admit(open); !error.ok()) {
+    End(std::move(error), &next);
+    return next;
+  }
+  state_ = State::kUploading;
+  accepted_ = heard_;
+  acceptance_due_ = true;
+  next.read = reading_ = true;
+  Pump(&next);
+  return next;
+}
+
+Error LargeJob::Admit(const LargeOpen& open) {
+  ValidatedLarge validated;
+  if (Error error = ValidateLarge(open, &validated); !error.ok()) return error;
+  const FactorPlan& plan = validated.plan;
+  const FactorRunner& runner = *stages_->runner;
+  const auto fits = [&runner, this](const FactorPlan& p, int d) {
+    return runner.Fits(p, d) && host_bytes(p, *runner.device(d).engine) <= stages_->options->max_bytes;
+  };
+  const auto fits_one = [&](const FactorPlan& p) {
+    for (int d = 0; d < runner.size(); ++d) {
+      if (fits(p, d)) return true;
+    }
+    return false;
+  };
+  if (!fits_one(plan)) {
+    const int64_t least = host_bytes(plan, *runner.device(runner.size() - 1).engine);
+    return too_large(absl::StrCat("the factor, its results and the work on them need ", least,
+                                  " bytes; this server has at most ", stages_->options->max_bytes),
+                     largest_that_fits(plan, fits_one));
+  }
+  const int device = runner.Choose(plan);
+  if (device < 0) {
+    return {absl::StatusCode::kUnavailable, Reason::kDeviceFault, "no healthy device is left that it fits", "",
+            absl::Seconds(1)};
+  }
+  Reservation reservation;
+  const int64_t bytes = host_bytes(plan, *runner.device(device).engine);
+  if (Error error = stages_->ledger->Admit(bytes, &reservation); !error.ok()) {
+    stages_->recorder->Refused(error.reason);
+    return error;
+  }
+  memory_ = LargeMemory::Make(plan, std::move(validated.signature), std::move(reservation));
+  if (memory_ == nullptr) {
+    return {absl::StatusCode::kResourceExhausted, Reason::kOverloadedBytes, "out of memory for the factor", "",
+            absl::Seconds(1)};
+  }
+  const auto operand = static_cast<int64_t>(plan.operand_bytes());
+  received_.emplace(operand, static_cast<size_t>(operand / stages_->options->chunk_bytes + kSpareRanges));
+  plan_ = plan;
+  device_ = device;
+  stages_->recorder->FactorAccepted(bytes);
+  return {};
+}
+
+LargeNext LargeJob::OnChunk(int64_t offset, size_t bytes, uint32_t checksum,
+                            absl::FunctionRef<uint32_t(char* to)> take) {
+  LargeNext next;
+  std::shared_ptr<LargeMemory> memory;
+  {
+    MutexLock lock(&mu_);
+    reading_ = false;
+    heard_ = stages_->clock->Now();
+    if (state_ == State::kEnded) return next;
+    if (Error error = TakeChunk(offset, bytes); !error.ok()) {
+      End(std::move(error), &next);
+      return next;
+    }
+    memory = memory_;
+  }
+  // Whatever ends the call meanwhile, the memory is there until this has returned.
+  const bool good = take(memory->operand().data() + offset) == checksum;
+  MutexLock lock(&mu_);
+  if (state_ != State::kUploading) {
+    next.done_with = std::move(memory);
+    return next;
+  }
+  if (!good) {
+    End({absl::StatusCode::kDataLoss,
+         Reason::kChunkCorrupted,
+         absl::StrCat("the checksum of the chunk at ", offset, " is not that of its ", bytes, " bytes"),
+         "chunk.crc32c",
+         {}},
+        &next);
+    return next;
+  }
+  stages_->recorder->FactorReceived(static_cast<int64_t>(bytes));
+  next.read = reading_ = true;
+  return next;
+}
+
+Error LargeJob::TakeChunk(int64_t offset, size_t bytes) {
+  const int64_t most = stages_->options->chunk_bytes;
+  if (state_ != State::kUploading) {
+    return unexpected("chunk", state_ == State::kOpening ? "open comes first" : "it comes after commit");
+  }
+  if (bytes == 0 || std::cmp_greater(bytes, most)) {
+    return bad_chunk(Reason::kInvalidField, "chunk.data",
+                     absl::StrCat("must have between 1 and ", most, " bytes, has ", bytes));
+  }
+  const auto operand = static_cast<int64_t>(plan_.operand_bytes());
+  switch (received_->Add(offset, static_cast<int64_t>(bytes))) {
+    case ByteRanges::Added::kOutOfRange:
+      return bad_chunk(Reason::kChunkOutOfRange, "chunk.offset",
+                       absl::StrCat(bytes, " bytes at ", offset, " are not within the operand's ", operand));
+    case ByteRanges::Added::kOverlaps:
+      return bad_chunk(Reason::kChunkOverlap, "chunk.offset",
+                       absl::StrCat("some of the ", bytes, " bytes at ", offset, " were sent before"));
+    case ByteRanges::Added::kTooMany:
+      return bad_chunk(Reason::kChunkScattered, "chunk.offset",
+                       absl::StrCat("the chunks leave more than ", received_->ranges(),
+                                    " gaps: send larger ones, or some of them in order"));
+    case ByteRanges::Added::kYes:
+      break;
+  }
+  return {};
+}
+
+LargeNext LargeJob::OnCommit() {
+  LargeNext next;
+  MutexLock lock(&mu_);
+  reading_ = false;
+  heard_ = stages_->clock->Now();
+  if (state_ == State::kEnded) return next;
+  if (Error error = Commit(); !error.ok()) {
+    End(std::move(error), &next);
+    return next;
+  }
+  next.read = reading_ = true;  // nothing may follow: whether something does shows the next read
+  Pump(&next);
+  return next;
+}
+
+Error LargeJob::Commit() {
+  if (state_ == State::kOpening) return unexpected("commit", "open comes first");
+  if (state_ != State::kUploading) return unexpected("commit", "it came before");
+  if (!received_->complete()) return incomplete(*received_, static_cast<int64_t>(plan_.operand_bytes()));
+  state_ = State::kQueued;
+  committed_ = heard_;
+  progress_due_ = true;
+  stages_->recorder->FactorPhaseTook(LargePhase::kUpload, committed_ - accepted_);
+  stages_->runner->Submit(device_, shared_from_this());
+  return {};
+}
+
+LargeNext LargeJob::OnBadMessage(Error error) {
+  LargeNext next;
+  MutexLock lock(&mu_);
+  reading_ = false;
+  End(std::move(error), &next);
+  return next;
+}
+
+LargeNext LargeJob::OnReadsClosed() {
+  LargeNext next;
+  MutexLock lock(&mu_);
+  reading_ = false;
+  if (state_ == State::kOpening) {
+    End(unexpected("open", "the stream ended before it"), &next);
+  } else if (state_ == State::kUploading) {
+    End(incomplete(*received_, static_cast<int64_t>(plan_.operand_bytes())), &next);
+  }
+  return next;
+}
+
+// --- the computation, on the device's thread ----------------------------------------------------
+
+bool LargeJob::Run(const FactorEngine& engine) {
+  std::shared_ptr<LargeMemory> memory;
+  FactorPlan plan;
+  {
+    MutexLock lock(&mu_);
+    if (state_ != State::kQueued) return true;
+    state_ = State::kComputing;
+    taken_ = stages_->clock->Now();
+    stages_->recorder->FactorPhaseTook(LargePhase::kQueue, taken_ - committed_);
+    memory = memory_;
+    plan = plan_;
+  }
+  FactorControl control;
+  control.progress = [this](const FactorProgress& progress) { OnProgress(progress); };
+  control.cancel = &cancel_;
+  FactorOutcome outcome = engine.decompose(plan, memory->operands(), control);
+  memory.reset();
+  const bool lost = outcome.device_lost;
+  OnOutcome(std::move(outcome));
+  return !lost;
+}
+
+void LargeJob::OnDeviceLost() {
+  ActOn([this](LargeNext* next) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    End({absl::StatusCode::kUnavailable, Reason::kDeviceFault, "its device was lost while it waited", "",
+         absl::Seconds(1)},
+        next);
+  });
+}
+
+void LargeJob::OnProgress(const FactorProgress& progress) {
+  MutexLock lock(&mu_);
+  const double before = progress_.fraction;
+  progress_ = progress;
+  progress_.fraction = std::clamp(progress.fraction, before, 1.0);
+}
+
+void LargeJob::OnOutcome(FactorOutcome outcome) {
+  ActOn([&](LargeNext* next) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    if (state_ != State::kComputing) return;
+    computed_ = heard_ = stages_->clock->Now();
+    if (has_results(outcome)) {
+      stages_->recorder->FactorPhaseTook(LargePhase::kCompute, computed_ - taken_);
+      stages_->recorder->FactorComputed(outcome);
+      outcome_ = std::move(outcome);
+      state_ = State::kSending;
+      Pump(next);
+      return;
+    }
+    const std::string& device = stages_->runner->device(device_).name;
+    if (outcome.status == FactorStatus::kFault) stages_->recorder->DeviceFault(device);
+    if (outcome.device_lost) stages_->recorder->DeviceLost(device);
+    End(error_of(outcome), next);
+  });
+}
+
+// --- what is sent -------------------------------------------------------------------------------
+
+void LargeJob::Pump(LargeNext* next) {
+  if (writing_ || state_ == State::kEnded) return;
+  next->write = NextReply();
+  writing_ = next->write.has_value();
+  if (writing_) heard_ = stages_->clock->Now();
+}
+
+std::optional<LargeReply> LargeJob::NextReply() {
+  const std::string& device = stages_->runner->device(device_).name;
+  if (std::exchange(acceptance_due_, false)) {
+    const auto operand = static_cast<int64_t>(plan_.operand_bytes());
+    return LargeAccepted{stages_->options->chunk_bytes, operand, operand_and_result_bytes(plan_) - operand, device};
+  }
+  if (state_ == State::kQueued || state_ == State::kComputing) {
+    if (!std::exchange(progress_due_, false)) return std::nullopt;
+    return LargeProgress{state_ == State::kQueued, progress_, stages_->clock->Now() - accepted_};
+  }
+  if (state_ != State::kSending) return std::nullopt;
+  if (std::optional<LargeReply> chunk = NextChunk()) return chunk;
+  if (std::exchange(summary_sent_, true)) return std::nullopt;
+  return Summarize();
+}
+
+std::optional<LargeReply> LargeJob::NextChunk() {
+  for (; sending_ < kFactorResults; ++sending_, sent_ = 0) {
+    const auto which = static_cast<FactorResult>(sending_);
+    const MappedBlock& result = memory_->result(which);
+    if (sent_ == result.size()) continue;
+    LargeResultChunk chunk;
+    chunk.result = which;
+    chunk.offset = static_cast<int64_t>(sent_);
+    chunk.data = result.data() + sent_;
+    chunk.bytes = std::min(result.size() - sent_, static_cast<size_t>(stages_->options->chunk_bytes));
+    chunk.memory = memory_;
+    sent_ += chunk.bytes;
+    stages_->recorder->FactorSent(static_cast<int64_t>(chunk.bytes));
+    return chunk;
+  }
+  return std::nullopt;
+}
+
+LargeSummary LargeJob::Summarize() {
+  const absl::Duration download = stages_->clock->Now() - computed_;
+  stages_->recorder->FactorPhaseTook(LargePhase::kDownload, download);
+  LargeSummary summary;
+  summary.plan = plan_;
+  summary.outcome = outcome_;
+  summary.device = stages_->runner->device(device_).name;
+  summary.timing = {committed_ - accepted_, taken_ - committed_, computed_ - taken_, download};
+  return summary;
+}
+
+LargeNext LargeJob::OnWritten(bool ok) {
+  LargeNext next;
+  MutexLock lock(&mu_);
+  writing_ = false;
+  heard_ = stages_->clock->Now();
+  if (state_ == State::kEnded) {
+    Finish(&next);
+  } else if (!ok) {
+    End(cancelled(), &next);
+  } else if (summary_sent_) {
+    End({}, &next);
+  } else {
+    Pump(&next);
+  }
+  return next;
+}
+
+void LargeJob::Tick() {
+  ActOn([this](LargeNext* next) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    const absl::Duration timeout = stages_->options->idle_timeout;
+    const bool silent = stages_->clock->Now() - heard_ > timeout;
+    if (silent && (writing_ || state_ == State::kOpening || state_ == State::kUploading)) {
+      next->abort = writing_;
+      End(stalled(timeout, writing_), next);
+    } else if (state_ == State::kQueued || state_ == State::kComputing) {
+      progress_due_ = true;
+      Pump(next);
+    }
+  });
+}
+
+// --- the end ------------------------------------------------------------------------------------
+
+LargeNext LargeJob::OnBroken() { return Fail(cancelled()); }
+
+LargeNext LargeJob::Fail(Error error) {
+  LargeNext next;
+  MutexLock lock(&mu_);
+  End(std::move(error), &next);
+  return next;
+}
+
+void LargeJob::Abandon(const Error& error) {
+  ActOn([&](LargeNext* next) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { End(error, next); });
+}
+
+bool LargeJob::accepted() const {
+  MutexLock lock(&mu_);
+  return accepted_ != absl::InfinitePast();
+}
+
+void LargeJob::End(Error error, LargeNext* next) {
+  if (state_ == State::kEnded) return;
+  cancel_ = true;
+  if (state_ == State::kQueued) stages_->runner->Withdraw(device_, this);
+  state_ = State::kEnded;
+  ending_ = std::move(error);
+  next->done_with = std::move(memory_);
+  stages_->recorder->RequestFinished(labels_, ending_.code);
+  if (!ending_.ok()) stages_->recorder->FactorFailed(ending_.reason);
+  if (!writing_) Finish(next);
+}
+
+void LargeJob::Finish(LargeNext* next) {
+  if (std::exchange(finished_, true)) return;
+  next->finish = ending_;
+  act_.reset();  // it holds the call, which holds this
+  stages_->forget(this);
+}
+
+void LargeJob::ActOn(absl::FunctionRef<void(LargeNext*)> event) {
+  LargeNext next;
+  std::shared_ptr<const Act> act;
+  {
+    MutexLock lock(&mu_);
+    act = act_;
+    event(&next);
+  }
+  if (act != nullptr) (*act)(std::move(next));
+}
+
+}  // namespace svdserve::server

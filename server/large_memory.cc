@@ -1,0 +1,51 @@
+#include "server/large_memory.h"
+
+#include <sys/mman.h>
+
+namespace svdserve::server {
+namespace {
+
+// From here on huge pages: a fault for each 4 KiB takes longer than the copy of what goes there.
+constexpr size_t kHuge = size_t{4} << 20;
+
+}  // namespace
+
+MappedBlock::MappedBlock(size_t bytes) {
+  if (bytes == 0) return;
+  void* const data = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (data == MAP_FAILED) return;
+  if (bytes >= kHuge) madvise(data, bytes, MADV_HUGEPAGE);  // where it cannot be, small pages do
+  data_ = static_cast<char*>(data);
+  size_ = bytes;
+}
+
+MappedBlock::~MappedBlock() {
+  if (data_ != nullptr) munmap(data_, size_);
+}
+
+std::shared_ptr<LargeMemory> LargeMemory::Make(const FactorPlan& plan, std::vector<int8_t> signature,
+                                               Reservation held) {
+  std::shared_ptr<LargeMemory> memory(new LargeMemory);
+  memory->reservation_ = std::move(held);
+  memory->signature_ = std::move(signature);
+  const uint64_t wanted[] = {plan.values_bytes(), plan.left_bytes(), plan.right_bytes()};
+  memory->operand_ = MappedBlock(plan.operand_bytes());
+  bool there = memory->operand_.size() == plan.operand_bytes();
+  for (size_t i = 0; i < kFactorResults; ++i) {
+    memory->results_[i] = MappedBlock(wanted[i]);
+    there = there && memory->results_[i].size() == wanted[i];
+  }
+  return there ? memory : nullptr;
+}
+
+FactorOperands LargeMemory::operands() const {
+  FactorOperands out;
+  out.matrix = operand_.data();
+  out.signature = signature_.empty() ? nullptr : signature_.data();
+  out.left = result(FactorResult::kLeft).data();
+  out.values = result(FactorResult::kValues).data();
+  out.right = result(FactorResult::kRight).data();
+  return out;
+}
+
+}  // namespace svdserve::server

@@ -1,0 +1,67 @@
+// The door to what DecomposeLarge needs behind the wire: validate -> admit -> device, one job a call.
+#ifndef SVDSERVE_SERVER_LARGE_PIPELINE_H_
+#define SVDSERVE_SERVER_LARGE_PIPELINE_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "server/clock.h"
+#include "server/large_request.h"
+#include "server/metrics/recorder.h"
+
+namespace svdserve::server {
+
+class LargeJob;
+struct FactorDevice;
+
+struct LargeOptions {
+  int64_t max_bytes = int64_t{1} << 30;    // operands, results and working memory of all factors, so of one as well
+  int64_t max_requests = 16;               // accepted and not yet gone
+  int64_t chunk_bytes = int64_t{1} << 20;  // of a chunk, either way
+  absl::Duration idle_timeout = absl::Seconds(60);  // in which a client neither sends nor takes anything
+};
+
+struct LargeStats {
+  int64_t inflight_requests = 0;  // in the ledger of factors
+  int64_t inflight_bytes = 0;
+  int64_t waiting = 0;  // committed, and their device computes another
+  int64_t running = 0;
+};
+
+// Thread-safe, all of it.
+class LargePipeline {
+ public:
+  // How often jobs look at the clock: so often progress is sent.
+  static constexpr absl::Duration kPeriod = absl::Milliseconds(250);
+
+  // `clock` and `recorder` outlive the pipeline. At least one device, in the order of preference.
+  LargePipeline(const LargeOptions& options, std::vector<FactorDevice> devices, Clock* clock, Recorder* recorder);
+  // Gives up what is left, and returns when no device computes. Every LargeMemory must be gone before: they hold
+  // reservations of this pipeline.
+  ~LargePipeline();
+  LargePipeline(const LargePipeline&) = delete;
+  LargePipeline& operator=(const LargePipeline&) = delete;
+
+  // The job of a call that is opened now; see LargeJob for `act`.
+  std::shared_ptr<LargeJob> Begin(std::function<void(LargeNext)> act);
+
+  // From now on no factor is accepted any more: it is refused with DRAINING.
+  void StartDrain();
+
+  // StartDrain(), then blocks until every call that was accepted has ended. What has not after `timeout` is given up
+  // with UNAVAILABLE, reason DRAINING. Returns whether nothing had to be given up. Not to be called from a job.
+  bool Drain(absl::Duration timeout);
+
+  LargeStats stats() const;
+  const LargeOptions& options() const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace svdserve::server
+#endif  // SVDSERVE_SERVER_LARGE_PIPELINE_H_

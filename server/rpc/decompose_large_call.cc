@@ -1,0 +1,78 @@
+#include "server/rpc/decompose_large_call.h"
+
+#include <grpcpp/server_context.h>
+
+#include <utility>
+
+#include "server/rpc/codec.h"
+
+namespace svdserve::server {
+
+void DecomposeLargeCall::Start(LargePipeline* pipeline) {
+  self_ = shared_from_this();
+  job_ = pipeline->Begin([self = self_](LargeNext next) { self->Act(std::move(next)); });
+  Act(job_->Opened());
+}
+
+void DecomposeLargeCall::Act(LargeNext next) {
+  next.done_with.reset();
+  grpc::ByteBuffer message;
+  if (next.write) message = encode_large_response(*next.write);
+  MutexLock lock(&act_mu_);
+  if (finished_) return;
+  if (next.write) {
+    outgoing_.Swap(&message);
+    StartWrite(&outgoing_);
+  }
+  if (next.read) StartRead(&incoming_);
+  if (next.abort) call_->TryCancel();
+  if (next.finish) {
+    finished_ = true;
+    Finish(to_status(*next.finish));
+  }
+}
+
+void DecomposeLargeCall::OnReadDone(bool ok) {
+  const auto self = self_;
+  if (!ok) {
+    Act(call_->IsCancelled() ? job_->OnBroken() : job_->OnReadsClosed());
+    return;
+  }
+  Act(Take(decode_large_request(&incoming_)));
+}
+
+LargeNext DecomposeLargeCall::Take(DecodedLarge decoded) {
+  switch (decoded.step) {
+    case DecodedLarge::Step::kOpen:
+      return job_->OnOpen(decoded.open);
+    case DecodedLarge::Step::kChunk:
+      return job_->OnChunk(decoded.offset, decoded.data.size(), decoded.checksum,
+                           [&decoded](char* to) { return decoded.data.CopyTo(to); });
+    case DecodedLarge::Step::kCommit:
+      return job_->OnCommit();
+    case DecodedLarge::Step::kNone:
+      break;
+  }
+  return job_->OnBadMessage(std::move(decoded.error));
+}
+
+void DecomposeLargeCall::OnWriteDone(bool ok) {
+  const auto self = self_;
+  {
+    grpc::ByteBuffer written;
+    MutexLock lock(&act_mu_);
+    outgoing_.Swap(&written);
+  }
+  Act(job_->OnWritten(ok));
+}
+
+void DecomposeLargeCall::OnCancel() {
+  const auto self = self_;
+  Act(job_->OnBroken());
+}
+
+void DecomposeLargeCall::OnDone() {
+  self_.reset();  // may delete *this
+}
+
+}  // namespace svdserve::server

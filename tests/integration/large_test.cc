@@ -1,0 +1,535 @@
+// DecomposeLarge through the real server: a factor's way, its bad input, and clients that vanish.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <functional>
+#include <map>
+#include <numeric>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "tests/support/running_server.h"
+#include "tests/support/wire.h"
+#include "wire/crc32c.h"
+
+namespace svdserve::testing {
+namespace {
+
+using Stream = grpc::ClientReaderWriter<v1::DecomposeLargeRequest, v1::DecomposeLargeResponse>;
+
+constexpr size_t kChunk = 1 << 20;
+
+struct LargeCall {
+  explicit LargeCall(const std::shared_ptr<grpc::Channel>& channel) : stub(v1::SvdService::NewStub(channel)) {
+    context.set_deadline(std::chrono::system_clock::now() + std::chrono::minutes(2));
+    stream = stub->DecomposeLarge(&context);
+  }
+
+  bool Open(const v1::LargeOpen& open) {
+    v1::DecomposeLargeRequest request;
+    *request.mutable_open() = open;
+    return stream->Write(request);
+  }
+  bool Chunk(const std::string& operand, size_t offset, size_t bytes, uint32_t flip = 0) {
+    v1::DecomposeLargeRequest request;
+    v1::LargeChunk& chunk = *request.mutable_chunk();
+    chunk.set_offset(static_cast<int64_t>(offset));
+    chunk.set_data(operand.data() + offset, bytes);
+    chunk.set_crc32c(crc32c(0, operand.data() + offset, bytes) ^ flip);
+    return stream->Write(request);
+  }
+  bool Upload(const std::string& operand) {
+    for (size_t at = 0; at < operand.size(); at += kChunk) {
+      if (!Chunk(operand, at, std::min(kChunk, operand.size() - at))) return false;
+    }
+    return true;
+  }
+  bool Commit() {
+    v1::DecomposeLargeRequest request;
+    request.mutable_commit();
+    return stream->Write(request);
+  }
+  std::optional<v1::DecomposeLargeResponse> Read() {
+    v1::DecomposeLargeResponse response;
+    if (!stream->Read(&response)) return std::nullopt;
+    return response;
+  }
+  // Reads whatever comes until the end.
+  grpc::Status Finish() {
+    while (Read()) {
+    }
+    return stream->Finish();
+  }
+
+  std::unique_ptr<v1::SvdService::Stub> stub;
+  grpc::ClientContext context;
+  std::unique_ptr<Stream> stream;
+};
+
+v1::LargeOpen open_of(int64_t rows, int64_t cols) {
+  v1::LargeOpen open;
+  open.set_data_type(v1::DATA_TYPE_F64);
+  open.set_memory_order(v1::MEMORY_ORDER_COLUMN_MAJOR);
+  open.set_rows(rows);
+  open.set_cols(cols);
+  return open;
+}
+
+std::string random_operand(int64_t elements, unsigned seed = 1) {
+  std::mt19937_64 random(seed);
+  std::normal_distribution<double> normal;
+  std::string bytes(static_cast<size_t>(elements) * sizeof(double), '\0');
+  for (int64_t i = 0; i < elements; ++i) {
+    const double x = normal(random);
+    std::memcpy(bytes.data() + static_cast<size_t>(i) * sizeof x, &x, sizeof x);
+  }
+  return bytes;
+}
+
+std::vector<double> doubles_of(const std::string& bytes) {
+  std::vector<double> out(bytes.size() / sizeof(double));
+  std::memcpy(out.data(), bytes.data(), bytes.size());
+  return out;
+}
+
+// What a client has at the end of a call that went well.
+struct Collected {
+  std::map<int, std::string> factors;
+  std::vector<v1::LargeProgress> progress;
+  v1::LargeSummary summary;
+  grpc::Status status;
+};
+
+Collected collect(LargeCall* call) {
+  Collected out;
+  while (const auto response = call->Read()) {
+    if (response->has_progress()) out.progress.push_back(response->progress());
+    if (response->has_summary()) out.summary = response->summary();
+    if (!response->has_factor_chunk()) continue;
+    const v1::LargeFactorChunk& chunk = response->factor_chunk();
+    EXPECT_EQ(chunk.crc32c(), crc32c(0, chunk.data().data(), chunk.data().size()));
+    std::string& factor = out.factors[chunk.factor()];
+    EXPECT_EQ(chunk.offset(), static_cast<int64_t>(factor.size()));
+    factor += chunk.data();
+  }
+  out.status = call->stream->Finish();
+  return out;
+}
+
+bool all_is_free(const RunningServer& server, std::chrono::milliseconds limit = std::chrono::seconds(1)) {
+  return wait_until([&] { return server.Metric("svdserve_inflight_factors") == 0; }, limit) &&
+         server.Metric("svdserve_inflight_factor_bytes") == 0;
+}
+
+// max |A - U S V^H| over max |A|, column-major, U m x k and V^H k x n.
+double residual(const std::vector<double>& a, const Collected& got, int64_t m, int64_t n) {
+  const auto u = doubles_of(got.factors.at(v1::LARGE_FACTOR_LEFT_VECTORS));
+  const auto s = doubles_of(got.factors.at(v1::LARGE_FACTOR_SINGULAR_VALUES));
+  const auto vh = doubles_of(got.factors.at(v1::LARGE_FACTOR_RIGHT_VECTORS_ADJOINT));
+  const auto k = static_cast<int64_t>(s.size());
+  double worst = 0, largest = 0;
+  for (int64_t j = 0; j < n; ++j) {
+    for (int64_t i = 0; i < m; ++i) {
+      long double sum = 0;
+      for (int64_t l = 0; l < k; ++l) sum += static_cast<long double>(u[i + l * m]) * s[l] * vh[l + j * k];
+      worst = std::max(worst, std::abs(static_cast<double>(sum) - a[i + j * m]));
+      largest = std::max(largest, std::abs(a[i + j * m]));
+    }
+  }
+  return worst / largest;
+}
+
+TEST(LargeTest, AFactorGoesThereAndBack) {
+  RunningServer server;
+  LargeCall call(connect(server.address()));
+  constexpr int64_t kRows = 600, kCols = 300;
+  const std::string operand = random_operand(kRows * kCols);
+  v1::LargeOpen open = open_of(kRows, kCols);
+  open.mutable_options()->set_certificate(true);
+  ASSERT_TRUE(call.Open(open));
+  const auto accepted = call.Read();
+  ASSERT_TRUE(accepted && accepted->has_accepted());
+  EXPECT_EQ(accepted->accepted().operand_bytes(), static_cast<int64_t>(operand.size()));
+  EXPECT_EQ(accepted->accepted().result_bytes(), 8 * (kRows * kCols + kCols + kCols * kCols));
+  EXPECT_EQ(accepted->accepted().chunk_bytes(), static_cast<int64_t>(kChunk));
+  EXPECT_EQ(server.Metric("svdserve_inflight_factors"), 1);
+  // In any order.
+  ASSERT_TRUE(call.Chunk(operand, 1000000, operand.size() - 1000000));
+  ASSERT_TRUE(call.Chunk(operand, 0, 999999));
+  ASSERT_TRUE(call.Chunk(operand, 999999, 1));
+  ASSERT_TRUE(call.Commit());
+  call.stream->WritesDone();
+  const Collected got = collect(&call);
+  ASSERT_TRUE(got.status.ok()) << got.status.error_message();
+  EXPECT_LT(residual(doubles_of(operand), got, kRows, kCols), 1e-12);
+  EXPECT_EQ(got.summary.values(), kCols);
+  EXPECT_EQ(got.summary.left_columns(), kCols);
+  EXPECT_EQ(got.summary.right_rows(), kCols);
+  EXPECT_EQ(got.summary.status(), v1::MATRIX_STATUS_UNSPECIFIED);
+  EXPECT_EQ(got.summary.device(), accepted->accepted().device());
+  EXPECT_GE(got.summary.sweeps(), 1);
+  EXPECT_GT(got.summary.timing().compute_seconds(), 0);
+  EXPECT_TRUE(got.summary.has_certificate());
+  ASSERT_FALSE(got.progress.empty());
+  EXPECT_TRUE(std::is_sorted(got.progress.begin(), got.progress.end(),
+                             [](const auto& a, const auto& b) { return a.fraction() < b.fraction(); }));
+  EXPECT_TRUE(all_is_free(server));
+  EXPECT_EQ(server.Metric("svdserve_factor_received_bytes_total"), static_cast<double>(operand.size()));
+  EXPECT_EQ(server.Metric("svdserve_requests_total", {"rpc=\"DecomposeLarge\"", "status=\"OK\""}), 1);
+  EXPECT_GE(server.Metric("svdserve_factor_sweeps_total"), 1);
+}
+
+TEST(LargeTest, ValuesAloneAndAHyperbolicFactor) {
+  RunningServer server;
+  const auto channel = connect(server.address());
+  const std::string operand = random_operand(64 * 32);
+  v1::LargeOpen open = open_of(64, 32);
+  open.mutable_options()->set_vectors(v1::VECTORS_NONE);
+  const auto run = [&] {
+    LargeCall call(channel);
+    EXPECT_TRUE(call.Open(open) && call.Upload(operand) && call.Commit());
+    return collect(&call);
+  };
+  const Collected values = run();
+  ASSERT_TRUE(values.status.ok()) << values.status.error_message();
+  EXPECT_EQ(values.factors.size(), 1u);
+  EXPECT_EQ(doubles_of(values.factors.at(v1::LARGE_FACTOR_SINGULAR_VALUES)).size(), 32u);
+  open.clear_options();
+  open.set_signature(std::string(20, '\x01') + std::string(12, '\xff'));
+  const Collected hyperbolic = run();
+  ASSERT_TRUE(hyperbolic.status.ok()) << hyperbolic.status.error_message();
+  EXPECT_LT(residual(doubles_of(operand), hyperbolic, 64, 32), 1e-10);
+}
+
+TEST(LargeTest, ServerInfoSaysHowMuchFits) {
+  RunningServer server({"--max-large-bytes=5MiB"});
+  grpc::ClientContext context;
+  v1::GetServerInfoResponse info;
+  ASSERT_TRUE(v1::SvdService::NewStub(connect(server.address()))->GetServerInfo(&context, {}, &info).ok());
+  EXPECT_EQ(info.limits().max_large_bytes(), 5 << 20);
+}
+
+// --- bad input ----------------------------------------------------------------------------------
+
+struct BadInput {
+  const char* name;
+  std::function<void(LargeCall*, const std::string& operand)> act;  // after open, of 512 x 512
+  grpc::StatusCode code;
+  const char* reason;
+  const char* field;
+};
+
+TEST(LargeTest, BadInputIsToldAndFreed) {
+  constexpr auto kInvalid = grpc::StatusCode::INVALID_ARGUMENT;
+  const BadInput inputs[] = {
+      {"overlap",
+       [](LargeCall* c, const std::string& a) {
+         c->Chunk(a, 0, 1000);
+         c->Chunk(a, 999, 1000);
+       },
+       kInvalid, "CHUNK_OVERLAP", "chunk.offset"},
+      {"gap",
+       [](LargeCall* c, const std::string& a) {
+         c->Chunk(a, 0, 1000);
+         c->Chunk(a, 1008, kChunk);
+         c->Chunk(a, 1008 + kChunk, a.size() - kChunk - 1008);
+         c->Commit();
+       },
+       kInvalid, "UPLOAD_INCOMPLETE", "commit"},
+      {"past the end",
+       [](LargeCall* c, const std::string& a) {
+         v1::DecomposeLargeRequest request;
+         request.mutable_chunk()->set_offset(static_cast<int64_t>(a.size()) - 8);
+         request.mutable_chunk()->set_data(a.data(), 16);
+         request.mutable_chunk()->set_crc32c(crc32c(0, a.data(), 16));
+         c->stream->Write(request);
+       },
+       kInvalid, "CHUNK_OUT_OF_RANGE", "chunk.offset"},
+      {"checksum", [](LargeCall* c, const std::string& a) { c->Chunk(a, 0, kChunk, 1); }, grpc::StatusCode::DATA_LOSS,
+       "CHUNK_CORRUPTED", "chunk.crc32c"},
+      {"empty chunk", [](LargeCall* c, const std::string& a) { c->Chunk(a, 0, 0); }, kInvalid, "INVALID_FIELD",
+       "chunk.data"},
+      {"long chunk", [](LargeCall* c, const std::string& a) { c->Chunk(a, 0, kChunk + 1); }, kInvalid, "INVALID_FIELD",
+       "chunk.data"},
+      {"early commit",
+       [](LargeCall* c, const std::string& a) {
+         c->Chunk(a, 0, kChunk);
+         c->Commit();
+       },
+       kInvalid, "UPLOAD_INCOMPLETE", "commit"},
+      {"early end",
+       [](LargeCall* c, const std::string& a) {
+         c->Chunk(a, 0, kChunk);
+         c->stream->WritesDone();
+       },
+       kInvalid, "UPLOAD_INCOMPLETE", "commit"},
+      {"second open", [](LargeCall* c, const std::string&) { c->Open(open_of(2, 2)); }, kInvalid, "UNEXPECTED_MESSAGE",
+       "open"},
+      {"after commit",
+       [](LargeCall* c, const std::string& a) {
+         c->Upload(a);
+         c->Commit();
+         c->Chunk(a, 0, 8);
+       },
+       kInvalid, "UNEXPECTED_MESSAGE", "chunk"},
+      {"no step", [](LargeCall* c, const std::string&) { c->stream->Write({}); }, kInvalid, "UNEXPECTED_MESSAGE", ""},
+      {"not finite",
+       [](LargeCall* c, std::string a) {
+         const double nan = std::nan("");
+         std::memcpy(a.data() + 8 * (3 * 512 + 7), &nan, sizeof nan);
+         c->Upload(a);
+         c->Commit();
+       },
+       kInvalid, "NON_FINITE", "chunk.data"},
+  };
+  RunningServer server;
+  const auto channel = connect(server.address());
+  const std::string operand = random_operand(512 * 512);
+  for (const BadInput& input : inputs) {
+    LargeCall call(channel);
+    ASSERT_TRUE(call.Open(open_of(512, 512)));
+    ASSERT_TRUE(call.Read().has_value());
+    input.act(&call, operand);
+    const ErrorDetails details = details_of(call.Finish());
+    EXPECT_EQ(details.code, static_cast<int>(input.code)) << input.name << ": " << details.message;
+    EXPECT_EQ(details.reason, input.reason) << input.name << ": " << details.message;
+    EXPECT_EQ(details.field, input.field) << input.name;
+    EXPECT_EQ(server.Metric("svdserve_factor_failures_total", {std::string("reason=\"") + input.reason}) > 0, true);
+    if (input.reason == std::string("NON_FINITE")) {
+      EXPECT_NE(details.message.find("row 7 and column 3"), std::string::npos) << details.message;
+    }
+    EXPECT_TRUE(all_is_free(server)) << input.name;
+  }
+}
+
+TEST(LargeTest, BadOpensAreRefusedBeforeAnyPayload) {
+  RunningServer server({"--max-large-bytes=64MiB"});
+  const auto channel = connect(server.address());
+  const auto refused = [&](const std::function<void(v1::LargeOpen*)>& change, const char* reason, const char* field) {
+    v1::LargeOpen open = open_of(100, 50);
+    change(&open);
+    LargeCall call(channel);
+    EXPECT_TRUE(call.Open(open));
+    EXPECT_FALSE(call.Read().has_value()) << field;
+    const ErrorDetails details = details_of(call.stream->Finish());
+    EXPECT_EQ(details.code, static_cast<int>(grpc::StatusCode::INVALID_ARGUMENT)) << field << details.message;
+    EXPECT_EQ(details.reason, reason) << details.message;
+    EXPECT_EQ(details.field, field) << details.message;
+    return details.message;
+  };
+  using Open = v1::LargeOpen;
+  constexpr char kField[] = "INVALID_FIELD";
+  refused([](Open* o) { o->set_rows(0); }, kField, "open.rows");
+  refused([](Open* o) { o->set_cols(-1); }, kField, "open.cols");
+  refused([](Open* o) { o->set_rows(int64_t{1} << 40); }, kField, "open.rows");
+  refused([](Open* o) { o->set_data_type(v1::DATA_TYPE_UNSPECIFIED); }, kField, "open.data_type");
+  refused([](Open* o) { o->set_data_type(static_cast<v1::DataType>(77)); }, kField, "open.data_type");
+  refused([](Open* o) { o->clear_memory_order(); }, kField, "open.memory_order");
+  refused([](Open* o) { o->mutable_options()->set_method(v1::METHOD_BISECTION); }, kField, "open.options.method");
+  refused([](Open* o) { o->mutable_options()->set_vectors(static_cast<v1::Vectors>(9)); }, kField,
+          "open.options.vectors");
+  refused([](Open* o) { o->mutable_options()->set_tolerance(-1); }, kField, "open.options.tolerance");
+  refused([](Open* o) { o->mutable_options()->set_max_sweeps(-1); }, kField, "open.options.max_sweeps");
+  refused([](Open* o) { o->mutable_options()->set_pivot_strategy(static_cast<v1::PivotStrategy>(40)); }, kField,
+          "open.options.pivot_strategy");
+  refused([](Open* o) { o->mutable_options()->set_block_variant(static_cast<v1::BlockVariant>(40)); }, kField,
+          "open.options.block_variant");
+  refused([](Open* o) { o->set_signature(std::string(49, '\1')); }, kField, "open.signature");
+  refused([](Open* o) { o->set_signature(std::string(49, '\1') + '\0'); }, kField, "open.signature");
+  refused([](Open* o) { o->set_signature(std::string(50, '\1')), o->set_rows(49); }, kField, "open.signature");
+  const std::string message =
+      refused([](Open* o) { o->set_rows(10000), o->set_cols(10000); }, "FACTOR_TOO_LARGE", "open.rows");
+  EXPECT_NE(message.find("would fit"), std::string::npos) << message;
+  EXPECT_TRUE(all_is_free(server));
+}
+
+TEST(LargeTest, AChunkFirstAndNothingAtAll) {
+  RunningServer server;
+  const auto channel = connect(server.address());
+  LargeCall chunk(channel);
+  chunk.Chunk(std::string(8, 'x'), 0, 8);
+  EXPECT_EQ(details_of(chunk.Finish()).reason, "UNEXPECTED_MESSAGE");
+  LargeCall nothing(channel);
+  nothing.stream->WritesDone();
+  EXPECT_EQ(details_of(nothing.Finish()).reason, "UNEXPECTED_MESSAGE");
+}
+
+TEST(LargeTest, AnotherFactorIsRefusedWhileMemoryIsTaken) {
+  RunningServer server({"--max-large-bytes=24MiB"});
+  const auto channel = connect(server.address());
+  LargeCall first(channel);
+  ASSERT_TRUE(first.Open(open_of(512, 512)));
+  ASSERT_TRUE(first.Read().has_value());
+  std::vector<std::unique_ptr<LargeCall>> more;
+  ErrorDetails details;
+  for (int i = 0; i < 20 && details.code == 0; ++i) {
+    more.push_back(std::make_unique<LargeCall>(channel));
+    ASSERT_TRUE(more.back()->Open(open_of(512, 512)));
+    if (!more.back()->Read()) details = details_of(more.back()->stream->Finish());
+  }
+  EXPECT_EQ(details.code, static_cast<int>(grpc::StatusCode::RESOURCE_EXHAUSTED));
+  EXPECT_EQ(details.reason, "OVERLOADED_BYTES");
+  EXPECT_GT(details.retry_seconds, 0);
+  // Small requests have a ledger of their own.
+  v1::DecomposeResponse response;
+  EXPECT_TRUE(decompose(channel, random_request(4, 4, 1000), &response).ok());
+  first.context.TryCancel();
+  for (const auto& call : more) call->context.TryCancel();
+  EXPECT_TRUE(all_is_free(server));
+}
+
+// --- who goes, and when -------------------------------------------------------------------------
+
+TEST(LargeTest, CancellingFreesEverythingWithinASecond) {
+  RunningServer server;
+  const auto channel = connect(server.address());
+  const int64_t n = 1500;
+  const std::string operand = random_operand(n * n);
+  for (const char* when : {"upload", "compute", "download"}) {
+    LargeCall call(channel);
+    ASSERT_TRUE(call.Open(open_of(n, n)));
+    ASSERT_TRUE(call.Read().has_value());
+    call.Upload(when == std::string("upload") ? operand.substr(0, 8 * kChunk) : operand);
+    if (when != std::string("upload")) {
+      call.Commit();
+      const bool download = when == std::string("download");
+      while (const auto response = call.Read()) {
+        if (download ? response->has_factor_chunk() : response->progress().stage() > v1::LARGE_STAGE_QUEUED) break;
+      }
+    }
+    EXPECT_EQ(server.Metric("svdserve_inflight_factors"), 1) << when;
+    const auto began = std::chrono::steady_clock::now();
+    call.context.TryCancel();
+    // It takes what is on the connection already: nobody else of this process does.
+    EXPECT_EQ(call.Finish().error_code(), grpc::StatusCode::CANCELLED);
+    EXPECT_TRUE(all_is_free(server)) << when;
+    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - began;
+    RecordProperty(std::string("freed_after_") + when, std::to_string(took.count()));
+    std::printf("cancelled during %s: freed after %.3f s\n", when, took.count());
+    EXPECT_TRUE(wait_until([&] { return server.Metric("svdserve_running_factors") == 0; }, std::chrono::seconds(1)));
+  }
+}
+
+TEST(LargeTest, TwoHundredRandomKillsLeakNothing) {
+  RunningServer server;
+  const int64_t n = 200;
+  const std::string operand = random_operand(n * n);
+  std::mt19937 random(5);
+  const auto kill_one = [&](const std::shared_ptr<grpc::Channel>& channel) {
+    LargeCall call(channel);
+    std::thread killer([&, wait = random() % 30000] {
+      std::this_thread::sleep_for(std::chrono::microseconds(wait));
+      call.context.TryCancel();
+    });
+    call.Open(open_of(n, n));
+    for (size_t at = 0; at < operand.size(); at += 10000) {
+      if (!call.Chunk(operand, at, std::min<size_t>(10000, operand.size() - at))) break;
+    }
+    call.Commit();
+    call.Finish();
+    killer.join();
+  };
+  const auto channel = connect(server.address());
+  for (int i = 0; i < 100; ++i) kill_one(channel);
+  EXPECT_TRUE(all_is_free(server));
+  const int64_t resident = server.resident_bytes();
+  for (int i = 0; i < 100; ++i) kill_one(i % 4 == 0 ? connect(server.address()) : channel);
+  EXPECT_TRUE(all_is_free(server));
+  // A factor and its results have a megabyte: a hundred lost ones would show.
+  EXPECT_LT(server.resident_bytes() - resident, 16 << 20);
+  LargeCall after(channel);
+  ASSERT_TRUE(after.Open(open_of(n, n)) && after.Upload(operand) && after.Commit());
+  EXPECT_TRUE(after.Finish().ok());
+}
+
+TEST(LargeTest, ProgressComesAtLeastOnceASecond) {
+  RunningServer server({"--large-threads=1"});
+  const auto channel = connect(server.address());
+  const int64_t n = 1200;
+  const std::string operand = random_operand(n * n);
+  v1::LargeOpen open = open_of(n, n);
+  open.mutable_options()->set_method(v1::METHOD_JACOBI);
+  LargeCall first(channel), second(channel);
+  for (LargeCall* call : {&first, &second}) {
+    ASSERT_TRUE(call->Open(open) && call->Read() && call->Upload(operand) && call->Commit());
+  }
+  auto last = std::chrono::steady_clock::now();
+  double longest = 0;
+  bool queued = false;
+  for (int i = 0; i < 12; ++i) {  // 3 s, the factor before it in line takes longer
+    const auto response = second.Read();
+    ASSERT_TRUE(response.has_value());
+    if (!response->has_progress()) break;
+    queued = queued || response->progress().stage() == v1::LARGE_STAGE_QUEUED;
+    const auto now = std::chrono::steady_clock::now();
+    longest = std::max(longest, std::chrono::duration<double>(now - last).count());
+    last = now;
+  }
+  EXPECT_TRUE(queued);
+  EXPECT_LT(longest, 1.0);
+  for (LargeCall* call : {&first, &second}) call->context.TryCancel();
+}
+
+TEST(LargeTest, ASmallRequestIsAnsweredWhileAFactorRuns) {
+  RunningServer server;
+  const auto channel = connect(server.address());
+  const int64_t n = 2000;
+  const std::string operand = random_operand(n * n);
+  v1::LargeOpen open = open_of(n, n);
+  open.mutable_options()->set_method(v1::METHOD_JACOBI);
+  LargeCall call(channel);
+  ASSERT_TRUE(call.Open(open) && call.Read() && call.Upload(operand) && call.Commit());
+  ASSERT_TRUE(wait_until([&] { return server.Metric("svdserve_running_factors") == 1; }));
+  std::vector<double> times;
+  const v1::DecomposeRequest request = random_request(4, 4, 1000);
+  for (int i = 0; i < 51; ++i) {
+    v1::DecomposeResponse response;
+    const auto began = std::chrono::steady_clock::now();
+    ASSERT_TRUE(decompose(channel, request, &response).ok());
+    times.push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count());
+  }
+  EXPECT_EQ(server.Metric("svdserve_running_factors"), 1) << "the factor was done too soon to tell";
+  std::sort(times.begin(), times.end());
+  std::printf("small requests beside a factor: median %.1f ms, largest %.1f ms\n", 1e3 * times[25], 1e3 * times.back());
+  EXPECT_LT(times[25], 0.2);
+  call.context.TryCancel();
+}
+
+TEST(LargeTest, DrainingFinishesAnAcceptedFactor) {
+  RunningServer server;
+  {
+    LargeCall call(connect(server.address()));
+    const int64_t n = 300;
+    const std::string operand = random_operand(n * n);
+    ASSERT_TRUE(call.Open(open_of(n, n)) && call.Read() && call.Upload(operand));
+    server.Signal(SIGTERM);
+    ASSERT_TRUE(wait_until([&] { return server.log().find("draining") != std::string::npos; }));
+    ASSERT_TRUE(call.Commit());
+    EXPECT_TRUE(call.Finish().ok());
+  }  // nobody reads the connection beyond its calls, so it would be waited for
+  EXPECT_EQ(server.Wait(), 0);
+}
+
+TEST(LargeTest, DrainingGivesUpAFactorThatTakesTooLong) {
+  RunningServer server({"--drain-timeout=500ms", "--large-threads=1"});
+  LargeCall call(connect(server.address()));
+  const int64_t n = 2000;
+  const std::string operand = random_operand(n * n);
+  v1::LargeOpen open = open_of(n, n);
+  open.mutable_options()->set_method(v1::METHOD_JACOBI);
+  ASSERT_TRUE(call.Open(open) && call.Read() && call.Upload(operand) && call.Commit());
+  const auto began = std::chrono::steady_clock::now();
+  server.Signal(SIGTERM);
+  const ErrorDetails details = details_of(call.Finish());
+  EXPECT_EQ(details.code, static_cast<int>(grpc::StatusCode::UNAVAILABLE));
+  EXPECT_EQ(details.reason, "DRAINING");
+  EXPECT_EQ(server.Wait(), 0);
+  EXPECT_LT(std::chrono::steady_clock::now() - began, std::chrono::seconds(5));
+}
+
+}  // namespace
+}  // namespace svdserve::testing

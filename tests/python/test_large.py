@@ -1,0 +1,453 @@
+"""Large factors: what the client makes of the protocol's good and bad turns, against a server that the test directs."""
+
+import asyncio
+import signal
+import subprocess
+import sys
+import time
+from concurrent import futures
+
+import grpc
+import numpy as np
+import pytest
+
+import fake_server
+import svdserve
+from svdserve import MatrixStatus, _proto
+from test_svd import check, close, matrices
+
+DTYPES = ["f4", "f8", "c8", "c16"]
+STRATEGIES = ["recursive", "modified_modulus", "round_robin", "row_cyclic", "column_cyclic", "reverse_row_cyclic",
+              "reverse_column_cyclic"]
+
+
+@pytest.fixture
+def far(fake):
+    """A client of the fake."""
+    with svdserve.Client(fake.address, retry=svdserve.RetryPolicy(initial_backoff=0.001)) as client:
+        yield client
+
+
+class Coroutines:
+    """AsyncClient with Client's face, so that a test is for both."""
+
+    def __init__(self, address, **options):
+        self._address, self._options = address, options
+
+    def __getattr__(self, name):
+        async def call(*args, **kwargs):
+            async with svdserve.AsyncClient(self._address, **self._options) as client:
+                return await getattr(client, name)(*args, **kwargs)
+
+        return lambda *args, **kwargs: asyncio.run(call(*args, **kwargs))
+
+
+@pytest.fixture(params=["blocking", "asyncio"])
+def either(request, fake):
+    retry = svdserve.RetryPolicy(initial_backoff=0.001)
+    if request.param == "asyncio":
+        yield Coroutines(fake.address, retry=retry)
+    else:
+        with svdserve.Client(fake.address, retry=retry) as client:
+            yield client
+
+
+# --- what is sent and what comes back -----------------------------------------------------------
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("shape", [(40, 40), (33, 70), (90, 35), (1, 20000)])
+@pytest.mark.parametrize("full", [True, False])
+def test_as_numpy(either, fake, rng, shape, dtype, full):
+    full = full and shape[1] < 1000
+    a = matrices(rng, *shape, dtype=dtype)
+    result = either.svd(a, full)
+    check(a, result, full)
+    assert result.status == MatrixStatus.OK and result.certificate is None
+    assert fake.large.uploads == [a.tobytes()] and not fake.requests
+
+
+@pytest.mark.parametrize("chunk_bytes", [16, 1000, 4096, 1 << 20, 1 << 30])
+def test_chunks_are_as_large_as_the_server_takes_and_no_larger_than_a_mebibyte(either, fake, rng, chunk_bytes):
+    fake.large.chunk_bytes = chunk_bytes
+    a = matrices(rng, 600, 300) if chunk_bytes > 4096 else matrices(rng, 34, 40)
+    check(a, either.svd(a, False), False)
+    assert max(fake.large.chunk_sizes) == min(chunk_bytes // 8 * 8, a.nbytes, 1 << 20)
+    assert sum(fake.large.chunk_sizes) == a.nbytes
+
+
+def layouts(a, folder):
+    """The same matrix as memory may hold it, and whether it can be sent from where it is, column by column."""
+    strided = np.zeros((2 * a.shape[0], 3 * a.shape[1]), a.dtype)
+    strided[::2, ::3] = a
+    mapped = np.lib.format.open_memmap(folder / "a.npy", "w+", a.dtype, a.shape)
+    mapped[:] = a
+    mapped.flush()
+    yield np.asfortranarray(a), True
+    yield strided[::2, ::3], False
+    yield a[::-1, ::-1].copy()[::-1, ::-1], False
+    yield a.astype(a.dtype.newbyteorder(">")), False
+    yield np.load(folder / "a.npy", mmap_mode="r"), False
+
+
+@pytest.mark.parametrize("shape, chunk_bytes", [((40, 50), 1 << 20), ((40, 50), 72), ((40, 50), 1200)])
+def test_layouts(far, fake, rng, shape, chunk_bytes, tmp_path):
+    fake.large.chunk_bytes = chunk_bytes
+    a = matrices(rng, *shape)
+    for operand, by_columns in layouts(a, tmp_path):
+        check(a, far.svd(operand, False), False)
+        assert fake.large.uploads[-1] == (a.T if by_columns else a).tobytes()
+        assert fake.large.opens[-1].memory_order == 1 + by_columns
+
+
+def test_integers_become_double(far, fake, rng):
+    a = rng.integers(-9, 9, (40, 36))
+    check(a.astype(float), far.svd(a), True)
+    assert fake.large.opens[0].data_type == 2
+
+
+def test_the_options_arrive(either, fake, rng):
+    a = matrices(rng, 50, 40)
+    either.svd(a, False, method="jacobi", tolerance=1e-9, max_sweeps=12, pivot_strategy="Row_Cyclic",
+               block_variant="full_block", certificate=True)
+    opened = fake.large.opens[0]
+    assert (opened.rows, opened.cols, opened.data_type, opened.signature) == (50, 40, 2, b"")
+    o = opened.options
+    assert (o.method, o.vectors, o.tolerance, o.max_sweeps) == (4, 2, 1e-9, 12)
+    assert (o.pivot_strategy, o.block_variant, o.certificate) == (4, 2, True)
+    either.svdvals(a, tolerance=1e-9)
+    o = fake.large.opens[1].options
+    assert (o.method, o.vectors, o.tolerance, o.pivot_strategy, o.certificate) == (1, 1, 1e-9, 0, False)
+    for number, name in enumerate(STRATEGIES, 1):
+        either.svd(a, compute_uv=False, pivot_strategy=name)
+        assert fake.large.opens[-1].options.pivot_strategy == number
+
+
+def test_the_values_alone(either, rng):
+    a = matrices(rng, 60, 34, dtype="c8")
+    expected = np.linalg.svd(a, compute_uv=False)
+    for values in (either.svdvals(a), either.svd(a, compute_uv=False)):
+        assert values.dtype == np.float32 and close(values, expected, a)
+    values, status = either.svdvals(a, return_status=True)
+    assert close(values, expected, a) and status == MatrixStatus.OK
+
+
+def test_a_stack_goes_matrix_by_matrix(either, fake, rng):
+    a = matrices(rng, 2, 3, 34, 35)
+    result = either.svd(a, certificate="matrix")
+    check(a, result, True)
+    assert len(fake.large.opens) == 6 == len(result.summaries) and result.status.shape == (2, 3)
+    assert result.certificate == svdserve.Certificate(1e-15, 2e-15, 3e-15, result.certificate.each_matrix)
+    assert (result.certificate.each_matrix == [1e-15, 2e-15, 3e-15]).all()
+    assert result.certificate.each_matrix.shape == (2, 3, 3)
+
+
+def test_small_and_large_in_a_list(either, fake, rng):
+    stacks = [matrices(rng, 5, 4, 4), matrices(rng, 40, 33, dtype="c16"), matrices(rng, 0, 50, 50), matrices(rng, 2, 3)]
+    for a, result in zip(stacks, either.svd(stacks, False)):
+        if a.size:
+            check(a, result, False)
+    assert len(fake.large.opens) == 1 and len(fake.requests) == 1
+
+
+def test_what_the_summary_says(either, rng):
+    (summary,) = either.svd(matrices(rng, 40, 40), certificate=True).summaries
+    assert summary == svdserve.LargeSummary(
+        status=MatrixStatus.OK, method="jacobi", device="fake:0", sweeps=7, rotations=900, proper_rotations=800,
+        upload_seconds=1, queue_seconds=2, compute_seconds=3, download_seconds=4,
+        phases=(svdserve.Phase("qr", 0.5, 1e6),), certificate=svdserve.Certificate(1e-15, 2e-15, 3e-15))
+
+
+def test_what_did_not_converge_has_results_and_a_status(either, fake, rng):
+    fake.large.status = "NOT_CONVERGED"
+    a = matrices(rng, 40, 40)
+    result = either.svd(a)
+    assert result.status == MatrixStatus.NOT_CONVERGED
+    check(a, result, True)
+    assert either.svdvals(a, return_status=True)[1] == MatrixStatus.NOT_CONVERGED
+
+
+def test_a_server_without_large_factors_refuses_as_ever(far, fake, rng):
+    fake.limits["max_large_bytes"] = 0
+    far.svd(matrices(rng, 40, 40))
+    assert len(fake.requests) == 1 and not fake.large.opens
+
+
+# --- results in the caller's memory -------------------------------------------------------------
+
+def outputs(folder, m, n, dtype, order):
+    k = min(m, n)
+    real = np.zeros(0, dtype).real.dtype
+    return tuple(np.lib.format.open_memmap(folder / f"{name}{order}.npy", "w+", kind, shape, order == "F")
+                 for name, kind, shape in (("u", dtype, (m, k)), ("s", real, (k,)), ("vh", dtype, (k, n))))
+
+
+@pytest.mark.parametrize("operand_order", "CF")
+@pytest.mark.parametrize("result_order", "CF")
+@pytest.mark.parametrize("dtype", ["f4", "c16"])
+def test_results_go_to_the_callers_arrays(either, rng, tmp_path, operand_order, result_order, dtype):
+    a = np.asarray(matrices(rng, 45, 38, dtype=dtype), order=operand_order)
+    out = outputs(tmp_path, 45, 38, np.dtype(dtype), result_order)
+    result = either.svd(a, False, out=out)
+    assert all(mine is given for mine, given in zip(result, out))
+    check(a, [np.asarray(x) for x in out], False)
+    for x in out:
+        x.flush()
+        assert np.array_equal(np.load(x.filename), x)
+
+
+def test_small_results_go_there_too(far, rng):
+    a = matrices(rng, 3, 5, 4)
+    u = np.empty((3, 5, 4))
+    result = far.svd(a, False, out=(u, None, None))
+    assert result.U is u and not result.S.flags.writeable
+    check(a, result, False)
+    s = np.empty((3, 4), order="F")
+    assert far.svd(a, compute_uv=False, out=s) is s and close(s, result.S, a)
+
+
+@pytest.mark.parametrize("out", [
+    np.empty((40, 36)), (np.empty((40, 36)),) * 2, (np.empty((40, 40)), None, None), (np.empty((40, 36), "f4"), None, None),
+    (None, [0.0] * 36, None), (None, np.broadcast_to(0.0, (36,)), None)])
+def test_arrays_that_do_not_fit_are_refused_before_anything_is_sent(far, fake, rng, out):
+    with pytest.raises(ValueError, match="out"):
+        far.svd(matrices(rng, 40, 36), False, out=out)
+    assert fake.infos == 0
+
+
+# --- the hyperbolic decomposition ---------------------------------------------------------------
+
+def check_hyperbolic(g, j, result):
+    u, s, vh = result
+    n = g.shape[1]
+    assert (u.shape, s.shape, vh.shape) == (g.shape, (n,), (n, n)) and u.dtype == vh.dtype == g.dtype
+    scale = np.linalg.norm(vh) ** 2
+    assert close((u * s) @ vh, g, g) and close(u.conj().T @ u, np.eye(n), g)
+    assert np.abs(vh @ np.diag(j) @ vh.conj().T - np.diag(j)).max() < scale * 200 * np.finfo(s.dtype).eps
+    for sign in (1, -1):
+        assert (np.diff(s[j == sign]) <= 0).all()
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("order", "CF")
+@pytest.mark.parametrize("m, n", [(40, 40), (50, 35), (5, 3), (1, 1)])
+def test_hsvd(either, fake, rng, m, n, dtype, order):
+    q = np.linalg.qr(matrices(rng, m, n, dtype=dtype))[0]  # well-conditioned, or the fake would not do
+    g = np.asarray(q + 0.1 * matrices(rng, m, n, dtype=dtype), dtype, order)
+    j = rng.choice([1, -1], n)
+    check_hyperbolic(g, j, either.hsvd(g, j))
+    assert fake.large.opens[0].signature == bytes(1 if x > 0 else 255 for x in j)
+    assert close(either.hsvd(g, j.astype(float), compute_uv=False), fake_server.hyperbolic(g, j)[1], g)
+
+
+@pytest.mark.parametrize("j", [[1, 0, -1], [1, 2, 1], [1, np.nan, 1], [], [[1, 1, 1]], 1])
+def test_what_is_no_signature_is_refused_here(far, fake, j):
+    with pytest.raises(svdserve.InvalidArgument) as refused:
+        far.hsvd(np.eye(3), j)
+    assert refused.value.field == "open.signature" and not fake.large.opens
+
+
+@pytest.mark.parametrize("g", [np.eye(3)[0], np.zeros((2, 3, 3))])
+def test_hsvd_is_of_one_matrix(far, g):
+    with pytest.raises(np.linalg.LinAlgError):
+        far.hsvd(g, [1, 1, -1])
+
+
+# --- progress -----------------------------------------------------------------------------------
+
+def test_progress(either, fake, rng):
+    fake.large.chunk_bytes = 4000
+    stages = {"QUEUED": 0.0, "PREPARE": 0.0, "SWEEP": 0.5, "FINISH": 1.0}
+    fake.large.progress = [dict(stage=_proto.LARGE_STAGES[s], fraction=f, sweep=3, rotations=20, proper_rotations=10,
+                                off_diagonal=0.25) for s, f in stages.items()]
+    told = []
+    a = matrices(rng, 40, 40)
+    check(a, either.svd(a, progress=told.append), True)
+    assert [p.stage for p in told if p.stage not in ("upload", "download")] == [s.lower() for s in stages]
+    uploads, downloads = [[p.fraction for p in told if p.stage == s] for s in ("upload", "download")]
+    # Sent after the last chunk was taken, the server's word may overtake that of the last chunk.
+    assert uploads == sorted(uploads) and len(uploads) >= 3 and uploads[0] == 4000 / 12800
+    assert downloads == sorted(downloads) and downloads[-1] == 1
+    (sweep,) = [p for p in told if p.stage == "sweep"]
+    assert (sweep.sweep, sweep.rotations, sweep.proper_rotations, sweep.off_diagonal) == (3, 20, 10, 0.25)
+    assert all(x.elapsed_seconds <= y.elapsed_seconds for x, y in zip(told, told[1:]))
+
+
+def test_small_matrices_have_no_progress(either, rng):
+    told = []
+    either.svd(matrices(rng, 4, 4), progress=told.append)
+    assert not told
+
+
+@pytest.mark.parametrize("stage", ["upload", "sweep", "download"])
+def test_what_progress_raises_ends_the_call(either, fake, rng, stage):
+    fake.large.progress = [dict(stage=_proto.LARGE_STAGES["SWEEP"])]
+
+    def fail(progress):
+        if progress.stage == stage:
+            raise KeyError("no more")
+
+    with pytest.raises(KeyError, match="no more"):
+        either.svd(matrices(rng, 400, 400), progress=fail)
+    assert len(fake.large.opens) == 1
+
+
+# --- bad turns ----------------------------------------------------------------------------------
+
+def test_a_refusal_names_the_field_and_no_payload_is_sent(either, fake, rng):
+    fake.large.refusals = [dict(code=grpc.StatusCode.INVALID_ARGUMENT, fields={"open.options.tolerance": "is too large"},
+                                reason="INVALID_FIELD")]
+    with pytest.raises(svdserve.InvalidArgument) as refused:
+        either.svd(matrices(rng, 40, 40), tolerance=2)
+    assert refused.value.field == "open.options.tolerance" and not fake.large.chunk_sizes
+
+
+def test_a_refusal_with_a_time_is_tried_again(either, fake, rng):
+    fake.large.refusals = [dict(code=grpc.StatusCode.RESOURCE_EXHAUSTED, reason="OVERLOADED_BYTES", retry_after=0.05)] * 2
+    a = matrices(rng, 40, 40)
+    begin = time.monotonic()
+    check(a, either.svd(a), True)
+    assert time.monotonic() - begin >= 0.1 and len(fake.large.opens) == 3
+
+
+def test_a_refusal_without_a_time_is_final(either, fake, rng):
+    fake.large.refusals = [dict(code=grpc.StatusCode.RESOURCE_EXHAUSTED, reason="FACTOR_TOO_LARGE")]
+    with pytest.raises(svdserve.Overloaded) as refused:
+        either.svd(matrices(rng, 40, 40))
+    assert refused.value.reason == "FACTOR_TOO_LARGE" and len(fake.large.opens) == 1
+
+
+@pytest.mark.parametrize("failure", ["chunk", "commit"])
+def test_after_the_first_chunk_nothing_is_tried_again(either, fake, rng, failure):
+    """Not even where a unary call would be: the server is gone in the middle."""
+    whole = fake_server.Large.serve
+
+    class Failing(fake_server.Large):
+        def serve(self, requests, context):
+            yield from whole(self, requests, context)
+            fake_server.refuse(context, grpc.StatusCode.UNAVAILABLE, reason="DRAINING", retry_after=0.001)
+
+    fake.large = Failing(leave_after=failure)
+    with pytest.raises(svdserve.Unavailable):
+        either.svd(matrices(rng, 40, 40))
+    assert len(fake.large.opens) == 1
+
+
+def flip(chunk):
+    chunk.data = bytes([chunk.data[0] ^ 1]) + chunk.data[1:]
+    return chunk
+
+
+def shift(chunk):
+    chunk.offset += 8
+    return chunk
+
+
+def rename(chunk):
+    chunk.factor = 9
+    return chunk
+
+
+@pytest.mark.parametrize("damage, code", [(flip, grpc.StatusCode.DATA_LOSS), (shift, grpc.StatusCode.UNKNOWN),
+                                          (rename, grpc.StatusCode.UNKNOWN), (lambda _: None, grpc.StatusCode.UNKNOWN)])
+def test_damaged_results_are_no_results(either, fake, rng, damage, code):
+    fake.large.damage = damage
+    with pytest.raises(svdserve.Error) as raised:
+        either.svd(matrices(rng, 40, 40))
+    assert raised.value.code == code
+    assert (raised.value.reason == "CHUNK_CORRUPTED") == (damage is flip)
+
+
+@pytest.mark.parametrize("point", ["open", "chunk", "commit", "results"])
+def test_an_early_end_is_an_error(either, fake, rng, point):
+    fake.large.leave_after = point
+    with pytest.raises(svdserve.Error, match="the server (sent 0 of|ended its answer without a summary)"):
+        either.svd(matrices(rng, 40, 40))
+
+
+def test_results_beyond_what_was_asked_for_are_an_error(either, fake, rng):
+    fake.large.damage = lambda chunk: type(chunk)(factor=2, data=b"12345678", crc32c=0)
+    with pytest.raises(svdserve.Error, match="not asked for: left_vectors"):
+        either.svdvals(matrices(rng, 40, 40))
+
+
+@pytest.mark.parametrize("arguments, field", [
+    (dict(top_k=3), "options.top_k"), (dict(fix_phases=True), "options.fix_phases"),
+    (dict(pivot_strategy="zigzag"), "options.pivot_strategy"), (dict(block_variant=1), "options.block_variant"),
+    (dict(method="qr"), "options.method")])
+def test_options_that_large_factors_do_not_have(far, fake, rng, arguments, field):
+    with pytest.raises(svdserve.InvalidArgument) as refused:
+        far.svd(matrices(rng, 40, 40), **arguments)
+    assert refused.value.field == field and not fake.large.opens
+
+
+def test_options_that_small_matrices_do_not_have(far):
+    for name, value in (("pivot_strategy", "recursive"), ("block_variant", "full_block")):
+        with pytest.raises(svdserve.InvalidArgument) as refused:
+            far.svdvals(np.eye(3), **{name: value})
+        assert refused.value.field == f"options.{name}"
+
+
+# --- cancelling ---------------------------------------------------------------------------------
+
+@pytest.mark.parametrize("point", ["open", "chunk", "commit", "results"])
+def test_a_timeout_frees_the_server(either, fake, rng, point):
+    fake.large.wait_after = point
+    with pytest.raises(svdserve.DeadlineExceeded):
+        either.svd(matrices(rng, 40, 40), timeout=0.5)
+    assert fake.large.gone.wait(10)
+
+
+@pytest.mark.parametrize("point", ["open", "chunk", "commit", "results"])
+def test_closing_the_client_ends_the_call(fake, rng, point):
+    fake.large.wait_after = point
+    client = svdserve.Client(fake.address)
+    with futures.ThreadPoolExecutor(1) as pool:
+        answer = pool.submit(client.svd, matrices(rng, 40, 40))
+        assert fake.large.reached.wait(10)
+        client.close()
+        with pytest.raises(svdserve.Cancelled):
+            answer.result(10)
+    assert fake.large.gone.wait(10)
+
+
+@pytest.mark.parametrize("point", ["open", "chunk", "commit", "results"])
+def test_cancelling_a_coroutine_frees_the_server(fake, rng, point):
+    fake.large.wait_after = point
+
+    async def ask():
+        async with svdserve.AsyncClient(fake.address) as client:
+            task = asyncio.create_task(client.svd(matrices(rng, 40, 40)))
+            await asyncio.to_thread(fake.large.reached.wait, 10)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+
+    asyncio.run(ask())
+    assert fake.large.gone.wait(10)
+
+
+INTERRUPTED = """
+import sys, numpy as np, svdserve
+client = svdserve.Client(sys.argv[1])
+try:
+    client.svd(np.eye(400))
+except KeyboardInterrupt:
+    print("interrupted", flush=True)
+    sys.stdin.read()
+"""
+
+
+@pytest.mark.parametrize("point", ["open", "chunk", "commit", "results"])
+def test_ctrl_c_frees_the_server_at_once(fake, point):
+    fake.large.wait_after = point
+    with subprocess.Popen([sys.executable, "-c", INTERRUPTED, fake.address], stdin=subprocess.PIPE,
+                          stdout=subprocess.PIPE) as process:
+        assert fake.large.reached.wait(60)
+        time.sleep(0.05)
+        begin = time.monotonic()
+        process.send_signal(signal.SIGINT)
+        assert fake.large.gone.wait(10)
+        assert time.monotonic() - begin < 2
+        assert process.stdout.readline() == b"interrupted\n"  # it lives: what freed the server was the call's end
+        process.stdin.close()
+        assert process.wait(30) == 0

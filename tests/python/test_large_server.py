@@ -1,0 +1,190 @@
+"""Large factors by the real server: its results are those of NumPy, and its refusals say what is wrong."""
+
+import asyncio
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+import svdserve
+from svdserve import MatrixStatus
+from test_large import STRATEGIES, check_hyperbolic, layouts
+from test_svd import DTYPES, check, close, matrices
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("shape", [(150, 150), (33, 33), (260, 70), (70, 260), (20000, 3), (1, 20000), (20000, 1)])
+def test_as_numpy(client, rng, shape, dtype):
+    a = matrices(rng, *shape, dtype=dtype)
+    result = client.svd(a, False)
+    check(a, result, False)
+    assert result.status == MatrixStatus.OK and len(result.summaries) == 1
+    assert close(client.svdvals(a), result.S, a)
+
+
+@pytest.mark.parametrize("shape", [(100, 40), (40, 100), (64, 64)])
+def test_full_bases(client, rng, shape):
+    a = matrices(rng, *shape, dtype="c16")
+    check(a, client.svd(a), True)
+
+
+@pytest.mark.parametrize("rank", [0, 1, 20])
+def test_without_full_rank(client, rng, rank):
+    a = matrices(rng, 90, rank) @ matrices(rng, rank, 60)
+    check(a, client.svd(a, False), False)
+
+
+def test_layouts(client, rng, tmp_path):
+    a = matrices(rng, 80, 50)
+    expected = client.svd(a, False)
+    for operand, _ in layouts(a, tmp_path):
+        result = client.svd(operand, False)
+        check(a, result, False)
+        assert close(result.S, expected.S, a)
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("variant", ["block_oriented", "full_block"])
+def test_every_strategy_and_variant(client, rng, strategy, variant):
+    a = matrices(rng, 130, 110)
+    result = client.svd(a, False, method="jacobi", pivot_strategy=strategy, block_variant=variant, certificate=True)
+    check(a, result, False)
+    (summary,) = result.summaries
+    assert summary.method == "jacobi" and summary.sweeps > 0 and summary.rotations >= summary.proper_rotations > 0
+    assert 0 < result.certificate.residual < 1e-13 and 0 < result.certificate.left_orthogonality < 1e-11
+
+
+def test_a_second_time_gives_the_same_bits(client, rng):
+    a = matrices(rng, 200, 120)
+    for mine, other in zip(client.svd(a), client.svd(a)):
+        assert np.array_equal(mine, other)
+
+
+def test_too_few_sweeps_give_the_best_so_far(client, rng):
+    a = matrices(rng, 200, 200)
+    result = client.svd(a, method="jacobi", max_sweeps=2)
+    assert result.status == MatrixStatus.NOT_CONVERGED and result.summaries[0].sweeps == 2
+    expected = np.linalg.svd(a, compute_uv=False)
+    assert np.abs(result.S - expected).max() < 0.3 * expected[0]
+
+
+def test_mapped_files(client, rng, tmp_path):
+    a = matrices(rng, 300, 200, dtype="f4")
+    np.save(tmp_path / "a.npy", a)
+    out = tuple(np.lib.format.open_memmap(tmp_path / f"{name}.npy", "w+", "f4", shape)
+                for name, shape in (("u", (300, 200)), ("s", (200,)), ("vh", (200, 200))))
+    client.svd(np.load(tmp_path / "a.npy", mmap_mode="r"), False, out=out)
+    for array in out:
+        array.flush()
+    check(a, [np.load(array.filename) for array in out], False)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("m, n", [(80, 80), (120, 45), (4, 2)])
+def test_hsvd(client, rng, m, n, dtype):
+    q = np.linalg.qr(matrices(rng, m, n, dtype=dtype))[0]
+    g = (q + 0.1 * matrices(rng, m, n, dtype=dtype)).astype(dtype)
+    j = rng.choice([1, -1], n)
+    result = client.hsvd(g, j, certificate=True)
+    check_hyperbolic(g, j, result)
+    eigenvalues = np.linalg.eigvalsh((g.astype("c16") * j) @ g.conj().T)
+    expected = np.sort(np.concatenate([j * result.S.astype(float) ** 2, np.zeros(m - n)]))
+    assert np.abs(np.sort(eigenvalues) - expected).max() < 1e3 * np.finfo(result.S.dtype).eps * np.abs(expected).max()
+    assert result.certificate.residual < 1e3 * np.finfo(result.S.dtype).eps
+
+
+def test_coroutines_side_by_side(address, rng):
+    large, small = [matrices(rng, 150, 100), matrices(rng, 100, 120)], matrices(rng, 50, 4, 4)
+
+    async def ask():
+        async with svdserve.AsyncClient(address) as client:
+            return await asyncio.gather(*(client.svd(a, False) for a in large), client.svd(small))
+
+    first, second, third = asyncio.run(ask())
+    check(large[0], first, False)
+    check(large[1], second, False)
+    check(small, third, True)
+
+
+# --- refusals -----------------------------------------------------------------------------------
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_what_is_not_finite_is_told_with_its_place(client, rng, value):
+    a = matrices(rng, 70, 60)
+    a[41, 17] = value
+    with pytest.raises(svdserve.InvalidArgument, match=r"41.*17") as refused:
+        client.svd(a)
+    assert refused.value.reason == "NON_FINITE"
+
+
+def test_hsvd_needs_full_column_rank(client, rng):
+    g = matrices(rng, 60, 40)
+    g[:, 7] = g[:, 3]
+    with pytest.raises(svdserve.InvalidArgument) as refused:
+        client.hsvd(g, np.ones(40))
+    assert refused.value.reason == "RANK_DEFICIENT"
+
+
+def test_what_never_fits_is_refused_before_any_payload(start_server, rng):
+    with start_server("--max-large-bytes=4MiB") as address, svdserve.Client(address) as client:
+        told = []
+        with pytest.raises(svdserve.InvalidArgument, match="4194304") as refused:
+            client.svd(matrices(rng, 700, 700), progress=told.append)
+        assert refused.value.reason == "FACTOR_TOO_LARGE" and not told
+        check(small := matrices(rng, 40, 40), client.svd(small), True)
+
+
+@pytest.mark.parametrize("arguments, field", [
+    (dict(method="bisection"), "open.options.method"), (dict(tolerance=2), "open.options.tolerance"),
+    (dict(max_sweeps=-1), "open.options.max_sweeps")])
+def test_options_that_the_server_refuses(client, rng, arguments, field):
+    with pytest.raises(svdserve.InvalidArgument) as refused:
+        client.svd(matrices(rng, 40, 40), **arguments)
+    assert refused.value.field == field
+
+
+def test_a_wide_matrix_has_no_hyperbolic_decomposition(client, rng):
+    with pytest.raises(svdserve.InvalidArgument) as refused:
+        client.hsvd(matrices(rng, 4, 9), np.ones(9))
+    assert refused.value.reason == "INVALID_FIELD"
+
+
+# --- ending it ----------------------------------------------------------------------------------
+
+SLOW = """
+import sys, numpy as np, svdserve
+
+def on_progress(p):
+    if p.stage == sys.argv[2]:
+        print(p.stage, flush=True)
+
+a = np.random.default_rng(1).standard_normal((1500, 1500))
+client = svdserve.Client(sys.argv[1])
+try:
+    client.svd(a, method="jacobi", progress=on_progress)
+except KeyboardInterrupt:
+    print("interrupted", flush=True)
+    sys.stdin.read()
+"""
+
+
+@pytest.mark.parametrize("stage", ["upload", "sweep", "download"])
+def test_ctrl_c_frees_the_server(start_server, stage):
+    with start_server("--max-large-requests=1") as address:
+        with subprocess.Popen([sys.executable, "-c", SLOW, address, stage], stdin=subprocess.PIPE,
+                              stdout=subprocess.PIPE) as process:
+            assert process.stdout.readline().decode().strip() == stage
+            process.send_signal(signal.SIGINT)
+            begin = time.monotonic()
+            # The server takes one factor at a time: it takes the next as soon as it is rid of this one.
+            with svdserve.Client(address, retry=svdserve.RetryPolicy(100, 0.01, 0.02)) as client:
+                client.svd(np.eye(40))
+            assert time.monotonic() - begin < 2
+            while (line := process.stdout.readline().decode().strip()) == stage:
+                pass
+            assert line == "interrupted"  # it lives: what freed the server was the call's end
+            process.stdin.close()
+            assert process.wait(30) == 0

@@ -1,0 +1,658 @@
+#include "server/large_pipeline.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <random>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "server/device/factor_runner.h"
+#include "server/large_job.h"
+#include "tests/server/counting_recorder.h"
+#include "tests/server/fake_clock.h"
+#include "tests/server/fake_factor_engine.h"
+
+namespace svdserve::server {
+namespace {
+
+constexpr uint32_t kChecksum = 99;  // of every chunk: who computes it is the rpc stage
+
+// One call as its transport sees it: what the job asks for is noted, and writes are done when the test says so.
+class Call : public std::enable_shared_from_this<Call> {
+ public:
+  void Begin(LargePipeline* pipeline) {
+    job = pipeline->Begin([self = shared_from_this()](LargeNext next) { self->Act(std::move(next)); });
+    Act(job->Opened());
+  }
+  void Act(LargeNext next) {
+    next.done_with.reset();
+    MutexLock lock(&mu_);
+    EXPECT_FALSE(finished_.has_value() && (next.write || next.read || next.finish)) << "it has finished";
+    if (next.write) {
+      EXPECT_FALSE(writing_.has_value()) << "one write at a time";
+      writing_ = std::move(next.write);
+    }
+    reads_ += next.read ? 1 : 0;
+    aborted_ = aborted_ || next.abort;
+    if (next.finish) {
+      EXPECT_FALSE(writing_.has_value()) << "a write is on its way";
+      finished_ = std::move(next.finish);
+    }
+    changed_.SignalAll();
+  }
+
+  void Open(int64_t rows = 4, int64_t cols = 2, std::string signature = "") {
+    LargeOpen open;
+    open.problem = {rows, cols, DType::kF64, Order::kColumnMajor};
+    open.signature = std::move(signature);
+    Act(job->OnOpen(open));
+  }
+  void Chunk(int64_t offset, size_t bytes, char fill = 5, uint32_t checksum = kChecksum) {
+    Act(job->OnChunk(offset, bytes, checksum, [&](char* to) {
+      std::memset(to, fill, bytes);
+      return kChecksum;
+    }));
+  }
+  void Commit() { Act(job->OnCommit()); }
+  void CloseReads() { Act(job->OnReadsClosed()); }
+  void Break() { Act(job->OnBroken()); }
+  // However far it is, it ends: what the job holds of it is given up.
+  void End() {
+    Break();
+    while (Write(false)) {
+    }
+  }
+
+  // Waits for the write that is asked for, and does it; none where the call finished instead.
+  std::optional<LargeReply> Write(bool ok = true) {
+    std::optional<LargeReply> reply;
+    {
+      MutexLock lock(&mu_);
+      while (!writing_ && !finished_) changed_.Wait(&mu_);
+      if (!writing_) return std::nullopt;
+      reply = std::exchange(writing_, std::nullopt);
+    }
+    Act(job->OnWritten(ok));
+    return reply;
+  }
+  Error AwaitEnd() {
+    MutexLock lock(&mu_);
+    while (!finished_) changed_.Wait(&mu_);
+    return *finished_;
+  }
+  bool finished() {
+    MutexLock lock(&mu_);
+    return finished_.has_value();
+  }
+  bool writing() {
+    MutexLock lock(&mu_);
+    return writing_.has_value();
+  }
+  bool aborted() {
+    MutexLock lock(&mu_);
+    return aborted_;
+  }
+  int reads() {
+    MutexLock lock(&mu_);
+    return reads_;
+  }
+
+  std::shared_ptr<LargeJob> job;
+
+ private:
+  Mutex mu_;
+  CondVar changed_;
+  std::optional<LargeReply> writing_;
+  std::optional<Error> finished_;
+  int reads_ = 0;
+  bool aborted_ = false;
+};
+
+class LargePipelineTest : public ::testing::Test {
+ protected:
+  static constexpr int64_t kOperand = 4 * 2 * 8, kResults = kOperand + 2 * 8 + 2 * 2 * 8, kWorking = 1000;
+
+  LargePipelineTest() { Make({}); }
+  ~LargePipelineTest() override {
+    controls->Open();
+    for (const auto& call : calls) call->End();
+    calls.clear();
+    pipeline.reset();
+  }
+  void Make(LargeOptions options, int64_t device_memory = 0, uint64_t device_bytes = 0) {
+    pipeline.reset();
+    options.chunk_bytes = 16;
+    std::vector<FactorDevice> devices;
+    devices.push_back(
+        {"fake:0", device_memory, std::make_unique<FakeFactorEngine>(controls, FactorMemory{kWorking, device_bytes})});
+    pipeline = std::make_unique<LargePipeline>(options, std::move(devices), &clock, &recorder);
+  }
+  Call& Begin() {
+    calls.push_back(std::make_shared<Call>());
+    calls.back()->Begin(pipeline.get());
+    return *calls.back();
+  }
+  // A call whose operand is there.
+  Call& Uploaded(char fill = 5) {
+    Call& call = Begin();
+    call.Open();
+    call.Write();
+    for (int64_t at = 0; at < kOperand; at += 16) call.Chunk(at, 16, fill);
+    return call;
+  }
+  Call& Committed() {
+    Call& call = Uploaded();
+    call.Commit();
+    return call;
+  }
+  void ExpectEnd(Call& call, absl::StatusCode code, Reason reason, const std::string& field) {
+    const Error error = call.AwaitEnd();
+    EXPECT_EQ(error.code, code) << error.message;
+    EXPECT_STREQ(name(error.reason), name(reason)) << error.message;
+    EXPECT_EQ(error.field, field);
+    ExpectAllGivenBack();
+  }
+  // Another thread may be about to let go of the last of it.
+  void ExpectAllGivenBack() {
+    for (int i = 0; i < 1000 && pipeline->stats().inflight_requests > 0; ++i) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    EXPECT_EQ(pipeline->stats().inflight_bytes, 0);
+    EXPECT_EQ(pipeline->stats().inflight_requests, 0);
+  }
+  void ExpectInvalid(Call& call, Reason reason, const std::string& field) {
+    ExpectEnd(call, absl::StatusCode::kInvalidArgument, reason, field);
+  }
+
+  FakeClock clock;
+  CountingRecorder recorder;
+  std::shared_ptr<FactorControls> controls = std::make_shared<FactorControls>();
+  std::unique_ptr<LargePipeline> pipeline;
+  std::vector<std::shared_ptr<Call>> calls;
+};
+
+TEST_F(LargePipelineTest, TheWholeLifeOfAFactor) {
+  Call& call = Begin();
+  EXPECT_EQ(call.reads(), 1);
+  call.Open();
+  const auto accepted = std::get<LargeAccepted>(*call.Write());
+  EXPECT_EQ(accepted.chunk_bytes, 16);
+  EXPECT_EQ(accepted.operand_bytes, kOperand);
+  EXPECT_EQ(accepted.result_bytes, kResults);
+  EXPECT_EQ(accepted.device, "fake:0");
+  EXPECT_EQ(pipeline->stats().inflight_bytes, kOperand + kResults + kWorking);
+  clock.Advance(absl::Seconds(2));
+  for (const int64_t at : {48, 0, 32, 16}) call.Chunk(at, 16);  // in any order
+  EXPECT_EQ(call.reads(), 6);
+  controls->Close();
+  call.Commit();
+  controls->AwaitBegun(1);
+  EXPECT_EQ(pipeline->stats().running, 1);
+  const auto queued = std::get<LargeProgress>(*call.Write());  // at once
+  EXPECT_EQ(queued.elapsed, absl::Seconds(2));
+  clock.Advance(absl::Seconds(3));
+  FactorProgress now;
+  now.stage = FactorStage::kSweep;
+  now.sweep = 3;
+  now.fraction = 0.5;
+  controls->Report(now);
+  now.fraction = 0.25;  // it never falls
+  controls->Report(now);
+  while (true) {  // what was known when the last was written, then the newest
+    const auto progress = std::get<LargeProgress>(*call.Write());
+    clock.Advance(absl::Seconds(1));
+    if (progress.factor.sweep == 0) continue;
+    EXPECT_FALSE(progress.queued);
+    EXPECT_EQ(progress.factor.stage, FactorStage::kSweep);
+    EXPECT_EQ(progress.factor.fraction, 0.5);
+    break;
+  }
+  controls->Open();
+  std::string results[kFactorResults];
+  LargeSummary summary;
+  while (std::optional<LargeReply> reply = call.Write()) {
+    if (const auto* chunk = std::get_if<LargeResultChunk>(&*reply)) {
+      std::string& result = results[static_cast<size_t>(chunk->result)];
+      EXPECT_EQ(chunk->offset, static_cast<int64_t>(result.size()));
+      EXPECT_LE(chunk->bytes, 16u);
+      result.append(chunk->data, chunk->bytes);
+    } else if (const auto* last = std::get_if<LargeSummary>(&*reply)) {
+      summary = *last;
+    }
+  }
+  EXPECT_TRUE(call.AwaitEnd().ok());
+  EXPECT_EQ(results[0], std::string(16, 6));
+  EXPECT_EQ(results[1], std::string(kOperand, 7));
+  EXPECT_EQ(results[2], std::string(32, 8));
+  EXPECT_EQ(summary.plan.left_columns, 2);
+  EXPECT_EQ(summary.outcome.sweeps, 7);
+  EXPECT_EQ(summary.timing.upload, absl::Seconds(2));
+  EXPECT_GE(summary.timing.compute, absl::Seconds(4));
+  call.CloseReads();
+  EXPECT_EQ(pipeline->stats().inflight_bytes, 0);
+  const CountingRecorder::Factors counted = recorder.factors();
+  EXPECT_EQ(counted.accepted_bytes, kOperand + kResults + kWorking);
+  EXPECT_EQ(counted.received_bytes, kOperand);
+  EXPECT_EQ(counted.sent_bytes, kResults);
+  EXPECT_EQ(counted.sweeps, 7);
+  EXPECT_EQ(counted.phases.at(LargePhase::kUpload), std::vector<absl::Duration>{absl::Seconds(2)});
+  EXPECT_EQ(counted.phases.size(), 4u);
+  EXPECT_TRUE(counted.failures.empty());
+}
+
+// --- bad input ----------------------------------------------------------------------------------
+
+TEST_F(LargePipelineTest, AChunkThatOverlaps) {
+  Call& call = Begin();
+  call.Open();
+  call.Write();
+  call.Chunk(0, 16);
+  call.Chunk(8, 16);
+  ExpectInvalid(call, Reason::kChunkOverlap, "chunk.offset");
+  EXPECT_EQ(recorder.factors().failures, std::vector<Reason>{Reason::kChunkOverlap});
+}
+
+TEST_F(LargePipelineTest, AChunkBeyondTheOperand) {
+  for (const int64_t offset : {int64_t{kOperand}, int64_t{kOperand - 8}, int64_t{-1}, INT64_MAX, INT64_MIN}) {
+    Call& call = Begin();
+    call.Open();
+    call.Write();
+    call.Chunk(offset, 16);
+    ExpectInvalid(call, Reason::kChunkOutOfRange, "chunk.offset");
+  }
+}
+
+TEST_F(LargePipelineTest, AnEmptyChunkAndOneThatIsTooLong) {
+  for (const size_t bytes : {0, 17}) {
+    Call& call = Begin();
+    call.Open();
+    call.Write();
+    call.Chunk(0, bytes);
+    ExpectInvalid(call, Reason::kInvalidField, "chunk.data");
+  }
+}
+
+TEST_F(LargePipelineTest, AChunkWhoseChecksumIsWrong) {
+  Call& call = Begin();
+  call.Open();
+  call.Write();
+  call.Chunk(0, 16, 5, kChecksum + 1);
+  ExpectEnd(call, absl::StatusCode::kDataLoss, Reason::kChunkCorrupted, "chunk.crc32c");
+}
+
+TEST_F(LargePipelineTest, CommitOrTheEndBeforeTheLastByte) {
+  for (const bool commit : {false, true}) {
+    Call& call = Begin();
+    call.Open();
+    call.Write();
+    call.Chunk(0, 16);
+    call.Chunk(32, 16);
+    if (commit) {
+      call.Commit();
+    } else {
+      call.CloseReads();
+    }
+    ExpectInvalid(call, Reason::kUploadIncomplete, "commit");
+    EXPECT_NE(call.AwaitEnd().message.find("32 are there: the first that is not is byte 16"), std::string::npos);
+  }
+}
+
+TEST_F(LargePipelineTest, MessagesOutOfTurn) {
+  Call& chunk_first = Begin();
+  chunk_first.Chunk(0, 16);
+  ExpectInvalid(chunk_first, Reason::kUnexpectedMessage, "chunk");
+  Call& commit_first = Begin();
+  commit_first.Commit();
+  ExpectInvalid(commit_first, Reason::kUnexpectedMessage, "commit");
+  Call& nothing = Begin();
+  nothing.CloseReads();
+  ExpectInvalid(nothing, Reason::kUnexpectedMessage, "open");
+  Call& twice = Begin();
+  twice.Open();
+  twice.Write();
+  twice.Open();
+  ExpectInvalid(twice, Reason::kUnexpectedMessage, "open");
+}
+
+TEST_F(LargePipelineTest, AnythingAfterCommit) {
+  controls->Close();
+  for (int message = 0; message < 3; ++message) {
+    Call& call = Committed();
+    call.Write();
+    controls->AwaitBegun(message + 1);
+    if (message == 0) call.Chunk(0, 16);
+    if (message == 1) call.Commit();
+    if (message == 2) call.Open();
+    controls->AwaitEnded(message + 1);
+    EXPECT_EQ(controls->cancelled(), message + 1);
+    const Error error = call.AwaitEnd();
+    EXPECT_EQ(error.code, absl::StatusCode::kInvalidArgument);
+    EXPECT_EQ(error.reason, Reason::kUnexpectedMessage);
+  }
+}
+
+TEST_F(LargePipelineTest, ScatteredChunksHaveABound) {
+  Call& call = Begin();
+  call.Open(4096, 1);
+  call.Write();
+  int64_t at = 0;
+  while (!call.finished() && at < 4096 * 8) {
+    call.Chunk(at, 1);
+    at += 2;
+  }
+  ExpectInvalid(call, Reason::kChunkScattered, "chunk.offset");
+  EXPECT_GT(at, 2 * 1024);
+}
+
+TEST_F(LargePipelineTest, SignaturesAreLookedAt) {
+  Call& good = Begin();
+  good.Open(4, 2, std::string("\x01\xff", 2));
+  EXPECT_TRUE(std::holds_alternative<LargeAccepted>(*good.Write()));
+  good.Break();
+  for (const std::string& wrong :
+       {std::string(1, '\1'), std::string(3, '\1'), std::string("\1\0", 2), std::string("\1\2", 2)}) {
+    Call& call = Begin();
+    call.Open(4, 2, wrong);
+    ExpectInvalid(call, Reason::kInvalidField, "open.signature");
+  }
+}
+
+TEST_F(LargePipelineTest, ShapesAreLookedAt) {
+  for (const auto& [rows, cols, field] :
+       std::vector<std::tuple<int64_t, int64_t, std::string>>{{0, 1, "open.rows"},
+                                                              {1, 0, "open.cols"},
+                                                              {-1, 1, "open.rows"},
+                                                              {kMaxFactorDimension + 1, 1, "open.rows"},
+                                                              {1, INT64_MAX, "open.cols"}}) {
+    Call& call = Begin();
+    call.Open(rows, cols);
+    ExpectInvalid(call, Reason::kInvalidField, field);
+  }
+}
+
+// --- admission ----------------------------------------------------------------------------------
+
+TEST_F(LargePipelineTest, AFactorBeyondMemoryIsToldWhatWouldFit) {
+  LargeOptions options;
+  options.max_bytes = kWorking + 4 * 100 * 100 * 8;
+  Make(options);
+  Call& call = Begin();
+  call.Open(1000, 1000);
+  ExpectInvalid(call, Reason::kFactorTooLarge, "open.rows");
+  // A, U and V^H of order n, and n values: 115^2 3 + 115 <= 40000 < 116^2 3 + 116.
+  EXPECT_NE(call.AwaitEnd().message.find("a matrix of 115 x 115 would fit"), std::string::npos)
+      << call.AwaitEnd().message;
+  Call& fits = Begin();
+  fits.Open(115, 115);
+  EXPECT_TRUE(std::holds_alternative<LargeAccepted>(*fits.Write()));
+}
+
+TEST_F(LargePipelineTest, AFactorBeyondTheDevicesMemoryIsRefused) {
+  Make({}, 1 << 20, (1 << 20) + 1);
+  Call& call = Begin();
+  call.Open();
+  ExpectInvalid(call, Reason::kFactorTooLarge, "open.rows");
+}
+
+TEST_F(LargePipelineTest, WhatIsTakenIsRefusedForNow) {
+  LargeOptions options;
+  options.max_bytes = kOperand + kResults + kWorking;
+  Make(options);
+  Call& first = Begin();
+  first.Open();
+  first.Write();
+  Call& second = Begin();
+  second.Open();
+  const Error error = second.AwaitEnd();
+  EXPECT_EQ(error.code, absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(error.reason, Reason::kOverloadedBytes);
+  EXPECT_GT(error.retry_after, absl::ZeroDuration());
+  first.Break();
+  Call& third = Begin();
+  third.Open();
+  EXPECT_TRUE(std::holds_alternative<LargeAccepted>(*third.Write()));
+}
+
+TEST_F(LargePipelineTest, OneAfterTheOther) {
+  controls->Close();
+  Call& first = Committed();
+  controls->AwaitBegun(1);
+  Call& second = Committed();
+  EXPECT_EQ(pipeline->stats().waiting, 1);
+  EXPECT_EQ(pipeline->stats().running, 1);
+  for (int i = 0; i < 5; ++i) {  // it hears of its waiting, once a second at least
+    const auto progress = std::get<LargeProgress>(*second.Write());
+    EXPECT_TRUE(progress.queued);
+    clock.Advance(absl::Seconds(1));
+    EXPECT_TRUE(second.writing());
+  }
+  controls->Open();
+  for (Call* call : {&first, &second}) {
+    while (call->Write()) {
+    }
+    EXPECT_TRUE(call->AwaitEnd().ok());
+  }
+}
+
+// --- what an engine may say ---------------------------------------------------------------------
+
+TEST_F(LargePipelineTest, OutcomesWithoutResults) {
+  FactorOutcome outcome;
+  outcome.status = FactorStatus::kNonFinite;
+  outcome.row = 3;
+  outcome.col = 1;
+  controls->Answer(outcome);
+  const auto run = [this]() -> Call& {
+    Call& call = Committed();
+    while (call.Write()) {
+    }
+    return call;
+  };
+  Call& non_finite = run();
+  ExpectInvalid(non_finite, Reason::kNonFinite, "chunk.data");
+  EXPECT_NE(non_finite.AwaitEnd().message.find("row 3 and column 1"), std::string::npos);
+  outcome.status = FactorStatus::kRankDeficient;
+  controls->Answer(outcome);
+  ExpectInvalid(run(), Reason::kRankDeficient, "chunk.data");
+  outcome.status = FactorStatus::kOutOfMemory;
+  controls->Answer(outcome);
+  ExpectEnd(run(), absl::StatusCode::kResourceExhausted, Reason::kOverloadedBytes, "");
+  outcome.status = FactorStatus::kFault;
+  controls->Answer(outcome);
+  ExpectEnd(run(), absl::StatusCode::kInternal, Reason::kDeviceFault, "");
+}
+
+TEST_F(LargePipelineTest, ALostDeviceFailsWhatWaitsAndTakesNothingMore) {
+  FactorOutcome outcome;
+  outcome.status = FactorStatus::kFault;
+  outcome.device_lost = true;
+  controls->Answer(outcome);
+  controls->Close();
+  Call& first = Committed();
+  controls->AwaitBegun(1);
+  Call& second = Committed();
+  controls->Open();
+  for (Call* call : {&first, &second}) {
+    while (call->Write()) {
+    }
+  }
+  for (Call* call : {&first, &second}) {
+    ExpectEnd(*call, absl::StatusCode::kUnavailable, Reason::kDeviceFault, "");
+  }
+  // The line is marked as lost after the first has heard of it.
+  Call& third = Begin();
+  third.Open();
+  ExpectEnd(third, absl::StatusCode::kUnavailable, Reason::kDeviceFault, "");
+}
+
+TEST_F(LargePipelineTest, NotConvergedHasResults) {
+  FactorOutcome outcome;
+  outcome.status = FactorStatus::kNotConverged;
+  controls->Answer(outcome);
+  Call& call = Committed();
+  std::optional<LargeReply> last;
+  while (std::optional<LargeReply> reply = call.Write()) last = std::move(reply);
+  EXPECT_EQ(std::get<LargeSummary>(*last).outcome.status, FactorStatus::kNotConverged);
+  EXPECT_TRUE(call.AwaitEnd().ok());
+}
+
+// --- who goes, and when -------------------------------------------------------------------------
+
+TEST_F(LargePipelineTest, AClientThatVanishesWhileItUploads) {
+  Call& call = Uploaded();
+  EXPECT_GT(pipeline->stats().inflight_bytes, 0);
+  call.Break();
+  ExpectEnd(call, absl::StatusCode::kCancelled, Reason::kCancelled, "");
+}
+
+TEST_F(LargePipelineTest, AClientThatVanishesWhileItWaits) {
+  controls->Close();
+  Call& first = Committed();
+  controls->AwaitBegun(1);
+  Call& second = Committed();
+  second.Write();
+  second.Break();
+  EXPECT_EQ(second.AwaitEnd().reason, Reason::kCancelled);
+  EXPECT_EQ(pipeline->stats().waiting, 0);
+  EXPECT_EQ(pipeline->stats().inflight_requests, 1);
+  EXPECT_FALSE(first.finished());
+}
+
+TEST_F(LargePipelineTest, AClientThatVanishesWhileItIsComputed) {
+  controls->Close();
+  Call& call = Committed();
+  controls->AwaitBegun(1);
+  call.Write();
+  call.Break();
+  controls->AwaitEnded(1);
+  EXPECT_EQ(controls->cancelled(), 1);
+  ExpectEnd(call, absl::StatusCode::kCancelled, Reason::kCancelled, "");
+}
+
+TEST_F(LargePipelineTest, AClientThatVanishesWhileItDownloads) {
+  Call& call = Committed();
+  std::optional<LargeReply> reply;
+  while ((reply = call.Write()) && !std::holds_alternative<LargeResultChunk>(*reply)) {
+  }
+  while (!call.writing()) std::this_thread::yield();
+  call.Break();
+  EXPECT_FALSE(call.finished()) << "a write is on its way";
+  EXPECT_GT(pipeline->stats().inflight_bytes, 0) << "and the chunk's memory with it";
+  reply.reset();
+  call.Write(false);
+  ExpectEnd(call, absl::StatusCode::kCancelled, Reason::kCancelled, "");
+}
+
+TEST_F(LargePipelineTest, SilentClientsAreGivenUp) {
+  LargeOptions options;
+  options.idle_timeout = absl::Seconds(10);
+  Make(options);
+  Call& opening = Begin();
+  Call& uploading = Uploaded();
+  Call& downloading = Committed();
+  std::optional<LargeReply> reply;
+  while ((reply = downloading.Write()) && !std::holds_alternative<LargeResultChunk>(*reply)) {
+  }
+  reply.reset();
+  clock.Advance(absl::Seconds(9));
+  EXPECT_FALSE(opening.finished() || uploading.finished() || downloading.aborted());
+  clock.Advance(absl::Seconds(2));
+  EXPECT_EQ(opening.AwaitEnd().reason, Reason::kClientStalled);
+  EXPECT_EQ(uploading.AwaitEnd().reason, Reason::kClientStalled);
+  EXPECT_TRUE(downloading.aborted());
+  downloading.Write(false);
+  ExpectEnd(downloading, absl::StatusCode::kDeadlineExceeded, Reason::kClientStalled, "");
+}
+
+TEST_F(LargePipelineTest, AComputationMayTakeLongerThanAClientMayBeSilent) {
+  LargeOptions options;
+  options.idle_timeout = absl::Seconds(10);
+  Make(options);
+  controls->Close();
+  Call& call = Committed();
+  for (int i = 0; i < 100; ++i) {
+    ASSERT_TRUE(call.Write().has_value());
+    clock.Advance(absl::Seconds(1));
+  }
+  controls->Open();
+  while (call.Write()) {
+  }
+  EXPECT_TRUE(call.AwaitEnd().ok());
+}
+
+TEST_F(LargePipelineTest, DrainingFinishesWhatWasAccepted) {
+  Call& opening = Begin();
+  Call& call = Uploaded();
+  pipeline->StartDrain();
+  EXPECT_EQ(opening.AwaitEnd().reason, Reason::kDraining);
+  Call& late = Begin();
+  EXPECT_EQ(late.AwaitEnd().reason, Reason::kDraining);
+  std::thread client([&call] {
+    call.Commit();
+    while (call.Write()) {
+    }
+  });
+  EXPECT_TRUE(pipeline->Drain(absl::Hours(1)));
+  client.join();
+  EXPECT_TRUE(call.AwaitEnd().ok());
+}
+
+TEST_F(LargePipelineTest, DrainingGivesUpWhatTakesTooLong) {
+  controls->Close();
+  Call& call = Committed();
+  call.Write();
+  controls->AwaitBegun(1);
+  std::atomic<bool> drained{false};
+  std::thread time([&] {
+    while (!drained) {
+      clock.Advance(absl::Seconds(1));
+      while (call.writing()) call.Write();
+      std::this_thread::yield();
+    }
+  });
+  EXPECT_FALSE(pipeline->Drain(absl::Seconds(5)));
+  drained = true;
+  time.join();
+  while (call.Write()) {
+  }
+  const Error error = call.AwaitEnd();
+  EXPECT_EQ(error.code, absl::StatusCode::kUnavailable);
+  EXPECT_EQ(error.reason, Reason::kDraining);
+  controls->AwaitEnded(1);
+  EXPECT_EQ(controls->cancelled(), 1);
+}
+
+// Clients that go at any step, at once, from threads of their own: nothing is left of any of them.
+TEST_F(LargePipelineTest, RandomEndsLeaveNothing) {
+  constexpr int kThreads = 4, kCalls = 100;
+  std::vector<std::thread> clients;
+  for (int t = 0; t < kThreads; ++t) {
+    clients.emplace_back([this, t] {
+      std::mt19937 random(static_cast<unsigned>(t));
+      for (int i = 0; i < kCalls; ++i) {
+        const auto call = std::make_shared<Call>();
+        call->Begin(pipeline.get());
+        int steps = static_cast<int>(random() % 20);
+        const auto go_on = [&] { return steps-- > 0; };
+        if (go_on()) call->Open();
+        if (go_on()) call->Write();
+        for (int64_t at = 0; at < kOperand && go_on(); at += 16) call->Chunk(at, 16);
+        if (go_on()) call->Commit();
+        while (go_on() && call->Write()) {
+        }
+        call->End();
+      }
+    });
+  }
+  for (std::thread& client : clients) client.join();
+  ExpectAllGivenBack();
+  EXPECT_EQ(pipeline->stats().waiting, 0);
+}
+
+}  // namespace
+}  // namespace svdserve::server

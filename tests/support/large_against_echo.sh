@@ -1,0 +1,33 @@
+#!/usr/bin/env bash
+# A factor's way to svdserve and its results' way back, checksums on, against the echo's stream of the same bytes, in
+# turns: GB/s of each round and the medians; then what the server's memory had at most beside the factor and its results.
+#   tests/support/large_against_echo.sh [ROUNDS] [BIN] [ROWS] [COLS]    default: 5 build/release/bin 1048576 128, a GiB
+set -euo pipefail
+rounds=${1:-5} bin=${2:-build/release/bin} rows=${3:-1048576} cols=${4:-128}
+work=$(mktemp -d)
+pids=()
+trap 'kill "${pids[@]}" 2> /dev/null || true; wait; rm -rf "$work"' EXIT
+
+serve() { # NAME COMMAND...
+  local name=$1
+  shift
+  "$@" --listen 127.0.0.1:0 --ready-file "$work/$name" > "$work/$name.log" 2>&1 &
+  pids+=($!)
+  for ((i = 0; i < 300; ++i)); do [[ -s $work/$name ]] && return; sleep 0.1; done
+  cat "$work/$name.log" >&2
+  exit 1
+}
+serve server "$bin/svdserve" --metrics-listen= --drain-delay 0s
+serve echo "$bin/svdserve_echo"
+address() { sed -n 's/^grpc=//p' "$work/$1"; }
+rate() { "$bin/svdserve_large_rate" "$@" "$rows" "$cols" | awk '$1 == "rate_gb_per_s" {print $2}'; }
+
+printf '%-8s %8s %8s %8s\n' round server echo ratio
+for ((round = 1; round <= rounds; ++round)); do
+  echo "$(rate "$(address server)") $(rate --echo "$(address echo)")" >> "$work/rounds"
+  tail -n 1 "$work/rounds" | awk -v r="$round" '{printf "%-8s %8.3f %8.3f %8.3f\n", r, $1, $2, $1 / $2}'
+done
+median() { cut -d' ' -f"$1" "$work/rounds" | sort -g | awk '{v[NR] = $1} END {print (v[int((NR + 1) / 2)] + v[int(NR / 2) + 1]) / 2}'; }
+echo "$(median 1) $(median 2)" | awk '{printf "%-8s %8.3f %8.3f %8.3f\n", "median", $1, $2, $1 / $2}'
+awk -v m="$rows" -v n="$cols" '$1 == "VmHWM:" {k = m < n ? m : n
+  printf "peak_beside_operand_and_results_mib %.0f\n", ($2 - 8 * (m * n + m * k + k + k * n) / 1024) / 1024}' "/proc/${pids[0]}/status"
