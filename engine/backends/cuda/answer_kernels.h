@@ -46,7 +46,7 @@ __device__ __forceinline__ AnswerSize<K> answer_size(int k) {
   return size;
 }
 template <int K>
-inline constexpr int kAnswerStorage = K != 0 ? K : static_cast<int>(kShapeLimits.max_values);
+inline constexpr int kAnswerStorage = K != 0 ? K : static_cast<int>(kLargestReproducible);
 
 template <class T, int K>
 __global__ void __launch_bounds__(kAnswerBlock) snr_kernel(const MatrixAnswers<T> call) {
