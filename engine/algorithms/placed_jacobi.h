@@ -57,9 +57,9 @@ struct PlacedShape {
 // What the threads of a block share.
 template <class Shape>
 struct PlacedMemory {
-  typename Shape::T* mail;    // mail_numbers(k)
-  typename Shape::T* values;  // columns(k)
-  typename Shape::T* parts;   // threads(k) / 32
+  typename Shape::T* mail;     // mail_numbers(k)
+  typename Shape::T* values;   // columns(k)
+  typename Shape::T* parts;    // threads(k) / 32
   typename Shape::Element* x;  // matrix_elements(k) where X is in memory
   typename Shape::Element* y;  // the same of Y
 };
@@ -219,9 +219,7 @@ class PlacedJacobi {
     c.scale.exponent = e + c.scale.exponent;
     SVD_UNROLL for (int i = 0; i < kRows; ++i) x(c, i) = scaled(x(c, i), scale);
   }
-  SVD_HD void clear(Column& c) {
-    SVD_UNROLL for (int i = 0; i < kRows; ++i) x(c, i) = zero_element<E>();
-  }
+  SVD_HD void clear(Column& c) { SVD_UNROLL for (int i = 0; i < kRows; ++i) x(c, i) = zero_element<E>(); }
   SVD_HD void clear_dependent() {
     const L square_p = square_of_x(p_), square_q = square_of_x(q_);
     const L highest = largest_of_block(larger(exponent_of(square_p, p_.scale), exponent_of(square_q, q_.scale)));
@@ -295,9 +293,8 @@ class PlacedJacobi {
     const int boxes = block_.threads() / 32, size = Shape::kMail * kSplit;
     T* const box = memory_.mail + box_ * boxes * size + part_;
     if (posts) {
-      for_each_number(leaving, leaving, [&](T& number, T&, int n) SVD_LAMBDA {
-        box[warp_ * size + n * kSplit] = number;
-      });
+      for_each_number(leaving, leaving,
+                      [&](T& number, T&, int n) SVD_LAMBDA { box[warp_ * size + n * kSplit] = number; });
     }
     block_.sync();
     const int source_warp = source / kPairsOfWarp;
