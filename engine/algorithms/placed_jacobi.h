@@ -45,8 +45,9 @@ struct PlacedShape {
   static constexpr int kYRegisters = kY == ColumnStorage::kRegisters ? kRows : 0;
   // Columns in memory follow each other at this distance in elements, so that neighbours begin in different banks.
   static constexpr int kLeadingDimension = kHeight + 8;
+  static constexpr bool kHasHome = kX == ColumnStorage::kMemory || kY == ColumnStorage::kMemory;
   // Numbers of a column that move: its elements in registers, its scale, its home.
-  static constexpr int kMail = (kXRegisters + kYRegisters) * Element::kComponents + 3;
+  static constexpr int kMail = (kXRegisters + kYRegisters) * Element::kComponents + 2 + kHasHome;
 
   static SVD_HD constexpr int threads(int k) { return ((k + 1) / 2 * kSplit + 31) / 32 * 32; }
   static SVD_HD constexpr int columns(int k) { return 2 * threads(k) / kSplit; }
@@ -68,9 +69,10 @@ struct PlacedMemory {
 template <class Shape>
 struct PlacedColumn {
   using E = typename Shape::Element;
+  using T = typename E::Scalar;
   E x[Shape::kXRegisters > 0 ? Shape::kXRegisters : 1], y[Shape::kYRegisters > 0 ? Shape::kYRegisters : 1];
   ColumnScale<typename E::Lane> scale;
-  int home;  // of a column in memory
+  T home;  // its number in memory, an integer
 };
 
 template <class Block, class Shape>
@@ -134,14 +136,14 @@ class PlacedJacobi {
     if constexpr (kXMoves) {
       return c.x[i];
     } else {
-      return memory_.x[c.home * Shape::kLeadingDimension + i * kSplit + part_];
+      return memory_.x[static_cast<int>(c.home) * Shape::kLeadingDimension + i * kSplit + part_];
     }
   }
   SVD_HD E& y(Column& c, int i) const {
     if constexpr (kYMoves) {
       return c.y[i];
     } else {
-      return memory_.y[c.home * Shape::kLeadingDimension + i * kSplit + part_];
+      return memory_.y[static_cast<int>(c.home) * Shape::kLeadingDimension + i * kSplit + part_];
     }
   }
 
@@ -194,7 +196,7 @@ class PlacedJacobi {
 
   template <class Source>
   SVD_HD void load(Column& c, int place, const Source& source, const T* given) {
-    c.home = place;
+    c.home = static_cast<T>(place);
     c.scale.square = L(FloatTraits<T>::kScaleSquare);
     c.scale.exponent = L(given == nullptr || place >= k_ ? T(0) : given[place]);
     SVD_UNROLL for (int i = 0; i < kRows; ++i) {
@@ -318,10 +320,7 @@ class PlacedJacobi {
     SVD_UNROLL for (int i = 0; i < Shape::kYRegisters; ++i, n += kStep) each_component(a.y[i], b.y[i], n, f);
     f(a.scale.exponent.v, b.scale.exponent.v, n);
     f(a.scale.square.v, b.scale.square.v, n + 1);
-    T home_a = static_cast<T>(a.home), home_b = static_cast<T>(b.home);
-    f(home_a, home_b, n + 2);
-    a.home = static_cast<int>(home_a);
-    b.home = static_cast<int>(home_b);
+    if constexpr (Shape::kHasHome) f(a.home, b.home, n + 2);
   }
   template <class F>
   static SVD_HD void each_component(E& a, E& b, int n, F& f) {
