@@ -195,7 +195,7 @@ def test_wrong_options_are_named(client, options, field):
     assert isinstance(refused.value, ValueError)
 
 
-@pytest.mark.parametrize("shape, fields", [((33, 33), {"matrices.rows", "matrices.cols"}), ((20_000, 2), {"matrices.rows"}),
+@pytest.mark.parametrize("shape, fields", [((129, 129), {"matrices.rows", "matrices.cols"}), ((20_000, 2), {"matrices.rows"}),
                                            ((2, 20_000), {"matrices.cols"})])
 def test_shapes_beyond_the_limits_are_named(client, shape, fields):
     with pytest.raises(svdserve.InvalidArgument) as refused:
@@ -219,7 +219,7 @@ def test_info_and_health(client):
     assert info.version and not info.draining
     assert info.data_types == ("f32", "f64", "c64", "c128")
     assert set(METHODS) == set(info.methods)
-    assert (info.limits.max_values, info.limits.max_dimension) == (32, 16384)
+    assert (info.limits.max_values, info.limits.max_dimension) == (128, 16384)
     assert info.limits.max_message_bytes == 64 << 20
     assert info.devices and all(d.healthy and d.backend == "host" and d.threads >= 1 for d in info.devices)
     assert client.health() == client.health("svdserve.v1.SvdService") == "SERVING"
