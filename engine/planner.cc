@@ -120,9 +120,9 @@ PlanOrError make_plan(const Problem& problem, const Options& options) {
   if (problem.rows < 1 || problem.rows > kShapeLimits.max_dimension) return fail("rows", size_error(problem.rows));
   if (problem.cols < 1 || problem.cols > kShapeLimits.max_dimension) return fail("cols", size_error(problem.cols));
   if (values_per_matrix(problem) > kShapeLimits.max_values) {
-    return fail(problem.rows <= problem.cols ? "rows" : "cols", "min(rows, cols) must be at most " +
-                                                                    std::to_string(kShapeLimits.max_values) + ", is " +
-                                                                    std::to_string(values_per_matrix(problem)));
+    return fail(problem.rows <= problem.cols ? "rows" : "cols",
+                "min(rows, cols) of a batch must be at most " + std::to_string(kShapeLimits.max_values) + ", is " +
+                    std::to_string(values_per_matrix(problem)) + "; DecomposeLarge takes one such matrix at a time");
   }
   Outputs outputs;
   if (auto error = resolve_outputs(problem, options, &outputs)) return {std::nullopt, *std::move(error)};

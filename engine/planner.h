@@ -13,19 +13,20 @@
 
 namespace svdserve {
 
-// Limits of shape of this version.
+// Limits of shape of a batch; larger matrices are factors (engine/large_factor.h).
 struct ShapeLimits {
   int64_t max_values;     // largest min(m, n)
   int64_t max_dimension;  // largest max(m, n)
 };
-inline constexpr ShapeLimits kShapeLimits{32, 16384};
+inline constexpr ShapeLimits kShapeLimits{128, 16384};
 // Largest min(m, n) of BIDIAGONAL and BISECTION, and of the kernels whose bits are the same on CPU and GPU.
 inline constexpr int64_t kLargestReproducible = 32;
 
 // k up to here is compiled for its size; larger k share one kernel of run-time size.
 inline constexpr int kLargestFixedSize = 8;
-// Rows of one tile of the tall-skinny QR: part of the arithmetic, so of the bits.
-inline constexpr int kTileRows = 64;
+// Rows of one tile of the tall-skinny QR: part of the arithmetic, so of the bits. A tile has at least k rows.
+inline constexpr int kTileRows = 64, kTallTileRows = 256;
+constexpr int tile_rows_for(int64_t k) { return k <= kLargestReproducible ? kTileRows : kTallTileRows; }
 // Sweeps after which JACOBI gives a matrix up; the largest that can be asked for.
 inline constexpr int32_t kDefaultMaxSweeps = 30;
 inline constexpr int32_t kLargestMaxSweeps = 1000;

@@ -95,9 +95,9 @@ struct Batch {
 
 enum class Method : uint8_t {
   kAuto,        // the server's choice, a function of shape and type alone
-  kBidiagonal,  // Householder bidiagonalization, then dqds; values alone
-  kBisection,   // Householder bidiagonalization, then Sturm bisection to a chosen tolerance; values alone
-  kJacobi,      // pivoted QR, then one-sided Jacobi: high relative accuracy for graded columns, and vectors
+  kBidiagonal,  // Householder bidiagonalization, then dqds; values alone, min(m, n) <= 32
+  kBisection,   // the same, then Sturm bisection to a chosen tolerance; values alone, min(m, n) <= 32
+  kJacobi,      // one-sided Jacobi: high relative accuracy for graded columns, and vectors
 };
 
 constexpr const char* name(Method m) {

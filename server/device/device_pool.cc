@@ -81,6 +81,9 @@ constexpr absl::Duration kLongestHostHelp = absl::Microseconds(200);
 // lanes do.
 constexpr absl::Duration kHandOver = absl::Microseconds(5);
 
+// Of other work the parts of a request are not to be some the host's, some a GPU's.
+bool has_same_bits_everywhere(const Plan& plan) { return values_per_matrix(plan.problem) <= kLargestReproducible; }
+
 bool is_host(const Device& device) { return device.info().kind == DeviceKind::kHost; }
 
 }  // namespace
@@ -156,7 +159,8 @@ DevicePool::Candidate DevicePool::Choose(const Plan& plan, int64_t matrices, abs
     const DeviceEntry& entry = *devices_[d];
     if (!entry.healthy || contains(tried, d)) continue;
     Candidate here{d, entry.load.free_lane().has_value(), entry.costs.Predict(plan, matrices), {}, {}};
-    if (gpu_at_work && is_host(*entry.device) && here.work.typical > kLongestHostHelp) continue;
+    const bool helps = here.work.typical <= kLongestHostHelp && has_same_bits_everywhere(plan);
+    if (gpu_at_work && is_host(*entry.device) && !helps) continue;
     here.done = entry.load.Backlog(now) + here.work.typical + std::max(absl::ZeroDuration(), entry.avoided_until - now);
     if (!ahead.empty()) here.done += ahead[static_cast<size_t>(d)];
     Candidate& best = here.has_lane ? free : taken;

@@ -6,7 +6,7 @@
 // slow: then the batch waits (server/decisions/0005-which-device.md).
 //
 // Beside a GPU the host takes short work alone, which it answers sooner than the GPU is reached; everything else too,
-// once no GPU takes work.
+// once no GPU takes work. Matrices whose bits are not the same on both (k > 32) are no work of the host's beside a GPU.
 //
 // A device that failed a batch without being lost is avoided for a while, the longer the more often it happens:
 // otherwise one that fails at once would look like the one that is done first.

@@ -33,21 +33,35 @@ inline constexpr int kKinds = 1;
 constexpr const char* name(Kind) { return "values"; }
 
 // A few classes of shape, so that the number of time series is bounded whatever clients send: k = min(m, n) up to 4, 8,
-// 16, 32, each square-ish or elongated (max(m, n) > 4 k), what is no valid shape, and every factor of DecomposeLarge.
-enum class ShapeBucket : uint8_t { kInvalid, kK4, kK8, kK16, kK32, kK4Long, kK8Long, kK16Long, kK32Long, kFactor };
-inline constexpr int kShapeBuckets = 10;
+// 16, 32, 128, each square-ish or elongated (max(m, n) > 4 k), what is no valid shape, and every factor of
+// DecomposeLarge.
+enum class ShapeBucket : uint8_t {
+  kInvalid,
+  kK4,
+  kK8,
+  kK16,
+  kK32,
+  kK128,
+  kK4Long,
+  kK8Long,
+  kK16Long,
+  kK32Long,
+  kK128Long,
+  kFactor
+};
+inline constexpr int kShapeBuckets = 12;
 
 constexpr ShapeBucket shape_bucket(const Problem& p) {
   const int64_t k = values_per_matrix(p);
-  if (k < 1 || k > 32) return ShapeBucket::kInvalid;
-  const int size = k <= 4 ? 1 : k <= 8 ? 2 : k <= 16 ? 3 : 4;
+  if (k < 1 || k > 128) return ShapeBucket::kInvalid;
+  const int size = k <= 4 ? 1 : k <= 8 ? 2 : k <= 16 ? 3 : k <= 32 ? 4 : 5;
   const bool elongated = std::max(p.rows, p.cols) / 4 >= k && std::max(p.rows, p.cols) > 4 * k;
-  return static_cast<ShapeBucket>(elongated ? size + 4 : size);
+  return static_cast<ShapeBucket>(elongated ? size + 5 : size);
 }
 
 constexpr const char* name(ShapeBucket b) {
-  constexpr const char* kNames[kShapeBuckets] = {"invalid", "k4",      "k8",       "k16",      "k32",
-                                                 "k4_long", "k8_long", "k16_long", "k32_long", "factor"};
+  constexpr const char* kNames[kShapeBuckets] = {"invalid", "k4",      "k8",       "k16",      "k32",       "k128",
+                                                 "k4_long", "k8_long", "k16_long", "k32_long", "k128_long", "factor"};
   return kNames[static_cast<int>(b)];
 }
 

@@ -113,8 +113,8 @@ TEST(EndToEnd, AStreamGivesTheSame) {
 TEST(EndToEnd, AMistakeNamesItsField) {
   Server server;
   Client client({.address = server.address()});
-  const std::vector<double> data(33 * 33);
-  const auto s = client.singular_values<double>(data, 33, 33, 1, MemoryOrder::kRowMajor, {}, kCall).status();
+  const std::vector<double> data(129 * 129);
+  const auto s = client.singular_values<double>(data, 129, 129, 1, MemoryOrder::kRowMajor, {}, kCall).status();
   EXPECT_EQ(s.code, client::Code::kInvalidArgument);
   EXPECT_EQ(s.reason, "INVALID_FIELD");
   EXPECT_THAT(s.field, HasSubstr("matrices."));

@@ -2,14 +2,14 @@
 # Runs on a machine with a GPU, beside the bundle's bin: checks, then measures, into one results file.
 #   run.sh [results folder, .] [part ...]
 # Parts, in this order where none is named:
-#   arithmetic bits faults      right or wrong
+#   arithmetic bits contract faults      right or wrong
 #   kernels vectors answers torch host service python    figures, each with its peers in the same run
 # and by name alone: sanitize (compute-sanitizer over a reduced list), soak (two minutes of mixed load), resources.
 set -uo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 out=$(mkdir -p "${1:-.}" && cd "${1:-.}" && pwd)
 shift || true
-parts=${*:-arithmetic bits faults kernels vectors answers torch host service python}
+parts=${*:-arithmetic bits contract faults kernels vectors answers torch host service python}
 bin=$here/bin
 export LD_LIBRARY_PATH=${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}/usr/local/cuda/lib64
 section() { printf '\n== %s\n' "$*"; }
@@ -112,6 +112,12 @@ soak() {
         for _ in 1 2 3 4; do wait -n || failed=1; done
         (exit $failed)
         ;;
+      contract)
+        for dtype in f32 f64 c64 c128; do "$bin/device_contract" all "$dtype" & done
+        failed=0
+        for _ in 1 2 3 4; do wait -n || failed=1; done
+        (exit $failed)
+        ;;
       faults) timeout 120 "$bin/device_faults" ;;
       kernels) "$bin/device_kernel_bench" ;;
       vectors) "$bin/device_vectors_bench" ;;
@@ -124,6 +130,7 @@ soak() {
       sanitize)
         for tool in memcheck racecheck initcheck; do
           compute-sanitizer --tool "$tool" --error-exitcode 9 "$bin/device_same_bits" 3 small 2>&1 | tail -3
+          compute-sanitizer --tool "$tool" --error-exitcode 9 "$bin/device_contract" small 2>&1 | tail -3
         done
         ;;
       resources) cuobjdump --dump-resource-usage "$bin/libsvdserve_cuda.so" ;;

@@ -127,8 +127,19 @@ const std::vector<double> kUsualSnrs{-60, -35, -20, -10, -3, 0, 3, 10, 17, 30, 4
 const std::vector<double> kAllSnrs{-300, -200, -100, -60, 0, 60, 100, 200, 300};
 
 TEST_P(MimoAnswersTest, MatricesOfEveryKind) {
-  for (const auto& [rows, cols] : std::vector<std::pair<int64_t, int64_t>>{
-           {1, 1}, {2, 2}, {4, 4}, {3, 7}, {8, 8}, {4, 64}, {9, 9}, {17, 12}, {32, 32}, {2, 300}, {64, 16}}) {
+  for (const auto& [rows, cols] : std::vector<std::pair<int64_t, int64_t>>{{1, 1},
+                                                                           {2, 2},
+                                                                           {4, 4},
+                                                                           {3, 7},
+                                                                           {8, 8},
+                                                                           {4, 64},
+                                                                           {9, 9},
+                                                                           {17, 12},
+                                                                           {32, 32},
+                                                                           {2, 300},
+                                                                           {64, 16},
+                                                                           {40, 40},
+                                                                           {64, 100}}) {
     for (const int64_t group : {int64_t{1}, int64_t{7}}) {
       std::vector<Matrix> matrices;
       const int64_t seeds = scaled(6);

@@ -61,13 +61,53 @@ TEST(Planner, KeepsTheProblemAndIsAFunctionOfTheRequest) {
   EXPECT_EQ(planned(problem, options), planned(problem, options));
 }
 
-TEST(Planner, AutoIsBidiagonal) {
+TEST(Planner, AutoIsBidiagonalUpToItsLimitAndJacobiBeyond) {
   for (const DType dtype : kDTypes) {
     for (int64_t k = 1; k <= kShapeLimits.max_values; ++k) {
-      EXPECT_EQ(planned({k, k, dtype, Order::kRowMajor}, {}).method, Method::kBidiagonal);
-      EXPECT_EQ(planned({k, 16384, dtype, Order::kRowMajor}, {}).method, Method::kBidiagonal);
+      const Method method = k <= kLargestReproducible ? Method::kBidiagonal : Method::kJacobi;
+      EXPECT_EQ(planned({k, k, dtype, Order::kRowMajor}, {}).method, method);
+      EXPECT_EQ(planned({k, 16384, dtype, Order::kRowMajor}, {}).method, method);
     }
   }
+}
+
+TEST(Planner, RefusesOtherMethodsWhereThereIsJacobiAlone) {
+  for (const Method method : {Method::kBidiagonal, Method::kBisection}) {
+    for (const Problem& problem :
+         {Problem{33, 33, DType::kF64, Order::kRowMajor}, Problem{128, 500, DType::kC64, Order::kColumnMajor}}) {
+      expect_refused(problem, {.method = method}, "method");
+    }
+    planned({32, 500, DType::kF64, Order::kRowMajor}, {.method = method});
+  }
+  const PlanError error = make_plan({33, 40, DType::kF64, Order::kRowMajor}, {.method = Method::kBisection}).error;
+  EXPECT_NE(error.message.find("up to 32"), std::string::npos) << error.message;
+}
+
+TEST(Planner, SaysWhoTakesWhatIsTooLarge) {
+  const PlanError error = make_plan({129, 129, DType::kF64, Order::kRowMajor}, {}).error;
+  EXPECT_EQ(error.field, "rows");
+  EXPECT_NE(error.message.find("DecomposeLarge"), std::string::npos) << error.message;
+}
+
+TEST(Planner, TilesHaveAsManyRowsAsColumns) {
+  for (int64_t k = 1; k <= kShapeLimits.max_values; ++k) {
+    EXPECT_GE(tile_rows_for(k), k);
+    if (k <= kLargestReproducible) {
+      EXPECT_EQ(tile_rows_for(k), 64);  // part of the bits
+    }
+  }
+}
+
+TEST(Planner, EveryOutputIsThereForLargerMatrices) {
+  const Problem problem{128, 200, DType::kC128, Order::kRowMajor};
+  Options options{.vectors = Vectors::kFull, .fix_phases = true, .certificate = true};
+  options.mimo.capacity = options.mimo.water_filling = options.mimo.stream_snr = true;
+  options.mimo.snr_db = {0, 10};
+  const Plan full = planned(problem, options);
+  EXPECT_EQ(full.outputs.left_columns, 128);
+  EXPECT_EQ(full.outputs.right_columns, 200);
+  EXPECT_EQ(full.outputs.values, 128);
+  EXPECT_EQ(planned(problem, {.vectors = Vectors::kThin, .top_k = 127}).outputs.right_columns, 127);
 }
 
 TEST(Planner, KeepsTheMethodAskedFor) {

@@ -2,7 +2,6 @@
 // shape, thin and full; the leading ones alone, one side alone and other layouts are the same bits.
 #include <algorithm>
 #include <cmath>
-#include <complex>
 #include <cstdio>
 #include <map>
 #include <string>
@@ -15,69 +14,10 @@
 #include "tests/support/numerics/matrix_generators.h"
 #include "tests/support/numerics/planes_run.h"
 #include "tests/support/numerics/reference_svd.h"
+#include "tests/support/numerics/vector_checks.h"
 
 namespace svdserve::numerics {
 namespace {
-
-using Wide = std::complex<long double>;
-
-// A matrix of a plane, widened. rows x cols in the plan's order.
-struct Dense {
-  int64_t rows, cols;
-  std::vector<Wide> at_;
-  const Wide& at(int64_t i, int64_t j) const { return at_[static_cast<size_t>(i * cols + j)]; }
-};
-
-Dense load(const Problem& p, const PlanesResult& result, Plane plane, int64_t matrix, int64_t rows, int64_t cols) {
-  const int64_t components = is_complex(p.dtype) ? 2 : 1, numbers = rows * cols * components;
-  const auto flat = result.numbers(p.dtype, plane, matrix * numbers, numbers);
-  Dense d{rows, cols, std::vector<Wide>(static_cast<size_t>(rows * cols))};
-  for (int64_t i = 0; i < rows; ++i) {
-    for (int64_t j = 0; j < cols; ++j) {
-      const int64_t number = p.order == Order::kRowMajor ? i * cols + j : j * rows + i;
-      const auto at = static_cast<size_t>(number * components);
-      d.at_[static_cast<size_t>(i * cols + j)] = {flat[at], components == 2 ? flat[at + 1] : 0.0};
-    }
-  }
-  return d;
-}
-
-// |I - U^H U|_F of the columns, or of the rows of V^H.
-long double orthogonality(const Dense& d, bool of_rows) {
-  const int64_t count = of_rows ? d.rows : d.cols, length = of_rows ? d.cols : d.rows;
-  long double sum = 0;
-  for (int64_t a = 0; a < count; ++a) {
-    for (int64_t b = a; b < count; ++b) {
-      Wide dot = 0;
-      for (int64_t i = 0; i < length; ++i) {
-        dot += of_rows ? d.at(a, i) * std::conj(d.at(b, i)) : std::conj(d.at(i, a)) * d.at(i, b);
-      }
-      if (a == b) dot -= Wide(1);
-      sum += (a == b ? 1 : 2) * std::norm(dot);
-    }
-  }
-  return std::sqrt(sum);
-}
-
-long double residual(const Matrix& a, const Dense& u, const std::vector<double>& s, const Dense& vh) {
-  long double scale = 0;
-  for (const auto& z : a.elements) scale = std::max<long double>({scale, std::abs(z.real()), std::abs(z.imag())});
-  if (scale == 0) return 0;
-  long double error = 0, size = 0;
-  for (int64_t i = 0; i < a.rows; ++i) {
-    for (int64_t j = 0; j < a.cols; ++j) {
-      Wide sum = 0;
-      for (size_t l = 0; l < s.size(); ++l) {
-        const auto c = static_cast<int64_t>(l);
-        sum += u.at(i, c) * static_cast<long double>(s[l]) / scale * vh.at(c, j);
-      }
-      const Wide x = Wide(a.at(i, j).real(), a.at(i, j).imag()) / scale;
-      error += std::norm(x - sum);
-      size += std::norm(x);
-    }
-  }
-  return std::sqrt(error / size);
-}
 
 struct Worst {
   long double residual = 0, left = 0, right = 0;
@@ -158,6 +98,34 @@ TEST_P(VectorsTest, ThinVectorsKeepTheContract) {
   print("thin");
 }
 
+// Beyond the k whose bits are the same everywhere: a path of its own.
+TEST_P(VectorsTest, LargerMatricesKeepTheContract) {
+  test_shape(33, 33, Vectors::kThin, 1);
+  test_shape(36, 34, Vectors::kFull, 1);
+  if (kSanitized) return;
+  test_shape(48, 48, Vectors::kThin, 1);
+  test_shape(65, 64, Vectors::kThin, 1);
+  test_shape(40, 200, Vectors::kThin, 1);
+  test_shape(300, 37, Vectors::kThin, 1);
+  test_shape(33, 50, Vectors::kFull, 1);
+  print("k > 32");
+}
+
+TEST_P(VectorsTest, TheLargestMatricesKeepTheContract) {
+  if (kSanitized || effort() < 1) GTEST_SKIP() << "takes long";
+  const DType dtype = GetParam();
+  for (const auto& [rows, cols] : std::vector<std::pair<int64_t, int64_t>>{{100, 100}, {128, 128}, {600, 128}}) {
+    const Plan plan = plan_of({rows, cols, dtype, Order::kColumnMajor}, {.vectors = Vectors::kThin});
+    std::vector<Matrix> matrices;
+    const std::vector<Kind> of{Kind::kNormal, Kind::kLowRank, Kind::kColumnGraded};
+    for (const Kind kind : of) matrices.push_back(generate(kind, dtype, rows, cols, 2));
+    const auto bytes = pack(matrices, Order::kColumnMajor);
+    const PlanesResult result = run_planes(engine_, plan, bytes.data(), static_cast<int64_t>(of.size()));
+    for (size_t i = 0; i < of.size(); ++i) judge(plan, matrices[i], of[i], result, static_cast<int64_t>(i));
+  }
+  print("k = 100, 128");
+}
+
 TEST_P(VectorsTest, FullBasesKeepTheContract) {
   for (const auto& [rows, cols] : std::vector<std::pair<int64_t, int64_t>>{
            {1, 1}, {1, 3}, {4, 1}, {5, 3}, {3, 8}, {8, 8}, {20, 7}, {12, 40}, {70, 5}}) {
@@ -169,8 +137,9 @@ TEST_P(VectorsTest, FullBasesKeepTheContract) {
 // What is asked for beside a column, and in which order it lies, does not change it.
 TEST_P(VectorsTest, PartsOfTheAnswerAreTheSameBits) {
   const DType dtype = GetParam();
-  for (const auto& [rows, cols] :
-       std::vector<std::pair<int64_t, int64_t>>{{4, 4}, {7, 5}, {5, 9}, {12, 12}, {100, 3}, {9, 80}}) {
+  for (const auto& [rows, cols] : std::vector<std::pair<int64_t, int64_t>>{
+           {4, 4}, {7, 5}, {5, 9}, {12, 12}, {100, 3}, {9, 80}, {34, 34}, {33, 300}}) {
+    if (kSanitized && std::min(rows, cols) > 32) continue;
     std::vector<Matrix> matrices;
     for (const Kind kind : kinds(dtype)) matrices.push_back(generate(kind, dtype, rows, cols, 3));
     const auto count = static_cast<int64_t>(matrices.size());
@@ -222,7 +191,9 @@ TEST_P(VectorsTest, PartsOfTheAnswerAreTheSameBits) {
 // else; whichever part of the vectors is wanted.
 TEST_P(VectorsTest, CertificateAndPhases) {
   const DType dtype = GetParam();
-  for (const auto& [rows, cols] : std::vector<std::pair<int64_t, int64_t>>{{4, 4}, {9, 5}, {3, 20}, {100, 6}}) {
+  for (const auto& [rows, cols] :
+       std::vector<std::pair<int64_t, int64_t>>{{4, 4}, {9, 5}, {3, 20}, {100, 6}, {36, 36}, {33, 45}}) {
+    if (kSanitized && std::min(rows, cols) > 32) continue;
     std::vector<Matrix> matrices;
     for (int i = 0; i < 5; ++i)
       matrices.push_back(generate(Kind::kNormal, dtype, rows, cols, static_cast<uint64_t>(i)));
@@ -275,7 +246,8 @@ TEST_P(VectorsTest, CertificateAndPhases) {
 
 TEST_P(VectorsTest, NotFiniteIsNaNThroughout) {
   const DType dtype = GetParam();
-  for (const auto& [rows, cols] : std::vector<std::pair<int64_t, int64_t>>{{3, 3}, {9, 9}, {70, 3}, {2, 5}}) {
+  for (const auto& [rows, cols] :
+       std::vector<std::pair<int64_t, int64_t>>{{3, 3}, {9, 9}, {70, 3}, {2, 5}, {33, 33}, {34, 50}}) {
     const Problem p{rows, cols, dtype, Order::kRowMajor};
     std::vector<Matrix> matrices(3, generate(Kind::kNormal, dtype, rows, cols, 1));
     matrices[1].elements.back() = poison_value(Poison::kQuietNan);
@@ -298,8 +270,9 @@ TEST_P(VectorsTest, NotFiniteIsNaNThroughout) {
 // JACOBI with vectors keeps high relative accuracy for graded columns.
 TEST_P(VectorsTest, GradedColumnsToHighRelativeAccuracy) {
   const DType dtype = GetParam();
-  for (const auto& [rows, cols] :
-       std::vector<std::pair<int64_t, int64_t>>{{2, 2}, {4, 4}, {8, 8}, {20, 20}, {30, 6}, {5, 70}}) {
+  for (const auto& [rows, cols] : std::vector<std::pair<int64_t, int64_t>>{
+           {2, 2}, {4, 4}, {8, 8}, {20, 20}, {30, 6}, {5, 70}, {48, 48}, {33, 70}}) {
+    if (kSanitized && std::min(rows, cols) > 32) continue;
     std::vector<Matrix> matrices;
     for (int i = 0; i < 4; ++i)
       matrices.push_back(generate(Kind::kColumnGraded, dtype, rows, cols, static_cast<uint64_t>(i)));

@@ -228,6 +228,12 @@ const BadInput kBadInputs[] = {
        r->mutable_groups(3)->set_rows(0);
      },
      "groups[3].rows"},
+    {"AMethodThatTakesNoMoreThan32Values",
+     [](v1::DecomposeRequest* r) {
+       *r->mutable_matrices() = random_request(33, 64, 1).matrices();
+       r->mutable_options()->set_method(v1::METHOD_BISECTION);
+     },
+     "options.method"},
     {"GroupWithoutItsData",
      [](v1::DecomposeRequest* r) {
        move_to_groups(r, 3);
@@ -289,10 +295,10 @@ INSTANTIATE_TEST_SUITE_P(Contract, BadInputTest, ::testing::ValuesIn(kBadInputs)
 
 TEST_F(ContractTest, MoreValuesThanTheLimitAreRefused) {
   v1::DecomposeResponse response;
-  const grpc::Status status = decompose(channel_, random_request(33, 33, 1), &response);
+  const grpc::Status status = decompose(channel_, random_request(129, 129, 1), &response);
   EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
   EXPECT_THAT(details_of(status).field, ::testing::AnyOf("matrices.rows", "matrices.cols"));
-  EXPECT_THAT(status.error_message(), ::testing::HasSubstr("min(rows, cols) must be at most "));
+  EXPECT_THAT(status.error_message(), ::testing::HasSubstr("DecomposeLarge"));
 }
 
 TEST_F(ContractTest, SizesWhoseProductOverflowsAreRefused) {
@@ -462,7 +468,7 @@ TEST_F(ContractTest, ServerInfoTellsTheLimits) {
   EXPECT_FALSE(info.version().empty());
   EXPECT_EQ(info.data_types_size(), 4);
   EXPECT_EQ(info.methods_size(), 4);
-  EXPECT_EQ(info.limits().max_values(), 32);
+  EXPECT_EQ(info.limits().max_values(), 128);
   EXPECT_EQ(info.limits().max_dimension(), 16384);
   EXPECT_EQ(info.limits().max_matrices(), 50000);
   EXPECT_EQ(info.limits().max_message_bytes(), kMessageLimit);

@@ -88,6 +88,29 @@ TEST_F(OutputsTest, VectorsDecomposeTheirMatrices) {
   }
 }
 
+TEST_F(OutputsTest, MatricesOfManyValues) {
+  for (const auto& [m, n] : {std::pair(64, 64), std::pair(40, 200), std::pair(128, 100)}) {
+    v1::DecomposeRequest request = random_request(m, n, 5);
+    const size_t k = std::min(m, n);
+    const v1::DecomposeResponse values = Ask(request);
+    EXPECT_EQ(values.method(), v1::METHOD_JACOBI);
+    ASSERT_THAT(numbers(values.singular_values()), SizeIs(5 * k));
+    request.mutable_options()->set_vectors(v1::VECTORS_THIN);
+    const v1::DecomposeResponse r = Ask(request);
+    for (size_t i = 0; i < 5; ++i) EXPECT_LT(residual(request, r, i), 1e-11) << m << "x" << n;
+    const std::vector<double> alone = numbers(values.singular_values()), s = numbers(r.singular_values());
+    for (size_t i = 0; i < s.size(); ++i) EXPECT_NEAR(s[i], alone[i], 1e-12 * s[i / k * k]);
+    // The last matrix, asked for alone, has the bits that it has among others.
+    v1::DecomposeRequest last = request;
+    const size_t bytes = sizeof(double) * m * n;
+    last.mutable_matrices()->set_count(1);
+    last.mutable_matrices()->set_data(request.matrices().data().substr(4 * bytes));
+    const v1::DecomposeResponse one = Ask(last);
+    EXPECT_EQ(one.left_vectors(), r.left_vectors().substr(4 * sizeof(double) * m * k));
+    EXPECT_EQ(one.right_vectors_adjoint(), r.right_vectors_adjoint().substr(4 * sizeof(double) * n * k));
+  }
+}
+
 TEST_F(OutputsTest, TheCertificateIsOfTheBatch) {
   v1::DecomposeRequest request = random_request(5, 4, 50);
   request.mutable_options()->set_vectors(v1::VECTORS_THIN);

@@ -219,7 +219,7 @@ class FakeServer:
         self.address = ""
         self.requests: list[Any] = []
         self.infos = 0
-        self.limits = dict(max_values=32, max_dimension=16384, max_matrices=1 << 24, max_message_bytes=64 << 20,
+        self.limits = dict(max_values=128, max_dimension=16384, max_matrices=1 << 24, max_message_bytes=64 << 20,
                            max_groups=4096, max_large_bytes=1 << 30)
         self.large = Large()
         self.handler: Handler = lambda request, context: decompose(request)

@@ -34,7 +34,7 @@ def check(a, result, full):
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("shape", [(3, 4, 4), (2, 3, 6, 2), (5, 2, 7), (4, 1, 1), (3, 12, 12), (1, 40, 3)])
+@pytest.mark.parametrize("shape", [(3, 4, 4), (2, 3, 6, 2), (5, 2, 7), (4, 1, 1), (3, 12, 12), (1, 40, 3), (3, 64, 64), (2, 40, 200)])
 @pytest.mark.parametrize("full", [True, False])
 def test_as_numpy(client, rng, shape, dtype, full):
     a = matrices(rng, *shape, dtype=dtype)
@@ -147,6 +147,24 @@ def test_a_bad_group_is_named(client):
     with pytest.raises(svdserve.InvalidArgument) as refused:
         client.svd([np.eye(5), np.eye(2)], top_k=3)
     assert refused.value.field == "options.top_k"
+
+
+def test_methods_of_values_alone_end_at_32(client, rng):
+    a = matrices(rng, 2, 33, 40)
+    for method in ("bidiagonal", "bisection"):
+        with pytest.raises(svdserve.InvalidArgument) as refused:
+            client.svdvals(a, method=method)
+        assert refused.value.field == "options.method"
+    assert close(client.svdvals(a), np.linalg.svd(a, compute_uv=False), a)
+
+
+def test_large_channels(client, rng):
+    h = matrices(rng, 3, 64, 48, dtype="c8")
+    s = np.linalg.svd(h.astype("c16"), compute_uv=False)
+    expected = np.log2(1 + 10 * s ** 2 / 48).sum(-1)
+    assert np.allclose(client.capacity(h, snr_db=[10])[:, 0], expected, rtol=1e-4)
+    v = client.precoders(h, rank=40)
+    assert v.shape == (3, 48, 40) and close(v.conj().swapaxes(-1, -2) @ v, np.eye(40), h)
 
 
 def test_coroutines(address, rng):

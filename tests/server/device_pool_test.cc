@@ -96,6 +96,9 @@ TEST(DevicePool, TheHostHelpsAGpuWithShortWorkAndReplacesALostOne) {
   ASSERT_TRUE(on_host.has_value());
   EXPECT_EQ(on_host->device, 1);
   pool.Release(*on_host);
+  // Of work whose bits are a GPU's own nothing is the host's, however short, while a GPU works.
+  const Plan large = *make_plan({33, 33, DType::kF64, Order::kRowMajor}, {}).plan;
+  EXPECT_FALSE(DevicePool::Placement(&pool).Place(large, 1, {}).has_value());
 
   gpu->Fail([] { return DeviceOutcome{absl::InternalError("gone"), true, false, {}}; });
   const std::atomic<bool> cancel{false};
@@ -104,6 +107,8 @@ TEST(DevicePool, TheHostHelpsAGpuWithShortWorkAndReplacesALostOne) {
   const auto instead = place(kLong);
   ASSERT_TRUE(instead.has_value());
   EXPECT_EQ(instead->device, 1);
+  pool.Release(*instead);
+  EXPECT_EQ(DevicePool::Placement(&pool).Place(large, 1, {})->device, 1);
 }
 
 // Two lanes that overlap are busy once.
@@ -180,7 +185,9 @@ TEST(Recorder, ShapeBucketsAreBounded) {
   EXPECT_EQ(bucket(5, 8), "k8");
   EXPECT_EQ(bucket(9, 9), "k16");
   EXPECT_EQ(bucket(32, 16384), "k32_long");
-  for (int64_t bad : {int64_t{0}, int64_t{-1}, int64_t{33}, INT64_MAX, INT64_MIN})
+  EXPECT_EQ(bucket(33, 33), "k128");
+  EXPECT_EQ(bucket(600, 128), "k128_long");
+  for (int64_t bad : {int64_t{0}, int64_t{-1}, int64_t{129}, INT64_MAX, INT64_MIN})
     EXPECT_EQ(bucket(bad, bad), "invalid");
   EXPECT_EQ(bucket(32, INT64_MAX), "k32_long");
 }

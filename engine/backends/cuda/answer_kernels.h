@@ -2,6 +2,7 @@
 //
 //   snr_kernel      a thread for each matrix and SNR: capacity, water-filling, stream SNR
 //   matrix_kernel   a thread for each matrix: condition number and ranks
+//   large_..        the same for k > 32
 //   group_kernel    eight threads for each group and SNR, one for each partial sum: capacity, water-filling
 //
 // Neighbouring threads have neighbouring SNRs of a matrix, so that they read the same values and write one run.
@@ -46,17 +47,15 @@ __device__ __forceinline__ AnswerSize<K> answer_size(int k) {
   return size;
 }
 template <int K>
-inline constexpr int kAnswerStorage = K != 0 ? K : static_cast<int>(kShapeLimits.max_values);
+inline constexpr int kAnswerStorage = K != 0 ? K : static_cast<int>(kLargestReproducible);
 
+// streams, terms: k of scratch.
 template <class T, int K>
-__global__ void __launch_bounds__(kAnswerBlock) snr_kernel(const MatrixAnswers<T> call) {
-  const int64_t thread = static_cast<int64_t>(blockIdx.x) * kAnswerBlock + threadIdx.x;
-  if (thread >= call.count * call.task.snr_count) return;
+__device__ __forceinline__ void answer_snr(const MatrixAnswers<T>& call, int64_t thread,
+                                           scalar::Stream<Lane<T>>* streams, Lane<T>* terms) {
   const int64_t m = thread / call.task.snr_count;
   const int x = static_cast<int>(thread - m * call.task.snr_count);
   const AnswerSize<K> k = answer_size<K>(call.task.k);
-  scalar::Stream<Lane<T>> streams[kAnswerStorage<K>];
-  Lane<T> terms[kAnswerStorage<K>];
   const T* const values = call.values + m * k;
   SVD_UNROLL for (int i = 0; i < k; ++i) streams[i] = scalar::make_stream(Lane<T>(values[i]));
   const ScaledNumber<T> equal = call.task.snr_over_cols[x];
@@ -71,14 +70,12 @@ __global__ void __launch_bounds__(kAnswerBlock) snr_kernel(const MatrixAnswers<T
   }
 }
 
+// terms: k of scratch.
 template <class T, int K>
-__global__ void __launch_bounds__(kAnswerBlock) matrix_kernel(const MatrixAnswers<T> call) {
-  const int64_t m = static_cast<int64_t>(blockIdx.x) * kAnswerBlock + threadIdx.x;
-  if (m >= call.count) return;
+__device__ __forceinline__ void answer_matrix(const MatrixAnswers<T>& call, int64_t m, Lane<T>* terms) {
   const AnswerSize<K> k = answer_size<K>(call.task.k);
   const T* const values = call.values + m * k;
   const auto value = [&](int i) { return Lane<T>(values[i]); };
-  Lane<T> terms[kAnswerStorage<K>];
   if (call.condition_number != nullptr) {
     call.condition_number[m] = scalar::condition_number(value(0), value(k - 1)).v;
   }
@@ -86,6 +83,61 @@ __global__ void __launch_bounds__(kAnswerBlock) matrix_kernel(const MatrixAnswer
   if (call.threshold_rank != nullptr) {
     call.threshold_rank[m] = scalar::threshold_rank<Lane<T>>(k, value, call.task.rank_threshold).v;
   }
+}
+
+template <class T, int K>
+__global__ void __launch_bounds__(kAnswerBlock) snr_kernel(const MatrixAnswers<T> call) {
+  const int64_t thread = static_cast<int64_t>(blockIdx.x) * kAnswerBlock + threadIdx.x;
+  if (thread >= call.count * call.task.snr_count) return;
+  scalar::Stream<Lane<T>> streams[kAnswerStorage<K>];
+  Lane<T> terms[kAnswerStorage<K>];
+  answer_snr<T, K>(call, thread, streams, terms);
+}
+
+template <class T, int K>
+__global__ void __launch_bounds__(kAnswerBlock) matrix_kernel(const MatrixAnswers<T> call) {
+  const int64_t m = static_cast<int64_t>(blockIdx.x) * kAnswerBlock + threadIdx.x;
+  if (m >= call.count) return;
+  Lane<T> terms[kAnswerStorage<K>];
+  answer_matrix<T, K>(call, m, terms);
+}
+
+// k > kLargestReproducible: the same with scratch in shared memory, for fewer threads a block. Local memory of that
+// size would be set aside for every thread that a GPU can run.
+template <class T>
+struct LargeAnswers {
+  using Stream = scalar::Stream<Lane<T>>;
+  static constexpr int kSharedBytes = 48 * 1024;
+  // A thread's streams, then its terms, an odd number of each apart.
+  static constexpr int stride(int k) { return k | 1; }
+  static constexpr int thread_bytes(int k) { return stride(k) * static_cast<int>(sizeof(Stream) + sizeof(T)); }
+  static constexpr int threads(int k) {
+    return kSharedBytes / thread_bytes(k) < 32 ? kSharedBytes / thread_bytes(k) : 32;
+  }
+  static __device__ __forceinline__ Stream* streams(unsigned char* shared, int k) {
+    return reinterpret_cast<Stream*>(shared) + threadIdx.x * stride(k);
+  }
+  static __device__ __forceinline__ Lane<T>* terms(unsigned char* shared, int k) {
+    Stream* const end = reinterpret_cast<Stream*>(shared) + blockDim.x * stride(k);
+    return reinterpret_cast<Lane<T>*>(end) + threadIdx.x * stride(k);
+  }
+};
+
+template <class T>
+__global__ void __launch_bounds__(32) large_snr_kernel(const MatrixAnswers<T> call) {
+  extern __shared__ __align__(16) unsigned char shared_bytes[];
+  const int64_t thread = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+  if (thread >= call.count * call.task.snr_count) return;
+  using Large = LargeAnswers<T>;
+  answer_snr<T, 0>(call, thread, Large::streams(shared_bytes, call.task.k), Large::terms(shared_bytes, call.task.k));
+}
+
+template <class T>
+__global__ void __launch_bounds__(32) large_matrix_kernel(const MatrixAnswers<T> call) {
+  extern __shared__ __align__(16) unsigned char shared_bytes[];
+  const int64_t m = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+  if (m >= call.count) return;
+  answer_matrix<T, 0>(call, m, LargeAnswers<T>::terms(shared_bytes, call.task.k));
 }
 
 // The streams of a group, dealt to the eight threads of a team, each of which has one partial sum.
@@ -175,6 +227,21 @@ cudaError_t launch_matrix_answers(const MatrixAnswers<T>& call, cudaStream_t str
 }
 
 template <class T>
+cudaError_t launch_large_answers(const MatrixAnswers<T>& call, cudaStream_t stream) {
+  using Large = LargeAnswers<T>;
+  const int k = call.task.k, threads = Large::threads(k), bytes = threads * Large::thread_bytes(k);
+  const auto blocks = [&](int64_t all) { return static_cast<unsigned>((all + threads - 1) / threads); };
+  if (call.capacity != nullptr || call.water_filling != nullptr || call.stream_snr != nullptr) {
+    large_snr_kernel<T><<<blocks(call.count * call.task.snr_count), threads, bytes, stream>>>(call);
+    if (const cudaError_t error = cudaGetLastError(); error != cudaSuccess) return error;
+  }
+  if (call.condition_number != nullptr || call.effective_rank != nullptr || call.threshold_rank != nullptr) {
+    large_matrix_kernel<T><<<blocks(call.count), threads, bytes, stream>>>(call);
+  }
+  return cudaGetLastError();
+}
+
+template <class T>
 cudaError_t launch_group_answers(const GroupAnswers<T>& call, cudaStream_t stream) {
   if (call.capacity == nullptr && call.water_filling == nullptr) return cudaSuccess;
   group_kernel<T><<<answer_blocks(8 * call.groups * call.task.snr_count), kAnswerBlock, 0, stream>>>(call);
@@ -208,6 +275,7 @@ cudaError_t launch_answers_of(const SvdserveCudaPlan& plan, const SvdserveCudaBa
                                   plane(Plane::kEffectiveRank, o.effective_rank),
                                   plane(Plane::kThresholdRank, o.threshold_rank),
                                   make_mimo_task<T>(plan.rows, plan.cols, o.snr, o.snr_count, o.rank_threshold)};
+  if (matrices.task.k > kLargestReproducible) return launch_large_answers(matrices, stream);
   switch (matrices.task.k) {
     case 1:
       return launch_matrix_answers<T, 1>(matrices, stream);

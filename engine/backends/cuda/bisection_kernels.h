@@ -75,7 +75,7 @@ __global__ void __launch_bounds__(128)
     const scalar::RuntimeSize k{call.k};
     const int row_step = call.row_major ? call.k : 1, col_step = call.row_major ? 1 : call.k;
     const scalar::InterlacedView<E> a{interlaced + m, row_step, col_step, call.count};
-    Lane<T> exponents[kShapeLimits.max_values], q[kShapeLimits.max_values], e[kShapeLimits.max_values];
+    Lane<T> exponents[kLargestReproducible], q[kLargestReproducible], e[kLargestReproducible];
     const bool finite = scalar::scale_matrix<false>(scalar::Alone(), a, k, given, exponents).m;
     scalar::bidiagonalize(scalar::Alone(), a, k, q, e);
     store_tridiagonal(k, q, e, exponents[0], finite, call.count, m, to);
@@ -90,7 +90,7 @@ __global__ void __launch_bounds__(128) bisection_kernel(const SquareCall<T> call
   using Size = std::conditional_t<K != 0, scalar::FixedSize<K>, scalar::RuntimeSize>;
   Size k;
   if constexpr (K == 0) k.n = call.k;
-  constexpr int kStorage = K != 0 ? K : static_cast<int>(kShapeLimits.max_values);
+  constexpr int kStorage = K != 0 ? K : static_cast<int>(kLargestReproducible);
   const int j = static_cast<int>(blockIdx.y);
   Lane<T> alpha[kStorage], beta2[kStorage];
   SVD_UNROLL for (int i = 0; i < k; ++i) alpha[i] = Lane<T>(from.q[i * call.count + m]);

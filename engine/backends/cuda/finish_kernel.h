@@ -55,7 +55,7 @@ __global__ void __launch_bounds__(kFinishBlock) finish_kernel(const SquareCall<T
   const int64_t m = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
   if (m >= call.count) return;
   extern __shared__ __align__(16) unsigned char shared_bytes[];
-  constexpr int kStorage = K != 0 ? K : static_cast<int>(kShapeLimits.max_values);
+  constexpr int kStorage = K != 0 ? K : static_cast<int>(kLargestReproducible);
   std::conditional_t<K != 0, scalar::FixedSize<K>, scalar::RuntimeSize> k;
   if constexpr (K == 0) k.n = call.k;
   Lane<T>* const slot = reinterpret_cast<Lane<T>*>(shared_bytes) +

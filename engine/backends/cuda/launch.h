@@ -3,6 +3,7 @@
 //
 //   m != n        scan, tile, join ..      to k x k triangles with exponents, then as square matrices
 //   vectors       lane_vectors or team_vectors
+//   k > 32        block_launch.h, with vectors or without; a matrix with m != n is one tile
 //   BISECTION     interlace, bidiagonal, bisection, finish
 //   small         lane_kernel              k <= kLargestFixedSize, and BIDIAGONAL only while a matrix fits the
 //   registers otherwise     bidiagonalize or jacobi kernel, finish
@@ -15,6 +16,7 @@
 
 #include "engine/backends/cuda/answers.h"
 #include "engine/backends/cuda/bisection_kernels.h"
+#include "engine/backends/cuda/block_launch.h"
 #include "engine/backends/cuda/finish_kernel.h"
 #include "engine/backends/cuda/finishing_kernels.h"
 #include "engine/backends/cuda/lane_kernel.h"
@@ -112,7 +114,7 @@ class Launcher {
         method_(static_cast<Method>(plan.method)),
         k_(static_cast<int>(std::min(plan.rows, plan.cols))),
         long_side_(std::max(plan.rows, plan.cols)),
-        tile_rows_(static_cast<int>(std::min<int64_t>(long_side_, kTileRows))),
+        tile_rows_(static_cast<int>(is_large() ? long_side_ : std::min<int64_t>(long_side_, kTileRows))),
         tiles_(static_cast<int>((long_side_ + tile_rows_ - 1) / tile_rows_)) {}
 
   uint64_t workspace_bytes(int64_t count) const {
@@ -143,6 +145,8 @@ class Launcher {
     }
     if (with_vectors()) {
       vectors(&launch, call, batch, w);
+    } else if (is_large()) {
+      by_blocks(&launch, {call, {}, {}}, w);
     } else if (method_ == Method::kBisection) {
       by_bisection(&launch, call, w);
     } else if (in_lanes()) {
@@ -166,6 +170,7 @@ class Launcher {
     T *factors, *g, *heads;  // of the reduction, with vectors
     E *staged_x, *staged_y;
     char* finishing;
+    char* blocks;
     Between<T> between;
     T* s;
     E* interlaced;
@@ -177,6 +182,8 @@ class Launcher {
   int64_t x_columns() const {
     return staged() ? k_ : plan_.cols > plan_.rows ? plan_.outputs.right_columns : plan_.outputs.left_columns;
   }
+  // Too large for teams: a block a matrix.
+  bool is_large() const { return k_ > kLargestReproducible; }
   // Whether X is made, and is Q times something.
   bool keeps_factors() const { return !square() && x_columns() > 0; }
   // Y needs no finishing but for phases.
@@ -207,7 +214,7 @@ class Launcher {
     if (!square()) {
       w.exponents = carver->take<T>(count * k_);
       w.triangles = reinterpret_cast<T*>(carver->template take<E>(count * tiles_ * k_ * k_));
-      if (keeps_factors()) {
+      if (keeps_factors() || is_large()) {
         w.factors = reinterpret_cast<T*>(carver->template take<E>(count * tiles_ * tile_rows_ * k_));
         w.g = carver->take<T>(count * tiles_ * 2 * k_);
         w.heads = reinterpret_cast<T*>(carver->template take<E>(count * tiles_ * k_));
@@ -219,6 +226,10 @@ class Launcher {
         w.staged_y = carver->take<E>(count * k_ * k_);
       }
       if (finishes()) w.finishing = carver->take<char>(finishing(count).scratch_bytes);
+    }
+    if (is_large()) {
+      w.blocks = carver->take<char>(BlockLaunch<E>::workspace_bytes(k_, with_vectors(), count));
+      return w;
     }
     if (method_ == Method::kBisection || !in_lanes() || (method_ == Method::kBidiagonal && is_split(k_))) {
       w.between = {carver->take<T>(count * k_), carver->take<T>(count * k_), carver->take<T>(count),
@@ -292,10 +303,11 @@ class Launcher {
                                                 : nullptr;
     const Columns<E> x = columns_of(x_layout, x_data), y = columns_of(y_layout, y_data);
     const Columns<E> triangles{reinterpret_cast<E*>(w.triangles), k_ * k_, k_, 1, k_, false};
-    decompose(launch, {square, keeps_factors() ? triangles : x, y});
+    const VectorsCall<E> call{square, keeps_factors() ? triangles : x, y};
+    is_large() ? by_blocks(launch, call, w) : decompose(launch, call);
     if (keeps_factors()) {
       const TallCall<T> tall = tall_call(static_cast<const T*>(batch.matrices), square.count, w);
-      k_ <= kSmallTeamColumns ? apply_tiles<kSmallTeam>(launch, tall, x) : apply_tiles<kLargeTeam>(launch, tall, x);
+      expand(launch, tall, x);
     }
     if (finishes())
       finish_planes(launch, square, batch, w, finish_vectors_of<T>(x_data, x_layout),
@@ -304,6 +316,21 @@ class Launcher {
       copy_columns(launch, w.staged_x, wanted_x, square.count, batch);
       copy_columns(launch, w.staged_y, wanted_y, square.count, batch);
     }
+  }
+
+  void by_blocks(Launch* launch, const VectorsCall<E>& call, const Workspace& w) const {
+    if (launch->error != cudaSuccess || call.square.count == 0) return;
+    launch->error = BlockLaunch<E>::decompose(call, with_vectors(), w.blocks, launch->device, launch->stream);
+  }
+
+  void expand(Launch* launch, const TallCall<T>& tall, const Columns<E>& x) const {
+    if (is_large()) {
+      if (launch->error == cudaSuccess && tall.count > 0) {
+        launch->error = BlockLaunch<E>::expand(tall, x, launch->stream);
+      }
+      return;
+    }
+    k_ <= kSmallTeamColumns ? apply_tiles<kSmallTeam>(launch, tall, x) : apply_tiles<kLargeTeam>(launch, tall, x);
   }
 
   void decompose(Launch* launch, const VectorsCall<E>& call) const {
@@ -423,6 +450,10 @@ class Launcher {
 
   void reduce(Launch* launch, const T* a, int64_t count, const Workspace& w) const {
     const TallCall<T> call = tall_call(a, count, w);
+    if (is_large()) {
+      if (launch->error == cudaSuccess && count > 0) launch->error = BlockLaunch<E>::reduce(call, launch->stream);
+      return;
+    }
     const int scan_block = long_side_ * k_ <= 4096 ? 64 : 256;
     launch->operator()<scan_kernel<E>>(static_cast<unsigned>(count), scan_block, 0, call);
     k_ <= kSmallTeamColumns ? reduce_tiles<kSmallTeam>(launch, call) : reduce_tiles<kLargeTeam>(launch, call);

@@ -1,0 +1,388 @@
+// JACOBI for k x k matrices of one thread block each, k = 33 .. 128: the algorithm of jacobi_vectors.h, with its
+// rotations, scales and odd-even exchange, spread over threads.
+//
+//   A = U S V^H;   X := A, Y := I;   X := X W, Y := Y W until every two columns of X are orthogonal; x_j = s_j u_j
+//
+// The places of the exchange are threads: pair c of kSplit threads holds the places 2 c and 2 c + 1 in an even step, in
+// an odd one 2 c + 1 and 2 c + 2; the last pair holds place 0 meanwhile, which has no partner. Row i kSplit + part of
+// a column belongs to thread `part` of its pair. A column is in registers and moves to the neighbour after a step,
+// through a shuffle, or, between warps, through the mail (one barrier a step: there are two mailboxes, used in turn);
+// or it stays where it is in memory that the block shares, and its number (`home`) moves. Without Y, s_j = |x_j| d_j.
+//
+// The code is that of one thread; Block is what it shares with the others:
+//   index(), threads()     its number, and how many there are: a multiple of 32, a warp
+//   sync()                 waits for all; what was written before is seen afterwards
+//   any(b)                 whether b holds for any thread; waits as sync()
+//   any_of_warp(b)         for any thread of the warp
+//   from_lane(x, lane)     x of that thread of the warp
+// Threads of a warp take the same way to from_lane() and any_of_warp(), those of a block to the others.
+//
+// Bits are a function of the matrix and of Shape. Cost and accuracy: as jacobi_vectors.h; without Y the errors of d add
+// up, one unit a rotation at most. Who ends without convergence: after max_sweeps, as NOT_CONVERGED.
+#if defined(SVDSERVE_ENGINE_ALGORITHMS_PLACED_JACOBI_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef SVDSERVE_ENGINE_ALGORITHMS_PLACED_JACOBI_H_
+#undef SVDSERVE_ENGINE_ALGORITHMS_PLACED_JACOBI_H_
+#else
+#define SVDSERVE_ENGINE_ALGORITHMS_PLACED_JACOBI_H_
+#endif
+
+#include "engine/algorithms/jacobi_vectors.h"
+
+SVD_KERNEL_BEGIN
+
+// Where the columns of X or Y are.
+enum class ColumnStorage { kNone, kRegisters, kMemory };
+
+// kRows: of a column in a thread. k <= kHeight.
+template <class Element_, int kRows_, int kSplit_, ColumnStorage kX_, ColumnStorage kY_>
+struct PlacedShape {
+  using Element = Element_;
+  using T = typename Element::Scalar;
+  static constexpr int kRows = kRows_, kSplit = kSplit_, kHeight = kRows * kSplit;
+  static constexpr ColumnStorage kX = kX_, kY = kY_;
+  static_assert(kX != ColumnStorage::kNone && 32 % kSplit == 0);
+  static constexpr int kXRegisters = kX == ColumnStorage::kRegisters ? kRows : 0;
+  static constexpr int kYRegisters = kY == ColumnStorage::kRegisters ? kRows : 0;
+  // Columns in memory follow each other at this distance in elements, so that neighbours begin in different banks.
+  static constexpr int kLeadingDimension = kHeight + 8;
+  static constexpr bool kHasHome = kX == ColumnStorage::kMemory || kY == ColumnStorage::kMemory;
+  // Numbers of a column that move: its elements in registers, its scale, its home.
+  static constexpr int kMail = (kXRegisters + kYRegisters) * Element::kComponents + 2 + kHasHome;
+
+  static SVD_HD constexpr int threads(int k) { return ((k + 1) / 2 * kSplit + 31) / 32 * 32; }
+  static SVD_HD constexpr int columns(int k) { return 2 * threads(k) / kSplit; }
+  static SVD_HD constexpr int mail_numbers(int k) { return 2 * (threads(k) / 32) * kMail * kSplit; }
+  static SVD_HD constexpr int matrix_elements(int k) { return columns(k) * kLeadingDimension; }
+};
+
+// What the threads of a block share.
+template <class Shape>
+struct PlacedMemory {
+  typename Shape::T* mail;     // mail_numbers(k)
+  typename Shape::T* values;   // columns(k)
+  typename Shape::T* parts;    // threads(k) / 32
+  typename Shape::Element* x;  // matrix_elements(k) where X is in memory
+  typename Shape::Element* y;  // the same of Y
+};
+
+// A column in a place.
+template <class Shape>
+struct PlacedColumn {
+  using E = typename Shape::Element;
+  using T = typename E::Scalar;
+  E x[Shape::kXRegisters > 0 ? Shape::kXRegisters : 1], y[Shape::kYRegisters > 0 ? Shape::kYRegisters : 1];
+  ColumnScale<typename E::Lane> scale;
+  T home;  // its number in memory, an integer
+};
+
+template <class Block, class Shape>
+class PlacedJacobi {
+ public:
+  using E = typename Shape::Element;
+  using T = typename E::Scalar;
+  using L = typename E::Lane;
+  using Column = PlacedColumn<Shape>;
+
+  SVD_HD PlacedJacobi(const Block& block, const PlacedMemory<Shape>& memory, int k)
+      : block_(block),
+        memory_(memory),
+        k_(k),
+        pairs_((k + 1) / 2),
+        pair_(block.index() / kSplit),
+        part_(block.index() % kSplit),
+        warp_(block.index() / 32),
+        lane_(block.index() % 32),
+        box_(0) {}
+
+  // source(i, j): element (i, j) of A, column j of which stands for 2^given[j] times it (null: zero). results.value(r,
+  // s), results.x(i, r, u_ir, finite) and results.y get what has number r in descending order; of a matrix that is not
+  // finite NaN is to be written. Returns the status, to every thread.
+  template <class Source, class Results>
+  SVD_HD MatrixStatus run(const Source& source, const T* given, T tolerance, int max_sweeps, const Results& results) {
+    const L largest(FloatTraits<T>::kLargest);
+    const int place = 2 * pair_;
+    load(p_, place, source, given);
+    load(q_, place + 1, source, given);
+    const bool bad = !any_of((magnitude_of(p_) <= largest) & (magnitude_of(q_) <= largest));
+    const bool finite = !block_.any(bad);
+    scale_once(p_, finite);
+    scale_once(q_, finite);
+    const bool unfinished = sweeps(L(tolerance) * L(tolerance), max_sweeps);
+    normalize_column(p_);
+    normalize_column(q_);
+    const L s_p = normalize(p_), s_q = normalize(q_);
+    const bool in_range = any_of((s_p <= largest) & (s_q <= largest));
+    const bool out_of_range = block_.any(!in_range);
+    if (part_ == 0) {
+      memory_.values[place] = s_p.v;
+      memory_.values[place + 1] = s_q.v;
+    }
+    block_.sync();
+    store(p_, place, s_p, finite, results);
+    store(q_, place + 1, s_q, finite, results);
+    block_.sync();  // the memory is written again
+    if (!finite) return MatrixStatus::kNonFinite;
+    if (out_of_range) return MatrixStatus::kOutOfRange;
+    return unfinished ? MatrixStatus::kNotConverged : MatrixStatus::kOk;
+  }
+
+ private:
+  static constexpr int kRows = Shape::kRows, kSplit = Shape::kSplit, kPairsOfWarp = 32 / kSplit;
+  static constexpr bool kHasY = Shape::kY != ColumnStorage::kNone;
+  static constexpr bool kXMoves = Shape::kX == ColumnStorage::kRegisters;
+  static constexpr bool kYMoves = Shape::kY == ColumnStorage::kRegisters;
+
+  SVD_HD E& x(Column& c, int i) const {
+    if constexpr (kXMoves) {
+      return c.x[i];
+    } else {
+      return memory_.x[static_cast<int>(c.home) * Shape::kLeadingDimension + i * kSplit + part_];
+    }
+  }
+  SVD_HD E& y(Column& c, int i) const {
+    if constexpr (kYMoves) {
+      return c.y[i];
+    } else {
+      return memory_.y[static_cast<int>(c.home) * Shape::kLeadingDimension + i * kSplit + part_];
+    }
+  }
+
+  // --- sums and maxima over the threads of a pair ----------------------------------------------------
+
+  SVD_HD L exchanged(L v, int distance) const { return L(block_.from_lane(v.v, lane_ ^ distance)); }
+  SVD_HD E exchanged(E v, int distance) const {
+    v.re = exchanged(v.re, distance);
+    if constexpr (E::kComplex) v.im = exchanged(v.im, distance);
+    return v;
+  }
+  // add(sum, i): sum + term i. Two sums hide each other's latency.
+  template <class Sum, class Add>
+  SVD_HD Sum sum(const Sum& zero, Add add) const {
+    Sum even = zero, odd = zero;
+    SVD_UNROLL for (int i = 0; i < kRows; i += 2) {
+      even = add(even, i);
+      odd = add(odd, i + 1);
+    }
+    Sum s = even + odd;
+    SVD_UNROLL for (int d = kSplit / 2; d > 0; d /= 2) s = s + exchanged(s, d);
+    return s;
+  }
+  SVD_HD L square_of_x(Column& c) const {
+    return sum(L(0), [&](L s, int i) SVD_LAMBDA { return add_square(s, x(c, i)); });
+  }
+  SVD_HD L square_of_y(Column& c) const {
+    return sum(L(0), [&](L s, int i) SVD_LAMBDA { return add_square(s, y(c, i)); });
+  }
+  SVD_HD E product_of_pair() {
+    return sum(zero_element<E>(), [&](const E& s, int i) SVD_LAMBDA { return add_product(s, x(p_, i), x(q_, i)); });
+  }
+  // The largest magnitude in a column; NaN or infinite where there is one.
+  SVD_HD L magnitude_of(Column& c) const {
+    L largest(0);
+    SVD_UNROLL for (int i = 0; i < kRows; ++i) largest = raise_to_any_magnitude(largest, x(c, i));
+    SVD_UNROLL for (int d = 1; d < kSplit; d *= 2) largest = at_least_magnitude(exchanged(largest, d), largest);
+    return largest;
+  }
+  SVD_HD L largest_of_block(L v) const {
+    SVD_UNROLL for (int d = kSplit; d < 32; d *= 2) v = larger(exchanged(v, d), v);
+    if (lane_ == 0) memory_.parts[warp_] = v.v;
+    block_.sync();
+    for (int w = 0; w < block_.threads() / 32; ++w) v = larger(L(memory_.parts[w]), v);
+    block_.sync();
+    return v;
+  }
+
+  // --- columns -----------------------------------------------------------------------------------------
+
+  template <class Source>
+  SVD_HD void load(Column& c, int place, const Source& source, const T* given) {
+    c.home = static_cast<T>(place);
+    c.scale.square = L(FloatTraits<T>::kScaleSquare);
+    c.scale.exponent = L(given == nullptr || place >= k_ ? T(0) : given[place]);
+    SVD_UNROLL for (int i = 0; i < kRows; ++i) {
+      const int row = i * kSplit + part_;
+      const bool inside = row < k_ && place < k_;
+      x(c, i) = inside ? source(row, place) : zero_element<E>();
+      if constexpr (kHasY) {
+        E unit = zero_element<E>();
+        if (inside && row == place) unit.re = L(1);
+        y(c, i) = unit;
+      }
+    }
+  }
+  // As scale_matrix<true>: what is not finite goes on as zero.
+  SVD_HD void scale_once(Column& c, bool finite) {
+    if (!finite) {
+      clear(c);
+      c.scale.exponent = L(0);
+    }
+    const L e = binary_exponent(magnitude_of(c));
+    const auto scale = make_pow2(-e);
+    c.scale.exponent = e + c.scale.exponent;
+    SVD_UNROLL for (int i = 0; i < kRows; ++i) x(c, i) = scaled(x(c, i), scale);
+  }
+  SVD_HD void clear(Column& c) { SVD_UNROLL for (int i = 0; i < kRows; ++i) x(c, i) = zero_element<E>(); }
+  SVD_HD void clear_dependent() {
+    const L square_p = square_of_x(p_), square_q = square_of_x(q_);
+    const L highest = largest_of_block(larger(exponent_of(square_p, p_.scale), exponent_of(square_q, q_.scale)));
+    if (any_of(is_dependent(k_, square_p, p_.scale, highest))) clear(p_);
+    if (any_of(is_dependent(k_, square_q, q_.scale, highest))) clear(q_);
+  }
+  // What a sweep begins with; at the end of the last one, too.
+  SVD_HD void normalize_column(Column& c) {
+    const auto scale = sweep_scale(magnitude_of(c), c.scale);
+    SVD_UNROLL for (int i = 0; i < kRows; ++i) x(c, i) = scaled(x(c, i), scale.x);
+    if constexpr (kHasY) SVD_UNROLL for (int i = 0; i < kRows; ++i) y(c, i) = scaled(y(c, i), scale.v);
+  }
+  // u_j, v_j in place; returns s_j.
+  SVD_HD L normalize(Column& c) {
+    const L zero(0), one(1);
+    const L x_norm = sqrt(square_of_x(c));
+    if constexpr (kHasY) {
+      const L y_norm = sqrt(square_of_y(c));
+      const auto there = y_norm > zero;  // not so in a place beyond the last
+      const L x_inverse = one / select(x_norm > zero, x_norm, one), y_inverse = one / select(there, y_norm, one);
+      SVD_UNROLL for (int i = 0; i < kRows; ++i) x(c, i) = scaled(x(c, i), x_inverse);
+      SVD_UNROLL for (int i = 0; i < kRows; ++i) y(c, i) = scaled(y(c, i), y_inverse);
+      return finished_value(x_norm * y_inverse, c.scale.exponent);
+    } else {
+      return finished_value(x_norm * sqrt(c.scale.square * L(1 / FloatTraits<T>::kScaleSquare)), c.scale.exponent);
+    }
+  }
+
+  // --- sweeps ------------------------------------------------------------------------------------------
+
+  // Whether the pair was not orthogonal. Threads without a pair take part in its sums alone.
+  SVD_HD bool rotate(bool exists, L tol_square) {
+    const L alpha = square_of_x(p_), beta = square_of_x(q_);
+    const E g = product_of_pair();
+    const bool wanted = exists && any_of(add_square(L(0), g) > tol_square * (alpha * beta));
+    if (!block_.any_of_warp(wanted)) {
+      if (exists) exchange_places();
+      return false;
+    }
+    if (!exists) return false;
+    const auto u = pair_update(alpha, beta, g, p_.scale, q_.scale, tol_square, L::mask(true));
+    const auto turn = [](E& p, E& q, const E& a, const E& b) SVD_LAMBDA {
+      const E new_p = subtract_product(p, q, a);
+      q = subtract_product(q, p, b);
+      p = new_p;
+    };
+    SVD_UNROLL for (int i = 0; i < kRows; ++i) turn(x(p_, i), x(q_, i), u.x_a, u.x_b);
+    if constexpr (kHasY) SVD_UNROLL for (int i = 0; i < kRows; ++i) turn(y(p_, i), y(q_, i), u.v_a, u.v_b);
+    p_.scale.square = p_.scale.square * u.shrink;
+    q_.scale.square = q_.scale.square * u.shrink;
+    exchange_places();
+    return any_of(u.wanted);
+  }
+  SVD_HD void exchange_places() {
+    const Column was = p_;
+    p_ = q_;
+    q_ = was;
+  }
+
+  SVD_HD void to_odd() {
+    const int last = pairs_ - 1, source = pair_ < last ? pair_ + 1 : pair_ == last ? 0 : pair_;
+    move(p_, q_, source, pair_ % kPairsOfWarp == 0);
+  }
+  SVD_HD void to_even() {
+    const int last = pairs_ - 1, source = pair_ > last ? pair_ : pair_ > 0 ? pair_ - 1 : last;
+    move(q_, p_, source, pair_ == last || (pair_ < last && pair_ % kPairsOfWarp == kPairsOfWarp - 1));
+  }
+  // `leaving` goes to a neighbour, `staying` takes its place, and what comes from pair `source` takes that one's.
+  // posts: whether the neighbour is in another warp.
+  SVD_HD void move(Column& leaving, Column& staying, int source, bool posts) {
+    const int boxes = block_.threads() / 32, size = Shape::kMail * kSplit;
+    T* const box = memory_.mail + box_ * boxes * size + part_;
+    if (posts) {
+      for_each_number(leaving, leaving,
+                      [&](T& number, T&, int n) SVD_LAMBDA { box[warp_ * size + n * kSplit] = number; });
+    }
+    block_.sync();
+    const int source_warp = source / kPairsOfWarp;
+    const bool near = source_warp == warp_;
+    const int source_lane = near ? source % kPairsOfWarp * kSplit + part_ : lane_;
+    const T* const from = box + source_warp * size;
+    for_each_number(leaving, staying, [&](T& leaves, T& stays, int n) SVD_LAMBDA {
+      T arrived = block_.from_lane(leaves, source_lane);
+      if (!near) arrived = from[n * kSplit];
+      leaves = stays;
+      stays = arrived;
+    });
+    box_ = 1 - box_;
+  }
+  // f(a number of a, the same one of b, its index < kMail)
+  template <class F>
+  SVD_HD void for_each_number(Column& a, Column& b, F f) const {
+    constexpr int kStep = E::kComponents;
+    int n = 0;
+    SVD_UNROLL for (int i = 0; i < Shape::kXRegisters; ++i, n += kStep) each_component(a.x[i], b.x[i], n, f);
+    SVD_UNROLL for (int i = 0; i < Shape::kYRegisters; ++i, n += kStep) each_component(a.y[i], b.y[i], n, f);
+    f(a.scale.exponent.v, b.scale.exponent.v, n);
+    f(a.scale.square.v, b.scale.square.v, n + 1);
+    if constexpr (Shape::kHasHome) f(a.home, b.home, n + 2);
+  }
+  template <class F>
+  static SVD_HD void each_component(E& a, E& b, int n, F& f) {
+    f(a.re.v, b.re.v, n);
+    if constexpr (E::kComplex) f(a.im.v, b.im.v, n + 1);
+  }
+
+  // Returns whether it did not converge.
+  SVD_HD bool sweeps(L tol_square, int max_sweeps) {
+    bool active = k_ > 1;
+    for (int sweep = 0; sweep < max_sweeps && active; ++sweep) {
+      if (sweep > 0) clear_dependent();
+      normalize_column(p_);
+      normalize_column(q_);
+      bool rotated = false;
+      for (int step = 0; step < k_; step += 2) {
+        rotated = rotate(2 * pair_ + 1 < k_, tol_square) || rotated;
+        if (step + 1 == k_) break;
+        to_odd();
+        rotated = rotate(2 * pair_ + 2 < k_, tol_square) || rotated;
+        to_even();
+      }
+      active = block_.any(rotated);
+    }
+    return active;
+  }
+
+  // --- results -----------------------------------------------------------------------------------------
+
+  // The number of a place in descending order; equal values in the order of their places.
+  SVD_HD int rank_of(int place, L s) const {
+    int before = 0;
+    for (int j = part_; j < k_; j += kSplit) {
+      const T other = memory_.values[j];
+      if (j < place ? other >= s.v : j > place && other > s.v) ++before;
+    }
+    L sum(static_cast<T>(before));
+    SVD_UNROLL for (int d = 1; d < kSplit; d *= 2) sum = sum + exchanged(sum, d);
+    return static_cast<int>(sum.v);
+  }
+  template <class Results>
+  SVD_HD void store(Column& c, int place, L s, bool finite, const Results& results) {
+    const int r = rank_of(place, s);
+    if (place >= k_) return;
+    if (part_ == 0) results.value(r, finite ? s.v : FloatTraits<T>::nan());
+    if constexpr (kHasY) {
+      SVD_UNROLL for (int i = 0; i < kRows; ++i) {
+        const int row = i * kSplit + part_;
+        if (row >= k_) continue;
+        results.x(row, r, x(c, i), finite);
+        results.y(row, r, y(c, i), finite);
+      }
+    }
+  }
+
+  const Block block_;
+  const PlacedMemory<Shape> memory_;
+  const int k_, pairs_, pair_, part_, warp_, lane_;
+  int box_;
+  Column p_, q_;
+};
+
+SVD_KERNEL_END
+
+#endif

@@ -1,0 +1,359 @@
+// The GPU's results for matrices of more than 32 values, whose bits need not be the CPU's, against the contract: values
+// and vectors of every kind of matrix, dtype and class of shape against references of higher precision; certificates,
+// phases, leading columns and statuses; MIMO answers against the CPU's; and the same bits for the same matrix in
+// another batch, at another place and in the other order.
+//   device_contract [all or small: every kernel once] [one dtype]
+// Exit code 1: something is not as promised, and what is printed.
+#include <algorithm>
+#include <cmath>
+#include <cstdarg>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "engine/cuda_engine.h"
+#include "engine/svd_engine.h"
+#include "tests/support/numerics/contract.h"
+#include "tests/support/numerics/engine_run.h"
+#include "tests/support/numerics/matrix_generators.h"
+#include "tests/support/numerics/reference_svd.h"
+#include "tests/support/numerics/vector_checks.h"
+
+namespace svdserve::numerics {
+namespace {
+
+// What a sample is compared with.
+struct Sample {
+  Kind kind;
+  Matrix matrix;
+  bool finite;
+  std::vector<long double> reference;
+};
+
+struct Shape {
+  int64_t rows, cols;
+  bool all_kinds;
+};
+
+const std::vector<Shape>& shapes() {
+  static const std::vector<Shape> all{{33, 33, true},    {48, 48, true},    {64, 64, true},     {65, 65, false},
+                                      {100, 100, false}, {128, 128, false}, {34, 33, true},     {40, 200, true},
+                                      {300, 64, false},  {90, 100, false},  {1000, 128, false}, {128, 700, false},
+                                      {33, 16384, false}};
+  return all;
+}
+const std::vector<Shape>& reduced_shapes() {
+  static const std::vector<Shape> all{{33, 33, false}, {66, 66, false}, {35, 40, false}};
+  return all;
+}
+
+std::vector<Sample> make_samples(const Shape& shape, DType dtype) {
+  std::vector<Sample> samples;
+  const std::vector<Kind> few{Kind::kNormal, Kind::kColumnGraded, Kind::kLowRank, Kind::kZero, Kind::kOverflowing};
+  for (const Kind kind : shape.all_kinds ? kinds(dtype) : few) {
+    Matrix a = generate(kind, dtype, shape.rows, shape.cols, 3);
+    auto reference = reference_singular_values(a);
+    samples.push_back({kind, std::move(a), true, std::move(reference)});
+  }
+  Sample poisoned{Kind::kNormal, samples[0].matrix, false, {}};
+  poisoned.matrix.elements.back() = poison_value(Poison::kQuietNan);
+  samples.insert(samples.begin() + 1, poisoned);
+  return samples;
+}
+
+std::vector<std::byte> pack_samples(const std::vector<Sample>& samples, Order order) {
+  std::vector<Matrix> matrices;
+  for (const Sample& s : samples) matrices.push_back(s.matrix);
+  return pack(matrices, order);
+}
+
+class Contract {
+ public:
+  explicit Contract(CudaEngine* gpu) : gpu_(gpu) {}
+
+  void test(const Shape& shape, DType dtype) {
+    shape_ = std::string(name(dtype)) + " " + std::to_string(shape.rows) + "x" + std::to_string(shape.cols);
+    worst_ = {};
+    const std::vector<Sample> samples = make_samples(shape, dtype);
+    const auto count = static_cast<int64_t>(samples.size());
+    const Problem problem{shape.rows, shape.cols, dtype, Order::kRowMajor};
+    const auto bytes = pack_samples(samples, Order::kRowMajor);
+    const PlanesResult values = run(plan_of(problem, {}), bytes.data(), count);
+    const Plan thin = plan_of(problem, {.vectors = Vectors::kThin, .certificate = true});
+    const PlanesResult vectors = run(thin, bytes.data(), count);
+    for (int64_t i = 0; i < count; ++i) {
+      judge_values(plan_of(problem, {}), samples[static_cast<size_t>(i)], values, i);
+      judge_vectors(thin, samples[static_cast<size_t>(i)], vectors, i);
+    }
+    test_leading(problem, vectors, bytes, count);
+    test_batches(problem, samples, values, vectors, bytes);
+    test_answers(problem, bytes, count);
+    if (shape.rows + shape.cols < 300) test_full(problem, samples, vectors, bytes);
+    std::printf("%-16s %3ld matrices: values %.2f of %.0f u s_max, residual %.2Lf, U %.2Lf, V %.2Lf of 10\n",
+                shape_.c_str(), count, worst_.value, worst_.bound, worst_.residual, worst_.left, worst_.right);
+    std::fflush(stdout);
+  }
+
+  int failures() const { return failures_; }
+
+ private:
+  struct Worst {
+    double value = 0, bound = 0;
+    long double residual = 0, left = 0, right = 0;
+  };
+
+  __attribute__((format(printf, 2, 3))) void fail(const char* format, ...) {
+    if (++failures_ > 40) return;
+    std::va_list arguments;
+    va_start(arguments, format);
+    std::printf("FAILED %s: ", shape_.c_str());
+    std::vprintf(format, arguments);
+    std::printf("\n");
+    va_end(arguments);
+  }
+
+  PlanesResult run(const Plan& plan, const std::byte* matrices, int64_t count) {
+    PlanesResult result;
+    result.statuses.resize(static_cast<size_t>(count), MatrixStatus{99});
+    HostSegment segment{matrices, count, {}, result.statuses.data()};
+    for (int p = 0; p < kPlanes; ++p) {
+      auto& bytes = result.planes[static_cast<size_t>(p)];
+      bytes.assign(plane_bytes(plan, static_cast<Plane>(p), count), std::byte{0xa5});
+      if (!bytes.empty()) segment.planes[static_cast<Plane>(p)] = bytes.data();
+    }
+    const CudaEngine::Outcome outcome = gpu_->execute(0, plan, {&segment, 1});
+    if (!outcome.status.ok()) {
+      std::printf("%s: %s\n", shape_.c_str(), outcome.status.text.c_str());
+      std::exit(1);
+    }
+    return result;
+  }
+
+  void judge_values(const Plan& plan, const Sample& sample, const PlanesResult& result, int64_t i) {
+    const int64_t k = values_per_matrix(plan.problem);
+    const auto s = result.numbers(plan.problem.dtype, Plane::kValues, i * k, k);
+    const MatrixStatus status = result.statuses[static_cast<size_t>(i)];
+    if (!sample.finite) {
+      const bool all_nan = std::all_of(s.begin(), s.end(), [](double x) { return std::isnan(x); });
+      if (!all_nan || status != MatrixStatus::kNonFinite) fail("a matrix that is not finite is not said to be so");
+      return;
+    }
+    const Verdict verdict = check(plan, s, status, sample.reference);
+    if (!verdict.failure.empty()) {
+      fail("%s: %s, asked for vectors: %d", name(sample.kind), verdict.failure.c_str(), plan.outputs.vectors());
+    }
+    if (worst_.bound == 0 || verdict.ratio() > worst_.value / worst_.bound) {
+      worst_.value = verdict.error;
+      worst_.bound = verdict.bound;
+    }
+    if (sample.kind != Kind::kColumnGraded) return;
+    const double error = relative_error(plan.problem.dtype, s, sample.reference);
+    const double bound = relative_bound(plan.problem) * unit_column_condition(sample.matrix) *
+                         real_type(plan.problem.dtype).unit_roundoff;
+    if (!(error <= bound)) fail("column-graded: relative error %g, bound %g", error, bound);
+  }
+
+  void judge_vectors(const Plan& plan, const Sample& sample, const PlanesResult& result, int64_t i) {
+    judge_values(plan, sample, result, i);
+    const Problem& p = plan.problem;
+    const int64_t k = values_per_matrix(p);
+    const Dense u = load(p, result, Plane::kLeft, i, p.rows, plan.outputs.left_columns);
+    const Dense vh = load(p, result, Plane::kRight, i, plan.outputs.right_columns, p.cols);
+    const auto given =
+        plan.outputs.certificate ? result.numbers(p.dtype, Plane::kCertificate, 3 * i, 3) : std::vector<double>();
+    if (!sample.finite) {
+      const auto nan = [](const auto& z) { return std::isnan(z.real()); };
+      if (!std::all_of(u.at_.begin(), u.at_.end(), nan) || !std::all_of(vh.at_.begin(), vh.at_.end(), nan) ||
+          !std::all_of(given.begin(), given.end(), [](double x) { return std::isnan(x); })) {
+        fail("vectors of a matrix that is not finite");
+      }
+      return;
+    }
+    const RealType real = real_type(p.dtype);
+    const long double left = orthogonality(u, false), right = orthogonality(vh, true);
+    const long double left_units = left / (static_cast<long double>(p.rows) * real.unit_roundoff);
+    const long double right_units = right / (static_cast<long double>(p.cols) * real.unit_roundoff);
+    if (!(left_units <= 10 && right_units <= 10)) {
+      fail("%s: orthogonality %Lg and %Lg", name(sample.kind), left_units, right_units);
+    }
+    worst_.left = std::max(worst_.left, left_units);
+    worst_.right = std::max(worst_.right, right_units);
+    long double largest = 0;
+    for (const auto& z : sample.matrix.elements) {
+      largest = std::max<long double>({largest, std::abs(z.real()), std::abs(z.imag())});
+    }
+    const bool tiny = largest < real.smallest_normal / real.unit_roundoff;
+    if (result.statuses[static_cast<size_t>(i)] == MatrixStatus::kOutOfRange || tiny) return;
+    const auto s = result.numbers(p.dtype, Plane::kValues, i * k, k);
+    const long double r = residual(sample.matrix, u, s, vh);
+    const auto longer = static_cast<long double>(std::max(p.rows, p.cols));
+    if (!(r <= 10 * longer * real.unit_roundoff)) fail("%s: residual %Lg", name(sample.kind), r);
+    worst_.residual = std::max(worst_.residual, r / (longer * real.unit_roundoff));
+    if (given.empty()) return;
+    // Of f64 and c128 the certificate has rounding errors of its own.
+    const double slack =
+        (value_bytes(p.dtype) == 4 ? 4 : 4 * std::sqrt(static_cast<double>(longer))) * real.unit_roundoff;
+    if (!(std::abs(given[0] - static_cast<double>(r)) <= slack &&
+          std::abs(given[1] - static_cast<double>(left)) <= slack &&
+          std::abs(given[2] - static_cast<double>(right)) <= slack)) {
+      fail("%s: certificate %g %g %g, is %Lg %Lg %Lg", name(sample.kind), given[0], given[1], given[2], r, left, right);
+    }
+  }
+
+  // Leading columns, and phases: the columns of all, or what they promise.
+  void test_leading(const Problem& p, const PlanesResult& whole, const std::vector<std::byte>& bytes, int64_t count) {
+    const int64_t k = values_per_matrix(p), top = 5;
+    const PlanesResult some = run(plan_of(p, {.vectors = Vectors::kThin, .top_k = top}), bytes.data(), count);
+    const PlanesResult fixed = run(plan_of(p, {.vectors = Vectors::kThin, .fix_phases = true}), bytes.data(), count);
+    const double slack = 16 * real_type(p.dtype).unit_roundoff;
+    for (int64_t i = 0; i < count; ++i) {
+      if (whole.statuses[static_cast<size_t>(i)] == MatrixStatus::kNonFinite) continue;
+      const Dense u = load(p, whole, Plane::kLeft, i, p.rows, k), u_top = load(p, some, Plane::kLeft, i, p.rows, top);
+      const Dense vh = load(p, whole, Plane::kRight, i, k, p.cols);
+      const Dense vh_top = load(p, some, Plane::kRight, i, top, p.cols);
+      const Dense phased = load(p, fixed, Plane::kLeft, i, p.rows, k);
+      for (int64_t j = 0; j < top; ++j) {
+        bool same = true;
+        for (int64_t r = 0; r < p.rows; ++r) same = same && u.at(r, j) == u_top.at(r, j);
+        for (int64_t c = 0; c < p.cols; ++c) same = same && vh.at(j, c) == vh_top.at(j, c);
+        // Of a rank below `top` the columns that complete a basis are other ones: there are fewer of them.
+        const double s = whole.numbers(p.dtype, Plane::kValues, i * k + j, 1)[0];
+        if (!same && s > 0) fail("leading column %ld of matrix %ld is another one", j, i);
+      }
+      for (int64_t j = 0; j < k; ++j) {
+        long double largest = 0;
+        for (int64_t r = 0; r < p.rows; ++r) largest = std::max(largest, std::norm(phased.at(r, j)));
+        bool real = false;  // one of the largest, which may be equal but for rounding
+        for (int64_t r = 0; r < p.rows; ++r) {
+          const auto z = phased.at(r, j);
+          real = real || (std::norm(z) >= largest * (1 - slack) && z.real() > 0 && std::abs(z.imag()) <= slack);
+        }
+        if (!real) fail("phase of column %ld of matrix %ld", j, i);
+      }
+    }
+  }
+
+  // Every matrix alone, in reverse order, in a batch that fills the device, and by columns.
+  void test_batches(const Problem& p, const std::vector<Sample>& samples, const PlanesResult& values,
+                    const PlanesResult& vectors, const std::vector<std::byte>& bytes) {
+    const size_t size = matrix_bytes(p), count = samples.size();
+    const size_t copies = std::max<size_t>(3, std::min<size_t>(600, (size_t{64} << 20) / (size * count)));
+    std::vector<std::byte> reversed(size * count * copies);
+    for (size_t i = 0; i < count * copies; ++i) {
+      std::memcpy(reversed.data() + i * size, bytes.data() + (count - 1 - i % count) * size, size);
+    }
+    const auto all = static_cast<int64_t>(count * copies);
+    const Plan thin = plan_of(p, {.vectors = Vectors::kThin}), alone = plan_of(p, {});
+    const PlanesResult many = run(thin, reversed.data(), all), many_values = run(alone, reversed.data(), all);
+    for (size_t i = 0; i < count * copies; ++i) {
+      const size_t original = count - 1 - i % count;
+      for (const Plane plane : {Plane::kValues, Plane::kLeft, Plane::kRight}) {
+        if (!same(thin, plane, vectors, original, many, i)) fail("plane %d of a copy differs", index_of(plane));
+      }
+      if (!same(alone, Plane::kValues, values, original, many_values, i)) fail("values of a copy differ");
+    }
+    Problem turned = p;
+    turned.order = Order::kColumnMajor;
+    const auto by_columns = pack_samples(samples, Order::kColumnMajor);
+    const PlanesResult other =
+        run(plan_of(turned, {.vectors = Vectors::kThin}), by_columns.data(), static_cast<int64_t>(count));
+    const int64_t k = values_per_matrix(p);
+    for (size_t i = 0; i < count; ++i) {
+      const auto m = static_cast<int64_t>(i);
+      if (!samples[i].finite) continue;  // NaN is not equal to itself
+      const bool equal =
+          load(p, vectors, Plane::kLeft, m, p.rows, k).at_ == load(turned, other, Plane::kLeft, m, p.rows, k).at_ &&
+          load(p, vectors, Plane::kRight, m, k, p.cols).at_ == load(turned, other, Plane::kRight, m, k, p.cols).at_ &&
+          same(thin, Plane::kValues, vectors, i, other, i);
+      if (!equal) fail("matrix %zu differs by columns", i);
+    }
+  }
+  static bool same(const Plan& plan, Plane plane, const PlanesResult& a, size_t i, const PlanesResult& b, size_t j) {
+    const size_t size = plane_bytes(plan, plane, 1), p = static_cast<size_t>(plane);
+    return std::memcmp(a.planes[p].data() + i * size, b.planes[p].data() + j * size, size) == 0;
+  }
+
+  void test_full(const Problem& p, const std::vector<Sample>& samples, const PlanesResult& thin,
+                 const std::vector<std::byte>& bytes) {
+    const Plan plan = plan_of(p, {.vectors = Vectors::kFull});
+    const auto count = static_cast<int64_t>(samples.size());
+    const PlanesResult full = run(plan, bytes.data(), count);
+    if (full.planes[0].size() != thin.planes[0].size() ||
+        std::memcmp(full.planes[0].data(), thin.planes[0].data(), full.planes[0].size()) != 0) {
+      fail("values beside full bases differ");
+    }
+    for (int64_t i = 0; i < count; ++i) judge_vectors(plan, samples[static_cast<size_t>(i)], full, i);
+  }
+
+  // Answers are made of values that differ from the CPU's by a few units: of the largest, so that those which depend on
+  // the smallest ones are compared where these are not small.
+  void test_answers(const Problem& p, const std::vector<std::byte>& bytes, int64_t count) {
+    for (const int64_t group : {int64_t{1}, count}) {
+      Options options;
+      options.mimo.capacity = options.mimo.water_filling = options.mimo.effective_rank = true;
+      options.mimo.stream_snr = options.mimo.condition_number = options.mimo.threshold_rank = group == 1;
+      options.mimo.rank_threshold = group == 1 ? 1e-3 : 0;
+      options.mimo.threshold_rank = group == 1;
+      options.mimo.snr_db = {-10, 20};
+      options.mimo.group = group;
+      const Plan plan = plan_of(p, options);
+      const PlanesResult gpu = run(plan, bytes.data(), count);
+      const PlanesResult cpu = run_planes(cpu_, plan, bytes.data(), count);
+      const double slack = 1e4 * real_type(p.dtype).unit_roundoff;
+      for (const Plane plane : {Plane::kCapacity, Plane::kWaterFilling, Plane::kEffectiveRank, Plane::kThresholdRank}) {
+        const auto numbers = static_cast<int64_t>(plane_bytes(plan, plane, count) / value_bytes(p.dtype));
+        const auto a = gpu.numbers(p.dtype, plane, 0, numbers), b = cpu.numbers(p.dtype, plane, 0, numbers);
+        for (size_t x = 0; x < a.size(); ++x) {
+          const bool near = std::abs(a[x] - b[x]) <= slack * std::max(1.0, std::abs(b[x]));
+          if (!near && !(std::isnan(a[x]) && std::isnan(b[x])) && a[x] != b[x]) {
+            fail("plane %d number %zu in groups of %ld: %g, the CPU's %g", index_of(plane), x, group, a[x], b[x]);
+          }
+        }
+      }
+      if (group > 1) continue;
+      // The first matrix is a random one.
+      const double condition = gpu.numbers(p.dtype, Plane::kConditionNumber, 0, 1)[0];
+      const double expected = cpu.numbers(p.dtype, Plane::kConditionNumber, 0, 1)[0];
+      if (!(std::abs(condition - expected) <= slack * expected * expected)) fail("condition number %g", condition);
+      const int64_t k = values_per_matrix(p);
+      const auto a = gpu.numbers(p.dtype, Plane::kStreamSnr, 0, 2 * k);
+      const auto b = cpu.numbers(p.dtype, Plane::kStreamSnr, 0, 2 * k);
+      for (size_t x = 0; x < a.size(); ++x) {
+        if (!(std::abs(a[x] - b[x]) <= slack * b[x / static_cast<size_t>(k) * static_cast<size_t>(k)])) {
+          fail("stream %zu: %g, the CPU's %g", x, a[x], b[x]);
+        }
+      }
+    }
+  }
+
+  CudaEngine* const gpu_;
+  const SvdEngine cpu_;
+  std::string shape_;
+  Worst worst_;
+  int failures_ = 0;
+};
+
+int main_of(int argc, char** argv) {
+  const bool small = argc > 1 && std::string(argv[1]) == "small";  // under a sanitizer every launch is slow
+  const std::string only = argc > 2 ? argv[2] : "";
+  CudaStatus status;
+  const auto gpu = CudaEngine::open({}, &status);
+  if (gpu == nullptr) {
+    std::printf("no GPU: %s\n", status.text.c_str());
+    return 2;
+  }
+  Contract contract(gpu.get());
+  for (const DType dtype : {DType::kF32, DType::kF64, DType::kC64, DType::kC128}) {
+    if (!only.empty() && only != name(dtype)) continue;
+    for (const Shape& shape : small ? reduced_shapes() : shapes()) contract.test(shape, dtype);
+  }
+  std::printf("contract of k > 32: %d failures on %s\n", contract.failures(), gpu->description().name.c_str());
+  return contract.failures() == 0 ? 0 : 1;
+}
+
+}  // namespace
+}  // namespace svdserve::numerics
+
+int main(int argc, char** argv) { return svdserve::numerics::main_of(argc, argv); }

@@ -1,0 +1,237 @@
+// JACOBI by a thread block (algorithms/placed_jacobi.h), the source that a GPU runs, on fibers: values and vectors keep
+// the contract in every shape of storage, and the order of the threads changes no bit.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <complex>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "engine/algorithms/placed_jacobi.h"
+#include "tests/support/numerics/contract.h"
+#include "tests/support/numerics/engine_run.h"
+#include "tests/support/numerics/fiber_block.h"
+#include "tests/support/numerics/matrix_generators.h"
+#include "tests/support/numerics/reference_svd.h"
+
+namespace svdserve::numerics {
+namespace {
+
+using scalar::ColumnStorage;
+using scalar::PlacedShape;
+using Wide = std::complex<long double>;
+template <class T>
+using Real = scalar::RealElement<scalar::ScalarLane<T>>;
+template <class T>
+using Complex = scalar::ComplexElement<scalar::ScalarLane<T>>;
+
+template <class E>
+DType dtype_of() {
+  constexpr bool kSingle = sizeof(typename E::Scalar) == 4;
+  return E::kComplex ? (kSingle ? DType::kC64 : DType::kC128) : (kSingle ? DType::kF32 : DType::kF64);
+}
+template <class E>
+E element(std::complex<double> z) {
+  using L = typename E::Lane;
+  using T = typename E::Scalar;
+  E x;
+  x.re = L(static_cast<T>(z.real()));
+  if constexpr (E::kComplex) x.im = L(static_cast<T>(z.imag()));
+  return x;
+}
+template <class E>
+std::complex<double> number(const E& x) {
+  if constexpr (E::kComplex) return {x.re.v, x.im.v};
+  return {x.re.v, 0};
+}
+
+struct Factors {
+  Matrix u, v;
+  std::vector<double> s;
+  MatrixStatus status = MatrixStatus{99};
+  bool vectors_finite = true;
+
+  friend bool operator==(const Factors& a, const Factors& b) {
+    const auto same = [](const auto& x, const auto& y) {
+      return x.size() == y.size() && std::memcmp(x.data(), y.data(), x.size() * sizeof(x[0])) == 0;
+    };
+    return same(a.u.elements, b.u.elements) && same(a.v.elements, b.v.elements) && same(a.s, b.s) &&
+           a.status == b.status;
+  }
+};
+
+template <class Shape>
+Factors decompose(const Matrix& a, const Plan& plan, uint64_t seed) {
+  using E = typename Shape::Element;
+  using T = typename E::Scalar;
+  const int k = static_cast<int>(a.cols);
+  Factors f{Matrix(a.dtype, k, k), Matrix(a.dtype, k, k), std::vector<double>(static_cast<size_t>(k), -1)};
+  const auto size = [](int n) { return static_cast<size_t>(n); };
+  std::vector<T> mail(size(Shape::mail_numbers(k))), values(size(Shape::columns(k)));
+  std::vector<T> parts(size(Shape::threads(k) / 32));
+  std::vector<E> x(size(Shape::matrix_elements(k))), y(x.size());
+  const scalar::PlacedMemory<Shape> memory{mail.data(), values.data(), parts.data(), x.data(), y.data()};
+  struct Results {
+    Factors* f;
+    void value(int r, T s) const { f->s[static_cast<size_t>(r)] = s; }
+    void x(int i, int r, const E& u, bool finite) const { put(f->u, i, r, u, finite); }
+    void y(int i, int r, const E& v, bool finite) const { put(f->v, i, r, v, finite); }
+    void put(Matrix& m, int i, int r, const E& z, bool finite) const {
+      m.at(i, r) = number(z);
+      f->vectors_finite = finite;
+    }
+  };
+  FiberBlock block(Shape::threads(k), seed);
+  block.run([&](FiberBlock::Thread thread) {
+    scalar::PlacedJacobi<FiberBlock::Thread, Shape> jacobi(thread, memory, k);
+    const auto source = [&](int i, int j) { return element<E>(a.at(i, j)); };
+    const MatrixStatus status =
+        jacobi.run(source, nullptr, static_cast<T>(plan.tolerance), plan.max_sweeps, Results{&f});
+    if (thread.index() == 0) f.status = status;
+  });
+  return f;
+}
+
+// |I - Q^H Q|_F, columns of zeros taken for complete: they are completed later (basis_completion.h).
+long double orthogonality(const Matrix& q) {
+  long double sum = 0;
+  for (int64_t i = 0; i < q.cols; ++i) {
+    for (int64_t j = 0; j < q.cols; ++j) {
+      Wide dot = 0;
+      for (int64_t l = 0; l < q.rows; ++l) dot += std::conj(Wide(q.at(l, i))) * Wide(q.at(l, j));
+      sum += std::norm(dot - Wide(i == j && dot != Wide(0) ? 1 : 0));
+    }
+  }
+  return std::sqrt(sum);
+}
+
+// |A - U S V^H|_F / |A|_F
+long double residual(const Matrix& a, const Factors& f) {
+  long double scale = 0, error = 0, norm = 0;
+  for (const auto& z : a.elements) scale = std::max<long double>({scale, std::abs(z.real()), std::abs(z.imag())});
+  if (scale == 0) return 0;
+  for (int64_t i = 0; i < a.rows; ++i) {
+    for (int64_t j = 0; j < a.cols; ++j) {
+      const Wide x = Wide(a.at(i, j)) / scale;
+      Wide sum = 0;
+      for (int64_t l = 0; l < a.cols; ++l) {
+        const long double s = f.s[static_cast<size_t>(l)];
+        sum += Wide(f.u.at(i, l)) * (s / scale) * std::conj(Wide(f.v.at(j, l)));
+      }
+      error += std::norm(x - sum);
+      norm += std::norm(x);
+    }
+  }
+  return std::sqrt(error / norm);
+}
+
+template <class Shape>
+void test_kind(Kind kind, int k) {
+  const DType dtype = dtype_of<typename Shape::Element>();
+  const std::string where = std::string(name(dtype)) + " " + name(kind) + " k = " + std::to_string(k);
+  const Matrix a = generate(kind, dtype, k, k, 5);
+  const bool vectors = Shape::kY != ColumnStorage::kNone;
+  const Plan plan = plan_of({k, k, dtype, Order::kRowMajor},
+                            {.method = Method::kJacobi, .vectors = vectors ? Vectors::kThin : Vectors::kNone});
+  const Factors f = decompose<Shape>(a, plan, 0);
+  EXPECT_EQ(f, decompose<Shape>(a, plan, 7)) << where;
+  EXPECT_EQ(check(plan, f.s, f.status, reference_singular_values(a)).failure, "") << where;
+  if (!vectors) return;
+  const RealType real = real_type(dtype);
+  EXPECT_TRUE(f.vectors_finite);
+  EXPECT_LE(orthogonality(f.u) / (k * real.unit_roundoff), 10) << where;
+  EXPECT_LE(orthogonality(f.v) / (k * real.unit_roundoff), 10) << where;
+  long double largest = 0;
+  for (const auto& z : a.elements) largest = std::max<long double>({largest, std::abs(z.real()), std::abs(z.imag())});
+  if (f.status == MatrixStatus::kOutOfRange || largest < real.smallest_normal / real.unit_roundoff) return;
+  EXPECT_LE(residual(a, f) / (k * real.unit_roundoff), 10) << where;
+}
+
+template <class Shape>
+void test_shape(std::initializer_list<int> sizes) {
+  for (const int k : sizes) {
+    for (const Kind kind : kinds(dtype_of<typename Shape::Element>())) test_kind<Shape>(kind, k);
+  }
+}
+
+constexpr auto kNone = ColumnStorage::kNone, kRegisters = ColumnStorage::kRegisters, kMemory = ColumnStorage::kMemory;
+
+// One warp and several, a last warp that is full or not, even and odd k.
+TEST(PlacedJacobi, ColumnsInRegistersKeepTheContract) {
+  test_shape<PlacedShape<Real<double>, 4, 8, kRegisters, kRegisters>>({1, 2, 9, 16, 17});
+  test_shape<PlacedShape<Real<float>, 2, 8, kRegisters, kRegisters>>({5, 13});
+  test_shape<PlacedShape<Complex<float>, 2, 8, kRegisters, kRegisters>>({9, 16});
+  test_shape<PlacedShape<Complex<double>, 2, 16, kRegisters, kRegisters>>({6, 11});
+}
+
+TEST(PlacedJacobi, ColumnsInMemoryKeepTheContract) {
+  test_shape<PlacedShape<Real<double>, 2, 8, kRegisters, kMemory>>({2, 9, 16});
+  test_shape<PlacedShape<Complex<float>, 2, 8, kRegisters, kMemory>>({10, 15});
+  test_shape<PlacedShape<Complex<double>, 2, 8, kMemory, kMemory>>({8, 13});
+}
+
+TEST(PlacedJacobi, ValuesAloneKeepTheContract) {
+  test_shape<PlacedShape<Real<float>, 2, 8, kRegisters, kNone>>({1, 16});
+  test_shape<PlacedShape<Real<double>, 2, 8, kRegisters, kNone>>({11, 14});
+  test_shape<PlacedShape<Complex<double>, 2, 8, kMemory, kNone>>({9, 12});
+}
+
+TEST(PlacedJacobi, TheSizesOfGpusKeepTheContract) {
+  test_kind<PlacedShape<Real<double>, 8, 8, kRegisters, kRegisters>>(Kind::kNormal, 33);
+  test_kind<PlacedShape<Real<float>, 8, 8, kRegisters, kNone>>(Kind::kLowRank, 40);
+}
+
+TEST(PlacedJacobi, WhatIsNotFiniteIsSaid) {
+  using Shape = PlacedShape<Real<double>, 2, 8, kRegisters, kRegisters>;
+  Matrix a = generate(Kind::kNormal, DType::kF64, 11, 11, 1);
+  const Plan plan = plan_of({11, 11, DType::kF64, Order::kRowMajor}, {.vectors = Vectors::kThin});
+  for (const Poison poison : {Poison::kInfinity, Poison::kQuietNan}) {
+    a.at(10, 10) = poison_value(poison);
+    const Factors f = decompose<Shape>(a, plan, 3);
+    EXPECT_EQ(f.status, MatrixStatus::kNonFinite);
+    EXPECT_FALSE(f.vectors_finite);
+    for (const double s : f.s) EXPECT_TRUE(std::isnan(s));
+  }
+}
+
+TEST(PlacedJacobi, GivesUpAfterItsSweeps) {
+  using Shape = PlacedShape<Real<double>, 2, 8, kRegisters, kRegisters>;
+  const Matrix a = generate(Kind::kNormal, DType::kF64, 16, 16, 1);
+  Plan plan = plan_of({16, 16, DType::kF64, Order::kRowMajor}, {.vectors = Vectors::kThin});
+  plan.max_sweeps = 2;
+  EXPECT_EQ(decompose<Shape>(a, plan, 0).status, MatrixStatus::kNotConverged);
+}
+
+// Columns that carry exponents: those of a reduction.
+TEST(PlacedJacobi, ExponentsAreTaken) {
+  using Shape = PlacedShape<Real<double>, 2, 8, kRegisters, kRegisters>;
+  const int k = 10;
+  Matrix a = generate(Kind::kNormal, DType::kF64, k, k, 1), b = a;
+  std::vector<double> given(k);
+  for (int j = 0; j < k; ++j) {
+    given[static_cast<size_t>(j)] = 20 * j - 90;
+    for (int i = 0; i < k; ++i) b.at(i, j) = a.at(i, j) * std::exp2(given[static_cast<size_t>(j)]);
+  }
+  const Plan plan = plan_of({k, k, DType::kF64, Order::kRowMajor}, {.vectors = Vectors::kThin});
+  const Factors whole = decompose<Shape>(b, plan, 0);
+  std::vector<double> mail(Shape::mail_numbers(k)), values(Shape::columns(k)), parts(Shape::threads(k) / 32);
+  const scalar::PlacedMemory<Shape> memory{mail.data(), values.data(), parts.data(), nullptr, nullptr};
+  struct Values {
+    std::vector<double>* s;
+    void value(int r, double x) const { (*s)[static_cast<size_t>(r)] = x; }
+    void x(int, int, const Real<double>&, bool) const {}
+    void y(int, int, const Real<double>&, bool) const {}
+  };
+  std::vector<double> s(k);
+  FiberBlock block(Shape::threads(k), 0);
+  block.run([&](FiberBlock::Thread thread) {
+    scalar::PlacedJacobi<FiberBlock::Thread, Shape> jacobi(thread, memory, k);
+    jacobi.run([&](int i, int j) { return element<Real<double>>(a.at(i, j)); }, given.data(), plan.tolerance,
+               plan.max_sweeps, Values{&s});
+  });
+  EXPECT_EQ(s, whole.s);
+}
+
+}  // namespace
+}  // namespace svdserve::numerics
