@@ -1,5 +1,5 @@
-// The orthogonalization of a block pair from its Gram matrix: H = X^H X, of K = 64 or 128 columns X, and W such that the
-// columns of X W are closer to orthogonal. H is overwritten with W^H H W; X is not needed.
+// The orthogonalization of a block pair from its Gram matrix: H = X^H X, of K = 64 or 128 columns X, and W such that
+// the columns of X W are closer to orthogonal. H is overwritten with W^H H W; X is not needed.
 //
 // Method: sweeps of the two-sided Jacobi method with the relative criterion, |h_pq| > tol sqrt(h_pp h_qq), which is the
 // one-sided method on X without X. A sweep visits every pair once, in supersteps of up to seven p-steps, as follows.
@@ -16,11 +16,11 @@
 // Of two columns that are rotated the longer one comes first (sorting), unless their signs differ.
 //
 // Sources: Novakovic, SIAM J. Sci. Comput. 37 (2015) C1-C30, sections 2 and 4.3, eqs. (13)-(18): rotations, criterion,
-// sorting, block-oriented (one sweep) and full-block (to the end) variants. Veselic, Numer. Math. 64 (1993) 241-269: the
-// hyperbolic rotation. Subspaces: the lifted code {(u, a u)}, Gabidulin, Probl. Inf. Transm. 21 (1985) 1-12.
-// Cost: 63 or 127 p-steps, 4 K^3 flops of small products in all. Accuracy: W is orthogonal (J-orthogonal) to O(K u)
-// whatever H holds; H loses relative accuracy of its small entries where X is ill-conditioned even with unit columns
-// (about 1e7 and more), which costs sweeps and no more: the next one starts from the Gram matrix of the true columns.
+// sorting, block-oriented (one sweep) and full-block (to the end) variants. Veselic, Numer. Math. 64 (1993) 241-269:
+// the hyperbolic rotation. Subspaces: the lifted code {(u, a u)}, Gabidulin, Probl. Inf. Transm. 21 (1985) 1-12. Cost:
+// 63 or 127 p-steps, 4 K^3 flops of small products in all. Accuracy: W is orthogonal (J-orthogonal) to O(K u) whatever
+// H holds; H loses relative accuracy of its small entries where X is ill-conditioned even with unit columns (about 1e7
+// and more), which costs sweeps and no more: the next one starts from the Gram matrix of the true columns.
 //
 // Who cooperates: a Block. block.for_each(n, f) runs f(0) .. f(n - 1) in any order, block.for_each_team(n, f) runs
 // f(team, 0) .. f(team, n - 1), each by one team (core/team.h), in any order; both end with a barrier.
@@ -65,8 +65,8 @@ constexpr SVD_HD int jacobi_supersteps(int k) { return k == 64 ? 9 : 21; }
 // of three (GF(8)) or four (GF(16)), for every a of the field. Then what is left, v = (0, y): for k = 64 a subspace,
 // for k = 128 the five subspaces of dimension two that are lines over GF(4), two cosets of which make a group.
 constexpr SVD_HD JacobiSuperstep jacobi_superstep(int k, int s) {
-  const int low = k == 64 ? 3 : 4;                           // bits of y
-  const int modulus = k == 64 ? 0b1011 : 0b10011;            // x^3 + x + 1, x^4 + x + 1
+  const int low = k == 64 ? 3 : 4;                 // bits of y
+  const int modulus = k == 64 ? 0b1011 : 0b10011;  // x^3 + x + 1, x^4 + x + 1
   const auto times_x = [&](int a) { return (a << 1 >> low) != 0 ? (a << 1) ^ modulus : a << 1; };
   if (s < 1 << low) {
     const int a0 = s, a1 = times_x(a0), a2 = times_x(a1);
@@ -104,6 +104,14 @@ struct GramRotation {
   bool rotated;        // the columns were not orthogonal
   bool proper;         // the angle is not negligible
   bool swapped;        // with their exponents
+  bool lost;           // of the shorter column rounding errors are left
+};
+
+// Which way a pair is sorted, and whether its rotation is hyperbolic.
+enum class PairSigns : uint8_t {
+  kBothPositive,  // the longer column first
+  kBothNegative,  // the longer column last
+  kOpposite,      // not sorted
 };
 
 SVD_HD double power_of_two(int e) {  // -1022 <= e <= 1023
@@ -126,14 +134,17 @@ SVD_HD double reciprocal_root(double x) {
 // 1 - (tanh 2 theta)^2 is kept this far from zero: columns that no hyperbolic rotation can make orthogonal, which
 // exist by rounding alone, are brought nearer, and looked at again.
 inline constexpr double kLeastHyperbolicGap = 0x1p-40;
+// A column whose squared norm falls to this part by one rotation was the other one's multiple but for rounding.
+inline constexpr double kLostNorm2 = 0x1p-48;
 
 // alpha, beta: |x_p|^2, |x_q|^2; gamma = x_p^H x_q; f_p, f_q: exponents.
 template <class E>
-SVD_HD GramRotation<E> gram_rotation(double alpha, double beta, E gamma, int f_p, int f_q, bool opposite,
+SVD_HD GramRotation<E> gram_rotation(double alpha, double beta, E gamma, int f_p, int f_q, PairSigns signs,
                                      double tolerance2) {
+  const bool opposite = signs == PairSigns::kOpposite;
   const double gamma2 = squared_modulus(gamma);
-  GramRotation<E> r{from_real<E>(1), from_real<E>(0), from_real<E>(0), from_real<E>(1), alpha, beta, false, false,
-                    false};
+  GramRotation<E> r{
+      from_real<E>(1), from_real<E>(0), from_real<E>(0), from_real<E>(1), alpha, beta, false, false, false, false};
   if (!(gamma2 > tolerance2 * (alpha * beta))) return r;
   // The larger of the two true columns decides the power of two by which everything is divided; beyond 2^-500 the
   // other one is nothing beside it.
@@ -167,12 +178,16 @@ SVD_HD GramRotation<E> gram_rotation(double alpha, double beta, E gamma, int f_p
   r.pp = r.qq = from_real<E>(c);
   r.qp = times_real(conjugate(phase), -sine_p);
   r.pq = times_real(phase, turn * sine_q);
-  // Of nearly parallel columns the shorter may come out negative: zero, and left alone until it is computed anew.
-  r.alpha = std::fmax(std::fma(-(sine_p * inverse_c), modulus, alpha), 0.0);
-  r.beta = std::fmax(std::fma(turn * (sine_q * inverse_c), modulus, beta), 0.0);
+  r.alpha = std::fma(-(sine_p * inverse_c), modulus, alpha);
+  r.beta = std::fma(turn * (sine_q * inverse_c), modulus, beta);
+  // Of parallel columns the shorter may come out negative: zero, and left alone until it is computed anew.
+  r.lost = r.alpha <= kLostNorm2 * alpha || r.beta <= kLostNorm2 * beta;
+  r.alpha = std::fmax(r.alpha, 0.0);
+  r.beta = std::fmax(r.beta, 0.0);
   r.rotated = true;
   r.proper = c != 1;
-  if (!opposite && r.beta * q > r.alpha * p) {
+  if ((signs == PairSigns::kBothPositive && r.beta * q > r.alpha * p) ||
+      (signs == PairSigns::kBothNegative && r.beta * q < r.alpha * p)) {
     r.swapped = true;
     exchange(r.pp, r.pq);
     exchange(r.qp, r.qq);
@@ -208,28 +223,29 @@ struct GramGroup {
   E rotation[n / 2][4];       // pp, pq, qp, qq
   double diagonal[n / 2][2];  // alpha, beta
   int exponent[n];
-  int rotated[n / 2], proper[n / 2];  // since gram_jacobi() began
-  int turned[n / 2];                  // in this superstep
+  int rotated[n / 2], proper[n / 2], lost[n / 2];  // since gram_jacobi() began
+  int turned[n / 2];                               // in this superstep
 };
 
 // What a block works on and with, k columns.
 template <class E>
 struct GramWork {
   int k;
-  PackedGram<E> h;        // [in,out]
-  E* w;                   // [out] k x k
-  int w_ld;               // >= k
-  int* exponents;         // [in,out] k: f_j
-  const int8_t* signs;    // [in] k, each +1 or -1; or null: all equal
-  GramGroup<E>* groups;   // [scratch] k / 8
-  double* cosines;        // [scratch] k
-  double tolerance2;      // the square of the tolerance
-  int sweeps;             // at most
+  PackedGram<E> h;       // [in,out]
+  E* w;                  // [out] k x k
+  int w_ld;              // >= k
+  int* exponents;        // [in,out] k: f_j
+  const int8_t* signs;   // [in] k, each +1 or -1; or null: all +1
+  GramGroup<E>* groups;  // [scratch] k / 8
+  double* cosines;       // [scratch] k
+  double tolerance2;     // the square of the tolerance
+  int sweeps;            // at most
 };
 struct GramOutcome {
-  double cosine2 = 0;  // the square of the largest cosine of two columns before the first rotation
+  double cosine2 = 0;   // the square of the largest cosine of two columns before the first rotation
   bool active = false;  // something was rotated; else W was not written
   int rotations = 0, proper_rotations = 0;
+  bool lost = false;  // a column came out as zero, or rounding errors of itself
 };
 
 // Pair number m of p-step v within a group: p < q = p xor v.
@@ -238,6 +254,13 @@ SVD_HD constexpr int group_pivot(int v, int m) {
   return (m >> top << (top + 1)) | (m & ((1 << top) - 1));
 }
 
+SVD_HD PairSigns pair_signs(const int8_t* signs, int p, int q) {
+  if (signs == nullptr) return PairSigns::kBothPositive;
+  if (signs[p] != signs[q]) return PairSigns::kOpposite;
+  return signs[p] > 0 ? PairSigns::kBothPositive : PairSigns::kBothNegative;
+}
+
+// Sweeps group g, the p-steps of `step`.
 template <class Team, class E>
 SVD_HD void sweep_group(const Team& team, const JacobiSuperstep& step, int g, const GramWork<E>& work) {
   constexpr int n = kJacobiGroup;
@@ -254,10 +277,9 @@ SVD_HD void sweep_group(const Team& team, const JacobiSuperstep& step, int g, co
     // The rotation of each pair.
     team.for_each(0, n / 2, [&](int m) {
       const int p = group_pivot(v, m), q = p ^ v;
-      const bool opposite = work.signs != nullptr && work.signs[step.column(g, p)] != work.signs[step.column(g, q)];
       const GramRotation<E> r =
           gram_rotation(real_part(s.h[p * n + p]), real_part(s.h[q * n + q]), s.h[q * n + p], s.exponent[p],
-                        s.exponent[q], opposite, work.tolerance2);
+                        s.exponent[q], pair_signs(work.signs, step.column(g, p), step.column(g, q)), work.tolerance2);
       s.rotation[m][0] = r.pp;
       s.rotation[m][1] = r.pq;
       s.rotation[m][2] = r.qp;
@@ -267,6 +289,7 @@ SVD_HD void sweep_group(const Team& team, const JacobiSuperstep& step, int g, co
       if (r.swapped) exchange(s.exponent[p], s.exponent[q]);
       s.rotated[m] += r.rotated ? 1 : 0;
       s.proper[m] += r.proper ? 1 : 0;
+      s.lost[m] |= r.lost ? 1 : 0;
       s.turned[m] |= r.rotated ? 1 : 0;
     });
     // Q := Q J, a row of a pair each; H := J^H H J, 2 x 2 blocks, row pair a and column pair b.
@@ -304,8 +327,8 @@ SVD_HD void sweep_group(const Team& team, const JacobiSuperstep& step, int g, co
 
 // --- the rest of the matrix ---------------------------------------------------------------------------------------
 
-SVD_HD bool turned(const GramGroup<double>& s) { return (s.turned[0] | s.turned[1] | s.turned[2] | s.turned[3]) != 0; }
-SVD_HD bool turned(const GramGroup<Complex>& s) {
+template <class E>
+SVD_HD bool turned(const GramGroup<E>& s) {
   return (s.turned[0] | s.turned[1] | s.turned[2] | s.turned[3]) != 0;
 }
 
@@ -392,12 +415,12 @@ SVD_HD double largest_cosine2(const Block& block, const GramWork<E>& work) {
   return largest;
 }
 
-// Columns whose norms left [2^-32, 2^32] are brought back by exact powers of two.
+// Norms back in [1/2, 2), by exact powers of two.
 template <class Block, class E>
 SVD_HD void renormalize(const Block& block, const GramWork<E>& work) {
   block.for_each(work.k, [&](int j) {
     const double alpha = real_part(work.h.get(j, j));
-    if (!(alpha > 0) || (alpha >= 0x1p-64 && alpha <= 0x1p64)) return;
+    if (!(alpha > 0) || (alpha >= 0.25 && alpha < 4)) return;
     const int e = (static_cast<int>(__builtin_bit_cast(uint64_t, alpha) >> 52) - 1023) / 2;
     const double scale = power_of_two(-e);
     for (int i = 0; i < work.k; ++i) work.w[j * work.w_ld + i] = times_real(work.w[j * work.w_ld + i], scale);
@@ -417,6 +440,7 @@ SVD_HD GramOutcome gram_jacobi(const Block& block, const GramWork<E>& work) {
   block.for_each(groups * (kJacobiGroup / 2), [&](int e) {
     work.groups[e / 4].rotated[e % 4] = 0;
     work.groups[e / 4].proper[e % 4] = 0;
+    work.groups[e / 4].lost[e % 4] = 0;
   });
   for (int sweep = 0; sweep < work.sweeps; ++sweep) {
     for (int s = 0; s < jacobi_supersteps(k); ++s) {
@@ -430,6 +454,7 @@ SVD_HD GramOutcome gram_jacobi(const Block& block, const GramWork<E>& work) {
       for (int m = 0; m < kJacobiGroup / 2; ++m) {
         outcome.rotations += work.groups[g].rotated[m];
         outcome.proper_rotations += work.groups[g].proper[m];
+        outcome.lost |= work.groups[g].lost[m] != 0;
       }
     }
     if (outcome.rotations == before) break;
