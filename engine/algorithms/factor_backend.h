@@ -37,6 +37,7 @@ struct FactorStop {
   FactorStatus status = FactorStatus::kFault;
   std::string detail;
   bool device_lost = false;
+  int64_t row = 0, col = 0;  // of kNonFinite
 };
 
 // The caller's wish to stop, as back ends see it.
@@ -45,7 +46,7 @@ class FactorWatch {
   explicit FactorWatch(const FactorControl& control) : control_(control) {}
   void check() const {
     if (control_.cancel != nullptr && control_.cancel->load(std::memory_order_relaxed)) {
-      throw FactorStop{FactorStatus::kCancelled, "cancelled", false};
+      throw FactorStop{FactorStatus::kCancelled, "cancelled"};
     }
   }
   bool cancelled() const { return control_.cancel != nullptr && control_.cancel->load(std::memory_order_relaxed); }
@@ -136,8 +137,9 @@ struct PStep {
 //   void permute_rows(a, perm)               a(i, :) := a(perm[i], :), in place; perm: host, a permutation of a.rows
 //   void permute_columns(a, perm)            a(:, j) := a(:, perm[j]), in place
 //   void permute_exponents(f, perm)          f[j] := f[perm[j]]
-//   void apply_exponents(x, f)               x(:, j) := 2^(f[j] - F) x(:, j), f[j] := F, F the largest of f; zero
-//                                            columns stay zero. The driver calls it where the spread is small
+//   int32_t apply_exponents(x, f)            x(:, j) := 2^(f[j] - F) x(:, j), f[j] := F, F the largest of f, which is
+//                                            returned; zero columns stay zero, with F too. The driver calls it where
+//                                            the spread is small, or what underflows is negligible. waits
 //   void scale_columns(x, multipliers)       x(:, j) := multipliers[j] x(:, j); host doubles
 //   void set_identity(a), set_zero(a), copy(a, b)  ones on the diagonal, zeros elsewhere; zeros; b := a
 //   void copy_exponents(f, g, n)             g := f
@@ -193,7 +195,7 @@ concept FactorBackend = requires(B& b, FactorView<typename B::Element> a, typena
   b.permute_rows(a, perm);
   b.permute_columns(a, perm);
   b.permute_exponents(f, perm);
-  b.apply_exponents(a, f);
+  { b.apply_exponents(a, f) } -> std::same_as<int32_t>;
   b.scale_columns(a, numbers);
   b.set_identity(a);
   b.set_zero(a);

@@ -38,7 +38,9 @@ class Rule:
 VALUES = ("engine/problem.h", "engine/options.h", "engine/outputs.h", "engine/result.h", "engine/planner.h")
 # The facade; back ends share its vocabulary.
 EXECUTION = ("engine/execution.h", "engine/outputs.h", "engine/vector_layout.h")
-ENGINE = VALUES + EXECUTION + ("engine/svd_engine.h", "engine/cuda_engine.h")
+# The facade of large factors, which is plain values and an interface too.
+FACTORS = ("engine/large_factor.h",)
+ENGINE = VALUES + EXECUTION + FACTORS + ("engine/svd_engine.h", "engine/cuda_engine.h")
 # The server's own vocabulary, and what a stage tells about itself.
 SERVER = ("server/*", "server/metrics/recorder.h")
 # What puts the stages together. No stage knows them.
@@ -49,12 +51,12 @@ RULES = {
     # The engine has never heard of the service: no gRPC, no protobuf, no Prometheus.
     "engine/policies": Rule(),
     "engine/core": Rule(("engine/policies/",), ("highway",)),
-    "engine/algorithms": Rule(("engine/core/",) + VALUES, ("highway",)),
-    "engine/backends": Rule(("engine/policies/", "engine/core/", "engine/algorithms/") + VALUES + EXECUTION,
-                            ("absl", "tbb", "highway")),
+    "engine/algorithms": Rule(("engine/core/",) + VALUES + FACTORS, ("highway",)),
+    "engine/backends": Rule(("engine/policies/", "engine/core/", "engine/algorithms/") + VALUES + EXECUTION +
+                            FACTORS, ("absl", "tbb", "highway")),
     # CUDA is known to the kernels and their plugin alone.
     "engine/backends/cuda": Rule(("engine/policies/", "engine/core/", "engine/algorithms/", "engine/cuda_engine.h") +
-                                 VALUES + EXECUTION, ("absl", "cuda")),
+                                 VALUES + EXECUTION + FACTORS, ("absl", "cuda")),
     "engine": Rule(("engine/",), ("absl", "tbb")),
     # A program on matrices that are on the GPU already, as a user would write it.
     "engine/cuda_example.cu": Rule(("engine/cuda_engine.h",), ("cuda",)),
@@ -83,7 +85,8 @@ RULES = {
 SOURCES_WITH = {"server/metrics": ("prometheus",)}
 
 # What programs outside the tree include: whatever these lead to, and the libraries that they may ask their user for.
-PUBLIC = {"engine/svd_engine.h": ("absl",), "engine/cuda_engine.h": ("absl",), "client/cpp/client.h": ()}
+PUBLIC = {"engine/svd_engine.h": ("absl",), "engine/cuda_engine.h": ("absl",), "engine/large_factor.h": (),
+          "client/cpp/client.h": ()}
 
 BENCHMARKS = re.compile(r"_bench\.cc$")
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.MULTILINE)
