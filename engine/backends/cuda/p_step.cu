@@ -60,17 +60,17 @@ cudaError_t launch(const PStepCall<E>& call, const PStepLimits& limits, cudaEven
   const dim3 gram_grid(static_cast<unsigned>(splits), static_cast<unsigned>(call.count));
   after(allow(gram_kernel<E, K>, GramShape<E, K>::kSharedBytes));
   if (error != cudaSuccess) return error;
-  gram_kernel<E, K><<<gram_grid, GramShape<E, K>::kThreads, GramShape<E, K>::kSharedBytes, stream>>>(call.x, call.pairs,
-                                                                                                     space.partial);
+  gram_kernel<E, K><<<gram_grid, GramShape<E, K>::kThreads, GramShape<E, K>::kSharedBytes, stream>>>(
+      call.x, call.pairs, call.width, space.partial);
   after(cudaGetLastError());
   mark(1);
 
   const bool w_in_shared_memory = InnerShape<E, K>::shared_bytes(true) <= limits.shared_bytes;
   const int inner_bytes = InnerShape<E, K>::shared_bytes(w_in_shared_memory);
-  const InnerCall<E> inner{call.pairs,        space.partial,          splits,         space.w,
-                           call.exponents,    space.exponent_changes, space.active,   call.counters,
-                           call.x.cols,       call.positive,          call.tolerance, call.inner_sweeps,
-                           w_in_shared_memory};
+  const InnerCall<E> inner{
+      call.pairs,        space.partial,     splits,     space.w,     call.exponents, space.exponent_changes,
+      space.active,      call.counters,     call.width, call.x.cols, call.positive,  call.tolerance,
+      call.inner_sweeps, w_in_shared_memory};
   after(allow(inner_kernel<E, K>, inner_bytes));
   if (error != cudaSuccess) return error;
   inner_kernel<E, K>
@@ -86,8 +86,8 @@ cudaError_t launch(const PStepCall<E>& call, const PStepLimits& limits, cudaEven
   const int64_t all = int64_t{x_slabs + v_slabs} * call.count;
   const int per_block = std::clamp(static_cast<int>(all / (int64_t{kBlocks} * limits.multiprocessors)), 1, kMostSlabs);
   const int chunks_of_x = slabs(x_slabs, per_block), chunks_of_v = slabs(v_slabs, per_block);
-  const PostCall<E> post{call.x,       call.v,      call.pairs, space.w, space.exponent_changes,
-                         space.active, chunks_of_x, per_block};
+  const PostCall<E> post{call.x,       call.v,     call.pairs,  space.w,  space.exponent_changes,
+                         space.active, call.width, chunks_of_x, per_block};
   const dim3 post_grid(static_cast<unsigned>(chunks_of_x + chunks_of_v), static_cast<unsigned>(call.count));
   after(allow(postmultiply_kernel<E, K>, PostShape<E, K>::kSharedBytes));
   if (error != cudaSuccess) return error;

@@ -11,7 +11,7 @@
 namespace svdserve::cuda {
 
 struct PStepPair {
-  int32_t p, q;  // block-columns of K / 2 columns
+  int32_t p, q;  // block-columns
 };
 
 // Column-major; data and ld elements are multiples of 16 bytes.
@@ -38,6 +38,7 @@ struct InnerCall {
   int* exponent_changes;  // [out] [count][2][K]: before and after; of active pairs
   int* active;            // [out] [count]
   PStepCounts* counters;
+  int width;               // columns of a block
   int64_t cols, positive;  // columns from `positive` on have sign -1
   double tolerance;
   int sweeps;
@@ -51,6 +52,7 @@ struct PostCall {
   const E* w;
   const int* exponent_changes;
   const int* active;
+  int width;                   // columns of a block
   int chunks_of_x, per_block;  // blocks of X, the others are V's; slabs of each
 };
 
@@ -61,7 +63,8 @@ struct PStepCall {
   int64_t positive;        // x.cols: trigonometric
   const PStepPair* pairs;  // [in] device, count
   int count;
-  int columns;  // K, of a pair: one of p_step_columns()
+  int width;    // columns of a block, the last one of X may have fewer
+  int columns;  // K: 64 or 128, at least 2 width
   double tolerance;
   int inner_sweeps;
   PStepCounts* counters;  // [in,out] device

@@ -29,21 +29,23 @@ struct Slab {
   static constexpr int kBytes = kElements * static_cast<int>(sizeof(E));
 };
 
-// First column of X of the pair's column j.
+inline constexpr int64_t kNoColumn = int64_t{1} << 40;
+
+// The column of X that is the pair's column j: blocks of `width` columns, K / 2 places for each.
 template <int K>
-__device__ __forceinline__ int64_t column_of(PStepPair pair, int j) {
-  constexpr int w = K / 2;
-  return (j < w ? int64_t{pair.p} * w : int64_t{pair.q} * w - w) + j;
+__device__ __forceinline__ int64_t column_of(PStepPair pair, int width, int j) {
+  const int at = j % (K / 2);
+  return at < width ? int64_t{j < K / 2 ? pair.p : pair.q} * width + at : kNoColumn;
 }
 
 // Begins the copy of rows row .. row + kRows - 1.
 template <class E, int K, bool kGram>
-__device__ __forceinline__ void fetch_slab(E* slab, const PStepMatrix<E>& x, PStepPair pair, int64_t row) {
+__device__ __forceinline__ void fetch_slab(E* slab, const PStepMatrix<E>& x, PStepPair pair, int width, int64_t row) {
   using S = Slab<E, K, kGram>;
   constexpr int kPerColumn = S::kRows * static_cast<int>(sizeof(E)) / 16, kStep = 16 / static_cast<int>(sizeof(E));
   for (int e = static_cast<int>(threadIdx.x); e < K * kPerColumn; e += static_cast<int>(blockDim.x)) {
     const int j = e / kPerColumn, i = e % kPerColumn * kStep;
-    const int64_t column = column_of<K>(pair, j), left = column < x.cols ? x.rows - row - i : 0;
+    const int64_t column = column_of<K>(pair, width, j), left = column < x.cols ? x.rows - row - i : 0;
     const bool any = left > 0;
     const size_t zeros = left >= kStep ? 0 : any ? 16 - left * sizeof(E) : 16;
     __pipeline_memcpy_async(slab + j * S::kLd + i, any ? x.data + column * x.ld + row + i : x.data, 16, zeros);
@@ -74,7 +76,7 @@ struct GramShape {
 // Block (split, pair) sums over its part of the rows: partial[pair][split] is K x K by rows, its lower regions written.
 template <class E, int K>
 __global__ void __launch_bounds__(GramShape<E, K>::kThreads, 1)
-    gram_kernel(PStepMatrix<E> x, const PStepPair* pairs, E* partial) {
+    gram_kernel(PStepMatrix<E> x, const PStepPair* pairs, int width, E* partial) {
   using Shape = GramShape<E, K>;
   using S = Slab<E, K, true>;
   extern __shared__ __align__(16) unsigned char shared[];
@@ -95,11 +97,11 @@ __global__ void __launch_bounds__(GramShape<E, K>::kThreads, 1)
 #pragma unroll
     for (int j = 0; j < 4; ++j) sum[i][j].clear();
   }
-  if (first < last) fetch_slab<E, K, true>(slabs, x, pair, first * S::kRows);
+  if (first < last) fetch_slab<E, K, true>(slabs, x, pair, width, first * S::kRows);
   __pipeline_commit();
   for (int64_t s = first; s < last; ++s) {
     if (s + 1 < last) {
-      fetch_slab<E, K, true>(slabs + (s + 1 - first) % 2 * S::kElements, x, pair, (s + 1) * S::kRows);
+      fetch_slab<E, K, true>(slabs + (s + 1 - first) % 2 * S::kElements, x, pair, width, (s + 1) * S::kRows);
     }
     __pipeline_commit();
     __pipeline_wait_prior(1);
@@ -280,7 +282,7 @@ __global__ void __launch_bounds__(InnerShape<E, K>::kThreads, 1) inner_kernel(In
     for (int s = 1; s < call.splits; ++s) sum = plus_product(sum, parts[int64_t{s} * (K * K) + e], from_real<E>(1));
     work.h.data[PackedGram<E>::at(i, j)] = i == j ? from_real<E>(real_part(sum)) : sum;
     if (j == 0) {
-      const int64_t column = column_of<K>(pair, i);
+      const int64_t column = column_of<K>(pair, call.width, i);
       work.exponents[i] = exponents_before[i] = column < call.cols ? call.exponents[column] : 0;
       signs[i] = column < call.positive ? 1 : -1;
     }
@@ -304,7 +306,7 @@ __global__ void __launch_bounds__(InnerShape<E, K>::kThreads, 1) inner_kernel(In
     block.for_each(K * K, [&](int e) { w_out[e] = work.w[e / K * Shape::kLd + e % K]; });
   }
   block.for_each(K, [&](int j) {
-    const int64_t column = column_of<K>(pair, j);
+    const int64_t column = column_of<K>(pair, call.width, j);
     if (column < call.cols) call.exponents[column] = work.exponents[j];
     call.exponent_changes[int64_t{blockIdx.x} * (2 * K) + j] = exponents_before[j];
     call.exponent_changes[int64_t{blockIdx.x} * (2 * K) + K + j] = work.exponents[j];
@@ -330,6 +332,7 @@ __global__ void __launch_bounds__(256, (PostShape<E, K>::kBlocks)) postmultiply_
   extern __shared__ __align__(16) unsigned char shared[];
   E* const slabs = reinterpret_cast<E*>(shared);
   const PStepPair pair = call.pairs[blockIdx.y];
+  const int width = call.width;
   const bool of_v = static_cast<int>(blockIdx.x) >= call.chunks_of_x;
   const PStepMatrix<E> x = of_v ? call.v : call.x;
   const int64_t chunk = static_cast<int64_t>(blockIdx.x) - (of_v ? call.chunks_of_x : 0);
@@ -340,7 +343,7 @@ __global__ void __launch_bounds__(256, (PostShape<E, K>::kBlocks)) postmultiply_
 
   const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
   const int g = lane / 4, t = lane % 4, col0 = warp * 8 * Shape::kTiles;
-  fetch_slab<E, K, false>(slabs, x, pair, first * S::kRows);
+  fetch_slab<E, K, false>(slabs, x, pair, width, first * S::kRows);
   __pipeline_commit();
   Fragment<E, 4> w[K / 16][Shape::kTiles];
   {
@@ -368,7 +371,7 @@ __global__ void __launch_bounds__(256, (PostShape<E, K>::kBlocks)) postmultiply_
   }
   for (int64_t s = first; s < last; ++s) {
     if (s + 1 < last) {
-      fetch_slab<E, K, false>(slabs + (s + 1 - first) % 2 * S::kElements, x, pair, (s + 1) * S::kRows);
+      fetch_slab<E, K, false>(slabs + (s + 1 - first) % 2 * S::kElements, x, pair, width, (s + 1) * S::kRows);
     }
     __pipeline_commit();
     __pipeline_wait_prior(1);
@@ -390,7 +393,7 @@ __global__ void __launch_bounds__(256, (PostShape<E, K>::kBlocks)) postmultiply_
       for (int j = 0; j < Shape::kTiles; ++j) {
 #pragma unroll
         for (int c = 0; c < 4; ++c) {
-          const int64_t column = column_of<K>(pair, col0 + 8 * j + 2 * t + c % 2);
+          const int64_t column = column_of<K>(pair, width, col0 + 8 * j + 2 * t + c % 2);
           const int64_t row = s * S::kRows + r + 8 * (c / 2) + g;
           if (column < x.cols && row < x.rows) x.data[column * x.ld + row] = sum[j].get(c);
         }
