@@ -23,7 +23,7 @@
 #include "engine/backends/cuda/factor_kernels.h"
 #include "engine/backends/cuda/factor_lane.h"
 #include "engine/backends/cuda/phase_clock.h"
-#include "engine/policies/factor_tuning.h"
+#include "engine/policies/cuda_factor_tuning.h"
 
 namespace svdserve::cuda {
 

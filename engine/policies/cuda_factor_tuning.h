@@ -1,7 +1,7 @@
 // Tuning values of large factors on a GPU. Speed alone, but for the bits: those of a large factor are promised from run
 // to run of one build.
-#ifndef SVDSERVE_ENGINE_POLICIES_FACTOR_TUNING_H_
-#define SVDSERVE_ENGINE_POLICIES_FACTOR_TUNING_H_
+#ifndef SVDSERVE_ENGINE_POLICIES_CUDA_FACTOR_TUNING_H_
+#define SVDSERVE_ENGINE_POLICIES_CUDA_FACTOR_TUNING_H_
 
 #include <cstdint>
 
@@ -12,4 +12,4 @@ namespace svdserve::cuda {
 constexpr int factor_pair_columns(int64_t n, bool complex) { return n < 6144 || complex ? 64 : 128; }
 
 }  // namespace svdserve::cuda
-#endif  // SVDSERVE_ENGINE_POLICIES_FACTOR_TUNING_H_
+#endif  // SVDSERVE_ENGINE_POLICIES_CUDA_FACTOR_TUNING_H_
