@@ -204,7 +204,7 @@ class BlockJacobi {
     x0_ = backend_.matrix(n_, n_);
     backend_.copy(x_, x0_);
     backend_.copy_exponents(f_, f0_, n_);
-    const auto diagonal = backend_.diagonal(x_);
+    const auto diagonal = backend_.diagonal(b_);
     solve_for_w_ = *std::min_element(diagonal.begin(), diagonal.end()) > kSolvableDiagonal;
     if (solve_for_w_) return;
     w_ = backend_.matrix(n_, n_);
@@ -493,7 +493,7 @@ class BlockJacobi {
     return inverse;
   }
 
-  // The triangular solve divides by R_2's diagonal, each entry relative to its column's norm.
+  // The triangular solve divides by R_2's diagonal; each entry is relative to its column's norm here.
   static constexpr double kSolvableDiagonal = 1e-3;
 
   Backend& backend_;
