@@ -92,7 +92,10 @@ class CudaFactorBackend {
     return (p_step_supports<E>(columns, lane_.limits) ? columns : 64) / 2;
   }
 
-  void stage(const char* name) { clock_.stage(name); }
+  void stage(const char* name) {
+    clock_.stage(name);
+    stage_ = name;
+  }
   void sync() {
     require(cudaEventRecord(lane_.waited, lane_.stream), "recording an event");
     require(cudaEventSynchronize(lane_.waited), "computing a factor");
@@ -130,6 +133,7 @@ class CudaFactorBackend {
 
   void store(View a, bool adjoint, void* matrix, const Problem& problem) {
     const Lines lines = lines_of(problem, adjoint);
+    clock_.stage("store");
     struct Pending {
       void* to = nullptr;
       uint64_t bytes = 0;
@@ -152,6 +156,7 @@ class CudaFactorBackend {
     });
     finish(0);
     finish(1);
+    clock_.stage(stage_.c_str());
   }
 
   // --- columns and their exponents ----------------------------------------------------------------------------------
@@ -638,6 +643,7 @@ class CudaFactorBackend {
   const FactorWatch& watch_;
   const Libraries& l_;
   PhaseClock clock_;
+  std::string stage_ = "begin";
   PStepCounts* counts_ = nullptr;
   char* p_step_workspace_ = nullptr;
   uint64_t p_step_bytes_ = 0;

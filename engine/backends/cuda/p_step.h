@@ -33,7 +33,7 @@ struct InnerCall {
   const PStepPair* pairs;
   const E* partial;  // [count][splits][K x K] by rows, lower triangles
   int splits;
-  E* w;                   // [out] [count][K x K], by columns; of active pairs
+  E* w;                   // [out] [count][K x K], by columns: W - I; of active pairs
   int32_t* exponents;     // [in,out] of the columns of X
   int* exponent_changes;  // [out] [count][2][K]: before and after; of active pairs
   int* active;            // [out] [count]

@@ -199,17 +199,19 @@ __device__ __forceinline__ void transform_gram_tile(const CudaTeam<32>& team, co
   const int g = team.rank() / 4, t = team.rank() % 4;
   const E* const qa = work.groups[a].q;
   const E* const qb = work.groups[b].q;
-  const E zero = from_real<E>(0);
+  const E zero = from_real<E>(0), one = from_real<E>(1);
   const int column = step.column(b, g);
   E first[2] = {zero, zero}, second[2] = {zero, zero};
   const E h0 = work.h.get(step.column(a, t), column), h1 = work.h.get(step.column(a, 4 + t), column);
   multiply_8x8x4(first, conjugate(qa[g * n + t]), h0);
   multiply_8x8x4(first, conjugate(qa[g * n + 4 + t]), h1);
+  const int row = step.column(a, g), left = step.column(b, 2 * t), right = step.column(b, 2 * t + 1);
+  first[0] = plus_product(work.h.get(row, left), first[0], one);
+  first[1] = plus_product(work.h.get(row, right), first[1], one);
   multiply_8x8x4(second, first[0], qb[g * n + 2 * t]);
   multiply_8x8x4(second, first[1], qb[g * n + 2 * t + 1]);
-  const int row = step.column(a, g);
-  work.h.set(row, step.column(b, 2 * t), second[0]);
-  work.h.set(row, step.column(b, 2 * t + 1), second[1]);
+  work.h.set(row, left, plus_product(first[0], second[0], one));
+  work.h.set(row, right, plus_product(first[1], second[1], one));
 }
 template <class E>
 __device__ __forceinline__ void transform_rotations(const CudaTeam<32>& team, const JacobiSuperstep& step, int tile,
@@ -217,14 +219,20 @@ __device__ __forceinline__ void transform_rotations(const CudaTeam<32>& team, co
   constexpr int n = kJacobiGroup;
   const int g = team.rank() / 4, t = team.rank() % 4;
   const E* const q = work.groups[b].q;
-  const E zero = from_real<E>(0);
-  E* const row = work.w + n * tile + g;
+  const E zero = from_real<E>(0), one = from_real<E>(1);
+  const int i = n * tile + g;
+  const auto at = [&](int column) -> E& { return work.w[column * work.w_ld + i]; };
+  const auto with_identity = [&](int column) {
+    return plus_product(at(column), from_real<E>(column == i ? 1 : 0), one);
+  };
   E result[2] = {zero, zero};
-  const E x = row[step.column(b, t) * work.w_ld], y = row[step.column(b, 4 + t) * work.w_ld];
+  const int left = step.column(b, 2 * t), right = step.column(b, 2 * t + 1);
+  const E x = with_identity(step.column(b, t)), y = with_identity(step.column(b, 4 + t));
+  const E old_left = at(left), old_right = at(right);
   multiply_8x8x4(result, x, q[g * n + t]);
   multiply_8x8x4(result, y, q[g * n + 4 + t]);
-  row[step.column(b, 2 * t) * work.w_ld] = result[0];
-  row[step.column(b, 2 * t + 1) * work.w_ld] = result[1];
+  at(left) = plus_product(old_left, result[0], one);
+  at(right) = plus_product(old_right, result[1], one);
 }
 
 template <class E, int K>
@@ -359,10 +367,13 @@ __global__ void __launch_bounds__(256, (PostShape<E, K>::kBlocks)) postmultiply_
         for (int c = 0; c < 4; ++c) {
           const int row = 16 * k + 4 * c + t;
           E entry = rotations[column * K + row];
-          if (of_v) {  // V takes the rotations of the true columns
+          if (of_v) {  // V takes W of the true columns
             const int shift = after[column] - before[row];
-            if (shift != 0)
-              entry = times_real(entry, power_of_two(shift < -1022 ? -1022 : shift > 1023 ? 1023 : shift));
+            if (shift != 0) {
+              const double by = power_of_two(shift < -1022 ? -1022 : shift > 1023 ? 1023 : shift);
+              entry = times_real(entry, by);
+              if (row == column) entry = plus_product(entry, from_real<E>(by - 1), from_real<E>(1));
+            }
           }
           w[k][j].set(c, entry);
         }
@@ -395,7 +406,9 @@ __global__ void __launch_bounds__(256, (PostShape<E, K>::kBlocks)) postmultiply_
         for (int c = 0; c < 4; ++c) {
           const int64_t column = column_of<K>(pair, width, col0 + 8 * j + 2 * t + c % 2);
           const int64_t row = s * S::kRows + r + 8 * (c / 2) + g;
-          if (column < x.cols && row < x.rows) x.data[column * x.ld + row] = sum[j].get(c);
+          if (column >= x.cols || row >= x.rows) continue;
+          const E old = slab[(col0 + 8 * j + 2 * t + c % 2) * S::kLd + r + 8 * (c / 2) + g];
+          x.data[column * x.ld + row] = plus_product(old, sum[j].get(c), from_real<E>(1));
         }
       }
     }

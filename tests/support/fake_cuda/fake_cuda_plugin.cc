@@ -362,7 +362,10 @@ const SvdserveCudaApi kApi = {
     []() -> const char* { return "the fake has no large factors"; },
     [](const SvdserveCudaFactorPlan*) { return uint64_t{0}; },
     [](int32_t, const SvdserveCudaFactorPlan*, const SvdserveCudaFactorOperands*, const SvdserveCudaFactorControl*,
-       SvdserveCudaFactorOutcome* outcome) { *outcome = {.status = static_cast<int32_t>(FactorStatus::kFault)}; },
+       SvdserveCudaFactorOutcome* outcome) {
+      *outcome = {};
+      outcome->status = static_cast<int32_t>(FactorStatus::kFault);
+    },
 };
 
 }  // namespace
