@@ -136,7 +136,7 @@ SVD_HD double reciprocal_root(double x) {
 // 1 - (tanh 2 theta)^2 is kept this far from zero: columns that no hyperbolic rotation can make orthogonal, which
 // exist by rounding alone, are brought nearer, and looked at again.
 inline constexpr double kLeastHyperbolicGap = 0x1p-40;
-// A column whose squared norm falls to this part by one rotation was the other one's multiple but for rounding.
+// A column whose squared norm falls to this part was a combination of the others but for rounding.
 inline constexpr double kLostNorm2 = 0x1p-48;
 
 // alpha, beta: |x_p|^2, |x_q|^2; gamma = x_p^H x_q; f_p, f_q: exponents.
@@ -433,11 +433,12 @@ SVD_HD double largest_cosine2(const Block& block, const GramWork<E>& work) {
   return largest;
 }
 
-// Norms back in [1/2, 2), by exact powers of two.
+// Norms back in [1/2, 2), by exact powers of two. Returns whether some column has become rounding errors of itself.
 template <class Block, class E>
-SVD_HD void renormalize(const Block& block, const GramWork<E>& work) {
+SVD_HD bool renormalize(const Block& block, const GramWork<E>& work) {
   block.for_each(work.k, [&](int j) {
     const double alpha = real_part(work.h.get(j, j));
+    work.cosines[j] = alpha > 0 && alpha <= kLostNorm2 ? 1 : 0;
     if (!(alpha > 0) || (alpha >= 0.25 && alpha < 4)) return;
     const int e = (static_cast<int>(__builtin_bit_cast(uint64_t, alpha) >> 52) - 1023) / 2;
     const double scale = power_of_two(-e);
@@ -446,6 +447,9 @@ SVD_HD void renormalize(const Block& block, const GramWork<E>& work) {
     column[j] = plus_product(column[j], from_real<E>(scale - 1), from_real<E>(1));
     work.exponents[j] += e;
   });
+  bool lost = false;
+  for (int j = 0; j < work.k; ++j) lost |= work.cosines[j] != 0;
+  return lost;
 }
 
 // Every member of the block gets the outcome.
@@ -477,9 +481,10 @@ SVD_HD GramOutcome gram_jacobi(const Block& block, const GramWork<E>& work) {
         outcome.lost |= work.groups[g].lost[m] != 0;
       }
     }
+    block.for_each(0, [](int) {});  // all have counted before the next sweep counts on
     if (outcome.rotations == before) break;
   }
-  renormalize(block, work);
+  if (renormalize(block, work)) outcome.lost = true;
   outcome.active = outcome.rotations > 0;
   return outcome;
 }
