@@ -413,8 +413,8 @@ SVD_HD void transform_rest(const Block& block, const JacobiSuperstep& step, cons
 
 // --- the whole ----------------------------------------------------------------------------------------------------
 
-// The square of the largest cosine between two columns; those of a zero column are zero. cosines[i] afterwards: the
-// largest of column i and one before it.
+// The square of the largest cosine between two columns; those of a zero column are zero. Not finite where a column is
+// not. cosines[i] afterwards: the largest of column i and one before it.
 template <class Block, class E>
 SVD_HD double largest_cosine2(const Block& block, const GramWork<E>& work) {
   block.for_each(work.k, [&](int i) {
@@ -426,10 +426,11 @@ SVD_HD double largest_cosine2(const Block& block, const GramWork<E>& work) {
       const double product = alpha * beta;
       if (gamma2 > largest * product && product > 0) largest = gamma2 / product;
     }
-    work.cosines[i] = largest;
+    work.cosines[i] = std::isfinite(alpha) ? largest : alpha * alpha;
   });
   double largest = 0;
-  for (int i = 0; i < work.k; ++i) largest = std::fmax(largest, work.cosines[i]);
+  for (int i = 0; i < work.k; ++i)
+    largest = work.cosines[i] <= largest || std::isnan(largest) ? largest : work.cosines[i];
   return largest;
 }
 
@@ -458,7 +459,7 @@ SVD_HD GramOutcome gram_jacobi(const Block& block, const GramWork<E>& work) {
   const int k = work.k, groups = k / kJacobiGroup;
   GramOutcome outcome;
   outcome.cosine2 = largest_cosine2(block, work);
-  outcome.active = outcome.cosine2 > work.tolerance2;
+  outcome.active = outcome.cosine2 > work.tolerance2 && std::isfinite(outcome.cosine2);
   if (!outcome.active) return outcome;
   block.for_each(k * k, [&](int e) { work.w[e / k * work.w_ld + e % k] = from_real<E>(0); });
   block.for_each(groups * (kJacobiGroup / 2), [&](int e) {

@@ -142,7 +142,11 @@ uint64_t factor_bytes(const SvdserveCudaFactorPlan* plan) {
   const int64_t left = wide ? plan->right_rows : plan->left_columns;
   uint64_t bytes = size(m, n) + 2 * size(m, std::max(n, left)) + 7 * size(n, n);
   if (plan->certificate != 0) bytes += size(m, n) + 2 * size(std::max(m, left), left);
-  bytes += 2 * kTransferBytes + (uint64_t{256} << 20) + static_cast<uint64_t>(m) * 1024;
+  // The pairs of a p-step: with either width a block more than there can be.
+  const int pairs = static_cast<int>(n / 64 + 2);
+  bytes += complex ? p_step_workspace_bytes<Complex>(pairs, 64)
+                   : std::max(p_step_workspace_bytes<double>(pairs, 64), p_step_workspace_bytes<double>(pairs, 128));
+  bytes += 2 * kTransferBytes + (uint64_t{64} << 20) + static_cast<uint64_t>(m) * 1024;
   return bytes;
 }
 
