@@ -4,6 +4,9 @@
 
 The kernels: BIDIAGONAL of k <= 8 for f32, f64 and c64, one matrix a thread. A loop that is not unrolled, or an array
 indexed by a number that the compiler does not know, moves a matrix into local memory, which is right and slow.
+
+And the kernels that orthogonalize the block pairs of a large factor, which keep nothing outside of registers and shared
+memory either.
 """
 import dataclasses
 import itertools
@@ -23,6 +26,8 @@ KNOWN = {}
 
 ENTRY = re.compile(r"Compiling entry function '(\w+)' for '(\w+)'")
 MEMORY = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
+INNER = re.compile(r"::inner_kernel<(double|svdserve::Complex), (?:\(int\))?(\d+)>")
+INNER_WANTED = {("double", 64), ("double", 128), ("svdserve::Complex", 64)}
 KERNEL = re.compile(r"(lane_kernel|lane_bidiagonalize_kernel)<.*?(Real|Complex)Element<.*?(float|double)[ >]+,"
                     r" (?:\(int\))?(\d+)(?:, \([\w:]+\)(\d+))?>")
 
@@ -85,6 +90,23 @@ def check(report, known):
     return faults, needless
 
 
+def check_inner(report):
+    """The same for the kernels of a large factor: one line for every fault."""
+    kernels = parse(report)
+    demangle(kernels)
+    faults, seen = [], {}
+    for kernel in kernels:
+        if not (found := INNER.search(kernel.name)):
+            continue
+        seen.setdefault(kernel.architecture, set()).add((found[1], int(found[2])))
+        if kernel.memory != (0, 0, 0):
+            faults.append(f"{kernel.name}, {kernel.architecture}: stack or spills, {kernel.memory}")
+    if not seen:
+        faults.append("no inner_kernel is in the report")
+    return faults + [f"{architecture}: no inner_kernel for {missing}"
+                     for architecture, shapes in seen.items() for missing in sorted(INNER_WANTED - shapes)]
+
+
 def planted_faults():
     """The check itself: a report of all kernels, then one with a stack frame, one with a spill, and one too few."""
     def entry(dtype, k, memory="0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads"):
@@ -105,13 +127,24 @@ def planted_faults():
     found = faults({s: t for s, t in everything.items() if s != ("c64", 8)}, {})
     assert len(found) == 1 and "c64 8x8" in found[0], found
 
+    def inner(element, k, memory="0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads"):
+        name = f"_ZN8svdserve4cuda12inner_kernelI{element}Li{k}EEEvNS0_9InnerCallIT_EE"
+        return (f"ptxas info    : Compiling entry function '{name}' for 'sm_90'\n"
+                f"ptxas info    : Function properties for {name}\n    {memory}\n")
+    real, complex_one = inner("d", 64) + inner("d", 128), inner("NS_7ComplexE", 64)
+    assert check_inner(real + complex_one) == []
+    assert len(check_inner(real)) == 1 and len(check_inner("")) == 1
+    spilling = inner("NS_7ComplexE", 64, "0 bytes stack frame, 4 bytes spill stores, 0 bytes spill loads")
+    assert len(check_inner(real + spilling)) == 1
+
 
 def main():
     planted_faults()
     reports = [pathlib.Path(path + ".resources") for path in sys.argv[1:]]
     faults = [f"{path} is missing: build again" for path in reports if not path.exists()]
-    found, needless = check("".join(path.read_text(encoding="utf-8") for path in reports if path.exists()), KNOWN)
-    faults += found
+    report = "".join(path.read_text(encoding="utf-8") for path in reports if path.exists())
+    found, needless = check(report, KNOWN)
+    faults += found + check_inner(report)
     for dtype, k in sorted(needless):
         print(f"{dtype} {k}x{k} needs no stack any more: its entry in KNOWN can go")
     print("\n".join(faults) or "no stack, no spills, but for what is KNOWN")

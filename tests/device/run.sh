@@ -3,13 +3,14 @@
 #   run.sh [results folder, .] [part ...]
 # Parts, in this order where none is named:
 #   arithmetic bits contract faults      right or wrong
+#   factor                      large factors: right or wrong, then figures
 #   kernels vectors answers torch host service python    figures, each with its peers in the same run
 # and by name alone: sanitize (compute-sanitizer over a reduced list), soak (two minutes of mixed load), resources.
 set -uo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 out=$(mkdir -p "${1:-.}" && cd "${1:-.}" && pwd)
 shift || true
-parts=${*:-arithmetic bits contract faults kernels vectors answers torch host service python}
+parts=${*:-arithmetic bits contract faults factor kernels vectors answers torch host service python}
 bin=$here/bin
 export LD_LIBRARY_PATH=${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}/usr/local/cuda/lib64
 section() { printf '\n== %s\n' "$*"; }
@@ -119,6 +120,12 @@ soak() {
         (exit $failed)
         ;;
       faults) timeout 120 "$bin/device_faults" ;;
+      factor)
+        failed=0
+        "$bin/device_factor_kernels" || failed=1
+        "$bin/device_factor_bench" || failed=1
+        (exit $failed)
+        ;;
       kernels) "$bin/device_kernel_bench" ;;
       vectors) "$bin/device_vectors_bench" ;;
       answers) "$bin/device_answers_bench" ;;

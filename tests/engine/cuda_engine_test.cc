@@ -25,6 +25,7 @@
 #include <utility>
 #include <vector>
 
+#include "engine/cuda_factor_engine.h"
 #include "tests/support/fake_cuda/fake_cuda.h"
 
 namespace svdserve {
@@ -46,6 +47,9 @@ int probe() {
   CudaStatus status;
   const auto engine = CudaEngine::open({}, &status);
   const PinnedBuffer buffer(64);
+  CudaStatus of_factors;
+  const auto factors = open_cuda_factor_engine(0, &of_factors);
+  std::printf("factors=%s\nfactors_text=%s\n", factors != nullptr ? "open" : "null", of_factors.text.c_str());
   std::printf("driver=%d\ncount=%d\nwhy=%s\nengine=%s\ncode=%d\ntext=%s\npinned=%s\n",
               dlopen("libcuda.so.1", RTLD_NOW) != nullptr, count, why.c_str(), engine != nullptr ? "open" : "null",
               status.code, status.text.c_str(), buffer.data() != nullptr ? "memory" : "null");
@@ -83,6 +87,8 @@ void expect_refused(const Findings& found, const std::string& because) {
   EXPECT_EQ(found.at("code"), "100");  // cudaErrorNoDevice
   EXPECT_EQ(found.at("text"), found.at("why"));
   EXPECT_EQ(found.at("pinned"), "null");
+  EXPECT_EQ(found.at("factors"), "null");
+  EXPECT_EQ(found.at("factors_text"), found.at("why"));
 }
 
 TEST(CudaMissing, TheDriver) {
@@ -113,11 +119,11 @@ TEST(CudaMissing, AFileThatIsNoLibrary) {
 }
 
 TEST(CudaMissing, ALibraryThatIsNoPlugin) {
-  expect_refused(probe_with(with_driver(SVDSERVE_FAKE_CUDA_DRIVER)), "is no CUDA back end of version 2");
+  expect_refused(probe_with(with_driver(SVDSERVE_FAKE_CUDA_DRIVER)), "is no CUDA back end of version 3");
 }
 
 TEST(CudaMissing, APluginOfAnotherVersion) {
-  expect_refused(probe_with(with_driver() + "SVDSERVE_FAKE_CUDA_VERSION=3"), "is no CUDA back end of version 2");
+  expect_refused(probe_with(with_driver() + "SVDSERVE_FAKE_CUDA_VERSION=4"), "is no CUDA back end of version 3");
 }
 
 TEST(CudaMissing, ADevice) {
@@ -138,6 +144,8 @@ TEST(CudaMissing, Nothing) {
   EXPECT_EQ(found.at("count"), "2");
   EXPECT_EQ(found.at("why"), "");
   EXPECT_EQ(found.at("engine"), "open");
+  EXPECT_EQ(found.at("factors"), "null");
+  EXPECT_EQ(found.at("factors_text"), "the fake has no large factors");
   EXPECT_EQ(found.at("code"), "0");
   EXPECT_EQ(found.at("pinned"), "memory");
 }

@@ -2,6 +2,7 @@
 #include <cstdio>
 #include <cstring>
 
+#include "engine/backends/cuda/factor.h"
 #include "engine/backends/cuda/launch.h"
 
 namespace svdserve::cuda {
@@ -141,6 +142,9 @@ constexpr SvdserveCudaApi kApi = {
     clear,
     record,
     wait,
+    factor_refusal,
+    factor_bytes,
+    decompose_factor,
 };
 
 }  // namespace

@@ -14,7 +14,7 @@ struct CUevent_st;
 
 extern "C" {
 
-enum { kSvdserveCudaAbiVersion = 2, kSvdserveCudaPlanes = 10, kSvdserveCudaMaxSnrs = 64 };
+enum { kSvdserveCudaAbiVersion = 3, kSvdserveCudaPlanes = 10, kSvdserveCudaMaxSnrs = 64, kSvdserveCudaMaxPhases = 24 };
 
 struct SvdserveCudaDevice {
   char name[256];  // as the driver calls it
@@ -52,6 +52,51 @@ struct SvdserveCudaBatch {
   void* workspace;                    // workspace_bytes(plan, count) bytes, aligned to 256
 };
 
+// A FactorPlan (engine/large_factor.h) as plain numbers; enums by their values.
+struct SvdserveCudaFactorPlan {
+  int64_t rows, cols;
+  int32_t dtype, order;
+  int32_t method, vectors, max_sweeps, strategy, variant, hyperbolic, certificate;
+  double tolerance;
+  int64_t values, left_columns, right_rows;
+};
+
+// FactorOperands: all in host memory.
+struct SvdserveCudaFactorOperands {
+  const void* matrix;
+  const int8_t* signature;
+  void *left, *values, *right;
+};
+
+struct SvdserveCudaFactorProgress {
+  int32_t stage, sweep;
+  int64_t rotations, proper_rotations;
+  double off_diagonal, fraction;
+};
+
+struct SvdserveCudaFactorControl {
+  void (*progress)(void* user, const SvdserveCudaFactorProgress* progress);  // or null
+  int32_t (*cancelled)(void* user);                                          // not 0: stop; or null
+  void* user;
+};
+
+struct SvdserveCudaFactorPhase {
+  char name[32];
+  double seconds, flops;
+};
+
+// FactorOutcome.
+struct SvdserveCudaFactorOutcome {
+  int32_t status;
+  char detail[512];
+  int64_t row, col;
+  int32_t out_of_range, device_lost, method, warm_started, sweeps;
+  int64_t rotations, proper_rotations;
+  double residual, left_orthogonality, right_orthogonality;
+  int32_t phase_count;
+  SvdserveCudaFactorPhase phases[kSvdserveCudaMaxPhases];
+};
+
 struct SvdserveCudaApi {
   uint32_t version;  // kSvdserveCudaAbiVersion
 
@@ -81,6 +126,15 @@ struct SvdserveCudaApi {
   int (*record)(int32_t device, CUevent_st* event, CUstream_st* stream);
   // Blocks, asleep, until the event has passed; returns what went wrong on the device before it.
   int (*wait)(int32_t device, CUevent_st* event);
+
+  // Null where there are large factors; else why not, such as which library is missing.
+  const char* (*factor_refusal)(void);
+  // Device memory of a factor while it is decomposed.
+  uint64_t (*factor_bytes)(const SvdserveCudaFactorPlan* plan);
+  // Blocks until the results are written. What went wrong is in the outcome. Calls at once share the device.
+  void (*decompose_factor)(int32_t device, const SvdserveCudaFactorPlan* plan,
+                           const SvdserveCudaFactorOperands* operands, const SvdserveCudaFactorControl* control,
+                           SvdserveCudaFactorOutcome* outcome);
 };
 
 // The plugin's one symbol: null where it does not know this version.

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "engine/large_factor.h"
 #include "engine/problem.h"
 #include "tests/support/fake_cuda/fake_cuda.h"
 
@@ -358,6 +359,13 @@ const SvdserveCudaApi kApi = {
     [](int32_t, void* memory, uint64_t bytes, CUstream_st* stream) { return fake().clear(memory, bytes, stream); },
     [](int32_t, CUevent_st* event, CUstream_st* stream) { return fake().record(event, stream); },
     [](int32_t, CUevent_st* event) { return fake().wait(event); },
+    []() -> const char* { return "the fake has no large factors"; },
+    [](const SvdserveCudaFactorPlan*) { return uint64_t{0}; },
+    [](int32_t, const SvdserveCudaFactorPlan*, const SvdserveCudaFactorOperands*, const SvdserveCudaFactorControl*,
+       SvdserveCudaFactorOutcome* outcome) {
+      *outcome = {};
+      outcome->status = static_cast<int32_t>(FactorStatus::kFault);
+    },
 };
 
 }  // namespace

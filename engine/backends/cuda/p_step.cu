@@ -1,0 +1,139 @@
+#include "engine/backends/cuda/p_step.h"
+
+#include <algorithm>
+
+#include "engine/backends/cuda/p_step_kernels.h"
+
+namespace svdserve::cuda {
+namespace {
+
+constexpr int kMostSplits = 8;
+
+constexpr uint64_t aligned(uint64_t bytes) { return (bytes + 255) / 256 * 256; }
+
+template <class E>
+struct Workspace {
+  E *partial, *w;
+  int *exponent_changes, *active;
+};
+template <class E>
+uint64_t lay_out(int count, int columns, char* base, Workspace<E>* out) {
+  const auto n = static_cast<uint64_t>(count), k = static_cast<uint64_t>(columns), square = k * k * sizeof(E);
+  uint64_t at = 0;
+  const auto take = [&](uint64_t bytes) {
+    char* const p = base + at;
+    at += aligned(bytes);
+    return p;
+  };
+  Workspace<E> all{};
+  all.partial = reinterpret_cast<E*>(take(n * kMostSplits * square));
+  all.w = reinterpret_cast<E*>(take(n * square));
+  all.exponent_changes = reinterpret_cast<int*>(take(n * 2 * k * sizeof(int)));
+  all.active = reinterpret_cast<int*>(take(n * sizeof(int)));
+  if (out != nullptr) *out = all;
+  return at;
+}
+
+template <class Kernel>
+cudaError_t allow(Kernel kernel, int shared_bytes) {
+  return cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes);
+}
+
+template <class E, int K>
+cudaError_t launch(const PStepCall<E>& call, const PStepLimits& limits, cudaEvent_t* marks, cudaStream_t stream) {
+  Workspace<E> space;
+  lay_out(call.count, K, static_cast<char*>(call.workspace), &space);
+  cudaError_t error = cudaSuccess;
+  const auto mark = [&](int i) {
+    if (marks != nullptr && error == cudaSuccess) error = cudaEventRecord(marks[i], stream);
+  };
+  const auto after = [&](cudaError_t e) {
+    if (error == cudaSuccess) error = e;
+  };
+
+  mark(0);
+  // Rows are split so that every multiprocessor has a block.
+  const auto slabs = [](int64_t rows, int of) { return static_cast<int>((rows + of - 1) / of); };
+  const int gram_slabs = slabs(call.x.rows, Slab<E, K, true>::kRows);
+  const int splits =
+      std::max(1, std::min({kMostSplits, gram_slabs, (limits.multiprocessors + call.count / 2) / call.count}));
+  const dim3 gram_grid(static_cast<unsigned>(splits), static_cast<unsigned>(call.count));
+  after(allow(gram_kernel<E, K>, GramShape<E, K>::kSharedBytes));
+  if (error != cudaSuccess) return error;
+  gram_kernel<E, K><<<gram_grid, GramShape<E, K>::kThreads, GramShape<E, K>::kSharedBytes, stream>>>(
+      call.x, call.pairs, call.width, space.partial);
+  after(cudaGetLastError());
+  mark(1);
+
+  const bool w_in_shared_memory = InnerShape<E, K>::shared_bytes(true) <= limits.shared_bytes;
+  const int inner_bytes = InnerShape<E, K>::shared_bytes(w_in_shared_memory);
+  const InnerCall<E> inner{
+      call.pairs,        space.partial,     splits,     space.w,     call.exponents, space.exponent_changes,
+      space.active,      call.counters,     call.width, call.x.cols, call.positive,  call.tolerance,
+      call.inner_sweeps, w_in_shared_memory};
+  after(allow(inner_kernel<E, K>, inner_bytes));
+  if (error != cudaSuccess) return error;
+  inner_kernel<E, K>
+      <<<static_cast<unsigned>(call.count), InnerShape<E, K>::kThreads, static_cast<size_t>(inner_bytes), stream>>>(
+          inner);
+  after(cudaGetLastError());
+  mark(2);
+
+  // Several blocks a multiprocessor, so that pairs that are skipped and pairs that are not even out.
+  constexpr int kBlocks = 4, kMostSlabs = 8;
+  const int x_slabs = slabs(call.x.rows, Slab<E, K, false>::kRows);
+  const int v_slabs = call.v.data != nullptr ? slabs(call.v.rows, Slab<E, K, false>::kRows) : 0;
+  const int64_t all = int64_t{x_slabs + v_slabs} * call.count;
+  const int per_block = std::clamp(static_cast<int>(all / (int64_t{kBlocks} * limits.multiprocessors)), 1, kMostSlabs);
+  const int chunks_of_x = slabs(x_slabs, per_block), chunks_of_v = slabs(v_slabs, per_block);
+  const PostCall<E> post{call.x,       call.v,     call.pairs,  space.w,  space.exponent_changes,
+                         space.active, call.width, chunks_of_x, per_block};
+  const dim3 post_grid(static_cast<unsigned>(chunks_of_x + chunks_of_v), static_cast<unsigned>(call.count));
+  after(allow(postmultiply_kernel<E, K>, PostShape<E, K>::kSharedBytes));
+  if (error != cudaSuccess) return error;
+  postmultiply_kernel<E, K><<<post_grid, PostShape<E, K>::kThreads, PostShape<E, K>::kSharedBytes, stream>>>(post);
+  after(cudaGetLastError());
+  mark(3);
+  return error;
+}
+
+template <class E, int K>
+bool fits(const PStepLimits& limits) {
+  return GramShape<E, K>::kSharedBytes <= limits.shared_bytes &&
+         InnerShape<E, K>::shared_bytes(false) <= limits.shared_bytes &&
+         PostShape<E, K>::kSharedBytes <= limits.shared_bytes;
+}
+
+}  // namespace
+
+template <class E>
+bool p_step_supports(int columns, const PStepLimits& limits) {
+  if constexpr (!kIsComplex<E>) {
+    if (columns == 128) return fits<E, 128>(limits) && InnerShape<E, 128>::shared_bytes(true) <= limits.shared_bytes;
+  }
+  return columns == 64 && fits<E, 64>(limits);
+}
+
+template <class E>
+uint64_t p_step_workspace_bytes(int count, int columns) {
+  return lay_out<E>(count, columns, nullptr, nullptr);
+}
+
+template <class E>
+cudaError_t launch_p_step(const PStepCall<E>& call, const PStepLimits& limits, cudaEvent_t* marks,
+                          cudaStream_t stream) {
+  if (call.count == 0) return cudaSuccess;
+  if constexpr (!kIsComplex<E>) {
+    if (call.columns == 128) return launch<E, 128>(call, limits, marks, stream);
+  }
+  return launch<E, 64>(call, limits, marks, stream);
+}
+
+template bool p_step_supports<double>(int, const PStepLimits&);
+template bool p_step_supports<Complex>(int, const PStepLimits&);
+template uint64_t p_step_workspace_bytes<double>(int, int);
+template uint64_t p_step_workspace_bytes<Complex>(int, int);
+template cudaError_t launch_p_step<double>(const PStepCall<double>&, const PStepLimits&, cudaEvent_t*, cudaStream_t);
+template cudaError_t launch_p_step<Complex>(const PStepCall<Complex>&, const PStepLimits&, cudaEvent_t*, cudaStream_t);
+
+}  // namespace svdserve::cuda

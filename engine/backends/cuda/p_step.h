@@ -1,0 +1,90 @@
+// One p-step of block Jacobi on the device (p_step_kernels.h): what it is called with. E: double or Complex.
+#ifndef SVDSERVE_ENGINE_BACKENDS_CUDA_P_STEP_H_
+#define SVDSERVE_ENGINE_BACKENDS_CUDA_P_STEP_H_
+
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+
+#include "engine/core/complex.h"
+
+namespace svdserve::cuda {
+
+struct PStepPair {
+  int32_t p, q;  // block-columns
+};
+
+// Column-major; data and ld elements are multiples of 16 bytes.
+template <class E>
+struct PStepMatrix {
+  E* data;
+  int64_t rows, cols, ld;
+};
+
+// In device memory; grows until somebody clears it.
+struct PStepCounts {
+  unsigned long long rotations, proper_rotations, active_pairs;
+  unsigned long long cosine2_bits;  // of a double: the square of the largest cosine
+  unsigned long long lost;          // not 0: a column came out as zero, or rounding errors of itself
+};
+
+template <class E>
+struct InnerCall {
+  const PStepPair* pairs;
+  const E* partial;  // [count][splits][K x K] by rows, lower triangles
+  int splits;
+  E* w;                   // [out] [count][K x K], by columns: W - I; of active pairs
+  int32_t* exponents;     // [in,out] of the columns of X
+  int* exponent_changes;  // [out] [count][2][K]: before and after; of active pairs
+  int* active;            // [out] [count]
+  PStepCounts* counters;
+  int width;               // columns of a block
+  int64_t cols, positive;  // columns from `positive` on have sign -1
+  double tolerance;
+  int sweeps;
+  bool w_in_shared_memory;  // while it grows; else it grows in place
+};
+
+template <class E>
+struct PostCall {
+  PStepMatrix<E> x, v;  // v without data: none
+  const PStepPair* pairs;
+  const E* w;
+  const int* exponent_changes;
+  const int* active;
+  int width;                   // columns of a block
+  int chunks_of_x, per_block;  // blocks of X, the others are V's; slabs of each
+};
+
+template <class E>
+struct PStepCall {
+  PStepMatrix<E> x, v;     // [in,out]; v.data null: none
+  int32_t* exponents;      // [in,out] device, x.cols
+  int64_t positive;        // x.cols: trigonometric
+  const PStepPair* pairs;  // [in] device, count
+  int count;
+  int width;    // columns of a block, the last one of X may have fewer
+  int columns;  // K: 64 or 128, at least 2 width
+  double tolerance;
+  int inner_sweeps;
+  PStepCounts* counters;  // [in,out] device
+  void* workspace;        // device, p_step_workspace_bytes(count, columns), aligned to 256
+};
+
+// What the device allows.
+struct PStepLimits {
+  int multiprocessors;
+  int shared_bytes;  // of a block, opted in
+};
+
+// Whether K columns can make a pair on this device: 64, and for double 128.
+template <class E>
+bool p_step_supports(int columns, const PStepLimits& limits);
+template <class E>
+uint64_t p_step_workspace_bytes(int count, int columns);
+// Enqueues. `marks`: events to record before the first kernel and after each of the three, or null.
+template <class E>
+cudaError_t launch_p_step(const PStepCall<E>& call, const PStepLimits& limits, cudaEvent_t* marks, cudaStream_t stream);
+
+}  // namespace svdserve::cuda
+#endif  // SVDSERVE_ENGINE_BACKENDS_CUDA_P_STEP_H_

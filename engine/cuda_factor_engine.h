@@ -1,0 +1,18 @@
+// Large factors on a GPU: the FactorEngine of a device that the CUDA back end's plugin drives.
+#ifndef SVDSERVE_ENGINE_CUDA_FACTOR_ENGINE_H_
+#define SVDSERVE_ENGINE_CUDA_FACTOR_ENGINE_H_
+
+#include <memory>
+
+#include "engine/cuda_engine.h"
+#include "engine/large_factor.h"
+
+namespace svdserve {
+
+// GPU `ordinal`, as CUDA counts. Null: *status says why not, such as which library is missing; CudaEngine may work all
+// the same, because only large factors need cuBLAS and cuSOLVER. What it allocates belongs to a decomposition, and is
+// freed at its end, but for handles and 32 MiB of pinned host memory that the next one takes over.
+std::unique_ptr<FactorEngine> open_cuda_factor_engine(int ordinal, CudaStatus* status);
+
+}  // namespace svdserve
+#endif  // SVDSERVE_ENGINE_CUDA_FACTOR_ENGINE_H_
