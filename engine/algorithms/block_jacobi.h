@@ -41,8 +41,6 @@ namespace svdserve::factor {
 inline constexpr int32_t kWarmStartSpread = 17;
 // log2 of the largest ratio of columns within which their exponents may be made equal.
 inline constexpr int32_t kPlainSpread = 300;
-// A diagonal entry of R below so many n u of its column's norm: the column depends on those before it.
-inline constexpr double kDependentColumn = 4;
 inline constexpr double kUnitRoundoff = 0x1p-53;
 
 template <FactorBackend Backend>
@@ -150,10 +148,15 @@ class BlockJacobi {
     smallest_exponent_ = least + std::ilogb(kUnitRoundoff);
   }
 
+  // A diagonal entry of R, relative to its column's norm, that is no more than rounding error: the column depends on
+  // those before it.
   void require_full_rank() {
+    // The QR's errors, and those that a single precision operand was rounded by.
+    const double stored = value_bytes(plan_.problem.dtype) == 4 ? 0x1p-24 : kUnitRoundoff;
+    const double limit = std::max(4 * static_cast<double>(n_) * kUnitRoundoff, 16 * stored);
     const auto diagonal = backend_.diagonal(a_);
     for (int64_t j = 0; j < n_; ++j) {
-      if (!(diagonal[j] > kDependentColumn * static_cast<double>(n_) * kUnitRoundoff)) {
+      if (!(diagonal[j] > limit)) {
         throw FactorStop{FactorStatus::kRankDeficient, "the factor does not have full column rank"};
       }
     }

@@ -346,7 +346,7 @@ TEST(Factor, ATolerantRunStopsEarlier) {
 TEST(Factor, OneThreadAndManyAgreeWithinTheContract) {
   const Matrix a = generate(Kind::kNormal, DType::kC128, 70, 130, 2);
   const auto reference = reference_singular_values(a);
-  for (const int threads : {1, 3}) {
+  for (const int threads : {1, 2}) {
     const auto own = make_host_factor_engine(threads);
     const FactorResult result = run_factor(*own, factor_plan_of({70, 130, DType::kC128, Order::kRowMajor}, {}), a);
     expect_values({70, 130, DType::kC128, Order::kRowMajor}, result.values, reference);
