@@ -245,9 +245,10 @@ bool start(const Config& config, RpcOptions rpc_options, Server* server) {
                         {"threads", device.info.threads},
                         {"lanes", device.info.lanes}});
   }
-  server->factors =
-      std::make_unique<LargePipeline>(large_options(config), MakeFactorDevices(static_cast<int>(config.large_threads)),
-                                      server->clock.get(), &server->recorder);
+  server->factors = std::make_unique<LargePipeline>(
+      large_options(config),
+      MakeFactorDevices(static_cast<int>(config.large_threads > 0 ? config.large_threads : config.threads)),
+      server->clock.get(), &server->recorder);
   std::string error;
   server->rpc = RpcServer::Start(rpc_options, server->pipeline.get(), server->factors.get(), server->clock.get(),
                                  &server->recorder, server->memory.get(), &error);
