@@ -125,9 +125,22 @@ void FactorMemoryPool::give(void* address) {
   free_[bytes].push_back(std::move(block));
 }
 
+void FactorMemoryPool::give_all() {
+  while (!used_.empty()) give(used_.begin()->first);
+}
+
 template <class E>
 HostFactorBackend<E>::HostFactorBackend(const FactorThreads& threads)
     : threads_(threads), pair_steps_(threads.threads()), stage_start_(Clock::now()) {}
+
+template <class E>
+void HostFactorBackend<E>::reset() {
+  pool_.give_all();
+  tracking_ = {};
+  counters_ = {};
+  phases_.clear();
+  stage_.clear();
+}
 
 template <class E>
 FactorView<E> HostFactorBackend<E>::matrix(int64_t rows, int64_t cols) {

@@ -1,0 +1,408 @@
+// Large factors keep the contract: values, bases and residuals for every dtype, kind of matrix, class of shape,
+// strategy and variant; and what is not a result is said clearly.
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "engine/large_factor.h"
+#include "gmock/gmock.h"
+#include "tests/support/numerics/contract.h"
+#include "tests/support/numerics/effort.h"
+#include "tests/support/numerics/factor_run.h"
+#include "tests/support/numerics/matrix_generators.h"
+#include "tests/support/numerics/random.h"
+#include "tests/support/numerics/reference_svd.h"
+
+namespace svdserve::numerics {
+namespace {
+
+const FactorEngine& engine() {
+  static const auto instance = make_host_factor_engine(2);
+  return *instance;
+}
+
+struct Case {
+  Problem problem;
+  FactorOptions options;
+  std::string what;
+};
+
+std::string describe(const Case& c) {
+  const Problem& p = c.problem;
+  return std::string(name(p.dtype)) + " " + std::to_string(p.rows) + "x" + std::to_string(p.cols) + " " + c.what + " " +
+         name(c.options.method) + " " + name(c.options.strategy) + " " + name(c.options.variant);
+}
+
+double orthogonality_bound(const Problem& p) {
+  return std::max(10.0, std::sqrt(static_cast<double>(std::max(p.rows, p.cols))));
+}
+
+// Descending, and each within value_bound() of the reference.
+void expect_values(const Problem& p, const std::vector<double>& values, const std::vector<long double>& reference) {
+  const RealType real = real_type(p.dtype);
+  const long double allowed = static_cast<long double>(value_bound(p)) * real.unit_roundoff * reference[0] +
+                              static_cast<long double>(real.smallest_denormal) / 2;
+  for (size_t i = 0; i < values.size(); ++i) {
+    ASSERT_FALSE(std::signbit(values[i])) << i;
+    if (i > 0) {
+      ASSERT_LE(values[i], values[i - 1]) << i;
+    }
+    if (std::isinf(values[i])) {
+      ASSERT_GT(reference[i] + allowed, real.largest) << i;
+    } else {
+      ASSERT_LE(std::abs(values[i] - reference[i]), allowed)
+          << i << ": in units of u s_max "
+          << static_cast<double>((values[i] - reference[i]) / (real.unit_roundoff * reference[0]));
+    }
+  }
+}
+
+void expect_bases(const Problem& p, const Matrix& a, const FactorResult& result) {
+  const double u = real_type(p.dtype).unit_roundoff;
+  const double longest = static_cast<double>(std::max(p.rows, p.cols));
+  EXPECT_LE(column_orthogonality(result.left), orthogonality_bound(p) * static_cast<double>(p.rows) * u);
+  EXPECT_LE(row_orthogonality(result.right), orthogonality_bound(p) * static_cast<double>(p.cols) * u);
+  // Values that are rounded to denormals have lost more than u of themselves.
+  if (!result.outcome.out_of_range && result.values[0] * u > real_type(p.dtype).smallest_denormal) {
+    EXPECT_LE(residual_of(a, result), 10 * longest * u);
+  }
+}
+
+FactorResult expect_contract(const Case& c, const Matrix& a, const std::vector<long double>& reference) {
+  SCOPED_TRACE(describe(c));
+  const FactorPlan plan = factor_plan_of(c.problem, c.options);
+  FactorResult result = run_factor(engine(), plan, a);
+  EXPECT_EQ(result.outcome.status, FactorStatus::kOk) << result.outcome.detail;
+  expect_values(c.problem, result.values, reference);
+  if (c.options.vectors != Vectors::kNone) expect_bases(c.problem, a, result);
+  return result;
+}
+
+class FactorTest : public ::testing::TestWithParam<DType> {};
+
+TEST_P(FactorTest, KeepsTheContractForEveryKindAndShape) {
+  const int64_t large = scaled(40, 24);
+  const std::vector<std::pair<int64_t, int64_t>> shapes = {{1, 1}, {1, 7},         {7, 1},           {2, 2},
+                                                           {3, 3}, {large, large}, {large + 21, 17}, {17, large + 21}};
+  int count = 0;
+  for (const auto& [rows, cols] : shapes) {
+    for (const Kind kind : kinds(GetParam())) {
+      const Matrix a = generate(kind, GetParam(), rows, cols, 1);
+      const auto reference = reference_singular_values(a);
+      for (const Method method : {Method::kAuto, Method::kJacobi}) {
+        Case c;
+        c.problem = {rows, cols, GetParam(), ++count % 2 == 0 ? Order::kRowMajor : Order::kColumnMajor};
+        c.what = name(kind);
+        c.options.method = method;
+        for (const Vectors vectors : {Vectors::kNone, Vectors::kThin, Vectors::kFull}) {
+          c.options.vectors = vectors;
+          expect_contract(c, a, reference);
+        }
+      }
+    }
+  }
+}
+
+TEST_P(FactorTest, KeepsTheContractAtOrder512) {
+  const int64_t n = kSanitized ? 96 : is_complex(GetParam()) ? 256 : 512;
+  const Matrix a = generate(Kind::kNormal, GetParam(), n, n, 7);
+  const auto reference = reference_singular_values(a);
+  for (const Method method : {Method::kAuto, Method::kJacobi}) {
+    Case c;
+    c.problem = {n, n, GetParam(), Order::kRowMajor};
+    c.what = "normal";
+    c.options.method = method;
+    const FactorResult result = expect_contract(c, a, reference);
+    EXPECT_EQ(result.outcome.warm_started, method == Method::kAuto);
+  }
+}
+
+TEST_P(FactorTest, EveryStrategyAndVariant) {
+  const int64_t n = scaled(90, 70);
+  const Matrix a = generate(Kind::kNormal, GetParam(), n, n, 3);
+  const auto reference = reference_singular_values(a);
+  for (int strategy = 0; strategy <= static_cast<int>(PivotStrategy::kReverseColumnCyclic); ++strategy) {
+    for (const BlockVariant variant : {BlockVariant::kBlockOriented, BlockVariant::kFullBlock}) {
+      Case c;
+      c.problem = {n, n, GetParam(), Order::kColumnMajor};
+      c.what = "normal";
+      c.options.method = Method::kJacobi;
+      c.options.strategy = static_cast<PivotStrategy>(strategy);
+      c.options.variant = variant;
+      const FactorResult result = expect_contract(c, a, reference);
+      EXPECT_LE(result.outcome.sweeps, 16) << describe(c);
+      EXPECT_GE(result.outcome.rotations, result.outcome.proper_rotations);
+      EXPECT_GT(result.outcome.proper_rotations, n * (n - 1) / 2);
+    }
+  }
+}
+
+// A = B D, D over 1e+-150 (f32: 1e+-15), and over 1e+-12: every value to full relative accuracy.
+TEST_P(FactorTest, GradedColumnsLoseNoDigit) {
+  const int64_t n = scaled(80, 40);
+  Random random(5);
+  Matrix gentle = generate(Kind::kNormal, GetParam(), n, n, 11);
+  const auto basis = orthonormal_columns(GetParam(), n, n, random);
+  for (int64_t j = 0; j < n; ++j) {
+    const double scale = std::pow(10.0, random.uniform(-12, 12));
+    for (int64_t i = 0; i < n; ++i) gentle.at(i, j) = (basis.at(i, j) + 0.03 * gentle.at(i, j)) * scale;
+  }
+  round_to_dtype(gentle);
+  for (const Matrix& a : {generate(Kind::kColumnGraded, GetParam(), n, n, 1),
+                          generate(Kind::kColumnGraded, GetParam(), n / 2, n, 2), gentle}) {
+    const auto reference = reference_singular_values(a);
+    const double kappa = unit_column_condition(a);
+    for (const Method method : {Method::kAuto, Method::kJacobi}) {
+      Case c;
+      c.problem = {a.rows, a.cols, GetParam(), Order::kRowMajor};
+      c.what = "graded";
+      c.options.method = method;
+      for (const Vectors vectors : {Vectors::kNone, Vectors::kThin}) {
+        c.options.vectors = vectors;
+        const FactorResult result = expect_contract(c, a, reference);
+        EXPECT_LE(relative_error(GetParam(), result.values, reference),
+                  relative_bound(c.problem) * kappa * real_type(GetParam()).unit_roundoff)
+            << describe(c) << " kappa " << kappa;
+      }
+    }
+  }
+}
+
+// Dense spectra of condition 1e6 and 1e12, clusters of equal values, and half of them zero.
+TEST_P(FactorTest, DenseSpectra) {
+  const int64_t n = scaled(120, 60);
+  const auto spectrum = [&](auto f) {
+    std::vector<double> values;
+    for (int64_t i = 0; i < n; ++i) values.push_back(f(static_cast<double>(i) / static_cast<double>(n - 1)));
+    return values;
+  };
+  const std::pair<const char*, std::vector<double>> spectra[] = {
+      {"condition 1e6", spectrum([](double x) { return std::pow(10, -6 * x); })},
+      {"condition 1e12", spectrum([](double x) { return std::pow(10, -12 * x); })},
+      {"two clusters", spectrum([](double x) { return x < 0.5 ? 1.0 : 1e-8; })},
+      {"narrow clusters", spectrum([](double x) { return std::floor(4 * x) + 1 + 1e-10 * x; })},
+      {"all equal", spectrum([](double) { return 3.0; })},
+      {"rank half", spectrum([](double x) { return x < 0.5 ? 1.0 + x : 0.0; })},
+  };
+  uint64_t seed = 0;
+  for (const auto& [what, values] : spectra) {
+    Random random(++seed);
+    const Matrix a = with_singular_values(GetParam(), n, n, values, random);
+    const auto reference = reference_singular_values(a);
+    for (const Method method : {Method::kAuto, Method::kJacobi}) {
+      Case c;
+      c.problem = {n, n, GetParam(), Order::kRowMajor};
+      c.what = what;
+      c.options.method = method;
+      expect_contract(c, a, reference);
+    }
+  }
+}
+
+TEST_P(FactorTest, CertificateIsWhatTheResultsAre) {
+  for (const auto& [rows, cols] : {std::pair<int64_t, int64_t>{60, 40}, {40, 60}}) {
+    const Matrix a = generate(Kind::kNormal, GetParam(), rows, cols, 2);
+    for (const Vectors vectors : {Vectors::kThin, Vectors::kFull}) {
+      FactorOptions options;
+      options.vectors = vectors;
+      options.certificate = true;
+      const FactorPlan plan = factor_plan_of({rows, cols, GetParam(), Order::kRowMajor}, options);
+      const FactorResult result = run_factor(engine(), plan, a);
+      const double u = 60 * real_type(GetParam()).unit_roundoff;
+      // The certificate's own rounding is that of double.
+      const double slack = 60 * 0x1p-53;
+      EXPECT_NEAR(result.outcome.residual, residual_of(a, result), slack);
+      EXPECT_NEAR(result.outcome.left_orthogonality, column_orthogonality(result.left), slack);
+      EXPECT_NEAR(result.outcome.right_orthogonality, row_orthogonality(result.right), slack);
+      EXPECT_LE(result.outcome.residual, 10 * u);
+      EXPECT_GT(result.outcome.left_orthogonality, 0);
+    }
+  }
+}
+
+TEST_P(FactorTest, SameBitsTwiceInBothOrdersWithAndWithoutCertificate) {
+  const Matrix a = generate(Kind::kNormal, GetParam(), 150, 100, 2);
+  FactorOptions options;
+  options.method = Method::kJacobi;
+  const FactorResult first =
+      run_factor(engine(), factor_plan_of({150, 100, GetParam(), Order::kColumnMajor}, options), a);
+  const FactorResult second =
+      run_factor(engine(), factor_plan_of({150, 100, GetParam(), Order::kColumnMajor}, options), a);
+  EXPECT_EQ(first.left_bytes, second.left_bytes);
+  EXPECT_EQ(first.values_bytes, second.values_bytes);
+  EXPECT_EQ(first.right_bytes, second.right_bytes);
+  options.certificate = true;
+  const FactorResult rows = run_factor(engine(), factor_plan_of({150, 100, GetParam(), Order::kRowMajor}, options), a);
+  EXPECT_EQ(rows.left.elements, first.left.elements);
+  EXPECT_EQ(rows.values, first.values);
+  EXPECT_EQ(rows.right.elements, first.right.elements);
+}
+
+TEST_P(FactorTest, NonFiniteEntriesAreToldWithTheirPosition) {
+  for (const Order order : {Order::kRowMajor, Order::kColumnMajor}) {
+    for (const auto& [rows, cols] : {std::pair<int64_t, int64_t>{50, 40}, {40, 50}}) {
+      Matrix a = generate(Kind::kNormal, GetParam(), rows, cols, 2);
+      a.at(31, 17) = poison_value(Poison::kQuietNan);
+      a.at(12, 33) = poison_value(Poison::kMinusInfinity);
+      const FactorResult result = run_factor(engine(), factor_plan_of({rows, cols, GetParam(), order}, {}), a);
+      EXPECT_EQ(result.outcome.status, FactorStatus::kNonFinite);
+      EXPECT_EQ(result.outcome.row, order == Order::kRowMajor ? 12 : 31);
+      EXPECT_EQ(result.outcome.col, order == Order::kRowMajor ? 33 : 17);
+    }
+  }
+}
+
+TEST_P(FactorTest, OverflowingValuesAreInfiniteAndSaidToBe) {
+  const Matrix a = generate(Kind::kOverflowing, GetParam(), 40, 40, 1);
+  const FactorResult result = run_factor(engine(), factor_plan_of({40, 40, GetParam(), Order::kRowMajor}, {}), a);
+  EXPECT_EQ(result.outcome.status, FactorStatus::kOk);
+  EXPECT_TRUE(result.outcome.out_of_range);
+  EXPECT_TRUE(std::isinf(result.values[0]));
+  EXPECT_FALSE(std::isinf(result.values[39]));
+}
+
+INSTANTIATE_TEST_SUITE_P(, FactorTest, ::testing::Values(DType::kF32, DType::kF64, DType::kC64, DType::kC128),
+                         [](const auto& info) { return name(info.param); });
+
+TEST(Factor, ProgressNeverFallsAndEndsAtOne) {
+  for (const Method method : {Method::kAuto, Method::kJacobi}) {
+    const Matrix a = generate(Kind::kNormal, DType::kF64, 200, 120, 2);
+    FactorOptions options;
+    options.method = method;
+    std::vector<FactorProgress> told;
+    FactorControl control;
+    control.progress = [&](const FactorProgress& progress) { told.push_back(progress); };
+    const FactorResult result =
+        run_factor(engine(), factor_plan_of({200, 120, DType::kF64, Order::kRowMajor}, options), a, {}, control);
+    ASSERT_GT(told.size(), 8u);
+    EXPECT_EQ(told.front().stage, FactorStage::kPrepare);
+    EXPECT_EQ(told.front().off_diagonal, 1);
+    for (size_t i = 1; i < told.size(); ++i) {
+      EXPECT_GE(told[i].fraction, told[i - 1].fraction);
+      EXPECT_GE(told[i].rotations, told[i - 1].rotations);
+      EXPECT_GE(told[i].sweep, told[i - 1].sweep);
+      EXPECT_GE(told[i].stage, told[i - 1].stage);
+      EXPECT_LE(told[i].off_diagonal, 1);
+    }
+    EXPECT_EQ(told.back().stage, FactorStage::kFinish);
+    EXPECT_EQ(told.back().fraction, 1);
+    EXPECT_EQ(told.back().rotations, result.outcome.rotations);
+    EXPECT_EQ(told.back().sweep, result.outcome.sweeps);
+    EXPECT_LE(told.back().off_diagonal, 1e-14);
+  }
+}
+
+TEST(Factor, ACancelIsObeyedAtEveryStage) {
+  const Matrix a = generate(Kind::kNormal, DType::kF64, 200, 120, 2);
+  const FactorPlan plan = factor_plan_of({200, 120, DType::kF64, Order::kRowMajor}, {});
+  for (const FactorStage stage : {FactorStage::kPrepare, FactorStage::kPrecondition, FactorStage::kWarmStart,
+                                  FactorStage::kSweep, FactorStage::kFinish}) {
+    std::atomic<bool> cancel{false};
+    bool after = false;
+    FactorControl control;
+    control.cancel = &cancel;
+    control.progress = [&](const FactorProgress& progress) {
+      after |= cancel;  // told something although it was cancelled
+      if (progress.stage == stage && progress.fraction < 1) cancel = true;
+    };
+    EXPECT_EQ(run_factor(engine(), plan, a, {}, control).outcome.status, FactorStatus::kCancelled) << name(stage);
+    EXPECT_FALSE(after) << name(stage);
+  }
+}
+
+TEST(Factor, TheLimitOfSweepsIsToldWithTheBestSoFar) {
+  const Matrix a = generate(Kind::kNormal, DType::kF64, 100, 100, 2);
+  FactorOptions options;
+  options.method = Method::kJacobi;
+  options.max_sweeps = 1;
+  const FactorResult result =
+      run_factor(engine(), factor_plan_of({100, 100, DType::kF64, Order::kRowMajor}, options), a);
+  EXPECT_EQ(result.outcome.status, FactorStatus::kNotConverged);
+  EXPECT_EQ(result.outcome.sweeps, 1);
+  EXPECT_LE(residual_of(a, result), 1e-12);  // W is orthogonal, U not yet
+  options.max_sweeps = 0;
+  const FactorResult whole =
+      run_factor(engine(), factor_plan_of({100, 100, DType::kF64, Order::kRowMajor}, options), a);
+  EXPECT_NEAR(result.values[0], whole.values[0], 0.3 * whole.values[0]);
+}
+
+TEST(Factor, ATolerantRunStopsEarlier) {
+  const Matrix a = generate(Kind::kNormal, DType::kF64, 100, 100, 2);
+  FactorOptions options;
+  options.method = Method::kJacobi;
+  options.tolerance = 1e-3;
+  const auto loose = run_factor(engine(), factor_plan_of({100, 100, DType::kF64, Order::kRowMajor}, options), a);
+  options.tolerance = 0;
+  const auto tight = run_factor(engine(), factor_plan_of({100, 100, DType::kF64, Order::kRowMajor}, options), a);
+  EXPECT_EQ(loose.outcome.status, FactorStatus::kOk);
+  EXPECT_LT(loose.outcome.sweeps, tight.outcome.sweeps);
+  EXPECT_LE(column_orthogonality(loose.left), 1);
+  EXPECT_GE(column_orthogonality(loose.left) + row_orthogonality(loose.right), 1e-7);
+}
+
+TEST(Factor, OneThreadAndManyAgreeWithinTheContract) {
+  const Matrix a = generate(Kind::kNormal, DType::kC128, 70, 130, 2);
+  const auto reference = reference_singular_values(a);
+  for (const int threads : {1, 2}) {
+    const auto own = make_host_factor_engine(threads);
+    const FactorResult result = run_factor(*own, factor_plan_of({70, 130, DType::kC128, Order::kRowMajor}, {}), a);
+    expect_values({70, 130, DType::kC128, Order::kRowMajor}, result.values, reference);
+    expect_bases({70, 130, DType::kC128, Order::kRowMajor}, a, result);
+  }
+}
+
+TEST(Factor, PhasesAreNamedAndCounted) {
+  const Matrix a = generate(Kind::kNormal, DType::kF64, 200, 200, 2);
+  FactorOptions options;
+  options.method = Method::kJacobi;
+  const auto result = run_factor(engine(), factor_plan_of({200, 200, DType::kF64, Order::kRowMajor}, options), a);
+  std::vector<std::string> names;
+  for (const FactorPhase& phase : result.outcome.phases) {
+    names.push_back(phase.name);
+    EXPECT_GE(phase.seconds, 0);
+    if (phase.name == "postmultiply") {
+      EXPECT_GT(phase.flops, 3 * 2 * 200.0 * 200 * 200);
+    }
+  }
+  EXPECT_THAT(names, testing::IsSupersetOf({"load", "qr", "gram", "inner", "postmultiply", "finish"}));
+}
+
+TEST(FactorPlanTest, SaysWhatIsWrong) {
+  const auto field = [](Problem problem, FactorOptions options) { return plan_factor(problem, options).error.field; };
+  const Problem square{10, 10, DType::kF64, Order::kRowMajor};
+  EXPECT_EQ(field({0, 10, DType::kF64, Order::kRowMajor}, {}), "rows");
+  EXPECT_EQ(field({10, kMaxFactorDimension + 1, DType::kF64, Order::kRowMajor}, {}), "cols");
+  EXPECT_EQ(field(square, {.method = Method::kBidiagonal}), "method");
+  EXPECT_EQ(field(square, {.method = Method::kBisection}), "method");
+  EXPECT_EQ(field(square, {.tolerance = -1}), "tolerance");
+  EXPECT_EQ(field(square, {.tolerance = 1.5}), "tolerance");
+  EXPECT_EQ(field(square, {.tolerance = std::nan("")}), "tolerance");
+  EXPECT_EQ(field(square, {.max_sweeps = -1}), "max_sweeps");
+  EXPECT_EQ(field(square, {.vectors = Vectors::kNone, .certificate = true}), "certificate");
+  EXPECT_EQ(field({9, 10, DType::kF64, Order::kRowMajor}, {.hyperbolic = true}), "hyperbolic");
+  EXPECT_EQ(field(square, {.vectors = Vectors::kFull, .hyperbolic = true}), "vectors");
+  EXPECT_TRUE(plan_factor(square, {}).plan);
+}
+
+TEST(FactorPlanTest, KnowsItsBytes) {
+  const FactorPlan thin = factor_plan_of({300, 200, DType::kC64, Order::kRowMajor}, {});
+  EXPECT_EQ(thin.operand_bytes(), 300u * 200 * 8);
+  EXPECT_EQ(thin.left_bytes(), 300u * 200 * 8);
+  EXPECT_EQ(thin.values_bytes(), 200u * 4);
+  EXPECT_EQ(thin.right_bytes(), 200u * 200 * 8);
+  const FactorPlan full = factor_plan_of({300, 200, DType::kC64, Order::kRowMajor}, {.vectors = Vectors::kFull});
+  EXPECT_EQ(full.left_bytes(), 300u * 300 * 8);
+  const FactorPlan none = factor_plan_of({300, 200, DType::kC64, Order::kRowMajor}, {.vectors = Vectors::kNone});
+  EXPECT_EQ(none.left_bytes() + none.right_bytes(), 0u);
+  EXPECT_NE(thin.options.strategy, PivotStrategy::kAuto);
+  EXPECT_NE(thin.options.variant, BlockVariant::kAuto);
+  // Beyond 4 GiB nothing wraps.
+  EXPECT_EQ(factor_plan_of({90'000, 90'000, DType::kF64, Order::kRowMajor}, {}).operand_bytes(), 64'800'000'000u);
+  EXPECT_GT(engine().memory(thin).host_bytes, thin.operand_bytes());
+}
+
+}  // namespace
+}  // namespace svdserve::numerics
