@@ -460,6 +460,21 @@ TEST(Svdctl, DecomposesAHyperbolicFile) {
   std::filesystem::remove_all(folder);
 }
 
+TEST(Svdctl, DrawsABarOnATerminal) {
+  if (!std::filesystem::exists("/usr/bin/script")) GTEST_SKIP() << "util-linux's script gives the terminal";
+  Server server;
+  const std::string folder = make_folder(), in = folder + "/a.npy";
+  write_matrix(in, "f8", "(300, 300)", random_matrices<double>(300 * 300));
+  const std::string command = std::string(SVDCTL_PROGRAM) + " svd " + in + " --u " + folder +
+                              "/u.npy --method jacobi --address " + server.address();
+  const Outcome o = run({"/usr/bin/script", "-qec", command, "/dev/null"});
+  EXPECT_EQ(o.exit_code, 0) << o.out;
+  EXPECT_THAT(o.out, HasSubstr("\rupload       ["));
+  EXPECT_THAT(o.out, HasSubstr("\rdownload     ["));
+  EXPECT_THAT(o.out, HasSubstr("\r\033[K300x300 f64 in "));  // the bar is gone when the summary comes
+  std::filesystem::remove_all(folder);
+}
+
 TEST(Svdctl, AFactorThatDidNotConvergeIsWrittenAndSaidSo) {
   Server server;
   const std::string folder = make_folder(), in = folder + "/a.npy", out = folder + "/s.npy";
