@@ -8,7 +8,7 @@
 // a column belongs to thread `part` of its pair. An odd k gets one more column, of zeros, which is in no result. What
 // is exchanged need not change registers: of the two columns of a pair the second leaves after an even step, to the
 // pair before, and the first after an odd step, to the pair behind, through a shuffle or, between warps, through the
-// mail (one barrier a step: there are two mailboxes, used in turn). Or a column stays where it is in memory that the
+// mail (with two mailboxes, used in turn, that is one barrier a step). Or a column stays where it is in memory that the
 // block shares, and its number (`home`) moves. Without Y, s_j = |x_j| d_j.
 //
 // The code is that of one thread; Block is what it shares with the others:
@@ -53,7 +53,9 @@ struct PlacedShape {
 
   static SVD_HD constexpr int threads(int k) { return ((k + 1) / 2 * kSplit + 31) / 32 * 32; }
   static SVD_HD constexpr int columns(int k) { return 2 * threads(k) / kSplit; }
-  static SVD_HD constexpr int mail_numbers(int k) { return 2 * (threads(k) / 32) * kMail * kSplit; }
+  // Mailboxes, used in turn; one, and another barrier, where there is little room beside Y (163 KiB on sm_80).
+  static constexpr int kBoxes = kXRegisters > 0 && kY == ColumnStorage::kMemory ? 1 : 2;
+  static SVD_HD constexpr int mail_numbers(int k) { return kBoxes * (threads(k) / 32) * kMail * kSplit; }
   static SVD_HD constexpr int matrix_elements(int k) { return columns(k) * kLeadingDimension; }
 };
 
@@ -302,7 +304,7 @@ class PlacedJacobi {
   SVD_HD T* next_box() {
     const int boxes = block_.threads() / 32;
     T* const box = memory_.mail + box_ * boxes * kMailOfWarp + part();
-    box_ = 1 - box_;
+    box_ = (box_ + 1) % Shape::kBoxes;
     return box;
   }
   SVD_HD void post(Column& c, T* box) const {
@@ -316,6 +318,7 @@ class PlacedJacobi {
       const T shuffled = block_.from_lane(number, source_lane);
       number = near ? shuffled : from[n * kSplit];
     });
+    if constexpr (Shape::kBoxes == 1) block_.sync();  // the box is written again
   }
   // f(number of c that moves, its index < kMail)
   template <class F>
