@@ -47,7 +47,7 @@ struct Call {
         triangle_size(static_cast<size_t>(k) * k * t.components) {}
 };
 
-// Packed arrays of one thread, kept from call to call: at most a few hundred KiB for k = 32.
+// Packed arrays of one thread, kept from call to call: at most a few hundred KiB for k = 32, some MiB for k = 128.
 template <class T>
 struct PackBuffers {
   AlignedBuffer<T> a, scratch, exponents, values;
