@@ -169,7 +169,7 @@ class Client:
 
             A large one, and how far it is:
 
-            >>> a = np.random.default_rng(1).standard_normal((100, 80))
+            >>> a = np.random.default_rng(1).standard_normal((200, 150))
             >>> stages = []
             >>> with svdserve.Client(address) as client:
             ...     result = client.svd(a, full_matrices=False, progress=lambda p: stages.append(p.stage))
