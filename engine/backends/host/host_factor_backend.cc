@@ -21,6 +21,9 @@ using factor::Op;
 using factor::PStep;
 using factor::ScaledNorm;
 
+// Larger blocks are given back: their pages cost less than keeping them, which memory() does not count.
+constexpr size_t kLargestKeptBytes = 4 << 20;
+
 // Columns of a task that touches every entry once.
 constexpr int64_t kCopyColumns = 64;
 constexpr int64_t kCopyRows = 256;
@@ -120,7 +123,7 @@ void* FactorMemoryPool::take(size_t bytes) {
 void FactorMemoryPool::give(void* address) {
   auto node = used_.extract(address);
   auto& [bytes, block] = node.mapped();
-  free_[bytes].push_back(std::move(block));
+  if (bytes <= kLargestKeptBytes) free_[bytes].push_back(std::move(block));
 }
 
 void FactorMemoryPool::give_all() {

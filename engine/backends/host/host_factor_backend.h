@@ -7,7 +7,8 @@
 
 #include <chrono>
 #include <map>
-#include <mutex>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "engine/algorithms/factor_backend.h"
@@ -17,7 +18,7 @@
 
 namespace svdserve::host {
 
-// Blocks of memory by size, kept for the next who asks for the same one. Thread safety: none.
+// Blocks of memory by size; small ones are kept for the next who asks for the same size. Thread safety: none.
 class FactorMemoryPool {
  public:
   void* take(size_t bytes);  // throws FactorStop{kOutOfMemory}

@@ -11,9 +11,14 @@
 namespace svdserve {
 namespace {
 
-// Matrices of the order of the triangle that are held at once beside the operand's copy; what block_jacobi.h takes.
-constexpr uint64_t kTrianglesForValues = 3;
+// n x n matrices that block_jacobi.h holds at once beside the operand's copy. Of values: X, and what the eigenbasis of
+// a warm start is made in; of vectors: X, R_2, X_2, W, and two to polish it with, or four beside a basis that is
+// stored.
+constexpr uint64_t kTrianglesForValues = 5;
 constexpr uint64_t kTrianglesForVectors = 6;
+constexpr uint64_t kTrianglesBesideBasis = 4;
+// What small blocks that the pool keeps, and scratch of threads, take at most.
+constexpr uint64_t kSlackBytes = 32 << 20;
 
 class HostFactorEngine : public FactorEngine {
  public:
@@ -23,12 +28,14 @@ class HostFactorEngine : public FactorEngine {
   FactorMemory memory(const FactorPlan& plan) const override {
     const uint64_t m = std::max(plan.problem.rows, plan.problem.cols), n = plan.values;
     const uint64_t element = is_complex(plan.problem.dtype) ? 16 : 8;
-    const bool vectors = plan.left_columns > 0;
-    const uint64_t left = vectors ? m * std::max(plan.left_columns, plan.right_rows) : 0;
-    const uint64_t squares = (vectors ? kTrianglesForVectors : kTrianglesForValues) * n * n;
-    // LAPACK's divide and conquer takes four more for a warm start, before there is any basis.
-    const uint64_t entries = m * n + std::max(squares + left, uint64_t{7} * n * n);
-    return {entries * element + (uint64_t{1} << 20), 0};
+    const uint64_t left = std::max(plan.left_columns, plan.right_rows);  // of the tall matrix's bases, the larger one
+    uint64_t entries = m * n + kTrianglesForValues * n * n;
+    if (left > 0) {
+      entries = m * n + std::max(kTrianglesForVectors * n * n, kTrianglesBesideBasis * n * n + m * left);
+      // Both bases as they were stored, their Gram matrix, the operand.
+      if (plan.options.certificate) entries = std::max(entries, m * left + n * n + left * left + m * n);
+    }
+    return {entries * element + kSlackBytes, 0};
   }
 
   FactorOutcome decompose(const FactorPlan& plan, const FactorOperands& operands,

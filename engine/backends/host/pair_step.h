@@ -26,7 +26,7 @@ struct PairReport {
 template <class E>
 class PairStep {
  public:
-  // order: the pairs of an inner sweep over `columns` columns, columns being what the pair has.
+  // The pair's columns of step.x, step.f and step.v are this call's alone.
   PairReport run(const factor::PStep<E>& step, factor::BlockPair pair);
 
  private:
