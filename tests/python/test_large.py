@@ -21,10 +21,14 @@ STRATEGIES = ["recursive", "modified_modulus", "round_robin", "row_cyclic", "col
               "reverse_column_cyclic"]
 
 
+@pytest.fixture(autouse=True)
+def matrices_of_order_40_are_large(fake):
+    fake.limits["max_values"] = 32
+
+
 @pytest.fixture
 def far(fake):
     """A client of the fake."""
-    fake.limits["max_values"] = 32  # so that matrices of order 40 are large
     with svdserve.Client(fake.address, retry=svdserve.RetryPolicy(initial_backoff=0.001)) as client:
         yield client
 
@@ -45,7 +49,6 @@ class Coroutines:
 
 @pytest.fixture(params=["blocking", "asyncio"])
 def either(request, fake):
-    fake.limits["max_values"] = 32
     retry = svdserve.RetryPolicy(initial_backoff=0.001)
     if request.param == "asyncio":
         yield Coroutines(fake.address, retry=retry)
