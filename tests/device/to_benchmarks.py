@@ -67,6 +67,12 @@ def checks(parts):
     for line in parts.get("arithmetic", []):
         if found := re.match(r"(.*): (\d+)( floats)?, (\d+) differ", line):
             rows.append((f"arithmetic: {found[1]}", f"{int(found[2]):,}".replace(",", " "), f"{found[4]} differ"))
+    contract = [re.match(r"contract of k > 32: (\d+) failures", x) for x in parts.get("contract", [])]
+    if contract := [x for x in contract if x]:
+        rows.append(("the contract of matrices of 33 to 128 values", f"{len(contract)} types", f"{sum(int(x[1]) for x in contract)} failures"))
+    checked = [x for x in parts.get("factor", []) if re.search(r" sweeps +\d.* (ok|FAILED) *$", x)]
+    if checked:
+        rows.append(("the contract of large factors", f"{len(checked)} cases, twice for their bits", f"{sum('FAILED' in x for x in checked)} failures"))
     outcomes = collections.Counter(x.split(":")[0].strip() for x in parts.get("faults", []) if re.match(r"(ok|FAIL) *:", x))
     if outcomes:
         rows.append(("an illegal access on the GPU while the server answers", f"{sum(outcomes.values())} checks",
@@ -194,10 +200,27 @@ def python(lines):
             *table(("over", "work", "shape", "channels", "svdserve ms", "NumPy ms", "ratio"), kinds)]
 
 
+def factor(lines):
+    rows = []
+    for line in lines:
+        if not (found := re.match(r"(\w+) +(f32|f64|c64|c128) +n +(\d+) +AUTO", line)):
+            continue
+        times = {m[1]: m[2] for m in re.finditer(r"\b(gesvdp|gesvdj|gesvd) +([0-9.]+)", line)}
+        auto, jacobi = (re.search(name + r" +([0-9.]+)[^,]*, +([0-9.]+) compute", line) for name in ("AUTO", "JACOBI"))
+        rows.append((found[1], found[2], found[3], f"{rounded(auto[2])} ({rounded(auto[1])})",
+                     f"{rounded(jacobi[2])} ({rounded(jacobi[1])})",
+                     *(rounded(times[peer]) if peer in times else "" for peer in ("gesvdp", "gesvdj", "gesvd"))))
+    if not rows:
+        return []
+    return ["", "**Large factors** (`device_factor_bench`), milliseconds with U and V, n x n: the computation, in brackets with the way from host memory",
+            "and back; cuSOLVER's on matrices that are on the GPU already.", "",
+            *table(("columns", "dtype", "n", "AUTO", "JACOBI", "gesvdp", "gesvdj", "gesvd"), rows)]
+
+
 # In the order of the section.
 PARTS = {"kernels": kernels, "vectors": vectors, "torch": torch, "answers": answers, "host": host, "service": service,
-         "python": python}
-CHECKS = ("bits", "arithmetic", "faults")
+         "python": python, "factor": factor}
+CHECKS = ("bits", "contract", "arithmetic", "faults")
 
 
 def section(files):
