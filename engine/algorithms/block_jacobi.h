@@ -42,6 +42,8 @@ inline constexpr int32_t kWarmStartSpread = 17;
 // log2 of the largest ratio of columns within which their exponents may be made equal.
 inline constexpr int32_t kPlainSpread = 300;
 inline constexpr double kUnitRoundoff = 0x1p-53;
+// So many u of its columns' norms, and of the largest entries left to it, and a row of R is rounding errors of the QR.
+inline constexpr double kNegligibleRow = 8;
 
 template <FactorBackend Backend>
 class BlockJacobi {
@@ -113,6 +115,8 @@ class BlockJacobi {
     std::stable_sort(row_order_.begin(), row_order_.end(),
                      [&](int64_t i, int64_t j) { return largest[i] > largest[j]; });
     backend_.permute_rows(a_, row_order_);
+    sorted_row_maxima_.resize(m_);
+    for (int64_t i = 0; i < m_; ++i) sorted_row_maxima_[i] = largest[row_order_[i]];
   }
 
   // Step 2.
@@ -129,7 +133,7 @@ class BlockJacobi {
       backend_.copy_exponents(e_, f_, n_);
       backend_.normalize_columns(x_, f_, true);
     } else {
-      backend_.adjoint_of_triangle(a_, e_, x_, f_);
+      adjoint_without_noise(a_, e_, sorted_row_maxima_);
       if (!vectors_) backend_.release(a_);
       if (!warm_start()) second_qr();
     }
@@ -138,6 +142,26 @@ class BlockJacobi {
       w_ = backend_.matrix(n_, n_);
       backend_.set_identity(w_);
     }
+  }
+
+  // X := R^H, R the triangle of `r`, whose rows had the largest entries `row_maxima` before its QR, all of it relative
+  // to columns of norm 1. Rows of R without an entry that the QR did not make by rounding become zero: the change is no
+  // larger than the backward error of the QR, of each column and of each row. Without it a matrix far from full rank,
+  // such as one of ones, leaves a triangle of structured noise, whose noise is noise again, level by level.
+  void adjoint_without_noise(View r, int32_t* e, const std::vector<double>& row_maxima) {
+    backend_.copy_triangle(r, x_);
+    const std::vector<double> largest = backend_.row_maxima(x_);
+    backend_.adjoint_of_triangle(r, e, x_, f_);
+    double left = 0;  // the largest entry of this row and those after it
+    for (size_t i = row_maxima.size(); i > static_cast<size_t>(n_); --i) left = std::max(left, row_maxima[i - 1]);
+    bool found = false;
+    for (int64_t j = n_ - 1; j >= 0; --j) {
+      left = std::max(left, row_maxima[j]);
+      if (largest[j] == 0 || largest[j] > kNegligibleRow * kUnitRoundoff * std::min(1.0, left)) continue;
+      backend_.set_zero(x_.columns(j, 1));
+      found = true;
+    }
+    if (found) backend_.normalize_columns(x_, f_, true);
   }
 
   // The smallest value is at least the smallest column of X times the least singular value of X with unit columns.
@@ -205,11 +229,12 @@ class BlockJacobi {
     backend_.permute_exponents(f_, inner_order_);
     b_ = x_;
     tau2_ = backend_.scalars(n_);
+    const std::vector<double> row_maxima = backend_.row_maxima(b_);
     backend_.qr(b_, tau2_);
     x_ = backend_.matrix(n_, n_);
     f0_ = backend_.exponents(n_);
     backend_.copy_exponents(f_, f0_, n_);
-    backend_.adjoint_of_triangle(b_, f0_, x_, f_);
+    adjoint_without_noise(b_, f0_, row_maxima);
     if (!vectors_) {
       backend_.release(b_);
       return;
@@ -419,6 +444,10 @@ class BlockJacobi {
     }
     outcome_.right_orthogonality = backend_.distance_from_signature(square, positive);
     backend_.release(product);
+    if (outcome_.out_of_range) {  // some of S is +inf
+      outcome_.residual = std::numeric_limits<double>::infinity();
+      return;
+    }
     View a = loaded(operands_.matrix, p.rows, p.cols, false);
     outcome_.residual = residual(a, u.columns(0, k), v.columns(0, k));
   }
@@ -535,6 +564,7 @@ class BlockJacobi {
   int32_t smallest_exponent_ = kZeroColumn;                      // of a column that is not rounding error
   int64_t positive_ = 0;                                         // columns with J = 1
   std::vector<int64_t> row_order_, column_order_, inner_order_;  // P_r, P_c, P
+  std::vector<double> sorted_row_maxima_;                        // of A', relative to its columns
 
   View a_;   // A', then Q and R of it; with e_, tau_
   View b_;   // Q_2 and R_2; with tau2_

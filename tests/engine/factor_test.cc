@@ -264,6 +264,34 @@ TEST_P(FactorTest, OverflowingValuesAreInfiniteAndSaidToBe) {
   EXPECT_FALSE(std::isinf(result.values[39]));
 }
 
+// Their triangles are nothing but rounding errors, and those of rounding errors, from the second or fourth row on.
+TEST_P(FactorTest, MatricesOfFewDifferentNumbersConverge) {
+  const int64_t rows = scaled(150, 60), cols = scaled(130, 50);
+  const Matrix block = generate(Kind::kNormal, GetParam(), 4, 4, 9);
+  for (const char* what : {"ones", "outer product", "checkerboard", "constant blocks"}) {
+    Matrix a(GetParam(), rows, cols);
+    for (int64_t j = 0; j < cols; ++j) {
+      for (int64_t i = 0; i < rows; ++i) {
+        a.at(i, j) = what[0] == 'o' && what[1] == 'n' ? 1.0
+                     : what[0] == 'o'                 ? block.at(i % 4, 0) * static_cast<double>(i / 4 + 1)
+                     : what[1] == 'h'                 ? ((i + j) % 2 == 0 ? 1.0 : -1.0)
+                                                      : block.at(4 * i / rows, 4 * j / cols);
+      }
+    }
+    if (value_bytes(GetParam()) == 4) {
+      for (auto& x : a.elements) x = std::complex<double>(std::complex<float>(x));
+    }
+    const auto reference = reference_singular_values(a);
+    for (const Method method : {Method::kAuto, Method::kJacobi}) {
+      Case c;
+      c.problem = {rows, cols, GetParam(), Order::kColumnMajor};
+      c.what = what;
+      c.options.method = method;
+      EXPECT_LE(expect_contract(c, a, reference).outcome.sweeps, 30) << what;
+    }
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(, FactorTest, ::testing::Values(DType::kF32, DType::kF64, DType::kC64, DType::kC128),
                          [](const auto& info) { return name(info.param); });
 
