@@ -18,9 +18,9 @@ double unit_roundoff(DType t) { return value_bytes(t) == 4 ? 0x1p-24 : 0x1p-53; 
 constexpr double kLargestBisectionTolerance = 0.5;
 constexpr double kLargestJacobiTolerance = 1;
 
-// The default of max_sweeps with vectors, where no pivoted QR has sorted what falls over a hundred decades: such test
-// matrices take about 30, where others take 10.
-constexpr int32_t kDefaultVectorSweeps = 120;
+// The default of max_sweeps with vectors, and of k > kLargestReproducible, where no pivoted QR has sorted what falls
+// over a hundred decades: such test matrices take about 30 (k = 65: 45), where others take 10.
+constexpr int32_t kDefaultUnsortedSweeps = 120;
 
 // AUTO: BIDIAGONAL is the fastest within the bound for values alone; vectors, and what is too large for it, are
 // JACOBI's.
@@ -150,7 +150,8 @@ PlanOrError make_plan(const Problem& problem, const Options& options) {
     return fail("max_sweeps", "only JACOBI counts sweeps");
   }
   const double u = unit_roundoff(problem.dtype);
-  const int32_t default_sweeps = outputs.vectors() ? kDefaultVectorSweeps : kDefaultMaxSweeps;
+  const bool unsorted = outputs.vectors() || values_per_matrix(problem) > kLargestReproducible;
+  const int32_t default_sweeps = unsorted ? kDefaultUnsortedSweeps : kDefaultMaxSweeps;
   Plan plan{problem, method, 0, options.max_sweeps != 0 ? options.max_sweeps : default_sweeps, outputs};
   if (bisects) {
     // Below 4 u the midpoint of an interval is one of its ends, and the loop would not end.

@@ -89,7 +89,7 @@ class Contract {
     }
     test_leading(problem, vectors, bytes, count);
     test_batches(problem, samples, values, vectors, bytes);
-    test_answers(problem, bytes, count);
+    test_answers(problem, samples);
     if (shape.rows + shape.cols < 300) test_full(problem, samples, vectors, bytes);
     std::printf("%-16s %3ld matrices: values %.2f of %.0f u s_max, residual %.2Lf, U %.2Lf, V %.2Lf of 10\n",
                 shape_.c_str(), count, worst_.value, worst_.bound, worst_.residual, worst_.left, worst_.right);
@@ -192,12 +192,15 @@ class Contract {
     if (!(r <= 10 * longer * real.unit_roundoff)) fail("%s: residual %Lg", name(sample.kind), r);
     worst_.residual = std::max(worst_.residual, r / (longer * real.unit_roundoff));
     if (given.empty()) return;
-    // Of f64 and c128 the certificate has rounding errors of its own.
-    const double slack =
-        (value_bytes(p.dtype) == 4 ? 4 : 4 * std::sqrt(static_cast<double>(longer))) * real.unit_roundoff;
-    if (!(std::abs(given[0] - static_cast<double>(r)) <= slack &&
-          std::abs(given[1] - static_cast<double>(left)) <= slack &&
-          std::abs(given[2] - static_cast<double>(right)) <= slack)) {
+    // Of f64 and c128 the certificate has rounding errors of its own: about sqrt(k) u, and a part of what it measures,
+    // which is rounding errors, too.
+    const bool exact = value_bytes(p.dtype) == 4;
+    const double slack = (exact ? 4 : 2 * std::sqrt(static_cast<double>(k))) * real.unit_roundoff;
+    const auto agree = [&](double said, long double is) {
+      const auto expected = static_cast<double>(is);
+      return std::abs(said - expected) <= slack + (exact ? 0 : 0.3) * expected;
+    };
+    if (!(agree(given[0], r) && agree(given[1], left) && agree(given[2], right))) {
       fail("%s: certificate %g %g %g, is %Lg %Lg %Lg", name(sample.kind), given[0], given[1], given[2], r, left, right);
     }
   }
@@ -288,14 +291,17 @@ class Contract {
   }
 
   // Answers are made of values that differ from the CPU's by a few units: of the largest, so that those which depend on
-  // the smallest ones are compared where these are not small.
-  void test_answers(const Problem& p, const std::vector<std::byte>& bytes, int64_t count) {
+  // the smallest ones are compared where these are not small, and of the matrix whose s_1 is the largest finite number
+  // but for rounding, and so in range or not, there are none. No sample has a gap's end at the threshold of the ranks.
+  void test_answers(const Problem& p, std::vector<Sample> samples) {
+    std::erase_if(samples, [](const Sample& s) { return s.kind == Kind::kOverflowEntry; });
+    const auto bytes = pack_samples(samples, Order::kRowMajor);
+    const auto count = static_cast<int64_t>(samples.size());
     for (const int64_t group : {int64_t{1}, count}) {
       Options options;
       options.mimo.capacity = options.mimo.water_filling = options.mimo.effective_rank = true;
       options.mimo.stream_snr = options.mimo.condition_number = options.mimo.threshold_rank = group == 1;
-      options.mimo.rank_threshold = group == 1 ? 1e-3 : 0;
-      options.mimo.threshold_rank = group == 1;
+      options.mimo.rank_threshold = group == 1 ? 1e-2 : 0;
       options.mimo.snr_db = {-10, 20};
       options.mimo.group = group;
       const Plan plan = plan_of(p, options);

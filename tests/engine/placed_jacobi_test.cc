@@ -182,6 +182,13 @@ TEST(PlacedJacobi, TheSizesOfGpusKeepTheContract) {
   test_kind<PlacedShape<Real<float>, 8, 8, kRegisters, kNone>>(Kind::kLowRank, 40);
 }
 
+// Dependent columns and rows that fall steeply take the most sweeps, the more the larger the matrix.
+TEST(PlacedJacobi, WhatConvergesSlowlyConvergesByDefault) {
+  test_kind<PlacedShape<Real<double>, 8, 8, kRegisters, kNone>>(Kind::kDuplicates, 34);
+  test_kind<PlacedShape<Complex<double>, 4, 16, kRegisters, kNone>>(Kind::kLowRank, 33);
+  test_kind<PlacedShape<Real<double>, 8, 8, kRegisters, kNone>>(Kind::kSteepRows, 50);
+}
+
 TEST(PlacedJacobi, WhatIsNotFiniteIsSaid) {
   using Shape = PlacedShape<Real<double>, 2, 8, kRegisters, kRegisters>;
   Matrix a = generate(Kind::kNormal, DType::kF64, 11, 11, 1);
