@@ -24,7 +24,7 @@ constexpr uint64_t kKeptOperandBytes = uint64_t{1} << 20;
 FactorPlan factor_plan_of(const Plan& plan) {
   FactorOptions options;
   options.vectors = plan.outputs.vectors() ? Vectors::kThin : Vectors::kNone;
-  const auto own = make_plan(plan.problem, {.method = Method::kJacobi}).plan;
+  const auto own = make_plan(plan.problem, {.method = Method::kJacobi, .vectors = options.vectors}).plan;
   if (plan.tolerance != own->tolerance) options.tolerance = plan.tolerance;
   if (plan.max_sweeps != own->max_sweeps || options.tolerance != 0) options.method = Method::kJacobi;
   options.max_sweeps = plan.max_sweeps;

@@ -1,6 +1,4 @@
-// Batches whose matrices have more values than a pack is good for (kLargestReproducible): one matrix after the other on
-// a thread, by the blocked Jacobi method (small_factor.h). A matrix of 64 x 64 takes less than half the time that it
-// has as one lane of a full pack, and alone a tenth of it (engine/decisions/0008).
+// Batches of larger matrices: one matrix after the other on a thread, by the blocked Jacobi method (small_factor.h).
 //
 //   FactorBatch<T> batch(plan, source, counters);
 //   batch.run(first, last, cancel, values);   // from any thread, for disjoint ranges that make up all matrices
@@ -19,6 +17,18 @@
 #include "engine/vector_layout.h"
 
 namespace svdserve::host {
+
+// Least k of a factor batch; below, matrices are lanes of packs. A choice by the plan alone, for the bits are not the
+// same. Measured on one core with AVX-512, a factor's time relative to a lane's of a full pack: with vectors 1.8 (f64,
+// c64) for k = 33, 1.05 and 1.2 for 64, 0.5 and 0.6 for 128; values alone 3, 1.5 and 1.8, 0.85 and 0.95, and 1.0 and
+// 1.2 for 96. A lane of a pack that has no other matrix takes 4 to 20 times as long, and that is what decides between
+// equals.
+inline constexpr int64_t kLeastFactorWithVectors = 64, kLeastFactorOfValues = 96;
+inline bool is_factor_batch(const Plan& plan) {
+  return values_per_matrix(plan.problem) >= (plan.outputs.vectors() ? kLeastFactorWithVectors : kLeastFactorOfValues);
+}
+// The k of packs are smaller.
+inline constexpr int64_t kPackLimit = kLeastFactorOfValues;
 
 // T: the real type of the matrices. Thread-safe; refers to what it is given.
 template <class T>

@@ -44,7 +44,7 @@ struct Call {
         triangle_size(static_cast<size_t>(k) * k * t.components) {}
 };
 
-// Packed arrays of one thread, kept from call to call: at most a few hundred KiB for k = 32.
+// Packed arrays of one thread, kept from call to call: at most a few hundred KiB for k = 32, some MiB for k = 95.
 template <class T>
 struct PackBuffers {
   AlignedBuffer<T> a, scratch, exponents, values;
@@ -113,8 +113,8 @@ void sort_columns(const PackBuffers<T>& buffers, int lanes, int lane, int k, int
 // What is known of the matrices of a pack once its kernel has run.
 template <class T>
 struct SortedPack {
-  int columns[kMaxLanes][kLargestReproducible];  // [lane][number in descending order]
-  T values[kMaxLanes][kLargestReproducible];     // descending
+  int columns[kMaxLanes][kPackLimit];  // [lane][number in descending order]
+  T values[kMaxLanes][kPackLimit];     // descending
   MatrixStatus statuses[kMaxLanes];
   bool finite(int lane) const { return statuses[lane] != MatrixStatus::kNonFinite; }
 };
@@ -161,7 +161,7 @@ void unstage(const Call<T>& call, const VectorSide& side, const VectorLayout& wa
   const int components = call.kernels.components;
   char* const to = slot.plane(wanted.plane, static_cast<size_t>(wanted.matrix_stride()) * components * sizeof(T));
   if (to == nullptr || side.staged == nullptr) return;
-  int columns[kLargestReproducible];
+  int columns[kPackLimit];
   std::iota(columns, columns + call.k, 0);
   const PackedColumns<T> from{reinterpret_cast<const T*>(side.of(lane, slot)), wanted.rows, components, 1};
   write_columns(from, 0, columns, wanted, wanted.columns, 0, wanted.rows, to);
@@ -326,7 +326,7 @@ struct Crew {
   }
 };
 
-// k <= kLargestReproducible: matrices of a pack at once.
+// The matrices of a pack at once.
 template <class T>
 ExecutionOutcome run_packs(const KernelTable<T>& kernels, const AnswerStage<T>& answers, const Plan& plan,
                            const MatrixSource& source, const Crew& crew) {
@@ -351,7 +351,7 @@ ExecutionOutcome run_packs(const KernelTable<T>& kernels, const AnswerStage<T>& 
   return {completed, counters.report()};
 }
 
-// k > kLargestReproducible: one matrix after the other, a group a task.
+// is_factor_batch(plan): one matrix after the other, a group a task.
 template <class T>
 ExecutionOutcome run_factors(const AnswerStage<T>& answers, const Plan& plan, const MatrixSource& source,
                              const Crew& crew) {
@@ -371,10 +371,10 @@ ExecutionOutcome run_factors(const AnswerStage<T>& answers, const Plan& plan, co
 template <class T>
 ExecutionOutcome run(const KernelTables<T>& tables, const AnswerKernels<T>& answer_kernels, const Plan& plan,
                      const MatrixSource& source, const Crew& crew) {
-  const int64_t k = values_per_matrix(plan.problem);
   const AnswerStage<T> answers(plan, answer_kernels, source);
-  return k > kLargestReproducible ? run_factors(answers, plan, source, crew)
-                                  : run_packs(tables.for_size(k), answers, plan, source, crew);
+  return is_factor_batch(plan)
+             ? run_factors(answers, plan, source, crew)
+             : run_packs(tables.for_size(values_per_matrix(plan.problem)), answers, plan, source, crew);
 }
 
 Simd best_simd() {
