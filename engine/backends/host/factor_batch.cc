@@ -68,11 +68,12 @@ struct FactorBatch<T>::Workspace {
 
   void prepare(const FactorPlan& wanted) {
     if (plan == wanted) return;
-    plan = wanted;
+    plan.reset();
     factor = SmallFactor();  // the other shape's memory goes
     left.reserve(wanted.left_bytes() / sizeof(T));
     right.reserve(wanted.right_bytes() / sizeof(T));
     values.reserve(static_cast<size_t>(wanted.values));
+    plan = wanted;  // now that there was memory for all of it
   }
 };
 
