@@ -139,7 +139,9 @@ TEST_P(MimoAnswersTest, MatricesOfEveryKind) {
                                                                            {2, 300},
                                                                            {64, 16},
                                                                            {40, 40},
-                                                                           {64, 100}}) {
+                                                                           {64, 100},
+                                                                           {96, 96}}) {
+    if (kSanitized && std::min(rows, cols) > 64) continue;
     for (const int64_t group : {int64_t{1}, int64_t{7}}) {
       std::vector<Matrix> matrices;
       const int64_t seeds = scaled(6);

@@ -108,6 +108,7 @@ TEST_P(VectorsTest, LargerMatricesKeepTheContract) {
   test_shape(40, 200, Vectors::kThin, 1);
   test_shape(300, 37, Vectors::kThin, 1);
   test_shape(33, 50, Vectors::kFull, 1);
+  test_shape(66, 75, Vectors::kFull, 1);
   print("k > 32");
 }
 
@@ -138,7 +139,7 @@ TEST_P(VectorsTest, FullBasesKeepTheContract) {
 TEST_P(VectorsTest, PartsOfTheAnswerAreTheSameBits) {
   const DType dtype = GetParam();
   for (const auto& [rows, cols] : std::vector<std::pair<int64_t, int64_t>>{
-           {4, 4}, {7, 5}, {5, 9}, {12, 12}, {100, 3}, {9, 80}, {34, 34}, {33, 300}}) {
+           {4, 4}, {7, 5}, {5, 9}, {12, 12}, {100, 3}, {9, 80}, {34, 34}, {33, 300}, {64, 64}, {65, 90}}) {
     if (kSanitized && std::min(rows, cols) > 32) continue;
     std::vector<Matrix> matrices;
     for (const Kind kind : kinds(dtype)) matrices.push_back(generate(kind, dtype, rows, cols, 3));
@@ -191,8 +192,8 @@ TEST_P(VectorsTest, PartsOfTheAnswerAreTheSameBits) {
 // else; whichever part of the vectors is wanted.
 TEST_P(VectorsTest, CertificateAndPhases) {
   const DType dtype = GetParam();
-  for (const auto& [rows, cols] :
-       std::vector<std::pair<int64_t, int64_t>>{{4, 4}, {9, 5}, {3, 20}, {100, 6}, {36, 36}, {33, 45}}) {
+  for (const auto& [rows, cols] : std::vector<std::pair<int64_t, int64_t>>{
+           {4, 4}, {9, 5}, {3, 20}, {100, 6}, {36, 36}, {33, 45}, {64, 64}, {66, 80}}) {
     if (kSanitized && std::min(rows, cols) > 32) continue;
     std::vector<Matrix> matrices;
     for (int i = 0; i < 5; ++i)
@@ -246,8 +247,8 @@ TEST_P(VectorsTest, CertificateAndPhases) {
 
 TEST_P(VectorsTest, NotFiniteIsNaNThroughout) {
   const DType dtype = GetParam();
-  for (const auto& [rows, cols] :
-       std::vector<std::pair<int64_t, int64_t>>{{3, 3}, {9, 9}, {70, 3}, {2, 5}, {33, 33}, {34, 50}}) {
+  for (const auto& [rows, cols] : std::vector<std::pair<int64_t, int64_t>>{
+           {3, 3}, {9, 9}, {70, 3}, {2, 5}, {33, 33}, {34, 50}, {64, 64}, {64, 70}}) {
     const Problem p{rows, cols, dtype, Order::kRowMajor};
     std::vector<Matrix> matrices(3, generate(Kind::kNormal, dtype, rows, cols, 1));
     matrices[1].elements.back() = poison_value(Poison::kQuietNan);
@@ -271,7 +272,7 @@ TEST_P(VectorsTest, NotFiniteIsNaNThroughout) {
 TEST_P(VectorsTest, GradedColumnsToHighRelativeAccuracy) {
   const DType dtype = GetParam();
   for (const auto& [rows, cols] : std::vector<std::pair<int64_t, int64_t>>{
-           {2, 2}, {4, 4}, {8, 8}, {20, 20}, {30, 6}, {5, 70}, {48, 48}, {33, 70}}) {
+           {2, 2}, {4, 4}, {8, 8}, {20, 20}, {30, 6}, {5, 70}, {48, 48}, {33, 70}, {64, 64}, {65, 80}}) {
     if (kSanitized && std::min(rows, cols) > 32) continue;
     std::vector<Matrix> matrices;
     for (int i = 0; i < 4; ++i)
@@ -288,6 +289,48 @@ TEST_P(VectorsTest, GradedColumnsToHighRelativeAccuracy) {
           << rows << "x" << cols;
     }
   }
+}
+
+// Of larger matrices, too, a batch is no more than its matrices; wherever their bytes begin.
+TEST_P(VectorsTest, LargerMatricesDoNotKnowTheirBatch) {
+  const DType dtype = GetParam();
+  for (const auto& [rows, cols] : std::vector<std::pair<int64_t, int64_t>>{{64, 64}, {97, 96}, {40, 40}}) {
+    if (kSanitized && cols > 64) continue;
+    std::vector<Matrix> matrices;
+    for (const Kind kind : kinds(dtype)) matrices.push_back(generate(kind, dtype, rows, cols, 5));
+    const auto count = static_cast<int64_t>(matrices.size());
+    const auto bytes = pack(matrices, Order::kRowMajor);
+    for (const Vectors vectors : {Vectors::kNone, Vectors::kThin}) {
+      const Plan plan = plan_of({rows, cols, dtype, Order::kRowMajor}, {.vectors = vectors});
+      const PlanesResult together = run_planes(engine_, plan, bytes.data(), count);
+      for (int64_t i = 0; i < count; ++i) {
+        const auto one_bytes = pack({matrices[static_cast<size_t>(i)]}, Order::kRowMajor);
+        std::vector<std::byte> odd(one_bytes.size() + 1);
+        std::copy(one_bytes.begin(), one_bytes.end(), odd.begin() + 1);
+        const PlanesResult alone = run_planes(engine_, plan, odd.data() + 1, 1);
+        EXPECT_EQ(alone.statuses[0], together.statuses[static_cast<size_t>(i)]);
+        for (const Plane plane : {Plane::kValues, Plane::kLeft, Plane::kRight}) {
+          const auto &one = alone.planes[static_cast<size_t>(plane)],
+                     &all = together.planes[static_cast<size_t>(plane)];
+          const auto at = static_cast<std::ptrdiff_t>(i * static_cast<int64_t>(plane_bytes(plan, plane, 1)));
+          EXPECT_TRUE(std::equal(one.begin(), one.begin() + static_cast<std::ptrdiff_t>(plane_bytes(plan, plane, 1)),
+                                 all.begin() + at))
+              << rows << "x" << cols << " matrix " << i << " plane " << index_of(plane);
+        }
+      }
+    }
+  }
+}
+
+// The limit of sweeps is the caller's: one is not enough from the triangle on; the best known is given.
+TEST_P(VectorsTest, LargerMatricesEndWithTheirSweeps) {
+  const Problem p{64, 64, GetParam(), Order::kRowMajor};
+  const auto bytes =
+      pack({generate(Kind::kNormal, p.dtype, 64, 64, 1), generate(Kind::kZero, p.dtype, 64, 64, 1)}, Order::kRowMajor);
+  const Options options{.method = Method::kJacobi, .max_sweeps = 1, .vectors = Vectors::kThin};
+  const PlanesResult r = run_planes(engine_, plan_of(p, options), bytes.data(), 2);
+  EXPECT_EQ(r.statuses[0], MatrixStatus::kNotConverged);
+  EXPECT_EQ(r.statuses[1], MatrixStatus::kOk);
 }
 
 INSTANTIATE_TEST_SUITE_P(DTypes, VectorsTest, ::testing::Values(DType::kF32, DType::kF64, DType::kC64, DType::kC128),

@@ -5,16 +5,19 @@
 #include <numeric>
 
 #include "engine/backends/host/answer_stage.h"
+#include "engine/backends/host/factor_batch.h"
 #include "engine/backends/host/finishing.h"
 #include "engine/backends/host/fp_environment.h"
 #include "engine/backends/host/kernel_table.h"
 #include "engine/backends/host/matrix_source.h"
 #include "engine/backends/host/packing.h"
+#include "engine/backends/host/status_counters.h"
 #include "engine/backends/host/tall_reduction.h"
 #include "engine/backends/host/tall_vectors.h"
 #include "engine/backends/host/vector_planes.h"
 #include "oneapi/tbb/info.h"
 #include "oneapi/tbb/parallel_for.h"
+#include "oneapi/tbb/task_arena.h"
 
 namespace svdserve::host {
 namespace {
@@ -22,23 +25,17 @@ namespace {
 // Work below which a task is not worth handing to another thread, as a number of fused multiply-adds.
 constexpr double kTaskWork = 100'000;
 
-// What the threads of one call count together.
-struct Counters {
-  std::array<std::atomic<int64_t>, 4> by_status{};
-  ConvergenceReport report() const { return {by_status[0], by_status[1], by_status[2], by_status[3]}; }
-};
-
 // One call, as any of its threads sees it.
 template <class T>
 struct Call {
   const Plan& plan;
   const KernelTable<T>& kernels;
   const MatrixSource& source;
-  Counters& counters;
+  StatusCounters& counters;
   int k;
   size_t triangle_size;  // numbers of a k x k matrix
 
-  Call(const Plan& p, const KernelTable<T>& t, const MatrixSource& s, Counters& c)
+  Call(const Plan& p, const KernelTable<T>& t, const MatrixSource& s, StatusCounters& c)
       : plan(p),
         kernels(t),
         source(s),
@@ -47,7 +44,7 @@ struct Call {
         triangle_size(static_cast<size_t>(k) * k * t.components) {}
 };
 
-// Packed arrays of one thread, kept from call to call: at most a few hundred KiB for k = 32, some MiB for k = 128.
+// Packed arrays of one thread, kept from call to call: at most a few hundred KiB for k = 32, some MiB for k = 95.
 template <class T>
 struct PackBuffers {
   AlignedBuffer<T> a, scratch, exponents, values;
@@ -99,7 +96,7 @@ void compute_pack(const Call<T>& call, PackBuffers<T>& buffers, bool row_major, 
     if (slot.status != nullptr) *slot.status = status;
   });
   for (size_t i = 0; i < counts.size(); ++i) {
-    if (counts[i] != 0) call.counters.by_status[i].fetch_add(counts[i], std::memory_order_relaxed);
+    if (counts[i] != 0) call.counters.add(static_cast<MatrixStatus>(i), counts[i]);
   }
 }
 
@@ -116,8 +113,8 @@ void sort_columns(const PackBuffers<T>& buffers, int lanes, int lane, int k, int
 // What is known of the matrices of a pack once its kernel has run.
 template <class T>
 struct SortedPack {
-  int columns[kMaxLanes][kShapeLimits.max_values];  // [lane][number in descending order]
-  T values[kMaxLanes][kShapeLimits.max_values];     // descending
+  int columns[kMaxLanes][kPackLimit];  // [lane][number in descending order]
+  T values[kMaxLanes][kPackLimit];     // descending
   MatrixStatus statuses[kMaxLanes];
   bool finite(int lane) const { return statuses[lane] != MatrixStatus::kNonFinite; }
 };
@@ -164,7 +161,7 @@ void unstage(const Call<T>& call, const VectorSide& side, const VectorLayout& wa
   const int components = call.kernels.components;
   char* const to = slot.plane(wanted.plane, static_cast<size_t>(wanted.matrix_stride()) * components * sizeof(T));
   if (to == nullptr || side.staged == nullptr) return;
-  int columns[kShapeLimits.max_values];
+  int columns[kPackLimit];
   std::iota(columns, columns + call.k, 0);
   const PackedColumns<T> from{reinterpret_cast<const T*>(side.of(lane, slot)), wanted.rows, components, 1};
   write_columns(from, 0, columns, wanted, wanted.columns, 0, wanted.rows, to);
@@ -211,7 +208,7 @@ void compute_vectors_pack(const Call<T>& call, PackBuffers<T>& buffers, bool row
     if (!sorted.finite(l)) std::fill_n(values, k, FloatTraits<T>::nan());
     if (call.plan.outputs.answers()) std::copy_n(values, k, buffers.kept_values(first + l, k));
     if (char* const to = slot.plane(Plane::kValues, value_bytes)) std::memcpy(to, values, value_bytes);
-    call.counters.by_status[static_cast<int>(sorted.statuses[l])].fetch_add(1, std::memory_order_relaxed);
+    call.counters.add(sorted.statuses[l], 1);
     if (slot.status != nullptr) *slot.status = sorted.statuses[l];
   });
   const VectorSide x = vector_side(call, long_layout(call.plan.problem, call.plan.outputs), &buffers.staged_x);
@@ -303,28 +300,44 @@ void compute_with_answers(const Call<T>& call, const AnswerStage<T>& answers, in
   answers.run(buffers.kept.data(), first, last);
 }
 
+// The threads of a call and its end.
+struct Crew {
+  int threads;
+  oneapi::tbb::task_arena& arena;
+  const std::atomic<bool>* cancel;  // or null
+
+  // f(first, last) for ranges of `step` that make up 0 .. count, each in the kernels' floating-point environment, on
+  // any of the threads. false: cancelled, or a call of f was, which returned false.
+  template <class F>
+  bool for_ranges(int64_t count, int64_t step, const F& f) const {
+    const int64_t tasks = (count + step - 1) / step;
+    std::atomic<bool> stopped{false};
+    const auto task = [&](int64_t i) {
+      const FpEnvironment environment;
+      const bool goes_on = cancel == nullptr || !cancel->load(std::memory_order_relaxed);
+      if (!goes_on || !f(i * step, std::min((i + 1) * step, count))) stopped.store(true, std::memory_order_relaxed);
+    };
+    if (threads == 1 || tasks <= 1) {
+      for (int64_t i = 0; i < tasks; ++i) task(i);
+    } else {
+      arena.execute([&] { oneapi::tbb::parallel_for(int64_t{0}, tasks, task); });
+    }
+    return !stopped;
+  }
+};
+
+// The matrices of a pack at once.
 template <class T>
-ExecutionOutcome run(const KernelTables<T>& tables, const AnswerKernels<T>& answer_kernels, const Plan& plan,
-                     const MatrixSource& source, int threads, oneapi::tbb::task_arena& arena,
-                     const std::atomic<bool>* cancel) {
-  const KernelTable<T>& kernels = tables.for_size(values_per_matrix(plan.problem));
-  Counters counters;
+ExecutionOutcome run_packs(const KernelTable<T>& kernels, const AnswerStage<T>& answers, const Plan& plan,
+                           const MatrixSource& source, const Crew& crew) {
+  StatusCounters counters;
   const Call<T> call(plan, kernels, source, counters);
-  const AnswerStage<T> answers(plan, answer_kernels, source);
   const bool square = plan.problem.rows == plan.problem.cols;
   const bool lone = !square && std::max(plan.problem.rows, plan.problem.cols) >=
                                    int64_t{kernels.lanes} * tile_rows_for(values_per_matrix(plan.problem));
   const int64_t group = plan.outputs.group;  // not cut
   const int64_t step = (matrices_per_task(plan.problem, lone ? 1 : kernels.lanes) + group - 1) / group * group;
-  const int64_t tasks = (source.count() + step - 1) / step;
-  std::atomic<bool> stopped{false};
-  const auto task = [&](int64_t i) {
-    if (cancel != nullptr && cancel->load(std::memory_order_relaxed)) {
-      stopped.store(true, std::memory_order_relaxed);
-      return;
-    }
-    const FpEnvironment environment;
-    const int64_t first = i * step, last = std::min(first + step, source.count());
+  const bool completed = crew.for_ranges(source.count(), step, [&](int64_t first, int64_t last) {
     const auto compute = [&] {
       if (square) {
         compute_square(call, first, last);
@@ -333,13 +346,35 @@ ExecutionOutcome run(const KernelTables<T>& tables, const AnswerKernels<T>& answ
       }
     };
     plan.outputs.answers() ? compute_with_answers(call, answers, first, last, compute) : compute();
-  };
-  if (threads == 1 || tasks <= 1) {
-    for (int64_t i = 0; i < tasks; ++i) task(i);
-  } else {
-    arena.execute([&] { oneapi::tbb::parallel_for(int64_t{0}, tasks, task); });
-  }
-  return {!stopped, counters.report()};
+    return true;
+  });
+  return {completed, counters.report()};
+}
+
+// is_factor_batch(plan): one matrix after the other, a group a task.
+template <class T>
+ExecutionOutcome run_factors(const AnswerStage<T>& answers, const Plan& plan, const MatrixSource& source,
+                             const Crew& crew) {
+  StatusCounters counters;
+  const FactorBatch<T> batch(plan, source, counters);
+  const int64_t k = values_per_matrix(plan.problem);
+  const bool completed = crew.for_ranges(source.count(), plan.outputs.group, [&](int64_t first, int64_t last) {
+    if (!plan.outputs.answers()) return batch.run(first, last, crew.cancel, nullptr);
+    AlignedBuffer<T> values(static_cast<size_t>((last - first) * k));
+    if (!batch.run(first, last, crew.cancel, values.data())) return false;
+    answers.run(values.data(), first, last);
+    return true;
+  });
+  return {completed, counters.report()};
+}
+
+template <class T>
+ExecutionOutcome run(const KernelTables<T>& tables, const AnswerKernels<T>& answer_kernels, const Plan& plan,
+                     const MatrixSource& source, const Crew& crew) {
+  const AnswerStage<T> answers(plan, answer_kernels, source);
+  return is_factor_batch(plan)
+             ? run_factors(answers, plan, source, crew)
+             : run_packs(tables.for_size(values_per_matrix(plan.problem)), answers, plan, source, crew);
 }
 
 Simd best_simd() {
@@ -368,15 +403,16 @@ ExecutionOutcome HostBackend::execute(const Plan& plan, absl::Span<const HostSeg
                                       const std::atomic<bool>* cancel) const {
   const FpEnvironment environment;  // of the caller, whatever is computed on its thread; each task has its own
   const MatrixSource source(plan.problem, segments);
+  const Crew crew{threads_, arena_, cancel};
   switch (plan.problem.dtype) {
     case DType::kF32:
-      return run(*f32_, *f32_answers_, plan, source, threads_, arena_, cancel);
+      return run(*f32_, *f32_answers_, plan, source, crew);
     case DType::kF64:
-      return run(*f64_, *f64_answers_, plan, source, threads_, arena_, cancel);
+      return run(*f64_, *f64_answers_, plan, source, crew);
     case DType::kC64:
-      return run(*c64_, *f32_answers_, plan, source, threads_, arena_, cancel);
+      return run(*c64_, *f32_answers_, plan, source, crew);
     case DType::kC128:
-      return run(*c128_, *f64_answers_, plan, source, threads_, arena_, cancel);
+      return run(*c128_, *f64_answers_, plan, source, crew);
   }
   return {};
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "engine/backends/host/factor_batch.h"
 #include "engine/backends/host/packing.h"
 #include "engine/core/float_traits.h"
 
@@ -48,11 +49,11 @@ bool TallShape::scan(const char* matrix, T* exponents) const {
   constexpr Bits kMagnitude = ~Bits{0} >> 1;
   constexpr Bits kInfinity = ((Bits{1} << (sizeof(T) * 8 - 1 - FloatTraits<T>::kMantissaBits)) - 1)
                              << FloatTraits<T>::kMantissaBits;
-  Bits largest[kShapeLimits.max_values] = {};
+  Bits largest[kPackLimit] = {};
   const auto element_bits = [&](int64_t number) { return load_number<Bits>(matrix + number * sizeof(T)) & kMagnitude; };
   if (col_stride == 1) {
     const int width = k * components;
-    Bits wide[2 * kShapeLimits.max_values] = {};
+    Bits wide[2 * kPackLimit] = {};
     for (int64_t i = 0; i < long_side; ++i) {
       for (int x = 0; x < width; ++x) wide[x] = std::max(wide[x], element_bits(i * width + x));
     }
