@@ -1,5 +1,5 @@
 // Large factors on a GPU: are they right, are the bits the same twice, and how long do they take beside cuSOLVER.
-//   device_factor_bench [checks] [times]      both where nothing is named
+//   device_factor_bench [checks] [times] [profile]      checks and times where nothing is named
 // Checks print one line each, and the exit status says whether all passed. Residuals and orthogonality are computed by
 // the host's BLAS in complex double precision, values are held to LAPACK's dgesvj and zgesvj. Times: f64, U and V,
 // random normal unless said; "call" is from host memory to host memory, "compute" the device without transfers;
@@ -12,6 +12,7 @@
 #include <cstring>
 #include <functional>
 #include <limits>
+#include <map>
 #include <memory>
 #include <string>
 
@@ -553,6 +554,12 @@ void print_times(const char* what, DType dtype, int64_t n, const Results& automa
   std::fflush(stdout);
 }
 
+// A time that is to be met.
+void print_bar(const char* what, double seconds, double bar_seconds) {
+  std::printf("  bar: %-28s %9.2f ms, at most %9.2f  %s (%.2f of it)\n", what, seconds * 1e3, bar_seconds * 1e3,
+              seconds <= bar_seconds ? "met" : "MISSED", seconds / bar_seconds);
+}
+
 void time_square(DType dtype, int64_t n) {
   const Problem p{n, n, dtype, Order::kColumnMajor};
   const size_t numbers = static_cast<size_t>(n * n) * (is_complex(dtype) ? 2 : 1);
@@ -569,8 +576,14 @@ void time_square(DType dtype, int64_t n) {
   const Results jacobi = best_of(calls, plan_of(p, options_of(Method::kJacobi)), operand.data());
   Peers peers(dtype, n, operand.data());
   const bool all = dtype == DType::kF64 && n <= 4096;
-  print_times("random", dtype, n, automatic, jacobi, peers.gesvdp(n <= 2048 ? 4 : 2), all ? peers.gesvdj(2) : 0,
-              all ? peers.gesvd(2) : 0);
+  const double gesvdp = peers.gesvdp(n <= 2048 ? 4 : 2);
+  print_times("random", dtype, n, automatic, jacobi, gesvdp, all ? peers.gesvdj(2) : 0, all ? peers.gesvd(2) : 0);
+  if (dtype != DType::kF64) return;
+  print_bar("AUTO, gesvdp of this run", compute_seconds(automatic.outcome), gesvdp);
+  const std::map<int64_t, double> jacobi_bars = {{1024, 0.035}, {2048, 0.1}, {4096, 0.42}, {8192, 2.2}};
+  if (const auto bar = jacobi_bars.find(n); bar != jacobi_bars.end()) {
+    print_bar("JACOBI", compute_seconds(jacobi.outcome), bar->second);
+  }
 }
 
 // Columns over 1e+-12, and how many digits of the least value are right: the reference is JACOBI on the host's LAPACK
@@ -588,6 +601,7 @@ void time_graded(int64_t n) {
   Peers peers(DType::kF64, n, numbers.data());
   const double gesvdp = peers.gesvdp(3);
   print_times("graded", DType::kF64, n, automatic, jacobi, gesvdp, 0, 0);
+  print_bar("graded AUTO, gesvdp", compute_seconds(automatic.outcome), gesvdp);
   const std::vector<double> theirs = peers.values();
   double ours = 0, others = 0;
   for (int64_t i = 0; i < n; ++i) {
@@ -598,10 +612,41 @@ void time_graded(int64_t n) {
   std::printf("  largest relative difference of a value from JACOBI's: AUTO %.2e, gesvdp %.2e\n", ours, others);
 }
 
+// The hyperbolic decomposition beside the SVD of the same factor: within 1.3 of it.
+void time_hyperbolic(int64_t n) {
+  const Problem p{n, n, DType::kF64, Order::kColumnMajor};
+  const auto numbers = normal_numbers<double>(static_cast<size_t>(n * n));
+  std::vector<int8_t> signature(static_cast<size_t>(n));
+  for (int64_t j = 0; j < n; ++j) signature[static_cast<size_t>(j)] = j % 3 == 0 ? -1 : 1;
+  FactorOptions options = options_of(Method::kJacobi);
+  const FactorPlan plain = plan_of(p, options);
+  options.hyperbolic = true;
+  const FactorPlan hyperbolic = plan_of(p, options);
+  const Results svd = decompose(plain, numbers.data());
+  (void)decompose(hyperbolic, numbers.data(), signature.data());
+  const Results hsvd = decompose(hyperbolic, numbers.data(), signature.data());
+  failures += hsvd.outcome.status == FactorStatus::kOk ? 0 : 1;
+  std::printf("HSVD     f64  n %5lld  %9.2f ms call, %9.2f compute  status %d, %d sweeps, %lld rotations %s\n",
+              static_cast<long long>(n), hsvd.seconds * 1e3, compute_seconds(hsvd.outcome) * 1e3,
+              static_cast<int>(hsvd.outcome.status), hsvd.outcome.sweeps,
+              static_cast<long long>(hsvd.outcome.rotations), hsvd.outcome.detail.c_str());
+  print_phases(hsvd.outcome);
+  print_bar("HSVD, 1.3 x JACOBI's SVD", compute_seconds(hsvd.outcome), 1.3 * compute_seconds(svd.outcome));
+}
+
 void times() {
   for (const int64_t n : {1024, 2048, 4096, 8192}) time_square(DType::kF64, n);
   time_graded(2048);
+  time_hyperbolic(2048);
   for (const DType dtype : {DType::kF32, DType::kC64, DType::kC128}) time_square(dtype, 2048);
+}
+
+// One call for a profiler to look into.
+void profile() {
+  constexpr int64_t n = 2048;
+  const Problem p{n, n, DType::kF64, Order::kColumnMajor};
+  const auto numbers = normal_numbers<double>(static_cast<size_t>(n * n));
+  (void)decompose(plan_of(p, options_of(Method::kJacobi)), numbers.data());
 }
 
 int main_of(int count, char** arguments) {
@@ -617,6 +662,7 @@ int main_of(int count, char** arguments) {
   };
   if (wanted("checks")) checks();
   if (wanted("times")) times();
+  if (!parts.empty() && wanted("profile")) profile();
   std::printf("%d failures\n", failures);
   return failures == 0 ? 0 : 1;
 }

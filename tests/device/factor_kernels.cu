@@ -127,9 +127,10 @@ void check_gram(const Case<E, K>& c) {
   const DeviceArray<E> x(c.x), partial(std::vector<E>(2 * kSplits * K * K));
   const DeviceArray<PStepPair> pairs(c.pairs);
   using Shape = GramShape<E, K>;
-  allow(gram_kernel<E, K>, Shape::kSharedBytes);
-  gram_kernel<E, K><<<dim3(kSplits, 2), Shape::kThreads, Shape::kSharedBytes>>>(
-      PStepMatrix<E>{x.get(), c.rows, c.cols, c.ld}, pairs.get(), c.width, partial.get());
+  constexpr int kStages = 4, kBytes = Shape::shared_bytes(kStages);
+  allow(gram_kernel<E, K, kStages>, kBytes);
+  gram_kernel<E, K, kStages><<<dim3(kSplits, 2), Shape::kThreads, kBytes>>>(
+      PStepMatrix<E>{x.get(), c.rows, c.cols, c.ld}, pairs.get(), PStepVersions{}, c.width, partial.get());
   check(cudaDeviceSynchronize(), "gram_kernel");
   const std::vector<E> parts = partial.fetch();
   double error = 0;
@@ -162,9 +163,9 @@ void check_inner(const Case<E, K>& c, bool shared_w, int64_t positive) {
   const DeviceArray<int32_t> exponents(f);
   const DeviceArray<int> changes(std::vector<int>(4 * K)), active(std::vector<int>(2));
   const DeviceArray<PStepCounts> counts({PStepCounts{}});
-  const InnerCall<E> call{
-      pairs.get(), partial.get(), 1,     w.get(), exponents.get(), changes.get(), active.get(), counts.get(), c.width,
-      c.cols,      positive,      1e-15, 1,       shared_w};
+  const InnerCall<E> call{pairs.get(),  partial.get(),   1,       w.get(), exponents.get(), changes.get(), active.get(),
+                          counts.get(), PStepVersions{}, c.width, c.cols,  positive,        1e-15,         1,
+                          shared_w};
   using Shape = InnerShape<E, K>;
   allow(inner_kernel<E, K>, Shape::shared_bytes(shared_w));
   inner_kernel<E, K><<<2, Shape::kThreads, static_cast<size_t>(Shape::shared_bytes(shared_w))>>>(call);
@@ -177,7 +178,8 @@ void check_inner(const Case<E, K>& c, bool shared_w, int64_t positive) {
   for (int p = 0; p < 2; ++p) {
     std::vector<E> packed(PackedGram<E>::size(K)), own_w(K * K);
     std::vector<GramGroup<E>> groups(K / kJacobiGroup);
-    std::vector<double> cosines(K);
+    std::vector<double> cosines(kCosineParts * K);
+    std::vector<uint8_t> columns(jacobi_supersteps(K) * K);
     std::vector<int> own_f(K);
     std::vector<int8_t> signs(K);
     for (int i = 0; i < K; ++i) {
@@ -194,6 +196,7 @@ void check_inner(const Case<E, K>& c, bool shared_w, int64_t positive) {
                            positive < c.cols ? signs.data() : nullptr,
                            groups.data(),
                            cosines.data(),
+                           columns.data(),
                            1e-30,
                            1};
     rotations += gram_jacobi(OneThread(), work).rotations;

@@ -8,6 +8,7 @@ namespace svdserve::cuda {
 namespace {
 
 constexpr int kMostSplits = 8;
+constexpr int kManyGramStages = 4;  // where shared memory allows
 
 constexpr uint64_t aligned(uint64_t bytes) { return (bytes + 255) / 256 * 256; }
 
@@ -58,19 +59,29 @@ cudaError_t launch(const PStepCall<E>& call, const PStepLimits& limits, cudaEven
   const int splits =
       std::max(1, std::min({kMostSplits, gram_slabs, (limits.multiprocessors + call.count / 2) / call.count}));
   const dim3 gram_grid(static_cast<unsigned>(splits), static_cast<unsigned>(call.count));
-  after(allow(gram_kernel<E, K>, GramShape<E, K>::kSharedBytes));
+  const auto gram = [&](auto kernel, int stages) {
+    const int bytes = GramShape<E, K>::shared_bytes(stages);
+    after(allow(kernel, bytes));
+    if (error != cudaSuccess) return;
+    kernel<<<gram_grid, GramShape<E, K>::kThreads, static_cast<size_t>(bytes), stream>>>(
+        call.x, call.pairs, call.versions, call.width, space.partial);
+    after(cudaGetLastError());
+  };
+  if (GramShape<E, K>::shared_bytes(kManyGramStages) <= limits.shared_bytes) {
+    gram(gram_kernel<E, K, kManyGramStages>, kManyGramStages);
+  } else {
+    gram(gram_kernel<E, K, 2>, 2);
+  }
   if (error != cudaSuccess) return error;
-  gram_kernel<E, K><<<gram_grid, GramShape<E, K>::kThreads, GramShape<E, K>::kSharedBytes, stream>>>(
-      call.x, call.pairs, call.width, space.partial);
-  after(cudaGetLastError());
   mark(1);
 
   const bool w_in_shared_memory = InnerShape<E, K>::shared_bytes(true) <= limits.shared_bytes;
   const int inner_bytes = InnerShape<E, K>::shared_bytes(w_in_shared_memory);
-  const InnerCall<E> inner{
-      call.pairs,        space.partial,     splits,     space.w,     call.exponents, space.exponent_changes,
-      space.active,      call.counters,     call.width, call.x.cols, call.positive,  call.tolerance,
-      call.inner_sweeps, w_in_shared_memory};
+  const InnerCall<E> inner{call.pairs,     space.partial,     splits,
+                           space.w,        call.exponents,    space.exponent_changes,
+                           space.active,   call.counters,     call.versions,
+                           call.width,     call.x.cols,       call.positive,
+                           call.tolerance, call.inner_sweeps, w_in_shared_memory};
   after(allow(inner_kernel<E, K>, inner_bytes));
   if (error != cudaSuccess) return error;
   inner_kernel<E, K>
@@ -99,7 +110,7 @@ cudaError_t launch(const PStepCall<E>& call, const PStepLimits& limits, cudaEven
 
 template <class E, int K>
 bool fits(const PStepLimits& limits) {
-  return GramShape<E, K>::kSharedBytes <= limits.shared_bytes &&
+  return GramShape<E, K>::shared_bytes(2) <= limits.shared_bytes &&
          InnerShape<E, K>::shared_bytes(false) <= limits.shared_bytes &&
          PostShape<E, K>::kSharedBytes <= limits.shared_bytes;
 }

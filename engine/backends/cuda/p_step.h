@@ -21,6 +21,32 @@ struct PStepMatrix {
   int64_t rows, cols, ld;
 };
 
+// Which pairs need not be looked at: a block's version grows when it changes, and a pair that was found orthogonal
+// keeps the sum of its blocks' versions, which is the same for as long as neither changes. In device memory; without
+// blocks, every pair is looked at. Whoever changes X otherwise, or the tolerance, begins anew.
+struct PStepVersions {
+  int* blocks;  // [in,out] of each block
+  int* sums;    // [in,out] of pair (p, q), p < q, at q (q - 1) / 2 + p; -1: never
+
+  static int64_t ints(int64_t count) { return count + count * (count - 1) / 2; }
+#ifdef __CUDACC__
+  __device__ int64_t at(PStepPair pair) const { return int64_t{pair.q} * (pair.q - 1) / 2 + pair.p; }
+  __device__ bool unchanged(PStepPair pair) const {
+    return blocks != nullptr && sums[at(pair)] == blocks[pair.p] + blocks[pair.q];
+  }
+  // By one thread.
+  __device__ void note(PStepPair pair, bool changed) const {
+    if (blocks == nullptr) return;
+    if (changed) {
+      ++blocks[pair.p];
+      ++blocks[pair.q];
+    } else {
+      sums[at(pair)] = blocks[pair.p] + blocks[pair.q];
+    }
+  }
+#endif
+};
+
 // In device memory; grows until somebody clears it.
 struct PStepCounts {
   unsigned long long rotations, proper_rotations, active_pairs;
@@ -38,6 +64,7 @@ struct InnerCall {
   int* exponent_changes;  // [out] [count][2][K]: before and after; of active pairs
   int* active;            // [out] [count]
   PStepCounts* counters;
+  PStepVersions versions;
   int width;               // columns of a block
   int64_t cols, positive;  // columns from `positive` on have sign -1
   double tolerance;
@@ -68,7 +95,8 @@ struct PStepCall {
   double tolerance;
   int inner_sweeps;
   PStepCounts* counters;  // [in,out] device
-  void* workspace;        // device, p_step_workspace_bytes(count, columns), aligned to 256
+  PStepVersions versions;
+  void* workspace;  // device, p_step_workspace_bytes(count, columns), aligned to 256
 };
 
 // What the device allows.
