@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# From a fresh clone to singular values of real MIMO channels, computed by a server that this script builds and starts:
+# From a fresh clone to singular values of real MIMO channels and the SVD of a large matrix, computed by a server that this
+# script builds and starts:
 #   ./quickstart.sh
 # Needs Debian 12 or Ubuntu 24.04 and root or sudo for missing packages. Asks nothing; stops the server at the end.
 # Everything it makes lies under build/.
@@ -79,6 +80,10 @@ echo "pid $server, gRPC on $address, metrics on http://$metrics/metrics"
 step "singular values of 3GPP CDL-C channels, checked against NumPy"
 "$venv/bin/python" -m svdserve.examples.mimo_capacity "$address" tests/data/cdl_c_4x4.npy --check ||
   fail "the client failed; the server's log: $logs/quickstart-server.log"
+
+step "the SVD of a 1000 x 1000 matrix, checked against NumPy"
+"$venv/bin/python" -m svdserve.examples.large_factor "$address" --check ||
+  fail "the large matrix failed; the server's log: $logs/quickstart-server.log"
 
 step "what the server counted"
 "$venv/bin/python" - "http://$metrics/metrics" << 'PY'

@@ -293,8 +293,9 @@ std::vector<Flag> make_flags() {
           "beyond is copied twice"),
       count_flag("host-devices", 1, 1, 256, &C::host_devices, kDevices, "how many devices the CPU shows itself as"),
       count_flag("threads", 0, 0, 4096, &C::threads, kDevices, "of all host devices together; 0: every core"),
-      count_flag("large-threads", 0, 0, 4096, &C::large_threads, kDevices,
-                 "that compute factors of DecomposeLarge on the CPU, one factor at a time; 0: every core"),
+      count_flag(
+          "large-threads", 0, 0, 4096, &C::large_threads, kDevices,
+          "that compute factors of DecomposeLarge on the CPU, one factor at a time; 0: as many as --threads says"),
       choice_flag<Simd>("simd", "SET", {Simd::kBest, Simd::kScalar, Simd::kAvx2, Simd::kAvx512, Simd::kNeon},
                         Simd::kBest, &C::simd, kDevices,
                         "instructions of the kernels: best scalar avx2 avx512 neon. Results are the same bits"),

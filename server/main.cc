@@ -246,9 +246,13 @@ bool start(const Config& config, RpcOptions rpc_options, Server* server) {
                         {"threads", device.info.threads},
                         {"lanes", device.info.lanes}});
   }
-  server->factors =
-      std::make_unique<LargePipeline>(large_options(config), MakeFactorDevices(static_cast<int>(config.large_threads)),
-                                      server->clock.get(), &server->recorder);
+  std::vector<DeviceInfo> infos;
+  for (const DeviceState& device : server->pipeline->devices()) infos.push_back(device.info);
+  MadeFactorDevices factors =
+      MakeFactorDevices(infos, static_cast<int>(config.large_threads > 0 ? config.large_threads : config.threads));
+  for (const std::string& refusal : factors.refusals) log_info("device_refused", {{"reason", refusal}});
+  server->factors = std::make_unique<LargePipeline>(large_options(config), std::move(factors.devices),
+                                                    server->clock.get(), &server->recorder);
   std::string error;
   server->rpc = RpcServer::Start(rpc_options, server->pipeline.get(), server->factors.get(), server->clock.get(),
                                  &server->recorder, server->memory.get(), &error);

@@ -154,7 +154,9 @@ int run_svd(const std::vector<std::string>& words) {
   client::Client client(*options);
   client::CallOptions call = args.connection.call();
   call.stop = interruption.token();
+  const auto asked = std::chrono::steady_clock::now();
   const auto info = client.server_info(call);
+  if (call.timeout) *call.timeout -= std::chrono::steady_clock::now() - asked;
   if (!info.ok()) return fail_unless_interrupted("svd", info.status(), interruption);
   const bool large = is_large(batch, info->limits);
   if (const auto wrong = misplaced_option(args, large)) return bad_usage("svd", *wrong);

@@ -42,8 +42,6 @@ namespace svdserve::factor {
 inline constexpr int32_t kWarmStartSpread = 17;
 // log2 of the largest ratio of columns within which their exponents may be made equal.
 inline constexpr int32_t kPlainSpread = 300;
-// A diagonal entry of R below so many n u of its column's norm: the column depends on those before it.
-inline constexpr double kDependentColumn = 4;
 inline constexpr double kUnitRoundoff = 0x1p-53;
 
 template <FactorBackend Backend>
@@ -136,16 +134,30 @@ class BlockJacobi {
       if (!vectors_) backend_.release(a_);
       if (!warm_start()) second_qr();
     }
+    if (!outcome_.warm_started) limit_exponents(backend_.column_norms(x_, f_));
     if (vectors_ && hyperbolic_) {
       w_ = backend_.matrix(n_, n_);
       backend_.set_identity(w_);
     }
   }
 
+  // The smallest value is at least the smallest column of X times the least singular value of X with unit columns.
+  // Where that is below u, X has lost it already: zero is as good.
+  void limit_exponents(const std::vector<ScaledNorm>& norms) {
+    int32_t least = -kZeroColumn;
+    for (const auto& norm : norms) least = is_zero(norm) ? least : std::min(least, norm.exponent);
+    smallest_exponent_ = least + std::ilogb(kUnitRoundoff);
+  }
+
+  // A diagonal entry of R, relative to its column's norm, that is no more than rounding error: the column depends on
+  // those before it.
   void require_full_rank() {
+    // The QR's errors, and those that a single precision operand was rounded by.
+    const double stored = value_bytes(plan_.problem.dtype) == 4 ? 0x1p-24 : kUnitRoundoff;
+    const double limit = std::max(4 * static_cast<double>(n_) * kUnitRoundoff, 16 * stored);
     const auto diagonal = backend_.diagonal(a_);
     for (int64_t j = 0; j < n_; ++j) {
-      if (!(diagonal[j] > kDependentColumn * static_cast<double>(n_) * kUnitRoundoff)) {
+      if (!(diagonal[j] > limit)) {
         throw FactorStop{FactorStatus::kRankDeficient, "the factor does not have full column rank"};
       }
     }
@@ -155,6 +167,7 @@ class BlockJacobi {
     if (plan_.options.method == Method::kJacobi || n_ < 2) return false;
     const auto norms = backend_.column_norms(x_, f_);
     if (std::any_of(norms.begin(), norms.end(), is_zero) || spread(norms) > kWarmStartSpread) return false;
+    limit_exponents(norms);
     progress_.at(FactorStage::kWarmStart, 0.1);
     backend_.stage("warm start");
     backend_.apply_exponents(x_, f_);
@@ -237,6 +250,7 @@ class BlockJacobi {
     operands.v = w_;
     if (w_ && !hyperbolic_) operands.x0 = x0_, operands.f0 = f0_;
     operands.positive = positive_;
+    operands.smallest_exponent = smallest_exponent_;
     const auto result = BlockJacobiSweeps<Backend>(backend_, limits, progress_).run(operands);
     outcome_.status = result.converged ? FactorStatus::kOk : FactorStatus::kNotConverged;
     outcome_.sweeps = result.sweeps;
@@ -266,6 +280,7 @@ class BlockJacobi {
       w_ = solution;
       newton_schulz_step(backend_, w_);
     }
+    if (vectors_ && !hyperbolic_ && !outcome_.warm_started) polish(w_);
     const auto norms = sorted_norms();
     write_values(norms);
     if (!vectors_) return;
@@ -273,6 +288,17 @@ class BlockJacobi {
     progress_.at(FactorStage::kFinish, 0.92);
     if (left_columns_ > 0) store_left();
     if (right_columns_ > 0) store_right();
+  }
+
+  // W := W (3 I - W^H W) / 2, a Newton-Schulz step: what a solve, or many rotations, have taken from W's orthogonality,
+  // some 10 n u, is squared.
+  void polish(View w) {
+    View square = backend_.matrix(n_, n_), next = backend_.matrix(n_, n_);
+    backend_.herk(w, square);
+    backend_.copy(w, next);
+    backend_.gemm(Op::kNone, Op::kNone, -0.5, next, square, 1.5, w);
+    backend_.release(next);
+    backend_.release(square);
   }
 
   // The norms of x, descending among columns of equal sign, in the user's order of signs; the columns of x and w
@@ -496,7 +522,7 @@ class BlockJacobi {
   }
 
   // The triangular solve divides by R_2's diagonal; each entry is relative to its column's norm here.
-  static constexpr double kSolvableDiagonal = 1e-3;
+  static constexpr double kSolvableDiagonal = 0.02;
 
   Backend& backend_;
   const FactorPlan& plan_;
@@ -508,6 +534,7 @@ class BlockJacobi {
   bool hyperbolic_ = false, wide_ = false, vectors_ = false, solve_for_w_ = false;
   int64_t m_ = 0, n_ = 0;                                        // of the tall matrix
   int64_t left_columns_ = 0, right_columns_ = 0;                 // of its bases; 0: not wanted
+  int32_t smallest_exponent_ = kZeroColumn;                      // of a column that is not rounding error
   int64_t positive_ = 0;                                         // columns with J = 1
   std::vector<int64_t> row_order_, column_order_, inner_order_;  // P_r, P_c, P
 

@@ -40,6 +40,7 @@ struct SweepOperands {
   FactorView<E> x0;  // with f0: X as it was before V; without data: no repair
   int32_t* f0 = nullptr;
   int64_t positive = 0;  // as PStep's
+  int32_t smallest_exponent = kZeroColumn;
 };
 
 // Tells how far the whole decomposition is, never less than it has told before.
@@ -150,12 +151,13 @@ class BlockJacobiSweeps {
     step.count = static_cast<int>(pairs.size());
     step.width = width_;
     step.tolerance = limits_.tolerance;
+    step.smallest_exponent = operands.smallest_exponent;
     step.inner_sweeps = limits_.variant == BlockVariant::kFullBlock ? kFullBlockSweeps : 1;
     return step;
   }
 
   void repair(const SweepOperands<E>& operands) {
-    const auto [x, f, v, x0, f0, positive] = operands;
+    const auto [x, f, v, x0, f0, positive, smallest_exponent] = operands;
     backend_.stage("repair");
     newton_schulz_step(backend_, v);
     backend_.gemm(Op::kNone, Op::kNone, 1.0, x0, v, 0.0, x);

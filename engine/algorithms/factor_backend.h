@@ -109,8 +109,9 @@ struct PStep {
   const BlockPair* pairs = nullptr;  // [in] the driver's memory, p < q
   int count = 0;
   int64_t width = 0;
-  double tolerance = 0;  // |cos| at or below which columns count as orthogonal
-  int inner_sweeps = 1;  // at most so many, fewer when one had no rotation
+  double tolerance = 0;                     // |cos| at or below which columns count as orthogonal
+  int32_t smallest_exponent = kZeroColumn;  // a column whose f falls below it is rounding error
+  int inner_sweeps = 1;                     // at most so many, fewer when one had no rotation
 };
 
 // Backend: class with
@@ -172,6 +173,9 @@ struct PStep {
 //                 the larger column first (J = 1) or last (J = -1); hyperbolic for columns of opposite sign, not
 //                 sorted. Product W of the true columns, W' = 2^f W 2^-f_new of the scaled ones.
 //   postmultiply  [x_p x_q] := [x_p x_q] W', [v_p v_q] := [v_p v_q] W (4.4). f follows, norms back in [1/2, 2).
+// A column that depends on others is their rounding errors once they are taken from it, with a direction that would be
+// rotated for ever. It is set to zero, with f = kZeroColumn: where its norm falls from about 1 to some K u within the
+// p-step, or its f below smallest_exponent.
 // It may skip a pair of which it knows that neither block changed since it was found orthogonal to this tolerance.
 template <class B>
 concept FactorBackend = requires(B& b, FactorView<typename B::Element> a, typename B::Element* tau, int32_t* f,

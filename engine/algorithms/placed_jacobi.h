@@ -5,9 +5,11 @@
 //
 // The places of the exchange are threads: pair c of kSplit threads holds the places 2 c and 2 c + 1 in an even step, in
 // an odd one 2 c + 1 and 2 c + 2; the last pair holds place 0 meanwhile, which has no partner. Row i kSplit + part of
-// a column belongs to thread `part` of its pair. A column is in registers and moves to the neighbour after a step,
-// through a shuffle, or, between warps, through the mail (one barrier a step: there are two mailboxes, used in turn);
-// or it stays where it is in memory that the block shares, and its number (`home`) moves. Without Y, s_j = |x_j| d_j.
+// a column belongs to thread `part` of its pair. An odd k gets one more column, of zeros, which is in no result. What
+// is exchanged need not change registers: of the two columns of a pair the second leaves after an even step, to the
+// pair before, and the first after an odd step, to the pair behind, through a shuffle or, between warps, through the
+// mail (with two mailboxes, used in turn, that is one barrier a step). Or a column stays where it is in memory that the
+// block shares, and its number (`home`) moves. Without Y, s_j = |x_j| d_j.
 //
 // The code is that of one thread; Block is what it shares with the others:
 //   index(), threads()     its number, and how many there are: a multiple of 32, a warp
@@ -51,7 +53,9 @@ struct PlacedShape {
 
   static SVD_HD constexpr int threads(int k) { return ((k + 1) / 2 * kSplit + 31) / 32 * 32; }
   static SVD_HD constexpr int columns(int k) { return 2 * threads(k) / kSplit; }
-  static SVD_HD constexpr int mail_numbers(int k) { return 2 * (threads(k) / 32) * kMail * kSplit; }
+  // Mailboxes, used in turn; one, and another barrier, where there is little room beside Y (163 KiB on sm_80).
+  static constexpr int kBoxes = kXRegisters > 0 && kY == ColumnStorage::kMemory ? 1 : 2;
+  static SVD_HD constexpr int mail_numbers(int k) { return kBoxes * (threads(k) / 32) * kMail * kSplit; }
   static SVD_HD constexpr int matrix_elements(int k) { return columns(k) * kLeadingDimension; }
 };
 
@@ -84,15 +88,7 @@ class PlacedJacobi {
   using Column = PlacedColumn<Shape>;
 
   SVD_HD PlacedJacobi(const Block& block, const PlacedMemory<Shape>& memory, int k)
-      : block_(block),
-        memory_(memory),
-        k_(k),
-        pairs_((k + 1) / 2),
-        pair_(block.index() / kSplit),
-        part_(block.index() % kSplit),
-        warp_(block.index() / 32),
-        lane_(block.index() % 32),
-        box_(0) {}
+      : block_(block), memory_(memory), k_(k), box_(0) {}
 
   // source(i, j): element (i, j) of A, column j of which stands for 2^given[j] times it (null: zero). results.value(r,
   // s), results.x(i, r, u_ir, finite) and results.y get what has number r in descending order; of a matrix that is not
@@ -100,7 +96,7 @@ class PlacedJacobi {
   template <class Source, class Results>
   SVD_HD MatrixStatus run(const Source& source, const T* given, T tolerance, int max_sweeps, const Results& results) {
     const L largest(FloatTraits<T>::kLargest);
-    const int place = 2 * pair_;
+    const int place = 2 * pair();
     load(p_, place, source, given);
     load(q_, place + 1, source, given);
     const bool bad = !any_of((magnitude_of(p_) <= largest) & (magnitude_of(q_) <= largest));
@@ -113,9 +109,9 @@ class PlacedJacobi {
     const L s_p = normalize(p_), s_q = normalize(q_);
     const bool in_range = any_of((s_p <= largest) & (s_q <= largest));
     const bool out_of_range = block_.any(!in_range);
-    if (part_ == 0) {
-      memory_.values[place] = s_p.v;
-      memory_.values[place + 1] = s_q.v;
+    if (part() == 0) {
+      memory_.values[place] = is_added(p_) ? T(-1) : s_p.v;
+      memory_.values[place + 1] = is_added(q_) ? T(-1) : s_q.v;
     }
     block_.sync();
     store(p_, place, s_p, finite, results);
@@ -128,28 +124,40 @@ class PlacedJacobi {
 
  private:
   static constexpr int kRows = Shape::kRows, kSplit = Shape::kSplit, kPairsOfWarp = 32 / kSplit;
+  static constexpr int kMailOfWarp = Shape::kMail * kSplit;
+  // The exponent of a column that is there for an even number of them: no other column can have it.
+  static constexpr T kAdded = -8 * FloatTraits<T>::kBias;
   static constexpr bool kHasY = Shape::kY != ColumnStorage::kNone;
   static constexpr bool kXMoves = Shape::kX == ColumnStorage::kRegisters;
   static constexpr bool kYMoves = Shape::kY == ColumnStorage::kRegisters;
+
+  static SVD_HD bool is_added(const Column& c) { return c.scale.exponent.v == kAdded; }
 
   SVD_HD E& x(Column& c, int i) const {
     if constexpr (kXMoves) {
       return c.x[i];
     } else {
-      return memory_.x[static_cast<int>(c.home) * Shape::kLeadingDimension + i * kSplit + part_];
+      return memory_.x[static_cast<int>(c.home) * Shape::kLeadingDimension + i * kSplit + part()];
     }
   }
   SVD_HD E& y(Column& c, int i) const {
     if constexpr (kYMoves) {
       return c.y[i];
     } else {
-      return memory_.y[static_cast<int>(c.home) * Shape::kLeadingDimension + i * kSplit + part_];
+      return memory_.y[static_cast<int>(c.home) * Shape::kLeadingDimension + i * kSplit + part()];
     }
   }
 
+  // Not members: what is made of a thread's number costs less than a register.
+  SVD_HD int pairs() const { return (k_ + 1) / 2; }
+  SVD_HD int pair() const { return block_.index() / kSplit; }
+  SVD_HD int part() const { return block_.index() % kSplit; }
+  SVD_HD int warp() const { return block_.index() / 32; }
+  SVD_HD int lane() const { return block_.index() % 32; }
+
   // --- sums and maxima over the threads of a pair ----------------------------------------------------
 
-  SVD_HD L exchanged(L v, int distance) const { return L(block_.from_lane(v.v, lane_ ^ distance)); }
+  SVD_HD L exchanged(L v, int distance) const { return L(block_.from_lane(v.v, lane() ^ distance)); }
   SVD_HD E exchanged(E v, int distance) const {
     v.re = exchanged(v.re, distance);
     if constexpr (E::kComplex) v.im = exchanged(v.im, distance);
@@ -185,7 +193,7 @@ class PlacedJacobi {
   }
   SVD_HD L largest_of_block(L v) const {
     SVD_UNROLL for (int d = kSplit; d < 32; d *= 2) v = larger(exchanged(v, d), v);
-    if (lane_ == 0) memory_.parts[warp_] = v.v;
+    if (lane() == 0) memory_.parts[warp()] = v.v;
     block_.sync();
     for (int w = 0; w < block_.threads() / 32; ++w) v = larger(L(memory_.parts[w]), v);
     block_.sync();
@@ -198,9 +206,9 @@ class PlacedJacobi {
   SVD_HD void load(Column& c, int place, const Source& source, const T* given) {
     c.home = static_cast<T>(place);
     c.scale.square = L(FloatTraits<T>::kScaleSquare);
-    c.scale.exponent = L(given == nullptr || place >= k_ ? T(0) : given[place]);
+    c.scale.exponent = L(place >= k_ ? kAdded : given == nullptr ? T(0) : given[place]);
     SVD_UNROLL for (int i = 0; i < kRows; ++i) {
-      const int row = i * kSplit + part_;
+      const int row = i * kSplit + part();
       const bool inside = row < k_ && place < k_;
       x(c, i) = inside ? source(row, place) : zero_element<E>();
       if constexpr (kHasY) {
@@ -214,7 +222,7 @@ class PlacedJacobi {
   SVD_HD void scale_once(Column& c, bool finite) {
     if (!finite) {
       clear(c);
-      c.scale.exponent = L(0);
+      c.scale.exponent = L(is_added(c) ? kAdded : T(0));
     }
     const L e = binary_exponent(magnitude_of(c));
     const auto scale = make_pow2(-e);
@@ -257,12 +265,8 @@ class PlacedJacobi {
     const L alpha = square_of_x(p_), beta = square_of_x(q_);
     const E g = product_of_pair();
     const bool wanted = exists && any_of(add_square(L(0), g) > tol_square * (alpha * beta));
-    if (!block_.any_of_warp(wanted)) {
-      if (exists) exchange_places();
-      return false;
-    }
-    if (!exists) return false;
-    const auto u = pair_update(alpha, beta, g, p_.scale, q_.scale, tol_square, L::mask(true));
+    if (!block_.any_of_warp(wanted)) return false;
+    const auto u = pair_update(alpha, beta, g, p_.scale, q_.scale, tol_square, L::mask(exists));
     const auto turn = [](E& p, E& q, const E& a, const E& b) SVD_LAMBDA {
       const E new_p = subtract_product(p, q, a);
       q = subtract_product(q, p, b);
@@ -272,60 +276,65 @@ class PlacedJacobi {
     if constexpr (kHasY) SVD_UNROLL for (int i = 0; i < kRows; ++i) turn(y(p_, i), y(q_, i), u.v_a, u.v_b);
     p_.scale.square = p_.scale.square * u.shrink;
     q_.scale.square = q_.scale.square * u.shrink;
-    exchange_places();
-    return any_of(u.wanted);
-  }
-  SVD_HD void exchange_places() {
-    const Column was = p_;
-    p_ = q_;
-    q_ = was;
+    return wanted;
   }
 
+  // From even to odd steps: the columns have changed places, so the second of a pair, in its first place now, leaves.
   SVD_HD void to_odd() {
-    const int last = pairs_ - 1, source = pair_ < last ? pair_ + 1 : pair_ == last ? 0 : pair_;
-    move(p_, q_, source, pair_ % kPairsOfWarp == 0);
+    const int last = pairs() - 1, source = pair() < last ? pair() + 1 : pair() == last ? 0 : pair();
+    T* const box = next_box();
+    if (pair() % kPairsOfWarp == 0) post(q_, box);
+    block_.sync();
+    receive(q_, source, source / kPairsOfWarp == warp(), box);
   }
+  // And back. In the last pair nothing has changed places: its second column is that of place 0, which pair 0 gets, and
+  // its first one is that of the last place.
   SVD_HD void to_even() {
-    const int last = pairs_ - 1, source = pair_ > last ? pair_ : pair_ > 0 ? pair_ - 1 : last;
-    move(q_, p_, source, pair_ == last || (pair_ < last && pair_ % kPairsOfWarp == kPairsOfWarp - 1));
-  }
-  // `leaving` goes to a neighbour, `staying` takes its place, and what comes from pair `source` takes that one's.
-  // posts: whether the neighbour is in another warp.
-  SVD_HD void move(Column& leaving, Column& staying, int source, bool posts) {
-    const int boxes = block_.threads() / 32, size = Shape::kMail * kSplit;
-    T* const box = memory_.mail + box_ * boxes * size + part_;
-    if (posts) {
-      for_each_number(leaving, leaving,
-                      [&](T& number, T&, int n) SVD_LAMBDA { box[warp_ * size + n * kSplit] = number; });
+    const int last = pairs() - 1, source = pair() > last ? pair() : pair() > 0 ? pair() - 1 : last;
+    T* const box = next_box();
+    if (pair() == last) {
+      post(q_, box);
+      q_ = p_;
+    } else if (pair() < last && pair() % kPairsOfWarp == kPairsOfWarp - 1) {
+      post(p_, box);
     }
     block_.sync();
-    const int source_warp = source / kPairsOfWarp;
-    const bool near = source_warp == warp_;
-    const int source_lane = near ? source % kPairsOfWarp * kSplit + part_ : lane_;
-    const T* const from = box + source_warp * size;
-    for_each_number(leaving, staying, [&](T& leaves, T& stays, int n) SVD_LAMBDA {
-      T arrived = block_.from_lane(leaves, source_lane);
-      if (!near) arrived = from[n * kSplit];
-      leaves = stays;
-      stays = arrived;
+    receive(p_, source, source / kPairsOfWarp == warp() && pair() != 0, box);
+  }
+  SVD_HD T* next_box() {
+    const int boxes = block_.threads() / 32;
+    T* const box = memory_.mail + box_ * boxes * kMailOfWarp + part();
+    box_ = (box_ + 1) % Shape::kBoxes;
+    return box;
+  }
+  SVD_HD void post(Column& c, T* box) const {
+    for_each_number(c, [&](T& number, int n) SVD_LAMBDA { box[warp() * kMailOfWarp + n * kSplit] = number; });
+  }
+  // c becomes what it is in pair `source`: of this warp, where it is near, or what that one's warp has posted.
+  SVD_HD void receive(Column& c, int source, bool near, const T* box) const {
+    const int source_lane = near ? source % kPairsOfWarp * kSplit + part() : lane();
+    const T* const from = box + source / kPairsOfWarp * kMailOfWarp;
+    for_each_number(c, [&](T& number, int n) SVD_LAMBDA {
+      const T shuffled = block_.from_lane(number, source_lane);
+      number = near ? shuffled : from[n * kSplit];
     });
-    box_ = 1 - box_;
+    if constexpr (Shape::kBoxes == 1) block_.sync();  // the box is written again
   }
-  // f(a number of a, the same one of b, its index < kMail)
+  // f(number of c that moves, its index < kMail)
   template <class F>
-  SVD_HD void for_each_number(Column& a, Column& b, F f) const {
+  SVD_HD void for_each_number(Column& c, F f) const {
     constexpr int kStep = E::kComponents;
-    int n = 0;
-    SVD_UNROLL for (int i = 0; i < Shape::kXRegisters; ++i, n += kStep) each_component(a.x[i], b.x[i], n, f);
-    SVD_UNROLL for (int i = 0; i < Shape::kYRegisters; ++i, n += kStep) each_component(a.y[i], b.y[i], n, f);
-    f(a.scale.exponent.v, b.scale.exponent.v, n);
-    f(a.scale.square.v, b.scale.square.v, n + 1);
-    if constexpr (Shape::kHasHome) f(a.home, b.home, n + 2);
+    SVD_UNROLL for (int i = 0; i < Shape::kXRegisters; ++i) each_component(c.x[i], i * kStep, f);
+    SVD_UNROLL for (int i = 0; i < Shape::kYRegisters; ++i) each_component(c.y[i], (Shape::kXRegisters + i) * kStep, f);
+    constexpr int kFirst = (Shape::kXRegisters + Shape::kYRegisters) * kStep;
+    f(c.scale.exponent.v, kFirst);
+    f(c.scale.square.v, kFirst + 1);
+    if constexpr (Shape::kHasHome) f(c.home, kFirst + 2);
   }
   template <class F>
-  static SVD_HD void each_component(E& a, E& b, int n, F& f) {
-    f(a.re.v, b.re.v, n);
-    if constexpr (E::kComplex) f(a.im.v, b.im.v, n + 1);
+  static SVD_HD void each_component(E& x, int n, F& f) {
+    f(x.re.v, n);
+    if constexpr (E::kComplex) f(x.im.v, n + 1);
   }
 
   // Returns whether it did not converge.
@@ -336,11 +345,10 @@ class PlacedJacobi {
       normalize_column(p_);
       normalize_column(q_);
       bool rotated = false;
-      for (int step = 0; step < k_; step += 2) {
-        rotated = rotate(2 * pair_ + 1 < k_, tol_square) || rotated;
-        if (step + 1 == k_) break;
+      for (int step = 0; step < pairs(); ++step) {
+        rotated = rotate(pair() < pairs(), tol_square) || rotated;
         to_odd();
-        rotated = rotate(2 * pair_ + 2 < k_, tol_square) || rotated;
+        rotated = rotate(pair() < pairs() - 1, tol_square) || rotated;
         to_even();
       }
       active = block_.any(rotated);
@@ -353,7 +361,7 @@ class PlacedJacobi {
   // The number of a place in descending order; equal values in the order of their places.
   SVD_HD int rank_of(int place, L s) const {
     int before = 0;
-    for (int j = part_; j < k_; j += kSplit) {
+    for (int j = part(); j < 2 * pairs(); j += kSplit) {
       const T other = memory_.values[j];
       if (j < place ? other >= s.v : j > place && other > s.v) ++before;
     }
@@ -364,11 +372,11 @@ class PlacedJacobi {
   template <class Results>
   SVD_HD void store(Column& c, int place, L s, bool finite, const Results& results) {
     const int r = rank_of(place, s);
-    if (place >= k_) return;
-    if (part_ == 0) results.value(r, finite ? s.v : FloatTraits<T>::nan());
+    if (is_added(c)) return;
+    if (part() == 0) results.value(r, finite ? s.v : FloatTraits<T>::nan());
     if constexpr (kHasY) {
       SVD_UNROLL for (int i = 0; i < kRows; ++i) {
-        const int row = i * kSplit + part_;
+        const int row = i * kSplit + part();
         if (row >= k_) continue;
         results.x(row, r, x(c, i), finite);
         results.y(row, r, y(c, i), finite);
@@ -378,7 +386,7 @@ class PlacedJacobi {
 
   const Block block_;
   const PlacedMemory<Shape> memory_;
-  const int k_, pairs_, pair_, part_, warp_, lane_;
+  const int k_;
   int box_;
   Column p_, q_;
 };

@@ -16,6 +16,7 @@ class CudaDevice final : public Device {
     const CudaDeviceDescription& gpu = engine_->description();
     info_.name = absl::StrCat("cuda:", gpu.ordinal);
     info_.kind = DeviceKind::kCuda;
+    info_.ordinal = gpu.ordinal;
     info_.model = gpu.name;
     info_.uuid = gpu.uuid;
     info_.memory_bytes = static_cast<int64_t>(gpu.memory_bytes);

@@ -23,6 +23,7 @@ constexpr const char* name(DeviceKind kind) { return kind == DeviceKind::kHost ?
 struct DeviceInfo {
   std::string name;  // unique on this server, such as "host:0" or "cuda:0"
   DeviceKind kind = DeviceKind::kHost;
+  int ordinal = 0;              // among those of its kind
   std::string model;            // such as "NVIDIA H200"; empty on the host
   std::string uuid;             // as the driver's tools print it, such as "GPU-5dc8..."; empty on the host
   int64_t memory_bytes = 0;     // of the device's own memory; 0 on the host

@@ -16,6 +16,7 @@ class HostDevice final : public Device {
  public:
   HostDevice(int index, int threads, Simd simd) : engine_(EngineOptions{threads, simd}) {
     info_.name = absl::StrCat("host:", index);
+    info_.ordinal = index;
     info_.instruction_set = svdserve::name(engine_.simd());
     info_.threads = engine_.threads();
     info_.lanes = 1;  // one batch already uses every thread of the arena

@@ -2,12 +2,32 @@
 
 #include <utility>
 
-namespace svdserve::server {
+#include "absl/strings/str_cat.h"
 
-std::vector<FactorDevice> MakeFactorDevices(int threads) {
-  std::vector<FactorDevice> devices;
-  devices.push_back({"host:0", 0, make_host_factor_engine(threads)});
-  return devices;
+namespace svdserve::server {
+namespace {
+
+// The rest is for lanes, contexts, and the workspaces of libraries.
+constexpr double kShareForFactors = 0.9;
+
+}  // namespace
+
+MadeFactorDevices MakeFactorDevices(absl::Span<const DeviceInfo> batch_devices, int threads,
+                                    const CudaFactorFactory& cuda) {
+  MadeFactorDevices made;
+  for (const DeviceInfo& info : batch_devices) {
+    if (info.kind != DeviceKind::kCuda) continue;
+    CudaStatus status;
+    std::unique_ptr<FactorEngine> engine = cuda(info.ordinal, &status);
+    if (engine == nullptr) {
+      made.refusals.push_back(absl::StrCat(info.name, " takes no factors: ", status.text));
+      continue;
+    }
+    const auto bytes = static_cast<int64_t>(kShareForFactors * static_cast<double>(info.memory_bytes));
+    made.devices.push_back({info.name, bytes, std::move(engine)});
+  }
+  made.devices.push_back({"host:0", 0, make_host_factor_engine(threads)});
+  return made;
 }
 
 }  // namespace svdserve::server

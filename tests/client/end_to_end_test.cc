@@ -3,11 +3,13 @@
 #include <gtest/gtest.h>
 
 #include <complex>
+#include <csignal>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <random>
+#include <thread>
 
 #include "client/cpp/client.h"
 #include "engine/svd_engine.h"
@@ -278,7 +280,257 @@ TEST(EndToEnd, WhatIsRefusedIsNamed) {
   EXPECT_EQ(field_of(client.precoders<std::complex<double>>(a, 2, 2, 10, 3)), "options.mimo.precoder_columns");
 }
 
+// --- large matrices -----------------------------------------------------------------------------
+
+// |A - U S V^H| and |I - U^H U| of a row-major matrix, Frobenius norms.
+template <class T>
+std::pair<double, double> errors(const std::vector<T>& a, const client::LargeDecomposition<T>& d, size_t m, size_t n) {
+  const size_t k = d.values.size(), left = static_cast<size_t>(d.left_columns);
+  double residual = 0, orthogonality = 0;
+  for (size_t row = 0; row < m; ++row) {
+    for (size_t col = 0; col < n; ++col) {
+      T x = a[row * n + col];
+      for (size_t j = 0; j < k; ++j) x -= d.left[row * left + j] * d.values[j] * d.right_adjoint[j * n + col];
+      residual += std::norm(x);
+    }
+  }
+  for (size_t i = 0; i < left; ++i) {
+    for (size_t j = 0; j < left; ++j) {
+      T x = i == j ? -1 : 0;
+      for (size_t row = 0; row < m; ++row) {
+        if constexpr (std::is_floating_point_v<T>) {
+          x += d.left[row * left + i] * d.left[row * left + j];
+        } else {
+          x += std::conj(d.left[row * left + i]) * d.left[row * left + j];
+        }
+      }
+      orthogonality += std::norm(x);
+    }
+  }
+  return {std::sqrt(residual), std::sqrt(orthogonality)};
+}
+
+TEST(EndToEnd, ALargeMatrixIsDecomposed) {
+  Server server;
+  Client client({.address = server.address()});
+  const auto check = [&]<class T>(T, size_t m, size_t n, client::Vectors vectors) {
+    const std::vector<T> a = random_matrices<T>(m * n);
+    std::vector<client::LargeStage> stages;
+    const auto d = client.svd_large<T>(
+        a, static_cast<int64_t>(m), static_cast<int64_t>(n), MemoryOrder::kRowMajor,
+        {.vectors = vectors, .certificate = true, .progress = [&](const auto& p) { stages.push_back(p.stage); }},
+        kCall);
+    ASSERT_TRUE(d.ok()) << d.status().to_string();
+    const double u = sizeof(client::RealOf<T>) == 4 ? 0x1p-24 : 0x1p-53, size = static_cast<double>(std::max(m, n));
+    const auto [residual, orthogonality] = errors(a, *d, m, n);
+    EXPECT_LT(residual, 10 * size * u * std::sqrt(2.0 * static_cast<double>(m * n)));
+    EXPECT_LT(orthogonality, size * u * std::max(10.0, std::sqrt(size)));
+    EXPECT_TRUE(std::is_sorted(d->values.rbegin(), d->values.rend()));
+    EXPECT_EQ(stages.front(), client::LargeStage::kUpload);
+    EXPECT_EQ(stages.back(), client::LargeStage::kDownload);
+    EXPECT_EQ(d->report.status, client::MatrixStatus::kOk);
+    EXPECT_TRUE(d->report.certificate);
+    EXPECT_FALSE(d->report.phases.empty());
+  };
+  check(double(), 120, 90, client::Vectors::kThin);
+  check(double(), 60, 100, client::Vectors::kFull);
+  check(float(), 100, 100, client::Vectors::kThin);
+  check(std::complex<float>(), 50, 80, client::Vectors::kThin);
+  check(std::complex<double>(), 90, 40, client::Vectors::kFull);
+}
+
+TEST(EndToEnd, AHyperbolicDecomposition) {
+  Server server;
+  Client client({.address = server.address()});
+  constexpr size_t kRows = 70, kCols = 50;
+  std::vector<double> g = random_matrices<double>(kRows * kCols);
+  for (size_t i = 0; i < kCols; ++i) g[i * kCols + i] += 30;  // well-conditioned
+  std::vector<int8_t> j(kCols);
+  for (size_t i = 0; i < kCols; ++i) j[i] = i % 3 == 1 ? -1 : 1;
+  const auto d = client.hsvd<double>(g, kRows, kCols, j, MemoryOrder::kRowMajor, {}, kCall);
+  ASSERT_TRUE(d.ok()) << d.status().to_string();
+  const auto [residual, orthogonality] = errors(g, *d, kRows, kCols);
+  EXPECT_LT(residual, 1e-11);
+  EXPECT_LT(orthogonality, 1e-12);
+  double worst = 0;  // V^H J V = J
+  for (size_t a = 0; a < kCols; ++a) {
+    for (size_t b = 0; b < kCols; ++b) {
+      double x = a == b ? -j[a] : 0;
+      for (size_t i = 0; i < kCols; ++i) {
+        x += d->right_adjoint[a * kCols + i] * j[i] * d->right_adjoint[b * kCols + i];
+      }
+      worst = std::max(worst, std::abs(x));
+    }
+  }
+  EXPECT_LT(worst, 1e-11);
+}
+
+TEST(EndToEnd, ALargeMatrixThatIsRefusedSaysWhy) {
+  Server server;
+  Client client({.address = server.address()});
+  std::vector<double> a = random_matrices<double>(60 * 40);
+  const auto status = [&](const client::LargeOptions& options) {
+    return client.svd_large<double>(a, 60, 40, MemoryOrder::kRowMajor, options, kCall).status();
+  };
+  EXPECT_EQ(status({.method = client::Method::kBisection}).field, "open.options.method");
+  EXPECT_EQ(status({.tolerance = 2}).field, "open.options.tolerance");
+  a[17 * 40 + 23] = std::numeric_limits<double>::quiet_NaN();
+  EXPECT_EQ(status({}).reason, "NON_FINITE");
+  EXPECT_THAT(status({}).message, HasSubstr("17"));
+  EXPECT_THAT(status({}).message, HasSubstr("23"));
+}
+
 // --- svdctl -------------------------------------------------------------------------------------
+
+template <class T>
+void write_matrix(const std::string& path, const char* type, const std::string& shape, const std::vector<T>& values) {
+  std::string head = std::string("{'descr': '<") + type + "', 'fortran_order': False, 'shape': " + shape + ", }";
+  head.append(118 - head.size() - 1, ' ');
+  std::ofstream(path, std::ios::binary) << std::string("\x93NUMPY\x01\x00\x76\x00", 10) << head << '\n'
+                                        << std::string_view(reinterpret_cast<const char*>(values.data()),
+                                                            values.size() * sizeof(T));
+}
+
+// The head and the numbers of a file that svdctl wrote.
+template <class T>
+std::pair<std::string, std::vector<T>> read_matrix(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  const std::string bytes(std::istreambuf_iterator<char>(in), {});
+  std::vector<T> values(bytes.size() < 128 ? 0 : (bytes.size() - 128) / sizeof(T));
+  if (!values.empty()) std::memcpy(values.data(), bytes.data() + 128, values.size() * sizeof(T));
+  return {bytes.substr(0, 128), values};
+}
+
+TEST(Svdctl, DecomposesALargeFile) {
+  Server server;
+  const std::string folder = make_folder();
+  const auto file = [&](const char* name) { return folder + "/" + name + ".npy"; };
+  const std::vector<double> a = random_matrices<double>(2 * 70 * 50);
+  write_matrix(file("a"), "f8", "(2, 70, 50)", a);
+  const Outcome o = run({SVDCTL_PROGRAM, "svd", file("a"), "--u", file("u"), "--s", file("s"), "--vh", file("vh"),
+                         "--method", "jacobi", "--strategy", "round-robin", "--variant", "full-block", "--certificate",
+                         "--verbose", "--address", server.address()});
+  EXPECT_EQ(o.exit_code, 0) << o.err;
+  EXPECT_EQ(o.out, "");
+  EXPECT_THAT(o.err, HasSubstr("70x50 f64 in "));
+  EXPECT_THAT(o.err, HasSubstr("jacobi on host:0"));
+  EXPECT_THAT(o.err, HasSubstr("certificate: residual "));
+  EXPECT_THAT(o.err, HasSubstr("compute "));
+  EXPECT_THAT(o.err, ::testing::Not(HasSubstr("\r")));  // no bar in a pipe
+  const auto [u_head, u] = read_matrix<double>(file("u"));
+  const auto [s_head, s] = read_matrix<double>(file("s"));
+  const auto [vh_head, vh] = read_matrix<double>(file("vh"));
+  EXPECT_THAT(u_head, HasSubstr("'descr': '<f8', 'fortran_order': False, 'shape': (2, 70, 50)"));
+  EXPECT_THAT(s_head, HasSubstr("'shape': (2, 50)"));
+  EXPECT_THAT(vh_head, HasSubstr("'shape': (2, 50, 50)"));
+  for (size_t i = 0; i < 2; ++i) {
+    const auto part = [i](const std::vector<double>& all, size_t size) {
+      return std::vector<double>(all.begin() + static_cast<ptrdiff_t>(i * size),
+                                 all.begin() + static_cast<ptrdiff_t>((i + 1) * size));
+    };
+    const client::LargeDecomposition<double> d{
+        .left = part(u, 3500), .values = part(s, 50), .right_adjoint = part(vh, 2500), .left_columns = 50};
+    const auto [residual, orthogonality] = errors(part(a, 3500), d, 70, 50);
+    EXPECT_LT(residual, 1e-11);
+    EXPECT_LT(orthogonality, 1e-12);
+  }
+  std::filesystem::remove_all(folder);
+}
+
+TEST(Svdctl, DecomposesAHyperbolicFile) {
+  Server server;
+  const std::string folder = make_folder();
+  const auto file = [&](const char* name) { return folder + "/" + name + ".npy"; };
+  write_matrix<double>(file("g"), "f8", "(3, 2)", {3, 0, 0, 2, 0, 0});
+  write_matrix<int64_t>(file("j"), "i8", "(2,)", {1, -1});
+  const std::vector<std::string> words = {SVDCTL_PROGRAM, "hsvd",    file("g"),   file("j"),
+                                          "--s",          file("s"), "--address", server.address()};
+  const Outcome o = run(words);
+  EXPECT_EQ(o.exit_code, 0) << o.err;
+  EXPECT_THAT(o.err, HasSubstr("3x2 f64 in "));
+  const auto [head, s] = read_matrix<double>(file("s"));
+  EXPECT_THAT(head, HasSubstr("'shape': (2,)"));
+  ASSERT_EQ(s.size(), 2u);
+  EXPECT_NEAR(s[0], 3, 1e-14);
+  EXPECT_NEAR(s[1], 2, 1e-14);
+  write_matrix<int64_t>(file("j"), "i8", "(2,)", {1, 0});
+  EXPECT_EQ(run(words).exit_code, 2);
+  write_matrix<int64_t>(file("j"), "i8", "(3,)", {1, -1, 1});
+  EXPECT_EQ(run(words).exit_code, 2);
+  std::filesystem::remove_all(folder);
+}
+
+TEST(Svdctl, DrawsABarOnATerminal) {
+  if (!std::filesystem::exists("/usr/bin/script")) GTEST_SKIP() << "util-linux's script gives the terminal";
+  Server server;
+  const std::string folder = make_folder(), in = folder + "/a.npy";
+  write_matrix(in, "f8", "(300, 300)", random_matrices<double>(300 * 300));
+  const std::string command = std::string(SVDCTL_PROGRAM) + " svd " + in + " --u " + folder +
+                              "/u.npy --method jacobi --address " + server.address();
+  const Outcome o = run({"/usr/bin/script", "-qec", command, "/dev/null"});
+  EXPECT_EQ(o.exit_code, 0) << o.out;
+  EXPECT_THAT(o.out, HasSubstr("\rupload       ["));
+  EXPECT_THAT(o.out, HasSubstr("\rdownload     ["));
+  EXPECT_THAT(o.out, HasSubstr("\r\033[K300x300 f64 in "));  // the bar is gone when the summary comes
+  std::filesystem::remove_all(folder);
+}
+
+TEST(Svdctl, AFactorThatDidNotConvergeIsWrittenAndSaidSo) {
+  Server server;
+  const std::string folder = make_folder(), in = folder + "/a.npy", out = folder + "/s.npy";
+  write_matrix(in, "f8", "(200, 200)", random_matrices<double>(200 * 200));
+  const Outcome o = run({SVDCTL_PROGRAM, "svd", in, "--s", out, "--method", "jacobi", "--max-sweeps", "1", "--address",
+                         server.address()});
+  EXPECT_EQ(o.exit_code, 3) << o.err;
+  EXPECT_THAT(o.err, HasSubstr("not_converged"));
+  EXPECT_EQ(read_matrix<double>(out).second.size(), 200u);
+  std::filesystem::remove_all(folder);
+}
+
+TEST(Svdctl, CtrlCEndsTheCallAndLeavesNoFile) {
+  Server server({"--max-large-requests", "1"});
+  const std::string folder = make_folder(), in = folder + "/a.npy", small = folder + "/small.npy";
+  write_matrix(in, "f8", "(1500, 1500)", random_matrices<double>(1500 * 1500));
+  write_matrix(small, "f8", "(40, 40)", random_matrices<double>(40 * 40));
+  const auto files = [&] {
+    const std::filesystem::directory_iterator entries(folder);
+    return std::distance(begin(entries), end(entries));
+  };
+  for (const int signal : {SIGINT, SIGTERM}) {
+    Process svdctl({SVDCTL_PROGRAM, "svd", in, "--u", folder + "/u.npy", "--s", folder + "/s.npy", "--vh",
+                    folder + "/vh.npy", "--method", "jacobi", "--address", server.address()});
+    const auto end = std::chrono::steady_clock::now() + seconds(60);
+    while (files() < 5 && std::chrono::steady_clock::now() < end)
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));  // into the upload or the sweeps
+    svdctl.signal(signal);
+    const Outcome o = svdctl.wait();
+    EXPECT_EQ(o.exit_code, 128 + signal) << o.err;
+    EXPECT_EQ(files(), 2);
+    // The server, which takes one factor at a time, is free for the next.
+    EXPECT_EQ(run({SVDCTL_PROGRAM, "svd", small, "--address", server.address()}).exit_code, 0);
+  }
+  std::filesystem::remove_all(folder);
+}
+
+TEST(Svdctl, OptionsOfTheOtherKindOfMatrixAreRefused) {
+  Server server;
+  const std::string folder = make_folder(), large = folder + "/a.npy",
+                    small = std::string(TEST_DATA) + "/cdl_c_4x4.npy";
+  write_matrix(large, "f8", "(40, 40)", random_matrices<double>(40 * 40));
+  const auto code = [&](const std::string& in, const std::vector<std::string>& more) {
+    std::vector<std::string> words = {SVDCTL_PROGRAM, "svd", in, "--address", server.address()};
+    words.insert(words.end(), more.begin(), more.end());
+    return run(words).exit_code;
+  };
+  EXPECT_EQ(code(large, {"--top-k", "2"}), 2);
+  EXPECT_EQ(code(large, {"--fix-phases"}), 2);
+  EXPECT_EQ(code(small, {"--strategy", "recursive"}), 2);
+  EXPECT_EQ(code(small, {"--variant", "full-block"}), 2);
+  EXPECT_EQ(code(small, {"--verbose"}), 2);
+  EXPECT_EQ(code(small, {"--tolerance", "1e-3", "--max-sweeps", "50"}), 0);
+  std::filesystem::remove_all(folder);
+}
 
 TEST(Svdctl, ComputesTheValuesOfAFile) {
   Server server;
@@ -419,6 +671,11 @@ TEST(Svdctl, WrongUsageIsExplained) {
                                                        {"values", "a.npy", "--timeout", "soon"},
                                                        {"svd", "a.npy", "--full-matrices", "--top-k", "1"},
                                                        {"svd"},
+                                                       {"svd", "a.npy", "--strategy", "zigzag"},
+                                                       {"svd", "a.npy", "--variant", "half-block"},
+                                                       {"svd", "a.npy", "--method", "qr"},
+                                                       {"hsvd", "g.npy"},
+                                                       {"hsvd", "g.npy", "j.npy", "--max-sweeps", "-1"},
                                                        {"capacity", "a.npy", "--snr-db", "0,high"},
                                                        {"capacity", "a.npy", "--group-size", "0"},
                                                        {"bench", "--shape", "4"},
@@ -435,7 +692,7 @@ TEST(Svdctl, WrongUsageIsExplained) {
     EXPECT_THAT(o.err, HasSubstr("svdctl"));
   }
   EXPECT_EQ(run({SVDCTL_PROGRAM, "values", "/nonexistent.npy"}).exit_code, 1);
-  for (const char* command : {"values", "svd", "capacity", "info", "health", "bench", "latency"}) {
+  for (const char* command : {"values", "svd", "hsvd", "capacity", "info", "health", "bench", "latency"}) {
     const Outcome o = run({SVDCTL_PROGRAM, command, "--help"});
     EXPECT_EQ(o.exit_code, 0);
     EXPECT_THAT(o.out, HasSubstr("Exit codes:"));

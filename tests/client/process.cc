@@ -52,15 +52,29 @@ std::string make_folder() {
   return name;
 }
 
-Outcome run(const std::vector<std::string>& words) {
-  const std::string folder = make_folder();
+Process::Process(const std::vector<std::string>& words)
+    : folder_(make_folder()), pid_(spawn(words, folder_ + "/out", folder_ + "/err")) {}
+
+Process::~Process() {
+  if (pid_ > 0) {
+    kill(pid_, SIGKILL);
+    wait_for(pid_);
+  }
+  std::filesystem::remove_all(folder_);
+}
+
+void Process::signal(int number) const { kill(pid_, number); }
+
+Outcome Process::wait() {
   Outcome o;
-  o.exit_code = wait_for(spawn(words, folder + "/out", folder + "/err"));
-  o.out = read_file(folder + "/out");
-  o.err = read_file(folder + "/err");
-  std::filesystem::remove_all(folder);
+  o.exit_code = wait_for(pid_);
+  pid_ = -1;
+  o.out = read_file(folder_ + "/out");
+  o.err = read_file(folder_ + "/err");
   return o;
 }
+
+Outcome run(const std::vector<std::string>& words) { return Process(words).wait(); }
 
 Server::Server(const std::vector<std::string>& flags) : folder_(make_folder()) {
   const std::string ready = folder_ + "/ready";

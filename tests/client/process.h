@@ -16,6 +16,19 @@ struct Outcome {
 // Runs a program to its end.
 Outcome run(const std::vector<std::string>& words);
 
+// A program that runs until it ends or is ended.
+class Process {
+ public:
+  explicit Process(const std::vector<std::string>& words);
+  ~Process();
+  void signal(int number) const;
+  Outcome wait();  // once
+
+ private:
+  std::string folder_;
+  pid_t pid_ = -1;
+};
+
 // A server on a free port; stopped with SIGTERM at the end, when it must exit with 0.
 class Server {
  public:

@@ -2,7 +2,8 @@
 
     resource_report_test.py OBJECT...   reads OBJECT.resources, which the build leaves beside the plugin's objects
 
-The kernels: BIDIAGONAL of k <= 8 for f32, f64 and c64, one matrix a thread. A loop that is not unrolled, or an array
+The kernels: BIDIAGONAL of k <= 8 for f32, f64 and c64, one matrix a thread; JACOBI of k > 32, columns of a matrix in
+each thread of a block. A loop that is not unrolled, or an array
 indexed by a number that the compiler does not know, moves a matrix into local memory, which is right and slow.
 
 And the kernels that orthogonalize the block pairs of a large factor, which keep nothing outside of registers and shared
@@ -22,7 +23,8 @@ DTYPES = {"RealElement<float>": "f32", "RealElement<double>": "f64", "ComplexEle
 WATCHED = ("f32", "f64", "c64")
 # Bytes of stack that the compiler's choice of registers still costs, by shape. It shrinks: a kernel that passes its
 # entry is a fault, and an entry that is no longer needed is said.
-KNOWN = {}
+KNOWN = {("f64", "block 64 U, V"): 72, ("f64", "block 128 U, V"): 136, ("c64", "block 128"): 52,
+         ("c64", "block 128 U, V"): 56}
 
 ENTRY = re.compile(r"Compiling entry function '(\w+)' for '(\w+)'")
 MEMORY = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
@@ -30,6 +32,10 @@ INNER = re.compile(r"::inner_kernel<(double|svdserve::Complex), (?:\(int\))?(\d+
 INNER_WANTED = {("double", 64), ("double", 128), ("svdserve::Complex", 64)}
 KERNEL = re.compile(r"(lane_kernel|lane_bidiagonalize_kernel)<.*?(Real|Complex)Element<.*?(float|double)[ >]+,"
                     r" (?:\(int\))?(\d+)(?:, \([\w:]+\)(\d+))?>")
+# Beyond 64 columns or not, with vectors or without.
+BLOCK_KERNEL = re.compile(r"placed_jacobi_kernel<.*?(Real|Complex)Element<.*?(float|double)[ >]+,"
+                          r" (?:\(bool\))?(\w+), (?:\(bool\))?(\w+)>")
+BLOCK_SHAPES = ("block 64", "block 64 U, V", "block 128", "block 128 U, V")
 
 
 @dataclasses.dataclass
@@ -40,7 +46,10 @@ class Kernel:
     name: str = ""
 
     def shape(self):
-        """(dtype, k) of a kernel that is watched, or None."""
+        """(dtype, k), or (dtype, of BLOCK_SHAPES), of a kernel that is watched, or None."""
+        if found := BLOCK_KERNEL.search(self.name):
+            large, vectors = (x in ("true", "1") for x in found.groups()[2:])
+            return DTYPES[f"{found[1]}Element<{found[2]}>"], BLOCK_SHAPES[2 * large + vectors]
         found = KERNEL.search(self.name)
         if not found or found[1] == "lane_kernel" and int(found[5]) != BIDIAGONAL:
             return None
@@ -64,6 +73,10 @@ def demangle(kernels):
         kernel.name = name
 
 
+def watched_shapes():
+    return itertools.product(WATCHED, (*range(1, LARGEST + 1), *BLOCK_SHAPES))
+
+
 def check(report, known):
     """Returns one line for every fault, and the entries of `known` that are no longer needed."""
     kernels = parse(report)
@@ -81,12 +94,12 @@ def check(report, known):
         elif max(kernel.memory) > known.get(shape, 0):
             faults.append("%s, %s: %d bytes of stack, %d + %d bytes spilled" %
                           (kernel.name, kernel.architecture, *kernel.memory))
-    wanted = set(itertools.product(WATCHED, range(1, LARGEST + 1)))
+    wanted = set(watched_shapes())
     if not seen:
         faults.append("no kernel is in the report")
     for architecture, shapes in seen.items():
-        for dtype, k in sorted(wanted - shapes):
-            faults.append(f"{architecture}: no BIDIAGONAL kernel for {dtype} {k}x{k}")
+        for dtype, k in sorted(wanted - shapes, key=str):
+            faults.append(f"{architecture}: no kernel for {dtype} {k}")
     return faults, needless
 
 
@@ -111,11 +124,16 @@ def planted_faults():
     """The check itself: a report of all kernels, then one with a stack frame, one with a spill, and one too few."""
     def entry(dtype, k, memory="0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads"):
         element, lane = {"f32": ("11Real", "f"), "f64": ("11Real", "d"), "c64": ("14Complex", "f")}[dtype]
-        name = (f"_ZN8svdserve4cuda11lane_kernelINS_6scalar{element}ElementINS2_10ScalarLaneI{lane}EEEELi{k}"
-                "ELNS_6MethodE1EEEvNS0_10SquareCallINT_6ScalarEEE")
+        if k in BLOCK_SHAPES:
+            large, vectors = divmod(BLOCK_SHAPES.index(k), 2)
+            name = (f"_ZN8svdserve4cuda20placed_jacobi_kernelINS_6scalar{element}ElementINS2_10ScalarLaneI{lane}EEEE"
+                    f"Lb{large}ELb{vectors}EEEvNS0_11VectorsCallIT_EEPS8_")
+        else:
+            name = (f"_ZN8svdserve4cuda11lane_kernelINS_6scalar{element}ElementINS2_10ScalarLaneI{lane}EEEELi{k}"
+                    "ELNS_6MethodE1EEEvNS0_10SquareCallINT_6ScalarEEE")
         return (f"ptxas info    : Compiling entry function '{name}' for 'sm_90'\n"
                 f"ptxas info    : Function properties for {name}\n    {memory}\n")
-    everything = {(d, k): entry(d, k) for d in WATCHED for k in range(1, LARGEST + 1)}
+    everything = {(d, k): entry(d, k) for d, k in watched_shapes()}
     def faults(shapes, known):
         return check("".join(shapes.values()), known)[0]
     assert faults(everything, {}) == []
@@ -125,7 +143,10 @@ def planted_faults():
         assert len(faults(one, {})) == 1 and "lane_kernel" in faults(one, {})[0]
         assert faults(one, {("f64", 5): 16}) == []
     found = faults({s: t for s, t in everything.items() if s != ("c64", 8)}, {})
-    assert len(found) == 1 and "c64 8x8" in found[0], found
+    assert len(found) == 1 and "c64 8" in found[0], found
+    shape = ("f32", "block 128 U, V")
+    found = faults({**everything, shape: entry(*shape, "8 bytes stack frame, 4 bytes spill stores, 4 bytes spill loads")}, {})
+    assert len(found) == 1 and "placed_jacobi_kernel" in found[0], found
 
     def inner(element, k, memory="0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads"):
         name = f"_ZN8svdserve4cuda12inner_kernelI{element}Li{k}EEEvNS0_9InnerCallIT_EE"
@@ -145,8 +166,8 @@ def main():
     report = "".join(path.read_text(encoding="utf-8") for path in reports if path.exists())
     found, needless = check(report, KNOWN)
     faults += found + check_inner(report)
-    for dtype, k in sorted(needless):
-        print(f"{dtype} {k}x{k} needs no stack any more: its entry in KNOWN can go")
+    for dtype, k in sorted(needless, key=str):
+        print(f"{dtype} {k} needs no stack any more: its entry in KNOWN can go")
     print("\n".join(faults) or "no stack, no spills, but for what is KNOWN")
     return 1 if faults else 0
 

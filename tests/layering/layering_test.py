@@ -40,7 +40,7 @@ VALUES = ("engine/problem.h", "engine/large_factor.h", "engine/options.h", "engi
 EXECUTION = ("engine/execution.h", "engine/outputs.h", "engine/vector_layout.h")
 # The facade of large factors, which is plain values and an interface too.
 FACTORS = ("engine/large_factor.h",)
-ENGINE = VALUES + EXECUTION + FACTORS + ("engine/svd_engine.h", "engine/cuda_engine.h")
+ENGINE = VALUES + EXECUTION + FACTORS + ("engine/svd_engine.h", "engine/cuda_engine.h", "engine/cuda_factor_engine.h")
 # The server's own vocabulary, and what a stage tells about itself.
 SERVER = ("server/*", "server/metrics/recorder.h")
 # What puts the stages together. No stage knows them.

@@ -110,6 +110,22 @@ def test_the_capacity_command_without_a_server():
     assert done.returncode == 1 and "UNAVAILABLE" in done.stderr and "Traceback" not in done.stderr
 
 
+@pytest.mark.parametrize("more", [[], ["--method", "jacobi"], ["--hyperbolic"]])
+def test_the_large_factor_command(address, more):
+    done = run("-m", "svdserve.examples.large_factor", address, "--order", 90, "--check", *more)
+    assert done.returncode == 0, done.stderr + done.stdout
+    assert "  upload " in done.stdout and "  download " in done.stdout and "\r" not in done.stdout
+    assert "90 x 90 float64 in " in done.stdout and done.stdout.count(": good") == (3 if "--hyperbolic" in more else 4)
+
+
+def test_the_large_factor_command_with_a_file(address, tmp_path):
+    np.save(tmp_path / "a.npy", np.random.default_rng(1).standard_normal((40, 60)).astype(np.complex64))
+    done = run("-m", "svdserve.examples.large_factor", address, tmp_path / "a.npy", "--check")
+    assert done.returncode == 0, done.stderr + done.stdout
+    assert "40 x 60 complex64" in done.stdout
+    assert run("-m", "svdserve.examples.large_factor", "127.0.0.1:1", "--order", 40).returncode == 1
+
+
 def test_effective_rank():
     values = np.array([[1.0, 1, 1, 1], [3, 0, 0, 0], [2, 2, 0, 0], [0, 0, 0, 0]])
     np.testing.assert_allclose(mimo_capacity.effective_rank(values), [4, 1, 2, 1])

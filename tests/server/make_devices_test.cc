@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "server/device/make_factor_devices.h"
 #include "tests/server/fake_device.h"
 
 namespace svdserve::server {
@@ -88,6 +89,33 @@ TEST(MakeDevices, WhatIsNamedMustBeThere) {
   EXPECT_EQ(nothing.error, "--devices names cuda, which cannot be used: cuda: no driver: libcuda.so.1 not found");
   EXPECT_THAT(MakeOn(&broken, {false, true, false, {0, 1}}).error, HasSubstr("names cuda:1, which"));
   EXPECT_THAT(MakeOn(&two, {false, true, false, {0, 5, 7}}).error, HasSubstr("names cuda:5,cuda:7, which"));
+}
+
+TEST(MakeFactorDevices, GpusComeFirstAndTheHostAlways) {
+  std::vector<DeviceInfo> infos(4);
+  for (int i = 0; i < 3; ++i) {
+    infos[i].name = "cuda:" + std::to_string(i + 1);
+    infos[i].kind = DeviceKind::kCuda;
+    infos[i].ordinal = i + 1;
+    infos[i].memory_bytes = 1000;
+  }
+  infos[3].name = "host:0";
+  std::vector<int> asked;
+  const auto cuda = [&asked](int ordinal, CudaStatus* status) -> std::unique_ptr<FactorEngine> {
+    asked.push_back(ordinal);
+    if (ordinal != 2) return make_host_factor_engine(1);
+    *status = {801, "libcusolver.so.12 is missing", false};
+    return nullptr;
+  };
+  const MadeFactorDevices made = MakeFactorDevices(infos, 1, cuda);
+  EXPECT_THAT(asked, ElementsAre(1, 2, 3));
+  EXPECT_THAT(made.refusals, ElementsAre("cuda:2 takes no factors: libcusolver.so.12 is missing"));
+  ASSERT_EQ(made.devices.size(), 3u);
+  EXPECT_EQ(made.devices[0].name, "cuda:1");
+  EXPECT_EQ(made.devices[0].memory_bytes, 900);
+  EXPECT_EQ(made.devices[1].name, "cuda:3");
+  EXPECT_EQ(made.devices[2].name, "host:0");
+  EXPECT_EQ(made.devices[2].memory_bytes, 0);
 }
 
 }  // namespace

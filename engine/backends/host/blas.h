@@ -42,11 +42,24 @@ void dsyrk_(const char* uplo, const char* op, const BlasInt* n, const BlasInt* k
             const BlasInt* lda, const double* beta, double* c, const BlasInt* ldc, size_t, size_t);
 void zherk_(const char* uplo, const char* op, const BlasInt* n, const BlasInt* k, const double* alpha, const Complex* a,
             const BlasInt* lda, const double* beta, Complex* c, const BlasInt* ldc, size_t, size_t);
-void dsyevd_(const char* jobz, const char* uplo, const BlasInt* n, double* a, const BlasInt* lda, double* w,
-             double* work, const BlasInt* lwork, BlasInt* iwork, const BlasInt* liwork, BlasInt* info, size_t, size_t);
-void zheevd_(const char* jobz, const char* uplo, const BlasInt* n, Complex* a, const BlasInt* lda, double* w,
-             Complex* work, const BlasInt* lwork, double* rwork, const BlasInt* lrwork, BlasInt* iwork,
-             const BlasInt* liwork, BlasInt* info, size_t, size_t);
+void dlatrd_(const char* uplo, const BlasInt* n, const BlasInt* nb, double* a, const BlasInt* lda, double* e,
+             double* tau, double* w, const BlasInt* ldw, size_t);
+void zlatrd_(const char* uplo, const BlasInt* n, const BlasInt* nb, Complex* a, const BlasInt* lda, double* e,
+             Complex* tau, Complex* w, const BlasInt* ldw, size_t);
+void dsytd2_(const char* uplo, const BlasInt* n, double* a, const BlasInt* lda, double* d, double* e, double* tau,
+             BlasInt* info, size_t);
+void zhetd2_(const char* uplo, const BlasInt* n, Complex* a, const BlasInt* lda, double* d, double* e, Complex* tau,
+             BlasInt* info, size_t);
+void dsteqr_(const char* compz, const BlasInt* n, double* d, double* e, double* z, const BlasInt* ldz, double* work,
+             BlasInt* info, size_t);
+// Parts of dstedc: deflation, a root of the secular equation, a merging permutation.
+void dlaed2_(BlasInt* k, const BlasInt* n, const BlasInt* n1, double* d, double* q, const BlasInt* ldq, BlasInt* indxq,
+             double* rho, double* z, double* dlamda, double* w, double* q2, BlasInt* indx, BlasInt* indxc,
+             BlasInt* indxp, BlasInt* coltyp, BlasInt* info);
+void dlaed4_(const BlasInt* n, const BlasInt* i, const double* d, const double* z, double* delta, const double* rho,
+             double* dlam, BlasInt* info);
+void dlamrg_(const BlasInt* n1, const BlasInt* n2, const double* a, const BlasInt* dtrd1, const BlasInt* dtrd2,
+             BlasInt* index);
 }
 
 // One thread a call for as long as an object of it lives in the process; then the number that was set before the first.
@@ -114,6 +127,27 @@ inline void gram(int64_t n, int64_t k, const Complex* a, int64_t lda, Complex* c
   const BlasInt n_ = BlasInt(n), k_ = BlasInt(k), lda_ = BlasInt(lda), ldc_ = BlasInt(ldc);
   const double one = 1, zero = 0;
   zherk_("U", "C", &n_, &k_, &one, a, &lda_, &zero, c, &ldc_, 1, 1);
+}
+
+// A panel of nb columns of the reduction of a's lower triangle, n x n, to a tridiagonal matrix; w: n x nb.
+inline void latrd(int64_t n, int64_t nb, double* a, int64_t lda, double* e, double* tau, double* w, int64_t ldw) {
+  const BlasInt n_ = BlasInt(n), nb_ = BlasInt(nb), lda_ = BlasInt(lda), ldw_ = BlasInt(ldw);
+  dlatrd_("L", &n_, &nb_, a, &lda_, e, tau, w, &ldw_, 1);
+}
+inline void latrd(int64_t n, int64_t nb, Complex* a, int64_t lda, double* e, Complex* tau, Complex* w, int64_t ldw) {
+  const BlasInt n_ = BlasInt(n), nb_ = BlasInt(nb), lda_ = BlasInt(lda), ldw_ = BlasInt(ldw);
+  zlatrd_("L", &n_, &nb_, a, &lda_, e, tau, w, &ldw_, 1);
+}
+// All of it, without blocking.
+inline void tridiagonalize(int64_t n, double* a, int64_t lda, double* d, double* e, double* tau) {
+  const BlasInt n_ = BlasInt(n), lda_ = BlasInt(lda);
+  BlasInt info = 0;
+  dsytd2_("L", &n_, a, &lda_, d, e, tau, &info, 1);
+}
+inline void tridiagonalize(int64_t n, Complex* a, int64_t lda, double* d, double* e, Complex* tau) {
+  const BlasInt n_ = BlasInt(n), lda_ = BlasInt(lda);
+  BlasInt info = 0;
+  zhetd2_("L", &n_, a, &lda_, d, e, tau, &info, 1);
 }
 
 }  // namespace blas

@@ -312,7 +312,8 @@ ExecutionOutcome run(const KernelTables<T>& tables, const AnswerKernels<T>& answ
   const Call<T> call(plan, kernels, source, counters);
   const AnswerStage<T> answers(plan, answer_kernels, source);
   const bool square = plan.problem.rows == plan.problem.cols;
-  const bool lone = !square && std::max(plan.problem.rows, plan.problem.cols) >= int64_t{kernels.lanes} * tile_rows_for(values_per_matrix(plan.problem));
+  const bool lone = !square && std::max(plan.problem.rows, plan.problem.cols) >=
+                                   int64_t{kernels.lanes} * tile_rows_for(values_per_matrix(plan.problem));
   const int64_t group = plan.outputs.group;  // not cut
   const int64_t step = (matrices_per_task(plan.problem, lone ? 1 : kernels.lanes) + group - 1) / group * group;
   const int64_t tasks = (source.count() + step - 1) / step;

@@ -6,6 +6,7 @@
 #include <type_traits>
 
 #include "engine/backends/host/blas.h"
+#include "engine/backends/host/blocked_reflectors.h"
 #include "engine/backends/host/factor_conversion.h"
 #include "engine/backends/host/hermitian_eigenbasis.h"
 #include "engine/policies/factor_tuning.h"
@@ -20,12 +21,9 @@ using factor::Op;
 using factor::PStep;
 using factor::ScaledNorm;
 
-// Columns of a task of level 3 BLAS: below 0.2 s for n = 4096, complex.
-constexpr int64_t kGemmColumns = 128;
 // Columns of a task that touches every entry once.
 constexpr int64_t kCopyColumns = 64;
 constexpr int64_t kCopyRows = 256;
-constexpr int64_t kQrPanel = 32;
 
 template <class E>
 constexpr bool kComplex = !std::is_same_v<E, double>;
@@ -125,9 +123,22 @@ void FactorMemoryPool::give(void* address) {
   free_[bytes].push_back(std::move(block));
 }
 
+void FactorMemoryPool::give_all() {
+  while (!used_.empty()) give(used_.begin()->first);
+}
+
 template <class E>
 HostFactorBackend<E>::HostFactorBackend(const FactorThreads& threads)
     : threads_(threads), pair_steps_(threads.threads()), stage_start_(Clock::now()) {}
+
+template <class E>
+void HostFactorBackend<E>::reset() {
+  pool_.give_all();
+  tracking_ = {};
+  counters_ = {};
+  phases_.clear();
+  stage_.clear();
+}
 
 template <class E>
 FactorView<E> HostFactorBackend<E>::matrix(int64_t rows, int64_t cols) {
@@ -304,46 +315,16 @@ void HostFactorBackend<E>::copy(View a, View b) {
   for_columns(a, [&](int64_t j, const E* column) { std::copy(column, column + a.rows, b.data + j * b.ld); });
 }
 
-// Panels of kQrPanel columns; what is right of a panel is updated by column ranges.
 template <class E>
 void HostFactorBackend<E>::qr(View a, E* tau) {
-  AlignedArray<E> t, work;
-  t.reserve(kQrPanel * kQrPanel);
-  work.reserve(kQrPanel * std::max(kQrPanel, a.cols));
-  for (int64_t j = 0; j < a.cols; j += kQrPanel) {
-    threads_.check();
-    const int64_t width = std::min(kQrPanel, a.cols - j), rows = a.rows - j, right = a.cols - j - width;
-    E* panel = a.data + j + j * a.ld;
-    blas::geqrf(rows, width, panel, a.ld, tau + j, work.data(), kQrPanel * width);
-    if (right == 0) continue;
-    blas::larft(rows, width, panel, a.ld, tau + j, t.data(), kQrPanel);
-    threads_.for_ranges(right, kGemmColumns, [&](int64_t first, int64_t last) {
-      blas::larfb(true, rows, last - first, width, panel, a.ld, t.data(), kQrPanel, panel + (width + first) * a.ld,
-                  a.ld, work.data() + first * kQrPanel);
-    });
-  }
+  factor_qr(threads_, a, tau);
   const double m = double(a.rows), n = double(a.cols);
   count_flops(2 * n * n * (m - n / 3));
 }
 
 template <class E>
 void HostFactorBackend<E>::apply_q(Op op, View a, const E* tau, View c) {
-  AlignedArray<E> work;
-  work.reserve(kQrPanel * c.cols);
-  AlignedArray<E> t;
-  t.reserve(kQrPanel * kQrPanel);
-  const int64_t panels = (a.cols + kQrPanel - 1) / kQrPanel;
-  for (int64_t i = 0; i < panels; ++i) {
-    threads_.check();
-    const int64_t j = (op == Op::kAdjoint ? i : panels - 1 - i) * kQrPanel;
-    const int64_t width = std::min(kQrPanel, a.cols - j), rows = a.rows - j;
-    const E* panel = a.data + j + j * a.ld;
-    blas::larft(rows, width, panel, a.ld, tau + j, t.data(), kQrPanel);
-    threads_.for_ranges(c.cols, kGemmColumns, [&](int64_t first, int64_t last) {
-      blas::larfb(op == Op::kAdjoint, rows, last - first, width, panel, a.ld, t.data(), kQrPanel,
-                  c.data + j + first * c.ld, c.ld, work.data() + first * kQrPanel);
-    });
-  }
+  apply_reflectors(threads_, op, a, tau, c);
   count_flops(4 * double(c.cols) * double(a.cols) * (double(a.rows) - double(a.cols) / 2));
 }
 
@@ -381,7 +362,7 @@ void HostFactorBackend<E>::copy_triangle(View r, View x) {
 template <class E>
 void HostFactorBackend<E>::gemm(Op op_a, Op op_b, double alpha, View a, View b, double beta, View c) {
   const int64_t inner = op_a == Op::kNone ? a.cols : a.rows;
-  threads_.for_ranges(c.cols, kGemmColumns, [&](int64_t first, int64_t last) {
+  threads_.for_ranges(c.cols, kLevel3Columns, [&](int64_t first, int64_t last) {
     const E* right = op_b == Op::kNone ? b.data + first * b.ld : b.data + first;
     blas::gemm(op_a == Op::kAdjoint, op_b == Op::kAdjoint, c.rows, last - first, inner, alpha, a.data, a.ld, right,
                b.ld, beta, c.data + first * c.ld, c.ld);
@@ -394,7 +375,7 @@ template <class E>
 void HostFactorBackend<E>::herk(View a, View c) {
   const int64_t n = a.cols;
   const int64_t width =
-      std::min<int64_t>(kGemmColumns, std::max<int64_t>(1, (n + threads_.threads() - 1) / threads_.threads()));
+      std::min<int64_t>(kLevel3Columns, std::max<int64_t>(1, (n + threads_.threads() - 1) / threads_.threads()));
   threads_.for_each((n + width - 1) / width, [&](int64_t task) {
     const int64_t first = task * width, last = std::min(first + width, n);
     blas::gram(last - first, a.rows, a.data + first * a.ld, a.ld, c.data + first + first * c.ld, c.ld);
@@ -410,7 +391,7 @@ void HostFactorBackend<E>::herk(View a, View c) {
 
 template <class E>
 void HostFactorBackend<E>::solve_lower(View l, View b) {
-  threads_.for_ranges(b.cols, kGemmColumns, [&](int64_t first, int64_t last) {
+  threads_.for_ranges(b.cols, kLevel3Columns, [&](int64_t first, int64_t last) {
     blas::solve_lower(b.rows, last - first, l.data, l.ld, b.data + first * b.ld, b.ld);
   });
   count_flops(double(b.rows) * double(b.rows) * double(b.cols));

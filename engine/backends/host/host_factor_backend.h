@@ -22,6 +22,7 @@ class FactorMemoryPool {
  public:
   void* take(size_t bytes);  // throws FactorStop{kOutOfMemory}
   void give(void* block);
+  void give_all();
 
  private:
   std::map<size_t, std::vector<AlignedArray<char>>> free_;
@@ -37,6 +38,8 @@ class HostFactorBackend {
   using Order = std::vector<int64_t>;
 
   explicit HostFactorBackend(const FactorThreads& threads);
+  // As if newly made, but for the memory that it keeps. No view of before is valid any more.
+  void reset();
 
   View matrix(int64_t rows, int64_t cols);
   void release(View view) { pool_.give(view.data); }

@@ -230,7 +230,7 @@ void PairStep<E>::join_transformation(const PStep<E>& step, const Columns& c, Pa
     const double norm = std::sqrt(squares_[j]);
     int e = 0;
     if (norm < 0.5 || norm >= 2) std::frexp(norm, &e);
-    const bool dependent = norm <= kDependentNorm * k;
+    const bool dependent = norm <= kDependentNorm * k || f_[j] + e < step.smallest_exponent;
     const double scale = dependent ? 0 : std::ldexp(1.0, -e);
     E* scaled = w_scaled_.data() + size_t(j) * k;
     for (int i = 0; i < k; ++i) {

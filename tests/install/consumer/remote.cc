@@ -1,4 +1,4 @@
-// Singular values from a server, by the installed client: remote ADDRESS
+// Singular values from a server, and the SVD of a large matrix, by the installed client: remote ADDRESS
 #include <cmath>
 #include <complex>
 #include <cstdio>
@@ -22,5 +22,15 @@ int main(int argc, char** argv) {
     return 1;
   }
   std::printf("svdserve %s: %g %g\n", info.value().version.c_str(), (*s).values[0], (*s).values[1]);
-  return std::abs((*s).values[0] - 4) < 1e-14 && std::abs((*s).values[1] - 3) < 1e-14 ? 0 : 1;
+  if (std::abs((*s).values[0] - 4) > 1e-14 || std::abs((*s).values[1] - 3) > 1e-14) return 1;
+
+  std::vector<float> a(60 * 50);
+  for (size_t i = 0; i < 50; ++i) a[i * 50 + i] = static_cast<float>(i + 1);
+  const auto large = client.svd_large(std::span<const float>(a), 60, 50);
+  if (!large.ok()) {
+    std::fprintf(stderr, "svd_large: %s\n", large.status().to_string().c_str());
+    return 1;
+  }
+  std::printf("large: %g .. %g by %s\n", large->values.front(), large->values.back(), large->report.device.c_str());
+  return std::abs(large->values.front() - 50) < 1e-4 && std::abs(large->values.back() - 1) < 1e-4 ? 0 : 1;
 }

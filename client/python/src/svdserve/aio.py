@@ -26,7 +26,8 @@ class AsyncClient:
     """A connection to a svdserve server for coroutines of one event loop. Arguments are Client's, and raise as there.
 
     The channel is opened by the first call, so that it belongs to the loop which runs then. Packing a piece keeps the
-    loop busy for about a millisecond a 4 MiB; smaller `piece_bytes` make the loop more responsive.
+    loop busy for about a millisecond a 4 MiB; smaller `piece_bytes` make the loop more responsive. Large matrices go over a
+    connection of their own, served by a thread of the loop's default executor, and leave the loop alone.
     """
 
     def __init__(self, address: str, *, tls: Tls | bool = False, retry: RetryPolicy | None = None,

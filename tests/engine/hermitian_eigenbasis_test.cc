@@ -1,0 +1,156 @@
+// Eigenbases of Hermitian matrices: orthonormal, diagonalizing, in descending order; on one thread and on more.
+#include "engine/backends/host/hermitian_eigenbasis.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <complex>
+#include <functional>
+#include <vector>
+
+#include "engine/backends/host/blas.h"
+#include "engine/backends/host/small_factor.h"
+#include "gtest/gtest.h"
+#include "oneapi/tbb/task_arena.h"
+#include "tests/support/numerics/effort.h"
+#include "tests/support/numerics/factor_run.h"
+#include "tests/support/numerics/matrix_generators.h"
+#include "tests/support/numerics/random.h"
+#include "tests/support/numerics/reference_svd.h"
+
+namespace svdserve::host {
+namespace {
+
+using factor::FactorView;
+using numerics::Random;
+
+// Q diag(values) Q^H, as hermitian as rounding leaves it: both triangles from the lower one.
+template <class E>
+std::vector<E> hermitian(int64_t n, const std::function<double(double)>& value, uint64_t seed) {
+  Random random(seed);
+  const DType dtype = std::is_same_v<E, double> ? DType::kF64 : DType::kC128;
+  const auto q = numerics::orthonormal_columns(dtype, n, n, random);
+  std::vector<E> g(n * n);
+  const auto element = [](std::complex<double> z) {
+    if constexpr (std::is_same_v<E, double>) {
+      return z.real();
+    } else {
+      return z;
+    }
+  };
+  for (int64_t j = 0; j < n; ++j) {
+    for (int64_t i = j; i < n; ++i) {
+      std::complex<double> sum = 0;
+      for (int64_t l = 0; l < n; ++l) {
+        sum += q.at(i, l) * value(n > 1 ? double(l) / double(n - 1) : 0) * std::conj(q.at(j, l));
+      }
+      if (i == j) sum = sum.real();
+      g[i + j * n] = element(sum);
+      g[j + i * n] = element(std::conj(sum));
+    }
+  }
+  return g;
+}
+
+template <class E>
+double magnitude_of_product(const std::vector<E>& x, int64_t a, const std::vector<E>& y, int64_t b, int64_t n,
+                            double minus) {
+  std::complex<double> sum = -minus;
+  for (int64_t i = 0; i < n; ++i)
+    sum += std::conj(std::complex<double>(x[i + a * n])) * std::complex<double>(y[i + b * n]);
+  return std::abs(sum);
+}
+
+template <class E>
+void expect_eigenbasis(const FactorThreads& threads, std::vector<E> g, int64_t n) {
+  const std::vector<E> matrix = g;
+  std::vector<E> v(n * n, E(NAN));
+  ASSERT_TRUE(hermitian_eigenbasis(threads, FactorView<E>{g.data(), n, n, n}, FactorView<E>{v.data(), n, n, n}));
+  double norm = 0;
+  for (const E& x : matrix) norm += std::norm(x);
+  norm = std::sqrt(norm);
+  std::vector<E> product(n * n, E(0));
+  for (int64_t j = 0; j < n; ++j) {
+    for (int64_t l = 0; l < n; ++l) {
+      for (int64_t i = 0; i < n; ++i) product[i + j * n] += matrix[i + l * n] * v[l + j * n];
+    }
+  }
+  double before = HUGE_VAL;
+  const double bound = 10 * double(n) * 0x1p-53;
+  for (int64_t a = 0; a < n; ++a) {
+    for (int64_t b = 0; b < n; ++b) {
+      ASSERT_LE(magnitude_of_product(v, a, v, b, n, a == b ? 1 : 0), bound) << a << ", " << b;
+      if (a != b) {
+        ASSERT_LE(magnitude_of_product(v, a, product, b, n, 0), bound * norm) << a << ", " << b;
+      }
+    }
+    std::complex<double> value = 0;
+    for (int64_t i = 0; i < n; ++i)
+      value += std::conj(std::complex<double>(v[i + a * n])) * std::complex<double>(product[i + a * n]);
+    ASSERT_LE(value.real(), before + bound * norm);
+    before = value.real();
+  }
+}
+
+template <class E>
+void test_spectra() {
+  const BlasThreads one_thread_a_call;
+  oneapi::tbb::task_arena arena(2);
+  const FactorThreads alone(nullptr, 1, nullptr), two(&arena, 2, nullptr);
+  for (const int64_t n : {1, 2, 3, 31, 33, 65, 66, 130}) {
+    for (const auto& value : std::vector<std::function<double(double)>>{
+             [](double x) { return 1 + x; }, [](double) { return 2.0; }, [](double) { return 0.0; },
+             [](double x) { return x < 0.5 ? 1.0 : -1.0; }, [](double x) { return std::pow(10, -14 * x); }}) {
+      const auto g = hermitian<E>(n, value, static_cast<uint64_t>(n));
+      SCOPED_TRACE(testing::Message() << "n " << n << ", first entry " << g[0]);
+      expect_eigenbasis(alone, g, n);
+      expect_eigenbasis(two, g, n);
+    }
+  }
+}
+
+TEST(HermitianEigenbasis, Real) { test_spectra<double>(); }
+TEST(HermitianEigenbasis, Complex) { test_spectra<std::complex<double>>(); }
+
+TEST(HermitianEigenbasis, ACancelIsSeen) {
+  std::atomic<bool> cancel{true};
+  FactorControl control;
+  control.cancel = &cancel;
+  const factor::FactorWatch watch(control);
+  const FactorThreads threads(nullptr, 1, &watch);
+  auto g = hermitian<double>(
+      100, [](double x) { return x; }, 1);
+  std::vector<double> v(100 * 100);
+  EXPECT_THROW(hermitian_eigenbasis(threads, FactorView<double>{g.data(), 100, 100, 100},
+                                    FactorView<double>{v.data(), 100, 100, 100}),
+               factor::FactorStop);
+}
+
+// What the workspace held before does not matter, and the engine of one thread gives the same bits.
+TEST(SmallFactor, SameBitsWhateverWasBefore) {
+  SmallFactor used;
+  const auto engine = make_host_factor_engine(1);
+  for (const DType dtype : {DType::kF64, DType::kC64}) {
+    for (const auto& [rows, cols] : {std::pair<int64_t, int64_t>{40, 40}, {90, 33}, {33, 90}, {64, 64}}) {
+      for (const Vectors vectors : {Vectors::kNone, Vectors::kThin, Vectors::kFull}) {
+        const FactorPlan plan = numerics::factor_plan_of({rows, cols, dtype, Order::kRowMajor}, {.vectors = vectors});
+        const numerics::Matrix a = numerics::generate(numerics::Kind::kNormal, dtype, rows, cols, 5);
+        const auto expected = numerics::run_factor(*engine, plan, a);
+        std::vector<std::byte> operand(plan.operand_bytes()), left(plan.left_bytes()), values(plan.values_bytes()),
+            right(plan.right_bytes());
+        numerics::store(a, Order::kRowMajor, operand.data());
+        for (int i = 0; i < 2; ++i) {
+          const FactorOutcome outcome =
+              used.decompose(plan, {operand.data(), nullptr, left.data(), values.data(), right.data()});
+          ASSERT_EQ(outcome.status, FactorStatus::kOk);
+          EXPECT_EQ(left, expected.left_bytes);
+          EXPECT_EQ(values, expected.values_bytes);
+          EXPECT_EQ(right, expected.right_bytes);
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace svdserve::host

@@ -1,0 +1,234 @@
+#include "server/rpc/large_codec.h"
+
+#include <gtest/gtest.h>
+#include <svdserve/v1/svd_service.pb.h>
+
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "wire/crc32c.h"
+
+namespace svdserve::server {
+namespace {
+
+using Step = DecodedLarge::Step;
+
+// The bytes as the transport has them: in slices of `pieces` bytes.
+grpc::ByteBuffer in_slices(const std::string& bytes, size_t pieces) {
+  std::vector<grpc::Slice> slices;
+  for (size_t at = 0; at < bytes.size(); at += pieces) slices.emplace_back(bytes.substr(at, pieces));
+  return grpc::ByteBuffer(slices.data(), slices.size());
+}
+
+DecodedLarge decode(const std::string& bytes, size_t pieces = 1 << 20) {
+  grpc::ByteBuffer buffer = in_slices(bytes, pieces);
+  return decode_large_request(&buffer);
+}
+DecodedLarge decode(const v1::DecomposeLargeRequest& request) { return decode(request.SerializeAsString()); }
+
+std::string random_bytes(size_t count) {
+  std::mt19937_64 random(11);
+  std::string bytes(count, '\0');
+  for (char& c : bytes) c = static_cast<char>(random());
+  return bytes;
+}
+
+TEST(LargeCodecTest, AChunkIsCopiedWholeHoweverItIsSliced) {
+  for (const size_t size : {1, 511, 98304, 300000}) {
+    v1::DecomposeLargeRequest request;
+    v1::LargeChunk& chunk = *request.mutable_chunk();
+    chunk.set_offset(int64_t{1} << 33);
+    chunk.set_data(random_bytes(size));
+    chunk.set_crc32c(0xdeadbeef);
+    for (const size_t pieces : {7, 4096, 16384, 1 << 20}) {
+      const DecodedLarge got = decode(request.SerializeAsString(), pieces);
+      ASSERT_EQ(got.step, Step::kChunk);
+      EXPECT_EQ(got.offset, int64_t{1} << 33);
+      EXPECT_EQ(got.checksum, 0xdeadbeefu);
+      ASSERT_EQ(got.data.size(), size);
+      std::string copy(size + 1, '!');
+      EXPECT_EQ(got.data.CopyTo(copy.data()), crc32c_by_tables(0, chunk.data().data(), size));
+      EXPECT_EQ(copy, chunk.data() + "!");
+    }
+  }
+}
+
+TEST(LargeCodecTest, FieldsMayComeInAnyOrderAndUnknownOnesAreSkipped) {
+  v1::LargeChunk first, second;
+  first.set_data("payload");
+  second.set_crc32c(7);
+  second.set_offset(24);
+  const std::string unknown("\xa2\x06\x03zzz", 6);  // field 100
+  const std::string body = first.SerializeAsString() + unknown + second.SerializeAsString();
+  const DecodedLarge got = decode(unknown + '\x12' + static_cast<char>(body.size()) + body + unknown, 3);
+  ASSERT_EQ(got.step, Step::kChunk) << got.error.message;
+  EXPECT_EQ(got.offset, 24);
+  EXPECT_EQ(got.checksum, 7u);
+  std::string copy(7, '\0');
+  got.data.CopyTo(copy.data());
+  EXPECT_EQ(copy, "payload");
+}
+
+TEST(LargeCodecTest, AnOpenWithEverything) {
+  v1::DecomposeLargeRequest request;
+  v1::LargeOpen& open = *request.mutable_open();
+  open.set_data_type(v1::DATA_TYPE_C64);
+  open.set_memory_order(v1::MEMORY_ORDER_ROW_MAJOR);
+  open.set_rows(12);
+  open.set_cols(7);
+  open.set_signature(std::string("\x01\xff", 2));
+  v1::LargeOptions& options = *open.mutable_options();
+  options.set_method(v1::METHOD_JACOBI);
+  options.set_tolerance(1e-9);
+  options.set_max_sweeps(30);
+  options.set_pivot_strategy(v1::PIVOT_STRATEGY_REVERSE_COLUMN_CYCLIC);
+  options.set_block_variant(v1::BLOCK_VARIANT_FULL_BLOCK);
+  options.set_certificate(true);
+  const DecodedLarge got = decode(request);
+  ASSERT_EQ(got.step, Step::kOpen) << got.error.message;
+  EXPECT_EQ(got.open.problem, (Problem{12, 7, DType::kC64, Order::kRowMajor}));
+  EXPECT_EQ(got.open.signature, std::string("\x01\xff", 2));
+  FactorOptions want;
+  want.method = Method::kJacobi;
+  want.vectors = Vectors::kThin;  // the default
+  want.tolerance = 1e-9;
+  want.max_sweeps = 30;
+  want.strategy = PivotStrategy::kReverseColumnCyclic;
+  want.variant = BlockVariant::kFullBlock;
+  want.certificate = true;
+  EXPECT_EQ(got.open.options, want);
+}
+
+TEST(LargeCodecTest, EveryStrategyHasAName) {
+  for (int s = v1::PivotStrategy_MIN; s <= v1::PivotStrategy_MAX; ++s) {
+    v1::DecomposeLargeRequest request;
+    request.mutable_open()->set_data_type(v1::DATA_TYPE_F32);
+    request.mutable_open()->set_memory_order(v1::MEMORY_ORDER_ROW_MAJOR);
+    request.mutable_open()->mutable_options()->set_pivot_strategy(static_cast<v1::PivotStrategy>(s));
+    const DecodedLarge got = decode(request);
+    ASSERT_EQ(got.step, Step::kOpen);
+    EXPECT_EQ(static_cast<int>(got.open.options.strategy), s) << "they are numbered alike";
+  }
+}
+
+TEST(LargeCodecTest, WhatIsNoMessage) {
+  v1::DecomposeLargeRequest chunk;
+  chunk.mutable_chunk()->set_data(std::string(1000, 'x'));
+  const std::string whole = chunk.SerializeAsString();
+  for (size_t cut = 1; cut < whole.size(); cut += 97) {
+    const DecodedLarge got = decode(whole.substr(0, cut));
+    EXPECT_EQ(got.step, Step::kNone);
+    EXPECT_EQ(got.error.reason, Reason::kInvalidField);
+  }
+  EXPECT_EQ(decode(std::string("\xff\xff\xff\xff")).step, Step::kNone);
+  EXPECT_EQ(decode(std::string("\x12\x0b\x12\xff\xff\xff\xff\x07zzzzz")).step, Step::kNone);  // 2 GiB are announced
+  EXPECT_EQ(decode(std::string()).error.reason, Reason::kUnexpectedMessage);
+  v1::DecomposeLargeRequest commit;
+  commit.mutable_commit();
+  EXPECT_EQ(decode(commit).step, Step::kCommit);
+}
+
+TEST(LargeCodecTest, RandomBytesDoNoHarm) {
+  std::mt19937 random(2);
+  v1::DecomposeLargeRequest chunk;
+  chunk.mutable_chunk()->set_data(std::string(200, 'x'));
+  chunk.mutable_chunk()->set_offset(1 << 20);
+  chunk.mutable_chunk()->set_crc32c(99);
+  const std::string whole = chunk.SerializeAsString();
+  for (int i = 0; i < 20000; ++i) {
+    std::string bytes = whole;
+    for (int flips = 1 + static_cast<int>(random() % 4); flips > 0; --flips) {
+      bytes[random() % 24] = static_cast<char>(random());
+    }
+    const DecodedLarge got = decode(bytes, 1 + random() % 64);
+    if (got.step != Step::kChunk) continue;
+    std::string copy(got.data.size(), '\0');
+    got.data.CopyTo(copy.data());
+  }
+}
+
+// --- replies ------------------------------------------------------------------------------------
+
+v1::DecomposeLargeResponse parsed(const LargeReply& reply) {
+  grpc::Slice whole;
+  EXPECT_TRUE(encode_large_response(reply).DumpToSingleSlice(&whole).ok());
+  v1::DecomposeLargeResponse response;
+  EXPECT_TRUE(response.ParseFromArray(whole.begin(), static_cast<int>(whole.size())));
+  return response;
+}
+
+std::shared_ptr<LargeMemory> memory_of(const FactorPlan& plan) { return LargeMemory::Make(plan, {}, {}); }
+
+TEST(LargeCodecTest, AChunkOfAResultIsASliceThatHoldsItsMemory) {
+  const FactorPlan plan = *plan_factor({300, 100, DType::kF64, Order::kColumnMajor}, {}).plan;
+  LargeResultChunk chunk;
+  chunk.memory = memory_of(plan);
+  chunk.result = FactorResult::kLeft;
+  chunk.offset = 8000;
+  chunk.data = chunk.memory->result(FactorResult::kLeft).data() + 8000;
+  chunk.bytes = 100000;
+  const std::string data = random_bytes(chunk.bytes);
+  std::copy(data.begin(), data.end(), chunk.memory->result(FactorResult::kLeft).data() + 8000);
+  const v1::LargeFactorChunk got = parsed(chunk).factor_chunk();
+  EXPECT_EQ(got.factor(), v1::LARGE_FACTOR_LEFT_VECTORS);
+  EXPECT_EQ(got.offset(), 8000);
+  EXPECT_EQ(got.data(), data);
+  EXPECT_EQ(got.crc32c(), crc32c_by_tables(0, data.data(), data.size()));
+  // In place, and kept: the message has a slice that begins where the result does.
+  grpc::ByteBuffer message = encode_large_response(chunk);
+  const std::weak_ptr<LargeMemory> watch = chunk.memory;
+  const char* const begin = chunk.data;
+  chunk = {};
+  EXPECT_FALSE(watch.expired());
+  {
+    std::vector<grpc::Slice> slices;
+    ASSERT_TRUE(message.Dump(&slices).ok());
+    bool in_place = false;
+    for (const grpc::Slice& slice : slices)
+      in_place = in_place || reinterpret_cast<const char*>(slice.begin()) == begin;
+    EXPECT_TRUE(in_place);
+  }
+  message.Clear();
+  EXPECT_TRUE(watch.expired());
+}
+
+TEST(LargeCodecTest, ProgressAndSummary) {
+  LargeProgress progress;
+  progress.queued = true;
+  progress.elapsed = absl::Seconds(3);
+  EXPECT_EQ(parsed(progress).progress().stage(), v1::LARGE_STAGE_QUEUED);
+  EXPECT_EQ(parsed(progress).progress().elapsed_seconds(), 3);
+  progress.queued = false;
+  progress.factor.stage = FactorStage::kFinish;
+  progress.factor.off_diagonal = 0.5;
+  EXPECT_EQ(parsed(progress).progress().stage(), v1::LARGE_STAGE_FINISH);
+  EXPECT_EQ(parsed(progress).progress().off_diagonal(), 0.5);
+
+  LargeSummary summary;
+  FactorOptions options;
+  options.certificate = true;
+  summary.plan = *plan_factor({30, 10, DType::kF64, Order::kColumnMajor}, options).plan;
+  summary.outcome.status = FactorStatus::kNotConverged;
+  summary.outcome.warm_started = true;
+  summary.outcome.residual = 2;
+  summary.outcome.phases = {{"qr", 1.5, 3e9}};
+  summary.timing.queue = absl::Milliseconds(1500);
+  const v1::LargeSummary got = parsed(summary).summary();
+  EXPECT_EQ(got.status(), v1::MATRIX_STATUS_NOT_CONVERGED);
+  EXPECT_EQ(got.method(), v1::METHOD_AUTO);
+  EXPECT_EQ(got.values(), 10);
+  EXPECT_EQ(got.certificate().residual(), 2);
+  EXPECT_EQ(got.timing().queue_seconds(), 1.5);
+  ASSERT_EQ(got.phases_size(), 1);
+  EXPECT_EQ(got.phases(0).name(), "qr");
+  summary.outcome.status = FactorStatus::kOk;
+  summary.outcome.out_of_range = true;
+  summary.plan.options.certificate = false;
+  EXPECT_EQ(parsed(summary).summary().status(), v1::MATRIX_STATUS_OUT_OF_RANGE);
+  EXPECT_FALSE(parsed(summary).summary().has_certificate());
+}
+
+}  // namespace
+}  // namespace svdserve::server
