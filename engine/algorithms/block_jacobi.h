@@ -278,9 +278,9 @@ class BlockJacobi {
       backend_.release(x0_);
       x0_ = {};
       w_ = solution;
-      newton_schulz_step(backend_, w_);
     }
-    if (vectors_ && !hyperbolic_ && !outcome_.warm_started) polish(w_);
+    // What a solve, or many rotations, have taken from W's orthogonality, some 10 n u, is squared.
+    if (vectors_ && !hyperbolic_ && !outcome_.warm_started) newton_schulz_step(backend_, w_);
     const auto norms = sorted_norms();
     write_values(norms);
     if (!vectors_) return;
@@ -288,17 +288,6 @@ class BlockJacobi {
     progress_.at(FactorStage::kFinish, 0.92);
     if (left_columns_ > 0) store_left();
     if (right_columns_ > 0) store_right();
-  }
-
-  // W := W (3 I - W^H W) / 2, a Newton-Schulz step: what a solve, or many rotations, have taken from W's orthogonality,
-  // some 10 n u, is squared.
-  void polish(View w) {
-    View square = backend_.matrix(n_, n_), next = backend_.matrix(n_, n_);
-    backend_.herk(w, square);
-    backend_.copy(w, next);
-    backend_.gemm(Op::kNone, Op::kNone, -0.5, next, square, 1.5, w);
-    backend_.release(next);
-    backend_.release(square);
   }
 
   // The norms of x, descending among columns of equal sign, in the user's order of signs; the columns of x and w

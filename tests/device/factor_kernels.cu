@@ -1,5 +1,6 @@
 // The kernels of a p-step, each by itself, against the same on the host: Gram matrices, their orthogonalization by
-// algorithms/gram_jacobi.h, postmultiplication. One line a check; the exit status says whether all passed.
+// algorithms/gram_jacobi.h, postmultiplication. One line a check; the exit status says whether all passed. Then how
+// long the orthogonalization of 32 pairs takes, by how much there is to rotate.
 #include <cmath>
 #include <cstring>
 #include <type_traits>
@@ -284,10 +285,62 @@ void check_all() {
   }
 }
 
+// The off-diagonal entries that are not zero: all, one, none.
+template <class E, int K>
+void time_inner() {
+  constexpr int kPairs = 32, kSplits = 4, kLaunches = 20;
+  using Shape = InnerShape<E, K>;
+  allow(inner_kernel<E, K>, Shape::shared_bytes(true));
+  std::vector<PStepPair> list;
+  for (int i = 0; i < kPairs; ++i) list.push_back({2 * i, 2 * i + 1});
+  const DeviceArray<PStepPair> pairs(list);
+  const DeviceArray<E> w(std::vector<E>(kPairs * K * K));
+  const DeviceArray<int> changes(std::vector<int>(kPairs * 2 * K)), active(std::vector<int>(kPairs));
+  const DeviceArray<PStepCounts> counts({PStepCounts{}});
+  cudaEvent_t begin = nullptr, end = nullptr;
+  check(cudaEventCreate(&begin), "cudaEventCreate");
+  check(cudaEventCreate(&end), "cudaEventCreate");
+  std::printf("orthogonalization, %s K %3d, us of %d pairs:", element_name<E>(), K, kPairs);
+  for (const char* const kind : {"all pairs", "one pair", "no pair"}) {
+    std::vector<E> h(kPairs * kSplits * K * K, from_real<E>(0));
+    for (int p = 0; p < kPairs; ++p) {
+      E* const part = h.data() + p * kSplits * K * K;
+      for (int i = 0; i < K; ++i) part[i * K + i] = from_real<E>(1);
+      for (int i = 0; i < K && *kind == 'a'; ++i) {
+        for (int j = 0; j < i; ++j) part[i * K + j] = times_real(random_element<E>(), 0.2 / K);
+      }
+      if (*kind == 'o') part[40 * K + 3] = from_real<E>(1e-9);
+    }
+    const DeviceArray<E> partial(h);
+    const DeviceArray<int32_t> exponents(std::vector<int32_t>(kPairs * K));
+    const InnerCall<E> call{
+        pairs.get(),  partial.get(),   kSplits, w.get(),    exponents.get(), changes.get(), active.get(),
+        counts.get(), PStepVersions{}, K / 2,   kPairs * K, kPairs * K,      1e-15,         1,
+        true};
+    const auto launch = [&] {
+      inner_kernel<E, K><<<kPairs, Shape::kThreads, static_cast<size_t>(Shape::shared_bytes(true))>>>(call);
+    };
+    launch();
+    check(cudaEventRecord(begin), "cudaEventRecord");
+    for (int i = 0; i < kLaunches; ++i) launch();
+    check(cudaEventRecord(end), "cudaEventRecord");
+    check(cudaDeviceSynchronize(), "inner_kernel");
+    float ms = 0;
+    check(cudaEventElapsedTime(&ms, begin, end), "cudaEventElapsedTime");
+    std::printf("  %s %.1f", kind, static_cast<double>(ms) * 1e3 / kLaunches);
+  }
+  std::printf("\n");
+  check(cudaEventDestroy(begin), "cudaEventDestroy");
+  check(cudaEventDestroy(end), "cudaEventDestroy");
+}
+
 int run() {
   check_all<double, 64>();
   check_all<double, 128>();
   check_all<Complex, 64>();
+  time_inner<double, 64>();
+  time_inner<double, 128>();
+  time_inner<Complex, 64>();
   std::printf("%d failures\n", failures);
   return failures == 0 ? 0 : 1;
 }
