@@ -295,7 +295,8 @@ void time_inner() {
   for (int i = 0; i < kPairs; ++i) list.push_back({2 * i, 2 * i + 1});
   const DeviceArray<PStepPair> pairs(list);
   const DeviceArray<E> w(std::vector<E>(kPairs * K * K));
-  const DeviceArray<int> changes(std::vector<int>(kPairs * 2 * K)), active(std::vector<int>(kPairs));
+  const std::vector<int> zeros(kPairs * 2 * K);
+  const DeviceArray<int> changes(zeros), active(zeros);
   const DeviceArray<PStepCounts> counts({PStepCounts{}});
   cudaEvent_t begin = nullptr, end = nullptr;
   check(cudaEventCreate(&begin), "cudaEventCreate");
@@ -312,7 +313,7 @@ void time_inner() {
       if (*kind == 'o') part[40 * K + 3] = from_real<E>(1e-9);
     }
     const DeviceArray<E> partial(h);
-    const DeviceArray<int32_t> exponents(std::vector<int32_t>(kPairs * K));
+    const DeviceArray<int32_t> exponents(zeros);
     const InnerCall<E> call{
         pairs.get(),  partial.get(),   kSplits, w.get(),    exponents.get(), changes.get(), active.get(),
         counts.get(), PStepVersions{}, K / 2,   kPairs * K, kPairs * K,      1e-15,         1,
