@@ -90,12 +90,13 @@ cudaError_t launch(const PStepCall<E>& call, const PStepLimits& limits, cudaEven
   after(cudaGetLastError());
   mark(2);
 
-  // Several blocks a multiprocessor, so that pairs that are skipped and pairs that are not even out.
-  constexpr int kBlocks = 4, kMostSlabs = 8;
+  // One wave of blocks where that is enough: each reads W first, which is as much as several slabs.
+  constexpr int kMostSlabs = 32;
   const int x_slabs = slabs(call.x.rows, Slab<E, K, false>::kRows);
   const int v_slabs = call.v.data != nullptr ? slabs(call.v.rows, Slab<E, K, false>::kRows) : 0;
   const int64_t all = int64_t{x_slabs + v_slabs} * call.count;
-  const int per_block = std::clamp(static_cast<int>(all / (int64_t{kBlocks} * limits.multiprocessors)), 1, kMostSlabs);
+  const int64_t resident = int64_t{PostShape<E, K>::kBlocks} * limits.multiprocessors;
+  const int per_block = std::clamp(static_cast<int>((all + resident - 1) / resident), 1, kMostSlabs);
   const int chunks_of_x = slabs(x_slabs, per_block), chunks_of_v = slabs(v_slabs, per_block);
   const PostCall<E> post{call.x,       call.v,     call.pairs,  space.w,  space.exponent_changes,
                          space.active, call.width, chunks_of_x, per_block};
