@@ -238,8 +238,9 @@ void check_post(const Case<E, K>& c) {
                          c.width,
                          chunks,
                          kPerBlock};
-  allow(postmultiply_kernel<E, K>, Shape::kSharedBytes);
-  postmultiply_kernel<E, K><<<dim3(2 * chunks, 2), Shape::kThreads, Shape::kSharedBytes>>>(call);
+  constexpr int kStages = 3, kBytes = Shape::shared_bytes(kStages);
+  allow(postmultiply_kernel<E, K, kStages>, kBytes);
+  postmultiply_kernel<E, K, kStages><<<dim3(2 * chunks, 2), Shape::kThreads, kBytes>>>(call);
   check(cudaDeviceSynchronize(), "postmultiply_kernel");
   const std::vector<E> x_after = x.fetch(), v_after = v_on_device.fetch();
   double error_x = 0, error_v = 0;

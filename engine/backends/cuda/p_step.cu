@@ -8,7 +8,8 @@ namespace svdserve::cuda {
 namespace {
 
 constexpr int kMostSplits = 8;
-constexpr int kManyGramStages = 4;  // where shared memory allows
+// Slabs on their way or worked on, where shared memory allows; else two.
+constexpr int kManyGramStages = 4, kManyPostStages = 3;
 
 constexpr uint64_t aligned(uint64_t bytes) { return (bytes + 255) / 256 * 256; }
 
@@ -101,10 +102,21 @@ cudaError_t launch(const PStepCall<E>& call, const PStepLimits& limits, cudaEven
   const PostCall<E> post{call.x,       call.v,     call.pairs,  space.w,  space.exponent_changes,
                          space.active, call.width, chunks_of_x, per_block};
   const dim3 post_grid(static_cast<unsigned>(chunks_of_x + chunks_of_v), static_cast<unsigned>(call.count));
-  after(allow(postmultiply_kernel<E, K>, PostShape<E, K>::kSharedBytes));
+  const auto postmultiply = [&](auto kernel, int stages) {
+    const int bytes = PostShape<E, K>::shared_bytes(stages);
+    after(allow(kernel, bytes));
+    if (error != cudaSuccess) return;
+    kernel<<<post_grid, PostShape<E, K>::kThreads, static_cast<size_t>(bytes), stream>>>(post);
+    after(cudaGetLastError());
+  };
+  // A multiprocessor's shared memory is a KiB a block more than what a block of its own can have.
+  if (PostShape<E, K>::kBlocks * (PostShape<E, K>::shared_bytes(kManyPostStages) + 1024) <=
+      limits.shared_bytes + 1024) {
+    postmultiply(postmultiply_kernel<E, K, kManyPostStages>, kManyPostStages);
+  } else {
+    postmultiply(postmultiply_kernel<E, K, 2>, 2);
+  }
   if (error != cudaSuccess) return error;
-  postmultiply_kernel<E, K><<<post_grid, PostShape<E, K>::kThreads, PostShape<E, K>::kSharedBytes, stream>>>(post);
-  after(cudaGetLastError());
   mark(3);
   return error;
 }
@@ -113,7 +125,7 @@ template <class E, int K>
 bool fits(const PStepLimits& limits) {
   return GramShape<E, K>::shared_bytes(2) <= limits.shared_bytes &&
          InnerShape<E, K>::shared_bytes(false) <= limits.shared_bytes &&
-         PostShape<E, K>::kSharedBytes <= limits.shared_bytes;
+         PostShape<E, K>::shared_bytes(2) <= limits.shared_bytes;
 }
 
 }  // namespace

@@ -371,12 +371,12 @@ template <class E, int K>
 struct PostShape {
   static constexpr int kThreads = 256;
   static constexpr int kTiles = K / 64;  // of 8 columns; a warp has so many
-  static constexpr int kSharedBytes = 2 * Slab<E, K, false>::kBytes;
+  static constexpr int shared_bytes(int stages) { return stages * Slab<E, K, false>::kBytes; }
   static constexpr int kBlocks = K * static_cast<int>(sizeof(E)) > 512 ? 1 : 2;  // a multiprocessor
 };
 
 // Block (chunk, pair): slabs chunk * per_block .. of X, and behind them of V. The fragments of W stay in registers.
-template <class E, int K>
+template <class E, int K, int kStages>
 __global__ void __launch_bounds__(256, (PostShape<E, K>::kBlocks)) postmultiply_kernel(PostCall<E> call) {
   using Shape = PostShape<E, K>;
   using S = Slab<E, K, false>;
@@ -389,14 +389,20 @@ __global__ void __launch_bounds__(256, (PostShape<E, K>::kBlocks)) postmultiply_
   const PStepMatrix<E> x = of_v ? call.v : call.x;
   const int64_t chunk = static_cast<int64_t>(blockIdx.x) - (of_v ? call.chunks_of_x : 0);
   const int64_t first = chunk * call.per_block;
-  const int64_t end = (x.rows + S::kRows - 1) / S::kRows;
-  const int64_t last = first + call.per_block < end ? first + call.per_block : end;
-  if (first >= last) return;
+  const int left = static_cast<int>((x.rows + S::kRows - 1) / S::kRows - first);
+  const int slab_count = left < call.per_block ? left : call.per_block;
+  if (slab_count <= 0) return;
 
   const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
   const int g = lane / 4, t = lane % 4, col0 = warp * 8 * Shape::kTiles;
-  fetch_slab<E, K, false>(slabs, x, pair, width, first * S::kRows);
-  __pipeline_commit();
+  // Slab s is worked on at s mod kStages, while the next kStages - 1 arrive.
+  const auto fetch = [&](int s) {
+    if (s < slab_count) {
+      fetch_slab<E, K, false>(slabs + s % kStages * S::kElements, x, pair, width, (first + s) * S::kRows);
+    }
+    __pipeline_commit();
+  };
+  for (int s = 0; s < kStages - 1; ++s) fetch(s);
   Fragment<E, 4> w[K / 16][Shape::kTiles];
   {
     const E* const rotations = call.w + int64_t{blockIdx.y} * (K * K);
@@ -424,14 +430,11 @@ __global__ void __launch_bounds__(256, (PostShape<E, K>::kBlocks)) postmultiply_
       }
     }
   }
-  for (int64_t s = first; s < last; ++s) {
-    if (s + 1 < last) {
-      fetch_slab<E, K, false>(slabs + (s + 1 - first) % 2 * S::kElements, x, pair, width, (s + 1) * S::kRows);
-    }
-    __pipeline_commit();
-    __pipeline_wait_prior(1);
-    __syncthreads();
-    const E* const slab = slabs + (s - first) % 2 * S::kElements;
+  for (int s = 0; s < slab_count; ++s) {
+    __pipeline_wait_prior(kStages - 2);
+    __syncthreads();  // slab s is there, and nobody reads the one before, whose place the next takes
+    fetch(s + kStages - 1);
+    const E* const slab = slabs + s % kStages * S::kElements;
     for (int r = 0; r < S::kRows; r += 16) {
       Fragment<E, 4> sum[Shape::kTiles];
 #pragma unroll
@@ -449,14 +452,13 @@ __global__ void __launch_bounds__(256, (PostShape<E, K>::kBlocks)) postmultiply_
 #pragma unroll
         for (int c = 0; c < 4; ++c) {
           const int64_t column = column_of<K>(pair, width, col0 + 8 * j + 2 * t + c % 2);
-          const int64_t row = s * S::kRows + r + 8 * (c / 2) + g;
+          const int64_t row = (first + s) * S::kRows + r + 8 * (c / 2) + g;
           if (column >= x.cols || row >= x.rows) continue;
           const E old = slab[(col0 + 8 * j + 2 * t + c % 2) * S::kLd + r + 8 * (c / 2) + g];
           x.data[column * x.ld + row] = plus_product(old, sum[j].get(c), from_real<E>(1));
         }
       }
     }
-    __syncthreads();
   }
 }
 
