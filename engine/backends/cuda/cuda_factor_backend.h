@@ -405,6 +405,7 @@ class CudaFactorBackend {
     call.width = static_cast<int>(step.width);
     call.columns = columns;
     call.tolerance = step.tolerance;
+    call.smallest_exponent = step.smallest_exponent;
     call.inner_sweeps = step.inner_sweeps;
     call.counters = counts_;
     call.versions = versions_of(step);

@@ -78,11 +78,22 @@ cudaError_t launch(const PStepCall<E>& call, const PStepLimits& limits, cudaEven
 
   const bool w_in_shared_memory = InnerShape<E, K>::shared_bytes(true) <= limits.shared_bytes;
   const int inner_bytes = InnerShape<E, K>::shared_bytes(w_in_shared_memory);
-  const InnerCall<E> inner{call.pairs,     space.partial,     splits,
-                           space.w,        call.exponents,    space.exponent_changes,
-                           space.active,   call.counters,     call.versions,
-                           call.width,     call.x.cols,       call.positive,
-                           call.tolerance, call.inner_sweeps, w_in_shared_memory};
+  const InnerCall<E> inner{call.pairs,
+                           space.partial,
+                           splits,
+                           space.w,
+                           call.exponents,
+                           space.exponent_changes,
+                           space.active,
+                           call.counters,
+                           call.versions,
+                           call.width,
+                           call.x.cols,
+                           call.positive,
+                           call.tolerance,
+                           call.smallest_exponent,
+                           call.inner_sweeps,
+                           w_in_shared_memory};
   after(allow(inner_kernel<E, K>, inner_bytes));
   if (error != cudaSuccess) return error;
   inner_kernel<E, K>
@@ -99,7 +110,7 @@ cudaError_t launch(const PStepCall<E>& call, const PStepLimits& limits, cudaEven
   const int64_t resident = int64_t{PostShape<E, K>::kBlocks} * limits.multiprocessors;
   const int per_block = std::clamp(static_cast<int>((all + resident - 1) / resident), 1, kMostSlabs);
   const int chunks_of_x = slabs(x_slabs, per_block), chunks_of_v = slabs(v_slabs, per_block);
-  const PostCall<E> post{call.x,       call.v,     call.pairs,  space.w,  space.exponent_changes,
+  const PostCall<E> post{call.x,       call.v,     call.pairs,  space.w,  call.exponents, space.exponent_changes,
                          space.active, call.width, chunks_of_x, per_block};
   const dim3 post_grid(static_cast<unsigned>(chunks_of_x + chunks_of_v), static_cast<unsigned>(call.count));
   const auto postmultiply = [&](auto kernel, int stages) {

@@ -68,6 +68,7 @@ struct InnerCall {
   int width;               // columns of a block
   int64_t cols, positive;  // columns from `positive` on have sign -1
   double tolerance;
+  int32_t smallest_exponent;  // a column that falls below it becomes zero
   int sweeps;
   bool w_in_shared_memory;  // while it grows; else it grows in place
 };
@@ -77,6 +78,7 @@ struct PostCall {
   PStepMatrix<E> x, v;  // v without data: none
   const PStepPair* pairs;
   const E* w;
+  const int32_t* exponents;  // of the columns of X, after: kZeroColumn makes a column zero
   const int* exponent_changes;
   const int* active;
   int width;                   // columns of a block
@@ -93,6 +95,7 @@ struct PStepCall {
   int width;    // columns of a block, the last one of X may have fewer
   int columns;  // K: 64 or 128, at least 2 width
   double tolerance;
+  int32_t smallest_exponent;  // a column that falls below it becomes zero
   int inner_sweeps;
   PStepCounts* counters;  // [in,out] device
   PStepVersions versions;

@@ -10,6 +10,7 @@
 
 #include <cuda_pipeline_primitives.h>
 
+#include "engine/algorithms/factor_backend.h"
 #include "engine/algorithms/gram_jacobi.h"
 #include "engine/backends/cuda/cuda_team.h"
 #include "engine/backends/cuda/matrix_unit.h"
@@ -324,13 +325,14 @@ __global__ void __launch_bounds__(InnerShape<E, K>::kThreads, 1) inner_kernel(In
 #pragma unroll
       for (int u = 0; u < kEntries; ++u) {
         const int e = first + u * kStride;
-        if (e % K <= e / K) sum[u] = plus_product(sum[u], parts[int64_t{split} * (K * K) + e], from_real<E>(1));
+        if (e < K * K && e % K <= e / K)
+          sum[u] = plus_product(sum[u], parts[int64_t{split} * (K * K) + e], from_real<E>(1));
       }
     }
 #pragma unroll
     for (int u = 0; u < kEntries; ++u) {
       const int e = first + u * kStride, i = e / K, j = e % K;
-      if (j <= i) work.h.data[PackedGram<E>::at(i, j)] = i == j ? from_real<E>(real_part(sum[u])) : sum[u];
+      if (e < K * K && j <= i) work.h.data[PackedGram<E>::at(i, j)] = i == j ? from_real<E>(real_part(sum[u])) : sum[u];
     }
   }
   block.for_each(K, [&](int i) {
@@ -359,7 +361,12 @@ __global__ void __launch_bounds__(InnerShape<E, K>::kThreads, 1) inner_kernel(In
   }
   block.for_each(K, [&](int j) {
     const int64_t column = column_of<K>(pair, call.width, j);
-    if (column < call.cols) call.exponents[column] = work.exponents[j];
+    // Rounding error of a dependent column: zero in X, while V keeps what was rotated.
+    const bool vanished = exponents_before[j] != factor::kZeroColumn && work.exponents[j] < call.smallest_exponent;
+    if (column < call.cols) {
+      call.exponents[column] = vanished ? factor::kZeroColumn : work.exponents[j];
+      if (vanished) atomicOr(&call.counters->lost, 1ull);
+    }
     call.exponent_changes[int64_t{blockIdx.x} * (2 * K) + j] = exponents_before[j];
     call.exponent_changes[int64_t{blockIdx.x} * (2 * K) + K + j] = work.exponents[j];
   });
@@ -411,6 +418,8 @@ __global__ void __launch_bounds__(256, (PostShape<E, K>::kBlocks)) postmultiply_
 #pragma unroll
     for (int j = 0; j < Shape::kTiles; ++j) {
       const int column = col0 + 8 * j + g;
+      const int64_t column_of_x = column_of<K>(pair, width, column);
+      const bool vanished = !of_v && column_of_x < x.cols && call.exponents[column_of_x] == factor::kZeroColumn;
 #pragma unroll
       for (int k = 0; k < K / 16; ++k) {
 #pragma unroll
@@ -424,6 +433,8 @@ __global__ void __launch_bounds__(256, (PostShape<E, K>::kBlocks)) postmultiply_
               entry = times_real(entry, by);
               if (row == column) entry = plus_product(entry, from_real<E>(by - 1), from_real<E>(1));
             }
+          } else if (vanished) {
+            entry = from_real<E>(row == column ? -1 : 0);
           }
           w[k][j].set(c, entry);
         }
