@@ -12,7 +12,8 @@
 //      X_2 = R_2^H, which is nearly orthogonal.
 //   3. Sweeps of p-steps until X W = Y S has orthogonal columns (block_jacobi_sweeps.h; 001, eqs. 5 to 9).
 //   4. W was accumulated (from V_0, or where R_2 is singular), or W = X_2^-1 (Y S) by one triangular solve,
-//      which after two QRs is as accurate and spares 4 of 10 n^3 operations a sweep.
+//      which after two QRs is as accurate and spares 4 of 10 n^3 operations a sweep. A solver that inverts diagonal
+//      blocks, as cuBLAS's does, leaves W^H W further from I than sweeps would; one Newton-Schulz step squares that.
 //      A' = Q W S Y^H, or with the second QR A' = Q (P Y) S (Q_2 W)^H. Zero columns of Y are completed to a basis.
 //   Hyperbolic: J partitioned by sorting, one QR, R itself is rotated, R W = Y S; U = Q Y, V = W^-H = J W J (001,
 //   eq. 10; W is called V^-* in 000 section 2).
@@ -303,7 +304,8 @@ class BlockJacobi {
       x0_ = {};
       w_ = solution;
     }
-    if (vectors_ && !hyperbolic_ && !outcome_.warm_started) polish(w_);
+    // What a solve, or many rotations, have taken from W's orthogonality, some 10 n u, is squared.
+    if (vectors_ && !hyperbolic_ && !outcome_.warm_started) newton_schulz_step(backend_, w_);
     const auto norms = sorted_norms();
     write_values(norms);
     if (!vectors_) return;
@@ -311,17 +313,6 @@ class BlockJacobi {
     progress_.at(FactorStage::kFinish, 0.92);
     if (left_columns_ > 0) store_left();
     if (right_columns_ > 0) store_right();
-  }
-
-  // W := W (3 I - W^H W) / 2, a Newton-Schulz step: what a solve, or many rotations, have taken from W's orthogonality,
-  // some 10 n u, is squared.
-  void polish(View w) {
-    View square = backend_.matrix(n_, n_), next = backend_.matrix(n_, n_);
-    backend_.herk(w, square);
-    backend_.copy(w, next);
-    backend_.gemm(Op::kNone, Op::kNone, -0.5, next, square, 1.5, w);
-    backend_.release(next);
-    backend_.release(square);
   }
 
   // The norms of x, descending among columns of equal sign, in the user's order of signs; the columns of x and w

@@ -60,6 +60,19 @@ class ProgressTeller {
   const FactorWatch& watch_;
 };
 
+// V := V (3 I - V^H V) / 2: the distance of V's columns from orthonormal ones is squared.
+template <class Backend>
+void newton_schulz_step(Backend& backend, FactorView<typename Backend::Element> v) {
+  auto square = backend.matrix(v.cols, v.cols);
+  auto next = backend.matrix(v.rows, v.cols);
+  backend.herk(v, square);
+  backend.copy(v, next);
+  backend.gemm(Op::kNone, Op::kNone, -0.5, v, square, 1.5, next);
+  backend.copy(next, v);
+  backend.release(next);
+  backend.release(square);
+}
+
 template <class Backend>
 class BlockJacobiSweeps {
  public:
@@ -146,17 +159,10 @@ class BlockJacobiSweeps {
   void repair(const SweepOperands<E>& operands) {
     const auto [x, f, v, x0, f0, positive, smallest_exponent] = operands;
     backend_.stage("repair");
-    auto square = backend_.matrix(v.cols, v.cols);
-    auto next = backend_.matrix(v.rows, v.cols);
-    backend_.herk(v, square);
-    backend_.copy(v, next);
-    backend_.gemm(Op::kNone, Op::kNone, -0.5, v, square, 1.5, next);
-    backend_.copy(next, v);
+    newton_schulz_step(backend_, v);
     backend_.gemm(Op::kNone, Op::kNone, 1.0, x0, v, 0.0, x);
     backend_.copy_exponents(f0, f, x.cols);
     backend_.normalize_columns(x, f, true);
-    backend_.release(next);
-    backend_.release(square);
   }
 
   // Sweeps to come are guessed: as many as expected, or as the convergence, quadratic from small cosines on, shows.

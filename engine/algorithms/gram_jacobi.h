@@ -7,7 +7,8 @@
 // subspace S of dimension three are a superstep: its p-steps stay within the K / 8 cosets of S, which are groups of
 // eight columns. So each group is swept for itself, 28 pairs on its own 8 x 8 matrix with a few threads and no wait for
 // the others, and what it did to its columns, Q of order 8, is then applied to the rest of H and to W as small matrix
-// products. Subspaces that meet in zero alone and cover all v make a sweep (jacobi_superstep() below).
+// products. Subspaces that meet in zero alone and cover all v make a sweep (jacobi_superstep() below). A group without
+// a cosine above the tolerance is left after one look, and nothing of it is applied: late sweeps are cheap.
 //
 // Columns carry exponents: the true column is 2^f_j x_j, with |x_j| near one, so that no entry of H over- or
 // underflows however far apart the columns are. W is for the scaled columns: X_new 2^f_new = X 2^f W_true, with
@@ -52,11 +53,7 @@ struct JacobiSuperstep {
     }
     return base ^ ((i & 1) != 0 ? basis[0] : 0) ^ ((i & 2) != 0 ? basis[1] : 0) ^ ((i & 4) != 0 ? basis[2] : 0);
   }
-  static SVD_HD constexpr int highest_bit(int x) {
-    int bit = 0;
-    while (x >> (bit + 1) != 0) ++bit;
-    return bit;
-  }
+  static SVD_HD constexpr int highest_bit(int x) { return 31 - __builtin_clz(static_cast<unsigned>(x)); }
 };
 
 constexpr SVD_HD int jacobi_supersteps(int k) { return k == 64 ? 9 : 21; }
@@ -125,11 +122,26 @@ SVD_HD void exchange(T& x, T& y) {
   x = y;
   y = t;
 }
+// 1 / sqrt(x) and 1 / x to about an ulp, for normal x in 2^-1022 .. 2^1022: on a device the hardware's approximation of
+// 20 bits and one step of third order, a third of the latency of a division.
 SVD_HD double reciprocal_root(double x) {
 #if defined(__CUDA_ARCH__)
-  return rsqrt(x);
+  double y;
+  asm("rsqrt.approx.ftz.f64 %0, %1;" : "=d"(y) : "d"(x));
+  const double error = std::fma(-(x * y), y, 1.0);
+  return std::fma(y * error, std::fma(0.375, error, 0.5), y);
 #else
   return 1 / std::sqrt(x);
+#endif
+}
+SVD_HD double reciprocal(double x) {
+#if defined(__CUDA_ARCH__)
+  double y;
+  asm("rcp.approx.ftz.f64 %0, %1;" : "=d"(y) : "d"(x));
+  const double error = std::fma(-x, y, 1.0);
+  return std::fma(y, std::fma(error, error, error), y);
+#else
+  return 1 / x;
 #endif
 }
 
@@ -138,6 +150,16 @@ SVD_HD double reciprocal_root(double x) {
 inline constexpr double kLeastHyperbolicGap = 0x1p-40;
 // A column whose squared norm falls to this part was a combination of the others but for rounding.
 inline constexpr double kLostNorm2 = 0x1p-48;
+// Nothing, beside columns of norm one: keeps roots' arguments normal numbers.
+inline constexpr double kNegligible2 = 0x1p-900;
+
+SVD_HD bool needs_rotation(double alpha, double beta, double gamma2, double tolerance2) {
+  return gamma2 > tolerance2 * (alpha * beta) && gamma2 >= kNegligible2;
+}
+SVD_HD double modulus_of(double x, double) { return std::fabs(x); }
+SVD_HD double phase_of(double x, double) { return x < 0 ? -1 : 1; }
+SVD_HD double modulus_of(Complex x, double inverse_modulus) { return squared_modulus(x) * inverse_modulus; }
+SVD_HD Complex phase_of(Complex x, double inverse_modulus) { return times_real(x, inverse_modulus); }
 
 // alpha, beta: |x_p|^2, |x_q|^2; gamma = x_p^H x_q; f_p, f_q: exponents.
 template <class E>
@@ -147,26 +169,27 @@ SVD_HD GramRotation<E> gram_rotation(double alpha, double beta, E gamma, int f_p
   const double gamma2 = squared_modulus(gamma);
   GramRotation<E> r{
       from_real<E>(0), from_real<E>(0), from_real<E>(0), from_real<E>(0), alpha, beta, false, false, false, false};
-  if (!(gamma2 > tolerance2 * (alpha * beta))) return r;
-  // The larger of the two true columns decides the power of two by which everything is divided; beyond 2^-500 the
-  // other one is nothing beside it.
-  const int distance = f_p > f_q ? f_p - f_q : f_q - f_p;
-  const double s = power_of_two(-(distance < 500 ? distance : 500));
-  const double p = f_p >= f_q ? 1 : s * s, q = f_q >= f_p ? 1 : s * s;
-  const double inverse_modulus = reciprocal_root(gamma2), modulus = gamma2 * inverse_modulus;
-  const double cross = 2 * modulus * s;
+  if (!needs_rotation(alpha, beta, gamma2, tolerance2)) return r;
+  // The larger of the two true columns decides the power of two, 1 / s, by which everything is divided; beyond 2^-480
+  // the other one is nothing beside it.
+  const int distance = f_p > f_q ? f_p - f_q : f_q - f_p, d = distance < 480 ? distance : 480;
+  const double s2 = power_of_two(-2 * d);
+  const double p = f_p >= f_q ? 1 : s2, q = f_q >= f_p ? 1 : s2;
+  double inverse_modulus = 0;  // a real number's is not needed
+  if constexpr (kIsComplex<E>) inverse_modulus = reciprocal_root(gamma2);
+  const double modulus = modulus_of(gamma, inverse_modulus);
   double cos2, inverse_root, sign;
   if (opposite) {
     // tanh 2 theta = cross / sum;  cosh 2 theta = sum / root
-    const double sum = std::fma(alpha, p, beta * q);
-    const double gap = std::fmax((sum - cross) * (sum + cross), kLeastHyperbolicGap * (sum * sum));
-    inverse_root = reciprocal_root(gap);
+    const double sum = std::fma(alpha, p, beta * q), cross = 2 * modulus * power_of_two(-d);
+    const double least = std::fma(kLeastHyperbolicGap * sum, sum, kNegligible2 * s2);
+    inverse_root = reciprocal_root(std::fmax((sum - cross) * (sum + cross), std::fmax(least, 0x1p-1000)));
     cos2 = sum * inverse_root;
     sign = 1;
   } else {
-    // tan 2 theta = cross / delta;  cos 2 theta = |delta| / root
+    // tan 2 theta = cross / delta;  cos 2 theta = |delta| / root;  cross = 2 |gamma| s
     const double delta = std::fma(beta, q, -(alpha * p));
-    inverse_root = reciprocal_root(std::fma(delta, delta, cross * cross));
+    inverse_root = reciprocal_root(std::fma(delta, delta, std::fma(4 * s2, gamma2, 0x1p-1000)));
     cos2 = std::fabs(delta) * inverse_root;
     sign = delta < 0 ? -1 : 1;
   }
@@ -176,8 +199,8 @@ SVD_HD GramRotation<E> gram_rotation(double alpha, double beta, E gamma, int f_p
   const double sine = sign * (modulus * inverse_root) * inverse_c;
   const double sine_p = sine * q, sine_q = sine * p;
   const double turn = opposite ? -1 : 1;
-  const E phase = times_real(gamma, inverse_modulus);
-  r.pp = r.qq = from_real<E>(-turn * (sine_p * sine_q) / (1 + c));  // c - 1
+  const E phase = phase_of(gamma, inverse_modulus);
+  r.pp = r.qq = from_real<E>(-turn * (sine_p * sine_q) * reciprocal(1 + c));  // c - 1
   r.qp = times_real(conjugate(phase), -sine_p);
   r.pq = times_real(phase, turn * sine_q);
   r.alpha = std::fma(-(sine_p * inverse_c), modulus, alpha);
@@ -229,20 +252,31 @@ struct GramGroup {
   double diagonal[n / 2][2];  // alpha, beta
   int exponent[n];
   int rotated[n / 2], proper[n / 2], lost[n / 2];  // since gram_jacobi() began
-  int turned[n / 2];                               // in this superstep
+  int turned;                                      // in this superstep
 };
+
+// A superstep as it is worked with: its columns from a table, group by group.
+struct GramStep {
+  const uint8_t* columns;
+  uint32_t steps;
+
+  SVD_HD int column(int g, int i) const { return columns[kJacobiGroup * g + i]; }
+};
+// How many columns the largest cosine is looked for by, for each column.
+inline constexpr int kCosineParts = 4;
 
 // What a block works on and with, k columns.
 template <class E>
 struct GramWork {
-  int k;
+  int k;                 // 64 or 128
   PackedGram<E> h;       // [in,out]
   E* w;                  // [out] k x k
   int w_ld;              // >= k
   int* exponents;        // [in,out] k: f_j
   const int8_t* signs;   // [in] k, each +1 or -1; or null: all +1
   GramGroup<E>* groups;  // [scratch] k / 8
-  double* cosines;       // [scratch] k
+  double* cosines;       // [scratch] kCosineParts k
+  uint8_t* columns;      // [scratch] jacobi_supersteps(k) k: the supersteps' columns
   double tolerance2;     // the square of the tolerance
   int sweeps;            // at most
 };
@@ -272,9 +306,17 @@ SVD_HD E added(E z, E x, E a, E y, E b) {
   return plus_product(z, sum, from_real<E>(1));
 }
 
+// Whether f(i) is true for some i < n; all are run, in any order. (A team of threads has its own.)
+template <class Team, class F>
+SVD_HD bool any_of(const Team& team, int n, F f) {
+  bool any = false;
+  team.for_each(0, n, [&](int i) { any |= f(i); });
+  return any;
+}
+
 // Sweeps group g, the p-steps of `step`.
 template <class Team, class E>
-SVD_HD void sweep_group(const Team& team, const JacobiSuperstep& step, int g, const GramWork<E>& work) {
+SVD_HD void sweep_group(const Team& team, const GramStep& step, int g, const GramWork<E>& work) {
   constexpr int n = kJacobiGroup;
   GramGroup<E>& s = work.groups[g];
   team.for_each(0, n * n, [&](int e) {
@@ -282,12 +324,18 @@ SVD_HD void sweep_group(const Team& team, const JacobiSuperstep& step, int g, co
     s.h[e] = work.h.get(step.column(g, i), step.column(g, j));
     s.q[e] = from_real<E>(0);
     if (j == 0) s.exponent[i] = work.exponents[step.column(g, i)];
-    if (e < n / 2) s.turned[e] = 0;
   });
+  bool turned = any_of(team, n * n, [&](int e) {
+    const int i = e % n, j = e / n;
+    return (step.steps >> (i ^ j) & 1) != 0 && needs_rotation(real_part(s.h[i * n + i]), real_part(s.h[j * n + j]),
+                                                              squared_modulus(s.h[e]), work.tolerance2);
+  });
+  team.for_each(0, 1, [&](int) { s.turned = turned ? 1 : 0; });
+  if (!turned) return;
   for (int v = 1; v < n; ++v) {
     if ((step.steps >> v & 1) == 0) continue;
     // The rotation of each pair.
-    team.for_each(0, n / 2, [&](int m) {
+    turned = any_of(team, n / 2, [&](int m) {
       const int p = group_pivot(v, m), q = p ^ v;
       const GramRotation<E> r =
           gram_rotation(real_part(s.h[p * n + p]), real_part(s.h[q * n + q]), s.h[q * n + p], s.exponent[p],
@@ -302,8 +350,9 @@ SVD_HD void sweep_group(const Team& team, const JacobiSuperstep& step, int g, co
       s.rotated[m] += r.rotated ? 1 : 0;
       s.proper[m] += r.proper ? 1 : 0;
       s.lost[m] |= r.lost ? 1 : 0;
-      s.turned[m] |= r.rotated ? 1 : 0;
+      return r.rotated;
     });
+    if (!turned) continue;
     // Q := Q + Q (J - I), a row of a pair each; H := J^H H J in the same way, 2 x 2 blocks, row pair a and column pair
     // b.
     team.for_each(0, n * n / 2, [&](int e) {
@@ -341,14 +390,9 @@ SVD_HD void sweep_group(const Team& team, const JacobiSuperstep& step, int g, co
 
 // --- the rest of the matrix ---------------------------------------------------------------------------------------
 
-template <class E>
-SVD_HD bool turned(const GramGroup<E>& s) {
-  return (s.turned[0] | s.turned[1] | s.turned[2] | s.turned[3]) != 0;
-}
-
 // H_ab := Q_a^H H_ab Q_b: the rows of group a, the columns of group b. (A team with matrix units has its own.)
 template <class Team, class E>
-SVD_HD void transform_gram_tile(const Team& team, const JacobiSuperstep& step, int a, int b, const GramWork<E>& work) {
+SVD_HD void transform_gram_tile(const Team& team, const GramStep& step, int a, int b, const GramWork<E>& work) {
   constexpr int n = kJacobiGroup;
   const E* const qa = work.groups[a].q;
   const E* const qb = work.groups[b].q;
@@ -375,8 +419,7 @@ SVD_HD void transform_gram_tile(const Team& team, const JacobiSuperstep& step, i
 
 // W := W + W (Q_b - I), W kept as W - I: rows 8 tile .. 8 tile + 7, the columns of group b.
 template <class Team, class E>
-SVD_HD void transform_rotations(const Team& team, const JacobiSuperstep& step, int tile, int b,
-                                const GramWork<E>& work) {
+SVD_HD void transform_rotations(const Team& team, const GramStep& step, int tile, int b, const GramWork<E>& work) {
   constexpr int n = kJacobiGroup;
   const E* const q = work.groups[b].q;
   team.for_each(0, n, [&](int i) {
@@ -396,41 +439,57 @@ SVD_HD void transform_rotations(const Team& team, const JacobiSuperstep& step, i
 
 // Applies what superstep `step` did to its groups to everything else.
 template <class Block, class E>
-SVD_HD void transform_rest(const Block& block, const JacobiSuperstep& step, const GramWork<E>& work) {
+SVD_HD void transform_rest(const Block& block, const GramStep& step, const GramWork<E>& work) {
   const int groups = work.k / kJacobiGroup, tiles = groups * (groups - 1) / 2;
+  const int bits = JacobiSuperstep::highest_bit(groups);
   block.for_each_team(tiles + groups * groups, [&](const auto& team, int t) {
     if (t >= tiles) {
-      const int b = (t - tiles) / groups;
-      if (turned(work.groups[b])) transform_rotations(team, step, (t - tiles) % groups, b, work);
+      const int b = (t - tiles) >> bits;
+      if (work.groups[b].turned != 0) transform_rotations(team, step, (t - tiles) & (groups - 1), b, work);
       return;
     }
-    int a = 1, first = 0;  // tiles of a row of the triangle of groups before this one
-    while (t - first >= a) first += a++;
-    const int b = t - first;
-    if (turned(work.groups[a]) || turned(work.groups[b])) transform_gram_tile(team, step, a, b, work);
+    // Rows a and groups - a of the triangle of groups have `groups` tiles together.
+    int a = (t >> bits) + 1, b = t & (groups - 1);
+    if (b >= a) {
+      b -= a;
+      a = groups - a;
+    }
+    if ((work.groups[a].turned | work.groups[b].turned) != 0) transform_gram_tile(team, step, a, b, work);
   });
 }
 
 // --- the whole ----------------------------------------------------------------------------------------------------
 
+// The larger, and not a number where one is not.
+SVD_HD double larger_or_nan(double a, double b) { return a <= b || std::isnan(b) ? b : a; }
+
 // The square of the largest cosine between two columns; those of a zero column are zero. Not finite where a column is
-// not. cosines[i] afterwards: the largest of column i and one before it.
+// not.
 template <class Block, class E>
 SVD_HD double largest_cosine2(const Block& block, const GramWork<E>& work) {
-  block.for_each(work.k, [&](int i) {
+  const int k = work.k, bits = JacobiSuperstep::highest_bit(k);
+  block.for_each(kCosineParts * k, [&](int e) {
+    const int i = e & (k - 1);
     const double alpha = real_part(work.h.get(i, i));
-    double largest = 0;
-    for (int j = 0; j < i; ++j) {
-      const double beta = real_part(work.h.get(j, j));
+    double largest = 0, of = 1;  // a quotient
+    for (int j = e >> bits; j < i; j += kCosineParts) {
+      const double product = alpha * real_part(work.h.get(j, j));
       const double gamma2 = squared_modulus(work.h.get(i, j));
-      const double product = alpha * beta;
-      if (gamma2 > largest * product && product > 0) largest = gamma2 / product;
+      if (gamma2 * of > largest * product && product > 0) {
+        largest = gamma2;
+        of = product;
+      }
     }
-    work.cosines[i] = std::isfinite(alpha) ? largest : alpha * alpha;
+    work.cosines[e] = std::isfinite(alpha) ? largest / of : alpha * alpha;
+  });
+  constexpr int kFirst = 16;  // the first of them take the maximum in two steps
+  block.for_each(kFirst, [&](int e) {
+    double largest = work.cosines[e];
+    for (int i = e + kFirst; i < kCosineParts * k; i += kFirst) largest = larger_or_nan(largest, work.cosines[i]);
+    work.cosines[e] = largest;
   });
   double largest = 0;
-  for (int i = 0; i < work.k; ++i)
-    largest = work.cosines[i] <= largest || std::isnan(largest) ? largest : work.cosines[i];
+  for (int i = 0; i < kFirst; ++i) largest = larger_or_nan(largest, work.cosines[i]);
   return largest;
 }
 
@@ -456,12 +515,16 @@ SVD_HD bool renormalize(const Block& block, const GramWork<E>& work) {
 // Every member of the block gets the outcome.
 template <class Block, class E>
 SVD_HD GramOutcome gram_jacobi(const Block& block, const GramWork<E>& work) {
-  const int k = work.k, groups = k / kJacobiGroup;
+  const int k = work.k, groups = k / kJacobiGroup, bits = JacobiSuperstep::highest_bit(k);
   GramOutcome outcome;
   outcome.cosine2 = largest_cosine2(block, work);
   outcome.active = outcome.cosine2 > work.tolerance2 && std::isfinite(outcome.cosine2);
   if (!outcome.active) return outcome;
-  block.for_each(k * k, [&](int e) { work.w[e / k * work.w_ld + e % k] = from_real<E>(0); });
+  block.for_each(k * k, [&](int e) { work.w[(e >> bits) * work.w_ld + (e & (k - 1))] = from_real<E>(0); });
+  block.for_each(jacobi_supersteps(k) * k, [&](int e) {
+    const int i = e & (k - 1);
+    work.columns[e] = static_cast<uint8_t>(jacobi_superstep(k, e >> bits).column(i / kJacobiGroup, i % kJacobiGroup));
+  });
   block.for_each(groups * (kJacobiGroup / 2), [&](int e) {
     work.groups[e / 4].rotated[e % 4] = 0;
     work.groups[e / 4].proper[e % 4] = 0;
@@ -469,7 +532,7 @@ SVD_HD GramOutcome gram_jacobi(const Block& block, const GramWork<E>& work) {
   });
   for (int sweep = 0; sweep < work.sweeps; ++sweep) {
     for (int s = 0; s < jacobi_supersteps(k); ++s) {
-      const JacobiSuperstep step = jacobi_superstep(k, s);
+      const GramStep step{work.columns + s * k, jacobi_superstep(k, s).steps};
       block.for_each_team(groups, [&](const auto& team, int g) { sweep_group(team, step, g, work); });
       transform_rest(block, step, work);
     }

@@ -11,5 +11,8 @@ namespace svdserve::cuda {
 // orthogonalized more slowly. Of complex ones 128 do not fit a multiprocessor.
 constexpr int factor_pair_columns(int64_t n, bool complex) { return n < 6144 || complex ? 64 : 128; }
 
+// A pair of blocks that nothing has changed since it was found orthogonal is not looked at again.
+constexpr bool kSkipUnchangedPairs = true;
+
 }  // namespace svdserve::cuda
 #endif  // SVDSERVE_ENGINE_POLICIES_CUDA_FACTOR_TUNING_H_

@@ -1,5 +1,5 @@
 // Large factors on a GPU: are they right, are the bits the same twice, and how long do they take beside cuSOLVER.
-//   device_factor_bench [checks] [times]      both where nothing is named
+//   device_factor_bench [checks] [times] [profile]      checks and times where nothing is named
 // Checks print one line each, and the exit status says whether all passed. Residuals and orthogonality are computed by
 // the host's BLAS in complex double precision, values are held to LAPACK's dgesvj and zgesvj. Times: f64, U and V,
 // random normal unless said; "call" is from host memory to host memory, "compute" the device without transfers;
@@ -12,6 +12,7 @@
 #include <cstring>
 #include <functional>
 #include <limits>
+#include <map>
 #include <memory>
 #include <string>
 
@@ -553,15 +554,37 @@ void print_times(const char* what, DType dtype, int64_t n, const Results& automa
   std::fflush(stdout);
 }
 
+// A time that is to be met, by a decomposition that succeeded.
+void print_bar(const char* what, const FactorOutcome& outcome, double bar_seconds) {
+  const double seconds = compute_seconds(outcome);
+  if (outcome.status != FactorStatus::kOk || !(bar_seconds > 0)) {
+    std::printf("  bar: %-28s FAILED: nothing to compare\n", what);
+    ++failures;
+    return;
+  }
+  std::printf("  bar: %-28s %9.2f ms, at most %9.2f  %s (%.2f of it)\n", what, seconds * 1e3, bar_seconds * 1e3,
+              seconds <= bar_seconds ? "met" : "MISSED", seconds / bar_seconds);
+}
+
+// Each its own: runs of normal_numbers() repeat, and so would whole columns.
+template <class T>
+std::vector<T> independent_normal_numbers(size_t n) {
+  std::mt19937_64 generator(5);
+  std::normal_distribution<double> normal_number;
+  std::vector<T> all(n);
+  for (T& x : all) x = static_cast<T>(normal_number(generator));
+  return all;
+}
+
 void time_square(DType dtype, int64_t n) {
   const Problem p{n, n, dtype, Order::kColumnMajor};
   const size_t numbers = static_cast<size_t>(n * n) * (is_complex(dtype) ? 2 : 1);
   std::vector<std::byte> operand(matrix_bytes(p));
   if (value_bytes(dtype) == 4) {
-    const auto from = normal_numbers<float>(numbers);
+    const auto from = independent_normal_numbers<float>(numbers);
     std::memcpy(operand.data(), from.data(), operand.size());
   } else {
-    const auto from = normal_numbers<double>(numbers);
+    const auto from = independent_normal_numbers<double>(numbers);
     std::memcpy(operand.data(), from.data(), operand.size());
   }
   const int calls = n <= 2048 ? 3 : 1;
@@ -569,15 +592,21 @@ void time_square(DType dtype, int64_t n) {
   const Results jacobi = best_of(calls, plan_of(p, options_of(Method::kJacobi)), operand.data());
   Peers peers(dtype, n, operand.data());
   const bool all = dtype == DType::kF64 && n <= 4096;
-  print_times("random", dtype, n, automatic, jacobi, peers.gesvdp(n <= 2048 ? 4 : 2), all ? peers.gesvdj(2) : 0,
-              all ? peers.gesvd(2) : 0);
+  const double gesvdp = peers.gesvdp(n <= 2048 ? 4 : 2);
+  print_times("random", dtype, n, automatic, jacobi, gesvdp, all ? peers.gesvdj(2) : 0, all ? peers.gesvd(2) : 0);
+  if (dtype != DType::kF64) return;
+  print_bar("AUTO, gesvdp of this run", automatic.outcome, gesvdp);
+  const std::map<int64_t, double> jacobi_bars = {{1024, 0.035}, {2048, 0.1}, {4096, 0.42}, {8192, 2.2}};
+  if (const auto bar = jacobi_bars.find(n); bar != jacobi_bars.end()) {
+    print_bar("JACOBI", jacobi.outcome, bar->second);
+  }
 }
 
 // Columns over 1e+-12, and how many digits of the least value are right: the reference is JACOBI on the host's LAPACK
 // for a small one, and agreement of the two methods for a large one.
 void time_graded(int64_t n) {
   const Problem p{n, n, DType::kF64, Order::kColumnMajor};
-  auto numbers = normal_numbers<double>(static_cast<size_t>(n * n));
+  auto numbers = independent_normal_numbers<double>(static_cast<size_t>(n * n));
   for (int64_t j = 0; j < n; ++j) {
     const double part = static_cast<double>(j * 7 % n) / static_cast<double>(n - 1);
     const double d = std::exp2(std::round((2 * part - 1) * 12 * std::log2(10.0)));
@@ -588,6 +617,7 @@ void time_graded(int64_t n) {
   Peers peers(DType::kF64, n, numbers.data());
   const double gesvdp = peers.gesvdp(3);
   print_times("graded", DType::kF64, n, automatic, jacobi, gesvdp, 0, 0);
+  print_bar("graded AUTO, gesvdp", automatic.outcome, gesvdp);
   const std::vector<double> theirs = peers.values();
   double ours = 0, others = 0;
   for (int64_t i = 0; i < n; ++i) {
@@ -598,10 +628,40 @@ void time_graded(int64_t n) {
   std::printf("  largest relative difference of a value from JACOBI's: AUTO %.2e, gesvdp %.2e\n", ours, others);
 }
 
+// The hyperbolic decomposition beside the SVD of the same factor: within 1.3 of it.
+void time_hyperbolic(int64_t n) {
+  const Problem p{n, n, DType::kF64, Order::kColumnMajor};
+  const auto numbers = independent_normal_numbers<double>(static_cast<size_t>(n * n));
+  std::vector<int8_t> signature(static_cast<size_t>(n));
+  for (int64_t j = 0; j < n; ++j) signature[static_cast<size_t>(j)] = j % 3 == 0 ? -1 : 1;
+  FactorOptions options = options_of(Method::kJacobi);
+  const FactorPlan plain = plan_of(p, options);
+  options.hyperbolic = true;
+  const FactorPlan hyperbolic = plan_of(p, options);
+  const Results svd = decompose(plain, numbers.data());
+  (void)decompose(hyperbolic, numbers.data(), signature.data());
+  const Results hsvd = decompose(hyperbolic, numbers.data(), signature.data());
+  std::printf("HSVD     f64  n %5lld  %9.2f ms call, %9.2f compute  status %d, %d sweeps, %lld rotations %s\n",
+              static_cast<long long>(n), hsvd.seconds * 1e3, compute_seconds(hsvd.outcome) * 1e3,
+              static_cast<int>(hsvd.outcome.status), hsvd.outcome.sweeps,
+              static_cast<long long>(hsvd.outcome.rotations), hsvd.outcome.detail.c_str());
+  print_phases(hsvd.outcome);
+  print_bar("HSVD, 1.3 x JACOBI's SVD", hsvd.outcome, 1.3 * compute_seconds(svd.outcome));
+}
+
 void times() {
   for (const int64_t n : {1024, 2048, 4096, 8192}) time_square(DType::kF64, n);
   time_graded(2048);
+  time_hyperbolic(2048);
   for (const DType dtype : {DType::kF32, DType::kC64, DType::kC128}) time_square(dtype, 2048);
+}
+
+// One call for a profiler to look into.
+void profile() {
+  constexpr int64_t n = 2048;
+  const Problem p{n, n, DType::kF64, Order::kColumnMajor};
+  const auto numbers = independent_normal_numbers<double>(static_cast<size_t>(n * n));
+  (void)decompose(plan_of(p, options_of(Method::kJacobi)), numbers.data());
 }
 
 int main_of(int count, char** arguments) {
@@ -617,6 +677,7 @@ int main_of(int count, char** arguments) {
   };
   if (wanted("checks")) checks();
   if (wanted("times")) times();
+  if (!parts.empty() && wanted("profile")) profile();
   std::printf("%d failures\n", failures);
   return failures == 0 ? 0 : 1;
 }

@@ -1,5 +1,6 @@
 // The kernels of a p-step, each by itself, against the same on the host: Gram matrices, their orthogonalization by
-// algorithms/gram_jacobi.h, postmultiplication. One line a check; the exit status says whether all passed.
+// algorithms/gram_jacobi.h, postmultiplication. One line a check; the exit status says whether all passed. Then how
+// long the orthogonalization of 32 pairs takes, by how much there is to rotate.
 #include <cmath>
 #include <cstring>
 #include <type_traits>
@@ -127,9 +128,10 @@ void check_gram(const Case<E, K>& c) {
   const DeviceArray<E> x(c.x), partial(std::vector<E>(2 * kSplits * K * K));
   const DeviceArray<PStepPair> pairs(c.pairs);
   using Shape = GramShape<E, K>;
-  allow(gram_kernel<E, K>, Shape::kSharedBytes);
-  gram_kernel<E, K><<<dim3(kSplits, 2), Shape::kThreads, Shape::kSharedBytes>>>(
-      PStepMatrix<E>{x.get(), c.rows, c.cols, c.ld}, pairs.get(), c.width, partial.get());
+  constexpr int kStages = 4, kBytes = Shape::shared_bytes(kStages);
+  allow(gram_kernel<E, K, kStages>, kBytes);
+  gram_kernel<E, K, kStages><<<dim3(kSplits, 2), Shape::kThreads, kBytes>>>(
+      PStepMatrix<E>{x.get(), c.rows, c.cols, c.ld}, pairs.get(), PStepVersions{}, c.width, partial.get());
   check(cudaDeviceSynchronize(), "gram_kernel");
   const std::vector<E> parts = partial.fetch();
   double error = 0;
@@ -149,7 +151,7 @@ void check_gram(const Case<E, K>& c) {
 }
 
 template <class E, int K>
-void check_inner(const Case<E, K>& c, bool shared_w, int64_t positive) {
+void check_inner(const Case<E, K>& c, bool shared_w, int64_t positive, int32_t smallest = factor::kZeroColumn) {
   std::vector<E> h;
   for (const PStepPair pair : c.pairs) {
     const std::vector<E> own = c.gram(pair);
@@ -162,9 +164,12 @@ void check_inner(const Case<E, K>& c, bool shared_w, int64_t positive) {
   const DeviceArray<int32_t> exponents(f);
   const DeviceArray<int> changes(std::vector<int>(4 * K)), active(std::vector<int>(2));
   const DeviceArray<PStepCounts> counts({PStepCounts{}});
-  const InnerCall<E> call{
-      pairs.get(), partial.get(), 1,     w.get(), exponents.get(), changes.get(), active.get(), counts.get(), c.width,
-      c.cols,      positive,      1e-15, 1,       shared_w};
+  const InnerCall<E> call{pairs.get(),  partial.get(),   1,
+                          w.get(),      exponents.get(), changes.get(),
+                          active.get(), counts.get(),    PStepVersions{},
+                          c.width,      c.cols,          positive,
+                          1e-15,        smallest,        1,
+                          shared_w};
   using Shape = InnerShape<E, K>;
   allow(inner_kernel<E, K>, Shape::shared_bytes(shared_w));
   inner_kernel<E, K><<<2, Shape::kThreads, static_cast<size_t>(Shape::shared_bytes(shared_w))>>>(call);
@@ -177,7 +182,8 @@ void check_inner(const Case<E, K>& c, bool shared_w, int64_t positive) {
   for (int p = 0; p < 2; ++p) {
     std::vector<E> packed(PackedGram<E>::size(K)), own_w(K * K);
     std::vector<GramGroup<E>> groups(K / kJacobiGroup);
-    std::vector<double> cosines(K);
+    std::vector<double> cosines(kCosineParts * K);
+    std::vector<uint8_t> columns(jacobi_supersteps(K) * K);
     std::vector<int> own_f(K);
     std::vector<int8_t> signs(K);
     for (int i = 0; i < K; ++i) {
@@ -194,20 +200,23 @@ void check_inner(const Case<E, K>& c, bool shared_w, int64_t positive) {
                            positive < c.cols ? signs.data() : nullptr,
                            groups.data(),
                            cosines.data(),
+                           columns.data(),
                            1e-30,
                            1};
     rotations += gram_jacobi(OneThread(), work).rotations;
     for (int e = 0; e < K * K; ++e) error = worse(error, distance(got[p * K * K + e], own_w[e]));
     for (int i = 0; i < K; ++i) {
       const int64_t column = c.column(c.pairs[p], i);
-      if (column >= 0 && f_after[column] != own_f[i]) error = worse(error, 1);
+      const int32_t expected = own_f[i] < smallest ? factor::kZeroColumn : own_f[i];
+      if (column >= 0 && f_after[column] != expected) error = worse(error, 1);
     }
   }
   const auto counted = static_cast<int64_t>(counts.fetch()[0].rotations);
   error = worse(error, counted == rotations ? 0 : 1);
-  expect(positive < c.cols ? "hyperbolic rotations"
-         : shared_w        ? "rotations"
-                           : "rotations, W outside",
+  expect(smallest > factor::kZeroColumn ? "vanishing columns"
+         : positive < c.cols            ? "hyperbolic rotations"
+         : shared_w                     ? "rotations"
+                                        : "rotations, W outside",
          element_name<E>(), K, c.width, c.rows, error, 1e-10);
 }
 
@@ -221,6 +230,10 @@ void check_post(const Case<E, K>& c) {
   const DeviceArray<E> x(c.x), v_on_device(v), w_on_device(w);
   const DeviceArray<PStepPair> pairs(c.pairs);
   const DeviceArray<int> changes_on_device(changes), active(std::vector<int>{1, 1});
+  // Some columns of X become zero; what V gets does not know of it.
+  std::vector<int32_t> f(static_cast<size_t>(c.cols), 0);
+  for (size_t j = 3; j < f.size(); j += 11) f[j] = factor::kZeroColumn;
+  const DeviceArray<int32_t> exponents(f);
   using Shape = PostShape<E, K>;
   constexpr int kPerBlock = 2;
   const int slabs = static_cast<int>((c.rows + Slab<E, K, false>::kRows - 1) / Slab<E, K, false>::kRows);
@@ -229,13 +242,15 @@ void check_post(const Case<E, K>& c) {
                          {v_on_device.get(), c.rows, c.cols, c.ld},
                          pairs.get(),
                          w_on_device.get(),
+                         exponents.get(),
                          changes_on_device.get(),
                          active.get(),
                          c.width,
                          chunks,
                          kPerBlock};
-  allow(postmultiply_kernel<E, K>, Shape::kSharedBytes);
-  postmultiply_kernel<E, K><<<dim3(2 * chunks, 2), Shape::kThreads, Shape::kSharedBytes>>>(call);
+  constexpr int kStages = 3, kBytes = Shape::shared_bytes(kStages);
+  allow(postmultiply_kernel<E, K, kStages>, kBytes);
+  postmultiply_kernel<E, K, kStages><<<dim3(2 * chunks, 2), Shape::kThreads, kBytes>>>(call);
   check(cudaDeviceSynchronize(), "postmultiply_kernel");
   const std::vector<E> x_after = x.fetch(), v_after = v_on_device.fetch();
   double error_x = 0, error_v = 0;
@@ -257,6 +272,7 @@ void check_post(const Case<E, K>& c) {
               plus_product(times_real(entry, by), from_real<E>(r == j ? by - 1 : 0), from_real<E>(1));
           sum_v = plus_product(sum_v, own(v, i, r), with_identity);
         }
+        if (f[static_cast<size_t>(c.column(c.pairs[p], j))] == factor::kZeroColumn) sum_x = from_real<E>(0);
         error_x = worse(error_x, distance(own(x_after, i, j), sum_x));
         error_v = worse(error_v, distance(own(v_after, i, j), sum_v) * 0x1p-4);
       }
@@ -277,14 +293,70 @@ void check_all() {
       check_inner(c, true, c.cols);
       if (K == 64) check_inner(c, false, c.cols);
       check_inner(c, true, int64_t{width} + 5);
+      check_inner(c, true, c.cols, -4);
     }
   }
+}
+
+// The off-diagonal entries that are not zero: all, one, none.
+template <class E, int K>
+void time_inner() {
+  constexpr int kPairs = 32, kSplits = 4, kLaunches = 20;
+  using Shape = InnerShape<E, K>;
+  allow(inner_kernel<E, K>, Shape::shared_bytes(true));
+  std::vector<PStepPair> list;
+  for (int i = 0; i < kPairs; ++i) list.push_back({2 * i, 2 * i + 1});
+  const DeviceArray<PStepPair> pairs(list);
+  const DeviceArray<E> w(std::vector<E>(kPairs * K * K));
+  const std::vector<int> zeros(kPairs * 2 * K);
+  const DeviceArray<int> changes(zeros), active(zeros);
+  const DeviceArray<PStepCounts> counts({PStepCounts{}});
+  cudaEvent_t begin = nullptr, end = nullptr;
+  check(cudaEventCreate(&begin), "cudaEventCreate");
+  check(cudaEventCreate(&end), "cudaEventCreate");
+  std::printf("orthogonalization, %s K %3d, us of %d pairs:", element_name<E>(), K, kPairs);
+  for (const char* const kind : {"all pairs", "one pair", "no pair"}) {
+    std::vector<E> h(kPairs * kSplits * K * K, from_real<E>(0));
+    for (int p = 0; p < kPairs; ++p) {
+      E* const part = h.data() + p * kSplits * K * K;
+      for (int i = 0; i < K; ++i) part[i * K + i] = from_real<E>(1);
+      for (int i = 0; i < K && *kind == 'a'; ++i) {
+        for (int j = 0; j < i; ++j) part[i * K + j] = times_real(random_element<E>(), 0.2 / K);
+      }
+      if (*kind == 'o') part[40 * K + 3] = from_real<E>(1e-9);
+    }
+    const DeviceArray<E> partial(h);
+    const DeviceArray<int32_t> exponents(zeros);
+    const InnerCall<E> call{pairs.get(),  partial.get(),       kSplits,
+                            w.get(),      exponents.get(),     changes.get(),
+                            active.get(), counts.get(),        PStepVersions{},
+                            K / 2,        kPairs * K,          kPairs * K,
+                            1e-15,        factor::kZeroColumn, 1,
+                            true};
+    const auto launch = [&] {
+      inner_kernel<E, K><<<kPairs, Shape::kThreads, static_cast<size_t>(Shape::shared_bytes(true))>>>(call);
+    };
+    launch();
+    check(cudaEventRecord(begin), "cudaEventRecord");
+    for (int i = 0; i < kLaunches; ++i) launch();
+    check(cudaEventRecord(end), "cudaEventRecord");
+    check(cudaDeviceSynchronize(), "inner_kernel");
+    float ms = 0;
+    check(cudaEventElapsedTime(&ms, begin, end), "cudaEventElapsedTime");
+    std::printf("  %s %.1f", kind, static_cast<double>(ms) * 1e3 / kLaunches);
+  }
+  std::printf("\n");
+  check(cudaEventDestroy(begin), "cudaEventDestroy");
+  check(cudaEventDestroy(end), "cudaEventDestroy");
 }
 
 int run() {
   check_all<double, 64>();
   check_all<double, 128>();
   check_all<Complex, 64>();
+  time_inner<double, 64>();
+  time_inner<double, 128>();
+  time_inner<Complex, 64>();
   std::printf("%d failures\n", failures);
   return failures == 0 ? 0 : 1;
 }

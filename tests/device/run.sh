@@ -5,7 +5,8 @@
 #   arithmetic bits contract faults      right or wrong
 #   factor                      large factors: right or wrong, then figures
 #   kernels vectors answers torch host service python    figures, each with its peers in the same run
-# and by name alone: sanitize (compute-sanitizer over a reduced list), soak (two minutes of mixed load), resources.
+# and by name alone: sanitize (compute-sanitizer over a reduced list), soak (two minutes of mixed load), resources,
+# factor-profile (Nsight Compute on one launch of each kernel of a p-step).
 set -uo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 out=$(mkdir -p "${1:-.}" && cd "${1:-.}" && pwd)
@@ -124,6 +125,15 @@ soak() {
         failed=0
         "$bin/device_factor_kernels" || failed=1
         "$bin/device_factor_bench" || failed=1
+        (exit $failed)
+        ;;
+      factor-profile)
+        failed=0
+        for kernel in gram inner postmultiply; do
+          # In the second sweep at n = 2048.
+          timeout 60 ncu --set full --kernel-name "regex:${kernel}_kernel" --launch-skip 80 --launch-count 1 --kill yes \
+            "$bin/device_factor_bench" profile || failed=1
+        done
         (exit $failed)
         ;;
       kernels) "$bin/device_kernel_bench" ;;

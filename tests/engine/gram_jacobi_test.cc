@@ -119,7 +119,8 @@ struct Pair {
     }
     w.assign(static_cast<size_t>(k * k), from_real<E>(std::nan("")));
     std::vector<GramGroup<E>> groups(static_cast<size_t>(k / kJacobiGroup));
-    std::vector<double> cosines(static_cast<size_t>(k));
+    std::vector<double> cosines(static_cast<size_t>(kCosineParts * k));
+    std::vector<uint8_t> columns(static_cast<size_t>(jacobi_supersteps(k) * k));
     const bool hyperbolic = std::count(signs.begin(), signs.end(), int8_t{-1}) > 0;
     const GramWork<E> work{k,
                            {h.data()},
@@ -129,6 +130,7 @@ struct Pair {
                            hyperbolic ? signs.data() : nullptr,
                            groups.data(),
                            cosines.data(),
+                           columns.data(),
                            tolerance * tolerance,
                            sweeps};
     const GramOutcome outcome = gram_jacobi(block, work);

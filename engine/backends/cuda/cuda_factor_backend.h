@@ -163,6 +163,7 @@ class CudaFactorBackend {
 
   void normalize_columns(View x, int32_t* f, bool keep) {
     if (x.cols == 0) return;
+    if (x.data == tracked_.x) tracked_.x = nullptr;  // it has changed in other ways than by p-steps
     Norms norms = norms_of(x);
     take_exponents_kernel<<<blocks(x.cols), 256, 0, lane_.stream>>>(x.cols, norms.exponents, f, keep);
     launched();
@@ -404,8 +405,10 @@ class CudaFactorBackend {
     call.width = static_cast<int>(step.width);
     call.columns = columns;
     call.tolerance = step.tolerance;
+    call.smallest_exponent = step.smallest_exponent;
     call.inner_sweeps = step.inner_sweeps;
     call.counters = counts_;
+    call.versions = versions_of(step);
     call.workspace = p_step_workspace_;
     cudaEvent_t* const marks = clock_.marks_of_p_step();
     require(launch_p_step(call, lane_.limits, marks, lane_.stream), "launching a p-step");
@@ -447,6 +450,27 @@ class CudaFactorBackend {
  private:
   using Native = typename Blas<E>::Native;
   static constexpr cudaDataType kType = Blas<E>::kType;
+
+  // Begun anew for other columns, blocks or a tolerance than the last time.
+  PStepVersions versions_of(const factor::PStep<E>& step) {
+    if (!kSkipUnchangedPairs) return {};
+    const int64_t blocks = std::max<int64_t>(2, (step.x.cols + step.width - 1) / step.width);
+    const bool known =
+        tracked_.x == step.x.data && tracked_.width == step.width && tracked_.tolerance == step.tolerance;
+    if (!known || blocks != tracked_.blocks) {
+      if (blocks > tracked_.room) {
+        if (tracked_.versions != nullptr) arena_.give_back(tracked_.versions);
+        tracked_.versions = take<int>(PStepVersions::ints(blocks));
+        tracked_.room = blocks;
+      }
+      tracked_ = {step.x.data, step.width, step.tolerance, blocks, tracked_.room, tracked_.versions};
+      require(cudaMemsetAsync(tracked_.versions, 0, size(blocks) * sizeof(int), lane_.stream), "clearing memory");
+      require(cudaMemsetAsync(tracked_.versions + blocks, 0xff,
+                              size(PStepVersions::ints(blocks) - blocks) * sizeof(int), lane_.stream),
+              "clearing memory");
+    }
+    return {tracked_.versions, tracked_.versions + blocks};
+  }
 
   static size_t size(int64_t n) { return static_cast<size_t>(n); }
   static int narrow_size(int64_t n) { return static_cast<int>(n); }  // at most kMaxFactorDimension
@@ -645,6 +669,13 @@ class CudaFactorBackend {
   PhaseClock clock_;
   std::string stage_ = "begin";
   PStepCounts* counts_ = nullptr;
+  struct {
+    const E* x = nullptr;
+    int64_t width = 0;
+    double tolerance = 0;
+    int64_t blocks = 0, room = 0;
+    int* versions = nullptr;  // of `room` blocks
+  } tracked_;                 // PStepVersions
   char* p_step_workspace_ = nullptr;
   uint64_t p_step_bytes_ = 0;
   std::map<const factor::BlockPair*, PairList> pair_lists_;

@@ -8,6 +8,8 @@ namespace svdserve::cuda {
 namespace {
 
 constexpr int kMostSplits = 8;
+// Slabs on their way or worked on, where shared memory allows; else two.
+constexpr int kManyGramStages = 4, kManyPostStages = 3;
 
 constexpr uint64_t aligned(uint64_t bytes) { return (bytes + 255) / 256 * 256; }
 
@@ -58,19 +60,40 @@ cudaError_t launch(const PStepCall<E>& call, const PStepLimits& limits, cudaEven
   const int splits =
       std::max(1, std::min({kMostSplits, gram_slabs, (limits.multiprocessors + call.count / 2) / call.count}));
   const dim3 gram_grid(static_cast<unsigned>(splits), static_cast<unsigned>(call.count));
-  after(allow(gram_kernel<E, K>, GramShape<E, K>::kSharedBytes));
+  const auto gram = [&](auto kernel, int stages) {
+    const int bytes = GramShape<E, K>::shared_bytes(stages);
+    after(allow(kernel, bytes));
+    if (error != cudaSuccess) return;
+    kernel<<<gram_grid, GramShape<E, K>::kThreads, static_cast<size_t>(bytes), stream>>>(
+        call.x, call.pairs, call.versions, call.width, space.partial);
+    after(cudaGetLastError());
+  };
+  if (GramShape<E, K>::shared_bytes(kManyGramStages) <= limits.shared_bytes) {
+    gram(gram_kernel<E, K, kManyGramStages>, kManyGramStages);
+  } else {
+    gram(gram_kernel<E, K, 2>, 2);
+  }
   if (error != cudaSuccess) return error;
-  gram_kernel<E, K><<<gram_grid, GramShape<E, K>::kThreads, GramShape<E, K>::kSharedBytes, stream>>>(
-      call.x, call.pairs, call.width, space.partial);
-  after(cudaGetLastError());
   mark(1);
 
   const bool w_in_shared_memory = InnerShape<E, K>::shared_bytes(true) <= limits.shared_bytes;
   const int inner_bytes = InnerShape<E, K>::shared_bytes(w_in_shared_memory);
-  const InnerCall<E> inner{
-      call.pairs,        space.partial,     splits,     space.w,     call.exponents, space.exponent_changes,
-      space.active,      call.counters,     call.width, call.x.cols, call.positive,  call.tolerance,
-      call.inner_sweeps, w_in_shared_memory};
+  const InnerCall<E> inner{call.pairs,
+                           space.partial,
+                           splits,
+                           space.w,
+                           call.exponents,
+                           space.exponent_changes,
+                           space.active,
+                           call.counters,
+                           call.versions,
+                           call.width,
+                           call.x.cols,
+                           call.positive,
+                           call.tolerance,
+                           call.smallest_exponent,
+                           call.inner_sweeps,
+                           w_in_shared_memory};
   after(allow(inner_kernel<E, K>, inner_bytes));
   if (error != cudaSuccess) return error;
   inner_kernel<E, K>
@@ -79,29 +102,41 @@ cudaError_t launch(const PStepCall<E>& call, const PStepLimits& limits, cudaEven
   after(cudaGetLastError());
   mark(2);
 
-  // Several blocks a multiprocessor, so that pairs that are skipped and pairs that are not even out.
-  constexpr int kBlocks = 4, kMostSlabs = 8;
+  // One wave of blocks where that is enough: each reads W first, which is as much as several slabs.
+  constexpr int kMostSlabs = 32;
   const int x_slabs = slabs(call.x.rows, Slab<E, K, false>::kRows);
   const int v_slabs = call.v.data != nullptr ? slabs(call.v.rows, Slab<E, K, false>::kRows) : 0;
   const int64_t all = int64_t{x_slabs + v_slabs} * call.count;
-  const int per_block = std::clamp(static_cast<int>(all / (int64_t{kBlocks} * limits.multiprocessors)), 1, kMostSlabs);
+  const int64_t resident = int64_t{PostShape<E, K>::kBlocks} * limits.multiprocessors;
+  const int per_block = std::clamp(static_cast<int>((all + resident - 1) / resident), 1, kMostSlabs);
   const int chunks_of_x = slabs(x_slabs, per_block), chunks_of_v = slabs(v_slabs, per_block);
-  const PostCall<E> post{call.x,       call.v,     call.pairs,  space.w,  space.exponent_changes,
+  const PostCall<E> post{call.x,       call.v,     call.pairs,  space.w,  call.exponents, space.exponent_changes,
                          space.active, call.width, chunks_of_x, per_block};
   const dim3 post_grid(static_cast<unsigned>(chunks_of_x + chunks_of_v), static_cast<unsigned>(call.count));
-  after(allow(postmultiply_kernel<E, K>, PostShape<E, K>::kSharedBytes));
+  const auto postmultiply = [&](auto kernel, int stages) {
+    const int bytes = PostShape<E, K>::shared_bytes(stages);
+    after(allow(kernel, bytes));
+    if (error != cudaSuccess) return;
+    kernel<<<post_grid, PostShape<E, K>::kThreads, static_cast<size_t>(bytes), stream>>>(post);
+    after(cudaGetLastError());
+  };
+  // A multiprocessor's shared memory is a KiB a block more than what a block of its own can have.
+  if (PostShape<E, K>::kBlocks * (PostShape<E, K>::shared_bytes(kManyPostStages) + 1024) <=
+      limits.shared_bytes + 1024) {
+    postmultiply(postmultiply_kernel<E, K, kManyPostStages>, kManyPostStages);
+  } else {
+    postmultiply(postmultiply_kernel<E, K, 2>, 2);
+  }
   if (error != cudaSuccess) return error;
-  postmultiply_kernel<E, K><<<post_grid, PostShape<E, K>::kThreads, PostShape<E, K>::kSharedBytes, stream>>>(post);
-  after(cudaGetLastError());
   mark(3);
   return error;
 }
 
 template <class E, int K>
 bool fits(const PStepLimits& limits) {
-  return GramShape<E, K>::kSharedBytes <= limits.shared_bytes &&
+  return GramShape<E, K>::shared_bytes(2) <= limits.shared_bytes &&
          InnerShape<E, K>::shared_bytes(false) <= limits.shared_bytes &&
-         PostShape<E, K>::kSharedBytes <= limits.shared_bytes;
+         PostShape<E, K>::shared_bytes(2) <= limits.shared_bytes;
 }
 
 }  // namespace

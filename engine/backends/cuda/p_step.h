@@ -21,6 +21,32 @@ struct PStepMatrix {
   int64_t rows, cols, ld;
 };
 
+// Which pairs need not be looked at: a block's version grows when it changes, and a pair that was found orthogonal
+// keeps the sum of its blocks' versions, which is the same for as long as neither changes. In device memory; without
+// blocks, every pair is looked at. Whoever changes X otherwise, or the tolerance, begins anew.
+struct PStepVersions {
+  int* blocks;  // [in,out] of each block
+  int* sums;    // [in,out] of pair (p, q), p < q, at q (q - 1) / 2 + p; -1: never
+
+  static int64_t ints(int64_t count) { return count + count * (count - 1) / 2; }
+#ifdef __CUDACC__
+  __device__ int64_t at(PStepPair pair) const { return int64_t{pair.q} * (pair.q - 1) / 2 + pair.p; }
+  __device__ bool unchanged(PStepPair pair) const {
+    return blocks != nullptr && sums[at(pair)] == blocks[pair.p] + blocks[pair.q];
+  }
+  // By one thread.
+  __device__ void note(PStepPair pair, bool changed) const {
+    if (blocks == nullptr) return;
+    if (changed) {
+      ++blocks[pair.p];
+      ++blocks[pair.q];
+    } else {
+      sums[at(pair)] = blocks[pair.p] + blocks[pair.q];
+    }
+  }
+#endif
+};
+
 // In device memory; grows until somebody clears it.
 struct PStepCounts {
   unsigned long long rotations, proper_rotations, active_pairs;
@@ -38,9 +64,11 @@ struct InnerCall {
   int* exponent_changes;  // [out] [count][2][K]: before and after; of active pairs
   int* active;            // [out] [count]
   PStepCounts* counters;
+  PStepVersions versions;
   int width;               // columns of a block
   int64_t cols, positive;  // columns from `positive` on have sign -1
   double tolerance;
+  int32_t smallest_exponent;  // a column that falls below it becomes zero
   int sweeps;
   bool w_in_shared_memory;  // while it grows; else it grows in place
 };
@@ -50,6 +78,7 @@ struct PostCall {
   PStepMatrix<E> x, v;  // v without data: none
   const PStepPair* pairs;
   const E* w;
+  const int32_t* exponents;  // of the columns of X, after: kZeroColumn makes a column zero
   const int* exponent_changes;
   const int* active;
   int width;                   // columns of a block
@@ -66,9 +95,11 @@ struct PStepCall {
   int width;    // columns of a block, the last one of X may have fewer
   int columns;  // K: 64 or 128, at least 2 width
   double tolerance;
+  int32_t smallest_exponent;  // a column that falls below it becomes zero
   int inner_sweeps;
   PStepCounts* counters;  // [in,out] device
-  void* workspace;        // device, p_step_workspace_bytes(count, columns), aligned to 256
+  PStepVersions versions;
+  void* workspace;  // device, p_step_workspace_bytes(count, columns), aligned to 256
 };
 
 // What the device allows.

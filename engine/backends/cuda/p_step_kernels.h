@@ -3,13 +3,14 @@
 // columns make a pair.
 //
 // X and V are column-major in device memory, every column aligned to 16 bytes. Slabs of rows stream through shared
-// memory by asynchronous copies, two at a time, with zeros for rows and columns beyond the last; the products are those
-// of the matrix units.
+// memory by asynchronous copies, two or more at a time, with zeros for rows and columns beyond the last; the products
+// are those of the matrix units.
 #ifndef SVDSERVE_ENGINE_BACKENDS_CUDA_P_STEP_KERNELS_H_
 #define SVDSERVE_ENGINE_BACKENDS_CUDA_P_STEP_KERNELS_H_
 
 #include <cuda_pipeline_primitives.h>
 
+#include "engine/algorithms/factor_backend.h"
 #include "engine/algorithms/gram_jacobi.h"
 #include "engine/backends/cuda/cuda_team.h"
 #include "engine/backends/cuda/matrix_unit.h"
@@ -68,22 +69,28 @@ struct GramShape {
   static constexpr int kRegions = regions();
   static constexpr int kGroups = kRegions > 8 ? 1 : 12 / kRegions;
   static constexpr int kThreads = 32 * kRegions * kGroups;
-  static constexpr int kSlabs = 2 * Slab<E, K, true>::kBytes;
   static constexpr int kSum = kGroups > 1 ? K* K* static_cast<int>(sizeof(E)) : 0;
-  static constexpr int kSharedBytes = kSlabs > kSum ? kSlabs : kSum;
+  // With so many slabs on their way or worked on.
+  static constexpr int shared_bytes(int stages) {
+    const int slabs = stages * Slab<E, K, true>::kBytes;
+    return slabs > kSum ? slabs : kSum;
+  }
 };
 
 // Block (split, pair) sums over its part of the rows: partial[pair][split] is K x K by rows, its lower regions written.
-template <class E, int K>
+template <class E, int K, int kStages>
 __global__ void __launch_bounds__(GramShape<E, K>::kThreads, 1)
-    gram_kernel(PStepMatrix<E> x, const PStepPair* pairs, int width, E* partial) {
+    gram_kernel(PStepMatrix<E> x, const PStepPair* pairs, PStepVersions versions, int width, E* partial) {
   using Shape = GramShape<E, K>;
   using S = Slab<E, K, true>;
   extern __shared__ __align__(16) unsigned char shared[];
   E* const slabs = reinterpret_cast<E*>(shared);
   const PStepPair pair = pairs[blockIdx.y];
-  const int64_t all = (x.rows + S::kRows - 1) / S::kRows, splits = gridDim.x, split = blockIdx.x;
-  const int64_t first = all * split / splits, last = all * (split + 1) / splits;
+  if (versions.unchanged(pair)) return;
+  const auto all = static_cast<unsigned>((x.rows + S::kRows - 1) / S::kRows);
+  const unsigned splits = gridDim.x, split = blockIdx.x;
+  const int first = static_cast<int>(all * split / splits);
+  const int slab_count = static_cast<int>(all * (split + 1) / splits) - first;
 
   const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
   const int g = lane / 4, t = lane % 4, group = warp / Shape::kRegions;
@@ -97,16 +104,19 @@ __global__ void __launch_bounds__(GramShape<E, K>::kThreads, 1)
 #pragma unroll
     for (int j = 0; j < 4; ++j) sum[i][j].clear();
   }
-  if (first < last) fetch_slab<E, K, true>(slabs, x, pair, width, first * S::kRows);
-  __pipeline_commit();
-  for (int64_t s = first; s < last; ++s) {
-    if (s + 1 < last) {
-      fetch_slab<E, K, true>(slabs + (s + 1 - first) % 2 * S::kElements, x, pair, width, (s + 1) * S::kRows);
+  // Slab s is worked on at s mod kStages, while the next kStages - 1 arrive.
+  const auto fetch = [&](int s) {
+    if (s < slab_count) {
+      fetch_slab<E, K, true>(slabs + s % kStages * S::kElements, x, pair, width, int64_t{first + s} * S::kRows);
     }
     __pipeline_commit();
-    __pipeline_wait_prior(1);
-    __syncthreads();
-    const E* const slab = slabs + (s - first) % 2 * S::kElements;
+  };
+  for (int s = 0; s < kStages - 1; ++s) fetch(s);
+  for (int s = 0; s < slab_count; ++s) {
+    __pipeline_wait_prior(kStages - 2);
+    __syncthreads();  // slab s is there, and nobody reads the one before, whose place the next takes
+    fetch(s + kStages - 1);
+    const E* const slab = slabs + s % kStages * S::kElements;
     for (int r = 16 * group; r < S::kRows; r += 16 * Shape::kGroups) {
       Fragment<E, 8> a[Shape::kTiles];
 #pragma unroll
@@ -125,12 +135,12 @@ __global__ void __launch_bounds__(GramShape<E, K>::kThreads, 1)
         for (int i = 0; i < Shape::kTiles; ++i) multiply<true>(sum[i][j], a[i], b);
       }
     }
-    __syncthreads();
   }
   __pipeline_wait_prior(0);
+  __syncthreads();
 
   // The groups' sums, in their order; the slabs are no longer needed.
-  E* const out = partial + (int64_t{blockIdx.y} * splits + split) * (K * K);
+  E* const out = partial + (int64_t{blockIdx.y} * int64_t{splits} + int64_t{split}) * (K * K);
   const auto at = [&](int i, int j, int c) {
     return (row0 + 16 * i + 8 * (c / 2) + g) * K + col0 + 8 * j + 2 * t + c % 2;
   };
@@ -174,26 +184,39 @@ __global__ void __launch_bounds__(GramShape<E, K>::kThreads, 1)
 
 // --- orthogonalization --------------------------------------------------------------------------------------------
 
-// A thread block as algorithms/gram_jacobi.h wants it; a team is a warp.
+// A thread block as algorithms/gram_jacobi.h wants it; a team is a warp. Its size is known to the compiler, which else
+// divides by it to unroll a phase's loop.
+template <int kThreads>
 struct CudaBlock {
   template <class F>
   __device__ __forceinline__ void for_each(int n, F f) const {
-    for (int i = static_cast<int>(threadIdx.x); i < n; i += static_cast<int>(blockDim.x)) f(i);
+    for (int i = static_cast<int>(threadIdx.x); i < n; i += kThreads) f(i);
     __syncthreads();
   }
   template <class F>
   __device__ __forceinline__ void for_each_team(int n, F f) const {
     const CudaTeam<32> team;
-    for (int i = static_cast<int>(threadIdx.x) / 32; i < n; i += static_cast<int>(blockDim.x) / 32) f(team, i);
+#pragma unroll 1
+    for (int i = static_cast<int>(threadIdx.x) / 32; i < n; i += kThreads / 32) f(team, i);
     __syncthreads();
   }
 };
+
+// As the generic one, by a vote.
+template <class F>
+__device__ __forceinline__ bool any_of(const CudaTeam<32>& team, int n, F f) {
+  bool any = false;
+  for (int i = team.rank(); i < n; i += 32) any |= f(i);
+  any = team.ballot(any) != 0;
+  team.sync();
+  return any;
+}
 
 // As the generic ones, by the matrix units. Every lane has read its part before the first product begins, which waits
 // for all, so the results may lie where the operands were. The second product takes its inner index in the order 2 t, 2
 // t + 1, in which the first one left it.
 template <class E>
-__device__ __forceinline__ void transform_gram_tile(const CudaTeam<32>& team, const JacobiSuperstep& step, int a, int b,
+__device__ __forceinline__ void transform_gram_tile(const CudaTeam<32>& team, const GramStep& step, int a, int b,
                                                     const GramWork<E>& work) {
   constexpr int n = kJacobiGroup;
   const int g = team.rank() / 4, t = team.rank() % 4;
@@ -214,8 +237,8 @@ __device__ __forceinline__ void transform_gram_tile(const CudaTeam<32>& team, co
   work.h.set(row, right, plus_product(first[1], second[1], one));
 }
 template <class E>
-__device__ __forceinline__ void transform_rotations(const CudaTeam<32>& team, const JacobiSuperstep& step, int tile,
-                                                    int b, const GramWork<E>& work) {
+__device__ __forceinline__ void transform_rotations(const CudaTeam<32>& team, const GramStep& step, int tile, int b,
+                                                    const GramWork<E>& work) {
   constexpr int n = kJacobiGroup;
   const int g = team.rank() / 4, t = team.rank() % 4;
   const E* const q = work.groups[b].q;
@@ -237,11 +260,14 @@ __device__ __forceinline__ void transform_rotations(const CudaTeam<32>& team, co
 
 template <class E, int K>
 struct InnerShape {
-  static constexpr int kThreads = K / kJacobiGroup * 32;
+  // A warp a group, and eight more for the small products: a block is alone on its multiprocessor, which has nothing
+  // else to hide latencies with. (Sixteen more leave too few registers a thread.)
+  static constexpr int kThreads = (K / kJacobiGroup + 8) * 32;
   static constexpr int kLd = K + 4;  // of W in shared memory
   static constexpr int kGram = PackedGram<E>::size(K) * static_cast<int>(sizeof(E));
   static constexpr int kGroups = K / kJacobiGroup * static_cast<int>(sizeof(GramGroup<E>));
-  static constexpr int kColumns = K * static_cast<int>(sizeof(double) + 2 * sizeof(int)) + K;
+  static constexpr int kColumns =
+      K * static_cast<int>(kCosineParts * sizeof(double) + 2 * sizeof(int) + 1) + jacobi_supersteps(K) * K;
   static constexpr int kRotations = K * kLd * static_cast<int>(sizeof(E));
   static constexpr int shared_bytes(bool rotations) {
     return kGram + kGroups + kColumns + (rotations ? kRotations : 0);
@@ -253,8 +279,12 @@ template <class E, int K>
 __global__ void __launch_bounds__(InnerShape<E, K>::kThreads, 1) inner_kernel(InnerCall<E> call) {
   using Shape = InnerShape<E, K>;
   extern __shared__ __align__(16) unsigned char shared[];
-  const CudaBlock block;
+  const CudaBlock<Shape::kThreads> block;
   const PStepPair pair = call.pairs[blockIdx.x];
+  if (call.versions.unchanged(pair)) {
+    if (threadIdx.x == 0) call.active[blockIdx.x] = 0;
+    return;
+  }
   unsigned char* next = shared;
   GramWork<E> work{};
   work.k = K;
@@ -272,34 +302,50 @@ __global__ void __launch_bounds__(InnerShape<E, K>::kThreads, 1) inner_kernel(In
     work.w_ld = K;
   }
   work.cosines = reinterpret_cast<double*>(next);
-  next += K * sizeof(double);
+  next += kCosineParts * K * sizeof(double);
   work.exponents = reinterpret_cast<int*>(next);
   next += K * sizeof(int);
   int* const exponents_before = reinterpret_cast<int*>(next);
   next += K * sizeof(int);
   int8_t* const signs = reinterpret_cast<int8_t*>(next);
+  next += K;
+  work.columns = next;
   work.signs = call.positive < call.cols ? signs : nullptr;
   work.tolerance2 = call.tolerance * call.tolerance;
   work.sweeps = call.sweeps;
 
+  // A thread's entries at once: loads from far memory wait for each other as little as they can.
   const E* const parts = call.partial + int64_t{blockIdx.x} * call.splits * (K * K);
-  block.for_each(K * K, [&](int e) {
-    const int i = e / K, j = e % K;
-    if (j > i) return;
-    E sum = parts[e];
-    for (int s = 1; s < call.splits; ++s) sum = plus_product(sum, parts[int64_t{s} * (K * K) + e], from_real<E>(1));
-    work.h.data[PackedGram<E>::at(i, j)] = i == j ? from_real<E>(real_part(sum)) : sum;
-    if (j == 0) {
-      const int64_t column = column_of<K>(pair, call.width, i);
-      work.exponents[i] = exponents_before[i] = column < call.cols ? call.exponents[column] : 0;
-      signs[i] = column < call.positive ? 1 : -1;
+  constexpr int kEntries = 4, kStride = Shape::kThreads;
+  for (int first = static_cast<int>(threadIdx.x); first < K * K; first += kEntries * kStride) {
+    E sum[kEntries];
+#pragma unroll
+    for (int u = 0; u < kEntries; ++u) sum[u] = from_real<E>(0);
+    for (int split = 0; split < call.splits; ++split) {
+#pragma unroll
+      for (int u = 0; u < kEntries; ++u) {
+        const int e = first + u * kStride;
+        if (e < K * K && e % K <= e / K)
+          sum[u] = plus_product(sum[u], parts[int64_t{split} * (K * K) + e], from_real<E>(1));
+      }
     }
+#pragma unroll
+    for (int u = 0; u < kEntries; ++u) {
+      const int e = first + u * kStride, i = e / K, j = e % K;
+      if (e < K * K && j <= i) work.h.data[PackedGram<E>::at(i, j)] = i == j ? from_real<E>(real_part(sum[u])) : sum[u];
+    }
+  }
+  block.for_each(K, [&](int i) {
+    const int64_t column = column_of<K>(pair, call.width, i);
+    work.exponents[i] = exponents_before[i] = column < call.cols ? call.exponents[column] : 0;
+    signs[i] = column < call.positive ? 1 : -1;
   });
 
   const GramOutcome outcome = gram_jacobi(block, work);
 
   if (threadIdx.x == 0) {
     call.active[blockIdx.x] = outcome.active ? 1 : 0;
+    call.versions.note(pair, outcome.active);
     // A NaN, which is no cosine, is larger than all of them.
     atomicMax(&call.counters->cosine2_bits, __double_as_longlong(outcome.cosine2) & 0x7fffffffffffffffull);
     if (outcome.active) {
@@ -315,7 +361,12 @@ __global__ void __launch_bounds__(InnerShape<E, K>::kThreads, 1) inner_kernel(In
   }
   block.for_each(K, [&](int j) {
     const int64_t column = column_of<K>(pair, call.width, j);
-    if (column < call.cols) call.exponents[column] = work.exponents[j];
+    // Rounding error of a dependent column: zero in X, while V keeps what was rotated.
+    const bool vanished = exponents_before[j] != factor::kZeroColumn && work.exponents[j] < call.smallest_exponent;
+    if (column < call.cols) {
+      call.exponents[column] = vanished ? factor::kZeroColumn : work.exponents[j];
+      if (vanished) atomicOr(&call.counters->lost, 1ull);
+    }
     call.exponent_changes[int64_t{blockIdx.x} * (2 * K) + j] = exponents_before[j];
     call.exponent_changes[int64_t{blockIdx.x} * (2 * K) + K + j] = work.exponents[j];
   });
@@ -327,12 +378,12 @@ template <class E, int K>
 struct PostShape {
   static constexpr int kThreads = 256;
   static constexpr int kTiles = K / 64;  // of 8 columns; a warp has so many
-  static constexpr int kSharedBytes = 2 * Slab<E, K, false>::kBytes;
+  static constexpr int shared_bytes(int stages) { return stages * Slab<E, K, false>::kBytes; }
   static constexpr int kBlocks = K * static_cast<int>(sizeof(E)) > 512 ? 1 : 2;  // a multiprocessor
 };
 
 // Block (chunk, pair): slabs chunk * per_block .. of X, and behind them of V. The fragments of W stay in registers.
-template <class E, int K>
+template <class E, int K, int kStages>
 __global__ void __launch_bounds__(256, (PostShape<E, K>::kBlocks)) postmultiply_kernel(PostCall<E> call) {
   using Shape = PostShape<E, K>;
   using S = Slab<E, K, false>;
@@ -345,14 +396,20 @@ __global__ void __launch_bounds__(256, (PostShape<E, K>::kBlocks)) postmultiply_
   const PStepMatrix<E> x = of_v ? call.v : call.x;
   const int64_t chunk = static_cast<int64_t>(blockIdx.x) - (of_v ? call.chunks_of_x : 0);
   const int64_t first = chunk * call.per_block;
-  const int64_t end = (x.rows + S::kRows - 1) / S::kRows;
-  const int64_t last = first + call.per_block < end ? first + call.per_block : end;
-  if (first >= last) return;
+  const int left = static_cast<int>((x.rows + S::kRows - 1) / S::kRows - first);
+  const int slab_count = left < call.per_block ? left : call.per_block;
+  if (slab_count <= 0) return;
 
   const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
   const int g = lane / 4, t = lane % 4, col0 = warp * 8 * Shape::kTiles;
-  fetch_slab<E, K, false>(slabs, x, pair, width, first * S::kRows);
-  __pipeline_commit();
+  // Slab s is worked on at s mod kStages, while the next kStages - 1 arrive.
+  const auto fetch = [&](int s) {
+    if (s < slab_count) {
+      fetch_slab<E, K, false>(slabs + s % kStages * S::kElements, x, pair, width, (first + s) * S::kRows);
+    }
+    __pipeline_commit();
+  };
+  for (int s = 0; s < kStages - 1; ++s) fetch(s);
   Fragment<E, 4> w[K / 16][Shape::kTiles];
   {
     const E* const rotations = call.w + int64_t{blockIdx.y} * (K * K);
@@ -361,6 +418,8 @@ __global__ void __launch_bounds__(256, (PostShape<E, K>::kBlocks)) postmultiply_
 #pragma unroll
     for (int j = 0; j < Shape::kTiles; ++j) {
       const int column = col0 + 8 * j + g;
+      const int64_t column_of_x = column_of<K>(pair, width, column);
+      const bool vanished = !of_v && column_of_x < x.cols && call.exponents[column_of_x] == factor::kZeroColumn;
 #pragma unroll
       for (int k = 0; k < K / 16; ++k) {
 #pragma unroll
@@ -374,20 +433,19 @@ __global__ void __launch_bounds__(256, (PostShape<E, K>::kBlocks)) postmultiply_
               entry = times_real(entry, by);
               if (row == column) entry = plus_product(entry, from_real<E>(by - 1), from_real<E>(1));
             }
+          } else if (vanished) {
+            entry = from_real<E>(row == column ? -1 : 0);
           }
           w[k][j].set(c, entry);
         }
       }
     }
   }
-  for (int64_t s = first; s < last; ++s) {
-    if (s + 1 < last) {
-      fetch_slab<E, K, false>(slabs + (s + 1 - first) % 2 * S::kElements, x, pair, width, (s + 1) * S::kRows);
-    }
-    __pipeline_commit();
-    __pipeline_wait_prior(1);
-    __syncthreads();
-    const E* const slab = slabs + (s - first) % 2 * S::kElements;
+  for (int s = 0; s < slab_count; ++s) {
+    __pipeline_wait_prior(kStages - 2);
+    __syncthreads();  // slab s is there, and nobody reads the one before, whose place the next takes
+    fetch(s + kStages - 1);
+    const E* const slab = slabs + s % kStages * S::kElements;
     for (int r = 0; r < S::kRows; r += 16) {
       Fragment<E, 4> sum[Shape::kTiles];
 #pragma unroll
@@ -405,14 +463,13 @@ __global__ void __launch_bounds__(256, (PostShape<E, K>::kBlocks)) postmultiply_
 #pragma unroll
         for (int c = 0; c < 4; ++c) {
           const int64_t column = column_of<K>(pair, width, col0 + 8 * j + 2 * t + c % 2);
-          const int64_t row = s * S::kRows + r + 8 * (c / 2) + g;
+          const int64_t row = (first + s) * S::kRows + r + 8 * (c / 2) + g;
           if (column >= x.cols || row >= x.rows) continue;
           const E old = slab[(col0 + 8 * j + 2 * t + c % 2) * S::kLd + r + 8 * (c / 2) + g];
           x.data[column * x.ld + row] = plus_product(old, sum[j].get(c), from_real<E>(1));
         }
       }
     }
-    __syncthreads();
   }
 }
 
