@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "engine/planner.h"
+
 namespace svdserve {
 namespace {
 
@@ -23,7 +25,9 @@ std::optional<PlanError> check(const Problem& problem, const FactorOptions& opti
   if (!(options.tolerance >= 0 && options.tolerance <= 1)) {
     return PlanError{"tolerance", "a cosine between 0 and 1, or 0 for the method's own"};
   }
-  if (options.max_sweeps < 0) return PlanError{"max_sweeps", "must not be negative"};
+  if (options.max_sweeps < 0 || options.max_sweeps > kLargestMaxSweeps) {
+    return PlanError{"max_sweeps", "must be between 0 and " + std::to_string(kLargestMaxSweeps) + " (0: the default)"};
+  }
   if (options.certificate && options.vectors == Vectors::kNone) {
     return PlanError{"certificate", "a certificate is one of vectors: ask for them"};
   }

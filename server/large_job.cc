@@ -429,8 +429,8 @@ void LargeJob::Tick() {
     const absl::Duration timeout = stages_->options->idle_timeout;
     const bool silent = stages_->clock->Now() - heard_ > timeout;
     if (silent && (writing_ || state_ == State::kOpening || state_ == State::kUploading)) {
-      next->abort = writing_;
       End(stalled(timeout, writing_), next);
+      if (writing_) next->abort = ending_;
     } else if (state_ == State::kQueued || state_ == State::kComputing) {
       progress_due_ = true;
       Pump(next);

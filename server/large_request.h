@@ -66,8 +66,9 @@ using LargeReply = std::variant<LargeAccepted, LargeProgress, LargeResultChunk, 
 struct LargeNext {
   std::optional<LargeReply> write;  // start writing this, then LargeJob::OnWritten()
   bool read = false;                // start the next read
-  bool abort = false;               // cancel the call: its client does not take what is written
-  std::optional<Error> finish;      // end the call, well or with an error: nothing else will be asked for
+  // Cut the call off, with this: its client does not take what is written, so what is finished would never reach it.
+  std::optional<Error> abort;
+  std::optional<Error> finish;  // end the call, well or with an error: nothing else will be asked for
   // What is to go now: to unmap gigabytes takes a while, so it is not done under the job's lock.
   std::shared_ptr<LargeMemory> done_with;
 };

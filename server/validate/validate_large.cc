@@ -46,10 +46,6 @@ Error ValidateLarge(const LargeOpen& open, ValidatedLarge* validated) {
   options.hyperbolic = !open.signature.empty();
   FactorPlanOrError planned = plan_factor(open.problem, options);
   if (!planned.plan.has_value()) return invalid(path_of(planned.error.field), planned.error.message);
-  if (options.max_sweeps > kMostFactorSweeps) {
-    return invalid("open.options.max_sweeps",
-                   absl::StrCat("must be at most ", kMostFactorSweeps, ", is ", options.max_sweeps));
-  }
   validated->plan = *std::move(planned.plan);
   validated->signature.clear();
   return options.hyperbolic ? read_signature(open, &validated->signature) : Error{};

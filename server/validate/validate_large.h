@@ -13,9 +13,6 @@
 
 namespace svdserve::server {
 
-// Beyond this, a factor that has not converged will not.
-inline constexpr int32_t kMostFactorSweeps = 1000;
-
 struct ValidatedLarge {
   FactorPlan plan;
   std::vector<int8_t> signature;  // hyperbolic: a number a column, +1 or -1

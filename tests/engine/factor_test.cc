@@ -409,6 +409,8 @@ TEST(FactorPlanTest, SaysWhatIsWrong) {
   EXPECT_EQ(field(square, {.tolerance = 1.5}), "tolerance");
   EXPECT_EQ(field(square, {.tolerance = std::nan("")}), "tolerance");
   EXPECT_EQ(field(square, {.max_sweeps = -1}), "max_sweeps");
+  EXPECT_EQ(field(square, {.max_sweeps = kLargestMaxSweeps + 1}), "max_sweeps");
+  EXPECT_TRUE(plan_factor(square, {.max_sweeps = kLargestMaxSweeps}).plan);
   EXPECT_EQ(field(square, {.vectors = Vectors::kNone, .certificate = true}), "certificate");
   EXPECT_EQ(field({9, 10, DType::kF64, Order::kRowMajor}, {.hyperbolic = true}), "hyperbolic");
   EXPECT_EQ(field(square, {.vectors = Vectors::kFull, .hyperbolic = true}), "vectors");

@@ -536,5 +536,41 @@ TEST(LargeTest, DrainingGivesUpAFactorThatTakesTooLong) {
   EXPECT_LT(std::chrono::steady_clock::now() - began, std::chrono::seconds(5));
 }
 
+// --- a client that takes nothing of its download ---------------------------------------------------
+
+// A call whose results are more than the transport takes without a reader, after the first chunk of them.
+std::unique_ptr<LargeCall> stuck_download(const RunningServer& server) {
+  constexpr int64_t kRows = 500000, kCols = 16;  // U has 61 MiB
+  auto call = std::make_unique<LargeCall>(connect(server.address()));
+  EXPECT_TRUE(call->Open(open_of(kRows, kCols)) && call->Read());
+  EXPECT_TRUE(call->Upload(random_operand(kRows * kCols)) && call->Commit());
+  while (const auto response = call->Read()) {
+    if (response->has_factor_chunk()) break;
+  }
+  return call;
+}
+
+TEST(LargeTest, AStalledDownloadIsGivenUpAndSaysWhy) {
+  RunningServer server({"--large-idle-timeout=1s"});
+  const auto call = stuck_download(server);
+  EXPECT_TRUE(wait_until([&] { return server.Metric("svdserve_factor_failures_total", {"CLIENT_STALLED"}) == 1; }));
+  EXPECT_TRUE(all_is_free(server));
+  EXPECT_EQ(server.Metric("svdserve_requests_total", {"rpc=\"DecomposeLarge\"", "status=\"DEADLINE_EXCEEDED\""}), 1);
+  const grpc::Status status = call->Finish();
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::DEADLINE_EXCEEDED) << status.error_message();
+  EXPECT_EQ(status.error_message(), "CLIENT_STALLED: the client took nothing for 1s");
+}
+
+TEST(LargeTest, TheServerEndsWhateverADownloadTakes) {
+  RunningServer server({"--drain-timeout=1s"});
+  const auto call = stuck_download(server);
+  const auto began = std::chrono::steady_clock::now();
+  server.Signal(SIGTERM);
+  EXPECT_EQ(server.Wait(), 0);
+  // The timeout, and as long for readers that are slow.
+  EXPECT_LT(std::chrono::steady_clock::now() - began, std::chrono::seconds(6));
+  EXPECT_EQ(call->Finish().error_code(), grpc::StatusCode::UNAVAILABLE);
+}
+
 }  // namespace
 }  // namespace svdserve::testing

@@ -38,7 +38,7 @@ class Call : public std::enable_shared_from_this<Call> {
       writing_ = std::move(next.write);
     }
     reads_ += next.read ? 1 : 0;
-    aborted_ = aborted_ || next.abort;
+    if (next.abort) aborted_ = std::move(next.abort);
     if (next.finish) {
       EXPECT_FALSE(writing_.has_value()) << "a write is on its way";
       finished_ = std::move(next.finish);
@@ -93,7 +93,7 @@ class Call : public std::enable_shared_from_this<Call> {
     MutexLock lock(&mu_);
     return writing_.has_value();
   }
-  bool aborted() {
+  std::optional<Error> aborted() {
     MutexLock lock(&mu_);
     return aborted_;
   }
@@ -110,7 +110,7 @@ class Call : public std::enable_shared_from_this<Call> {
   std::optional<LargeReply> writing_;
   std::optional<Error> finished_;
   int reads_ = 0;
-  bool aborted_ = false;
+  std::optional<Error> aborted_;
 };
 
 class LargePipelineTest : public ::testing::Test {
@@ -560,13 +560,36 @@ TEST_F(LargePipelineTest, SilentClientsAreGivenUp) {
   }
   reply.reset();
   clock.Advance(absl::Seconds(9));
-  EXPECT_FALSE(opening.finished() || uploading.finished() || downloading.aborted());
+  EXPECT_FALSE(opening.finished() || uploading.finished() || downloading.aborted().has_value());
   clock.Advance(absl::Seconds(2));
   EXPECT_EQ(opening.AwaitEnd().reason, Reason::kClientStalled);
   EXPECT_EQ(uploading.AwaitEnd().reason, Reason::kClientStalled);
-  EXPECT_TRUE(downloading.aborted());
+  ASSERT_TRUE(downloading.aborted().has_value());
+  EXPECT_EQ(downloading.aborted()->code, absl::StatusCode::kDeadlineExceeded);
+  EXPECT_EQ(downloading.aborted()->reason, Reason::kClientStalled);
+  EXPECT_NE(downloading.aborted()->message.find("took nothing for 10s"), std::string::npos);
   downloading.Write(false);
   ExpectEnd(downloading, absl::StatusCode::kDeadlineExceeded, Reason::kClientStalled, "");
+}
+
+TEST_F(LargePipelineTest, WhoTakesNothingIsCutOffWithWhatEndedTheCall) {
+  LargeOptions options;
+  options.idle_timeout = absl::Seconds(10);
+  Make(options);
+  Call& call = Committed();
+  std::optional<LargeReply> reply;
+  while ((reply = call.Write()) && !std::holds_alternative<LargeResultChunk>(*reply)) {
+  }
+  reply.reset();
+  call.Chunk(0, 16);
+  EXPECT_FALSE(call.finished()) << "a write is on its way";
+  clock.Advance(absl::Seconds(9));
+  EXPECT_FALSE(call.aborted().has_value()) << "it may still take it, and hear of its mistake with all details";
+  clock.Advance(absl::Seconds(2));
+  ASSERT_TRUE(call.aborted().has_value());
+  EXPECT_EQ(call.aborted()->reason, Reason::kUnexpectedMessage);
+  call.Write(false);
+  ExpectInvalid(call, Reason::kUnexpectedMessage, "chunk");
 }
 
 TEST_F(LargePipelineTest, AComputationMayTakeLongerThanAClientMayBeSilent) {
