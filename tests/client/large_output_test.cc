@@ -48,7 +48,7 @@ TEST(NpyOutput, GetsItsNameWhenItIsComplete) {
     ASSERT_TRUE(out.ok()) << out.status().to_string();
     std::memcpy((*out)->data().data(), numbers.data(), 48);
     EXPECT_FALSE(std::filesystem::exists(folder / "u.npy"));
-    EXPECT_TRUE((*out)->commit().ok());
+    EXPECT_TRUE(commit({out->get()}).ok());
   }
   EXPECT_EQ(folder.files(), 1u);
   EXPECT_EQ(contents(folder / "u.npy"),
@@ -70,7 +70,7 @@ TEST(NpyOutput, WithoutAPathIsMemory) {
   ASSERT_TRUE(out.ok());
   EXPECT_EQ((*out)->data().size(), 48u);
   std::memset((*out)->data().data(), 7, 48);
-  EXPECT_TRUE((*out)->commit().ok());
+  EXPECT_TRUE(commit({out->get()}).ok());
   EXPECT_TRUE(NpyOutput::make("", "f8", {0}, false, 0).ok());
 }
 
