@@ -12,6 +12,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <limits>
 
 namespace svdserve::cli {
 namespace {
@@ -100,6 +101,18 @@ TEST(Npy, IntegersAndBoolsBecomeDoubles) {
               ::testing::ElementsAre(4e9));
   EXPECT_THAT(elements<double>(*read(npy(dict(">i2", "(2, 1)", true), bytes_of<int16_t>({-300, 2}, true)))),
               ::testing::ElementsAre(-300, 2));
+}
+
+TEST(Npy, HalfPrecisionBecomesFloats) {
+  // 1, -2.5, the largest, the smallest normal, the smallest denormal number, infinity.
+  const std::vector<uint16_t> halves = {0x3c00, 0xc100, 0x7bff, 0x0400, 0x8001, 0x7c00};
+  for (const bool big : {false, true}) {
+    const auto s = read(npy(dict(big ? ">f2" : "<f2", "(2, 3)"), bytes_of(halves, big)));
+    ASSERT_TRUE(s.ok()) << s.status().to_string();
+    EXPECT_EQ(s->batch.data_type, DataType::kF32);
+    EXPECT_THAT(elements<float>(*s),
+                ::testing::ElementsAre(1, -2.5, 65504, 0x1p-14f, -0x1p-24f, std::numeric_limits<float>::infinity()));
+  }
 }
 
 // One Fortran-ordered matrix is sent as it lies; more are gathered.
@@ -251,7 +264,7 @@ import sys, warnings
 import numpy as np
 folder, n = sys.argv[1], 0
 warnings.simplefilter("ignore")
-for code in ["b1", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f4", "f8", "c8", "c16"]:
+for code in ["b1", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8", "c8", "c16"]:
     for byte_order in "<>":
         for shape in [(3, 2), (5, 2, 3), (2, 3, 4, 2), (1, 1)]:
             for order in "CF":
@@ -292,7 +305,7 @@ for code in ["b1", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f4", "f8", "
       ASSERT_EQ(got[i], std::complex<double>(expected[0], expected[1])) << base << " element " << i;
     }
   }
-  EXPECT_EQ(n, 208);
+  EXPECT_EQ(n, 224);
 }
 
 }  // namespace
