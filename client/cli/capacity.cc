@@ -5,9 +5,14 @@
 #include <cstring>
 #include <optional>
 
+#include "absl/strings/str_cat.h"
 #include "client/cli/commands.h"
 #include "client/cli/connection.h"
+#include "client/cli/interruption.h"
+#include "client/cli/large.h"
 #include "client/cli/npy.h"
+#include "client/cli/npy_output.h"
+#include "client/cli/output_target.h"
 #include "client/cli/summary.h"
 
 namespace svdserve::cli {
@@ -41,7 +46,7 @@ std::optional<int> parse(const std::vector<std::string>& words, CapacityArgument
   to->connection.declare(&a);
   a.epilogue(
       "Exit codes: 0 done, 1 the server or a file failed, 2 wrong usage or input,\n"
-      "3 done, but some matrices are not ok (non-finite, not converged, out of range).");
+      "3 done, but some matrices are not ok (non-finite, not converged, out of range), 130 interrupted.");
   if (const auto code = parse_or_explain(&a, "capacity", words)) return code;
   client::MimoOptions mimo;
   for (const std::string& word : split_list(to->snr_db)) {
@@ -71,10 +76,14 @@ std::vector<double> numbers(std::span<const std::byte> bytes, client::DataType t
   return out;
 }
 
-// The mean for each SNR of what is a number.
+// The mean for each SNR of what is a number: nan where channels have none.
 void print_means(const std::vector<double>& snr_db, const std::vector<double>& capacities) {
   const size_t snrs = snr_db.size();
   for (size_t j = 0; j < snrs; ++j) {
+    if (capacities.empty()) {
+      std::printf("%g dB: no channels\n", snr_db[j]);
+      continue;
+    }
     double sum = 0;
     size_t count = 0;
     for (size_t i = j; i < capacities.size(); i += snrs) {
@@ -86,11 +95,20 @@ void print_means(const std::vector<double>& snr_db, const std::vector<double>& c
   }
 }
 
+// What is wrong with channels that the server takes as large matrices alone, and what to do instead.
+std::string too_large(const CapacityArguments& args, const client::Batch& batch, const client::ServerLimits& limits) {
+  return absl::StrCat(args.in, ": channels of ", batch.rows, "x", batch.cols,
+                      " are too large: this server tells capacities where min(m, n) <= ", limits.max_values,
+                      " and max(m, n) <= ", limits.max_dimension,
+                      ". Instead take the singular values s from svdctl values and sum log2(1 + SNR s^2 / n)");
+}
+
 }  // namespace
 
 int run_capacity(const std::vector<std::string>& words) {
   CapacityArguments args;
   if (const auto code = parse(words, &args)) return *code;
+  if (const auto s = check_outputs({args.out}); !s.ok()) return fail("capacity", s);
   const auto stack = load_matrices(args.in);
   if (!stack.ok()) return fail("capacity", stack.status());
   const client::Batch& batch = stack->batch;
@@ -107,20 +125,28 @@ int run_capacity(const std::vector<std::string>& words) {
   if (!options.ok()) return fail("capacity", options.status());
 
   const client::Plane plane = args.water_filling ? client::Plane::kWaterFilling : client::Plane::kCapacity;
-  std::vector<std::byte> capacities(static_cast<size_t>(plane_bytes(batch, args.compute, plane, batch.count)));
-  client::Outputs out;
-  out[plane] = capacities;
+  const Interruption interruption;
   client::Client client(*options);
-  const auto begin = std::chrono::steady_clock::now();
-  const auto report = client.decompose(batch, out, args.compute, args.connection.call());
-  if (!report.ok()) return fail("capacity", report.status());
-  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-  if (!args.out.empty()) {
-    if (auto s = write_npy(args.out, npy_value_type(batch.data_type), shape, capacities); !s.ok()) {
-      return fail("capacity", s);
-    }
+  client::CallOptions call = args.connection.call();
+  call.stop = interruption.token();
+  if (batch.count > 0) {
+    const auto info = ask_server(client, &call);
+    if (!info.ok()) return fail_unless_interrupted("capacity", info.status(), interruption);
+    if (is_large(batch, info->limits)) return bad_usage("capacity", too_large(args, batch, info->limits));
   }
-  print_means(args.compute.mimo->snr_db, numbers(capacities, batch.data_type));
+  const auto capacities = NpyOutput::make(args.out, npy_value_type(batch.data_type), shape, false,
+                                          static_cast<size_t>(plane_bytes(batch, args.compute, plane, batch.count)));
+  if (!capacities.ok()) return fail("capacity", capacities.status());
+  client::Outputs out;
+  out[plane] = (*capacities)->data();
+  const auto begin = std::chrono::steady_clock::now();
+  const auto report = client.decompose(batch, out, args.compute, call);
+  if (!report.ok()) return fail_unless_interrupted("capacity", report.status(), interruption);
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  if (const auto s = commit({capacities->get()}, call.stop); !s.ok()) {
+    return fail_unless_interrupted("capacity", s, interruption);
+  }
+  print_means(args.compute.mimo->snr_db, numbers(out[plane], batch.data_type));
   print_summary(batch, *report, seconds);
   return report->exceptions.empty() ? kDone : kExceptions;
 }

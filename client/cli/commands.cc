@@ -21,7 +21,10 @@ std::optional<client::Method> parse_method(const std::string& text) {
 }
 
 int fail(const std::string& command, const client::Status& status) {
-  std::fprintf(stderr, "svdctl %s: %s\n", command.c_str(), status.to_string().c_str());
+  // kUnknown says nothing that its message does not.
+  const std::string text =
+      status.code == client::Code::kUnknown && !status.message.empty() ? status.message : status.to_string();
+  std::fprintf(stderr, "svdctl %s: %s\n", command.c_str(), text.c_str());
   return status.code == client::Code::kInvalidArgument ? kBadUsage : kFailed;
 }
 

@@ -6,6 +6,7 @@
 #include "client/cli/interruption.h"
 #include "client/cli/large.h"
 #include "client/cli/npy.h"
+#include "client/cli/output_target.h"
 
 namespace svdserve::cli {
 namespace {
@@ -45,6 +46,7 @@ std::optional<int> parse(const std::vector<std::string>& words, HsvdArguments* t
 int run_hsvd(const std::vector<std::string>& words) {
   HsvdArguments args;
   if (const auto code = parse(words, &args)) return *code;
+  if (const auto s = check_outputs({args.files.u, args.files.s, args.files.vh}); !s.ok()) return fail("hsvd", s);
   const auto stack = load_matrices(args.g);
   if (!stack.ok()) return fail("hsvd", stack.status());
   if (!stack->batch_shape.empty()) return bad_usage("hsvd", args.g + ": one matrix, of two dimensions, is wanted");

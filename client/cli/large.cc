@@ -1,5 +1,6 @@
 #include "client/cli/large.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cinttypes>
 #include <cstdio>
@@ -9,6 +10,7 @@
 #include "client/cli/commands.h"
 #include "client/cli/npy_output.h"
 #include "client/cli/progress_bar.h"
+#include "client/cli/summary.h"
 
 namespace svdserve::cli {
 namespace {
@@ -44,12 +46,8 @@ class LargeResults {
     };
     return {part(*s_, sizes_.values_bytes), part(*u_, sizes_.left_bytes), part(*vh_, sizes_.right_bytes)};
   }
-  Status commit() {
-    for (NpyOutput* out : {u_.get(), s_.get(), vh_.get()}) {
-      if (Status s = out->commit(); !s.ok()) return s;
-    }
-    return {};
-  }
+  std::span<const std::byte> values() const { return s_->data(); }
+  Status commit_all(const std::stop_token& stop) { return commit({u_.get(), s_.get(), vh_.get()}, stop); }
 
  private:
   static Status open(const MatrixStack& stack, const std::string& path, const std::string& type,
@@ -145,8 +143,23 @@ int run_large(const std::string& command, client::Client& client, const MatrixSt
     print_report(b, *report, std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count(), verbose);
     all_ok = all_ok && report->status == client::MatrixStatus::kOk;
   }
-  if (Status s = results.commit(); !s.ok()) return fail(command, s);
+  if (Status s = results.commit_all(call.stop); !s.ok()) return fail_unless_interrupted(command, s, interruption);
+  if (files.print_values) {
+    if (Status s = print_values(b, results.values()); !s.ok()) return fail(command, s);
+  }
   return all_ok ? kDone : kExceptions;
+}
+
+bool is_large(const client::Batch& batch, const client::ServerLimits& limits) {
+  return limits.max_large_bytes > 0 &&
+         (batch.values_per_matrix() > limits.max_values || std::max(batch.rows, batch.cols) > limits.max_dimension);
+}
+
+client::Result<client::ServerInfo> ask_server(client::Client& client, client::CallOptions* call) {
+  const auto begin = std::chrono::steady_clock::now();
+  auto info = client.server_info(*call);
+  if (call->timeout) *call->timeout -= std::chrono::steady_clock::now() - begin;
+  return info;
 }
 
 int fail_unless_interrupted(const std::string& command, const client::Status& status,

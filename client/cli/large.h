@@ -1,4 +1,4 @@
-// Large matrices for svdctl svd and svdctl hsvd: from a mapped file to mapped files, with a progress bar.
+// Large matrices for svdctl values, svd and hsvd: from a mapped file to mapped files, with a progress bar.
 #ifndef SVDSERVE_CLIENT_CLI_LARGE_H_
 #define SVDSERVE_CLIENT_CLI_LARGE_H_
 
@@ -13,7 +13,7 @@
 
 namespace svdserve::cli {
 
-// What both commands are asked about large matrices.
+// What svd and hsvd are asked about large matrices.
 struct LargeArguments {
   std::string method = "auto", strategy = "auto", variant = "auto";
   double tolerance = 0;
@@ -28,12 +28,19 @@ struct LargeArguments {
 // Where results go; empty: they are not kept.
 struct LargeFiles {
   std::string u, s, vh;
+  bool print_values = false;  // to stdout, one matrix a line
 };
 
 // Decomposes every matrix of the stack, each in a call of its own; the exit code. signature: see client::LargeMatrix.
 int run_large(const std::string& command, client::Client& client, const MatrixStack& stack,
               std::span<const int8_t> signature, const LargeFiles& files, const client::LargeOptions& options,
               bool verbose, const Interruption& interruption, client::CallOptions call);
+
+// Whether this server takes matrices of this shape in calls of their own alone.
+bool is_large(const client::Batch& batch, const client::ServerLimits& limits);
+
+// What the server says of itself; the time for it is taken from the call's.
+client::Result<client::ServerInfo> ask_server(client::Client& client, client::CallOptions* call);
 
 // fail(), or the exit code of an interrupted command.
 int fail_unless_interrupted(const std::string& command, const client::Status& status, const Interruption& interruption);

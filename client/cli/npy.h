@@ -33,7 +33,7 @@ struct MatrixStack {
 };
 
 // Makes the last two dimensions matrices: no copy where the file's bytes can be sent as they lie. Integers and bools
-// become f64, as in numpy.linalg; half and extended precision are refused, as there.
+// become f64, as in numpy.linalg, half precision becomes f32; extended precision is refused, as there.
 client::Result<MatrixStack> to_matrices(std::span<const std::byte> file, std::shared_ptr<const void> owner);
 // Maps the file.
 client::Result<MatrixStack> load_matrices(const std::string& path);
@@ -43,9 +43,6 @@ client::Result<std::vector<int8_t>> load_signature(const std::string& path);
 // The head of a little-endian file of `type`, 'f' (float) or 'c' (complex) and the bytes of an item, such as "c8":
 // version 1, padded to 64 bytes.
 std::string npy_header(const std::string& type, const std::vector<int64_t>& shape, bool fortran_order = false);
-// Writes it all, and only then gives the file its name.
-client::Status write_npy(const std::string& path, const std::string& type, const std::vector<int64_t>& shape,
-                         std::span<const std::byte> data, bool fortran_order = false);
 // "f4", "c16" and so on: of the matrices, and of their singular values.
 std::string npy_type(client::DataType type);
 std::string npy_value_type(client::DataType type);

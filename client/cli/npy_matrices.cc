@@ -6,13 +6,14 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <charconv>
+#include <cmath>
 #include <cstring>
-#include <filesystem>
-#include <fstream>
 #include <functional>
 #include <numeric>
 
 #include "absl/strings/str_cat.h"
+#include "client/cli/file_error.h"
 #include "client/cli/npy.h"
 
 namespace svdserve::cli {
@@ -24,11 +25,6 @@ using client::Result;
 using client::Status;
 
 Status refused(std::string message) { return {.code = client::Code::kInvalidArgument, .message = std::move(message)}; }
-
-Status io_error(const std::string& what, const std::string& path) {
-  return {.code = client::Code::kNotFound,
-          .message = absl::StrCat("cannot ", what, " ", path, ": ", std::strerror(errno))};
-}
 
 template <class T>
 T read_as(const std::byte* bytes) {
@@ -49,17 +45,32 @@ double to_double(const std::byte* item, const NpyHeader& h) {
   return static_cast<double>(static_cast<int64_t>(bits << unused) >> unused);
 }
 
-// Any real number of the file, but half and extended precision.
+// IEEE 754's binary16: a sign, 5 bits of exponent, 10 of significand.
+double half_to_double(uint16_t bits) {
+  const int exponent = bits >> 10 & 31, significand = bits & 1023;
+  double size = 0;
+  if (exponent == 31) {
+    size = significand == 0 ? HUGE_VAL : std::nan("");
+  } else if (exponent == 0) {
+    size = std::ldexp(significand, -24);
+  } else {
+    size = std::ldexp(significand + 1024, exponent - 25);
+  }
+  return bits >> 15 != 0 ? -size : size;
+}
+
+// Any real number of the file, but extended precision.
 double to_real(const std::byte* item, const NpyHeader& h) {
   if (h.kind != 'f') return to_double(item, h);
   std::byte bytes[8];
   for (int i = 0; i < h.item_bytes; ++i) bytes[i] = item[h.big_endian ? h.item_bytes - 1 - i : i];
+  if (h.item_bytes == 2) return half_to_double(read_as<uint16_t>(bytes));
   return h.item_bytes == 4 ? static_cast<double>(read_as<float>(bytes)) : read_as<double>(bytes);
 }
 
-// The element types of the service; integers and bools become kF64.
+// The element types of the service; half precision becomes kF32, integers and bools become kF64.
 Result<DataType> data_type(const NpyHeader& h) {
-  if (h.kind == 'f' && h.item_bytes == 4) return DataType::kF32;
+  if (h.kind == 'f' && (h.item_bytes == 2 || h.item_bytes == 4)) return DataType::kF32;
   if (h.kind == 'f' && h.item_bytes == 8) return DataType::kF64;
   if (h.kind == 'c' && h.item_bytes == 8) return DataType::kC64;
   if (h.kind == 'c' && h.item_bytes == 16) return DataType::kC128;
@@ -80,6 +91,12 @@ Bytes converted(const std::byte* data, int64_t items, const NpyHeader& h) {
     Bytes out = allocate(static_cast<size_t>(items) * sizeof(double));
     auto* values = reinterpret_cast<double*>(out.get());
     for (int64_t i = 0; i < items; ++i) values[i] = to_double(data + i * h.item_bytes, h);
+    return out;
+  }
+  if (h.kind == 'f' && h.item_bytes == 2) {
+    Bytes out = allocate(static_cast<size_t>(items) * sizeof(float));
+    auto* values = reinterpret_cast<float*>(out.get());
+    for (int64_t i = 0; i < items; ++i) values[i] = static_cast<float>(to_real(data + i * h.item_bytes, h));
     return out;
   }
   const int64_t part = h.kind == 'c' ? h.item_bytes / 2 : h.item_bytes;
@@ -145,8 +162,8 @@ Result<MatrixStack> to_matrices(std::span<const std::byte> file, std::shared_ptr
   b.owner = std::move(owner);
   if (empty) return stack;
 
-  const bool is_float = h->kind == 'f' || h->kind == 'c';
-  if (!is_float || h->big_endian) {
+  const bool is_sent_as_it_is = (h->kind == 'f' && h->item_bytes > 2) || h->kind == 'c';
+  if (!is_sent_as_it_is || h->big_endian) {
     const Bytes numbers = converted(static_cast<const std::byte*>(b.data), b.count * b.rows * b.cols, *h);
     b.data = numbers.get();
     b.owner = numbers;
@@ -173,23 +190,29 @@ struct Mapping {
 Result<Mapping> map_file(const std::string& path) {
   // Without O_NONBLOCK a named pipe that nobody writes to would hold us here.
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (fd < 0) return io_error("open", path);
+  if (fd < 0) return file_error("open", path, errno);
   struct stat about {};
   if (::fstat(fd, &about) != 0 || !S_ISREG(about.st_mode)) {
     const bool is_file = S_ISREG(about.st_mode);
-    const Status s = is_file ? io_error("read", path) : refused(path + " is not a regular file");
+    const Status s = is_file ? file_error("read", path, errno) : refused(path + " is not a regular file");
     ::close(fd);
     return s;
   }
   const auto size = static_cast<size_t>(about.st_size);
   void* const at = size == 0 ? nullptr : ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, fd, 0);
-  const Status mapped = at == MAP_FAILED ? io_error("map", path) : Status{};
+  const Status mapped = at == MAP_FAILED ? file_error("map", path, errno) : Status{};
   ::close(fd);
   if (!mapped.ok()) return mapped;
   std::shared_ptr<const void> owner(at, [size](const void* p) {
     if (p != nullptr) ::munmap(const_cast<void*>(p), size);
   });
   return Mapping{{static_cast<const std::byte*>(at), size}, std::move(owner)};
+}
+
+// With as many digits as tell it from its neighbours.
+std::string shortest(double x) {
+  char text[32];
+  return {text, std::to_chars(text, text + sizeof text, x).ptr};
 }
 
 Status in_file(const std::string& path, Status s) {
@@ -213,40 +236,17 @@ Result<std::vector<int8_t>> load_signature(const std::string& path) {
   const Result<NpyHeader> h = parse_npy(file->bytes);
   if (!h.ok()) return in_file(path, h.status());
   if (h->shape.size() != 1) return refused(path + ": the diagonal of J is an array of one dimension");
-  if (h->kind == 'c' || (h->kind == 'f' && h->item_bytes != 4 && h->item_bytes != 8)) {
+  if (h->kind == 'c' || (h->kind == 'f' && h->item_bytes > 8)) {
     return refused(path + ": J is of real numbers or integers");
   }
   std::vector<int8_t> signature(static_cast<size_t>(h->shape[0]));
   const std::byte* item = file->bytes.data() + h->data_offset;
   for (size_t i = 0; i < signature.size(); ++i, item += h->item_bytes) {
     const double x = to_real(item, *h);
-    if (x != 1 && x != -1) return refused(absl::StrCat(path, ": entry ", i, " is ", x, ", neither 1 nor -1"));
+    if (x != 1 && x != -1) return refused(absl::StrCat(path, ": entry ", i, " is ", shortest(x), ", neither 1 nor -1"));
     signature[i] = static_cast<int8_t>(x);
   }
   return signature;
-}
-
-Status write_npy(const std::string& path, const std::string& type, const std::vector<int64_t>& shape,
-                 std::span<const std::byte> data, bool fortran_order) {
-  const std::string unfinished = absl::StrCat(path, ".", ::getpid(), ".part");
-  {
-    std::ofstream out(unfinished, std::ios::binary | std::ios::trunc);
-    const std::string head = npy_header(type, shape, fortran_order);
-    out.write(head.data(), static_cast<std::streamsize>(head.size()));
-    out.write(reinterpret_cast<const char*>(data.data()), static_cast<std::streamsize>(data.size()));
-    out.close();
-    if (!out) {
-      const Status s = io_error("write", unfinished);
-      ::unlink(unfinished.c_str());
-      return s;
-    }
-  }
-  if (std::rename(unfinished.c_str(), path.c_str()) != 0) {
-    const Status s = io_error("write", path);
-    ::unlink(unfinished.c_str());
-    return s;
-  }
-  return {};
 }
 
 }  // namespace svdserve::cli

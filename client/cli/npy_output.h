@@ -1,4 +1,4 @@
-// A .npy file whose numbers are written where they belong, as they come.
+// .npy files whose numbers are written where they belong, as they come.
 #ifndef SVDSERVE_CLIENT_CLI_NPY_OUTPUT_H_
 #define SVDSERVE_CLIENT_CLI_NPY_OUTPUT_H_
 
@@ -6,15 +6,18 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <stop_token>
 #include <string>
 #include <vector>
 
+#include "client/cli/output_target.h"
 #include "client/cpp/types.h"
 
 namespace svdserve::cli {
 
-// Memory for an array of `bytes`: of a mapped file PATH.PID.part beside PATH, which gets its name by commit() and is
-// removed without it; or, without a path, of nothing but memory. Not thread-safe.
+// Memory for an array of `bytes`: of a mapped file FILE.PID.part beside FILE, which gets its name by commit() and is
+// removed without it; or, without a path, and for a path that names a device or a pipe, of nothing but memory.
+// Symbolic links are followed. Not thread-safe.
 class NpyOutput {
  public:
   // Reserves the file's space on its disk. type, shape, fortran_order: as npy_header() takes them.
@@ -26,17 +29,26 @@ class NpyOutput {
   NpyOutput& operator=(const NpyOutput&) = delete;
 
   std::span<std::byte> data() const { return data_; }
-  client::Status commit();
 
  private:
+  friend client::Status commit(const std::vector<NpyOutput*>& outputs, std::stop_token stop);
+
   NpyOutput() = default;
   client::Status map_file(const std::string& head, size_t bytes);
+  client::Status sync();                                   // to the disk
+  client::Status write_into(const std::stop_token& stop);  // the device or pipe; waits for a pipe's reader
+  client::Status finish();
 
-  std::string path_, unfinished_;  // empty: no file, or none any more
+  OutputTarget target_;
+  std::string unfinished_;  // empty: no file, or none any more
   void* mapped_ = nullptr;
   size_t mapped_bytes_ = 0;
   std::span<std::byte> data_;
 };
+
+// Puts all in place, or none: what a disk or a device can refuse comes before any file gets its name. A stop ends
+// the wait for the other end of a pipe, with CANCELLED.
+client::Status commit(const std::vector<NpyOutput*>& outputs, std::stop_token stop = {});
 
 }  // namespace svdserve::cli
 #endif  // SVDSERVE_CLIENT_CLI_NPY_OUTPUT_H_

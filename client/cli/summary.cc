@@ -1,12 +1,15 @@
 #include "client/cli/summary.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <cinttypes>
 #include <cstdio>
+#include <cstring>
 #include <map>
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "client/cli/file_error.h"
 
 namespace svdserve::cli {
 
@@ -26,6 +29,30 @@ void print_summary(const client::Batch& batch, const client::Report& report, dou
   if (!report.certificate) return;
   std::fprintf(stderr, "certificate: residual %.3g, orthogonality of U %.3g, of V %.3g\n", report.certificate->residual,
                report.certificate->left_orthogonality, report.certificate->right_orthogonality);
+}
+
+client::Status print_values(const client::Batch& batch, std::span<const std::byte> values) {
+  const int64_t k = batch.values_per_matrix();
+  const bool is_float = client::value_bytes(batch.data_type) == sizeof(float);
+  const std::byte* at = values.data();
+  for (int64_t i = 0; i < batch.count; ++i) {
+    for (int64_t j = 0; j < k; ++j) {
+      if (is_float) {
+        float v;
+        std::memcpy(&v, at, sizeof v);
+        std::printf("%s%.9g", j == 0 ? "" : " ", static_cast<double>(v));
+        at += sizeof v;
+      } else {
+        double v;
+        std::memcpy(&v, at, sizeof v);
+        std::printf("%s%.17g", j == 0 ? "" : " ", v);
+        at += sizeof v;
+      }
+    }
+    std::puts("");
+  }
+  if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) return file_error("write to", "stdout", errno);
+  return {};
 }
 
 }  // namespace svdserve::cli

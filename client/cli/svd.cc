@@ -1,14 +1,17 @@
 // svdctl svd.
-#include <algorithm>
 #include <chrono>
-#include <list>
+#include <memory>
 #include <optional>
+#include <stop_token>
+#include <vector>
 
 #include "client/cli/commands.h"
 #include "client/cli/connection.h"
 #include "client/cli/interruption.h"
 #include "client/cli/large.h"
 #include "client/cli/npy.h"
+#include "client/cli/npy_output.h"
+#include "client/cli/output_target.h"
 #include "client/cli/summary.h"
 
 namespace svdserve::cli {
@@ -34,7 +37,8 @@ std::optional<int> parse(const std::vector<std::string>& words, SvdArguments* to
       "Decomposes the matrices in a NumPy file, A = U diag(S) V^H: shape (..., m, n), k = min(m, n), gives U\n"
       "(..., m, k), S (..., k) and V^H (..., k, n), as numpy.linalg.svd(a, full_matrices=False) does.\n"
       "Matrices beyond the server's max values or max dimension are large: each goes in chunks, with a progress\n"
-      "bar on a terminal. A summary goes to stderr.");
+      "bar on a terminal; so does a single matrix of any size that is given --strategy or --variant.\n"
+      "A summary goes to stderr.");
   a.operand("IN.npy", &to->in);
   a.section("Options");
   a.option("--u", "U.npy", "write U to this file", &to->files.u);
@@ -65,61 +69,55 @@ std::optional<int> parse(const std::vector<std::string>& words, SvdArguments* to
   return std::nullopt;
 }
 
-// The results of a stack, and what they are as arrays of NumPy.
+// Where the results of a stack of small matrices go: one array of NumPy for each plane.
 class SvdResults {
  public:
-  SvdResults(const MatrixStack& stack, const client::ComputeOptions& compute) : stack_(stack), compute_(compute) {
-    for (int p = 0; p < client::kPlanes; ++p) {
-      const Plane plane = static_cast<Plane>(p);
-      planes_[plane] = room(plane);
-    }
+  client::Status open(const SvdArguments& args, const MatrixStack& stack) {
+    const client::Batch& batch = stack.batch;
+    const int64_t leading = args.top_k > 0 ? args.top_k : batch.values_per_matrix();
+    const int64_t left = args.full_matrices ? batch.rows : leading, right = args.full_matrices ? batch.cols : leading;
+    if (auto s = open(stack, args.compute, args.files.u, Plane::kLeft, {batch.rows, left}); !s.ok()) return s;
+    if (auto s = open(stack, args.compute, args.files.s, Plane::kValues, {leading}); !s.ok()) return s;
+    return open(stack, args.compute, args.files.vh, Plane::kRight, {right, batch.cols});
   }
   const client::Outputs& planes() const { return planes_; }
-
-  client::Status write(const std::string& path, Plane plane, std::vector<int64_t> of_matrix) const {
-    if (path.empty()) return {};
-    std::vector<int64_t> shape = stack_.batch_shape;
-    shape.insert(shape.end(), of_matrix.begin(), of_matrix.end());
-    const client::Batch& batch = stack_.batch;
-    // Column-major is a single matrix only.
-    const bool by_columns = of_matrix.size() == 2 && batch.memory_order == client::MemoryOrder::kColumnMajor;
-    const std::string type = of_matrix.size() == 2 ? npy_type(batch.data_type) : npy_value_type(batch.data_type);
-    return write_npy(path, type, shape, planes_[plane], by_columns);
+  client::Status commit_all(const std::stop_token& stop) const {
+    std::vector<NpyOutput*> outputs;
+    for (const auto& out : outputs_) outputs.push_back(out.get());
+    return commit(outputs, stop);
   }
 
  private:
-  std::span<std::byte> room(Plane plane) {
-    const auto bytes = static_cast<size_t>(plane_bytes(stack_.batch, compute_, plane, stack_.batch.count));
-    return memory_.emplace_back(bytes);
+  client::Status open(const MatrixStack& stack, const client::ComputeOptions& compute, const std::string& path,
+                      Plane plane, std::vector<int64_t> of_matrix) {
+    const client::Batch& batch = stack.batch;
+    std::vector<int64_t> shape = stack.batch_shape;
+    shape.insert(shape.end(), of_matrix.begin(), of_matrix.end());
+    // Column-major is a single matrix only.
+    const bool by_columns = of_matrix.size() == 2 && batch.memory_order == client::MemoryOrder::kColumnMajor;
+    const std::string type = of_matrix.size() == 2 ? npy_type(batch.data_type) : npy_value_type(batch.data_type);
+    auto out = NpyOutput::make(path, type, shape, by_columns,
+                               static_cast<size_t>(plane_bytes(batch, compute, plane, batch.count)));
+    if (!out.ok()) return out.status();
+    planes_[plane] = (*out)->data();
+    outputs_.push_back(*std::move(out));
+    return {};
   }
 
-  const MatrixStack& stack_;
-  const client::ComputeOptions& compute_;
-  std::list<std::vector<std::byte>> memory_;
+  std::vector<std::unique_ptr<NpyOutput>> outputs_;
   client::Outputs planes_;
 };
 
-client::Status write_files(const SvdArguments& args, const client::Batch& batch, const SvdResults& results) {
-  const int64_t leading = args.top_k > 0 ? args.top_k : batch.values_per_matrix();
-  const int64_t left = args.full_matrices ? batch.rows : leading, right = args.full_matrices ? batch.cols : leading;
-  if (auto s = results.write(args.files.u, Plane::kLeft, {batch.rows, left}); !s.ok()) return s;
-  if (auto s = results.write(args.files.s, Plane::kValues, {leading}); !s.ok()) return s;
-  return results.write(args.files.vh, Plane::kRight, {right, batch.cols});
+bool has_options_of_large(const client::LargeOptions& o) {
+  return o.pivot_strategy != client::PivotStrategy::kAuto || o.block_variant != client::BlockVariant::kAuto;
 }
 
-bool is_large(const client::Batch& batch, const client::ServerLimits& limits) {
-  return limits.max_large_bytes > 0 &&
-         (batch.values_per_matrix() > limits.max_values || std::max(batch.rows, batch.cols) > limits.max_dimension);
-}
-
-// What is wrong with the options of a stack that is large, or is not.
+// What is wrong with the options of a stack that goes as large matrices, or as small ones.
 std::optional<std::string> misplaced_option(const SvdArguments& args, bool large) {
-  if (large && args.top_k > 0) return "--top-k is of small matrices; for this server these are large";
-  if (large && args.compute.fix_phases) return "--fix-phases is of small matrices; for this server these are large";
-  const client::LargeOptions& o = args.large_options;
-  const bool has_large = o.pivot_strategy != client::PivotStrategy::kAuto ||
-                         o.block_variant != client::BlockVariant::kAuto || args.large.verbose;
-  if (!large && has_large) {
+  const std::string of_small = " is of small matrices; this is decomposed as a large one, for its size or its options";
+  if (large && args.top_k > 0) return "--top-k" + of_small;
+  if (large && args.compute.fix_phases) return "--fix-phases" + of_small;
+  if (!large && (has_options_of_large(args.large_options) || args.large.verbose)) {
     return "--strategy, --variant and --verbose are of large matrices; for this server these are small";
   }
   return std::nullopt;
@@ -128,12 +126,13 @@ std::optional<std::string> misplaced_option(const SvdArguments& args, bool large
 // Small matrices.
 int run_batch(const SvdArguments& args, client::Client& client, const MatrixStack& stack,
               const client::CallOptions& call, const Interruption& interruption) {
-  SvdResults results(stack, args.compute);
+  SvdResults results;
+  if (auto s = results.open(args, stack); !s.ok()) return fail("svd", s);
   const auto begin = std::chrono::steady_clock::now();
   const auto report = client.decompose(stack.batch, results.planes(), args.compute, call);
   if (!report.ok()) return fail_unless_interrupted("svd", report.status(), interruption);
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-  if (auto s = write_files(args, stack.batch, results); !s.ok()) return fail("svd", s);
+  if (auto s = results.commit_all(call.stop); !s.ok()) return fail_unless_interrupted("svd", s, interruption);
   print_summary(stack.batch, *report, seconds);
   return report->exceptions.empty() ? kDone : kExceptions;
 }
@@ -143,6 +142,7 @@ int run_batch(const SvdArguments& args, client::Client& client, const MatrixStac
 int run_svd(const std::vector<std::string>& words) {
   SvdArguments args;
   if (const auto code = parse(words, &args)) return *code;
+  if (const auto s = check_outputs({args.files.u, args.files.s, args.files.vh}); !s.ok()) return fail("svd", s);
   const auto stack = load_matrices(args.in);
   if (!stack.ok()) return fail("svd", stack.status());
   const client::Batch& batch = stack->batch;
@@ -154,11 +154,12 @@ int run_svd(const std::vector<std::string>& words) {
   client::Client client(*options);
   client::CallOptions call = args.connection.call();
   call.stop = interruption.token();
-  const auto asked = std::chrono::steady_clock::now();
-  const auto info = client.server_info(call);
-  if (call.timeout) *call.timeout -= std::chrono::steady_clock::now() - asked;
+  const auto info = ask_server(client, &call);
   if (!info.ok()) return fail_unless_interrupted("svd", info.status(), interruption);
-  const bool large = is_large(batch, info->limits);
+  // A single matrix may have what only large ones have: it goes as one.
+  const bool chosen =
+      has_options_of_large(args.large_options) && stack->batch_shape.empty() && info->limits.max_large_bytes > 0;
+  const bool large = chosen || is_large(batch, info->limits);
   if (const auto wrong = misplaced_option(args, large)) return bad_usage("svd", *wrong);
   if (!large) return run_batch(args, client, *stack, call, interruption);
   return run_large("svd", client, *stack, {}, args.files, args.large_options, args.large.verbose, interruption, call);

@@ -526,6 +526,11 @@ TEST(Svdctl, OptionsOfTheOtherKindOfMatrixAreRefused) {
   EXPECT_EQ(code(large, {"--top-k", "2"}), 2);
   EXPECT_EQ(code(large, {"--fix-phases"}), 2);
   EXPECT_EQ(code(small, {"--strategy", "recursive"}), 2);
+  const std::string single = folder + "/single.npy";
+  write_matrix(single, "f8", "(5, 3)", random_matrices<double>(15));
+  EXPECT_EQ(code(single, {"--strategy", "recursive", "--variant", "full-block", "--verbose"}), 0);
+  EXPECT_EQ(code(single, {"--strategy", "recursive", "--top-k", "1"}), 2);
+  EXPECT_EQ(code(single, {"--verbose"}), 2);
   EXPECT_EQ(code(small, {"--variant", "full-block"}), 2);
   EXPECT_EQ(code(small, {"--verbose"}), 2);
   EXPECT_EQ(code(small, {"--tolerance", "1e-3", "--max-sweeps", "50"}), 0);
@@ -552,6 +557,39 @@ TEST(Svdctl, ComputesTheValuesOfAFile) {
     std::memcpy(&stored, bytes.data() + bytes.size() - (values - i) * sizeof(float), sizeof stored);
     EXPECT_EQ(printed, stored);
   }
+  std::filesystem::remove_all(folder);
+}
+
+TEST(Svdctl, ComputesTheValuesOfALargeFile) {
+  Server server;
+  const std::string folder = make_folder(), in = folder + "/a.npy";
+  write_matrix(in, "f8", "(2, 70, 50)", random_matrices<double>(2 * 70 * 50));
+  const std::string values = folder + "/values.npy", svd = folder + "/svd.npy";
+  const Outcome o = run({SVDCTL_PROGRAM, "values", in, "-o", values, "--print", "--address", server.address()});
+  EXPECT_EQ(o.exit_code, 0) << o.err;
+  EXPECT_EQ(std::count(o.out.begin(), o.out.end(), '\n'), 2);
+  EXPECT_EQ(run({SVDCTL_PROGRAM, "svd", in, "--s", svd, "--address", server.address()}).exit_code, 0);
+  EXPECT_EQ(read_matrix<double>(values), read_matrix<double>(svd));
+  EXPECT_THAT(read_matrix<double>(values).first, HasSubstr("'shape': (2, 50)"));
+  const Outcome capacity = run({SVDCTL_PROGRAM, "capacity", in, "--address", server.address()});
+  EXPECT_EQ(capacity.exit_code, 2);
+  EXPECT_THAT(capacity.err, HasSubstr("svdctl values"));
+  write_matrix(in, "f8", "(0, 4, 4)", std::vector<double>());
+  EXPECT_EQ(run({SVDCTL_PROGRAM, "capacity", in, "--address", server.address()}).out, "10 dB: no channels\n");
+  std::filesystem::remove_all(folder);
+}
+
+// Before anything is asked: there is no server here.
+TEST(Svdctl, OutputsAreLookedAtFirst) {
+  const std::string folder = make_folder(), in = std::string(TEST_DATA) + "/cdl_c_4x4.npy", u = folder + "/u.npy";
+  const auto svd = [&](const std::string& vh) {
+    return run({SVDCTL_PROGRAM, "svd", in, "--u", u, "--vh", vh, "--address", "127.0.0.1:1"});
+  };
+  EXPECT_EQ(svd(folder + "/./u.npy").exit_code, 2);
+  const Outcome directory = svd(folder);
+  EXPECT_EQ(directory.exit_code, 1);
+  EXPECT_EQ(directory.err, "svdctl svd: cannot write " + folder + ": Is a directory\n");
+  EXPECT_FALSE(std::filesystem::exists(u));
   std::filesystem::remove_all(folder);
 }
 

@@ -212,8 +212,12 @@ def summary(message: Any) -> LargeSummary:
 
 
 def is_large(operand: Operand, query: Query, limits: Any) -> bool:
-    """Whether the matrices of an operand go by DecomposeLarge, one a call."""
+    """Whether the matrices of an operand go by DecomposeLarge, one a call. A single one does, too, whose options only
+    large ones have."""
     if query.signature:
+        return True
+    chosen = query.pivot_strategy is not None or query.block_variant is not None
+    if chosen and not operand.batch_shape and limits.max_large_bytes > 0:
         return True
     return limits.max_large_bytes > 0 and (operand.values_per_matrix > limits.max_values or
                                            max(operand.rows, operand.cols) > limits.max_dimension)

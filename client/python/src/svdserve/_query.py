@@ -128,7 +128,8 @@ class Query:
         for name, given in (only_small if is_large else only_large).items():
             if given:
                 raise invalid_argument(f"options.{name}", f"is one of {'small' if is_large else 'large'} matrices, and "
-                                       f"{rows}x{cols} is {'large' if is_large else 'small'} for this server")
+                                       f"{rows}x{cols} is {'large' if is_large else 'small'} for this server"
+                                       f"{' or by its options' if is_large else ''}")
 
     @property
     def group_size(self) -> int:
