@@ -166,19 +166,20 @@ Error LargeJob::Admit(const LargeOpen& open) {
     return {absl::StatusCode::kUnavailable, Reason::kDeviceFault, "no healthy device is left that it fits", "",
             absl::Seconds(1)};
   }
-  Reservation reservation;
+  Reservation request;
   const int64_t bytes = host_bytes(plan, *runner.device(device).engine);
-  if (Error error = stages_->ledger->Admit(bytes, &reservation); !error.ok()) {
+  if (Error error = stages_->ledger->Admit(bytes, &request); !error.ok()) {
     stages_->recorder->Refused(error.reason);
     return error;
   }
-  memory_ = LargeMemory::Make(plan, std::move(validated.signature), std::move(reservation));
+  memory_ = LargeMemory::Make(plan, std::move(validated.signature), request.Split(bytes));
   if (memory_ == nullptr) {
     return {absl::StatusCode::kResourceExhausted, Reason::kOverloadedBytes, "out of memory for the factor", "",
             absl::Seconds(1)};
   }
   const auto operand = static_cast<int64_t>(plan.operand_bytes());
   received_.emplace(operand, static_cast<size_t>(operand / stages_->options->chunk_bytes + kSpareRanges));
+  request_ = std::move(request);
   plan_ = plan;
   device_ = device;
   stages_->recorder->FactorAccepted(bytes);
@@ -204,7 +205,7 @@ LargeNext LargeJob::OnChunk(int64_t offset, size_t bytes, uint32_t checksum,
   const bool good = take(memory->operand().data() + offset) == checksum;
   MutexLock lock(&mu_);
   if (state_ != State::kUploading) {
-    next.done_with = std::move(memory);
+    next.done_with.push_back(std::move(memory));
     return next;
   }
   if (!good) {
@@ -342,6 +343,8 @@ void LargeJob::OnOutcome(FactorOutcome outcome) {
       stages_->recorder->FactorPhaseTook(LargePhase::kCompute, computed_ - taken_);
       stages_->recorder->FactorComputed(outcome);
       outcome_ = std::move(outcome);
+      pieces_ = memory_->TakeResults();
+      next->done_with.push_back(std::move(memory_));
       state_ = State::kSending;
       Pump(next);
       return;
@@ -379,21 +382,21 @@ std::optional<LargeReply> LargeJob::NextReply() {
 }
 
 std::optional<LargeReply> LargeJob::NextChunk() {
-  for (; sending_ < kFactorResults; ++sending_, sent_ = 0) {
-    const auto which = static_cast<FactorResult>(sending_);
-    const MappedBlock& result = memory_->result(which);
-    if (sent_ == result.size()) continue;
-    LargeResultChunk chunk;
-    chunk.result = which;
-    chunk.offset = static_cast<int64_t>(sent_);
-    chunk.data = result.data() + sent_;
-    chunk.bytes = std::min(result.size() - sent_, static_cast<size_t>(stages_->options->chunk_bytes));
-    chunk.memory = memory_;
-    sent_ += chunk.bytes;
-    stages_->recorder->FactorSent(static_cast<int64_t>(chunk.bytes));
-    return chunk;
+  if (pieces_.empty()) return std::nullopt;
+  LargeResultChunk chunk;
+  chunk.piece = pieces_.front();
+  const MappedBlock& block = chunk.piece->block;
+  chunk.result = chunk.piece->result;
+  chunk.offset = chunk.piece->offset + static_cast<int64_t>(sent_);
+  chunk.data = block.data() + sent_;
+  chunk.bytes = std::min(block.size() - sent_, static_cast<size_t>(stages_->options->chunk_bytes));
+  sent_ += chunk.bytes;
+  if (sent_ == block.size()) {
+    pieces_.pop_front();  // the chunk has it
+    sent_ = 0;
   }
-  return std::nullopt;
+  stages_->recorder->FactorSent(static_cast<int64_t>(chunk.bytes));
+  return chunk;
 }
 
 LargeSummary LargeJob::Summarize() {
@@ -450,7 +453,10 @@ LargeNext LargeJob::Fail(Error error) {
 }
 
 void LargeJob::Abandon(const Error& error) {
-  ActOn([&](LargeNext* next) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { End(error, next); });
+  ActOn([&](LargeNext* next) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    End(error, next);
+    if (writing_) next->abort = ending_;
+  });
 }
 
 bool LargeJob::accepted() const {
@@ -464,7 +470,10 @@ void LargeJob::End(Error error, LargeNext* next) {
   if (state_ == State::kQueued) stages_->runner->Withdraw(device_, this);
   state_ = State::kEnded;
   ending_ = std::move(error);
-  next->done_with = std::move(memory_);
+  if (memory_ != nullptr) next->done_with.push_back(std::move(memory_));
+  next->done_with.insert(next->done_with.end(), pieces_.begin(), pieces_.end());
+  pieces_.clear();
+  request_ = {};
   stages_->recorder->RequestFinished(labels_, ending_.code);
   if (!ending_.ok()) stages_->recorder->FactorFailed(ending_.reason);
   if (!writing_) Finish(next);

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -16,10 +17,12 @@
 #include "server/admit/ledger.h"
 #include "server/clock.h"
 #include "server/device/factor_runner.h"
+#include "server/large_memory.h"
 #include "server/large_pipeline.h"
 #include "server/large_request.h"
 #include "server/metrics/recorder.h"
 #include "server/mutex.h"
+#include "server/reservation.h"
 #include "server/validate/byte_ranges.h"
 #include "server/validate/validate_large.h"
 
@@ -42,7 +45,9 @@ struct LargeStages {
 //   2. A read is asked for only when the chunk before was taken: the transport's window is the only buffer.
 //   3. Progress is sent when nothing else is on its way, and then what is known at that moment: a slow reader gets less
 //      of it, never old.
-//   4. When a call ends, its memory is let go at once; the device keeps its share until it has obeyed the cancel flag.
+//   4. When a call ends, its memory is let go at once; the device keeps its share until it has obeyed the cancel flag,
+//   the
+//      transport the pieces of which it has bytes.
 //   5. Nobody is called under the job's lock but the ledger, the runner, the recorder and LargeStages::forget().
 class LargeJob final : public FactorTask, public std::enable_shared_from_this<LargeJob> {
  public:
@@ -107,14 +112,16 @@ class LargeJob final : public FactorTask, public std::enable_shared_from_this<La
   RequestLabels labels_ ABSL_GUARDED_BY(mu_);
   FactorPlan plan_ ABSL_GUARDED_BY(mu_);  // from kUploading on, as the next three
   int device_ ABSL_GUARDED_BY(mu_) = 0;
-  std::shared_ptr<LargeMemory> memory_ ABSL_GUARDED_BY(mu_);  // null again in kEnded
+  Reservation request_ ABSL_GUARDED_BY(mu_);                  // of no bytes; the others' are in what they are of
+  std::shared_ptr<LargeMemory> memory_ ABSL_GUARDED_BY(mu_);  // null again from kSending on
   std::optional<ByteRanges> received_ ABSL_GUARDED_BY(mu_);
   bool acceptance_due_ ABSL_GUARDED_BY(mu_) = false;
   bool progress_due_ ABSL_GUARDED_BY(mu_) = false;
   FactorProgress progress_ ABSL_GUARDED_BY(mu_);
   FactorOutcome outcome_ ABSL_GUARDED_BY(mu_);  // from kSending on
-  int sending_ ABSL_GUARDED_BY(mu_) = 0;        // index of the result that is being sent; then the summary
-  size_t sent_ ABSL_GUARDED_BY(mu_) = 0;        // bytes of it
+  std::deque<std::shared_ptr<const ResultPiece>> pieces_
+      ABSL_GUARDED_BY(mu_);               // that are not sent yet; then the summary
+  size_t sent_ ABSL_GUARDED_BY(mu_) = 0;  // bytes of the first of them
   bool summary_sent_ ABSL_GUARDED_BY(mu_) = false;
   absl::Time heard_ ABSL_GUARDED_BY(mu_);  // when the client last sent or took something
   // When each was reached.

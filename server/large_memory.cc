@@ -2,11 +2,15 @@
 
 #include <sys/mman.h>
 
+#include <algorithm>
+
 namespace svdserve::server {
 namespace {
 
 // From here on huge pages: a fault for each 4 KiB takes longer than the copy of what goes there.
 constexpr size_t kHuge = size_t{4} << 20;
+// Of a result. Smaller ones cost more to unmap, larger ones keep more behind a client that takes nothing.
+constexpr size_t kPieceBytes = kHuge;
 
 }  // namespace
 
@@ -17,6 +21,15 @@ MappedBlock::MappedBlock(size_t bytes) {
   if (bytes >= kHuge) madvise(data, bytes, MADV_HUGEPAGE);  // where it cannot be, small pages do
   data_ = static_cast<char*>(data);
   size_ = bytes;
+}
+
+MappedBlock MappedBlock::CutFront(size_t bytes) {
+  MappedBlock front;
+  front.data_ = data_;
+  front.size_ = bytes;
+  size_ -= bytes;
+  data_ = size_ == 0 ? nullptr : data_ + bytes;
+  return front;
 }
 
 MappedBlock::~MappedBlock() {
@@ -46,6 +59,19 @@ FactorOperands LargeMemory::operands() const {
   out.values = result(FactorResult::kValues).data();
   out.right = result(FactorResult::kRight).data();
   return out;
+}
+
+std::deque<std::shared_ptr<const ResultPiece>> LargeMemory::TakeResults() {
+  std::deque<std::shared_ptr<const ResultPiece>> pieces;
+  for (size_t i = 0; i < kFactorResults; ++i) {
+    for (int64_t offset = 0; results_[i].size() > 0; offset += static_cast<int64_t>(kPieceBytes)) {
+      const size_t bytes = std::min(results_[i].size(), kPieceBytes);
+      pieces.push_back(std::make_shared<const ResultPiece>(ResultPiece{reservation_.Split(static_cast<int64_t>(bytes)),
+                                                                       results_[i].CutFront(bytes),
+                                                                       static_cast<FactorResult>(i), offset}));
+    }
+  }
+  return pieces;
 }
 
 }  // namespace svdserve::server

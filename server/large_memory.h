@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -31,6 +32,8 @@ class MappedBlock {
 
   char* data() const { return data_; }
   size_t size() const { return size_; }
+  // Its first `bytes`, a multiple of the page's size or all of it, as a block of their own.
+  MappedBlock CutFront(size_t bytes);
 
  private:
   char* data_ = nullptr;
@@ -41,8 +44,17 @@ class MappedBlock {
 enum class FactorResult : uint8_t { kValues, kLeft, kRight };
 inline constexpr int kFactorResults = 3;
 
-// Shared by the job, the device while it computes, and every slice of a result that the transport still holds; the last
-// to let go unmaps it and only then, by the order of destructors, gives the reservation back.
+// A piece of a result on its way to the client, shared by the job and by the slices of it that the transport still
+// holds. The last to let go unmaps it and only then, by the order of destructors, gives the reservation back: so a
+// client that takes nothing keeps what is in the transport, and not the whole factor.
+struct ResultPiece {
+  Reservation held;
+  MappedBlock block;
+  FactorResult result;
+  int64_t offset;  // of the block in its result
+};
+
+// Shared by the job and the device while it computes; the last to let go unmaps it, as that of a piece does.
 class LargeMemory {
  public:
   // Null where the system has no room.
@@ -51,6 +63,8 @@ class LargeMemory {
   const MappedBlock& operand() const { return operand_; }
   const MappedBlock& result(FactorResult r) const { return results_[static_cast<size_t>(r)]; }
   FactorOperands operands() const;
+  // The results in the order in which they are sent. They are gone from here, and so is their part of the reservation.
+  std::deque<std::shared_ptr<const ResultPiece>> TakeResults();
 
  private:
   LargeMemory() = default;

@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 #include <variant>
+#include <vector>
 
 #include "absl/time/time.h"
 #include "engine/large_factor.h"
@@ -37,13 +38,13 @@ struct LargeProgress {
   absl::Duration elapsed;  // since it was accepted
 };
 
-// Bytes of a result, which `memory` keeps.
+// Bytes of a result, which `piece` keeps.
 struct LargeResultChunk {
   FactorResult result = FactorResult::kValues;
   int64_t offset = 0;  // of `data` in its result
   const char* data = nullptr;
   size_t bytes = 0;
-  std::shared_ptr<LargeMemory> memory;
+  std::shared_ptr<const ResultPiece> piece;
 };
 
 struct LargeTiming {
@@ -69,8 +70,9 @@ struct LargeNext {
   // Cut the call off, with this: its client does not take what is written, so what is finished would never reach it.
   std::optional<Error> abort;
   std::optional<Error> finish;  // end the call, well or with an error: nothing else will be asked for
-  // What is to go now: to unmap gigabytes takes a while, so it is not done under the job's lock.
-  std::shared_ptr<LargeMemory> done_with;
+  // What is to go: to unmap gigabytes takes a while, so it is not done under the job's lock. Before `finish`, so that
+  // whoever comes next finds the memory free; else after the rest.
+  std::vector<std::shared_ptr<const void>> done_with;
 };
 
 }  // namespace svdserve::server

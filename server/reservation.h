@@ -10,33 +10,45 @@ namespace svdserve::server {
 // Who granted a reservation and takes it back. Outlives every reservation that it granted. Thread-safe.
 class ReservationGrantor {
  public:
-  virtual void GiveBack(int64_t bytes) = 0;
+  virtual void GiveBack(int64_t bytes, int requests) = 0;
 
  protected:
   ~ReservationGrantor() = default;
 };
 
-// Move-only; an empty one claims nothing. One request and `bytes` bytes.
+// Move-only; an empty one claims nothing. One request and `bytes` bytes, or bytes alone where it is split off.
 class Reservation {
  public:
   Reservation() = default;
-  Reservation(ReservationGrantor* grantor, int64_t bytes) : grantor_(grantor), bytes_(bytes) {}
+  Reservation(ReservationGrantor* grantor, int64_t bytes) : Reservation(grantor, bytes, 1) {}
   Reservation(Reservation&& other) noexcept
-      : grantor_(std::exchange(other.grantor_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
+      : grantor_(std::exchange(other.grantor_, nullptr)),
+        bytes_(std::exchange(other.bytes_, 0)),
+        requests_(std::exchange(other.requests_, 0)) {}
   Reservation& operator=(Reservation&& other) noexcept {
     std::swap(grantor_, other.grantor_);
     std::swap(bytes_, other.bytes_);
+    std::swap(requests_, other.requests_);
     return *this;
   }
   ~Reservation() {
-    if (grantor_ != nullptr) grantor_->GiveBack(bytes_);
+    if (grantor_ != nullptr) grantor_->GiveBack(bytes_, requests_);
   }
 
   int64_t bytes() const { return bytes_; }
+  // `bytes` of the claim, at most bytes(), which go back by themselves; the request stays with this.
+  Reservation Split(int64_t bytes) {
+    bytes_ -= bytes;
+    return {grantor_, bytes, 0};
+  }
 
  private:
+  Reservation(ReservationGrantor* grantor, int64_t bytes, int requests)
+      : grantor_(grantor), bytes_(bytes), requests_(requests) {}
+
   ReservationGrantor* grantor_ = nullptr;
   int64_t bytes_ = 0;
+  int requests_ = 0;
 };
 
 }  // namespace svdserve::server

@@ -244,7 +244,7 @@ class BlockJacobi {
     backend_.copy(x_, x0_);
     backend_.copy_exponents(f_, f0_, n_);
     const auto diagonal = backend_.diagonal(b_);
-    solve_for_w_ = *std::min_element(diagonal.begin(), diagonal.end()) > kSolvableDiagonal;
+    solve_for_w_ = *std::min_element(diagonal.begin(), diagonal.end()) > solvable_diagonal();
     if (solve_for_w_) return;
     w_ = backend_.matrix(n_, n_);
     backend_.set_identity(w_);
@@ -539,8 +539,10 @@ class BlockJacobi {
     return inverse;
   }
 
-  // The triangular solve divides by R_2's diagonal; each entry is relative to its column's norm here.
-  static constexpr double kSolvableDiagonal = 0.02;
+  // The triangular solve divides by R_2's diagonal, each entry relative to its column's norm: W loses about u over the
+  // least of them of its orthogonality, which the repair turns into as much residual. 2 n u leaves a wide margin to the
+  // 10 n u that the contract allows.
+  double solvable_diagonal() const { return 0.5 / static_cast<double>(n_); }
 
   Backend& backend_;
   const FactorPlan& plan_;

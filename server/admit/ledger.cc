@@ -50,13 +50,13 @@ Error Ledger::Admit(int64_t bytes, Reservation* reservation) {
   return {};
 }
 
-void Ledger::GiveBack(int64_t bytes) {
+void Ledger::GiveBack(int64_t bytes, int requests) {
   const absl::Time now = clock_->Now();
   MutexLock lock(&mu_);
   bytes_ -= bytes;
-  --requests_;
+  requests_ -= requests;
   left_bytes_ += static_cast<double>(bytes);
-  left_requests_ += 1;
+  left_requests_ += requests;
   if (now - since_ < kMemory) return;
   // Forget half: the rate stays, and the older half of what it is made of counts no more than the younger.
   since_ += (now - since_) / 2;

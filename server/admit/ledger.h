@@ -41,7 +41,7 @@ class Ledger final : private ReservationGrantor {
   Usage usage() const;
 
  private:
-  void GiveBack(int64_t bytes) override;
+  void GiveBack(int64_t bytes, int requests) override;
   // How long until half of what is in the ledger has left it, going by what left lately.
   absl::Duration RetryDelay(absl::Time now) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 

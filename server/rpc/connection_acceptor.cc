@@ -7,6 +7,7 @@
 #include <sys/eventfd.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -32,11 +33,18 @@ int64_t descriptor_limit() {
   return static_cast<int64_t>(limit.rlim_cur);
 }
 
+// The number of the socket behind a descriptor, which no other has while it is open; 0 where there is none.
+ino_t socket_of(int fd) {
+  struct stat status {};
+  return fstat(fd, &status) == 0 && S_ISSOCK(status.st_mode) ? status.st_ino : 0;
+}
+
 }  // namespace
 
 ConnectionAcceptor::ConnectionAcceptor(ListeningSockets listening, int64_t max_connections, Recorder* recorder,
                                        HandOver hand_over)
     : listening_(std::move(listening)),
+      address_(listening_->address()),
       recorder_(recorder),
       hand_over_(std::move(hand_over)),
       stop_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
@@ -50,11 +58,21 @@ ConnectionAcceptor::ConnectionAcceptor(ListeningSockets listening, int64_t max_c
   thread_ = std::thread([this] { Run(); });
 }
 
-ConnectionAcceptor::~ConnectionAcceptor() {
+ConnectionAcceptor::~ConnectionAcceptor() { Stop(); }
+
+void ConnectionAcceptor::Stop() {
+  if (!thread_.joinable()) return;
   const uint64_t one = 1;
   // Cannot fail: the counter of an eventfd that was never written to has room.
   static_cast<void>(!write(stop_.get(), &one, sizeof one));
   thread_.join();
+  listening_.reset();
+}
+
+void ConnectionAcceptor::BreakConnections() const {
+  for (const auto& [fd, socket] : sockets_) {
+    if (socket_of(fd) == socket) shutdown(fd, SHUT_RDWR);
+  }
 }
 
 void ConnectionAcceptor::Run() {
@@ -62,7 +80,7 @@ void ConnectionAcceptor::Run() {
   bool paused = false;
   for (;;) {
     polled.assign(1, {stop_.get(), POLLIN, 0});
-    for (const Descriptor& socket : listening_.sockets()) {
+    for (const Descriptor& socket : listening_->sockets()) {
       polled.push_back({socket.get(), static_cast<short>(paused ? 0 : POLLIN), 0});
     }
     poll(polled.data(), polled.size(), paused ? kPauseMilliseconds : -1);
@@ -89,6 +107,7 @@ bool ConnectionAcceptor::AcceptFrom(int socket) {
     setsockopt(accepted.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
     setsockopt(accepted.get(), IPPROTO_TCP, TCP_USER_TIMEOUT, &kUnacknowledgedMilliseconds,
                sizeof kUnacknowledgedMilliseconds);
+    sockets_[accepted.get()] = socket_of(accepted.get());
     hand_over_(accepted.release());
   }
 }

@@ -5,10 +5,14 @@
 #ifndef SVDSERVE_SERVER_RPC_CONNECTION_ACCEPTOR_H_
 #define SVDSERVE_SERVER_RPC_CONNECTION_ACCEPTOR_H_
 
+#include <sys/types.h>
+
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <thread>
+#include <unordered_map>
 
 #include "absl/time/time.h"
 #include "server/listening_socket.h"
@@ -21,12 +25,18 @@ class ConnectionAcceptor {
   // Owns the descriptor from then on. Called on the acceptor's thread.
   using HandOver = std::function<void(int fd)>;
 
-  // Listens until it is destroyed. Beyond `max_connections`, or what the process's limit of descriptors leaves room
+  // Listens until Stop(). Beyond `max_connections`, or what the process's limit of descriptors leaves room
   // for, a connection is closed at once: its client sees UNAVAILABLE. `recorder` outlives the acceptor.
   ConnectionAcceptor(ListeningSockets listening, int64_t max_connections, Recorder* recorder, HandOver hand_over);
   ~ConnectionAcceptor();
 
-  const std::string& address() const { return listening_.address(); }
+  // Nothing is accepted any more. Once; the destructor does it otherwise.
+  void Stop();
+  // After Stop(): breaks the connections that are still there, so that gRPC gets rid of what it has for a client that
+  // takes nothing. It would wait for that one, whatever is cancelled.
+  void BreakConnections() const;
+
+  const std::string& address() const { return address_; }
   int64_t max_connections() const { return max_connections_; }
 
  private:
@@ -35,12 +45,14 @@ class ConnectionAcceptor {
   bool AcceptFrom(int socket);
   void Refused();
 
-  const ListeningSockets listening_;
+  std::optional<ListeningSockets> listening_;  // until Stop()
+  const std::string address_;
   Recorder* const recorder_;
   const HandOver hand_over_;
   const Descriptor stop_;  // readable: the thread ends
   int first_free_ = 0;     // the lowest number that a connection's descriptor can have, more or less
   int64_t max_connections_ = 0;
+  std::unordered_map<int, ino_t> sockets_;          // that were handed over, by descriptor; of the thread alone
   absl::Time last_warning_ = absl::InfinitePast();  // of the thread alone
   std::thread thread_;
 };

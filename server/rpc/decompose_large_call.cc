@@ -32,7 +32,7 @@ void DecomposeLargeCall::Start(LargePipeline* pipeline) {
 }
 
 void DecomposeLargeCall::Act(LargeNext next) {
-  next.done_with.reset();
+  if (next.finish) next.done_with.clear();
   grpc::ByteBuffer message;
   if (next.write) message = encode_large_response(*next.write);
   MutexLock lock(&act_mu_);

@@ -145,10 +145,10 @@ v1::LargeSummary wire_summary(const LargeSummary& from) {
 
 // The chunk's bytes as a slice that holds their memory.
 grpc::Slice slice_of(const LargeResultChunk& chunk) {
-  auto* const share = new std::shared_ptr<LargeMemory>(chunk.memory);
+  auto* const share = new std::shared_ptr<const ResultPiece>(chunk.piece);
   return grpc::Slice(
       const_cast<char*>(chunk.data), chunk.bytes,
-      [](void* held) { delete static_cast<std::shared_ptr<LargeMemory>*>(held); }, share);
+      [](void* held) { delete static_cast<std::shared_ptr<const ResultPiece>*>(held); }, share);
 }
 
 grpc::ByteBuffer encode_chunk(const LargeResultChunk& from) {

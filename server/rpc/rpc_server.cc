@@ -172,7 +172,17 @@ struct RpcServer::Impl {
   CondVar changed;
   bool serving ABSL_GUARDED_BY(mu) = false;
   bool stopping ABSL_GUARDED_BY(mu) = false;
+  bool stopped ABSL_GUARDED_BY(mu) = false;  // every call and every connection has gone
   std::thread health_thread;
+
+  // Unless all have gone before: a little later than gRPC cancels their calls, so that who listens hears of that.
+  void BreakConnectionsAfter(absl::Duration grace) {
+    constexpr absl::Duration kLastWords = absl::Milliseconds(500);
+    const auto end = std::chrono::steady_clock::now() + absl::ToChronoNanoseconds(grace + kLastWords);
+    MutexLock lock(&mu);
+    while (!stopped && std::chrono::steady_clock::now() < end) changed.WaitUntil(&mu, end);
+    if (!stopped) acceptor->BreakConnections();
+  }
 
   void WatchHealth() {
     constexpr auto kPeriod = std::chrono::milliseconds(100);
@@ -259,10 +269,17 @@ void RpcServer::Shutdown(absl::Duration grace) {
     impl_->changed.Signal();
   }
   if (impl_->health_thread.joinable()) impl_->health_thread.join();
-  impl_->acceptor.reset();
+  impl_->acceptor->Stop();
   impl_->streams.CloseAll();
+  std::thread breaker([this, grace] { impl_->BreakConnectionsAfter(grace); });
   impl_->server->Shutdown(std::chrono::system_clock::now() + absl::ToChronoMilliseconds(grace));
   impl_->server->Wait();
+  {
+    MutexLock lock(&impl_->mu);
+    impl_->stopped = true;
+    impl_->changed.Signal();
+  }
+  breaker.join();
 }
 
 int64_t RpcServer::open_streams() const { return impl_->streams.size(); }

@@ -402,17 +402,18 @@ std::pair<std::string, std::vector<T>> read_matrix(const std::string& path) {
 }
 
 TEST(Svdctl, DecomposesALargeFile) {
+  constexpr size_t kRows = 170, kCols = 150;
   Server server;
   const std::string folder = make_folder();
   const auto file = [&](const char* name) { return folder + "/" + name + ".npy"; };
-  const std::vector<double> a = random_matrices<double>(2 * 70 * 50);
-  write_matrix(file("a"), "f8", "(2, 70, 50)", a);
+  const std::vector<double> a = random_matrices<double>(2 * kRows * kCols);
+  write_matrix(file("a"), "f8", "(2, 170, 150)", a);
   const Outcome o = run({SVDCTL_PROGRAM, "svd", file("a"), "--u", file("u"), "--s", file("s"), "--vh", file("vh"),
                          "--method", "jacobi", "--strategy", "round-robin", "--variant", "full-block", "--certificate",
                          "--verbose", "--address", server.address()});
   EXPECT_EQ(o.exit_code, 0) << o.err;
   EXPECT_EQ(o.out, "");
-  EXPECT_THAT(o.err, HasSubstr("70x50 f64 in "));
+  EXPECT_THAT(o.err, HasSubstr("170x150 f64 in "));
   EXPECT_THAT(o.err, HasSubstr("jacobi on host:0"));
   EXPECT_THAT(o.err, HasSubstr("certificate: residual "));
   EXPECT_THAT(o.err, HasSubstr("compute "));
@@ -420,17 +421,19 @@ TEST(Svdctl, DecomposesALargeFile) {
   const auto [u_head, u] = read_matrix<double>(file("u"));
   const auto [s_head, s] = read_matrix<double>(file("s"));
   const auto [vh_head, vh] = read_matrix<double>(file("vh"));
-  EXPECT_THAT(u_head, HasSubstr("'descr': '<f8', 'fortran_order': False, 'shape': (2, 70, 50)"));
-  EXPECT_THAT(s_head, HasSubstr("'shape': (2, 50)"));
-  EXPECT_THAT(vh_head, HasSubstr("'shape': (2, 50, 50)"));
+  EXPECT_THAT(u_head, HasSubstr("'descr': '<f8', 'fortran_order': False, 'shape': (2, 170, 150)"));
+  EXPECT_THAT(s_head, HasSubstr("'shape': (2, 150)"));
+  EXPECT_THAT(vh_head, HasSubstr("'shape': (2, 150, 150)"));
   for (size_t i = 0; i < 2; ++i) {
     const auto part = [i](const std::vector<double>& all, size_t size) {
       return std::vector<double>(all.begin() + static_cast<ptrdiff_t>(i * size),
                                  all.begin() + static_cast<ptrdiff_t>((i + 1) * size));
     };
-    const client::LargeDecomposition<double> d{
-        .left = part(u, 3500), .values = part(s, 50), .right_adjoint = part(vh, 2500), .left_columns = 50};
-    const auto [residual, orthogonality] = errors(part(a, 3500), d, 70, 50);
+    const client::LargeDecomposition<double> d{.left = part(u, kRows * kCols),
+                                               .values = part(s, kCols),
+                                               .right_adjoint = part(vh, kCols * kCols),
+                                               .left_columns = kCols};
+    const auto [residual, orthogonality] = errors(part(a, kRows * kCols), d, kRows, kCols);
     EXPECT_LT(residual, 1e-11);
     EXPECT_LT(orthogonality, 1e-12);
   }
@@ -517,7 +520,7 @@ TEST(Svdctl, OptionsOfTheOtherKindOfMatrixAreRefused) {
   Server server;
   const std::string folder = make_folder(), large = folder + "/a.npy",
                     small = std::string(TEST_DATA) + "/cdl_c_4x4.npy";
-  write_matrix(large, "f8", "(40, 40)", random_matrices<double>(40 * 40));
+  write_matrix(large, "f8", "(150, 150)", random_matrices<double>(150 * 150));
   const auto code = [&](const std::string& in, const std::vector<std::string>& more) {
     std::vector<std::string> words = {SVDCTL_PROGRAM, "svd", in, "--address", server.address()};
     words.insert(words.end(), more.begin(), more.end());
@@ -563,14 +566,14 @@ TEST(Svdctl, ComputesTheValuesOfAFile) {
 TEST(Svdctl, ComputesTheValuesOfALargeFile) {
   Server server;
   const std::string folder = make_folder(), in = folder + "/a.npy";
-  write_matrix(in, "f8", "(2, 70, 50)", random_matrices<double>(2 * 70 * 50));
+  write_matrix(in, "f8", "(2, 170, 150)", random_matrices<double>(2 * 170 * 150));
   const std::string values = folder + "/values.npy", svd = folder + "/svd.npy";
   const Outcome o = run({SVDCTL_PROGRAM, "values", in, "-o", values, "--print", "--address", server.address()});
   EXPECT_EQ(o.exit_code, 0) << o.err;
   EXPECT_EQ(std::count(o.out.begin(), o.out.end(), '\n'), 2);
   EXPECT_EQ(run({SVDCTL_PROGRAM, "svd", in, "--s", svd, "--address", server.address()}).exit_code, 0);
   EXPECT_EQ(read_matrix<double>(values), read_matrix<double>(svd));
-  EXPECT_THAT(read_matrix<double>(values).first, HasSubstr("'shape': (2, 50)"));
+  EXPECT_THAT(read_matrix<double>(values).first, HasSubstr("'shape': (2, 150)"));
   const Outcome capacity = run({SVDCTL_PROGRAM, "capacity", in, "--address", server.address()});
   EXPECT_EQ(capacity.exit_code, 2);
   EXPECT_THAT(capacity.err, HasSubstr("svdctl values"));

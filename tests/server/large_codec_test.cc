@@ -159,18 +159,17 @@ v1::DecomposeLargeResponse parsed(const LargeReply& reply) {
   return response;
 }
 
-std::shared_ptr<LargeMemory> memory_of(const FactorPlan& plan) { return LargeMemory::Make(plan, {}, {}); }
-
 TEST(LargeCodecTest, AChunkOfAResultIsASliceThatHoldsItsMemory) {
   const FactorPlan plan = *plan_factor({300, 100, DType::kF64, Order::kColumnMajor}, {}).plan;
   LargeResultChunk chunk;
-  chunk.memory = memory_of(plan);
+  const std::string data = random_bytes(100000);
+  const auto memory = LargeMemory::Make(plan, {}, {});
+  std::copy(data.begin(), data.end(), memory->result(FactorResult::kLeft).data() + 8000);
+  chunk.piece = memory->TakeResults().at(1);
   chunk.result = FactorResult::kLeft;
   chunk.offset = 8000;
-  chunk.data = chunk.memory->result(FactorResult::kLeft).data() + 8000;
-  chunk.bytes = 100000;
-  const std::string data = random_bytes(chunk.bytes);
-  std::copy(data.begin(), data.end(), chunk.memory->result(FactorResult::kLeft).data() + 8000);
+  chunk.data = chunk.piece->block.data() + 8000;
+  chunk.bytes = data.size();
   const v1::LargeFactorChunk got = parsed(chunk).factor_chunk();
   EXPECT_EQ(got.factor(), v1::LARGE_FACTOR_LEFT_VECTORS);
   EXPECT_EQ(got.offset(), 8000);
@@ -178,7 +177,7 @@ TEST(LargeCodecTest, AChunkOfAResultIsASliceThatHoldsItsMemory) {
   EXPECT_EQ(got.crc32c(), crc32c_by_tables(0, data.data(), data.size()));
   // In place, and kept: the message has a slice that begins where the result does.
   grpc::ByteBuffer message = encode_large_response(chunk);
-  const std::weak_ptr<LargeMemory> watch = chunk.memory;
+  const std::weak_ptr<const ResultPiece> watch = chunk.piece;
   const char* const begin = chunk.data;
   chunk = {};
   EXPECT_FALSE(watch.expired());

@@ -30,7 +30,7 @@ class Call : public std::enable_shared_from_this<Call> {
     Act(job->Opened());
   }
   void Act(LargeNext next) {
-    next.done_with.reset();
+    next.done_with.clear();
     MutexLock lock(&mu_);
     EXPECT_FALSE(finished_.has_value() && (next.write || next.read || next.finish)) << "it has finished";
     if (next.write) {
