@@ -453,10 +453,7 @@ LargeNext LargeJob::Fail(Error error) {
 }
 
 void LargeJob::Abandon(const Error& error) {
-  ActOn([&](LargeNext* next) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
-    End(error, next);
-    if (writing_) next->abort = ending_;
-  });
+  ActOn([&](LargeNext* next) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { End(error, next); });
 }
 
 bool LargeJob::accepted() const {
