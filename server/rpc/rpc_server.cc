@@ -1,5 +1,6 @@
 #include "server/rpc/rpc_server.h"
 
+#include <grpc/grpc.h>
 #include <grpcpp/ext/proto_server_reflection_plugin.h>
 #include <grpcpp/generic/async_generic_service.h>
 #include <grpcpp/health_check_service_interface.h>
@@ -215,6 +216,10 @@ std::unique_ptr<RpcServer> RpcServer::Start(const RpcOptions& options, Pipeline*
   grpc::EnableDefaultHealthCheckService(true);
   static const bool reflection_ready = (grpc::reflection::InitProtoReflectionServerBuilderPlugin(), true);
   static_cast<void>(reflection_ready);
+  // One more than is shut down: the last grpc_shutdown() joins a thread that may poll for 10 s on behalf of a connection
+  // that is broken already.
+  static const bool kept = (grpc_init(), true);
+  static_cast<void>(kept);
   ListeningSockets listening = ListeningSockets::Open(options.listen, error);
   if (listening.empty()) return nullptr;
   const std::shared_ptr<grpc::ServerCredentials> creds = credentials(options);

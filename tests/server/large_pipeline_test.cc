@@ -159,7 +159,11 @@ class LargePipelineTest : public ::testing::Test {
   }
   // Another thread may be about to let go of the last of it.
   void ExpectAllGivenBack() {
-    for (int i = 0; i < 1000 && pipeline->stats().inflight_requests > 0; ++i) {
+    const auto some_left = [this] {
+      const LargeStats now = pipeline->stats();
+      return now.inflight_requests > 0 || now.inflight_bytes > 0;
+    };
+    for (int i = 0; i < 1000 && some_left(); ++i) {
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
     EXPECT_EQ(pipeline->stats().inflight_bytes, 0);
