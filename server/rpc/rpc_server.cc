@@ -216,8 +216,8 @@ std::unique_ptr<RpcServer> RpcServer::Start(const RpcOptions& options, Pipeline*
   grpc::EnableDefaultHealthCheckService(true);
   static const bool reflection_ready = (grpc::reflection::InitProtoReflectionServerBuilderPlugin(), true);
   static_cast<void>(reflection_ready);
-  // One more than is shut down: the last grpc_shutdown() joins a thread that may poll for 10 s on behalf of a connection
-  // that is broken already.
+  // One more than is shut down: the last grpc_shutdown() joins a thread that may poll for 10 s on behalf of a
+  // connection that is broken already.
   static const bool kept = (grpc_init(), true);
   static_cast<void>(kept);
   ListeningSockets listening = ListeningSockets::Open(options.listen, error);
