@@ -7,7 +7,7 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 build=${1:-build/release}
 bundle=${2:-build/device-bundle}
-programs=(svdserve svdctl svdserve_echo device_arithmetic device_same_bits device_contract device_kernel_bench device_vectors_bench device_answers_bench device_host_bench device_faults
+programs=(svdserve svdctl svdserve_echo svdserve_large_rate device_arithmetic device_same_bits device_contract device_kernel_bench device_vectors_bench device_answers_bench device_host_bench device_faults
   device_factor_kernels device_factor_bench libsvdserve_cuda.so)
 
 command -v patchelf > /dev/null || { apt-get update -qq; apt-get install -y -qq patchelf; } > /dev/null
@@ -39,7 +39,7 @@ for library in "$bundle"/bin/lib/*; do
   strip --strip-unneeded "$library"
   patchelf --set-rpath "\$ORIGIN" "$library"
 done
-cp tests/device/run.sh tests/device/torch_peer.py tests/device/compare.py "$bundle/"
+cp tests/device/run.sh tests/device/torch_peer.py tests/device/compare.py tests/support/large_against_echo.sh "$bundle/"
 # The Python client, whose own needs the machine there has.
 cp client/python/benchmarks/outputs_against_numpy.py "$bundle/"
 python3 -m venv "$bundle/venv"

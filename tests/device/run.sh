@@ -4,14 +4,14 @@
 # Parts, in this order where none is named:
 #   arithmetic bits contract faults      right or wrong
 #   factor                      large factors: right or wrong, then figures
-#   kernels vectors answers torch host service python    figures, each with its peers in the same run
+#   kernels vectors answers torch host large python service    figures, each with its peers in the same run
 # and by name alone: sanitize (compute-sanitizer over a reduced list), soak (two minutes of mixed load), resources,
 # factor-profile (Nsight Compute on one launch of each kernel of a p-step).
 set -uo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 out=$(mkdir -p "${1:-.}" && cd "${1:-.}" && pwd)
 shift || true
-parts=${*:-arithmetic bits contract faults factor kernels vectors answers torch host service python}
+parts=${*:-arithmetic bits contract faults factor kernels vectors answers torch host large python service}
 bin=$here/bin
 export LD_LIBRARY_PATH=${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}/usr/local/cuda/lib64
 section() { printf '\n== %s\n' "$*"; }
@@ -82,6 +82,38 @@ python_clients() {
   done
 }
 
+# Large factors through the service, each by svdctl from a file and back into files; a small call beside one; then the way
+# there and back beside the echo's.
+large() {
+  local folder=$out/large n server_address
+  mkdir -p "$folder"
+  python3 - "$folder" << 'PY' || return 1
+import sys, numpy as np
+for n in (2048, 8192):
+    np.save(f"{sys.argv[1]}/{n}.npy", np.random.default_rng(n).standard_normal((n, n)))
+np.save(f"{sys.argv[1]}/j.npy", np.where(np.arange(2048) % 3, 1, -1))
+PY
+  start svdserve --metrics-listen= --max-large-bytes=16GiB
+  server_address=$address
+  for n in 2048 2048 8192; do
+    echo "svd:"
+    "$bin/svdctl" svd "$folder/$n.npy" --u "$folder/u.npy" --s "$folder/s.npy" --vh "$folder/vh.npy" --certificate \
+      --verbose --address "$server_address" || return 1
+  done
+  echo "hsvd:"
+  "$bin/svdctl" hsvd "$folder/2048.npy" "$folder/j.npy" --u "$folder/u.npy" --s "$folder/s.npy" --vh "$folder/vh.npy" \
+    --certificate --verbose --address "$server_address" || return 1
+  echo "small calls while a factor of 8192 x 8192 is computed:"
+  (for _ in 1 2 3 4; do "$bin/svdctl" svd "$folder/8192.npy" --s "$folder/s.npy" --method jacobi --address "$server_address"; done) &
+  local factors=$!
+  sleep 4
+  "$bin/svdctl" latency --rounds 3 --calls 300 --address "$server_address"
+  wait $factors
+  stop
+  rm -rf "$folder"
+  bash "$here/large_against_echo.sh" 3 "$bin"
+}
+
 soak() {
   start svdserve --metrics-listen=127.0.0.1:0
   local metrics
@@ -106,6 +138,7 @@ soak() {
   echo "$(nproc) cores"
   for part in $parts; do
     section "$part"
+    began=$SECONDS
     case $part in
       arithmetic) "$bin/device_arithmetic" ;;
       bits)
@@ -141,6 +174,7 @@ soak() {
       answers) "$bin/device_answers_bench" ;;
       torch) python3 "$here/torch_peer.py" vectors ;;
       python) python_clients ;;
+      large) large ;;
       host) "$bin/device_host_bench" ;;
       service) service ;;
       soak) soak ;;
@@ -154,6 +188,7 @@ soak() {
       *) echo "no such part" ;;
     esac
     echo "exit code $?"
+    echo "$part took $((SECONDS - began)) s"
   done
 } 2>&1 | tee "$out/results.txt"
 rm -f "$out/ready"

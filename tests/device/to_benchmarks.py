@@ -217,9 +217,31 @@ def factor(lines):
             *table(("columns", "dtype", "n", "AUTO", "JACOBI", "gesvdp", "gesvdj", "gesvd"), rows)]
 
 
+def large(lines):
+    rows, beside, rates, what = [], None, None, None
+    for line in lines:
+        if line in ("svd:", "hsvd:"):
+            what = line[:-1]
+        elif found := re.match(r"(\d+x\d+) (\w+) in ([0-9.e+-]+) s: .* on (\S+);", line):
+            rows.append([what, found[1], found[2], found[4], rounded(1e3 * float(found[3]))])
+        elif rows and (found := re.match(r"upload ([0-9.e+-]+) s, queue \S+ s, compute ([0-9.e+-]+) s, download ([0-9.e+-]+) s", line)):
+            rows[-1] += [rounded(1e3 * float(x)) for x in found.groups()]
+        elif line.startswith("all "):
+            beside = line.split()[1]
+        elif line.startswith("median "):
+            rates = line.split()[1:]
+    out = ["", "**Large factors through the service** (`svdctl`, from a file and back into files on the same machine), milliseconds.", "",
+           *table(("command", "shape", "dtype", "device", "whole call", "upload", "compute", "download"), [r for r in rows if len(r) == 8])]
+    if beside:
+        out += ["", f"A small call while a factor of 8192 x 8192 is computed: {rounded(beside)} us at the median."]
+    if rates:
+        out += ["", f"A factor of 1 GiB there and its results back: {rates[0]} GB/s, the echo {rates[1]}, {rates[2]} of it (medians)."]
+    return out
+
+
 # In the order of the section.
 PARTS = {"kernels": kernels, "vectors": vectors, "torch": torch, "answers": answers, "host": host, "service": service,
-         "python": python, "factor": factor}
+         "python": python, "factor": factor, "large": large}
 CHECKS = ("bits", "contract", "arithmetic", "faults")
 
 
