@@ -58,7 +58,9 @@ Error error_of(const FactorOutcome& outcome) {
               "chunk.data",
               {}};
     case FactorStatus::kOutOfMemory:
-      return {StatusCode::kResourceExhausted, Reason::kOverloadedBytes, "the device is out of memory for the factor",
+      return {StatusCode::kResourceExhausted, Reason::kOverloadedBytes,
+              absl::StrCat("the device is out of memory for the factor", outcome.detail.empty() ? "" : ": ",
+                           outcome.detail),
               "", absl::Seconds(1)};
     case FactorStatus::kCancelled:
       return cancelled();

@@ -234,7 +234,7 @@ def large(lines):
            *table(("command", "shape", "dtype", "device", "whole call", "upload", "compute", "download"), [r for r in rows if len(r) == 8])]
     if beside:
         out += ["", f"A small call while a factor of 8192 x 8192 is computed: {rounded(beside)} us at the median."]
-    if rates:
+    if rates and float(rates[0]) > 0:
         out += ["", f"A factor of 1 GiB there and its results back: {rates[0]} GB/s, the echo {rates[1]}, {rates[2]} of it (medians)."]
     return out
 

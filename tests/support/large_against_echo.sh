@@ -24,7 +24,9 @@ rate() { "$bin/svdserve_large_rate" "$@" "$rows" "$cols" | awk '$1 == "rate_gb_p
 
 printf '%-8s %8s %8s %8s\n' round server echo ratio
 for ((round = 1; round <= rounds; ++round)); do
-  echo "$(rate "$(address server)") $(rate --echo "$(address echo)")" >> "$work/rounds"
+  of_server=$(rate "$(address server)")
+  of_echo=$(rate --echo "$(address echo)")
+  echo "$of_server $of_echo" >> "$work/rounds"
   tail -n 1 "$work/rounds" | awk -v r="$round" '{printf "%-8s %8.3f %8.3f %8.3f\n", r, $1, $2, $1 / $2}'
 done
 median() { cut -d' ' -f"$1" "$work/rounds" | sort -g | awk '{v[NR] = $1} END {print (v[int((NR + 1) / 2)] + v[int(NR / 2) + 1]) / 2}'; }

@@ -553,13 +553,20 @@ class CudaFactorBackend {
   struct Work {
     explicit Work(CudaFactorBackend& b) : backend(b) {}
     ~Work() {
-      if (device != nullptr) backend.arena_.give_back(device);
+      if (is_own) {
+        (void)cudaFree(device);
+      } else if (device != nullptr) {
+        backend.arena_.give_back(device);
+      }
       if (info != nullptr) backend.arena_.give_back(info);
     }
     Work(const Work&) = delete;
     Work& operator=(const Work&) = delete;
     void allocate() {
-      device = backend.template take<char>(static_cast<int64_t>(device_bytes));
+      device = backend.arena_.take(device_bytes);
+      // Of some shapes, very tall ones, cuSOLVER wants more than factor_bytes() foresees.
+      is_own = device == nullptr;
+      if (is_own) require(cudaMalloc(&device, device_bytes), "allocating cuSOLVER's memory");
       info = backend.template take<int>(1);
       host.resize(host_bytes);
     }
@@ -576,6 +583,7 @@ class CudaFactorBackend {
     CudaFactorBackend& backend;
     size_t device_bytes = 0, host_bytes = 0;
     void* device = nullptr;
+    bool is_own = false;  // and not the arena's
     int* info = nullptr;
     std::vector<char> host;
   };
