@@ -8,8 +8,8 @@ shift
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 mkdir -p "$out"
 failed=0
-for pair in sm_80:f32 sm_87:c64 sm_100:f64; do
-  architecture=${pair%:*} kernels=kernels_${pair#*:}
+for pair in sm_80:kernels_f32 sm_80:p_step sm_87:kernels_c64 sm_100:kernels_f64 sm_100:block_f64; do
+  architecture=${pair%:*} kernels=${pair#*:}
   # Without ptxas optimizing: whether it compiles, not how well.
   if "$@" -std=c++20 -I"$root" -arch="$architecture" -Xptxas -O0 -c "$root/engine/backends/cuda/$kernels.cu" \
     -o "$out/$kernels.$architecture.o"; then
