@@ -5,12 +5,15 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "server/log.h"
 
 namespace svdserve::server {
 namespace {
 
 // Ranges of an operand that are kept track of, beyond those that chunks of the full size can leave.
 constexpr int64_t kSpareRanges = 1024;
+// Devices that serve on and have failed a factor, and it is the factor.
+constexpr int kMostFailures = 3;
 
 Error bad_chunk(Reason reason, std::string field, std::string message) {
   return {absl::StatusCode::kInvalidArgument, reason, std::move(message), std::move(field), {}};
@@ -76,6 +79,17 @@ Error error_of(const FactorOutcome& outcome) {
 
 bool has_results(const FactorOutcome& outcome) {
   return outcome.status == FactorStatus::kOk || outcome.status == FactorStatus::kNotConverged;
+}
+
+// The device's own words, with what it was given.
+void log_fault(const std::string& device, const FactorPlan& plan, const FactorOutcome& outcome) {
+  log_error("device_fault", {{"device", device},
+                             {"error", outcome.detail},
+                             {"out_of_memory", outcome.status == FactorStatus::kOutOfMemory},
+                             {"lost", outcome.device_lost},
+                             {"dtype", svdserve::name(plan.problem.dtype)},
+                             {"factor_rows", plan.problem.rows},
+                             {"factor_cols", plan.problem.cols}});
 }
 
 // All that a factor takes of the host's memory.
@@ -271,7 +285,7 @@ Error LargeJob::Commit() {
   if (state_ != State::kUploading) return unexpected("commit", "it came before");
   if (!received_->complete()) return incomplete(*received_, static_cast<int64_t>(plan_.operand_bytes()));
   state_ = State::kQueued;
-  committed_ = heard_;
+  committed_ = queued_ = heard_;
   progress_due_ = true;
   stages_->recorder->FactorPhaseTook(LargePhase::kUpload, committed_ - accepted_);
   stages_->runner->Submit(device_, shared_from_this());
@@ -308,7 +322,7 @@ bool LargeJob::Run(const FactorEngine& engine) {
     if (state_ != State::kQueued) return true;
     state_ = State::kComputing;
     taken_ = stages_->clock->Now();
-    stages_->recorder->FactorPhaseTook(LargePhase::kQueue, taken_ - committed_);
+    stages_->recorder->FactorPhaseTook(LargePhase::kQueue, taken_ - queued_);
     memory = memory_;
     plan = plan_;
   }
@@ -324,6 +338,7 @@ bool LargeJob::Run(const FactorEngine& engine) {
 
 void LargeJob::OnDeviceLost() {
   ActOn([this](LargeNext* next) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    if (state_ == State::kEnded || TryElsewhere(true)) return;
     End({absl::StatusCode::kUnavailable, Reason::kDeviceFault, "its device was lost while it waited", "",
          absl::Seconds(1)},
         next);
@@ -351,11 +366,34 @@ void LargeJob::OnOutcome(FactorOutcome outcome) {
       Pump(next);
       return;
     }
-    const std::string& device = stages_->runner->device(device_).name;
-    if (outcome.status == FactorStatus::kFault) stages_->recorder->DeviceFault(device);
-    if (outcome.device_lost) stages_->recorder->DeviceLost(device);
+    if (outcome.status == FactorStatus::kFault || outcome.status == FactorStatus::kOutOfMemory) {
+      const std::string& device = stages_->runner->device(device_).name;
+      log_fault(device, plan_, outcome);
+      stages_->recorder->DeviceFault(device);
+      if (outcome.device_lost) stages_->recorder->DeviceLost(device);
+      if (TryElsewhere(outcome.device_lost)) return;
+    }
     End(error_of(outcome), next);
   });
+}
+
+bool LargeJob::TryElsewhere(bool device_lost) {
+  failed_.push_back(device_);
+  failures_ += device_lost ? 0 : 1;
+  if (failures_ == kMostFailures) return false;
+  const int device = stages_->runner->Choose(plan_, failed_);
+  if (device < 0) return false;
+  const int64_t more = host_bytes(plan_, *stages_->runner->device(device).engine) - memory_->held();
+  if (more > 0) {
+    Reservation reservation;
+    if (!stages_->ledger->Admit(more, &reservation).ok()) return false;
+    memory_->Hold(std::move(reservation));
+  }
+  device_ = device;
+  state_ = State::kQueued;
+  queued_ = stages_->clock->Now();
+  stages_->runner->Submit(device, shared_from_this());
+  return true;
 }
 
 // --- what is sent -------------------------------------------------------------------------------

@@ -11,6 +11,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/functional/function_ref.h"
 #include "absl/time/time.h"
@@ -88,6 +89,9 @@ class LargeJob final : public FactorTask, public std::enable_shared_from_this<La
   Error Commit() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void OnProgress(const FactorProgress& progress);
   void OnOutcome(FactorOutcome outcome);
+  // Hands the factor, which its device has failed, to another one. False: there is none that it fits, no memory for it
+  // there, or enough have failed it.
+  bool TryElsewhere(bool device_lost) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Adds the next message, if there is one and the line is free.
   void Pump(LargeNext* next) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   std::optional<LargeReply> NextReply() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -112,6 +116,8 @@ class LargeJob final : public FactorTask, public std::enable_shared_from_this<La
   RequestLabels labels_ ABSL_GUARDED_BY(mu_);
   FactorPlan plan_ ABSL_GUARDED_BY(mu_);  // from kUploading on, as the next three
   int device_ ABSL_GUARDED_BY(mu_) = 0;
+  std::vector<int> failed_ ABSL_GUARDED_BY(mu_);              // devices that have failed it
+  int failures_ ABSL_GUARDED_BY(mu_) = 0;                     // of those that serve on
   Reservation request_ ABSL_GUARDED_BY(mu_);                  // of no bytes; the others' are in what they are of
   std::shared_ptr<LargeMemory> memory_ ABSL_GUARDED_BY(mu_);  // null again from kSending on
   std::optional<ByteRanges> received_ ABSL_GUARDED_BY(mu_);
@@ -126,7 +132,8 @@ class LargeJob final : public FactorTask, public std::enable_shared_from_this<La
   absl::Time heard_ ABSL_GUARDED_BY(mu_);  // when the client last sent or took something
   // When each was reached.
   absl::Time accepted_ ABSL_GUARDED_BY(mu_) = absl::InfinitePast();
-  absl::Time committed_ ABSL_GUARDED_BY(mu_), taken_ ABSL_GUARDED_BY(mu_), computed_ ABSL_GUARDED_BY(mu_);
+  absl::Time committed_ ABSL_GUARDED_BY(mu_), queued_ ABSL_GUARDED_BY(mu_), taken_ ABSL_GUARDED_BY(mu_),
+      computed_ ABSL_GUARDED_BY(mu_);
 };
 
 }  // namespace svdserve::server

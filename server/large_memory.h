@@ -63,6 +63,9 @@ class LargeMemory {
   const MappedBlock& operand() const { return operand_; }
   const MappedBlock& result(FactorResult r) const { return results_[static_cast<size_t>(r)]; }
   FactorOperands operands() const;
+  // What it has reserved; with Hold() it is more.
+  int64_t held() const { return reservation_.bytes(); }
+  void Hold(Reservation more) { reservation_.Join(std::move(more)); }
   // The results in the order in which they are sent. They are gone from here, and so is their part of the reservation.
   std::deque<std::shared_ptr<const ResultPiece>> TakeResults();
 

@@ -41,6 +41,8 @@ class Reservation {
     bytes_ -= bytes;
     return {grantor_, bytes, 0};
   }
+  // Takes over the bytes of `other`, of the same grantor; its request goes back.
+  void Join(Reservation other) { bytes_ += std::exchange(other.bytes_, 0); }
 
  private:
   Reservation(ReservationGrantor* grantor, int64_t bytes, int requests)

@@ -26,12 +26,12 @@ bool FactorRunner::Fits(const FactorPlan& plan, int index) const {
   return std::cmp_less_equal(d.engine->memory(plan).device_bytes, d.memory_bytes);
 }
 
-int FactorRunner::Choose(const FactorPlan& plan) const {
+int FactorRunner::Choose(const FactorPlan& plan, const std::vector<int>& except) const {
   int best = -1;
   size_t shortest = 0;
   for (int i = 0; i < size(); ++i) {
     const Line& line = *lines_[static_cast<size_t>(i)];
-    if (!Fits(plan, i)) continue;
+    if (!Fits(plan, i) || std::find(except.begin(), except.end(), i) != except.end()) continue;
     // The host is no company for GPUs: it takes what no GPU can, however long their lines are.
     if (best >= 0 && line.device.memory_bytes == 0) continue;
     MutexLock lock(&line.mu);

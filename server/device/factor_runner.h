@@ -33,7 +33,9 @@ class FactorTask {
 };
 
 // Thread-safe. Invariants:
-//   1. A task is run, told that its device was lost, or withdrawn: one of them, once.
+//   1. A task that is submitted is run, told that its device was lost, or withdrawn: one of them, once. Meanwhile,
+//   while
+//      it is run or told, it may be submitted to another device.
 //   2. No lock is held while a task is called.
 //   3. The lines have no bound of their own: who fills them has (the ledger of factors).
 class FactorRunner {
@@ -50,9 +52,9 @@ class FactorRunner {
 
   // Whether the plan's working memory fits the device.
   bool Fits(const FactorPlan& plan, int index) const;
-  // Where the plan goes: the first device that it fits and that is not lost; of several with memory of their own the
-  // one with the shortest line. -1: none is left that it fits.
-  int Choose(const FactorPlan& plan) const;
+  // Where the plan goes: the first device that it fits and that is not lost, nor among `except`; of several with memory
+  // of their own the one with the shortest line. -1: none is left that it fits.
+  int Choose(const FactorPlan& plan, const std::vector<int>& except = {}) const;
 
   void Submit(int index, std::shared_ptr<FactorTask> task);
   // Takes the task out of its line. False: it is not there, since it runs, ran or will be told in a moment.

@@ -494,6 +494,80 @@ TEST_F(LargePipelineTest, ALostDeviceFailsWhatWaitsAndTakesNothingMore) {
   ExpectEnd(third, absl::StatusCode::kUnavailable, Reason::kDeviceFault, "");
 }
 
+// Two devices, each with controls of its own: a GPU, which fails, and the host.
+class LargePipelineFaultTest : public LargePipelineTest {
+ protected:
+  void MakeTwo(int64_t max_bytes, const FactorOutcome& of_gpu) {
+    pipeline.reset();
+    LargeOptions options;
+    options.chunk_bytes = 16;
+    options.max_bytes = max_bytes;
+    std::vector<FactorDevice> devices;
+    devices.push_back({"gpu", 100, std::make_unique<FakeFactorEngine>(controls, FactorMemory{0, 100})});
+    devices.push_back({"host", 0, std::make_unique<FakeFactorEngine>(host, FactorMemory{kWorking, 0})});
+    pipeline = std::make_unique<LargePipeline>(options, std::move(devices), &clock, &recorder);
+    controls->Answer(of_gpu);
+  }
+  static FactorOutcome fault(FactorStatus status, bool lost) {
+    FactorOutcome outcome;
+    outcome.status = status;
+    outcome.detail = "planted";
+    outcome.device_lost = lost;
+    return outcome;
+  }
+  // The rest of a call that goes well on the host.
+  void ExpectComputedOnHost(Call& call, bool is_last = true) {
+    std::optional<LargeReply> last;
+    std::string left;
+    while (std::optional<LargeReply> reply = call.Write()) {
+      if (const auto* chunk = std::get_if<LargeResultChunk>(&*reply); chunk && chunk->result == FactorResult::kLeft) {
+        left.append(chunk->data, chunk->bytes);
+      }
+      last = std::move(reply);
+    }
+    EXPECT_EQ(left, std::string(kOperand, 5 + 2));
+    ASSERT_TRUE(last && std::holds_alternative<LargeSummary>(*last));
+    EXPECT_EQ(std::get<LargeSummary>(*last).device, "host");
+    EXPECT_TRUE(call.AwaitEnd().ok());
+    last.reset();
+    if (is_last) ExpectAllGivenBack();
+  }
+
+  std::shared_ptr<FactorControls> host = std::make_shared<FactorControls>();
+};
+
+TEST_F(LargePipelineFaultTest, AFactorThatADeviceFailsIsComputedOnAnother) {
+  for (const FactorStatus status : {FactorStatus::kFault, FactorStatus::kOutOfMemory}) {
+    MakeTwo(1 << 20, fault(status, false));
+    host->Close();
+    Call& call = Committed();
+    host->AwaitBegun(status == FactorStatus::kFault ? 1 : 2);
+    EXPECT_EQ(pipeline->stats().inflight_bytes, kOperand + kResults + kWorking) << "the host's work has memory, too";
+    EXPECT_EQ(pipeline->stats().inflight_requests, 1);
+    host->Open();
+    ExpectComputedOnHost(call);
+  }
+}
+
+TEST_F(LargePipelineFaultTest, WhatWaitsForALostDeviceGoesToAnother) {
+  MakeTwo(1 << 20, fault(FactorStatus::kFault, true));
+  controls->Close();
+  Call& first = Committed();
+  controls->AwaitBegun(1);
+  Call& second = Committed();
+  controls->Open();
+  for (Call* call : {&first, &second}) ExpectComputedOnHost(*call, call == &second);
+}
+
+TEST_F(LargePipelineFaultTest, WithoutMemoryForAnotherDeviceTheFaultIsTold) {
+  MakeTwo(kOperand + kResults + kWorking - 1, fault(FactorStatus::kFault, false));
+  Call& call = Committed();
+  while (call.Write()) {
+  }
+  ExpectEnd(call, absl::StatusCode::kInternal, Reason::kDeviceFault, "");
+  EXPECT_EQ(call.AwaitEnd().message, "planted");
+}
+
 TEST_F(LargePipelineTest, NotConvergedHasResults) {
   FactorOutcome outcome;
   outcome.status = FactorStatus::kNotConverged;
