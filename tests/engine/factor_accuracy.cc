@@ -108,7 +108,6 @@ class Rows {
     }
     return found;
   }
-  const std::vector<Row>& all() const { return rows_; }
   bool ok() const { return ok_; }
 
  private:
@@ -513,6 +512,7 @@ void print_values(const Rows& rows) {
 
 int run(const std::string& what, std::vector<int64_t> orders, bool check) {
   const bool all = what == "all";
+  if (!all && what != "spectra" && what != "hyperbolic" && what != "signs" && what != "values") return 2;
   const auto engine = make_host_factor_engine();
   const auto orders_or = [&](std::vector<int64_t> defaults) { return orders.empty() ? defaults : orders; };
   const auto spectra = orders_or({128, 256, 512}), hyperbolic = orders_or({160, 288, 416}), signs = orders_or({512});
@@ -530,7 +530,6 @@ int run(const std::string& what, std::vector<int64_t> orders, bool check) {
   if (all || what == "hyperbolic") print_figure_5(rows);
   if (all || what == "signs") print_table_3_of_000(rows, signs);
   if (all || what == "values") print_values(rows);
-  if (rows.all().empty()) return 2;
   std::printf("#\n# %s\n", rows.ok() ? "Every error of ours is within its bound." : "Some errors of ours are MISSED.");
   return check && !rows.ok() ? 1 : 0;
 }
