@@ -20,11 +20,13 @@
 #include <functional>
 #include <iterator>
 #include <limits>
+#include <memory>
 #include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
+#include "engine/cuda_factor_engine.h"
 #include "engine/large_factor.h"
 #include "tests/support/numerics/contract.h"
 #include "tests/support/numerics/factor_run.h"
@@ -511,14 +513,24 @@ void print_values(const Rows& rows) {
 
 // --- program ------------------------------------------------------------------------------------
 
-int run(const std::string& what, std::vector<int64_t> orders, bool check) {
+std::unique_ptr<FactorEngine> engine_of(bool cuda) {
+  if (!cuda) return make_host_factor_engine();
+  CudaStatus status;
+  auto engine = open_cuda_factor_engine(0, &status);
+  if (engine == nullptr) std::fprintf(stderr, "factor_accuracy: no GPU for factors: %s\n", status.text.c_str());
+  return engine;
+}
+
+int run(const std::string& what, const std::vector<int64_t>& orders, bool cuda, bool check) {
   const bool all = what == "all";
   if (!all && what != "spectra" && what != "hyperbolic" && what != "signs" && what != "values") return 2;
-  const auto engine = make_host_factor_engine();
+  const auto engine = engine_of(cuda);
+  if (engine == nullptr) return 1;
   const auto orders_or = [&](std::vector<int64_t> defaults) { return orders.empty() ? defaults : orders; };
   const auto spectra = orders_or({128, 256, 512}), hyperbolic = orders_or({160, 288, 416}), signs = orders_or({512});
   Rows rows;
-  std::printf("# f64, U and V, %u threads\n", std::thread::hardware_concurrency());
+  std::printf("# f64, U and V, %s\n",
+              cuda ? "GPU 0" : (std::to_string(std::thread::hardware_concurrency()) + " threads").c_str());
   Rows::print_header();
   if (all || what == "spectra") run_spectra(rows, *engine, spectra);
   if (all || what == "hyperbolic") run_hyperbolic(rows, *engine, hyperbolic);
@@ -541,19 +553,22 @@ int run(const std::string& what, std::vector<int64_t> orders, bool check) {
 int main(int argc, char** argv) {
   std::string what = "all";
   std::vector<int64_t> orders;
-  bool check = false;
+  bool check = false, cuda = false;
   for (int i = 1; i < argc; ++i) {
     if (std::strcmp(argv[i], "--check") == 0) {
       check = true;
+    } else if (std::strcmp(argv[i], "--cuda") == 0) {
+      cuda = true;
     } else if (std::atoll(argv[i]) > 0) {
       orders.push_back(std::max(20LL, std::atoll(argv[i])));
     } else {
       what = argv[i];
     }
   }
-  const int status = svdserve::numerics::run(what, orders, check);
+  const int status = svdserve::numerics::run(what, orders, cuda, check);
   if (status == 2) {
-    std::fprintf(stderr, "factor_accuracy [all | spectra | hyperbolic | signs | values] [ORDER ...] [--check]\n");
+    std::fprintf(stderr,
+                 "factor_accuracy [all | spectra | hyperbolic | signs | values] [ORDER ...] [--check] [--cuda]\n");
   }
   return status;
 }
