@@ -143,7 +143,7 @@ void print_strategies(const FactorEngine& engine, const std::vector<int64_t>& or
             .method = Method::kJacobi, .strategy = static_cast<PivotStrategy>(s), .variant = variant};
         FactorOutcome outcome;
         const double seconds = best_of([&] { outcome = decompose(engine, a, n, options, results); });
-        std::printf("%lld,%s,%s,%d,%lld,%lld,%.4f\n", static_cast<long long>(n), name(options.strategy), name(variant),
+        std::printf("%lld,%s,%s,%d,%lld,%lld,%.6f\n", static_cast<long long>(n), name(options.strategy), name(variant),
                     outcome.sweeps, static_cast<long long>(outcome.rotations),
                     static_cast<long long>(outcome.proper_rotations), seconds);
         std::fflush(stdout);

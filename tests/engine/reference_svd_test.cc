@@ -11,20 +11,10 @@
 #include "tests/support/numerics/effort.h"
 #include "tests/support/numerics/lapack_peer.h"
 #include "tests/support/numerics/matrix_generators.h"
+#include "tests/support/numerics/quadruple.h"
 #include "tests/support/numerics/reference_jacobi.h"
-#if SVDSERVE_HAVE_QUADMATH
-#include <quadmath.h>
-#endif
 
 namespace svdserve::numerics {
-
-#if SVDSERVE_HAVE_QUADMATH
-template <>
-struct SquareRoot<__float128> {
-  static __float128 of(__float128 x) { return sqrtq(x); }
-};
-#endif
-
 namespace {
 
 constexpr DType kDTypes[] = {DType::kF32, DType::kF64, DType::kC64, DType::kC128};
@@ -134,19 +124,19 @@ TEST(ReferenceSvd, AgreesWithLapackOnEveryKind) {
   }
 }
 
-#if SVDSERVE_HAVE_QUADMATH
+#if defined(__SIZEOF_FLOAT128__)
 template <class Element>
 std::vector<long double> quadruple(const Matrix& a) {
-  __float128 u = 1;
+  Quadruple u = 1;
   for (int bit = 0; bit < 113; ++bit) u /= 2;
-  const auto s = ReferenceJacobi<__float128, Element>::singular_values(columns_of<Element>(a), u);
+  const auto s = ReferenceJacobi<Quadruple, Element>::singular_values(columns_of<Element>(a), u);
   return {s.begin(), s.end()};
 }
 
 void expect_agreement(Kind kind, DType dtype, int64_t rows, int64_t cols, uint64_t seed) {
   const Matrix a = generate(kind, dtype, rows, cols, seed);
   const auto s = reference_singular_values(a);
-  const auto exact = is_complex(dtype) ? quadruple<Complex<__float128>>(a) : quadruple<__float128>(a);
+  const auto exact = is_complex(dtype) ? quadruple<Complex<Quadruple>>(a) : quadruple<Quadruple>(a);
   const long double u = reference_roundoff(dtype);
   const bool relative = kind == Kind::kColumnGraded;
   for (size_t i = 0; i < s.size(); ++i) {

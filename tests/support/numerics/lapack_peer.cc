@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <complex>
+#include <functional>
+#include <utility>
 
 #define lapack_complex_float std::complex<float>
 #define lapack_complex_double std::complex<double>
@@ -42,12 +44,29 @@ std::vector<double> run(Driver driver, const Matrix& a) {
   return {s.begin(), s.end()};
 }
 
+void use_one_thread() {
+  static const bool done = (openblas_set_num_threads(1), true);
+  static_cast<void>(done);
+}
+
+std::vector<double> real_elements(const Matrix& a) {
+  use_one_thread();
+  std::vector<double> copy(a.elements.size());
+  store(a, Order::kColumnMajor, copy.data());
+  return copy;
+}
+
+std::vector<double> descending(std::vector<double> values, double factor) {
+  for (double& x : values) x *= factor;
+  std::sort(values.begin(), values.end(), std::greater<>());
+  return values;
+}
+
 std::vector<double> run(Driver driver, const Matrix& a) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
   if (is_complex(a.dtype)) return {};
 #endif
-  static const bool one_thread = (openblas_set_num_threads(1), true);
-  static_cast<void>(one_thread);
+  use_one_thread();
   switch (a.dtype) {
     case DType::kF32:
       return run<float, float>(driver, a);
@@ -65,5 +84,37 @@ std::vector<double> run(Driver driver, const Matrix& a) {
 
 std::vector<double> gesvd(const Matrix& a) { return run(Driver::kGesvd, a); }
 std::vector<double> gesdd(const Matrix& a) { return run(Driver::kGesdd, a); }
+
+std::vector<double> gejsv(const Matrix& a) {
+  auto copy = real_elements(a);
+  std::vector<double> values(static_cast<size_t>(a.cols));
+  const auto m = static_cast<lapack_int>(a.rows), n = static_cast<lapack_int>(a.cols);
+  double statistics[7];
+  lapack_int counts[3];
+  // C: graded columns; N: small ones are not to be killed.
+  const lapack_int info = LAPACKE_dgejsv(LAPACK_COL_MAJOR, 'C', 'N', 'N', 'N', 'N', 'N', m, n, copy.data(), m,
+                                         values.data(), nullptr, m, nullptr, n, statistics, counts);
+  if (info != 0) return {};
+  return descending(std::move(values), statistics[0] / statistics[1]);
+}
+
+std::vector<double> gesvj(const Matrix& a) {
+  auto copy = real_elements(a);
+  std::vector<double> values(static_cast<size_t>(a.cols));
+  const auto m = static_cast<lapack_int>(a.rows), n = static_cast<lapack_int>(a.cols);
+  double statistics[6];
+  const lapack_int info =
+      LAPACKE_dgesvj(LAPACK_COL_MAJOR, 'G', 'N', 'N', m, n, copy.data(), m, values.data(), 0, nullptr, n, statistics);
+  if (info != 0) return {};
+  return descending(std::move(values), statistics[0]);
+}
+
+std::vector<double> syev(const Matrix& a) {
+  auto copy = real_elements(a);
+  std::vector<double> values(static_cast<size_t>(a.cols));
+  const auto n = static_cast<lapack_int>(a.cols);
+  if (LAPACKE_dsyev(LAPACK_COL_MAJOR, 'N', 'L', n, copy.data(), n, values.data()) != 0) return {};
+  return values;
+}
 
 }  // namespace svdserve::numerics

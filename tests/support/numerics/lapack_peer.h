@@ -16,5 +16,13 @@ std::vector<double> gesvd(const Matrix& a);
 // The same by ?gesdd.
 std::vector<double> gesdd(const Matrix& a);
 
+// The same of a real matrix in double by LAPACK's one-sided Jacobi methods: dgejsv, preceded by pivoted QR and with
+// full accuracy for graded columns; dgesvj, by itself. m >= n.
+std::vector<double> gejsv(const Matrix& a);
+std::vector<double> gesvj(const Matrix& a);
+
+// Eigenvalues of a real symmetric matrix in double by dsyev, ascending. Empty if LAPACK reports failure.
+std::vector<double> syev(const Matrix& a);
+
 }  // namespace svdserve::numerics
 #endif  // SVDSERVE_TESTS_SUPPORT_NUMERICS_LAPACK_PEER_H_
