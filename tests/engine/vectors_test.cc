@@ -112,6 +112,35 @@ TEST_P(VectorsTest, LargerMatricesKeepTheContract) {
   print("k > 32");
 }
 
+// Dead antennas: rows that are zero, or copies of others. Nothing but rounding tells the columns of the null space
+// apart.
+TEST_P(VectorsTest, DeadRowsKeepTheContract) {
+  const DType dtype = GetParam();
+  const auto test = [&](int64_t rows, int64_t cols, int64_t alive, bool copies, int64_t each) {
+    std::vector<Matrix> matrices;
+    for (int64_t seed = 0; seed < each; ++seed) {
+      Matrix& a = matrices.emplace_back(generate(Kind::kNormal, dtype, rows, cols, static_cast<uint64_t>(seed)));
+      for (int64_t j = 0; j < cols; ++j) {
+        for (int64_t i = alive; i < rows; ++i) a.at(i, j) = copies ? a.at(i - alive, j) : std::complex<double>();
+      }
+    }
+    const auto bytes = pack(matrices, Order::kRowMajor);
+    const Plan plan = plan_of({rows, cols, dtype, Order::kRowMajor}, {.vectors = Vectors::kThin});
+    const PlanesResult result = run_planes(engine_, plan, bytes.data(), each);
+    for (int64_t i = 0; i < each; ++i) judge(plan, matrices[static_cast<size_t>(i)], Kind::kZeroLines, result, i);
+  };
+  test(31, 31, 15, false, 24);
+  test(31, 31, 16, true, 24);
+  test(33, 33, 17, true, 4);
+  if (kSanitized) return;
+  test(47, 47, 23, false, 8);
+  test(63, 63, 31, false, 8);
+  test(55, 55, 28, true, 8);
+  test(64, 47, 34, false, 8);
+  test(126, 63, 40, false, 8);
+  print("dead rows");
+}
+
 TEST_P(VectorsTest, TheLargestMatricesKeepTheContract) {
   if (kSanitized || effort() < 1) GTEST_SKIP() << "takes long";
   const DType dtype = GetParam();
