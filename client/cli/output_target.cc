@@ -27,11 +27,12 @@ std::filesystem::path folder_of(const std::filesystem::path& path) {
 int descriptor_called(const std::filesystem::path& path) {
   int number = -1;
   if (!absl::SimpleAtoi(path.filename().string(), &number) || number < 0) return -1;
+  std::error_code error;
+  const std::filesystem::path folder = std::filesystem::canonical(folder_of(path), error);
+  if (error) return -1;
   for (const char* ours : {"/proc/self/fd", "/proc/thread-self/fd"}) {
-    // The names, as canonical() gives them: /proc has no two entries that are one.
-    std::error_code error;
-    const std::filesystem::path folder = std::filesystem::canonical(folder_of(path), error);
-    if (!error && folder == std::filesystem::canonical(ours, error) && !error) return number;
+    const std::filesystem::path real = std::filesystem::canonical(ours, error);
+    if (!error && folder == real) return number;
   }
   return -1;
 }
