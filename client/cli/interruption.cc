@@ -2,8 +2,6 @@
 
 #include <pthread.h>
 
-#include <csignal>
-
 namespace svdserve::cli {
 namespace {
 
@@ -12,14 +10,16 @@ sigset_t signals() {
   sigemptyset(&set);
   sigaddset(&set, SIGINT);
   sigaddset(&set, SIGTERM);
+  struct sigaction hangup {};
+  // Blocked, an ignored signal would be taken for one all the same.
+  if (sigaction(SIGHUP, nullptr, &hangup) == 0 && hangup.sa_handler != SIG_IGN) sigaddset(&set, SIGHUP);
   return set;
 }
 
 }  // namespace
 
-Interruption::Interruption() {
-  const sigset_t set = signals();
-  pthread_sigmask(SIG_BLOCK, &set, nullptr);
+Interruption::Interruption() : signals_(signals()), sigpipe_before_(std::signal(SIGPIPE, SIG_IGN)) {
+  pthread_sigmask(SIG_BLOCK, &signals_, nullptr);
   waiter_ = std::thread([this] { wait(); });
 }
 
@@ -27,15 +27,14 @@ Interruption::~Interruption() {
   over_ = true;
   pthread_kill(waiter_.native_handle(), SIGTERM);  // blocked there: it only ends the wait
   waiter_.join();
-  const sigset_t set = signals();
-  pthread_sigmask(SIG_UNBLOCK, &set, nullptr);
+  pthread_sigmask(SIG_UNBLOCK, &signals_, nullptr);
+  std::signal(SIGPIPE, sigpipe_before_);
 }
 
 void Interruption::wait() {
-  const sigset_t set = signals();
   while (!over_) {
     int signal = 0;
-    if (sigwait(&set, &signal) != 0 || over_) continue;
+    if (sigwait(&signals_, &signal) != 0 || over_) continue;
     signal_ = signal;
     source_.request_stop();
   }

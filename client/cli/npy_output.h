@@ -15,9 +15,10 @@
 
 namespace svdserve::cli {
 
-// Memory for an array of `bytes`: of a mapped file FILE.PID.part beside FILE, which gets its name by commit() and is
-// removed without it; or, without a path, and for a path that names a device or a pipe, of nothing but memory.
-// Symbolic links are followed. Not thread-safe.
+// Memory for an array of `bytes`: of a mapped file FILE.PID.part beside FILE, or svdctl.PID.N.part where that name is
+// too long, which gets its name by commit() and is removed without it; or, without a path, and for a path that names
+// a device, a pipe or an open descriptor, of nothing but memory. Symbolic links are followed. A file that takes the
+// place of another has its permissions and, where this process may give them, its owner and group. Not thread-safe.
 class NpyOutput {
  public:
   // Reserves the file's space on its disk. type, shape, fortran_order: as npy_header() takes them.
@@ -34,9 +35,10 @@ class NpyOutput {
   friend client::Status commit(const std::vector<NpyOutput*>& outputs, std::stop_token stop);
 
   NpyOutput() = default;
+  client::Result<int> create_file();  // the unfinished one; its descriptor
   client::Status map_file(const std::string& head, size_t bytes);
   client::Status sync();                                   // to the disk
-  client::Status write_into(const std::stop_token& stop);  // the device or pipe; waits for a pipe's reader
+  client::Status write_into(const std::stop_token& stop);  // the device, pipe or descriptor; waits for a pipe's reader
   client::Status finish();
 
   OutputTarget target_;

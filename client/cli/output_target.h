@@ -17,13 +17,21 @@ struct OutputTarget {
   // The file that a complete result replaces or becomes; it is no symbolic link. Empty: a device, a pipe or the like,
   // which is written into.
   std::string file = {};
+  // Open in this process, the caller's: where /dev/stdout, /dev/fd/N, /proc/self/fd/N or a link to one of these lead.
+  // It is written into from where it stands, whatever is behind it. Else -1.
+  int descriptor = -1;
   bool is_pipe = false;
   bool exists = false;
-  dev_t device = 0;  // with the next, of what exists
+  // Of what exists.
+  dev_t device = 0;
   ino_t inode = 0;
+  mode_t mode = 0;
+  uid_t owner = 0;
+  gid_t group = 0;
 };
 
-// Fails where nothing can be written there: a directory, a folder that is not there or is read-only.
+// Fails where nothing can be written there: a directory, a folder that is not there or is read-only, a descriptor that
+// is not open for writing.
 client::Result<OutputTarget> output_target(const std::string& path);
 
 // Fails where one of these cannot be written, and with INVALID_ARGUMENT where two are the same file. Empty paths are

@@ -35,7 +35,7 @@ client::Status print_values(const client::Batch& batch, std::span<const std::byt
   const int64_t k = batch.values_per_matrix();
   const bool is_float = client::value_bytes(batch.data_type) == sizeof(float);
   const std::byte* at = values.data();
-  for (int64_t i = 0; i < batch.count; ++i) {
+  for (int64_t i = 0; i < batch.count && std::ferror(stdout) == 0; ++i) {
     for (int64_t j = 0; j < k; ++j) {
       if (is_float) {
         float v;

@@ -52,7 +52,8 @@ std::optional<int> parse(const std::vector<std::string>& words, SvdArguments* to
   to->connection.declare(&a);
   a.epilogue(
       "Exit codes: 0 done, 1 the server or a file failed, 2 wrong usage or input,\n"
-      "3 done, but some matrices are not ok (non-finite, not converged, out of range), 130 interrupted.");
+      "3 done, but some matrices are not ok (non-finite, not converged, out of range),\n"
+      "128 + N ended by signal N (129, 130, 143).");
   if (const auto code = parse_or_explain(&a, "svd", words)) return code;
   if (const auto wrong = to->large.read(&to->large_options)) return bad_usage("svd", *wrong);
   if (to->full_matrices && to->top_k > 0) return bad_usage("svd", "--full-matrices have all columns: no --top-k");
@@ -123,18 +124,23 @@ std::optional<std::string> misplaced_option(const SvdArguments& args, bool large
   return std::nullopt;
 }
 
-// Small matrices.
-int run_batch(const SvdArguments& args, client::Client& client, const MatrixStack& stack,
+// Small matrices; without a client, those that have no elements: there is nothing to ask for.
+int run_batch(const SvdArguments& args, client::Client* client, const MatrixStack& stack,
               const client::CallOptions& call, const Interruption& interruption) {
   SvdResults results;
   if (auto s = results.open(args, stack); !s.ok()) return fail("svd", s);
-  const auto begin = std::chrono::steady_clock::now();
-  const auto report = client.decompose(stack.batch, results.planes(), args.compute, call);
-  if (!report.ok()) return fail_unless_interrupted("svd", report.status(), interruption);
-  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  client::Report report;
+  double seconds = 0;
+  if (client != nullptr) {
+    const auto begin = std::chrono::steady_clock::now();
+    auto answer = client->decompose(stack.batch, results.planes(), args.compute, call);
+    if (!answer.ok()) return fail_unless_interrupted("svd", answer.status(), interruption);
+    seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    report = *std::move(answer);
+  }
   if (auto s = results.commit_all(call.stop); !s.ok()) return fail_unless_interrupted("svd", s, interruption);
-  print_summary(stack.batch, *report, seconds);
-  return report->exceptions.empty() ? kDone : kExceptions;
+  print_summary(stack.batch, report, seconds);
+  return report.exceptions.empty() ? kDone : kExceptions;
 }
 
 }  // namespace
@@ -146,14 +152,18 @@ int run_svd(const std::vector<std::string>& words) {
   const auto stack = load_matrices(args.in);
   if (!stack.ok()) return fail("svd", stack.status());
   const client::Batch& batch = stack->batch;
-  if (batch.rows == 0 || batch.cols == 0) return bad_usage("svd", args.in + ": its matrices have no elements");
+  // An empty side leaves every unitary matrix for the other: there is nothing to compute.
+  if (args.full_matrices && (batch.rows == 0 || batch.cols == 0)) {
+    return bad_usage("svd", args.in + ": its matrices have no elements, and so no --full-matrices");
+  }
   if (args.top_k > batch.values_per_matrix()) return bad_usage("svd", "--top-k is larger than min(m, n)");
   const auto options = args.connection.options();
   if (!options.ok()) return fail("svd", options.status());
   const Interruption interruption;
-  client::Client client(*options);
   client::CallOptions call = args.connection.call();
   call.stop = interruption.token();
+  if (batch.count == 0) return run_batch(args, nullptr, *stack, call, interruption);
+  client::Client client(*options);
   const auto info = ask_server(client, &call);
   if (!info.ok()) return fail_unless_interrupted("svd", info.status(), interruption);
   // A single matrix may have what only large ones have: it goes as one.
@@ -161,7 +171,7 @@ int run_svd(const std::vector<std::string>& words) {
       has_options_of_large(args.large_options) && stack->batch_shape.empty() && info->limits.max_large_bytes > 0;
   const bool large = chosen || is_large(batch, info->limits);
   if (const auto wrong = misplaced_option(args, large)) return bad_usage("svd", *wrong);
-  if (!large) return run_batch(args, client, *stack, call, interruption);
+  if (!large) return run_batch(args, &client, *stack, call, interruption);
   return run_large("svd", client, *stack, {}, args.files, args.large_options, args.large.verbose, interruption, call);
 }
 

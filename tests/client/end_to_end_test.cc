@@ -499,7 +499,7 @@ TEST(Svdctl, CtrlCEndsTheCallAndLeavesNoFile) {
     const std::filesystem::directory_iterator entries(folder);
     return std::distance(begin(entries), end(entries));
   };
-  for (const int signal : {SIGINT, SIGTERM}) {
+  for (const int signal : {SIGHUP, SIGINT, SIGTERM}) {
     Process svdctl({SVDCTL_PROGRAM, "svd", in, "--u", folder + "/u.npy", "--s", folder + "/s.npy", "--vh",
                     folder + "/vh.npy", "--method", "jacobi", "--address", server.address()});
     const auto end = std::chrono::steady_clock::now() + seconds(60);
@@ -579,6 +579,75 @@ TEST(Svdctl, ComputesTheValuesOfALargeFile) {
   EXPECT_THAT(capacity.err, HasSubstr("svdctl values"));
   write_matrix(in, "f8", "(0, 4, 4)", std::vector<double>());
   EXPECT_EQ(run({SVDCTL_PROGRAM, "capacity", in, "--address", server.address()}).out, "10 dB: no channels\n");
+  std::filesystem::remove_all(folder);
+}
+
+// Matrices without elements have no values, and nothing is asked: there is no server here.
+TEST(Svdctl, MatricesWithoutElementsHaveEmptyResults) {
+  const std::string folder = make_folder(), in = folder + "/a.npy";
+  const auto file = [&](const char* name) { return folder + "/" + name + ".npy"; };
+  const struct {
+    const char *a, *u, *s, *vh;
+  } shapes[] = {{"(3, 0, 4)", "(3, 0, 0)", "(3, 0)", "(3, 0, 4)"},  // as numpy.linalg.svd(a, full_matrices=False)
+                {"(5, 0)", "(5, 0)", "(0,)", "(0, 0)"},
+                {"(0, 0)", "(0, 0)", "(0,)", "(0, 0)"},
+                {"(0, 4, 3)", "(0, 4, 3)", "(0, 3)", "(0, 3, 3)"}};
+  for (const auto& shape : shapes) {
+    write_matrix(in, "f8", shape.a, std::vector<double>());
+    const Outcome svd = run({SVDCTL_PROGRAM, "svd", in, "--u", file("u"), "--s", file("s"), "--vh", file("vh"),
+                             "--address", "127.0.0.1:1"});
+    EXPECT_EQ(svd.exit_code, 0) << shape.a << svd.err;
+    const Outcome values = run({SVDCTL_PROGRAM, "values", in, "-o", file("values"), "--address", "127.0.0.1:1"});
+    EXPECT_EQ(values.exit_code, 0) << shape.a << values.err;
+    EXPECT_EQ(svd.err, values.err);
+    for (const auto& [name, expected] :
+         {std::pair{"u", shape.u}, {"s", shape.s}, {"vh", shape.vh}, {"values", shape.s}}) {
+      const auto [head, numbers] = read_matrix<double>(file(name));
+      EXPECT_THAT(head, HasSubstr(std::string("'shape': ") + expected)) << name << " of " << shape.a;
+      EXPECT_TRUE(numbers.empty());
+    }
+  }
+  write_matrix(in, "f8", "(3, 0, 4)", std::vector<double>());
+  const Outcome full = run({SVDCTL_PROGRAM, "svd", in, "--full-matrices", "--address", "127.0.0.1:1"});
+  EXPECT_EQ(full.exit_code, 2);
+  EXPECT_THAT(full.err, HasSubstr("no elements"));
+  std::filesystem::remove_all(folder);
+}
+
+TEST(Svdctl, AppendsToWhatTheShellOpened) {
+  Server server;
+  const std::string folder = make_folder(), in = std::string(TEST_DATA) + "/cdl_c_4x4.npy";
+  const std::string file = folder + "/s.npy", log = folder + "/log";
+  EXPECT_EQ(run({SVDCTL_PROGRAM, "values", in, "-o", file, "--address", server.address()}).exit_code, 0);
+  std::ofstream(log) << "what was there\n";
+  EXPECT_EQ(run({"/bin/sh", "-c", "\"$0\" values \"$1\" -o /dev/stdout --address \"$2\" >> \"$3\"", SVDCTL_PROGRAM, in,
+                 server.address(), log})
+                .exit_code,
+            0);
+  const auto contents = [](const std::string& path) {
+    std::ifstream stream(path, std::ios::binary);
+    return std::string(std::istreambuf_iterator<char>(stream), {});
+  };
+  EXPECT_TRUE(contents(log) == "what was there\n" + contents(file));  // not printed: it is long
+  std::filesystem::remove_all(folder);
+}
+
+// What is told of the first large matrix finds no reader: neither is the second given up, nor does a .part stay.
+TEST(Svdctl, AReaderOfItsReportsMayGo) {
+  Server server;
+  const std::string folder = make_folder(), in = folder + "/a.npy", u = folder + "/u.npy";
+  write_matrix(in, "f8", "(2, 150, 150)", random_matrices<double>(2 * 150 * 150));
+  const Outcome o = run({"/bin/sh", "-c",
+                         "{ sleep 0.2; \"$0\" svd \"$1\" --u \"$2\" --address \"$3\"; echo $? > \"$2.code\"; } "
+                         "2>&1 | true",
+                         SVDCTL_PROGRAM, in, u, server.address()});
+  EXPECT_EQ(o.exit_code, 0);
+  int code = -1;
+  std::ifstream(u + ".code") >> code;
+  EXPECT_EQ(code, 0);
+  EXPECT_EQ(read_matrix<double>(u).second.size(), 2u * 150 * 150);
+  const std::filesystem::directory_iterator entries(folder);
+  EXPECT_EQ(std::distance(begin(entries), end(entries)), 3);  // with the code
   std::filesystem::remove_all(folder);
 }
 

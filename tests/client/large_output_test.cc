@@ -1,14 +1,20 @@
 // What svdctl shows and writes of large matrices, and the diagonal of J that it reads.
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
+#include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <stop_token>
+#include <string>
 #include <thread>
+#include <utility>
 
 #include "client/cli/npy.h"
 #include "client/cli/npy_output.h"
@@ -106,6 +112,173 @@ TEST(NpyOutput, AStopEndsTheWaitForAReaderAndNothingIsInPlace) {
     EXPECT_EQ(commit({file->get(), pipe->get()}, stop.get_token()).code, client::Code::kCancelled);
   }
   EXPECT_EQ(folder.files(), 1u);
+}
+
+// A descriptor of a test's own, closed at its end.
+class Descriptor {
+ public:
+  explicit Descriptor(int number) : number_(number) { EXPECT_GE(number, 0) << std::strerror(errno); }
+  ~Descriptor() { ::close(number_); }
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+  int number() const { return number_; }
+  std::string in(const std::string& folder) const { return folder + "/" + std::to_string(number_); }
+
+ private:
+  int number_;
+};
+
+TEST(NpyOutput, ADescriptorIsWrittenIntoFromWhereItStands) {
+  const Folder folder;
+  const std::string array = npy_header("f8", {2}) + std::string(16, '\0');
+  // As the shell opens what is behind >>, behind >, and behind <>.
+  for (const int flags : {O_WRONLY | O_APPEND, O_WRONLY | O_TRUNC, O_RDWR}) {
+    std::ofstream(folder / "x") << "before" << std::string(300, '.');
+    const std::string old = (flags & O_TRUNC) != 0 ? "" : contents(folder / "x");
+    const Descriptor file(::open((folder / "x").c_str(), flags));
+    if ((flags & O_ACCMODE) == O_RDWR) ::lseek(file.number(), 0, SEEK_END);
+    std::filesystem::create_symlink(file.in("/proc/self/fd"), folder / "link");  // as /dev/stdout is one
+    std::string expected = old;
+    for (const std::string& path :
+         {file.in("/dev/fd"), file.in("/proc/self/fd"), file.in("/proc/" + std::to_string(getpid()) + "/fd"),
+          file.in("/proc/thread-self/fd"), folder / "link"}) {
+      ASSERT_TRUE(check_outputs({path}).ok()) << path;
+      const auto out = NpyOutput::make(path, "f8", {2}, false, 16);
+      ASSERT_TRUE(out.ok()) << out.status().to_string();
+      EXPECT_EQ(folder.files(), 2u);  // the link and x
+      EXPECT_TRUE(commit({out->get()}).ok());
+      expected += array;
+      EXPECT_EQ(contents(folder / "x"), expected) << path;
+    }
+    std::filesystem::remove(folder / "link");
+  }
+}
+
+TEST(NpyOutput, APipeBehindADescriptorMayBlock) {
+  int ends[2];
+  ASSERT_EQ(pipe(ends), 0);
+  const Descriptor from(ends[0]), to(ends[1]);
+  {
+    const auto out = NpyOutput::make(to.in("/dev/fd"), "f8", {20000}, false, 160000);  // beyond a pipe's buffer
+    ASSERT_TRUE(out.ok());
+    std::string read(npy_header("f8", {20000}).size() + 160000, 'x');
+    std::thread reader([&] {
+      for (size_t at = 0; at < read.size();) {
+        const ssize_t n = ::read(from.number(), read.data() + at, read.size() - at);
+        if (n <= 0) break;
+        at += static_cast<size_t>(n);
+      }
+    });
+    EXPECT_TRUE(commit({out->get()}).ok());
+    reader.join();
+    EXPECT_EQ(read, npy_header("f8", {20000}) + std::string(160000, '\0'));
+  }
+  // Nobody reads: a stop ends it.
+  const auto out = NpyOutput::make(to.in("/dev/fd"), "f8", {20000}, false, 160000);
+  ASSERT_TRUE(out.ok());
+  std::stop_source stop;
+  std::thread stopper([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    stop.request_stop();
+  });
+  EXPECT_EQ(commit({out->get()}, stop.get_token()).code, client::Code::kCancelled);
+  stopper.join();
+}
+
+TEST(CheckOutputs, OfDescriptors) {
+  const Folder folder;
+  std::ofstream(folder / "x") << "x";
+  const Descriptor reading(::open((folder / "x").c_str(), O_RDONLY)), writing(::open((folder / "x").c_str(), O_WRONLY));
+  EXPECT_TRUE(check_outputs({writing.in("/dev/fd")}).ok());
+  EXPECT_THAT(check_outputs({reading.in("/dev/fd")}).message, HasSubstr("Bad file descriptor"));
+  EXPECT_THAT(check_outputs({"/dev/fd/987654"}).message, HasSubstr("Bad file descriptor"));
+  EXPECT_EQ(check_outputs({writing.in("/dev/fd"), folder / "x"}).code, client::Code::kInvalidArgument);
+}
+
+mode_t mode_of(const std::string& path) {
+  struct stat about {};
+  EXPECT_EQ(::stat(path.c_str(), &about), 0) << path;
+  return about.st_mode & 07777;
+}
+
+// Writes an array to a path.
+void write_output(const std::string& path) {
+  const auto out = NpyOutput::make(path, "f8", {2}, false, 16);
+  ASSERT_TRUE(out.ok()) << out.status().to_string();
+  ASSERT_TRUE(commit({out->get()}).ok());
+}
+
+TEST(NpyOutput, HasThePermissionsOfTheFileWhosePlaceItTakes) {
+  const Folder folder;
+  const mode_t before = ::umask(022);
+  for (const mode_t mode : {0600, 0640, 0444, 0666, 0751}) {
+    std::ofstream(folder / "u.npy") << "old";
+    ASSERT_EQ(::chmod((folder / "u.npy").c_str(), mode), 0);
+    {
+      const auto out = NpyOutput::make(folder / "u.npy", "f8", {2}, false, 16);
+      ASSERT_TRUE(out.ok());
+      EXPECT_EQ(mode_of((folder / "u.npy.") + std::to_string(getpid()) + ".part"), mode);  // from the beginning
+      EXPECT_EQ(contents(folder / "u.npy"), "old");
+      EXPECT_TRUE(commit({out->get()}).ok());
+    }
+    EXPECT_EQ(mode_of(folder / "u.npy"), mode);
+    EXPECT_EQ(contents(folder / "u.npy").substr(1, 5), "NUMPY");
+    std::filesystem::remove(folder / "u.npy");
+  }
+  write_output(folder / "new.npy");
+  EXPECT_EQ(mode_of(folder / "new.npy"), 0644u);
+  ::umask(before);
+}
+
+TEST(NpyOutput, HasItsOwnerToo) {
+  if (::geteuid() != 0) GTEST_SKIP() << "only root gives files away";
+  constexpr uid_t kOwner = 1234, kSomebodyElse = 4321;
+  const Folder folder;
+  ASSERT_EQ(::chmod((folder / ".").c_str(), 0777), 0);
+  const auto make_old = [&](mode_t mode) {
+    std::ofstream(folder / "u.npy") << "old";
+    ASSERT_EQ(::chown((folder / "u.npy").c_str(), kOwner, kOwner), 0);
+    ASSERT_EQ(::chmod((folder / "u.npy").c_str(), mode), 0);
+  };
+  struct stat about {};
+  make_old(0640);
+  write_output(folder / "u.npy");
+  ASSERT_EQ(::stat((folder / "u.npy").c_str(), &about), 0);
+  EXPECT_EQ(about.st_uid, kOwner);
+  EXPECT_EQ(about.st_gid, kOwner);
+  EXPECT_EQ(about.st_mode & 0777, 0640u);
+  // Who may not give it to that group opens it to no other.
+  for (const auto& [old_mode, mode] : {std::pair{0640, 0600}, {0644, 0644}, {0604, 0600}, {0664, 0644}}) {
+    make_old(static_cast<mode_t>(old_mode));
+    ASSERT_EQ(::seteuid(kSomebodyElse), 0);
+    write_output(folder / "u.npy");
+    ASSERT_EQ(::seteuid(0), 0);
+    ASSERT_EQ(::stat((folder / "u.npy").c_str(), &about), 0);
+    EXPECT_EQ(about.st_uid, kSomebodyElse);
+    EXPECT_EQ(about.st_mode & 0777, static_cast<mode_t>(mode));
+    std::filesystem::remove(folder / "u.npy");
+  }
+}
+
+TEST(NpyOutput, NamesMayBeAsLongAsTheyCanBe) {
+  const Folder folder;
+  for (const size_t length : {240, 248, 255}) {
+    const std::string a(length, 'a'), b = std::string(length - 1, 'a') + 'b';
+    {
+      const auto first = NpyOutput::make(folder / a, "f8", {2}, false, 16);
+      const auto second = NpyOutput::make(folder / b, "f8", {3}, false, 24);  // in the same folder, alike
+      ASSERT_TRUE(first.ok() && second.ok()) << first.status().to_string();
+      EXPECT_EQ(folder.files(), 2u);
+      EXPECT_TRUE(commit({first->get(), second->get()}).ok());
+    }
+    EXPECT_EQ(folder.files(), 2u);
+    EXPECT_EQ(contents(folder / a), npy_header("f8", {2}) + std::string(16, '\0'));
+    EXPECT_EQ(contents(folder / b), npy_header("f8", {3}) + std::string(24, '\0'));
+    std::filesystem::remove(folder / a);
+    std::filesystem::remove(folder / b);
+  }
+  EXPECT_THAT(NpyOutput::make(folder / std::string(256, 'a'), "f8", {2}, false, 16).status().message,
+              HasSubstr("File name too long"));
 }
 
 TEST(CheckOutputs, RefusesWhatCannotBeWrittenAndTheSameFileTwice) {

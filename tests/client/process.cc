@@ -30,6 +30,8 @@ pid_t spawn(const std::vector<std::string>& words, const std::string& out, const
     const auto redirect = [](const std::string& path, int to) {
       dup2(open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600), to);
     };
+    // Whatever these tests were started with, nohup for one.
+    for (const int number : {SIGHUP, SIGINT, SIGTERM, SIGPIPE}) std::signal(number, SIG_DFL);
     redirect(out, 1);
     redirect(err, 2);
     execv(argv[0], argv.data());

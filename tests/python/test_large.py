@@ -1,6 +1,7 @@
 """Large factors: what the client makes of the protocol's good and bad turns, against a server that the test directs."""
 
 import asyncio
+import gc
 import signal
 import subprocess
 import sys
@@ -216,6 +217,42 @@ def test_small_results_go_there_too(far, rng):
 def test_arrays_that_do_not_fit_are_refused_before_anything_is_sent(far, fake, rng, out):
     with pytest.raises(ValueError, match="out"):
         far.svd(matrices(rng, 40, 36), False, out=out)
+    assert fake.infos == 0
+
+
+def overlapping():
+    """Operands and arrays for their results that have memory in common, and what is said of it."""
+    buffer = np.zeros((3, 200, 200))
+    a, other, third = buffer
+    yield a[:40, :40], (a[:40, :40], None, None), "left_vectors overlaps the matrices"
+    yield a[:40, :40], (None, None, a[39:79, 39:79]), "right_vectors_adjoint overlaps the matrices"
+    yield a[:40, :40].T, (None, a[0, :40], None), "singular_values overlaps the matrices"
+    yield a[:40, :40], (other[:40, :40], third[0, :40], other[39:79, 39:79]), "left_vectors and right_vectors_adjoint"
+    yield a[:40, :40], (other[:40, :40], other[5, :40], None), "left_vectors and singular_values overlap"
+    yield buffer[:, :4, :4], (np.zeros((3, 4, 4)), buffer[:, 0, :4], None), "singular_values overlaps the matrices"
+
+
+@pytest.mark.parametrize("case", range(6))
+def test_arrays_that_overlap_are_refused_before_anything_is_sent(far, fake, case):
+    a, out, why = list(overlapping())[case]
+    before = a.copy()
+    with pytest.raises(ValueError, match=why):
+        far.svd(a, False, out=out)
+    assert fake.infos == 0 and np.array_equal(a, before)
+
+
+def test_neighbours_in_one_buffer_do_not_overlap(either, rng):
+    buffer = np.zeros((40, 160))
+    a, u, vh, s = buffer[:, :40], buffer[:, 40:80], buffer[:, 80:120], buffer[::-1, 120]
+    a[:] = matrices(rng, 40, 40)
+    check(a.copy(), either.svd(a, False, out=(u, s, vh)), False)
+    check(a, (u, s, vh), False)
+
+
+def test_hsvd_refuses_what_overlaps_too(far, fake):
+    g = np.eye(4)
+    with pytest.raises(ValueError, match="overlaps the matrices"):
+        far.hsvd(g, [1, 1, -1, 1], out=(g, None, None))
     assert fake.infos == 0
 
 
@@ -439,6 +476,32 @@ def test_cancelling_a_coroutine_frees_the_server(fake, rng, point):
 
     asyncio.run(ask())
     assert fake.large.gone.wait(10)
+
+
+@pytest.mark.parametrize("point", ["open", "chunk", "commit", "results"])
+def test_cancelling_a_coroutine_leaves_no_exception_that_nobody_asked_for(fake, rng, point, caplog):
+    fake.large.wait_after = point
+    complaints = []
+
+    async def ask():
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: complaints.append(context))
+        async with svdserve.AsyncClient(fake.address) as client:
+            for cancels in (1, 2):  # the second time while the first is still seen to
+                fake.large.reached.clear()
+                task = asyncio.create_task(client.svd(matrices(rng, 40, 40)))
+                await asyncio.to_thread(fake.large.reached.wait, 10)
+                for _ in range(cancels):
+                    task.cancel()
+                    await asyncio.sleep(0)
+                with pytest.raises(asyncio.CancelledError):
+                    await task
+        del task
+        gc.collect()  # a future complains when it goes
+        await asyncio.sleep(0)
+
+    asyncio.run(ask())
+    gc.collect()
+    assert not complaints and not [r for r in caplog.records if r.name == "asyncio"]
 
 
 INTERRUPTED = """

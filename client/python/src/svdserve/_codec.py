@@ -9,6 +9,7 @@ views of the received bytes; only what comes in several pieces is joined, by one
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Iterator
 from typing import Any
 
@@ -195,6 +196,10 @@ class Operand:
         """There is nothing to compute."""
         return self.count == 0 or self.values_per_matrix == 0
 
+    def overlaps(self, array: np.ndarray) -> bool:
+        """Whether writing to `array` might change what is still to be sent."""
+        return overlap(self._stack, array)
+
     def matrix(self, index: int) -> np.ndarray:
         """One of the matrices as it is sent, in row-major order: a column-major one is its transpose."""
         return np.asarray(self._stack[index])
@@ -240,6 +245,15 @@ class Operand:
         return header + _TAG_BATCH_DATA + varint(data.nbytes), data
 
 
+def overlap(a: np.ndarray, b: np.ndarray) -> bool:
+    """Whether two arrays have a byte in common: exactly, unless their strides make that a search too long to wait for;
+    then they have."""
+    try:
+        return np.shares_memory(a, b, max_work=1_000_000)
+    except RuntimeError:  # TooHardError, which NumPy 1 and 2 keep in different places
+        return True
+
+
 def _element_type(dtype: np.dtype[Any]) -> np.dtype[Any]:
     """The type in which elements of `dtype` are computed: native, little-endian on the wire.
 
@@ -265,7 +279,8 @@ class Result:
         summaries: of large factors, what the server tells of each.
 
     Raises:
-        ValueError: an array of `out` does not have the shape and the type of the result, or is read-only.
+        ValueError: an array of `out` does not have the shape and the type of the result, is read-only, or overlaps the
+            operand or another of them.
     """
 
     def __init__(self, operand: Operand, query: Query = Query(), *, writable: bool = False,
@@ -283,6 +298,9 @@ class Result:
         self._out = out or {}
         for name, array in self._out.items():
             self._check_out(name, array)
+        for (one, x), (other, y) in itertools.combinations(self._out.items(), 2):
+            if overlap(x, y):
+                raise ValueError(f"out: its arrays for {one} and {other} overlap")
 
     def _check_out(self, name: str, array: np.ndarray) -> None:
         plane = self._planes[name]
@@ -292,6 +310,8 @@ class Result:
             raise ValueError(f"out: for {name} it has {found}, the result is {dtype} {shape}")
         if not array.flags.writeable:
             raise ValueError(f"out: its array for {name} is read-only")
+        if self._operand.overlaps(array):
+            raise ValueError(f"out: its array for {name} overlaps the matrices")
 
     def _units(self, plane: Plane, matrices: int) -> int:
         return matrices // self._query.group_size if plane.per_group else matrices

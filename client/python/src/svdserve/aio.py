@@ -183,6 +183,8 @@ class AsyncClient:
             stop = Stop()
             work = asyncio.get_running_loop().run_in_executor(None, functools.partial(
                 transfer, self._blocking_stub.decompose_large, factor, timeout=deadline.remaining(), stop=stop))
+            # A coroutine that is cancelled asks nobody how the thread ended: it was told to.
+            work.add_done_callback(lambda done: done.cancelled() or done.exception())
             try:
                 await asyncio.shield(work)
             finally:  # of a coroutine that is cancelled
