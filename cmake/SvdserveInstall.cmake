@@ -59,8 +59,9 @@ if(SVDSERVE_GRPC)
     COMPONENT programs)
 endif()
 if(SVDSERVE_CUDA)
-  # Not CMAKE_INSTALL_LIBDIR: programs look in ../lib, whatever this platform calls its folder for static libraries.
-  install(TARGETS svdserve_cuda LIBRARY DESTINATION lib COMPONENT cuda)
+  # Not CMAKE_INSTALL_LIBDIR: programs look in ../lib, whatever this platform calls its folder for static libraries. Who
+  # has built the programs alone installs them alone.
+  install(TARGETS svdserve_cuda LIBRARY DESTINATION lib COMPONENT cuda OPTIONAL)
 endif()
 install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT programs)
 

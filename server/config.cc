@@ -254,6 +254,8 @@ std::vector<Flag> make_flags() {
       count_flag("max-stream-requests", 64, 1, 1000000, &C::max_stream_requests, kLimits,
                  "unanswered requests of one stream before the server stops reading it"),
       count_flag("max-streams", 4096, 1, 10000000, &C::max_streams, kLimits, "open streams of all clients"),
+      duration_flag("stream-idle-timeout", "60s", absl::Milliseconds(1), 24 * hour, &C::stream_idle_timeout, kLimits,
+                    "longest time in which the client of a stream may take nothing while an answer waits for it"),
       count_flag("max-connections", 8192, 1, 10000000, &C::max_connections, kLimits,
                  "connections of all clients; the process's limit of open files may allow fewer"),
       count_flag("max-connection-streams", 256, 1, 1000000, &C::max_connection_streams, kLimits,

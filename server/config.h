@@ -31,6 +31,7 @@ struct Config {
   int64_t max_inflight_requests = 0;
   int64_t max_stream_requests = 0;
   int64_t max_streams = 0;
+  absl::Duration stream_idle_timeout;
   int64_t max_connections = 0;
   int64_t max_connection_streams = 0;
   int64_t memory_quota_bytes = 0;

@@ -24,6 +24,13 @@ Error unexpected(std::string field, std::string message) {
 }
 
 Error incomplete(const ByteRanges& received, int64_t total) {
+  if (received.complete()) {
+    return {absl::StatusCode::kInvalidArgument,
+            Reason::kUploadIncomplete,
+            "every byte of the operand is there, but the stream ended without commit",
+            "commit",
+            {}};
+  }
   return {absl::StatusCode::kInvalidArgument,
           Reason::kUploadIncomplete,
           absl::StrCat("the operand has ", total, " bytes, and ", received.covered(),
@@ -141,6 +148,7 @@ LargeNext LargeJob::OnOpen(const LargeOpen& open) {
   heard_ = stages_->clock->Now();
   if (state_ == State::kEnded) return next;
   labels_.dtype = open.problem.dtype;
+  labels_.kind = open.options.vectors != Vectors::kNone ? Kind::kVectors : Kind::kValues;
   if (state_ != State::kOpening) {
     End(unexpected("open", "the factor is open already"), &next);
     return next;

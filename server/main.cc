@@ -318,6 +318,7 @@ int serve(const Config& config, StopSignals* signals) {
   rpc.max_message_bytes = config.max_message_bytes;
   rpc.max_stream_requests = config.max_stream_requests;
   rpc.max_streams = config.max_streams;
+  rpc.stream_idle_timeout = config.stream_idle_timeout;
   rpc.max_connections = config.max_connections;
   rpc.max_connection_streams = config.max_connection_streams;
   rpc.memory_quota_bytes = config.memory_quota_bytes;

@@ -14,8 +14,8 @@ struct MetricName {
 namespace metric {
 
 // --- requests -----------------------------------------------------------------------------------
-// Labels: rpc, kind, dtype (f32 f64 c64 c128 invalid), shape (k4 .. k128, k4_long .., factor, invalid), status (gRPC
-// code's name).
+// Labels: rpc, kind (values vectors answers), dtype (f32 f64 c64 c128 invalid), shape (k4 .. k128, k4_long .., factor,
+// invalid), status (gRPC code's name).
 inline constexpr MetricName kRequests{"svdserve_requests_total", "Requests answered, those of streams one by one."};
 // Labels: phase (queue batch_assembly compute respond total).
 inline constexpr MetricName kPhase{

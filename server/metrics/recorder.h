@@ -27,10 +27,13 @@ constexpr const char* name(Rpc r) {
   return kNames[static_cast<int>(r)];
 }
 
-// What is computed.
-enum class Kind : uint8_t { kValues };
-inline constexpr int kKinds = 1;
-constexpr const char* name(Kind) { return "values"; }
+// What is asked for: singular values alone, vectors with them, or numbers made from them.
+enum class Kind : uint8_t { kValues, kVectors, kAnswers };
+inline constexpr int kKinds = 3;
+constexpr const char* name(Kind k) {
+  constexpr const char* kNames[kKinds] = {"values", "vectors", "answers"};
+  return kNames[static_cast<int>(k)];
+}
 
 // A few classes of shape, so that the number of time series is bounded whatever clients send: k = min(m, n) up to 4, 8,
 // 16, 32, 128, each square-ish or elongated (max(m, n) > 4 k), what is no valid shape, and every factor of

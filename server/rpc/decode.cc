@@ -189,6 +189,9 @@ Error read_message(WireRequest* wire, const std::string& at, DecodedRequest* out
   out->memory = std::make_shared<WireMemory>();
   Options options;
   Error error = read_options(wire->options, at + "options", &options, &out->memory->certificate_scope);
+  out->labels.kind = options.mimo != MimoOptions()       ? Kind::kAnswers
+                     : options.vectors != Vectors::kNone ? Kind::kVectors
+                                                         : Kind::kValues;
   if (wire->matrices) {
     Error of_batch = read_one(&*wire->matrices, at + "matrices", options, out);
     return of_batch.ok() ? error : of_batch;

@@ -1,30 +1,13 @@
 #include "server/rpc/decompose_large_call.h"
 
-#include <grpc/grpc.h>
 #include <grpcpp/server_context.h>
 
-#include <string>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
-#include "server/error.h"
 #include "server/rpc/codec.h"
+#include "server/rpc/cut_off.h"
 
 namespace svdserve::server {
-namespace {
-
-// Ends a call whose client takes nothing: a status of Finish() would wait behind the message that it does not take.
-// What overtakes that is a code and a text, without details, so the text names the reason. TryCancel() does the same,
-// but always says CANCELLED.
-void cut_off(grpc::CallbackServerContext* call, const Error& error) {
-  const grpc::Status status = to_status(error);
-  const std::string text = absl::StrCat(name(error.reason), ": ", error.message);
-  grpc_call_cancel_with_status(call->c_call(), static_cast<grpc_status_code>(status.error_code()), text.c_str(),
-                               nullptr);
-}
-
-}  // namespace
-
 void DecomposeLargeCall::Start(LargePipeline* pipeline) {
   self_ = shared_from_this();
   job_ = pipeline->Begin([self = self_](LargeNext next) { self->Act(std::move(next)); });

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "server/rpc/cut_off.h"
 
 namespace svdserve::server {
 namespace {
@@ -31,14 +32,29 @@ void StreamRegistry::Remove(DecomposeStreamCall* call) {
   open_.erase(call);
 }
 
+std::vector<std::shared_ptr<DecomposeStreamCall>> StreamRegistry::Calls() const {
+  std::vector<std::shared_ptr<DecomposeStreamCall>> calls;
+  for (const auto& [key, call] : open_) {
+    if (auto alive = call.lock()) calls.push_back(std::move(alive));
+  }
+  return calls;
+}
+
+void StreamRegistry::GiveUpStalled(absl::Duration timeout) {
+  std::vector<std::shared_ptr<DecomposeStreamCall>> calls;
+  {
+    MutexLock lock(&mu_);
+    calls = Calls();
+  }
+  for (const auto& call : calls) call->GiveUpIfStalled(timeout);
+}
+
 void StreamRegistry::CloseAll() {
   std::vector<std::shared_ptr<DecomposeStreamCall>> calls;
   {
     MutexLock lock(&mu_);
     closed_ = true;
-    for (const auto& [key, call] : open_) {
-      if (auto alive = call.lock()) calls.push_back(std::move(alive));
-    }
+    calls = Calls();
   }
   const grpc::Status status = to_status(draining());
   for (const auto& call : calls) call->Close(status);
@@ -84,6 +100,16 @@ void DecomposeStreamCall::Close(const grpc::Status& status) {
   Act(stream_.OnReadsClosed());
 }
 
+void DecomposeStreamCall::GiveUpIfStalled(absl::Duration timeout) {
+  MutexLock lock(&act_mu_);
+  if (finished_ || broken_ || context_->clock->Now() - writing_since_ <= timeout) return;
+  cut_off(call_, {absl::StatusCode::kDeadlineExceeded,
+                  Reason::kClientStalled,
+                  absl::StrCat("the client took nothing for ", absl::FormatDuration(timeout)),
+                  "",
+                  {}});
+}
+
 void DecomposeStreamCall::Act(Stream::Next next) {
   MutexLock lock(&act_mu_);
   if (finished_) return;
@@ -92,6 +118,7 @@ void DecomposeStreamCall::Act(Stream::Next next) {
     const absl::Time now = context_->clock->Now();
     if (outgoing_.ok) context_->recorder->PhaseTook(Phase::kRespond, now - outgoing_.ready);
     context_->recorder->PhaseTook(Phase::kTotal, now - outgoing_.arrival);
+    writing_since_ = now;
     StartWrite(&outgoing_.message);
   }
   if (next.read) StartRead(&incoming_);
@@ -165,6 +192,7 @@ void DecomposeStreamCall::OnWriteDone(bool ok) {
   {
     MutexLock lock(&act_mu_);
     outgoing_ = Outgoing();
+    writing_since_ = absl::InfiniteFuture();
   }
   if (ok) {
     Act(stream_.OnWritten());

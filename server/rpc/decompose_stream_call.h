@@ -27,11 +27,15 @@ class StreamRegistry {
   enum class Added { kYes, kFull, kClosed };
   Added Add(const std::shared_ptr<DecomposeStreamCall>& call);
   void Remove(DecomposeStreamCall* call);
+  // Cuts off the streams whose clients have taken nothing for so long, though an answer waits for them.
+  void GiveUpStalled(absl::Duration timeout);
   // Closes what is open, and from now on refuses what comes.
   void CloseAll();
   int64_t size() const;
 
  private:
+  std::vector<std::shared_ptr<DecomposeStreamCall>> Calls() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
   const int64_t limit_;
   mutable Mutex mu_;
   bool closed_ ABSL_GUARDED_BY(mu_) = false;
@@ -48,13 +52,14 @@ class StreamRegistry {
 class DecomposeStreamCall final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>,
                                   public std::enable_shared_from_this<DecomposeStreamCall> {
  public:
-  DecomposeStreamCall(const HandlerContext* context, const grpc::CallbackServerContext* call)
+  DecomposeStreamCall(const HandlerContext* context, grpc::CallbackServerContext* call)
       : context_(context), call_(call), stream_(context->max_stream_requests) {}
 
   // Called by the handler, once. The reactor belongs to gRPC from now on.
   void Start();
   // No more requests are taken; the stream ends with `status` once what is in flight was answered.
   void Close(const grpc::Status& status);
+  void GiveUpIfStalled(absl::Duration timeout);
 
   void OnReadDone(bool ok) override;
   void OnWriteDone(bool ok) override;
@@ -79,11 +84,12 @@ class DecomposeStreamCall final : public grpc::ServerBidiReactor<grpc::ByteBuffe
   Outgoing Encode(const InFlight& request, const Outcome& outcome) const;
 
   const HandlerContext* const context_;
-  const grpc::CallbackServerContext* const call_;  // lives until OnDone()
+  grpc::CallbackServerContext* const call_;  // lives until OnDone()
   Stream stream_;
   grpc::ByteBuffer incoming_;  // written by gRPC between StartRead() and OnReadDone()
   Mutex act_mu_;
   Outgoing outgoing_ ABSL_GUARDED_BY(act_mu_);  // between StartWrite() and OnWriteDone()
+  absl::Time writing_since_ ABSL_GUARDED_BY(act_mu_) = absl::InfiniteFuture();
   bool finished_ ABSL_GUARDED_BY(act_mu_) = false;
   bool broken_ ABSL_GUARDED_BY(act_mu_) = false;
   grpc::Status final_status_ ABSL_GUARDED_BY(act_mu_);

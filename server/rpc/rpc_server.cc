@@ -168,13 +168,15 @@ struct RpcServer::Impl {
   std::string address;
   Pipeline* pipeline = nullptr;
 
-  // The health service tells watchers of changes, so somebody has to notice them.
+  absl::Duration stream_idle_timeout;
+
+  // The health service tells watchers of changes, so somebody has to notice them; and streams that stall.
   Mutex mu;
   CondVar changed;
   bool serving ABSL_GUARDED_BY(mu) = false;
   bool stopping ABSL_GUARDED_BY(mu) = false;
   bool stopped ABSL_GUARDED_BY(mu) = false;  // every call and every connection has gone
-  std::thread health_thread;
+  std::thread watch_thread;
 
   // Unless all have gone before: a little later than gRPC cancels their calls, so that who listens hears of that.
   void BreakConnectionsAfter(absl::Duration grace) {
@@ -185,11 +187,12 @@ struct RpcServer::Impl {
     if (!stopped) acceptor->BreakConnections();
   }
 
-  void WatchHealth() {
+  void Watch() {
     constexpr auto kPeriod = std::chrono::milliseconds(100);
     bool told = false;
     MutexLock lock(&mu);
     while (!stopping) {
+      streams.GiveUpStalled(stream_idle_timeout);
       const bool healthy = serving && pipeline->stats().ready();
       if (healthy != told) {
         // The server as a whole last: who sees it change finds the service changed, too.
@@ -210,6 +213,7 @@ std::unique_ptr<RpcServer> RpcServer::Start(const RpcOptions& options, Pipeline*
   out->impl_ = std::make_unique<Impl>(options.max_streams);
   Impl& impl = *out->impl_;
   impl.pipeline = pipeline;
+  impl.stream_idle_timeout = options.stream_idle_timeout;
   impl.service = std::make_unique<SvdServiceHandler>(HandlerContext{
       pipeline, factors, clock, recorder, memory, &impl.streams, static_cast<size_t>(options.max_stream_requests)});
 
@@ -249,7 +253,7 @@ std::unique_ptr<RpcServer> RpcServer::Start(const RpcOptions& options, Pipeline*
   // The service must be known to health before anybody asks; it starts serving by SetServing().
   impl.server->GetHealthCheckService()->SetServingStatus("", false);
   impl.server->GetHealthCheckService()->SetServingStatus(kServiceName, false);
-  impl.health_thread = std::thread([&impl] { impl.WatchHealth(); });
+  impl.watch_thread = std::thread([&impl] { impl.Watch(); });
   return out;
 }
 
@@ -273,7 +277,7 @@ void RpcServer::Shutdown(absl::Duration grace) {
     impl_->stopping = true;
     impl_->changed.Signal();
   }
-  if (impl_->health_thread.joinable()) impl_->health_thread.join();
+  if (impl_->watch_thread.joinable()) impl_->watch_thread.join();
   impl_->acceptor->Stop();
   impl_->streams.CloseAll();
   std::thread breaker([this, grace] { impl_->BreakConnectionsAfter(grace); });

@@ -22,6 +22,7 @@ struct RpcOptions {
   int64_t max_message_bytes = 0;
   int64_t max_stream_requests = 0;
   int64_t max_streams = 0;
+  absl::Duration stream_idle_timeout = absl::InfiniteDuration();
   int64_t max_connections = 0;
   int64_t max_connection_streams = 0;
   int64_t memory_quota_bytes = 0;

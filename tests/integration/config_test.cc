@@ -136,6 +136,7 @@ TEST(ConfigTest, HelpAndDescriptionNameEveryFlag) {
                            "max-inflight-requests",
                            "max-stream-requests",
                            "max-streams",
+                           "stream-idle-timeout",
                            "max-connection-streams",
                            "memory-quota-bytes",
                            "queue-timeout",

@@ -108,6 +108,14 @@ TEST(OperationsTest, EveryRequestIsCountedByItsLabelsBeforeItsReply) {
   EXPECT_EQ(server.Metric("svdserve_build_info"), 1);
   EXPECT_EQ(server.Metric("svdserve_ready"), 1);
   EXPECT_EQ(server.Metric("svdserve_healthy_devices"), 1);
+  v1::DecomposeRequest more = random_request(4, 4, 1);
+  more.mutable_options()->set_vectors(v1::VECTORS_THIN);
+  ASSERT_TRUE(decompose(channel, more, &response).ok());
+  EXPECT_EQ(server.Metric(name, {"kind=\"vectors\"", "status=\"OK\""}), 1);
+  more.mutable_options()->clear_vectors();
+  more.mutable_options()->mutable_mimo()->set_condition_number(true);
+  ASSERT_TRUE(decompose(channel, more, &response).ok());
+  EXPECT_EQ(server.Metric(name, {"kind=\"answers\"", "status=\"OK\""}), 1);
 }
 
 TEST(OperationsTest, HttpAnswersWhatItKnowsAndNothingElse) {

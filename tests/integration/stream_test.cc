@@ -240,5 +240,23 @@ TEST(StreamTest, MoreStreamsThanTheLimitAreRefusedAtOnce) {
   EXPECT_GT(details.retry_seconds, 0);
 }
 
+TEST(StreamTest, AClientThatTakesNothingIsGivenUp) {
+  RunningServer server({"--stream-idle-timeout=1s"});
+  OpenStream open(connect(server.address()));
+  const v1::DecomposeRequest request = random_request(4, 4, 50000);
+  for (uint64_t i = 0; i < 30; ++i) ASSERT_TRUE(open.stream->Write(numbered(i, request)));  // 48 MB of answers
+  ASSERT_TRUE(wait_until([&] { return server.Metric("svdserve_requests_total", {"status=\"OK\""}) >= 20; }));
+  EXPECT_GT(server.Metric("svdserve_inflight_bytes"), 0);
+  // Others are served meanwhile, and what it held is free.
+  v1::DecomposeResponse response;
+  EXPECT_TRUE(decompose(connect(server.address()), random_request(4, 4, 10), &response).ok());
+  EXPECT_TRUE(wait_until([&] { return server.Metric("svdserve_open_streams") == 0; }));
+  EXPECT_TRUE(wait_until([&] { return server.Metric("svdserve_inflight_requests") == 0; }));
+  EXPECT_LT(open.ReadAll().size(), 30u);
+  const grpc::Status status = open.Finish();
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::DEADLINE_EXCEEDED) << status.error_message();
+  EXPECT_EQ(status.error_message(), "CLIENT_STALLED: the client took nothing for 1s");
+}
+
 }  // namespace
 }  // namespace svdserve::testing
