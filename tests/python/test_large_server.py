@@ -137,6 +137,16 @@ def test_what_never_fits_is_refused_before_any_payload(start_server, rng):
         check(small := matrices(rng, 140, 140), client.svd(small), True)
 
 
+def test_what_is_too_much_for_a_message_is_large(start_server, rng):
+    with start_server("--max-message-bytes=1MiB") as address, svdserve.Client(address) as client:
+        tall = matrices(rng, 2, 400, 100)
+        result = client.svd(tall)  # each U is 400 x 400
+        check(tall, result, True)
+        assert len(result.summaries) == 2 and not client.svd(tall, full_matrices=False).summaries
+        with pytest.raises(svdserve.InvalidArgument, match="bytes a message"):
+            client.svd(tall, fix_phases=True)
+
+
 @pytest.mark.parametrize("arguments, field", [
     (dict(method="bisection"), "open.options.method"), (dict(tolerance=2), "open.options.tolerance"),
     (dict(max_sweeps=-1), "open.options.max_sweeps")])

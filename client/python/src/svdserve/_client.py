@@ -76,8 +76,9 @@ class Client:
                 precision, integers and bool in float64, float16 in float32. C- and Fortran-ordered matrices are sent
                 from where they are, numpy.memmap too; other strides, types and byte orders are converted piece by
                 piece. A list of arrays that differ in shape gives a list of results. A matrix beyond
-                info().limits.max_values or max_dimension is large: it is uploaded in chunks, in a call of its own. So is
-                a single matrix, shape (m, n), of any size with a pivot_strategy or block_variant.
+                info().limits.max_values or max_dimension, or too much for a message with its answer, is large: it is
+                uploaded in chunks, in a call of its own. So is a single matrix, shape (m, n), of any size with a
+                pivot_strategy or block_variant.
             method: "auto", "bidiagonal", "bisection" or "jacobi"; of large matrices "auto" or "jacobi".
             tolerance: for "bisection" the relative width of an interval, in (0, 1/2], for "jacobi" the cosine of two
                 columns, in (0, 1], at which it is done; None for the method's default. Other methods take none; of

@@ -215,6 +215,11 @@ class Operand:
         return (self.rows * self.cols * self.element_type.itemsize,
                 max(per_matrix, 0) + -(-per_group // query.group_size) + _STATUS_BYTES)
 
+    def fits_a_message(self, limits: Limits, query: Query) -> bool:
+        """Whether one matrix, and its answer, can be a message."""
+        matrix_bytes, response_bytes = self.sizes(query)
+        return max(matrix_bytes + _REQUEST_OVERHEAD, response_bytes + _RESPONSE_OVERHEAD) <= limits.max_message_bytes
+
     def pieces(self, limits: Limits, piece_bytes: int, query: Query = Query()) -> list[Piece]:
         """Cuts the operand into requests of about `piece_bytes`, of the larger of request and response, which keep to the
         limits and to whole groups of the query.

@@ -212,12 +212,16 @@ def summary(message: Any) -> LargeSummary:
 
 
 def is_large(operand: Operand, query: Query, limits: Any) -> bool:
-    """Whether the matrices of an operand go by DecomposeLarge, one a call. A single one does, too, whose options only
-    large ones have."""
+    """Whether the matrices of an operand go by DecomposeLarge, one a call. So do those that are too much for a message, such
+    as a tall one with its full basis, and a single one whose options only large ones have."""
     if query.signature:
         return True
-    chosen = query.pivot_strategy is not None or query.block_variant is not None
-    if chosen and not operand.batch_shape and limits.max_large_bytes > 0:
+    if limits.max_large_bytes <= 0:
+        return False
+    if operand.values_per_matrix > limits.max_values or max(operand.rows, operand.cols) > limits.max_dimension:
         return True
-    return limits.max_large_bytes > 0 and (operand.values_per_matrix > limits.max_values or
-                                           max(operand.rows, operand.cols) > limits.max_dimension)
+    chosen = query.pivot_strategy is not None or query.block_variant is not None
+    if chosen and not operand.batch_shape:
+        return True
+    only_small = query.top_k is not None or query.fix_phases or query.mimo is not None
+    return not only_small and not operand.empty and not operand.fits_a_message(limits, query)
