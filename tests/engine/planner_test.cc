@@ -152,8 +152,8 @@ TEST(Planner, RefusesSweepsOutsideTheirRangeOrWithoutAUse) {
 TEST(Planner, ResolvesSweeps) {
   EXPECT_EQ(planned(kSquare, {.method = Method::kJacobi}).max_sweeps, kDefaultMaxSweeps);
   // No pivoted QR comes before those with vectors, and before larger ones.
-  EXPECT_EQ(planned(kSquare, {.vectors = Vectors::kThin}).max_sweeps, 4 * kDefaultMaxSweeps);
-  EXPECT_EQ(planned({33, 33, DType::kF64, Order::kRowMajor}, {}).max_sweeps, 4 * kDefaultMaxSweeps);
+  EXPECT_EQ(planned(kSquare, {.vectors = Vectors::kThin}).max_sweeps, kLargestMaxSweeps);
+  EXPECT_EQ(planned({33, 33, DType::kF64, Order::kRowMajor}, {}).max_sweeps, kLargestMaxSweeps);
   EXPECT_EQ(planned(kSquare, {.method = Method::kJacobi, .max_sweeps = 1}).max_sweeps, 1);
   EXPECT_EQ(planned(kSquare, {.method = Method::kJacobi, .max_sweeps = kLargestMaxSweeps}).max_sweeps,
             kLargestMaxSweeps);

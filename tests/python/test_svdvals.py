@@ -136,8 +136,10 @@ def test_a_batch_longer_than_a_message_is_split(start_server, rng):
         check(client.svdvals(tall), tall)
         many = random(rng, (40_000, 1, 1), "f4")  # the answer is, by the server's reckoning
         check(client.svdvals(many), many)
+        one = random(rng, (3000, 4), "f8")  # goes as a large one
+        check(client.svdvals(one), one)
         with pytest.raises(svdserve.InvalidArgument) as refused:
-            client.svdvals(np.zeros((3000, 4)))
+            client.capacity(one, snr_db=10)  # of which that has none
         assert refused.value.field == "matrices.data"
 
 
