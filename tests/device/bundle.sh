@@ -41,7 +41,7 @@ for library in "$bundle"/bin/lib/*; do
 done
 cp tests/device/run.sh tests/device/torch_peer.py tests/device/compare.py tests/support/large_against_echo.sh "$bundle/"
 # The Python client; NumPy and gRPC the machine there has.
-cp client/python/benchmarks/outputs_against_numpy.py "$bundle/"
+cp client/python/benchmarks/outputs_against_numpy.py client/python/benchmarks/against_numpy.py "$bundle/"
 python3 -m venv "$bundle/venv"
 "$bundle/venv/bin/pip" -q install --no-deps --target "$bundle/python" ./client/python google-crc32c
 rm -rf "$bundle/venv"

@@ -18,7 +18,8 @@ WORSE = 0.97
 NOT_OURS = re.compile(r"shape|dtype|matrices|gesv|peer|ceiling|copy|/")
 
 
-def sections(text):
+def parts_of(text):
+    """{part: its lines} of a results file."""
     parts, lines = {}, []
     for line in text.splitlines():
         if line.startswith("== "):
@@ -61,7 +62,7 @@ def service_figures(lines):
 
 def figures(text):
     found = {}
-    for part, lines in sections(text).items():
+    for part, lines in parts_of(text).items():
         if part == "service":
             found |= service_figures(lines)
         elif part == "host":

@@ -12,22 +12,13 @@ import pathlib
 import re
 import sys
 
+from compare import parts_of
+
 HERE = pathlib.Path(__file__).resolve().parent
 BENCHMARKS = HERE.parents[1] / "BENCHMARKS.md"
 BEGIN = "<!-- begin: made by tests/device/to_benchmarks.py -->"
 END = "<!-- end -->"
 DTYPES = ("f32", "f64", "c64", "c128")
-
-
-def parts_of(text):
-    """{part: its lines} of a results file."""
-    parts, lines = {}, []
-    for line in text.splitlines():
-        if line.startswith("== "):
-            lines = parts.setdefault(line[3:].strip(), [])
-        else:
-            lines.append(line)
-    return parts
 
 
 def rounded(text):

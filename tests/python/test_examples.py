@@ -1,5 +1,6 @@
 """The examples: channels after the tables of TR 38.901, and what a user sees who runs them."""
 
+import csv
 import os
 import re
 import subprocess
@@ -138,6 +139,14 @@ def test_the_comparison_with_numpy(address):
     header, row = done.stdout.splitlines()
     assert header.startswith("machine,shape,dtype,count,svdserve_ms,numpy_ms,ratio")
     assert ",4x4,c64,500," in row
+
+
+def test_the_comparison_of_outputs_with_numpy(address):
+    done = run(ROOT / "client/python/benchmarks/outputs_against_numpy.py", address, "--repeats", 1, "--count", 500)
+    assert done.returncode == 0, done.stderr
+    header, *rows = csv.reader(done.stdout.splitlines())
+    assert [row[header.index("work")] for row in rows] == ["capacity at 1", "capacity at 10", "svd"]
+    assert float(rows[0][header.index("sent_over_returned")]) == 32
 
 
 def test_antenna_selection_finds_the_best_pair(client):

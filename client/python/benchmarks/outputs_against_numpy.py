@@ -14,13 +14,12 @@ for _variable in ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS"):
 
 import argparse
 import csv
-import platform
 import sys
-import time
 
 import numpy as np
 
 import svdserve
+from against_numpy import best_of, machine
 
 SNRS_DB = {1: [10.0], 10: [-10.0, -5.0, 0.0, 5.0, 10.0, 15.0, 20.0, 25.0, 30.0, 35.0]}
 
@@ -35,27 +34,6 @@ def numpy_capacity(h: np.ndarray, snr_db: list[float]) -> np.ndarray:
     gains = np.linalg.svd(h, compute_uv=False) ** 2 / h.shape[-1]
     snr = 10 ** (np.asarray(snr_db, np.float32) / 10)
     return np.log2(1 + snr[:, None] * gains[:, None, :]).sum(-1)
-
-
-def best_of(repeats: int, work):
-    """Seconds of the fastest run, and its answer."""
-    best, answer = float("inf"), None
-    for _ in range(repeats):
-        start = time.perf_counter()
-        result = work()
-        seconds = time.perf_counter() - start
-        if seconds < best:
-            best, answer = seconds, result
-    return best, answer
-
-
-def machine() -> str:
-    try:
-        with open("/proc/cpuinfo", encoding="utf-8") as cpuinfo:
-            model = next(line.split(":", 1)[1].strip() for line in cpuinfo if line.startswith("model name"))
-    except (OSError, StopIteration):
-        model = platform.machine()
-    return f"{model} x{os.cpu_count()}"
 
 
 def main() -> int:
