@@ -31,19 +31,18 @@ struct Reflector {
   E beta;                  // what H makes of x_0
 };
 
-// x(i), i = 0 .. n - 1, returns an element.
-template <class E, class Get>
-SVD_HD Reflector<E> make_reflector(int n, Get x) {
+// Of x with |x|^2 = norm2, from its first element.
+template <class E>
+SVD_HD Reflector<E> reflector_of(typename E::Lane norm2, const E& x0) {
   using Lane = typename E::Lane;
   using T = typename E::Scalar;
   constexpr T kPhaseMatters = FloatTraits<T>::kUnitRoundoff * FloatTraits<T>::kUnitRoundoff / 16;
   const Lane one(1), zero(0), negligible(FloatTraits<T>::kNegligibleSquare);
   Reflector<E> h;
-  h.norm2 = sum_of_squares<E>(n, x);
+  h.norm2 = norm2;
   const auto keep = h.norm2 >= negligible;
   const Lane square = at_least(h.norm2, negligible);
   const Lane norm = sqrt_in_range(square);
-  const E x0 = x(0);
   if constexpr (E::kComplex) {
     // The phase must be right to u even where |x_0|^2 would be denormal, or u would not have the length that g counts
     // on: x_0 is lifted by an exact power of two. Where |x_0| is below u |x| / 4, a phase of one is as good.
@@ -64,6 +63,12 @@ SVD_HD Reflector<E> make_reflector(int n, Get x) {
     h.g = select(keep, reciprocal(norm * (norm + abs(x0.re))), zero);
   }
   return h;
+}
+
+// x(i), i = 0 .. n - 1, returns an element.
+template <class E, class Get>
+SVD_HD Reflector<E> make_reflector(int n, Get x) {
+  return reflector_of<E>(sum_of_squares<E>(n, x), x(0));
 }
 
 SVD_KERNEL_END

@@ -26,6 +26,11 @@ inline constexpr int kSmallTeamColumns = 16, kSmallTeam = 8, kLargeTeam = 16;
 inline constexpr int kTeamBlock = 128;
 inline constexpr int kTeamBlockBytes = 56 * 1024;
 
+// Tiles in registers: threads of a block, and the most words of 32 bits that a thread's part of a tile takes. With
+// half as many there is room for X beside it.
+inline constexpr int kRegisterBlock = 128;
+inline constexpr int kRegisterTileWords = 128;
+
 // Threads of a block of the kernel that finishes what teams began, one matrix each.
 inline constexpr int kFinishBlock = 64;
 

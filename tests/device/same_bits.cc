@@ -29,9 +29,18 @@ const std::vector<Shape>& shapes() {
                                       {8, 200, 1}, {40, 17, 1}, {32, 33, 1}, {2, 5, 1},   {300, 8, 1}, {1, 7, 1}};
   return all;
 }
+// Tiles in registers (backends/cuda/tall_registers.h), each shape of them, whole and not: some hundreds of each.
+const std::vector<Shape>& tile_shapes() {
+  static const std::vector<Shape> all{{16, 1, 0},  {2, 16, 0},   {16, 4, 0},   {7, 16, 0},  {32, 2, 0},  {4, 32, 0},
+                                      {32, 8, 0},  {12, 32, 0},  {32, 24, 0},  {64, 1, 0},  {2, 64, 0},  {64, 8, 0},
+                                      {16, 64, 0}, {64, 32, 0},  {27, 64, 0},  {256, 2, 0}, {4, 100, 0}, {100, 7, 0},
+                                      {12, 70, 0}, {130, 16, 0}, {19, 128, 0}, {256, 32, 0}};
+  return all;
+}
 // Every kernel once.
 const std::vector<Shape>& reduced_shapes() {
-  static const std::vector<Shape> all{{4, 4, 1}, {8, 8, 1}, {17, 17, 1}, {9, 3, 1}, {5, 130, 1}};
+  static const std::vector<Shape> all{{4, 4, 1},   {8, 8, 1},  {17, 17, 1}, {9, 3, 1},
+                                      {5, 130, 1}, {16, 6, 1}, {11, 32, 1}, {64, 20, 1}};
   return all;
 }
 // Too long for many of each: a few.
@@ -206,6 +215,10 @@ int main_of(int argc, char** argv) {
       if (shape.share > 1) {  // more of the cheap ones, by the method that AUTO chooses
         comparison.run_case(problem, static_cast<int64_t>(static_cast<double>(each) * shape.share / 10));
       }
+    }
+    for (const Shape& shape : small ? std::vector<Shape>() : tile_shapes()) {
+      comparison.run_case({shape.rows, shape.cols, dtype, Order::kRowMajor}, std::max<int64_t>(each / 60, 8));
+      comparison.run_case({shape.rows, shape.cols, dtype, Order::kColumnMajor}, std::max<int64_t>(each / 60, 8));
     }
     for (const Shape& shape : small ? std::vector<Shape>() : long_shapes()) {
       comparison.run_case({shape.rows, shape.cols, dtype, Order::kRowMajor}, 3);

@@ -1,7 +1,8 @@
 // From a plan to kernels: the launcher of one element type. All thresholds of shape that choose a kernel are here and
 // in policies/cuda_tuning.h; none changes a bit.
 //
-//   m != n        scan, tile, join ..      to k x k triangles with exponents, then as square matrices
+//   m != n        scan, tile, join ..      to k x k triangles with exponents, then as square matrices; a scan of its
+//                                          own where a matrix is more than a tile in registers
 //   vectors       lane_vectors or team_vectors
 //   k > 32        block_launch.h, with vectors or without; a matrix with m != n is one tile
 //   BISECTION     interlace, bidiagonal, bisection, finish
@@ -22,6 +23,7 @@
 #include "engine/backends/cuda/lane_kernel.h"
 #include "engine/backends/cuda/plugin_abi.h"
 #include "engine/backends/cuda/tall_kernels.h"
+#include "engine/backends/cuda/tall_registers.h"
 #include "engine/backends/cuda/vectors_kernels.h"
 #include "engine/vector_layout.h"
 
@@ -214,8 +216,10 @@ class Launcher {
     if (!square()) {
       w.exponents = carver->take<T>(count * k_);
       w.triangles = reinterpret_cast<T*>(carver->template take<E>(count * tiles_ * k_ * k_));
-      if (keeps_factors() || is_large()) {
+      if ((keeps_factors() && !factorizes_again()) || is_large()) {
         w.factors = reinterpret_cast<T*>(carver->template take<E>(count * tiles_ * tile_rows_ * k_));
+      }
+      if (keeps_factors() || is_large()) {
         w.g = carver->take<T>(count * tiles_ * 2 * k_);
         w.heads = reinterpret_cast<T*>(carver->template take<E>(count * tiles_ * k_));
       }
@@ -380,6 +384,13 @@ class Launcher {
                                                          join_block, join_block / kThreads * join_bytes, call, d,
                                                          columns);
     }
+    if (in_register_tiles()) {
+      with_register_tile<E>(tile_rows_, k_, [&]<int kRows, int kGroups, int kColumns>() {
+        launch->operator()<expand_registers_kernel<E, kRows, kGroups, kColumns>>(
+            blocks_for(call.count * tiles_, kRegisterBlock / (8 * kGroups)), kRegisterBlock, 0, call, to, columns);
+      });
+      return;
+    }
     const int tile_bytes = Kernel::team_bytes(2 * tile_rows_, k_), tile_block = team_block(kThreads, tile_bytes);
     launch->operator()<apply_tile_kernel<E, kThreads>>(blocks_for(call.count * tiles_, tile_block / kThreads),
                                                        tile_block, tile_block / kThreads * tile_bytes, call, to,
@@ -428,6 +439,10 @@ class Launcher {
 
   // --- m != n --------------------------------------------------------------------------------------------
 
+  bool in_register_tiles() const { return is_register_tile(tile_rows_, k_, sizeof(E)); }
+
+  bool factorizes_again() const { return in_register_tiles() && has_room_for_x(tile_rows_, k_, sizeof(E)); }
+
   TallCall<T> tall_call(const T* a, int64_t count, const Workspace& w) const {
     // Consecutive elements of a row-major tall matrix are a row of it; of a row-major wide one, a column of its
     // transpose.
@@ -454,17 +469,26 @@ class Launcher {
       if (launch->error == cudaSuccess && count > 0) launch->error = BlockLaunch<E>::reduce(call, launch->stream);
       return;
     }
-    const int scan_block = long_side_ * k_ <= 4096 ? 64 : 256;
-    launch->operator()<scan_kernel<E>>(static_cast<unsigned>(count), scan_block, 0, call);
+    if (tiles_ > 1 || !in_register_tiles()) {
+      const int scan_block = long_side_ * k_ <= 4096 ? 64 : 256;
+      launch->operator()<scan_kernel<E>>(static_cast<unsigned>(count), scan_block, 0, call);
+    }
     k_ <= kSmallTeamColumns ? reduce_tiles<kSmallTeam>(launch, call) : reduce_tiles<kLargeTeam>(launch, call);
   }
 
   template <int kThreads>
   void reduce_tiles(Launch* launch, const TallCall<T>& call) const {
     using Kernel = TeamKernel<E, kThreads>;
-    const int tile_bytes = Kernel::team_bytes(tile_rows_, k_), tile_block = team_block(kThreads, tile_bytes);
-    launch->operator()<tile_kernel<E, kThreads>>(blocks_for(call.count * tiles_, tile_block / kThreads), tile_block,
-                                                 tile_block / kThreads * tile_bytes, call);
+    if (in_register_tiles()) {
+      with_register_tile<E>(tile_rows_, k_, [&]<int kRows, int kGroups, int kColumns>() {
+        launch->operator()<tile_registers_kernel<E, kRows, kGroups, kColumns>>(
+            blocks_for(call.count * tiles_, kRegisterBlock / (8 * kGroups)), kRegisterBlock, 0, call);
+      });
+    } else {
+      const int tile_bytes = Kernel::team_bytes(tile_rows_, k_), tile_block = team_block(kThreads, tile_bytes);
+      launch->operator()<tile_kernel<E, kThreads>>(blocks_for(call.count * tiles_, tile_block / kThreads), tile_block,
+                                                   tile_block / kThreads * tile_bytes, call);
+    }
     const int join_bytes = Kernel::team_bytes(2 * k_, k_), join_block = team_block(kThreads, join_bytes);
     for (int d = 1; d < tiles_; d *= 2) {
       const int64_t pairs = (tiles_ - d + 2 * d - 1) / (2 * d);

@@ -2,7 +2,7 @@
 // tiles, order and arithmetic are part of the bits. A wide matrix is read as its transpose.
 //
 //   scan_kernel   exponents of the columns, and which matrices are not finite    a block a matrix
-//   tile_kernel   the triangle of each tile of kTileRows rows                   a team a tile
+//   tile_kernel   the triangle of each tile of kTileRows rows                   a team a tile (or tall_registers.h)
 //   join_kernel   tile t with tile t + d, for d = 1, 2, 4, ..                    a team a pair
 //   apply_join_kernel, apply_tile_kernel   with vectors: the same way back, Q times a k x k matrix
 //
@@ -27,7 +27,7 @@ struct TallCall {
   T* exponents;  // [out] k a matrix
   T* triangles;  // [out] k x k, row-major; of tile t and matrix m: number t * count + m
   // With vectors, otherwise null; of tile t and matrix m: number t * count + m.
-  T* factors;  // [out] tile_rows x k by columns, see keep_tall_qr
+  T* factors;  // [out] tile_rows x k by columns, see keep_tall_qr; null, too, where tiles are factorized again
   T* g;        // [out] 2 k: of the tile's reflectors, and of the join in which it is the bottom
   T* heads;    // [out] k elements: of that join, whose reflectors take the place of the bottom's triangle
 };
@@ -48,44 +48,50 @@ __device__ __forceinline__ void raise(unsigned long long* to, uint64_t bits) {
   atomicMax(to, static_cast<unsigned long long>(bits));
 }
 
-// The largest magnitudes as unsigned integers: the same in any order of the elements.
+// Magnitudes as unsigned integers, whose largest is the same in any order of the elements.
+template <class T>
+__device__ __forceinline__ typename FloatTraits<T>::Bits magnitude_bits(T x) {
+  typename FloatTraits<T>::Bits bits;
+  memcpy(&bits, &x, sizeof(T));
+  return bits & (~typename FloatTraits<T>::Bits{0} >> 1);
+}
+template <class T>
+inline constexpr auto kInfinityBits =
+    ((typename FloatTraits<T>::Bits{1} << (sizeof(T) * 8 - 1 - FloatTraits<T>::kMantissaBits)) - 1)
+    << FloatTraits<T>::kMantissaBits;
+
 template <class E>
 __global__ void scan_kernel(const TallCall<typename E::Scalar> call) {
   using T = typename E::Scalar;
   using Bits = typename FloatTraits<T>::Bits;
   using Atomic = std::conditional_t<sizeof(T) == 4, unsigned, unsigned long long>;
-  constexpr Bits kMagnitude = ~Bits{0} >> 1;
-  constexpr Bits kInfinity = ((Bits{1} << (sizeof(T) * 8 - 1 - FloatTraits<T>::kMantissaBits)) - 1)
-                             << FloatTraits<T>::kMantissaBits;
   __shared__ Atomic largest[kShapeLimits.max_values];
   const int64_t m = blockIdx.x;
   const int k = call.k;
   if (threadIdx.x < k) largest[threadIdx.x] = 0;
   __syncthreads();
-  const int64_t numbers = call.long_side * k * E::kComponents;
+  // Not more than kShapeLimits allows: divisions of 32 bits.
+  const auto numbers = static_cast<unsigned>(call.long_side * k * E::kComponents);
   const T* const a = call.a + m * numbers;
-  const int64_t run = call.col_stride == 1 ? 1 : call.long_side;  // elements after which the column changes
+  const auto run = static_cast<unsigned>(call.col_stride == 1 ? 1 : call.long_side);  // after which the column changes
   // A thread meets few columns: it raises the shared maximum when the column changes.
   Bits mine = 0;
   int column = -1;
-  for (int64_t x = threadIdx.x; x < numbers; x += blockDim.x) {
-    const int c = static_cast<int>(x / E::kComponents / run % k);
+  for (unsigned x = threadIdx.x; x < numbers; x += blockDim.x) {
+    const int c = static_cast<int>(x / E::kComponents / run % static_cast<unsigned>(k));
     if (c != column) {
       if (column >= 0) raise(&largest[column], mine);
       column = c;
       mine = 0;
     }
-    Bits bits;
-    memcpy(&bits, &a[x], sizeof(T));
-    bits &= kMagnitude;
-    mine = bits > mine ? bits : mine;
+    mine = max(mine, magnitude_bits(a[x]));
   }
   if (column >= 0) raise(&largest[column], mine);
   __syncthreads();
   if (threadIdx.x >= k) return;
   Bits all = 0;
   for (int j = 0; j < k; ++j) all = largest[j] > all ? static_cast<Bits>(largest[j]) : all;
-  const bool finite = all < kInfinity;
+  const bool finite = all < kInfinityBits<T>;
   const Bits scale = call.by_column ? static_cast<Bits>(largest[threadIdx.x]) : all;
   // NaN says that the matrix is not finite: its triangle becomes NaN, which the square kernels find.
   call.exponents[m * k + threadIdx.x] = finite ? T(exponent_of_bits<T>(scale)) : FloatTraits<T>::nan();
@@ -165,7 +171,7 @@ __global__ void __launch_bounds__(kTeamBlock) join_kernel(const TallCall<typenam
   const scalar::MatrixView<E> a{storage.matrix, ld}, b{storage.matrix + k, ld};
   load_matrix(team, static_cast<const E*>(top), k, k, k, 1, a, kThreads);
   load_matrix(team, static_cast<const E*>(bottom), k, k, k, 1, b, kThreads);
-  if (call.factors == nullptr) {
+  if (call.heads == nullptr) {
     scalar::join_qr(team, a, b, scalar::RuntimeSize{k});
   } else {
     E* const heads = reinterpret_cast<E*>(storage.vectors + k);
