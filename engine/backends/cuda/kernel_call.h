@@ -19,7 +19,7 @@ using Complex = scalar::ComplexElement<Lane<T>>;
 // k x k matrices, one after the other.
 template <class T>
 struct SquareCall {
-  const T* a;          // [in] aligned to a component
+  const T* a;          // [in] aligned to an element
   const T* exponents;  // [in] k a matrix: column j stands for 2^exponents[j] a(:, j); null: zero
   int64_t count;
   int k;

@@ -70,23 +70,33 @@ __global__ void scan_kernel(const TallCall<typename E::Scalar> call) {
   const int k = call.k;
   if (threadIdx.x < k) largest[threadIdx.x] = 0;
   __syncthreads();
-  // Not more than kShapeLimits allows: divisions of 32 bits.
-  const auto numbers = static_cast<unsigned>(call.long_side * k * E::kComponents);
-  const T* const a = call.a + m * numbers;
-  const auto run = static_cast<unsigned>(call.col_stride == 1 ? 1 : call.long_side);  // after which the column changes
-  // A thread meets few columns: it raises the shared maximum when the column changes.
+  const auto length = static_cast<int>(call.long_side), threads = static_cast<int>(blockDim.x);
+  const int thread = static_cast<int>(threadIdx.x);
+  const E* const a = reinterpret_cast<const E*>(call.a) + m * call.long_side * k;
+  const auto most_of = [](const E& x) {
+    Bits bits = magnitude_bits(x.re.v);
+    if constexpr (E::kComplex) bits = max(bits, magnitude_bits(x.im.v));
+    return bits;
+  };
   Bits mine = 0;
-  int column = -1;
-  for (unsigned x = threadIdx.x; x < numbers; x += blockDim.x) {
-    const int c = static_cast<int>(x / E::kComponents / run % static_cast<unsigned>(k));
-    if (c != column) {
-      if (column >= 0) raise(&largest[column], mine);
-      column = c;
-      mine = 0;
+  if (call.col_stride == 1) {  // a thread has a column, and every so many of its rows
+    const int step = threads / k * k;
+    if (thread < step) {
+      for (int x = thread; x < length * k; x += step) mine = max(mine, most_of(a[x]));
+      raise(&largest[thread % k], mine);
     }
-    mine = max(mine, magnitude_bits(a[x]));
+  } else {  // a warp has columns, or a part of one
+    const int warps = threads / 32, parts = max(warps / k, 1);
+    for (int piece = thread / 32; piece < k * parts; piece += warps) {
+      const E* const column = a + piece % k * call.col_stride;
+      mine = 0;
+      for (int i = piece / k * 32 + thread % 32; i < length; i += 32 * parts) mine = max(mine, most_of(column[i]));
+      SVD_UNROLL for (int distance = 16; distance >= 1; distance /= 2) {
+        mine = max(mine, __shfl_xor_sync(~0u, mine, distance));
+      }
+      if (thread % 32 == 0) raise(&largest[piece % k], mine);
+    }
   }
-  if (column >= 0) raise(&largest[column], mine);
   __syncthreads();
   if (threadIdx.x >= k) return;
   Bits all = 0;

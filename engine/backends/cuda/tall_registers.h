@@ -17,29 +17,10 @@
 #include <algorithm>
 #include <bit>
 
+#include "engine/backends/cuda/element_access.h"
 #include "engine/backends/cuda/tall_kernels.h"
 
 namespace svdserve::cuda {
-
-template <class E>
-__device__ __forceinline__ E load_element(const E* from) {
-  using T = typename E::Scalar;
-  if constexpr (E::kComplex) {
-    const auto v = *reinterpret_cast<const Vector<T, 2>*>(from);
-    return {Lane<T>(v.x[0]), Lane<T>(v.x[1])};
-  } else {
-    return *from;
-  }
-}
-template <class E>
-__device__ __forceinline__ void store_element(const E& x, E* to) {
-  using T = typename E::Scalar;
-  if constexpr (E::kComplex) {
-    *reinterpret_cast<Vector<T, 2>*>(to) = {{x.re.v, x.im.v}};
-  } else {
-    *to = x;
-  }
-}
 
 template <class E>
 __device__ __forceinline__ E from_lane(E x, int lane, int width) {
@@ -219,6 +200,13 @@ __device__ __forceinline__ void load_tile(const TallCall<typename E::Scalar>& ca
   const E* const from =
       reinterpret_cast<const E*>(call.a) + at.matrix * call.long_side * k + first_row * call.row_stride;
   tile->clear();
+  using Run = ElementRun<E, kColumns>;
+  if (kGroups == 1 && call.col_stride == 1 && k == kColumns && Run::begins_at(from)) {
+    SVD_UNROLL for (int r = 0; r < kRows; ++r) {
+      if (tile->row(r) < rows) Run::load(from + tile->row(r) * kColumns, tile->a[r]);
+    }
+    return;
+  }
   SVD_UNROLL for (int r = 0; r < kRows; ++r) {
     SVD_UNROLL for (int c = 0; c < kColumns; ++c) {
       const int i = tile->row(r), j = tile->column(c);
@@ -371,6 +359,33 @@ __device__ __forceinline__ void expand_tile(const TallCall<typename E::Scalar>& 
   }
 }
 
+// The rows of X of one tile where they belong.
+template <class E, int kRows, int kGroups, int kColumns>
+__device__ __forceinline__ void store_tile(const TallCall<typename E::Scalar>& call, const TileNumber& at,
+                                           RegisterTile<E, kRows, kGroups, kColumns>* y, const Columns<E>& to,
+                                           int columns) {
+  using Tile = RegisterTile<E, kRows, kGroups, kColumns>;
+  const typename E::Scalar told = call.exponents[at.matrix * call.k];
+  const bool finite = told == told;
+  const int64_t first_row = static_cast<int64_t>(at.tile) * Tile::kHeight;
+  const auto rows = static_cast<int>(min(call.long_side - first_row, static_cast<int64_t>(Tile::kHeight)));
+  E* const out = to.data + at.matrix * to.matrix_stride + first_row * to.row_stride;
+  SVD_UNROLL for (auto& row : y->a) { SVD_UNROLL for (E& x : row) x = canonical(x, to.conjugate, finite); }
+  using Run = ElementRun<E, kColumns>;
+  if (kGroups == 1 && to.col_stride == 1 && columns == kColumns && to.row_stride == kColumns && Run::begins_at(out)) {
+    SVD_UNROLL for (int r = 0; r < kRows; ++r) {
+      if (y->row(r) < rows) Run::store(y->a[r], out + y->row(r) * kColumns);
+    }
+    return;
+  }
+  SVD_UNROLL for (int r = 0; r < kRows; ++r) {
+    SVD_UNROLL for (int c = 0; c < kColumns; ++c) {
+      const int i = y->row(r), j = y->column(c);
+      if (i < rows && j < columns) store_element(y->a[r][c], out + i * to.row_stride + j * to.col_stride);
+    }
+  }
+}
+
 // The rows of X of one tile, from its k x k part.
 template <class E, int kRows, int kGroups, int kColumns>
 __global__ void __launch_bounds__(kRegisterBlock)
@@ -388,19 +403,7 @@ __global__ void __launch_bounds__(kRegisterBlock)
     }
   }
   expand_tile(call, at, number, &y);
-  if (!at.exists) return;
-  const bool finite = call.exponents[at.matrix * k] == call.exponents[at.matrix * k];
-  const int64_t first_row = static_cast<int64_t>(at.tile) * Tile::kHeight;
-  const auto rows = static_cast<int>(min(call.long_side - first_row, static_cast<int64_t>(Tile::kHeight)));
-  E* const out = to.data + at.matrix * to.matrix_stride + first_row * to.row_stride;
-  SVD_UNROLL for (int r = 0; r < kRows; ++r) {
-    SVD_UNROLL for (int c = 0; c < kColumns; ++c) {
-      const int i = y.row(r), j = y.column(c);
-      if (i < rows && j < columns) {
-        store_element(canonical(y.a[r][c], to.conjugate, finite), out + i * to.row_stride + j * to.col_stride);
-      }
-    }
-  }
+  if (at.exists) store_tile(call, at, &y, to, columns);
 }
 
 // f.template operator()<kRows, kGroups, kColumns>() for tiles of `rows` rows and k columns, is_register_tile().

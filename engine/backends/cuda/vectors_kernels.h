@@ -11,8 +11,8 @@
 #define SVDSERVE_ENGINE_BACKENDS_CUDA_VECTORS_KERNELS_H_
 
 #include "engine/algorithms/jacobi_vectors.h"
+#include "engine/backends/cuda/element_access.h"
 #include "engine/backends/cuda/kernel_call.h"
-#include "engine/backends/cuda/lane_kernel.h"
 #include "engine/policies/cuda_tuning.h"
 
 namespace svdserve::cuda {
@@ -223,6 +223,7 @@ struct VectorsTask {
   using T = typename E::Scalar;
   using L = Lane<T>;
   using Column = PlacedColumn<E, Team::kRows>;
+  using Run = ElementRun<E, Team::kRows>;
 
   Team team;
   L tol_square;
@@ -233,10 +234,14 @@ struct VectorsTask {
     const E* const from = reinterpret_cast<const E*>(call.a) + m * team.k * team.k;
     const int row_step = call.row_major ? team.k : 1, col_step = call.row_major ? 1 : team.k;
     L largest(T(0));
+    // A whole column lies in one run, or its elements are read one by one.
+    const bool run = kSplit == 1 && team.k == K && !call.row_major && Run::begins_at(from);
+    if (run) Run::load(from + place * K, column.x);
     SVD_UNROLL for (int i = 0; i < Team::kRows; ++i) {
       const int row = i * kSplit + team.part;
       const bool inside = row < team.k && place < team.k;
-      column.x[i] = inside ? from[row * row_step + place * col_step] : scalar::zero_element<E>();
+      if (!run)
+        column.x[i] = inside ? load_element(from + row * row_step + place * col_step) : scalar::zero_element<E>();
       largest = scalar::raise_to_any_magnitude(largest, column.x[i]);
       column.y[i] = scalar::zero_element<E>();
       if (inside && row == place) column.y[i].re = L(T(1));
@@ -355,12 +360,17 @@ struct VectorsTask {
     return before;
   }
 
-  __device__ __forceinline__ void store(const E* column, const Columns<E>& to, int64_t m, int r, bool finite) const {
+  __device__ __forceinline__ void store(E (&column)[Team::kRows], const Columns<E>& to, int64_t m, int r,
+                                        bool finite) const {
     if (to.data == nullptr || r >= to.columns) return;
     E* const at = to.data + m * to.matrix_stride + r * to.col_stride;
+    SVD_UNROLL for (E& x : column) x = canonical(x, to.conjugate, finite);
+    if (kSplit == 1 && team.k == K && to.row_stride == 1 && to.col_stride == K && Run::begins_at(at)) {
+      return Run::store(column, at);
+    }
     SVD_UNROLL for (int i = 0; i < Team::kRows; ++i) {
       const int row = i * kSplit + team.part;
-      if (row < team.k) at[row * to.row_stride] = canonical(column[i], to.conjugate, finite);
+      if (row < team.k) store_element(column[i], at + row * to.row_stride);
     }
   }
 };
