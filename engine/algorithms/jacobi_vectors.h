@@ -13,10 +13,30 @@
 //
 // Order: odd-even exchange. Of places 0 .. k-1, step t of a sweep rotates the pairs (i, i + 1) with i of t's parity,
 // and their columns change places. After k steps every two columns have met once, and their order is reversed. It suits
-// threads that own two columns each: only one of them moves, to a neighbour.
+// threads that own two columns each: only one of them moves, to a neighbour. An odd k ends a sweep with an even step,
+// so beyond k = 16 the next one begins with an odd step: it would repeat the pairs (31 x 31: 11.5 sweeps for 9).
 //
 // A column that shrinks within a sweep to rounding error of itself is set to zero: see one_sided_jacobi.h. Its u is
-// zero until basis_completion.h finds one. Sources: one-sided: Hestenes (1958); Demmel and Veselic, SIAM J. Matrix
+// zero until basis_completion.h finds one. Beyond k = 16 a column is set to zero, too, when it falls below the floor.
+//
+// The floor. Rows of A that are zero or repeat others leave columns of X that are noise: what rotations rounded. They
+// are in the space of the other columns, so that whatever is left of one is noise again, and shrink by few bits a
+// sweep (63 x 63, half of the rows zero: 200 sweeps for 10) or, next to each other, not at all. Let 2^c be the least
+// exponent of a column of A that is not zero, 2^r that of a row of the X at the start (r <= 0, its columns being
+// scaled), and p the bits of the mantissa, u = 2^-(p + 1). What has an exponent below c + r - (p + 4) is cleared. Its
+// components are less than 2^(c + r) u / 4, so that clearing columns of X = A V is a change E of A with
+//   |E|_F <= k u 2^(c + r) / 2
+// and E has zeros where A has rows or columns of zeros. Whether it was noise or a true value, that keeps the contract:
+//   values      Weyl: each moves by |E| at most, which is less than k u s_max / 2
+//   residual    |E|_F <= k u |A|_F / 2; V keeps its bits, and U is completed to an orthonormal basis
+//   A = B D     columns of B of unit length: s_min >= 2^c / kappa(B), so that each moves by k u kappa(B) / 2 of itself
+//   rows graded A = R B D with powers of two R >= 2^r and D >= 2^c, and what is not zero of B of full rank: s_min >=
+//               2^(c + r) s_min(B), so that each moves by k u / (2 s_min(B)) of itself: what rotations leave of
+//               the values of such matrices is not lost to the floor
+// Values below u of a matrix that is ill-conditioned without being graded (Hilbert's) are noise by the first line, and
+// become zeros. Other floors are as safe (exponents row by row; p instead of p + 4) and save no sweep.
+//
+// Sources: one-sided: Hestenes (1958); Demmel and Veselic, SIAM J. Matrix
 // Anal. Appl. 13 (1992) 1204-1245; self-scaling rotations: Gentleman, J. Inst. Math. Appl. 12 (1973) 329-336, Anda and
 // Park, SIAM J. Matrix Anal. Appl. 15 (1994) 162-174; order: Luk and Park, SIAM J. Sci. Stat. Comput. 8 (1987) 1-14; t
 // without overflow: jacobi_rotation.h. Cost: random 4 x 4: 5.2 sweeps; 8 x 8: 6.8. A sweep is k (k - 1) / 2 pairs of 14
@@ -33,6 +53,9 @@
 #include "engine/planner.h"
 
 SVD_KERNEL_BEGIN
+
+// Beyond, sweeps are continued by the next, and columns have a floor; below, they need neither.
+inline constexpr int kLargestWithoutFloor = 16;
 
 // What column j of the two matrices is to be multiplied by: 2^exponent d.
 template <class Lane>
@@ -122,6 +145,49 @@ SVD_HD SweepScale<Lane> sweep_scale(Lane largest, ColumnScale<Lane>& column) {
   return {make_pow2(-e), pow2(half)};
 }
 
+// The same, where a column below `floor` becomes zero: its exponent says so for good.
+template <class Lane>
+SVD_HD SweepScale<Lane> sweep_scale(Lane largest, ColumnScale<Lane>& column, Lane floor) {
+  SweepScale<Lane> scale = sweep_scale(largest, column);
+  scale.x.first = select(column.exponent < floor, Lane(0), scale.x.first);
+  return scale;
+}
+
+// The exponent of a column or row whose largest magnitude is given, for the least of them; those of zeros have none.
+template <class Lane>
+SVD_HD Lane exponent_unless_zero(Lane largest, Lane exponent) {
+  return select(largest > Lane(0), exponent, Lane(4 * FloatTraits<typename Lane::Scalar>::kBias));
+}
+
+// The floor, from the least exponents of the columns and of the rows.
+template <class Lane>
+SVD_HD Lane floor_above(Lane least_column, Lane least_row) {
+  return (least_column + least_row) - Lane(FloatTraits<typename Lane::Scalar>::kMantissaBits + 4);
+}
+
+// The same of X at the start, column j standing for 2^exponents[j] x_j with the largest component in [1, 2) or zero.
+template <class A, class Lane, class Size>
+SVD_HD Lane floor_of(A x, Size k, const Lane* exponents) {
+  const Lane none = exponent_unless_zero(Lane(0), Lane(0));
+  Lane column = none, row = none;
+  for (int j = 0; j < k; ++j) {
+    Lane of_column(0), of_row(0);
+    SVD_UNROLL for (int i = 0; i < k; ++i) {
+      of_column = raise_to_magnitude(of_column, x(i, j));
+      of_row = raise_to_magnitude(of_row, x(j, i));
+    }
+    column = smaller(exponent_unless_zero(of_column, exponents[j]), column);
+    row = smaller(exponent_unless_zero(of_row, binary_exponent(of_row)), row);
+  }
+  return floor_above(column, row);
+}
+
+// The first step of a sweep: 0, an even one, or -1, which is to say that the even one is left out, and the k steps
+// begin with an odd one.
+SVD_HD constexpr int first_step(int k, int sweep) {
+  return k > kLargestWithoutFloor && k % 2 == 1 && sweep % 2 == 1 ? -1 : 0;
+}
+
 // True where a sweep that began with a largest component in [1, 2) has left rounding errors alone: 4 sqrt(k) u of the
 // column, or 8 k u of one that is much smaller than the largest, of exponent `largest`. What is left of a dependent
 // column is its part of the tolerated cosines of the others, which is more than the former but no harm in a small
@@ -161,8 +227,9 @@ SVD_HD typename Lane::Mask rotate_neighbours(A x, A v, Size k, int i, ColumnScal
   return u.wanted;
 }
 
+// floor: of k > kLargestWithoutFloor alone.
 template <class A, class Lane, class Size>
-SVD_HD void begin_sweep(A x, A v, Size k, ColumnScale<Lane>* scales, bool first) {
+SVD_HD void begin_sweep(A x, A v, Size k, ColumnScale<Lane>* scales, Lane floor, bool first) {
   using E = typename A::Element;
   constexpr int kStorage = Size::kValue != 0 ? Size::kValue : static_cast<int>(kShapeLimits.max_values);
   if (!first) {
@@ -179,7 +246,8 @@ SVD_HD void begin_sweep(A x, A v, Size k, ColumnScale<Lane>* scales, bool first)
   SVD_UNROLL for (int j = 0; j < k; ++j) {
     Lane largest(0);
     SVD_UNROLL for (int i = 0; i < k; ++i) largest = raise_to_magnitude(largest, x(i, j));
-    const SweepScale<Lane> scale = sweep_scale(largest, scales[j]);
+    const SweepScale<Lane> scale =
+        k > kLargestWithoutFloor ? sweep_scale(largest, scales[j], floor) : sweep_scale(largest, scales[j]);
     SVD_UNROLL for (int i = 0; i < k; ++i) x(i, j) = scaled(x(i, j), scale.x);
     SVD_UNROLL for (int i = 0; i < k; ++i) v(i, j) = scaled(v(i, j), scale.v);
   }
@@ -223,14 +291,17 @@ SVD_HD Lane jacobi_vectors(A x, A v, Size k, const Lane* given, Lane tolerance, 
     SVD_UNROLL for (int i = 0; i < k; ++i) v(i, j) = zero_element<E>();
     v(j, j).re = one;
   }
+  const Lane floor = k > kLargestWithoutFloor ? floor_of(x, k, s) : zero;
   auto active = Lane::mask(k > 1);
   for (int sweep = 0; sweep < max_sweeps && any_of(active); ++sweep) {
-    begin_sweep(x, v, k, scales, sweep == 0);
+    begin_sweep(x, v, k, scales, floor, sweep == 0);
     auto rotated = Lane::mask(false);
     const auto turning = Lane::kLanes == 1 ? Lane::mask(true) : active;  // one lane is active, or it would not be here
-    for (int step = 0; step < k; step += 2) {
-      SVD_UNROLL for (int i = 0; i + 1 < k; i += 2) {
-        rotated = rotated | rotate_neighbours(x, v, k, i, scales, tol_square, turning);
+    for (int step = first_step(k, sweep); step < k; step += 2) {
+      if (k <= kLargestWithoutFloor || step >= 0) {
+        SVD_UNROLL for (int i = 0; i + 1 < k; i += 2) {
+          rotated = rotated | rotate_neighbours(x, v, k, i, scales, tol_square, turning);
+        }
       }
       if (step + 1 == k) break;
       SVD_UNROLL for (int i = 1; i + 1 < k; i += 2) {
@@ -239,7 +310,7 @@ SVD_HD Lane jacobi_vectors(A x, A v, Size k, const Lane* given, Lane tolerance, 
     }
     active = active & rotated;
   }
-  begin_sweep(x, v, k, scales, true);
+  begin_sweep(x, v, k, scales, floor, true);
   auto in_range = Lane::mask(true);
   SVD_UNROLL for (int j = 0; j < k; ++j) {
     s[j] = finished_value(normalize_vectors<A, Lane>(x, v, k, j), scales[j].exponent);

@@ -63,7 +63,7 @@ struct PlacedShape {
 template <class Shape>
 struct PlacedMemory {
   typename Shape::T* mail;     // mail_numbers(k)
-  typename Shape::T* values;   // columns(k)
+  typename Shape::T* values;   // columns(k); the floor, until there are values
   typename Shape::T* parts;    // threads(k) / 32
   typename Shape::Element* x;  // matrix_elements(k) where X is in memory
   typename Shape::Element* y;  // the same of Y
@@ -103,6 +103,7 @@ class PlacedJacobi {
     const bool finite = !block_.any(bad);
     scale_once(p_, finite);
     scale_once(q_, finite);
+    find_floor();
     const bool unfinished = sweeps(L(tolerance) * L(tolerance), max_sweeps);
     normalize_column(p_);
     normalize_column(q_);
@@ -236,9 +237,33 @@ class PlacedJacobi {
     if (any_of(is_dependent(k_, square_p, p_.scale, highest))) clear(p_);
     if (any_of(is_dependent(k_, square_q, q_.scale, highest))) clear(q_);
   }
+  // The floor, which is kept where the values will be: a register would be one too many.
+  SVD_HD void find_floor() {
+    const L of_p = exponent_unless_zero(magnitude_of(p_), p_.scale.exponent);
+    const L of_q = exponent_unless_zero(magnitude_of(q_), q_.scale.exponent);
+    const L least_column = -largest_of_block(-smaller(of_p, of_q));
+    const L floor = floor_above(least_column, least_exponent_of_rows());
+    if (block_.index() == 0) memory_.values[0] = floor.v;
+    block_.sync();
+  }
+  SVD_HD L least_exponent_of_rows() {
+    L least = exponent_unless_zero(L(0), L(0));
+    SVD_UNROLL for (int i = 0; i < kRows; ++i) {
+      L largest = raise_to_magnitude(raise_to_magnitude(L(0), x(p_, i)), x(q_, i));
+      SVD_UNROLL for (int d = kSplit; d < 32; d *= 2) largest = larger(exchanged(largest, d), largest);
+      T* const box = next_box();
+      if (lane() < kSplit) box[warp() * kMailOfWarp] = largest.v;
+      block_.sync();
+      for (int w = 0; w < block_.threads() / 32; ++w) largest = larger(L(box[w * kMailOfWarp]), largest);
+      if constexpr (Shape::kBoxes == 1) block_.sync();  // the box is written again
+      least = smaller(exponent_unless_zero(largest, binary_exponent(largest)), least);
+    }
+    SVD_UNROLL for (int d = 1; d < kSplit; d *= 2) least = smaller(exchanged(least, d), least);
+    return least;
+  }
   // What a sweep begins with; at the end of the last one, too.
   SVD_HD void normalize_column(Column& c) {
-    const auto scale = sweep_scale(magnitude_of(c), c.scale);
+    const auto scale = sweep_scale(magnitude_of(c), c.scale, L(memory_.values[0]));
     SVD_UNROLL for (int i = 0; i < kRows; ++i) x(c, i) = scaled(x(c, i), scale.x);
     if constexpr (kHasY) SVD_UNROLL for (int i = 0; i < kRows; ++i) y(c, i) = scaled(y(c, i), scale.v);
   }

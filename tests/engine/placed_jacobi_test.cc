@@ -6,10 +6,12 @@
 #include <complex>
 #include <cstring>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "engine/algorithms/placed_jacobi.h"
 #include "tests/support/numerics/contract.h"
+#include "tests/support/numerics/dead_lines.h"
 #include "tests/support/numerics/engine_run.h"
 #include "tests/support/numerics/fiber_block.h"
 #include "tests/support/numerics/matrix_generators.h"
@@ -126,26 +128,34 @@ long double residual(const Matrix& a, const Factors& f) {
   return std::sqrt(error / norm);
 }
 
+// max_sweeps 0: the default.
 template <class Shape>
-void test_kind(Kind kind, int k) {
-  const DType dtype = dtype_of<typename Shape::Element>();
-  const std::string where = std::string(name(dtype)) + " " + name(kind) + " k = " + std::to_string(k);
-  const Matrix a = generate(kind, dtype, k, k, 5);
+void test_matrix(const Matrix& a, const std::string& what, int32_t max_sweeps = 0) {
+  const DType dtype = a.dtype;
+  const int64_t k = a.cols;
+  const std::string where = std::string(name(dtype)) + " " + what + " k = " + std::to_string(k);
   const bool vectors = Shape::kY != ColumnStorage::kNone;
-  const Plan plan = plan_of({k, k, dtype, Order::kRowMajor},
-                            {.method = Method::kJacobi, .vectors = vectors ? Vectors::kThin : Vectors::kNone});
+  const Plan plan = plan_of(
+      {k, k, dtype, Order::kRowMajor},
+      {.method = Method::kJacobi, .max_sweeps = max_sweeps, .vectors = vectors ? Vectors::kThin : Vectors::kNone});
   const Factors f = decompose<Shape>(a, plan, 0);
   EXPECT_EQ(f, decompose<Shape>(a, plan, 7)) << where;
   EXPECT_EQ(check(plan, f.s, f.status, reference_singular_values(a)).failure, "") << where;
   if (!vectors) return;
   const RealType real = real_type(dtype);
+  const auto units = static_cast<long double>(k) * real.unit_roundoff;
   EXPECT_TRUE(f.vectors_finite);
-  EXPECT_LE(orthogonality(f.u) / (k * real.unit_roundoff), 10) << where;
-  EXPECT_LE(orthogonality(f.v) / (k * real.unit_roundoff), 10) << where;
+  EXPECT_LE(orthogonality(f.u) / units, 10) << where;
+  EXPECT_LE(orthogonality(f.v) / units, 10) << where;
   long double largest = 0;
   for (const auto& z : a.elements) largest = std::max<long double>({largest, std::abs(z.real()), std::abs(z.imag())});
   if (f.status == MatrixStatus::kOutOfRange || largest < real.smallest_normal / real.unit_roundoff) return;
-  EXPECT_LE(residual(a, f) / (k * real.unit_roundoff), 10) << where;
+  EXPECT_LE(residual(a, f) / units, 10) << where;
+}
+
+template <class Shape>
+void test_kind(Kind kind, int k) {
+  test_matrix<Shape>(generate(kind, dtype_of<typename Shape::Element>(), k, k, 5), name(kind));
 }
 
 template <class Shape>
@@ -187,6 +197,40 @@ TEST(PlacedJacobi, WhatConvergesSlowlyConvergesByDefault) {
   test_kind<PlacedShape<Real<double>, 8, 8, kRegisters, kNone>>(Kind::kDuplicates, 34);
   test_kind<PlacedShape<Complex<double>, 4, 16, kRegisters, kNone>>(Kind::kLowRank, 33);
   test_kind<PlacedShape<Real<double>, 8, 8, kRegisters, kNone>>(Kind::kSteepRows, 50);
+}
+
+// Lines that are zero or repeat others: as many sweeps as other matrices, whatever holds the columns.
+template <class Shape>
+void test_dead_lines(int k) {
+  const Matrix a = generate(Kind::kNormal, dtype_of<typename Shape::Element>(), k, k, 3);
+  const int64_t half = (k + 1) / 2;
+  test_matrix<Shape>(with_dead_lines(a, {.rows = half}), "dead rows", 20);
+  test_matrix<Shape>(with_dead_lines(a, {.rows = half, .copies = true}), "repeated rows", 20);
+  test_matrix<Shape>(with_dead_lines(a, {.rows = half, .cols = k - 3, .copies = true}), "repeated lines", 20);
+}
+TEST(PlacedJacobi, DeadLinesTakeTheUsualSweeps) {
+  test_dead_lines<PlacedShape<Real<double>, 8, 8, kRegisters, kRegisters>>(33);
+  test_dead_lines<PlacedShape<Real<float>, 8, 8, kRegisters, kNone>>(48);
+  test_dead_lines<PlacedShape<Complex<float>, 6, 8, kRegisters, kMemory>>(41);
+  test_dead_lines<PlacedShape<Complex<double>, 6, 8, kMemory, kMemory>>(40);
+}
+
+// The floor of that is below every value of a graded matrix that can be known.
+TEST(PlacedJacobi, GradedRowsKeepTheirSmallValues) {
+  using Shape = PlacedShape<Real<double>, 8, 8, kRegisters, kRegisters>;
+  const int k = 36;
+  const Matrix b = generate(Kind::kNormal, DType::kF64, k, k, 3);
+  const Plan plan = plan_of({k, k, DType::kF64, Order::kRowMajor}, {.vectors = Vectors::kThin});
+  for (const auto& [alive, cols] : {std::pair(k, -1), std::pair(k - 3, 0), std::pair(k - 3, 1)}) {
+    const Matrix a = with_dead_lines(b, {.rows = alive, .row_step = 4, .col_step = cols});
+    auto reference = reference_singular_values(a);
+    std::fill(reference.begin() + alive, reference.end(), 0);
+    const Factors f = decompose<Shape>(a, plan, 0);
+    EXPECT_EQ(f.status, MatrixStatus::kOk);
+    EXPECT_LE(relative_error(DType::kF64, f.s, reference),
+              relative_bound(plan.problem) * unit_column_condition(b) * 0x1p-53)
+        << alive << " rows live, columns by 2^" << cols;
+  }
 }
 
 TEST(PlacedJacobi, WhatIsNotFiniteIsSaid) {

@@ -225,9 +225,12 @@ struct VectorsTask {
   using Column = PlacedColumn<E, Team::kRows>;
   using Run = ElementRun<E, Team::kRows>;
 
+  static constexpr bool kHasFloor = K > scalar::kLargestWithoutFloor;
+
   Team team;
   L tol_square;
   Column p, q;
+  L floor;  // where kHasFloor
 
   // Column `place` of the matrix. Returns whether it is finite.
   __device__ __forceinline__ bool load(Column& column, int place, const SquareCall<T>& call, int64_t m) {
@@ -275,13 +278,36 @@ struct VectorsTask {
     }
   }
 
+  // As floor_of().
+  __device__ __forceinline__ void find_floor() {
+    L column = scalar::smaller(scalar::exponent_unless_zero(team.largest_of(p.x), p.scale.exponent),
+                               scalar::exponent_unless_zero(team.largest_of(q.x), q.scale.exponent));
+    L row = scalar::exponent_unless_zero(L(T(0)), L(T(0)));
+    SVD_UNROLL for (int i = 0; i < Team::kRows; ++i) {
+      L largest = scalar::raise_to_magnitude(scalar::raise_to_magnitude(L(T(0)), p.x[i]), q.x[i]);
+      SVD_UNROLL for (int d = kSplit; d < Team::kThreads; d *= 2) largest =
+          scalar::larger(team.exchanged(largest, d), largest);
+      row = scalar::smaller(scalar::exponent_unless_zero(largest, scalar::binary_exponent(largest)), row);
+    }
+    SVD_UNROLL for (int d = kSplit; d < Team::kThreads; d *= 2) column =
+        scalar::smaller(team.exchanged(column, d), column);
+    SVD_UNROLL for (int d = 1; d < kSplit; d *= 2) row = scalar::smaller(team.exchanged(row, d), row);
+    floor = scalar::floor_above(column, row);
+  }
+
   // What a sweep begins with; at the end of the last one, too.
   __device__ __forceinline__ void normalize_columns() {
     normalize_column(p);
     normalize_column(q);
   }
   __device__ __forceinline__ void normalize_column(Column& column) {
-    const auto scale = scalar::sweep_scale(team.largest_of(column.x), column.scale);
+    const L largest = team.largest_of(column.x);
+    scalar::SweepScale<L> scale;
+    if constexpr (kHasFloor) {
+      scale = scalar::sweep_scale(largest, column.scale, floor);
+    } else {
+      scale = scalar::sweep_scale(largest, column.scale);
+    }
     SVD_UNROLL for (int i = 0; i < Team::kRows; ++i) column.x[i] = scalar::scaled(column.x[i], scale.x);
     SVD_UNROLL for (int i = 0; i < Team::kRows; ++i) column.y[i] = scalar::scaled(column.y[i], scale.v);
   }
@@ -324,13 +350,14 @@ struct VectorsTask {
 
   // Returns whether it did not converge.
   __device__ __forceinline__ bool sweeps(int max_sweeps) {
+    if constexpr (kHasFloor) find_floor();
     bool active = team.k > 1;
     for (int sweep = 0; sweep < max_sweeps && active; ++sweep) {
       if (sweep > 0) clear_dependent();
       normalize_columns();
       bool rotated = false;
-      for (int step = 0; step < team.k; step += 2) {
-        rotated = rotate(2 * team.pair + 1 < team.k) || rotated;
+      for (int step = kHasFloor ? scalar::first_step(team.k, sweep) : 0; step < team.k; step += 2) {
+        if (!kHasFloor || step >= 0) rotated = rotate(2 * team.pair + 1 < team.k) || rotated;
         if (step + 1 == team.k) break;
         to_odd();
         rotated = rotate(2 * team.pair + 2 < team.k) || rotated;
