@@ -45,9 +45,14 @@ struct PlacedShape {
   static_assert(kX != ColumnStorage::kNone && 32 % kSplit == 0);
   static constexpr int kXRegisters = kX == ColumnStorage::kRegisters ? kRows : 0;
   static constexpr int kYRegisters = kY == ColumnStorage::kRegisters ? kRows : 0;
-  // Columns in memory follow each other at this distance in elements, so that neighbours begin in different banks.
-  static constexpr int kLeadingDimension = kHeight + 8;
   static constexpr bool kHasHome = kX == ColumnStorage::kMemory || kY == ColumnStorage::kMemory;
+  // Columns in memory follow each other at this distance in elements, so that all begin in the same bank, whatever
+  // places they have. What the pairs of a warp read at once is in different banks because every other one takes its
+  // rows in another order (PlacedJacobi::ordered); x(c, i) is the same row in all pairs.
+  static constexpr int kLeadingDimension = kHeight;
+  static constexpr int kPairBytes = kSplit * static_cast<int>(sizeof(Element)), kBankBytes = 128;
+  static constexpr int kRowOrders = kHasHome && kPairBytes < kBankBytes ? kBankBytes / kPairBytes : 1;
+  static_assert(kRowOrders == 1 || (kRowOrders == 2 && kRows % 2 == 0 && kX == ColumnStorage::kRegisters));
   // Numbers of a column that move: its elements in registers, its scale, its home.
   static constexpr int kMail = (kXRegisters + kYRegisters) * Element::kComponents + 2 + kHasHome;
 
@@ -138,16 +143,26 @@ class PlacedJacobi {
     if constexpr (kXMoves) {
       return c.x[i];
     } else {
-      return memory_.x[static_cast<int>(c.home) * Shape::kLeadingDimension + i * kSplit + part()];
+      return memory_.x[in_memory(c, i)];
     }
   }
   SVD_HD E& y(Column& c, int i) const {
     if constexpr (kYMoves) {
       return c.y[i];
     } else {
-      return memory_.y[static_cast<int>(c.home) * Shape::kLeadingDimension + i * kSplit + part()];
+      return memory_.y[in_memory(c, i)];
     }
   }
+
+  SVD_HD int in_memory(const Column& c, int i) const {
+    return static_cast<int>(c.home) * Shape::kLeadingDimension + ordered(i) * kSplit + part();
+  }
+  // Every other pair takes two rows in turns the other way round: one of two numbers added to i costs two registers.
+  SVD_HD int ordered(int i) const { return i + (i % 2 == 0 ? row_order() : -row_order()); }
+  SVD_HD int row_order() const { return pair() % Shape::kRowOrders; }
+  // Which row x(c, i) is, and y(c, i).
+  SVD_HD int row_of_x(int i) const { return i * kSplit + part(); }
+  SVD_HD int row_of_y(int i) const { return (kYMoves ? i : ordered(i)) * kSplit + part(); }
 
   // Not members: what is made of a thread's number costs less than a register.
   SVD_HD int pairs() const { return (k_ + 1) / 2; }
@@ -209,12 +224,10 @@ class PlacedJacobi {
     c.scale.square = L(FloatTraits<T>::kScaleSquare);
     c.scale.exponent = L(place >= k_ ? kAdded : given == nullptr ? T(0) : given[place]);
     SVD_UNROLL for (int i = 0; i < kRows; ++i) {
-      const int row = i * kSplit + part();
-      const bool inside = row < k_ && place < k_;
-      x(c, i) = inside ? source(row, place) : zero_element<E>();
+      x(c, i) = row_of_x(i) < k_ && place < k_ ? source(row_of_x(i), place) : zero_element<E>();
       if constexpr (kHasY) {
         E unit = zero_element<E>();
-        if (inside && row == place) unit.re = L(1);
+        if (row_of_y(i) == place && place < k_) unit.re = L(1);
         y(c, i) = unit;
       }
     }
@@ -401,10 +414,8 @@ class PlacedJacobi {
     if (part() == 0) results.value(r, finite ? s.v : FloatTraits<T>::nan());
     if constexpr (kHasY) {
       SVD_UNROLL for (int i = 0; i < kRows; ++i) {
-        const int row = i * kSplit + part();
-        if (row >= k_) continue;
-        results.x(row, r, x(c, i), finite);
-        results.y(row, r, y(c, i), finite);
+        if (row_of_x(i) < k_) results.x(row_of_x(i), r, x(c, i), finite);
+        if (row_of_y(i) < k_) results.y(row_of_y(i), r, y(c, i), finite);
       }
     }
   }

@@ -59,7 +59,8 @@ struct PlacedResults {
   __device__ __forceinline__ void y(int i, int r, const E& v, bool finite) const { put(call.y, i, r, v, finite); }
   __device__ __forceinline__ void put(const Columns<E>& to, int i, int r, const E& z, bool finite) const {
     if (to.data == nullptr || r >= to.columns) return;
-    to.data[m * to.matrix_stride + i * to.row_stride + r * to.col_stride] = canonical(z, to.conjugate, finite);
+    store_element(canonical(z, to.conjugate, finite),
+                  to.data + m * to.matrix_stride + i * to.row_stride + r * to.col_stride);
   }
 };
 
