@@ -57,6 +57,11 @@ SVD_KERNEL_BEGIN
 // Beyond, sweeps are continued by the next, and columns have a floor; below, they need neither.
 inline constexpr int kLargestWithoutFloor = 16;
 
+// Steps of a sweep that pass over the columns together where these do not fit registers. Speed alone: against one step
+// at a time, on one core with AVX-512, 1.16 (f64), 1.13 (c64) and 1.19 times (c128) for 32 x 32, 1.0 to 1.1 for 16
+// x 16.
+inline constexpr int kWave = 4;
+
 // What column j of the two matrices is to be multiplied by: 2^exponent d.
 template <class Lane>
 struct ColumnScale {
@@ -275,6 +280,42 @@ SVD_HD Lane finished_value(Lane s, Lane exponent) {
   return select(value > Lane(0), value, Lane(0));
 }
 
+// The k steps of a sweep, one after the other.
+template <class A, class Lane, class Size>
+SVD_HD typename Lane::Mask sweep_by_steps(A x, A v, Size k, ColumnScale<Lane>* scales, Lane tol_square,
+                                          typename Lane::Mask turning) {
+  auto rotated = Lane::mask(false);
+  for (int step = 0; step < k; step += 2) {
+    SVD_UNROLL for (int i = 0; i + 1 < k; i += 2) {
+      rotated = rotated | rotate_neighbours(x, v, k, i, scales, tol_square, turning);
+    }
+    if (step + 1 == k) break;
+    SVD_UNROLL for (int i = 1; i + 1 < k; i += 2) {
+      rotated = rotated | rotate_neighbours(x, v, k, i, scales, tol_square, turning);
+    }
+  }
+  return rotated;
+}
+
+// The same for columns that fill more than the first-level cache: kWave steps pass over the columns together, each two
+// places behind the one before, so that a pair waits for just those that it has columns from.
+template <class A, class Lane, class Size>
+SVD_HD typename Lane::Mask sweep_by_waves(A x, A v, Size k, ColumnScale<Lane>* scales, Lane tol_square,
+                                          typename Lane::Mask turning, bool begins_odd) {
+  auto rotated = Lane::mask(false);
+  for (int first = 0; first < k; first += kWave) {
+    const int steps = k - first < kWave ? k - first : kWave;
+    for (int front = (first + begins_odd) % 2; front < k + steps - 2; front += 2) {
+      for (int step = 0; step < steps; ++step) {
+        const int i = front - step;
+        if (i < 0 || i + 1 >= k) continue;
+        rotated = rotated | rotate_neighbours(x, v, k, i, scales, tol_square, turning);
+      }
+    }
+  }
+  return rotated;
+}
+
 // In: x = A, its column j standing for 2^given[j] x(:, j) (null: zero); v is written. Out: u_j and v_j in column j,
 // s[j] the finished value of that column, rank[j] its number in descending order (equal ones in the order of their
 // columns). scales: k of scratch. Returns the MatrixStatus of each lane as a number; of matrices that are not finite
@@ -295,19 +336,10 @@ SVD_HD Lane jacobi_vectors(A x, A v, Size k, const Lane* given, Lane tolerance, 
   auto active = Lane::mask(k > 1);
   for (int sweep = 0; sweep < max_sweeps && any_of(active); ++sweep) {
     begin_sweep(x, v, k, scales, floor, sweep == 0);
-    auto rotated = Lane::mask(false);
     const auto turning = Lane::kLanes == 1 ? Lane::mask(true) : active;  // one lane is active, or it would not be here
-    for (int step = first_step(k, sweep); step < k; step += 2) {
-      if (k <= kLargestWithoutFloor || step >= 0) {
-        SVD_UNROLL for (int i = 0; i + 1 < k; i += 2) {
-          rotated = rotated | rotate_neighbours(x, v, k, i, scales, tol_square, turning);
-        }
-      }
-      if (step + 1 == k) break;
-      SVD_UNROLL for (int i = 1; i + 1 < k; i += 2) {
-        rotated = rotated | rotate_neighbours(x, v, k, i, scales, tol_square, turning);
-      }
-    }
+    const auto rotated = Size::kValue != 0
+                             ? sweep_by_steps(x, v, k, scales, tol_square, turning)
+                             : sweep_by_waves(x, v, k, scales, tol_square, turning, first_step(k, sweep) != 0);
     active = active & rotated;
   }
   begin_sweep(x, v, k, scales, floor, true);
