@@ -21,23 +21,23 @@
 //
 // The floor. Rows of A that are zero or repeat others leave columns of X that are noise: what rotations rounded. They
 // are in the space of the other columns, so that whatever is left of one is noise again, and shrink by few bits a
-// sweep (63 x 63, half of the rows zero: 200 sweeps for 10) or, next to each other, not at all. Let 2^c be the least
-// exponent of a column of A that is not zero, 2^r that of a row of the X at the start (r <= 0, its columns being
-// scaled), and p the bits of the mantissa, u = 2^-(p + 1). What has an exponent below c + r - (p + 4) is cleared. Its
-// components are less than 2^(c + r) u / 4, so that clearing columns of X = A V is a change E of A with
+// sweep (half the rows of 128 x 128 zero: 143 sweeps, with the floor 11) or not at all. Let 2^c be the least exponent
+// of a column of A that is not zero, 2^r that of a row of X at the start (r <= 0, since its columns are scaled), p the
+// bits of the mantissa, u = 2^-(p + 1). A column with an exponent below c + r - (p + 4) is cleared. Its components are
+// less than 2^(c + r) u / 4, and it meets no rotation any more, so that clearing is a change E of A, A V = X:
 //   |E|_F <= k u 2^(c + r) / 2
-// and E has zeros where A has rows or columns of zeros. Whether it was noise or a true value, that keeps the contract:
+// Whether what was cleared was noise or true values, the contract is kept:
 //   values      Weyl: each moves by |E| at most, which is less than k u s_max / 2
 //   residual    |E|_F <= k u |A|_F / 2; V keeps its bits, and U is completed to an orthonormal basis
 //   A = B D     columns of B of unit length: s_min >= 2^c / kappa(B), so that each moves by k u kappa(B) / 2 of itself
-//   rows graded A = R B D with powers of two R >= 2^r and D >= 2^c, and what is not zero of B of full rank: s_min >=
-//               2^(c + r) s_min(B), so that each moves by k u / (2 s_min(B)) of itself: what rotations leave of
-//               the values of such matrices is not lost to the floor
+//   rows graded A = R B D with powers of two R >= 2^r, D >= 2^c and, lines of zeros left out, B of full rank: s_min >=
+//               2^(c + r) s_min(B), so that each moves by k u / (2 s_min(B)) of itself: what rotations leave of the
+//               small values of such a matrix is not lost to the floor
 // Values below u of a matrix that is ill-conditioned without being graded (Hilbert's) are noise by the first line, and
-// become zeros. Other floors are as safe (exponents row by row; p instead of p + 4) and save no sweep.
+// become zeros. A floor for each row's components and one of c + r - p are as safe, and saved no sweep.
 //
-// Sources: one-sided: Hestenes (1958); Demmel and Veselic, SIAM J. Matrix
-// Anal. Appl. 13 (1992) 1204-1245; self-scaling rotations: Gentleman, J. Inst. Math. Appl. 12 (1973) 329-336, Anda and
+// Sources: one-sided: Hestenes (1958); Demmel and Veselic, SIAM J. Matrix Anal. Appl. 13 (1992) 1204-1245;
+// self-scaling rotations: Gentleman, J. Inst. Math. Appl. 12 (1973) 329-336, Anda and
 // Park, SIAM J. Matrix Anal. Appl. 15 (1994) 162-174; order: Luk and Park, SIAM J. Sci. Stat. Comput. 8 (1987) 1-14; t
 // without overflow: jacobi_rotation.h. Cost: random 4 x 4: 5.2 sweeps; 8 x 8: 6.8. A sweep is k (k - 1) / 2 pairs of 14
 // k flops (complex: 48 k), a square root and two divisions. Accuracy: residual and orthogonality within 10 max(m, n) u;
@@ -54,7 +54,7 @@
 
 SVD_KERNEL_BEGIN
 
-// Beyond, sweeps are continued by the next, and columns have a floor; below, they need neither.
+// Beyond, columns have a floor, and a sweep goes on where the one before ended; up to here they do without.
 inline constexpr int kLargestWithoutFloor = 16;
 
 // Steps of a sweep that pass over the columns together where these do not fit registers. Speed alone: against one step

@@ -1,7 +1,7 @@
 // The GPU's results for matrices of more than 32 values, whose bits need not be the CPU's, against the contract: values
-// and vectors of every kind of matrix, dtype and class of shape against references of higher precision; certificates,
-// phases, leading columns and statuses; MIMO answers against the CPU's; and the same bits for the same matrix in
-// another batch, at another place and in the other order.
+// and vectors of every kind of matrix, dtype and class of shape against references of higher precision, those with dead
+// lines within the usual sweeps; certificates, phases, leading columns and statuses; MIMO answers against the CPU's; and
+// the same bits for the same matrix in another batch, at another place and in the other order.
 //   device_contract [all or small: every kernel once] [one dtype]
 // Exit code 1: something is not as promised, and what is printed.
 #include <algorithm>
@@ -16,6 +16,7 @@
 #include "engine/cuda_engine.h"
 #include "engine/svd_engine.h"
 #include "tests/support/numerics/contract.h"
+#include "tests/support/numerics/dead_lines.h"
 #include "tests/support/numerics/engine_run.h"
 #include "tests/support/numerics/matrix_generators.h"
 #include "tests/support/numerics/reference_svd.h"
@@ -91,9 +92,40 @@ class Contract {
     test_batches(problem, samples, values, vectors, bytes);
     test_answers(problem, samples);
     if (shape.rows + shape.cols < 300) test_full(problem, samples, vectors, bytes);
-    std::printf("%-16s %3ld matrices: values %.2f of %.0f u s_max, residual %.2Lf, U %.2Lf, V %.2Lf of 10\n",
-                shape_.c_str(), count, worst_.value, worst_.bound, worst_.residual, worst_.left, worst_.right);
-    std::fflush(stdout);
+    print_worst(count);
+  }
+
+  // Lines that are zero or repeat others are done within the sweeps of other matrices, values alone, too.
+  void test_dead_lines(int64_t k, DType dtype) {
+    constexpr int32_t kUsualSweeps = 24;
+    shape_ = std::string(name(dtype)) + " " + std::to_string(k) + "x" + std::to_string(k) + " dead lines";
+    worst_ = {};
+    const int64_t half = (k + 1) / 2;
+    std::vector<Sample> samples;
+    for (const DeadLines& lines : std::vector<DeadLines>{{.rows = half},
+                                                         {.rows = half, .copies = true},
+                                                         {.rows = k - 5},
+                                                         {.rows = k - 5, .copies = true},
+                                                         {.rows = half, .cols = k - 3, .copies = true},
+                                                         {.rows = half, .cols = k - 3}}) {
+      for (uint64_t seed = 0; seed < 4; ++seed) {
+        Matrix a = with_dead_lines(generate(Kind::kNormal, dtype, k, k, seed), lines);
+        auto reference = reference_singular_values(a);
+        samples.push_back({Kind::kZeroLines, std::move(a), true, std::move(reference)});
+      }
+    }
+    const auto count = static_cast<int64_t>(samples.size());
+    const Problem problem{k, k, dtype, Order::kRowMajor};
+    const auto bytes = pack_samples(samples, Order::kRowMajor);
+    const Plan alone = plan_of(problem, {.method = Method::kJacobi, .max_sweeps = kUsualSweeps});
+    const Plan thin =
+        plan_of(problem, {.method = Method::kJacobi, .max_sweeps = kUsualSweeps, .vectors = Vectors::kThin});
+    const PlanesResult values = run(alone, bytes.data(), count), vectors = run(thin, bytes.data(), count);
+    for (int64_t i = 0; i < count; ++i) {
+      judge_values(alone, samples[static_cast<size_t>(i)], values, i);
+      judge_vectors(thin, samples[static_cast<size_t>(i)], vectors, i);
+    }
+    print_worst(count);
   }
 
   int failures() const { return failures_; }
@@ -103,6 +135,12 @@ class Contract {
     double value = 0, bound = 0;
     long double residual = 0, left = 0, right = 0;
   };
+
+  void print_worst(int64_t count) const {
+    std::printf("%-16s %3ld matrices: values %.2f of %.0f u s_max, residual %.2Lf, U %.2Lf, V %.2Lf of 10\n",
+                shape_.c_str(), count, worst_.value, worst_.bound, worst_.residual, worst_.left, worst_.right);
+    std::fflush(stdout);
+  }
 
   __attribute__((format(printf, 2, 3))) void fail(const char* format, ...) {
     if (++failures_ > 40) return;
@@ -354,6 +392,9 @@ int main_of(int argc, char** argv) {
   for (const DType dtype : {DType::kF32, DType::kF64, DType::kC64, DType::kC128}) {
     if (!only.empty() && only != name(dtype)) continue;
     for (const Shape& shape : small ? reduced_shapes() : shapes()) contract.test(shape, dtype);
+    for (const int64_t k : small ? std::vector<int64_t>{34} : std::vector<int64_t>{33, 55, 64, 65, 100, 127, 128}) {
+      contract.test_dead_lines(k, dtype);
+    }
   }
   std::printf("contract of k > 32: %d failures on %s\n", contract.failures(), gpu->description().name.c_str());
   return contract.failures() == 0 ? 0 : 1;

@@ -170,7 +170,7 @@ TEST_P(VectorsTest, GradedRowsKeepTheirSmallValues) {
           const Matrix b = generate(Kind::kNormal, dtype, k, k, seed);
           conditions.push_back(unit_column_condition(b));
           const int64_t alive = dead ? k - 4 : k;
-          const int step = value_bytes(dtype) == 4 ? 2 : 4;
+          const int step = value_bytes(dtype) == 4 ? 1 : 4;
           matrices.push_back(with_dead_lines(b, {.rows = alive, .row_step = step, .col_step = cols}));
         }
         const auto bytes = pack(matrices, Order::kRowMajor);

@@ -22,9 +22,7 @@ namespace svdserve::host {
 // same. Measured on one core with AVX-512, a factor's time relative to a lane's of a full pack: with vectors 1.8 (f64,
 // c64) for k = 33, 1.05 and 1.2 for 64, 0.5 and 0.6 for 128; values alone 3, 1.5 and 1.8, 0.85 and 0.95, and 1.0 and
 // 1.2 for 96. A lane of a pack that has no other matrix takes 4 to 20 times as long, and that is what decides between
-// equals. With vectors all beyond the k of equal bits are factors: the rotations of packs (jacobi_vectors.h) take
-// hundreds of sweeps, now and then more than 1000, for the null space of dead or repeated rows, which the QRs of a
-// factor cut off.
+// equals. With vectors all beyond the k of equal bits are factors: decisions/0008-beyond-32-values.md.
 inline constexpr int64_t kLeastFactorWithVectors = kLargestReproducible + 1, kLeastFactorOfValues = 96;
 inline bool is_factor_batch(const Plan& plan) {
   return values_per_matrix(plan.problem) >= (plan.outputs.vectors() ? kLeastFactorWithVectors : kLeastFactorOfValues);
