@@ -17,6 +17,10 @@ namespace svdserve::testing {
 // A channel of its own connection, without limits of its own.
 std::shared_ptr<grpc::Channel> connect(const std::string& address,
                                        std::shared_ptr<grpc::ChannelCredentials> credentials = nullptr);
+// The same, but its transport takes no more than kFixedWindowBytes of a call's messages before they are read. Without
+// that the window grows with what the connection is estimated to carry, and how much fits into it nobody knows.
+inline constexpr int kFixedWindowBytes = 65535;
+std::shared_ptr<grpc::Channel> connect_with_fixed_window(const std::string& address);
 
 // `count` row-major f64 matrices of reproducible random numbers in (-1, 1).
 v1::DecomposeRequest random_request(int64_t rows, int64_t cols, int64_t count, uint64_t seed = 1);
