@@ -29,9 +29,9 @@ v1::DecomposeRequest slow_request(int64_t matrices);
 
 std::vector<double> values_of(const v1::DecomposeResponse& response);
 
-// Calls Decompose with a deadline of a minute, or `limit`.
+// Calls Decompose with a deadline of some minutes, or `limit`.
 grpc::Status decompose(const std::shared_ptr<grpc::Channel>& channel, const v1::DecomposeRequest& request,
-                       v1::DecomposeResponse* response, std::chrono::milliseconds limit = std::chrono::minutes(1));
+                       v1::DecomposeResponse* response, std::chrono::milliseconds limit = std::chrono::minutes(4));
 
 // What a google.rpc.Status says, taken apart.
 struct ErrorDetails {
