@@ -14,7 +14,7 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-const CallOptions kCall{.timeout = seconds(30)};
+const CallOptions kCall{.timeout = seconds(60)};
 
 ClientOptions options_for(const FakeService& service) {
   ClientOptions o;
@@ -124,7 +124,7 @@ TEST(SplitCall, AStopRequestEndsIt) {
       {.max_message_bytes = 16 << 10});
   Client client(options_for(service));
   const std::vector<double> data = numbered(1000000);
-  const CallOptions call{.timeout = seconds(30), .stop = stop.get_token()};
+  const CallOptions call{.timeout = seconds(60), .stop = stop.get_token()};
   const Status s = client.singular_values<double>(data, 2, 2, 1000000, MemoryOrder::kRowMajor, {}, call).status();
   EXPECT_EQ(s.code, Code::kCancelled);
   EXPECT_LT(service.requests(), 100);

@@ -25,7 +25,7 @@ ClientOptions options_for(const FakeService& service) {
   o.retry = {.max_attempts = 4, .initial_backoff = milliseconds(1), .max_backoff = milliseconds(5)};
   return o;
 }
-const CallOptions kCall{.timeout = seconds(20)};
+const CallOptions kCall{.timeout = seconds(60)};
 
 Answer overloaded(int code, milliseconds delay) {
   Answer a;
@@ -239,7 +239,7 @@ TEST(Client, AStopRequestCancelsOnTheServerToo) {
   Client client(options_for(service));
   const std::vector<double> data(4);
   std::stop_source stop;
-  const CallOptions call{.timeout = seconds(20), .stop = stop.get_token()};
+  const CallOptions call{.timeout = seconds(60), .stop = stop.get_token()};
   auto later = client.singular_values_async<double>(data, 2, 2, 1, MemoryOrder::kRowMajor, {}, call);
   std::jthread stopper([&] {
     eventually([&] { return service.requests() == 2; });

@@ -493,7 +493,7 @@ TEST(Svdctl, AFactorThatDidNotConvergeIsWrittenAndSaidSo) {
 TEST(Svdctl, CtrlCEndsTheCallAndLeavesNoFile) {
   Server server({"--max-large-requests", "1"});
   const std::string folder = make_folder(), in = folder + "/a.npy", small = folder + "/small.npy";
-  write_matrix(in, "f8", "(1500, 1500)", random_matrices<double>(1500 * 1500));
+  write_matrix(in, "f8", "(2500, 2500)", random_matrices<double>(2500 * 2500));  // far longer than the sleep below
   write_matrix(small, "f8", "(40, 40)", random_matrices<double>(40 * 40));
   const auto files = [&] {
     const std::filesystem::directory_iterator entries(folder);

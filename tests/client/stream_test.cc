@@ -22,7 +22,7 @@ ClientOptions options_for(const FakeService& service) {
 }
 
 StreamOptions stream_options(int max_in_flight, bool ordered) {
-  return {.max_in_flight = max_in_flight, .ordered = ordered, .call = {.timeout = seconds(30)}};
+  return {.max_in_flight = max_in_flight, .ordered = ordered, .call = {.timeout = seconds(60)}};
 }
 
 // One 2x2 matrix that begins with `first`; its memory must live for submit() only.

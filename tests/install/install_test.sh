@@ -33,7 +33,7 @@ LD_LIBRARY_PATH=$fake_driver "$prefix/bin/svdserve" --listen 127.0.0.1:0 --metri
   2> "$work/server.log" &
 server=$!
 trap 'kill $server 2> /dev/null || true; wait $server 2> /dev/null || true' EXIT
-for ((i = 0; i < 300; ++i)); do
+for ((i = 0; i < 600; ++i)); do
   [[ -s $work/ready ]] && break
   kill -0 $server 2> /dev/null || { cat "$work/server.log" >&2; exit 1; }
   sleep 0.1

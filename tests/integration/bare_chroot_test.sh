@@ -34,13 +34,13 @@ fi
 env -i "$chroot" "$root" /svdserve --listen 127.0.0.1:0 --metrics-listen= --drain-delay 0s --ready-file /run/ready \
   > "$root/log" 2>&1 &
 server=$!
-for _ in $(seq 100); do
+for _ in $(seq 600); do
   [[ -s $root/run/ready ]] && break
   sleep 0.1
 done
 address=$(sed -n 's/^grpc=//p' "$root/run/ready")
 env -i "$chroot" "$root" /svdctl info --address "$address" | grep 'device host:0'
-env -i "$chroot" "$root" /svdctl bench --address "$address" --duration 300ms --warmup 0s | grep -E '^ok +[1-9]'
+env -i "$chroot" "$root" /svdctl bench --address "$address" --duration 1s --warmup 0s | grep -E '^ok +[1-9]'
 kill "$server"
 wait "$server"
 server=

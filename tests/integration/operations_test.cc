@@ -27,7 +27,7 @@ std::pair<grpc::StatusCode, int> check_health(const std::shared_ptr<grpc::Channe
 }
 
 TEST(OperationsTest, HealthFollowsTheServersLife) {
-  RunningServer server({"--drain-delay=2s"});
+  RunningServer server({"--drain-delay=5s"});  // as long as the questions after the signal may take
   const auto channel = connect(server.address());
   for (const char* name : {"", "svdserve.v1.SvdService"}) {
     EXPECT_TRUE(wait_until([&] {

@@ -29,7 +29,7 @@ wait_for() {
 "$svdserve" --listen=127.0.0.1:0 --metrics-listen=127.0.0.1:0 --ready-file="$work/ready" --drain-delay=0s \
   2>"$work/svdserve.log" &
 pids+=($!)
-wait_for 20 test -f "$work/ready"
+wait_for 60 test -f "$work/ready"
 target=$(sed -n 's/^metrics=//p' "$work/ready")
 
 curl -sf "http://$target/metrics" >"$work/metrics.txt"
@@ -39,7 +39,7 @@ for name in svdserve_ready svdserve_build_info svdserve_inflight_bytes svdserve_
 done
 
 cat >"$work/prometheus.yml" <<YAML
-global: {scrape_interval: 500ms, scrape_timeout: 400ms}
+global: {scrape_interval: 1s, scrape_timeout: 1s}
 scrape_configs:
   - job_name: svdserve
     static_configs: [{targets: ["$target"]}]
@@ -52,16 +52,16 @@ prometheus --config.file="$work/prometheus.yml" --storage.tsdb.path="$work/tsdb"
   --web.listen-address="127.0.0.1:$port" >"$work/prometheus.log" 2>&1 &
 pids+=($!)
 prometheus_url="http://127.0.0.1:$port"
-wait_for 30 curl -sf -o /dev/null "$prometheus_url/-/ready"
+wait_for 60 curl -sf -o /dev/null "$prometheus_url/-/ready"
 
 holds() { promtool query instant "$prometheus_url" "$1" 2>/dev/null | grep -q '=>'; }
-wait_for 30 holds 'up{job="svdserve"} == 1'
-wait_for 30 holds 'svdserve_ready == 1'
-wait_for 30 holds 'svdserve_build_info{version!=""} == 1'
-wait_for 30 holds 'rate(process_cpu_seconds_total{job="svdserve"}[10s]) >= 0'
+wait_for 60 holds 'up{job="svdserve"} == 1'
+wait_for 60 holds 'svdserve_ready == 1'
+wait_for 60 holds 'svdserve_build_info{version!=""} == 1'
+wait_for 60 holds 'rate(process_cpu_seconds_total{job="svdserve"}[30s]) >= 0'
 
 # When the server drains it goes away, and Prometheus notices.
 kill "${pids[0]}"
 wait "${pids[0]}"
-wait_for 30 holds 'up{job="svdserve"} == 0'
+wait_for 60 holds 'up{job="svdserve"} == 0'
 echo "Prometheus scraped svdserve: up, ready, named well, and missed when gone"

@@ -47,7 +47,7 @@ class TlsTest : public ::testing::Test {
   static grpc::StatusCode call(const RunningServer& server, std::shared_ptr<grpc::ChannelCredentials> credentials) {
     v1::DecomposeResponse response;
     return decompose(connect(server.address(), std::move(credentials)), random_request(2, 2, 1), &response,
-                     std::chrono::seconds(20))
+                     std::chrono::seconds(60))
         .error_code();
   }
   static std::shared_ptr<grpc::ChannelCredentials> trusting(const std::string& ca, const std::string& who = "") {

@@ -164,14 +164,19 @@ def test_a_wide_matrix_has_no_hyperbolic_decomposition(client, rng):
 
 # --- ending it ----------------------------------------------------------------------------------
 
+# Its sweeps take many seconds; its download, which does not, goes no further than its first report.
 SLOW = """
-import sys, numpy as np, svdserve
+import sys, time, numpy as np, svdserve
+
+stage = sys.argv[2]
 
 def on_progress(p):
-    if p.stage == sys.argv[2]:
+    if p.stage == stage:
         print(p.stage, flush=True)
+        if stage == "download":
+            time.sleep(60)
 
-a = np.random.default_rng(1).standard_normal((1500, 1500))
+a = np.random.default_rng(1).standard_normal((600, 600) if stage == "download" else (2500, 2500))
 client = svdserve.Client(sys.argv[1])
 try:
     client.svd(a, method="jacobi", progress=on_progress)
@@ -190,11 +195,11 @@ def test_ctrl_c_frees_the_server(start_server, stage):
             process.send_signal(signal.SIGINT)
             begin = time.monotonic()
             # The server takes one factor at a time: it takes the next as soon as it is rid of this one.
-            with svdserve.Client(address, retry=svdserve.RetryPolicy(100, 0.01, 0.02)) as client:
+            with svdserve.Client(address, retry=svdserve.RetryPolicy(1000, 0.01, 0.02)) as client:
                 client.svd(np.eye(40))
-            assert time.monotonic() - begin < 2
+            assert time.monotonic() - begin < 5
             while (line := process.stdout.readline().decode().strip()) == stage:
                 pass
             assert line == "interrupted"  # it lives: what freed the server was the call's end
             process.stdin.close()
-            assert process.wait(30) == 0
+            assert process.wait(60) == 0

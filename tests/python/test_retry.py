@@ -118,8 +118,8 @@ def test_a_pause_beyond_the_timeout_is_not_begun(fake, svdvals):
     fake.handler = refusing(99, EXHAUSTED, reason="OVERLOADED_BYTES", retry_after=30)
     start = time.monotonic()
     with pytest.raises(svdserve.Overloaded) as refused:
-        svdvals(fake, np.eye(2), timeout=5)
-    assert time.monotonic() - start < 5
+        svdvals(fake, np.eye(2), timeout=25)
+    assert time.monotonic() - start < 25
     assert (refused.value.retry_after, len(fake.requests)) == (30, 1)
 
 
@@ -135,7 +135,7 @@ def test_the_timeout_covers_the_whole_call(fake, svdvals):
     fake.handler = handle
     with pytest.raises(svdserve.DeadlineExceeded):
         svdvals(fake, np.zeros((8, 2, 2)), timeout=0.2, calls=dict(piece_bytes=64, max_in_flight=2))
-    assert released.wait(10), "the server never heard that the call is over"
+    assert released.wait(60), "the server never heard that the call is over"
 
 
 @both
@@ -314,7 +314,7 @@ def test_closing_or_cancelling_with_asyncio(fake):
         call.cancel()
         with pytest.raises(asyncio.CancelledError):
             await call
-        await asyncio.to_thread(over.wait, 10)
+        await asyncio.to_thread(over.wait, 60)
         assert over.is_set(), "cancelling the coroutine must cancel the call"
 
         over.clear()
@@ -333,10 +333,10 @@ def test_closing_or_cancelling_with_asyncio(fake):
 def test_nobody_at_the_address():
     with svdserve.Client("127.0.0.1:1", retry=svdserve.RetryPolicy(max_attempts=2, initial_backoff=0.001)) as client:
         with pytest.raises(svdserve.Unavailable) as failed:
-            client.svdvals(np.eye(2), timeout=20)
+            client.svdvals(np.eye(2), timeout=60)
         assert isinstance(failed.value, ConnectionError)
         with pytest.raises(svdserve.Unavailable):
-            client.health(timeout=20)
+            client.health(timeout=60)
 
 
 def test_pauses_grow_keep_to_the_policy_and_honour_the_server():

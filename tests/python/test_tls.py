@@ -37,7 +37,7 @@ def test_tls(start_server, pki):
             np.testing.assert_array_equal(client.svdvals(np.eye(3)), 1)
         for wrong in (True, False, svdserve.Tls(ca=(pki / "ca.pem").read_bytes(), server_name="other.test")):
             with svdserve.Client(address, tls=wrong, retry=RETRY) as client, pytest.raises(svdserve.Unavailable):
-                client.svdvals(np.eye(3), timeout=30)
+                client.svdvals(np.eye(3), timeout=60)
 
 
 def test_mutual_tls(start_server, pki):
@@ -49,7 +49,7 @@ def test_mutual_tls(start_server, pki):
             np.testing.assert_array_equal(client.svdvals(np.eye(3)), 1)
         unknown = svdserve.Tls(ca=pki / "ca.pem", server_name="svdserve.test")
         with svdserve.Client(address, tls=unknown, retry=RETRY) as client, pytest.raises(svdserve.Unavailable):
-            client.svdvals(np.eye(3), timeout=30)
+            client.svdvals(np.eye(3), timeout=60)
 
 
 def test_files_that_are_not_there(pki):

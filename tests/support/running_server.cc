@@ -146,7 +146,7 @@ RunningServer::HttpReply RunningServer::Get(const std::string& path) const {
   to.sin_port = htons(static_cast<uint16_t>(std::atoi(metrics_.c_str() + colon + 1)));
   inet_pton(AF_INET, metrics_.substr(0, colon).c_str(), &to.sin_addr);
   const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  const timeval limit{10, 0};
+  const timeval limit{60, 0};
   setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
   const std::string request = "GET " + path + " HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
   std::string answer;

@@ -21,8 +21,9 @@ ProgramResult run_program(const std::vector<std::string>& command);
 // The svdserve under test.
 std::string server_binary();
 
-// Polls until `condition` holds or `limit` has passed; returns whether it held.
-bool wait_until(const std::function<bool()>& condition, std::chrono::milliseconds limit = std::chrono::seconds(20));
+// Polls until `condition` holds or `limit` has passed; returns whether it held. The limit is for what is broken: a
+// machine may be busy, and the code instrumented.
+bool wait_until(const std::function<bool()>& condition, std::chrono::milliseconds limit = std::chrono::seconds(60));
 
 class RunningServer {
  public:

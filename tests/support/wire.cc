@@ -6,15 +6,30 @@
 #include <random>
 
 namespace svdserve::testing {
+namespace {
 
-std::shared_ptr<grpc::Channel> connect(const std::string& address,
-                                       std::shared_ptr<grpc::ChannelCredentials> credentials) {
+grpc::ChannelArguments channel_arguments() {
   grpc::ChannelArguments arguments;
   arguments.SetMaxReceiveMessageSize(-1);
   arguments.SetMaxSendMessageSize(-1);
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);  // channels of a process share connections otherwise
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
-  return grpc::CreateCustomChannel(address, credentials ? credentials : grpc::InsecureChannelCredentials(), arguments);
+  return arguments;
+}
+
+}  // namespace
+
+std::shared_ptr<grpc::Channel> connect(const std::string& address,
+                                       std::shared_ptr<grpc::ChannelCredentials> credentials) {
+  return grpc::CreateCustomChannel(address, credentials ? credentials : grpc::InsecureChannelCredentials(),
+                                   channel_arguments());
+}
+
+std::shared_ptr<grpc::Channel> connect_with_fixed_window(const std::string& address) {
+  grpc::ChannelArguments arguments = channel_arguments();
+  arguments.SetInt(GRPC_ARG_HTTP2_BDP_PROBE, 0);
+  arguments.SetInt(GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, kFixedWindowBytes);
+  return grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments);
 }
 
 v1::DecomposeRequest random_request(int64_t rows, int64_t cols, int64_t count, uint64_t seed) {

@@ -17,6 +17,10 @@ namespace svdserve::testing {
 // A channel of its own connection, without limits of its own.
 std::shared_ptr<grpc::Channel> connect(const std::string& address,
                                        std::shared_ptr<grpc::ChannelCredentials> credentials = nullptr);
+// The same, but its transport takes no more than kFixedWindowBytes of a call's messages before they are read. Without
+// that the window grows with what the connection is estimated to carry, and how much fits into it nobody knows.
+inline constexpr int kFixedWindowBytes = 65535;
+std::shared_ptr<grpc::Channel> connect_with_fixed_window(const std::string& address);
 
 // `count` row-major f64 matrices of reproducible random numbers in (-1, 1).
 v1::DecomposeRequest random_request(int64_t rows, int64_t cols, int64_t count, uint64_t seed = 1);
@@ -25,9 +29,9 @@ v1::DecomposeRequest slow_request(int64_t matrices);
 
 std::vector<double> values_of(const v1::DecomposeResponse& response);
 
-// Calls Decompose with a deadline of a minute, or `limit`.
+// Calls Decompose with a deadline of some minutes, or `limit`.
 grpc::Status decompose(const std::shared_ptr<grpc::Channel>& channel, const v1::DecomposeRequest& request,
-                       v1::DecomposeResponse* response, std::chrono::milliseconds limit = std::chrono::minutes(1));
+                       v1::DecomposeResponse* response, std::chrono::milliseconds limit = std::chrono::minutes(4));
 
 // What a google.rpc.Status says, taken apart.
 struct ErrorDetails {
