@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # A factor's way to svdserve and its results' way back, checksums on, against the echo's stream of the same bytes, in
-# turns: GB/s of each round and the medians; then what the server's memory had at most beside the factor and its results.
+# turns: GB/s of each round and the medians; then what the server's memory had before, and at most beside the factor and
+# its results.
 #   tests/support/large_against_echo.sh [ROUNDS] [BIN] [ROWS] [COLS]    default: 5 build/release/bin 1048576 128, a GiB
 set -euo pipefail
 rounds=${1:-5} bin=${2:-build/release/bin} rows=${3:-1048576} cols=${4:-128}
@@ -19,6 +20,8 @@ serve() { # NAME COMMAND...
 }
 serve server "$bin/svdserve" --metrics-listen= --drain-delay 0s
 serve echo "$bin/svdserve_echo"
+memory() { awk -v name="$1:" '$1 == name {print $2}' "/proc/${pids[0]}/status"; }
+idle=$(memory VmRSS)
 address() { sed -n 's/^grpc=//p' "$work/$1"; }
 rate() { "$bin/svdserve_large_rate" "$@" "$rows" "$cols" | awk '$1 == "rate_gb_per_s" {print $2}'; }
 
@@ -31,5 +34,6 @@ for ((round = 1; round <= rounds; ++round)); do
 done
 median() { cut -d' ' -f"$1" "$work/rounds" | sort -g | awk '{v[NR] = $1} END {print (v[int((NR + 1) / 2)] + v[int(NR / 2) + 1]) / 2}'; }
 echo "$(median 1) $(median 2)" | awk '{printf "%-8s %8.3f %8.3f %8.3f\n", "median", $1, $2, $1 / $2}'
-awk -v m="$rows" -v n="$cols" '$1 == "VmHWM:" {k = m < n ? m : n
-  printf "peak_beside_operand_and_results_mib %.0f\n", ($2 - 8 * (m * n + m * k + k + k * n) / 1024) / 1024}' "/proc/${pids[0]}/status"
+awk -v m="$rows" -v n="$cols" -v idle="$idle" -v peak="$(memory VmHWM)" 'BEGIN {k = m < n ? m : n
+  printf "idle_mib %.0f\npeak_beside_operand_and_results_mib %.0f\n", idle / 1024,
+    (peak - 8 * (m * n + m * k + k + k * n) / 1024) / 1024}'

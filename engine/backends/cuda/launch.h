@@ -20,6 +20,7 @@
 #include "engine/backends/cuda/block_launch.h"
 #include "engine/backends/cuda/finish_kernel.h"
 #include "engine/backends/cuda/finishing_kernels.h"
+#include "engine/backends/cuda/join_registers.h"
 #include "engine/backends/cuda/lane_kernel.h"
 #include "engine/backends/cuda/plugin_abi.h"
 #include "engine/backends/cuda/tall_kernels.h"
@@ -380,6 +381,13 @@ class Launcher {
     while (d < tiles_) d *= 2;
     for (d /= 2; d >= 1; d /= 2) {
       const int64_t pairs = (tiles_ - d + 2 * d - 1) / (2 * d);
+      if (in_register_tiles()) {
+        with_register_tile<E>(tile_rows_, k_, [&]<int kRows, int kGroups, int kColumns>() {
+          launch->operator()<expand_join_registers_kernel<E, kGroups, kColumns>>(
+              blocks_for(call.count * pairs, kRegisterBlock / (8 * kGroups)), kRegisterBlock, 0, call, d);
+        });
+        continue;
+      }
       launch->operator()<apply_join_kernel<E, kThreads>>(blocks_for(call.count * pairs, join_block / kThreads),
                                                          join_block, join_block / kThreads * join_bytes, call, d,
                                                          columns);
@@ -492,6 +500,13 @@ class Launcher {
     const int join_bytes = Kernel::team_bytes(2 * k_, k_), join_block = team_block(kThreads, join_bytes);
     for (int d = 1; d < tiles_; d *= 2) {
       const int64_t pairs = (tiles_ - d + 2 * d - 1) / (2 * d);
+      if (in_register_tiles()) {
+        with_register_tile<E>(tile_rows_, k_, [&]<int kRows, int kGroups, int kColumns>() {
+          launch->operator()<join_registers_kernel<E, kGroups, kColumns>>(
+              blocks_for(call.count * pairs, kRegisterBlock / (8 * kGroups)), kRegisterBlock, 0, call, d);
+        });
+        continue;
+      }
       launch->operator()<join_kernel<E, kThreads>>(blocks_for(call.count * pairs, join_block / kThreads), join_block,
                                                    join_block / kThreads * join_bytes, call, d);
     }
