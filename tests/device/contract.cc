@@ -1,7 +1,7 @@
 // The GPU's results for matrices of more than 32 values, whose bits need not be the CPU's, against the contract: values
 // and vectors of every kind of matrix, dtype and class of shape against references of higher precision, those with dead
-// lines within the usual sweeps; certificates, phases, leading columns and statuses; MIMO answers against the CPU's; and
-// the same bits for the same matrix in another batch, at another place and in the other order.
+// lines within the usual sweeps; certificates, phases, leading columns and statuses; MIMO answers against the CPU's;
+// and the same bits for the same matrix in another batch, at another place and in the other order.
 //   device_contract [all or small: every kernel once] [one dtype]
 // Exit code 1: something is not as promised, and what is printed.
 #include <algorithm>
