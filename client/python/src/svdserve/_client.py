@@ -349,7 +349,8 @@ class Client:
     def _compute_large(self, factor: _large.Factor, deadline: Deadline) -> None:
         """Sends the factor, again only where the server refused it before it took any of it."""
         send = functools.partial(self._send, functools.partial(transfer, self._stub.decompose_large), factor, deadline)
-        self._retry(send, send, deadline, lambda: not factor.accepted)
+        with factor.named_in_errors():
+            self._retry(send, send, deadline, lambda: not factor.accepted)
 
     def _compute(self, messages: list[_codec.Message], options: bytes, deadline: Deadline) -> None:
         decompose = self._stub.decompose
