@@ -35,16 +35,26 @@ void uncounted(void* memory, size_t alignment) {
 
 }  // namespace
 
-void* operator new(size_t bytes) { return counted(bytes, __STDCPP_DEFAULT_NEW_ALIGNMENT__); }
-void* operator new(size_t bytes, std::align_val_t alignment) { return counted(bytes, static_cast<size_t>(alignment)); }
-void operator delete(void* memory) noexcept { uncounted(memory, __STDCPP_DEFAULT_NEW_ALIGNMENT__); }
-void operator delete(void* memory, size_t) noexcept { uncounted(memory, __STDCPP_DEFAULT_NEW_ALIGNMENT__); }
-void operator delete(void* memory, std::align_val_t alignment) noexcept {
-  uncounted(memory, static_cast<size_t>(alignment));
-}
-void operator delete(void* memory, size_t, std::align_val_t alignment) noexcept {
-  uncounted(memory, static_cast<size_t>(alignment));
-}
+// All of them: a sanitizer has its own of those that are left out.
+constexpr size_t kUsual = __STDCPP_DEFAULT_NEW_ALIGNMENT__;
+using Alignment = std::align_val_t;
+
+void* operator new(size_t bytes) { return counted(bytes, kUsual); }
+void* operator new[](size_t bytes) { return counted(bytes, kUsual); }
+void* operator new(size_t bytes, const std::nothrow_t&) noexcept { return counted(bytes, kUsual); }
+void* operator new[](size_t bytes, const std::nothrow_t&) noexcept { return counted(bytes, kUsual); }
+void* operator new(size_t bytes, Alignment a) { return counted(bytes, static_cast<size_t>(a)); }
+void* operator new[](size_t bytes, Alignment a) { return counted(bytes, static_cast<size_t>(a)); }
+void operator delete(void* memory) noexcept { uncounted(memory, kUsual); }
+void operator delete[](void* memory) noexcept { uncounted(memory, kUsual); }
+void operator delete(void* memory, size_t) noexcept { uncounted(memory, kUsual); }
+void operator delete[](void* memory, size_t) noexcept { uncounted(memory, kUsual); }
+void operator delete(void* memory, const std::nothrow_t&) noexcept { uncounted(memory, kUsual); }
+void operator delete[](void* memory, const std::nothrow_t&) noexcept { uncounted(memory, kUsual); }
+void operator delete(void* memory, Alignment a) noexcept { uncounted(memory, static_cast<size_t>(a)); }
+void operator delete[](void* memory, Alignment a) noexcept { uncounted(memory, static_cast<size_t>(a)); }
+void operator delete(void* memory, size_t, Alignment a) noexcept { uncounted(memory, static_cast<size_t>(a)); }
+void operator delete[](void* memory, size_t, Alignment a) noexcept { uncounted(memory, static_cast<size_t>(a)); }
 
 namespace svdserve {
 namespace {
