@@ -124,10 +124,11 @@ def test_what_is_not_finite_is_told_with_its_place(client, rng, value):
 def test_of_a_stack_the_matrix_that_is_not_finite_is_named(client, rng, index):
     a = matrices(rng, *(i + 1 for i in index), 140, 130)
     a[index][41, 17] = np.nan
-    with pytest.raises(svdserve.InvalidArgument, match=r"matrix \[" + ", ".join(map(str, index)) + r"\]: .*41.*17") as refused:
+    named = r"matrix \[" + ", ".join(map(str, index)) + r"\]"
+    with pytest.raises(svdserve.InvalidArgument, match=rf"^{named}: .*41.*17") as refused:
         client.svd(a)
-    assert refused.value.reason == "NON_FINITE" and refused.value.message.startswith("matrix [")
-    with pytest.raises(svdserve.InvalidArgument, match=r"^matrix \[.*\] of array 1: .*41.*17"):
+    assert refused.value.reason == "NON_FINITE"
+    with pytest.raises(svdserve.InvalidArgument, match=rf"^{named} of array 1: .*41.*17"):
         client.svd([matrices(rng, 3, 3), a])
 
 

@@ -158,9 +158,9 @@ class Client:
 
         Raises:
             As svdvals does. InvalidArgument for a large matrix has the reason NON_FINITE where it holds an infinity or a
-            NaN, and says where, and FACTOR_TOO_LARGE where it is beyond the server's memory. ValueError: `out` does not
-            fit the results, or its arrays overlap each other or `a`. Error with the code DATA_LOSS: a result, or a part
-            of `a`, was damaged on its way.
+            NaN, and says where, and FACTOR_TOO_LARGE where it is beyond the server's memory. Of a stack or a list the
+            message begins with the matrix: "matrix [1, 2]: ". ValueError: `out` does not fit the results, or its arrays
+            overlap each other or `a`. Error with the code DATA_LOSS: a result, or a part of `a`, was damaged on its way.
 
         Example:
             >>> import numpy as np, svdserve
