@@ -21,6 +21,13 @@ namespace {
 
 using Stream = grpc::ClientReaderWriter<v1::DecomposeLargeRequest, v1::DecomposeLargeResponse>;
 
+// Address sanitizer keeps freed memory back: resident sizes mean nothing there.
+#ifdef __SANITIZE_ADDRESS__
+constexpr bool kMemoryIsMeasured = false;
+#else
+constexpr bool kMemoryIsMeasured = true;
+#endif
+
 constexpr size_t kChunk = 1 << 20;
 // What a client that takes nothing keeps at most in the server: the pieces of results that the transport has a part of.
 constexpr double kInTransport = 12 << 20;
@@ -522,7 +529,9 @@ TEST(LargeTest, TwoHundredRandomKillsLeakNothing) {
   for (int i = 0; i < 100; ++i) kill_one(i % 4 == 0 ? connect(server.address()) : channel);
   EXPECT_TRUE(all_is_free(server));
   // A factor and its results have a megabyte: a hundred lost ones would show.
-  EXPECT_LT(server.resident_bytes() - resident, 16 << 20);
+  if (kMemoryIsMeasured) {
+    EXPECT_LT(server.resident_bytes() - resident, 16 << 20);
+  }
   LargeCall after(channel);
   ASSERT_TRUE(after.Open(open_of(n, n)) && after.Upload(operand) && after.Commit());
   EXPECT_TRUE(after.Finish().ok());

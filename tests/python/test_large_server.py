@@ -191,8 +191,9 @@ def test_a_wide_matrix_has_no_hyperbolic_decomposition(client, rng):
 
 # Its sweeps take many seconds; its download, which does not, goes no further than its first report.
 SLOW = """
-import sys, time, numpy as np, svdserve
+import signal, sys, time, numpy as np, svdserve
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # which whoever runs this in the background may ignore
 stage = sys.argv[2]
 
 def on_progress(p):
