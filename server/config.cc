@@ -263,8 +263,9 @@ std::vector<Flag> make_flags() {
       bytes_flag("memory-quota-bytes", 128 * kMiB, 16 * kMiB, 1024 * kTiB, &C::memory_quota_bytes, kLimits,
                  "received bytes that are no request yet; beyond, gRPC reads slower and then drops calls"),
       duration_flag("queue-timeout", "30s", absl::Milliseconds(1), 24 * hour, &C::queue_timeout, kLimits,
-                    "longest wait for a device"),
-      bytes_flag("max-large-bytes", half_of_memory(), 64 * kKiB, 1024 * kTiB, &C::max_large_bytes, kLimits,
+                    "longest wait for a device, but of factors: one that waits behind another waits as long as its "
+                    "call does"),
+      bytes_flag("max-large-bytes", half_of_memory(), kMiB, 1024 * kTiB, &C::max_large_bytes, kLimits,
                  "operands, results and working memory of all factors of DecomposeLarge, beside max-inflight-bytes; "
                  "the default is half of the memory that the process may use"),
       count_flag("max-large-requests", 16, 1, 100000, &C::max_large_requests, kLimits,

@@ -108,8 +108,14 @@ bool LargePipeline::Drain(absl::Duration timeout) {
 
 LargeStats LargePipeline::stats() const {
   const Ledger::Usage usage = impl_->ledger.usage();
-  const FactorRunner::Load load = impl_->runner->load();
-  return {usage.requests, usage.bytes, load.waiting, load.running};
+  LargeStats stats{usage.requests, usage.bytes, {}, {}};
+  for (int d = 0; d < impl_->runner->size(); ++d) {
+    const FactorRunner::Load load = impl_->runner->load(d);
+    stats.of_device[impl_->runner->device(d).name] = {load.waiting, load.running};
+    stats.load.waiting += load.waiting;
+    stats.load.running += load.running;
+  }
+  return stats;
 }
 
 const LargeOptions& LargePipeline::options() const { return impl_->options; }

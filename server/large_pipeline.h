@@ -4,7 +4,9 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "absl/time/time.h"
@@ -24,11 +26,16 @@ struct LargeOptions {
   absl::Duration idle_timeout = absl::Seconds(60);  // in which a client neither sends nor takes anything
 };
 
+struct FactorLoad {
+  int64_t waiting = 0;  // committed, and their device computes another
+  int64_t running = 0;
+};
+
 struct LargeStats {
   int64_t inflight_requests = 0;  // in the ledger of factors
   int64_t inflight_bytes = 0;
-  int64_t waiting = 0;  // committed, and their device computes another
-  int64_t running = 0;
+  FactorLoad load;                              // of all devices
+  std::map<std::string, FactorLoad> of_device;  // by its name
 };
 
 // Thread-safe, all of it.

@@ -203,8 +203,8 @@ GaugeReadings readings(const Pipeline& pipeline, const LargePipeline& factors, i
   out.factors = large.inflight_requests;
   out.factor_bytes = large.inflight_bytes;
   out.factor_bytes_limit = factors.options().max_bytes;
-  out.waiting_factors = large.waiting;
-  out.running_factors = large.running;
+  out.waiting_factors = large.load.waiting;
+  out.running_factors = large.load.running;
   return out;
 }
 

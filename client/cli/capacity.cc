@@ -133,7 +133,7 @@ int run_capacity(const std::vector<std::string>& words) {
   if (batch.count > 0) {
     const auto info = ask_server(client, &call);
     if (!info.ok()) return fail_unless_interrupted("capacity", info.status(), interruption);
-    if (is_large(batch, info->limits)) return bad_usage("capacity", too_large(args, batch, info->limits));
+    if (is_large(batch, info->limits, args.compute)) return bad_usage("capacity", too_large(args, batch, info->limits));
   }
   const auto capacities = NpyOutput::make(args.out, npy_value_type(batch.data_type), shape, false,
                                           static_cast<size_t>(plane_bytes(batch, args.compute, plane, batch.count)));

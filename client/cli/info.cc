@@ -21,8 +21,12 @@ std::string names(const std::vector<T>& list) {
 void print(const client::ServerDevice& d) {
   std::printf("device %-15s %s, %s, ", d.name.c_str(), d.backend.c_str(), d.instruction_set.c_str());
   if (d.threads > 0) std::printf("%d thread%s, ", d.threads, d.threads == 1 ? "" : "s");
-  std::printf("%s; busy %.3f s, holds %" PRId64 " of %d batch%s\n", d.healthy ? "healthy" : "UNHEALTHY", d.busy_seconds,
+  std::printf("%s; busy %.3f s, holds %" PRId64 " of %d batch%s", d.healthy ? "healthy" : "UNHEALTHY", d.busy_seconds,
               d.outstanding_batches, d.lanes, d.lanes == 1 ? "" : "es");
+  if (d.running_factors > 0) std::printf(", computes a large matrix");
+  if (d.waiting_factors > 0)
+    std::printf(", %" PRId64 " more wait%s", d.waiting_factors, d.waiting_factors == 1 ? "s" : "");
+  std::printf("\n");
   if (d.uuid.empty()) return;  // no device of its own memory
   constexpr double kGiB = 1024.0 * 1024 * 1024;
   std::printf("  %-20s %s, %s, %.1f GiB; %.3f GiB up, %.3f GiB down\n", "", d.model.c_str(), d.uuid.c_str(),

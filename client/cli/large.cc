@@ -66,6 +66,17 @@ class LargeResults {
   std::unique_ptr<NpyOutput> u_, s_, vh_;
 };
 
+// "matrix [1, 2]": which of the stack it is.
+std::string place_of(const MatrixStack& stack, int64_t index) {
+  std::string place;
+  for (auto size = stack.batch_shape.rbegin(); size != stack.batch_shape.rend(); ++size) {
+    place.insert(0, (place.empty() ? "" : ", "));
+    place.insert(0, std::to_string(index % *size));
+    index /= *size;
+  }
+  return "matrix [" + place + "]";
+}
+
 void print_report(const client::Batch& batch, const client::LargeReport& r, double seconds, bool verbose) {
   std::fprintf(stderr,
                "%" PRId64 "x%" PRId64 " %s in %.4g s: %s on %s; %d sweep%s, %" PRId64 " rotations, %" PRId64
@@ -139,7 +150,11 @@ int run_large(const std::string& command, client::Client& client, const MatrixSt
     const auto begin = std::chrono::steady_clock::now();
     const auto report = client.decompose_large(matrix, results.of(i), wanted, call);
     bar.clear();
-    if (!report.ok()) return fail_unless_interrupted(command, report.status(), interruption);
+    if (!report.ok()) {
+      client::Status status = report.status();
+      if (!stack.batch_shape.empty()) status.message.insert(0, place_of(stack, i) + ": ");
+      return fail_unless_interrupted(command, status, interruption);
+    }
     print_report(b, *report, std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count(), verbose);
     all_ok = all_ok && report->status == client::MatrixStatus::kOk;
   }
@@ -150,9 +165,13 @@ int run_large(const std::string& command, client::Client& client, const MatrixSt
   return all_ok ? kDone : kExceptions;
 }
 
-bool is_large(const client::Batch& batch, const client::ServerLimits& limits) {
-  return limits.max_large_bytes > 0 &&
-         (batch.values_per_matrix() > limits.max_values || std::max(batch.rows, batch.cols) > limits.max_dimension);
+bool is_large(const client::Batch& batch, const client::ServerLimits& limits, const client::ComputeOptions& compute) {
+  if (limits.max_large_bytes <= 0) return false;
+  if (batch.values_per_matrix() > limits.max_values || std::max(batch.rows, batch.cols) > limits.max_dimension) {
+    return true;
+  }
+  const bool only_small = compute.top_k > 0 || compute.fix_phases || compute.mimo.has_value();
+  return !only_small && !client::fits_a_message(batch, limits, compute);
 }
 
 client::Result<client::ServerInfo> ask_server(client::Client& client, client::CallOptions* call) {

@@ -36,8 +36,9 @@ int run_large(const std::string& command, client::Client& client, const MatrixSt
               std::span<const int8_t> signature, const LargeFiles& files, const client::LargeOptions& options,
               bool verbose, const Interruption& interruption, client::CallOptions call);
 
-// Whether this server takes matrices of this shape in calls of their own alone.
-bool is_large(const client::Batch& batch, const client::ServerLimits& limits);
+// Whether each of these matrices goes in a call of its own: for its size, or since it, or its results, are too much for
+// a message, such as those of a tall one with complete bases. Options that only small ones have keep the latter small.
+bool is_large(const client::Batch& batch, const client::ServerLimits& limits, const client::ComputeOptions& compute);
 
 // What the server says of itself; the time for it is taken from the call's.
 client::Result<client::ServerInfo> ask_server(client::Client& client, client::CallOptions* call);

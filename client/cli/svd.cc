@@ -36,8 +36,9 @@ std::optional<int> parse(const std::vector<std::string>& words, SvdArguments* to
       "svdctl svd [options] IN.npy",
       "Decomposes the matrices in a NumPy file, A = U diag(S) V^H: shape (..., m, n), k = min(m, n), gives U\n"
       "(..., m, k), S (..., k) and V^H (..., k, n), as numpy.linalg.svd(a, full_matrices=False) does.\n"
-      "Matrices beyond the server's max values or max dimension are large: each goes in chunks, with a progress\n"
-      "bar on a terminal; so does a single matrix of any size that is given --strategy or --variant.\n"
+      "Matrices beyond the server's max values or max dimension, or too much for a message, are large: each goes\n"
+      "in chunks, with a progress bar on a terminal; so does a single matrix of any size that is given --strategy\n"
+      "or --variant.\n"
       "A summary goes to stderr.");
   a.operand("IN.npy", &to->in);
   a.section("Options");
@@ -169,7 +170,7 @@ int run_svd(const std::vector<std::string>& words) {
   // A single matrix may have what only large ones have: it goes as one.
   const bool chosen =
       has_options_of_large(args.large_options) && stack->batch_shape.empty() && info->limits.max_large_bytes > 0;
-  const bool large = chosen || is_large(batch, info->limits);
+  const bool large = chosen || is_large(batch, info->limits, args.compute);
   if (const auto wrong = misplaced_option(args, large)) return bad_usage("svd", *wrong);
   if (!large) return run_batch(args, &client, *stack, call, interruption);
   return run_large("svd", client, *stack, {}, args.files, args.large_options, args.large.verbose, interruption, call);

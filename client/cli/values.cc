@@ -29,8 +29,8 @@ std::optional<int> parse(const std::vector<std::string>& words, ValuesArguments*
       "svdctl values [options] IN.npy",
       "Computes the singular values of the matrices in a NumPy file: shape (..., m, n) gives (..., min(m, n)),\n"
       "as numpy.linalg.svd(a, compute_uv=False) does. Any byte order, C or Fortran order; integers become f8, f2\n"
-      "becomes f4. Matrices beyond the server's max values or max dimension are large: each goes in chunks, with\n"
-      "a progress bar on a terminal. A summary goes to stderr.");
+      "becomes f4. Matrices beyond the server's max values or max dimension, or too much for a message, are large:\n"
+      "each goes in chunks, with a progress bar on a terminal. A summary goes to stderr.");
   a.operand("IN.npy", &to->in);
   a.section("Options");
   a.option("-o", "OUT.npy", "write the values to this file", &to->to.s);
@@ -101,7 +101,7 @@ int run_values(const std::vector<std::string>& words) {
   client::Client client(*options);
   const auto info = ask_server(client, &call);
   if (!info.ok()) return fail_unless_interrupted("values", info.status(), interruption);
-  if (!is_large(stack->batch, info->limits)) return run_batch(args, &client, *stack, call, interruption);
+  if (!is_large(stack->batch, info->limits, args.compute)) return run_batch(args, &client, *stack, call, interruption);
   const client::LargeOptions large{.method = args.compute.method,
                                    .vectors = client::Vectors::kNone,
                                    .tolerance = args.compute.tolerance,

@@ -69,6 +69,12 @@ int64_t plane_bytes(const Batch& batch, const ComputeOptions& compute, Plane pla
   return compute.mimo ? mimo_bytes(batch, *compute.mimo, plane, count) : 0;
 }
 
+bool fits_a_message(const Batch& batch, const ServerLimits& limits, const ComputeOptions& compute) {
+  Batch one = batch;
+  one.count = compute.mimo ? compute.mimo->group_size : 1;
+  return internal::split(one, {limits.max_message_bytes, one.count, limits.max_message_bytes}, compute).ok();
+}
+
 }  // namespace svdserve::client
 
 namespace svdserve::client::internal {

@@ -371,6 +371,9 @@ struct ServerLimits {
   int64_t max_large_bytes = 0;  // operand, results and working memory of one large matrix; 0: it takes none
 };
 
+// Whether one matrix of the batch, or one group of them, and its results are no more than a message has room for.
+bool fits_a_message(const Batch& batch, const ServerLimits& limits, const ComputeOptions& compute);
+
 // What computes, and what it has done since the server started; the proto says more of each.
 struct ServerDevice {
   std::string name = {};
@@ -386,6 +389,8 @@ struct ServerDevice {
   double busy_seconds = 0;
   int64_t uploaded_bytes = 0;
   int64_t downloaded_bytes = 0;
+  int64_t running_factors = 0;  // large ones
+  int64_t waiting_factors = 0;
 };
 
 struct ServerInfo {

@@ -303,7 +303,7 @@ ServerInfo to_server_info(const v1::GetServerInfoResponse& response) {
   for (const v1::Device& d : response.devices()) {
     info.devices.push_back({d.name(), d.backend(), d.instruction_set(), d.threads(), d.healthy(), d.model(), d.uuid(),
                             d.memory_bytes(), d.lanes(), d.outstanding_batches(), d.busy_seconds(), d.uploaded_bytes(),
-                            d.downloaded_bytes()});
+                            d.downloaded_bytes(), d.running_factors(), d.waiting_factors()});
   }
   info.draining = response.draining();
   return info;

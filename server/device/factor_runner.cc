@@ -60,14 +60,10 @@ bool FactorRunner::Withdraw(int index, const FactorTask* task) {
   return true;
 }
 
-FactorRunner::Load FactorRunner::load() const {
-  Load load;
-  for (const auto& line : lines_) {
-    MutexLock lock(&line->mu);
-    load.waiting += static_cast<int64_t>(line->waiting.size());
-    load.running += line->running ? 1 : 0;
-  }
-  return load;
+FactorRunner::Load FactorRunner::load(int index) const {
+  const Line& line = *lines_[static_cast<size_t>(index)];
+  MutexLock lock(&line.mu);
+  return {static_cast<int64_t>(line.waiting.size()), line.running ? 1 : 0};
 }
 
 void FactorRunner::Serve(Line* line) {

@@ -64,7 +64,7 @@ class FactorRunner {
     int64_t waiting = 0;
     int64_t running = 0;
   };
-  Load load() const;
+  Load load(int index) const;
 
  private:
   struct Line {

@@ -49,6 +49,7 @@ void fill_server_info(const HandlerContext& context, v1::GetServerInfoResponse* 
   limits.set_max_stream_requests(static_cast<int64_t>(context.max_stream_requests));
   limits.set_max_groups(static_cast<int64_t>(kMaxGroups));
   limits.set_max_large_bytes(context.factors->options().max_bytes);
+  LargeStats factors = context.factors->stats();
   for (const DeviceState& state : pipeline.devices()) {
     v1::Device& device = *info->add_devices();
     device.set_name(state.info.name);
@@ -64,6 +65,8 @@ void fill_server_info(const HandlerContext& context, v1::GetServerInfoResponse* 
     device.set_busy_seconds(absl::ToDoubleSeconds(state.busy));
     device.set_uploaded_bytes(state.counters.uploaded_bytes);
     device.set_downloaded_bytes(state.counters.downloaded_bytes);
+    device.set_running_factors(factors.of_device[state.info.name].running);
+    device.set_waiting_factors(factors.of_device[state.info.name].waiting);
   }
   info->set_draining(pipeline.stats().draining);
 }

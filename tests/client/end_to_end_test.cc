@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <limits>
 #include <random>
 #include <thread>
 
@@ -23,6 +24,7 @@ using client::Client;
 using client::MemoryOrder;
 using std::chrono::seconds;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 const CallOptions kCall{.timeout = seconds(60)};
 
@@ -513,6 +515,63 @@ TEST(Svdctl, CtrlCEndsTheCallAndLeavesNoFile) {
     // The server, which takes one factor at a time, is free for the next.
     EXPECT_EQ(run({SVDCTL_PROGRAM, "svd", small, "--address", server.address()}).exit_code, 0);
   }
+  std::filesystem::remove_all(folder);
+}
+
+TEST(Svdctl, OfAStackTheMatrixThatIsNotFiniteIsNamed) {
+  Server server;
+  const std::string folder = make_folder(), in = folder + "/a.npy";
+  std::vector<double> a = random_matrices<double>(2 * 3 * 140 * 130);
+  a[5 * 140 * 130 + 41 * 130 + 17] = std::numeric_limits<double>::infinity();
+  write_matrix(in, "f8", "(2, 3, 140, 130)", a);
+  const Outcome o = run({SVDCTL_PROGRAM, "svd", in, "--address", server.address()});
+  EXPECT_EQ(o.exit_code, 2);
+  EXPECT_THAT(o.err, HasSubstr("NON_FINITE"));
+  EXPECT_THAT(o.err, HasSubstr("matrix [1, 2]: "));
+  EXPECT_THAT(o.err, HasSubstr("row 41 and column 17"));
+  write_matrix(in, "f8", "(140, 130)", std::vector<double>(a.end() - 140 * 130, a.end()));
+  EXPECT_THAT(run({SVDCTL_PROGRAM, "values", in, "--address", server.address()}).err, Not(HasSubstr("matrix [")));
+  std::filesystem::remove_all(folder);
+}
+
+TEST(Svdctl, WhatIsTooMuchForAMessageIsLarge) {
+  Server server({"--max-message-bytes", "1MiB"});
+  const std::string folder = make_folder(), in = folder + "/a.npy", u = folder + "/u.npy";
+  const auto svd = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> words = {SVDCTL_PROGRAM, "svd", in, "--u", u, "--address", server.address()};
+    words.insert(words.end(), more.begin(), more.end());
+    return run(words);
+  };
+  write_matrix(in, "f8", "(2, 400, 100)", random_matrices<double>(2 * 400 * 100));
+  const Outcome large = svd({"--full-matrices"});
+  EXPECT_EQ(large.exit_code, 0) << large.err;
+  EXPECT_THAT(large.err, HasSubstr("rotations"));
+  EXPECT_THAT(read_matrix<double>(u).first, HasSubstr("'shape': (2, 400, 400)"));
+  const Outcome small = svd({});
+  EXPECT_EQ(small.exit_code, 0) << small.err;
+  EXPECT_THAT(small.err, HasSubstr("2 matrices of 400x100"));
+  const Outcome refused = svd({"--full-matrices", "--fix-phases"});  // which large ones do not have
+  EXPECT_EQ(refused.exit_code, 2);
+  EXPECT_THAT(refused.err, HasSubstr("a message has room for"));
+  write_matrix(in, "f8", "(1400, 100)", random_matrices<double>(1400 * 100));
+  EXPECT_THAT(run({SVDCTL_PROGRAM, "values", in, "--address", server.address()}).err, HasSubstr("rotations"));
+  std::filesystem::remove_all(folder);
+}
+
+TEST(Svdctl, InfoSaysThatADeviceComputesALargeMatrix) {
+  Server server;
+  const std::string folder = make_folder(), in = folder + "/a.npy";
+  const auto info = [&] { return run({SVDCTL_PROGRAM, "info", "--address", server.address()}).out; };
+  EXPECT_THAT(info(), Not(HasSubstr("large matrix\n")));
+  write_matrix(in, "f8", "(2500, 2500)", random_matrices<double>(2500 * 2500));
+  Process svdctl({SVDCTL_PROGRAM, "svd", in, "--method", "jacobi", "--address", server.address()});
+  const auto end = std::chrono::steady_clock::now() + seconds(60);
+  std::string told;
+  while ((told = info()).find(", computes a large matrix\n") == std::string::npos) {
+    ASSERT_LT(std::chrono::steady_clock::now(), end) << told;
+  }
+  svdctl.signal(SIGINT);
+  EXPECT_EQ(svdctl.wait().exit_code, 128 + SIGINT);
   std::filesystem::remove_all(folder);
 }
 

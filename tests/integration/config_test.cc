@@ -73,6 +73,7 @@ TEST(ConfigTest, BadValuesNameTheirFlag) {
       {"--max-message-bytes=99999999999TiB", "--max-message-bytes"},
       {"--max-inflight-requests=0", "--max-inflight-requests"},
       {"--queue-timeout=30", "--queue-timeout"},
+      {"--max-large-bytes=512KiB", "--max-large-bytes"},
       {"--drain-delay=-1s", "--drain-delay"},
       {"--drain-timeout=inf", "--drain-timeout"},
       {"--simd=sse", "--simd"},

@@ -120,6 +120,31 @@ def test_what_is_not_finite_is_told_with_its_place(client, rng, value):
     assert refused.value.reason == "NON_FINITE"
 
 
+@pytest.mark.parametrize("index", [(0,), (2,), (1, 2)])
+def test_of_a_stack_the_matrix_that_is_not_finite_is_named(client, rng, index):
+    a = matrices(rng, *(i + 1 for i in index), 140, 130)
+    a[index][41, 17] = np.nan
+    named = r"matrix \[" + ", ".join(map(str, index)) + r"\]"
+    with pytest.raises(svdserve.InvalidArgument, match=rf"^{named}: .*41.*17") as refused:
+        client.svd(a)
+    assert refused.value.reason == "NON_FINITE"
+    with pytest.raises(svdserve.InvalidArgument, match=rf"^{named} of array 1: .*41.*17"):
+        client.svd([matrices(rng, 3, 3), a])
+
+
+def test_of_a_list_of_matrices_the_one_that_is_not_finite_is_named(address, rng):
+    a = matrices(rng, 140, 130)
+    a[41, 17] = np.inf
+
+    async def ask():
+        async with svdserve.AsyncClient(address) as client:
+            await client.svd([matrices(rng, 135, 130), a])
+
+    with pytest.raises(svdserve.InvalidArgument, match=r"^array 1: .*41.*17") as refused:
+        asyncio.run(ask())
+    assert refused.value.reason == "NON_FINITE"
+
+
 def test_hsvd_needs_full_column_rank(client, rng):
     g = matrices(rng, 60, 40)
     g[:, 7] = g[:, 3]
@@ -166,8 +191,9 @@ def test_a_wide_matrix_has_no_hyperbolic_decomposition(client, rng):
 
 # Its sweeps take many seconds; its download, which does not, goes no further than its first report.
 SLOW = """
-import sys, time, numpy as np, svdserve
+import signal, sys, time, numpy as np, svdserve
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # which whoever runs this in the background may ignore
 stage = sys.argv[2]
 
 def on_progress(p):

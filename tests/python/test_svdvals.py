@@ -223,6 +223,7 @@ def test_info_and_health(client):
     assert (info.limits.max_values, info.limits.max_dimension) == (128, 16384)
     assert info.limits.max_message_bytes == 64 << 20
     assert info.devices and all(d.healthy and d.backend == "host" and d.threads >= 1 for d in info.devices)
+    assert all(d.running_factors == d.waiting_factors == 0 for d in info.devices)
     assert client.health() == client.health("svdserve.v1.SvdService") == "SERVING"
     with pytest.raises(svdserve.Error):
         client.health("no.such.Service")

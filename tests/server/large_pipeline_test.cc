@@ -196,7 +196,7 @@ TEST_F(LargePipelineTest, TheWholeLifeOfAFactor) {
   controls->Close();
   call.Commit();
   controls->AwaitBegun(1);
-  EXPECT_EQ(pipeline->stats().running, 1);
+  EXPECT_EQ(pipeline->stats().load.running, 1);
   const auto queued = std::get<LargeProgress>(*call.Write());  // at once
   EXPECT_EQ(queued.elapsed, absl::Seconds(2));
   clock.Advance(absl::Seconds(3));
@@ -427,8 +427,12 @@ TEST_F(LargePipelineTest, OneAfterTheOther) {
   Call& first = Committed();
   controls->AwaitBegun(1);
   Call& second = Committed();
-  EXPECT_EQ(pipeline->stats().waiting, 1);
-  EXPECT_EQ(pipeline->stats().running, 1);
+  EXPECT_EQ(pipeline->stats().load.waiting, 1);
+  EXPECT_EQ(pipeline->stats().load.running, 1);
+  const auto of_device = pipeline->stats().of_device;
+  ASSERT_EQ(of_device.size(), 1u);
+  EXPECT_EQ(of_device.at("fake:0").waiting, 1);
+  EXPECT_EQ(of_device.at("fake:0").running, 1);
   for (int i = 0; i < 5; ++i) {  // it hears of its waiting, once a second at least
     const auto progress = std::get<LargeProgress>(*second.Write());
     EXPECT_TRUE(progress.queued);
@@ -596,7 +600,7 @@ TEST_F(LargePipelineTest, AClientThatVanishesWhileItWaits) {
   second.Write();
   second.Break();
   EXPECT_EQ(second.AwaitEnd().reason, Reason::kCancelled);
-  EXPECT_EQ(pipeline->stats().waiting, 0);
+  EXPECT_EQ(pipeline->stats().load.waiting, 0);
   EXPECT_EQ(pipeline->stats().inflight_requests, 1);
   EXPECT_FALSE(first.finished());
 }
@@ -752,7 +756,7 @@ TEST_F(LargePipelineTest, RandomEndsLeaveNothing) {
   }
   for (std::thread& client : clients) client.join();
   ExpectAllGivenBack();
-  EXPECT_EQ(pipeline->stats().waiting, 0);
+  EXPECT_EQ(pipeline->stats().load.waiting, 0);
 }
 
 }  // namespace

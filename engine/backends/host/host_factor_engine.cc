@@ -1,10 +1,12 @@
 // The factor engine of the host: an arena of threads, and a back end for each decomposition.
+#include <algorithm>
 #include <complex>
 
 #include "engine/algorithms/block_jacobi.h"
 #include "engine/backends/host/blas.h"
 #include "engine/backends/host/host_factor_backend.h"
 #include "engine/large_factor.h"
+#include "engine/policies/factor_tuning.h"
 #include "oneapi/tbb/info.h"
 #include "oneapi/tbb/task_arena.h"
 
@@ -18,7 +20,16 @@ constexpr uint64_t kTrianglesForValues = 5;
 constexpr uint64_t kTrianglesForVectors = 6;
 constexpr uint64_t kTrianglesBesideBasis = 4;
 // What small blocks that the pool keeps, and scratch of threads, take at most.
-constexpr uint64_t kSlackBytes = 32 << 20;
+constexpr uint64_t kMostSlackBytes = 32 << 20;
+
+// Of a factor whose matrices take `bytes`: the pool keeps no more than there was once; of a pair of blocks with k
+// columns each thread has some twelve k x k matrices, and columns of all n rows where it needs its QR.
+uint64_t slack_bytes(uint64_t bytes, uint64_t n, uint64_t element, int threads) {
+  const uint64_t k = std::min(n, 2 * static_cast<uint64_t>(host_factor_block_width(static_cast<int64_t>(n))));
+  constexpr uint64_t kLists = 64 << 10;
+  const uint64_t scratch = static_cast<uint64_t>(threads) * (16 * k * k + 2 * n * k) * element + kLists;
+  return std::min(kMostSlackBytes, bytes + scratch);
+}
 
 class HostFactorEngine : public FactorEngine {
  public:
@@ -35,7 +46,8 @@ class HostFactorEngine : public FactorEngine {
       // Both bases as they were stored, their Gram matrix, the operand.
       if (plan.options.certificate) entries = std::max(entries, m * left + n * n + left * left + m * n);
     }
-    return {entries * element + kSlackBytes, 0};
+    const uint64_t bytes = entries * element;
+    return {bytes + slack_bytes(bytes, n, element, threads_), 0};
   }
 
   FactorOutcome decompose(const FactorPlan& plan, const FactorOperands& operands,

@@ -36,13 +36,15 @@ class Call:
         Raises InvalidArgument for what neither way can ask.
         """
         small, factors = [], []
-        for operand, result in self.results:
+        for number, (operand, result) in enumerate(self.results):
             if operand.empty:
                 continue
             is_large = _large.is_large(operand, self.query, limits)
             self.query.check_size(operand.rows, operand.cols, is_large)
             if is_large:
-                factors += [_large.Factor(operand, i, self.query, result, on_progress) for i in range(operand.count)]
+                array = f"array {number}" if self.many else ""
+                factors += [_large.Factor(operand, i, self.query, result, on_progress, array)
+                            for i in range(operand.count)]
             else:
                 small.append((operand, result))
         return messages(small, self.query, limits, piece_bytes), factors

@@ -158,9 +158,9 @@ class Client:
 
         Raises:
             As svdvals does. InvalidArgument for a large matrix has the reason NON_FINITE where it holds an infinity or a
-            NaN, and says where, and FACTOR_TOO_LARGE where it is beyond the server's memory. ValueError: `out` does not
-            fit the results, or its arrays overlap each other or `a`. Error with the code DATA_LOSS: a result, or a part
-            of `a`, was damaged on its way.
+            NaN, and says where, and FACTOR_TOO_LARGE where it is beyond the server's memory. Of a stack or a list the
+            message begins with the matrix: "matrix [1, 2]: ". ValueError: `out` does not fit the results, or its arrays
+            overlap each other or `a`. Error with the code DATA_LOSS: a result, or a part of `a`, was damaged on its way.
 
         Example:
             >>> import numpy as np, svdserve
@@ -349,7 +349,8 @@ class Client:
     def _compute_large(self, factor: _large.Factor, deadline: Deadline) -> None:
         """Sends the factor, again only where the server refused it before it took any of it."""
         send = functools.partial(self._send, functools.partial(transfer, self._stub.decompose_large), factor, deadline)
-        self._retry(send, send, deadline, lambda: not factor.accepted)
+        with factor.named_in_errors():
+            self._retry(send, send, deadline, lambda: not factor.accepted)
 
     def _compute(self, messages: list[_codec.Message], options: bytes, deadline: Deadline) -> None:
         decompose = self._stub.decompose

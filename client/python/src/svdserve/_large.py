@@ -6,6 +6,7 @@ bytes received to where they belong. Beside the operand and its results a call n
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import threading
 import time
@@ -96,13 +97,14 @@ class Factor:
     """Matrix `index` of an operand on its way through one call after the other, until one is answered.
 
     One thread may take chunks() while another hands over the replies; `on_progress` is called by either, never by both
-    at once.
+    at once. `array` is what the operand is called where it is one of several.
     """
 
     def __init__(self, operand: Operand, index: int, query: Query, result: Result,
-                 on_progress: OnProgress | None) -> None:
+                 on_progress: OnProgress | None, array: str = "") -> None:
         self._operand = operand
         self._index = index
+        self._array = array
         self._query = query
         self._result = result
         self._on_progress = on_progress
@@ -120,6 +122,21 @@ class Factor:
                          for plane in self._operand.planes(self._query) if plane.name in _PLANES.values()}
         self._received = dict.fromkeys(self._targets, 0)
         self._summary: LargeSummary | None = None
+
+    @contextlib.contextmanager
+    def named_in_errors(self) -> Iterator[None]:
+        """Has an Error say which matrix it is about, where there are several."""
+        try:
+            yield
+        except Error as error:
+            if place := self._place():
+                error.message = f"{place}: {error.message}"
+            raise
+
+    def _place(self) -> str:
+        place = [int(i) for i in np.unravel_index(self._index, self._operand.batch_shape)]
+        matrix = "matrix [" + ", ".join(map(str, place)) + "]" if place else ""
+        return " of ".join(filter(None, (matrix, self._array)))
 
     def open(self) -> Request:
         """The first message."""

@@ -191,7 +191,8 @@ class AsyncClient:
                 stop.request()
                 await asyncio.wait([work])
 
-        await self._retry(once, deadline, lambda: not factor.accepted)
+        with factor.named_in_errors():
+            await self._retry(once, deadline, lambda: not factor.accepted)
 
     async def _compute(self, messages: list[_codec.Message], options: bytes, deadline: Deadline) -> None:
         untaken = iter(messages)

@@ -212,6 +212,8 @@ class Device:
     busy_seconds: float  #: time in which at least one lane computed
     uploaded_bytes: int  #: copied to it
     downloaded_bytes: int  #: copied from it
+    running_factors: int = 0  #: large ones that it computes now, beside its batches: 0 or 1
+    waiting_factors: int = 0  #: large ones whose operands are there, and that wait for it
 
 
 @dataclasses.dataclass(frozen=True)

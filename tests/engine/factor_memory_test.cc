@@ -1,0 +1,123 @@
+// What a large factor is told to need of the host's memory, beside what it takes: every allocation of this program is
+// counted.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <new>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "engine/large_factor.h"
+
+namespace {
+
+std::atomic<int64_t> live_bytes{0}, peak_bytes{0};
+
+// In front of each block lies its size, as far as it is aligned.
+void* counted(size_t bytes, size_t alignment) {
+  char* const block =
+      static_cast<char*>(std::aligned_alloc(alignment, (bytes + 2 * alignment - 1) / alignment * alignment));
+  if (block == nullptr) throw std::bad_alloc();
+  *reinterpret_cast<size_t*>(block) = bytes;
+  const int64_t live = live_bytes += static_cast<int64_t>(bytes);
+  for (int64_t peak = peak_bytes; live > peak && !peak_bytes.compare_exchange_weak(peak, live);) {
+  }
+  return block + alignment;
+}
+void uncounted(void* memory, size_t alignment) {
+  if (memory == nullptr) return;
+  char* const block = static_cast<char*>(memory) - alignment;
+  live_bytes -= static_cast<int64_t>(*reinterpret_cast<size_t*>(block));
+  std::free(block);
+}
+
+}  // namespace
+
+// All of them: a sanitizer has its own of those that are left out.
+constexpr size_t kUsual = __STDCPP_DEFAULT_NEW_ALIGNMENT__;
+using Alignment = std::align_val_t;
+
+void* operator new(size_t bytes) { return counted(bytes, kUsual); }
+void* operator new[](size_t bytes) { return counted(bytes, kUsual); }
+void* operator new(size_t bytes, const std::nothrow_t&) noexcept { return counted(bytes, kUsual); }
+void* operator new[](size_t bytes, const std::nothrow_t&) noexcept { return counted(bytes, kUsual); }
+void* operator new(size_t bytes, Alignment a) { return counted(bytes, static_cast<size_t>(a)); }
+void* operator new[](size_t bytes, Alignment a) { return counted(bytes, static_cast<size_t>(a)); }
+void operator delete(void* memory) noexcept { uncounted(memory, kUsual); }
+void operator delete[](void* memory) noexcept { uncounted(memory, kUsual); }
+void operator delete(void* memory, size_t) noexcept { uncounted(memory, kUsual); }
+void operator delete[](void* memory, size_t) noexcept { uncounted(memory, kUsual); }
+void operator delete(void* memory, const std::nothrow_t&) noexcept { uncounted(memory, kUsual); }
+void operator delete[](void* memory, const std::nothrow_t&) noexcept { uncounted(memory, kUsual); }
+void operator delete(void* memory, Alignment a) noexcept { uncounted(memory, static_cast<size_t>(a)); }
+void operator delete[](void* memory, Alignment a) noexcept { uncounted(memory, static_cast<size_t>(a)); }
+void operator delete(void* memory, size_t, Alignment a) noexcept { uncounted(memory, static_cast<size_t>(a)); }
+void operator delete[](void* memory, size_t, Alignment a) noexcept { uncounted(memory, static_cast<size_t>(a)); }
+
+namespace svdserve {
+namespace {
+
+// Most bytes that were taken while the factor of a random matrix was computed.
+int64_t taken(const FactorEngine& engine, const FactorPlan& plan) {
+  std::vector<double> operand(plan.operand_bytes() / sizeof(double));
+  std::mt19937_64 random(1);
+  std::normal_distribution<double> normal;
+  for (double& x : operand) x = normal(random);
+  std::vector<char> left(plan.left_bytes()), values(plan.values_bytes()), right(plan.right_bytes());
+  FactorOperands operands;
+  operands.matrix = operand.data();
+  operands.left = left.empty() ? nullptr : left.data();
+  operands.values = values.data();
+  operands.right = right.empty() ? nullptr : right.data();
+  const std::atomic<bool> cancel{false};
+  FactorControl control;
+  control.cancel = &cancel;
+  const int64_t before = peak_bytes = live_bytes.load();
+  EXPECT_EQ(engine.decompose(plan, operands, control).status, FactorStatus::kOk);
+  return peak_bytes - before;
+}
+
+struct Case {
+  int64_t rows, cols;
+};
+
+TEST(FactorMemoryTest, IsEnough) {
+  for (const int threads : {1, 8}) {
+    const auto engine = make_host_factor_engine(threads);
+    for (const Case& c : {Case{1, 1}, {5, 3}, {64, 64}, {130, 130}, {140, 600}, {2000, 10}, {20000, 3}, {300, 300}}) {
+      for (const DType dtype : {DType::kF64, DType::kC128}) {
+        for (const Vectors vectors : {Vectors::kNone, Vectors::kThin, Vectors::kFull}) {
+          for (const Method method : {Method::kAuto, Method::kJacobi}) {
+            if (vectors == Vectors::kFull && c.rows > 1000) continue;  // gigabytes
+            FactorOptions options;
+            options.method = method;
+            options.vectors = vectors;
+            options.certificate = vectors != Vectors::kNone;
+            const FactorPlan plan = *plan_factor({c.rows, c.cols, dtype, Order::kColumnMajor}, options).plan;
+            EXPECT_LE(taken(*engine, plan), static_cast<int64_t>(engine->memory(plan).host_bytes))
+                << c.rows << "x" << c.cols << " " << name(dtype) << " " << name(method) << ", " << threads
+                << " threads";
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(FactorMemoryTest, OfASmallOneIsSmall) {
+  const auto engine = make_host_factor_engine(2);
+  const auto bytes = [&](int64_t m, int64_t n) {
+    return engine->memory(*plan_factor({m, n, DType::kF64, Order::kColumnMajor}, {}).plan).host_bytes;
+  };
+  EXPECT_LT(bytes(1, 1), 100'000u);
+  EXPECT_LT(bytes(64, 64), 1'000'000u);
+  EXPECT_LT(bytes(300, 300), 20'000'000u);
+  // Of a large one the least that it is made of: a copy and six triangles.
+  EXPECT_GT(bytes(4000, 4000), 7u * 4000 * 4000 * 8);
+  EXPECT_LT(bytes(4000, 4000), 7u * 4000 * 4000 * 8 + (40u << 20));
+}
+
+}  // namespace
+}  // namespace svdserve
