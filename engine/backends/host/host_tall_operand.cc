@@ -1,0 +1,308 @@
+#include "engine/backends/host/host_tall_operand.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <complex>
+#include <numeric>
+#include <utility>
+
+#include "engine/backends/host/blas.h"
+#include "engine/backends/host/blocked_reflectors.h"
+#include "engine/backends/host/factor_conversion.h"
+#include "engine/backends/host/scaled_columns.h"
+#include "engine/policies/factor_tuning.h"
+
+namespace svdserve::host {
+namespace {
+
+using factor::FactorView;
+using factor::kZeroColumn;
+using factor::LoadReport;
+using factor::ScaledNorm;
+
+// Exponents that the largest entry of a row may have: of scaled columns it is at most 1.
+constexpr int kLeastExponent = -1075, kMostExponent = 1;
+
+// Rows between the columns of a block, lest they all fall into the same lines of the cache.
+constexpr int64_t kPadding = 8;
+
+bool is_wide(const FactorPlan& plan) { return plan.problem.rows < plan.problem.cols; }
+int64_t longer(const FactorPlan& plan) { return std::max(plan.problem.rows, plan.problem.cols); }
+
+// The long basis, m x n of the tall matrix: U, or the V^H of a wide operand.
+Problem problem_of_basis(const FactorPlan& plan) {
+  Problem p = plan.problem;
+  (is_wide(plan) ? p.rows : p.cols) = plan.values;
+  return p;
+}
+
+bool is_single(const FactorPlan& plan) { return value_bytes(plan.problem.dtype) == 4; }
+
+// Where reflectors are kept: as the basis, or each row by itself.
+Problem problem_of_kept(const FactorPlan& plan) {
+  if (!is_single(plan)) return problem_of_basis(plan);
+  return {longer(plan), plan.values, is_complex(plan.problem.dtype) ? DType::kC128 : DType::kF64, Order::kRowMajor};
+}
+
+// sqrt(x^2 + y^2)
+ScaledNorm joined(const ScaledNorm& x, const ScaledNorm& y) {
+  if (x.mantissa == 0) return y;
+  if (y.mantissa == 0) return x;
+  const int exponent = std::max(x.exponent, y.exponent);
+  const double a = std::ldexp(x.mantissa, x.exponent - exponent), b = std::ldexp(y.mantissa, y.exponent - exponent);
+  int more;
+  const double mantissa = std::frexp(std::sqrt(a * a + b * b), &more);
+  return {mantissa, exponent + more};
+}
+
+std::vector<int32_t> natural_order(int64_t m) {
+  std::vector<int32_t> order(m);
+  std::iota(order.begin(), order.end(), 0);
+  return order;
+}
+
+// Rows by descending exponent of their largest entries, those of one exponent as they were.
+std::vector<int32_t> order_by_exponent(const std::vector<double>& largest) {
+  const auto key = [&](size_t i) {
+    int exponent = kLeastExponent;
+    if (largest[i] > 0) std::frexp(largest[i], &exponent);
+    return kMostExponent - std::clamp(exponent, kLeastExponent, kMostExponent);
+  };
+  std::vector<int32_t> next(kMostExponent - kLeastExponent + 2, 0), order(largest.size());
+  for (size_t i = 0; i < largest.size(); ++i) ++next[key(i) + 1];
+  std::partial_sum(next.begin(), next.end(), next.begin());
+  for (size_t i = 0; i < largest.size(); ++i) order[next[key(i)]++] = static_cast<int32_t>(i);
+  return order;
+}
+
+}  // namespace
+
+bool takes_tall_operand(const FactorPlan& plan) {
+  return is_host_factor_tall(longer(plan), plan.values) && std::max(plan.left_columns, plan.right_rows) <= plan.values;
+}
+
+uint64_t tall_operand_bytes(const FactorPlan& plan, int threads) {
+  const uint64_t m = longer(plan), n = plan.values, element = is_complex(plan.problem.dtype) ? 16 : 8;
+  const uint64_t b = host_factor_block_rows(plan.values),
+                 chains = host_factor_chains(longer(plan), plan.values, threads);
+  const bool vectors = plan.left_columns > 0;
+  // Triangles and blocks of the chains, and as many again of a chain where there is a basis; and tau.
+  const uint64_t of_chain = n * n + (b + kPadding) * n;
+  uint64_t entries = chains * of_chain * (vectors ? 2 : 1) + (m / b + 1 + chains) * n;
+  if (vectors && is_single(plan)) entries += m * n;
+  return entries * element + chains * StackedQr<Complex>::scratch_bytes(plan.values) +
+         m * (2 * sizeof(int32_t) + sizeof(double));
+}
+
+template <class E>
+HostTallOperand<E>::HostTallOperand(const FactorThreads& threads, const FactorPlan& plan,
+                                    const FactorOperands& operands, std::function<void(double)> count_flops)
+    : threads_(threads),
+      inner_(host_factor_chains(longer(plan), plan.values, threads.threads()) < threads.threads() ? threads
+                                                                                                  : threads.alone()),
+      plan_(plan),
+      operand_(operands.matrix),
+      basis_(plan.left_columns == 0 ? nullptr
+             : is_wide(plan)        ? operands.right
+                                    : operands.left),
+      count_flops_(std::move(count_flops)),
+      m_(longer(plan)),
+      n_(plan.values),
+      block_rows_(host_factor_block_rows(n_)),
+      chains_(host_factor_chains(m_, n_, threads.threads())),
+      operand_rows_(plan.problem, is_wide(plan)),
+      basis_rows_(problem_of_basis(plan), is_wide(plan)),
+      kept_rows_(problem_of_kept(plan), is_wide(plan) && !is_single(plan)),
+      kept_(basis_),
+      order_(natural_order(m_)) {
+  if (basis_ == nullptr || !is_single(plan)) return;
+  own_kept_.reserve(static_cast<size_t>(m_ * n_));
+  kept_ = own_kept_.data();
+}
+
+template <class E>
+FactorView<E> HostTallOperand<E>::view(AlignedArray<E>& memory, int64_t rows) const {
+  memory.reserve(static_cast<size_t>((block_rows_ + kPadding) * n_));
+  return {memory.data(), rows, n_, rows + kPadding};
+}
+
+template <class E>
+template <class F>
+void HostTallOperand<E>::for_chains(const F& f) const {
+  threads_.for_each(chains_, [&](int64_t chain) {
+    Buffers buffers;
+    f(chain, buffers);
+  });
+}
+
+template <class E>
+LoadReport HostTallOperand<E>::scan(int32_t* f) {
+  std::vector<std::vector<ScaledNorm>> norms(chains_, std::vector<ScaledNorm>(n_));
+  std::atomic<bool> finite{true};
+  for_chains([&](int64_t chain, Buffers& buffers) {
+    for (int64_t i = chain; i < blocks() && finite; i += chains_) {
+      threads_.check();
+      const View block = view(buffers.block, rows_of(i));
+      if (!operand_rows_.gather(operand_, order_of(i), nullptr, nullptr, block)) finite = false;
+      for (int64_t j = 0; j < n_ && finite; ++j) {
+        ScaledNorm& norm = norms[chain][j];
+        norm = joined(norm, norm_of(numbers(block.data + j * block.ld), number_count<E>(block.rows)));
+      }
+    }
+  });
+  if (!finite) return find_fault(operand_, plan_.problem);
+  norms_ = norms[0];
+  for (int64_t j = 0; j < n_; ++j) {
+    for (int64_t chain = 1; chain < chains_; ++chain) norms_[j] = joined(norms_[j], norms[chain][j]);
+    f[j] = norms_[j].mantissa > 0 ? norms_[j].exponent : kZeroColumn;
+  }
+  return {};
+}
+
+// Finds order_. Returns the largest entry of each row in that order.
+template <class E>
+std::vector<double> HostTallOperand<E>::sort_rows(const std::vector<ExactScale>& scale,
+                                                  const std::vector<int64_t>& columns) {
+  std::vector<double> largest(m_, 0.0);
+  for_chains([&](int64_t chain, Buffers& buffers) {
+    for (int64_t i = chain; i < blocks(); i += chains_) {
+      threads_.check();
+      const View block = view(buffers.block, rows_of(i));
+      operand_rows_.gather(operand_, order_of(i), columns.data(), scale.data(), block);
+      double* const of_block = largest.data() + i * block_rows_;
+      for (int64_t j = 0; j < n_; ++j) {
+        for (int64_t k = 0; k < block.rows; ++k) {
+          of_block[k] = std::max(of_block[k], magnitude(block.data[k + j * block.ld]));
+        }
+      }
+    }
+  });
+  order_ = order_by_exponent(largest);
+  // Of the rows from each one on.
+  std::vector<double> left(n_);
+  double most = 0;
+  for (int64_t i = m_ - 1; i >= 0; --i) {
+    most = std::max(most, largest[order_[i]]);
+    if (i < n_) left[i] = most;
+  }
+  return left;
+}
+
+template <class E>
+std::vector<double> HostTallOperand<E>::reduce(const std::vector<int64_t>& columns, View r) {
+  std::vector<ExactScale> scale(n_);
+  for (int64_t j = 0; j < n_; ++j) {
+    const ScaledNorm& norm = norms_[columns[j]];
+    if (norm.mantissa > 0) scale[j] = exact_scale(-norm.exponent);
+  }
+  std::vector<double> left = sort_rows(scale, columns);
+  taus_.reserve(static_cast<size_t>(blocks() * n_));
+  joint_taus_.reserve(static_cast<size_t>(chains_ * n_));
+  joints_.resize(chains_);
+  for (int64_t chain = 1; chain < chains_; ++chain) joints_[chain].reserve(static_cast<size_t>(n_ * n_));
+  const auto triangle = [&](int64_t chain) { return chain == 0 ? r : View{joints_[chain].data(), n_, n_, n_}; };
+  for_chains([&](int64_t chain, Buffers& buffers) { reduce_chain(chain, buffers, columns, scale, triangle(chain)); });
+  StackedQr<E> qr(threads_, n_);
+  for (int64_t chain = 1; chain < chains_; ++chain) qr.factor(r, triangle(chain), joint_taus_.data() + chain * n_);
+  const double m = double(m_), n = double(n_);
+  count_flops_(2 * n * n * (m - n / 3));
+  return left;
+}
+
+template <class E>
+void HostTallOperand<E>::reduce_chain(int64_t chain, Buffers& buffers, const std::vector<int64_t>& columns,
+                                      const std::vector<ExactScale>& scale, View r) {
+  StackedQr<E> qr(inner_, n_);
+  for (int64_t j = 0; j < n_; ++j) std::fill_n(r.data + j * r.ld, n_, E(0));
+  for (int64_t i = chain; i < blocks(); i += chains_) {
+    threads_.check();
+    const View block = view(buffers.block, rows_of(i));
+    operand_rows_.gather(operand_, order_of(i), columns.data(), scale.data(), block);
+    qr.factor(r, block, tau_of(i));
+    if (kept_ != nullptr) kept_rows_.scatter(block, order_of(i), kept_);
+  }
+}
+
+template <class E>
+void HostTallOperand<E>::expand(View core) {
+  std::vector<AlignedArray<E>> memory(chains_);
+  std::vector<View> cores(chains_, core);
+  StackedQr<E> qr(threads_, n_);
+  for (int64_t chain = chains_ - 1; chain > 0; --chain) {
+    memory[chain].reserve(static_cast<size_t>(n_ * n_));
+    cores[chain] = {memory[chain].data(), n_, n_, n_};
+    qr.expand({joints_[chain].data(), n_, n_, n_}, joint_taus_.data() + chain * n_, core, cores[chain]);
+  }
+  for_chains([&](int64_t chain, Buffers& buffers) { expand_chain(chain, buffers, cores[chain]); });
+  count_flops_(4 * double(n_) * double(n_) * (double(m_) - double(n_) / 2));
+}
+
+// The chain's blocks in reverse, each of which turns the core it is given into that of the one before and its own rows.
+template <class E>
+void HostTallOperand<E>::expand_chain(int64_t chain, Buffers& buffers, View core) {
+  StackedQr<E> qr(inner_, n_);
+  for (int64_t i = chain + (blocks() - 1 - chain) / chains_ * chains_; i >= 0; i -= chains_) {
+    threads_.check();
+    const View block = view(buffers.block, rows_of(i)), rows = view(buffers.other, rows_of(i));
+    kept_rows_.gather(kept_, order_of(i), nullptr, nullptr, block);
+    qr.expand(block, tau_of(i), core, rows);
+    basis_rows_.scatter(rows, order_of(i), basis_);
+  }
+}
+
+template <class E>
+void HostTallOperand<E>::gram_of_basis(View square) {
+  std::vector<AlignedArray<E>> sums(chains_);
+  for_chains([&](int64_t chain, Buffers& buffers) {
+    sums[chain].reserve(static_cast<size_t>(n_ * n_));
+    E* const sum = sums[chain].data();
+    std::fill_n(sum, n_ * n_, E(0));
+    for (int64_t i = chain; i < blocks(); i += chains_) {
+      threads_.check();
+      const View block = view(buffers.block, rows_of(i));
+      basis_rows_.gather(basis_, order_of(i), nullptr, nullptr, block);
+      inner_.for_ranges(n_, kLevel3Columns, [&](int64_t first, int64_t last) {
+        blas::gemm(true, false, n_, last - first, block.rows, 1, block.data, block.ld, block.data + first * block.ld,
+                   block.ld, 1, sum + first * n_, n_);
+      });
+    }
+  });
+  for (int64_t j = 0; j < n_; ++j) {
+    E* const column = square.data + j * square.ld;
+    std::copy_n(sums[0].data() + j * n_, n_, column);
+    for (int64_t chain = 1; chain < chains_; ++chain) {
+      for (int64_t i = 0; i < n_; ++i) column[i] += sums[chain][j * n_ + i];
+    }
+  }
+}
+
+template <class E>
+double HostTallOperand<E>::residual(int32_t exponent, View y) {
+  const std::vector<ExactScale> scale(n_, exact_scale(-exponent));
+  std::vector<ScaledNorm> sums(chains_);
+  for_chains([&](int64_t chain, Buffers& buffers) {
+    for (int64_t i = chain; i < blocks(); i += chains_) {
+      threads_.check();
+      const View block = view(buffers.block, rows_of(i)), rows = view(buffers.other, rows_of(i));
+      operand_rows_.gather(operand_, order_of(i), nullptr, scale.data(), block);
+      basis_rows_.gather(basis_, order_of(i), nullptr, nullptr, rows);
+      inner_.for_ranges(n_, kLevel3Columns, [&](int64_t first, int64_t last) {
+        blas::gemm(false, true, rows.rows, last - first, n_, -1, rows.data, rows.ld, y.data + first, y.ld, 1,
+                   block.data + first * block.ld, block.ld);
+      });
+      for (int64_t j = 0; j < n_; ++j) {
+        const ScaledNorm norm = norm_of(numbers(block.data + j * block.ld), number_count<E>(block.rows));
+        sums[chain] = joined(sums[chain], norm);
+      }
+    }
+  });
+  ScaledNorm sum;
+  for (const ScaledNorm& part : sums) sum = joined(sum, part);
+  return std::ldexp(sum.mantissa, sum.exponent);
+}
+
+template class HostTallOperand<double>;
+template class HostTallOperand<Complex>;
+
+}  // namespace svdserve::host
