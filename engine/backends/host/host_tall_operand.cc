@@ -56,23 +56,19 @@ ScaledNorm joined(const ScaledNorm& x, const ScaledNorm& y) {
   return {mantissa, exponent + more};
 }
 
-std::vector<int32_t> natural_order(int64_t m) {
-  std::vector<int32_t> order(m);
-  std::iota(order.begin(), order.end(), 0);
-  return order;
+// The exponent of the largest entry of a row, of all that one may have; of a row of zeros the least.
+int16_t row_exponent(double largest) {
+  int exponent = kLeastExponent;
+  if (largest > 0) std::frexp(largest, &exponent);
+  return static_cast<int16_t>(std::clamp(exponent, kLeastExponent, kMostExponent));
 }
 
-// Rows by descending exponent of their largest entries, those of one exponent as they were.
-std::vector<int32_t> order_by_exponent(const std::vector<double>& largest) {
-  const auto key = [&](size_t i) {
-    int exponent = kLeastExponent;
-    if (largest[i] > 0) std::frexp(largest[i], &exponent);
-    return kMostExponent - std::clamp(exponent, kLeastExponent, kMostExponent);
-  };
-  std::vector<int32_t> next(kMostExponent - kLeastExponent + 2, 0), order(largest.size());
-  for (size_t i = 0; i < largest.size(); ++i) ++next[key(i) + 1];
+// Rows by descending exponent, those of one exponent as they were.
+std::vector<int32_t> descending_order(const std::vector<int16_t>& exponents) {
+  std::vector<int32_t> next(kMostExponent - kLeastExponent + 2, 0), order(exponents.size());
+  for (const int16_t e : exponents) ++next[kMostExponent - e + 1];
   std::partial_sum(next.begin(), next.end(), next.begin());
-  for (size_t i = 0; i < largest.size(); ++i) order[next[key(i)]++] = static_cast<int32_t>(i);
+  for (size_t i = 0; i < exponents.size(); ++i) order[next[kMostExponent - exponents[i]]++] = static_cast<int32_t>(i);
   return order;
 }
 
@@ -92,7 +88,7 @@ uint64_t tall_operand_bytes(const FactorPlan& plan, int threads) {
   uint64_t entries = chains * of_chain * (vectors ? 2 : 1) + (m / b + 1 + chains) * n;
   if (vectors && is_single(plan)) entries += m * n;
   return entries * element + chains * StackedQr<Complex>::scratch_bytes(plan.values) +
-         m * (2 * sizeof(int32_t) + sizeof(double));
+         m * (sizeof(int32_t) + sizeof(int16_t));
 }
 
 template <class E>
@@ -114,8 +110,7 @@ HostTallOperand<E>::HostTallOperand(const FactorThreads& threads, const FactorPl
       operand_rows_(plan.problem, is_wide(plan)),
       basis_rows_(problem_of_basis(plan), is_wide(plan)),
       kept_rows_(problem_of_kept(plan), is_wide(plan) && !is_single(plan)),
-      kept_(basis_),
-      order_(natural_order(m_)) {
+      kept_(basis_) {
   if (basis_ == nullptr || !is_single(plan)) return;
   own_kept_.reserve(static_cast<size_t>(m_ * n_));
   kept_ = own_kept_.data();
@@ -125,6 +120,14 @@ template <class E>
 FactorView<E> HostTallOperand<E>::view(AlignedArray<E>& memory, int64_t rows) const {
   memory.reserve(static_cast<size_t>((block_rows_ + kPadding) * n_));
   return {memory.data(), rows, n_, rows + kPadding};
+}
+
+// The rows of a block before they are sorted.
+template <class E>
+const int32_t* HostTallOperand<E>::natural_rows(int64_t block, Buffers& buffers) const {
+  buffers.rows.resize(rows_of(block));
+  std::iota(buffers.rows.begin(), buffers.rows.end(), static_cast<int32_t>(block * block_rows_));
+  return buffers.rows.data();
 }
 
 template <class E>
@@ -144,7 +147,7 @@ LoadReport HostTallOperand<E>::scan(int32_t* f) {
     for (int64_t i = chain; i < blocks() && finite; i += chains_) {
       threads_.check();
       const View block = view(buffers.block, rows_of(i));
-      if (!operand_rows_.gather(operand_, order_of(i), nullptr, nullptr, block)) finite = false;
+      if (!operand_rows_.gather(operand_, natural_rows(i, buffers), nullptr, nullptr, block)) finite = false;
       for (int64_t j = 0; j < n_ && finite; ++j) {
         ScaledNorm& norm = norms[chain][j];
         norm = joined(norm, norm_of(numbers(block.data + j * block.ld), number_count<E>(block.rows)));
@@ -160,33 +163,30 @@ LoadReport HostTallOperand<E>::scan(int32_t* f) {
   return {};
 }
 
-// Finds order_. Returns the largest entry of each row in that order.
+// Finds order_. Returns for the first n rows in that order a number no smaller than the entries of the rows from there
+// on, and less than twice the largest of them.
 template <class E>
 std::vector<double> HostTallOperand<E>::sort_rows(const std::vector<ExactScale>& scale,
                                                   const std::vector<int64_t>& columns) {
-  std::vector<double> largest(m_, 0.0);
+  std::vector<int16_t> exponents(m_);
   for_chains([&](int64_t chain, Buffers& buffers) {
+    std::vector<double> largest(block_rows_);
     for (int64_t i = chain; i < blocks(); i += chains_) {
       threads_.check();
       const View block = view(buffers.block, rows_of(i));
-      operand_rows_.gather(operand_, order_of(i), columns.data(), scale.data(), block);
-      double* const of_block = largest.data() + i * block_rows_;
+      operand_rows_.gather(operand_, natural_rows(i, buffers), columns.data(), scale.data(), block);
+      std::fill(largest.begin(), largest.end(), 0.0);
       for (int64_t j = 0; j < n_; ++j) {
-        for (int64_t k = 0; k < block.rows; ++k) {
-          of_block[k] = std::max(of_block[k], magnitude(block.data[k + j * block.ld]));
-        }
+        const E* const column = block.data + j * block.ld;
+        for (int64_t k = 0; k < block.rows; ++k) largest[k] = std::max(largest[k], magnitude(column[k]));
       }
+      std::transform(largest.begin(), largest.begin() + block.rows, exponents.begin() + i * block_rows_, row_exponent);
     }
   });
-  order_ = order_by_exponent(largest);
-  // Of the rows from each one on.
-  std::vector<double> left(n_);
-  double most = 0;
-  for (int64_t i = m_ - 1; i >= 0; --i) {
-    most = std::max(most, largest[order_[i]]);
-    if (i < n_) left[i] = most;
-  }
-  return left;
+  order_ = descending_order(exponents);
+  std::vector<double> bounds(n_);
+  for (int64_t j = 0; j < n_; ++j) bounds[j] = std::ldexp(1.0, exponents[order_[j]]);
+  return bounds;
 }
 
 template <class E>
@@ -196,7 +196,7 @@ std::vector<double> HostTallOperand<E>::reduce(const std::vector<int64_t>& colum
     const ScaledNorm& norm = norms_[columns[j]];
     if (norm.mantissa > 0) scale[j] = exact_scale(-norm.exponent);
   }
-  std::vector<double> left = sort_rows(scale, columns);
+  std::vector<double> bounds = sort_rows(scale, columns);
   taus_.reserve(static_cast<size_t>(blocks() * n_));
   joint_taus_.reserve(static_cast<size_t>(chains_ * n_));
   joints_.resize(chains_);
@@ -207,7 +207,7 @@ std::vector<double> HostTallOperand<E>::reduce(const std::vector<int64_t>& colum
   for (int64_t chain = 1; chain < chains_; ++chain) qr.factor(r, triangle(chain), joint_taus_.data() + chain * n_);
   const double m = double(m_), n = double(n_);
   count_flops_(2 * n * n * (m - n / 3));
-  return left;
+  return bounds;
 }
 
 template <class E>

@@ -46,11 +46,13 @@ class HostTallOperand final : public factor::TallOperand<E> {
   // Memory of a chain for as long as it computes.
   struct Buffers {
     AlignedArray<E> block, other;
+    std::vector<int32_t> rows;
   };
 
   int64_t blocks() const { return (m_ + block_rows_ - 1) / block_rows_; }
   int64_t rows_of(int64_t block) const { return std::min(block_rows_, m_ - block * block_rows_); }
   const int32_t* order_of(int64_t block) const { return order_.data() + block * block_rows_; }
+  const int32_t* natural_rows(int64_t block, Buffers& buffers) const;
   E* tau_of(int64_t block) { return taus_.data() + block * n_; }
   View view(AlignedArray<E>& memory, int64_t rows) const;
   // f(chain, buffers) on the chains' threads.
@@ -72,7 +74,7 @@ class HostTallOperand final : public factor::TallOperand<E> {
   AlignedArray<E> own_kept_;  // of a basis of single precision, whose elements do not hold a reflector's
   void* kept_;                // reflectors: own_kept_, or the basis
   std::vector<factor::ScaledNorm> norms_;
-  std::vector<int32_t> order_;           // of the operand's rows
+  std::vector<int32_t> order_;           // of the operand's rows, from reduce() on
   AlignedArray<E> taus_, joint_taus_;    // n numbers a block; a chain
   std::vector<AlignedArray<E>> joints_;  // of each chain: its triangle, then the reflectors that joined it to the first
 };
