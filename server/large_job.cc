@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "server/heap.h"
 #include "server/log.h"
 
 namespace svdserve::server {

@@ -1,6 +1,5 @@
 #include "server/large_memory.h"
 
-#include <malloc.h>
 #include <sys/mman.h>
 
 #include <algorithm>
@@ -74,7 +73,5 @@ std::deque<std::shared_ptr<const ResultPiece>> LargeMemory::TakeResults() {
   }
   return pieces;
 }
-
-void TrimHeap() { malloc_trim(0); }
 
 }  // namespace svdserve::server

@@ -78,10 +78,5 @@ class LargeMemory {
   MappedBlock results_[kFactorResults];
 };
 
-// Gives the system back what the heap keeps free for the next large message (main.cc): an upload leaves tens of
-// megabytes there, which nobody needs while its factor is computed. Takes a few milliseconds, in which others may wait
-// for the heap.
-void TrimHeap();
-
 }  // namespace svdserve::server
 #endif  // SVDSERVE_SERVER_LARGE_MEMORY_H_

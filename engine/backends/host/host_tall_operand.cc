@@ -37,14 +37,6 @@ Problem problem_of_basis(const FactorPlan& plan) {
   return p;
 }
 
-bool is_single(const FactorPlan& plan) { return value_bytes(plan.problem.dtype) == 4; }
-
-// Where reflectors are kept: as the basis, or each row by itself.
-Problem problem_of_kept(const FactorPlan& plan) {
-  if (!is_single(plan)) return problem_of_basis(plan);
-  return {longer(plan), plan.values, is_complex(plan.problem.dtype) ? DType::kC128 : DType::kF64, Order::kRowMajor};
-}
-
 // sqrt(x^2 + y^2)
 ScaledNorm joined(const ScaledNorm& x, const ScaledNorm& y) {
   if (x.mantissa == 0) return y;
@@ -86,7 +78,6 @@ uint64_t tall_operand_bytes(const FactorPlan& plan, int threads) {
   // Triangles and blocks of the chains, and as many again of a chain where there is a basis; and tau.
   const uint64_t of_chain = n * n + (b + kPadding) * n;
   uint64_t entries = chains * of_chain * (vectors ? 2 : 1) + (m / b + 1 + chains) * n;
-  if (vectors && is_single(plan)) entries += m * n;
   return entries * element + chains * StackedQr<Complex>::scratch_bytes(plan.values) +
          m * (sizeof(int32_t) + sizeof(int16_t));
 }
@@ -108,13 +99,7 @@ HostTallOperand<E>::HostTallOperand(const FactorThreads& threads, const FactorPl
       block_rows_(host_factor_block_rows(n_)),
       chains_(host_factor_chains(m_, n_, threads.threads())),
       operand_rows_(plan.problem, is_wide(plan)),
-      basis_rows_(problem_of_basis(plan), is_wide(plan)),
-      kept_rows_(problem_of_kept(plan), is_wide(plan) && !is_single(plan)),
-      kept_(basis_) {
-  if (basis_ == nullptr || !is_single(plan)) return;
-  own_kept_.reserve(static_cast<size_t>(m_ * n_));
-  kept_ = own_kept_.data();
-}
+      basis_rows_(problem_of_basis(plan), is_wide(plan)) {}
 
 template <class E>
 FactorView<E> HostTallOperand<E>::view(AlignedArray<E>& memory, int64_t rows) const {
@@ -220,7 +205,7 @@ void HostTallOperand<E>::reduce_chain(int64_t chain, Buffers& buffers, const std
     const View block = view(buffers.block, rows_of(i));
     operand_rows_.gather(operand_, order_of(i), columns.data(), scale.data(), block);
     qr.factor(r, block, tau_of(i));
-    if (kept_ != nullptr) kept_rows_.scatter(block, order_of(i), kept_);
+    if (basis_ != nullptr) basis_rows_.scatter(block, order_of(i), basis_);
   }
 }
 
@@ -245,7 +230,7 @@ void HostTallOperand<E>::expand_chain(int64_t chain, Buffers& buffers, View core
   for (int64_t i = chain + (blocks() - 1 - chain) / chains_ * chains_; i >= 0; i -= chains_) {
     threads_.check();
     const View block = view(buffers.block, rows_of(i)), rows = view(buffers.other, rows_of(i));
-    kept_rows_.gather(kept_, order_of(i), nullptr, nullptr, block);
+    basis_rows_.gather(basis_, order_of(i), nullptr, nullptr, block);
     qr.expand(block, tau_of(i), core, rows);
     basis_rows_.scatter(rows, order_of(i), basis_);
   }

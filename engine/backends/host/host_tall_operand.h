@@ -24,7 +24,9 @@ uint64_t tall_operand_bytes(const FactorPlan& plan, int threads);
 // i mod chains, whose triangle they are added to one after the other (stacked_qr.h). Last, the chains' triangles are
 // joined to that of the first. The rows are sorted by the exponents of their largest entries alone, so that rows of
 // about the same size stay neighbours in memory.
-// A block's reflectors are kept in the rows of the basis that its rows of the basis will be written to.
+// A block's reflectors are kept in the rows of the basis that its rows of the basis will be written to, rounded where
+// that is of single precision: Q is then another unitary matrix, as close to the one that was meant as the basis is to
+// what it is rounded from, but for a small factor (see stacked_qr.h).
 // Thread safety: none; it computes on `threads`.
 template <class E>
 class HostTallOperand final : public factor::TallOperand<E> {
@@ -70,9 +72,7 @@ class HostTallOperand final : public factor::TallOperand<E> {
   void* const basis_;  // null: values alone
   const std::function<void(double)> count_flops_;
   const int64_t m_, n_, block_rows_, chains_;
-  const OperandRows<E> operand_rows_, basis_rows_, kept_rows_;
-  AlignedArray<E> own_kept_;  // of a basis of single precision, whose elements do not hold a reflector's
-  void* kept_;                // reflectors: own_kept_, or the basis
+  const OperandRows<E> operand_rows_, basis_rows_;
   std::vector<factor::ScaledNorm> norms_;
   std::vector<int32_t> order_;           // of the operand's rows, from reduce() on
   AlignedArray<E> taus_, joint_taus_;    // n numbers a block; a chain

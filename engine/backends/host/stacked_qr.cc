@@ -16,6 +16,9 @@ constexpr int64_t kPanel = 128;
 // Columns of a task.
 constexpr int64_t kTask = 128;
 
+double imaginary_part(double) { return 0; }
+Complex imaginary_part(const Complex& x) { return {0, x.imag()}; }
+
 // For 1 / 0, of a reflector that is the identity.
 constexpr double kNoReflector = 0x1p1000;
 
@@ -36,7 +39,10 @@ uint64_t StackedQr<E>::scratch_bytes(int64_t n) {
 template <class E>
 void StackedQr<E>::invert_t(View v, const E* tau, E* inverse) const {
   blas::gram(v.cols, v.rows, v.data, v.ld, inverse, kPanel);
-  for (int64_t j = 0; j < v.cols; ++j) inverse[j + j * kPanel] = tau[j] == E(0) ? E(kNoReflector) : E(1) / tau[j];
+  for (int64_t j = 0; j < v.cols; ++j) {
+    E& diagonal = inverse[j + j * kPanel];
+    diagonal = tau[j] == E(0) ? E(kNoReflector) : (E(1) + diagonal) * 0.5 + imaginary_part(E(1) / tau[j]);
+  }
 }
 
 // [R; B](:, from .. to - 1) := (I - V T^H V^H) of it, V the reflectors of the columns first .. last - 1.
