@@ -75,9 +75,11 @@ uint64_t tall_operand_bytes(const FactorPlan& plan, int threads) {
   const uint64_t b = host_factor_block_rows(plan.values),
                  chains = host_factor_chains(longer(plan), plan.values, threads);
   const bool vectors = plan.left_columns > 0;
-  // Triangles and blocks of the chains, and as many again of a chain where there is a basis; and tau.
-  const uint64_t of_chain = n * n + (b + kPadding) * n;
-  uint64_t entries = chains * of_chain * (vectors ? 2 : 1) + (m / b + 1 + chains) * n;
+  // Of each chain the reflectors of its head, a triangle and a block; where there is a basis a core and another block,
+  // too; and tau.
+  const uint64_t of_chain = 2 * n * n + (b + kPadding) * n;
+  uint64_t entries = chains * of_chain + (m / b + 1 + 2 * chains) * n;
+  if (vectors) entries += chains * (n * n + (b + kPadding) * n);
   return entries * element + chains * StackedQr<Complex>::scratch_bytes(plan.values) +
          m * (sizeof(int32_t) + sizeof(int16_t));
 }
@@ -107,12 +109,22 @@ FactorView<E> HostTallOperand<E>::view(AlignedArray<E>& memory, int64_t rows) co
   return {memory.data(), rows, n_, rows + kPadding};
 }
 
-// The rows of a block before they are sorted.
+// Rows before they are sorted.
 template <class E>
-const int32_t* HostTallOperand<E>::natural_rows(int64_t block, Buffers& buffers) const {
-  buffers.rows.resize(rows_of(block));
-  std::iota(buffers.rows.begin(), buffers.rows.end(), static_cast<int32_t>(block * block_rows_));
+const int32_t* HostTallOperand<E>::natural_rows(int64_t first, int64_t rows, Buffers& buffers) {
+  buffers.rows.resize(rows);
+  std::iota(buffers.rows.begin(), buffers.rows.end(), static_cast<int32_t>(first));
   return buffers.rows.data();
+}
+
+template <class E>
+template <class F>
+void HostTallOperand<E>::for_blocks(int64_t chain, int64_t from, const F& f) const {
+  for (int64_t i = chain; i < blocks(from); i += chains_) {
+    threads_.check();
+    const int64_t first = from + i * block_rows_;
+    f(i, first, std::min(block_rows_, m_ - first));
+  }
 }
 
 template <class E>
@@ -129,15 +141,15 @@ LoadReport HostTallOperand<E>::scan(int32_t* f) {
   std::vector<std::vector<ScaledNorm>> norms(chains_, std::vector<ScaledNorm>(n_));
   std::atomic<bool> finite{true};
   for_chains([&](int64_t chain, Buffers& buffers) {
-    for (int64_t i = chain; i < blocks() && finite; i += chains_) {
-      threads_.check();
-      const View block = view(buffers.block, rows_of(i));
-      if (!operand_rows_.gather(operand_, natural_rows(i, buffers), nullptr, nullptr, block)) finite = false;
+    for_blocks(chain, 0, [&](int64_t, int64_t first, int64_t rows) {
+      if (!finite) return;
+      const View block = view(buffers.block, rows);
+      if (!operand_rows_.gather(operand_, natural_rows(first, rows, buffers), nullptr, nullptr, block)) finite = false;
       for (int64_t j = 0; j < n_ && finite; ++j) {
         ScaledNorm& norm = norms[chain][j];
-        norm = joined(norm, norm_of(numbers(block.data + j * block.ld), number_count<E>(block.rows)));
+        norm = joined(norm, norm_of(numbers(block.data + j * block.ld), number_count<E>(rows)));
       }
-    }
+    });
   });
   if (!finite) return find_fault(operand_, plan_.problem);
   norms_ = norms[0];
@@ -156,17 +168,16 @@ std::vector<double> HostTallOperand<E>::sort_rows(const std::vector<ExactScale>&
   std::vector<int16_t> exponents(m_);
   for_chains([&](int64_t chain, Buffers& buffers) {
     std::vector<double> largest(block_rows_);
-    for (int64_t i = chain; i < blocks(); i += chains_) {
-      threads_.check();
-      const View block = view(buffers.block, rows_of(i));
-      operand_rows_.gather(operand_, natural_rows(i, buffers), columns.data(), scale.data(), block);
+    for_blocks(chain, 0, [&](int64_t, int64_t first, int64_t rows) {
+      const View block = view(buffers.block, rows);
+      operand_rows_.gather(operand_, natural_rows(first, rows, buffers), columns.data(), scale.data(), block);
       std::fill(largest.begin(), largest.end(), 0.0);
       for (int64_t j = 0; j < n_; ++j) {
         const E* const column = block.data + j * block.ld;
-        for (int64_t k = 0; k < block.rows; ++k) largest[k] = std::max(largest[k], magnitude(column[k]));
+        for (int64_t k = 0; k < rows; ++k) largest[k] = std::max(largest[k], magnitude(column[k]));
       }
-      std::transform(largest.begin(), largest.begin() + block.rows, exponents.begin() + i * block_rows_, row_exponent);
-    }
+      std::transform(largest.begin(), largest.begin() + rows, exponents.begin() + first, row_exponent);
+    });
   });
   order_ = descending_order(exponents);
   std::vector<double> bounds(n_);
@@ -182,10 +193,15 @@ std::vector<double> HostTallOperand<E>::reduce(const std::vector<int64_t>& colum
     if (norm.mantissa > 0) scale[j] = exact_scale(-norm.exponent);
   }
   std::vector<double> bounds = sort_rows(scale, columns);
-  taus_.reserve(static_cast<size_t>(blocks() * n_));
+  taus_.reserve(static_cast<size_t>(blocks(heads_rows()) * n_));
+  head_taus_.reserve(static_cast<size_t>(chains_ * n_));
   joint_taus_.reserve(static_cast<size_t>(chains_ * n_));
+  heads_.resize(chains_);
   joints_.resize(chains_);
-  for (int64_t chain = 1; chain < chains_; ++chain) joints_[chain].reserve(static_cast<size_t>(n_ * n_));
+  for (int64_t chain = 0; chain < chains_; ++chain) {
+    heads_[chain].reserve(static_cast<size_t>(n_ * n_));
+    if (chain > 0) joints_[chain].reserve(static_cast<size_t>(n_ * n_));
+  }
   const auto triangle = [&](int64_t chain) { return chain == 0 ? r : View{joints_[chain].data(), n_, n_, n_}; };
   for_chains([&](int64_t chain, Buffers& buffers) { reduce_chain(chain, buffers, columns, scale, triangle(chain)); });
   StackedQr<E> qr(threads_, n_);
@@ -198,15 +214,20 @@ std::vector<double> HostTallOperand<E>::reduce(const std::vector<int64_t>& colum
 template <class E>
 void HostTallOperand<E>::reduce_chain(int64_t chain, Buffers& buffers, const std::vector<int64_t>& columns,
                                       const std::vector<ExactScale>& scale, View r) {
-  StackedQr<E> qr(inner_, n_);
-  for (int64_t j = 0; j < n_; ++j) std::fill_n(r.data + j * r.ld, n_, E(0));
-  for (int64_t i = chain; i < blocks(); i += chains_) {
-    threads_.check();
-    const View block = view(buffers.block, rows_of(i));
-    operand_rows_.gather(operand_, order_of(i), columns.data(), scale.data(), block);
-    qr.factor(r, block, tau_of(i));
-    if (basis_ != nullptr) basis_rows_.scatter(block, order_of(i), basis_);
+  const View head = {heads_[chain].data(), n_, n_, n_};
+  operand_rows_.gather(operand_, order_.data() + chain * n_, columns.data(), scale.data(), head);
+  factor_qr(inner_, head, head_taus_.data() + chain * n_);
+  for (int64_t j = 0; j < n_; ++j) {
+    std::copy_n(head.data + j * n_, j + 1, r.data + j * r.ld);
+    std::fill_n(r.data + j * r.ld + j + 1, n_ - j - 1, E(0));
   }
+  StackedQr<E> qr(inner_, n_);
+  for_blocks(chain, heads_rows(), [&](int64_t i, int64_t first, int64_t rows) {
+    const View block = view(buffers.block, rows);
+    operand_rows_.gather(operand_, order_.data() + first, columns.data(), scale.data(), block);
+    qr.factor(r, block, taus_.data() + i * n_);
+    if (basis_ != nullptr) basis_rows_.scatter(block, order_.data() + first, basis_);
+  });
 }
 
 template <class E>
@@ -223,17 +244,22 @@ void HostTallOperand<E>::expand(View core) {
   count_flops_(4 * double(n_) * double(n_) * (double(m_) - double(n_) / 2));
 }
 
-// The chain's blocks in reverse, each of which turns the core it is given into that of the one before and its own rows.
+// The chain's blocks in reverse, each of which turns the core it is given into that of the one before and its own rows
+// of the basis; what is left after the first is the head's.
 template <class E>
 void HostTallOperand<E>::expand_chain(int64_t chain, Buffers& buffers, View core) {
   StackedQr<E> qr(inner_, n_);
-  for (int64_t i = chain + (blocks() - 1 - chain) / chains_ * chains_; i >= 0; i -= chains_) {
+  const int64_t count_of_chain = (blocks(heads_rows()) - chain + chains_ - 1) / chains_;
+  for (int64_t i = chain + (count_of_chain - 1) * chains_; i >= 0; i -= chains_) {
     threads_.check();
-    const View block = view(buffers.block, rows_of(i)), rows = view(buffers.other, rows_of(i));
-    basis_rows_.gather(basis_, order_of(i), nullptr, nullptr, block);
-    qr.expand(block, tau_of(i), core, rows);
-    basis_rows_.scatter(rows, order_of(i), basis_);
+    const int64_t first = heads_rows() + i * block_rows_, count = std::min(block_rows_, m_ - first);
+    const View block = view(buffers.block, count), rows = view(buffers.other, count);
+    basis_rows_.gather(basis_, order_.data() + first, nullptr, nullptr, block);
+    qr.expand(block, taus_.data() + i * n_, core, rows);
+    basis_rows_.scatter(rows, order_.data() + first, basis_);
   }
+  apply_reflectors(inner_, factor::Op::kNone, {heads_[chain].data(), n_, n_, n_}, head_taus_.data() + chain * n_, core);
+  basis_rows_.scatter(core, order_.data() + chain * n_, basis_);
 }
 
 template <class E>
@@ -243,15 +269,14 @@ void HostTallOperand<E>::gram_of_basis(View square) {
     sums[chain].reserve(static_cast<size_t>(n_ * n_));
     E* const sum = sums[chain].data();
     std::fill_n(sum, n_ * n_, E(0));
-    for (int64_t i = chain; i < blocks(); i += chains_) {
-      threads_.check();
-      const View block = view(buffers.block, rows_of(i));
-      basis_rows_.gather(basis_, order_of(i), nullptr, nullptr, block);
+    for_blocks(chain, 0, [&](int64_t, int64_t start, int64_t rows) {
+      const View block = view(buffers.block, rows);
+      basis_rows_.gather(basis_, order_.data() + start, nullptr, nullptr, block);
       inner_.for_ranges(n_, kLevel3Columns, [&](int64_t first, int64_t last) {
         blas::gemm(true, false, n_, last - first, block.rows, 1, block.data, block.ld, block.data + first * block.ld,
                    block.ld, 1, sum + first * n_, n_);
       });
-    }
+    });
   });
   for (int64_t j = 0; j < n_; ++j) {
     E* const column = square.data + j * square.ld;
@@ -267,11 +292,10 @@ double HostTallOperand<E>::residual(int32_t exponent, View y) {
   const std::vector<ExactScale> scale(n_, exact_scale(-exponent));
   std::vector<ScaledNorm> sums(chains_);
   for_chains([&](int64_t chain, Buffers& buffers) {
-    for (int64_t i = chain; i < blocks(); i += chains_) {
-      threads_.check();
-      const View block = view(buffers.block, rows_of(i)), rows = view(buffers.other, rows_of(i));
-      operand_rows_.gather(operand_, order_of(i), nullptr, scale.data(), block);
-      basis_rows_.gather(basis_, order_of(i), nullptr, nullptr, rows);
+    for_blocks(chain, 0, [&](int64_t, int64_t start, int64_t count) {
+      const View block = view(buffers.block, count), rows = view(buffers.other, count);
+      operand_rows_.gather(operand_, order_.data() + start, nullptr, scale.data(), block);
+      basis_rows_.gather(basis_, order_.data() + start, nullptr, nullptr, rows);
       inner_.for_ranges(n_, kLevel3Columns, [&](int64_t first, int64_t last) {
         blas::gemm(false, true, rows.rows, last - first, n_, -1, rows.data, rows.ld, y.data + first, y.ld, 1,
                    block.data + first * block.ld, block.ld);
@@ -280,7 +304,7 @@ double HostTallOperand<E>::residual(int32_t exponent, View y) {
         const ScaledNorm norm = norm_of(numbers(block.data + j * block.ld), number_count<E>(block.rows));
         sums[chain] = joined(sums[chain], norm);
       }
-    }
+    });
   });
   ScaledNorm sum;
   for (const ScaledNorm& part : sums) sum = joined(sum, part);

@@ -20,10 +20,11 @@ bool takes_tall_operand(const FactorPlan& plan);
 // What it allocates at most, in bytes.
 uint64_t tall_operand_bytes(const FactorPlan& plan, int threads);
 
-// Block i is the rows order_[i b] .. order_[(i + 1) b - 1] of the operand, b = block_rows_; block i belongs to chain
-// i mod chains, whose triangle they are added to one after the other (stacked_qr.h). Last, the chains' triangles are
-// joined to that of the first. The rows are sorted by the exponents of their largest entries alone, so that rows of
-// about the same size stay neighbours in memory.
+// The rows are sorted by the exponents of their largest entries alone, so that rows of about the same size stay
+// neighbours in memory. Of the sorted ones each chain gets n, its head, which is made a triangle by itself; the others
+// come in blocks, and block i is added to the triangle of chain i mod chains (stacked_qr.h). Last, the chains'
+// triangles are joined to that of the first. (Heads are needed: a triangle of zeros to begin with would be n more rows
+// of the operand, and of the basis of a singular one.)
 // A block's reflectors are kept in the rows of the basis that its rows of the basis will be written to, rounded where
 // that is of single precision: Q is then another unitary matrix, as close to the one that was meant as the basis is to
 // what it is rounded from, but for a small factor (see stacked_qr.h).
@@ -51,11 +52,12 @@ class HostTallOperand final : public factor::TallOperand<E> {
     std::vector<int32_t> rows;
   };
 
-  int64_t blocks() const { return (m_ + block_rows_ - 1) / block_rows_; }
-  int64_t rows_of(int64_t block) const { return std::min(block_rows_, m_ - block * block_rows_); }
-  const int32_t* order_of(int64_t block) const { return order_.data() + block * block_rows_; }
-  const int32_t* natural_rows(int64_t block, Buffers& buffers) const;
-  E* tau_of(int64_t block) { return taus_.data() + block * n_; }
+  // f(block, first, rows), block = chain, chain + chains_, ..: of the rows from `from` on.
+  template <class F>
+  void for_blocks(int64_t chain, int64_t from, const F& f) const;
+  int64_t heads_rows() const { return chains_ * n_; }
+  int64_t blocks(int64_t from) const { return (m_ - from + block_rows_ - 1) / block_rows_; }
+  static const int32_t* natural_rows(int64_t first, int64_t rows, Buffers& buffers);
   View view(AlignedArray<E>& memory, int64_t rows) const;
   // f(chain, buffers) on the chains' threads.
   template <class F>
@@ -74,8 +76,9 @@ class HostTallOperand final : public factor::TallOperand<E> {
   const int64_t m_, n_, block_rows_, chains_;
   const OperandRows<E> operand_rows_, basis_rows_;
   std::vector<factor::ScaledNorm> norms_;
-  std::vector<int32_t> order_;           // of the operand's rows, from reduce() on
-  AlignedArray<E> taus_, joint_taus_;    // n numbers a block; a chain
+  std::vector<int32_t> order_;                     // of the operand's rows, from reduce() on
+  AlignedArray<E> taus_, head_taus_, joint_taus_;  // n numbers a block; a chain; a chain
+  std::vector<AlignedArray<E>> heads_;             // of each chain: the reflectors of its head
   std::vector<AlignedArray<E>> joints_;  // of each chain: its triangle, then the reflectors that joined it to the first
 };
 

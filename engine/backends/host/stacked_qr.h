@@ -8,9 +8,9 @@
 // row of the triangle and all of the block. Products of reflectors are I - V T V^H, of which not T but its inverse is
 // formed: the strict upper triangle of V^H V with 1 / tau on the diagonal (the UT transform of Joffrain, Low,
 // Quintana-Orti, van de Geijn and Van Zee, ACM Trans. Math. Softw. 32 (2006) 169-179). T^-1 + T^-H = V^H V is what
-// makes the product unitary, so the real part of 1 / tau is taken from V^H V: then it is for rounded v_j, too. Backward
-// stable; with columns sorted by norm also row by row, where blocks of larger rows come first (Cox and Higham,
-// Numerical Analysis 1997, Pitman Research Notes 380, 57-73): the first R is zero and has nothing to lose.
+// makes the product unitary, so the real part of 1 / tau is taken from V^H V: then it is for rounded v_j, too.
+// Backward stable; with columns sorted by norm also row by row, where larger rows come first (Cox and Higham, Numerical
+// Analysis 1997, Pitman Research Notes 380, 57-73).
 // Cost: 2 b n^2 and 3 b n^2 operations.
 #ifndef SVDSERVE_ENGINE_BACKENDS_HOST_STACKED_QR_H_
 #define SVDSERVE_ENGINE_BACKENDS_HOST_STACKED_QR_H_
