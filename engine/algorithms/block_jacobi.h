@@ -321,10 +321,9 @@ class BlockJacobi {
       backend_.copy(x_, solution);
       backend_.solve_lower(x0_, solution);
       backend_.scale_solution(f0_, f_, solution);
-      backend_.release(x0_);
-      x0_ = {};
       w_ = solution;
     }
+    release(x0_);  // X before the sweeps has done what it was kept for
     // What a solve, or many rotations, have taken from W's orthogonality, some 10 n u, is squared.
     if (vectors_ && !hyperbolic_ && !outcome_.warm_started) newton_schulz_step(backend_, w_);
     const auto norms = sorted_norms();

@@ -22,8 +22,8 @@ using factor::Op;
 using factor::PStep;
 using factor::ScaledNorm;
 
-// Larger blocks are given back: their pages cost less than keeping them, which memory() does not count.
-constexpr size_t kLargestKeptBytes = 4 << 20;
+// Larger blocks are given back, to the system: their pages cost less than keeping them, which memory() does not count.
+constexpr size_t kLargestKeptBytes = kMappedBytes - 1;
 
 // Columns of a task that touches every entry once.
 constexpr int64_t kCopyColumns = 64;
