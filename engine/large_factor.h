@@ -91,7 +91,9 @@ struct FactorMemory {
   uint64_t device_bytes = 0;
 };
 
-// In host memory, all of it the caller's until decompose() returns.
+// In host memory, all of it the caller's until decompose() returns. The operand is only read, so that what one device
+// fails another can have. Results overlap nothing; they may be worked in, and without an outcome of results (kOk,
+// kNotConverged) mean nothing.
 struct FactorOperands {
   const void* matrix = nullptr;       // [in] m x n of plan.problem, without gaps
   const int8_t* signature = nullptr;  // [in] hyperbolic: n numbers, each +1 or -1

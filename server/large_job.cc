@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "server/heap.h"
 #include "server/log.h"
 
 namespace svdserve::server {
@@ -14,6 +15,8 @@ namespace {
 constexpr int64_t kSpareRanges = 1024;
 // Devices that serve on and have failed a factor, and it is the factor.
 constexpr int kMostFailures = 3;
+// Operands from here on have taken so long to come that a few milliseconds more are nothing.
+constexpr uint64_t kTrimmedBytes = uint64_t{64} << 20;
 
 Error bad_chunk(Reason reason, std::string field, std::string message) {
   return {absl::StatusCode::kInvalidArgument, reason, std::move(message), std::move(field), {}};
@@ -334,6 +337,7 @@ bool LargeJob::Run(const FactorEngine& engine) {
     memory = memory_;
     plan = plan_;
   }
+  if (plan.operand_bytes() >= kTrimmedBytes) TrimHeap();
   FactorControl control;
   control.progress = [this](const FactorProgress& progress) { OnProgress(progress); };
   control.cancel = &cancel_;

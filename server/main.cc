@@ -1,6 +1,5 @@
 // Wiring and shutdown, nothing else.
 #include <fcntl.h>
-#include <malloc.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -27,6 +26,7 @@
 #include "server/device/make_devices.h"
 #include "server/device/make_factor_devices.h"
 #include "server/device/pinned_memory.h"
+#include "server/heap.h"
 #include "server/large_pipeline.h"
 #include "server/log.h"
 #include "server/metrics/http_exposer.h"
@@ -40,15 +40,6 @@ namespace svdserve::server {
 namespace {
 
 constexpr int kExitFailed = 1, kExitUsage = 2;
-
-// Blocks where glibc would map and fault in every megabyte afresh stay in the heap: large messages cost a third.
-void keep_malloc_warm() {
-  mallopt(M_MMAP_THRESHOLD, 1 << 30);
-  mallopt(M_TRIM_THRESHOLD, 256 << 20);
-  mallopt(M_TOP_PAD, 64 << 20);
-  // Every arena keeps what it once held: few arenas bound that.
-  mallopt(M_ARENA_MAX, 2);
-}
 
 // As many descriptors as the system lets the process have: each connection needs one, and the usual limit is 1024.
 void raise_descriptor_limit() {
@@ -336,7 +327,7 @@ int serve(const Config& config, StopSignals* signals) {
 
 int main(int argc, char** argv) {
   using namespace svdserve::server;
-  keep_malloc_warm();
+  KeepHeapWarm();
   // Debian's Abseil looks for deadlocks at every lock of gRPC's, some percent of a small call.
   absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
   raise_descriptor_limit();

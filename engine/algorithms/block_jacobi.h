@@ -5,7 +5,8 @@
 // Method, for m >= n (a wide operand is taken as its adjoint):
 //   1. Columns scaled by powers of two and sorted by norm, rows sorted by their largest entry: P_r A P_c = A'. A' = Q
 //   R.
-//      Sorted rows make the QR accurate for graded rows, sorted columns make R's rows graded.
+//      Sorted rows make the QR accurate for graded rows, sorted columns make R's rows graded. What is much taller than
+//      wide need not be copied for it (TallOperand in factor_backend.h).
 //   2. X = R^H (001, eqs. 1 and 2). Its column norms tell the condition. Within kWarmStartSpread, and unless
 //      Method::kJacobi was asked for: X := X V_0, V_0 an eigenbasis of X^H X. After a QR a bad V_0 costs time, never
 //      accuracy, because X carries its grading in the rows. Else a second QR of the sorted columns, X P = Q_2 R_2, and
@@ -29,6 +30,7 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <memory>
 #include <new>
 #include <numeric>
 #include <vector>
@@ -86,27 +88,40 @@ class BlockJacobi {
   void prepare() {
     progress_.at(FactorStage::kPrepare, 0);
     backend_.stage("load");
+    if constexpr (requires { backend_.tall_operand(plan_, operands_); }) {
+      tall_ = backend_.tall_operand(plan_, operands_);
+      if (tall_ != nullptr) return prepare_tall();
+    }
     a_ = backend_.matrix(m_, n_);
     e_ = backend_.exponents(n_);
     const LoadReport report = backend_.load(operands_.matrix, plan_.problem, wide_, a_);
     if (!report.finite) throw non_finite(report);
     progress_.at(FactorStage::kPrepare, 0.03);
     backend_.normalize_columns(a_, e_, false);
-    sort_columns();
+    sort_columns(backend_.column_norms(a_, e_));
+    backend_.permute_columns(a_, column_order_);
     sort_rows();
   }
 
-  void sort_columns() {
+  // The same of an operand that is not loaded, but for the rows, which are sorted as they are read.
+  void prepare_tall() {
+    e_ = backend_.exponents(n_);
+    const LoadReport report = tall_->scan(e_);
+    if (!report.finite) throw non_finite(report);
+    progress_.at(FactorStage::kPrepare, 0.03);
+    sort_columns(tall_->column_norms());
+  }
+
+  // Finds column_order_ and brings e_ into it.
+  void sort_columns(const std::vector<ScaledNorm>& norms) {
     positive_ = n_;
     const auto sign = [&](int64_t j) { return hyperbolic_ && operands_.signature[j] < 0 ? -1 : 1; };
     if (hyperbolic_)
       positive_ = std::count_if(operands_.signature, operands_.signature + n_, [](int8_t s) { return s > 0; });
-    const auto norms = backend_.column_norms(a_, e_);
     column_order_ = identity_order(n_);
     std::stable_sort(column_order_.begin(), column_order_.end(), [&](int64_t i, int64_t j) {
       return sign(i) != sign(j) ? sign(i) > sign(j) : is_larger(norms[i], norms[j]);
     });
-    backend_.permute_columns(a_, column_order_);
     backend_.permute_exponents(e_, column_order_);
   }
 
@@ -124,8 +139,13 @@ class BlockJacobi {
   void precondition() {
     progress_.at(FactorStage::kPrecondition, 0.05);
     backend_.stage("qr");
-    tau_ = backend_.scalars(n_);
-    backend_.qr(a_, tau_);
+    if (tall_ != nullptr) {
+      a_ = backend_.matrix(n_, n_);
+      sorted_row_maxima_ = tall_->reduce(column_order_, a_);
+    } else {
+      tau_ = backend_.scalars(n_);
+      backend_.qr(a_, tau_);
+    }
     x_ = backend_.matrix(n_, n_);
     f_ = backend_.exponents(n_);
     if (hyperbolic_) {
@@ -133,9 +153,10 @@ class BlockJacobi {
       backend_.copy_triangle(a_, x_);
       backend_.copy_exponents(e_, f_, n_);
       backend_.normalize_columns(x_, f_, true);
+      if (tall_ != nullptr) release(a_);
     } else {
       adjoint_without_noise(a_, e_, sorted_row_maxima_);
-      if (!vectors_) backend_.release(a_);
+      if (!vectors_ || tall_ != nullptr) release(a_);
       if (!warm_start()) second_qr();
     }
     if (!outcome_.warm_started) limit_exponents(backend_.column_norms(x_, f_));
@@ -300,10 +321,9 @@ class BlockJacobi {
       backend_.copy(x_, solution);
       backend_.solve_lower(x0_, solution);
       backend_.scale_solution(f0_, f_, solution);
-      backend_.release(x0_);
-      x0_ = {};
       w_ = solution;
     }
+    release(x0_);  // X before the sweeps has done what it was kept for
     // What a solve, or many rotations, have taken from W's orthogonality, some 10 n u, is squared.
     if (vectors_ && !hyperbolic_ && !outcome_.warm_started) newton_schulz_step(backend_, w_);
     const auto norms = sorted_norms();
@@ -386,6 +406,11 @@ class BlockJacobi {
     const bool second = bool(b_);
     const View core = hyperbolic_ || second ? x_ : w_;
     if (second) backend_.permute_rows(core, inverse_order(inner_order_));
+    if (tall_ != nullptr) {
+      tall_->expand(core);
+      progress_.at(FactorStage::kFinish, 0.95);
+      return;
+    }
     View left = backend_.matrix(m_, left_columns_);
     if (left_columns_ > n_ || m_ > n_) backend_.set_zero(left);
     backend_.copy(core, left.block(0, 0, n_, n_));
@@ -418,6 +443,7 @@ class BlockJacobi {
   void certify() {
     release_all();
     backend_.stage("certificate");
+    if (tall_ != nullptr) return certify_tall();
     const Problem& p = plan_.problem;
     const int64_t k = n_;
     View u = loaded(operands_.left, p.rows, plan_.left_columns, false);
@@ -441,6 +467,32 @@ class BlockJacobi {
     }
     View a = loaded(operands_.matrix, p.rows, p.cols, false);
     outcome_.residual = residual(a, u.columns(0, k), v.columns(0, k));
+  }
+
+  // The same with the long basis where it was stored.
+  void certify_tall() {
+    View y = wide_ ? loaded(operands_.left, n_, n_, false) : loaded(operands_.right, n_, n_, true);
+    View square = backend_.matrix(n_, n_);
+    tall_->gram_of_basis(square);
+    (wide_ ? outcome_.right_orthogonality : outcome_.left_orthogonality) = backend_.distance_from_signature(square, n_);
+    int64_t positive = n_;
+    if (hyperbolic_) {
+      positive = signed_square(y, square);
+    } else {
+      backend_.herk(y, square);
+    }
+    (wide_ ? outcome_.left_orthogonality : outcome_.right_orthogonality) =
+        backend_.distance_from_signature(square, positive);
+    if (outcome_.out_of_range) {  // some of S is +inf
+      outcome_.residual = std::numeric_limits<double>::infinity();
+      return;
+    }
+    const auto norms = tall_->column_norms();
+    if (std::all_of(norms.begin(), norms.end(), is_zero)) return;
+    int32_t largest = kZeroColumn;
+    for (const auto& norm : norms) largest = std::max(largest, norm.exponent);
+    backend_.scale_columns(y, stored_values(largest));
+    outcome_.residual = tall_->residual(largest, y) / frobenius(norms, largest);
   }
 
   View loaded(const void* matrix, int64_t rows, int64_t cols, bool adjoint) {
@@ -474,16 +526,21 @@ class BlockJacobi {
     const auto norms = backend_.column_norms(a, exponents);
     if (std::all_of(norms.begin(), norms.end(), is_zero)) return 0;
     const int32_t largest = backend_.apply_exponents(a, exponents);
-    std::vector<double> values(n_);
-    for (int64_t j = 0; j < n_; ++j) {
-      const bool single = value_bytes(plan_.problem.dtype) == 4;
-      const double value =
-          single ? static_cast<float*>(operands_.values)[j] : static_cast<double*>(operands_.values)[j];
-      values[j] = std::ldexp(value, -largest);
-    }
-    backend_.scale_columns(u, values);
+    backend_.scale_columns(u, stored_values(largest));
     backend_.gemm(Op::kNone, Op::kAdjoint, -1.0, u, v, 1.0, a);
     return frobenius(backend_.column_norms(a, nullptr), 0) / frobenius(norms, largest);
+  }
+
+  // 2^-exponent S, as it was stored.
+  std::vector<double> stored_values(int32_t exponent) const {
+    const bool single = value_bytes(plan_.problem.dtype) == 4;
+    std::vector<double> values(n_);
+    for (int64_t j = 0; j < n_; ++j) {
+      const double value =
+          single ? static_cast<float*>(operands_.values)[j] : static_cast<double*>(operands_.values)[j];
+      values[j] = std::ldexp(value, -exponent);
+    }
+    return values;
   }
 
   // 2^-exponent times the Frobenius norm of columns with these norms.
@@ -497,10 +554,12 @@ class BlockJacobi {
   }
 
   void release_all() {
-    for (View* view : {&a_, &b_, &x_, &x0_, &w_}) {
-      if (*view) backend_.release(*view);
-      *view = {};
-    }
+    for (View* view : {&a_, &b_, &x_, &x0_, &w_}) release(*view);
+  }
+
+  void release(View& view) {
+    if (view) backend_.release(view);
+    view = {};
   }
 
   static FactorStop non_finite(const LoadReport& report) {
@@ -557,13 +616,14 @@ class BlockJacobi {
   int32_t smallest_exponent_ = kZeroColumn;                      // of a column that is not rounding error
   int64_t positive_ = 0;                                         // columns with J = 1
   std::vector<int64_t> row_order_, column_order_, inner_order_;  // P_r, P_c, P
-  std::vector<double> sorted_row_maxima_;                        // of A', relative to its columns
+  std::vector<double> sorted_row_maxima_;  // of A', relative to its columns; with tall_ of all rows from this one on
 
-  View a_;   // A', then Q and R of it; with e_, tau_
-  View b_;   // Q_2 and R_2; with tau2_
-  View x_;   // X, then Y; with f_
-  View x0_;  // X before the sweeps, with f0_
-  View w_;   // W
+  std::unique_ptr<TallOperand<E>> tall_;  // instead of A' and Q, or null
+  View a_;                                // A', then Q and R of it; with e_, tau_. With tall_: R, until there is X
+  View b_;                                // Q_2 and R_2; with tau2_
+  View x_;                                // X, then Y; with f_
+  View x0_;                               // X before the sweeps, with f0_
+  View w_;                                // W
   int32_t *e_ = nullptr, *f_ = nullptr, *f0_ = nullptr;
   E *tau_ = nullptr, *tau2_ = nullptr;
 };

@@ -23,6 +23,7 @@
 #include <atomic>
 #include <concepts>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -114,6 +115,27 @@ struct PStep {
   int inner_sweeps = 1;                     // at most so many, fewer when one had no rotation
 };
 
+// A tall operand, m x n, that stays where it lies: A' = Q R in blocks of rows, A' = A P_c scaled as (x, f) is. Q is
+// kept in the memory of the basis that will be stored there, so that beside operand and results there are n x n
+// matrices alone. Made by a back end for a plan that it suits; the driver then asks it instead of the operations on A'.
+template <class E>
+class TallOperand {
+ public:
+  virtual ~TallOperand() = default;
+  // Checks all entries and finds the columns' norms. f: [out] exponents of A's columns, as normalize_columns() has
+  // them. waits
+  virtual LoadReport scan(int32_t* f) = 0;
+  virtual std::vector<ScaledNorm> column_norms() const = 0;
+  // r, n x n: [out] the upper triangle of R; what is below it means nothing. Column j of A' is column columns[j] of A.
+  // Returns n numbers: the largest entry of the rows j .. m - 1 of A', in the order in which Q R has them. waits
+  virtual std::vector<double> reduce(const std::vector<int64_t>& columns, FactorView<E> r) = 0;
+  // The basis, m x n as FactorOperands has it, := Q [core; 0], rounded once. core, n x n, is overwritten. waits
+  virtual void expand(FactorView<E> core) = 0;
+  // Of the certificate, once the basis B is stored: square := B^H B, n x n; |2^-exponent A - B y^H|_F, y n x n. wait
+  virtual void gram_of_basis(FactorView<E> square) = 0;
+  virtual double residual(int32_t exponent, FactorView<E> y) = 0;
+};
+
 // Backend: class with
 //   using Element = E;                       double, or layout-compatible with std::complex<double>
 // and these operations (all contracts in terms of the true numbers, unless x and f are named):
@@ -163,6 +185,8 @@ struct PStep {
 //   std::vector<double> diagonal(a)          |a(j, j)| up to the computation of the modulus. waits
 //   double distance_from_signature(a, positive)    |J - a|_F, J = diag(1 .. 1, -1 .. -1) with `positive` ones. waits
 //   std::vector<FactorPhase> phases()        since construction. waits
+// and, where it has such a thing,
+//   std::unique_ptr<TallOperand<E>> tall_operand(plan, operands)    null where it does not suit. All must outlive it
 //
 // p_step(), for each of the pairs (001, section 4):
 //   factorize     H = [x_p x_q]^H [x_p x_q] of the scaled columns (4.1). If no |h_ij| > tolerance sqrt(h_ii h_jj),

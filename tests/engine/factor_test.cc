@@ -106,6 +106,50 @@ TEST_P(FactorTest, KeepsTheContractForEveryKindAndShape) {
   }
 }
 
+// So tall or wide that they are reduced where they lie: one block of rows and many, one chain of blocks and two.
+TEST_P(FactorTest, KeepsTheContractForTallAndWideOnes) {
+  const std::vector<std::pair<int64_t, int64_t>> shapes = {{32, 1},   {1, 32},   {500, 17},
+                                                           {17, 500}, {9000, 5}, {5, 9000}};
+  int count = 0;
+  for (const auto& [rows, cols] : shapes) {
+    for (const Kind kind : kinds(GetParam())) {
+      const Matrix a = generate(kind, GetParam(), rows, cols, 1);
+      const auto reference = reference_singular_values(a);
+      Case c;
+      c.problem = {rows, cols, GetParam(), ++count % 2 == 0 ? Order::kRowMajor : Order::kColumnMajor};
+      c.what = name(kind);
+      c.options.method = count % 3 == 0 ? Method::kJacobi : Method::kAuto;
+      for (const Vectors vectors : {Vectors::kNone, Vectors::kThin}) {
+        c.options.vectors = vectors;
+        expect_contract(c, a, reference);
+      }
+    }
+  }
+}
+
+// More columns than a panel of reflectors and than a task has, many blocks.
+TEST_P(FactorTest, KeepsTheContractForTallOnesOfManyColumns) {
+  const int64_t cols = 150, rows = 17 * cols;
+  for (const Order order : {Order::kRowMajor, Order::kColumnMajor}) {
+    Matrix a = generate(Kind::kNormal, GetParam(), rows, cols, 5);
+    for (int64_t i = 0; i < rows; ++i) {  // rows in no order of size
+      for (int64_t j = 0; j < cols; ++j) a.at(i, j) *= std::ldexp(1.0, static_cast<int>(i * 7 % 31) - 15);
+    }
+    const FactorResult result = run_factor(engine(), factor_plan_of({rows, cols, GetParam(), order}, {}), a);
+    const double u = real_type(GetParam()).unit_roundoff;
+    EXPECT_EQ(result.outcome.status, FactorStatus::kOk);
+    EXPECT_LE(residual_of(a, result), 10 * static_cast<double>(rows) * u);
+    EXPECT_LE(row_orthogonality(result.right), 10 * static_cast<double>(cols) * u);
+    EXPECT_LE(column_orthogonality(result.left), 10 * static_cast<double>(rows) * u);
+    // What the blocks are spread over changes roundings alone.
+    const auto own = make_host_factor_engine(1);
+    const FactorResult alone = run_factor(*own, factor_plan_of({rows, cols, GetParam(), order}, {}), a);
+    for (int64_t j = 0; j < cols; ++j) {
+      EXPECT_NEAR(alone.values[j], result.values[j], 2 * value_bound({rows, cols, GetParam()}) * u * result.values[0]);
+    }
+  }
+}
+
 TEST_P(FactorTest, KeepsTheContractAtOrder512) {
   const int64_t n = kSanitized ? 96 : is_complex(GetParam()) ? 256 : 512;
   const Matrix a = generate(Kind::kNormal, GetParam(), n, n, 7);
@@ -151,8 +195,10 @@ TEST_P(FactorTest, GradedColumnsLoseNoDigit) {
     for (int64_t i = 0; i < n; ++i) gentle.at(i, j) = (basis.at(i, j) + 0.03 * gentle.at(i, j)) * scale;
   }
   round_to_dtype(gentle);
-  for (const Matrix& a : {generate(Kind::kColumnGraded, GetParam(), n, n, 1),
-                          generate(Kind::kColumnGraded, GetParam(), n / 2, n, 2), gentle}) {
+  for (const Matrix& a :
+       {generate(Kind::kColumnGraded, GetParam(), n, n, 1), generate(Kind::kColumnGraded, GetParam(), n / 2, n, 2),
+        generate(Kind::kColumnGraded, GetParam(), 20 * n, n / 2, 3),
+        generate(Kind::kColumnGraded, GetParam(), n / 4, 20 * n, 4), gentle}) {
     const auto reference = reference_singular_values(a);
     const double kappa = unit_column_condition(a);
     for (const Method method : {Method::kAuto, Method::kJacobi}) {
@@ -203,7 +249,7 @@ TEST_P(FactorTest, DenseSpectra) {
 }
 
 TEST_P(FactorTest, CertificateIsWhatTheResultsAre) {
-  for (const auto& [rows, cols] : {std::pair<int64_t, int64_t>{60, 40}, {40, 60}}) {
+  for (const auto& [rows, cols] : {std::pair<int64_t, int64_t>{60, 40}, {40, 60}, {900, 30}, {30, 900}}) {
     const Matrix a = generate(Kind::kNormal, GetParam(), rows, cols, 2);
     for (const Vectors vectors : {Vectors::kThin, Vectors::kFull}) {
       FactorOptions options;
@@ -211,6 +257,7 @@ TEST_P(FactorTest, CertificateIsWhatTheResultsAre) {
       options.certificate = true;
       const FactorPlan plan = factor_plan_of({rows, cols, GetParam(), Order::kRowMajor}, options);
       const FactorResult result = run_factor(engine(), plan, a);
+      if (vectors == Vectors::kFull && std::max(rows, cols) > 60) continue;
       const double u = 60 * real_type(GetParam()).unit_roundoff;
       // The certificate's own rounding is that of double.
       const double slack = 60 * 0x1p-53;
@@ -224,26 +271,27 @@ TEST_P(FactorTest, CertificateIsWhatTheResultsAre) {
 }
 
 TEST_P(FactorTest, SameBitsTwiceInBothOrdersWithAndWithoutCertificate) {
-  const Matrix a = generate(Kind::kNormal, GetParam(), 150, 100, 2);
-  FactorOptions options;
-  options.method = Method::kJacobi;
-  const FactorResult first =
-      run_factor(engine(), factor_plan_of({150, 100, GetParam(), Order::kColumnMajor}, options), a);
-  const FactorResult second =
-      run_factor(engine(), factor_plan_of({150, 100, GetParam(), Order::kColumnMajor}, options), a);
-  EXPECT_EQ(first.left_bytes, second.left_bytes);
-  EXPECT_EQ(first.values_bytes, second.values_bytes);
-  EXPECT_EQ(first.right_bytes, second.right_bytes);
-  options.certificate = true;
-  const FactorResult rows = run_factor(engine(), factor_plan_of({150, 100, GetParam(), Order::kRowMajor}, options), a);
-  EXPECT_EQ(rows.left.elements, first.left.elements);
-  EXPECT_EQ(rows.values, first.values);
-  EXPECT_EQ(rows.right.elements, first.right.elements);
+  for (const auto& [m, n] : {std::pair<int64_t, int64_t>{150, 100}, {9000, 20}, {20, 9000}}) {
+    const Matrix a = generate(Kind::kNormal, GetParam(), m, n, 2);
+    FactorOptions options;
+    options.method = Method::kJacobi;
+    const FactorPlan by_columns = factor_plan_of({m, n, GetParam(), Order::kColumnMajor}, options);
+    const FactorResult first = run_factor(engine(), by_columns, a);
+    const FactorResult second = run_factor(engine(), by_columns, a);
+    EXPECT_EQ(first.left_bytes, second.left_bytes);
+    EXPECT_EQ(first.values_bytes, second.values_bytes);
+    EXPECT_EQ(first.right_bytes, second.right_bytes);
+    options.certificate = true;
+    const FactorResult rows = run_factor(engine(), factor_plan_of({m, n, GetParam(), Order::kRowMajor}, options), a);
+    EXPECT_EQ(rows.left.elements, first.left.elements);
+    EXPECT_EQ(rows.values, first.values);
+    EXPECT_EQ(rows.right.elements, first.right.elements);
+  }
 }
 
 TEST_P(FactorTest, NonFiniteEntriesAreToldWithTheirPosition) {
   for (const Order order : {Order::kRowMajor, Order::kColumnMajor}) {
-    for (const auto& [rows, cols] : {std::pair<int64_t, int64_t>{50, 40}, {40, 50}}) {
+    for (const auto& [rows, cols] : {std::pair<int64_t, int64_t>{50, 40}, {40, 50}, {1300, 40}, {40, 1300}}) {
       Matrix a = generate(Kind::kNormal, GetParam(), rows, cols, 2);
       a.at(31, 17) = poison_value(Poison::kQuietNan);
       a.at(12, 33) = poison_value(Poison::kMinusInfinity);
@@ -341,6 +389,18 @@ TEST(Factor, ACancelIsObeyedAtEveryStage) {
   }
 }
 
+TEST(Factor, ACancelIsObeyedWhileATallOneIsRead) {
+  const Matrix a = generate(Kind::kNormal, DType::kF64, 9000, 20, 2);
+  const FactorPlan plan = factor_plan_of({9000, 20, DType::kF64, Order::kRowMajor}, {});
+  for (const double fraction : {0.0, 0.03, 0.05, 0.9, 0.92, 0.95}) {
+    std::atomic<bool> cancel{false};
+    FactorControl control;
+    control.cancel = &cancel;
+    control.progress = [&](const FactorProgress& progress) { cancel = cancel || progress.fraction >= fraction; };
+    EXPECT_EQ(run_factor(engine(), plan, a, {}, control).outcome.status, FactorStatus::kCancelled) << fraction;
+  }
+}
+
 TEST(Factor, TheLimitOfSweepsIsToldWithTheBestSoFar) {
   const Matrix a = generate(Kind::kNormal, DType::kF64, 100, 100, 2);
   FactorOptions options;
@@ -432,6 +492,15 @@ TEST(FactorPlanTest, KnowsItsBytes) {
   // Beyond 4 GiB nothing wraps.
   EXPECT_EQ(factor_plan_of({90'000, 90'000, DType::kF64, Order::kRowMajor}, {}).operand_bytes(), 64'800'000'000u);
   EXPECT_GT(engine().memory(thin).host_bytes, thin.operand_bytes());
+  // A GiB that is much taller than wide, and its basis, need little beside them.
+  for (const DType dtype : {DType::kF32, DType::kF64, DType::kC64, DType::kC128}) {
+    const int64_t cols = (int64_t{1} << 10) / static_cast<int64_t>(element_bytes(dtype));
+    for (const bool certificate : {false, true}) {
+      const FactorPlan tall = factor_plan_of({1 << 20, cols, dtype, Order::kRowMajor}, {.certificate = certificate});
+      EXPECT_EQ(tall.operand_bytes(), uint64_t{1} << 30);
+      EXPECT_LE(engine().memory(tall).host_bytes, uint64_t{64} << 20) << name(dtype);
+    }
+  }
 }
 
 }  // namespace

@@ -133,7 +133,7 @@ TEST_P(HyperbolicTest, RandomFactorsWithAnyOrderOfSigns) {
   Random random(1);
   const int64_t large = scaled(40, 20);
   for (const auto& [rows, cols] :
-       {std::pair<int64_t, int64_t>{1, 1}, {2, 2}, {5, 5}, {9, 4}, {large, large}, {large + 13, large}}) {
+       {std::pair<int64_t, int64_t>{1, 1}, {2, 2}, {5, 5}, {9, 4}, {70, 4}, {large, large}, {large + 13, large}}) {
     for (int i = 0; i < 3; ++i) {
       SCOPED_TRACE(testing::Message() << rows << " x " << cols << ", matrix " << i);
       const Matrix g = generate(Kind::kNormal, GetParam(), rows, cols, static_cast<uint64_t>(i));

@@ -217,6 +217,32 @@ TEST(LargeTest, ValuesAloneAndAHyperbolicFactor) {
   EXPECT_LT(residual(doubles_of(operand), hyperbolic, 64, 32), 1e-10);
 }
 
+// Beside the operand and its results there are 64 MiB, for the program itself and for the transport, too.
+TEST(LargeTest, ATallFactorNeedsLittleBesideItself) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "sanitizers have memory of their own beside every byte";
+#endif
+  const int64_t m = 1 << 18, n = 64;
+  const std::string operand = random_operand(m * n);
+  for (const v1::MemoryOrder order : {v1::MEMORY_ORDER_COLUMN_MAJOR, v1::MEMORY_ORDER_ROW_MAJOR}) {
+    RunningServer server;
+    v1::LargeOpen open = open_of(m, n);
+    open.set_memory_order(order);
+    LargeCall call(connect(server.address()));
+    ASSERT_TRUE(call.Open(open));
+    ASSERT_TRUE(call.Read()->has_accepted());
+    ASSERT_TRUE(call.Upload(operand));
+    ASSERT_TRUE(call.Commit());
+    const Collected got = collect(&call);
+    ASSERT_TRUE(got.status.ok()) << got.status.error_message();
+    const int64_t both = static_cast<int64_t>(sizeof(double)) * (m * n + m * n + n + n * n);
+    const double beside = static_cast<double>(server.peak_resident_bytes() - both) / (1 << 20);
+    std::printf("%s: %.1f MiB beside operand and results\n", v1::MemoryOrder_Name(order).c_str(), beside);
+    EXPECT_LE(beside, 64);
+    EXPECT_GE(beside, 0);  // both were in memory
+  }
+}
+
 TEST(LargeTest, ServerInfoSaysHowMuchFits) {
   RunningServer server({"--max-large-bytes=5MiB"});
   grpc::ClientContext context;

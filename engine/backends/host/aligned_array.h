@@ -2,6 +2,8 @@
 #ifndef SVDSERVE_ENGINE_BACKENDS_HOST_ALIGNED_ARRAY_H_
 #define SVDSERVE_ENGINE_BACKENDS_HOST_ALIGNED_ARRAY_H_
 
+#include <sys/mman.h>
+
 #include <cstddef>
 #include <memory>
 #include <new>
@@ -9,6 +11,9 @@
 namespace svdserve::host {
 
 inline constexpr size_t kCacheLine = 64;
+// Arrays from here on are mapped, each for itself: all of it goes back to the system with them, which a heap that is
+// kept warm would not promise. In huge pages, for a fault each 4 KiB takes longer than what is written there.
+inline constexpr size_t kMappedBytes = size_t{4} << 20;
 
 template <class T>
 class AlignedArray {
@@ -18,7 +23,15 @@ class AlignedArray {
     if (count <= size_) return;
     memory_.reset();
     size_ = 0;
-    memory_.reset(static_cast<T*>(::operator new(count * sizeof(T), std::align_val_t(kCacheLine))));
+    const size_t bytes = count * sizeof(T);
+    if (bytes < kMappedBytes) {
+      memory_ = Memory(static_cast<T*>(::operator new(bytes, std::align_val_t(kCacheLine))), Free{0});
+    } else {
+      void* const pages = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+      if (pages == MAP_FAILED) throw std::bad_alloc();
+      madvise(pages, bytes, MADV_HUGEPAGE);  // where it cannot be, small pages do
+      memory_ = Memory(static_cast<T*>(pages), Free{bytes});
+    }
     size_ = count;
   }
   T* data() { return memory_.get(); }
@@ -26,9 +39,17 @@ class AlignedArray {
 
  private:
   struct Free {
-    void operator()(T* p) const { ::operator delete(p, std::align_val_t(kCacheLine)); }
+    size_t mapped_bytes = 0;  // 0: not mapped
+    void operator()(T* p) const {
+      if (mapped_bytes > 0) {
+        munmap(p, mapped_bytes);
+      } else {
+        ::operator delete(p, std::align_val_t(kCacheLine));
+      }
+    }
   };
-  std::unique_ptr<T, Free> memory_;
+  using Memory = std::unique_ptr<T, Free>;
+  Memory memory_;
   size_t size_ = 0;
 };
 

@@ -26,6 +26,8 @@ int openblas_get_num_threads(void);
   void prefix##trsm_(const char* side, const char* uplo, const char* op, const char* diag, const BlasInt* m,        \
                      const BlasInt* n, const E* alpha, const E* a, const BlasInt* lda, E* b, const BlasInt* ldb,    \
                      size_t, size_t, size_t, size_t);                                                               \
+  void prefix##tpqrt2_(const BlasInt* m, const BlasInt* n, const BlasInt* l, E* a, const BlasInt* lda, E* b,        \
+                       const BlasInt* ldb, E* t, const BlasInt* ldt, BlasInt* info);                                \
   void prefix##geqrf_(const BlasInt* m, const BlasInt* n, E* a, const BlasInt* lda, E* tau, E* work,                \
                       const BlasInt* lwork, BlasInt* info);                                                         \
   void prefix##larft_(const char* direct, const char* storev, const BlasInt* n, const BlasInt* k, const E* v,       \
@@ -87,6 +89,19 @@ namespace blas {
     const BlasInt m_ = BlasInt(m), n_ = BlasInt(n), ldl_ = BlasInt(ldl), ldb_ = BlasInt(ldb);                       \
     const E one = 1;                                                                                                \
     prefix##trsm_("L", "L", "N", "N", &m_, &n_, &one, l, &ldl_, b, &ldb_, 1, 1, 1, 1);                              \
+  }                                                                                                                 \
+  /* b := U^-1 b or U^-H b, m x n, U the upper triangle of u */                                                     \
+  inline void solve_upper(bool take_adjoint, int64_t m, int64_t n, const E* u, int64_t ldu, E* b, int64_t ldb) {    \
+    const BlasInt m_ = BlasInt(m), n_ = BlasInt(n), ldu_ = BlasInt(ldu), ldb_ = BlasInt(ldb);                       \
+    const E one = 1;                                                                                                \
+    prefix##trsm_("L", "U", take_adjoint ? adjoint : "N", "N", &m_, &n_, &one, u, &ldu_, b, &ldb_, 1, 1, 1, 1);     \
+  }                                                                                                                 \
+  /* QR of an n x n triangle on top of b, m x n; t: n x n, tau on its diagonal. See stacked_qr.h */                 \
+  inline void tpqrt2(int64_t m, int64_t n, E* r, int64_t ldr, E* b, int64_t ldb, E* t, int64_t ldt) {               \
+    const BlasInt m_ = BlasInt(m), n_ = BlasInt(n), l = 0, ldr_ = BlasInt(ldr), ldb_ = BlasInt(ldb),                \
+                  ldt_ = BlasInt(ldt);                                                                              \
+    BlasInt info = 0;                                                                                               \
+    prefix##tpqrt2_(&m_, &n_, &l, r, &ldr_, b, &ldb_, t, &ldt_, &info);                                             \
   }                                                                                                                 \
   inline void geqrf(int64_t m, int64_t n, E* a, int64_t lda, E* tau, E* work, int64_t work_size) {                  \
     const BlasInt m_ = BlasInt(m), n_ = BlasInt(n), lda_ = BlasInt(lda), size = BlasInt(work_size);                 \

@@ -73,7 +73,7 @@ bool load(const FactorThreads& threads, const S* source, const Problem& problem,
 }
 
 template <class S>
-factor::LoadReport first_fault(const S* source, const Problem& p) {
+factor::LoadReport find_fault_of(const S* source, const Problem& p) {
   int64_t i = 0;
   while (is_finite(source[i])) ++i;
   const int64_t ld = p.order == Order::kRowMajor ? p.cols : p.rows;
@@ -86,7 +86,7 @@ template <class S, class E>
 factor::LoadReport load_and_report(const FactorThreads& threads, const void* matrix, const Problem& problem,
                                    bool adjoint, FactorView<E> a) {
   const auto* source = static_cast<const S*>(matrix);
-  if (!load(threads, source, problem, adjoint, a)) return first_fault(source, problem);
+  if (!load(threads, source, problem, adjoint, a)) return find_fault_of(source, problem);
   return {};
 }
 
@@ -118,6 +118,19 @@ void store(const FactorThreads& threads, FactorView<E> a, bool adjoint, void* ma
 }
 
 }  // namespace
+
+factor::LoadReport find_fault(const void* matrix, const Problem& problem) {
+  switch (problem.dtype) {
+    case DType::kF32:
+      return find_fault_of(static_cast<const float*>(matrix), problem);
+    case DType::kF64:
+      return find_fault_of(static_cast<const double*>(matrix), problem);
+    case DType::kC64:
+      return find_fault_of(static_cast<const std::complex<float>*>(matrix), problem);
+    default:
+      return find_fault_of(static_cast<const std::complex<double>*>(matrix), problem);
+  }
+}
 
 template <>
 factor::LoadReport load_operand(const FactorThreads& threads, const void* matrix, const Problem& problem, bool adjoint,

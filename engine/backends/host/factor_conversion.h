@@ -17,5 +17,8 @@ template <class E>
 void store_result(const FactorThreads& threads, factor::FactorView<E> a, bool adjoint, void* matrix,
                   const Problem& problem);
 
+// Of an operand that is not all finite: which entry is not, the first in the order of storage.
+factor::LoadReport find_fault(const void* matrix, const Problem& problem);
+
 }  // namespace svdserve::host
 #endif  // SVDSERVE_ENGINE_BACKENDS_HOST_FACTOR_CONVERSION_H_

@@ -20,6 +20,8 @@ class FactorThreads {
   FactorThreads(oneapi::tbb::task_arena* arena, int threads, const factor::FactorWatch* watch)
       : arena_(threads > 1 ? arena : nullptr), threads_(arena_ != nullptr ? threads : 1), watch_(watch) {}
   int threads() const { return threads_; }
+  // Everything on the calling thread, cancelled by the same watch.
+  FactorThreads alone() const { return {nullptr, 1, watch_}; }
   void check() const {
     if (watch_ != nullptr) watch_->check();
   }

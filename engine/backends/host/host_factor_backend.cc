@@ -3,12 +3,13 @@
 #include <algorithm>
 #include <cmath>
 #include <new>
-#include <type_traits>
 
 #include "engine/backends/host/blas.h"
 #include "engine/backends/host/blocked_reflectors.h"
 #include "engine/backends/host/factor_conversion.h"
 #include "engine/backends/host/hermitian_eigenbasis.h"
+#include "engine/backends/host/host_tall_operand.h"
+#include "engine/backends/host/scaled_columns.h"
 #include "engine/policies/factor_tuning.h"
 
 namespace svdserve::host {
@@ -21,83 +22,12 @@ using factor::Op;
 using factor::PStep;
 using factor::ScaledNorm;
 
-// Larger blocks are given back: their pages cost less than keeping them, which memory() does not count.
-constexpr size_t kLargestKeptBytes = 4 << 20;
+// Larger blocks are given back, to the system: their pages cost less than keeping them, which memory() does not count.
+constexpr size_t kLargestKeptBytes = kMappedBytes - 1;
 
 // Columns of a task that touches every entry once.
 constexpr int64_t kCopyColumns = 64;
 constexpr int64_t kCopyRows = 256;
-
-template <class E>
-constexpr bool kComplex = !std::is_same_v<E, double>;
-
-template <class E>
-E conjugate(E x) {
-  if constexpr (kComplex<E>) {
-    return std::conj(x);
-  } else {
-    return x;
-  }
-}
-
-// max(|re|, |im|): no overflow.
-double magnitude(double x) { return std::abs(x); }
-double magnitude(const Complex& x) { return std::max(std::abs(x.real()), std::abs(x.imag())); }
-
-template <class E>
-double* numbers(E* x) {
-  return reinterpret_cast<double*>(x);  // std::complex is an array of two
-}
-template <class E>
-int64_t number_count(int64_t elements) {
-  return kComplex<E> ? 2 * elements : elements;
-}
-
-// Sum of squares of s x_i, by eight partial sums, which the compiler keeps in vector registers.
-double scaled_square(const double* x, int64_t count, double s) {
-  double partial[8] = {};
-  int64_t i = 0;
-  for (; i + 8 <= count; i += 8) {
-    for (int k = 0; k < 8; ++k) partial[k] += (x[i + k] * s) * (x[i + k] * s);
-  }
-  for (; i < count; ++i) partial[0] += (x[i] * s) * (x[i] * s);
-  return ((partial[0] + partial[1]) + (partial[2] + partial[3])) +
-         ((partial[4] + partial[5]) + (partial[6] + partial[7]));
-}
-
-double largest_magnitude(const double* x, int64_t count) {
-  double partial[8] = {};
-  int64_t i = 0;
-  for (; i + 8 <= count; i += 8) {
-    for (int k = 0; k < 8; ++k) partial[k] = std::max(partial[k], std::abs(x[i + k]));
-  }
-  for (; i < count; ++i) partial[0] = std::max(partial[0], std::abs(x[i]));
-  return *std::max_element(partial, partial + 8);
-}
-
-// |x| of any finite x as mantissa and exponent. As DRDSSQ (001, appendix A), with one scale, found by a pass before the
-// sum: what underflows beside the largest component is too small to count.
-ScaledNorm norm_of(const double* x, int64_t count) {
-  const double largest = largest_magnitude(x, count);
-  if (largest == 0) return {};
-  int e;
-  std::frexp(largest, &e);
-  // 2^-e overflows for denormal columns; their squares then are taken of numbers up to 2^-50, which is enough.
-  const int shift = std::min(-e, 1020);
-  int exponent;
-  const double mantissa = std::frexp(std::sqrt(scaled_square(x, count, std::ldexp(1.0, shift))), &exponent);
-  return {mantissa, exponent - shift};
-}
-
-// x := 2^e x, exactly unless it underflows.
-void scale_by_power(double* x, int64_t count, int e) {
-  while (e != 0) {
-    const int step = std::clamp(e, -1000, 1000);
-    const double factor = std::ldexp(1.0, step);
-    for (int64_t i = 0; i < count; ++i) x[i] *= factor;
-    e -= step;
-  }
-}
 
 }  // namespace
 
@@ -190,6 +120,14 @@ void HostFactorBackend<E>::for_columns(View a, const F& f) const {
   threads_.for_ranges(a.cols, kCopyColumns, [&](int64_t first, int64_t last) {
     for (int64_t j = first; j < last; ++j) f(j, a.data + j * a.ld);
   });
+}
+
+template <class E>
+std::unique_ptr<factor::TallOperand<E>> HostFactorBackend<E>::tall_operand(const FactorPlan& plan,
+                                                                           const FactorOperands& operands) {
+  if (!takes_tall_operand(plan)) return nullptr;
+  return std::make_unique<HostTallOperand<E>>(threads_, plan, operands,
+                                              [this](double operations) { count_flops(operations); });
 }
 
 template <class E>

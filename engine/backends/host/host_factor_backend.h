@@ -7,6 +7,7 @@
 
 #include <chrono>
 #include <map>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -53,6 +54,7 @@ class HostFactorBackend {
   void stage(const char* name);
   void sync() {}
 
+  std::unique_ptr<factor::TallOperand<E>> tall_operand(const FactorPlan& plan, const FactorOperands& operands);
   factor::LoadReport load(const void* matrix, const Problem& problem, bool adjoint, View a);
   void store(View a, bool adjoint, void* matrix, const Problem& problem);
 

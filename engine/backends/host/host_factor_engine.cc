@@ -5,6 +5,7 @@
 #include "engine/algorithms/block_jacobi.h"
 #include "engine/backends/host/blas.h"
 #include "engine/backends/host/host_factor_backend.h"
+#include "engine/backends/host/host_tall_operand.h"
 #include "engine/large_factor.h"
 #include "engine/policies/factor_tuning.h"
 #include "oneapi/tbb/info.h"
@@ -37,6 +38,12 @@ class HostFactorEngine : public FactorEngine {
       : threads_(threads > 0 ? threads : oneapi::tbb::info::default_concurrency()), arena_(threads_) {}
 
   FactorMemory memory(const FactorPlan& plan) const override {
+    if (host::takes_tall_operand(plan)) {
+      const uint64_t n = plan.values, triangles = plan.left_columns > 0 ? kTrianglesForVectors : kTrianglesForValues;
+      return {triangles * n * n * (is_complex(plan.problem.dtype) ? 16 : 8) + host::tall_operand_bytes(plan, threads_) +
+                  kSlackBytes,
+              0};
+    }
     const uint64_t m = std::max(plan.problem.rows, plan.problem.cols), n = plan.values;
     const uint64_t element = is_complex(plan.problem.dtype) ? 16 : 8;
     const uint64_t left = std::max(plan.left_columns, plan.right_rows);  // of the tall matrix's bases, the larger one
