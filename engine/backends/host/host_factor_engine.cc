@@ -38,14 +38,13 @@ class HostFactorEngine : public FactorEngine {
       : threads_(threads > 0 ? threads : oneapi::tbb::info::default_concurrency()), arena_(threads_) {}
 
   FactorMemory memory(const FactorPlan& plan) const override {
-    if (host::takes_tall_operand(plan)) {
-      const uint64_t n = plan.values, triangles = plan.left_columns > 0 ? kTrianglesForVectors : kTrianglesForValues;
-      return {triangles * n * n * (is_complex(plan.problem.dtype) ? 16 : 8) + host::tall_operand_bytes(plan, threads_) +
-                  kSlackBytes,
-              0};
-    }
     const uint64_t m = std::max(plan.problem.rows, plan.problem.cols), n = plan.values;
     const uint64_t element = is_complex(plan.problem.dtype) ? 16 : 8;
+    if (host::takes_tall_operand(plan)) {
+      const uint64_t triangles = plan.left_columns > 0 ? kTrianglesForVectors : kTrianglesForValues;
+      const uint64_t bytes = triangles * n * n * element + host::tall_operand_bytes(plan, threads_);
+      return {bytes + slack_bytes(bytes, n, element, threads_), 0};
+    }
     const uint64_t left = std::max(plan.left_columns, plan.right_rows);  // of the tall matrix's bases, the larger one
     uint64_t entries = m * n + kTrianglesForValues * n * n;
     if (left > 0) {
