@@ -20,7 +20,7 @@ constexpr double kLargestJacobiTolerance = 1;
 
 // The default of max_sweeps with vectors, and of k > kLargestReproducible, where no pivoted QR has sorted what falls
 // over a hundred decades: such test matrices take about 30 (k = 65: 45), where others take 10. The most that a search
-// found are 47 for k <= 16, 67 for k <= 64 and 93 for k <= 128; nothing is gained by a limit near them.
+// found are 47 for k <= 16, 67 for k <= 64 and 108 for k <= 128; nothing is gained by a limit near them.
 constexpr int32_t kDefaultUnsortedSweeps = kLargestMaxSweeps;
 
 // AUTO: BIDIAGONAL is the fastest within the bound for values alone; vectors, and what is too large for it, are

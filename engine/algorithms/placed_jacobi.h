@@ -106,9 +106,9 @@ class PlacedJacobi {
     load(q_, place + 1, source, given);
     const bool bad = !any_of((magnitude_of(p_) <= largest) & (magnitude_of(q_) <= largest));
     const bool finite = !block_.any(bad);
-    scale_once(p_, finite);
-    scale_once(q_, finite);
-    find_floor();
+    scale_once(p_, place, finite);
+    scale_once(q_, place + 1, finite);
+    find_floor(source);
     const bool unfinished = sweeps(L(tolerance) * L(tolerance), max_sweeps);
     normalize_column(p_);
     normalize_column(q_);
@@ -232,8 +232,8 @@ class PlacedJacobi {
       }
     }
   }
-  // As scale_matrix<true>: what is not finite goes on as zero.
-  SVD_HD void scale_once(Column& c, bool finite) {
+  // As scale_matrix<true>: what is not finite goes on as zero. values[place] becomes what the column was divided by.
+  SVD_HD void scale_once(Column& c, int place, bool finite) {
     if (!finite) {
       clear(c);
       c.scale.exponent = L(is_added(c) ? kAdded : T(0));
@@ -241,6 +241,7 @@ class PlacedJacobi {
     const L e = binary_exponent(magnitude_of(c));
     const auto scale = make_pow2(-e);
     c.scale.exponent = e + c.scale.exponent;
+    if (part() == 0) memory_.values[place] = e.v;
     SVD_UNROLL for (int i = 0; i < kRows; ++i) x(c, i) = scaled(x(c, i), scale);
   }
   SVD_HD void clear(Column& c) { SVD_UNROLL for (int i = 0; i < kRows; ++i) x(c, i) = zero_element<E>(); }
@@ -250,29 +251,33 @@ class PlacedJacobi {
     if (any_of(is_dependent(k_, square_p, p_.scale, highest))) clear(p_);
     if (any_of(is_dependent(k_, square_q, q_.scale, highest))) clear(q_);
   }
-  // The floor, which is kept where the values will be: a register would be one too many.
-  SVD_HD void find_floor() {
+  // The floor, which is kept where the values will be: a register would be one too many. So would be a row of X at a
+  // time, whose columns are in registers: the source has it, too, and values[j] what column j was divided by.
+  template <class Source>
+  SVD_HD void find_floor(const Source& source) {
+    block_.sync();
     const L of_p = exponent_unless_zero(magnitude_of(p_), p_.scale.exponent);
     const L of_q = exponent_unless_zero(magnitude_of(q_), q_.scale.exponent);
     const L least_column = -largest_of_block(-smaller(of_p, of_q));
-    const L floor = floor_above(least_column, least_exponent_of_rows());
+    L least_row = exponent_unless_zero(L(0), L(0));
+    for (int row = pair(); row < pair() + k_; row += pairs())
+      least_row = smaller(exponent_of_row(row, source), least_row);
+    const L floor = floor_above(least_column, -largest_of_block(-least_row));
     if (block_.index() == 0) memory_.values[0] = floor.v;
     block_.sync();
   }
-  SVD_HD L least_exponent_of_rows() {
-    L least = exponent_unless_zero(L(0), L(0));
-    SVD_UNROLL for (int i = 0; i < kRows; ++i) {
-      L largest = raise_to_magnitude(raise_to_magnitude(L(0), x(p_, i)), x(q_, i));
-      SVD_UNROLL for (int d = kSplit; d < 32; d *= 2) largest = larger(exchanged(largest, d), largest);
-      T* const box = next_box();
-      if (lane() < kSplit) box[warp() * kMailOfWarp] = largest.v;
-      block_.sync();
-      for (int w = 0; w < block_.threads() / 32; ++w) largest = larger(L(box[w * kMailOfWarp]), largest);
-      if constexpr (Shape::kBoxes == 1) block_.sync();  // the box is written again
-      least = smaller(exponent_unless_zero(largest, binary_exponent(largest)), least);
+  // Of X at the start; what exponent_unless_zero() says of zeros where there is no such row.
+  template <class Source>
+  SVD_HD L exponent_of_row(int row, const Source& source) const {
+    const L none = exponent_unless_zero(L(0), L(0));
+    L exponent = -none;
+    for (int j = part(); row < k_ && j < k_; j += kSplit) {
+      const L m = raise_to_magnitude(L(0), source(row, j));
+      const L e = binary_exponent(m) - L(memory_.values[j]);
+      exponent = larger(select(m > L(0), e, -none), exponent);
     }
-    SVD_UNROLL for (int d = 1; d < kSplit; d *= 2) least = smaller(exchanged(least, d), least);
-    return least;
+    SVD_UNROLL for (int d = 1; d < kSplit; d *= 2) exponent = larger(exchanged(exponent, d), exponent);
+    return select(exponent > -none, exponent, none);
   }
   // What a sweep begins with; at the end of the last one, too.
   SVD_HD void normalize_column(Column& c) {
