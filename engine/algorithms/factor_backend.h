@@ -127,7 +127,8 @@ class TallOperand {
   virtual LoadReport scan(int32_t* f) = 0;
   virtual std::vector<ScaledNorm> column_norms() const = 0;
   // r, n x n: [out] the upper triangle of R; what is below it means nothing. Column j of A' is column columns[j] of A.
-  // Returns n numbers: the largest entry of the rows j .. m - 1 of A', in the order in which Q R has them. waits
+  // Returns n numbers: the largest entry of the rows j .. m - 1 of A' in the order in which Q R has them, or somewhat
+  // more, less than twice it. waits
   virtual std::vector<double> reduce(const std::vector<int64_t>& columns, FactorView<E> r) = 0;
   // The basis, m x n as FactorOperands has it, := Q [core; 0], rounded once. core, n x n, is overwritten. waits
   virtual void expand(FactorView<E> core) = 0;
