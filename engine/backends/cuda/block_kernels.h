@@ -40,7 +40,9 @@ struct PlacedShapeOf {
 
   // Y first: elements are aligned as the numbers are not more than they.
   static constexpr int shared_bytes(int k) {
-    const int numbers = Shape::mail_numbers(k) + Shape::columns(k) + Shape::threads(k) / 32;
+    // A number a warp, in fours: the compiler reads as many at once, and throws away what is beyond the last.
+    const int warps = (Shape::threads(k) / 32 + 3) / 4 * 4;
+    const int numbers = Shape::mail_numbers(k) + Shape::columns(k) + warps;
     return (kYInShared ? Shape::matrix_elements(k) * kBytes : 0) +
            numbers * static_cast<int>(sizeof(typename E::Scalar));
   }
