@@ -66,6 +66,12 @@ class LargeResults {
   std::unique_ptr<NpyOutput> u_, s_, vh_;
 };
 
+// Where the words of a message begin that may name the field first.
+size_t behind_field(const client::Status& status) {
+  const std::string field = status.field + ": ";
+  return status.message.starts_with(field) ? field.size() : 0;
+}
+
 // "matrix [1, 2]": which of the stack it is.
 std::string place_of(const MatrixStack& stack, int64_t index) {
   std::string place;
@@ -152,7 +158,7 @@ int run_large(const std::string& command, client::Client& client, const MatrixSt
     bar.clear();
     if (!report.ok()) {
       client::Status status = report.status();
-      if (!stack.batch_shape.empty()) status.message.insert(0, place_of(stack, i) + ": ");
+      if (!stack.batch_shape.empty()) status.message.insert(behind_field(status), place_of(stack, i) + ": ");
       return fail_unless_interrupted(command, status, interruption);
     }
     print_report(b, *report, std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count(), verbose);

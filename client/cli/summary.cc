@@ -19,11 +19,11 @@ void print_summary(const client::Batch& batch, const client::Report& report, dou
   std::string statuses = absl::StrCat(report.count - static_cast<int64_t>(report.exceptions.size()), " ok");
   for (const auto& [status, n] : tally) absl::StrAppend(&statuses, ", ", n, " ", name(status));
   std::fprintf(stderr,
-               "%" PRId64 " matrices of %" PRId64 "x%" PRId64
+               "%" PRId64 " %s of %" PRId64 "x%" PRId64
                " %s in %.6g s: %.4g matrices/s; %s on %s; "
                "%" PRId64 " message%s; %s\n",
-               report.count, batch.rows, batch.cols, name(batch.data_type), seconds,
-               static_cast<double>(report.count) / std::max(seconds, 1e-9), name(report.method),
+               report.count, report.count == 1 ? "matrix" : "matrices", batch.rows, batch.cols, name(batch.data_type),
+               seconds, static_cast<double>(report.count) / std::max(seconds, 1e-9), name(report.method),
                report.device.empty() ? "no device" : report.device.c_str(), report.pieces,
                report.pieces == 1 ? "" : "s", statuses.c_str());
   if (!report.certificate) return;

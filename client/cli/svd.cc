@@ -30,6 +30,11 @@ struct SvdArguments {
   client::ComputeOptions compute;  // of small matrices
 };
 
+void set_full_matrices(bool full, SvdArguments* to) {
+  to->full_matrices = full;
+  to->compute.vectors = to->large_options.vectors = full ? client::Vectors::kFull : client::Vectors::kThin;
+}
+
 // The exit code where the command is over with that.
 std::optional<int> parse(const std::vector<std::string>& words, SvdArguments* to) {
   Arguments a(
@@ -58,7 +63,7 @@ std::optional<int> parse(const std::vector<std::string>& words, SvdArguments* to
   if (const auto code = parse_or_explain(&a, "svd", words)) return code;
   if (const auto wrong = to->large.read(&to->large_options)) return bad_usage("svd", *wrong);
   if (to->full_matrices && to->top_k > 0) return bad_usage("svd", "--full-matrices have all columns: no --top-k");
-  to->compute.vectors = to->full_matrices ? client::Vectors::kFull : client::Vectors::kThin;
+  set_full_matrices(to->full_matrices, to);
   to->compute.top_k = to->top_k;
   if (to->large.certificate) to->compute.certificate = client::CertificateScope::kBatch;
   // What else would a tolerance or sweeps be of? Of small matrices AUTO takes neither.
@@ -67,7 +72,6 @@ std::optional<int> parse(const std::vector<std::string>& words, SvdArguments* to
   to->compute.method = implied ? client::Method::kJacobi : to->large_options.method;
   to->compute.tolerance = to->large_options.tolerance;
   to->compute.max_sweeps = to->large_options.max_sweeps;
-  to->large_options.vectors = to->compute.vectors;
   return std::nullopt;
 }
 
@@ -157,6 +161,8 @@ int run_svd(const std::vector<std::string>& words) {
   if (args.full_matrices && (batch.rows == 0 || batch.cols == 0)) {
     return bad_usage("svd", args.in + ": its matrices have no elements, and so no --full-matrices");
   }
+  // Of a tall matrix V^H is square as it is, of a wide one U: where the other is not wanted, nor are its columns.
+  if ((batch.rows >= batch.cols ? args.files.u : args.files.vh).empty()) set_full_matrices(false, &args);
   if (args.top_k > batch.values_per_matrix()) return bad_usage("svd", "--top-k is larger than min(m, n)");
   const auto options = args.connection.options();
   if (!options.ok()) return fail("svd", options.status());

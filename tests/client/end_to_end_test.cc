@@ -527,7 +527,7 @@ TEST(Svdctl, OfAStackTheMatrixThatIsNotFiniteIsNamed) {
   const Outcome o = run({SVDCTL_PROGRAM, "svd", in, "--address", server.address()});
   EXPECT_EQ(o.exit_code, 2);
   EXPECT_THAT(o.err, HasSubstr("NON_FINITE"));
-  EXPECT_THAT(o.err, HasSubstr("matrix [1, 2]: "));
+  EXPECT_THAT(o.err, HasSubstr("chunk.data: matrix [1, 2]: the element"));
   EXPECT_THAT(o.err, HasSubstr("row 41 and column 17"));
   write_matrix(in, "f8", "(140, 130)", std::vector<double>(a.end() - 140 * 130, a.end()));
   EXPECT_THAT(run({SVDCTL_PROGRAM, "values", in, "--address", server.address()}).err, Not(HasSubstr("matrix [")));
@@ -555,6 +555,23 @@ TEST(Svdctl, WhatIsTooMuchForAMessageIsLarge) {
   EXPECT_THAT(refused.err, HasSubstr("a message has room for"));
   write_matrix(in, "f8", "(1400, 100)", random_matrices<double>(1400 * 100));
   EXPECT_THAT(run({SVDCTL_PROGRAM, "values", in, "--address", server.address()}).err, HasSubstr("rotations"));
+  std::filesystem::remove_all(folder);
+}
+
+TEST(Svdctl, FullMatricesAreNotMadeForTheOtherBasis) {
+  Server server({"--max-large-bytes", "64MiB"});  // U of 8000x20 in full is 488
+  const std::string folder = make_folder(), in = folder + "/a.npy", out = folder + "/o.npy";
+  const auto svd = [&](const std::string& basis) {
+    return run({SVDCTL_PROGRAM, "svd", in, basis, out, "--full-matrices", "--address", server.address()});
+  };
+  for (const auto& [shape, square, longer] :
+       {std::tuple("(8000, 20)", "--vh", "--u"), std::tuple("(20, 8000)", "--u", "--vh")}) {
+    write_matrix(in, "f8", shape, random_matrices<double>(8000 * 20));
+    const Outcome o = svd(square);
+    EXPECT_EQ(o.exit_code, 0) << o.err;
+    EXPECT_THAT(read_matrix<double>(out).first, HasSubstr("'shape': (20, 20)"));
+    EXPECT_THAT(svd(longer).err, HasSubstr("FACTOR_TOO_LARGE"));
+  }
   std::filesystem::remove_all(folder);
 }
 
