@@ -75,7 +75,7 @@ service() {
 
 # Through the service from Python, beside NumPy in the same process: over TCP, then over a Unix socket.
 python_clients() {
-  for listen in 127.0.0.1:0 "unix:$out/svdserve.sock"; do
+  for listen in 127.0.0.1:0 unix:/tmp/svdserve_bench.sock; do
     start svdserve --metrics-listen= --listen="$listen"
     PYTHONPATH=$here/python python3 "$here/outputs_against_numpy.py" "$address" || return 1
     stop
