@@ -14,6 +14,7 @@
 #include "engine/large_factor.h"
 #include "server/error.h"
 #include "server/large_memory.h"
+#include "server/peer.h"
 
 namespace svdserve::server {
 
@@ -22,6 +23,7 @@ struct LargeOpen {
   Problem problem;
   FactorOptions options;
   std::string signature;  // as on the wire: a byte a column, 0x01 or 0xff; empty: the SVD
+  Peer peer;              // whose share it takes
 };
 
 // What is answered, in this order: accepted, then progress, then chunks, then the summary.

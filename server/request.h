@@ -18,6 +18,7 @@
 #include "engine/problem.h"
 #include "engine/result.h"
 #include "server/error.h"
+#include "server/peer.h"
 #include "server/reservation.h"
 
 namespace svdserve::server {
@@ -62,6 +63,7 @@ struct Request {
   std::shared_ptr<RequestMemory> memory;         // never null
   absl::Time deadline = absl::InfiniteFuture();  // on the pipeline's clock
   absl::Time arrival = absl::InfinitePast();     // on the pipeline's clock; InfinitePast: the time of Submit()
+  Peer peer;                                     // whose turn it takes
 };
 
 // One matrix that is not OK.
