@@ -195,7 +195,7 @@ Error LargeJob::Admit(const LargeOpen& open) {
   }
   Reservation request;
   const int64_t bytes = host_bytes(plan, *runner.device(device).engine);
-  if (Error error = stages_->ledger->Admit(bytes, &request); !error.ok()) {
+  if (Error error = stages_->ledger->Admit(Peer(), bytes, &request); !error.ok()) {
     stages_->recorder->Refused(error.reason);
     return error;
   }
@@ -398,7 +398,7 @@ bool LargeJob::TryElsewhere(bool device_lost) {
   const int64_t more = host_bytes(plan_, *stages_->runner->device(device).engine) - memory_->held();
   if (more > 0) {
     Reservation reservation;
-    if (!stages_->ledger->Admit(more, &reservation).ok()) return false;
+    if (!stages_->ledger->Admit(Peer(), more, &reservation).ok()) return false;
     memory_->Hold(std::move(reservation));
   }
   device_ = device;

@@ -21,7 +21,7 @@ struct LargePipeline::Impl {
   Impl(const LargeOptions& o, std::vector<FactorDevice> devices, Clock* clock_arg, Recorder* recorder)
       : options(o),
         clock(clock_arg),
-        ledger({o.max_bytes, o.max_requests}, clock_arg),
+        ledger({.max_bytes = o.max_bytes, .max_requests = o.max_requests}, clock_arg),
         runner(std::make_unique<FactorRunner>(std::move(devices))),
         alarm(clock_arg->MakeAlarm([this] { Tick(); })) {
     stages.options = &options;

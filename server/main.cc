@@ -132,6 +132,7 @@ PipelineOptions pipeline_options(const Config& config) {
   options.max_message_bytes = config.max_message_bytes;
   options.max_inflight_bytes = config.max_inflight_bytes;
   options.max_inflight_requests = config.max_inflight_requests;
+  options.peer_percent = static_cast<int>(config.max_peer_percent);
   options.max_queue_delay = config.max_queue_delay;
   options.queue_timeout = config.queue_timeout;
   options.max_batch_bytes = config.max_batch_bytes;
@@ -309,6 +310,9 @@ int serve(const Config& config, StopSignals* signals) {
   rpc.max_message_bytes = config.max_message_bytes;
   rpc.max_stream_requests = config.max_stream_requests;
   rpc.max_streams = config.max_streams;
+  rpc.max_open_calls = config.max_open_calls;
+  rpc.peer_percent = static_cast<int>(config.max_peer_percent);
+  rpc.trusted_proxies = config.trusted_proxies;
   rpc.stream_idle_timeout = config.stream_idle_timeout;
   rpc.max_connections = config.max_connections;
   rpc.max_connection_streams = config.max_connection_streams;

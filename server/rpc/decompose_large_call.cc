@@ -8,9 +8,16 @@
 #include "server/rpc/cut_off.h"
 
 namespace svdserve::server {
-void DecomposeLargeCall::Start(LargePipeline* pipeline) {
+
+void DecomposeLargeCall::Start() {
   self_ = shared_from_this();
-  job_ = pipeline->Begin([self = self_](LargeNext next) { self->Act(std::move(next)); });
+  if (Error error = context_->calls->Add(CallKind::kLarge, context_->peer(*call_), this); !error.ok()) {
+    finished_ = true;
+    Finish(to_status(error));
+    return;
+  }
+  registered_ = true;
+  job_ = context_->factors->Begin([self = self_](LargeNext next) { self->Act(std::move(next)); });
   Act(job_->Opened());
 }
 
@@ -68,10 +75,11 @@ void DecomposeLargeCall::OnWriteDone(bool ok) {
 
 void DecomposeLargeCall::OnCancel() {
   const auto self = self_;
-  Act(job_->OnBroken());
+  if (job_ != nullptr) Act(job_->OnBroken());
 }
 
 void DecomposeLargeCall::OnDone() {
+  if (registered_) context_->calls->Remove(this);
   self_.reset();  // may delete *this
 }
 

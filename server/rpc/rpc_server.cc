@@ -3,7 +3,6 @@
 #include <grpc/grpc.h>
 #include <grpcpp/ext/proto_server_reflection_plugin.h>
 #include <grpcpp/generic/async_generic_service.h>
-#include <grpcpp/health_check_service_interface.h>
 #include <grpcpp/resource_quota.h>
 #include <grpcpp/security/server_credentials.h>
 #include <grpcpp/server.h>
@@ -18,10 +17,13 @@
 #include "engine/planner.h"
 #include "server/listening_socket.h"
 #include "server/mutex.h"
+#include "server/peer_address.h"
 #include "server/rpc/connection_acceptor.h"
 #include "server/rpc/decompose_call.h"
 #include "server/rpc/decompose_large_call.h"
 #include "server/rpc/decompose_stream_call.h"
+#include "server/rpc/health_service.h"
+#include "server/rpc/open_calls.h"
 #include "server/version.h"
 
 namespace svdserve::server {
@@ -71,19 +73,23 @@ void fill_server_info(const HandlerContext& context, v1::GetServerInfoResponse* 
   info->set_draining(pipeline.stats().draining);
 }
 
-// The bulk methods take and give raw bytes, so that codec.h alone decides what is copied.
+// The bulk methods take and give raw bytes, so that codec.h alone decides what is copied. Decompose is served as a stream
+// of one message; see DecomposeCall.
 class SvdServiceHandler final
-    : public v1::SvdService::WithRawCallbackMethod_Decompose<
-          v1::SvdService::WithRawCallbackMethod_DecomposeStream<v1::SvdService::WithRawCallbackMethod_DecomposeLarge<
-              v1::SvdService::WithCallbackMethod_GetServerInfo<v1::SvdService::Service>>>> {
+    : public v1::SvdService::WithRawCallbackMethod_DecomposeStream<v1::SvdService::WithRawCallbackMethod_DecomposeLarge<
+          v1::SvdService::WithCallbackMethod_GetServerInfo<v1::SvdService::Service>>> {
  public:
-  explicit SvdServiceHandler(const HandlerContext& context) : context_(context) {}
-
-  grpc::ServerUnaryReactor* Decompose(grpc::CallbackServerContext* call, const grpc::ByteBuffer* request,
-                                      grpc::ByteBuffer* reply) override {
-    // The message is no const object: gRPC made it for this call and has no more use for it. To free it once it is
-    // parsed halves the memory of a large request.
-    return DecomposeCall::Handle(&context_, call, const_cast<grpc::ByteBuffer*>(request), reply);
+  explicit SvdServiceHandler(const HandlerContext* context) : context_(*context) {
+    const auto handler = [this] {
+      return new grpc::internal::CallbackClientStreamingHandler<grpc::ByteBuffer, grpc::ByteBuffer>(
+          [this](grpc::CallbackServerContext* call, grpc::ByteBuffer* reply) {
+            return DecomposeCall::Handle(&context_, call, reply);
+          });
+    };
+    // The first call makes the method a stream for the server, the second one of raw bytes and callbacks. Each takes a
+    // handler of its own, and the last one stays.
+    MarkMethodStreamed(kDecompose, handler());
+    MarkMethodRawCallback(kDecompose, handler());
   }
 
   grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* DecomposeStream(
@@ -95,8 +101,8 @@ class SvdServiceHandler final
 
   grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* DecomposeLarge(
       grpc::CallbackServerContext* call) override {
-    const auto reactor = std::make_shared<DecomposeLargeCall>(call);
-    reactor->Start(context_.factors);
+    const auto reactor = std::make_shared<DecomposeLargeCall>(&context_, call);
+    reactor->Start();
     return reactor.get();  // keeps itself alive until OnDone()
   }
 
@@ -109,7 +115,8 @@ class SvdServiceHandler final
   }
 
  private:
-  const HandlerContext context_;
+  static constexpr int kDecompose = 0;  // the first method of the service in the proto
+  const HandlerContext& context_;
 };
 
 std::shared_ptr<grpc::ServerCredentials> credentials(const RpcOptions& options) {
@@ -144,6 +151,9 @@ void set_limits(const RpcOptions& options, grpc::ServerBuilder* builder) {
   grpc::ResourceQuota quota("svdserve");
   quota.Resize(static_cast<size_t>(options.memory_quota_bytes));
   builder->SetResourceQuota(quota);
+  // A call whose message is not read yet may send one window of the smallest size: without probing it stays that small.
+  // Once a message is read, its window is as large as the message.
+  builder->AddChannelArgument(GRPC_ARG_HTTP2_BDP_PROBE, 0);
   builder->AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, static_cast<int>(options.max_connection_streams));
   // Who connects and says nothing is sent away.
   builder->AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, 10000);
@@ -161,9 +171,14 @@ void set_limits(const RpcOptions& options, grpc::ServerBuilder* builder) {
 }  // namespace
 
 struct RpcServer::Impl {
-  explicit Impl(int64_t max_streams) : streams(max_streams) {}
+  explicit Impl(const RpcOptions& options)
+      : calls({options.max_open_calls, options.max_streams, options.peer_percent}),
+        proxies(TrustedProxies::Parse(options.trusted_proxies).value_or(TrustedProxies())) {}
 
-  StreamRegistry streams;
+  OpenCalls calls;
+  const TrustedProxies proxies;
+  HandlerContext context;
+  std::unique_ptr<HealthService> health;
   std::unique_ptr<SvdServiceHandler> service;
   std::unique_ptr<grpc::Server> server;
   std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> connections;  // gRPC's end of `acceptor`
@@ -195,12 +210,10 @@ struct RpcServer::Impl {
     bool told = false;
     MutexLock lock(&mu);
     while (!stopping) {
-      streams.GiveUpStalled(stream_idle_timeout);
+      calls.CutOffStalled(context.clock->Now(), stream_idle_timeout);
       const bool healthy = serving && pipeline->stats().ready();
       if (healthy != told) {
-        // The server as a whole last: who sees it change finds the service changed, too.
-        server->GetHealthCheckService()->SetServingStatus(kServiceName, healthy);
-        server->GetHealthCheckService()->SetServingStatus("", healthy);
+        health->SetServing(healthy);
         told = healthy;
       }
       changed.WaitUntil(&mu, std::chrono::steady_clock::now() + kPeriod);
@@ -213,14 +226,15 @@ RpcServer::RpcServer() = default;
 std::unique_ptr<RpcServer> RpcServer::Start(const RpcOptions& options, Pipeline* pipeline, LargePipeline* factors,
                                             Clock* clock, Recorder* recorder, HostMemory* memory, std::string* error) {
   std::unique_ptr<RpcServer> out(new RpcServer);
-  out->impl_ = std::make_unique<Impl>(options.max_streams);
+  out->impl_ = std::make_unique<Impl>(options);
   Impl& impl = *out->impl_;
   impl.pipeline = pipeline;
   impl.stream_idle_timeout = options.stream_idle_timeout;
-  impl.service = std::make_unique<SvdServiceHandler>(HandlerContext{
-      pipeline, factors, clock, recorder, memory, &impl.streams, static_cast<size_t>(options.max_stream_requests)});
+  impl.context = {pipeline,    factors,       clock, recorder, memory, &impl.calls, &impl.proxies,
+                  static_cast<size_t>(options.max_stream_requests)};
+  impl.service = std::make_unique<SvdServiceHandler>(&impl.context);
+  impl.health = std::make_unique<HealthService>(&impl.context, std::vector<std::string>{"", kServiceName});
 
-  grpc::EnableDefaultHealthCheckService(true);
   static const bool reflection_ready = (grpc::reflection::InitProtoReflectionServerBuilderPlugin(), true);
   static_cast<void>(reflection_ready);
   // One more than is shut down: the last grpc_shutdown() joins a thread that may poll for 10 s on behalf of a
@@ -238,6 +252,7 @@ std::unique_ptr<RpcServer> RpcServer::Start(const RpcOptions& options, Pipeline*
   using FromOutside = grpc::ServerBuilder::experimental_type::ExternalConnectionType;
   impl.connections = builder.experimental().AddExternalConnectionAcceptor(FromOutside::FROM_FD, creds);
   builder.RegisterService(impl.service.get());
+  builder.RegisterService(impl.health.get());
   set_limits(options, &builder);
   impl.server = builder.BuildAndStart();
   if (impl.server == nullptr) {
@@ -246,16 +261,14 @@ std::unique_ptr<RpcServer> RpcServer::Start(const RpcOptions& options, Pipeline*
   }
   const int listener = listening.sockets().front().get();
   impl.acceptor = std::make_unique<ConnectionAcceptor>(
-      std::move(listening), options.max_connections, recorder, [&impl, listener](int fd) {
+      std::move(listening), ConnectionLimits{options.max_connections, options.peer_percent}, impl.proxies, recorder,
+      [&impl, listener](int fd) {
         grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters connection;
         connection.listener_fd = listener;
         connection.fd = fd;
         impl.connections->HandleNewConnection(&connection);
       });
   impl.address = impl.acceptor->address();
-  // The service must be known to health before anybody asks; it starts serving by SetServing().
-  impl.server->GetHealthCheckService()->SetServingStatus("", false);
-  impl.server->GetHealthCheckService()->SetServingStatus(kServiceName, false);
   impl.watch_thread = std::thread([&impl] { impl.Watch(); });
   return out;
 }
@@ -272,7 +285,7 @@ void RpcServer::SetServing(bool serving) {
   impl_->changed.Signal();
 }
 
-void RpcServer::CloseStreams() { impl_->streams.CloseAll(); }
+void RpcServer::CloseStreams() { impl_->calls.CloseAll(); }
 
 void RpcServer::Shutdown(absl::Duration grace) {
   {
@@ -282,7 +295,8 @@ void RpcServer::Shutdown(absl::Duration grace) {
   }
   if (impl_->watch_thread.joinable()) impl_->watch_thread.join();
   impl_->acceptor->Stop();
-  impl_->streams.CloseAll();
+  impl_->calls.CloseAll();
+  impl_->health->EndWatches();
   std::thread breaker([this, grace] { impl_->BreakConnectionsAfter(grace); });
   impl_->server->Shutdown(std::chrono::system_clock::now() + absl::ToChronoMilliseconds(grace));
   impl_->server->Wait();
@@ -294,6 +308,6 @@ void RpcServer::Shutdown(absl::Duration grace) {
   breaker.join();
 }
 
-int64_t RpcServer::open_streams() const { return impl_->streams.size(); }
+int64_t RpcServer::open_streams() const { return impl_->calls.count(CallKind::kStream); }
 
 }  // namespace svdserve::server
