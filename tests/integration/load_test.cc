@@ -66,7 +66,7 @@ grpc::Status ask_while_busy(const RunningServer& server, const v1::DecomposeRequ
 
 // A busy call is one batch there, so that nothing slips in between.
 std::vector<std::string> slow_server(const std::vector<std::string>& flags) {
-  std::vector<std::string> all = {"--threads=1", "--simd=scalar", "--max-batch-bytes=32MiB"};
+  std::vector<std::string> all = {"--threads=1", "--simd=scalar", "--max-batch-bytes=60MiB"};
   all.insert(all.end(), flags.begin(), flags.end());
   return all;
 }
