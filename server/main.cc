@@ -190,6 +190,7 @@ GaugeReadings readings(const Pipeline& pipeline, const LargePipeline& factors, i
   out.inflight_bytes_limit = pipeline.options().max_inflight_bytes;
   out.queued_requests = stats.queued_requests;
   out.oldest_queued_seconds = absl::ToDoubleSeconds(stats.oldest_queued);
+  out.waiting_requests = stats.waiting_requests;
   out.open_streams = open_streams;
   const LargeStats large = factors.stats();
   out.factors = large.inflight_requests;
