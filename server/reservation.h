@@ -16,11 +16,12 @@ class ReservationGrantor {
   ~ReservationGrantor() = default;
 };
 
-// Move-only; an empty one claims nothing. One request and `bytes` bytes, or bytes alone where it is split off.
+// Move-only; an empty one claims nothing. One request and `bytes` bytes, or bytes alone (`requests` 0).
 class Reservation {
  public:
   Reservation() = default;
-  Reservation(ReservationGrantor* grantor, int64_t bytes) : Reservation(grantor, bytes, 1) {}
+  Reservation(ReservationGrantor* grantor, int64_t bytes, int requests = 1)
+      : grantor_(grantor), bytes_(bytes), requests_(requests) {}
   Reservation(Reservation&& other) noexcept
       : grantor_(std::exchange(other.grantor_, nullptr)),
         bytes_(std::exchange(other.bytes_, 0)),
@@ -45,9 +46,6 @@ class Reservation {
   void Join(Reservation other) { bytes_ += std::exchange(other.bytes_, 0); }
 
  private:
-  Reservation(ReservationGrantor* grantor, int64_t bytes, int requests)
-      : grantor_(grantor), bytes_(bytes), requests_(requests) {}
-
   ReservationGrantor* grantor_ = nullptr;
   int64_t bytes_ = 0;
   int requests_ = 0;

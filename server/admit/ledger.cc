@@ -50,6 +50,14 @@ Error Ledger::Admit(int64_t bytes, Reservation* reservation) {
   return {};
 }
 
+bool Ledger::Extend(int64_t bytes, Reservation* reservation) {
+  MutexLock lock(&mu_);
+  if (bytes > limits_.max_bytes - bytes_) return false;
+  bytes_ += bytes;
+  *reservation = Reservation(this, bytes, 0);
+  return true;
+}
+
 void Ledger::GiveBack(int64_t bytes, int requests) {
   const absl::Time now = clock_->Now();
   MutexLock lock(&mu_);

@@ -3,7 +3,7 @@
 //
 // Thread-safe. Invariants:
 //   1. bytes_ and requests_ are the sums over the reservations that exist, and never pass their limits.
-//   2. After StartDrain() nothing is admitted any more.
+//   2. After StartDrain() nothing is admitted any more; what was admitted may still grow.
 #ifndef SVDSERVE_SERVER_ADMIT_LEDGER_H_
 #define SVDSERVE_SERVER_ADMIT_LEDGER_H_
 
@@ -30,6 +30,10 @@ class Ledger final : private ReservationGrantor {
   // Admits one request of `bytes` >= 0 and returns its reservation, or refuses: RESOURCE_EXHAUSTED with a delay after
   // which trying again makes sense (none where it never will fit), or UNAVAILABLE when draining.
   Error Admit(int64_t bytes, Reservation* reservation);
+
+  // Reserves `bytes` >= 0 more for a request that was admitted before, also when draining. The reservation counts no
+  // request. False: there is no room now.
+  bool Extend(int64_t bytes, Reservation* reservation);
 
   void StartDrain();
 
