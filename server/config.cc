@@ -271,7 +271,7 @@ std::vector<Flag> make_flags() {
       count_flag("max-large-requests", 16, 1, 100000, &C::max_large_requests, kLimits,
                  "factors accepted: uploading, waiting, computing or downloading"),
       duration_flag("large-idle-timeout", "60s", absl::Milliseconds(1), 24 * hour, &C::large_idle_timeout, kLimits,
-                    "longest time in which the client of a factor may neither send nor take anything"),
+                    "time in which the client of a factor must send or take 1 MiB, or what is left"),
 
       duration_flag("max-queue-delay", "500us", absl::ZeroDuration(), absl::Seconds(10), &C::max_queue_delay, kBatching,
                     "longest wait for company while devices are busy; an idle device takes a request at once"),

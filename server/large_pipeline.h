@@ -1,4 +1,5 @@
-// The door to what DecomposeLarge needs behind the wire: validate -> admit -> device, one job a call.
+// The door to what DecomposeLarge needs behind the wire: validate -> admit -> device, one job a call. All jobs share
+// one queue (FactorRunner) and one memory limit (LargeAdmission).
 #ifndef SVDSERVE_SERVER_LARGE_PIPELINE_H_
 #define SVDSERVE_SERVER_LARGE_PIPELINE_H_
 
@@ -13,6 +14,7 @@
 #include "server/clock.h"
 #include "server/large_request.h"
 #include "server/metrics/recorder.h"
+#include "server/peer.h"
 
 namespace svdserve::server {
 
@@ -20,22 +22,22 @@ class LargeJob;
 struct FactorDevice;
 
 struct LargeOptions {
-  int64_t max_bytes = int64_t{1} << 30;    // operands, results and working memory of all factors, so of one as well
+  int64_t max_bytes = int64_t{1} << 30;    // operands, results and working memory of all matrices, so of one as well
   int64_t max_requests = 16;               // accepted and not yet gone
   int64_t chunk_bytes = int64_t{1} << 20;  // of a chunk, either way
-  absl::Duration idle_timeout = absl::Seconds(60);  // in which a client neither sends nor takes anything
+  absl::Duration idle_timeout = absl::Seconds(60);  // in which a client has to move what TransferPace says
 };
 
 struct FactorLoad {
-  int64_t waiting = 0;  // committed, and their device computes another
+  int64_t waiting = 0;  // in the queue
   int64_t running = 0;
 };
 
 struct LargeStats {
-  int64_t inflight_requests = 0;  // in the ledger of factors
+  int64_t inflight_requests = 0;  // in the ledger of large matrices
   int64_t inflight_bytes = 0;
-  FactorLoad load;                              // of all devices
-  std::map<std::string, FactorLoad> of_device;  // by its name
+  FactorLoad load;                              // each matrix once
+  std::map<std::string, FactorLoad> of_device;  // by its name; waiting: those that this device may take
 };
 
 // Thread-safe, all of it.
@@ -52,8 +54,8 @@ class LargePipeline {
   LargePipeline(const LargePipeline&) = delete;
   LargePipeline& operator=(const LargePipeline&) = delete;
 
-  // The job of a call that is opened now; see LargeJob for `act`.
-  std::shared_ptr<LargeJob> Begin(std::function<void(LargeNext)> act);
+  // The job of a call that is opened now by `peer`; see LargeJob for `act`.
+  std::shared_ptr<LargeJob> Begin(Peer peer, std::function<void(LargeNext)> act);
 
   // From now on no factor is accepted any more: it is refused with DRAINING.
   void StartDrain();

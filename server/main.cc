@@ -202,6 +202,7 @@ GaugeReadings readings(const Pipeline& pipeline, const LargePipeline& factors, i
 // Everything that serves, in the order of dependence: destroyed from the last to the first.
 struct Server {
   std::unique_ptr<Clock> clock = MakeSteadyClock();
+  HeapKeeper heap{clock.get()};
   PrometheusRecorder recorder;
   std::unique_ptr<HostMemory> memory;  // requests hold pieces of it
   std::unique_ptr<Pipeline> pipeline;

@@ -43,8 +43,8 @@ inline constexpr MetricName kRefusedConnections{"svdserve_refused_connections_to
 
 // --- factors, of DecomposeLarge -----------------------------------------------------------------
 inline constexpr MetricName kFactors{"svdserve_factors_total", "Factors accepted: uploads begun."};
-inline constexpr MetricName kFactorBytesReserved{
-    "svdserve_factor_reserved_bytes_total", "Bytes of operands, results and working memory of the factors accepted."};
+inline constexpr MetricName kFactorBytesReserved{"svdserve_factor_reserved_bytes_total",
+                                                 "Most bytes that the accepted factors take while they are computed."};
 inline constexpr MetricName kFactorReceived{"svdserve_factor_received_bytes_total", "Bytes of operands received."};
 inline constexpr MetricName kFactorSent{"svdserve_factor_sent_bytes_total", "Bytes of results sent."};
 // Labels: phase (upload queue compute download).
@@ -63,9 +63,10 @@ inline constexpr MetricName kFactorFailures{"svdserve_factor_failures_total",
                                             "Calls of DecomposeLarge that ended with an error, by why."};
 inline constexpr MetricName kFactorsInflight{"svdserve_inflight_factors",
                                              "Factors accepted, and their memory not yet free."};
-inline constexpr MetricName kFactorBytes{"svdserve_inflight_factor_bytes", "Their bytes, working memory included."};
+inline constexpr MetricName kFactorBytes{"svdserve_inflight_factor_bytes", "Bytes reserved for them now."};
 inline constexpr MetricName kFactorBytesLimit{"svdserve_inflight_factor_limit_bytes", "Where admission refuses."};
-inline constexpr MetricName kFactorsWaiting{"svdserve_waiting_factors", "Factors that wait for their device."};
+inline constexpr MetricName kFactorsWaiting{"svdserve_waiting_factors",
+                                            "Factors in the queue, which wait for a device or for memory."};
 inline constexpr MetricName kFactorsRunning{"svdserve_running_factors", "Factors that a device computes."};
 
 // --- queue and batches --------------------------------------------------------------------------

@@ -136,7 +136,7 @@ class Recorder {
   virtual void DeviceLost(std::string_view device) = 0;
 
   // --- of DecomposeLarge ---
-  // A factor was admitted, with this many bytes of operand, results and working memory.
+  // A factor was admitted. Operand, results and working memory take this many bytes at most.
   virtual void FactorAccepted(int64_t bytes) = 0;
   // A chunk was taken, or is about to be sent.
   virtual void FactorReceived(int64_t bytes) = 0;

@@ -10,7 +10,7 @@
 namespace svdserve::server {
 void DecomposeLargeCall::Start(LargePipeline* pipeline) {
   self_ = shared_from_this();
-  job_ = pipeline->Begin([self = self_](LargeNext next) { self->Act(std::move(next)); });
+  job_ = pipeline->Begin(Peer(), [self = self_](LargeNext next) { self->Act(std::move(next)); });
   Act(job_->Opened());
 }
 
