@@ -2,8 +2,9 @@
 
 #include <malloc.h>
 
-#include <algorithm>
+#include <cstdint>
 #include <cstdlib>
+#include <ctime>
 #include <thread>
 #include <utility>
 
@@ -90,23 +91,27 @@ void TrimHeap() {
   }
 }
 
-int64_t FreeHeapBytes() { return static_cast<int64_t>(mallinfo2().fordblks); }
+absl::Duration ProcessCpuTime() {
+  timespec used{};
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);
+  return absl::DurationFromTimespec(used);
+}
 
-HeapKeeper::HeapKeeper(Clock* clock, std::function<int64_t()> free_bytes, std::function<void()> trim)
+HeapKeeper::HeapKeeper(Clock* clock, std::function<absl::Duration()> cpu_time, std::function<void()> trim)
     : clock_(clock),
-      free_bytes_(std::move(free_bytes)),
+      cpu_time_(std::move(cpu_time)),
       trim_(std::move(trim)),
       alarm_(clock->MakeAlarm([this] { Look(); })) {
   alarm_->Set(clock_->Now() + kPeriod);
 }
 
 void HeapKeeper::Look() {
-  least_ = std::min(least_, free_bytes_());
-  if (++looks_ == kLooks) {
-    if (least_ > kSpareBytes) trim_();
-    looks_ = 0;
-    least_ = std::numeric_limits<int64_t>::max();
+  const absl::Duration used = cpu_time_();
+  if (used - looked_ < kQuietShare * kPeriod && used - trimmed_ > kNextToNothing) {
+    trim_();
+    trimmed_ = cpu_time_();
   }
+  looked_ = used;
   alarm_->Set(clock_->Now() + kPeriod);
 }
 

@@ -2,9 +2,7 @@
 #ifndef SVDSERVE_SERVER_HEAP_H_
 #define SVDSERVE_SERVER_HEAP_H_
 
-#include <cstdint>
 #include <functional>
-#include <limits>
 #include <memory>
 
 #include "absl/time/time.h"
@@ -16,25 +14,26 @@ namespace svdserve::server {
 // the thread that trims. To be called once, before there are other threads.
 void KeepHeapWarm();
 
-// Gives the system back what the heap keeps free, such as the tens of megabytes that a large upload leaves. Takes a few
-// milliseconds, in which others may wait for the heap. Begins no thread. Thread-safe.
+// Gives the system back what the heap keeps free, such as the tens of megabytes that a large upload leaves. Takes some
+// milliseconds for 100 MiB; others may wait for the heap meanwhile. Begins no thread. Thread-safe.
 void TrimHeap();
 
-// Bytes that the heap holds and nobody uses. Some of them the system may have back already.
-int64_t FreeHeapBytes();
+// What all threads of the process have used of the processors.
+absl::Duration ProcessCpuTime();
 
-// Trims the heap after a burst. It looks at the free bytes once a period. Bytes that are free at each of kLooks looks
-// are needed by nobody: if there are more than kSpareBytes of them, they go back. A server under steady load uses its
-// heap, so it is not trimmed.
+// Trims the heap after a burst. Once a period it looks at the process's CPU time. The process is quiet when it used
+// less than kQuietShare of one core in the last period. Then the heap is trimmed, unless next to nothing was done since
+// the last trim. So a burst is given back after two periods at most, a server under load keeps its heap warm, and an
+// idle server trims nothing.
 class HeapKeeper {
  public:
-  static constexpr absl::Duration kPeriod = absl::Seconds(5);
-  static constexpr int kLooks = 4;
-  static constexpr int64_t kSpareBytes = int64_t{32} << 20;
+  static constexpr absl::Duration kPeriod = absl::Seconds(10);
+  static constexpr double kQuietShare = 0.25;
+  static constexpr absl::Duration kNextToNothing = absl::Milliseconds(100);
 
-  // `clock` outlives the keeper. The functions are called on the clock's thread: FreeHeapBytes() and TrimHeap(), or
-  // what a test gives.
-  explicit HeapKeeper(Clock* clock, std::function<int64_t()> free_bytes = FreeHeapBytes,
+  // `clock` outlives the keeper. The functions are called on a thread of the clock's: ProcessCpuTime() and TrimHeap(),
+  // or what a test gives.
+  explicit HeapKeeper(Clock* clock, std::function<absl::Duration()> cpu_time = ProcessCpuTime,
                       std::function<void()> trim = TrimHeap);
   HeapKeeper(const HeapKeeper&) = delete;
   HeapKeeper& operator=(const HeapKeeper&) = delete;
@@ -43,11 +42,10 @@ class HeapKeeper {
   void Look();
 
   Clock* const clock_;
-  const std::function<int64_t()> free_bytes_;
+  const std::function<absl::Duration()> cpu_time_;
   const std::function<void()> trim_;
-  // Of the looks since the last decision; changed by the alarm alone.
-  int looks_ = 0;
-  int64_t least_ = std::numeric_limits<int64_t>::max();
+  // CPU time at the last look and after the last trim; changed by the alarm alone.
+  absl::Duration looked_, trimmed_;
   std::unique_ptr<Alarm> alarm_;  // last: its callback uses the others
 };
 

@@ -46,7 +46,7 @@ class LargePipeline {
   // How often jobs look at the clock: so often progress is sent.
   static constexpr absl::Duration kPeriod = absl::Milliseconds(250);
 
-  // `clock` and `recorder` outlive the pipeline. At least one device, in the order of preference.
+  // `clock` and `recorder` outlive the pipeline. At least one device.
   LargePipeline(const LargeOptions& options, std::vector<FactorDevice> devices, Clock* clock, Recorder* recorder);
   // Gives up what is left, and returns when no device computes. Every LargeMemory must be gone before: they hold
   // reservations of this pipeline.

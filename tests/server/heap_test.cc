@@ -50,53 +50,49 @@ TEST(Heap, TrimmingGivesBackWhatAllThreadsHaveUsed) {
   constexpr int64_t kUsed = 100;
   for (int i = 0; i < 4; ++i) std::thread([] { use_the_heap(kUsed); }).join();
   use_the_heap(kUsed);
-  const int64_t free_bytes = FreeHeapBytes();
   const int64_t kept = resident_mebibytes() - before;
   TrimHeap();
   const int64_t left = resident_mebibytes() - before;
   std::printf("resident: %ld MiB before, %ld more after use, %ld more after TrimHeap()\n", static_cast<long>(before),
               static_cast<long>(kept), static_cast<long>(left));
   if (!kMemoryIsMeasured) return;
-  EXPECT_GT(free_bytes >> 20, kUsed);
   EXPECT_GT(kept, kUsed) << "it is kept warm";
   EXPECT_LT(left, 16);
 }
 
 class HeapKeeperTest : public ::testing::Test {
  protected:
-  static constexpr int64_t kMuch = HeapKeeper::kSpareBytes + 1;
-  void Look(int64_t free, int looks = 1) {
-    free_bytes = free;
-    for (int i = 0; i < looks; ++i) clock.Advance(HeapKeeper::kPeriod);
+  static constexpr absl::Duration kMost = HeapKeeper::kQuietShare * HeapKeeper::kPeriod;  // of a quiet period
+  // A period in which the process uses so much.
+  void Period(absl::Duration used) {
+    cpu_time += used;
+    clock.Advance(HeapKeeper::kPeriod);
   }
   FakeClock clock;
-  int64_t free_bytes = 0;
+  absl::Duration cpu_time = absl::Minutes(3);
   int trims = 0;
-  HeapKeeper keeper{&clock, [this] { return free_bytes; }, [this] { ++trims; }};
+  HeapKeeper keeper{&clock, [this] { return cpu_time; }, [this] { ++trims; }};
 };
 
-TEST_F(HeapKeeperTest, WhatNobodyNeedsGoesBackOnce) {
-  Look(kMuch, HeapKeeper::kLooks - 1);
+TEST_F(HeapKeeperTest, AfterABurstTheHeapIsTrimmedOnce) {
+  Period(absl::Seconds(20));
   EXPECT_EQ(trims, 0);
-  Look(kMuch);
+  Period(absl::Milliseconds(1));
   EXPECT_EQ(trims, 1);
-  Look(0, 10 * HeapKeeper::kLooks);
-  EXPECT_EQ(trims, 1);
+  for (int i = 0; i < 90; ++i) Period(absl::Milliseconds(1));
+  EXPECT_EQ(trims, 1) << "next to nothing was done";
+  EXPECT_LT(2 * HeapKeeper::kPeriod, absl::Minutes(1));
 }
 
-TEST_F(HeapKeeperTest, AfterABurstItTakesTwoRoundsAtMost) {
-  Look(0, 1);  // the burst
-  Look(kMuch, 2 * HeapKeeper::kLooks - 1);
-  EXPECT_EQ(trims, 1);
-  EXPECT_LT(2 * HeapKeeper::kLooks * HeapKeeper::kPeriod, absl::Seconds(60));
+TEST_F(HeapKeeperTest, UnderLoadTheHeapStaysWarm) {
+  for (int i = 0; i < 100; ++i) Period(kMost);
+  EXPECT_EQ(trims, 0);
 }
 
-TEST_F(HeapKeeperTest, AHeapThatIsUsedIsLeftAlone) {
-  for (int i = 0; i < 20; ++i) {
-    Look(kMuch, HeapKeeper::kLooks - 1);
-    Look(HeapKeeper::kSpareBytes);
-  }
-  EXPECT_EQ(trims, 0);
+TEST_F(HeapKeeperTest, AFewRequestsDoNotHideABurst) {
+  Period(absl::Seconds(20));
+  Period(kMost - absl::Milliseconds(1));
+  EXPECT_EQ(trims, 1);
 }
 
 }  // namespace

@@ -146,7 +146,7 @@ TEST_F(LargePipelineTest, TheWholeLifeOfAFactor) {
   EXPECT_EQ(summary.timing.upload, absl::Seconds(2));
   EXPECT_GE(summary.timing.compute, absl::Seconds(4));
   call.CloseReads();
-  EXPECT_EQ(pipeline->stats().inflight_bytes, 0);
+  ExpectAllGivenBack();
   const CountingRecorder::Factors counted = recorder.factors();
   EXPECT_EQ(counted.accepted_bytes, kOperand + kResults + kWorking);
   EXPECT_EQ(counted.received_bytes, kOperand);
