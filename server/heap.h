@@ -1,4 +1,4 @@
-// What the server asks of malloc.
+// The server's settings of malloc, and when it gives memory back.
 #ifndef SVDSERVE_SERVER_HEAP_H_
 #define SVDSERVE_SERVER_HEAP_H_
 
@@ -10,15 +10,15 @@
 
 namespace svdserve::server {
 
-// Blocks where glibc would map and fault in every megabyte afresh stay in the heap: large messages cost a third. Begins
-// the thread that trims. To be called once, before there are other threads.
+// Large blocks stay in the heap, where glibc would map and fault in every megabyte afresh: large messages cost a third.
+// Begins the thread that trims. To be called once, before there are other threads.
 void KeepHeapWarm();
 
 // Gives the system back what the heap keeps free, such as the tens of megabytes that a large upload leaves. Takes some
 // milliseconds for 100 MiB; others may wait for the heap meanwhile. Begins no thread. Thread-safe.
 void TrimHeap();
 
-// What all threads of the process have used of the processors.
+// The CPU time that all threads of the process have used.
 absl::Duration ProcessCpuTime();
 
 // Trims the heap after a burst. Once a period it looks at the process's CPU time. The process is quiet when it used

@@ -63,7 +63,7 @@ Error no_device() {
           "no healthy device is left that can compute this matrix; send it again later", "", absl::Seconds(1)};
 }
 
-// What an outcome without results means to the caller. The device's own words are for the log.
+// The caller's error for an outcome without results. The device's own words are for the log alone.
 Error error_of(const FactorOutcome& outcome, const std::string& device) {
   using absl::StatusCode;
   switch (outcome.status) {

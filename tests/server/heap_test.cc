@@ -62,7 +62,7 @@ TEST(Heap, TrimmingGivesBackWhatAllThreadsHaveUsed) {
 
 class HeapKeeperTest : public ::testing::Test {
  protected:
-  static constexpr absl::Duration kMost = HeapKeeper::kQuietShare * HeapKeeper::kPeriod;  // of a quiet period
+  const absl::Duration kMost = HeapKeeper::kQuietShare * HeapKeeper::kPeriod;  // of a quiet period
   // A period in which the process uses so much.
   void Period(absl::Duration used) {
     cpu_time += used;
