@@ -36,8 +36,8 @@ void trim() {
   keep_warm();
 }
 
-// The thread that trims. It is there from the start: at its limit of threads a process cannot begin one. It is the first
-// thread beside the main one, so glibc gives it the second arena. Thread-safe. Never destroyed.
+// The thread that trims. It is there from the start: at its limit of threads a process cannot begin one. It is the
+// first thread beside the main one, so glibc gives it the second arena. Thread-safe. Never destroyed.
 class Trimmer {
  public:
   Trimmer() {
