@@ -262,9 +262,10 @@ std::vector<Flag> make_flags() {
                  "IPv6 /64 and a Unix socket each count as one address"),
       text_flag(kLimits, "trusted-proxies", "LIST", "", &C::trusted_proxies,
                 "addresses and networks, joined by commas, whose x-forwarded-for names the client"),
-      duration_flag("stream-idle-timeout", "60s", absl::Milliseconds(1), 24 * hour, &C::stream_idle_timeout, kLimits,
-                    "longest time in which a client may keep a call waiting: for its message, for taking a reply, or with a "
-                    "stream on which nothing is in flight"),
+      duration_flag(
+          "stream-idle-timeout", "60s", absl::Milliseconds(1), 24 * hour, &C::stream_idle_timeout, kLimits,
+          "longest time in which a client may keep a call waiting: for its message, for taking a reply, or with a "
+          "stream on which nothing is in flight"),
       count_flag("max-connections", 8192, 1, 10000000, &C::max_connections, kLimits,
                  "connections of all clients; the process's limit of open files may allow fewer"),
       count_flag("max-connection-streams", 256, 1, 1000000, &C::max_connection_streams, kLimits,
@@ -280,7 +281,7 @@ std::vector<Flag> make_flags() {
       count_flag("max-large-requests", 16, 1, 100000, &C::max_large_requests, kLimits,
                  "factors accepted: uploading, waiting, computing or downloading"),
       duration_flag("large-idle-timeout", "60s", absl::Milliseconds(1), 24 * hour, &C::large_idle_timeout, kLimits,
-                    "longest time in which the client of a factor may neither send nor take anything"),
+                    "time in which the client of a factor must send or take 1 MiB, or what is left"),
 
       duration_flag("max-queue-delay", "500us", absl::ZeroDuration(), absl::Seconds(10), &C::max_queue_delay, kBatching,
                     "longest wait for company while devices are busy; an idle device takes a request at once"),

@@ -158,6 +158,7 @@ LargeOptions large_options(const Config& config) {
   LargeOptions options;
   options.max_bytes = config.max_large_bytes;
   options.max_requests = config.max_large_requests;
+  options.peer_percent = static_cast<int>(config.max_peer_percent);
   options.chunk_bytes = std::min(options.chunk_bytes, config.max_message_bytes - kFields);
   options.idle_timeout = config.large_idle_timeout;
   return options;
@@ -204,6 +205,7 @@ GaugeReadings readings(const Pipeline& pipeline, const LargePipeline& factors, i
 // Everything that serves, in the order of dependence: destroyed from the last to the first.
 struct Server {
   std::unique_ptr<Clock> clock = MakeSteadyClock();
+  HeapKeeper heap{clock.get()};
   PrometheusRecorder recorder;
   std::unique_ptr<HostMemory> memory;  // requests hold pieces of it
   std::unique_ptr<Pipeline> pipeline;

@@ -64,8 +64,9 @@ class Pipeline {
   // Takes a claim out of the queue. False: it is not there, since its waiter was told or will be in a moment.
   bool Leave(AdmissionWaiter* waiter);
 
-  // Takes a request, whose memory may hold a reservation of Enter(); see DoneCallback for when and where `done` is called. What was refused is answered before Submit
-  // returns; so is small work on an idle server, which is computed on the calling thread.
+  // Takes a request, whose memory may hold a reservation of Enter(); see DoneCallback for when and where `done` is
+  // called. What was refused is answered before Submit returns; so is small work on an idle server, which is computed
+  // on the calling thread.
   RequestHandle Submit(Request request, DoneCallback done);
 
   // The same of a request of several batches, each with a shape of its own, which share memory, deadline and arrival.

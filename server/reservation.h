@@ -16,7 +16,7 @@ class ReservationGrantor {
   ~ReservationGrantor() = default;
 };
 
-// Move-only; an empty one claims nothing. One request and `bytes` bytes, or bytes alone where it is split off.
+// Move-only; an empty one claims nothing. One request and `bytes` bytes, or bytes alone (`requests` 0).
 class Reservation {
  public:
   Reservation() = default;

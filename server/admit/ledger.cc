@@ -102,6 +102,17 @@ Error Ledger::Admit(const Peer& name, int64_t bytes, Reservation* reservation) {
   return error;
 }
 
+bool Ledger::Extend(int64_t bytes, Reservation* reservation) {
+  MutexLock lock(&mu_);
+  if (bytes > limits_.max_bytes - bytes_) return false;
+  PeerState* const peer = FindOrMake(Peer());
+  bytes_ += bytes;
+  peer->bytes += bytes;
+  *reservation = Reservation(peer->AccountOf(this, bytes), bytes, 0);
+  EraseIfIdle(peer);  // where it was extended by nothing
+  return true;
+}
+
 Admission Ledger::Enter(const Ask& ask, AdmissionWaiter* waiter, Reservation* reservation, Error* error) {
   const absl::Time now = clock_->Now();
   MutexLock lock(&mu_);
@@ -221,20 +232,21 @@ Error Ledger::CheckDeadline(const Account& account, absl::Time deadline, absl::T
   }
   const absl::Duration stay = elapsed * (static_cast<double>(ahead) / account.flow.requests);
   if (stay <= kUsableTime * (deadline - now)) return {};
-  return overloaded(Reason::kOverloadedRequests,
-                    absl::StrCat("requests of this size take ", absl::FormatDuration(absl::Trunc(stay, absl::Milliseconds(1))),
-                                 " at present, longer than the deadline leaves"),
-                    std::clamp(stay / 2, kShortestDelay, kLongestDelay));
+  return overloaded(
+      Reason::kOverloadedRequests,
+      absl::StrCat("requests of this size take ", absl::FormatDuration(absl::Trunc(stay, absl::Milliseconds(1))),
+                   " at present, longer than the deadline leaves"),
+      std::clamp(stay / 2, kShortestDelay, kLongestDelay));
 }
 
 Error Ledger::Full(const PeerState& peer, int64_t bytes, absl::Time now) const {
   const bool by_share = bytes <= limits_.max_bytes - bytes_;
-  return overloaded(Reason::kOverloadedBytes,
-                    by_share ? absl::StrCat("the request needs ", bytes, " bytes; this client's requests hold ",
-                                            peer.bytes, " of ", peer_bytes_, " that one client may hold")
-                             : absl::StrCat("the request needs ", bytes, " bytes; ", bytes_, " of ", limits_.max_bytes,
-                                            " are taken"),
-                    RetryDelay(now));
+  return overloaded(
+      Reason::kOverloadedBytes,
+      by_share ? absl::StrCat("the request needs ", bytes, " bytes; this client's requests hold ", peer.bytes, " of ",
+                              peer_bytes_, " that one client may hold")
+               : absl::StrCat("the request needs ", bytes, " bytes; ", bytes_, " of ", limits_.max_bytes, " are taken"),
+      RetryDelay(now));
 }
 
 // --- out ----------------------------------------------------------------------------------------
@@ -315,11 +327,10 @@ void Ledger::OnAlarm() {
       AdmissionWaiter* const waiter = expiries_.begin()->second;
       const auto [peer, claim] = waiting_[waiter];
       const bool late = claim->deadline <= now;
-      refused.emplace_back(
-          waiter, overloaded(late ? Reason::kOverloadedBytes : Reason::kQueueTimeout,
-                             absl::StrCat("there was no room for the request's ", claim->bytes, " bytes before its ",
-                                          late ? "deadline" : "queue timeout"),
-                             RetryDelay(now)));
+      refused.emplace_back(waiter, overloaded(late ? Reason::kOverloadedBytes : Reason::kQueueTimeout,
+                                              absl::StrCat("there was no room for the request's ", claim->bytes,
+                                                           " bytes before its ", late ? "deadline" : "queue timeout"),
+                                              RetryDelay(now)));
       Remove(peer, claim);
       EraseIfIdle(peer);
     }

@@ -5,8 +5,8 @@
 // The queue has a line for each peer; peers take turns, one claim a turn. One peer's claims are bounded by its share of
 // bytes and of requests, so that a peer that takes nothing leaves room for the others.
 //
-// Whether a deadline can be met follows from the flow of the peer's claims of like size: with N of them in memory and in
-// line, of which r leave a second, the next one leaves after N / r seconds (Little's law).
+// Whether a deadline can be met follows from the flow of the peer's claims of like size: with N of them in memory and
+// in line, of which r leave a second, the next one leaves after N / r seconds (Little's law).
 //
 // Thread-safe. Invariants:
 //   1. bytes_ and requests_ are the sums over the reservations that exist; they pass their limits only where one claim
@@ -14,7 +14,7 @@
 //   2. The last sixteenth of the bytes is for small claims, so that no small one waits behind large ones.
 //   3. A claim at the head of its peer's line that only its peer's share keeps back lets other peers pass. One that the
 //      limits of all keep back lets only small claims pass, so it is served in the end.
-//   4. After StartDrain() nothing is admitted any more, and nothing waits.
+//   4. After StartDrain() nothing is admitted any more, and nothing waits; what was admitted may still be extended.
 //   5. No waiter is called under mu_.
 #ifndef SVDSERVE_SERVER_ADMIT_LEDGER_H_
 #define SVDSERVE_SERVER_ADMIT_LEDGER_H_
@@ -39,7 +39,7 @@ namespace svdserve::server {
 struct LedgerLimits {
   int64_t max_bytes = int64_t{1} << 30;
   int64_t max_requests = 4096;
-  int peer_percent = 100;                            // of both, for one peer; at least one request
+  int peer_percent = 100;                              // of both, for one peer; at least one request
   absl::Duration max_wait = absl::InfiniteDuration();  // in the queue
 };
 
@@ -58,6 +58,10 @@ class Ledger {
 
   // The same, but what does not fit now waits. `waiter` lives until it is told or has left.
   Admission Enter(const Ask& ask, AdmissionWaiter* waiter, Reservation* reservation, Error* error);
+  // Reserves `bytes` >= 0 more for a request that was admitted under an empty peer, also when draining. The reservation
+  // counts no request. False: there is no room now.
+  bool Extend(int64_t bytes, Reservation* reservation);
+
   // Takes a waiter out of the queue. False: it is not there, since it was told or will be in a moment.
   bool Leave(AdmissionWaiter* waiter);
 

@@ -244,7 +244,7 @@ void PrometheusRecorder::RequestFinished(const RequestLabels& labels, absl::Stat
     // Two threads may both come here: Add() gives both the same counter.
     counter = &impl_->requests.Add({{"rpc", name(labels.rpc)},
                                     {"kind", name(labels.kind)},
-                                    {"dtype", labels.dtype                             ? name(*labels.dtype)
+                                    {"dtype", labels.dtype                           ? name(*labels.dtype)
                                               : labels.shape == ShapeBucket::kUnread ? "unread"
                                                                                      : "invalid"},
                                     {"shape", name(labels.shape)},

@@ -64,9 +64,9 @@ constexpr ShapeBucket shape_bucket(const Problem& p) {
 }
 
 constexpr const char* name(ShapeBucket b) {
-  constexpr const char* kNames[kShapeBuckets] = {"invalid", "k4",      "k8",       "k16",      "k32",       "k128",
-                                                 "k4_long", "k8_long", "k16_long", "k32_long", "k128_long", "factor",
-                                                 "unread"};
+  constexpr const char* kNames[kShapeBuckets] = {"invalid",   "k4",      "k8",      "k16",      "k32",
+                                                 "k128",      "k4_long", "k8_long", "k16_long", "k32_long",
+                                                 "k128_long", "factor",  "unread"};
   return kNames[static_cast<int>(b)];
 }
 
@@ -138,7 +138,7 @@ class Recorder {
   virtual void DeviceLost(std::string_view device) = 0;
 
   // --- of DecomposeLarge ---
-  // A factor was admitted, with this many bytes of operand, results and working memory.
+  // A factor was admitted. Operand, results and working memory take this many bytes at most.
   virtual void FactorAccepted(int64_t bytes) = 0;
   // A chunk was taken, or is about to be sent.
   virtual void FactorReceived(int64_t bytes) = 0;

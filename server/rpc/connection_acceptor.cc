@@ -145,7 +145,8 @@ void ConnectionAcceptor::Refused(const Peer& peer) {
   const absl::Time now = absl::Now();
   if (now - last_warning_ < kBetweenWarnings) return;
   last_warning_ = now;
-  log_warning("connection_refused", {{"peer", peer}, {"max_connections", max_connections_}, {"max_of_peer", max_of_peer_}});
+  log_warning("connection_refused",
+              {{"peer", peer}, {"max_connections", max_connections_}, {"max_of_peer", max_of_peer_}});
 }
 
 }  // namespace svdserve::server

@@ -15,8 +15,11 @@ constexpr char kRequestBytesKey[] = "svdserve-request-bytes";
 constexpr char kReplyBytesKey[] = "svdserve-reply-bytes";
 
 Error bad_size(const char* key, int64_t limit) {
-  return {absl::StatusCode::kInvalidArgument, Reason::kInvalidField,
-          absl::StrCat("the metadata ", key, " must be a number of at most ", limit), key, {}};
+  return {absl::StatusCode::kInvalidArgument,
+          Reason::kInvalidField,
+          absl::StrCat("the metadata ", key, " must be a number of at most ", limit),
+          key,
+          {}};
 }
 
 // A size that the client announces; -1: it announces none, or not a size.

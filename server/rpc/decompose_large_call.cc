@@ -11,13 +11,14 @@ namespace svdserve::server {
 
 void DecomposeLargeCall::Start() {
   self_ = shared_from_this();
-  if (Error error = context_->calls->Add(CallKind::kLarge, context_->peer(*call_), this); !error.ok()) {
+  const Peer peer = context_->peer(*call_);
+  if (Error error = context_->calls->Add(CallKind::kLarge, peer, this); !error.ok()) {
     finished_ = true;
     Finish(to_status(error));
     return;
   }
   registered_ = true;
-  job_ = context_->factors->Begin([self = self_](LargeNext next) { self->Act(std::move(next)); });
+  job_ = context_->factors->Begin(peer, [self = self_](LargeNext next) { self->Act(std::move(next)); });
   Act(job_->Opened());
 }
 

@@ -45,8 +45,8 @@ class DecomposeLargeCall final : public grpc::ServerBidiReactor<grpc::ByteBuffer
   const HandlerContext* const context_;
   grpc::CallbackServerContext* const call_;  // lives until OnDone()
   bool registered_ = false;
-  std::shared_ptr<LargeJob> job_;            // set by Start(), where it is registered
-  grpc::ByteBuffer incoming_;                // written by gRPC between StartRead() and OnReadDone()
+  std::shared_ptr<LargeJob> job_;  // set by Start(), where it is registered
+  grpc::ByteBuffer incoming_;      // written by gRPC between StartRead() and OnReadDone()
   Mutex act_mu_;
   grpc::ByteBuffer outgoing_ ABSL_GUARDED_BY(act_mu_);  // between StartWrite() and OnWriteDone()
   bool finished_ ABSL_GUARDED_BY(act_mu_) = false;

@@ -44,12 +44,12 @@ void DecomposeStreamCall::CutOffIfStalled(absl::Time now, absl::Duration timeout
   if (finished_ || broken_) return;
   const bool takes_nothing = now - writing_since_ > timeout;
   if (!takes_nothing && (now - heard_ <= timeout || stream_.in_flight() > 0)) return;
-  cut_off(call_, {absl::StatusCode::kDeadlineExceeded,
-                  Reason::kClientStalled,
-                  absl::StrCat("the client ", takes_nothing ? "took" : "sent", " nothing for ",
-                               absl::FormatDuration(timeout)),
-                  "",
-                  {}});
+  cut_off(call_,
+          {absl::StatusCode::kDeadlineExceeded,
+           Reason::kClientStalled,
+           absl::StrCat("the client ", takes_nothing ? "took" : "sent", " nothing for ", absl::FormatDuration(timeout)),
+           "",
+           {}});
 }
 
 void DecomposeStreamCall::Act(Stream::Next next) {

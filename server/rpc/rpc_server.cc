@@ -50,7 +50,7 @@ void fill_server_info(const HandlerContext& context, v1::GetServerInfoResponse* 
   limits.set_max_inflight_bytes(options.max_inflight_bytes);
   limits.set_max_stream_requests(static_cast<int64_t>(context.max_stream_requests));
   limits.set_max_groups(static_cast<int64_t>(kMaxGroups));
-  limits.set_max_large_bytes(context.factors->options().max_bytes);
+  limits.set_max_large_bytes(context.factors->max_matrix_bytes());
   LargeStats factors = context.factors->stats();
   for (const DeviceState& state : pipeline.devices()) {
     v1::Device& device = *info->add_devices();
@@ -73,8 +73,8 @@ void fill_server_info(const HandlerContext& context, v1::GetServerInfoResponse* 
   info->set_draining(pipeline.stats().draining);
 }
 
-// The bulk methods take and give raw bytes, so that codec.h alone decides what is copied. Decompose is served as a stream
-// of one message; see DecomposeCall.
+// The bulk methods take and give raw bytes, so that codec.h alone decides what is copied. Decompose is served as a
+// stream of one message; see DecomposeCall.
 class SvdServiceHandler final
     : public v1::SvdService::WithRawCallbackMethod_DecomposeStream<v1::SvdService::WithRawCallbackMethod_DecomposeLarge<
           v1::SvdService::WithCallbackMethod_GetServerInfo<v1::SvdService::Service>>> {
@@ -230,8 +230,8 @@ std::unique_ptr<RpcServer> RpcServer::Start(const RpcOptions& options, Pipeline*
   Impl& impl = *out->impl_;
   impl.pipeline = pipeline;
   impl.stream_idle_timeout = options.stream_idle_timeout;
-  impl.context = {pipeline,    factors,       clock, recorder, memory, &impl.calls, &impl.proxies,
-                  static_cast<size_t>(options.max_stream_requests)};
+  impl.context = {pipeline, factors,     clock,         recorder,
+                  memory,   &impl.calls, &impl.proxies, static_cast<size_t>(options.max_stream_requests)};
   impl.service = std::make_unique<SvdServiceHandler>(&impl.context);
   impl.health = std::make_unique<HealthService>(&impl.context, std::vector<std::string>{"", kServiceName});
 

@@ -57,6 +57,24 @@ TEST(Ledger, WhatNeverFitsIsNotToBeTriedAgain) {
   EXPECT_EQ(error.retry_after, absl::ZeroDuration());
 }
 
+TEST(Ledger, AnAdmittedRequestMayGrowWhereThereIsRoomAlsoWhenDraining) {
+  FakeClock clock;
+  Ledger ledger({.max_bytes = 100, .max_requests = 1}, &clock);
+  Reservation request;
+  ASSERT_TRUE(ledger.Admit(60, &request).ok());
+  ledger.StartDrain();
+  {
+    Reservation more, too_much;
+    EXPECT_FALSE(ledger.Extend(41, &too_much));
+    EXPECT_TRUE(ledger.Extend(40, &more));
+    EXPECT_EQ(more.bytes(), 40);
+    EXPECT_EQ(ledger.usage().bytes, 100);
+    EXPECT_EQ(ledger.usage().requests, 1);
+  }
+  EXPECT_EQ(ledger.usage().bytes, 60);
+  EXPECT_EQ(ledger.usage().requests, 1);
+}
+
 TEST(Ledger, RefusesRequestsBeyondTheLimit) {
   FakeClock clock;
   Ledger ledger({.max_bytes = 100, .max_requests = 2}, &clock);
@@ -148,7 +166,8 @@ class LedgerQueue : public testing::Test {
   }
 
   FakeClock clock_;
-  Ledger ledger_{{.max_bytes = kLimit, .max_requests = 100, .peer_percent = 75, .max_wait = absl::Seconds(30)}, &clock_};
+  Ledger ledger_{{.max_bytes = kLimit, .max_requests = 100, .peer_percent = 75, .max_wait = absl::Seconds(30)},
+                 &clock_};
 };
 
 TEST_F(LedgerQueue, AClaimThatDoesNotFitWaitsForRoom) {
