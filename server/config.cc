@@ -465,10 +465,11 @@ std::string check_limits(const Config& config) {
 // `names`.
 bool is_of_kubernetes(const std::string& name, const std::set<std::string>& names) {
   static const std::regex* const pattern = new std::regex(
-      "(SVDSERVE(?:_[A-Z0-9_]+)?)_"
+      "(SVDSERVE(?:_[A-Z0-9_]+?)??)_"
       "(?:SERVICE_HOST|SERVICE_PORT(?:_[A-Z0-9_]+)?|PORT|PORT_[0-9]+_(?:TCP|UDP|SCTP)(?:_(?:PROTO|PORT|ADDR))?)");
   std::smatch parts;
-  if (!std::regex_match(name, parts, *pattern)) return false;
+  constexpr size_t kLongest = 256;  // std::regex recurses
+  if (name.size() > kLongest || !std::regex_match(name, parts, *pattern)) return false;
   return parts[1] == "SVDSERVE" || names.count(absl::StrCat(parts[1].str(), "_SERVICE_HOST")) > 0;
 }
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -76,8 +77,10 @@ class PlainStartFailures {
       }
       end_start("unknown error");
     });
+    std::signal(SIGABRT, [](int) { end_start("a library gave up, often for lack of memory or threads"); });
   }
   ~PlainStartFailures() {
+    std::signal(SIGABRT, SIG_DFL);
     std::set_terminate(before_);
     std::set_new_handler(nullptr);
   }
@@ -315,7 +318,7 @@ void stop(const Config& config, Server* server) {
 int serve(const Config& config, StopSignals* signals, std::unique_ptr<PlainStartFailures> start_failures) {
   set_log_level(config.log_level);
   std::string error;
-  if (!signals->Listen(&error)) return start_failed(error), kExitFailed;
+  if (!signals->Listen(&error)) end_start(error.c_str());
   const std::optional<ListenAddress> listen = ListenAddress::Resolve(config.listen, &error);
   if (!listen) return start_failed(error), kExitFailed;
   if (const std::string wrong = check_exposure(config, listen->is_loopback()); !wrong.empty()) {

@@ -75,8 +75,8 @@ TEST(LoadTest, TooManyRequestsAreRefused) {
 }
 
 TEST(LoadTest, TooManyBytesAreRefused) {
-  RunningServer server(slow_server("--max-inflight-bytes=60MiB"));
-  expect_overload(ask_while_busy(server, random_request(32, 32, 1000)), "OVERLOADED_BYTES");
+  RunningServer server(slow_server("--max-inflight-bytes=64MiB"));
+  expect_overload(ask_while_busy(server, random_request(32, 32, 1500)), "OVERLOADED_BYTES");
   EXPECT_EQ(server.Get("/readyz").code, 200);
 }
 
@@ -145,7 +145,7 @@ TEST(LoadTest, UnderFullOverloadProbesAnswerAndTheRestIsServed) {
 
 TEST(LoadTest, ManyConnectionsWithLargeMessagesStayWithinTheirMemory) {
   constexpr int64_t kLedger = 64 * kMiB;
-  RunningServer server({"--max-inflight-bytes=64MiB"});
+  RunningServer server({"--max-inflight-bytes=64MiB", "--memory-quota-bytes=128MiB"});
   constexpr int kConnections = 64;
   v1::DecomposeRequest request = slow_request(2047);  // 16 MiB
   request.mutable_options()->set_method(v1::METHOD_BIDIAGONAL);
