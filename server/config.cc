@@ -465,7 +465,7 @@ std::string check_limits(const Config& config) {
 // `names`.
 bool is_of_kubernetes(const std::string& name, const std::set<std::string>& names) {
   static const std::regex* const pattern = new std::regex(
-      "(SVDSERVE(?:_[A-Z0-9_]+?)??)_"
+      "(SVDSERVE|SVDSERVE_[A-Z0-9_]+?)_"
       "(?:SERVICE_HOST|SERVICE_PORT(?:_[A-Z0-9_]+)?|PORT|PORT_[0-9]+_(?:TCP|UDP|SCTP)(?:_(?:PROTO|PORT|ADDR))?)");
   std::smatch parts;
   constexpr size_t kLongest = 256;  // std::regex recurses
