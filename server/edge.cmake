@@ -24,8 +24,8 @@ svdserve_library(svdserve_server_process
 
 svdserve_library(svdserve_server_metrics
   SOURCES metrics/prometheus_recorder.cc metrics/http_exposer.cc
-  PUBLIC svdserve_server_values
-  PRIVATE svdserve_server_version svdserve_server_config svdserve_server_sockets prometheus-cpp::core absl::status)
+  PUBLIC svdserve_server_values svdserve_server_sockets
+  PRIVATE svdserve_server_version svdserve_server_config prometheus-cpp::core absl::status)
 
 svdserve_library(svdserve_server_rpc
   SOURCES rpc/connection_acceptor.cc rpc/decode.cc rpc/decompose_call.cc rpc/decompose_large_call.cc

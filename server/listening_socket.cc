@@ -104,6 +104,7 @@ std::optional<ListenAddress> ListenAddress::Resolve(const std::string& text, std
   addrinfo* found = nullptr;
   const std::string host = host_of(text), port = text.substr(text.rfind(':') + 1);
   const bool bracketed = host.size() > 2 && host.front() == '[';
+  if (bracketed) hints.ai_flags |= AI_NUMERICHOST;  // asks no network for a misspelt address
   const std::string name = bracketed ? host.substr(1, host.size() - 2) : host;
   if (const int code = getaddrinfo(name.c_str(), port.c_str(), &hints, &found); code != 0) {
     *error = cannot_listen(text, gai_strerror(code));
@@ -130,11 +131,6 @@ bool ListenAddress::is_loopback() const {
     std::memcpy(&v4, v6.s6_addr + 12, sizeof v4);
     return is_loopback_v4(v4);
   });
-}
-
-ListeningSockets ListeningSockets::Open(const std::string& address, std::string* error) {
-  const std::optional<ListenAddress> resolved = ListenAddress::Resolve(address, error);
-  return resolved ? Open(*resolved, error) : ListeningSockets();
 }
 
 ListeningSockets ListeningSockets::Open(const ListenAddress& address, std::string* error) {

@@ -69,8 +69,6 @@ class ListeningSockets {
   // Port 0: any free one. A name listens on all its addresses. Returns none, with *error set, where that cannot be:
   // above all, where somebody else listens there.
   static ListeningSockets Open(const ListenAddress& address, std::string* error);
-  // Resolves `address` first.
-  static ListeningSockets Open(const std::string& address, std::string* error);
 
   bool empty() const { return sockets_.empty(); }
   const std::vector<Descriptor>& sockets() const { return sockets_; }  // non-blocking

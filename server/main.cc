@@ -230,8 +230,8 @@ void warn_of_small_large_bytes(const FactorEngine& host, int64_t max_large_bytes
                                         ": raise it, or lower --large-threads"}});
 }
 
-// The configured server, answering; or false after saying why not.
-bool start(const Config& config, RpcOptions rpc_options, Server* server) {
+// The configured server, answering; or false after saying why not. No `metrics`: no HTTP.
+bool start(const Config& config, RpcOptions rpc_options, const std::optional<ListenAddress>& metrics, Server* server) {
   const Machine machine = this_machine();
   log_machine(machine);
   const WorkerLimits workers = resolve_workers(config, machine);
@@ -271,14 +271,14 @@ bool start(const Config& config, RpcOptions rpc_options, Server* server) {
   server->rpc = RpcServer::Start(rpc_options, server->pipeline.get(), server->factors.get(), server->clock.get(),
                                  &server->recorder, server->memory.get(), &error);
   if (server->rpc == nullptr) return start_failed(error);
-  if (!config.metrics_listen.empty()) {
+  if (metrics) {
     HttpHandlers handlers;
     handlers.metrics = [server] {
       return server->recorder.Render(
           readings(*server->pipeline, *server->factors, server->rpc->open_streams(), server->stopping));
     };
     handlers.ready = [server] { return server->pipeline->stats().ready() && !server->stopping; };
-    server->http = HttpExposer::Listen(config.metrics_listen, std::move(handlers), &error);
+    server->http = HttpExposer::Listen(*metrics, std::move(handlers), &error);
     if (server->http == nullptr) return start_failed(error);
   }
   server->rpc->SetServing(true);
@@ -320,7 +320,9 @@ int serve(const Config& config, StopSignals* signals, std::unique_ptr<PlainStart
   std::string error;
   if (!signals->Listen(&error)) end_start(error.c_str());
   const std::optional<ListenAddress> listen = ListenAddress::Resolve(config.listen, &error);
-  if (!listen) return start_failed(error), kExitFailed;
+  std::optional<ListenAddress> metrics;
+  if (!config.metrics_listen.empty()) metrics = ListenAddress::Resolve(config.metrics_listen, &error);
+  if (!error.empty()) return start_failed(error), kExitFailed;
   if (const std::string wrong = check_exposure(config, listen->is_loopback()); !wrong.empty()) {
     std::fprintf(stderr, "svdserve: %s\nTry svdserve --help.\n", wrong.c_str());
     return kExitUsage;
@@ -342,7 +344,7 @@ int serve(const Config& config, StopSignals* signals, std::unique_ptr<PlainStart
     log_warning("unknown_variable", {{"name", name}, {"reason", "no flag has this name, see svdserve --help"}});
   }
   Server server;
-  if (!start(config, std::move(rpc), &server)) return kExitFailed;
+  if (!start(config, std::move(rpc), metrics, &server)) return kExitFailed;
   start_failures.reset();
   signals->Wait();
   stop(config, &server);

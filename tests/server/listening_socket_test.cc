@@ -28,8 +28,8 @@ TEST(ListenAddress, LoopbackIsDecidedByTheAddress) {
 
 TEST(ListenAddress, ANameWithoutAnAddressIsSaid) {
   std::string error;
-  EXPECT_FALSE(ListenAddress::Resolve("127.0.0.1.invalid:1", &error).has_value());
-  EXPECT_THAT(error, StartsWith("cannot listen on 127.0.0.1.invalid:1: "));
+  EXPECT_FALSE(ListenAddress::Resolve("[fe80::zz]:1", &error).has_value());
+  EXPECT_THAT(error, StartsWith("cannot listen on [fe80::zz]:1: "));
 }
 
 TEST(ListenAddress, WhatWasResolvedIsBound) {
@@ -42,7 +42,8 @@ TEST(ListenAddress, WhatWasResolvedIsBound) {
   EXPECT_THAT(first.address(), StartsWith("127.0.0.1:"));
   EXPECT_NE(first.address(), second.address());
   EXPECT_NE(first.address(), address->text());
-  EXPECT_TRUE(ListeningSockets::Open(first.address(), &error).empty());
+  const auto taken = ListenAddress::Resolve(first.address(), &error);
+  EXPECT_TRUE(ListeningSockets::Open(*taken, &error).empty());
   EXPECT_THAT(error, HasSubstr(first.address() + ": Address already in use"));
 }
 
