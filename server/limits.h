@@ -1,17 +1,17 @@
 // The limits that follow the machine. An operator may give each of them; the others are derived, once, at start.
 //
-//   limit              derived value, for M bytes of memory and G GPUs                 reason
-//   threads            the cores that the process may use                             a control group's quota counts
-//   large-threads      threads                                                        one large matrix at a time
-//   cuda-lanes         2; 1 where M < 4 GiB                                           each lane pins memory
-//   max-inflight-bytes M / 8, at most 4 GiB for each GPU (4 GiB without)              4 GiB keep a device busy
-//                      at least min(1 GiB, M / 4) without a GPU                       small machines serve as well
-//                      at least 2 max-message-bytes, and max-batch-bytes              the largest request fits
-//   memory-quota-bytes max-inflight-bytes + 4 max-message-bytes, at most 3/8 M        gRPC cuts connections beyond it:
-//                      at least 2 max-message-bytes                                   in-flight bytes must be reached
-//                      first
-//   cuda-pinned-bytes  max-inflight-bytes, at most M / 8; 0 without a GPU             operands are copied once
-//   max-large-bytes    half of what the others and the process itself leave of M      room for the system and the heap
+//   limit               derived value, for M bytes of memory and G GPUs reason
+//   threads             the cores that the process may use             a control group's quota counts
+//   large-threads       threads                                        one large matrix at a time
+//   cuda-lanes          2; 1 where M < 4 GiB                           each lane pins memory
+//   max-inflight-bytes  M / 8, at most 4 GiB a GPU (4 GiB without)     4 GiB keep a device busy
+//                       without a GPU at least min(1 GiB, M / 4)       small machines serve, too
+//                       at least 2 max-message-bytes, max-batch-bytes  the largest request fits
+//   memory-quota-bytes  max-inflight-bytes + 4 max-message-bytes       gRPC cuts connections beyond it
+//                       at most 3/8 M                                  a bound for small machines
+//                       at least 2 max-message-bytes                   a single message is not dropped
+//   cuda-pinned-bytes   max-inflight-bytes, at most M / 8; 0 if G = 0  operands are copied once
+//   max-large-bytes     half of what all others leave of M             room for the system and the heap
 //
 // The process itself counts as 256 MiB and 512 MiB for each GPU, at most M / 4. From 512 MiB of memory on (2 GiB with
 // GPUs) and with the default --max-message-bytes, the sum of all is below M.

@@ -13,6 +13,7 @@
 #include <new>
 #include <optional>
 #include <string>
+#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -71,6 +72,8 @@ class PlainStartFailures {
     std::set_terminate([] {
       try {
         if (std::current_exception() != nullptr) std::rethrow_exception(std::current_exception());
+      } catch (const std::system_error&) {
+        end_start("no more threads: raise the process's limits of threads and memory");
       } catch (const std::exception& failed) {
         end_start(failed.what());
       } catch (...) {

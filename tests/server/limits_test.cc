@@ -48,6 +48,7 @@ TEST(Limits, FollowTheMachine) {
     EXPECT_EQ(limits.memory_quota_bytes.value / kMiB, e.quota / kMiB) << e.memory;
     EXPECT_EQ(limits.cuda_pinned_bytes.value / kMiB, e.pinned / kMiB) << e.memory;
     EXPECT_EQ(limits.max_large_bytes.value / kMiB, e.large / kMiB) << e.memory;
+    EXPECT_LT(limits.sum(), e.memory);
   }
 }
 
