@@ -256,7 +256,7 @@ std::unique_ptr<RpcServer> RpcServer::Start(const RpcOptions& options, Pipeline*
   set_limits(options, &builder);
   impl.server = builder.BuildAndStart();
   if (impl.server == nullptr) {
-    *error = "cannot serve on " + options.listen;
+    *error = "cannot serve on " + options.listen.text();
     return nullptr;
   }
   const int listener = listening.sockets().front().get();

@@ -75,6 +75,7 @@ RULES = {
     "server/large_job": Rule(VALUES + SERVER + ("server/large_pipeline.h", "server/admit/", "server/device/", "server/validate/"),
                              CORE_LIBRARIES),
     "server/config": Rule(ENGINE + SERVER + DOORS, CORE_LIBRARIES),
+    "server/limits": Rule(VALUES + SERVER + DOORS, CORE_LIBRARIES),
     "server/main.cc": Rule(ENGINE + DOORS + ("server/",), CORE_LIBRARIES),
     "server": Rule(VALUES + SERVER + ("server/device/device.h",), CORE_LIBRARIES),
     # What both ends of the wire compute.
