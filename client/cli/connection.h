@@ -18,7 +18,7 @@ class Connection {
 
   // Reads the TLS files.
   client::Result<client::ClientOptions> options() const;
-  // That the options name.
+  // The files that the options name.
   std::vector<NamedFile> files() const { return {{"--tls-ca", ca_}, {"--tls-cert", cert_}, {"--tls-key", key_}}; }
   const std::string& address() const { return address_; }
   client::CallOptions call() const { return {.timeout = timeout_}; }

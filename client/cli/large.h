@@ -31,7 +31,7 @@ struct LargeFiles {
   std::string u, s, vh;
   bool print_values = false;  // to stdout, one matrix a line
 
-  // By the options of svd and hsvd.
+  // The files as svd and hsvd name them.
   std::vector<NamedFile> outputs() const { return {{"--u", u}, {"--s", s}, {"--vh", vh}}; }
 };
 

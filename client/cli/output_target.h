@@ -40,7 +40,7 @@ client::Result<OutputTarget> output_target(const std::string& path);
 // with an empty path do not count. Creates nothing.
 client::Status check_outputs(const std::vector<NamedFile>& outputs, const std::vector<NamedFile>& inputs, bool force);
 
-// Of the option that sets `force`.
+// Help of the option --force, which sets `force`.
 inline constexpr char kForceHelp[] = "let an output replace an input";
 
 }  // namespace svdserve::cli

@@ -1,4 +1,4 @@
-// What servers and files say, made safe for a terminal.
+// Text of servers and files, made safe for a terminal.
 #ifndef SVDSERVE_CLIENT_CLI_PRINTABLE_H_
 #define SVDSERVE_CLIENT_CLI_PRINTABLE_H_
 

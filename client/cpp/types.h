@@ -190,7 +190,7 @@ struct CallOptions {
 // After a failed attempt the client waits and tries again where that can help: the server was out of reach or draining
 // (UNAVAILABLE), or refused for load and said when to come back (RESOURCE_EXHAUSTED with a retry delay). The wait is
 // the server's delay, or else the backoff, jittered either way; a wait that would end after the deadline is not begun.
-// Nor is one for a delay above max_server_delay: the call fails at once, and its status holds the delay.
+// A delay above max_server_delay is not waited for: the call fails at once, and its status holds the delay.
 struct RetryPolicy {
   int max_attempts = 8;  // of each message; 1 never retries
   std::chrono::nanoseconds initial_backoff = std::chrono::milliseconds(20);

@@ -35,7 +35,7 @@ grpc::ByteBuffer make_stream_request(uint64_t id, std::optional<std::chrono::nan
 // Singular values of a matrix in the answer.
 int64_t values_wanted(const Batch& shape, const ComputeOptions& compute);
 
-// What the answer to a request must hold, its planes aside: their sizes are those of their memory.
+// The counts that the answer to a request must have. The sizes of its planes are those of their memory.
 struct Expected {
   int64_t count = 0;  // matrices
   int64_t values_per_matrix = 0;

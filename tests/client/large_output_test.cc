@@ -129,7 +129,7 @@ class Descriptor {
   int number_;
 };
 
-// Of outputs alone.
+// Checks outputs alone.
 client::Status check(const std::vector<std::string>& paths) {
   std::vector<NamedFile> outputs;
   for (const std::string& path : paths) outputs.push_back({"-o", path});
@@ -308,7 +308,7 @@ TEST(CheckOutputs, RefusesWhatCannotBeWrittenAndTheSameFileTwice) {
   EXPECT_EQ(contents(folder / "a.npy"), "a");
 }
 
-// Everything that names a file which is an input.
+// Every spelling of an input's path, and every link to it, is recognised.
 TEST(CheckOutputs, AnInputIsReplacedByForceAlone) {
   const Folder folder;
   const std::string in = folder / "a.npy";

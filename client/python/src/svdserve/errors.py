@@ -105,7 +105,7 @@ def invalid_argument(field: str, description: str) -> InvalidArgument:
 
 
 def invalid_reply(message: str) -> Internal:
-    """For what a server must not say. `message`: a sentence about the reply, such as "it holds 3 matrices"."""
+    """The exception for a reply that a server must not send. `message`: a sentence, such as "it holds 3 matrices"."""
     return Internal(f"the server's reply is invalid: {message}", code=grpc.StatusCode.INTERNAL)
 
 
