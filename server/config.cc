@@ -274,7 +274,7 @@ std::vector<Flag> make_flags() {
                     "longest time in which the client of a factor may neither send nor take anything"),
 
       duration_flag("max-queue-delay", "500us", absl::ZeroDuration(), absl::Seconds(10), &C::max_queue_delay, kBatching,
-                    "longest wait for company while devices are busy; an idle device takes a request at once"),
+                    "how far apart requests of one batch may come; an idle device takes a request at once"),
       bytes_flag("max-batch-bytes", 8 * kMiB, 4 * kKiB, kTiB, &C::max_batch_bytes, kBatching,
                  "operands of a batch; a larger request is split"),
       count_flag("max-batch-matrices", 1048576, 1, int64_t{1} << 40, &C::max_batch_matrices, kBatching,
