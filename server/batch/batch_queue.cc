@@ -37,7 +37,6 @@ Flow* BatchQueue::FindOrMake(const Peer& peer_name, const Plan& plan) {
   if (key == nullptr) {
     key = std::make_unique<Key>();
     key->plan = plan;
-    RefreshPiece(key.get());
   }
   std::unique_ptr<PeerQueue>& peer = peers_[peer_name];
   if (peer == nullptr) {
@@ -94,6 +93,7 @@ void BatchQueue::RefreshPiece(Key* key) {
 }
 
 void BatchQueue::BeginToWait(Flow* flow) {
+  if (flow->key->waiting.empty()) RefreshPiece(flow->key);
   flow->place = flow->key->waiting.insert(flow->key->waiting.end(), flow);
   flow->peer->turns.Join(flow);
   if (!flow->peer->waits()) peer_turns_.Join(flow->peer);

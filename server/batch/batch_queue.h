@@ -64,7 +64,7 @@ using CutEvents = absl::InlinedVector<CutEvent, 1>;
 // Of one plan: which flows wait under it.
 struct Key {
   Plan plan;
-  int64_t piece = 0;         // matrices of a batch at most
+  int64_t piece = 0;         // matrices of a batch at most, while a flow waits
   int flows = 0;             // that exist
   std::list<Flow*> waiting;  // in the order in which they began to wait
 };

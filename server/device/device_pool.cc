@@ -83,13 +83,14 @@ struct Run {
 // are few: a straight line through one group and all is short enough where time grows faster than that, and is drawn
 // once again where it does not.
 int64_t matrices_within(const CostTable& costs, const Plan& plan, const Run& all, absl::Duration work) {
+  constexpr double kRounding = 1e-6;  // 3 - 1e-6 is 3
   const int64_t group = plan.outputs.group;
   const Run one{group, costs.Predict(plan, group).typical};
   const absl::Duration limit = std::max(work, 2 * one.took);
   Run last = all;
   for (int i = 0; i < 2 && last.took > limit; ++i) {
     const double part = absl::FDivDuration(limit - one.took, last.took - one.took);
-    const double groups = std::floor(part * static_cast<double>((last.matrices - group) / group));
+    const double groups = std::floor(part * static_cast<double>((last.matrices - group) / group) * (1 + kRounding));
     last.matrices = group + static_cast<int64_t>(groups) * group;
     last.took = costs.Predict(plan, last.matrices).typical;
   }
