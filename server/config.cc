@@ -322,8 +322,7 @@ std::vector<Flag> make_flags() {
                     "time in which the client of a large matrix must send or take 1 MiB, or what is left"),
 
       duration_flag("max-queue-delay", "500us", absl::ZeroDuration(), absl::Seconds(10), &C::max_queue_delay, kBatching,
-                    "time that a request waits for others like it while all devices are busy. An idle device takes a "
-                    "request at once"),
+                    "how far apart the requests of one batch may come. An idle device takes a request at once"),
       bytes_flag("max-batch-bytes", 8 * kMiB, 4 * kKiB, kTiB, &C::max_batch_bytes, kBatching,
                  "operands of one batch. Larger requests are split"),
       count_flag("max-batch-matrices", 1048576, 1, int64_t{1} << 40, &C::max_batch_matrices, kBatching,
