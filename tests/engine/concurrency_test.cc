@@ -53,7 +53,7 @@ TEST(SvdEngineConcurrency, CallsFromManyThreadsDoNotDisturbEachOther) {
   std::vector<std::thread> callers;
   for (size_t caller = 0; caller < 8; ++caller) {
     callers.emplace_back([&, caller] {
-      for (int64_t round = 0; round < scaled(40, 4); ++round) {
+      for (int64_t round = 0; round < scaled(40, 8); ++round) {
         const Job& job = jobs[(caller * 5 + static_cast<size_t>(round)) % jobs.size()];
         const RunResult result = run(engine, job.plan, job.bytes.data(), job.count);
         if (result.values != job.expected.values || result.statuses != job.expected.statuses) ++wrong;
