@@ -32,15 +32,16 @@ function(svdserve_program name)
   target_link_libraries(${name} PRIVATE ${arg_LIBS} svdserve_build_flags)
 endfunction()
 
-# svdserve_test_program(name SOURCES ... LIBS lib ... [COMPUTES]): a GoogleTest program with main from GMock. Most test
-# sources take longer to compile than to run, so they are optimized little; with COMPUTES they are as the libraries.
+# svdserve_test_program(name SOURCES ... LIBS lib ... [COMPUTES]): a GoogleTest program with main from GMock. Its own
+# sources take longer to compile than to run, so they are optimized little. Under a sanitizer they are not optimized at
+# all, but for those that compute much themselves: these say COMPUTES.
 function(svdserve_test_program name)
   cmake_parse_arguments(arg "COMPUTES" "" "SOURCES;LIBS" ${ARGN})
   add_executable(${name} ${arg_SOURCES})
   target_link_libraries(${name} PRIVATE ${arg_LIBS} GTest::gmock GTest::gtest_main svdserve_build_flags)
-  if(NOT arg_COMPUTES AND SVDSERVE_SANITIZE)
+  if(SVDSERVE_SANITIZE AND NOT arg_COMPUTES)
     target_compile_options(${name} PRIVATE -O0)
-  elseif(NOT arg_COMPUTES)
+  else()
     target_compile_options(${name} PRIVATE -O1)
   endif()
 endfunction()
