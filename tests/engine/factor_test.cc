@@ -131,6 +131,7 @@ TEST_P(FactorTest, KeepsTheContractForTallAndWideOnes) {
 TEST_P(FactorTest, KeepsTheContractForTallOnesOfManyColumns) {
   const int64_t cols = 150, rows = 17 * cols;
   for (const Order order : {Order::kRowMajor, Order::kColumnMajor}) {
+    if (!is_long_run() && is_complex(GetParam()) != (order == Order::kRowMajor)) continue;
     Matrix a = generate(Kind::kNormal, GetParam(), rows, cols, 5);
     for (int64_t i = 0; i < rows; ++i) {  // rows in no order of size
       for (int64_t j = 0; j < cols; ++j) a.at(i, j) *= std::ldexp(1.0, static_cast<int>(i * 7 % 31) - 15);
