@@ -138,7 +138,7 @@ void expect_prompt_cancellation(int64_t rows, int64_t cols, DType dtype, Method 
   caller.join();
   EXPECT_FALSE(too_short) << "the batch ended before it could be cancelled";
   EXPECT_FALSE(outcome.completed);
-  EXPECT_LT(seconds, 2.0);
+  EXPECT_LT(seconds, 30.0);  // a moment on a quiet machine; never the minutes of the batch
   EXPECT_LT(outcome.report.total(), total);
 }
 
