@@ -140,7 +140,9 @@ void test_matrix(const Matrix& a, const std::string& what, int32_t max_sweeps = 
       {k, k, dtype, Order::kRowMajor},
       {.method = Method::kJacobi, .max_sweeps = max_sweeps, .vectors = vectors ? Vectors::kThin : Vectors::kNone});
   const Factors f = decompose<Shape>(a, plan, 0);
-  EXPECT_EQ(f, decompose<Shape>(a, plan, 7)) << where;
+  if (is_long_run() || what == name(Kind::kNormal) || what == name(Kind::kLowRank)) {
+    EXPECT_EQ(f, decompose<Shape>(a, plan, 7)) << where;  // threads in another order
+  }
   EXPECT_EQ(check(plan, f.s, f.status, reference_singular_values(a)).failure, "") << where;
   if (!vectors) return;
   const RealType real = real_type(dtype);
@@ -169,6 +171,9 @@ void test_shape(std::initializer_list<int> sizes) {
   }
 }
 
+// A size beyond 32: this one in a long run, the least odd or even one otherwise.
+int larger(int k) { return is_long_run() ? k : 34 - k % 2; }
+
 constexpr auto kNone = ColumnStorage::kNone, kRegisters = ColumnStorage::kRegisters, kMemory = ColumnStorage::kMemory;
 
 // One warp and several, a last warp that is full or not, even and odd k.
@@ -193,14 +198,14 @@ TEST(PlacedJacobi, ValuesAloneKeepTheContract) {
 
 TEST(PlacedJacobi, TheSizesOfGpusKeepTheContract) {
   test_kind<PlacedShape<Real<double>, 8, 8, kRegisters, kRegisters>>(Kind::kNormal, 33);
-  test_kind<PlacedShape<Real<float>, 8, 8, kRegisters, kNone>>(Kind::kLowRank, 40);
+  test_kind<PlacedShape<Real<float>, 8, 8, kRegisters, kNone>>(Kind::kLowRank, larger(40));
 }
 
 // Dependent columns and rows that fall steeply take the most sweeps, the more the larger the matrix.
 TEST(PlacedJacobi, WhatConvergesSlowlyConvergesByDefault) {
   test_kind<PlacedShape<Real<double>, 8, 8, kRegisters, kNone>>(Kind::kDuplicates, 34);
   test_kind<PlacedShape<Complex<double>, 4, 16, kRegisters, kNone>>(Kind::kLowRank, 33);
-  test_kind<PlacedShape<Real<double>, 8, 8, kRegisters, kNone>>(Kind::kSteepRows, 50);
+  test_kind<PlacedShape<Real<double>, 8, 8, kRegisters, kNone>>(Kind::kSteepRows, larger(50));
 }
 
 // Lines that are zero or repeat others: as many sweeps as other matrices, whatever holds the columns.
@@ -209,15 +214,15 @@ void test_dead_lines(int k) {
   const Matrix a = generate(Kind::kNormal, dtype_of<typename Shape::Element>(), k, k, 3);
   const int64_t half = (k + 1) / 2;
   test_matrix<Shape>(with_dead_lines(a, {.rows = half}), "dead rows", 20);
-  if (!is_long_run() && k > 40) return;
+  if (!is_long_run() && Shape::kY != ColumnStorage::kRegisters) return;
   test_matrix<Shape>(with_dead_lines(a, {.rows = half, .copies = true}), "repeated rows", 20);
   test_matrix<Shape>(with_dead_lines(a, {.rows = half, .cols = k - 3, .copies = true}), "repeated lines", 20);
 }
 TEST(PlacedJacobi, DeadLinesTakeTheUsualSweeps) {
   test_dead_lines<PlacedShape<Real<double>, 8, 8, kRegisters, kRegisters>>(33);
-  test_dead_lines<PlacedShape<Real<float>, 8, 8, kRegisters, kNone>>(48);
-  test_dead_lines<PlacedShape<Complex<float>, 6, 8, kRegisters, kMemory>>(41);
-  test_dead_lines<PlacedShape<Complex<double>, 6, 8, kMemory, kMemory>>(40);
+  test_dead_lines<PlacedShape<Real<float>, 8, 8, kRegisters, kNone>>(larger(48));
+  test_dead_lines<PlacedShape<Complex<float>, 6, 8, kRegisters, kMemory>>(larger(41));
+  test_dead_lines<PlacedShape<Complex<double>, 6, 8, kMemory, kMemory>>(larger(40));
 }
 
 // The floor of that is below every value of a graded matrix that can be known.
