@@ -1,8 +1,7 @@
 // What waits for a lane, and whose turn it is. A flow is what one peer has waiting under one plan, its key: a line of
 // jobs. Turns go by device time used: over peers first, then over the flows of a peer (turns.h). A batch is put
-// together when a lane takes it, so it is never older than it must be: it begins with the flow whose turn it is, and
-// other peers' flows of the same key join. Plain data under its owner's lock; it knows neither threads, lanes nor
-// timers.
+// together when a lane takes it. It begins with the flow whose turn it is; other peers' flows of the same key join.
+// Plain data under its owner's lock; it knows neither threads, lanes nor timers.
 //
 // Invariants:
 //   1. Jobs in one batch have equal plans: everything that the arithmetic depends on.
@@ -11,8 +10,8 @@
 //   twice as long as a group; and it has max_bytes and max_matrices, at most.
 //   4. Each peer and each flow is charged for its matrices in a batch: the predicted time when it is taken, corrected
 //   to the measured time when it is settled, and kLeastCharge at least. A peer gets part of a batch when it has used
-//   least of all that wait, or joins one having used at most max_work more than that one. So while a peer waits, no
-//   other gets ahead of it by more than max_work and one batch: nobody starves.
+//   least of all that a free lane suits, or joins such a peer having used at most max_work more. So while a peer waits
+//   for a lane that suits it, no other gets ahead of it by more than max_work and one batch: nobody starves.
 //   5. Peers, flows and keys exist while something of theirs waits or runs, and then until the others have caught up
 //   with what they have used: kMostRestingPeers, and kMostRestingFlows of each peer, at most.
 //   6. A batch without live slices does not wait.
@@ -25,6 +24,7 @@
 #include <iterator>
 #include <list>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
