@@ -37,6 +37,7 @@ class DecomposeLargeCall final : public grpc::ServerBidiReactor<grpc::ByteBuffer
 
   grpc::CallbackServerContext* const call_;  // lives until OnDone()
   std::shared_ptr<LargeJob> job_;            // set by Start()
+  size_t max_message_bytes_ = 0;             // set by Start()
   grpc::ByteBuffer incoming_;                // written by gRPC between StartRead() and OnReadDone()
   Mutex act_mu_;
   grpc::ByteBuffer outgoing_ ABSL_GUARDED_BY(act_mu_);  // between StartWrite() and OnWriteDone()
