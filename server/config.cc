@@ -235,14 +235,23 @@ std::vector<Flag> make_flags() {
                 "gRPC; unix:PATH too. Port 0: any free one. An address that other machines reach needs TLS files or "
                 "--insecure"),
       text_flag(kListening, "metrics-listen", "ADDR:PORT", "127.0.0.1:9464", &C::metrics_listen,
-                "HTTP: /metrics /livez /readyz. Empty: none"),
+                "HTTP: /metrics /livez /readyz. Empty: none. An address that other machines reach needs "
+                "--metrics-insecure or --insecure"),
       text_flag(kListening, "ready-file", "PATH", "", &C::ready_file,
                 "written when the server answers: lines grpc=ADDR:PORT and metrics=ADDR:PORT"),
       text_flag(kListening, "tls-cert", "FILE", "", &C::tls_cert, "PEM chain of the server; with --tls-key"),
       text_flag(kListening, "tls-key", "FILE", "", &C::tls_key, "PEM key of the server"),
       text_flag(kListening, "tls-client-ca", "FILE", "", &C::tls_client_ca,
                 "PEM roots; clients must then show a certificate that one of them signed"),
-      switch_flag("insecure", &C::insecure, kListening, "allow --listen on other than loopback without TLS"),
+      switch_flag("insecure", &C::insecure, kListening,
+                  "allow --listen and --metrics-listen on other than loopback without TLS"),
+      switch_flag("metrics-insecure", &C::metrics_insecure, kListening,
+                  "allow --metrics-listen on other than loopback: it has no TLS"),
+      duration_flag("metrics-max-age", "250ms", absl::ZeroDuration(), absl::Minutes(1), &C::metrics_max_age, kListening,
+                    "age up to which the text of /metrics is used again, so that many GETs cost little"),
+      choice_flag<Reflection>("reflection", "WHEN", {Reflection::kAuto, Reflection::kOn, Reflection::kOff},
+                              Reflection::kAuto, &C::reflection, kListening,
+                              "gRPC server reflection: auto on off. auto: on where --listen is loopback"),
 
       bytes_flag("max-message-bytes", 64 * kMiB, 64 * kKiB, 2047 * kMiB, &C::max_message_bytes, kLimits,
                  "largest request and largest reply, as serialized"),
@@ -260,6 +269,11 @@ std::vector<Flag> make_flags() {
                  "connections of all clients; the process's limit of open files may allow fewer"),
       count_flag("max-connection-streams", 256, 1, 1000000, &C::max_connection_streams, kLimits,
                  "calls of one connection at once; more wait in their client"),
+      duration_flag("max-connection-idle", "15m", absl::ZeroDuration(), 24 * hour, &C::max_connection_idle, kLimits,
+                    "longest time of a connection without a call; 0s: no limit"),
+      duration_flag("max-connection-age", "30m", absl::ZeroDuration(), 24 * hour, &C::max_connection_age, kLimits,
+                    "age, give or take a tenth, from which a connection takes no new calls and its client makes "
+                    "another; calls under way go on to their end; 0s: no limit"),
       bytes_flag("memory-quota-bytes", 128 * kMiB, 16 * kMiB, 1024 * kTiB, &C::memory_quota_bytes, kLimits,
                  "received bytes that are no request yet; beyond, gRPC reads slower and then drops calls"),
       duration_flag("queue-timeout", "30s", absl::Milliseconds(1), 24 * hour, &C::queue_timeout, kLimits,
@@ -400,6 +414,11 @@ std::string check_together(const Config& config) {
   if (config.tls_cert.empty() && !config.insecure && !is_loopback(config.listen)) {
     return absl::StrCat("--listen=", config.listen,
                         " can be reached from other machines: give --tls-cert and --tls-key, or say --insecure");
+  }
+  const bool metrics_are_open = !config.metrics_listen.empty() && !is_loopback(config.metrics_listen);
+  if (metrics_are_open && !config.metrics_insecure && !config.insecure) {
+    return absl::StrCat("--metrics-listen=", config.metrics_listen,
+                        " can be reached from other machines: say --metrics-insecure if that is meant");
   }
   return "";
 }

@@ -14,6 +14,13 @@
 
 namespace svdserve::server {
 
+// Whether the server tells what services and messages it has.
+enum class Reflection : uint8_t { kAuto, kOn, kOff };
+constexpr const char* name(Reflection r) {
+  constexpr const char* kNames[] = {"auto", "on", "off"};
+  return kNames[static_cast<int>(r)];
+}
+
 // Every member is one flag; config.cc holds names, defaults, units, ranges and help in one table.
 struct Config {
   // where to listen
@@ -24,6 +31,9 @@ struct Config {
   std::string tls_key;
   std::string tls_client_ca;
   bool insecure = false;
+  bool metrics_insecure = false;
+  absl::Duration metrics_max_age;
+  Reflection reflection = Reflection::kAuto;
   // limits
   int64_t max_message_bytes = 0;
   int64_t max_matrices = 0;
@@ -34,6 +44,8 @@ struct Config {
   absl::Duration stream_idle_timeout;
   int64_t max_connections = 0;
   int64_t max_connection_streams = 0;
+  absl::Duration max_connection_idle;  // zero: no limit
+  absl::Duration max_connection_age;   // zero: no limit
   int64_t memory_quota_bytes = 0;
   absl::Duration queue_timeout;
   int64_t max_large_bytes = 0;

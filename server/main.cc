@@ -253,10 +253,12 @@ bool start(const Config& config, RpcOptions rpc_options, Server* server) {
   }
   if (!config.metrics_listen.empty()) {
     HttpHandlers handlers;
-    handlers.metrics = [server] {
+    const auto render = [server] {
       return server->recorder.Render(
           readings(*server->pipeline, *server->factors, server->rpc->open_streams(), server->stopping));
     };
+    handlers.metrics = reuse_text(render, config.metrics_max_age, server->clock.get());
+    handlers.live = [server] { return server->rpc->alive(); };
     handlers.ready = [server] { return server->pipeline->stats().ready() && !server->stopping; };
     server->http = HttpExposer::Listen(config.metrics_listen, std::move(handlers), &error);
     if (server->http == nullptr) {
@@ -298,6 +300,10 @@ void stop(const Config& config, Server* server) {
   }
 }
 
+absl::Duration or_no_limit(absl::Duration limit) {
+  return limit == absl::ZeroDuration() ? absl::InfiniteDuration() : limit;
+}
+
 int serve(const Config& config, StopSignals* signals) {
   set_log_level(config.log_level);
   RpcOptions rpc;
@@ -313,6 +319,10 @@ int serve(const Config& config, StopSignals* signals) {
   rpc.max_connections = config.max_connections;
   rpc.max_connection_streams = config.max_connection_streams;
   rpc.memory_quota_bytes = config.memory_quota_bytes;
+  rpc.max_connection_idle = or_no_limit(config.max_connection_idle);
+  rpc.max_connection_age = or_no_limit(config.max_connection_age);
+  rpc.reflection =
+      config.reflection == Reflection::kOn || (config.reflection == Reflection::kAuto && is_loopback(config.listen));
   log_info("starting", {{"version", kVersion}, {"pid", getpid()}, {"config", describe(config)}});
   signals->Listen();
   Server server;
