@@ -185,8 +185,6 @@ void set_limits(const RpcOptions& options, grpc::ServerBuilder* builder) {
   quota.SetMaxThreads(kMaxReflectionThreads);
   builder->SetResourceQuota(quota);
   builder->AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, static_cast<int>(options.max_connection_streams));
-  // Without a table for compressed headers nobody can fill it, neither with memory nor with other clients' headers.
-  builder->AddChannelArgument(GRPC_ARG_HTTP2_HPACK_TABLE_SIZE_DECODER, 0);
   builder->AddChannelArgument(GRPC_ARG_MAX_CONNECTION_IDLE_MS, to_milliseconds(options.max_connection_idle));
   // gRPC varies the age by a tenth, so that not all clients come back at once. It would cut off calls after the grace.
   builder->AddChannelArgument(GRPC_ARG_MAX_CONNECTION_AGE_MS, to_milliseconds(options.max_connection_age));
