@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <new>
+#include <random>
 #include <string>
 #include <vector>
 
@@ -215,6 +216,46 @@ TEST_F(CodecTest, UnknownFieldsAreSkipped) {
       decode(unknown + known + field(kOptions, unknown + field(8, unknown)) + field(kMatrices, unknown), &memory_);
   EXPECT_TRUE(decoded.error.ok()) << decoded.error.message;
   EXPECT_FALSE(decode(known + "\xf3\x07", &memory_).is_message);  // a group without an end
+}
+
+TEST_F(CodecTest, AgreesWithProtobufOnDamagedBytes) {
+  v1::DecomposeRequest request;
+  fill(request.mutable_matrices(), 2, 2, 1, 'x');
+  request.mutable_options()->set_top_k(300);
+  request.mutable_options()->set_max_sweeps(-1);
+  request.mutable_options()->set_tolerance(0.5);
+  v1::MimoOptions& mimo = *request.mutable_options()->mutable_mimo();
+  mimo.set_capacity(true);
+  mimo.set_rank_threshold(0.25);
+  mimo.add_snr_db(-3);
+  mimo.add_snr_db(10);
+  const std::string whole = request.SerializeAsString();
+  std::mt19937 random(7);
+  int good = 0;
+  for (int i = 0; i < 50000; ++i) {
+    std::string bytes = whole;
+    for (int flips = 1 + static_cast<int>(random() % 3); flips > 0; --flips) {
+      bytes[random() % bytes.size()] = static_cast<char>(random());
+    }
+    v1::DecomposeRequest parsed;
+    const bool is_message = parsed.ParseFromString(bytes);
+    const DecodedRequest decoded = decode(bytes, &memory_);
+    EXPECT_EQ(decoded.is_message, is_message) << i;
+    if (!is_message || !decoded.error.ok()) continue;
+    ++good;
+    const Request& batch = decoded.batches[0];
+    const v1::MatrixBatch& matrices = decoded.has_groups ? parsed.groups(0) : parsed.matrices();
+    EXPECT_EQ(batch.problem.rows, matrices.rows()) << i;
+    EXPECT_EQ(batch.problem.cols, matrices.cols()) << i;
+    EXPECT_EQ(batch.count, matrices.count()) << i;
+    EXPECT_EQ(std::string(static_cast<const char*>(batch.payload), batch.payload_bytes), matrices.data()) << i;
+    EXPECT_EQ(batch.options->top_k, parsed.options().top_k()) << i;
+    EXPECT_EQ(batch.options->max_sweeps, parsed.options().max_sweeps()) << i;
+    EXPECT_EQ(batch.options->values, !parsed.options().has_mimo() || parsed.options().mimo().singular_values()) << i;
+    EXPECT_EQ(batch.options->mimo.threshold_rank, parsed.options().mimo().has_rank_threshold()) << i;
+    EXPECT_THAT(batch.options->mimo.snr_db, SizeIs(parsed.options().mimo().snr_db_size())) << i;
+  }
+  EXPECT_GT(good, 1000);
 }
 
 // --- limits --------------------------------------------------------------------------------------
