@@ -18,6 +18,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
+#include "server/peer_address.h"
 #include "server/version.h"
 
 namespace svdserve::server {
@@ -263,8 +264,17 @@ std::vector<Flag> make_flags() {
       count_flag("max-stream-requests", 64, 1, 1000000, &C::max_stream_requests, kLimits,
                  "unanswered requests of one stream before the server stops reading it"),
       count_flag("max-streams", 4096, 1, 10000000, &C::max_streams, kLimits, "open streams of all clients"),
-      duration_flag("stream-idle-timeout", "60s", absl::Milliseconds(1), 24 * hour, &C::stream_idle_timeout, kLimits,
-                    "longest time in which the client of a stream may take nothing while an answer waits for it"),
+      count_flag("max-open-calls", 16384, 1, 10000000, &C::max_open_calls, kLimits,
+                 "open calls of all kinds and clients, health's watches among them"),
+      count_flag("max-peer-percent", 75, 1, 100, &C::max_peer_percent, kLimits,
+                 "share of bytes, requests, large matrices, calls and connections that one client address may hold; an "
+                 "IPv6 /64 and a Unix socket each count as one address"),
+      text_flag(kLimits, "trusted-proxies", "LIST", "", &C::trusted_proxies,
+                "addresses and networks, joined by commas, whose x-forwarded-for names the client"),
+      duration_flag(
+          "stream-idle-timeout", "60s", absl::Milliseconds(1), 24 * hour, &C::stream_idle_timeout, kLimits,
+          "longest time in which a client may keep a call waiting: for its message, for taking a reply, or with a "
+          "stream on which nothing is in flight"),
       count_flag("max-connections", 8192, 1, 10000000, &C::max_connections, kLimits,
                  "connections of all clients; the process's limit of open files may allow fewer"),
       count_flag("max-connection-streams", 256, 1, 1000000, &C::max_connection_streams, kLimits,
@@ -285,7 +295,7 @@ std::vector<Flag> make_flags() {
       count_flag("max-large-requests", 16, 1, 100000, &C::max_large_requests, kLimits,
                  "factors accepted: uploading, waiting, computing or downloading"),
       duration_flag("large-idle-timeout", "60s", absl::Milliseconds(1), 24 * hour, &C::large_idle_timeout, kLimits,
-                    "longest time in which the client of a factor may neither send nor take anything"),
+                    "time in which the client of a factor must send or take 1 MiB, or what is left"),
 
       duration_flag("max-queue-delay", "500us", absl::ZeroDuration(), absl::Seconds(10), &C::max_queue_delay, kBatching,
                     "longest wait for company while devices are busy; an idle device takes a request at once"),
@@ -408,6 +418,10 @@ std::string check_together(const Config& config) {
   }
   if (!config.metrics_listen.empty() && !is_host_port(config.metrics_listen)) {
     return absl::StrCat("--metrics-listen needs ADDR:PORT, not \"", config.metrics_listen, "\"");
+  }
+  if (!TrustedProxies::Parse(config.trusted_proxies)) {
+    return absl::StrCat("--trusted-proxies needs addresses or networks such as 10.0.0.0/8, not \"",
+                        config.trusted_proxies, "\"");
   }
   if (config.tls_cert.empty() != config.tls_key.empty()) return "--tls-cert and --tls-key go together";
   if (!config.tls_client_ca.empty() && config.tls_cert.empty()) return "--tls-client-ca needs --tls-cert and --tls-key";

@@ -41,6 +41,9 @@ struct Config {
   int64_t max_inflight_requests = 0;
   int64_t max_stream_requests = 0;
   int64_t max_streams = 0;
+  int64_t max_open_calls = 0;
+  int64_t max_peer_percent = 0;
+  std::string trusted_proxies;
   absl::Duration stream_idle_timeout;
   int64_t max_connections = 0;
   int64_t max_connection_streams = 0;

@@ -7,10 +7,14 @@ configure_file(version.h.in ${CMAKE_BINARY_DIR}/gen/server/version.h @ONLY)
 add_library(svdserve_server_version INTERFACE)
 target_include_directories(svdserve_server_version INTERFACE ${CMAKE_BINARY_DIR}/gen)
 
+svdserve_library(svdserve_server_peers
+  SOURCES peer_address.cc
+  PUBLIC absl::strings)
+
 svdserve_library(svdserve_server_config
   SOURCES config.cc
   PUBLIC svdserve_engine svdserve_server_log absl::time
-  PRIVATE svdserve_server_version absl::strings)
+  PRIVATE svdserve_server_peers svdserve_server_version absl::strings)
 
 svdserve_library(svdserve_server_sockets
   SOURCES listening_socket.cc
@@ -23,9 +27,10 @@ svdserve_library(svdserve_server_metrics
 
 svdserve_library(svdserve_server_rpc
   SOURCES rpc/connection_acceptor.cc rpc/decode.cc rpc/decompose_call.cc rpc/decompose_large_call.cc
-          rpc/decompose_stream_call.cc rpc/encode.cc rpc/health_call.cc rpc/large_codec.cc rpc/library_logs.cc
-          rpc/message_builder.cc rpc/rpc_server.cc rpc/self_probe.cc rpc/wire_enums.cc
-  PUBLIC svdserve_server_core
+          rpc/decompose_stream_call.cc rpc/encode.cc rpc/health_call.cc rpc/health_service.cc rpc/large_codec.cc
+          rpc/library_logs.cc rpc/message_builder.cc rpc/open_calls.cc rpc/rpc_server.cc rpc/self_probe.cc
+          rpc/wire_enums.cc
+  PUBLIC svdserve_server_core svdserve_server_peers absl::flat_hash_map
   PRIVATE svdserve_server_version svdserve_server_config svdserve_server_sockets svdserve_proto svdserve_wire
           gRPC::grpc++_reflection gRPC::grpc++ absl::strings)
 

@@ -29,7 +29,7 @@ enum class Reason : uint8_t {
   kChunkCorrupted,       // DATA_LOSS: a chunk's checksum is not that of its data
   kUploadIncomplete,     // INVALID_ARGUMENT: commit, or the end of the stream, before the operand's last byte
   kUnexpectedMessage,    // INVALID_ARGUMENT: a message of a stream that has no place where it came
-  kClientStalled,        // DEADLINE_EXCEEDED: the client neither sent nor took anything for too long
+  kClientStalled,        // DEADLINE_EXCEEDED: the client sent or took too little in its time
   kNonFinite,            // INVALID_ARGUMENT: an element of a factor is infinite or no number
   kRankDeficient,        // INVALID_ARGUMENT: a hyperbolic factor does not have full column rank
   kDeviceFault,          // INTERNAL: every device that tried it failed; UNAVAILABLE: no healthy one is left

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "server/heap.h"
 #include "server/log.h"
 
@@ -44,16 +45,26 @@ Error incomplete(const ByteRanges& received, int64_t total) {
 
 Error cancelled() { return {absl::StatusCode::kCancelled, Reason::kCancelled, "the call was cancelled", "", {}}; }
 
-Error stalled(absl::Duration timeout, bool sends) {
+Error draining() {
+  return {absl::StatusCode::kUnavailable, Reason::kDraining, "the server is shutting down", "", absl::Seconds(1)};
+}
+
+// `missing`: what the client did not do in time, such as "sent no commit".
+Error stalled(const char* missing, absl::Duration timeout) {
   return {absl::StatusCode::kDeadlineExceeded,
           Reason::kClientStalled,
-          absl::StrCat("the client ", sends ? "took" : "sent", " nothing for ", absl::FormatDuration(timeout)),
+          absl::StrCat("the client ", missing, " within ", absl::FormatDuration(timeout)),
           "",
           {}};
 }
 
-// What an outcome without results means to the caller.
-Error error_of(const FactorOutcome& outcome) {
+Error no_device() {
+  return {absl::StatusCode::kUnavailable, Reason::kDeviceFault,
+          "no healthy device is left that can compute this matrix; send it again later", "", absl::Seconds(1)};
+}
+
+// The caller's error for an outcome without results. The device's own words are for the log alone.
+Error error_of(const FactorOutcome& outcome, const std::string& device) {
   using absl::StatusCode;
   switch (outcome.status) {
     case FactorStatus::kNonFinite:
@@ -72,14 +83,20 @@ Error error_of(const FactorOutcome& outcome) {
               {}};
     case FactorStatus::kOutOfMemory:
       return {StatusCode::kResourceExhausted, Reason::kOverloadedBytes,
-              absl::StrCat("the device is out of memory for the factor", outcome.detail.empty() ? "" : ": ",
-                           outcome.detail),
+              absl::StrCat("the device ", device,
+                           " has too little memory for this matrix now; send it again later, or a smaller one"),
               "", absl::Seconds(1)};
     case FactorStatus::kCancelled:
       return cancelled();
     case FactorStatus::kFault:
-      return {outcome.device_lost ? StatusCode::kUnavailable : StatusCode::kInternal, Reason::kDeviceFault,
-              outcome.detail, "", outcome.device_lost ? absl::Seconds(1) : absl::ZeroDuration()};
+      if (outcome.device_lost) {
+        return {StatusCode::kUnavailable, Reason::kDeviceFault,
+                absl::StrCat("the device ", device, " was lost while it computed this matrix; send it again later"), "",
+                absl::Seconds(1)};
+      }
+      return {StatusCode::kInternal, Reason::kDeviceFault,
+              absl::StrCat("the device ", device, " failed to compute this matrix; the server's log says why"), "",
+              absl::ZeroDuration()};
     case FactorStatus::kOk:
     case FactorStatus::kNotConverged:
       break;
@@ -102,30 +119,45 @@ void log_fault(const std::string& device, const FactorPlan& plan, const FactorOu
                              {"factor_cols", plan.problem.cols}});
 }
 
-// All that a factor takes of the host's memory.
-int64_t host_bytes(const FactorPlan& plan, const FactorEngine& engine) {
-  int64_t sum = operand_and_result_bytes(plan);
-  const uint64_t working = engine.memory(plan).host_bytes;
-  if (std::cmp_greater(working, std::numeric_limits<int64_t>::max() - sum)) return std::numeric_limits<int64_t>::max();
-  return sum + static_cast<int64_t>(working);
+// For each device its working memory on the host. No value: the matrix does not fit there.
+FactorDemand working_bytes(const LargeStages& stages, const FactorPlan& plan) {
+  const int64_t left = stages.admission->share() - operand_and_result_bytes(plan);
+  FactorDemand working;
+  for (int d = 0; d < stages.runner->size(); ++d) {
+    std::optional<int64_t> bytes = stages.runner->WorkingBytes(plan, d);
+    if (bytes.has_value() && *bytes > left) bytes.reset();
+    working.push_back(bytes);
+  }
+  return working;
 }
 
-Error too_large(const std::string& needs, const std::string& fitting) {
-  return {absl::StatusCode::kInvalidArgument,
-          Reason::kFactorTooLarge,
-          absl::StrCat(needs, fitting.empty() ? "" : "; ", fitting),
-          "open.rows",
-          {}};
+// The largest of them; no value: the matrix fits nowhere.
+std::optional<int64_t> most_of(const FactorDemand& working) {
+  return *std::max_element(working.begin(), working.end());  // no value is less than any
+}
+
+Error too_large(const LargeStages& stages, const FactorPlan& plan) {
+  const FactorRunner& runner = *stages.runner;
+  const int64_t both = operand_and_result_bytes(plan);
+  const int64_t working = runner.WorkingBytes(plan, runner.size() - 1).value_or(0);
+  const std::string fitting =
+      largest_that_fits(plan, [&stages](const FactorPlan& p) { return most_of(working_bytes(stages, p)).has_value(); });
+  return {absl::StatusCode::kInvalidArgument, Reason::kFactorTooLarge,
+          absl::StrCat("the matrix, its results and the work on them need ",
+                       both + std::min(working, std::numeric_limits<int64_t>::max() - both),
+                       " bytes; this server gives one client at most ", stages.admission->share(),
+                       fitting.empty() ? "" : "; ", fitting),
+          "open.rows", absl::ZeroDuration()};
 }
 
 }  // namespace
 
-LargeJob::LargeJob(const LargeStages* stages, Act act)
-    : stages_(stages), act_(std::make_shared<const Act>(std::move(act))) {
+LargeJob::LargeJob(const LargeStages* stages, Peer peer, Act act)
+    : stages_(stages), peer_(std::move(peer)), act_(std::make_shared<const Act>(std::move(act))) {
   MutexLock lock(&mu_);
   labels_.rpc = Rpc::kDecomposeLarge;
   labels_.shape = ShapeBucket::kFactor;
-  heard_ = stages_->clock->Now();
+  upload_.Restart(stages_->clock->Now());
   progress_.off_diagonal = 1;
 }
 
@@ -135,9 +167,8 @@ LargeNext LargeJob::Opened() {
   LargeNext next;
   MutexLock lock(&mu_);
   if (state_ == State::kEnded) return next;
-  if (stages_->ledger->usage().draining) {
-    End({absl::StatusCode::kUnavailable, Reason::kDraining, "the server is shutting down", "", absl::Seconds(1)},
-        &next);
+  if (stages_->admission->usage().draining) {
+    End(draining(), &next);
     return next;
   }
   next.read = reading_ = true;
@@ -148,7 +179,6 @@ LargeNext LargeJob::OnOpen(const LargeOpen& open) {
   LargeNext next;
   MutexLock lock(&mu_);
   reading_ = false;
-  heard_ = stages_->clock->Now();
   if (state_ == State::kEnded) return next;
   labels_.dtype = open.problem.dtype;
   labels_.kind = open.options.vectors != Vectors::kNone ? Kind::kVectors : Kind::kValues;
@@ -161,7 +191,8 @@ LargeNext LargeJob::OnOpen(const LargeOpen& open) {
     return next;
   }
   state_ = State::kUploading;
-  accepted_ = heard_;
+  accepted_ = stages_->clock->Now();
+  upload_.Restart(accepted_);
   acceptance_due_ = true;
   next.read = reading_ = true;
   Pump(&next);
@@ -172,44 +203,30 @@ Error LargeJob::Admit(const LargeOpen& open) {
   ValidatedLarge validated;
   if (Error error = ValidateLarge(open, &validated); !error.ok()) return error;
   const FactorPlan& plan = validated.plan;
-  const FactorRunner& runner = *stages_->runner;
-  const auto fits = [&runner, this](const FactorPlan& p, int d) {
-    return runner.Fits(p, d) && host_bytes(p, *runner.device(d).engine) <= stages_->options->max_bytes;
-  };
-  const auto fits_one = [&](const FactorPlan& p) {
-    for (int d = 0; d < runner.size(); ++d) {
-      if (fits(p, d)) return true;
-    }
-    return false;
-  };
-  if (!fits_one(plan)) {
-    const int64_t least = host_bytes(plan, *runner.device(runner.size() - 1).engine);
-    return too_large(absl::StrCat("the factor, its results and the work on them need ", least,
-                                  " bytes; this server has at most ", stages_->options->max_bytes),
-                     largest_that_fits(plan, fits_one));
-  }
-  const int device = runner.Choose(plan);
-  if (device < 0) {
-    return {absl::StatusCode::kUnavailable, Reason::kDeviceFault, "no healthy device is left that it fits", "",
-            absl::Seconds(1)};
-  }
+  FactorDemand working = working_bytes(*stages_, plan);
+  const std::optional<int64_t> most_working = most_of(working);
+  if (!most_working.has_value()) return too_large(*stages_, plan);
+  const std::vector<int> candidates = stages_->runner->Candidates(working);
+  if (candidates.empty()) return no_device();
+  const auto operand = static_cast<int64_t>(plan.operand_bytes());
+  const int64_t most = operand_and_result_bytes(plan) + *most_working;
   Reservation request;
-  const int64_t bytes = host_bytes(plan, *runner.device(device).engine);
-  if (Error error = stages_->ledger->Admit(bytes, &request); !error.ok()) {
+  if (Error error = stages_->admission->Admit(peer_, operand, most, &place_, &request); !error.ok()) {
     stages_->recorder->Refused(error.reason);
     return error;
   }
-  memory_ = LargeMemory::Make(plan, std::move(validated.signature), request.Split(bytes));
+  memory_ = LargeMemory::Make(plan, std::move(validated.signature), request.Split(operand));
   if (memory_ == nullptr) {
-    return {absl::StatusCode::kResourceExhausted, Reason::kOverloadedBytes, "out of memory for the factor", "",
-            absl::Seconds(1)};
+    return {absl::StatusCode::kResourceExhausted, Reason::kOverloadedBytes,
+            "the server is out of memory for this matrix; send it again later", "", absl::Seconds(1)};
   }
-  const auto operand = static_cast<int64_t>(plan.operand_bytes());
   received_.emplace(operand, static_cast<size_t>(operand / stages_->options->chunk_bytes + kSpareRanges));
   request_ = std::move(request);
   plan_ = plan;
-  device_ = device;
-  stages_->recorder->FactorAccepted(bytes);
+  working_ = std::move(working);
+  candidates_ =
+      absl::StrJoin(candidates, ",", [this](std::string* out, int d) { out->append(stages_->runner->device(d).name); });
+  stages_->recorder->FactorAccepted(most);
   return {};
 }
 
@@ -220,7 +237,6 @@ LargeNext LargeJob::OnChunk(int64_t offset, size_t bytes, uint32_t checksum,
   {
     MutexLock lock(&mu_);
     reading_ = false;
-    heard_ = stages_->clock->Now();
     if (state_ == State::kEnded) return next;
     if (Error error = TakeChunk(offset, bytes); !error.ok()) {
       End(std::move(error), &next);
@@ -245,6 +261,9 @@ LargeNext LargeJob::OnChunk(int64_t offset, size_t bytes, uint32_t checksum,
     return next;
   }
   stages_->recorder->FactorReceived(static_cast<int64_t>(bytes));
+  const absl::Time now = stages_->clock->Now();
+  upload_.Moved(static_cast<int64_t>(bytes), now);
+  if (received_->complete()) upload_.Restart(now);  // for commit
   next.read = reading_ = true;
   return next;
 }
@@ -280,7 +299,6 @@ LargeNext LargeJob::OnCommit() {
   LargeNext next;
   MutexLock lock(&mu_);
   reading_ = false;
-  heard_ = stages_->clock->Now();
   if (state_ == State::kEnded) return next;
   if (Error error = Commit(); !error.ok()) {
     End(std::move(error), &next);
@@ -295,12 +313,27 @@ Error LargeJob::Commit() {
   if (state_ == State::kOpening) return unexpected("commit", "open comes first");
   if (state_ != State::kUploading) return unexpected("commit", "it came before");
   if (!received_->complete()) return incomplete(*received_, static_cast<int64_t>(plan_.operand_bytes()));
-  state_ = State::kQueued;
-  committed_ = queued_ = heard_;
+  committed_ = stages_->clock->Now();
   progress_due_ = true;
   stages_->recorder->FactorPhaseTook(LargePhase::kUpload, committed_ - accepted_);
-  stages_->runner->Submit(device_, shared_from_this());
-  return {};
+  Reservation results;
+  results_kept_ = stages_->admission->Keep(result_bytes(), &place_, &results);
+  if (results_kept_) memory_->Hold(std::move(results));
+  return Enqueue(FactorRunner::Position::kLast) ? Error{} : no_device();
+}
+
+int64_t LargeJob::result_bytes() const {
+  return operand_and_result_bytes(plan_) - static_cast<int64_t>(plan_.operand_bytes());
+}
+
+bool LargeJob::Enqueue(FactorRunner::Position position) {
+  FactorDemand demand = working_;
+  for (std::optional<int64_t>& bytes : demand) {
+    if (bytes.has_value() && !results_kept_) *bytes += result_bytes();
+  }
+  state_ = State::kQueued;
+  queued_ = stages_->clock->Now();
+  return stages_->runner->Submit(shared_from_this(), std::move(demand), position);
 }
 
 LargeNext LargeJob::OnBadMessage(Error error) {
@@ -325,36 +358,40 @@ LargeNext LargeJob::OnReadsClosed() {
 
 // --- the computation, on the device's thread ----------------------------------------------------
 
-bool LargeJob::Run(const FactorEngine& engine) {
-  std::shared_ptr<LargeMemory> memory;
+bool LargeJob::Run(int device, Reservation memory) {
+  std::shared_ptr<LargeMemory> blocks;
   FactorPlan plan;
   {
     MutexLock lock(&mu_);
     if (state_ != State::kQueued) return true;
     state_ = State::kComputing;
+    device_ = device;
     taken_ = stages_->clock->Now();
     stages_->recorder->FactorPhaseTook(LargePhase::kQueue, taken_ - queued_);
-    memory = memory_;
+    lent_ = memory.bytes();
+    memory_->Hold(std::move(memory));
+    blocks = memory_;
     plan = plan_;
   }
   if (plan.operand_bytes() >= kTrimmedBytes) TrimHeap();
   FactorControl control;
   control.progress = [this](const FactorProgress& progress) { OnProgress(progress); };
   control.cancel = &cancel_;
-  FactorOutcome outcome = engine.decompose(plan, memory->operands(), control);
-  memory.reset();
+  FactorOutcome outcome;
+  if (blocks->MapResults(plan)) {
+    outcome = stages_->runner->device(device).engine->decompose(plan, blocks->operands(), control);
+  } else {
+    outcome.status = FactorStatus::kOutOfMemory;
+    outcome.detail = "the host has no memory for the results";
+  }
+  blocks.reset();
   const bool lost = outcome.device_lost;
   OnOutcome(std::move(outcome));
   return !lost;
 }
 
-void LargeJob::OnDeviceLost() {
-  ActOn([this](LargeNext* next) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
-    if (state_ == State::kEnded || TryElsewhere(true)) return;
-    End({absl::StatusCode::kUnavailable, Reason::kDeviceFault, "its device was lost while it waited", "",
-         absl::Seconds(1)},
-        next);
-  });
+void LargeJob::OnNoDevice() {
+  ActOn([this](LargeNext* next) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { End(no_device(), next); });
 }
 
 void LargeJob::OnProgress(const FactorProgress& progress) {
@@ -367,45 +404,36 @@ void LargeJob::OnProgress(const FactorProgress& progress) {
 void LargeJob::OnOutcome(FactorOutcome outcome) {
   ActOn([&](LargeNext* next) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     if (state_ != State::kComputing) return;
-    computed_ = heard_ = stages_->clock->Now();
+    computed_ = stages_->clock->Now();
     if (has_results(outcome)) {
       stages_->recorder->FactorPhaseTook(LargePhase::kCompute, computed_ - taken_);
       stages_->recorder->FactorComputed(outcome);
       outcome_ = std::move(outcome);
+      place_ = {};
       pieces_ = memory_->TakeResults();
       next->done_with.push_back(std::move(memory_));
       state_ = State::kSending;
+      download_.Restart(computed_);
       Pump(next);
       return;
     }
+    const std::string& device = stages_->runner->device(device_).name;
     if (outcome.status == FactorStatus::kFault || outcome.status == FactorStatus::kOutOfMemory) {
-      const std::string& device = stages_->runner->device(device_).name;
       log_fault(device, plan_, outcome);
       stages_->recorder->DeviceFault(device);
       if (outcome.device_lost) stages_->recorder->DeviceLost(device);
-      if (TryElsewhere(outcome.device_lost)) return;
+      if (TryElsewhere(outcome.device_lost, next)) return;
     }
-    End(error_of(outcome), next);
+    End(error_of(outcome, device), next);
   });
 }
 
-bool LargeJob::TryElsewhere(bool device_lost) {
-  failed_.push_back(device_);
+bool LargeJob::TryElsewhere(bool device_lost, LargeNext* next) {
+  working_[static_cast<size_t>(device_)].reset();
   failures_ += device_lost ? 0 : 1;
   if (failures_ == kMostFailures) return false;
-  const int device = stages_->runner->Choose(plan_, failed_);
-  if (device < 0) return false;
-  const int64_t more = host_bytes(plan_, *stages_->runner->device(device).engine) - memory_->held();
-  if (more > 0) {
-    Reservation reservation;
-    if (!stages_->ledger->Admit(more, &reservation).ok()) return false;
-    memory_->Hold(std::move(reservation));
-  }
-  device_ = device;
-  state_ = State::kQueued;
-  queued_ = stages_->clock->Now();
-  stages_->runner->Submit(device, shared_from_this());
-  return true;
+  next->done_with.push_back(memory_->DropResults(lent_));
+  return Enqueue(FactorRunner::Position::kFirst);  // it has waited before
 }
 
 // --- what is sent -------------------------------------------------------------------------------
@@ -414,14 +442,16 @@ void LargeJob::Pump(LargeNext* next) {
   if (writing_ || state_ == State::kEnded) return;
   next->write = NextReply();
   writing_ = next->write.has_value();
-  if (writing_) heard_ = stages_->clock->Now();
+  if (!writing_) return;
+  const auto* chunk = std::get_if<LargeResultChunk>(&*next->write);
+  writing_bytes_ = chunk != nullptr ? static_cast<int64_t>(chunk->bytes) : 0;
+  if (chunk == nullptr) download_.Restart(stages_->clock->Now());
 }
 
 std::optional<LargeReply> LargeJob::NextReply() {
-  const std::string& device = stages_->runner->device(device_).name;
   if (std::exchange(acceptance_due_, false)) {
     const auto operand = static_cast<int64_t>(plan_.operand_bytes());
-    return LargeAccepted{stages_->options->chunk_bytes, operand, operand_and_result_bytes(plan_) - operand, device};
+    return LargeAccepted{stages_->options->chunk_bytes, operand, result_bytes(), candidates_};
   }
   if (state_ == State::kQueued || state_ == State::kComputing) {
     if (!std::exchange(progress_due_, false)) return std::nullopt;
@@ -466,7 +496,7 @@ LargeNext LargeJob::OnWritten(bool ok) {
   LargeNext next;
   MutexLock lock(&mu_);
   writing_ = false;
-  heard_ = stages_->clock->Now();
+  download_.Moved(std::exchange(writing_bytes_, 0), stages_->clock->Now());
   if (state_ == State::kEnded) {
     Finish(&next);
   } else if (!ok) {
@@ -482,10 +512,15 @@ LargeNext LargeJob::OnWritten(bool ok) {
 void LargeJob::Tick() {
   ActOn([this](LargeNext* next) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     const absl::Duration timeout = stages_->options->idle_timeout;
-    const bool silent = stages_->clock->Now() - heard_ > timeout;
-    if (silent && (writing_ || state_ == State::kOpening || state_ == State::kUploading)) {
-      End(stalled(timeout, writing_), next);
-      if (writing_) next->abort = ending_;
+    const absl::Time now = stages_->clock->Now();
+    if (writing_ && download_.TooSlow(now, timeout)) {
+      End(stalled("took less than 1 MiB of the replies", timeout), next);
+      next->abort = ending_;
+    } else if (state_ == State::kOpening && upload_.TooSlow(now, timeout)) {
+      End(stalled("sent no open", timeout), next);
+    } else if (state_ == State::kUploading && upload_.TooSlow(now, timeout)) {
+      const bool complete = received_->complete();
+      End(stalled(complete ? "sent no commit" : "sent less than 1 MiB of the operand", timeout), next);
     } else if (state_ == State::kQueued || state_ == State::kComputing) {
       progress_due_ = true;
       Pump(next);
@@ -516,12 +551,13 @@ bool LargeJob::accepted() const {
 void LargeJob::End(Error error, LargeNext* next) {
   if (state_ == State::kEnded) return;
   cancel_ = true;
-  if (state_ == State::kQueued) stages_->runner->Withdraw(device_, this);
+  if (state_ == State::kQueued) stages_->runner->Withdraw(this);
   state_ = State::kEnded;
   ending_ = std::move(error);
   if (memory_ != nullptr) next->done_with.push_back(std::move(memory_));
   next->done_with.insert(next->done_with.end(), pieces_.begin(), pieces_.end());
   pieces_.clear();
+  place_ = {};
   request_ = {};
   stages_->recorder->RequestFinished(labels_, ending_.code);
   if (!ending_.ok()) stages_->recorder->FactorFailed(ending_.reason);

@@ -15,7 +15,7 @@
 
 #include "absl/functional/function_ref.h"
 #include "absl/time/time.h"
-#include "server/admit/ledger.h"
+#include "server/admit/large_admission.h"
 #include "server/clock.h"
 #include "server/device/factor_runner.h"
 #include "server/large_memory.h"
@@ -23,7 +23,9 @@
 #include "server/large_request.h"
 #include "server/metrics/recorder.h"
 #include "server/mutex.h"
+#include "server/peer.h"
 #include "server/reservation.h"
+#include "server/transfer_pace.h"
 #include "server/validate/byte_ranges.h"
 #include "server/validate/validate_large.h"
 
@@ -32,7 +34,7 @@ namespace svdserve::server {
 // What every job is given. All of it outlives the jobs.
 struct LargeStages {
   const LargeOptions* options = nullptr;
-  Ledger* ledger = nullptr;  // of factors alone
+  LargeAdmission* admission = nullptr;
   FactorRunner* runner = nullptr;
   Clock* clock = nullptr;
   Recorder* recorder = nullptr;
@@ -47,15 +49,19 @@ struct LargeStages {
 //   3. Progress is sent when nothing else is on its way, and then what is known at that moment: a slow reader gets less
 //      of it, never old.
 //   4. When a call ends, its memory is let go at once; the device keeps its share until it has obeyed the cancel flag,
-//   the
-//      transport the pieces of which it has bytes.
-//   5. Nobody is called under the job's lock but the ledger, the runner, the recorder and LargeStages::forget().
+//      the transport the pieces of which it has bytes.
+//   5. Nobody is called under the job's lock but the admission, the runner, the recorder and LargeStages::forget().
+//   6. A matrix that waits in the queue has reserved its operand, and its results where there was room at commit. All
+//      else is reserved by the runner when a device takes it, and goes back when that device fails it.
 class LargeJob final : public FactorTask, public std::enable_shared_from_this<LargeJob> {
  public:
   // Does what a LargeNext says that no event of the wire has led to. Kept until the call ends.
   using Act = std::function<void(LargeNext)>;
 
-  LargeJob(const LargeStages* stages, Act act);
+  // `peer`: who has called.
+  LargeJob(const LargeStages* stages, Peer peer, Act act);
+
+  const Peer& peer() const { return peer_; }
 
   // --- of the wire ---
   LargeNext Opened();
@@ -71,15 +77,15 @@ class LargeJob final : public FactorTask, public std::enable_shared_from_this<La
   LargeNext OnBroken();
 
   // --- of the clock and of the server's end ---
-  // Sends progress, and gives up a client that neither sends nor takes.
+  // Sends progress, and gives up a client that sends or takes too slowly; see TransferPace.
   void Tick();
   void Abandon(const Error& error);
   // Whether it is admitted, so that draining waits for it.
   bool accepted() const;
 
   // --- of the device ---
-  bool Run(const FactorEngine& engine) override;
-  void OnDeviceLost() override;
+  bool Run(int device, Reservation memory) override;
+  void OnNoDevice() override;
 
  private:
   enum class State { kOpening, kUploading, kQueued, kComputing, kSending, kEnded };
@@ -87,11 +93,14 @@ class LargeJob final : public FactorTask, public std::enable_shared_from_this<La
   Error Admit(const LargeOpen& open) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   Error TakeChunk(int64_t offset, size_t bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   Error Commit() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  int64_t result_bytes() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Puts it into the queue; false: no device is left that may take it.
+  bool Enqueue(FactorRunner::Position position) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void OnProgress(const FactorProgress& progress);
   void OnOutcome(FactorOutcome outcome);
-  // Hands the factor, which its device has failed, to another one. False: there is none that it fits, no memory for it
-  // there, or enough have failed it.
-  bool TryElsewhere(bool device_lost) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Puts the matrix, which its device has failed, back into the queue. False: no other device may take it, or enough
+  // have failed it.
+  bool TryElsewhere(bool device_lost, LargeNext* next) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Adds the next message, if there is one and the line is free.
   void Pump(LargeNext* next) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   std::optional<LargeReply> NextReply() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -105,6 +114,7 @@ class LargeJob final : public FactorTask, public std::enable_shared_from_this<La
   void ActOn(absl::FunctionRef<void(LargeNext*)> event);
 
   const LargeStages* const stages_;
+  const Peer peer_;
   std::atomic<bool> cancel_{false};
   mutable Mutex mu_;
   std::shared_ptr<const Act> act_ ABSL_GUARDED_BY(mu_);
@@ -114,10 +124,14 @@ class LargeJob final : public FactorTask, public std::enable_shared_from_this<La
   bool finished_ ABSL_GUARDED_BY(mu_) = false;
   Error ending_ ABSL_GUARDED_BY(mu_);  // of kEnded
   RequestLabels labels_ ABSL_GUARDED_BY(mu_);
-  FactorPlan plan_ ABSL_GUARDED_BY(mu_);  // from kUploading on, as the next three
-  int device_ ABSL_GUARDED_BY(mu_) = 0;
-  std::vector<int> failed_ ABSL_GUARDED_BY(mu_);              // devices that have failed it
-  int failures_ ABSL_GUARDED_BY(mu_) = 0;                     // of those that serve on
+  FactorPlan plan_ ABSL_GUARDED_BY(mu_);                      // from kUploading on, as the next five
+  FactorDemand working_ ABSL_GUARDED_BY(mu_);                 // a device that has failed it has no value any more
+  std::string candidates_ ABSL_GUARDED_BY(mu_);               // at open: their names, joined by commas
+  LargeAdmission::Place place_ ABSL_GUARDED_BY(mu_);          // until there are results
+  bool results_kept_ ABSL_GUARDED_BY(mu_) = false;            // from commit on: their memory is reserved while it waits
+  int device_ ABSL_GUARDED_BY(mu_) = 0;                       // from kComputing on: the one that took it last
+  int64_t lent_ ABSL_GUARDED_BY(mu_) = 0;                     // bytes that were reserved for that device
+  int failures_ ABSL_GUARDED_BY(mu_) = 0;                     // of devices that serve on
   Reservation request_ ABSL_GUARDED_BY(mu_);                  // of no bytes; the others' are in what they are of
   std::shared_ptr<LargeMemory> memory_ ABSL_GUARDED_BY(mu_);  // null again from kSending on
   std::optional<ByteRanges> received_ ABSL_GUARDED_BY(mu_);
@@ -129,7 +143,8 @@ class LargeJob final : public FactorTask, public std::enable_shared_from_this<La
       ABSL_GUARDED_BY(mu_);               // that are not sent yet; then the summary
   size_t sent_ ABSL_GUARDED_BY(mu_) = 0;  // bytes of the first of them
   bool summary_sent_ ABSL_GUARDED_BY(mu_) = false;
-  absl::Time heard_ ABSL_GUARDED_BY(mu_);  // when the client last sent or took something
+  int64_t writing_bytes_ ABSL_GUARDED_BY(mu_) = 0;  // of a result, in the write that is on its way
+  TransferPace upload_ ABSL_GUARDED_BY(mu_), download_ ABSL_GUARDED_BY(mu_);
   // When each was reached.
   absl::Time accepted_ ABSL_GUARDED_BY(mu_) = absl::InfinitePast();
   absl::Time committed_ ABSL_GUARDED_BY(mu_), queued_ ABSL_GUARDED_BY(mu_), taken_ ABSL_GUARDED_BY(mu_),

@@ -41,14 +41,26 @@ std::shared_ptr<LargeMemory> LargeMemory::Make(const FactorPlan& plan, std::vect
   std::shared_ptr<LargeMemory> memory(new LargeMemory);
   memory->reservation_ = std::move(held);
   memory->signature_ = std::move(signature);
-  const uint64_t wanted[] = {plan.values_bytes(), plan.left_bytes(), plan.right_bytes()};
   memory->operand_ = MappedBlock(plan.operand_bytes());
-  bool there = memory->operand_.size() == plan.operand_bytes();
+  return memory->operand_.size() == plan.operand_bytes() ? memory : nullptr;
+}
+
+bool LargeMemory::MapResults(const FactorPlan& plan) {
+  const uint64_t wanted[] = {plan.values_bytes(), plan.left_bytes(), plan.right_bytes()};
+  bool there = true;
   for (size_t i = 0; i < kFactorResults; ++i) {
-    memory->results_[i] = MappedBlock(wanted[i]);
-    there = there && memory->results_[i].size() == wanted[i];
+    results_[i] = MappedBlock(wanted[i]);
+    there = there && results_[i].size() == wanted[i];
   }
-  return there ? memory : nullptr;
+  return there;
+}
+
+std::shared_ptr<const void> LargeMemory::DropResults(int64_t bytes) {
+  struct Dropped {
+    Reservation held;  // first: given back last
+    std::array<MappedBlock, kFactorResults> results;
+  };
+  return std::make_shared<const Dropped>(Dropped{reservation_.Split(bytes), std::exchange(results_, {})});
 }
 
 FactorOperands LargeMemory::operands() const {

@@ -3,6 +3,7 @@
 #ifndef SVDSERVE_SERVER_LARGE_MEMORY_H_
 #define SVDSERVE_SERVER_LARGE_MEMORY_H_
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -54,18 +55,22 @@ struct ResultPiece {
   int64_t offset;  // of the block in its result
 };
 
-// Shared by the job and the device while it computes; the last to let go unmaps it, as that of a piece does.
+// Shared by the job and the device while it computes; the last to let go unmaps it, as that of a piece does. Thread
+// safety: none; the job's lock guards what changes it.
 class LargeMemory {
  public:
-  // Null where the system has no room.
+  // The operand's memory; `held` is its reservation. Null where the system has no room.
   static std::shared_ptr<LargeMemory> Make(const FactorPlan& plan, std::vector<int8_t> signature, Reservation held);
 
   const MappedBlock& operand() const { return operand_; }
   const MappedBlock& result(FactorResult r) const { return results_[static_cast<size_t>(r)]; }
   FactorOperands operands() const;
-  // What it has reserved; with Hold() it is more.
-  int64_t held() const { return reservation_.bytes(); }
   void Hold(Reservation more) { reservation_.Join(std::move(more)); }
+  // Maps the results, which begin as zeros. False where the system has no room.
+  bool MapResults(const FactorPlan& plan);
+  // The results are no more, and `bytes` of the reservation are to go back with them: both when the caller lets go of
+  // what is returned.
+  std::shared_ptr<const void> DropResults(int64_t bytes);
   // The results in the order in which they are sent. They are gone from here, and so is their part of the reservation.
   std::deque<std::shared_ptr<const ResultPiece>> TakeResults();
 
@@ -75,7 +80,7 @@ class LargeMemory {
   Reservation reservation_;  // first: given back last
   std::vector<int8_t> signature_;
   MappedBlock operand_;
-  MappedBlock results_[kFactorResults];
+  std::array<MappedBlock, kFactorResults> results_;
 };
 
 }  // namespace svdserve::server

@@ -3,7 +3,7 @@
 #include <unordered_map>
 #include <utility>
 
-#include "server/admit/ledger.h"
+#include "server/admit/large_admission.h"
 #include "server/device/factor_runner.h"
 #include "server/large_job.h"
 #include "server/mutex.h"
@@ -21,11 +21,13 @@ struct LargePipeline::Impl {
   Impl(const LargeOptions& o, std::vector<FactorDevice> devices, Clock* clock_arg, Recorder* recorder)
       : options(o),
         clock(clock_arg),
-        ledger({o.max_bytes, o.max_requests}, clock_arg),
-        runner(std::make_unique<FactorRunner>(std::move(devices))),
+        admission({.max_bytes = o.max_bytes, .max_requests = o.max_requests, .peer_percent = o.peer_percent},
+                  clock_arg),
+        runner(std::make_unique<FactorRunner>(
+            std::move(devices), [this](int64_t bytes, Reservation* r) { return admission.Reserve(bytes, r); })),
         alarm(clock_arg->MakeAlarm([this] { Tick(); })) {
     stages.options = &options;
-    stages.ledger = &ledger;
+    stages.admission = &admission;
     stages.runner = runner.get();
     stages.clock = clock_arg;
     stages.recorder = recorder;
@@ -52,6 +54,7 @@ struct LargePipeline::Impl {
   }
   void Tick() {
     for (const auto& job : Jobs()) job->Tick();
+    runner->Retry();  // the transport may have let go of results
     MutexLock lock(&mu);
     if (!jobs.empty()) alarm->Set(clock->Now() + kPeriod);
     changed.SignalAll();
@@ -62,11 +65,12 @@ struct LargePipeline::Impl {
 
   const LargeOptions options;
   Clock* const clock;
-  Ledger ledger;
+  LargeAdmission admission;
   LargeStages stages;
   Mutex mu;
   CondVar changed;  // a job has gone, or the time has
   std::unordered_map<LargeJob*, std::weak_ptr<LargeJob>> jobs ABSL_GUARDED_BY(mu);
+  // Last: their threads use the others. The alarm uses the runner.
   std::unique_ptr<FactorRunner> runner;
   std::unique_ptr<Alarm> alarm;
 };
@@ -75,20 +79,16 @@ LargePipeline::LargePipeline(const LargeOptions& options, std::vector<FactorDevi
                              Recorder* recorder)
     : impl_(std::make_unique<Impl>(options, std::move(devices), clock, recorder)) {}
 
-LargePipeline::~LargePipeline() {
-  impl_->AbandonAll(draining("the server is gone"));
-  impl_->alarm.reset();
-  impl_->runner.reset();
-}
+LargePipeline::~LargePipeline() { impl_->AbandonAll(draining("the server is gone")); }
 
-std::shared_ptr<LargeJob> LargePipeline::Begin(std::function<void(LargeNext)> act) {
-  auto job = std::make_shared<LargeJob>(&impl_->stages, std::move(act));
+std::shared_ptr<LargeJob> LargePipeline::Begin(Peer peer, std::function<void(LargeNext)> act) {
+  auto job = std::make_shared<LargeJob>(&impl_->stages, std::move(peer), std::move(act));
   impl_->Add(job);
   return job;
 }
 
 void LargePipeline::StartDrain() {
-  impl_->ledger.StartDrain();
+  impl_->admission.StartDrain();
   for (const auto& job : impl_->Jobs()) {
     if (!job->accepted()) job->Abandon(draining("the server is shutting down"));
   }
@@ -107,16 +107,17 @@ bool LargePipeline::Drain(absl::Duration timeout) {
 }
 
 LargeStats LargePipeline::stats() const {
-  const Ledger::Usage usage = impl_->ledger.usage();
-  LargeStats stats{usage.requests, usage.bytes, {}, {}};
+  const Ledger::Usage usage = impl_->admission.usage();
+  const FactorRunner::Loads loads = impl_->runner->loads();
+  LargeStats stats{usage.requests, usage.bytes, {loads.total.waiting, loads.total.running}, {}};
   for (int d = 0; d < impl_->runner->size(); ++d) {
-    const FactorRunner::Load load = impl_->runner->load(d);
+    const FactorRunner::Load& load = loads.of_device[static_cast<size_t>(d)];
     stats.of_device[impl_->runner->device(d).name] = {load.waiting, load.running};
-    stats.load.waiting += load.waiting;
-    stats.load.running += load.running;
   }
   return stats;
 }
+
+int64_t LargePipeline::max_matrix_bytes() const { return impl_->admission.share(); }
 
 const LargeOptions& LargePipeline::options() const { return impl_->options; }
 

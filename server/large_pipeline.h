@@ -1,4 +1,5 @@
-// The door to what DecomposeLarge needs behind the wire: validate -> admit -> device, one job a call.
+// The door to what DecomposeLarge needs behind the wire: validate -> admit -> device, one job a call. All jobs share
+// one queue (FactorRunner) and one memory limit (LargeAdmission).
 #ifndef SVDSERVE_SERVER_LARGE_PIPELINE_H_
 #define SVDSERVE_SERVER_LARGE_PIPELINE_H_
 
@@ -13,6 +14,7 @@
 #include "server/clock.h"
 #include "server/large_request.h"
 #include "server/metrics/recorder.h"
+#include "server/peer.h"
 
 namespace svdserve::server {
 
@@ -20,22 +22,23 @@ class LargeJob;
 struct FactorDevice;
 
 struct LargeOptions {
-  int64_t max_bytes = int64_t{1} << 30;    // operands, results and working memory of all factors, so of one as well
+  int64_t max_bytes = int64_t{1} << 30;    // operands, results and working memory of all matrices, so of one as well
   int64_t max_requests = 16;               // accepted and not yet gone
+  int peer_percent = 100;                  // of both, for one peer
   int64_t chunk_bytes = int64_t{1} << 20;  // of a chunk, either way
-  absl::Duration idle_timeout = absl::Seconds(60);  // in which a client neither sends nor takes anything
+  absl::Duration idle_timeout = absl::Seconds(60);  // in which a client has to move what TransferPace says
 };
 
 struct FactorLoad {
-  int64_t waiting = 0;  // committed, and their device computes another
+  int64_t waiting = 0;  // in the queue
   int64_t running = 0;
 };
 
 struct LargeStats {
-  int64_t inflight_requests = 0;  // in the ledger of factors
+  int64_t inflight_requests = 0;  // in the ledger of large matrices
   int64_t inflight_bytes = 0;
-  FactorLoad load;                              // of all devices
-  std::map<std::string, FactorLoad> of_device;  // by its name
+  FactorLoad load;                              // each matrix once
+  std::map<std::string, FactorLoad> of_device;  // by its name; waiting: those that this device may take
 };
 
 // Thread-safe, all of it.
@@ -44,7 +47,7 @@ class LargePipeline {
   // How often jobs look at the clock: so often progress is sent.
   static constexpr absl::Duration kPeriod = absl::Milliseconds(250);
 
-  // `clock` and `recorder` outlive the pipeline. At least one device, in the order of preference.
+  // `clock` and `recorder` outlive the pipeline. At least one device.
   LargePipeline(const LargeOptions& options, std::vector<FactorDevice> devices, Clock* clock, Recorder* recorder);
   // Gives up what is left, and returns when no device computes. Every LargeMemory must be gone before: they hold
   // reservations of this pipeline.
@@ -52,8 +55,8 @@ class LargePipeline {
   LargePipeline(const LargePipeline&) = delete;
   LargePipeline& operator=(const LargePipeline&) = delete;
 
-  // The job of a call that is opened now; see LargeJob for `act`.
-  std::shared_ptr<LargeJob> Begin(std::function<void(LargeNext)> act);
+  // The job of a call that is opened now by `peer`; see LargeJob for `act`.
+  std::shared_ptr<LargeJob> Begin(Peer peer, std::function<void(LargeNext)> act);
 
   // From now on no factor is accepted any more: it is refused with DRAINING.
   void StartDrain();
@@ -63,6 +66,8 @@ class LargePipeline {
   bool Drain(absl::Duration timeout);
 
   LargeStats stats() const;
+  // The most that one matrix may need.
+  int64_t max_matrix_bytes() const;
   const LargeOptions& options() const;
 
  private:

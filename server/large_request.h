@@ -14,7 +14,6 @@
 #include "engine/large_factor.h"
 #include "server/error.h"
 #include "server/large_memory.h"
-#include "server/peer.h"
 
 namespace svdserve::server {
 
@@ -23,7 +22,6 @@ struct LargeOpen {
   Problem problem;
   FactorOptions options;
   std::string signature;  // as on the wire: a byte a column, 0x01 or 0xff; empty: the SVD
-  Peer peer;              // whose share it takes
 };
 
 // What is answered, in this order: accepted, then progress, then chunks, then the summary.
@@ -31,11 +29,11 @@ struct LargeAccepted {
   int64_t chunk_bytes = 0;  // largest chunk of the operand, and of the results
   int64_t operand_bytes = 0;
   int64_t result_bytes = 0;
-  std::string device;
+  std::string device;  // names of those that may compute it, joined by commas
 };
 
 struct LargeProgress {
-  bool queued = false;     // it waits for its device, and `factor` is as it began
+  bool queued = false;     // it waits for a device, and `factor` is as it began
   FactorProgress factor;   // of the engine
   absl::Duration elapsed;  // since it was accepted
 };
@@ -59,7 +57,7 @@ struct LargeTiming {
 struct LargeSummary {
   FactorPlan plan;
   FactorOutcome outcome;  // kOk or kNotConverged
-  std::string device;
+  std::string device;     // that computed it
   LargeTiming timing;
 };
 

@@ -132,6 +132,7 @@ PipelineOptions pipeline_options(const Config& config) {
   options.max_message_bytes = config.max_message_bytes;
   options.max_inflight_bytes = config.max_inflight_bytes;
   options.max_inflight_requests = config.max_inflight_requests;
+  options.peer_percent = static_cast<int>(config.max_peer_percent);
   options.max_queue_delay = config.max_queue_delay;
   options.queue_timeout = config.queue_timeout;
   options.max_batch_bytes = config.max_batch_bytes;
@@ -157,6 +158,7 @@ LargeOptions large_options(const Config& config) {
   LargeOptions options;
   options.max_bytes = config.max_large_bytes;
   options.max_requests = config.max_large_requests;
+  options.peer_percent = static_cast<int>(config.max_peer_percent);
   options.chunk_bytes = std::min(options.chunk_bytes, config.max_message_bytes - kFields);
   options.idle_timeout = config.large_idle_timeout;
   return options;
@@ -189,6 +191,7 @@ GaugeReadings readings(const Pipeline& pipeline, const LargePipeline& factors, i
   out.inflight_bytes_limit = pipeline.options().max_inflight_bytes;
   out.queued_requests = stats.queued_requests;
   out.oldest_queued_seconds = absl::ToDoubleSeconds(stats.oldest_queued);
+  out.waiting_requests = stats.waiting_requests;
   out.open_streams = open_streams;
   const LargeStats large = factors.stats();
   out.factors = large.inflight_requests;
@@ -202,6 +205,7 @@ GaugeReadings readings(const Pipeline& pipeline, const LargePipeline& factors, i
 // Everything that serves, in the order of dependence: destroyed from the last to the first.
 struct Server {
   std::unique_ptr<Clock> clock = MakeSteadyClock();
+  HeapKeeper heap{clock.get()};
   PrometheusRecorder recorder;
   std::unique_ptr<HostMemory> memory;  // requests hold pieces of it
   std::unique_ptr<Pipeline> pipeline;
@@ -315,6 +319,9 @@ int serve(const Config& config, StopSignals* signals) {
   rpc.max_message_bytes = config.max_message_bytes;
   rpc.max_stream_requests = config.max_stream_requests;
   rpc.max_streams = config.max_streams;
+  rpc.max_open_calls = config.max_open_calls;
+  rpc.peer_percent = static_cast<int>(config.max_peer_percent);
+  rpc.trusted_proxies = config.trusted_proxies;
   rpc.stream_idle_timeout = config.stream_idle_timeout;
   rpc.max_connections = config.max_connections;
   rpc.max_connection_streams = config.max_connection_streams;

@@ -69,7 +69,7 @@ struct Pipeline::Impl {
       : options(o),
         clock(clock_arg),
         recorder(recorder_arg),
-        ledger({o.max_inflight_bytes, o.max_inflight_requests}, clock_arg),
+        ledger({o.max_inflight_bytes, o.max_inflight_requests, o.peer_percent, o.queue_timeout}, clock_arg),
         pool(std::move(devices), clock_arg, recorder_arg),
         scheduler(batch_options(o), &pool, clock_arg, recorder_arg) {
     if (o.calibration > absl::ZeroDuration()) pool.Calibrate(o.calibration);
@@ -111,9 +111,14 @@ Error Pipeline::Impl::Admit(absl::Span<AdmittedRequest> batches) {
     const absl::Duration earliest = scheduler.EarliestDone(batch.plan, request.count);
     if (Error error = CheckDeadline(batch.admitted, request.deadline, earliest); !error.ok()) return error;
   }
-  Reservation reservation;
-  if (Error error = ledger.Admit(bytes, &reservation); !error.ok()) return error;
-  batches.front().request.memory->Hold(std::move(reservation));
+  const Request& first = batches.front().request;
+  if (first.memory->reservation()->grantor() != nullptr) {
+    if (Error error = ledger.Resize(first.memory->reservation(), bytes); !error.ok()) return error;
+  } else {
+    Reservation reservation;
+    if (Error error = ledger.Admit(first.peer, bytes, &reservation); !error.ok()) return error;
+    first.memory->Hold(std::move(reservation));
+  }
   if (Error error = allocate_results(batches); !error.ok()) return error;
   recorder->Admitted(bytes);
   return {};
@@ -133,6 +138,12 @@ Pipeline::Pipeline(const PipelineOptions& options, std::vector<std::unique_ptr<D
     : impl_(std::make_unique<Impl>(options, std::move(devices), clock, recorder)) {}
 
 Pipeline::~Pipeline() = default;
+
+Admission Pipeline::Enter(const Ask& ask, AdmissionWaiter* waiter, Reservation* reservation, Error* error) {
+  return impl_->ledger.Enter(ask, waiter, reservation, error);
+}
+
+bool Pipeline::Leave(AdmissionWaiter* waiter) { return impl_->ledger.Leave(waiter); }
 
 RequestHandle Pipeline::Submit(Request request, DoneCallback done) {
   const absl::Time now = impl_->clock->Now();
@@ -211,6 +222,7 @@ PipelineStats Pipeline::stats() const {
   stats.draining = usage.draining;
   stats.inflight_requests = usage.requests;
   stats.inflight_bytes = usage.bytes;
+  stats.waiting_requests = usage.waiting;
   stats.queued_requests = waiting.requests;
   stats.oldest_queued = waiting.oldest;
   return stats;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/time/time.h"
+#include "server/admission.h"
 #include "server/clock.h"
 #include "server/device/device.h"
 #include "server/metrics/recorder.h"
@@ -19,6 +20,7 @@ struct PipelineOptions {
   int64_t max_message_bytes = int64_t{64} << 20;             // of one reply
   int64_t max_inflight_bytes = int64_t{1} << 30;             // operands and values of all requests in memory
   int64_t max_inflight_requests = 4096;                      // in memory
+  int peer_percent = 100;                                    // of both, for one peer
   absl::Duration max_queue_delay = absl::Microseconds(500);  // age at which an open batch is cut
   absl::Duration queue_timeout = absl::Seconds(30);          // without a device, after which a request is given up
   int64_t max_batch_bytes = int64_t{8} << 20;                // operands of a batch; a larger request is split
@@ -36,6 +38,7 @@ struct PipelineStats {
   bool draining = false;
   int64_t inflight_requests = 0;  // in the ledger: admitted, and their memory not yet free
   int64_t inflight_bytes = 0;
+  int64_t waiting_requests = 0;  // for memory: their messages are not received yet
   int64_t queued_requests = 0;   // no device has taken them
   absl::Duration oldest_queued;  // age of the oldest of them; zero when there is none
 
@@ -55,8 +58,15 @@ class Pipeline {
   Pipeline(const Pipeline&) = delete;
   Pipeline& operator=(const Pipeline&) = delete;
 
-  // Takes a request; see DoneCallback for when and where `done` is called. What was refused is answered before Submit
-  // returns; so is small work on an idle server, which is computed on the calling thread.
+  // Claims memory for a request before its message is received. The reservation goes to RequestMemory::Hold(), and
+  // Submit() makes it one of the request's exact bytes. Refusals say when to come back. See AdmissionWaiter.
+  Admission Enter(const Ask& ask, AdmissionWaiter* waiter, Reservation* reservation, Error* error);
+  // Takes a claim out of the queue. False: it is not there, since its waiter was told or will be in a moment.
+  bool Leave(AdmissionWaiter* waiter);
+
+  // Takes a request, whose memory may hold a reservation of Enter(); see DoneCallback for when and where `done` is
+  // called. What was refused is answered before Submit returns; so is small work on an idle server, which is computed
+  // on the calling thread.
   RequestHandle Submit(Request request, DoneCallback done);
 
   // The same of a request of several batches, each with a shape of its own, which share memory, deadline and arrival.

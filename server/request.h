@@ -48,6 +48,7 @@ class RequestMemory {
   virtual void* AllocateResults(absl::Span<const ResultPart> parts) = 0;
 
   void Hold(Reservation reservation) { reservation_ = std::move(reservation); }
+  Reservation* reservation() { return &reservation_; }
 
  private:
   Reservation reservation_;

@@ -16,11 +16,13 @@ class ReservationGrantor {
   ~ReservationGrantor() = default;
 };
 
-// Move-only; an empty one claims nothing. One request and `bytes` bytes, or bytes alone where it is split off.
+// Move-only; an empty one claims nothing. One request and `bytes` bytes, or bytes alone (`requests` 0).
 class Reservation {
  public:
   Reservation() = default;
   Reservation(ReservationGrantor* grantor, int64_t bytes) : Reservation(grantor, bytes, 1) {}
+  Reservation(ReservationGrantor* grantor, int64_t bytes, int requests)
+      : grantor_(grantor), bytes_(bytes), requests_(requests) {}
   Reservation(Reservation&& other) noexcept
       : grantor_(std::exchange(other.grantor_, nullptr)),
         bytes_(std::exchange(other.bytes_, 0)),
@@ -32,10 +34,12 @@ class Reservation {
     return *this;
   }
   ~Reservation() {
-    if (grantor_ != nullptr) grantor_->GiveBack(bytes_, requests_);
+    if (bytes_ != 0 || requests_ != 0) grantor_->GiveBack(bytes_, requests_);
   }
 
   int64_t bytes() const { return bytes_; }
+  // Null where it claims nothing.
+  ReservationGrantor* grantor() const { return grantor_; }
   // `bytes` of the claim, at most bytes(), which go back by themselves; the request stays with this.
   Reservation Split(int64_t bytes) {
     bytes_ -= bytes;
@@ -45,9 +49,6 @@ class Reservation {
   void Join(Reservation other) { bytes_ += std::exchange(other.bytes_, 0); }
 
  private:
-  Reservation(ReservationGrantor* grantor, int64_t bytes, int requests)
-      : grantor_(grantor), bytes_(bytes), requests_(requests) {}
-
   ReservationGrantor* grantor_ = nullptr;
   int64_t bytes_ = 0;
   int requests_ = 0;

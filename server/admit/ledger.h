@@ -1,15 +1,34 @@
-// The ledger of what is in memory: bytes of operands and results, and requests. What does not fit is refused at once;
-// the queue behind it is never longer than the ledger is large.
+// The ledger of what is in memory: bytes of messages, operands and results, and requests; and the queue in front of it.
+// A call claims its bytes before its message is received. A claim that does not fit now waits in the queue. A claim
+// that waits too long, or that cannot be served before its deadline, is refused with a time to come back.
+//
+// The queue has a line for each peer; peers take turns, one claim a turn. One peer's claims are bounded by its share of
+// bytes and of requests, so that a peer that takes nothing leaves room for the others.
+//
+// Whether a deadline can be met follows from the flow of the peer's claims of like size: with N of them in memory and
+// in line, of which r leave a second, the next one leaves after N / r seconds (Little's law).
 //
 // Thread-safe. Invariants:
-//   1. bytes_ and requests_ are the sums over the reservations that exist, and never pass their limits.
-//   2. After StartDrain() nothing is admitted any more.
+//   1. bytes_ and requests_ are the sums over the reservations that exist; they pass their limits only where one claim
+//      alone does, and then it is alone.
+//   2. The last sixteenth of the bytes is for small claims, so that no small one waits behind large ones.
+//   3. A claim at the head of its peer's line that only its peer's share keeps back lets other peers pass. One that the
+//      limits of all keep back lets only small claims pass, so it is served in the end.
+//   4. After StartDrain() nothing is admitted any more, and nothing waits; what was admitted may still be extended.
+//   5. No waiter is called under mu_.
 #ifndef SVDSERVE_SERVER_ADMIT_LEDGER_H_
 #define SVDSERVE_SERVER_ADMIT_LEDGER_H_
 
 #include <cstdint>
+#include <list>
+#include <memory>
+#include <utility>
+#include <vector>
 
+#include "absl/container/btree_set.h"
+#include "absl/container/flat_hash_map.h"
 #include "absl/time/time.h"
+#include "server/admission.h"
 #include "server/clock.h"
 #include "server/error.h"
 #include "server/mutex.h"
@@ -20,41 +39,100 @@ namespace svdserve::server {
 struct LedgerLimits {
   int64_t max_bytes = int64_t{1} << 30;
   int64_t max_requests = 4096;
+  int peer_percent = 100;                              // of both, for one peer; at least one request
+  absl::Duration max_wait = absl::InfiniteDuration();  // in the queue
 };
 
-class Ledger final : private ReservationGrantor {
+class Ledger {
  public:
   // `clock` outlives the ledger, the ledger every reservation.
-  Ledger(const LedgerLimits& limits, Clock* clock) : limits_(limits), clock_(clock) {}
+  Ledger(const LedgerLimits& limits, Clock* clock);
+  // Nobody waits any more.
+  ~Ledger();
+  Ledger(const Ledger&) = delete;
+  Ledger& operator=(const Ledger&) = delete;
 
   // Admits one request of `bytes` >= 0 and returns its reservation, or refuses: RESOURCE_EXHAUSTED with a delay after
   // which trying again makes sense (none where it never will fit), or UNAVAILABLE when draining.
-  Error Admit(int64_t bytes, Reservation* reservation);
+  Error Admit(const Peer& peer, int64_t bytes, Reservation* reservation);
 
+  // The same, but what does not fit now waits. `waiter` lives until it is told or has left.
+  Admission Enter(const Ask& ask, AdmissionWaiter* waiter, Reservation* reservation, Error* error);
+  // Reserves `bytes` >= 0 more for a request that was admitted under an empty peer, also when draining. The reservation
+  // counts no request. False: there is no room now.
+  bool Extend(int64_t bytes, Reservation* reservation);
+
+  // Takes a waiter out of the queue. False: it is not there, since it was told or will be in a moment.
+  bool Leave(AdmissionWaiter* waiter);
+
+  // Makes the reservation, which this ledger granted, one of `bytes`. Refuses where it grows and there is no room.
+  Error Resize(Reservation* reservation, int64_t bytes);
+
+  // Refuses all that waits, and whatever comes.
   void StartDrain();
 
   struct Usage {
     int64_t bytes;
     int64_t requests;
     bool draining;
+    int64_t waiting;
   };
   Usage usage() const;
 
  private:
-  void GiveBack(int64_t bytes, int requests) override;
+  struct Account;
+  struct PeerState;
+  struct Claim;
+  using Line = std::list<Claim>;
+  // What is told once mu_ is released.
+  using Admitted = std::vector<std::pair<AdmissionWaiter*, Reservation>>;
+  using Refused = std::vector<std::pair<AdmissionWaiter*, Error>>;
+
+  // What has left since a recent moment of the present busy period.
+  struct Flow {
+    absl::Time since = absl::InfinitePast();
+    double bytes = 0;
+    double requests = 0;
+    void Left(absl::Time now, int64_t bytes_left, int requests_left);
+  };
+
+  void GiveBack(Account* account, int64_t bytes, int requests);
+  PeerState* FindOrMake(const Peer& peer) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void EraseIfIdle(PeerState* peer) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  bool FitsAll(int64_t bytes) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  bool FitsPeer(const PeerState& peer, int64_t bytes) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Why a claim is refused before its bytes are looked at; ok() where it is not.
+  Error Check(const PeerState& peer, int64_t bytes, absl::Time now) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  Error CheckDeadline(const Account& account, absl::Time deadline, absl::Time now) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  Error Full(const PeerState& peer, int64_t bytes, absl::Time now) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  Reservation Grant(Account* account, int64_t bytes, absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Admits what fits, in turn.
+  Admitted Serve(absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Gives one claim of the peer room, if there is any for it; *blocked: only small claims may have it.
+  bool ServeOne(PeerState* peer, absl::Time now, bool* blocked, Admitted* admitted) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void Wait(PeerState* peer, Account* account, const Ask& ask, AdmissionWaiter* waiter, absl::Time now)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void Remove(PeerState* peer, Line::iterator claim) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void OnAlarm();
+  void SetAlarm() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // How long until half of what is in the ledger has left it, going by what left lately.
   absl::Duration RetryDelay(absl::Time now) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const LedgerLimits limits_;
+  const int64_t peer_bytes_, peer_requests_;  // the share of one peer
   Clock* const clock_;
   mutable Mutex mu_;
   int64_t bytes_ ABSL_GUARDED_BY(mu_) = 0;
   int64_t requests_ ABSL_GUARDED_BY(mu_) = 0;
   bool draining_ ABSL_GUARDED_BY(mu_) = false;
-  // What has left since `since_`, a recent moment of the present busy period.
-  absl::Time since_ ABSL_GUARDED_BY(mu_) = absl::InfinitePast();
-  double left_bytes_ ABSL_GUARDED_BY(mu_) = 0;
-  double left_requests_ ABSL_GUARDED_BY(mu_) = 0;
+  Flow flow_ ABSL_GUARDED_BY(mu_);
+  absl::flat_hash_map<Peer, std::unique_ptr<PeerState>> peers_ ABSL_GUARDED_BY(mu_);  // that have something here
+  std::list<PeerState*> turns_ ABSL_GUARDED_BY(mu_);  // those with a line; the front is served next
+  absl::flat_hash_map<AdmissionWaiter*, std::pair<PeerState*, Line::iterator>> waiting_ ABSL_GUARDED_BY(mu_);
+  absl::btree_set<std::pair<absl::Time, AdmissionWaiter*>> expiries_ ABSL_GUARDED_BY(mu_);
+  absl::Time alarm_at_ ABSL_GUARDED_BY(mu_) = absl::InfiniteFuture();
+  std::unique_ptr<Alarm> alarm_;  // last: its callback uses everything above
 };
 
 }  // namespace svdserve::server

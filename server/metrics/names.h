@@ -14,8 +14,8 @@ struct MetricName {
 namespace metric {
 
 // --- requests -----------------------------------------------------------------------------------
-// Labels: rpc, kind (values vectors answers), dtype (f32 f64 c64 c128 invalid), shape (k4 .. k128, k4_long .., factor,
-// invalid), status (gRPC code's name).
+// Labels: rpc, kind (values vectors answers), dtype (f32 f64 c64 c128 invalid unread), shape (k4 .. k128, k4_long ..,
+// factor, invalid, unread), status (gRPC code's name).
 inline constexpr MetricName kRequests{"svdserve_requests_total", "Requests answered, those of streams one by one."};
 // Labels: phase (queue batch_assembly compute respond total).
 inline constexpr MetricName kPhase{
@@ -29,7 +29,7 @@ inline constexpr MetricName kPhase{
 inline constexpr MetricName kAdmittedRequests{"svdserve_admitted_requests_total", "Requests admitted."};
 inline constexpr MetricName kAdmittedBytes{"svdserve_admitted_bytes_total",
                                            "Bytes of operands and results of the requests admitted."};
-// Labels: reason (OVERLOADED_BYTES OVERLOADED_REQUESTS DRAINING DEADLINE_UNREACHABLE), as clients see it.
+// Labels: reason (OVERLOADED_BYTES OVERLOADED_REQUESTS DRAINING DEADLINE_UNREACHABLE QUEUE_TIMEOUT), as clients see it.
 inline constexpr MetricName kRefused{"svdserve_refused_requests_total",
                                      "Valid requests that were refused at admission, by why."};
 inline constexpr MetricName kInflightRequests{"svdserve_inflight_requests",
@@ -37,14 +37,16 @@ inline constexpr MetricName kInflightRequests{"svdserve_inflight_requests",
 inline constexpr MetricName kInflightBytes{"svdserve_inflight_bytes", "Their bytes of operands and results."};
 inline constexpr MetricName kInflightRequestsLimit{"svdserve_inflight_requests_limit", "Where admission refuses."};
 inline constexpr MetricName kInflightBytesLimit{"svdserve_inflight_limit_bytes", "Where admission refuses."};
+inline constexpr MetricName kWaitingRequests{"svdserve_waiting_requests",
+                                             "Calls that wait for memory: their messages are not received yet."};
 inline constexpr MetricName kOpenStreams{"svdserve_open_streams", "DecomposeStream calls that are open."};
 inline constexpr MetricName kRefusedConnections{"svdserve_refused_connections_total",
                                                 "Connections closed at once: there were as many as there may be."};
 
 // --- factors, of DecomposeLarge -----------------------------------------------------------------
 inline constexpr MetricName kFactors{"svdserve_factors_total", "Factors accepted: uploads begun."};
-inline constexpr MetricName kFactorBytesReserved{
-    "svdserve_factor_reserved_bytes_total", "Bytes of operands, results and working memory of the factors accepted."};
+inline constexpr MetricName kFactorBytesReserved{"svdserve_factor_reserved_bytes_total",
+                                                 "Most bytes that the accepted factors take while they are computed."};
 inline constexpr MetricName kFactorReceived{"svdserve_factor_received_bytes_total", "Bytes of operands received."};
 inline constexpr MetricName kFactorSent{"svdserve_factor_sent_bytes_total", "Bytes of results sent."};
 // Labels: phase (upload queue compute download).
@@ -63,9 +65,10 @@ inline constexpr MetricName kFactorFailures{"svdserve_factor_failures_total",
                                             "Calls of DecomposeLarge that ended with an error, by why."};
 inline constexpr MetricName kFactorsInflight{"svdserve_inflight_factors",
                                              "Factors accepted, and their memory not yet free."};
-inline constexpr MetricName kFactorBytes{"svdserve_inflight_factor_bytes", "Their bytes, working memory included."};
+inline constexpr MetricName kFactorBytes{"svdserve_inflight_factor_bytes", "Bytes reserved for them now."};
 inline constexpr MetricName kFactorBytesLimit{"svdserve_inflight_factor_limit_bytes", "Where admission refuses."};
-inline constexpr MetricName kFactorsWaiting{"svdserve_waiting_factors", "Factors that wait for their device."};
+inline constexpr MetricName kFactorsWaiting{"svdserve_waiting_factors",
+                                            "Factors in the queue, which wait for a device or for memory."};
 inline constexpr MetricName kFactorsRunning{"svdserve_running_factors", "Factors that a device computes."};
 
 // --- queue and batches --------------------------------------------------------------------------

@@ -37,7 +37,7 @@ constexpr int kDTypes = 5;  // the engine's four, and none
 
 // Why admission refuses.
 constexpr Reason kRefusals[] = {Reason::kOverloadedBytes, Reason::kOverloadedRequests, Reason::kDraining,
-                                Reason::kDeadlineUnreachable};
+                                Reason::kDeadlineUnreachable, Reason::kQueueTimeout};
 
 // 1 ms to 3 h.
 std::vector<double> factor_time_buckets() {
@@ -197,6 +197,7 @@ struct PrometheusRecorder::Impl {
   Gauge& inflight_bytes_limit = gauge(registry, metric::kInflightBytesLimit);
   Gauge& queued_requests = gauge(registry, metric::kQueuedRequests);
   Gauge& oldest_queued = gauge(registry, metric::kOldestQueued);
+  Gauge& waiting_requests = gauge(registry, metric::kWaitingRequests);
   Gauge& open_streams = gauge(registry, metric::kOpenStreams);
 
   Counter& process_cpu = counters(registry, metric::kProcessCpu).Add({});
@@ -243,7 +244,9 @@ void PrometheusRecorder::RequestFinished(const RequestLabels& labels, absl::Stat
     // Two threads may both come here: Add() gives both the same counter.
     counter = &impl_->requests.Add({{"rpc", name(labels.rpc)},
                                     {"kind", name(labels.kind)},
-                                    {"dtype", labels.dtype ? name(*labels.dtype) : "invalid"},
+                                    {"dtype", labels.dtype                           ? name(*labels.dtype)
+                                              : labels.shape == ShapeBucket::kUnread ? "unread"
+                                                                                     : "invalid"},
                                     {"shape", name(labels.shape)},
                                     {"status", status_name(static_cast<absl::StatusCode>(status))}});
     cached.store(counter, std::memory_order_release);
@@ -354,6 +357,7 @@ std::string PrometheusRecorder::Render(const GaugeReadings& readings) {
   impl_->factors_running.Set(static_cast<double>(readings.running_factors));
   impl_->queued_requests.Set(static_cast<double>(readings.queued_requests));
   impl_->oldest_queued.Set(readings.oldest_queued_seconds);
+  impl_->waiting_requests.Set(static_cast<double>(readings.waiting_requests));
   impl_->open_streams.Set(static_cast<double>(readings.open_streams));
   bring_to(impl_->process_cpu, process_cpu_seconds());
   impl_->process_resident.Set(process_resident_bytes());

@@ -32,6 +32,7 @@ struct GaugeReadings {
   int64_t inflight_bytes_limit = 0;
   int64_t queued_requests = 0;
   double oldest_queued_seconds = 0;
+  int64_t waiting_requests = 0;
   int64_t open_streams = 0;
   int64_t factors = 0;  // accepted, and their memory not yet free
   int64_t factor_bytes = 0;

@@ -36,8 +36,8 @@ constexpr const char* name(Kind k) {
 }
 
 // A few classes of shape, so that the number of time series is bounded whatever clients send: k = min(m, n) up to 4, 8,
-// 16, 32, 128, each square-ish or elongated (max(m, n) > 4 k), what is no valid shape, and every factor of
-// DecomposeLarge.
+// 16, 32, 128, each square-ish or elongated (max(m, n) > 4 k), what is no valid shape, every factor of
+// DecomposeLarge, and requests that ended before their message was read.
 enum class ShapeBucket : uint8_t {
   kInvalid,
   kK4,
@@ -50,9 +50,10 @@ enum class ShapeBucket : uint8_t {
   kK16Long,
   kK32Long,
   kK128Long,
-  kFactor
+  kFactor,
+  kUnread
 };
-inline constexpr int kShapeBuckets = 12;
+inline constexpr int kShapeBuckets = 13;
 
 constexpr ShapeBucket shape_bucket(const Problem& p) {
   const int64_t k = values_per_matrix(p);
@@ -63,8 +64,9 @@ constexpr ShapeBucket shape_bucket(const Problem& p) {
 }
 
 constexpr const char* name(ShapeBucket b) {
-  constexpr const char* kNames[kShapeBuckets] = {"invalid", "k4",      "k8",       "k16",      "k32",       "k128",
-                                                 "k4_long", "k8_long", "k16_long", "k32_long", "k128_long", "factor"};
+  constexpr const char* kNames[kShapeBuckets] = {"invalid",   "k4",      "k8",      "k16",      "k32",
+                                                 "k128",      "k4_long", "k8_long", "k16_long", "k32_long",
+                                                 "k128_long", "factor",  "unread"};
   return kNames[static_cast<int>(b)];
 }
 
@@ -136,7 +138,7 @@ class Recorder {
   virtual void DeviceLost(std::string_view device) = 0;
 
   // --- of DecomposeLarge ---
-  // A factor was admitted, with this many bytes of operand, results and working memory.
+  // A factor was admitted. Operand, results and working memory take this many bytes at most.
   virtual void FactorAccepted(int64_t bytes) = 0;
   // A chunk was taken, or is about to be sent.
   virtual void FactorReceived(int64_t bytes) = 0;

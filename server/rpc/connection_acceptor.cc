@@ -41,20 +41,23 @@ ino_t socket_of(int fd) {
 
 }  // namespace
 
-ConnectionAcceptor::ConnectionAcceptor(ListeningSockets listening, int64_t max_connections, Recorder* recorder,
-                                       HandOver hand_over)
+ConnectionAcceptor::ConnectionAcceptor(ListeningSockets listening, const ConnectionLimits& limits,
+                                       const TrustedProxies& proxies, Recorder* recorder, HandOver hand_over)
     : listening_(std::move(listening)),
       address_(listening_->address()),
+      proxies_(proxies),
       recorder_(recorder),
       hand_over_(std::move(hand_over)),
       stop_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
   const Descriptor probe(fcntl(stop_.get(), F_DUPFD_CLOEXEC, 0));
   first_free_ = std::max(probe.get(), 0);
   const int64_t free = std::max<int64_t>(descriptor_limit() - first_free_, 2);
-  max_connections_ = std::min(max_connections, free - std::min(kReservedDescriptors, free / 2));
-  if (max_connections_ < max_connections) {
+  max_connections_ = std::min(limits.connections, free - std::min(kReservedDescriptors, free / 2));
+  if (max_connections_ < limits.connections) {
     log_warning("fewer_connections", {{"max_connections", max_connections_}, {"descriptor_limit", descriptor_limit()}});
   }
+  const double share = static_cast<double>(max_connections_) * limits.peer_percent / 100;
+  max_of_peer_ = std::max<int64_t>(1, static_cast<int64_t>(share));
   thread_ = std::thread([this] { Run(); });
 }
 
@@ -70,8 +73,8 @@ void ConnectionAcceptor::Stop() {
 }
 
 void ConnectionAcceptor::BreakConnections() const {
-  for (const auto& [fd, socket] : sockets_) {
-    if (socket_of(fd) == socket) shutdown(fd, SHUT_RDWR);
+  for (const auto& [fd, connection] : sockets_) {
+    if (socket_of(fd) == connection.socket) shutdown(fd, SHUT_RDWR);
   }
 }
 
@@ -94,12 +97,17 @@ void ConnectionAcceptor::Run() {
 
 bool ConnectionAcceptor::AcceptFrom(int socket) {
   for (;;) {
-    Descriptor accepted(accept4(socket, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+    sockaddr_storage from{};
+    socklen_t size = sizeof from;
+    Descriptor accepted(accept4(socket, reinterpret_cast<sockaddr*>(&from), &size, SOCK_NONBLOCK | SOCK_CLOEXEC));
     if (!accepted) return errno != EMFILE && errno != ENFILE && errno != ENOBUFS && errno != ENOMEM;
     // A new descriptor has the lowest number that is free: with so large a number, so many are open. gRPC does not say
     // when it closes one, the numbers do.
-    if (accepted.get() - first_free_ >= max_connections_) {
-      Refused();
+    const std::optional<IpAddress> ip = ip_of(from);
+    const Peer peer = ip ? peer_of(*ip) : Peer("unix");
+    const bool is_proxy = ip && proxies_.contains(*ip);
+    if (accepted.get() - first_free_ >= max_connections_ || (!is_proxy && IsBeyondShare(peer))) {
+      Refused(peer);
       continue;
     }
     // As gRPC's listener does; both fail on a Unix socket, which needs neither.
@@ -107,17 +115,38 @@ bool ConnectionAcceptor::AcceptFrom(int socket) {
     setsockopt(accepted.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
     setsockopt(accepted.get(), IPPROTO_TCP, TCP_USER_TIMEOUT, &kUnacknowledgedMilliseconds,
                sizeof kUnacknowledgedMilliseconds);
-    sockets_[accepted.get()] = socket_of(accepted.get());
+    const auto [at, is_new] = sockets_.try_emplace(accepted.get());
+    if (!is_new && --peers_[at->second.peer] == 0) peers_.erase(at->second.peer);  // an earlier one, which has gone
+    at->second = {socket_of(accepted.get()), peer};
+    ++peers_[peer];
     hand_over_(accepted.release());
   }
 }
 
-void ConnectionAcceptor::Refused() {
+bool ConnectionAcceptor::IsBeyondShare(const Peer& peer) {
+  const auto found = peers_.find(peer);
+  if (found == peers_.end() || found->second < max_of_peer_) return false;
+  // Forget those that are closed by now.
+  peers_.clear();
+  for (auto at = sockets_.begin(); at != sockets_.end();) {
+    if (socket_of(at->first) == at->second.socket) {
+      ++peers_[at->second.peer];
+      ++at;
+    } else {
+      at = sockets_.erase(at);
+    }
+  }
+  const auto now = peers_.find(peer);
+  return now != peers_.end() && now->second >= max_of_peer_;
+}
+
+void ConnectionAcceptor::Refused(const Peer& peer) {
   recorder_->ConnectionRefused();
   const absl::Time now = absl::Now();
   if (now - last_warning_ < kBetweenWarnings) return;
   last_warning_ = now;
-  log_warning("connection_refused", {{"max_connections", max_connections_}});
+  log_warning("connection_refused",
+              {{"peer", peer}, {"max_connections", max_connections_}, {"max_of_peer", max_of_peer_}});
 }
 
 }  // namespace svdserve::server

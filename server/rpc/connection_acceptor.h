@@ -14,20 +14,28 @@
 #include <thread>
 #include <unordered_map>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/time/time.h"
 #include "server/listening_socket.h"
 #include "server/metrics/recorder.h"
+#include "server/peer_address.h"
 
 namespace svdserve::server {
+
+struct ConnectionLimits {
+  int64_t connections = 0;
+  int peer_percent = 100;  // of them, for one peer that is no trusted proxy; at least one
+};
 
 class ConnectionAcceptor {
  public:
   // Owns the descriptor from then on. Called on the acceptor's thread.
   using HandOver = std::function<void(int fd)>;
 
-  // Listens until Stop(). Beyond `max_connections`, or what the process's limit of descriptors leaves room
-  // for, a connection is closed at once: its client sees UNAVAILABLE. `recorder` outlives the acceptor.
-  ConnectionAcceptor(ListeningSockets listening, int64_t max_connections, Recorder* recorder, HandOver hand_over);
+  // Listens until Stop(). Beyond the limits, or what the process's limit of descriptors leaves room for, a connection
+  // is closed at once: its client sees UNAVAILABLE. `proxies` and `recorder` outlive the acceptor.
+  ConnectionAcceptor(ListeningSockets listening, const ConnectionLimits& limits, const TrustedProxies& proxies,
+                     Recorder* recorder, HandOver hand_over);
   ~ConnectionAcceptor();
 
   // Nothing is accepted any more. Once; the destructor does it otherwise.
@@ -43,16 +51,28 @@ class ConnectionAcceptor {
   void Run();
   // False: there is no descriptor for another one now.
   bool AcceptFrom(int socket);
-  void Refused();
+  void Refused(const Peer& peer);
+  // Whether one more connection of the peer is too many. It knows only now and then which of them are still open, so
+  // it looks when it must.
+  bool IsBeyondShare(const Peer& peer);
+
+  // A connection that was handed over.
+  struct Connection {
+    ino_t socket;
+    Peer peer;
+  };
 
   std::optional<ListeningSockets> listening_;  // until Stop()
   const std::string address_;
+  const TrustedProxies& proxies_;
   Recorder* const recorder_;
   const HandOver hand_over_;
   const Descriptor stop_;  // readable: the thread ends
   int first_free_ = 0;     // the lowest number that a connection's descriptor can have, more or less
   int64_t max_connections_ = 0;
-  std::unordered_map<int, ino_t> sockets_;          // that were handed over, by descriptor; of the thread alone
+  int64_t max_of_peer_ = 0;
+  std::unordered_map<int, Connection> sockets_;     // by descriptor; of the thread alone
+  absl::flat_hash_map<Peer, int64_t> peers_;        // how many of sockets_ are theirs; of the thread alone
   absl::Time last_warning_ = absl::InfinitePast();  // of the thread alone
   std::thread thread_;
 };

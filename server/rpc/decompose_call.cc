@@ -1,65 +1,150 @@
 #include "server/rpc/decompose_call.h"
 
+#include <algorithm>
+#include <limits>
 #include <utility>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "server/rpc/cut_off.h"
 
 namespace svdserve::server {
 namespace {
 
-// From here on a message is worth a look at the ledger before it is copied.
-constexpr size_t kLargeMessage = size_t{1} << 20;
-constexpr absl::Duration kRetryAfter = absl::Milliseconds(500);
+constexpr char kRequestBytesKey[] = "svdserve-request-bytes";
+constexpr char kReplyBytesKey[] = "svdserve-reply-bytes";
 
-// Whether a large message has no chance of admission now. Admission itself decides later, by the exact sizes; this
-// spares an overloaded server the second copy of what it will refuse, in time and in memory.
-bool cannot_be_admitted(const Pipeline& pipeline, size_t message_bytes) {
-  if (message_bytes < kLargeMessage) return false;
-  const PipelineStats stats = pipeline.stats();
-  return !stats.draining &&
-         stats.inflight_bytes + static_cast<int64_t>(message_bytes) > pipeline.options().max_inflight_bytes &&
-         static_cast<int64_t>(message_bytes) <= pipeline.options().max_inflight_bytes;
+Error bad_size(const char* key, int64_t limit) {
+  return {absl::StatusCode::kInvalidArgument,
+          Reason::kInvalidField,
+          absl::StrCat("the metadata ", key, " must be a number of at most ", limit),
+          key,
+          {}};
+}
+
+// A size that the client announces; -1: it announces none, or not a size.
+int64_t announced(const grpc::CallbackServerContext& call, const char* key) {
+  const auto& metadata = call.client_metadata();
+  const auto found = metadata.find(key);
+  int64_t bytes = 0;
+  if (found == metadata.end() ||
+      !absl::SimpleAtoi(absl::string_view(found->second.data(), found->second.size()), &bytes) || bytes < 0) {
+    return -1;
+  }
+  return bytes;
+}
+
+Error cancelled_error() {
+  return {absl::StatusCode::kCancelled, Reason::kCancelled, "the call was cancelled before its message came", "", {}};
+}
+
+Error no_message_error() {
+  return {absl::StatusCode::kInvalidArgument, Reason::kInvalidField, "the call carries no DecomposeRequest", "", {}};
 }
 
 }  // namespace
 
-grpc::ServerUnaryReactor* DecomposeCall::Handle(const HandlerContext* context, grpc::CallbackServerContext* call,
-                                                grpc::ByteBuffer* request, grpc::ByteBuffer* reply) {
-  auto* const mine = new DecomposeCall(context, reply);
-  mine->Start(*call, request);
-  if (mine->stage_.exchange(Stage::kReturned) != Stage::kAnswered) return mine;
-  const grpc::Status status = std::move(mine->status_);
-  delete mine;
-  grpc::ServerUnaryReactor* const reactor = call->DefaultReactor();
-  reactor->Finish(status);
-  return reactor;
+grpc::ServerReadReactor<grpc::ByteBuffer>* DecomposeCall::Handle(const HandlerContext* context,
+                                                                 grpc::CallbackServerContext* call,
+                                                                 grpc::ByteBuffer* reply) {
+  auto* const mine = new DecomposeCall(context, call, reply);
+  mine->Start();
+  return mine;
 }
 
-void DecomposeCall::Start(const grpc::CallbackServerContext& call, grpc::ByteBuffer* request) {
+// --- the claim ----------------------------------------------------------------------------------
+
+void DecomposeCall::Start() {
   arrival_ = context_->clock->Now();
-  if (cannot_be_admitted(*context_->pipeline, request->Length())) {
-    Answer refusal;
-    refusal.error = {
-        absl::StatusCode::kResourceExhausted, Reason::kOverloadedBytes,
-        absl::StrCat("the request needs more than ", request->Length(), " bytes of memory; so much is not free"), "",
-        kRetryAfter};
-    request->Clear();
-    context_->recorder->Refused(refusal.error.reason);
-    OnAnswer(refusal);
+  deadline_ = deadline_of(*call_, arrival_);
+  peer_ = context_->peer(*call_);
+  labels_.shape = ShapeBucket::kUnread;
+  if (Error error = context_->calls->Add(CallKind::kUnary, peer_, this); !error.ok()) {
+    Refuse(std::move(error));
     return;
   }
-  DecodedRequest decoded = decode_request(request, context_->memory);
+  registered_ = true;
+  const PipelineOptions& options = context_->pipeline->options();
+  const int64_t most = std::min(options.max_message_bytes, options.max_inflight_bytes);
+  const int64_t message = announced(*call_, kRequestBytesKey);
+  if (message > options.max_message_bytes) {
+    Refuse(bad_size(kRequestBytesKey, options.max_message_bytes));
+    return;
+  }
+  // Results are as large as operands, more or less, unless the client says more.
+  const int64_t reply = std::min(std::max(message, announced(*call_, kReplyBytesKey)), options.max_message_bytes);
+  const int64_t claim = message < 0 ? most : std::min(message + reply, options.max_inflight_bytes);
+  Reservation room;
+  Error error;
+  switch (context_->pipeline->Enter({peer_, claim, deadline_}, this, &room, &error)) {
+    case Admission::kAdmitted:
+      OnAdmitted(std::move(room));
+      return;
+    case Admission::kRefused:
+      OnRefused(std::move(error));
+      return;
+    case Admission::kWaits:
+      return;
+  }
+}
+
+void DecomposeCall::OnAdmitted(Reservation reservation) {
+  room_ = std::move(reservation);
+  AwaitClient(true);
+  StartRead(&message_);
+}
+
+void DecomposeCall::OnRefused(Error error) {
+  context_->recorder->Refused(error.reason);
+  Refuse(std::move(error));
+}
+
+void DecomposeCall::OnCancel() {
+  RequestHandle handle;
+  {
+    MutexLock lock(&mu_);
+    cancelled_ = true;
+    handle = handle_;
+  }
+  if (context_->pipeline->Leave(this)) {
+    Refuse(cancelled_error());
+  } else {
+    context_->pipeline->Cancel(handle);
+  }
+}
+
+// --- the message --------------------------------------------------------------------------------
+
+void DecomposeCall::OnReadDone(bool ok) {
+  AwaitClient(false);
+  if (!ok) {
+    Refuse(call_->IsCancelled() ? cancelled_error() : no_message_error());
+    return;
+  }
+  DecodedRequest decoded = decode_request(&message_, context_->memory);
   labels_ = decoded.labels;
   if (!decoded.error.ok()) {
-    Answer refusal;
-    refusal.error = std::move(decoded.error);
-    OnAnswer(refusal);
+    Refuse(std::move(decoded.error));
     return;
   }
-  memory_ = std::move(decoded.memory);
-  handle_ = SubmitDecoded(context_->pipeline, &decoded, arrival_, deadline_of(call, arrival_),
-                          [this](auto answer) { OnAnswer(answer); });
+  Submit(std::move(decoded));
 }
+
+void DecomposeCall::Submit(DecodedRequest decoded) {
+  memory_ = std::move(decoded.memory);
+  memory_->Hold(std::move(room_));
+  RequestHandle handle = SubmitDecoded(context_->pipeline, &decoded, peer_, arrival_, deadline_,
+                                       [this](auto answer) { OnAnswer(answer); });
+  bool cancelled = false;
+  {
+    MutexLock lock(&mu_);
+    handle_ = handle;
+    cancelled = cancelled_;
+  }
+  if (cancelled) context_->pipeline->Cancel(handle);
+}
+
+// --- the reply ----------------------------------------------------------------------------------
 
 void DecomposeCall::OnAnswer(const Outcome& outcome) {
   if (outcome.error.ok()) {
@@ -71,9 +156,44 @@ void DecomposeCall::OnAnswer(const Outcome& outcome) {
   context_->recorder->RequestFinished(labels_, outcome.error.code);
   if (outcome.error.ok()) context_->recorder->PhaseTook(Phase::kRespond, total - outcome.total);
   context_->recorder->PhaseTook(Phase::kTotal, total);
-  status_ = to_status(outcome.error);
-  // From here on *this may be gone at any time.
-  if (stage_.exchange(Stage::kAnswered) == Stage::kReturned) Finish(status_);
+  Reply(to_status(outcome.error));
+}
+
+void DecomposeCall::Refuse(Error error) {
+  Answer refusal;
+  refusal.error = std::move(error);
+  room_ = Reservation();
+  OnAnswer(refusal);
+}
+
+void DecomposeCall::Reply(const grpc::Status& status) {
+  AwaitClient(true);
+  Finish(status);
+}
+
+void DecomposeCall::AwaitClient(bool waits) {
+  const absl::Time since = waits ? context_->clock->Now() : absl::InfiniteFuture();
+  MutexLock lock(&mu_);
+  client_due_since_ = since;
+}
+
+void DecomposeCall::CutOffIfStalled(absl::Time now, absl::Duration timeout) {
+  {
+    MutexLock lock(&mu_);
+    if (now - client_due_since_ <= timeout) return;
+    client_due_since_ = absl::InfiniteFuture();
+  }
+  cut_off(call_, {absl::StatusCode::kDeadlineExceeded,
+                  Reason::kClientStalled,
+                  absl::StrCat("the client neither sent its message nor took the reply within ",
+                               absl::FormatDuration(timeout)),
+                  "",
+                  {}});
+}
+
+void DecomposeCall::OnDone() {
+  if (registered_) context_->calls->Remove(this);
+  delete this;
 }
 
 }  // namespace svdserve::server

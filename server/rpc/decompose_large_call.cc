@@ -15,10 +15,17 @@ constexpr size_t kBesideAChunk = 64 * 1024;
 
 }  // namespace
 
-void DecomposeLargeCall::Start(LargePipeline* pipeline) {
+void DecomposeLargeCall::Start() {
   self_ = shared_from_this();
-  max_message_bytes_ = static_cast<size_t>(pipeline->options().chunk_bytes) + kBesideAChunk;
-  job_ = pipeline->Begin([self = self_](LargeNext next) { self->Act(std::move(next)); });
+  const Peer peer = context_->peer(*call_);
+  if (Error error = context_->calls->Add(CallKind::kLarge, peer, this); !error.ok()) {
+    finished_ = true;
+    Finish(to_status(error));
+    return;
+  }
+  registered_ = true;
+  max_message_bytes_ = static_cast<size_t>(context_->factors->options().chunk_bytes) + kBesideAChunk;
+  job_ = context_->factors->Begin(peer, [self = self_](LargeNext next) { self->Act(std::move(next)); });
   Act(job_->Opened());
 }
 
@@ -76,10 +83,11 @@ void DecomposeLargeCall::OnWriteDone(bool ok) {
 
 void DecomposeLargeCall::OnCancel() {
   const auto self = self_;
-  Act(job_->OnBroken());
+  if (job_ != nullptr) Act(job_->OnBroken());
 }
 
 void DecomposeLargeCall::OnDone() {
+  if (registered_) context_->calls->Remove(this);
   self_.reset();  // may delete *this
 }
 

@@ -10,7 +10,9 @@
 #include "server/large_job.h"
 #include "server/large_pipeline.h"
 #include "server/mutex.h"
+#include "server/rpc/handler_context.h"
 #include "server/rpc/large_codec.h"
+#include "server/rpc/open_calls.h"
 
 namespace svdserve::server {
 
@@ -19,12 +21,14 @@ namespace svdserve::server {
 //
 // Invariant: gRPC is told to read, write or finish under act_mu_ alone, and nothing after finish.
 class DecomposeLargeCall final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>,
-                                 public std::enable_shared_from_this<DecomposeLargeCall> {
+                                 public std::enable_shared_from_this<DecomposeLargeCall>,
+                                 private OpenCall {
  public:
-  explicit DecomposeLargeCall(grpc::CallbackServerContext* call) : call_(call) {}
+  DecomposeLargeCall(const HandlerContext* context, grpc::CallbackServerContext* call)
+      : context_(context), call_(call) {}
 
   // Called by the handler, once. The reactor belongs to gRPC from now on.
-  void Start(LargePipeline* pipeline);
+  void Start();
 
   void OnReadDone(bool ok) override;
   void OnWriteDone(bool ok) override;
@@ -32,13 +36,18 @@ class DecomposeLargeCall final : public grpc::ServerBidiReactor<grpc::ByteBuffer
   void OnDone() override;
 
  private:
+  // The job knows who stalls, and the pipeline ends the jobs that are not accepted yet.
+  void CutOffIfStalled(absl::Time, absl::Duration) override {}
+  void Close(const grpc::Status&) override {}
   void Act(LargeNext next);
   LargeNext Take(DecodedLarge decoded);
 
+  const HandlerContext* const context_;
   grpc::CallbackServerContext* const call_;  // lives until OnDone()
-  std::shared_ptr<LargeJob> job_;            // set by Start()
-  size_t max_message_bytes_ = 0;             // set by Start()
-  grpc::ByteBuffer incoming_;                // written by gRPC between StartRead() and OnReadDone()
+  bool registered_ = false;
+  std::shared_ptr<LargeJob> job_;  // set by Start(), where it is registered
+  size_t max_message_bytes_ = 0;   // likewise
+  grpc::ByteBuffer incoming_;      // written by gRPC between StartRead() and OnReadDone()
   Mutex act_mu_;
   grpc::ByteBuffer outgoing_ ABSL_GUARDED_BY(act_mu_);  // between StartWrite() and OnWriteDone()
   bool finished_ ABSL_GUARDED_BY(act_mu_) = false;

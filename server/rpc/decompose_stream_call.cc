@@ -7,66 +7,6 @@
 #include "server/rpc/cut_off.h"
 
 namespace svdserve::server {
-namespace {
-
-constexpr absl::Duration kRetryAfter = absl::Milliseconds(500);
-
-Error draining() {
-  return {absl::StatusCode::kUnavailable, Reason::kDraining, "the server is shutting down", "", kRetryAfter};
-}
-
-}  // namespace
-
-// --- the list of open streams -------------------------------------------------------------------
-
-StreamRegistry::Added StreamRegistry::Add(const std::shared_ptr<DecomposeStreamCall>& call) {
-  MutexLock lock(&mu_);
-  if (closed_) return Added::kClosed;
-  if (static_cast<int64_t>(open_.size()) >= limit_) return Added::kFull;
-  open_.emplace(call.get(), call);
-  return Added::kYes;
-}
-
-void StreamRegistry::Remove(DecomposeStreamCall* call) {
-  MutexLock lock(&mu_);
-  open_.erase(call);
-}
-
-std::vector<std::shared_ptr<DecomposeStreamCall>> StreamRegistry::Calls() const {
-  std::vector<std::shared_ptr<DecomposeStreamCall>> calls;
-  for (const auto& [key, call] : open_) {
-    if (auto alive = call.lock()) calls.push_back(std::move(alive));
-  }
-  return calls;
-}
-
-void StreamRegistry::GiveUpStalled(absl::Duration timeout) {
-  std::vector<std::shared_ptr<DecomposeStreamCall>> calls;
-  {
-    MutexLock lock(&mu_);
-    calls = Calls();
-  }
-  for (const auto& call : calls) call->GiveUpIfStalled(timeout);
-}
-
-void StreamRegistry::CloseAll() {
-  std::vector<std::shared_ptr<DecomposeStreamCall>> calls;
-  {
-    MutexLock lock(&mu_);
-    closed_ = true;
-    calls = Calls();
-  }
-  const grpc::Status status = to_status(draining());
-  for (const auto& call : calls) call->Close(status);
-}
-
-int64_t StreamRegistry::size() const {
-  MutexLock lock(&mu_);
-  return static_cast<int64_t>(open_.size());
-}
-
-// --- one stream ---------------------------------------------------------------------------------
-
 struct DecomposeStreamCall::InFlight {
   uint64_t id = 0;
   RequestLabels labels;
@@ -76,20 +16,19 @@ struct DecomposeStreamCall::InFlight {
 
 void DecomposeStreamCall::Start() {
   self_ = shared_from_this();
-  switch (context_->streams->Add(self_)) {
-    case StreamRegistry::Added::kYes:
-      Act(stream_.Opened());
-      return;
-    case StreamRegistry::Added::kFull:
-      Finish(to_status({absl::StatusCode::kResourceExhausted, Reason::kOverloadedRequests, "too many streams are open",
-                        "", kRetryAfter}));
-      break;
-    case StreamRegistry::Added::kClosed:
-      Finish(to_status(draining()));
-      break;
+  peer_ = context_->peer(*call_);
+  const Error error = context_->calls->Add(CallKind::kStream, peer_, this);
+  registered_ = error.ok();
+  {
+    MutexLock lock(&act_mu_);
+    heard_ = context_->clock->Now();
+    finished_ = !registered_;
   }
-  MutexLock lock(&act_mu_);
-  finished_ = true;
+  if (registered_) {
+    Act(stream_.Opened());
+  } else {
+    Finish(to_status(error));
+  }
 }
 
 void DecomposeStreamCall::Close(const grpc::Status& status) {
@@ -100,14 +39,17 @@ void DecomposeStreamCall::Close(const grpc::Status& status) {
   Act(stream_.OnReadsClosed());
 }
 
-void DecomposeStreamCall::GiveUpIfStalled(absl::Duration timeout) {
+void DecomposeStreamCall::CutOffIfStalled(absl::Time now, absl::Duration timeout) {
   MutexLock lock(&act_mu_);
-  if (finished_ || broken_ || context_->clock->Now() - writing_since_ <= timeout) return;
-  cut_off(call_, {absl::StatusCode::kDeadlineExceeded,
-                  Reason::kClientStalled,
-                  absl::StrCat("the client took nothing for ", absl::FormatDuration(timeout)),
-                  "",
-                  {}});
+  if (finished_ || broken_) return;
+  const bool takes_nothing = now - writing_since_ > timeout;
+  if (!takes_nothing && (now - heard_ <= timeout || stream_.in_flight() > 0)) return;
+  cut_off(call_,
+          {absl::StatusCode::kDeadlineExceeded,
+           Reason::kClientStalled,
+           absl::StrCat("the client ", takes_nothing ? "took" : "sent", " nothing for ", absl::FormatDuration(timeout)),
+           "",
+           {}});
 }
 
 void DecomposeStreamCall::Act(Stream::Next next) {
@@ -135,6 +77,10 @@ void DecomposeStreamCall::OnReadDone(bool ok) {
     return;
   }
   const absl::Time arrival = context_->clock->Now();
+  {
+    MutexLock lock(&act_mu_);
+    heard_ = arrival;
+  }
   DecodedRequest decoded = decode_stream_request(&incoming_, context_->memory);
   if (!decoded.is_message) {
     // There is no id to answer: the stream cannot go on, but what is in flight is still answered.
@@ -166,7 +112,7 @@ void DecomposeStreamCall::SubmitRequest(DecodedRequest decoded, absl::Time arriv
     request.memory = std::move(decoded.memory);
     absl::Time deadline = deadline_of(*call_, arrival);
     if (decoded.timeout) deadline = std::min(deadline, arrival + *decoded.timeout);
-    RequestHandle handle = SubmitDecoded(context_->pipeline, &decoded, arrival, deadline,
+    RequestHandle handle = SubmitDecoded(context_->pipeline, &decoded, peer_, arrival, deadline,
                                          [self = shared_from_this(), request = std::move(request)](auto answer) {
                                            if (!answer.error.field.empty()) answer.error.field.insert(0, "request.");
                                            self->Act(self->stream_.OnAnswer(request.id, self->Encode(request, answer)));
@@ -193,6 +139,7 @@ void DecomposeStreamCall::OnWriteDone(bool ok) {
     MutexLock lock(&act_mu_);
     outgoing_ = Outgoing();
     writing_since_ = absl::InfiniteFuture();
+    heard_ = context_->clock->Now();
   }
   if (ok) {
     Act(stream_.OnWritten());
@@ -218,7 +165,7 @@ void DecomposeStreamCall::Break() {
 }
 
 void DecomposeStreamCall::OnDone() {
-  context_->streams->Remove(this);
+  if (registered_) context_->calls->Remove(this);
   self_.reset();  // may delete *this
 }
 

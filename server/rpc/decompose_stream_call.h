@@ -1,4 +1,4 @@
-// One DecomposeStream call, and the list of all that are open.
+// One DecomposeStream call.
 #ifndef SVDSERVE_SERVER_RPC_DECOMPOSE_STREAM_CALL_H_
 #define SVDSERVE_SERVER_RPC_DECOMPOSE_STREAM_CALL_H_
 
@@ -7,40 +7,14 @@
 
 #include <cstdint>
 #include <memory>
-#include <unordered_map>
-#include <vector>
 
 #include "server/mutex.h"
 #include "server/respond/result_stream.h"
 #include "server/rpc/codec.h"
 #include "server/rpc/handler_context.h"
+#include "server/rpc/open_calls.h"
 
 namespace svdserve::server {
-
-class DecomposeStreamCall;
-
-// Thread-safe.
-class StreamRegistry {
- public:
-  explicit StreamRegistry(int64_t limit) : limit_(limit) {}
-  // kFull and kClosed: the stream was not added.
-  enum class Added { kYes, kFull, kClosed };
-  Added Add(const std::shared_ptr<DecomposeStreamCall>& call);
-  void Remove(DecomposeStreamCall* call);
-  // Cuts off the streams whose clients have taken nothing for so long, though an answer waits for them.
-  void GiveUpStalled(absl::Duration timeout);
-  // Closes what is open, and from now on refuses what comes.
-  void CloseAll();
-  int64_t size() const;
-
- private:
-  std::vector<std::shared_ptr<DecomposeStreamCall>> Calls() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-
-  const int64_t limit_;
-  mutable Mutex mu_;
-  bool closed_ ABSL_GUARDED_BY(mu_) = false;
-  std::unordered_map<DecomposeStreamCall*, std::weak_ptr<DecomposeStreamCall>> open_ ABSL_GUARDED_BY(mu_);
-};
 
 // ResultStream decides, this class acts. Life: shared; gRPC's share is self_, given up in OnDone(); every request in
 // flight holds one, and so does every reaction while it runs.
@@ -50,17 +24,14 @@ class StreamRegistry {
 //      thread, and one that lost a race against a cancellation must not touch a finished call.
 //   2. The pipeline is never called under act_mu_: it may answer before it returns.
 class DecomposeStreamCall final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>,
-                                  public std::enable_shared_from_this<DecomposeStreamCall> {
+                                  public std::enable_shared_from_this<DecomposeStreamCall>,
+                                  private OpenCall {
  public:
   DecomposeStreamCall(const HandlerContext* context, grpc::CallbackServerContext* call)
       : context_(context), call_(call), stream_(context->max_stream_requests) {}
 
   // Called by the handler, once. The reactor belongs to gRPC from now on.
   void Start();
-  // No more requests are taken; the stream ends with `status` once what is in flight was answered.
-  void Close(const grpc::Status& status);
-  void GiveUpIfStalled(absl::Duration timeout);
-
   void OnReadDone(bool ok) override;
   void OnWriteDone(bool ok) override;
   void OnCancel() override;
@@ -78,6 +49,9 @@ class DecomposeStreamCall final : public grpc::ServerBidiReactor<grpc::ByteBuffe
   using Stream = ResultStream<Outgoing, RequestHandle>;
   struct InFlight;  // what an answer needs of its request
 
+  void Close(const grpc::Status& status) override;
+  void CutOffIfStalled(absl::Time now, absl::Duration timeout) override;
+
   void Act(Stream::Next next);
   void Break();
   void SubmitRequest(DecodedRequest decoded, absl::Time arrival);
@@ -90,9 +64,12 @@ class DecomposeStreamCall final : public grpc::ServerBidiReactor<grpc::ByteBuffe
   Mutex act_mu_;
   Outgoing outgoing_ ABSL_GUARDED_BY(act_mu_);  // between StartWrite() and OnWriteDone()
   absl::Time writing_since_ ABSL_GUARDED_BY(act_mu_) = absl::InfiniteFuture();
+  absl::Time heard_ ABSL_GUARDED_BY(act_mu_) = absl::InfiniteFuture();  // the last request, or the last answer taken
   bool finished_ ABSL_GUARDED_BY(act_mu_) = false;
   bool broken_ ABSL_GUARDED_BY(act_mu_) = false;
   grpc::Status final_status_ ABSL_GUARDED_BY(act_mu_);
+  Peer peer_;
+  bool registered_ = false;
   std::shared_ptr<DecomposeStreamCall> self_;
 };
 

@@ -14,13 +14,14 @@
 #include "server/clock.h"
 #include "server/host_memory.h"
 #include "server/metrics/recorder.h"
+#include "server/peer_address.h"
 #include "server/pipeline.h"
 #include "server/rpc/codec.h"
 
 namespace svdserve::server {
 
 class LargePipeline;
-class StreamRegistry;
+class OpenCalls;
 
 struct HandlerContext {
   Pipeline* pipeline = nullptr;
@@ -28,8 +29,20 @@ struct HandlerContext {
   Clock* clock = nullptr;
   Recorder* recorder = nullptr;
   HostMemory* memory = nullptr;  // of operands
-  StreamRegistry* streams = nullptr;
+  OpenCalls* calls = nullptr;
+  const TrustedProxies* proxies = nullptr;
   size_t max_stream_requests = 1;
+
+  // Whom the call counts against.
+  Peer peer(const grpc::CallbackServerContext& call) const {
+    absl::string_view forwarded;
+    if (!proxies->empty()) {
+      const auto& metadata = call.client_metadata();
+      const auto found = metadata.find("x-forwarded-for");
+      if (found != metadata.end()) forwarded = {found->second.data(), found->second.size()};
+    }
+    return peer_of(call.peer(), forwarded, *proxies);
+  }
 };
 
 // The call's deadline on the pipeline's clock. gRPC's is on the wall clock, so only what is left of it carries over.
@@ -41,9 +54,10 @@ inline absl::Time deadline_of(const grpc::CallbackServerContext& call, absl::Tim
 
 // Submits what was decoded without an error. `done` takes an Answer, or a GroupsAnswer.
 template <class Done>
-RequestHandle SubmitDecoded(Pipeline* pipeline, DecodedRequest* decoded, absl::Time arrival, absl::Time deadline,
-                            Done done) {
+RequestHandle SubmitDecoded(Pipeline* pipeline, DecodedRequest* decoded, const Peer& peer, absl::Time arrival,
+                            absl::Time deadline, Done done) {
   for (Request& batch : decoded->batches) {
+    batch.peer = peer;
     batch.arrival = arrival;
     batch.deadline = deadline;
   }

@@ -3,7 +3,6 @@
 #include <grpc/grpc.h>
 #include <grpcpp/ext/proto_server_reflection_plugin.h>
 #include <grpcpp/generic/async_generic_service.h>
-#include <grpcpp/health_check_service_interface.h>
 #include <grpcpp/impl/server_builder_option.h>
 #include <grpcpp/impl/server_builder_plugin.h>
 #include <grpcpp/resource_quota.h>
@@ -24,12 +23,15 @@
 #include "engine/planner.h"
 #include "server/listening_socket.h"
 #include "server/mutex.h"
+#include "server/peer_address.h"
 #include "server/rpc/connection_acceptor.h"
 #include "server/rpc/decompose_call.h"
 #include "server/rpc/decompose_large_call.h"
 #include "server/rpc/decompose_stream_call.h"
 #include "server/rpc/health_call.h"
+#include "server/rpc/health_service.h"
 #include "server/rpc/library_logs.h"
+#include "server/rpc/open_calls.h"
 #include "server/rpc/self_probe.h"
 #include "server/rpc/wire_reader.h"
 #include "server/version.h"
@@ -59,7 +61,7 @@ void fill_server_info(const HandlerContext& context, v1::GetServerInfoResponse* 
   limits.set_max_inflight_bytes(options.max_inflight_bytes);
   limits.set_max_stream_requests(static_cast<int64_t>(context.max_stream_requests));
   limits.set_max_groups(static_cast<int64_t>(kMaxGroups));
-  limits.set_max_large_bytes(context.factors->options().max_bytes);
+  limits.set_max_large_bytes(context.factors->max_matrix_bytes());
   LargeStats factors = context.factors->stats();
   for (const DeviceState& state : pipeline.devices()) {
     v1::Device& device = *info->add_devices();
@@ -82,19 +84,23 @@ void fill_server_info(const HandlerContext& context, v1::GetServerInfoResponse* 
   info->set_draining(pipeline.stats().draining);
 }
 
-// The bulk methods take and give raw bytes, so that codec.h alone decides what is copied.
+// The bulk methods take and give raw bytes, so that codec.h alone decides what is copied. Decompose is served as a
+// stream of one message; see DecomposeCall.
 class SvdServiceHandler final
-    : public v1::SvdService::WithRawCallbackMethod_Decompose<
-          v1::SvdService::WithRawCallbackMethod_DecomposeStream<v1::SvdService::WithRawCallbackMethod_DecomposeLarge<
-              v1::SvdService::WithRawCallbackMethod_GetServerInfo<v1::SvdService::Service>>>> {
+    : public v1::SvdService::WithRawCallbackMethod_DecomposeStream<v1::SvdService::WithRawCallbackMethod_DecomposeLarge<
+          v1::SvdService::WithRawCallbackMethod_GetServerInfo<v1::SvdService::Service>>> {
  public:
-  explicit SvdServiceHandler(const HandlerContext& context) : context_(context) {}
-
-  grpc::ServerUnaryReactor* Decompose(grpc::CallbackServerContext* call, const grpc::ByteBuffer* request,
-                                      grpc::ByteBuffer* reply) override {
-    // The message is no const object: gRPC made it for this call and has no more use for it. To free it once it is
-    // parsed halves the memory of a large request.
-    return DecomposeCall::Handle(&context_, call, const_cast<grpc::ByteBuffer*>(request), reply);
+  explicit SvdServiceHandler(const HandlerContext* context) : context_(*context) {
+    const auto handler = [this] {
+      return new grpc::internal::CallbackClientStreamingHandler<grpc::ByteBuffer, grpc::ByteBuffer>(
+          [this](grpc::CallbackServerContext* call, grpc::ByteBuffer* reply) {
+            return DecomposeCall::Handle(&context_, call, reply);
+          });
+    };
+    // The first call makes the method a stream for the server, the second one of raw bytes and callbacks. Each takes a
+    // handler of its own, and the last one stays.
+    MarkMethodStreamed(kDecompose, handler());
+    MarkMethodRawCallback(kDecompose, handler());
   }
 
   grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* DecomposeStream(
@@ -106,8 +112,8 @@ class SvdServiceHandler final
 
   grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* DecomposeLarge(
       grpc::CallbackServerContext* call) override {
-    const auto reactor = std::make_shared<DecomposeLargeCall>(call);
-    reactor->Start(context_.factors);
+    const auto reactor = std::make_shared<DecomposeLargeCall>(&context_, call);
+    reactor->Start();
     return reactor.get();  // keeps itself alive until OnDone()
   }
 
@@ -132,7 +138,8 @@ class SvdServiceHandler final
   }
 
  private:
-  const HandlerContext context_;
+  static constexpr int kDecompose = 0;  // the first method of the service in the proto
+  const HandlerContext& context_;
 };
 
 std::shared_ptr<grpc::ServerCredentials> credentials(const RpcOptions& options) {
@@ -184,6 +191,9 @@ void set_limits(const RpcOptions& options, grpc::ServerBuilder* builder) {
   // Reflection is the only synchronous service, with a thread for each call. Calls beyond are RESOURCE_EXHAUSTED.
   quota.SetMaxThreads(kMaxReflectionThreads);
   builder->SetResourceQuota(quota);
+  // A call whose message is not read yet may send one window of the smallest size: without probing it stays that small.
+  // Once a message is read, its window is as large as the message.
+  builder->AddChannelArgument(GRPC_ARG_HTTP2_BDP_PROBE, 0);
   builder->AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, static_cast<int>(options.max_connection_streams));
   builder->AddChannelArgument(GRPC_ARG_MAX_CONNECTION_IDLE_MS, to_milliseconds(options.max_connection_idle));
   // gRPC varies the age by a tenth, so that not all clients come back at once. It would cut off calls after the grace.
@@ -206,9 +216,14 @@ void set_limits(const RpcOptions& options, grpc::ServerBuilder* builder) {
 }  // namespace
 
 struct RpcServer::Impl {
-  explicit Impl(int64_t max_streams) : streams(max_streams) {}
+  explicit Impl(const RpcOptions& options)
+      : calls({options.max_open_calls, options.max_streams, options.peer_percent}),
+        proxies(TrustedProxies::Parse(options.trusted_proxies).value_or(TrustedProxies())) {}
 
-  StreamRegistry streams;
+  OpenCalls calls;
+  const TrustedProxies proxies;
+  HandlerContext context;
+  std::unique_ptr<HealthService> health;
   std::unique_ptr<SvdServiceHandler> service;
   std::unique_ptr<grpc::Server> server;
   std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> connections;  // gRPC's end of `acceptor`
@@ -219,7 +234,6 @@ struct RpcServer::Impl {
   std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> own_connections;
   std::unique_ptr<HealthCall> health_call;  // from Start() to Shutdown(); of the thread that ticks
   SelfProbe self_probe{[this](auto done) { health_call->Start(SelfProbe::kPatience, std::move(done)); }};
-  Clock* clock = nullptr;
 
   absl::Duration stream_idle_timeout;
 
@@ -246,14 +260,12 @@ struct RpcServer::Impl {
     mu.Lock();
     while (!stopping) {
       mu.Unlock();
-      self_probe.Tick(clock->Now());
+      self_probe.Tick(context.clock->Now());
       mu.Lock();
-      streams.GiveUpStalled(stream_idle_timeout);
+      calls.CutOffStalled(context.clock->Now(), stream_idle_timeout);
       const bool healthy = serving && pipeline->stats().ready();
       if (healthy != told) {
-        // The server as a whole last: who sees it change finds the service changed, too.
-        server->GetHealthCheckService()->SetServingStatus(kServiceName, healthy);
-        server->GetHealthCheckService()->SetServingStatus("", healthy);
+        health->SetServing(healthy);
         told = healthy;
       }
       changed.WaitUntil(&mu, std::chrono::steady_clock::now() + kPeriod);
@@ -267,16 +279,16 @@ RpcServer::RpcServer() = default;
 std::unique_ptr<RpcServer> RpcServer::Start(const RpcOptions& options, Pipeline* pipeline, LargePipeline* factors,
                                             Clock* clock, Recorder* recorder, HostMemory* memory, std::string* error) {
   std::unique_ptr<RpcServer> out(new RpcServer);
-  out->impl_ = std::make_unique<Impl>(options.max_streams);
+  out->impl_ = std::make_unique<Impl>(options);
   Impl& impl = *out->impl_;
   impl.pipeline = pipeline;
-  impl.clock = clock;
   impl.stream_idle_timeout = options.stream_idle_timeout;
-  impl.service = std::make_unique<SvdServiceHandler>(HandlerContext{
-      pipeline, factors, clock, recorder, memory, &impl.streams, static_cast<size_t>(options.max_stream_requests)});
+  impl.context = {pipeline, factors,     clock,         recorder,
+                  memory,   &impl.calls, &impl.proxies, static_cast<size_t>(options.max_stream_requests)};
+  impl.service = std::make_unique<SvdServiceHandler>(&impl.context);
+  impl.health = std::make_unique<HealthService>(&impl.context, std::vector<std::string>{"", kServiceName});
 
   redirect_library_logs();
-  grpc::EnableDefaultHealthCheckService(true);
   grpc::reflection::InitProtoReflectionServerBuilderPlugin();
   // One more than is shut down: the last grpc_shutdown() joins a thread that may poll for 10 s on behalf of a
   // connection that is broken already.
@@ -295,6 +307,7 @@ std::unique_ptr<RpcServer> RpcServer::Start(const RpcOptions& options, Pipeline*
   impl.own_connections =
       builder.experimental().AddExternalConnectionAcceptor(FromOutside::FROM_FD, grpc::InsecureServerCredentials());
   builder.RegisterService(impl.service.get());
+  builder.RegisterService(impl.health.get());
   set_limits(options, &builder);
   impl.server = builder.BuildAndStart();
   if (impl.server == nullptr) {
@@ -306,16 +319,14 @@ std::unique_ptr<RpcServer> RpcServer::Start(const RpcOptions& options, Pipeline*
   impl.self_probe.Tick(clock->Now());
   const int listener = listening.sockets().front().get();
   impl.acceptor = std::make_unique<ConnectionAcceptor>(
-      std::move(listening), options.max_connections, recorder, [&impl, listener](int fd) {
+      std::move(listening), ConnectionLimits{options.max_connections, options.peer_percent}, impl.proxies, recorder,
+      [&impl, listener](int fd) {
         grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters connection;
         connection.listener_fd = listener;
         connection.fd = fd;
         impl.connections->HandleNewConnection(&connection);
       });
   impl.address = impl.acceptor->address();
-  // The service must be known to health before anybody asks; it starts serving by SetServing().
-  impl.server->GetHealthCheckService()->SetServingStatus("", false);
-  impl.server->GetHealthCheckService()->SetServingStatus(kServiceName, false);
   impl.watch_thread = std::thread([&impl] { impl.Watch(); });
   return out;
 }
@@ -332,7 +343,7 @@ void RpcServer::SetServing(bool serving) {
   impl_->changed.Signal();
 }
 
-void RpcServer::CloseStreams() { impl_->streams.CloseAll(); }
+void RpcServer::CloseStreams() { impl_->calls.CloseAll(); }
 
 void RpcServer::Shutdown(absl::Duration grace) {
   {
@@ -342,7 +353,8 @@ void RpcServer::Shutdown(absl::Duration grace) {
   }
   if (impl_->watch_thread.joinable()) impl_->watch_thread.join();
   impl_->acceptor->Stop();
-  impl_->streams.CloseAll();
+  impl_->calls.CloseAll();
+  impl_->health->EndWatches();
   std::thread breaker([this, grace] { impl_->BreakConnectionsAfter(grace); });
   impl_->server->Shutdown(std::chrono::system_clock::now() + absl::ToChronoMilliseconds(grace));
   impl_->server->Wait();
@@ -355,7 +367,7 @@ void RpcServer::Shutdown(absl::Duration grace) {
   breaker.join();
 }
 
-int64_t RpcServer::open_streams() const { return impl_->streams.size(); }
+int64_t RpcServer::open_streams() const { return impl_->calls.count(CallKind::kStream); }
 
 bool RpcServer::alive() const { return impl_->self_probe.alive(); }
 

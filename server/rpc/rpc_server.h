@@ -23,6 +23,9 @@ struct RpcOptions {
   int64_t max_message_bytes = 0;
   int64_t max_stream_requests = 0;
   int64_t max_streams = 0;
+  int64_t max_open_calls = 0;
+  int peer_percent = 100;       // of calls, streams and connections, for one peer
+  std::string trusted_proxies;  // see TrustedProxies; checked by read_config()
   absl::Duration stream_idle_timeout = absl::InfiniteDuration();
   int64_t max_connections = 0;
   int64_t max_connection_streams = 0;

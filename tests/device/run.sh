@@ -5,7 +5,7 @@
 #   arithmetic bits contract faults      right or wrong
 #   factor                      large factors: right or wrong, then figures
 #   kernels vectors answers torch host large python service    figures, each with its peers in the same run
-# and by name alone: sanitize (compute-sanitizer over a reduced list), soak (two minutes of mixed load), resources,
+# and by name alone: connections (16 to 128 of them beside the echo), several (large matrices at once), sanitize (compute-sanitizer over a reduced list), soak (two minutes of mixed load), resources,
 # factor-profile (Nsight Compute on one launch of each kernel of a p-step).
 set -uo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -71,6 +71,54 @@ service() {
   start svdserve
   "$bin/svdctl" info --address "$address"
   stop
+}
+
+# Many connections with default flags, each beside the echo at the same concurrency.
+connections() {
+  local n
+  for n in 16 32 64 128; do
+    start svdserve_echo
+    bench "echo, 16 MiB, $n connections" --request-bytes 16777216 --concurrency "$n" --connections "$n"
+    stop
+    start svdserve --metrics-listen=
+    bench "svdserve, 16 MiB, $n connections" --request-bytes 16777216 --concurrency "$n" --connections "$n"
+    stop
+  done
+  start svdserve_echo
+  bench "echo, 1 MiB, 16 connections" --request-bytes 1048576 --concurrency 16 --connections 16
+  stop
+  start svdserve --metrics-listen=
+  bench "svdserve, 1 MiB, 16 connections" --request-bytes 1048576 --concurrency 16 --connections 16
+  stop
+  grep -E 'event=limit' "$out/svdserve.log"
+}
+
+# Large matrices of order 8192: one alone, as many as there are GPUs one after the other, then all at once.
+several() {
+  local folder=$out/several gpus i begin one=0 all=0
+  gpus=$(nvidia-smi --list-gpus | wc -l)
+  mkdir -p "$folder"
+  python3 -c "import numpy as np; np.save('$folder/a.npy', np.random.default_rng(1).standard_normal((8192, 8192)))"
+  start svdserve --metrics-listen= --max-large-bytes="$((gpus * 6))GiB"
+  decompose() {
+    "$bin/svdctl" svd "$folder/a.npy" --u "$folder/u$1.npy" --s "$folder/s$1.npy" --vh "$folder/vh$1.npy" --verbose \
+      --address "$address" > "$folder/log$1" 2>&1 || cat "$folder/log$1"
+  }
+  decompose 0
+  for round in 1 2 3; do
+    begin=$(date +%s.%N)
+    for i in $(seq "$gpus"); do decompose "$i"; done
+    one=$(awk -v a="$begin" -v b="$(date +%s.%N)" 'BEGIN {print b - a}')
+    begin=$(date +%s.%N)
+    for i in $(seq "$gpus"); do decompose "$i" & done
+    wait $(jobs -p | grep -v "^$server$")
+    all=$(awk -v a="$begin" -v b="$(date +%s.%N)" 'BEGIN {print b - a}')
+    printf 'round %d: %d matrices of order 8192 f64 with U and V: one after the other %.2f s, at once %.2f s: %.2f times\n' \
+      "$round" "$gpus" "$one" "$all" "$(awk -v a="$one" -v b="$all" 'BEGIN {print a / b}')"
+  done
+  for i in $(seq "$gpus"); do tail -n 1 "$folder/log$i"; done
+  stop
+  rm -rf "$folder"
 }
 
 # Through the service from Python, beside NumPy in the same process: over TCP, then over a Unix socket.
@@ -177,6 +225,8 @@ soak() {
       large) large ;;
       host) "$bin/device_host_bench" ;;
       service) service ;;
+      connections) connections ;;
+      several) several ;;
       soak) soak ;;
       sanitize)
         for tool in memcheck racecheck initcheck; do

@@ -169,6 +169,7 @@ TEST(LargeTest, AFactorGoesThereAndBack) {
   EXPECT_EQ(accepted->accepted().result_bytes(), 8 * (kRows * kCols + kCols + kCols * kCols));
   EXPECT_EQ(accepted->accepted().chunk_bytes(), static_cast<int64_t>(kChunk));
   EXPECT_EQ(server.Metric("svdserve_inflight_factors"), 1);
+  EXPECT_EQ(server.Metric("svdserve_inflight_factor_bytes"), static_cast<double>(operand.size()));
   // In any order.
   ASSERT_TRUE(call.Chunk(operand, 1000000, operand.size() - 1000000));
   ASSERT_TRUE(call.Chunk(operand, 0, 999999));
@@ -465,14 +466,14 @@ TEST(LargeTest, AChunkFirstAndNothingAtAll) {
 }
 
 TEST(LargeTest, AnotherFactorIsRefusedWhileMemoryIsTaken) {
-  RunningServer server({"--max-large-bytes=100MiB"});
+  RunningServer server({"--max-large-bytes=100MiB", "--max-large-requests=100"});
   const auto channel = connect(server.address());
   LargeCall first(channel);
   ASSERT_TRUE(first.Open(open_of(512, 512)));
   ASSERT_TRUE(first.Read().has_value());
   std::vector<std::unique_ptr<LargeCall>> more;
   ErrorDetails details;
-  for (int i = 0; i < 20 && details.code == 0; ++i) {
+  for (int i = 0; i < 60 && details.code == 0; ++i) {  // operands of 2 MiB
     more.push_back(std::make_unique<LargeCall>(channel));
     ASSERT_TRUE(more.back()->Open(open_of(512, 512)));
     if (!more.back()->Read()) details = details_of(more.back()->stream->Finish());
@@ -696,7 +697,7 @@ TEST(LargeTest, AStalledDownloadIsGivenUpAndSaysWhy) {
   EXPECT_EQ(server.Metric("svdserve_requests_total", {"rpc=\"DecomposeLarge\"", "status=\"DEADLINE_EXCEEDED\""}), 1);
   const grpc::Status status = call->Finish();
   EXPECT_EQ(status.error_code(), grpc::StatusCode::DEADLINE_EXCEEDED) << status.error_message();
-  EXPECT_EQ(status.error_message(), "CLIENT_STALLED: the client took nothing for 1s");
+  EXPECT_EQ(status.error_message(), "CLIENT_STALLED: the client took less than 1 MiB of the replies within 1s");
   v1::DecomposeResponse response;  // which comes after what is on the connection already
   EXPECT_TRUE(decompose(channel, random_request(4, 4, 1), &response).ok());
   EXPECT_TRUE(all_is_free(server));

@@ -2,6 +2,7 @@
 #ifndef SVDSERVE_TESTS_SERVER_FAKE_FACTOR_ENGINE_H_
 #define SVDSERVE_TESTS_SERVER_FAKE_FACTOR_ENGINE_H_
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <cstring>
@@ -9,6 +10,7 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "engine/large_factor.h"
 #include "server/mutex.h"
@@ -41,6 +43,19 @@ class FactorControls {
     MutexLock lock(&mu_);
     while (ended_ < count) changed_.Wait(&mu_);
   }
+  int begun() {
+    MutexLock lock(&mu_);
+    return begun_;
+  }
+  // The first byte of each operand, in the order in which they were begun.
+  std::vector<int> order() {
+    MutexLock lock(&mu_);
+    return order_;
+  }
+  int most_at_once() {
+    MutexLock lock(&mu_);
+    return most_at_once_;
+  }
   int cancelled() {
     MutexLock lock(&mu_);
     return cancelled_;
@@ -49,6 +64,8 @@ class FactorControls {
   FactorOutcome Compute(const FactorPlan& plan, const FactorOperands& operands, const FactorControl& control) {
     mu_.Lock();
     ++begun_;
+    order_.push_back(*static_cast<const unsigned char*>(operands.matrix));
+    most_at_once_ = std::max(most_at_once_, begun_ - ended_);
     progress_ = control.progress;
     changed_.SignalAll();
     while (!open_ && !control.cancel->load()) {
@@ -87,7 +104,8 @@ class FactorControls {
   Mutex mu_;
   CondVar changed_;
   bool open_ = true;
-  int begun_ = 0, ended_ = 0, cancelled_ = 0;
+  int begun_ = 0, ended_ = 0, cancelled_ = 0, most_at_once_ = 0;
+  std::vector<int> order_;
   FactorOutcome outcome_ = [] {
     FactorOutcome ok;
     ok.status = FactorStatus::kOk;
@@ -101,9 +119,11 @@ class FactorControls {
 class FakeFactorEngine final : public FactorEngine {
  public:
   FakeFactorEngine(std::shared_ptr<FactorControls> controls, FactorMemory memory)
-      : controls_(std::move(controls)), memory_(memory) {}
+      : FakeFactorEngine(std::move(controls), [memory](const FactorPlan&) { return memory; }) {}
+  FakeFactorEngine(std::shared_ptr<FactorControls> controls, std::function<FactorMemory(const FactorPlan&)> memory)
+      : controls_(std::move(controls)), memory_(std::move(memory)) {}
 
-  FactorMemory memory(const FactorPlan&) const override { return memory_; }
+  FactorMemory memory(const FactorPlan& plan) const override { return memory_(plan); }
   FactorOutcome decompose(const FactorPlan& plan, const FactorOperands& operands,
                           const FactorControl& control) const override {
     return controls_->Compute(plan, operands, control);
@@ -111,7 +131,7 @@ class FakeFactorEngine final : public FactorEngine {
 
  private:
   const std::shared_ptr<FactorControls> controls_;
-  const FactorMemory memory_;
+  const std::function<FactorMemory(const FactorPlan&)> memory_;
 };
 
 }  // namespace svdserve::server

@@ -189,6 +189,7 @@ TEST(LargeCodecTest, AChunkOfAResultIsASliceThatHoldsItsMemory) {
   LargeResultChunk chunk;
   const std::string data = random_bytes(100000);
   const auto memory = LargeMemory::Make(plan, {}, {});
+  ASSERT_TRUE(memory->MapResults(plan));
   std::copy(data.begin(), data.end(), memory->result(FactorResult::kLeft).data() + 8000);
   chunk.piece = memory->TakeResults().at(1);
   chunk.result = FactorResult::kLeft;

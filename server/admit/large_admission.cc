@@ -1,0 +1,76 @@
+#include "server/admit/large_admission.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+
+namespace svdserve::server {
+
+namespace {
+
+int64_t share_of(int64_t limit, int percent) {
+  return std::max<int64_t>(1, static_cast<int64_t>(static_cast<double>(limit) * percent / 100));
+}
+
+}  // namespace
+
+LargeAdmission::LargeAdmission(const LedgerLimits& limits, Clock* clock)
+    : limit_(limits.max_bytes),
+      share_(share_of(limits.max_bytes, limits.peer_percent)),
+      places_share_(share_of(limits.max_requests, limits.peer_percent)),
+      ledger_({.max_bytes = limits.max_bytes, .max_requests = limits.max_requests}, clock) {}
+
+Error LargeAdmission::Admit(const Peer& peer, int64_t operand, int64_t most, Place* place, Reservation* reservation) {
+  Reservation admitted;
+  // Under no peer: here shares are of what a matrix will need.
+  if (Error error = ledger_.Admit(Peer(), operand, &admitted); !error.ok()) return error;
+  MutexLock lock(&mu_);
+  if (PlacesOf(peer) >= places_share_) {
+    return {absl::StatusCode::kResourceExhausted, Reason::kOverloadedRequests,
+            absl::StrCat(places_share_, " large matrices of this client are open, the most that one may have"), "",
+            absl::Seconds(1)};
+  }
+  waiting_.push_front({peer, operand, most});
+  if (!EachCanBeComputed(peer)) {
+    waiting_.pop_front();
+    return {absl::StatusCode::kResourceExhausted, Reason::kOverloadedBytes,
+            absl::StrCat("the matrix needs ", most, " bytes while it is computed; the memory limit of ", limit_,
+                         " and one client's share of it, ", share_,
+                         ", have no room for that beside the matrices that wait"),
+            "", absl::Seconds(1)};
+  }
+  *place = Place(this, waiting_.begin());
+  *reservation = std::move(admitted);
+  return {};
+}
+
+bool LargeAdmission::Keep(int64_t bytes, Place* place, Reservation* reservation) {
+  MutexLock lock(&mu_);
+  place->amounts_->kept += bytes;
+  if (EachCanBeComputed(place->amounts_->peer) && ledger_.Extend(bytes, reservation)) return true;
+  place->amounts_->kept -= bytes;
+  return false;
+}
+
+void LargeAdmission::Leave(std::list<Amounts>::iterator amounts) {
+  MutexLock lock(&mu_);
+  waiting_.erase(amounts);
+}
+
+int64_t LargeAdmission::PlacesOf(const Peer& peer) const {
+  return std::count_if(waiting_.begin(), waiting_.end(), [&peer](const Amounts& a) { return a.peer == peer; });
+}
+
+bool LargeAdmission::EachCanBeComputed(const Peer& peer) const {
+  int64_t free = limit_, need = 0, free_of_peer = share_, need_of_peer = 0;
+  for (const Amounts& amounts : waiting_) {
+    free -= amounts.kept;
+    need = std::max(need, amounts.most - amounts.kept);
+    if (amounts.peer != peer) continue;
+    free_of_peer -= amounts.kept;
+    need_of_peer = std::max(need_of_peer, amounts.most - amounts.kept);
+  }
+  return need <= free && need_of_peer <= free_of_peer;
+}
+
+}  // namespace svdserve::server

@@ -1,0 +1,51 @@
+// Whom a connection or a call counts against, by its address.
+#ifndef SVDSERVE_SERVER_PEER_ADDRESS_H_
+#define SVDSERVE_SERVER_PEER_ADDRESS_H_
+
+#include <sys/socket.h>
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+#include "server/peer.h"
+
+namespace svdserve::server {
+
+// An IP address: IPv4 in its mapped form, so that both kinds compare alike.
+using IpAddress = std::array<uint8_t, 16>;
+
+// "192.0.2.7" or "2001:db8::1", without brackets or a port.
+std::optional<IpAddress> parse_ip(absl::string_view text);
+// Of an accepted socket: none for a Unix socket.
+std::optional<IpAddress> ip_of(const sockaddr_storage& address);
+// The peer that the address stands for: itself for IPv4, its /64 for IPv6.
+Peer peer_of(const IpAddress& address);
+
+// Addresses whose forwarded address is believed.
+class TrustedProxies {
+ public:
+  TrustedProxies() = default;
+  // Addresses and networks ("10.0.0.0/8", "2001:db8::/32"), joined by commas, or empty. None where one is neither.
+  static std::optional<TrustedProxies> Parse(absl::string_view list);
+  bool contains(const IpAddress& address) const;
+  bool empty() const { return networks_.empty(); }
+
+ private:
+  struct Network {
+    IpAddress address;
+    int bits;
+  };
+  std::vector<Network> networks_;
+};
+
+// `transport`: gRPC's name of the connection's other end, such as "ipv4:192.0.2.7:50000". `forwarded`: the value of
+// x-forwarded-for, or empty; believed only where the connection comes from a trusted proxy. Its last address that is no
+// trusted proxy is the client: those before it are the client's own words.
+Peer peer_of(absl::string_view transport, absl::string_view forwarded, const TrustedProxies& proxies);
+
+}  // namespace svdserve::server
+#endif  // SVDSERVE_SERVER_PEER_ADDRESS_H_

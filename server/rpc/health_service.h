@@ -1,0 +1,47 @@
+// grpc.health.v1.Health. Of our own, because gRPC's bounds the number of neither calls nor watchers.
+#ifndef SVDSERVE_SERVER_RPC_HEALTH_SERVICE_H_
+#define SVDSERVE_SERVER_RPC_HEALTH_SERVICE_H_
+
+#include <grpc/health/v1/health.grpc.pb.h>
+#include <grpcpp/support/server_callback.h>
+
+#include <list>
+#include <string>
+#include <vector>
+
+#include "server/mutex.h"
+#include "server/rpc/handler_context.h"
+#include "server/rpc/open_calls.h"
+
+namespace svdserve::server {
+
+// Thread-safe. All names that it knows have the same status; it begins as NOT_SERVING.
+class HealthService final : public grpc::health::v1::Health::CallbackService {
+ public:
+  // `context` outlives the service; "" is the server as a whole.
+  HealthService(const HandlerContext* context, std::vector<std::string> names);
+
+  void SetServing(bool serving);
+  // Ends every watch: the server goes.
+  void EndWatches();
+
+  grpc::ServerUnaryReactor* Check(grpc::CallbackServerContext* call,
+                                  const grpc::health::v1::HealthCheckRequest* request,
+                                  grpc::health::v1::HealthCheckResponse* reply) override;
+  grpc::ServerWriteReactor<grpc::health::v1::HealthCheckResponse>* Watch(
+      grpc::CallbackServerContext* call, const grpc::health::v1::HealthCheckRequest* request) override;
+
+ private:
+  class Watcher;
+  bool knows(const std::string& name) const;
+
+  const HandlerContext* const context_;
+  const std::vector<std::string> names_;
+  Mutex mu_;
+  bool serving_ ABSL_GUARDED_BY(mu_) = false;
+  bool ended_ ABSL_GUARDED_BY(mu_) = false;
+  std::list<Watcher*> watchers_ ABSL_GUARDED_BY(mu_);
+};
+
+}  // namespace svdserve::server
+#endif  // SVDSERVE_SERVER_RPC_HEALTH_SERVICE_H_

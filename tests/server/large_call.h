@@ -1,0 +1,134 @@
+// A DecomposeLarge call without a transport, for tests of LargePipeline.
+#ifndef SVDSERVE_TESTS_SERVER_LARGE_CALL_H_
+#define SVDSERVE_TESTS_SERVER_LARGE_CALL_H_
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <variant>
+
+#include "server/large_job.h"
+#include "server/large_pipeline.h"
+#include "server/mutex.h"
+
+namespace svdserve::server {
+
+inline constexpr uint32_t kChecksum = 99;  // of every chunk: who computes it is the rpc stage
+
+// One DecomposeLarge call as its transport sees it. It notes what the job asks for, and does writes when the test says
+// so. Thread-safe, but Begin() and what comes from the wire are called by one thread.
+class LargeCall : public std::enable_shared_from_this<LargeCall> {
+ public:
+  void Begin(LargePipeline* pipeline) {
+    job = pipeline->Begin("", [self = shared_from_this()](LargeNext next) { self->Act(std::move(next)); });
+    Act(job->Opened());
+  }
+  void Act(LargeNext next) {
+    next.done_with.clear();
+    MutexLock lock(&mu_);
+    EXPECT_FALSE(finished_.has_value() && (next.write || next.read || next.finish)) << "it has finished";
+    if (next.write) {
+      EXPECT_FALSE(writing_.has_value()) << "one write at a time";
+      writing_ = std::move(next.write);
+    }
+    reads_ += next.read ? 1 : 0;
+    if (next.abort) aborted_ = std::move(next.abort);
+    if (next.finish) {
+      EXPECT_FALSE(writing_.has_value()) << "a write is on its way";
+      finished_ = std::move(next.finish);
+    }
+    changed_.SignalAll();
+  }
+
+  void Open(int64_t rows = 4, int64_t cols = 2, std::string signature = "") {
+    LargeOpen open;
+    open.problem = {rows, cols, DType::kF64, Order::kColumnMajor};
+    open.signature = std::move(signature);
+    Act(job->OnOpen(open));
+  }
+  void Chunk(int64_t offset, size_t bytes, char fill = 5, uint32_t checksum = kChecksum) {
+    Act(job->OnChunk(offset, bytes, checksum, [&](char* to) {
+      std::memset(to, fill, bytes);
+      return kChecksum;
+    }));
+  }
+  void Commit() { Act(job->OnCommit()); }
+  void CloseReads() { Act(job->OnReadsClosed()); }
+  void Break() { Act(job->OnBroken()); }
+  // Opens, sends an operand whose bytes are all `fill`, but for commit; returns what was accepted.
+  LargeAccepted Upload(int64_t rows, int64_t cols, char fill = 5) {
+    Open(rows, cols);
+    const auto accepted = std::get<LargeAccepted>(*Write());
+    for (int64_t at = 0; at < accepted.operand_bytes; at += accepted.chunk_bytes) {
+      Chunk(at, static_cast<size_t>(std::min(accepted.chunk_bytes, accepted.operand_bytes - at)), fill);
+    }
+    return accepted;
+  }
+  // Takes all that comes until the call ends; returns the summary, or none where it failed.
+  std::optional<LargeSummary> Finish() {
+    std::optional<LargeSummary> summary;
+    while (std::optional<LargeReply> reply = Write()) {
+      if (const auto* last = std::get_if<LargeSummary>(&*reply)) summary = *last;
+    }
+    return summary;
+  }
+  // However far it is, it ends: what the job holds of it is given up.
+  void End() {
+    Break();
+    while (Write(false)) {
+    }
+  }
+
+  // Waits for the write that is asked for, and does it; none where the call finished instead.
+  std::optional<LargeReply> Write(bool ok = true) {
+    std::optional<LargeReply> reply;
+    {
+      MutexLock lock(&mu_);
+      while (!writing_ && !finished_) changed_.Wait(&mu_);
+      if (!writing_) return std::nullopt;
+      reply = std::exchange(writing_, std::nullopt);
+    }
+    Act(job->OnWritten(ok));
+    return reply;
+  }
+  Error AwaitEnd() {
+    MutexLock lock(&mu_);
+    while (!finished_) changed_.Wait(&mu_);
+    return *finished_;
+  }
+  bool finished() {
+    MutexLock lock(&mu_);
+    return finished_.has_value();
+  }
+  bool writing() {
+    MutexLock lock(&mu_);
+    return writing_.has_value();
+  }
+  std::optional<Error> aborted() {
+    MutexLock lock(&mu_);
+    return aborted_;
+  }
+  int reads() {
+    MutexLock lock(&mu_);
+    return reads_;
+  }
+
+  std::shared_ptr<LargeJob> job;
+
+ private:
+  Mutex mu_;
+  CondVar changed_;
+  std::optional<LargeReply> writing_;
+  std::optional<Error> finished_;
+  int reads_ = 0;
+  std::optional<Error> aborted_;
+};
+
+}  // namespace svdserve::server
+#endif  // SVDSERVE_TESTS_SERVER_LARGE_CALL_H_

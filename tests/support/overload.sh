@@ -1,0 +1,43 @@
+#!/usr/bin/env bash
+# Goodput at two and three times the capacity, with a deadline of one second, from several client processes.
+#   tests/support/overload.sh [build/release/bin] [client processes, 4]
+# Prints, for requests of 128 KB and of 1 MB: the capacity (closed loop, no deadline), then what is answered in time at each
+# rate, and how many requests failed in another way than by a refusal or their deadline.
+set -euo pipefail
+bin=${1:-build/release/bin} clients=${2:-4}
+folder=$(mktemp -d)
+trap 'kill $server 2> /dev/null; wait; rm -rf "$folder"' EXIT
+"$bin/svdserve" --listen=127.0.0.1:0 --metrics-listen= --ready-file="$folder/ready" > "$folder/log" 2>&1 &
+server=$!
+for _ in $(seq 300); do
+  [[ -s $folder/ready ]] && break
+  sleep 0.1
+done
+address=$(sed -n 's/^grpc=//p' "$folder/ready")
+
+# bench FLAG...: all client processes at once; prints the sum of each figure that follows.
+bench() {
+  local i pids=()
+  for i in $(seq "$clients"); do
+    "$bin/svdctl" bench --address "$address" --shape 32x32 --dtype f64 --seed "$i" --duration 6s --warmup 2s "$@" \
+      > "$folder/bench$i" 2>&1 &
+    pids+=($!)
+  done
+  for i in "${pids[@]}"; do wait "$i" || true; done
+  awk '$1 == "ok" || $1 == "refused" || $1 == "expired" || $1 == "failed" {n[$1] += $2} $1 == "seconds" {s = $2}
+    END {printf "%d %d %d %d %s\n", n["ok"], n["refused"], n["expired"], n["failed"], s}' "$folder"/bench*
+}
+
+for bytes in 131072 1048576; do
+  read -r ok refused expired failed seconds < <(bench --request-bytes "$bytes" --concurrency 4 --connections 2)
+  capacity=$(awk "BEGIN {print $ok / $seconds}")
+  printf '%8d bytes: capacity %8.1f requests/s\n' "$bytes" "$capacity"
+  for times in 2 3; do
+    rate=$(awk "BEGIN {print $capacity * $times / $clients}")
+    read -r ok refused expired failed seconds < <(bench --request-bytes "$bytes" --rate "$rate" --timeout 1s \
+      --max-outstanding 2000 --connections 2)
+    printf '%8d bytes: %dx: goodput %8.1f requests/s = %.2f of capacity; %d refused, %d expired, %d failed\n' "$bytes" \
+      "$times" "$(awk "BEGIN {print $ok / $seconds}")" "$(awk "BEGIN {print $ok / $seconds / $capacity}")" "$refused" \
+      "$expired" "$failed"
+  done
+done
