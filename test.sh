@@ -2,10 +2,11 @@
 # Installs what is missing, builds, runs every test, and ends with one summary.
 #   ./test.sh                 everything: release, then asan, then tsan
 #   ./test.sh release|asan|tsan ...   only these builds
+#   ./test.sh long [release ...]      the same tests at full size, over a million matrices; by hand
 # Builds land in build/<name>; the last line says 'N passed, N failed', and the exit status is 0 only for 0 failed.
 #   release   all tests, optimized as shipped, with lint, layering, install and operations checks
-#   asan      all C++ and Python tests under AddressSanitizer and UndefinedBehaviorSanitizer
-#   tsan      engine and server core, which know no gRPC, under ThreadSanitizer
+#   asan      all C++ and Python tests, the smallest sizes, under AddressSanitizer and UndefinedBehaviorSanitizer
+#   tsan      what threads share in engine and server core, which know no gRPC, under ThreadSanitizer
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")" || exit 2
 exec < /dev/null
@@ -14,8 +15,9 @@ builds=()
 for word in "$@"; do
   case $word in
     release | asan | tsan) builds+=("$word") ;;
-    -h | --help) sed -n '2,8p' "${BASH_SOURCE[0]}" | cut -c3-; exit 0 ;;
-    *) echo "test.sh: unknown build '$word'; there are: release asan tsan" >&2; exit 2 ;;
+    long) export SVDSERVE_TEST_SIZE=long ;;  # tests/support/numerics/effort.h
+    -h | --help) sed -n '2,9p' "${BASH_SOURCE[0]}" | cut -c3-; exit 0 ;;
+    *) echo "test.sh: unknown word '$word'; there are: long release asan tsan" >&2; exit 2 ;;
   esac
 done
 ((${#builds[@]})) || builds=(release asan tsan)
@@ -24,6 +26,7 @@ log_dir=$PWD/build/logs
 mkdir -p "$log_dir"
 
 rows=()     # of the closing summary
+slowest=()  # tests of each build, with their seconds
 passed=0 failed=0
 
 # stage NAME COMMAND...: runs the command and notes its time; a failure is remembered, not fatal.
@@ -43,7 +46,7 @@ build() {
     { grep -nE 'error:|Error |FAILED:' "$log" | head -n 20; tail -n 30 "$log"; echo "whole output: $log"; return 1; }
 }
 
-# count NAME RESULT: adds the tests of one run to the totals, and its row to the summary. What CTest could not start is a
+# count NAME RESULT: adds the tests of one run to the totals, its row to the summary, and its slowest tests. What CTest could not start is a
 # failure; only a test that says itself why it does not apply here is skipped. A RESULT other than ok is at least one
 # failure, whatever the report says or does not say.
 count() {
@@ -62,6 +65,8 @@ PY
   [[ $2 == ok || $bad != 0 ]] || bad=1
   passed=$((passed + good)) failed=$((failed + bad))
   rows+=("$(printf '%-22s %d passed, %d failed, %d skipped' "$1" "$good" "$bad" "$skipped")")
+  slowest+=("$(printf 'slowest of %s\n' "$1"; sed -nE 's/.*<testcase name="([^"]+)".* time="([0-9.]+)".*/\2 s   \1/p' \
+    "$log_dir/$1-tests.xml" | sort -rn | head -n 10)")
 }
 
 if stage "packages" deploy/bootstrap.sh build test; then
@@ -78,6 +83,6 @@ else
 fi
 
 printf '\n=== summary (%s, %d cores, %d s)\n' "$(uname -m)" "$jobs" "$SECONDS"
-printf '%s\n' "${rows[@]}"
+printf '%s\n' "${slowest[@]}" "${rows[@]}"
 echo "$passed passed, $failed failed"
 ((failed == 0))

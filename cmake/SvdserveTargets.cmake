@@ -1,4 +1,4 @@
-# svdserve_library, svdserve_program, svdserve_test: every target of the project is made by one of these, so that
+# svdserve_library, svdserve_program, svdserve_test_program, svdserve_test: every target of the project is made by one of these, so that
 # warnings, sanitizers and include paths are the same everywhere.
 
 add_library(svdserve_build_flags INTERFACE)
@@ -9,9 +9,10 @@ target_compile_options(svdserve_build_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:
 target_include_directories(svdserve_build_flags INTERFACE $<BUILD_INTERFACE:${CMAKE_SOURCE_DIR}>)
 if(SVDSERVE_SANITIZE)
   # GCC's -Wmaybe-uninitialized sees through less of an instrumented program, and warns of what the others know is set.
-  # The check of vptr reads memory through a pipe, so a process without free descriptors fails it; a test has one.
+  # The check of vptr reads memory through a pipe, so a process without free descriptors fails it; a test has one. The next
+  # three cost up to half of the compile time, and AddressSanitizer sees the accesses that they are about.
   target_compile_options(svdserve_build_flags INTERFACE
-    -fsanitize=${SVDSERVE_SANITIZE} -fno-sanitize=vptr -fno-sanitize-recover=all -fno-omit-frame-pointer
+    -fsanitize=${SVDSERVE_SANITIZE} -fno-sanitize=vptr,null,object-size,pointer-overflow -fno-sanitize-recover=all -fno-omit-frame-pointer
     -Wno-maybe-uninitialized)
   target_link_options(svdserve_build_flags INTERFACE -fsanitize=${SVDSERVE_SANITIZE})
 endif()
@@ -31,14 +32,35 @@ function(svdserve_program name)
   target_link_libraries(${name} PRIVATE ${arg_LIBS} svdserve_build_flags)
 endfunction()
 
-# svdserve_test(name SOURCES ... LIBS lib ... [TIMEOUT seconds] [LABELS l ...]): a GoogleTest program with main from GMock
-function(svdserve_test name)
-  cmake_parse_arguments(arg "" "TIMEOUT" "SOURCES;LIBS;LABELS" ${ARGN})
+# svdserve_test_program(name SOURCES ... LIBS lib ... [COMPUTES]): a GoogleTest program with main from GMock. Its own
+# sources take longer to compile than to run, so they are optimized little. Under a sanitizer they are not optimized at
+# all, but for those that compute much themselves: these say COMPUTES.
+function(svdserve_test_program name)
+  cmake_parse_arguments(arg "COMPUTES" "" "SOURCES;LIBS" ${ARGN})
   add_executable(${name} ${arg_SOURCES})
   target_link_libraries(${name} PRIVATE ${arg_LIBS} GTest::gmock GTest::gtest_main svdserve_build_flags)
+  if(SVDSERVE_SANITIZE AND NOT arg_COMPUTES)
+    target_compile_options(${name} PRIVATE -O0)
+  else()
+    target_compile_options(${name} PRIVATE -O1)
+  endif()
+endfunction()
+
+# svdserve_test(name SOURCES ... LIBS lib ... [COMPUTES] [TIMEOUT seconds] [COST seconds] [LABELS l ...]): the program and
+# the test that runs it. CTest starts the tests of the highest COST first, so that the longest does not run alone at the end.
+function(svdserve_test name)
+  cmake_parse_arguments(arg "COMPUTES" "TIMEOUT;COST" "SOURCES;LIBS;LABELS" ${ARGN})
+  set(computes)
+  if(arg_COMPUTES)
+    set(computes COMPUTES)
+  endif()
+  svdserve_test_program(${name} SOURCES ${arg_SOURCES} LIBS ${arg_LIBS} ${computes})
   add_test(NAME ${name} COMMAND ${name})
   if(NOT arg_TIMEOUT)
     set(arg_TIMEOUT 300)
   endif()
-  set_tests_properties(${name} PROPERTIES TIMEOUT ${arg_TIMEOUT} LABELS "${arg_LABELS}")
+  if(NOT arg_COST)
+    set(arg_COST 5)
+  endif()
+  set_tests_properties(${name} PROPERTIES TIMEOUT ${arg_TIMEOUT} COST ${arg_COST} LABELS "${arg_LABELS}")
 endfunction()

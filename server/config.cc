@@ -1,11 +1,8 @@
 #include "server/config.h"
 
-#include <unistd.h>
-
 #include <algorithm>
-#include <fstream>
-#include <limits>
 #include <optional>
+#include <regex>
 #include <set>
 #include <utility>
 
@@ -79,40 +76,85 @@ std::string show_bytes(int64_t bytes) {
   return absl::StrCat(bytes);
 }
 
+// Stores a size in *value, an int64_t or an optional one. Returns what is wrong, or nothing.
+template <class Value>
+std::string parse_bytes_between(const std::string& text, int64_t low, int64_t high, Value* value) {
+  const std::optional<int64_t> bytes = parse_bytes(text);
+  if (!bytes || *bytes < low || *bytes > high) {
+    return absl::StrCat("needs a size of ", show_bytes(low), " to ", show_bytes(high), ", such as 64MiB");
+  }
+  *value = *bytes;
+  return "";
+}
+
+// Likewise a number.
+template <class Value>
+std::string parse_count_between(const std::string& text, int64_t low, int64_t high, Value* value) {
+  int64_t number = 0;
+  if (!absl::SimpleAtoi(text, &number) || number < low || number > high) {
+    return absl::StrCat("needs a whole number of ", low, " to ", high);
+  }
+  *value = number;
+  return "";
+}
+
 Flag bytes_flag(const char* name, int64_t initial, int64_t low, int64_t high, int64_t Config::*member,
                 const char* group, const char* help) {
-  return {group,
-          name,
-          "BYTES",
-          show_bytes(initial),
-          help,
-          [=](const std::string& text, Config* config) -> std::string {
-            const std::optional<int64_t> bytes = parse_bytes(text);
-            if (!bytes || *bytes < low || *bytes > high) {
-              return absl::StrCat("needs a size of ", show_bytes(low), " to ", show_bytes(high), ", such as 64MiB");
-            }
-            config->*member = *bytes;
-            return "";
-          },
-          [member](const Config& config) { return absl::StrCat(config.*member); }};
+  return {
+      group,
+      name,
+      "BYTES",
+      show_bytes(initial),
+      help,
+      [=](const std::string& text, Config* config) { return parse_bytes_between(text, low, high, &(config->*member)); },
+      [member](const Config& config) { return absl::StrCat(config.*member); }};
 }
 
 Flag count_flag(const char* name, int64_t initial, int64_t low, int64_t high, int64_t Config::*member,
                 const char* group, const char* help) {
+  return {
+      group,
+      name,
+      "N",
+      absl::StrCat(initial),
+      help,
+      [=](const std::string& text, Config* config) { return parse_count_between(text, low, high, &(config->*member)); },
+      [member](const Config& config) { return absl::StrCat(config.*member); }};
+}
+
+constexpr const char* kAuto = "auto";
+
+using Automatic = std::optional<int64_t> Config::*;
+
+// Parses with `parse`, but for "auto", which leaves the member without a value.
+Flag auto_flag(const char* name, const char* value, Automatic member, const char* group, const char* help,
+               std::function<std::string(const std::string& text, std::optional<int64_t>* value)> parse) {
   return {group,
           name,
-          "N",
-          absl::StrCat(initial),
+          value,
+          kAuto,
           help,
-          [=](const std::string& text, Config* config) -> std::string {
-            int64_t number = 0;
-            if (!absl::SimpleAtoi(text, &number) || number < low || number > high) {
-              return absl::StrCat("needs a whole number of ", low, " to ", high);
-            }
-            config->*member = number;
-            return "";
+          [member, parse = std::move(parse)](const std::string& text, Config* config) -> std::string {
+            (config->*member).reset();
+            if (text == kAuto) return "";
+            const std::string wrong = parse(text, &(config->*member));
+            return wrong.empty() ? "" : absl::StrCat(wrong, ", or auto");
           },
-          [member](const Config& config) { return absl::StrCat(config.*member); }};
+          [member](const Config& config) { return config.*member ? absl::StrCat(*(config.*member)) : kAuto; }};
+}
+
+Flag auto_bytes_flag(const char* name, int64_t low, int64_t high, Automatic member, const char* group,
+                     const char* help) {
+  return auto_flag(name, "BYTES", member, group, help, [=](const std::string& text, std::optional<int64_t>* v) {
+    return parse_bytes_between(text, low, high, v);
+  });
+}
+
+Flag auto_count_flag(const char* name, int64_t low, int64_t high, Automatic member, const char* group,
+                     const char* help) {
+  return auto_flag(name, "N", member, group, help, [=](const std::string& text, std::optional<int64_t>* v) {
+    return parse_count_between(text, low, high, v);
+  });
 }
 
 Flag duration_flag(const char* name, const char* initial, absl::Duration low, absl::Duration high,
@@ -173,18 +215,20 @@ Flag switch_flag(const char* name, bool Config::*member, const char* group, cons
 std::string parse_devices(const std::string& text, DeviceSelection* selection) {
   constexpr const char* kWrong = "needs auto, or a list of host, cuda and cuda:N, such as cuda:0,cuda:1,host";
   *selection = {};
-  if (text == "auto") return "";
+  if (text == kAuto) return "";
   selection->automatic = false;
   std::set<int> ordinals;
+  std::set<std::string> words;
   for (absl::string_view word : absl::StrSplit(text, ',')) {
     word = absl::StripAsciiWhitespace(word);
+    if (!words.emplace(word).second) return absl::StrCat("names ", word, " twice");
     int ordinal = -1;
     if (word == "host") {
       selection->host = true;
     } else if (word == "cuda") {
       selection->every_cuda = true;
     } else if (absl::ConsumePrefix(&word, "cuda:") && absl::SimpleAtoi(word, &ordinal) && ordinal >= 0) {
-      ordinals.insert(ordinal);
+      if (!ordinals.insert(ordinal).second) return absl::StrCat("names cuda:", ordinal, " twice");
     } else {
       return kWrong;
     }
@@ -195,7 +239,7 @@ std::string parse_devices(const std::string& text, DeviceSelection* selection) {
 }
 
 std::string show_devices(const DeviceSelection& selection) {
-  if (selection.automatic) return "auto";
+  if (selection.automatic) return kAuto;
   std::vector<std::string> words;
   if (selection.every_cuda) words.push_back("cuda");
   for (const int ordinal : selection.cuda_ordinals) words.push_back(absl::StrCat("cuda:", ordinal));
@@ -213,56 +257,49 @@ Flag devices_flag(const char* name, const char* initial, const char* group, cons
           [](const Config& config) { return show_devices(config.devices); }};
 }
 
-// Of the memory that the process may use, by the machine or by its control group; in whole MiB.
-int64_t half_of_memory() {
-  int64_t bytes = int64_t{sysconf(_SC_PHYS_PAGES)} * sysconf(_SC_PAGESIZE);
-  std::ifstream file("/sys/fs/cgroup/memory.max");  // "max" where there is no limit
-  int64_t limit = 0;
-  if (file >> limit && limit > 0) bytes = std::min(bytes, limit);
-  return std::max<int64_t>(bytes / 2 / kMiB, 1) * kMiB;
-}
-
 constexpr const char* kListening = "Listening";
-constexpr const char* kLimits = "Limits: what is beyond is refused at once";
+constexpr const char* kLimits = "Limits: requests beyond these are rejected";
 constexpr const char* kBatching = "Batching";
 constexpr const char* kDevices = "Devices";
-constexpr const char* kLife = "Life";
+constexpr const char* kLife = "Start and stop";
 
 std::vector<Flag> make_flags() {
   using C = Config;
   const absl::Duration us = absl::Microseconds(1), hour = absl::Hours(1);
   return {
       text_flag(kListening, "listen", "ADDR:PORT", "127.0.0.1:50051", &C::listen,
-                "gRPC; unix:PATH too. Port 0: any free one. An address that other machines reach needs TLS files or "
-                "--insecure"),
+                "address of gRPC, or unix:PATH. Port 0 takes any free port. An address that other machines reach needs "
+                "TLS files or --insecure"),
       text_flag(kListening, "metrics-listen", "ADDR:PORT", "127.0.0.1:9464", &C::metrics_listen,
-                "HTTP: /metrics /livez /readyz. Empty: none. An address that other machines reach needs "
+                "address of HTTP: /metrics /livez /readyz. Empty: no HTTP. An address that other machines reach needs "
                 "--metrics-insecure or --insecure"),
       text_flag(kListening, "ready-file", "PATH", "", &C::ready_file,
-                "written when the server answers: lines grpc=ADDR:PORT and metrics=ADDR:PORT"),
-      text_flag(kListening, "tls-cert", "FILE", "", &C::tls_cert, "PEM chain of the server; with --tls-key"),
-      text_flag(kListening, "tls-key", "FILE", "", &C::tls_key, "PEM key of the server"),
+                "the server writes this file when it serves: lines grpc=ADDR:PORT and metrics=ADDR:PORT"),
+      text_flag(kListening, "tls-cert", "FILE", "", &C::tls_cert,
+                "PEM chain of the server's certificate; needs --tls-key"),
+      text_flag(kListening, "tls-key", "FILE", "", &C::tls_key, "PEM key of that certificate"),
       text_flag(kListening, "tls-client-ca", "FILE", "", &C::tls_client_ca,
-                "PEM roots; clients must then show a certificate that one of them signed"),
-      switch_flag("insecure", &C::insecure, kListening,
-                  "allow --listen and --metrics-listen on other than loopback without TLS"),
+                "PEM roots. Each client must then show a certificate that one of them signed"),
+      switch_flag("insecure", &C::insecure, kListening, "serve without TLS on an address that other machines reach"),
       switch_flag("metrics-insecure", &C::metrics_insecure, kListening,
-                  "allow --metrics-listen on other than loopback: it has no TLS"),
+                  "serve HTTP, which has no TLS, on an address that other machines reach"),
       duration_flag("metrics-max-age", "250ms", absl::ZeroDuration(), absl::Minutes(1), &C::metrics_max_age, kListening,
-                    "age up to which the text of /metrics is used again, so that many GETs cost little"),
+                    "age up to which the text of /metrics is used again"),
       choice_flag<Reflection>("reflection", "WHEN", {Reflection::kAuto, Reflection::kOn, Reflection::kOff},
                               Reflection::kAuto, &C::reflection, kListening,
                               "gRPC server reflection: auto on off. auto: on where --listen is loopback"),
 
       bytes_flag("max-message-bytes", 64 * kMiB, 64 * kKiB, 2047 * kMiB, &C::max_message_bytes, kLimits,
-                 "largest request and largest reply, as serialized"),
-      count_flag("max-matrices", 16777216, 1, int64_t{1} << 40, &C::max_matrices, kLimits, "matrices of one request"),
-      bytes_flag("max-inflight-bytes", kGiB, 4 * kKiB, 1024 * kTiB, &C::max_inflight_bytes, kLimits,
-                 "operands and results of all requests in memory"),
+                 "size of a serialized request, and of a reply"),
+      count_flag("max-matrices", 16777216, 1, int64_t{1} << 40, &C::max_matrices, kLimits, "matrices in one request"),
+      auto_bytes_flag(
+          "max-inflight-bytes", 4 * kKiB, 1024 * kTiB, &C::max_inflight_bytes, kLimits,
+          "operands and results of all requests in memory. auto: an eighth of memory, at most 4GiB for each "
+          "GPU"),
       count_flag("max-inflight-requests", 4096, 1, 10000000, &C::max_inflight_requests, kLimits,
-                 "admitted and unanswered requests"),
+                 "requests that are admitted and not yet answered"),
       count_flag("max-stream-requests", 64, 1, 1000000, &C::max_stream_requests, kLimits,
-                 "unanswered requests of one stream before the server stops reading it"),
+                 "unanswered requests of one stream. The server reads no further request before it has sent an answer"),
       count_flag("max-streams", 4096, 1, 10000000, &C::max_streams, kLimits, "open streams of all clients"),
       count_flag("max-open-calls", 16384, 1, 10000000, &C::max_open_calls, kLimits,
                  "open calls of all kinds and clients, health's watches among them"),
@@ -276,71 +313,70 @@ std::vector<Flag> make_flags() {
           "longest time in which a client may keep a call waiting: for its message, for taking a reply, or with a "
           "stream on which nothing is in flight"),
       count_flag("max-connections", 8192, 1, 10000000, &C::max_connections, kLimits,
-                 "connections of all clients; the process's limit of open files may allow fewer"),
+                 "connections of all clients. The process's limit of open files may allow fewer"),
       count_flag("max-connection-streams", 256, 1, 1000000, &C::max_connection_streams, kLimits,
-                 "calls of one connection at once; more wait in their client"),
+                 "calls of one connection at once. Further calls wait in the client"),
       duration_flag("max-connection-idle", "15m", absl::ZeroDuration(), 24 * hour, &C::max_connection_idle, kLimits,
-                    "longest time of a connection without a call; 0s: no limit"),
+                    "time after which a connection without a call is closed. 0s: no limit"),
       duration_flag("max-connection-age", "30m", absl::ZeroDuration(), 24 * hour, &C::max_connection_age, kLimits,
-                    "age, give or take a tenth, from which a connection takes no new calls and its client makes "
-                    "another; calls under way go on to their end; 0s: no limit"),
-      bytes_flag("memory-quota-bytes", 128 * kMiB, 16 * kMiB, 1024 * kTiB, &C::memory_quota_bytes, kLimits,
-                 "received bytes that are no request yet; beyond, gRPC reads slower and then drops calls"),
+                    "age, give or take a tenth, from which a connection takes no new calls. Its calls go on, and its "
+                    "client makes another connection. 0s: no limit"),
+      auto_bytes_flag("memory-quota-bytes", 16 * kMiB, 1024 * kTiB, &C::memory_quota_bytes, kLimits,
+                      "memory of gRPC for bytes that are received and not yet a request. Near it gRPC reads slower; "
+                      "beyond it gRPC ends calls and connections. auto: --max-inflight-bytes and four messages"),
       duration_flag("queue-timeout", "30s", absl::Milliseconds(1), 24 * hour, &C::queue_timeout, kLimits,
-                    "longest wait for a device, but of factors: one that waits behind another waits as long as its "
-                    "call does"),
-      bytes_flag("max-large-bytes", half_of_memory(), kMiB, 1024 * kTiB, &C::max_large_bytes, kLimits,
-                 "operands, results and working memory of all factors of DecomposeLarge, beside max-inflight-bytes; "
-                 "the default is half of the memory that the process may use"),
+                    "time in which a device must take a request. Large matrices wait as long as their call does"),
+      auto_bytes_flag("max-large-bytes", kMiB, 1024 * kTiB, &C::max_large_bytes, kLimits,
+                      "operands, results and working memory of all large matrices (DecomposeLarge), beside "
+                      "--max-inflight-bytes. auto: half of the memory that the other limits leave"),
       count_flag("max-large-requests", 16, 1, 100000, &C::max_large_requests, kLimits,
-                 "factors accepted: uploading, waiting, computing or downloading"),
+                 "large matrices that are uploaded, wait, are computed or are downloaded"),
       duration_flag("large-idle-timeout", "60s", absl::Milliseconds(1), 24 * hour, &C::large_idle_timeout, kLimits,
-                    "time in which the client of a factor must send or take 1 MiB, or what is left"),
+                    "time in which the client of a large matrix must send or take 1 MiB, or what is left"),
 
       duration_flag("max-queue-delay", "500us", absl::ZeroDuration(), absl::Seconds(10), &C::max_queue_delay, kBatching,
-                    "longest wait for company while devices are busy; an idle device takes a request at once"),
+                    "how far apart the requests of one batch may come. An idle device takes a request at once"),
       bytes_flag("max-batch-bytes", 8 * kMiB, 4 * kKiB, kTiB, &C::max_batch_bytes, kBatching,
-                 "operands of a batch; a larger request is split"),
+                 "operands of one batch. Larger requests are split"),
       count_flag("max-batch-matrices", 1048576, 1, int64_t{1} << 40, &C::max_batch_matrices, kBatching,
-                 "matrices of a batch"),
+                 "matrices of one batch"),
 
-      devices_flag("devices", "auto", kDevices,
-                   "auto: every GPU that can be used, and the CPU. Or a list of host (the CPU), cuda (every GPU) and "
-                   "cuda:N, joined by commas: what it names must be there, or the server does not start"),
-      count_flag("cuda-lanes", 2, 1, 64, &C::cuda_lanes, kDevices,
-                 "batches that each GPU works on at once, each of which overlaps its copies and kernels by itself; "
-                 "more cost the "
-                 "host more than they bring"),
+      devices_flag(
+          "devices", kAuto, kDevices,
+          "auto: the CPU and every GPU that works. Or a list, joined by commas, of host (the CPU), cuda (every "
+          "GPU) and cuda:N. The server does not start without a device that the list names"),
+      auto_count_flag("cuda-lanes", 1, 64, &C::cuda_lanes, kDevices,
+                      "batches that each GPU computes at once. auto: 2, or 1 on a machine with little memory"),
       bytes_flag("cuda-slot-bytes", 8 * kMiB, 8 * kMiB, kGiB, &C::cuda_slot_bytes, kDevices,
-                 "operands that one of a lane's three slots holds, pinned and on the GPU; a larger batch goes through "
-                 "in pieces"),
-      bytes_flag(
-          "cuda-pinned-bytes", kGiB, 0, 64 * kGiB, &C::cuda_pinned_bytes, kDevices,
-          "memory that is pinned, with a GPU, for the operands of requests, so that they are copied once; what is "
-          "beyond is copied twice"),
-      count_flag("host-devices", 1, 1, 256, &C::host_devices, kDevices, "how many devices the CPU shows itself as"),
-      count_flag("threads", 0, 0, 4096, &C::threads, kDevices, "of all host devices together; 0: every core"),
-      count_flag(
-          "large-threads", 0, 0, 4096, &C::large_threads, kDevices,
-          "that compute factors of DecomposeLarge on the CPU, one factor at a time; 0: as many as --threads says"),
+                 "operands in one of the three slots of a lane, pinned and on the GPU. Larger batches pass in pieces"),
+      auto_bytes_flag("cuda-pinned-bytes", 0, kTiB, &C::cuda_pinned_bytes, kDevices,
+                      "pinned memory for the operands of requests, which then are copied once. Operands beyond it are "
+                      "copied twice. auto: as --max-inflight-bytes; no pinned memory without a GPU"),
+      count_flag("host-devices", 1, 1, 256, &C::host_devices, kDevices, "devices into which the CPU is divided"),
+      auto_count_flag("threads", 1, kMostThreads, &C::threads, kDevices,
+                      "threads of all host devices together. auto: every core that the process may use"),
+      auto_count_flag("large-threads", 1, kMostThreads, &C::large_threads, kDevices,
+                      "threads that compute a large matrix on the CPU, one matrix at a time. auto: as --threads"),
       choice_flag<Simd>("simd", "SET", {Simd::kBest, Simd::kScalar, Simd::kAvx2, Simd::kAvx512, Simd::kNeon},
                         Simd::kBest, &C::simd, kDevices,
                         "instructions of the kernels: best scalar avx2 avx512 neon. Results are the same bits"),
       duration_flag("calibration-time", "200ms", absl::ZeroDuration(), absl::Minutes(1), &C::calibration_time, kDevices,
-                    "at start, for measuring how fast each device is, all at once; 0s: none, they learn as they serve"),
+                    "time at start in which the speed of all devices is measured. 0s: it is learned while serving"),
 
       duration_flag("drain-delay", "1s", absl::ZeroDuration(), hour, &C::drain_delay, kLife,
-                    "after SIGTERM: time to serve on while readiness is already false"),
+                    "after SIGTERM: time in which the server still serves, although it is not ready any more"),
       duration_flag("drain-timeout", "30s", us, 24 * hour, &C::drain_timeout, kLife,
-                    "after that: longest wait for requests in flight"),
+                    "after that: time in which requests in flight must end"),
       choice_flag<LogLevel>("log-level", "LEVEL",
                             {LogLevel::kDebug, LogLevel::kInfo, LogLevel::kWarning, LogLevel::kError}, LogLevel::kInfo,
                             &C::log_level, kLife, "debug info warning error"),
   };
 }
 
+constexpr const char* kVariablePrefix = "SVDSERVE_";
+
 std::string variable_name(const Flag& flag) {
-  return absl::StrCat("SVDSERVE_", absl::AsciiStrToUpper(absl::StrReplaceAll(flag.name, {{"-", "_"}})));
+  return absl::StrCat(kVariablePrefix, absl::AsciiStrToUpper(absl::StrReplaceAll(flag.name, {{"-", "_"}})));
 }
 
 // Breaks `text` into lines of at most `width` characters, each but the first indented.
@@ -369,8 +405,9 @@ std::string help_text(const std::vector<Flag>& flags) {
       "Usage: svdserve [--flag=value ...]\n\n"
       "Each flag may come from the environment instead: --max-batch-bytes is\n"
       "SVDSERVE_MAX_BATCH_BYTES. A flag beats its variable. Sizes take KiB, MiB, GiB\n"
-      "and TiB, durations us, ms, s, m and h. SIGTERM or SIGINT drains and stops; a\n"
-      "second one stops at once.\n";
+      "and TiB, durations us, ms, s, m and h. Flags left at auto follow the machine:\n"
+      "the log shows their values and reasons at start. SIGTERM or SIGINT finishes\n"
+      "the requests in flight and stops; a second one stops at once.\n";
   const char* group = "";
   for (const Flag& flag : flags) {
     if (absl::string_view(flag.group) != group) absl::StrAppend(&out, "\n", flag.group, "\n");
@@ -410,8 +447,8 @@ bool is_host_port(const std::string& address) {
   return absl::SimpleAtoi(address.substr(colon + 1), &port) && port >= 0 && port <= 65535;
 }
 
-// What no single flag can know. Returns what is wrong.
-std::string check_together(const Config& config) {
+// Addresses and files that do not go together. Returns what is wrong.
+std::string check_listening(const Config& config) {
   const bool is_unix = absl::StartsWith(config.listen, "unix:");
   if (is_unix ? config.listen.size() == 5 : !is_host_port(config.listen)) {
     return absl::StrCat("--listen needs ADDR:PORT or unix:PATH, not \"", config.listen, "\"");
@@ -425,24 +462,69 @@ std::string check_together(const Config& config) {
   }
   if (config.tls_cert.empty() != config.tls_key.empty()) return "--tls-cert and --tls-key go together";
   if (!config.tls_client_ca.empty() && config.tls_cert.empty()) return "--tls-client-ca needs --tls-cert and --tls-key";
-  if (config.tls_cert.empty() && !config.insecure && !is_loopback(config.listen)) {
-    return absl::StrCat("--listen=", config.listen,
-                        " can be reached from other machines: give --tls-cert and --tls-key, or say --insecure");
+  return "";
+}
+
+// Limits that contradict each other. Returns what is wrong. Derived limits never contradict others (limits.h).
+std::string check_limits(const Config& config) {
+  const std::string message = show_bytes(config.max_message_bytes);
+  if (const std::optional<int64_t> inflight = config.max_inflight_bytes; inflight) {
+    if (*inflight < config.max_message_bytes) {
+      return absl::StrCat("--max-inflight-bytes=", show_bytes(*inflight), " is below --max-message-bytes=", message,
+                          ", so a request of that size is never admitted: raise the first or lower the second");
+    }
+    if (*inflight < config.max_batch_bytes) {
+      return absl::StrCat("--max-inflight-bytes=", show_bytes(*inflight),
+                          " is below --max-batch-bytes=", show_bytes(config.max_batch_bytes),
+                          ", so a batch is never full: raise the first or lower the second");
+    }
   }
-  const bool metrics_are_open = !config.metrics_listen.empty() && !is_loopback(config.metrics_listen);
-  if (metrics_are_open && !config.metrics_insecure && !config.insecure) {
-    return absl::StrCat("--metrics-listen=", config.metrics_listen,
-                        " can be reached from other machines: say --metrics-insecure if that is meant");
+  if (const std::optional<int64_t> quota = config.memory_quota_bytes; quota && *quota < 2 * config.max_message_bytes) {
+    return absl::StrCat("--memory-quota-bytes=", show_bytes(*quota), " is below twice --max-message-bytes=", message,
+                        ", so gRPC may drop a single request: raise the first or lower the second");
   }
   return "";
 }
 
+// What Kubernetes sets for a service called svdserve: SVDSERVE_SERVICE_HOST, SVDSERVE_PORT,
+// SVDSERVE_PORT_50051_TCP_ADDR and others; and for a service svdserve-x, whose SVDSERVE_X_SERVICE_HOST is among
+// `names`.
+bool is_of_kubernetes(const std::string& name, const std::set<std::string>& names) {
+  static const std::regex* const pattern = new std::regex(
+      "(SVDSERVE|SVDSERVE_[A-Z0-9_]+?)_"
+      "(?:SERVICE_HOST|SERVICE_PORT(?:_[A-Z0-9_]+)?|PORT|PORT_[0-9]+_(?:TCP|UDP|SCTP)(?:_(?:PROTO|PORT|ADDR))?)");
+  std::smatch parts;
+  constexpr size_t kLongest = 256;  // std::regex recurses
+  if (name.size() > kLongest || !std::regex_match(name, parts, *pattern)) return false;
+  return parts[1] == "SVDSERVE" || names.count(absl::StrCat(parts[1].str(), "_SERVICE_HOST")) > 0;
+}
+
 }  // namespace
 
-bool is_loopback(const std::string& address) {
-  if (absl::StartsWith(address, "unix:")) return true;
-  const std::string host = address.substr(0, address.rfind(':'));
-  return host == "localhost" || host == "[::1]" || absl::StartsWith(host, "127.");
+std::string check_metrics_exposure(const Config& config, bool is_loopback) {
+  if (is_loopback || config.metrics_insecure || config.insecure) return "";
+  return absl::StrCat("--metrics-listen=", config.metrics_listen,
+                      " can be reached from other machines, and has no TLS: say --metrics-insecure if that is meant");
+}
+
+std::string check_exposure(const Config& config, bool is_loopback) {
+  if (is_loopback || config.insecure || !config.tls_cert.empty()) return "";
+  return absl::StrCat("--listen=", config.listen,
+                      " can be reached from other machines: give --tls-cert and --tls-key, or say --insecure");
+}
+
+std::vector<std::string> unknown_variables(const std::vector<std::string>& names) {
+  // Read elsewhere: by the engine, and by svdctl.
+  std::set<std::string> known = {"SVDSERVE_CUDA_PLUGIN", "SVDSERVE_ADDRESS"};
+  for (const Flag& flag : make_flags()) known.insert(variable_name(flag));
+  const std::set<std::string> all(names.begin(), names.end());
+  std::vector<std::string> out;
+  for (const std::string& name : names) {
+    if (absl::StartsWith(name, kVariablePrefix) && known.count(name) == 0 && !is_of_kubernetes(name, all)) {
+      out.push_back(name);
+    }
+  }
+  return out;
 }
 
 ConfigOutcome read_config(const std::vector<std::string>& arguments, const Environment& environment) {
@@ -475,8 +557,10 @@ ConfigOutcome read_config(const std::vector<std::string>& arguments, const Envir
     const std::string wrong = flag->parse(value, &outcome.config);
     if (!wrong.empty()) return refuse(absl::StrCat("--", name, " ", wrong, ", not \"", value, "\""));
   }
-  const std::string wrong = check_together(outcome.config);
-  return wrong.empty() ? outcome : refuse(wrong);
+  for (const auto check : {check_listening, check_limits}) {
+    if (const std::string wrong = check(outcome.config); !wrong.empty()) return refuse(wrong);
+  }
+  return outcome;
 }
 
 std::string describe(const Config& config) {

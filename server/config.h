@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,7 +22,11 @@ constexpr const char* name(Reflection r) {
   return kNames[static_cast<int>(r)];
 }
 
-// Every member is one flag; config.cc holds names, defaults, units, ranges and help in one table.
+// Of --threads and --large-threads.
+inline constexpr int64_t kMostThreads = 4096;
+
+// Every member is one flag; config.cc holds names, defaults, units, ranges and help in one table. A member without a
+// value was left at "auto": limits.h derives it from the machine.
 struct Config {
   // where to listen
   std::string listen;          // host:port or unix:path
@@ -37,7 +42,7 @@ struct Config {
   // limits
   int64_t max_message_bytes = 0;
   int64_t max_matrices = 0;
-  int64_t max_inflight_bytes = 0;
+  std::optional<int64_t> max_inflight_bytes;
   int64_t max_inflight_requests = 0;
   int64_t max_stream_requests = 0;
   int64_t max_streams = 0;
@@ -49,9 +54,9 @@ struct Config {
   int64_t max_connection_streams = 0;
   absl::Duration max_connection_idle;  // zero: no limit
   absl::Duration max_connection_age;   // zero: no limit
-  int64_t memory_quota_bytes = 0;
+  std::optional<int64_t> memory_quota_bytes;
   absl::Duration queue_timeout;
-  int64_t max_large_bytes = 0;
+  std::optional<int64_t> max_large_bytes;
   int64_t max_large_requests = 0;
   absl::Duration large_idle_timeout;
   // batching
@@ -60,12 +65,12 @@ struct Config {
   int64_t max_batch_matrices = 0;
   // devices
   DeviceSelection devices;
-  int64_t cuda_lanes = 0;
+  std::optional<int64_t> cuda_lanes;
   int64_t cuda_slot_bytes = 0;
-  int64_t cuda_pinned_bytes = 0;
+  std::optional<int64_t> cuda_pinned_bytes;
   int64_t host_devices = 0;
-  int64_t threads = 0;
-  int64_t large_threads = 0;
+  std::optional<int64_t> threads;
+  std::optional<int64_t> large_threads;
   Simd simd = Simd::kBest;
   absl::Duration calibration_time;
   // life
@@ -88,15 +93,22 @@ struct ConfigOutcome {
 // Looks up one variable of the environment; nullptr where it is not set.
 using Environment = std::function<const char*(const char* name)>;
 
-// `arguments` without the program's name. A flag beats its variable, a variable beats the default. Variables that start
-// with SVDSERVE_ and belong to no flag are ignored: orchestrators set such names for a service called svdserve.
+// `arguments` without the program's name. A flag beats its variable, a variable beats the default. Flags that
+// contradict each other are refused with a text that names both.
 ConfigOutcome read_config(const std::vector<std::string>& arguments, const Environment& environment);
+
+// Those of `names` that begin with SVDSERVE_ and mean nothing to the server. Names that Kubernetes sets for a service
+// called svdserve, such as SVDSERVE_PORT_50051_TCP, are not among them.
+std::vector<std::string> unknown_variables(const std::vector<std::string>& names);
 
 // "listen=127.0.0.1:50051 max_message_bytes=67108864 ...": every flag with its value, for the log line at start.
 std::string describe(const Config& config);
 
-// True for addresses that no other machine reaches: 127.0.0.0/8, [::1], localhost, and unix sockets.
-bool is_loopback(const std::string& address);
+// Why --listen must not be served as it is; empty: it may. Without TLS and --insecure only this machine may reach it.
+// `is_loopback`: of the address that --listen was resolved to.
+std::string check_exposure(const Config& config, bool is_loopback);
+// The same of --metrics-listen.
+std::string check_metrics_exposure(const Config& config, bool is_loopback);
 
 }  // namespace svdserve::server
 #endif  // SVDSERVE_SERVER_CONFIG_H_

@@ -12,7 +12,7 @@ svdserve_library(svdserve_server_peers
   PUBLIC absl::strings)
 
 svdserve_library(svdserve_server_config
-  SOURCES config.cc
+  SOURCES config.cc limits.cc machine.cc
   PUBLIC svdserve_engine svdserve_server_log absl::time
   PRIVATE svdserve_server_peers svdserve_server_version absl::strings)
 
@@ -20,21 +20,27 @@ svdserve_library(svdserve_server_sockets
   SOURCES listening_socket.cc
   PRIVATE absl::strings)
 
+# Signals and files of the process.
+svdserve_library(svdserve_server_process
+  SOURCES small_file.cc stop_signals.cc
+  PUBLIC svdserve_server_values
+  PRIVATE svdserve_server_log svdserve_server_sockets)
+
 svdserve_library(svdserve_server_metrics
   SOURCES metrics/prometheus_recorder.cc metrics/http_exposer.cc
-  PUBLIC svdserve_server_values
-  PRIVATE svdserve_server_version svdserve_server_config svdserve_server_sockets prometheus-cpp::core absl::status)
+  PUBLIC svdserve_server_values svdserve_server_sockets
+  PRIVATE svdserve_server_version svdserve_server_config prometheus-cpp::core absl::status)
 
 svdserve_library(svdserve_server_rpc
   SOURCES rpc/connection_acceptor.cc rpc/decode.cc rpc/decompose_call.cc rpc/decompose_large_call.cc
           rpc/decompose_stream_call.cc rpc/encode.cc rpc/health_call.cc rpc/health_service.cc rpc/large_codec.cc
           rpc/library_logs.cc rpc/message_builder.cc rpc/open_calls.cc rpc/rpc_server.cc rpc/self_probe.cc
           rpc/wire_enums.cc
-  PUBLIC svdserve_server_core svdserve_server_peers absl::flat_hash_map
-  PRIVATE svdserve_server_version svdserve_server_config svdserve_server_sockets svdserve_proto svdserve_wire
+  PUBLIC svdserve_server_core svdserve_server_peers svdserve_server_sockets absl::flat_hash_map
+  PRIVATE svdserve_server_version svdserve_server_config svdserve_proto svdserve_wire
           gRPC::grpc++_reflection gRPC::grpc++ absl::strings)
 
 svdserve_program(svdserve
   SOURCES main.cc
   LIBS svdserve_server_rpc svdserve_server_metrics svdserve_server_config svdserve_server_core svdserve_server_device
-       svdserve_server_version)
+       svdserve_server_process svdserve_server_version)

@@ -7,6 +7,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <memory>
@@ -72,6 +73,14 @@ Descriptor listening_on_path(const std::string& path) {
   return listening(reinterpret_cast<const sockaddr*>(&at), sizeof at);
 }
 
+std::string host_of(const std::string& address) { return address.substr(0, address.rfind(':')); }
+
+std::string cannot_listen(const std::string& address, const char* why) {
+  return absl::StrCat("cannot listen on ", address, ": ", why);
+}
+
+bool is_loopback_v4(const in_addr& address) { return ntohl(address.s_addr) >> 24 == 127; }
+
 }  // namespace
 
 Descriptor::~Descriptor() {
@@ -82,37 +91,67 @@ ListeningSockets::~ListeningSockets() {
   if (!sockets_.empty() && !path_.empty()) unlink(path_.c_str());
 }
 
-ListeningSockets ListeningSockets::Open(const std::string& address, std::string* error) {
-  ListeningSockets out;
-  out.address_ = address;
-  const auto failed = [&](const char* why) {
-    *error = absl::StrCat("cannot listen on ", address, ": ", why);
-    return ListeningSockets();
-  };
-  if (absl::StartsWith(address, kUnix)) {
-    const std::string path = address.substr(sizeof kUnix - 1);
-    Descriptor socket = listening_on_path(path);
-    if (!socket) return failed(std::strerror(errno));
-    out.path_ = path;
-    out.sockets_.push_back(std::move(socket));
+std::optional<ListenAddress> ListenAddress::Resolve(const std::string& text, std::string* error) {
+  ListenAddress out;
+  out.text_ = text;
+  if (absl::StartsWith(text, kUnix)) {
+    out.path_ = text.substr(sizeof kUnix - 1);
     return out;
   }
-  const size_t colon = address.rfind(':');
-  const std::string host = address.substr(0, colon), port = address.substr(colon + 1);
-  const bool bracketed = host.size() > 2 && host.front() == '[';
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
   hints.ai_flags = AI_PASSIVE | AI_NUMERICSERV;
   addrinfo* found = nullptr;
+  const std::string host = host_of(text), port = text.substr(text.rfind(':') + 1);
+  const bool bracketed = host.size() > 2 && host.front() == '[';
+  if (bracketed) hints.ai_flags |= AI_NUMERICHOST;  // asks no network for a misspelt address
   const std::string name = bracketed ? host.substr(1, host.size() - 2) : host;
   if (const int code = getaddrinfo(name.c_str(), port.c_str(), &hints, &found); code != 0) {
-    return failed(gai_strerror(code));
+    *error = cannot_listen(text, gai_strerror(code));
+    return std::nullopt;
   }
   const std::unique_ptr<addrinfo, void (*)(addrinfo*)> list(found, freeaddrinfo);
-  int bound = 0, why_not = EADDRNOTAVAIL;
   for (const addrinfo* at = found; at != nullptr; at = at->ai_next) {
-    if (bound != 0) set_port(at->ai_addr, bound);  // port 0: the others take what the first was given
-    Descriptor socket = listening(at->ai_addr, at->ai_addrlen);
+    if (at->ai_addrlen > sizeof(sockaddr_storage)) continue;
+    SocketAddress& address = out.addresses_.emplace_back();
+    std::memcpy(&address.storage, at->ai_addr, at->ai_addrlen);
+    address.size = at->ai_addrlen;
+  }
+  return out;
+}
+
+bool ListenAddress::is_loopback() const {
+  return std::all_of(addresses_.begin(), addresses_.end(), [](const SocketAddress& at) {
+    if (at.storage.ss_family == AF_INET) {
+      return is_loopback_v4(reinterpret_cast<const sockaddr_in&>(at.storage).sin_addr);
+    }
+    const in6_addr& v6 = reinterpret_cast<const sockaddr_in6&>(at.storage).sin6_addr;
+    if (!IN6_IS_ADDR_V4MAPPED(&v6)) return static_cast<bool>(IN6_IS_ADDR_LOOPBACK(&v6));
+    in_addr v4{};
+    std::memcpy(&v4, v6.s6_addr + 12, sizeof v4);
+    return is_loopback_v4(v4);
+  });
+}
+
+ListeningSockets ListeningSockets::Open(const ListenAddress& address, std::string* error) {
+  ListeningSockets out;
+  out.address_ = address.text();
+  const auto failed = [&](int why) {
+    *error = cannot_listen(address.text(), std::strerror(why));
+    return ListeningSockets();
+  };
+  if (!address.path_.empty()) {
+    Descriptor socket = listening_on_path(address.path_);
+    if (!socket) return failed(errno);
+    out.path_ = address.path_;
+    out.sockets_.push_back(std::move(socket));
+    return out;
+  }
+  int bound = 0, why_not = EADDRNOTAVAIL;
+  for (ListenAddress::SocketAddress at : address.addresses_) {
+    auto* const to = reinterpret_cast<sockaddr*>(&at.storage);
+    if (bound != 0) set_port(to, bound);  // port 0: the others take what the first was given
+    Descriptor socket = listening(to, at.size);
     if (socket) {
       bound = bound_port(socket.get());
       out.sockets_.push_back(std::move(socket));
@@ -120,10 +159,10 @@ ListeningSockets ListeningSockets::Open(const std::string& address, std::string*
     }
     why_not = errno;
     // A name may have an IPv6 address on a machine without IPv6. Anything else is a reason not to start.
-    if (why_not != EADDRNOTAVAIL && why_not != EAFNOSUPPORT) return failed(std::strerror(why_not));
+    if (why_not != EADDRNOTAVAIL && why_not != EAFNOSUPPORT) return failed(why_not);
   }
-  if (out.sockets_.empty()) return failed(std::strerror(why_not));
-  out.address_ = absl::StrCat(host, ":", bound);
+  if (out.sockets_.empty()) return failed(why_not);
+  out.address_ = absl::StrCat(host_of(address.text()), ":", bound);
   return out;
 }
 

@@ -1,7 +1,10 @@
-// Sockets that listen: for the gRPC port and for the HTTP port.
+// Addresses to listen on, and sockets that listen there: for the gRPC port and for the HTTP port.
 #ifndef SVDSERVE_SERVER_LISTENING_SOCKET_H_
 #define SVDSERVE_SERVER_LISTENING_SOCKET_H_
 
+#include <sys/socket.h>
+
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -28,6 +31,32 @@ class Descriptor {
   int fd_ = -1;
 };
 
+// An address of the configuration and what it was resolved to. What is checked is what is bound: nothing is resolved
+// again.
+class ListenAddress {
+ public:
+  ListenAddress() = default;
+  // `text`: HOST:PORT, [IPV6]:PORT or unix:PATH. A host's name may ask the network. Nothing, with *error set, where the
+  // name has no address.
+  static std::optional<ListenAddress> Resolve(const std::string& text, std::string* error);
+
+  // As it was given.
+  const std::string& text() const { return text_; }
+  // Whether no other machine reaches it: a Unix socket, or a host all of whose addresses are of the loopback interface.
+  bool is_loopback() const;
+
+ private:
+  friend class ListeningSockets;
+  struct SocketAddress {
+    sockaddr_storage storage;
+    socklen_t size;
+  };
+
+  std::string text_;
+  std::string path_;                      // of a Unix socket
+  std::vector<SocketAddress> addresses_;  // none for a Unix socket
+};
+
 // What listens on one address of the configuration; closed, and a Unix socket's file removed, by the destructor.
 // Not thread-safe.
 class ListeningSockets {
@@ -37,9 +66,9 @@ class ListeningSockets {
   ListeningSockets& operator=(ListeningSockets&&) = delete;
   ~ListeningSockets();
 
-  // `address`: HOST:PORT, [IPV6]:PORT or unix:PATH. Port 0: any free one. A name listens on all its addresses. Returns
-  // none, with *error set, where that cannot be: above all, where somebody else listens there.
-  static ListeningSockets Open(const std::string& address, std::string* error);
+  // Port 0: any free one. A name listens on all its addresses. Returns none, with *error set, where that cannot be:
+  // above all, where somebody else listens there.
+  static ListeningSockets Open(const ListenAddress& address, std::string* error);
 
   bool empty() const { return sockets_.empty(); }
   const std::vector<Descriptor>& sockets() const { return sockets_; }  // non-blocking

@@ -1,20 +1,19 @@
 // Wiring and shutdown, nothing else.
-#include <fcntl.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
-#include <cerrno>
-#include <climits>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <fstream>
-#include <iterator>
+#include <exception>
 #include <memory>
+#include <new>
+#include <optional>
 #include <string>
+#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -28,12 +27,16 @@
 #include "server/device/pinned_memory.h"
 #include "server/heap.h"
 #include "server/large_pipeline.h"
+#include "server/limits.h"
+#include "server/listening_socket.h"
 #include "server/log.h"
+#include "server/machine.h"
 #include "server/metrics/http_exposer.h"
 #include "server/metrics/prometheus_recorder.h"
-#include "server/mutex.h"
 #include "server/pipeline.h"
 #include "server/rpc/rpc_server.h"
+#include "server/small_file.h"
+#include "server/stop_signals.h"
 #include "server/version.h"
 
 namespace svdserve::server {
@@ -49,88 +52,88 @@ void raise_descriptor_limit() {
   setrlimit(RLIMIT_NOFILE, &limit);
 }
 
-// SIGTERM and SIGINT, taken by a thread that reads them from a pipe. Not by sigwait(): it needs every thread to block
-// them, and libraries have threads before main() begins. The first asks for a drain, the second ends the process at
-// once.
-class StopSignals {
+std::vector<std::string> names_of_environment() {
+  std::vector<std::string> names;
+  for (char** entry = environ; *entry != nullptr; ++entry) names.emplace_back(*entry, std::strcspn(*entry, "="));
+  return names;
+}
+
+[[noreturn]] void end_start(const char* why) {
+  dprintf(STDERR_FILENO, "svdserve: cannot start: %s\n", why);
+  _exit(kExitFailed);
+}
+
+// While it lives, memory or a thread that the system does not give is one line on standard error and exit code 1. The
+// server has nothing to lose before it serves, and libraries that start may neither say it nor end in order.
+class PlainStartFailures {
  public:
-  StopSignals() {
-    std::signal(SIGPIPE, SIG_IGN);
-    if (pipe2(pipe_, O_CLOEXEC) != 0) std::abort();
-    struct sigaction action {};
-    action.sa_handler = [](int signal) {
-      const int saved = errno;
-      const auto byte = static_cast<char>(signal);
-      if (write(pipe_[1], &byte, 1) != 1) _exit(128 + signal);
-      errno = saved;
-    };
-    action.sa_flags = SA_RESTART;
-    sigaction(SIGTERM, &action, nullptr);
-    sigaction(SIGINT, &action, nullptr);
-  }
-
-  void Listen() {
-    std::thread([this] {
-      log_info("stop_requested", {{"signal", Next()}});
-      {
-        MutexLock lock(&mu_);
-        requested_ = true;
-        changed_.SignalAll();
+  PlainStartFailures() {
+    std::set_new_handler([] { end_start("out of memory"); });
+    std::set_terminate([] {
+      try {
+        if (std::current_exception() != nullptr) std::rethrow_exception(std::current_exception());
+      } catch (const std::system_error&) {
+        end_start("no more threads: raise the process's limits of threads and memory");
+      } catch (const std::exception& failed) {
+        end_start(failed.what());
+      } catch (...) {
       }
-      const int signal = Next();
-      log_warning("stopped_at_once", {{"signal", signal}});
-      _exit(128 + signal);
-    }).detach();
+      end_start("unknown error");
+    });
+    std::signal(SIGABRT, [](int) { end_start("a library gave up, often for lack of memory or threads"); });
   }
-
-  void Wait() {
-    MutexLock lock(&mu_);
-    while (!requested_) changed_.Wait(&mu_);
+  ~PlainStartFailures() {
+    std::signal(SIGABRT, SIG_DFL);
+    std::set_terminate(before_);
+    std::set_new_handler(nullptr);
   }
 
  private:
-  static int Next() {
-    char byte = 0;
-    while (read(pipe_[0], &byte, 1) != 1) {
-    }
-    return byte;
-  }
-
-  static inline int pipe_[2] = {-1, -1};
-  Mutex mu_;
-  CondVar changed_;
-  bool requested_ ABSL_GUARDED_BY(mu_) = false;
+  const std::terminate_handler before_ = std::get_terminate();
 };
 
 // False, after saying why, where the file cannot be read. No name: an empty text.
-bool read_file(const char* flag, const std::string& path, std::string* text) {
+bool read_pem(const char* flag, const std::string& path, std::string* text) {
+  constexpr size_t kMostBytes = 1 << 20;
   if (path.empty()) return true;
-  std::ifstream file(path, std::ios::binary);
-  text->assign(std::istreambuf_iterator<char>(file), {});
-  if (file && !text->empty()) return true;
-  std::fprintf(stderr, "svdserve: --%s: cannot read %s\n", flag, path.c_str());
+  const std::string wrong = read_small_file(path, kMostBytes, text);
+  if (wrong.empty()) return true;
+  std::fprintf(stderr, "svdserve: --%s: cannot read %s: %s\n", flag, path.c_str(), wrong.c_str());
   return false;
 }
 
-// Whoever waits for the file sees all of it or none.
+bool start_failed(const std::string& reason) {
+  log_error("start_failed", {{"reason", reason}});
+  return false;
+}
+
 bool write_ready_file(const std::string& path, const std::string& grpc_address, const std::string& http_address) {
   if (path.empty()) return true;
-  const std::string unfinished = path + ".tmp";
-  std::ofstream file(unfinished, std::ios::trunc);
-  file << "grpc=" << grpc_address << "\n";
-  if (!http_address.empty()) file << "metrics=" << http_address << "\n";
-  file.close();
-  if (file && std::rename(unfinished.c_str(), path.c_str()) == 0) return true;
-  log_error("start_failed", {{"reason", "cannot write --ready-file " + path + ": " + std::strerror(errno)}});
-  std::remove(unfinished.c_str());
-  return false;
+  std::string text = "grpc=" + grpc_address + "\n";
+  if (!http_address.empty()) text += "metrics=" + http_address + "\n";
+  const std::string wrong = write_small_file(path, text);
+  return wrong.empty() || start_failed("cannot write --ready-file " + path + ": " + wrong);
 }
 
-PipelineOptions pipeline_options(const Config& config) {
+void log_limit(const Limit& limit) {
+  log_info("limit", {{"flag", limit.flag}, {"value", limit.value}, {"reason", limit.reason}});
+}
+
+void log_machine(const Machine& machine) {
+  const int64_t pids = machine.pids.amount;
+  log_info("machine", {{"memory_bytes", machine.memory_bytes.amount},
+                       {"memory_by", machine.memory_bytes.source},
+                       {"cores", machine.cores.amount},
+                       {"cores_by", machine.cores.source},
+                       {"pids", pids == Resource::kUnlimited ? "max" : std::to_string(pids)},
+                       {"pids_by", machine.pids.source}});
+}
+
+PipelineOptions pipeline_options(const Config& config, const MemoryLimits& limits) {
   PipelineOptions options;
   options.max_matrices = config.max_matrices;
   options.max_message_bytes = config.max_message_bytes;
-  options.max_inflight_bytes = config.max_inflight_bytes;
+  options.max_inflight_bytes = limits.max_inflight_bytes.value;
   options.max_inflight_requests = config.max_inflight_requests;
   options.peer_percent = static_cast<int>(config.max_peer_percent);
   options.max_queue_delay = config.max_queue_delay;
@@ -141,22 +144,22 @@ PipelineOptions pipeline_options(const Config& config) {
   return options;
 }
 
-DeviceOptions device_options(const Config& config) {
+DeviceOptions device_options(const Config& config, const WorkerLimits& workers) {
   DeviceOptions options;
   options.selection = config.devices;
   options.host_devices = static_cast<int>(config.host_devices);
-  options.threads = static_cast<int>(config.threads);
+  options.threads = static_cast<int>(workers.threads.value);
   options.simd = config.simd;
-  options.cuda_lanes = static_cast<int>(config.cuda_lanes);
+  options.cuda_lanes = static_cast<int>(workers.cuda_lanes.value);
   options.cuda_slot_bytes = config.cuda_slot_bytes;
   return options;
 }
 
-LargeOptions large_options(const Config& config) {
+LargeOptions large_options(const Config& config, const MemoryLimits& limits) {
   // What a message has beside a chunk's bytes.
   constexpr int64_t kFields = 4096;
   LargeOptions options;
-  options.max_bytes = config.max_large_bytes;
+  options.max_bytes = limits.max_large_bytes.value;
   options.max_requests = config.max_large_requests;
   options.peer_percent = static_cast<int>(config.max_peer_percent);
   options.chunk_bytes = std::min(options.chunk_bytes, config.max_message_bytes - kFields);
@@ -215,22 +218,45 @@ struct Server {
   std::unique_ptr<HttpExposer> http;
 };
 
-// The configured server, answering; or false after saying why not.
-bool start(const Config& config, RpcOptions rpc_options, Server* server) {
-  MadeDevices made = MakeDevices(device_options(config), MakeCudaDevices);
-  for (const std::string& refusal : made.refusals) log_info("device_refused", {{"reason", refusal}});
-  if (!made.error.empty()) {
-    log_error("start_failed", {{"reason", made.error}});
-    return false;
+// The limits of memory, now that the GPUs are known.
+MemoryLimits memory_limits(const Config& config, const Machine& machine, const WorkerLimits& workers, int gpus) {
+  MemoryLimits limits = resolve_memory(config, machine, gpus);
+  for (const Limit* limit :
+       {&limits.max_inflight_bytes, &limits.memory_quota_bytes, &limits.cuda_pinned_bytes, &limits.max_large_bytes}) {
+    log_limit(*limit);
   }
+  for (const std::string& text : warnings(machine, workers, limits, gpus)) log_warning("limits", {{"reason", text}});
+  return limits;
+}
+
+void warn_of_small_large_bytes(const FactorEngine& host, int64_t max_large_bytes) {
+  const int64_t least = least_large_bytes(host);
+  if (least <= max_large_bytes) return;
+  log_warning("limits", {{"reason", "--max-large-bytes=" + std::to_string(max_large_bytes) +
+                                        " takes no large matrix, the smallest needs " + std::to_string(least) +
+                                        ": raise it, or lower --large-threads"}});
+}
+
+// The configured server, answering; or false after saying why not. No `metrics`: no HTTP.
+bool start(const Config& config, RpcOptions rpc_options, const std::optional<ListenAddress>& metrics, Server* server) {
+  const Machine machine = this_machine();
+  log_machine(machine);
+  const WorkerLimits workers = resolve_workers(config, machine);
+  for (const Limit* limit : {&workers.threads, &workers.large_threads, &workers.cuda_lanes}) log_limit(*limit);
+  MadeDevices made = MakeDevices(device_options(config, workers), MakeCudaDevices);
+  for (const std::string& refusal : made.refusals) log_info("device_refused", {{"reason", refusal}});
+  if (!made.error.empty()) return start_failed(made.error);
   const auto is_gpu = [](const std::unique_ptr<Device>& d) { return d->info().kind == DeviceKind::kCuda; };
-  if (std::any_of(made.devices.begin(), made.devices.end(), is_gpu)) {
-    server->memory = std::make_unique<PinnedMemory>(config.cuda_pinned_bytes);
+  const auto gpus = static_cast<int>(std::count_if(made.devices.begin(), made.devices.end(), is_gpu));
+  const MemoryLimits limits = memory_limits(config, machine, workers, gpus);
+  rpc_options.memory_quota_bytes = limits.memory_quota_bytes.value;
+  if (gpus > 0) {
+    server->memory = std::make_unique<PinnedMemory>(limits.cuda_pinned_bytes.value);
   } else {
     server->memory = std::make_unique<HeapMemory>();
   }
-  server->pipeline = std::make_unique<Pipeline>(pipeline_options(config), std::move(made.devices), server->clock.get(),
-                                                &server->recorder);
+  server->pipeline = std::make_unique<Pipeline>(pipeline_options(config, limits), std::move(made.devices),
+                                                server->clock.get(), &server->recorder);
   for (const DeviceState& device : server->pipeline->devices()) {
     log_info("device", {{"name", device.info.name},
                         {"backend", name(device.info.kind)},
@@ -243,19 +269,16 @@ bool start(const Config& config, RpcOptions rpc_options, Server* server) {
   }
   std::vector<DeviceInfo> infos;
   for (const DeviceState& device : server->pipeline->devices()) infos.push_back(device.info);
-  MadeFactorDevices factors =
-      MakeFactorDevices(infos, static_cast<int>(config.large_threads > 0 ? config.large_threads : config.threads));
+  MadeFactorDevices factors = MakeFactorDevices(infos, static_cast<int>(workers.large_threads.value));
   for (const std::string& refusal : factors.refusals) log_info("device_refused", {{"reason", refusal}});
-  server->factors = std::make_unique<LargePipeline>(large_options(config), std::move(factors.devices),
+  warn_of_small_large_bytes(*factors.devices.back().engine, limits.max_large_bytes.value);
+  server->factors = std::make_unique<LargePipeline>(large_options(config, limits), std::move(factors.devices),
                                                     server->clock.get(), &server->recorder);
   std::string error;
   server->rpc = RpcServer::Start(rpc_options, server->pipeline.get(), server->factors.get(), server->clock.get(),
                                  &server->recorder, server->memory.get(), &error);
-  if (server->rpc == nullptr) {
-    log_error("start_failed", {{"reason", error}});
-    return false;
-  }
-  if (!config.metrics_listen.empty()) {
+  if (server->rpc == nullptr) return start_failed(error);
+  if (metrics) {
     HttpHandlers handlers;
     const auto render = [server] {
       return server->recorder.Render(
@@ -264,11 +287,8 @@ bool start(const Config& config, RpcOptions rpc_options, Server* server) {
     handlers.metrics = reuse_text(render, config.metrics_max_age, server->clock.get());
     handlers.live = [server] { return server->rpc->alive(); };
     handlers.ready = [server] { return server->pipeline->stats().ready() && !server->stopping; };
-    server->http = HttpExposer::Listen(config.metrics_listen, std::move(handlers), &error);
-    if (server->http == nullptr) {
-      log_error("start_failed", {{"reason", error}});
-      return false;
-    }
+    server->http = HttpExposer::Listen(*metrics, std::move(handlers), &error);
+    if (server->http == nullptr) return start_failed(error);
   }
   server->rpc->SetServing(true);
   const std::string http_address = server->http ? server->http->address() : "";
@@ -308,12 +328,24 @@ absl::Duration or_no_limit(absl::Duration limit) {
   return limit == absl::ZeroDuration() ? absl::InfiniteDuration() : limit;
 }
 
-int serve(const Config& config, StopSignals* signals) {
+int serve(const Config& config, StopSignals* signals, std::unique_ptr<PlainStartFailures> start_failures) {
   set_log_level(config.log_level);
+  std::string error;
+  if (!signals->Listen(&error)) end_start(error.c_str());
+  const std::optional<ListenAddress> listen = ListenAddress::Resolve(config.listen, &error);
+  std::optional<ListenAddress> metrics;
+  if (!config.metrics_listen.empty()) metrics = ListenAddress::Resolve(config.metrics_listen, &error);
+  if (!error.empty()) return start_failed(error), kExitFailed;
+  std::string wrong = check_exposure(config, listen->is_loopback());
+  if (wrong.empty() && metrics) wrong = check_metrics_exposure(config, metrics->is_loopback());
+  if (!wrong.empty()) {
+    std::fprintf(stderr, "svdserve: %s\nTry svdserve --help.\n", wrong.c_str());
+    return kExitUsage;
+  }
   RpcOptions rpc;
-  rpc.listen = config.listen;
-  if (!read_file("tls-cert", config.tls_cert, &rpc.certificate) || !read_file("tls-key", config.tls_key, &rpc.key) ||
-      !read_file("tls-client-ca", config.tls_client_ca, &rpc.client_ca)) {
+  rpc.listen = *listen;
+  if (!read_pem("tls-cert", config.tls_cert, &rpc.certificate) || !read_pem("tls-key", config.tls_key, &rpc.key) ||
+      !read_pem("tls-client-ca", config.tls_client_ca, &rpc.client_ca)) {
     return kExitUsage;
   }
   rpc.max_message_bytes = config.max_message_bytes;
@@ -325,15 +357,17 @@ int serve(const Config& config, StopSignals* signals) {
   rpc.stream_idle_timeout = config.stream_idle_timeout;
   rpc.max_connections = config.max_connections;
   rpc.max_connection_streams = config.max_connection_streams;
-  rpc.memory_quota_bytes = config.memory_quota_bytes;
   rpc.max_connection_idle = or_no_limit(config.max_connection_idle);
   rpc.max_connection_age = or_no_limit(config.max_connection_age);
   rpc.reflection =
-      config.reflection == Reflection::kOn || (config.reflection == Reflection::kAuto && is_loopback(config.listen));
+      config.reflection == Reflection::kOn || (config.reflection == Reflection::kAuto && listen->is_loopback());
   log_info("starting", {{"version", kVersion}, {"pid", getpid()}, {"config", describe(config)}});
-  signals->Listen();
+  for (const std::string& name : unknown_variables(names_of_environment())) {
+    log_warning("unknown_variable", {{"name", name}, {"reason", "no flag has this name, see svdserve --help"}});
+  }
   Server server;
-  if (!start(config, std::move(rpc), &server)) return kExitFailed;
+  if (!start(config, std::move(rpc), metrics, &server)) return kExitFailed;
+  start_failures.reset();
   signals->Wait();
   stop(config, &server);
   return EXIT_SUCCESS;
@@ -344,6 +378,7 @@ int serve(const Config& config, StopSignals* signals) {
 
 int main(int argc, char** argv) {
   using namespace svdserve::server;
+  auto start_failures = std::make_unique<PlainStartFailures>();
   KeepHeapWarm();
   // Debian's Abseil looks for deadlocks at every lock of gRPC's, some percent of a small call.
   absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
@@ -359,6 +394,6 @@ int main(int argc, char** argv) {
       std::fputs(outcome.text.c_str(), stderr);
       return kExitUsage;
     case ConfigOutcome::Action::kServe:
-      return serve(outcome.config, &signals);
+      return serve(outcome.config, &signals, std::move(start_failures));
   }
 }

@@ -16,7 +16,7 @@ namespace svdserve::server {
 namespace {
 
 BatchOptions batch_options(const PipelineOptions& o) {
-  return {{o.max_batch_bytes, o.max_batch_matrices, o.min_split_bytes, o.max_queue_delay, o.max_waiting_batches},
+  return {{o.max_batch_bytes, o.max_batch_matrices, o.min_split_bytes, o.max_queue_delay, o.max_batch_work},
           o.queue_timeout,
           o.inline_work};
 }
@@ -108,7 +108,7 @@ Error Pipeline::Impl::Admit(absl::Span<AdmittedRequest> batches) {
     const Request& request = batch.request;
     bytes += bytes_in_memory(batch);
     if (request.deadline == absl::InfiniteFuture() || request.count == 0) continue;
-    const absl::Duration earliest = scheduler.EarliestDone(batch.plan, request.count);
+    const absl::Duration earliest = scheduler.EarliestDone(request.peer, batch.plan, request.count);
     if (Error error = CheckDeadline(batch.admitted, request.deadline, earliest); !error.ok()) return error;
   }
   const Request& first = batches.front().request;

@@ -21,15 +21,14 @@ struct PipelineOptions {
   int64_t max_inflight_bytes = int64_t{1} << 30;             // operands and values of all requests in memory
   int64_t max_inflight_requests = 4096;                      // in memory
   int peer_percent = 100;                                    // of both, for one peer
-  absl::Duration max_queue_delay = absl::Microseconds(500);  // age at which an open batch is cut
+  absl::Duration max_queue_delay = absl::Microseconds(500);  // by which requests of one batch may have come apart
   absl::Duration queue_timeout = absl::Seconds(30);          // without a device, after which a request is given up
   int64_t max_batch_bytes = int64_t{8} << 20;                // operands of a batch; a larger request is split
   int64_t max_batch_matrices = 1048576;
-  int64_t min_split_bytes = int64_t{1} << 20;  // of a part, where a request is spread over idle devices
-  int max_waiting_batches =
-      16;  // while so many cut batches wait for a lane, open ones grow on instead of being cut by age
-  absl::Duration inline_work = absl::Microseconds(20);  // predicted work up to here may run in Submit(); 0: none
-  absl::Duration calibration = absl::ZeroDuration();    // for measuring all devices at start; 0: they are not measured
+  int64_t min_split_bytes = int64_t{1} << 20;             // of a part, where a request is spread over idle devices
+  absl::Duration max_batch_work = absl::Milliseconds(4);  // predicted time of a batch; a larger request is split
+  absl::Duration inline_work = absl::Microseconds(20);    // predicted work up to here may run in Submit(); 0: none
+  absl::Duration calibration = absl::ZeroDuration();  // for measuring all devices at start; 0: they are not measured
 };
 
 struct PipelineStats {

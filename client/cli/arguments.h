@@ -54,6 +54,11 @@ class Arguments {
   bool help_wanted_ = false;
 };
 
+// A file of the command line: the option or operand that names it, such as "--u", and its path; empty: none was given.
+struct NamedFile {
+  std::string name, path;
+};
+
 // One value; nothing where the text is no such value.
 std::optional<int64_t> parse_int(const std::string& text);
 std::optional<double> parse_double(const std::string& text);

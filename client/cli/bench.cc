@@ -15,6 +15,7 @@
 #include "client/cli/commands.h"
 #include "client/cli/connection.h"
 #include "client/cli/load.h"
+#include "client/cli/printable.h"
 #include "client/cli/process_usage.h"
 
 namespace svdserve::cli {
@@ -106,7 +107,7 @@ Row make_row(const BenchOptions& o, const std::string& address, const std::strin
   Row row;
   row.add("machine", machine.nodename);
   row.add("address", address);
-  row.add("server_version", version);
+  row.add("server_version", absl::StrReplaceAll(printable(version), {{",", " "}}));
   row.add("loop", o.rate > 0 ? "open" : "closed");
   row.add("rpc", o.empty ? "empty" : o.stream ? "stream" : "unary");
   row.add("shape", absl::StrReplaceAll(o.shapes, {{",", " "}}));
@@ -166,7 +167,7 @@ void print_report(const Row& row, const LoadTally& t, std::FILE* to) {
   for (const auto& [column, value] : row.cells) {
     if (!value.empty()) std::fprintf(to, "%-24s %s\n", column.c_str(), value.c_str());
   }
-  for (const auto& [error, n] : t.errors) std::fprintf(to, "error %-18s %" PRId64 "\n", error.c_str(), n);
+  for (const auto& [error, n] : t.errors) std::fprintf(to, "error %-18s %" PRId64 "\n", printable(error).c_str(), n);
 }
 
 void declare(Arguments* a, BenchOptions* o) {

@@ -24,6 +24,7 @@ struct CapacityArguments {
   bool water_filling = false;
   int64_t group_size = 1;
   client::ComputeOptions compute;
+  bool force = false;
 };
 
 // The exit code where the command is over with that.
@@ -43,6 +44,7 @@ std::optional<int> parse(const std::vector<std::string>& words, CapacityArgument
            "--water-filling divides the power of all",
            &to->group_size, 1);
   a.option("--out", "C.npy", "write the capacities to this file: shape (..., number of SNRs)", &to->out);
+  a.flag("--force", kForceHelp, &to->force);
   to->connection.declare(&a);
   a.epilogue(
       "Exit codes: 0 done, 1 the server or a file failed, 2 wrong usage or input,\n"
@@ -109,7 +111,9 @@ std::string too_large(const CapacityArguments& args, const client::Batch& batch,
 int run_capacity(const std::vector<std::string>& words) {
   CapacityArguments args;
   if (const auto code = parse(words, &args)) return *code;
-  if (const auto s = check_outputs({args.out}); !s.ok()) return fail("capacity", s);
+  std::vector<NamedFile> inputs = args.connection.files();
+  inputs.push_back({"IN.npy", args.in});
+  if (const auto s = check_outputs({{"--out", args.out}}, inputs, args.force); !s.ok()) return fail("capacity", s);
   const auto stack = load_matrices(args.in);
   if (!stack.ok()) return fail("capacity", stack.status());
   const client::Batch& batch = stack->batch;

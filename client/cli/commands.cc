@@ -2,6 +2,8 @@
 
 #include <cstdio>
 
+#include "client/cli/printable.h"
+
 namespace svdserve::cli {
 
 std::optional<int> parse_or_explain(Arguments* arguments, const std::string& command,
@@ -24,12 +26,13 @@ int fail(const std::string& command, const client::Status& status) {
   // kUnknown says nothing that its message does not.
   const std::string text =
       status.code == client::Code::kUnknown && !status.message.empty() ? status.message : status.to_string();
-  std::fprintf(stderr, "svdctl %s: %s\n", command.c_str(), text.c_str());
+  std::fprintf(stderr, "svdctl %s: %s\n", command.c_str(), printable(text).c_str());
   return status.code == client::Code::kInvalidArgument ? kBadUsage : kFailed;
 }
 
 int bad_usage(const std::string& command, const std::string& why) {
-  std::fprintf(stderr, "svdctl %s: %s\nTry svdctl %s --help.\n", command.c_str(), why.c_str(), command.c_str());
+  std::fprintf(stderr, "svdctl %s: %s\nTry svdctl %s --help.\n", command.c_str(), printable(why).c_str(),
+               command.c_str());
   return kBadUsage;
 }
 

@@ -4,6 +4,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "client/cli/arguments.h"
 #include "client/cpp/client.h"
@@ -17,6 +18,8 @@ class Connection {
 
   // Reads the TLS files.
   client::Result<client::ClientOptions> options() const;
+  // The files that the options name.
+  std::vector<NamedFile> files() const { return {{"--tls-ca", ca_}, {"--tls-cert", cert_}, {"--tls-key", key_}}; }
   const std::string& address() const { return address_; }
   client::CallOptions call() const { return {.timeout = timeout_}; }
 

@@ -17,6 +17,7 @@ struct HsvdArguments {
   LargeFiles files;
   LargeArguments large;
   client::LargeOptions options;
+  bool force = false;
 };
 
 // The exit code where the command is over with that.
@@ -31,6 +32,7 @@ std::optional<int> parse(const std::vector<std::string>& words, HsvdArguments* t
   a.option("--u", "U.npy", "write U to this file", &to->files.u);
   a.option("--s", "S.npy", "write the singular values to this file", &to->files.s);
   a.option("--vh", "VH.npy", "write V^H to this file", &to->files.vh);
+  a.flag("--force", kForceHelp, &to->force);
   to->large.declare(&a);
   to->connection.declare(&a);
   a.epilogue(
@@ -47,7 +49,10 @@ std::optional<int> parse(const std::vector<std::string>& words, HsvdArguments* t
 int run_hsvd(const std::vector<std::string>& words) {
   HsvdArguments args;
   if (const auto code = parse(words, &args)) return *code;
-  if (const auto s = check_outputs({args.files.u, args.files.s, args.files.vh}); !s.ok()) return fail("hsvd", s);
+  std::vector<NamedFile> inputs = args.connection.files();
+  inputs.push_back({"G.npy", args.g});
+  inputs.push_back({"J.npy", args.j});
+  if (const auto s = check_outputs(args.files.outputs(), inputs, args.force); !s.ok()) return fail("hsvd", s);
   const auto stack = load_matrices(args.g);
   if (!stack.ok()) return fail("hsvd", stack.status());
   if (!stack->batch_shape.empty()) return bad_usage("hsvd", args.g + ": one matrix, of two dimensions, is wanted");

@@ -4,6 +4,7 @@
 
 #include "client/cli/commands.h"
 #include "client/cli/connection.h"
+#include "client/cli/printable.h"
 
 namespace svdserve::cli {
 namespace {
@@ -19,7 +20,8 @@ std::string names(const std::vector<T>& list) {
 }
 
 void print(const client::ServerDevice& d) {
-  std::printf("device %-15s %s, %s, ", d.name.c_str(), d.backend.c_str(), d.instruction_set.c_str());
+  std::printf("device %-15s %s, %s, ", printable(d.name).c_str(), printable(d.backend).c_str(),
+              printable(d.instruction_set).c_str());
   if (d.threads > 0) std::printf("%d thread%s, ", d.threads, d.threads == 1 ? "" : "s");
   std::printf("%s; busy %.3f s, holds %" PRId64 " of %d batch%s", d.healthy ? "healthy" : "UNHEALTHY", d.busy_seconds,
               d.outstanding_batches, d.lanes, d.lanes == 1 ? "" : "es");
@@ -29,14 +31,14 @@ void print(const client::ServerDevice& d) {
   std::printf("\n");
   if (d.uuid.empty()) return;  // no device of its own memory
   constexpr double kGiB = 1024.0 * 1024 * 1024;
-  std::printf("  %-20s %s, %s, %.1f GiB; %.3f GiB up, %.3f GiB down\n", "", d.model.c_str(), d.uuid.c_str(),
-              static_cast<double>(d.memory_bytes) / kGiB, static_cast<double>(d.uploaded_bytes) / kGiB,
-              static_cast<double>(d.downloaded_bytes) / kGiB);
+  std::printf("  %-20s %s, %s, %.1f GiB; %.3f GiB up, %.3f GiB down\n", "", printable(d.model).c_str(),
+              printable(d.uuid).c_str(), static_cast<double>(d.memory_bytes) / kGiB,
+              static_cast<double>(d.uploaded_bytes) / kGiB, static_cast<double>(d.downloaded_bytes) / kGiB);
 }
 
 void print(const client::ServerInfo& info) {
   const client::ServerLimits& l = info.limits;
-  std::printf("version                %s%s\n", info.version.c_str(), info.draining ? " (draining)" : "");
+  std::printf("version                %s%s\n", printable(info.version).c_str(), info.draining ? " (draining)" : "");
   std::printf("data types             %s\n", names(info.data_types).c_str());
   std::printf("methods                %s\n", names(info.methods).c_str());
   std::printf("max values             %" PRId64 "   smaller side of a matrix\n", l.max_values);
@@ -94,7 +96,7 @@ int run_health(const std::vector<std::string>& words) {
   client::Client client(*options);
   const auto serving = client.healthy(service, call);
   if (!serving.ok()) {
-    if (!quiet) std::fprintf(stderr, "svdctl health: %s\n", serving.status().to_string().c_str());
+    if (!quiet) std::fprintf(stderr, "svdctl health: %s\n", printable(serving.status().to_string()).c_str());
     return kFailed;
   }
   if (!quiet) std::puts(*serving ? "SERVING" : "NOT_SERVING");

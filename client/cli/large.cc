@@ -9,6 +9,7 @@
 
 #include "client/cli/commands.h"
 #include "client/cli/npy_output.h"
+#include "client/cli/printable.h"
 #include "client/cli/progress_bar.h"
 #include "client/cli/summary.h"
 
@@ -87,8 +88,8 @@ void print_report(const client::Batch& batch, const client::LargeReport& r, doub
   std::fprintf(stderr,
                "%" PRId64 "x%" PRId64 " %s in %.4g s: %s on %s; %d sweep%s, %" PRId64 " rotations, %" PRId64
                " of them proper; %s\n",
-               batch.rows, batch.cols, name(batch.data_type), seconds, name(r.method), r.device.c_str(), r.sweeps,
-               r.sweeps == 1 ? "" : "s", r.rotations, r.proper_rotations, name(r.status));
+               batch.rows, batch.cols, name(batch.data_type), seconds, name(r.method), printable(r.device).c_str(),
+               r.sweeps, r.sweeps == 1 ? "" : "s", r.rotations, r.proper_rotations, name(r.status));
   if (r.certificate) {
     std::fprintf(stderr, "certificate: residual %.3g, orthogonality of U %.3g, of V %.3g\n", r.certificate->residual,
                  r.certificate->left_orthogonality, r.certificate->right_orthogonality);
@@ -97,7 +98,7 @@ void print_report(const client::Batch& batch, const client::LargeReport& r, doub
   std::fprintf(stderr, "upload %.3g s, queue %.3g s, compute %.3g s, download %.3g s\n", r.upload_seconds,
                r.queue_seconds, r.compute_seconds, r.download_seconds);
   for (const client::LargePhase& p : r.phases) {
-    std::fprintf(stderr, "  %-16s %10.4f s", p.name.c_str(), p.seconds);
+    std::fprintf(stderr, "  %-16s %10.4f s", printable(p.name).c_str(), p.seconds);
     if (p.flops > 0 && p.seconds > 0) std::fprintf(stderr, " %10.2f Gflop/s", p.flops / p.seconds * 1e-9);
     std::fputc('\n', stderr);
   }

@@ -5,6 +5,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "client/cli/arguments.h"
 #include "client/cli/interruption.h"
@@ -29,6 +30,9 @@ struct LargeArguments {
 struct LargeFiles {
   std::string u, s, vh;
   bool print_values = false;  // to stdout, one matrix a line
+
+  // The files as svd and hsvd name them.
+  std::vector<NamedFile> outputs() const { return {{"--u", u}, {"--s", s}, {"--vh", vh}}; }
 };
 
 // Decomposes every matrix of the stack, each in a call of its own; the exit code. signature: see client::LargeMatrix.

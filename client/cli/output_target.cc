@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <filesystem>
 #include <system_error>
+#include <utility>
 
 #include "absl/strings/numbers.h"
 #include "client/cli/file_error.h"
@@ -74,6 +75,19 @@ bool same(const OutputTarget& a, const OutputTarget& b) {
   return !a.file.empty() && a.file == b.file;
 }
 
+// Whether the target is what a path names, links followed.
+bool is_file(const OutputTarget& target, const std::string& path) {
+  struct stat about {};
+  return target.exists && !path.empty() && ::stat(path.c_str(), &about) == 0 && about.st_dev == target.device &&
+         about.st_ino == target.inode;
+}
+
+Status same_file(const NamedFile& output, const NamedFile& other, const std::string& advice) {
+  return {.code = client::Code::kInvalidArgument,
+          .message = output.name + " " + output.path + " and " + other.name + " " + other.path +
+                     " are the same file: " + advice};
+}
+
 void describe(const struct stat& about, OutputTarget* target) {
   target->exists = true;
   target->device = about.st_dev;
@@ -127,19 +141,21 @@ Result<OutputTarget> output_target(const std::string& path) {
   return target;
 }
 
-Status check_outputs(const std::vector<std::string>& paths) {
-  std::vector<OutputTarget> targets;
-  for (const std::string& path : paths) {
-    if (path.empty()) continue;
-    auto target = output_target(path);
+Status check_outputs(const std::vector<NamedFile>& outputs, const std::vector<NamedFile>& inputs, bool force) {
+  std::vector<std::pair<NamedFile, OutputTarget>> targets;
+  for (const NamedFile& output : outputs) {
+    if (output.path.empty()) continue;
+    auto target = output_target(output.path);
     if (!target.ok()) return target.status();
-    for (const OutputTarget& other : targets) {
-      if (same(*target, other)) {
-        return {.code = client::Code::kInvalidArgument,
-                .message = other.path + " and " + path + " are the same file, for two outputs"};
+    for (const auto& [other, of_other] : targets) {
+      if (same(*target, of_other)) return same_file(output, other, "give each output a file of its own");
+    }
+    for (const NamedFile& input : inputs) {
+      if (!force && is_file(*target, input.path)) {
+        return same_file(output, input, "name another output, or replace the input by --force");
       }
     }
-    targets.push_back(*std::move(target));
+    targets.emplace_back(output, *std::move(target));
   }
   return {};
 }

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "client/cli/arguments.h"
 #include "client/cpp/types.h"
 
 namespace svdserve::cli {
@@ -34,9 +35,13 @@ struct OutputTarget {
 // is not open for writing.
 client::Result<OutputTarget> output_target(const std::string& path);
 
-// Fails where one of these cannot be written, and with INVALID_ARGUMENT where two are the same file. Empty paths are
-// no outputs. Creates nothing.
-client::Status check_outputs(const std::vector<std::string>& paths);
+// Fails where an output cannot be written, and with INVALID_ARGUMENT where two outputs are the same file or, unless
+// `force`, where an output is an input: by the same path, another spelling of it, or a symbolic or hard link. Files
+// with an empty path do not count. Creates nothing.
+client::Status check_outputs(const std::vector<NamedFile>& outputs, const std::vector<NamedFile>& inputs, bool force);
+
+// Help of the option --force, which sets `force`.
+inline constexpr char kForceHelp[] = "let an output replace an input";
 
 }  // namespace svdserve::cli
 #endif  // SVDSERVE_CLIENT_CLI_OUTPUT_TARGET_H_

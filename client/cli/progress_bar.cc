@@ -21,7 +21,7 @@ std::string stage_of(const client::LargeProgress& p) {
 
 std::string progress_line(const client::LargeProgress& p) {
   constexpr int kWidth = 30;
-  const double fraction = std::clamp(p.fraction, 0.0, 1.0);
+  const double fraction = p.fraction > 0 ? std::min(p.fraction, 1.0) : 0;  // 0 for NaN, too
   const int done = static_cast<int>(fraction * kWidth);
   std::string bar(static_cast<size_t>(done), '=');
   if (done < kWidth) bar += '>';

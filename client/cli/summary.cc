@@ -10,6 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "client/cli/file_error.h"
+#include "client/cli/printable.h"
 
 namespace svdserve::cli {
 
@@ -24,7 +25,7 @@ void print_summary(const client::Batch& batch, const client::Report& report, dou
                "%" PRId64 " message%s; %s\n",
                report.count, report.count == 1 ? "matrix" : "matrices", batch.rows, batch.cols, name(batch.data_type),
                seconds, static_cast<double>(report.count) / std::max(seconds, 1e-9), name(report.method),
-               report.device.empty() ? "no device" : report.device.c_str(), report.pieces,
+               report.device.empty() ? "no device" : printable(report.device).c_str(), report.pieces,
                report.pieces == 1 ? "" : "s", statuses.c_str());
   if (!report.certificate) return;
   std::fprintf(stderr, "certificate: residual %.3g, orthogonality of U %.3g, of V %.3g\n", report.certificate->residual,

@@ -23,7 +23,7 @@ struct SvdArguments {
   Connection connection;
   std::string in;
   LargeFiles files;
-  bool full_matrices = false;
+  bool full_matrices = false, force = false;
   int64_t top_k = 0;
   LargeArguments large;
   client::LargeOptions large_options;
@@ -50,6 +50,7 @@ std::optional<int> parse(const std::vector<std::string>& words, SvdArguments* to
   a.option("--u", "U.npy", "write U to this file", &to->files.u);
   a.option("--s", "S.npy", "write the singular values to this file", &to->files.s);
   a.option("--vh", "VH.npy", "write V^H to this file", &to->files.vh);
+  a.flag("--force", kForceHelp, &to->force);
   a.flag("--full-matrices", "U (..., m, m) and V^H (..., n, n)", &to->full_matrices);
   a.option("--top-k", "K", "of small matrices, only the leading K values and vectors; 0: all", &to->top_k, 0);
   a.flag("--fix-phases", "of small matrices: the largest component of every column of U becomes\nreal and positive",
@@ -153,7 +154,9 @@ int run_batch(const SvdArguments& args, client::Client* client, const MatrixStac
 int run_svd(const std::vector<std::string>& words) {
   SvdArguments args;
   if (const auto code = parse(words, &args)) return *code;
-  if (const auto s = check_outputs({args.files.u, args.files.s, args.files.vh}); !s.ok()) return fail("svd", s);
+  std::vector<NamedFile> inputs = args.connection.files();
+  inputs.push_back({"IN.npy", args.in});
+  if (const auto s = check_outputs(args.files.outputs(), inputs, args.force); !s.ok()) return fail("svd", s);
   const auto stack = load_matrices(args.in);
   if (!stack.ok()) return fail("svd", stack.status());
   const client::Batch& batch = stack->batch;

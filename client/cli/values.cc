@@ -19,6 +19,7 @@ struct ValuesArguments {
   std::string in;
   LargeFiles to;  // values alone
   client::ComputeOptions compute;
+  bool force = false;
 };
 
 // The exit code where the command is over with that.
@@ -34,6 +35,7 @@ std::optional<int> parse(const std::vector<std::string>& words, ValuesArguments*
   a.operand("IN.npy", &to->in);
   a.section("Options");
   a.option("-o", "OUT.npy", "write the values to this file", &to->to.s);
+  a.flag("--force", kForceHelp, &to->force);
   a.flag("--print", "write the values to stdout, one matrix a line", &to->to.print_values);
   a.option("--method", "NAME", "auto, bidiagonal, bisection or jacobi; of large matrices auto or jacobi", &method);
   a.option("--tolerance", "X",
@@ -89,7 +91,9 @@ int run_batch(const ValuesArguments& args, client::Client* client, const MatrixS
 int run_values(const std::vector<std::string>& words) {
   ValuesArguments args;
   if (const auto code = parse(words, &args)) return *code;
-  if (const auto s = check_outputs({args.to.s}); !s.ok()) return fail("values", s);
+  std::vector<NamedFile> inputs = args.connection.files();
+  inputs.push_back({"IN.npy", args.in});
+  if (const auto s = check_outputs({{"-o", args.to.s}}, inputs, args.force); !s.ok()) return fail("values", s);
   const auto stack = load_matrices(args.in);
   if (!stack.ok()) return fail("values", stack.status());
   const auto options = args.connection.options();

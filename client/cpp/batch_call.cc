@@ -169,7 +169,7 @@ void BatchCall::on_piece(int64_t i, Status status, grpc::ByteBuffer& reply, int 
   const Piece piece = (*split_)[i];
   std::optional<Report> report;
   if (status.ok()) {
-    Result<Report> read = read_response(reply, piece.count, values_wanted(batch_, compute_), outputs_of(piece));
+    Result<Report> read = read_response(reply, expected_of(batch_, piece.count, compute_), outputs_of(piece));
     status = read.status();
     if (read.ok()) report = *std::move(read);
   }

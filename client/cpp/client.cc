@@ -28,7 +28,7 @@ Result<Report> decompose_here(Core& core, const Batch& batch, const internal::Ma
     core.forget_limits_after(s);
     return s;
   }
-  Result<Report> report = internal::read_response(reply, batch.count, internal::values_wanted(batch, compute), out);
+  Result<Report> report = internal::read_response(reply, internal::expected_of(batch, batch.count, compute), out);
   if (report.ok()) report->attempts = attempts;
   return report;
 }

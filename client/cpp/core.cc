@@ -6,8 +6,10 @@
 #include <grpcpp/support/channel_arguments.h>
 
 #include <algorithm>
+#include <string_view>
 
 #include "client/cpp/status.h"
+#include "wire/metadata.h"
 
 namespace svdserve::client::internal {
 namespace {
@@ -65,6 +67,14 @@ void set_deadline(grpc::ClientContext& context, Deadline deadline) {
   context.set_deadline(gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC), gpr_time_from_nanos(left.count(), GPR_TIMESPAN)));
 }
 
+void prepare_unary(grpc::ClientContext& context, const char* method, const grpc::ByteBuffer& request,
+                   Deadline deadline) {
+  set_deadline(context, deadline);
+  if (std::string_view(method) == kDecompose) {
+    context.AddMetadata(kRequestBytesKey, std::to_string(request.Length()));
+  }
+}
+
 Core::Core(ClientOptions options)
     : options_(checked(std::move(options))), buffers_(SendBuffers::make(keep_bytes(options_))) {
   for (int i = 0; i < options_.connections; ++i) {
@@ -80,14 +90,15 @@ std::optional<PieceLimits> Core::limits() const {
 }
 
 void Core::remember_limits(const ServerLimits& limits) {
-  PieceLimits p{options_.max_message_bytes, INT64_MAX, options_.piece_bytes};
-  if (limits.max_message_bytes > 0) p.max_message_bytes = std::min(p.max_message_bytes, limits.max_message_bytes);
-  if (limits.max_matrices > 0) p.max_matrices = limits.max_matrices;
+  const int64_t message_bytes = std::min(options_.max_message_bytes, limits.max_message_bytes);
   std::lock_guard lock(mutex_);
-  limits_ = p;
+  limits_ = PieceLimits{message_bytes, limits.max_matrices, options_.piece_bytes};
 }
 
-void Core::remember_default_limits() { remember_limits({}); }
+void Core::remember_default_limits() {
+  std::lock_guard lock(mutex_);
+  limits_ = PieceLimits{options_.max_message_bytes, INT64_MAX, options_.piece_bytes};
+}
 
 void Core::forget_limits_after(const Status& status) {
   const bool size_refused = (status.code == Code::kResourceExhausted && !status.retry_delay) ||
@@ -101,7 +112,7 @@ Status Core::attempt(const char* method, const grpc::ByteBuffer& request, const 
                      Deadline deadline, grpc::ByteBuffer* reply) {
   if (stop.stop_requested()) return cancelled();
   grpc::ClientContext context;
-  set_deadline(context, deadline);
+  prepare_unary(context, method, request, deadline);
   // A queue of its own lets the calling thread do the network's work: no hand-over to another thread on the way.
   grpc::CompletionQueue queue;
   grpc::Status status;

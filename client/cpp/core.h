@@ -46,7 +46,7 @@ class Core {
 
   // The limits for cutting batches, once the server was asked; forgotten when it refuses a size that they allowed.
   std::optional<PieceLimits> limits() const;
-  void remember_limits(const ServerLimits& limits);
+  void remember_limits(const ServerLimits& limits);  // as to_server_info() checked them
   // For a server that does not say: this client's own.
   void remember_default_limits();
   void forget_limits_after(const Status& status);
@@ -77,8 +77,11 @@ class Core {
   bool closed_ = false;                         // guarded by mutex_
 };
 
-// Prepares a context for an attempt. gRPC counts in its own monotonic clock.
+// Prepares the context of an attempt. gRPC counts in its own monotonic clock.
 void set_deadline(grpc::ClientContext& context, Deadline deadline);
+// Prepares the context of a unary call: the deadline and, for Decompose, the announcement of the request's size.
+void prepare_unary(grpc::ClientContext& context, const char* method, const grpc::ByteBuffer& request,
+                   Deadline deadline);
 
 }  // namespace svdserve::client::internal
 #endif  // SVDSERVE_CLIENT_CPP_CORE_H_

@@ -48,14 +48,15 @@ namespace {
 // Larger chunks would only take more memory on both sides.
 constexpr int64_t kLargestChunkBytes = 1 << 20;
 
-Status broken(const std::string& why) { return failure(Code::kInternal, "", "the server's reply " + why); }
-
 }  // namespace
 
 // --- what comes back ----------------------------------------------------------------------------
 
-LargeReceiver::LargeReceiver(const LargeSizes& sizes, const LargeOutputs& out)
-    : sizes_(sizes), targets_{{out.values}, {out.left}, {out.right_adjoint}} {}
+LargeReceiver::LargeReceiver(const LargeSizes& sizes, int64_t values, bool has_certificate, const LargeOutputs& out)
+    : sizes_(sizes),
+      values_(values),
+      has_certificate_(has_certificate),
+      targets_{{out.values}, {out.left}, {out.right_adjoint}} {}
 
 void LargeReceiver::restart() {
   accepted_ = false;
@@ -64,21 +65,18 @@ void LargeReceiver::restart() {
   for (LargeTarget& t : targets_) t.received = 0;
 }
 
-Status LargeReceiver::take(const LargeReply& reply) {
-  if (!accepted_ && reply.step != LargeStep::kAccepted) return broken("does not begin with accepted");
+Status LargeReceiver::take(const LargeReply& reply, bool operand_sent) {
+  if (!accepted_ && reply.step != LargeStep::kAccepted) return invalid_reply("it does not begin with accepted");
+  if (report_) return invalid_reply("it goes on after the summary");
+  const bool is_result = reply.step == LargeStep::kFactorChunk || reply.step == LargeStep::kSummary;
+  if (is_result && !operand_sent) return invalid_reply("it has results of an operand that was not sent completely");
   switch (reply.step) {
     case LargeStep::kAccepted:
-      accepted_ = true;
-      chunk_bytes_ = std::min(reply.chunk_bytes, kLargestChunkBytes);
-      return chunk_bytes_ > 0 ? Status() : broken("allows no chunks");
+      return take_accepted(reply);
     case LargeStep::kFactorChunk:
       return take_chunk(reply);
     case LargeStep::kSummary:
-      if (reply.left_columns != sizes_.left_columns || reply.right_rows != sizes_.right_rows) {
-        return broken("has other factors than were asked for");
-      }
-      report_ = reply.report;
-      return {};
+      return take_summary(reply);
     case LargeStep::kProgress:
     case LargeStep::kNothing:  // a step of a later version of the contract
       return {};
@@ -86,14 +84,50 @@ Status LargeReceiver::take(const LargeReply& reply) {
   return {};
 }
 
+Status LargeReceiver::take_accepted(const LargeReply& reply) {
+  if (accepted_) return invalid_reply("it accepts the matrix twice");
+  accepted_ = true;
+  chunk_bytes_ = std::min(reply.chunk_bytes, kLargestChunkBytes);
+  if (chunk_bytes_ < 1) return invalid_reply("it allows chunks of " + std::to_string(chunk_bytes_) + " bytes");
+  int64_t result_bytes = 0;  // no more than the machine holds: the memory is there
+  for (const LargeTarget& t : targets_) result_bytes += static_cast<int64_t>(t.memory.size());
+  if (reply.operand_bytes == sizes_.operand_bytes && reply.result_bytes == result_bytes) return {};
+  return invalid_reply("it accepts " + std::to_string(reply.operand_bytes) + " bytes with results of " +
+                       std::to_string(reply.result_bytes) + ", the matrix has " + std::to_string(sizes_.operand_bytes) +
+                       " with results of " + std::to_string(result_bytes));
+}
+
+Status LargeReceiver::take_summary(const LargeReply& reply) {
+  const LargeReport& r = reply.report;
+  if (reply.values != values_ || reply.left_columns != sizes_.left_columns || reply.right_rows != sizes_.right_rows) {
+    return invalid_reply("its summary has " + std::to_string(reply.values) + " values, " +
+                         std::to_string(reply.left_columns) + " columns of U and " + std::to_string(reply.right_rows) +
+                         " rows of V^H; " + std::to_string(values_) + ", " + std::to_string(sizes_.left_columns) +
+                         " and " + std::to_string(sizes_.right_rows) + " were asked for");
+  }
+  if (r.sweeps < 0 || r.proper_rotations < 0 || r.rotations < r.proper_rotations) {
+    return invalid_reply("its summary counts " + std::to_string(r.sweeps) + " sweeps and " +
+                         std::to_string(r.rotations) + " rotations, " + std::to_string(r.proper_rotations) +
+                         " of them proper");
+  }
+  if (r.status == MatrixStatus::kNonFinite) return invalid_reply("its summary has the status of a small matrix");
+  if (r.certificate.has_value() != has_certificate_) {
+    return invalid_reply(has_certificate_ ? "its summary has no certificate"
+                                          : "its summary has a certificate, none was asked for");
+  }
+  report_ = r;
+  return {};
+}
+
 Status LargeReceiver::take_chunk(const LargeReply& reply) {
-  if (reply.factor == LargeFactor::kUnknown) return broken("has a factor that nobody knows");
+  if (reply.factor == LargeFactor::kUnknown) return invalid_reply("it has a result of an unknown kind");
+  if (reply.data.empty()) return invalid_reply("it has an empty chunk");
   LargeTarget& target = targets_[static_cast<size_t>(reply.factor) - 1];
   const bool in_order = reply.offset >= 0 && static_cast<size_t>(reply.offset) == target.received;
   if (!in_order || reply.data.size() > target.memory.size() - target.received) {
-    return broken("has bytes " + std::to_string(reply.offset) + " .. +" + std::to_string(reply.data.size()) +
-                  " of a factor where " + std::to_string(target.received) + " of " +
-                  std::to_string(target.memory.size()) + " had come");
+    return invalid_reply("it has a chunk of " + std::to_string(reply.data.size()) + " bytes at byte " +
+                         std::to_string(reply.offset) + " of a result of " + std::to_string(target.memory.size()) +
+                         " bytes, of which " + std::to_string(target.received) + " had come");
   }
   if (crc32c(0, reply.data.data(), reply.data.size()) != reply.crc32c) {
     return failure(Code::kDataLoss, "CHUNK_CORRUPTED",
@@ -116,11 +150,11 @@ double LargeReceiver::fraction() const {
 Result<LargeReport> LargeReceiver::finish() {
   for (const LargeTarget& t : targets_) {
     if (t.received != t.memory.size()) {
-      return broken("ends after " + std::to_string(t.received) + " of " + std::to_string(t.memory.size()) +
-                    " bytes of a factor");
+      return invalid_reply("it ends after " + std::to_string(t.received) + " of " + std::to_string(t.memory.size()) +
+                           " bytes of a result");
     }
   }
-  if (!report_) return broken("ends without a summary");
+  if (!report_) return invalid_reply("it ends without a summary");
   return *std::move(report_);
 }
 
@@ -135,7 +169,7 @@ LargeCall::LargeCall(Core& core, const LargeMatrix& matrix, const LargeSizes& si
       call_options_(call),
       deadline_(deadline_after(call.timeout, Clock::now())),
       begin_(Clock::now()),
-      receiver_(sizes, out) {}
+      receiver_(sizes, std::min(matrix.rows, matrix.cols), options.certificate, out) {}
 
 Result<LargeReport> LargeCall::run() {
   if (!core_.enter(this)) return cancelled();
@@ -244,10 +278,10 @@ Status LargeCall::drive(grpc::ClientContext& context, grpc::CompletionQueue& que
 void LargeCall::on_read() {
   if (!failure_.ok()) return;
   if (!read_large_reply(received_, &reply_)) {
-    failure_ = broken("is no protobuf");
+    failure_ = invalid_reply("it is not a DecomposeLargeResponse");
     return;
   }
-  failure_ = receiver_.take(reply_);
+  failure_ = receiver_.take(reply_, committed_);
   if (!failure_.ok()) return;
   if (reply_.step == LargeStep::kAccepted) write_next();
   // Of the upload this side knows more.

@@ -27,12 +27,14 @@ struct LargeTarget {
 // Checks what the server says against what was asked for, and puts results in their place. Not thread-safe.
 class LargeReceiver {
  public:
-  LargeReceiver(const LargeSizes& sizes, const LargeOutputs& out);
+  // values: min(rows, cols) of the operand.
+  LargeReceiver(const LargeSizes& sizes, int64_t values, bool has_certificate, const LargeOutputs& out);
 
   // Of another attempt.
   void restart();
   // Fails with INTERNAL for what a server must not say, with DATA_LOSS for a chunk that was damaged on its way.
-  Status take(const LargeReply& reply);
+  // operand_sent: all of the operand was sent, and commit.
+  Status take(const LargeReply& reply, bool operand_sent);
   bool accepted() const { return accepted_; }
   int64_t chunk_bytes() const { return chunk_bytes_; }
   double fraction() const;  // of the results
@@ -40,9 +42,13 @@ class LargeReceiver {
   Result<LargeReport> finish();
 
  private:
+  Status take_accepted(const LargeReply& reply);
   Status take_chunk(const LargeReply& reply);
+  Status take_summary(const LargeReply& reply);
 
   const LargeSizes sizes_;
+  const int64_t values_;
+  const bool has_certificate_;
   LargeTarget targets_[3];  // by LargeFactor, less one
   bool accepted_ = false;
   int64_t chunk_bytes_ = 0;

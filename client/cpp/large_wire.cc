@@ -4,6 +4,8 @@
 #include <google/protobuf/wire_format_lite.h>
 #include <grpcpp/support/proto_buffer_reader.h>
 
+#include <algorithm>
+
 #include "client/cpp/wire.h"
 #include "client/cpp/wire_values.h"
 #include "wire/crc32c.h"
@@ -30,7 +32,7 @@ grpc::ByteBuffer to_buffer(const v1::DecomposeLargeRequest& request) {
 void read(const v1::LargeProgress& from, LargeProgress* to) {
   const bool known = from.stage() >= v1::LARGE_STAGE_UPLOAD && from.stage() <= v1::LARGE_STAGE_FINISH;
   to->stage = known ? static_cast<LargeStage>(from.stage() - 1) : LargeStage::kPrepare;
-  to->fraction = from.fraction();
+  to->fraction = from.fraction() > 0 ? std::min(from.fraction(), 1.0) : 0;  // 0 for NaN, too
   to->sweep = from.sweep();
   to->rotations = from.rotations();
   to->proper_rotations = from.proper_rotations();
@@ -39,7 +41,7 @@ void read(const v1::LargeProgress& from, LargeProgress* to) {
 
 LargeReport read(const v1::LargeSummary& from) {
   LargeReport to;
-  to.status = static_cast<MatrixStatus>(from.status());
+  to.status = from.status() == v1::MATRIX_STATUS_UNSPECIFIED ? MatrixStatus::kOk : from_proto(from.status());
   to.method = from_proto(from.method());
   to.device = from.device();
   to.sweeps = from.sweeps();
@@ -61,6 +63,7 @@ LargeReport read(const v1::LargeSummary& from) {
 bool read_factor_chunk(CodedInputStream& in, int size, LargeReply* to) {
   const auto limit = in.PushLimit(size);
   to->data.clear();
+  to->crc32c = 0;
   uint32_t factor = 0, length = 0;
   uint64_t offset = 0;
   bool good = true;
@@ -99,6 +102,8 @@ void read_step(const v1::DecomposeLargeResponse& from, LargeReply* to) {
     case v1::DecomposeLargeResponse::kAccepted:
       to->step = LargeStep::kAccepted;
       to->chunk_bytes = from.accepted().chunk_bytes();
+      to->operand_bytes = from.accepted().operand_bytes();
+      to->result_bytes = from.accepted().result_bytes();
       break;
     case v1::DecomposeLargeResponse::kProgress:
       to->step = LargeStep::kProgress;
@@ -107,6 +112,7 @@ void read_step(const v1::DecomposeLargeResponse& from, LargeReply* to) {
     case v1::DecomposeLargeResponse::kSummary:
       to->step = LargeStep::kSummary;
       to->report = read(from.summary());
+      to->values = from.summary().values();
       to->left_columns = from.summary().left_columns();
       to->right_rows = from.summary().right_rows();
       break;
@@ -164,7 +170,7 @@ bool read_large_reply(grpc::ByteBuffer& message, LargeReply* reply) {
         v1::DecomposeLargeResponse::kFactorChunkFieldNumber << 3 | WireFormatLite::WIRETYPE_LENGTH_DELIMITED;
     uint32_t size = 0;
     if (in.ReadTag() == kChunkTag) {
-      return in.ReadVarint32(&size) && size <= INT32_MAX && read_factor_chunk(in, static_cast<int>(size), reply);
+      return in.ReadVarint32(&size) && size <= message.Length() && read_factor_chunk(in, static_cast<int>(size), reply);
     }
   }
   grpc::ProtoBufferReader bytes(&message);

@@ -24,14 +24,15 @@ enum class LargeFactor : uint8_t { kUnknown, kValues, kLeft, kRight };
 // One message of the server. Of its members those of the step are meaningful.
 struct LargeReply {
   LargeStep step = LargeStep::kNothing;
-  int64_t chunk_bytes = 0;                     // kAccepted
+  int64_t chunk_bytes = 0;  // kAccepted, and so the next two
+  int64_t operand_bytes = 0, result_bytes = 0;
   LargeProgress progress = {};                 // kProgress; elapsed_seconds are the server's
   LargeFactor factor = LargeFactor::kUnknown;  // kFactorChunk, and so the next three
   int64_t offset = 0;
   std::string data = {};  // its memory is used again from one message to the next
   uint32_t crc32c = 0;
-  LargeReport report = {};                   // kSummary
-  int64_t left_columns = 0, right_rows = 0;  // kSummary
+  LargeReport report = {};  // kSummary, and so the next line
+  int64_t values = 0, left_columns = 0, right_rows = 0;
 };
 
 // Reads a DecomposeLargeResponse into *reply. False: it is no protobuf.

@@ -20,7 +20,7 @@ void RetriedCall::attempt() {
   std::lock_guard lock(mutex_);
   rung = std::move(alarm_);
   context_ = std::make_unique<grpc::ClientContext>();
-  set_deadline(*context_, schedule_.deadline());
+  prepare_unary(*context_, method_, request_, schedule_.deadline());
   if (cancelled_) context_->TryCancel();
   core_.stub().UnaryCall(context_.get(), method_, {}, &request_, &reply_,
                          [self = shared_from_this()](const grpc::Status& answer) { self->on_answer(answer); });

@@ -28,12 +28,15 @@ std::optional<nanoseconds> RetrySchedule::next(const Status& status, Clock::time
   const double grown =
       static_cast<double>(policy_.initial_backoff.count()) * std::pow(policy_.multiplier, attempts_ - 1);
   const double backoff = std::min(grown, static_cast<double>(policy_.max_backoff.count()));
-  // A delay that the server named is a lower bound, or it would refuse again; many clients told the same delay must
-  // still not come back together.
   const auto jittered = [&](double part) { return nanoseconds(static_cast<int64_t>(part)); };
-  const nanoseconds delay = status.retry_delay
-                                ? std::max(*status.retry_delay, nanoseconds(0)) + jittered(backoff * random)
-                                : jittered(backoff * (0.5 + 0.5 * random));
+  nanoseconds delay = jittered(backoff * (0.5 + 0.5 * random));
+  if (status.retry_delay) {
+    // The server would refuse again before its delay is over. Many clients that were told the same delay must not come
+    // back together, so what is added grows with the delay.
+    const nanoseconds named = std::max(*status.retry_delay, nanoseconds(0));
+    if (named > policy_.max_server_delay) return std::nullopt;
+    delay = named + jittered(std::max(backoff, static_cast<double>(named.count()) / 4) * random);
+  }
   if (deadline_ && now + delay >= *deadline_) return std::nullopt;
   ++attempts_;
   return delay;

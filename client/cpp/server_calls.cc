@@ -32,9 +32,10 @@ Status read_limits(Core& core, Status status, grpc::ByteBuffer& reply) {
   }
   if (!status.ok()) return status;
   v1::GetServerInfoResponse response;
-  if (!parse(reply, &response)) return failure(Code::kInternal, "", "the server's description is no protobuf");
-  core.remember_limits(to_server_info(response).limits);
-  return {};
+  if (!parse(reply, &response)) return invalid_reply("it is not a GetServerInfoResponse");
+  const Result<ServerInfo> info = to_server_info(response);
+  if (info.ok()) core.remember_limits(info->limits);
+  return info.status();
 }
 
 Status fetch_limits(Core& core, const CallOptions& options, Deadline deadline) {
@@ -49,9 +50,9 @@ Result<ServerInfo> server_info(Core& core, const CallOptions& options) {
   const Deadline deadline = deadline_after(options.timeout, Clock::now());
   if (Status s = core.call(kGetServerInfo, empty_message(), options, deadline, &reply); !s.ok()) return s;
   v1::GetServerInfoResponse response;
-  if (!parse(reply, &response)) return failure(Code::kInternal, "", "the server's description is no protobuf");
-  ServerInfo info = to_server_info(response);
-  core.remember_limits(info.limits);
+  if (!parse(reply, &response)) return invalid_reply("it is not a GetServerInfoResponse");
+  Result<ServerInfo> info = to_server_info(response);
+  if (info.ok()) core.remember_limits(info->limits);
   return info;
 }
 
@@ -64,7 +65,7 @@ Result<bool> healthy(Core& core, const std::string& service, const CallOptions& 
   Status s = core.attempt(kHealthCheck, to_buffer(request.SerializeAsString()), options.stop, deadline, &reply);
   if (!s.ok()) return s;
   ::grpc::health::v1::HealthCheckResponse response;
-  if (!parse(reply, &response)) return failure(Code::kInternal, "", "the server's health is no protobuf");
+  if (!parse(reply, &response)) return invalid_reply("it is not a HealthCheckResponse");
   return response.status() == ::grpc::health::v1::HealthCheckResponse::SERVING;
 }
 

@@ -2,6 +2,8 @@
 
 #include <grpcpp/support/status.h>
 
+#include <algorithm>
+
 #include "google/rpc/error_details.pb.h"
 #include "google/rpc/status.pb.h"
 
@@ -30,6 +32,9 @@ std::string Status::to_string() const {
 namespace internal {
 namespace {
 
+// A delay of a year is as good as for ever, and sums of such delays are far from what the clock can count.
+constexpr int64_t kLongestDelaySeconds = 365 * 24 * 3600;
+
 Code to_code(int code) { return code >= 0 && code <= 16 ? static_cast<Code>(code) : Code::kUnknown; }
 
 void add_details(const google::rpc::Status& from, Status* to) {
@@ -43,7 +48,8 @@ void add_details(const google::rpc::Status& from, Status* to) {
       to->reason = error_info.reason();
     } else if (any.UnpackTo(&retry_info)) {
       const auto& d = retry_info.retry_delay();
-      to->retry_delay = std::chrono::seconds(d.seconds()) + std::chrono::nanoseconds(d.nanos());
+      to->retry_delay = std::chrono::seconds(std::clamp<int64_t>(d.seconds(), 0, kLongestDelaySeconds)) +
+                        std::chrono::nanoseconds(std::clamp(d.nanos(), 0, 999'999'999));
     }
   }
   if (!to->violations.empty()) to->field = to->violations.front().field;
@@ -65,6 +71,11 @@ Status from_grpc(const grpc::Status& status) {
   s.message = status.error_message();
   google::rpc::Status details;
   if (!status.error_details().empty() && details.ParseFromString(status.error_details())) add_details(details, &s);
+  // A limit of gRPC's, at either side.
+  if (s.reason.empty() && s.code == Code::kResourceExhausted && s.message.find("larger than max") != s.message.npos) {
+    s.message = "the message is longer than its receiver accepts; ClientOptions::max_message_bytes bounds replies: " +
+                s.message;
+  }
   // What gRPC itself ended, at either side, comes without details. Cancelled by whom? Not by this client, which says so
   // without asking gRPC: by a server that stopped just as the call came in, so another attempt may find the next one.
   if (s.reason.empty() && s.code == Code::kCancelled) {
@@ -88,6 +99,10 @@ Status failure(Code code, std::string reason, std::string message) {
   s.reason = std::move(reason);
   s.message = std::move(message);
   return s;
+}
+
+Status invalid_reply(const std::string& why) {
+  return failure(Code::kInternal, "", "the server's reply is invalid: " + why);
 }
 
 Status cancelled() { return failure(Code::kCancelled, "CANCELLED", "cancelled by the caller"); }

@@ -21,6 +21,8 @@ Status from_rpc(const google::rpc::Status& status);  // of one request of a stre
 // What the client refuses itself, in the words that the server would use.
 Status invalid(std::string field, std::string message);
 Status failure(Code code, std::string reason, std::string message);
+// INTERNAL, for a reply that a server must not send. why: a sentence, such as "it holds 3 matrices, 4 were sent".
+Status invalid_reply(const std::string& why);
 Status cancelled();
 Status deadline_exceeded();
 

@@ -52,8 +52,8 @@ Result<std::optional<uint64_t>> StreamCall::submit(const Batch& batch, const Com
     const auto has_room = [&] { return in_flight_ < std::max(options_.max_in_flight, 1); };
     if (wait) changed_.wait(lock, [&] { return is_over() || has_room(); });
     if (is_over()) {
-      if (cancelled_) return cancelled();
-      return status_.ok() ? failure(Code::kFailedPrecondition, "", "the stream is finished") : status_;
+      if (!status_.ok()) return status_;
+      return cancelled_ ? cancelled() : failure(Code::kFailedPrecondition, "", "the stream is finished");
     }
     if (!has_room()) return std::optional<uint64_t>();
     id = ++last_id_;
@@ -63,7 +63,7 @@ Result<std::optional<uint64_t>> StreamCall::submit(const Batch& batch, const Com
   shape.data = nullptr;
   shape.owner = nullptr;
   Request request{shape, compute, make_payload(core_.buffers(), batch, {0, batch.count}, sizes->matrix_bytes),
-                  RetrySchedule(core_.options().retry, deadline), nullptr};
+                  RetrySchedule(core_.options().retry, deadline)};
   std::lock_guard lock(mutex_);
   if (closed_ || done_) {  // it broke while the matrices were copied
     answer(id, status_.ok() ? cancelled() : status_, {}, {});
@@ -135,7 +135,8 @@ void StreamCall::write_next() {
   if (is_writing_ || closed_ || outbox_.empty()) return;
   const uint64_t id = outbox_.front();
   outbox_.pop_front();
-  const Request& request = pending_.at(id);
+  Request& request = pending_.at(id);
+  request.is_sent = true;
   std::optional<std::chrono::nanoseconds> left;
   if (request.schedule.deadline()) {
     left = std::max<std::chrono::nanoseconds>(*request.schedule.deadline() - Clock::now(), std::chrono::nanoseconds(1));
@@ -184,15 +185,13 @@ void StreamCall::OnReadDone(bool ok) {
     grpc::ProtoBufferReader reader(&reading_);
     const bool parsed = reader.status().ok() && response.ParseFromZeroCopyStream(&reader);
     reading_.Clear();
-    if (!parsed) {  // what was meant for whom is unknown from here on
-      {
-        std::lock_guard lock(mutex_);
-        status_ = failure(Code::kInternal, "", "an answer in the stream is no protobuf");
-      }
+    std::unique_lock lock(mutex_);
+    const Status taken = parsed ? take_answer(response) : invalid_reply("it is not a DecomposeStreamResponse");
+    if (!taken.ok()) {  // for whom later answers are meant is unknown
+      if (status_.ok()) status_ = taken;
+      lock.unlock();
       return cancel();
     }
-    std::lock_guard lock(mutex_);
-    take_answer(response);
     if (finishing_ && all_answered()) release = close();
     changed_.notify_all();
   } else {
@@ -204,10 +203,12 @@ void StreamCall::OnReadDone(bool ok) {
   if (ok) StartRead(&reading_);
 }
 
-void StreamCall::take_answer(const v1::DecomposeStreamResponse& response) {
+Status StreamCall::take_answer(const v1::DecomposeStreamResponse& response) {
   const uint64_t id = response.request_id();
   const auto found = pending_.find(id);
-  if (found == pending_.end()) return;
+  if (found == pending_.end() || !found->second.is_sent) {
+    return invalid_reply("it answers request " + std::to_string(id) + ", which does not wait for an answer");
+  }
   Request& request = found->second;
   Status status = from_rpc(response.status());
   Report report;
@@ -220,14 +221,16 @@ void StreamCall::take_answer(const v1::DecomposeStreamResponse& response) {
       report.attempts = request.schedule.attempts();
     }
   } else if (retry_later(id, request, status)) {
-    return;
+    return {};
   }
   pending_.erase(found);
   answer(id, std::move(status), std::move(report), std::move(planes));
+  return {};
 }
 
 Result<Report> StreamCall::read_planes(const v1::DecomposeResponse& response, const Request& request, Planes* planes) {
-  const std::array<std::string_view, kPlanes> received = planes_of(response);
+  const Expected expected = expected_of(request.shape, request.shape.count, request.compute);
+  const std::array<std::string_view, kPlanes> received = planes_of(response, expected);
   std::array<size_t, kPlanes> received_bytes{};
   Outputs out;
   for (size_t p = 0; p < received.size(); ++p) {
@@ -236,8 +239,7 @@ Result<Report> StreamCall::read_planes(const v1::DecomposeResponse& response, co
     (*planes)[p].resize(static_cast<size_t>(plane_bytes(request.shape, request.compute, plane, request.shape.count)));
     out[plane] = (*planes)[p];
   }
-  Result<Report> report =
-      to_report(response, request.shape.count, values_wanted(request.shape, request.compute), received_bytes, out);
+  Result<Report> report = to_report(response, expected, received_bytes, out);
   if (!report.ok()) return report;
   for (size_t p = 0; p < received.size(); ++p) {
     if (!received[p].empty()) std::memcpy((*planes)[p].data(), received[p].data(), received[p].size());
@@ -249,6 +251,7 @@ bool StreamCall::retry_later(uint64_t id, Request& request, const Status& status
   if (closed_) return false;
   const auto delay = request.schedule.next(status, Clock::now(), uniform());
   if (!delay) return false;
+  request.is_sent = false;
   request.alarm = std::make_shared<grpc::Alarm>();
   const gpr_timespec wait = gpr_time_from_nanos(delay->count(), GPR_TIMESPAN);
   request.alarm->Set(gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC), wait), [weak = weak_from_this(), id](bool) {

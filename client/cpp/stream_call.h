@@ -53,7 +53,8 @@ class StreamCall : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::ByteBu
     ComputeOptions compute;
     grpc::Slice payload;
     RetrySchedule schedule;
-    std::shared_ptr<grpc::Alarm> alarm;  // set while it waits to be sent again
+    std::shared_ptr<grpc::Alarm> alarm = nullptr;  // set while it waits to be sent again
+    bool is_sent = false;                          // it was handed to gRPC, and its answer may come
   };
 
   StreamCall(Core& core, const StreamOptions& options);
@@ -65,7 +66,8 @@ class StreamCall : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::ByteBu
   void write_next();
   bool all_answered() const { return in_flight_ == static_cast<int>(answered_.size()); }
   bool close();  // true: the caller, without the lock, must RemoveHold()
-  void take_answer(const v1::DecomposeStreamResponse& response);
+  // Fails where the answer belongs to no request that waits for one.
+  Status take_answer(const v1::DecomposeStreamResponse& response);
   bool retry_later(uint64_t id, Request& request, const Status& status);
   using Planes = std::array<std::vector<std::byte>, kPlanes>;
   void answer(uint64_t id, Status status, Report report, Planes planes);

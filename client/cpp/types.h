@@ -190,11 +190,13 @@ struct CallOptions {
 // After a failed attempt the client waits and tries again where that can help: the server was out of reach or draining
 // (UNAVAILABLE), or refused for load and said when to come back (RESOURCE_EXHAUSTED with a retry delay). The wait is
 // the server's delay, or else the backoff, jittered either way; a wait that would end after the deadline is not begun.
+// A delay above max_server_delay is not waited for: the call fails at once, and its status holds the delay.
 struct RetryPolicy {
   int max_attempts = 8;  // of each message; 1 never retries
   std::chrono::nanoseconds initial_backoff = std::chrono::milliseconds(20);
   std::chrono::nanoseconds max_backoff = std::chrono::seconds(5);
   double multiplier = 2;  // of the backoff from one attempt to the next
+  std::chrono::nanoseconds max_server_delay = std::chrono::minutes(5);
 };
 
 // --- what came of it ----------------------------------------------------------------------------
@@ -273,6 +275,7 @@ enum class MatrixStatus : uint8_t {
   kNonFinite = 1,     // it holds an infinity or a NaN: all its values are NaN
   kNotConverged = 2,  // the iteration limit was reached: its values are the best known
   kOutOfRange = 3,    // a value exceeds the largest finite number and is +inf; the others are right
+  kUnknown = 255,     // a status that this client does not know: do not rely on the matrix's results
 };
 
 constexpr const char* name(MatrixStatus s) {
@@ -285,6 +288,8 @@ constexpr const char* name(MatrixStatus s) {
       return "not_converged";
     case MatrixStatus::kOutOfRange:
       return "out_of_range";
+    case MatrixStatus::kUnknown:
+      return "unknown";
   }
   return "?";
 }

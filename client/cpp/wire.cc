@@ -90,17 +90,19 @@ grpc::Slice borrow(std::shared_ptr<const void> owner, const void* data, size_t s
 }
 
 // Where a plane is: field `field` of the response, or of the message in field `outer` of it.
+enum class Question : uint8_t { kAny, kVectors, kColumns };  // which puts a plane there
 struct PlaneField {
   int outer;
   int field;
   Plane plane;
+  Question question = Question::kAny;
 };
 constexpr PlaneField kPlaneFields[] = {
     {0, v1::DecomposeResponse::kSingularValuesFieldNumber, Plane::kValues},
-    {0, v1::DecomposeResponse::kLeftVectorsFieldNumber, Plane::kLeft},
-    {0, v1::DecomposeResponse::kCombinersFieldNumber, Plane::kLeft},
-    {0, v1::DecomposeResponse::kRightVectorsAdjointFieldNumber, Plane::kRight},
-    {0, v1::DecomposeResponse::kPrecodersFieldNumber, Plane::kRight},
+    {0, v1::DecomposeResponse::kLeftVectorsFieldNumber, Plane::kLeft, Question::kVectors},
+    {0, v1::DecomposeResponse::kCombinersFieldNumber, Plane::kLeft, Question::kColumns},
+    {0, v1::DecomposeResponse::kRightVectorsAdjointFieldNumber, Plane::kRight, Question::kVectors},
+    {0, v1::DecomposeResponse::kPrecodersFieldNumber, Plane::kRight, Question::kColumns},
     {v1::DecomposeResponse::kMimoFieldNumber, v1::MimoResult::kCapacityFieldNumber, Plane::kCapacity},
     {v1::DecomposeResponse::kMimoFieldNumber, v1::MimoResult::kWaterFillingFieldNumber, Plane::kWaterFilling},
     {v1::DecomposeResponse::kMimoFieldNumber, v1::MimoResult::kStreamSnrFieldNumber, Plane::kStreamSnr},
@@ -114,9 +116,13 @@ bool is_length_delimited(uint32_t tag) {
   return WireFormatLite::GetTagWireType(tag) == WireFormatLite::WIRETYPE_LENGTH_DELIMITED;
 }
 
-const PlaneField* plane_field(int outer, uint32_t tag) {
+// Nothing for a field that the answer to another question would have.
+const PlaneField* plane_field(int outer, uint32_t tag, bool has_vectors) {
+  const Question other = has_vectors ? Question::kColumns : Question::kVectors;
   for (const PlaneField& f : kPlaneFields) {
-    if (is_length_delimited(tag) && f.outer == outer && f.field == WireFormatLite::GetTagFieldNumber(tag)) return &f;
+    if (is_length_delimited(tag) && f.outer == outer && f.field == WireFormatLite::GetTagFieldNumber(tag)) {
+      return f.question == other ? nullptr : &f;
+    }
   }
   return nullptr;
 }
@@ -124,7 +130,8 @@ const PlaneField* plane_field(int outer, uint32_t tag) {
 // Reads a DecomposeResponse: planes go to their memory, everything else is kept as serialized.
 class ResponseReader {
  public:
-  ResponseReader(google::protobuf::io::CodedInputStream* in, const Outputs& out) : in_(*in), out_(out) {}
+  ResponseReader(google::protobuf::io::CodedInputStream* in, const Expected& expected, const Outputs& out)
+      : in_(*in), expected_(expected), out_(out) {}
 
   bool read() { return read_fields(0, &rest_) && in_.ConsumedEntireMessage(); }
   // All but the planes.
@@ -141,7 +148,7 @@ class ResponseReader {
     google::protobuf::io::CodedOutputStream rest_out(&rest_stream);
     while (const uint32_t tag = in_.ReadTag()) {
       const int field = WireFormatLite::GetTagFieldNumber(tag);
-      if (const PlaneField* const f = plane_field(outer, tag)) {
+      if (const PlaneField* const f = plane_field(outer, tag, expected_.has_vectors)) {
         if (!read_plane(f->plane)) return false;
       } else if (outer == 0 && is_length_delimited(tag) && field == v1::DecomposeResponse::kMimoFieldNumber) {
         std::string nothing;
@@ -172,13 +179,85 @@ class ResponseReader {
   }
 
   google::protobuf::io::CodedInputStream& in_;
+  const Expected& expected_;
   const Outputs& out_;
   std::array<size_t, kPlanes> planes_bytes_{};
   std::string rest_, certificate_;
   bool has_certificate_ = false;
 };
 
-Status broken_reply(const std::string& why) { return failure(Code::kInternal, "", "the server's reply " + why); }
+// "2 x 3 values": counts of a reply in an error's words.
+std::string of_counts(int64_t count, int64_t each, const char* what) {
+  return std::to_string(count) + " x " + std::to_string(each) + " " + what;
+}
+
+Status check_counts(const v1::DecomposeResponse& response, const Expected& expected) {
+  if (response.groups_size() > 0) return invalid_reply("it holds groups, and none were sent");
+  if (response.count() != expected.count || response.values_per_matrix() != expected.values_per_matrix) {
+    return invalid_reply("it holds " + of_counts(response.count(), response.values_per_matrix(), "values, ") +
+                         of_counts(expected.count, expected.values_per_matrix, "were asked for"));
+  }
+  if (response.left_columns() != expected.left_columns || response.right_columns() != expected.right_columns) {
+    return invalid_reply("its vectors have " + std::to_string(response.left_columns()) + " and " +
+                         std::to_string(response.right_columns()) + " columns, " +
+                         std::to_string(expected.left_columns) + " and " + std::to_string(expected.right_columns) +
+                         " were asked for");
+  }
+  return {};
+}
+
+Status check_planes(const v1::DecomposeResponse& response, const Expected& expected,
+                    const std::array<size_t, kPlanes>& planes_bytes, const Outputs& out) {
+  for (size_t p = 0; p < planes_bytes.size(); ++p) {
+    if (planes_bytes[p] != out.planes[p].size()) {
+      return invalid_reply("it holds " + std::to_string(planes_bytes[p]) + " bytes of a result, " +
+                           std::to_string(out.planes[p].size()) + " were asked for");
+    }
+  }
+  const bool has_unasked = expected.has_vectors
+                               ? !response.combiners().empty() || !response.precoders().empty()
+                               : !response.left_vectors().empty() || !response.right_vectors_adjoint().empty();
+  if (has_unasked) return invalid_reply("it holds vectors of a kind that was not asked for");
+  if (response.has_certificate() == expected.has_certificate) return {};
+  return invalid_reply(expected.has_certificate ? "it has no certificate" : "it has a certificate, none was asked for");
+}
+
+// The exceptions are those of `count` matrices: each at most once, in their order.
+Status read_exceptions(const v1::DecomposeResponse& response, int64_t count, std::vector<MatrixException>* to) {
+  if (response.exception_indices_size() != response.exception_statuses_size()) {
+    return invalid_reply("its lists of exceptions have " + std::to_string(response.exception_indices_size()) +
+                         " indices and " + std::to_string(response.exception_statuses_size()) + " statuses");
+  }
+  int64_t least = 0;  // that the next index may be
+  for (int i = 0; i < response.exception_indices_size(); ++i) {
+    const int64_t index = response.exception_indices(i);
+    if (index < least || index >= count) {
+      return invalid_reply("exception " + std::to_string(i) + " is of matrix " + std::to_string(index) + " of " +
+                           std::to_string(count) + ", the least that could follow is " + std::to_string(least));
+    }
+    least = index + 1;
+    if (response.exception_statuses(i) == v1::MATRIX_STATUS_UNSPECIFIED) {
+      return invalid_reply("exception " + std::to_string(i) + " has no status");
+    }
+    to->push_back({index, from_proto(static_cast<v1::MatrixStatus>(response.exception_statuses(i)))});
+  }
+  return {};
+}
+
+Status check_limits(const ServerLimits& limits) {
+  const struct {
+    const char* name;
+    int64_t value, least;
+  } all[] = {{"max_values", limits.max_values, 1},     {"max_dimension", limits.max_dimension, 1},
+             {"max_matrices", limits.max_matrices, 1}, {"max_message_bytes", limits.max_message_bytes, 1},
+             {"max_groups", limits.max_groups, 0},     {"max_large_bytes", limits.max_large_bytes, 0}};
+  for (const auto& limit : all) {
+    if (limit.value >= limit.least) continue;
+    return invalid_reply(std::string("its limits.") + limit.name + " is " + std::to_string(limit.value) +
+                         ", it must be at least " + std::to_string(limit.least));
+  }
+  return {};
+}
 
 }  // namespace
 
@@ -218,11 +297,28 @@ int64_t values_wanted(const Batch& shape, const ComputeOptions& compute) {
   return compute.top_k != 0 ? compute.top_k : shape.values_per_matrix();
 }
 
-std::array<std::string_view, kPlanes> planes_of(const v1::DecomposeResponse& r) {
+Expected expected_of(const Batch& shape, int64_t count, const ComputeOptions& compute) {
+  Expected e;
+  e.count = count;
+  e.values_per_matrix = values_wanted(shape, compute);
+  e.has_vectors = compute.vectors != Vectors::kNone;
+  e.has_certificate = compute.certificate != CertificateScope::kNone;
+  const int64_t leading = compute.top_k != 0 ? compute.top_k : shape.values_per_matrix();
+  if (e.has_vectors) {
+    e.left_columns = compute.vectors == Vectors::kFull ? shape.rows : leading;
+    e.right_columns = compute.vectors == Vectors::kFull ? shape.cols : leading;
+  } else if (compute.mimo) {
+    e.left_columns = compute.mimo->combiner_columns;
+    e.right_columns = compute.mimo->precoder_columns;
+  }
+  return e;
+}
+
+std::array<std::string_view, kPlanes> planes_of(const v1::DecomposeResponse& r, const Expected& expected) {
   const v1::MimoResult& mimo = r.mimo();
   return {r.singular_values(),
-          r.left_vectors().empty() ? r.combiners() : r.left_vectors(),
-          r.right_vectors_adjoint().empty() ? r.precoders() : r.right_vectors_adjoint(),
+          expected.has_vectors ? r.left_vectors() : r.combiners(),
+          expected.has_vectors ? r.right_vectors_adjoint() : r.precoders(),
           mimo.capacity(),
           mimo.water_filling(),
           mimo.stream_snr(),
@@ -232,30 +328,14 @@ std::array<std::string_view, kPlanes> planes_of(const v1::DecomposeResponse& r) 
           r.certificate().each_matrix()};
 }
 
-Result<Report> to_report(const v1::DecomposeResponse& response, int64_t count, int64_t values_per_matrix,
+Result<Report> to_report(const v1::DecomposeResponse& response, const Expected& expected,
                          const std::array<size_t, kPlanes>& planes_bytes, const Outputs& out) {
-  if (response.count() != count || response.values_per_matrix() != values_per_matrix) {
-    return broken_reply("holds " + std::to_string(response.count()) + " x " +
-                        std::to_string(response.values_per_matrix()) + " values where " + std::to_string(count) +
-                        " x " + std::to_string(values_per_matrix) + " were asked for");
-  }
-  for (size_t p = 0; p < planes_bytes.size(); ++p) {
-    if (planes_bytes[p] != out.planes[p].size()) {
-      return broken_reply("holds " + std::to_string(planes_bytes[p]) + " bytes of a result where " +
-                          std::to_string(out.planes[p].size()) + " were asked for");
-    }
-  }
-  if (response.exception_indices_size() != response.exception_statuses_size()) {
-    return broken_reply("has exception lists of unequal length");
-  }
+  if (Status s = check_counts(response, expected); !s.ok()) return s;
+  if (Status s = check_planes(response, expected, planes_bytes, out); !s.ok()) return s;
   Report report;
-  report.count = count;
-  report.values_per_matrix = values_per_matrix;
-  report.exceptions.reserve(static_cast<size_t>(response.exception_indices_size()));
-  for (int i = 0; i < response.exception_indices_size(); ++i) {
-    report.exceptions.push_back(
-        {response.exception_indices(i), static_cast<MatrixStatus>(response.exception_statuses(i))});
-  }
+  if (Status s = read_exceptions(response, expected.count, &report.exceptions); !s.ok()) return s;
+  report.count = expected.count;
+  report.values_per_matrix = expected.values_per_matrix;
   report.method = from_proto(response.method());
   report.device = response.device();
   report.queue_seconds = response.timing().queue_seconds();
@@ -268,16 +348,16 @@ Result<Report> to_report(const v1::DecomposeResponse& response, int64_t count, i
   return report;
 }
 
-Result<Report> read_response(grpc::ByteBuffer& reply, int64_t count, int64_t values_per_matrix, const Outputs& out) {
+Result<Report> read_response(grpc::ByteBuffer& reply, const Expected& expected, const Outputs& out) {
   grpc::ProtoBufferReader bytes(&reply);
   google::protobuf::io::CodedInputStream in(&bytes);
-  ResponseReader reader(&in, out);
+  ResponseReader reader(&in, expected, out);
   v1::DecomposeResponse response;
-  if (!reader.read() || !reader.parse(&response)) return broken_reply("is no protobuf");
-  return to_report(response, count, values_per_matrix, reader.planes_bytes(), out);
+  if (!reader.read() || !reader.parse(&response)) return invalid_reply("it is not a DecomposeResponse");
+  return to_report(response, expected, reader.planes_bytes(), out);
 }
 
-ServerInfo to_server_info(const v1::GetServerInfoResponse& response) {
+Result<ServerInfo> to_server_info(const v1::GetServerInfoResponse& response) {
   ServerInfo info;
   info.version = response.version();
   for (int t : response.data_types()) {
@@ -300,6 +380,7 @@ ServerInfo to_server_info(const v1::GetServerInfoResponse& response) {
                  l.max_stream_requests(),
                  l.max_groups(),
                  l.max_large_bytes()};
+  if (Status s = check_limits(info.limits); !s.ok()) return s;
   for (const v1::Device& d : response.devices()) {
     info.devices.push_back({d.name(), d.backend(), d.instruction_set(), d.threads(), d.healthy(), d.model(), d.uuid(),
                             d.memory_bytes(), d.lanes(), d.outstanding_batches(), d.busy_seconds(), d.uploaded_bytes(),

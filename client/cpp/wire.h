@@ -35,17 +35,30 @@ grpc::ByteBuffer make_stream_request(uint64_t id, std::optional<std::chrono::nan
 // Singular values of a matrix in the answer.
 int64_t values_wanted(const Batch& shape, const ComputeOptions& compute);
 
-// Reads a DecomposeResponse to `count` matrices, its planes straight into `out`. Fails with INTERNAL where the reply is
-// not what was asked for. Exceptions count from 0.
-Result<Report> read_response(grpc::ByteBuffer& reply, int64_t count, int64_t values_per_matrix, const Outputs& out);
+// The counts that the answer to a request must have. The sizes of its planes are those of their memory.
+struct Expected {
+  int64_t count = 0;  // matrices
+  int64_t values_per_matrix = 0;
+  int64_t left_columns = 0;   // of U, or of the combiners
+  int64_t right_columns = 0;  // of V, or of the precoders
+  bool has_vectors = false;   // U and V^H; else combiners and precoders
+  bool has_certificate = false;
+};
+// `shape` gives everything but the count.
+Expected expected_of(const Batch& shape, int64_t count, const ComputeOptions& compute);
+
+// Reads a DecomposeResponse, its planes straight into `out`. Fails with INTERNAL where the reply is not what was
+// expected. Exceptions count from 0.
+Result<Report> read_response(grpc::ByteBuffer& reply, const Expected& expected, const Outputs& out);
 
 // The planes of a parsed message, empty where it has none.
-std::array<std::string_view, kPlanes> planes_of(const v1::DecomposeResponse& response);
+std::array<std::string_view, kPlanes> planes_of(const v1::DecomposeResponse& response, const Expected& expected);
 // What it tells besides; planes_bytes: how many bytes each had, where `out` has room for what was asked for.
-Result<Report> to_report(const v1::DecomposeResponse& response, int64_t count, int64_t values_per_matrix,
+Result<Report> to_report(const v1::DecomposeResponse& response, const Expected& expected,
                          const std::array<size_t, kPlanes>& planes_bytes, const Outputs& out);
 
-ServerInfo to_server_info(const v1::GetServerInfoResponse& response);
+// Fails with INTERNAL where the limits cannot be those of a server: negative ones, and 0 where at least 1 is needed.
+Result<ServerInfo> to_server_info(const v1::GetServerInfoResponse& response);
 
 }  // namespace svdserve::client::internal
 #endif  // SVDSERVE_CLIENT_CPP_WIRE_H_

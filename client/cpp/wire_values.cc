@@ -63,6 +63,19 @@ Method from_proto(v1::Method m) {
   }
 }
 
+MatrixStatus from_proto(v1::MatrixStatus s) {
+  switch (s) {
+    case v1::MATRIX_STATUS_NON_FINITE:
+      return MatrixStatus::kNonFinite;
+    case v1::MATRIX_STATUS_NOT_CONVERGED:
+      return MatrixStatus::kNotConverged;
+    case v1::MATRIX_STATUS_OUT_OF_RANGE:
+      return MatrixStatus::kOutOfRange;
+    default:
+      return MatrixStatus::kUnknown;
+  }
+}
+
 void append_varint(std::string* s, uint64_t value) {
   for (; value >= 0x80; value >>= 7) s->push_back(static_cast<char>(value | 0x80));
   s->push_back(static_cast<char>(value));

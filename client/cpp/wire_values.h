@@ -16,6 +16,8 @@ v1::MemoryOrder to_proto(MemoryOrder o);
 v1::Method to_proto(Method m);
 v1::Vectors to_proto(Vectors v);
 Method from_proto(v1::Method m);
+// Never kOk: a reply names a matrix's status only where it is not OK.
+MatrixStatus from_proto(v1::MatrixStatus s);
 
 void append_varint(std::string* s, uint64_t value);
 // The head of a length-delimited field whose content, `size` bytes, follows.

@@ -1,24 +1,23 @@
 #include "server/batch/batch_queue.h"
 
 #include <algorithm>
-#include <iterator>
-#include <limits>
+#include <utility>
 
 #include "absl/hash/hash.h"
 
 namespace svdserve::server {
 namespace {
 
-// A batch is full with so many slots, used or left: jobs that come and are cancelled while every lane is busy must not
-// make it grow for ever.
-constexpr size_t kMaxSlots = 16384;
+// A request that has waited so many times max_delay tells that the device is the bottleneck. Then whatever waits may
+// share its batch: no batch would start sooner for being small.
+constexpr int kLongWaits = 16;
 
 constexpr int64_t ceil_div(int64_t a, int64_t b) { return a / b + (a % b != 0 ? 1 : 0); }
 
-int64_t operand_bytes(const Job& job) { return static_cast<int64_t>(job.work.request.payload_bytes); }
-
-CutEvent event_of(const Batch& batch, CutReason reason, absl::Time now) {
-  return {reason, batch.live, batch.matrices, batch.bytes, now - batch.opened};
+// The first of the fewest parts of at most `most` matrices, all nearly equal, that `count` of them are split into.
+int64_t first_part(int64_t count, int64_t most, int64_t group) {
+  const int64_t groups = count / group, parts = ceil_div(groups, std::max<int64_t>(most / group, 1));
+  return ceil_div(groups, parts) * group;
 }
 
 }  // namespace
@@ -31,145 +30,264 @@ size_t BatchQueue::PlanHash::operator()(const Plan& plan) const {
                       absl::MakeSpan(o.snr.data(), static_cast<size_t>(o.snr_count)));
 }
 
-int64_t BatchQueue::PartsOf(int64_t count, const Plan& plan) const {
-  const int64_t group = plan.outputs.group, one = static_cast<int64_t>(matrix_bytes(plan.problem));
-  const int64_t most = std::min(limits_.max_bytes / one, limits_.max_matrices) / group;
-  return ceil_div(count / group, std::max<int64_t>(most, 1));
-}
+// --- peers, keys and flows -----------------------------------------------------------------------
 
-bool BatchQueue::Fits(const Batch& batch, int64_t bytes, int64_t matrices) const {
-  return batch.bytes + bytes <= limits_.max_bytes && batch.matrices + matrices <= limits_.max_matrices;
-}
-
-BatchQueue::Turns::iterator BatchQueue::FindOrMake(const Plan& plan) {
-  const auto [it, is_new] = keys_.try_emplace(plan);
-  if (is_new) {
-    turns_.push_back(KeyQueue{plan, nullptr, {}});
-    it->second = std::prev(turns_.end());
+Flow* BatchQueue::FindOrMake(const Peer& peer_name, const Plan& plan) {
+  std::unique_ptr<Key>& key = keys_[plan];
+  if (key == nullptr) {
+    key = std::make_unique<Key>();
+    key->plan = plan;
   }
-  return it->second;
-}
-
-void BatchQueue::Append(Batch* batch, const std::shared_ptr<Job>& job, int64_t first, int64_t count) {
-  job->parts.push_back({batch, batch->slices.size()});
-  batch->slices.push_back({job, first, count});
-  batch->bytes += count * static_cast<int64_t>(matrix_bytes(batch->plan.problem));
-  batch->matrices += count;
-  ++batch->live;
-}
-
-void BatchQueue::Cut(KeyQueue* key, CutReason reason, absl::Time now, CutEvents* cuts) {
-  cuts->push_back(event_of(*key->open, reason, now));
-  open_by_age_.erase({key->open->opened, key});
-  key->open->state = Batch::State::kWaiting;
-  key->waiting.push_back(std::move(key->open));
-  ++waiting_;
-}
-
-void BatchQueue::Add(const std::shared_ptr<Job>& job, absl::Span<const int64_t> shares, absl::Time now,
-                     CutEvents* cuts) {
-  const Plan& plan = job->work.plan;
-  const int64_t count = job->work.request.count;
-  const int64_t group = plan.outputs.group;
-  KeyQueue* const key = &*FindOrMake(plan);
-  const bool too_large = PartsOf(count, plan) > 1;
-  const bool split = too_large || shares.size() > 1;
-  // Cut before something younger goes past it: invariant 2.
-  if (key->open != nullptr && (split || !Fits(*key->open, operand_bytes(*job), count))) {
-    Cut(key, CutReason::kFull, now, cuts);
+  std::unique_ptr<PeerQueue>& peer = peers_[peer_name];
+  if (peer == nullptr) {
+    peer = std::make_unique<PeerQueue>();
+    peer->name = peer_name;
   }
-  int64_t first = 0;
-  for (const int64_t share : shares) {
-    const int64_t parts = PartsOf(share, plan), groups = share / group;
-    for (int64_t i = 0; i < parts; ++i) {
-      if (key->open == nullptr) {
-        key->open = std::make_unique<Batch>();
-        key->open->plan = plan;
-        key->open->opened = now;
-        open_by_age_.insert({now, key});
-      }
-      const int64_t part = (groups / parts + (i < groups % parts ? 1 : 0)) * group;
-      Append(key->open.get(), job, first, part);
-      first += part;
-      const bool full = too_large || key->open->bytes >= limits_.max_bytes ||
-                        key->open->matrices >= limits_.max_matrices || key->open->slices.size() >= kMaxSlots;
-      if (full || split) Cut(key, full ? CutReason::kFull : CutReason::kLaneFree, now, cuts);
-    }
+  std::unique_ptr<Flow>& flow = peer->flows[key.get()];
+  if (flow == nullptr) {
+    flow = std::make_unique<Flow>();
+    flow->peer = peer.get();
+    flow->key = key.get();
+    ++key->flows;
   }
-  job->unfinished = static_cast<int>(job->parts.size());
+  if (flow->rests()) peer->turns.Wake(flow.get());
+  if (peer->rests()) peer_turns_.Wake(peer.get());
+  if (!flow->active) ++peer->active;
+  flow->active = true;
+  return flow.get();
+}
+
+void BatchQueue::RestIfDone(Flow* flow) {
+  if (!flow->line.empty() || flow->slices > 0) return;
+  PeerQueue* const peer = flow->peer;
+  flow->active = false;
+  peer->turns.Rest(flow);
+  ForgetFlows(peer);
+  if (--peer->active > 0) return;
+  peer_turns_.Rest(peer);
+  ForgetPeers();
+}
+
+void BatchQueue::ForgetFlows(PeerQueue* peer) {
+  while (Turns::Member* member = peer->turns.Forgettable(kMostRestingFlows)) Erase(static_cast<Flow*>(member));
+}
+
+void BatchQueue::ForgetPeers() {
+  while (Turns::Member* member = peer_turns_.Forgettable(kMostRestingPeers)) {
+    PeerQueue* const peer = static_cast<PeerQueue*>(member);
+    while (!peer->flows.empty()) Erase(peer->flows.begin()->second.get());
+    peers_.erase(peers_.find(peer->name));
+  }
+}
+
+void BatchQueue::Erase(Flow* flow) {
+  Key* const key = flow->key;
+  flow->peer->flows.erase(key);
+  if (--key->flows == 0) keys_.erase(keys_.find(key->plan));
+}
+
+void BatchQueue::RefreshPiece(Key* key) {
+  const int64_t group = key->plan.outputs.group, one = static_cast<int64_t>(matrix_bytes(key->plan.problem));
+  const int64_t groups = std::max<int64_t>(std::min(limits_.max_bytes / one, limits_.max_matrices) / group, 1);
+  key->piece = piece_of_(key->plan, groups * group, limits_.max_work);
+}
+
+void BatchQueue::BeginToWait(Flow* flow) {
+  if (flow->key->waiting.empty()) RefreshPiece(flow->key);
+  flow->place = flow->key->waiting.insert(flow->key->waiting.end(), flow);
+  flow->peer->turns.Join(flow);
+  if (!flow->peer->waits()) peer_turns_.Join(flow->peer);
+}
+
+void BatchQueue::EndToWait(Flow* flow) {
+  flow->key->waiting.erase(flow->place);
+  flow->peer->turns.Leave(flow);
+  if (flow->peer->turns.empty()) peer_turns_.Leave(flow->peer);
+}
+
+Flow* BatchQueue::NthFlow(const PeerQueue& peer, size_t n) {
+  Flow* nth = nullptr;
+  if (n >= peer.turns.size()) return nth;
+  peer.turns.ForEach([&](Turns::Member* member) {
+    nth = static_cast<Flow*>(member);
+    return n-- > 0;
+  });
+  return nth;
+}
+
+// --- in and out ----------------------------------------------------------------------------------
+
+void BatchQueue::Add(const std::shared_ptr<Job>& job, absl::Span<const int64_t> shares, absl::Time now) {
+  Flow* const flow = FindOrMake(job->work.request.peer, job->work.plan);
+  Job::Rest& rest = job->rest;
+  int64_t end = 0;
+  for (const int64_t share : shares) rest.ends.push_back(end += share);
+  rest.flow = flow;
+  rest.since = now;
+  job->unfinished = end;
+  rest.place = flow->line.insert(flow->line.end(), job);
+  flow->matrices += end;
+  if (flow->line.size() == 1) BeginToWait(flow);
+}
+
+std::shared_ptr<Job> BatchQueue::Withdraw(Job* job) {
+  Job::Rest& rest = job->rest;
+  Flow* const flow = std::exchange(rest.flow, nullptr);
+  if (flow == nullptr) return nullptr;
+  std::shared_ptr<Job> withdrawn = std::move(*rest.place);
+  flow->line.erase(rest.place);
+  flow->matrices -= rest.ends.back() - rest.next;
+  if (flow->line.empty()) EndToWait(flow);
+  RestIfDone(flow);
+  return withdrawn;
 }
 
 void BatchQueue::Return(std::unique_ptr<Batch> batch) {
-  const Turns::iterator key = FindOrMake(batch->plan);
-  batch->state = Batch::State::kWaiting;
-  key->waiting.push_front(std::move(batch));
-  ++waiting_;
-  turns_.splice(turns_.begin(), turns_, key);
+  batch->running = false;
+  returned_.push_front(std::move(batch));
 }
 
-BatchQueue::Line::iterator BatchQueue::FindWaiting(KeyQueue* key, const Batch* batch) {
-  return std::find_if(key->waiting.begin(), key->waiting.end(),
-                      [batch](const std::unique_ptr<Batch>& b) { return b.get() == batch; });
+std::shared_ptr<Job> BatchQueue::Drop(Batch* batch, size_t slot) {
+  Slice& slice = batch->slices[slot];
+  batch->bytes -= slice.count * static_cast<int64_t>(matrix_bytes(batch->plan.problem));
+  batch->matrices -= slice.count;
+  if (Flow* const flow = std::exchange(slice.flow, nullptr); flow != nullptr) {
+    --flow->slices;
+    RestIfDone(flow);
+  }
+  return std::move(slice.job);
 }
 
 std::shared_ptr<Job> BatchQueue::Remove(const Part& part) {
   Batch* const batch = part.batch;
-  Slice& slice = batch->slices[part.slot];
-  std::shared_ptr<Job> job = std::move(slice.job);
-  batch->bytes -= slice.count * static_cast<int64_t>(matrix_bytes(batch->plan.problem));
-  batch->matrices -= slice.count;
-  if (--batch->live > 0) return job;
-  const Turns::iterator key = keys_.find(batch->plan)->second;
-  if (batch->state == Batch::State::kOpen) {
-    open_by_age_.erase({batch->opened, &*key});
-    key->open.reset();
-  } else {
-    key->waiting.erase(FindWaiting(&*key, batch));
-    --waiting_;
+  std::shared_ptr<Job> job = Drop(batch, part.slot);
+  if (--batch->live == 0) {
+    returned_.remove_if([batch](const std::unique_ptr<Batch>& returned) { return returned.get() == batch; });
   }
-  EraseIfEmpty(key);
   return job;
 }
 
-void BatchQueue::EraseIfEmpty(Turns::iterator key) {
-  if (key->open != nullptr || !key->waiting.empty()) return;
-  keys_.erase(key->plan);
-  turns_.erase(key);
+int64_t BatchQueue::Waiting(const Peer& peer, const Plan& plan) const {
+  const auto key = keys_.find(plan);
+  const auto queue = peers_.find(peer);
+  if (key == keys_.end() || queue == peers_.end()) return 0;
+  const auto flow = queue->second->flows.find(key->second.get());
+  return flow == queue->second->flows.end() ? 0 : flow->second->matrices;
 }
 
-std::unique_ptr<Batch> BatchQueue::Take(Batch* batch, absl::Time now, CutEvents* cuts) {
-  const Turns::iterator key = keys_.find(batch->plan)->second;
-  if (batch->state == Batch::State::kOpen) Cut(&*key, CutReason::kLaneFree, now, cuts);
-  const auto place = FindWaiting(&*key, batch);
-  std::unique_ptr<Batch> taken = std::move(*place);
-  key->waiting.erase(place);
-  --waiting_;
-  taken->state = Batch::State::kRunning;
-  turns_.splice(turns_.end(), turns_, key);
-  EraseIfEmpty(key);
-  return taken;
+// --- batches -------------------------------------------------------------------------------------
+
+bool BatchQueue::GatherFrom(const Flow& flow, int64_t most, absl::Time latest, Gathered* gathered) const {
+  const int64_t group = flow.key->plan.outputs.group;
+  for (const std::shared_ptr<Job>& job : flow.line) {
+    const Job::Rest& rest = job->rest;
+    const bool is_shared_out = rest.ends.size() > 1;  // its parts go alone
+    const int64_t left = rest.in_share();
+    const int64_t count = gathered->parts.empty() ? first_part(left, most, group) : left;
+    if (!gathered->parts.empty() && (is_shared_out || gathered->matrices + count > most)) {
+      gathered->reason = CutReason::kFull;
+      return false;
+    }
+    if (rest.since > latest) {
+      gathered->reason = CutReason::kAge;
+      return false;
+    }
+    gathered->parts.push_back({job.get(), count});
+    gathered->matrices += count;
+    if (count < left || gathered->matrices >= most) gathered->reason = CutReason::kFull;
+    if (gathered->reason == CutReason::kFull || is_shared_out) return false;
+  }
+  return true;
 }
 
-int64_t BatchQueue::Waiting(const Plan& plan) const {
-  const auto found = keys_.find(plan);
-  if (found == keys_.end()) return 0;
-  const KeyQueue& key = *found->second;
-  int64_t matrices = key.open != nullptr ? key.open->matrices : 0;
-  for (const auto& batch : key.waiting) matrices += batch->matrices;
-  return matrices;
+BatchQueue::Gathered BatchQueue::Gather(const Flow& first, int64_t most, absl::Time now) const {
+  Gathered gathered;
+  const absl::Time oldest = first.line.front()->rest.since;
+  const bool waits_long = now - oldest > kLongWaits * limits_.max_delay;
+  const absl::Time latest = waits_long ? absl::InfiniteFuture() : oldest + limits_.max_delay;
+  if (!GatherFrom(first, most, latest, &gathered)) return gathered;
+  // A peer that is further ahead than this may be ahead of one that waits under another key, too.
+  const absl::Duration furthest = first.peer->used() + limits_.max_work;
+  for (const Flow* flow : first.key->waiting) {
+    if (flow == &first || flow->peer->used() > furthest) continue;
+    if (!GatherFrom(*flow, most, latest, &gathered)) break;
+  }
+  return gathered;
 }
 
-void BatchQueue::CutOverdue(absl::Time now, CutEvents* cuts) {
-  while (next_cut() <= now) Cut(open_by_age_.begin()->second, CutReason::kAge, now, cuts);
+int64_t BatchQueue::NthPiece(const Flow& flow, int64_t n, absl::Time now) const {
+  const int64_t piece = flow.key->piece;
+  if (n == 0) return Gather(flow, piece, now).matrices;
+  return std::clamp<int64_t>(flow.matrices - n * piece, 0, piece);
 }
 
-absl::Time BatchQueue::next_cut() const {
-  if (open_by_age_.empty() || waiting_ >= limits_.max_waiting) return absl::InfiniteFuture();
-  return open_by_age_.begin()->first + limits_.max_delay;
+void BatchQueue::Move(Job* job, int64_t count, Batch* batch) {
+  Job::Rest& rest = job->rest;
+  Flow* const flow = rest.flow;
+  job->parts.push_back({batch, batch->slices.size()});
+  batch->slices.push_back({*rest.place, rest.next, count, flow});
+  ++flow->slices;
+  flow->matrices -= count;
+  rest.next += count;
+  if (rest.next < rest.ends[rest.share]) return;
+  if (++rest.share < rest.ends.size()) return;
+  flow->line.erase(rest.place);
+  rest.flow = nullptr;
+  if (flow->line.empty()) EndToWait(flow);
 }
 
-void BatchQueue::CutAll(CutReason reason, absl::Time now, CutEvents* cuts) {
-  while (!open_by_age_.empty()) Cut(open_by_age_.begin()->second, reason, now, cuts);
+std::unique_ptr<Batch> BatchQueue::Assemble(const Flow& first, int64_t most, absl::Time now, CutEvents* cuts) {
+  auto batch = std::make_unique<Batch>();
+  batch->plan = first.key->plan;
+  const Gathered gathered = Gather(first, most, now);
+  const absl::Time oldest = gathered.parts.front().job->rest.since;
+  for (const auto& [job, count] : gathered.parts) Move(job, count, batch.get());
+  batch->matrices = gathered.matrices;
+  batch->bytes = gathered.matrices * static_cast<int64_t>(matrix_bytes(batch->plan.problem));
+  batch->live = static_cast<int64_t>(batch->slices.size());
+  cuts->push_back({gathered.reason, batch->live, batch->matrices, batch->bytes, now - oldest});
+  return batch;
+}
+
+std::unique_ptr<Batch> BatchQueue::Take(const Offer& offer, absl::Duration predicted, absl::Time now, CutEvents* cuts) {
+  if (!peer_turns_.empty()) {
+    peer_turns_.Take();
+    ForgetPeers();
+  }
+  std::unique_ptr<Batch> batch;
+  if (offer.returned != nullptr) {
+    const auto place = std::find_if(returned_.begin(), returned_.end(),
+                                    [&](const std::unique_ptr<Batch>& b) { return b.get() == offer.returned; });
+    batch = std::move(*place);
+    returned_.erase(place);
+  } else {
+    offer.flow->peer->turns.Take();
+    ForgetFlows(offer.flow->peer);
+    Key* const key = offer.flow->key;
+    batch = Assemble(*offer.flow, offer.most, now, cuts);
+    if (!key->waiting.empty()) RefreshPiece(key);  // what it is by now
+  }
+  batch->running = true;
+  batch->charged = std::max(predicted, kLeastCharge);
+  Charge(*batch, batch->charged);
+  return batch;
+}
+
+void BatchQueue::Settle(Batch* batch, absl::Duration took) {
+  Charge(*batch, std::max(took, kLeastCharge) - batch->charged);
+  batch->charged = absl::ZeroDuration();
+}
+
+void BatchQueue::Charge(const Batch& batch, absl::Duration time) {
+  for (size_t i = 0; i < batch.slices.size();) {
+    Flow* const flow = batch.slices[i].flow;
+    int64_t matrices = 0;  // of slices of one flow, which lie together
+    for (; i < batch.slices.size() && batch.slices[i].flow == flow; ++i) matrices += batch.slices[i].count;
+    if (flow == nullptr) continue;
+    const absl::Duration part = time * (static_cast<double>(matrices) / static_cast<double>(batch.matrices));
+    flow->peer->turns.Charge(flow, part);
+    peer_turns_.Charge(flow->peer, part);
+  }
 }
 
 }  // namespace svdserve::server

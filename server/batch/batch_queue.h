@@ -1,31 +1,41 @@
-// What waits for a lane: per key at most one open batch and a line of cut ones, and the keys in turn. Plain data under
-// its owner's lock; it knows the rules of cutting, but neither threads, lanes nor timers.
+// What waits for a lane, and whose turn it is. A flow is what one peer has waiting under one plan, its key: a line of
+// jobs. Turns go by device time used: over peers first, then over the flows of a peer (turns.h). A batch is put
+// together when a lane takes it, so it is never older than it must be: it begins with the flow whose turn it is, and
+// other peers' flows of the same key join. Plain data under its owner's lock; it knows neither threads, lanes nor
+// timers.
 //
 // Invariants:
 //   1. Jobs in one batch have equal plans: everything that the arithmetic depends on.
-//   2. Within a key, the open batch is younger than every cut one, so serving the cut ones first starves nobody.
-//   3. Keys are offered lanes in turn, one batch a turn: a key waits at most for one batch of each other key per batch
-//   of its own.
-//   4. A batch without live slices, and a key without batches, does not exist.
-//   5. A job is split between groups of its matrices alone, where its plan has groups of more than one.
+//   2. A flow is first in, first out.
+//   3. A batch of several matrices is predicted to take max_work or, where one group takes longer than half of that,
+//   twice as long as a group; and it has max_bytes and max_matrices, at most.
+//   4. Each peer and each flow is charged for its matrices in a batch: the predicted time when it is taken, corrected
+//   to the measured time when it is settled, and kLeastCharge at least. A peer gets part of a batch when it has used
+//   least of all that wait, or joins one having used at most max_work more than that one. So while a peer waits, no
+//   other gets ahead of it by more than max_work and one batch: nobody starves.
+//   5. Peers, flows and keys exist while something of theirs waits or runs, and then until the others have caught up
+//   with what they have used: kMostRestingPeers, and kMostRestingFlows of each peer, at most.
+//   6. A batch without live slices does not wait.
+//   7. A job is split between groups of its matrices alone, where its plan has groups of more than one.
 #ifndef SVDSERVE_SERVER_BATCH_BATCH_QUEUE_H_
 #define SVDSERVE_SERVER_BATCH_BATCH_QUEUE_H_
 
 #include <cstdint>
-#include <deque>
+#include <functional>
+#include <iterator>
 #include <list>
 #include <memory>
-#include <utility>
 #include <vector>
 
-#include "absl/container/btree_set.h"
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/inlined_vector.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "engine/planner.h"
 #include "server/batch/batch.h"
+#include "server/batch/turns.h"
 #include "server/metrics/recorder.h"
+#include "server/peer.h"
 
 namespace svdserve::server {
 
@@ -33,9 +43,13 @@ struct BatchLimits {
   int64_t max_bytes = int64_t{8} << 20;  // of operands; a request beyond it is split
   int64_t max_matrices = 1048576;
   int64_t min_split_bytes = int64_t{1} << 20;          // of a part that is split off only to use one more device
-  absl::Duration max_delay = absl::Microseconds(500);  // age at which an open batch is cut
-  int max_waiting = 16;                                // cut batches, beyond which age cuts no more
+  absl::Duration max_delay = absl::Microseconds(500);  // by which requests of one batch may have come apart
+  absl::Duration max_work = absl::Milliseconds(4);     // predicted; beyond it a batch is split
 };
+
+// Work that took no time at all would never cost a turn.
+inline constexpr absl::Duration kLeastCharge = absl::Microseconds(1);
+inline constexpr size_t kMostRestingPeers = 256, kMostRestingFlows = 32;
 
 // A batch was cut: what the recorder is to be told, once the lock is released.
 struct CutEvent {
@@ -45,98 +59,178 @@ struct CutEvent {
   int64_t bytes;
   absl::Duration assembly;
 };
-using CutEvents = absl::InlinedVector<CutEvent, 2>;
+using CutEvents = absl::InlinedVector<CutEvent, 1>;
+
+// Of one plan: which flows wait under it.
+struct Key {
+  Plan plan;
+  int64_t piece = 0;         // matrices of a batch at most, while a flow waits
+  int flows = 0;             // that exist
+  std::list<Flow*> waiting;  // in the order in which they began to wait
+};
+
+// All that one peer has waiting and running.
+struct PeerQueue : public Turns::Member {
+  Peer name;
+  Turns turns;         // of its flows
+  int64_t active = 0;  // flows that wait or run
+  absl::flat_hash_map<const Key*, std::unique_ptr<Flow>> flows;
+};
+
+// What one peer has waiting under one plan.
+struct Flow : public Turns::Member {
+  PeerQueue* peer;
+  Key* key;
+  bool active = false;  // something of it waits or runs
+  std::list<std::shared_ptr<Job>> line;
+  std::list<Flow*>::iterator place;  // in key->waiting, while the line is not empty
+  int64_t matrices = 0;              // that wait in the line
+  int64_t slices = 0;                // of it in batches
+};
 
 class BatchQueue {
  public:
-  explicit BatchQueue(const BatchLimits& limits) : limits_(limits) {}
+  // How many of up to `most` matrices a batch may have to take max_work at most; a multiple of the plan's group, and at
+  // least one group.
+  using PieceOf = std::function<int64_t(const Plan& plan, int64_t most, absl::Duration max_work)>;
 
-  // Adds a job: to the open batch of its key, or split into batches of its own where it exceeds a limit or is to be
-  // divided among devices. `shares`: the sizes of its parts for them, each > 0 and a multiple of the plan's group,
-  // which add up to its count; one: it is not divided. Fills job->parts and job->unfinished.
-  void Add(const std::shared_ptr<Job>& job, absl::Span<const int64_t> shares, absl::Time now, CutEvents* cuts);
+  BatchQueue(const BatchLimits& limits, PieceOf piece_of) : limits_(limits), piece_of_(std::move(piece_of)) {}
 
-  // Takes back a batch that a device failed, to the front of its key and of all turns. It has live slices.
+  // Adds a job to the line of its peer and plan. `shares`: the sizes of the parts in which it is to be divided among
+  // devices, each > 0 and a multiple of the plan's group, which add up to its count; one: it is not divided.
+  void Add(const std::shared_ptr<Job>& job, absl::Span<const int64_t> shares, absl::Time now);
+
+  // Takes back a batch that a device failed, before everything else. It has live slices and was settled.
   void Return(std::unique_ptr<Batch> batch);
 
-  // Takes a part of an unanswered job out of its open or waiting batch. The returned reference may be the last one:
-  // drop it without holding a lock.
+  // What is left of an unanswered job leaves the line. The returned reference may be the last one: drop it without
+  // holding a lock. Null: nothing was left.
+  std::shared_ptr<Job> Withdraw(Job* job);
+  // Takes a part out of a batch that came back; the reference as above.
   std::shared_ptr<Job> Remove(const Part& part);
 
-  bool empty() const { return turns_.empty(); }
-  // Calls visit(batch) for the batches in the order in which they are to be served, until it returns false.
+  bool empty() const { return returned_.empty() && peer_turns_.empty(); }
+
+  // What could be taken next.
+  struct Offer {
+    const Plan* plan;
+    int64_t matrices;             // that the batch will have, or nearly so
+    absl::Span<const int> tried;  // devices that failed it
+    Batch* returned;              // null: it is new
+    Flow* flow;                   // of a new one
+    int64_t most;                 // matrices of a new one
+  };
+  // Calls visit(offer) for batches that came back, then for the first batch of each flow, in turns over peers, and then
+  // for what more the flows have; until it returns false.
   template <class Visit>
-  void ForEachInTurn(Visit visit) const;
-  // Takes a batch out, which is cut if it was open; its key has had its turn.
-  std::unique_ptr<Batch> Take(Batch* batch, absl::Time now, CutEvents* cuts);
-  // Matrices that wait under the plan.
-  int64_t Waiting(const Plan& plan) const;
+  void ForEachOffer(absl::Time now, Visit visit) const;
+  // Takes the batch of an offer made at `now`, since when nothing has changed, and charges its flows with `predicted`.
+  std::unique_ptr<Batch> Take(const Offer& offer, absl::Duration predicted, absl::Time now, CutEvents* cuts);
+  // A batch has run, however it ended, and took so much of its device's time. Once for each Take().
+  void Settle(Batch* batch, absl::Duration took);
+  // Takes the slice out of a batch that runs no more, and returns its job. A batch that goes has its slices dropped
+  // before.
+  std::shared_ptr<Job> Drop(Batch* batch, size_t slot);
 
-  // Cuts what is too old, while few enough batches wait.
-  void CutOverdue(absl::Time now, CutEvents* cuts);
-  // When CutOverdue() has something to do, if nothing else happens. InfiniteFuture: never.
-  absl::Time next_cut() const;
-  // Cuts every open batch.
-  void CutAll(CutReason reason, absl::Time now, CutEvents* cuts);
+  // Matrices that wait in a flow.
+  int64_t Waiting(const Peer& peer, const Plan& plan) const;
 
-  // Calls visit(job) for the job of every live slice.
+  // Calls visit(job) for every job that waits, some more than once.
   template <class Visit>
   void ForEachJob(Visit visit) const;
+  // Calls visit(batch) for the batches that came back.
+  template <class Visit>
+  void ForEachReturned(Visit visit) const {
+    for (const auto& batch : returned_) visit(batch.get());
+  }
+
+  size_t peers() const { return peers_.size(); }
+  size_t keys() const { return keys_.size(); }
 
  private:
-  using Line = std::deque<std::unique_ptr<Batch>>;
-  struct KeyQueue {
-    Plan plan;
-    std::unique_ptr<Batch> open;
-    Line waiting;
-  };
-  using Turns = std::list<KeyQueue>;
   struct PlanHash {
     size_t operator()(const Plan& plan) const;
   };
+  struct Taking {
+    Job* job;
+    int64_t count;
+  };
+  // What a batch would be made of.
+  struct Gathered {
+    absl::InlinedVector<Taking, 8> parts;
+    int64_t matrices = 0;
+    CutReason reason = CutReason::kLaneFree;
+  };
 
-  // Into how many batches `count` matrices are to be split for the limits: at most so many as they have groups.
-  int64_t PartsOf(int64_t count, const Plan& plan) const;
-  bool Fits(const Batch& batch, int64_t bytes, int64_t matrices) const;
-  Turns::iterator FindOrMake(const Plan& plan);
-  void Append(Batch* batch, const std::shared_ptr<Job>& job, int64_t first, int64_t count);
-  void Cut(KeyQueue* key, CutReason reason, absl::Time now, CutEvents* cuts);
-  static Line::iterator FindWaiting(KeyQueue* key, const Batch* batch);
-  void EraseIfEmpty(Turns::iterator key);
+  Flow* FindOrMake(const Peer& peer, const Plan& plan);
+  // To be called when a flow has lost a job or a slice: it rests if that was the last.
+  void RestIfDone(Flow* flow);
+  // Erases what need not be remembered.
+  void ForgetFlows(PeerQueue* peer);
+  void ForgetPeers();
+  void Erase(Flow* flow);
+  void RefreshPiece(Key* key);
+  // The line of the flow is no longer, or not yet, empty.
+  void BeginToWait(Flow* flow);
+  void EndToWait(Flow* flow);
+
+  Gathered Gather(const Flow& first, int64_t most, absl::Time now) const;
+  // Adds jobs of the flow's line that came until `latest`. False: the batch is complete.
+  bool GatherFrom(const Flow& flow, int64_t most, absl::Time latest, Gathered* gathered) const;
+  std::unique_ptr<Batch> Assemble(const Flow& first, int64_t most, absl::Time now, CutEvents* cuts);
+  // The job's next matrices go to the batch.
+  void Move(Job* job, int64_t count, Batch* batch);
+  void Charge(const Batch& batch, absl::Duration time);
+  // The matrices of a flow's n-th batch from now, of n > 0 by and large. 0: it has none.
+  int64_t NthPiece(const Flow& flow, int64_t n, absl::Time now) const;
+  static Flow* NthFlow(const PeerQueue& peer, size_t n);
 
   const BatchLimits limits_;
-  Turns turns_;  // the front is served next
-  absl::flat_hash_map<Plan, Turns::iterator, PlanHash> keys_;
-  absl::btree_set<std::pair<absl::Time, KeyQueue*>> open_by_age_;
-  int waiting_ = 0;  // cut batches of all keys
+  const PieceOf piece_of_;
+  absl::flat_hash_map<Peer, std::unique_ptr<PeerQueue>> peers_;
+  absl::flat_hash_map<Plan, std::unique_ptr<Key>, PlanHash> keys_;
+  Turns peer_turns_;
+  std::list<std::unique_ptr<Batch>> returned_;  // the front is offered first
 };
 
 template <class Visit>
-void BatchQueue::ForEachInTurn(Visit visit) const {
-  bool deeper = true;  // a key has a batch at this depth of its line
-  for (size_t depth = 0; deeper; ++depth) {
+void BatchQueue::ForEachOffer(absl::Time now, Visit visit) const {
+  for (const auto& batch : returned_) {
+    if (!visit(Offer{&batch->plan, batch->matrices, batch->tried, batch.get(), nullptr, 0})) return;
+  }
+  bool goes_on = true;
+  bool deeper = true;  // a flow has so many batches
+  for (int64_t piece = 0; deeper; ++piece) {
     deeper = false;
-    for (const KeyQueue& key : turns_) {
-      Batch* const batch = depth < key.waiting.size()    ? key.waiting[depth].get()
-                           : depth == key.waiting.size() ? key.open.get()
-                                                         : nullptr;
-      if (batch == nullptr) continue;
-      deeper = true;
-      if (!visit(batch)) return;
+    bool more = true;  // a peer has so many flows
+    for (size_t nth = 0; more; ++nth) {
+      more = false;
+      peer_turns_.ForEach([&](Turns::Member* member) {
+        Flow* const flow = NthFlow(*static_cast<PeerQueue*>(member), nth);
+        if (flow == nullptr) return true;
+        more = true;
+        const int64_t matrices = NthPiece(*flow, piece, now);
+        if (matrices == 0) return true;
+        deeper = true;
+        const int64_t most = piece == 0 ? flow->key->piece : matrices;
+        return goes_on = visit(Offer{&flow->key->plan, matrices, {}, nullptr, flow, most});
+      });
+      if (!goes_on) return;
     }
   }
 }
 
 template <class Visit>
 void BatchQueue::ForEachJob(Visit visit) const {
-  const auto visit_batch = [&](const Batch& batch) {
-    for (const Slice& slice : batch.slices) {
+  for (const auto& batch : returned_) {
+    for (const Slice& slice : batch->slices) {
       if (slice.job != nullptr) visit(slice.job.get());
     }
-  };
-  for (const KeyQueue& key : turns_) {
-    for (const auto& batch : key.waiting) visit_batch(*batch);
-    if (key.open != nullptr) visit_batch(*key.open);
+  }
+  for (const auto& [key, value] : keys_) {
+    for (const Flow* flow : value->waiting) {
+      for (const auto& job : flow->line) visit(job.get());
+    }
   }
 }
 

@@ -77,6 +77,7 @@ HostSegment segment_of(const AdmittedRequest& work, int64_t first, int64_t count
 struct BatchScheduler::PartResult {
   absl::Status status;
   absl::Duration took;
+  absl::Duration device_time;
   std::vector<std::vector<MatrixException>> exceptions;  // of each slice; empty: there are none at all
 };
 
@@ -85,7 +86,8 @@ BatchScheduler::BatchScheduler(const BatchOptions& options, DevicePool* pool, Cl
       pool_(pool),
       clock_(clock),
       recorder_(recorder),
-      queue_(options.limits),
+      queue_(options.limits, [pool](const Plan& plan, int64_t most,
+                                    absl::Duration work) { return pool->MatricesWithin(plan, most, work); }),
       healthy_(pool->healthy()),
       alarm_(clock->MakeAlarm([this] { OnAlarm(); })) {}
 
@@ -120,11 +122,10 @@ RequestHandle BatchScheduler::Submit(AdmittedRequest request, DoneCallback done)
     if (fault.has_value()) {
       Failed(BatchOf(job), *std::move(fault), &effects);
     } else if (queue_.empty()) {
-      queue_.Add(job, shares, now, &effects.cuts);
+      queue_.Add(job, shares, now);
     } else {  // with others waiting, free devices have their work already
-      queue_.Add(job, {job->work.request.count}, now, &effects.cuts);
+      queue_.Add(job, {job->work.request.count}, now);
     }
-    if (draining_) queue_.CutAll(CutReason::kDrain, now, &effects.cuts);
     Pump(&effects);
   }
   Apply(&effects);
@@ -192,7 +193,6 @@ void BatchScheduler::Pump(Effects* effects) {
   healthy_ = healthy;
   while (StartOne(effects)) {
   }
-  if (!queue_.empty()) queue_.CutOverdue(clock_->Now(), &effects->cuts);
   SetAlarm();
 }
 
@@ -200,41 +200,40 @@ bool BatchScheduler::StartOne(Effects* effects) {
   look_again_ = absl::InfiniteFuture();
   if (queue_.empty()) return false;
   DevicePool::Placement placement(pool_);
-  if (!placement.lane_free()) return false;
-  Batch* first = nullptr;
+  const absl::Time now = clock_->Now();
+  BatchQueue::Offer chosen{};
   std::optional<Lane> lane;
   int looked = 0;
-  queue_.ForEachInTurn([&](Batch* batch) {
-    // Those that came back may have nowhere to go but to one busy device: they must not hide what is behind them.
-    if (batch->tried.empty() && ++looked > kLookAhead) return false;
-    first = batch;
-    lane = placement.Place(batch->plan, batch->matrices, batch->tried);
-    return !lane.has_value();
-  });
+  if (placement.lane_free()) {
+    queue_.ForEachOffer(now, [&](const BatchQueue::Offer& offer) {
+      // Those that came back may have nowhere to go but to one busy device: they must not hide what is behind them.
+      if (offer.tried.empty() && ++looked > kLookAhead) return false;
+      chosen = offer;
+      lane = placement.Place(*offer.plan, offer.matrices, offer.tried);
+      return !lane.has_value();
+    });
+  }
   look_again_ = placement.look_again();
-  if (lane.has_value()) Start(first, *lane, effects);
+  if (lane.has_value()) Start(queue_.Take(chosen, lane->predicted, now, &effects->cuts), *lane, now);
   return lane.has_value();
 }
 
 void BatchScheduler::EndStranded(Effects* effects) {
   std::vector<std::pair<std::shared_ptr<Job>, Error>> stranded;  // first: End() changes the queue
-  queue_.ForEachInTurn([&](Batch* batch) {
-    if (pool_->healthy_besides(batch->tried)) return true;
-    const Error error = batch->tried.empty() ? no_device_error() : fault_error(batch->fault);
+  queue_.ForEachReturned([&](Batch* batch) {
+    if (pool_->healthy_besides(batch->tried)) return;
     for (const Slice& slice : batch->slices) {
-      if (slice.job != nullptr) stranded.emplace_back(slice.job, error);
+      if (slice.job != nullptr) stranded.emplace_back(slice.job, fault_error(batch->fault));
     }
-    return true;
   });
   for (auto& [job, error] : stranded) {
     if (!job->answered) End(job.get(), std::move(error), effects);
     effects->released.push_back(std::move(job));
   }
+  if (pool_->healthy() == 0) GiveUpQueued(no_device_error(), effects);
 }
 
-void BatchScheduler::Start(Batch* waiting, const Lane& lane, Effects* effects) {
-  const absl::Time now = clock_->Now();
-  std::unique_ptr<Batch> batch = queue_.Take(waiting, now, &effects->cuts);
+void BatchScheduler::Start(std::unique_ptr<Batch> batch, const Lane& lane, absl::Time now) {
   for (const Slice& slice : batch->slices) {
     Job* const job = slice.job.get();
     if (job == nullptr || !job->queued) continue;
@@ -254,6 +253,7 @@ void BatchScheduler::RunBatch(std::unique_ptr<Batch> batch, const Lane& lane) {
   {
     MutexLock lock(&mu_);
     running_.erase(batch.get());
+    queue_.Settle(batch.get(), result.device_time);
     if (result.status.ok()) {
       Finish(batch.get(), lane, std::move(result), &effects);
     } else {
@@ -288,6 +288,7 @@ BatchScheduler::PartResult BatchScheduler::Compute(const Batch& batch, const Lan
     const DevicePool::Executed executed = pool_->Execute(lane, batch.plan, segments, &batch.cancel);
     result.status = executed.outcome.status;
     result.took = executed.took;
+    result.device_time = executed.device_time;
     if (result.status.ok() && !executed.outcome.completed) {
       result.status = absl::CancelledError("nobody waits for it");  // and nobody hears it
     }
@@ -312,21 +313,29 @@ BatchScheduler::PartResult BatchScheduler::Compute(const Batch& batch, const Lan
 
 void BatchScheduler::Finish(Batch* batch, const Lane& lane, PartResult result, Effects* effects) {
   for (size_t i = 0; i < batch->slices.size(); ++i) {
-    if (batch->slices[i].job == nullptr) continue;
-    effects->released.push_back(std::move(batch->slices[i].job));
+    const int64_t count = batch->slices[i].count;
+    effects->released.push_back(Leave(batch, i));
     Job* const job = effects->released.back().get();
-    for (Part& part : job->parts) {
-      if (part.batch == batch) part.batch = nullptr;
-    }
-    if (job->answered) continue;
+    if (job == nullptr || job->answered) continue;
     job->compute = std::max(job->compute, result.took);
-    job->devices.push_back(lane.device);
+    if (std::find(job->devices.begin(), job->devices.end(), lane.device) == job->devices.end()) {
+      job->devices.push_back(lane.device);
+    }
     if (!result.exceptions.empty()) {
       std::vector<MatrixException>& mine = result.exceptions[i];
       job->exceptions.insert(job->exceptions.end(), mine.begin(), mine.end());
     }
-    if (--job->unfinished == 0) End(job, Error{}, effects);
+    job->unfinished -= count;
+    if (job->unfinished == 0) End(job, Error{}, effects);
   }
+}
+
+std::shared_ptr<Job> BatchScheduler::Leave(Batch* batch, size_t slot) {
+  std::shared_ptr<Job> job = queue_.Drop(batch, slot);
+  if (job == nullptr) return nullptr;
+  const auto is_it = [batch](const Part& part) { return part.batch == batch; };
+  job->parts.erase(std::find_if(job->parts.begin(), job->parts.end(), is_it));
+  return job;
 }
 
 // --- faults --------------------------------------------------------------------------------------
@@ -335,12 +344,12 @@ void BatchScheduler::Finish(Batch* batch, const Lane& lane, PartResult result, E
 std::unique_ptr<Batch> BatchScheduler::BatchOf(const std::shared_ptr<Job>& job) {
   auto batch = std::make_unique<Batch>();
   batch->plan = job->work.plan;
-  batch->slices.push_back({job, 0, job->work.request.count});
+  batch->slices.push_back({job, 0, job->work.request.count, nullptr});
   batch->bytes = static_cast<int64_t>(job->work.request.payload_bytes);
   batch->matrices = job->work.request.count;
   batch->live = 1;
   job->parts.push_back({batch.get(), 0});
-  job->unfinished = 1;
+  job->unfinished = batch->matrices;
   return batch;
 }
 
@@ -356,9 +365,8 @@ void BatchScheduler::Failed(std::unique_ptr<Batch> batch, Fault fault, Effects* 
   const bool retry = CanRetry(*batch);
   const absl::Time now = clock_->Now();
   for (size_t i = 0; i < batch->slices.size(); ++i) {
-    Slice& slice = batch->slices[i];
-    if (slice.job == nullptr) continue;
-    Job* const job = slice.job.get();
+    Job* const job = batch->slices[i].job.get();
+    if (job == nullptr) continue;
     if (retry && !job->answered) {
       if (job->queued) continue;
       job->queued = true;
@@ -366,13 +374,8 @@ void BatchScheduler::Failed(std::unique_ptr<Batch> batch, Fault fault, Effects* 
       queued_.insert({now, job});
       continue;
     }
-    effects->released.push_back(std::move(slice.job));
-    for (Part& part : job->parts) {
-      if (part.batch == batch.get()) part.batch = nullptr;
-    }
+    effects->released.push_back(Leave(batch.get(), i));
     if (!job->answered) End(job, fault_error(batch->fault), effects);
-    batch->matrices -= slice.count;
-    batch->bytes -= slice.count * static_cast<int64_t>(matrix_bytes(batch->plan.problem));
   }
   if (!retry) return;
   recorder_->BatchRetried();
@@ -385,29 +388,30 @@ void BatchScheduler::End(Job* job, Error error, Effects* effects) {
   job->answered = true;
   if (job->queued) queued_.erase({job->waits_since, job});
   deadlines_.erase({job->work.request.deadline, job});
-  for (Part& part : job->parts) {
-    if (part.batch == nullptr) continue;
-    if (part.batch->state == Batch::State::kRunning) {
+  decltype(job->parts) running;
+  for (const Part& part : job->parts) {
+    if (part.batch->running) {
+      running.push_back(part);
       if (--part.batch->live == 0) part.batch->cancel.store(true, std::memory_order_relaxed);
     } else {
       effects->released.push_back(queue_.Remove(part));
-      part.batch = nullptr;
     }
   }
+  job->parts = std::move(running);
+  effects->released.push_back(queue_.Withdraw(job));
   struct Answer answer;
   answer.error = std::move(error);
   if (answer.error.ok()) {
     answer.method = job->work.plan.method;
     std::sort(job->devices.begin(), job->devices.end());
-    job->devices.erase(std::unique(job->devices.begin(), job->devices.end()), job->devices.end());
     for (const int device : job->devices) {
       absl::StrAppend(&answer.devices, answer.devices.empty() ? "" : ",", pool_->info(device).name);
     }
     answer.timing = {job->taken - job->work.admitted, job->compute, clock_->Now() - job->work.request.arrival};
     answer.exceptions = std::move(job->exceptions);
-    if (job->parts.size() > 1) {
-      std::sort(answer.exceptions.begin(), answer.exceptions.end(),
-                [](const MatrixException& a, const MatrixException& b) { return a.index < b.index; });
+    const auto by_index = [](const MatrixException& a, const MatrixException& b) { return a.index < b.index; };
+    if (!std::is_sorted(answer.exceptions.begin(), answer.exceptions.end(), by_index)) {  // it was split
+      std::sort(answer.exceptions.begin(), answer.exceptions.end(), by_index);
     }
   }
   ++busy_;  // until Apply() has called back
@@ -462,7 +466,7 @@ void BatchScheduler::GiveUpAll(const Error& error, Effects* effects) {
 // --- time ----------------------------------------------------------------------------------------
 
 void BatchScheduler::SetAlarm() {
-  absl::Time next = std::min({drain_deadline_, queue_.next_cut(), look_again_});
+  absl::Time next = std::min(drain_deadline_, look_again_);
   if (!deadlines_.empty()) next = std::min(next, deadlines_.begin()->first);
   if (!queued_.empty()) next = std::min(next, queued_.begin()->first + options_.queue_timeout);
   if (next >= alarm_at_)
@@ -498,27 +502,19 @@ void BatchScheduler::ExpireDue(absl::Time now, Effects* effects) {
 }
 
 bool BatchScheduler::Drain(absl::Duration timeout) {
-  Effects effects;
-  {
-    MutexLock lock(&mu_);
-    const absl::Time now = clock_->Now();
-    draining_ = true;
-    drain_deadline_ = std::min(drain_deadline_, now + timeout);
-    queue_.CutAll(CutReason::kDrain, now, &effects.cuts);
-    Pump(&effects);
-  }
-  Apply(&effects);
   MutexLock lock(&mu_);
+  drain_deadline_ = std::min(drain_deadline_, clock_->Now() + timeout);
+  SetAlarm();
   while (!IsIdle()) idle_.Wait(&mu_);
   drain_deadline_ = absl::InfiniteFuture();
   return !gave_up_;
 }
 
-absl::Duration BatchScheduler::EarliestDone(const Plan& plan, int64_t matrices) const {
+absl::Duration BatchScheduler::EarliestDone(const Peer& peer, const Plan& plan, int64_t matrices) const {
   const bool divisible =
       matrices * static_cast<int64_t>(matrix_bytes(plan.problem)) >= 2 * options_.limits.min_split_bytes;
   MutexLock lock(&mu_);
-  return pool_->EarliestDone(plan, matrices, queue_.Waiting(plan), divisible);
+  return pool_->EarliestDone(plan, matrices, queue_.Waiting(peer, plan), divisible);
 }
 
 BatchScheduler::Waiting BatchScheduler::waiting() const {

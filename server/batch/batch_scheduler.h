@@ -1,6 +1,6 @@
-// The dynamic batcher. Requests of equal plan share a batch; a batch is cut when a lane is free, when it is full, or
-// when its oldest request has waited long enough. With an idle device a request leaves at once, so batching costs no
-// latency at low load; while the lanes are busy batches grow by themselves.
+// The dynamic batcher. Requests of equal plan share a batch, which is made when a lane is free for it. With an idle
+// device a request leaves at once, so batching costs no latency at low load; while the lanes are busy batches grow by
+// themselves. Whose turn it is, and what a batch may have at most: batch_queue.h.
 //
 // A batch that a device fails is tried again on another, on at most kMaxFaults that serve on, and never twice on one. A
 // request ends by a device's fault only when no other is left to try.
@@ -14,8 +14,9 @@
 //   1. Every job is answered exactly once: `answered` turns true under mu_, by End() alone, which moves its callback
 //   out.
 //   2. No callback is called, and no RequestMemory dropped, under mu_: both are collected in Effects.
-//   3. Work waits only while no lane of a healthy device is free, or the device that is to complete it first is busy:
-//   whoever adds work or releases a lane calls Pump(), and the alarm does when such a wait is to be looked at again.
+//   3. Work waits only while no lane of a healthy device is free for it, or the device that is to complete it first is
+//   busy: whoever adds work or releases a lane calls Pump(), and the alarm does when such a wait is to be looked at
+//   again.
 //   4. A job's memory outlives every use by a device: the slices of a running batch hold the job.
 //   5. The alarm is set to the earliest time at which something is due, or earlier.
 //   6. busy_ counts who has taken something off the queue, or an answer, and not yet done with it: empty queue and
@@ -64,8 +65,8 @@ class BatchScheduler final : private BatchRunner {
   // Of a handle: see RequestHandle. What was answered stays so.
   void Cancel(const std::weak_ptr<void>& job);
 
-  // Cuts every open batch, and blocks until all is answered and off the devices; after `timeout` the rest is given up
-  // with UNAVAILABLE, reason DRAINING. Returns whether nothing was given up.
+  // Blocks until all is answered and off the devices; after `timeout` the rest is given up with UNAVAILABLE, reason
+  // DRAINING. Returns whether nothing was given up.
   bool Drain(absl::Duration timeout);
 
   struct Waiting {
@@ -74,8 +75,8 @@ class BatchScheduler final : private BatchRunner {
   };
   Waiting waiting() const;
 
-  // After what time the request could be done at best, were it submitted now; see DevicePool::EarliestDone().
-  absl::Duration EarliestDone(const Plan& plan, int64_t matrices) const;
+  // After what time the peer's request could be done at best, were it submitted now; see DevicePool::EarliestDone().
+  absl::Duration EarliestDone(const Peer& peer, const Plan& plan, int64_t matrices) const;
 
  private:
   // What is to be done after mu_ was released.
@@ -103,11 +104,13 @@ class BatchScheduler final : private BatchRunner {
   void Failed(std::unique_ptr<Batch> batch, Fault fault, Effects* effects) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   bool CanRetry(const Batch& batch) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   static std::unique_ptr<Batch> BatchOf(const std::shared_ptr<Job>& job);
+  // A slice's job leaves a batch that runs no more. Null: it had left.
+  std::shared_ptr<Job> Leave(Batch* batch, size_t slot) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   void Pump(Effects* effects) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Gives a lane to the first waiting batch for which there is one. False: there is none.
+  // Gives a lane to the first batch of those in turn for which there is one. False: there is none.
   bool StartOne(Effects* effects) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void Start(Batch* batch, const Lane& lane, Effects* effects) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void Start(std::unique_ptr<Batch> batch, const Lane& lane, absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Ends what waits and can go nowhere any more, since a device was lost.
   void EndStranded(Effects* effects) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void OnAlarm();
@@ -134,7 +137,6 @@ class BatchScheduler final : private BatchRunner {
   absl::btree_set<std::pair<absl::Time, Job*>> queued_ ABSL_GUARDED_BY(mu_);     // by waits_since: wait for a lane
   absl::btree_set<std::pair<absl::Time, Job*>> deadlines_ ABSL_GUARDED_BY(mu_);  // unanswered, with a finite deadline
   int64_t busy_ ABSL_GUARDED_BY(mu_) = 0;
-  bool draining_ ABSL_GUARDED_BY(mu_) = false;
   bool gave_up_ ABSL_GUARDED_BY(mu_) = false;  // the drain ran out of time
   absl::Time drain_deadline_ ABSL_GUARDED_BY(mu_) = absl::InfiniteFuture();
   absl::Time look_again_ ABSL_GUARDED_BY(mu_) = absl::InfiniteFuture();  // for a lane, for work that let one pass

@@ -32,6 +32,7 @@ CostTable::Key CostTable::KeyOf(const Plan& plan) {
           plan.problem.dtype,
           plan.method,
           has_tolerance ? std::ilogb(plan.tolerance) / 8 : 0,
+          plan.method == Method::kJacobi ? octave_of(plan.max_sweeps) : 0,
           o.left_columns,
           o.right_columns,
           o.answers() ? o.snr_count : -1,

@@ -1,7 +1,8 @@
 // How long work takes on one device, learned from runs. Inline execution, the choice of a device, the split of large
 // requests and admission ask it; no result depends on it.
 //
-// A run is filed under its shape (rows, cols, dtype, method, how fine a tolerance, and what is given besides values)
+// A run is filed under its shape (rows, cols, dtype, method, how fine a tolerance, how many sweeps, and what is given
+// besides values)
 // and the octave of its number of matrices. Of each such cell the last 32 runs are kept; their median is the typical
 // time, their 10th percentile the optimistic one. Between octaves the time is interpolated; below them it shrinks with
 // the number of matrices towards the least time that anything took here, which stands for the cost of a batch as such.
@@ -53,6 +54,7 @@ class CostTable {
     DType dtype;
     Method method;
     int precision;  // eighths of the tolerance's exponent, for methods that have one
+    int sweeps;     // octave of the most that there may be, for the method that has them
     int64_t left_columns, right_columns;
     int32_t answers;  // -1: none; else the number of SNRs
     bool certificate;
@@ -60,7 +62,7 @@ class CostTable {
     template <class H>
     friend H AbslHashValue(H h, const Key& k) {
       return H::combine(std::move(h), k.rows, k.cols, static_cast<int>(k.dtype), static_cast<int>(k.method),
-                        k.precision, k.left_columns, k.right_columns, k.answers, k.certificate);
+                        k.precision, k.sweeps, k.left_columns, k.right_columns, k.answers, k.certificate);
     }
   };
   struct Cell {

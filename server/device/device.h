@@ -1,5 +1,5 @@
 // A device: what computes batches. One lane runs one batch at a time; a device with several lanes overlaps them. Lanes
-// are numbered from 0, side lanes after them.
+// are numbered from 0, relief lanes after them, side lanes last.
 #ifndef SVDSERVE_SERVER_DEVICE_DEVICE_H_
 #define SVDSERVE_SERVER_DEVICE_DEVICE_H_
 
@@ -30,7 +30,8 @@ struct DeviceInfo {
   std::string instruction_set;  // of the kernels, such as "avx512" or "sm_90"
   int threads = 1;              // of the host that compute; 0 where the device does
   int lanes = 1;
-  int side_lanes = 0;  // beside them, without threads: for work that is done sooner than a thread is woken
+  int relief_lanes = 0;  // beside them: for short work while long work holds a lane (device_load.h)
+  int side_lanes = 0;    // beside them, without threads: for work that is done sooner than a thread is woken
 };
 
 // What a device has moved since it was made. Both only grow; 0 on the host, which reads and writes in place.

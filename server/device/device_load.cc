@@ -12,16 +12,35 @@ std::optional<int> DeviceLoad::FirstFree(size_t from, size_t to) const {
   return std::nullopt;
 }
 
-std::optional<int> DeviceLoad::free_lane() const {
-  return FirstFree(0, lanes_.size() - static_cast<size_t>(side_lanes_));
+std::optional<int> DeviceLoad::free_lane(absl::Duration work, absl::Time now) const {
+  int held_long = 0, held_short = 0;
+  for (size_t i = 0; i < lanes(); ++i) {
+    if (lanes_[i].state != State::kFree) ++(lanes_[i].long_from <= now ? held_long : held_short);
+  }
+  const int without_relief = static_cast<int>(lanes()) - relief_lanes_;
+  bool may = held_short < without_relief;
+  if (work > kLongWork) {
+    const bool keeps_one = relief_lanes_ == 0 && without_relief > 1 && now - short_came_ < kShortWorkExpected;
+    may = held_long + held_short < without_relief && held_long < without_relief - (keeps_one ? 1 : 0);
+  }
+  return may ? FirstFree(0, lanes()) : std::nullopt;
 }
 
-std::optional<int> DeviceLoad::free_side_lane() const {
-  return FirstFree(lanes_.size() - static_cast<size_t>(side_lanes_), lanes_.size());
+std::optional<int> DeviceLoad::free_side_lane() const { return FirstFree(lanes(), lanes_.size()); }
+
+absl::Time DeviceLoad::relief(absl::Time now) const {
+  absl::Time next = absl::InfiniteFuture();
+  if (relief_lanes_ == 0 || !FirstFree(0, lanes()).has_value()) return next;
+  for (size_t i = 0; i < lanes(); ++i) {
+    if (lanes_[i].state != State::kFree && lanes_[i].long_from > now) next = std::min(next, lanes_[i].long_from);
+  }
+  return next;
 }
 
-void DeviceLoad::Hold(int lane, const CostEstimate& work) {
-  lanes_[static_cast<size_t>(lane)] = {State::kHeld, work, {}};
+void DeviceLoad::Hold(int lane, const CostEstimate& work, absl::Time now) {
+  const bool is_long = work.typical > kLongWork;
+  lanes_[static_cast<size_t>(lane)] = {State::kHeld, work, {}, is_long ? now : absl::InfiniteFuture()};
+  if (!is_long && static_cast<size_t>(lane) < lanes()) short_came_ = now;
   ++held_;
 }
 
@@ -31,6 +50,8 @@ void DeviceLoad::Begin(int lane, absl::Time now) {
   ++computing_;
   lanes_[static_cast<size_t>(lane)].state = State::kComputing;
   lanes_[static_cast<size_t>(lane)].began = share_;
+  absl::Time& long_from = lanes_[static_cast<size_t>(lane)].long_from;
+  long_from = std::min(long_from, now + kLongWork);
 }
 
 absl::Duration DeviceLoad::End(int lane, absl::Time now) {
@@ -47,20 +68,23 @@ void DeviceLoad::Release(int lane) {
   --held_;
 }
 
-absl::Duration DeviceLoad::Backlog(absl::Time now) const {
+absl::Duration DeviceLoad::Backlog(absl::Time now, absl::Duration work) const {
   const absl::Duration shared = share(now);
   absl::Duration backlog;
   for (const Lane& lane : lanes_) {
-    if (lane.state == State::kHeld) backlog += lane.work.typical;
-    if (lane.state == State::kComputing) backlog += absl::AbsDuration(lane.work.typical - (shared - lane.began));
+    absl::Duration left;
+    if (lane.state == State::kHeld) left = lane.work.typical;
+    if (lane.state == State::kComputing) left = absl::AbsDuration(lane.work.typical - (shared - lane.began));
+    backlog += lane.long_from <= now && passes_long(work) ? std::min(left, work) : left;
   }
   return backlog;
 }
 
-absl::Duration DeviceLoad::OptimisticBacklog(absl::Time now) const {
+absl::Duration DeviceLoad::OptimisticBacklog(absl::Time now, absl::Duration work) const {
   const absl::Duration shared = share(now);
   absl::Duration backlog;
   for (const Lane& lane : lanes_) {
+    if (lane.long_from <= now && passes_long(work)) continue;
     if (lane.state == State::kHeld) backlog += lane.work.optimistic;
     if (lane.state == State::kComputing) {
       backlog += std::max(absl::ZeroDuration(), lane.work.optimistic - (shared - lane.began));

@@ -1,6 +1,7 @@
 #include "server/device/device_pool.h"
 
 #include <algorithm>
+#include <cmath>
 #include <exception>
 #include <limits>
 #include <new>
@@ -73,6 +74,29 @@ Pace pace_of(const CostTable& costs, const Plan& plan, int64_t matrices, double 
   return {start + std::max(0.0, all - n * slope), slope};
 }
 
+struct Run {
+  int64_t matrices;
+  absl::Duration took;
+};
+
+// See DevicePool::MatricesWithin(). `all` takes longer than `work`. Each prediction costs time under locks, so there
+// are few: a straight line through one group and all is short enough where time grows faster than that, and is drawn
+// once again where it does not.
+int64_t matrices_within(const CostTable& costs, const Plan& plan, const Run& all, absl::Duration work) {
+  constexpr double kRounding = 1e-6;  // 3 - 1e-6 is 3
+  const int64_t group = plan.outputs.group;
+  const Run one{group, costs.Predict(plan, group).typical};
+  const absl::Duration limit = std::max(work, 2 * one.took);
+  Run last = all;
+  for (int i = 0; i < 2 && last.took > limit; ++i) {
+    const double part = absl::FDivDuration(limit - one.took, last.took - one.took);
+    const double groups = std::floor(part * static_cast<double>((last.matrices - group) / group) * (1 + kRounding));
+    last.matrices = group + static_cast<int64_t>(groups) * group;
+    last.took = costs.Predict(plan, last.matrices).typical;
+  }
+  return last.matrices;
+}
+
 // Beside a GPU the host computes what takes it no longer than this, which is what it answers sooner than a GPU can be
 // reached. Its cores are needed for the transport: see decisions/0005-which-device.md.
 constexpr absl::Duration kLongestHostHelp = absl::Microseconds(200);
@@ -101,7 +125,8 @@ DevicePool::DevicePool(std::vector<std::unique_ptr<Device>> devices, Clock* cloc
     : clock_(clock), recorder_(recorder), healthy_(static_cast<int>(devices.size())) {
   for (std::unique_ptr<Device>& device : devices) {
     auto entry = std::make_unique<DeviceEntry>(std::move(device));
-    for (int i = 0; i < entry->device->info().lanes; ++i) entry->lanes.push_back(std::make_unique<LaneState>());
+    const int lanes = entry->device->info().lanes + entry->device->info().relief_lanes;
+    for (int i = 0; i < lanes; ++i) entry->lanes.push_back(std::make_unique<LaneState>());
     devices_.push_back(std::move(entry));
   }
   for (const auto& entry : devices_) {
@@ -134,7 +159,7 @@ void DevicePool::Calibrate(absl::Duration budget) {
       const Lane lane{d, 0};
       {
         MutexLock lock(&mu_);
-        devices_[d]->load.Hold(lane.index, {});
+        devices_[d]->load.Hold(lane.index, {}, clock_->Now());
       }
       svdserve::server::Calibrate([&](const Plan& plan, const HostSegment& segment) -> std::optional<absl::Duration> {
         if (clock_->Now() >= end) return std::nullopt;
@@ -158,10 +183,12 @@ DevicePool::Candidate DevicePool::Choose(const Plan& plan, int64_t matrices, abs
   for (int d = 0; d < size(); ++d) {
     const DeviceEntry& entry = *devices_[d];
     if (!entry.healthy || contains(tried, d)) continue;
-    Candidate here{d, entry.load.free_lane().has_value(), entry.costs.Predict(plan, matrices), {}, {}};
+    Candidate here{d, false, entry.costs.Predict(plan, matrices), {}, {}};
+    here.has_lane = entry.load.free_lane(here.work.typical, now).has_value();
     const bool helps = here.work.typical <= kLongestHostHelp && has_same_bits_everywhere(plan);
     if (gpu_at_work && is_host(*entry.device) && !helps) continue;
-    here.done = entry.load.Backlog(now) + here.work.typical + std::max(absl::ZeroDuration(), entry.avoided_until - now);
+    here.done = entry.load.Backlog(now, here.work.typical) + here.work.typical +
+                std::max(absl::ZeroDuration(), entry.avoided_until - now);
     if (!ahead.empty()) here.done += ahead[static_cast<size_t>(d)];
     Candidate& best = here.has_lane ? free : taken;
     if (here.done < best.done) best = here;
@@ -179,16 +206,23 @@ bool DevicePool::GpuAtWork(absl::Span<const int> tried, absl::Time now) const {
   return false;
 }
 
-Lane DevicePool::Hold(const Candidate& candidate) {
+Lane DevicePool::Hold(const Candidate& candidate, absl::Time now) {
   DeviceLoad& load = devices_[candidate.device]->load;
-  const Lane lane{candidate.device, *load.free_lane()};
-  load.Hold(lane.index, candidate.work);
+  const absl::Duration work = candidate.work.typical;
+  const Lane lane{candidate.device, *load.free_lane(work, now), work};
+  load.Hold(lane.index, candidate.work, now);
   return lane;
 }
 
 DevicePool::Placement::Placement(DevicePool* pool) : pool_(pool), ahead_(pool->devices_.size()) {
+  const absl::Time now = pool_->clock_->Now();
   MutexLock lock(&pool_->mu_);
-  for (const auto& entry : pool_->devices_) lane_free_ |= entry->healthy && entry->load.free_lane().has_value();
+  for (const auto& entry : pool_->devices_) {
+    if (!entry->healthy) continue;
+    // What long work may have, short work may have.
+    lane_free_ |= entry->load.free_lane(absl::ZeroDuration(), now).has_value();
+    look_again_ = std::min(look_again_, entry->load.relief(now));
+  }
 }
 
 std::optional<Lane> DevicePool::Placement::Place(const Plan& plan, int64_t matrices, absl::Span<const int> tried) {
@@ -196,7 +230,7 @@ std::optional<Lane> DevicePool::Placement::Place(const Plan& plan, int64_t matri
   MutexLock lock(&pool_->mu_);
   const Candidate best = pool_->Choose(plan, matrices, tried, ahead_, now);
   if (best.device < 0) return std::nullopt;
-  if (best.has_lane) return pool_->Hold(best);
+  if (best.has_lane) return pool_->Hold(best, now);
   ahead_[static_cast<size_t>(best.device)] += best.work.typical;
   // What the device still has to do grows by no more than the time that passes.
   if (best.done_elsewhere < absl::InfiniteDuration()) {
@@ -210,7 +244,7 @@ std::optional<Lane> DevicePool::PlaceShort(const Plan& plan, int64_t matrices, a
   MutexLock lock(&mu_);
   const Candidate best = Choose(plan, matrices, {}, {}, now);
   if (best.device < 0 || !best.has_lane || best.work.typical > most) return std::nullopt;
-  return Hold(best);
+  return Hold(best, now);
 }
 
 std::optional<Lane> DevicePool::PlaceBeside(const Plan& plan, int64_t matrices) {
@@ -223,8 +257,8 @@ std::optional<Lane> DevicePool::PlaceBeside(const Plan& plan, int64_t matrices) 
     if (work.typical > kHandOver) continue;
     const std::optional<int> lane = entry.load.free_side_lane();
     if (!lane.has_value()) continue;
-    entry.load.Hold(*lane, work);
-    return Lane{d, *lane};
+    entry.load.Hold(*lane, work, now);
+    return Lane{d, *lane, work.typical};
   }
   return std::nullopt;
 }
@@ -241,7 +275,8 @@ std::vector<int64_t> DevicePool::Shares(const Plan& plan, int64_t matrices, int6
     MutexLock lock(&mu_);
     const bool gpu_at_work = GpuAtWork({}, now);
     for (const auto& entry : devices_) {
-      if (!entry->healthy || !entry->load.free_lane().has_value() || entry->avoided_until > now) continue;
+      if (!entry->healthy || entry->avoided_until > now) continue;
+      if (!entry->load.free_lane(absl::ZeroDuration(), now).has_value()) continue;
       if (gpu_at_work && is_host(*entry->device)) continue;
       paces.push_back(pace_of(entry->costs, plan, matrices, absl::ToDoubleSeconds(entry->load.Backlog(now))));
     }
@@ -250,6 +285,20 @@ std::vector<int64_t> DevicePool::Shares(const Plan& plan, int64_t matrices, int6
   std::vector<int64_t> shares = shares_of(paces, matrices, least, plan.outputs.group);
   shares.erase(std::remove(shares.begin(), shares.end(), 0), shares.end());
   return shares;
+}
+
+int64_t DevicePool::MatricesWithin(const Plan& plan, int64_t most, absl::Duration work) const {
+  const CostTable* quickest = nullptr;
+  absl::Duration least = absl::InfiniteDuration();
+  MutexLock lock(&mu_);
+  for (const auto& entry : devices_) {
+    if (!entry->healthy) continue;
+    const absl::Duration here = entry->costs.Predict(plan, most).typical;
+    if (here >= least) continue;
+    least = here;
+    quickest = &entry->costs;
+  }
+  return quickest == nullptr || least <= work ? most : matrices_within(*quickest, plan, {most, least}, work);
 }
 
 absl::Duration DevicePool::EarliestDone(const Plan& plan, int64_t matrices, int64_t ahead, bool divisible) const {
@@ -261,10 +310,11 @@ absl::Duration DevicePool::EarliestDone(const Plan& plan, int64_t matrices, int6
   for (const auto& entry : devices_) {
     if (!entry->healthy) continue;
     if (entry->load.idle()) return absl::ZeroDuration();
-    const absl::Duration backlog = entry->load.OptimisticBacklog(now);
     const absl::Duration all = entry->costs.Predict(plan, ahead + matrices).optimistic;
     if (all == absl::ZeroDuration()) return absl::ZeroDuration();  // it never ran here: nothing is known
-    alone = std::min(alone, entry->costs.Predict(plan, matrices).optimistic);
+    const CostEstimate own = entry->costs.Predict(plan, matrices);
+    const absl::Duration backlog = entry->load.OptimisticBacklog(now, own.typical);
+    alone = std::min(alone, own.optimistic);
     paces.push_back({absl::ToDoubleSeconds(backlog), absl::ToDoubleSeconds(all) / n});
   }
   if (paces.empty()) return absl::ZeroDuration();
@@ -326,16 +376,15 @@ DevicePool::Executed DevicePool::ExecuteUncounted(const Lane& lane, const Plan& 
   const bool clean = outcome.status.ok() && outcome.completed;
   const absl::Time ended = clock_->Now();
   executed.took = ended - executed.started;
-  absl::Duration device_time;
   {
     MutexLock lock(&mu_);
-    device_time = entry.load.End(lane.index, ended);
+    executed.device_time = entry.load.End(lane.index, ended);
     if (clean) {
       entry.faults = 0;
       entry.avoided_until = absl::InfinitePast();
     }
   }
-  if (clean) entry.costs.Observe(plan, matrices_of(segments), device_time);
+  if (clean) entry.costs.Observe(plan, matrices_of(segments), executed.device_time);
   if (!outcome.status.ok()) {
     log_fault(entry.device->info(), plan, matrices_of(segments), outcome);
     OnFault(lane.device, outcome, ended);

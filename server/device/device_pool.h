@@ -41,8 +41,9 @@ namespace svdserve::server {
 
 // A lane in somebody's hands.
 struct Lane {
-  int device = 0;  // position in the pool
-  int index = 0;   // on its device
+  int device = 0;            // position in the pool
+  int index = 0;             // on its device
+  absl::Duration predicted = absl::ZeroDuration();  // of the device's time, for what the lane is held for
 };
 
 // What a lane's thread is to do: to Execute() on the lane and to Release() it.
@@ -73,13 +74,14 @@ class DevicePool {
    public:
     explicit Placement(DevicePool* pool);
 
-    // False: no healthy device has a free lane, so nothing can be placed.
+    // False: no healthy device has a free lane for any work, so nothing can be placed.
     bool lane_free() const { return lane_free_; }
     // A lane of the healthy device, of those not in `tried`, where the work is predicted to be complete first; the
-    // caller holds it. None: every such device is lost, or all lanes of that one are taken.
+    // caller holds it. None: every such device is lost, or all lanes of that one that the work may have are taken (see
+    // device_load.h).
     std::optional<Lane> Place(const Plan& plan, int64_t matrices, absl::Span<const int> tried);
     // When another look is due, if nothing changes before: work waits for a busy device that may turn out to be slower
-    // than was predicted. InfiniteFuture: nothing does.
+    // than was predicted, or for work that may turn out to be long. InfiniteFuture: nothing does.
     absl::Time look_again() const { return look_again_; }
 
    private:
@@ -101,6 +103,11 @@ class DevicePool {
   // multiples of the plan's group. One part where dividing is no use.
   std::vector<int64_t> Shares(const Plan& plan, int64_t matrices, int64_t least) const;
 
+  // How many of up to `most` matrices the device that is quickest at them does within `work`, as predicted: a multiple
+  // of the plan's group, as `most` is. Where one group takes longer than half of that: within twice its time, since a
+  // device that computes one matrix on a part of it computes several at once.
+  int64_t MatricesWithin(const Plan& plan, int64_t most, absl::Duration work) const;
+
   // After what time `matrices` could be done that wait behind `ahead` others of the same plan, at best: every run as
   // short as it ever is, everything else that waits left aside. `divisible`: they may be spread over devices. Zero
   // while a healthy device has nothing to do.
@@ -114,6 +121,7 @@ class DevicePool {
     DeviceOutcome outcome;
     absl::Time started;
     absl::Duration took;
+    absl::Duration device_time;  // less, where other lanes computed meanwhile
   };
   // Executes on the calling thread, which holds the lane; see Device::Execute(). Whatever the device throws is an
   // outcome that is not OK. Records time, matrices, faults, and the loss of a device.
@@ -136,7 +144,7 @@ class DevicePool {
   };
   struct DeviceEntry {
     explicit DeviceEntry(std::unique_ptr<Device> d)
-        : device(std::move(d)), load(device->info().lanes, device->info().side_lanes) {}
+        : device(std::move(d)), load(device->info().lanes, device->info().relief_lanes, device->info().side_lanes) {}
 
     const std::unique_ptr<Device> device;
     CostTable costs;
@@ -154,7 +162,7 @@ class DevicePool {
                    absl::Span<const absl::Duration> ahead, absl::Time now) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Whether a GPU takes work, besides those in `tried`.
   bool GpuAtWork(absl::Span<const int> tried, absl::Time now) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  Lane Hold(const Candidate& candidate) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  Lane Hold(const Candidate& candidate, absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Execute() without a word to the recorder but of faults.
   Executed ExecuteUncounted(const Lane& lane, const Plan& plan, absl::Span<const HostSegment> segments,
                             const std::atomic<bool>* cancel);

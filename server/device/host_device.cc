@@ -14,25 +14,30 @@ constexpr int kSideLanes = 16;
 
 class HostDevice final : public Device {
  public:
-  HostDevice(int index, int threads, Simd simd) : engine_(EngineOptions{threads, simd}) {
+  HostDevice(int index, int threads, Simd simd)
+      : engine_(EngineOptions{threads, simd}), relief_(EngineOptions{threads, simd}), side_(EngineOptions{1, simd}) {
     info_.name = absl::StrCat("host:", index);
     info_.ordinal = index;
     info_.instruction_set = svdserve::name(engine_.simd());
     info_.threads = engine_.threads();
     info_.lanes = 1;  // one batch already uses every thread of the arena
+    info_.relief_lanes = 1;
     info_.side_lanes = kSideLanes;
   }
 
   const DeviceInfo& info() const override { return info_; }
 
-  DeviceOutcome Execute(int, const Plan& plan, absl::Span<const HostSegment> segments,
+  DeviceOutcome Execute(int lane, const Plan& plan, absl::Span<const HostSegment> segments,
                         const std::atomic<bool>* cancel) override {
-    const SvdEngine::Outcome outcome = engine_.execute(plan, segments, cancel);
+    const SvdEngine& engine = lane == 0 ? engine_ : lane == 1 ? relief_ : side_;
+    const SvdEngine::Outcome outcome = engine.execute(plan, segments, cancel);
     return {absl::OkStatus(), false, outcome.completed, outcome.report};
   }
 
  private:
-  const SvdEngine engine_;
+  // An arena each, so that no call waits for threads that another keeps busy: its caller's thread computes, and others
+  // join as they come free. A side lane is its caller's thread alone.
+  const SvdEngine engine_, relief_, side_;
   DeviceInfo info_;
 };
 

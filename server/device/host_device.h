@@ -10,8 +10,8 @@
 
 namespace svdserve::server {
 
-// `devices` >= 1 host devices named host:0, host:1, ..., of one lane each. They share `threads` (0: every core that the
-// process may use) as evenly as goes, at least one each: device i owns an arena of its own.
+// `devices` >= 1 host devices named host:0, host:1, ..., of one lane each, and one relief lane. They share `threads`
+// (0: every core that the process may use) as evenly as goes, at least one each: device i owns an arena of its own.
 std::vector<std::unique_ptr<Device>> MakeHostDevices(int devices, int threads, Simd simd);
 
 }  // namespace svdserve::server

@@ -9,6 +9,13 @@
 
 namespace svdserve::server {
 
+// Sweeps of the Jacobi method that a matrix takes, mostly. Once the columns are nearly orthogonal each sweep squares
+// their cosines; a matrix that is hard may take any number up to max_sweeps, as the cost table learns.
+inline double estimate_sweeps(const Plan& plan) {
+  const double digits = std::max(1.0, -std::log2(plan.tolerance));  // binary ones, of a cosine
+  return std::min(static_cast<double>(plan.max_sweeps), 1 + std::log2(digits));
+}
+
 // Of one matrix beyond its values: the rotations are accumulated and applied to what the columns came from, and each
 // answer takes a logarithm for each value.
 inline double estimate_flops_beyond_values(const Plan& plan) {
@@ -19,7 +26,7 @@ inline double estimate_flops_beyond_values(const Plan& plan) {
   if (!o.vectors()) return flops;
   const double left = static_cast<double>(plan.problem.rows * o.left_columns);
   const double right = static_cast<double>(plan.problem.cols * o.right_columns);
-  flops += 6 * 3 * k * k * k * scalar + 2 * k * (left + right) * scalar;
+  flops += estimate_sweeps(plan) * 3 * k * k * k * scalar + 2 * k * (left + right) * scalar;
   if (o.certificate) flops += 3 * 2 * k * static_cast<double>(plan.problem.rows * plan.problem.cols) * scalar;
   return flops;
 }
@@ -36,7 +43,7 @@ inline double estimate_flops_of_values(const Plan& plan) {
       return reduction + halvings * 5 * k * k;  // of k intervals, by a count of 5 k each
     }
     case Method::kJacobi:
-      return reduction + 6 * 3 * k * k * k * scalar;  // 6 sweeps of 3 k^3
+      return reduction + estimate_sweeps(plan) * 3 * k * k * k * scalar;
     default:
       return reduction + 30 * k * k;  // 2 dqds steps a value, divisions
   }

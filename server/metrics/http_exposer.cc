@@ -243,7 +243,7 @@ HttpExposer::~HttpExposer() = default;
 
 const std::string& HttpExposer::address() const { return impl_->listening.address(); }
 
-std::unique_ptr<HttpExposer> HttpExposer::Listen(const std::string& address, HttpHandlers handlers,
+std::unique_ptr<HttpExposer> HttpExposer::Listen(const ListenAddress& address, HttpHandlers handlers,
                                                  std::string* error) {
   ListeningSockets listening = ListeningSockets::Open(address, error);
   if (listening.empty()) return nullptr;

@@ -9,6 +9,7 @@
 
 #include "absl/time/time.h"
 #include "server/clock.h"
+#include "server/listening_socket.h"
 
 namespace svdserve::server {
 
@@ -30,9 +31,9 @@ class HttpExposer {
  public:
   static constexpr size_t kMaxConnections = 64;
 
-  // Listens on `address` (host:port; port 0: any free one). Null, with *error set, where it cannot. The handlers are
-  // called on the exposer's thread until its destructor returns, which it does at once.
-  static std::unique_ptr<HttpExposer> Listen(const std::string& address, HttpHandlers handlers, std::string* error);
+  // Port 0: any free one. Null, with *error set, where it cannot listen. The handlers are called on the exposer's
+  // thread until its destructor returns, which it does at once.
+  static std::unique_ptr<HttpExposer> Listen(const ListenAddress& address, HttpHandlers handlers, std::string* error);
   ~HttpExposer();
 
   // host:port with the port that was bound.

@@ -104,11 +104,11 @@ constexpr const char* name(LargePhase p) {
   return kNames[static_cast<int>(p)];
 }
 
-// Why a batch was cut.
-enum class CutReason : uint8_t { kLaneFree, kFull, kAge, kDrain };
-inline constexpr int kCutReasons = 4;
+// Why a batch has no more in it: all that waited is in it; it is full; or what waits came too late after it.
+enum class CutReason : uint8_t { kLaneFree, kFull, kAge };
+inline constexpr int kCutReasons = 3;
 constexpr const char* name(CutReason c) {
-  constexpr const char* kNames[kCutReasons] = {"lane_free", "full", "age", "drain"};
+  constexpr const char* kNames[kCutReasons] = {"lane_free", "full", "age"};
   return kNames[static_cast<int>(c)];
 }
 

@@ -7,12 +7,14 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "server/rpc/cut_off.h"
+#include "wire/metadata.h"
 
 namespace svdserve::server {
 namespace {
 
-constexpr char kRequestBytesKey[] = "svdserve-request-bytes";
-constexpr char kReplyBytesKey[] = "svdserve-reply-bytes";
+// A claim for a message is so many times its size: operand, U, V, values and statuses of square matrices. Other results
+// may need more, which is reserved after decoding; less is given back then.
+constexpr int64_t kClaimFactor = 4;
 
 Error bad_size(const char* key, int64_t limit) {
   return {absl::StatusCode::kInvalidArgument,
@@ -71,9 +73,7 @@ void DecomposeCall::Start() {
     Refuse(bad_size(kRequestBytesKey, options.max_message_bytes));
     return;
   }
-  // Results are as large as operands, more or less, unless the client says more.
-  const int64_t reply = std::min(std::max(message, announced(*call_, kReplyBytesKey)), options.max_message_bytes);
-  const int64_t claim = message < 0 ? most : std::min(message + reply, options.max_inflight_bytes);
+  const int64_t claim = message < 0 ? most : std::min(kClaimFactor * message, options.max_inflight_bytes);
   Reservation room;
   Error error;
   switch (context_->pipeline->Enter({peer_, claim, deadline_}, this, &room, &error)) {

@@ -311,7 +311,7 @@ std::unique_ptr<RpcServer> RpcServer::Start(const RpcOptions& options, Pipeline*
   set_limits(options, &builder);
   impl.server = builder.BuildAndStart();
   if (impl.server == nullptr) {
-    *error = "cannot serve on " + options.listen;
+    *error = "cannot serve on " + options.listen.text();
     return nullptr;
   }
   // Its connection comes first, so that its descriptors do not count as connections.

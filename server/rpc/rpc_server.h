@@ -11,13 +11,14 @@
 #include "server/clock.h"
 #include "server/host_memory.h"
 #include "server/large_pipeline.h"
+#include "server/listening_socket.h"
 #include "server/metrics/recorder.h"
 #include "server/pipeline.h"
 
 namespace svdserve::server {
 
 struct RpcOptions {
-  std::string listen;  // host:port or unix:path
+  ListenAddress listen;
   // PEM texts; without a certificate the server speaks plain text. With client_ca, clients must show certificates.
   std::string certificate, key, client_ca;
   int64_t max_message_bytes = 0;

@@ -7,6 +7,7 @@
 #include <numeric>
 #include <thread>
 
+#include "svdserve/v1/svd_service.pb.h"
 #include "tests/client/fake_service.h"
 
 namespace svdserve::client::testing {
@@ -259,7 +260,9 @@ TEST(Client, AStopRequestCancelsOnTheServerToo) {
 
 TEST(Client, AStopRequestEndsAWaitForARetry) {
   FakeService service([](const Seen&) { return overloaded(kResourceExhausted, std::chrono::hours(1)); });
-  Client client(options_for(service));
+  ClientOptions o = options_for(service);
+  o.retry.max_server_delay = std::chrono::hours(1);
+  Client client(o);
   const std::vector<double> data(4);
   std::stop_source stop;
   const CallOptions call{.timeout = {}, .stop = stop.get_token()};
@@ -292,7 +295,7 @@ TEST(Client, ItsEndCancelsWhatIsInFlight) {
 TEST(Client, AReplyThatDoesNotFitTheQuestionIsInternal) {
   FakeService service([](const Seen&) {
     Answer a;
-    a.wrong_size = true;
+    a.tamper = [](v1::DecomposeResponse* r) { r->mutable_singular_values()->pop_back(); };
     return a;
   });
   Client client(options_for(service));

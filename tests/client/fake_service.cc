@@ -1,5 +1,6 @@
 #include "tests/client/fake_service.h"
 
+#include <grpcpp/generic/async_generic_service.h>
 #include <grpcpp/server.h>
 #include <grpcpp/server_builder.h>
 
@@ -12,6 +13,7 @@
 #include "google/rpc/error_details.pb.h"
 #include "svdserve/v1/svd_service.grpc.pb.h"
 #include "wire/crc32c.h"
+#include "wire/metadata.h"
 
 namespace svdserve::client::testing {
 namespace {
@@ -55,6 +57,16 @@ google::rpc::Status to_rpc(const Answer& a) {
   return s;
 }
 
+grpc::Status to_grpc(const Answer& a) {
+  return {static_cast<grpc::StatusCode>(a.code), a.message, to_rpc(a).SerializeAsString()};
+}
+
+// The size that the metadata of a call tell; empty: they do not.
+std::string announced(const grpc::ServerContextBase& context) {
+  const auto found = context.client_metadata().find(kRequestBytesKey);
+  return found == context.client_metadata().end() ? "" : std::string(found->second.begin(), found->second.end());
+}
+
 Seen to_seen(int number, const v1::DecomposeRequest& r) {
   const v1::MatrixBatch& b = r.matrices();
   Seen s;
@@ -68,14 +80,13 @@ Seen to_seen(int number, const v1::DecomposeRequest& r) {
   s.tolerance = r.options().tolerance();
   s.max_sweeps = r.options().max_sweeps();
   s.data = b.data();
+  s.request_bytes = r.ByteSizeLong();
   return s;
 }
 
 void fill(const v1::MatrixBatch& b, const Answer& a, v1::DecomposeResponse* out) {
   const bool is_float = b.data_type() == v1::DATA_TYPE_F32 || b.data_type() == v1::DATA_TYPE_C64;
-  std::string values = is_float ? fake_values<float>(b) : fake_values<double>(b);
-  if (a.wrong_size) values.erase(values.size() - (is_float ? 4 : 8));
-  out->set_singular_values(std::move(values));
+  out->set_singular_values(is_float ? fake_values<float>(b) : fake_values<double>(b));
   out->set_values_per_matrix(std::min(b.rows(), b.cols()));
   out->set_count(b.count());
   for (const auto& [index, status] : a.exceptions) {
@@ -85,6 +96,25 @@ void fill(const v1::MatrixBatch& b, const Answer& a, v1::DecomposeResponse* out)
   out->set_method(v1::METHOD_BIDIAGONAL);
   out->set_device("fake:0");
   out->mutable_timing()->set_compute_seconds(0.5);
+  if (a.tamper) a.tamper(out);
+}
+
+void fill(const FakeService::Limits& limits, v1::GetServerInfoResponse* response) {
+  response->set_version(limits.version);
+  if (!limits.device.empty()) {
+    v1::Device& device = *response->add_devices();
+    for (std::string* text : {device.mutable_name(), device.mutable_backend(), device.mutable_instruction_set(),
+                              device.mutable_model(), device.mutable_uuid()}) {
+      *text = limits.device;
+    }
+  }
+  response->add_data_types(v1::DATA_TYPE_C64);
+  response->add_methods(v1::METHOD_JACOBI);
+  response->mutable_limits()->set_max_message_bytes(limits.max_message_bytes);
+  response->mutable_limits()->set_max_matrices(limits.max_matrices);
+  response->mutable_limits()->set_max_large_bytes(limits.max_large_bytes);
+  response->mutable_limits()->set_max_values(limits.max_values);
+  response->mutable_limits()->set_max_dimension(limits.max_dimension);
 }
 
 // One call of DecomposeLarge.
@@ -102,17 +132,14 @@ class LargeCall {
     if (!script_.refusals.empty()) {
       const Answer refusal = script_.refusals.front();
       script_.refusals.erase(script_.refusals.begin());
-      return {static_cast<grpc::StatusCode>(refusal.code), refusal.message, to_rpc(refusal).SerializeAsString()};
+      return to_grpc(refusal);
     }
-    v1::DecomposeLargeResponse response;
-    response.mutable_accepted()->set_chunk_bytes(script_.chunk_bytes);
-    stream_.Write(response);
+    measure();
+    accept();
     if (script_.silent_after_open) return wait();
-    upload();
+    if (!script_.skips_the_upload) upload();
     Answer failure;
-    if (script_.fails_after_upload && script_.fails_after_upload(&failure)) {
-      return {static_cast<grpc::StatusCode>(failure.code), failure.message, to_rpc(failure).SerializeAsString()};
-    }
+    if (script_.fails_after_upload && script_.fails_after_upload(&failure)) return to_grpc(failure);
     if (script_.silent_after_upload) return wait();
     progress();
     results();
@@ -127,6 +154,31 @@ class LargeCall {
     eventually([&] { return context_.IsCancelled(); });
     script_.left += context_.IsCancelled();
     return grpc::Status::CANCELLED;
+  }
+
+  void measure() {
+    const bool wide = open_.data_type() == v1::DATA_TYPE_C64 || open_.data_type() == v1::DATA_TYPE_F64;
+    element_ = open_.data_type() == v1::DATA_TYPE_F32 ? 4 : wide ? 8 : 16;
+    real_ = open_.data_type() == v1::DATA_TYPE_F32 || open_.data_type() == v1::DATA_TYPE_C64 ? 4 : 8;
+    values_ = std::min(open_.rows(), open_.cols());
+    const v1::Vectors vectors = open_.options().vectors();
+    if (vectors == v1::VECTORS_NONE) return;
+    left_columns_ = vectors == v1::VECTORS_FULL ? open_.rows() : values_;
+    right_rows_ = vectors == v1::VECTORS_FULL ? open_.cols() : values_;
+  }
+
+  void write(v1::DecomposeLargeResponse response) {
+    const int times = script_.tamper ? script_.tamper(&response) : 1;
+    for (int i = 0; i < times; ++i) stream_.Write(response);
+  }
+
+  void accept() {
+    v1::DecomposeLargeResponse response;
+    response.mutable_accepted()->set_chunk_bytes(script_.chunk_bytes);
+    response.mutable_accepted()->set_operand_bytes(open_.rows() * open_.cols() * element_);
+    response.mutable_accepted()->set_result_bytes(
+        values_ * real_ + (open_.rows() * left_columns_ + open_.cols() * right_rows_) * element_);
+    write(std::move(response));
   }
 
   void upload() {
@@ -154,21 +206,14 @@ class LargeCall {
       p.set_rotations(20);
       p.set_proper_rotations(10);
       p.set_off_diagonal(0.25);
-      stream_.Write(response);
+      write(std::move(response));
     }
   }
 
   void results() {
-    const bool wide = open_.data_type() == v1::DATA_TYPE_C64 || open_.data_type() == v1::DATA_TYPE_F64;
-    const int64_t element = open_.data_type() == v1::DATA_TYPE_F32 ? 4 : wide ? 8 : 16;
-    const int64_t real = open_.data_type() == v1::DATA_TYPE_F32 || open_.data_type() == v1::DATA_TYPE_C64 ? 4 : 8;
-    const int64_t m = open_.rows(), n = open_.cols(), k = std::min(m, n);
-    const v1::Vectors vectors = open_.options().vectors();
-    left_columns_ = vectors == v1::VECTORS_NONE ? 0 : vectors == v1::VECTORS_FULL ? m : k;
-    right_rows_ = vectors == v1::VECTORS_NONE ? 0 : vectors == v1::VECTORS_FULL ? n : k;
-    send(1, k * real);
-    send(2, m * left_columns_ * element);
-    send(3, right_rows_ * n * element);
+    send(1, values_ * real_);
+    send(2, open_.rows() * left_columns_ * element_);
+    send(3, right_rows_ * open_.cols() * element_);
   }
 
   void send(int factor, int64_t bytes) {
@@ -183,7 +228,7 @@ class LargeCall {
       c.set_offset(at + (script_.wrong_offset ? 8 : 0));
       c.set_data(part);
       c.set_crc32c(crc32c_by_tables(0, part.data(), part.size()) + script_.wrong_crc);
-      stream_.Write(response);
+      write(std::move(response));
     }
   }
 
@@ -192,7 +237,7 @@ class LargeCall {
     v1::DecomposeLargeResponse response;
     v1::LargeSummary& s = *response.mutable_summary();
     s.set_status(static_cast<v1::MatrixStatus>(script_.status));
-    s.set_values(std::min(open_.rows(), open_.cols()));
+    s.set_values(values_);
     s.set_left_columns(left_columns_);
     s.set_right_rows(right_rows_);
     s.set_method(v1::METHOD_JACOBI);
@@ -206,14 +251,15 @@ class LargeCall {
     phase.set_seconds(0.5);
     phase.set_flops(1e9);
     if (open_.options().certificate()) s.mutable_certificate()->set_residual(1e-15);
-    stream_.Write(response);
+    write(std::move(response));
   }
 
   Large& script_;
   grpc::ServerContext& context_;
   Stream& stream_;
   v1::LargeOpen open_;
-  int64_t left_columns_ = 0, right_rows_ = 0;
+  int64_t element_ = 0, real_ = 0;  // bytes
+  int64_t values_ = 0, left_columns_ = 0, right_rows_ = 0;
 };
 
 }  // namespace
@@ -231,14 +277,13 @@ struct FakeService::Impl : v1::SvdService::Service {
                          v1::DecomposeResponse* response) override {
     Seen seen = to_seen(requests++, *request);
     seen.is_cancelled = [context] { return context->IsCancelled(); };
+    seen.announced = announced(*context);
     const int now = ++at_once;
     for (int most = most_at_once; now > most && !most_at_once.compare_exchange_weak(most, now);) {
     }
     const Answer a = handler(seen);
     --at_once;
-    if (a.code != 0) {
-      return {static_cast<grpc::StatusCode>(a.code), a.message, to_rpc(a).SerializeAsString()};
-    }
+    if (a.code != 0) return to_grpc(a);
     fill(request->matrices(), a, response);
     return grpc::Status::OK;
   }
@@ -258,7 +303,7 @@ struct FakeService::Impl : v1::SvdService::Service {
       const Answer a = handler(seen);
       if (a.break_stream) return {static_cast<grpc::StatusCode>(a.code), a.message};
       v1::DecomposeStreamResponse response;
-      response.set_request_id(request.request_id());
+      response.set_request_id(a.id.value_or(request.request_id()));
       *response.mutable_status() = to_rpc(a);
       if (a.code == 0) fill(request.request().matrices(), a, response.mutable_response());
       if (a.hold) {
@@ -281,14 +326,7 @@ struct FakeService::Impl : v1::SvdService::Service {
     ++infos;
     std::lock_guard lock(mutex);
     if (!limits.has_info) return {grpc::StatusCode::UNIMPLEMENTED, ""};
-    response->set_version("1.2.3");
-    response->add_data_types(v1::DATA_TYPE_C64);
-    response->add_methods(v1::METHOD_JACOBI);
-    response->mutable_limits()->set_max_message_bytes(limits.max_message_bytes);
-    response->mutable_limits()->set_max_matrices(limits.max_matrices);
-    response->mutable_limits()->set_max_large_bytes(limits.max_large_bytes);
-    response->mutable_limits()->set_max_values(limits.max_values);
-    response->mutable_limits()->set_max_dimension(limits.max_dimension);
+    fill(limits, response);
     return grpc::Status::OK;
   }
 };
@@ -319,6 +357,62 @@ void FakeService::set_limits(Limits limits) {
   std::lock_guard lock(impl_->mutex);
   impl_->limits = limits;
 }
+
+// --- EarlyService -------------------------------------------------------------------------------
+
+namespace {
+
+// A call that is over as soon as it has come.
+class EndedCall : public grpc::ServerGenericBidiReactor {
+ public:
+  explicit EndedCall(const grpc::Status& status) { Finish(status); }
+
+ private:
+  void OnDone() override { delete this; }
+};
+
+class EndingService : public grpc::CallbackGenericService {
+ public:
+  explicit EndingService(EarlyService::Handler handler) : handler_(std::move(handler)) {}
+  int requests() const { return requests_; }
+
+ private:
+  grpc::ServerGenericBidiReactor* CreateReactor(grpc::GenericCallbackServerContext* context) override {
+    return new EndedCall(to_grpc(handler_(requests_++, announced(*context))));
+  }
+
+  const EarlyService::Handler handler_;
+  std::atomic<int> requests_{0};
+};
+
+}  // namespace
+
+struct EarlyService::Impl : v1::SvdService::WithGenericMethod_Decompose<v1::SvdService::Service> {
+  explicit Impl(Handler handler) : decompose(std::move(handler)) {}
+
+  grpc::Status GetServerInfo(grpc::ServerContext*, const v1::GetServerInfoRequest*,
+                             v1::GetServerInfoResponse* response) override {
+    fill(FakeService::Limits(), response);
+    return grpc::Status::OK;
+  }
+
+  EndingService decompose;
+  std::unique_ptr<grpc::Server> server;
+  int port = 0;
+};
+
+EarlyService::EarlyService(Handler handler) : impl_(std::make_unique<Impl>(std::move(handler))) {
+  grpc::ServerBuilder builder;
+  builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &impl_->port);
+  builder.RegisterService(impl_.get());
+  builder.RegisterCallbackGenericService(&impl_->decompose);
+  impl_->server = builder.BuildAndStart();
+}
+
+EarlyService::~EarlyService() { impl_->server->Shutdown(std::chrono::system_clock::now() + std::chrono::seconds(5)); }
+
+std::string EarlyService::address() const { return "127.0.0.1:" + std::to_string(impl_->port); }
+int EarlyService::requests() const { return impl_->decompose.requests(); }
 
 bool eventually(const std::function<bool()>& holds) {
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);

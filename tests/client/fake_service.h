@@ -13,6 +13,11 @@
 #include <string>
 #include <vector>
 
+namespace svdserve::v1 {
+class DecomposeLargeResponse;
+class DecomposeResponse;
+}  // namespace svdserve::v1
+
 namespace svdserve::client::testing {
 
 // A request as the service received it.
@@ -25,6 +30,8 @@ struct Seen {
   std::string data = {};
   std::optional<std::chrono::nanoseconds> timeout = {};  // stream: of the request
   std::function<bool()> is_cancelled = {};
+  size_t request_bytes = 0;    // of the serialized message
+  std::string announced = {};  // that size as the metadata tell it; empty: they do not
 };
 
 // What it answers. The default: the fake's values, OK.
@@ -32,10 +39,11 @@ struct Answer {
   int code = 0;
   std::string message = {}, reason = {}, field = {};
   std::optional<std::chrono::milliseconds> retry_delay = {};
-  std::vector<std::pair<int64_t, int>> exceptions = {};  // index, MatrixStatus of the wire
-  bool wrong_size = false;                               // OK, but with one value too few
-  bool break_stream = false;                             // stream: end the call with `code`
-  bool hold = false;                                     // stream: answer only after the next request's answer
+  std::vector<std::pair<int64_t, int>> exceptions = {};     // index, MatrixStatus of the wire
+  std::function<void(v1::DecomposeResponse*)> tamper = {};  // OK, but with what this makes of the answer
+  std::optional<uint64_t> id = {};                          // stream: answers this request instead
+  bool break_stream = false;                                // stream: end the call with `code`
+  bool hold = false;                                        // stream: answer only after the next request's answer
 };
 
 // What the fake does with large factors, and what it saw of them. Results are FakeService::large_byte()s.
@@ -45,7 +53,9 @@ struct Large {
   std::function<bool(Answer*)> fails_after_upload = {};  // ends the call with the answer
   bool wrong_crc = false, wrong_offset = false, unknown_factor = false, skips_a_chunk = false, no_summary = false;
   bool silent_after_open = false, silent_after_upload = false, silent_after_results = false;  // until the client leaves
+  bool skips_the_upload = false;                                                              // results come without it
   int status = 0;                                                                             // of the summary
+  std::function<int(v1::DecomposeLargeResponse*)> tamper = {};  // changes a message; how often it is sent
   // Seen. Guarded by nothing: to be read when the calls are over.
   std::vector<std::string> opens = {};    // serialized LargeOpen
   std::vector<std::string> uploads = {};  // whole operands whose chunks had the right offsets and checksums
@@ -62,7 +72,9 @@ class FakeService {
     int64_t max_message_bytes = 64 << 20;
     int64_t max_matrices = 1 << 24;
     bool has_info = true;  // false: GetServerInfo is UNIMPLEMENTED
-    int64_t max_large_bytes = 0, max_values = 0, max_dimension = 0;
+    int64_t max_large_bytes = 0, max_values = 128, max_dimension = 16384;
+    std::string version = "1.2.3";
+    std::string device = {};  // what it says of a device, in every text; empty: it has none
   };
 
   explicit FakeService(Handler handler, Limits limits);
@@ -80,6 +92,21 @@ class FakeService {
   static std::byte large_byte(int f, size_t i) {
     return static_cast<std::byte>(i * 31 + i / 255 + static_cast<size_t>(f));
   }
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+// A service that ends every Decompose without reading its request. It has the fake's limits.
+class EarlyService {
+ public:
+  // number: 0, 1, 2, ... in order of arrival; announced: as Seen has it.
+  using Handler = std::function<Answer(int number, const std::string& announced)>;
+  explicit EarlyService(Handler handler);
+  ~EarlyService();
+  std::string address() const;
+  int requests() const;
 
  private:
   struct Impl;

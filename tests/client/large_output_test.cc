@@ -7,6 +7,7 @@
 
 #include <cerrno>
 #include <chrono>
+#include <cmath>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -128,6 +129,13 @@ class Descriptor {
   int number_;
 };
 
+// Checks outputs alone.
+client::Status check(const std::vector<std::string>& paths) {
+  std::vector<NamedFile> outputs;
+  for (const std::string& path : paths) outputs.push_back({"-o", path});
+  return check_outputs(outputs, {}, false);
+}
+
 TEST(NpyOutput, ADescriptorIsWrittenIntoFromWhereItStands) {
   const Folder folder;
   const std::string array = npy_header("f8", {2}) + std::string(16, '\0');
@@ -142,7 +150,7 @@ TEST(NpyOutput, ADescriptorIsWrittenIntoFromWhereItStands) {
     for (const std::string& path :
          {file.in("/dev/fd"), file.in("/proc/self/fd"), file.in("/proc/" + std::to_string(getpid()) + "/fd"),
           file.in("/proc/thread-self/fd"), folder / "link"}) {
-      ASSERT_TRUE(check_outputs({path}).ok()) << path;
+      ASSERT_TRUE(check({path}).ok()) << path;
       const auto out = NpyOutput::make(path, "f8", {2}, false, 16);
       ASSERT_TRUE(out.ok()) << out.status().to_string();
       EXPECT_EQ(folder.files(), 2u);  // the link and x
@@ -189,10 +197,10 @@ TEST(CheckOutputs, OfDescriptors) {
   const Folder folder;
   std::ofstream(folder / "x") << "x";
   const Descriptor reading(::open((folder / "x").c_str(), O_RDONLY)), writing(::open((folder / "x").c_str(), O_WRONLY));
-  EXPECT_TRUE(check_outputs({writing.in("/dev/fd")}).ok());
-  EXPECT_THAT(check_outputs({reading.in("/dev/fd")}).message, HasSubstr("Bad file descriptor"));
-  EXPECT_THAT(check_outputs({"/dev/fd/987654"}).message, HasSubstr("Bad file descriptor"));
-  EXPECT_EQ(check_outputs({writing.in("/dev/fd"), folder / "x"}).code, client::Code::kInvalidArgument);
+  EXPECT_TRUE(check({writing.in("/dev/fd")}).ok());
+  EXPECT_THAT(check({reading.in("/dev/fd")}).message, HasSubstr("Bad file descriptor"));
+  EXPECT_THAT(check({"/dev/fd/987654"}).message, HasSubstr("Bad file descriptor"));
+  EXPECT_EQ(check({writing.in("/dev/fd"), folder / "x"}).code, client::Code::kInvalidArgument);
 }
 
 mode_t mode_of(const std::string& path) {
@@ -287,17 +295,59 @@ TEST(CheckOutputs, RefusesWhatCannotBeWrittenAndTheSameFileTwice) {
   std::filesystem::create_symlink("a.npy", folder / "link.npy");
   std::filesystem::create_symlink("loop", folder / "loop");
   std::filesystem::create_hard_link(folder / "a.npy", folder / "hard.npy");
-  EXPECT_TRUE(check_outputs({folder / "a.npy", "", folder / "new.npy", ""}).ok());
+  EXPECT_TRUE(check({folder / "a.npy", "", folder / "new.npy", ""}).ok());
   for (const char* other : {"a.npy", "link.npy", "hard.npy", "./a.npy"}) {
-    const auto s = check_outputs({folder / "a.npy", folder / other});
+    const auto s = check({folder / "a.npy", folder / other});
     EXPECT_EQ(s.code, client::Code::kInvalidArgument) << other;
     EXPECT_THAT(s.message, HasSubstr("are the same file"));
   }
-  EXPECT_FALSE(check_outputs({folder / "new.npy", folder / "./new.npy"}).ok());
-  EXPECT_THAT(check_outputs({folder / "."}).message, HasSubstr("Is a directory"));
-  EXPECT_THAT(check_outputs({folder / "none/u.npy"}).message, HasSubstr("No such file or directory"));
-  EXPECT_THAT(check_outputs({folder / "loop"}).message, HasSubstr("Too many levels"));
+  EXPECT_FALSE(check({folder / "new.npy", folder / "./new.npy"}).ok());
+  EXPECT_THAT(check({folder / "."}).message, HasSubstr("Is a directory"));
+  EXPECT_THAT(check({folder / "none/u.npy"}).message, HasSubstr("No such file or directory"));
+  EXPECT_THAT(check({folder / "loop"}).message, HasSubstr("Too many levels"));
   EXPECT_EQ(contents(folder / "a.npy"), "a");
+}
+
+// Every spelling of an input's path, and every link to it, is recognised.
+TEST(CheckOutputs, AnInputIsReplacedByForceAlone) {
+  const Folder folder;
+  const std::string in = folder / "a.npy";
+  std::ofstream(in) << "a";
+  std::ofstream(folder / "b.npy") << "b";
+  std::filesystem::create_symlink("a.npy", folder / "link.npy");
+  std::filesystem::create_symlink("link.npy", folder / "link_of_link.npy");
+  std::filesystem::create_hard_link(in, folder / "hard.npy");
+  std::filesystem::create_directory(folder / "d");
+  const Descriptor open(::open(in.c_str(), O_WRONLY | O_APPEND));
+  const auto refused = [&](const std::string& output, const std::string& input) {
+    const std::vector<NamedFile> outputs = {{"--u", folder / "new.npy"}, {"--s", output}};
+    const std::vector<NamedFile> inputs = {{"--tls-ca", ""}, {"IN.npy", input}};
+    EXPECT_TRUE(check_outputs(outputs, inputs, true).ok());
+    const client::Status s = check_outputs(outputs, inputs, false);
+    if (s.ok()) return false;
+    EXPECT_EQ(s.code, client::Code::kInvalidArgument);
+    EXPECT_EQ(s.message, "--s " + output + " and IN.npy " + input +
+                             " are the same file: name another output, or replace the input by --force");
+    return true;
+  };
+  for (const std::string& name : {in, folder / "./a.npy", folder / "d/../a.npy", folder / "link.npy",
+                                  folder / "link_of_link.npy", folder / "hard.npy", open.in("/dev/fd")}) {
+    EXPECT_TRUE(refused(name, in)) << name;
+    EXPECT_TRUE(refused(in, name)) << name;
+  }
+  EXPECT_FALSE(refused(folder / "b.npy", in));
+  EXPECT_FALSE(refused(folder / "new2.npy", in));
+  EXPECT_FALSE(refused(folder / "b.npy", folder / "none.npy"));  // that it is not there is said later
+  EXPECT_EQ(contents(in), "a");
+}
+
+TEST(CheckOutputs, TwoOutputsAreNeverOneFile) {
+  const Folder folder;
+  const std::string u = folder / "u.npy";
+  for (const bool force : {false, true}) {
+    EXPECT_EQ(check_outputs({{"--u", u}, {"--s", ""}, {"--vh", u}}, {}, force).message,
+              "--vh " + u + " and --u " + u + " are the same file: give each output a file of its own");
+  }
 }
 
 TEST(NpyOutput, SaysWhatTheDiskRefuses) {
@@ -351,6 +401,8 @@ TEST(ProgressLine, ShowsHowFarItIs) {
   EXPECT_EQ(progress_line({.stage = LargeStage::kSweep, .fraction = 1, .sweep = 4, .off_diagonal = 1.2e-5}),
             "sweep 4      [==============================] 100 %  cosines to 1.2e-05  0.0 s");
   EXPECT_EQ(progress_line({.stage = LargeStage::kDownload, .fraction = -1, .off_diagonal = 0.5}),
+            "download     [>                             ]   0 %  0.0 s");
+  EXPECT_EQ(progress_line({.stage = LargeStage::kDownload, .fraction = std::nan("")}),
             "download     [>                             ]   0 %  0.0 s");
 }
 

@@ -325,7 +325,7 @@ TEST(Large, ATimeoutFreesTheServer) {
 
 TEST(Large, AStopEndsThePauseBeforeAnotherAttempt) {
   FakeService service;
-  service.large().refusals = {{.code = 8, .reason = "OVERLOADED_BYTES", .retry_delay = seconds(50)}};
+  service.large().refusals = {{.code = 8, .reason = "OVERLOADED_BYTES", .retry_delay = seconds(30)}};
   std::stop_source source;
   std::thread stopper([&] {
     std::this_thread::sleep_for(milliseconds(100));
@@ -333,7 +333,7 @@ TEST(Large, AStopEndsThePauseBeforeAnotherAttempt) {
   });
   const auto begin = steady_clock::now();
   EXPECT_EQ(status_of(service, {.timeout = seconds(60), .stop = source.get_token()}).code, Code::kCancelled);
-  EXPECT_LT(steady_clock::now() - begin, seconds(40));
+  EXPECT_LT(steady_clock::now() - begin, seconds(25));
   stopper.join();
 }
 

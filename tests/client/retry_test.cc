@@ -43,6 +43,22 @@ TEST(RetrySchedule, NeverComesBackBeforeTheServerWantsIt) {
   EXPECT_EQ(s.next(overloaded(milliseconds(400)), kNow, 0.5), milliseconds(500));
 }
 
+// Many clients that are told the same long delay do not come back together.
+TEST(RetrySchedule, ALongDelayIsJitteredByAQuarter) {
+  RetrySchedule s(policy(), std::nullopt);
+  EXPECT_EQ(s.next(overloaded(seconds(8)), kNow, 0), seconds(8));
+  EXPECT_EQ(s.next(overloaded(seconds(8)), kNow, 0.5), seconds(9));
+}
+
+TEST(RetrySchedule, DoesNotWaitForADelayBeyondThePolicys) {
+  RetryPolicy p = policy();
+  p.max_server_delay = seconds(2);
+  RetrySchedule s(p, std::nullopt);
+  EXPECT_EQ(s.next(overloaded(seconds(2)), kNow, 0), seconds(2));
+  EXPECT_EQ(s.next(overloaded(milliseconds(2001)), kNow, 0), std::nullopt);
+  EXPECT_EQ(s.next(overloaded(std::chrono::hours(24 * 365)), kNow, 0), std::nullopt);
+}
+
 TEST(RetrySchedule, GivesUpWhereTheWaitWouldPassTheDeadline) {
   RetrySchedule s(policy(), kNow + milliseconds(400));
   EXPECT_EQ(s.next(overloaded(milliseconds(400)), kNow, 0), std::nullopt);

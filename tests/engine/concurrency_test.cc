@@ -53,7 +53,7 @@ TEST(SvdEngineConcurrency, CallsFromManyThreadsDoNotDisturbEachOther) {
   std::vector<std::thread> callers;
   for (size_t caller = 0; caller < 8; ++caller) {
     callers.emplace_back([&, caller] {
-      for (int64_t round = 0; round < scaled(40, 4); ++round) {
+      for (int64_t round = 0; round < scaled(40, 8); ++round) {
         const Job& job = jobs[(caller * 5 + static_cast<size_t>(round)) % jobs.size()];
         const RunResult result = run(engine, job.plan, job.bytes.data(), job.count);
         if (result.values != job.expected.values || result.statuses != job.expected.statuses) ++wrong;
@@ -138,7 +138,7 @@ void expect_prompt_cancellation(int64_t rows, int64_t cols, DType dtype, Method 
   caller.join();
   EXPECT_FALSE(too_short) << "the batch ended before it could be cancelled";
   EXPECT_FALSE(outcome.completed);
-  EXPECT_LT(seconds, 2.0);
+  EXPECT_LT(seconds, 30.0);  // a moment on a quiet machine; never the minutes of the batch
   EXPECT_LT(outcome.report.total(), total);
 }
 

@@ -131,6 +131,7 @@ TEST_P(FactorTest, KeepsTheContractForTallAndWideOnes) {
 TEST_P(FactorTest, KeepsTheContractForTallOnesOfManyColumns) {
   const int64_t cols = 150, rows = 17 * cols;
   for (const Order order : {Order::kRowMajor, Order::kColumnMajor}) {
+    if (!is_long_run() && is_complex(GetParam()) != (order == Order::kRowMajor)) continue;
     Matrix a = generate(Kind::kNormal, GetParam(), rows, cols, 5);
     for (int64_t i = 0; i < rows; ++i) {  // rows in no order of size
       for (int64_t j = 0; j < cols; ++j) a.at(i, j) *= std::ldexp(1.0, static_cast<int>(i * 7 % 31) - 15);
@@ -150,8 +151,8 @@ TEST_P(FactorTest, KeepsTheContractForTallOnesOfManyColumns) {
   }
 }
 
-TEST_P(FactorTest, KeepsTheContractAtOrder512) {
-  const int64_t n = kSanitized ? 96 : is_complex(GetParam()) ? 256 : 512;
+TEST_P(FactorTest, KeepsTheContractAtLargerOrders) {
+  const int64_t n = kSanitized ? 96 : !is_long_run() ? 160 : is_complex(GetParam()) ? 256 : 512;
   const Matrix a = generate(Kind::kNormal, GetParam(), n, n, 7);
   const auto reference = reference_singular_values(a);
   for (const Method method : {Method::kAuto, Method::kJacobi}) {

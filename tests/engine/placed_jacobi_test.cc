@@ -12,6 +12,7 @@
 #include "engine/algorithms/placed_jacobi.h"
 #include "tests/support/numerics/contract.h"
 #include "tests/support/numerics/dead_lines.h"
+#include "tests/support/numerics/effort.h"
 #include "tests/support/numerics/engine_run.h"
 #include "tests/support/numerics/fiber_block.h"
 #include "tests/support/numerics/matrix_generators.h"
@@ -139,7 +140,9 @@ void test_matrix(const Matrix& a, const std::string& what, int32_t max_sweeps = 
       {k, k, dtype, Order::kRowMajor},
       {.method = Method::kJacobi, .max_sweeps = max_sweeps, .vectors = vectors ? Vectors::kThin : Vectors::kNone});
   const Factors f = decompose<Shape>(a, plan, 0);
-  EXPECT_EQ(f, decompose<Shape>(a, plan, 7)) << where;
+  if (is_long_run() || what == name(Kind::kNormal) || what == name(Kind::kLowRank)) {
+    EXPECT_EQ(f, decompose<Shape>(a, plan, 7)) << where;  // threads in another order
+  }
   EXPECT_EQ(check(plan, f.s, f.status, reference_singular_values(a)).failure, "") << where;
   if (!vectors) return;
   const RealType real = real_type(dtype);
@@ -158,45 +161,51 @@ void test_kind(Kind kind, int k) {
   test_matrix<Shape>(generate(kind, dtype_of<typename Shape::Element>(), k, k, 5), name(kind));
 }
 
+// In an ordinary run the first size gets every kind, the others one: a fiber for each thread of a GPU is slow.
 template <class Shape>
 void test_shape(std::initializer_list<int> sizes) {
   for (const int k : sizes) {
-    for (const Kind kind : kinds(dtype_of<typename Shape::Element>())) test_kind<Shape>(kind, k);
+    for (const Kind kind : kinds(dtype_of<typename Shape::Element>())) {
+      if (is_long_run() || k == *sizes.begin() || kind == Kind::kNormal) test_kind<Shape>(kind, k);
+    }
   }
 }
+
+// A size beyond 32: this one in a long run, the least odd or even one otherwise.
+int larger(int k) { return is_long_run() ? k : 34 - k % 2; }
 
 constexpr auto kNone = ColumnStorage::kNone, kRegisters = ColumnStorage::kRegisters, kMemory = ColumnStorage::kMemory;
 
 // One warp and several, a last warp that is full or not, even and odd k.
 TEST(PlacedJacobi, ColumnsInRegistersKeepTheContract) {
-  test_shape<PlacedShape<Real<double>, 4, 8, kRegisters, kRegisters>>({1, 2, 9, 16, 17});
+  test_shape<PlacedShape<Real<double>, 4, 8, kRegisters, kRegisters>>({9, 1, 2, 16, 17});
   test_shape<PlacedShape<Real<float>, 2, 8, kRegisters, kRegisters>>({5, 13});
   test_shape<PlacedShape<Complex<float>, 2, 8, kRegisters, kRegisters>>({9, 16});
   test_shape<PlacedShape<Complex<double>, 2, 16, kRegisters, kRegisters>>({6, 11});
 }
 
 TEST(PlacedJacobi, ColumnsInMemoryKeepTheContract) {
-  test_shape<PlacedShape<Real<double>, 2, 8, kRegisters, kMemory>>({2, 9, 16});
+  test_shape<PlacedShape<Real<double>, 2, 8, kRegisters, kMemory>>({9, 2, 16});
   test_shape<PlacedShape<Complex<float>, 2, 8, kRegisters, kMemory>>({10, 15});
   test_shape<PlacedShape<Complex<double>, 2, 8, kMemory, kMemory>>({8, 13});
 }
 
 TEST(PlacedJacobi, ValuesAloneKeepTheContract) {
-  test_shape<PlacedShape<Real<float>, 2, 8, kRegisters, kNone>>({1, 16});
+  test_shape<PlacedShape<Real<float>, 2, 8, kRegisters, kNone>>({10, 1, 16});
   test_shape<PlacedShape<Real<double>, 2, 8, kRegisters, kNone>>({11, 14});
   test_shape<PlacedShape<Complex<double>, 2, 8, kMemory, kNone>>({9, 12});
 }
 
 TEST(PlacedJacobi, TheSizesOfGpusKeepTheContract) {
   test_kind<PlacedShape<Real<double>, 8, 8, kRegisters, kRegisters>>(Kind::kNormal, 33);
-  test_kind<PlacedShape<Real<float>, 8, 8, kRegisters, kNone>>(Kind::kLowRank, 40);
+  test_kind<PlacedShape<Real<float>, 8, 8, kRegisters, kNone>>(Kind::kLowRank, larger(40));
 }
 
 // Dependent columns and rows that fall steeply take the most sweeps, the more the larger the matrix.
 TEST(PlacedJacobi, WhatConvergesSlowlyConvergesByDefault) {
   test_kind<PlacedShape<Real<double>, 8, 8, kRegisters, kNone>>(Kind::kDuplicates, 34);
   test_kind<PlacedShape<Complex<double>, 4, 16, kRegisters, kNone>>(Kind::kLowRank, 33);
-  test_kind<PlacedShape<Real<double>, 8, 8, kRegisters, kNone>>(Kind::kSteepRows, 50);
+  test_kind<PlacedShape<Real<double>, 8, 8, kRegisters, kNone>>(Kind::kSteepRows, larger(50));
 }
 
 // Lines that are zero or repeat others: as many sweeps as other matrices, whatever holds the columns.
@@ -205,14 +214,15 @@ void test_dead_lines(int k) {
   const Matrix a = generate(Kind::kNormal, dtype_of<typename Shape::Element>(), k, k, 3);
   const int64_t half = (k + 1) / 2;
   test_matrix<Shape>(with_dead_lines(a, {.rows = half}), "dead rows", 20);
+  if (!is_long_run() && Shape::kY != ColumnStorage::kRegisters) return;
   test_matrix<Shape>(with_dead_lines(a, {.rows = half, .copies = true}), "repeated rows", 20);
   test_matrix<Shape>(with_dead_lines(a, {.rows = half, .cols = k - 3, .copies = true}), "repeated lines", 20);
 }
 TEST(PlacedJacobi, DeadLinesTakeTheUsualSweeps) {
   test_dead_lines<PlacedShape<Real<double>, 8, 8, kRegisters, kRegisters>>(33);
-  test_dead_lines<PlacedShape<Real<float>, 8, 8, kRegisters, kNone>>(48);
-  test_dead_lines<PlacedShape<Complex<float>, 6, 8, kRegisters, kMemory>>(41);
-  test_dead_lines<PlacedShape<Complex<double>, 6, 8, kMemory, kMemory>>(40);
+  test_dead_lines<PlacedShape<Real<float>, 8, 8, kRegisters, kNone>>(larger(48));
+  test_dead_lines<PlacedShape<Complex<float>, 6, 8, kRegisters, kMemory>>(larger(41));
+  test_dead_lines<PlacedShape<Complex<double>, 6, 8, kMemory, kMemory>>(larger(40));
 }
 
 // The floor of that is below every value of a graded matrix that can be known.

@@ -89,12 +89,12 @@ class VectorsTest : public ::testing::TestWithParam<DType> {
 
 TEST_P(VectorsTest, ThinVectorsKeepTheContract) {
   for (int64_t k = 1; k <= 32; ++k) {
-    if ((kSanitized || effort() < 1 || k > 16) && k > 5 && k % 5 != 2) continue;
+    if (is_long_run() ? k > 16 && k % 5 != 2 : is_left_out(k)) continue;
     const int64_t each = scaled(k <= 8 ? 6 : 2);
     test_shape(k, k, Vectors::kThin, each);
     test_shape(k + 3, k, Vectors::kThin, each);
     test_shape(k, 2 * k + 1, Vectors::kThin, each);
-    if (kSanitized && k > 5) continue;
+    if (!is_long_run() && k > 5) continue;
     test_shape(70 + k, k, Vectors::kThin, 1);
     test_shape(k, 200, Vectors::kThin, 1);
   }
@@ -107,9 +107,10 @@ TEST_P(VectorsTest, LargerMatricesKeepTheContract) {
   test_shape(33, 33, Vectors::kThin, 1);
   test_shape(36, 34, Vectors::kFull, 1);
   if (kSanitized) return;
+  test_shape(40, 200, Vectors::kThin, 1);
+  if (!is_long_run()) return;
   test_shape(48, 48, Vectors::kThin, 1);
   test_shape(65, 64, Vectors::kThin, 1);
-  test_shape(40, 200, Vectors::kThin, 1);
   test_shape(300, 37, Vectors::kThin, 1);
   test_shape(33, 50, Vectors::kFull, 1);
   test_shape(66, 75, Vectors::kFull, 1);
@@ -134,8 +135,8 @@ TEST_P(VectorsTest, DeadRowsKeepTheContract) {
   // The default of sweeps, or none but the usual ones.
   for (const int32_t sweeps : {0, kUsualSweeps}) {
     for (int64_t k = 17; k <= 32; ++k) {
-      if (kSanitized && k < 31) continue;
-      const int64_t each = scaled(k == 31 ? 16 : 2);
+      if (kSanitized ? k != 31 : !is_long_run() && k % 7 != 3) continue;
+      const int64_t each = scaled(k == 31 ? 16 : 2, 2);
       test(k, k, {.rows = k / 2}, each, sweeps);
       test(k, k, {.rows = (k + 1) / 2, .copies = true}, each, sweeps);
       test(k, k, {.rows = k / 2, .cols = k - 5, .copies = true}, 2, sweeps);
@@ -147,12 +148,12 @@ TEST_P(VectorsTest, DeadRowsKeepTheContract) {
   }
   test(33, 33, {.rows = 17, .copies = true}, 4, 0);
   if (kSanitized) return;
-  test(47, 47, {.rows = 23}, 8, 0);
-  test(63, 63, {.rows = 31}, 8, 0);
-  test(55, 55, {.rows = 28, .copies = true}, 8, 0);
-  test(64, 64, {.rows = 56, .row_step = 1}, 4, 0);
-  test(64, 47, {.rows = 34}, 8, 0);
-  test(126, 63, {.rows = 40}, 8, 0);
+  test(47, 47, {.rows = 23}, scaled(8), 0);
+  test(63, 63, {.rows = 31}, scaled(8), 0);
+  test(55, 55, {.rows = 28, .copies = true}, scaled(8), 0);
+  test(64, 64, {.rows = 56, .row_step = 1}, scaled(4), 0);
+  test(64, 47, {.rows = 34}, scaled(8), 0);
+  test(126, 63, {.rows = 40}, scaled(8), 0);
   print("dead rows");
 }
 
@@ -191,7 +192,7 @@ TEST_P(VectorsTest, GradedRowsKeepTheirSmallValues) {
 }
 
 TEST_P(VectorsTest, TheLargestMatricesKeepTheContract) {
-  if (kSanitized || effort() < 1) GTEST_SKIP() << "takes long";
+  if (!is_long_run()) GTEST_SKIP() << "of `./test.sh long`";
   const DType dtype = GetParam();
   for (const auto& [rows, cols] : std::vector<std::pair<int64_t, int64_t>>{{100, 100}, {128, 128}, {600, 128}}) {
     const Plan plan = plan_of({rows, cols, dtype, Order::kColumnMajor}, {.vectors = Vectors::kThin});
@@ -218,7 +219,7 @@ TEST_P(VectorsTest, PartsOfTheAnswerAreTheSameBits) {
   const DType dtype = GetParam();
   for (const auto& [rows, cols] : std::vector<std::pair<int64_t, int64_t>>{
            {4, 4}, {7, 5}, {5, 9}, {12, 12}, {100, 3}, {9, 80}, {34, 34}, {33, 300}, {64, 64}, {65, 90}}) {
-    if (kSanitized && std::min(rows, cols) > 32) continue;
+    if (kSanitized ? std::min(rows, cols) > 34 : !is_long_run() && std::min(rows, cols) > 36) continue;
     std::vector<Matrix> matrices;
     for (const Kind kind : kinds(dtype)) matrices.push_back(generate(kind, dtype, rows, cols, 3));
     const auto count = static_cast<int64_t>(matrices.size());
@@ -272,7 +273,7 @@ TEST_P(VectorsTest, CertificateAndPhases) {
   const DType dtype = GetParam();
   for (const auto& [rows, cols] : std::vector<std::pair<int64_t, int64_t>>{
            {4, 4}, {9, 5}, {3, 20}, {100, 6}, {36, 36}, {33, 45}, {64, 64}, {66, 80}}) {
-    if (kSanitized && std::min(rows, cols) > 32) continue;
+    if (kSanitized ? std::min(rows, cols) > 34 : !is_long_run() && std::min(rows, cols) > 36) continue;
     std::vector<Matrix> matrices;
     for (int i = 0; i < 5; ++i)
       matrices.push_back(generate(Kind::kNormal, dtype, rows, cols, static_cast<uint64_t>(i)));
@@ -351,7 +352,7 @@ TEST_P(VectorsTest, GradedColumnsToHighRelativeAccuracy) {
   const DType dtype = GetParam();
   for (const auto& [rows, cols] : std::vector<std::pair<int64_t, int64_t>>{
            {2, 2}, {4, 4}, {8, 8}, {20, 20}, {30, 6}, {5, 70}, {48, 48}, {33, 70}, {64, 64}, {65, 80}}) {
-    if (kSanitized && std::min(rows, cols) > 32) continue;
+    if (kSanitized ? std::min(rows, cols) > 34 : !is_long_run() && std::min(rows, cols) > 36) continue;
     std::vector<Matrix> matrices;
     for (int i = 0; i < 4; ++i)
       matrices.push_back(generate(Kind::kColumnGraded, dtype, rows, cols, static_cast<uint64_t>(i)));
@@ -373,7 +374,7 @@ TEST_P(VectorsTest, GradedColumnsToHighRelativeAccuracy) {
 TEST_P(VectorsTest, LargerMatricesDoNotKnowTheirBatch) {
   const DType dtype = GetParam();
   for (const auto& [rows, cols] : std::vector<std::pair<int64_t, int64_t>>{{64, 64}, {97, 96}, {40, 40}}) {
-    if (kSanitized && cols > 64) continue;
+    if (!is_long_run() && cols > 40) continue;
     std::vector<Matrix> matrices;
     for (const Kind kind : kinds(dtype)) matrices.push_back(generate(kind, dtype, rows, cols, 5));
     const auto count = static_cast<int64_t>(matrices.size());

@@ -31,7 +31,7 @@ TEST(ConfigTest, DefaultsAreSafe) {
   EXPECT_EQ(outcome.config.listen, "127.0.0.1:50051");
   EXPECT_EQ(outcome.config.metrics_listen, "127.0.0.1:9464");
   EXPECT_EQ(outcome.config.max_message_bytes, 64 << 20);
-  EXPECT_EQ(outcome.config.max_inflight_bytes, 1 << 30);
+  EXPECT_FALSE(outcome.config.max_inflight_bytes.has_value());  // of the machine
   EXPECT_EQ(outcome.config.max_queue_delay, absl::Microseconds(500));
   EXPECT_EQ(outcome.config.drain_timeout, absl::Seconds(30));
   EXPECT_FALSE(outcome.config.insecure);
@@ -59,11 +59,10 @@ TEST(ConfigTest, DevicesAreAutoOrAList) {
   EXPECT_FALSE(devices("host").automatic || devices("host").every_cuda);
   EXPECT_TRUE(devices("cuda").every_cuda);
   EXPECT_FALSE(devices("cuda").host);
-  EXPECT_EQ(devices("cuda:3, cuda:1,host,cuda:3").cuda_ordinals, (std::vector<int>{1, 3}));
+  EXPECT_EQ(devices("cuda:3, cuda:1,host").cuda_ordinals, (std::vector<int>{1, 3}));
   EXPECT_TRUE(devices("cuda:3,cuda:1,host").host);
   EXPECT_TRUE(devices("cuda:1,cuda").cuda_ordinals.empty());  // all of them: that one, too
   EXPECT_THAT(describe(read({"--devices=host,cuda:2,cuda:0"}).config), HasSubstr("devices=cuda:0,cuda:2,host"));
-  EXPECT_EQ(read({}).config.cuda_lanes, 2);
   EXPECT_EQ(read({}).config.cuda_slot_bytes, 8 << 20);
 }
 
@@ -75,6 +74,8 @@ TEST(ConfigTest, BadValuesNameTheirFlag) {
       {"--max-inflight-requests=0", "--max-inflight-requests"},
       {"--queue-timeout=30", "--queue-timeout"},
       {"--max-large-bytes=512KiB", "--max-large-bytes"},
+      {"--max-inflight-bytes=automatic", "64MiB, or auto"},
+      {"--threads=0", "4096, or auto"},
       {"--drain-delay=-1s", "--drain-delay"},
       {"--drain-timeout=inf", "--drain-timeout"},
       {"--simd=sse", "--simd"},
@@ -85,6 +86,8 @@ TEST(ConfigTest, BadValuesNameTheirFlag) {
       {"--devices=cuda:0,", "--devices"},
       {"--devices=auto,host", "--devices"},
       {"--devices=host:1", "--devices"},
+      {"--devices=host,host", "--devices names host twice"},
+      {"--devices=cuda:0,cuda:00", "--devices names cuda:0 twice"},
       {"--cuda-lanes=0", "--cuda-lanes"},
       {"--cuda-slot-bytes=4KiB", "--cuda-slot-bytes"},
       {"--log-level=loud", "--log-level"},
@@ -112,25 +115,80 @@ TEST(ConfigTest, BadValuesNameTheirFlag) {
   EXPECT_THAT(outcome.text, HasSubstr("SVDSERVE_THREADS"));
 }
 
-TEST(ConfigTest, OtherMachinesNeedTlsOrAWord) {
-  EXPECT_EQ(read({"--listen=0.0.0.0:50051"}).action, Action::kRefuse);
-  EXPECT_EQ(read({"--listen=[::]:50051"}).action, Action::kRefuse);
-  EXPECT_EQ(read({"--listen=svd.example:50051"}).action, Action::kRefuse);
-  EXPECT_EQ(read({"--listen=0.0.0.0:50051", "--insecure"}).action, Action::kServe);
-  EXPECT_EQ(read({"--listen=0.0.0.0:50051", "--tls-cert=c", "--tls-key=k"}).action, Action::kServe);
-  for (const char* loopback :
-       {"--listen=localhost:1", "--listen=[::1]:1", "--listen=127.3.2.1:1", "--listen=unix:/a/b"}) {
-    EXPECT_EQ(read({loopback}).action, Action::kServe) << loopback;
+TEST(ConfigTest, AutoLeavesALimitToTheMachine) {
+  const ConfigOutcome outcome = read({"--max-inflight-bytes=auto", "--threads=3", "--threads=auto"},
+                                     {{"SVDSERVE_MAX_INFLIGHT_BYTES", "2GiB"}, {"SVDSERVE_MAX_LARGE_BYTES", "3GiB"}});
+  ASSERT_EQ(outcome.action, Action::kServe) << outcome.text;
+  EXPECT_EQ(outcome.config.max_inflight_bytes, std::nullopt);
+  EXPECT_EQ(outcome.config.threads, std::nullopt);
+  EXPECT_EQ(outcome.config.max_large_bytes, int64_t{3} << 30);
+  EXPECT_THAT(describe(outcome.config), HasSubstr(" max_inflight_bytes=auto "));
+  EXPECT_THAT(describe(outcome.config), HasSubstr(" max_large_bytes=3221225472 "));
+}
+
+TEST(ConfigTest, ContradictoryLimitsNameBothFlags) {
+  struct Case {
+    std::vector<std::string> arguments;
+    std::string first, second;
+  };
+  const std::vector<Case> cases = {
+      {{"--max-inflight-bytes=63MiB"}, "--max-inflight-bytes=63MiB", "--max-message-bytes=64MiB"},
+      {{"--max-message-bytes=1GiB", "--max-inflight-bytes=1000MiB"},
+       "--max-inflight-bytes=1000MiB",
+       "--max-message-bytes=1GiB"},
+      {{"--max-inflight-bytes=100MiB", "--max-batch-bytes=101MiB"},
+       "--max-inflight-bytes=100MiB",
+       "--max-batch-bytes=101MiB"},
+      {{"--memory-quota-bytes=127MiB"}, "--memory-quota-bytes=127MiB", "--max-message-bytes=64MiB"},
+  };
+  for (const Case& c : cases) {
+    const ConfigOutcome outcome = read(c.arguments);
+    EXPECT_EQ(outcome.action, Action::kRefuse) << c.first;
+    EXPECT_THAT(outcome.text, HasSubstr(c.first));
+    EXPECT_THAT(outcome.text, HasSubstr(c.second));
   }
+  EXPECT_EQ(read({"--max-inflight-bytes=64MiB", "--memory-quota-bytes=128MiB"}).action, Action::kServe);
+}
+
+TEST(ConfigTest, OtherMachinesNeedTlsOrAWord) {
+  EXPECT_THAT(check_exposure(read({"--listen=0.0.0.0:50051"}).config, false), HasSubstr("--insecure"));
+  EXPECT_EQ(check_exposure(read({"--listen=0.0.0.0:50051"}).config, true), "");
+  EXPECT_EQ(check_exposure(read({"--insecure"}).config, false), "");
+  EXPECT_EQ(check_exposure(read({"--tls-cert=c", "--tls-key=k"}).config, false), "");
+}
+
+TEST(ConfigTest, VariablesThatMeanNothingAreFound) {
+  const std::vector<std::string> names = {
+      "PATH",                          // not ours
+      "SVDSERVE_THREADS",              // a flag's
+      "SVDSERVE_CUDA_PLUGIN",          // the engine's
+      "SVDSERVE_ADDRESS",              // svdctl's
+      "SVDSERVE_SERVICE_HOST",         // of Kubernetes, as all that follow
+      "SVDSERVE_SERVICE_PORT",         //
+      "SVDSERVE_SERVICE_PORT_GRPC",    //
+      "SVDSERVE_PORT",                 //
+      "SVDSERVE_PORT_50051_TCP",       //
+      "SVDSERVE_PORT_50051_TCP_ADDR",  //
+      "SVDSERVE_GPU_SERVICE_HOST",     // of a service svdserve-gpu
+      "SVDSERVE_GPU_SERVICE_PORT",     //
+      "SVDSERVE_GPU_PORT_50051_TCP",   //
+      "SVDSERVE_LISTEN_PORT",          // of no service
+      "SVDSERVE_THREAD",               //
+      "SVDSERVE_",                     //
+  };
+  EXPECT_EQ(unknown_variables(names),
+            (std::vector<std::string>{"SVDSERVE_LISTEN_PORT", "SVDSERVE_THREAD", "SVDSERVE_"}));
 }
 
 TEST(ConfigTest, TheHttpPortIsOpenToOthersByAWordAlone) {
-  EXPECT_EQ(read({"--metrics-listen=0.0.0.0:9464", "--metrics-insecure"}).action, Action::kServe);
-  EXPECT_EQ(read({"--metrics-listen=0.0.0.0:9464", "--insecure"}).action, Action::kServe);
-  EXPECT_EQ(read({"--metrics-listen="}).action, Action::kServe);
-  const ConfigOutcome outcome = read({"--metrics-listen=0.0.0.0:9464", "--tls-cert=c", "--tls-key=k"});
-  EXPECT_EQ(outcome.action, Action::kRefuse);
-  EXPECT_THAT(outcome.text, HasSubstr("--metrics-insecure"));
+  const auto wrong = [](const std::vector<std::string>& flags, bool is_loopback) {
+    return check_metrics_exposure(read(flags).config, is_loopback);
+  };
+  EXPECT_THAT(wrong({"--metrics-listen=0.0.0.0:9464", "--tls-cert=c", "--tls-key=k"}, false),
+              HasSubstr("--metrics-insecure"));
+  EXPECT_EQ(wrong({"--metrics-listen=0.0.0.0:9464"}, true), "");
+  EXPECT_EQ(wrong({"--metrics-insecure"}, false), "");
+  EXPECT_EQ(wrong({"--insecure"}, false), "");
 }
 
 TEST(ConfigTest, HelpAndDescriptionNameEveryFlag) {
@@ -241,10 +299,19 @@ TEST(ProgramTest, ExitCodes) {
   const auto open = run_program({svdserve, "--listen=0.0.0.0:0"});
   EXPECT_EQ(open.exit_code, 2);
   EXPECT_THAT(open.output, HasSubstr("--insecure"));
-  EXPECT_EQ(run_program({svdserve, "--tls-cert=/nowhere/c.pem", "--tls-key=/nowhere/k.pem"}).exit_code, 2);
+  for (const std::string cert : {"/nowhere/c.pem", "/tmp", "/dev/null", "/dev/zero"}) {
+    const auto result = run_program({svdserve, "--tls-cert=" + cert, "--tls-key=/nowhere/k.pem"});
+    EXPECT_EQ(result.exit_code, 2) << result.output;
+    EXPECT_THAT(result.output, HasSubstr("svdserve: --tls-cert: cannot read " + cert + ": "));
+  }
   const auto absent = run_program({svdserve, "--devices=host,cuda:4095", "--listen=127.0.0.1:0", "--metrics-listen="});
   EXPECT_EQ(absent.exit_code, 1);
   EXPECT_THAT(absent.output, HasSubstr("names cuda:4095, which cannot be used"));
+  for (const char* flag : {"--listen=[::zz]:0", "--metrics-listen=[::zz]:0"}) {
+    const auto nameless = run_program({svdserve, flag});
+    EXPECT_EQ(nameless.exit_code, 1);
+    EXPECT_THAT(nameless.output, HasSubstr("cannot listen on [::zz]:0: "));
+  }
   svdserve::testing::RunningServer first;
   const auto second = run_program({svdserve, "--listen=" + first.address(), "--metrics-listen="});
   EXPECT_EQ(second.exit_code, 1);

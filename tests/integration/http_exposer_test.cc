@@ -29,7 +29,7 @@ std::unique_ptr<HttpExposer> expose(std::string metrics = "some_metric 1\n") {
   handlers.metrics = [metrics] { return metrics; };
   handlers.live = handlers.ready = [] { return true; };
   std::string error;
-  auto exposer = HttpExposer::Listen("127.0.0.1:0", std::move(handlers), &error);
+  auto exposer = HttpExposer::Listen(*ListenAddress::Resolve("127.0.0.1:0", &error), std::move(handlers), &error);
   EXPECT_NE(exposer, nullptr) << error;
   return exposer;
 }
@@ -193,10 +193,8 @@ TEST(HttpExposer, WithoutDescriptorsItWaitsForThem) {
 TEST(HttpExposer, SaysWhyItCannotListen) {
   const auto exposer = expose();
   std::string error;
-  EXPECT_EQ(HttpExposer::Listen(exposer->address(), {}, &error), nullptr);
+  EXPECT_EQ(HttpExposer::Listen(*ListenAddress::Resolve(exposer->address(), &error), {}, &error), nullptr);
   EXPECT_EQ(error, "cannot listen on " + exposer->address() + ": Address already in use");
-  EXPECT_EQ(HttpExposer::Listen("300.1.1.1:80", {}, &error), nullptr);
-  EXPECT_THAT(error, StartsWith("cannot listen on 300.1.1.1:80: "));
 }
 
 }  // namespace

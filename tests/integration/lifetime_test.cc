@@ -200,6 +200,44 @@ TEST(LifetimeTest, ADrainThatTakesTooLongGivesUpInTime) {
   EXPECT_THAT(server.log(), ::testing::HasSubstr("drain_timeout"));
 }
 
+TEST(LifetimeTest, ATermSignalThatIsRepeatedAtOnceDrainsAsOne) {
+  // On a busy machine more than a second may pass between the two: then that test says nothing.
+  for (int i = 0; i < 5; ++i) {
+    RunningServer server({"--drain-delay=200ms"});
+    const auto began = std::chrono::steady_clock::now();
+    server.Signal(SIGTERM);
+    server.Signal(SIGTERM);
+    const int code = server.Wait();
+    if (code != 0 && std::chrono::steady_clock::now() - began > std::chrono::seconds(1)) continue;
+    EXPECT_EQ(code, 0) << server.log();
+    EXPECT_THAT(server.log(), ::testing::HasSubstr("event=stopped\n"));
+    break;
+  }
+}
+
+TEST(LifetimeTest, AHangupChangesNothing) {
+  RunningServer server;
+  server.Signal(SIGHUP);
+  EXPECT_TRUE(wait_until([&] { return server.log().find("event=signal_ignored signal=1\n") != std::string::npos; }));
+  v1::DecomposeResponse response;
+  EXPECT_TRUE(decompose(connect(server.address()), random_request(2, 2, 1), &response).ok());
+  EXPECT_EQ(server.Stop(), 0);
+}
+
+// Address sanitizer needs terabytes of address space.
+#ifndef __SANITIZE_ADDRESS__
+TEST(LifetimeTest, WithoutMemoryTheStartFailsInOneLine) {
+  for (const char* limit : {"160000", "200000"}) {
+    const ProgramResult result = run_program(
+        {"/bin/bash", "-c",
+         std::string("export OPENBLAS_NUM_THREADS=1; ulimit -v ") + limit + "; exec timeout 100 \"$0\" \"$@\"",
+         server_binary(), "--listen=127.0.0.1:0", "--metrics-listen="});
+    EXPECT_EQ(result.exit_code, 1) << limit << ": " << result.output;
+    EXPECT_THAT(result.output, ::testing::HasSubstr("svdserve: cannot start: ")) << limit;
+  }
+}
+#endif
+
 TEST(LifetimeTest, ASecondSignalStopsAtOnce) {
   RunningServer server({"--drain-delay=30s"});
   server.Signal(SIGTERM);

@@ -6,6 +6,7 @@
 
 #include <chrono>
 #include <csignal>
+#include <cstdlib>
 #include <fstream>
 #include <list>
 #include <map>
@@ -285,6 +286,34 @@ TEST(OperationsTest, TheConfigurationIsLoggedOnceInOneLine) {
   for (size_t begin = 0; begin < log.size(); begin = log.find('\n', begin) + 1) {
     EXPECT_EQ(log.substr(begin, 3), "ts=") << log.substr(begin, 200);
   }
+}
+
+TEST(OperationsTest, LimitsAreLoggedWithTheirReasons) {
+  RunningServer server({"--max-large-bytes=3GiB", "--large-threads=1", "--devices=host"});
+  const std::string log = server.log();
+  EXPECT_THAT(log, HasSubstr("event=machine memory_bytes="));
+  EXPECT_THAT(log,
+              HasSubstr("event=limit flag=max-large-bytes value=3221225472 reason=\"given by --max-large-bytes\""));
+  EXPECT_THAT(log, HasSubstr("event=limit flag=cuda-pinned-bytes value=0 reason=\"no GPU\""));
+  for (const char* flag : {"threads", "large-threads", "cuda-lanes", "max-inflight-bytes", "memory-quota-bytes"}) {
+    EXPECT_THAT(log, HasSubstr(std::string("event=limit flag=") + flag + " value="));
+  }
+}
+
+TEST(OperationsTest, LimitsThatTheMachineCannotKeepAreWarnedOf) {
+  RunningServer server({"--max-large-bytes=1MiB", "--large-threads=64", "--max-inflight-bytes=1000TiB"});
+  EXPECT_THAT(server.log(), HasSubstr("level=warning event=limits reason=\"the limits allow "));
+  EXPECT_THAT(server.log(), HasSubstr("--max-large-bytes=1048576 takes no large matrix"));
+}
+
+TEST(OperationsTest, AVariableThatMeansNothingIsWarnedOf) {
+  setenv("SVDSERVE_MAX_LARGE_BYTE", "1GiB", 1);
+  setenv("SVDSERVE_PORT_50051_TCP", "tcp://10.0.0.1:50051", 1);
+  RunningServer server;
+  unsetenv("SVDSERVE_MAX_LARGE_BYTE");
+  unsetenv("SVDSERVE_PORT_50051_TCP");
+  EXPECT_THAT(server.log(), HasSubstr("level=warning event=unknown_variable name=SVDSERVE_MAX_LARGE_BYTE "));
+  EXPECT_THAT(server.log(), Not(HasSubstr("SVDSERVE_PORT_50051_TCP")));
 }
 
 }  // namespace

@@ -75,9 +75,10 @@ RULES = {
     "server/large_job": Rule(VALUES + SERVER + ("server/large_pipeline.h", "server/admit/", "server/device/", "server/validate/"),
                              CORE_LIBRARIES),
     "server/config": Rule(ENGINE + SERVER + DOORS, CORE_LIBRARIES),
+    "server/limits": Rule(VALUES + SERVER + DOORS, CORE_LIBRARIES),
     "server/main.cc": Rule(ENGINE + DOORS + ("server/",), CORE_LIBRARIES),
     "server": Rule(VALUES + SERVER + ("server/device/device.h",), CORE_LIBRARIES),
-    # What both ends of the wire compute.
+    # What both ends of the wire compute and name.
     "wire": Rule((), ("intrinsics",)),
     # The clients see the wire and nothing behind it.
     "client/cpp": Rule(("wire/",), ("absl", "grpc", "proto")),

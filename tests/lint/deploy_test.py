@@ -14,7 +14,7 @@ PROMTOOL = "promtool"
 
 SERIES = set(re.findall(r'\{\s*"((?:svdserve|process)_\w+)"', (ROOT / "server/metrics/names.h").read_text()))
 HISTOGRAM_SUFFIX = re.compile(r"_(bucket|sum|count)$")
-FLAGS = set(re.findall(r'_flag(?:<\w+>)?\((?:k\w+, )?"([a-z-]+)"', (ROOT / "server/config.cc").read_text()))
+FLAGS = set(re.findall(r'_flag(?:<\w+>)?\(\s*(?:k\w+,\s*)?"([a-z-]+)"', (ROOT / "server/config.cc").read_text()))
 
 
 def unknown_series(text):

@@ -46,6 +46,7 @@ def answer(batch: Any, options: Any) -> Any:
     if options.vectors > _proto.VECTORS["NONE"]:
         cut = slice(leading if options.top_k else None)
         reply.left_vectors, reply.right_vectors_adjoint = matrices(u[:, :, cut]), matrices(vh[:, cut])
+        reply.left_columns, reply.right_columns = u[:, :, cut].shape[2], vh[:, cut].shape[1]
     if options.certificate > _proto.CERTIFICATE_SCOPES["NONE"]:
         reply.certificate.residual = 1e-16
         numbers = np.tile(np.array([1e-16, 2e-16, 3e-16]), (batch.count, 1)).astype(s.dtype)
@@ -62,6 +63,7 @@ def answer_mimo(reply: Any, u: np.ndarray, s: np.ndarray, vh: np.ndarray, mimo: 
     group = mimo.group_size or 1
     snr = 10 ** (np.array(mimo.snr_db) / 10)
     gains = s[:, None, :].astype(np.float64) ** 2 * snr[:, None]
+    reply.left_columns, reply.right_columns = mimo.combiner_columns, mimo.precoder_columns
     if mimo.precoder_columns:
         reply.precoders = matrices(vh.conj().swapaxes(1, 2)[:, :, :mimo.precoder_columns])
     if mimo.combiner_columns:
@@ -125,6 +127,7 @@ class Large:
     progress: list[Any] = dataclasses.field(default_factory=list)  # LargeProgress, sent after Commit
     status: str = "UNSPECIFIED"
     damage: Callable[[Any], Any] = lambda chunk: chunk  # what becomes of each factor chunk; None: it is not sent
+    tamper: Callable[[Any], Any] = lambda message: None  # changes each DecomposeLargeResponse but those with chunks
     leave_after: str = ""  # "open", "chunk", "commit" or "results": it ends the call there, with OK
     wait_after: str = ""  # likewise: it waits there until the client is gone
     opens: list[Any] = dataclasses.field(default_factory=list)
@@ -138,8 +141,12 @@ class Large:
         self.opens.append(first)
         if self.refusals:
             refuse(context, **self.refusals.pop(0))
-        operand = first.rows * first.cols * np.dtype(_DTYPES[first.data_type]).itemsize
-        yield _proto.DecomposeLargeResponse(accepted={"chunk_bytes": self.chunk_bytes, "operand_bytes": operand})
+        element = np.dtype(_DTYPES[first.data_type]).itemsize
+        operand = first.rows * first.cols * element
+        values, left, right = sizes(first)
+        results = left * first.rows * element + right * first.cols * element + \
+            values * (element if first.data_type < 3 else element // 2)
+        yield self.reply(accepted={"chunk_bytes": self.chunk_bytes, "operand_bytes": operand, "result_bytes": results})
         if self._is_over("open", context):
             return
         data = bytearray()
@@ -158,17 +165,24 @@ class Large:
         if self._is_over("commit", context):
             return
         for progress in self.progress:
-            yield _proto.DecomposeLargeResponse(progress=progress)
+            yield self.reply(progress=progress)
         yield from self._results(first, bytes(data))
         if self._is_over("results", context):
             return
         summary = dict(status=_proto.MATRIX_STATUSES[self.status], method=_proto.METHODS["JACOBI"], device="fake:0",
                        sweeps=7, rotations=900, proper_rotations=800,
                        timing=dict(upload_seconds=1, queue_seconds=2, compute_seconds=3, download_seconds=4),
-                       phases=[dict(name="qr", seconds=0.5, flops=1e6)])
+                       phases=[dict(name="qr", seconds=0.5, flops=1e6)], values=values, left_columns=left,
+                       right_rows=right)
         if first.options.certificate:
             summary["certificate"] = dict(residual=1e-15, left_orthogonality=2e-15, right_orthogonality=3e-15)
-        yield _proto.DecomposeLargeResponse(summary=summary)
+        yield self.reply(summary=summary)
+
+    def reply(self, **step: Any) -> Any:
+        """A message, after the test has had its say."""
+        message = _proto.DecomposeLargeResponse(**step)
+        self.tamper(message)
+        return message
 
     def _is_over(self, point: str, context: grpc.ServicerContext) -> bool:
         if self.wait_after == point:
@@ -200,6 +214,15 @@ class Large:
                     yield _proto.DecomposeLargeResponse(factor_chunk=chunk)
 
 
+def sizes(opened: Any) -> tuple[int, int, int]:
+    """Values, columns of U and rows of V^H."""
+    k = min(opened.rows, opened.cols)
+    full = opened.options.vectors == _proto.VECTORS["FULL"]
+    if opened.options.vectors == _proto.VECTORS["NONE"]:
+        return k, 0, 0
+    return k, opened.rows if full else k, opened.cols if full else k
+
+
 def hyperbolic(g: np.ndarray, j: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """G = U S V^H with V^H J V = J from the eigenvectors of G J G^H: good enough for well-conditioned small G."""
     values, vectors = np.linalg.eigh((g * j) @ g.conj().T)
@@ -212,12 +235,15 @@ def hyperbolic(g: np.ndarray, j: np.ndarray) -> tuple[np.ndarray, np.ndarray, np
 
 
 class FakeServer:
-    """Attributes: `address`; `requests`, those it got; `infos`, how often it was asked for its limits;
+    """Attributes: `address`; `requests`, those it got; `announced`, the sizes that their metadata told; `refuse_unread`, what
+    ends a call before its request is read, given the context; `infos`, how often it was asked for its limits;
     `handler`, what it does with a request; `large`, what it does with large factors."""
 
     def __init__(self) -> None:
         self.address = ""
         self.requests: list[Any] = []
+        self.announced: list[str | None] = []
+        self.refuse_unread: Callable[[grpc.ServicerContext], Any] = lambda context: None
         self.infos = 0
         self.limits = dict(max_values=128, max_dimension=16384, max_matrices=1 << 24, max_message_bytes=64 << 20,
                            max_groups=4096, max_large_bytes=1 << 30)
@@ -225,9 +251,12 @@ class FakeServer:
         self.handler: Handler = lambda request, context: decompose(request)
         self._lock = threading.Lock()
 
-    def on_decompose(self, request: Any, context: grpc.ServicerContext) -> Any:
+    def on_decompose(self, requests: Iterator[Any], context: grpc.ServicerContext) -> Any:
+        self.refuse_unread(context)
+        request = next(requests)
         with self._lock:
             self.requests.append(request)
+            self.announced.append(dict(context.invocation_metadata()).get("svdserve-request-bytes"))
         return self.handler(request, context)
 
     def on_info(self, request: Any, context: grpc.ServicerContext) -> Any:
@@ -240,7 +269,8 @@ def running() -> Iterator[FakeServer]:
     fake = FakeServer()
     server = grpc.server(futures.ThreadPoolExecutor(8), options=(("grpc.max_receive_message_length", -1),))
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(_proto.SERVICE, {
-        "Decompose": grpc.unary_unary_rpc_method_handler(
+        # As a stream of one request, which is the same on the wire: so that a call can end before it is read.
+        "Decompose": grpc.stream_unary_rpc_method_handler(
             fake.on_decompose, _proto.DecomposeRequest.FromString, _proto.DecomposeResponse.SerializeToString),
         "DecomposeLarge": grpc.stream_stream_rpc_method_handler(
             lambda requests, context: fake.large.serve(requests, context), _proto.DecomposeLargeRequest.FromString,

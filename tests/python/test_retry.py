@@ -228,7 +228,7 @@ def test_an_answer_that_cannot_be_read_is_an_error(fake, svdvals):
         return answer
 
     fake.handler = handle
-    with pytest.raises(svdserve.Error, match="the server answered"):
+    with pytest.raises(svdserve.Error, match="the server's reply is invalid"):
         svdvals(fake, np.eye(2))
 
 
@@ -352,7 +352,8 @@ def test_pauses_grow_keep_to_the_policy_and_honour_the_server():
     assert policy.pause(svdserve.Overloaded("too long"), 1, None) is None
 
 
-@pytest.mark.parametrize("arguments", [dict(piece_bytes=0), dict(max_in_flight=0), dict(tls=svdserve.Tls(cert=b"x"))])
+@pytest.mark.parametrize("arguments", [dict(piece_bytes=0), dict(max_in_flight=0), dict(max_message_bytes=0),
+                                       dict(max_message_bytes=2**31), dict(tls=svdserve.Tls(cert=b"x"))])
 def test_senseless_arguments_of_the_constructor(arguments):
     with pytest.raises(ValueError):
         svdserve.Client("127.0.0.1:1", **arguments)

@@ -1,258 +1,336 @@
-// The queue's own bookkeeping; its rules as callers see them are in batch_scheduler_test.cc.
+// The queue's own bookkeeping; its rules as callers see them are in batch_scheduler_test.cc, and whose turn it is in
+// batch_fairness_test.cc.
 #include "server/batch/batch_queue.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <memory>
 #include <random>
+#include <string>
 #include <vector>
 
 namespace svdserve::server {
 namespace {
 
-constexpr int64_t kBytes = 32;  // of a 2 x 2 matrix of doubles
+using ::testing::ElementsAre;
 
-std::shared_ptr<Job> MakeJob(int64_t count, int key = 0) {
+constexpr int64_t kBytes = 32;  // of a 2 x 2 matrix of doubles
+const absl::Time kNow = absl::UnixEpoch() + absl::Seconds(100);
+constexpr absl::Duration kWork = absl::Microseconds(10);
+
+std::shared_ptr<Job> MakeJob(int64_t count, int key = 0, const Peer& peer = "") {
   const auto job = std::make_shared<Job>();
   job->work.plan.problem = {2, 2, DType::kF64, Order::kRowMajor};
   job->work.plan.method = Method::kBisection;
   job->work.plan.tolerance = 1e-3 * key;
   job->work.request.count = count;
   job->work.request.payload_bytes = static_cast<size_t>(count * kBytes);
+  job->work.request.peer = peer;
   return job;
 }
 
-// The `nth` batch in turn, or the last.
-Batch* Next(const BatchQueue& queue, size_t nth = 0) {
-  Batch* next = nullptr;
-  queue.ForEachInTurn([&](Batch* batch) {
-    next = batch;
-    return nth-- > 0;
-  });
-  return next;
-}
+// A queue whose batches are not bounded by time, and what its users do with it.
+struct TestQueue : BatchQueue {
+  explicit TestQueue(const BatchLimits& limits = {})
+      : TestQueue(limits, [](const Plan&, int64_t most, absl::Duration) { return most; }) {}
+  TestQueue(const BatchLimits& limits, PieceOf piece_of) : BatchQueue(limits, std::move(piece_of)) {}
+  ~TestQueue() {  // everything leaves it
+    while (!empty()) Finish(TakeNext());
+  }
 
-const absl::Time kNow = absl::UnixEpoch() + absl::Seconds(100);
+  std::shared_ptr<Job> AddJob(std::shared_ptr<Job> job, absl::Time now = kNow) {
+    Add(job, {job->work.request.count}, now);
+    return job;
+  }
+  // The `nth` offer, or the last.
+  Offer Next(size_t nth = 0) const {
+    Offer next{};
+    ForEachOffer(now, [&](const Offer& offer) {
+      next = offer;
+      return nth-- > 0;
+    });
+    return next;
+  }
+  std::vector<int> Keys(size_t most = 100) const {
+    std::vector<int> keys;
+    ForEachOffer(now, [&](const Offer& offer) {
+      keys.push_back(static_cast<int>(std::lround(offer.plan->tolerance * 1e3)));
+      return keys.size() < most;
+    });
+    return keys;
+  }
+  std::unique_ptr<Batch> TakeNext(size_t nth = 0) { return Take(Next(nth), kWork, now, &cuts); }
+  // It ran, and all of its jobs leave it.
+  void Finish(std::unique_ptr<Batch> batch, absl::Duration took = kWork) {
+    Settle(batch.get(), took);
+    for (size_t i = 0; i < batch->slices.size(); ++i) Drop(batch.get(), i);
+  }
+
+  absl::Time now = kNow;
+  CutEvents cuts;
+};
+
+std::vector<int64_t> CountsOf(const Batch& batch) {
+  std::vector<int64_t> counts;
+  for (const Slice& slice : batch.slices) counts.push_back(slice.count);
+  return counts;
+}
 
 TEST(BatchQueue, PartsCoverTheRequestExactly) {
   BatchLimits limits;
   limits.max_bytes = 7 * kBytes;
   for (int64_t count : {8, 13, 14, 15, 100}) {
-    BatchQueue queue(limits);
-    CutEvents cuts;
-    const auto job = MakeJob(count);
-    queue.Add(job, {job->work.request.count}, kNow, &cuts);
-    int64_t next = 0;
-    while (!queue.empty()) {
-      const std::unique_ptr<Batch> batch = queue.Take(Next(queue), kNow, &cuts);
+    TestQueue queue(limits);
+    const auto job = queue.AddJob(MakeJob(count));
+    EXPECT_EQ(job->unfinished, count);
+    int64_t next = 0, parts = 0;
+    for (; !queue.empty(); ++parts) {
+      std::unique_ptr<Batch> batch = queue.TakeNext();
       ASSERT_EQ(batch->slices.size(), 1u);
       EXPECT_EQ(batch->slices[0].first, next);
       EXPECT_LE(batch->bytes, limits.max_bytes);
       next += batch->slices[0].count;
+      queue.Finish(std::move(batch));
     }
     EXPECT_EQ(next, count);
-    EXPECT_EQ(job->unfinished, (count + 6) / 7);
+    EXPECT_EQ(parts, (count + 6) / 7);
   }
 }
 
 TEST(BatchQueue, MatrixLargerThanTheLimitStillGoes) {
   BatchLimits limits;
   limits.max_bytes = kBytes / 2;
-  BatchQueue queue(limits);
-  CutEvents cuts;
-  queue.Add(MakeJob(3), {3}, kNow, &cuts);
-  for (int i = 0; i < 3; ++i) EXPECT_EQ(queue.Take(Next(queue), kNow, &cuts)->matrices, 1);
+  TestQueue queue(limits);
+  queue.AddJob(MakeJob(3));
+  for (int i = 0; i < 3; ++i) {
+    std::unique_ptr<Batch> batch = queue.TakeNext();
+    EXPECT_EQ(batch->matrices, 1);
+    queue.Finish(std::move(batch));
+  }
   EXPECT_TRUE(queue.empty());
 }
 
-TEST(BatchQueue, SharesLeaveBecauseLanesAreFree) {
-  BatchQueue queue({});
-  CutEvents cuts;
-  queue.Add(MakeJob(5), {3, 2}, kNow, &cuts);
-  ASSERT_EQ(cuts.size(), 2u);
-  EXPECT_EQ(cuts[0].reason, CutReason::kLaneFree);
-  EXPECT_EQ(cuts[0].matrices, 3);
-  EXPECT_EQ(cuts[1].matrices, 2);
+TEST(BatchQueue, SharesGoAlone) {
+  TestQueue queue;
+  queue.AddJob(MakeJob(1));
+  const auto job = MakeJob(5);
+  queue.Add(job, {3, 2}, kNow);
+  queue.AddJob(MakeJob(1));
+  std::vector<int64_t> batches;
+  while (!queue.empty()) {
+    std::unique_ptr<Batch> batch = queue.TakeNext();
+    EXPECT_EQ(batch->slices.size(), 1u);
+    batches.push_back(batch->matrices);
+    queue.Finish(std::move(batch));
+  }
+  EXPECT_THAT(batches, ElementsAre(1, 3, 2, 1));
+  EXPECT_EQ(queue.cuts[1].reason, CutReason::kLaneFree);
 }
 
 TEST(BatchQueue, ShareBeyondTheLimitsIsSplitItself) {
   BatchLimits limits;
   limits.max_matrices = 4;
-  BatchQueue queue(limits);
-  CutEvents cuts;
+  TestQueue queue(limits);
   const auto job = MakeJob(12);
-  queue.Add(job, {9, 3}, kNow, &cuts);
-  std::vector<int64_t> parts;
-  queue.ForEachInTurn([&](Batch* batch) {
-    parts.push_back(batch->matrices);
-    return true;
-  });
-  EXPECT_EQ(parts, (std::vector<int64_t>{3, 3, 3, 3}));
-  EXPECT_EQ(job->unfinished, 4);
-  EXPECT_EQ(queue.Waiting(job->work.plan), 12);
-}
-
-TEST(BatchQueue, TurnsGoRoundTheKeysBeforeTheyGoDeeper) {
-  BatchLimits limits;
-  limits.max_matrices = 1;
-  BatchQueue queue(limits);
-  CutEvents cuts;
-  for (int key : {1, 1, 1, 2, 3, 3}) queue.Add(MakeJob(1, key), {1}, kNow, &cuts);
-  const auto keys = [&](size_t most) {
-    std::vector<int> seen;
-    queue.ForEachInTurn([&](Batch* batch) {
-      seen.push_back(static_cast<int>(std::lround(batch->plan.tolerance * 1e3)));
-      return seen.size() < most;
-    });
-    return seen;
-  };
-  EXPECT_EQ(keys(100), (std::vector<int>{1, 2, 3, 1, 3, 1}));
-  EXPECT_EQ(keys(2), (std::vector<int>{1, 2}));
-  queue.Take(Next(queue), kNow, &cuts);  // its key goes to the end
-  EXPECT_EQ(keys(100), (std::vector<int>{2, 3, 1, 3, 1}));
-}
-
-TEST(BatchQueue, AnyBatchMayBeTakenAndComeBackToTheFront) {
-  BatchLimits limits;
-  limits.max_matrices = 2;
-  BatchQueue queue(limits);
-  CutEvents cuts;
-  queue.Add(MakeJob(6, 1), {6}, kNow, &cuts);
-  queue.Add(MakeJob(1, 2), {1}, kNow, &cuts);
-  std::vector<Batch*> line;
-  queue.ForEachInTurn([&](Batch* batch) {
-    line.push_back(batch);
-    return true;
-  });
-  std::unique_ptr<Batch> third = queue.Take(line[2], kNow, &cuts);
-  EXPECT_EQ(third.get(), line[2]);
-  EXPECT_EQ(third->slices[0].first, 2);
-  EXPECT_EQ(third->state, Batch::State::kRunning);
-  const std::unique_ptr<Batch> open = queue.Take(line[1], kNow, &cuts);  // the last of its key
-  EXPECT_EQ(cuts.back().reason, CutReason::kLaneFree);
-  queue.Return(std::move(third));
-  EXPECT_EQ(Next(queue), line[2]);
-  EXPECT_EQ(line[2]->state, Batch::State::kWaiting);
-  std::shared_ptr<Job> job = line[2]->slices[0].job;
-  const std::vector<Part> parts(job->parts.begin(), job->parts.end());
-  for (const Part& part : parts) queue.Remove(part);
+  queue.Add(job, {9, 3}, kNow);
+  EXPECT_EQ(queue.Waiting("", job->work.plan), 12);
+  EXPECT_EQ(queue.Waiting("another", job->work.plan), 0);
+  for (int i = 0; i < 4; ++i) {
+    std::unique_ptr<Batch> batch = queue.TakeNext();
+    EXPECT_EQ(batch->matrices, 3);
+    queue.Finish(std::move(batch));
+  }
   EXPECT_TRUE(queue.empty());
 }
 
-TEST(BatchQueue, SlotsOfTheCancelledDoNotGrowForEver) {
-  BatchQueue queue({});
-  CutEvents cuts;
-  const auto stays = MakeJob(1);
-  queue.Add(stays, {1}, kNow, &cuts);
-  for (int i = 0; i < 40000; ++i) {
-    const auto job = MakeJob(1);
-    queue.Add(job, {job->work.request.count}, kNow, &cuts);
-    for (const Part& part : job->parts) queue.Remove(part);
+TEST(BatchQueue, PiecesAreCutByTime) {
+  constexpr absl::Duration kMatrix = absl::Microseconds(100);
+  TestQueue queue({}, [](const Plan& plan, int64_t most, absl::Duration work) {
+    return plan.tolerance > 0 ? std::min(most, work / kMatrix) : most;
+  });
+  queue.AddJob(MakeJob(100, 1));
+  queue.AddJob(MakeJob(100, 0));
+  std::vector<int64_t> slow, fast;
+  while (!queue.empty()) {
+    std::unique_ptr<Batch> batch = queue.TakeNext();
+    (batch->plan.tolerance > 0 ? slow : fast).push_back(batch->matrices);
+    queue.Finish(std::move(batch));
   }
-  EXPECT_LE(queue.Take(Next(queue), kNow, &cuts)->slices.size(), 16384u);
+  EXPECT_THAT(slow, ElementsAre(34, 33, 33));  // 4 ms at most
+  EXPECT_THAT(fast, ElementsAre(100));
 }
 
-TEST(BatchQueue, NothingIsLostUnderRandomUse) {
-  std::mt19937 random(7);
+TEST(BatchQueue, OffersGoRoundTheKeysBeforeTheyGoDeeper) {
   BatchLimits limits;
-  limits.max_matrices = 10;
-  limits.max_waiting = 3;
-  BatchQueue queue(limits);
-  CutEvents cuts;
-  absl::Time now = kNow;
-  std::vector<std::shared_ptr<Job>> waiting;
-  int64_t added = 0, removed = 0, taken = 0;
-  const auto take = [&] {
-    Batch* const next = Next(queue, random() % 3);
-    const std::unique_ptr<Batch> batch = queue.Take(next, now, &cuts);
-    EXPECT_EQ(batch.get(), next);
-    int64_t matrices = 0;
-    for (const Slice& slice : batch->slices) {
-      if (slice.job == nullptr) continue;
-      matrices += slice.count;
-      for (Part& part : slice.job->parts) {
-        if (part.batch == batch.get()) part.batch = nullptr;
-      }
-    }
-    EXPECT_EQ(matrices, batch->matrices);
-    EXPECT_EQ(matrices * kBytes, batch->bytes);
-    EXPECT_GT(matrices, 0);
-    taken += matrices;
-  };
-  for (int step = 0; step < 20000; ++step) {
-    cuts.clear();
-    switch (random() % 5) {
-      case 0:
-      case 1: {
-        const auto job = MakeJob(1 + static_cast<int64_t>(random() % 25), static_cast<int>(random() % 4));
-        const int64_t count = job->work.request.count, share = static_cast<int64_t>(random()) % count;
-        queue.Add(job, share > 0 ? std::vector<int64_t>{share, count - share} : std::vector<int64_t>{count}, now,
-                  &cuts);
-        added += job->work.request.count;
-        waiting.push_back(job);
-        break;
-      }
-      case 2:
-        if (!waiting.empty()) {
-          std::swap(waiting[random() % waiting.size()], waiting.back());
-          for (Part& part : waiting.back()->parts) {
-            if (part.batch == nullptr) continue;
-            removed += part.batch->slices[part.slot].count;
-            queue.Remove(part);
-          }
-          waiting.pop_back();
-        }
-        break;
-      case 3:
-        if (!queue.empty()) take();
-        break;
-      case 4:
-        now += absl::Microseconds(100);
-        queue.CutOverdue(now, &cuts);
-        EXPECT_GT(queue.next_cut(), now);
-        break;
-    }
+  limits.max_matrices = 1;
+  TestQueue queue(limits);
+  for (int key : {1, 1, 1, 2, 3, 3}) queue.AddJob(MakeJob(1, key));
+  EXPECT_THAT(queue.Keys(), ElementsAre(1, 2, 3, 1, 3, 1));
+  EXPECT_THAT(queue.Keys(2), ElementsAre(1, 2));
+  queue.Finish(queue.TakeNext());  // its key goes to the end
+  EXPECT_THAT(queue.Keys(), ElementsAre(2, 3, 1, 3, 1));
+}
+
+TEST(BatchQueue, OffersGoRoundThePeersBeforeTheyGoDeeper) {
+  BatchLimits limits;
+  limits.max_matrices = 1;
+  TestQueue queue(limits);
+  for (int key : {1, 2, 3}) queue.AddJob(MakeJob(1, key, "many"));
+  queue.AddJob(MakeJob(1, 4, "few"));
+  EXPECT_THAT(queue.Keys(), ElementsAre(1, 4, 2, 3));
+}
+
+TEST(BatchQueue, BatchThatComesBackIsOfferedFirst) {
+  BatchLimits limits;
+  limits.max_matrices = 2;
+  TestQueue queue(limits);
+  const auto first = queue.AddJob(MakeJob(6, 1));
+  const auto other = queue.AddJob(MakeJob(1, 2));
+  std::unique_ptr<Batch> batch = queue.TakeNext();
+  Batch* const failed = batch.get();
+  EXPECT_TRUE(failed->running);
+  queue.Settle(failed, kWork);
+  queue.Return(std::move(batch));
+  EXPECT_FALSE(failed->running);
+  EXPECT_EQ(queue.Next().returned, failed);
+  EXPECT_THAT(queue.Keys(), ElementsAre(1, 2, 1, 1));
+  queue.Remove(first->parts[0]);  // its only slice: the batch goes
+  EXPECT_THAT(queue.Keys(), ElementsAre(2, 1, 1));
+  EXPECT_EQ(queue.Withdraw(first.get()), first);
+  EXPECT_EQ(queue.Withdraw(first.get()), nullptr);
+  EXPECT_THAT(queue.Keys(), ElementsAre(2));
+}
+
+TEST(BatchQueue, RequestsFarApartShareABatchOnlyOnceTheyHaveWaitedLong) {
+  TestQueue queue;
+  for (int i = 0; i < 4; ++i) {
+    queue.AddJob(MakeJob(1 + i), queue.now);
+    queue.now += absl::Microseconds(250);
   }
-  queue.CutAll(CutReason::kDrain, now, &cuts);
-  EXPECT_EQ(queue.next_cut(), absl::InfiniteFuture());
-  while (!queue.empty()) take();
-  EXPECT_EQ(added, removed + taken);
+  std::unique_ptr<Batch> batch = queue.TakeNext();
+  EXPECT_THAT(CountsOf(*batch), ElementsAre(1, 2, 3));  // 500 us apart
+  EXPECT_EQ(queue.cuts.back().reason, CutReason::kAge);
+  queue.Finish(std::move(batch));
+  queue.now += absl::Milliseconds(7);
+  queue.AddJob(MakeJob(5), queue.now);
+  queue.now += absl::Milliseconds(1);
+  batch = queue.TakeNext();
+  EXPECT_THAT(CountsOf(*batch), ElementsAre(4, 5));
+  EXPECT_EQ(queue.cuts.back().reason, CutReason::kLaneFree);
+  queue.Finish(std::move(batch));
 }
 
 TEST(BatchQueue, PartsAreWholeGroups) {
   BatchLimits limits;
   limits.max_bytes = 7 * kBytes;
   for (const int64_t group : {2, 3, 10}) {
-    BatchQueue queue(limits);
-    CutEvents cuts;
+    TestQueue queue(limits);
     const auto job = MakeJob(30 * group);
     job->work.plan.outputs.group = group;
-    queue.Add(job, {10 * group, 20 * group}, kNow, &cuts);
+    queue.Add(job, {10 * group, 20 * group}, kNow);
     int64_t next = 0;
     while (!queue.empty()) {
-      const std::unique_ptr<Batch> batch = queue.Take(Next(queue), kNow, &cuts);
+      std::unique_ptr<Batch> batch = queue.TakeNext();
       EXPECT_EQ(batch->slices[0].first, next);
       EXPECT_EQ(batch->slices[0].count % group, 0);
       EXPECT_LE(batch->slices[0].count, std::max<int64_t>(group, 7));
       next += batch->slices[0].count;
+      queue.Finish(std::move(batch));
     }
     EXPECT_EQ(next, 30 * group);
   }
 }
 
 TEST(BatchQueue, DifferentOutputsAreDifferentKeys) {
-  BatchQueue queue({});
-  CutEvents cuts;
+  TestQueue queue;
   for (int i = 0; i < 3; ++i) {
     const auto job = MakeJob(1);
     job->work.plan.outputs.capacity = true;
     job->work.plan.outputs.snr_count = 1;
     job->work.plan.outputs.snr[0] = i < 2 ? 1 : 10;
-    queue.Add(job, {1}, kNow, &cuts);
+    queue.AddJob(job);
   }
-  EXPECT_EQ(Next(queue, 0)->slices.size() + Next(queue, 1)->slices.size(), 3u);
-  EXPECT_NE(Next(queue, 0), Next(queue, 1));
+  EXPECT_EQ(queue.keys(), 2u);
+}
+
+// Jobs come, are taken, cancelled, fail and come back at random: none is lost, and nothing is kept of what has gone.
+TEST(BatchQueue, NothingIsLostUnderRandomUse) {
+  std::mt19937 random(7);
+  BatchLimits limits;
+  limits.max_matrices = 10;
+  TestQueue queue(limits);
+  std::vector<std::shared_ptr<Job>> jobs;
+  std::vector<std::unique_ptr<Batch>> running;
+  int64_t added = 0, removed = 0, done = 0;
+  const auto cancel = [&](const std::shared_ptr<Job>& job) {
+    if (job->rest.flow != nullptr) removed += job->rest.ends.back() - job->rest.next;
+    queue.Withdraw(job.get());
+    std::vector<Part> parts(job->parts.begin(), job->parts.end());
+    job->parts.clear();
+    for (const Part& part : parts) {
+      if (part.batch->running) continue;
+      removed += part.batch->slices[part.slot].count;
+      queue.Remove(part);
+    }
+  };
+  const auto end = [&](std::unique_ptr<Batch> batch, bool failed) {
+    queue.Settle(batch.get(), absl::Microseconds(random() % 100));
+    if (failed) return queue.Return(std::move(batch));
+    int64_t matrices = 0;
+    for (size_t i = 0; i < batch->slices.size(); ++i) {
+      const Slice& slice = batch->slices[i];
+      if (slice.job == nullptr) continue;
+      matrices += slice.count;
+      auto& parts = slice.job->parts;
+      parts.erase(std::remove_if(parts.begin(), parts.end(), [&](const Part& p) { return p.batch == batch.get(); }),
+                  parts.end());
+    }
+    EXPECT_EQ(matrices, batch->matrices);
+    EXPECT_EQ(matrices * kBytes, batch->bytes);
+    EXPECT_GT(matrices, 0);
+    done += matrices;
+    for (size_t i = 0; i < batch->slices.size(); ++i) queue.Drop(batch.get(), i);
+  };
+  const auto any = [&](auto* from) {
+    std::swap((*from)[random() % from->size()], from->back());
+    auto one = std::move(from->back());
+    from->pop_back();
+    return one;
+  };
+  for (int step = 0; step < 20000; ++step) {
+    queue.cuts.clear();
+    switch (random() % 6) {
+      case 0:
+      case 1: {
+        const auto job = MakeJob(1 + static_cast<int64_t>(random() % 25), static_cast<int>(random() % 4),
+                                 std::to_string(random() % 3));
+        const int64_t count = job->work.request.count, share = static_cast<int64_t>(random()) % count;
+        queue.Add(job, share > 0 ? std::vector<int64_t>{share, count - share} : std::vector<int64_t>{count}, queue.now);
+        added += count;
+        jobs.push_back(job);
+        break;
+      }
+      case 2:
+        if (!jobs.empty()) cancel(any(&jobs));
+        break;
+      case 3:
+        if (!queue.empty()) running.push_back(queue.TakeNext(random() % 3));
+        break;
+      case 4:
+        if (!running.empty()) end(any(&running), random() % 4 == 0);
+        break;
+      case 5:
+        queue.now += absl::Microseconds(100);
+        break;
+    }
+  }
+  while (!running.empty()) end(any(&running), false);
+  while (!queue.empty()) end(queue.TakeNext(), false);
+  EXPECT_EQ(added, removed + done);
+  EXPECT_LE(queue.peers(), 3u);
+  EXPECT_LE(queue.keys(), 4u);
 }
 
 }  // namespace

@@ -124,6 +124,23 @@ TEST(CostTable, MethodsAndTolerancesAreTimedApart) {
   EXPECT_NEAR(Micros(table.Predict(jacobi, 100).typical), 1000, 0.1);
 }
 
+TEST(CostTable, LimitsOfSweepsAreTimedApartWhereTheyMatter) {
+  const auto plan_of = [](int max_sweeps) {
+    return *make_plan({8, 8, DType::kF64, Order::kRowMajor}, {Method::kJacobi, 0, max_sweeps}).plan;
+  };
+  EXPECT_LT(estimate_flops(plan_of(1)), estimate_flops(plan_of(3)));
+  EXPECT_EQ(estimate_flops(plan_of(30)), estimate_flops(plan_of(1000)));  // a sweep too many is not expected
+  EXPECT_LT(estimate_flops(PlanOf(8, 8, DType::kF64, Method::kJacobi, 0.1)), estimate_flops(plan_of(30)));
+  CostTable table;
+  ObserveTimes(&table, plan_of(2), 100, {10});
+  ObserveTimes(&table, plan_of(30), 100, {50});
+  ObserveTimes(&table, plan_of(1000), 100, {900});
+  EXPECT_NEAR(Micros(table.Predict(plan_of(2), 100).typical), 10, 0.1);
+  EXPECT_NEAR(Micros(table.Predict(plan_of(30), 100).typical), 50, 0.1);
+  EXPECT_NEAR(Micros(table.Predict(plan_of(31), 100).typical), 50, 0.1);
+  EXPECT_NEAR(Micros(table.Predict(plan_of(1000), 100).typical), 900, 0.1);
+}
+
 // Clients choose shapes and tolerances; the table keeps those that ran last.
 TEST(CostTable, IsBounded) {
   CostTable table;

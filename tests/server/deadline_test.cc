@@ -34,7 +34,12 @@ TEST(CheckDeadline, RefusesWhatWouldBeLate) {
 
 // One device that takes 10 ms for each matrix of a batch, but once took 4 ms.
 struct Experienced : PipelineHarness {
-  Experienced() : PipelineHarness(Defaults(), {1}) {
+  static PipelineOptions WholeBatches() {
+    PipelineOptions options = Defaults();
+    options.max_batch_work = absl::InfiniteDuration();
+    return options;
+  }
+  Experienced() : PipelineHarness(WholeBatches(), {1}) {
     for (const int64_t count : {1, 16}) {
       for (int i = 0; i < 10; ++i) {
         device().Fail([this, i, count] {

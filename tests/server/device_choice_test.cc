@@ -209,6 +209,43 @@ TEST(DeviceSideLanes, TakeWhatIsSoonerDoneThanHandedOver) {
   EXPECT_EQ(DevicePool::Placement(&pool).Place(kPlan, 3, {})->index, 0);  // never a side lane
 }
 
+TEST_F(DeviceChoice, MatricesWithinATimeAreThoseOfTheQuickestDevice) {
+  constexpr int64_t kMost = 1 << 20;
+  EXPECT_EQ(pool_->MatricesWithin(kPlan, 1000, absl::Milliseconds(4)), 1000);
+  const int64_t within = pool_->MatricesWithin(kPlan, kMost, absl::Milliseconds(4));
+  EXPECT_NEAR(static_cast<double>(within), 4000 / 0.06, 1000);  // 60 us a thousand there
+  const Plan groups = [] {
+    Plan plan = kPlan;
+    plan.outputs.group = 7;
+    return plan;
+  }();
+  EXPECT_EQ(pool_->MatricesWithin(groups, 7 * kMost, absl::Milliseconds(4)) % 7, 0);
+}
+
+// A device that takes as long for many matrices as for one gets many; one that does not gets what takes twice as long.
+TEST_F(DeviceChoice, WhereOneMatrixTakesLongerThanTheTimeSeveralGoTogether) {
+  const Plan large = *make_plan({128, 128, DType::kF64, Order::kRowMajor}, {}).plan;
+  const auto teach = [&](int64_t count, absl::Duration took) {
+    for (const int device : {kFast, kSlow}) {
+      controls_[device]->Fail([this, took] {
+        clock_.Advance(took);
+        return DeviceOutcome{absl::OkStatus(), false, true, {}};
+      });
+      const HostSegment segment{nullptr, count, {}, nullptr};
+      const std::atomic<bool> cancel{false};
+      const Lane lane = *DevicePool::Placement(pool_.get()).Place(large, count, {1 - device});
+      pool_->Execute(lane, large, {&segment, 1}, &cancel);
+      pool_->Release(lane);
+    }
+  };
+  const auto within = [&] { return pool_->MatricesWithin(large, 64, absl::Milliseconds(4)); };
+  teach(1, absl::Milliseconds(30));
+  teach(64, absl::Milliseconds(40));
+  EXPECT_EQ(within(), 64);
+  for (int i = 0; i < 40; ++i) teach(64, absl::Milliseconds(30 * 64));
+  EXPECT_EQ(within(), 2);
+}
+
 TEST_F(DeviceChoice, EarliestDoneIsNeverOfAnIdleDevice) {
   EXPECT_EQ(pool_->EarliestDone(kPlan, 1000, 0, false), absl::ZeroDuration());
   Place(1000);

@@ -10,22 +10,23 @@ absl::Duration ms(double n) { return absl::Milliseconds(n); }
 
 TEST(DeviceLoad, LanesAreHeldAndFreed) {
   DeviceLoad load(2);
-  EXPECT_EQ(load.free_lane(), 0);
+  const auto free_lane = [&load] { return load.free_lane(ms(1), kStart); };
+  EXPECT_EQ(free_lane(), 0);
   EXPECT_TRUE(load.idle());
-  load.Hold(0, {});
+  load.Hold(0, {}, kStart);
   EXPECT_FALSE(load.idle());
-  EXPECT_EQ(load.free_lane(), 1);
-  load.Hold(1, {});
-  EXPECT_EQ(load.free_lane(), std::nullopt);
+  EXPECT_EQ(free_lane(), 1);
+  load.Hold(1, {}, kStart);
+  EXPECT_EQ(free_lane(), std::nullopt);
   EXPECT_EQ(load.held(), 2);
   load.Release(0);
-  EXPECT_EQ(load.free_lane(), 0);
+  EXPECT_EQ(free_lane(), 0);
   EXPECT_EQ(load.held(), 1);
 }
 
 TEST(DeviceLoad, ALaneThatComputesSeveralTimesEndsOnce) {
   DeviceLoad load(1);
-  load.Hold(0, {});
+  load.Hold(0, {}, kStart);
   for (int run = 0; run < 3; ++run) {
     load.Begin(0, kStart + run * ms(2));
     EXPECT_FALSE(load.idle());
@@ -34,13 +35,13 @@ TEST(DeviceLoad, ALaneThatComputesSeveralTimesEndsOnce) {
   }
   load.Release(0);
   EXPECT_TRUE(load.idle());
-  load.Hold(0, {});
+  load.Hold(0, {}, kStart);
   EXPECT_FALSE(load.idle());
 }
 
 TEST(DeviceLoad, BacklogShrinksAsALaneComputes) {
   DeviceLoad load(1);
-  load.Hold(0, {ms(10), ms(8)});
+  load.Hold(0, {ms(10), ms(8)}, kStart);
   EXPECT_EQ(load.Backlog(kStart), ms(10));
   load.Begin(0, kStart);
   EXPECT_EQ(load.Backlog(kStart + ms(4)), ms(6));
@@ -55,7 +56,7 @@ TEST(DeviceLoad, BacklogShrinksAsALaneComputes) {
 
 TEST(DeviceLoad, LateWorkIsExpectedToStayAsLongAsItIsLate) {
   DeviceLoad load(1);
-  load.Hold(0, {ms(10), ms(8)});
+  load.Hold(0, {ms(10), ms(8)}, kStart);
   load.Begin(0, kStart);
   EXPECT_EQ(load.Backlog(kStart + ms(10)), ms(0));
   EXPECT_EQ(load.Backlog(kStart + ms(13)), ms(3));
@@ -65,8 +66,8 @@ TEST(DeviceLoad, LateWorkIsExpectedToStayAsLongAsItIsLate) {
 
 TEST(DeviceLoad, LanesThatOverlapShareTheDevice) {
   DeviceLoad load(2);
-  load.Hold(0, {ms(10), ms(10)});
-  load.Hold(1, {ms(10), ms(10)});
+  load.Hold(0, {ms(10), ms(10)}, kStart);
+  load.Hold(1, {ms(10), ms(10)}, kStart);
   load.Begin(0, kStart);
   load.Begin(1, kStart + ms(2));  // lane 0 has had 2
   EXPECT_EQ(load.Backlog(kStart + ms(2)), ms(18));
@@ -76,6 +77,65 @@ TEST(DeviceLoad, LanesThatOverlapShareTheDevice) {
   EXPECT_EQ(load.End(1, kStart + ms(20)), ms(10));
   EXPECT_EQ(load.busy(kStart + ms(20)), ms(20));  // and not the 34 of its lanes
   EXPECT_EQ(load.busy(kStart + ms(50)), ms(20));
+}
+
+const CostEstimate kShort{ms(2), ms(1)}, kLong{ms(50), ms(40)};
+
+TEST(DeviceLoad, ReliefLaneIsForShortWorkWhileLongWorkHoldsTheOther) {
+  DeviceLoad load(1, 1, 4);
+  const auto lane_for = [&load](const CostEstimate& work) { return load.free_lane(work.typical, kStart); };
+  load.Hold(0, kShort, kStart);  // one batch fills the device
+  EXPECT_EQ(lane_for(kShort), std::nullopt);
+  EXPECT_EQ(lane_for(kLong), std::nullopt);
+  load.Release(0);
+  load.Hold(0, kLong, kStart);
+  EXPECT_EQ(lane_for(kLong), std::nullopt);
+  EXPECT_EQ(lane_for(kShort), 1);
+  load.Hold(1, kShort, kStart);
+  EXPECT_EQ(lane_for(kShort), std::nullopt);
+  EXPECT_EQ(load.free_side_lane(), 2);
+  load.Release(0);  // the long work ends first
+  EXPECT_EQ(lane_for(kLong), std::nullopt);
+  EXPECT_EQ(lane_for(kShort), std::nullopt);
+  load.Release(1);
+  EXPECT_EQ(lane_for(kLong), 0);
+}
+
+TEST(DeviceLoad, WorkThatTurnsOutToBeLongIsRelievedToo) {
+  DeviceLoad load(1, 1);
+  load.Hold(0, kShort, kStart);
+  EXPECT_EQ(load.relief(kStart), absl::InfiniteFuture());  // it has not begun
+  load.Begin(0, kStart + ms(1));
+  EXPECT_EQ(load.relief(kStart + ms(1)), kStart + ms(1) + kLongWork);
+  EXPECT_EQ(load.free_lane(ms(1), kStart + kLongWork), std::nullopt);
+  EXPECT_EQ(load.free_lane(ms(1), kStart + ms(1) + kLongWork), 1);
+  EXPECT_EQ(load.relief(kStart + ms(1) + kLongWork), absl::InfiniteFuture());
+}
+
+TEST(DeviceLoad, OneOfSeveralLanesIsKeptFromLongWorkWhileShortWorkComes) {
+  DeviceLoad load(2);
+  const auto lane_for = [&load](const CostEstimate& work, absl::Time now) { return load.free_lane(work.typical, now); };
+  load.Hold(0, kLong, kStart);
+  EXPECT_EQ(lane_for(kLong, kStart), 1);  // no short work came yet
+  load.Hold(1, kShort, kStart);
+  load.Release(1);
+  EXPECT_EQ(lane_for(kLong, kStart), std::nullopt);
+  EXPECT_EQ(lane_for(kLong, kStart + kShortWorkExpected - ms(1)), std::nullopt);
+  EXPECT_EQ(lane_for(kShort, kStart), 1);
+  EXPECT_EQ(lane_for(kLong, kStart + kShortWorkExpected), 1);
+}
+
+TEST(DeviceLoad, LongWorkDelaysShortWorkByItsOwnLengthAtMost) {
+  DeviceLoad load(1, 1);
+  load.Hold(0, kLong, kStart);
+  EXPECT_EQ(load.Backlog(kStart), ms(50));
+  EXPECT_EQ(load.Backlog(kStart, ms(20)), ms(50));
+  EXPECT_EQ(load.Backlog(kStart, ms(2)), ms(2));
+  EXPECT_EQ(load.OptimisticBacklog(kStart, ms(2)), ms(0));
+  EXPECT_EQ(load.OptimisticBacklog(kStart, ms(20)), ms(40));
+  DeviceLoad alone(1);  // nothing passes there
+  alone.Hold(0, kLong, kStart);
+  EXPECT_EQ(alone.Backlog(kStart, ms(2)), ms(50));
 }
 
 }  // namespace

@@ -149,6 +149,7 @@ TEST(HostDevice, SharesTheThreads) {
     EXPECT_EQ(devices[i]->info().kind, DeviceKind::kHost);
     EXPECT_EQ(devices[i]->info().instruction_set, "scalar");
     EXPECT_EQ(devices[i]->info().lanes, 1);
+    EXPECT_EQ(devices[i]->info().relief_lanes, 1);
     threads += devices[i]->info().threads;
   }
   EXPECT_EQ(threads, 4);

@@ -82,11 +82,13 @@ class FaultPlan {
 
 class FaultyDevice final : public Device {
  public:
-  // Under the name of `device`, or another.
+  // Without relief lanes: a lane that hangs leaves no other.
   FaultyDevice(std::unique_ptr<Device> device, std::shared_ptr<FaultPlan> plan)
-      : device_(std::move(device)), plan_(std::move(plan)) {}
+      : device_(std::move(device)), plan_(std::move(plan)), info_(device_->info()) {
+    info_.relief_lanes = 0;
+  }
 
-  const DeviceInfo& info() const override { return device_->info(); }
+  const DeviceInfo& info() const override { return info_; }
   DeviceCounters counters() const override { return device_->counters(); }
 
   DeviceOutcome Execute(int lane, const Plan& plan, absl::Span<const HostSegment> segments,
@@ -121,6 +123,7 @@ class FaultyDevice final : public Device {
  private:
   const std::unique_ptr<Device> device_;
   const std::shared_ptr<FaultPlan> plan_;
+  DeviceInfo info_;
 };
 
 }  // namespace svdserve::server

@@ -61,7 +61,7 @@ TEST(Ledger, AnAdmittedRequestMayGrowWhereThereIsRoomAlsoWhenDraining) {
   FakeClock clock;
   Ledger ledger({.max_bytes = 100, .max_requests = 1}, &clock);
   Reservation request;
-  ASSERT_TRUE(ledger.Admit(60, &request).ok());
+  ASSERT_TRUE(ledger.Admit("", 60, &request).ok());
   ledger.StartDrain();
   {
     Reservation more, too_much;

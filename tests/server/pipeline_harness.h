@@ -108,6 +108,14 @@ class PipelineHarness {
     }
     pipeline = std::make_unique<Pipeline>(options, std::move(devices), &clock, &recorder);
   }
+  // One device, which `control` controls, or nobody.
+  explicit PipelineHarness(const PipelineOptions& options, std::unique_ptr<Device> device,
+                           std::shared_ptr<FakeDeviceControl> control)
+      : controls{std::move(control)} {
+    std::vector<std::unique_ptr<Device>> devices;
+    devices.push_back(std::move(device));
+    pipeline = std::make_unique<Pipeline>(options, std::move(devices), &clock, &recorder);
+  }
   ~PipelineHarness() {
     for (auto& control : controls) control->Open();
     if (pipeline != nullptr) pipeline->Drain(absl::InfiniteDuration());
@@ -126,11 +134,12 @@ class PipelineHarness {
     return Submit(std::move(request), ticket);
   }
   // A key of its own for each `key` >= 1.
-  TicketPtr SubmitKey(int key, int64_t count) {
+  TicketPtr SubmitKey(int key, int64_t count, const Peer& peer = "") {
     const auto ticket = std::make_shared<Ticket>();
     Request request = MakeRequest(count, 1, ticket);
     own_options(&request)->method = Method::kBisection;
     own_options(&request)->tolerance = 1e-3 * key;
+    request.peer = peer;
     return Submit(std::move(request), ticket);
   }
   // Closes the gate of device 0 and occupies its lane with a batch of one matrix.

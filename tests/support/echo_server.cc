@@ -83,7 +83,11 @@ class Echo final : public v1::SvdService::CallbackService {
   grpc::ServerUnaryReactor* GetServerInfo(grpc::CallbackServerContext* call, const v1::GetServerInfoRequest*,
                                           v1::GetServerInfoResponse* reply) override {
     reply->set_version("echo");
-    reply->mutable_limits()->set_max_message_bytes(64 << 20);
+    v1::Limits& limits = *reply->mutable_limits();
+    limits.set_max_values(128);
+    limits.set_max_dimension(16384);
+    limits.set_max_matrices(int64_t{1} << 40);
+    limits.set_max_message_bytes(64 << 20);
     return finish(call);
   }
 

@@ -60,7 +60,7 @@ struct PackBuffers {
     static thread_local PackBuffers buffers;
     const size_t lanes = call.kernels.lanes;
     buffers.a.reserve(call.triangle_size * lanes);
-    if (call.k > kLargestFixedSize) buffers.scratch.reserve(call.triangle_size * lanes);
+    if (call.k > kLargestFixedValues) buffers.scratch.reserve(call.triangle_size * lanes);
     buffers.exponents.reserve(call.k * lanes);
     buffers.values.reserve(call.k * lanes);
     if (call.plan.outputs.vectors()) {
@@ -77,7 +77,7 @@ template <class T>
 void compute_pack(const Call<T>& call, PackBuffers<T>& buffers, bool row_major, bool with_exponents, int64_t first,
                   int n) {
   const int lanes = call.kernels.lanes, k = call.k;
-  const auto kernel = call.kernels.values[index_of(call.plan.method)][k <= kLargestFixedSize ? k : 0];
+  const auto kernel = call.kernels.values[index_of(call.plan.method)][k <= kLargestFixedValues ? k : 0];
   kernel({buffers.a.data(), row_major ? k : 1, row_major ? 1 : k, k,
           with_exponents ? buffers.exponents.data() : nullptr, static_cast<T>(call.plan.tolerance),
           call.plan.max_sweeps, buffers.values.data(), buffers.statuses.data(), buffers.scratch.data()});

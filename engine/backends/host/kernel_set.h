@@ -1,10 +1,13 @@
-// Instantiates the lane kernels of one element type for the target at hand and lists them in KernelTables.
+// The lane kernels for the target at hand, and list_kernels(), which puts one part of them into KernelTables.
 #if defined(SVDSERVE_ENGINE_BACKENDS_HOST_KERNEL_SET_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef SVDSERVE_ENGINE_BACKENDS_HOST_KERNEL_SET_H_
 #undef SVDSERVE_ENGINE_BACKENDS_HOST_KERNEL_SET_H_
 #else
 #define SVDSERVE_ENGINE_BACKENDS_HOST_KERNEL_SET_H_
 #endif
+
+#include <type_traits>
+#include <utility>
 
 #include "engine/algorithms/jacobi_vectors.h"
 #include "engine/backends/host/kernel_table.h"
@@ -181,53 +184,50 @@ void apply_join_kernel(const host::ApplyJoinCall<typename E::Scalar>& call) {
   }
 }
 
-template <Method kMethod, class E>
-constexpr void list_fixed_sizes(host::KernelTable<typename E::Scalar>& table) {
-  auto& row = table.values[host::index_of(kMethod)];
-  row[1] = fixed_values<kMethod, E, 1>;
-  row[2] = fixed_values<kMethod, E, 2>;
-  row[3] = fixed_values<kMethod, E, 3>;
-  row[4] = fixed_values<kMethod, E, 4>;
-  row[5] = fixed_values<kMethod, E, 5>;
-  row[6] = fixed_values<kMethod, E, 6>;
-  row[7] = fixed_values<kMethod, E, 7>;
-  row[8] = fixed_values<kMethod, E, 8>;
+template <Method kMethod, class Wide, class Narrow, int... kBelow>
+void list_values(std::integer_sequence<int, kBelow...>, host::KernelTables<typename Wide::Scalar>& tables) {
+  auto& wide = tables.wide.values[host::index_of(kMethod)];
+  wide[0] = runtime_values<kMethod, Wide>;
+  ((wide[kBelow + 1] = fixed_values<kMethod, Wide, kBelow + 1>), ...);
+  tables.narrow.values[host::index_of(kMethod)][0] = runtime_values<kMethod, Narrow>;
+}
+
+template <class Wide, class Narrow, int... kBelow>
+void list_vectors(std::integer_sequence<int, kBelow...>, host::KernelTables<typename Wide::Scalar>& tables) {
+  tables.wide.vectors[0] = runtime_vectors<Wide>;
+  ((tables.wide.vectors[kBelow + 1] = fixed_vectors<Wide, kBelow + 1>), ...);
+  tables.narrow.vectors[0] = runtime_vectors<Narrow>;
 }
 
 template <class E>
-constexpr host::KernelTable<typename E::Scalar> list_runtime_sizes() {
-  host::KernelTable<typename E::Scalar> table{};
+void list_tall(host::KernelTable<typename E::Scalar>& table) {
   table.lanes = E::Lane::kLanes;
   table.components = E::kComponents;
-  table.values[host::index_of(Method::kBidiagonal)][0] = runtime_values<Method::kBidiagonal, E>;
-  table.values[host::index_of(Method::kBisection)][0] = runtime_values<Method::kBisection, E>;
-  table.values[host::index_of(Method::kJacobi)][0] = runtime_values<Method::kJacobi, E>;
-  table.vectors[0] = runtime_vectors<E>;
   table.tile = tile_kernel<E>;
   table.join = join_kernel<E>;
   table.keep_tile = keep_tile_kernel<E>;
   table.keep_join = keep_join_kernel<E>;
   table.apply_tile = apply_tile_kernel<E>;
   table.apply_join = apply_join_kernel<E>;
-  return table;
 }
 
-// Element is RealElement or ComplexElement, T the real type.
-template <template <class> class Element, class T>
-const host::KernelTables<T>* make_kernels() {
-  using Wide = Element<WideLane<T>>;
-  static constexpr host::KernelTables<T> kTables = [] {
-    host::KernelTables<T> t{list_runtime_sizes<Wide>(), list_runtime_sizes<Element<NarrowLane<T>>>()};
-    list_fixed_sizes<Method::kBidiagonal, Wide>(t.wide);
-    list_fixed_sizes<Method::kBisection, Wide>(t.wide);
-    list_fixed_sizes<Method::kJacobi, Wide>(t.wide);
-    t.wide.vectors[1] = fixed_vectors<Wide, 1>;
-    t.wide.vectors[2] = fixed_vectors<Wide, 2>;
-    t.wide.vectors[3] = fixed_vectors<Wide, 3>;
-    t.wide.vectors[4] = fixed_vectors<Wide, 4>;
-    return t;
-  }();
-  return &kTables;
+template <host::KernelPart kPart, DType kType>
+void list_kernels(host::KernelTables<host::RealOf<kType>>& tables) {
+  using T = host::RealOf<kType>;
+  using Wide = std::conditional_t<is_complex(kType), ComplexElement<WideLane<T>>, RealElement<WideLane<T>>>;
+  using Narrow = std::conditional_t<is_complex(kType), ComplexElement<NarrowLane<T>>, RealElement<NarrowLane<T>>>;
+  constexpr auto kSizes = std::make_integer_sequence<int, host::kLargestFixedValues>();
+  if constexpr (kPart == host::KernelPart::kBidiagonal) {
+    list_values<Method::kBidiagonal, Wide, Narrow>(kSizes, tables);
+  } else if constexpr (kPart == host::KernelPart::kBisection) {
+    list_values<Method::kBisection, Wide, Narrow>(kSizes, tables);
+  } else if constexpr (kPart == host::KernelPart::kJacobi) {
+    list_values<Method::kJacobi, Wide, Narrow>(kSizes, tables);
+  } else {
+    list_vectors<Wide, Narrow>(std::make_integer_sequence<int, host::kLargestFixedVectors>(), tables);
+    list_tall<Wide>(tables.wide);
+    list_tall<Narrow>(tables.narrow);
+  }
 }
 
 SVD_KERNEL_END

@@ -8,6 +8,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 
 #include "engine/execution.h"
 #include "engine/options.h"
@@ -28,7 +29,7 @@ struct ValuesCall {
   int max_sweeps;
   T* values;    // [out] packed, k a matrix
   T* statuses;  // [out] lanes numbers: MatrixStatus
-  T* scratch;   // scratch_size(k) numbers, aligned to kAlignment; for k > kLargestFixedSize
+  T* scratch;   // scratch_size(k) numbers, aligned to kAlignment; for k > kLargestFixedValues
 };
 
 // Singular values and vectors of one pack of k x k matrices; see algorithms/jacobi_vectors.h.
@@ -107,8 +108,15 @@ struct ApplyJoinCall {
 
 inline constexpr size_t kAlignment = 64;
 inline constexpr int kMethods = 3;
-// k up to here has a vectors kernel of its own: beyond, two matrices in one lane do not fit registers anyway.
+// Each k up to these has a kernel of its own, for values and for vectors: beyond the second, two matrices in one lane
+// do not fit registers anyway. Sanitizer builds have fewer, because instrumented kernels take minutes to compile.
+#if defined(SVD_FEW_FIXED_SIZES)
+inline constexpr int kLargestFixedValues = 3;
+inline constexpr int kLargestFixedVectors = 2;
+#else
+inline constexpr int kLargestFixedValues = kLargestFixedSize;
 inline constexpr int kLargestFixedVectors = 4;
+#endif
 
 constexpr int index_of(Method m) { return static_cast<int>(m) - static_cast<int>(Method::kBidiagonal); }
 
@@ -116,8 +124,8 @@ template <class T>
 struct KernelTable {
   int lanes;
   int components;  // 1: real, 2: complex
-  // [index_of(method)][k for k <= kLargestFixedSize, otherwise 0]; a table for large matrices has only [..][0]
-  void (*values[kMethods][kLargestFixedSize + 1])(const ValuesCall<T>&);
+  // [index_of(method)][k for k <= kLargestFixedValues, otherwise 0]; a table for large matrices has only [..][0]
+  void (*values[kMethods][kLargestFixedValues + 1])(const ValuesCall<T>&);
   void (*vectors[kLargestFixedVectors + 1])(const VectorsCall<T>&);  // [k for k <= kLargestFixedVectors, otherwise 0]
   void (*tile)(const TileCall<T>&);
   void (*join)(const JoinCall<T>&);
@@ -137,12 +145,17 @@ struct KernelTables {
   // The table for matrices with k = min(m, n).
   const KernelTable<T>& for_size(int64_t k) const {
     const size_t wide_bytes = static_cast<size_t>(k * k) * wide.components * wide.lanes * sizeof(T);
-    return k <= kLargestFixedSize || wide_bytes <= kLargestWidePackBytes ? wide : narrow;
+    return k <= kLargestFixedValues || wide_bytes <= kLargestWidePackBytes ? wide : narrow;
   }
 };
 
+// The tables are filled part by part, and each part of each element type is a translation unit.
+enum class KernelPart { kBidiagonal, kBisection, kJacobi, kVectorsAndTall };
+
 // The kernels for an element type; null where this build or this processor has not the instructions. Never null for
 // kScalar.
+template <DType kType>
+using RealOf = std::conditional_t<value_bytes(kType) == sizeof(float), float, double>;
 const KernelTables<float>* f32_kernels(Simd simd);
 const KernelTables<double>* f64_kernels(Simd simd);
 const KernelTables<float>* c64_kernels(Simd simd);

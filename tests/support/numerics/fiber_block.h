@@ -73,10 +73,7 @@ class FiberBlock {
         std::swap(order[i], order[static_cast<size_t>(random_.integer(0, static_cast<int64_t>(i)))]);
       }
       running = false;
-      for (const size_t i : order) {
-        if (fibers_[i].done || !may_go_on(i)) continue;
-        fibers_[i].go = true;
-      }
+      let_go_on();
       for (const size_t i : order) {
         if (!std::exchange(fibers_[i].go, false)) continue;
         running = true;
@@ -122,16 +119,25 @@ class FiberBlock {
     fiber.waits_for = what;
     swapcontext(&fiber.context, &scheduler_);
   }
-  // Whether all whom fiber i waits for wait for the same: its warp, or everybody.
-  bool may_go_on(size_t i) const {
-    const char what = fibers_[i].waits_for;
-    if (what == 0) return true;
-    const bool of_block = what == 's' || what == 'a';
-    const size_t first = of_block ? 0 : i / 32 * 32, last = of_block ? fibers_.size() : first + 32;
-    for (size_t j = first; j < last; ++j) {
-      if (fibers_[j].done || fibers_[j].waits_for != what) return false;
+  // What all fibers first .. last - 1 wait for; -1 if not all wait for the same.
+  int common_wait(size_t first, size_t last) const {
+    const char what = fibers_[first].waits_for;
+    for (size_t i = first; i < last; ++i) {
+      if (fibers_[i].done || fibers_[i].waits_for != what) return -1;
     }
-    return true;
+    return what;
+  }
+  // A fiber goes on when all whom it waits for wait for the same: its warp, or everybody.
+  void let_go_on() {
+    const int of_block = common_wait(0, fibers_.size());
+    for (size_t warp = 0; warp < fibers_.size(); warp += 32) {
+      const int of_warp = common_wait(warp, warp + 32);
+      for (size_t i = warp; i < warp + 32; ++i) {
+        const char what = fibers_[i].waits_for;
+        const bool everybody = what == 's' || what == 'a';
+        fibers_[i].go = !fibers_[i].done && (what == 0 || what == (everybody ? of_block : of_warp));
+      }
+    }
   }
 
   std::vector<Fiber> fibers_;

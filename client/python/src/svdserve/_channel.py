@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import time
 from typing import Any
@@ -11,20 +12,21 @@ import grpc
 from . import _large, _proto
 from ._codec import Request, Response
 from .errors import DeadlineExceeded
-from .values import RetryPolicy, Tls
+from .values import Limits, RetryPolicy, Tls
 
 # Pieces of this size, this many in flight at once: while the server computes one, the next is on the wire and the one
 # after it is being packed. Larger pieces spend their time in page faults, smaller ones in the fixed cost of a call.
 DEFAULT_PIECE_BYTES = 2 << 20
 DEFAULT_IN_FLIGHT = 4
 
+DEFAULT_MESSAGE_BYTES = 64 << 20
+_LARGEST_MESSAGE_BYTES = 2**31 - 1  # that gRPC and protobuf can have
+
 # Seconds. What is longer, infinity above all, is no timeout: gRPC's clock would overflow and the call fail at once.
 _LONGEST_TIMEOUT = 1e9
 
-# The server states what it takes, and the operand is cut accordingly: no second limit here.
 CHANNEL_OPTIONS: tuple[tuple[str, Any], ...] = (
-    ("grpc.max_send_message_length", -1),
-    ("grpc.max_receive_message_length", -1),
+    ("grpc.max_send_message_length", -1),  # the operand is cut as the limits say
     ("grpc.enable_retries", 0),  # RetryPolicy does it, and knows RetryInfo
     # A server that is gone without a word, or stopped, is noticed while calls wait for it.
     ("grpc.keepalive_time_ms", 30000),
@@ -37,7 +39,7 @@ class ChannelSettings:
     """The checked arguments of a client's constructor."""
 
     def __init__(self, address: str, tls: Tls | bool, retry: RetryPolicy | None, piece_bytes: int,
-                 max_in_flight: int) -> None:
+                 max_in_flight: int, max_message_bytes: int) -> None:
         if not isinstance(address, str):
             raise TypeError(f"address is {address!r}, it must be a str such as '127.0.0.1:50051'")
         if not address:
@@ -46,14 +48,22 @@ class ChannelSettings:
             raise ValueError(f"piece_bytes is {piece_bytes}, it must be at least 1")
         if max_in_flight < 1:
             raise ValueError(f"max_in_flight is {max_in_flight}, it must be at least 1")
+        if not 1 <= max_message_bytes <= _LARGEST_MESSAGE_BYTES:
+            raise ValueError(f"max_message_bytes is {max_message_bytes}, it must be 1 .. {_LARGEST_MESSAGE_BYTES}")
         tls = Tls() if tls is True else tls
         self.address = address
         self.retry = retry or RetryPolicy()
         self.piece_bytes = piece_bytes
         self.max_in_flight = max_in_flight
+        self._max_message_bytes = max_message_bytes
         self._credentials = tls.credentials() if isinstance(tls, Tls) else None
         name = tls.server_name if isinstance(tls, Tls) else None
-        self._options = CHANNEL_OPTIONS + ((("grpc.ssl_target_name_override", name),) if name else ())
+        self._options = (*CHANNEL_OPTIONS, ("grpc.max_receive_message_length", max_message_bytes),
+                         *((("grpc.ssl_target_name_override", name),) if name else ()))
+
+    def bound(self, limits: Limits) -> Limits:
+        """A server's limits as this client cuts its requests: no answer is longer than it accepts."""
+        return dataclasses.replace(limits, max_message_bytes=min(limits.max_message_bytes, self._max_message_bytes))
 
     def open(self, module: Any) -> Any:
         """A channel of `module`, which is grpc or grpc.aio. Nothing is sent before the first call."""
@@ -76,6 +86,11 @@ class Stub:
         self.health_check = channel.unary_unary(
             _proto.HEALTH_CHECK, request_serializer=_proto.HealthCheckRequest.SerializeToString,
             response_deserializer=_proto.HealthCheckResponse.FromString)
+
+
+def announcement(request: Request) -> tuple[tuple[str, str], ...]:
+    """Metadata of a Decompose call: the request's length, so that a server can make room before it reads it."""
+    return ((_proto.REQUEST_BYTES_KEY, str(request.size)),)
 
 
 class Deadline:

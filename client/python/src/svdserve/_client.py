@@ -14,7 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from . import _calls, _codec, _large, _proto
-from ._channel import DEFAULT_IN_FLIGHT, DEFAULT_PIECE_BYTES, ChannelSettings, Deadline, Stub, health_name
+from ._channel import (DEFAULT_IN_FLIGHT, DEFAULT_MESSAGE_BYTES, DEFAULT_PIECE_BYTES, ChannelSettings, Deadline, Stub,
+                       announcement, health_name)
 from ._large import OnProgress
 from ._transfer import transfer
 from .errors import closed_error, from_rpc_error
@@ -34,20 +35,23 @@ class Client:
         retry: when to send again what the server refused; RetryPolicy() if None.
         piece_bytes: a batch longer than this is sent in pieces of about this many bytes.
         max_in_flight: how many pieces of one call may be under way at once.
+        max_message_bytes: the longest answer that is accepted; batches are cut by this or by the server's own limit,
+            whichever is smaller. A longer answer raises Overloaded.
 
     Raises:
         OSError: a file of `tls` cannot be read.
         TypeError: `address` is no str.
-        ValueError: `address` is empty, piece_bytes or max_in_flight is below 1, or `tls` holds half of a certificate and
-            its key.
+        ValueError: `address` is empty, a number is below 1, max_message_bytes is above 2**31 - 1, or `tls` holds half
+            of a certificate and its key.
 
     Nothing is sent before the first call: a server that is not there shows itself then, as Unavailable. Close the client
     when it is no longer needed, or use it in a `with` statement.
     """
 
     def __init__(self, address: str, *, tls: Tls | bool = False, retry: RetryPolicy | None = None,
-                 piece_bytes: int = DEFAULT_PIECE_BYTES, max_in_flight: int = DEFAULT_IN_FLIGHT) -> None:
-        self._settings = ChannelSettings(address, tls, retry, piece_bytes, max_in_flight)
+                 piece_bytes: int = DEFAULT_PIECE_BYTES, max_in_flight: int = DEFAULT_IN_FLIGHT,
+                 max_message_bytes: int = DEFAULT_MESSAGE_BYTES) -> None:
+        self._settings = ChannelSettings(address, tls, retry, piece_bytes, max_in_flight, max_message_bytes)
         self._channel = self._settings.open(grpc)
         self._stub = Stub(self._channel)
         self._closed = threading.Event()
@@ -308,7 +312,7 @@ class Client:
         deadline = Deadline(timeout)
         send = functools.partial(self._send, self._stub.get_server_info, _proto.GetServerInfoRequest(), deadline)
         info = server_info(self._retry(send, send, deadline))
-        self._limits = info.limits
+        self._limits = self._settings.bound(info.limits)
         return info
 
     def health(self, service: str = "", *, timeout: float | None = None) -> str:
@@ -339,7 +343,7 @@ class Client:
     def _run(self, call: _calls.Call, timeout: float | None, progress: OnProgress | None = None) -> Any:
         deadline = Deadline(timeout)
         if not call.empty:
-            limits = self._limits or self.info(timeout=deadline.remaining()).limits
+            limits = self._limits or self._settings.bound(self.info(timeout=deadline.remaining()).limits)
             messages, factors = call.plan(limits, self._settings.piece_bytes, progress)
             self._compute(messages, call.query.encode(), deadline)
             for factor in factors:
@@ -353,12 +357,12 @@ class Client:
             self._retry(send, send, deadline, lambda: not factor.accepted)
 
     def _compute(self, messages: list[_codec.Message], options: bytes, deadline: Deadline) -> None:
-        decompose = self._stub.decompose
-
         if not messages:
             return
+        decompose = self._stub.decompose
+
         def again(request: _codec.Request) -> Callable[[], Any]:
-            return functools.partial(self._send, decompose, request, deadline)
+            return functools.partial(self._send, decompose, request, deadline, metadata=announcement(request))
 
         if len(messages) == 1:  # a blocking call wakes one thread less than a future
             send = again(messages[0].request(options))
@@ -377,17 +381,18 @@ class Client:
                 if len(under_way) == self._settings.max_in_flight:
                     finish_oldest()
                 request = message.request(options)
-                under_way.append((message, request, self._send(decompose.future, request, deadline)))
+                under_way.append((message, request,
+                                   self._send(decompose.future, request, deadline, metadata=announcement(request))))
             while under_way:
                 finish_oldest()
         finally:
             for _, _, call in under_way:  # of a call that fails as a whole
                 call.cancel()
 
-    def _send(self, method: Callable[..., Any], request: Any, deadline: Deadline) -> Any:
+    def _send(self, method: Callable[..., Any], request: Any, deadline: Deadline, **options: Any) -> Any:
         self._require_open()
         try:
-            return method(request, timeout=deadline.remaining())
+            return method(request, timeout=deadline.remaining(), **options)
         except ValueError:  # gRPC's word for a closed channel
             self._require_open()
             raise

@@ -17,8 +17,8 @@ import numpy as np
 
 from . import _proto
 from ._query import Plane, Query
-from .errors import Error, invalid_argument
-from .values import Certificate, LargeSummary, Limits
+from .errors import invalid_argument, invalid_reply
+from .values import Certificate, LargeSummary, Limits, named_statuses
 
 # NumPy's name of an element type -> name on the wire, and the type of its singular values.
 _WIRE_TYPES = {"float32": ("F32", np.float32), "float64": ("F64", np.float64),
@@ -59,6 +59,11 @@ class Request:
     """One message to send: `serialize` joins it when gRPC asks for its bytes."""
 
     parts: tuple[bytes | np.ndarray, ...]  # arrays are C-contiguous: their memory is what is sent
+
+    @property
+    def size(self) -> int:
+        """Bytes of the serialized message."""
+        return sum(len(part) if isinstance(part, bytes) else part.nbytes for part in self.parts)
 
     def serialize(self) -> bytes:
         return b"".join(part if isinstance(part, bytes) else part.reshape(-1).view(np.uint8).data
@@ -126,6 +131,7 @@ class Response:
         planes: dict[str, memoryview] = {}
         groups, rest = [], []
         certificate: list[memoryview] = []
+        has_certificate = False
         for number, content, whole in fields(memoryview(serialized)):
             if content is None:
                 rest.append(whole)
@@ -134,6 +140,7 @@ class Response:
             elif number == _FIELD_GROUPS:
                 groups.append(Response.parse(content))
             elif number in _NESTED_PLANES:
+                has_certificate = has_certificate or number == _FIELD_CERTIFICATE
                 for inner, of_inner, all_of_it in fields(content):
                     if of_inner is not None and inner in _NESTED_PLANES[number]:
                         planes[_NESTED_PLANES[number][inner]] = of_inner
@@ -142,7 +149,8 @@ class Response:
             else:
                 rest.append(whole)
         message = _proto.DecomposeResponse.FromString(b"".join(rest))
-        if certificate:
+        if has_certificate:
+            message.certificate.SetInParent()
             message.certificate.MergeFromString(b"".join(certificate))
         return Response(planes, message, groups)
 
@@ -326,30 +334,44 @@ class Result:
         return plane.shape[::-1] if plane.is_matrix and self._operand.column_major else plane.shape
 
     def put(self, piece: Piece, response: Response) -> None:
-        """Takes the answer to `piece`. Raises Error if it does not fit what was asked."""
+        """Takes the answer to `piece`. Raises Internal if it does not fit what was asked."""
         count = piece.stop - piece.start
         rest = response.rest
-        k = self._query.values_of(self._operand.rows, self._operand.cols)
-        if (rest.count, rest.values_per_matrix) != (count, k):
-            raise Error(f"the server answered {count} matrices of {k} values each by {rest.count} of "
-                        f"{rest.values_per_matrix}")
+        self._check_counts(count, response)
         for plane in self._planes.values():
             self._put_plane(plane, piece, response.planes.get(plane.name, memoryview(b"")))
-        if rest.exception_indices:
-            where = np.asarray(rest.exception_indices, np.int64)
-            what = np.asarray(rest.exception_statuses, np.uint8)
-            if len(where) != len(what) or where.min() < 0 or where.max() >= count:
-                raise Error("the server's list of exceptions is not one of this request")
+        if rest.exception_indices or rest.exception_statuses:
+            where, what = _exceptions(rest, count)
             self._statuses[piece.start + where] = what
         if self._query.certificate != "none":
             certificate = rest.certificate
             self._certificate = np.maximum(self._certificate, (  # NaN where either is
                 certificate.residual, certificate.left_orthogonality, certificate.right_orthogonality))
 
+    def _check_counts(self, count: int, response: Response) -> None:
+        """Raises Internal where the answer to `count` matrices is one to another question. Its planes' sizes aside."""
+        rest = response.rest
+        k = self._query.values_of(self._operand.rows, self._operand.cols)
+        if (rest.count, rest.values_per_matrix) != (count, k):
+            raise invalid_reply(f"it holds {rest.count} matrices of {rest.values_per_matrix} values each, "
+                                f"{count} of {k} were asked for")
+        columns = self._query.columns(self._operand.rows, self._operand.cols)
+        if (rest.left_columns, rest.right_columns) != columns:
+            raise invalid_reply(f"its vectors have {rest.left_columns} and {rest.right_columns} columns, "
+                                f"{columns[0]} and {columns[1]} were asked for")
+        for name, received in response.planes.items():
+            if received.nbytes and name not in self._planes:
+                raise invalid_reply(f"it holds {name}, which was not asked for")
+        if response.groups:
+            raise invalid_reply("it holds groups, and none were sent")
+        if rest.HasField("certificate") != (self._query.certificate != "none"):
+            raise invalid_reply("it has no certificate" if self._query.certificate != "none" else
+                                "it has a certificate, none was asked for")
+
     def _put_plane(self, plane: Plane, piece: Piece, received: memoryview) -> None:
         units = self._units(plane, piece.stop - piece.start)
         if len(received) != units * plane.bytes:
-            raise Error(f"the server answered {units * plane.bytes} bytes of {plane.name} by {len(received)}")
+            raise invalid_reply(f"it holds {len(received)} bytes of {plane.name}, {units * plane.bytes} were asked for")
         part = np.frombuffer(received, plane.dtype).reshape(units, *self._wire_shape(plane))
         if not self._writable and units == self._units(plane, self._operand.count):
             self._arrays[plane.name] = part
@@ -379,8 +401,8 @@ class Result:
         self.summaries.append(summary)
         self._statuses[index] = summary.status
         if self._query.certificate != "none":
-            if (of := summary.certificate) is None:
-                raise Error("the server sent no certificate")
+            of = summary.certificate
+            assert of is not None  # Factor has seen to it
             numbers = of.residual, of.left_orthogonality, of.right_orthogonality
             self._certificate = np.maximum(self._certificate, numbers)
             if "each_matrix" in self._planes:
@@ -438,6 +460,18 @@ class Result:
         return Certificate(residual, left, right, self.array("each_matrix"))
 
 
+def _exceptions(rest: Any, count: int) -> tuple[np.ndarray, np.ndarray]:
+    """Which of `count` matrices are not OK, and their statuses. Raises Internal where that cannot be."""
+    where, what = np.asarray(rest.exception_indices, np.int64), np.asarray(rest.exception_statuses, np.int64)
+    if len(where) != len(what):
+        raise invalid_reply(f"its lists of exceptions have {len(where)} indices and {len(what)} statuses")
+    if where[0] < 0 or where[-1] >= count or (np.diff(where) <= 0).any():
+        raise invalid_reply(f"its exceptions are not ascending indices of {count} matrices")
+    if (what == 0).any():
+        raise invalid_reply("it has an exception without a status")
+    return where, named_statuses(what)
+
+
 _ALWAYS = ("singular_values",)  # of matrices without any, it is empty
 
 
@@ -458,10 +492,10 @@ class Message:
         return Request(tuple(parts))
 
     def deliver(self, response: Response) -> None:
-        """Raises Error if the response does not fit what was asked."""
+        """Raises Internal if the response does not fit what was asked."""
         answers = [response] if len(self.pieces) == 1 else response.groups
         if len(answers) != len(self.pieces):
-            raise Error(f"the server answered {len(self.pieces)} groups by {len(answers)}")
+            raise invalid_reply(f"it holds {len(answers)} groups, {len(self.pieces)} were sent")
         for (_, piece, result), answer in zip(self.pieces, answers):
             result.put(piece, answer)
 

@@ -19,8 +19,8 @@ import numpy as np
 from . import _proto
 from ._codec import Operand, Request, Result, fields, length_delimited, varint
 from ._query import Query
-from .errors import Error, damaged
-from .values import Certificate, LargeSummary, Phase, Progress
+from .errors import Error, damaged, invalid_reply
+from .values import Certificate, LargeSummary, MatrixStatus, Phase, Progress, named_statuses
 
 CHUNK_BYTES = 1 << 20  # of an upload, where the server takes as much
 
@@ -121,6 +121,7 @@ class Factor:
         self._targets = {plane.name: self._result.memory(plane.name, self._index)
                          for plane in self._operand.planes(self._query) if plane.name in _PLANES.values()}
         self._received = dict.fromkeys(self._targets, 0)
+        self._is_sent = False  # the whole operand, and commit
         self._summary: LargeSummary | None = None
 
     @contextlib.contextmanager
@@ -153,46 +154,59 @@ class Factor:
             yield _chunk(offset, part)  # asked for the next one, the caller has sent it
             offset += part.nbytes
             self._tell(stage="upload", fraction=offset / self._bytes)
+        self._is_sent = True
         yield Request((_proto.DecomposeLargeRequest(commit=_proto.LargeCommit()).SerializeToString(),))
 
     def take(self, reply: Reply) -> None:
-        """Takes what the server says. Raises Error for what it must not say."""
+        """Takes what the server says. Raises Internal for what it must not say, Error for a damaged chunk."""
         if not self.accepted and reply.step != "accepted":
-            raise Error(f"the server began its answer with {reply.step or 'nothing'}")
+            raise invalid_reply("it does not begin with accepted")
+        if self._summary is not None:
+            raise invalid_reply("it goes on after the summary")
+        if reply.step in ("factor_chunk", "summary") and not self._is_sent:
+            raise invalid_reply("it has results of an operand that was not sent completely")
         {"accepted": self._accept, "progress": self._take_progress, "factor_chunk": self._take_chunk,
          "summary": self._take_summary}.get(reply.step, lambda _: None)(reply)
 
     def finish(self) -> None:
-        """Delivers what is known of the factor beside its arrays. Raises Error where something is missing."""
+        """Delivers what is known of the factor beside its arrays. Raises Internal where something is missing."""
         for name, target in self._targets.items():
             if self._received[name] != target.nbytes:
-                raise Error(f"the server sent {self._received[name]} of {target.nbytes} bytes of {name}")
+                raise invalid_reply(f"it ends after {self._received[name]} of {target.nbytes} bytes of {name}")
         if self._summary is None:
-            raise Error("the server ended its answer without a summary")
+            raise invalid_reply("it ends without a summary")
         self._result.put_large(self._index, self._summary)
 
     def _accept(self, reply: Reply) -> None:
+        if self.accepted:
+            raise invalid_reply("it accepts the matrix twice")
         self.accepted = True
         if reply.message.chunk_bytes < self._operand.element_type.itemsize:
-            raise Error(f"the server takes chunks of {reply.message.chunk_bytes} bytes, less than an element")
+            raise invalid_reply(f"it allows chunks of {reply.message.chunk_bytes} bytes, less than an element")
+        sizes = reply.message.operand_bytes, reply.message.result_bytes
+        expected = self._bytes, sum(target.nbytes for target in self._targets.values())
+        if sizes != expected:
+            raise invalid_reply(f"it accepts {sizes[0]} bytes with results of {sizes[1]}, the matrix has {expected[0]} "
+                                f"with results of {expected[1]}")
         self._chunk_bytes = min(CHUNK_BYTES, reply.message.chunk_bytes)
 
     def _take_progress(self, reply: Reply) -> None:
         p = reply.message
         stage = _STAGES.get(p.stage, "unknown")
         if stage != "upload":  # of that this side knows more
-            self._tell(stage=stage, fraction=p.fraction, sweep=p.sweep, rotations=p.rotations,
+            fraction = min(p.fraction, 1.0) if p.fraction > 0 else 0.0  # 0 for NaN, too
+            self._tell(stage=stage, fraction=fraction, sweep=p.sweep, rotations=p.rotations,
                        proper_rotations=p.proper_rotations, off_diagonal=p.off_diagonal)
 
     def _take_chunk(self, reply: Reply) -> None:
         name = _PLANES.get(reply.message.factor, "")
         if name not in self._targets:
-            raise Error(f"the server sent a result that was not asked for: {name or reply.message.factor}")
+            raise invalid_reply(f"it has a result that was not asked for: {name or reply.message.factor}")
         start, target = reply.message.offset, self._targets[name]
         stop = start + len(reply.data)
-        if start != self._received[name] or stop > target.nbytes:
-            raise Error(f"the server sent bytes {start} .. {stop} of {name}, {self._received[name]} .. {target.nbytes} "
-                        "were to come")
+        if start != self._received[name] or not start < stop <= target.nbytes:
+            raise invalid_reply(f"it has bytes {start} .. {stop} of {name}, {self._received[name]} .. {target.nbytes} "
+                                "were to come")
         data = np.frombuffer(reply.data, np.uint8)
         if google_crc32c.value(data) != reply.message.crc32c:
             raise damaged(f"bytes {start} .. {stop} of {name} came with a wrong CRC-32C")
@@ -202,7 +216,21 @@ class Factor:
                    sum(target.nbytes for target in self._targets.values()))
 
     def _take_summary(self, reply: Reply) -> None:
-        self._summary = summary(reply.message)
+        s = reply.message
+        columns = self._query.columns(self._operand.rows, self._operand.cols)
+        if (s.values, s.left_columns, s.right_rows) != (self._operand.values_per_matrix, *columns):
+            raise invalid_reply(f"its summary has {s.values} values, {s.left_columns} columns of U and {s.right_rows} "
+                                f"rows of V^H; {self._operand.values_per_matrix}, {columns[0]} and {columns[1]} were "
+                                "asked for")
+        if s.sweeps < 0 or not 0 <= s.proper_rotations <= s.rotations:
+            raise invalid_reply(f"its summary counts {s.sweeps} sweeps and {s.rotations} rotations, "
+                                f"{s.proper_rotations} of them proper")
+        if s.status == MatrixStatus.NON_FINITE:
+            raise invalid_reply("its summary has the status of a small matrix")
+        if s.HasField("certificate") != (self._query.certificate != "none"):
+            raise invalid_reply("its summary has no certificate" if self._query.certificate != "none" else
+                                "its summary has a certificate, none was asked for")
+        self._summary = summary(s)
 
     def _tell(self, **news: Any) -> None:
         if self._on_progress is None:
@@ -219,7 +247,8 @@ def summary(message: Any) -> LargeSummary:
     """LargeSummary of the package from that of the contract."""
     timing, methods = message.timing, {number: name.lower() for name, number in _proto.METHODS.items()}
     return LargeSummary(
-        status=message.status, method=methods.get(message.method, f"unknown_{message.method}"), device=message.device,
+        status=int(named_statuses(message.status)) if message.status else MatrixStatus.OK,
+        method=methods.get(message.method, f"unknown_{message.method}"), device=message.device,
         sweeps=message.sweeps, rotations=message.rotations, proper_rotations=message.proper_rotations,
         upload_seconds=timing.upload_seconds, queue_seconds=timing.queue_seconds,
         compute_seconds=timing.compute_seconds, download_seconds=timing.download_seconds,

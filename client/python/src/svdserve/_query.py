@@ -142,6 +142,15 @@ class Query:
             return 0
         return min(rows, cols) if self.top_k is None else self.top_k
 
+    def columns(self, rows: int, cols: int) -> tuple[int, int]:
+        """Columns of U or of the combiners, and of V or of the precoders, in the answer."""
+        if self.vectors == "full":
+            return rows, cols
+        if self.vectors == "thin":
+            leading = min(rows, cols) if self.top_k is None else self.top_k
+            return leading, leading
+        return (self.mimo.combiner_columns, self.mimo.precoder_columns) if self.mimo else (0, 0)
+
     def planes(self, rows: int, cols: int, element: np.dtype[Any], real: np.dtype[Any]) -> list[Plane]:
         """What the answer for matrices of this shape consists of. `element`, `real`: types on the wire."""
         k = min(rows, cols)

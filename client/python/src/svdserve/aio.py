@@ -14,7 +14,8 @@ import grpc.aio
 import numpy.typing as npt
 
 from . import _calls, _codec, _large, _proto
-from ._channel import DEFAULT_IN_FLIGHT, DEFAULT_PIECE_BYTES, ChannelSettings, Deadline, Stub, health_name
+from ._channel import (DEFAULT_IN_FLIGHT, DEFAULT_MESSAGE_BYTES, DEFAULT_PIECE_BYTES, ChannelSettings, Deadline, Stub,
+                       announcement, health_name)
 from ._client import ArrayOrList, Statuses, Values
 from ._large import OnProgress
 from ._transfer import Stop, transfer
@@ -31,8 +32,9 @@ class AsyncClient:
     """
 
     def __init__(self, address: str, *, tls: Tls | bool = False, retry: RetryPolicy | None = None,
-                 piece_bytes: int = DEFAULT_PIECE_BYTES, max_in_flight: int = DEFAULT_IN_FLIGHT) -> None:
-        self._settings = ChannelSettings(address, tls, retry, piece_bytes, max_in_flight)
+                 piece_bytes: int = DEFAULT_PIECE_BYTES, max_in_flight: int = DEFAULT_IN_FLIGHT,
+                 max_message_bytes: int = DEFAULT_MESSAGE_BYTES) -> None:
+        self._settings = ChannelSettings(address, tls, retry, piece_bytes, max_in_flight, max_message_bytes)
         self._channel: Any = None
         self._stub: Stub | None = None
         self._blocking_channel: Any = None  # of large factors
@@ -127,7 +129,7 @@ class AsyncClient:
         request = _proto.GetServerInfoRequest()
         info = server_info(await self._retry(
             lambda: self._open().get_server_info(request, timeout=deadline.remaining()), deadline))
-        self._limits = info.limits
+        self._limits = self._settings.bound(info.limits)
         return info
 
     async def health(self, service: str = "", *, timeout: float | None = None) -> str:
@@ -164,7 +166,7 @@ class AsyncClient:
     async def _run(self, call: _calls.Call, timeout: float | None, progress: OnProgress | None = None) -> Any:
         deadline = Deadline(timeout)
         if not call.empty:
-            limits = self._limits or (await self.info(timeout=deadline.remaining())).limits
+            limits = self._limits or self._settings.bound((await self.info(timeout=deadline.remaining())).limits)
             on_progress = progress and functools.partial(_run_in, asyncio.get_running_loop(), progress)
             messages, factors = call.plan(limits, self._settings.piece_bytes, on_progress)
             await self._compute(messages, call.query.encode(), deadline)
@@ -200,8 +202,9 @@ class AsyncClient:
         async def worker() -> None:
             for message in untaken:  # the workers share the iterator: each takes the next message when it is free
                 request = message.request(options)
-                message.deliver(await self._retry(
-                    lambda: self._open().decompose(request, timeout=deadline.remaining()), deadline))
+                metadata = announcement(request)
+                message.deliver(await self._retry(lambda: self._open().decompose(
+                    request, timeout=deadline.remaining(), metadata=metadata), deadline))
 
         workers = [asyncio.create_task(worker()) for _ in range(min(len(messages), self._settings.max_in_flight))]
         try:

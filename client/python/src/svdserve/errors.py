@@ -82,7 +82,7 @@ class Unauthenticated(Error):
 
 
 class Internal(Error):
-    """The server failed, such as by a fault of a device."""
+    """The server failed, such as by a fault of a device, or its reply is not one to the request."""
 
 
 _BY_CODE: dict[grpc.StatusCode, type[Error]] = {
@@ -102,6 +102,11 @@ def invalid_argument(field: str, description: str) -> InvalidArgument:
     """What this package itself refuses, in the form in which the server would have refused it."""
     return InvalidArgument(f"{field}: {description}", code=grpc.StatusCode.INVALID_ARGUMENT, reason="INVALID_FIELD",
                            violations=(FieldViolation(field, description),))
+
+
+def invalid_reply(message: str) -> Internal:
+    """The exception for a reply that a server must not send. `message`: a sentence, such as "it holds 3 matrices"."""
+    return Internal(f"the server's reply is invalid: {message}", code=grpc.StatusCode.INTERNAL)
 
 
 def damaged(message: str) -> Error:
@@ -130,7 +135,10 @@ def from_rpc_error(error: Any, closed: bool) -> Error:
             return closed_error()
         return Unavailable(f"the server dropped the call: {error.details() or code.name}",
                            code=grpc.StatusCode.UNAVAILABLE, **details)
-    return _BY_CODE.get(code, Error)(error.details() or code.name, code=code, **details)
+    message = error.details() or code.name
+    if code is grpc.StatusCode.RESOURCE_EXHAUSTED and not details and "larger than max" in message:  # gRPC's own limit
+        message = f"the message is longer than its receiver accepts; max_message_bytes bounds replies: {message}"
+    return _BY_CODE.get(code, Error)(message, code=code, **details)
 
 
 def _read_details(serialized: bytes) -> dict[str, Any]:

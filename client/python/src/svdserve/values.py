@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from . import _proto
-from .errors import Error, Overloaded, Unavailable
+from .errors import Error, Overloaded, Unavailable, invalid_reply
 
 
 class MatrixStatus(enum.IntEnum):
@@ -24,6 +24,14 @@ class MatrixStatus(enum.IntEnum):
     NON_FINITE = 1  #: it holds an infinity or a NaN: all its values are NaN
     NOT_CONVERGED = 2  #: the iteration limit was reached: its values are the best known
     OUT_OF_RANGE = 3  #: a value exceeds the largest finite number and is +inf; the others are right
+    UNKNOWN = 255  #: a status that this client does not know: do not rely on the matrix's results
+
+
+def named_statuses(numbers: Any) -> npt.NDArray[np.uint8]:
+    """Statuses that a reply names by their numbers of the contract, as numbers of MatrixStatus: never OK."""
+    numbers = np.asarray(numbers)
+    known = (numbers >= MatrixStatus.NON_FINITE) & (numbers <= MatrixStatus.OUT_OF_RANGE)
+    return np.where(known, numbers, MatrixStatus.UNKNOWN).astype(np.uint8)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,7 +75,7 @@ class Phase:
 class LargeSummary:
     """What the server tells of a large factor beside its results."""
 
-    status: int  #: a number of MatrixStatus: OK, NOT_CONVERGED or OUT_OF_RANGE
+    status: int  #: a number of MatrixStatus: OK, NOT_CONVERGED, OUT_OF_RANGE or UNKNOWN
     method: str  #: what was used: "auto" where sweeps started from an eigenbasis, else "jacobi"
     device: str
     sweeps: int
@@ -132,12 +140,14 @@ class RetryPolicy:
     """When a refused call is sent again: the server is overloaded, draining or out of reach.
 
     The n-th pause is drawn from the upper half of [0, min(max_backoff, initial_backoff * 2**(n - 1))], and is never
-    shorter than what the server asked for. A pause that would outlast the timeout is not begun.
+    shorter than what the server asked for. A pause that would outlast the timeout is not begun, nor is one where the
+    server asks for more than max_server_delay: the call fails at once, and its `retry_after` holds the delay.
     """
 
     max_attempts: int = 6  #: calls in all, the first included; 1 switches retries off
     initial_backoff: float = 0.05  #: seconds
     max_backoff: float = 2.0  #: seconds
+    max_server_delay: float = 300.0  #: seconds
 
     def pause(self, error: Error, attempt: int, remaining: float | None) -> float | None:
         """Seconds to wait after the `attempt`-th call failed with `error`; None: give up.
@@ -153,6 +163,8 @@ class RetryPolicy:
             return None
         backoff = min(self.max_backoff, self.initial_backoff * 2.0 ** (attempt - 1)) * random.uniform(0.5, 1.0)
         asked = error.retry_after or 0.0
+        if asked > self.max_server_delay:
+            return None
         pause = max(backoff, asked * random.uniform(1.0, 1.25))  # all clients were refused at once: spread them
         return None if remaining is not None and pause >= remaining else pause
 
@@ -228,8 +240,15 @@ class ServerInfo:
     draining: bool  #: it is shutting down and admits nothing
 
 
+# The least that these limits of a server can be.
+_LEAST_LIMITS = dict(max_values=1, max_dimension=1, max_matrices=1, max_message_bytes=1, max_groups=0, max_large_bytes=0)
+
+
 def server_info(message: Any) -> ServerInfo:
-    """ServerInfo from a GetServerInfoResponse."""
+    """ServerInfo from a GetServerInfoResponse. Raises Internal for limits that no server can have."""
+    for name, least in _LEAST_LIMITS.items():
+        if (value := getattr(message.limits, name)) < least:
+            raise invalid_reply(f"its limits.{name} is {value}, it must be at least {least}")
 
     def names(numbers: dict[str, int], values: Any) -> tuple[str, ...]:
         by_number = {number: name.lower() for name, number in numbers.items()}

@@ -46,6 +46,9 @@ DECOMPOSE_LARGE = f"/{SERVICE}/DecomposeLarge"
 GET_SERVER_INFO = f"/{SERVICE}/GetServerInfo"
 HEALTH_CHECK = "/grpc.health.v1.Health/Check"
 
+# Metadata of DECOMPOSE: the length of the serialized request, as a decimal number.
+REQUEST_BYTES_KEY = "svdserve-request-bytes"
+
 DecomposeRequest = message_class("svdserve.v1.DecomposeRequest")
 DecomposeResponse = message_class("svdserve.v1.DecomposeResponse")
 DecomposeOptions = message_class("svdserve.v1.DecomposeOptions")

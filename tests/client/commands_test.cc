@@ -1,0 +1,191 @@
+// Commands of svdctl against a service whose answers the test decides, or none.
+#include "client/cli/commands.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string>
+#include <vector>
+
+#include "client/cli/npy.h"
+#include "svdserve/v1/svd_service.pb.h"
+#include "tests/client/fake_service.h"
+
+namespace svdserve::cli {
+namespace {
+
+using client::testing::Answer;
+using client::testing::FakeService;
+using client::testing::Seen;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using Words = std::vector<std::string>;
+
+class CommandsTest : public ::testing::Test {
+ protected:
+  CommandsTest() {
+    std::string name = ::testing::TempDir() + "svdctl_XXXXXX";
+    EXPECT_NE(mkdtemp(name.data()), nullptr);
+    folder_ = name;
+    write("a.npy", {3, 2, 2}, 12);
+    write("g.npy", {2, 2}, 4);
+    write("j.npy", {2}, 2);
+  }
+  ~CommandsTest() override { std::filesystem::remove_all(folder_); }
+
+  // An array of ones.
+  void write(const std::string& name, const std::vector<int64_t>& shape, size_t numbers) const {
+    const std::vector<double> ones(numbers, 1);
+    std::ofstream(path(name), std::ios::binary)
+        << npy_header("f8", shape) << std::string_view(reinterpret_cast<const char*>(ones.data()), 8 * numbers);
+  }
+  std::string path(const std::string& name) const { return folder_ / name; }
+  std::string contents(const std::string& name) const {
+    std::ifstream in(path(name), std::ios::binary);
+    return {std::istreambuf_iterator<char>(in), {}};
+  }
+
+  struct Outcome {
+    int code = 0;
+    std::string out, err;
+  };
+  static Outcome run(int (*command)(const Words&), Words words, const std::string& address) {
+    words.insert(words.end(), {"--address", address});
+    ::testing::internal::CaptureStdout();
+    ::testing::internal::CaptureStderr();
+    const int code = command(words);
+    return {code, ::testing::internal::GetCapturedStdout(), ::testing::internal::GetCapturedStderr()};
+  }
+
+ private:
+  std::filesystem::path folder_;
+};
+
+// --- inputs are not replaced --------------------------------------------------------------------
+
+constexpr char kNobody[] = "127.0.0.1:1";
+
+TEST_F(CommandsTest, AnInputIsNotReplaced) {
+  std::filesystem::create_symlink("a.npy", path("link.npy"));
+  std::filesystem::create_hard_link(path("a.npy"), path("hard.npy"));
+  const std::string a = path("a.npy"), g = path("g.npy"), j = path("j.npy");
+  const struct {
+    int (*command)(const Words&);
+    Words words;
+  } all[] = {{run_values, {a, "-o", a}},
+             {run_values, {a, "-o", path("./a.npy")}},
+             {run_values, {a, "-o", path("link.npy")}},
+             {run_values, {a, "-o", path("hard.npy")}},
+             {run_values, {path("link.npy"), "-o", a}},
+             {run_svd, {a, "--u", a}},
+             {run_svd, {a, "--u", path("u.npy"), "--s", path("link.npy")}},
+             {run_svd, {a, "--vh", path("hard.npy")}},
+             {run_svd, {g, "--variant", "full-block", "--s", g}},
+             {run_hsvd, {g, j, "--u", g}},
+             {run_hsvd, {g, j, "--s", j}},
+             {run_hsvd, {g, j, "--vh", path("./j.npy")}},
+             {run_capacity, {a, "--out", a}},
+             {run_values, {a, "--tls-ca", g, "-o", g}}};
+  const std::string before[] = {contents("a.npy"), contents("g.npy"), contents("j.npy")};
+  for (const auto& one : all) {
+    const Outcome o = run(one.command, one.words, kNobody);  // before anybody is asked
+    EXPECT_EQ(o.code, kBadUsage) << o.err;
+    EXPECT_THAT(o.err, HasSubstr("are the same file: name another output, or replace the input by --force"));
+  }
+  EXPECT_EQ(before[0], contents("a.npy"));
+  EXPECT_EQ(before[1], contents("g.npy"));
+  EXPECT_EQ(before[2], contents("j.npy"));
+}
+
+TEST_F(CommandsTest, AnInputIsReplacedByForce) {
+  FakeService service;
+  const Outcome o = run(run_values, {path("a.npy"), "-o", path("a.npy"), "--force"}, service.address());
+  EXPECT_EQ(o.code, kDone) << o.err;
+  EXPECT_THAT(contents("a.npy"), HasSubstr("'shape': (3, 2)"));
+}
+
+TEST_F(CommandsTest, TwoOutputsAreNeverOneFile) {
+  for (const Words& more : {Words{}, Words{"--force"}}) {
+    Words words = {path("g.npy"), path("j.npy"), "--u", path("x.npy"), "--vh", path("./x.npy")};
+    words.insert(words.end(), more.begin(), more.end());
+    const Outcome o = run(run_hsvd, words, kNobody);
+    EXPECT_EQ(o.code, kBadUsage);
+    EXPECT_THAT(o.err, HasSubstr("are the same file: give each output a file of its own"));
+  }
+}
+
+TEST_F(CommandsTest, HelpNamesForce) {
+  for (const auto command : {run_values, run_svd, run_hsvd, run_capacity}) {
+    EXPECT_THAT(run(command, {"--help"}, kNobody).out, HasSubstr("--force"));
+  }
+}
+
+// --- what servers say ---------------------------------------------------------------------------
+
+constexpr char kTitle[] = "\x1b]0;owned\x07";  // gives a terminal another title
+constexpr char kShown[] = "\\x1b]0;owned\\x07";
+
+void expect_escaped(const std::string& said) {
+  EXPECT_THAT(said, HasSubstr(kShown));
+  EXPECT_THAT(said, Not(HasSubstr("\x1b")));
+  EXPECT_THAT(said, Not(HasSubstr("\x07")));
+}
+
+TEST_F(CommandsTest, ErrorsAreEscaped) {
+  FakeService service([](const Seen&) { return Answer{.code = 13, .message = kTitle, .reason = kTitle}; });
+  for (const auto command : {run_values, run_svd, run_capacity}) {
+    const Outcome o = run(command, {path("a.npy")}, service.address());
+    EXPECT_EQ(o.code, kFailed);
+    expect_escaped(o.err);
+  }
+}
+
+TEST_F(CommandsTest, SummariesAreEscaped) {
+  FakeService service([](const Seen&) { return Answer{.tamper = [](auto* r) { r->set_device(kTitle); }}; });
+  const Outcome o = run(run_values, {path("a.npy")}, service.address());
+  EXPECT_EQ(o.code, kDone) << o.err;
+  expect_escaped(o.err);
+}
+
+TEST_F(CommandsTest, SummariesOfLargeMatricesAreEscaped) {
+  FakeService service([](const Seen&) { return Answer(); }, {.max_large_bytes = 1 << 30});
+  service.large().tamper = [](v1::DecomposeLargeResponse* r) {
+    if (r->has_summary()) {
+      r->mutable_summary()->set_device(kTitle);
+      r->mutable_summary()->mutable_phases(0)->set_name(kTitle);
+    }
+    return 1;
+  };
+  const Outcome o = run(run_svd, {path("g.npy"), "--variant", "full-block", "--verbose"}, service.address());
+  EXPECT_EQ(o.code, kDone) << o.err;
+  expect_escaped(o.err);
+}
+
+TEST_F(CommandsTest, InfoIsEscaped) {
+  for (const char* what : {"version", "device"}) {
+    FakeService::Limits limits;
+    (what == std::string("version") ? limits.version : limits.device) = kTitle;
+    FakeService service([](const Seen&) { return Answer(); }, limits);
+    const Outcome o = run(run_info, {}, service.address());
+    EXPECT_EQ(o.code, kDone) << o.err;
+    expect_escaped(o.out);
+  }
+}
+
+TEST_F(CommandsTest, ReportsOfLoadAreEscaped) {
+  FakeService::Limits limits;
+  limits.version = std::string(kTitle) + ",1,2";
+  FakeService service([](const Seen&) { return Answer{.code = 13, .reason = kTitle}; }, limits);
+  const Outcome o = run(run_bench, {"--warmup", "0s", "--duration", "50ms", "--csv", "-"}, service.address());
+  EXPECT_EQ(o.code, kFailed);
+  expect_escaped(o.out);
+  EXPECT_EQ(std::count(o.out.begin(), o.out.end(), ',') % 2, 0);  // as many columns in both lines
+  EXPECT_THAT(o.err, Not(HasSubstr("\x1b")));
+}
+
+}  // namespace
+}  // namespace svdserve::cli

@@ -1,0 +1,12 @@
+// Metadata of the calls: names that both ends of the wire use.
+#ifndef SVDSERVE_WIRE_METADATA_H_
+#define SVDSERVE_WIRE_METADATA_H_
+
+namespace svdserve {
+
+// Initial metadata of Decompose: the length of the serialized request in bytes, as a decimal number. A client announces
+// it so that the server can make room for the request before it reads it.
+inline constexpr char kRequestBytesKey[] = "svdserve-request-bytes";
+
+}  // namespace svdserve
+#endif  // SVDSERVE_WIRE_METADATA_H_
