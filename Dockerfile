@@ -2,7 +2,8 @@
 #   docker build -t svdserve .
 #   docker run --rm -p 127.0.0.1:50051:50051 -p 127.0.0.1:9464:9464 -e SVDSERVE_INSECURE=true svdserve
 # In a container the server listens on every interface, so it asks for TLS files (SVDSERVE_TLS_CERT, SVDSERVE_TLS_KEY) or
-# for SVDSERVE_INSECURE=true, and does not start without either.
+# for SVDSERVE_INSECURE=true, and does not start without either. The HTTP port of probes and metrics has no TLS: the network
+# decides who reaches it.
 ARG BASE=docker.io/library/debian:12
 
 FROM ${BASE} AS build
@@ -33,7 +34,8 @@ LABEL org.opencontainers.image.title="svdserve" \
       org.opencontainers.image.description="Singular value decompositions as a service" \
       org.opencontainers.image.licenses="Apache-2.0"
 ENV SVDSERVE_LISTEN=0.0.0.0:50051 \
-    SVDSERVE_METRICS_LISTEN=0.0.0.0:9464
+    SVDSERVE_METRICS_LISTEN=0.0.0.0:9464 \
+    SVDSERVE_METRICS_INSECURE=true
 EXPOSE 50051 9464
 USER 10001:10001
 STOPSIGNAL SIGTERM

@@ -271,7 +271,8 @@ std::vector<Flag> make_flags() {
                 "address of gRPC, or unix:PATH. Port 0 takes any free port. An address that other machines reach needs "
                 "TLS files or --insecure"),
       text_flag(kListening, "metrics-listen", "ADDR:PORT", "127.0.0.1:9464", &C::metrics_listen,
-                "address of HTTP: /metrics /livez /readyz. Empty: no HTTP"),
+                "address of HTTP: /metrics /livez /readyz. Empty: no HTTP. An address that other machines reach needs "
+                "--metrics-insecure or --insecure"),
       text_flag(kListening, "ready-file", "PATH", "", &C::ready_file,
                 "the server writes this file when it serves: lines grpc=ADDR:PORT and metrics=ADDR:PORT"),
       text_flag(kListening, "tls-cert", "FILE", "", &C::tls_cert,
@@ -280,6 +281,13 @@ std::vector<Flag> make_flags() {
       text_flag(kListening, "tls-client-ca", "FILE", "", &C::tls_client_ca,
                 "PEM roots. Each client must then show a certificate that one of them signed"),
       switch_flag("insecure", &C::insecure, kListening, "serve without TLS on an address that other machines reach"),
+      switch_flag("metrics-insecure", &C::metrics_insecure, kListening,
+                  "serve HTTP, which has no TLS, on an address that other machines reach"),
+      duration_flag("metrics-max-age", "250ms", absl::ZeroDuration(), absl::Minutes(1), &C::metrics_max_age, kListening,
+                    "age up to which the text of /metrics is used again"),
+      choice_flag<Reflection>("reflection", "WHEN", {Reflection::kAuto, Reflection::kOn, Reflection::kOff},
+                              Reflection::kAuto, &C::reflection, kListening,
+                              "gRPC server reflection: auto on off. auto: on where --listen is loopback"),
 
       bytes_flag("max-message-bytes", 64 * kMiB, 64 * kKiB, 2047 * kMiB, &C::max_message_bytes, kLimits,
                  "size of a serialized request, and of a reply"),
@@ -308,6 +316,11 @@ std::vector<Flag> make_flags() {
                  "connections of all clients. The process's limit of open files may allow fewer"),
       count_flag("max-connection-streams", 256, 1, 1000000, &C::max_connection_streams, kLimits,
                  "calls of one connection at once. Further calls wait in the client"),
+      duration_flag("max-connection-idle", "15m", absl::ZeroDuration(), 24 * hour, &C::max_connection_idle, kLimits,
+                    "time after which a connection without a call is closed. 0s: no limit"),
+      duration_flag("max-connection-age", "30m", absl::ZeroDuration(), 24 * hour, &C::max_connection_age, kLimits,
+                    "age, give or take a tenth, from which a connection takes no new calls. Its calls go on, and its "
+                    "client makes another connection. 0s: no limit"),
       auto_bytes_flag("memory-quota-bytes", 16 * kMiB, 1024 * kTiB, &C::memory_quota_bytes, kLimits,
                       "memory of gRPC for bytes that are received and not yet a request. Near it gRPC reads slower; "
                       "beyond it gRPC ends calls and connections. auto: --max-inflight-bytes and four messages"),
@@ -487,6 +500,12 @@ bool is_of_kubernetes(const std::string& name, const std::set<std::string>& name
 }
 
 }  // namespace
+
+std::string check_metrics_exposure(const Config& config, bool is_loopback) {
+  if (is_loopback || config.metrics_insecure || config.insecure) return "";
+  return absl::StrCat("--metrics-listen=", config.metrics_listen,
+                      " can be reached from other machines, and has no TLS: say --metrics-insecure if that is meant");
+}
 
 std::string check_exposure(const Config& config, bool is_loopback) {
   if (is_loopback || config.insecure || !config.tls_cert.empty()) return "";

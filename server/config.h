@@ -15,6 +15,13 @@
 
 namespace svdserve::server {
 
+// Whether the server tells what services and messages it has.
+enum class Reflection : uint8_t { kAuto, kOn, kOff };
+constexpr const char* name(Reflection r) {
+  constexpr const char* kNames[] = {"auto", "on", "off"};
+  return kNames[static_cast<int>(r)];
+}
+
 // Of --threads and --large-threads.
 inline constexpr int64_t kMostThreads = 4096;
 
@@ -29,6 +36,9 @@ struct Config {
   std::string tls_key;
   std::string tls_client_ca;
   bool insecure = false;
+  bool metrics_insecure = false;
+  absl::Duration metrics_max_age;
+  Reflection reflection = Reflection::kAuto;
   // limits
   int64_t max_message_bytes = 0;
   int64_t max_matrices = 0;
@@ -42,6 +52,8 @@ struct Config {
   absl::Duration stream_idle_timeout;
   int64_t max_connections = 0;
   int64_t max_connection_streams = 0;
+  absl::Duration max_connection_idle;  // zero: no limit
+  absl::Duration max_connection_age;   // zero: no limit
   std::optional<int64_t> memory_quota_bytes;
   absl::Duration queue_timeout;
   std::optional<int64_t> max_large_bytes;
@@ -95,6 +107,8 @@ std::string describe(const Config& config);
 // Why --listen must not be served as it is; empty: it may. Without TLS and --insecure only this machine may reach it.
 // `is_loopback`: of the address that --listen was resolved to.
 std::string check_exposure(const Config& config, bool is_loopback);
+// The same of --metrics-listen.
+std::string check_metrics_exposure(const Config& config, bool is_loopback);
 
 }  // namespace svdserve::server
 #endif  // SVDSERVE_SERVER_CONFIG_H_

@@ -33,8 +33,9 @@ svdserve_library(svdserve_server_metrics
 
 svdserve_library(svdserve_server_rpc
   SOURCES rpc/connection_acceptor.cc rpc/decode.cc rpc/decompose_call.cc rpc/decompose_large_call.cc
-          rpc/decompose_stream_call.cc rpc/encode.cc rpc/health_service.cc rpc/large_codec.cc
-          rpc/message_builder.cc rpc/open_calls.cc rpc/rpc_server.cc rpc/wire_enums.cc
+          rpc/decompose_stream_call.cc rpc/encode.cc rpc/health_call.cc rpc/health_service.cc rpc/large_codec.cc
+          rpc/library_logs.cc rpc/message_builder.cc rpc/open_calls.cc rpc/rpc_server.cc rpc/self_probe.cc
+          rpc/wire_enums.cc
   PUBLIC svdserve_server_core svdserve_server_peers svdserve_server_sockets absl::flat_hash_map
   PRIVATE svdserve_server_version svdserve_server_config svdserve_proto svdserve_wire
           gRPC::grpc++_reflection gRPC::grpc++ absl::strings)

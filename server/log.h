@@ -8,10 +8,14 @@
 #define SVDSERVE_SERVER_LOG_H_
 
 #include <concepts>
+#include <cstddef>
 #include <cstdint>
 #include <initializer_list>
 #include <string>
 #include <string_view>
+
+#include "absl/time/time.h"
+#include "server/mutex.h"
 
 namespace svdserve::server {
 
@@ -54,8 +58,31 @@ inline void log_error(std::string_view event, std::initializer_list<LogField> fi
   log(LogLevel::kError, event, fields);
 }
 
-// "key=value" in logfmt, quoted and escaped where needed: for lines that are put together elsewhere.
+// "key=value" in logfmt: for lines that are put together elsewhere. The value is quoted where it needs that. Control
+// characters and bytes that are not UTF-8 are escaped.
 void append_logfmt(std::string* line, std::string_view key, std::string_view value);
+
+// The log of a library, whose texts may repeat what peers have sent. Each text is cut to kMaxText bytes, and at most
+// kLinesPerSecond are written in a second. The first line after that is preceded by one with the number of dropped
+// lines. Thread-safe.
+class LibraryLog {
+ public:
+  static constexpr int kLinesPerSecond = 10;
+  static constexpr size_t kMaxText = 512;
+
+  // `event` names the lines, and outlives the object.
+  explicit LibraryLog(std::string_view event) : event_(event) {}
+
+  // `source`: where in the library, such as "tcp_posix.cc:12". `now`: of any clock that never goes back.
+  void Write(LogLevel level, std::string_view source, std::string_view text, absl::Time now);
+
+ private:
+  const std::string_view event_;
+  Mutex mu_;
+  absl::Time second_begin_ ABSL_GUARDED_BY(mu_) = absl::InfinitePast();
+  int lines_ ABSL_GUARDED_BY(mu_) = 0;        // written since second_begin_
+  int64_t dropped_ ABSL_GUARDED_BY(mu_) = 0;  // since the last line that was written
+};
 
 }  // namespace svdserve::server
 #endif  // SVDSERVE_SERVER_LOG_H_

@@ -280,10 +280,12 @@ bool start(const Config& config, RpcOptions rpc_options, const std::optional<Lis
   if (server->rpc == nullptr) return start_failed(error);
   if (metrics) {
     HttpHandlers handlers;
-    handlers.metrics = [server] {
+    const auto render = [server] {
       return server->recorder.Render(
           readings(*server->pipeline, *server->factors, server->rpc->open_streams(), server->stopping));
     };
+    handlers.metrics = reuse_text(render, config.metrics_max_age, server->clock.get());
+    handlers.live = [server] { return server->rpc->alive(); };
     handlers.ready = [server] { return server->pipeline->stats().ready() && !server->stopping; };
     server->http = HttpExposer::Listen(*metrics, std::move(handlers), &error);
     if (server->http == nullptr) return start_failed(error);
@@ -322,6 +324,10 @@ void stop(const Config& config, Server* server) {
   }
 }
 
+absl::Duration or_no_limit(absl::Duration limit) {
+  return limit == absl::ZeroDuration() ? absl::InfiniteDuration() : limit;
+}
+
 int serve(const Config& config, StopSignals* signals, std::unique_ptr<PlainStartFailures> start_failures) {
   set_log_level(config.log_level);
   std::string error;
@@ -330,7 +336,9 @@ int serve(const Config& config, StopSignals* signals, std::unique_ptr<PlainStart
   std::optional<ListenAddress> metrics;
   if (!config.metrics_listen.empty()) metrics = ListenAddress::Resolve(config.metrics_listen, &error);
   if (!error.empty()) return start_failed(error), kExitFailed;
-  if (const std::string wrong = check_exposure(config, listen->is_loopback()); !wrong.empty()) {
+  std::string wrong = check_exposure(config, listen->is_loopback());
+  if (wrong.empty() && metrics) wrong = check_metrics_exposure(config, metrics->is_loopback());
+  if (!wrong.empty()) {
     std::fprintf(stderr, "svdserve: %s\nTry svdserve --help.\n", wrong.c_str());
     return kExitUsage;
   }
@@ -349,6 +357,10 @@ int serve(const Config& config, StopSignals* signals, std::unique_ptr<PlainStart
   rpc.stream_idle_timeout = config.stream_idle_timeout;
   rpc.max_connections = config.max_connections;
   rpc.max_connection_streams = config.max_connection_streams;
+  rpc.max_connection_idle = or_no_limit(config.max_connection_idle);
+  rpc.max_connection_age = or_no_limit(config.max_connection_age);
+  rpc.reflection =
+      config.reflection == Reflection::kOn || (config.reflection == Reflection::kAuto && listen->is_loopback());
   log_info("starting", {{"version", kVersion}, {"pid", getpid()}, {"config", describe(config)}});
   for (const std::string& name : unknown_variables(names_of_environment())) {
     log_warning("unknown_variable", {{"name", name}, {"reason", "no flag has this name, see svdserve --help"}});

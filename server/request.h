@@ -54,12 +54,18 @@ class RequestMemory {
   Reservation reservation_;
 };
 
+// The options of a request that names none.
+inline const std::shared_ptr<const Options>& default_options() {
+  static const auto options = std::make_shared<const Options>();
+  return options;
+}
+
 // What is asked for. `payload` lies in, or is kept alive by, `memory`.
 struct Request {
   Problem problem;
-  Options options;
-  int64_t count = 0;              // matrices
-  const void* payload = nullptr;  // [in] any alignment
+  std::shared_ptr<const Options> options = default_options();  // never null; the groups of a request share one
+  int64_t count = 0;                                           // matrices
+  const void* payload = nullptr;                               // [in] any alignment
   size_t payload_bytes = 0;
   std::shared_ptr<RequestMemory> memory;         // never null
   absl::Time deadline = absl::InfiniteFuture();  // on the pipeline's clock

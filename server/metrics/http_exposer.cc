@@ -20,7 +20,7 @@
 namespace svdserve::server {
 namespace {
 
-using Clock = std::chrono::steady_clock;
+using Steady = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
 constexpr size_t kMaxRequestBytes = 8192;
@@ -72,7 +72,10 @@ std::string answer(std::string_view head, const HttpHandlers& handlers) {
   if (method != "GET" && method != "HEAD") return reply(405, kText, "GET only\n");
   const bool with_body = method == "GET";
   if (path == "/metrics") return reply(200, kPrometheusText, handlers.metrics(), with_body);
-  if (path == "/livez") return reply(200, kText, "ok\n", with_body);
+  if (path == "/livez") {
+    return handlers.live() ? reply(200, kText, "ok\n", with_body)
+                           : reply(503, kText, "the gRPC server does not answer\n", with_body);
+  }
   if (path == "/readyz") {
     return handlers.ready() ? reply(200, kText, "ok\n", with_body) : reply(503, kText, "not ready\n", with_body);
   }
@@ -83,10 +86,10 @@ std::string answer(std::string_view head, const HttpHandlers& handlers) {
 // what the peer has not read yet.
 class Connection {
  public:
-  explicit Connection(Descriptor socket) : socket_(std::move(socket)), until_(Clock::now() + kRequestLimit) {}
+  explicit Connection(Descriptor socket) : socket_(std::move(socket)), until_(Steady::now() + kRequestLimit) {}
 
   int fd() const { return socket_.get(); }
-  Clock::time_point until() const { return until_; }
+  Steady::time_point until() const { return until_; }
   short events() const { return stage_ == Stage::kWriting ? POLLOUT : POLLIN; }
 
   // Goes as far as it can without waiting. False: it is over.
@@ -120,7 +123,7 @@ class Connection {
   void StartReply(std::string text) {
     bytes_ = std::move(text);
     stage_ = Stage::kWriting;
-    until_ = Clock::now() + kReplyLimit;
+    until_ = Steady::now() + kReplyLimit;
   }
 
   bool Write() {
@@ -131,7 +134,7 @@ class Connection {
     }
     shutdown(fd(), SHUT_WR);
     stage_ = Stage::kLingering;
-    until_ = Clock::now() + kLingerLimit;
+    until_ = Steady::now() + kLingerLimit;
     return true;
   }
 
@@ -147,7 +150,7 @@ class Connection {
   }
 
   Descriptor socket_;
-  Clock::time_point until_;
+  Steady::time_point until_;
   Stage stage_ = Stage::kReading;
   std::string bytes_;  // of the request, then of the reply
   size_t sent_ = 0;
@@ -167,8 +170,8 @@ struct HttpExposer::Impl {
     std::vector<pollfd> polled;
     for (;;) {
       polled.assign(1, {stop.get(), POLLIN, 0});
-      Clock::time_point wake = Clock::now() + std::chrono::hours(1);
-      const bool accepting = Clock::now() >= accept_again;
+      Steady::time_point wake = Steady::now() + std::chrono::hours(1);
+      const bool accepting = Steady::now() >= accept_again;
       if (!accepting) wake = accept_again;
       for (const Descriptor& socket : listening.sockets()) {
         polled.push_back({socket.get(), static_cast<short>(accepting ? POLLIN : 0), 0});
@@ -177,12 +180,12 @@ struct HttpExposer::Impl {
         polled.push_back({connection.fd(), connection.events(), 0});
         wake = std::min(wake, connection.until());
       }
-      const auto wait = std::chrono::ceil<milliseconds>(wake - Clock::now()).count();
+      const auto wait = std::chrono::ceil<milliseconds>(wake - Steady::now()).count();
       poll(polled.data(), polled.size(), static_cast<int>(std::max<int64_t>(wait, 0)));
       if (polled[0].revents != 0) return;
       // Before new ones are accepted: `polled` speaks of those that were there.
       const size_t first = 1 + listening.sockets().size();
-      const Clock::time_point now = Clock::now();
+      const Steady::time_point now = Steady::now();
       std::vector<Connection> going_on;
       for (size_t i = 0; i < connections.size(); ++i) {
         const bool goes_on = polled[first + i].revents == 0 || connections[i].Go(handlers);
@@ -203,7 +206,7 @@ struct HttpExposer::Impl {
         const bool exhausted = errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM;
         if (!exhausted) return;
         if (connections.empty()) {
-          accept_again = Clock::now() + kAcceptPause;
+          accept_again = Steady::now() + kAcceptPause;
           return;
         }
         connections.erase(connections.begin());
@@ -221,9 +224,20 @@ struct HttpExposer::Impl {
   const Descriptor stop;  // readable: the thread ends
   HttpHandlers handlers;
   std::vector<Connection> connections;  // from the oldest to the youngest
-  Clock::time_point accept_again;
+  Steady::time_point accept_again;
   std::thread thread;
 };
+
+std::function<std::string()> reuse_text(std::function<std::string()> render, absl::Duration max_age, Clock* clock) {
+  return [render = std::move(render), max_age, clock, text = std::string(), rendered = absl::InfinitePast()]() mutable {
+    const absl::Time now = clock->Now();
+    if (now - rendered >= max_age) {
+      text = render();
+      rendered = now;
+    }
+    return text;
+  };
+}
 
 HttpExposer::~HttpExposer() = default;
 

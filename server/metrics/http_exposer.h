@@ -7,16 +7,23 @@
 #include <memory>
 #include <string>
 
+#include "absl/time/time.h"
+#include "server/clock.h"
 #include "server/listening_socket.h"
 
 namespace svdserve::server {
 
 struct HttpHandlers {
   std::function<std::string()> metrics;  // the text of /metrics
+  std::function<bool()> live;            // /livez: 200 or 503
   std::function<bool()> ready;           // /readyz: 200 or 503
 };
 
-// Thread-safe. /livez answers 200 as long as the process can answer at all. One request a connection; GET and HEAD.
+// `render`, but a text is used again until it is older than `max_age`, so that many GETs cost little. For one thread at
+// a time. `clock` outlives the function.
+std::function<std::string()> reuse_text(std::function<std::string()> render, absl::Duration max_age, Clock* clock);
+
+// Thread-safe. One request a connection; GET and HEAD.
 //
 // One thread polls all connections, so that none of them can make another wait: not one that sends a byte now and then,
 // nor one that does not read. There is room for kMaxConnections; who comes next takes the place of the oldest.

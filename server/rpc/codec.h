@@ -51,13 +51,15 @@ struct DecodedRequest {
   std::shared_ptr<WireMemory> memory;
   RequestLabels labels;  // of the first group
   // Of DecomposeStream alone:
-  bool is_message = true;  // false: the bytes are no message of its type, so not even the id is known
+  bool is_message = true;  // false: it could not be read, so not even the id is known; `error` says why
   uint64_t request_id = 0;
   std::optional<absl::Duration> timeout;
 };
 
-// Both free the bytes of *message as soon as they are read. Neither checks what the validate stage checks. The operands
-// are copied once, from the transport's slices into blocks of `memory`.
+// Both free the bytes of *message as soon as they are read. The operands are copied once, from the transport's slices
+// into blocks of `memory`. What the validate stage checks is checked there; checked here is what bounds the memory of
+// decoding: the number of groups, of SNRs, and the length of messages without operands. Neither throws where memory is
+// short: that is the error out_of_memory().
 DecodedRequest decode_request(grpc::ByteBuffer* message, HostMemory* memory);
 DecodedRequest decode_stream_request(grpc::ByteBuffer* message, HostMemory* memory);
 
@@ -77,6 +79,9 @@ struct Outcome {
 grpc::ByteBuffer encode_response(const Outcome& outcome, const WireMemory& memory);
 // A DecomposeStreamResponse with the answer, or the error and no memory.
 grpc::ByteBuffer encode_stream_response(uint64_t request_id, const Outcome& outcome, const WireMemory* memory);
+
+// Memory was short while a message was received.
+Error out_of_memory();
 
 // A status with google.rpc details for the trailer grpc-status-details-bin.
 grpc::Status to_status(const Error& error);

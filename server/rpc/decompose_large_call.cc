@@ -8,6 +8,12 @@
 #include "server/rpc/cut_off.h"
 
 namespace svdserve::server {
+namespace {
+
+// Room for all that a message has beside a chunk's bytes.
+constexpr size_t kBesideAChunk = 64 * 1024;
+
+}  // namespace
 
 void DecomposeLargeCall::Start() {
   self_ = shared_from_this();
@@ -18,6 +24,7 @@ void DecomposeLargeCall::Start() {
     return;
   }
   registered_ = true;
+  max_message_bytes_ = static_cast<size_t>(context_->factors->options().chunk_bytes) + kBesideAChunk;
   job_ = context_->factors->Begin(peer, [self = self_](LargeNext next) { self->Act(std::move(next)); });
   Act(job_->Opened());
 }
@@ -46,7 +53,7 @@ void DecomposeLargeCall::OnReadDone(bool ok) {
     Act(call_->IsCancelled() ? job_->OnBroken() : job_->OnReadsClosed());
     return;
   }
-  Act(Take(decode_large_request(&incoming_)));
+  Act(Take(decode_large_request(&incoming_, max_message_bytes_)));
 }
 
 LargeNext DecomposeLargeCall::Take(DecodedLarge decoded) {

@@ -46,6 +46,7 @@ class DecomposeLargeCall final : public grpc::ServerBidiReactor<grpc::ByteBuffer
   grpc::CallbackServerContext* const call_;  // lives until OnDone()
   bool registered_ = false;
   std::shared_ptr<LargeJob> job_;  // set by Start(), where it is registered
+  size_t max_message_bytes_ = 0;   // likewise
   grpc::ByteBuffer incoming_;      // written by gRPC between StartRead() and OnReadDone()
   Mutex act_mu_;
   grpc::ByteBuffer outgoing_ ABSL_GUARDED_BY(act_mu_);  // between StartWrite() and OnWriteDone()

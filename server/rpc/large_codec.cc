@@ -5,11 +5,13 @@
 #include <algorithm>
 #include <cstring>
 #include <memory>
+#include <new>
 #include <optional>
 #include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "server/rpc/codec.h"
 #include "server/rpc/message_builder.h"
 #include "server/rpc/wire_enums.h"
 #include "server/rpc/wire_reader.h"
@@ -22,37 +24,92 @@ Error invalid_field(std::string field, std::string message) {
   return {absl::StatusCode::kInvalidArgument, Reason::kInvalidField, std::move(message), std::move(field), {}};
 }
 
-Error read_options(const v1::LargeOptions& wire, FactorOptions* options) {
-  const std::optional<Method> method = to_method(wire.method());
-  if (!method) return invalid_field("open.options.method", absl::StrCat(wire.method(), " names no method"));
-  const std::optional<Vectors> vectors = to_vectors(wire.vectors(), Vectors::kThin);
-  if (!vectors) return invalid_field("open.options.vectors", absl::StrCat(wire.vectors(), " names no choice"));
-  const std::optional<PivotStrategy> strategy = to_strategy(wire.pivot_strategy());
-  if (!strategy) {
-    return invalid_field("open.options.pivot_strategy", absl::StrCat(wire.pivot_strategy(), " names no strategy"));
+constexpr auto kVarint = WireFormatLite::WIRETYPE_VARINT;
+constexpr auto kEmbedded = WireFormatLite::WIRETYPE_LENGTH_DELIMITED;
+
+// LargeOpen as it is read. Enumerations are checked once every field is there.
+struct WireOpen {
+  v1::DataType data_type = v1::DATA_TYPE_UNSPECIFIED;
+  v1::MemoryOrder memory_order = v1::MEMORY_ORDER_UNSPECIFIED;
+  int64_t rows = 0, cols = 0;
+  v1::Method method = v1::METHOD_UNSPECIFIED;
+  v1::Vectors vectors = v1::VECTORS_UNSPECIFIED;
+  v1::PivotStrategy strategy = v1::PIVOT_STRATEGY_UNSPECIFIED;
+  v1::BlockVariant variant = v1::BLOCK_VARIANT_UNSPECIFIED;
+  FactorOptions rest;  // all other options
+  std::string signature;
+  bool options_too_long = false;
+};
+
+bool read_option(CodedInputStream* in, uint32_t tag, WireOpen* open) {
+  switch (tag) {
+    case tag_of(v1::LargeOptions::kMethodFieldNumber, kVarint):
+      return read_varint(in, &open->method);
+    case tag_of(v1::LargeOptions::kVectorsFieldNumber, kVarint):
+      return read_varint(in, &open->vectors);
+    case tag_of(v1::LargeOptions::kToleranceFieldNumber, WireFormatLite::WIRETYPE_FIXED64):
+      return read_double(in, &open->rest.tolerance);
+    case tag_of(v1::LargeOptions::kMaxSweepsFieldNumber, kVarint):
+      return read_varint(in, &open->rest.max_sweeps);
+    case tag_of(v1::LargeOptions::kPivotStrategyFieldNumber, kVarint):
+      return read_varint(in, &open->strategy);
+    case tag_of(v1::LargeOptions::kBlockVariantFieldNumber, kVarint):
+      return read_varint(in, &open->variant);
+    case tag_of(v1::LargeOptions::kCertificateFieldNumber, kVarint):
+      return read_varint(in, &open->rest.certificate);
+    default:
+      return WireFormatLite::SkipField(in, tag);
   }
-  const std::optional<BlockVariant> variant = to_variant(wire.block_variant());
-  if (!variant) {
-    return invalid_field("open.options.block_variant", absl::StrCat(wire.block_variant(), " names no variant"));
+}
+
+bool read_open_field(CodedInputStream* in, uint32_t tag, WireOpen* open) {
+  int bytes = 0;
+  switch (tag) {
+    case tag_of(v1::LargeOpen::kDataTypeFieldNumber, kVarint):
+      return read_varint(in, &open->data_type);
+    case tag_of(v1::LargeOpen::kMemoryOrderFieldNumber, kVarint):
+      return read_varint(in, &open->memory_order);
+    case tag_of(v1::LargeOpen::kRowsFieldNumber, kVarint):
+      return read_varint(in, &open->rows);
+    case tag_of(v1::LargeOpen::kColsFieldNumber, kVarint):
+      return read_varint(in, &open->cols);
+    case tag_of(v1::LargeOpen::kOptionsFieldNumber, kEmbedded):
+      return read_small(in, &open->options_too_long, [&](uint32_t inner) { return read_option(in, inner, open); });
+    case tag_of(v1::LargeOpen::kSignatureFieldNumber, kEmbedded):
+      return read_length(in, &bytes) && in->ReadString(&open->signature, bytes);
+    default:
+      return WireFormatLite::SkipField(in, tag);
   }
+}
+
+Error check_options(const WireOpen& wire, FactorOptions* options) {
+  if (wire.options_too_long) {
+    return invalid_field("open.options", absl::StrCat("must take at most ", kMaxSmallBytes, " bytes"));
+  }
+  const std::optional<Method> method = to_method(wire.method);
+  if (!method) return invalid_field("open.options.method", unknown("method", wire.method));
+  const std::optional<Vectors> vectors = to_vectors(wire.vectors, Vectors::kThin);
+  if (!vectors) return invalid_field("open.options.vectors", unknown("kind of vectors", wire.vectors));
+  const std::optional<PivotStrategy> strategy = to_strategy(wire.strategy);
+  if (!strategy) return invalid_field("open.options.pivot_strategy", unknown("pivot strategy", wire.strategy));
+  const std::optional<BlockVariant> variant = to_variant(wire.variant);
+  if (!variant) return invalid_field("open.options.block_variant", unknown("block variant", wire.variant));
+  *options = wire.rest;
   options->method = *method;
   options->vectors = *vectors;
-  options->tolerance = wire.tolerance();
-  options->max_sweeps = wire.max_sweeps();
   options->strategy = *strategy;
   options->variant = *variant;
-  options->certificate = wire.certificate();
   return {};
 }
 
-Error read_open(v1::LargeOpen* wire, LargeOpen* open) {
-  const std::optional<DType> dtype = to_dtype(wire->data_type());
-  if (!dtype) return invalid_field("open.data_type", absl::StrCat(wire->data_type(), " names no element type"));
-  const std::optional<Order> order = to_order(wire->memory_order());
-  if (!order) return invalid_field("open.memory_order", absl::StrCat(wire->memory_order(), " names no order"));
-  open->problem = {wire->rows(), wire->cols(), *dtype, *order};
-  open->signature = std::move(*wire->mutable_signature());
-  return read_options(wire->options(), &open->options);
+Error check_open(WireOpen* wire, LargeOpen* open) {
+  const std::optional<DType> dtype = to_dtype(wire->data_type);
+  if (!dtype) return invalid_field("open.data_type", unknown("data type", wire->data_type));
+  const std::optional<Order> order = to_order(wire->memory_order);
+  if (!order) return invalid_field("open.memory_order", unknown("memory order", wire->memory_order));
+  open->problem = {wire->rows, wire->cols, *dtype, *order};
+  open->signature = std::move(wire->signature);
+  return check_options(*wire, &open->options);
 }
 
 // Where a chunk's bytes lie in its message.
@@ -62,21 +119,16 @@ struct Extent {
 };
 
 bool read_chunk_field(CodedInputStream* in, uint32_t tag, DecodedLarge* out, Extent* data) {
-  uint64_t number = 0;
-  uint32_t bytes = 0;
+  int bytes = 0;
   switch (tag) {
-    case tag_of(v1::LargeChunk::kOffsetFieldNumber, WireFormatLite::WIRETYPE_VARINT):
-      if (!in->ReadVarint64(&number)) return false;
-      out->offset = static_cast<int64_t>(number);
-      return true;
+    case tag_of(v1::LargeChunk::kOffsetFieldNumber, kVarint):
+      return read_varint(in, &out->offset);
     case tag_of(v1::LargeChunk::kCrc32CFieldNumber, WireFormatLite::WIRETYPE_FIXED32):
       return in->ReadLittleEndian32(&out->checksum);
-    case tag_of(v1::LargeChunk::kDataFieldNumber, WireFormatLite::WIRETYPE_LENGTH_DELIMITED):
-      if (!in->ReadVarint32(&bytes) || static_cast<int>(bytes) < 0 || static_cast<int>(bytes) > in->BytesUntilLimit()) {
-        return false;
-      }
-      *data = {static_cast<size_t>(in->CurrentPosition()), bytes};
-      return in->Skip(static_cast<int>(bytes));
+    case tag_of(v1::LargeChunk::kDataFieldNumber, kEmbedded):
+      if (!read_length(in, &bytes)) return false;
+      *data = {static_cast<size_t>(in->CurrentPosition()), static_cast<size_t>(bytes)};
+      return in->Skip(bytes);
     default:
       return WireFormatLite::SkipField(in, tag);
   }
@@ -170,6 +222,43 @@ grpc::ByteBuffer encode(const v1::DecomposeLargeResponse& response) {
   return message.Build();
 }
 
+void decode_into(grpc::ByteBuffer* message, DecodedLarge* out) {
+  using Step = DecodedLarge::Step;
+  WireOpen open;
+  Extent data;
+  std::vector<grpc::Slice> slices;
+  const bool dumped = message->Dump(&slices).ok();  // shares of them: nothing is copied
+  const bool good =
+      dumped && read_whole(message, [&](CodedInputStream* in, uint32_t tag) {
+        switch (tag) {
+          case tag_of(v1::DecomposeLargeRequest::kOpenFieldNumber, kEmbedded):
+            out->step = Step::kOpen;
+            return read_embedded(in, [&](uint32_t inner) { return read_open_field(in, inner, &open); });
+          case tag_of(v1::DecomposeLargeRequest::kChunkFieldNumber, kEmbedded):
+            out->step = Step::kChunk;
+            return read_embedded(in, [&](uint32_t inner) { return read_chunk_field(in, inner, out, &data); });
+          case tag_of(v1::DecomposeLargeRequest::kCommitFieldNumber, kEmbedded):
+            out->step = Step::kCommit;
+            return read_embedded(in, [&](uint32_t inner) { return WireFormatLite::SkipField(in, inner); });
+          default:
+            return WireFormatLite::SkipField(in, tag);
+        }
+      });
+  if (!good) {
+    out->error = invalid_field("", "the bytes received are not a DecomposeLargeRequest");
+  } else if (out->step == Step::kNone) {
+    out->error = {absl::StatusCode::kInvalidArgument,
+                  Reason::kUnexpectedMessage,
+                  "a message must be open, chunk or commit, and this one is none of them",
+                  "",
+                  {}};
+  } else if (out->step == Step::kOpen) {
+    out->error = check_open(&open, &out->open);
+  } else if (out->step == Step::kChunk) {
+    out->data = ReceivedBytes(std::move(slices), data.begin, data.count);
+  }
+}
+
 }  // namespace
 
 uint32_t ReceivedBytes::CopyTo(char* to) const {
@@ -193,45 +282,20 @@ uint32_t ReceivedBytes::CopyTo(char* to) const {
   return crc32c(checksum, to + checked, copied - checked);
 }
 
-DecodedLarge decode_large_request(grpc::ByteBuffer* message) {
-  constexpr auto kEmbedded = WireFormatLite::WIRETYPE_LENGTH_DELIMITED;
-  using Step = DecodedLarge::Step;
+DecodedLarge decode_large_request(grpc::ByteBuffer* message, size_t max_bytes) {
   DecodedLarge out;
-  v1::LargeOpen open;
-  v1::LargeCommit commit;
-  Extent data;
-  std::vector<grpc::Slice> slices;
-  const bool dumped = message->Dump(&slices).ok();  // shares of them: nothing is copied
-  const bool good =
-      dumped && read_whole(message, [&](CodedInputStream* in, uint32_t tag) {
-        switch (tag) {
-          case tag_of(v1::DecomposeLargeRequest::kOpenFieldNumber, kEmbedded):
-            out.step = Step::kOpen;
-            return read_small(in, &open);
-          case tag_of(v1::DecomposeLargeRequest::kChunkFieldNumber, kEmbedded):
-            out.step = Step::kChunk;
-            return read_embedded(in, [&](uint32_t inner) { return read_chunk_field(in, inner, &out, &data); });
-          case tag_of(v1::DecomposeLargeRequest::kCommitFieldNumber, kEmbedded):
-            out.step = Step::kCommit;
-            return read_small(in, &commit);
-          default:
-            return WireFormatLite::SkipField(in, tag);
-        }
-      });
-  if (!good) {
-    out.error = invalid_field("", "the bytes are no DecomposeLargeRequest");
-  } else if (out.step == Step::kNone) {
-    out.error = {absl::StatusCode::kInvalidArgument,
-                 Reason::kUnexpectedMessage,
-                 "a message is open, chunk or commit, and this is none of them",
-                 "",
-                 {}};
-  } else if (out.step == Step::kOpen) {
-    out.error = read_open(&open, &out.open);
-  } else if (out.step == Step::kChunk) {
-    out.data = ReceivedBytes(std::move(slices), data.begin, data.count);
+  try {
+    if (message->Length() <= max_bytes) {
+      decode_into(message, &out);
+    } else {
+      out.error = invalid_field("", absl::StrCat("a message may have at most ", max_bytes, " bytes, this one has ",
+                                                 message->Length(), ": send chunks of at most accepted.chunk_bytes"));
+    }
+  } catch (const std::bad_alloc&) {
+    out.error = out_of_memory();
   }
-  if (!out.error.ok()) out.step = Step::kNone;
+  message->Clear();
+  if (!out.error.ok()) out.step = DecodedLarge::Step::kNone;
   return out;
 }
 

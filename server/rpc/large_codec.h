@@ -44,8 +44,9 @@ struct DecodedLarge {
   ReceivedBytes data;
 };
 
-// Lets go of *message.
-DecodedLarge decode_large_request(grpc::ByteBuffer* message);
+// Lets go of *message. One of more than `max_bytes` is rejected unread. Does not throw where memory is short: that is
+// an error as well.
+DecodedLarge decode_large_request(grpc::ByteBuffer* message, size_t max_bytes);
 
 // A DecomposeLargeResponse; of a chunk the bytes stay where they are, and are kept alive by the message.
 grpc::ByteBuffer encode_large_response(const LargeReply& reply);

@@ -3,6 +3,8 @@
 #include <grpc/grpc.h>
 #include <grpcpp/ext/proto_server_reflection_plugin.h>
 #include <grpcpp/generic/async_generic_service.h>
+#include <grpcpp/impl/server_builder_option.h>
+#include <grpcpp/impl/server_builder_plugin.h>
 #include <grpcpp/resource_quota.h>
 #include <grpcpp/security/server_credentials.h>
 #include <grpcpp/server.h>
@@ -10,10 +12,14 @@
 #include <svdserve/v1/svd_service.grpc.pb.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
+#include <climits>
 #include <thread>
 #include <utility>
+#include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "engine/planner.h"
 #include "server/listening_socket.h"
 #include "server/mutex.h"
@@ -22,14 +28,19 @@
 #include "server/rpc/decompose_call.h"
 #include "server/rpc/decompose_large_call.h"
 #include "server/rpc/decompose_stream_call.h"
+#include "server/rpc/health_call.h"
 #include "server/rpc/health_service.h"
+#include "server/rpc/library_logs.h"
 #include "server/rpc/open_calls.h"
+#include "server/rpc/self_probe.h"
+#include "server/rpc/wire_reader.h"
 #include "server/version.h"
 
 namespace svdserve::server {
 namespace {
 
 constexpr char kServiceName[] = "svdserve.v1.SvdService";
+constexpr int kMaxReflectionThreads = 8;
 
 void fill_server_info(const HandlerContext& context, v1::GetServerInfoResponse* info) {
   const Pipeline& pipeline = *context.pipeline;
@@ -77,7 +88,7 @@ void fill_server_info(const HandlerContext& context, v1::GetServerInfoResponse* 
 // stream of one message; see DecomposeCall.
 class SvdServiceHandler final
     : public v1::SvdService::WithRawCallbackMethod_DecomposeStream<v1::SvdService::WithRawCallbackMethod_DecomposeLarge<
-          v1::SvdService::WithCallbackMethod_GetServerInfo<v1::SvdService::Service>>> {
+          v1::SvdService::WithRawCallbackMethod_GetServerInfo<v1::SvdService::Service>>> {
  public:
   explicit SvdServiceHandler(const HandlerContext* context) : context_(*context) {
     const auto handler = [this] {
@@ -106,10 +117,22 @@ class SvdServiceHandler final
     return reactor.get();  // keeps itself alive until OnDone()
   }
 
-  grpc::ServerUnaryReactor* GetServerInfo(grpc::CallbackServerContext* call, const v1::GetServerInfoRequest*,
-                                          v1::GetServerInfoResponse* reply) override {
-    fill_server_info(context_, reply);
+  // The request has no fields, so its bytes are not looked at.
+  grpc::ServerUnaryReactor* GetServerInfo(grpc::CallbackServerContext* call, const grpc::ByteBuffer* request,
+                                          grpc::ByteBuffer* reply) override {
     grpc::ServerUnaryReactor* reactor = call->DefaultReactor();
+    if (std::cmp_greater(request->Length(), kMaxSmallBytes)) {
+      reactor->Finish(to_status({absl::StatusCode::kInvalidArgument,
+                                 Reason::kInvalidField,
+                                 absl::StrCat("a GetServerInfoRequest may have at most ", kMaxSmallBytes, " bytes"),
+                                 "",
+                                 {}}));
+      return reactor;
+    }
+    v1::GetServerInfoResponse info;
+    fill_server_info(context_, &info);
+    const grpc::Slice bytes(info.SerializeAsString());
+    *reply = grpc::ByteBuffer(&bytes, 1);
     reactor->Finish(grpc::Status::OK);
     return reactor;
   }
@@ -140,6 +163,21 @@ bool are_usable(const std::shared_ptr<grpc::ServerCredentials>& credentials) {
   return builder.BuildAndStart() != nullptr && port > 0;
 }
 
+// Of a server without reflection: the library adds that to every server of a process.
+class WithoutReflection final : public grpc::ServerBuilderOption {
+ public:
+  void UpdateArguments(grpc::ChannelArguments*) override {}
+  void UpdatePlugins(std::vector<std::unique_ptr<grpc::ServerBuilderPlugin>>* plugins) override {
+    using Reflection = grpc::reflection::ProtoServerReflectionPlugin;
+    std::erase_if(*plugins, [](const auto& p) { return dynamic_cast<const Reflection*>(p.get()) != nullptr; });
+  }
+};
+
+// As gRPC's arguments have it, where INT_MAX is no limit.
+int to_milliseconds(absl::Duration d) {
+  return static_cast<int>(std::min<int64_t>(absl::ToInt64Milliseconds(d), INT_MAX));
+}
+
 void set_limits(const RpcOptions& options, grpc::ServerBuilder* builder) {
   builder->SetMaxReceiveMessageSize(static_cast<int>(options.max_message_bytes));
   builder->SetMaxSendMessageSize(static_cast<int>(options.max_message_bytes));
@@ -150,18 +188,25 @@ void set_limits(const RpcOptions& options, grpc::ServerBuilder* builder) {
   builder->AddChannelArgument(GRPC_ARG_ENABLE_PER_MESSAGE_DECOMPRESSION, 0);
   grpc::ResourceQuota quota("svdserve");
   quota.Resize(static_cast<size_t>(options.memory_quota_bytes));
+  // Reflection is the only synchronous service, with a thread for each call. Calls beyond are RESOURCE_EXHAUSTED.
+  quota.SetMaxThreads(kMaxReflectionThreads);
   builder->SetResourceQuota(quota);
   // A call whose message is not read yet may send one window of the smallest size: without probing it stays that small.
   // Once a message is read, its window is as large as the message.
   builder->AddChannelArgument(GRPC_ARG_HTTP2_BDP_PROBE, 0);
   builder->AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, static_cast<int>(options.max_connection_streams));
-  // Who connects and says nothing is sent away.
+  builder->AddChannelArgument(GRPC_ARG_MAX_CONNECTION_IDLE_MS, to_milliseconds(options.max_connection_idle));
+  // gRPC varies the age by a tenth, so that not all clients come back at once. It would cut off calls after the grace.
+  builder->AddChannelArgument(GRPC_ARG_MAX_CONNECTION_AGE_MS, to_milliseconds(options.max_connection_age));
+  builder->AddChannelArgument(GRPC_ARG_MAX_CONNECTION_AGE_GRACE_MS, INT_MAX);
+  // Connections that say nothing are closed.
   builder->AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, 10000);
   // Idle peers are asked every two minutes whether they are still there; they may ask as often as every ten seconds.
   builder->AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, 120000);
   builder->AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 20000);
   builder->AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
   builder->AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 10000);
+  if (!options.reflection) builder->SetOption(std::make_unique<WithoutReflection>());
   // Reflection is the only synchronous service: one poller is enough for it.
   builder->SetSyncServerOption(grpc::ServerBuilder::SyncServerOption::NUM_CQS, 1);
   builder->SetSyncServerOption(grpc::ServerBuilder::SyncServerOption::MIN_POLLERS, 1);
@@ -186,6 +231,10 @@ struct RpcServer::Impl {
   std::string address;
   Pipeline* pipeline = nullptr;
 
+  std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> own_connections;
+  std::unique_ptr<HealthCall> health_call;  // from Start() to Shutdown(); of the thread that ticks
+  SelfProbe self_probe{[this](auto done) { health_call->Start(SelfProbe::kPatience, std::move(done)); }};
+
   absl::Duration stream_idle_timeout;
 
   // The health service tells watchers of changes, so somebody has to notice them; and streams that stall.
@@ -208,8 +257,11 @@ struct RpcServer::Impl {
   void Watch() {
     constexpr auto kPeriod = std::chrono::milliseconds(100);
     bool told = false;
-    MutexLock lock(&mu);
+    mu.Lock();
     while (!stopping) {
+      mu.Unlock();
+      self_probe.Tick(context.clock->Now());
+      mu.Lock();
       calls.CutOffStalled(context.clock->Now(), stream_idle_timeout);
       const bool healthy = serving && pipeline->stats().ready();
       if (healthy != told) {
@@ -218,6 +270,7 @@ struct RpcServer::Impl {
       }
       changed.WaitUntil(&mu, std::chrono::steady_clock::now() + kPeriod);
     }
+    mu.Unlock();
   }
 };
 
@@ -235,8 +288,8 @@ std::unique_ptr<RpcServer> RpcServer::Start(const RpcOptions& options, Pipeline*
   impl.service = std::make_unique<SvdServiceHandler>(&impl.context);
   impl.health = std::make_unique<HealthService>(&impl.context, std::vector<std::string>{"", kServiceName});
 
-  static const bool reflection_ready = (grpc::reflection::InitProtoReflectionServerBuilderPlugin(), true);
-  static_cast<void>(reflection_ready);
+  redirect_library_logs();
+  grpc::reflection::InitProtoReflectionServerBuilderPlugin();
   // One more than is shut down: the last grpc_shutdown() joins a thread that may poll for 10 s on behalf of a
   // connection that is broken already.
   static const bool kept = (grpc_init(), true);
@@ -251,6 +304,8 @@ std::unique_ptr<RpcServer> RpcServer::Start(const RpcOptions& options, Pipeline*
   grpc::ServerBuilder builder;
   using FromOutside = grpc::ServerBuilder::experimental_type::ExternalConnectionType;
   impl.connections = builder.experimental().AddExternalConnectionAcceptor(FromOutside::FROM_FD, creds);
+  impl.own_connections =
+      builder.experimental().AddExternalConnectionAcceptor(FromOutside::FROM_FD, grpc::InsecureServerCredentials());
   builder.RegisterService(impl.service.get());
   builder.RegisterService(impl.health.get());
   set_limits(options, &builder);
@@ -259,6 +314,9 @@ std::unique_ptr<RpcServer> RpcServer::Start(const RpcOptions& options, Pipeline*
     *error = "cannot serve on " + options.listen.text();
     return nullptr;
   }
+  // Its connection comes first, so that its descriptors do not count as connections.
+  impl.health_call = std::make_unique<HealthCall>(impl.own_connections.get());
+  impl.self_probe.Tick(clock->Now());
   const int listener = listening.sockets().front().get();
   impl.acceptor = std::make_unique<ConnectionAcceptor>(
       std::move(listening), ConnectionLimits{options.max_connections, options.peer_percent}, impl.proxies, recorder,
@@ -300,6 +358,7 @@ void RpcServer::Shutdown(absl::Duration grace) {
   std::thread breaker([this, grace] { impl_->BreakConnectionsAfter(grace); });
   impl_->server->Shutdown(std::chrono::system_clock::now() + absl::ToChronoMilliseconds(grace));
   impl_->server->Wait();
+  impl_->health_call.reset();
   {
     MutexLock lock(&impl_->mu);
     impl_->stopped = true;
@@ -309,5 +368,7 @@ void RpcServer::Shutdown(absl::Duration grace) {
 }
 
 int64_t RpcServer::open_streams() const { return impl_->calls.count(CallKind::kStream); }
+
+bool RpcServer::alive() const { return impl_->self_probe.alive(); }
 
 }  // namespace svdserve::server

@@ -1,4 +1,5 @@
-// The gRPC face of the server: SvdService, grpc.health.v1.Health and reflection on one address. No gRPC header here.
+// The gRPC face of the server: SvdService, grpc.health.v1.Health and, if wanted, reflection on one address. No gRPC
+// header here.
 #ifndef SVDSERVE_SERVER_RPC_RPC_SERVER_H_
 #define SVDSERVE_SERVER_RPC_RPC_SERVER_H_
 
@@ -30,6 +31,10 @@ struct RpcOptions {
   int64_t max_connections = 0;
   int64_t max_connection_streams = 0;
   int64_t memory_quota_bytes = 0;
+  absl::Duration max_connection_idle = absl::InfiniteDuration();  // without a call
+  // After it the connection takes no new calls; those that it has go on for as long as they like.
+  absl::Duration max_connection_age = absl::InfiniteDuration();
+  bool reflection = false;
 };
 
 // Thread-safe.
@@ -56,6 +61,9 @@ class RpcServer {
   void Shutdown(absl::Duration grace);
 
   int64_t open_streams() const;
+
+  // False: the server has not answered its own call of Health for some time; see SelfProbe.
+  bool alive() const;
 
  private:
   RpcServer();

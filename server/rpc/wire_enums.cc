@@ -1,5 +1,7 @@
 #include "server/rpc/wire_enums.h"
 
+#include "absl/strings/str_cat.h"
+
 namespace svdserve::server {
 
 std::optional<DType> to_dtype(v1::DataType type) {
@@ -93,6 +95,10 @@ std::optional<BlockVariant> to_variant(v1::BlockVariant variant) {
     default:
       return std::nullopt;
   }
+}
+
+std::string unknown(const char* what, int number) {
+  return number == 0 ? absl::StrCat("must be set to a ", what) : absl::StrCat("unknown ", what, " ", number);
 }
 
 v1::Method to_wire(Method method) {

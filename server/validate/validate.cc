@@ -59,7 +59,7 @@ Error reply_too_large(std::string field, const ValidationLimits& limits, const s
 // Checks the batch at path `at` and adds what its reply takes to *reply.
 Error validate_batch(const std::string& at, const Request& request, const ValidationLimits& limits,
                      Validated* validated, int64_t* reply) {
-  const PlanOrError planned = make_plan(request.problem, request.options);
+  const PlanOrError planned = make_plan(request.problem, *request.options);
   if (!planned.plan.has_value()) return invalid_plan(at, planned.error);
   const Plan& plan = *planned.plan;
   if (Error error = check_count(at, request, plan, limits.max_matrices); !error.ok()) return error;

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <map>
 
@@ -91,6 +92,8 @@ TEST(ConfigTest, BadValuesNameTheirFlag) {
       {"--cuda-slot-bytes=4KiB", "--cuda-slot-bytes"},
       {"--log-level=loud", "--log-level"},
       {"--insecure=perhaps", "--insecure"},
+      {"--reflection=sometimes", "--reflection"},
+      {"--max-connection-age=-1s", "--max-connection-age"},
       {"--listen=127.0.0.1", "--listen"},
       {"--listen=127.0.0.1:70000", "--listen"},
       {"--listen=::1:50051", "--listen"},
@@ -177,6 +180,17 @@ TEST(ConfigTest, VariablesThatMeanNothingAreFound) {
             (std::vector<std::string>{"SVDSERVE_LISTEN_PORT", "SVDSERVE_THREAD", "SVDSERVE_"}));
 }
 
+TEST(ConfigTest, TheHttpPortIsOpenToOthersByAWordAlone) {
+  const auto wrong = [](const std::vector<std::string>& flags, bool is_loopback) {
+    return check_metrics_exposure(read(flags).config, is_loopback);
+  };
+  EXPECT_THAT(wrong({"--metrics-listen=0.0.0.0:9464", "--tls-cert=c", "--tls-key=k"}, false),
+              HasSubstr("--metrics-insecure"));
+  EXPECT_EQ(wrong({"--metrics-listen=0.0.0.0:9464"}, true), "");
+  EXPECT_EQ(wrong({"--metrics-insecure"}, false), "");
+  EXPECT_EQ(wrong({"--insecure"}, false), "");
+}
+
 TEST(ConfigTest, HelpAndDescriptionNameEveryFlag) {
   const ConfigOutcome help = read({"--help"});
   ASSERT_EQ(help.action, Action::kPrint);
@@ -187,6 +201,9 @@ TEST(ConfigTest, HelpAndDescriptionNameEveryFlag) {
                            "tls-key",
                            "tls-client-ca",
                            "insecure",
+                           "metrics-insecure",
+                           "metrics-max-age",
+                           "reflection",
                            "max-message-bytes",
                            "max-matrices",
                            "max-inflight-bytes",
@@ -195,6 +212,8 @@ TEST(ConfigTest, HelpAndDescriptionNameEveryFlag) {
                            "max-streams",
                            "stream-idle-timeout",
                            "max-connection-streams",
+                           "max-connection-idle",
+                           "max-connection-age",
                            "memory-quota-bytes",
                            "queue-timeout",
                            "max-large-bytes",
@@ -236,6 +255,40 @@ TEST(LogTest, AnEventStaysOneLine) {
   append_logfmt(&line, "text", "two words\nand \"more\" = \\ \x01");
   append_logfmt(&line, "none", "");
   EXPECT_EQ(line, R"(event=a text="two words\nand \"more\" = \\ \u0001" none="")");
+}
+
+TEST(LogTest, WhatIsNoTextIsEscaped) {
+  const auto shown = [](const std::string& value) {
+    std::string line;
+    append_logfmt(&line, "k", value);
+    return line;
+  };
+  EXPECT_EQ(shown("\u00e9\u20ac\U0001f600"), "k=\"\u00e9\u20ac\U0001f600\"");
+  EXPECT_EQ(shown("\xff"), R"(k="\xff")");
+  EXPECT_EQ(shown("\x1b[31m"), R"(k="\u001b[31m")");
+  EXPECT_EQ(shown("\xc2\x9b"
+                  "2J"),
+            R"(k="\u009b2J")");                             // a control sequence in one character
+  EXPECT_EQ(shown("\xe2\x82"), R"(k="\xe2\x82")");          // cut
+  EXPECT_EQ(shown("\xc0\x8a"), R"(k="\xc0\x8a")");          // a line feed, too long
+  EXPECT_EQ(shown("\xed\xa0\x80"), R"(k="\xed\xa0\x80")");  // half of a pair of UTF-16
+}
+
+TEST(LogTest, ALibrarySaysNoMoreThanSoMuch) {
+  LibraryLog library("lib");
+  const absl::Time begin = absl::UnixEpoch();
+  ::testing::internal::CaptureStderr();
+  for (int i = 0; i < 1000; ++i) library.Write(LogLevel::kError, "a.cc:1", "x\ny", begin + absl::Milliseconds(i));
+  const std::string first = ::testing::internal::GetCapturedStderr();
+  EXPECT_EQ(std::count(first.begin(), first.end(), '\n'), LibraryLog::kLinesPerSecond);
+  EXPECT_THAT(first, HasSubstr(R"(level=error event=lib source=a.cc:1 bytes=3 text="x\ny")"));
+  ::testing::internal::CaptureStderr();
+  library.Write(LogLevel::kError, "a.cc:1", std::string(100000, 'z'), begin + absl::Seconds(1));
+  library.Write(LogLevel::kDebug, "a.cc:1", "nobody wants to know", begin + absl::Seconds(1));
+  const std::string second = ::testing::internal::GetCapturedStderr();
+  EXPECT_EQ(std::count(second.begin(), second.end(), '\n'), 2);
+  EXPECT_THAT(second, HasSubstr("event=log_lines_dropped of=lib lines=990"));
+  EXPECT_THAT(second, HasSubstr("bytes=100000 text=" + std::string(LibraryLog::kMaxText, 'z') + "\n"));
 }
 
 TEST(ProgramTest, ExitCodes) {

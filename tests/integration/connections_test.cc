@@ -171,6 +171,23 @@ TEST(ConnectionsTest, WhatIsNoGrpcHarmsNobody) {
   EXPECT_TRUE(wait_until([&] { return server.Metric("svdserve_inflight_requests") == 0; }));
 }
 
+// A header that is not in HPACK's table; both shorter than 127 bytes.
+std::string header(const std::string& name, const std::string& value) {
+  return std::string(1, '\0') + static_cast<char>(name.size()) + name + static_cast<char>(value.size()) + value;
+}
+
+TEST(ConnectionsTest, HeadersMakeNoLinesOfTheLog) {
+  RunningServer server;
+  const std::string lie = "1 \nts=1 level=error event=device_lost\x1b[2J\xff";
+  const RawConnection peer(server.address());
+  peer.Say("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + frame(4, 0, 0, "") +
+           frame(1, 4, 1, "\x83\x86" + header(":path", "/a") + header("grpc-timeout", lie)));
+  EXPECT_TRUE(wait_until([&] { return server.log().find("device_lost") != std::string::npos; }));
+  const std::string log = server.log();
+  EXPECT_THAT(log, HasSubstr(R"(\nts=1 level=error event=device_lost\u001b[2J\xff)"));
+  EXPECT_THAT(log, HasSubstr(" event=grpc source="));
+}
+
 TEST(ConnectionsTest, AddressesInUseAreRefusedByName) {
   RunningServer server;
   const auto start = [](const std::string& listen, const std::string& metrics) {

@@ -461,6 +461,31 @@ TEST_F(ContractTest, LargeReplyGoesOutWhole) {
   EXPECT_EQ(response.singular_values().substr(29999 * 16), last.singular_values());
 }
 
+TEST_F(ContractTest, ServerInfoTakesNoMoreThanItNeeds) {
+  const auto ask = [](size_t bytes) {
+    grpc::GenericStub stub(channel_);
+    grpc::ClientContext context;
+    grpc::CompletionQueue queue;
+    std::string fields;
+    while (fields.size() + 3 <= bytes) fields.append("\xf8\x07\x01", 3);  // field 127, a number
+    const grpc::Slice slice(fields);
+    const grpc::ByteBuffer request(&slice, 1);
+    const auto call = stub.PrepareUnaryCall(&context, "/svdserve.v1.SvdService/GetServerInfo", request, &queue);
+    call->StartCall();
+    grpc::ByteBuffer reply;
+    grpc::Status status;
+    call->Finish(&reply, &status, nullptr);
+    void* tag = nullptr;
+    bool ok = false;
+    EXPECT_TRUE(queue.Next(&tag, &ok));
+    return status;
+  };
+  EXPECT_TRUE(ask(60000).ok());
+  const grpc::Status status = ask(70000);
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  EXPECT_EQ(details_of(status).reason, "INVALID_FIELD");
+}
+
 TEST_F(ContractTest, ServerInfoTellsTheLimits) {
   grpc::ClientContext context;
   v1::GetServerInfoResponse info;

@@ -13,6 +13,7 @@
 #include <thread>
 
 #include "server/listening_socket.h"
+#include "tests/server/fake_clock.h"
 
 namespace svdserve::server {
 namespace {
@@ -26,7 +27,7 @@ using ::testing::StartsWith;
 std::unique_ptr<HttpExposer> expose(std::string metrics = "some_metric 1\n") {
   HttpHandlers handlers;
   handlers.metrics = [metrics] { return metrics; };
-  handlers.ready = [] { return true; };
+  handlers.live = handlers.ready = [] { return true; };
   std::string error;
   auto exposer = HttpExposer::Listen(*ListenAddress::Resolve("127.0.0.1:0", &error), std::move(handlers), &error);
   EXPECT_NE(exposer, nullptr) << error;
@@ -86,6 +87,33 @@ TEST(HttpExposer, AnswersInTheFormOfHttp) {
   EXPECT_THAT(ask(*exposer, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"), StartsWith("HTTP/1.1 400 "));
   EXPECT_THAT(ask(*exposer, std::string("\0\xff\r\n\r\n", 6)), StartsWith("HTTP/1.1 400 "));
   EXPECT_THAT(ask(*exposer, "GET /" + std::string(20000, 'x')), StartsWith("HTTP/1.1 431 "));
+}
+
+TEST(HttpExposer, ProbesFollowTheirHandlers) {
+  for (const bool yes : {true, false}) {
+    HttpHandlers handlers;
+    handlers.live = [yes] { return yes; };
+    handlers.ready = [yes] { return !yes; };
+    std::string error;
+    const auto exposer = HttpExposer::Listen("127.0.0.1:0", std::move(handlers), &error);
+    EXPECT_THAT(ask(*exposer, kLivez), StartsWith(yes ? "HTTP/1.1 200 " : "HTTP/1.1 503 "));
+    EXPECT_THAT(ask(*exposer, kLivez), EndsWith(yes ? "ok\n" : "the gRPC server does not answer\n"));
+    EXPECT_THAT(ask(*exposer, "GET /readyz HTTP/1.1\r\n\r\n"), StartsWith(yes ? "HTTP/1.1 503 " : "HTTP/1.1 200 "));
+  }
+}
+
+TEST(ReuseText, RendersAnewWhenTheTextIsTooOld) {
+  FakeClock clock;
+  int rendered = 0;
+  const auto text = reuse_text([&] { return std::to_string(++rendered); }, absl::Milliseconds(250), &clock);
+  for (int i = 0; i < 1000; ++i) EXPECT_EQ(text(), "1");
+  clock.Advance(absl::Milliseconds(249));
+  EXPECT_EQ(text(), "1");
+  clock.Advance(absl::Milliseconds(1));
+  EXPECT_EQ(text(), "2");
+  const auto fresh = reuse_text([&] { return std::to_string(++rendered); }, absl::ZeroDuration(), &clock);
+  EXPECT_EQ(fresh(), "3");
+  EXPECT_EQ(fresh(), "4");
 }
 
 TEST(HttpExposer, HalfRequestsKeepNobodyWaiting) {

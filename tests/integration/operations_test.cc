@@ -4,8 +4,12 @@
 #include <grpcpp/generic/generic_stub.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <csignal>
 #include <cstdlib>
+#include <fstream>
+#include <list>
+#include <map>
 
 #include "tests/support/running_server.h"
 #include "tests/support/wire.h"
@@ -51,13 +55,14 @@ TEST(OperationsTest, HealthFollowsTheServersLife) {
   watch->Finish();
 }
 
+constexpr char kReflection[] = "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo";
+
 TEST(OperationsTest, ReflectionListsTheServices) {
   RunningServer server;
   grpc::GenericStub stub(connect(server.address()));
   grpc::ClientContext context;
   grpc::CompletionQueue queue;
-  const auto call =
-      stub.PrepareCall(&context, "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo", &queue);
+  const auto call = stub.PrepareCall(&context, kReflection, &queue);
   const auto step = [&] {
     void* tag = nullptr;
     bool ok = false;
@@ -82,6 +87,86 @@ TEST(OperationsTest, ReflectionListsTheServices) {
   call->Finish(&status, nullptr);
   step();
   EXPECT_TRUE(status.ok());
+}
+
+// Calls of reflection that say nothing.
+class SilentReflections {
+ public:
+  explicit SilentReflections(const std::string& address) : stub_(connect(address)) {}
+
+  void Begin(int n) {
+    for (int i = 0; i < n; ++i) {
+      Call& call = calls_.emplace_back();
+      call.context.set_deadline(std::chrono::system_clock::now() + std::chrono::minutes(4));
+      call.stream = stub_.PrepareCall(&call.context, kReflection, &queue_);
+      call.stream->StartCall(nullptr);
+      call.stream->Finish(&call.status, &call);
+    }
+    on_their_way_ += n;
+  }
+  // Waits until no more than `n` are on their way. Returns the codes of those that ended.
+  std::map<grpc::StatusCode, int> AwaitAllBut(int n) {
+    std::map<grpc::StatusCode, int> codes;
+    void* tag = nullptr;
+    for (bool ok = false; on_their_way_ > n && queue_.Next(&tag, &ok);) {
+      if (tag == nullptr) continue;
+      --on_their_way_;
+      ++codes[static_cast<Call*>(tag)->status.error_code()];
+    }
+    return codes;
+  }
+  ~SilentReflections() {
+    for (Call& call : calls_) call.context.TryCancel();
+    AwaitAllBut(0);
+  }
+
+ private:
+  struct Call {
+    grpc::ClientContext context;
+    std::unique_ptr<grpc::GenericClientAsyncReaderWriter> stream;
+    grpc::Status status;
+  };
+  grpc::GenericStub stub_;
+  grpc::CompletionQueue queue_;
+  std::list<Call> calls_;
+  int on_their_way_ = 0;
+};
+
+int threads_of(pid_t pid) {
+  std::ifstream status("/proc/" + std::to_string(pid) + "/status");
+  for (std::string line; std::getline(status, line);) {
+    if (line.rfind("Threads:", 0) == 0) return std::stoi(line.substr(8));
+  }
+  return 0;
+}
+
+TEST(OperationsTest, ReflectionHasFewThreads) {
+  constexpr int kConnections = 4, kCalls = 250, kMayGoOn = 8;
+  RunningServer server;
+  const int before = threads_of(server.pid());
+  std::list<SilentReflections> connections;
+  for (int i = 0; i < kConnections; ++i) connections.emplace_back(server.address()).Begin(kCalls);
+  // Those that have a thread wait for their client; all others are refused.
+  std::map<grpc::StatusCode, int> codes;
+  for (SilentReflections& connection : connections) {
+    for (const auto& [code, n] : connection.AwaitAllBut(kMayGoOn)) codes[code] += n;
+  }
+  EXPECT_THAT(codes, ::testing::ElementsAre(::testing::Key(grpc::StatusCode::RESOURCE_EXHAUSTED)));
+  EXPECT_LT(threads_of(server.pid()), before + 32);
+  v1::DecomposeResponse response;
+  EXPECT_TRUE(decompose(connect(server.address()), random_request(2, 2, 1), &response).ok());
+}
+
+TEST(OperationsTest, ReflectionIsOffWhereOthersReachTheServer) {
+  const auto code = [](const std::vector<std::string>& flags) {
+    RunningServer server(flags);
+    SilentReflections calls("127.0.0.1" + server.address().substr(server.address().rfind(':')));
+    calls.Begin(1);
+    const auto codes = calls.AwaitAllBut(0);
+    return codes.begin()->first;
+  };
+  EXPECT_EQ(code({"--reflection=off"}), grpc::StatusCode::UNIMPLEMENTED);
+  EXPECT_EQ(code({"--listen=0.0.0.0:0", "--insecure"}), grpc::StatusCode::UNIMPLEMENTED);
 }
 
 TEST(OperationsTest, EveryRequestIsCountedByItsLabelsBeforeItsReply) {
@@ -175,6 +260,14 @@ TEST(OperationsTest, UnixSockets) {
   EXPECT_EQ(server.address(), "unix:" + path);
   v1::DecomposeResponse response;
   EXPECT_TRUE(decompose(connect(server.address()), random_request(2, 2, 1), &response).ok());
+}
+
+TEST(OperationsTest, MetricsAreRenderedNowAndThen) {
+  RunningServer server({"--metrics-max-age=1m"});
+  EXPECT_EQ(server.Metric("svdserve_admitted_requests_total"), 0);
+  v1::DecomposeResponse response;
+  ASSERT_TRUE(decompose(connect(server.address()), random_request(2, 2, 1), &response).ok());
+  EXPECT_EQ(server.Metric("svdserve_admitted_requests_total"), 0);  // as it was
 }
 
 TEST(OperationsTest, WithoutAMetricsPortThereIsNone) {

@@ -60,6 +60,20 @@ v1::DecomposeRequest request_of_a_large_answer() {
   return request;
 }
 
+TEST(StreamTest, GoesOnWhenItsConnectionIsTooOld) {
+  RunningServer server({"--max-connection-age=50ms"});
+  OpenStream open(connect(server.address()));
+  v1::DecomposeStreamResponse answer;
+  const auto begin = std::chrono::steady_clock::now();
+  for (uint64_t id = 0; std::chrono::steady_clock::now() - begin < std::chrono::milliseconds(500); ++id) {
+    ASSERT_TRUE(open.stream->Write(numbered(id, random_request(2, 2, 1))));
+    ASSERT_TRUE(open.stream->Read(&answer));
+    EXPECT_EQ(answer.request_id(), id);
+  }
+  open.stream->WritesDone();
+  EXPECT_TRUE(open.Finish().ok());
+}
+
 TEST(StreamTest, EveryRequestIsAnsweredOnceWithItsIdAndTheBitsOfAUnaryCall) {
   RunningServer server;
   const auto channel = connect(server.address());

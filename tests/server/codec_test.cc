@@ -6,9 +6,14 @@
 #include <gtest/gtest.h>
 #include <svdserve/v1/svd_service.pb.h>
 
+#include <cstdlib>
 #include <cstring>
+#include <new>
+#include <random>
 #include <string>
 #include <vector>
+
+#include "tests/server/wire_bytes.h"
 
 namespace svdserve::server {
 namespace {
@@ -86,17 +91,17 @@ TEST_F(CodecTest, OptionsArriveAsTheyWereAsked) {
   expected.top_k = 2;
   expected.fix_phases = expected.certificate = true;
   expected.mimo = {true, true, true, true, true, true, 0.25, {-3, 10}, 2, 3, 1};
-  EXPECT_EQ(decoded.batches[0].options, expected);
+  EXPECT_EQ(*decoded.batches[0].options, expected);
   EXPECT_EQ(decoded.memory->certificate_scope, CertificateScope::kMatrix);
 }
 
 TEST_F(CodecTest, WithoutOptionsTheValuesAreWanted) {
   v1::DecomposeRequest request;
   fill(request.mutable_matrices(), 1, 1, 1, 'x');
-  EXPECT_EQ(Decode(request).batches[0].options, Options{});
+  EXPECT_EQ(*Decode(request).batches[0].options, Options{});
   request.mutable_options()->mutable_mimo();  // with them only what they name
-  EXPECT_FALSE(Decode(request).batches[0].options.values);
-  EXPECT_EQ(Decode(request).batches[0].options.mimo, MimoOptions{});
+  EXPECT_FALSE(Decode(request).batches[0].options->values);
+  EXPECT_EQ(Decode(request).batches[0].options->mimo, MimoOptions{});
 }
 
 TEST_F(CodecTest, GroupsArriveInTheirOrder) {
@@ -113,7 +118,8 @@ TEST_F(CodecTest, GroupsArriveInTheirOrder) {
     const Request& batch = decoded.batches[static_cast<size_t>(i)];
     EXPECT_EQ(batch.problem.rows, request.groups(i).rows());
     EXPECT_EQ(batch.count, request.groups(i).count());
-    EXPECT_EQ(batch.options.top_k, 1);
+    EXPECT_EQ(batch.options->top_k, 1);
+    EXPECT_EQ(batch.options, decoded.batches[0].options);  // one for all
     EXPECT_EQ(batch.memory, decoded.memory);
     EXPECT_EQ(std::string(static_cast<const char*>(batch.payload), batch.payload_bytes), request.groups(i).data());
   }
@@ -137,10 +143,198 @@ TEST_F(CodecTest, MistakesAreNamed) {
             "options.certificate");
 }
 
-TEST_F(CodecTest, GroupsBeyondTheLimitAreNotEvenKept) {
+TEST_F(CodecTest, MistakesAreToldInPlainWords) {
+  const auto message_of = [this](const std::function<void(v1::DecomposeRequest*)>& spoil) {
+    v1::DecomposeRequest request;
+    fill(request.mutable_matrices(), 1, 1, 1, 'x');
+    spoil(&request);
+    return Decode(request).error.message;
+  };
+  EXPECT_EQ(message_of([](auto* r) { r->mutable_options()->set_method(static_cast<v1::Method>(7)); }),
+            "unknown method 7");
+  EXPECT_EQ(message_of([](auto* r) { r->mutable_matrices()->clear_data_type(); }), "must be set to a data type");
+  EXPECT_EQ(message_of([](auto* r) { r->clear_matrices(); }),
+            "a request needs matrices or groups, and this one has neither");
+}
+
+// --- what protobuf allows ------------------------------------------------------------------------
+
+constexpr int kMatrices = v1::DecomposeRequest::kMatricesFieldNumber,
+              kOptions = v1::DecomposeRequest::kOptionsFieldNumber;
+
+DecodedRequest decode(const std::string& bytes, HostMemory* memory) {
+  grpc::ByteBuffer buffer = buffer_of(bytes);
+  return decode_request(&buffer, memory);
+}
+
+DecodedRequest decode_of_stream(const std::string& bytes, HostMemory* memory) {
+  grpc::ByteBuffer buffer = buffer_of(bytes);
+  return decode_stream_request(&buffer, memory);
+}
+
+TEST_F(CodecTest, FieldsThatComeAgainAreMergedAsProtobufDoes) {
+  v1::DecomposeRequest first, second;
+  fill(first.mutable_matrices(), 3, 4, 2, 'x');
+  first.mutable_options()->mutable_mimo()->add_snr_db(1);
+  first.mutable_options()->mutable_mimo()->set_capacity(true);
+  first.mutable_options()->set_top_k(5);
+  second.mutable_matrices()->set_rows(2);
+  second.mutable_matrices()->set_data(std::string(128, 'y'));
+  second.mutable_options()->mutable_mimo()->add_snr_db(2);
+  second.mutable_options()->set_top_k(1);
+  const std::string bytes = first.SerializeAsString() + second.SerializeAsString();
+  const DecodedRequest decoded = decode(bytes, &memory_);
+  v1::DecomposeRequest merged;
+  ASSERT_TRUE(merged.ParseFromString(bytes));
+  ASSERT_TRUE(decoded.error.ok()) << decoded.error.message;
+  const Request& batch = decoded.batches[0];
+  EXPECT_EQ(batch.problem.rows, 2);
+  EXPECT_EQ(batch.problem.cols, 4);
+  EXPECT_EQ(std::string(static_cast<const char*>(batch.payload), batch.payload_bytes), merged.matrices().data());
+  EXPECT_EQ(batch.options->top_k, 1);
+  EXPECT_TRUE(batch.options->mimo.capacity);
+  EXPECT_THAT(batch.options->mimo.snr_db, ElementsAre(1, 2));
+}
+
+TEST_F(CodecTest, SnrsMayComeUnpacked) {
   v1::DecomposeRequest request;
-  for (size_t i = 0; i < 10 * kMaxGroups; ++i) fill(request.add_groups(), 1, 1, 0, 'x');
-  EXPECT_THAT(Decode(request).batches, SizeIs(kMaxGroups + 1));
+  fill(request.mutable_matrices(), 1, 1, 1, 'x');
+  const std::string one("\x39\0\0\0\0\0\0\xf0\x3f", 9);  // snr_db: 1.0
+  const DecodedRequest decoded = decode(request.SerializeAsString() + field(kOptions, field(8, one + one)), &memory_);
+  ASSERT_TRUE(decoded.error.ok()) << decoded.error.message;
+  EXPECT_THAT(decoded.batches[0].options->mimo.snr_db, ElementsAre(1, 1));
+  const std::string torn = field(kOptions, field(8, field(7, std::string(12, 'x'))));
+  EXPECT_FALSE(decode(torn, &memory_).is_message);
+}
+
+TEST_F(CodecTest, UnknownFieldsAreSkipped) {
+  v1::DecomposeRequest request;
+  fill(request.mutable_matrices(), 1, 1, 1, 'x');
+  const std::string known = request.SerializeAsString();
+  const std::string unknown("\xf8\x07\x01\xf3\x07\xf4\x07", 7);  // field 127: a number, an empty group
+  const DecodedRequest decoded =
+      decode(unknown + known + field(kOptions, unknown + field(8, unknown)) + field(kMatrices, unknown), &memory_);
+  EXPECT_TRUE(decoded.error.ok()) << decoded.error.message;
+  EXPECT_FALSE(decode(known + "\xf3\x07", &memory_).is_message);  // a group without an end
+}
+
+TEST_F(CodecTest, AgreesWithProtobufOnDamagedBytes) {
+  v1::DecomposeRequest request;
+  fill(request.mutable_matrices(), 2, 2, 1, 'x');
+  request.mutable_options()->set_top_k(300);
+  request.mutable_options()->set_max_sweeps(-1);
+  request.mutable_options()->set_tolerance(0.5);
+  v1::MimoOptions& mimo = *request.mutable_options()->mutable_mimo();
+  mimo.set_capacity(true);
+  mimo.set_rank_threshold(0.25);
+  mimo.add_snr_db(-3);
+  mimo.add_snr_db(10);
+  const std::string whole = request.SerializeAsString();
+  std::mt19937 random(7);
+  int good = 0;
+  for (int i = 0; i < 50000; ++i) {
+    std::string bytes = whole;
+    for (int flips = 1 + static_cast<int>(random() % 3); flips > 0; --flips) {
+      bytes[random() % bytes.size()] = static_cast<char>(random());
+    }
+    v1::DecomposeRequest parsed;
+    const bool is_message = parsed.ParseFromString(bytes);
+    const DecodedRequest decoded = decode(bytes, &memory_);
+    EXPECT_EQ(decoded.is_message, is_message) << i;
+    if (!is_message || !decoded.error.ok()) continue;
+    ++good;
+    const Request& batch = decoded.batches[0];
+    const v1::MatrixBatch& matrices = decoded.has_groups ? parsed.groups(0) : parsed.matrices();
+    EXPECT_EQ(batch.problem.rows, matrices.rows()) << i;
+    EXPECT_EQ(batch.problem.cols, matrices.cols()) << i;
+    EXPECT_EQ(batch.count, matrices.count()) << i;
+    EXPECT_EQ(std::string(static_cast<const char*>(batch.payload), batch.payload_bytes), matrices.data()) << i;
+    EXPECT_EQ(batch.options->top_k, parsed.options().top_k()) << i;
+    EXPECT_EQ(batch.options->max_sweeps, parsed.options().max_sweeps()) << i;
+    EXPECT_EQ(batch.options->values, !parsed.options().has_mimo() || parsed.options().mimo().singular_values()) << i;
+    EXPECT_EQ(batch.options->mimo.threshold_rank, parsed.options().mimo().has_rank_threshold()) << i;
+    EXPECT_THAT(batch.options->mimo.snr_db, SizeIs(parsed.options().mimo().snr_db_size())) << i;
+  }
+  EXPECT_GT(good, 1000);
+}
+
+// --- limits --------------------------------------------------------------------------------------
+
+TEST_F(CodecTest, LimitsAreCheckedWhileTheRequestIsRead) {
+  v1::DecomposeRequest request;
+  fill(request.add_groups(), 1, 1, 0, 'x');
+  const std::string group = request.SerializeAsString();
+  EXPECT_TRUE(decode(times(kMaxGroups, group), &memory_).error.ok());
+  EXPECT_EQ(decode(times(kMaxGroups + 1, group), &memory_).error.field, "groups");
+  EXPECT_TRUE(decode(group + snrs(kMaxSnrs), &memory_).error.ok());
+  EXPECT_EQ(decode(group + snrs(kMaxSnrs + 1), &memory_).error.field, "options.mimo.snr_db");
+  EXPECT_EQ(decode(group + times(kMaxSnrs + 1, snrs(1)), &memory_).error.field, "options.mimo.snr_db");
+  EXPECT_EQ(decode(group + snrs(8192), &memory_).error.field, "options");  // more than 64 KiB
+  // What follows is skipped, so it must still be a message.
+  EXPECT_FALSE(decode(group + snrs(kMaxSnrs + 1) + "\xff", &memory_).is_message);
+}
+
+TEST_F(CodecTest, ARequestOfAStreamBeyondALimitIsKnownByItsId) {
+  v1::DecomposeRequest request;
+  fill(request.mutable_matrices(), 1, 1, 1, 'x');
+  const std::string id("\x08\x2a", 2);
+  const DecodedRequest decoded =
+      decode_of_stream(field(2, snrs(kMaxSnrs + 1) + request.SerializeAsString()) + id, &memory_);
+  EXPECT_TRUE(decoded.is_message);
+  EXPECT_EQ(decoded.request_id, 42u);
+  EXPECT_EQ(decoded.error.field, "request.options.mimo.snr_db");
+  const std::string timeout = field(3, std::string(70000, '\0'));
+  EXPECT_EQ(decode_of_stream(id + field(2, request.SerializeAsString()) + timeout, &memory_).error.field, "timeout");
+}
+
+// Counts what requests hold, and throws when it is told to.
+class CountingMemory final : public HostMemory {
+ public:
+  HostBlock Allocate(size_t bytes) override {
+    if (bytes > largest_) throw std::bad_alloc();
+    ++blocks_;
+    held_ += bytes;
+    return {this, std::malloc(bytes), bytes};
+  }
+  void RefuseBeyond(size_t bytes) { largest_ = bytes; }
+  size_t blocks() const { return blocks_; }
+  size_t held() const { return held_; }
+
+ private:
+  void Free(void* data, size_t bytes) override {
+    --blocks_;
+    held_ -= bytes;
+    std::free(data);
+  }
+  size_t largest_ = SIZE_MAX, blocks_ = 0, held_ = 0;
+};
+
+TEST(Decode, WithoutMemoryARequestIsAnOverload) {
+  CountingMemory memory;
+  memory.RefuseBeyond(1000);
+  v1::DecomposeRequest request;
+  fill(request.add_groups(), 1, 1, 100, 'x');
+  fill(request.add_groups(), 1, 1, 1000, 'x');
+  const DecodedRequest unary = decode(request.SerializeAsString(), &memory);
+  EXPECT_EQ(unary.error.code, absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(unary.error.reason, Reason::kOverloadedBytes);
+  EXPECT_GT(unary.error.retry_after, absl::ZeroDuration());
+  const DecodedRequest streamed =
+      decode_of_stream(field(2, request.SerializeAsString()) + std::string("\x08\x2a", 2), &memory);
+  EXPECT_EQ(streamed.error.reason, Reason::kOverloadedBytes);
+  EXPECT_TRUE(streamed.is_message);
+  EXPECT_EQ(streamed.request_id, 42u);
+  EXPECT_EQ(memory.blocks(), 0u);  // what was read before is given back
+}
+
+TEST(Decode, DataThatComesAgainIsHeldOnce) {
+  CountingMemory memory;
+  v1::DecomposeRequest request;
+  fill(request.mutable_matrices(), 1, 1, 1000, 'x');
+  const std::string once = request.SerializeAsString();
+  const DecodedRequest decoded = decode(times(100, once), &memory);
+  EXPECT_TRUE(decoded.error.ok()) << decoded.error.message;
+  EXPECT_EQ(memory.held(), 8000u);
 }
 
 // --- answers -------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@
 #include <thread>
 #include <vector>
 
+#include "tests/server/own_options.h"
 #include "tests/server/pipeline_harness.h"
 
 namespace svdserve::server {
@@ -99,7 +100,7 @@ TEST(DeadlineAdmission, NothingIsRefusedByAShapeThatNeverRan) {
   const TicketPtr running = h.Occupy();
   const auto ticket = std::make_shared<Ticket>();
   Request request = MakeRequest(1, 1, ticket);
-  request.options.method = Method::kJacobi;
+  own_options(&request)->method = Method::kJacobi;
   request.deadline = h.clock.Now() + absl::Microseconds(1);
   h.Submit(std::move(request), ticket);
   EXPECT_FALSE(ticket->done());

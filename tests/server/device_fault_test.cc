@@ -10,6 +10,7 @@
 
 #include "server/device/host_device.h"
 #include "tests/server/faulty_device.h"
+#include "tests/server/own_options.h"
 #include "tests/server/pipeline_harness.h"
 
 namespace svdserve::server {
@@ -64,7 +65,7 @@ std::vector<double> Expected(int64_t count) {
   const Request request = FaultyServer::MakeRandomRequest(count, ticket);
   std::vector<double> values(static_cast<size_t>(2 * count));
   const HostSegment segment{request.payload, count, values.data(), nullptr};
-  SvdEngine({1, Simd::kBest}).execute(*make_plan(request.problem, request.options).plan, {&segment, 1});
+  SvdEngine({1, Simd::kBest}).execute(*make_plan(request.problem, *request.options).plan, {&segment, 1});
   return values;
 }
 
@@ -260,8 +261,8 @@ TEST(DeviceFault, BatchesThatCameBackHideNobody) {
   for (int i = 0; i < 40; ++i) {
     const auto ticket = std::make_shared<Ticket>();
     Request request = FaultyServer::MakeRandomRequest(2, ticket);
-    request.options.method = Method::kBisection;
-    request.options.tolerance = 1e-3 * (i + 1);
+    own_options(&request)->method = Method::kBisection;
+    own_options(&request)->tolerance = 1e-3 * (i + 1);
     ticket->handle = s.pipeline->Submit(std::move(request), [ticket](Answer a) { ticket->Done(std::move(a)); });
     back.push_back(ticket);
   }

@@ -5,6 +5,7 @@
 #include <memory>
 #include <vector>
 
+#include "tests/server/own_options.h"
 #include "tests/server/pipeline_harness.h"
 
 namespace svdserve::server {
@@ -172,7 +173,7 @@ TEST_F(GroupsTest, AreRefusedByTheirPath) {
   EXPECT_EQ(error_of({{2, 2, 3}, {2, 2, 1}}, [](auto* g) { (*g)[0].count = -1; }).field, "groups[0].count");
   EXPECT_EQ(error_of({}, [](auto*) {}).field, "groups");
   EXPECT_EQ(error_of(std::vector<Shape>(kMaxGroups + 1, {1, 1, 1}), [](auto*) {}).field, "groups");
-  EXPECT_EQ(error_of({{2, 2, 1}}, [](auto* g) { (*g)[0].options.top_k = 3; }).field, "options.top_k");
+  EXPECT_EQ(error_of({{2, 2, 1}}, [](auto* g) { own_options(&(*g)[0])->top_k = 3; }).field, "options.top_k");
   EXPECT_EQ(h.pipeline->stats().inflight_requests, 0);
 }
 

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/server/wire_bytes.h"
 #include "wire/crc32c.h"
 
 namespace svdserve::server {
@@ -24,7 +25,7 @@ grpc::ByteBuffer in_slices(const std::string& bytes, size_t pieces) {
 
 DecodedLarge decode(const std::string& bytes, size_t pieces = 1 << 20) {
   grpc::ByteBuffer buffer = in_slices(bytes, pieces);
-  return decode_large_request(&buffer);
+  return decode_large_request(&buffer, 2 << 20);
 }
 DecodedLarge decode(const v1::DecomposeLargeRequest& request) { return decode(request.SerializeAsString()); }
 
@@ -147,6 +148,30 @@ TEST(LargeCodecTest, RandomBytesDoNoHarm) {
     std::string copy(got.data.size(), '\0');
     got.data.CopyTo(copy.data());
   }
+}
+
+TEST(LargeCodecTest, AMessageBeyondTheLimitIsNotRead) {
+  v1::DecomposeLargeRequest request;
+  request.mutable_chunk()->set_data(std::string(1000, 'x'));
+  const std::string bytes = request.SerializeAsString();
+  grpc::ByteBuffer fits = buffer_of(bytes), is_too_long = buffer_of(bytes);
+  EXPECT_EQ(decode_large_request(&fits, bytes.size()).step, Step::kChunk);
+  const DecodedLarge got = decode_large_request(&is_too_long, bytes.size() - 1);
+  EXPECT_EQ(got.step, Step::kNone);
+  EXPECT_EQ(got.error.code, absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(is_too_long.Length(), 0u);
+}
+
+TEST(LargeCodecTest, ASignatureMayBeLongAndOptionsMayNot) {
+  v1::DecomposeLargeRequest request;
+  v1::LargeOpen& open = *request.mutable_open();
+  open.set_data_type(v1::DATA_TYPE_F64);
+  open.set_memory_order(v1::MEMORY_ORDER_COLUMN_MAJOR);
+  open.set_signature(std::string(1 << 20, '\x01'));
+  EXPECT_EQ(decode(request).open.signature.size(), size_t{1} << 20);
+  const std::string unknown = field(5, times(20000, std::string("\xf8\x07\x01\x00", 4)));
+  EXPECT_EQ(decode(field(1, open.SerializeAsString() + unknown)).error.field, "open.options");
+  EXPECT_EQ(decode(field(1, open.SerializeAsString() + field(5, std::string("\xf8\x07\x01", 3)))).step, Step::kOpen);
 }
 
 // --- replies ------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@
 #include "tests/server/counting_recorder.h"
 #include "tests/server/fake_clock.h"
 #include "tests/server/fake_device.h"
+#include "tests/server/own_options.h"
 
 namespace svdserve::server {
 
@@ -136,8 +137,8 @@ class PipelineHarness {
   TicketPtr SubmitKey(int key, int64_t count, const Peer& peer = "") {
     const auto ticket = std::make_shared<Ticket>();
     Request request = MakeRequest(count, 1, ticket);
-    request.options.method = Method::kBisection;
-    request.options.tolerance = 1e-3 * key;
+    own_options(&request)->method = Method::kBisection;
+    own_options(&request)->tolerance = 1e-3 * key;
     request.peer = peer;
     return Submit(std::move(request), ticket);
   }

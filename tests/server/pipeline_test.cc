@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "server/device/host_device.h"
+#include "tests/server/own_options.h"
 #include "tests/server/pipeline_harness.h"
 
 namespace svdserve::server {
@@ -161,7 +162,7 @@ TEST(Pipeline, RandomCancelsLeaveNothingBehind) {
       h.device(random() % 2).Open();
       const auto ticket = std::make_shared<Ticket>();
       Request request = MakeRequest(static_cast<int64_t>(random() % 200), 1, ticket);
-      if (random() % 2 == 0) request.options.method = Method::kJacobi;
+      if (random() % 2 == 0) own_options(&request)->method = Method::kJacobi;
       if (random() % 3 == 0) request.deadline = h.clock.Now() + absl::Microseconds(random() % 5000);
       // Inline work with a shut gate would stop this very thread.
       if (options.inline_work == absl::ZeroDuration()) h.device(random() % 2).Close();

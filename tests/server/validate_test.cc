@@ -6,6 +6,8 @@
 #include <limits>
 #include <string>
 
+#include "tests/server/own_options.h"
+
 namespace svdserve::server {
 namespace {
 
@@ -75,46 +77,46 @@ INSTANTIATE_TEST_SUITE_P(
         BadCase{"data_for_none", [](Request* r) { r->count = 0; }, "matrices.data"},
         BadCase{"negative_tolerance",
                 [](Request* r) {
-                  r->options = {Method::kJacobi, -1e-3, 0};
+                  *own_options(r) = {Method::kJacobi, -1e-3, 0};
                 },
                 "options.tolerance"},
         BadCase{"tolerance_nan",
                 [](Request* r) {
-                  r->options = {Method::kBisection, std::numeric_limits<double>::quiet_NaN(), 0};
+                  *own_options(r) = {Method::kBisection, std::numeric_limits<double>::quiet_NaN(), 0};
                 },
                 "options.tolerance"},
         BadCase{"tolerance_above_one",
                 [](Request* r) {
-                  r->options = {Method::kJacobi, 1.5, 0};
+                  *own_options(r) = {Method::kJacobi, 1.5, 0};
                 },
                 "options.tolerance"},
-        BadCase{"tolerance_for_auto", [](Request* r) { r->options.tolerance = 1e-3; }, "options.tolerance"},
-        BadCase{"sweeps_for_auto", [](Request* r) { r->options.max_sweeps = 5; }, "options.max_sweeps"},
+        BadCase{"tolerance_for_auto", [](Request* r) { own_options(r)->tolerance = 1e-3; }, "options.tolerance"},
+        BadCase{"sweeps_for_auto", [](Request* r) { own_options(r)->max_sweeps = 5; }, "options.max_sweeps"},
         BadCase{"negative_sweeps",
                 [](Request* r) {
-                  r->options = {Method::kJacobi, 0, -1};
+                  *own_options(r) = {Method::kJacobi, 0, -1};
                 },
                 "options.max_sweeps"},
         BadCase{"too_many_sweeps",
                 [](Request* r) {
-                  r->options = {Method::kJacobi, 0, 1001};
+                  *own_options(r) = {Method::kJacobi, 0, 1001};
                 },
                 "options.max_sweeps"},
-        BadCase{"top_k_beyond_k", [](Request* r) { r->options.top_k = 4; }, "options.top_k"},
-        BadCase{"negative_top_k", [](Request* r) { r->options.top_k = -1; }, "options.top_k"},
-        BadCase{"phases_without_vectors", [](Request* r) { r->options.fix_phases = true; }, "options.fix_phases"},
-        BadCase{"nothing_asked", [](Request* r) { r->options.values = false; }, "options.mimo"},
+        BadCase{"top_k_beyond_k", [](Request* r) { own_options(r)->top_k = 4; }, "options.top_k"},
+        BadCase{"negative_top_k", [](Request* r) { own_options(r)->top_k = -1; }, "options.top_k"},
+        BadCase{"phases_without_vectors", [](Request* r) { own_options(r)->fix_phases = true; }, "options.fix_phases"},
+        BadCase{"nothing_asked", [](Request* r) { own_options(r)->values = false; }, "options.mimo"},
         BadCase{"snr_not_finite",
                 [](Request* r) {
-                  r->options.mimo.capacity = true;
-                  r->options.mimo.snr_db = {std::numeric_limits<double>::infinity()};
+                  own_options(r)->mimo.capacity = true;
+                  own_options(r)->mimo.snr_db = {std::numeric_limits<double>::infinity()};
                 },
                 "options.mimo.snr_db"},
         BadCase{"group_does_not_divide",
                 [](Request* r) {
-                  r->options.mimo.capacity = true;
-                  r->options.mimo.snr_db = {0};
-                  r->options.mimo.group = 3;
+                  own_options(r)->mimo.capacity = true;
+                  own_options(r)->mimo.snr_db = {0};
+                  own_options(r)->mimo.group = 3;
                 },
                 "matrices.count"},
         // 8 bytes in, but 16384^2 x 8 bytes out.
@@ -123,7 +125,7 @@ INSTANTIATE_TEST_SUITE_P(
                   r->problem = {16384, 1, DType::kF64, Order::kRowMajor};
                   r->count = 1;
                   r->payload_bytes = 16384 * 8;
-                  r->options.vectors = Vectors::kFull;
+                  own_options(r)->vectors = Vectors::kFull;
                 },
                 "matrices.count", Reason::kReplyTooLarge},
         // 8 bytes in, but 8 bytes out and 5 for its status: the reply passes 64 MiB where the request does not.

@@ -81,8 +81,8 @@ ProgramResult run_program(const std::vector<std::string>& command) {
 
 RunningServer::RunningServer(std::vector<std::string> flags) : directory_(make_directory()) {
   const std::string ready = directory_ + "/ready";
-  std::vector<std::string> command = {server_binary(), "--listen=127.0.0.1:0", "--metrics-listen=127.0.0.1:0",
-                                      "--drain-delay=0s", "--ready-file=" + ready};
+  std::vector<std::string> command = {server_binary(),        "--listen=127.0.0.1:0", "--metrics-listen=127.0.0.1:0",
+                                      "--metrics-max-age=0s", "--drain-delay=0s",     "--ready-file=" + ready};
   command.insert(command.end(), flags.begin(), flags.end());
   pid_ = spawn(command, directory_ + "/log");
   const bool up =

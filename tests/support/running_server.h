@@ -27,8 +27,8 @@ bool wait_until(const std::function<bool()>& condition, std::chrono::millisecond
 
 class RunningServer {
  public:
-  // `flags` follow --listen=127.0.0.1:0 --metrics-listen=127.0.0.1:0 --drain-delay=0s and may override them. A server
-  // that does not come up fails the test at once.
+  // `flags` follow --listen=127.0.0.1:0 --metrics-listen=127.0.0.1:0 --metrics-max-age=0s --drain-delay=0s
+  // and may override them. A server that does not come up fails the test at once.
   explicit RunningServer(std::vector<std::string> flags = {});
   // Stop(), which must give 0.
   ~RunningServer();
