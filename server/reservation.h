@@ -34,7 +34,7 @@ class Reservation {
     return *this;
   }
   ~Reservation() {
-    if (bytes_ != 0 || requests_ != 0) grantor_->GiveBack(bytes_, requests_);
+    if (grantor_ != nullptr && (bytes_ != 0 || requests_ != 0)) grantor_->GiveBack(bytes_, requests_);
   }
 
   int64_t bytes() const { return bytes_; }
