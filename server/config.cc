@@ -304,6 +304,15 @@ std::vector<Flag> make_flags() {
                         "instructions of the kernels: best scalar avx2 avx512 neon. Results are the same bits"),
       duration_flag("calibration-time", "200ms", absl::ZeroDuration(), absl::Minutes(1), &C::calibration_time, kDevices,
                     "at start, for measuring how fast each device is, all at once; 0s: none, they learn as they serve"),
+      choice_flag<OnDeviceLost>("on-device-lost", "POLICY",
+                                {OnDeviceLost::kDegrade, OnDeviceLost::kUnready, OnDeviceLost::kExit},
+                                OnDeviceLost::kUnready, &C::on_device_lost, kDevices,
+                                "once a GPU is lost or hangs. degrade: serve on with what is left. unready: the same, "
+                                "but readiness is false. "
+                                "exit: drain as after SIGTERM and exit with status 3"),
+      duration_flag("watchdog-timeout", "10s", absl::Milliseconds(100), hour, &C::watchdog_timeout, kDevices,
+                    "shortest time without an answer after which a GPU is taken to hang; it must also be 20 times what "
+                    "the work may take"),
 
       duration_flag("drain-delay", "1s", absl::ZeroDuration(), hour, &C::drain_delay, kLife,
                     "after SIGTERM: time to serve on while readiness is already false"),

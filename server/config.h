@@ -11,6 +11,7 @@
 #include "engine/svd_engine.h"
 #include "server/device_selection.h"
 #include "server/log.h"
+#include "server/on_device_lost.h"
 
 namespace svdserve::server {
 
@@ -53,6 +54,8 @@ struct Config {
   int64_t large_threads = 0;
   Simd simd = Simd::kBest;
   absl::Duration calibration_time;
+  OnDeviceLost on_device_lost = OnDeviceLost::kUnready;
+  absl::Duration watchdog_timeout;
   // life
   absl::Duration drain_delay;
   absl::Duration drain_timeout;

@@ -6,12 +6,14 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <chrono>
 #include <climits>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
+#include <functional>
 #include <iterator>
 #include <memory>
 #include <string>
@@ -39,7 +41,7 @@
 namespace svdserve::server {
 namespace {
 
-constexpr int kExitFailed = 1, kExitUsage = 2;
+constexpr int kExitFailed = 1, kExitUsage = 2, kExitDeviceLost = 3;
 
 // As many descriptors as the system lets the process have: each connection needs one, and the usual limit is 1024.
 void raise_descriptor_limit() {
@@ -83,9 +85,12 @@ class StopSignals {
     }).detach();
   }
 
-  void Wait() {
+  // Returns when a signal has come, or when `no_more` says so, which is asked ten times a second.
+  void WaitUnless(const std::function<bool()>& no_more) {
     MutexLock lock(&mu_);
-    while (!requested_) changed_.Wait(&mu_);
+    while (!requested_ && !no_more()) {
+      changed_.WaitUntil(&mu_, std::chrono::steady_clock::now() + std::chrono::milliseconds(100));
+    }
   }
 
  private:
@@ -137,6 +142,8 @@ PipelineOptions pipeline_options(const Config& config) {
   options.max_batch_bytes = config.max_batch_bytes;
   options.max_batch_matrices = config.max_batch_matrices;
   options.calibration = config.calibration_time;
+  options.watchdog_timeout = config.watchdog_timeout;
+  options.on_device_lost = config.on_device_lost;
   return options;
 }
 
@@ -175,13 +182,23 @@ DeviceReading reading_of(const DeviceState& state) {
   out.busy_seconds = absl::ToDoubleSeconds(state.busy);
   out.uploaded_bytes = state.counters.uploaded_bytes;
   out.downloaded_bytes = state.counters.downloaded_bytes;
+  out.pool_bytes = state.counters.pool_bytes;
   return out;
 }
 
-GaugeReadings readings(const Pipeline& pipeline, const LargePipeline& factors, int64_t open_streams, bool stopping) {
+// `pinned`: null where nothing is pinned.
+GaugeReadings readings(const Pipeline& pipeline, const LargePipeline& factors, const PinnedMemory* pinned,
+                       int64_t open_streams, bool stopping) {
   const PipelineStats stats = pipeline.stats();
   GaugeReadings out;
   out.ready = stats.ready() && !stopping;
+  out.degraded = stats.standing.degraded;
+  if (pinned != nullptr) {
+    const PinnedMemory::Usage usage = pinned->usage();
+    out.pinned_in_use_bytes = usage.in_use;
+    out.pinned_kept_bytes = usage.kept;
+    out.pinned_limit_bytes = usage.limit;
+  }
   for (const DeviceState& device : pipeline.devices()) out.devices.push_back(reading_of(device));
   out.inflight_requests = stats.inflight_requests;
   out.inflight_requests_limit = pipeline.options().max_inflight_requests;
@@ -204,6 +221,7 @@ struct Server {
   std::unique_ptr<Clock> clock = MakeSteadyClock();
   PrometheusRecorder recorder;
   std::unique_ptr<HostMemory> memory;  // requests hold pieces of it
+  PinnedMemory* pinned = nullptr;      // the same, where it is pinned
   std::unique_ptr<Pipeline> pipeline;
   std::unique_ptr<LargePipeline> factors;
   std::unique_ptr<RpcServer> rpc;
@@ -222,6 +240,7 @@ bool start(const Config& config, RpcOptions rpc_options, Server* server) {
   const auto is_gpu = [](const std::unique_ptr<Device>& d) { return d->info().kind == DeviceKind::kCuda; };
   if (std::any_of(made.devices.begin(), made.devices.end(), is_gpu)) {
     server->memory = std::make_unique<PinnedMemory>(config.cuda_pinned_bytes);
+    server->pinned = static_cast<PinnedMemory*>(server->memory.get());
   } else {
     server->memory = std::make_unique<HeapMemory>();
   }
@@ -255,7 +274,7 @@ bool start(const Config& config, RpcOptions rpc_options, Server* server) {
     HttpHandlers handlers;
     handlers.metrics = [server] {
       return server->recorder.Render(
-          readings(*server->pipeline, *server->factors, server->rpc->open_streams(), server->stopping));
+          readings(*server->pipeline, *server->factors, server->pinned, server->rpc->open_streams(), server->stopping));
     };
     handlers.ready = [server] { return server->pipeline->stats().ready() && !server->stopping; };
     server->http = HttpExposer::Listen(config.metrics_listen, std::move(handlers), &error);
@@ -298,6 +317,17 @@ void stop(const Config& config, Server* server) {
   }
 }
 
+// False: a device hangs, or did not let go of its work when it was told to. To wait for it may take for ever.
+bool devices_let_go(const Server& server) {
+  constexpr absl::Duration kLetGo = absl::Seconds(5);  // of a large matrix, which was cancelled just before
+  const auto computes = [&server] { return server.factors->stats().load.running > 0; };
+  const absl::Time end = server.clock->Now() + kLetGo;
+  while (computes() && server.clock->Now() < end) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  const std::vector<DeviceState> devices = server.pipeline->devices();
+  const auto is_free = [](const DeviceState& device) { return device.outstanding_batches == 0; };
+  return !computes() && std::all_of(devices.begin(), devices.end(), is_free);
+}
+
 int serve(const Config& config, StopSignals* signals) {
   set_log_level(config.log_level);
   RpcOptions rpc;
@@ -317,9 +347,15 @@ int serve(const Config& config, StopSignals* signals) {
   signals->Listen();
   Server server;
   if (!start(config, std::move(rpc), &server)) return kExitFailed;
-  signals->Wait();
+  const auto must_exit = [&server] { return server.pipeline->stats().standing.exit; };
+  signals->WaitUnless(must_exit);
+  const int status = must_exit() ? kExitDeviceLost : EXIT_SUCCESS;
+  if (status == kExitDeviceLost) log_error("stop_requested", {{"reason", "a GPU was lost"}, {"status", status}});
   stop(config, &server);
-  return EXIT_SUCCESS;
+  if (devices_let_go(server)) return status;
+  // Threads are inside the device's driver, with the memory of their requests: nothing can be taken apart any more.
+  log_warning("ended_at_once", {{"reason", "a device does not let go of its work"}, {"status", status}});
+  _exit(status);
 }
 
 }  // namespace

@@ -2,7 +2,8 @@
 // one part, a slice of a batch, or several where it was split.
 //
 // Life of a batch: open (jobs of its key may join) -> cut, waiting for its key's turn -> running on a lane. From there
-// it may come back to waiting, when the device failed it and another has not tried yet.
+// it may come back to waiting, when the device failed it and another has not tried yet. A batch whose device hangs is
+// abandoned: it runs on, and keeps the memory of its jobs, until the device answers, which may be never.
 #ifndef SVDSERVE_SERVER_BATCH_BATCH_H_
 #define SVDSERVE_SERVER_BATCH_BATCH_H_
 
@@ -60,7 +61,7 @@ class BatchRunner {
 };
 
 // Guarded by the scheduler's mutex until a lane takes it. From then on `plan` and `slices` are the lane's, and do not
-// change while it runs; `live` stays under the mutex; `cancel` is atomic.
+// change while it runs; `live` and `abandoned` stay under the mutex; `cancel` is atomic.
 struct Batch final : public LaneWork {
   enum class State : uint8_t { kOpen, kWaiting, kRunning };
 
@@ -70,9 +71,10 @@ struct Batch final : public LaneWork {
   State state = State::kOpen;
   absl::Time opened;
   std::vector<Slice> slices;
-  int64_t bytes = 0;     // operands of the live slices
-  int64_t matrices = 0;  // of the live slices
-  int64_t live = 0;      // slices whose job still wants an answer
+  int64_t bytes = 0;       // operands of the live slices
+  int64_t matrices = 0;    // of the live slices
+  int64_t live = 0;        // slices whose job still wants an answer
+  bool abandoned = false;  // while it runs: its jobs were answered, and nobody waits for its device
   std::atomic<bool> cancel{false};
   absl::InlinedVector<int, 2> tried;  // devices that failed it
   absl::Status fault;                 // what they said
