@@ -1,4 +1,4 @@
-// What the loss of a GPU means for the whole server: --on-device-lost, and the decision that follows from it.
+// The loss of a GPU decides about the whole server: --on-device-lost says how.
 #ifndef SVDSERVE_SERVER_ON_DEVICE_LOST_H_
 #define SVDSERVE_SERVER_ON_DEVICE_LOST_H_
 

@@ -374,7 +374,7 @@ void BatchScheduler::OnHung(Batch* batch, const Lane& lane) {
   {
     MutexLock lock(&mu_);
     Abandon(batch, hung_error(pool_->info(lane.device).name), &effects);
-    Pump(&effects);  // the device is out: what hoped for it goes elsewhere
+    Pump(&effects);  // the device is out, so its waiting work goes elsewhere
   }
   Apply(&effects);
 }

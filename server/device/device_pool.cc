@@ -44,7 +44,7 @@ int64_t matrices_of(absl::Span<const HostSegment> segments) {
   return matrices;
 }
 
-// What the caller of a request is told about a device that failed it.
+// Tells the caller of a request about a device that failed it.
 absl::Status for_callers(const DeviceInfo& device, const absl::Status& status) {
   const bool no_memory = status.code() == absl::StatusCode::kResourceExhausted;
   return {status.code(), absl::StrCat("device ", device.name, no_memory ? " had no memory for it" : " failed")};

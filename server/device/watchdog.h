@@ -65,7 +65,7 @@ class Watchdog {
   };
 
  private:
-  // What the looks have counted until `now`.
+  // The time that the looks have counted until `now`.
   absl::Duration Counted(absl::Time now) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Look();
   // Notes what hangs and returns one of it, whose OnHang is due.

@@ -184,7 +184,7 @@ TEST(DeviceFaultTest, UnderExitTheServerDrainsAndAnotherOneServes) {
 
 TEST(DeviceFaultTest, AHangIsFoundAndItsMemoryKeptUntilTheGpuAnswers) {
   FakeGpus gpus(1);
-  RunningServer server(flags({"--watchdog-timeout=1s"}));
+  RunningServer server(flags({"--watchdog-timeout=2s"}));
   auto channel = connect(server.address());
   v1::DecomposeResponse response;
   ASSERT_TRUE(decompose(channel, work_of_a_gpu(), &response).ok());
@@ -210,7 +210,7 @@ TEST(DeviceFaultTest, AHangIsFoundAndItsMemoryKeptUntilTheGpuAnswers) {
 
 TEST(DeviceFaultTest, UnderExitAServerWhoseGpuHangsEndsWithoutIt) {
   FakeGpus gpus(1);
-  RunningServer server(flags({"--on-device-lost=exit", "--watchdog-timeout=1s"}));
+  RunningServer server(flags({"--on-device-lost=exit", "--watchdog-timeout=2s"}));
   Callers callers(server.address());
   EXPECT_TRUE(wait_until([&] { return callers.ok() > 20; }));
   gpus.Say("copy_to_device:1:hang");
@@ -237,7 +237,7 @@ TEST(DeviceFaultTest, AHangDoesNotHoldUpTheEnd) {
   EXPECT_THAT(server.log(), HasSubstr("event=ended_at_once"));
 }
 
-// Whatever is not to be had, at start or later, the host serves, and the server says so.
+// At start a GPU without memory is refused, and the log says so. Later, operands go without pinned memory.
 TEST(DeviceFaultTest, EveryAllocationMayFail) {
   constexpr int kAtStart = 3;                                       // slots of the one lane
   const v1::DecomposeRequest pinned = random_request(33, 33, 200);  // of 1.7 MB, for which a block is pinned
@@ -249,7 +249,7 @@ TEST(DeviceFaultTest, EveryAllocationMayFail) {
       RunningServer server(flags({}));
       const auto channel = connect(server.address());
       v1::DecomposeResponse response;
-      for (int i = 0; i < 3; ++i) {
+      for (int i = 0; i < 2; ++i) {
         const grpc::Status status = decompose(channel, pinned, &response);
         EXPECT_TRUE(status.ok()) << status.error_message();
       }

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cstring>
 #include <random>
 #include <thread>
@@ -331,19 +332,19 @@ struct ServerWithGpus {
   }
 
   // So much that a GPU takes it.
-  TicketPtr Submit(absl::Time deadline = absl::InfiniteFuture()) {
+  TicketPtr Submit(absl::Time deadline = absl::InfiniteFuture(), int64_t matrices = 10'000) {
     const auto ticket = std::make_shared<Ticket>();
-    Request request = MakeRequest(10'000, 1, ticket);
+    Request request = MakeRequest(matrices, 1, ticket);
     request.deadline = deadline;
     ticket->memory = nullptr;
     ticket->handle = pipeline->Submit(std::move(request), [ticket](Answer a) { ticket->Done(std::move(a)); });
     return ticket;
   }
   // A request that cuda:0 has, and never answers.
-  TicketPtr SubmitToHang(absl::Time deadline = absl::InfiniteFuture()) {
+  TicketPtr SubmitToHang(absl::Time deadline = absl::InfiniteFuture(), int64_t matrices = 10'000) {
     controls[0]->Hang();
     const size_t before = controls[0]->seen().size();
-    const TicketPtr ticket = Submit(deadline);
+    const TicketPtr ticket = Submit(deadline, matrices);
     controls[0]->AwaitBegun(before + 1);
     return ticket;
   }
@@ -450,22 +451,40 @@ TEST(DeviceHang, DoesNotHoldUpADrain) {
   testing::internal::GetCapturedStderr();
 }
 
-TEST(DeviceHang, ThatNobodyHasFoundYetDoesNotHoldUpADrainForLong) {
+TEST(DeviceHang, ThatNobodyHasFoundYetDoesNotHoldUpADrain) {
   ServerWithGpus s(1);
   const TicketPtr hung = s.SubmitToHang(), waiting = s.Submit();
-  bool finished = true;
-  std::thread drainer([&] { finished = s.pipeline->Drain(absl::Seconds(2)); });
-  while (s.recorder.cuts(CutReason::kDrain) == 0) std::this_thread::yield();
-  s.clock.Advance(absl::Seconds(2));
-  EXPECT_EQ(hung->reason(), Reason::kDraining);
-  EXPECT_EQ(waiting->reason(), Reason::kDraining);
-  s.clock.Advance(absl::Seconds(2));
+  std::atomic<bool> drained{false}, finished{true};
+  std::thread drainer([&] {
+    finished = s.pipeline->Drain(absl::ZeroDuration());
+    drained = true;
+  });
+  while (!drained) s.clock.Advance(absl::ZeroDuration());
   drainer.join();
   EXPECT_FALSE(finished);
+  EXPECT_EQ(hung->reason(), Reason::kDraining);
+  EXPECT_EQ(waiting->reason(), Reason::kDraining);
   EXPECT_EQ(s.held(), 1);
   EXPECT_FALSE(hung->memory_freed());
   s.AnswerLate(hung);
   EXPECT_THAT(s.recorder.hung(), IsEmpty());
+}
+
+// One part hangs, the other does not: one answer, and the memory of both stays.
+TEST(DeviceHang, OfOnePartEndsASplitRequest) {
+  testing::internal::CaptureStderr();
+  ServerWithGpus s(2, /*with_host=*/false);
+  const TicketPtr hung = s.SubmitToHang(absl::InfiniteFuture(), 200'000);
+  s.controls[1]->AwaitBegun(1);
+  while (s.pipeline->devices()[1].outstanding_batches > 0) std::this_thread::yield();
+  EXPECT_FALSE(hung->done());
+  s.clock.Advance(absl::Seconds(60));
+  EXPECT_EQ(hung->Wait().error.code, StatusCode::kUnavailable);
+  EXPECT_FALSE(hung->memory_freed());
+  EXPECT_EQ(s.Submit()->Wait().devices, "cuda:1");
+  s.AnswerLate(hung);
+  EXPECT_EQ(hung->calls(), 1);
+  testing::internal::GetCapturedStderr();
 }
 
 TEST(DeviceHang, PolicySaysWhatALostGpuMeans) {
