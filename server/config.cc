@@ -310,10 +310,9 @@ std::vector<Flag> make_flags() {
                                 "once a GPU is lost or hangs. degrade: serve on with what is left. unready: the same, "
                                 "but readiness is false. "
                                 "exit: drain as after SIGTERM and exit with status 3"),
-      duration_flag(
-          "watchdog-timeout", "10s", absl::Milliseconds(100), hour, &C::watchdog_timeout, kDevices,
-          "shortest time without an answer after which a GPU counts as hung; its work must also have taken 20 "
-          "times as long as it may"),
+      duration_flag("watchdog-timeout", "10s", absl::Milliseconds(100), hour, &C::watchdog_timeout, kDevices,
+                    "shortest time without an answer after which a GPU counts as hung; its work must also have taken "
+                    "20 times as long as it may"),
 
       duration_flag("drain-delay", "1s", absl::ZeroDuration(), hour, &C::drain_delay, kLife,
                     "after SIGTERM: time to serve on while readiness is already false"),
