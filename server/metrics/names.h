@@ -100,9 +100,9 @@ inline constexpr MetricName kDeviceDownloaded{"svdserve_device_downloaded_bytes_
                                               "Bytes copied from the device; 0 on the host, which writes in place."};
 inline constexpr MetricName kDeviceFaults{"svdserve_device_faults_total", "Batches that the device failed."};
 inline constexpr MetricName kDeviceLost{"svdserve_device_losses_total", "Times a device failed for good."};
-inline constexpr MetricName kDeviceHangs{"svdserve_device_hangs_total",
-                                         "Times the device gave no answer for so long that it was taken out: its "
-                                         "losses by hanging."};
+inline constexpr MetricName kDeviceHangs{
+    "svdserve_device_hangs_total",
+    "Batches and large matrices that the device gave no answer to. The first takes the device out."};
 inline constexpr MetricName kDevicePool{"svdserve_device_pool_bytes",
                                         "Bytes of the device's own memory that its lanes have allocated, what large "
                                         "matrices and libraries take aside; 0 on the host."};

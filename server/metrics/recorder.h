@@ -134,7 +134,7 @@ class Recorder {
   virtual void DeviceFault(std::string_view device) = 0;
   // A device failed and takes no more work.
   virtual void DeviceLost(std::string_view device) = 0;
-  // A device gave no answer. Its fault and its loss are told besides.
+  // A device gave no answer to a batch or a large matrix. Its fault and its loss are told besides.
   virtual void DeviceHung(std::string_view device) = 0;
 
   // --- of DecomposeLarge ---
