@@ -82,6 +82,7 @@ CudaEngine::Outcome CudaEngine::execute(int lane, const Plan& plan, absl::Span<c
 
 uint64_t CudaEngine::bytes_uploaded() const { return impl_->traffic.uploaded.load(std::memory_order_relaxed); }
 uint64_t CudaEngine::bytes_downloaded() const { return impl_->traffic.downloaded.load(std::memory_order_relaxed); }
+uint64_t CudaEngine::bytes_allocated() const { return impl_->traffic.allocated.load(std::memory_order_relaxed); }
 
 PinnedBuffer::PinnedBuffer(size_t bytes) {
   const cuda::Plugin& plugin = cuda::plugin();

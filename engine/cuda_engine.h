@@ -91,6 +91,8 @@ class CudaEngine {
   // Since open(): bytes of operands and of results that crossed the bus.
   uint64_t bytes_uploaded() const;
   uint64_t bytes_downloaded() const;
+  // Bytes of device memory that the lanes have now.
+  uint64_t bytes_allocated() const;
 
  private:
   struct Impl;

@@ -362,6 +362,15 @@ std::vector<Flag> make_flags() {
                         "instructions of the kernels: best scalar avx2 avx512 neon. Results are the same bits"),
       duration_flag("calibration-time", "200ms", absl::ZeroDuration(), absl::Minutes(1), &C::calibration_time, kDevices,
                     "time at start in which the speed of all devices is measured. 0s: it is learned while serving"),
+      choice_flag<OnDeviceLost>("on-device-lost", "POLICY",
+                                {OnDeviceLost::kDegrade, OnDeviceLost::kUnready, OnDeviceLost::kExit},
+                                OnDeviceLost::kUnready, &C::on_device_lost, kDevices,
+                                "once a GPU is lost or hangs. degrade: serve on with what is left. unready: the same, "
+                                "but readiness is false. "
+                                "exit: drain as after SIGTERM and exit with status 3"),
+      duration_flag("watchdog-timeout", "10s", absl::Milliseconds(100), hour, &C::watchdog_timeout, kDevices,
+                    "shortest time without an answer after which a GPU counts as hung; its work must also have taken "
+                    "20 times as long as it may"),
 
       duration_flag("drain-delay", "1s", absl::ZeroDuration(), hour, &C::drain_delay, kLife,
                     "after SIGTERM: time in which the server still serves, although it is not ready any more"),

@@ -12,6 +12,7 @@
 #include "engine/svd_engine.h"
 #include "server/device_selection.h"
 #include "server/log.h"
+#include "server/on_device_lost.h"
 
 namespace svdserve::server {
 
@@ -73,6 +74,8 @@ struct Config {
   std::optional<int64_t> large_threads;
   Simd simd = Simd::kBest;
   absl::Duration calibration_time;
+  OnDeviceLost on_device_lost = OnDeviceLost::kUnready;
+  absl::Duration watchdog_timeout;
   // life
   absl::Duration drain_delay;
   absl::Duration drain_timeout;

@@ -42,7 +42,7 @@
 namespace svdserve::server {
 namespace {
 
-constexpr int kExitFailed = 1, kExitUsage = 2;
+constexpr int kExitFailed = 1, kExitUsage = 2, kExitDeviceLost = 3;
 
 // As many descriptors as the system lets the process have: each connection needs one, and the usual limit is 1024.
 void raise_descriptor_limit() {
@@ -141,6 +141,8 @@ PipelineOptions pipeline_options(const Config& config, const MemoryLimits& limit
   options.max_batch_bytes = config.max_batch_bytes;
   options.max_batch_matrices = config.max_batch_matrices;
   options.calibration = config.calibration_time;
+  options.watchdog_timeout = config.watchdog_timeout;
+  options.on_device_lost = config.on_device_lost;
   return options;
 }
 
@@ -180,13 +182,23 @@ DeviceReading reading_of(const DeviceState& state) {
   out.busy_seconds = absl::ToDoubleSeconds(state.busy);
   out.uploaded_bytes = state.counters.uploaded_bytes;
   out.downloaded_bytes = state.counters.downloaded_bytes;
+  out.pool_bytes = state.counters.pool_bytes;
   return out;
 }
 
-GaugeReadings readings(const Pipeline& pipeline, const LargePipeline& factors, int64_t open_streams, bool stopping) {
+// `pinned`: null where nothing is pinned.
+GaugeReadings readings(const Pipeline& pipeline, const LargePipeline& factors, const PinnedMemory* pinned,
+                       int64_t open_streams, bool stopping) {
   const PipelineStats stats = pipeline.stats();
   GaugeReadings out;
   out.ready = stats.ready() && !stopping;
+  out.degraded = stats.standing.degraded;
+  if (pinned != nullptr) {
+    const PinnedMemory::Usage usage = pinned->usage();
+    out.pinned_in_use_bytes = usage.in_use;
+    out.pinned_kept_bytes = usage.kept;
+    out.pinned_limit_bytes = usage.limit;
+  }
   for (const DeviceState& device : pipeline.devices()) out.devices.push_back(reading_of(device));
   out.inflight_requests = stats.inflight_requests;
   out.inflight_requests_limit = pipeline.options().max_inflight_requests;
@@ -211,6 +223,7 @@ struct Server {
   HeapKeeper heap{clock.get()};
   PrometheusRecorder recorder;
   std::unique_ptr<HostMemory> memory;  // requests hold pieces of it
+  PinnedMemory* pinned = nullptr;      // the same, where it is pinned
   std::unique_ptr<Pipeline> pipeline;
   std::unique_ptr<LargePipeline> factors;
   std::unique_ptr<RpcServer> rpc;
@@ -252,6 +265,7 @@ bool start(const Config& config, RpcOptions rpc_options, const std::optional<Lis
   rpc_options.memory_quota_bytes = limits.memory_quota_bytes.value;
   if (gpus > 0) {
     server->memory = std::make_unique<PinnedMemory>(limits.cuda_pinned_bytes.value);
+    server->pinned = static_cast<PinnedMemory*>(server->memory.get());
   } else {
     server->memory = std::make_unique<HeapMemory>();
   }
@@ -282,7 +296,7 @@ bool start(const Config& config, RpcOptions rpc_options, const std::optional<Lis
     HttpHandlers handlers;
     const auto render = [server] {
       return server->recorder.Render(
-          readings(*server->pipeline, *server->factors, server->rpc->open_streams(), server->stopping));
+          readings(*server->pipeline, *server->factors, server->pinned, server->rpc->open_streams(), server->stopping));
     };
     handlers.metrics = reuse_text(render, config.metrics_max_age, server->clock.get());
     handlers.live = [server] { return server->rpc->alive(); };
@@ -322,6 +336,17 @@ void stop(const Config& config, Server* server) {
   } else {
     log_warning("stopped", {{"reason", "drain_timeout passed with requests in flight"}});
   }
+}
+
+// False: a device hangs, or did not let go of its work when it was told to. To wait for it may take for ever.
+bool devices_let_go(const Server& server) {
+  constexpr absl::Duration kLetGo = absl::Seconds(5);  // of a large matrix, which was cancelled just before
+  const auto computes = [&server] { return server.factors->stats().load.running > 0; };
+  const absl::Time end = server.clock->Now() + kLetGo;
+  while (computes() && server.clock->Now() < end) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  const std::vector<DeviceState> devices = server.pipeline->devices();
+  const auto is_free = [](const DeviceState& device) { return device.outstanding_batches == 0; };
+  return !computes() && std::all_of(devices.begin(), devices.end(), is_free);
 }
 
 absl::Duration or_no_limit(absl::Duration limit) {
@@ -368,9 +393,15 @@ int serve(const Config& config, StopSignals* signals, std::unique_ptr<PlainStart
   Server server;
   if (!start(config, std::move(rpc), metrics, &server)) return kExitFailed;
   start_failures.reset();
-  signals->Wait();
+  const auto must_exit = [&server] { return server.pipeline->stats().standing.exit; };
+  signals->WaitUnless(must_exit);
+  const int status = must_exit() ? kExitDeviceLost : EXIT_SUCCESS;
+  if (status == kExitDeviceLost) log_error("stop_requested", {{"reason", "a GPU was lost"}, {"status", status}});
   stop(config, &server);
-  return EXIT_SUCCESS;
+  if (devices_let_go(server)) return status;
+  // Threads are inside the device's driver, with the memory of their requests: nothing can be taken apart any more.
+  log_warning("ended_at_once", {{"reason", "a device does not let go of its work"}, {"status", status}});
+  _exit(status);
 }
 
 }  // namespace

@@ -70,7 +70,7 @@ struct Pipeline::Impl {
         clock(clock_arg),
         recorder(recorder_arg),
         ledger({o.max_inflight_bytes, o.max_inflight_requests, o.peer_percent, o.queue_timeout}, clock_arg),
-        pool(std::move(devices), clock_arg, recorder_arg),
+        pool(std::move(devices), clock_arg, recorder_arg, o.watchdog_timeout),
         scheduler(batch_options(o), &pool, clock_arg, recorder_arg) {
     if (o.calibration > absl::ZeroDuration()) pool.Calibrate(o.calibration);
   }
@@ -219,6 +219,7 @@ PipelineStats Pipeline::stats() const {
   PipelineStats stats;
   stats.healthy_devices = impl_->pool.healthy();
   stats.devices = impl_->pool.size();
+  stats.standing = standing_of(impl_->pool.census(), impl_->options.on_device_lost);
   stats.draining = usage.draining;
   stats.inflight_requests = usage.requests;
   stats.inflight_bytes = usage.bytes;
@@ -235,5 +236,7 @@ std::vector<DeviceState> Pipeline::devices() const {
 }
 
 const PipelineOptions& Pipeline::options() const { return impl_->options; }
+
+DeviceMonitor* Pipeline::device_monitor() { return &impl_->pool; }
 
 }  // namespace svdserve::server

@@ -11,9 +11,12 @@
 #include "server/clock.h"
 #include "server/device/device.h"
 #include "server/metrics/recorder.h"
+#include "server/on_device_lost.h"
 #include "server/request.h"
 
 namespace svdserve::server {
+
+class DeviceMonitor;
 
 struct PipelineOptions {
   int64_t max_matrices = 16777216;                           // of one request
@@ -28,12 +31,15 @@ struct PipelineOptions {
   int64_t min_split_bytes = int64_t{1} << 20;             // of a part, where a request is spread over idle devices
   absl::Duration max_batch_work = absl::Milliseconds(4);  // predicted time of a batch; a larger request is split
   absl::Duration inline_work = absl::Microseconds(20);    // predicted work up to here may run in Submit(); 0: none
-  absl::Duration calibration = absl::ZeroDuration();  // for measuring all devices at start; 0: they are not measured
+  absl::Duration calibration = absl::ZeroDuration();    // for measuring all devices at start; 0: they are not measured
+  absl::Duration watchdog_timeout = absl::Seconds(10);  // without an answer, before a GPU is taken to hang
+  OnDeviceLost on_device_lost = OnDeviceLost::kUnready;
 };
 
 struct PipelineStats {
   int healthy_devices = 0;
   int devices = 0;
+  Standing standing;  // by the health of the devices
   bool draining = false;
   int64_t inflight_requests = 0;  // in the ledger: admitted, and their memory not yet free
   int64_t inflight_bytes = 0;
@@ -42,7 +48,7 @@ struct PipelineStats {
   absl::Duration oldest_queued;  // age of the oldest of them; zero when there is none
 
   // True where new work is welcome: what readiness means.
-  bool ready() const { return healthy_devices > 0 && !draining; }
+  bool ready() const { return standing.ready && !draining; }
 };
 
 // Thread-safe, all of it.
@@ -51,8 +57,9 @@ class Pipeline {
   // `clock` and `recorder` outlive the pipeline. At least one device.
   Pipeline(const PipelineOptions& options, std::vector<std::unique_ptr<Device>> devices, Clock* clock,
            Recorder* recorder);
-  // Cancels what is left, answers it, and returns when no thread of the core touches any request. Every RequestMemory
-  // must be gone before: they hold reservations of this pipeline.
+  // Cancels what is left, answers it, and returns when no thread of the core touches any request: never, while a device
+  // holds work (DeviceState::outstanding_batches). Every RequestMemory must be gone before: they hold reservations of
+  // this pipeline.
   ~Pipeline();
   Pipeline(const Pipeline&) = delete;
   Pipeline& operator=(const Pipeline&) = delete;
@@ -81,13 +88,15 @@ class Pipeline {
   void StartDrain();
 
   // StartDrain(), then blocks until every accepted request is answered and off the devices. What is not after `timeout`
-  // is answered with UNAVAILABLE, reason DRAINING. Returns whether nothing had to be given up. Not to be called from a
-  // DoneCallback.
+  // is answered with UNAVAILABLE, reason DRAINING; devices that do not let go of it soon are waited for no more.
+  // Returns whether nothing had to be given up. Not to be called from a DoneCallback.
   bool Drain(absl::Duration timeout);
 
   PipelineStats stats() const;
   std::vector<DeviceState> devices() const;
   const PipelineOptions& options() const;
+  // For who computes on the devices beside this pipeline. Lives as long.
+  DeviceMonitor* device_monitor();
 
  private:
   struct Impl;

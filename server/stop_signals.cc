@@ -110,9 +110,11 @@ bool StopSignals::Listen(std::string* error) {
   return true;
 }
 
-void StopSignals::Wait() {
+void StopSignals::WaitUnless(const std::function<bool()>& no_more) {
   MutexLock lock(&state_->mu);
-  while (!state_->requested) state_->changed.Wait(&state_->mu);
+  while (!state_->requested && !no_more()) {
+    state_->changed.WaitUntil(&state_->mu, std::chrono::steady_clock::now() + std::chrono::milliseconds(100));
+  }
 }
 
 }  // namespace svdserve::server

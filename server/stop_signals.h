@@ -3,6 +3,7 @@
 #define SVDSERVE_SERVER_STOP_SIGNALS_H_
 
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -39,8 +40,8 @@ class StopSignals {
   // be.
   bool Listen(std::string* error);
 
-  // Returns once a drain is asked for.
-  void Wait();
+  // Returns once a drain is asked for, or when `no_more` says so, which is asked ten times a second.
+  void WaitUnless(const std::function<bool()>& no_more);
 
  private:
   struct State;

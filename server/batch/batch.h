@@ -2,7 +2,8 @@
 // one part, a slice of a batch, or several where it was split.
 //
 // Life of a job: it waits in the line of its flow -> batches take parts of it, or all -> a lane runs each. A batch that
-// a device failed waits, as it is, for another device.
+// a device failed waits, as it is, for another device. A batch whose device hangs is abandoned: it runs on, and keeps
+// the memory of its jobs, until the device answers, which may be never.
 #ifndef SVDSERVE_SERVER_BATCH_BATCH_H_
 #define SVDSERVE_SERVER_BATCH_BATCH_H_
 
@@ -75,7 +76,7 @@ class BatchRunner {
 };
 
 // Guarded by the scheduler's mutex until a lane takes it. From then on `plan` and `slices` are the lane's, and do not
-// change while it runs; `live` stays under the mutex; `cancel` is atomic.
+// change while it runs; `live` and `abandoned` stay under the mutex; `cancel` is atomic.
 struct Batch final : public LaneWork {
   void Run(const Lane& lane) override { runner->RunBatch(std::unique_ptr<Batch>(this), lane); }
 
@@ -85,6 +86,7 @@ struct Batch final : public LaneWork {
   int64_t bytes = 0;       // operands of the live slices
   int64_t matrices = 0;    // of the live slices
   int64_t live = 0;        // slices whose job still wants an answer
+  bool abandoned = false;  // while it runs: its jobs were answered, and nobody waits for its device
   absl::Duration charged;  // to its flows for the device that runs it
   std::atomic<bool> cancel{false};
   absl::InlinedVector<int, 2> tried;  // devices that failed it

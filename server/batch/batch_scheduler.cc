@@ -31,7 +31,16 @@ Error queue_timeout_error(absl::Duration timeout) {
 }
 
 Error fault_error(const absl::Status& status) {
-  return {StatusCode::kInternal, Reason::kDeviceFault, std::string(status.message()), "", {}};
+  return {StatusCode::kInternal,
+          Reason::kDeviceFault,
+          absl::StrCat("no device computed the request: ", status.message()),
+          "",
+          {}};
+}
+
+Error hung_error(const std::string& device) {
+  return {StatusCode::kUnavailable, Reason::kDeviceFault,
+          absl::StrCat("device ", device, " gave no answer and was taken out of service"), "", absl::Seconds(1)};
 }
 
 // Of one batch on several devices.
@@ -49,6 +58,9 @@ Error no_device_error() {
 constexpr int kMaxFaults = 3;
 // How many waiting batches are offered a free lane before it stays free: each look costs time under the lock.
 constexpr int kLookAhead = 16;
+
+// After a drain that ran out of time: how long a device may take to obey the cancel flag.
+constexpr absl::Duration kLetGo = absl::Seconds(5);
 
 // So many matrices take longer than anything may on the calling thread: not worth a prediction.
 constexpr int64_t kMostInline = 4096;
@@ -99,7 +111,7 @@ BatchScheduler::~BatchScheduler() {
   }
   Apply(&effects);
   MutexLock lock(&mu_);
-  while (!IsIdle()) idle_.Wait(&mu_);
+  while (!IsIdle() || abandoned_ > 0) idle_.Wait(&mu_);
 }
 
 // --- in ------------------------------------------------------------------------------------------
@@ -248,13 +260,17 @@ void BatchScheduler::Start(std::unique_ptr<Batch> batch, const Lane& lane, absl:
 }
 
 void BatchScheduler::RunBatch(std::unique_ptr<Batch> batch, const Lane& lane) {
-  PartResult result = Compute(*batch, lane);
+  PartResult result = Compute(batch.get(), lane);
   Effects effects;
+  bool abandoned = false;
   {
     MutexLock lock(&mu_);
     running_.erase(batch.get());
     queue_.Settle(batch.get(), result.device_time);
-    if (result.status.ok()) {
+    abandoned = batch->abandoned;
+    if (abandoned) {
+      Release(batch.get(), &effects);
+    } else if (result.status.ok()) {
       Finish(batch.get(), lane, std::move(result), &effects);
     } else {
       Failed(std::move(batch), {lane.device, std::move(result.status)}, &effects);
@@ -269,11 +285,13 @@ void BatchScheduler::RunBatch(std::unique_ptr<Batch> batch, const Lane& lane) {
     Pump(&next);
   }
   Apply(&next);
-  MutexLock lock(&mu_);
-  LeaveBusy(1);  // the last that this thread does here: the destructor waits for it
+  MutexLock lock(&mu_);  // the last that this thread does here: the destructor waits for it
+  abandoned_ -= abandoned ? 1 : 0;
+  LeaveBusy(abandoned ? 0 : 1);
 }
 
-BatchScheduler::PartResult BatchScheduler::Compute(const Batch& batch, const Lane& lane) {
+BatchScheduler::PartResult BatchScheduler::Compute(Batch* running, const Lane& lane) {
+  const Batch& batch = *running;
   PartResult result;
   try {
     const std::unique_ptr<MatrixStatus[]> statuses(new MatrixStatus[static_cast<size_t>(batch.matrices)]);
@@ -285,7 +303,8 @@ BatchScheduler::PartResult BatchScheduler::Compute(const Batch& batch, const Lan
       segments.push_back(segment_of(slice.job->work, slice.first, slice.count, next));
       next += slice.count;
     }
-    const DevicePool::Executed executed = pool_->Execute(lane, batch.plan, segments, &batch.cancel);
+    const DevicePool::Executed executed =
+        pool_->Execute(lane, batch.plan, segments, &batch.cancel, [&] { OnHung(running, lane); });
     result.status = executed.outcome.status;
     result.took = executed.took;
     result.device_time = executed.device_time;
@@ -357,6 +376,29 @@ bool BatchScheduler::CanRetry(const Batch& batch) const {
   const auto serves_on = [this](int device) { return pool_->state(device).healthy; };
   const auto faults = std::count_if(batch.tried.begin(), batch.tried.end(), serves_on);
   return batch.live > 0 && faults < kMaxFaults && pool_->healthy_besides(batch.tried);
+}
+
+void BatchScheduler::OnHung(Batch* batch, const Lane& lane) {
+  Effects effects;
+  {
+    MutexLock lock(&mu_);
+    Abandon(batch, hung_error(pool_->info(lane.device).name), &effects);
+    Pump(&effects);  // the device is out, so its waiting work goes elsewhere
+  }
+  Apply(&effects);
+}
+
+void BatchScheduler::Abandon(Batch* batch, const Error& error, Effects* effects) {
+  if (std::exchange(batch->abandoned, true)) return;
+  for (const Slice& slice : batch->slices) {
+    if (slice.job != nullptr && !slice.job->answered) End(slice.job.get(), error, effects);
+  }
+  ++abandoned_;
+  LeaveBusy(1);
+}
+
+void BatchScheduler::Release(Batch* batch, Effects* effects) {
+  for (size_t i = 0; i < batch->slices.size(); ++i) effects->released.push_back(Leave(batch, i));
 }
 
 void BatchScheduler::Failed(std::unique_ptr<Batch> batch, Fault fault, Effects* effects) {
@@ -466,7 +508,7 @@ void BatchScheduler::GiveUpAll(const Error& error, Effects* effects) {
 // --- time ----------------------------------------------------------------------------------------
 
 void BatchScheduler::SetAlarm() {
-  absl::Time next = std::min(drain_deadline_, look_again_);
+  absl::Time next = std::min({drain_deadline_, let_go_deadline_, look_again_});
   if (!deadlines_.empty()) next = std::min(next, deadlines_.begin()->first);
   if (!queued_.empty()) next = std::min(next, queued_.begin()->first + options_.queue_timeout);
   if (next >= alarm_at_)
@@ -499,14 +541,19 @@ void BatchScheduler::ExpireDue(absl::Time now, Effects* effects) {
     GiveUpAll(draining_error(), effects);
     gave_up_ = gave_up_ || effects->answers.size() > before;
   }
+  if (let_go_deadline_ <= now) {
+    let_go_deadline_ = absl::InfiniteFuture();
+    for (Batch* const batch : running_) Abandon(batch, draining_error(), effects);
+  }
 }
 
 bool BatchScheduler::Drain(absl::Duration timeout) {
   MutexLock lock(&mu_);
   drain_deadline_ = std::min(drain_deadline_, clock_->Now() + timeout);
+  let_go_deadline_ = drain_deadline_ + std::min(timeout, kLetGo);
   SetAlarm();
   while (!IsIdle()) idle_.Wait(&mu_);
-  drain_deadline_ = absl::InfiniteFuture();
+  drain_deadline_ = let_go_deadline_ = absl::InfiniteFuture();
   return !gave_up_;
 }
 

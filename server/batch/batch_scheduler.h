@@ -5,6 +5,9 @@
 // A batch that a device fails is tried again on another, on at most kMaxFaults that serve on, and never twice on one. A
 // request ends by a device's fault only when no other is left to try.
 //
+// A batch whose device hangs is not tried again, because the device may still write into its memory: its requests end
+// with UNAVAILABLE, and their memory stays with the batch.
+//
 // A request ends by its results, its deadline, the queue timeout, Cancel(), or a drain that ran out of time, whichever
 // is first; its callback is called at that moment. What waits then leaves the queue and costs no device time. What is
 // on a device loses its answer at once and its memory when the device lets go, which it is asked to do by the batch's
@@ -19,9 +22,9 @@
 //   again.
 //   4. A job's memory outlives every use by a device: the slices of a running batch hold the job.
 //   5. The alarm is set to the earliest time at which something is due, or earlier.
-//   6. busy_ counts who has taken something off the queue, or an answer, and not yet done with it: empty queue and
-//   busy_ 0
-//      mean that every accepted request was answered and no device touches any.
+//   6. busy_ counts who has taken something off the queue, or an answer, and not yet done with it, but for abandoned
+//      batches: empty queue and busy_ 0 mean that every accepted request was answered and that no device touches any,
+//      but for those of abandoned_ batches.
 // Lock order: mu_ before the pool's mutex and the alarm's.
 #ifndef SVDSERVE_SERVER_BATCH_BATCH_SCHEDULER_H_
 #define SVDSERVE_SERVER_BATCH_BATCH_SCHEDULER_H_
@@ -54,7 +57,7 @@ class BatchScheduler final : private BatchRunner {
  public:
   // `pool`, `clock` and `recorder` outlive the scheduler.
   BatchScheduler(const BatchOptions& options, DevicePool* pool, Clock* clock, Recorder* recorder);
-  // Gives up what is left and returns when no lane touches it. Nobody submits any more.
+  // Gives up what is left and returns when no lane touches it: never, while a device hangs. Nobody submits any more.
   ~BatchScheduler();
   BatchScheduler(const BatchScheduler&) = delete;
   BatchScheduler& operator=(const BatchScheduler&) = delete;
@@ -66,7 +69,8 @@ class BatchScheduler final : private BatchRunner {
   void Cancel(const std::weak_ptr<void>& job);
 
   // Blocks until all is answered and off the devices; after `timeout` the rest is given up with UNAVAILABLE, reason
-  // DRAINING. Returns whether nothing was given up.
+  // DRAINING. Devices have that long again, at most 5 s, to let go of it; then their batches are abandoned. Returns
+  // whether nothing was given up.
   bool Drain(absl::Duration timeout);
 
   struct Waiting {
@@ -98,11 +102,17 @@ class BatchScheduler final : private BatchRunner {
   std::vector<int64_t> SharesOf(const AdmittedRequest& request) const;
   // Whether the request was computed and answered. If not, *fault says whether a device failed at it.
   bool RunInline(const AdmittedRequest& request, DoneCallback* done, std::optional<Fault>* fault);
-  PartResult Compute(const Batch& batch, const Lane& lane);
+  PartResult Compute(Batch* batch, const Lane& lane);
   void Finish(Batch* batch, const Lane& lane, PartResult result, Effects* effects) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // A device failed a batch, which runs no more: back to the queue, or its jobs end with the fault.
   void Failed(std::unique_ptr<Batch> batch, Fault fault, Effects* effects) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   bool CanRetry(const Batch& batch) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // The batch's device hangs.
+  void OnHung(Batch* batch, const Lane& lane);
+  // Answers the jobs of a running batch with the error, and waits for its device no more.
+  void Abandon(Batch* batch, const Error& error, Effects* effects) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Lets go of the jobs of a batch that runs no more.
+  void Release(Batch* batch, Effects* effects) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   static std::unique_ptr<Batch> BatchOf(const std::shared_ptr<Job>& job);
   // A slice's job leaves a batch that runs no more. Null: it had left.
   std::shared_ptr<Job> Leave(Batch* batch, size_t slot) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -137,10 +147,12 @@ class BatchScheduler final : private BatchRunner {
   absl::btree_set<std::pair<absl::Time, Job*>> queued_ ABSL_GUARDED_BY(mu_);     // by waits_since: wait for a lane
   absl::btree_set<std::pair<absl::Time, Job*>> deadlines_ ABSL_GUARDED_BY(mu_);  // unanswered, with a finite deadline
   int64_t busy_ ABSL_GUARDED_BY(mu_) = 0;
-  bool gave_up_ ABSL_GUARDED_BY(mu_) = false;  // the drain ran out of time
+  int64_t abandoned_ ABSL_GUARDED_BY(mu_) = 0;  // batches
+  bool gave_up_ ABSL_GUARDED_BY(mu_) = false;   // the drain ran out of time
   absl::Time drain_deadline_ ABSL_GUARDED_BY(mu_) = absl::InfiniteFuture();
-  absl::Time look_again_ ABSL_GUARDED_BY(mu_) = absl::InfiniteFuture();  // for a lane, for work that let one pass
-  int healthy_ ABSL_GUARDED_BY(mu_);                                     // devices, at the last Pump()
+  absl::Time let_go_deadline_ ABSL_GUARDED_BY(mu_) = absl::InfiniteFuture();  // of devices, after a drain's
+  absl::Time look_again_ ABSL_GUARDED_BY(mu_) = absl::InfiniteFuture();       // for a lane, for work that let one pass
+  int healthy_ ABSL_GUARDED_BY(mu_);                                          // devices, at the last Pump()
   absl::Time alarm_at_ ABSL_GUARDED_BY(mu_) = absl::InfiniteFuture();
   std::unique_ptr<Alarm> alarm_;  // last: its callback uses everything above
 };

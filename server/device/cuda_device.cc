@@ -47,7 +47,8 @@ class CudaDevice final : public Device {
   }
 
   DeviceCounters counters() const override {
-    return {static_cast<int64_t>(engine_->bytes_uploaded()), static_cast<int64_t>(engine_->bytes_downloaded())};
+    return {static_cast<int64_t>(engine_->bytes_uploaded()), static_cast<int64_t>(engine_->bytes_downloaded()),
+            static_cast<int64_t>(engine_->bytes_allocated())};
   }
 
  private:

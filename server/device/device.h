@@ -34,10 +34,12 @@ struct DeviceInfo {
   int side_lanes = 0;    // beside them, without threads: for work that is done sooner than a thread is woken
 };
 
-// What a device has moved since it was made. Both only grow; 0 on the host, which reads and writes in place.
+// Bytes that a device has moved since it was made, and those that it holds now. All are 0 on the host, which reads and
+// writes in place.
 struct DeviceCounters {
-  int64_t uploaded_bytes = 0;
-  int64_t downloaded_bytes = 0;
+  int64_t uploaded_bytes = 0;    // only grows
+  int64_t downloaded_bytes = 0;  // only grows
+  int64_t pool_bytes = 0;        // of the device's own memory, allocated by its lanes
 };
 
 // What became of a batch on a device.

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "server/device/calibration.h"
 #include "server/device/shares.h"
+#include "server/device/work_estimate.h"
 #include "server/log.h"
 
 namespace svdserve::server {
@@ -43,6 +44,24 @@ int64_t matrices_of(absl::Span<const HostSegment> segments) {
   int64_t matrices = 0;
   for (const HostSegment& segment : segments) matrices += segment.count;
   return matrices;
+}
+
+// Tells the caller of a request about a device that failed it.
+absl::Status for_callers(const DeviceInfo& device, const absl::Status& status) {
+  const bool no_memory = status.code() == absl::StatusCode::kResourceExhausted;
+  return {status.code(), absl::StrCat("device ", device.name, no_memory ? " had no memory for it" : " failed")};
+}
+
+// The longest time that the work may take on the device: what is expected of it, with every sweep that it may need.
+absl::Duration bound_of(const CostTable& costs, const Plan& plan, int64_t matrices) {
+  constexpr int32_t kMostSweeps = 120;  // no batch's matrix was found that needs more, see engine/planner.cc
+  const double most = std::min(plan.max_sweeps, kMostSweeps);
+  const double hardness = plan.method == Method::kJacobi ? std::max(1.0, most / estimate_sweeps(plan)) : 1;
+  return costs.Predict(plan, std::max<int64_t>(matrices, 1)).typical * hardness;
+}
+
+std::string silence(absl::Duration silent) {
+  return absl::StrCat("gave no answer for ", absl::FormatDuration(absl::Trunc(silent, absl::Milliseconds(1))));
 }
 
 // The device's own words, with what it was given.
@@ -121,8 +140,12 @@ struct DevicePool::Candidate {
   absl::Duration done_elsewhere;  // without has_lane: on the best device that has a free lane; infinite: there is none
 };
 
-DevicePool::DevicePool(std::vector<std::unique_ptr<Device>> devices, Clock* clock, Recorder* recorder)
-    : clock_(clock), recorder_(recorder), healthy_(static_cast<int>(devices.size())) {
+DevicePool::DevicePool(std::vector<std::unique_ptr<Device>> devices, Clock* clock, Recorder* recorder,
+                       absl::Duration watchdog_timeout)
+    : clock_(clock),
+      recorder_(recorder),
+      healthy_(static_cast<int>(devices.size())),
+      watchdog_(watchdog_timeout, clock) {
   for (std::unique_ptr<Device>& device : devices) {
     auto entry = std::make_unique<DeviceEntry>(std::move(device));
     const int lanes = entry->device->info().lanes + entry->device->info().relief_lanes;
@@ -147,30 +170,64 @@ DevicePool::~DevicePool() {
   }
 }
 
+// Shared with devices that hang, which may outlast Calibrate().
+struct DevicePool::Calibrating {
+  Mutex mu;
+  CondVar changed;
+  int devices ABSL_GUARDED_BY(mu) = 0;  // that are being measured
+  std::atomic<bool> cancel{false};
+  absl::Time end;
+};
+
+// Measures one device on the thread of its first lane, and deletes itself.
+class DevicePool::Calibrator final : public LaneWork {
+ public:
+  Calibrator(DevicePool* pool, std::shared_ptr<Calibrating> all) : pool_(pool), all_(std::move(all)) {}
+
+  void Run(const Lane& lane) override {
+    const std::unique_ptr<Calibrator> self(this);
+    svdserve::server::Calibrate([&](const Plan& plan, const HostSegment& segment) -> std::optional<absl::Duration> {
+      if (pool_->clock_->Now() >= all_->end) return std::nullopt;
+      const Executed executed =
+          pool_->ExecuteUncounted(lane, plan, {&segment, 1}, &all_->cancel, [this] { NoLongerWaitedFor(); });
+      if (!executed.outcome.status.ok() || !executed.outcome.completed) return std::nullopt;
+      return executed.took;
+    });
+    pool_->Release(lane);
+    NoLongerWaitedFor();
+  }
+
+ private:
+  void NoLongerWaitedFor() {
+    MutexLock lock(&all_->mu);
+    if (std::exchange(told_, true)) return;
+    --all_->devices;
+    all_->changed.Signal();
+  }
+
+  DevicePool* const pool_;
+  const std::shared_ptr<Calibrating> all_;
+  bool told_ = false;
+};
+
 void DevicePool::Calibrate(absl::Duration budget) {
   constexpr int kPatience = 20;  // times the budget, before what runs is cancelled: no device may stop the start
+  const auto all = std::make_shared<Calibrating>();
   const absl::Time start = clock_->Now();
-  std::atomic<bool> cancel{false};
-  const auto alarm = clock_->MakeAlarm([&cancel] { cancel.store(true); });
+  all->end = start + budget;
+  all->devices = size();
+  const auto alarm = clock_->MakeAlarm([all] { all->cancel.store(true); });
   alarm->Set(start + kPatience * budget);
-  std::vector<std::thread> threads;
   for (int d = 0; d < size(); ++d) {
-    threads.emplace_back([this, d, end = start + budget, &cancel] {
-      const Lane lane{d, 0};
-      {
-        MutexLock lock(&mu_);
-        devices_[d]->load.Hold(lane.index, {}, clock_->Now());
-      }
-      svdserve::server::Calibrate([&](const Plan& plan, const HostSegment& segment) -> std::optional<absl::Duration> {
-        if (clock_->Now() >= end) return std::nullopt;
-        const Executed executed = ExecuteUncounted(lane, plan, {&segment, 1}, &cancel);
-        if (!executed.outcome.status.ok() || !executed.outcome.completed) return std::nullopt;
-        return executed.took;
-      });
-      Release(lane);
-    });
+    const Lane lane{d, 0};
+    {
+      MutexLock lock(&mu_);
+      devices_[d]->load.Hold(lane.index, {}, start);
+    }
+    Run(lane, new Calibrator(this, all));
   }
-  for (std::thread& thread : threads) thread.join();
+  MutexLock lock(&all->mu);
+  while (all->devices > 0) all->changed.Wait(&all->mu);
 }
 
 // --- where work goes -----------------------------------------------------------------------------
@@ -244,6 +301,7 @@ std::optional<Lane> DevicePool::PlaceShort(const Plan& plan, int64_t matrices, a
   MutexLock lock(&mu_);
   const Candidate best = Choose(plan, matrices, {}, {}, now);
   if (best.device < 0 || !best.has_lane || best.work.typical > most) return std::nullopt;
+  if (!is_host(*devices_[best.device]->device)) return std::nullopt;
   return Hold(best, now);
 }
 
@@ -351,8 +409,8 @@ void DevicePool::RunLane(LaneState* lane) {
 }
 
 DevicePool::Executed DevicePool::Execute(const Lane& lane, const Plan& plan, absl::Span<const HostSegment> segments,
-                                         const std::atomic<bool>* cancel) {
-  Executed executed = ExecuteUncounted(lane, plan, segments, cancel);
+                                         const std::atomic<bool>* cancel, absl::AnyInvocable<void()> on_hung) {
+  Executed executed = ExecuteUncounted(lane, plan, segments, cancel, std::move(on_hung));
   recorder_->PhaseTook(Phase::kCompute, executed.took);
   if (executed.outcome.status.ok() && executed.outcome.completed) recorder_->MatricesDone(executed.outcome.report);
   return executed;
@@ -360,8 +418,10 @@ DevicePool::Executed DevicePool::Execute(const Lane& lane, const Plan& plan, abs
 
 DevicePool::Executed DevicePool::ExecuteUncounted(const Lane& lane, const Plan& plan,
                                                   absl::Span<const HostSegment> segments,
-                                                  const std::atomic<bool>* cancel) {
+                                                  const std::atomic<bool>* cancel, absl::AnyInvocable<void()> on_hung) {
   DeviceEntry& entry = *devices_[lane.device];
+  const DeviceInfo& info = entry.device->info();
+  const int64_t matrices = matrices_of(segments);
   Executed executed;
   executed.started = clock_->Now();
   {
@@ -369,11 +429,20 @@ DevicePool::Executed DevicePool::ExecuteUncounted(const Lane& lane, const Plan& 
     entry.load.Begin(lane.index, executed.started);
   }
   DeviceOutcome& outcome = executed.outcome;
+  std::optional<Watchdog::Watch> watch;
+  if (!is_host(*entry.device)) {
+    watch.emplace(&watchdog_, bound_of(entry.costs, plan, matrices), [&](absl::Duration silent) {
+      log_fault(info, plan, matrices, {absl::DeadlineExceededError(silence(silent)), true, false, {}});
+      OnHung(lane.device);
+      if (on_hung) on_hung();
+    });
+  }
   outcome = ExecuteGuarded(entry.device.get(), lane.index, plan, segments, cancel);
+  const bool hung = watch.has_value() && watch->Stop();
   if (outcome.status.ok() && !outcome.completed && !cancel->load(std::memory_order_relaxed)) {
     outcome.status = absl::InternalError("it gave the batch up unasked");
   }
-  const bool clean = outcome.status.ok() && outcome.completed;
+  const bool clean = outcome.status.ok() && outcome.completed && !hung;
   const absl::Time ended = clock_->Now();
   executed.took = ended - executed.started;
   {
@@ -384,32 +453,79 @@ DevicePool::Executed DevicePool::ExecuteUncounted(const Lane& lane, const Plan& 
       entry.avoided_until = absl::InfinitePast();
     }
   }
-  if (clean) entry.costs.Observe(plan, matrices_of(segments), executed.device_time);
-  if (!outcome.status.ok()) {
-    log_fault(entry.device->info(), plan, matrices_of(segments), outcome);
+  if (clean) entry.costs.Observe(plan, matrices, executed.device_time);
+  if (hung) {
+    log_warning("device_answered_late", {{"device", info.name}, {"after", absl::FormatDuration(executed.took)}});
+    outcome.status = absl::UnavailableError("");
+  } else if (!outcome.status.ok()) {
+    log_fault(info, plan, matrices, outcome);
     OnFault(lane.device, outcome, ended);
-    outcome.status = absl::Status(outcome.status.code(),
-                                  absl::StrCat("device ", entry.device->info().name, ": ", outcome.status.message()));
   }
+  if (!outcome.status.ok()) outcome.status = for_callers(info, outcome.status);
   return executed;
 }
+
+// --- faults --------------------------------------------------------------------------------------
 
 void DevicePool::OnFault(int device, const DeviceOutcome& outcome, absl::Time now) {
   DeviceEntry& entry = *devices_[device];
   recorder_->DeviceFault(entry.device->info().name);
-  bool lost = false;
   {
     MutexLock lock(&mu_);
     if (!entry.healthy) return;
     const int doublings = std::min(entry.faults++, 30);
     entry.avoided_until = now + std::min(kFirstAvoidance * (int64_t{1} << doublings), kLongestAvoidance);
-    lost = outcome.device_lost;
-    if (lost) {
-      entry.healthy = false;
-      healthy_.fetch_sub(1, std::memory_order_release);
-    }
   }
-  if (lost) recorder_->DeviceLost(entry.device->info().name);
+  if (outcome.device_lost) TakeOut(device);
+}
+
+void DevicePool::OnHung(int device) {
+  const std::string& name = info(device).name;
+  recorder_->DeviceFault(name);
+  recorder_->DeviceHung(name);
+  TakeOut(device);
+}
+
+void DevicePool::TakeOut(int device) {
+  DeviceEntry& entry = *devices_[device];
+  {
+    MutexLock lock(&mu_);
+    if (!std::exchange(entry.healthy, false)) return;
+    if (!is_host(*entry.device)) lost_gpus_.fetch_add(1, std::memory_order_release);
+    healthy_.fetch_sub(1, std::memory_order_release);
+  }
+  recorder_->DeviceLost(entry.device->info().name);
+}
+
+std::optional<int> DevicePool::Find(std::string_view device) const {
+  for (int d = 0; d < size(); ++d) {
+    if (info(d).name == device) return d;
+  }
+  return std::nullopt;
+}
+
+bool DevicePool::IsHealthy(std::string_view device) const {
+  const std::optional<int> found = Find(device);
+  if (!found.has_value()) return false;
+  MutexLock lock(&mu_);
+  return devices_[*found]->healthy;
+}
+
+void DevicePool::Lost(std::string_view device) {
+  if (const std::optional<int> found = Find(device)) TakeOut(*found);
+}
+
+std::unique_ptr<Watchdog::Watch> DevicePool::Watch(std::string_view device, absl::Duration bound,
+                                                   Watchdog::OnHang on_hang) {
+  const std::optional<int> found = Find(device);
+  if (!found.has_value() || is_host(*devices_[*found]->device)) return nullptr;
+  return std::make_unique<Watchdog::Watch>(
+      &watchdog_, bound, [this, d = *found, on_hang = std::move(on_hang)](absl::Duration silent) mutable {
+        log_error("device_fault",
+                  {{"device", info(d).name}, {"uuid", info(d).uuid}, {"error", silence(silent)}, {"lost", true}});
+        OnHung(d);
+        on_hang(silent);
+      });
 }
 
 // --- state ---------------------------------------------------------------------------------------

@@ -11,6 +11,10 @@
 // A device that failed a batch without being lost is avoided for a while, the longer the more often it happens:
 // otherwise one that fails at once would look like the one that is done first.
 //
+// A GPU whose work hangs (watchdog.h) is taken out as a lost one is. Its lane stays with its holder until the device
+// answers, which may be never. The host is not watched: its kernels are loops with a bound, and a busy machine may slow
+// them down without one.
+//
 // Thread-safe. Invariants:
 //   1. A lane has at most one holder, from Place() to Release(). Only the holder executes on it.
 //   2. Nobody is given a lane of a lost device, and a lost device never comes back.
@@ -23,19 +27,24 @@
 #include <atomic>
 #include <memory>
 #include <optional>
+#include <string_view>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include "absl/container/inlined_vector.h"
+#include "absl/functional/any_invocable.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "server/clock.h"
 #include "server/device/cost_table.h"
 #include "server/device/device.h"
 #include "server/device/device_load.h"
+#include "server/device/device_monitor.h"
+#include "server/device/watchdog.h"
 #include "server/metrics/recorder.h"
 #include "server/mutex.h"
+#include "server/on_device_lost.h"
 
 namespace svdserve::server {
 
@@ -55,17 +64,22 @@ class LaneWork {
   ~LaneWork() = default;
 };
 
-class DevicePool {
+class DevicePool final : public DeviceMonitor {
  public:
-  // At least one device. `clock` and `recorder` outlive the pool.
-  DevicePool(std::vector<std::unique_ptr<Device>> devices, Clock* clock, Recorder* recorder);
+  static constexpr absl::Duration kWatchdogTimeout = absl::Seconds(10);
+
+  // At least one device. `clock` and `recorder` outlive the pool. watchdog_timeout: the least time without an answer
+  // after which a GPU may be taken to hang.
+  DevicePool(std::vector<std::unique_ptr<Device>> devices, Clock* clock, Recorder* recorder,
+             absl::Duration watchdog_timeout = kWatchdogTimeout);
   // Every lane has been released.
   ~DevicePool();
   DevicePool(const DevicePool&) = delete;
   DevicePool& operator=(const DevicePool&) = delete;
 
   // Measures every device, all of them at once, for about `budget`; see Calibrate(). A device that fails at it is lost
-  // or goes on unmeasured, as its outcome says. Before anything else is done with the pool.
+  // or goes on unmeasured, as its outcome says; one that hangs is taken out and not waited for. Before anything else is
+  // done with the pool.
   void Calibrate(absl::Duration budget);
 
   // One look at the devices on behalf of a line of waiting work, from its front to its back: what was placed in vain
@@ -91,7 +105,8 @@ class DevicePool {
     absl::Time look_again_ = absl::InfiniteFuture();
   };
 
-  // A lane as by Place(), if the work is predicted to take no longer than `most` there.
+  // A lane as by Place(), if it is the host's and the work is predicted to take no longer than `most` there. A GPU may
+  // hang, and its holder with it.
   std::optional<Lane> PlaceShort(const Plan& plan, int64_t matrices, absl::Duration most);
   // A side lane of a healthy device, if the work is predicted to take no longer there than a thread takes to wake up.
   // Its holder executes on its own thread.
@@ -124,16 +139,27 @@ class DevicePool {
     absl::Duration device_time;  // less, where other lanes computed meanwhile
   };
   // Executes on the calling thread, which holds the lane; see Device::Execute(). Whatever the device throws is an
-  // outcome that is not OK. Records time, matrices, faults, and the loss of a device.
+  // outcome that is not OK. Records time, matrices, faults, and the loss of a device. The message of an outcome that is
+  // not OK is for callers: it names the device. The device's own words are in the log.
+  //
+  // Should a GPU hang over it, `on_hung` is called once, while this call goes on, on the clock's thread: the device is
+  // out, and may still read and write the segments until this returns. What it returns then is not OK.
   Executed Execute(const Lane& lane, const Plan& plan, absl::Span<const HostSegment> segments,
-                   const std::atomic<bool>* cancel);
+                   const std::atomic<bool>* cancel, absl::AnyInvocable<void()> on_hung = nullptr);
 
   int size() const { return static_cast<int>(devices_.size()); }
   int healthy() const { return healthy_.load(std::memory_order_acquire); }
+  DeviceCensus census() const { return {size(), healthy(), lost_gpus_.load(std::memory_order_acquire)}; }
   // Whether a healthy device exists besides those in `tried`.
   bool healthy_besides(absl::Span<const int> tried) const;
   DeviceState state(int device) const;
   const DeviceInfo& info(int device) const { return devices_[device]->device->info(); }
+
+  // --- for who computes beside the lanes ---
+  bool IsHealthy(std::string_view device) const override;
+  void Lost(std::string_view device) override;
+  std::unique_ptr<Watchdog::Watch> Watch(std::string_view device, absl::Duration bound,
+                                         Watchdog::OnHang on_hang) override;
 
  private:
   struct LaneState {
@@ -155,6 +181,8 @@ class DevicePool {
     std::vector<std::unique_ptr<LaneState>> lanes;
   };
   struct Candidate;
+  struct Calibrating;
+  class Calibrator;
 
   void RunLane(LaneState* lane);
   // Where the work is predicted to be complete first; `ahead`: what else goes to each device before it, or empty.
@@ -165,13 +193,19 @@ class DevicePool {
   Lane Hold(const Candidate& candidate, absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Execute() without a word to the recorder but of faults.
   Executed ExecuteUncounted(const Lane& lane, const Plan& plan, absl::Span<const HostSegment> segments,
-                            const std::atomic<bool>* cancel);
+                            const std::atomic<bool>* cancel, absl::AnyInvocable<void()> on_hung);
   void OnFault(int device, const DeviceOutcome& outcome, absl::Time now);
+  void OnHung(int device);
+  // From now on the device gives no lanes.
+  void TakeOut(int device);
+  std::optional<int> Find(std::string_view device) const;
 
   Clock* const clock_;
   Recorder* const recorder_;
   std::vector<std::unique_ptr<DeviceEntry>> devices_;  // under mu_, but for `device` and `costs`
   std::atomic<int> healthy_;
+  std::atomic<int> lost_gpus_{0};
+  Watchdog watchdog_;
   mutable Mutex mu_;
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;
 };

@@ -34,6 +34,7 @@ HostBlock PinnedMemory::Allocate(size_t bytes) {
       if (!free.empty()) {
         buffer = std::move(free.back());
         free.pop_back();
+        kept_ -= rounded;
       } else if (pinned_ + rounded <= limit_) {
         pinned_ += rounded;
         may_pin = true;
@@ -59,6 +60,7 @@ void PinnedMemory::Free(void* data, size_t bytes) {
     if (const auto it = used_.find(data); it != used_.end()) {
       const int size_class = std::max(0, static_cast<int>(std::bit_width(bytes - 1)) - kSmallestClass);
       free_[static_cast<size_t>(size_class)].push_back(std::move(it->second));
+      kept_ += int64_t{1} << (size_class + kSmallestClass);
       used_.erase(it);
       return;
     }
@@ -66,9 +68,9 @@ void PinnedMemory::Free(void* data, size_t bytes) {
   std::free(data);
 }
 
-int64_t PinnedMemory::pinned_bytes() const {
+PinnedMemory::Usage PinnedMemory::usage() const {
   MutexLock lock(&mu_);
-  return pinned_;
+  return {pinned_ - kept_, kept_, limit_};
 }
 
 }  // namespace svdserve::server

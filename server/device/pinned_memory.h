@@ -23,7 +23,13 @@ class PinnedMemory final : public HostMemory {
   explicit PinnedMemory(int64_t limit, Pin pin = nullptr);
 
   HostBlock Allocate(size_t bytes) override;
-  int64_t pinned_bytes() const;
+
+  struct Usage {
+    int64_t in_use;  // bytes of blocks that somebody has
+    int64_t kept;    // bytes of those that wait for the next request
+    int64_t limit;   // of both together
+  };
+  Usage usage() const;
 
  private:
   static constexpr int kSmallestClass = 18;  // 2^18: below, engine/cuda_engine.h copies anyway
@@ -35,6 +41,7 @@ class PinnedMemory final : public HostMemory {
   const Pin pin_;
   mutable Mutex mu_;
   int64_t pinned_ ABSL_GUARDED_BY(mu_) = 0;
+  int64_t kept_ ABSL_GUARDED_BY(mu_) = 0;  // of these, what lies in free_
   std::array<std::vector<std::shared_ptr<void>>, kClasses> free_ ABSL_GUARDED_BY(mu_);
   absl::flat_hash_map<void*, std::shared_ptr<void>> used_ ABSL_GUARDED_BY(mu_);
 };

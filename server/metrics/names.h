@@ -103,8 +103,22 @@ inline constexpr MetricName kDeviceDownloaded{"svdserve_device_downloaded_bytes_
                                               "Bytes copied from the device; 0 on the host, which writes in place."};
 inline constexpr MetricName kDeviceFaults{"svdserve_device_faults_total", "Batches that the device failed."};
 inline constexpr MetricName kDeviceLost{"svdserve_device_losses_total", "Times a device failed for good."};
+inline constexpr MetricName kDeviceHangs{
+    "svdserve_device_hangs_total",
+    "Batches and large matrices that the device gave no answer to. The first takes the device out."};
+inline constexpr MetricName kDevicePool{"svdserve_device_pool_bytes",
+                                        "Bytes of the device's own memory that its lanes have allocated, what large "
+                                        "matrices and libraries take aside; 0 on the host."};
 inline constexpr MetricName kDevices{"svdserve_devices", "Devices of this server."};
 inline constexpr MetricName kHealthyDevices{"svdserve_healthy_devices", "Devices that take work."};
+inline constexpr MetricName kDegraded{"svdserve_degraded",
+                                      "1 once a device was lost or hangs: the server computes with what is left."};
+// Labels: state (in_use kept). Without a GPU nothing is pinned.
+inline constexpr MetricName kPinned{"svdserve_pinned_bytes",
+                                    "Bytes of pinned memory for operands. in_use: by requests. kept: for the next "
+                                    "ones; they are not given back while the server runs."};
+inline constexpr MetricName kPinnedLimit{"svdserve_pinned_limit_bytes",
+                                         "Beyond this, operands lie in memory that is not pinned."};
 
 // --- the server ---------------------------------------------------------------------------------
 inline constexpr MetricName kReady{"svdserve_ready", "1 where new work is welcome: what /readyz says."};

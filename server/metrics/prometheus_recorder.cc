@@ -170,6 +170,8 @@ struct PrometheusRecorder::Impl {
   Family<Counter>& device_downloaded = counters(registry, metric::kDeviceDownloaded);
   LabelledCounters device_faults{registry, metric::kDeviceFaults};
   LabelledCounters device_lost{registry, metric::kDeviceLost};
+  LabelledCounters device_hangs{registry, metric::kDeviceHangs};
+  Family<Gauge>& device_pool = gauges(registry, metric::kDevicePool);
 
   Counter& factors = counters(registry, metric::kFactors).Add({});
   Counter& factor_bytes_reserved = counters(registry, metric::kFactorBytesReserved).Add({});
@@ -191,6 +193,11 @@ struct PrometheusRecorder::Impl {
   Gauge& ready = gauge(registry, metric::kReady);
   Gauge& devices = gauge(registry, metric::kDevices);
   Gauge& healthy_devices = gauge(registry, metric::kHealthyDevices);
+  Gauge& degraded = gauge(registry, metric::kDegraded);
+  Family<Gauge>& pinned = gauges(registry, metric::kPinned);
+  Gauge& pinned_in_use = pinned.Add({{"state", "in_use"}});
+  Gauge& pinned_kept = pinned.Add({{"state", "kept"}});
+  Gauge& pinned_limit = gauge(registry, metric::kPinnedLimit);
   Gauge& inflight_requests = gauge(registry, metric::kInflightRequests);
   Gauge& inflight_requests_limit = gauge(registry, metric::kInflightRequestsLimit);
   Gauge& inflight_bytes = gauge(registry, metric::kInflightBytes);
@@ -293,6 +300,8 @@ void PrometheusRecorder::ConnectionRefused() { impl_->refused_connections.Increm
 
 void PrometheusRecorder::DeviceLost(std::string_view device) { impl_->device_lost.of(device).Increment(); }
 
+void PrometheusRecorder::DeviceHung(std::string_view device) { impl_->device_hangs.of(device).Increment(); }
+
 void PrometheusRecorder::FactorAccepted(int64_t bytes) {
   impl_->factors.Increment();
   impl_->factor_bytes_reserved.Increment(static_cast<double>(bytes));
@@ -335,8 +344,10 @@ void PrometheusRecorder::Impl::Set(const std::vector<DeviceReading>& readings) {
     bring_to(device_busy.Add(label), d.busy_seconds);
     bring_to(device_uploaded.Add(label), static_cast<double>(d.uploaded_bytes));
     bring_to(device_downloaded.Add(label), static_cast<double>(d.downloaded_bytes));
+    device_pool.Add(label).Set(static_cast<double>(d.pool_bytes));
     device_faults.of(d.name);  // they exist before the first fault: a rate needs a zero to rise from
     device_lost.of(d.name);
+    device_hangs.of(d.name);
   }
   devices.Set(static_cast<double>(readings.size()));
   healthy_devices.Set(healthy);
@@ -345,6 +356,10 @@ void PrometheusRecorder::Impl::Set(const std::vector<DeviceReading>& readings) {
 std::string PrometheusRecorder::Render(const GaugeReadings& readings) {
   MutexLock lock(&impl_->render_mu);
   impl_->ready.Set(readings.ready ? 1 : 0);
+  impl_->degraded.Set(readings.degraded ? 1 : 0);
+  impl_->pinned_in_use.Set(static_cast<double>(readings.pinned_in_use_bytes));
+  impl_->pinned_kept.Set(static_cast<double>(readings.pinned_kept_bytes));
+  impl_->pinned_limit.Set(static_cast<double>(readings.pinned_limit_bytes));
   impl_->Set(readings.devices);
   impl_->inflight_requests.Set(static_cast<double>(readings.inflight_requests));
   impl_->inflight_requests_limit.Set(static_cast<double>(readings.inflight_requests_limit));

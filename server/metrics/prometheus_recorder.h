@@ -20,12 +20,17 @@ struct DeviceReading {
   double busy_seconds = 0;  // this and what follows only grow
   int64_t uploaded_bytes = 0;
   int64_t downloaded_bytes = 0;
+  int64_t pool_bytes = 0;  // a state again
 };
 
 // What is not an event but a state, read when somebody scrapes.
 struct GaugeReadings {
   bool ready = false;
+  bool degraded = false;
   std::vector<DeviceReading> devices;
+  int64_t pinned_in_use_bytes = 0;
+  int64_t pinned_kept_bytes = 0;
+  int64_t pinned_limit_bytes = 0;
   int64_t inflight_requests = 0;
   int64_t inflight_requests_limit = 0;
   int64_t inflight_bytes = 0;
@@ -59,6 +64,7 @@ class PrometheusRecorder final : public Recorder {
   void BatchRetried() override;
   void DeviceFault(std::string_view device) override;
   void DeviceLost(std::string_view device) override;
+  void DeviceHung(std::string_view device) override;
   void FactorAccepted(int64_t bytes) override;
   void FactorReceived(int64_t bytes) override;
   void FactorSent(int64_t bytes) override;

@@ -136,6 +136,8 @@ class Recorder {
   virtual void DeviceFault(std::string_view device) = 0;
   // A device failed and takes no more work.
   virtual void DeviceLost(std::string_view device) = 0;
+  // A device gave no answer to a batch or a large matrix. Its fault and its loss are told besides.
+  virtual void DeviceHung(std::string_view device) = 0;
 
   // --- of DecomposeLarge ---
   // A factor was admitted. Operand, results and working memory take this many bytes at most.
@@ -163,6 +165,7 @@ class NullRecorder final : public Recorder {
   void BatchRetried() override {}
   void DeviceFault(std::string_view) override {}
   void DeviceLost(std::string_view) override {}
+  void DeviceHung(std::string_view) override {}
   void FactorAccepted(int64_t) override {}
   void FactorReceived(int64_t) override {}
   void FactorSent(int64_t) override {}

@@ -51,7 +51,7 @@ class RpcServer {
   // host:port with the port that was bound, or unix:path.
   const std::string& address() const;
 
-  // What health answers. While true, health still says NOT_SERVING without a healthy device.
+  // Sets the answer of health. While true, health still says NOT_SERVING where the pipeline is not ready.
   void SetServing(bool serving);
 
   // Streams take no more requests and end, with UNAVAILABLE, once what they have in flight is answered.

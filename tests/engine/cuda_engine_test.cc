@@ -294,6 +294,29 @@ TEST_P(CudaEngineTest, SaysWhatItIsAndGivesEverythingBack) {
   expect_quiet();
 }
 
+TEST_P(CudaEngineTest, CountsWhatItsLanesHaveOnTheDevice) {
+  // Three slots of operands, results and workspace, as cuda_lane.cc makes them.
+  const uint64_t slot = kLeastSlotBytes + (32 + kLeastSlotBytes * 5 / 4 + 256) + 2 * kLeastSlotBytes;
+  EXPECT_EQ(open(1)->bytes_allocated(), 3 * slot);
+  EXPECT_EQ(open(2)->bytes_allocated(), 6 * slot);
+}
+
+// It is late, and right: nothing was touched before its time.
+TEST_P(CudaEngineTest, ACallThatHangsGoesOnWhenTheDeviceAnswers) {
+  const Plan plan = plan_of(kSmall);
+  set_piece(10);
+  const auto engine = open();
+  const Batch batch(plan, {25});
+  control_.plan_fault(Call::kWait, 2, Fault::kHang);
+  CudaEngine::Outcome outcome;
+  std::thread caller([&] { outcome = engine->execute(0, plan, batch.segments()); });
+  while (control_.observed().hanging == 0) std::this_thread::yield();
+  control_.end_hang();
+  caller.join();
+  batch.expect_done(outcome);
+  expect_quiet();
+}
+
 TEST_P(CudaEngineTest, ThereIsNoSuchGpu) {
   for (const int ordinal : {-1, 2, 1000}) {
     CudaStatus status;

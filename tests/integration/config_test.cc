@@ -79,6 +79,8 @@ TEST(ConfigTest, BadValuesNameTheirFlag) {
       {"--drain-delay=-1s", "--drain-delay"},
       {"--drain-timeout=inf", "--drain-timeout"},
       {"--simd=sse", "--simd"},
+      {"--on-device-lost=panic", "--on-device-lost"},
+      {"--watchdog-timeout=1us", "--watchdog-timeout"},
       {"--devices=", "--devices"},
       {"--devices=gpu", "--devices"},
       {"--devices=cuda:", "--devices"},

@@ -98,6 +98,27 @@ TEST(Calibration, NoRunBeginsAfterItsTime) {
   EXPECT_EQ(control->seen().size(), 4u);
 }
 
+// The start goes on without it.
+TEST(Calibration, DeviceThatHangsIsTakenOutAndNotWaitedFor) {
+  testing::internal::CaptureStderr();
+  const auto clock = MakeSteadyClock();
+  CountingRecorder recorder;
+  std::vector<std::unique_ptr<Device>> devices;
+  const auto control = std::make_shared<FakeDeviceControl>();
+  devices.push_back(std::make_unique<FakeDevice>("cuda:0", 1, control, DeviceKind::kCuda));
+  control->Fail([] { return DeviceOutcome{absl::OkStatus(), false, true, {}}; });
+  control->Hang();
+  {
+    DevicePool pool(std::move(devices), clock.get(), &recorder, absl::Milliseconds(20));
+    pool.Calibrate(absl::Hours(1));
+    EXPECT_FALSE(pool.state(0).healthy);
+    EXPECT_EQ(recorder.hung(), std::vector<std::string>{"cuda:0"});
+    EXPECT_EQ(pool.state(0).outstanding_batches, 1);
+    control->Answer();
+  }
+  testing::internal::GetCapturedStderr();
+}
+
 TEST(Calibration, DeviceThatFailsIsLostOrGoesOnUnmeasured) {
   FakeClock clock;
   CountingRecorder recorder;

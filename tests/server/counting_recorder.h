@@ -58,6 +58,10 @@ class CountingRecorder final : public Recorder {
     MutexLock lock(&mu_);
     lost_.emplace_back(device);
   }
+  void DeviceHung(std::string_view device) override {
+    MutexLock lock(&mu_);
+    hung_.emplace_back(device);
+  }
   void FactorAccepted(int64_t bytes) override {
     MutexLock lock(&mu_);
     factors_.accepted_bytes += bytes;
@@ -124,6 +128,10 @@ class CountingRecorder final : public Recorder {
     MutexLock lock(&mu_);
     return lost_;
   }
+  std::vector<std::string> hung() {
+    MutexLock lock(&mu_);
+    return hung_;
+  }
   std::vector<Reason> refusals() {
     MutexLock lock(&mu_);
     return refusals_;
@@ -142,7 +150,7 @@ class CountingRecorder final : public Recorder {
   std::vector<Reason> refusals_;
   int retries_ = 0;
   std::vector<std::string> faults_;
-  std::vector<std::string> lost_;
+  std::vector<std::string> lost_, hung_;
   int64_t admitted_bytes_ = 0;
 };
 

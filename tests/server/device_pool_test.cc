@@ -111,6 +111,59 @@ TEST(DevicePool, TheHostHelpsAGpuWithShortWorkAndReplacesALostOne) {
   EXPECT_EQ(DevicePool::Placement(&pool).Place(large, 1, {})->device, 1);
 }
 
+// For who computes on a device beside the lanes.
+TEST(DevicePool, TheMonitorTakesOutWhatIsLostOrHangsElsewhere) {
+  testing::internal::CaptureStderr();
+  FakeClock clock;
+  CountingRecorder recorder;
+  std::vector<std::unique_ptr<Device>> devices;
+  for (const char* name : {"cuda:0", "cuda:1"}) {
+    devices.push_back(std::make_unique<FakeDevice>(name, 1, std::make_shared<FakeDeviceControl>(), DeviceKind::kCuda));
+  }
+  devices.push_back(std::make_unique<FakeDevice>("host:0", 1, std::make_shared<FakeDeviceControl>()));
+  DevicePool pool(std::move(devices), &clock, &recorder);
+  DeviceMonitor& monitor = pool;
+  EXPECT_TRUE(monitor.IsHealthy("cuda:0"));
+  EXPECT_FALSE(monitor.IsHealthy("cuda:7"));
+  monitor.Lost("cuda:7");
+  monitor.Lost("cuda:0");
+  monitor.Lost("cuda:0");
+  EXPECT_FALSE(monitor.IsHealthy("cuda:0"));
+  EXPECT_THAT(recorder.lost(), testing::ElementsAre("cuda:0"));
+
+  EXPECT_EQ(monitor.Watch("host:0", absl::Seconds(1), [](absl::Duration) {}), nullptr);
+  int hangs = 0;
+  const auto watch = monitor.Watch("cuda:1", absl::Seconds(1), [&](absl::Duration silent) {
+    EXPECT_EQ(silent, absl::Seconds(20));
+    EXPECT_FALSE(monitor.IsHealthy("cuda:1"));
+    ++hangs;
+  });
+  ASSERT_NE(watch, nullptr);
+  clock.Advance(absl::Seconds(15));
+  watch->Progress();
+  clock.Advance(absl::Seconds(15));
+  EXPECT_EQ(hangs, 0);
+  clock.Advance(absl::Seconds(10));
+  EXPECT_EQ(hangs, 1);
+  EXPECT_THAT(recorder.hung(), testing::ElementsAre("cuda:1"));
+  EXPECT_EQ(pool.census().healthy, 1);
+  EXPECT_EQ(pool.census().lost_gpus, 2);
+  EXPECT_THAT(
+      testing::internal::GetCapturedStderr(),
+      testing::HasSubstr("event=device_fault device=cuda:1 uuid=\"\" error=\"gave no answer for 20s\" lost=true"));
+}
+
+// A GPU may hang, and whoever waits for it with it.
+TEST(DevicePool, ShortWorkOnItsCallersThreadIsTheHostsAlone) {
+  FakeClock clock;
+  NullRecorder recorder;
+  std::vector<std::unique_ptr<Device>> devices;
+  devices.push_back(
+      std::make_unique<FakeDevice>("cuda:0", 1, std::make_shared<FakeDeviceControl>(), DeviceKind::kCuda));
+  DevicePool pool(std::move(devices), &clock, &recorder);
+  EXPECT_FALSE(pool.PlaceShort(kPlan, 1, absl::Seconds(1)).has_value());
+}
+
 // Two lanes that overlap are busy once.
 TEST(DevicePool, BusyTimeIsThatOfTheDeviceAndNotOfItsLanes) {
   PoolOfFakes p({2});

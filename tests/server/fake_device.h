@@ -42,6 +42,16 @@ class FakeDeviceControl {
     let_ += n;
     changed_.SignalAll();
   }
+  // The next batches wait until Answer(), whatever their cancel flag says.
+  void Hang() {
+    MutexLock lock(&mu_);
+    hangs_ = true;
+  }
+  void Answer() {
+    MutexLock lock(&mu_);
+    hangs_ = false;
+    changed_.SignalAll();
+  }
   // What batches become from now on, instead of being computed; null: they are computed. May throw.
   void Fail(std::function<DeviceOutcome()> failure) {
     MutexLock lock(&mu_);
@@ -67,6 +77,7 @@ class FakeDeviceControl {
   Mutex mu_;
   CondVar changed_;
   bool open_ = true;
+  bool hangs_ = false;
   int let_ = 0;
   int cancelled_ = 0;
   std::function<DeviceOutcome()> failure_;
@@ -97,6 +108,7 @@ class FakeDevice final : public Device {
       for (const HostSegment& segment : segments) seen.counts.push_back(segment.count);
       control_->seen_.push_back(std::move(seen));
       control_->changed_.SignalAll();
+      while (control_->hangs_) control_->changed_.Wait(&control_->mu_);
       while (!control_->open_ && control_->let_ == 0) {
         if (cancel->load()) {
           ++control_->cancelled_;

@@ -29,6 +29,11 @@ struct Pins {
   }
 };
 
+void ExpectUsage(const PinnedMemory& memory, size_t in_use, size_t kept) {
+  EXPECT_EQ(memory.usage().in_use, static_cast<int64_t>(in_use));
+  EXPECT_EQ(memory.usage().kept, static_cast<int64_t>(kept));
+}
+
 TEST(PinnedMemory, ABlockIsPinnedOnceAndUsedAgain) {
   Pins pins;
   {
@@ -40,10 +45,11 @@ TEST(PinnedMemory, ABlockIsPinnedOnceAndUsedAgain) {
       std::memset(block.data(), 1, block.size());
       EXPECT_EQ(block.size(), kMiB - 5);
     }
+    ExpectUsage(memory, 0, kMiB);
     const HostBlock again = memory.Allocate(kMiB);
     EXPECT_EQ(again.data(), first);
     EXPECT_EQ(pins.made, 1);
-    EXPECT_EQ(memory.pinned_bytes(), static_cast<int64_t>(kMiB));
+    ExpectUsage(memory, kMiB, 0);
   }
   EXPECT_EQ(*pins.held, 0);
 }
@@ -57,14 +63,15 @@ TEST(PinnedMemory, BeyondTheLimitAndBelowAClassTheHeapServes) {
     if (bytes > 0) std::memset(blocks.back().data(), 7, bytes);
   }
   EXPECT_EQ(pins.made, 2);
-  EXPECT_EQ(memory.pinned_bytes(), static_cast<int64_t>(2 * kMiB));
+  ExpectUsage(memory, 2 * kMiB, 0);
+  EXPECT_EQ(memory.usage().limit, static_cast<int64_t>(2 * kMiB));
 }
 
 TEST(PinnedMemory, WhatCannotBePinnedComesFromTheHeap) {
   PinnedMemory memory(int64_t{1} << 40, [](size_t) { return std::shared_ptr<void>(); });
   const HostBlock block = memory.Allocate(kMiB);
   std::memset(block.data(), 3, block.size());
-  EXPECT_EQ(memory.pinned_bytes(), 0);
+  ExpectUsage(memory, 0, 0);
 }
 
 TEST(PinnedMemory, ManyThreads) {
@@ -81,7 +88,8 @@ TEST(PinnedMemory, ManyThreads) {
     });
   }
   for (std::thread& thread : threads) thread.join();
-  EXPECT_LE(memory.pinned_bytes(), static_cast<int64_t>(16 * kMiB));
+  EXPECT_EQ(memory.usage().in_use, 0);
+  EXPECT_LE(memory.usage().kept, static_cast<int64_t>(16 * kMiB));
 }
 
 }  // namespace

@@ -97,9 +97,12 @@ CudaStatus CudaLane::allocate() {
 // Makes the buffers of a free slot at least so large. After an error the slot has the smaller ones, or none.
 CudaStatus CudaLane::grow(Slot* slot, const SlotSize& size) {
   const int d = api_.device();
-  const auto device_memory = [&](void** memory, uint64_t bytes) {
+  const auto device_memory = [&](void** memory, uint64_t* has, uint64_t bytes) {
     if (*memory != nullptr) api_->release(d, std::exchange(*memory, nullptr));
-    return api_.status(api_->allocate(d, bytes, memory), "allocating device memory");
+    traffic_->allocated.fetch_sub(std::exchange(*has, 0), std::memory_order_relaxed);
+    const int error = api_->allocate(d, bytes, memory);
+    if (error == 0) traffic_->allocated.fetch_add(*has = bytes, std::memory_order_relaxed);
+    return api_.status(error, "allocating device memory");
   };
   const auto pinned_memory = [&](void** memory, uint64_t bytes) {
     if (*memory != nullptr) api_->release_pinned(std::exchange(*memory, nullptr));
@@ -109,18 +112,20 @@ CudaStatus CudaLane::grow(Slot* slot, const SlotSize& size) {
   if (size.in > slot->size.in) {
     slot->size.in = 0;
     if (status = pinned_memory(&slot->pinned_in, size.in); !status.ok()) return status;
-    if (status = device_memory(&slot->device_in, size.in); !status.ok()) return status;
+    if (status = device_memory(&slot->device_in, &slot->on_device.in, size.in); !status.ok()) return status;
     slot->size.in = size.in;
   }
   if (size.out > slot->size.out) {
     slot->size.out = 0;
     if (status = pinned_memory(&slot->pinned_out, size.out); !status.ok()) return status;
-    if (status = device_memory(&slot->device_out, size.out); !status.ok()) return status;
+    if (status = device_memory(&slot->device_out, &slot->on_device.out, size.out); !status.ok()) return status;
     slot->size.out = size.out;
   }
   if (size.workspace > slot->size.workspace) {
     slot->size.workspace = 0;
-    if (status = device_memory(&slot->workspace, size.workspace); !status.ok()) return status;
+    if (status = device_memory(&slot->workspace, &slot->on_device.workspace, size.workspace); !status.ok()) {
+      return status;
+    }
     slot->size.workspace = size.workspace;
   }
   return {};

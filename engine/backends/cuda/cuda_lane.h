@@ -32,6 +32,7 @@ SvdserveCudaPlan plain_plan(const Plan& plan);
 
 struct Traffic {
   std::atomic<uint64_t> uploaded{0}, downloaded{0};
+  std::atomic<uint64_t> allocated{0};  // bytes of device memory, now
 };
 
 // Thread-compatible.
@@ -75,7 +76,8 @@ class CudaLane {
     void* device_in = nullptr;
     void* device_out = nullptr;  // exception counts, planes, statuses
     void* workspace = nullptr;
-    Piece piece;  // empty: the slot is free
+    SlotSize on_device{};  // what device_in, device_out and workspace have
+    Piece piece;           // empty: the slot is free
   };
   static constexpr int kSlots = 3;
   static constexpr uint64_t kCountBytes = 4 * sizeof(uint64_t);

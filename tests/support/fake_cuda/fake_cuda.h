@@ -5,7 +5,10 @@
 // LD_LIBRARY_PATH. What it is to do can be said in the environment, too:
 //   SVDSERVE_FAKE_CUDA_DEVICES   how many there are; "error": the driver cannot count them
 //   SVDSERVE_FAKE_CUDA_VERSION   the one version of the table that it has
-//   SVDSERVE_FAKE_CUDA_FAULT     CALL:N:KIND, such as launch:3:sticky; kinds: memory ordinary sticky
+//   SVDSERVE_FAKE_CUDA_FAULT     CALL:N:KIND, such as launch:3:sticky; kinds: memory ordinary sticky hang
+//   SVDSERVE_FAKE_CUDA_FAULT_FILE  a file that is read at each call, for faults of a process that runs: when its text
+//                                changes to a CALL:N:KIND, the n-th such call from then on fails; a hang ends when it
+//                                changes again
 #ifndef SVDSERVE_TESTS_SUPPORT_FAKE_CUDA_FAKE_CUDA_H_
 #define SVDSERVE_TESTS_SUPPORT_FAKE_CUDA_FAKE_CUDA_H_
 
@@ -43,6 +46,7 @@ enum class Fault : uint8_t {
   kOutOfMemory,  // this call fails
   kOrdinary,     // this call fails
   kSticky,       // this call fails, and so does every other from then on
+  kHang,         // this call goes on until the hang is ended, and then succeeds
 };
 inline constexpr int kOutOfMemoryError = 2, kOrdinaryError = 304, kStickyError = 700;
 
@@ -59,6 +63,7 @@ struct Observed {
   int most_streams_at_work;  // at once, since reset()
   int64_t illegal;           // accesses outside of what was allocated, or misaligned
   int64_t after_death;       // calls that free or destroy, after a sticky fault
+  int hanging;               // calls that hang now
 };
 
 // What a test does with the plugin that it has loaded. Thread-safe, but for reset().
@@ -71,6 +76,8 @@ class Control {
   virtual void set_workspace_per_matrix(uint64_t bytes) = 0;
   // The n-th call from now fails, n >= 1.
   virtual void plan_fault(Call call, int n, Fault fault) = 0;
+  // Lets the call that hangs go on.
+  virtual void end_hang() = 0;
   // Called at the end of every launch with its number, from 1.
   virtual void on_launch(std::function<void(int64_t)> callback) = 0;
   virtual Observed observed() const = 0;

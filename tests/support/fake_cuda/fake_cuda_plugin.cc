@@ -1,12 +1,16 @@
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <deque>
+#include <fstream>
+#include <iterator>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <set>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -32,6 +36,12 @@ constexpr uint64_t kDeviceAlignment = 256;
 const char* setting(const char* name) {
   const char* const value = std::getenv(name);
   return value != nullptr ? value : "";
+}
+
+// Empty where there is no such file.
+std::string text_of(const std::string& path) {
+  std::ifstream file(path);
+  return {std::istreambuf_iterator<char>(file), {}};
 }
 
 Problem problem_of(const SvdserveCudaPlan& plan) {
@@ -61,7 +71,11 @@ class Fake final : public Control {
     on_launch_ = nullptr;
     launches_ = illegal_ = after_death_ = 0;
     most_at_work_ = 0;
-    fault_from_environment();
+    hanging_ = 0;
+    hang_ended_ = false;
+    fault_file_ = setting("SVDSERVE_FAKE_CUDA_FAULT_FILE");
+    file_text_.clear();
+    read_fault(setting("SVDSERVE_FAKE_CUDA_FAULT"));
   }
   void set_schedule(Schedule schedule) override {
     const std::lock_guard lock(mutex_);
@@ -77,6 +91,10 @@ class Fake final : public Control {
     fault_at_ = calls_[static_cast<int>(call)] + n;
     fault_ = fault;
   }
+  void end_hang() override {
+    const std::lock_guard lock(mutex_);
+    hang_ended_ = true;
+  }
   void on_launch(std::function<void(int64_t)> callback) override {
     const std::lock_guard lock(mutex_);
     on_launch_ = std::move(callback);
@@ -84,7 +102,7 @@ class Fake final : public Control {
   Observed observed() const override {
     const std::lock_guard lock(mutex_);
     return {size_of(device_), size_of(pinned_), size_of(streams_), size_of(events_), launches_,
-            at_work(),        most_at_work_,    illegal_,          after_death_};
+            at_work(),        most_at_work_,    illegal_,          after_death_,     hanging_};
   }
   int copies_of(const void* memory, size_t bytes) const override {
     const std::lock_guard lock(mutex_);
@@ -104,8 +122,8 @@ class Fake final : public Control {
     std::function<void(int64_t)> callback;
     int64_t number = 0;
     {
-      const std::lock_guard lock(mutex_);
-      if (const int error = enter(Call::kLaunch); error != 0) return error;
+      std::unique_lock lock(mutex_);
+      if (const int error = enter(Call::kLaunch, &lock); error != 0) return error;
       const Problem p = problem_of(plan);
       const auto count = static_cast<uint64_t>(b.count);
       const bool legal = b.count > 0 && in_device(b.matrices, count * matrix_bytes(p)) &&
@@ -134,8 +152,8 @@ class Fake final : public Control {
   }
 
   int allocate(Call call, uint64_t bytes, void** memory) {
-    const std::lock_guard lock(mutex_);
-    if (const int error = enter(call); error != 0) return error;
+    std::unique_lock lock(mutex_);
+    if (const int error = enter(call, &lock); error != 0) return error;
     const uint64_t size = (std::max<uint64_t>(bytes, 1) + kDeviceAlignment - 1) / kDeviceAlignment * kDeviceAlignment;
     *memory = std::aligned_alloc(kDeviceAlignment, size);
     std::memset(*memory, 0xAB, std::min<uint64_t>(size, 4096));  // nobody counts on zeros
@@ -156,14 +174,14 @@ class Fake final : public Control {
   }
 
   int create_stream(CUstream_st** stream) {
-    const std::lock_guard lock(mutex_);
-    if (const int error = enter(Call::kCreateStream); error != 0) return error;
+    std::unique_lock lock(mutex_);
+    if (const int error = enter(Call::kCreateStream, &lock); error != 0) return error;
     *stream = streams_.emplace_back(std::make_unique<CUstream_st>()).get();
     return 0;
   }
   int create_event(CUevent_st** event) {
-    const std::lock_guard lock(mutex_);
-    if (const int error = enter(Call::kCreateEvent); error != 0) return error;
+    std::unique_lock lock(mutex_);
+    if (const int error = enter(Call::kCreateEvent, &lock); error != 0) return error;
     *event = events_.emplace_back(std::make_unique<CUevent_st>()).get();
     return 0;
   }
@@ -180,8 +198,8 @@ class Fake final : public Control {
   int destroy(CUevent_st* event) { return destroy(&events_, event); }
 
   int copy(Call call, void* to, const void* from, uint64_t bytes, CUstream_st* stream) {
-    const std::lock_guard lock(mutex_);
-    if (const int error = enter(call); error != 0) return error;
+    std::unique_lock lock(mutex_);
+    if (const int error = enter(call, &lock); error != 0) return error;
     const bool up = call == Call::kCopyToDevice;
     if (!in_device(up ? to : from, bytes)) return illegal();
     copies_.push_back(static_cast<const char*>(up ? from : to));
@@ -189,21 +207,21 @@ class Fake final : public Control {
     return 0;
   }
   int clear(void* memory, uint64_t bytes, CUstream_st* stream) {
-    const std::lock_guard lock(mutex_);
-    if (const int error = enter(Call::kClear); error != 0) return error;
+    std::unique_lock lock(mutex_);
+    if (const int error = enter(Call::kClear, &lock); error != 0) return error;
     if (!in_device(memory, bytes)) return illegal();
     enqueue(stream, [=] { std::memset(memory, 0, bytes); });
     return 0;
   }
   int record(CUevent_st* event, CUstream_st* stream) {
-    const std::lock_guard lock(mutex_);
-    if (const int error = enter(Call::kRecord); error != 0) return error;
+    std::unique_lock lock(mutex_);
+    if (const int error = enter(Call::kRecord, &lock); error != 0) return error;
     *event = {stream, stream->enqueued};
     return 0;
   }
   int wait(CUevent_st* event) {
-    const std::lock_guard lock(mutex_);
-    if (const int error = enter(Call::kWait); error != 0) return error;
+    std::unique_lock lock(mutex_);
+    if (const int error = enter(Call::kWait, &lock); error != 0) return error;
     if (event->stream != nullptr) run(event->stream, event->after);
     return 0;
   }
@@ -225,9 +243,13 @@ class Fake final : public Control {
   }
   bool in_device(const void* memory, uint64_t bytes) const { return in(device_, memory, bytes); }
 
-  // Whether this call is to fail.
-  int enter(Call call) {
+  // Whether this call is to fail. Lets go of the lock while the call hangs.
+  int enter(Call call, std::unique_lock<std::mutex>* lock) {
     if (dead_) return kStickyError;
+    if (!fault_file_.empty()) {
+      const std::string before = std::exchange(file_text_, text_of(fault_file_));
+      if (before != file_text_) read_fault(file_text_);
+    }
     const int64_t number = ++calls_[static_cast<int>(call)];
     if (fault_at_ == 0 || call != fault_call_ || number != fault_at_) return 0;
     fault_at_ = 0;
@@ -236,12 +258,26 @@ class Fake final : public Control {
         return kOutOfMemoryError;
       case Fault::kOrdinary:
         return kOrdinaryError;
+      case Fault::kHang:
+        hang(lock);
+        return dead_ ? kStickyError : 0;
       case Fault::kSticky:
         break;
     }
     dead_ = true;
     for (const auto& stream : streams_) stream->work.clear();
     return kStickyError;
+  }
+  void hang(std::unique_lock<std::mutex>* lock) {
+    ++hanging_;
+    hang_ended_ = false;
+    const std::string text = file_text_;
+    while (!hang_ended_ && (fault_file_.empty() || text_of(fault_file_) == text)) {
+      lock->unlock();
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      lock->lock();
+    }
+    --hanging_;
   }
   int illegal() {
     ++illegal_;
@@ -270,17 +306,18 @@ class Fake final : public Control {
     }
   }
 
-  void fault_from_environment() {
-    const std::string text = setting("SVDSERVE_FAKE_CUDA_FAULT");
+  void read_fault(const std::string& text) {
     char call[32], kind[32];
     int n = 0;
+    fault_at_ = 0;
     if (std::sscanf(text.c_str(), "%31[a-z_]:%d:%31s", call, &n, kind) != 3) return;
     for (int c = 0; c < kCalls; ++c) {
       if (std::string(name(static_cast<Call>(c))) == call) fault_call_ = static_cast<Call>(c);
     }
-    fault_at_ = n;
+    fault_at_ = calls_[static_cast<int>(fault_call_)] + n;
     fault_ = std::string(kind) == "memory"   ? Fault::kOutOfMemory
              : std::string(kind) == "sticky" ? Fault::kSticky
+             : std::string(kind) == "hang"   ? Fault::kHang
                                              : Fault::kOrdinary;
   }
 
@@ -295,6 +332,9 @@ class Fake final : public Control {
   Call fault_call_ = Call::kWait;
   int64_t fault_at_ = 0;  // 0: none is planned
   Fault fault_ = Fault::kOrdinary;
+  int hanging_ = 0;
+  bool hang_ended_ = false;
+  std::string fault_file_, file_text_;  // its name and what it said last
   bool dead_ = false;
   std::function<void(int64_t)> on_launch_;
   int64_t launches_ = 0, illegal_ = 0, after_death_ = 0;
