@@ -150,6 +150,14 @@ Error too_large(const LargeStages& stages, const FactorPlan& plan) {
           "open.rows", absl::ZeroDuration()};
 }
 
+// The longest time between two signs of progress: no part of the computation needs more operations than the whole, and
+// no GPU that is served does less than this many a second.
+absl::Duration longest_silence(const FactorPlan& plan) {
+  constexpr double kFlops = 40, kFlopsPerSecond = 1e12;
+  const auto rows = static_cast<double>(plan.problem.rows), cols = static_cast<double>(plan.problem.cols);
+  return absl::Seconds(kFlops * rows * cols * std::min(rows, cols) / kFlopsPerSecond);
+}
+
 }  // namespace
 
 LargeJob::LargeJob(const LargeStages* stages, Peer peer, Act act)
@@ -375,7 +383,11 @@ bool LargeJob::Run(int device, Reservation memory) {
   }
   if (plan.operand_bytes() >= kTrimmedBytes) TrimHeap();
   FactorControl control;
-  control.progress = [this](const FactorProgress& progress) { OnProgress(progress); };
+  const std::unique_ptr<Watchdog::Watch> watch = Watch(device, plan);
+  control.progress = [this, &watch](const FactorProgress& progress) {
+    if (watch != nullptr) watch->Progress();
+    OnProgress(progress);
+  };
   control.cancel = &cancel_;
   FactorOutcome outcome;
   if (blocks->MapResults(plan)) {
@@ -388,6 +400,20 @@ bool LargeJob::Run(int device, Reservation memory) {
   const bool lost = outcome.device_lost;
   OnOutcome(std::move(outcome));
   return !lost;
+}
+
+std::unique_ptr<Watchdog::Watch> LargeJob::Watch(int device, const FactorPlan& plan) {
+  const std::string& name = stages_->runner->device(device).name;
+  if (stages_->monitor == nullptr) return nullptr;
+  return stages_->monitor->Watch(name, longest_silence(plan), [this, device](absl::Duration silent) {
+    // The device may still write to the memory, which Run() keeps.
+    Abandon(
+        {absl::StatusCode::kUnavailable, Reason::kDeviceFault,
+         absl::StrCat("device ", stages_->runner->device(device).name, " gave no answer for ",
+                      absl::FormatDuration(absl::Trunc(silent, absl::Milliseconds(100))), "; send the matrix again"),
+         "", absl::Seconds(1)});
+    stages_->runner->MarkLost(device);
+  });
 }
 
 void LargeJob::OnNoDevice() {
@@ -421,7 +447,11 @@ void LargeJob::OnOutcome(FactorOutcome outcome) {
     if (outcome.status == FactorStatus::kFault || outcome.status == FactorStatus::kOutOfMemory) {
       log_fault(device, plan_, outcome);
       stages_->recorder->DeviceFault(device);
-      if (outcome.device_lost) stages_->recorder->DeviceLost(device);
+      if (outcome.device_lost && stages_->monitor != nullptr) {
+        stages_->monitor->Lost(device);  // which records it
+      } else if (outcome.device_lost) {
+        stages_->recorder->DeviceLost(device);
+      }
       if (TryElsewhere(outcome.device_lost, next)) return;
     }
     End(error_of(outcome, device), next);

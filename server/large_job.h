@@ -17,6 +17,7 @@
 #include "absl/time/time.h"
 #include "server/admit/large_admission.h"
 #include "server/clock.h"
+#include "server/device/device_monitor.h"
 #include "server/device/factor_runner.h"
 #include "server/large_memory.h"
 #include "server/large_pipeline.h"
@@ -38,6 +39,7 @@ struct LargeStages {
   FactorRunner* runner = nullptr;
   Clock* clock = nullptr;
   Recorder* recorder = nullptr;
+  DeviceMonitor* monitor = nullptr;       // null: nothing is watched
   std::function<void(LargeJob*)> forget;  // the call has ended; may be called under the job's lock
 };
 
@@ -97,6 +99,8 @@ class LargeJob final : public FactorTask, public std::enable_shared_from_this<La
   // Puts it into the queue; false: no device is left that may take it.
   bool Enqueue(FactorRunner::Position position) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void OnProgress(const FactorProgress& progress);
+  // Has the device watched while it computes the plan. Null: it is not watched.
+  std::unique_ptr<Watchdog::Watch> Watch(int device, const FactorPlan& plan);
   void OnOutcome(FactorOutcome outcome);
   // Puts the matrix, which its device has failed, back into the queue. False: no other device may take it, or enough
   // have failed it.

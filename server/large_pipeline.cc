@@ -18,7 +18,8 @@ Error draining(const char* message) {
 }  // namespace
 
 struct LargePipeline::Impl {
-  Impl(const LargeOptions& o, std::vector<FactorDevice> devices, Clock* clock_arg, Recorder* recorder)
+  Impl(const LargeOptions& o, std::vector<FactorDevice> devices, Clock* clock_arg, Recorder* recorder,
+       DeviceMonitor* monitor)
       : options(o),
         clock(clock_arg),
         admission({.max_bytes = o.max_bytes, .max_requests = o.max_requests, .peer_percent = o.peer_percent},
@@ -31,6 +32,7 @@ struct LargePipeline::Impl {
     stages.runner = runner.get();
     stages.clock = clock_arg;
     stages.recorder = recorder;
+    stages.monitor = monitor;
     stages.forget = [this](LargeJob* job) { Forget(job); };
   }
 
@@ -52,7 +54,16 @@ struct LargePipeline::Impl {
     }
     return alive;
   }
+  // What batches have found out about a device holds for large matrices, too. The host has no health of its own.
+  void MarkLostDevices() {
+    if (stages.monitor == nullptr) return;
+    for (int d = 0; d < runner->size(); ++d) {
+      const FactorDevice& device = runner->device(d);
+      if (device.memory_bytes > 0 && !stages.monitor->IsHealthy(device.name)) runner->MarkLost(d);
+    }
+  }
   void Tick() {
+    MarkLostDevices();
     for (const auto& job : Jobs()) job->Tick();
     runner->Retry();  // the transport may have let go of results
     MutexLock lock(&mu);
@@ -76,8 +87,8 @@ struct LargePipeline::Impl {
 };
 
 LargePipeline::LargePipeline(const LargeOptions& options, std::vector<FactorDevice> devices, Clock* clock,
-                             Recorder* recorder)
-    : impl_(std::make_unique<Impl>(options, std::move(devices), clock, recorder)) {}
+                             Recorder* recorder, DeviceMonitor* monitor)
+    : impl_(std::make_unique<Impl>(options, std::move(devices), clock, recorder, monitor)) {}
 
 LargePipeline::~LargePipeline() { impl_->AbandonAll(draining("the server is gone")); }
 

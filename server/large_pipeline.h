@@ -18,6 +18,7 @@
 
 namespace svdserve::server {
 
+class DeviceMonitor;
 class LargeJob;
 struct FactorDevice;
 
@@ -48,7 +49,9 @@ class LargePipeline {
   static constexpr absl::Duration kPeriod = absl::Milliseconds(250);
 
   // `clock` and `recorder` outlive the pipeline. At least one device.
-  LargePipeline(const LargeOptions& options, std::vector<FactorDevice> devices, Clock* clock, Recorder* recorder);
+  // `monitor`, which may be null, knows the devices' health; it outlives the pipeline, too.
+  LargePipeline(const LargeOptions& options, std::vector<FactorDevice> devices, Clock* clock, Recorder* recorder,
+                DeviceMonitor* monitor = nullptr);
   // Gives up what is left, and returns when no device computes. Every LargeMemory must be gone before: they hold
   // reservations of this pipeline.
   ~LargePipeline();

@@ -286,8 +286,9 @@ bool start(const Config& config, RpcOptions rpc_options, const std::optional<Lis
   MadeFactorDevices factors = MakeFactorDevices(infos, static_cast<int>(workers.large_threads.value));
   for (const std::string& refusal : factors.refusals) log_info("device_refused", {{"reason", refusal}});
   warn_of_small_large_bytes(*factors.devices.back().engine, limits.max_large_bytes.value);
-  server->factors = std::make_unique<LargePipeline>(large_options(config, limits), std::move(factors.devices),
-                                                    server->clock.get(), &server->recorder);
+  server->factors =
+      std::make_unique<LargePipeline>(large_options(config, limits), std::move(factors.devices), server->clock.get(),
+                                      &server->recorder, server->pipeline->device_monitor());
   std::string error;
   server->rpc = RpcServer::Start(rpc_options, server->pipeline.get(), server->factors.get(), server->clock.get(),
                                  &server->recorder, server->memory.get(), &error);

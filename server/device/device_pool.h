@@ -50,8 +50,8 @@ namespace svdserve::server {
 
 // A lane in somebody's hands.
 struct Lane {
-  int device = 0;            // position in the pool
-  int index = 0;             // on its device
+  int device = 0;                                   // position in the pool
+  int index = 0;                                    // on its device
   absl::Duration predicted = absl::ZeroDuration();  // of the device's time, for what the lane is held for
 };
 

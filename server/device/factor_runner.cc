@@ -125,6 +125,22 @@ std::vector<std::shared_ptr<FactorTask>> FactorRunner::TakeOrphans() {
   return orphans;
 }
 
+void FactorRunner::TellNoDevice(std::vector<std::shared_ptr<FactorTask>> orphans) {
+  for (const auto& task : orphans) task->OnNoDevice();
+}
+
+void FactorRunner::MarkLost(int index) {
+  std::vector<std::shared_ptr<FactorTask>> orphans;
+  {
+    MutexLock lock(&mu_);
+    if (state(index).lost) return;
+    state(index).lost = true;
+    orphans = TakeOrphans();
+    changed_.SignalAll();  // its work is for others
+  }
+  TellNoDevice(std::move(orphans));
+}
+
 void FactorRunner::Serve(int index) {
   mu_.Lock();
   while (!stopping_ && !state(index).lost) {
@@ -138,13 +154,13 @@ void FactorRunner::Serve(int index) {
     const bool good = taken.task->Run(index, std::move(taken.memory));
     taken.task.reset();
     mu_.Lock();
-    state(index) = {false, !good};
+    state(index).running = false;
+    if (!good) state(index).lost = true;
     changed_.SignalAll();  // its memory is free, or its work is for others
     if (good) continue;
     std::vector<std::shared_ptr<FactorTask>> orphans = TakeOrphans();
     mu_.Unlock();
-    for (const auto& task : orphans) task->OnNoDevice();
-    orphans.clear();
+    TellNoDevice(std::move(orphans));
     mu_.Lock();
   }
   mu_.Unlock();

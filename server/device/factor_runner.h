@@ -36,7 +36,7 @@ class FactorTask {
   // Computes it on the device, on the device's thread. `memory` is what its demand says for this device. False: the
   // device was lost over it.
   virtual bool Run(int device, Reservation memory) = 0;
-  // No healthy device is left that may take it. On the thread of the device that was lost last.
+  // No healthy device is left that may take it. On the thread that found the last one lost.
   virtual void OnNoDevice() = 0;
 };
 
@@ -76,6 +76,8 @@ class FactorRunner {
   bool Submit(std::shared_ptr<FactorTask> task, FactorDemand demand, Position position = Position::kLast);
   // Takes the task out of the queue. False: it is not there, since it runs, ran or will be told in a moment.
   bool Withdraw(const FactorTask* task);
+  // The device takes nothing more: it hangs, or its batches found it lost. What waits for it alone is told.
+  void MarkLost(int index);
   // Memory may have become free: devices without work look at the queue again.
   void Retry();
 
@@ -105,6 +107,7 @@ class FactorRunner {
   };
 
   void Serve(int index);
+  static void TellNoDevice(std::vector<std::shared_ptr<FactorTask>> orphans);
   Taken Take(int index) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   std::vector<int> CandidatesFor(const FactorDemand& demand) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Whether one of its candidates has nothing to do: then it waits for memory alone.
