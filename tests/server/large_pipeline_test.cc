@@ -30,13 +30,14 @@ class LargePipelineTest : public ::testing::Test {
     calls.clear();
     pipeline.reset();
   }
-  void Make(LargeOptions options, int64_t device_memory = 0, uint64_t device_bytes = 0) {
+  void Make(LargeOptions options, int64_t device_memory = 0, uint64_t device_bytes = 0,
+            DeviceMonitor* monitor = nullptr) {
     pipeline.reset();
     options.chunk_bytes = chunk_bytes;
     std::vector<FactorDevice> devices;
     devices.push_back(
         {"fake:0", device_memory, std::make_unique<FakeFactorEngine>(controls, FactorMemory{kWorking, device_bytes})});
-    pipeline = std::make_unique<LargePipeline>(options, std::move(devices), &clock, &recorder);
+    pipeline = std::make_unique<LargePipeline>(options, std::move(devices), &clock, &recorder, monitor);
   }
   LargeCall& Begin() {
     calls.push_back(std::make_shared<LargeCall>());
@@ -407,6 +408,60 @@ TEST_F(LargePipelineTest, ALostDeviceFailsWhatWaitsAndTakesNothingMore) {
 }
 
 // Two devices, each with controls of its own: a GPU, which fails, and the host.
+// What the pool of batches would say of the device, and a watchdog for it.
+class FakeMonitor final : public DeviceMonitor {
+ public:
+  explicit FakeMonitor(Clock* clock) : watchdog(absl::Seconds(10), clock) {}
+  bool IsHealthy(std::string_view) const override { return healthy; }
+  void Lost(std::string_view) override { healthy = false; }
+  std::unique_ptr<Watchdog::Watch> Watch(std::string_view, absl::Duration bound, Watchdog::OnHang on_hang) override {
+    return std::make_unique<Watchdog::Watch>(&watchdog, bound, std::move(on_hang));
+  }
+  Watchdog watchdog;
+  std::atomic<bool> healthy{true};
+};
+
+TEST_F(LargePipelineTest, ADeviceThatBatchesFoundLostTakesNothingMore) {
+  FakeMonitor monitor(&clock);
+  Make({}, 1 << 20, 10, &monitor);
+  controls->Close();
+  LargeCall& first = Committed();
+  controls->AwaitBegun(1);
+  LargeCall& second = Committed();
+  monitor.healthy = false;
+  clock.Advance(LargePipeline::kPeriod);
+  EXPECT_FALSE(second.Finish().has_value());
+  const Error error = second.AwaitEnd();
+  EXPECT_EQ(error.code, absl::StatusCode::kUnavailable);
+  EXPECT_EQ(error.reason, Reason::kDeviceFault);
+  EXPECT_GT(error.retry_after, absl::ZeroDuration());
+  first.End();
+  controls->Open();
+  ExpectAllGivenBack();
+  pipeline.reset();
+}
+
+TEST_F(LargePipelineTest, AHangIsToldAndKeepsItsMemoryUntilTheDeviceLetsGo) {
+  FakeMonitor monitor(&clock);
+  Make({}, 1 << 20, 10, &monitor);
+  controls->Close();
+  LargeCall& call = Committed();
+  controls->AwaitBegun(1);
+  for (int i = 0; i < 20; ++i) clock.Advance(absl::Seconds(1));
+  EXPECT_FALSE(call.Finish().has_value());
+  const Error error = call.AwaitEnd();
+  EXPECT_EQ(error.code, absl::StatusCode::kUnavailable);
+  EXPECT_EQ(error.reason, Reason::kDeviceFault);
+  EXPECT_GT(error.retry_after, absl::ZeroDuration());
+  EXPECT_GE(pipeline->stats().inflight_bytes, kOperand + kResults) << "the device may still write there";
+  LargeCall& refused = Begin();
+  refused.Open();
+  EXPECT_EQ(refused.AwaitEnd().reason, Reason::kDeviceFault);
+  controls->Open();
+  ExpectAllGivenBack();
+  pipeline.reset();
+}
+
 class LargePipelineFaultTest : public LargePipelineTest {
  protected:
   void MakeTwo(int64_t max_bytes, const FactorOutcome& of_gpu) {
