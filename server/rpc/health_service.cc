@@ -1,7 +1,12 @@
 #include "server/rpc/health_service.h"
 
+#include <grpcpp/support/proto_buffer_reader.h>
+
 #include <algorithm>
+#include <optional>
 #include <utility>
+
+#include "server/rpc/wire_reader.h"
 
 namespace svdserve::server {
 namespace {
@@ -9,10 +14,30 @@ namespace {
 using grpc::health::v1::HealthCheckRequest;
 using grpc::health::v1::HealthCheckResponse;
 
+const grpc::Status kBadRequest(grpc::StatusCode::INVALID_ARGUMENT,
+                               "the bytes are no HealthCheckRequest of at most 64 KiB");
+
+// The name that is asked for; none where the bytes are too many, or no request.
+std::optional<std::string> service_of(const grpc::ByteBuffer& bytes) {
+  if (std::cmp_greater(bytes.Length(), kMaxSmallBytes)) return std::nullopt;
+  grpc::ByteBuffer same = bytes;  // of the same slices
+  grpc::ProtoBufferReader reader(&same);
+  HealthCheckRequest request;
+  if (!reader.status().ok() || !request.ParseFromZeroCopyStream(&reader)) return std::nullopt;
+  return request.service();
+}
+
+grpc::ByteBuffer reply_of(HealthCheckResponse::ServingStatus status) {
+  HealthCheckResponse reply;
+  reply.set_status(status);
+  const grpc::Slice bytes(reply.SerializeAsString());
+  return {&bytes, 1};
+}
+
 }  // namespace
 
 // One Watch call. Everything but OnDone() is under the service's lock, which gRPC never takes.
-class HealthService::Watcher final : public grpc::ServerWriteReactor<HealthCheckResponse>, public OpenCall {
+class HealthService::Watcher final : public grpc::ServerWriteReactor<grpc::ByteBuffer>, public OpenCall {
  public:
   Watcher(HealthService* service, bool known) : service_(service), known_(known) {}
 
@@ -21,9 +46,10 @@ class HealthService::Watcher final : public grpc::ServerWriteReactor<HealthCheck
     const auto status = !known_              ? HealthCheckResponse::SERVICE_UNKNOWN
                         : service_->serving_ ? HealthCheckResponse::SERVING
                                              : HealthCheckResponse::NOT_SERVING;
-    if (writing_ || finished_ || (told_ && message_.status() == status)) return;
-    message_.set_status(status);
-    told_ = writing_ = true;
+    if (writing_ || finished_ || told_ == status) return;
+    message_ = reply_of(status);
+    told_ = status;
+    writing_ = true;
     StartWrite(&message_);
   }
   void End(const grpc::Status& status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(service_->mu_) {
@@ -61,8 +87,9 @@ class HealthService::Watcher final : public grpc::ServerWriteReactor<HealthCheck
  private:
   HealthService* const service_;
   const bool known_;
-  HealthCheckResponse message_;  // what was told last
-  bool told_ = false, writing_ = false, finished_ = false;
+  std::optional<HealthCheckResponse::ServingStatus> told_;
+  grpc::ByteBuffer message_;
+  bool writing_ = false, finished_ = false;
 };
 
 HealthService::HealthService(const HandlerContext* context, std::vector<std::string> names)
@@ -86,27 +113,34 @@ void HealthService::EndWatches() {
   }
 }
 
-grpc::ServerUnaryReactor* HealthService::Check(grpc::CallbackServerContext* call, const HealthCheckRequest* request,
-                                               HealthCheckResponse* reply) {
+grpc::ServerUnaryReactor* HealthService::Check(grpc::CallbackServerContext* call, const grpc::ByteBuffer* request,
+                                               grpc::ByteBuffer* reply) {
   grpc::ServerUnaryReactor* const reactor = call->DefaultReactor();
-  if (!knows(request->service())) {
+  const std::optional<std::string> service = service_of(*request);
+  if (!service) {
+    reactor->Finish(kBadRequest);
+    return reactor;
+  }
+  if (!knows(*service)) {
     reactor->Finish({grpc::StatusCode::NOT_FOUND, "service name unknown"});
     return reactor;
   }
   {
     MutexLock lock(&mu_);
-    reply->set_status(serving_ ? HealthCheckResponse::SERVING : HealthCheckResponse::NOT_SERVING);
+    *reply = reply_of(serving_ ? HealthCheckResponse::SERVING : HealthCheckResponse::NOT_SERVING);
   }
   reactor->Finish(grpc::Status::OK);
   return reactor;
 }
 
-grpc::ServerWriteReactor<HealthCheckResponse>* HealthService::Watch(grpc::CallbackServerContext* call,
-                                                                    const HealthCheckRequest* request) {
-  auto* const watcher = new Watcher(this, knows(request->service()));
+grpc::ServerWriteReactor<grpc::ByteBuffer>* HealthService::Watch(grpc::CallbackServerContext* call,
+                                                                 const grpc::ByteBuffer* request) {
+  const std::optional<std::string> service = service_of(*request);
+  auto* const watcher = new Watcher(this, service && knows(*service));
   const Error error = context_->calls->Add(CallKind::kWatch, context_->peer(*call), watcher);
   MutexLock lock(&mu_);
   watcher->registered = error.ok();
+  if (!service) watcher->End(kBadRequest);
   if (!error.ok()) {
     watcher->End(to_status(error));
     return watcher;

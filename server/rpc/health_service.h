@@ -1,4 +1,4 @@
-// grpc.health.v1.Health. Of our own, because gRPC's bounds the number of neither calls nor watchers.
+// grpc.health.v1.Health. Of our own, because gRPC's bounds neither the number of watchers nor the size of a request.
 #ifndef SVDSERVE_SERVER_RPC_HEALTH_SERVICE_H_
 #define SVDSERVE_SERVER_RPC_HEALTH_SERVICE_H_
 
@@ -16,7 +16,9 @@
 namespace svdserve::server {
 
 // Thread-safe. All names that it knows have the same status; it begins as NOT_SERVING.
-class HealthService final : public grpc::health::v1::Health::CallbackService {
+class HealthService final
+    : public grpc::health::v1::Health::WithRawCallbackMethod_Check<
+          grpc::health::v1::Health::WithRawCallbackMethod_Watch<grpc::health::v1::Health::Service>> {
  public:
   // `context` outlives the service; "" is the server as a whole.
   HealthService(const HandlerContext* context, std::vector<std::string> names);
@@ -25,11 +27,10 @@ class HealthService final : public grpc::health::v1::Health::CallbackService {
   // Ends every watch: the server goes.
   void EndWatches();
 
-  grpc::ServerUnaryReactor* Check(grpc::CallbackServerContext* call,
-                                  const grpc::health::v1::HealthCheckRequest* request,
-                                  grpc::health::v1::HealthCheckResponse* reply) override;
-  grpc::ServerWriteReactor<grpc::health::v1::HealthCheckResponse>* Watch(
-      grpc::CallbackServerContext* call, const grpc::health::v1::HealthCheckRequest* request) override;
+  grpc::ServerUnaryReactor* Check(grpc::CallbackServerContext* call, const grpc::ByteBuffer* request,
+                                  grpc::ByteBuffer* reply) override;
+  grpc::ServerWriteReactor<grpc::ByteBuffer>* Watch(grpc::CallbackServerContext* call,
+                                                    const grpc::ByteBuffer* request) override;
 
  private:
   class Watcher;
