@@ -110,8 +110,12 @@ several() {
     for i in $(seq "$gpus"); do decompose "$i"; done
     one=$(awk -v a="$begin" -v b="$(date +%s.%N)" 'BEGIN {print b - a}')
     begin=$(date +%s.%N)
-    for i in $(seq "$gpus"); do decompose "$i" & done
-    wait $(jobs -p | grep -v "^$server$")
+    local pids=()
+    for i in $(seq "$gpus"); do
+      decompose "$i" &
+      pids+=($!)
+    done
+    wait "${pids[@]}"
     all=$(awk -v a="$begin" -v b="$(date +%s.%N)" 'BEGIN {print b - a}')
     printf 'round %d: %d matrices of order 8192 f64 with U and V: one after the other %.2f s, at once %.2f s: %.2f times\n' \
       "$round" "$gpus" "$one" "$all" "$(awk -v a="$one" -v b="$all" 'BEGIN {print a / b}')"
