@@ -107,60 +107,64 @@ class Connection:
         self.received: dict[int, int] = {}  # bytes of data, by stream
         self.ended: set[int] = set()
         self.dead = False
-        self.buffer = b""
+        self.trailers = b""  # the last header block or farewell that came, not decoded
+        self.buffer, self.out = b"", bytearray()
         self.send_window, self.stream_windows, self.initial_window = 65535, {}, 65535
         self.send(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + frame(SETTINGS, 0, 0, struct.pack(">HI", 4, window)) +
                   frame(WINDOW, 0, 0, struct.pack(">I", (1 << 30))))
 
-    def send(self, data: bytes) -> None:
-        """All of it, reading what comes meanwhile, or as much as the server takes before it ends the connection."""
-        view = memoryview(data)
+    def send(self, data: bytes = b"") -> None:
+        """All of it behind what waits already, reading what comes meanwhile, as long as the server takes it."""
+        self.out += data
         self.socket.setblocking(False)
         give_up = time.monotonic() + 30
         with selectors.DefaultSelector() as selector:
             selector.register(self.socket, selectors.EVENT_READ | selectors.EVENT_WRITE)
-            while view and not self.dead and time.monotonic() < give_up:
+            while self.out and not self.dead and time.monotonic() < give_up:
                 for _, events in selector.select(1):
                     if events & selectors.EVENT_READ:
                         self.read_some()
                     if events & selectors.EVENT_WRITE and not self.dead:
                         try:
-                            view = view[self.socket.send(view[:1 << 20]):]
+                            del self.out[:self.socket.send(memoryview(self.out)[:1 << 20].tobytes())]
                         except BlockingIOError:
                             pass
-                        except OSError:
+                        except OSError as error:
                             self.dead = True
+                            self.trailers += repr(error).encode()
 
     def read_some(self) -> None:
         try:
             data = self.socket.recv(1 << 20)
         except BlockingIOError:
             return
-        except OSError:
+        except OSError as error:
             data = b""
+            self.trailers += repr(error).encode()
         if not data:
             self.dead = True
             return
         self.buffer += data
-        reply = b""
         while len(self.buffer) >= 9:
             size = int.from_bytes(self.buffer[:3], "big")
             if len(self.buffer) < 9 + size:
                 break
             kind, flags, stream = self.buffer[3], self.buffer[4], int.from_bytes(self.buffer[5:9], "big")
             payload, self.buffer = self.buffer[9:9 + size], self.buffer[9 + size:]
+            if kind in (HEADERS, GOAWAY):
+                self.trailers = payload
             if kind == DATA:
                 self.received[stream] = self.received.get(stream, 0) + size
                 if size:
-                    reply += frame(WINDOW, 0, 0, struct.pack(">I", size))
+                    self.out += frame(WINDOW, 0, 0, struct.pack(">I", size))
             elif kind == SETTINGS and not flags & 1:
                 for at in range(0, size - 5, 6):
                     key, value = struct.unpack_from(">HI", payload, at)
                     if key == 4:
                         self.initial_window = value
-                reply += frame(SETTINGS, 1, 0)
+                self.out += frame(SETTINGS, 1, 0)
             elif kind == PING and not flags & 1:
-                reply += frame(PING, 1, 0, payload)
+                self.out += frame(PING, 1, 0, payload)
             elif kind == WINDOW:
                 more = int.from_bytes(payload, "big")
                 if stream == 0:
@@ -169,11 +173,6 @@ class Connection:
                     self.stream_windows[stream] = self.stream_windows.get(stream, 0) + more
             if kind == RST or (kind in (DATA, HEADERS) and flags & 1):
                 self.ended.add(stream)
-        if reply:
-            with contextlib.suppress(OSError):
-                self.socket.setblocking(True)
-                self.socket.sendall(reply)
-                self.socket.setblocking(False)
 
     def read_for(self, seconds: float, done=lambda: False) -> None:
         end = time.monotonic() + seconds
@@ -186,6 +185,8 @@ class Connection:
                     return
                 if selector.select(left):
                     self.read_some()
+                if self.out:
+                    self.send()
 
     def open(self, path: str, end: bool = False) -> int:
         stream, self.next_stream = self.next_stream, self.next_stream + 2
@@ -401,7 +402,9 @@ def honest_calls(server: Server, count: int, watch=lambda: None) -> list[float]:
     seconds = []
     for _ in range(count):
         begin = time.perf_counter()
-        assert client.call(DECOMPOSE, HONEST_REQUEST), "an honest call got no reply"
+        assert client.call(DECOMPOSE, HONEST_REQUEST), (
+            f"an honest call got no reply after {time.perf_counter() - begin:.1f} s: dead {client.dead}, "
+            f"trailers {client.trailers!r}")
         seconds.append(time.perf_counter() - begin)
         watch()
         time.sleep(0.02)
