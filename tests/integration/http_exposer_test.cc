@@ -95,7 +95,8 @@ TEST(HttpExposer, ProbesFollowTheirHandlers) {
     handlers.live = [yes] { return yes; };
     handlers.ready = [yes] { return !yes; };
     std::string error;
-    const auto exposer = HttpExposer::Listen("127.0.0.1:0", std::move(handlers), &error);
+    const auto exposer =
+        HttpExposer::Listen(*ListenAddress::Resolve("127.0.0.1:0", &error), std::move(handlers), &error);
     EXPECT_THAT(ask(*exposer, kLivez), StartsWith(yes ? "HTTP/1.1 200 " : "HTTP/1.1 503 "));
     EXPECT_THAT(ask(*exposer, kLivez), EndsWith(yes ? "ok\n" : "the gRPC server does not answer\n"));
     EXPECT_THAT(ask(*exposer, "GET /readyz HTTP/1.1\r\n\r\n"), StartsWith(yes ? "HTTP/1.1 503 " : "HTTP/1.1 200 "));
