@@ -146,7 +146,7 @@ void ConnectionAcceptor::Refused(const Peer& peer) {
   if (now - last_warning_ < kBetweenWarnings) return;
   last_warning_ = now;
   log_warning("connection_refused",
-              {{"peer", peer}, {"max_connections", max_connections_}, {"max_of_peer", max_of_peer_}});
+              {{"max_connections", max_connections_}, {"max_of_peer", max_of_peer_}, {"peer", peer}});
 }
 
 }  // namespace svdserve::server

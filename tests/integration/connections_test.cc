@@ -74,7 +74,7 @@ grpc::Status call(const RunningServer& server) {
 
 TEST(ConnectionsTest, BeyondTheLimitTheyAreClosedAtOnce) {
   constexpr int kLimit = 16;
-  RunningServer server({"--max-connections=16"});
+  RunningServer server({"--max-connections=16", "--max-peer-percent=100"});
   {
     // Connections that stay, however long this takes: the server hangs up on those that never say anything. They are
     // opened until one is refused, because a scrape may hold a place for a moment.
@@ -182,7 +182,7 @@ TEST(ConnectionsTest, HeadersMakeNoLinesOfTheLog) {
   const RawConnection peer(server.address());
   peer.Say("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + frame(4, 0, 0, "") +
            frame(1, 4, 1, "\x83\x86" + header(":path", "/a") + header("grpc-timeout", lie)));
-  EXPECT_TRUE(wait_until([&] { return server.log().find("device_lost") != std::string::npos; }));
+  EXPECT_TRUE(wait_until([&] { return server.log().find("event=device_lost") != std::string::npos; }));
   const std::string log = server.log();
   EXPECT_THAT(log, HasSubstr(R"(\nts=1 level=error event=device_lost\u001b[2J\xff)"));
   EXPECT_THAT(log, HasSubstr(" event=grpc source="));

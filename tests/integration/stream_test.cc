@@ -243,7 +243,7 @@ TEST(StreamTest, BytesThatAreNoMessageEndTheStreamAfterWhatIsInFlight) {
 }
 
 TEST(StreamTest, MoreStreamsThanTheLimitAreRefusedAtOnce) {
-  RunningServer server({"--max-streams=2"});
+  RunningServer server({"--max-streams=2", "--max-peer-percent=100"});
   const auto channel = connect(server.address());
   OpenStream first(channel), second(channel);
   for (OpenStream* open : {&first, &second}) {

@@ -154,7 +154,7 @@ def test_hsvd_needs_full_column_rank(client, rng):
 
 
 def test_what_never_fits_is_refused_before_any_payload(start_server, rng):
-    with start_server("--max-large-bytes=48MiB") as address, svdserve.Client(address) as client:
+    with start_server("--max-large-bytes=48MiB", "--max-peer-percent=100") as address, svdserve.Client(address) as client:
         told = []
         with pytest.raises(svdserve.InvalidArgument, match="50331648") as refused:
             client.svd(matrices(rng, 700, 700), progress=told.append)
