@@ -191,9 +191,6 @@ void set_limits(const RpcOptions& options, grpc::ServerBuilder* builder) {
   // Reflection is the only synchronous service, with a thread for each call. Calls beyond are RESOURCE_EXHAUSTED.
   quota.SetMaxThreads(kMaxReflectionThreads);
   builder->SetResourceQuota(quota);
-  // A call whose message is not read yet may send one window of the smallest size: without probing it stays that small.
-  // Once a message is read, its window is as large as the message.
-  builder->AddChannelArgument(GRPC_ARG_HTTP2_BDP_PROBE, 0);
   builder->AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, static_cast<int>(options.max_connection_streams));
   builder->AddChannelArgument(GRPC_ARG_MAX_CONNECTION_IDLE_MS, to_milliseconds(options.max_connection_idle));
   // gRPC varies the age by a tenth, so that not all clients come back at once. It would cut off calls after the grace.
