@@ -84,12 +84,6 @@ TEST(LoadTest, WhoWaitsTooLongForMemoryIsTold) {
   EXPECT_EQ(server.Get("/readyz").code, 200);
 }
 
-TEST(LoadTest, WhoWaitsTooLongForADeviceIsTold) {
-  RunningServer server(slow_server({"--queue-timeout=50ms"}));
-  // Of the same client and plan, so it waits behind the busy call.
-  expect_overload(ask_while_busy(server, slow_request(2000)), "QUEUE_TIMEOUT");
-}
-
 // The answer comes before the deadline does, and says that the server, not the network, gave up.
 TEST(LoadTest, DeadlineThatCannotBeMetIsRefusedAtOnce) {
   RunningServer server(slow_server({"--calibration-time=10s"}));  // as long as it needs, on a busy machine
