@@ -46,9 +46,9 @@ build() {
     { grep -nE 'error:|Error |FAILED:' "$log" | head -n 20; tail -n 30 "$log"; echo "whole output: $log"; return 1; }
 }
 
-# count NAME RESULT: adds the tests of one run to the totals, its row to the summary, and its slowest tests. What CTest could not start is a
-# failure; only a test that says itself why it does not apply here is skipped. A RESULT other than ok is at least one
-# failure, whatever the report says or does not say.
+# count NAME RESULT: adds the tests of one run to the totals, its row to the summary, and its slowest tests. A test that
+# CTest could not start is a failure; only a test that says itself why it does not apply here is skipped. A RESULT other
+# than ok is at least one failure, whatever the report says.
 count() {
   local good=0 bad=0 skipped=0
   read -r good bad skipped < <(python3 - "$log_dir/$1-tests.xml" << 'PY'

@@ -30,7 +30,7 @@ class AdmissionWaiter {
   ~AdmissionWaiter() = default;
 };
 
-// What became of a claim at once.
+// The first answer to a claim.
 enum class Admission : uint8_t {
   kAdmitted,  // the reservation is set
   kRefused,   // the error is set

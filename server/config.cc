@@ -495,7 +495,7 @@ std::string check_limits(const Config& config) {
   return "";
 }
 
-// What Kubernetes sets for a service called svdserve: SVDSERVE_SERVICE_HOST, SVDSERVE_PORT,
+// Variables that Kubernetes sets for a service svdserve: SVDSERVE_SERVICE_HOST, SVDSERVE_PORT,
 // SVDSERVE_PORT_50051_TCP_ADDR and others; and for a service svdserve-x, whose SVDSERVE_X_SERVICE_HOST is among
 // `names`.
 bool is_of_kubernetes(const std::string& name, const std::set<std::string>& names) {

@@ -23,7 +23,7 @@ constexpr const char* name(Reflection r) {
   return kNames[static_cast<int>(r)];
 }
 
-// Of --threads and --large-threads.
+// The bound of --threads and --large-threads.
 inline constexpr int64_t kMostThreads = 4096;
 
 // Every member is one flag; config.cc holds names, defaults, units, ranges and help in one table. A member without a

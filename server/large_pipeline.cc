@@ -54,7 +54,7 @@ struct LargePipeline::Impl {
     }
     return alive;
   }
-  // What batches have found out about a device holds for large matrices, too. The host has no health of its own.
+  // A device that batches found lost is lost for large matrices, too. The host has no health of its own.
   void MarkLostDevices() {
     if (stages.monitor == nullptr) return;
     for (int d = 0; d < runner->size(); ++d) {

@@ -31,8 +31,8 @@ class Descriptor {
   int fd_ = -1;
 };
 
-// An address of the configuration and what it was resolved to. What is checked is what is bound: nothing is resolved
-// again.
+// An address of the configuration and what it was resolved to. The addresses that are checked are bound: nothing is
+// resolved again.
 class ListenAddress {
  public:
   ListenAddress() = default;

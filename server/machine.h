@@ -26,8 +26,8 @@ struct Machine {
 // Reads a whole file; nothing where it cannot be read.
 using ReadFile = std::function<std::optional<std::string>(const std::string& path)>;
 
-// What control groups leave of `memory_bytes` and `cores`. Reads /proc/self/cgroup, and the limits of the process's own
-// groups and all groups above them: memory.max, cpu.max and pids.max of version 2; memory.limit_in_bytes,
+// The part of `memory_bytes` and `cores` that control groups leave. Reads /proc/self/cgroup, and the limits of the
+// process's own groups and all groups above them: memory.max, cpu.max and pids.max of version 2; memory.limit_in_bytes,
 // cpu.cfs_quota_us and pids.max of version 1. A file that is missing or holds something else sets no limit.
 Machine read_machine(Resource memory_bytes, Resource cores, const ReadFile& read);
 

@@ -1,4 +1,5 @@
-// Who sends: the unit of fairness. All that one peer has in flight counts against its share, and turns go over peers.
+// The sender of a request: the unit of fairness. All that one peer has in flight counts against its share, and turns go
+// over peers.
 #ifndef SVDSERVE_SERVER_PEER_H_
 #define SVDSERVE_SERVER_PEER_H_
 

@@ -20,7 +20,7 @@ using IpAddress = std::array<uint8_t, 16>;
 
 // "192.0.2.7" or "2001:db8::1", without brackets or a port.
 std::optional<IpAddress> parse_ip(absl::string_view text);
-// Of an accepted socket: none for a Unix socket.
+// The address of an accepted socket; none for a Unix socket.
 std::optional<IpAddress> ip_of(const sockaddr_storage& address);
 // The peer that the address stands for: itself for IPv4, its /64 for IPv6.
 Peer peer_of(const IpAddress& address);

@@ -71,7 +71,7 @@ class Pipeline {
   bool Leave(AdmissionWaiter* waiter);
 
   // Takes a request, whose memory may hold a reservation of Enter(); see DoneCallback for when and where `done` is
-  // called. What was refused is answered before Submit returns; so is small work on an idle server, which is computed
+  // called. Refusals are answered before Submit returns; so is small work on an idle server, which is computed
   // on the calling thread.
   RequestHandle Submit(Request request, DoneCallback done);
 

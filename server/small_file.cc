@@ -13,7 +13,7 @@
 namespace svdserve::server {
 namespace {
 
-// A name beside `path` on which nobody else writes. What a killed process of the same id has left there is removed.
+// A name beside `path` on which nobody else writes. A file that a killed process of the same id left there is removed.
 Descriptor create_temporary(const std::string& path) {
   constexpr int kFlags = O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
   Descriptor file(open(path.c_str(), kFlags, 0644));

@@ -15,7 +15,7 @@ enum class SignalAction {
   kStopAtOnce,
 };
 
-// What each signal asks for. The first SIGTERM or SIGINT drains. A SIGTERM that repeats it within a second is the same
+// The action for each signal. The first SIGTERM or SIGINT drains. A SIGTERM that repeats it within a second is the same
 // wish: orchestrators send it twice. Any later one stops at once, and so does a SIGINT behind another signal: somebody
 // at a terminal is in a hurry. SIGHUP changes nothing. Not thread-safe.
 class SignalRules {

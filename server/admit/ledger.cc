@@ -181,7 +181,7 @@ Error Ledger::Resize(Reservation* reservation, int64_t bytes) {
   MutexLock lock(&mu_);
   PeerState* const peer = account->peer;
   if (draining_) return draining_error();
-  // What the reservation holds already does not stand in its own way.
+  // Bytes that the reservation holds already do not stand in its own way.
   const bool alone = peer->bytes == reservation->bytes();
   if (bytes > limits_.max_bytes) return Check(*peer, bytes, now);
   if (more > limits_.max_bytes - bytes_ || (!alone && peer->bytes + more > peer_bytes_)) return Full(*peer, more, now);

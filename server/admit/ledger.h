@@ -84,11 +84,11 @@ class Ledger {
   struct PeerState;
   struct Claim;
   using Line = std::list<Claim>;
-  // What is told once mu_ is released.
+  // Waiters that are told once mu_ is released.
   using Admitted = std::vector<std::pair<AdmissionWaiter*, Reservation>>;
   using Refused = std::vector<std::pair<AdmissionWaiter*, Error>>;
 
-  // What has left since a recent moment of the present busy period.
+  // The bytes and requests that left since a recent moment of the present busy period.
   struct Flow {
     absl::Time since = absl::InfinitePast();
     double bytes = 0;

@@ -1,5 +1,5 @@
-// What waits for a lane, and whose turn it is. A flow is what one peer has waiting under one plan, its key: a line of
-// jobs. Turns go by device time used: over peers first, then over the flows of a peer (turns.h). A batch is put
+// The jobs that wait for a lane, and whose turn it is. A flow is the line of jobs that one peer has under one plan, its
+// key. Turns go by device time used: over peers first, then over the flows of a peer (turns.h). A batch is put
 // together when a lane takes it. It begins with the flow whose turn it is; other peers' flows of the same key join.
 // Plain data under its owner's lock; it knows neither threads, lanes nor timers.
 //
@@ -61,7 +61,7 @@ struct CutEvent {
 };
 using CutEvents = absl::InlinedVector<CutEvent, 1>;
 
-// Of one plan: which flows wait under it.
+// A plan, and the flows that wait under it.
 struct Key {
   Plan plan;
   int64_t piece = 0;         // matrices of a batch at most, while a flow waits
@@ -77,7 +77,7 @@ struct PeerQueue : public Turns::Member {
   absl::flat_hash_map<const Key*, std::unique_ptr<Flow>> flows;
 };
 
-// What one peer has waiting under one plan.
+// The jobs that one peer has waiting under one plan.
 struct Flow : public Turns::Member {
   PeerQueue* peer;
   Key* key;
@@ -103,7 +103,7 @@ class BatchQueue {
   // Takes back a batch that a device failed, before everything else. It has live slices and was settled.
   void Return(std::unique_ptr<Batch> batch);
 
-  // What is left of an unanswered job leaves the line. The returned reference may be the last one: drop it without
+  // The rest of an unanswered job leaves the line. The returned reference may be the last one: drop it without
   // holding a lock. Null: nothing was left.
   std::shared_ptr<Job> Withdraw(Job* job);
   // Takes a part out of a batch that came back; the reference as above.
@@ -111,7 +111,7 @@ class BatchQueue {
 
   bool empty() const { return returned_.empty() && peer_turns_.empty(); }
 
-  // What could be taken next.
+  // A batch that could be taken next.
   struct Offer {
     const Plan* plan;
     int64_t matrices;             // that the batch will have, or nearly so
@@ -155,7 +155,7 @@ class BatchQueue {
     Job* job;
     int64_t count;
   };
-  // What a batch would be made of.
+  // The parts of a batch that could be made.
   struct Gathered {
     absl::InlinedVector<Taking, 8> parts;
     int64_t matrices = 0;

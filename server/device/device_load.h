@@ -46,7 +46,7 @@ class DeviceLoad {
   absl::Duration End(int lane, absl::Time now);  // the device time that it took
   void Release(int lane);
 
-  // What is left of the work held, as far as it delays `work` that comes: long work delays short work, which passes it,
+  // The rest of the work held, as far as it delays `work` that comes: long work delays short work, which passes it,
   // by no more than the latter's own length. Work that takes longer than was predicted is expected to go on for as long
   // as it is late already: so the longer it is late, the less is it waited for.
   absl::Duration Backlog(absl::Time now, absl::Duration work = absl::InfiniteDuration()) const;

@@ -276,7 +276,7 @@ DevicePool::Placement::Placement(DevicePool* pool) : pool_(pool), ahead_(pool->d
   MutexLock lock(&pool_->mu_);
   for (const auto& entry : pool_->devices_) {
     if (!entry->healthy) continue;
-    // What long work may have, short work may have.
+    // A lane that is free for long work is free for short work.
     lane_free_ |= entry->load.free_lane(absl::ZeroDuration(), now).has_value();
     look_again_ = std::min(look_again_, entry->load.relief(now));
   }

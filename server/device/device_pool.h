@@ -143,7 +143,7 @@ class DevicePool final : public DeviceMonitor {
   // not OK is for callers: it names the device. The device's own words are in the log.
   //
   // Should a GPU hang over it, `on_hung` is called once, while this call goes on, on the clock's thread: the device is
-  // out, and may still read and write the segments until this returns. What it returns then is not OK.
+  // out, and may still read and write the segments until this returns. Its outcome is not OK then.
   Executed Execute(const Lane& lane, const Plan& plan, absl::Span<const HostSegment> segments,
                    const std::atomic<bool>* cancel, absl::AnyInvocable<void()> on_hung = nullptr);
 

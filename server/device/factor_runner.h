@@ -76,7 +76,7 @@ class FactorRunner {
   bool Submit(std::shared_ptr<FactorTask> task, FactorDemand demand, Position position = Position::kLast);
   // Takes the task out of the queue. False: it is not there, since it runs, ran or will be told in a moment.
   bool Withdraw(const FactorTask* task);
-  // The device takes nothing more: it hangs, or its batches found it lost. What waits for it alone is told.
+  // The device takes nothing more: it hangs, or its batches found it lost. Tasks that wait for it alone are told.
   void MarkLost(int index);
   // Memory may have become free: devices without work look at the queue again.
   void Retry();

@@ -70,7 +70,7 @@ class RequestReader {
   // Reads one field. False: the bytes are no message.
   bool ReadField(CodedInputStream* in, uint32_t tag);
 
-  // What was read, into *out. Call it once, at the end.
+  // Moves the values read into *out. Call it once, at the end.
   Error Finish(DecodedRequest* out);
 
  private:

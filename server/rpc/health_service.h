@@ -1,4 +1,4 @@
-// grpc.health.v1.Health. Of our own, because gRPC's bounds neither the number of watchers nor the size of a request.
+// grpc.health.v1.Health. gRPC's own service bounds neither the number of watchers nor the size of a request.
 #ifndef SVDSERVE_SERVER_RPC_HEALTH_SERVICE_H_
 #define SVDSERVE_SERVER_RPC_HEALTH_SERVICE_H_
 

@@ -1,4 +1,4 @@
-// What gRPC and protobuf have to say goes into the server's log.
+// The log lines of gRPC and protobuf go into the server's log.
 #ifndef SVDSERVE_SERVER_RPC_LIBRARY_LOGS_H_
 #define SVDSERVE_SERVER_RPC_LIBRARY_LOGS_H_
 

@@ -54,7 +54,7 @@ class OpenCalls {
 
   // ok(), or why the call is not to be served; then it was not added.
   Error Add(CallKind kind, const Peer& peer, OpenCall* call);
-  // Of a call that was added. After this has returned the registry does not touch the call.
+  // `call` was added before. After this has returned the registry does not touch the call.
   void Remove(OpenCall* call);
   void CutOffStalled(absl::Time now, absl::Duration timeout);
   // Closes what is open, and from now on refuses what comes, but for health's watchers.

@@ -163,7 +163,7 @@ bool are_usable(const std::shared_ptr<grpc::ServerCredentials>& credentials) {
   return builder.BuildAndStart() != nullptr && port > 0;
 }
 
-// Of a server without reflection: the library adds that to every server of a process.
+// Takes reflection out of a server: the library adds it to every server of a process.
 class WithoutReflection final : public grpc::ServerBuilderOption {
  public:
   void UpdateArguments(grpc::ChannelArguments*) override {}

@@ -22,7 +22,7 @@ std::optional<Vectors> to_vectors(v1::Vectors vectors, Vectors unspecified);
 std::optional<PivotStrategy> to_strategy(v1::PivotStrategy strategy);
 std::optional<BlockVariant> to_variant(v1::BlockVariant variant);
 
-// What is wrong with a number that none of these knows: "unknown method 7", or, of 0, that the field must be set.
+// The error text for a number that none of these knows: "unknown method 7", or, of 0, that the field must be set.
 std::string unknown(const char* what, int number);
 
 v1::Method to_wire(Method method);

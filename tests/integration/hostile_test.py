@@ -427,7 +427,7 @@ def free_again(server: Server, seconds: float = 65) -> bool:
 
 
 def attempt(attack, program: str, strict: bool) -> list[str]:
-    """What went wrong."""
+    """Runs the attack against a server of its own; returns a sentence for each bar that was missed."""
     wrong = []
     with tempfile.TemporaryDirectory() as folder:
         server = Server(program, pathlib.Path(folder))

@@ -78,7 +78,7 @@ RULES = {
     "server/limits": Rule(VALUES + SERVER + DOORS, CORE_LIBRARIES),
     "server/main.cc": Rule(ENGINE + DOORS + ("server/",), CORE_LIBRARIES),
     "server": Rule(VALUES + SERVER + ("server/device/device.h",), CORE_LIBRARIES),
-    # What both ends of the wire compute and name.
+    # Computations and names that both ends of the wire share.
     "wire": Rule((), ("intrinsics",)),
     # The clients see the wire and nothing behind it.
     "client/cpp": Rule(("wire/",), ("absl", "grpc", "proto")),

@@ -77,7 +77,7 @@ class OneLane {
     queue_.Add(job, {count}, now_);
     waits_since_[job.get()] = now_;
   }
-  // Runs the next batch. Who is answered sends the same again, but for those in `leaves`.
+  // Runs the next batch. An answered peer sends the same again, but for those in `leaves`.
   void RunOne(const Peer& leaves = "nobody") {
     BatchQueue::Offer next{};
     queue_.ForEachOffer(now_, [&](const BatchQueue::Offer& offer) {

@@ -270,7 +270,7 @@ TEST_F(CodecTest, LimitsAreCheckedWhileTheRequestIsRead) {
   EXPECT_EQ(decode(group + snrs(kMaxSnrs + 1), &memory_).error.field, "options.mimo.snr_db");
   EXPECT_EQ(decode(group + times(kMaxSnrs + 1, snrs(1)), &memory_).error.field, "options.mimo.snr_db");
   EXPECT_EQ(decode(group + snrs(8192), &memory_).error.field, "options");  // more than 64 KiB
-  // What follows is skipped, so it must still be a message.
+  // The rest is skipped, so it must still be a message.
   EXPECT_FALSE(decode(group + snrs(kMaxSnrs + 1) + "\xff", &memory_).is_message);
 }
 

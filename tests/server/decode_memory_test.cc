@@ -1,4 +1,4 @@
-// What a request makes the server hold before it is admitted: every allocation of this program is counted.
+// The memory that a request takes before it is admitted: every allocation of this program is counted.
 #include <gtest/gtest.h>
 #include <svdserve/v1/svd_service.pb.h>
 

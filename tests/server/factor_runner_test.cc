@@ -18,7 +18,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-// What a test awaits. Thread-safe.
+// Counts events that a test awaits. Thread-safe.
 class Events {
  public:
   void Note(int what) {
@@ -72,7 +72,7 @@ struct Memory {
   // Blocks until the queue was looked at once more, from its front to its end or to where the device stopped.
   void AwaitAnotherLook(FactorRunner* runner) {
     const int64_t before = Refused();
-    // Of two more looks the second begins after the first has ended.
+    // The second of two more looks begins after the first has ended.
     while (Refused() < before + 2) {
       runner->Retry();
       MutexLock lock(&mu);

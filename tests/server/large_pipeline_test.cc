@@ -408,7 +408,7 @@ TEST_F(LargePipelineTest, ALostDeviceFailsWhatWaitsAndTakesNothingMore) {
 }
 
 // Two devices, each with controls of its own: a GPU, which fails, and the host.
-// What the pool of batches would say of the device, and a watchdog for it.
+// The health that the pool of batches would report, and a watchdog.
 class FakeMonitor final : public DeviceMonitor {
  public:
   explicit FakeMonitor(Clock* clock) : watchdog(absl::Seconds(10), clock) {}

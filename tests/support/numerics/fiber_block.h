@@ -119,7 +119,7 @@ class FiberBlock {
     fiber.waits_for = what;
     swapcontext(&fiber.context, &scheduler_);
   }
-  // What all fibers first .. last - 1 wait for; -1 if not all wait for the same.
+  // The barrier that fibers first .. last - 1 wait for; -1 if not all wait for the same.
   int common_wait(size_t first, size_t last) const {
     const char what = fibers_[first].waits_for;
     for (size_t i = first; i < last; ++i) {
