@@ -321,6 +321,10 @@ std::vector<Flag> make_flags() {
       duration_flag("max-connection-age", "30m", absl::ZeroDuration(), 24 * hour, &C::max_connection_age, kLimits,
                     "age, give or take a tenth, from which a connection takes no new calls. Its calls go on, and its "
                     "client makes another connection. 0s: no limit"),
+      auto_bytes_flag("call-window-bytes", 64 * kKiB, 64 * kMiB, &C::call_window_bytes, kLimits,
+                      "what a client may send of a message before the server reads it (HTTP/2's flow-control window). "
+                      "The windows of all calls that wait for memory are bounded by an eighth of --max-inflight-bytes. "
+                      "auto: 64KiB, with a GPU 2304KiB"),
       auto_bytes_flag("memory-quota-bytes", 16 * kMiB, 1024 * kTiB, &C::memory_quota_bytes, kLimits,
                       "memory of gRPC for bytes that are received and not yet a request. Near it gRPC reads slower; "
                       "beyond it gRPC ends calls and connections. auto: --max-inflight-bytes and four messages"),

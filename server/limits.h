@@ -10,6 +10,7 @@
 //   memory-quota-bytes  max-inflight-bytes + 4 max-message-bytes       gRPC cuts connections beyond it
 //                       at most 3/8 M                                  a bound for small machines
 //                       at least 2 max-message-bytes                   a single message is not dropped
+//   call-window-bytes   64 KiB; with a GPU 2304 KiB                    see derive_window() in limits.cc
 //   cuda-pinned-bytes   max-inflight-bytes, at most M / 8; 0 if G = 0  operands are copied once
 //   max-large-bytes     half of what all others leave of M             room for the system and the heap
 //
@@ -45,11 +46,14 @@ WorkerLimits resolve_workers(const Config& config, const Machine& machine);
 struct MemoryLimits {
   Limit max_inflight_bytes;
   Limit memory_quota_bytes;
+  Limit call_window_bytes;
   Limit cuda_pinned_bytes;
   Limit max_large_bytes;
   int64_t process_bytes = 0;  // what the program takes besides
 
   int64_t sum() const;
+  // How many calls may wait for memory: their windows are at most an eighth of max-inflight-bytes, but 16 may always.
+  int64_t max_waiting() const;
 };
 // gpus: how many devices of the server are GPUs.
 MemoryLimits resolve_memory(const Config& config, const Machine& machine, int gpus);

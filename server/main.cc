@@ -135,6 +135,7 @@ PipelineOptions pipeline_options(const Config& config, const MemoryLimits& limit
   options.max_message_bytes = config.max_message_bytes;
   options.max_inflight_bytes = limits.max_inflight_bytes.value;
   options.max_inflight_requests = config.max_inflight_requests;
+  options.max_waiting_requests = limits.max_waiting();
   options.peer_percent = static_cast<int>(config.max_peer_percent);
   options.max_queue_delay = config.max_queue_delay;
   options.queue_timeout = config.queue_timeout;
@@ -235,7 +236,8 @@ struct Server {
 MemoryLimits memory_limits(const Config& config, const Machine& machine, const WorkerLimits& workers, int gpus) {
   MemoryLimits limits = resolve_memory(config, machine, gpus);
   for (const Limit* limit :
-       {&limits.max_inflight_bytes, &limits.memory_quota_bytes, &limits.cuda_pinned_bytes, &limits.max_large_bytes}) {
+       {&limits.max_inflight_bytes, &limits.memory_quota_bytes, &limits.call_window_bytes, &limits.cuda_pinned_bytes,
+        &limits.max_large_bytes}) {
     log_limit(*limit);
   }
   for (const std::string& text : warnings(machine, workers, limits, gpus)) log_warning("limits", {{"reason", text}});
@@ -263,6 +265,7 @@ bool start(const Config& config, RpcOptions rpc_options, const std::optional<Lis
   const auto gpus = static_cast<int>(std::count_if(made.devices.begin(), made.devices.end(), is_gpu));
   const MemoryLimits limits = memory_limits(config, machine, workers, gpus);
   rpc_options.memory_quota_bytes = limits.memory_quota_bytes.value;
+  rpc_options.call_window_bytes = limits.call_window_bytes.value;
   if (gpus > 0) {
     server->memory = std::make_unique<PinnedMemory>(limits.cuda_pinned_bytes.value);
     server->pinned = static_cast<PinnedMemory*>(server->memory.get());

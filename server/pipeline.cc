@@ -69,7 +69,12 @@ struct Pipeline::Impl {
       : options(o),
         clock(clock_arg),
         recorder(recorder_arg),
-        ledger({o.max_inflight_bytes, o.max_inflight_requests, o.peer_percent, o.queue_timeout}, clock_arg),
+        ledger({.max_bytes = o.max_inflight_bytes,
+                .max_requests = o.max_inflight_requests,
+                .max_waiting = o.max_waiting_requests,
+                .peer_percent = o.peer_percent,
+                .max_wait = o.queue_timeout},
+               clock_arg),
         pool(std::move(devices), clock_arg, recorder_arg, o.watchdog_timeout),
         scheduler(batch_options(o), &pool, clock_arg, recorder_arg) {
     if (o.calibration > absl::ZeroDuration()) pool.Calibrate(o.calibration);

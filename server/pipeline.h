@@ -23,7 +23,8 @@ struct PipelineOptions {
   int64_t max_message_bytes = int64_t{64} << 20;             // of one reply
   int64_t max_inflight_bytes = int64_t{1} << 30;             // operands and values of all requests in memory
   int64_t max_inflight_requests = 4096;                      // in memory
-  int peer_percent = 100;                                    // of both, for one peer
+  int64_t max_waiting_requests = 4096;                       // for memory
+  int peer_percent = 100;                                    // of all three, for one peer
   absl::Duration max_queue_delay = absl::Microseconds(500);  // by which requests of one batch may have come apart
   absl::Duration queue_timeout = absl::Seconds(30);          // without a device, after which a request is given up
   int64_t max_batch_bytes = int64_t{8} << 20;                // operands of a batch; a larger request is split

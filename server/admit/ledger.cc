@@ -81,6 +81,7 @@ Ledger::Ledger(const LedgerLimits& limits, Clock* clock)
     : limits_(limits),
       peer_bytes_(share_of(limits.max_bytes, limits.peer_percent)),
       peer_requests_(share_of(limits.max_requests, limits.peer_percent)),
+      peer_waiting_(share_of(limits.max_waiting, limits.peer_percent)),
       clock_(clock),
       alarm_(clock->MakeAlarm([this] { OnAlarm(); })) {}
 
@@ -129,6 +130,11 @@ Admission Ledger::Enter(const Ask& ask, AdmissionWaiter* waiter, Reservation* re
   if (first && FitsAll(ask.bytes) && FitsPeer(*peer, ask.bytes)) {
     *reservation = Grant(account, ask.bytes, now);
     return Admission::kAdmitted;
+  }
+  *error = CheckQueue(*peer, now);
+  if (!error->ok()) {
+    EraseIfIdle(peer);
+    return Admission::kRefused;
   }
   Wait(peer, account, ask, waiter, now);
   return Admission::kWaits;
@@ -247,6 +253,21 @@ Error Ledger::Full(const PeerState& peer, int64_t bytes, absl::Time now) const {
                               peer_bytes_, " that one client may hold")
                : absl::StrCat("the request needs ", bytes, " bytes; ", bytes_, " of ", limits_.max_bytes, " are taken"),
       RetryDelay(now));
+}
+
+Error Ledger::CheckQueue(const PeerState& peer, absl::Time now) const {
+  const auto waiting = static_cast<int64_t>(waiting_.size());
+  if (waiting >= limits_.max_waiting) {
+    return overloaded(Reason::kOverloadedBytes,
+                      absl::StrCat(waiting, " requests wait for memory, the most that may wait"), RetryDelay(now));
+  }
+  const auto of_peer = static_cast<int64_t>(peer.small.size() + peer.large.size());
+  if (of_peer >= peer_waiting_) {
+    return overloaded(Reason::kOverloadedBytes,
+                      absl::StrCat(of_peer, " requests of this client wait for memory, the most that one may have"),
+                      RetryDelay(now));
+  }
+  return {};
 }
 
 // --- out ----------------------------------------------------------------------------------------

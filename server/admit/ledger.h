@@ -3,7 +3,8 @@
 // that waits too long, or that cannot be served before its deadline, is refused with a time to come back.
 //
 // The queue has a line for each peer; peers take turns, one claim a turn. One peer's claims are bounded by its share of
-// bytes and of requests, so that a peer that takes nothing leaves room for the others.
+// bytes and of requests, so that a peer that takes nothing leaves room for the others. A waiting call's client may
+// already have sent one flow-control window, so the number of waiting claims is bounded, too.
 //
 // Whether a deadline can be met follows from the flow of the peer's claims of like size: with N of them in memory and
 // in line, of which r leave a second, the next one leaves after N / r seconds (Little's law).
@@ -16,6 +17,7 @@
 //      limits of all keep back lets only small claims pass, so it is served in the end.
 //   4. After StartDrain() nothing is admitted any more, and nothing waits; what was admitted may still be extended.
 //   5. No waiter is called under mu_.
+//   6. At most max_waiting claims wait, and at most its share of them for one peer.
 #ifndef SVDSERVE_SERVER_ADMIT_LEDGER_H_
 #define SVDSERVE_SERVER_ADMIT_LEDGER_H_
 
@@ -39,7 +41,8 @@ namespace svdserve::server {
 struct LedgerLimits {
   int64_t max_bytes = int64_t{1} << 30;
   int64_t max_requests = 4096;
-  int peer_percent = 100;                              // of both, for one peer; at least one request
+  int64_t max_waiting = 4096;                          // claims in the queue
+  int peer_percent = 100;                              // of all three, for one peer; at least one request
   absl::Duration max_wait = absl::InfiniteDuration();  // in the queue
 };
 
@@ -106,6 +109,8 @@ class Ledger {
   Error CheckDeadline(const Account& account, absl::Time deadline, absl::Time now) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   Error Full(const PeerState& peer, int64_t bytes, absl::Time now) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Why a claim may not wait; ok() where it may.
+  Error CheckQueue(const PeerState& peer, absl::Time now) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   Reservation Grant(Account* account, int64_t bytes, absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Admits what fits, in turn.
   Admitted Serve(absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -120,7 +125,7 @@ class Ledger {
   absl::Duration RetryDelay(absl::Time now) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const LedgerLimits limits_;
-  const int64_t peer_bytes_, peer_requests_;  // the share of one peer
+  const int64_t peer_bytes_, peer_requests_, peer_waiting_;  // the share of one peer
   Clock* const clock_;
   mutable Mutex mu_;
   int64_t bytes_ ABSL_GUARDED_BY(mu_) = 0;

@@ -15,6 +15,8 @@ namespace {
 // A claim for a message is so many times its size: operand, U, V, values and statuses of square matrices. Other results
 // may need more, which is reserved after decoding; less is given back then.
 constexpr int64_t kClaimFactor = 4;
+// It is at least what a client may send, whatever it announces, where windows are small.
+constexpr int64_t kSmallestClaim = int64_t{64} << 10;
 
 Error bad_size(const char* key, int64_t limit) {
   return {absl::StatusCode::kInvalidArgument,
@@ -73,7 +75,7 @@ void DecomposeCall::Start() {
     Refuse(bad_size(kRequestBytesKey, options.max_message_bytes));
     return;
   }
-  const int64_t claim = message < 0 ? most : std::min(kClaimFactor * message, options.max_inflight_bytes);
+  const int64_t claim = message < 0 ? most : std::min(std::max(kClaimFactor * message, kSmallestClaim), options.max_inflight_bytes);
   Reservation room;
   Error error;
   switch (context_->pipeline->Enter({peer_, claim, deadline_}, this, &room, &error)) {

@@ -1,7 +1,9 @@
 #include "server/admit/ledger.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <atomic>
 #include <optional>
 #include <random>
@@ -17,6 +19,7 @@ namespace svdserve::server {
 namespace {
 
 using absl::StatusCode;
+using ::testing::HasSubstr;
 
 TEST(Ledger, CountsWhatIsReserved) {
   FakeClock clock;
@@ -180,6 +183,31 @@ TEST_F(LedgerQueue, AClaimThatDoesNotFitWaitsForRoom) {
   EXPECT_TRUE(second.admitted());
   EXPECT_EQ(ledger_.usage().waiting, 0);
   EXPECT_EQ(ledger_.usage().bytes, 40 * kMiB);
+}
+
+// A waiting call's client has sent a window of its message: their number is bounded, for all and for one peer.
+TEST_F(LedgerQueue, TheQueueIsBoundedAndSoIsOnePeersPartOfIt) {
+  Ledger ledger({.max_bytes = kLimit, .max_requests = 100, .max_waiting = 4, .peer_percent = 75}, &clock_);
+  Reservation all, none;
+  ASSERT_TRUE(ledger.Admit("a", kLimit, &all).ok());
+  std::array<Waiter, 6> waiters;
+  Error error;
+  const auto enter = [&](const Peer& peer, size_t waiter) {
+    return ledger.Enter({peer, 40 * kMiB}, &waiters[waiter], &none, &error);
+  };
+  for (size_t i = 0; i < 3; ++i) EXPECT_EQ(enter("a", i), Admission::kWaits);
+  EXPECT_EQ(enter("a", 3), Admission::kRefused);
+  EXPECT_EQ(error.code, absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(error.reason, Reason::kOverloadedBytes);
+  EXPECT_GT(error.retry_after, absl::ZeroDuration());
+  EXPECT_THAT(error.message, HasSubstr("3 requests of this client wait for memory"));
+  EXPECT_EQ(enter("b", 4), Admission::kWaits);
+  EXPECT_EQ(enter("c", 5), Admission::kRefused);
+  EXPECT_THAT(error.message, HasSubstr("4 requests wait for memory"));
+  // A place that is left is free again.
+  EXPECT_TRUE(ledger.Leave(&waiters[0]));
+  EXPECT_EQ(enter("c", 5), Admission::kWaits);
+  for (const size_t i : {1, 2, 4, 5}) EXPECT_TRUE(ledger.Leave(&waiters[i]));
 }
 
 TEST_F(LedgerQueue, AClaimLargerThanThePeersShareIsServedAlone) {

@@ -52,6 +52,16 @@ TEST(Limits, FollowTheMachine) {
   }
 }
 
+TEST(Limits, WindowsOfWaitingCallsAreAnEighthOfTheInflightBytes) {
+  EXPECT_EQ(limits_of(24 * kGiB, 0).call_window_bytes.value, 64 << 10);
+  EXPECT_EQ(limits_of(24 * kGiB, 0).max_waiting(), 6144);
+  EXPECT_EQ(limits_of(24 * kGiB, 0, {"--max-inflight-bytes=64MiB"}).max_waiting(), 128);
+  EXPECT_EQ(limits_of(24 * kGiB, 0, {"--max-inflight-bytes=4KiB"}).max_waiting(), 16);
+  EXPECT_EQ(limits_of(128 * kGiB, 1).call_window_bytes.value, 2304 << 10);
+  EXPECT_EQ(limits_of(128 * kGiB, 1).max_waiting(), 227);
+  EXPECT_EQ(limits_of(128 * kGiB, 1, {"--call-window-bytes=64KiB"}).max_waiting(), 8192);
+}
+
 TEST(Limits, TogetherStayBelowTheMemory) {
   for (const int gpus : {0, 1, 4, 8}) {
     for (int64_t memory = (gpus == 0 ? 512 : 2048) * kMiB; memory < 1024 * kGiB; memory = memory * 9 / 8) {
