@@ -4,8 +4,8 @@
 #include <utility>
 #include <vector>
 
-#include "engine/backends/cuda/cuda_lane.h"
-#include "engine/backends/cuda/plugin_loader.h"
+#include "engine/backends/cuda_door/cuda_lane.h"
+#include "engine/backends/cuda_door/plugin_loader.h"
 
 namespace svdserve {
 

@@ -9,21 +9,13 @@
 #include <string>
 
 #include "absl/types/span.h"
+#include "engine/cuda_outcome.h"
 #include "engine/execution.h"
 #include "engine/planner.h"
 
 struct CUstream_st;  // CUstream and cudaStream_t point to it
 
 namespace svdserve {
-
-// An error of CUDA with its name and text, or success.
-struct CudaStatus {
-  int code = 0;         // cudaError_t
-  std::string text;     // "cudaErrorMemoryAllocation: out of memory, while allocating 64 bytes"
-  bool sticky = false;  // the device's context is dead: no call on it succeeds any more
-  bool ok() const { return code == 0; }
-  bool out_of_memory() const { return code == 2; }  // cudaErrorMemoryAllocation
-};
 
 struct CudaDeviceDescription {
   int ordinal = 0;  // as CUDA counts
@@ -77,10 +69,7 @@ class CudaEngine {
 
   // --- matrices in host memory ---
 
-  struct Outcome {
-    CudaStatus status;  // not ok: nothing of the outputs is to be used
-    ExecutionOutcome execution;
-  };
+  using Outcome = CudaOutcome;
   // As SvdEngine::execute(): blocks, asleep, until the values are written. A batch larger than a slot goes through the
   // lane's slots one after the other, so that upload, computation and download of successive pieces overlap. A group of
   // matrices that is larger than a slot makes the lane's slots grow. Segments

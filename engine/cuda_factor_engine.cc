@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "engine/backends/cuda/plugin_loader.h"
+#include "engine/backends/cuda_door/plugin_loader.h"
 
 namespace svdserve {
 namespace {

@@ -1,5 +1,6 @@
 // One large matrix (a factor): its SVD, or with a signature its hyperbolic SVD, by the hierarchically blocked one-sided
-// Jacobi method. plan_factor(problem, options) -> FactorEngine::decompose(). algorithms/block_jacobi.h is the method.
+// Jacobi method. plan_factor(problem, options) -> FactorEngine::decompose(). algorithms/large/block_jacobi.h is the
+// method.
 #ifndef SVDSERVE_ENGINE_LARGE_FACTOR_H_
 #define SVDSERVE_ENGINE_LARGE_FACTOR_H_
 
@@ -17,7 +18,7 @@
 
 namespace svdserve {
 
-// In which order the block pairs of a sweep are visited. See algorithms/block_pivot_strategy.h.
+// In which order the block pairs of a sweep are visited. See algorithms/large/block_pivot_strategy.h.
 enum class PivotStrategy : uint8_t {
   kAuto,
   kRecursive,         // pairs i and i xor s, the far half first

@@ -3,6 +3,7 @@
 #ifndef SVDSERVE_ENGINE_PLANNER_H_
 #define SVDSERVE_ENGINE_PLANNER_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -27,6 +28,10 @@ inline constexpr int kLargestFixedSize = 8;
 // Rows of one tile of the tall-skinny QR: part of the arithmetic, so of the bits. A tile has at least k rows.
 inline constexpr int kTileRows = 64, kTallTileRows = 256;
 constexpr int tile_rows_for(int64_t k) { return k <= kLargestReproducible ? kTileRows : kTallTileRows; }
+// JACOBI with vectors: columns of larger k have a floor, and a sweep goes on where the one before ended.
+inline constexpr int kLargestWithoutFloor = 16;
+// On a GPU, k > kLargestReproducible: threads of a block that reduces or expands a tall matrix.
+inline constexpr int kBlockQrThreads = 256;
 // Sweeps after which JACOBI gives a matrix up; the largest that can be asked for.
 inline constexpr int32_t kDefaultMaxSweeps = 30;
 inline constexpr int32_t kLargestMaxSweeps = 1000;
@@ -40,6 +45,18 @@ struct Plan {
   Outputs outputs;
   friend bool operator==(const Plan&, const Plan&) = default;
 };
+
+// On the host, the least k whose matrices are computed one by one, by the driver of large matrices and BLAS; below,
+// matrices are lanes of packs. Measured on one core with AVX-512, the time of one relative to a lane's of a full pack:
+// with vectors 1.8 (f64, c64) for k = 33, 1.05 and 1.2 for 64, 0.5 and 0.6 for 128; values alone 3, 1.5 and 1.8, 0.85
+// and 0.95, and 1.0 and 1.2 for 96. A lane of a pack that has no other matrix takes 4 to 20 times as long, and that is
+// what decides between equals. With vectors all beyond the k of equal bits: decisions/0008-beyond-32-values.md.
+inline constexpr int64_t kLeastFactorWithVectors = kLargestReproducible + 1, kLeastFactorOfValues = 96;
+inline bool is_factor_batch(const Plan& plan) {
+  return values_per_matrix(plan.problem) >= (plan.outputs.vectors() ? kLeastFactorWithVectors : kLeastFactorOfValues);
+}
+// The k of packs are smaller.
+inline constexpr int64_t kPackLimit = kLeastFactorOfValues;
 
 // What is wrong with a request, for the caller's eyes. `field` is rows, cols, or of Options; "mimo.snr_db".
 struct PlanError {
@@ -84,6 +101,26 @@ inline PlanePointers planes_from(const Plan& plan, const PlanePointers& planes, 
   }
   return from;
 }
+
+// --- large matrices: the bits are promised from run to run on one machine -----------------------------------------
+
+// Columns of a block on the host; a block pair has twice as many. Its factor and transformation, 2 (2 w)^2 doubles,
+// should stay in a core's own cache, and the products of its columns should be large enough for GEMM.
+constexpr int64_t host_factor_block_width(int64_t n) { return n <= 256 ? 16 : n <= 1024 ? 32 : 64; }
+
+// Of m x n, m >= n: whether the host leaves a tall operand where it lies and reduces it block of rows by block of rows.
+// Below, there are too few rows for two chains.
+constexpr bool is_host_factor_tall(int64_t m, int64_t n) { return m / 16 >= n; }
+// Rows of such a block: a mebibyte of doubles, which stays in a core's own cache, and enough of them for GEMM.
+constexpr int64_t host_factor_block_rows(int64_t n) { return std::clamp<int64_t>((1 << 17) / n, 256, 4096); }
+// Chains of blocks, each reduced by a thread of its own. Each has a few n x n matrices.
+constexpr int64_t host_factor_chains(int64_t m, int64_t n, int threads) {
+  return std::clamp<int64_t>(m / (8 * n), 1, threads);
+}
+
+// On a GPU: columns of a block pair of a matrix of n columns, 64 or 128. Wider pairs are multiplied at a higher rate
+// and orthogonalized more slowly. Complex pairs of 128 do not fit a multiprocessor.
+constexpr int cuda_factor_pair_columns(int64_t n, bool complex) { return n < 6144 || complex ? 64 : 128; }
 
 }  // namespace svdserve
 #endif  // SVDSERVE_ENGINE_PLANNER_H_

@@ -1,7 +1,7 @@
 #include "engine/svd_engine.h"
 
 #include "engine/backends/host/host_backend.h"
-#include "engine/backends/host/kernel_table.h"
+#include "engine/backends/host/packs/kernel_table.h"
 
 namespace svdserve {
 

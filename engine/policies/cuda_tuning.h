@@ -41,10 +41,11 @@ inline constexpr int kLargestLaneVectors = 4;
 inline constexpr int kVectorsBlock = 128;
 constexpr int vectors_split(int rows, int element_bytes) { return 4 * rows * element_bytes <= 512 ? 1 : 2; }
 
-// k > 32: threads of a block that reduces or expands a tall matrix (which has a part in its bits: another value, other
-// bits), and blocks that have workspace for columns that neither registers nor shared memory hold.
-inline constexpr int kBlockQrThreads = 256;
+// k > 32: blocks that have workspace for columns that neither registers nor shared memory hold.
 inline constexpr int64_t kWorkspaceBlocks = 264;
+
+// Large matrices: a pair of blocks that nothing has changed since it was found orthogonal is not looked at again.
+inline constexpr bool kSkipUnchangedPairs = true;
 
 // Threads of a block of the kernels of MIMO answers.
 inline constexpr int kAnswerBlock = 128;

@@ -6,10 +6,6 @@
 
 namespace svdserve {
 
-// Vector registers that a pack of the sizes known to the compiler holds side by side (core/lane.h). Two against one, on
-// one core with AVX-512: 1.6 times the matrices a second for 4 x 4 and 8 x 8 f64, 1.25 times for c64.
-inline constexpr int kVectorsPerPack = 2;
-
 // Run-time sizes gain as much from two vectors as long as a pack fits the first-level data cache; beyond, they lose a
 // fifth (32 x 32 f64). This is the largest pack, in bytes, that gets two.
 inline constexpr size_t kLargestWidePackBytes = 40 * 1024;

@@ -1,11 +1,11 @@
 // The kernels of a p-step, each by itself, against the same on the host: Gram matrices, their orthogonalization by
-// algorithms/gram_jacobi.h, postmultiplication. One line a check; the exit status says whether all passed. Then how
-// long the orthogonalization of 32 pairs takes, by how much there is to rotate.
+// algorithms/blocks/gram_jacobi.h, postmultiplication. One line a check; the exit status says whether all passed. Then
+// how long the orthogonalization of 32 pairs takes, by how much there is to rotate.
 #include <cmath>
 #include <cstring>
 #include <type_traits>
 
-#include "engine/backends/cuda/p_step_kernels.h"
+#include "engine/backends/cuda/large/p_step_kernels.h"
 #include "tests/device/device_bench.h"
 
 namespace svdserve::cuda {

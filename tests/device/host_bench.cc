@@ -12,7 +12,7 @@
 #include <thread>
 #include <vector>
 
-#include "engine/backends/cuda/plugin_loader.h"
+#include "engine/backends/cuda_door/plugin_loader.h"
 #include "engine/cuda_engine.h"
 
 namespace svdserve {

@@ -29,7 +29,7 @@ const std::vector<Shape>& shapes() {
                                       {8, 200, 1}, {40, 17, 1}, {32, 33, 1}, {2, 5, 1},   {300, 8, 1}, {1, 7, 1}};
   return all;
 }
-// Tiles in registers (backends/cuda/tall_registers.h), each shape of them, whole and not: some hundreds of each.
+// Tiles in registers (backends/cuda/tall/tall_registers.h), each shape of them, whole and not: some hundreds of each.
 const std::vector<Shape>& tile_shapes() {
   static const std::vector<Shape> all{{16, 1, 0},  {2, 16, 0},   {16, 4, 0},   {7, 16, 0},  {32, 2, 0},  {4, 32, 0},
                                       {32, 8, 0},  {12, 32, 0},  {32, 24, 0},  {64, 1, 0},  {2, 64, 0},  {64, 8, 0},

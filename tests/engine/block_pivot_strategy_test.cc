@@ -1,5 +1,5 @@
 // A sweep of every strategy covers every pair of blocks, with disjoint pairs in each p-step.
-#include "engine/algorithms/block_pivot_strategy.h"
+#include "engine/algorithms/large/block_pivot_strategy.h"
 
 #include <set>
 #include <utility>

@@ -1,5 +1,5 @@
-// QR by a thread block (algorithms/block_qr.h), the source that a GPU runs, on fibers: R has the singular values of A,
-// Q R is A and Q orthonormal, and the order of the threads changes no bit.
+// QR by a thread block (algorithms/blocks/block_qr.h), the source that a GPU runs, on fibers: R has the singular values
+// of A, Q R is A and Q orthonormal, and the order of the threads changes no bit.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/algorithms/block_qr.h"
+#include "engine/algorithms/blocks/block_qr.h"
 #include "tests/support/numerics/fiber_block.h"
 #include "tests/support/numerics/matrix_generators.h"
 

@@ -1,5 +1,5 @@
 // dqds on bidiagonal matrices that are hard for it, against bisection in higher precision on the same squares.
-#include "engine/algorithms/dqds.h"
+#include "engine/algorithms/lanes/dqds.h"
 
 #include <gtest/gtest.h>
 
@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/algorithms/matrix_values.h"
+#include "engine/algorithms/lanes/matrix_values.h"
 #include "tests/support/numerics/random.h"
 
 namespace svdserve {

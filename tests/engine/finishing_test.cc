@@ -12,8 +12,8 @@
 #include <utility>
 #include <vector>
 
-#include "engine/algorithms/finish_vectors.h"
-#include "engine/backends/host/finishing.h"
+#include "engine/algorithms/finish/finish_vectors.h"
+#include "engine/backends/host/finish/finishing.h"
 #include "tests/support/numerics/matrix_generators.h"
 #include "tests/support/numerics/random.h"
 #include "tests/support/numerics/shuffled_team.h"

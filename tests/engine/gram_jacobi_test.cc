@@ -1,6 +1,6 @@
 // The orthogonalization of a block pair from its Gram matrix, as a GPU runs it, by a host's block: in order, and
 // shuffled, which must not change a bit.
-#include "engine/algorithms/gram_jacobi.h"
+#include "engine/algorithms/blocks/gram_jacobi.h"
 
 #include <gtest/gtest.h>
 

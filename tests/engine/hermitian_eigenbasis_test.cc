@@ -1,5 +1,5 @@
 // Eigenbases of Hermitian matrices: orthonormal, diagonalizing, in descending order; on one thread and on more.
-#include "engine/backends/host/hermitian_eigenbasis.h"
+#include "engine/backends/host/dense/hermitian_eigenbasis.h"
 
 #include <algorithm>
 #include <atomic>
@@ -8,8 +8,8 @@
 #include <functional>
 #include <vector>
 
-#include "engine/backends/host/blas.h"
-#include "engine/backends/host/small_factor.h"
+#include "engine/backends/host/dense/blas.h"
+#include "engine/backends/host/large/small_factor.h"
 #include "gtest/gtest.h"
 #include "oneapi/tbb/task_arena.h"
 #include "tests/support/numerics/effort.h"

@@ -1,5 +1,5 @@
 // The round robin's table, for every size that Jacobi has and beyond.
-#include "engine/algorithms/pivot_strategy.h"
+#include "engine/algorithms/jacobi/pivot_strategy.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

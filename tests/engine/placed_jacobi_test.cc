@@ -1,5 +1,5 @@
-// JACOBI by a thread block (algorithms/placed_jacobi.h), the source that a GPU runs, on fibers: values and vectors keep
-// the contract in every shape of storage, and the order of the threads changes no bit.
+// JACOBI by a thread block (algorithms/blocks/placed_jacobi.h), the source that a GPU runs, on fibers: values and
+// vectors keep the contract in every shape of storage, and the order of the threads changes no bit.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "engine/algorithms/placed_jacobi.h"
+#include "engine/algorithms/blocks/placed_jacobi.h"
 #include "tests/support/numerics/contract.h"
 #include "tests/support/numerics/dead_lines.h"
 #include "tests/support/numerics/effort.h"

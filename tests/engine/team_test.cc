@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/algorithms/matrix_values.h"
+#include "engine/algorithms/lanes/matrix_values.h"
 #include "tests/support/numerics/random.h"
 #include "tests/support/numerics/shuffled_team.h"
 

@@ -37,7 +37,7 @@ class Rule:
 # What a request is, how it is to be computed and what became of it: plain values that every stage may speak of.
 VALUES = ("engine/problem.h", "engine/large_factor.h", "engine/options.h", "engine/outputs.h", "engine/result.h", "engine/planner.h")
 # The facade; back ends share its vocabulary.
-EXECUTION = ("engine/execution.h", "engine/outputs.h", "engine/vector_layout.h")
+EXECUTION = ("engine/execution.h", "engine/cuda_outcome.h", "engine/outputs.h", "engine/vector_layout.h")
 # The facade of large factors, which is plain values and an interface too.
 FACTORS = ("engine/large_factor.h",)
 ENGINE = VALUES + EXECUTION + FACTORS + ("engine/svd_engine.h", "engine/cuda_engine.h", "engine/cuda_factor_engine.h")
@@ -47,16 +47,57 @@ SERVER = ("server/*", "server/metrics/recorder.h")
 DOORS = ("server/pipeline.h", "server/large_pipeline.h", "server/config.h")
 CORE_LIBRARIES = ("absl",)
 
+
+
+def algorithms(*subjects):
+    return Rule(("engine/core/",) + VALUES + tuple(f"engine/algorithms/{s}/" for s in subjects), ("highway",))
+
+
+def back_end(folder, subjects, libraries):
+    return Rule(("engine/policies/", "engine/core/", "engine/algorithms/") + VALUES + EXECUTION +
+                tuple(f"{folder}/{s}/" if s else f"{folder}/" for s in subjects), ("absl",) + libraries)
+
+
+def host(*subjects):
+    return back_end("engine/backends/host", subjects, ("tbb", "highway"))
+
+
+def cuda(*subjects):
+    rule = back_end("engine/backends/cuda", subjects, ("cuda",))
+    return Rule(rule.project + ("engine/backends/cuda_door/plugin_abi.h",), rule.libraries)
+
+
 RULES = {
     # The engine has never heard of the service: no gRPC, no protobuf, no Prometheus.
     "engine/policies": Rule(),
-    "engine/core": Rule(("engine/policies/",), ("highway",)),
-    "engine/algorithms": Rule(("engine/core/",) + VALUES + FACTORS, ("highway",)),
-    "engine/backends": Rule(("engine/policies/", "engine/core/", "engine/algorithms/") + VALUES + EXECUTION +
-                            FACTORS, ("absl", "tbb", "highway")),
-    # CUDA is known to the kernels and their plugin alone.
-    "engine/backends/cuda": Rule(("engine/policies/", "engine/core/", "engine/algorithms/", "engine/cuda_engine.h") +
-                                 VALUES + EXECUTION + FACTORS, ("absl", "cuda")),
+    "engine/core": Rule((), ("highway",)),
+    # One folder a subject; each knows only those before it.
+    "engine/algorithms/jacobi": algorithms(),
+    "engine/algorithms/tall": algorithms(),
+    "engine/algorithms/lanes": algorithms("jacobi", "tall"),
+    "engine/algorithms/blocks": algorithms("lanes", "tall"),
+    "engine/algorithms/finish": algorithms("tall"),
+    "engine/algorithms/mimo": algorithms(),
+    "engine/algorithms/large": algorithms("jacobi"),
+    # The same subjects in the back ends. `base` and `device` are what their subjects share.
+    "engine/backends/host/base": host(),
+    "engine/backends/host/packs": host("base"),
+    "engine/backends/host/finish": host("base"),
+    "engine/backends/host/mimo": host("base", "packs"),
+    "engine/backends/host/tall": host("base", "packs"),
+    "engine/backends/host/dense": host("base"),
+    "engine/backends/host/large": host("base", "packs", "finish", "dense"),
+    "engine/backends/host": host(""),
+    # CUDA is known to the kernels and their plugin alone. What the engine and the plugin agree on is in cuda_door.
+    "engine/backends/cuda/device": cuda(),
+    "engine/backends/cuda/lanes": cuda("device"),
+    "engine/backends/cuda/finish": cuda("device"),
+    "engine/backends/cuda/mimo": cuda("device"),
+    "engine/backends/cuda/tall": cuda("device", "lanes"),
+    "engine/backends/cuda/blocks": cuda("device", "lanes", "tall"),
+    "engine/backends/cuda/large": cuda("device"),
+    "engine/backends/cuda": cuda(""),
+    "engine/backends/cuda_door": Rule(VALUES + EXECUTION, ("absl",)),
     "engine": Rule(("engine/",), ("absl", "tbb")),
     # A program on matrices that are on the GPU already, as a user would write it.
     "engine/cuda_example.cu": Rule(("engine/cuda_engine.h",), ("cuda",)),
@@ -194,9 +235,9 @@ class PlantedFaults(unittest.TestCase):
 
     def test_faults_are_found(self):
         for path, line in (
-            ("engine/core/lane.h", '#include "engine/algorithms/bidiagonalize.h"'),
-            ("engine/algorithms/dqds.h", '#include "engine/backends/host/launch.h"'),
-            ("engine/algorithms/dqds.h", "#include <tbb/parallel_for.h>"),
+            ("engine/core/lane.h", '#include "engine/algorithms/lanes/bidiagonalize.h"'),
+            ("engine/algorithms/lanes/dqds.h", '#include "engine/backends/host/launch.h"'),
+            ("engine/algorithms/lanes/dqds.h", "#include <tbb/parallel_for.h>"),
             ("engine/svd_engine.cc", "#include <grpcpp/grpcpp.h>"),
             ("engine/svd_engine.cc", '#  include "svdserve/v1/svd_service.pb.h"'),
             ("engine/backends/host/launch.cc", "#include <prometheus/counter.h>"),
@@ -205,17 +246,22 @@ class PlantedFaults(unittest.TestCase):
             ("wire/crc32c.h", '#include "server/error.h"'),
             ("server/batch/batch.cc", '#include "wire/crc32c.h"'),
             ("engine/core/lane.h", "#include <cuda_fp16.h>"),
-            ("engine/algorithms/qr.h", "#include <cooperative_groups.h>"),
+            ("engine/algorithms/tall/qr.h", "#include <cooperative_groups.h>"),
             ("engine/cuda_engine.h", "#include <cuda_runtime_api.h>"),
             ("engine/cuda_engine.cc", "#include <cuda.h>"),
             ("engine/backends/host/launch.cc", "#include <cub/cub.cuh>"),
-            ("engine/backends/host/launch.cc", '#include "engine/backends/cuda/cuda_lane.h"'),
+            ("engine/backends/host/launch.cc", '#include "engine/backends/cuda_door/cuda_lane.h"'),
             ("engine/backends/cuda/launch.h", '#include "engine/backends/host/launch.h"'),
-            ("engine/backends/cuda/lane_kernel.h", "#include <hwy/highway.h>"),
+            ("engine/backends/cuda/lanes/lane_kernel.h", "#include <hwy/highway.h>"),
+            ("engine/backends/cuda/lanes/lane_kernel.h", '#include "engine/backends/cuda/launch.h"'),
+            ("engine/backends/cuda_door/cuda_lane.h", '#include "engine/cuda_engine.h"'),
+            ("engine/backends/host/tall/tall_shape.cc", '#include "engine/backends/host/large/factor_batch.h"'),
+            ("engine/algorithms/jacobi/jacobi_rotation.h", '#include "engine/algorithms/lanes/dqds.h"'),
+            ("engine/core/lane.h", '#include "engine/policies/host_tuning.h"'),
             ("engine/backends/cuda/plugin.cu", '#include "server/device/device.h"'),
-            ("engine/cuda_example.cu", '#include "engine/backends/cuda/plugin_abi.h"'),
+            ("engine/cuda_example.cu", '#include "engine/backends/cuda_door/plugin_abi.h"'),
             ("server/device/cuda_device.cc", "#include <cuda_runtime.h>"),
-            ("server/device/cuda_device.cc", '#include "engine/backends/cuda/cuda_lane.h"'),
+            ("server/device/cuda_device.cc", '#include "engine/backends/cuda_door/cuda_lane.h"'),
             ("client/cpp/client.cc", '#include "engine/cuda_engine.h"'),
             ("server/admit/ledger.h", '#include "server/validate/validate.h"'),
             ("server/batch/batch.h", '#include "server/admit/ledger.h"'),

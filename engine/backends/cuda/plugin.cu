@@ -2,7 +2,7 @@
 #include <cstdio>
 #include <cstring>
 
-#include "engine/backends/cuda/factor.h"
+#include "engine/backends/cuda/large/factor.h"
 #include "engine/backends/cuda/launch.h"
 
 namespace svdserve::cuda {

@@ -5,8 +5,8 @@
 #include <atomic>
 
 #include "absl/types/span.h"
-#include "engine/backends/host/answer_kernels.h"
-#include "engine/backends/host/kernel_table.h"
+#include "engine/backends/host/mimo/answer_kernels.h"
+#include "engine/backends/host/packs/kernel_table.h"
 #include "engine/execution.h"
 #include "oneapi/tbb/task_arena.h"
 

@@ -17,7 +17,7 @@
 #include <cstring>
 #include <functional>
 
-#include "engine/backends/cuda/plugin_abi.h"
+#include "engine/backends/cuda_door/plugin_abi.h"
 #include "engine/result.h"
 
 namespace svdserve::fake_cuda {

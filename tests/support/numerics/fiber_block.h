@@ -1,5 +1,5 @@
-// A thread block without a GPU (engine/algorithms/placed_jacobi.h): every thread is a fiber, which runs until it waits
-// for the others. Fibers go on in a random order, so that what a barrier must part shows as other bits.
+// A thread block without a GPU (engine/algorithms/blocks/placed_jacobi.h): every thread is a fiber, which runs until it
+// waits for the others. Fibers go on in a random order, so that what a barrier must part shows as other bits.
 #ifndef SVDSERVE_TESTS_SUPPORT_NUMERICS_FIBER_BLOCK_H_
 #define SVDSERVE_TESTS_SUPPORT_NUMERICS_FIBER_BLOCK_H_
 

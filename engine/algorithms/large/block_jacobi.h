@@ -1,0 +1,652 @@
+// The SVD, or the hyperbolic SVD, of one large matrix by the hierarchically blocked one-sided Jacobi method: the driver
+// of all back ends.
+//
+//   A = U S V^H, m x n;   hyperbolic: G = U S V^H with U^H U = I, V^H J V = J, J = diag(+-1), m >= n = rank G
+// Method, for m >= n (a wide operand is taken as its adjoint):
+//   1. Columns scaled by powers of two and sorted by norm, rows sorted by their largest entry: P_r A P_c = A'. A' = Q
+//   R.
+//      Sorted rows make the QR accurate for graded rows, sorted columns make R's rows graded. What is much taller than
+//      wide need not be copied for it (TallOperand in factor_backend.h).
+//   2. X = R^H (001, eqs. 1 and 2). Its column norms tell the condition. Within kWarmStartSpread, and unless
+//      Method::kJacobi was asked for: X := X V_0, V_0 an eigenbasis of X^H X. After a QR a bad V_0 costs time, never
+//      accuracy, because X carries its grading in the rows. Else a second QR of the sorted columns, X P = Q_2 R_2, and
+//      X_2 = R_2^H, which is nearly orthogonal.
+//   3. Sweeps of p-steps until X W = Y S has orthogonal columns (block_jacobi_sweeps.h; 001, eqs. 5 to 9).
+//   4. W was accumulated (from V_0, or where R_2 is singular), or W = X_2^-1 (Y S) by one triangular solve,
+//      which after two QRs is as accurate and spares 4 of 10 n^3 operations a sweep. A solver that inverts diagonal
+//      blocks, as cuBLAS's does, leaves W^H W further from I than sweeps would; one Newton-Schulz step squares that.
+//      A' = Q W S Y^H, or with the second QR A' = Q (P Y) S (Q_2 W)^H. Zero columns of Y are completed to a basis.
+//   Hyperbolic: J partitioned by sorting, one QR, R itself is rotated, R W = Y S; U = Q Y, V = W^-H = J W J (001,
+//   eq. 10; W is called V^-* in 000 section 2).
+// Ends without convergence: after max_sweeps; the results are then the best so far, and said to be kNotConverged.
+// Accuracy: |A - U S V^H| and the bases to some n u; for A = B D, D diagonal, every value to a relative error of order
+// n u kappa(B). Cost: 4/3 (m - n/3) n^2 a QR, 6 n^3 a sweep and 4 n^3 more where W is accumulated (complex: four
+// times). Sources: Novakovic, SIAM J. Sci. Comput. 37 (2015) C1-C30 (001); Novakovic and Singer, BIT 51 (2011)
+// 1009-1030 (000); Drmac and Veselic, SIAM J. Matrix Anal. Appl. 29 (2008) 1322-1362 (QR twice, R^H); G -> x, V^* -> w.
+#ifndef SVDSERVE_ENGINE_ALGORITHMS_LARGE_BLOCK_JACOBI_H_
+#define SVDSERVE_ENGINE_ALGORITHMS_LARGE_BLOCK_JACOBI_H_
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <new>
+#include <numeric>
+#include <vector>
+
+#include "engine/algorithms/large/block_jacobi_sweeps.h"
+#include "engine/algorithms/large/factor_backend.h"
+
+namespace svdserve::factor {
+
+// log2 of the largest ratio of R's row norms for which a warm start is faster.
+inline constexpr int32_t kWarmStartSpread = 17;
+// log2 of the largest ratio of columns within which their exponents may be made equal.
+inline constexpr int32_t kPlainSpread = 300;
+inline constexpr double kUnitRoundoff = 0x1p-53;
+// So many u of its columns' norms, and of the largest entries left to it, and a row of R is rounding errors of the QR.
+inline constexpr double kNegligibleRow = 8;
+
+template <FactorBackend Backend>
+class BlockJacobi {
+ public:
+  using E = typename Backend::Element;
+  using View = FactorView<E>;
+
+  // All arguments must outlive the object. run() may be called once.
+  BlockJacobi(Backend& backend, const FactorPlan& plan, const FactorOperands& operands, const FactorControl& control)
+      : backend_(backend), plan_(plan), operands_(operands), watch_(control), progress_(watch_) {
+    const Problem& p = plan.problem;
+    hyperbolic_ = plan.options.hyperbolic;
+    wide_ = p.rows < p.cols;
+    m_ = std::max(p.rows, p.cols);
+    n_ = std::min(p.rows, p.cols);
+    // Of the tall matrix: a wide operand's bases change places.
+    left_columns_ = wide_ ? plan.right_rows : plan.left_columns;
+    right_columns_ = wide_ ? plan.left_columns : plan.right_rows;
+    vectors_ = left_columns_ > 0 || right_columns_ > 0;
+  }
+
+  // Throws FactorStop for everything but kOk and kNotConverged.
+  FactorOutcome run() {
+    prepare();
+    precondition();
+    sweep();
+    finish();
+    if (plan_.options.certificate) certify();
+    outcome_.method = Method::kJacobi;
+    outcome_.phases = backend_.phases();
+    outcome_.rotations = progress_.state.rotations;
+    outcome_.proper_rotations = progress_.state.proper_rotations;
+    progress_.at(FactorStage::kFinish, 1);
+    return outcome_;
+  }
+
+ private:
+  // Step 1: the tall operand, scaled and sorted, in a_ with the column exponents e_.
+  void prepare() {
+    progress_.at(FactorStage::kPrepare, 0);
+    backend_.stage("load");
+    if constexpr (requires { backend_.tall_operand(plan_, operands_); }) {
+      tall_ = backend_.tall_operand(plan_, operands_);
+      if (tall_ != nullptr) return prepare_tall();
+    }
+    a_ = backend_.matrix(m_, n_);
+    e_ = backend_.exponents(n_);
+    const LoadReport report = backend_.load(operands_.matrix, plan_.problem, wide_, a_);
+    if (!report.finite) throw non_finite(report);
+    progress_.at(FactorStage::kPrepare, 0.03);
+    backend_.normalize_columns(a_, e_, false);
+    sort_columns(backend_.column_norms(a_, e_));
+    backend_.permute_columns(a_, column_order_);
+    sort_rows();
+  }
+
+  // The same of an operand that is not loaded, but for the rows, which are sorted as they are read.
+  void prepare_tall() {
+    e_ = backend_.exponents(n_);
+    const LoadReport report = tall_->scan(e_);
+    if (!report.finite) throw non_finite(report);
+    progress_.at(FactorStage::kPrepare, 0.03);
+    sort_columns(tall_->column_norms());
+  }
+
+  // Finds column_order_ and brings e_ into it.
+  void sort_columns(const std::vector<ScaledNorm>& norms) {
+    positive_ = n_;
+    const auto sign = [&](int64_t j) { return hyperbolic_ && operands_.signature[j] < 0 ? -1 : 1; };
+    if (hyperbolic_)
+      positive_ = std::count_if(operands_.signature, operands_.signature + n_, [](int8_t s) { return s > 0; });
+    column_order_ = identity_order(n_);
+    std::stable_sort(column_order_.begin(), column_order_.end(), [&](int64_t i, int64_t j) {
+      return sign(i) != sign(j) ? sign(i) > sign(j) : is_larger(norms[i], norms[j]);
+    });
+    backend_.permute_exponents(e_, column_order_);
+  }
+
+  void sort_rows() {
+    const auto largest = backend_.row_maxima(a_);
+    row_order_ = identity_order(m_);
+    std::stable_sort(row_order_.begin(), row_order_.end(),
+                     [&](int64_t i, int64_t j) { return largest[i] > largest[j]; });
+    backend_.permute_rows(a_, row_order_);
+    sorted_row_maxima_.resize(m_);
+    for (int64_t i = 0; i < m_; ++i) sorted_row_maxima_[i] = largest[row_order_[i]];
+  }
+
+  // Step 2.
+  void precondition() {
+    progress_.at(FactorStage::kPrecondition, 0.05);
+    backend_.stage("qr");
+    if (tall_ != nullptr) {
+      a_ = backend_.matrix(n_, n_);
+      sorted_row_maxima_ = tall_->reduce(column_order_, a_);
+    } else {
+      tau_ = backend_.scalars(n_);
+      backend_.qr(a_, tau_);
+    }
+    x_ = backend_.matrix(n_, n_);
+    f_ = backend_.exponents(n_);
+    if (hyperbolic_) {
+      require_full_rank();
+      backend_.copy_triangle(a_, x_);
+      backend_.copy_exponents(e_, f_, n_);
+      backend_.normalize_columns(x_, f_, true);
+      if (tall_ != nullptr) release(a_);
+    } else {
+      adjoint_without_noise(a_, e_, sorted_row_maxima_);
+      if (!vectors_ || tall_ != nullptr) release(a_);
+      if (!warm_start()) second_qr();
+    }
+    if (!outcome_.warm_started) limit_exponents(backend_.column_norms(x_, f_));
+    if (vectors_ && hyperbolic_) {
+      w_ = backend_.matrix(n_, n_);
+      backend_.set_identity(w_);
+    }
+  }
+
+  // X := R^H, R the triangle of `r`, whose rows had the largest entries `row_maxima` before its QR, all of it relative
+  // to columns of norm 1. Rows of R without an entry that the QR did not make by rounding become zero: the change is no
+  // larger than the backward error of the QR, of each column and of each row. Without it a matrix far from full rank,
+  // such as one of ones, leaves a triangle of structured noise, whose noise is noise again, level by level.
+  void adjoint_without_noise(View r, int32_t* e, const std::vector<double>& row_maxima) {
+    backend_.copy_triangle(r, x_);
+    const std::vector<double> largest = backend_.row_maxima(x_);
+    backend_.adjoint_of_triangle(r, e, x_, f_);
+    double left = 0;  // the largest entry of this row and those after it
+    for (size_t i = row_maxima.size(); i > static_cast<size_t>(n_); --i) left = std::max(left, row_maxima[i - 1]);
+    bool found = false;
+    for (int64_t j = n_ - 1; j >= 0; --j) {
+      left = std::max(left, row_maxima[j]);
+      if (largest[j] == 0 || largest[j] > kNegligibleRow * kUnitRoundoff * std::min(1.0, left)) continue;
+      backend_.set_zero(x_.columns(j, 1));
+      found = true;
+    }
+    if (found) backend_.normalize_columns(x_, f_, true);
+  }
+
+  // The smallest value is at least the smallest column of X times the least singular value of X with unit columns.
+  // Where that is below u, X has lost it already: zero is as good.
+  void limit_exponents(const std::vector<ScaledNorm>& norms) {
+    int32_t least = -kZeroColumn;
+    for (const auto& norm : norms) least = is_zero(norm) ? least : std::min(least, norm.exponent);
+    smallest_exponent_ = least + std::ilogb(kUnitRoundoff);
+  }
+
+  // A diagonal entry of R, relative to its column's norm, that is no more than rounding error: the column depends on
+  // those before it.
+  void require_full_rank() {
+    // The QR's errors, and those that a single precision operand was rounded by.
+    const double stored = value_bytes(plan_.problem.dtype) == 4 ? 0x1p-24 : kUnitRoundoff;
+    const double limit = std::max(4 * static_cast<double>(n_) * kUnitRoundoff, 16 * stored);
+    const auto diagonal = backend_.diagonal(a_);
+    for (int64_t j = 0; j < n_; ++j) {
+      if (!(diagonal[j] > limit)) {
+        throw FactorStop{FactorStatus::kRankDeficient, "the factor does not have full column rank"};
+      }
+    }
+  }
+
+  bool warm_start() {
+    if (plan_.options.method == Method::kJacobi || n_ < 2) return false;
+    const auto norms = backend_.column_norms(x_, f_);
+    if (std::any_of(norms.begin(), norms.end(), is_zero) || spread(norms) > kWarmStartSpread) return false;
+    limit_exponents(norms);
+    progress_.at(FactorStage::kWarmStart, 0.1);
+    backend_.stage("warm start");
+    backend_.apply_exponents(x_, f_);
+    View square = backend_.matrix(n_, n_);
+    w_ = backend_.matrix(n_, n_);
+    backend_.herk(x_, square);
+    if (!backend_.eigenbasis(square, w_)) {
+      backend_.release(square);
+      backend_.release(w_);
+      w_ = {};
+      return false;
+    }
+    x0_ = square;
+    f0_ = backend_.exponents(n_);
+    backend_.copy(x_, x0_);
+    backend_.copy_exponents(f_, f0_, n_);
+    backend_.gemm(Op::kNone, Op::kNone, 1.0, x0_, w_, 0.0, x_);
+    backend_.normalize_columns(x_, f_, true);
+    if (!vectors_) {
+      backend_.release(w_);
+      backend_.release(x0_);
+      w_ = x0_ = {};
+    }
+    return outcome_.warm_started = true;
+  }
+
+  // X P = Q_2 R_2, X := R_2^H. Leaves Q_2 in (b_, tau2_), P in inner_order_.
+  void second_qr() {
+    progress_.at(FactorStage::kPrecondition, 0.1);
+    backend_.stage("qr");
+    const auto norms = backend_.column_norms(x_, f_);
+    inner_order_ = identity_order(n_);
+    std::stable_sort(inner_order_.begin(), inner_order_.end(),
+                     [&](int64_t i, int64_t j) { return is_larger(norms[i], norms[j]); });
+    backend_.permute_columns(x_, inner_order_);
+    backend_.permute_exponents(f_, inner_order_);
+    b_ = x_;
+    tau2_ = backend_.scalars(n_);
+    const std::vector<double> row_maxima = backend_.row_maxima(b_);
+    backend_.qr(b_, tau2_);
+    x_ = backend_.matrix(n_, n_);
+    f0_ = backend_.exponents(n_);
+    backend_.copy_exponents(f_, f0_, n_);
+    adjoint_without_noise(b_, f0_, row_maxima);
+    if (!vectors_) {
+      backend_.release(b_);
+      return;
+    }
+    x0_ = backend_.matrix(n_, n_);
+    backend_.copy(x_, x0_);
+    backend_.copy_exponents(f_, f0_, n_);
+    const auto diagonal = backend_.diagonal(b_);
+    solve_for_w_ = *std::min_element(diagonal.begin(), diagonal.end()) > solvable_diagonal();
+    if (solve_for_w_) return;
+    w_ = backend_.matrix(n_, n_);
+    backend_.set_identity(w_);
+    // The repair multiplies true columns.
+    if (spread(backend_.column_norms(x_, f_)) <= kPlainSpread) {
+      backend_.apply_exponents(x0_, f0_);
+    } else {
+      backend_.release(x0_);
+      x0_ = {};
+    }
+  }
+
+  // Step 3.
+  void sweep() {
+    const FactorOptions& options = plan_.options;
+    typename BlockJacobiSweeps<Backend>::Limits limits;
+    limits.strategy = options.strategy;
+    limits.variant = options.variant;
+    limits.tolerance = options.tolerance > 0 ? options.tolerance : own_tolerance();
+    limits.max_sweeps = options.max_sweeps > 0 ? options.max_sweeps : kDefaultFactorSweeps;
+    limits.expected_sweeps = outcome_.warm_started ? 2 : 9;
+    limits.first_fraction = outcome_.warm_started ? 0.6 : 0.15;
+    limits.last_fraction = 0.9;
+    progress_.at(FactorStage::kSweep, limits.first_fraction);
+    SweepOperands<E> operands;
+    operands.x = x_;
+    operands.f = f_;
+    operands.v = w_;
+    if (w_ && !hyperbolic_) operands.x0 = x0_, operands.f0 = f0_;
+    operands.positive = positive_;
+    operands.smallest_exponent = smallest_exponent_;
+    const auto result = BlockJacobiSweeps<Backend>(backend_, limits, progress_).run(operands);
+    outcome_.status = result.converged ? FactorStatus::kOk : FactorStatus::kNotConverged;
+    outcome_.sweeps = result.sweeps;
+    if (hyperbolic_ && result.zero_column) {
+      throw FactorStop{FactorStatus::kRankDeficient, "the factor does not have full column rank"};
+    }
+  }
+
+  // Cosines of f32 operands' columns need not be smaller than what rounding their results leaves.
+  double own_tolerance() const {
+    const double u = value_bytes(plan_.problem.dtype) == 4 ? 0x1p-28 : kUnitRoundoff;
+    return std::max(4.0, 0.5 * std::sqrt(static_cast<double>(n_))) * u;
+  }
+
+  // Step 4.
+  void finish() {
+    progress_.at(FactorStage::kFinish, 0.9);
+    backend_.stage("finish");
+    if (vectors_ && solve_for_w_) {
+      w_ = x0_;
+      View solution = backend_.matrix(n_, n_);
+      backend_.copy(x_, solution);
+      backend_.solve_lower(x0_, solution);
+      backend_.scale_solution(f0_, f_, solution);
+      w_ = solution;
+    }
+    release(x0_);  // X before the sweeps has done what it was kept for
+    // What a solve, or many rotations, have taken from W's orthogonality, some 10 n u, is squared.
+    if (vectors_ && !hyperbolic_ && !outcome_.warm_started) newton_schulz_step(backend_, w_);
+    const auto norms = sorted_norms();
+    write_values(norms);
+    if (!vectors_) return;
+    unit_columns(norms);
+    progress_.at(FactorStage::kFinish, 0.92);
+    if (left_columns_ > 0) store_left();
+    if (right_columns_ > 0) store_right();
+  }
+
+  // The norms of x, descending among columns of equal sign, in the user's order of signs; the columns of x and w
+  // follow.
+  std::vector<ScaledNorm> sorted_norms() {
+    const auto norms = backend_.column_norms(x_, f_);
+    std::vector<int64_t> order = identity_order(n_), sorted(n_);
+    const auto descending = [&](int64_t i, int64_t j) { return is_larger(norms[i], norms[j]); };
+    std::stable_sort(order.begin(), order.begin() + positive_, descending);
+    std::stable_sort(order.begin() + positive_, order.end(), descending);
+    int64_t next_positive = 0, next_negative = positive_;
+    for (int64_t j = 0; j < n_; ++j) {
+      sorted[j] = order[hyperbolic_ && operands_.signature[j] < 0 ? next_negative++ : next_positive++];
+    }
+    if (hyperbolic_ && w_) change_signs();
+    if (vectors_) {
+      backend_.permute_columns(x_, sorted);
+      backend_.permute_columns(w_, sorted);
+    }
+    std::vector<ScaledNorm> result(n_);
+    for (int64_t j = 0; j < n_; ++j) result[j] = norms[sorted[j]];
+    return result;
+  }
+
+  // W := J W J, J still partitioned.
+  void change_signs() {
+    const int64_t negative = n_ - positive_;
+    backend_.scale_columns(w_.block(0, positive_, positive_, negative), std::vector<double>(negative, -1));
+    backend_.scale_columns(w_.block(positive_, 0, negative, positive_), std::vector<double>(positive_, -1));
+  }
+
+  void write_values(const std::vector<ScaledNorm>& norms) {
+    for (int64_t j = 0; j < n_; ++j) {
+      const double value = std::ldexp(norms[j].mantissa, norms[j].exponent);
+      if (value_bytes(plan_.problem.dtype) == 4) {
+        static_cast<float*>(operands_.values)[j] = static_cast<float>(value);
+        outcome_.out_of_range |= std::isinf(static_cast<float>(value));
+      } else {
+        static_cast<double*>(operands_.values)[j] = value;
+        outcome_.out_of_range |= std::isinf(value);
+      }
+    }
+  }
+
+  // x's columns divided by their norms; zero columns completed to an orthonormal basis.
+  void unit_columns(const std::vector<ScaledNorm>& sorted) {
+    const std::vector<ScaledNorm> own = backend_.column_norms(x_, nullptr);
+    std::vector<double> multipliers(n_);
+    for (int64_t j = 0; j < n_; ++j) {
+      multipliers[j] = own[j].mantissa > 0 ? 1 / std::ldexp(own[j].mantissa, own[j].exponent) : 0;
+    }
+    backend_.scale_columns(x_, multipliers);
+    const int64_t rank =
+        std::count_if(sorted.begin(), sorted.end(), [](const ScaledNorm& s) { return s.mantissa > 0; });
+    if (rank == n_) return;
+    View rest = x_.columns(rank, n_ - rank);
+    backend_.set_zero(rest);
+    backend_.set_identity(rest.block(rank, 0, n_ - rank, n_ - rank));
+    if (rank == 0) return;
+    View reflectors = backend_.matrix(n_, rank);
+    E* tau = backend_.scalars(rank);
+    backend_.copy(x_.columns(0, rank), reflectors);
+    backend_.qr(reflectors, tau);
+    backend_.apply_q(Op::kNone, reflectors, tau, rest);
+    backend_.release(tau);
+    backend_.release(reflectors);
+  }
+
+  // Q times W, P Y or (hyperbolic) Y, in the operand's order of rows.
+  void store_left() {
+    const bool second = bool(b_);
+    const View core = hyperbolic_ || second ? x_ : w_;
+    if (second) backend_.permute_rows(core, inverse_order(inner_order_));
+    if (tall_ != nullptr) {
+      tall_->expand(core);
+      progress_.at(FactorStage::kFinish, 0.95);
+      return;
+    }
+    View left = backend_.matrix(m_, left_columns_);
+    if (left_columns_ > n_ || m_ > n_) backend_.set_zero(left);
+    backend_.copy(core, left.block(0, 0, n_, n_));
+    if (left_columns_ > n_) backend_.set_identity(left.block(n_, n_, m_ - n_, left_columns_ - n_));
+    backend_.apply_q(Op::kNone, a_, tau_, left);
+    backend_.permute_rows(left, inverse_order(row_order_));
+    progress_.at(FactorStage::kFinish, 0.95);
+    store(left, wide_);
+    backend_.release(left);
+  }
+
+  void store_right() {
+    const bool second = bool(b_);
+    const View right = hyperbolic_ || second ? w_ : x_;
+    if (second) backend_.apply_q(Op::kNone, b_, tau2_, right);
+    backend_.permute_rows(right, inverse_order(column_order_));
+    progress_.at(FactorStage::kFinish, 0.98);
+    store(right, !wide_);
+  }
+
+  // The tall matrix's left basis is U, or the wide operand's V^H; the right one V^H or U.
+  void store(View basis, bool adjoint) {
+    Problem p = plan_.problem;
+    p.rows = adjoint ? basis.cols : basis.rows;
+    p.cols = adjoint ? basis.rows : basis.cols;
+    backend_.store(basis, adjoint, adjoint ? operands_.right : operands_.left, p);
+  }
+
+  // Of what was stored, after rounding: |A - U S V^H|_F / |A|_F, |I - U^H U|_F, |I - V^H V|_F or |J - V^H J V|_F.
+  void certify() {
+    release_all();
+    backend_.stage("certificate");
+    if (tall_ != nullptr) return certify_tall();
+    const Problem& p = plan_.problem;
+    const int64_t k = n_;
+    View u = loaded(operands_.left, p.rows, plan_.left_columns, false);
+    View v = loaded(operands_.right, plan_.right_rows, p.cols, true);
+    View product = backend_.matrix(std::max(u.cols, v.cols), std::max(u.cols, v.cols));
+    View square = product.block(0, 0, u.cols, u.cols);
+    backend_.herk(u, square);
+    outcome_.left_orthogonality = backend_.distance_from_signature(square, u.cols);
+    square = product.block(0, 0, v.cols, v.cols);
+    int64_t positive = v.cols;
+    if (hyperbolic_) {
+      positive = signed_square(v, square);
+    } else {
+      backend_.herk(v, square);
+    }
+    outcome_.right_orthogonality = backend_.distance_from_signature(square, positive);
+    backend_.release(product);
+    if (outcome_.out_of_range) {  // some of S is +inf
+      outcome_.residual = std::numeric_limits<double>::infinity();
+      return;
+    }
+    View a = loaded(operands_.matrix, p.rows, p.cols, false);
+    outcome_.residual = residual(a, u.columns(0, k), v.columns(0, k));
+  }
+
+  // The same with the long basis where it was stored.
+  void certify_tall() {
+    View y = wide_ ? loaded(operands_.left, n_, n_, false) : loaded(operands_.right, n_, n_, true);
+    View square = backend_.matrix(n_, n_);
+    tall_->gram_of_basis(square);
+    (wide_ ? outcome_.right_orthogonality : outcome_.left_orthogonality) = backend_.distance_from_signature(square, n_);
+    int64_t positive = n_;
+    if (hyperbolic_) {
+      positive = signed_square(y, square);
+    } else {
+      backend_.herk(y, square);
+    }
+    (wide_ ? outcome_.left_orthogonality : outcome_.right_orthogonality) =
+        backend_.distance_from_signature(square, positive);
+    if (outcome_.out_of_range) {  // some of S is +inf
+      outcome_.residual = std::numeric_limits<double>::infinity();
+      return;
+    }
+    const auto norms = tall_->column_norms();
+    if (std::all_of(norms.begin(), norms.end(), is_zero)) return;
+    int32_t largest = kZeroColumn;
+    for (const auto& norm : norms) largest = std::max(largest, norm.exponent);
+    backend_.scale_columns(y, stored_values(largest));
+    outcome_.residual = tall_->residual(largest, y) / frobenius(norms, largest);
+  }
+
+  View loaded(const void* matrix, int64_t rows, int64_t cols, bool adjoint) {
+    View view = backend_.matrix(adjoint ? cols : rows, adjoint ? rows : cols);
+    Problem p = plan_.problem;
+    p.rows = rows;
+    p.cols = cols;
+    backend_.load(matrix, p, adjoint, view);
+    return view;
+  }
+
+  // square := V^H J V with rows and columns partitioned; v is left as it was. Returns how many signs are positive.
+  int64_t signed_square(View v, View square) {
+    std::vector<int64_t> order = identity_order(n_);
+    std::stable_partition(order.begin(), order.end(), [&](int64_t j) { return operands_.signature[j] > 0; });
+    backend_.permute_rows(v, order);
+    const View plus = v.block(0, 0, positive_, n_), minus = v.block(positive_, 0, n_ - positive_, n_);
+    backend_.set_zero(square);
+    if (plus.rows > 0) backend_.gemm(Op::kAdjoint, Op::kNone, 1.0, plus, plus, 0.0, square);
+    if (minus.rows > 0) backend_.gemm(Op::kAdjoint, Op::kNone, -1.0, minus, minus, 1.0, square);
+    backend_.permute_columns(square, order);
+    backend_.permute_rows(square, order);
+    backend_.permute_rows(v, inverse_order(order));
+    return positive_;
+  }
+
+  // |A - U S V^H|_F / |A|_F. a, u are overwritten. All columns by one power of two: what underflows is negligible.
+  double residual(View a, View u, View v) {
+    int32_t* exponents = backend_.exponents(a.cols);
+    backend_.normalize_columns(a, exponents, false);
+    const auto norms = backend_.column_norms(a, exponents);
+    if (std::all_of(norms.begin(), norms.end(), is_zero)) return 0;
+    const int32_t largest = backend_.apply_exponents(a, exponents);
+    backend_.scale_columns(u, stored_values(largest));
+    backend_.gemm(Op::kNone, Op::kAdjoint, -1.0, u, v, 1.0, a);
+    return frobenius(backend_.column_norms(a, nullptr), 0) / frobenius(norms, largest);
+  }
+
+  // 2^-exponent S, as it was stored.
+  std::vector<double> stored_values(int32_t exponent) const {
+    const bool single = value_bytes(plan_.problem.dtype) == 4;
+    std::vector<double> values(n_);
+    for (int64_t j = 0; j < n_; ++j) {
+      const double value =
+          single ? static_cast<float*>(operands_.values)[j] : static_cast<double*>(operands_.values)[j];
+      values[j] = std::ldexp(value, -exponent);
+    }
+    return values;
+  }
+
+  // 2^-exponent times the Frobenius norm of columns with these norms.
+  static double frobenius(const std::vector<ScaledNorm>& norms, int32_t exponent) {
+    double sum = 0;
+    for (const auto& norm : norms) {
+      const double x = std::ldexp(norm.mantissa, norm.exponent - exponent);
+      sum += x * x;
+    }
+    return std::sqrt(sum);
+  }
+
+  void release_all() {
+    for (View* view : {&a_, &b_, &x_, &x0_, &w_}) release(*view);
+  }
+
+  void release(View& view) {
+    if (view) backend_.release(view);
+    view = {};
+  }
+
+  static FactorStop non_finite(const LoadReport& report) {
+    return {FactorStatus::kNonFinite,
+            "entry (" + std::to_string(report.row) + ", " + std::to_string(report.col) + ") is not finite", false,
+            report.row, report.col};
+  }
+
+  static bool is_larger(const ScaledNorm& x, const ScaledNorm& y) {
+    if (x.mantissa == 0 || y.mantissa == 0) return x.mantissa > y.mantissa;
+    return x.exponent != y.exponent ? x.exponent > y.exponent : x.mantissa > y.mantissa;
+  }
+
+  static bool is_zero(const ScaledNorm& norm) { return norm.mantissa == 0; }
+
+  // log2 of the largest ratio of two norms that are not zero, rounded.
+  static int32_t spread(const std::vector<ScaledNorm>& norms) {
+    int32_t least = -kZeroColumn, most = kZeroColumn;
+    for (const auto& norm : norms) {
+      if (is_zero(norm)) continue;
+      least = std::min(least, norm.exponent);
+      most = std::max(most, norm.exponent);
+    }
+    return std::max(most - least, 0);
+  }
+
+  static std::vector<int64_t> identity_order(int64_t n) {
+    std::vector<int64_t> order(n);
+    std::iota(order.begin(), order.end(), int64_t{0});
+    return order;
+  }
+
+  static std::vector<int64_t> inverse_order(const std::vector<int64_t>& order) {
+    std::vector<int64_t> inverse(order.size());
+    for (size_t i = 0; i < order.size(); ++i) inverse[order[i]] = static_cast<int64_t>(i);
+    return inverse;
+  }
+
+  // The triangular solve divides by R_2's diagonal, each entry relative to its column's norm: W loses about u over the
+  // least of them of its orthogonality, which the repair turns into as much residual. 2 n u leaves a wide margin to the
+  // 10 n u that the contract allows.
+  double solvable_diagonal() const { return 0.5 / static_cast<double>(n_); }
+
+  Backend& backend_;
+  const FactorPlan& plan_;
+  const FactorOperands& operands_;
+  FactorWatch watch_;
+  ProgressTeller progress_;
+  FactorOutcome outcome_;
+
+  bool hyperbolic_ = false, wide_ = false, vectors_ = false, solve_for_w_ = false;
+  int64_t m_ = 0, n_ = 0;                                        // of the tall matrix
+  int64_t left_columns_ = 0, right_columns_ = 0;                 // of its bases; 0: not wanted
+  int32_t smallest_exponent_ = kZeroColumn;                      // of a column that is not rounding error
+  int64_t positive_ = 0;                                         // columns with J = 1
+  std::vector<int64_t> row_order_, column_order_, inner_order_;  // P_r, P_c, P
+  std::vector<double> sorted_row_maxima_;  // of A', relative to its columns; with tall_ of all rows from this one on
+
+  std::unique_ptr<TallOperand<E>> tall_;  // instead of A' and Q, or null
+  View a_;                                // A', then Q and R of it; with e_, tau_. With tall_: R, until there is X
+  View b_;                                // Q_2 and R_2; with tau2_
+  View x_;                                // X, then Y; with f_
+  View x0_;                               // X before the sweeps, with f0_
+  View w_;                                // W
+  int32_t *e_ = nullptr, *f_ = nullptr, *f0_ = nullptr;
+  E *tau_ = nullptr, *tau2_ = nullptr;
+};
+
+// Runs it, and turns what was thrown into an outcome. Never throws.
+template <FactorBackend Backend>
+FactorOutcome block_jacobi(Backend& backend, const FactorPlan& plan, const FactorOperands& operands,
+                           const FactorControl& control) {
+  FactorOutcome outcome;
+  try {
+    return BlockJacobi<Backend>(backend, plan, operands, control).run();
+  } catch (const FactorStop& stop) {
+    outcome.status = stop.status;
+    outcome.detail = stop.detail;
+    outcome.device_lost = stop.device_lost;
+    outcome.row = stop.row;
+    outcome.col = stop.col;
+  } catch (const std::bad_alloc&) {
+    outcome.status = FactorStatus::kOutOfMemory;
+    outcome.detail = "no memory for the workspace";
+  }
+  return outcome;
+}
+
+}  // namespace svdserve::factor
+#endif  // SVDSERVE_ENGINE_ALGORITHMS_LARGE_BLOCK_JACOBI_H_

@@ -1,0 +1,187 @@
+// The outer level of the blocked one-sided Jacobi method: sweeps of p-steps until all columns are orthogonal.
+//
+//   X := X W,   V := V W,   W the product of all transformations, X^H X diagonal at the end
+// x, f: X, scaled as factor_backend.h says; V plain, or none. W is unitary, or with `positive` < n: W^H J W = J.
+// Convergence (001, section 4.5): the sweep that ends it has met no two columns with |cos| > 2 tolerance, and has
+// rotated those between that and the tolerance, which are the rounding errors of the sweep before. Such a sweep costs
+// the Gram matrices only, a tenth of a full one, and less where the back end knows pairs that nothing has changed.
+// Stopping earlier, on a small |cos| of the sweep before, is wrong where values are clustered: there small cosines give
+// large rotations. A sweep's p-steps are enqueued in groups; counters are read, progress is told and a cancel is obeyed
+// between groups. The size of a group follows the clock, and nothing else does: the bits do not depend on it. Drift: V
+// loses orthogonality by some u a sweep. Once all |cos| <= kRepairCosine, which the rotations to come change little,
+// one Newton-Schulz step V := V (3 I - V^H V) / 2 makes it orthogonal to the square of that, and X := X_0 V makes X
+// agree with it again (X_0: X before the sweeps). Not for hyperbolic W, which has no such step. Source: Novakovic, SIAM
+// J. Sci. Comput. 37 (2015) C1-C30, sections 2 and 4.5; G -> x, V -> v, b -> blocks, S_b -> sweep_, the block-oriented
+// and full block variants -> inner_sweeps. Newton-Schulz: Higham, Functions of Matrices (2008), section 8.3.
+#ifndef SVDSERVE_ENGINE_ALGORITHMS_LARGE_BLOCK_JACOBI_SWEEPS_H_
+#define SVDSERVE_ENGINE_ALGORITHMS_LARGE_BLOCK_JACOBI_SWEEPS_H_
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdint>
+
+#include "engine/algorithms/large/factor_backend.h"
+
+namespace svdserve::factor {
+
+inline constexpr double kRepairCosine = 1e-4;
+inline constexpr int kFullBlockSweeps = 30;  // 001, section 4.3: M_s
+// Groups are as long as is needed to be asked, but not longer: well below the second within which a cancel is obeyed
+// and progress told, and what a small batch may wait for the device.
+inline constexpr double kGroupSeconds = 0.02;
+
+// What the sweeps work on. All of it the back end's memory.
+template <class E>
+struct SweepOperands {
+  FactorView<E> x;
+  int32_t* f = nullptr;
+  FactorView<E> v;   // without data: W is not wanted
+  FactorView<E> x0;  // with f0: X as it was before V; without data: no repair
+  int32_t* f0 = nullptr;
+  int64_t positive = 0;  // as PStep's
+  int32_t smallest_exponent = kZeroColumn;
+};
+
+// Tells how far the whole decomposition is, never less than it has told before.
+class ProgressTeller {
+ public:
+  explicit ProgressTeller(const FactorWatch& watch) : watch_(watch) {}
+  // Between stages and groups: obeys a cancel, and tells.
+  void at(FactorStage stage, double fraction) {
+    watch_.check();
+    state.stage = stage;
+    state.fraction = std::clamp(fraction, state.fraction, 1.0);
+    watch_.tell(state);
+  }
+  FactorProgress state{.off_diagonal = 1};
+
+ private:
+  const FactorWatch& watch_;
+};
+
+// V := V (3 I - V^H V) / 2: the distance of V's columns from orthonormal ones is squared.
+template <class Backend>
+void newton_schulz_step(Backend& backend, FactorView<typename Backend::Element> v) {
+  auto square = backend.matrix(v.cols, v.cols);
+  auto next = backend.matrix(v.rows, v.cols);
+  backend.herk(v, square);
+  backend.copy(v, next);
+  backend.gemm(Op::kNone, Op::kNone, -0.5, v, square, 1.5, next);
+  backend.copy(next, v);
+  backend.release(next);
+  backend.release(square);
+}
+
+template <class Backend>
+class BlockJacobiSweeps {
+ public:
+  using E = typename Backend::Element;
+  struct Limits {
+    PivotStrategy strategy = PivotStrategy::kAuto;
+    BlockVariant variant = BlockVariant::kAuto;
+    double tolerance = 0;
+    int max_sweeps = kDefaultFactorSweeps;
+    int expected_sweeps = 10;  // for the fraction alone
+    double first_fraction = 0, last_fraction = 1;
+  };
+  struct Result {
+    bool converged = false;
+    bool zero_column = false;  // some column of x is zero now
+    int sweeps = 0;
+  };
+
+  BlockJacobiSweeps(Backend& backend, const Limits& limits, ProgressTeller& progress)
+      : backend_(backend), limits_(limits), progress_(progress) {}
+
+  Result run(const SweepOperands<E>& operands) {
+    const int64_t n = operands.x.cols;
+    // At least two blocks, so that a small matrix is one pair.
+    width_ = std::max<int64_t>(1, std::min(backend_.block_width(n), (n + 1) / 2));
+    sweep_ = pivot_sweep(limits_.strategy, static_cast<int>((n + width_ - 1) / width_));
+    Result result;
+    bool repaired = !operands.v || !operands.x0;
+    result.converged = sweep_.empty();
+    while (!result.converged && result.sweeps < limits_.max_sweeps) {
+      ++result.sweeps;
+      progress_.state.sweep = result.sweeps;
+      const PStepCounters counters = run_sweep(operands);
+      result.zero_column |= counters.zero_column;
+      result.converged = counters.largest_cosine <= 2 * limits_.tolerance;
+      if (repaired || result.converged || counters.largest_cosine > kRepairCosine) continue;
+      // What was as good from the start has not drifted.
+      if (result.sweeps > 1) repair(operands);
+      repaired = true;
+    }
+    return result;
+  }
+
+ private:
+  PStepCounters run_sweep(const SweepOperands<E>& operands) {
+    using Clock = std::chrono::steady_clock;
+    const FactorProgress before = progress_.state;
+    backend_.stage("sweep");
+    backend_.reset_counters();
+    PStepCounters counters;
+    size_t group = group_;
+    for (size_t step = 0; step < sweep_.size();) {
+      const auto start = Clock::now();
+      const size_t end = std::min(step + group, sweep_.size());
+      for (; step < end; ++step) backend_.p_step(p_step(operands, sweep_[step]));
+      counters = backend_.read_counters();
+      const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
+      if (seconds < kGroupSeconds / 2) group = std::min(2 * group, sweep_.size());
+      if (seconds > kGroupSeconds) group = std::max<size_t>(1, group / 2);
+      progress_.state.rotations = before.rotations + counters.rotations;
+      progress_.state.proper_rotations = before.proper_rotations + counters.proper_rotations;
+      if (step == sweep_.size()) progress_.state.off_diagonal = counters.largest_cosine;
+      progress_.at(FactorStage::kSweep, fraction(static_cast<double>(step) / static_cast<double>(sweep_.size())));
+    }
+    group_ = group;
+    return counters;
+  }
+
+  PStep<E> p_step(const SweepOperands<E>& operands, const PivotStep& pairs) const {
+    PStep<E> step;
+    step.x = operands.x;
+    step.f = operands.f;
+    step.v = operands.v;
+    step.positive = operands.positive;
+    step.pairs = pairs.data();
+    step.count = static_cast<int>(pairs.size());
+    step.width = width_;
+    step.tolerance = limits_.tolerance;
+    step.smallest_exponent = operands.smallest_exponent;
+    step.inner_sweeps = limits_.variant == BlockVariant::kFullBlock ? kFullBlockSweeps : 1;
+    return step;
+  }
+
+  void repair(const SweepOperands<E>& operands) {
+    const auto [x, f, v, x0, f0, positive, smallest_exponent] = operands;
+    backend_.stage("repair");
+    newton_schulz_step(backend_, v);
+    backend_.gemm(Op::kNone, Op::kNone, 1.0, x0, v, 0.0, x);
+    backend_.copy_exponents(f0, f, x.cols);
+    backend_.normalize_columns(x, f, true);
+  }
+
+  // Sweeps to come are guessed: as many as expected, or as the convergence, quadratic from small cosines on, shows.
+  double fraction(double part_of_sweep) const {
+    const double cosine = progress_.state.off_diagonal;
+    const double left = cosine <= limits_.tolerance ? 0 : cosine < 1e-8 ? 1 : cosine < 1e-4 ? 2 : cosine < 1e-2 ? 3 : 4;
+    const double done = progress_.state.sweep - 1 + part_of_sweep;
+    const double all =
+        std::max({done + left * (1 - part_of_sweep), done, cosine < 1e-2 ? 1.0 : double(limits_.expected_sweeps)});
+    return limits_.first_fraction + (limits_.last_fraction - limits_.first_fraction) * (done / all);
+  }
+
+  Backend& backend_;
+  const Limits limits_;
+  ProgressTeller& progress_;
+  int64_t width_ = 1;
+  PivotSweep sweep_;
+  size_t group_ = 1;  // p-steps of the next group
+};
+
+}  // namespace svdserve::factor
+#endif  // SVDSERVE_ENGINE_ALGORITHMS_LARGE_BLOCK_JACOBI_SWEEPS_H_

@@ -1,0 +1,189 @@
+// Kernels of one thread block a matrix, 33 <= k <= 128:
+//
+//   placed_jacobi_kernel   U, S, V of k x k matrices          algorithms/blocks/placed_jacobi.h
+//   block_reduce_kernel    triangles of matrices with m != n  algorithms/blocks/block_qr.h
+//   block_expand_kernel    X = Q X_k
+//
+// Columns of X and Y are in registers as long as there is room: Y of k > 64 in shared memory (f64, c64), and both in
+// the workspace where nothing else holds them (c128, k > 64). Workspace is for the blocks that run at once.
+#ifndef SVDSERVE_ENGINE_BACKENDS_CUDA_BLOCKS_BLOCK_KERNELS_H_
+#define SVDSERVE_ENGINE_BACKENDS_CUDA_BLOCKS_BLOCK_KERNELS_H_
+
+#include <algorithm>
+
+#include "engine/algorithms/blocks/block_qr.h"
+#include "engine/algorithms/blocks/placed_jacobi.h"
+#include "engine/backends/cuda/blocks/block_launch.h"
+#include "engine/backends/cuda/blocks/cuda_block.h"
+#include "engine/backends/cuda/device/launch_context.h"
+#include "engine/planner.h"
+#include "engine/policies/cuda_tuning.h"
+
+namespace svdserve::cuda {
+
+using scalar::ColumnStorage;
+
+// The shape for k <= 64 or k <= 128.
+template <class E, bool kLarge, bool kVectors>
+struct PlacedShapeOf {
+  static constexpr int kBytes = static_cast<int>(sizeof(E));
+  static constexpr int kSplit = kBytes == 16 && !kLarge ? 16 : 8, kRows = (kLarge ? 128 : 64) / kSplit;
+  static constexpr ColumnStorage kX = kBytes == 16 && kLarge ? ColumnStorage::kMemory : ColumnStorage::kRegisters;
+  static constexpr ColumnStorage kY = !kVectors               ? ColumnStorage::kNone
+                                      : kLarge && kBytes >= 8 ? ColumnStorage::kMemory
+                                                              : ColumnStorage::kRegisters;
+  using Shape = scalar::PlacedShape<E, kRows, kSplit, kX, kY>;
+  static constexpr int kThreads = Shape::threads(kLarge ? 128 : 64);
+  // Blocks that should share a multiprocessor: the compiler keeps to the registers that leaves.
+  static constexpr int kBlocks = kThreads <= 256 ? 2 : 1;
+  static constexpr bool kInWorkspace = kX == ColumnStorage::kMemory;
+  static constexpr bool kYInShared = kY == ColumnStorage::kMemory && !kInWorkspace;
+
+  // Y first: elements are aligned as the numbers are not more than they.
+  static constexpr int shared_bytes(int k) {
+    // A number a warp, in fours: the compiler reads as many at once, and throws away what is beyond the last.
+    const int warps = (Shape::threads(k) / 32 + 3) / 4 * 4;
+    const int numbers = Shape::mail_numbers(k) + Shape::columns(k) + warps;
+    return (kYInShared ? Shape::matrix_elements(k) * kBytes : 0) +
+           numbers * static_cast<int>(sizeof(typename E::Scalar));
+  }
+  static constexpr int64_t workspace_elements(int k) {
+    return kInWorkspace ? (kVectors ? 2 : 1) * static_cast<int64_t>(Shape::matrix_elements(k)) : 0;
+  }
+};
+
+template <class E>
+struct PlacedResults {
+  using T = typename E::Scalar;
+  const VectorsCall<E>& call;
+  int64_t m;
+  __device__ __forceinline__ void value(int r, T s) const { call.square.values[m * call.square.k + r] = s; }
+  __device__ __forceinline__ void x(int i, int r, const E& u, bool finite) const { put(call.x, i, r, u, finite); }
+  __device__ __forceinline__ void y(int i, int r, const E& v, bool finite) const { put(call.y, i, r, v, finite); }
+  __device__ __forceinline__ void put(const Columns<E>& to, int i, int r, const E& z, bool finite) const {
+    if (to.data == nullptr || r >= to.columns) return;
+    store_element(canonical(z, to.conjugate, finite),
+                  to.data + m * to.matrix_stride + i * to.row_stride + r * to.col_stride);
+  }
+};
+
+template <class E, bool kLarge, bool kVectors>
+__global__ void __launch_bounds__(PlacedShapeOf<E, kLarge, kVectors>::kThreads,
+                                  PlacedShapeOf<E, kLarge, kVectors>::kBlocks)
+    placed_jacobi_kernel(const VectorsCall<E> call, E* const workspace) {
+  using Sizes = PlacedShapeOf<E, kLarge, kVectors>;
+  using Shape = typename Sizes::Shape;
+  using T = typename E::Scalar;
+  extern __shared__ __align__(16) unsigned char shared_bytes[];
+  const SquareCall<T>& square = call.square;
+  const int k = square.k;
+  E* const mine = workspace + blockIdx.x * Sizes::workspace_elements(k);
+  E* const y_shared = reinterpret_cast<E*>(shared_bytes);
+  T* const mail = reinterpret_cast<T*>(y_shared + (Sizes::kYInShared ? Shape::matrix_elements(k) : 0));
+  T* const values = mail + Shape::mail_numbers(k);
+  const scalar::PlacedMemory<Shape> memory{mail, values, values + Shape::columns(k), mine,
+                                           Sizes::kInWorkspace ? mine + Shape::matrix_elements(k) : y_shared};
+  const CudaBlock block;
+  const int row_step = square.row_major ? k : 1, col_step = square.row_major ? 1 : k;
+  for (int64_t m = blockIdx.x; m < square.count; m += gridDim.x) {
+    scalar::PlacedJacobi<CudaBlock, Shape> jacobi(block, memory, k);
+    const E* const a = reinterpret_cast<const E*>(square.a) + m * k * k;
+    const auto source = [&](int i, int j) { return a[i * row_step + j * col_step]; };
+    const T* const given = square.exponents == nullptr ? nullptr : square.exponents + m * k;
+    const MatrixStatus status =
+        jacobi.run(source, given, square.tolerance, square.max_sweeps, PlacedResults<E>{call, m});
+    if (block.index() == 0) record_status(square, m, static_cast<int>(status));
+  }
+}
+
+template <class E>
+__device__ __forceinline__ scalar::BlockFactor<E> block_factor(const TallCall<typename E::Scalar>& call, int64_t m) {
+  using L = typename E::Lane;
+  const int rows = static_cast<int>(call.long_side);
+  return {reinterpret_cast<E*>(call.factors) + m * rows * call.k, reinterpret_cast<L*>(call.g) + m * call.k, rows,
+          call.k};
+}
+
+template <class E>
+__global__ void __launch_bounds__(kBlockQrThreads) block_reduce_kernel(const TallCall<typename E::Scalar> call) {
+  const int64_t m = blockIdx.x;
+  const int k = call.k;
+  const scalar::BlockQr<CudaBlock, E> qr(CudaBlock(), block_factor<E>(call, m));
+  const E* const a = reinterpret_cast<const E*>(call.a) + m * call.long_side * k;
+  const auto source = [&](int i, int j) { return a[i * call.row_stride + j * call.col_stride]; };
+  qr.reduce(source, call.col_stride == 1, call.exponents + m * k, reinterpret_cast<E*>(call.triangles) + m * k * k);
+}
+
+template <class E>
+__global__ void __launch_bounds__(kBlockQrThreads)
+    block_expand_kernel(const TallCall<typename E::Scalar> call, const Columns<E> to, int columns) {
+  const int64_t m = blockIdx.x;
+  const int k = call.k;
+  const scalar::BlockQr<CudaBlock, E> qr(CudaBlock(), block_factor<E>(call, m));
+  E* const x = to.data + m * to.matrix_stride;
+  const bool finite = call.exponents[m * k] == call.exponents[m * k];
+  qr.expand(
+      reinterpret_cast<const E*>(call.triangles) + m * k * k, columns, [&](int c) { return x + c * to.col_stride; },
+      to.row_stride, [&](const E& z) { return canonical(z, to.conjugate, finite); });
+}
+
+// --- launching -----------------------------------------------------------------------------------------------------
+
+// Blocks of a launch: one a matrix, or as many as have workspace.
+template <class Sizes>
+constexpr int64_t placed_blocks(int64_t count) {
+  return Sizes::kInWorkspace ? std::min(count, kWorkspaceBlocks) : count;
+}
+
+// f(Sizes) for the shape of k.
+template <class E, class F>
+auto with_placed_shape(int k, bool vectors, F f) {
+  if (k <= 64) return vectors ? f(PlacedShapeOf<E, false, true>()) : f(PlacedShapeOf<E, false, false>());
+  return vectors ? f(PlacedShapeOf<E, true, true>()) : f(PlacedShapeOf<E, true, false>());
+}
+
+template <class E, bool kLarge, bool kVectors>
+void launch_placed(Launch* launch, PlacedShapeOf<E, kLarge, kVectors>, const VectorsCall<E>& call, E* workspace) {
+  using Sizes = PlacedShapeOf<E, kLarge, kVectors>;
+  const int k = call.square.k;
+  launch->operator()<placed_jacobi_kernel<E, kLarge, kVectors>>(
+      static_cast<unsigned>(placed_blocks<Sizes>(call.square.count)), Sizes::Shape::threads(k), Sizes::shared_bytes(k),
+      call, workspace);
+}
+
+template <class E>
+int64_t BlockLaunch<E>::workspace_bytes(int k, bool vectors, int64_t count) {
+  return with_placed_shape<E>(k, vectors, [&](auto sizes) {
+    using Sizes = decltype(sizes);
+    return placed_blocks<Sizes>(count) * Sizes::workspace_elements(k) * static_cast<int64_t>(sizeof(E));
+  });
+}
+
+template <class E>
+cudaError_t BlockLaunch<E>::decompose(const VectorsCall<E>& call, bool vectors, void* workspace, int device,
+                                      cudaStream_t stream) {
+  Launch launch{device, stream};
+  with_placed_shape<E>(call.square.k, vectors,
+                       [&](auto sizes) { launch_placed(&launch, sizes, call, static_cast<E*>(workspace)); });
+  return launch.error;
+}
+
+template <class E>
+cudaError_t BlockLaunch<E>::reduce(const TallCall<T>& call, cudaStream_t stream) {
+  Launch launch{0, stream};
+  const auto blocks = static_cast<unsigned>(call.count);
+  launch.template operator()<scan_kernel<E>>(blocks, 256, 0, call);
+  launch.template operator()<block_reduce_kernel<E>>(blocks, kBlockQrThreads, 0, call);
+  return launch.error;
+}
+
+template <class E>
+cudaError_t BlockLaunch<E>::expand(const TallCall<T>& call, const Columns<E>& to, cudaStream_t stream) {
+  Launch launch{0, stream};
+  launch.template operator()<block_expand_kernel<E>>(static_cast<unsigned>(call.count), kBlockQrThreads, 0, call, to,
+                                                     std::min(to.columns, call.k));
+  return launch.error;
+}
+
+}  // namespace svdserve::cuda
+#endif  // SVDSERVE_ENGINE_BACKENDS_CUDA_BLOCKS_BLOCK_KERNELS_H_

@@ -1,0 +1,28 @@
+// Matrices with 33 <= k = min(m, n) <= 128: a thread block each (block_kernels.h). What the launcher of an element type
+// calls; defined in the units that block.cu.in makes, which take long to compile.
+#ifndef SVDSERVE_ENGINE_BACKENDS_CUDA_BLOCKS_BLOCK_LAUNCH_H_
+#define SVDSERVE_ENGINE_BACKENDS_CUDA_BLOCKS_BLOCK_LAUNCH_H_
+
+#include "engine/backends/cuda/lanes/vectors_kernels.h"
+#include "engine/backends/cuda/tall/tall_kernels.h"
+
+namespace svdserve::cuda {
+
+// Each of these enqueues on a stream and returns what went wrong in doing so.
+template <class E>
+struct BlockLaunch {
+  using T = typename E::Scalar;
+
+  // Bytes of the workspace of decompose(), a multiple of the size of an element.
+  static int64_t workspace_bytes(int k, bool vectors, int64_t count);
+  // U, S and V of k x k matrices; without vectors call.x and call.y are null. X may replace the matrices.
+  static cudaError_t decompose(const VectorsCall<E>& call, bool vectors, void* workspace, int device,
+                               cudaStream_t stream);
+  // Triangles of matrices with m != n, row-wise, and in call.factors, call.g what Q is made of. A matrix is one tile.
+  static cudaError_t reduce(const TallCall<T>& call, cudaStream_t stream);
+  // The leading k columns of X = Q X_k, of those that `to` has; X_k by columns in call.triangles.
+  static cudaError_t expand(const TallCall<T>& call, const Columns<E>& to, cudaStream_t stream);
+};
+
+}  // namespace svdserve::cuda
+#endif  // SVDSERVE_ENGINE_BACKENDS_CUDA_BLOCKS_BLOCK_LAUNCH_H_

@@ -1,0 +1,64 @@
+// Elements between registers and memory, in as few accesses as their bytes allow: a complex one in one, several beside
+// each other in vectors of 16 bytes. Memory is aligned to an element.
+#ifndef SVDSERVE_ENGINE_BACKENDS_CUDA_LANES_ELEMENT_ACCESS_H_
+#define SVDSERVE_ENGINE_BACKENDS_CUDA_LANES_ELEMENT_ACCESS_H_
+
+#include "engine/backends/cuda/lanes/lane_kernel.h"
+
+namespace svdserve::cuda {
+
+template <class E>
+__device__ __forceinline__ E load_element(const E* from) {
+  using T = typename E::Scalar;
+  if constexpr (E::kComplex) {
+    const auto v = *reinterpret_cast<const Vector<T, 2>*>(from);
+    return {Lane<T>(v.x[0]), Lane<T>(v.x[1])};
+  } else {
+    return *from;
+  }
+}
+template <class E>
+__device__ __forceinline__ void store_element(const E& x, E* to) {
+  using T = typename E::Scalar;
+  if constexpr (E::kComplex) {
+    *reinterpret_cast<Vector<T, 2>*>(to) = {{x.re.v, x.im.v}};
+  } else {
+    *to = x;
+  }
+}
+
+// n elements beside each other, by vectors of up to 16 bytes where they begin at a multiple of that.
+template <class E, int n>
+struct ElementRun {
+  using T = typename E::Scalar;
+  static constexpr int kBytes = n * static_cast<int>(sizeof(E)) < 16 ? n * static_cast<int>(sizeof(E)) : 16;
+  static constexpr int kNumbers = kBytes / static_cast<int>(sizeof(T)), kVectors = n * E::kComponents / kNumbers;
+  using V = Vector<T, kNumbers>;
+
+  static __device__ __forceinline__ bool begins_at(const E* p) { return reinterpret_cast<uintptr_t>(p) % kBytes == 0; }
+  static __device__ __forceinline__ void load(const E* from, E (&to)[n]) {
+    SVD_UNROLL for (int x = 0; x < kVectors; ++x) {
+      const V v = reinterpret_cast<const V*>(from)[x];
+      SVD_UNROLL for (int i = 0; i < kNumbers; ++i) number(to, x * kNumbers + i) = Lane<T>(v.x[i]);
+    }
+  }
+  static __device__ __forceinline__ void store(E (&from)[n], E* to) {
+    SVD_UNROLL for (int x = 0; x < kVectors; ++x) {
+      V v;
+      SVD_UNROLL for (int i = 0; i < kNumbers; ++i) v.x[i] = number(from, x * kNumbers + i).v;
+      reinterpret_cast<V*>(to)[x] = v;
+    }
+  }
+
+ private:
+  static __device__ __forceinline__ Lane<T>& number(E (&x)[n], int i) {
+    if constexpr (E::kComplex) {
+      return i % 2 == 0 ? x[i / 2].re : x[i / 2].im;
+    } else {
+      return x[i].re;
+    }
+  }
+};
+
+}  // namespace svdserve::cuda
+#endif  // SVDSERVE_ENGINE_BACKENDS_CUDA_LANES_ELEMENT_ACCESS_H_

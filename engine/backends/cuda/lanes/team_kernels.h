@@ -1,0 +1,137 @@
+// Matrices too large for one thread's registers: a team of threads has one in shared memory.
+//
+//   bidiagonalize_kernel   A -> q, e (Between)         a team a matrix
+//   jacobi_kernel          A -> s, exponents (Between)  a team a matrix
+// What follows is finish_kernel.h's: what a team does well (columns beside each other) and what it cannot share (the
+// recurrences of dqds) want different numbers of threads.
+#ifndef SVDSERVE_ENGINE_BACKENDS_CUDA_LANES_TEAM_KERNELS_H_
+#define SVDSERVE_ENGINE_BACKENDS_CUDA_LANES_TEAM_KERNELS_H_
+
+#include "engine/backends/cuda/device/cuda_team.h"
+#include "engine/backends/cuda/device/kernel_call.h"
+#include "engine/policies/cuda_tuning.h"
+
+namespace svdserve::cuda {
+
+// A team's part of shared memory: the matrix by columns of odd length, so that rows and columns are read without bank
+// conflicts, and vectors of k numbers.
+template <class E>
+struct TeamStorage {
+  using T = typename E::Scalar;
+  static constexpr int kVectors = 3;
+  SVD_HD static int leading_dimension(int rows) { return rows | 1; }
+  // In numbers; even, so that double stays aligned whatever follows.
+  SVD_HD static int size(int rows, int k) {
+    return (leading_dimension(rows) * k * E::kComponents + kVectors * k + 1) / 2 * 2;
+  }
+
+  E* matrix;
+  Lane<T>* vectors;
+  __device__ TeamStorage(T* shared, int team, int rows, int k)
+      : matrix(reinterpret_cast<E*>(shared + static_cast<size_t>(team) * size(rows, k))),
+        vectors(reinterpret_cast<Lane<T>*>(matrix + leading_dimension(rows) * k)) {}
+};
+
+// rows x k elements, natural storage to columns in shared memory. Neighbouring threads read neighbouring elements.
+template <class E, class Team>
+__device__ __forceinline__ void load_matrix(const Team& team, const E* __restrict__ from, int rows, int k,
+                                            int64_t row_stride, int64_t col_stride, scalar::MatrixView<E> a,
+                                            int threads) {
+  const bool by_rows = col_stride == 1;
+  const int inner = by_rows ? k : rows, total = rows * k;
+  int i = team.rank() / inner, j = team.rank() % inner;  // position in the outer and the inner direction
+  const int step_outer = threads / inner, step_inner = threads % inner;
+  for (int x = team.rank(); x < total; x += threads) {
+    const int row = by_rows ? i : j, col = by_rows ? j : i;
+    a(row, col) = from[row * row_stride + col * col_stride];
+    i += step_outer;
+    j += step_inner;
+    if (j >= inner) {
+      j -= inner;
+      ++i;
+    }
+  }
+  team.sync();
+}
+
+template <class E, int kThreads>
+struct TeamKernel {
+  using T = typename E::Scalar;
+  using Team = CudaTeam<kThreads>;
+
+  static __device__ int in_block() { return static_cast<int>(threadIdx.x) / kThreads; }
+  // Which matrix, tile or pair the team works on.
+  static __device__ int64_t number() {
+    return static_cast<int64_t>(blockIdx.x) * (static_cast<int>(blockDim.x) / kThreads) + in_block();
+  }
+  static int team_bytes(int rows, int k) { return TeamStorage<E>::size(rows, k) * static_cast<int>(sizeof(T)); }
+};
+
+// The steps that both kernels begin with. Returns whether the matrix is finite.
+template <bool kByColumn, class E, class Team>
+__device__ __forceinline__ bool load_and_scale(const Team& team, const SquareCall<typename E::Scalar>& call, int64_t m,
+                                               scalar::MatrixView<E> a, Lane<typename E::Scalar>* exponents,
+                                               int threads) {
+  using T = typename E::Scalar;
+  const int k = call.k;
+  const E* const from = reinterpret_cast<const E*>(call.a) + m * k * k;
+  load_matrix(team, from, k, k, call.row_major ? k : 1, call.row_major ? 1 : k, a, threads);
+  const auto* const given =
+      reinterpret_cast<const Lane<T>*>(call.exponents == nullptr ? nullptr : call.exponents + m * k);
+  return scalar::scale_matrix<kByColumn>(team, a, scalar::RuntimeSize{k}, given, exponents).m;
+}
+
+template <class E, int kThreads>
+__global__ void __launch_bounds__(kTeamBlock)
+    bidiagonalize_kernel(const SquareCall<typename E::Scalar> call, const Between<typename E::Scalar> to) {
+  using Kernel = TeamKernel<E, kThreads>;
+  using T = typename E::Scalar;
+  extern __shared__ __align__(16) unsigned char shared_bytes[];
+  const typename Kernel::Team team;
+  const int k = call.k;
+  const int64_t m = Kernel::number();
+  if (m >= call.count) return;
+  const TeamStorage<E> storage(reinterpret_cast<T*>(shared_bytes), Kernel::in_block(), k, k);
+  const scalar::MatrixView<E> a{storage.matrix, TeamStorage<E>::leading_dimension(k)};
+  Lane<T>* const exponents = storage.vectors;
+  Lane<T>* const q = exponents + k;
+  Lane<T>* const e = q + k;
+  const bool finite = load_and_scale<false>(team, call, m, a, exponents, kThreads);
+  scalar::bidiagonalize(team, a, scalar::RuntimeSize{k}, q, e);
+  team.sync();
+  for (int i = team.rank(); i < k; i += kThreads) {
+    to.q[i * call.count + m] = q[i].v;
+    if (i < k - 1) to.e[i * call.count + m] = e[i].v;
+  }
+  if (team.rank() == 0) {
+    to.exponent[m] = exponents[0].v;
+    to.state[m] = T(finite ? kOkState : kNonFiniteState);
+  }
+}
+
+template <class E, int kThreads>
+__global__ void __launch_bounds__(kTeamBlock)
+    jacobi_kernel(const SquareCall<typename E::Scalar> call, const Between<typename E::Scalar> to) {
+  using Kernel = TeamKernel<E, kThreads>;
+  using T = typename E::Scalar;
+  extern __shared__ __align__(16) unsigned char shared_bytes[];
+  const typename Kernel::Team team;
+  const int k = call.k;
+  const int64_t m = Kernel::number();
+  if (m >= call.count) return;
+  const TeamStorage<E> storage(reinterpret_cast<T*>(shared_bytes), Kernel::in_block(), k, k);
+  const scalar::MatrixView<E> a{storage.matrix, TeamStorage<E>::leading_dimension(k)};
+  Lane<T>* const exponents = storage.vectors;
+  Lane<T>* const s = exponents + k;
+  const bool finite = load_and_scale<true>(team, call, m, a, exponents, kThreads);
+  const auto unfinished =
+      scalar::one_sided_jacobi(team, a, scalar::RuntimeSize{k}, exponents, Lane<T>(call.tolerance), call.max_sweeps, s);
+  for (int i = team.rank(); i < k; i += kThreads) {
+    to.q[i * call.count + m] = s[i].v;
+    to.e[i * call.count + m] = exponents[i].v;
+  }
+  if (team.rank() == 0) to.state[m] = T(!finite ? kNonFiniteState : unfinished.m ? kNotConvergedState : kOkState);
+}
+
+}  // namespace svdserve::cuda
+#endif  // SVDSERVE_ENGINE_BACKENDS_CUDA_LANES_TEAM_KERNELS_H_

@@ -1,0 +1,174 @@
+#include "engine/backends/cuda/large/p_step.h"
+
+#include <algorithm>
+
+#include "engine/backends/cuda/large/p_step_kernels.h"
+
+namespace svdserve::cuda {
+namespace {
+
+constexpr int kMostSplits = 8;
+// Slabs on their way or worked on, where shared memory allows; else two.
+constexpr int kManyGramStages = 4, kManyPostStages = 3;
+
+constexpr uint64_t aligned(uint64_t bytes) { return (bytes + 255) / 256 * 256; }
+
+template <class E>
+struct Workspace {
+  E *partial, *w;
+  int *exponent_changes, *active;
+};
+template <class E>
+uint64_t lay_out(int count, int columns, char* base, Workspace<E>* out) {
+  const auto n = static_cast<uint64_t>(count), k = static_cast<uint64_t>(columns), square = k * k * sizeof(E);
+  uint64_t at = 0;
+  const auto take = [&](uint64_t bytes) {
+    char* const p = base + at;
+    at += aligned(bytes);
+    return p;
+  };
+  Workspace<E> all{};
+  all.partial = reinterpret_cast<E*>(take(n * kMostSplits * square));
+  all.w = reinterpret_cast<E*>(take(n * square));
+  all.exponent_changes = reinterpret_cast<int*>(take(n * 2 * k * sizeof(int)));
+  all.active = reinterpret_cast<int*>(take(n * sizeof(int)));
+  if (out != nullptr) *out = all;
+  return at;
+}
+
+template <class Kernel>
+cudaError_t allow(Kernel kernel, int shared_bytes) {
+  return cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes);
+}
+
+template <class E, int K>
+cudaError_t launch(const PStepCall<E>& call, const PStepLimits& limits, cudaEvent_t* marks, cudaStream_t stream) {
+  Workspace<E> space;
+  lay_out(call.count, K, static_cast<char*>(call.workspace), &space);
+  cudaError_t error = cudaSuccess;
+  const auto mark = [&](int i) {
+    if (marks != nullptr && error == cudaSuccess) error = cudaEventRecord(marks[i], stream);
+  };
+  const auto after = [&](cudaError_t e) {
+    if (error == cudaSuccess) error = e;
+  };
+
+  mark(0);
+  // Rows are split so that every multiprocessor has a block.
+  const auto slabs = [](int64_t rows, int of) { return static_cast<int>((rows + of - 1) / of); };
+  const int gram_slabs = slabs(call.x.rows, Slab<E, K, true>::kRows);
+  const int splits =
+      std::max(1, std::min({kMostSplits, gram_slabs, (limits.multiprocessors + call.count / 2) / call.count}));
+  const dim3 gram_grid(static_cast<unsigned>(splits), static_cast<unsigned>(call.count));
+  const auto gram = [&](auto kernel, int stages) {
+    const int bytes = GramShape<E, K>::shared_bytes(stages);
+    after(allow(kernel, bytes));
+    if (error != cudaSuccess) return;
+    kernel<<<gram_grid, GramShape<E, K>::kThreads, static_cast<size_t>(bytes), stream>>>(
+        call.x, call.pairs, call.versions, call.width, space.partial);
+    after(cudaGetLastError());
+  };
+  if (GramShape<E, K>::shared_bytes(kManyGramStages) <= limits.shared_bytes) {
+    gram(gram_kernel<E, K, kManyGramStages>, kManyGramStages);
+  } else {
+    gram(gram_kernel<E, K, 2>, 2);
+  }
+  if (error != cudaSuccess) return error;
+  mark(1);
+
+  const bool w_in_shared_memory = InnerShape<E, K>::shared_bytes(true) <= limits.shared_bytes;
+  const int inner_bytes = InnerShape<E, K>::shared_bytes(w_in_shared_memory);
+  const InnerCall<E> inner{call.pairs,
+                           space.partial,
+                           splits,
+                           space.w,
+                           call.exponents,
+                           space.exponent_changes,
+                           space.active,
+                           call.counters,
+                           call.versions,
+                           call.width,
+                           call.x.cols,
+                           call.positive,
+                           call.tolerance,
+                           call.smallest_exponent,
+                           call.inner_sweeps,
+                           w_in_shared_memory};
+  after(allow(inner_kernel<E, K>, inner_bytes));
+  if (error != cudaSuccess) return error;
+  inner_kernel<E, K>
+      <<<static_cast<unsigned>(call.count), InnerShape<E, K>::kThreads, static_cast<size_t>(inner_bytes), stream>>>(
+          inner);
+  after(cudaGetLastError());
+  mark(2);
+
+  // One wave of blocks where that is enough: each reads W first, which is as much as several slabs.
+  constexpr int kMostSlabs = 32;
+  const int x_slabs = slabs(call.x.rows, Slab<E, K, false>::kRows);
+  const int v_slabs = call.v.data != nullptr ? slabs(call.v.rows, Slab<E, K, false>::kRows) : 0;
+  const int64_t all = int64_t{x_slabs + v_slabs} * call.count;
+  const int64_t resident = int64_t{PostShape<E, K>::kBlocks} * limits.multiprocessors;
+  const int per_block = std::clamp(static_cast<int>((all + resident - 1) / resident), 1, kMostSlabs);
+  const int chunks_of_x = slabs(x_slabs, per_block), chunks_of_v = slabs(v_slabs, per_block);
+  const PostCall<E> post{call.x,       call.v,     call.pairs,  space.w,  call.exponents, space.exponent_changes,
+                         space.active, call.width, chunks_of_x, per_block};
+  const dim3 post_grid(static_cast<unsigned>(chunks_of_x + chunks_of_v), static_cast<unsigned>(call.count));
+  const auto postmultiply = [&](auto kernel, int stages) {
+    const int bytes = PostShape<E, K>::shared_bytes(stages);
+    after(allow(kernel, bytes));
+    if (error != cudaSuccess) return;
+    kernel<<<post_grid, PostShape<E, K>::kThreads, static_cast<size_t>(bytes), stream>>>(post);
+    after(cudaGetLastError());
+  };
+  // A multiprocessor's shared memory is a KiB a block more than what a block of its own can have.
+  if (PostShape<E, K>::kBlocks * (PostShape<E, K>::shared_bytes(kManyPostStages) + 1024) <=
+      limits.shared_bytes + 1024) {
+    postmultiply(postmultiply_kernel<E, K, kManyPostStages>, kManyPostStages);
+  } else {
+    postmultiply(postmultiply_kernel<E, K, 2>, 2);
+  }
+  if (error != cudaSuccess) return error;
+  mark(3);
+  return error;
+}
+
+template <class E, int K>
+bool fits(const PStepLimits& limits) {
+  return GramShape<E, K>::shared_bytes(2) <= limits.shared_bytes &&
+         InnerShape<E, K>::shared_bytes(false) <= limits.shared_bytes &&
+         PostShape<E, K>::shared_bytes(2) <= limits.shared_bytes;
+}
+
+}  // namespace
+
+template <class E>
+bool p_step_supports(int columns, const PStepLimits& limits) {
+  if constexpr (!kIsComplex<E>) {
+    if (columns == 128) return fits<E, 128>(limits) && InnerShape<E, 128>::shared_bytes(true) <= limits.shared_bytes;
+  }
+  return columns == 64 && fits<E, 64>(limits);
+}
+
+template <class E>
+uint64_t p_step_workspace_bytes(int count, int columns) {
+  return lay_out<E>(count, columns, nullptr, nullptr);
+}
+
+template <class E>
+cudaError_t launch_p_step(const PStepCall<E>& call, const PStepLimits& limits, cudaEvent_t* marks,
+                          cudaStream_t stream) {
+  if (call.count == 0) return cudaSuccess;
+  if constexpr (!kIsComplex<E>) {
+    if (call.columns == 128) return launch<E, 128>(call, limits, marks, stream);
+  }
+  return launch<E, 64>(call, limits, marks, stream);
+}
+
+template bool p_step_supports<double>(int, const PStepLimits&);
+template bool p_step_supports<Complex>(int, const PStepLimits&);
+template uint64_t p_step_workspace_bytes<double>(int, int);
+template uint64_t p_step_workspace_bytes<Complex>(int, int);
+template cudaError_t launch_p_step<double>(const PStepCall<double>&, const PStepLimits&, cudaEvent_t*, cudaStream_t);
+template cudaError_t launch_p_step<Complex>(const PStepCall<Complex>&, const PStepLimits&, cudaEvent_t*, cudaStream_t);
+
+}  // namespace svdserve::cuda

@@ -1,0 +1,477 @@
+// The three kernels of a p-step of block Jacobi: Gram matrices of all its pairs, their orthogonalization
+// (algorithms/blocks/gram_jacobi.h), and the postmultiplication of X and V, in place. E is double or Complex; K = 64 or
+// 128 columns make a pair.
+//
+// X and V are column-major in device memory, every column aligned to 16 bytes. Slabs of rows stream through shared
+// memory by asynchronous copies, two or more at a time, with zeros for rows and columns beyond the last; the products
+// are those of the matrix units.
+#ifndef SVDSERVE_ENGINE_BACKENDS_CUDA_LARGE_P_STEP_KERNELS_H_
+#define SVDSERVE_ENGINE_BACKENDS_CUDA_LARGE_P_STEP_KERNELS_H_
+
+#include <cuda_pipeline_primitives.h>
+
+#include "engine/algorithms/blocks/gram_jacobi.h"
+#include "engine/algorithms/large/factor_backend.h"
+#include "engine/backends/cuda/device/cuda_team.h"
+#include "engine/backends/cuda/large/matrix_unit.h"
+#include "engine/backends/cuda/large/p_step.h"
+
+namespace svdserve::cuda {
+
+// --- slabs --------------------------------------------------------------------------------------------------------
+
+// kRows rows of the K columns of a pair, column-major in shared memory. Leading dimensions are such that the lanes of a
+// warp that read a fragment meet different banks: the rows of a fragment are neighbours (postmultiply) or far (Gram).
+template <class E, int K, bool kGram>
+struct Slab {
+  static constexpr int kRows = 32768 / (K * static_cast<int>(sizeof(E)));
+  static constexpr int kLd = kRows + (kIsComplex<E> && !kGram ? 2 : 4);
+  static constexpr int kElements = K * kLd;
+  static constexpr int kBytes = kElements * static_cast<int>(sizeof(E));
+};
+
+inline constexpr int64_t kNoColumn = int64_t{1} << 40;
+
+// The column of X that is the pair's column j: blocks of `width` columns, K / 2 places for each.
+template <int K>
+__device__ __forceinline__ int64_t column_of(PStepPair pair, int width, int j) {
+  const int at = j % (K / 2);
+  return at < width ? int64_t{j < K / 2 ? pair.p : pair.q} * width + at : kNoColumn;
+}
+
+// Begins the copy of rows row .. row + kRows - 1.
+template <class E, int K, bool kGram>
+__device__ __forceinline__ void fetch_slab(E* slab, const PStepMatrix<E>& x, PStepPair pair, int width, int64_t row) {
+  using S = Slab<E, K, kGram>;
+  constexpr int kPerColumn = S::kRows * static_cast<int>(sizeof(E)) / 16, kStep = 16 / static_cast<int>(sizeof(E));
+  for (int e = static_cast<int>(threadIdx.x); e < K * kPerColumn; e += static_cast<int>(blockDim.x)) {
+    const int j = e / kPerColumn, i = e % kPerColumn * kStep;
+    const int64_t column = column_of<K>(pair, width, j), left = column < x.cols ? x.rows - row - i : 0;
+    const bool any = left > 0;
+    const size_t zeros = left >= kStep ? 0 : any ? 16 - left * sizeof(E) : 16;
+    __pipeline_memcpy_async(slab + j * S::kLd + i, any ? x.data + column * x.ld + row + i : x.data, 16, zeros);
+  }
+}
+
+// --- Gram matrices ------------------------------------------------------------------------------------------------
+
+// The lower triangle in regions of kHeight x 32, one a warp; the warps of kGroups groups share the rows of a slab.
+template <class E, int K>
+struct GramShape {
+  static constexpr int kTiles = kIsComplex<E> ? 1 : 2;  // of 16 rows, in a region
+  static constexpr int kHeight = 16 * kTiles;
+  static constexpr int kBands = K / kHeight;
+  static constexpr int regions() {
+    int n = 0;
+    for (int a = 0; a < kBands; ++a) n += a * kHeight / 32 + 1;
+    return n;
+  }
+  static constexpr int kRegions = regions();
+  static constexpr int kGroups = kRegions > 8 ? 1 : 12 / kRegions;
+  static constexpr int kThreads = 32 * kRegions * kGroups;
+  static constexpr int kSum = kGroups > 1 ? K* K* static_cast<int>(sizeof(E)) : 0;
+  // With so many slabs on their way or worked on.
+  static constexpr int shared_bytes(int stages) {
+    const int slabs = stages * Slab<E, K, true>::kBytes;
+    return slabs > kSum ? slabs : kSum;
+  }
+};
+
+// Block (split, pair) sums over its part of the rows: partial[pair][split] is K x K by rows, its lower regions written.
+template <class E, int K, int kStages>
+__global__ void __launch_bounds__(GramShape<E, K>::kThreads, 1)
+    gram_kernel(PStepMatrix<E> x, const PStepPair* pairs, PStepVersions versions, int width, E* partial) {
+  using Shape = GramShape<E, K>;
+  using S = Slab<E, K, true>;
+  extern __shared__ __align__(16) unsigned char shared[];
+  E* const slabs = reinterpret_cast<E*>(shared);
+  const PStepPair pair = pairs[blockIdx.y];
+  if (versions.unchanged(pair)) return;
+  const auto all = static_cast<unsigned>((x.rows + S::kRows - 1) / S::kRows);
+  const unsigned splits = gridDim.x, split = blockIdx.x;
+  const int first = static_cast<int>(all * split / splits);
+  const int slab_count = static_cast<int>(all * (split + 1) / splits) - first;
+
+  const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
+  const int g = lane / 4, t = lane % 4, group = warp / Shape::kRegions;
+  int band = 0, block = warp % Shape::kRegions;  // rows band * kHeight .., columns block * 32 ..
+  while (block > band * Shape::kHeight / 32) block -= band++ * Shape::kHeight / 32 + 1;
+  const int row0 = band * Shape::kHeight, col0 = block * 32;
+
+  Fragment<E, 4> sum[Shape::kTiles][4];
+#pragma unroll
+  for (int i = 0; i < Shape::kTiles; ++i) {
+#pragma unroll
+    for (int j = 0; j < 4; ++j) sum[i][j].clear();
+  }
+  // Slab s is worked on at s mod kStages, while the next kStages - 1 arrive.
+  const auto fetch = [&](int s) {
+    if (s < slab_count) {
+      fetch_slab<E, K, true>(slabs + s % kStages * S::kElements, x, pair, width, int64_t{first + s} * S::kRows);
+    }
+    __pipeline_commit();
+  };
+  for (int s = 0; s < kStages - 1; ++s) fetch(s);
+  for (int s = 0; s < slab_count; ++s) {
+    __pipeline_wait_prior(kStages - 2);
+    __syncthreads();  // slab s is there, and nobody reads the one before, whose place the next takes
+    fetch(s + kStages - 1);
+    const E* const slab = slabs + s % kStages * S::kElements;
+    for (int r = 16 * group; r < S::kRows; r += 16 * Shape::kGroups) {
+      Fragment<E, 8> a[Shape::kTiles];
+#pragma unroll
+      for (int i = 0; i < Shape::kTiles; ++i) {
+#pragma unroll
+        for (int c = 0; c < 8; ++c) {
+          a[i].set(c, slab[(row0 + 16 * i + 8 * (c % 2) + g) * S::kLd + r + c / 2 * 4 + t]);
+        }
+      }
+#pragma unroll
+      for (int j = 0; j < 4; ++j) {
+        Fragment<E, 4> b;
+#pragma unroll
+        for (int c = 0; c < 4; ++c) b.set(c, slab[(col0 + 8 * j + g) * S::kLd + r + 4 * c + t]);
+#pragma unroll
+        for (int i = 0; i < Shape::kTiles; ++i) multiply<true>(sum[i][j], a[i], b);
+      }
+    }
+  }
+  __pipeline_wait_prior(0);
+  __syncthreads();
+
+  // The groups' sums, in their order; the slabs are no longer needed.
+  E* const out = partial + (int64_t{blockIdx.y} * int64_t{splits} + int64_t{split}) * (K * K);
+  const auto at = [&](int i, int j, int c) {
+    return (row0 + 16 * i + 8 * (c / 2) + g) * K + col0 + 8 * j + 2 * t + c % 2;
+  };
+  for (int from = Shape::kGroups - 1; from > 0; --from) {
+    if (group == from) {
+#pragma unroll
+      for (int i = 0; i < Shape::kTiles; ++i) {
+#pragma unroll
+        for (int j = 0; j < 4; ++j) {
+#pragma unroll
+          for (int c = 0; c < 4; ++c) slabs[at(i, j, c)] = sum[i][j].get(c);
+        }
+      }
+    }
+    __syncthreads();
+    if (group == from - 1) {
+#pragma unroll
+      for (int i = 0; i < Shape::kTiles; ++i) {
+#pragma unroll
+        for (int j = 0; j < 4; ++j) {
+#pragma unroll
+          for (int c = 0; c < 4; ++c) {
+            sum[i][j].set(c, plus_product(sum[i][j].get(c), slabs[at(i, j, c)], from_real<E>(1)));
+          }
+        }
+      }
+    }
+    __syncthreads();
+  }
+  if (group == 0) {
+#pragma unroll
+    for (int i = 0; i < Shape::kTiles; ++i) {
+#pragma unroll
+      for (int j = 0; j < 4; ++j) {
+#pragma unroll
+        for (int c = 0; c < 4; ++c) out[at(i, j, c)] = sum[i][j].get(c);
+      }
+    }
+  }
+}
+
+// --- orthogonalization --------------------------------------------------------------------------------------------
+
+// A thread block as algorithms/blocks/gram_jacobi.h wants it; a team is a warp. Its size is known to the compiler,
+// which else divides by it to unroll a phase's loop.
+template <int kThreads>
+struct CudaBlock {
+  template <class F>
+  __device__ __forceinline__ void for_each(int n, F f) const {
+    for (int i = static_cast<int>(threadIdx.x); i < n; i += kThreads) f(i);
+    __syncthreads();
+  }
+  template <class F>
+  __device__ __forceinline__ void for_each_team(int n, F f) const {
+    const CudaTeam<32> team;
+#pragma unroll 1
+    for (int i = static_cast<int>(threadIdx.x) / 32; i < n; i += kThreads / 32) f(team, i);
+    __syncthreads();
+  }
+};
+
+// As the generic one, by a vote.
+template <class F>
+__device__ __forceinline__ bool any_of(const CudaTeam<32>& team, int n, F f) {
+  bool any = false;
+  for (int i = team.rank(); i < n; i += 32) any |= f(i);
+  any = team.ballot(any) != 0;
+  team.sync();
+  return any;
+}
+
+// As the generic ones, by the matrix units. Every lane has read its part before the first product begins, which waits
+// for all, so the results may lie where the operands were. The second product takes its inner index in the order 2 t, 2
+// t + 1, in which the first one left it.
+template <class E>
+__device__ __forceinline__ void transform_gram_tile(const CudaTeam<32>& team, const GramStep& step, int a, int b,
+                                                    const GramWork<E>& work) {
+  constexpr int n = kJacobiGroup;
+  const int g = team.rank() / 4, t = team.rank() % 4;
+  const E* const qa = work.groups[a].q;
+  const E* const qb = work.groups[b].q;
+  const E zero = from_real<E>(0), one = from_real<E>(1);
+  const int column = step.column(b, g);
+  E first[2] = {zero, zero}, second[2] = {zero, zero};
+  const E h0 = work.h.get(step.column(a, t), column), h1 = work.h.get(step.column(a, 4 + t), column);
+  multiply_8x8x4(first, conjugate(qa[g * n + t]), h0);
+  multiply_8x8x4(first, conjugate(qa[g * n + 4 + t]), h1);
+  const int row = step.column(a, g), left = step.column(b, 2 * t), right = step.column(b, 2 * t + 1);
+  first[0] = plus_product(work.h.get(row, left), first[0], one);
+  first[1] = plus_product(work.h.get(row, right), first[1], one);
+  multiply_8x8x4(second, first[0], qb[g * n + 2 * t]);
+  multiply_8x8x4(second, first[1], qb[g * n + 2 * t + 1]);
+  work.h.set(row, left, plus_product(first[0], second[0], one));
+  work.h.set(row, right, plus_product(first[1], second[1], one));
+}
+template <class E>
+__device__ __forceinline__ void transform_rotations(const CudaTeam<32>& team, const GramStep& step, int tile, int b,
+                                                    const GramWork<E>& work) {
+  constexpr int n = kJacobiGroup;
+  const int g = team.rank() / 4, t = team.rank() % 4;
+  const E* const q = work.groups[b].q;
+  const E zero = from_real<E>(0), one = from_real<E>(1);
+  const int i = n * tile + g;
+  const auto at = [&](int column) -> E& { return work.w[column * work.w_ld + i]; };
+  const auto with_identity = [&](int column) {
+    return plus_product(at(column), from_real<E>(column == i ? 1 : 0), one);
+  };
+  E result[2] = {zero, zero};
+  const int left = step.column(b, 2 * t), right = step.column(b, 2 * t + 1);
+  const E x = with_identity(step.column(b, t)), y = with_identity(step.column(b, 4 + t));
+  const E old_left = at(left), old_right = at(right);
+  multiply_8x8x4(result, x, q[g * n + t]);
+  multiply_8x8x4(result, y, q[g * n + 4 + t]);
+  at(left) = plus_product(old_left, result[0], one);
+  at(right) = plus_product(old_right, result[1], one);
+}
+
+template <class E, int K>
+struct InnerShape {
+  // A warp a group, and eight more for the small products: a block is alone on its multiprocessor, which has nothing
+  // else to hide latencies with. (Sixteen more leave too few registers a thread.)
+  static constexpr int kThreads = (K / kJacobiGroup + 8) * 32;
+  static constexpr int kLd = K + 4;  // of W in shared memory
+  static constexpr int kGram = PackedGram<E>::size(K) * static_cast<int>(sizeof(E));
+  static constexpr int kGroups = K / kJacobiGroup * static_cast<int>(sizeof(GramGroup<E>));
+  static constexpr int kColumns =
+      K * static_cast<int>(kCosineParts * sizeof(double) + 2 * sizeof(int) + 1) + jacobi_supersteps(K) * K;
+  static constexpr int kRotations = K * kLd * static_cast<int>(sizeof(E));
+  static constexpr int shared_bytes(bool rotations) {
+    return kGram + kGroups + kColumns + (rotations ? kRotations : 0);
+  }
+};
+
+// One block a pair: sums the parts of its Gram matrix, sweeps, leaves W, its columns' exponents and what happened.
+template <class E, int K>
+__global__ void __launch_bounds__(InnerShape<E, K>::kThreads, 1) inner_kernel(InnerCall<E> call) {
+  using Shape = InnerShape<E, K>;
+  extern __shared__ __align__(16) unsigned char shared[];
+  const CudaBlock<Shape::kThreads> block;
+  const PStepPair pair = call.pairs[blockIdx.x];
+  if (call.versions.unchanged(pair)) {
+    if (threadIdx.x == 0) call.active[blockIdx.x] = 0;
+    return;
+  }
+  unsigned char* next = shared;
+  GramWork<E> work{};
+  work.k = K;
+  work.h.data = reinterpret_cast<E*>(next);
+  next += Shape::kGram;
+  work.groups = reinterpret_cast<GramGroup<E>*>(next);
+  next += Shape::kGroups;
+  E* const w_out = call.w + int64_t{blockIdx.x} * (K * K);
+  if (call.w_in_shared_memory) {
+    work.w = reinterpret_cast<E*>(next);
+    work.w_ld = Shape::kLd;
+    next += Shape::kRotations;
+  } else {
+    work.w = w_out;
+    work.w_ld = K;
+  }
+  work.cosines = reinterpret_cast<double*>(next);
+  next += kCosineParts * K * sizeof(double);
+  work.exponents = reinterpret_cast<int*>(next);
+  next += K * sizeof(int);
+  int* const exponents_before = reinterpret_cast<int*>(next);
+  next += K * sizeof(int);
+  int8_t* const signs = reinterpret_cast<int8_t*>(next);
+  next += K;
+  work.columns = next;
+  work.signs = call.positive < call.cols ? signs : nullptr;
+  work.tolerance2 = call.tolerance * call.tolerance;
+  work.sweeps = call.sweeps;
+
+  // A thread's entries at once: loads from far memory wait for each other as little as they can.
+  const E* const parts = call.partial + int64_t{blockIdx.x} * call.splits * (K * K);
+  constexpr int kEntries = 4, kStride = Shape::kThreads;
+  for (int first = static_cast<int>(threadIdx.x); first < K * K; first += kEntries * kStride) {
+    E sum[kEntries];
+#pragma unroll
+    for (int u = 0; u < kEntries; ++u) sum[u] = from_real<E>(0);
+    for (int split = 0; split < call.splits; ++split) {
+#pragma unroll
+      for (int u = 0; u < kEntries; ++u) {
+        const int e = first + u * kStride;
+        if (e < K * K && e % K <= e / K)
+          sum[u] = plus_product(sum[u], parts[int64_t{split} * (K * K) + e], from_real<E>(1));
+      }
+    }
+#pragma unroll
+    for (int u = 0; u < kEntries; ++u) {
+      const int e = first + u * kStride, i = e / K, j = e % K;
+      if (e < K * K && j <= i) work.h.data[PackedGram<E>::at(i, j)] = i == j ? from_real<E>(real_part(sum[u])) : sum[u];
+    }
+  }
+  block.for_each(K, [&](int i) {
+    const int64_t column = column_of<K>(pair, call.width, i);
+    work.exponents[i] = exponents_before[i] = column < call.cols ? call.exponents[column] : 0;
+    signs[i] = column < call.positive ? 1 : -1;
+  });
+
+  const GramOutcome outcome = gram_jacobi(block, work);
+
+  if (threadIdx.x == 0) {
+    call.active[blockIdx.x] = outcome.active ? 1 : 0;
+    call.versions.note(pair, outcome.active);
+    // A NaN, which is no cosine, is larger than all of them.
+    atomicMax(&call.counters->cosine2_bits, __double_as_longlong(outcome.cosine2) & 0x7fffffffffffffffull);
+    if (outcome.active) {
+      atomicAdd(&call.counters->rotations, static_cast<unsigned long long>(outcome.rotations));
+      atomicAdd(&call.counters->proper_rotations, static_cast<unsigned long long>(outcome.proper_rotations));
+      atomicAdd(&call.counters->active_pairs, 1ull);
+      if (outcome.lost) atomicOr(&call.counters->lost, 1ull);
+    }
+  }
+  if (!outcome.active) return;
+  if (call.w_in_shared_memory) {
+    block.for_each(K * K, [&](int e) { w_out[e] = work.w[e / K * Shape::kLd + e % K]; });
+  }
+  block.for_each(K, [&](int j) {
+    const int64_t column = column_of<K>(pair, call.width, j);
+    // Rounding error of a dependent column: zero in X, while V keeps what was rotated.
+    const bool vanished = exponents_before[j] != factor::kZeroColumn && work.exponents[j] < call.smallest_exponent;
+    if (column < call.cols) {
+      call.exponents[column] = vanished ? factor::kZeroColumn : work.exponents[j];
+      if (vanished) atomicOr(&call.counters->lost, 1ull);
+    }
+    call.exponent_changes[int64_t{blockIdx.x} * (2 * K) + j] = exponents_before[j];
+    call.exponent_changes[int64_t{blockIdx.x} * (2 * K) + K + j] = work.exponents[j];
+  });
+}
+
+// --- postmultiplication -------------------------------------------------------------------------------------------
+
+template <class E, int K>
+struct PostShape {
+  static constexpr int kThreads = 256;
+  static constexpr int kTiles = K / 64;  // of 8 columns; a warp has so many
+  static constexpr int shared_bytes(int stages) { return stages * Slab<E, K, false>::kBytes; }
+  static constexpr int kBlocks = K * static_cast<int>(sizeof(E)) > 512 ? 1 : 2;  // a multiprocessor
+};
+
+// Block (chunk, pair): slabs chunk * per_block .. of X, and behind them of V. The fragments of W stay in registers.
+template <class E, int K, int kStages>
+__global__ void __launch_bounds__(256, (PostShape<E, K>::kBlocks)) postmultiply_kernel(PostCall<E> call) {
+  using Shape = PostShape<E, K>;
+  using S = Slab<E, K, false>;
+  if (call.active[blockIdx.y] == 0) return;
+  extern __shared__ __align__(16) unsigned char shared[];
+  E* const slabs = reinterpret_cast<E*>(shared);
+  const PStepPair pair = call.pairs[blockIdx.y];
+  const int width = call.width;
+  const bool of_v = static_cast<int>(blockIdx.x) >= call.chunks_of_x;
+  const PStepMatrix<E> x = of_v ? call.v : call.x;
+  const int64_t chunk = static_cast<int64_t>(blockIdx.x) - (of_v ? call.chunks_of_x : 0);
+  const int64_t first = chunk * call.per_block;
+  const int left = static_cast<int>((x.rows + S::kRows - 1) / S::kRows - first);
+  const int slab_count = left < call.per_block ? left : call.per_block;
+  if (slab_count <= 0) return;
+
+  const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
+  const int g = lane / 4, t = lane % 4, col0 = warp * 8 * Shape::kTiles;
+  // Slab s is worked on at s mod kStages, while the next kStages - 1 arrive.
+  const auto fetch = [&](int s) {
+    if (s < slab_count) {
+      fetch_slab<E, K, false>(slabs + s % kStages * S::kElements, x, pair, width, (first + s) * S::kRows);
+    }
+    __pipeline_commit();
+  };
+  for (int s = 0; s < kStages - 1; ++s) fetch(s);
+  Fragment<E, 4> w[K / 16][Shape::kTiles];
+  {
+    const E* const rotations = call.w + int64_t{blockIdx.y} * (K * K);
+    const int* const before = call.exponent_changes + int64_t{blockIdx.y} * (2 * K);
+    const int* const after = before + K;
+#pragma unroll
+    for (int j = 0; j < Shape::kTiles; ++j) {
+      const int column = col0 + 8 * j + g;
+      const int64_t column_of_x = column_of<K>(pair, width, column);
+      const bool vanished = !of_v && column_of_x < x.cols && call.exponents[column_of_x] == factor::kZeroColumn;
+#pragma unroll
+      for (int k = 0; k < K / 16; ++k) {
+#pragma unroll
+        for (int c = 0; c < 4; ++c) {
+          const int row = 16 * k + 4 * c + t;
+          E entry = rotations[column * K + row];
+          if (of_v) {  // V takes W of the true columns
+            const int shift = after[column] - before[row];
+            if (shift != 0) {
+              const double by = power_of_two(shift < -1022 ? -1022 : shift > 1023 ? 1023 : shift);
+              entry = times_real(entry, by);
+              if (row == column) entry = plus_product(entry, from_real<E>(by - 1), from_real<E>(1));
+            }
+          } else if (vanished) {
+            entry = from_real<E>(row == column ? -1 : 0);
+          }
+          w[k][j].set(c, entry);
+        }
+      }
+    }
+  }
+  for (int s = 0; s < slab_count; ++s) {
+    __pipeline_wait_prior(kStages - 2);
+    __syncthreads();  // slab s is there, and nobody reads the one before, whose place the next takes
+    fetch(s + kStages - 1);
+    const E* const slab = slabs + s % kStages * S::kElements;
+    for (int r = 0; r < S::kRows; r += 16) {
+      Fragment<E, 4> sum[Shape::kTiles];
+#pragma unroll
+      for (int j = 0; j < Shape::kTiles; ++j) sum[j].clear();
+#pragma unroll
+      for (int k = 0; k < K / 16; ++k) {
+        Fragment<E, 8> a;
+#pragma unroll
+        for (int c = 0; c < 8; ++c) a.set(c, slab[(16 * k + c / 2 * 4 + t) * S::kLd + r + 8 * (c % 2) + g]);
+#pragma unroll
+        for (int j = 0; j < Shape::kTiles; ++j) multiply<false>(sum[j], a, w[k][j]);
+      }
+#pragma unroll
+      for (int j = 0; j < Shape::kTiles; ++j) {
+#pragma unroll
+        for (int c = 0; c < 4; ++c) {
+          const int64_t column = column_of<K>(pair, width, col0 + 8 * j + 2 * t + c % 2);
+          const int64_t row = (first + s) * S::kRows + r + 8 * (c / 2) + g;
+          if (column >= x.cols || row >= x.rows) continue;
+          const E old = slab[(col0 + 8 * j + 2 * t + c % 2) * S::kLd + r + 8 * (c / 2) + g];
+          x.data[column * x.ld + row] = plus_product(old, sum[j].get(c), from_real<E>(1));
+        }
+      }
+    }
+  }
+}
+
+}  // namespace svdserve::cuda
+#endif  // SVDSERVE_ENGINE_BACKENDS_CUDA_LARGE_P_STEP_KERNELS_H_

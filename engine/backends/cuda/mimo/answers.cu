@@ -1,0 +1,16 @@
+// The kernels of MIMO answers, for both real types.
+#include "engine/backends/cuda/mimo/answer_kernels.h"
+
+namespace svdserve::cuda {
+
+cudaError_t launch_answers(const SvdserveCudaPlan& plan, const SvdserveCudaBatch& batch, const float* values,
+                           cudaStream_t stream) {
+  return launch_answers_of(plan, batch, values, stream);
+}
+
+cudaError_t launch_answers(const SvdserveCudaPlan& plan, const SvdserveCudaBatch& batch, const double* values,
+                           cudaStream_t stream) {
+  return launch_answers_of(plan, batch, values, stream);
+}
+
+}  // namespace svdserve::cuda

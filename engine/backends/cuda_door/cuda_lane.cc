@@ -1,0 +1,362 @@
+#include "engine/backends/cuda_door/cuda_lane.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
+#include <utility>
+
+namespace svdserve::cuda {
+namespace {
+
+// A run below this is copied: to ask whether it is pinned costs as much.
+constexpr uint64_t kLeastInPlaceBytes = 256 * 1024;
+
+const std::byte* matrices_of(const HostSegment& s, int64_t first, const Problem& p) {
+  return static_cast<const std::byte*>(s.matrices) + static_cast<size_t>(first) * matrix_bytes(p);
+}
+
+// Planes lie one after the other in a slot, each aligned, so that kernels may store whole elements.
+constexpr uint64_t aligned(uint64_t bytes) { return (bytes + 15) / 16 * 16; }
+
+uint64_t result_bytes_in_slot(const Plan& plan, int64_t count) {
+  uint64_t bytes = 0;
+  for (int i = 0; i < kPlanes; ++i) bytes += aligned(plane_bytes(plan, static_cast<Plane>(i), count));
+  return bytes;
+}
+
+// Calls f(plane, bytes, offset in the slot's results) for the planes of `count` matrices.
+template <class F>
+void for_each_plane(const Plan& plan, int64_t count, F f) {
+  uint64_t at = 0;
+  for (int i = 0; i < kPlanes; ++i) {
+    const uint64_t bytes = plane_bytes(plan, static_cast<Plane>(i), count);
+    if (bytes > 0) f(static_cast<Plane>(i), bytes, at);
+    at += aligned(bytes);
+  }
+}
+
+}  // namespace
+
+CudaStatus DeviceApi::status(int error, const char* what) const {
+  if (error == 0) return {};
+  return {error, std::string(api_->error_name(error)) + ": " + api_->error_text(error) + ", while " + what, false};
+}
+
+SvdserveCudaOutputs plain_outputs(const Outputs& o) {
+  SvdserveCudaOutputs plain{o.values,         o.left_columns, o.right_columns,    o.group,
+                            o.right_adjoint,  o.fix_phases,   o.certificate,      o.capacity,
+                            o.water_filling,  o.stream_snr,   o.condition_number, o.effective_rank,
+                            o.threshold_rank, o.snr_count,    o.rank_threshold,   {}};
+  static_assert(kMaxSnrs == kSvdserveCudaMaxSnrs);
+  std::copy(o.snr.begin(), o.snr.end(), plain.snr);
+  return plain;
+}
+
+SvdserveCudaPlan plain_plan(const Plan& plan) {
+  return {plan.problem.rows,
+          plan.problem.cols,
+          static_cast<int32_t>(plan.problem.dtype),
+          static_cast<int32_t>(plan.problem.order),
+          static_cast<int32_t>(plan.method),
+          plan.max_sweeps,
+          plan.tolerance,
+          plain_outputs(plan.outputs)};
+}
+
+// Results may be a quarter larger than operands (values, a status a matrix); what gives more of them fills a slot with
+// fewer matrices. The workspace lets every method but BISECTION of the smallest matrices fill a slot.
+CudaLane::CudaLane(DeviceApi api, uint64_t slot_bytes, Traffic* traffic)
+    : api_(api),
+      traffic_(traffic),
+      size_{slot_bytes, kCountBytes + slot_bytes + slot_bytes / 4 + 256, 2 * slot_bytes} {}
+
+CudaLane::~CudaLane() {
+  if (dead_) return;
+  for (Slot& slot : slots_) {
+    if (slot.event != nullptr) api_->destroy_event(api_.device(), slot.event);
+    if (slot.stream != nullptr) api_->destroy_stream(api_.device(), slot.stream);
+    for (void* const memory : {slot.device_in, slot.device_out, slot.workspace}) {
+      if (memory != nullptr) api_->release(api_.device(), memory);
+    }
+    for (void* const memory : {slot.pinned_in, slot.pinned_out}) {
+      if (memory != nullptr) api_->release_pinned(memory);
+    }
+  }
+}
+
+CudaStatus CudaLane::allocate() {
+  const int d = api_.device();
+  for (Slot& slot : slots_) {
+    if (int e = api_->create_stream(d, &slot.stream); e != 0) return api_.status(e, "creating a stream");
+    if (int e = api_->create_event(d, &slot.event); e != 0) return api_.status(e, "creating an event");
+    if (CudaStatus status = grow(&slot, size_); !status.ok()) return status;
+  }
+  return {};
+}
+
+// Makes the buffers of a free slot at least so large. After an error the slot has the smaller ones, or none.
+CudaStatus CudaLane::grow(Slot* slot, const SlotSize& size) {
+  const int d = api_.device();
+  const auto device_memory = [&](void** memory, uint64_t* has, uint64_t bytes) {
+    if (*memory != nullptr) api_->release(d, std::exchange(*memory, nullptr));
+    traffic_->allocated.fetch_sub(std::exchange(*has, 0), std::memory_order_relaxed);
+    const int error = api_->allocate(d, bytes, memory);
+    if (error == 0) traffic_->allocated.fetch_add(*has = bytes, std::memory_order_relaxed);
+    return api_.status(error, "allocating device memory");
+  };
+  const auto pinned_memory = [&](void** memory, uint64_t bytes) {
+    if (*memory != nullptr) api_->release_pinned(std::exchange(*memory, nullptr));
+    return api_.status(api_->allocate_pinned(bytes, memory), "allocating pinned memory");
+  };
+  CudaStatus status;
+  if (size.in > slot->size.in) {
+    slot->size.in = 0;
+    if (status = pinned_memory(&slot->pinned_in, size.in); !status.ok()) return status;
+    if (status = device_memory(&slot->device_in, &slot->on_device.in, size.in); !status.ok()) return status;
+    slot->size.in = size.in;
+  }
+  if (size.out > slot->size.out) {
+    slot->size.out = 0;
+    if (status = pinned_memory(&slot->pinned_out, size.out); !status.ok()) return status;
+    if (status = device_memory(&slot->device_out, &slot->on_device.out, size.out); !status.ok()) return status;
+    slot->size.out = size.out;
+  }
+  if (size.workspace > slot->size.workspace) {
+    slot->size.workspace = 0;
+    if (status = device_memory(&slot->workspace, &slot->on_device.workspace, size.workspace); !status.ok()) {
+      return status;
+    }
+    slot->size.workspace = size.workspace;
+  }
+  return {};
+}
+
+CudaLane::SlotSize CudaLane::size_of(const Plan& plan, const SvdserveCudaPlan& plain, int64_t count) const {
+  const uint64_t matrices = static_cast<uint64_t>(count);
+  return {matrices * matrix_bytes(plan.problem), kCountBytes + result_bytes_in_slot(plan, count) + matrices,
+          api_->workspace_bytes(&plain, count)};
+}
+
+bool CudaLane::fits(const SlotSize& size) const {
+  return size.in <= size_.in && size.out <= size_.out && size.workspace <= size_.workspace;
+}
+
+// Whole groups, and one at least, for which a slot may have to grow.
+int64_t CudaLane::matrices_per_piece(const Plan& plan, const SvdserveCudaPlan& plain) const {
+  const int64_t group = plan.outputs.group;
+  int64_t groups = static_cast<int64_t>(size_.in / (matrix_bytes(plan.problem) * static_cast<uint64_t>(group)));
+  while (groups > 1 && !fits(size_of(plan, plain, groups * group))) groups = groups * 7 / 8;
+  return std::max<int64_t>(groups, 1) * group;
+}
+
+// --- one piece ---------------------------------------------------------------------------------------
+
+CudaLane::Run CudaLane::make_run(const HostSegment& segment, int64_t first, int64_t count,
+                                 const Problem& problem) const {
+  const void* const matrices = matrices_of(segment, first, problem);
+  const bool large = static_cast<uint64_t>(count) * matrix_bytes(problem) >= kLeastInPlaceBytes;
+  return {&segment, first, count, large && api_->is_pinned(matrices) != 0};
+}
+
+PlanePointers CudaLane::planes_of(const Run& run, const Plan& plan) {
+  return planes_from(plan, run.segment->planes, run.first);
+}
+
+bool CudaLane::planes_are_pinned(const Run& run, const Plan& plan) const {
+  bool all = true;
+  const PlanePointers planes = planes_of(run, plan);
+  for (void* const plane : planes.at) all = all && (plane == nullptr || api_->is_pinned(plane) != 0);
+  return all;
+}
+
+// Pinned runs from where they are; the others are gathered in the slot's pinned memory first, neighbours together.
+CudaStatus CudaLane::upload(Slot* slot, const Problem& problem) {
+  std::byte* const staging = static_cast<std::byte*>(slot->pinned_in);
+  std::byte* const device = static_cast<std::byte*>(slot->device_in);
+  size_t done = 0, gathered = 0;  // bytes: enqueued, and those that lie in the slot behind them
+  const auto enqueue = [&](const void* from, size_t bytes) {
+    const int e = bytes == 0 ? 0 : api_->copy_to_device(api_.device(), device + done, from, bytes, slot->stream);
+    done += bytes;
+    return e;
+  };
+  for (const Run& run : slot->piece.runs) {
+    const std::byte* const from = matrices_of(*run.segment, run.first, problem);
+    const size_t bytes = static_cast<size_t>(run.count) * matrix_bytes(problem);
+    if (!run.pinned) {
+      std::memcpy(staging + done + gathered, from, bytes);
+      gathered += bytes;
+      continue;
+    }
+    int e = enqueue(staging + done, std::exchange(gathered, 0));
+    if (e == 0) e = enqueue(from, bytes);
+    if (e != 0) return api_.status(e, "uploading matrices");
+  }
+  const int e = enqueue(staging + done, gathered);
+  traffic_->uploaded.fetch_add(done, std::memory_order_relaxed);
+  return api_.status(e, "uploading matrices");
+}
+
+CudaStatus CudaLane::start(Slot* slot, const Plan& plan, const SvdserveCudaPlan& plain) {
+  const int d = api_.device();
+  const Piece& piece = slot->piece;
+  const uint64_t results = result_bytes_in_slot(plan, piece.count);
+  if (const SlotSize size = size_of(plan, plain, piece.count); !fits(size)) {
+    if (CudaStatus status = grow(slot, size); !status.ok()) return status;
+  }
+  if (CudaStatus status = upload(slot, plan.problem); !status.ok()) return status;
+  std::byte* const out = static_cast<std::byte*>(slot->device_out);
+  if (int e = api_->clear(d, out, kCountBytes, slot->stream); e != 0) return api_.status(e, "clearing counts");
+  SvdserveCudaBatch batch{slot->device_in,
+                          piece.count,
+                          {},
+                          reinterpret_cast<uint8_t*>(out + kCountBytes + results),
+                          reinterpret_cast<uint64_t*>(out),
+                          slot->workspace};
+  for_each_plane(plan, piece.count,
+                 [&](Plane plane, uint64_t, uint64_t at) { batch.planes[index_of(plane)] = out + kCountBytes + at; });
+  if (int e = api_->launch(d, &plain, &batch, slot->stream); e != 0) return api_.status(e, "launching kernels");
+  int e = 0;
+  if (piece.results_in_place) {
+    e = api_->copy_to_host(d, slot->pinned_out, out, kCountBytes, slot->stream);
+    const PlanePointers to = planes_of(piece.runs.front(), plan);
+    for_each_plane(plan, piece.count, [&](Plane plane, uint64_t bytes, uint64_t at) {
+      if (e == 0 && to[plane] != nullptr) {
+        e = api_->copy_to_host(d, to[plane], out + kCountBytes + at, bytes, slot->stream);
+      }
+    });
+  } else {
+    e = api_->copy_to_host(d, slot->pinned_out, out, kCountBytes + results, slot->stream);
+  }
+  if (e != 0) return api_.status(e, "downloading results");
+  traffic_->downloaded.fetch_add(kCountBytes + results, std::memory_order_relaxed);
+  return api_.status(api_->record(d, slot->event, slot->stream), "recording an event");
+}
+
+// The statuses, which are of interest only where they are not all OK.
+CudaStatus CudaLane::fetch_statuses(Slot* slot, uint64_t result_bytes) {
+  const int d = api_.device();
+  const uint64_t at = kCountBytes + result_bytes, bytes = static_cast<uint64_t>(slot->piece.count);
+  int e = api_->copy_to_host(d, static_cast<std::byte*>(slot->pinned_out) + at,
+                             static_cast<std::byte*>(slot->device_out) + at, bytes, slot->stream);
+  if (e == 0) e = api_->record(d, slot->event, slot->stream);
+  if (e == 0) e = api_->wait(d, slot->event);
+  traffic_->downloaded.fetch_add(bytes, std::memory_order_relaxed);
+  return api_.status(e, "downloading statuses");
+}
+
+// Waits for the slot's piece and hands it out; the slot is free afterwards.
+CudaStatus CudaLane::finish(Slot* slot, const Plan& plan, ConvergenceReport* report) {
+  if (int e = api_->wait(api_.device(), slot->event); e != 0) return api_.status(e, "computing");
+  const Piece piece = std::exchange(slot->piece, Piece{});
+  const uint64_t results = result_bytes_in_slot(plan, piece.count);
+  const std::byte* const out = static_cast<const std::byte*>(slot->pinned_out);
+  uint64_t exceptions[4];
+  std::memcpy(exceptions, out, sizeof(exceptions));
+  const bool all_ok = exceptions[1] + exceptions[2] + exceptions[3] == 0;
+  if (!all_ok) {
+    slot->piece.count = piece.count;
+    // After an error the slot is not free: abandon() waits for what was enqueued.
+    if (CudaStatus status = fetch_statuses(slot, results); !status.ok()) return status;
+    slot->piece = Piece{};
+  }
+  int64_t done = 0;
+  for (const Run& run : piece.runs) {
+    if (!piece.results_in_place) {
+      const PlanePointers to = planes_of(run, plan);
+      for_each_plane(plan, piece.count, [&](Plane plane, uint64_t, uint64_t at) {
+        const std::byte* const from = out + kCountBytes + at + plane_bytes(plan, plane, done);
+        if (to[plane] != nullptr) std::memcpy(to[plane], from, plane_bytes(plan, plane, run.count));
+      });
+    }
+    if (run.segment->statuses != nullptr) {
+      MatrixStatus* const to = run.segment->statuses + run.first;
+      if (all_ok) {
+        std::fill_n(to, run.count, MatrixStatus::kOk);
+      } else {
+        std::memcpy(to, out + kCountBytes + results + done, static_cast<size_t>(run.count));
+      }
+    }
+    done += run.count;
+  }
+  report->non_finite += static_cast<int64_t>(exceptions[static_cast<int>(MatrixStatus::kNonFinite)]);
+  report->not_converged += static_cast<int64_t>(exceptions[static_cast<int>(MatrixStatus::kNotConverged)]);
+  report->out_of_range += static_cast<int64_t>(exceptions[static_cast<int>(MatrixStatus::kOutOfRange)]);
+  report->ok += piece.count - static_cast<int64_t>(exceptions[1] + exceptions[2] + exceptions[3]);
+  return {};
+}
+
+// --- a batch -----------------------------------------------------------------------------------------
+
+CudaOutcome CudaLane::execute(const Plan& plan, absl::Span<const HostSegment> segments,
+                              const std::atomic<bool>* cancel) {
+  CudaOutcome outcome;
+  const SvdserveCudaPlan plain = plain_plan(plan);
+  const int64_t most = matrices_per_piece(plan, plain);
+  const auto fail = [&](CudaStatus status) {
+    abandon();
+    status.sticky = context_is_dead();
+    outcome.status = std::move(status);
+    return outcome;
+  };
+  int next = 0;  // slot
+  size_t s = 0;
+  int64_t first = 0;  // of segment s
+  while (s < segments.size()) {
+    if (cancel != nullptr && cancel->load(std::memory_order_relaxed)) {
+      abandon();
+      return outcome;  // not completed
+    }
+    Piece piece;
+    for (; s < segments.size() && piece.count < most; first = 0, ++s) {
+      const int64_t left = segments[s].count - first;
+      if (left == 0) continue;
+      const int64_t take = std::min(left, most - piece.count);
+      piece.runs.push_back(make_run(segments[s], first, take, plan.problem));
+      piece.count += take;
+      if (take < left) {
+        first += take;
+        break;
+      }
+    }
+    if (piece.count == 0) break;
+    Slot& slot = slots_[next];
+    if (slot.piece.count > 0) {
+      if (CudaStatus status = finish(&slot, plan, &outcome.execution.report); !status.ok()) return fail(status);
+    }
+    if (piece.runs.size() == 1 && piece.runs.front().pinned) {
+      piece.results_in_place = planes_are_pinned(piece.runs.front(), plan);
+    }
+    slot.piece = std::move(piece);
+    if (CudaStatus status = start(&slot, plan, plain); !status.ok()) return fail(status);
+    next = (next + 1) % kSlots;
+  }
+  for (int i = 0; i < kSlots; ++i) {
+    Slot& slot = slots_[(next + i) % kSlots];
+    if (slot.piece.count == 0) continue;
+    if (CudaStatus status = finish(&slot, plan, &outcome.execution.report); !status.ok()) return fail(status);
+  }
+  outcome.execution.completed = true;
+  return outcome;
+}
+
+// Waits until the device touches no slot any more: the segments are the caller's again when execute() returns.
+void CudaLane::abandon() {
+  for (Slot& slot : slots_) {
+    if (slot.piece.count == 0) continue;
+    // The event may not have been recorded: what was enqueued comes before this record.
+    if (api_->record(api_.device(), slot.event, slot.stream) == 0) api_->wait(api_.device(), slot.event);
+    slot.piece = Piece{};
+  }
+}
+
+// After an error: a dead context fails every call.
+bool CudaLane::context_is_dead() {
+  Slot& slot = slots_[0];
+  int e = api_->clear(api_.device(), slot.device_out, kCountBytes, slot.stream);
+  if (e == 0) e = api_->record(api_.device(), slot.event, slot.stream);
+  if (e == 0) e = api_->wait(api_.device(), slot.event);
+  dead_ = e != 0;
+  return dead_;
+}
+
+}  // namespace svdserve::cuda

@@ -1,0 +1,70 @@
+#include "engine/backends/host/dense/blocked_reflectors.h"
+
+#include <algorithm>
+
+#include "engine/backends/host/base/aligned_array.h"
+#include "engine/backends/host/dense/blas.h"
+
+namespace svdserve::host {
+namespace {
+
+using factor::FactorView;
+using factor::Op;
+
+// One panel: I - V T V^H, V the columns of `panel` below its diagonal. work: kReflectorPanel numbers a column of c.
+template <class E>
+class Panel {
+ public:
+  Panel(FactorView<E> view, const E* tau, E* t) : view_(view), t_(t) {
+    blas::larft(view.rows, view.cols, view.data, view.ld, tau, t, kReflectorPanel);
+  }
+  void apply(const FactorThreads& threads, Op op, FactorView<E> c, E* work) const {
+    threads.for_ranges(c.cols, kLevel3Columns, [&](int64_t first, int64_t last) {
+      blas::larfb(op == Op::kAdjoint, c.rows, last - first, view_.cols, view_.data, view_.ld, t_, kReflectorPanel,
+                  c.data + first * c.ld, c.ld, work + first * kReflectorPanel);
+    });
+  }
+
+ private:
+  FactorView<E> view_;
+  const E* t_;
+};
+
+}  // namespace
+
+template <class E>
+void factor_qr(const FactorThreads& threads, FactorView<E> a, E* tau) {
+  AlignedArray<E> t, work;
+  t.reserve(kReflectorPanel * kReflectorPanel);
+  work.reserve(kReflectorPanel * std::max(kReflectorPanel, a.cols));
+  for (int64_t j = 0; j < a.cols; j += kReflectorPanel) {
+    threads.check();
+    const int64_t width = std::min(kReflectorPanel, a.cols - j), rows = a.rows - j, right = a.cols - j - width;
+    const FactorView<E> panel = a.block(j, j, rows, width);
+    blas::geqrf(rows, width, panel.data, a.ld, tau + j, work.data(), kReflectorPanel * width);
+    if (right == 0) continue;
+    Panel<E>(panel, tau + j, t.data()).apply(threads, Op::kAdjoint, a.block(j, j + width, rows, right), work.data());
+  }
+}
+
+template <class E>
+void apply_reflectors(const FactorThreads& threads, Op op, FactorView<E> a, const E* tau, FactorView<E> c) {
+  AlignedArray<E> t, work;
+  t.reserve(kReflectorPanel * kReflectorPanel);
+  work.reserve(kReflectorPanel * c.cols);
+  const int64_t panels = (a.cols + kReflectorPanel - 1) / kReflectorPanel;
+  for (int64_t i = 0; i < panels; ++i) {
+    threads.check();
+    const int64_t j = (op == Op::kAdjoint ? i : panels - 1 - i) * kReflectorPanel;
+    const int64_t width = std::min(kReflectorPanel, a.cols - j), rows = a.rows - j;
+    Panel<E>(a.block(j, j, rows, width), tau + j, t.data())
+        .apply(threads, op, c.block(j, 0, rows, c.cols), work.data());
+  }
+}
+
+template void factor_qr(const FactorThreads&, FactorView<double>, double*);
+template void factor_qr(const FactorThreads&, FactorView<Complex>, Complex*);
+template void apply_reflectors(const FactorThreads&, Op, FactorView<double>, const double*, FactorView<double>);
+template void apply_reflectors(const FactorThreads&, Op, FactorView<Complex>, const Complex*, FactorView<Complex>);
+
+}  // namespace svdserve::host

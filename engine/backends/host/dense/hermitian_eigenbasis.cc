@@ -1,0 +1,101 @@
+#include "engine/backends/host/dense/hermitian_eigenbasis.h"
+
+#include <algorithm>
+#include <type_traits>
+#include <vector>
+
+#include "engine/backends/host/base/aligned_array.h"
+#include "engine/backends/host/dense/blas.h"
+#include "engine/backends/host/dense/blocked_reflectors.h"
+#include "engine/backends/host/dense/tridiagonal_eigen.h"
+
+namespace svdserve::host {
+namespace {
+
+using factor::FactorView;
+using factor::Op;
+
+constexpr int64_t kPanel = 32;
+
+double real_of(double x) { return x; }
+double real_of(const Complex& x) { return x.real(); }
+
+// The lower triangle of a -= V W^H + W V^H, V and W of `width` columns, by ranges of its columns.
+template <class E>
+void subtract_products(const FactorThreads& threads, FactorView<E> a, const E* v, int64_t ldv, const E* w, int64_t ldw,
+                       int64_t width) {
+  // Ranges of equal width have unequal work: narrow ones, several a thread.
+  const int64_t grain = std::max<int64_t>(32, a.cols / (4 * threads.threads()));
+  threads.for_ranges(a.cols, std::min(grain, kLevel3Columns), [&](int64_t first, int64_t last) {
+    E* target = a.data + first + first * a.ld;
+    const int64_t rows = a.rows - first;
+    blas::gemm(false, true, rows, last - first, width, -1, v + first, ldv, w + first, ldw, 1, target, a.ld);
+    blas::gemm(false, true, rows, last - first, width, -1, w + first, ldw, v + first, ldv, 1, target, a.ld);
+  });
+}
+
+// a, Hermitian by its lower triangle, := reflectors below the first subdiagonal; T = Q^H a Q in d and e. As LAPACK's
+// sytrd and hetrd, with the updates on all threads.
+template <class E>
+void tridiagonalize(const FactorThreads& threads, FactorView<E> a, std::vector<double>& d, std::vector<double>& e,
+                    E* tau) {
+  const int64_t n = a.rows;
+  AlignedArray<E> w;
+  w.reserve(n * kPanel);
+  int64_t j = 0;
+  for (; n - j > 2 * kPanel; j += kPanel) {
+    threads.check();
+    const int64_t rest = n - j - kPanel;
+    E* panel = a.data + j + j * a.ld;
+    blas::latrd(n - j, kPanel, panel, a.ld, e.data() + j, tau + j, w.data(), n);
+    subtract_products(threads, a.block(j + kPanel, j + kPanel, rest, rest), panel + kPanel, a.ld, w.data() + kPanel, n,
+                      kPanel);
+    // latrd() has left ones where the reflectors start.
+    for (int64_t i = j; i < j + kPanel; ++i) {
+      a.data[i + 1 + i * a.ld] = e[i];
+      d[i] = real_of(a.data[i + i * a.ld]);
+    }
+  }
+  blas::tridiagonalize(n - j, a.data + j + j * a.ld, a.ld, d.data() + j, e.data() + j, tau + j);
+}
+
+// Column j of v := column order[n - 1 - j] of q.
+template <class E>
+void copy_descending(const FactorThreads& threads, FactorView<double> q, const std::vector<int64_t>& order,
+                     FactorView<E> v) {
+  threads.for_ranges(v.cols, kLevel3Columns, [&](int64_t first, int64_t last) {
+    for (int64_t j = first; j < last; ++j) {
+      const double* from = q.data + order[v.cols - 1 - j] * q.ld;
+      std::copy(from, from + v.rows, v.data + j * v.ld);
+    }
+  });
+}
+
+template <class E>
+bool eigenbasis(const FactorThreads& threads, FactorView<E> g, FactorView<E> v) {
+  const int64_t n = g.rows;
+  std::vector<double> d(n), e(n);
+  std::vector<E> tau(n);
+  tridiagonalize(threads, g, d, e, tau.data());
+  AlignedArray<double> memory;
+  memory.reserve(n * n);
+  const FactorView<double> q{memory.data(), n, n, n};
+  std::vector<int64_t> order;
+  if (!tridiagonal_eigen(threads, d, e, q, order)) return false;
+  copy_descending(threads, q, order, v);
+  if (n > 1) {
+    apply_reflectors(threads, Op::kNone, g.block(1, 0, n - 1, n - 1), tau.data(), v.block(1, 0, n - 1, n));
+  }
+  return true;
+}
+
+}  // namespace
+
+bool hermitian_eigenbasis(const FactorThreads& threads, FactorView<double> g, FactorView<double> v) {
+  return eigenbasis(threads, g, v);
+}
+bool hermitian_eigenbasis(const FactorThreads& threads, FactorView<Complex> g, FactorView<Complex> v) {
+  return eigenbasis(threads, g, v);
+}
+
+}  // namespace svdserve::host

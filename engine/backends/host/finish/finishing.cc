@@ -1,0 +1,131 @@
+#include "engine/backends/host/finish/finishing.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "engine/algorithms/finish/finish_vectors.h"
+
+// Instructions for fused multiply-adds are used where the processor has them; a call of std::fma gives the same bits.
+#if defined(__x86_64__)
+#define SVD_WITH_FMA __attribute__((target("fma")))
+#else
+#define SVD_WITH_FMA
+#endif
+
+namespace svdserve::host {
+namespace {
+
+template <class E>
+scalar::VectorMatrix<E> vectors(void* data, const VectorLayout& layout) {
+  return {{static_cast<char*>(data), layout.row_stride, layout.col_stride, layout.conjugate},
+          static_cast<int>(layout.rows),
+          data == nullptr ? 0 : static_cast<int>(layout.columns)};
+}
+
+// A, or its transpose where it is wide.
+template <class E>
+scalar::StridedMatrix<E, const char> long_matrix(const Problem& p, const void* a) {
+  const int64_t k = values_per_matrix(p), long_side = std::max(p.rows, p.cols);
+  const bool by_rows = (p.order == Order::kRowMajor) == (p.rows >= p.cols);
+  return {static_cast<const char*>(a), by_rows ? k : 1, by_rows ? 1 : long_side, false};
+}
+
+template <class E>
+struct Finishing {
+  using T = typename E::Scalar;
+  scalar::FinishOptions options;
+  scalar::FinishTask<E> task;
+
+  Finishing(const Plan& plan, const FinishCall<T>& call) {
+    const Problem& p = plan.problem;
+    const int k = static_cast<int>(values_per_matrix(p)), rows = static_cast<int>(std::max(p.rows, p.cols));
+    options = {k, p.cols > p.rows, plan.outputs.fix_phases, call.canonical, call.certificate != nullptr};
+    E* const elements = static_cast<E*>(call.workspace);
+    auto* const numbers = reinterpret_cast<scalar::WideNumber*>(static_cast<char*>(call.workspace) + basis_bytes(plan));
+    task = {vectors<E>(call.x, call.x_layout),
+            vectors<E>(call.y, call.y_layout),
+            reinterpret_cast<const typename E::Lane*>(call.s),
+            call.status != MatrixStatus::kNonFinite,
+            long_matrix<E>(p, call.a),
+            certificate,
+            scalar::BasisWorkspace<E>::in(elements, rows, k),
+            scalar::CertificateWorkspace::in(numbers, rows, k)};
+  }
+
+  // A multiple of the size of a double.
+  static size_t basis_bytes(const Plan& plan) {
+    const Problem& p = plan.problem;
+    const auto elements = scalar::BasisWorkspace<E>::elements(static_cast<int>(std::max(p.rows, p.cols)),
+                                                              static_cast<int>(values_per_matrix(p)));
+    return (static_cast<size_t>(elements) * sizeof(E) + 15) / 16 * 16;
+  }
+
+  Finishing(const Finishing&) = delete;  // task points into it
+  Finishing& operator=(const Finishing&) = delete;
+
+  T certificate[kCertificateNumbers];
+};
+
+template <class E>
+void finish(const Finishing<E>& f) {
+  scalar::finish_vectors(scalar::Alone(), f.options, f.task);
+}
+template <class E>
+SVD_WITH_FMA void finish_with_fma(const Finishing<E>& f) {
+  scalar::finish_vectors(scalar::Alone(), f.options, f.task);
+}
+
+bool has_fma() {
+#if defined(__x86_64__)
+  static const bool has = __builtin_cpu_supports("fma");
+  return has;
+#else
+  return true;
+#endif
+}
+
+template <class E>
+void finish_elements(const Plan& plan, const FinishCall<typename E::Scalar>& call) {
+  Finishing<E> f(plan, call);
+  has_fma() ? finish_with_fma(f) : finish(f);
+  if (call.certificate != nullptr) std::memcpy(call.certificate, f.certificate, sizeof(f.certificate));
+}
+
+template <class T>
+using Real = scalar::RealElement<scalar::ScalarLane<T>>;
+template <class T>
+using Complex = scalar::ComplexElement<scalar::ScalarLane<T>>;
+
+template <class E>
+size_t workspace_bytes(const Plan& plan) {
+  const Problem& p = plan.problem;
+  const auto numbers = scalar::CertificateWorkspace::numbers(static_cast<int>(std::max(p.rows, p.cols)),
+                                                             static_cast<int>(values_per_matrix(p)));
+  return Finishing<E>::basis_bytes(plan) + static_cast<size_t>(numbers) * sizeof(double);
+}
+
+}  // namespace
+
+size_t finish_workspace_bytes(const Plan& plan) {
+  switch (plan.problem.dtype) {
+    case DType::kF32:
+      return workspace_bytes<Real<float>>(plan);
+    case DType::kF64:
+      return workspace_bytes<Real<double>>(plan);
+    case DType::kC64:
+      return workspace_bytes<Complex<float>>(plan);
+    case DType::kC128:
+      return workspace_bytes<Complex<double>>(plan);
+  }
+  return 0;
+}
+
+template <class T>
+void finish_vectors(const Plan& plan, const FinishCall<T>& call) {
+  is_complex(plan.problem.dtype) ? finish_elements<Complex<T>>(plan, call) : finish_elements<Real<T>>(plan, call);
+}
+
+template void finish_vectors(const Plan& plan, const FinishCall<float>& call);
+template void finish_vectors(const Plan& plan, const FinishCall<double>& call);
+
+}  // namespace svdserve::host

@@ -1,0 +1,85 @@
+// The factor engine of the host: an arena of threads, and a back end for each decomposition.
+#include <algorithm>
+#include <complex>
+
+#include "engine/algorithms/large/block_jacobi.h"
+#include "engine/backends/host/dense/blas.h"
+#include "engine/backends/host/large/host_factor_backend.h"
+#include "engine/backends/host/large/host_tall_operand.h"
+#include "engine/large_factor.h"
+#include "engine/planner.h"
+#include "oneapi/tbb/info.h"
+#include "oneapi/tbb/task_arena.h"
+
+namespace svdserve {
+namespace {
+
+// n x n matrices that block_jacobi.h holds at once beside the operand's copy. Of values: X, and what the eigenbasis of
+// a warm start is made in; of vectors: X, R_2, X_2, W, and two to polish it with, or four beside a basis that is
+// stored.
+constexpr uint64_t kTrianglesForValues = 5;
+constexpr uint64_t kTrianglesForVectors = 6;
+constexpr uint64_t kTrianglesBesideBasis = 4;
+// What small blocks that the pool keeps, and scratch of threads, take at most.
+constexpr uint64_t kMostSlackBytes = 32 << 20;
+
+// Of a factor whose matrices take `bytes`: the pool keeps no more than there was once; of a pair of blocks with k
+// columns each thread has some twelve k x k matrices, and columns of all n rows where it needs its QR.
+uint64_t slack_bytes(uint64_t bytes, uint64_t n, uint64_t element, int threads) {
+  const uint64_t k = std::min(n, 2 * static_cast<uint64_t>(host_factor_block_width(static_cast<int64_t>(n))));
+  constexpr uint64_t kLists = 64 << 10;
+  const uint64_t scratch = static_cast<uint64_t>(threads) * (16 * k * k + 2 * n * k) * element + kLists;
+  return std::min(kMostSlackBytes, bytes + scratch);
+}
+
+class HostFactorEngine : public FactorEngine {
+ public:
+  explicit HostFactorEngine(int threads)
+      : threads_(threads > 0 ? threads : oneapi::tbb::info::default_concurrency()), arena_(threads_) {}
+
+  FactorMemory memory(const FactorPlan& plan) const override {
+    const uint64_t m = std::max(plan.problem.rows, plan.problem.cols), n = plan.values;
+    const uint64_t element = is_complex(plan.problem.dtype) ? 16 : 8;
+    if (host::takes_tall_operand(plan)) {
+      const uint64_t triangles = plan.left_columns > 0 ? kTrianglesForVectors : kTrianglesForValues;
+      const uint64_t bytes = triangles * n * n * element + host::tall_operand_bytes(plan, threads_);
+      return {bytes + slack_bytes(bytes, n, element, threads_), 0};
+    }
+    const uint64_t left = std::max(plan.left_columns, plan.right_rows);  // of the tall matrix's bases, the larger one
+    uint64_t entries = m * n + kTrianglesForValues * n * n;
+    if (left > 0) {
+      entries = m * n + std::max(kTrianglesForVectors * n * n, kTrianglesBesideBasis * n * n + m * left);
+      // Both bases as they were stored, their Gram matrix, the operand.
+      if (plan.options.certificate) entries = std::max(entries, m * left + n * n + left * left + m * n);
+    }
+    const uint64_t bytes = entries * element;
+    return {bytes + slack_bytes(bytes, n, element, threads_), 0};
+  }
+
+  FactorOutcome decompose(const FactorPlan& plan, const FactorOperands& operands,
+                          const FactorControl& control) const override {
+    const host::FpEnvironment environment;
+    return is_complex(plan.problem.dtype) ? run<std::complex<double>>(plan, operands, control)
+                                          : run<double>(plan, operands, control);
+  }
+
+ private:
+  template <class E>
+  FactorOutcome run(const FactorPlan& plan, const FactorOperands& operands, const FactorControl& control) const {
+    const host::BlasThreads one_thread_a_call;
+    const factor::FactorWatch watch(control);
+    host::HostFactorBackend<E> backend(host::FactorThreads(&arena_, threads_, &watch));
+    return factor::block_jacobi(backend, plan, operands, control);
+  }
+
+  const int threads_;
+  mutable oneapi::tbb::task_arena arena_;
+};
+
+}  // namespace
+
+std::unique_ptr<FactorEngine> make_host_factor_engine(int threads) {
+  return std::make_unique<HostFactorEngine>(threads);
+}
+
+}  // namespace svdserve
