@@ -235,9 +235,8 @@ struct Server {
 // The limits of memory, now that the GPUs are known.
 MemoryLimits memory_limits(const Config& config, const Machine& machine, const WorkerLimits& workers, int gpus) {
   MemoryLimits limits = resolve_memory(config, machine, gpus);
-  for (const Limit* limit :
-       {&limits.max_inflight_bytes, &limits.memory_quota_bytes, &limits.call_window_bytes, &limits.cuda_pinned_bytes,
-        &limits.max_large_bytes}) {
+  for (const Limit* limit : {&limits.max_inflight_bytes, &limits.memory_quota_bytes, &limits.call_window_bytes,
+                             &limits.cuda_pinned_bytes, &limits.max_large_bytes}) {
     log_limit(*limit);
   }
   for (const std::string& text : warnings(machine, workers, limits, gpus)) log_warning("limits", {{"reason", text}});

@@ -75,7 +75,8 @@ void DecomposeCall::Start() {
     Refuse(bad_size(kRequestBytesKey, options.max_message_bytes));
     return;
   }
-  const int64_t claim = message < 0 ? most : std::min(std::max(kClaimFactor * message, kSmallestClaim), options.max_inflight_bytes);
+  const int64_t claim =
+      message < 0 ? most : std::min(std::max(kClaimFactor * message, kSmallestClaim), options.max_inflight_bytes);
   Reservation room;
   Error error;
   switch (context_->pipeline->Enter({peer_, claim, deadline_}, this, &room, &error)) {

@@ -31,7 +31,7 @@ struct RpcOptions {
   int64_t max_connections = 0;
   int64_t max_connection_streams = 0;
   int64_t memory_quota_bytes = 0;
-  int64_t call_window_bytes = 0;  // that a client may send before its message is read
+  int64_t call_window_bytes = 0;                                  // that a client may send before its message is read
   absl::Duration max_connection_idle = absl::InfiniteDuration();  // without a call
   // After it the connection takes no new calls; those that it has go on for as long as they like.
   absl::Duration max_connection_age = absl::InfiniteDuration();
