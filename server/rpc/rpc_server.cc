@@ -191,7 +191,7 @@ void set_limits(const RpcOptions& options, grpc::ServerBuilder* builder) {
   // Reflection is the only synchronous service, with a thread for each call. Calls beyond are RESOURCE_EXHAUSTED.
   quota.SetMaxThreads(kMaxReflectionThreads);
   builder->SetResourceQuota(quota);
-  // By default gRPC widens the windows of all calls to 4 MiB while its quota is hardly used, and beyond as it measures
+  // By default gRPC widens the windows of all calls to 4 MiB while its quota is hardly used, and further as it measures
   // the bandwidth. A fixed window bounds what calls hold that nobody has admitted. Frames may be large all the same.
   constexpr int kLargestFrame = (1 << 24) - 1;
   builder->AddChannelArgument(GRPC_ARG_HTTP2_BDP_PROBE, 0);
