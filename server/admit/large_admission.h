@@ -7,9 +7,8 @@
 //      they keep while they wait, plus the most that one of them still needs, are never more than the limit. So once
 //      nothing is computed and nothing is downloaded, there is room to compute any one of them; its results leave, and
 //      there is room for the next.
-//   2. The same holds of the matrices of one peer and of its share of the limit. So one that opens much and sends
-//   little
-//      leaves room for the others.
+//   2. The same holds of the matrices of one peer and of its share of the limit. A peer that opens much and sends
+//      little leaves room for the others.
 //   3. All reserved bytes together never pass the limit. This is the ledger's own invariant.
 #ifndef SVDSERVE_SERVER_ADMIT_LARGE_ADMISSION_H_
 #define SVDSERVE_SERVER_ADMIT_LARGE_ADMISSION_H_

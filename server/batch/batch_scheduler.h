@@ -15,11 +15,10 @@
 //
 // Thread-safe. Invariants:
 //   1. Every job is answered exactly once: `answered` turns true under mu_, by End() alone, which moves its callback
-//   out.
+//      out.
 //   2. No callback is called, and no RequestMemory dropped, under mu_: both are collected in Effects.
 //   3. Work waits only while no lane of a healthy device is free for it, or the device that is to complete it first is
-//   busy: whoever adds work or releases a lane calls Pump(), and the alarm does when such a wait is to be looked at
-//   again.
+//      busy. Adding work and releasing a lane call Pump(); the alarm does when such a wait is to be looked at again.
 //   4. A job's memory outlives every use by a device: the slices of a running batch hold the job.
 //   5. The alarm is set to the earliest time at which something is due, or earlier.
 //   6. busy_ counts who has taken something off the queue, or an answer, and not yet done with it, but for abandoned

@@ -4,9 +4,9 @@
 //
 // Work is long or short. Long work never holds all lanes, so that short work passes it:
 //   - A device with relief lanes has as many lanes for short work as without long work: relief lanes stand in for those
-//   that long work holds.
+//     that long work holds.
 //   - A device of several lanes without relief lanes keeps one of them from long work, as long as short work came
-//   within kShortWorkExpected. Else all lanes may be long work's, which on a GPU may need two of them to fill it.
+//     within kShortWorkExpected. Else all lanes may be long work's, which on a GPU may need two of them to fill it.
 #ifndef SVDSERVE_SERVER_DEVICE_DEVICE_LOAD_H_
 #define SVDSERVE_SERVER_DEVICE_DEVICE_LOAD_H_
 

@@ -42,8 +42,7 @@ struct RpcOptions {
 class RpcServer {
  public:
   // Serves `pipeline` and `factors`, which outlive the server, as do clock, recorder and `memory`, where operands are
-  // received.
-  // Null, with *error set, where it cannot.
+  // received. Null, with *error set, where it cannot.
   static std::unique_ptr<RpcServer> Start(const RpcOptions& options, Pipeline* pipeline, LargePipeline* factors,
                                           Clock* clock, Recorder* recorder, HostMemory* memory, std::string* error);
   // Shutdown() without patience.

@@ -75,7 +75,7 @@ TEST(BlockPivotStrategy, NearestStrategiesOfSmallOrder) {
   }
 }
 
-// 001, section 3: expanding order n by algorithm 3.2 gives what algorithm 3.1 gives for 2 n.
+// Novakovic 2015, section 3: expanding order n by algorithm 3.2 gives what algorithm 3.1 gives for 2 n.
 TEST(BlockPivotStrategy, ExpansionAgreesWithGeneration) {
   for (const bool by_rows : {true, false}) {
     for (const int n : {2, 4, 6, 8}) {
@@ -108,7 +108,7 @@ TEST(BlockPivotStrategy, ReversesAreTheSameStepsBackwards) {
   }
 }
 
-// 000, algorithms 4.3 and 4.4, by hand for r = 4.
+// Novakovic and Singer 2011, algorithms 4.3 and 4.4, by hand for r = 4.
 TEST(BlockPivotStrategy, ModifiedModulusOfFour) {
   const PivotSweep expected = {{{0, 3}, {1, 2}}, {{1, 3}, {0, 2}}, {{2, 3}, {0, 1}}, {{1, 3}, {0, 2}}};
   const PivotSweep sweep = pivot_sweep(PivotStrategy::kModifiedModulus, 4);

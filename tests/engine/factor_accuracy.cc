@@ -1,9 +1,9 @@
 // How accurate large factors are, and how they converge, in the form of the figures and tables of the papers behind
 // them, with LAPACK beside us on the same data.
 //
-//   factor_accuracy spectra 128 256 512      the four spectra of 001, section 6, as its figure 8 and table 3
-//   factor_accuracy hyperbolic 160 288 416   indefinite matrices of 000, section 5, as its figure 5
-//   factor_accuracy signs 512                the same with few positive signs, as its table 3
+//   factor_accuracy spectra 128 256 512      the four spectra of Novakovic 2015, section 6, as its figure 8 and table 3
+//   factor_accuracy hyperbolic 160 288 416   indefinite matrices of Novakovic and Singer 2011, section 5, as its figure
+//   5 factor_accuracy signs 512                the same with few positive signs, as its table 3
 //   factor_accuracy values 128 256 512       graded columns, clusters, dense spectra: every singular value
 // CSV as it comes, then tables in comments. 001: V. Novakovic, SIAM J. Sci. Comput. 37 (2015) C1-C30; 000: V.
 // Novakovic, S. Singer, BIT 51 (2011) 1009-1030. With --check the exit status says whether every error of ours is
@@ -240,8 +240,8 @@ Generated generated(std::string report, std::string matrix, std::vector<double> 
   return result;
 }
 
-// 001, section 6: 16 eigenvalues 0.5, the others N(0, 0.1); 1 more than that; +-U(1e-7, 10), of either sign; U(1e-7,
-// 10).
+// Novakovic 2015, section 6: 16 eigenvalues 0.5, the others N(0, 0.1); 1 more than that; +-U(1e-7, 10), of either sign;
+// U(1e-7, 10).
 std::vector<double> spectrum_of_001(int type, int64_t n, Random& random) {
   std::vector<double> lambda;
   for (int64_t i = 0; i < n; ++i) {
@@ -252,7 +252,7 @@ std::vector<double> spectrum_of_001(int type, int64_t n, Random& random) {
   return lambda;
 }
 
-// 000, section 5: uniform in +-<a 1e-5, a], a = 20 for n <= 3168, with this many positive ones.
+// Novakovic and Singer 2011, section 5: uniform in +-<a 1e-5, a], a = 20 for n <= 3168, with this many positive ones.
 std::vector<double> spectrum_of_000(int64_t n, int64_t positive, Random& random) {
   const double a = n <= 3168 ? 20 : n <= 6368 ? 30 : n <= 9568 ? 40 : 50;
   std::vector<double> lambda;

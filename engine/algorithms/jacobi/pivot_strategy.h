@@ -3,7 +3,7 @@
 //
 // Round robin, the tournament's: of n' = n rounded up to even players one stays and the others turn, so that n' - 1
 // p-steps of n' / 2 pairs visit every pair once. For odd n each p-step has one pair with q = n, which does not exist.
-// Source: Brent and Luk, SIAM J. Sci. Stat. Comput. 6 (1985) 69-84, section 3; seed of this service: the pairing of
+// Source: Brent and Luk, SIAM J. Sci. Stat. Comput. 6 (1985) 69-84, section 3; first used here after the pairing of
 // the pointwise one-sided Jacobi on a GPU.
 #ifndef SVDSERVE_ENGINE_ALGORITHMS_JACOBI_PIVOT_STRATEGY_H_
 #define SVDSERVE_ENGINE_ALGORITHMS_JACOBI_PIVOT_STRATEGY_H_

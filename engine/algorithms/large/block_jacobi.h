@@ -3,26 +3,25 @@
 //
 //   A = U S V^H, m x n;   hyperbolic: G = U S V^H with U^H U = I, V^H J V = J, J = diag(+-1), m >= n = rank G
 // Method, for m >= n (a wide operand is taken as its adjoint):
-//   1. Columns scaled by powers of two and sorted by norm, rows sorted by their largest entry: P_r A P_c = A'. A' = Q
-//   R.
-//      Sorted rows make the QR accurate for graded rows, sorted columns make R's rows graded. What is much taller than
-//      wide need not be copied for it (TallOperand in factor_backend.h).
-//   2. X = R^H (001, eqs. 1 and 2). Its column norms tell the condition. Within kWarmStartSpread, and unless
+//   1. Columns scaled by powers of two and sorted by norm, rows sorted by their largest entry: P_r A P_c = A' = Q R.
+//      Sorted rows make the QR accurate for graded rows, sorted columns make R's rows graded. An operand that is much
+//      taller than wide need not be copied for it (TallOperand in factor_backend.h).
+//   2. X = R^H (Novakovic, eqs. 1 and 2). Its column norms tell the condition. Within kWarmStartSpread, and unless
 //      Method::kJacobi was asked for: X := X V_0, V_0 an eigenbasis of X^H X. After a QR a bad V_0 costs time, never
 //      accuracy, because X carries its grading in the rows. Else a second QR of the sorted columns, X P = Q_2 R_2, and
 //      X_2 = R_2^H, which is nearly orthogonal.
-//   3. Sweeps of p-steps until X W = Y S has orthogonal columns (block_jacobi_sweeps.h; 001, eqs. 5 to 9).
+//   3. Sweeps of p-steps until X W = Y S has orthogonal columns (block_jacobi_sweeps.h; Novakovic, eqs. 5 to 9).
 //   4. W was accumulated (from V_0, or where R_2 is singular), or W = X_2^-1 (Y S) by one triangular solve,
 //      which after two QRs is as accurate and spares 4 of 10 n^3 operations a sweep. A solver that inverts diagonal
 //      blocks, as cuBLAS's does, leaves W^H W further from I than sweeps would; one Newton-Schulz step squares that.
 //      A' = Q W S Y^H, or with the second QR A' = Q (P Y) S (Q_2 W)^H. Zero columns of Y are completed to a basis.
-//   Hyperbolic: J partitioned by sorting, one QR, R itself is rotated, R W = Y S; U = Q Y, V = W^-H = J W J (001,
-//   eq. 10; W is called V^-* in 000 section 2).
+//   Hyperbolic: J partitioned by sorting, one QR, R itself is rotated, R W = Y S; U = Q Y, V = W^-H = J W J
+//   (Novakovic, eq. 10; W is called V^-* in Novakovic and Singer, section 2).
 // Ends without convergence: after max_sweeps; the results are then the best so far, and said to be kNotConverged.
 // Accuracy: |A - U S V^H| and the bases to some n u; for A = B D, D diagonal, every value to a relative error of order
 // n u kappa(B). Cost: 4/3 (m - n/3) n^2 a QR, 6 n^3 a sweep and 4 n^3 more where W is accumulated (complex: four
-// times). Sources: Novakovic, SIAM J. Sci. Comput. 37 (2015) C1-C30 (001); Novakovic and Singer, BIT 51 (2011)
-// 1009-1030 (000); Drmac and Veselic, SIAM J. Matrix Anal. Appl. 29 (2008) 1322-1362 (QR twice, R^H); G -> x, V^* -> w.
+// times). Sources: Novakovic, SIAM J. Sci. Comput. 37 (2015) C1-C30; Novakovic and Singer, BIT 51 (2011)
+// 1009-1030; Drmac and Veselic, SIAM J. Matrix Anal. Appl. 29 (2008) 1322-1362 (QR twice, R^H); G -> x, V^* -> w.
 #ifndef SVDSERVE_ENGINE_ALGORITHMS_LARGE_BLOCK_JACOBI_H_
 #define SVDSERVE_ENGINE_ALGORITHMS_LARGE_BLOCK_JACOBI_H_
 

@@ -90,8 +90,8 @@ enum class Op : uint8_t { kNone, kAdjoint };
 
 // Counted by p-steps since the last reset_counters().
 struct PStepCounters {
-  int64_t rotations = 0;         // pivot pairs above the tolerance, each with a rotation (001, 4.3, rho)
-  int64_t proper_rotations = 0;  // of these, those whose cosine is not 1 when rounded (001, 4.3, rho')
+  int64_t rotations = 0;         // pivot pairs above the tolerance, each with a rotation (Novakovic 2015, 4.3, rho)
+  int64_t proper_rotations = 0;  // of these, those whose cosine is not 1 when rounded (Novakovic 2015, 4.3, rho')
   int64_t active_pairs = 0;      // block pairs with at least one rotation
   int64_t pairs = 0;             // block pairs visited
   double largest_cosine = 0;     // of two columns of a block pair, as they were met
@@ -189,7 +189,7 @@ class TallOperand {
 // and, where it has such a thing,
 //   std::unique_ptr<TallOperand<E>> tall_operand(plan, operands)    null where it does not suit. All must outlive it
 //
-// p_step(), for each of the pairs (001, section 4):
+// p_step(), for each of the pairs (Novakovic 2015, section 4):
 //   factorize     H = [x_p x_q]^H [x_p x_q] of the scaled columns (4.1). If no |h_ij| > tolerance sqrt(h_ii h_jj),
 //                 i != j, the pair is left as it is. Else H = R^H R by Cholesky; where a pivot is so small that R would
 //                 have lost its digits, R by QR of [x_p x_q] (4.2).

@@ -4,7 +4,7 @@
 //
 // u is kept unnormalized, which saves the division by u_0, and H is Hermitian, so beta = -phase(x_0) |x|: complex for
 // complex x. The values of a bidiagonal matrix depend on the moduli of its entries alone, so |x|^2 is reported, too.
-// Source: Golub and Van Loan, Matrix Computations, 3rd ed., section 5.1; seed of this service: Capozzoli et al.,
+// Source: Golub and Van Loan, Matrix Computations, 3rd ed., section 5.1; first used here after Capozzoli et al.,
 // Electronics 2025, 14(16), 3217, section 2.3.1, eq. (2) and (3).
 //
 // A vector whose |x|^2 is negligible (FloatTraits::kNegligibleSquare; the matrix is scaled to a largest element of

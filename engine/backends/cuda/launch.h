@@ -6,8 +6,8 @@
 //   vectors       lane_vectors or team_vectors
 //   k > 32        block_launch.h, with vectors or without; a matrix with m != n is one tile
 //   BISECTION     interlace, bidiagonal, bisection, finish
-//   small         lane_kernel              k <= kLargestFixedSize, and BIDIAGONAL only while a matrix fits the
-//   registers otherwise     bidiagonalize or jacobi kernel, finish
+//   small         lane_kernel              k <= kLargestFixedSize; BIDIAGONAL only while a matrix fits the registers
+//   otherwise     bidiagonalize or jacobi kernel, finish
 //   MIMO answers  answers.h                after the values of all matrices, which stay on the device
 #ifndef SVDSERVE_ENGINE_BACKENDS_CUDA_LAUNCH_H_
 #define SVDSERVE_ENGINE_BACKENDS_CUDA_LAUNCH_H_

@@ -8,10 +8,10 @@
 //
 // How a launcher calls it, after the kernels that wrote s, X, Y and the statuses, on the same stream:
 //
-//   FinishCall<T> call = ..;                                                   // pointers, strides, what is wanted
+//   FinishCall<T> call = ..;                                   // pointers, strides, what is wanted
 //   const FinishPlan plan = finish_plan<E>(call.options.k, rows, x_columns, count);
-//   call.scratch = carver->take<char>(plan.scratch_bytes);                     // once, in workspace_bytes() and
-//   launch() finish_vectors<E>(&launch, plan, call);
+//   call.scratch = carver->take<char>(plan.scratch_bytes);     // once, in workspace_bytes() and launch()
+//   finish_vectors<E>(&launch, plan, call);
 #ifndef SVDSERVE_ENGINE_BACKENDS_CUDA_FINISH_FINISHING_KERNELS_H_
 #define SVDSERVE_ENGINE_BACKENDS_CUDA_FINISH_FINISHING_KERNELS_H_
 

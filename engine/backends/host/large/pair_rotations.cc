@@ -105,7 +105,7 @@ HWY_INLINE Scales scales_of(int32_t f_p, int32_t f_q) {
   return result;
 }
 
-// 001, eqs. 15 to 18, t = 1: see algorithms/jacobi/jacobi_rotation.h.
+// Novakovic 2015, eqs. 15 to 18, t = 1: see algorithms/jacobi/jacobi_rotation.h.
 HWY_INLINE void set_trigonometric(double alpha, double beta, double gamma, const Scales& scale, Rotation& rotation) {
   const double delta = beta * scale.q - alpha * scale.p;
   const double cross = 2 * gamma * scale.s;
@@ -116,7 +116,7 @@ HWY_INLINE void set_trigonometric(double alpha, double beta, double gamma, const
   rotation.c = 1 / std::sqrt(1 + rotation.t_p * rotation.t_q);
 }
 
-// 001, eqs. 15 to 18, t = -1.
+// Novakovic 2015, eqs. 15 to 18, t = -1.
 HWY_INLINE void set_hyperbolic(double alpha, double beta, double gamma, const Scales& scale, Rotation& rotation) {
   const double sum = beta * scale.q + alpha * scale.p;
   const double cross = 2 * gamma * scale.s;

@@ -156,7 +156,7 @@ bool PairStep<E>::cholesky(int k) {
   return true;
 }
 
-// 001, section 4.2.
+// Novakovic 2015, section 4.2.
 template <class E>
 void PairStep<E>::qr(const PStep<E>& step, const Columns& c) {
   const int64_t m = step.x.rows, k = c.k();

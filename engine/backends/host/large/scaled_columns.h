@@ -60,8 +60,8 @@ inline double largest_magnitude(const double* x, int64_t count) {
   return *std::max_element(partial, partial + 8);
 }
 
-// |x| of any finite x as mantissa and exponent. As DRDSSQ (001, appendix A), with one scale, found by a pass before the
-// sum: what underflows beside the largest component is too small to count.
+// |x| of any finite x as mantissa and exponent. As DRDSSQ (Novakovic 2015, appendix A), with one scale, found by a pass
+// before the sum: what underflows beside the largest component is too small to count.
 inline factor::ScaledNorm norm_of(const double* x, int64_t count) {
   const double largest = largest_magnitude(x, count);
   if (largest == 0) return {};

@@ -2,10 +2,9 @@
 // contract, and the reason why kernels exist for k x k alone. A wide matrix is read as its transpose.
 //
 // The matrix (max x k) is cut into tiles of tile_rows_for(k) rows, the last filled up with zeros; up to kTileRows rows
-// are one tile of just those. Every tile is factorized by itself; then tile t is joined with tile t + d for d = 1, 2,
-// 4,
-// .. wherever t is a multiple of 2 d and t + d exists. That order is part of the bits. Lanes hold tiles, of one matrix
-// or of several, so that a single very tall matrix fills a pack by itself.
+// are one tile of just those. Every tile is factorized by itself; then tile t is joined with tile t + d for
+// d = 1, 2, 4, .. wherever t is a multiple of 2 d and t + d exists. That order is part of the bits. Lanes hold tiles,
+// of one matrix or of several, so that a single very tall matrix fills a pack by itself.
 #ifndef SVDSERVE_ENGINE_BACKENDS_HOST_TALL_TALL_REDUCTION_H_
 #define SVDSERVE_ENGINE_BACKENDS_HOST_TALL_TALL_REDUCTION_H_
 
