@@ -31,7 +31,7 @@ class CudaDevice final : public Device {
                         const std::atomic<bool>* cancel) override {
     DeviceOutcome outcome;
     if (lost_.load(std::memory_order_relaxed)) {  // its context is dead: no call on it comes back with anything else
-      outcome.status = absl::InternalError("the GPU was lost before");
+      outcome.status = absl::InternalError("the GPU failed earlier and is out of service");
       outcome.device_lost = true;
       return outcome;
     }

@@ -301,7 +301,7 @@ std::unique_ptr<RpcServer> RpcServer::Start(const RpcOptions& options, Pipeline*
   if (listening.empty()) return nullptr;
   const std::shared_ptr<grpc::ServerCredentials> creds = credentials(options);
   if (!options.certificate.empty() && !are_usable(creds)) {
-    *error = "the TLS certificate, its key or the clients' roots are no good PEM, or do not belong together";
+    *error = "--tls-cert, --tls-key or --tls-client-ca cannot be parsed as PEM, or certificate and key do not belong together";
     return nullptr;
   }
   grpc::ServerBuilder builder;
