@@ -3,7 +3,7 @@
 # script builds and starts:
 #   ./quickstart.sh
 # Needs Debian 12 or Ubuntu 24.04 and root or sudo for missing packages. Asks nothing; stops the server at the end.
-# Everything it makes lies under build/.
+# Everything it makes lies under build/, but for the metadata that pip leaves in client/python (svdserve.egg-info).
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 exec < /dev/null

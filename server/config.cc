@@ -325,9 +325,11 @@ std::vector<Flag> make_flags() {
                       "what a client may send of a message before the server reads it (HTTP/2's flow-control window). "
                       "The windows of all calls that wait for memory are bounded by an eighth of --max-inflight-bytes. "
                       "auto: 64KiB, with a GPU 2304KiB"),
-      auto_bytes_flag("memory-quota-bytes", 16 * kMiB, 1024 * kTiB, &C::memory_quota_bytes, kLimits,
-                      "memory of gRPC for bytes that are received and not yet a request. Near it gRPC reads slower; "
-                      "beyond it gRPC ends calls and connections. auto: --max-inflight-bytes and four messages"),
+      auto_bytes_flag(
+          "memory-quota-bytes", 16 * kMiB, 1024 * kTiB, &C::memory_quota_bytes, kLimits,
+          "memory of gRPC for bytes that are received and not yet a request. Near it gRPC reads slower; "
+          "beyond it gRPC ends calls and connections. auto: --max-inflight-bytes and four messages, at most three "
+          "eighths of memory"),
       duration_flag("queue-timeout", "30s", absl::Milliseconds(1), 24 * hour, &C::queue_timeout, kLimits,
                     "time in which a device must take a request. Large matrices wait as long as their call does"),
       auto_bytes_flag("max-large-bytes", kMiB, 1024 * kTiB, &C::max_large_bytes, kLimits,
@@ -420,7 +422,8 @@ std::string help_text(const std::vector<Flag>& flags) {
       "SVDSERVE_MAX_BATCH_BYTES. A flag beats its variable. Sizes take KiB, MiB, GiB\n"
       "and TiB, durations us, ms, s, m and h. Flags left at auto follow the machine:\n"
       "the log shows their values and reasons at start. SIGTERM or SIGINT finishes\n"
-      "the requests in flight and stops; a second one stops at once.\n";
+      "the requests in flight and stops; a second one, more than a second later,\n"
+      "stops at once.\n";
   const char* group = "";
   for (const Flag& flag : flags) {
     if (absl::string_view(flag.group) != group) absl::StrAppend(&out, "\n", flag.group, "\n");

@@ -247,8 +247,8 @@ void warn_of_small_large_bytes(const FactorEngine& host, int64_t max_large_bytes
   const int64_t least = least_large_bytes(host);
   if (least <= max_large_bytes) return;
   log_warning("limits", {{"reason", "--max-large-bytes=" + std::to_string(max_large_bytes) +
-                                        " takes no large matrix, the smallest needs " + std::to_string(least) +
-                                        ": raise it, or lower --large-threads"}});
+                                        " admits no matrix that is too large for Decompose: the smallest needs " +
+                                        std::to_string(least) + ". Raise it, or lower --large-threads"}});
 }
 
 // The configured server, answering; or false after saying why not. No `metrics`: no HTTP.
@@ -282,6 +282,11 @@ bool start(const Config& config, RpcOptions rpc_options, const std::optional<Lis
                         {"instruction_set", device.info.instruction_set},
                         {"threads", device.info.threads},
                         {"lanes", device.info.lanes}});
+    if (device.info.kind == DeviceKind::kHost && config.simd != Simd::kBest &&
+        device.info.instruction_set != name(config.simd)) {
+      log_warning("simd", {{"reason", std::string("this CPU has no ") + name(config.simd) + " (--simd), " +
+                                          device.info.instruction_set + " is used"}});
+    }
   }
   std::vector<DeviceInfo> infos;
   for (const DeviceState& device : server->pipeline->devices()) infos.push_back(device.info);

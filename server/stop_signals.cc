@@ -75,7 +75,9 @@ struct StopSignals::State {
           break;
         }
         case SignalAction::kIgnore:
-          log_info("signal_ignored", {{"signal", received.signal}});
+          log_info("signal_ignored", {{"signal", received.signal},
+                                      {"reason", received.signal == SIGHUP ? "there is nothing to read again"
+                                                                           : "it repeats a SIGTERM within a second"}});
           break;
         case SignalAction::kStopAtOnce:
           log_warning("stopped_at_once", {{"signal", received.signal}});

@@ -167,7 +167,10 @@ void print_report(const Row& row, const LoadTally& t, std::FILE* to) {
   for (const auto& [column, value] : row.cells) {
     if (!value.empty()) std::fprintf(to, "%-24s %s\n", column.c_str(), value.c_str());
   }
-  for (const auto& [error, n] : t.errors) std::fprintf(to, "error %-18s %" PRId64 "\n", printable(error).c_str(), n);
+  for (const auto& [error, n] : t.errors) {
+    std::fprintf(to, "error %-18s %" PRId64 "   %s\n", printable(error).c_str(), n,
+                 printable(t.messages.at(error)).c_str());
+  }
 }
 
 void declare(Arguments* a, BenchOptions* o) {
@@ -255,6 +258,9 @@ int run_bench(const std::vector<std::string>& words) {
   print_report(row, tally, o.csv == "-" ? stderr : stdout);
   if (!o.csv.empty() && !write_csv(o.csv, row)) {
     return fail("bench", {.code = client::Code::kNotFound, .message = "cannot write " + o.csv});
+  }
+  if (tally.ok + tally.refused + tally.expired + tally.failed == 0) {
+    std::fputs("svdctl bench: no request ended within --duration; take a longer one or smaller requests\n", stderr);
   }
   return tally.failed == 0 && tally.ok > 0 ? kDone : kFailed;
 }

@@ -22,6 +22,7 @@ void Connection::declare(Arguments* a) {
 
 client::Result<client::ClientOptions> Connection::options() const {
   client::ClientOptions o;
+  if (client::Status wrong = client::check_address(address_); !wrong.ok()) return wrong;
   o.address = address_;
   if (tls_ || !ca_.empty() || !cert_.empty() || !key_.empty() || !server_name_.empty()) {
     auto tls = client::TlsOptions::from_files(ca_, cert_, key_);

@@ -5,6 +5,7 @@
 #include <cinttypes>
 #include <cstdio>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "client/cli/commands.h"
@@ -73,7 +74,7 @@ size_t behind_field(const client::Status& status) {
   return status.message.starts_with(field) ? field.size() : 0;
 }
 
-// "matrix [1, 2]": which of the stack it is.
+// "matrix [1, 2]: ", which of the stack it is; empty without a stack.
 std::string place_of(const MatrixStack& stack, int64_t index) {
   std::string place;
   for (auto size = stack.batch_shape.rbegin(); size != stack.batch_shape.rend(); ++size) {
@@ -81,15 +82,18 @@ std::string place_of(const MatrixStack& stack, int64_t index) {
     place.insert(0, std::to_string(index % *size));
     index /= *size;
   }
-  return "matrix [" + place + "]";
+  return place.empty() ? "" : "matrix [" + place + "]: ";
 }
 
-void print_report(const client::Batch& batch, const client::LargeReport& r, double seconds, bool verbose) {
+// place: "matrix [1, 2]: " of a stack, else empty.
+void print_report(const std::string& place, const client::Batch& batch, const client::LargeReport& r, double seconds,
+                  bool verbose) {
   std::fprintf(stderr,
-               "%" PRId64 "x%" PRId64 " %s in %.4g s: %s on %s; %d sweep%s, %" PRId64 " rotations, %" PRId64
+               "%s%" PRId64 "x%" PRId64 " %s in %.4g s: %s on %s; %d sweep%s, %" PRId64 " rotations, %" PRId64
                " of them proper; %s\n",
-               batch.rows, batch.cols, name(batch.data_type), seconds, name(r.method), printable(r.device).c_str(),
-               r.sweeps, r.sweeps == 1 ? "" : "s", r.rotations, r.proper_rotations, name(r.status));
+               place.c_str(), batch.rows, batch.cols, name(batch.data_type), seconds, name(r.method),
+               printable(r.device).c_str(), r.sweeps, r.sweeps == 1 ? "" : "s", r.rotations, r.proper_rotations,
+               name(r.status));
   if (r.certificate) {
     std::fprintf(stderr, "certificate: residual %.3g, orthogonality of U %.3g, of V %.3g\n", r.certificate->residual,
                  r.certificate->left_orthogonality, r.certificate->right_orthogonality);
@@ -151,18 +155,23 @@ int run_large(const std::string& command, client::Client& client, const MatrixSt
   ProgressBar bar;
   wanted.progress = [&bar](const client::LargeProgress& p) { bar.show(p); };
   call.stop = interruption.token();
+  // The timeout is that of all matrices together.
+  std::optional<std::chrono::steady_clock::time_point> deadline;
+  if (call.timeout) deadline = std::chrono::steady_clock::now() + *call.timeout;
   bool all_ok = true;
   for (int64_t i = 0; i < b.count; ++i) {
     matrix.data = static_cast<const std::byte*>(b.data) + i * sizes->operand_bytes;
     const auto begin = std::chrono::steady_clock::now();
+    if (deadline) call.timeout = std::max<std::chrono::nanoseconds>(*deadline - begin, std::chrono::nanoseconds(1));
     const auto report = client.decompose_large(matrix, results.of(i), wanted, call);
     bar.clear();
     if (!report.ok()) {
       client::Status status = report.status();
-      if (!stack.batch_shape.empty()) status.message.insert(behind_field(status), place_of(stack, i) + ": ");
+      status.message.insert(behind_field(status), place_of(stack, i));
       return fail_unless_interrupted(command, status, interruption);
     }
-    print_report(b, *report, std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count(), verbose);
+    print_report(place_of(stack, i), b, *report,
+                 std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count(), verbose);
     all_ok = all_ok && report->status == client::MatrixStatus::kOk;
   }
   if (Status s = results.commit_all(call.stop); !s.ok()) return fail_unless_interrupted(command, s, interruption);

@@ -33,7 +33,9 @@ void count(LoadTally* tally, const Workload& w, const client::Status& status, in
   }
   const bool is_refused = status.code == client::Code::kResourceExhausted || status.reason == "DRAINING";
   ++(is_refused ? tally->refused : status.code == client::Code::kDeadlineExceeded ? tally->expired : tally->failed);
-  ++tally->errors[absl::StrCat(name(status.code), status.reason.empty() ? "" : " ", status.reason)];
+  const std::string error = absl::StrCat(name(status.code), status.reason.empty() ? "" : " ", status.reason);
+  ++tally->errors[error];
+  tally->messages.try_emplace(error, status.message);
 }
 
 }  // namespace
@@ -61,6 +63,7 @@ void LoadTally::add(const LoadTally& other) {
   request_bytes += other.request_bytes;
   reply_bytes += other.reply_bytes;
   for (const auto& [error, n] : other.errors) errors[error] += n;
+  messages.insert(other.messages.begin(), other.messages.end());
 }
 
 // --- what all runners share ---------------------------------------------------------------------

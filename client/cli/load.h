@@ -40,7 +40,8 @@ struct LoadTally {
   int64_t exceptions = 0;  // of these, not ok
   int64_t request_bytes = 0;
   int64_t reply_bytes = 0;
-  std::map<std::string, int64_t> errors = {};  // by code and reason
+  std::map<std::string, int64_t> errors = {};        // by code and reason
+  std::map<std::string, std::string> messages = {};  // one of each of these
 
   void add(const LoadTally& other);
 };

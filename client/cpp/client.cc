@@ -40,7 +40,8 @@ Result<Report> decompose_here(Core& core, const Batch& batch, const internal::Ma
 Result<TlsOptions> TlsOptions::from_files(const std::string& root_certificates, const std::string& certificate_chain,
                                           const std::string& private_key) {
   if (certificate_chain.empty() != private_key.empty()) {
-    return internal::invalid("tls", "a client certificate and its private key go together");
+    return internal::invalid("tls", "a client certificate and its private key go together, and only the " +
+                                        std::string(private_key.empty() ? "certificate" : "key") + " is given");
   }
   TlsOptions tls;
   tls.enabled = true;
@@ -55,6 +56,25 @@ Result<TlsOptions> TlsOptions::from_files(const std::string& root_certificates, 
     if (text->empty()) return internal::failure(Code::kNotFound, "", path + " cannot be read or is empty");
   }
   return tls;
+}
+
+Status check_address(const std::string& address) {
+  if (address.empty()) return internal::invalid("address", "is empty, it must be such as 127.0.0.1:50051");
+  if (address.find("://") != std::string::npos && address.rfind("dns://", 0) != 0 && address.rfind("unix://", 0) != 0) {
+    return internal::invalid("address", "takes host:port or unix:/path, not the URL \"" + address + "\"");
+  }
+  for (const char* const scheme : {"unix:", "unix-abstract:", "dns:", "ipv4:", "ipv6:", "vsock:"}) {
+    if (address.rfind(scheme, 0) == 0) return {};
+  }
+  const size_t colon = address.rfind(':');
+  const std::string port = colon == std::string::npos ? "" : address.substr(colon + 1);
+  const bool is_number = !port.empty() && port.size() <= 5 && port.find_first_not_of("0123456789") == std::string::npos;
+  const bool is_ipv6 = address.find(':') != colon && address[colon == 0 ? 0 : colon - 1] != ']';
+  if (colon == 0 || !is_number || is_ipv6) {
+    return internal::invalid("address",
+                             "must be host:port, such as 127.0.0.1:50051 or [::1]:50051, is \"" + address + "\"");
+  }
+  return {};
 }
 
 // --- the client ---------------------------------------------------------------------------------

@@ -39,6 +39,10 @@ struct TlsOptions {
                                        const std::string& private_key = {});
 };
 
+// INVALID_ARGUMENT where `address` is neither host:port nor a name that gRPC resolves, such as unix:/path or
+// dns:///host:1. A Client does not ask: gRPC takes a host without a port for one with port 443.
+Status check_address(const std::string& address);
+
 struct ClientOptions {
   std::string address = "127.0.0.1:50051";  // host:port, or unix:/path
   TlsOptions tls = {};

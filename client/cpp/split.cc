@@ -122,7 +122,11 @@ Result<Split> split(const Batch& batch, const PieceLimits& limits, const Compute
   const int64_t larger =
       std::max(product({sizes->matrix_bytes, group}), sizes->result_bytes + product({reply_bytes_per_matrix, group}));
   const int64_t room = limits.max_message_bytes - kMessageOverheadBytes;
-  if (batch.count > 0 && (larger > room || group > std::max<int64_t>(limits.max_matrices, 1))) {
+  if (batch.count > 0 && group > std::max<int64_t>(limits.max_matrices, 1)) {
+    return invalid("options.mimo.group_size", "is " + std::to_string(group) + ", this server takes at most " +
+                                                  std::to_string(limits.max_matrices) + " matrices in one request");
+  }
+  if (batch.count > 0 && larger > room) {
     const std::string what = group == 1 ? "one matrix" : "a group of " + std::to_string(group) + " matrices";
     return invalid("matrices.data", what + " needs " + std::to_string(larger) + " bytes, a message has room for " +
                                         std::to_string(std::max<int64_t>(room, 0)));

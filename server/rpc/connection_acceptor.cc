@@ -26,6 +26,7 @@ constexpr int64_t kReservedDescriptors = 128;
 constexpr int kPauseMilliseconds = 100;                  // without a free descriptor
 constexpr unsigned kUnacknowledgedMilliseconds = 20000;  // then a peer is gone: as gRPC's listener sets it
 constexpr absl::Duration kBetweenWarnings = absl::Seconds(10);
+constexpr absl::Duration kBetweenCounts = absl::Milliseconds(100);
 
 int64_t descriptor_limit() {
   rlimit limit{};
@@ -101,12 +102,10 @@ bool ConnectionAcceptor::AcceptFrom(int socket) {
     socklen_t size = sizeof from;
     Descriptor accepted(accept4(socket, reinterpret_cast<sockaddr*>(&from), &size, SOCK_NONBLOCK | SOCK_CLOEXEC));
     if (!accepted) return errno != EMFILE && errno != ENFILE && errno != ENOBUFS && errno != ENOMEM;
-    // A new descriptor has the lowest number that is free: with so large a number, so many are open. gRPC does not say
-    // when it closes one, the numbers do.
     const std::optional<IpAddress> ip = ip_of(from);
     const Peer peer = ip ? peer_of(*ip) : Peer("unix");
     const bool is_proxy = ip && proxies_.contains(*ip);
-    if (accepted.get() - first_free_ >= max_connections_ || (!is_proxy && IsBeyondShare(peer))) {
+    if (IsFull(accepted.get()) || (!is_proxy && IsBeyondShare(peer))) {
       Refused(peer);
       continue;
     }
@@ -123,10 +122,27 @@ bool ConnectionAcceptor::AcceptFrom(int socket) {
   }
 }
 
+bool ConnectionAcceptor::IsFull(int descriptor) {
+  // A new descriptor has the lowest number that is free. A small one means that few are open, which costs nothing to
+  // find out; a large one may be due to files that are no connections.
+  if (descriptor - first_free_ < max_connections_) return false;
+  const absl::Time now = absl::Now();
+  if (now - last_count_ >= kBetweenCounts) {
+    last_count_ = now;
+    ForgetClosed();
+  }
+  return static_cast<int64_t>(sockets_.size()) >= max_connections_;
+}
+
 bool ConnectionAcceptor::IsBeyondShare(const Peer& peer) {
   const auto found = peers_.find(peer);
   if (found == peers_.end() || found->second < max_of_peer_) return false;
-  // Forget those that are closed by now.
+  ForgetClosed();
+  const auto now = peers_.find(peer);
+  return now != peers_.end() && now->second >= max_of_peer_;
+}
+
+void ConnectionAcceptor::ForgetClosed() {
   peers_.clear();
   for (auto at = sockets_.begin(); at != sockets_.end();) {
     if (socket_of(at->first) == at->second.socket) {
@@ -136,8 +152,6 @@ bool ConnectionAcceptor::IsBeyondShare(const Peer& peer) {
       at = sockets_.erase(at);
     }
   }
-  const auto now = peers_.find(peer);
-  return now != peers_.end() && now->second >= max_of_peer_;
 }
 
 void ConnectionAcceptor::Refused(const Peer& peer) {

@@ -52,9 +52,11 @@ class ConnectionAcceptor {
   // False: there is no descriptor for another one now.
   bool AcceptFrom(int socket);
   void Refused(const Peer& peer);
-  // Whether one more connection of the peer is too many. It knows only now and then which of them are still open, so
-  // it looks when it must.
+  // Whether one more connection is too many: of all, by the descriptor that it got, and of the peer. gRPC does not say
+  // when it closes one, so the acceptor looks when it must.
+  bool IsFull(int descriptor);
   bool IsBeyondShare(const Peer& peer);
+  void ForgetClosed();
 
   // A connection that was handed over.
   struct Connection {
@@ -74,6 +76,7 @@ class ConnectionAcceptor {
   std::unordered_map<int, Connection> sockets_;     // by descriptor; of the thread alone
   absl::flat_hash_map<Peer, int64_t> peers_;        // how many of sockets_ are theirs; of the thread alone
   absl::Time last_warning_ = absl::InfinitePast();  // of the thread alone
+  absl::Time last_count_ = absl::InfinitePast();    // when a full server last looked; of the thread alone
   std::thread thread_;
 };
 

@@ -169,6 +169,16 @@ TEST(SplitCall, AsksForTheLimitsAgainAfterARefusedSize) {
   EXPECT_EQ(service.info_requests(), 2);
 }
 
+TEST(SplitCall, AGroupBeyondTheServersMatricesIsNamed) {
+  FakeService service([](const Seen&) { return Answer(); }, {.max_matrices = 5});
+  Client client(options_for(service));
+  const std::vector<double> data = numbered(12);
+  const Status status = client.capacity<double>(data, 2, 2, 12, {10}, false, 6, MemoryOrder::kRowMajor, kCall).status();
+  EXPECT_EQ(status.code, Code::kInvalidArgument);
+  EXPECT_EQ(status.field, "options.mimo.group_size");
+  EXPECT_NE(status.message.find("at most 5 matrices"), std::string::npos) << status.message;
+}
+
 TEST(SplitCall, AServerWithoutInfoGetsTheClientsOwnLimits) {
   FakeService service([](const Seen&) { return Answer(); }, {.has_info = false});
   Client client(options_for(service));

@@ -353,6 +353,19 @@ TEST(Client, SeveralConnectionsTakeTurns) {
   }
 }
 
+TEST(Client, AnAddressWithoutAPortIsNamed) {
+  for (const char* const good : {"127.0.0.1:50051", "localhost:1", "[::1]:50051", "unix:/run/svd.sock", "dns:///host:1",
+                                 "unix-abstract:svd", "ipv6:[::1]:50051"}) {
+    EXPECT_TRUE(check_address(good).ok()) << good;
+  }
+  for (const char* const bad : {"", "localhost", "127.0.0.1", ":50051", "host:", "host:http", "host:123456", "::1",
+                                "::1:50051", "http://127.0.0.1:50051"}) {
+    const Status status = check_address(bad);
+    EXPECT_EQ(status.code, Code::kInvalidArgument) << bad;
+    EXPECT_EQ(status.field, "address");
+  }
+}
+
 TEST(Tls, FilesThatAreMissingOrHalfAreNamed) {
   EXPECT_EQ(TlsOptions::from_files("/nonexistent/ca.pem").status().code, Code::kNotFound);
   EXPECT_EQ(TlsOptions::from_files("", "cert.pem", "").status().code, Code::kInvalidArgument);

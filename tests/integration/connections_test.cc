@@ -98,6 +98,15 @@ TEST(ConnectionsTest, BeyondTheLimitTheyAreClosedAtOnce) {
   EXPECT_THAT(server.log(), HasSubstr("event=connection_refused max_connections=16"));
 }
 
+// The server's own files and connections take no place.
+TEST(ConnectionsTest, TheLimitIsOfClientsConnectionsAlone) {
+  RunningServer server({"--max-connections=1"});
+  const auto channel = connect(server.address());
+  v1::DecomposeResponse response;
+  EXPECT_TRUE(wait_until(
+      [&] { return decompose(channel, random_request(2, 2, 1), &response, std::chrono::seconds(60)).ok(); }));
+}
+
 // Of a server that has no descriptor left, and then has some again.
 TEST(ConnectionsTest, WithoutDescriptorsTheServerListensOn) {
   RunningServer server;

@@ -98,6 +98,13 @@ def test_a_matrix_beyond_the_message_limit_is_refused_by_name():
     assert refused.value.field == "matrices.data"
 
 
+def test_a_group_beyond_the_servers_matrices_is_named():
+    operand = _codec.Operand(np.zeros((12, 2, 2)))
+    with pytest.raises(svdserve.InvalidArgument, match="at most 5 matrices") as refused:
+        operand.pieces(limits(max_matrices=5), 1 << 20, Query(mimo=Mimo(snr_db=(10.0,), capacity=True, group_size=6)))
+    assert refused.value.field == "options.mimo.group_size"
+
+
 def response(values, **fields):
     return _proto.DecomposeResponse(singular_values=np.asarray(values, "<f8").tobytes(), **fields)
 

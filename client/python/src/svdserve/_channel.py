@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import re
 import time
 from typing import Any
 
@@ -21,6 +22,9 @@ DEFAULT_IN_FLIGHT = 4
 
 DEFAULT_MESSAGE_BYTES = 64 << 20
 _LARGEST_MESSAGE_BYTES = 2**31 - 1  # that gRPC and protobuf can have
+
+# host:port, or a name with one of gRPC's schemes. gRPC takes a host without a port for one with port 443.
+_ADDRESS = re.compile(r"(unix|unix-abstract|dns|ipv4|ipv6|vsock):.+|([^:/]+|\[[^\]]+\]):\d{1,5}")
 
 # Seconds. What is longer, infinity above all, is no timeout: gRPC's clock would overflow and the call fail at once.
 _LONGEST_TIMEOUT = 1e9
@@ -44,6 +48,8 @@ class ChannelSettings:
             raise TypeError(f"address is {address!r}, it must be a str such as '127.0.0.1:50051'")
         if not address:
             raise ValueError("address is empty, it must be such as '127.0.0.1:50051'")
+        if not _ADDRESS.fullmatch(address):
+            raise ValueError(f"address is {address!r}, it must be host:port, such as '127.0.0.1:50051', or unix:/path")
         if piece_bytes < 1:
             raise ValueError(f"piece_bytes is {piece_bytes}, it must be at least 1")
         if max_in_flight < 1:

@@ -41,7 +41,7 @@ class Client:
     Raises:
         OSError: a file of `tls` cannot be read.
         TypeError: `address` is no str.
-        ValueError: `address` is empty, a number is below 1, max_message_bytes is above 2**31 - 1, or `tls` holds half
+        ValueError: `address` has no port, a number is below 1, max_message_bytes is above 2**31 - 1, or `tls` holds half
             of a certificate and its key.
 
     Nothing is sent before the first call: a server that is not there shows itself then, as Unavailable. Close the client

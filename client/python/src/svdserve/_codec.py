@@ -239,6 +239,9 @@ class Operand:
         most = min((limits.max_message_bytes - _REQUEST_OVERHEAD) // matrix_bytes,
                    (limits.max_message_bytes - _RESPONSE_OVERHEAD) // response_bytes,
                    limits.max_matrices) // group
+        if group > limits.max_matrices:
+            raise invalid_argument("options.mimo.group_size", f"is {group}, this server takes at most "
+                                   f"{limits.max_matrices} matrices in one request")
         if most < 1:
             what = f"{group} {self.rows}x{self.cols} matrices" if group > 1 else f"one {self.rows}x{self.cols} matrix"
             raise invalid_argument("matrices.data", f"{what} of {matrix_bytes} bytes, answered in {response_bytes}, "
