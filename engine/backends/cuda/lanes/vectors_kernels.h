@@ -225,7 +225,7 @@ struct VectorsTask {
   using Column = PlacedColumn<E, Team::kRows>;
   using Run = ElementRun<E, Team::kRows>;
 
-  static constexpr bool kHasFloor = K > scalar::kLargestWithoutFloor;
+  static constexpr bool kHasFloor = K > kLargestWithoutFloor;
 
   Team team;
   L tol_square;
