@@ -10,8 +10,8 @@
 
 #include "absl/time/time.h"
 #include "engine/svd_engine.h"
+#include "server/base/log.h"
 #include "server/device_selection.h"
-#include "server/log.h"
 #include "server/on_device_lost.h"
 
 namespace svdserve::server {

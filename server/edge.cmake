@@ -12,17 +12,17 @@ svdserve_library(svdserve_server_peers
   PUBLIC absl::strings)
 
 svdserve_library(svdserve_server_config
-  SOURCES config.cc limits.cc machine.cc
+  SOURCES config.cc limits.cc base/machine.cc
   PUBLIC svdserve_engine svdserve_server_log absl::time
   PRIVATE svdserve_server_peers svdserve_server_version absl::strings)
 
 svdserve_library(svdserve_server_sockets
-  SOURCES listening_socket.cc
+  SOURCES base/listening_socket.cc
   PRIVATE absl::strings)
 
 # Signals and files of the process.
 svdserve_library(svdserve_server_process
-  SOURCES small_file.cc stop_signals.cc
+  SOURCES base/small_file.cc base/stop_signals.cc
   PUBLIC svdserve_server_values
   PRIVATE svdserve_server_log svdserve_server_sockets)
 
@@ -32,10 +32,11 @@ svdserve_library(svdserve_server_metrics
   PRIVATE svdserve_server_version svdserve_server_config prometheus-cpp::core absl::status)
 
 svdserve_library(svdserve_server_rpc
-  SOURCES rpc/connection_acceptor.cc rpc/decode.cc rpc/decompose_call.cc rpc/decompose_large_call.cc
-          rpc/decompose_stream_call.cc rpc/encode.cc rpc/health_call.cc rpc/health_service.cc rpc/large_codec.cc
-          rpc/library_logs.cc rpc/message_builder.cc rpc/open_calls.cc rpc/rpc_server.cc rpc/self_probe.cc
-          rpc/wire_enums.cc
+  SOURCES rpc/connection_acceptor.cc rpc/library_logs.cc rpc/rpc_server.cc
+          rpc/calls/decompose_call.cc rpc/calls/decompose_large_call.cc rpc/calls/decompose_stream_call.cc
+          rpc/calls/health_call.cc rpc/calls/health_service.cc rpc/calls/open_calls.cc rpc/calls/self_probe.cc
+          rpc/codec/decode.cc rpc/codec/encode.cc rpc/codec/large_codec.cc rpc/codec/message_builder.cc
+          rpc/codec/wire_enums.cc
   PUBLIC svdserve_server_core svdserve_server_peers svdserve_server_sockets absl::flat_hash_map
   PRIVATE svdserve_server_version svdserve_server_config svdserve_proto svdserve_wire
           gRPC::grpc++_reflection gRPC::grpc++ absl::strings)

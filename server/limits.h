@@ -24,8 +24,8 @@
 #include <vector>
 
 #include "engine/large_factor.h"
+#include "server/base/machine.h"
 #include "server/config.h"
-#include "server/machine.h"
 
 namespace svdserve::server {
 

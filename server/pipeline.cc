@@ -9,7 +9,7 @@
 #include "server/admitted_request.h"
 #include "server/batch/batch_scheduler.h"
 #include "server/device/device_pool.h"
-#include "server/group_join.h"
+#include "server/respond/group_join.h"
 #include "server/validate/validate.h"
 
 namespace svdserve::server {

@@ -8,7 +8,7 @@
 
 #include "absl/time/time.h"
 #include "server/admission.h"
-#include "server/clock.h"
+#include "server/base/clock.h"
 #include "server/device/device.h"
 #include "server/metrics/recorder.h"
 #include "server/on_device_lost.h"

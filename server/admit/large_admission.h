@@ -18,9 +18,9 @@
 #include <utility>
 
 #include "server/admit/ledger.h"
-#include "server/clock.h"
+#include "server/base/clock.h"
+#include "server/base/mutex.h"
 #include "server/error.h"
-#include "server/mutex.h"
 #include "server/peer.h"
 #include "server/reservation.h"
 

@@ -31,9 +31,9 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/time/time.h"
 #include "server/admission.h"
-#include "server/clock.h"
+#include "server/base/clock.h"
+#include "server/base/mutex.h"
 #include "server/error.h"
-#include "server/mutex.h"
 #include "server/reservation.h"
 
 namespace svdserve::server {

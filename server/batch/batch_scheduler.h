@@ -38,11 +38,11 @@
 #include "absl/container/flat_hash_set.h"
 #include "absl/time/time.h"
 #include "server/admitted_request.h"
+#include "server/base/clock.h"
+#include "server/base/mutex.h"
 #include "server/batch/batch_queue.h"
-#include "server/clock.h"
 #include "server/device/device_pool.h"
 #include "server/metrics/recorder.h"
-#include "server/mutex.h"
 
 namespace svdserve::server {
 

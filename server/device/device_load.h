@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "absl/time/time.h"
-#include "server/device/cost_table.h"
+#include "server/device/cost/cost_table.h"
 
 namespace svdserve::server {
 

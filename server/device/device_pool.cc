@@ -7,10 +7,10 @@
 #include <new>
 
 #include "absl/strings/str_cat.h"
-#include "server/device/calibration.h"
-#include "server/device/shares.h"
-#include "server/device/work_estimate.h"
-#include "server/log.h"
+#include "server/base/log.h"
+#include "server/device/cost/calibration.h"
+#include "server/device/cost/shares.h"
+#include "server/device/cost/work_estimate.h"
 
 namespace svdserve::server {
 namespace {

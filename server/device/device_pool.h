@@ -36,14 +36,14 @@
 #include "absl/functional/any_invocable.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
-#include "server/clock.h"
-#include "server/device/cost_table.h"
+#include "server/base/clock.h"
+#include "server/base/mutex.h"
+#include "server/device/cost/cost_table.h"
 #include "server/device/device.h"
 #include "server/device/device_load.h"
 #include "server/device/device_monitor.h"
 #include "server/device/watchdog.h"
 #include "server/metrics/recorder.h"
-#include "server/mutex.h"
 #include "server/on_device_lost.h"
 
 namespace svdserve::server {

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
-#include "server/host_memory.h"
-#include "server/mutex.h"
+#include "server/base/host_memory.h"
+#include "server/base/mutex.h"
 
 namespace svdserve::server {
 

@@ -17,8 +17,8 @@
 #include "absl/container/flat_hash_set.h"
 #include "absl/functional/any_invocable.h"
 #include "absl/time/time.h"
-#include "server/clock.h"
-#include "server/mutex.h"
+#include "server/base/clock.h"
+#include "server/base/mutex.h"
 
 namespace svdserve::server {
 

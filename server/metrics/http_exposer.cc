@@ -15,7 +15,7 @@
 #include <utility>
 #include <vector>
 
-#include "server/listening_socket.h"
+#include "server/base/listening_socket.h"
 
 namespace svdserve::server {
 namespace {

@@ -8,8 +8,8 @@
 #include <string>
 
 #include "absl/time/time.h"
-#include "server/clock.h"
-#include "server/listening_socket.h"
+#include "server/base/clock.h"
+#include "server/base/listening_socket.h"
 
 namespace svdserve::server {
 

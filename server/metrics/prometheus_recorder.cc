@@ -19,8 +19,8 @@
 #include <sstream>
 #include <vector>
 
+#include "server/base/mutex.h"
 #include "server/metrics/names.h"
-#include "server/mutex.h"
 #include "server/version.h"
 
 namespace svdserve::server {

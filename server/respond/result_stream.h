@@ -28,7 +28,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
-#include "server/mutex.h"
+#include "server/base/mutex.h"
 
 namespace svdserve::server {
 

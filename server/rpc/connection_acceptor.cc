@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "absl/time/clock.h"
-#include "server/log.h"
+#include "server/base/log.h"
 
 namespace svdserve::server {
 namespace {

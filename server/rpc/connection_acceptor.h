@@ -16,7 +16,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/time/time.h"
-#include "server/listening_socket.h"
+#include "server/base/listening_socket.h"
 #include "server/metrics/recorder.h"
 #include "server/peer_address.h"
 

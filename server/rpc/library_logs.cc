@@ -8,7 +8,7 @@
 #include <string_view>
 
 #include "absl/time/time.h"
-#include "server/log.h"
+#include "server/base/log.h"
 
 namespace svdserve::server {
 namespace {

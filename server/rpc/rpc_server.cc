@@ -21,19 +21,19 @@
 
 #include "absl/strings/str_cat.h"
 #include "engine/planner.h"
-#include "server/listening_socket.h"
-#include "server/mutex.h"
+#include "server/base/listening_socket.h"
+#include "server/base/mutex.h"
 #include "server/peer_address.h"
+#include "server/rpc/calls/decompose_call.h"
+#include "server/rpc/calls/decompose_large_call.h"
+#include "server/rpc/calls/decompose_stream_call.h"
+#include "server/rpc/calls/health_call.h"
+#include "server/rpc/calls/health_service.h"
+#include "server/rpc/calls/open_calls.h"
+#include "server/rpc/calls/self_probe.h"
+#include "server/rpc/codec/wire_reader.h"
 #include "server/rpc/connection_acceptor.h"
-#include "server/rpc/decompose_call.h"
-#include "server/rpc/decompose_large_call.h"
-#include "server/rpc/decompose_stream_call.h"
-#include "server/rpc/health_call.h"
-#include "server/rpc/health_service.h"
 #include "server/rpc/library_logs.h"
-#include "server/rpc/open_calls.h"
-#include "server/rpc/self_probe.h"
-#include "server/rpc/wire_reader.h"
 #include "server/version.h"
 
 namespace svdserve::server {
@@ -301,7 +301,9 @@ std::unique_ptr<RpcServer> RpcServer::Start(const RpcOptions& options, Pipeline*
   if (listening.empty()) return nullptr;
   const std::shared_ptr<grpc::ServerCredentials> creds = credentials(options);
   if (!options.certificate.empty() && !are_usable(creds)) {
-    *error = "--tls-cert, --tls-key or --tls-client-ca cannot be parsed as PEM, or certificate and key do not belong together";
+    *error =
+        "--tls-cert, --tls-key or --tls-client-ca cannot be parsed as PEM, or certificate and key do not belong "
+        "together";
     return nullptr;
   }
   grpc::ServerBuilder builder;

@@ -8,10 +8,10 @@
 #include <string>
 
 #include "absl/time/time.h"
-#include "server/clock.h"
-#include "server/host_memory.h"
-#include "server/large_pipeline.h"
-#include "server/listening_socket.h"
+#include "server/base/clock.h"
+#include "server/base/host_memory.h"
+#include "server/base/listening_socket.h"
+#include "server/large/large_pipeline.h"
 #include "server/metrics/recorder.h"
 #include "server/pipeline.h"
 

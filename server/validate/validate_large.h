@@ -9,7 +9,7 @@
 #include "absl/functional/function_ref.h"
 #include "engine/large_factor.h"
 #include "server/error.h"
-#include "server/large_request.h"
+#include "server/large/large_request.h"
 
 namespace svdserve::server {
 

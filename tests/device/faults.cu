@@ -13,7 +13,7 @@
 #include <random>
 #include <vector>
 
-#include "server/clock.h"
+#include "server/base/clock.h"
 #include "server/device/cuda_device.h"
 #include "server/device/host_device.h"
 #include "server/pipeline.h"

@@ -12,7 +12,7 @@
 #include <chrono>
 #include <thread>
 
-#include "server/listening_socket.h"
+#include "server/base/listening_socket.h"
 #include "tests/server/fake_clock.h"
 
 namespace svdserve::server {

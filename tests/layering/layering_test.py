@@ -42,9 +42,10 @@ EXECUTION = ("engine/execution.h", "engine/cuda_outcome.h", "engine/outputs.h", 
 FACTORS = ("engine/large_factor.h",)
 ENGINE = VALUES + EXECUTION + FACTORS + ("engine/svd_engine.h", "engine/cuda_engine.h", "engine/cuda_factor_engine.h")
 # The server's own vocabulary, and what a stage tells about itself.
-SERVER = ("server/*", "server/metrics/recorder.h")
+SERVER = ("server/*", "server/base/", "server/metrics/recorder.h", "server/large/large_memory.h",
+          "server/large/large_request.h")
 # What puts the stages together. No stage knows them.
-DOORS = ("server/pipeline.h", "server/large_pipeline.h", "server/config.h")
+DOORS = ("server/pipeline.h", "server/large/large_pipeline.h", "server/config.h")
 CORE_LIBRARIES = ("absl",)
 
 
@@ -102,19 +103,25 @@ RULES = {
     # A program on matrices that are on the GPU already, as a user would write it.
     "engine/cuda_example.cu": Rule(("engine/cuda_engine.h",), ("cuda",)),
     # One folder a stage, in the order of the flow. A stage knows the next one's interface, never one before it.
-    "server/rpc": Rule(VALUES + SERVER + DOORS + ("server/respond/", "server/device/device.h", "wire/"),
+    # The rpc stage: the calls, and their messages as bytes.
+    "server/rpc": Rule(VALUES + SERVER + DOORS + ("server/rpc/", "server/device/device.h", "wire/"),
                        ("absl", "grpc", "proto")),
+    "server/rpc/calls": Rule(VALUES + SERVER + DOORS + ("server/rpc/codec/", "server/large/", "server/respond/", "wire/"),
+                             ("absl", "grpc", "proto")),
+    "server/rpc/codec": Rule(VALUES + SERVER + ("server/respond/", "wire/"), ("absl", "grpc", "proto")),
     "server/validate": Rule(VALUES + SERVER, CORE_LIBRARIES),
     "server/admit": Rule(VALUES + SERVER, CORE_LIBRARIES),
     "server/batch": Rule(VALUES + SERVER + ("server/device/",), CORE_LIBRARIES),
-    "server/device": Rule(ENGINE + SERVER, CORE_LIBRARIES),
+    "server/device": Rule(ENGINE + SERVER + ("server/device/cost/",), CORE_LIBRARIES),
+    "server/device/cost": Rule(ENGINE + SERVER, CORE_LIBRARIES),
+    "server/device/large": Rule(ENGINE + SERVER + ("server/device/*",), CORE_LIBRARIES),
     "server/respond": Rule(VALUES + SERVER, CORE_LIBRARIES),
     "server/metrics": Rule(VALUES + SERVER, CORE_LIBRARIES),
-    # The core's door, which puts the stages together; the edge; and the configuration.
+    # Furniture: what any process needs, and what knows nothing of requests.
+    "server/base": Rule((), CORE_LIBRARIES),
+    # The doors, which put the stages together; the edge; and the configuration.
     "server/pipeline": Rule(VALUES + SERVER + ("server/",), CORE_LIBRARIES),
-    "server/large_pipeline": Rule(VALUES + SERVER + ("server/",), CORE_LIBRARIES),
-    "server/large_job": Rule(VALUES + SERVER + ("server/large_pipeline.h", "server/admit/", "server/device/", "server/validate/"),
-                             CORE_LIBRARIES),
+    "server/large": Rule(VALUES + SERVER + ("server/admit/", "server/device/", "server/validate/"), CORE_LIBRARIES),
     "server/config": Rule(ENGINE + SERVER + DOORS, CORE_LIBRARIES),
     "server/limits": Rule(VALUES + SERVER + DOORS, CORE_LIBRARIES),
     "server/main.cc": Rule(ENGINE + DOORS + ("server/",), CORE_LIBRARIES),
@@ -268,9 +275,9 @@ class PlantedFaults(unittest.TestCase):
             ("server/batch/batch.h", '#include "server/pipeline.h"'),
             ("server/batch/batch.cc", '#include "engine/svd_engine.h"'),
             ("server/device/queue.cc", "#include <google/protobuf/message.h>"),
-            ("server/respond/stream.h", '#include "server/rpc/codec.h"'),
+            ("server/respond/stream.h", '#include "server/rpc/codec/codec.h"'),
             ("server/metrics/recorder.h", "#include <prometheus/counter.h>"),
-            ("server/rpc/codec.h", '#include "engine/svd_engine.h"'),
+            ("server/rpc/codec/codec.h", '#include "engine/svd_engine.h"'),
             ("server/main.cc", "#include <grpcpp/grpcpp.h>"),
             ("client/cpp/client.cc", '#include "engine/problem.h"'),
             ("client/cli/main.cc", "#include <grpcpp/grpcpp.h>"),

@@ -1,4 +1,4 @@
-#include "server/device/calibration.h"
+#include "server/device/cost/calibration.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // Requests and answers as bytes: what is asked arrives as it was asked, and every plane lands in its field.
-#include "server/rpc/codec.h"
+#include "server/rpc/codec/codec.h"
 
 #include <gmock/gmock.h>
 #include <grpcpp/support/proto_buffer_reader.h>

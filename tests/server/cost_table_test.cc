@@ -1,11 +1,11 @@
-#include "server/device/cost_table.h"
+#include "server/device/cost/cost_table.h"
 
 #include <gtest/gtest.h>
 
 #include <thread>
 #include <vector>
 
-#include "server/device/work_estimate.h"
+#include "server/device/cost/work_estimate.h"
 
 namespace svdserve::server {
 namespace {

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "server/base/mutex.h"
 #include "server/metrics/recorder.h"
-#include "server/mutex.h"
 
 namespace svdserve::server {
 

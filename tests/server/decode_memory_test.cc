@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "server/rpc/codec.h"
+#include "server/rpc/codec/codec.h"
 #include "tests/server/wire_bytes.h"
 #include "tests/support/counted_heap.h"
 

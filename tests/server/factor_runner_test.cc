@@ -1,5 +1,5 @@
 // The queue of large matrices by itself: who takes what, and when. The whole way of a matrix is in large_queue_test.cc.
-#include "server/device/factor_runner.h"
+#include "server/device/large/factor_runner.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "server/mutex.h"
+#include "server/base/mutex.h"
 #include "tests/server/fake_factor_engine.h"
 
 namespace svdserve::server {

@@ -8,8 +8,8 @@
 
 #include "absl/functional/any_invocable.h"
 #include "absl/time/time.h"
-#include "server/clock.h"
-#include "server/mutex.h"
+#include "server/base/clock.h"
+#include "server/base/mutex.h"
 
 namespace svdserve::server {
 

@@ -13,8 +13,8 @@
 #include <utility>
 #include <vector>
 
+#include "server/base/mutex.h"
 #include "server/device/device.h"
-#include "server/mutex.h"
 
 namespace svdserve::server {
 

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "engine/large_factor.h"
-#include "server/mutex.h"
+#include "server/base/mutex.h"
 
 namespace svdserve::server {
 

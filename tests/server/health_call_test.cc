@@ -1,5 +1,5 @@
 // The server's call of its own health, through gRPC.
-#include "server/rpc/health_call.h"
+#include "server/rpc/calls/health_call.h"
 
 #include <grpcpp/generic/async_generic_service.h>
 #include <grpcpp/health_check_service_interface.h>

@@ -13,9 +13,9 @@
 #include <utility>
 #include <variant>
 
-#include "server/large_job.h"
-#include "server/large_pipeline.h"
-#include "server/mutex.h"
+#include "server/base/mutex.h"
+#include "server/large/large_job.h"
+#include "server/large/large_pipeline.h"
 
 namespace svdserve::server {
 

@@ -1,4 +1,4 @@
-#include "server/rpc/large_codec.h"
+#include "server/rpc/codec/large_codec.h"
 
 #include <gtest/gtest.h>
 #include <svdserve/v1/svd_service.pb.h>

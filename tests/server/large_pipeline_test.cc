@@ -1,4 +1,4 @@
-#include "server/large_pipeline.h"
+#include "server/large/large_pipeline.h"
 
 #include <gtest/gtest.h>
 
@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
-#include "server/device/factor_runner.h"
-#include "server/large_job.h"
+#include "server/device/large/factor_runner.h"
+#include "server/large/large_job.h"
 #include "tests/server/counting_recorder.h"
 #include "tests/server/fake_clock.h"
 #include "tests/server/fake_factor_engine.h"

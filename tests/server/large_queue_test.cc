@@ -10,9 +10,9 @@
 #include <utility>
 #include <vector>
 
-#include "server/device/factor_runner.h"
-#include "server/large_job.h"
-#include "server/large_pipeline.h"
+#include "server/device/large/factor_runner.h"
+#include "server/large/large_job.h"
+#include "server/large/large_pipeline.h"
 #include "tests/server/counting_recorder.h"
 #include "tests/server/fake_clock.h"
 #include "tests/server/fake_factor_engine.h"

@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "server/mutex.h"
+#include "server/base/mutex.h"
 
 #include "tests/server/fake_clock.h"
 

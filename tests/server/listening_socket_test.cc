@@ -1,4 +1,4 @@
-#include "server/listening_socket.h"
+#include "server/base/listening_socket.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

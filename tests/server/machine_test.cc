@@ -1,4 +1,4 @@
-#include "server/machine.h"
+#include "server/base/machine.h"
 
 #include <gtest/gtest.h>
 

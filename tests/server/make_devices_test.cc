@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "server/device/make_factor_devices.h"
+#include "server/device/large/make_factor_devices.h"
 #include "tests/server/fake_device.h"
 
 namespace svdserve::server {

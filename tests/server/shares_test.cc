@@ -1,4 +1,4 @@
-#include "server/device/shares.h"
+#include "server/device/cost/shares.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "server/small_file.h"
+#include "server/base/small_file.h"
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>

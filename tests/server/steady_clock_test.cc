@@ -3,8 +3,8 @@
 #include <chrono>
 #include <memory>
 
-#include "server/clock.h"
-#include "server/mutex.h"
+#include "server/base/clock.h"
+#include "server/base/mutex.h"
 
 namespace svdserve::server {
 namespace {

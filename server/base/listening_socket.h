@@ -1,0 +1,85 @@
+// Addresses to listen on, and sockets that listen there: for the gRPC port and for the HTTP port.
+#ifndef SVDSERVE_SERVER_BASE_LISTENING_SOCKET_H_
+#define SVDSERVE_SERVER_BASE_LISTENING_SOCKET_H_
+
+#include <sys/socket.h>
+
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace svdserve::server {
+
+// Owns a file descriptor; -1: none. Move-only.
+class Descriptor {
+ public:
+  Descriptor() = default;
+  explicit Descriptor(int fd) : fd_(fd) {}
+  Descriptor(Descriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  Descriptor& operator=(Descriptor&& other) noexcept {
+    std::swap(fd_, other.fd_);
+    return *this;
+  }
+  ~Descriptor();
+
+  int get() const { return fd_; }
+  int release() { return std::exchange(fd_, -1); }
+  explicit operator bool() const { return fd_ >= 0; }
+
+ private:
+  int fd_ = -1;
+};
+
+// An address of the configuration and what it was resolved to. The addresses that are checked are bound: nothing is
+// resolved again.
+class ListenAddress {
+ public:
+  ListenAddress() = default;
+  // `text`: HOST:PORT, [IPV6]:PORT or unix:PATH. A host's name may ask the network. Nothing, with *error set, where the
+  // name has no address.
+  static std::optional<ListenAddress> Resolve(const std::string& text, std::string* error);
+
+  // As it was given.
+  const std::string& text() const { return text_; }
+  // Whether no other machine reaches it: a Unix socket, or a host all of whose addresses are of the loopback interface.
+  bool is_loopback() const;
+
+ private:
+  friend class ListeningSockets;
+  struct SocketAddress {
+    sockaddr_storage storage;
+    socklen_t size;
+  };
+
+  std::string text_;
+  std::string path_;                      // of a Unix socket
+  std::vector<SocketAddress> addresses_;  // none for a Unix socket
+};
+
+// What listens on one address of the configuration; closed, and a Unix socket's file removed, by the destructor.
+// Not thread-safe.
+class ListeningSockets {
+ public:
+  ListeningSockets() = default;
+  ListeningSockets(ListeningSockets&&) noexcept = default;
+  ListeningSockets& operator=(ListeningSockets&&) = delete;
+  ~ListeningSockets();
+
+  // Port 0: any free one. A name listens on all its addresses. Returns none, with *error set, where that cannot be:
+  // above all, where somebody else listens there.
+  static ListeningSockets Open(const ListenAddress& address, std::string* error);
+
+  bool empty() const { return sockets_.empty(); }
+  const std::vector<Descriptor>& sockets() const { return sockets_; }  // non-blocking
+  // As it was given, with the port that was bound.
+  const std::string& address() const { return address_; }
+
+ private:
+  std::vector<Descriptor> sockets_;
+  std::string address_;
+  std::string path_;  // of a Unix socket
+};
+
+}  // namespace svdserve::server
+#endif  // SVDSERVE_SERVER_BASE_LISTENING_SOCKET_H_

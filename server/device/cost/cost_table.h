@@ -1,0 +1,99 @@
+// How long work takes on one device, learned from runs. Inline execution, the choice of a device, the split of large
+// requests and admission ask it; no result depends on it.
+//
+// A run is filed under its shape (rows, cols, dtype, method, how fine a tolerance, how many sweeps, and the outputs
+// besides values) and the octave of its number of matrices. Each such cell keeps its last 32 runs; their median is the
+// typical time, their 10th percentile the optimistic one. Between octaves the time is interpolated; below them it
+// shrinks with the number of matrices towards the least time that anything took here, which stands for the cost of a
+// batch as such. A shape that never ran, or not with nearly so many matrices, borrows the runs of the one that is
+// nearest by work (work_estimate.h): many small matrices, or few, tell more of each other across shapes than of
+// themselves across a factor of a thousand. A device that never ran anything is taken for one core at 2 flops a
+// nanosecond.
+//
+// Thread-safe. Its size is bounded, whatever clients send.
+#ifndef SVDSERVE_SERVER_DEVICE_COST_COST_TABLE_H_
+#define SVDSERVE_SERVER_DEVICE_COST_COST_TABLE_H_
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <utility>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/time/time.h"
+#include "engine/planner.h"
+#include "server/base/mutex.h"
+
+namespace svdserve::server {
+
+struct CostEstimate {
+  absl::Duration typical;
+  // Zero for a shape that never ran: who refuses a request for what it would take must have seen its like.
+  absl::Duration optimistic;
+};
+
+class CostTable {
+ public:
+  // The time of `count` >= 1 matrices on an otherwise idle device.
+  CostEstimate Predict(const Plan& plan, int64_t count) const;
+
+  // A batch of `count` matrices took so long of the device's time. Only clean runs: completed, neither cancelled nor
+  // failed. What took no time at all was not measured and is ignored, as is a batch of nothing.
+  void Observe(const Plan& plan, int64_t count, absl::Duration took);
+
+ private:
+  static constexpr size_t kRuns = 32;        // of a cell
+  static constexpr size_t kMaxShapes = 256;  // beyond, the one that ran longest ago is forgotten
+  enum Quantile { kTypical, kOptimistic };
+  using Quantiles = std::array<double, 2>;  // seconds
+
+  struct Key {
+    int64_t rows, cols;
+    DType dtype;
+    Method method;
+    int precision;  // eighths of the tolerance's exponent, for methods that have one
+    int sweeps;     // octave of the most that there may be, for the method that has them
+    int64_t left_columns, right_columns;
+    int32_t answers;  // -1: none; else the number of SNRs
+    bool certificate;
+    friend bool operator==(const Key&, const Key&) = default;
+    template <class H>
+    friend H AbslHashValue(H h, const Key& k) {
+      return H::combine(std::move(h), k.rows, k.cols, static_cast<int>(k.dtype), static_cast<int>(k.method),
+                        k.precision, k.sweeps, k.left_columns, k.right_columns, k.answers, k.certificate);
+    }
+  };
+  struct Cell {
+    int octave = 0;
+    uint32_t runs = 0;  // in all; the last kRuns are kept, run i at i % kRuns
+    std::array<float, kRuns> seconds{};
+    std::array<float, kRuns> counts{};
+    double mean_count = 0;
+    Quantiles time{};
+  };
+  struct Shape {
+    double flops = 0, bytes = 0;  // of one matrix
+    Method method{};
+    uint64_t last_run = 0;    // on the clock of all runs
+    std::vector<Cell> cells;  // ascending by octave, never empty
+
+    double reach() const { return 2 * cells.back().mean_count; }
+  };
+
+  static Key KeyOf(const Plan& plan);
+  Shape* FindOrMake(const Plan& plan) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // The typical time by the nearest shape's runs. At least one shape exists.
+  double Borrow(const Plan& plan, double count) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  double Interpolate(const Shape& shape, double count, Quantile quantile) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
+  mutable Mutex mu_;
+  absl::flat_hash_map<Key, Shape> shapes_ ABSL_GUARDED_BY(mu_);
+  uint64_t runs_ ABSL_GUARDED_BY(mu_) = 0;
+  Quantiles least_ ABSL_GUARDED_BY(mu_){std::numeric_limits<double>::infinity(),
+                                        std::numeric_limits<double>::infinity()};
+};
+
+}  // namespace svdserve::server
+#endif  // SVDSERVE_SERVER_DEVICE_COST_COST_TABLE_H_

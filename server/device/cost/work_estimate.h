@@ -1,0 +1,65 @@
+// How much work a matrix is: what carries a measured time over to a shape that was not measured.
+#ifndef SVDSERVE_SERVER_DEVICE_COST_WORK_ESTIMATE_H_
+#define SVDSERVE_SERVER_DEVICE_COST_WORK_ESTIMATE_H_
+
+#include <algorithm>
+#include <cmath>
+
+#include "engine/planner.h"
+
+namespace svdserve::server {
+
+// Sweeps of the Jacobi method that a matrix takes, mostly. Once the columns are nearly orthogonal each sweep squares
+// their cosines; a matrix that is hard may take any number up to max_sweeps, as the cost table learns.
+inline double estimate_sweeps(const Plan& plan) {
+  const double digits = std::max(1.0, -std::log2(plan.tolerance));  // binary ones, of a cosine
+  return std::min(static_cast<double>(plan.max_sweeps), 1 + std::log2(digits));
+}
+
+// Of one matrix beyond its values: the rotations are accumulated and applied to what the columns came from, and each
+// answer takes a logarithm for each value.
+inline double estimate_flops_beyond_values(const Plan& plan) {
+  const Outputs& o = plan.outputs;
+  const double k = static_cast<double>(values_per_matrix(plan.problem));
+  const double scalar = is_complex(plan.problem.dtype) ? 4 : 1;
+  double flops = o.answers() ? 20 * k * (1 + static_cast<double>(o.snr_count)) : 0;
+  if (!o.vectors()) return flops;
+  const double left = static_cast<double>(plan.problem.rows * o.left_columns);
+  const double right = static_cast<double>(plan.problem.cols * o.right_columns);
+  flops += estimate_sweeps(plan) * 3 * k * k * k * scalar + 2 * k * (left + right) * scalar;
+  if (o.certificate) flops += 3 * 2 * k * static_cast<double>(plan.problem.rows * plan.problem.cols) * scalar;
+  return flops;
+}
+
+// Floating-point operations of one matrix's values, complex ones counted as four real ones.
+inline double estimate_flops_of_values(const Plan& plan) {
+  const double k = static_cast<double>(values_per_matrix(plan.problem));
+  const double longer = static_cast<double>(std::max(plan.problem.rows, plan.problem.cols));
+  const double scalar = is_complex(plan.problem.dtype) ? 4 : 1;
+  const double reduction = 4 * longer * k * k * scalar;  // Householder on both sides, or QR
+  switch (plan.method) {
+    case Method::kBisection: {
+      const double halvings = std::max(1.0, 1 - std::log2(plan.tolerance));
+      return reduction + halvings * 5 * k * k;  // of k intervals, by a count of 5 k each
+    }
+    case Method::kJacobi:
+      return reduction + estimate_sweeps(plan) * 3 * k * k * k * scalar;
+    default:
+      return reduction + 30 * k * k;  // 2 dqds steps a value, divisions
+  }
+}
+
+// Floating-point operations of one matrix.
+inline double estimate_flops(const Plan& plan) {
+  return estimate_flops_of_values(plan) + estimate_flops_beyond_values(plan);
+}
+
+// Bytes of one matrix and its results.
+inline double estimate_bytes(const Plan& plan) {
+  const double group = static_cast<double>(plan.outputs.group);
+  return static_cast<double>(matrix_bytes(plan.problem)) +
+         static_cast<double>(result_bytes(plan, plan.outputs.group)) / group;
+}
+
+}  // namespace svdserve::server
+#endif  // SVDSERVE_SERVER_DEVICE_COST_WORK_ESTIMATE_H_

@@ -1,0 +1,615 @@
+#include "server/large/large_job.h"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "server/base/heap.h"
+#include "server/base/log.h"
+
+namespace svdserve::server {
+namespace {
+
+// Ranges of an operand that are kept track of, beyond those that chunks of the full size can leave.
+constexpr int64_t kSpareRanges = 1024;
+// Devices that serve on and have failed a factor, and it is the factor.
+constexpr int kMostFailures = 3;
+// Operands from here on have taken so long to come that a few milliseconds more are nothing.
+constexpr uint64_t kTrimmedBytes = uint64_t{64} << 20;
+
+Error bad_chunk(Reason reason, std::string field, std::string message) {
+  return {absl::StatusCode::kInvalidArgument, reason, std::move(message), std::move(field), {}};
+}
+
+Error unexpected(std::string field, std::string message) {
+  return {absl::StatusCode::kInvalidArgument, Reason::kUnexpectedMessage, std::move(message), std::move(field), {}};
+}
+
+Error incomplete(const ByteRanges& received, int64_t total) {
+  if (received.complete()) {
+    return {absl::StatusCode::kInvalidArgument,
+            Reason::kUploadIncomplete,
+            "every byte of the operand is there, but the stream ended without commit",
+            "commit",
+            {}};
+  }
+  return {absl::StatusCode::kInvalidArgument,
+          Reason::kUploadIncomplete,
+          absl::StrCat("the operand has ", total, " bytes, and ", received.covered(),
+                       " are there: the first that is not is byte ", received.first_gap()),
+          "commit",
+          {}};
+}
+
+Error cancelled() { return {absl::StatusCode::kCancelled, Reason::kCancelled, "the call was cancelled", "", {}}; }
+
+Error draining() {
+  return {absl::StatusCode::kUnavailable, Reason::kDraining, "the server is shutting down", "", absl::Seconds(1)};
+}
+
+// `missing`: what the client did not do in time, such as "sent no commit".
+Error stalled(const char* missing, absl::Duration timeout) {
+  return {absl::StatusCode::kDeadlineExceeded,
+          Reason::kClientStalled,
+          absl::StrCat("the client ", missing, " within ", absl::FormatDuration(timeout)),
+          "",
+          {}};
+}
+
+Error no_device() {
+  return {absl::StatusCode::kUnavailable, Reason::kDeviceFault,
+          "no healthy device is left that can compute this matrix; send it again later", "", absl::Seconds(1)};
+}
+
+// The caller's error for an outcome without results. The device's own words are for the log alone.
+Error error_of(const FactorOutcome& outcome, const std::string& device) {
+  using absl::StatusCode;
+  switch (outcome.status) {
+    case FactorStatus::kNonFinite:
+      return {
+          StatusCode::kInvalidArgument,
+          Reason::kNonFinite,
+          absl::StrCat("the element in row ", outcome.row, " and column ", outcome.col, " is infinite or no number"),
+          "chunk.data",
+          {}};
+    case FactorStatus::kRankDeficient:
+      return {StatusCode::kInvalidArgument,
+              Reason::kRankDeficient,
+              absl::StrCat("a hyperbolic factor needs full column rank", outcome.detail.empty() ? "" : ": ",
+                           outcome.detail),
+              "chunk.data",
+              {}};
+    case FactorStatus::kOutOfMemory:
+      return {StatusCode::kResourceExhausted, Reason::kOverloadedBytes,
+              absl::StrCat("the device ", device,
+                           " has too little memory for this matrix now; send it again later, or a smaller one"),
+              "", absl::Seconds(1)};
+    case FactorStatus::kCancelled:
+      return cancelled();
+    case FactorStatus::kFault:
+      if (outcome.device_lost) {
+        return {StatusCode::kUnavailable, Reason::kDeviceFault,
+                absl::StrCat("the device ", device, " was lost while it computed this matrix; send it again later"), "",
+                absl::Seconds(1)};
+      }
+      return {StatusCode::kInternal, Reason::kDeviceFault,
+              absl::StrCat("the device ", device, " failed to compute this matrix; the server's log says why"), "",
+              absl::ZeroDuration()};
+    case FactorStatus::kOk:
+    case FactorStatus::kNotConverged:
+      break;
+  }
+  return {};
+}
+
+bool has_results(const FactorOutcome& outcome) {
+  return outcome.status == FactorStatus::kOk || outcome.status == FactorStatus::kNotConverged;
+}
+
+// The device's own words, with what it was given.
+void log_fault(const std::string& device, const FactorPlan& plan, const FactorOutcome& outcome) {
+  log_error("device_fault", {{"device", device},
+                             {"error", outcome.detail},
+                             {"out_of_memory", outcome.status == FactorStatus::kOutOfMemory},
+                             {"lost", outcome.device_lost},
+                             {"dtype", svdserve::name(plan.problem.dtype)},
+                             {"factor_rows", plan.problem.rows},
+                             {"factor_cols", plan.problem.cols}});
+}
+
+// For each device its working memory on the host. No value: the matrix does not fit there.
+FactorDemand working_bytes(const LargeStages& stages, const FactorPlan& plan) {
+  const int64_t left = stages.admission->share() - operand_and_result_bytes(plan);
+  FactorDemand working;
+  for (int d = 0; d < stages.runner->size(); ++d) {
+    std::optional<int64_t> bytes = stages.runner->WorkingBytes(plan, d);
+    if (bytes.has_value() && *bytes > left) bytes.reset();
+    working.push_back(bytes);
+  }
+  return working;
+}
+
+// The largest of them; no value: the matrix fits nowhere.
+std::optional<int64_t> most_of(const FactorDemand& working) {
+  return *std::max_element(working.begin(), working.end());  // no value is less than any
+}
+
+Error too_large(const LargeStages& stages, const FactorPlan& plan) {
+  const FactorRunner& runner = *stages.runner;
+  const int64_t both = operand_and_result_bytes(plan);
+  const int64_t working = runner.WorkingBytes(plan, runner.size() - 1).value_or(0);
+  const std::string fitting =
+      largest_that_fits(plan, [&stages](const FactorPlan& p) { return most_of(working_bytes(stages, p)).has_value(); });
+  return {absl::StatusCode::kInvalidArgument, Reason::kFactorTooLarge,
+          absl::StrCat("the matrix, its results and the work on them need ",
+                       both + std::min(working, std::numeric_limits<int64_t>::max() - both),
+                       " bytes; this server gives one client at most ", stages.admission->share(),
+                       fitting.empty() ? "" : "; ", fitting),
+          "open.rows", absl::ZeroDuration()};
+}
+
+// The longest time between two signs of progress: no part of the computation needs more operations than the whole, and
+// no GPU that is served does less than this many a second.
+absl::Duration longest_silence(const FactorPlan& plan) {
+  constexpr double kFlops = 40, kFlopsPerSecond = 1e12;
+  const auto rows = static_cast<double>(plan.problem.rows), cols = static_cast<double>(plan.problem.cols);
+  return absl::Seconds(kFlops * rows * cols * std::min(rows, cols) / kFlopsPerSecond);
+}
+
+}  // namespace
+
+LargeJob::LargeJob(const LargeStages* stages, Peer peer, Act act)
+    : stages_(stages), peer_(std::move(peer)), act_(std::make_shared<const Act>(std::move(act))) {
+  MutexLock lock(&mu_);
+  labels_.rpc = Rpc::kDecomposeLarge;
+  labels_.shape = ShapeBucket::kFactor;
+  upload_.Restart(stages_->clock->Now());
+  progress_.off_diagonal = 1;
+}
+
+// --- the upload ---------------------------------------------------------------------------------
+
+LargeNext LargeJob::Opened() {
+  LargeNext next;
+  MutexLock lock(&mu_);
+  if (state_ == State::kEnded) return next;
+  if (stages_->admission->usage().draining) {
+    End(draining(), &next);
+    return next;
+  }
+  next.read = reading_ = true;
+  return next;
+}
+
+LargeNext LargeJob::OnOpen(const LargeOpen& open) {
+  LargeNext next;
+  MutexLock lock(&mu_);
+  reading_ = false;
+  if (state_ == State::kEnded) return next;
+  labels_.dtype = open.problem.dtype;
+  labels_.kind = open.options.vectors != Vectors::kNone ? Kind::kVectors : Kind::kValues;
+  if (state_ != State::kOpening) {
+    End(unexpected("open", "the factor is open already"), &next);
+    return next;
+  }
+  if (Error error = Admit(open); !error.ok()) {
+    End(std::move(error), &next);
+    return next;
+  }
+  state_ = State::kUploading;
+  accepted_ = stages_->clock->Now();
+  upload_.Restart(accepted_);
+  acceptance_due_ = true;
+  next.read = reading_ = true;
+  Pump(&next);
+  return next;
+}
+
+Error LargeJob::Admit(const LargeOpen& open) {
+  ValidatedLarge validated;
+  if (Error error = ValidateLarge(open, &validated); !error.ok()) return error;
+  const FactorPlan& plan = validated.plan;
+  FactorDemand working = working_bytes(*stages_, plan);
+  const std::optional<int64_t> most_working = most_of(working);
+  if (!most_working.has_value()) return too_large(*stages_, plan);
+  const std::vector<int> candidates = stages_->runner->Candidates(working);
+  if (candidates.empty()) return no_device();
+  const auto operand = static_cast<int64_t>(plan.operand_bytes());
+  const int64_t most = operand_and_result_bytes(plan) + *most_working;
+  Reservation request;
+  if (Error error = stages_->admission->Admit(peer_, operand, most, &place_, &request); !error.ok()) {
+    stages_->recorder->Refused(error.reason);
+    return error;
+  }
+  memory_ = LargeMemory::Make(plan, std::move(validated.signature), request.Split(operand));
+  if (memory_ == nullptr) {
+    return {absl::StatusCode::kResourceExhausted, Reason::kOverloadedBytes,
+            "the server is out of memory for this matrix; send it again later", "", absl::Seconds(1)};
+  }
+  received_.emplace(operand, static_cast<size_t>(operand / stages_->options->chunk_bytes + kSpareRanges));
+  request_ = std::move(request);
+  plan_ = plan;
+  working_ = std::move(working);
+  candidates_ =
+      absl::StrJoin(candidates, ",", [this](std::string* out, int d) { out->append(stages_->runner->device(d).name); });
+  stages_->recorder->FactorAccepted(most);
+  return {};
+}
+
+LargeNext LargeJob::OnChunk(int64_t offset, size_t bytes, uint32_t checksum,
+                            absl::FunctionRef<uint32_t(char* to)> take) {
+  LargeNext next;
+  std::shared_ptr<LargeMemory> memory;
+  {
+    MutexLock lock(&mu_);
+    reading_ = false;
+    if (state_ == State::kEnded) return next;
+    if (Error error = TakeChunk(offset, bytes); !error.ok()) {
+      End(std::move(error), &next);
+      return next;
+    }
+    memory = memory_;
+  }
+  // Whatever ends the call meanwhile, the memory is there until this has returned.
+  const bool good = take(memory->operand().data() + offset) == checksum;
+  MutexLock lock(&mu_);
+  if (state_ != State::kUploading) {
+    next.done_with.push_back(std::move(memory));
+    return next;
+  }
+  if (!good) {
+    End({absl::StatusCode::kDataLoss,
+         Reason::kChunkCorrupted,
+         absl::StrCat("the checksum of the chunk at ", offset, " is not that of its ", bytes, " bytes"),
+         "chunk.crc32c",
+         {}},
+        &next);
+    return next;
+  }
+  stages_->recorder->FactorReceived(static_cast<int64_t>(bytes));
+  const absl::Time now = stages_->clock->Now();
+  upload_.Moved(static_cast<int64_t>(bytes), now);
+  if (received_->complete()) upload_.Restart(now);  // for commit
+  next.read = reading_ = true;
+  return next;
+}
+
+Error LargeJob::TakeChunk(int64_t offset, size_t bytes) {
+  const int64_t most = stages_->options->chunk_bytes;
+  if (state_ != State::kUploading) {
+    return unexpected("chunk", state_ == State::kOpening ? "open comes first" : "it comes after commit");
+  }
+  if (bytes == 0 || std::cmp_greater(bytes, most)) {
+    return bad_chunk(Reason::kInvalidField, "chunk.data",
+                     absl::StrCat("must have between 1 and ", most, " bytes, has ", bytes));
+  }
+  const auto operand = static_cast<int64_t>(plan_.operand_bytes());
+  switch (received_->Add(offset, static_cast<int64_t>(bytes))) {
+    case ByteRanges::Added::kOutOfRange:
+      return bad_chunk(Reason::kChunkOutOfRange, "chunk.offset",
+                       absl::StrCat(bytes, " bytes at ", offset, " are not within the operand's ", operand));
+    case ByteRanges::Added::kOverlaps:
+      return bad_chunk(Reason::kChunkOverlap, "chunk.offset",
+                       absl::StrCat("some of the ", bytes, " bytes at ", offset, " were sent before"));
+    case ByteRanges::Added::kTooMany:
+      return bad_chunk(Reason::kChunkScattered, "chunk.offset",
+                       absl::StrCat("the chunks leave more than ", received_->ranges(),
+                                    " gaps: send larger ones, or some of them in order"));
+    case ByteRanges::Added::kYes:
+      break;
+  }
+  return {};
+}
+
+LargeNext LargeJob::OnCommit() {
+  LargeNext next;
+  MutexLock lock(&mu_);
+  reading_ = false;
+  if (state_ == State::kEnded) return next;
+  if (Error error = Commit(); !error.ok()) {
+    End(std::move(error), &next);
+    return next;
+  }
+  next.read = reading_ = true;  // nothing may follow: whether something does shows the next read
+  Pump(&next);
+  return next;
+}
+
+Error LargeJob::Commit() {
+  if (state_ == State::kOpening) return unexpected("commit", "open comes first");
+  if (state_ != State::kUploading) return unexpected("commit", "it came before");
+  if (!received_->complete()) return incomplete(*received_, static_cast<int64_t>(plan_.operand_bytes()));
+  committed_ = stages_->clock->Now();
+  progress_due_ = true;
+  stages_->recorder->FactorPhaseTook(LargePhase::kUpload, committed_ - accepted_);
+  Reservation results;
+  results_kept_ = stages_->admission->Keep(result_bytes(), &place_, &results);
+  if (results_kept_) memory_->Hold(std::move(results));
+  return Enqueue(FactorRunner::Position::kLast) ? Error{} : no_device();
+}
+
+int64_t LargeJob::result_bytes() const {
+  return operand_and_result_bytes(plan_) - static_cast<int64_t>(plan_.operand_bytes());
+}
+
+bool LargeJob::Enqueue(FactorRunner::Position position) {
+  FactorDemand demand = working_;
+  for (std::optional<int64_t>& bytes : demand) {
+    if (bytes.has_value() && !results_kept_) *bytes += result_bytes();
+  }
+  state_ = State::kQueued;
+  queued_ = stages_->clock->Now();
+  return stages_->runner->Submit(shared_from_this(), std::move(demand), position);
+}
+
+LargeNext LargeJob::OnBadMessage(Error error) {
+  LargeNext next;
+  MutexLock lock(&mu_);
+  reading_ = false;
+  End(std::move(error), &next);
+  return next;
+}
+
+LargeNext LargeJob::OnReadsClosed() {
+  LargeNext next;
+  MutexLock lock(&mu_);
+  reading_ = false;
+  if (state_ == State::kOpening) {
+    End(unexpected("open", "the stream ended before it"), &next);
+  } else if (state_ == State::kUploading) {
+    End(incomplete(*received_, static_cast<int64_t>(plan_.operand_bytes())), &next);
+  }
+  return next;
+}
+
+// --- the computation, on the device's thread ----------------------------------------------------
+
+bool LargeJob::Run(int device, Reservation memory) {
+  std::shared_ptr<LargeMemory> blocks;
+  FactorPlan plan;
+  {
+    MutexLock lock(&mu_);
+    if (state_ != State::kQueued) return true;
+    state_ = State::kComputing;
+    device_ = device;
+    taken_ = stages_->clock->Now();
+    stages_->recorder->FactorPhaseTook(LargePhase::kQueue, taken_ - queued_);
+    lent_ = memory.bytes();
+    memory_->Hold(std::move(memory));
+    blocks = memory_;
+    plan = plan_;
+  }
+  if (plan.operand_bytes() >= kTrimmedBytes) TrimHeap();
+  FactorControl control;
+  const std::unique_ptr<Watchdog::Watch> watch = Watch(device, plan);
+  control.progress = [this, &watch](const FactorProgress& progress) {
+    if (watch != nullptr) watch->Progress();
+    OnProgress(progress);
+  };
+  control.cancel = &cancel_;
+  FactorOutcome outcome;
+  if (blocks->MapResults(plan)) {
+    outcome = stages_->runner->device(device).engine->decompose(plan, blocks->operands(), control);
+  } else {
+    outcome.status = FactorStatus::kOutOfMemory;
+    outcome.detail = "the host has no memory for the results";
+  }
+  blocks.reset();
+  const bool lost = outcome.device_lost;
+  OnOutcome(std::move(outcome));
+  return !lost;
+}
+
+std::unique_ptr<Watchdog::Watch> LargeJob::Watch(int device, const FactorPlan& plan) {
+  const std::string& name = stages_->runner->device(device).name;
+  if (stages_->monitor == nullptr) return nullptr;
+  return stages_->monitor->Watch(name, longest_silence(plan), [this, device](absl::Duration silent) {
+    // The device may still write to the memory, which Run() keeps.
+    Abandon(
+        {absl::StatusCode::kUnavailable, Reason::kDeviceFault,
+         absl::StrCat("device ", stages_->runner->device(device).name, " gave no answer for ",
+                      absl::FormatDuration(absl::Trunc(silent, absl::Milliseconds(100))), "; send the matrix again"),
+         "", absl::Seconds(1)});
+    stages_->runner->MarkLost(device);
+  });
+}
+
+void LargeJob::OnNoDevice() {
+  ActOn([this](LargeNext* next) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { End(no_device(), next); });
+}
+
+void LargeJob::OnProgress(const FactorProgress& progress) {
+  MutexLock lock(&mu_);
+  const double before = progress_.fraction;
+  progress_ = progress;
+  progress_.fraction = std::clamp(progress.fraction, before, 1.0);
+}
+
+void LargeJob::OnOutcome(FactorOutcome outcome) {
+  ActOn([&](LargeNext* next) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    if (state_ != State::kComputing) return;
+    computed_ = stages_->clock->Now();
+    if (has_results(outcome)) {
+      stages_->recorder->FactorPhaseTook(LargePhase::kCompute, computed_ - taken_);
+      stages_->recorder->FactorComputed(outcome);
+      outcome_ = std::move(outcome);
+      place_ = {};
+      pieces_ = memory_->TakeResults();
+      next->done_with.push_back(std::move(memory_));
+      state_ = State::kSending;
+      download_.Restart(computed_);
+      Pump(next);
+      return;
+    }
+    const std::string& device = stages_->runner->device(device_).name;
+    if (outcome.status == FactorStatus::kFault || outcome.status == FactorStatus::kOutOfMemory) {
+      log_fault(device, plan_, outcome);
+      stages_->recorder->DeviceFault(device);
+      if (outcome.device_lost && stages_->monitor != nullptr) {
+        stages_->monitor->Lost(device);  // which records it
+      } else if (outcome.device_lost) {
+        stages_->recorder->DeviceLost(device);
+      }
+      if (TryElsewhere(outcome.device_lost, next)) return;
+    }
+    End(error_of(outcome, device), next);
+  });
+}
+
+bool LargeJob::TryElsewhere(bool device_lost, LargeNext* next) {
+  working_[static_cast<size_t>(device_)].reset();
+  failures_ += device_lost ? 0 : 1;
+  if (failures_ == kMostFailures) return false;
+  next->done_with.push_back(memory_->DropResults(lent_));
+  return Enqueue(FactorRunner::Position::kFirst);  // it has waited before
+}
+
+// --- what is sent -------------------------------------------------------------------------------
+
+void LargeJob::Pump(LargeNext* next) {
+  if (writing_ || state_ == State::kEnded) return;
+  next->write = NextReply();
+  writing_ = next->write.has_value();
+  if (!writing_) return;
+  const auto* chunk = std::get_if<LargeResultChunk>(&*next->write);
+  writing_bytes_ = chunk != nullptr ? static_cast<int64_t>(chunk->bytes) : 0;
+  if (chunk == nullptr) download_.Restart(stages_->clock->Now());
+}
+
+std::optional<LargeReply> LargeJob::NextReply() {
+  if (std::exchange(acceptance_due_, false)) {
+    const auto operand = static_cast<int64_t>(plan_.operand_bytes());
+    return LargeAccepted{stages_->options->chunk_bytes, operand, result_bytes(), candidates_};
+  }
+  if (state_ == State::kQueued || state_ == State::kComputing) {
+    if (!std::exchange(progress_due_, false)) return std::nullopt;
+    return LargeProgress{state_ == State::kQueued, progress_, stages_->clock->Now() - accepted_};
+  }
+  if (state_ != State::kSending) return std::nullopt;
+  if (std::optional<LargeReply> chunk = NextChunk()) return chunk;
+  if (std::exchange(summary_sent_, true)) return std::nullopt;
+  return Summarize();
+}
+
+std::optional<LargeReply> LargeJob::NextChunk() {
+  if (pieces_.empty()) return std::nullopt;
+  LargeResultChunk chunk;
+  chunk.piece = pieces_.front();
+  const MappedBlock& block = chunk.piece->block;
+  chunk.result = chunk.piece->result;
+  chunk.offset = chunk.piece->offset + static_cast<int64_t>(sent_);
+  chunk.data = block.data() + sent_;
+  chunk.bytes = std::min(block.size() - sent_, static_cast<size_t>(stages_->options->chunk_bytes));
+  sent_ += chunk.bytes;
+  if (sent_ == block.size()) {
+    pieces_.pop_front();  // the chunk has it
+    sent_ = 0;
+  }
+  stages_->recorder->FactorSent(static_cast<int64_t>(chunk.bytes));
+  return chunk;
+}
+
+LargeSummary LargeJob::Summarize() {
+  const absl::Duration download = stages_->clock->Now() - computed_;
+  stages_->recorder->FactorPhaseTook(LargePhase::kDownload, download);
+  LargeSummary summary;
+  summary.plan = plan_;
+  summary.outcome = outcome_;
+  summary.device = stages_->runner->device(device_).name;
+  summary.timing = {committed_ - accepted_, taken_ - committed_, computed_ - taken_, download};
+  return summary;
+}
+
+LargeNext LargeJob::OnWritten(bool ok) {
+  LargeNext next;
+  MutexLock lock(&mu_);
+  writing_ = false;
+  download_.Moved(std::exchange(writing_bytes_, 0), stages_->clock->Now());
+  if (state_ == State::kEnded) {
+    Finish(&next);
+  } else if (!ok) {
+    End(cancelled(), &next);
+  } else if (summary_sent_) {
+    End({}, &next);
+  } else {
+    Pump(&next);
+  }
+  return next;
+}
+
+void LargeJob::Tick() {
+  ActOn([this](LargeNext* next) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    const absl::Duration timeout = stages_->options->idle_timeout;
+    const absl::Time now = stages_->clock->Now();
+    if (writing_ && download_.TooSlow(now, timeout)) {
+      End(stalled("took less than 1 MiB of the replies", timeout), next);
+      next->abort = ending_;
+    } else if (state_ == State::kOpening && upload_.TooSlow(now, timeout)) {
+      End(stalled("sent no open", timeout), next);
+    } else if (state_ == State::kUploading && upload_.TooSlow(now, timeout)) {
+      const bool complete = received_->complete();
+      End(stalled(complete ? "sent no commit" : "sent less than 1 MiB of the operand", timeout), next);
+    } else if (state_ == State::kQueued || state_ == State::kComputing) {
+      progress_due_ = true;
+      Pump(next);
+    }
+  });
+}
+
+// --- the end ------------------------------------------------------------------------------------
+
+LargeNext LargeJob::OnBroken() { return Fail(cancelled()); }
+
+LargeNext LargeJob::Fail(Error error) {
+  LargeNext next;
+  MutexLock lock(&mu_);
+  End(std::move(error), &next);
+  return next;
+}
+
+void LargeJob::Abandon(const Error& error) {
+  ActOn([&](LargeNext* next) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { End(error, next); });
+}
+
+bool LargeJob::accepted() const {
+  MutexLock lock(&mu_);
+  return accepted_ != absl::InfinitePast();
+}
+
+void LargeJob::End(Error error, LargeNext* next) {
+  if (state_ == State::kEnded) return;
+  cancel_ = true;
+  if (state_ == State::kQueued) stages_->runner->Withdraw(this);
+  state_ = State::kEnded;
+  ending_ = std::move(error);
+  if (memory_ != nullptr) next->done_with.push_back(std::move(memory_));
+  next->done_with.insert(next->done_with.end(), pieces_.begin(), pieces_.end());
+  pieces_.clear();
+  place_ = {};
+  request_ = {};
+  stages_->recorder->RequestFinished(labels_, ending_.code);
+  if (!ending_.ok()) stages_->recorder->FactorFailed(ending_.reason);
+  if (!writing_) Finish(next);
+}
+
+void LargeJob::Finish(LargeNext* next) {
+  if (std::exchange(finished_, true)) return;
+  next->finish = ending_;
+  act_.reset();  // it holds the call, which holds this
+  stages_->forget(this);
+}
+
+void LargeJob::ActOn(absl::FunctionRef<void(LargeNext*)> event) {
+  LargeNext next;
+  std::shared_ptr<const Act> act;
+  {
+    MutexLock lock(&mu_);
+    act = act_;
+    event(&next);
+  }
+  if (act != nullptr) (*act)(std::move(next));
+}
+
+}  // namespace svdserve::server

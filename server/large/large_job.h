@@ -1,0 +1,148 @@
+// One DecomposeLarge call, from its first message to its last: which messages may come, what is sent, and who is asked
+// for what on the way. It knows no transport: that asks it after every event what to do, and does it.
+#ifndef SVDSERVE_SERVER_LARGE_LARGE_JOB_H_
+#define SVDSERVE_SERVER_LARGE_LARGE_JOB_H_
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+#include "absl/time/time.h"
+#include "server/admit/large_admission.h"
+#include "server/base/clock.h"
+#include "server/base/mutex.h"
+#include "server/device/device_monitor.h"
+#include "server/device/large/factor_runner.h"
+#include "server/large/large_memory.h"
+#include "server/large/large_request.h"
+#include "server/large/large_stages.h"
+#include "server/large/transfer_pace.h"
+#include "server/metrics/recorder.h"
+#include "server/peer.h"
+#include "server/reservation.h"
+#include "server/validate/byte_ranges.h"
+#include "server/validate/validate_large.h"
+
+namespace svdserve::server {
+
+// Thread-safe. The wire's events come one after the other from the transport, the device's and the clock's from their
+// threads at any time. Invariants:
+//   1. At most one read and one write are asked for at a time; finish is asked for once, when no write is on its way,
+//      and nothing after it.
+//   2. A read is asked for only when the chunk before was taken: the transport's window is the only buffer.
+//   3. Progress is sent when nothing else is on its way, and then what is known at that moment: a slow reader gets less
+//      of it, never old.
+//   4. When a call ends, its memory is let go at once; the device keeps its share until it has obeyed the cancel flag,
+//      the transport the pieces of which it has bytes.
+//   5. Nobody is called under the job's lock but the admission, the runner, the recorder and LargeStages::forget().
+//   6. A matrix that waits in the queue has reserved its operand, and its results where there was room at commit. All
+//      else is reserved by the runner when a device takes it, and goes back when that device fails it.
+class LargeJob final : public FactorTask, public std::enable_shared_from_this<LargeJob> {
+ public:
+  // Does what a LargeNext says that no event of the wire has led to. Kept until the call ends.
+  using Act = std::function<void(LargeNext)>;
+
+  // `peer`: who has called.
+  LargeJob(const LargeStages* stages, Peer peer, Act act);
+
+  const Peer& peer() const { return peer_; }
+
+  // --- of the wire ---
+  LargeNext Opened();
+  LargeNext OnOpen(const LargeOpen& open);
+  // `take`: copies the chunk's bytes to where it is told and returns their checksum. Called at most once.
+  LargeNext OnChunk(int64_t offset, size_t bytes, uint32_t checksum, absl::FunctionRef<uint32_t(char* to)> take);
+  LargeNext OnCommit();
+  // What was read is no message, or names what does not exist.
+  LargeNext OnBadMessage(Error error);
+  LargeNext OnReadsClosed();
+  LargeNext OnWritten(bool ok);
+  // The call is cancelled, or its deadline has passed.
+  LargeNext OnBroken();
+
+  // --- of the clock and of the server's end ---
+  // Sends progress, and gives up a client that sends or takes too slowly; see TransferPace.
+  void Tick();
+  void Abandon(const Error& error);
+  // Whether it is admitted, so that draining waits for it.
+  bool accepted() const;
+
+  // --- of the device ---
+  bool Run(int device, Reservation memory) override;
+  void OnNoDevice() override;
+
+ private:
+  enum class State { kOpening, kUploading, kQueued, kComputing, kSending, kEnded };
+
+  Error Admit(const LargeOpen& open) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  Error TakeChunk(int64_t offset, size_t bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  Error Commit() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  int64_t result_bytes() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Puts it into the queue; false: no device is left that may take it.
+  bool Enqueue(FactorRunner::Position position) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void OnProgress(const FactorProgress& progress);
+  // Has the device watched while it computes the plan. Null: it is not watched.
+  std::unique_ptr<Watchdog::Watch> Watch(int device, const FactorPlan& plan);
+  void OnOutcome(FactorOutcome outcome);
+  // Puts the matrix, which its device has failed, back into the queue. False: no other device may take it, or enough
+  // have failed it.
+  bool TryElsewhere(bool device_lost, LargeNext* next) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Adds the next message, if there is one and the line is free.
+  void Pump(LargeNext* next) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  std::optional<LargeReply> NextReply() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  std::optional<LargeReply> NextChunk() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  LargeSummary Summarize() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Ends the call with `error`, which may be none; does nothing when it has ended.
+  void End(Error error, LargeNext* next) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void Finish(LargeNext* next) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  LargeNext Fail(Error error);
+  // Runs `event` under the lock and does what comes of it.
+  void ActOn(absl::FunctionRef<void(LargeNext*)> event);
+
+  const LargeStages* const stages_;
+  const Peer peer_;
+  std::atomic<bool> cancel_{false};
+  mutable Mutex mu_;
+  std::shared_ptr<const Act> act_ ABSL_GUARDED_BY(mu_);
+  State state_ ABSL_GUARDED_BY(mu_) = State::kOpening;
+  bool reading_ ABSL_GUARDED_BY(mu_) = false;
+  bool writing_ ABSL_GUARDED_BY(mu_) = false;
+  bool finished_ ABSL_GUARDED_BY(mu_) = false;
+  Error ending_ ABSL_GUARDED_BY(mu_);  // of kEnded
+  RequestLabels labels_ ABSL_GUARDED_BY(mu_);
+  FactorPlan plan_ ABSL_GUARDED_BY(mu_);                      // from kUploading on, as the next five
+  FactorDemand working_ ABSL_GUARDED_BY(mu_);                 // a device that has failed it has no value any more
+  std::string candidates_ ABSL_GUARDED_BY(mu_);               // at open: their names, joined by commas
+  LargeAdmission::Place place_ ABSL_GUARDED_BY(mu_);          // until there are results
+  bool results_kept_ ABSL_GUARDED_BY(mu_) = false;            // from commit on: their memory is reserved while it waits
+  int device_ ABSL_GUARDED_BY(mu_) = 0;                       // from kComputing on: the one that took it last
+  int64_t lent_ ABSL_GUARDED_BY(mu_) = 0;                     // bytes that were reserved for that device
+  int failures_ ABSL_GUARDED_BY(mu_) = 0;                     // of devices that serve on
+  Reservation request_ ABSL_GUARDED_BY(mu_);                  // of no bytes; the others' are in what they are of
+  std::shared_ptr<LargeMemory> memory_ ABSL_GUARDED_BY(mu_);  // null again from kSending on
+  std::optional<ByteRanges> received_ ABSL_GUARDED_BY(mu_);
+  bool acceptance_due_ ABSL_GUARDED_BY(mu_) = false;
+  bool progress_due_ ABSL_GUARDED_BY(mu_) = false;
+  FactorProgress progress_ ABSL_GUARDED_BY(mu_);
+  FactorOutcome outcome_ ABSL_GUARDED_BY(mu_);  // from kSending on
+  std::deque<std::shared_ptr<const ResultPiece>> pieces_
+      ABSL_GUARDED_BY(mu_);               // that are not sent yet; then the summary
+  size_t sent_ ABSL_GUARDED_BY(mu_) = 0;  // bytes of the first of them
+  bool summary_sent_ ABSL_GUARDED_BY(mu_) = false;
+  int64_t writing_bytes_ ABSL_GUARDED_BY(mu_) = 0;  // of a result, in the write that is on its way
+  TransferPace upload_ ABSL_GUARDED_BY(mu_), download_ ABSL_GUARDED_BY(mu_);
+  // When each was reached.
+  absl::Time accepted_ ABSL_GUARDED_BY(mu_) = absl::InfinitePast();
+  absl::Time committed_ ABSL_GUARDED_BY(mu_), queued_ ABSL_GUARDED_BY(mu_), taken_ ABSL_GUARDED_BY(mu_),
+      computed_ ABSL_GUARDED_BY(mu_);
+};
+
+}  // namespace svdserve::server
+#endif  // SVDSERVE_SERVER_LARGE_LARGE_JOB_H_

@@ -1,0 +1,87 @@
+// The memory of one factor of DecomposeLarge: its operand and its results, mapped for it alone, so that all of it goes
+// back to the system when it is done.
+#ifndef SVDSERVE_SERVER_LARGE_LARGE_MEMORY_H_
+#define SVDSERVE_SERVER_LARGE_LARGE_MEMORY_H_
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "engine/large_factor.h"
+#include "server/reservation.h"
+
+namespace svdserve::server {
+
+// Zeroed pages, none of them in memory before it is touched. Move-only.
+class MappedBlock {
+ public:
+  MappedBlock() = default;
+  // Empty, data() null, where the system has no room for it. 0 bytes: empty.
+  explicit MappedBlock(size_t bytes);
+  MappedBlock(MappedBlock&& other) noexcept
+      : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
+  MappedBlock& operator=(MappedBlock&& other) noexcept {
+    std::swap(data_, other.data_);
+    std::swap(size_, other.size_);
+    return *this;
+  }
+  ~MappedBlock();
+
+  char* data() const { return data_; }
+  size_t size() const { return size_; }
+  // Its first `bytes`, a multiple of the page's size or all of it, as a block of their own.
+  MappedBlock CutFront(size_t bytes);
+
+ private:
+  char* data_ = nullptr;
+  size_t size_ = 0;
+};
+
+// Results in the order in which they are sent.
+enum class FactorResult : uint8_t { kValues, kLeft, kRight };
+inline constexpr int kFactorResults = 3;
+
+// A piece of a result on its way to the client, shared by the job and by the slices of it that the transport still
+// holds. The last to let go unmaps it and only then, by the order of destructors, gives the reservation back: so a
+// client that takes nothing keeps what is in the transport, and not the whole factor.
+struct ResultPiece {
+  Reservation held;
+  MappedBlock block;
+  FactorResult result;
+  int64_t offset;  // of the block in its result
+};
+
+// Shared by the job and the device while it computes; the last to let go unmaps it, as that of a piece does. Thread
+// safety: none; the job's lock guards what changes it.
+class LargeMemory {
+ public:
+  // The operand's memory; `held` is its reservation. Null where the system has no room.
+  static std::shared_ptr<LargeMemory> Make(const FactorPlan& plan, std::vector<int8_t> signature, Reservation held);
+
+  const MappedBlock& operand() const { return operand_; }
+  const MappedBlock& result(FactorResult r) const { return results_[static_cast<size_t>(r)]; }
+  FactorOperands operands() const;
+  void Hold(Reservation more) { reservation_.Join(std::move(more)); }
+  // Maps the results, which begin as zeros. False where the system has no room.
+  bool MapResults(const FactorPlan& plan);
+  // The results are no more, and `bytes` of the reservation are to go back with them: both when the caller lets go of
+  // what is returned.
+  std::shared_ptr<const void> DropResults(int64_t bytes);
+  // The results in the order in which they are sent. They are gone from here, and so is their part of the reservation.
+  std::deque<std::shared_ptr<const ResultPiece>> TakeResults();
+
+ private:
+  LargeMemory() = default;
+
+  Reservation reservation_;  // first: given back last
+  std::vector<int8_t> signature_;
+  MappedBlock operand_;
+  std::array<MappedBlock, kFactorResults> results_;
+};
+
+}  // namespace svdserve::server
+#endif  // SVDSERVE_SERVER_LARGE_LARGE_MEMORY_H_

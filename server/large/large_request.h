@@ -1,0 +1,79 @@
+// A factor of DecomposeLarge as the stages between the wire and the engine see it. No proto types, no gRPC.
+#ifndef SVDSERVE_SERVER_LARGE_LARGE_REQUEST_H_
+#define SVDSERVE_SERVER_LARGE_LARGE_REQUEST_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "engine/large_factor.h"
+#include "server/error.h"
+#include "server/large/large_memory.h"
+
+namespace svdserve::server {
+
+// What is asked for; options.hyperbolic is the validate stage's to set.
+struct LargeOpen {
+  Problem problem;
+  FactorOptions options;
+  std::string signature;  // as on the wire: a byte a column, 0x01 or 0xff; empty: the SVD
+};
+
+// What is answered, in this order: accepted, then progress, then chunks, then the summary.
+struct LargeAccepted {
+  int64_t chunk_bytes = 0;  // largest chunk of the operand, and of the results
+  int64_t operand_bytes = 0;
+  int64_t result_bytes = 0;
+  std::string device;  // names of those that may compute it, joined by commas
+};
+
+struct LargeProgress {
+  bool queued = false;     // it waits for a device, and `factor` is as it began
+  FactorProgress factor;   // of the engine
+  absl::Duration elapsed;  // since it was accepted
+};
+
+// Bytes of a result, which `piece` keeps.
+struct LargeResultChunk {
+  FactorResult result = FactorResult::kValues;
+  int64_t offset = 0;  // of `data` in its result
+  const char* data = nullptr;
+  size_t bytes = 0;
+  std::shared_ptr<const ResultPiece> piece;
+};
+
+struct LargeTiming {
+  absl::Duration upload;    // from accepted to commit
+  absl::Duration queue;     // from commit until the device took it
+  absl::Duration compute;   // on the device
+  absl::Duration download;  // of the results
+};
+
+struct LargeSummary {
+  FactorPlan plan;
+  FactorOutcome outcome;  // kOk or kNotConverged
+  std::string device;     // that computed it
+  LargeTiming timing;
+};
+
+using LargeReply = std::variant<LargeAccepted, LargeProgress, LargeResultChunk, LargeSummary>;
+
+// What the transport is to do now, in this order.
+struct LargeNext {
+  std::optional<LargeReply> write;  // start writing this, then LargeJob::OnWritten()
+  bool read = false;                // start the next read
+  // Cut the call off, with this: its client does not take what is written, so what is finished would never reach it.
+  std::optional<Error> abort;
+  std::optional<Error> finish;  // end the call, well or with an error: nothing else will be asked for
+  // What is to go: to unmap gigabytes takes a while, so it is not done under the job's lock. Before `finish`, so that
+  // whoever comes next finds the memory free; else after the rest.
+  std::vector<std::shared_ptr<const void>> done_with;
+};
+
+}  // namespace svdserve::server
+#endif  // SVDSERVE_SERVER_LARGE_LARGE_REQUEST_H_

@@ -1,0 +1,27 @@
+// The end of a call whose client takes nothing.
+#ifndef SVDSERVE_SERVER_RPC_CALLS_CUT_OFF_H_
+#define SVDSERVE_SERVER_RPC_CALLS_CUT_OFF_H_
+
+#include <grpc/grpc.h>
+#include <grpcpp/server_context.h>
+
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "server/error.h"
+#include "server/rpc/codec/codec.h"
+
+namespace svdserve::server {
+
+// A status of Finish() would wait behind the message that the client does not take. What overtakes that is a code and a
+// text, without details, so the text names the reason. TryCancel() does the same, but always says CANCELLED. OnCancel()
+// follows.
+inline void cut_off(grpc::CallbackServerContext* call, const Error& error) {
+  const grpc::Status status = to_status(error);
+  const std::string text = absl::StrCat(name(error.reason), ": ", error.message);
+  grpc_call_cancel_with_status(call->c_call(), static_cast<grpc_status_code>(status.error_code()), text.c_str(),
+                               nullptr);
+}
+
+}  // namespace svdserve::server
+#endif  // SVDSERVE_SERVER_RPC_CALLS_CUT_OFF_H_

@@ -1,0 +1,74 @@
+// One Decompose call. On the wire it is unary; it is served as a stream of one message, because a handler of a unary
+// call sees the message only after all of it was received. So the call claims memory first, and the transport's window
+// holds the client back until the ledger has room (server/decisions/0102-memory-before-admission.md).
+#ifndef SVDSERVE_SERVER_RPC_CALLS_DECOMPOSE_CALL_H_
+#define SVDSERVE_SERVER_RPC_CALLS_DECOMPOSE_CALL_H_
+
+#include <grpcpp/support/byte_buffer.h>
+#include <grpcpp/support/server_callback.h>
+
+#include <memory>
+
+#include "server/admission.h"
+#include "server/base/mutex.h"
+#include "server/rpc/calls/handler_context.h"
+#include "server/rpc/calls/open_calls.h"
+#include "server/rpc/codec/codec.h"
+
+namespace svdserve::server {
+
+// claim -> read -> decode -> submit -> answer -> finish. Each step begins where the one before has ended, on whatever
+// thread that was. Life: deleted by OnDone(), which gRPC calls last: after Finish(), and after every other reaction has
+// returned.
+//
+// Invariants:
+//   1. Finish() is called once: by whoever ends the step that the call is in.
+//   2. mu_ is a leaf: nothing is called under it.
+class DecomposeCall final : public grpc::ServerReadReactor<grpc::ByteBuffer>,
+                            private AdmissionWaiter,
+                            private OpenCall {
+ public:
+  // The handler. `reply` belongs to gRPC and lives until the reactor is done.
+  static grpc::ServerReadReactor<grpc::ByteBuffer>* Handle(const HandlerContext* context,
+                                                           grpc::CallbackServerContext* call, grpc::ByteBuffer* reply);
+
+  void OnReadDone(bool ok) override;
+  // The client is gone, or its deadline has passed.
+  void OnCancel() override;
+  void OnDone() override;
+
+ private:
+  DecomposeCall(const HandlerContext* context, grpc::CallbackServerContext* call, grpc::ByteBuffer* reply)
+      : context_(context), call_(call), reply_(reply) {}
+
+  void Start();
+  void OnAdmitted(Reservation reservation) override;
+  void OnRefused(Error error) override;
+  void CutOffIfStalled(absl::Time now, absl::Duration timeout) override;
+  void Close(const grpc::Status&) override {}
+
+  void Submit(DecodedRequest decoded);
+  void OnAnswer(const Outcome& outcome);
+  void Refuse(Error error);
+  void Reply(const grpc::Status& status);
+  // From now on the client has to do something: to send its message, or to take the reply.
+  void AwaitClient(bool waits);
+
+  const HandlerContext* const context_;
+  grpc::CallbackServerContext* const call_;
+  grpc::ByteBuffer* const reply_;
+  grpc::ByteBuffer message_;  // written by gRPC between StartRead() and OnReadDone()
+  absl::Time arrival_, deadline_;
+  Peer peer_;
+  bool registered_ = false;
+  Reservation room_;  // of the message, until it is decoded
+  RequestLabels labels_;
+  std::shared_ptr<WireMemory> memory_;  // until the reply was sent: the reservation goes with it
+  Mutex mu_;
+  RequestHandle handle_ ABSL_GUARDED_BY(mu_);
+  bool cancelled_ ABSL_GUARDED_BY(mu_) = false;
+  absl::Time client_due_since_ ABSL_GUARDED_BY(mu_) = absl::InfiniteFuture();
+};
+
+}  // namespace svdserve::server
+#endif  // SVDSERVE_SERVER_RPC_CALLS_DECOMPOSE_CALL_H_

@@ -1,0 +1,58 @@
+// One DecomposeLarge call.
+#ifndef SVDSERVE_SERVER_RPC_CALLS_DECOMPOSE_LARGE_CALL_H_
+#define SVDSERVE_SERVER_RPC_CALLS_DECOMPOSE_LARGE_CALL_H_
+
+#include <grpcpp/support/byte_buffer.h>
+#include <grpcpp/support/server_callback.h>
+
+#include <memory>
+
+#include "server/base/mutex.h"
+#include "server/large/large_job.h"
+#include "server/large/large_pipeline.h"
+#include "server/rpc/calls/handler_context.h"
+#include "server/rpc/calls/open_calls.h"
+#include "server/rpc/codec/large_codec.h"
+
+namespace svdserve::server {
+
+// LargeJob decides, this class acts. Life: shared; gRPC's share is self_, given up in OnDone(); the job's is what it
+// calls this by, given up when it asks to finish.
+//
+// Invariant: gRPC is told to read, write or finish under act_mu_ alone, and nothing after finish.
+class DecomposeLargeCall final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>,
+                                 public std::enable_shared_from_this<DecomposeLargeCall>,
+                                 private OpenCall {
+ public:
+  DecomposeLargeCall(const HandlerContext* context, grpc::CallbackServerContext* call)
+      : context_(context), call_(call) {}
+
+  // Called by the handler, once. The reactor belongs to gRPC from now on.
+  void Start();
+
+  void OnReadDone(bool ok) override;
+  void OnWriteDone(bool ok) override;
+  void OnCancel() override;
+  void OnDone() override;
+
+ private:
+  // The job knows who stalls, and the pipeline ends the jobs that are not accepted yet.
+  void CutOffIfStalled(absl::Time, absl::Duration) override {}
+  void Close(const grpc::Status&) override {}
+  void Act(LargeNext next);
+  LargeNext Take(DecodedLarge decoded);
+
+  const HandlerContext* const context_;
+  grpc::CallbackServerContext* const call_;  // lives until OnDone()
+  bool registered_ = false;
+  std::shared_ptr<LargeJob> job_;  // set by Start(), where it is registered
+  size_t max_message_bytes_ = 0;   // likewise
+  grpc::ByteBuffer incoming_;      // written by gRPC between StartRead() and OnReadDone()
+  Mutex act_mu_;
+  grpc::ByteBuffer outgoing_ ABSL_GUARDED_BY(act_mu_);  // between StartWrite() and OnWriteDone()
+  bool finished_ ABSL_GUARDED_BY(act_mu_) = false;
+  std::shared_ptr<DecomposeLargeCall> self_;
+};
+
+}  // namespace svdserve::server
+#endif  // SVDSERVE_SERVER_RPC_CALLS_DECOMPOSE_LARGE_CALL_H_

@@ -1,0 +1,172 @@
+#include "server/rpc/calls/decompose_stream_call.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "server/rpc/calls/cut_off.h"
+
+namespace svdserve::server {
+struct DecomposeStreamCall::InFlight {
+  uint64_t id = 0;
+  RequestLabels labels;
+  std::shared_ptr<WireMemory> memory;
+  absl::Time arrival;
+};
+
+void DecomposeStreamCall::Start() {
+  self_ = shared_from_this();
+  peer_ = context_->peer(*call_);
+  const Error error = context_->calls->Add(CallKind::kStream, peer_, this);
+  registered_ = error.ok();
+  {
+    MutexLock lock(&act_mu_);
+    heard_ = context_->clock->Now();
+    finished_ = !registered_;
+  }
+  if (registered_) {
+    Act(stream_.Opened());
+  } else {
+    Finish(to_status(error));
+  }
+}
+
+void DecomposeStreamCall::Close(const grpc::Status& status) {
+  {
+    MutexLock lock(&act_mu_);
+    if (final_status_.ok()) final_status_ = status;
+  }
+  Act(stream_.OnReadsClosed());
+}
+
+void DecomposeStreamCall::CutOffIfStalled(absl::Time now, absl::Duration timeout) {
+  MutexLock lock(&act_mu_);
+  if (finished_ || broken_) return;
+  const bool takes_nothing = now - writing_since_ > timeout;
+  if (!takes_nothing && (now - heard_ <= timeout || stream_.in_flight() > 0)) return;
+  cut_off(call_,
+          {absl::StatusCode::kDeadlineExceeded,
+           Reason::kClientStalled,
+           absl::StrCat("the client ", takes_nothing ? "took" : "sent", " nothing for ", absl::FormatDuration(timeout)),
+           "",
+           {}});
+}
+
+void DecomposeStreamCall::Act(Stream::Next next) {
+  MutexLock lock(&act_mu_);
+  if (finished_) return;
+  if (next.write) {
+    outgoing_ = *std::move(next.write);
+    const absl::Time now = context_->clock->Now();
+    if (outgoing_.ok) context_->recorder->PhaseTook(Phase::kRespond, now - outgoing_.ready);
+    context_->recorder->PhaseTook(Phase::kTotal, now - outgoing_.arrival);
+    writing_since_ = now;
+    StartWrite(&outgoing_.message);
+  }
+  if (next.read) StartRead(&incoming_);
+  if (next.finish) {
+    finished_ = true;
+    Finish(broken_ ? grpc::Status::CANCELLED : final_status_);
+  }
+}
+
+void DecomposeStreamCall::OnReadDone(bool ok) {
+  const auto self = self_;
+  if (!ok) {
+    Act(stream_.OnReadsClosed());
+    return;
+  }
+  const absl::Time arrival = context_->clock->Now();
+  {
+    MutexLock lock(&act_mu_);
+    heard_ = arrival;
+  }
+  DecodedRequest decoded = decode_stream_request(&incoming_, context_->memory);
+  if (!decoded.is_message) {
+    // There is no id to answer: the stream cannot go on, but what is in flight is still answered.
+    context_->recorder->RequestFinished(decoded.labels, decoded.error.code);
+    Close(to_status(decoded.error));
+    return;
+  }
+  SubmitRequest(std::move(decoded), arrival);
+}
+
+void DecomposeStreamCall::SubmitRequest(DecodedRequest decoded, absl::Time arrival) {
+  Stream::Next next;
+  const Stream::Begun begun = stream_.OnRead(decoded.request_id, &next);
+  InFlight request{decoded.request_id, decoded.labels, nullptr, arrival};
+  if (begun == Stream::Begun::kDuplicate) {
+    Answer refusal;
+    refusal.error = {absl::StatusCode::kInvalidArgument,
+                     Reason::kInvalidField,
+                     absl::StrCat(request.id, " is still in flight on this stream"),
+                     "request_id",
+                     {}};
+    Act(stream_.OnRefused(Encode(request, refusal)));
+  } else if (!decoded.error.ok()) {
+    Answer refusal;
+    refusal.error = std::move(decoded.error);
+    Act(stream_.OnAnswer(request.id, Encode(request, refusal)));
+  } else {
+    const uint64_t id = request.id;
+    request.memory = std::move(decoded.memory);
+    absl::Time deadline = deadline_of(*call_, arrival);
+    if (decoded.timeout) deadline = std::min(deadline, arrival + *decoded.timeout);
+    RequestHandle handle = SubmitDecoded(context_->pipeline, &decoded, peer_, arrival, deadline,
+                                         [self = shared_from_this(), request = std::move(request)](auto answer) {
+                                           if (!answer.error.field.empty()) answer.error.field.insert(0, "request.");
+                                           self->Act(self->stream_.OnAnswer(request.id, self->Encode(request, answer)));
+                                         });
+    if (!stream_.Attach(id, handle)) context_->pipeline->Cancel(handle);
+  }
+  Act(std::move(next));
+}
+
+DecomposeStreamCall::Outgoing DecomposeStreamCall::Encode(const InFlight& request, const Outcome& outcome) const {
+  context_->recorder->RequestFinished(request.labels, outcome.error.code);
+  Outgoing out;
+  out.message = encode_stream_response(request.id, outcome, request.memory.get());
+  if (outcome.error.ok()) out.memory = request.memory;
+  out.arrival = request.arrival;
+  out.ready = request.arrival + outcome.total;
+  out.ok = outcome.error.ok();
+  return out;
+}
+
+void DecomposeStreamCall::OnWriteDone(bool ok) {
+  const auto self = self_;
+  {
+    MutexLock lock(&act_mu_);
+    outgoing_ = Outgoing();
+    writing_since_ = absl::InfiniteFuture();
+    heard_ = context_->clock->Now();
+  }
+  if (ok) {
+    Act(stream_.OnWritten());
+  } else {
+    Break();
+  }
+}
+
+void DecomposeStreamCall::OnCancel() {
+  const auto self = self_;
+  Break();
+}
+
+void DecomposeStreamCall::Break() {
+  {
+    MutexLock lock(&act_mu_);
+    broken_ = true;
+  }
+  std::vector<RequestHandle> handles;
+  Stream::Next next = stream_.OnBroken(&handles);
+  for (const RequestHandle& handle : handles) context_->pipeline->Cancel(handle);
+  Act(std::move(next));
+}
+
+void DecomposeStreamCall::OnDone() {
+  if (registered_) context_->calls->Remove(this);
+  self_.reset();  // may delete *this
+}
+
+}  // namespace svdserve::server

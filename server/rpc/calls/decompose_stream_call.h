@@ -1,0 +1,77 @@
+// One DecomposeStream call.
+#ifndef SVDSERVE_SERVER_RPC_CALLS_DECOMPOSE_STREAM_CALL_H_
+#define SVDSERVE_SERVER_RPC_CALLS_DECOMPOSE_STREAM_CALL_H_
+
+#include <grpcpp/support/byte_buffer.h>
+#include <grpcpp/support/server_callback.h>
+
+#include <cstdint>
+#include <memory>
+
+#include "server/base/mutex.h"
+#include "server/respond/result_stream.h"
+#include "server/rpc/calls/handler_context.h"
+#include "server/rpc/calls/open_calls.h"
+#include "server/rpc/codec/codec.h"
+
+namespace svdserve::server {
+
+// ResultStream decides, this class acts. Life: shared; gRPC's share is self_, given up in OnDone(); every request in
+// flight holds one, and so does every reaction while it runs.
+//
+// Invariants:
+//   1. gRPC is told to read, write or finish under act_mu_ alone, and nothing after finish: answers come from any
+//      thread, and one that lost a race against a cancellation must not touch a finished call.
+//   2. The pipeline is never called under act_mu_: it may answer before it returns.
+class DecomposeStreamCall final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>,
+                                  public std::enable_shared_from_this<DecomposeStreamCall>,
+                                  private OpenCall {
+ public:
+  DecomposeStreamCall(const HandlerContext* context, grpc::CallbackServerContext* call)
+      : context_(context), call_(call), stream_(context->max_stream_requests) {}
+
+  // Called by the handler, once. The reactor belongs to gRPC from now on.
+  void Start();
+  void OnReadDone(bool ok) override;
+  void OnWriteDone(bool ok) override;
+  void OnCancel() override;
+  void OnDone() override;
+
+ private:
+  // An answer on its way out, with what must live until it was written.
+  struct Outgoing {
+    grpc::ByteBuffer message;
+    std::shared_ptr<WireMemory> memory;
+    absl::Time arrival;
+    absl::Time ready;
+    bool ok = false;
+  };
+  using Stream = ResultStream<Outgoing, RequestHandle>;
+  struct InFlight;  // what an answer needs of its request
+
+  void Close(const grpc::Status& status) override;
+  void CutOffIfStalled(absl::Time now, absl::Duration timeout) override;
+
+  void Act(Stream::Next next);
+  void Break();
+  void SubmitRequest(DecodedRequest decoded, absl::Time arrival);
+  Outgoing Encode(const InFlight& request, const Outcome& outcome) const;
+
+  const HandlerContext* const context_;
+  grpc::CallbackServerContext* const call_;  // lives until OnDone()
+  Stream stream_;
+  grpc::ByteBuffer incoming_;  // written by gRPC between StartRead() and OnReadDone()
+  Mutex act_mu_;
+  Outgoing outgoing_ ABSL_GUARDED_BY(act_mu_);  // between StartWrite() and OnWriteDone()
+  absl::Time writing_since_ ABSL_GUARDED_BY(act_mu_) = absl::InfiniteFuture();
+  absl::Time heard_ ABSL_GUARDED_BY(act_mu_) = absl::InfiniteFuture();  // the last request, or the last answer taken
+  bool finished_ ABSL_GUARDED_BY(act_mu_) = false;
+  bool broken_ ABSL_GUARDED_BY(act_mu_) = false;
+  grpc::Status final_status_ ABSL_GUARDED_BY(act_mu_);
+  Peer peer_;
+  bool registered_ = false;
+  std::shared_ptr<DecomposeStreamCall> self_;
+};
+
+}  // namespace svdserve::server
+#endif  // SVDSERVE_SERVER_RPC_CALLS_DECOMPOSE_STREAM_CALL_H_

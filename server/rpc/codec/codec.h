@@ -1,0 +1,90 @@
+// The only place where messages of the wire meet the values of the engine. Handlers see bytes and values, never
+// messages.
+//
+// Payloads are copied once on their way in, from the transport's slices into one contiguous block a batch, and not at
+// all on their way out: the engine writes the results into the memory that the transport sends.
+#ifndef SVDSERVE_SERVER_RPC_CODEC_CODEC_H_
+#define SVDSERVE_SERVER_RPC_CODEC_CODEC_H_
+
+#include <grpcpp/support/byte_buffer.h>
+#include <grpcpp/support/slice.h>
+#include <grpcpp/support/status.h>
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "absl/container/inlined_vector.h"
+#include "absl/time/time.h"
+#include "absl/types/span.h"
+#include "server/base/host_memory.h"
+#include "server/error.h"
+#include "server/metrics/recorder.h"
+#include "server/request.h"
+#include "server/respond/certificate.h"
+
+namespace svdserve::server {
+
+// The memory of one request: the operands as received, and the slice that its results are written into.
+class WireMemory final : public RequestMemory {
+ public:
+  void* AllocateResults(absl::Span<const ResultPart> parts) override;
+
+  absl::InlinedVector<HostBlock, 1> operands;  // of each batch
+  CertificateScope certificate_scope = CertificateScope::kBatch;
+
+  // After AllocateResults(): what the slice holds.
+  const grpc::Slice& results() const { return results_; }
+  absl::Span<const ResultPart> parts() const { return parts_; }
+
+ private:
+  grpc::Slice results_;
+  absl::InlinedVector<ResultPart, 1> parts_;
+};
+
+// A request off the wire. Where `error` is not ok, `batches` is not to be used; ids and labels are as good as known.
+struct DecodedRequest {
+  Error error;
+  absl::InlinedVector<Request, 1> batches;  // deadline and arrival are the handler's to set
+  bool has_groups = false;                  // false: there is one batch
+  std::shared_ptr<WireMemory> memory;
+  RequestLabels labels;  // of the first group
+  // Of DecomposeStream alone:
+  bool is_message = true;  // false: it could not be read, so not even the id is known; `error` says why
+  uint64_t request_id = 0;
+  std::optional<absl::Duration> timeout;
+};
+
+// Both free the bytes of *message as soon as they are read. The operands are copied once, from the transport's slices
+// into blocks of `memory`. The validate stage checks values; decoding checks the limits of its own memory alone: the
+// number of groups, of SNRs, and the length of messages without operands. Neither throws where memory is short: that is
+// the error out_of_memory().
+DecodedRequest decode_request(grpc::ByteBuffer* message, HostMemory* memory);
+DecodedRequest decode_stream_request(grpc::ByteBuffer* message, HostMemory* memory);
+
+// What became of a request, of one batch or of groups, as it is put on the wire. A view of the answer.
+struct Outcome {
+  Outcome(const Answer& a) : error(a.error), answers(&a, 1), total(a.timing.total) {}  // NOLINT: converts on purpose
+  Outcome(const GroupsAnswer& a)                                                       // NOLINT: converts on purpose
+      : error(a.error), answers(a.groups), total(a.total), has_groups(true) {}
+
+  const Error& error;
+  absl::Span<const Answer> answers;
+  absl::Duration total;
+  bool has_groups = false;
+};
+
+// A DecomposeResponse. The outcome is no error.
+grpc::ByteBuffer encode_response(const Outcome& outcome, const WireMemory& memory);
+// A DecomposeStreamResponse with the answer, or the error and no memory.
+grpc::ByteBuffer encode_stream_response(uint64_t request_id, const Outcome& outcome, const WireMemory* memory);
+
+// Memory was short while a message was received.
+Error out_of_memory();
+
+// A status with google.rpc details for the trailer grpc-status-details-bin.
+grpc::Status to_status(const Error& error);
+
+}  // namespace svdserve::server
+#endif  // SVDSERVE_SERVER_RPC_CODEC_CODEC_H_

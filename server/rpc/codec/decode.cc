@@ -1,0 +1,434 @@
+// Requests, from bytes to values.
+#include <svdserve/v1/svd_service.pb.h>
+
+#include <new>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "server/rpc/codec/codec.h"
+#include "server/rpc/codec/wire_enums.h"
+#include "server/rpc/codec/wire_reader.h"
+
+namespace svdserve::server {
+namespace {
+
+constexpr auto kVarint = WireFormatLite::WIRETYPE_VARINT;
+constexpr auto kFixed64 = WireFormatLite::WIRETYPE_FIXED64;
+constexpr auto kEmbedded = WireFormatLite::WIRETYPE_LENGTH_DELIMITED;
+
+Error invalid_field(std::string field, std::string message) {
+  return {absl::StatusCode::kInvalidArgument, Reason::kInvalidField, std::move(message), std::move(field), {}};
+}
+
+Error too_long(std::string field) {
+  return invalid_field(std::move(field), absl::StrCat("must take at most ", kMaxSmallBytes, " bytes"));
+}
+
+std::optional<CertificateScope> to_scope(v1::CertificateScope scope) {
+  switch (scope) {
+    case v1::CERTIFICATE_SCOPE_UNSPECIFIED:
+    case v1::CERTIFICATE_SCOPE_NONE:
+      return CertificateScope::kNone;
+    case v1::CERTIFICATE_SCOPE_BATCH:
+      return CertificateScope::kBatch;
+    case v1::CERTIFICATE_SCOPE_MATRIX:
+      return CertificateScope::kMatrix;
+    default:
+      return std::nullopt;
+  }
+}
+
+// --- bytes ---------------------------------------------------------------------------------------
+
+// A MatrixBatch as it is read.
+struct WireBatch {
+  v1::DataType data_type = v1::DATA_TYPE_UNSPECIFIED;
+  v1::MemoryOrder memory_order = v1::MEMORY_ORDER_UNSPECIFIED;
+  int64_t rows = 0, cols = 0, count = 0;
+  HostBlock data;
+};
+
+// DecomposeOptions as they are read. Enumerations are checked once every field is there.
+struct WireOptions {
+  v1::Method method = v1::METHOD_UNSPECIFIED;
+  v1::Vectors vectors = v1::VECTORS_UNSPECIFIED;
+  v1::CertificateScope certificate = v1::CERTIFICATE_SCOPE_UNSPECIFIED;
+  bool has_mimo = false;
+  bool singular_values = false;  // of mimo
+  Options rest;                  // all other fields; mimo.group as on the wire, where 0 means 1
+};
+
+// Reads a DecomposeRequest. A limit is checked before what it bounds is copied. The first one that is passed becomes
+// error(), and the rest of the request is skipped, so that a stream still learns the request's id.
+//
+// Fields that occur more than once are merged as protobuf does it.
+class RequestReader {
+ public:
+  // `at`: where the message lies in the caller's request, "" or "request."; the paths of errors begin with it.
+  RequestReader(HostMemory* memory, const char* at) : memory_(memory), at_(at) {}
+
+  // Reads one field. False: the bytes are no message.
+  bool ReadField(CodedInputStream* in, uint32_t tag);
+
+  // Moves the values read into *out. Call it once, at the end.
+  Error Finish(DecodedRequest* out);
+
+ private:
+  bool ReadBatch(CodedInputStream* in, WireBatch* batch);
+  bool ReadData(CodedInputStream* in, HostBlock* data);
+  bool ReadOptions(CodedInputStream* in);
+  bool ReadOption(CodedInputStream* in, uint32_t tag);
+  bool ReadMimoOption(CodedInputStream* in, uint32_t tag);
+  bool ReadSnr(CodedInputStream* in);
+  bool ReadPackedSnrs(CodedInputStream* in);
+
+  Error CheckOptions(CertificateScope* scope);
+  Error FinishBatch(WireBatch* wire, const std::string& at, const std::shared_ptr<const Options>& options,
+                    DecodedRequest* out) const;
+  std::string Path(const char* field) const { return absl::StrCat(at_, field); }
+  void Refuse(Error error) {
+    if (error_.ok()) error_ = std::move(error);
+  }
+
+  HostMemory* const memory_;
+  const char* const at_;
+  Error error_;
+  WireOptions options_;
+  std::optional<WireBatch> matrices_;
+  std::vector<WireBatch> groups_;  // at most kMaxGroups
+};
+
+bool RequestReader::ReadField(CodedInputStream* in, uint32_t tag) {
+  if (!error_.ok()) return WireFormatLite::SkipField(in, tag);
+  switch (tag) {
+    case tag_of(v1::DecomposeRequest::kMatricesFieldNumber, kEmbedded):
+      if (!matrices_) matrices_.emplace();
+      return ReadBatch(in, &*matrices_);
+    case tag_of(v1::DecomposeRequest::kOptionsFieldNumber, kEmbedded):
+      return ReadOptions(in);
+    case tag_of(v1::DecomposeRequest::kGroupsFieldNumber, kEmbedded):
+      if (groups_.size() < kMaxGroups) return ReadBatch(in, &groups_.emplace_back());
+      Refuse(invalid_field(Path("groups"), absl::StrCat("a request may have at most ", kMaxGroups, " groups")));
+      return WireFormatLite::SkipField(in, tag);
+    default:
+      return WireFormatLite::SkipField(in, tag);
+  }
+}
+
+bool RequestReader::ReadBatch(CodedInputStream* in, WireBatch* batch) {
+  return read_embedded(in, [&](uint32_t tag) {
+    switch (tag) {
+      case tag_of(v1::MatrixBatch::kDataTypeFieldNumber, kVarint):
+        return read_varint(in, &batch->data_type);
+      case tag_of(v1::MatrixBatch::kMemoryOrderFieldNumber, kVarint):
+        return read_varint(in, &batch->memory_order);
+      case tag_of(v1::MatrixBatch::kRowsFieldNumber, kVarint):
+        return read_varint(in, &batch->rows);
+      case tag_of(v1::MatrixBatch::kColsFieldNumber, kVarint):
+        return read_varint(in, &batch->cols);
+      case tag_of(v1::MatrixBatch::kCountFieldNumber, kVarint):
+        return read_varint(in, &batch->count);
+      case tag_of(v1::MatrixBatch::kDataFieldNumber, kEmbedded):
+        return ReadData(in, &batch->data);
+      default:
+        return WireFormatLite::SkipField(in, tag);
+    }
+  });
+}
+
+bool RequestReader::ReadData(CodedInputStream* in, HostBlock* data) {
+  int bytes = 0;
+  if (!read_length(in, &bytes)) return false;
+  *data = HostBlock();  // the last one counts
+  if (bytes == 0) return true;
+  try {
+    *data = memory_->Allocate(static_cast<size_t>(bytes));
+  } catch (const std::bad_alloc&) {
+    Refuse(out_of_memory());
+    return in->Skip(bytes);
+  }
+  return in->ReadRaw(data->data(), bytes);
+}
+
+bool RequestReader::ReadOptions(CodedInputStream* in) {
+  bool is_too_long = false;
+  const bool good = read_small(in, &is_too_long, [&](uint32_t tag) { return ReadOption(in, tag); });
+  if (is_too_long) Refuse(too_long(Path("options")));
+  return good;
+}
+
+bool RequestReader::ReadOption(CodedInputStream* in, uint32_t tag) {
+  switch (tag) {
+    case tag_of(v1::DecomposeOptions::kMethodFieldNumber, kVarint):
+      return read_varint(in, &options_.method);
+    case tag_of(v1::DecomposeOptions::kToleranceFieldNumber, kFixed64):
+      return read_double(in, &options_.rest.tolerance);
+    case tag_of(v1::DecomposeOptions::kMaxSweepsFieldNumber, kVarint):
+      return read_varint(in, &options_.rest.max_sweeps);
+    case tag_of(v1::DecomposeOptions::kVectorsFieldNumber, kVarint):
+      return read_varint(in, &options_.vectors);
+    case tag_of(v1::DecomposeOptions::kTopKFieldNumber, kVarint):
+      return read_varint(in, &options_.rest.top_k);
+    case tag_of(v1::DecomposeOptions::kFixPhasesFieldNumber, kVarint):
+      return read_varint(in, &options_.rest.fix_phases);
+    case tag_of(v1::DecomposeOptions::kCertificateFieldNumber, kVarint):
+      return read_varint(in, &options_.certificate);
+    case tag_of(v1::DecomposeOptions::kMimoFieldNumber, kEmbedded):
+      if (!options_.has_mimo) options_.rest.mimo.group = 0;
+      options_.has_mimo = true;
+      return read_embedded(in, [&](uint32_t inner) { return ReadMimoOption(in, inner); });
+    default:
+      return WireFormatLite::SkipField(in, tag);
+  }
+}
+
+bool RequestReader::ReadMimoOption(CodedInputStream* in, uint32_t tag) {
+  MimoOptions& mimo = options_.rest.mimo;
+  switch (tag) {
+    case tag_of(v1::MimoOptions::kCapacityFieldNumber, kVarint):
+      return read_varint(in, &mimo.capacity);
+    case tag_of(v1::MimoOptions::kWaterFillingFieldNumber, kVarint):
+      return read_varint(in, &mimo.water_filling);
+    case tag_of(v1::MimoOptions::kStreamSnrFieldNumber, kVarint):
+      return read_varint(in, &mimo.stream_snr);
+    case tag_of(v1::MimoOptions::kConditionNumberFieldNumber, kVarint):
+      return read_varint(in, &mimo.condition_number);
+    case tag_of(v1::MimoOptions::kEffectiveRankFieldNumber, kVarint):
+      return read_varint(in, &mimo.effective_rank);
+    case tag_of(v1::MimoOptions::kRankThresholdFieldNumber, kFixed64):
+      mimo.threshold_rank = true;
+      return read_double(in, &mimo.rank_threshold);
+    case tag_of(v1::MimoOptions::kSnrDbFieldNumber, kFixed64):
+      return ReadSnr(in);
+    case tag_of(v1::MimoOptions::kSnrDbFieldNumber, kEmbedded):
+      return ReadPackedSnrs(in);
+    case tag_of(v1::MimoOptions::kGroupSizeFieldNumber, kVarint):
+      return read_varint(in, &mimo.group);
+    case tag_of(v1::MimoOptions::kPrecoderColumnsFieldNumber, kVarint):
+      return read_varint(in, &mimo.precoder_columns);
+    case tag_of(v1::MimoOptions::kCombinerColumnsFieldNumber, kVarint):
+      return read_varint(in, &mimo.combiner_columns);
+    case tag_of(v1::MimoOptions::kSingularValuesFieldNumber, kVarint):
+      return read_varint(in, &options_.singular_values);
+    default:
+      return WireFormatLite::SkipField(in, tag);
+  }
+}
+
+bool RequestReader::ReadSnr(CodedInputStream* in) {
+  double snr = 0;
+  if (!read_double(in, &snr)) return false;
+  std::vector<double>& all = options_.rest.mimo.snr_db;
+  if (all.size() < kMaxSnrs) {
+    all.push_back(snr);
+  } else {
+    Refuse(invalid_field(Path("options.mimo.snr_db"), absl::StrCat("a request may have at most ", kMaxSnrs, " SNRs")));
+  }
+  return true;
+}
+
+bool RequestReader::ReadPackedSnrs(CodedInputStream* in) {
+  int bytes = 0;
+  if (!read_length(in, &bytes)) return false;
+  for (; bytes >= 8 && error_.ok(); bytes -= 8) {
+    if (!ReadSnr(in)) return false;
+  }
+  return bytes % 8 == 0 && in->Skip(bytes);
+}
+
+// --- values --------------------------------------------------------------------------------------
+
+// The enumerations and what depends on presence. The rest of options_ is complete afterwards.
+Error RequestReader::CheckOptions(CertificateScope* scope) {
+  const WireOptions& wire = options_;
+  const std::optional<Method> method = to_method(wire.method);
+  if (!method) return invalid_field(Path("options.method"), unknown("method", wire.method));
+  const std::optional<Vectors> vectors = to_vectors(wire.vectors, Vectors::kNone);
+  if (!vectors) return invalid_field(Path("options.vectors"), unknown("kind of vectors", wire.vectors));
+  const std::optional<CertificateScope> certificate = to_scope(wire.certificate);
+  if (!certificate) return invalid_field(Path("options.certificate"), unknown("scope", wire.certificate));
+  *scope = *certificate;
+  Options& options = options_.rest;
+  options.method = *method;
+  options.vectors = *vectors;
+  options.values = !wire.has_mimo || wire.singular_values;
+  options.certificate = *certificate != CertificateScope::kNone;
+  if (options.mimo.group == 0) options.mimo.group = 1;
+  return {};
+}
+
+// The problem, as far as it can be told; `at`: the path of the batch.
+Error read_problem(const WireBatch& wire, const std::string& at, Problem* problem) {
+  problem->rows = wire.rows;
+  problem->cols = wire.cols;
+  const std::optional<DType> dtype = to_dtype(wire.data_type);
+  if (!dtype) return invalid_field(at + ".data_type", unknown("data type", wire.data_type));
+  problem->dtype = *dtype;
+  const std::optional<Order> order = to_order(wire.memory_order);
+  if (!order) return invalid_field(at + ".memory_order", unknown("memory order", wire.memory_order));
+  problem->order = *order;
+  return {};
+}
+
+// One batch, whose operands go to out->memory.
+Error RequestReader::FinishBatch(WireBatch* wire, const std::string& at, const std::shared_ptr<const Options>& options,
+                                 DecodedRequest* out) const {
+  Request request;
+  if (Error error = read_problem(*wire, at, &request.problem); !error.ok()) return error;
+  request.options = options;
+  request.count = wire->count;
+  request.payload = wire->data.data();
+  request.payload_bytes = wire->data.size();
+  request.memory = out->memory;
+  out->memory->operands.push_back(std::move(wire->data));
+  out->batches.push_back(std::move(request));
+  return {};
+}
+
+void label(const WireBatch& first, RequestLabels* labels) {
+  labels->dtype = to_dtype(first.data_type);
+  Problem problem;
+  problem.rows = first.rows;
+  problem.cols = first.cols;
+  labels->shape = shape_bucket(problem);
+}
+
+Error RequestReader::Finish(DecodedRequest* out) {
+  out->has_groups = !groups_.empty();
+  if (matrices_ || out->has_groups) label(matrices_ ? *matrices_ : groups_.front(), &out->labels);
+  if (!error_.ok()) return error_;
+  if (matrices_ && out->has_groups) {
+    return invalid_field(Path("groups"), "a request has either matrices or groups, not both");
+  }
+  if (!matrices_ && !out->has_groups) {
+    return invalid_field(Path("matrices"), "a request needs matrices or groups, and this one has neither");
+  }
+  out->memory = std::make_shared<WireMemory>();
+  Error of_options = CheckOptions(&out->memory->certificate_scope);
+  const auto options = std::make_shared<const Options>(std::move(options_.rest));
+  out->labels.kind = options->mimo != MimoOptions()       ? Kind::kAnswers
+                     : options->vectors != Vectors::kNone ? Kind::kVectors
+                                                          : Kind::kValues;
+  if (matrices_) {
+    Error of_batch = FinishBatch(&*matrices_, Path("matrices"), options, out);
+    return of_batch.ok() ? of_options : of_batch;
+  }
+  if (!of_options.ok()) return of_options;
+  out->memory->operands.reserve(groups_.size());
+  out->batches.reserve(groups_.size());
+  for (size_t i = 0; i < groups_.size(); ++i) {
+    Error error = FinishBatch(&groups_[i], absl::StrCat(at_, "groups[", i, "]"), options, out);
+    if (!error.ok()) return error;
+  }
+  return {};
+}
+
+// Proto: seconds and nanos of the same sign, nanos below 10^9 in size.
+std::optional<absl::Duration> to_duration(int64_t seconds, int32_t nanos) {
+  constexpr int64_t kLargestSeconds = 315576000000;
+  if (seconds < 0 || seconds > kLargestSeconds || nanos < 0 || nanos > 999999999) return std::nullopt;
+  return absl::Seconds(seconds) + absl::Nanoseconds(nanos);
+}
+
+// The `timeout` of a request of a stream.
+class TimeoutReader {
+ public:
+  bool ReadField(CodedInputStream* in) {
+    using google::protobuf::Duration;
+    is_set_ = true;
+    return read_small(in, &too_long_, [&](uint32_t tag) {
+      switch (tag) {
+        case tag_of(Duration::kSecondsFieldNumber, kVarint):
+          return read_varint(in, &seconds_);
+        case tag_of(Duration::kNanosFieldNumber, kVarint):
+          return read_varint(in, &nanos_);
+        default:
+          return WireFormatLite::SkipField(in, tag);
+      }
+    });
+  }
+
+  // Nothing is set where the request has none.
+  Error Finish(std::optional<absl::Duration>* timeout) const {
+    if (too_long_) return too_long("timeout");
+    if (!is_set_) return {};
+    *timeout = to_duration(seconds_, nanos_);
+    return *timeout ? Error{} : invalid_field("timeout", "must be a duration of zero or more");
+  }
+
+ private:
+  bool is_set_ = false, too_long_ = false;
+  int64_t seconds_ = 0;
+  int32_t nanos_ = 0;
+};
+
+void decode_request_into(grpc::ByteBuffer* message, HostMemory* memory, DecodedRequest* out) {
+  RequestReader request(memory, "");
+  if (read_whole(message, [&](CodedInputStream* in, uint32_t tag) { return request.ReadField(in, tag); })) {
+    out->error = request.Finish(out);
+  } else {
+    out->is_message = false;
+    out->error = invalid_field("", "the bytes received are not a DecomposeRequest");
+  }
+}
+
+void decode_stream_request_into(grpc::ByteBuffer* message, HostMemory* memory, DecodedRequest* out) {
+  RequestReader request(memory, "request.");
+  TimeoutReader timeout;
+  bool has_request = false;
+  const bool good = read_whole(message, [&](CodedInputStream* in, uint32_t tag) {
+    switch (tag) {
+      case tag_of(v1::DecomposeStreamRequest::kRequestIdFieldNumber, kVarint):
+        return read_varint(in, &out->request_id);
+      case tag_of(v1::DecomposeStreamRequest::kRequestFieldNumber, kEmbedded):
+        has_request = true;
+        return read_embedded(in, [&](uint32_t inner) { return request.ReadField(in, inner); });
+      case tag_of(v1::DecomposeStreamRequest::kTimeoutFieldNumber, kEmbedded):
+        return timeout.ReadField(in);
+      default:
+        return WireFormatLite::SkipField(in, tag);
+    }
+  });
+  if (!good) {
+    out->is_message = false;
+    out->error = invalid_field("", "the bytes received are not a DecomposeStreamRequest");
+    return;
+  }
+  out->error = has_request ? request.Finish(out) : invalid_field("request", "must be set");
+  Error of_timeout = timeout.Finish(&out->timeout);
+  if (out->error.ok()) out->error = std::move(of_timeout);
+}
+
+// Decodes by `read`, whose lack of memory becomes an error like any other.
+template <class Read>
+DecodedRequest decode_by(Read read, Rpc rpc, grpc::ByteBuffer* message, HostMemory* memory) {
+  DecodedRequest out;
+  out.labels.rpc = rpc;
+  try {
+    read(message, memory, &out);
+  } catch (const std::bad_alloc&) {
+    message->Clear();
+    out.batches.clear();
+    out.memory.reset();
+    out.is_message = false;
+    out.error = out_of_memory();
+  }
+  return out;
+}
+
+}  // namespace
+
+Error out_of_memory() {
+  return {absl::StatusCode::kResourceExhausted, Reason::kOverloadedBytes, "the server has no memory for this message",
+          "", absl::Seconds(1)};
+}
+
+DecodedRequest decode_request(grpc::ByteBuffer* message, HostMemory* memory) {
+  return decode_by(decode_request_into, Rpc::kDecompose, message, memory);
+}
+
+DecodedRequest decode_stream_request(grpc::ByteBuffer* message, HostMemory* memory) {
+  return decode_by(decode_stream_request_into, Rpc::kDecomposeStream, message, memory);
+}
+
+}  // namespace svdserve::server

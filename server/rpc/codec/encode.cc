@@ -1,0 +1,206 @@
+// Answers, from values to bytes.
+#include <google/protobuf/io/coded_stream.h>
+#include <google/rpc/error_details.pb.h>
+#include <google/rpc/status.pb.h>
+#include <svdserve/v1/svd_service.pb.h>
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "server/rpc/codec/codec.h"
+#include "server/rpc/codec/message_builder.h"
+#include "server/rpc/codec/wire_enums.h"
+
+namespace svdserve::server {
+namespace {
+
+constexpr char kErrorDomain[] = "svdserve";
+
+// The results of one batch in the reply: where its planes are, and how many bytes each has.
+class PartView {
+ public:
+  PartView(const WireMemory& memory, const ResultPart& part, size_t offset)
+      : results_(memory.results()), part_(part), offset_(offset) {}
+
+  const ResultPart& part() const { return part_; }
+  const Outputs& outputs() const { return part_.plan.outputs; }
+  size_t bytes(Plane plane) const { return plane_bytes(part_.plan, plane, part_.count); }
+  const void* at(Plane plane) const { return results_.begin() + begin(plane); }
+  // The plane as field `field` of a message; nothing where it is empty.
+  void AppendTo(MessageBuilder* message, int field, Plane plane) const {
+    const size_t first = begin(plane);
+    if (bytes(plane) > 0) message->AppendSlice(field, results_, first, first + bytes(plane));
+  }
+
+ private:
+  size_t begin(Plane plane) const {
+    size_t first = offset_;
+    for (int i = 0; i < index_of(plane); ++i) first += bytes(static_cast<Plane>(i));
+    return first;
+  }
+
+  const grpc::Slice& results_;
+  const ResultPart& part_;
+  const size_t offset_;
+};
+
+void set_timing(const Timing& from, v1::Timing* to) {
+  to->set_queue_seconds(absl::ToDoubleSeconds(from.queue));
+  to->set_compute_seconds(absl::ToDoubleSeconds(from.compute));
+  to->set_total_seconds(absl::ToDoubleSeconds(from.total));
+}
+
+// Everything of a DecomposeResponse but its planes.
+v1::DecomposeResponse response_without_planes(const Answer& answer, const ResultPart& part) {
+  const Outputs& outputs = part.plan.outputs;
+  v1::DecomposeResponse response;
+  response.set_values_per_matrix(outputs.values);
+  response.set_left_columns(outputs.left_columns);
+  response.set_right_columns(outputs.right_columns);
+  response.set_count(part.count);
+  for (const MatrixException& exception : answer.exceptions) {
+    response.add_exception_indices(exception.index);
+    response.add_exception_statuses(to_wire(exception.status));
+  }
+  response.set_method(to_wire(answer.method));
+  response.set_device(answer.devices);
+  set_timing(answer.timing, response.mutable_timing());
+  return response;
+}
+
+void append_vectors(const PartView& view, MessageBuilder* message) {
+  const Outputs& o = view.outputs();
+  const bool precodes = o.right_columns > 0 && !o.right_adjoint;
+  const bool combines = precodes || o.right_columns == 0;  // who asks for U gets V^H with it
+  view.AppendTo(
+      message, combines ? v1::DecomposeResponse::kCombinersFieldNumber : v1::DecomposeResponse::kLeftVectorsFieldNumber,
+      Plane::kLeft);
+  view.AppendTo(
+      message,
+      precodes ? v1::DecomposeResponse::kPrecodersFieldNumber : v1::DecomposeResponse::kRightVectorsAdjointFieldNumber,
+      Plane::kRight);
+}
+
+void append_mimo(const PartView& view, MessageBuilder* message) {
+  if (!view.outputs().answers()) return;
+  MessageBuilder mimo;
+  view.AppendTo(&mimo, v1::MimoResult::kCapacityFieldNumber, Plane::kCapacity);
+  view.AppendTo(&mimo, v1::MimoResult::kWaterFillingFieldNumber, Plane::kWaterFilling);
+  view.AppendTo(&mimo, v1::MimoResult::kStreamSnrFieldNumber, Plane::kStreamSnr);
+  view.AppendTo(&mimo, v1::MimoResult::kConditionNumberFieldNumber, Plane::kConditionNumber);
+  view.AppendTo(&mimo, v1::MimoResult::kEffectiveRankFieldNumber, Plane::kEffectiveRank);
+  view.AppendTo(&mimo, v1::MimoResult::kThresholdRankFieldNumber, Plane::kThresholdRank);
+  message->AppendMessage(v1::DecomposeResponse::kMimoFieldNumber, std::move(mimo));
+}
+
+void append_certificate(const PartView& view, const Answer& answer, CertificateScope scope, MessageBuilder* message) {
+  if (!view.outputs().certificate) return;
+  const CertificateMaxima maxima = certificate_maxima(view.at(Plane::kCertificate), view.part().plan.problem.dtype,
+                                                      view.part().count, answer.exceptions);
+  v1::Certificate head;
+  head.set_residual(maxima.residual);
+  head.set_left_orthogonality(maxima.left_orthogonality);
+  head.set_right_orthogonality(maxima.right_orthogonality);
+  MessageBuilder certificate;
+  certificate.Append(head.SerializeAsString());
+  if (scope == CertificateScope::kMatrix) {
+    view.AppendTo(&certificate, v1::Certificate::kEachMatrixFieldNumber, Plane::kCertificate);
+  }
+  message->AppendMessage(v1::DecomposeResponse::kCertificateFieldNumber, std::move(certificate));
+}
+
+// A DecomposeResponse to one batch, its planes where the engine wrote them.
+MessageBuilder response_of(const Answer& answer, const PartView& view, CertificateScope scope) {
+  MessageBuilder message;
+  message.Append(response_without_planes(answer, view.part()).SerializeAsString());
+  append_vectors(view, &message);
+  append_mimo(view, &message);
+  append_certificate(view, answer, scope, &message);
+  view.AppendTo(&message, v1::DecomposeResponse::kSingularValuesFieldNumber, Plane::kValues);
+  return message;
+}
+
+MessageBuilder response_of(const Outcome& outcome, const WireMemory& memory) {
+  if (!outcome.has_groups) {
+    return response_of(outcome.answers.front(), {memory, memory.parts().front(), 0}, memory.certificate_scope);
+  }
+  v1::DecomposeResponse head;
+  head.mutable_timing()->set_total_seconds(absl::ToDoubleSeconds(outcome.total));
+  MessageBuilder message;
+  message.Append(head.SerializeAsString());
+  size_t offset = 0;
+  for (size_t i = 0; i < outcome.answers.size(); ++i) {
+    const ResultPart& part = memory.parts()[i];
+    message.AppendMessage(v1::DecomposeResponse::kGroupsFieldNumber,
+                          response_of(outcome.answers[i], {memory, part, offset}, memory.certificate_scope));
+    offset += result_bytes(part);
+  }
+  return message;
+}
+
+// Names the field for those who read no details.
+std::string text_of(const Error& error) {
+  return error.field.empty() ? error.message : absl::StrCat(error.field, ": ", error.message);
+}
+
+google::rpc::Status to_rpc_status(const Error& error) {
+  google::rpc::Status status;
+  status.set_code(static_cast<int>(error.code));
+  status.set_message(text_of(error));
+  if (!error.field.empty()) {
+    google::rpc::BadRequest bad_request;
+    auto& violation = *bad_request.add_field_violations();
+    violation.set_field(error.field);
+    violation.set_description(error.message);
+    status.add_details()->PackFrom(bad_request);
+  }
+  if (error.reason != Reason::kNone) {
+    google::rpc::ErrorInfo info;
+    info.set_reason(name(error.reason));
+    info.set_domain(kErrorDomain);
+    status.add_details()->PackFrom(info);
+  }
+  if (error.retry_after > absl::ZeroDuration()) {
+    google::rpc::RetryInfo retry;
+    absl::Duration rest;
+    retry.mutable_retry_delay()->set_seconds(absl::IDivDuration(error.retry_after, absl::Seconds(1), &rest));
+    retry.mutable_retry_delay()->set_nanos(static_cast<int32_t>(absl::ToInt64Nanoseconds(rest)));
+    status.add_details()->PackFrom(retry);
+  }
+  return status;
+}
+
+}  // namespace
+
+void* WireMemory::AllocateResults(absl::Span<const ResultPart> parts) {
+  parts_.assign(parts.begin(), parts.end());
+  size_t bytes = 0;
+  for (const ResultPart& part : parts) bytes += result_bytes(part);
+  results_ = grpc::Slice(bytes);
+  // The slice was made here and is shared with nobody until the reply is put together.
+  return const_cast<uint8_t*>(results_.begin());
+}
+
+grpc::ByteBuffer encode_response(const Outcome& outcome, const WireMemory& memory) {
+  return response_of(outcome, memory).Build();
+}
+
+grpc::ByteBuffer encode_stream_response(uint64_t request_id, const Outcome& outcome, const WireMemory* memory) {
+  v1::DecomposeStreamResponse head;
+  head.set_request_id(request_id);
+  if (!outcome.error.ok()) *head.mutable_status() = to_rpc_status(outcome.error);
+  MessageBuilder message;
+  message.Append(head.SerializeAsString());
+  if (outcome.error.ok()) {
+    message.AppendMessage(v1::DecomposeStreamResponse::kResponseFieldNumber, response_of(outcome, *memory));
+  }
+  return message.Build();
+}
+
+grpc::Status to_status(const Error& error) {
+  if (error.ok()) return grpc::Status::OK;
+  return grpc::Status(static_cast<grpc::StatusCode>(error.code), text_of(error),
+                      to_rpc_status(error).SerializeAsString());
+}
+
+}  // namespace svdserve::server

@@ -1,0 +1,318 @@
+#include "server/rpc/codec/large_codec.h"
+
+#include <svdserve/v1/svd_service.pb.h>
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <new>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "server/rpc/codec/codec.h"
+#include "server/rpc/codec/message_builder.h"
+#include "server/rpc/codec/wire_enums.h"
+#include "server/rpc/codec/wire_reader.h"
+#include "wire/crc32c.h"
+
+namespace svdserve::server {
+namespace {
+
+Error invalid_field(std::string field, std::string message) {
+  return {absl::StatusCode::kInvalidArgument, Reason::kInvalidField, std::move(message), std::move(field), {}};
+}
+
+constexpr auto kVarint = WireFormatLite::WIRETYPE_VARINT;
+constexpr auto kEmbedded = WireFormatLite::WIRETYPE_LENGTH_DELIMITED;
+
+// LargeOpen as it is read. Enumerations are checked once every field is there.
+struct WireOpen {
+  v1::DataType data_type = v1::DATA_TYPE_UNSPECIFIED;
+  v1::MemoryOrder memory_order = v1::MEMORY_ORDER_UNSPECIFIED;
+  int64_t rows = 0, cols = 0;
+  v1::Method method = v1::METHOD_UNSPECIFIED;
+  v1::Vectors vectors = v1::VECTORS_UNSPECIFIED;
+  v1::PivotStrategy strategy = v1::PIVOT_STRATEGY_UNSPECIFIED;
+  v1::BlockVariant variant = v1::BLOCK_VARIANT_UNSPECIFIED;
+  FactorOptions rest;  // all other options
+  std::string signature;
+  bool options_too_long = false;
+};
+
+bool read_option(CodedInputStream* in, uint32_t tag, WireOpen* open) {
+  switch (tag) {
+    case tag_of(v1::LargeOptions::kMethodFieldNumber, kVarint):
+      return read_varint(in, &open->method);
+    case tag_of(v1::LargeOptions::kVectorsFieldNumber, kVarint):
+      return read_varint(in, &open->vectors);
+    case tag_of(v1::LargeOptions::kToleranceFieldNumber, WireFormatLite::WIRETYPE_FIXED64):
+      return read_double(in, &open->rest.tolerance);
+    case tag_of(v1::LargeOptions::kMaxSweepsFieldNumber, kVarint):
+      return read_varint(in, &open->rest.max_sweeps);
+    case tag_of(v1::LargeOptions::kPivotStrategyFieldNumber, kVarint):
+      return read_varint(in, &open->strategy);
+    case tag_of(v1::LargeOptions::kBlockVariantFieldNumber, kVarint):
+      return read_varint(in, &open->variant);
+    case tag_of(v1::LargeOptions::kCertificateFieldNumber, kVarint):
+      return read_varint(in, &open->rest.certificate);
+    default:
+      return WireFormatLite::SkipField(in, tag);
+  }
+}
+
+bool read_open_field(CodedInputStream* in, uint32_t tag, WireOpen* open) {
+  int bytes = 0;
+  switch (tag) {
+    case tag_of(v1::LargeOpen::kDataTypeFieldNumber, kVarint):
+      return read_varint(in, &open->data_type);
+    case tag_of(v1::LargeOpen::kMemoryOrderFieldNumber, kVarint):
+      return read_varint(in, &open->memory_order);
+    case tag_of(v1::LargeOpen::kRowsFieldNumber, kVarint):
+      return read_varint(in, &open->rows);
+    case tag_of(v1::LargeOpen::kColsFieldNumber, kVarint):
+      return read_varint(in, &open->cols);
+    case tag_of(v1::LargeOpen::kOptionsFieldNumber, kEmbedded):
+      return read_small(in, &open->options_too_long, [&](uint32_t inner) { return read_option(in, inner, open); });
+    case tag_of(v1::LargeOpen::kSignatureFieldNumber, kEmbedded):
+      return read_length(in, &bytes) && in->ReadString(&open->signature, bytes);
+    default:
+      return WireFormatLite::SkipField(in, tag);
+  }
+}
+
+Error check_options(const WireOpen& wire, FactorOptions* options) {
+  if (wire.options_too_long) {
+    return invalid_field("open.options", absl::StrCat("must take at most ", kMaxSmallBytes, " bytes"));
+  }
+  const std::optional<Method> method = to_method(wire.method);
+  if (!method) return invalid_field("open.options.method", unknown("method", wire.method));
+  const std::optional<Vectors> vectors = to_vectors(wire.vectors, Vectors::kThin);
+  if (!vectors) return invalid_field("open.options.vectors", unknown("kind of vectors", wire.vectors));
+  const std::optional<PivotStrategy> strategy = to_strategy(wire.strategy);
+  if (!strategy) return invalid_field("open.options.pivot_strategy", unknown("pivot strategy", wire.strategy));
+  const std::optional<BlockVariant> variant = to_variant(wire.variant);
+  if (!variant) return invalid_field("open.options.block_variant", unknown("block variant", wire.variant));
+  *options = wire.rest;
+  options->method = *method;
+  options->vectors = *vectors;
+  options->strategy = *strategy;
+  options->variant = *variant;
+  return {};
+}
+
+Error check_open(WireOpen* wire, LargeOpen* open) {
+  const std::optional<DType> dtype = to_dtype(wire->data_type);
+  if (!dtype) return invalid_field("open.data_type", unknown("data type", wire->data_type));
+  const std::optional<Order> order = to_order(wire->memory_order);
+  if (!order) return invalid_field("open.memory_order", unknown("memory order", wire->memory_order));
+  open->problem = {wire->rows, wire->cols, *dtype, *order};
+  open->signature = std::move(wire->signature);
+  return check_options(*wire, &open->options);
+}
+
+// Where a chunk's bytes lie in its message.
+struct Extent {
+  size_t begin = 0;
+  size_t count = 0;
+};
+
+bool read_chunk_field(CodedInputStream* in, uint32_t tag, DecodedLarge* out, Extent* data) {
+  int bytes = 0;
+  switch (tag) {
+    case tag_of(v1::LargeChunk::kOffsetFieldNumber, kVarint):
+      return read_varint(in, &out->offset);
+    case tag_of(v1::LargeChunk::kCrc32CFieldNumber, WireFormatLite::WIRETYPE_FIXED32):
+      return in->ReadLittleEndian32(&out->checksum);
+    case tag_of(v1::LargeChunk::kDataFieldNumber, kEmbedded):
+      if (!read_length(in, &bytes)) return false;
+      *data = {static_cast<size_t>(in->CurrentPosition()), static_cast<size_t>(bytes)};
+      return in->Skip(bytes);
+    default:
+      return WireFormatLite::SkipField(in, tag);
+  }
+}
+
+v1::LargeProgress wire_progress(const LargeProgress& from) {
+  v1::LargeProgress to;
+  to.set_stage(from.queued ? v1::LARGE_STAGE_QUEUED : to_wire(from.factor.stage));
+  to.set_sweep(from.factor.sweep);
+  to.set_rotations(from.factor.rotations);
+  to.set_proper_rotations(from.factor.proper_rotations);
+  to.set_off_diagonal(from.factor.off_diagonal);
+  to.set_fraction(from.factor.fraction);
+  to.set_elapsed_seconds(absl::ToDoubleSeconds(from.elapsed));
+  return to;
+}
+
+v1::LargeFactor wire_result(FactorResult result) {
+  switch (result) {
+    case FactorResult::kValues:
+      return v1::LARGE_FACTOR_SINGULAR_VALUES;
+    case FactorResult::kLeft:
+      return v1::LARGE_FACTOR_LEFT_VECTORS;
+    case FactorResult::kRight:
+      return v1::LARGE_FACTOR_RIGHT_VECTORS_ADJOINT;
+  }
+  return v1::LARGE_FACTOR_UNSPECIFIED;
+}
+
+v1::MatrixStatus status_of(const FactorOutcome& outcome) {
+  if (outcome.status == FactorStatus::kNotConverged) return v1::MATRIX_STATUS_NOT_CONVERGED;
+  return outcome.out_of_range ? v1::MATRIX_STATUS_OUT_OF_RANGE : v1::MATRIX_STATUS_UNSPECIFIED;
+}
+
+v1::LargeSummary wire_summary(const LargeSummary& from) {
+  const FactorOutcome& outcome = from.outcome;
+  v1::LargeSummary to;
+  to.set_status(status_of(outcome));
+  to.set_values(from.plan.values);
+  to.set_left_columns(from.plan.left_columns);
+  to.set_right_rows(from.plan.right_rows);
+  to.set_method(outcome.warm_started ? v1::METHOD_AUTO : v1::METHOD_JACOBI);
+  to.set_device(from.device);
+  to.set_sweeps(outcome.sweeps);
+  to.set_rotations(outcome.rotations);
+  to.set_proper_rotations(outcome.proper_rotations);
+  v1::LargeTiming& timing = *to.mutable_timing();
+  timing.set_upload_seconds(absl::ToDoubleSeconds(from.timing.upload));
+  timing.set_queue_seconds(absl::ToDoubleSeconds(from.timing.queue));
+  timing.set_compute_seconds(absl::ToDoubleSeconds(from.timing.compute));
+  timing.set_download_seconds(absl::ToDoubleSeconds(from.timing.download));
+  for (const FactorPhase& phase : outcome.phases) {
+    v1::LargePhase& part = *to.add_phases();
+    part.set_name(phase.name);
+    part.set_seconds(phase.seconds);
+    part.set_flops(phase.flops);
+  }
+  if (from.plan.options.certificate) {
+    v1::Certificate& certificate = *to.mutable_certificate();
+    certificate.set_residual(outcome.residual);
+    certificate.set_left_orthogonality(outcome.left_orthogonality);
+    certificate.set_right_orthogonality(outcome.right_orthogonality);
+  }
+  return to;
+}
+
+// The chunk's bytes as a slice that holds their memory.
+grpc::Slice slice_of(const LargeResultChunk& chunk) {
+  auto* const share = new std::shared_ptr<const ResultPiece>(chunk.piece);
+  return grpc::Slice(
+      const_cast<char*>(chunk.data), chunk.bytes,
+      [](void* held) { delete static_cast<std::shared_ptr<const ResultPiece>*>(held); }, share);
+}
+
+grpc::ByteBuffer encode_chunk(const LargeResultChunk& from) {
+  v1::LargeFactorChunk head;
+  head.set_factor(wire_result(from.result));
+  head.set_offset(from.offset);
+  head.set_crc32c(crc32c(0, from.data, from.bytes));
+  MessageBuilder chunk;
+  chunk.Append(head.SerializeAsString());
+  chunk.AppendSlice(v1::LargeFactorChunk::kDataFieldNumber, slice_of(from), 0, from.bytes);
+  MessageBuilder message;
+  message.AppendMessage(v1::DecomposeLargeResponse::kFactorChunkFieldNumber, std::move(chunk));
+  return message.Build();
+}
+
+grpc::ByteBuffer encode(const v1::DecomposeLargeResponse& response) {
+  MessageBuilder message;
+  message.Append(response.SerializeAsString());
+  return message.Build();
+}
+
+void decode_into(grpc::ByteBuffer* message, DecodedLarge* out) {
+  using Step = DecodedLarge::Step;
+  WireOpen open;
+  Extent data;
+  std::vector<grpc::Slice> slices;
+  const bool dumped = message->Dump(&slices).ok();  // shares of them: nothing is copied
+  const bool good =
+      dumped && read_whole(message, [&](CodedInputStream* in, uint32_t tag) {
+        switch (tag) {
+          case tag_of(v1::DecomposeLargeRequest::kOpenFieldNumber, kEmbedded):
+            out->step = Step::kOpen;
+            return read_embedded(in, [&](uint32_t inner) { return read_open_field(in, inner, &open); });
+          case tag_of(v1::DecomposeLargeRequest::kChunkFieldNumber, kEmbedded):
+            out->step = Step::kChunk;
+            return read_embedded(in, [&](uint32_t inner) { return read_chunk_field(in, inner, out, &data); });
+          case tag_of(v1::DecomposeLargeRequest::kCommitFieldNumber, kEmbedded):
+            out->step = Step::kCommit;
+            return read_embedded(in, [&](uint32_t inner) { return WireFormatLite::SkipField(in, inner); });
+          default:
+            return WireFormatLite::SkipField(in, tag);
+        }
+      });
+  if (!good) {
+    out->error = invalid_field("", "the bytes received are not a DecomposeLargeRequest");
+  } else if (out->step == Step::kNone) {
+    out->error = {absl::StatusCode::kInvalidArgument,
+                  Reason::kUnexpectedMessage,
+                  "a message must be open, chunk or commit, and this one is none of them",
+                  "",
+                  {}};
+  } else if (out->step == Step::kOpen) {
+    out->error = check_open(&open, &out->open);
+  } else if (out->step == Step::kChunk) {
+    out->data = ReceivedBytes(std::move(slices), data.begin, data.count);
+  }
+}
+
+}  // namespace
+
+uint32_t ReceivedBytes::CopyTo(char* to) const {
+  // What was copied is still in the cache when its checksum is computed; a transport's slice alone is too little for
+  // the checksum to be quick.
+  constexpr size_t kBlock = 96 * 1024;
+  uint32_t checksum = 0;
+  size_t skip = begin_, copied = 0, checked = 0;
+  for (const grpc::Slice& slice : slices_) {
+    if (copied == count_) break;
+    if (skip >= slice.size()) {
+      skip -= slice.size();
+      continue;
+    }
+    const size_t bytes = std::min(slice.size() - skip, count_ - copied);
+    std::memcpy(to + copied, slice.begin() + skip, bytes);
+    skip = 0;
+    copied += bytes;
+    for (; copied - checked >= kBlock; checked += kBlock) checksum = crc32c(checksum, to + checked, kBlock);
+  }
+  return crc32c(checksum, to + checked, copied - checked);
+}
+
+DecodedLarge decode_large_request(grpc::ByteBuffer* message, size_t max_bytes) {
+  DecodedLarge out;
+  try {
+    if (message->Length() <= max_bytes) {
+      decode_into(message, &out);
+    } else {
+      out.error = invalid_field("", absl::StrCat("a message may have at most ", max_bytes, " bytes, this one has ",
+                                                 message->Length(), ": send chunks of at most accepted.chunk_bytes"));
+    }
+  } catch (const std::bad_alloc&) {
+    out.error = out_of_memory();
+  }
+  message->Clear();
+  if (!out.error.ok()) out.step = DecodedLarge::Step::kNone;
+  return out;
+}
+
+grpc::ByteBuffer encode_large_response(const LargeReply& reply) {
+  v1::DecomposeLargeResponse response;
+  if (const auto* chunk = std::get_if<LargeResultChunk>(&reply)) return encode_chunk(*chunk);
+  if (const auto* accepted = std::get_if<LargeAccepted>(&reply)) {
+    response.mutable_accepted()->set_chunk_bytes(accepted->chunk_bytes);
+    response.mutable_accepted()->set_operand_bytes(accepted->operand_bytes);
+    response.mutable_accepted()->set_result_bytes(accepted->result_bytes);
+    response.mutable_accepted()->set_device(accepted->device);
+  } else if (const auto* progress = std::get_if<LargeProgress>(&reply)) {
+    *response.mutable_progress() = wire_progress(*progress);
+  } else {
+    *response.mutable_summary() = wire_summary(std::get<LargeSummary>(reply));
+  }
+  return encode(response);
+}
+
+}  // namespace svdserve::server

@@ -1,0 +1,60 @@
+#include "server/rpc/codec/message_builder.h"
+
+#include <google/protobuf/io/coded_stream.h>
+
+#include <cstdint>
+#include <utility>
+
+namespace svdserve::server {
+namespace {
+
+using google::protobuf::io::CodedOutputStream;
+
+// Up to this size bytes are copied beside the other fields: a slice of their own costs the transport more.
+constexpr size_t kCopied = 512;
+
+constexpr uint32_t kLengthDelimited = 2;
+
+}  // namespace
+
+void MessageBuilder::AppendHead(int field, size_t bytes) {
+  uint8_t buffer[20];
+  uint8_t* end = CodedOutputStream::WriteVarint32ToArray(static_cast<uint32_t>(field) << 3 | kLengthDelimited, buffer);
+  end = CodedOutputStream::WriteVarint64ToArray(bytes, end);
+  tail_.append(reinterpret_cast<const char*>(buffer), static_cast<size_t>(end - buffer));
+}
+
+void MessageBuilder::FlushTail() {
+  if (tail_.empty()) return;
+  slices_bytes_ += tail_.size();
+  slices_.emplace_back(tail_);
+  tail_.clear();
+}
+
+void MessageBuilder::Share(grpc::Slice slice) {
+  FlushTail();
+  slices_bytes_ += slice.size();
+  slices_.push_back(std::move(slice));
+}
+
+void MessageBuilder::AppendSlice(int field, const grpc::Slice& slice, size_t begin, size_t end) {
+  AppendHead(field, end - begin);
+  if (end - begin <= kCopied) {
+    tail_.append(reinterpret_cast<const char*>(slice.begin()) + begin, end - begin);
+  } else {
+    Share(slice.sub(begin, end));
+  }
+}
+
+void MessageBuilder::AppendMessage(int field, MessageBuilder message) {
+  AppendHead(field, message.size());
+  for (grpc::Slice& slice : message.slices_) Share(std::move(slice));
+  tail_.append(message.tail_);
+}
+
+grpc::ByteBuffer MessageBuilder::Build() {
+  FlushTail();
+  return grpc::ByteBuffer(slices_.data(), slices_.size());
+}
+
+}  // namespace svdserve::server
