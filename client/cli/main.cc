@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "absl/synchronization/mutex.h"
-#include "client/cli/commands.h"
+#include "client/cli/commands/commands.h"
 
 namespace {
 

@@ -9,7 +9,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "client/cli/file_error.h"
+#include "client/cli/files/file_error.h"
 #include "client/cli/printable.h"
 
 namespace svdserve::cli {

@@ -4,13 +4,13 @@
 #include <future>
 #include <iterator>
 
-#include "client/cpp/batch_call.h"
-#include "client/cpp/core.h"
-#include "client/cpp/large_call.h"
-#include "client/cpp/server_calls.h"
-#include "client/cpp/status.h"
-#include "client/cpp/stream_call.h"
-#include "client/cpp/wire.h"
+#include "client/cpp/calls/batch_call.h"
+#include "client/cpp/calls/core.h"
+#include "client/cpp/calls/large_call.h"
+#include "client/cpp/calls/server_calls.h"
+#include "client/cpp/calls/stream_call.h"
+#include "client/cpp/wire/status.h"
+#include "client/cpp/wire/wire.h"
 
 namespace svdserve::client {
 namespace {

@@ -1,5 +1,5 @@
 // Commands of svdctl against a service whose answers the test decides, or none.
-#include "client/cli/commands.h"
+#include "client/cli/commands/commands.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "client/cli/npy.h"
+#include "client/cli/files/npy.h"
 #include "svdserve/v1/svd_service.pb.h"
 #include "tests/client/fake_service.h"
 

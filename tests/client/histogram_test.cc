@@ -1,4 +1,4 @@
-#include "client/cli/histogram.h"
+#include "client/cli/load/histogram.h"
 
 #include <gtest/gtest.h>
 

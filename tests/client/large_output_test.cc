@@ -17,8 +17,8 @@
 #include <thread>
 #include <utility>
 
-#include "client/cli/npy.h"
-#include "client/cli/npy_output.h"
+#include "client/cli/files/npy.h"
+#include "client/cli/files/npy_output.h"
 #include "client/cli/progress_bar.h"
 
 namespace svdserve::cli {

@@ -1,9 +1,9 @@
-#include "client/cli/load.h"
+#include "client/cli/load/load.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>
 
-#include "client/cli/process_usage.h"
+#include "client/cli/load/process_usage.h"
 #include "tests/client/fake_service.h"
 
 namespace svdserve::cli {

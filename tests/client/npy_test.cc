@@ -1,5 +1,5 @@
-#include "client/cli/npy.h"
-#include "client/cli/npy_output.h"
+#include "client/cli/files/npy.h"
+#include "client/cli/files/npy_output.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

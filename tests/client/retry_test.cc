@@ -1,4 +1,4 @@
-#include "client/cpp/retry.h"
+#include "client/cpp/calls/retry.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "client/cpp/send_buffers.h"
+#include "client/cpp/wire/send_buffers.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "client/cpp/split.h"
+#include "client/cpp/wire/split.h"
 
 #include <gtest/gtest.h>
 

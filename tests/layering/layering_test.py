@@ -47,6 +47,7 @@ SERVER = ("server/*", "server/base/", "server/metrics/recorder.h", "server/large
 # What puts the stages together. No stage knows them.
 DOORS = ("server/pipeline.h", "server/large/large_pipeline.h", "server/config.h")
 CORE_LIBRARIES = ("absl",)
+CLI_SEES = ("client/cpp/*",)
 
 
 
@@ -129,8 +130,14 @@ RULES = {
     # Computations and names that both ends of the wire share.
     "wire": Rule((), ("intrinsics",)),
     # The clients see the wire and nothing behind it.
-    "client/cpp": Rule(("wire/",), ("absl", "grpc", "proto")),
-    "client/cli": Rule(("client/cpp/",), ("absl",)),
+    "client/cpp": Rule(("wire/", "client/cpp/"), ("absl", "grpc", "proto")),
+    "client/cpp/calls": Rule(("wire/", "client/cpp/*", "client/cpp/wire/"), ("absl", "grpc", "proto")),
+    "client/cpp/wire": Rule(("wire/", "client/cpp/*"), ("absl", "grpc", "proto")),
+    # svdctl sees the public face of the library.
+    "client/cli": Rule(CLI_SEES + ("client/cli/",), ("absl",)),
+    "client/cli/commands": Rule(CLI_SEES + ("client/cli/*", "client/cli/files/", "client/cli/load/"), ("absl",)),
+    "client/cli/files": Rule(CLI_SEES + ("client/cli/*",), ("absl",)),
+    "client/cli/load": Rule(CLI_SEES + ("client/cli/*",), ("absl",)),
     # Tests may look into everything; nothing looks into them.
     "tests": Rule(("engine/", "server/", "client/", "wire/"), tuple(LIBRARIES)),
 }

@@ -1,0 +1,159 @@
+// svdctl capacity.
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+#include <optional>
+
+#include "absl/strings/str_cat.h"
+#include "client/cli/commands/commands.h"
+#include "client/cli/commands/large.h"
+#include "client/cli/connection.h"
+#include "client/cli/files/npy.h"
+#include "client/cli/files/npy_output.h"
+#include "client/cli/files/output_target.h"
+#include "client/cli/interruption.h"
+#include "client/cli/summary.h"
+
+namespace svdserve::cli {
+namespace {
+
+struct CapacityArguments {
+  Connection connection;
+  std::string in, out, snr_db = "10";
+  bool water_filling = false;
+  int64_t group_size = 1;
+  client::ComputeOptions compute;
+  bool force = false;
+};
+
+// The exit code where the command is over with that.
+std::optional<int> parse(const std::vector<std::string>& words, CapacityArguments* to) {
+  Arguments a(
+      "svdctl capacity [options] IN.npy",
+      "Capacity in bit/s/Hz of the MIMO channels in a NumPy file, shape (..., m, n): m receive and n transmit\n"
+      "antennas. SNR is the transmitted power over the noise power of one receive antenna. Prints the mean for\n"
+      "each SNR; a summary goes to stderr.");
+  a.operand("IN.npy", &to->in);
+  a.section("Options");
+  a.option("--snr-db", "LIST", "SNRs in dB, such as 0,10,20", &to->snr_db);
+  a.flag("--water-filling", "divide the power best, instead of equally among the transmit antennas",
+         &to->water_filling);
+  a.option("--group-size", "G",
+           "sum over G neighbours along the last dimension before the matrices, among which\n"
+           "--water-filling divides the power of all",
+           &to->group_size, 1);
+  a.option("--out", "C.npy", "write the capacities to this file: shape (..., number of SNRs)", &to->out);
+  a.flag("--force", kForceHelp, &to->force);
+  to->connection.declare(&a);
+  a.epilogue(
+      "Exit codes: 0 done, 1 the server or a file failed, 2 wrong usage or input,\n"
+      "3 done, but some matrices are not ok (non-finite, not converged, out of range),\n"
+      "128 + N ended by signal N (129, 130, 143).");
+  if (const auto code = parse_or_explain(&a, "capacity", words)) return code;
+  client::MimoOptions mimo;
+  for (const std::string& word : split_list(to->snr_db)) {
+    const auto db = parse_double(word);
+    if (!db) return bad_usage("capacity", "--snr-db: \"" + word + "\" is no number");
+    mimo.snr_db.push_back(*db);
+  }
+  mimo.capacity = !to->water_filling;
+  mimo.water_filling = to->water_filling;
+  mimo.group_size = to->group_size;
+  to->compute.mimo = mimo;
+  return std::nullopt;
+}
+
+std::vector<double> numbers(std::span<const std::byte> bytes, client::DataType type) {
+  const size_t size = client::value_bytes(type);
+  std::vector<double> out(bytes.size() / size);
+  for (size_t i = 0; i < out.size(); ++i) {
+    if (size == sizeof(float)) {
+      float number;
+      std::memcpy(&number, bytes.data() + i * size, size);
+      out[i] = static_cast<double>(number);
+    } else {
+      std::memcpy(&out[i], bytes.data() + i * size, size);
+    }
+  }
+  return out;
+}
+
+// The mean for each SNR of what is a number: nan where channels have none.
+void print_means(const std::vector<double>& snr_db, const std::vector<double>& capacities) {
+  const size_t snrs = snr_db.size();
+  for (size_t j = 0; j < snrs; ++j) {
+    if (capacities.empty()) {
+      std::printf("%g dB: no channels\n", snr_db[j]);
+      continue;
+    }
+    double sum = 0;
+    size_t count = 0;
+    for (size_t i = j; i < capacities.size(); i += snrs) {
+      if (std::isnan(capacities[i])) continue;
+      sum += capacities[i];
+      ++count;
+    }
+    std::printf("%g dB: %.6g bit/s/Hz\n", snr_db[j], count > 0 ? sum / static_cast<double>(count) : std::nan(""));
+  }
+}
+
+// What is wrong with channels that the server takes as large matrices alone, and what to do instead.
+std::string too_large(const CapacityArguments& args, const client::Batch& batch, const client::ServerLimits& limits) {
+  return absl::StrCat(args.in, ": channels of ", batch.rows, "x", batch.cols,
+                      " are too large: this server tells capacities where min(m, n) <= ", limits.max_values,
+                      " and max(m, n) <= ", limits.max_dimension,
+                      ". Instead take the singular values s from svdctl values and sum log2(1 + SNR s^2 / n)");
+}
+
+}  // namespace
+
+int run_capacity(const std::vector<std::string>& words) {
+  CapacityArguments args;
+  if (const auto code = parse(words, &args)) return *code;
+  std::vector<NamedFile> inputs = args.connection.files();
+  inputs.push_back({"IN.npy", args.in});
+  if (const auto s = check_outputs({{"--out", args.out}}, inputs, args.force); !s.ok()) return fail("capacity", s);
+  const auto stack = load_matrices(args.in);
+  if (!stack.ok()) return fail("capacity", stack.status());
+  const client::Batch& batch = stack->batch;
+  if (batch.rows == 0 || batch.cols == 0) return bad_usage("capacity", args.in + ": its matrices have no elements");
+  std::vector<int64_t> shape = stack->batch_shape;
+  if (args.group_size > 1) {
+    if (shape.empty() || shape.back() % args.group_size != 0) {
+      return bad_usage("capacity", "--group-size does not divide the last dimension before the matrices");
+    }
+    shape.back() /= args.group_size;
+  }
+  shape.push_back(static_cast<int64_t>(args.compute.mimo->snr_db.size()));
+  const auto options = args.connection.options();
+  if (!options.ok()) return fail("capacity", options.status());
+
+  const client::Plane plane = args.water_filling ? client::Plane::kWaterFilling : client::Plane::kCapacity;
+  const Interruption interruption;
+  client::Client client(*options);
+  client::CallOptions call = args.connection.call();
+  call.stop = interruption.token();
+  if (batch.count > 0) {
+    const auto info = ask_server(client, &call);
+    if (!info.ok()) return fail_unless_interrupted("capacity", info.status(), interruption);
+    if (is_large(batch, info->limits, args.compute)) return bad_usage("capacity", too_large(args, batch, info->limits));
+  }
+  const auto capacities = NpyOutput::make(args.out, npy_value_type(batch.data_type), shape, false,
+                                          static_cast<size_t>(plane_bytes(batch, args.compute, plane, batch.count)));
+  if (!capacities.ok()) return fail("capacity", capacities.status());
+  client::Outputs out;
+  out[plane] = (*capacities)->data();
+  const auto begin = std::chrono::steady_clock::now();
+  const auto report = client.decompose(batch, out, args.compute, call);
+  if (!report.ok()) return fail_unless_interrupted("capacity", report.status(), interruption);
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  if (const auto s = commit({capacities->get()}, call.stop); !s.ok()) {
+    return fail_unless_interrupted("capacity", s, interruption);
+  }
+  print_means(args.compute.mimo->snr_db, numbers(out[plane], batch.data_type));
+  print_summary(batch, *report, seconds);
+  return report->exceptions.empty() ? kDone : kExceptions;
+}
+
+}  // namespace svdserve::cli

@@ -1,0 +1,41 @@
+// svdctl's commands. Each takes the words after its name and returns the exit code.
+#ifndef SVDSERVE_CLIENT_CLI_COMMANDS_COMMANDS_H_
+#define SVDSERVE_CLIENT_CLI_COMMANDS_COMMANDS_H_
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "client/cli/arguments.h"
+#include "client/cpp/types.h"
+
+namespace svdserve::cli {
+
+inline constexpr int kDone = 0;
+inline constexpr int kFailed = 1;      // the server, the network or a file said no
+inline constexpr int kBadUsage = 2;    // the command line or the input is wrong
+inline constexpr int kExceptions = 3;  // computed, but not every matrix is ok
+
+int run_values(const std::vector<std::string>& words);
+int run_svd(const std::vector<std::string>& words);
+int run_hsvd(const std::vector<std::string>& words);
+int run_capacity(const std::vector<std::string>& words);
+int run_info(const std::vector<std::string>& words);
+int run_health(const std::vector<std::string>& words);
+int run_bench(const std::vector<std::string>& words);
+int run_latency(const std::vector<std::string>& words);
+
+// Parses; the exit code where the command is over with that: help was printed, or the usage is wrong.
+std::optional<int> parse_or_explain(Arguments* arguments, const std::string& command,
+                                    const std::vector<std::string>& words);
+
+// "auto", "bidiagonal" and so on.
+std::optional<client::Method> parse_method(const std::string& text);
+
+// "svdctl COMMAND: why" on stderr, what a server said in it escaped; the exit code that fits: kBadUsage for what the
+// caller can mend, else kFailed.
+int fail(const std::string& command, const client::Status& status);
+int bad_usage(const std::string& command, const std::string& why);
+
+}  // namespace svdserve::cli
+#endif  // SVDSERVE_CLIENT_CLI_COMMANDS_COMMANDS_H_

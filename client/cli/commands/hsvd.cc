@@ -1,0 +1,74 @@
+// svdctl hsvd.
+#include <optional>
+
+#include "client/cli/commands/commands.h"
+#include "client/cli/commands/large.h"
+#include "client/cli/connection.h"
+#include "client/cli/files/npy.h"
+#include "client/cli/files/output_target.h"
+#include "client/cli/interruption.h"
+
+namespace svdserve::cli {
+namespace {
+
+struct HsvdArguments {
+  Connection connection;
+  std::string g, j;
+  LargeFiles files;
+  LargeArguments large;
+  client::LargeOptions options;
+  bool force = false;
+};
+
+// The exit code where the command is over with that.
+std::optional<int> parse(const std::vector<std::string>& words, HsvdArguments* to) {
+  Arguments a("svdctl hsvd [options] G.npy J.npy",
+              "Hyperbolic decomposition G = U diag(S) V^H with U^H U = I and V^H J V = J. G (m, n), m >= n, has full\n"
+              "column rank; J (n) is the diagonal, each number 1 or -1. Gives U (m, n), S (n) and V^H (n, n): columns\n"
+              "in the order of J, S descending among those of equal sign. A summary goes to stderr.");
+  a.operand("G.npy", &to->g);
+  a.operand("J.npy", &to->j);
+  a.section("Options");
+  a.option("--u", "U.npy", "write U to this file", &to->files.u);
+  a.option("--s", "S.npy", "write the singular values to this file", &to->files.s);
+  a.option("--vh", "VH.npy", "write V^H to this file", &to->files.vh);
+  a.flag("--force", kForceHelp, &to->force);
+  to->large.declare(&a);
+  to->connection.declare(&a);
+  a.epilogue(
+      "Exit codes: 0 done, 1 the server or a file failed, 2 wrong usage or input,\n"
+      "3 done, but the result is not ok (not converged, out of range),\n"
+      "128 + N ended by signal N (129, 130, 143).");
+  if (const auto code = parse_or_explain(&a, "hsvd", words)) return code;
+  if (const auto wrong = to->large.read(&to->options)) return bad_usage("hsvd", *wrong);
+  return std::nullopt;
+}
+
+}  // namespace
+
+int run_hsvd(const std::vector<std::string>& words) {
+  HsvdArguments args;
+  if (const auto code = parse(words, &args)) return *code;
+  std::vector<NamedFile> inputs = args.connection.files();
+  inputs.push_back({"G.npy", args.g});
+  inputs.push_back({"J.npy", args.j});
+  if (const auto s = check_outputs(args.files.outputs(), inputs, args.force); !s.ok()) return fail("hsvd", s);
+  const auto stack = load_matrices(args.g);
+  if (!stack.ok()) return fail("hsvd", stack.status());
+  if (!stack->batch_shape.empty()) return bad_usage("hsvd", args.g + ": one matrix, of two dimensions, is wanted");
+  const auto signature = load_signature(args.j);
+  if (!signature.ok()) return fail("hsvd", signature.status());
+  if (static_cast<int64_t>(signature->size()) != stack->batch.cols) {
+    return bad_usage("hsvd", args.j + ": has " + std::to_string(signature->size()) + " entries for " +
+                                 std::to_string(stack->batch.cols) + " columns");
+  }
+  if (stack->batch.rows == 0 || stack->batch.cols == 0) return bad_usage("hsvd", args.g + ": it has no elements");
+  const auto options = args.connection.options();
+  if (!options.ok()) return fail("hsvd", options.status());
+  const Interruption interruption;
+  client::Client client(*options);
+  return run_large("hsvd", client, *stack, *signature, args.files, args.options, args.large.verbose, interruption,
+                   args.connection.call());
+}
+
+}  // namespace svdserve::cli

@@ -1,0 +1,206 @@
+#include "client/cli/commands/large.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cinttypes>
+#include <cstdio>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "client/cli/commands/commands.h"
+#include "client/cli/files/npy_output.h"
+#include "client/cli/printable.h"
+#include "client/cli/progress_bar.h"
+#include "client/cli/summary.h"
+
+namespace svdserve::cli {
+namespace {
+
+using client::Status;
+
+// The value whose name is `text`.
+template <class Enum>
+std::optional<Enum> parse_name(const std::string& text, int count) {
+  for (int i = 0; i < count; ++i) {
+    if (text == name(static_cast<Enum>(i))) return static_cast<Enum>(i);
+  }
+  return std::nullopt;
+}
+
+// The results of a stack of large matrices, in files.
+class LargeResults {
+ public:
+  Status open(const MatrixStack& stack, const client::LargeSizes& sizes, const LargeFiles& files) {
+    const client::Batch& b = stack.batch;
+    const std::string type = npy_type(b.data_type);
+    sizes_ = sizes;
+    if (Status s = open(stack, files.s, npy_value_type(b.data_type), {b.values_per_matrix()}, sizes.values_bytes, &s_);
+        !s.ok()) {
+      return s;
+    }
+    if (Status s = open(stack, files.u, type, {b.rows, sizes.left_columns}, sizes.left_bytes, &u_); !s.ok()) return s;
+    return open(stack, files.vh, type, {sizes.right_rows, b.cols}, sizes.right_bytes, &vh_);
+  }
+  client::LargeOutputs of(int64_t i) const {
+    const auto part = [i](const NpyOutput& out, int64_t bytes) {
+      return out.data().subspan(static_cast<size_t>(i * bytes), static_cast<size_t>(bytes));
+    };
+    return {part(*s_, sizes_.values_bytes), part(*u_, sizes_.left_bytes), part(*vh_, sizes_.right_bytes)};
+  }
+  std::span<const std::byte> values() const { return s_->data(); }
+  Status commit_all(const std::stop_token& stop) { return commit({u_.get(), s_.get(), vh_.get()}, stop); }
+
+ private:
+  static Status open(const MatrixStack& stack, const std::string& path, const std::string& type,
+                     std::vector<int64_t> of_matrix, int64_t bytes, std::unique_ptr<NpyOutput>* out) {
+    std::vector<int64_t> shape = stack.batch_shape;
+    shape.insert(shape.end(), of_matrix.begin(), of_matrix.end());
+    // Column-major is a single matrix only.
+    const bool by_columns = of_matrix.size() == 2 && stack.batch.memory_order == client::MemoryOrder::kColumnMajor;
+    auto made = NpyOutput::make(path, type, shape, by_columns, static_cast<size_t>(bytes * stack.batch.count));
+    if (!made.ok()) return made.status();
+    *out = *std::move(made);
+    return {};
+  }
+
+  client::LargeSizes sizes_;
+  std::unique_ptr<NpyOutput> u_, s_, vh_;
+};
+
+// Where the words of a message begin that may name the field first.
+size_t behind_field(const client::Status& status) {
+  const std::string field = status.field + ": ";
+  return status.message.starts_with(field) ? field.size() : 0;
+}
+
+// "matrix [1, 2]: ", which of the stack it is; empty without a stack.
+std::string place_of(const MatrixStack& stack, int64_t index) {
+  std::string place;
+  for (auto size = stack.batch_shape.rbegin(); size != stack.batch_shape.rend(); ++size) {
+    place.insert(0, (place.empty() ? "" : ", "));
+    place.insert(0, std::to_string(index % *size));
+    index /= *size;
+  }
+  return place.empty() ? "" : "matrix [" + place + "]: ";
+}
+
+// place: "matrix [1, 2]: " of a stack, else empty.
+void print_report(const std::string& place, const client::Batch& batch, const client::LargeReport& r, double seconds,
+                  bool verbose) {
+  std::fprintf(stderr,
+               "%s%" PRId64 "x%" PRId64 " %s in %.4g s: %s on %s; %d sweep%s, %" PRId64 " rotations, %" PRId64
+               " of them proper; %s\n",
+               place.c_str(), batch.rows, batch.cols, name(batch.data_type), seconds, name(r.method),
+               printable(r.device).c_str(), r.sweeps, r.sweeps == 1 ? "" : "s", r.rotations, r.proper_rotations,
+               name(r.status));
+  if (r.certificate) {
+    std::fprintf(stderr, "certificate: residual %.3g, orthogonality of U %.3g, of V %.3g\n", r.certificate->residual,
+                 r.certificate->left_orthogonality, r.certificate->right_orthogonality);
+  }
+  if (!verbose) return;
+  std::fprintf(stderr, "upload %.3g s, queue %.3g s, compute %.3g s, download %.3g s\n", r.upload_seconds,
+               r.queue_seconds, r.compute_seconds, r.download_seconds);
+  for (const client::LargePhase& p : r.phases) {
+    std::fprintf(stderr, "  %-16s %10.4f s", printable(p.name).c_str(), p.seconds);
+    if (p.flops > 0 && p.seconds > 0) std::fprintf(stderr, " %10.2f Gflop/s", p.flops / p.seconds * 1e-9);
+    std::fputc('\n', stderr);
+  }
+}
+
+}  // namespace
+
+void LargeArguments::declare(Arguments* a) {
+  a->option("--method", "NAME", "auto or jacobi", &method);
+  a->option("--tolerance", "X", "cosine of two columns, to 1, at which they are orthogonal; 0: the default",
+            &tolerance);
+  a->option("--max-sweeps", "N", "give a matrix up after N sweeps; 0: the server's default", &max_sweeps, 0);
+  a->option("--strategy", "NAME",
+            "of large matrices, the order of pairs: auto, recursive, modified-modulus,\n"
+            "round-robin, row-cyclic, column-cyclic, reverse-row-cyclic,\nreverse-column-cyclic",
+            &strategy);
+  a->option("--variant", "NAME", "of large matrices: auto, block-oriented or full-block", &variant);
+  a->flag("--certificate", "also tell how good the results are", &certificate);
+  a->flag("--verbose", "of large matrices, also tell where the time went", &verbose);
+}
+
+std::optional<std::string> LargeArguments::read(client::LargeOptions* to) const {
+  const auto chosen_method = parse_name<client::Method>(method, 4);
+  if (!chosen_method) return "--method: \"" + method + "\" is no method";
+  const auto chosen_strategy = parse_name<client::PivotStrategy>(strategy, client::kPivotStrategies);
+  if (!chosen_strategy) return "--strategy: \"" + strategy + "\" is no strategy; see --help";
+  const auto chosen_variant = parse_name<client::BlockVariant>(variant, client::kBlockVariants);
+  if (!chosen_variant) return "--variant: \"" + variant + "\" is not auto, block-oriented or full-block";
+  if (max_sweeps > INT32_MAX) return "--max-sweeps is too large";
+  to->method = *chosen_method;
+  to->pivot_strategy = *chosen_strategy;
+  to->block_variant = *chosen_variant;
+  to->tolerance = tolerance;
+  to->max_sweeps = static_cast<int32_t>(max_sweeps);
+  to->certificate = certificate;
+  return std::nullopt;
+}
+
+int run_large(const std::string& command, client::Client& client, const MatrixStack& stack,
+              std::span<const int8_t> signature, const LargeFiles& files, const client::LargeOptions& options,
+              bool verbose, const Interruption& interruption, client::CallOptions call) {
+  const client::Batch& b = stack.batch;
+  client::LargeMatrix matrix{b.data, b.rows, b.cols, b.data_type, b.memory_order, signature, b.owner};
+  client::LargeOptions wanted = options;
+  if (files.u.empty() && files.vh.empty() && !options.certificate) wanted.vectors = client::Vectors::kNone;
+  const auto sizes = client::large_sizes(matrix, wanted.vectors);
+  if (!sizes.ok()) return fail(command, sizes.status());
+  LargeResults results;
+  if (Status s = results.open(stack, *sizes, files); !s.ok()) return fail(command, s);
+  ProgressBar bar;
+  wanted.progress = [&bar](const client::LargeProgress& p) { bar.show(p); };
+  call.stop = interruption.token();
+  // The timeout is that of all matrices together.
+  std::optional<std::chrono::steady_clock::time_point> deadline;
+  if (call.timeout) deadline = std::chrono::steady_clock::now() + *call.timeout;
+  bool all_ok = true;
+  for (int64_t i = 0; i < b.count; ++i) {
+    matrix.data = static_cast<const std::byte*>(b.data) + i * sizes->operand_bytes;
+    const auto begin = std::chrono::steady_clock::now();
+    if (deadline) call.timeout = std::max<std::chrono::nanoseconds>(*deadline - begin, std::chrono::nanoseconds(1));
+    const auto report = client.decompose_large(matrix, results.of(i), wanted, call);
+    bar.clear();
+    if (!report.ok()) {
+      client::Status status = report.status();
+      status.message.insert(behind_field(status), place_of(stack, i));
+      return fail_unless_interrupted(command, status, interruption);
+    }
+    print_report(place_of(stack, i), b, *report,
+                 std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count(), verbose);
+    all_ok = all_ok && report->status == client::MatrixStatus::kOk;
+  }
+  if (Status s = results.commit_all(call.stop); !s.ok()) return fail_unless_interrupted(command, s, interruption);
+  if (files.print_values) {
+    if (Status s = print_values(b, results.values()); !s.ok()) return fail(command, s);
+  }
+  return all_ok ? kDone : kExceptions;
+}
+
+bool is_large(const client::Batch& batch, const client::ServerLimits& limits, const client::ComputeOptions& compute) {
+  if (limits.max_large_bytes <= 0) return false;
+  if (batch.values_per_matrix() > limits.max_values || std::max(batch.rows, batch.cols) > limits.max_dimension) {
+    return true;
+  }
+  const bool only_small = compute.top_k > 0 || compute.fix_phases || compute.mimo.has_value();
+  return !only_small && !client::fits_a_message(batch, limits, compute);
+}
+
+client::Result<client::ServerInfo> ask_server(client::Client& client, client::CallOptions* call) {
+  const auto begin = std::chrono::steady_clock::now();
+  auto info = client.server_info(*call);
+  if (call->timeout) *call->timeout -= std::chrono::steady_clock::now() - begin;
+  return info;
+}
+
+int fail_unless_interrupted(const std::string& command, const client::Status& status,
+                            const Interruption& interruption) {
+  const int code = interruption.exit_code();
+  return code != 0 && status.code == client::Code::kCancelled ? code : fail(command, status);
+}
+
+}  // namespace svdserve::cli

@@ -1,0 +1,54 @@
+// Large matrices for svdctl values, svd and hsvd: from a mapped file to mapped files, with a progress bar.
+#ifndef SVDSERVE_CLIENT_CLI_COMMANDS_LARGE_H_
+#define SVDSERVE_CLIENT_CLI_COMMANDS_LARGE_H_
+
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "client/cli/arguments.h"
+#include "client/cli/files/npy.h"
+#include "client/cli/interruption.h"
+#include "client/cpp/client.h"
+
+namespace svdserve::cli {
+
+// What svd and hsvd are asked about large matrices.
+struct LargeArguments {
+  std::string method = "auto", strategy = "auto", variant = "auto";
+  double tolerance = 0;
+  int64_t max_sweeps = 0;
+  bool certificate = false, verbose = false;
+
+  void declare(Arguments* arguments);
+  // Nothing: all is well. Else what is wrong, in one line.
+  std::optional<std::string> read(client::LargeOptions* options) const;
+};
+
+// Where results go; empty: they are not kept.
+struct LargeFiles {
+  std::string u, s, vh;
+  bool print_values = false;  // to stdout, one matrix a line
+
+  // The files as svd and hsvd name them.
+  std::vector<NamedFile> outputs() const { return {{"--u", u}, {"--s", s}, {"--vh", vh}}; }
+};
+
+// Decomposes every matrix of the stack, each in a call of its own; the exit code. signature: see client::LargeMatrix.
+int run_large(const std::string& command, client::Client& client, const MatrixStack& stack,
+              std::span<const int8_t> signature, const LargeFiles& files, const client::LargeOptions& options,
+              bool verbose, const Interruption& interruption, client::CallOptions call);
+
+// Whether each of these matrices goes in a call of its own: for its size, or since it, or its results, are too much for
+// a message, such as those of a tall one with complete bases. Options that only small ones have keep the latter small.
+bool is_large(const client::Batch& batch, const client::ServerLimits& limits, const client::ComputeOptions& compute);
+
+// What the server says of itself; the time for it is taken from the call's.
+client::Result<client::ServerInfo> ask_server(client::Client& client, client::CallOptions* call);
+
+// fail(), or the exit code of an interrupted command.
+int fail_unless_interrupted(const std::string& command, const client::Status& status, const Interruption& interruption);
+
+}  // namespace svdserve::cli
+#endif  // SVDSERVE_CLIENT_CLI_COMMANDS_LARGE_H_

@@ -1,0 +1,104 @@
+// svdctl latency: what one small call costs over an empty one.
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cinttypes>
+#include <cstdio>
+#include <random>
+
+#include "client/cli/commands/commands.h"
+#include "client/cli/connection.h"
+
+namespace svdserve::cli {
+namespace {
+
+using Micros = std::chrono::duration<double, std::micro>;
+
+double median(std::vector<double> v) {
+  const auto middle = v.begin() + static_cast<std::ptrdiff_t>(v.size() / 2);
+  std::nth_element(v.begin(), middle, v.end());
+  return *middle;
+}
+
+// One timed call of each kind, in microseconds.
+client::Result<double> timed_decompose(client::Client& client, const client::Batch& batch, std::span<std::byte> values,
+                                       const client::CallOptions& call) {
+  const auto begin = std::chrono::steady_clock::now();
+  const auto report = client.decompose(batch, values, {}, call);
+  const auto end = std::chrono::steady_clock::now();
+  if (!report.ok()) return report.status();
+  return Micros(end - begin).count();
+}
+
+client::Result<double> timed_ping(client::Client& client, const client::CallOptions& call) {
+  const auto took = client.ping(call);
+  if (!took.ok()) return took.status();
+  return Micros(*took).count();
+}
+
+template <class F>
+client::Status repeat(int64_t calls, std::vector<double>* micros, F call) {
+  micros->clear();
+  for (int64_t i = 0; i < calls; ++i) {
+    const client::Result<double> took = call();
+    if (!took.ok()) return took.status();
+    micros->push_back(*took);
+  }
+  return {};
+}
+
+}  // namespace
+
+int run_latency(const std::vector<std::string>& words) {
+  Connection connection;
+  int64_t rounds = 10, calls = 2000, size = 4;
+  bool csv = false;
+  Arguments a("svdctl latency [options]",
+              "Times single calls, one after the other: one f64 matrix through Decompose, and an empty unary call\n"
+              "(GetServerInfo without fields, its reply not decoded) to the same server over the same connection.\n"
+              "Rounds of both alternate; the result is the difference of the medians over all rounds.");
+  a.section("Options");
+  a.option("--rounds", "N", "rounds of each kind", &rounds, 1);
+  a.option("--calls", "N", "calls in a round", &calls, 1);
+  a.option("--size", "N", "of the square matrix", &size, 1);
+  a.flag("--csv", "print round,decompose_us,empty_us,difference_us; the last line is the whole", &csv);
+  connection.declare(&a);
+  a.epilogue("Exit codes: 0 done, 1 a call failed, 2 wrong usage.");
+  if (const auto code = parse_or_explain(&a, "latency", words)) return *code;
+  if (size > 1024) return bad_usage("latency", "--size is too large");
+  const auto options = connection.options();
+  if (!options.ok()) return fail("latency", options.status());
+
+  std::mt19937_64 generator(1);
+  std::normal_distribution<double> normal;
+  std::vector<double> matrix(static_cast<size_t>(size * size)), values(static_cast<size_t>(size));
+  for (double& x : matrix) x = normal(generator);
+  const client::Batch batch{.data = matrix.data(), .rows = size, .cols = size, .count = 1};
+  client::Client client(*options);
+  const client::CallOptions call = connection.call();
+  const auto decompose = [&] {
+    return timed_decompose(client, batch, std::as_writable_bytes(std::span(values)), call);
+  };
+  const auto empty = [&] { return timed_ping(client, call); };
+
+  std::vector<double> ours, empties, all_ours, all_empties;
+  // A tenth of a round of each to warm up: connection, limits, memory.
+  if (auto s = repeat(calls / 10 + 1, &ours, decompose); !s.ok()) return fail("latency", s);
+  if (auto s = repeat(calls / 10 + 1, &empties, empty); !s.ok()) return fail("latency", s);
+  std::puts(csv ? "round,decompose_us,empty_us,difference_us"
+                : "round   decompose      empty   difference (medians, us)");
+  const auto print = [&](const std::string& label, double d, double e) {
+    std::printf(csv ? "%s,%.3f,%.3f,%.3f\n" : "%-5s %11.1f %10.1f %12.1f\n", label.c_str(), d, e, d - e);
+  };
+  for (int64_t r = 1; r <= rounds; ++r) {
+    if (auto s = repeat(calls, &ours, decompose); !s.ok()) return fail("latency", s);
+    if (auto s = repeat(calls, &empties, empty); !s.ok()) return fail("latency", s);
+    print(std::to_string(r), median(ours), median(empties));
+    all_ours.insert(all_ours.end(), ours.begin(), ours.end());
+    all_empties.insert(all_empties.end(), empties.begin(), empties.end());
+  }
+  print("all", median(all_ours), median(all_empties));
+  return kDone;
+}
+
+}  // namespace svdserve::cli

@@ -1,0 +1,116 @@
+// svdctl values.
+#include <chrono>
+#include <optional>
+
+#include "client/cli/commands/commands.h"
+#include "client/cli/commands/large.h"
+#include "client/cli/connection.h"
+#include "client/cli/files/npy.h"
+#include "client/cli/files/npy_output.h"
+#include "client/cli/files/output_target.h"
+#include "client/cli/interruption.h"
+#include "client/cli/summary.h"
+
+namespace svdserve::cli {
+namespace {
+
+struct ValuesArguments {
+  Connection connection;
+  std::string in;
+  LargeFiles to;  // values alone
+  client::ComputeOptions compute;
+  bool force = false;
+};
+
+// The exit code where the command is over with that.
+std::optional<int> parse(const std::vector<std::string>& words, ValuesArguments* to) {
+  std::string method = "auto";
+  int64_t max_sweeps = 0;
+  Arguments a(
+      "svdctl values [options] IN.npy",
+      "Computes the singular values of the matrices in a NumPy file: shape (..., m, n) gives (..., min(m, n)),\n"
+      "as numpy.linalg.svd(a, compute_uv=False) does. Any byte order, C or Fortran order; integers become f8, f2\n"
+      "becomes f4. Matrices beyond the server's max values or max dimension, or too much for a message, are large:\n"
+      "each goes in chunks, with a progress bar on a terminal. A summary goes to stderr.");
+  a.operand("IN.npy", &to->in);
+  a.section("Options");
+  a.option("-o", "OUT.npy", "write the values to this file", &to->to.s);
+  a.flag("--force", kForceHelp, &to->force);
+  a.flag("--print", "write the values to stdout, one matrix a line", &to->to.print_values);
+  a.option("--method", "NAME", "auto, bidiagonal, bisection or jacobi; of large matrices auto or jacobi", &method);
+  a.option("--tolerance", "X",
+           "bisection: relative interval width, to 0.5; jacobi and large matrices: cosine,\nto 1; 0: the default",
+           &to->compute.tolerance);
+  a.option("--max-sweeps", "N", "jacobi and large matrices: give a matrix up after N sweeps; 0: the server's\ndefault",
+           &max_sweeps, 0);
+  to->connection.declare(&a);
+  a.epilogue(
+      "Exit codes: 0 done, 1 the server or a file failed, 2 wrong usage or input,\n"
+      "3 done, but some matrices are not ok (non-finite, not converged, out of range),\n"
+      "128 + N ended by signal N (129, 130, 143).");
+  if (const auto code = parse_or_explain(&a, "values", words)) return code;
+  const auto chosen = parse_method(method);
+  if (!chosen) return bad_usage("values", "--method: \"" + method + "\" is not auto, bidiagonal, bisection or jacobi");
+  if (max_sweeps > INT32_MAX) return bad_usage("values", "--max-sweeps is too large");
+  to->compute.method = *chosen;
+  to->compute.max_sweeps = static_cast<int32_t>(max_sweeps);
+  return std::nullopt;
+}
+
+// Small matrices; without a client, those that have no elements and so no values: there is nothing to ask for.
+int run_batch(const ValuesArguments& args, client::Client* client, const MatrixStack& stack,
+              const client::CallOptions& call, const Interruption& interruption) {
+  const client::Batch& batch = stack.batch;
+  std::vector<int64_t> shape = stack.batch_shape;
+  shape.push_back(batch.values_per_matrix());
+  const size_t bytes =
+      static_cast<size_t>(batch.count * batch.values_per_matrix()) * client::value_bytes(batch.data_type);
+  const auto values = NpyOutput::make(args.to.s, npy_value_type(batch.data_type), shape, false, bytes);
+  if (!values.ok()) return fail("values", values.status());
+  client::Report report;
+  double seconds = 0;
+  if (client != nullptr) {
+    const auto begin = std::chrono::steady_clock::now();
+    auto answer = client->decompose(batch, (*values)->data(), args.compute, call);
+    if (!answer.ok()) return fail_unless_interrupted("values", answer.status(), interruption);
+    seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    report = *std::move(answer);
+  }
+  if (const auto s = commit({values->get()}, call.stop); !s.ok()) {
+    return fail_unless_interrupted("values", s, interruption);
+  }
+  if (args.to.print_values) {
+    if (const auto s = print_values(batch, (*values)->data()); !s.ok()) return fail("values", s);
+  }
+  print_summary(batch, report, seconds);
+  return report.exceptions.empty() ? kDone : kExceptions;
+}
+
+}  // namespace
+
+int run_values(const std::vector<std::string>& words) {
+  ValuesArguments args;
+  if (const auto code = parse(words, &args)) return *code;
+  std::vector<NamedFile> inputs = args.connection.files();
+  inputs.push_back({"IN.npy", args.in});
+  if (const auto s = check_outputs({{"-o", args.to.s}}, inputs, args.force); !s.ok()) return fail("values", s);
+  const auto stack = load_matrices(args.in);
+  if (!stack.ok()) return fail("values", stack.status());
+  const auto options = args.connection.options();
+  if (!options.ok()) return fail("values", options.status());
+  const Interruption interruption;
+  client::CallOptions call = args.connection.call();
+  call.stop = interruption.token();
+  if (stack->batch.count == 0) return run_batch(args, nullptr, *stack, call, interruption);
+  client::Client client(*options);
+  const auto info = ask_server(client, &call);
+  if (!info.ok()) return fail_unless_interrupted("values", info.status(), interruption);
+  if (!is_large(stack->batch, info->limits, args.compute)) return run_batch(args, &client, *stack, call, interruption);
+  const client::LargeOptions large{.method = args.compute.method,
+                                   .vectors = client::Vectors::kNone,
+                                   .tolerance = args.compute.tolerance,
+                                   .max_sweeps = args.compute.max_sweeps};
+  return run_large("values", client, *stack, {}, args.to, large, false, interruption, call);
+}
+
+}  // namespace svdserve::cli

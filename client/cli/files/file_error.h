@@ -1,0 +1,19 @@
+// What the system said of a file.
+#ifndef SVDSERVE_CLIENT_CLI_FILES_FILE_ERROR_H_
+#define SVDSERVE_CLIENT_CLI_FILES_FILE_ERROR_H_
+
+#include <cstring>
+#include <string>
+
+#include "client/cpp/types.h"
+
+namespace svdserve::cli {
+
+// "cannot WHAT PATH: No space left on device"; `error` is an errno. The codes of gRPC are of servers: it has kUnknown,
+// which fail() does not print.
+inline client::Status file_error(const std::string& what, const std::string& path, int error) {
+  return {.code = client::Code::kUnknown, .message = "cannot " + what + " " + path + ": " + std::strerror(error)};
+}
+
+}  // namespace svdserve::cli
+#endif  // SVDSERVE_CLIENT_CLI_FILES_FILE_ERROR_H_

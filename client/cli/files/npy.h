@@ -1,0 +1,51 @@
+// NumPy's .npy files: matrices in, results out.
+#ifndef SVDSERVE_CLIENT_CLI_FILES_NPY_H_
+#define SVDSERVE_CLIENT_CLI_FILES_NPY_H_
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "client/cpp/types.h"
+
+namespace svdserve::cli {
+
+// What the head of a file says. Versions 1, 2 and 3.
+struct NpyHeader {
+  char kind = 0;  // as in NumPy: b bool, i signed, u unsigned, f float, c complex
+  int item_bytes = 0;
+  bool big_endian = false;
+  bool fortran_order = false;
+  std::vector<int64_t> shape = {};
+  size_t data_offset = 0;
+};
+
+// Fails with INVALID_ARGUMENT where the bytes are no .npy file, or one of a type that holds no numbers, or where the
+// file is not exactly as long as its header says.
+client::Result<NpyHeader> parse_npy(std::span<const std::byte> file);
+
+// A stack of matrices, ready to be sent.
+struct MatrixStack {
+  std::vector<int64_t> batch_shape = {};  // the dimensions before the last two
+  client::Batch batch = {};               // its owner keeps the data
+};
+
+// Makes the last two dimensions matrices: no copy where the file's bytes can be sent as they lie. Integers and bools
+// become f64, as in numpy.linalg, half precision becomes f32; extended precision is refused, as there.
+client::Result<MatrixStack> to_matrices(std::span<const std::byte> file, std::shared_ptr<const void> owner);
+// Maps the file.
+client::Result<MatrixStack> load_matrices(const std::string& path);
+// The diagonal of J: an array of one dimension, of numbers 1 and -1 of any type.
+client::Result<std::vector<int8_t>> load_signature(const std::string& path);
+
+// The head of a little-endian file of `type`, 'f' (float) or 'c' (complex) and the bytes of an item, such as "c8":
+// version 1, padded to 64 bytes.
+std::string npy_header(const std::string& type, const std::vector<int64_t>& shape, bool fortran_order = false);
+// "f4", "c16" and so on: of the matrices, and of their singular values.
+std::string npy_type(client::DataType type);
+std::string npy_value_type(client::DataType type);
+
+}  // namespace svdserve::cli
+#endif  // SVDSERVE_CLIENT_CLI_FILES_NPY_H_

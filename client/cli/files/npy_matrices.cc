@@ -1,0 +1,252 @@
+// From the array in a file to a stack of matrices, and back to a file.
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <cmath>
+#include <cstring>
+#include <functional>
+#include <numeric>
+
+#include "absl/strings/str_cat.h"
+#include "client/cli/files/file_error.h"
+#include "client/cli/files/npy.h"
+
+namespace svdserve::cli {
+namespace {
+
+using client::DataType;
+using client::MemoryOrder;
+using client::Result;
+using client::Status;
+
+Status refused(std::string message) { return {.code = client::Code::kInvalidArgument, .message = std::move(message)}; }
+
+template <class T>
+T read_as(const std::byte* bytes) {
+  T value;
+  std::memcpy(&value, bytes, sizeof value);
+  return value;
+}
+
+// An integer or bool of the file as a number.
+double to_double(const std::byte* item, const NpyHeader& h) {
+  uint64_t bits = 0;
+  for (int i = 0; i < h.item_bytes; ++i) {
+    const int at = h.big_endian ? i : h.item_bytes - 1 - i;
+    bits = bits << 8 | std::to_integer<uint64_t>(item[at]);
+  }
+  if (h.kind != 'i') return static_cast<double>(bits);
+  const int unused = 64 - 8 * h.item_bytes;
+  return static_cast<double>(static_cast<int64_t>(bits << unused) >> unused);
+}
+
+// IEEE 754's binary16: a sign, 5 bits of exponent, 10 of significand.
+double half_to_double(uint16_t bits) {
+  const int exponent = bits >> 10 & 31, significand = bits & 1023;
+  double size = 0;
+  if (exponent == 31) {
+    size = significand == 0 ? HUGE_VAL : std::nan("");
+  } else if (exponent == 0) {
+    size = std::ldexp(significand, -24);
+  } else {
+    size = std::ldexp(significand + 1024, exponent - 25);
+  }
+  return bits >> 15 != 0 ? -size : size;
+}
+
+// Any real number of the file, but extended precision.
+double to_real(const std::byte* item, const NpyHeader& h) {
+  if (h.kind != 'f') return to_double(item, h);
+  std::byte bytes[8];
+  for (int i = 0; i < h.item_bytes; ++i) bytes[i] = item[h.big_endian ? h.item_bytes - 1 - i : i];
+  if (h.item_bytes == 2) return half_to_double(read_as<uint16_t>(bytes));
+  return h.item_bytes == 4 ? static_cast<double>(read_as<float>(bytes)) : read_as<double>(bytes);
+}
+
+// The element types of the service; half precision becomes kF32, integers and bools become kF64.
+Result<DataType> data_type(const NpyHeader& h) {
+  if (h.kind == 'f' && (h.item_bytes == 2 || h.item_bytes == 4)) return DataType::kF32;
+  if (h.kind == 'f' && h.item_bytes == 8) return DataType::kF64;
+  if (h.kind == 'c' && h.item_bytes == 8) return DataType::kC64;
+  if (h.kind == 'c' && h.item_bytes == 16) return DataType::kC128;
+  if (h.kind == 'f' || h.kind == 'c') {
+    return refused(absl::StrCat("arrays of dtype ", std::string(1, h.kind), h.item_bytes,
+                                " are not supported, as in numpy.linalg; convert with astype"));
+  }
+  return DataType::kF64;
+}
+
+using Bytes = std::shared_ptr<std::byte[]>;
+
+Bytes allocate(size_t size) { return std::make_shared_for_overwrite<std::byte[]>(std::max<size_t>(size, 1)); }
+
+// Items in the machine's byte order and as floating-point numbers; the order of the items stays.
+Bytes converted(const std::byte* data, int64_t items, const NpyHeader& h) {
+  if (h.kind != 'f' && h.kind != 'c') {
+    Bytes out = allocate(static_cast<size_t>(items) * sizeof(double));
+    auto* values = reinterpret_cast<double*>(out.get());
+    for (int64_t i = 0; i < items; ++i) values[i] = to_double(data + i * h.item_bytes, h);
+    return out;
+  }
+  if (h.kind == 'f' && h.item_bytes == 2) {
+    Bytes out = allocate(static_cast<size_t>(items) * sizeof(float));
+    auto* values = reinterpret_cast<float*>(out.get());
+    for (int64_t i = 0; i < items; ++i) values[i] = static_cast<float>(to_real(data + i * h.item_bytes, h));
+    return out;
+  }
+  const int64_t part = h.kind == 'c' ? h.item_bytes / 2 : h.item_bytes;
+  const int64_t bytes = items * h.item_bytes;
+  Bytes out = allocate(static_cast<size_t>(bytes));
+  for (int64_t at = 0; at < bytes; at += part) std::reverse_copy(data + at, data + at + part, out.get() + at);
+  return out;
+}
+
+// A Fortran-ordered array (b..., m, n) holds the elements of one place of all matrices side by side. Gathers each
+// matrix, row-major, the matrices in C order of b.
+Bytes gathered(const std::byte* data, const std::vector<int64_t>& batch_shape, int64_t m, int64_t n, size_t item) {
+  const int64_t count = std::accumulate(batch_shape.begin(), batch_shape.end(), int64_t{1}, std::multiplies<int64_t>());
+  // C index of each batch entry, in the file's order: the first dimension runs fastest.
+  std::vector<int64_t> c_index(static_cast<size_t>(count));
+  for (int64_t f = 0; f < count; ++f) {
+    int64_t rest = f, c = 0;
+    for (const int64_t size : batch_shape) {
+      c = c * size + rest % size;
+      rest /= size;
+    }
+    c_index[static_cast<size_t>(f)] = c;
+  }
+  Bytes out = allocate(static_cast<size_t>(count * m * n) * item);
+  constexpr int64_t kBlock = 256;  // matrices at a time, so that both sides stay in the cache
+  for (int64_t first = 0; first < count; first += kBlock) {
+    const int64_t last = std::min(first + kBlock, count);
+    for (int64_t j = 0; j < n; ++j) {
+      for (int64_t i = 0; i < m; ++i) {
+        const std::byte* from = data + static_cast<size_t>(count * (i + m * j)) * item;
+        for (int64_t f = first; f < last; ++f) {
+          const int64_t to = (c_index[static_cast<size_t>(f)] * m + i) * n + j;
+          std::memcpy(out.get() + static_cast<size_t>(to) * item, from + static_cast<size_t>(f) * item, item);
+        }
+      }
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
+Result<MatrixStack> to_matrices(std::span<const std::byte> file, std::shared_ptr<const void> owner) {
+  const Result<NpyHeader> h = parse_npy(file);
+  if (!h.ok()) return h.status();
+  if (h->shape.size() < 2) {
+    return refused(
+        absl::StrCat("an array of ", h->shape.size(), " dimensions holds no matrices: at least 2 are needed"));
+  }
+  const Result<DataType> type = data_type(*h);
+  if (!type.ok()) return type.status();
+  MatrixStack stack;
+  stack.batch_shape.assign(h->shape.begin(), h->shape.end() - 2);
+  client::Batch& b = stack.batch;
+  b.rows = h->shape[h->shape.size() - 2];
+  b.cols = h->shape.back();
+  b.data_type = *type;
+  const bool empty = std::find(h->shape.begin(), h->shape.end(), 0) != h->shape.end();
+  // Beside a side of length 0 the other sizes may be anything: their product is not computed.
+  b.count = b.rows == 0 || b.cols == 0 ? 0 : 1;
+  for (const int64_t size : stack.batch_shape) b.count = empty ? 0 : b.count * size;
+  b.data = file.data() + h->data_offset;
+  b.owner = std::move(owner);
+  if (empty) return stack;
+
+  const bool is_sent_as_it_is = (h->kind == 'f' && h->item_bytes > 2) || h->kind == 'c';
+  if (!is_sent_as_it_is || h->big_endian) {
+    const Bytes numbers = converted(static_cast<const std::byte*>(b.data), b.count * b.rows * b.cols, *h);
+    b.data = numbers.get();
+    b.owner = numbers;
+  }
+  if (h->fortran_order && b.count == 1) {
+    b.memory_order = MemoryOrder::kColumnMajor;
+  } else if (h->fortran_order) {
+    const Bytes matrices = gathered(static_cast<const std::byte*>(b.data), stack.batch_shape, b.rows, b.cols,
+                                    client::element_bytes(b.data_type));
+    b.data = matrices.get();
+    b.owner = matrices;
+  }
+  return stack;
+}
+
+namespace {
+
+// A file in memory.
+struct Mapping {
+  std::span<const std::byte> bytes = {};
+  std::shared_ptr<const void> owner = {};
+};
+
+Result<Mapping> map_file(const std::string& path) {
+  // Without O_NONBLOCK a named pipe that nobody writes to would hold us here.
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (fd < 0) return file_error("open", path, errno);
+  struct stat about {};
+  if (::fstat(fd, &about) != 0 || !S_ISREG(about.st_mode)) {
+    const bool is_file = S_ISREG(about.st_mode);
+    const Status s = is_file ? file_error("read", path, errno) : refused(path + " is not a regular file");
+    ::close(fd);
+    return s;
+  }
+  const auto size = static_cast<size_t>(about.st_size);
+  void* const at = size == 0 ? nullptr : ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, fd, 0);
+  const Status mapped = at == MAP_FAILED ? file_error("map", path, errno) : Status{};
+  ::close(fd);
+  if (!mapped.ok()) return mapped;
+  std::shared_ptr<const void> owner(at, [size](const void* p) {
+    if (p != nullptr) ::munmap(const_cast<void*>(p), size);
+  });
+  return Mapping{{static_cast<const std::byte*>(at), size}, std::move(owner)};
+}
+
+// With as many digits as tell it from its neighbours.
+std::string shortest(double x) {
+  char text[32];
+  return {text, std::to_chars(text, text + sizeof text, x).ptr};
+}
+
+Status in_file(const std::string& path, Status s) {
+  s.message = path + ": " + s.message;
+  return s;
+}
+
+}  // namespace
+
+Result<MatrixStack> load_matrices(const std::string& path) {
+  Result<Mapping> file = map_file(path);
+  if (!file.ok()) return file.status();
+  Result<MatrixStack> stack = to_matrices(file->bytes, std::move(file->owner));
+  if (!stack.ok()) return in_file(path, stack.status());
+  return stack;
+}
+
+Result<std::vector<int8_t>> load_signature(const std::string& path) {
+  const Result<Mapping> file = map_file(path);
+  if (!file.ok()) return file.status();
+  const Result<NpyHeader> h = parse_npy(file->bytes);
+  if (!h.ok()) return in_file(path, h.status());
+  if (h->shape.size() != 1) return refused(path + ": the diagonal of J is an array of one dimension");
+  if (h->kind == 'c' || (h->kind == 'f' && h->item_bytes > 8)) {
+    return refused(path + ": J is of real numbers or integers");
+  }
+  std::vector<int8_t> signature(static_cast<size_t>(h->shape[0]));
+  const std::byte* item = file->bytes.data() + h->data_offset;
+  for (size_t i = 0; i < signature.size(); ++i, item += h->item_bytes) {
+    const double x = to_real(item, *h);
+    if (x != 1 && x != -1) return refused(absl::StrCat(path, ": entry ", i, " is ", shortest(x), ", neither 1 nor -1"));
+    signature[i] = static_cast<int8_t>(x);
+  }
+  return signature;
+}
+
+}  // namespace svdserve::cli

@@ -1,0 +1,80 @@
+// One batch, cut into pieces that travel side by side, joined into one answer.
+#ifndef SVDSERVE_CLIENT_CPP_CALLS_BATCH_CALL_H_
+#define SVDSERVE_CLIENT_CPP_CALLS_BATCH_CALL_H_
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <stop_token>
+#include <string>
+#include <vector>
+
+#include "client/cpp/calls/core.h"
+#include "client/cpp/calls/retried_call.h"
+#include "client/cpp/wire/split.h"
+
+namespace svdserve::client::internal {
+
+// Joins the reports of the pieces of one batch. Not thread-safe.
+class ReportJoiner {
+ public:
+  ReportJoiner(int64_t count, int64_t values_per_matrix);
+  void add(int64_t first, Report piece, int64_t attempts);
+  Report take();
+
+ private:
+  Report report_;
+  std::set<std::string> devices_;
+};
+
+// Checks a batch and the memory for its results against each other.
+Result<MatrixSizes> check(const Batch& batch, const Outputs& out, const ComputeOptions& compute);
+
+// Thread-safe. Invariants: at most pieces_in_flight pieces are in flight; `done` runs once, after the last of them was
+// answered, so that nobody writes the outputs any more.
+class BatchCall : public Cancellable, public std::enable_shared_from_this<BatchCall> {
+ public:
+  using Done = std::function<void(Result<Report>)>;
+
+  BatchCall(Core& core, const Batch& batch, const Outputs& out, const ComputeOptions& compute, const CallOptions& call,
+            Done done);
+  // Asks for the limits where they are not known, cuts the batch and sends it. A batch that cannot be sent is answered
+  // here and now, on the calling thread.
+  void start();
+  void cancel() override;
+
+ private:
+  void ask_limits();
+  void cut();
+  void send_more();
+  void launch(int64_t i, std::shared_ptr<RetriedCall> call);
+  void on_piece(int64_t i, Status status, grpc::ByteBuffer& reply, int attempts);
+  Outputs outputs_of(const Piece& piece) const;
+  void fail(Status status);
+  void finish();
+
+  Core& core_;  // lives until this call has left it
+  const Batch batch_;
+  const Outputs out_;
+  const ComputeOptions compute_;
+  const std::stop_token stop_;
+  const Deadline deadline_;
+  Done done_;
+  MatrixSizes sizes_;
+  std::optional<Split> split_;  // set before the first piece is sent
+  std::optional<std::stop_callback<std::function<void()>>> on_stop_;
+
+  std::mutex mutex_;
+  Status failure_;                                        // guarded by mutex_; the first one
+  int64_t pieces_ = 0;                                    // guarded by mutex_
+  int64_t next_ = 0;                                      // guarded by mutex_; first piece not sent yet
+  bool finished_ = false;                                 // guarded by mutex_; somebody runs finish()
+  std::map<int64_t, std::shared_ptr<RetriedCall>> live_;  // guarded by mutex_; by piece, -1: the limits
+  ReportJoiner joiner_;                                   // guarded by mutex_
+};
+
+}  // namespace svdserve::client::internal
+#endif  // SVDSERVE_CLIENT_CPP_CALLS_BATCH_CALL_H_

@@ -1,0 +1,170 @@
+#include "client/cpp/calls/core.h"
+
+#include <grpc/support/time.h>
+#include <grpcpp/create_channel.h>
+#include <grpcpp/security/credentials.h>
+#include <grpcpp/support/channel_arguments.h>
+
+#include <algorithm>
+#include <string_view>
+
+#include "client/cpp/wire/status.h"
+#include "wire/metadata.h"
+
+namespace svdserve::client::internal {
+namespace {
+
+ClientOptions checked(ClientOptions o) {
+  o.connections = std::max(o.connections, 1);
+  o.pieces_in_flight = std::max(o.pieces_in_flight, 1);
+  o.max_message_bytes = std::clamp<int64_t>(o.max_message_bytes, kMessageOverheadBytes, INT32_MAX);
+  o.piece_bytes = std::clamp<int64_t>(o.piece_bytes, 1, o.max_message_bytes);
+  return o;
+}
+
+std::shared_ptr<grpc::ChannelCredentials> credentials(const TlsOptions& tls) {
+  if (!tls.enabled) return grpc::InsecureChannelCredentials();
+  return grpc::SslCredentials({tls.root_certificates, tls.private_key, tls.certificate_chain});
+}
+
+std::shared_ptr<grpc::Channel> make_channel(const ClientOptions& o) {
+  grpc::ChannelArguments args;
+  args.SetMaxSendMessageSize(static_cast<int>(o.max_message_bytes));
+  args.SetMaxReceiveMessageSize(static_cast<int>(o.max_message_bytes));
+  // Retries are ours: gRPC's would keep a second account of every message.
+  args.SetInt(GRPC_ARG_ENABLE_RETRIES, 0);
+  // Each channel a connection of its own; gRPC would share one among channels that look alike.
+  args.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+  // A restarted server is found again soon.
+  args.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
+  args.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 5000);
+  // A server that is gone without a word, or stopped, is noticed while calls wait for it.
+  args.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, 30000);
+  args.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 20000);
+  args.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
+  if (!o.tls.server_name.empty()) args.SetSslTargetNameOverride(o.tls.server_name);
+  return grpc::CreateCustomChannel(o.address, credentials(o.tls), args);
+}
+
+size_t keep_bytes(const ClientOptions& o) {
+  return static_cast<size_t>((o.pieces_in_flight + 1) * std::min(o.piece_bytes, o.max_message_bytes));
+}
+
+// Waits until `until`; false as soon as a stop is requested.
+bool sleep_until(Clock::time_point until, const std::stop_token& stop) {
+  std::mutex mutex;
+  std::condition_variable_any wake;
+  std::unique_lock lock(mutex);
+  wake.wait_until(lock, stop, until, [] { return false; });
+  return !stop.stop_requested();
+}
+
+}  // namespace
+
+void set_deadline(grpc::ClientContext& context, Deadline deadline) {
+  if (!deadline) return;
+  const auto left = std::chrono::duration_cast<std::chrono::nanoseconds>(*deadline - Clock::now());
+  context.set_deadline(gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC), gpr_time_from_nanos(left.count(), GPR_TIMESPAN)));
+}
+
+void prepare_unary(grpc::ClientContext& context, const char* method, const grpc::ByteBuffer& request,
+                   Deadline deadline) {
+  set_deadline(context, deadline);
+  if (std::string_view(method) == kDecompose) {
+    context.AddMetadata(kRequestBytesKey, std::to_string(request.Length()));
+  }
+}
+
+Core::Core(ClientOptions options)
+    : options_(checked(std::move(options))), buffers_(SendBuffers::make(keep_bytes(options_))) {
+  for (int i = 0; i < options_.connections; ++i) {
+    stubs_.push_back(std::make_unique<grpc::GenericStub>(make_channel(options_)));
+  }
+}
+
+grpc::GenericStub& Core::stub() { return *stubs_[turn_.fetch_add(1, std::memory_order_relaxed) % stubs_.size()]; }
+
+std::optional<PieceLimits> Core::limits() const {
+  std::lock_guard lock(mutex_);
+  return limits_;
+}
+
+void Core::remember_limits(const ServerLimits& limits) {
+  const int64_t message_bytes = std::min(options_.max_message_bytes, limits.max_message_bytes);
+  std::lock_guard lock(mutex_);
+  limits_ = PieceLimits{message_bytes, limits.max_matrices, options_.piece_bytes};
+}
+
+void Core::remember_default_limits() {
+  std::lock_guard lock(mutex_);
+  limits_ = PieceLimits{options_.max_message_bytes, INT64_MAX, options_.piece_bytes};
+}
+
+void Core::forget_limits_after(const Status& status) {
+  const bool size_refused = (status.code == Code::kResourceExhausted && !status.retry_delay) ||
+                            (status.code == Code::kInvalidArgument && status.field == "matrices.count");
+  if (!size_refused) return;
+  std::lock_guard lock(mutex_);
+  limits_.reset();
+}
+
+Status Core::attempt(const char* method, const grpc::ByteBuffer& request, const std::stop_token& stop,
+                     Deadline deadline, grpc::ByteBuffer* reply) {
+  if (stop.stop_requested()) return cancelled();
+  grpc::ClientContext context;
+  prepare_unary(context, method, request, deadline);
+  // A queue of its own lets the calling thread do the network's work: no hand-over to another thread on the way.
+  grpc::CompletionQueue queue;
+  grpc::Status status;
+  const auto rpc = stub().PrepareUnaryCall(&context, method, request, &queue);
+  rpc->StartCall();
+  rpc->Finish(reply, &status, nullptr);
+  void* tag = nullptr;
+  bool ok = false;
+  {
+    const std::stop_callback on_stop(stop, [&context] { context.TryCancel(); });
+    queue.Next(&tag, &ok);
+  }
+  queue.Shutdown();
+  while (queue.Next(&tag, &ok)) {
+  }
+  if (status.ok()) return {};
+  if (stop.stop_requested()) return cancelled();
+  return from_grpc(status);
+}
+
+Status Core::call(const char* method, const grpc::ByteBuffer& request, const CallOptions& options, Deadline deadline,
+                  grpc::ByteBuffer* reply, int64_t* attempts) {
+  RetrySchedule schedule(options_.retry, deadline);
+  for (;;) {
+    Status status = attempt(method, request, options.stop, deadline, reply);
+    if (attempts != nullptr) ++*attempts;
+    if (status.ok()) return status;
+    const auto now = Clock::now();
+    const auto delay = schedule.next(status, now, uniform());
+    if (!delay) return status;
+    if (!sleep_until(now + *delay, options.stop)) return cancelled();
+  }
+}
+
+bool Core::enter(Cancellable* call) {
+  std::lock_guard lock(mutex_);
+  if (closed_) return false;
+  in_flight_.insert(call);
+  return true;
+}
+
+void Core::leave(Cancellable* call) {
+  std::lock_guard lock(mutex_);
+  in_flight_.erase(call);
+  left_.notify_all();  // under the lock: close() may return and the core go as soon as it is released
+}
+
+void Core::close() {
+  std::unique_lock lock(mutex_);
+  closed_ = true;
+  for (Cancellable* call : in_flight_) call->cancel();
+  left_.wait(lock, [&] { return in_flight_.empty(); });
+}
+
+}  // namespace svdserve::client::internal

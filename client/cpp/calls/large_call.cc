@@ -1,0 +1,320 @@
+#include "client/cpp/calls/large_call.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "client/cpp/wire/status.h"
+#include "wire/crc32c.h"
+
+namespace svdserve::client {
+namespace {
+
+// rows * cols * bytes; nothing where that is no int64.
+std::optional<int64_t> bytes_of(int64_t rows, int64_t cols, size_t bytes) {
+  int64_t size = 0;
+  if (__builtin_mul_overflow(rows, cols, &size) || __builtin_mul_overflow(size, static_cast<int64_t>(bytes), &size)) {
+    return std::nullopt;
+  }
+  return size;
+}
+
+}  // namespace
+
+Result<LargeSizes> large_sizes(const LargeMatrix& matrix, Vectors vectors) {
+  if (matrix.rows < 1) return internal::invalid("open.rows", "must be at least 1, is " + std::to_string(matrix.rows));
+  if (matrix.cols < 1) return internal::invalid("open.cols", "must be at least 1, is " + std::to_string(matrix.cols));
+  LargeSizes s;
+  const int64_t k = std::min(matrix.rows, matrix.cols);
+  if (vectors != Vectors::kNone) {
+    s.left_columns = vectors == Vectors::kFull ? matrix.rows : k;
+    s.right_rows = vectors == Vectors::kFull ? matrix.cols : k;
+  }
+  const size_t element = element_bytes(matrix.data_type);
+  const auto operand = bytes_of(matrix.rows, matrix.cols, element), values = bytes_of(1, k, element);
+  const auto left = bytes_of(matrix.rows, s.left_columns, element),
+             right = bytes_of(s.right_rows, matrix.cols, element);
+  if (!operand || !values || !left || !right)
+    return internal::invalid("open.rows", "the product of the sizes overflows");
+  s.operand_bytes = *operand;
+  s.values_bytes = *values / static_cast<int64_t>(element / value_bytes(matrix.data_type));
+  s.left_bytes = *left;
+  s.right_bytes = *right;
+  return s;
+}
+
+namespace internal {
+namespace {
+
+// Larger chunks would only take more memory on both sides.
+constexpr int64_t kLargestChunkBytes = 1 << 20;
+
+}  // namespace
+
+// --- what comes back ----------------------------------------------------------------------------
+
+LargeReceiver::LargeReceiver(const LargeSizes& sizes, int64_t values, bool has_certificate, const LargeOutputs& out)
+    : sizes_(sizes),
+      values_(values),
+      has_certificate_(has_certificate),
+      targets_{{out.values}, {out.left}, {out.right_adjoint}} {}
+
+void LargeReceiver::restart() {
+  accepted_ = false;
+  chunk_bytes_ = 0;
+  report_.reset();
+  for (LargeTarget& t : targets_) t.received = 0;
+}
+
+Status LargeReceiver::take(const LargeReply& reply, bool operand_sent) {
+  if (!accepted_ && reply.step != LargeStep::kAccepted) return invalid_reply("it does not begin with accepted");
+  if (report_) return invalid_reply("it goes on after the summary");
+  const bool is_result = reply.step == LargeStep::kFactorChunk || reply.step == LargeStep::kSummary;
+  if (is_result && !operand_sent) return invalid_reply("it has results of an operand that was not sent completely");
+  switch (reply.step) {
+    case LargeStep::kAccepted:
+      return take_accepted(reply);
+    case LargeStep::kFactorChunk:
+      return take_chunk(reply);
+    case LargeStep::kSummary:
+      return take_summary(reply);
+    case LargeStep::kProgress:
+    case LargeStep::kNothing:  // a step of a later version of the contract
+      return {};
+  }
+  return {};
+}
+
+Status LargeReceiver::take_accepted(const LargeReply& reply) {
+  if (accepted_) return invalid_reply("it accepts the matrix twice");
+  accepted_ = true;
+  chunk_bytes_ = std::min(reply.chunk_bytes, kLargestChunkBytes);
+  if (chunk_bytes_ < 1) return invalid_reply("it allows chunks of " + std::to_string(chunk_bytes_) + " bytes");
+  int64_t result_bytes = 0;  // no more than the machine holds: the memory is there
+  for (const LargeTarget& t : targets_) result_bytes += static_cast<int64_t>(t.memory.size());
+  if (reply.operand_bytes == sizes_.operand_bytes && reply.result_bytes == result_bytes) return {};
+  return invalid_reply("it accepts " + std::to_string(reply.operand_bytes) + " bytes with results of " +
+                       std::to_string(reply.result_bytes) + ", the matrix has " + std::to_string(sizes_.operand_bytes) +
+                       " with results of " + std::to_string(result_bytes));
+}
+
+Status LargeReceiver::take_summary(const LargeReply& reply) {
+  const LargeReport& r = reply.report;
+  if (reply.values != values_ || reply.left_columns != sizes_.left_columns || reply.right_rows != sizes_.right_rows) {
+    return invalid_reply("its summary has " + std::to_string(reply.values) + " values, " +
+                         std::to_string(reply.left_columns) + " columns of U and " + std::to_string(reply.right_rows) +
+                         " rows of V^H; " + std::to_string(values_) + ", " + std::to_string(sizes_.left_columns) +
+                         " and " + std::to_string(sizes_.right_rows) + " were asked for");
+  }
+  if (r.sweeps < 0 || r.proper_rotations < 0 || r.rotations < r.proper_rotations) {
+    return invalid_reply("its summary counts " + std::to_string(r.sweeps) + " sweeps and " +
+                         std::to_string(r.rotations) + " rotations, " + std::to_string(r.proper_rotations) +
+                         " of them proper");
+  }
+  if (r.status == MatrixStatus::kNonFinite) return invalid_reply("its summary has the status of a small matrix");
+  if (r.certificate.has_value() != has_certificate_) {
+    return invalid_reply(has_certificate_ ? "its summary has no certificate"
+                                          : "its summary has a certificate, none was asked for");
+  }
+  report_ = r;
+  return {};
+}
+
+Status LargeReceiver::take_chunk(const LargeReply& reply) {
+  if (reply.factor == LargeFactor::kUnknown) return invalid_reply("it has a result of an unknown kind");
+  if (reply.data.empty()) return invalid_reply("it has an empty chunk");
+  LargeTarget& target = targets_[static_cast<size_t>(reply.factor) - 1];
+  const bool in_order = reply.offset >= 0 && static_cast<size_t>(reply.offset) == target.received;
+  if (!in_order || reply.data.size() > target.memory.size() - target.received) {
+    return invalid_reply("it has a chunk of " + std::to_string(reply.data.size()) + " bytes at byte " +
+                         std::to_string(reply.offset) + " of a result of " + std::to_string(target.memory.size()) +
+                         " bytes, of which " + std::to_string(target.received) + " had come");
+  }
+  if (crc32c(0, reply.data.data(), reply.data.size()) != reply.crc32c) {
+    return failure(Code::kDataLoss, "CHUNK_CORRUPTED",
+                   "a result at byte " + std::to_string(reply.offset) + " came with a wrong CRC-32C");
+  }
+  std::memcpy(target.memory.data() + target.received, reply.data.data(), reply.data.size());
+  target.received += reply.data.size();
+  return {};
+}
+
+double LargeReceiver::fraction() const {
+  double received = 0, all = 0;
+  for (const LargeTarget& t : targets_) {
+    received += static_cast<double>(t.received);
+    all += static_cast<double>(t.memory.size());
+  }
+  return received / all;
+}
+
+Result<LargeReport> LargeReceiver::finish() {
+  for (const LargeTarget& t : targets_) {
+    if (t.received != t.memory.size()) {
+      return invalid_reply("it ends after " + std::to_string(t.received) + " of " + std::to_string(t.memory.size()) +
+                           " bytes of a result");
+    }
+  }
+  if (!report_) return invalid_reply("it ends without a summary");
+  return *std::move(report_);
+}
+
+// --- the call -----------------------------------------------------------------------------------
+
+LargeCall::LargeCall(Core& core, const LargeMatrix& matrix, const LargeSizes& sizes, const LargeOutputs& out,
+                     const LargeOptions& options, const CallOptions& call)
+    : core_(core),
+      matrix_(matrix),
+      sizes_(sizes),
+      options_(options),
+      call_options_(call),
+      deadline_(deadline_after(call.timeout, Clock::now())),
+      begin_(Clock::now()),
+      receiver_(sizes, std::min(matrix.rows, matrix.cols), options.certificate, out) {}
+
+Result<LargeReport> LargeCall::run() {
+  if (!core_.enter(this)) return cancelled();
+  Result<LargeReport> result = cancelled();
+  {
+    const std::stop_callback on_stop(call_options_.stop, [this] { cancel(); });
+    RetrySchedule schedule(core_.options().retry, deadline_);
+    for (;;) {
+      Status status = attempt();
+      if (status.ok()) {
+        result = receiver_.finish();
+        if (result.ok()) result->attempts = schedule.attempts();
+        break;
+      }
+      result = status;
+      if (receiver_.accepted()) break;
+      const auto now = Clock::now();
+      const auto delay = schedule.next(status, now, uniform());
+      if (!delay) break;
+      std::unique_lock lock(mutex_);
+      if (woken_.wait_until(lock, now + *delay, [this] { return cancelled_; })) {
+        result = cancelled();
+        break;
+      }
+    }
+  }
+  core_.leave(this);
+  return result;
+}
+
+void LargeCall::cancel() {
+  std::lock_guard lock(mutex_);
+  cancelled_ = true;
+  if (context_ != nullptr) context_->TryCancel();
+  woken_.notify_all();
+}
+
+Status LargeCall::attempt() {
+  grpc::ClientContext context;
+  set_deadline(context, deadline_);
+  receiver_.restart();
+  failure_ = {};
+  sent_ = 0;
+  writing_ = committed_ = false;
+  {
+    std::lock_guard lock(mutex_);
+    if (cancelled_) return cancelled();
+    context_ = &context;
+  }
+  // A queue of its own: the calling thread does the network's work.
+  grpc::CompletionQueue queue;
+  rpc_ = core_.stub().PrepareCall(&context, kDecomposeLarge, &queue);
+  Status status = drive(context, queue);
+  queue.Shutdown();
+  void* tag = nullptr;
+  bool ok = false;
+  while (queue.Next(&tag, &ok)) {
+  }
+  rpc_.reset();
+  std::lock_guard lock(mutex_);
+  context_ = nullptr;
+  if (!failure_.ok()) return failure_;
+  return cancelled_ && !status.ok() ? cancelled() : status;
+}
+
+// One read and one write are under way at a time, until the server has ended the call.
+Status LargeCall::drive(grpc::ClientContext& context, grpc::CompletionQueue& queue) {
+  const auto tag_of = [](Event e) { return reinterpret_cast<void*>(e); };
+  rpc_->StartCall(tag_of(Event::kStarted));
+  grpc::Status status;
+  void* tag = nullptr;
+  bool ok = false;
+  while (queue.Next(&tag, &ok)) {
+    switch (static_cast<Event>(reinterpret_cast<uintptr_t>(tag))) {
+      case Event::kStarted:
+        if (ok) {
+          writing_ = true;
+          rpc_->Write(make_large_open(matrix_, options_), tag_of(Event::kWritten));
+        }
+        rpc_->Read(&received_, tag_of(Event::kRead));
+        break;
+      case Event::kWritten:
+        writing_ = false;
+        if (!ok) break;  // the call is over; why, the status says
+        if (sent_ > 0 && !committed_) {
+          tell({.fraction = static_cast<double>(sent_) / static_cast<double>(sizes_.operand_bytes)});
+        }
+        write_next();
+        break;
+      case Event::kRead:
+        if (!ok) {
+          rpc_->Finish(&status, tag_of(Event::kFinished));
+          break;
+        }
+        on_read();
+        if (!failure_.ok()) context.TryCancel();
+        rpc_->Read(&received_, tag_of(Event::kRead));
+        break;
+      case Event::kFinished:
+        return from_grpc(status);
+    }
+  }
+  return failure(Code::kInternal, "", "the call's queue ended before the call");
+}
+
+void LargeCall::on_read() {
+  if (!failure_.ok()) return;
+  if (!read_large_reply(received_, &reply_)) {
+    failure_ = invalid_reply("it is not a DecomposeLargeResponse");
+    return;
+  }
+  failure_ = receiver_.take(reply_, committed_);
+  if (!failure_.ok()) return;
+  if (reply_.step == LargeStep::kAccepted) write_next();
+  // Of the upload this side knows more.
+  if (reply_.step == LargeStep::kProgress && reply_.progress.stage != LargeStage::kUpload) tell(reply_.progress);
+  if (reply_.step == LargeStep::kFactorChunk) {
+    LargeProgress news = progress_;
+    news.stage = LargeStage::kDownload;
+    news.fraction = receiver_.fraction();
+    tell(news);
+  }
+}
+
+void LargeCall::write_next() {
+  if (writing_ || committed_ || !receiver_.accepted() || !failure_.ok()) return;
+  writing_ = true;
+  const auto written = reinterpret_cast<void*>(Event::kWritten);
+  if (sent_ == sizes_.operand_bytes) {
+    committed_ = true;
+    rpc_->WriteLast(make_large_commit(), grpc::WriteOptions(), written);
+    return;
+  }
+  const int64_t room = std::max<int64_t>(core_.options().max_message_bytes - kMessageOverheadBytes, 1);
+  const int64_t size = std::min({receiver_.chunk_bytes(), sizes_.operand_bytes - sent_, room});
+  rpc_->Write(make_large_chunk(core_.buffers(), matrix_, sent_, size), written);
+  sent_ += size;
+}
+
+void LargeCall::tell(LargeProgress news) {
+  if (!options_.progress) return;
+  progress_ = news;
+  progress_.elapsed_seconds = std::chrono::duration<double>(Clock::now() - begin_).count();
+  options_.progress(progress_);
+}
+
+}  // namespace internal
+}  // namespace svdserve::client

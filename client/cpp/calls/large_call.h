@@ -1,0 +1,104 @@
+// One large factor on its way: DecomposeLarge on the calling thread.
+#ifndef SVDSERVE_CLIENT_CPP_CALLS_LARGE_CALL_H_
+#define SVDSERVE_CLIENT_CPP_CALLS_LARGE_CALL_H_
+
+#include <grpcpp/client_context.h>
+#include <grpcpp/completion_queue.h>
+#include <grpcpp/generic/generic_stub.h>
+#include <grpcpp/support/byte_buffer.h>
+
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <optional>
+
+#include "client/cpp/calls/core.h"
+#include "client/cpp/large.h"
+#include "client/cpp/wire/large_wire.h"
+
+namespace svdserve::client::internal {
+
+// Where a result belongs, and how much of it is there. Chunks arrive in ascending order.
+struct LargeTarget {
+  std::span<std::byte> memory = {};
+  size_t received = 0;
+};
+
+// Checks what the server says against what was asked for, and puts results in their place. Not thread-safe.
+class LargeReceiver {
+ public:
+  // values: min(rows, cols) of the operand.
+  LargeReceiver(const LargeSizes& sizes, int64_t values, bool has_certificate, const LargeOutputs& out);
+
+  // Of another attempt.
+  void restart();
+  // Fails with INTERNAL for what a server must not say, with DATA_LOSS for a chunk that was damaged on its way.
+  // operand_sent: all of the operand was sent, and commit.
+  Status take(const LargeReply& reply, bool operand_sent);
+  bool accepted() const { return accepted_; }
+  int64_t chunk_bytes() const { return chunk_bytes_; }
+  double fraction() const;  // of the results
+  // Fails with INTERNAL where something is missing.
+  Result<LargeReport> finish();
+
+ private:
+  Status take_accepted(const LargeReply& reply);
+  Status take_chunk(const LargeReply& reply);
+  Status take_summary(const LargeReply& reply);
+
+  const LargeSizes sizes_;
+  const int64_t values_;
+  const bool has_certificate_;
+  LargeTarget targets_[3];  // by LargeFactor, less one
+  bool accepted_ = false;
+  int64_t chunk_bytes_ = 0;
+  std::optional<LargeReport> report_;
+};
+
+// run() may be called once. cancel() from any thread while it runs.
+class LargeCall : public Cancellable {
+ public:
+  // matrix, out, options: the caller's until run() returns; checked against `sizes` already.
+  LargeCall(Core& core, const LargeMatrix& matrix, const LargeSizes& sizes, const LargeOutputs& out,
+            const LargeOptions& options, const CallOptions& call);
+
+  // Tries again, as the policy says, only where the server refused it before it took any of the operand.
+  Result<LargeReport> run();
+  void cancel() override;
+
+ private:
+  enum class Event : uintptr_t { kStarted = 1, kWritten, kRead, kFinished };
+
+  Status attempt();
+  Status drive(grpc::ClientContext& context, grpc::CompletionQueue& queue);
+  void on_read();
+  void write_next();
+  void tell(LargeProgress news);
+
+  Core& core_;
+  const LargeMatrix& matrix_;
+  const LargeSizes sizes_;
+  const LargeOptions& options_;
+  const CallOptions& call_options_;
+  const Deadline deadline_;
+  const Clock::time_point begin_;
+  LargeReceiver receiver_;
+
+  // Of the attempt under way; used by the calling thread alone.
+  std::unique_ptr<grpc::GenericClientAsyncReaderWriter> rpc_;
+  grpc::ByteBuffer received_;
+  LargeReply reply_;
+  LargeProgress progress_;
+  Status failure_;        // what this side found wrong
+  int64_t sent_ = 0;      // bytes of the operand that were handed to gRPC
+  bool writing_ = false;  // a write is under way
+  bool committed_ = false;
+
+  std::mutex mutex_;
+  std::condition_variable woken_;           // a pause between attempts is over
+  bool cancelled_ = false;                  // guarded by mutex_
+  grpc::ClientContext* context_ = nullptr;  // guarded by mutex_; of the attempt under way
+};
+
+}  // namespace svdserve::client::internal
+#endif  // SVDSERVE_CLIENT_CPP_CALLS_LARGE_CALL_H_

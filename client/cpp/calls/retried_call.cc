@@ -1,0 +1,62 @@
+#include "client/cpp/calls/retried_call.h"
+
+#include <grpc/support/time.h>
+
+#include "client/cpp/wire/status.h"
+
+namespace svdserve::client::internal {
+
+RetriedCall::RetriedCall(Core& core, const char* method, grpc::ByteBuffer request, Deadline deadline, Done done)
+    : core_(core),
+      method_(method),
+      request_(std::move(request)),
+      schedule_(core_.options().retry, deadline),
+      done_(std::move(done)) {}
+
+// A call that was cancelled before its context was started is cancelled by gRPC at its start, so that `done` runs on
+// gRPC's thread in this case, too.
+void RetriedCall::attempt() {
+  std::unique_ptr<grpc::Alarm> rung;  // it holds this object: to be dropped, but not under the lock
+  std::lock_guard lock(mutex_);
+  rung = std::move(alarm_);
+  context_ = std::make_unique<grpc::ClientContext>();
+  prepare_unary(*context_, method_, request_, schedule_.deadline());
+  if (cancelled_) context_->TryCancel();
+  core_.stub().UnaryCall(context_.get(), method_, {}, &request_, &reply_,
+                         [self = shared_from_this()](const grpc::Status& answer) { self->on_answer(answer); });
+}
+
+void RetriedCall::on_answer(const grpc::Status& answer) {
+  Status status = from_grpc(answer);
+  {
+    std::lock_guard lock(mutex_);
+    context_.reset();
+    if (!status.ok()) {
+      const auto delay = schedule_.next(status, Clock::now(), uniform());
+      if (cancelled_) {
+        status = cancelled();
+      } else if (delay) {
+        alarm_ = std::make_unique<grpc::Alarm>();
+        const gpr_timespec wait = gpr_time_from_nanos(delay->count(), GPR_TIMESPAN);
+        alarm_->Set(gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC), wait),
+                    [self = shared_from_this()](bool) { self->attempt(); });
+        return;
+      }
+    }
+  }
+  finish(std::move(status));
+}
+
+void RetriedCall::cancel() {
+  std::lock_guard lock(mutex_);
+  cancelled_ = true;
+  if (context_) context_->TryCancel();
+  if (alarm_) alarm_->Cancel();
+}
+
+void RetriedCall::finish(Status status) {
+  Done done = std::move(done_);  // whatever it holds goes when it has run
+  done(std::move(status), reply_, schedule_.attempts());
+}
+
+}  // namespace svdserve::client::internal

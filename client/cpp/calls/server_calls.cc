@@ -1,0 +1,81 @@
+#include "client/cpp/calls/server_calls.h"
+
+#include <grpcpp/support/proto_buffer_reader.h>
+
+#include "client/cpp/wire/status.h"
+#include "client/cpp/wire/wire.h"
+#include "grpc/health/v1/health.pb.h"
+#include "svdserve/v1/svd_service.pb.h"
+
+namespace svdserve::client::internal {
+namespace {
+
+template <class Message>
+bool parse(grpc::ByteBuffer& buffer, Message* message) {
+  grpc::ProtoBufferReader reader(&buffer);
+  return reader.status().ok() && message->ParseFromZeroCopyStream(&reader);
+}
+
+grpc::ByteBuffer to_buffer(const std::string& bytes) {
+  const grpc::Slice slice(bytes);
+  return grpc::ByteBuffer(&slice, 1);
+}
+
+}  // namespace
+
+grpc::ByteBuffer empty_message() { return to_buffer({}); }
+
+Status read_limits(Core& core, Status status, grpc::ByteBuffer& reply) {
+  if (status.code == Code::kUnimplemented) {
+    core.remember_default_limits();
+    return {};
+  }
+  if (!status.ok()) return status;
+  v1::GetServerInfoResponse response;
+  if (!parse(reply, &response)) return invalid_reply("it is not a GetServerInfoResponse");
+  const Result<ServerInfo> info = to_server_info(response);
+  if (info.ok()) core.remember_limits(info->limits);
+  return info.status();
+}
+
+Status fetch_limits(Core& core, const CallOptions& options, Deadline deadline) {
+  if (core.limits()) return {};
+  grpc::ByteBuffer reply;
+  Status status = core.call(kGetServerInfo, empty_message(), options, deadline, &reply);
+  return read_limits(core, std::move(status), reply);
+}
+
+Result<ServerInfo> server_info(Core& core, const CallOptions& options) {
+  grpc::ByteBuffer reply;
+  const Deadline deadline = deadline_after(options.timeout, Clock::now());
+  if (Status s = core.call(kGetServerInfo, empty_message(), options, deadline, &reply); !s.ok()) return s;
+  v1::GetServerInfoResponse response;
+  if (!parse(reply, &response)) return invalid_reply("it is not a GetServerInfoResponse");
+  Result<ServerInfo> info = to_server_info(response);
+  if (info.ok()) core.remember_limits(info->limits);
+  return info;
+}
+
+// Not retried: a server that is out of reach is the answer.
+Result<bool> healthy(Core& core, const std::string& service, const CallOptions& options) {
+  ::grpc::health::v1::HealthCheckRequest request;
+  request.set_service(service);
+  grpc::ByteBuffer reply;
+  const Deadline deadline = deadline_after(options.timeout, Clock::now());
+  Status s = core.attempt(kHealthCheck, to_buffer(request.SerializeAsString()), options.stop, deadline, &reply);
+  if (!s.ok()) return s;
+  ::grpc::health::v1::HealthCheckResponse response;
+  if (!parse(reply, &response)) return invalid_reply("it is not a HealthCheckResponse");
+  return response.status() == ::grpc::health::v1::HealthCheckResponse::SERVING;
+}
+
+Result<std::chrono::nanoseconds> ping(Core& core, const CallOptions& options) {
+  static const grpc::ByteBuffer request = empty_message();
+  grpc::ByteBuffer reply;
+  const auto begin = Clock::now();
+  Status s = core.attempt(kGetServerInfo, request, options.stop, deadline_after(options.timeout, begin), &reply);
+  if (!s.ok()) return s;
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - begin);
+}
+
+}  // namespace svdserve::client::internal

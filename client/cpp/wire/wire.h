@@ -1,0 +1,64 @@
+// Requests and replies as bytes. A request is a short prefix, written here, and the payload, which is sent from where
+// it lies: protobuf's own serializer would copy it twice. The result is ordinary protobuf of svdserve.v1.
+#ifndef SVDSERVE_CLIENT_CPP_WIRE_WIRE_H_
+#define SVDSERVE_CLIENT_CPP_WIRE_WIRE_H_
+
+#include <grpcpp/support/byte_buffer.h>
+#include <grpcpp/support/slice.h>
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+#include "client/cpp/types.h"
+#include "client/cpp/wire/send_buffers.h"
+#include "client/cpp/wire/split.h"
+
+namespace svdserve::v1 {
+class DecomposeResponse;
+class GetServerInfoResponse;
+}  // namespace svdserve::v1
+
+namespace svdserve::client::internal {
+
+// The matrices of a piece: borrowed from batch.owner where there is one, else a copy.
+grpc::Slice make_payload(SendBuffers& buffers, const Batch& batch, const Piece& piece, int64_t matrix_bytes);
+
+// A DecomposeRequest. `shape` gives everything but count and data.
+grpc::ByteBuffer make_request(const Batch& shape, int64_t count, const ComputeOptions& compute,
+                              const grpc::Slice& payload);
+// A DecomposeStreamRequest around the same.
+grpc::ByteBuffer make_stream_request(uint64_t id, std::optional<std::chrono::nanoseconds> timeout, const Batch& shape,
+                                     int64_t count, const ComputeOptions& compute, const grpc::Slice& payload);
+
+// Singular values of a matrix in the answer.
+int64_t values_wanted(const Batch& shape, const ComputeOptions& compute);
+
+// The counts that the answer to a request must have. The sizes of its planes are those of their memory.
+struct Expected {
+  int64_t count = 0;  // matrices
+  int64_t values_per_matrix = 0;
+  int64_t left_columns = 0;   // of U, or of the combiners
+  int64_t right_columns = 0;  // of V, or of the precoders
+  bool has_vectors = false;   // U and V^H; else combiners and precoders
+  bool has_certificate = false;
+};
+// `shape` gives everything but the count.
+Expected expected_of(const Batch& shape, int64_t count, const ComputeOptions& compute);
+
+// Reads a DecomposeResponse, its planes straight into `out`. Fails with INTERNAL where the reply is not what was
+// expected. Exceptions count from 0.
+Result<Report> read_response(grpc::ByteBuffer& reply, const Expected& expected, const Outputs& out);
+
+// The planes of a parsed message, empty where it has none.
+std::array<std::string_view, kPlanes> planes_of(const v1::DecomposeResponse& response, const Expected& expected);
+// What it tells besides; planes_bytes: how many bytes each had, where `out` has room for what was asked for.
+Result<Report> to_report(const v1::DecomposeResponse& response, const Expected& expected,
+                         const std::array<size_t, kPlanes>& planes_bytes, const Outputs& out);
+
+// Fails with INTERNAL where the limits cannot be those of a server: negative ones, and 0 where at least 1 is needed.
+Result<ServerInfo> to_server_info(const v1::GetServerInfoResponse& response);
+
+}  // namespace svdserve::client::internal
+#endif  // SVDSERVE_CLIENT_CPP_WIRE_WIRE_H_
