@@ -11,6 +11,7 @@ import csv
 import pathlib
 import re
 import sys
+import textwrap
 
 from compare import parts_of
 
@@ -246,11 +247,18 @@ def section(files):
                 sources.setdefault(name, []).append(part)
     out = [BEGIN]
     for name, of_it in sources.items():
-        out += [*machine(parts_of(files[name])["machine"]), f"Of it, `results/{name}`: {', '.join(of_it)}.", ""]
+        out += [*machine(parts_of(files[name])["machine"]), f"From it, `results/{name}`: {', '.join(of_it)}.", ""]
     out += checks(parts)[1:]
     for part, write in PARTS.items():
         out += write(parts.get(part, []))
-    return "\n".join([*out, END])
+    return "\n".join([*wrapped(out), END])
+
+
+def wrapped(lines):
+    """Prose of more than 120 columns in lines; tables as they are."""
+    for line in lines:
+        yield from [line] if line.startswith("|") or len(line) <= 120 else textwrap.wrap(
+            line, 120, break_long_words=False, break_on_hyphens=False)
 
 
 def replaced(document, new):
