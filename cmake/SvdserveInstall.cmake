@@ -1,4 +1,4 @@
-# What `cmake --install` puts where, and the package that find_package(svdserve) reads:
+# The folders that `cmake --install` fills, and the package that find_package(svdserve) reads:
 #   bin/                         svdserve, svdctl
 #   include/svdserve/            the public headers under their paths of the source tree: "engine/svd_engine.h",
 #                                "client/cpp/client.h"
@@ -59,8 +59,8 @@ if(SVDSERVE_GRPC)
     COMPONENT programs)
 endif()
 if(SVDSERVE_CUDA)
-  # Not CMAKE_INSTALL_LIBDIR: programs look in ../lib, whatever this platform calls its folder for static libraries. Who
-  # has built the programs alone installs them alone.
+  # Not CMAKE_INSTALL_LIBDIR: programs look in ../lib, whatever this platform calls its folder for static libraries.
+  # OPTIONAL: a build of the programs alone installs them alone.
   install(TARGETS svdserve_cuda LIBRARY DESTINATION lib COMPONENT cuda OPTIONAL)
 endif()
 install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT programs)

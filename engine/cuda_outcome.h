@@ -1,4 +1,4 @@
-// What a call of CUDA or a batch on a GPU ended with: the vocabulary that CudaEngine shares with its lanes.
+// The outcome of a call of CUDA or of a batch on a GPU: the vocabulary that CudaEngine shares with its lanes.
 #ifndef SVDSERVE_ENGINE_CUDA_OUTCOME_H_
 #define SVDSERVE_ENGINE_CUDA_OUTCOME_H_
 

@@ -1,4 +1,4 @@
-// What a batch is executed on and with, and what comes of it: the vocabulary that the facade shares with the back
+// The operands, the options and the outcome of a batch's execution: the vocabulary that the facade shares with the back
 // ends.
 #ifndef SVDSERVE_ENGINE_EXECUTION_H_
 #define SVDSERVE_ENGINE_EXECUTION_H_
@@ -43,7 +43,7 @@ struct EngineOptions {
   Simd simd = Simd::kBest;  // unsupported: the engine falls back to kScalar; see SvdEngine::simd()
 };
 
-// What became of a batch as a whole.
+// The outcome of a batch as a whole.
 struct ExecutionOutcome {
   bool completed = false;  // false: cancelled, and an unspecified part of the outputs is written
   ConvergenceReport report;

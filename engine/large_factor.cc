@@ -16,7 +16,7 @@ std::string size_error(int64_t size) {
   return "must be between 1 and " + std::to_string(kMaxFactorDimension) + ", is " + std::to_string(size);
 }
 
-// What is wrong with what is asked of `problem` beside its size.
+// Checks the options for `problem`, but not its size. Returns what is wrong.
 std::optional<PlanError> check(const Problem& problem, const FactorOptions& options) {
   if (options.method != Method::kAuto && options.method != Method::kJacobi) {
     return PlanError{"method",

@@ -35,7 +35,7 @@ constexpr const char* name(PivotStrategy s) {
   return kNames[static_cast<int>(s)];
 }
 
-// What is done with a block pair when its turn comes.
+// The work on a block pair when its turn comes.
 enum class BlockVariant : uint8_t {
   kAuto,
   kBlockOriented,  // one inner sweep
@@ -86,7 +86,7 @@ struct FactorPlanOrError {
 };
 FactorPlanOrError plan_factor(const Problem& problem, const FactorOptions& options);
 
-// What decompose() needs beside the operand and the results, in bytes.
+// The memory that decompose() needs beside the operand and the results, in bytes.
 struct FactorMemory {
   uint64_t host_bytes = 0;
   uint64_t device_bytes = 0;

@@ -1,4 +1,4 @@
-// What a batch gives: planes. A plane is an array with the same number of bytes for every group of matrices; a group is
+// A batch's results: planes. A plane is an array with the same number of bytes for every group of matrices; a group is
 // one matrix but where answers are sums over neighbouring ones (MimoOptions::group). Values only, no ownership.
 #ifndef SVDSERVE_ENGINE_OUTPUTS_H_
 #define SVDSERVE_ENGINE_OUTPUTS_H_
@@ -41,7 +41,7 @@ struct PlanePointers {
   void* operator[](Plane plane) const { return at[static_cast<size_t>(plane)]; }
 };
 
-// What is to be given, resolved from Options for one problem.
+// The requested results, resolved from Options for one problem.
 struct Outputs {
   int64_t values = 0;         // leading singular values of each matrix; 0: none
   int64_t left_columns = 0;   // of U; 0: none; beyond k: U is completed to an orthonormal basis

@@ -34,7 +34,7 @@ std::optional<PlanError> fail_mimo(const char* field, std::string message) {
   return PlanError{std::string("mimo.") + field, std::move(message)};
 }
 
-// What is wanted of MimoOptions, into *out. Returns what is wrong.
+// Resolves MimoOptions into *out. Returns what is wrong.
 std::optional<PlanError> resolve_mimo(const Problem& problem, const MimoOptions& mimo, Outputs* out) {
   const int64_t k = values_per_matrix(problem);
   const bool of_snr = mimo.capacity || mimo.water_filling || mimo.stream_snr;
@@ -81,7 +81,7 @@ std::optional<PlanError> resolve_mimo(const Problem& problem, const MimoOptions&
   return std::nullopt;
 }
 
-// What is to be given, into *out. Returns what is wrong.
+// Resolves the requested results into *out. Returns what is wrong.
 std::optional<PlanError> resolve_outputs(const Problem& problem, const Options& options, Outputs* out) {
   const int64_t k = values_per_matrix(problem);
   if (auto error = resolve_mimo(problem, options.mimo, out)) return error;

@@ -58,7 +58,7 @@ inline bool is_factor_batch(const Plan& plan) {
 // The k of packs are smaller.
 inline constexpr int64_t kPackLimit = kLeastFactorOfValues;
 
-// What is wrong with a request, for the caller's eyes. `field` is rows, cols, or of Options; "mimo.snr_db".
+// The error of a request, for the caller's eyes. `field` is rows, cols, or of Options; "mimo.snr_db".
 struct PlanError {
   std::string field;
   std::string message;
@@ -75,7 +75,7 @@ PlanOrError make_plan(const Problem& problem, const Options& options);
 inline size_t plane_bytes(const Plan& plan, Plane plane, int64_t count) {
   return plane_bytes(plan.problem, plan.outputs, plane) * static_cast<size_t>(count / plan.outputs.group);
 }
-// Of all planes together.
+// Bytes of all planes together.
 inline size_t result_bytes(const Plan& plan, int64_t count) {
   size_t bytes = 0;
   for (int i = 0; i < kPlanes; ++i) bytes += plane_bytes(plan, static_cast<Plane>(i), count);
@@ -108,7 +108,7 @@ inline PlanePointers planes_from(const Plan& plan, const PlanePointers& planes, 
 // should stay in a core's own cache, and the products of its columns should be large enough for GEMM.
 constexpr int64_t host_factor_block_width(int64_t n) { return n <= 256 ? 16 : n <= 1024 ? 32 : 64; }
 
-// Of m x n, m >= n: whether the host leaves a tall operand where it lies and reduces it block of rows by block of rows.
+// Whether the host leaves a tall operand, m x n, m >= n, where it lies and reduces it block of rows by block of rows.
 // Below, there are too few rows for two chains.
 constexpr bool is_host_factor_tall(int64_t m, int64_t n) { return m / 16 >= n; }
 // Rows of such a block: a mebibyte of doubles, which stays in a core's own cache, and enough of them for GEMM.

@@ -1,4 +1,4 @@
-// What is to be decomposed: a batch of equally shaped dense matrices. Values only, no ownership.
+// The operand of a decomposition: a batch of equally shaped dense matrices. Values only, no ownership.
 #ifndef SVDSERVE_ENGINE_PROBLEM_H_
 #define SVDSERVE_ENGINE_PROBLEM_H_
 

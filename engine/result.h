@@ -1,4 +1,4 @@
-// What became of a batch. Values only.
+// The outcome of a batch. Values only.
 #ifndef SVDSERVE_ENGINE_RESULT_H_
 #define SVDSERVE_ENGINE_RESULT_H_
 
@@ -6,7 +6,7 @@
 
 namespace svdserve {
 
-// What became of one matrix; everything but kOk leaves the other matrices of the batch untouched.
+// The outcome of one matrix; everything but kOk leaves the other matrices of the batch untouched.
 enum class MatrixStatus : uint8_t {
   kOk = 0,
   kNonFinite = 1,     // an element is infinite or NaN: every value is NaN

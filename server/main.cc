@@ -159,7 +159,7 @@ DeviceOptions device_options(const Config& config, const WorkerLimits& workers) 
 }
 
 LargeOptions large_options(const Config& config, const MemoryLimits& limits) {
-  // What a message has beside a chunk's bytes.
+  // Room in a message for its fields beside a chunk's bytes.
   constexpr int64_t kFields = 4096;
   LargeOptions options;
   options.max_bytes = limits.max_large_bytes.value;

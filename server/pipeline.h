@@ -88,9 +88,9 @@ class Pipeline {
   // From now on Submit() refuses with DRAINING.
   void StartDrain();
 
-  // StartDrain(), then blocks until every accepted request is answered and off the devices. What is not after `timeout`
-  // is answered with UNAVAILABLE, reason DRAINING; devices that do not let go of it soon are waited for no more.
-  // Returns whether nothing had to be given up. Not to be called from a DoneCallback.
+  // StartDrain(), then blocks until every accepted request is answered and off the devices. Requests unanswered
+  // after `timeout` end with UNAVAILABLE, reason DRAINING. Devices that do not let go of them soon are waited for no
+  // more. Returns whether nothing had to be given up. Not to be called from a DoneCallback.
   bool Drain(absl::Duration timeout);
 
   PipelineStats stats() const;

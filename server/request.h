@@ -60,7 +60,7 @@ inline const std::shared_ptr<const Options>& default_options() {
   return options;
 }
 
-// What is asked for. `payload` lies in, or is kept alive by, `memory`.
+// The matrices and options of a request. `payload` lies in, or is kept alive by, `memory`.
 struct Request {
   Problem problem;
   std::shared_ptr<const Options> options = default_options();  // never null; the groups of a request share one
@@ -86,7 +86,7 @@ struct Timing {
   absl::Duration total;    // from arrival until the answer was ready
 };
 
-// What became of a request: an error, or results in its memory and the rest here.
+// The outcome of a request: an error, or results in its memory and the rest here.
 struct Answer {
   Error error;                    // not ok(): nothing below is set, and the results are not to be read
   Method method = Method::kAuto;  // what was used; never kAuto
@@ -99,10 +99,10 @@ struct Answer {
 // return) and never under a lock of the core. It must not block: a device lane may be waiting for it.
 using DoneCallback = absl::AnyInvocable<void(Answer)>;
 
-// Of one request; beyond, it is refused.
+// The most groups of one request. A request with more is refused.
 inline constexpr size_t kMaxGroups = 4096;
 
-// What became of a request of groups: an error, which is that of the first group that failed, or the answer to each.
+// The outcome of a request of groups: an error, which is that of the first group that failed, or the answer to each.
 struct GroupsAnswer {
   Error error;
   std::vector<Answer> groups;  // in the order of the request

@@ -7,7 +7,7 @@
 
 namespace svdserve::server {
 
-// Who granted a reservation and takes it back. Outlives every reservation that it granted. Thread-safe.
+// Grants reservations and takes them back. It outlives every reservation that it granted. Thread-safe.
 class ReservationGrantor {
  public:
   virtual void GiveBack(int64_t bytes, int requests) = 0;

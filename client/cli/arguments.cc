@@ -138,7 +138,7 @@ std::string Arguments::help() const {
       continue;
     }
     std::string left = absl::StrCat("  ", o.name, o.value.empty() ? "" : " ", o.value);
-    // What does not fit the column gets a line of its own; so does every line of a longer explanation.
+    // An option that does not fit the column gets a line of its own; so does every line of a longer explanation.
     left = left.size() + 2 > kColumn ? left + "\n" + std::string(kColumn, ' ')
                                      : left + std::string(kColumn - left.size(), ' ');
     std::string text = o.help;

@@ -14,7 +14,7 @@ namespace svdserve::cli {
 using Duration = std::chrono::nanoseconds;
 
 // The options and operands of one command. Options are --name VALUE or --name=VALUE, in any place; "--" ends them.
-// What is not given keeps the value that the target has when the option is declared.
+// An option that is not given keeps the value that its target has when it is declared.
 class Arguments {
  public:
   Arguments(std::string usage, std::string summary) : usage_(std::move(usage)), summary_(std::move(summary)) {}

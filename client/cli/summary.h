@@ -1,4 +1,4 @@
-// What a command tells of a call at its end.
+// The output of a command at the end of a call: a summary, and the values.
 #ifndef SVDSERVE_CLIENT_CLI_SUMMARY_H_
 #define SVDSERVE_CLIENT_CLI_SUMMARY_H_
 

@@ -49,7 +49,7 @@ struct ClientOptions {
   RetryPolicy retry = {};
   // TCP connections; calls take turns. One carries one or two GB/s.
   int connections = 1;
-  // Largest message to send and to accept. What counts is the smaller of this and the server's own limit.
+  // Largest message to send and to accept. The smaller of this and the server's own limit applies.
   int64_t max_message_bytes = 64 << 20;
   // A larger batch is cut into pieces of about this size, so that one piece's upload overlaps another's computation.
   // Results do not depend on it.
@@ -132,7 +132,7 @@ class Client {
   // Opens a pipeline. It may outlive the client.
   Stream open_stream(const StreamOptions& options = {});
 
-  // What the server is, can do and will refuse. Asks each time; the limits are remembered for cutting batches.
+  // The server's version, abilities, limits and devices. Asks each time; the limits are remembered for cutting batches.
   Result<ServerInfo> server_info(const CallOptions& call = {});
   // True: serving. False: it answers, but does not serve (draining, or no healthy device).
   // `service` empty: the server as a whole.

@@ -33,7 +33,7 @@ constexpr const char* name(PivotStrategy s) {
   return kNames[static_cast<int>(s)];
 }
 
-// What is done with a block pair: one inner sweep, or as many as make its columns orthogonal.
+// The work on a block pair: one inner sweep, or as many as make its columns orthogonal.
 enum class BlockVariant : uint8_t { kAuto, kBlockOriented, kFullBlock };
 inline constexpr int kBlockVariants = 3;
 constexpr const char* name(BlockVariant v) {
@@ -121,7 +121,7 @@ struct LargePhase {
   double flops = 0;  // real floating-point operations that the mathematics needs
 };
 
-// What a successful call tells besides the results.
+// The report of a successful call, besides the results.
 struct LargeReport {
   MatrixStatus status = MatrixStatus::kOk;  // kOk, kNotConverged (the results are the best so far) or kOutOfRange
   Method method = Method::kAuto;            // kAuto: sweeps started from an eigenbasis; else kJacobi

@@ -24,7 +24,7 @@ struct StreamOptions {
   int max_in_flight = 16;
   // true: next() gives the answers in the order of submit(). false: as they arrive.
   bool ordered = true;
-  // Of the stream as a whole. Each request may have a timeout of its own besides.
+  // Options of the stream as a whole. Each request may have a timeout of its own besides.
   CallOptions call = {};
 };
 

@@ -83,7 +83,7 @@ struct Batch {
   int64_t count = 0;  // >= 0
   DataType data_type = DataType::kF64;
   MemoryOrder memory_order = MemoryOrder::kRowMajor;
-  // Who keeps `data` alive. Set: the client holds it as long as the network needs the bytes and sends them from where
+  // The owner of `data`. Set: the client holds it as long as the network needs the bytes and sends them from where
   // they are. Empty: the client copies each piece once as it sends it, so that a cancelled or expired call never
   // leaves the network reading memory that is the caller's again; `data` must live until the call is answered.
   std::shared_ptr<const void> owner = {};
@@ -269,7 +269,7 @@ class [[nodiscard]] Result {
   std::variant<T, Status> content_;
 };
 
-// What became of one matrix; everything but kOk leaves the other matrices untouched.
+// The outcome of one matrix; everything but kOk leaves the other matrices untouched.
 enum class MatrixStatus : uint8_t {
   kOk = 0,
   kNonFinite = 1,     // it holds an infinity or a NaN: all its values are NaN
@@ -307,7 +307,7 @@ struct Certificate {
   double right_orthogonality = 0;
 };
 
-// What a successful call tells besides the planes.
+// The report of a successful call, besides the planes.
 struct Report {
   int64_t count = 0;
   int64_t values_per_matrix = 0;                 // k = min(rows, cols), or top_k; 0: not asked for
@@ -379,7 +379,7 @@ struct ServerLimits {
 // Whether one matrix of the batch, or one group of them, and its results are no more than a message has room for.
 bool fits_a_message(const Batch& batch, const ServerLimits& limits, const ComputeOptions& compute);
 
-// What computes, and what it has done since the server started; the proto says more of each.
+// A device of the server, with its state and its work since the server started; the proto says more of each field.
 struct ServerDevice {
   std::string name = {};
   std::string backend = {};  // "host" or "cuda"

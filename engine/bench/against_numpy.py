@@ -29,7 +29,7 @@ DTYPES = {"f32": np.float32, "f64": np.float64, "c64": np.complex64, "c128": np.
 SHAPES = {"values": [(2, 2), (4, 4), (8, 8), (16, 16), (32, 32), (33, 33), (64, 64), (100, 100), (128, 128), (64, 4), (4, 64)],
           "vectors": [(2, 2), (4, 4), (8, 8), (16, 16), (32, 32), (33, 33), (64, 64), (100, 100), (128, 128), (64, 16), (4, 64)]}
 AUTO = 0
-# What was set out to be reached: (work, shape, dtype) -> times NumPy.
+# The goals that were set: (work, shape, dtype) -> times NumPy.
 BARS = {("values", (4, 4), "f64"): 15, ("values", (4, 4), "c64"): 25, ("values", (8, 8), "f64"): 8,
         ("values", (8, 8), "c64"): 12, ("vectors", (4, 4), "c64"): 15,
         **{("vectors", (32, 32), dtype): 1 for dtype in DTYPES}}

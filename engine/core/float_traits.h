@@ -27,7 +27,7 @@ struct FloatTraits<float> {
   // Jacobi with vectors: what the square of a column's scale starts from, so that the discriminant of a pair that is
   // rotated, at least 4 (2 u)^2 times the square of this times that of the above, is no less than kNegligibleSquare.
   static constexpr float kScaleSquare = 0x1p20f;
-  // What reciprocal() and sqrt_in_range() (lane.h) may be asked for.
+  // The range of reciprocal()'s and sqrt_in_range()'s arguments (lane.h).
   static constexpr float kReciprocalSmallest = 0x1p-120f;
   static constexpr float kRangeLargest = 0x1p120f;
   // Lifts every denormal into the normal range.

@@ -1,7 +1,7 @@
 // Matrices in natural storage, as the planes of a batch hold them (engine/vector_layout.h): element (i, j) lies at
 // i * row_stride + j * col_stride elements from `data`, conjugated where it says so. One lane; not owned.
 //
-// What is written is canonical: every zero is +0, also that of a conjugated imaginary part. In host memory `data` may
+// Written elements are canonical: every zero is +0, also that of a conjugated imaginary part. In host memory `data` may
 // have any alignment, in device memory that of a component.
 #if defined(SVDSERVE_ENGINE_CORE_STRIDED_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef SVDSERVE_ENGINE_CORE_STRIDED_H_

@@ -16,7 +16,7 @@ constexpr int largest_register_dqds(int real_bytes) { return real_bytes == 4 ? 8
 // A matrix of more bytes does not fit the registers of one thread beside what its kernel needs: a team works on it.
 inline constexpr int kLargestRegisterMatrixBytes = 6 * 6 * 16;
 
-// Of those that fit, a larger one leaves room for too few threads to hide the latency of dqds: a second kernel does it.
+// A larger one of those that fit leaves room for too few threads to hide the latency of dqds: a second kernel does it.
 inline constexpr int kLargestFusedMatrixBytes = 6 * 6 * 8;
 
 // Threads of a team: for matrices of up to so many columns, and of more.

@@ -57,8 +57,8 @@ class ListenAddress {
   std::vector<SocketAddress> addresses_;  // none for a Unix socket
 };
 
-// What listens on one address of the configuration; closed, and a Unix socket's file removed, by the destructor.
-// Not thread-safe.
+// The sockets that listen on one address of the configuration. The destructor closes them, and removes the file of a
+// Unix socket. Not thread-safe.
 class ListeningSockets {
  public:
   ListeningSockets() = default;

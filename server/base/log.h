@@ -39,7 +39,7 @@ struct LogField {
   std::string value;
 };
 
-// What is below `level` is dropped. Default: info.
+// Events below `level` are dropped. Default: info.
 void set_log_level(LogLevel level);
 bool log_enabled(LogLevel level);
 

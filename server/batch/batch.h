@@ -66,7 +66,7 @@ struct Slice {
   Flow* flow;  // that is charged for it; null: none
 };
 
-// What runs a batch on a lane.
+// Runs a batch on a lane.
 class BatchRunner {
  public:
   virtual void RunBatch(std::unique_ptr<Batch> batch, const Lane& lane) = 0;

@@ -43,7 +43,7 @@ Error hung_error(const std::string& device) {
           absl::StrCat("device ", device, " gave no answer and was taken out of service"), "", absl::Seconds(1)};
 }
 
-// Of one batch on several devices.
+// Joins the faults of one batch on several devices.
 absl::Status join(const absl::Status& before, const absl::Status& now) {
   if (before.ok()) return now;
   return absl::Status(now.code(), absl::StrCat(before.message(), "; ", now.message()));
@@ -53,8 +53,8 @@ Error no_device_error() {
   return {StatusCode::kUnavailable, Reason::kDeviceFault, "no healthy device is left", "", absl::Seconds(1)};
 }
 
-// So many devices may fail a batch and serve on: beyond, it is likelier that the batch is at fault than that all of
-// them are. Devices that were lost over it say nothing: GPUs of one process die together.
+// Stop retrying after this many faults on devices that serve on: by then the batch itself is the likelier cause.
+// Devices that were lost over it do not count: GPUs of one process die together.
 constexpr int kMaxFaults = 3;
 // How many waiting batches are offered a free lane before it stays free: each look costs time under the lock.
 constexpr int kLookAhead = 16;
@@ -62,7 +62,7 @@ constexpr int kLookAhead = 16;
 // After a drain that ran out of time: how long a device may take to obey the cancel flag.
 constexpr absl::Duration kLetGo = absl::Seconds(5);
 
-// So many matrices take longer than anything may on the calling thread: not worth a prediction.
+// More matrices than this take longer than anything may on the calling thread: not worth a prediction.
 constexpr int64_t kMostInline = 4096;
 
 int64_t ceil_div(int64_t a, size_t b) {
@@ -85,7 +85,7 @@ HostSegment segment_of(const AdmittedRequest& work, int64_t first, int64_t count
 
 }  // namespace
 
-// What a lane made of a batch.
+// The outcome of a batch on a lane.
 struct BatchScheduler::PartResult {
   absl::Status status;
   absl::Duration took;

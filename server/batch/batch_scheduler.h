@@ -9,9 +9,9 @@
 // with UNAVAILABLE, and their memory stays with the batch.
 //
 // A request ends by its results, its deadline, the queue timeout, Cancel(), or a drain that ran out of time, whichever
-// is first; its callback is called at that moment. What waits then leaves the queue and costs no device time. What is
-// on a device loses its answer at once and its memory when the device lets go, which it is asked to do by the batch's
-// cancel flag as soon as nobody waits for any result of the batch.
+// is first; its callback is called at that moment. A waiting request then leaves the queue and costs no device time.
+// A request on a device loses its answer at once, and its memory when the device lets go. The batch's cancel flag asks
+// the device to do so as soon as nobody waits for any result of the batch.
 //
 // Thread-safe. Invariants:
 //   1. Every job is answered exactly once: `answered` turns true under mu_, by End() alone, which moves its callback
@@ -64,7 +64,7 @@ class BatchScheduler final : private BatchRunner {
   // Takes the request over; see DoneCallback. Small work may be computed on the calling thread before this returns.
   RequestHandle Submit(AdmittedRequest request, DoneCallback done);
 
-  // Of a handle: see RequestHandle. What was answered stays so.
+  // Cancels one job of a RequestHandle. A job that was answered stays so.
   void Cancel(const std::weak_ptr<void>& job);
 
   // Blocks until all is answered and off the devices; after `timeout` the rest is given up with UNAVAILABLE, reason
@@ -82,7 +82,7 @@ class BatchScheduler final : private BatchRunner {
   absl::Duration EarliestDone(const Peer& peer, const Plan& plan, int64_t matrices) const;
 
  private:
-  // What is to be done after mu_ was released.
+  // The work to be done after mu_ was released.
   struct Effects {
     absl::InlinedVector<std::pair<DoneCallback, Answer>, 1> answers;
     absl::InlinedVector<std::shared_ptr<Job>, 1> released;  // jobs whose last reference this may be

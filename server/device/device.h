@@ -42,7 +42,7 @@ struct DeviceCounters {
   int64_t pool_bytes = 0;        // of the device's own memory, allocated by its lanes
 };
 
-// What became of a batch on a device.
+// The outcome of a batch on a device.
 struct DeviceOutcome {
   // Not OK: the batch failed and nothing of it is to be used; the device's own words for why. RESOURCE_EXHAUSTED: it
   // had no memory for this batch, which says nothing about the next one.
@@ -69,7 +69,7 @@ class Device {
   virtual DeviceCounters counters() const { return {}; }
 };
 
-// What is known of one of the server's devices at a moment.
+// The state of one of the server's devices at a moment.
 struct DeviceState {
   DeviceInfo info;
   DeviceCounters counters;

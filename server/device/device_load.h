@@ -1,4 +1,4 @@
-// What the lanes of a device are doing, in device time: while n lanes compute, each gets an n-th of the device. So the
+// The work of a device's lanes, in device time: while n lanes compute, each gets an n-th of the device. So the
 // work of its lanes adds up to what the device still has to do, whether they run one after the other or overlap. Plain
 // data under its owner's lock.
 //

@@ -120,11 +120,11 @@ int64_t matrices_within(const CostTable& costs, const Plan& plan, const Run& all
 // reached. Its cores are needed for the transport: see decisions/0005-which-device.md.
 constexpr absl::Duration kLongestHostHelp = absl::Microseconds(200);
 
-// What waking a thread takes at best. Work that takes no longer is done at once, on its caller's thread, whatever the
-// lanes do.
+// The least time that waking a thread takes. Work that takes no longer is done at once, on its caller's thread,
+// whatever the lanes do.
 constexpr absl::Duration kHandOver = absl::Microseconds(5);
 
-// Of other work the parts of a request are not to be some the host's, some a GPU's.
+// The host and a GPU may share the parts of a request only if both compute the same bits.
 bool has_same_bits_everywhere(const Plan& plan) { return values_per_matrix(plan.problem) <= kLargestReproducible; }
 
 bool is_host(const Device& device) { return device.info().kind == DeviceKind::kHost; }
@@ -289,7 +289,7 @@ std::optional<Lane> DevicePool::Placement::Place(const Plan& plan, int64_t matri
   if (best.device < 0) return std::nullopt;
   if (best.has_lane) return pool_->Hold(best, now);
   ahead_[static_cast<size_t>(best.device)] += best.work.typical;
-  // What the device still has to do grows by no more than the time that passes.
+  // The device's remaining work grows by no more than the time that passes.
   if (best.done_elsewhere < absl::InfiniteDuration()) {
     look_again_ = std::min(look_again_, now + std::max(kShortestLook, best.done_elsewhere - best.done));
   }

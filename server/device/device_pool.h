@@ -55,7 +55,7 @@ struct Lane {
   absl::Duration predicted = absl::ZeroDuration();  // of the device's time, for what the lane is held for
 };
 
-// What a lane's thread is to do: to Execute() on the lane and to Release() it.
+// The work of a lane's thread: to Execute() on the lane and to Release() it.
 class LaneWork {
  public:
   virtual void Run(const Lane& lane) = 0;

@@ -11,7 +11,7 @@
 namespace svdserve::server {
 namespace {
 
-// What of the selection is not among `devices`; empty: nothing.
+// The selected devices that are not among `devices`; empty: none.
 std::string missing(const DeviceSelection& selection, const std::vector<std::unique_ptr<Device>>& devices) {
   if (selection.every_cuda && devices.empty()) return "cuda";
   std::vector<std::string> names;

@@ -1,5 +1,5 @@
 // Pinned memory for the operands of requests: blocks of powers of two, kept for the next request, because to pin costs
-// more than to copy. What is small, and what would exceed the limit, comes from the heap and is copied by the device.
+// more than to copy. Small blocks, and those that would exceed the limit, come from the heap; the device copies them.
 #ifndef SVDSERVE_SERVER_DEVICE_PINNED_MEMORY_H_
 #define SVDSERVE_SERVER_DEVICE_PINNED_MEMORY_H_
 

@@ -60,7 +60,7 @@ class LargeJob final : public FactorTask, public std::enable_shared_from_this<La
   // `take`: copies the chunk's bytes to where it is told and returns their checksum. Called at most once.
   LargeNext OnChunk(int64_t offset, size_t bytes, uint32_t checksum, absl::FunctionRef<uint32_t(char* to)> take);
   LargeNext OnCommit();
-  // What was read is no message, or names what does not exist.
+  // The bytes read are no message, or name something that does not exist.
   LargeNext OnBadMessage(Error error);
   LargeNext OnReadsClosed();
   LargeNext OnWritten(bool ok);

@@ -9,7 +9,7 @@ namespace {
 
 // From here on huge pages: a fault for each 4 KiB takes longer than the copy of what goes there.
 constexpr size_t kHuge = size_t{4} << 20;
-// Of a result. Smaller ones cost more to unmap, larger ones keep more behind a client that takes nothing.
+// Piece size of a result. Smaller pieces cost more to unmap, larger ones keep more behind a client that takes nothing.
 constexpr size_t kPieceBytes = kHuge;
 
 }  // namespace

@@ -57,8 +57,8 @@ class LargePipeline {
   // From now on no factor is accepted any more: it is refused with DRAINING.
   void StartDrain();
 
-  // StartDrain(), then blocks until every call that was accepted has ended. What has not after `timeout` is given up
-  // with UNAVAILABLE, reason DRAINING. Returns whether nothing had to be given up. Not to be called from a job.
+  // StartDrain(), then blocks until every call that was accepted has ended. Calls that last beyond `timeout` are given
+  // up with UNAVAILABLE, reason DRAINING. Returns whether nothing had to be given up. Not to be called from a job.
   bool Drain(absl::Duration timeout);
 
   LargeStats stats() const;

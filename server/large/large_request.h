@@ -17,14 +17,14 @@
 
 namespace svdserve::server {
 
-// What is asked for; options.hyperbolic is the validate stage's to set.
+// The matrix and the options that a client asks for. The validate stage sets options.hyperbolic.
 struct LargeOpen {
   Problem problem;
   FactorOptions options;
   std::string signature;  // as on the wire: a byte a column, 0x01 or 0xff; empty: the SVD
 };
 
-// What is answered, in this order: accepted, then progress, then chunks, then the summary.
+// The replies, in this order: accepted, then progress, then chunks, then the summary.
 struct LargeAccepted {
   int64_t chunk_bytes = 0;  // largest chunk of the operand, and of the results
   int64_t operand_bytes = 0;
@@ -63,15 +63,15 @@ struct LargeSummary {
 
 using LargeReply = std::variant<LargeAccepted, LargeProgress, LargeResultChunk, LargeSummary>;
 
-// What the transport is to do now, in this order.
+// The next steps of the transport, in this order.
 struct LargeNext {
   std::optional<LargeReply> write;  // start writing this, then LargeJob::OnWritten()
   bool read = false;                // start the next read
   // Cut the call off, with this: its client does not take what is written, so what is finished would never reach it.
   std::optional<Error> abort;
   std::optional<Error> finish;  // end the call, well or with an error: nothing else will be asked for
-  // What is to go: to unmap gigabytes takes a while, so it is not done under the job's lock. Before `finish`, so that
-  // whoever comes next finds the memory free; else after the rest.
+  // Memory to release outside the job's lock: to unmap gigabytes takes a while. It goes before `finish`, so that
+  // the next request finds the memory free; else after the rest.
   std::vector<std::shared_ptr<const void>> done_with;
 };
 

@@ -1,4 +1,4 @@
-// What the pipeline of large matrices and its jobs share: the limits, and the stages that a job goes through.
+// The limits, and the stages that a job goes through: the pipeline of large matrices shares them with its jobs.
 #ifndef SVDSERVE_SERVER_LARGE_LARGE_STAGES_H_
 #define SVDSERVE_SERVER_LARGE_LARGE_STAGES_H_
 
@@ -24,7 +24,7 @@ struct LargeOptions {
   absl::Duration idle_timeout = absl::Seconds(60);  // in which a client has to move what TransferPace says
 };
 
-// What every job is given. All of it outlives the jobs.
+// The objects that every job is given. All of them outlive the jobs.
 struct LargeStages {
   const LargeOptions* options = nullptr;
   LargeAdmission* admission = nullptr;

@@ -199,7 +199,7 @@ struct HttpExposer::Impl {
   }
 
   void Accept(int socket) {
-    // Whoever floods the port is served in turns with the others.
+    // A client that floods the port takes turns with the others.
     for (size_t i = 0; i < kMaxConnections; ++i) {
       Descriptor accepted(accept4(socket, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
       if (!accepted) {

@@ -11,7 +11,7 @@
 
 namespace svdserve::server {
 
-// Of one device.
+// The readings of one device.
 struct DeviceReading {
   std::string name, backend, model, uuid, instruction_set;
   bool healthy = false;
@@ -23,7 +23,7 @@ struct DeviceReading {
   int64_t pool_bytes = 0;  // a state again
 };
 
-// What is not an event but a state, read when somebody scrapes.
+// States rather than events, read when somebody scrapes.
 struct GaugeReadings {
   bool ready = false;
   bool degraded = false;

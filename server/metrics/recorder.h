@@ -1,8 +1,8 @@
-// What the stages tell about themselves. An interface of events: no Prometheus, no names of series.
+// The events that the stages report about themselves. An interface alone: no Prometheus, no names of series.
 //
-// Who records: the rpc stage RequestFinished, and the phases kRespond and kTotal (it alone sees requests that the codec
-// refuses, and the end of a reply); the core everything else. Depth and age of the queue, and what devices are doing,
-// are not events: they are read when somebody asks, by Pipeline::stats() and devices().
+// The rpc stage records RequestFinished, and the phases kRespond and kTotal: it alone sees requests that the codec
+// refuses, and the end of a reply. The core records everything else. Depth and age of the queue, and what devices are
+// doing, are not events: they are read when somebody asks, by Pipeline::stats() and devices().
 #ifndef SVDSERVE_SERVER_METRICS_RECORDER_H_
 #define SVDSERVE_SERVER_METRICS_RECORDER_H_
 
@@ -27,7 +27,7 @@ constexpr const char* name(Rpc r) {
   return kNames[static_cast<int>(r)];
 }
 
-// What is asked for: singular values alone, vectors with them, or numbers made from them.
+// The kind of results asked for: singular values alone, vectors with them, or numbers made from them.
 enum class Kind : uint8_t { kValues, kVectors, kAnswers };
 inline constexpr int kKinds = 3;
 constexpr const char* name(Kind k) {
@@ -91,7 +91,7 @@ constexpr const char* name(Phase p) {
   return kNames[static_cast<int>(p)];
 }
 
-// Of a factor of DecomposeLarge.
+// The phases of a factor of DecomposeLarge.
 enum class LargePhase : uint8_t {
   kUpload,    // from its acceptance until commit
   kQueue,     // until a device took it

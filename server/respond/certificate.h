@@ -10,7 +10,7 @@
 
 namespace svdserve::server {
 
-// What of the certificate goes out.
+// The part of the certificate that is sent.
 enum class CertificateScope : uint8_t { kNone, kBatch, kMatrix };
 
 // The largest over the matrices of a batch; see kCertificateNumbers.

@@ -25,7 +25,7 @@ class GroupJoin {
   void OnAnswer(size_t i, Answer answer);
   // A group was submitted, and may have been answered since.
   void Attach(const RequestHandle& group);
-  // Of all groups attached so far.
+  // The handle of all groups attached so far.
   RequestHandle handle() const;
 
  private:

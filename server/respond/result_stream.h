@@ -36,7 +36,7 @@ namespace svdserve::server {
 template <class Answer, class Handle>
 class ResultStream {
  public:
-  // What the transport is to do now, in this order. All may be set.
+  // The next steps of the transport, in this order. All may be set.
   struct Next {
     std::optional<Answer> write;  // start writing this
     bool read = false;            // start the next read
@@ -75,7 +75,7 @@ class ResultStream {
   size_t in_flight() const;
 
  private:
-  // What is due now, by the invariants; marks it as asked for.
+  // The steps due now, by the invariants; marks them as asked for.
   Next Decide() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   Next Answered(Answer answer) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 

@@ -12,7 +12,7 @@ namespace svdserve::server {
 // places. Not thread-safe.
 class ByteRanges {
  public:
-  // Of an operand of `total` >= 0 bytes; at most `most` >= 1 ranges at a time, so that nobody can make it grow.
+  // Ranges of an operand of `total` >= 0 bytes: at most `most` >= 1 of them at a time, so that nobody can make it grow.
   ByteRanges(int64_t total, size_t most) : total_(total), most_(most) {}
 
   enum class Added { kYes, kOverlaps, kOutOfRange, kTooMany };

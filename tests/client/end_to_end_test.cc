@@ -40,7 +40,7 @@ std::vector<T> random_matrices(size_t elements) {
   return v;
 }
 
-// What the engine itself says.
+// The engine's own values.
 template <class T>
 std::vector<client::RealOf<T>> by_engine(const std::vector<T>& data, int64_t rows, int64_t cols, int64_t count,
                                          Order order) {
@@ -708,7 +708,7 @@ TEST(Svdctl, AppendsToWhatTheShellOpened) {
   std::filesystem::remove_all(folder);
 }
 
-// What is told of the first large matrix finds no reader: neither is the second given up, nor does a .part stay.
+// The report on the first large matrix finds no reader. The second is still decomposed, and no .part file stays.
 TEST(Svdctl, AReaderOfItsReportsMayGo) {
   Server server;
   const std::string folder = make_folder(), in = folder + "/a.npy", u = folder + "/u.npy";

@@ -34,7 +34,7 @@ struct Seen {
   std::string announced = {};  // that size as the metadata tell it; empty: they do not
 };
 
-// What it answers. The default: the fake's values, OK.
+// The fake's answer to a request. The default: the fake's values, OK.
 struct Answer {
   int code = 0;
   std::string message = {}, reason = {}, field = {};
@@ -46,7 +46,7 @@ struct Answer {
   bool hold = false;                                        // stream: answer only after the next request's answer
 };
 
-// What the fake does with large factors, and what it saw of them. Results are FakeService::large_byte()s.
+// The fake's behaviour for large matrices, and what it saw of them. Results are FakeService::large_byte()s.
 struct Large {
   int64_t chunk_bytes = 4096;                            // it takes, and sends
   std::vector<Answer> refusals = {};                     // of Open, one a call

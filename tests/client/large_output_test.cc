@@ -1,4 +1,4 @@
-// What svdctl shows and writes of large matrices, and the diagonal of J that it reads.
+// The output of svdctl for large matrices, shown and written, and the diagonal of J that it reads.
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -255,7 +255,7 @@ TEST(NpyOutput, HasItsOwnerToo) {
   EXPECT_EQ(about.st_uid, kOwner);
   EXPECT_EQ(about.st_gid, kOwner);
   EXPECT_EQ(about.st_mode & 0777, 0640u);
-  // Who may not give it to that group opens it to no other.
+  // A user that may not give the file to that group opens it to no other.
   for (const auto& [old_mode, mode] : {std::pair{0640, 0600}, {0644, 0644}, {0604, 0600}, {0664, 0644}}) {
     make_old(static_cast<mode_t>(old_mode));
     ASSERT_EQ(::seteuid(kSomebodyElse), 0);

@@ -45,7 +45,7 @@ cp client/python/benchmarks/outputs_against_numpy.py client/python/benchmarks/ag
 python3 -m venv "$bundle/venv"
 "$bundle/venv/bin/pip" -q install --no-deps --target "$bundle/python" ./client/python google-crc32c
 rm -rf "$bundle/venv"
-# What run.sh compares with at its end.
+# The results that run.sh compares with at its end.
 cp -r tests/device/results "$bundle/"
 tar -C "$(dirname "$bundle")" -czf "$bundle.tar.gz" "$(basename "$bundle")"
 du -sh "$bundle" "$bundle.tar.gz"

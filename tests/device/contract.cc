@@ -25,7 +25,7 @@
 namespace svdserve::numerics {
 namespace {
 
-// What a sample is compared with.
+// A sample, with the reference that it is compared with.
 struct Sample {
   Kind kind;
   Matrix matrix;
@@ -230,8 +230,8 @@ class Contract {
     if (!(r <= 10 * longer * real.unit_roundoff)) fail("%s: residual %Lg", name(sample.kind), r);
     worst_.residual = std::max(worst_.residual, r / (longer * real.unit_roundoff));
     if (given.empty()) return;
-    // Of f64 and c128 the certificate has rounding errors of its own: about sqrt(k) u, and a part of what it measures,
-    // which is rounding errors, too.
+    // The certificate of f64 and c128 has rounding errors of its own: about sqrt(k) u, and a part of what it measures.
+    // The measured value consists of rounding errors, too.
     const bool exact = value_bytes(p.dtype) == 4;
     const double slack = (exact ? 4 : 2 * std::sqrt(static_cast<double>(k))) * real.unit_roundoff;
     const auto agree = [&](double said, long double is) {
@@ -259,7 +259,7 @@ class Contract {
         bool same = true;
         for (int64_t r = 0; r < p.rows; ++r) same = same && u.at(r, j) == u_top.at(r, j);
         for (int64_t c = 0; c < p.cols; ++c) same = same && vh.at(j, c) == vh_top.at(j, c);
-        // Of a rank below `top` the columns that complete a basis are other ones: there are fewer of them.
+        // The columns that complete a basis differ for a rank below `top`: there are fewer of them.
         const double s = whole.numbers(p.dtype, Plane::kValues, i * k + j, 1)[0];
         if (!same && s > 0) fail("leading column %ld of matrix %ld is another one", j, i);
       }

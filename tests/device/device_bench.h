@@ -1,4 +1,4 @@
-// What the benches of kernels on device memory share: timing by events, memory, random matrices, the rate of a copy.
+// Code shared by benches of kernels on device memory: timing by events, memory, random matrices, the rate of a copy.
 #ifndef SVDSERVE_TESTS_DEVICE_DEVICE_BENCH_H_
 #define SVDSERVE_TESTS_DEVICE_DEVICE_BENCH_H_
 

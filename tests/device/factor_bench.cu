@@ -202,7 +202,7 @@ double from_signature(const Dense& b, const std::vector<int8_t>& signs) {
   return frobenius(square);
 }
 
-// Of a as it is stored, largest first. Graded columns keep the relative accuracy of every value.
+// The singular values of the stored matrix, largest first. Graded columns keep the relative accuracy of every value.
 std::vector<double> reference_values(const Dense& stored, bool complex) {
   Dense a = stored.rows < stored.cols ? adjoint(stored) : stored;
   const int m = static_cast<int>(a.rows), n = static_cast<int>(a.cols);

@@ -1,5 +1,5 @@
-// What a dead GPU does to a server: a real illegal access kills the context of GPU 0 in the middle of the work of a
-// pipeline that has all GPUs and the host. Every request must be answered with the values that the host computes, the
+// The effect of a dead GPU on a server. A real illegal access kills the context of GPU 0 while a pipeline of all GPUs
+// and the host is at work. Every request must be answered with the values that the host computes, the
 // device marked, the others left at work, and nothing may hang.
 //   device_faults        exit code 1: something is not so
 #include <cuda_runtime.h>

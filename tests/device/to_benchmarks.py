@@ -116,7 +116,7 @@ def vectors(lines):
     def cell(row):
         jacobi = float(row["gesvdjBatched M/s"])
         approximate = float(row["gesvdaStridedBatched M/s"])
-        # Of small matrices gesvdaStridedBatched returns at once, having refused them.
+        # gesvdaStridedBatched refuses small matrices, and so returns at once.
         peers = [rounded(x) for x in (jacobi, approximate if approximate < 1000 else 0) if x > 0]
         beside = f" ({' / '.join(peers)})" if peers else ""
         return f"{rounded(row['ours M/s'])}{beside}, {round(100 * float(row['of ceiling']))} %"

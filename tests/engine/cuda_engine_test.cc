@@ -40,7 +40,7 @@ const std::filesystem::path kDriverFolder = std::filesystem::path(SVDSERVE_FAKE_
 
 // --- what is missing is named: in processes of their own, because the plugin is looked for once ----------------------
 
-// What the child processes do: one line for each finding.
+// The work of a child process: it prints one line for each finding.
 int probe() {
   std::string why;
   const int count = cuda_device_count(&why);
@@ -164,7 +164,7 @@ std::byte byte_of(uint64_t number) { return static_cast<std::byte>(number * 2654
 // byte too many.
 class Batch {
  public:
-  // Every mark_every-th matrix is marked with a status (0: none is). Of every third segment nobody wants statuses.
+  // Every mark_every-th matrix is marked with a status (0: none is). Every third segment asks for no statuses.
   Batch(const Plan& plan, const std::vector<int64_t>& sizes, int mark_every = 0) : plan_(plan) {
     int64_t number = 0;
     for (const int64_t size : sizes) {
@@ -394,7 +394,7 @@ TEST_P(CudaEngineTest, StatusesAreFetchedForThePiecesThatHaveThem) {
 TEST_P(CudaEngineTest, PiecesOverlap) {
   const Plan plan = plan_of(kSmall);
   const auto engine = open();
-  // What a slot holds by its bytes, a bit more than four times.
+  // The matrices that a slot holds by its bytes; the batch has a bit more than four times as many.
   const auto slot = static_cast<int64_t>(kLeastSlotBytes / matrix_bytes(plan.problem));
   const Batch batch(plan, {slot - 1, 2, slot * 3 + 5});
   batch.expect_done(engine->execute(0, plan, batch.segments()));
@@ -575,7 +575,7 @@ class CudaFaults : public CudaEngineTest {
     EXPECT_FALSE(outcome.execution.completed);
     expect_quiet();
     if (fault == Fault::kSticky) {
-      // Whoever tries again gets the same answer at once.
+      // A second call gets the same answer at once.
       const auto again = engine->execute(0, plan, batch.segments());
       EXPECT_TRUE(again.status.sticky);
       engine.reset();

@@ -17,7 +17,7 @@
 
 namespace svdserve {
 
-// What bisection in extended precision asks for.
+// The traits that bisection in extended precision needs.
 template <>
 struct FloatTraits<long double> {
   static constexpr int kMantissaBits = std::numeric_limits<long double>::digits - 1;

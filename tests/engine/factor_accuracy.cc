@@ -48,7 +48,7 @@ struct Errors {
   double absolute = kNone;                            // the worst in units of u times the largest
 };
 
-// Of values in the same order; no errors where LAPACK gave no values.
+// The errors of values in the same order as the reference; no errors where LAPACK gave no values.
 template <class Reference>
 Errors errors_of(const std::vector<double>& found, const std::vector<Reference>& reference) {
   if (found.size() != reference.size()) return {};

@@ -1,5 +1,5 @@
-// What a large factor is told to need of the host's memory, beside what it takes: every allocation of this program is
-// counted.
+// The host memory that a large factor is said to need, compared with the memory that it takes. Every allocation of this
+// program is counted.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -68,7 +68,7 @@ TEST(FactorMemoryTest, OfASmallOneIsSmall) {
   EXPECT_LT(bytes(1, 1), 100'000u);
   EXPECT_LT(bytes(64, 64), 1'000'000u);
   EXPECT_LT(bytes(300, 300), 20'000'000u);
-  // Of a large one the least that it is made of: a copy and six triangles.
+  // A large one needs at least the memory of its parts: a copy and six triangles.
   EXPECT_GT(bytes(4000, 4000), 7u * 4000 * 4000 * 8);
   EXPECT_LT(bytes(4000, 4000), 7u * 4000 * 4000 * 8 + (40u << 20));
 }

@@ -142,7 +142,7 @@ TEST_P(FactorTest, KeepsTheContractForTallOnesOfManyColumns) {
     EXPECT_LE(residual_of(a, result), 10 * static_cast<double>(rows) * u);
     EXPECT_LE(row_orthogonality(result.right), 10 * static_cast<double>(cols) * u);
     EXPECT_LE(column_orthogonality(result.left), 10 * static_cast<double>(rows) * u);
-    // What the blocks are spread over changes roundings alone.
+    // The number of threads that the blocks are spread over changes roundings alone.
     const auto own = make_host_factor_engine(1);
     const FactorResult alone = run_factor(*own, factor_plan_of({rows, cols, GetParam(), order}, {}), a);
     for (int64_t j = 0; j < cols; ++j) {

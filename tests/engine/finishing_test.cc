@@ -291,7 +291,7 @@ TYPED_TEST(Finishing, ColumnsAfterAZeroOneAreReplaced) {
   EXPECT_LE(orthogonality_of(x, 4), 100 * this->kU);
 }
 
-// What was given up before it converged: the complement is orthonormal in itself, and finite.
+// Columns that were given up before they converged: the complement is orthonormal in itself, and finite.
 TYPED_TEST(Finishing, ComplementOfDependentColumns) {
   Random random(7);
   Stored<TypeParam> x(12, 6);

@@ -126,7 +126,7 @@ TEST(HermitianEigenbasis, ACancelIsSeen) {
                factor::FactorStop);
 }
 
-// What the workspace held before does not matter, and the engine of one thread gives the same bits.
+// The earlier content of the workspace does not matter, and the engine of one thread gives the same bits.
 TEST(SmallFactor, SameBitsWhateverWasBefore) {
   SmallFactor used;
   const auto engine = make_host_factor_engine(1);

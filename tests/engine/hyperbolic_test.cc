@@ -64,7 +64,7 @@ std::vector<long double> eigenvalues(std::vector<Wide> h, size_t n) {
   return values;
 }
 
-// Of G J G^H.
+// The eigenvalues of G J G^H.
 std::vector<long double> reference_eigenvalues(const Matrix& g, const Signs& j) {
   const auto m = static_cast<size_t>(g.rows);
   std::vector<Wide> h(m * m);

@@ -17,7 +17,7 @@ namespace {
 
 constexpr double kRoundoff = 0x1p-53;
 
-// Of both signs and of magnitudes from 1e-3 to 10, ascending; some equal.
+// Eigenvalues of both signs (definite: positive alone), of magnitudes from 1e-3 to 10, ascending; some equal.
 std::vector<double> spectrum(size_t n, bool definite, Random& random) {
   std::vector<double> lambda(n, 0.5);
   for (size_t i = n / 4; i < n; ++i) {
@@ -64,7 +64,7 @@ TYPED_TEST(SymmetricFactorTest, FactorsHaveThemToo) {
                 std::count_if(lambda.begin(), lambda.end(), [](double x) { return x > 0; }));
       const Matrix g = rounded_columns(factor.columns);
       const auto found = reference_eigenvalues(g, factor.signs);
-      // What rounding G to double does to them.
+      // The effect of rounding G to double on the eigenvalues.
       const double bound = 20 * std::sqrt(static_cast<double>(n)) * unit_column_condition(g) * kRoundoff;
       for (size_t i = 0; i < n; ++i) {
         EXPECT_LE(std::abs(found[i] / lambda[i] - 1), bound) << i << " of " << n << ": " << lambda[i];

@@ -1,4 +1,4 @@
-// What the tolerances promise: BISECTION's bound at every delta, JACOBI's relative accuracy and its cosine.
+// The promises of the tolerances: BISECTION's bound at every delta, JACOBI's relative accuracy and its cosine.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>

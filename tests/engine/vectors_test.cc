@@ -214,7 +214,7 @@ TEST_P(VectorsTest, FullBasesKeepTheContract) {
   print("full");
 }
 
-// What is asked for beside a column, and in which order it lies, does not change it.
+// A column depends neither on what else is asked for, nor on the order in which its matrix lies.
 TEST_P(VectorsTest, PartsOfTheAnswerAreTheSameBits) {
   const DType dtype = GetParam();
   for (const auto& [rows, cols] : std::vector<std::pair<int64_t, int64_t>>{
@@ -370,7 +370,7 @@ TEST_P(VectorsTest, GradedColumnsToHighRelativeAccuracy) {
   }
 }
 
-// Of larger matrices, too, a batch is no more than its matrices; wherever their bytes begin.
+// Larger matrices, too, do not depend on their batch, wherever their bytes begin.
 TEST_P(VectorsTest, LargerMatricesDoNotKnowTheirBatch) {
   const DType dtype = GetParam();
   for (const auto& [rows, cols] : std::vector<std::pair<int64_t, int64_t>>{{64, 64}, {97, 96}, {40, 40}}) {

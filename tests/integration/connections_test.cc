@@ -1,4 +1,4 @@
-// Connections that want nothing good: too many, silent ones, ones that speak something else. Whoever behaves is served.
+// Connections that want nothing good: too many, silent ones, ones that speak something else. Good clients are served.
 #include <arpa/inet.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -107,7 +107,7 @@ TEST(ConnectionsTest, TheLimitIsOfClientsConnectionsAlone) {
       [&] { return decompose(channel, random_request(2, 2, 1), &response, std::chrono::seconds(60)).ok(); }));
 }
 
-// Of a server that has no descriptor left, and then has some again.
+// A server that has no descriptor left, and then has some again.
 TEST(ConnectionsTest, WithoutDescriptorsTheServerListensOn) {
   RunningServer server;
   ASSERT_TRUE(call(server).ok());

@@ -280,7 +280,7 @@ TEST_P(BadInputTest, IsRefusedByFieldAndReason) {
   v1::DecomposeResponse response;
   const grpc::Status status = decompose(channel_, request, &response);
   EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT) << status.error_message();
-  // Whoever reads the message alone learns the field, too.
+  // A client that reads the message alone learns the field, too.
   EXPECT_THAT(status.error_message(), ::testing::StartsWith(std::string(GetParam().field) + ": "));
   const ErrorDetails details = details_of(status);
   EXPECT_EQ(details.code, static_cast<int>(grpc::StatusCode::INVALID_ARGUMENT));

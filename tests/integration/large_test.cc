@@ -29,7 +29,7 @@ constexpr bool kMemoryIsMeasured = true;
 #endif
 
 constexpr size_t kChunk = 1 << 20;
-// What a client that takes nothing keeps at most in the server: the pieces of results that the transport has a part of.
+// The most that a client that takes nothing keeps in the server: the pieces of results partly in the transport.
 constexpr double kInTransport = 12 << 20;
 
 struct LargeCall {
@@ -107,7 +107,7 @@ std::vector<double> doubles_of(const std::string& bytes) {
   return out;
 }
 
-// What a client has at the end of a call that went well.
+// Everything that a client has at the end of a call that went well.
 struct Collected {
   std::map<int, std::string> factors;
   std::vector<v1::LargeProgress> progress;

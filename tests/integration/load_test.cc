@@ -51,7 +51,7 @@ class BusyCall {
   std::thread caller_;
 };
 
-// What the server answers to `request` while its device is busy. On a busy machine the device may be done before the
+// The server's answer to `request` while its device is busy. On a busy machine the device may be done before the
 // request arrives: then again.
 grpc::Status ask_while_busy(const RunningServer& server, const v1::DecomposeRequest& request) {
   const auto channel = connect(server.address());

@@ -1,4 +1,4 @@
-// What operators and their tools see: health, reflection, probes, metrics, sockets and logs.
+// The view of operators and their tools: health, reflection, probes, metrics, sockets and logs.
 #include <gmock/gmock.h>
 #include <grpc/health/v1/health.grpc.pb.h>
 #include <grpcpp/generic/generic_stub.h>
@@ -307,7 +307,7 @@ TEST(OperationsTest, LimitsAreLoggedWithTheirReasons) {
 TEST(OperationsTest, LimitsThatTheMachineCannotKeepAreWarnedOf) {
   RunningServer server({"--max-large-bytes=1MiB", "--large-threads=64", "--max-inflight-bytes=1000TiB"});
   EXPECT_THAT(server.log(), HasSubstr("level=warning event=limits reason=\"the limits allow "));
-  EXPECT_THAT(server.log(), HasSubstr("--max-large-bytes=1048576 takes no large matrix"));
+  EXPECT_THAT(server.log(), HasSubstr("--max-large-bytes=1048576 admits no matrix that is too large for Decompose"));
 }
 
 TEST(OperationsTest, AVariableThatMeansNothingIsWarnedOf) {

@@ -1,4 +1,4 @@
-// What a decomposition gives besides values, through a real server: sizes and places of every field, and what the
+// The outputs of a decomposition besides values, through a real server: sizes and places of every field, and what the
 // numbers in them are. How exact they are is for the engine's tests.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -91,7 +91,7 @@ TEST_F(TlsTest, AKeyThatIsNoneStopsTheStart) {
       run_program({server_binary(), "--listen=127.0.0.1:0", "--metrics-listen=", "--tls-cert=" + path("server.pem"),
                    "--tls-key=" + path("san")});
   EXPECT_EQ(result.exit_code, 1) << result.output;
-  EXPECT_NE(result.output.find("the TLS certificate"), std::string::npos) << result.output;
+  EXPECT_NE(result.output.find("--tls-cert, --tls-key or --tls-client-ca"), std::string::npos) << result.output;
 }
 
 }  // namespace

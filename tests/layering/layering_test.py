@@ -34,7 +34,7 @@ class Rule:
     libraries: tuple = ()  # keys of LIBRARIES
 
 
-# What a request is, how it is to be computed and what became of it: plain values that every stage may speak of.
+# A request, how it is to be computed and its outcome: plain values that every stage may speak of.
 VALUES = ("engine/problem.h", "engine/large_factor.h", "engine/options.h", "engine/outputs.h", "engine/result.h", "engine/planner.h")
 # The facade; back ends share its vocabulary.
 EXECUTION = ("engine/execution.h", "engine/cuda_outcome.h", "engine/outputs.h", "engine/vector_layout.h")
@@ -44,7 +44,7 @@ ENGINE = VALUES + EXECUTION + FACTORS + ("engine/svd_engine.h", "engine/cuda_eng
 # The server's own vocabulary, and what a stage tells about itself.
 SERVER = ("server/*", "server/base/", "server/metrics/recorder.h", "server/large/large_memory.h",
           "server/large/large_request.h")
-# What puts the stages together. No stage knows them.
+# The parts that put the stages together. No stage knows them.
 DOORS = ("server/pipeline.h", "server/large/large_pipeline.h", "server/config.h")
 CORE_LIBRARIES = ("absl",)
 CLI_SEES = ("client/cpp/*",)
@@ -90,7 +90,7 @@ RULES = {
     "engine/backends/host/dense": host("base"),
     "engine/backends/host/large": host("base", "packs", "finish", "dense"),
     "engine/backends/host": host(""),
-    # CUDA is known to the kernels and their plugin alone. What the engine and the plugin agree on is in cuda_door.
+    # CUDA is known to the kernels and their plugin alone. The contract of the engine and the plugin is in cuda_door.
     "engine/backends/cuda/device": cuda(),
     "engine/backends/cuda/lanes": cuda("device"),
     "engine/backends/cuda/finish": cuda("device"),
@@ -145,7 +145,7 @@ RULES = {
 # Only implementations: a folder's .cc files may use these besides. The recorder is an interface without Prometheus.
 SOURCES_WITH = {"server/metrics": ("prometheus",)}
 
-# What programs outside the tree include: whatever these lead to, and the libraries that they may ask their user for.
+# Headers that programs outside the tree include, with the libraries that these and their includes may need.
 PUBLIC = {"engine/svd_engine.h": ("absl",), "engine/cuda_engine.h": ("absl",), "engine/large_factor.h": (),
           "client/cpp/client.h": ()}
 

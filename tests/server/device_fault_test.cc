@@ -1,4 +1,4 @@
-// What the server makes of devices that fail: every request is answered once, with the right bits or an honest error,
+// The server's handling of devices that fail: every request is answered once, with the right bits or an honest error,
 // whatever fails when, and the rest of the devices serve on. The devices are host devices, so the answers are real.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -96,7 +96,7 @@ TEST(DevicePool, TheHostHelpsAGpuWithShortWorkAndReplacesALostOne) {
   ASSERT_TRUE(on_host.has_value());
   EXPECT_EQ(on_host->device, 1);
   pool.Release(*on_host);
-  // Of work whose bits are a GPU's own nothing is the host's, however short, while a GPU works.
+  // The host takes no work whose bits are a GPU's own while a GPU works, however short the work is.
   const Plan large = *make_plan({33, 33, DType::kF64, Order::kRowMajor}, {}).plan;
   EXPECT_FALSE(DevicePool::Placement(&pool).Place(large, 1, {}).has_value());
 

@@ -52,7 +52,7 @@ class FakeDeviceControl {
     hangs_ = false;
     changed_.SignalAll();
   }
-  // What batches become from now on, instead of being computed; null: they are computed. May throw.
+  // The outcome of batches from now on, instead of computing them; null: they are computed. May throw.
   void Fail(std::function<DeviceOutcome()> failure) {
     MutexLock lock(&mu_);
     failure_ = std::move(failure);

@@ -17,7 +17,7 @@
 
 namespace svdserve::server {
 
-// What a test and the engine share. Thread-safe.
+// State that a test and the engine share. Thread-safe.
 class FactorControls {
  public:
   void Close() { SetOpen(false); }
@@ -86,7 +86,7 @@ class FactorControls {
     return outcome;
   }
 
-  // What each byte of a result is: the operand's first byte, plus 1, 2 or 3 for values, U and V^H.
+  // The value of each byte of a result: the operand's first byte, plus 1, 2 or 3 for values, U and V^H.
   static void Fill(const FactorPlan& plan, const FactorOperands& operands) {
     const int first = *static_cast<const unsigned char*>(operands.matrix);
     std::memset(operands.values, first + 1, plan.values_bytes());

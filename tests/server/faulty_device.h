@@ -37,7 +37,7 @@ constexpr const char* name(Fault fault) {
 // How the test and the device talk. Shared, because the pool owns the device.
 class FaultPlan {
  public:
-  // What the next batches meet, one each; when the plan is over, `always`.
+  // The next batches meet the planted faults, one each; when the plan is over, `always`.
   void Plant(Fault fault) {
     MutexLock lock(&mu_);
     next_.push_back(fault);

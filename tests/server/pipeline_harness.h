@@ -73,7 +73,7 @@ class Ticket {
 using TicketPtr = std::shared_ptr<Ticket>;
 
 inline constexpr int64_t kMatrixBytes = 4 * sizeof(double);
-// What the ledger counts for a matrix: operand, values, status.
+// The bytes that the ledger counts for a matrix: operand, values, status.
 inline constexpr int64_t kLedgerBytes = kMatrixBytes + 2 * sizeof(double) + 1 + sizeof(MatrixException);
 
 // count matrices, the i-th filled with first + i.

@@ -3,7 +3,7 @@
 //   svdserve_large_rate ADDRESS ROWS COLS          svdserve: upload, then download; what is between does not count
 //   svdserve_large_rate --echo ADDRESS ROWS COLS   the echo: the same bytes, both ways at once, without checksums
 //
-// The matrix is f64, random, in chunks of 1 MiB. Of svdserve U, the values and V^H are taken and thrown away.
+// The matrix is f64, random, in chunks of 1 MiB. U, the values and V^H of svdserve are received and thrown away.
 #include <grpcpp/grpcpp.h>
 #include <svdserve/v1/svd_service.grpc.pb.h>
 
@@ -100,7 +100,7 @@ void measure_server(const std::string& address, int64_t rows, int64_t cols) {
   const double ended = now();
   const grpc::Status status = call.stream->Finish();
   if (!status.ok()) fail(status.error_message());
-  // What the server had not taken when the last chunk was written is part of the upload.
+  // The upload includes the bytes that the server had not taken when the last chunk was written.
   const double up = std::max(sent - began, response.summary().timing().upload_seconds());
   report(static_cast<double>(matrix.size() * sizeof(double)) + results, up, ended - first);
 }

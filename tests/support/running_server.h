@@ -11,7 +11,7 @@
 
 namespace svdserve::testing {
 
-// What a program said and how it ended.
+// The output of a program and how it ended.
 struct ProgramResult {
   int exit_code = -1;  // 128 + signal where a signal ended it
   std::string output;  // both streams

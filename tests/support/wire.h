@@ -33,7 +33,7 @@ std::vector<double> values_of(const v1::DecomposeResponse& response);
 grpc::Status decompose(const std::shared_ptr<grpc::Channel>& channel, const v1::DecomposeRequest& request,
                        v1::DecomposeResponse* response, std::chrono::milliseconds limit = std::chrono::minutes(4));
 
-// What a google.rpc.Status says, taken apart.
+// The content of a google.rpc.Status, taken apart.
 struct ErrorDetails {
   int code = 0;
   std::string message;

@@ -30,7 +30,7 @@ struct BenchOptions {
   bool empty = false, stream = false, retry = false;
 };
 
-// What a run gave; the columns of the CSV output in their order.
+// The result of a run; the columns of the CSV output in their order.
 struct Row {
   std::vector<std::pair<std::string, std::string>> cells;
   template <class T>

@@ -98,7 +98,7 @@ void print_means(const std::vector<double>& snr_db, const std::vector<double>& c
   }
 }
 
-// What is wrong with channels that the server takes as large matrices alone, and what to do instead.
+// The error for channels that the server takes as large matrices alone, and what to do instead.
 std::string too_large(const CapacityArguments& args, const client::Batch& batch, const client::ServerLimits& limits) {
   return absl::StrCat(args.in, ": channels of ", batch.rows, "x", batch.cols,
                       " are too large: this server tells capacities where min(m, n) <= ", limits.max_values,

@@ -14,7 +14,7 @@
 
 namespace svdserve::cli {
 
-// What svd and hsvd are asked about large matrices.
+// The arguments of svd and hsvd for large matrices.
 struct LargeArguments {
   std::string method = "auto", strategy = "auto", variant = "auto";
   double tolerance = 0;
@@ -44,7 +44,7 @@ int run_large(const std::string& command, client::Client& client, const MatrixSt
 // a message, such as those of a tall one with complete bases. Options that only small ones have keep the latter small.
 bool is_large(const client::Batch& batch, const client::ServerLimits& limits, const client::ComputeOptions& compute);
 
-// What the server says of itself; the time for it is taken from the call's.
+// Asks the server for its limits and devices; the time for it is taken from the call's.
 client::Result<client::ServerInfo> ask_server(client::Client& client, client::CallOptions* call);
 
 // fail(), or the exit code of an interrupted command.

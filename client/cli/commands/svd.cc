@@ -67,7 +67,7 @@ std::optional<int> parse(const std::vector<std::string>& words, SvdArguments* to
   set_full_matrices(to->full_matrices, to);
   to->compute.top_k = to->top_k;
   if (to->large.certificate) to->compute.certificate = client::CertificateScope::kBatch;
-  // What else would a tolerance or sweeps be of? Of small matrices AUTO takes neither.
+  // A tolerance or a limit of sweeps implies JACOBI: AUTO takes neither for small matrices.
   const bool implied =
       to->large_options.method == client::Method::kAuto && (to->large.tolerance != 0 || to->large.max_sweeps != 0);
   to->compute.method = implied ? client::Method::kJacobi : to->large_options.method;
@@ -119,7 +119,7 @@ bool has_options_of_large(const client::LargeOptions& o) {
   return o.pivot_strategy != client::PivotStrategy::kAuto || o.block_variant != client::BlockVariant::kAuto;
 }
 
-// What is wrong with the options of a stack that goes as large matrices, or as small ones.
+// The error in the options of a stack that goes as large matrices, or as small ones.
 std::optional<std::string> misplaced_option(const SvdArguments& args, bool large) {
   const std::string of_small = " is of small matrices; this is decomposed as a large one, for its size or its options";
   if (large && args.top_k > 0) return "--top-k" + of_small;
@@ -164,7 +164,7 @@ int run_svd(const std::vector<std::string>& words) {
   if (args.full_matrices && (batch.rows == 0 || batch.cols == 0)) {
     return bad_usage("svd", args.in + ": its matrices have no elements, and so no --full-matrices");
   }
-  // Of a tall matrix V^H is square as it is, of a wide one U: where the other is not wanted, nor are its columns.
+  // V^H of a tall matrix and U of a wide one are square anyway. Full matrices matter only if the other one is wanted.
   if ((batch.rows >= batch.cols ? args.files.u : args.files.vh).empty()) set_full_matrices(false, &args);
   if (args.top_k > batch.values_per_matrix()) return bad_usage("svd", "--top-k is larger than min(m, n)");
   const auto options = args.connection.options();

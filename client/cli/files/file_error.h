@@ -1,4 +1,4 @@
-// What the system said of a file.
+// The error that the system gave for a file.
 #ifndef SVDSERVE_CLIENT_CLI_FILES_FILE_ERROR_H_
 #define SVDSERVE_CLIENT_CLI_FILES_FILE_ERROR_H_
 

@@ -85,7 +85,7 @@ class DictReader {
   size_t at_ = 0;
 };
 
-// "<c8" and the like. What has no number in it is refused by name.
+// "<c8" and the like. A type that holds no numbers is refused by name.
 Status parse_descr(const std::string& descr, NpyHeader* h) {
   const size_t prefix = !descr.empty() && std::strchr("<>|=", descr[0]) != nullptr ? 1 : 0;
   h->big_endian = descr.starts_with('>');

@@ -12,7 +12,7 @@
 
 namespace svdserve::cli {
 
-// What the head of a file says. Versions 1, 2 and 3.
+// The header of a .npy file. Versions 1, 2 and 3.
 struct NpyHeader {
   char kind = 0;  // as in NumPy: b bool, i signed, u unsigned, f float, c complex
   int item_bytes = 0;

@@ -70,15 +70,15 @@ Status write_all(int fd, const OutputTarget& target, const std::byte* at, size_t
   return {};
 }
 
-// The permissions of `old` for a file of another group. Who was in one of the two groups is now in the other, or in
-// none: neither is given more than both had.
+// The permissions of `old` for a file of another group. Users may move between the group and the others, so each of
+// the two gets only the permissions that both had.
 mode_t permissions_of_another_group(mode_t old) {
   const mode_t both = (old >> 3) & old & 07;
   return (old & 0700) | both << 3 | both;
 }
 
 // The file, which nobody else can open yet, gets the permissions of the one whose place it takes, with owner and group
-// where this process may give them away. What the file system refuses leaves it as closed as it is.
+// where this process may give them away. A change that the file system refuses leaves it as closed as it is.
 void take_over(int fd, const OutputTarget& replaced) {
   const bool has_group = ::fchown(fd, replaced.owner, replaced.group) == 0 || ::fchown(fd, -1, replaced.group) == 0;
   (void)::fchmod(fd, has_group ? replaced.mode & 0777 : permissions_of_another_group(replaced.mode));

@@ -131,7 +131,7 @@ Result<OutputTarget> output_target(const std::string& path) {
     auto file = resolved(path);
     if (!file.ok()) return file.status();
     struct stat found {};
-    // What another process's /proc/PID/fd names may have no name any more; then it is written into.
+    // The file behind another process's /proc/PID/fd may have no name any more; then it is written into.
     if (::lstat(file->c_str(), &found) == 0 && found.st_dev == target.device && found.st_ino == target.inode) {
       target.file = *std::move(file);
       return target;

@@ -12,7 +12,7 @@
 
 namespace svdserve::cli {
 
-// What an output path names, symbolic links followed.
+// The target of an output path, symbolic links followed.
 struct OutputTarget {
   std::string path = {};  // as it was given
   // The file that a complete result replaces or becomes; it is no symbolic link. Empty: a device, a pipe or the like,
@@ -23,7 +23,7 @@ struct OutputTarget {
   int descriptor = -1;
   bool is_pipe = false;
   bool exists = false;
-  // Of what exists.
+  // Attributes of a target that exists.
   dev_t device = 0;
   ino_t inode = 0;
   mode_t mode = 0;

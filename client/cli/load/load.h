@@ -28,7 +28,7 @@ struct Workload {
 // Random normal matrices of a shape and type.
 Workload make_workload(int64_t rows, int64_t cols, int64_t count, client::DataType type, double weight, uint64_t seed);
 
-// What was seen while measuring.
+// Latencies, counts and errors of a measurement.
 struct LoadTally {
   Histogram latency;  // of the requests that succeeded
   int64_t ok = 0;

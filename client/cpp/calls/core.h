@@ -1,4 +1,4 @@
-// What every call of a client shares: connections, warm buffers, the server's limits, and who is in flight.
+// State that all calls of a client share: connections, warm buffers, the server's limits, and the calls in flight.
 #ifndef SVDSERVE_CLIENT_CPP_CALLS_CORE_H_
 #define SVDSERVE_CLIENT_CPP_CALLS_CORE_H_
 

@@ -284,7 +284,7 @@ void LargeCall::on_read() {
   failure_ = receiver_.take(reply_, committed_);
   if (!failure_.ok()) return;
   if (reply_.step == LargeStep::kAccepted) write_next();
-  // Of the upload this side knows more.
+  // Ignore the server's upload progress; the client's own count is more recent.
   if (reply_.step == LargeStep::kProgress && reply_.progress.stage != LargeStage::kUpload) tell(reply_.progress);
   if (reply_.step == LargeStep::kFactorChunk) {
     LargeProgress news = progress_;

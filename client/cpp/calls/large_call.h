@@ -30,7 +30,7 @@ class LargeReceiver {
   // values: min(rows, cols) of the operand.
   LargeReceiver(const LargeSizes& sizes, int64_t values, bool has_certificate, const LargeOutputs& out);
 
-  // Of another attempt.
+  // Starts over, for another attempt.
   void restart();
   // Fails with INTERNAL for what a server must not say, with DATA_LOSS for a chunk that was damaged on its way.
   // operand_sent: all of the operand was sent, and commit.
@@ -84,7 +84,7 @@ class LargeCall : public Cancellable {
   const Clock::time_point begin_;
   LargeReceiver receiver_;
 
-  // Of the attempt under way; used by the calling thread alone.
+  // State of the attempt under way; used by the calling thread alone.
   std::unique_ptr<grpc::GenericClientAsyncReaderWriter> rpc_;
   grpc::ByteBuffer received_;
   LargeReply reply_;

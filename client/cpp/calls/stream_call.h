@@ -71,7 +71,7 @@ class StreamCall : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::ByteBu
   bool retry_later(uint64_t id, Request& request, const Status& status);
   using Planes = std::array<std::vector<std::byte>, kPlanes>;
   void answer(uint64_t id, Status status, Report report, Planes planes);
-  // What is wanted of the response to a request, or why it is not that.
+  // Reads the planes and the report that the request asked for. Fails if the response does not fit the request.
   static Result<Report> read_planes(const v1::DecomposeResponse& response, const Request& request, Planes* planes);
 
   void send_again(uint64_t id);

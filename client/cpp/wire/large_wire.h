@@ -21,7 +21,7 @@ grpc::ByteBuffer make_large_commit();
 enum class LargeStep : uint8_t { kNothing, kAccepted, kProgress, kFactorChunk, kSummary };
 enum class LargeFactor : uint8_t { kUnknown, kValues, kLeft, kRight };
 
-// One message of the server. Of its members those of the step are meaningful.
+// One message of the server. Only the members of its step are meaningful.
 struct LargeReply {
   LargeStep step = LargeStep::kNothing;
   int64_t chunk_bytes = 0;  // kAccepted, and so the next two

@@ -18,7 +18,7 @@ class SendBuffers : public std::enable_shared_from_this<SendBuffers> {
     return std::shared_ptr<SendBuffers>(new SendBuffers(keep_bytes));
   }
 
-  // A copy of the bytes. What the last owner drops is kept for the next copy, up to keep_bytes in all.
+  // A copy of the bytes. A buffer that its last owner drops is kept for the next copy, up to keep_bytes in all.
   std::shared_ptr<const std::byte> copy(const void* data, size_t size);
 
  private:

@@ -8,7 +8,7 @@
 
 namespace svdserve::client::internal {
 
-// What a message holds besides its payload; the server reckons with the same figures.
+// The overhead of a message, beside its payload; the server uses the same figures.
 inline constexpr int64_t kMessageOverheadBytes = 4096;
 inline constexpr int64_t kReplyBytesPerMatrix = 5;  // the share of its exception list, at worst
 

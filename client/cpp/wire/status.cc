@@ -76,8 +76,8 @@ Status from_grpc(const grpc::Status& status) {
     s.message = "the message is longer than its receiver accepts; ClientOptions::max_message_bytes bounds replies: " +
                 s.message;
   }
-  // What gRPC itself ended, at either side, comes without details. Cancelled by whom? Not by this client, which says so
-  // without asking gRPC: by a server that stopped just as the call came in, so another attempt may find the next one.
+  // A call that gRPC itself ended, at either side, has no details. This client reports its own cancellations without
+  // asking gRPC, so a server cancelled: it stopped just as the call came in. Another attempt may find the next one.
   if (s.reason.empty() && s.code == Code::kCancelled) {
     s.code = Code::kUnavailable;
     s.message = "the server dropped the call: " + s.message;

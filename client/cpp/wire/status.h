@@ -18,7 +18,7 @@ namespace svdserve::client::internal {
 Status from_grpc(const grpc::Status& status);        // with the details in its trailer, if any
 Status from_rpc(const google::rpc::Status& status);  // of one request of a stream
 
-// What the client refuses itself, in the words that the server would use.
+// A refusal by the client itself, in the words that the server would use.
 Status invalid(std::string field, std::string message);
 Status failure(Code code, std::string reason, std::string message);
 // INTERNAL, for a reply that a server must not send. why: a sentence, such as "it holds 3 matrices, 4 were sent".

@@ -53,7 +53,7 @@ Result<Report> read_response(grpc::ByteBuffer& reply, const Expected& expected, 
 
 // The planes of a parsed message, empty where it has none.
 std::array<std::string_view, kPlanes> planes_of(const v1::DecomposeResponse& response, const Expected& expected);
-// What it tells besides; planes_bytes: how many bytes each had, where `out` has room for what was asked for.
+// The report of the message; planes_bytes: how many bytes each plane had, where `out` has room for what was asked for.
 Result<Report> to_report(const v1::DecomposeResponse& response, const Expected& expected,
                          const std::array<size_t, kPlanes>& planes_bytes, const Outputs& out);
 

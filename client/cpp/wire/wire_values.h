@@ -1,4 +1,4 @@
-// What the files that write and read messages share: enumerations of the contract, and fields that are written by hand.
+// Code that the writers and readers of messages share: enumerations of the contract, and fields written by hand.
 #ifndef SVDSERVE_CLIENT_CPP_WIRE_WIRE_VALUES_H_
 #define SVDSERVE_CLIENT_CPP_WIRE_WIRE_VALUES_H_
 

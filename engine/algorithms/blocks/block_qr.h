@@ -99,7 +99,7 @@ class BlockQr {
       f_.column(j)[i] = finite ? scaled(source(i, j), make_pow2(-L(exponents[j]))) : zero_element<E>();
     }
   }
-  // Of the column from row j on, to every thread.
+  // The reflector of the column from row j on, to every thread.
   SVD_HD Reflector<E> reflector(const E* column, int j) const {
     L square(0);
     for (int i = lane_; i < f_.rows; i += 32) {

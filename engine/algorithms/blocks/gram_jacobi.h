@@ -14,7 +14,7 @@
 // underflows however far apart the columns are. W is for the scaled columns: X_new 2^f_new = X 2^f W_true, with
 // W_true(i, j) = W(i, j) 2^(f_new_j - f_i). Rotations are those of algorithms/jacobi/jacobi_rotation.h, applied from
 // both sides; columns of opposite sign (hyperbolic case) get the hyperbolic rotation, which keeps x_p^H x_p - x_q^H
-// x_q. Of two columns that are rotated the longer one comes first (sorting), unless their signs differ.
+// x_q. A rotation puts the longer of its two columns first (sorting), unless their signs differ.
 //
 // Sources: Novakovic, SIAM J. Sci. Comput. 37 (2015) C1-C30, sections 2 and 4.3, eqs. (13)-(18): rotations, criterion,
 // sorting, block-oriented (one sweep) and full-block (to the end) variants. Veselic, Numer. Math. 64 (1993) 241-269:
@@ -23,8 +23,8 @@
 // H holds; H loses relative accuracy of its small entries where X is ill-conditioned even with unit columns (about 1e7
 // and more), which costs sweeps and no more: the next one starts from the Gram matrix of the true columns.
 //
-// Who cooperates: a Block. block.for_each(n, f) runs f(0) .. f(n - 1) in any order, block.for_each_team(n, f) runs
-// f(team, 0) .. f(team, n - 1), each by one team (core/team.h), in any order; both end with a barrier.
+// The members of a Block cooperate. block.for_each(n, f) runs f(0) .. f(n - 1) in any order. block.for_each_team(n, f)
+// runs f(team, 0) .. f(team, n - 1), each by one team (core/team.h), in any order. Both end with a barrier.
 #ifndef SVDSERVE_ENGINE_ALGORITHMS_BLOCKS_GRAM_JACOBI_H_
 #define SVDSERVE_ENGINE_ALGORITHMS_BLOCKS_GRAM_JACOBI_H_
 
@@ -205,7 +205,7 @@ SVD_HD GramRotation<E> gram_rotation(double alpha, double beta, E gamma, int f_p
   r.pq = times_real(phase, turn * sine_q);
   r.alpha = std::fma(-(sine_p * inverse_c), modulus, alpha);
   r.beta = std::fma(turn * (sine_q * inverse_c), modulus, beta);
-  // Of parallel columns the shorter may come out negative: zero, and left alone until it is computed anew.
+  // The shorter of parallel columns may come out negative: it becomes zero, and is left alone until computed anew.
   r.lost = r.alpha <= kLostNorm2 * alpha || r.beta <= kLostNorm2 * beta;
   r.alpha = std::fmax(r.alpha, 0.0);
   r.beta = std::fmax(r.beta, 0.0);
@@ -243,7 +243,7 @@ struct PackedGram {
   static SVD_HD constexpr int at(int i, int j) { return i * (i + 1) / 2 + j; }
 };
 
-// Of one group, column-major: its own part of H, Q - I of what was done to its columns, the rotations of a p-step.
+// The state of one group, column-major: its part of H, Q - I for what was done to its columns, a p-step's rotations.
 template <class E>
 struct GramGroup {
   static constexpr int n = kJacobiGroup;
@@ -265,7 +265,7 @@ struct GramStep {
 // How many columns the largest cosine is looked for by, for each column.
 inline constexpr int kCosineParts = 4;
 
-// What a block works on and with, k columns.
+// The operands, parameters and scratch memory of a Block, for k columns.
 template <class E>
 struct GramWork {
   int k;                 // 64 or 128

@@ -5,10 +5,10 @@
 //
 // The places of the exchange are threads: pair c of kSplit threads holds the places 2 c and 2 c + 1 in an even step, in
 // an odd one 2 c + 1 and 2 c + 2; the last pair holds place 0 meanwhile, which has no partner. Row i kSplit + part of
-// a column belongs to thread `part` of its pair. An odd k gets one more column, of zeros, which is in no result. What
-// is exchanged need not change registers: of the two columns of a pair the second leaves after an even step, to the
-// pair before, and the first after an odd step, to the pair behind, through a shuffle or, between warps, through the
-// mail (with two mailboxes, used in turn, that is one barrier a step). Or a column stays where it is in memory that the
+// a column belongs to thread `part` of its pair. An odd k gets one more column, of zeros, which is in no result.
+// Exchanged columns need not change registers: the second of a pair leaves after an even step, to the pair before; the
+// first leaves after an odd step, to the pair behind. Each goes through a shuffle or, between warps, through the mail
+// (with two mailboxes, used in turn, that is one barrier a step). Or a column stays where it is in memory that the
 // block shares, and its number (`home`) moves. Without Y, s_j = |x_j| d_j.
 //
 // The code is that of one thread; Block is what it shares with the others:
@@ -20,7 +20,7 @@
 // Threads of a warp take the same way to from_lane() and any_of_warp(), those of a block to the others.
 //
 // Bits are a function of the matrix and of Shape. Cost and accuracy: as jacobi_vectors.h; without Y the errors of d add
-// up, one unit a rotation at most. Who ends without convergence: after max_sweeps, as NOT_CONVERGED.
+// up, one unit a rotation at most. A matrix without convergence ends after max_sweeps, as NOT_CONVERGED.
 #if defined(SVDSERVE_ENGINE_ALGORITHMS_BLOCKS_PLACED_JACOBI_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef SVDSERVE_ENGINE_ALGORITHMS_BLOCKS_PLACED_JACOBI_H_
 #undef SVDSERVE_ENGINE_ALGORITHMS_BLOCKS_PLACED_JACOBI_H_
@@ -47,8 +47,8 @@ struct PlacedShape {
   static constexpr int kYRegisters = kY == ColumnStorage::kRegisters ? kRows : 0;
   static constexpr bool kHasHome = kX == ColumnStorage::kMemory || kY == ColumnStorage::kMemory;
   // Columns in memory follow each other at this distance in elements, so that all begin in the same bank, whatever
-  // places they have. What the pairs of a warp read at once is in different banks because every other one takes its
-  // rows in another order (PlacedJacobi::ordered); x(c, i) is the same row in all pairs.
+  // places they have. The pairs of a warp read different banks at once, because every other pair takes its rows in
+  // another order (PlacedJacobi::ordered); x(c, i) is the same row in all pairs.
   static constexpr int kLeadingDimension = kHeight;
   static constexpr int kPairBytes = kSplit * static_cast<int>(sizeof(Element)), kBankBytes = 128;
   static constexpr int kRowOrders = kHasHome && kPairBytes < kBankBytes ? kBankBytes / kPairBytes : 1;
@@ -64,7 +64,7 @@ struct PlacedShape {
   static SVD_HD constexpr int matrix_elements(int k) { return columns(k) * kLeadingDimension; }
 };
 
-// What the threads of a block share.
+// Memory that the threads of a block share.
 template <class Shape>
 struct PlacedMemory {
   typename Shape::T* mail;     // mail_numbers(k)
@@ -266,7 +266,7 @@ class PlacedJacobi {
     if (block_.index() == 0) memory_.values[0] = floor.v;
     block_.sync();
   }
-  // Of X at the start; what exponent_unless_zero() says of zeros where there is no such row.
+  // The exponent of a row of X at the start; without such a row, the one that exponent_unless_zero() gives zeros.
   template <class Source>
   SVD_HD L exponent_of_row(int row, const Source& source) const {
     const L none = exponent_unless_zero(L(0), L(0));
@@ -279,7 +279,7 @@ class PlacedJacobi {
     SVD_UNROLL for (int d = 1; d < kSplit; d *= 2) exponent = larger(exchanged(exponent, d), exponent);
     return select(exponent > -none, exponent, none);
   }
-  // What a sweep begins with; at the end of the last one, too.
+  // The scaling before each sweep, and after the last one, too.
   SVD_HD void normalize_column(Column& c) {
     const auto scale = sweep_scale(magnitude_of(c), c.scale, L(memory_.values[0]));
     SVD_UNROLL for (int i = 0; i < kRows; ++i) x(c, i) = scaled(x(c, i), scale.x);

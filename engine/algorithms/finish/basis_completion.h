@@ -43,7 +43,7 @@ struct BasisWorkspace {
   }
 };
 
-// r: how many of the first k columns come before a column of exact zeros. What follows that one belongs to singular
+// r: how many of the first k columns come before a column of exact zeros. The columns after that one belong to singular
 // values that are zero, too (perhaps after rounding), so that any orthonormal columns will do. s: k values, descending;
 // or null. A positive last one says that there is no such column, without reading any.
 template <class Team, class E>

@@ -1,4 +1,4 @@
-// What a decomposition is worth, from the matrix as given and the factors as written:
+// The errors of a decomposition, from the matrix as given and the factors as written:
 //
 //   |A - U S V^H|_F / |A|_F,   |I - U^H U|_F,   |I - V^H V|_F,   over the k leading columns of U and V
 //

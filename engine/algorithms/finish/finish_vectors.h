@@ -19,7 +19,7 @@
 
 SVD_KERNEL_BEGIN
 
-// What is asked for, of all matrices alike.
+// The finishing options, the same for all matrices.
 struct FinishOptions {
   int k;             // min(rows, cols) of A
   bool wide;         // Y holds the columns of U

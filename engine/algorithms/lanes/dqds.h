@@ -53,7 +53,7 @@
 
 SVD_KERNEL_BEGIN
 
-// What a pass sums up: G = g_i / p_i, and twice = h_i / p_i + 2 G^2, which the next row starts from.
+// The sums of a pass, with G = g_i / p_i and twice = h_i / p_i + 2 G^2. The next row starts from these two.
 template <class Lane>
 struct LaguerreSums {
   Lane G, twice, f, f2;

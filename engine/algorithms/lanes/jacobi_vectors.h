@@ -11,7 +11,7 @@
 // |tan| <= 1: the inner rotation. A complex pair needs no phase of its own, since g carries it. At the end both
 // matrices are normalized column by column, so that no error of d reaches a result: s_j = 2^f_j |x_j| / |v_j|.
 //
-// Order: odd-even exchange. Of places 0 .. k-1, step t of a sweep rotates the pairs (i, i + 1) with i of t's parity,
+// Order: odd-even exchange of places 0 .. k-1. Step t of a sweep rotates the pairs (i, i + 1) with i of t's parity,
 // and their columns change places. After k steps every two columns have met once, and their order is reversed. It suits
 // threads that own two columns each: only one of them moves, to a neighbour. An odd k ends a sweep with an even step,
 // so beyond k = 16 the next one begins with an odd step: it would repeat the pairs (31 x 31: 11.5 sweeps for 9).
@@ -59,7 +59,7 @@ SVD_KERNEL_BEGIN
 // c128, 1.11 times for c64.
 inline constexpr int kWave = 4;
 
-// What column j of the two matrices is to be multiplied by: 2^exponent d.
+// The scale of column j: the column stands for 2^exponent d x_j in X, and for d v_j in V.
 template <class Lane>
 struct ColumnScale {
   Lane exponent;
@@ -127,8 +127,8 @@ SVD_HD void shrink_and_exchange(ColumnScale<Lane>& p, ColumnScale<Lane>& q, Lane
   q = {select(active, new_p.exponent, new_q.exponent), select(active, new_p.square, new_q.square)};
 }
 
-// What a column is multiplied by before a sweep, so that its largest component is in [1, 2) and d^2 in [1/2, 4): both
-// exact. `largest`: of its components' magnitudes, zero for a column of zeros; the scale is brought up to date.
+// Powers of two for a column of X and V before a sweep, both exact: its largest component comes into [1, 2), d^2 into
+// [1/2, 4). `largest`: of its components' magnitudes, zero for a column of zeros; the scale is updated.
 template <class Lane>
 struct SweepScale {
   Pow2<Lane> x;
@@ -191,8 +191,8 @@ SVD_HD constexpr int first_step(int k, int sweep) {
 }
 
 // True where a sweep that began with a largest component in [1, 2) has left rounding errors alone: 4 sqrt(k) u of the
-// column, or 8 k u of one that is much smaller than the largest, of exponent `largest`. What is left of a dependent
-// column is its part of the tolerated cosines of the others, which is more than the former but no harm in a small
+// column, or 8 k u of one that is much smaller than the largest, of exponent `largest`. A dependent column keeps its
+// part of the tolerated cosines of the others. This part is more than the former bound, but does no harm in a small
 // column.
 template <class Lane>
 SVD_HD typename Lane::Mask is_dependent(int k, Lane square, const ColumnScale<Lane>& column, Lane largest) {

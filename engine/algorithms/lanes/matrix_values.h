@@ -77,7 +77,7 @@ SVD_HD void bidiagonal_values(Size k, Lane* q, Lane* e, Lane* backup, Lane* kept
   }
 }
 
-// Of numbers >= 0. Odd-even transposition: k rounds, in any of which the comparisons are independent.
+// Sorts numbers >= 0 by odd-even transposition: k rounds, in any of which the comparisons are independent.
 template <class Lane, class Size>
 SVD_HD void sort_descending(Size k, Lane* s) {
   SVD_UNROLL for (int round = 0; round < k; ++round) {
@@ -105,7 +105,7 @@ SVD_HD Lane finish_values(Size k, const Lane* exponents, typename Lane::Mask fin
   return status;
 }
 
-// What is to be computed for the matrices of a pack, beside their elements, and where.
+// Arguments for the matrices of a pack, beside their elements: exponents, limits of the method, and scratch memory.
 template <class Lane>
 struct ValuesTask {
   const Lane* given;  // exponents of the columns as loaded; null means zero

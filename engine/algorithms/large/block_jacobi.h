@@ -44,7 +44,7 @@ inline constexpr int32_t kWarmStartSpread = 17;
 // log2 of the largest ratio of columns within which their exponents may be made equal.
 inline constexpr int32_t kPlainSpread = 300;
 inline constexpr double kUnitRoundoff = 0x1p-53;
-// So many u of its columns' norms, and of the largest entries left to it, and a row of R is rounding errors of the QR.
+// A row of R below this many u of its columns' norms, and of the largest entries left, is rounding error of the QR.
 inline constexpr double kNegligibleRow = 8;
 
 template <FactorBackend Backend>
@@ -61,7 +61,7 @@ class BlockJacobi {
     wide_ = p.rows < p.cols;
     m_ = std::max(p.rows, p.cols);
     n_ = std::min(p.rows, p.cols);
-    // Of the tall matrix: a wide operand's bases change places.
+    // Sizes of the tall matrix's bases: a wide operand's bases change places.
     left_columns_ = wide_ ? plan.right_rows : plan.left_columns;
     right_columns_ = wide_ ? plan.left_columns : plan.right_rows;
     vectors_ = left_columns_ > 0 || right_columns_ > 0;
@@ -323,7 +323,7 @@ class BlockJacobi {
       w_ = solution;
     }
     release(x0_);  // X before the sweeps has done what it was kept for
-    // What a solve, or many rotations, have taken from W's orthogonality, some 10 n u, is squared.
+    // The Newton-Schulz step squares W's distance from orthogonality, some 10 n u after a solve or many rotations.
     if (vectors_ && !hyperbolic_ && !outcome_.warm_started) newton_schulz_step(backend_, w_);
     const auto norms = sorted_norms();
     write_values(norms);
@@ -438,7 +438,7 @@ class BlockJacobi {
     backend_.store(basis, adjoint, adjoint ? operands_.right : operands_.left, p);
   }
 
-  // Of what was stored, after rounding: |A - U S V^H|_F / |A|_F, |I - U^H U|_F, |I - V^H V|_F or |J - V^H J V|_F.
+  // Errors of the stored, rounded results: |A - U S V^H|_F / |A|_F, |I - U^H U|_F, |I - V^H V|_F or |J - V^H J V|_F.
   void certify() {
     release_all();
     backend_.stage("certificate");

@@ -32,7 +32,7 @@ inline constexpr int kFullBlockSweeps = 30;  // Novakovic 2015, section 4.3: M_s
 // and progress told, and what a small batch may wait for the device.
 inline constexpr double kGroupSeconds = 0.02;
 
-// What the sweeps work on. All of it the back end's memory.
+// The operands of the sweeps, all in the back end's memory.
 template <class E>
 struct SweepOperands {
   FactorView<E> x;
@@ -110,7 +110,7 @@ class BlockJacobiSweeps {
       result.zero_column |= counters.zero_column;
       result.converged = counters.largest_cosine <= 2 * limits_.tolerance;
       if (repaired || result.converged || counters.largest_cosine > kRepairCosine) continue;
-      // What was as good from the start has not drifted.
+      // Operands that were as good from the start have not drifted.
       if (result.sweeps > 1) repair(operands);
       repaired = true;
     }

@@ -1,5 +1,5 @@
-// What block_jacobi.h asks of a back end: operations on matrices in its own memory. The driver decides, the back end
-// computes; no other code of the driver touches an entry of a matrix.
+// Requirements of block_jacobi.h on a back end: operations on matrices in its own memory. The driver decides, the back
+// end computes; no other code of the driver touches an entry of a matrix.
 //
 // Matrices are column-major with elements E: double or a complex number of two doubles, whatever the operand's type.
 // A view is a pointer into the back end's memory with a shape; the driver cuts views but never follows the pointer.
@@ -80,7 +80,7 @@ struct ScaledNorm {
   int32_t exponent = kZeroColumn;
 };
 
-// What load() found. Of several entries that are not finite the first in the operand's order of storage.
+// The result of load(), with the first entry that is not finite in the operand's order of storage.
 struct LoadReport {
   bool finite = true;
   int64_t row = 0, col = 0;  // of the operand as it was given
@@ -132,7 +132,7 @@ class TallOperand {
   virtual std::vector<double> reduce(const std::vector<int64_t>& columns, FactorView<E> r) = 0;
   // The basis, m x n as FactorOperands has it, := Q [core; 0], rounded once. core, n x n, is overwritten. waits
   virtual void expand(FactorView<E> core) = 0;
-  // Of the certificate, once the basis B is stored: square := B^H B, n x n; |2^-exponent A - B y^H|_F, y n x n. wait
+  // The certificate, once the basis B is stored: square := B^H B, n x n; |2^-exponent A - B y^H|_F, y n x n. wait
   virtual void gram_of_basis(FactorView<E> square) = 0;
   virtual double residual(int32_t exponent, FactorView<E> y) = 0;
 };

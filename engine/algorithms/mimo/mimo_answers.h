@@ -1,4 +1,4 @@
-// What a MIMO system wants of the singular values s_1 >= .. >= s_k of its channels; definitions at MimoOptions
+// MIMO answers from the singular values s_1 >= .. >= s_k of a system's channels; definitions at MimoOptions
 // (engine/options.h). Nothing here over- or underflows for finite s and an SNR of +-300 dB: a stream's gain
 // g_i = SNR s_i^2 is a mantissa and an exponent throughout.
 //
@@ -12,9 +12,9 @@
 // r and r is the largest with v_r below it. E. Telatar, "Capacity of multi-antenna Gaussian channels", Eur. Trans.
 // Telecommun. 10 (1999) 585-595, doi 10.1002/ett.4460100604, section 3.1; D. Tse and P. Viswanath, "Fundamentals of
 // Wireless Communication" (2005), section 5.3.3.
-// Of a group: streams are not sorted. From level = power + v_1, an upper bound, those with v_i above the level are left
-// out and the level is computed anew from the others, until none is left out: the sets shrink, so that ends, and where
-// it ends is the answer. It is the projection onto a simplex by C. Michelot, J. Optim. Theory Appl. 50 (1986) 195-200,
+// Water-filling of a group: streams are not sorted. From level = power + v_1, an upper bound, those with v_i above the
+// level are left out and the level is computed anew from the others, until none is left out. The sets shrink, so this
+// ends, with the answer. It is the projection onto a simplex by C. Michelot, J. Optim. Theory Appl. 50 (1986) 195-200,
 // doi 10.1007/BF00938486. Each pass with a set that shrinks by a factor 1 / (1 + q) lowers the level by at most q times
 // what the pass before did, so there are a few dozen passes at worst; 3 to 6 are usual.
 // Both work with v_i - v_1, and in units of power in which the larger of 1 and v_1 is about one: so nothing cancels,

@@ -1,4 +1,4 @@
-// What is asked of the singular values of a batch of channels, as kernels take it: plain data, by value.
+// The MIMO answers wanted from the singular values of a batch of channels. Kernels take it as plain data, by value.
 #ifndef SVDSERVE_ENGINE_ALGORITHMS_MIMO_MIMO_TASK_H_
 #define SVDSERVE_ENGINE_ALGORITHMS_MIMO_MIMO_TASK_H_
 

@@ -31,7 +31,7 @@ struct Reflector {
   E beta;                  // what H makes of x_0
 };
 
-// Of x with |x|^2 = norm2, from its first element.
+// The reflector of x with |x|^2 = norm2, from its first element.
 template <class E>
 SVD_HD Reflector<E> reflector_of(typename E::Lane norm2, const E& x0) {
   using Lane = typename E::Lane;

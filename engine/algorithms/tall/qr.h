@@ -151,7 +151,7 @@ SVD_HD void pivoted_qr(const Team& team, A a, Size k, typename A::Element::Lane*
   using T = typename E::Scalar;
   const Lane gap(FloatTraits<T>::kLargestGap);
   for (int j = 0; j < k - 1; ++j) {
-    // What is left of each column, |a(j:, c)|^2, or zero for a dependent one.
+    // The squared norm of each column from row j on, |a(j:, c)|^2, or zero for a dependent column.
     team.for_each(j, k, [&](int c) SVD_LAMBDA {
       const Lane s = sum_of_squares<E>(k - j, [&](int i) SVD_LAMBDA { return a(j + i, c); });
       const auto dependent = s <= Lane(dependent_square<T>(k));

@@ -41,7 +41,7 @@ inline Problem problem_of(const SvdserveCudaPlan& plan) {
   return {plan.rows, plan.cols, static_cast<DType>(plan.dtype), static_cast<Order>(plan.order)};
 }
 
-// What of the outputs the layout of vectors depends on.
+// The outputs that the layout of vectors depends on.
 inline Outputs outputs_of(const SvdserveCudaPlan& plan) {
   Outputs o;
   o.left_columns = plan.outputs.left_columns;
@@ -464,7 +464,7 @@ class Launcher {
   const int tile_rows_, tiles_;
 };
 
-// What a translation unit of one element type defines.
+// The functions that a translation unit of one element type defines.
 struct TypeLauncher {
   uint64_t (*workspace_bytes)(const SvdserveCudaPlan& plan, int64_t count);
   cudaError_t (*launch)(const SvdserveCudaPlan& plan, const SvdserveCudaBatch& batch, int device, cudaStream_t stream);

@@ -73,7 +73,7 @@ int launch(int32_t device, const SvdserveCudaPlan* plan, const SvdserveCudaBatch
 int allocate(int32_t device, uint64_t bytes, void** memory) {
   return on_device(device, [&] {
     const cudaError_t error = cudaMalloc(memory, bytes);
-    // What is copied out as one run has gaps between its planes: they hold something.
+    // Planes copied out as one run have gaps between them: the memset initializes these.
     return error != cudaSuccess ? error : cudaMemset(*memory, 0, bytes);
   });
 }

@@ -57,7 +57,7 @@ class CudaLane {
     int64_t count;
     bool pinned;  // the matrices: uploaded from where they are
   };
-  // What is in a slot.
+  // The contents of a slot.
   struct Piece {
     std::vector<Run> runs;
     int64_t count = 0;

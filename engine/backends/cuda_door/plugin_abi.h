@@ -131,7 +131,7 @@ struct SvdserveCudaApi {
   const char* (*factor_refusal)(void);
   // Device memory of a factor while it is decomposed.
   uint64_t (*factor_bytes)(const SvdserveCudaFactorPlan* plan);
-  // Blocks until the results are written. What went wrong is in the outcome. Calls at once share the device.
+  // Blocks until the results are written. The outcome says what went wrong. Calls at once share the device.
   void (*decompose_factor)(int32_t device, const SvdserveCudaFactorPlan* plan,
                            const SvdserveCudaFactorOperands* operands, const SvdserveCudaFactorControl* control,
                            SvdserveCudaFactorOutcome* outcome);

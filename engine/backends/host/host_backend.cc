@@ -110,7 +110,7 @@ void sort_columns(const PackBuffers<T>& buffers, int lanes, int lane, int k, int
   }
 }
 
-// What is known of the matrices of a pack once its kernel has run.
+// The sorted results of the matrices of a pack, once its kernel has run.
 template <class T>
 struct SortedPack {
   int columns[kMaxLanes][kPackLimit];  // [lane][number in descending order]

@@ -43,7 +43,7 @@ constexpr CalibrationShape kShapes[] = {
     {32, DType::kF64, Method::kJacobi},
 };
 
-// Of [-1, 1), so many that every run finds its operands in them.
+// Elements of [-1, 1), enough for the operands of every run.
 template <class T>
 std::vector<T> random_elements() {
   std::vector<T> elements(static_cast<size_t>(kMostBytes) / sizeof(T));

@@ -1,4 +1,4 @@
-// What a device is asked before the first request, so that its cost table knows the commonest shapes.
+// The runs that a device makes before the first request, so that its cost table knows the commonest shapes.
 #ifndef SVDSERVE_SERVER_DEVICE_COST_CALIBRATION_H_
 #define SVDSERVE_SERVER_DEVICE_COST_CALIBRATION_H_
 

@@ -40,7 +40,7 @@ class CostTable {
   CostEstimate Predict(const Plan& plan, int64_t count) const;
 
   // A batch of `count` matrices took so long of the device's time. Only clean runs: completed, neither cancelled nor
-  // failed. What took no time at all was not measured and is ignored, as is a batch of nothing.
+  // failed. A run that took no time at all was not measured and is ignored, as is a batch of nothing.
   void Observe(const Plan& plan, int64_t count, absl::Duration took);
 
  private:

@@ -7,7 +7,7 @@
 namespace svdserve::server {
 namespace {
 
-// What the device at `pace` gets done until `finish`.
+// The number of matrices that the device at `pace` gets done until `finish`.
 double done_by(const Pace& pace, double finish) {
   return std::max(0.0, (finish - pace.start) / pace.seconds_per_matrix);
 }

@@ -16,8 +16,8 @@ inline double estimate_sweeps(const Plan& plan) {
   return std::min(static_cast<double>(plan.max_sweeps), 1 + std::log2(digits));
 }
 
-// Of one matrix beyond its values: the rotations are accumulated and applied to what the columns came from, and each
-// answer takes a logarithm for each value.
+// Floating-point operations of one matrix beyond its values: the rotations are accumulated and applied to what the
+// columns came from, and each answer takes a logarithm for each value.
 inline double estimate_flops_beyond_values(const Plan& plan) {
   const Outputs& o = plan.outputs;
   const double k = static_cast<double>(values_per_matrix(plan.problem));

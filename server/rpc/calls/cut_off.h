@@ -13,9 +13,9 @@
 
 namespace svdserve::server {
 
-// A status of Finish() would wait behind the message that the client does not take. What overtakes that is a code and a
-// text, without details, so the text names the reason. TryCancel() does the same, but always says CANCELLED. OnCancel()
-// follows.
+// A status of Finish() would wait behind the message that the client does not take. A code and a text overtake
+// it, but details cannot, so the text names the reason. TryCancel() does the same, but always says CANCELLED.
+// OnCancel() follows.
 inline void cut_off(grpc::CallbackServerContext* call, const Error& error) {
   const grpc::Status status = to_status(error);
   const std::string text = absl::StrCat(name(error.reason), ": ", error.message);

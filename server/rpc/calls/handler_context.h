@@ -1,4 +1,4 @@
-// What the handlers of all calls share.
+// The context and the functions that the handlers of all calls share.
 #ifndef SVDSERVE_SERVER_RPC_CALLS_HANDLER_CONTEXT_H_
 #define SVDSERVE_SERVER_RPC_CALLS_HANDLER_CONTEXT_H_
 

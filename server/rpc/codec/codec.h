@@ -50,7 +50,7 @@ struct DecodedRequest {
   bool has_groups = false;                  // false: there is one batch
   std::shared_ptr<WireMemory> memory;
   RequestLabels labels;  // of the first group
-  // Of DecomposeStream alone:
+  // Fields of DecomposeStream alone:
   bool is_message = true;  // false: it could not be read, so not even the id is known; `error` says why
   uint64_t request_id = 0;
   std::optional<absl::Duration> timeout;
@@ -63,7 +63,7 @@ struct DecodedRequest {
 DecodedRequest decode_request(grpc::ByteBuffer* message, HostMemory* memory);
 DecodedRequest decode_stream_request(grpc::ByteBuffer* message, HostMemory* memory);
 
-// What became of a request, of one batch or of groups, as it is put on the wire. A view of the answer.
+// The outcome of a request, of one batch or of groups, as it is put on the wire. A view of the answer.
 struct Outcome {
   Outcome(const Answer& a) : error(a.error), answers(&a, 1), total(a.timing.total) {}  // NOLINT: converts on purpose
   Outcome(const GroupsAnswer& a)                                                       // NOLINT: converts on purpose

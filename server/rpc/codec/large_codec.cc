@@ -262,8 +262,8 @@ void decode_into(grpc::ByteBuffer* message, DecodedLarge* out) {
 }  // namespace
 
 uint32_t ReceivedBytes::CopyTo(char* to) const {
-  // What was copied is still in the cache when its checksum is computed; a transport's slice alone is too little for
-  // the checksum to be quick.
+  // A block just copied is still in the cache when its checksum is computed. A transport's slice alone is too little
+  // for the checksum to be quick.
   constexpr size_t kBlock = 96 * 1024;
   uint32_t checksum = 0;
   size_t skip = begin_, copied = 0, checked = 0;

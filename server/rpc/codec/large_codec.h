@@ -38,7 +38,7 @@ struct DecodedLarge {
   Step step = Step::kNone;  // kNone: `error` says why
   Error error;
   LargeOpen open;
-  // Of a chunk.
+  // Fields of a chunk.
   int64_t offset = 0;
   uint32_t checksum = 0;
   ReceivedBytes data;

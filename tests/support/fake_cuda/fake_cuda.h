@@ -2,7 +2,7 @@
 // faults on order, so that everything on this side of the plugin's table is tested where there is no GPU.
 //
 // A process uses it by SVDSERVE_CUDA_PLUGIN, with the folder of fake_cuda_driver, an empty libcuda.so.1, in
-// LD_LIBRARY_PATH. What it is to do can be said in the environment, too:
+// LD_LIBRARY_PATH. Environment variables set its behaviour, too:
 //   SVDSERVE_FAKE_CUDA_DEVICES   how many there are; "error": the driver cannot count them
 //   SVDSERVE_FAKE_CUDA_VERSION   the one version of the table that it has
 //   SVDSERVE_FAKE_CUDA_FAULT     CALL:N:KIND, such as launch:3:sticky; kinds: memory ordinary sticky hang
@@ -66,13 +66,13 @@ struct Observed {
   int hanging;               // calls that hang now
 };
 
-// What a test does with the plugin that it has loaded. Thread-safe, but for reset().
+// A test's control of the plugin that it has loaded. Thread-safe, but for reset().
 class Control {
  public:
   // As new. Frees what is left, so nobody may use the plugin meanwhile.
   virtual void reset() = 0;
   virtual void set_schedule(Schedule schedule) = 0;
-  // Of the workspace that the fake asks for: it decides how many matrices a piece has.
+  // Sets the bytes of workspace that the fake asks for; they decide how many matrices a piece has.
   virtual void set_workspace_per_matrix(uint64_t bytes) = 0;
   // The n-th call from now fails, n >= 1.
   virtual void plan_fault(Call call, int n, Fault fault) = 0;

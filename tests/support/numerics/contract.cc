@@ -14,7 +14,7 @@ Wide overflow_threshold(const RealType& real) {
   return static_cast<Wide>(real.largest) * (1 + static_cast<Wide>(real.unit_roundoff) / 2);
 }
 
-// What a value may be off, and by how much it is off, as absolute numbers of one kind (s or lambda).
+// The error of a value and the error that it may have, as absolute numbers of one kind (s or lambda).
 struct Deviation {
   Wide error;
   Wide allowed;

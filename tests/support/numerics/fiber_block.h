@@ -25,7 +25,7 @@ class FiberBlock {
   FiberBlock(const FiberBlock&) = delete;
   FiberBlock& operator=(const FiberBlock&) = delete;
 
-  // What one thread sees of the block.
+  // One thread's view of the block.
   class Thread {
    public:
     Thread(FiberBlock* block, int index) : block_(block), index_(index) {}

@@ -1,6 +1,6 @@
 // A race detector without a GPU: the calls of a phase (engine/core/team.h) may run in any order, so in a shuffled one
-// they must give the same bits as in ascending order. What two phases must not share shows here, long before threads
-// meet it.
+// they must give the same bits as in ascending order. Data that the calls must not share shows here, long before
+// threads meet it.
 #ifndef SVDSERVE_TESTS_SUPPORT_NUMERICS_SHUFFLED_TEAM_H_
 #define SVDSERVE_TESTS_SUPPORT_NUMERICS_SHUFFLED_TEAM_H_
 

@@ -36,13 +36,13 @@ class Call:
         Raises InvalidArgument for what neither way can ask.
         """
         small, factors = [], []
-        for number, (operand, result) in enumerate(self.results):
+        for place, (operand, result) in enumerate(self.results):
             if operand.empty:
                 continue
             is_large = _large.is_large(operand, self.query, limits)
             self.query.check_size(operand.rows, operand.cols, is_large)
             if is_large:
-                array = f"array {number}" if self.many else ""
+                array = f"array {place}" if self.many else ""
                 factors += [_large.Factor(operand, i, self.query, result, on_progress, array)
                             for i in range(operand.count)]
             else:
@@ -75,48 +75,49 @@ def _check_groups(operand: Operand, query: Query) -> None:
                                f"{operand.batch_shape}")
 
 
-def svdvals(a: Any, method: str, tolerance: float | None, max_sweeps: int | None, pivot_strategy: str | None,
-            block_variant: str | None, return_status: bool) -> Call:
+def svdvals(a: Any, *, return_status: bool, **options: Any) -> Call:
+    """`options` are those of Query."""
+
     def finish(result: Result) -> Any:
         return (result.values(), result.statuses()) if return_status else result.values()
 
     many = _is_list(a) and len({x.shape for x in a}) > 1  # of one shape they are a stack, as for NumPy
-    query = Query(method, tolerance=tolerance, max_sweeps=max_sweeps, pivot_strategy=pivot_strategy,
-                  block_variant=block_variant)
-    return _call(a, query, finish, many=many, writable=True)
+    return _call(a, Query(**options), finish, many=many, writable=True)
 
 
-def svd(a: Any, full_matrices: bool, compute_uv: bool, *, top_k: int | None, fix_phases: bool, certificate: bool | str,
-        method: str, tolerance: float | None, max_sweeps: int | None, pivot_strategy: str | None,
-        block_variant: str | None, out: Any) -> Call:
+def svd(a: Any, full_matrices: bool, compute_uv: bool, *, method: str, certificate: bool | str, out: Any,
+        **options: Any) -> Call:
+    """`options` are those of Query."""
     if not compute_uv:
-        for name, given in (("fix_phases", fix_phases), ("certificate", certificate)):
-            if given:
-                raise invalid_argument(f"options.{name}", "is one of vectors, and compute_uv is False")
-    vectors = "none" if not compute_uv else "full" if full_matrices and top_k is None else "thin"
-    # What else would a tolerance or sweeps be of? Of small matrices AUTO takes neither.
-    implied = method == "auto" and (tolerance is not None or max_sweeps is not None)
-    query = Query("jacobi" if implied else method, large_method=method, tolerance=tolerance, max_sweeps=max_sweeps,
-                  vectors=vectors, top_k=top_k, fix_phases=bool(fix_phases), certificate=_scope(certificate),
-                  pivot_strategy=pivot_strategy, block_variant=block_variant)
+        _refuse_without_vectors(certificate=certificate, **options)
+    vectors = "none" if not compute_uv else "full" if full_matrices and options["top_k"] is None else "thin"
+    # A tolerance or a sweep limit implies JACOBI: AUTO takes neither for small matrices.
+    implied = method == "auto" and (options["tolerance"] is not None or options["max_sweeps"] is not None)
+    query = Query(method="jacobi" if implied else method, large_method=method, vectors=vectors,
+                  certificate=_scope(certificate), **options)
     many = _is_list(a)
     return _call(a, query, _svd_result if compute_uv else Result.values, many=many, out=_out(out, compute_uv, many))
 
 
-def hsvd(g: Any, j: Any, compute_uv: bool, *, certificate: bool, method: str, tolerance: float | None,
-         max_sweeps: int | None, pivot_strategy: str | None, block_variant: str | None, out: Any) -> Call:
+def hsvd(g: Any, j: Any, compute_uv: bool, *, certificate: bool, out: Any, **options: Any) -> Call:
+    """`options` are those of Query."""
     array = np.asarray(g)
     if array.ndim != 2:
         raise np.linalg.LinAlgError(f"{array.ndim}-dimensional array given. Array must be two-dimensional")
     if array.size == 0:
         raise invalid_argument("open.rows" if array.shape[0] == 0 else "open.cols", "must be at least 1, is 0")
-    if certificate and not compute_uv:
-        raise invalid_argument("options.certificate", "is one of vectors, and compute_uv is False")
-    query = Query(method, tolerance=tolerance, max_sweeps=max_sweeps, vectors="thin" if compute_uv else "none",
-                  certificate="batch" if certificate else "none", pivot_strategy=pivot_strategy,
-                  block_variant=block_variant, signature=_signature(j))
+    if not compute_uv:
+        _refuse_without_vectors(certificate=certificate)
+    query = Query(vectors="thin" if compute_uv else "none", certificate="batch" if certificate else "none",
+                  signature=_signature(j), **options)
     return _call(array, query, _svd_result if compute_uv else Result.values, many=False,
                  out=_out(out, compute_uv, False))
+
+
+def _refuse_without_vectors(**options: Any) -> None:
+    for name in ("fix_phases", "certificate"):
+        if options.get(name):
+            raise invalid_argument(f"options.{name}", "is one of vectors, and compute_uv is False")
 
 
 def _signature(j: Any) -> bytes:
@@ -176,18 +177,16 @@ def precoders(h: Any, rank: int, fix_phases: bool) -> Call:
     return _call(h, query, lambda result: result.array("precoders"), many=_is_list(h))
 
 
-def mimo(h: Any, *, snr_db: float | Iterable[float] | None, capacity: bool, water_filling: bool, stream_snr: bool,
-         condition_number: bool, effective_rank: bool, rank_threshold: float | None, precoders: int, combiners: int,
-         singular_values: bool, group_size: int | None, fix_phases: bool, certificate: bool | str) -> Call:
+def mimo(h: Any, *, snr_db: float | Iterable[float] | None, rank_threshold: float | None, precoders: int, combiners: int,
+         singular_values: bool, group_size: int | None, fix_phases: bool, certificate: bool | str,
+         **options: bool) -> Call:
+    """`options` are those of Mimo."""
     decibels, is_scalar = snrs(snr_db)
-    asked = Mimo(capacity=capacity, water_filling=water_filling, stream_snr=stream_snr,
-                 condition_number=condition_number, effective_rank=effective_rank,
-                 rank_threshold=None if rank_threshold is None else number("options.mimo.rank_threshold",
-                                                                           rank_threshold),
-                 snr_db=decibels, group_size=_group_size(group_size),
+    threshold = None if rank_threshold is None else number("options.mimo.rank_threshold", rank_threshold)
+    asked = Mimo(snr_db=decibels, group_size=_group_size(group_size), rank_threshold=threshold,
                  precoder_columns=positive("options.mimo.precoder_columns", precoders) if precoders else 0,
                  combiner_columns=positive("options.mimo.combiner_columns", combiners) if combiners else 0,
-                 values=singular_values)
+                 values=singular_values, **options)
 
     def finish(result: Result) -> MimoResult:
         arrays = {name: result.array(name) for name in _MIMO_ARRAYS}

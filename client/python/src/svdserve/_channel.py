@@ -26,7 +26,7 @@ _LARGEST_MESSAGE_BYTES = 2**31 - 1  # that gRPC and protobuf can have
 # host:port, or a name with one of gRPC's schemes. gRPC takes a host without a port for one with port 443.
 _ADDRESS = re.compile(r"(unix|unix-abstract|dns|ipv4|ipv6|vsock):.+|([^:/]+|\[[^\]]+\]):\d{1,5}")
 
-# Seconds. What is longer, infinity above all, is no timeout: gRPC's clock would overflow and the call fail at once.
+# Seconds. A longer timeout, such as infinity, means none: gRPC's clock would overflow and the call fail at once.
 _LONGEST_TIMEOUT = 1e9
 
 CHANNEL_OPTIONS: tuple[tuple[str, Any], ...] = (

@@ -7,7 +7,7 @@ import functools
 import threading
 from collections.abc import Iterable
 from types import TracebackType
-from typing import Any, Callable, Literal, overload
+from typing import Any, Callable, Literal, TypedDict, Unpack, overload
 
 import grpc
 import numpy as np
@@ -19,11 +19,66 @@ from ._channel import (DEFAULT_IN_FLIGHT, DEFAULT_MESSAGE_BYTES, DEFAULT_PIECE_B
 from ._large import OnProgress
 from ._transfer import transfer
 from .errors import closed_error, from_rpc_error
-from .values import Limits, RetryPolicy, ServerInfo, Tls, server_info
+from .values import Limits, MimoResult, RetryPolicy, ServerInfo, SVDResult, Tls, server_info
 
 Values = npt.NDArray[np.floating[Any]]
+Vectors = npt.NDArray[np.inexact[Any]]
 Statuses = npt.NDArray[np.uint8]
-ArrayOrList = npt.ArrayLike | list[npt.NDArray[Any]]  # a list: stacks of different shapes
+Stacks = list[npt.NDArray[Any]]  # of different shapes; they travel together
+Out = npt.NDArray[Any] | tuple[npt.NDArray[Any] | None, npt.NDArray[Any] | None, npt.NDArray[Any] | None]
+
+
+# The keywords of the verbs, for their overloads. The verbs themselves have the defaults and say what each means.
+
+
+class _Common(TypedDict, total=False):
+    method: str
+    tolerance: float | None
+    max_sweeps: int | None
+    pivot_strategy: str | None
+    block_variant: str | None
+    progress: OnProgress | None
+    timeout: float | None
+
+
+class _Svd(_Common, total=False):
+    top_k: int | None
+    fix_phases: bool
+    certificate: bool | Literal["matrix"]
+    out: Out | None
+
+
+class _Hsvd(_Common, total=False):
+    certificate: bool
+    out: Out | None
+
+
+class _Capacity(TypedDict, total=False):
+    water_filling: bool
+    group_size: int | None
+    timeout: float | None
+
+
+class _Precoders(TypedDict, total=False):
+    fix_phases: bool
+    timeout: float | None
+
+
+class _Mimo(TypedDict, total=False):
+    snr_db: float | Iterable[float] | None
+    capacity: bool
+    water_filling: bool
+    stream_snr: bool
+    condition_number: bool
+    effective_rank: bool
+    rank_threshold: float | None
+    precoders: int
+    combiners: int
+    singular_values: bool
+    group_size: int | None
+    fix_phases: bool
+    certificate: bool | Literal["matrix"]
+    timeout: float | None
 
 
 class Client:
@@ -57,22 +112,27 @@ class Client:
         self._closed = threading.Event()
         self._limits: Limits | None = None
 
+    # The first overload that fits counts: a list of arrays is an ArrayLike, too.
     @overload
-    def svdvals(self, a: npt.ArrayLike, *, method: str = ..., tolerance: float | None = ...,
-                max_sweeps: int | None = ..., pivot_strategy: str | None = ..., block_variant: str | None = ...,
-                progress: OnProgress | None = ..., timeout: float | None = ...,
-                return_status: Literal[False] = ...) -> Values: ...
+    def svdvals(self, a: Stacks, *, return_status: Literal[False] = ...,
+                **options: Unpack[_Common]) -> Values | list[Values]: ...
 
     @overload
-    def svdvals(self, a: npt.ArrayLike, *, method: str = ..., tolerance: float | None = ...,
-                max_sweeps: int | None = ..., pivot_strategy: str | None = ..., block_variant: str | None = ...,
-                progress: OnProgress | None = ..., timeout: float | None = ...,
-                return_status: Literal[True]) -> tuple[Values, Statuses]: ...
+    def svdvals(self, a: Stacks, *, return_status: Literal[True],
+                **options: Unpack[_Common]) -> tuple[Values, Statuses] | list[tuple[Values, Statuses]]: ...
 
-    def svdvals(self, a: npt.ArrayLike, *, method: str = "auto", tolerance: float | None = None,
+    @overload
+    def svdvals(self, a: npt.ArrayLike, *, return_status: Literal[False] = ...,
+                **options: Unpack[_Common]) -> Values: ...
+
+    @overload
+    def svdvals(self, a: npt.ArrayLike, *, return_status: Literal[True],
+                **options: Unpack[_Common]) -> tuple[Values, Statuses]: ...
+
+    def svdvals(self, a: npt.ArrayLike | Stacks, *, method: str = "auto", tolerance: float | None = None,
                 max_sweeps: int | None = None, pivot_strategy: str | None = None, block_variant: str | None = None,
                 progress: OnProgress | None = None, timeout: float | None = None,
-                return_status: bool = False) -> Values | tuple[Values, Statuses]:
+                return_status: bool = False) -> object:
         """Singular values, as numpy.linalg.svd(a, compute_uv=False) returns them.
 
         Args:
@@ -124,14 +184,39 @@ class Client:
             >>> status == svdserve.MatrixStatus.OK
             array([ True,  True])
         """
-        return self._run(_calls.svdvals(a, method, tolerance, max_sweeps, pivot_strategy, block_variant, return_status),
-                         timeout, progress)
+        return self._run(_calls.svdvals(
+            a, return_status=return_status, method=method, tolerance=tolerance, max_sweeps=max_sweeps,
+            pivot_strategy=pivot_strategy, block_variant=block_variant), timeout, progress)
 
-    def svd(self, a: ArrayOrList, full_matrices: bool = True, compute_uv: bool = True, *, top_k: int | None = None,
-            fix_phases: bool = False, certificate: bool | Literal["matrix"] = False, method: str = "auto",
-            tolerance: float | None = None, max_sweeps: int | None = None, pivot_strategy: str | None = None,
-            block_variant: str | None = None, progress: OnProgress | None = None, out: Any = None,
-            timeout: float | None = None) -> Any:
+    @overload
+    def svd(self, a: Stacks, full_matrices: bool = ..., compute_uv: Literal[True] = ...,
+            **options: Unpack[_Svd]) -> list[SVDResult]: ...
+
+    @overload
+    def svd(self, a: Stacks, full_matrices: bool = ..., *, compute_uv: Literal[False],
+            **options: Unpack[_Svd]) -> list[Values]: ...
+
+    @overload
+    def svd(self, a: Stacks, full_matrices: bool, compute_uv: Literal[False],
+            **options: Unpack[_Svd]) -> list[Values]: ...
+
+    @overload
+    def svd(self, a: npt.ArrayLike, full_matrices: bool = ..., compute_uv: Literal[True] = ...,
+            **options: Unpack[_Svd]) -> SVDResult: ...
+
+    @overload
+    def svd(self, a: npt.ArrayLike, full_matrices: bool = ..., *, compute_uv: Literal[False],
+            **options: Unpack[_Svd]) -> Values: ...
+
+    @overload
+    def svd(self, a: npt.ArrayLike, full_matrices: bool, compute_uv: Literal[False],
+            **options: Unpack[_Svd]) -> Values: ...
+
+    def svd(self, a: npt.ArrayLike | Stacks, full_matrices: bool = True, compute_uv: bool = True, *,
+            top_k: int | None = None, fix_phases: bool = False, certificate: bool | Literal["matrix"] = False,
+            method: str = "auto", tolerance: float | None = None, max_sweeps: int | None = None,
+            pivot_strategy: str | None = None, block_variant: str | None = None, progress: OnProgress | None = None,
+            out: Out | None = None, timeout: float | None = None) -> object:
         """The decomposition a = U @ diag(S) @ Vh, as numpy.linalg.svd returns it, of matrices of any size.
 
         Args:
@@ -184,14 +269,22 @@ class Client:
             (True, 'upload', 'download', True)
         """
         return self._run(_calls.svd(
-            a, full_matrices, compute_uv, top_k=top_k, fix_phases=fix_phases, certificate=certificate, method=method,
-            tolerance=tolerance, max_sweeps=max_sweeps, pivot_strategy=pivot_strategy, block_variant=block_variant,
-            out=out), timeout, progress)
+            a, full_matrices, compute_uv, top_k=top_k, fix_phases=bool(fix_phases), certificate=certificate,
+            method=method, tolerance=tolerance, max_sweeps=max_sweeps, pivot_strategy=pivot_strategy,
+            block_variant=block_variant, out=out), timeout, progress)
+
+    @overload
+    def hsvd(self, g: npt.ArrayLike, j: npt.ArrayLike, compute_uv: Literal[True] = ...,
+             **options: Unpack[_Hsvd]) -> SVDResult: ...
+
+    @overload
+    def hsvd(self, g: npt.ArrayLike, j: npt.ArrayLike, compute_uv: Literal[False],
+             **options: Unpack[_Hsvd]) -> Values: ...
 
     def hsvd(self, g: npt.ArrayLike, j: npt.ArrayLike, compute_uv: bool = True, *, certificate: bool = False,
              method: str = "auto", tolerance: float | None = None, max_sweeps: int | None = None,
              pivot_strategy: str | None = None, block_variant: str | None = None, progress: OnProgress | None = None,
-             out: Any = None, timeout: float | None = None) -> Any:
+             out: Out | None = None, timeout: float | None = None) -> object:
         """The hyperbolic decomposition g = U @ diag(S) @ Vh, with U^H U = I and V^H J V = J.
 
         With it g @ diag(j) @ g^H, which may be indefinite, has the eigenvalues j * S**2 and the eigenvectors U.
@@ -224,8 +317,14 @@ class Client:
             g, j, compute_uv, certificate=certificate, method=method, tolerance=tolerance, max_sweeps=max_sweeps,
             pivot_strategy=pivot_strategy, block_variant=block_variant, out=out), timeout, progress)
 
-    def capacity(self, h: ArrayOrList, snr_db: float | Iterable[float], *, water_filling: bool = False,
-                 group_size: int | None = None, timeout: float | None = None) -> Any:
+    @overload
+    def capacity(self, h: Stacks, snr_db: float | Iterable[float], **options: Unpack[_Capacity]) -> list[Values]: ...
+
+    @overload
+    def capacity(self, h: npt.ArrayLike, snr_db: float | Iterable[float], **options: Unpack[_Capacity]) -> Values: ...
+
+    def capacity(self, h: npt.ArrayLike | Stacks, snr_db: float | Iterable[float], *, water_filling: bool = False,
+                 group_size: int | None = None, timeout: float | None = None) -> object:
         """Capacity of MIMO channels y = h @ x + noise in bit/s/Hz, made where the singular values s_i are.
 
         Args:
@@ -258,7 +357,14 @@ class Client:
         """
         return self._run(_calls.capacity(h, snr_db, water_filling, group_size), timeout)
 
-    def precoders(self, h: ArrayOrList, rank: int, *, fix_phases: bool = False, timeout: float | None = None) -> Any:
+    @overload
+    def precoders(self, h: Stacks, rank: int, **options: Unpack[_Precoders]) -> list[Vectors]: ...
+
+    @overload
+    def precoders(self, h: npt.ArrayLike, rank: int, **options: Unpack[_Precoders]) -> Vectors: ...
+
+    def precoders(self, h: npt.ArrayLike | Stacks, rank: int, *, fix_phases: bool = False,
+                  timeout: float | None = None) -> object:
         """The `rank` strongest right singular vectors of each channel: what a transmitter of so many streams multiplies by.
 
         Args:
@@ -275,12 +381,18 @@ class Client:
         """
         return self._run(_calls.precoders(h, rank, fix_phases), timeout)
 
-    def mimo(self, h: ArrayOrList, *, snr_db: float | Iterable[float] | None = None, capacity: bool = False,
+    @overload
+    def mimo(self, h: Stacks, **options: Unpack[_Mimo]) -> list[MimoResult]: ...
+
+    @overload
+    def mimo(self, h: npt.ArrayLike, **options: Unpack[_Mimo]) -> MimoResult: ...
+
+    def mimo(self, h: npt.ArrayLike | Stacks, *, snr_db: float | Iterable[float] | None = None, capacity: bool = False,
              water_filling: bool = False, stream_snr: bool = False, condition_number: bool = False,
              effective_rank: bool = False, rank_threshold: float | None = None, precoders: int = 0,
              combiners: int = 0, singular_values: bool = False, group_size: int | None = None,
              fix_phases: bool = False, certificate: bool | Literal["matrix"] = False,
-             timeout: float | None = None) -> Any:
+             timeout: float | None = None) -> object:
         """Everything that is asked for of MIMO channels, from one decomposition.
 
         Args:

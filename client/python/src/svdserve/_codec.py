@@ -265,7 +265,7 @@ def overlap(a: np.ndarray, b: np.ndarray) -> bool:
     """Whether two arrays have a byte in common: exactly, unless their strides make that a search too long to wait for;
     then they have."""
     try:
-        return np.shares_memory(a, b, max_work=1_000_000)
+        return bool(np.shares_memory(a, b, max_work=1_000_000))  # type: ignore[arg-type]  # its stub knows two values
     except RuntimeError:  # TooHardError, which NumPy 1 and 2 keep in different places
         return True
 
@@ -389,7 +389,8 @@ class Result:
         if name not in self._arrays:
             plane = self._planes[name]
             self._arrays[name] = self._in_place(plane) if name in self._out else self._allocate(plane)
-        return self._arrays[name][index].reshape(-1).view(np.uint8)
+        memory: np.ndarray = self._arrays[name][index].reshape(-1).view(np.uint8)
+        return memory
 
     def _in_place(self, plane: Plane) -> np.ndarray:
         """The caller's own memory for a plane, where results can be written to it as they are received."""

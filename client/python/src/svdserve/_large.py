@@ -37,7 +37,7 @@ _PLANES = {_proto.LARGE_FACTORS["SINGULAR_VALUES"]: "singular_values",
            _proto.LARGE_FACTORS["RIGHT_VECTORS_ADJOINT"]: "right_vectors_adjoint"}
 _STAGES = {number: name.lower() for name, number in _proto.LARGE_STAGES.items() if number}
 
-OnProgress = Callable[[Progress], Any]
+OnProgress = Callable[[Progress], object]
 
 
 @dataclasses.dataclass(frozen=True)

@@ -5,30 +5,41 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import functools
-from collections.abc import Iterable
 from types import TracebackType
-from typing import Any, Awaitable, Callable, Literal, overload
+from typing import Any, Awaitable, Callable
 
 import grpc
 import grpc.aio
-import numpy.typing as npt
 
 from . import _calls, _codec, _large, _proto
+from ._aio_verbs import AsyncVerbs
 from ._channel import (DEFAULT_IN_FLIGHT, DEFAULT_MESSAGE_BYTES, DEFAULT_PIECE_BYTES, ChannelSettings, Deadline, Stub,
                        announcement, health_name)
-from ._client import ArrayOrList, Statuses, Values
 from ._large import OnProgress
 from ._transfer import Stop, transfer
 from .errors import closed_error, from_rpc_error
 from .values import Limits, RetryPolicy, ServerInfo, Tls, server_info
 
 
-class AsyncClient:
+class AsyncClient(AsyncVerbs):
     """A connection to a svdserve server for coroutines of one event loop. Arguments are Client's, and raise as there.
+
+    svdvals, svd, hsvd, capacity, precoders and mimo are Client's, to be awaited. An array must not change while its call
+    is awaited. Cancelling the coroutine cancels the work at the server. `progress` is called by the loop.
 
     The channel is opened by the first call, so that it belongs to the loop which runs then. Packing a piece keeps the
     loop busy for about a millisecond a 4 MiB; smaller `piece_bytes` make the loop more responsive. Large matrices go over a
     connection of their own, served by a thread of the loop's default executor, and leave the loop alone.
+
+    Example:
+        >>> import asyncio, numpy as np, svdserve
+        >>> async def example():
+        ...     async with svdserve.AsyncClient(address) as client:
+        ...         return await asyncio.gather(client.svdvals(np.eye(2)), client.svdvals(np.ones((3, 1, 4))))
+        >>> asyncio.run(example())
+        [array([1., 1.]), array([[2.],
+               [2.],
+               [2.]])]
     """
 
     def __init__(self, address: str, *, tls: Tls | bool = False, retry: RetryPolicy | None = None,
@@ -41,87 +52,6 @@ class AsyncClient:
         self._blocking_stub: Stub | None = None
         self._closed = False
         self._limits: Limits | None = None
-
-    @overload
-    async def svdvals(self, a: npt.ArrayLike, *, method: str = ..., tolerance: float | None = ...,
-                      max_sweeps: int | None = ..., pivot_strategy: str | None = ..., block_variant: str | None = ...,
-                      progress: OnProgress | None = ..., timeout: float | None = ...,
-                      return_status: Literal[False] = ...) -> Values: ...
-
-    @overload
-    async def svdvals(self, a: npt.ArrayLike, *, method: str = ..., tolerance: float | None = ...,
-                      max_sweeps: int | None = ..., pivot_strategy: str | None = ..., block_variant: str | None = ...,
-                      progress: OnProgress | None = ..., timeout: float | None = ...,
-                      return_status: Literal[True]) -> tuple[Values, Statuses]: ...
-
-    async def svdvals(self, a: npt.ArrayLike, *, method: str = "auto", tolerance: float | None = None,
-                      max_sweeps: int | None = None, pivot_strategy: str | None = None,
-                      block_variant: str | None = None, progress: OnProgress | None = None,
-                      timeout: float | None = None,
-                      return_status: bool = False) -> Values | tuple[Values, Statuses]:
-        """Singular values of a, shape (..., m, n): shape (..., min(m, n)), descending.
-
-        Arguments, result and exceptions are those of Client.svdvals. `a` must not change while the call is awaited.
-        Cancelling the coroutine cancels what is under way at the server.
-
-        Example:
-            >>> import asyncio, numpy as np, svdserve
-            >>> async def example():
-            ...     async with svdserve.AsyncClient(address) as client:
-            ...         return await asyncio.gather(client.svdvals(np.eye(2)), client.svdvals(np.ones((3, 1, 4))))
-            >>> asyncio.run(example())
-            [array([1., 1.]), array([[2.],
-                   [2.],
-                   [2.]])]
-        """
-        return await self._run(_calls.svdvals(a, method, tolerance, max_sweeps, pivot_strategy, block_variant,
-                                              return_status), timeout, progress)
-
-    async def svd(self, a: ArrayOrList, full_matrices: bool = True, compute_uv: bool = True, *, top_k: int | None = None,
-                  fix_phases: bool = False, certificate: bool | Literal["matrix"] = False, method: str = "auto",
-                  tolerance: float | None = None, max_sweeps: int | None = None, pivot_strategy: str | None = None,
-                  block_variant: str | None = None, progress: OnProgress | None = None, out: Any = None,
-                  timeout: float | None = None) -> Any:
-        """The decomposition a = U @ diag(S) @ Vh. Arguments, result and exceptions are those of Client.svd; `progress` is
-        called by the loop."""
-        return await self._run(_calls.svd(
-            a, full_matrices, compute_uv, top_k=top_k, fix_phases=fix_phases, certificate=certificate, method=method,
-            tolerance=tolerance, max_sweeps=max_sweeps, pivot_strategy=pivot_strategy, block_variant=block_variant,
-            out=out), timeout, progress)
-
-    async def hsvd(self, g: npt.ArrayLike, j: npt.ArrayLike, compute_uv: bool = True, *, certificate: bool = False,
-                   method: str = "auto", tolerance: float | None = None, max_sweeps: int | None = None,
-                   pivot_strategy: str | None = None, block_variant: str | None = None,
-                   progress: OnProgress | None = None, out: Any = None, timeout: float | None = None) -> Any:
-        """The hyperbolic decomposition g = U @ diag(S) @ Vh. Arguments, result and exceptions are those of Client.hsvd;
-        `progress` is called by the loop."""
-        return await self._run(_calls.hsvd(
-            g, j, compute_uv, certificate=certificate, method=method, tolerance=tolerance, max_sweeps=max_sweeps,
-            pivot_strategy=pivot_strategy, block_variant=block_variant, out=out), timeout, progress)
-
-    async def capacity(self, h: ArrayOrList, snr_db: float | Iterable[float], *, water_filling: bool = False,
-                       group_size: int | None = None, timeout: float | None = None) -> Any:
-        """Capacity of MIMO channels in bit/s/Hz. Arguments, result and exceptions are those of Client.capacity."""
-        return await self._run(_calls.capacity(h, snr_db, water_filling, group_size), timeout)
-
-    async def precoders(self, h: ArrayOrList, rank: int, *, fix_phases: bool = False,
-                        timeout: float | None = None) -> Any:
-        """Leading right singular vectors. Arguments, result and exceptions are those of Client.precoders."""
-        return await self._run(_calls.precoders(h, rank, fix_phases), timeout)
-
-    async def mimo(self, h: ArrayOrList, *, snr_db: float | Iterable[float] | None = None, capacity: bool = False,
-                   water_filling: bool = False, stream_snr: bool = False, condition_number: bool = False,
-                   effective_rank: bool = False, rank_threshold: float | None = None, precoders: int = 0,
-                   combiners: int = 0, singular_values: bool = False, group_size: int | None = None,
-                   fix_phases: bool = False, certificate: bool | Literal["matrix"] = False,
-                   timeout: float | None = None) -> Any:
-        """What is asked for of MIMO channels. Arguments, result and exceptions are those of Client.mimo."""
-        call = _calls.mimo(
-            h, snr_db=snr_db, capacity=capacity, water_filling=water_filling, stream_snr=stream_snr,
-            condition_number=condition_number, effective_rank=effective_rank, rank_threshold=rank_threshold,
-            precoders=precoders, combiners=combiners, singular_values=singular_values, group_size=group_size,
-            fix_phases=fix_phases, certificate=certificate)
-        return await self._run(call, timeout)
 
     async def info(self, *, timeout: float | None = None) -> ServerInfo:
         """What the server is and can do. Raises as svdvals does."""
@@ -201,10 +131,7 @@ class AsyncClient:
 
         async def worker() -> None:
             for message in untaken:  # the workers share the iterator: each takes the next message when it is free
-                request = message.request(options)
-                metadata = announcement(request)
-                message.deliver(await self._retry(lambda: self._open().decompose(
-                    request, timeout=deadline.remaining(), metadata=metadata), deadline))
+                message.deliver(await self._send(message.request(options), deadline))
 
         workers = [asyncio.create_task(worker()) for _ in range(min(len(messages), self._settings.max_in_flight))]
         try:
@@ -213,6 +140,11 @@ class AsyncClient:
             for task in workers:  # of a call that fails as a whole
                 task.cancel()
             await asyncio.gather(*workers, return_exceptions=True)
+
+    async def _send(self, request: Any, deadline: Deadline) -> Any:
+        metadata = announcement(request)
+        return await self._retry(lambda: self._open().decompose(
+            request, timeout=deadline.remaining(), metadata=metadata), deadline)
 
     async def _retry(self, send: Callable[[], Awaitable[Any]], deadline: Deadline,
                      may_repeat: Callable[[], bool] = lambda: True) -> Any:

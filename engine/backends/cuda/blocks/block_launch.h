@@ -1,5 +1,5 @@
-// Matrices with 33 <= k = min(m, n) <= 128: a thread block each (block_kernels.h). What the launcher of an element type
-// calls; defined in the units that block.cu.in makes, which take long to compile.
+// Matrices with 33 <= k = min(m, n) <= 128: a thread block each (block_kernels.h). The launcher of an element type
+// calls these functions. The units that block.cu.in makes define them, and take long to compile.
 #ifndef SVDSERVE_ENGINE_BACKENDS_CUDA_BLOCKS_BLOCK_LAUNCH_H_
 #define SVDSERVE_ENGINE_BACKENDS_CUDA_BLOCKS_BLOCK_LAUNCH_H_
 

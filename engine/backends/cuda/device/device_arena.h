@@ -1,5 +1,5 @@
-// The device memory of one job: one allocation, cut into pieces from the front, first fit. What is given back may be
-// cut again at once, because all work of the job is in one stream.
+// The device memory of one job: one allocation, cut into pieces from the front, first fit. A piece that is given back
+// may be cut again at once, because all work of the job is in one stream.
 #ifndef SVDSERVE_ENGINE_BACKENDS_CUDA_DEVICE_DEVICE_ARENA_H_
 #define SVDSERVE_ENGINE_BACKENDS_CUDA_DEVICE_DEVICE_ARENA_H_
 

@@ -1,4 +1,4 @@
-// What the launcher hands to kernels: plain data in device memory, and the types that they are instantiated for.
+// Arguments from the launcher to kernels: plain data in device memory, and the types that they are instantiated for.
 #ifndef SVDSERVE_ENGINE_BACKENDS_CUDA_DEVICE_KERNEL_CALL_H_
 #define SVDSERVE_ENGINE_BACKENDS_CUDA_DEVICE_KERNEL_CALL_H_
 
@@ -31,7 +31,7 @@ struct SquareCall {
   uint64_t* exception_counts;  // [in,out] by MatrixStatus
 };
 
-// What is known of k x k matrices between two kernels, interlaced: number i of matrix m lies at [i * count + m].
+// Results of k x k matrices between two kernels, interlaced: number i of matrix m lies at [i * count + m].
 template <class T>
 struct Between {
   T* q;         // k: squared diagonal of B, or alpha of B^T B; JACOBI: s

@@ -1,4 +1,4 @@
-// What every launch of a kernel shares: the stream with its first error, and pieces of the workspace.
+// The state that kernel launches share: the stream with its first error, and pieces of the workspace.
 #ifndef SVDSERVE_ENGINE_BACKENDS_CUDA_DEVICE_LAUNCH_CONTEXT_H_
 #define SVDSERVE_ENGINE_BACKENDS_CUDA_DEVICE_LAUNCH_CONTEXT_H_
 

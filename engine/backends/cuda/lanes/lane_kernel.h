@@ -22,14 +22,14 @@ struct LaneShape {
   // for bisection, and where dqds has no registers its arrays and their backup.
   static constexpr int kScratch = kInRegisters ? 3 * K : 7 * K;
   static constexpr int kNumbers = kMatrix + (kMethod == Method::kJacobi ? 2 * K : 0);
-  // What goes on in registers is read from its slot once: by vectors of 16 bytes where a matrix consists of them.
+  // A matrix that goes on in registers is read from its slot once: by vectors of 16 bytes where it consists of them.
   static constexpr int kVector =
       kMethod == Method::kBidiagonal && kMatrix * sizeof(T) % 16 == 0 ? 16 / static_cast<int>(sizeof(T)) : 1;
   static constexpr int kSlot = (kNumbers / kVector | 1) * kVector;
   static constexpr int kScratchSlot = kMethod == Method::kBidiagonal ? kScratch | 1 : kSlot;
   static constexpr int kLargerSlot = kSlot > kScratchSlot ? kSlot : kScratchSlot;
   static constexpr int kBlock = lane_block(kLargerSlot * static_cast<int>(sizeof(T)));
-  // What the compiler is told of blocks on a multiprocessor. BIDIAGONAL, 1: it takes the registers that it needs, where
+  // The compiler's least number of blocks on a multiprocessor. BIDIAGONAL, 1: it takes the registers that it needs;
   // left to itself it spills a few for one block more. JACOBI, 0: it decides, and more threads beat more registers.
   static constexpr int kLeastBlocks = kMethod == Method::kBidiagonal ? 1 : 0;
   static constexpr int kSharedBytes = kBlock * kLargerSlot * static_cast<int>(sizeof(T));

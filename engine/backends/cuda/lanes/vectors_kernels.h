@@ -295,7 +295,7 @@ struct VectorsTask {
     floor = scalar::floor_above(column, row);
   }
 
-  // What a sweep begins with; at the end of the last one, too.
+  // The scaling before each sweep, and after the last one, too.
   __device__ __forceinline__ void normalize_columns() {
     normalize_column(p);
     normalize_column(q);

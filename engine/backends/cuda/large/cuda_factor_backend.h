@@ -1,7 +1,7 @@
 // The back end of block_jacobi.h on a GPU: algorithms/large/factor_backend.h is the contract of every operation. QR,
 // eigenbasis and products of whole matrices are cuSOLVER's and cuBLAS's; p-steps are our own (p_step.h).
 //
-// Of p_step() one thing is different here: the Gram matrix itself is swept, not its Cholesky factor, and nothing falls
+// One thing of p_step() is different here: the Gram matrix itself is swept, not its Cholesky factor, and nothing falls
 // to QR. Where a Gram matrix has lost the digits of a pair, W is orthogonal all the same, and the next sweep begins
 // with the Gram matrix of what it made: columns that were nearly parallel are no longer so. That costs sweeps where
 // columns depend on each other, which a QR before has made rare.
@@ -503,7 +503,7 @@ class CudaFactorBackend {
   template <class T>
   T* upload(const std::vector<T>& from) {
     T* const to = take<T>(static_cast<int64_t>(from.size()));
-    // Of pageable memory: has been read when the call returns.
+    // Pageable memory has been read when the call returns.
     require(cudaMemcpyAsync(to, from.data(), from.size() * sizeof(T), cudaMemcpyHostToDevice, lane_.stream),
             "uploading");
     return to;
@@ -565,7 +565,7 @@ class CudaFactorBackend {
     Work& operator=(const Work&) = delete;
     void allocate() {
       device = backend.arena_.take(device_bytes);
-      // Of some shapes, very tall ones, cuSOLVER wants more than factor_bytes() foresees.
+      // cuSOLVER wants more than factor_bytes() foresees for some shapes, very tall ones.
       is_own = device == nullptr;
       if (is_own) require(cudaMalloc(&device, device_bytes), "allocating cuSOLVER's memory");
       info = backend.template take<int>(1);

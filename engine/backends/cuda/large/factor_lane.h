@@ -1,4 +1,4 @@
-// What a large factor needs of a device beside memory for its matrices: a stream, the libraries' handles, pinned memory
+// Device resources of a large factor beside memory for its matrices: a stream, the libraries' handles, pinned memory
 // for transfers. Made when none is idle, kept for the next factor.
 #ifndef SVDSERVE_ENGINE_BACKENDS_CUDA_LARGE_FACTOR_LANE_H_
 #define SVDSERVE_ENGINE_BACKENDS_CUDA_LARGE_FACTOR_LANE_H_

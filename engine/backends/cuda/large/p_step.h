@@ -23,7 +23,7 @@ struct PStepMatrix {
 
 // Which pairs need not be looked at: a block's version grows when it changes, and a pair that was found orthogonal
 // keeps the sum of its blocks' versions, which is the same for as long as neither changes. In device memory; without
-// blocks, every pair is looked at. Whoever changes X otherwise, or the tolerance, begins anew.
+// blocks, every pair is looked at. A caller that changes X otherwise, or the tolerance, begins anew.
 struct PStepVersions {
   int* blocks;  // [in,out] of each block
   int* sums;    // [in,out] of pair (p, q), p < q, at q (q - 1) / 2 + p; -1: never
@@ -102,7 +102,7 @@ struct PStepCall {
   void* workspace;  // device, p_step_workspace_bytes(count, columns), aligned to 256
 };
 
-// What the device allows.
+// The limits of the device.
 struct PStepLimits {
   int multiprocessors;
   int shared_bytes;  // of a block, opted in

@@ -64,7 +64,7 @@ class PhaseClock {
     pending_.clear();
   }
 
-  // When the stream has passed everything. What sweeps take beside the kernels of p-steps is "sweep".
+  // When the stream has passed everything. "sweep" is the time of sweeps beside the kernels of p-steps.
   std::vector<FactorPhase> phases() {
     collect();
     stage("end");

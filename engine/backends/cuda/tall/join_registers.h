@@ -165,7 +165,7 @@ __global__ void __launch_bounds__(kRegisterBlock)
   E* const top = reinterpret_cast<E*>(call.triangles) + at.top * k * k;
   E* const bottom = reinterpret_cast<E*>(call.triangles) + at.bottom * k * k;
   const auto mark = top[0].re.v;
-  // Of a matrix that is not finite the mark stays.
+  // The mark of a matrix that is not finite stays.
   const bool writes = at.exists && (!at.is_first || mark == mark), keeps = call.heads != nullptr;
   Join join;
   join.load(top, k, join.top);

@@ -201,7 +201,7 @@ __device__ __forceinline__ void store_square(const Team& team, scalar::MatrixVie
   for (int x = team.rank(); x < k * k; x += threads) to[x] = a(x / k, x % k);
 }
 
-// Of the pair (t, t + distance): the k x k part of t becomes the parts of both.
+// Applies the join of (t, t + distance): the k x k part of t becomes the parts of both.
 template <class E, int kThreads>
 __global__ void __launch_bounds__(kTeamBlock)
     apply_join_kernel(const TallCall<typename E::Scalar> call, int distance, int columns) {

@@ -57,7 +57,7 @@ constexpr bool is_register_tile(int rows, int k, int element_bytes) {
   return (rows == 16 || rows == 32 || rows == 64) && k + 8 <= rows &&
          register_tile_words(rows, k, element_bytes) <= kRegisterTileWords;
 }
-// Of those, the ones that leave room for X beside them.
+// Whether such tiles leave room for X beside them.
 constexpr bool has_room_for_x(int rows, int k, int element_bytes) {
   return register_tile_words(rows, k, element_bytes) <= kRegisterTileWords / 2;
 }
@@ -70,7 +70,7 @@ class RegisterTile {
   static constexpr int kTileRows = kRows, kTileGroups = kGroups;
   static constexpr int kThreads = 8 * kGroups, kHeight = 8 * kRows;
 
-  // What the tile's columns leave beside the reflectors: of column c of this thread's group.
+  // The results of the tile's columns beside the reflectors: at c, of column c of this thread's group.
   struct Kept {
     Lane<T> g[kColumns];
     E beta[kColumns];

@@ -1,4 +1,4 @@
-// What the threads of one call count together.
+// Counts that the threads of one call share.
 #ifndef SVDSERVE_ENGINE_BACKENDS_HOST_BASE_STATUS_COUNTERS_H_
 #define SVDSERVE_ENGINE_BACKENDS_HOST_BASE_STATUS_COUNTERS_H_
 

@@ -18,8 +18,8 @@ namespace {
 // whose work outweighs that.
 constexpr uint64_t kKeptOperandBytes = uint64_t{1} << 20;
 
-// Whoever names a tolerance or a limit of sweeps means those of the Jacobi method from the triangle on: then there is
-// no warm start. Else it is the driver that decides on one, by the matrix, and on the tolerance: its own is the
+// A tolerance or a limit of sweeps given by the caller refers to the Jacobi method from the triangle on: then there is
+// no warm start. Else the driver decides on a warm start, by the matrix, and on the tolerance: its own is the
 // smaller.
 FactorPlan factor_plan_of(const Plan& plan) {
   FactorOptions options;
@@ -57,7 +57,7 @@ MatrixStatus status_of(const FactorOutcome& outcome) {
 
 }  // namespace
 
-// Of one thread.
+// The workspace of one thread.
 template <class T>
 struct FactorBatch<T>::Workspace {
   std::optional<FactorPlan> plan;  // what `factor` has memory for

@@ -3,7 +3,7 @@
 //   FactorBatch<T> batch(plan, source, counters);
 //   batch.run(first, last, cancel, values);   // from any thread, for disjoint ranges that make up all matrices
 //
-// What a matrix becomes is a function of the plan and the matrix alone.
+// The results of a matrix are a function of the plan and the matrix alone.
 #ifndef SVDSERVE_ENGINE_BACKENDS_HOST_LARGE_FACTOR_BATCH_H_
 #define SVDSERVE_ENGINE_BACKENDS_HOST_LARGE_FACTOR_BATCH_H_
 

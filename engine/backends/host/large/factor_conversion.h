@@ -17,7 +17,7 @@ template <class E>
 void store_result(const FactorThreads& threads, factor::FactorView<E> a, bool adjoint, void* matrix,
                   const Problem& problem);
 
-// Of an operand that is not all finite: which entry is not, the first in the order of storage.
+// Finds the first entry that is not finite, in the order of storage, of an operand that has one.
 factor::LoadReport find_fault(const void* matrix, const Problem& problem);
 
 }  // namespace svdserve::host

@@ -95,7 +95,7 @@ FactorPhase& HostFactorBackend<E>::phase(const std::string& name) {
 template <class E>
 void HostFactorBackend<E>::stage(const char* name) {
   const auto now = Clock::now();
-  // Of the sweeps the p-steps tell more.
+  // The p-steps tell more about the sweeps.
   if (!stage_.empty() && stage_ != "sweep")
     phase(stage_).seconds += std::chrono::duration<double>(now - stage_start_).count();
   stage_ = name;

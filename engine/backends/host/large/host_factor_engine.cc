@@ -14,17 +14,17 @@
 namespace svdserve {
 namespace {
 
-// n x n matrices that block_jacobi.h holds at once beside the operand's copy. Of values: X, and what the eigenbasis of
-// a warm start is made in; of vectors: X, R_2, X_2, W, and two to polish it with, or four beside a basis that is
-// stored.
+// n x n matrices that block_jacobi.h holds at once beside the operand's copy. Values alone take X, and those in which a
+// warm start makes its eigenbasis. Vectors take X, R_2, X_2, W, and two to polish it with, or four beside a basis that
+// is stored.
 constexpr uint64_t kTrianglesForValues = 5;
 constexpr uint64_t kTrianglesForVectors = 6;
 constexpr uint64_t kTrianglesBesideBasis = 4;
-// What small blocks that the pool keeps, and scratch of threads, take at most.
+// The most bytes that small blocks kept by the pool, and scratch of threads, take.
 constexpr uint64_t kMostSlackBytes = 32 << 20;
 
-// Of a factor whose matrices take `bytes`: the pool keeps no more than there was once; of a pair of blocks with k
-// columns each thread has some twelve k x k matrices, and columns of all n rows where it needs its QR.
+// The slack of a factor whose matrices take `bytes`. The pool keeps no more than there was once. Each thread has some
+// twelve k x k matrices for a pair of blocks with k columns, and columns of all n rows where it needs its QR.
 uint64_t slack_bytes(uint64_t bytes, uint64_t n, uint64_t element, int threads) {
   const uint64_t k = std::min(n, 2 * static_cast<uint64_t>(host_factor_block_width(static_cast<int64_t>(n))));
   constexpr uint64_t kLists = 64 << 10;

@@ -75,8 +75,8 @@ uint64_t tall_operand_bytes(const FactorPlan& plan, int threads) {
   const uint64_t b = host_factor_block_rows(plan.values),
                  chains = host_factor_chains(longer(plan), plan.values, threads);
   const bool vectors = plan.left_columns > 0;
-  // Of each chain the reflectors of its head, a triangle and a block; where there is a basis a core and another block,
-  // too; and tau.
+  // Each chain has the reflectors of its head, a triangle and a block; where there is a basis, also a core and another
+  // block. The second term is tau.
   const uint64_t of_chain = 2 * n * n + (b + kPadding) * n;
   uint64_t entries = chains * of_chain + (m / b + 1 + 2 * chains) * n;
   if (vectors) entries += chains * (n * n + (b + kPadding) * n);

@@ -17,11 +17,11 @@ namespace svdserve::host {
 
 // Whether it suits a plan: much taller than wide (or the reverse), and no full basis.
 bool takes_tall_operand(const FactorPlan& plan);
-// What it allocates at most, in bytes.
+// The most that it allocates, in bytes.
 uint64_t tall_operand_bytes(const FactorPlan& plan, int threads);
 
 // The rows are sorted by the exponents of their largest entries alone, so that rows of about the same size stay
-// neighbours in memory. Of the sorted ones each chain gets n, its head, which is made a triangle by itself; the others
+// neighbours in memory. Each chain gets n of the sorted rows, its head, which is made a triangle by itself. The others
 // come in blocks, and block i is added to the triangle of chain i mod chains (stacked_qr.h). Last, the chains'
 // triangles are joined to that of the first. (Heads are needed: a triangle of zeros to begin with would be n more rows
 // of the operand, and of the basis of a singular one.)

@@ -13,7 +13,7 @@ namespace {
 
 using factor::FactorView;
 
-// So many rows at once, for whole cache lines of both sides.
+// Rows taken at once, for whole cache lines of both sides.
 constexpr int64_t kRowsOfTile = 16;
 
 template <class E>

@@ -93,7 +93,7 @@ HWY_INLINE void rotate(double* x, double* y, int ld, const Rotation& rotation, b
   }
 }
 
-// What the larger exponent, the smaller one, and their product cost: 1, S^2 and S = 2^-|f_p - f_q|.
+// Scales for the larger exponent, the smaller one, and their product: 1, S^2 and S = 2^-|f_p - f_q|.
 struct Scales {
   double p = 1, q = 1, s = 1;
 };

@@ -1,5 +1,5 @@
 // The block pair level on the host: factorize, orthogonalize, postmultiply, for one pair of block-columns.
-// What it does is the contract of p_step() in algorithms/large/factor_backend.h; 001 = Novakovic, SIAM J. Sci. Comput.
+// Its contract is that of p_step() in algorithms/large/factor_backend.h; 001 = Novakovic, SIAM J. Sci. Comput.
 // 37 (2015) C1-C30, section 4.
 #ifndef SVDSERVE_ENGINE_BACKENDS_HOST_LARGE_PAIR_STEP_H_
 #define SVDSERVE_ENGINE_BACKENDS_HOST_LARGE_PAIR_STEP_H_
@@ -14,7 +14,7 @@
 
 namespace svdserve::host {
 
-// What became of one pair, and where the time went.
+// The outcome of one pair, and the time of each part.
 struct PairReport {
   RotationCounts counts;
   double largest_cosine = 0;

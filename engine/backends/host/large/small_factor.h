@@ -10,7 +10,7 @@
 namespace svdserve::host {
 
 // The workspace of one thread: kept from matrix to matrix, it allocates nothing large for the second one of a shape.
-// Whoever computes many matrices should hold a BlasThreads (blas.h) meanwhile; decompose() holds one of its own.
+// A caller with many matrices should hold a BlasThreads (blas.h) meanwhile; decompose() holds one of its own.
 // Same plan and matrix, same bits, whatever was computed before. Thread safety: none, one object a thread.
 class SmallFactor {
  public:

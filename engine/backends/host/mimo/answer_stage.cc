@@ -14,7 +14,7 @@ MimoTask<T> task_of(const Plan& plan) {
   return make_mimo_task<T>(plan.problem.rows, plan.problem.cols, o.snr.data(), o.snr_count, o.rank_threshold);
 }
 
-// What one thread keeps from call to call.
+// The buffers that one thread keeps from call to call.
 template <class T>
 struct AnswerBuffers {
   AlignedBuffer<T> values, answers;

@@ -1,5 +1,5 @@
-// What the host back end calls: lane kernels behind plain function pointers, one table for each instruction set and
-// element type. Plain data: no Highway, no lanes.
+// The kernels that the host back end calls: lane kernels behind plain function pointers, one table for each instruction
+// set and element type. Plain data: no Highway, no lanes.
 //
 // Packed arrays: a pack holds `lanes` matrices, and component c of element x lies at [(x * components + c) * lanes +
 // l] for matrix l. Missing matrices of the last pack are zero.

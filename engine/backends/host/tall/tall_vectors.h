@@ -47,8 +47,8 @@ class TallVectors {
   const KernelTable<T>& kernels_;
   const TallShape shape_;
   size_t triangle_size_, tile_size_;  // numbers in a pack
-  // Of every tile: its triangle, and on the way back its k x k part of X; its factor; g of its own reflectors and of
-  // the join in which it is the bottom, and that one's heads.
+  // Every tile has its triangle, and on the way back its k x k part of X; its factor; g of its own reflectors. It also
+  // has g and the heads of the join in which it is the bottom.
   AlignedBuffer<T> triangles_, factors_, g_, heads_;
   AlignedBuffer<T> exponents_, y_, scratch_;
 };

@@ -1,0 +1,54 @@
+"""What type checkers must say of the package, checked by `mypy --strict`, never run.
+
+An expected error carries `type: ignore` with its code. mypy reports an ignore that ignores nothing, so each of them is a
+test that the line is wrong.
+"""
+
+from typing import Any, assert_type
+
+import numpy as np
+import numpy.typing as npt
+
+import svdserve
+
+h: npt.NDArray[np.complex64] = np.zeros((5, 4, 4), np.complex64)
+stacks: list[npt.NDArray[np.float64]] = [np.eye(2), np.zeros((3, 2))]
+Values = npt.NDArray[np.floating[Any]]
+Vectors = npt.NDArray[np.inexact[Any]]
+
+
+def blocking(client: svdserve.Client) -> None:
+    assert_type(client.svdvals(h), Values)
+    assert_type(client.svdvals(h, return_status=True), tuple[Values, npt.NDArray[np.uint8]])
+    assert_type(client.svd(h), svdserve.SVDResult)
+    assert_type(client.svd(h, False, method="jacobi", timeout=3), svdserve.SVDResult)
+    assert_type(client.svd(h, compute_uv=False), Values)
+    assert_type(client.svd(h, True, False), Values)
+    assert_type(client.svd(stacks), list[svdserve.SVDResult])
+    assert_type(client.svd(stacks, compute_uv=False), list[Values])
+    assert_type(client.hsvd(np.eye(3), [1, 1, -1]), svdserve.SVDResult)
+    assert_type(client.hsvd(np.eye(3), [1, 1, -1], False), Values)
+    assert_type(client.capacity(h, [0, 10], water_filling=True), Values)
+    assert_type(client.capacity(stacks, 10), list[Values])
+    assert_type(client.precoders(h, rank=2), Vectors)
+    assert_type(client.mimo(h, snr_db=10, capacity=True), svdserve.MimoResult)
+    assert_type(client.mimo(stacks, effective_rank=True), list[svdserve.MimoResult])
+    u, s, vh = client.svd(h)
+    wrong: str = client.svd(h)  # type: ignore[assignment]
+    client.svd(h, methd="jacobi")  # type: ignore[call-overload]
+    client.svd(h, top_k="two")  # type: ignore[call-overload]
+    client.capacity(h)  # type: ignore[call-overload]
+    client.capacity(h, 10, "yes")  # type: ignore[call-overload]
+
+
+async def awaited(client: svdserve.AsyncClient) -> None:
+    assert_type(await client.svdvals(h), Values)
+    assert_type(await client.svd(h), svdserve.SVDResult)
+    assert_type(await client.svd(h, compute_uv=False), Values)
+    assert_type(await client.svd(stacks), list[svdserve.SVDResult])
+    assert_type(await client.hsvd(np.eye(3), [1, 1, -1]), svdserve.SVDResult)
+    assert_type(await client.capacity(h, 10), Values)
+    assert_type(await client.precoders(h, rank=2), Vectors)
+    assert_type(await client.mimo(h, condition_number=True), svdserve.MimoResult)
+    wrong: str = await client.svd(h)  # type: ignore[assignment]
+    await client.svd(h, methd="jacobi")  # type: ignore[call-overload]
