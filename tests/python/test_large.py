@@ -281,7 +281,7 @@ def test_hsvd(either, fake, rng, m, n, dtype, order):
     assert close(either.hsvd(g, j.astype(float), compute_uv=False), fake_server.hyperbolic(g, j)[1], g)
 
 
-@pytest.mark.parametrize("j", [[1, 0, -1], [1, 2, 1], [1, np.nan, 1], [], [[1, 1, 1]], 1])
+@pytest.mark.parametrize("j", [[1, 0, -1], [1, 2, 1], [1, np.nan, 1], [], [[1, 1, 1]], 1, [1, -1], [1] * 4])
 def test_what_is_no_signature_is_refused_here(far, fake, j):
     with pytest.raises(svdserve.InvalidArgument) as refused:
         far.hsvd(np.eye(3), j)

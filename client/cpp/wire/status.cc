@@ -82,7 +82,10 @@ Status from_grpc(const grpc::Status& status) {
     s.code = Code::kUnavailable;
     s.message = "the server dropped the call: " + s.message;
   }
-  if (s.reason.empty() && s.code == Code::kDeadlineExceeded) s.reason = name(s.code);
+  if (s.reason.empty() && s.code == Code::kDeadlineExceeded) {
+    s.reason = name(s.code);
+    s.message = "no answer within the timeout";
+  }
   return s;
 }
 
@@ -106,7 +109,7 @@ Status invalid_reply(const std::string& why) {
 }
 
 Status cancelled() { return failure(Code::kCancelled, "CANCELLED", "cancelled by the caller"); }
-Status deadline_exceeded() { return failure(Code::kDeadlineExceeded, "DEADLINE_EXCEEDED", "the time was up"); }
+Status deadline_exceeded() { return failure(Code::kDeadlineExceeded, "DEADLINE_EXCEEDED", "no answer within the timeout"); }
 
 }  // namespace internal
 }  // namespace svdserve::client

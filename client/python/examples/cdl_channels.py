@@ -8,7 +8,8 @@ u from transmit antenna s on a subcarrier f apart from the carrier is
 
 with the delays tau_n and powers P_n of profile A, C or D (tables 7.7.1-1, 7.7.1-3, 7.7.1-4), and a_j the phase
 exp(i pi j sin(zenith) sin(azimuth)) of element j of a uniform linear array at half a wavelength. The line-of-sight
-cluster of profile D is one ray. Simplified against the report: one polarization, isotropic elements, no movement, one OFDM symbol.
+cluster of profile D is one ray. Simplified against the report: one polarization, isotropic elements, no movement, one
+OFDM symbol.
 
 A set of channels has shape (drops * subcarriers, N_rx, N_tx), complex64, and mean |h|^2 = 1. Sets are reproducible: the
 same seed and the same sequence of sets give the same channels.

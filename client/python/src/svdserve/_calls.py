@@ -109,7 +109,7 @@ def hsvd(g: Any, j: Any, compute_uv: bool, *, certificate: bool, out: Any, **opt
     if not compute_uv:
         _refuse_without_vectors(certificate=certificate)
     query = Query(vectors="thin" if compute_uv else "none", certificate="batch" if certificate else "none",
-                  signature=_signature(j), **options)
+                  signature=_signature(j, array.shape[1]), **options)
     return _call(array, query, _svd_result if compute_uv else Result.values, many=False,
                  out=_out(out, compute_uv, False))
 
@@ -120,7 +120,7 @@ def _refuse_without_vectors(**options: Any) -> None:
             raise invalid_argument(f"options.{name}", "is one of vectors, and compute_uv is False")
 
 
-def _signature(j: Any) -> bytes:
+def _signature(j: Any, columns: int) -> bytes:
     """The diagonal of J as it is sent. Raises InvalidArgument for what is none."""
     array = np.asarray(j)
     if array.ndim != 1 or array.size == 0:
@@ -128,6 +128,9 @@ def _signature(j: Any) -> bytes:
     wrong = np.flatnonzero((array != 1) & (array != -1))
     if wrong.size:
         raise invalid_argument("open.signature", f"entry {wrong[0]} is {array[wrong[0]]}, neither 1 nor -1")
+    if array.size != columns:
+        raise invalid_argument("open.signature", f"j must have {columns} entries, one for each column of g; it has "
+                               f"{array.size}")
     return array.astype(np.int8).tobytes()
 
 

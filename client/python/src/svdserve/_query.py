@@ -127,9 +127,9 @@ class Query:
         only_large = {"pivot_strategy": self.pivot_strategy is not None, "block_variant": self.block_variant is not None}
         for name, given in (only_small if is_large else only_large).items():
             if given:
-                raise invalid_argument(f"options.{name}", f"is one of {'small' if is_large else 'large'} matrices, and "
-                                       f"{rows}x{cols} is {'large' if is_large else 'small'} for this server"
-                                       f"{' or by its options' if is_large else ''}")
+                here, there = ("large", "small") if is_large else ("small", "large")
+                raise invalid_argument(f"options.{name}", f"is for {there} matrices alone, and {rows}x{cols} is {here} for "
+                                       f"this server{' or by its options' if is_large else ''}")
 
     @property
     def group_size(self) -> int:
