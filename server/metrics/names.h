@@ -35,8 +35,10 @@ inline constexpr MetricName kRefused{"svdserve_refused_requests_total",
 inline constexpr MetricName kInflightRequests{"svdserve_inflight_requests",
                                               "Requests in the ledger: admitted, and their memory not yet free."};
 inline constexpr MetricName kInflightBytes{"svdserve_inflight_bytes", "Their bytes of operands and results."};
-inline constexpr MetricName kInflightRequestsLimit{"svdserve_inflight_requests_limit", "Where admission refuses."};
-inline constexpr MetricName kInflightBytesLimit{"svdserve_inflight_limit_bytes", "Where admission refuses."};
+inline constexpr MetricName kInflightRequestsLimit{"svdserve_inflight_requests_limit",
+                                                   "Requests above this limit are refused."};
+inline constexpr MetricName kInflightBytesLimit{"svdserve_inflight_limit_bytes",
+                                                "Requests above this limit are refused."};
 inline constexpr MetricName kWaitingRequests{"svdserve_waiting_requests",
                                              "Calls that wait for memory: their messages are not received yet."};
 inline constexpr MetricName kOpenStreams{"svdserve_open_streams", "DecomposeStream calls that are open."};
@@ -66,7 +68,8 @@ inline constexpr MetricName kFactorFailures{"svdserve_factor_failures_total",
 inline constexpr MetricName kFactorsInflight{"svdserve_inflight_factors",
                                              "Factors accepted, and their memory not yet free."};
 inline constexpr MetricName kFactorBytes{"svdserve_inflight_factor_bytes", "Bytes reserved for them now."};
-inline constexpr MetricName kFactorBytesLimit{"svdserve_inflight_factor_limit_bytes", "Where admission refuses."};
+inline constexpr MetricName kFactorBytesLimit{"svdserve_inflight_factor_limit_bytes",
+                                              "Requests above this limit are refused."};
 inline constexpr MetricName kFactorsWaiting{"svdserve_waiting_factors",
                                             "Factors in the queue, which wait for a device or for memory."};
 inline constexpr MetricName kFactorsRunning{"svdserve_running_factors", "Factors that a device computes."};

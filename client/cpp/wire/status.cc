@@ -109,7 +109,9 @@ Status invalid_reply(const std::string& why) {
 }
 
 Status cancelled() { return failure(Code::kCancelled, "CANCELLED", "cancelled by the caller"); }
-Status deadline_exceeded() { return failure(Code::kDeadlineExceeded, "DEADLINE_EXCEEDED", "no answer within the timeout"); }
+Status deadline_exceeded() {
+  return failure(Code::kDeadlineExceeded, "DEADLINE_EXCEEDED", "no answer within the timeout");
+}
 
 }  // namespace internal
 }  // namespace svdserve::client

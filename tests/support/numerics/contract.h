@@ -1,5 +1,5 @@
-// The numerical contract of singular values, as a check of one matrix's results. Its bounds are stated here and in the
-// README, and tests take them from here. u = 2^-53 or 2^-24, k = min(m, n).
+// The numerical contract of singular values, as a check of one matrix's results. Its bounds are stated here and in
+// docs/accuracy.md, and tests take them from here. u = 2^-53 or 2^-24, k = min(m, n).
 #ifndef SVDSERVE_TESTS_SUPPORT_NUMERICS_CONTRACT_H_
 #define SVDSERVE_TESTS_SUPPORT_NUMERICS_CONTRACT_H_
 
