@@ -27,6 +27,7 @@ mkdir -p "$log_dir"
 
 rows=()     # of the closing summary
 slowest=()  # tests of each build, with their seconds
+failures=() # tests of each build that failed, each with the lines that say why
 passed=0 failed=0
 
 # stage NAME COMMAND...: runs the command and notes its time; a failure is remembered, not fatal.
@@ -67,6 +68,25 @@ PY
   rows+=("$(printf '%-22s %d passed, %d failed, %d skipped' "$1" "$good" "$bad" "$skipped")")
   slowest+=("$(printf 'slowest of %s\n' "$1"; sed -nE 's/.*<testcase name="([^"]+)".* time="([0-9.]+)".*/\2 s   \1/p' \
     "$log_dir/$1-tests.xml" | sort -rn | head -n 10)")
+  ((bad == 0)) || failures+=("$(failed_tests "$1" 2> /dev/null)")
+}
+
+# failed_tests NAME: the failed tests of one run, with at most 20 telling lines of each one's output.
+failed_tests() {
+  python3 - "$1" "$log_dir/$1-tests.xml" << 'PY'
+import re, sys, xml.etree.ElementTree as tree
+name, report = sys.argv[1:]
+telling = re.compile(r"Failure|FAILED|ERROR|SUMMARY|runtime error|WARNING: ThreadSanitizer|terminate|Error:|signal|Timeout|^E ")
+for case in tree.parse(report).getroot().findall("testcase"):
+    if case.get("status") == "run" or case.get("status") == "notrun":
+        continue
+    print(f"failed in {name}: {case.get('name')} after {case.get('time')} s")
+    lines = (case.findtext("system-out") or "").splitlines()
+    found = [n for n, line in enumerate(lines) if telling.search(line)]
+    shown = sorted({m for n in found[:8] for m in range(n, min(n + 4, len(lines)))})[:20] or range(max(len(lines) - 10, 0), len(lines))
+    for n in shown:
+        print("    " + lines[n][:300])
+PY
 }
 
 if stage "packages" deploy/bootstrap.sh build test; then
@@ -83,6 +103,6 @@ else
 fi
 
 printf '\n=== summary (%s, %d cores, %d s)\n' "$(uname -m)" "$jobs" "$SECONDS"
-printf '%s\n' "${slowest[@]}" "${rows[@]}"
+printf '%s\n' "${slowest[@]}" "${failures[@]}" "${rows[@]}"
 echo "$passed passed, $failed failed"
 ((failed == 0))
