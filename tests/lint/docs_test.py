@@ -6,7 +6,7 @@ import unittest
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 DOCUMENTS = [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), *ROOT.glob("client/**/*.md"), *ROOT.glob("deploy/**/*.md"),
              *ROOT.glob("*/decisions/*.md")]
-README_LINES = 90
+MOST_LINES = {"README.md": 90, "ARCHITECTURE.md": 200}
 
 
 def dead_links(path, text):
@@ -32,9 +32,19 @@ class Docs(unittest.TestCase):
         listed = {word.strip() for row in rows for word in row.split(",")}
         self.assertEqual(reasons, listed)
 
-    def test_readme_is_short(self):
-        lines = (ROOT / "README.md").read_text(encoding="utf-8").splitlines()
-        self.assertLessEqual(len(lines), README_LINES)
+    def test_first_documents_are_short(self):
+        for name, most in MOST_LINES.items():
+            with self.subTest(document=name):
+                self.assertLessEqual(len((ROOT / name).read_text(encoding="utf-8").splitlines()), most)
+
+    def test_every_folder_has_a_purpose(self):
+        """ARCHITECTURE.md names each folder of the sources, by its path or by its name in a row of its parent."""
+        text = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
+        named = {n.removesuffix("/*.h").rstrip("/") for n in re.findall(r"`(?:\.\.\./)?([\w./-]+?/(?:\*\.h)?)`", text)}
+        last = {path.rsplit("/", 1)[-1] for path in named}
+        folders = {p.parent.relative_to(ROOT) for top in ("engine", "server", "client/cpp", "client/cli", "wire")
+                   for p in (ROOT / top).rglob("*") if p.is_file() and "__pycache__" not in p.parts}
+        self.assertEqual([str(f) for f in sorted(folders) if str(f) not in named and f.name not in last], [])
 
 
 if __name__ == "__main__":
