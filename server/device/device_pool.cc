@@ -215,7 +215,10 @@ void DevicePool::Calibrate(absl::Duration budget) {
   const auto all = std::make_shared<Calibrating>();
   const absl::Time start = clock_->Now();
   all->end = start + budget;
-  all->devices = size();
+  {
+    MutexLock lock(&all->mu);
+    all->devices = size();
+  }
   const auto alarm = clock_->MakeAlarm([all] { all->cancel.store(true); });
   alarm->Set(start + kPatience * budget);
   for (int d = 0; d < size(); ++d) {

@@ -19,6 +19,7 @@ void DecomposeLargeCall::Start() {
   self_ = shared_from_this();
   const Peer peer = context_->peer(*call_);
   if (Error error = context_->calls->Add(CallKind::kLarge, peer, this); !error.ok()) {
+    MutexLock lock(&act_mu_);
     finished_ = true;
     Finish(to_status(error));
     return;

@@ -41,6 +41,9 @@ class HealthService::Watcher final : public grpc::ServerWriteReactor<grpc::ByteB
  public:
   Watcher(HealthService* service, bool known) : service_(service), known_(known) {}
 
+  // Tells the analysis of locks that the service's lock is this watcher's.
+  void AssertLocked() const ABSL_ASSERT_EXCLUSIVE_LOCK(service_->mu_) {}
+
   // The status may have changed: writes it, or once the write that is on its way has ended.
   void Update() ABSL_EXCLUSIVE_LOCKS_REQUIRED(service_->mu_) {
     const auto status = !known_              ? HealthCheckResponse::SERVICE_UNKNOWN
@@ -102,13 +105,17 @@ bool HealthService::knows(const std::string& name) const {
 void HealthService::SetServing(bool serving) {
   MutexLock lock(&mu_);
   serving_ = serving;
-  for (Watcher* const watcher : watchers_) watcher->Update();
+  for (Watcher* const watcher : watchers_) {
+    watcher->AssertLocked();
+    watcher->Update();
+  }
 }
 
 void HealthService::EndWatches() {
   MutexLock lock(&mu_);
   ended_ = true;
   for (Watcher* const watcher : watchers_) {
+    watcher->AssertLocked();
     watcher->End({grpc::StatusCode::UNAVAILABLE, "the server is shutting down"});
   }
 }
@@ -139,6 +146,7 @@ grpc::ServerWriteReactor<grpc::ByteBuffer>* HealthService::Watch(grpc::CallbackS
   auto* const watcher = new Watcher(this, service && knows(*service));
   const Error error = context_->calls->Add(CallKind::kWatch, context_->peer(*call), watcher);
   MutexLock lock(&mu_);
+  watcher->AssertLocked();
   watcher->registered = error.ok();
   if (!service) watcher->End(kBadRequest);
   if (!error.ok()) {
