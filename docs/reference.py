@@ -23,7 +23,8 @@ def metrics():
     out = f"# Metrics\n\n{NOTE} The last word of a name is its unit; a counter ends in `_total`.\n"
     labels = ""
     text = NAMES.read_text(encoding="utf-8")
-    pattern = r"// --- ([^\n]*?) -{3,}|// Labels: ([^\n]*(?:\n// (?! ---)[^\n]*)*)|MetricName \w+\{\s*((?:\"[^\"]*\"[,\s]*)+)\}"
+    pattern = (r"// --- ([^\n]*?) -{3,}|// Labels: ([^\n]*(?:\n// (?! ---)[^\n]*)*)"
+               r"|MetricName \w+\{\s*((?:\"[^\"]*\"[,\s]*)+)\}")
     for match in re.finditer(pattern, text):
         section, found, metric = match.groups()
         if section:

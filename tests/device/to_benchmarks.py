@@ -251,14 +251,20 @@ def section(files):
     out += checks(parts)[1:]
     for part, write in PARTS.items():
         out += write(parts.get(part, []))
-    return "\n".join([*wrapped(out), END])
+    return "\n".join([*list(wrapped(out))[:-1], END])
 
 
 def wrapped(lines):
-    """Prose of more than 120 columns in lines; tables as they are."""
-    for line in lines:
-        yield from [line] if line.startswith("|") or len(line) <= 120 else textwrap.wrap(
-            line, 120, break_long_words=False, break_on_hyphens=False)
+    """Paragraphs with a line of more than 120 columns in new lines; tables as they are."""
+    paragraph = []
+    for line in [*lines, ""]:
+        if line and not line.startswith(("|", "<!--")):
+            paragraph.append(line)
+            continue
+        if any(len(one) > 120 for one in paragraph):
+            paragraph = textwrap.wrap(" ".join(paragraph), 120, break_long_words=False, break_on_hyphens=False)
+        yield from [*paragraph, line]
+        paragraph = []
 
 
 def replaced(document, new):
