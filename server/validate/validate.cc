@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "wire/limits.h"
 
 namespace svdserve::server {
 namespace {
@@ -67,8 +68,8 @@ Error validate_batch(const std::string& at, const Request& request, const Valida
   const int64_t group = plan.outputs.group, units = request.count / group;
   const int64_t results = static_cast<int64_t>(result_bytes(plan, group));
   int64_t mine = 0;
-  if (!multiply(units, results + group * kReplyBytesPerException, &mine) ||
-      __builtin_add_overflow(*reply, mine, reply) || *reply > limits.max_message_bytes - kReplyBytesFixed) {
+  if (!multiply(units, results + group * kMessageBytesPerMatrix, &mine) ||
+      __builtin_add_overflow(*reply, mine, reply) || *reply > limits.max_message_bytes - kMessageBytesFixed) {
     return reply_too_large(at + ".count", limits, absl::StrCat(request.count, " matrices"));
   }
   validated->plan = plan;
@@ -92,7 +93,7 @@ Error ValidateGroups(absl::Span<const Request> groups, const ValidationLimits& l
   int64_t reply = 0, matrices = 0;
   for (size_t i = 0; i < groups.size(); ++i) {
     const std::string at = absl::StrCat("groups[", i, "]");
-    reply += kReplyBytesPerGroup;
+    reply += kMessageBytesPerGroup;
     if (Error error = validate_batch(at, groups[i], limits, &(*validated)[i], &reply); !error.ok()) return error;
     matrices += groups[i].count;
     if (matrices > limits.max_matrices) {

@@ -17,12 +17,6 @@ struct ValidationLimits {
   int64_t max_message_bytes = int64_t{64} << 20;  // of one reply
 };
 
-// Bytes of a reply beyond its planes: 5 bytes a matrix, should every one be an exception (4 of its index, which is
-// below 2^28, and 1 of its status), something for each group, and everything else.
-inline constexpr int64_t kReplyBytesPerException = 5;
-inline constexpr int64_t kReplyBytesPerGroup = 512;
-inline constexpr int64_t kReplyBytesFixed = 4096;
-
 struct Validated {
   Plan plan;
   int64_t result_bytes = 0;  // of its planes

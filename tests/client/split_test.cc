@@ -1,4 +1,5 @@
 #include "client/cpp/wire/split.h"
+#include "wire/limits.h"
 
 #include <gtest/gtest.h>
 
@@ -25,8 +26,8 @@ void expect_fits(const Batch& b, const PieceLimits& limits) {
     ASSERT_EQ(p.first, next);
     next += p.count;
     EXPECT_LE(p.count, limits.max_matrices);
-    EXPECT_LE(p.count * sizes.matrix_bytes + kMessageOverheadBytes, limits.max_message_bytes);
-    EXPECT_LE(p.count * (sizes.result_bytes + kReplyBytesPerMatrix) + kMessageOverheadBytes, limits.max_message_bytes);
+    EXPECT_LE(p.count * sizes.matrix_bytes + kMessageBytesFixed, limits.max_message_bytes);
+    EXPECT_LE(p.count * (sizes.result_bytes + kMessageBytesPerMatrix) + kMessageBytesFixed, limits.max_message_bytes);
   }
   EXPECT_EQ(next, b.count);
 }
@@ -61,7 +62,7 @@ TEST(Split, RespectsEveryLimit) {
 
 // 1x1 of f32: 4 bytes there, 4 + 5 bytes back.
 TEST(Split, CutsByTheReplyWhereThatIsLarger) {
-  const PieceLimits limits{kMessageOverheadBytes + 900, 1 << 24, 1 << 20};
+  const PieceLimits limits{kMessageBytesFixed + 900, 1 << 24, 1 << 20};
   const auto pieces = split(batch(1, 1, 200, DataType::kF32), limits);
   ASSERT_TRUE(pieces.ok());
   EXPECT_EQ(pieces->pieces(), 2);

@@ -110,7 +110,7 @@ RULES = {
     "server/rpc/calls": Rule(VALUES + SERVER + DOORS + ("server/rpc/codec/", "server/large/", "server/respond/", "wire/"),
                              ("absl", "grpc", "proto")),
     "server/rpc/codec": Rule(VALUES + SERVER + ("server/respond/", "wire/"), ("absl", "grpc", "proto")),
-    "server/validate": Rule(VALUES + SERVER, CORE_LIBRARIES),
+    "server/validate": Rule(VALUES + SERVER + ("wire/limits.h",), CORE_LIBRARIES),
     "server/admit": Rule(VALUES + SERVER, CORE_LIBRARIES),
     "server/batch": Rule(VALUES + SERVER + ("server/device/",), CORE_LIBRARIES),
     "server/device": Rule(ENGINE + SERVER + ("server/device/cost/",), CORE_LIBRARIES),

@@ -1,5 +1,8 @@
 """Requests and answers as bytes: what is sent is what protobuf would send, and the operand's memory is not copied."""
 
+import re
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -223,3 +226,10 @@ def test_small_neighbours_share_a_message_as_groups():
     assert (batches[-1][-1].rows, batches[-1][-1].count) == (1, 1)
     none_at_once = _codec.messages(pairs, Query(), Limits(32, 16384, 1 << 24, 64 << 20, 1, 1, 1), 64 << 10)
     assert not any(m.request(OPTIONS).serialize() and len(m.pieces) > 1 for m in none_at_once)
+
+
+def test_overheads_are_those_of_the_server():
+    source = (Path(__file__).resolve().parents[2] / "wire" / "limits.h").read_text()
+    figures = {name: int(value) for name, value in re.findall(r"kMessageBytes(\w+) = (\d+);", source)}
+    assert figures == {"PerMatrix": _codec._STATUS_BYTES, "PerGroup": _codec._GROUP_OVERHEAD,
+                       "Fixed": _codec._RESPONSE_OVERHEAD}

@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "client/cpp/wire/status.h"
+#include "wire/limits.h"
 #include "wire/metadata.h"
 
 namespace svdserve::client::internal {
@@ -17,7 +18,7 @@ namespace {
 ClientOptions checked(ClientOptions o) {
   o.connections = std::max(o.connections, 1);
   o.pieces_in_flight = std::max(o.pieces_in_flight, 1);
-  o.max_message_bytes = std::clamp<int64_t>(o.max_message_bytes, kMessageOverheadBytes, INT32_MAX);
+  o.max_message_bytes = std::clamp<int64_t>(o.max_message_bytes, kMessageBytesFixed, INT32_MAX);
   o.piece_bytes = std::clamp<int64_t>(o.piece_bytes, 1, o.max_message_bytes);
   return o;
 }

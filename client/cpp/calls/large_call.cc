@@ -5,6 +5,7 @@
 
 #include "client/cpp/wire/status.h"
 #include "wire/crc32c.h"
+#include "wire/limits.h"
 
 namespace svdserve::client {
 namespace {
@@ -303,7 +304,7 @@ void LargeCall::write_next() {
     rpc_->WriteLast(make_large_commit(), grpc::WriteOptions(), written);
     return;
   }
-  const int64_t room = std::max<int64_t>(core_.options().max_message_bytes - kMessageOverheadBytes, 1);
+  const int64_t room = std::max<int64_t>(core_.options().max_message_bytes - kMessageBytesFixed, 1);
   const int64_t size = std::min({receiver_.chunk_bytes(), sizes_.operand_bytes - sent_, room});
   rpc_->Write(make_large_chunk(core_.buffers(), matrix_, sent_, size), written);
   sent_ += size;

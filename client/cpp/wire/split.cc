@@ -4,6 +4,7 @@
 #include <initializer_list>
 
 #include "client/cpp/wire/status.h"
+#include "wire/limits.h"
 
 namespace svdserve::client {
 namespace {
@@ -118,10 +119,10 @@ Result<Split> split(const Batch& batch, const PieceLimits& limits, const Compute
   // The certificate of each matrix is made where only that of the batch is wanted, too: the server reckons with it.
   const bool unsent = compute.certificate == CertificateScope::kBatch;
   const int64_t reply_bytes_per_matrix =
-      kReplyBytesPerMatrix + (unsent ? 3 * static_cast<int64_t>(value_bytes(batch.data_type)) : 0);
+      kMessageBytesPerMatrix + (unsent ? 3 * static_cast<int64_t>(value_bytes(batch.data_type)) : 0);
   const int64_t larger =
       std::max(product({sizes->matrix_bytes, group}), sizes->result_bytes + product({reply_bytes_per_matrix, group}));
-  const int64_t room = limits.max_message_bytes - kMessageOverheadBytes;
+  const int64_t room = limits.max_message_bytes - kMessageBytesFixed;
   if (batch.count > 0 && group > std::max<int64_t>(limits.max_matrices, 1)) {
     return invalid("options.mimo.group_size", "is " + std::to_string(group) + ", this server takes at most " +
                                                   std::to_string(limits.max_matrices) + " matrices in one request");

@@ -8,10 +8,6 @@
 
 namespace svdserve::client::internal {
 
-// The overhead of a message, beside its payload; the server uses the same figures.
-inline constexpr int64_t kMessageOverheadBytes = 4096;
-inline constexpr int64_t kReplyBytesPerMatrix = 5;  // the share of its exception list, at worst
-
 struct PieceLimits {
   int64_t max_message_bytes = 0;  // of a request and of a reply
   int64_t max_matrices = 0;       // of a request
