@@ -7,7 +7,7 @@
 
 namespace svdserve {
 
-// Of each matrix, should every one be an exception: 4 of its index, which is below 2^28, and 1 of its status.
+// The share of a matrix, should every one be an exception: 4 of its index, which is below 2^28, and 1 of its status.
 inline constexpr int64_t kMessageBytesPerMatrix = 5;
 inline constexpr int64_t kMessageBytesPerGroup = 512;
 // Everything else, in a request or a reply.
