@@ -41,7 +41,7 @@ void tridiagonalize(const FactorThreads& threads, FactorView<E> a, std::vector<d
                     E* tau) {
   const int64_t n = a.rows;
   AlignedArray<E> w;
-  w.reserve(n * kPanel);
+  w.reserve(n * kPanel + blas::kReadBeyond);
   int64_t j = 0;
   for (; n - j > 2 * kPanel; j += kPanel) {
     threads.check();
@@ -75,7 +75,7 @@ template <class E>
 bool eigenbasis(const FactorThreads& threads, FactorView<E> g, FactorView<E> v) {
   const int64_t n = g.rows;
   std::vector<double> d(n), e(n);
-  std::vector<E> tau(n);
+  std::vector<E> tau(n + blas::kReadBeyond);
   tridiagonalize(threads, g, d, e, tau.data());
   AlignedArray<double> memory;
   memory.reserve(n * n);
