@@ -1,7 +1,7 @@
 """Compiles the wire contract while the package is built; everything else is in pyproject.toml.
 
 The repository keeps one copy of the .proto files, in proto/ at its root. A wheel carries them compiled, an sdist carries
-a copy of them. What is built lies in a temporary folder, not beside the sources.
+a copy of them. The results lie in a temporary folder, not beside the sources.
 
 protoc writes a FileDescriptorSet, not _pb2.py modules: those refuse to run with a protobuf two major versions away from
 the protoc that wrote them, and they register themselves in the process-wide descriptor pool, where the google/rpc files

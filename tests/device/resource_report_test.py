@@ -1,4 +1,4 @@
-"""What the compiler says about the kernels that keep a matrix in registers: no stack, nothing spilled.
+"""The compiler's report on the kernels that keep a matrix in registers: no stack, nothing spilled.
 
     resource_report_test.py OBJECT...   reads OBJECT.resources, which the build leaves beside the plugin's objects
 

@@ -1,4 +1,4 @@
-"""What operators get agrees with the server: rules and configuration are valid, alerts fire when they should, each has
+"""The files for operators agree with the server: rules and configuration are valid, alerts fire when they should, each has
 its runbook, and every series, flag and variable that deploy/ speaks of exists."""
 import json
 import pathlib

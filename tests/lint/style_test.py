@@ -1,7 +1,8 @@
-"""What a reader meets: the width of documents, how sentences begin, how long functions are and how full folders.
+"""The style that a reader meets: the width of documents, how sentences begin, how long functions are and how full folders.
 
 Each limit is what the tree has today. It may fall, and never rise.
 """
+import ast
 import collections
 import pathlib
 import re
@@ -32,11 +33,13 @@ def tracked(*suffixes):
 
 def prose(text):
     """Lines of a document with their numbers, but for headings, tables and blocks of code."""
-    fenced = False
+    fenced, before = False, ""
     for number, line in enumerate(text.splitlines(), 1):
+        is_code = line.startswith("    ") and (not before or before.startswith("    "))  # else it continues a list's item
+        before = "" if not line else "    " if is_code else line.lstrip()
         if line.lstrip().startswith("```"):
             fenced = not fenced
-        elif not fenced and not line.lstrip().startswith(("|", "#", "**")) and not line.startswith("    "):
+        elif not fenced and not is_code and not line.lstrip().startswith(("|", "#", "**")):
             yield number, line
 
 
@@ -52,6 +55,13 @@ def comments(path, text):
         elif run:
             yield first, " ".join(run)
             run = []
+
+
+def docstrings(text):
+    """The docstrings of a Python file, each on one line, with the number of its first line."""
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)) and ast.get_docstring(node):
+            yield node.body[0].lineno, " ".join(ast.get_docstring(node).split())
 
 
 def long_functions(text):
@@ -88,7 +98,8 @@ class Style(unittest.TestCase):
                 if HEADLESS.search(re.sub(r"^\s*(?:[-*]|\d+\.)\s+", "", line)):
                     found["documents"].append(f"{path.relative_to(ROOT)}:{number}: {line.strip()[:60]}")
         for path in tracked(*COMMENT):
-            for number, text in comments(path, path.read_text(encoding="utf-8")):
+            source = path.read_text(encoding="utf-8")
+            for number, text in [*comments(path, source), *(docstrings(source) if path.suffix == ".py" else ())]:
                 for match in HEADLESS.finditer(text):
                     found["comments"].append(f"{path.relative_to(ROOT)}:{number}: {text[match.start():match.start() + 60]}")
         for kind, most in MOST_HEADLESS.items():
@@ -108,7 +119,8 @@ class Style(unittest.TestCase):
 
     def test_faults_are_found(self):
         self.assertEqual(len(list(HEADLESS.finditer("Of it all. What is it; Who knows: So many. Whatever."))), 4)
-        self.assertEqual([n for n, _ in prose("a\n```\nb\n```\n| c |\n    d\ne\n")], [1, 7])
+        self.assertEqual([n for n, _ in prose("a\n```\nb\n```\n| c |\n\n    d\ne\n1. f\n    g\n")], [1, 6, 8, 9, 10])
+        self.assertEqual(list(docstrings('"""A."""\ndef f():\n    """B\n    c."""\n')), [(1, "A."), (3, "B c.")])
         body = "void f() {\n" + "  a();\n" * LONG_FUNCTION + "}\n"
         self.assertEqual(len(list(long_functions(body))), 1)
         self.assertEqual(len(list(long_functions("if (a) {\n" + body[11:]))), 0)

@@ -120,7 +120,7 @@ def refuse(context: grpc.ServicerContext, code: grpc.StatusCode, message: str = 
 
 @dataclasses.dataclass
 class Large:
-    """What the fake does with a large factor, and what it saw of it."""
+    """The fake's behaviour for a large factor, and what it saw of it."""
 
     chunk_bytes: int = 1 << 20  # what it takes, and sends
     refusals: list[dict[str, Any]] = dataclasses.field(default_factory=list)  # of Open, one a call: arguments of refuse()

@@ -33,7 +33,7 @@ def copy_sources(target: Path) -> None:
 
 
 def digest(*parts: object) -> str:
-    """Of the parts and, where a part is a folder, of everything in it."""
+    """The hash of the parts and, where a part is a folder, of everything in it."""
     sha = hashlib.sha256()
     for part in parts:
         files = sorted(p for p in part.rglob("*") if p.is_file()) if isinstance(part, Path) else []

@@ -1,4 +1,4 @@
-"""What type checkers must say of the package, checked by `mypy --strict`, never run.
+"""The verdicts that type checkers must give on the package, checked by `mypy --strict`, never run.
 
 An expected error carries `type: ignore` with its code. mypy reports an ignore that ignores nothing, so each of them is a
 test that the line is wrong.

@@ -25,7 +25,7 @@ from svdserve.examples import cdl_channels
 
 @dataclasses.dataclass
 class Search:
-    """What was found, step by step."""
+    """The result of a search, step by step."""
 
     best: np.ndarray  # indices of the antennas, ascending
     capacities: list[float]  # bit/s/Hz of the best choice, before the first step and after each

@@ -1,8 +1,8 @@
 """MIMO channels of a clustered delay line (CDL), after 3GPP TR 38.901.
 
 Each drop is one user at one moment: a cluster is a bundle of 20 rays that leave and arrive around the cluster's mean
-angles (table 7.5-3 says how far each ray is off), in random pairing and with random phases. What reaches receive antenna
-u from transmit antenna s on a subcarrier f apart from the carrier is
+angles (table 7.5-3 says how far each ray is off), in random pairing and with random phases. Receive antenna u gets
+from transmit antenna s, on a subcarrier f apart from the carrier,
 
     H[u, s](f) = sum_n sqrt(P_n / 20) exp(-2 pi i f tau_n) sum_r exp(i phi_nr) a_u(zoa_nr, aoa_nr) a_s(zod_nr, aod_nr)
 
@@ -36,7 +36,7 @@ DEFAULT_SEED = 38901
 
 @dataclasses.dataclass(frozen=True)
 class ChannelSet:
-    """What to generate."""
+    """A set of channels to generate."""
 
     profile: str  # "A", "C" or "D"
     n_rx: int

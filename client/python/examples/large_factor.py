@@ -39,7 +39,7 @@ class Bar:
 
 
 def errors(a: np.ndarray, j: np.ndarray | None, result: svdserve.SVDResult) -> list[tuple[str, float, float]]:
-    """What a decomposition promises: name, error in units of the last place, bound."""
+    """The promises of a decomposition: name, error in units of the last place, bound."""
     u, s, vh = (x.astype(np.complex128 if np.iscomplexobj(a) else np.float64) for x in result)
     unit, largest = np.finfo(result.S.dtype).eps / 2, max(a.shape)
     orthogonality = max(10.0, largest ** 0.5)

@@ -41,7 +41,7 @@ def worst_difference(values: np.ndarray, channels: np.ndarray) -> float:
 
 
 def accuracy_bound(rows: int, cols: int, is_complex: bool) -> int:
-    """What the service promises for |s - s_exact| / (u s_max)."""
+    """The bound that the service promises for |s - s_exact| / (u s_max)."""
     k = min(rows, cols)
     return ((32 if max(rows, cols) > 64 * max(k, 8) else 16) + 2 * k) * (2 if is_complex else 1)
 

@@ -26,7 +26,7 @@ def _awaited(verb: Callable[..., Any]) -> Callable[..., Coroutine[Any, Any, Any]
 
 
 class AsyncVerbs:
-    """What is asked of a server; the rest of a client is AsyncClient's."""
+    """The calls for decompositions. AsyncClient has the rest of a client."""
 
 
 for _name in VERBS:

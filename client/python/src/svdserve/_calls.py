@@ -50,7 +50,7 @@ class Call:
         return messages(small, self.query, limits, piece_bytes), factors
 
     def answer(self) -> Any:
-        """What the caller gets, once all results are there."""
+        """The return value of the caller, once all results are there."""
         answers = [self.finish(result) for _, result in self.results]
         return answers if self.many else answers[0]
 

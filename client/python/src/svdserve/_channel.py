@@ -1,4 +1,4 @@
-"""What the blocking and the asyncio client share: how a channel is opened, and how long a call may take."""
+"""Code that the blocking and the asyncio client share: how a channel is opened, and how long a call may take."""
 
 from __future__ import annotations
 

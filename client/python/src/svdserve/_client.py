@@ -154,7 +154,7 @@ class Client:
             block_variant: of large matrices, what is done with a pair: "block_oriented" or "full_block"; None for the
                 server's choice.
             progress: of large matrices, a callable that is told a Progress now and then, by any thread but by one at a
-                time. What it raises ends the call.
+                time. An exception that it raises ends the call.
             timeout: seconds that the call may take, retries included; None or inf for no end.
             return_status: also return what became of each matrix.
 
@@ -242,13 +242,13 @@ class Client:
             compute_uv the array S. U and Vh have the type in which `a` is computed, S its real type. U and Vh are
             orthonormal also for matrices without full rank; a small matrix with an infinity or a NaN has NaN
             everywhere, a large one is refused. A matrix that did not converge has the best results so far, and
-            NOT_CONVERGED for status. Of small matrices the arrays are read-only, and where the answer came in one
-            message views of its bytes: copy() what is to be changed.
+            NOT_CONVERGED for status. The arrays of small matrices are read-only, and views of
+            the message if there was one message: copy() an array to change it.
 
         Raises:
             As svdvals does. InvalidArgument for a large matrix has the reason NON_FINITE where it holds an infinity or a
-            NaN, and says where, and FACTOR_TOO_LARGE where it is beyond the server's memory. Of a stack or a list the
-            message begins with the matrix: "matrix [1, 2]: ". ValueError: `out` does not fit the results, or its arrays
+            NaN, and says where, and FACTOR_TOO_LARGE where it is beyond the server's memory. The message of a stack or
+            a list begins with the matrix: "matrix [1, 2]: ". ValueError: `out` does not fit the results, or its arrays
             overlap each other or `a`. Error with the code DATA_LOSS: a result, or a part of `a`, was damaged on its way.
 
         Example:
@@ -420,7 +420,7 @@ class Client:
         return self._run(call, timeout)
 
     def info(self, *, timeout: float | None = None) -> ServerInfo:
-        """What the server is and can do. Raises as svdvals does."""
+        """The server's version, limits and devices. Raises as svdvals does."""
         deadline = Deadline(timeout)
         send = functools.partial(self._send, self._stub.get_server_info, _proto.GetServerInfoRequest(), deadline)
         info = server_info(self._retry(send, send, deadline))

@@ -213,7 +213,7 @@ class Operand:
         return np.asarray(self._stack[index])
 
     def planes(self, query: Query) -> list[Plane]:
-        """What the answer consists of."""
+        """The arrays of an answer."""
         return query.planes(self.rows, self.cols, self.element_type, self.value_type.newbyteorder("<"))
 
     def sizes(self, query: Query) -> tuple[int, int]:
@@ -333,7 +333,7 @@ class Result:
         return matrices // self._query.group_size if plane.per_group else matrices
 
     def _wire_shape(self, plane: Plane) -> tuple[int, ...]:
-        """Of one unit; a column-major matrix is its transpose in row-major order."""
+        """The shape of one unit; a column-major matrix is its transpose in row-major order."""
         return plane.shape[::-1] if plane.is_matrix and self._operand.column_major else plane.shape
 
     def put(self, piece: Piece, response: Response) -> None:
@@ -417,7 +417,7 @@ class Result:
         return np.empty((units, *self._wire_shape(plane)), plane.dtype.newbyteorder("="))
 
     def _of_nothing(self, plane: Plane) -> np.ndarray:
-        """Of an operand without elements, as NumPy has it: full bases are identities, an empty channel carries nothing."""
+        """An operand without elements gives what NumPy gives: full bases are identities, an empty channel carries nothing."""
         array = self._allocate(plane)
         array[...] = np.inf if plane.name == "condition_number" else 0
         if plane.is_matrix:
@@ -481,7 +481,7 @@ _ALWAYS = ("singular_values",)  # of matrices without any, it is empty
 
 @dataclasses.dataclass(frozen=True)
 class Message:
-    """What one request carries: pieces of results to come."""
+    """The contents of one request: pieces of results to come."""
 
     query: Query
     pieces: tuple[tuple[Operand, Piece, Result], ...]

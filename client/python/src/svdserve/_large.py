@@ -42,7 +42,7 @@ OnProgress = Callable[[Progress], object]
 
 @dataclasses.dataclass(frozen=True)
 class Reply:
-    """One message received. Of a factor chunk `data` is a view of its bytes, and `message` everything else."""
+    """One message received. `data` is a view of a factor chunk's bytes, `message` has everything else."""
 
     step: str
     message: Any
@@ -148,7 +148,7 @@ class Factor:
         return Request((_proto.DecomposeLargeRequest(open=opened).SerializeToString(),))
 
     def chunks(self) -> Iterator[Request]:
-        """What follows once the server accepted: the operand, and commit."""
+        """The messages after the server's acceptance: the operand, and commit."""
         offset = 0
         for part in _parts(self._operand.matrix(self._index), self._operand.element_type, self._chunk_bytes):
             yield _chunk(offset, part)  # asked for the next one, the caller has sent it

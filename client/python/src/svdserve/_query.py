@@ -1,4 +1,4 @@
-"""What is asked of a stack of matrices besides the matrices: the options of a request, and what its answer consists of."""
+"""The options of a request, and the arrays of its answer."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Plane:
 
 @dataclasses.dataclass(frozen=True)
 class Query:
-    """The options of a request. What is for small matrices alone, or for large ones, says so."""
+    """The options of a request. Options for small or for large matrices alone say so."""
 
     method: str = "auto"
     tolerance: float | None = None
@@ -152,7 +152,7 @@ class Query:
         return (self.mimo.combiner_columns, self.mimo.precoder_columns) if self.mimo else (0, 0)
 
     def planes(self, rows: int, cols: int, element: np.dtype[Any], real: np.dtype[Any]) -> list[Plane]:
-        """What the answer for matrices of this shape consists of. `element`, `real`: types on the wire."""
+        """The arrays of an answer for matrices of this shape. `element`, `real`: types on the wire."""
         k = min(rows, cols)
         leading = k if self.top_k is None else self.top_k
         planes = []

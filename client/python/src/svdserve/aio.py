@@ -54,7 +54,7 @@ class AsyncClient(AsyncVerbs):
         self._limits: Limits | None = None
 
     async def info(self, *, timeout: float | None = None) -> ServerInfo:
-        """What the server is and can do. Raises as svdvals does."""
+        """The server's version, limits and devices. Raises as svdvals does."""
         deadline = Deadline(timeout)
         request = _proto.GetServerInfoRequest()
         info = server_info(await self._retry(
@@ -168,7 +168,7 @@ class AsyncClient(AsyncVerbs):
 
 
 def _run_in(loop: asyncio.AbstractEventLoop, function: Callable[..., Any], *arguments: Any) -> Any:
-    """What `function` returns or raises, run by the loop. For another thread."""
+    """Runs `function` in the loop, for another thread, and returns or raises what it does."""
     answer: concurrent.futures.Future[Any] = concurrent.futures.Future()
 
     def run() -> None:

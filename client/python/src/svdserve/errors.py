@@ -1,4 +1,4 @@
-"""What can go wrong, as exceptions that carry what the server said."""
+"""Failures, as exceptions that carry the server's words."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class Cancelled(Error):
 
 
 class Unimplemented(Error):
-    """Whoever answers at this address does not know the call."""
+    """The server at this address does not know the call."""
 
 
 class Unauthenticated(Error):
@@ -99,7 +99,7 @@ _BY_CODE: dict[grpc.StatusCode, type[Error]] = {
 
 
 def invalid_argument(field: str, description: str) -> InvalidArgument:
-    """What this package itself refuses, in the form in which the server would have refused it."""
+    """A refusal by this package itself, in the form that the server would have given it."""
     return InvalidArgument(f"{field}: {description}", code=grpc.StatusCode.INVALID_ARGUMENT, reason="INVALID_FIELD",
                            violations=(FieldViolation(field, description),))
 
@@ -115,7 +115,7 @@ def damaged(message: str) -> Error:
 
 
 def closed_error() -> Cancelled:
-    """What a call raises whose client was closed."""
+    """The exception of a call whose client was closed."""
     return Cancelled("the client was closed", code=grpc.StatusCode.CANCELLED, reason="CANCELLED")
 
 

@@ -18,7 +18,7 @@ from .errors import Error, Overloaded, Unavailable, invalid_reply
 
 
 class MatrixStatus(enum.IntEnum):
-    """What became of one matrix."""
+    """The outcome of one matrix."""
 
     OK = 0  #: its values are right
     NON_FINITE = 1  #: it holds an infinity or a NaN: all its values are NaN
@@ -73,7 +73,7 @@ class Phase:
 
 @dataclasses.dataclass(frozen=True)
 class LargeSummary:
-    """What the server tells of a large factor beside its results."""
+    """The report of the server on a large matrix, beside its results."""
 
     status: int  #: a number of MatrixStatus: OK, NOT_CONVERGED, OUT_OF_RANGE or UNKNOWN
     method: str  #: what was used: "auto" where sweeps started from an eigenbasis, else "jacobi"
@@ -120,7 +120,7 @@ class SVDResult(_UsVh):
 
 @dataclasses.dataclass(frozen=True)
 class MimoResult:
-    """Numbers of MIMO channels. What was not asked for is None; Client.mimo defines each."""
+    """Numbers of MIMO channels. Numbers that were not asked for are None; Client.mimo defines each."""
 
     status: npt.NDArray[np.uint8]  #: (...): numbers of MatrixStatus
     capacity: npt.NDArray[Any] | None = None  #: (..., n_snr), bit/s/Hz
@@ -194,7 +194,7 @@ def _pem(source: bytes | str | os.PathLike[str] | None) -> bytes | None:
 
 @dataclasses.dataclass(frozen=True)
 class Limits:
-    """What a server refuses beyond."""
+    """The limits beyond which a server refuses."""
 
     max_values: int  #: largest min(rows, cols)
     max_dimension: int  #: largest rows or cols
@@ -230,7 +230,7 @@ class Device:
 
 @dataclasses.dataclass(frozen=True)
 class ServerInfo:
-    """What a server is and can do."""
+    """A server's version, limits and devices."""
 
     version: str
     data_types: tuple[str, ...]  #: such as ("f32", "f64", "c64", "c128")
