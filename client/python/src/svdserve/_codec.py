@@ -417,7 +417,7 @@ class Result:
         return np.empty((units, *self._wire_shape(plane)), plane.dtype.newbyteorder("="))
 
     def _of_nothing(self, plane: Plane) -> np.ndarray:
-        """An operand without elements gives what NumPy gives: full bases are identities, an empty channel carries nothing."""
+        """An operand without elements gives what NumPy gives: full bases are identities, an empty channel has capacity 0."""
         array = self._allocate(plane)
         array[...] = np.inf if plane.name == "condition_number" else 0
         if plane.is_matrix:
