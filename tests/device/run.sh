@@ -5,7 +5,8 @@
 #   arithmetic bits contract faults      right or wrong
 #   factor                      large factors: right or wrong, then figures
 #   kernels vectors answers torch host large python service    figures, each with its peers in the same run
-# and by name alone: connections (16 to 128 of them beside the echo), several (large matrices at once), sanitize (compute-sanitizer over a reduced list), soak (two minutes of mixed load), resources,
+# and by name alone: connections (16 to 128 of them beside the echo), windows (--call-window-bytes), several (large
+# matrices at once), sanitize (compute-sanitizer over a reduced list), soak (two minutes of mixed load), resources,
 # factor-profile (Nsight Compute on one launch of each kernel of a p-step).
 set -uo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -91,6 +92,23 @@ connections() {
   bench "svdserve, 1 MiB, 16 connections" --request-bytes 1048576 --concurrency 16 --connections 16
   stop
   grep -E 'event=limit' "$out/svdserve.log"
+}
+
+# Windows of calls (--call-window-bytes), in turns beside the echo.
+windows() {
+  local round window
+  for round in 1 2 3; do
+    for window in echo 64KiB 1088KiB 2304KiB 4MiB; do
+      if [[ $window == echo ]]; then
+        start svdserve_echo
+      else
+        start svdserve --metrics-listen= --call-window-bytes="$window"
+      fi
+      bench "$window, 1 MiB, 16 connections, round $round" --request-bytes 1048576 --concurrency 16 --connections 16
+      bench "$window, 16 MiB, 64 connections, round $round" --request-bytes 16777216 --concurrency 64 --connections 64
+      stop
+    done
+  done
 }
 
 # Large matrices of order 8192: one alone, as many as there are GPUs one after the other, then all at once.
@@ -230,6 +248,7 @@ soak() {
       host) "$bin/device_host_bench" ;;
       service) service ;;
       connections) connections ;;
+      windows) windows ;;
       several) several ;;
       soak) soak ;;
       sanitize)
