@@ -1,6 +1,8 @@
 // Eigenbases of Hermitian matrices: orthonormal, diagonalizing, in descending order; on one thread and on more.
 #include "engine/backends/host/dense/hermitian_eigenbasis.h"
 
+#include <sys/mman.h>
+
 #include <algorithm>
 #include <atomic>
 #include <cmath>
@@ -150,6 +152,31 @@ TEST(SmallFactor, SameBitsWhateverWasBefore) {
       }
     }
   }
+}
+
+// The result of tridiagonalize() ends kReadBeyond elements before memory that nobody may read: a kernel of the BLAS
+// that reads further beyond it is killed.
+template <class E>
+void tridiagonalize_at_a_pages_end() {
+  constexpr size_t kPage = 1 << 16;
+  void* const pages = mmap(nullptr, 2 * kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  ASSERT_NE(pages, MAP_FAILED);
+  E* const end = reinterpret_cast<E*>(static_cast<char*>(pages) + kPage);
+  ASSERT_EQ(mprotect(end, kPage, PROT_NONE), 0);
+  for (int64_t n = 1; n <= 64; ++n) {
+    std::vector<E> a = hermitian<E>(
+        n, [](double x) { return x; }, static_cast<uint64_t>(n));
+    std::vector<double> d(n), e(n);
+    blas::tridiagonalize(n, a.data(), n, d.data(), e.data(), end - blas::kReadBeyond - n);
+    for (const double x : d) EXPECT_TRUE(std::isfinite(x));
+  }
+  munmap(pages, 2 * kPage);
+}
+
+TEST(HermitianEigenbasis, TheBlasReadsNoFurtherBeyondItsResultThanThereIsRoom) {
+  const BlasThreads one_thread;
+  tridiagonalize_at_a_pages_end<double>();
+  tridiagonalize_at_a_pages_end<Complex>();
 }
 
 }  // namespace
