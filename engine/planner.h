@@ -14,7 +14,7 @@
 
 namespace svdserve {
 
-// Limits of shape of a batch; larger matrices are factors (engine/large_factor.h).
+// Limits of shape of a batch; larger matrices are factors (engine/large_engine.h).
 struct ShapeLimits {
   int64_t max_values;     // largest min(m, n)
   int64_t max_dimension;  // largest max(m, n)
@@ -51,12 +51,12 @@ struct Plan {
 // with vectors 1.8 (f64, c64) for k = 33, 1.05 and 1.2 for 64, 0.5 and 0.6 for 128; values alone 3, 1.5 and 1.8, 0.85
 // and 0.95, and 1.0 and 1.2 for 96. A lane of a pack that has no other matrix takes 4 to 20 times as long, and that is
 // what decides between equals. With vectors all beyond the k of equal bits: decisions/0008-beyond-32-values.md.
-inline constexpr int64_t kLeastFactorWithVectors = kLargestReproducible + 1, kLeastFactorOfValues = 96;
-inline bool is_factor_batch(const Plan& plan) {
-  return values_per_matrix(plan.problem) >= (plan.outputs.vectors() ? kLeastFactorWithVectors : kLeastFactorOfValues);
+inline constexpr int64_t kLeastBlockedWithVectors = kLargestReproducible + 1, kLeastBlockedOfValues = 96;
+inline bool is_blocked_batch(const Plan& plan) {
+  return values_per_matrix(plan.problem) >= (plan.outputs.vectors() ? kLeastBlockedWithVectors : kLeastBlockedOfValues);
 }
 // The k of packs are smaller.
-inline constexpr int64_t kPackLimit = kLeastFactorOfValues;
+inline constexpr int64_t kPackLimit = kLeastBlockedOfValues;
 
 // The error of a request, for the caller's eyes. `field` is rows, cols, or of Options; "mimo.snr_db".
 struct PlanError {
@@ -106,21 +106,21 @@ inline PlanePointers planes_from(const Plan& plan, const PlanePointers& planes, 
 
 // Columns of a block on the host; a block pair has twice as many. Its factor and transformation, 2 (2 w)^2 doubles,
 // should stay in a core's own cache, and the products of its columns should be large enough for GEMM.
-constexpr int64_t host_factor_block_width(int64_t n) { return n <= 256 ? 16 : n <= 1024 ? 32 : 64; }
+constexpr int64_t host_large_block_width(int64_t n) { return n <= 256 ? 16 : n <= 1024 ? 32 : 64; }
 
 // Whether the host leaves a tall operand, m x n, m >= n, where it lies and reduces it block of rows by block of rows.
 // Below, there are too few rows for two chains.
-constexpr bool is_host_factor_tall(int64_t m, int64_t n) { return m / 16 >= n; }
+constexpr bool is_host_large_tall(int64_t m, int64_t n) { return m / 16 >= n; }
 // Rows of such a block: a mebibyte of doubles, which stays in a core's own cache, and enough of them for GEMM.
-constexpr int64_t host_factor_block_rows(int64_t n) { return std::clamp<int64_t>((1 << 17) / n, 256, 4096); }
+constexpr int64_t host_large_block_rows(int64_t n) { return std::clamp<int64_t>((1 << 17) / n, 256, 4096); }
 // Chains of blocks, each reduced by a thread of its own. Each has a few n x n matrices.
-constexpr int64_t host_factor_chains(int64_t m, int64_t n, int threads) {
+constexpr int64_t host_large_chains(int64_t m, int64_t n, int threads) {
   return std::clamp<int64_t>(m / (8 * n), 1, threads);
 }
 
 // On a GPU: columns of a block pair of a matrix of n columns, 64 or 128. Wider pairs are multiplied at a higher rate
 // and orthogonalized more slowly. Complex pairs of 128 do not fit a multiprocessor.
-constexpr int cuda_factor_pair_columns(int64_t n, bool complex) { return n < 6144 || complex ? 64 : 128; }
+constexpr int cuda_large_pair_columns(int64_t n, bool complex) { return n < 6144 || complex ? 64 : 128; }
 
 }  // namespace svdserve
 #endif  // SVDSERVE_ENGINE_PLANNER_H_

@@ -23,8 +23,8 @@ struct Ask {
 // stage, unless the call has left the queue before. Neither may block.
 class AdmissionWaiter {
  public:
-  virtual void OnAdmitted(Reservation reservation) = 0;
-  virtual void OnRefused(Error error) = 0;
+  virtual void on_admitted(Reservation reservation) = 0;
+  virtual void on_refused(Error error) = 0;
 
  protected:
   ~AdmissionWaiter() = default;

@@ -472,7 +472,7 @@ std::string check_listening(const Config& config) {
   if (!config.metrics_listen.empty() && !is_host_port(config.metrics_listen)) {
     return absl::StrCat("--metrics-listen needs ADDR:PORT, not \"", config.metrics_listen, "\"");
   }
-  if (!TrustedProxies::Parse(config.trusted_proxies)) {
+  if (!TrustedProxies::parse(config.trusted_proxies)) {
     return absl::StrCat("--trusted-proxies needs addresses or networks such as 10.0.0.0/8, not \"",
                         config.trusted_proxies, "\"");
   }

@@ -125,11 +125,11 @@ std::vector<std::string> warnings(const Machine& machine, const WorkerLimits& wo
   return out;
 }
 
-int64_t least_large_bytes(const FactorEngine& engine) {
+int64_t least_large_bytes(const LargeEngine& engine) {
   const int64_t order = kShapeLimits.max_values + 1;
-  FactorOptions options;
+  LargeOptions options;
   options.vectors = Vectors::kNone;
-  const FactorPlanOrError planned = plan_factor({order, order, DType::kF32, Order::kRowMajor}, options);
+  const LargePlanOrError planned = plan_large({order, order, DType::kF32, Order::kRowMajor}, options);
   if (!planned.plan) return 0;
   return static_cast<int64_t>(planned.plan->operand_bytes() + planned.plan->values_bytes() +
                               engine.memory(*planned.plan).host_bytes);

@@ -23,7 +23,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/large_factor.h"
+#include "engine/large_engine.h"
 #include "server/base/machine.h"
 #include "server/config.h"
 
@@ -63,7 +63,7 @@ std::vector<std::string> warnings(const Machine& machine, const WorkerLimits& wo
                                   int gpus);
 
 // The host's memory that the smallest matrix takes which only DecomposeLarge accepts, in bytes.
-int64_t least_large_bytes(const FactorEngine& engine);
+int64_t least_large_bytes(const LargeEngine& engine);
 
 }  // namespace svdserve::server
 #endif  // SVDSERVE_SERVER_LIMITS_H_

@@ -28,7 +28,7 @@
 #include "server/base/stop_signals.h"
 #include "server/config.h"
 #include "server/device/cuda_device.h"
-#include "server/device/large/make_factor_devices.h"
+#include "server/device/large/make_large_devices.h"
 #include "server/device/make_devices.h"
 #include "server/device/pinned_memory.h"
 #include "server/large/large_pipeline.h"
@@ -158,10 +158,10 @@ DeviceOptions device_options(const Config& config, const WorkerLimits& workers) 
   return options;
 }
 
-LargeOptions large_options(const Config& config, const MemoryLimits& limits) {
+LargeLimits large_options(const Config& config, const MemoryLimits& limits) {
   // Room in a message for its fields beside a chunk's bytes.
   constexpr int64_t kFields = 4096;
-  LargeOptions options;
+  LargeLimits options;
   options.max_bytes = limits.max_large_bytes.value;
   options.max_requests = config.max_large_requests;
   options.peer_percent = static_cast<int>(config.max_peer_percent);
@@ -220,7 +220,7 @@ GaugeReadings readings(const Pipeline& pipeline, const LargePipeline& factors, c
 
 // Everything that serves, in the order of dependence: destroyed from the last to the first.
 struct Server {
-  std::unique_ptr<Clock> clock = MakeSteadyClock();
+  std::unique_ptr<Clock> clock = make_steady_clock();
   HeapKeeper heap{clock.get()};
   PrometheusRecorder recorder;
   std::unique_ptr<HostMemory> memory;  // requests hold pieces of it
@@ -243,7 +243,7 @@ MemoryLimits memory_limits(const Config& config, const Machine& machine, const W
   return limits;
 }
 
-void warn_of_small_large_bytes(const FactorEngine& host, int64_t max_large_bytes) {
+void warn_of_small_large_bytes(const LargeEngine& host, int64_t max_large_bytes) {
   const int64_t least = least_large_bytes(host);
   if (least <= max_large_bytes) return;
   log_warning("limits", {{"reason", "--max-large-bytes=" + std::to_string(max_large_bytes) +
@@ -257,7 +257,7 @@ bool start(const Config& config, RpcOptions rpc_options, const std::optional<Lis
   log_machine(machine);
   const WorkerLimits workers = resolve_workers(config, machine);
   for (const Limit* limit : {&workers.threads, &workers.large_threads, &workers.cuda_lanes}) log_limit(*limit);
-  MadeDevices made = MakeDevices(device_options(config, workers), MakeCudaDevices);
+  MadeDevices made = make_devices(device_options(config, workers), make_cuda_devices);
   for (const std::string& refusal : made.refusals) log_info("device_refused", {{"reason", refusal}});
   if (!made.error.empty()) return start_failed(made.error);
   const auto is_gpu = [](const std::unique_ptr<Device>& d) { return d->info().kind == DeviceKind::kCuda; };
@@ -290,29 +290,29 @@ bool start(const Config& config, RpcOptions rpc_options, const std::optional<Lis
   }
   std::vector<DeviceInfo> infos;
   for (const DeviceState& device : server->pipeline->devices()) infos.push_back(device.info);
-  MadeFactorDevices factors = MakeFactorDevices(infos, static_cast<int>(workers.large_threads.value));
+  MadeLargeDevices factors = make_large_devices(infos, static_cast<int>(workers.large_threads.value));
   for (const std::string& refusal : factors.refusals) log_info("device_refused", {{"reason", refusal}});
   warn_of_small_large_bytes(*factors.devices.back().engine, limits.max_large_bytes.value);
   server->factors =
       std::make_unique<LargePipeline>(large_options(config, limits), std::move(factors.devices), server->clock.get(),
                                       &server->recorder, server->pipeline->device_monitor());
   std::string error;
-  server->rpc = RpcServer::Start(rpc_options, server->pipeline.get(), server->factors.get(), server->clock.get(),
+  server->rpc = RpcServer::start(rpc_options, server->pipeline.get(), server->factors.get(), server->clock.get(),
                                  &server->recorder, server->memory.get(), &error);
   if (server->rpc == nullptr) return start_failed(error);
   if (metrics) {
     HttpHandlers handlers;
     const auto render = [server] {
-      return server->recorder.Render(
+      return server->recorder.render(
           readings(*server->pipeline, *server->factors, server->pinned, server->rpc->open_streams(), server->stopping));
     };
     handlers.metrics = reuse_text(render, config.metrics_max_age, server->clock.get());
     handlers.live = [server] { return server->rpc->alive(); };
     handlers.ready = [server] { return server->pipeline->stats().ready() && !server->stopping; };
-    server->http = HttpExposer::Listen(*metrics, std::move(handlers), &error);
+    server->http = HttpExposer::listen(*metrics, std::move(handlers), &error);
     if (server->http == nullptr) return start_failed(error);
   }
-  server->rpc->SetServing(true);
+  server->rpc->set_serving(true);
   const std::string http_address = server->http ? server->http->address() : "";
   log_info("serving", {{"grpc", server->rpc->address()},
                        {"metrics", http_address},
@@ -325,19 +325,19 @@ bool start(const Config& config, RpcOptions rpc_options, const std::optional<Lis
 // was is finished.
 void stop(const Config& config, Server* server) {
   server->stopping = true;
-  server->rpc->SetServing(false);
+  server->rpc->set_serving(false);
   std::this_thread::sleep_for(absl::ToChronoMilliseconds(config.drain_delay));
-  const absl::Time deadline = server->clock->Now() + config.drain_timeout;
-  server->pipeline->StartDrain();
-  server->factors->StartDrain();
-  server->rpc->CloseStreams();
+  const absl::Time deadline = server->clock->now() + config.drain_timeout;
+  server->pipeline->start_drain();
+  server->factors->start_drain();
+  server->rpc->close_streams();
   log_info("draining", {{"inflight_requests", server->pipeline->stats().inflight_requests},
                         {"inflight_factors", server->factors->stats().inflight_requests}});
-  bool finished = server->pipeline->Drain(config.drain_timeout);
-  finished = server->factors->Drain(std::max(deadline - server->clock->Now(), absl::ZeroDuration())) && finished;
+  bool finished = server->pipeline->drain(config.drain_timeout);
+  finished = server->factors->drain(std::max(deadline - server->clock->now(), absl::ZeroDuration())) && finished;
   // The answers exist; a slow reader has this long to take them.
   constexpr absl::Duration kReplyGrace = absl::Seconds(5);
-  server->rpc->Shutdown(std::min(kReplyGrace, config.drain_timeout));
+  server->rpc->shutdown(std::min(kReplyGrace, config.drain_timeout));
   if (!config.ready_file.empty()) std::remove(config.ready_file.c_str());
   if (finished) {
     log_info("stopped");
@@ -350,8 +350,8 @@ void stop(const Config& config, Server* server) {
 bool devices_let_go(const Server& server) {
   constexpr absl::Duration kLetGo = absl::Seconds(5);  // of a large matrix, which was cancelled just before
   const auto computes = [&server] { return server.factors->stats().load.running > 0; };
-  const absl::Time end = server.clock->Now() + kLetGo;
-  while (computes() && server.clock->Now() < end) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  const absl::Time end = server.clock->now() + kLetGo;
+  while (computes() && server.clock->now() < end) std::this_thread::sleep_for(std::chrono::milliseconds(10));
   const std::vector<DeviceState> devices = server.pipeline->devices();
   const auto is_free = [](const DeviceState& device) { return device.outstanding_batches == 0; };
   return !computes() && std::all_of(devices.begin(), devices.end(), is_free);
@@ -364,10 +364,10 @@ absl::Duration or_no_limit(absl::Duration limit) {
 int serve(const Config& config, StopSignals* signals, std::unique_ptr<PlainStartFailures> start_failures) {
   set_log_level(config.log_level);
   std::string error;
-  if (!signals->Listen(&error)) end_start(error.c_str());
-  const std::optional<ListenAddress> listen = ListenAddress::Resolve(config.listen, &error);
+  if (!signals->listen(&error)) end_start(error.c_str());
+  const std::optional<ListenAddress> listen = ListenAddress::resolve(config.listen, &error);
   std::optional<ListenAddress> metrics;
-  if (!config.metrics_listen.empty()) metrics = ListenAddress::Resolve(config.metrics_listen, &error);
+  if (!config.metrics_listen.empty()) metrics = ListenAddress::resolve(config.metrics_listen, &error);
   if (!error.empty()) return start_failed(error), kExitFailed;
   std::string wrong = check_exposure(config, listen->is_loopback());
   if (wrong.empty() && metrics) wrong = check_metrics_exposure(config, metrics->is_loopback());
@@ -402,7 +402,7 @@ int serve(const Config& config, StopSignals* signals, std::unique_ptr<PlainStart
   if (!start(config, std::move(rpc), metrics, &server)) return kExitFailed;
   start_failures.reset();
   const auto must_exit = [&server] { return server.pipeline->stats().standing.exit; };
-  signals->WaitUnless(must_exit);
+  signals->wait_unless(must_exit);
   const int status = must_exit() ? kExitDeviceLost : EXIT_SUCCESS;
   if (status == kExitDeviceLost) log_error("stop_requested", {{"reason", "a GPU was lost"}, {"status", status}});
   stop(config, &server);
@@ -418,7 +418,7 @@ int serve(const Config& config, StopSignals* signals, std::unique_ptr<PlainStart
 int main(int argc, char** argv) {
   using namespace svdserve::server;
   auto start_failures = std::make_unique<PlainStartFailures>();
-  KeepHeapWarm();
+  keep_heap_warm();
   // Debian's Abseil looks for deadlocks at every lock of gRPC's, some percent of a small call.
   absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
   raise_descriptor_limit();

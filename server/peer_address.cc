@@ -68,7 +68,7 @@ Peer peer_of(const IpAddress& address) {
   return absl::StrCat(inet_ntop(AF_INET6, network.data(), text, sizeof text), "/64");
 }
 
-std::optional<TrustedProxies> TrustedProxies::Parse(absl::string_view list) {
+std::optional<TrustedProxies> TrustedProxies::parse(absl::string_view list) {
   TrustedProxies out;
   for (absl::string_view word : absl::StrSplit(list, ',', absl::SkipWhitespace())) {
     word = absl::StripAsciiWhitespace(word);

@@ -30,7 +30,7 @@ class TrustedProxies {
  public:
   TrustedProxies() = default;
   // Addresses and networks ("10.0.0.0/8", "2001:db8::/32"), joined by commas, or empty. None where one is neither.
-  static std::optional<TrustedProxies> Parse(absl::string_view list);
+  static std::optional<TrustedProxies> parse(absl::string_view list);
   bool contains(const IpAddress& address) const;
   bool empty() const { return networks_.empty(); }
 

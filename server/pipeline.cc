@@ -34,7 +34,7 @@ Error allocate_results(absl::Span<AdmittedRequest> batches) {
   try {
     absl::InlinedVector<ResultPart, 1> parts;
     for (const AdmittedRequest& batch : batches) parts.push_back({batch.plan, batch.request.count});
-    char* at = static_cast<char*>(batches.front().request.memory->AllocateResults(parts));
+    char* at = static_cast<char*>(batches.front().request.memory->allocate_results(parts));
     for (size_t i = 0; i < batches.size(); ++i) {
       batches[i].planes = planes_in(batches[i].plan, at, parts[i].count);
       at += result_bytes(parts[i]);
@@ -77,10 +77,10 @@ struct Pipeline::Impl {
                clock_arg),
         pool(std::move(devices), clock_arg, recorder_arg, o.watchdog_timeout),
         scheduler(batch_options(o), &pool, clock_arg, recorder_arg) {
-    if (o.calibration > absl::ZeroDuration()) pool.Calibrate(o.calibration);
+    if (o.calibration > absl::ZeroDuration()) pool.calibrate(o.calibration);
   }
 
-  // Counts a call of Submit() between its admission and its handing over, so that Drain() overlooks none.
+  // Counts a call of submit() between its admission and its handing over, so that drain() overlooks none.
   class Submitting {
    public:
     explicit Submitting(std::atomic<int>* calls) : calls_(calls) { calls_->fetch_add(1); }
@@ -93,9 +93,9 @@ struct Pipeline::Impl {
   };
 
   // Admits the batches of one request, which have their plans, and gives their results places.
-  Error Admit(absl::Span<AdmittedRequest> batches);
+  Error admit(absl::Span<AdmittedRequest> batches);
   // Hands an admitted batch over.
-  RequestHandle Compute(AdmittedRequest batch, DoneCallback done);
+  RequestHandle compute(AdmittedRequest batch, DoneCallback done);
   ValidationLimits limits() const { return {options.max_matrices, options.max_message_bytes}; }
 
   const PipelineOptions options;
@@ -107,33 +107,33 @@ struct Pipeline::Impl {
   std::atomic<int> submitting{0};
 };
 
-Error Pipeline::Impl::Admit(absl::Span<AdmittedRequest> batches) {
+Error Pipeline::Impl::admit(absl::Span<AdmittedRequest> batches) {
   int64_t bytes = 0;
   for (const AdmittedRequest& batch : batches) {
     const Request& request = batch.request;
     bytes += bytes_in_memory(batch);
     if (request.deadline == absl::InfiniteFuture() || request.count == 0) continue;
-    const absl::Duration earliest = scheduler.EarliestDone(request.peer, batch.plan, request.count);
-    if (Error error = CheckDeadline(batch.admitted, request.deadline, earliest); !error.ok()) return error;
+    const absl::Duration earliest = scheduler.earliest_done(request.peer, batch.plan, request.count);
+    if (Error error = check_deadline(batch.admitted, request.deadline, earliest); !error.ok()) return error;
   }
   const Request& first = batches.front().request;
   if (first.memory->reservation()->grantor() != nullptr) {
-    if (Error error = ledger.Resize(first.memory->reservation(), bytes); !error.ok()) return error;
+    if (Error error = ledger.resize(first.memory->reservation(), bytes); !error.ok()) return error;
   } else {
     Reservation reservation;
-    if (Error error = ledger.Admit(first.peer, bytes, &reservation); !error.ok()) return error;
-    first.memory->Hold(std::move(reservation));
+    if (Error error = ledger.admit(first.peer, bytes, &reservation); !error.ok()) return error;
+    first.memory->hold(std::move(reservation));
   }
   if (Error error = allocate_results(batches); !error.ok()) return error;
-  recorder->Admitted(bytes);
+  recorder->admitted(bytes);
   return {};
 }
 
-RequestHandle Pipeline::Impl::Compute(AdmittedRequest batch, DoneCallback done) {
-  if (batch.request.count > 0) return scheduler.Submit(std::move(batch), std::move(done));
+RequestHandle Pipeline::Impl::compute(AdmittedRequest batch, DoneCallback done) {
+  if (batch.request.count > 0) return scheduler.submit(std::move(batch), std::move(done));
   Answer answer;  // nothing to compute, so no device is asked
   answer.method = batch.plan.method;
-  answer.timing.total = clock->Now() - batch.request.arrival;
+  answer.timing.total = clock->now() - batch.request.arrival;
   done(std::move(answer));
   return {};
 }
@@ -144,17 +144,17 @@ Pipeline::Pipeline(const PipelineOptions& options, std::vector<std::unique_ptr<D
 
 Pipeline::~Pipeline() = default;
 
-Admission Pipeline::Enter(const Ask& ask, AdmissionWaiter* waiter, Reservation* reservation, Error* error) {
-  return impl_->ledger.Enter(ask, waiter, reservation, error);
+Admission Pipeline::enter(const Ask& ask, AdmissionWaiter* waiter, Reservation* reservation, Error* error) {
+  return impl_->ledger.enter(ask, waiter, reservation, error);
 }
 
-bool Pipeline::Leave(AdmissionWaiter* waiter) { return impl_->ledger.Leave(waiter); }
+bool Pipeline::leave(AdmissionWaiter* waiter) { return impl_->ledger.leave(waiter); }
 
-RequestHandle Pipeline::Submit(Request request, DoneCallback done) {
-  const absl::Time now = impl_->clock->Now();
+RequestHandle Pipeline::submit(Request request, DoneCallback done) {
+  const absl::Time now = impl_->clock->now();
   if (request.arrival == absl::InfinitePast()) request.arrival = now;
   Validated validated;
-  if (Error error = Validate(request, impl_->limits(), &validated); !error.ok()) {
+  if (Error error = validate(request, impl_->limits(), &validated); !error.ok()) {
     refuse(std::move(error), &done);
     return {};
   }
@@ -164,18 +164,18 @@ RequestHandle Pipeline::Submit(Request request, DoneCallback done) {
   }
   AdmittedRequest admitted{validated.plan, std::move(request), {}, now};
   const Impl::Submitting submitting(&impl_->submitting);
-  if (Error error = impl_->Admit({&admitted, 1}); !error.ok()) {
-    impl_->recorder->Refused(error.reason);
+  if (Error error = impl_->admit({&admitted, 1}); !error.ok()) {
+    impl_->recorder->refused(error.reason);
     refuse(std::move(error), &done);
     return {};
   }
-  return impl_->Compute(std::move(admitted), std::move(done));
+  return impl_->compute(std::move(admitted), std::move(done));
 }
 
-RequestHandle Pipeline::SubmitGroups(std::vector<Request> groups, GroupsCallback done) {
-  const absl::Time now = impl_->clock->Now();
+RequestHandle Pipeline::submit_groups(std::vector<Request> groups, GroupsCallback done) {
+  const absl::Time now = impl_->clock->now();
   std::vector<Validated> validated;
-  if (Error error = ValidateGroups(groups, impl_->limits(), &validated); !error.ok()) {
+  if (Error error = validate_groups(groups, impl_->limits(), &validated); !error.ok()) {
     refuse(std::move(error), &done);
     return {};
   }
@@ -190,32 +190,32 @@ RequestHandle Pipeline::SubmitGroups(std::vector<Request> groups, GroupsCallback
     admitted.push_back({validated[i].plan, std::move(groups[i]), {}, now});
   }
   const Impl::Submitting submitting(&impl_->submitting);
-  if (Error error = impl_->Admit(absl::MakeSpan(admitted)); !error.ok()) {
-    impl_->recorder->Refused(error.reason);
+  if (Error error = impl_->admit(absl::MakeSpan(admitted)); !error.ok()) {
+    impl_->recorder->refused(error.reason);
     refuse(std::move(error), &done);
     return {};
   }
   const auto join = std::make_shared<GroupJoin>(
-      admitted.size(), std::move(done), [this](const RequestHandle& handle) { Cancel(handle); },
-      [clock = impl_->clock, arrival] { return clock->Now() - arrival; });
+      admitted.size(), std::move(done), [this](const RequestHandle& handle) { cancel(handle); },
+      [clock = impl_->clock, arrival] { return clock->now() - arrival; });
   for (size_t i = 0; i < admitted.size(); ++i) {
-    join->Attach(impl_->Compute(std::move(admitted[i]), [join, i](Answer a) { join->OnAnswer(i, std::move(a)); }));
+    join->attach(impl_->compute(std::move(admitted[i]), [join, i](Answer a) { join->on_answer(i, std::move(a)); }));
   }
   return join->handle();
 }
 
-void Pipeline::Cancel(const RequestHandle& handle) {
-  for (const std::weak_ptr<void>& job : handle.jobs) impl_->scheduler.Cancel(job);
+void Pipeline::cancel(const RequestHandle& handle) {
+  for (const std::weak_ptr<void>& job : handle.jobs) impl_->scheduler.cancel(job);
 }
 
-void Pipeline::StartDrain() { impl_->ledger.StartDrain(); }
+void Pipeline::start_drain() { impl_->ledger.start_drain(); }
 
-bool Pipeline::Drain(absl::Duration timeout) {
-  StartDrain();  // who comes from now on is refused; wait for who was admitted just before
+bool Pipeline::drain(absl::Duration timeout) {
+  start_drain();  // who comes from now on is refused; wait for who was admitted just before
   for (int calls = impl_->submitting.load(); calls != 0; calls = impl_->submitting.load()) {
     impl_->submitting.wait(calls);
   }
-  return impl_->scheduler.Drain(timeout);
+  return impl_->scheduler.drain(timeout);
 }
 
 PipelineStats Pipeline::stats() const {

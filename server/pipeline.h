@@ -31,7 +31,7 @@ struct PipelineOptions {
   int64_t max_batch_matrices = 1048576;
   int64_t min_split_bytes = int64_t{1} << 20;             // of a part, where a request is spread over idle devices
   absl::Duration max_batch_work = absl::Milliseconds(4);  // predicted time of a batch; a larger request is split
-  absl::Duration inline_work = absl::Microseconds(20);    // predicted work up to here may run in Submit(); 0: none
+  absl::Duration inline_work = absl::Microseconds(20);    // predicted work up to here may run in submit(); 0: none
   absl::Duration calibration = absl::ZeroDuration();    // for measuring all devices at start; 0: they are not measured
   absl::Duration watchdog_timeout = absl::Seconds(10);  // without an answer, before a GPU is taken to hang
   OnDeviceLost on_device_lost = OnDeviceLost::kUnready;
@@ -65,33 +65,33 @@ class Pipeline {
   Pipeline(const Pipeline&) = delete;
   Pipeline& operator=(const Pipeline&) = delete;
 
-  // Claims memory for a request before its message is received. The reservation goes to RequestMemory::Hold(), and
-  // Submit() makes it one of the request's exact bytes. Refusals say when to come back. See AdmissionWaiter.
-  Admission Enter(const Ask& ask, AdmissionWaiter* waiter, Reservation* reservation, Error* error);
+  // Claims memory for a request before its message is received. The reservation goes to RequestMemory::hold(), and
+  // submit() makes it one of the request's exact bytes. Refusals say when to come back. See AdmissionWaiter.
+  Admission enter(const Ask& ask, AdmissionWaiter* waiter, Reservation* reservation, Error* error);
   // Takes a claim out of the queue. False: it is not there, since its waiter was told or will be in a moment.
-  bool Leave(AdmissionWaiter* waiter);
+  bool leave(AdmissionWaiter* waiter);
 
-  // Takes a request, whose memory may hold a reservation of Enter(); see DoneCallback for when and where `done` is
+  // Takes a request, whose memory may hold a reservation of enter(); see DoneCallback for when and where `done` is
   // called. Refusals are answered before Submit returns; so is small work on an idle server, which is computed
   // on the calling thread.
-  RequestHandle Submit(Request request, DoneCallback done);
+  RequestHandle submit(Request request, DoneCallback done);
 
   // The same of a request of several batches, each with a shape of its own, which share memory, deadline and arrival.
   // They are validated and admitted together, computed each for itself, among equal batches of other requests, and
   // answered together. The first that fails ends all.
-  RequestHandle SubmitGroups(std::vector<Request> groups, GroupsCallback done);
+  RequestHandle submit_groups(std::vector<Request> groups, GroupsCallback done);
 
   // Answers the request with CANCELLED, unless it was answered before. A request that waits leaves the queue and frees
   // its memory at once; one on a device does so when the device lets go of it.
-  void Cancel(const RequestHandle& handle);
+  void cancel(const RequestHandle& handle);
 
-  // From now on Submit() refuses with DRAINING.
-  void StartDrain();
+  // From now on submit() refuses with DRAINING.
+  void start_drain();
 
-  // StartDrain(), then blocks until every accepted request is answered and off the devices. Requests unanswered
+  // start_drain(), then blocks until every accepted request is answered and off the devices. Requests unanswered
   // after `timeout` end with UNAVAILABLE, reason DRAINING. Devices that do not let go of them soon are waited for no
   // more. Returns whether nothing had to be given up. Not to be called from a DoneCallback.
-  bool Drain(absl::Duration timeout);
+  bool drain(absl::Duration timeout);
 
   PipelineStats stats() const;
   std::vector<DeviceState> devices() const;

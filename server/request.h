@@ -42,12 +42,12 @@ class RequestMemory {
   virtual ~RequestMemory() = default;
 
   // Returns room for the results of all parts, one part after the other: one for a batch, several for one of groups.
-  // Called at most once, on the thread of Submit(), after admission: nothing of the request's size is allocated before.
+  // Called at most once, on the thread of submit(), after admission: nothing of the request's size is allocated before.
   // May throw std::bad_alloc: the request is refused as an overload. Where no part has results, what is returned is not
   // used.
-  virtual void* AllocateResults(absl::Span<const ResultPart> parts) = 0;
+  virtual void* allocate_results(absl::Span<const ResultPart> parts) = 0;
 
-  void Hold(Reservation reservation) { reservation_ = std::move(reservation); }
+  void hold(Reservation reservation) { reservation_ = std::move(reservation); }
   Reservation* reservation() { return &reservation_; }
 
  private:
@@ -69,7 +69,7 @@ struct Request {
   size_t payload_bytes = 0;
   std::shared_ptr<RequestMemory> memory;         // never null
   absl::Time deadline = absl::InfiniteFuture();  // on the pipeline's clock
-  absl::Time arrival = absl::InfinitePast();     // on the pipeline's clock; InfinitePast: the time of Submit()
+  absl::Time arrival = absl::InfinitePast();     // on the pipeline's clock; InfinitePast: the time of submit()
   Peer peer;                                     // whose turn it takes
 };
 
@@ -95,7 +95,7 @@ struct Answer {
   std::vector<MatrixException> exceptions;  // ascending by index
 };
 
-// Called exactly once for each submitted request, on any thread (that of Submit() and Cancel() included, before they
+// Called exactly once for each submitted request, on any thread (that of submit() and cancel() included, before they
 // return) and never under a lock of the core. It must not block: a device lane may be waiting for it.
 using DoneCallback = absl::AnyInvocable<void(Answer)>;
 
@@ -110,7 +110,7 @@ struct GroupsAnswer {
 };
 using GroupsCallback = absl::AnyInvocable<void(GroupsAnswer)>;  // called as DoneCallback is
 
-// Names a submitted request towards Cancel(). Keeps nothing alive; copyable; an empty one names nothing.
+// Names a submitted request towards cancel(). Keeps nothing alive; copyable; an empty one names nothing.
 struct RequestHandle {
   absl::InlinedVector<std::weak_ptr<void>, 1> jobs;  // several for a request of groups
 };

@@ -10,7 +10,7 @@ namespace svdserve::server {
 // Grants reservations and takes them back. It outlives every reservation that it granted. Thread-safe.
 class ReservationGrantor {
  public:
-  virtual void GiveBack(int64_t bytes, int requests) = 0;
+  virtual void give_back(int64_t bytes, int requests) = 0;
 
  protected:
   ~ReservationGrantor() = default;
@@ -34,19 +34,19 @@ class Reservation {
     return *this;
   }
   ~Reservation() {
-    if (grantor_ != nullptr && (bytes_ != 0 || requests_ != 0)) grantor_->GiveBack(bytes_, requests_);
+    if (grantor_ != nullptr && (bytes_ != 0 || requests_ != 0)) grantor_->give_back(bytes_, requests_);
   }
 
   int64_t bytes() const { return bytes_; }
   // Null where it claims nothing.
   ReservationGrantor* grantor() const { return grantor_; }
   // `bytes` of the claim, at most bytes(), which go back by themselves; the request stays with this.
-  Reservation Split(int64_t bytes) {
+  Reservation split(int64_t bytes) {
     bytes_ -= bytes;
     return {grantor_, bytes, 0};
   }
   // Takes over the bytes of `other`, of the same grantor; its request goes back.
-  void Join(Reservation other) { bytes_ += std::exchange(other.bytes_, 0); }
+  void join(Reservation other) { bytes_ += std::exchange(other.bytes_, 0); }
 
  private:
   ReservationGrantor* grantor_ = nullptr;

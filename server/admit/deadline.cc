@@ -4,7 +4,7 @@
 
 namespace svdserve::server {
 
-Error CheckDeadline(absl::Time now, absl::Time deadline, absl::Duration earliest) {
+Error check_deadline(absl::Time now, absl::Time deadline, absl::Duration earliest) {
   if (now + earliest <= deadline) return {};
   const absl::Duration unit = absl::Microseconds(1);
   return {absl::StatusCode::kDeadlineExceeded,

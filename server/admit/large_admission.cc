@@ -20,18 +20,18 @@ LargeAdmission::LargeAdmission(const LedgerLimits& limits, Clock* clock)
       places_share_(share_of(limits.max_requests, limits.peer_percent)),
       ledger_({.max_bytes = limits.max_bytes, .max_requests = limits.max_requests}, clock) {}
 
-Error LargeAdmission::Admit(const Peer& peer, int64_t operand, int64_t most, Place* place, Reservation* reservation) {
+Error LargeAdmission::admit(const Peer& peer, int64_t operand, int64_t most, Place* place, Reservation* reservation) {
   Reservation admitted;
   // Under no peer: here shares are of what a matrix will need.
-  if (Error error = ledger_.Admit(Peer(), operand, &admitted); !error.ok()) return error;
+  if (Error error = ledger_.admit(Peer(), operand, &admitted); !error.ok()) return error;
   MutexLock lock(&mu_);
-  if (PlacesOf(peer) >= places_share_) {
+  if (places_of(peer) >= places_share_) {
     return {absl::StatusCode::kResourceExhausted, Reason::kOverloadedRequests,
             absl::StrCat(places_share_, " large matrices of this client are open, the most that one may have"), "",
             absl::Seconds(1)};
   }
   waiting_.push_front({peer, operand, most});
-  if (!EachCanBeComputed(peer)) {
+  if (!each_can_be_computed(peer)) {
     waiting_.pop_front();
     return {absl::StatusCode::kResourceExhausted, Reason::kOverloadedBytes,
             absl::StrCat("the matrix needs ", most, " bytes while it is computed; the memory limit of ", limit_,
@@ -44,24 +44,24 @@ Error LargeAdmission::Admit(const Peer& peer, int64_t operand, int64_t most, Pla
   return {};
 }
 
-bool LargeAdmission::Keep(int64_t bytes, Place* place, Reservation* reservation) {
+bool LargeAdmission::keep(int64_t bytes, Place* place, Reservation* reservation) {
   MutexLock lock(&mu_);
   place->amounts_->kept += bytes;
-  if (EachCanBeComputed(place->amounts_->peer) && ledger_.Extend(bytes, reservation)) return true;
+  if (each_can_be_computed(place->amounts_->peer) && ledger_.extend(bytes, reservation)) return true;
   place->amounts_->kept -= bytes;
   return false;
 }
 
-void LargeAdmission::Leave(std::list<Amounts>::iterator amounts) {
+void LargeAdmission::leave(std::list<Amounts>::iterator amounts) {
   MutexLock lock(&mu_);
   waiting_.erase(amounts);
 }
 
-int64_t LargeAdmission::PlacesOf(const Peer& peer) const {
+int64_t LargeAdmission::places_of(const Peer& peer) const {
   return std::count_if(waiting_.begin(), waiting_.end(), [&peer](const Amounts& a) { return a.peer == peer; });
 }
 
-bool LargeAdmission::EachCanBeComputed(const Peer& peer) const {
+bool LargeAdmission::each_can_be_computed(const Peer& peer) const {
   int64_t free = limit_, need = 0, free_of_peer = share_, need_of_peer = 0;
   for (const Amounts& amounts : waiting_) {
     free -= amounts.kept;

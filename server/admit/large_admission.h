@@ -45,7 +45,7 @@ class LargeAdmission {
       return *this;
     }
     ~Place() {
-      if (admission_ != nullptr) admission_->Leave(amounts_);
+      if (admission_ != nullptr) admission_->leave(amounts_);
     }
 
    private:
@@ -62,24 +62,24 @@ class LargeAdmission {
   int64_t share() const { return share_; }
 
   // Admits a matrix that keeps `operand` bytes from now on and needs `most` bytes while it is computed, at most the
-  // share. Else the errors of Ledger::Admit().
-  Error Admit(const Peer& peer, int64_t operand, int64_t most, Place* place, Reservation* reservation);
+  // share. Else the errors of Ledger::admit().
+  Error admit(const Peer& peer, int64_t operand, int64_t most, Place* place, Reservation* reservation);
 
   // Reserves `bytes` of the matrix's need now, and keeps them while it waits. False: there is no room, or the first
   // invariant forbids it.
-  bool Keep(int64_t bytes, Place* place, Reservation* reservation);
+  bool keep(int64_t bytes, Place* place, Reservation* reservation);
 
   // Reserves `bytes` that the matrix gives back if its device fails it. False: there is no room now.
-  bool Reserve(int64_t bytes, Reservation* reservation) { return ledger_.Extend(bytes, reservation); }
+  bool reserve(int64_t bytes, Reservation* reservation) { return ledger_.extend(bytes, reservation); }
 
-  void StartDrain() { ledger_.StartDrain(); }
+  void start_drain() { ledger_.start_drain(); }
   Ledger::Usage usage() const { return ledger_.usage(); }
 
  private:
-  void Leave(std::list<Amounts>::iterator amounts);
+  void leave(std::list<Amounts>::iterator amounts);
   // Invariants 1 and 2.
-  bool EachCanBeComputed(const Peer& peer) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  int64_t PlacesOf(const Peer& peer) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  bool each_can_be_computed(const Peer& peer) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  int64_t places_of(const Peer& peer) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const int64_t limit_, share_, places_share_;
   Ledger ledger_;

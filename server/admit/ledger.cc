@@ -45,7 +45,7 @@ int64_t share_of(int64_t limit, int percent) {
 // A peer's claims of one size class. It grants their reservations, so that what comes back is found at once.
 struct Ledger::Account final : public ReservationGrantor {
   Account(Ledger* l, PeerState* p) : ledger(l), peer(p) {}
-  void GiveBack(int64_t bytes, int requests_back) override { ledger->GiveBack(this, bytes, requests_back); }
+  void give_back(int64_t bytes, int requests_back) override { ledger->give_back(this, bytes, requests_back); }
 
   Ledger* const ledger;
   PeerState* const peer;
@@ -62,12 +62,12 @@ struct Ledger::Claim {
 };
 
 struct Ledger::PeerState {
-  Account* AccountOf(Ledger* ledger, int64_t claim) {
+  Account* account_of(Ledger* ledger, int64_t claim) {
     std::unique_ptr<Account>& account = accounts[size_class(claim)];
     if (account == nullptr) account = std::make_unique<Account>(ledger, this);
     return account.get();
   }
-  Line& LineOf(int64_t claim) { return claim <= kSmallClaim ? small : large; }
+  Line& line_of(int64_t claim) { return claim <= kSmallClaim ? small : large; }
 
   Peer name;
   int64_t bytes = 0;
@@ -83,133 +83,133 @@ Ledger::Ledger(const LedgerLimits& limits, Clock* clock)
       peer_requests_(share_of(limits.max_requests, limits.peer_percent)),
       peer_waiting_(share_of(limits.max_waiting, limits.peer_percent)),
       clock_(clock),
-      alarm_(clock->MakeAlarm([this] { OnAlarm(); })) {}
+      alarm_(clock->make_alarm([this] { on_alarm(); })) {}
 
 Ledger::~Ledger() = default;
 
 // --- in -----------------------------------------------------------------------------------------
 
-Error Ledger::Admit(const Peer& name, int64_t bytes, Reservation* reservation) {
-  const absl::Time now = clock_->Now();
+Error Ledger::admit(const Peer& name, int64_t bytes, Reservation* reservation) {
+  const absl::Time now = clock_->now();
   MutexLock lock(&mu_);
-  PeerState* const peer = FindOrMake(name);
-  Error error = Check(*peer, bytes, now);
-  if (error.ok() && (bytes > limits_.max_bytes - bytes_ || !FitsPeer(*peer, bytes))) error = Full(*peer, bytes, now);
+  PeerState* const peer = find_or_make(name);
+  Error error = check(*peer, bytes, now);
+  if (error.ok() && (bytes > limits_.max_bytes - bytes_ || !fits_peer(*peer, bytes))) error = full(*peer, bytes, now);
   if (error.ok()) {
-    *reservation = Grant(peer->AccountOf(this, bytes), bytes, now);
+    *reservation = grant(peer->account_of(this, bytes), bytes, now);
   } else {
-    EraseIfIdle(peer);
+    erase_if_idle(peer);
   }
   return error;
 }
 
-bool Ledger::Extend(int64_t bytes, Reservation* reservation) {
+bool Ledger::extend(int64_t bytes, Reservation* reservation) {
   MutexLock lock(&mu_);
   if (bytes > limits_.max_bytes - bytes_) return false;
-  PeerState* const peer = FindOrMake(Peer());
+  PeerState* const peer = find_or_make(Peer());
   bytes_ += bytes;
   peer->bytes += bytes;
-  *reservation = Reservation(peer->AccountOf(this, bytes), bytes, 0);
-  EraseIfIdle(peer);  // where it was extended by nothing
+  *reservation = Reservation(peer->account_of(this, bytes), bytes, 0);
+  erase_if_idle(peer);  // where it was extended by nothing
   return true;
 }
 
-Admission Ledger::Enter(const Ask& ask, AdmissionWaiter* waiter, Reservation* reservation, Error* error) {
-  const absl::Time now = clock_->Now();
+Admission Ledger::enter(const Ask& ask, AdmissionWaiter* waiter, Reservation* reservation, Error* error) {
+  const absl::Time now = clock_->now();
   MutexLock lock(&mu_);
-  PeerState* const peer = FindOrMake(ask.peer);
-  Account* const account = peer->AccountOf(this, ask.bytes);
-  *error = Check(*peer, ask.bytes, now);
-  if (error->ok()) *error = CheckDeadline(*account, ask.deadline, now);
+  PeerState* const peer = find_or_make(ask.peer);
+  Account* const account = peer->account_of(this, ask.bytes);
+  *error = check(*peer, ask.bytes, now);
+  if (error->ok()) *error = check_deadline(*account, ask.deadline, now);
   if (!error->ok()) {
-    EraseIfIdle(peer);
+    erase_if_idle(peer);
     return Admission::kRefused;
   }
   // Only small claims overtake, and none that waits for the share of its own peer lets another of that peer pass.
   const bool first = waiting_.empty() || (ask.bytes <= kSmallClaim && peer->small.empty());
-  if (first && FitsAll(ask.bytes) && FitsPeer(*peer, ask.bytes)) {
-    *reservation = Grant(account, ask.bytes, now);
+  if (first && fits_all(ask.bytes) && fits_peer(*peer, ask.bytes)) {
+    *reservation = grant(account, ask.bytes, now);
     return Admission::kAdmitted;
   }
-  *error = CheckQueue(*peer, now);
+  *error = check_queue(*peer, now);
   if (!error->ok()) {
-    EraseIfIdle(peer);
+    erase_if_idle(peer);
     return Admission::kRefused;
   }
-  Wait(peer, account, ask, waiter, now);
+  wait(peer, account, ask, waiter, now);
   return Admission::kWaits;
 }
 
-void Ledger::Wait(PeerState* peer, Account* account, const Ask& ask, AdmissionWaiter* waiter, absl::Time now) {
+void Ledger::wait(PeerState* peer, Account* account, const Ask& ask, AdmissionWaiter* waiter, absl::Time now) {
   if (peer->small.empty() && peer->large.empty()) peer->turn = turns_.insert(turns_.end(), peer);
   if (account->requests == 0 && account->waiting == 0) account->flow = {.since = now};
   ++account->waiting;
-  Line& line = peer->LineOf(ask.bytes);
+  Line& line = peer->line_of(ask.bytes);
   const absl::Time expiry = std::min(now + limits_.max_wait, ask.deadline);
   const auto claim = line.insert(line.end(), {waiter, account, ask.bytes, ask.deadline, expiry});
   waiting_[waiter] = {peer, claim};
   expiries_.insert({expiry, waiter});
   // It may be the only one that nothing keeps back: then it is served by the alarm, as soon as this has returned.
-  if (peer->small.size() + peer->large.size() == 1 && FitsAll(ask.bytes) && FitsPeer(*peer, ask.bytes)) {
+  if (peer->small.size() + peer->large.size() == 1 && fits_all(ask.bytes) && fits_peer(*peer, ask.bytes)) {
     alarm_at_ = now;
-    alarm_->Set(now);
+    alarm_->set(now);
     return;
   }
-  SetAlarm();
+  set_alarm();
 }
 
-bool Ledger::Leave(AdmissionWaiter* waiter) {
+bool Ledger::leave(AdmissionWaiter* waiter) {
   MutexLock lock(&mu_);
   const auto found = waiting_.find(waiter);
   if (found == waiting_.end()) return false;
   PeerState* const peer = found->second.first;
-  Remove(peer, found->second.second);
-  EraseIfIdle(peer);
+  remove(peer, found->second.second);
+  erase_if_idle(peer);
   return true;
 }
 
-void Ledger::Remove(PeerState* peer, Line::iterator claim) {
+void Ledger::remove(PeerState* peer, Line::iterator claim) {
   --claim->account->waiting;
   waiting_.erase(claim->waiter);
   expiries_.erase({claim->expiry, claim->waiter});
-  peer->LineOf(claim->bytes).erase(claim);
+  peer->line_of(claim->bytes).erase(claim);
   if (peer->small.empty() && peer->large.empty()) turns_.erase(peer->turn);
 }
 
-Error Ledger::Resize(Reservation* reservation, int64_t bytes) {
+Error Ledger::resize(Reservation* reservation, int64_t bytes) {
   const int64_t more = bytes - reservation->bytes();
   if (more <= 0) {
-    const Reservation rest = reservation->Split(-more);  // gives itself back, outside of mu_
+    const Reservation rest = reservation->split(-more);  // gives itself back, outside of mu_
     return {};
   }
   auto* const account = static_cast<Account*>(reservation->grantor());
-  const absl::Time now = clock_->Now();
+  const absl::Time now = clock_->now();
   MutexLock lock(&mu_);
   PeerState* const peer = account->peer;
   if (draining_) return draining_error();
   // Bytes that the reservation holds already do not stand in its own way.
   const bool alone = peer->bytes == reservation->bytes();
-  if (bytes > limits_.max_bytes) return Check(*peer, bytes, now);
-  if (more > limits_.max_bytes - bytes_ || (!alone && peer->bytes + more > peer_bytes_)) return Full(*peer, more, now);
+  if (bytes > limits_.max_bytes) return check(*peer, bytes, now);
+  if (more > limits_.max_bytes - bytes_ || (!alone && peer->bytes + more > peer_bytes_)) return full(*peer, more, now);
   bytes_ += more;
   peer->bytes += more;
-  reservation->Join(Reservation(account, more, 0));
+  reservation->join(Reservation(account, more, 0));
   return {};
 }
 
 // --- the rules ----------------------------------------------------------------------------------
 
-bool Ledger::FitsAll(int64_t bytes) const {
+bool Ledger::fits_all(int64_t bytes) const {
   if (bytes_ == 0) return bytes <= limits_.max_bytes;
   const int64_t limit = limits_.max_bytes - (bytes <= kSmallClaim ? 0 : limits_.max_bytes / kSmallShare);
   return bytes <= limit - bytes_;
 }
 
-bool Ledger::FitsPeer(const PeerState& peer, int64_t bytes) const {
+bool Ledger::fits_peer(const PeerState& peer, int64_t bytes) const {
   return peer.bytes == 0 || bytes <= peer_bytes_ - peer.bytes;
 }
 
-Error Ledger::Check(const PeerState& peer, int64_t bytes, absl::Time now) const {
+Error Ledger::check(const PeerState& peer, int64_t bytes, absl::Time now) const {
   if (draining_) return draining_error();
   if (bytes > limits_.max_bytes) {
     return overloaded(Reason::kOverloadedBytes,
@@ -219,17 +219,17 @@ Error Ledger::Check(const PeerState& peer, int64_t bytes, absl::Time now) const 
   }
   if (requests_ >= limits_.max_requests) {
     return overloaded(Reason::kOverloadedRequests,
-                      absl::StrCat(requests_, " requests are in flight, the most there may be"), RetryDelay(now));
+                      absl::StrCat(requests_, " requests are in flight, the most there may be"), retry_delay(now));
   }
   if (peer.requests >= peer_requests_) {
     return overloaded(Reason::kOverloadedRequests,
                       absl::StrCat(peer.requests, " requests of this client are in flight, the most that one may have"),
-                      RetryDelay(now));
+                      retry_delay(now));
   }
   return {};
 }
 
-Error Ledger::CheckDeadline(const Account& account, absl::Time deadline, absl::Time now) const {
+Error Ledger::check_deadline(const Account& account, absl::Time deadline, absl::Time now) const {
   const int64_t ahead = account.requests + account.waiting;
   const absl::Duration elapsed = now - account.flow.since;
   if (deadline == absl::InfiniteFuture() || ahead < 2 || account.flow.requests < kEvidence ||
@@ -245,34 +245,34 @@ Error Ledger::CheckDeadline(const Account& account, absl::Time deadline, absl::T
       std::clamp(stay / 2, kShortestDelay, kLongestDelay));
 }
 
-Error Ledger::Full(const PeerState& peer, int64_t bytes, absl::Time now) const {
+Error Ledger::full(const PeerState& peer, int64_t bytes, absl::Time now) const {
   const bool by_share = bytes <= limits_.max_bytes - bytes_;
   return overloaded(
       Reason::kOverloadedBytes,
       by_share ? absl::StrCat("the request needs ", bytes, " bytes; this client's requests hold ", peer.bytes, " of ",
                               peer_bytes_, " that one client may hold")
                : absl::StrCat("the request needs ", bytes, " bytes; ", bytes_, " of ", limits_.max_bytes, " are taken"),
-      RetryDelay(now));
+      retry_delay(now));
 }
 
-Error Ledger::CheckQueue(const PeerState& peer, absl::Time now) const {
+Error Ledger::check_queue(const PeerState& peer, absl::Time now) const {
   const auto waiting = static_cast<int64_t>(waiting_.size());
   if (waiting >= limits_.max_waiting) {
     return overloaded(Reason::kOverloadedBytes,
-                      absl::StrCat(waiting, " requests wait for memory, the most that may wait"), RetryDelay(now));
+                      absl::StrCat(waiting, " requests wait for memory, the most that may wait"), retry_delay(now));
   }
   const auto of_peer = static_cast<int64_t>(peer.small.size() + peer.large.size());
   if (of_peer >= peer_waiting_) {
     return overloaded(Reason::kOverloadedBytes,
                       absl::StrCat(of_peer, " requests of this client wait for memory, the most that one may have"),
-                      RetryDelay(now));
+                      retry_delay(now));
   }
   return {};
 }
 
 // --- out ----------------------------------------------------------------------------------------
 
-Reservation Ledger::Grant(Account* account, int64_t bytes, absl::Time now) {
+Reservation Ledger::grant(Account* account, int64_t bytes, absl::Time now) {
   if (requests_ == 0) flow_ = {.since = now};  // a busy period begins
   if (account->requests == 0 && account->waiting == 0) account->flow = {.since = now};
   bytes_ += bytes;
@@ -283,8 +283,8 @@ Reservation Ledger::Grant(Account* account, int64_t bytes, absl::Time now) {
   return {account, bytes};
 }
 
-void Ledger::GiveBack(Account* account, int64_t bytes, int requests) {
-  const absl::Time now = clock_->Now();
+void Ledger::give_back(Account* account, int64_t bytes, int requests) {
+  const absl::Time now = clock_->now();
   Admitted admitted;
   {
     MutexLock lock(&mu_);
@@ -294,22 +294,22 @@ void Ledger::GiveBack(Account* account, int64_t bytes, int requests) {
     peer->bytes -= bytes;
     peer->requests -= requests;
     account->requests -= requests;
-    flow_.Left(now, bytes, requests);
-    account->flow.Left(now, bytes, requests);
-    if (!waiting_.empty()) admitted = Serve(now);
-    EraseIfIdle(peer);
+    flow_.left(now, bytes, requests);
+    account->flow.left(now, bytes, requests);
+    if (!waiting_.empty()) admitted = serve(now);
+    erase_if_idle(peer);
   }
-  for (auto& [waiter, reservation] : admitted) waiter->OnAdmitted(std::move(reservation));
+  for (auto& [waiter, reservation] : admitted) waiter->on_admitted(std::move(reservation));
 }
 
-Ledger::Admitted Ledger::Serve(absl::Time now) {
+Ledger::Admitted Ledger::serve(absl::Time now) {
   Admitted admitted;
   bool blocked = false;
   for (bool served = true; served;) {
     served = false;
     for (auto turn = turns_.begin(); turn != turns_.end();) {
       PeerState* const peer = *turn++;
-      if (!ServeOne(peer, now, &blocked, &admitted)) continue;
+      if (!serve_one(peer, now, &blocked, &admitted)) continue;
       served = true;
       if (!peer->small.empty() || !peer->large.empty()) turns_.splice(turns_.end(), turns_, peer->turn);
     }
@@ -317,28 +317,28 @@ Ledger::Admitted Ledger::Serve(absl::Time now) {
   return admitted;
 }
 
-bool Ledger::ServeOne(PeerState* peer, absl::Time now, bool* blocked, Admitted* admitted) {
+bool Ledger::serve_one(PeerState* peer, absl::Time now, bool* blocked, Admitted* admitted) {
   for (Line* const line : {&peer->small, &peer->large}) {
     if (line->empty() || (line == &peer->large && *blocked)) continue;
     const Line::iterator claim = line->begin();
     if (requests_ >= limits_.max_requests) return false;
-    if (peer->requests >= peer_requests_ || !FitsPeer(*peer, claim->bytes)) continue;
-    if (!FitsAll(claim->bytes)) {
+    if (peer->requests >= peer_requests_ || !fits_peer(*peer, claim->bytes)) continue;
+    if (!fits_all(claim->bytes)) {
       *blocked = *blocked || line == &peer->large;
       continue;
     }
     AdmissionWaiter* const waiter = claim->waiter;
     Account* const account = claim->account;
     const int64_t bytes = claim->bytes;
-    Remove(peer, claim);
-    admitted->emplace_back(waiter, Grant(account, bytes, now));
+    remove(peer, claim);
+    admitted->emplace_back(waiter, grant(account, bytes, now));
     return true;
   }
   return false;
 }
 
-void Ledger::OnAlarm() {
-  const absl::Time now = clock_->Now();
+void Ledger::on_alarm() {
+  const absl::Time now = clock_->now();
   Admitted admitted;
   Refused refused;
   {
@@ -351,24 +351,24 @@ void Ledger::OnAlarm() {
       refused.emplace_back(waiter, overloaded(late ? Reason::kOverloadedBytes : Reason::kQueueTimeout,
                                               absl::StrCat("there was no room for the request's ", claim->bytes,
                                                            " bytes before its ", late ? "deadline" : "queue timeout"),
-                                              RetryDelay(now)));
-      Remove(peer, claim);
-      EraseIfIdle(peer);
+                                              retry_delay(now)));
+      remove(peer, claim);
+      erase_if_idle(peer);
     }
-    admitted = Serve(now);
-    SetAlarm();
+    admitted = serve(now);
+    set_alarm();
   }
-  for (auto& [waiter, reservation] : admitted) waiter->OnAdmitted(std::move(reservation));
-  for (auto& [waiter, error] : refused) waiter->OnRefused(std::move(error));
+  for (auto& [waiter, reservation] : admitted) waiter->on_admitted(std::move(reservation));
+  for (auto& [waiter, error] : refused) waiter->on_refused(std::move(error));
 }
 
-void Ledger::SetAlarm() {
+void Ledger::set_alarm() {
   if (expiries_.empty() || expiries_.begin()->first >= alarm_at_) return;  // it rings too early, which does no harm
   alarm_at_ = expiries_.begin()->first;
-  alarm_->Set(alarm_at_);
+  alarm_->set(alarm_at_);
 }
 
-Ledger::PeerState* Ledger::FindOrMake(const Peer& name) {
+Ledger::PeerState* Ledger::find_or_make(const Peer& name) {
   std::unique_ptr<PeerState>& peer = peers_[name];
   if (peer == nullptr) {
     peer = std::make_unique<PeerState>();
@@ -377,11 +377,11 @@ Ledger::PeerState* Ledger::FindOrMake(const Peer& name) {
   return peer.get();
 }
 
-void Ledger::EraseIfIdle(PeerState* peer) {
+void Ledger::erase_if_idle(PeerState* peer) {
   if (peer->requests == 0 && peer->bytes == 0 && peer->small.empty() && peer->large.empty()) peers_.erase(peer->name);
 }
 
-void Ledger::Flow::Left(absl::Time now, int64_t bytes_left, int requests_left) {
+void Ledger::Flow::left(absl::Time now, int64_t bytes_left, int requests_left) {
   bytes += static_cast<double>(bytes_left);
   requests += requests_left;
   if (now - since < kMemory) return;
@@ -391,7 +391,7 @@ void Ledger::Flow::Left(absl::Time now, int64_t bytes_left, int requests_left) {
   requests /= 2;
 }
 
-absl::Duration Ledger::RetryDelay(absl::Time now) const {
+absl::Duration Ledger::retry_delay(absl::Time now) const {
   const absl::Duration elapsed = now - flow_.since;
   // Nothing has left yet: it will take at least as long again.
   double turns = 1;
@@ -403,7 +403,7 @@ absl::Duration Ledger::RetryDelay(absl::Time now) const {
   return std::clamp(elapsed * turns, kShortestDelay, kLongestDelay);
 }
 
-void Ledger::StartDrain() {
+void Ledger::start_drain() {
   std::vector<AdmissionWaiter*> refused;
   {
     MutexLock lock(&mu_);
@@ -411,11 +411,11 @@ void Ledger::StartDrain() {
     while (!waiting_.empty()) {
       const auto [peer, claim] = waiting_.begin()->second;
       refused.push_back(claim->waiter);
-      Remove(peer, claim);
-      EraseIfIdle(peer);
+      remove(peer, claim);
+      erase_if_idle(peer);
     }
   }
-  for (AdmissionWaiter* const waiter : refused) waiter->OnRefused(draining_error());
+  for (AdmissionWaiter* const waiter : refused) waiter->on_refused(draining_error());
 }
 
 Ledger::Usage Ledger::usage() const {

@@ -15,7 +15,7 @@
 //   2. The last sixteenth of the bytes is for small claims, so that no small one waits behind large ones.
 //   3. A claim at the head of its peer's line that only its peer's share keeps back lets other peers pass. One that the
 //      limits of all keep back lets only small claims pass, so it is served in the end.
-//   4. After StartDrain() nothing is admitted any more, and nothing waits; what was admitted may still be extended.
+//   4. After start_drain() nothing is admitted any more, and nothing waits; what was admitted may still be extended.
 //   5. No waiter is called under mu_.
 //   6. At most max_waiting claims wait, and at most its share of them for one peer.
 #ifndef SVDSERVE_SERVER_ADMIT_LEDGER_H_
@@ -57,22 +57,22 @@ class Ledger {
 
   // Admits one request of `bytes` >= 0 and returns its reservation, or refuses: RESOURCE_EXHAUSTED with a delay after
   // which trying again makes sense (none where it never will fit), or UNAVAILABLE when draining.
-  Error Admit(const Peer& peer, int64_t bytes, Reservation* reservation);
+  Error admit(const Peer& peer, int64_t bytes, Reservation* reservation);
 
   // The same, but what does not fit now waits. `waiter` lives until it is told or has left.
-  Admission Enter(const Ask& ask, AdmissionWaiter* waiter, Reservation* reservation, Error* error);
+  Admission enter(const Ask& ask, AdmissionWaiter* waiter, Reservation* reservation, Error* error);
   // Reserves `bytes` >= 0 more for a request that was admitted under an empty peer, also when draining. The reservation
   // counts no request. False: there is no room now.
-  bool Extend(int64_t bytes, Reservation* reservation);
+  bool extend(int64_t bytes, Reservation* reservation);
 
   // Takes a waiter out of the queue. False: it is not there, since it was told or will be in a moment.
-  bool Leave(AdmissionWaiter* waiter);
+  bool leave(AdmissionWaiter* waiter);
 
   // Makes the reservation, which this ledger granted, one of `bytes`. Refuses where it grows and there is no room.
-  Error Resize(Reservation* reservation, int64_t bytes);
+  Error resize(Reservation* reservation, int64_t bytes);
 
   // Refuses all that waits, and whatever comes.
-  void StartDrain();
+  void start_drain();
 
   struct Usage {
     int64_t bytes;
@@ -96,33 +96,33 @@ class Ledger {
     absl::Time since = absl::InfinitePast();
     double bytes = 0;
     double requests = 0;
-    void Left(absl::Time now, int64_t bytes_left, int requests_left);
+    void left(absl::Time now, int64_t bytes_left, int requests_left);
   };
 
-  void GiveBack(Account* account, int64_t bytes, int requests);
-  PeerState* FindOrMake(const Peer& peer) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void EraseIfIdle(PeerState* peer) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  bool FitsAll(int64_t bytes) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  bool FitsPeer(const PeerState& peer, int64_t bytes) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void give_back(Account* account, int64_t bytes, int requests);
+  PeerState* find_or_make(const Peer& peer) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void erase_if_idle(PeerState* peer) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  bool fits_all(int64_t bytes) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  bool fits_peer(const PeerState& peer, int64_t bytes) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Why a claim is refused before its bytes are looked at; ok() where it is not.
-  Error Check(const PeerState& peer, int64_t bytes, absl::Time now) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  Error CheckDeadline(const Account& account, absl::Time deadline, absl::Time now) const
+  Error check(const PeerState& peer, int64_t bytes, absl::Time now) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  Error check_deadline(const Account& account, absl::Time deadline, absl::Time now) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  Error Full(const PeerState& peer, int64_t bytes, absl::Time now) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  Error full(const PeerState& peer, int64_t bytes, absl::Time now) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Why a claim may not wait; ok() where it may.
-  Error CheckQueue(const PeerState& peer, absl::Time now) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  Reservation Grant(Account* account, int64_t bytes, absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  Error check_queue(const PeerState& peer, absl::Time now) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  Reservation grant(Account* account, int64_t bytes, absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Admits what fits, in turn.
-  Admitted Serve(absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  Admitted serve(absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Gives one claim of the peer room, if there is any for it; *blocked: only small claims may have it.
-  bool ServeOne(PeerState* peer, absl::Time now, bool* blocked, Admitted* admitted) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void Wait(PeerState* peer, Account* account, const Ask& ask, AdmissionWaiter* waiter, absl::Time now)
+  bool serve_one(PeerState* peer, absl::Time now, bool* blocked, Admitted* admitted) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void wait(PeerState* peer, Account* account, const Ask& ask, AdmissionWaiter* waiter, absl::Time now)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void Remove(PeerState* peer, Line::iterator claim) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void OnAlarm();
-  void SetAlarm() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void remove(PeerState* peer, Line::iterator claim) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void on_alarm();
+  void set_alarm() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // How long until half of what is in the ledger has left it, going by what left lately.
-  absl::Duration RetryDelay(absl::Time now) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::Duration retry_delay(absl::Time now) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const LedgerLimits limits_;
   const int64_t peer_bytes_, peer_requests_, peer_waiting_;  // the share of one peer

@@ -41,28 +41,28 @@ void trim() {
 class Trimmer {
  public:
   Trimmer() {
-    std::thread([this] { Serve(); }).detach();
-    Trim();  // it has its arena when this returns
+    std::thread([this] { serve(); }).detach();
+    trim();  // it has its arena when this returns
   }
   // Returns when a trim that began after the call is done.
-  void Trim() {
+  void trim() {
     MutexLock lock(&mu_);
     const int64_t mine = ++wanted_;
-    changed_.SignalAll();
-    while (done_ < mine) changed_.Wait(&mu_);
+    changed_.signal_all();
+    while (done_ < mine) changed_.wait(&mu_);
   }
 
  private:
-  void Serve() {
-    mu_.Lock();
+  void serve() {
+    mu_.lock();
     while (true) {
-      while (done_ == wanted_) changed_.Wait(&mu_);
+      while (done_ == wanted_) changed_.wait(&mu_);
       const int64_t wanted = wanted_;
-      mu_.Unlock();
+      mu_.unlock();
       trim();
-      mu_.Lock();
+      mu_.lock();
       done_ = wanted;
-      changed_.SignalAll();
+      changed_.signal_all();
     }
   }
 
@@ -72,26 +72,26 @@ class Trimmer {
   int64_t done_ ABSL_GUARDED_BY(mu_) = 0;
 };
 
-Trimmer* trimmer = nullptr;  // set by KeepHeapWarm(), before there are other threads
+Trimmer* trimmer = nullptr;  // set by keep_heap_warm(), before there are other threads
 
 }  // namespace
 
-void KeepHeapWarm() {
+void keep_heap_warm() {
   mallopt(M_MMAP_THRESHOLD, 1 << 30);
   mallopt(M_ARENA_MAX, kArenas);
   keep_warm();
   trimmer = new Trimmer;
 }
 
-void TrimHeap() {
+void trim_heap() {
   if (trimmer != nullptr) {
-    trimmer->Trim();
+    trimmer->trim();
   } else {
     malloc_trim(0);  // a program that keeps no heap warm
   }
 }
 
-absl::Duration ProcessCpuTime() {
+absl::Duration process_cpu_time() {
   timespec used{};
   clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);
   return absl::DurationFromTimespec(used);
@@ -101,18 +101,18 @@ HeapKeeper::HeapKeeper(Clock* clock, std::function<absl::Duration()> cpu_time, s
     : clock_(clock),
       cpu_time_(std::move(cpu_time)),
       trim_(std::move(trim)),
-      alarm_(clock->MakeAlarm([this] { Look(); })) {
-  alarm_->Set(clock_->Now() + kPeriod);
+      alarm_(clock->make_alarm([this] { look(); })) {
+  alarm_->set(clock_->now() + kPeriod);
 }
 
-void HeapKeeper::Look() {
+void HeapKeeper::look() {
   const absl::Duration used = cpu_time_();
   if (used - looked_ < kQuietShare * kPeriod && used - trimmed_ > kNextToNothing) {
     trim_();
     trimmed_ = cpu_time_();
   }
   looked_ = used;
-  alarm_->Set(clock_->Now() + kPeriod);
+  alarm_->set(clock_->now() + kPeriod);
 }
 
 }  // namespace svdserve::server

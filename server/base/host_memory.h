@@ -43,28 +43,28 @@ class HostMemory {
  public:
   virtual ~HostMemory() = default;
   // Throws std::bad_alloc.
-  virtual HostBlock Allocate(size_t bytes) = 0;
+  virtual HostBlock allocate(size_t bytes) = 0;
 
  private:
   friend class HostBlock;
-  virtual void Free(void* data, size_t bytes) = 0;
+  virtual void free(void* data, size_t bytes) = 0;
 };
 
 inline HostBlock::~HostBlock() {
-  if (data_ != nullptr) owner_->Free(data_, size_);
+  if (data_ != nullptr) owner_->free(data_, size_);
 }
 
 // The heap.
 class HeapMemory final : public HostMemory {
  public:
-  HostBlock Allocate(size_t bytes) override {
+  HostBlock allocate(size_t bytes) override {
     void* const data = std::malloc(bytes);
     if (data == nullptr && bytes > 0) throw std::bad_alloc();
     return {this, data, bytes};
   }
 
  private:
-  void Free(void* data, size_t) override { std::free(data); }
+  void free(void* data, size_t) override { std::free(data); }
 };
 
 }  // namespace svdserve::server

@@ -91,7 +91,7 @@ ListeningSockets::~ListeningSockets() {
   if (!sockets_.empty() && !path_.empty()) unlink(path_.c_str());
 }
 
-std::optional<ListenAddress> ListenAddress::Resolve(const std::string& text, std::string* error) {
+std::optional<ListenAddress> ListenAddress::resolve(const std::string& text, std::string* error) {
   ListenAddress out;
   out.text_ = text;
   if (absl::StartsWith(text, kUnix)) {
@@ -133,7 +133,7 @@ bool ListenAddress::is_loopback() const {
   });
 }
 
-ListeningSockets ListeningSockets::Open(const ListenAddress& address, std::string* error) {
+ListeningSockets ListeningSockets::open(const ListenAddress& address, std::string* error) {
   ListeningSockets out;
   out.address_ = address.text();
   const auto failed = [&](int why) {

@@ -38,7 +38,7 @@ class ListenAddress {
   ListenAddress() = default;
   // `text`: HOST:PORT, [IPV6]:PORT or unix:PATH. A host's name may ask the network. Nothing, with *error set, where the
   // name has no address.
-  static std::optional<ListenAddress> Resolve(const std::string& text, std::string* error);
+  static std::optional<ListenAddress> resolve(const std::string& text, std::string* error);
 
   // As it was given.
   const std::string& text() const { return text_; }
@@ -68,7 +68,7 @@ class ListeningSockets {
 
   // Port 0: any free one. A name listens on all its addresses. Returns none, with *error set, where that cannot be:
   // above all, where somebody else listens there.
-  static ListeningSockets Open(const ListenAddress& address, std::string* error);
+  static ListeningSockets open(const ListenAddress& address, std::string* error);
 
   bool empty() const { return sockets_.empty(); }
   const std::vector<Descriptor>& sockets() const { return sockets_; }  // non-blocking

@@ -119,7 +119,7 @@ void log(LogLevel level, std::string_view event, std::initializer_list<LogField>
   [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, line.data(), line.size());
 }
 
-void LibraryLog::Write(LogLevel level, std::string_view source, std::string_view text, absl::Time now) {
+void LibraryLog::write(LogLevel level, std::string_view source, std::string_view text, absl::Time now) {
   if (!log_enabled(level)) return;
   int64_t dropped = 0;
   {

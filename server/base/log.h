@@ -74,7 +74,7 @@ class LibraryLog {
   explicit LibraryLog(std::string_view event) : event_(event) {}
 
   // `source`: where in the library, such as "tcp_posix.cc:12". `now`: of any clock that never goes back.
-  void Write(LogLevel level, std::string_view source, std::string_view text, absl::Time now);
+  void write(LogLevel level, std::string_view source, std::string_view text, absl::Time now);
 
  private:
   const std::string_view event_;

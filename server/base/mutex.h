@@ -15,8 +15,8 @@ namespace svdserve::server {
 
 class ABSL_LOCKABLE Mutex {
  public:
-  void Lock() ABSL_EXCLUSIVE_LOCK_FUNCTION() { mu_.lock(); }
-  void Unlock() ABSL_UNLOCK_FUNCTION() { mu_.unlock(); }
+  void lock() ABSL_EXCLUSIVE_LOCK_FUNCTION() { mu_.lock(); }
+  void unlock() ABSL_UNLOCK_FUNCTION() { mu_.unlock(); }
 
  private:
   friend class CondVar;
@@ -25,8 +25,8 @@ class ABSL_LOCKABLE Mutex {
 
 class ABSL_SCOPED_LOCKABLE MutexLock {
  public:
-  explicit MutexLock(Mutex* mu) ABSL_EXCLUSIVE_LOCK_FUNCTION(mu) : mu_(mu) { mu_->Lock(); }
-  ~MutexLock() ABSL_UNLOCK_FUNCTION() { mu_->Unlock(); }
+  explicit MutexLock(Mutex* mu) ABSL_EXCLUSIVE_LOCK_FUNCTION(mu) : mu_(mu) { mu_->lock(); }
+  ~MutexLock() ABSL_UNLOCK_FUNCTION() { mu_->unlock(); }
   MutexLock(const MutexLock&) = delete;
   MutexLock& operator=(const MutexLock&) = delete;
 
@@ -37,18 +37,18 @@ class ABSL_SCOPED_LOCKABLE MutexLock {
 // Waits may return without a reason: they belong into a loop over the condition.
 class CondVar {
  public:
-  void Wait(Mutex* mu) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu) {
+  void wait(Mutex* mu) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu) {
     std::unique_lock<std::mutex> lock(mu->mu_, std::adopt_lock);
     cv_.wait(lock);
     lock.release();
   }
-  void WaitUntil(Mutex* mu, std::chrono::steady_clock::time_point when) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu) {
+  void wait_until(Mutex* mu, std::chrono::steady_clock::time_point when) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu) {
     std::unique_lock<std::mutex> lock(mu->mu_, std::adopt_lock);
     cv_.wait_until(lock, when);
     lock.release();
   }
-  void Signal() { cv_.notify_one(); }
-  void SignalAll() { cv_.notify_all(); }
+  void signal() { cv_.notify_one(); }
+  void signal_all() { cv_.notify_all(); }
 
  private:
   std::condition_variable cv_;

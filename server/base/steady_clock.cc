@@ -11,11 +11,11 @@ namespace {
 
 using Steady = std::chrono::steady_clock;
 
-// The wall clock's time at one moment, carried on by the steady clock: what Now() means.
+// The wall clock's time at one moment, carried on by the steady clock: what now() means.
 class Anchor {
  public:
-  absl::Time Now() const { return wall_ + absl::FromChrono(Steady::now() - steady_); }
-  Steady::time_point ToSteady(absl::Time t) const { return steady_ + absl::ToChronoNanoseconds(t - wall_); }
+  absl::Time now() const { return wall_ + absl::FromChrono(Steady::now() - steady_); }
+  Steady::time_point to_steady(absl::Time t) const { return steady_ + absl::ToChronoNanoseconds(t - wall_); }
 
  private:
   const absl::Time wall_ = absl::Now();
@@ -27,43 +27,43 @@ class Anchor {
 class SteadyAlarm final : public Alarm {
  public:
   SteadyAlarm(const Anchor* anchor, absl::AnyInvocable<void()> ring)
-      : anchor_(anchor), ring_(std::move(ring)), thread_([this] { Run(); }) {}
+      : anchor_(anchor), ring_(std::move(ring)), thread_([this] { run(); }) {}
 
   ~SteadyAlarm() override {
     {
       MutexLock lock(&mu_);
       stopping_ = true;
-      cv_.Signal();
+      cv_.signal();
     }
     thread_.join();
   }
 
-  void Set(absl::Time when) override {
+  void set(absl::Time when) override {
     MutexLock lock(&mu_);
     when_ = when;
-    if (when < planned_) cv_.Signal();
+    if (when < planned_) cv_.signal();
   }
 
  private:
-  void Run() {
-    mu_.Lock();
+  void run() {
+    mu_.lock();
     while (!stopping_) {
-      if (when_ <= anchor_->Now()) {
+      if (when_ <= anchor_->now()) {
         when_ = absl::InfiniteFuture();
-        mu_.Unlock();
+        mu_.unlock();
         ring_();
-        mu_.Lock();
+        mu_.lock();
       } else {
         planned_ = when_;
         if (planned_ == absl::InfiniteFuture()) {
-          cv_.Wait(&mu_);
+          cv_.wait(&mu_);
         } else {
-          cv_.WaitUntil(&mu_, anchor_->ToSteady(planned_));
+          cv_.wait_until(&mu_, anchor_->to_steady(planned_));
         }
         planned_ = absl::InfinitePast();  // awake: it will look at when_ by itself
       }
     }
-    mu_.Unlock();
+    mu_.unlock();
   }
 
   const Anchor* const anchor_;
@@ -78,8 +78,8 @@ class SteadyAlarm final : public Alarm {
 
 class SteadyClock final : public Clock {
  public:
-  absl::Time Now() override { return anchor_.Now(); }
-  std::unique_ptr<Alarm> MakeAlarm(absl::AnyInvocable<void()> ring) override {
+  absl::Time now() override { return anchor_.now(); }
+  std::unique_ptr<Alarm> make_alarm(absl::AnyInvocable<void()> ring) override {
     return std::make_unique<SteadyAlarm>(&anchor_, std::move(ring));
   }
 
@@ -89,6 +89,6 @@ class SteadyClock final : public Clock {
 
 }  // namespace
 
-std::unique_ptr<Clock> MakeSteadyClock() { return std::make_unique<SteadyClock>(); }
+std::unique_ptr<Clock> make_steady_clock() { return std::make_unique<SteadyClock>(); }
 
 }  // namespace svdserve::server

@@ -45,7 +45,7 @@ Received next() {
 
 }  // namespace
 
-SignalAction SignalRules::On(int signal, std::chrono::nanoseconds at) {
+SignalAction SignalRules::on(int signal, std::chrono::nanoseconds at) {
   if (signal == SIGHUP) return SignalAction::kIgnore;
   if (first_ == 0) {
     first_ = signal;
@@ -62,16 +62,16 @@ struct StopSignals::State {
   CondVar changed;
   bool requested ABSL_GUARDED_BY(mu) = false;
 
-  void Obey() {
+  void obey() {
     SignalRules rules;
     for (;;) {
       const Received received = next();
-      switch (rules.On(received.signal, std::chrono::nanoseconds(received.nanoseconds))) {
+      switch (rules.on(received.signal, std::chrono::nanoseconds(received.nanoseconds))) {
         case SignalAction::kDrain: {
           log_info("stop_requested", {{"signal", received.signal}});
           MutexLock lock(&mu);
           requested = true;
-          changed.SignalAll();
+          changed.signal_all();
           break;
         }
         case SignalAction::kIgnore:
@@ -100,11 +100,11 @@ StopSignals::StopSignals() : state_(std::make_shared<State>()) {
   for (const int signal : {SIGTERM, SIGINT, SIGHUP}) sigaction(signal, &action, nullptr);
 }
 
-bool StopSignals::Listen(std::string* error) {
+bool StopSignals::listen(std::string* error) {
   *error = state_->error;
   if (!error->empty()) return false;
   try {
-    std::thread([state = state_] { state->Obey(); }).detach();
+    std::thread([state = state_] { state->obey(); }).detach();
   } catch (const std::system_error& failed) {
     *error = std::string("no thread for signals: ") + failed.what();
     return false;
@@ -112,10 +112,10 @@ bool StopSignals::Listen(std::string* error) {
   return true;
 }
 
-void StopSignals::WaitUnless(const std::function<bool()>& no_more) {
+void StopSignals::wait_unless(const std::function<bool()>& no_more) {
   MutexLock lock(&state_->mu);
   while (!state_->requested && !no_more()) {
-    state_->changed.WaitUntil(&state_->mu, std::chrono::steady_clock::now() + std::chrono::milliseconds(100));
+    state_->changed.wait_until(&state_->mu, std::chrono::steady_clock::now() + std::chrono::milliseconds(100));
   }
 }
 

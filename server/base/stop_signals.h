@@ -21,7 +21,7 @@ enum class SignalAction {
 class SignalRules {
  public:
   // `at`: monotonic, since any fixed moment.
-  SignalAction On(int signal, std::chrono::nanoseconds at);
+  SignalAction on(int signal, std::chrono::nanoseconds at);
 
  private:
   int first_ = 0;  // the signal that asked for the drain
@@ -31,17 +31,17 @@ class SignalRules {
 // Takes the signals of this process and obeys SignalRules. Thread-safe.
 class StopSignals {
  public:
-  // Once, before there are other threads. From then on signals are kept until Listen().
+  // Once, before there are other threads. From then on signals are kept until listen().
   StopSignals();
   StopSignals(const StopSignals&) = delete;
   StopSignals& operator=(const StopSignals&) = delete;
 
   // Starts the thread that obeys them, which lasts until the process ends. False, with *error set, where that cannot
   // be.
-  bool Listen(std::string* error);
+  bool listen(std::string* error);
 
   // Returns once a drain is asked for, or when `no_more` says so, which is asked ten times a second.
-  void WaitUnless(const std::function<bool()>& no_more);
+  void wait_unless(const std::function<bool()>& no_more);
 
  private:
   struct State;

@@ -31,7 +31,7 @@ struct Part {
   size_t slot;
 };
 
-// Guarded by the scheduler's mutex, but for `work` without its callback, which never changes after Submit().
+// Guarded by the scheduler's mutex, but for `work` without its callback, which never changes after submit().
 struct Job {
   // The matrices that no batch has taken yet. The queue's own.
   struct Rest {
@@ -69,7 +69,7 @@ struct Slice {
 // Runs a batch on a lane.
 class BatchRunner {
  public:
-  virtual void RunBatch(std::unique_ptr<Batch> batch, const Lane& lane) = 0;
+  virtual void run_batch(std::unique_ptr<Batch> batch, const Lane& lane) = 0;
 
  protected:
   ~BatchRunner() = default;
@@ -78,7 +78,7 @@ class BatchRunner {
 // Guarded by the scheduler's mutex until a lane takes it. From then on `plan` and `slices` are the lane's, and do not
 // change while it runs; `live` and `abandoned` stay under the mutex; `cancel` is atomic.
 struct Batch final : public LaneWork {
-  void Run(const Lane& lane) override { runner->RunBatch(std::unique_ptr<Batch>(this), lane); }
+  void run(const Lane& lane) override { runner->run_batch(std::unique_ptr<Batch>(this), lane); }
 
   Plan plan;
   bool running = false;  // false: it came back, and waits for another device

@@ -32,7 +32,7 @@ size_t BatchQueue::PlanHash::operator()(const Plan& plan) const {
 
 // --- peers, keys and flows -----------------------------------------------------------------------
 
-Flow* BatchQueue::FindOrMake(const Peer& peer_name, const Plan& plan) {
+Flow* BatchQueue::find_or_make(const Peer& peer_name, const Plan& plan) {
   std::unique_ptr<Key>& key = keys_[plan];
   if (key == nullptr) {
     key = std::make_unique<Key>();
@@ -50,65 +50,65 @@ Flow* BatchQueue::FindOrMake(const Peer& peer_name, const Plan& plan) {
     flow->key = key.get();
     ++key->flows;
   }
-  if (flow->rests()) peer->turns.Wake(flow.get());
-  if (peer->rests()) peer_turns_.Wake(peer.get());
+  if (flow->rests()) peer->turns.wake(flow.get());
+  if (peer->rests()) peer_turns_.wake(peer.get());
   if (!flow->active) ++peer->active;
   flow->active = true;
   return flow.get();
 }
 
-void BatchQueue::RestIfDone(Flow* flow) {
+void BatchQueue::rest_if_done(Flow* flow) {
   if (!flow->line.empty() || flow->slices > 0) return;
   PeerQueue* const peer = flow->peer;
   flow->active = false;
-  peer->turns.Rest(flow);
-  ForgetFlows(peer);
+  peer->turns.rest(flow);
+  forget_flows(peer);
   if (--peer->active > 0) return;
-  peer_turns_.Rest(peer);
-  ForgetPeers();
+  peer_turns_.rest(peer);
+  forget_peers();
 }
 
-void BatchQueue::ForgetFlows(PeerQueue* peer) {
-  while (Turns::Member* member = peer->turns.Forgettable(kMostRestingFlows)) Erase(static_cast<Flow*>(member));
+void BatchQueue::forget_flows(PeerQueue* peer) {
+  while (Turns::Member* member = peer->turns.forgettable(kMostRestingFlows)) erase(static_cast<Flow*>(member));
 }
 
-void BatchQueue::ForgetPeers() {
-  while (Turns::Member* member = peer_turns_.Forgettable(kMostRestingPeers)) {
+void BatchQueue::forget_peers() {
+  while (Turns::Member* member = peer_turns_.forgettable(kMostRestingPeers)) {
     PeerQueue* const peer = static_cast<PeerQueue*>(member);
-    while (!peer->flows.empty()) Erase(peer->flows.begin()->second.get());
+    while (!peer->flows.empty()) erase(peer->flows.begin()->second.get());
     peers_.erase(peers_.find(peer->name));
   }
 }
 
-void BatchQueue::Erase(Flow* flow) {
+void BatchQueue::erase(Flow* flow) {
   Key* const key = flow->key;
   flow->peer->flows.erase(key);
   if (--key->flows == 0) keys_.erase(keys_.find(key->plan));
 }
 
-void BatchQueue::RefreshPiece(Key* key) {
+void BatchQueue::refresh_piece(Key* key) {
   const int64_t group = key->plan.outputs.group, one = static_cast<int64_t>(matrix_bytes(key->plan.problem));
   const int64_t groups = std::max<int64_t>(std::min(limits_.max_bytes / one, limits_.max_matrices) / group, 1);
   key->piece = piece_of_(key->plan, groups * group, limits_.max_work);
 }
 
-void BatchQueue::BeginToWait(Flow* flow) {
-  if (flow->key->waiting.empty()) RefreshPiece(flow->key);
+void BatchQueue::begin_to_wait(Flow* flow) {
+  if (flow->key->waiting.empty()) refresh_piece(flow->key);
   flow->place = flow->key->waiting.insert(flow->key->waiting.end(), flow);
-  flow->peer->turns.Join(flow);
-  if (!flow->peer->waits()) peer_turns_.Join(flow->peer);
+  flow->peer->turns.join(flow);
+  if (!flow->peer->waits()) peer_turns_.join(flow->peer);
 }
 
-void BatchQueue::EndToWait(Flow* flow) {
+void BatchQueue::end_to_wait(Flow* flow) {
   flow->key->waiting.erase(flow->place);
-  flow->peer->turns.Leave(flow);
-  if (flow->peer->turns.empty()) peer_turns_.Leave(flow->peer);
+  flow->peer->turns.leave(flow);
+  if (flow->peer->turns.empty()) peer_turns_.leave(flow->peer);
 }
 
-Flow* BatchQueue::NthFlow(const PeerQueue& peer, size_t n) {
+Flow* BatchQueue::nth_flow(const PeerQueue& peer, size_t n) {
   Flow* nth = nullptr;
   if (n >= peer.turns.size()) return nth;
-  peer.turns.ForEach([&](Turns::Member* member) {
+  peer.turns.for_each([&](Turns::Member* member) {
     nth = static_cast<Flow*>(member);
     return n-- > 0;
   });
@@ -117,8 +117,8 @@ Flow* BatchQueue::NthFlow(const PeerQueue& peer, size_t n) {
 
 // --- in and out ----------------------------------------------------------------------------------
 
-void BatchQueue::Add(const std::shared_ptr<Job>& job, absl::Span<const int64_t> shares, absl::Time now) {
-  Flow* const flow = FindOrMake(job->work.request.peer, job->work.plan);
+void BatchQueue::add(const std::shared_ptr<Job>& job, absl::Span<const int64_t> shares, absl::Time now) {
+  Flow* const flow = find_or_make(job->work.request.peer, job->work.plan);
   Job::Rest& rest = job->rest;
   int64_t end = 0;
   for (const int64_t share : shares) rest.ends.push_back(end += share);
@@ -127,47 +127,47 @@ void BatchQueue::Add(const std::shared_ptr<Job>& job, absl::Span<const int64_t> 
   job->unfinished = end;
   rest.place = flow->line.insert(flow->line.end(), job);
   flow->matrices += end;
-  if (flow->line.size() == 1) BeginToWait(flow);
+  if (flow->line.size() == 1) begin_to_wait(flow);
 }
 
-std::shared_ptr<Job> BatchQueue::Withdraw(Job* job) {
+std::shared_ptr<Job> BatchQueue::withdraw(Job* job) {
   Job::Rest& rest = job->rest;
   Flow* const flow = std::exchange(rest.flow, nullptr);
   if (flow == nullptr) return nullptr;
   std::shared_ptr<Job> withdrawn = std::move(*rest.place);
   flow->line.erase(rest.place);
   flow->matrices -= rest.ends.back() - rest.next;
-  if (flow->line.empty()) EndToWait(flow);
-  RestIfDone(flow);
+  if (flow->line.empty()) end_to_wait(flow);
+  rest_if_done(flow);
   return withdrawn;
 }
 
-void BatchQueue::Return(std::unique_ptr<Batch> batch) {
+void BatchQueue::put_back(std::unique_ptr<Batch> batch) {
   batch->running = false;
   returned_.push_front(std::move(batch));
 }
 
-std::shared_ptr<Job> BatchQueue::Drop(Batch* batch, size_t slot) {
+std::shared_ptr<Job> BatchQueue::drop(Batch* batch, size_t slot) {
   Slice& slice = batch->slices[slot];
   batch->bytes -= slice.count * static_cast<int64_t>(matrix_bytes(batch->plan.problem));
   batch->matrices -= slice.count;
   if (Flow* const flow = std::exchange(slice.flow, nullptr); flow != nullptr) {
     --flow->slices;
-    RestIfDone(flow);
+    rest_if_done(flow);
   }
   return std::move(slice.job);
 }
 
-std::shared_ptr<Job> BatchQueue::Remove(const Part& part) {
+std::shared_ptr<Job> BatchQueue::remove(const Part& part) {
   Batch* const batch = part.batch;
-  std::shared_ptr<Job> job = Drop(batch, part.slot);
+  std::shared_ptr<Job> job = drop(batch, part.slot);
   if (--batch->live == 0) {
     returned_.remove_if([batch](const std::unique_ptr<Batch>& returned) { return returned.get() == batch; });
   }
   return job;
 }
 
-int64_t BatchQueue::Waiting(const Peer& peer, const Plan& plan) const {
+int64_t BatchQueue::waiting(const Peer& peer, const Plan& plan) const {
   const auto key = keys_.find(plan);
   const auto queue = peers_.find(peer);
   if (key == keys_.end() || queue == peers_.end()) return 0;
@@ -177,7 +177,7 @@ int64_t BatchQueue::Waiting(const Peer& peer, const Plan& plan) const {
 
 // --- batches -------------------------------------------------------------------------------------
 
-bool BatchQueue::GatherFrom(const Flow& flow, int64_t most, absl::Time latest, Gathered* gathered) const {
+bool BatchQueue::gather_from(const Flow& flow, int64_t most, absl::Time latest, Gathered* gathered) const {
   const int64_t group = flow.key->plan.outputs.group;
   for (const std::shared_ptr<Job>& job : flow.line) {
     const Job::Rest& rest = job->rest;
@@ -200,28 +200,28 @@ bool BatchQueue::GatherFrom(const Flow& flow, int64_t most, absl::Time latest, G
   return true;
 }
 
-BatchQueue::Gathered BatchQueue::Gather(const Flow& first, int64_t most, absl::Time now) const {
+BatchQueue::Gathered BatchQueue::gather(const Flow& first, int64_t most, absl::Time now) const {
   Gathered gathered;
   const absl::Time oldest = first.line.front()->rest.since;
   const bool waits_long = now - oldest > kLongWaits * limits_.max_delay;
   const absl::Time latest = waits_long ? absl::InfiniteFuture() : oldest + limits_.max_delay;
-  if (!GatherFrom(first, most, latest, &gathered)) return gathered;
+  if (!gather_from(first, most, latest, &gathered)) return gathered;
   // A peer that is further ahead than this may be ahead of one that waits under another key, too.
   const absl::Duration furthest = first.peer->used() + limits_.max_work;
   for (const Flow* flow : first.key->waiting) {
     if (flow == &first || flow->peer->used() > furthest) continue;
-    if (!GatherFrom(*flow, most, latest, &gathered)) break;
+    if (!gather_from(*flow, most, latest, &gathered)) break;
   }
   return gathered;
 }
 
-int64_t BatchQueue::NthPiece(const Flow& flow, int64_t n, absl::Time now) const {
+int64_t BatchQueue::nth_piece(const Flow& flow, int64_t n, absl::Time now) const {
   const int64_t piece = flow.key->piece;
-  if (n == 0) return Gather(flow, piece, now).matrices;
+  if (n == 0) return gather(flow, piece, now).matrices;
   return std::clamp<int64_t>(flow.matrices - n * piece, 0, piece);
 }
 
-void BatchQueue::Move(Job* job, int64_t count, Batch* batch) {
+void BatchQueue::move(Job* job, int64_t count, Batch* batch) {
   Job::Rest& rest = job->rest;
   Flow* const flow = rest.flow;
   job->parts.push_back({batch, batch->slices.size()});
@@ -233,15 +233,15 @@ void BatchQueue::Move(Job* job, int64_t count, Batch* batch) {
   if (++rest.share < rest.ends.size()) return;
   flow->line.erase(rest.place);
   rest.flow = nullptr;
-  if (flow->line.empty()) EndToWait(flow);
+  if (flow->line.empty()) end_to_wait(flow);
 }
 
-std::unique_ptr<Batch> BatchQueue::Assemble(const Flow& first, int64_t most, absl::Time now, CutEvents* cuts) {
+std::unique_ptr<Batch> BatchQueue::assemble(const Flow& first, int64_t most, absl::Time now, CutEvents* cuts) {
   auto batch = std::make_unique<Batch>();
   batch->plan = first.key->plan;
-  const Gathered gathered = Gather(first, most, now);
+  const Gathered gathered = gather(first, most, now);
   const absl::Time oldest = gathered.parts.front().job->rest.since;
-  for (const auto& [job, count] : gathered.parts) Move(job, count, batch.get());
+  for (const auto& [job, count] : gathered.parts) move(job, count, batch.get());
   batch->matrices = gathered.matrices;
   batch->bytes = gathered.matrices * static_cast<int64_t>(matrix_bytes(batch->plan.problem));
   batch->live = static_cast<int64_t>(batch->slices.size());
@@ -249,10 +249,10 @@ std::unique_ptr<Batch> BatchQueue::Assemble(const Flow& first, int64_t most, abs
   return batch;
 }
 
-std::unique_ptr<Batch> BatchQueue::Take(const Offer& offer, absl::Duration predicted, absl::Time now, CutEvents* cuts) {
+std::unique_ptr<Batch> BatchQueue::take(const Offer& offer, absl::Duration predicted, absl::Time now, CutEvents* cuts) {
   if (!peer_turns_.empty()) {
-    peer_turns_.Take();
-    ForgetPeers();
+    peer_turns_.take();
+    forget_peers();
   }
   std::unique_ptr<Batch> batch;
   if (offer.returned != nullptr) {
@@ -261,32 +261,32 @@ std::unique_ptr<Batch> BatchQueue::Take(const Offer& offer, absl::Duration predi
     batch = std::move(*place);
     returned_.erase(place);
   } else {
-    offer.flow->peer->turns.Take();
-    ForgetFlows(offer.flow->peer);
+    offer.flow->peer->turns.take();
+    forget_flows(offer.flow->peer);
     Key* const key = offer.flow->key;
-    batch = Assemble(*offer.flow, offer.most, now, cuts);
-    if (!key->waiting.empty()) RefreshPiece(key);  // what it is by now
+    batch = assemble(*offer.flow, offer.most, now, cuts);
+    if (!key->waiting.empty()) refresh_piece(key);  // what it is by now
   }
   batch->running = true;
   batch->charged = std::max(predicted, kLeastCharge);
-  Charge(*batch, batch->charged);
+  charge(*batch, batch->charged);
   return batch;
 }
 
-void BatchQueue::Settle(Batch* batch, absl::Duration took) {
-  Charge(*batch, std::max(took, kLeastCharge) - batch->charged);
+void BatchQueue::settle(Batch* batch, absl::Duration took) {
+  charge(*batch, std::max(took, kLeastCharge) - batch->charged);
   batch->charged = absl::ZeroDuration();
 }
 
-void BatchQueue::Charge(const Batch& batch, absl::Duration time) {
+void BatchQueue::charge(const Batch& batch, absl::Duration time) {
   for (size_t i = 0; i < batch.slices.size();) {
     Flow* const flow = batch.slices[i].flow;
     int64_t matrices = 0;  // of slices of one flow, which lie together
     for (; i < batch.slices.size() && batch.slices[i].flow == flow; ++i) matrices += batch.slices[i].count;
     if (flow == nullptr) continue;
     const absl::Duration part = time * (static_cast<double>(matrices) / static_cast<double>(batch.matrices));
-    flow->peer->turns.Charge(flow, part);
-    peer_turns_.Charge(flow->peer, part);
+    flow->peer->turns.charge(flow, part);
+    peer_turns_.charge(flow->peer, part);
   }
 }
 

@@ -98,16 +98,16 @@ class BatchQueue {
 
   // Adds a job to the line of its peer and plan. `shares`: the sizes of the parts in which it is to be divided among
   // devices, each > 0 and a multiple of the plan's group, which add up to its count; one: it is not divided.
-  void Add(const std::shared_ptr<Job>& job, absl::Span<const int64_t> shares, absl::Time now);
+  void add(const std::shared_ptr<Job>& job, absl::Span<const int64_t> shares, absl::Time now);
 
   // Takes back a batch that a device failed, before everything else. It has live slices and was settled.
-  void Return(std::unique_ptr<Batch> batch);
+  void put_back(std::unique_ptr<Batch> batch);
 
   // The rest of an unanswered job leaves the line. The returned reference may be the last one: drop it without
   // holding a lock. Null: nothing was left.
-  std::shared_ptr<Job> Withdraw(Job* job);
+  std::shared_ptr<Job> withdraw(Job* job);
   // Takes a part out of a batch that came back; the reference as above.
-  std::shared_ptr<Job> Remove(const Part& part);
+  std::shared_ptr<Job> remove(const Part& part);
 
   bool empty() const { return returned_.empty() && peer_turns_.empty(); }
 
@@ -123,24 +123,24 @@ class BatchQueue {
   // Calls visit(offer) for batches that came back, then for the first batch of each flow, in turns over peers, and then
   // for what more the flows have; until it returns false.
   template <class Visit>
-  void ForEachOffer(absl::Time now, Visit visit) const;
+  void for_each_offer(absl::Time now, Visit visit) const;
   // Takes the batch of an offer made at `now`, since when nothing has changed, and charges its flows with `predicted`.
-  std::unique_ptr<Batch> Take(const Offer& offer, absl::Duration predicted, absl::Time now, CutEvents* cuts);
-  // A batch has run, however it ended, and took so much of its device's time. Once for each Take().
-  void Settle(Batch* batch, absl::Duration took);
+  std::unique_ptr<Batch> take(const Offer& offer, absl::Duration predicted, absl::Time now, CutEvents* cuts);
+  // A batch has run, however it ended, and took so much of its device's time. Once for each take().
+  void settle(Batch* batch, absl::Duration took);
   // Takes the slice out of a batch that runs no more, and returns its job. A batch that goes has its slices dropped
   // before.
-  std::shared_ptr<Job> Drop(Batch* batch, size_t slot);
+  std::shared_ptr<Job> drop(Batch* batch, size_t slot);
 
   // Matrices that wait in a flow.
-  int64_t Waiting(const Peer& peer, const Plan& plan) const;
+  int64_t waiting(const Peer& peer, const Plan& plan) const;
 
   // Calls visit(job) for every job that waits, some more than once.
   template <class Visit>
-  void ForEachJob(Visit visit) const;
+  void for_each_job(Visit visit) const;
   // Calls visit(batch) for the batches that came back.
   template <class Visit>
-  void ForEachReturned(Visit visit) const {
+  void for_each_returned(Visit visit) const {
     for (const auto& batch : returned_) visit(batch.get());
   }
 
@@ -162,28 +162,28 @@ class BatchQueue {
     CutReason reason = CutReason::kLaneFree;
   };
 
-  Flow* FindOrMake(const Peer& peer, const Plan& plan);
+  Flow* find_or_make(const Peer& peer, const Plan& plan);
   // To be called when a flow has lost a job or a slice: it rests if that was the last.
-  void RestIfDone(Flow* flow);
+  void rest_if_done(Flow* flow);
   // Erases what need not be remembered.
-  void ForgetFlows(PeerQueue* peer);
-  void ForgetPeers();
-  void Erase(Flow* flow);
-  void RefreshPiece(Key* key);
+  void forget_flows(PeerQueue* peer);
+  void forget_peers();
+  void erase(Flow* flow);
+  void refresh_piece(Key* key);
   // The line of the flow is no longer, or not yet, empty.
-  void BeginToWait(Flow* flow);
-  void EndToWait(Flow* flow);
+  void begin_to_wait(Flow* flow);
+  void end_to_wait(Flow* flow);
 
-  Gathered Gather(const Flow& first, int64_t most, absl::Time now) const;
+  Gathered gather(const Flow& first, int64_t most, absl::Time now) const;
   // Adds jobs of the flow's line that came until `latest`. False: the batch is complete.
-  bool GatherFrom(const Flow& flow, int64_t most, absl::Time latest, Gathered* gathered) const;
-  std::unique_ptr<Batch> Assemble(const Flow& first, int64_t most, absl::Time now, CutEvents* cuts);
+  bool gather_from(const Flow& flow, int64_t most, absl::Time latest, Gathered* gathered) const;
+  std::unique_ptr<Batch> assemble(const Flow& first, int64_t most, absl::Time now, CutEvents* cuts);
   // The job's next matrices go to the batch.
-  void Move(Job* job, int64_t count, Batch* batch);
-  void Charge(const Batch& batch, absl::Duration time);
+  void move(Job* job, int64_t count, Batch* batch);
+  void charge(const Batch& batch, absl::Duration time);
   // The matrices of a flow's n-th batch from now, of n > 0 by and large. 0: it has none.
-  int64_t NthPiece(const Flow& flow, int64_t n, absl::Time now) const;
-  static Flow* NthFlow(const PeerQueue& peer, size_t n);
+  int64_t nth_piece(const Flow& flow, int64_t n, absl::Time now) const;
+  static Flow* nth_flow(const PeerQueue& peer, size_t n);
 
   const BatchLimits limits_;
   const PieceOf piece_of_;
@@ -194,7 +194,7 @@ class BatchQueue {
 };
 
 template <class Visit>
-void BatchQueue::ForEachOffer(absl::Time now, Visit visit) const {
+void BatchQueue::for_each_offer(absl::Time now, Visit visit) const {
   for (const auto& batch : returned_) {
     if (!visit(Offer{&batch->plan, batch->matrices, batch->tried, batch.get(), nullptr, 0})) return;
   }
@@ -205,11 +205,11 @@ void BatchQueue::ForEachOffer(absl::Time now, Visit visit) const {
     bool more = true;  // a peer has so many flows
     for (size_t nth = 0; more; ++nth) {
       more = false;
-      peer_turns_.ForEach([&](Turns::Member* member) {
-        Flow* const flow = NthFlow(*static_cast<PeerQueue*>(member), nth);
+      peer_turns_.for_each([&](Turns::Member* member) {
+        Flow* const flow = nth_flow(*static_cast<PeerQueue*>(member), nth);
         if (flow == nullptr) return true;
         more = true;
-        const int64_t matrices = NthPiece(*flow, piece, now);
+        const int64_t matrices = nth_piece(*flow, piece, now);
         if (matrices == 0) return true;
         deeper = true;
         const int64_t most = piece == 0 ? flow->key->piece : matrices;
@@ -221,7 +221,7 @@ void BatchQueue::ForEachOffer(absl::Time now, Visit visit) const {
 }
 
 template <class Visit>
-void BatchQueue::ForEachJob(Visit visit) const {
+void BatchQueue::for_each_job(Visit visit) const {
   for (const auto& batch : returned_) {
     for (const Slice& slice : batch->slices) {
       if (slice.job != nullptr) visit(slice.job.get());

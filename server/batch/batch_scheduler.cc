@@ -99,93 +99,93 @@ BatchScheduler::BatchScheduler(const BatchOptions& options, DevicePool* pool, Cl
       clock_(clock),
       recorder_(recorder),
       queue_(options.limits, [pool](const Plan& plan, int64_t most,
-                                    absl::Duration work) { return pool->MatricesWithin(plan, most, work); }),
+                                    absl::Duration work) { return pool->matrices_within(plan, most, work); }),
       healthy_(pool->healthy()),
-      alarm_(clock->MakeAlarm([this] { OnAlarm(); })) {}
+      alarm_(clock->make_alarm([this] { on_alarm(); })) {}
 
 BatchScheduler::~BatchScheduler() {
   Effects effects;
   {
     MutexLock lock(&mu_);
-    GiveUpAll(draining_error(), &effects);
+    give_up_all(draining_error(), &effects);
   }
-  Apply(&effects);
+  apply(&effects);
   MutexLock lock(&mu_);
-  while (!IsIdle() || abandoned_ > 0) idle_.Wait(&mu_);
+  while (!is_idle() || abandoned_ > 0) idle_.wait(&mu_);
 }
 
 // --- in ------------------------------------------------------------------------------------------
 
-RequestHandle BatchScheduler::Submit(AdmittedRequest request, DoneCallback done) {
+RequestHandle BatchScheduler::submit(AdmittedRequest request, DoneCallback done) {
   std::optional<Fault> fault;
-  if (RunInline(request, &done, &fault)) return {};
-  const std::vector<int64_t> shares = SharesOf(request);
+  if (run_inline(request, &done, &fault)) return {};
+  const std::vector<int64_t> shares = shares_of(request);
   const auto job = std::make_shared<Job>();
   job->work = std::move(request);
   job->done = std::move(done);
   Effects effects;
   {
     MutexLock lock(&mu_);
-    const absl::Time now = clock_->Now();
+    const absl::Time now = clock_->now();
     job->waits_since = job->work.admitted;
     queued_.insert({job->waits_since, job.get()});
     const absl::Time deadline = job->work.request.deadline;
     if (deadline != absl::InfiniteFuture()) deadlines_.insert({deadline, job.get()});
     if (fault.has_value()) {
-      Failed(BatchOf(job), *std::move(fault), &effects);
+      failed(batch_of(job), *std::move(fault), &effects);
     } else if (queue_.empty()) {
-      queue_.Add(job, shares, now);
+      queue_.add(job, shares, now);
     } else {  // with others waiting, free devices have their work already
-      queue_.Add(job, {job->work.request.count}, now);
+      queue_.add(job, {job->work.request.count}, now);
     }
-    Pump(&effects);
+    pump(&effects);
   }
-  Apply(&effects);
+  apply(&effects);
   return {{job}};
 }
 
-std::vector<int64_t> BatchScheduler::SharesOf(const AdmittedRequest& request) const {
+std::vector<int64_t> BatchScheduler::shares_of(const AdmittedRequest& request) const {
   const int64_t count = request.request.count;
   const int64_t group = request.plan.outputs.group;
   int64_t least = ceil_div(options_.limits.min_split_bytes, matrix_bytes(request.plan.problem));
   least = ceil_div(least, static_cast<size_t>(group)) * group;
   if (count < 2 * least) return {count};
-  return pool_->Shares(request.plan, count, least);
+  return pool_->shares(request.plan, count, least);
 }
 
-bool BatchScheduler::RunInline(const AdmittedRequest& request, DoneCallback* done, std::optional<Fault>* fault) {
+bool BatchScheduler::run_inline(const AdmittedRequest& request, DoneCallback* done, std::optional<Fault>* fault) {
   const int64_t count = request.request.count;
   if (options_.inline_work <= absl::ZeroDuration() || count > kMostInline) return false;
   std::optional<Lane> lane;
   {
     MutexLock lock(&mu_);
-    lane = pool_->PlaceBeside(request.plan, count);  // which keeps nobody waiting who was here before
-    if (!lane.has_value() && queue_.empty()) lane = pool_->PlaceShort(request.plan, count, options_.inline_work);
+    lane = pool_->place_beside(request.plan, count);  // which keeps nobody waiting who was here before
+    if (!lane.has_value() && queue_.empty()) lane = pool_->place_short(request.plan, count, options_.inline_work);
     if (!lane.has_value()) return false;
     ++busy_;
   }
   absl::InlinedVector<MatrixStatus, 256> statuses(static_cast<size_t>(count));
   const HostSegment segment = segment_of(request, 0, count, statuses.data());
   const std::atomic<bool> never{false};
-  const DevicePool::Executed executed = pool_->Execute(*lane, request.plan, {&segment, 1}, &never);
+  const DevicePool::Executed executed = pool_->execute(*lane, request.plan, {&segment, 1}, &never);
   Effects effects;
   {
     MutexLock lock(&mu_);
-    pool_->Release(*lane);
-    Pump(&effects);
+    pool_->release(*lane);
+    pump(&effects);
   }
-  Apply(&effects);
+  apply(&effects);
   if (!executed.outcome.status.ok()) {
     *fault = {lane->device, executed.outcome.status};
     MutexLock lock(&mu_);
-    LeaveBusy(1);
+    leave_busy(1);
     return false;
   }
 
   const absl::Duration queued = executed.started - request.admitted;
-  recorder_->BatchCut(CutReason::kLaneFree, 1, count, static_cast<int64_t>(request.request.payload_bytes));
-  recorder_->PhaseTook(Phase::kBatchAssembly, absl::ZeroDuration());
-  recorder_->PhaseTook(Phase::kQueue, queued);
+  recorder_->batch_cut(CutReason::kLaneFree, 1, count, static_cast<int64_t>(request.request.payload_bytes));
+  recorder_->phase_took(Phase::kBatchAssembly, absl::ZeroDuration());
+  recorder_->phase_took(Phase::kQueue, queued);
   Answer answer;
   answer.method = request.plan.method;
   answer.devices = pool_->info(lane->device).name;
@@ -193,59 +193,59 @@ bool BatchScheduler::RunInline(const AdmittedRequest& request, DoneCallback* don
   if (executed.outcome.report.ok != count) collect_exceptions(statuses.data(), 0, count, &answer.exceptions);
   (*done)(std::move(answer));
   MutexLock lock(&mu_);
-  LeaveBusy(1);
+  leave_busy(1);
   return true;
 }
 
 // --- to the lanes and back -----------------------------------------------------------------------
 
-void BatchScheduler::Pump(Effects* effects) {
+void BatchScheduler::pump(Effects* effects) {
   const int healthy = pool_->healthy();
-  if (healthy != healthy_ || healthy == 0) EndStranded(effects);
+  if (healthy != healthy_ || healthy == 0) end_stranded(effects);
   healthy_ = healthy;
-  while (StartOne(effects)) {
+  while (start_one(effects)) {
   }
-  SetAlarm();
+  set_alarm();
 }
 
-bool BatchScheduler::StartOne(Effects* effects) {
+bool BatchScheduler::start_one(Effects* effects) {
   look_again_ = absl::InfiniteFuture();
   if (queue_.empty()) return false;
   DevicePool::Placement placement(pool_);
-  const absl::Time now = clock_->Now();
+  const absl::Time now = clock_->now();
   BatchQueue::Offer chosen{};
   std::optional<Lane> lane;
   int looked = 0;
   if (placement.lane_free()) {
-    queue_.ForEachOffer(now, [&](const BatchQueue::Offer& offer) {
+    queue_.for_each_offer(now, [&](const BatchQueue::Offer& offer) {
       // Those that came back may have nowhere to go but to one busy device: they must not hide what is behind them.
       if (offer.tried.empty() && ++looked > kLookAhead) return false;
       chosen = offer;
-      lane = placement.Place(*offer.plan, offer.matrices, offer.tried);
+      lane = placement.place(*offer.plan, offer.matrices, offer.tried);
       return !lane.has_value();
     });
   }
   look_again_ = placement.look_again();
-  if (lane.has_value()) Start(queue_.Take(chosen, lane->predicted, now, &effects->cuts), *lane, now);
+  if (lane.has_value()) start(queue_.take(chosen, lane->predicted, now, &effects->cuts), *lane, now);
   return lane.has_value();
 }
 
-void BatchScheduler::EndStranded(Effects* effects) {
-  std::vector<std::pair<std::shared_ptr<Job>, Error>> stranded;  // first: End() changes the queue
-  queue_.ForEachReturned([&](Batch* batch) {
+void BatchScheduler::end_stranded(Effects* effects) {
+  std::vector<std::pair<std::shared_ptr<Job>, Error>> stranded;  // first: end() changes the queue
+  queue_.for_each_returned([&](Batch* batch) {
     if (pool_->healthy_besides(batch->tried)) return;
     for (const Slice& slice : batch->slices) {
       if (slice.job != nullptr) stranded.emplace_back(slice.job, fault_error(batch->fault));
     }
   });
   for (auto& [job, error] : stranded) {
-    if (!job->answered) End(job.get(), std::move(error), effects);
+    if (!job->answered) end(job.get(), std::move(error), effects);
     effects->released.push_back(std::move(job));
   }
-  if (pool_->healthy() == 0) GiveUpQueued(no_device_error(), effects);
+  if (pool_->healthy() == 0) give_up_queued(no_device_error(), effects);
 }
 
-void BatchScheduler::Start(std::unique_ptr<Batch> batch, const Lane& lane, absl::Time now) {
+void BatchScheduler::start(std::unique_ptr<Batch> batch, const Lane& lane, absl::Time now) {
   for (const Slice& slice : batch->slices) {
     Job* const job = slice.job.get();
     if (job == nullptr || !job->queued) continue;
@@ -256,41 +256,41 @@ void BatchScheduler::Start(std::unique_ptr<Batch> batch, const Lane& lane, absl:
   running_.insert(batch.get());
   ++busy_;
   batch->runner = this;
-  pool_->Run(lane, batch.release());  // which comes back by RunBatch()
+  pool_->run(lane, batch.release());  // which comes back by run_batch()
 }
 
-void BatchScheduler::RunBatch(std::unique_ptr<Batch> batch, const Lane& lane) {
-  PartResult result = Compute(batch.get(), lane);
+void BatchScheduler::run_batch(std::unique_ptr<Batch> batch, const Lane& lane) {
+  PartResult result = compute(batch.get(), lane);
   Effects effects;
   bool abandoned = false;
   {
     MutexLock lock(&mu_);
     running_.erase(batch.get());
-    queue_.Settle(batch.get(), result.device_time);
+    queue_.settle(batch.get(), result.device_time);
     abandoned = batch->abandoned;
     if (abandoned) {
-      Release(batch.get(), &effects);
+      release(batch.get(), &effects);
     } else if (result.status.ok()) {
-      Finish(batch.get(), lane, std::move(result), &effects);
+      finish(batch.get(), lane, std::move(result), &effects);
     } else {
-      Failed(std::move(batch), {lane.device, std::move(result.status)}, &effects);
+      failed(std::move(batch), {lane.device, std::move(result.status)}, &effects);
     }
   }
   // Before the lane is released: answering is this thread's work, and the next batch would wait for it unseen.
-  Apply(&effects);
+  apply(&effects);
   Effects next;
   {
     MutexLock lock(&mu_);
-    pool_->Release(lane);
-    Pump(&next);
+    pool_->release(lane);
+    pump(&next);
   }
-  Apply(&next);
+  apply(&next);
   MutexLock lock(&mu_);  // the last that this thread does here: the destructor waits for it
   abandoned_ -= abandoned ? 1 : 0;
-  LeaveBusy(abandoned ? 0 : 1);
+  leave_busy(abandoned ? 0 : 1);
 }
 
-BatchScheduler::PartResult BatchScheduler::Compute(Batch* running, const Lane& lane) {
+BatchScheduler::PartResult BatchScheduler::compute(Batch* running, const Lane& lane) {
   const Batch& batch = *running;
   PartResult result;
   try {
@@ -304,7 +304,7 @@ BatchScheduler::PartResult BatchScheduler::Compute(Batch* running, const Lane& l
       next += slice.count;
     }
     const DevicePool::Executed executed =
-        pool_->Execute(lane, batch.plan, segments, &batch.cancel, [&] { OnHung(running, lane); });
+        pool_->execute(lane, batch.plan, segments, &batch.cancel, [&] { on_hung(running, lane); });
     result.status = executed.outcome.status;
     result.took = executed.took;
     result.device_time = executed.device_time;
@@ -313,7 +313,7 @@ BatchScheduler::PartResult BatchScheduler::Compute(Batch* running, const Lane& l
     }
     for (const Slice& slice : batch.slices) {  // a split request is recorded once, with its first part
       if (slice.job == nullptr || slice.first != 0 || !batch.tried.empty()) continue;
-      recorder_->PhaseTook(Phase::kQueue, executed.started - slice.job->work.admitted);
+      recorder_->phase_took(Phase::kQueue, executed.started - slice.job->work.admitted);
     }
     if (!result.status.ok() || executed.outcome.report.ok == batch.matrices) return result;
     result.exceptions.resize(batch.slices.size());
@@ -330,10 +330,10 @@ BatchScheduler::PartResult BatchScheduler::Compute(Batch* running, const Lane& l
   return result;
 }
 
-void BatchScheduler::Finish(Batch* batch, const Lane& lane, PartResult result, Effects* effects) {
+void BatchScheduler::finish(Batch* batch, const Lane& lane, PartResult result, Effects* effects) {
   for (size_t i = 0; i < batch->slices.size(); ++i) {
     const int64_t count = batch->slices[i].count;
-    effects->released.push_back(Leave(batch, i));
+    effects->released.push_back(leave(batch, i));
     Job* const job = effects->released.back().get();
     if (job == nullptr || job->answered) continue;
     job->compute = std::max(job->compute, result.took);
@@ -345,12 +345,12 @@ void BatchScheduler::Finish(Batch* batch, const Lane& lane, PartResult result, E
       job->exceptions.insert(job->exceptions.end(), mine.begin(), mine.end());
     }
     job->unfinished -= count;
-    if (job->unfinished == 0) End(job, Error{}, effects);
+    if (job->unfinished == 0) end(job, Error{}, effects);
   }
 }
 
-std::shared_ptr<Job> BatchScheduler::Leave(Batch* batch, size_t slot) {
-  std::shared_ptr<Job> job = queue_.Drop(batch, slot);
+std::shared_ptr<Job> BatchScheduler::leave(Batch* batch, size_t slot) {
+  std::shared_ptr<Job> job = queue_.drop(batch, slot);
   if (job == nullptr) return nullptr;
   const auto is_it = [batch](const Part& part) { return part.batch == batch; };
   job->parts.erase(std::find_if(job->parts.begin(), job->parts.end(), is_it));
@@ -360,7 +360,7 @@ std::shared_ptr<Job> BatchScheduler::Leave(Batch* batch, size_t slot) {
 // --- faults --------------------------------------------------------------------------------------
 
 // The batch of a request that was computed, in vain, without ever having been in the queue.
-std::unique_ptr<Batch> BatchScheduler::BatchOf(const std::shared_ptr<Job>& job) {
+std::unique_ptr<Batch> BatchScheduler::batch_of(const std::shared_ptr<Job>& job) {
   auto batch = std::make_unique<Batch>();
   batch->plan = job->work.plan;
   batch->slices.push_back({job, 0, job->work.request.count, nullptr});
@@ -372,40 +372,40 @@ std::unique_ptr<Batch> BatchScheduler::BatchOf(const std::shared_ptr<Job>& job) 
   return batch;
 }
 
-bool BatchScheduler::CanRetry(const Batch& batch) const {
+bool BatchScheduler::can_retry(const Batch& batch) const {
   const auto serves_on = [this](int device) { return pool_->state(device).healthy; };
   const auto faults = std::count_if(batch.tried.begin(), batch.tried.end(), serves_on);
   return batch.live > 0 && faults < kMaxFaults && pool_->healthy_besides(batch.tried);
 }
 
-void BatchScheduler::OnHung(Batch* batch, const Lane& lane) {
+void BatchScheduler::on_hung(Batch* batch, const Lane& lane) {
   Effects effects;
   {
     MutexLock lock(&mu_);
-    Abandon(batch, hung_error(pool_->info(lane.device).name), &effects);
-    Pump(&effects);  // the device is out, so its waiting work goes elsewhere
+    abandon(batch, hung_error(pool_->info(lane.device).name), &effects);
+    pump(&effects);  // the device is out, so its waiting work goes elsewhere
   }
-  Apply(&effects);
+  apply(&effects);
 }
 
-void BatchScheduler::Abandon(Batch* batch, const Error& error, Effects* effects) {
+void BatchScheduler::abandon(Batch* batch, const Error& error, Effects* effects) {
   if (std::exchange(batch->abandoned, true)) return;
   for (const Slice& slice : batch->slices) {
-    if (slice.job != nullptr && !slice.job->answered) End(slice.job.get(), error, effects);
+    if (slice.job != nullptr && !slice.job->answered) end(slice.job.get(), error, effects);
   }
   ++abandoned_;
-  LeaveBusy(1);
+  leave_busy(1);
 }
 
-void BatchScheduler::Release(Batch* batch, Effects* effects) {
-  for (size_t i = 0; i < batch->slices.size(); ++i) effects->released.push_back(Leave(batch, i));
+void BatchScheduler::release(Batch* batch, Effects* effects) {
+  for (size_t i = 0; i < batch->slices.size(); ++i) effects->released.push_back(leave(batch, i));
 }
 
-void BatchScheduler::Failed(std::unique_ptr<Batch> batch, Fault fault, Effects* effects) {
+void BatchScheduler::failed(std::unique_ptr<Batch> batch, Fault fault, Effects* effects) {
   batch->tried.push_back(fault.device);
   batch->fault = join(batch->fault, fault.status);
-  const bool retry = CanRetry(*batch);
-  const absl::Time now = clock_->Now();
+  const bool retry = can_retry(*batch);
+  const absl::Time now = clock_->now();
   for (size_t i = 0; i < batch->slices.size(); ++i) {
     Job* const job = batch->slices[i].job.get();
     if (job == nullptr) continue;
@@ -416,17 +416,17 @@ void BatchScheduler::Failed(std::unique_ptr<Batch> batch, Fault fault, Effects* 
       queued_.insert({now, job});
       continue;
     }
-    effects->released.push_back(Leave(batch.get(), i));
-    if (!job->answered) End(job, fault_error(batch->fault), effects);
+    effects->released.push_back(leave(batch.get(), i));
+    if (!job->answered) end(job, fault_error(batch->fault), effects);
   }
   if (!retry) return;
-  recorder_->BatchRetried();
-  queue_.Return(std::move(batch));
+  recorder_->batch_retried();
+  queue_.put_back(std::move(batch));
 }
 
 // --- out -----------------------------------------------------------------------------------------
 
-void BatchScheduler::End(Job* job, Error error, Effects* effects) {
+void BatchScheduler::end(Job* job, Error error, Effects* effects) {
   job->answered = true;
   if (job->queued) queued_.erase({job->waits_since, job});
   deadlines_.erase({job->work.request.deadline, job});
@@ -436,11 +436,11 @@ void BatchScheduler::End(Job* job, Error error, Effects* effects) {
       running.push_back(part);
       if (--part.batch->live == 0) part.batch->cancel.store(true, std::memory_order_relaxed);
     } else {
-      effects->released.push_back(queue_.Remove(part));
+      effects->released.push_back(queue_.remove(part));
     }
   }
   job->parts = std::move(running);
-  effects->released.push_back(queue_.Withdraw(job));
+  effects->released.push_back(queue_.withdraw(job));
   struct Answer answer;
   answer.error = std::move(error);
   if (answer.error.ok()) {
@@ -449,21 +449,21 @@ void BatchScheduler::End(Job* job, Error error, Effects* effects) {
     for (const int device : job->devices) {
       absl::StrAppend(&answer.devices, answer.devices.empty() ? "" : ",", pool_->info(device).name);
     }
-    answer.timing = {job->taken - job->work.admitted, job->compute, clock_->Now() - job->work.request.arrival};
+    answer.timing = {job->taken - job->work.admitted, job->compute, clock_->now() - job->work.request.arrival};
     answer.exceptions = std::move(job->exceptions);
     const auto by_index = [](const MatrixException& a, const MatrixException& b) { return a.index < b.index; };
     if (!std::is_sorted(answer.exceptions.begin(), answer.exceptions.end(), by_index)) {  // it was split
       std::sort(answer.exceptions.begin(), answer.exceptions.end(), by_index);
     }
   }
-  ++busy_;  // until Apply() has called back
+  ++busy_;  // until apply() has called back
   effects->answers.emplace_back(std::move(job->done), std::move(answer));
 }
 
-void BatchScheduler::Apply(Effects* effects) {
+void BatchScheduler::apply(Effects* effects) {
   for (const CutEvent& cut : effects->cuts) {
-    recorder_->BatchCut(cut.reason, cut.requests, cut.matrices, cut.bytes);
-    recorder_->PhaseTook(Phase::kBatchAssembly, cut.assembly);
+    recorder_->batch_cut(cut.reason, cut.requests, cut.matrices, cut.bytes);
+    recorder_->phase_took(Phase::kBatchAssembly, cut.assembly);
   }
   for (auto& [done, answer] : effects->answers) done(std::move(answer));
   const int64_t answered = static_cast<int64_t>(effects->answers.size());
@@ -471,103 +471,103 @@ void BatchScheduler::Apply(Effects* effects) {
   effects->released.clear();
   if (answered == 0) return;
   MutexLock lock(&mu_);
-  LeaveBusy(answered);
+  leave_busy(answered);
 }
 
-void BatchScheduler::LeaveBusy(int64_t n) {
+void BatchScheduler::leave_busy(int64_t n) {
   busy_ -= n;
-  if (IsIdle()) idle_.SignalAll();
+  if (is_idle()) idle_.signal_all();
 }
 
-void BatchScheduler::Cancel(const std::weak_ptr<void>& handle) {
+void BatchScheduler::cancel(const std::weak_ptr<void>& handle) {
   const auto job = std::static_pointer_cast<Job>(handle.lock());
   if (job == nullptr) return;
   Effects effects;
   {
     MutexLock lock(&mu_);
-    if (!job->answered) End(job.get(), cancelled_error(), &effects);
+    if (!job->answered) end(job.get(), cancelled_error(), &effects);
   }
-  Apply(&effects);
+  apply(&effects);
 }
 
-void BatchScheduler::GiveUpQueued(const Error& error, Effects* effects) {
-  absl::flat_hash_set<Job*> jobs;  // first: End() changes the queue
-  queue_.ForEachJob([&jobs](Job* job) { jobs.insert(job); });
-  for (Job* const job : jobs) End(job, error, effects);
+void BatchScheduler::give_up_queued(const Error& error, Effects* effects) {
+  absl::flat_hash_set<Job*> jobs;  // first: end() changes the queue
+  queue_.for_each_job([&jobs](Job* job) { jobs.insert(job); });
+  for (Job* const job : jobs) end(job, error, effects);
 }
 
-void BatchScheduler::GiveUpAll(const Error& error, Effects* effects) {
-  GiveUpQueued(error, effects);
+void BatchScheduler::give_up_all(const Error& error, Effects* effects) {
+  give_up_queued(error, effects);
   for (Batch* const batch : running_) {
     for (const Slice& slice : batch->slices) {
-      if (slice.job != nullptr && !slice.job->answered) End(slice.job.get(), error, effects);
+      if (slice.job != nullptr && !slice.job->answered) end(slice.job.get(), error, effects);
     }
   }
 }
 
 // --- time ----------------------------------------------------------------------------------------
 
-void BatchScheduler::SetAlarm() {
+void BatchScheduler::set_alarm() {
   absl::Time next = std::min({drain_deadline_, let_go_deadline_, look_again_});
   if (!deadlines_.empty()) next = std::min(next, deadlines_.begin()->first);
   if (!queued_.empty()) next = std::min(next, queued_.begin()->first + options_.queue_timeout);
   if (next >= alarm_at_)
     return;  // it rings too early, finds nothing due, and is set anew: cheaper than each time exactly
   alarm_at_ = next;
-  alarm_->Set(next);
+  alarm_->set(next);
 }
 
-void BatchScheduler::OnAlarm() {
+void BatchScheduler::on_alarm() {
   Effects effects;
   {
     MutexLock lock(&mu_);
     alarm_at_ = absl::InfiniteFuture();
-    ExpireDue(clock_->Now(), &effects);
-    Pump(&effects);
+    expire_due(clock_->now(), &effects);
+    pump(&effects);
   }
-  Apply(&effects);
+  apply(&effects);
 }
 
-void BatchScheduler::ExpireDue(absl::Time now, Effects* effects) {
+void BatchScheduler::expire_due(absl::Time now, Effects* effects) {
   while (!deadlines_.empty() && deadlines_.begin()->first <= now) {
-    End(deadlines_.begin()->second, deadline_error(), effects);
+    end(deadlines_.begin()->second, deadline_error(), effects);
   }
   while (!queued_.empty() && queued_.begin()->first + options_.queue_timeout <= now) {
-    End(queued_.begin()->second, queue_timeout_error(options_.queue_timeout), effects);
+    end(queued_.begin()->second, queue_timeout_error(options_.queue_timeout), effects);
   }
   if (drain_deadline_ <= now) {
     drain_deadline_ = absl::InfiniteFuture();
     const size_t before = effects->answers.size();
-    GiveUpAll(draining_error(), effects);
+    give_up_all(draining_error(), effects);
     gave_up_ = gave_up_ || effects->answers.size() > before;
   }
   if (let_go_deadline_ <= now) {
     let_go_deadline_ = absl::InfiniteFuture();
-    for (Batch* const batch : running_) Abandon(batch, draining_error(), effects);
+    for (Batch* const batch : running_) abandon(batch, draining_error(), effects);
   }
 }
 
-bool BatchScheduler::Drain(absl::Duration timeout) {
+bool BatchScheduler::drain(absl::Duration timeout) {
   MutexLock lock(&mu_);
-  drain_deadline_ = std::min(drain_deadline_, clock_->Now() + timeout);
+  drain_deadline_ = std::min(drain_deadline_, clock_->now() + timeout);
   let_go_deadline_ = drain_deadline_ + std::min(timeout, kLetGo);
-  SetAlarm();
-  while (!IsIdle()) idle_.Wait(&mu_);
+  set_alarm();
+  while (!is_idle()) idle_.wait(&mu_);
   drain_deadline_ = let_go_deadline_ = absl::InfiniteFuture();
   return !gave_up_;
 }
 
-absl::Duration BatchScheduler::EarliestDone(const Peer& peer, const Plan& plan, int64_t matrices) const {
+absl::Duration BatchScheduler::earliest_done(const Peer& peer, const Plan& plan, int64_t matrices) const {
   const bool divisible =
       matrices * static_cast<int64_t>(matrix_bytes(plan.problem)) >= 2 * options_.limits.min_split_bytes;
   MutexLock lock(&mu_);
-  return pool_->EarliestDone(plan, matrices, queue_.Waiting(peer, plan), divisible);
+  return pool_->earliest_done(plan, matrices, queue_.waiting(peer, plan), divisible);
 }
 
 BatchScheduler::Waiting BatchScheduler::waiting() const {
   MutexLock lock(&mu_);
   if (queued_.empty()) return {0, absl::ZeroDuration()};
-  return {static_cast<int64_t>(queued_.size()), clock_->Now() - queued_.begin()->first};
+  return {static_cast<int64_t>(queued_.size()), clock_->now() - queued_.begin()->first};
 }
 
 }  // namespace svdserve::server

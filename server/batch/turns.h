@@ -35,43 +35,43 @@ class Turns {
   };
 
   // An active member waits from now on.
-  void Join(Member* member) {
+  void join(Member* member) {
     // Where nobody waits, nobody is owed anything.
     if (waiting_.empty() && !resting_.empty()) now_ = std::max(now_, std::get<0>(*resting_.rbegin()));
     member->used_ = std::max(member->used_, now_);
-    Enter(member, Member::State::kWaits);
+    enter(member, Member::State::kWaits);
   }
   // A member that waits is active alone from now on.
-  void Leave(Member* member) {
+  void leave(Member* member) {
     waiting_.erase({member->used_, member->place_, member});
     member->state_ = Member::State::kActive;
   }
-  // An active member rests: it is only remembered, until Forgettable() names it.
-  void Rest(Member* member) { Enter(member, Member::State::kRests); }
+  // An active member rests: it is only remembered, until forgettable() names it.
+  void rest(Member* member) { enter(member, Member::State::kRests); }
   // A member that rests is active again.
-  void Wake(Member* member) {
+  void wake(Member* member) {
     resting_.erase({member->used_, member->place_, member});
     member->state_ = Member::State::kActive;
   }
   // One that rests and owes nothing any more, or the one that owes least of more than `most`; it is no member any more.
   // Null: there is none.
-  Member* Forgettable(size_t most) {
+  Member* forgettable(size_t most) {
     if (resting_.empty()) return nullptr;
     Member* const least = std::get<2>(*resting_.begin());
     if (least->used_ > now_ && resting_.size() <= most) return nullptr;
-    Wake(least);
+    wake(least);
     return least;
   }
 
   // A turn is taken by some members that wait; each is then charged its part. At least one member waits.
-  void Take() { now_ = std::max(now_, std::get<0>(*waiting_.begin())); }
+  void take() { now_ = std::max(now_, std::get<0>(*waiting_.begin())); }
   // A member that does not rest has used so much more; less than zero: it was charged too much. It goes behind its
   // equals.
-  void Charge(Member* member, absl::Duration used) {
+  void charge(Member* member, absl::Duration used) {
     const bool waited = member->waits();
-    if (waited) Leave(member);
+    if (waited) leave(member);
     member->used_ += used;
-    if (waited) Enter(member, Member::State::kWaits);
+    if (waited) enter(member, Member::State::kWaits);
   }
 
   bool empty() const { return waiting_.empty(); }
@@ -79,7 +79,7 @@ class Turns {
 
   // Calls visit(member) for those that wait, the next one first, until it returns false. It changes nothing.
   template <class Visit>
-  void ForEach(Visit visit) const {
+  void for_each(Visit visit) const {
     for (const auto& [used, place, member] : waiting_) {
       if (!visit(member)) return;
     }
@@ -88,7 +88,7 @@ class Turns {
  private:
   using Order = absl::btree_set<std::tuple<absl::Duration, uint64_t, Member*>>;
 
-  void Enter(Member* member, Member::State state) {
+  void enter(Member* member, Member::State state) {
     member->state_ = state;
     member->place_ = ++last_place_;
     Order& order = state == Member::State::kWaits ? waiting_ : resting_;

@@ -27,7 +27,7 @@ class CudaDevice final : public Device {
 
   const DeviceInfo& info() const override { return info_; }
 
-  DeviceOutcome Execute(int lane, const Plan& plan, absl::Span<const HostSegment> segments,
+  DeviceOutcome execute(int lane, const Plan& plan, absl::Span<const HostSegment> segments,
                         const std::atomic<bool>* cancel) override {
     DeviceOutcome outcome;
     if (lost_.load(std::memory_order_relaxed)) {  // its context is dead: no call on it comes back with anything else
@@ -59,7 +59,7 @@ class CudaDevice final : public Device {
 
 }  // namespace
 
-CudaDevices MakeCudaDevices(const CudaDeviceOptions& options) {
+CudaDevices make_cuda_devices(const CudaDeviceOptions& options) {
   CudaDevices made;
   std::string why_not;
   const int count = cuda_device_count(&why_not);

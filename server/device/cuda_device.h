@@ -23,7 +23,7 @@ struct CudaDevices {
 };
 
 // Never fails: without a driver, a GPU or the back end it returns no devices, and why.
-CudaDevices MakeCudaDevices(const CudaDeviceOptions& options);
+CudaDevices make_cuda_devices(const CudaDeviceOptions& options);
 
 }  // namespace svdserve::server
 #endif  // SVDSERVE_SERVER_DEVICE_CUDA_DEVICE_H_

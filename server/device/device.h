@@ -52,7 +52,7 @@ struct DeviceOutcome {
   ConvergenceReport report;
 };
 
-// Thread safety: Execute() may run for different lanes at once, never twice at once for the same one, and on any
+// Thread safety: execute() may run for different lanes at once, never twice at once for the same one, and on any
 // thread: the lane's own, or one that has little enough to do to compute it itself. The rest is thread-safe.
 class Device {
  public:
@@ -63,7 +63,7 @@ class Device {
   // SvdEngine::execute() for what they must be. `cancel` is never null: once it is true the call returns soon.
   // When it returns, however it ends, nothing reads or writes the segments any more: their memory may go, or another
   // device may be computing the same batch. A lost device fails at once.
-  virtual DeviceOutcome Execute(int lane, const Plan& plan, absl::Span<const HostSegment> segments,
+  virtual DeviceOutcome execute(int lane, const Plan& plan, absl::Span<const HostSegment> segments,
                                 const std::atomic<bool>* cancel) = 0;
 
   virtual DeviceCounters counters() const { return {}; }

@@ -5,7 +5,7 @@
 
 namespace svdserve::server {
 
-std::optional<int> DeviceLoad::FirstFree(size_t from, size_t to) const {
+std::optional<int> DeviceLoad::first_free(size_t from, size_t to) const {
   for (size_t i = from; i < to; ++i) {
     if (lanes_[i].state == State::kFree) return static_cast<int>(i);
   }
@@ -23,29 +23,29 @@ std::optional<int> DeviceLoad::free_lane(absl::Duration work, absl::Time now) co
     const bool keeps_one = relief_lanes_ == 0 && without_relief > 1 && now - short_came_ < kShortWorkExpected;
     may = held_long + held_short < without_relief && held_long < without_relief - (keeps_one ? 1 : 0);
   }
-  return may ? FirstFree(0, lanes()) : std::nullopt;
+  return may ? first_free(0, lanes()) : std::nullopt;
 }
 
-std::optional<int> DeviceLoad::free_side_lane() const { return FirstFree(lanes(), lanes_.size()); }
+std::optional<int> DeviceLoad::free_side_lane() const { return first_free(lanes(), lanes_.size()); }
 
 absl::Time DeviceLoad::relief(absl::Time now) const {
   absl::Time next = absl::InfiniteFuture();
-  if (relief_lanes_ == 0 || !FirstFree(0, lanes()).has_value()) return next;
+  if (relief_lanes_ == 0 || !first_free(0, lanes()).has_value()) return next;
   for (size_t i = 0; i < lanes(); ++i) {
     if (lanes_[i].state != State::kFree && lanes_[i].long_from > now) next = std::min(next, lanes_[i].long_from);
   }
   return next;
 }
 
-void DeviceLoad::Hold(int lane, const CostEstimate& work, absl::Time now) {
+void DeviceLoad::hold(int lane, const CostEstimate& work, absl::Time now) {
   const bool is_long = work.typical > kLongWork;
   lanes_[static_cast<size_t>(lane)] = {State::kHeld, work, {}, is_long ? now : absl::InfiniteFuture()};
   if (!is_long && static_cast<size_t>(lane) < lanes()) short_came_ = now;
   ++held_;
 }
 
-void DeviceLoad::Begin(int lane, absl::Time now) {
-  Advance(now);
+void DeviceLoad::begin(int lane, absl::Time now) {
+  advance(now);
   if (lanes_[static_cast<size_t>(lane)].state == State::kEnded) --ended_;
   ++computing_;
   lanes_[static_cast<size_t>(lane)].state = State::kComputing;
@@ -54,21 +54,21 @@ void DeviceLoad::Begin(int lane, absl::Time now) {
   long_from = std::min(long_from, now + kLongWork);
 }
 
-absl::Duration DeviceLoad::End(int lane, absl::Time now) {
-  Advance(now);
+absl::Duration DeviceLoad::end(int lane, absl::Time now) {
+  advance(now);
   --computing_;
   ++ended_;
   lanes_[static_cast<size_t>(lane)].state = State::kEnded;
   return share_ - lanes_[static_cast<size_t>(lane)].began;
 }
 
-void DeviceLoad::Release(int lane) {
+void DeviceLoad::release(int lane) {
   if (lanes_[static_cast<size_t>(lane)].state == State::kEnded) --ended_;
   lanes_[static_cast<size_t>(lane)].state = State::kFree;
   --held_;
 }
 
-absl::Duration DeviceLoad::Backlog(absl::Time now, absl::Duration work) const {
+absl::Duration DeviceLoad::backlog(absl::Time now, absl::Duration work) const {
   const absl::Duration shared = share(now);
   absl::Duration backlog;
   for (const Lane& lane : lanes_) {
@@ -80,7 +80,7 @@ absl::Duration DeviceLoad::Backlog(absl::Time now, absl::Duration work) const {
   return backlog;
 }
 
-absl::Duration DeviceLoad::OptimisticBacklog(absl::Time now, absl::Duration work) const {
+absl::Duration DeviceLoad::optimistic_backlog(absl::Time now, absl::Duration work) const {
   const absl::Duration shared = share(now);
   absl::Duration backlog;
   for (const Lane& lane : lanes_) {
@@ -99,7 +99,7 @@ absl::Duration DeviceLoad::share(absl::Time now) const {
   return computing_ > 0 ? share_ + (now - advanced_) / computing_ : share_;
 }
 
-void DeviceLoad::Advance(absl::Time now) {
+void DeviceLoad::advance(absl::Time now) {
   busy_ = busy(now);
   share_ = share(now);
   advanced_ = now;

@@ -41,17 +41,17 @@ class DeviceLoad {
 
   // A lane's life: free -> held for `work` -> computing -> ended -> free, or from held back to free, or from ended to
   // computing again.
-  void Hold(int lane, const CostEstimate& work, absl::Time now);
-  void Begin(int lane, absl::Time now);
-  absl::Duration End(int lane, absl::Time now);  // the device time that it took
-  void Release(int lane);
+  void hold(int lane, const CostEstimate& work, absl::Time now);
+  void begin(int lane, absl::Time now);
+  absl::Duration end(int lane, absl::Time now);  // the device time that it took
+  void release(int lane);
 
   // The rest of the work held, as far as it delays `work` that comes: long work delays short work, which passes it,
   // by no more than the latter's own length. Work that takes longer than was predicted is expected to go on for as long
   // as it is late already: so the longer it is late, the less is it waited for.
-  absl::Duration Backlog(absl::Time now, absl::Duration work = absl::InfiniteDuration()) const;
+  absl::Duration backlog(absl::Time now, absl::Duration work = absl::InfiniteDuration()) const;
   // The same at best: no less than by the optimistic estimates, and late work ends now.
-  absl::Duration OptimisticBacklog(absl::Time now, absl::Duration work = absl::InfiniteDuration()) const;
+  absl::Duration optimistic_backlog(absl::Time now, absl::Duration work = absl::InfiniteDuration()) const;
 
   // Time in which at least one lane computed.
   absl::Duration busy(absl::Time now) const;
@@ -67,10 +67,10 @@ class DeviceLoad {
 
   // The device time of a lane that would have computed all along.
   absl::Duration share(absl::Time now) const;
-  void Advance(absl::Time now);
+  void advance(absl::Time now);
 
   size_t lanes() const { return lanes_.size() - static_cast<size_t>(side_lanes_); }  // with relief lanes
-  std::optional<int> FirstFree(size_t from, size_t to) const;
+  std::optional<int> first_free(size_t from, size_t to) const;
   // Whether the work waits for long work no longer than both overlap.
   bool passes_long(absl::Duration work) const { return work <= kLongWork && lanes() > 1; }
 

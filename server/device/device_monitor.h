@@ -15,15 +15,15 @@ namespace svdserve::server {
 class DeviceMonitor {
  public:
   // Whether the device takes work. False, too, where there is no such device.
-  virtual bool IsHealthy(std::string_view device) const = 0;
+  virtual bool is_healthy(std::string_view device) const = 0;
 
   // The device failed for good: it is taken out, and its loss is recorded, once however often this is called. The
   // caller logs the device's own words.
-  virtual void Lost(std::string_view device) = 0;
+  virtual void lost(std::string_view device) = 0;
 
-  // Has work on a GPU watched until the watch is destroyed; see Watchdog::Watch for `bound` and Progress(). A GPU whose
+  // Has work on a GPU watched until the watch is destroyed; see Watchdog::Watch for `bound` and progress(). A GPU whose
   // work hangs is logged, recorded and taken out, and then `on_hang` is called. Null on the host, which is not watched.
-  virtual std::unique_ptr<Watchdog::Watch> Watch(std::string_view device, absl::Duration bound,
+  virtual std::unique_ptr<Watchdog::Watch> watch(std::string_view device, absl::Duration bound,
                                                  Watchdog::OnHang on_hang) = 0;
 
  protected:

@@ -25,11 +25,11 @@ constexpr absl::Duration kShortestLook = absl::Microseconds(50);
 
 // Runs the device and turns what it throws into an outcome. A device that throws is not lost for it: between batches it
 // keeps nothing that could be spoilt, and one that is really gone says so by device_lost.
-DeviceOutcome ExecuteGuarded(Device* device, int lane, const Plan& plan, absl::Span<const HostSegment> segments,
-                             const std::atomic<bool>* cancel) {
+DeviceOutcome execute_guarded(Device* device, int lane, const Plan& plan, absl::Span<const HostSegment> segments,
+                              const std::atomic<bool>* cancel) {
   DeviceOutcome failed;
   try {
-    return device->Execute(lane, plan, segments, cancel);
+    return device->execute(lane, plan, segments, cancel);
   } catch (const std::bad_alloc&) {
     failed.status = absl::ResourceExhaustedError("out of memory for the scratch of a batch");
   } catch (const std::exception& e) {
@@ -57,7 +57,7 @@ absl::Duration bound_of(const CostTable& costs, const Plan& plan, int64_t matric
   constexpr int32_t kMostSweeps = 120;  // no batch's matrix was found that needs more, see engine/planner.cc
   const double most = std::min(plan.max_sweeps, kMostSweeps);
   const double hardness = plan.method == Method::kJacobi ? std::max(1.0, most / estimate_sweeps(plan)) : 1;
-  return costs.Predict(plan, std::max<int64_t>(matrices, 1)).typical * hardness;
+  return costs.predict(plan, std::max<int64_t>(matrices, 1)).typical * hardness;
 }
 
 std::string silence(absl::Duration silent) {
@@ -86,8 +86,8 @@ bool contains(absl::Span<const int> devices, int device) {
 // nearly as long, a device that is far from full is taken to be a quarter as fast as it seems.
 Pace pace_of(const CostTable& costs, const Plan& plan, int64_t matrices, double start) {
   const double n = static_cast<double>(matrices), few = std::max(1.0, n / 8);
-  const double all = absl::ToDoubleSeconds(costs.Predict(plan, matrices).typical);
-  const double some = absl::ToDoubleSeconds(costs.Predict(plan, static_cast<int64_t>(few)).typical);
+  const double all = absl::ToDoubleSeconds(costs.predict(plan, matrices).typical);
+  const double some = absl::ToDoubleSeconds(costs.predict(plan, static_cast<int64_t>(few)).typical);
   const double least = std::max(all / n / 4, std::numeric_limits<double>::min());
   const double slope = n > few ? std::max((all - some) / (n - few), least) : std::max(all / n, least);
   return {start + std::max(0.0, all - n * slope), slope};
@@ -98,20 +98,20 @@ struct Run {
   absl::Duration took;
 };
 
-// See DevicePool::MatricesWithin(). `all` takes longer than `work`. Each prediction costs time under locks, so there
+// See DevicePool::matrices_within(). `all` takes longer than `work`. Each prediction costs time under locks, so there
 // are few: a straight line through one group and all is short enough where time grows faster than that, and is drawn
 // once again where it does not.
-int64_t matrices_within(const CostTable& costs, const Plan& plan, const Run& all, absl::Duration work) {
+int64_t count_within(const CostTable& costs, const Plan& plan, const Run& all, absl::Duration work) {
   constexpr double kRounding = 1e-6;  // 3 - 1e-6 is 3
   const int64_t group = plan.outputs.group;
-  const Run one{group, costs.Predict(plan, group).typical};
+  const Run one{group, costs.predict(plan, group).typical};
   const absl::Duration limit = std::max(work, 2 * one.took);
   Run last = all;
   for (int i = 0; i < 2 && last.took > limit; ++i) {
     const double part = absl::FDivDuration(limit - one.took, last.took - one.took);
     const double groups = std::floor(part * static_cast<double>((last.matrices - group) / group) * (1 + kRounding));
     last.matrices = group + static_cast<int64_t>(groups) * group;
-    last.took = costs.Predict(plan, last.matrices).typical;
+    last.took = costs.predict(plan, last.matrices).typical;
   }
   return last.matrices;
 }
@@ -153,7 +153,7 @@ DevicePool::DevicePool(std::vector<std::unique_ptr<Device>> devices, Clock* cloc
     devices_.push_back(std::move(entry));
   }
   for (const auto& entry : devices_) {
-    for (const auto& lane : entry->lanes) lane->thread = std::thread([this, lane = lane.get()] { RunLane(lane); });
+    for (const auto& lane : entry->lanes) lane->thread = std::thread([this, lane = lane.get()] { run_lane(lane); });
   }
 }
 
@@ -162,7 +162,7 @@ DevicePool::~DevicePool() {
     MutexLock lock(&mu_);
     stopping_ = true;
     for (const auto& entry : devices_) {
-      for (const auto& lane : entry->lanes) lane->wake.Signal();
+      for (const auto& lane : entry->lanes) lane->wake.signal();
     }
   }
   for (const auto& entry : devices_) {
@@ -170,7 +170,7 @@ DevicePool::~DevicePool() {
   }
 }
 
-// Shared with devices that hang, which may outlast Calibrate().
+// Shared with devices that hang, which may outlast calibrate().
 struct DevicePool::Calibrating {
   Mutex mu;
   CondVar changed;
@@ -184,25 +184,25 @@ class DevicePool::Calibrator final : public LaneWork {
  public:
   Calibrator(DevicePool* pool, std::shared_ptr<Calibrating> all) : pool_(pool), all_(std::move(all)) {}
 
-  void Run(const Lane& lane) override {
+  void run(const Lane& lane) override {
     const std::unique_ptr<Calibrator> self(this);
-    svdserve::server::Calibrate([&](const Plan& plan, const HostSegment& segment) -> std::optional<absl::Duration> {
-      if (pool_->clock_->Now() >= all_->end) return std::nullopt;
+    svdserve::server::calibrate([&](const Plan& plan, const HostSegment& segment) -> std::optional<absl::Duration> {
+      if (pool_->clock_->now() >= all_->end) return std::nullopt;
       const Executed executed =
-          pool_->ExecuteUncounted(lane, plan, {&segment, 1}, &all_->cancel, [this] { NoLongerWaitedFor(); });
+          pool_->execute_uncounted(lane, plan, {&segment, 1}, &all_->cancel, [this] { no_longer_waited_for(); });
       if (!executed.outcome.status.ok() || !executed.outcome.completed) return std::nullopt;
       return executed.took;
     });
-    pool_->Release(lane);
-    NoLongerWaitedFor();
+    pool_->release(lane);
+    no_longer_waited_for();
   }
 
  private:
-  void NoLongerWaitedFor() {
+  void no_longer_waited_for() {
     MutexLock lock(&all_->mu);
     if (std::exchange(told_, true)) return;
     --all_->devices;
-    all_->changed.Signal();
+    all_->changed.signal();
   }
 
   DevicePool* const pool_;
@@ -210,44 +210,44 @@ class DevicePool::Calibrator final : public LaneWork {
   bool told_ = false;
 };
 
-void DevicePool::Calibrate(absl::Duration budget) {
+void DevicePool::calibrate(absl::Duration budget) {
   constexpr int kPatience = 20;  // times the budget, before what runs is cancelled: no device may stop the start
   const auto all = std::make_shared<Calibrating>();
-  const absl::Time start = clock_->Now();
+  const absl::Time start = clock_->now();
   all->end = start + budget;
   {
     MutexLock lock(&all->mu);
     all->devices = size();
   }
-  const auto alarm = clock_->MakeAlarm([all] { all->cancel.store(true); });
-  alarm->Set(start + kPatience * budget);
+  const auto alarm = clock_->make_alarm([all] { all->cancel.store(true); });
+  alarm->set(start + kPatience * budget);
   for (int d = 0; d < size(); ++d) {
     const Lane lane{d, 0};
     {
       MutexLock lock(&mu_);
-      devices_[d]->load.Hold(lane.index, {}, start);
+      devices_[d]->load.hold(lane.index, {}, start);
     }
-    Run(lane, new Calibrator(this, all));
+    run(lane, new Calibrator(this, all));
   }
   MutexLock lock(&all->mu);
-  while (all->devices > 0) all->changed.Wait(&all->mu);
+  while (all->devices > 0) all->changed.wait(&all->mu);
 }
 
 // --- where work goes -----------------------------------------------------------------------------
 
-DevicePool::Candidate DevicePool::Choose(const Plan& plan, int64_t matrices, absl::Span<const int> tried,
+DevicePool::Candidate DevicePool::choose(const Plan& plan, int64_t matrices, absl::Span<const int> tried,
                                          absl::Span<const absl::Duration> ahead, absl::Time now) const {
   Candidate free, taken;
   free.done = taken.done = absl::InfiniteDuration();
-  const bool gpu_at_work = GpuAtWork(tried, now);
+  const bool gpu_busy = gpu_at_work(tried, now);
   for (int d = 0; d < size(); ++d) {
     const DeviceEntry& entry = *devices_[d];
     if (!entry.healthy || contains(tried, d)) continue;
-    Candidate here{d, false, entry.costs.Predict(plan, matrices), {}, {}};
+    Candidate here{d, false, entry.costs.predict(plan, matrices), {}, {}};
     here.has_lane = entry.load.free_lane(here.work.typical, now).has_value();
     const bool helps = here.work.typical <= kLongestHostHelp && has_same_bits_everywhere(plan);
-    if (gpu_at_work && is_host(*entry.device) && !helps) continue;
-    here.done = entry.load.Backlog(now, here.work.typical) + here.work.typical +
+    if (gpu_busy && is_host(*entry.device) && !helps) continue;
+    here.done = entry.load.backlog(now, here.work.typical) + here.work.typical +
                 std::max(absl::ZeroDuration(), entry.avoided_until - now);
     if (!ahead.empty()) here.done += ahead[static_cast<size_t>(d)];
     Candidate& best = here.has_lane ? free : taken;
@@ -258,7 +258,7 @@ DevicePool::Candidate DevicePool::Choose(const Plan& plan, int64_t matrices, abs
   return taken;
 }
 
-bool DevicePool::GpuAtWork(absl::Span<const int> tried, absl::Time now) const {
+bool DevicePool::gpu_at_work(absl::Span<const int> tried, absl::Time now) const {
   for (int d = 0; d < size(); ++d) {
     const DeviceEntry& entry = *devices_[d];
     if (!is_host(*entry.device) && entry.healthy && entry.avoided_until <= now && !contains(tried, d)) return true;
@@ -266,16 +266,16 @@ bool DevicePool::GpuAtWork(absl::Span<const int> tried, absl::Time now) const {
   return false;
 }
 
-Lane DevicePool::Hold(const Candidate& candidate, absl::Time now) {
+Lane DevicePool::hold(const Candidate& candidate, absl::Time now) {
   DeviceLoad& load = devices_[candidate.device]->load;
   const absl::Duration work = candidate.work.typical;
   const Lane lane{candidate.device, *load.free_lane(work, now), work};
-  load.Hold(lane.index, candidate.work, now);
+  load.hold(lane.index, candidate.work, now);
   return lane;
 }
 
 DevicePool::Placement::Placement(DevicePool* pool) : pool_(pool), ahead_(pool->devices_.size()) {
-  const absl::Time now = pool_->clock_->Now();
+  const absl::Time now = pool_->clock_->now();
   MutexLock lock(&pool_->mu_);
   for (const auto& entry : pool_->devices_) {
     if (!entry->healthy) continue;
@@ -285,12 +285,12 @@ DevicePool::Placement::Placement(DevicePool* pool) : pool_(pool), ahead_(pool->d
   }
 }
 
-std::optional<Lane> DevicePool::Placement::Place(const Plan& plan, int64_t matrices, absl::Span<const int> tried) {
-  const absl::Time now = pool_->clock_->Now();
+std::optional<Lane> DevicePool::Placement::place(const Plan& plan, int64_t matrices, absl::Span<const int> tried) {
+  const absl::Time now = pool_->clock_->now();
   MutexLock lock(&pool_->mu_);
-  const Candidate best = pool_->Choose(plan, matrices, tried, ahead_, now);
+  const Candidate best = pool_->choose(plan, matrices, tried, ahead_, now);
   if (best.device < 0) return std::nullopt;
-  if (best.has_lane) return pool_->Hold(best, now);
+  if (best.has_lane) return pool_->hold(best, now);
   ahead_[static_cast<size_t>(best.device)] += best.work.typical;
   // The device's remaining work grows by no more than the time that passes.
   if (best.done_elsewhere < absl::InfiniteDuration()) {
@@ -299,47 +299,47 @@ std::optional<Lane> DevicePool::Placement::Place(const Plan& plan, int64_t matri
   return std::nullopt;
 }
 
-std::optional<Lane> DevicePool::PlaceShort(const Plan& plan, int64_t matrices, absl::Duration most) {
-  const absl::Time now = clock_->Now();
+std::optional<Lane> DevicePool::place_short(const Plan& plan, int64_t matrices, absl::Duration most) {
+  const absl::Time now = clock_->now();
   MutexLock lock(&mu_);
-  const Candidate best = Choose(plan, matrices, {}, {}, now);
+  const Candidate best = choose(plan, matrices, {}, {}, now);
   if (best.device < 0 || !best.has_lane || best.work.typical > most) return std::nullopt;
   if (!is_host(*devices_[best.device]->device)) return std::nullopt;
-  return Hold(best, now);
+  return hold(best, now);
 }
 
-std::optional<Lane> DevicePool::PlaceBeside(const Plan& plan, int64_t matrices) {
-  const absl::Time now = clock_->Now();
+std::optional<Lane> DevicePool::place_beside(const Plan& plan, int64_t matrices) {
+  const absl::Time now = clock_->now();
   MutexLock lock(&mu_);
   for (int d = 0; d < size(); ++d) {
     DeviceEntry& entry = *devices_[d];
     if (entry.device->info().side_lanes == 0 || !entry.healthy || entry.avoided_until > now) continue;
-    const CostEstimate work = entry.costs.Predict(plan, matrices);
+    const CostEstimate work = entry.costs.predict(plan, matrices);
     if (work.typical > kHandOver) continue;
     const std::optional<int> lane = entry.load.free_side_lane();
     if (!lane.has_value()) continue;
-    entry.load.Hold(*lane, work, now);
+    entry.load.hold(*lane, work, now);
     return Lane{d, *lane, work.typical};
   }
   return std::nullopt;
 }
 
-void DevicePool::Release(const Lane& lane) {
+void DevicePool::release(const Lane& lane) {
   MutexLock lock(&mu_);
-  devices_[lane.device]->load.Release(lane.index);
+  devices_[lane.device]->load.release(lane.index);
 }
 
-std::vector<int64_t> DevicePool::Shares(const Plan& plan, int64_t matrices, int64_t least) const {
+std::vector<int64_t> DevicePool::shares(const Plan& plan, int64_t matrices, int64_t least) const {
   std::vector<Pace> paces;
   {
-    const absl::Time now = clock_->Now();
+    const absl::Time now = clock_->now();
     MutexLock lock(&mu_);
-    const bool gpu_at_work = GpuAtWork({}, now);
+    const bool gpu_busy = gpu_at_work({}, now);
     for (const auto& entry : devices_) {
       if (!entry->healthy || entry->avoided_until > now) continue;
       if (!entry->load.free_lane(absl::ZeroDuration(), now).has_value()) continue;
-      if (gpu_at_work && is_host(*entry->device)) continue;
-      paces.push_back(pace_of(entry->costs, plan, matrices, absl::ToDoubleSeconds(entry->load.Backlog(now))));
+      if (gpu_busy && is_host(*entry->device)) continue;
+      paces.push_back(pace_of(entry->costs, plan, matrices, absl::ToDoubleSeconds(entry->load.backlog(now))));
     }
   }
   if (paces.size() < 2) return {matrices};
@@ -348,33 +348,33 @@ std::vector<int64_t> DevicePool::Shares(const Plan& plan, int64_t matrices, int6
   return shares;
 }
 
-int64_t DevicePool::MatricesWithin(const Plan& plan, int64_t most, absl::Duration work) const {
+int64_t DevicePool::matrices_within(const Plan& plan, int64_t most, absl::Duration work) const {
   const CostTable* quickest = nullptr;
   absl::Duration least = absl::InfiniteDuration();
   MutexLock lock(&mu_);
   for (const auto& entry : devices_) {
     if (!entry->healthy) continue;
-    const absl::Duration here = entry->costs.Predict(plan, most).typical;
+    const absl::Duration here = entry->costs.predict(plan, most).typical;
     if (here >= least) continue;
     least = here;
     quickest = &entry->costs;
   }
-  return quickest == nullptr || least <= work ? most : matrices_within(*quickest, plan, {most, least}, work);
+  return quickest == nullptr || least <= work ? most : count_within(*quickest, plan, {most, least}, work);
 }
 
-absl::Duration DevicePool::EarliestDone(const Plan& plan, int64_t matrices, int64_t ahead, bool divisible) const {
+absl::Duration DevicePool::earliest_done(const Plan& plan, int64_t matrices, int64_t ahead, bool divisible) const {
   const double n = static_cast<double>(ahead + matrices);
   std::vector<Pace> paces;
   absl::Duration alone = absl::InfiniteDuration();  // on one device, with nothing before it in line
-  const absl::Time now = clock_->Now();
+  const absl::Time now = clock_->now();
   MutexLock lock(&mu_);
   for (const auto& entry : devices_) {
     if (!entry->healthy) continue;
     if (entry->load.idle()) return absl::ZeroDuration();
-    const absl::Duration all = entry->costs.Predict(plan, ahead + matrices).optimistic;
+    const absl::Duration all = entry->costs.predict(plan, ahead + matrices).optimistic;
     if (all == absl::ZeroDuration()) return absl::ZeroDuration();  // it never ran here: nothing is known
-    const CostEstimate own = entry->costs.Predict(plan, matrices);
-    const absl::Duration backlog = entry->load.OptimisticBacklog(now, own.typical);
+    const CostEstimate own = entry->costs.predict(plan, matrices);
+    const absl::Duration backlog = entry->load.optimistic_backlog(now, own.typical);
     alone = std::min(alone, own.optimistic);
     paces.push_back({absl::ToDoubleSeconds(backlog), absl::ToDoubleSeconds(all) / n});
   }
@@ -385,84 +385,85 @@ absl::Duration DevicePool::EarliestDone(const Plan& plan, int64_t matrices, int6
 
 // --- lanes ---------------------------------------------------------------------------------------
 
-void DevicePool::Run(const Lane& lane, LaneWork* work) {
+void DevicePool::run(const Lane& lane, LaneWork* work) {
   MutexLock lock(&mu_);
   LaneState* const state = devices_[lane.device]->lanes[lane.index].get();
   state->given = lane;
   state->work = work;
-  state->wake.Signal();
+  state->wake.signal();
 }
 
-void DevicePool::RunLane(LaneState* lane) {
-  mu_.Lock();
+void DevicePool::run_lane(LaneState* lane) {
+  mu_.lock();
   while (true) {
     if (lane->work != nullptr) {
       LaneWork* const work = std::exchange(lane->work, nullptr);
       const Lane given = *std::exchange(lane->given, std::nullopt);
-      mu_.Unlock();
-      work->Run(given);
-      mu_.Lock();
+      mu_.unlock();
+      work->run(given);
+      mu_.lock();
     } else if (stopping_) {
       break;
     } else {
-      lane->wake.Wait(&mu_);
+      lane->wake.wait(&mu_);
     }
   }
-  mu_.Unlock();
+  mu_.unlock();
 }
 
-DevicePool::Executed DevicePool::Execute(const Lane& lane, const Plan& plan, absl::Span<const HostSegment> segments,
+DevicePool::Executed DevicePool::execute(const Lane& lane, const Plan& plan, absl::Span<const HostSegment> segments,
                                          const std::atomic<bool>* cancel, absl::AnyInvocable<void()> on_hung) {
-  Executed executed = ExecuteUncounted(lane, plan, segments, cancel, std::move(on_hung));
-  recorder_->PhaseTook(Phase::kCompute, executed.took);
-  if (executed.outcome.status.ok() && executed.outcome.completed) recorder_->MatricesDone(executed.outcome.report);
+  Executed executed = execute_uncounted(lane, plan, segments, cancel, std::move(on_hung));
+  recorder_->phase_took(Phase::kCompute, executed.took);
+  if (executed.outcome.status.ok() && executed.outcome.completed) recorder_->matrices_done(executed.outcome.report);
   return executed;
 }
 
-DevicePool::Executed DevicePool::ExecuteUncounted(const Lane& lane, const Plan& plan,
-                                                  absl::Span<const HostSegment> segments,
-                                                  const std::atomic<bool>* cancel, absl::AnyInvocable<void()> on_hung) {
+DevicePool::Executed DevicePool::execute_uncounted(const Lane& lane, const Plan& plan,
+                                                   absl::Span<const HostSegment> segments,
+                                                   const std::atomic<bool>* cancel,
+                                                   absl::AnyInvocable<void()> on_hung) {
   DeviceEntry& entry = *devices_[lane.device];
   const DeviceInfo& info = entry.device->info();
   const int64_t matrices = matrices_of(segments);
   Executed executed;
-  executed.started = clock_->Now();
+  executed.started = clock_->now();
   {
     MutexLock lock(&mu_);
-    entry.load.Begin(lane.index, executed.started);
+    entry.load.begin(lane.index, executed.started);
   }
   DeviceOutcome& outcome = executed.outcome;
   std::optional<Watchdog::Watch> watch;
   if (!is_host(*entry.device)) {
     watch.emplace(&watchdog_, bound_of(entry.costs, plan, matrices), [&](absl::Duration silent) {
       log_fault(info, plan, matrices, {absl::DeadlineExceededError(silence(silent)), true, false, {}});
-      OnHung(lane.device);
+      take_out_hung(lane.device);
       if (on_hung) on_hung();
     });
   }
-  outcome = ExecuteGuarded(entry.device.get(), lane.index, plan, segments, cancel);
-  const bool hung = watch.has_value() && watch->Stop();
+  outcome = execute_guarded(entry.device.get(), lane.index, plan, segments, cancel);
+  const bool hung = watch.has_value() && watch->stop();
   if (outcome.status.ok() && !outcome.completed && !cancel->load(std::memory_order_relaxed)) {
     outcome.status = absl::InternalError("it gave the batch up unasked");
   }
   const bool clean = outcome.status.ok() && outcome.completed && !hung;
-  const absl::Time ended = clock_->Now();
+  const absl::Time ended = clock_->now();
   executed.took = ended - executed.started;
   {
     MutexLock lock(&mu_);
-    executed.device_time = entry.load.End(lane.index, ended);
+    executed.device_time = entry.load.end(lane.index, ended);
     if (clean) {
       entry.faults = 0;
       entry.avoided_until = absl::InfinitePast();
     }
   }
-  if (clean) entry.costs.Observe(plan, matrices, executed.device_time);
+  if (clean) entry.costs.observe(plan, matrices, executed.device_time);
   if (hung) {
     log_warning("device_answered_late", {{"device", info.name}, {"after", absl::FormatDuration(executed.took)}});
     outcome.status = absl::UnavailableError("");
   } else if (!outcome.status.ok()) {
     log_fault(info, plan, matrices, outcome);
-    OnFault(lane.device, outcome, ended);
+    on_fault(lane.device, outcome, ended);
   }
   if (!outcome.status.ok()) outcome.status = for_callers(info, outcome.status);
   return executed;
@@ -470,26 +471,26 @@ DevicePool::Executed DevicePool::ExecuteUncounted(const Lane& lane, const Plan& 
 
 // --- faults --------------------------------------------------------------------------------------
 
-void DevicePool::OnFault(int device, const DeviceOutcome& outcome, absl::Time now) {
+void DevicePool::on_fault(int device, const DeviceOutcome& outcome, absl::Time now) {
   DeviceEntry& entry = *devices_[device];
-  recorder_->DeviceFault(entry.device->info().name);
+  recorder_->device_fault(entry.device->info().name);
   {
     MutexLock lock(&mu_);
     if (!entry.healthy) return;
     const int doublings = std::min(entry.faults++, 30);
     entry.avoided_until = now + std::min(kFirstAvoidance * (int64_t{1} << doublings), kLongestAvoidance);
   }
-  if (outcome.device_lost) TakeOut(device);
+  if (outcome.device_lost) take_out(device);
 }
 
-void DevicePool::OnHung(int device) {
+void DevicePool::take_out_hung(int device) {
   const std::string& name = info(device).name;
-  recorder_->DeviceFault(name);
-  recorder_->DeviceHung(name);
-  TakeOut(device);
+  recorder_->device_fault(name);
+  recorder_->device_hung(name);
+  take_out(device);
 }
 
-void DevicePool::TakeOut(int device) {
+void DevicePool::take_out(int device) {
   DeviceEntry& entry = *devices_[device];
   {
     MutexLock lock(&mu_);
@@ -497,36 +498,36 @@ void DevicePool::TakeOut(int device) {
     if (!is_host(*entry.device)) lost_gpus_.fetch_add(1, std::memory_order_release);
     healthy_.fetch_sub(1, std::memory_order_release);
   }
-  recorder_->DeviceLost(entry.device->info().name);
+  recorder_->device_lost(entry.device->info().name);
 }
 
-std::optional<int> DevicePool::Find(std::string_view device) const {
+std::optional<int> DevicePool::find(std::string_view device) const {
   for (int d = 0; d < size(); ++d) {
     if (info(d).name == device) return d;
   }
   return std::nullopt;
 }
 
-bool DevicePool::IsHealthy(std::string_view device) const {
-  const std::optional<int> found = Find(device);
+bool DevicePool::is_healthy(std::string_view device) const {
+  const std::optional<int> found = find(device);
   if (!found.has_value()) return false;
   MutexLock lock(&mu_);
   return devices_[*found]->healthy;
 }
 
-void DevicePool::Lost(std::string_view device) {
-  if (const std::optional<int> found = Find(device)) TakeOut(*found);
+void DevicePool::lost(std::string_view device) {
+  if (const std::optional<int> found = find(device)) take_out(*found);
 }
 
-std::unique_ptr<Watchdog::Watch> DevicePool::Watch(std::string_view device, absl::Duration bound,
+std::unique_ptr<Watchdog::Watch> DevicePool::watch(std::string_view device, absl::Duration bound,
                                                    Watchdog::OnHang on_hang) {
-  const std::optional<int> found = Find(device);
+  const std::optional<int> found = find(device);
   if (!found.has_value() || is_host(*devices_[*found]->device)) return nullptr;
   return std::make_unique<Watchdog::Watch>(
       &watchdog_, bound, [this, d = *found, on_hang = std::move(on_hang)](absl::Duration silent) mutable {
         log_error("device_fault",
                   {{"device", info(d).name}, {"uuid", info(d).uuid}, {"error", silence(silent)}, {"lost", true}});
-        OnHung(d);
+        take_out_hung(d);
         on_hang(silent);
       });
 }
@@ -546,7 +547,7 @@ DeviceState DevicePool::state(int device) const {
   DeviceState state;
   state.info = entry.device->info();
   state.counters = entry.device->counters();
-  const absl::Time now = clock_->Now();
+  const absl::Time now = clock_->now();
   MutexLock lock(&mu_);
   state.healthy = entry.healthy;
   state.outstanding_batches = entry.load.held();

@@ -16,9 +16,9 @@
 // them down without one.
 //
 // Thread-safe. Invariants:
-//   1. A lane has at most one holder, from Place() to Release(). Only the holder executes on it.
+//   1. A lane has at most one holder, from place() to release(). Only the holder executes on it.
 //   2. Nobody is given a lane of a lost device, and a lost device never comes back.
-//   3. Every lane's thread runs what it was given by Run() before it ends.
+//   3. Every lane's thread runs what it was given by run() before it ends.
 //   4. No LaneWork is called under mu_.
 // Lock order: mu_ before a cost table's.
 #ifndef SVDSERVE_SERVER_DEVICE_DEVICE_POOL_H_
@@ -55,10 +55,10 @@ struct Lane {
   absl::Duration predicted = absl::ZeroDuration();  // of the device's time, for what the lane is held for
 };
 
-// The work of a lane's thread: to Execute() on the lane and to Release() it.
+// The work of a lane's thread: to execute() on the lane and to release() it.
 class LaneWork {
  public:
-  virtual void Run(const Lane& lane) = 0;
+  virtual void run(const Lane& lane) = 0;
 
  protected:
   ~LaneWork() = default;
@@ -77,10 +77,10 @@ class DevicePool final : public DeviceMonitor {
   DevicePool(const DevicePool&) = delete;
   DevicePool& operator=(const DevicePool&) = delete;
 
-  // Measures every device, all of them at once, for about `budget`; see Calibrate(). A device that fails at it is lost
+  // Measures every device, all of them at once, for about `budget`; see calibrate(). A device that fails at it is lost
   // or goes on unmeasured, as its outcome says; one that hangs is taken out and not waited for. Before anything else is
   // done with the pool.
-  void Calibrate(absl::Duration budget);
+  void calibrate(absl::Duration budget);
 
   // One look at the devices on behalf of a line of waiting work, from its front to its back: what was placed in vain
   // counts as ahead of what comes after it. Used by one thread, which soon drops it.
@@ -93,7 +93,7 @@ class DevicePool final : public DeviceMonitor {
     // A lane of the healthy device, of those not in `tried`, where the work is predicted to be complete first; the
     // caller holds it. None: every such device is lost, or all lanes of that one that the work may have are taken (see
     // device_load.h).
-    std::optional<Lane> Place(const Plan& plan, int64_t matrices, absl::Span<const int> tried);
+    std::optional<Lane> place(const Plan& plan, int64_t matrices, absl::Span<const int> tried);
     // When another look is due, if nothing changes before: work waits for a busy device that may turn out to be slower
     // than was predicted, or for work that may turn out to be long. InfiniteFuture: nothing does.
     absl::Time look_again() const { return look_again_; }
@@ -105,32 +105,32 @@ class DevicePool final : public DeviceMonitor {
     absl::Time look_again_ = absl::InfiniteFuture();
   };
 
-  // A lane as by Place(), if it is the host's and the work is predicted to take no longer than `most` there. A GPU may
+  // A lane as by place(), if it is the host's and the work is predicted to take no longer than `most` there. A GPU may
   // hang, and its holder with it.
-  std::optional<Lane> PlaceShort(const Plan& plan, int64_t matrices, absl::Duration most);
+  std::optional<Lane> place_short(const Plan& plan, int64_t matrices, absl::Duration most);
   // A side lane of a healthy device, if the work is predicted to take no longer there than a thread takes to wake up.
   // Its holder executes on its own thread.
-  std::optional<Lane> PlaceBeside(const Plan& plan, int64_t matrices);
-  void Release(const Lane& lane);
+  std::optional<Lane> place_beside(const Plan& plan, int64_t matrices);
+  void release(const Lane& lane);
 
   // How to divide `matrices` among the healthy devices with a free lane, in proportion to their speed and so that all
   // are done at once: sizes of parts, at least `least` each (see shares.h), whose sum is `matrices`; all of it are
   // multiples of the plan's group. One part where dividing is no use.
-  std::vector<int64_t> Shares(const Plan& plan, int64_t matrices, int64_t least) const;
+  std::vector<int64_t> shares(const Plan& plan, int64_t matrices, int64_t least) const;
 
   // How many of up to `most` matrices the device that is quickest at them does within `work`, as predicted: a multiple
   // of the plan's group, as `most` is. Where one group takes longer than half of that: within twice its time, since a
   // device that computes one matrix on a part of it computes several at once.
-  int64_t MatricesWithin(const Plan& plan, int64_t most, absl::Duration work) const;
+  int64_t matrices_within(const Plan& plan, int64_t most, absl::Duration work) const;
 
   // After what time `matrices` could be done that wait behind `ahead` others of the same plan, at best: every run as
   // short as it ever is, everything else that waits left aside. `divisible`: they may be spread over devices. Zero
   // while a healthy device has nothing to do.
-  absl::Duration EarliestDone(const Plan& plan, int64_t matrices, int64_t ahead, bool divisible) const;
+  absl::Duration earliest_done(const Plan& plan, int64_t matrices, int64_t ahead, bool divisible) const;
 
   // Has the lane's own thread call work->Run(lane); not a side lane. The caller holds the lane and passes it on; `work`
   // lives until then.
-  void Run(const Lane& lane, LaneWork* work);
+  void run(const Lane& lane, LaneWork* work);
 
   struct Executed {
     DeviceOutcome outcome;
@@ -138,13 +138,13 @@ class DevicePool final : public DeviceMonitor {
     absl::Duration took;
     absl::Duration device_time;  // less, where other lanes computed meanwhile
   };
-  // Executes on the calling thread, which holds the lane; see Device::Execute(). Whatever the device throws is an
+  // Executes on the calling thread, which holds the lane; see Device::execute(). Whatever the device throws is an
   // outcome that is not OK. Records time, matrices, faults, and the loss of a device. The message of an outcome that is
   // not OK is for callers: it names the device. The device's own words are in the log.
   //
   // Should a GPU hang over it, `on_hung` is called once, while this call goes on, on the clock's thread: the device is
   // out, and may still read and write the segments until this returns. Its outcome is not OK then.
-  Executed Execute(const Lane& lane, const Plan& plan, absl::Span<const HostSegment> segments,
+  Executed execute(const Lane& lane, const Plan& plan, absl::Span<const HostSegment> segments,
                    const std::atomic<bool>* cancel, absl::AnyInvocable<void()> on_hung = nullptr);
 
   int size() const { return static_cast<int>(devices_.size()); }
@@ -156,9 +156,9 @@ class DevicePool final : public DeviceMonitor {
   const DeviceInfo& info(int device) const { return devices_[device]->device->info(); }
 
   // --- for who computes beside the lanes ---
-  bool IsHealthy(std::string_view device) const override;
-  void Lost(std::string_view device) override;
-  std::unique_ptr<Watchdog::Watch> Watch(std::string_view device, absl::Duration bound,
+  bool is_healthy(std::string_view device) const override;
+  void lost(std::string_view device) override;
+  std::unique_ptr<Watchdog::Watch> watch(std::string_view device, absl::Duration bound,
                                          Watchdog::OnHang on_hang) override;
 
  private:
@@ -184,21 +184,21 @@ class DevicePool final : public DeviceMonitor {
   struct Calibrating;
   class Calibrator;
 
-  void RunLane(LaneState* lane);
+  void run_lane(LaneState* lane);
   // Where the work is predicted to be complete first; `ahead`: what else goes to each device before it, or empty.
-  Candidate Choose(const Plan& plan, int64_t matrices, absl::Span<const int> tried,
+  Candidate choose(const Plan& plan, int64_t matrices, absl::Span<const int> tried,
                    absl::Span<const absl::Duration> ahead, absl::Time now) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Whether a GPU takes work, besides those in `tried`.
-  bool GpuAtWork(absl::Span<const int> tried, absl::Time now) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  Lane Hold(const Candidate& candidate, absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Execute() without a word to the recorder but of faults.
-  Executed ExecuteUncounted(const Lane& lane, const Plan& plan, absl::Span<const HostSegment> segments,
-                            const std::atomic<bool>* cancel, absl::AnyInvocable<void()> on_hung);
-  void OnFault(int device, const DeviceOutcome& outcome, absl::Time now);
-  void OnHung(int device);
+  bool gpu_at_work(absl::Span<const int> tried, absl::Time now) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  Lane hold(const Candidate& candidate, absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // execute() without a word to the recorder but of faults.
+  Executed execute_uncounted(const Lane& lane, const Plan& plan, absl::Span<const HostSegment> segments,
+                             const std::atomic<bool>* cancel, absl::AnyInvocable<void()> on_hung);
+  void on_fault(int device, const DeviceOutcome& outcome, absl::Time now);
+  void take_out_hung(int device);
   // From now on the device gives no lanes.
-  void TakeOut(int device);
-  std::optional<int> Find(std::string_view device) const;
+  void take_out(int device);
+  std::optional<int> find(std::string_view device) const;
 
   Clock* const clock_;
   Recorder* const recorder_;

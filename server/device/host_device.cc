@@ -27,7 +27,7 @@ class HostDevice final : public Device {
 
   const DeviceInfo& info() const override { return info_; }
 
-  DeviceOutcome Execute(int lane, const Plan& plan, absl::Span<const HostSegment> segments,
+  DeviceOutcome execute(int lane, const Plan& plan, absl::Span<const HostSegment> segments,
                         const std::atomic<bool>* cancel) override {
     const SvdEngine& engine = lane == 0 ? engine_ : lane == 1 ? relief_ : side_;
     const SvdEngine::Outcome outcome = engine.execute(plan, segments, cancel);
@@ -43,7 +43,7 @@ class HostDevice final : public Device {
 
 }  // namespace
 
-std::vector<std::unique_ptr<Device>> MakeHostDevices(int devices, int threads, Simd simd) {
+std::vector<std::unique_ptr<Device>> make_host_devices(int devices, int threads, Simd simd) {
   // One device: the engine itself knows best what "every core that the process may use" is.
   const int all = threads > 0 || devices == 1 ? threads : SvdEngine(EngineOptions{}).threads();
   std::vector<std::unique_ptr<Device>> made;

@@ -25,7 +25,7 @@ std::string missing(const DeviceSelection& selection, const std::vector<std::uni
 
 }  // namespace
 
-MadeDevices MakeDevices(const DeviceOptions& options, const CudaFactory& cuda) {
+MadeDevices make_devices(const DeviceOptions& options, const CudaFactory& cuda) {
   const DeviceSelection& selection = options.selection;
   MadeDevices made;
   if (selection.automatic || selection.every_cuda || !selection.cuda_ordinals.empty()) {
@@ -41,7 +41,7 @@ MadeDevices MakeDevices(const DeviceOptions& options, const CudaFactory& cuda) {
     }
   }
   if (selection.automatic || selection.host) {
-    std::vector<std::unique_ptr<Device>> host = MakeHostDevices(options.host_devices, options.threads, options.simd);
+    std::vector<std::unique_ptr<Device>> host = make_host_devices(options.host_devices, options.threads, options.simd);
     made.devices.insert(made.devices.end(), std::make_move_iterator(host.begin()), std::make_move_iterator(host.end()));
   }
   return made;

@@ -23,7 +23,7 @@ struct DeviceOptions {
   int64_t cuda_slot_bytes = int64_t{8} << 20;
 };
 
-// How GPUs become devices: MakeCudaDevices(), or what a test gives.
+// How GPUs become devices: make_cuda_devices(), or what a test gives.
 using CudaFactory = std::function<CudaDevices(const CudaDeviceOptions& options)>;
 
 struct MadeDevices {
@@ -33,7 +33,7 @@ struct MadeDevices {
 };
 
 // `cuda` is asked only where the selection allows for GPUs.
-MadeDevices MakeDevices(const DeviceOptions& options, const CudaFactory& cuda);
+MadeDevices make_devices(const DeviceOptions& options, const CudaFactory& cuda);
 
 }  // namespace svdserve::server
 #endif  // SVDSERVE_SERVER_DEVICE_MAKE_DEVICES_H_

@@ -22,7 +22,7 @@ std::shared_ptr<void> pin_with_cuda(size_t bytes) {
 PinnedMemory::PinnedMemory(int64_t limit, Pin pin)
     : limit_(limit), pin_(pin != nullptr ? std::move(pin) : pin_with_cuda) {}
 
-HostBlock PinnedMemory::Allocate(size_t bytes) {
+HostBlock PinnedMemory::allocate(size_t bytes) {
   const int size_class = std::max(0, static_cast<int>(std::bit_width(std::max<size_t>(bytes, 1) - 1)) - kSmallestClass);
   const int64_t rounded = int64_t{1} << (size_class + kSmallestClass);
   if (bytes >= (size_t{1} << kSmallestClass) && size_class < kClasses) {
@@ -54,7 +54,7 @@ HostBlock PinnedMemory::Allocate(size_t bytes) {
   return {this, data, bytes};
 }
 
-void PinnedMemory::Free(void* data, size_t bytes) {
+void PinnedMemory::free(void* data, size_t bytes) {
   {
     MutexLock lock(&mu_);
     if (const auto it = used_.find(data); it != used_.end()) {

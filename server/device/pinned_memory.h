@@ -22,7 +22,7 @@ class PinnedMemory final : public HostMemory {
   // limit: bytes that are ever pinned at once. Tests give their own `pin`; null: CUDA's.
   explicit PinnedMemory(int64_t limit, Pin pin = nullptr);
 
-  HostBlock Allocate(size_t bytes) override;
+  HostBlock allocate(size_t bytes) override;
 
   struct Usage {
     int64_t in_use;  // bytes of blocks that somebody has
@@ -35,7 +35,7 @@ class PinnedMemory final : public HostMemory {
   static constexpr int kSmallestClass = 18;  // 2^18: below, engine/cuda_engine.h copies anyway
   static constexpr int kClasses = 14;
 
-  void Free(void* data, size_t bytes) override;
+  void free(void* data, size_t bytes) override;
 
   const int64_t limit_;
   const Pin pin_;

@@ -42,15 +42,15 @@ class Watchdog {
    public:
     // bound: the longest time that the work may take at the device's usual speed.
     Watch(Watchdog* watchdog, absl::Duration bound, OnHang on_hang);
-    ~Watch() { Stop(); }
+    ~Watch() { stop(); }
     Watch(const Watch&) = delete;
     Watch& operator=(const Watch&) = delete;
 
     // The work goes on: its time begins anew. Costs an atomic store; any thread.
-    void Progress() { progressed_.store(true, std::memory_order_relaxed); }
+    void progress() { progressed_.store(true, std::memory_order_relaxed); }
     // Ends the watch and returns whether the work hung. Waits for a running OnHang, and none runs afterwards. Not to be
     // called from there.
-    bool Stop();
+    bool stop();
 
    private:
     friend class Watchdog;
@@ -66,10 +66,10 @@ class Watchdog {
 
  private:
   // The time that the looks have counted until `now`.
-  absl::Duration Counted(absl::Time now) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void Look();
+  absl::Duration counted(absl::Time now) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void look();
   // Notes what hangs and returns one of it, whose OnHang is due.
-  Watch* NextHung() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  Watch* next_hung() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const absl::Duration least_, period_;
   Clock* const clock_;

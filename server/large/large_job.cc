@@ -64,31 +64,31 @@ Error no_device() {
 }
 
 // The caller's error for an outcome without results. The device's own words are for the log alone.
-Error error_of(const FactorOutcome& outcome, const std::string& device) {
+Error error_of(const LargeOutcome& outcome, const std::string& device) {
   using absl::StatusCode;
   switch (outcome.status) {
-    case FactorStatus::kNonFinite:
+    case LargeStatus::kNonFinite:
       return {
           StatusCode::kInvalidArgument,
           Reason::kNonFinite,
           absl::StrCat("the element in row ", outcome.row, " and column ", outcome.col, " is infinite or no number"),
           "chunk.data",
           {}};
-    case FactorStatus::kRankDeficient:
+    case LargeStatus::kRankDeficient:
       return {StatusCode::kInvalidArgument,
               Reason::kRankDeficient,
               absl::StrCat("a hyperbolic factor needs full column rank", outcome.detail.empty() ? "" : ": ",
                            outcome.detail),
               "chunk.data",
               {}};
-    case FactorStatus::kOutOfMemory:
+    case LargeStatus::kOutOfMemory:
       return {StatusCode::kResourceExhausted, Reason::kOverloadedBytes,
               absl::StrCat("the device ", device,
                            " has too little memory for this matrix now; send it again later, or a smaller one"),
               "", absl::Seconds(1)};
-    case FactorStatus::kCancelled:
+    case LargeStatus::kCancelled:
       return cancelled();
-    case FactorStatus::kFault:
+    case LargeStatus::kFault:
       if (outcome.device_lost) {
         return {StatusCode::kUnavailable, Reason::kDeviceFault,
                 absl::StrCat("the device ", device, " was lost while it computed this matrix; send it again later"), "",
@@ -97,22 +97,22 @@ Error error_of(const FactorOutcome& outcome, const std::string& device) {
       return {StatusCode::kInternal, Reason::kDeviceFault,
               absl::StrCat("the device ", device, " failed to compute this matrix; the server's log says why"), "",
               absl::ZeroDuration()};
-    case FactorStatus::kOk:
-    case FactorStatus::kNotConverged:
+    case LargeStatus::kOk:
+    case LargeStatus::kNotConverged:
       break;
   }
   return {};
 }
 
-bool has_results(const FactorOutcome& outcome) {
-  return outcome.status == FactorStatus::kOk || outcome.status == FactorStatus::kNotConverged;
+bool has_results(const LargeOutcome& outcome) {
+  return outcome.status == LargeStatus::kOk || outcome.status == LargeStatus::kNotConverged;
 }
 
 // The device's own words, with what it was given.
-void log_fault(const std::string& device, const FactorPlan& plan, const FactorOutcome& outcome) {
+void log_fault(const std::string& device, const LargePlan& plan, const LargeOutcome& outcome) {
   log_error("device_fault", {{"device", device},
                              {"error", outcome.detail},
-                             {"out_of_memory", outcome.status == FactorStatus::kOutOfMemory},
+                             {"out_of_memory", outcome.status == LargeStatus::kOutOfMemory},
                              {"lost", outcome.device_lost},
                              {"dtype", svdserve::name(plan.problem.dtype)},
                              {"factor_rows", plan.problem.rows},
@@ -120,11 +120,11 @@ void log_fault(const std::string& device, const FactorPlan& plan, const FactorOu
 }
 
 // For each device its working memory on the host. No value: the matrix does not fit there.
-FactorDemand working_bytes(const LargeStages& stages, const FactorPlan& plan) {
+LargeDemand working_bytes(const LargeStages& stages, const LargePlan& plan) {
   const int64_t left = stages.admission->share() - operand_and_result_bytes(plan);
-  FactorDemand working;
+  LargeDemand working;
   for (int d = 0; d < stages.runner->size(); ++d) {
-    std::optional<int64_t> bytes = stages.runner->WorkingBytes(plan, d);
+    std::optional<int64_t> bytes = stages.runner->working_bytes(plan, d);
     if (bytes.has_value() && *bytes > left) bytes.reset();
     working.push_back(bytes);
   }
@@ -132,16 +132,16 @@ FactorDemand working_bytes(const LargeStages& stages, const FactorPlan& plan) {
 }
 
 // The largest of them; no value: the matrix fits nowhere.
-std::optional<int64_t> most_of(const FactorDemand& working) {
+std::optional<int64_t> most_of(const LargeDemand& working) {
   return *std::max_element(working.begin(), working.end());  // no value is less than any
 }
 
-Error too_large(const LargeStages& stages, const FactorPlan& plan) {
-  const FactorRunner& runner = *stages.runner;
+Error too_large(const LargeStages& stages, const LargePlan& plan) {
+  const LargeRunner& runner = *stages.runner;
   const int64_t both = operand_and_result_bytes(plan);
-  const int64_t working = runner.WorkingBytes(plan, runner.size() - 1).value_or(0);
+  const int64_t working = runner.working_bytes(plan, runner.size() - 1).value_or(0);
   const std::string fitting =
-      largest_that_fits(plan, [&stages](const FactorPlan& p) { return most_of(working_bytes(stages, p)).has_value(); });
+      largest_that_fits(plan, [&stages](const LargePlan& p) { return most_of(working_bytes(stages, p)).has_value(); });
   return {absl::StatusCode::kInvalidArgument, Reason::kFactorTooLarge,
           absl::StrCat("the matrix, its results and the work on them need ",
                        both + std::min(working, std::numeric_limits<int64_t>::max() - both),
@@ -152,7 +152,7 @@ Error too_large(const LargeStages& stages, const FactorPlan& plan) {
 
 // The longest time between two signs of progress: no part of the computation needs more operations than the whole, and
 // no GPU that is served does less than this many a second.
-absl::Duration longest_silence(const FactorPlan& plan) {
+absl::Duration longest_silence(const LargePlan& plan) {
   constexpr double kFlops = 40, kFlopsPerSecond = 1e12;
   const auto rows = static_cast<double>(plan.problem.rows), cols = static_cast<double>(plan.problem.cols);
   return absl::Seconds(kFlops * rows * cols * std::min(rows, cols) / kFlopsPerSecond);
@@ -165,25 +165,25 @@ LargeJob::LargeJob(const LargeStages* stages, Peer peer, Act act)
   MutexLock lock(&mu_);
   labels_.rpc = Rpc::kDecomposeLarge;
   labels_.shape = ShapeBucket::kFactor;
-  upload_.Restart(stages_->clock->Now());
+  upload_.restart(stages_->clock->now());
   progress_.off_diagonal = 1;
 }
 
 // --- the upload ---------------------------------------------------------------------------------
 
-LargeNext LargeJob::Opened() {
+LargeNext LargeJob::opened() {
   LargeNext next;
   MutexLock lock(&mu_);
   if (state_ == State::kEnded) return next;
   if (stages_->admission->usage().draining) {
-    End(draining(), &next);
+    end(draining(), &next);
     return next;
   }
   next.read = reading_ = true;
   return next;
 }
 
-LargeNext LargeJob::OnOpen(const LargeOpen& open) {
+LargeNext LargeJob::on_open(const LargeOpen& open) {
   LargeNext next;
   MutexLock lock(&mu_);
   reading_ = false;
@@ -191,39 +191,39 @@ LargeNext LargeJob::OnOpen(const LargeOpen& open) {
   labels_.dtype = open.problem.dtype;
   labels_.kind = open.options.vectors != Vectors::kNone ? Kind::kVectors : Kind::kValues;
   if (state_ != State::kOpening) {
-    End(unexpected("open", "the factor is open already"), &next);
+    end(unexpected("open", "the factor is open already"), &next);
     return next;
   }
-  if (Error error = Admit(open); !error.ok()) {
-    End(std::move(error), &next);
+  if (Error error = admit(open); !error.ok()) {
+    end(std::move(error), &next);
     return next;
   }
   state_ = State::kUploading;
-  accepted_ = stages_->clock->Now();
-  upload_.Restart(accepted_);
+  accepted_ = stages_->clock->now();
+  upload_.restart(accepted_);
   acceptance_due_ = true;
   next.read = reading_ = true;
-  Pump(&next);
+  pump(&next);
   return next;
 }
 
-Error LargeJob::Admit(const LargeOpen& open) {
+Error LargeJob::admit(const LargeOpen& open) {
   ValidatedLarge validated;
-  if (Error error = ValidateLarge(open, &validated); !error.ok()) return error;
-  const FactorPlan& plan = validated.plan;
-  FactorDemand working = working_bytes(*stages_, plan);
+  if (Error error = validate_large(open, &validated); !error.ok()) return error;
+  const LargePlan& plan = validated.plan;
+  LargeDemand working = working_bytes(*stages_, plan);
   const std::optional<int64_t> most_working = most_of(working);
   if (!most_working.has_value()) return too_large(*stages_, plan);
-  const std::vector<int> candidates = stages_->runner->Candidates(working);
+  const std::vector<int> candidates = stages_->runner->candidates(working);
   if (candidates.empty()) return no_device();
   const auto operand = static_cast<int64_t>(plan.operand_bytes());
   const int64_t most = operand_and_result_bytes(plan) + *most_working;
   Reservation request;
-  if (Error error = stages_->admission->Admit(peer_, operand, most, &place_, &request); !error.ok()) {
-    stages_->recorder->Refused(error.reason);
+  if (Error error = stages_->admission->admit(peer_, operand, most, &place_, &request); !error.ok()) {
+    stages_->recorder->refused(error.reason);
     return error;
   }
-  memory_ = LargeMemory::Make(plan, std::move(validated.signature), request.Split(operand));
+  memory_ = LargeMemory::make(plan, std::move(validated.signature), request.split(operand));
   if (memory_ == nullptr) {
     return {absl::StatusCode::kResourceExhausted, Reason::kOverloadedBytes,
             "the server is out of memory for this matrix; send it again later", "", absl::Seconds(1)};
@@ -234,20 +234,20 @@ Error LargeJob::Admit(const LargeOpen& open) {
   working_ = std::move(working);
   candidates_ =
       absl::StrJoin(candidates, ",", [this](std::string* out, int d) { out->append(stages_->runner->device(d).name); });
-  stages_->recorder->FactorAccepted(most);
+  stages_->recorder->large_accepted(most);
   return {};
 }
 
-LargeNext LargeJob::OnChunk(int64_t offset, size_t bytes, uint32_t checksum,
-                            absl::FunctionRef<uint32_t(char* to)> take) {
+LargeNext LargeJob::on_chunk(int64_t offset, size_t bytes, uint32_t checksum,
+                             absl::FunctionRef<uint32_t(char* to)> take) {
   LargeNext next;
   std::shared_ptr<LargeMemory> memory;
   {
     MutexLock lock(&mu_);
     reading_ = false;
     if (state_ == State::kEnded) return next;
-    if (Error error = TakeChunk(offset, bytes); !error.ok()) {
-      End(std::move(error), &next);
+    if (Error error = take_chunk(offset, bytes); !error.ok()) {
+      end(std::move(error), &next);
       return next;
     }
     memory = memory_;
@@ -260,7 +260,7 @@ LargeNext LargeJob::OnChunk(int64_t offset, size_t bytes, uint32_t checksum,
     return next;
   }
   if (!good) {
-    End({absl::StatusCode::kDataLoss,
+    end({absl::StatusCode::kDataLoss,
          Reason::kChunkCorrupted,
          absl::StrCat("the checksum of the chunk at ", offset, " is not that of its ", bytes, " bytes"),
          "chunk.crc32c",
@@ -268,15 +268,15 @@ LargeNext LargeJob::OnChunk(int64_t offset, size_t bytes, uint32_t checksum,
         &next);
     return next;
   }
-  stages_->recorder->FactorReceived(static_cast<int64_t>(bytes));
-  const absl::Time now = stages_->clock->Now();
-  upload_.Moved(static_cast<int64_t>(bytes), now);
-  if (received_->complete()) upload_.Restart(now);  // for commit
+  stages_->recorder->large_received(static_cast<int64_t>(bytes));
+  const absl::Time now = stages_->clock->now();
+  upload_.moved(static_cast<int64_t>(bytes), now);
+  if (received_->complete()) upload_.restart(now);  // for commit
   next.read = reading_ = true;
   return next;
 }
 
-Error LargeJob::TakeChunk(int64_t offset, size_t bytes) {
+Error LargeJob::take_chunk(int64_t offset, size_t bytes) {
   const int64_t most = stages_->options->chunk_bytes;
   if (state_ != State::kUploading) {
     return unexpected("chunk", state_ == State::kOpening ? "open comes first" : "it comes after commit");
@@ -286,7 +286,7 @@ Error LargeJob::TakeChunk(int64_t offset, size_t bytes) {
                      absl::StrCat("must have between 1 and ", most, " bytes, has ", bytes));
   }
   const auto operand = static_cast<int64_t>(plan_.operand_bytes());
-  switch (received_->Add(offset, static_cast<int64_t>(bytes))) {
+  switch (received_->add(offset, static_cast<int64_t>(bytes))) {
     case ByteRanges::Added::kOutOfRange:
       return bad_chunk(Reason::kChunkOutOfRange, "chunk.offset",
                        absl::StrCat(bytes, " bytes at ", offset, " are not within the operand's ", operand));
@@ -303,197 +303,197 @@ Error LargeJob::TakeChunk(int64_t offset, size_t bytes) {
   return {};
 }
 
-LargeNext LargeJob::OnCommit() {
+LargeNext LargeJob::on_commit() {
   LargeNext next;
   MutexLock lock(&mu_);
   reading_ = false;
   if (state_ == State::kEnded) return next;
-  if (Error error = Commit(); !error.ok()) {
-    End(std::move(error), &next);
+  if (Error error = commit(); !error.ok()) {
+    end(std::move(error), &next);
     return next;
   }
   next.read = reading_ = true;  // nothing may follow: whether something does shows the next read
-  Pump(&next);
+  pump(&next);
   return next;
 }
 
-Error LargeJob::Commit() {
+Error LargeJob::commit() {
   if (state_ == State::kOpening) return unexpected("commit", "open comes first");
   if (state_ != State::kUploading) return unexpected("commit", "it came before");
   if (!received_->complete()) return incomplete(*received_, static_cast<int64_t>(plan_.operand_bytes()));
-  committed_ = stages_->clock->Now();
+  committed_ = stages_->clock->now();
   progress_due_ = true;
-  stages_->recorder->FactorPhaseTook(LargePhase::kUpload, committed_ - accepted_);
+  stages_->recorder->large_phase_took(LargePhase::kUpload, committed_ - accepted_);
   Reservation results;
-  results_kept_ = stages_->admission->Keep(result_bytes(), &place_, &results);
-  if (results_kept_) memory_->Hold(std::move(results));
-  return Enqueue(FactorRunner::Position::kLast) ? Error{} : no_device();
+  results_kept_ = stages_->admission->keep(result_bytes(), &place_, &results);
+  if (results_kept_) memory_->hold(std::move(results));
+  return enqueue(LargeRunner::Position::kLast) ? Error{} : no_device();
 }
 
 int64_t LargeJob::result_bytes() const {
   return operand_and_result_bytes(plan_) - static_cast<int64_t>(plan_.operand_bytes());
 }
 
-bool LargeJob::Enqueue(FactorRunner::Position position) {
-  FactorDemand demand = working_;
+bool LargeJob::enqueue(LargeRunner::Position position) {
+  LargeDemand demand = working_;
   for (std::optional<int64_t>& bytes : demand) {
     if (bytes.has_value() && !results_kept_) *bytes += result_bytes();
   }
   state_ = State::kQueued;
-  queued_ = stages_->clock->Now();
-  return stages_->runner->Submit(shared_from_this(), std::move(demand), position);
+  queued_ = stages_->clock->now();
+  return stages_->runner->submit(shared_from_this(), std::move(demand), position);
 }
 
-LargeNext LargeJob::OnBadMessage(Error error) {
+LargeNext LargeJob::on_bad_message(Error error) {
   LargeNext next;
   MutexLock lock(&mu_);
   reading_ = false;
-  End(std::move(error), &next);
+  end(std::move(error), &next);
   return next;
 }
 
-LargeNext LargeJob::OnReadsClosed() {
+LargeNext LargeJob::on_reads_closed() {
   LargeNext next;
   MutexLock lock(&mu_);
   reading_ = false;
   if (state_ == State::kOpening) {
-    End(unexpected("open", "the stream ended before it"), &next);
+    end(unexpected("open", "the stream ended before it"), &next);
   } else if (state_ == State::kUploading) {
-    End(incomplete(*received_, static_cast<int64_t>(plan_.operand_bytes())), &next);
+    end(incomplete(*received_, static_cast<int64_t>(plan_.operand_bytes())), &next);
   }
   return next;
 }
 
 // --- the computation, on the device's thread ----------------------------------------------------
 
-bool LargeJob::Run(int device, Reservation memory) {
+bool LargeJob::run(int device, Reservation memory) {
   std::shared_ptr<LargeMemory> blocks;
-  FactorPlan plan;
+  LargePlan plan;
   {
     MutexLock lock(&mu_);
     if (state_ != State::kQueued) return true;
     state_ = State::kComputing;
     device_ = device;
-    taken_ = stages_->clock->Now();
-    stages_->recorder->FactorPhaseTook(LargePhase::kQueue, taken_ - queued_);
+    taken_ = stages_->clock->now();
+    stages_->recorder->large_phase_took(LargePhase::kQueue, taken_ - queued_);
     lent_ = memory.bytes();
-    memory_->Hold(std::move(memory));
+    memory_->hold(std::move(memory));
     blocks = memory_;
     plan = plan_;
   }
-  if (plan.operand_bytes() >= kTrimmedBytes) TrimHeap();
-  FactorControl control;
-  const std::unique_ptr<Watchdog::Watch> watch = Watch(device, plan);
-  control.progress = [this, &watch](const FactorProgress& progress) {
-    if (watch != nullptr) watch->Progress();
-    OnProgress(progress);
+  if (plan.operand_bytes() >= kTrimmedBytes) trim_heap();
+  LargeControl control;
+  const std::unique_ptr<Watchdog::Watch> watched = watch(device, plan);
+  control.progress = [this, &watched](const LargeProgress& progress) {
+    if (watched != nullptr) watched->progress();
+    on_progress(progress);
   };
   control.cancel = &cancel_;
-  FactorOutcome outcome;
-  if (blocks->MapResults(plan)) {
+  LargeOutcome outcome;
+  if (blocks->map_results(plan)) {
     outcome = stages_->runner->device(device).engine->decompose(plan, blocks->operands(), control);
   } else {
-    outcome.status = FactorStatus::kOutOfMemory;
+    outcome.status = LargeStatus::kOutOfMemory;
     outcome.detail = "the host has no memory for the results";
   }
   blocks.reset();
   const bool lost = outcome.device_lost;
-  OnOutcome(std::move(outcome));
+  on_outcome(std::move(outcome));
   return !lost;
 }
 
-std::unique_ptr<Watchdog::Watch> LargeJob::Watch(int device, const FactorPlan& plan) {
+std::unique_ptr<Watchdog::Watch> LargeJob::watch(int device, const LargePlan& plan) {
   const std::string& name = stages_->runner->device(device).name;
   if (stages_->monitor == nullptr) return nullptr;
-  return stages_->monitor->Watch(name, longest_silence(plan), [this, device](absl::Duration silent) {
-    // The device may still write to the memory, which Run() keeps.
-    Abandon(
+  return stages_->monitor->watch(name, longest_silence(plan), [this, device](absl::Duration silent) {
+    // The device may still write to the memory, which run() keeps.
+    abandon(
         {absl::StatusCode::kUnavailable, Reason::kDeviceFault,
          absl::StrCat("device ", stages_->runner->device(device).name, " gave no answer for ",
                       absl::FormatDuration(absl::Trunc(silent, absl::Milliseconds(100))), "; send the matrix again"),
          "", absl::Seconds(1)});
-    stages_->runner->MarkLost(device);
+    stages_->runner->mark_lost(device);
   });
 }
 
-void LargeJob::OnNoDevice() {
-  ActOn([this](LargeNext* next) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { End(no_device(), next); });
+void LargeJob::on_no_device() {
+  act_on([this](LargeNext* next) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { end(no_device(), next); });
 }
 
-void LargeJob::OnProgress(const FactorProgress& progress) {
+void LargeJob::on_progress(const LargeProgress& progress) {
   MutexLock lock(&mu_);
   const double before = progress_.fraction;
   progress_ = progress;
   progress_.fraction = std::clamp(progress.fraction, before, 1.0);
 }
 
-void LargeJob::OnOutcome(FactorOutcome outcome) {
-  ActOn([&](LargeNext* next) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+void LargeJob::on_outcome(LargeOutcome outcome) {
+  act_on([&](LargeNext* next) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     if (state_ != State::kComputing) return;
-    computed_ = stages_->clock->Now();
+    computed_ = stages_->clock->now();
     if (has_results(outcome)) {
-      stages_->recorder->FactorPhaseTook(LargePhase::kCompute, computed_ - taken_);
-      stages_->recorder->FactorComputed(outcome);
+      stages_->recorder->large_phase_took(LargePhase::kCompute, computed_ - taken_);
+      stages_->recorder->large_computed(outcome);
       outcome_ = std::move(outcome);
       place_ = {};
-      pieces_ = memory_->TakeResults();
+      pieces_ = memory_->take_results();
       next->done_with.push_back(std::move(memory_));
       state_ = State::kSending;
-      download_.Restart(computed_);
-      Pump(next);
+      download_.restart(computed_);
+      pump(next);
       return;
     }
     const std::string& device = stages_->runner->device(device_).name;
-    if (outcome.status == FactorStatus::kFault || outcome.status == FactorStatus::kOutOfMemory) {
+    if (outcome.status == LargeStatus::kFault || outcome.status == LargeStatus::kOutOfMemory) {
       log_fault(device, plan_, outcome);
-      stages_->recorder->DeviceFault(device);
+      stages_->recorder->device_fault(device);
       if (outcome.device_lost && stages_->monitor != nullptr) {
-        stages_->monitor->Lost(device);  // which records it
+        stages_->monitor->lost(device);  // which records it
       } else if (outcome.device_lost) {
-        stages_->recorder->DeviceLost(device);
+        stages_->recorder->device_lost(device);
       }
-      if (TryElsewhere(outcome.device_lost, next)) return;
+      if (try_elsewhere(outcome.device_lost, next)) return;
     }
-    End(error_of(outcome, device), next);
+    end(error_of(outcome, device), next);
   });
 }
 
-bool LargeJob::TryElsewhere(bool device_lost, LargeNext* next) {
+bool LargeJob::try_elsewhere(bool device_lost, LargeNext* next) {
   working_[static_cast<size_t>(device_)].reset();
   failures_ += device_lost ? 0 : 1;
   if (failures_ == kMostFailures) return false;
-  next->done_with.push_back(memory_->DropResults(lent_));
-  return Enqueue(FactorRunner::Position::kFirst);  // it has waited before
+  next->done_with.push_back(memory_->drop_results(lent_));
+  return enqueue(LargeRunner::Position::kFirst);  // it has waited before
 }
 
 // --- what is sent -------------------------------------------------------------------------------
 
-void LargeJob::Pump(LargeNext* next) {
+void LargeJob::pump(LargeNext* next) {
   if (writing_ || state_ == State::kEnded) return;
-  next->write = NextReply();
+  next->write = next_reply();
   writing_ = next->write.has_value();
   if (!writing_) return;
   const auto* chunk = std::get_if<LargeResultChunk>(&*next->write);
   writing_bytes_ = chunk != nullptr ? static_cast<int64_t>(chunk->bytes) : 0;
-  if (chunk == nullptr) download_.Restart(stages_->clock->Now());
+  if (chunk == nullptr) download_.restart(stages_->clock->now());
 }
 
-std::optional<LargeReply> LargeJob::NextReply() {
+std::optional<LargeReply> LargeJob::next_reply() {
   if (std::exchange(acceptance_due_, false)) {
     const auto operand = static_cast<int64_t>(plan_.operand_bytes());
     return LargeAccepted{stages_->options->chunk_bytes, operand, result_bytes(), candidates_};
   }
   if (state_ == State::kQueued || state_ == State::kComputing) {
     if (!std::exchange(progress_due_, false)) return std::nullopt;
-    return LargeProgress{state_ == State::kQueued, progress_, stages_->clock->Now() - accepted_};
+    return LargeProgressReport{state_ == State::kQueued, progress_, stages_->clock->now() - accepted_};
   }
   if (state_ != State::kSending) return std::nullopt;
-  if (std::optional<LargeReply> chunk = NextChunk()) return chunk;
+  if (std::optional<LargeReply> chunk = next_chunk()) return chunk;
   if (std::exchange(summary_sent_, true)) return std::nullopt;
-  return Summarize();
+  return summarize();
 }
 
-std::optional<LargeReply> LargeJob::NextChunk() {
+std::optional<LargeReply> LargeJob::next_chunk() {
   if (pieces_.empty()) return std::nullopt;
   LargeResultChunk chunk;
   chunk.piece = pieces_.front();
@@ -507,13 +507,13 @@ std::optional<LargeReply> LargeJob::NextChunk() {
     pieces_.pop_front();  // the chunk has it
     sent_ = 0;
   }
-  stages_->recorder->FactorSent(static_cast<int64_t>(chunk.bytes));
+  stages_->recorder->large_sent(static_cast<int64_t>(chunk.bytes));
   return chunk;
 }
 
-LargeSummary LargeJob::Summarize() {
-  const absl::Duration download = stages_->clock->Now() - computed_;
-  stages_->recorder->FactorPhaseTook(LargePhase::kDownload, download);
+LargeSummary LargeJob::summarize() {
+  const absl::Duration download = stages_->clock->now() - computed_;
+  stages_->recorder->large_phase_took(LargePhase::kDownload, download);
   LargeSummary summary;
   summary.plan = plan_;
   summary.outcome = outcome_;
@@ -522,55 +522,55 @@ LargeSummary LargeJob::Summarize() {
   return summary;
 }
 
-LargeNext LargeJob::OnWritten(bool ok) {
+LargeNext LargeJob::on_written(bool ok) {
   LargeNext next;
   MutexLock lock(&mu_);
   writing_ = false;
-  download_.Moved(std::exchange(writing_bytes_, 0), stages_->clock->Now());
+  download_.moved(std::exchange(writing_bytes_, 0), stages_->clock->now());
   if (state_ == State::kEnded) {
-    Finish(&next);
+    finish(&next);
   } else if (!ok) {
-    End(cancelled(), &next);
+    end(cancelled(), &next);
   } else if (summary_sent_) {
-    End({}, &next);
+    end({}, &next);
   } else {
-    Pump(&next);
+    pump(&next);
   }
   return next;
 }
 
-void LargeJob::Tick() {
-  ActOn([this](LargeNext* next) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+void LargeJob::tick() {
+  act_on([this](LargeNext* next) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     const absl::Duration timeout = stages_->options->idle_timeout;
-    const absl::Time now = stages_->clock->Now();
-    if (writing_ && download_.TooSlow(now, timeout)) {
-      End(stalled("took less than 1 MiB of the replies", timeout), next);
+    const absl::Time now = stages_->clock->now();
+    if (writing_ && download_.too_slow(now, timeout)) {
+      end(stalled("took less than 1 MiB of the replies", timeout), next);
       next->abort = ending_;
-    } else if (state_ == State::kOpening && upload_.TooSlow(now, timeout)) {
-      End(stalled("sent no open", timeout), next);
-    } else if (state_ == State::kUploading && upload_.TooSlow(now, timeout)) {
+    } else if (state_ == State::kOpening && upload_.too_slow(now, timeout)) {
+      end(stalled("sent no open", timeout), next);
+    } else if (state_ == State::kUploading && upload_.too_slow(now, timeout)) {
       const bool complete = received_->complete();
-      End(stalled(complete ? "sent no commit" : "sent less than 1 MiB of the operand", timeout), next);
+      end(stalled(complete ? "sent no commit" : "sent less than 1 MiB of the operand", timeout), next);
     } else if (state_ == State::kQueued || state_ == State::kComputing) {
       progress_due_ = true;
-      Pump(next);
+      pump(next);
     }
   });
 }
 
 // --- the end ------------------------------------------------------------------------------------
 
-LargeNext LargeJob::OnBroken() { return Fail(cancelled()); }
+LargeNext LargeJob::on_broken() { return fail(cancelled()); }
 
-LargeNext LargeJob::Fail(Error error) {
+LargeNext LargeJob::fail(Error error) {
   LargeNext next;
   MutexLock lock(&mu_);
-  End(std::move(error), &next);
+  end(std::move(error), &next);
   return next;
 }
 
-void LargeJob::Abandon(const Error& error) {
-  ActOn([&](LargeNext* next) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { End(error, next); });
+void LargeJob::abandon(const Error& error) {
+  act_on([&](LargeNext* next) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { end(error, next); });
 }
 
 bool LargeJob::accepted() const {
@@ -578,10 +578,10 @@ bool LargeJob::accepted() const {
   return accepted_ != absl::InfinitePast();
 }
 
-void LargeJob::End(Error error, LargeNext* next) {
+void LargeJob::end(Error error, LargeNext* next) {
   if (state_ == State::kEnded) return;
   cancel_ = true;
-  if (state_ == State::kQueued) stages_->runner->Withdraw(this);
+  if (state_ == State::kQueued) stages_->runner->withdraw(this);
   state_ = State::kEnded;
   ending_ = std::move(error);
   if (memory_ != nullptr) next->done_with.push_back(std::move(memory_));
@@ -589,19 +589,19 @@ void LargeJob::End(Error error, LargeNext* next) {
   pieces_.clear();
   place_ = {};
   request_ = {};
-  stages_->recorder->RequestFinished(labels_, ending_.code);
-  if (!ending_.ok()) stages_->recorder->FactorFailed(ending_.reason);
-  if (!writing_) Finish(next);
+  stages_->recorder->request_finished(labels_, ending_.code);
+  if (!ending_.ok()) stages_->recorder->large_failed(ending_.reason);
+  if (!writing_) finish(next);
 }
 
-void LargeJob::Finish(LargeNext* next) {
+void LargeJob::finish(LargeNext* next) {
   if (std::exchange(finished_, true)) return;
   next->finish = ending_;
   act_.reset();  // it holds the call, which holds this
   stages_->forget(this);
 }
 
-void LargeJob::ActOn(absl::FunctionRef<void(LargeNext*)> event) {
+void LargeJob::act_on(absl::FunctionRef<void(LargeNext*)> event) {
   LargeNext next;
   std::shared_ptr<const Act> act;
   {

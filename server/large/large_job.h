@@ -19,7 +19,7 @@
 #include "server/base/clock.h"
 #include "server/base/mutex.h"
 #include "server/device/device_monitor.h"
-#include "server/device/large/factor_runner.h"
+#include "server/device/large/large_runner.h"
 #include "server/large/large_memory.h"
 #include "server/large/large_request.h"
 #include "server/large/large_stages.h"
@@ -44,7 +44,7 @@ namespace svdserve::server {
 //   5. Nobody is called under the job's lock but the admission, the runner, the recorder and LargeStages::forget().
 //   6. A matrix that waits in the queue has reserved its operand, and its results where there was room at commit. All
 //      else is reserved by the runner when a device takes it, and goes back when that device fails it.
-class LargeJob final : public FactorTask, public std::enable_shared_from_this<LargeJob> {
+class LargeJob final : public LargeTask, public std::enable_shared_from_this<LargeJob> {
  public:
   // Does what a LargeNext says that no event of the wire has led to. Kept until the call ends.
   using Act = std::function<void(LargeNext)>;
@@ -55,56 +55,56 @@ class LargeJob final : public FactorTask, public std::enable_shared_from_this<La
   const Peer& peer() const { return peer_; }
 
   // --- of the wire ---
-  LargeNext Opened();
-  LargeNext OnOpen(const LargeOpen& open);
+  LargeNext opened();
+  LargeNext on_open(const LargeOpen& open);
   // `take`: copies the chunk's bytes to where it is told and returns their checksum. Called at most once.
-  LargeNext OnChunk(int64_t offset, size_t bytes, uint32_t checksum, absl::FunctionRef<uint32_t(char* to)> take);
-  LargeNext OnCommit();
+  LargeNext on_chunk(int64_t offset, size_t bytes, uint32_t checksum, absl::FunctionRef<uint32_t(char* to)> take);
+  LargeNext on_commit();
   // The bytes read are no message, or name something that does not exist.
-  LargeNext OnBadMessage(Error error);
-  LargeNext OnReadsClosed();
-  LargeNext OnWritten(bool ok);
+  LargeNext on_bad_message(Error error);
+  LargeNext on_reads_closed();
+  LargeNext on_written(bool ok);
   // The call is cancelled, or its deadline has passed.
-  LargeNext OnBroken();
+  LargeNext on_broken();
 
   // --- of the clock and of the server's end ---
   // Sends progress, and gives up a client that sends or takes too slowly; see TransferPace.
-  void Tick();
-  void Abandon(const Error& error);
+  void tick();
+  void abandon(const Error& error);
   // Whether it is admitted, so that draining waits for it.
   bool accepted() const;
 
   // --- of the device ---
-  bool Run(int device, Reservation memory) override;
-  void OnNoDevice() override;
+  bool run(int device, Reservation memory) override;
+  void on_no_device() override;
 
  private:
   enum class State { kOpening, kUploading, kQueued, kComputing, kSending, kEnded };
 
-  Error Admit(const LargeOpen& open) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  Error TakeChunk(int64_t offset, size_t bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  Error Commit() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  Error admit(const LargeOpen& open) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  Error take_chunk(int64_t offset, size_t bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  Error commit() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   int64_t result_bytes() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Puts it into the queue; false: no device is left that may take it.
-  bool Enqueue(FactorRunner::Position position) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void OnProgress(const FactorProgress& progress);
+  bool enqueue(LargeRunner::Position position) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void on_progress(const LargeProgress& progress);
   // Has the device watched while it computes the plan. Null: it is not watched.
-  std::unique_ptr<Watchdog::Watch> Watch(int device, const FactorPlan& plan);
-  void OnOutcome(FactorOutcome outcome);
+  std::unique_ptr<Watchdog::Watch> watch(int device, const LargePlan& plan);
+  void on_outcome(LargeOutcome outcome);
   // Puts the matrix, which its device has failed, back into the queue. False: no other device may take it, or enough
   // have failed it.
-  bool TryElsewhere(bool device_lost, LargeNext* next) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  bool try_elsewhere(bool device_lost, LargeNext* next) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Adds the next message, if there is one and the line is free.
-  void Pump(LargeNext* next) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  std::optional<LargeReply> NextReply() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  std::optional<LargeReply> NextChunk() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  LargeSummary Summarize() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void pump(LargeNext* next) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  std::optional<LargeReply> next_reply() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  std::optional<LargeReply> next_chunk() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  LargeSummary summarize() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Ends the call with `error`, which may be none; does nothing when it has ended.
-  void End(Error error, LargeNext* next) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void Finish(LargeNext* next) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  LargeNext Fail(Error error);
+  void end(Error error, LargeNext* next) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void finish(LargeNext* next) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  LargeNext fail(Error error);
   // Runs `event` under the lock and does what comes of it.
-  void ActOn(absl::FunctionRef<void(LargeNext*)> event);
+  void act_on(absl::FunctionRef<void(LargeNext*)> event);
 
   const LargeStages* const stages_;
   const Peer peer_;
@@ -117,8 +117,8 @@ class LargeJob final : public FactorTask, public std::enable_shared_from_this<La
   bool finished_ ABSL_GUARDED_BY(mu_) = false;
   Error ending_ ABSL_GUARDED_BY(mu_);  // of kEnded
   RequestLabels labels_ ABSL_GUARDED_BY(mu_);
-  FactorPlan plan_ ABSL_GUARDED_BY(mu_);                      // from kUploading on, as the next five
-  FactorDemand working_ ABSL_GUARDED_BY(mu_);                 // a device that has failed it has no value any more
+  LargePlan plan_ ABSL_GUARDED_BY(mu_);                       // from kUploading on, as the next five
+  LargeDemand working_ ABSL_GUARDED_BY(mu_);                  // a device that has failed it has no value any more
   std::string candidates_ ABSL_GUARDED_BY(mu_);               // at open: their names, joined by commas
   LargeAdmission::Place place_ ABSL_GUARDED_BY(mu_);          // until there are results
   bool results_kept_ ABSL_GUARDED_BY(mu_) = false;            // from commit on: their memory is reserved while it waits
@@ -130,8 +130,8 @@ class LargeJob final : public FactorTask, public std::enable_shared_from_this<La
   std::optional<ByteRanges> received_ ABSL_GUARDED_BY(mu_);
   bool acceptance_due_ ABSL_GUARDED_BY(mu_) = false;
   bool progress_due_ ABSL_GUARDED_BY(mu_) = false;
-  FactorProgress progress_ ABSL_GUARDED_BY(mu_);
-  FactorOutcome outcome_ ABSL_GUARDED_BY(mu_);  // from kSending on
+  LargeProgress progress_ ABSL_GUARDED_BY(mu_);
+  LargeOutcome outcome_ ABSL_GUARDED_BY(mu_);  // from kSending on
   std::deque<std::shared_ptr<const ResultPiece>> pieces_
       ABSL_GUARDED_BY(mu_);               // that are not sent yet; then the summary
   size_t sent_ ABSL_GUARDED_BY(mu_) = 0;  // bytes of the first of them

@@ -23,7 +23,7 @@ MappedBlock::MappedBlock(size_t bytes) {
   size_ = bytes;
 }
 
-MappedBlock MappedBlock::CutFront(size_t bytes) {
+MappedBlock MappedBlock::cut_front(size_t bytes) {
   MappedBlock front;
   front.data_ = data_;
   front.size_ = bytes;
@@ -36,8 +36,7 @@ MappedBlock::~MappedBlock() {
   if (data_ != nullptr) munmap(data_, size_);
 }
 
-std::shared_ptr<LargeMemory> LargeMemory::Make(const FactorPlan& plan, std::vector<int8_t> signature,
-                                               Reservation held) {
+std::shared_ptr<LargeMemory> LargeMemory::make(const LargePlan& plan, std::vector<int8_t> signature, Reservation held) {
   std::shared_ptr<LargeMemory> memory(new LargeMemory);
   memory->reservation_ = std::move(held);
   memory->signature_ = std::move(signature);
@@ -45,7 +44,7 @@ std::shared_ptr<LargeMemory> LargeMemory::Make(const FactorPlan& plan, std::vect
   return memory->operand_.size() == plan.operand_bytes() ? memory : nullptr;
 }
 
-bool LargeMemory::MapResults(const FactorPlan& plan) {
+bool LargeMemory::map_results(const LargePlan& plan) {
   const uint64_t wanted[] = {plan.values_bytes(), plan.left_bytes(), plan.right_bytes()};
   bool there = true;
   for (size_t i = 0; i < kFactorResults; ++i) {
@@ -55,32 +54,32 @@ bool LargeMemory::MapResults(const FactorPlan& plan) {
   return there;
 }
 
-std::shared_ptr<const void> LargeMemory::DropResults(int64_t bytes) {
+std::shared_ptr<const void> LargeMemory::drop_results(int64_t bytes) {
   struct Dropped {
     Reservation held;  // first: given back last
     std::array<MappedBlock, kFactorResults> results;
   };
-  return std::make_shared<const Dropped>(Dropped{reservation_.Split(bytes), std::exchange(results_, {})});
+  return std::make_shared<const Dropped>(Dropped{reservation_.split(bytes), std::exchange(results_, {})});
 }
 
-FactorOperands LargeMemory::operands() const {
-  FactorOperands out;
+LargeOperands LargeMemory::operands() const {
+  LargeOperands out;
   out.matrix = operand_.data();
   out.signature = signature_.empty() ? nullptr : signature_.data();
-  out.left = result(FactorResult::kLeft).data();
-  out.values = result(FactorResult::kValues).data();
-  out.right = result(FactorResult::kRight).data();
+  out.left = result(LargeResult::kLeft).data();
+  out.values = result(LargeResult::kValues).data();
+  out.right = result(LargeResult::kRight).data();
   return out;
 }
 
-std::deque<std::shared_ptr<const ResultPiece>> LargeMemory::TakeResults() {
+std::deque<std::shared_ptr<const ResultPiece>> LargeMemory::take_results() {
   std::deque<std::shared_ptr<const ResultPiece>> pieces;
   for (size_t i = 0; i < kFactorResults; ++i) {
     for (int64_t offset = 0; results_[i].size() > 0; offset += static_cast<int64_t>(kPieceBytes)) {
       const size_t bytes = std::min(results_[i].size(), kPieceBytes);
-      pieces.push_back(std::make_shared<const ResultPiece>(ResultPiece{reservation_.Split(static_cast<int64_t>(bytes)),
-                                                                       results_[i].CutFront(bytes),
-                                                                       static_cast<FactorResult>(i), offset}));
+      pieces.push_back(std::make_shared<const ResultPiece>(ResultPiece{reservation_.split(static_cast<int64_t>(bytes)),
+                                                                       results_[i].cut_front(bytes),
+                                                                       static_cast<LargeResult>(i), offset}));
     }
   }
   return pieces;

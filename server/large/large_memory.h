@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "engine/large_factor.h"
+#include "engine/large_engine.h"
 #include "server/reservation.h"
 
 namespace svdserve::server {
@@ -34,7 +34,7 @@ class MappedBlock {
   char* data() const { return data_; }
   size_t size() const { return size_; }
   // Its first `bytes`, a multiple of the page's size or all of it, as a block of their own.
-  MappedBlock CutFront(size_t bytes);
+  MappedBlock cut_front(size_t bytes);
 
  private:
   char* data_ = nullptr;
@@ -42,7 +42,7 @@ class MappedBlock {
 };
 
 // Results in the order in which they are sent.
-enum class FactorResult : uint8_t { kValues, kLeft, kRight };
+enum class LargeResult : uint8_t { kValues, kLeft, kRight };
 inline constexpr int kFactorResults = 3;
 
 // A piece of a result on its way to the client, shared by the job and by the slices of it that the transport still
@@ -51,7 +51,7 @@ inline constexpr int kFactorResults = 3;
 struct ResultPiece {
   Reservation held;
   MappedBlock block;
-  FactorResult result;
+  LargeResult result;
   int64_t offset;  // of the block in its result
 };
 
@@ -60,19 +60,19 @@ struct ResultPiece {
 class LargeMemory {
  public:
   // The operand's memory; `held` is its reservation. Null where the system has no room.
-  static std::shared_ptr<LargeMemory> Make(const FactorPlan& plan, std::vector<int8_t> signature, Reservation held);
+  static std::shared_ptr<LargeMemory> make(const LargePlan& plan, std::vector<int8_t> signature, Reservation held);
 
   const MappedBlock& operand() const { return operand_; }
-  const MappedBlock& result(FactorResult r) const { return results_[static_cast<size_t>(r)]; }
-  FactorOperands operands() const;
-  void Hold(Reservation more) { reservation_.Join(std::move(more)); }
+  const MappedBlock& result(LargeResult r) const { return results_[static_cast<size_t>(r)]; }
+  LargeOperands operands() const;
+  void hold(Reservation more) { reservation_.join(std::move(more)); }
   // Maps the results, which begin as zeros. False where the system has no room.
-  bool MapResults(const FactorPlan& plan);
+  bool map_results(const LargePlan& plan);
   // The results are no more, and `bytes` of the reservation are to go back with them: both when the caller lets go of
   // what is returned.
-  std::shared_ptr<const void> DropResults(int64_t bytes);
+  std::shared_ptr<const void> drop_results(int64_t bytes);
   // The results in the order in which they are sent. They are gone from here, and so is their part of the reservation.
-  std::deque<std::shared_ptr<const ResultPiece>> TakeResults();
+  std::deque<std::shared_ptr<const ResultPiece>> take_results();
 
  private:
   LargeMemory() = default;

@@ -5,7 +5,7 @@
 
 #include "server/admit/large_admission.h"
 #include "server/base/mutex.h"
-#include "server/device/large/factor_runner.h"
+#include "server/device/large/large_runner.h"
 #include "server/large/large_job.h"
 
 namespace svdserve::server {
@@ -18,35 +18,35 @@ Error draining(const char* message) {
 }  // namespace
 
 struct LargePipeline::Impl {
-  Impl(const LargeOptions& o, std::vector<FactorDevice> devices, Clock* clock_arg, Recorder* recorder,
+  Impl(const LargeLimits& o, std::vector<LargeDevice> devices, Clock* clock_arg, Recorder* recorder,
        DeviceMonitor* monitor)
       : options(o),
         clock(clock_arg),
         admission({.max_bytes = o.max_bytes, .max_requests = o.max_requests, .peer_percent = o.peer_percent},
                   clock_arg),
-        runner(std::make_unique<FactorRunner>(
-            std::move(devices), [this](int64_t bytes, Reservation* r) { return admission.Reserve(bytes, r); })),
-        alarm(clock_arg->MakeAlarm([this] { Tick(); })) {
+        runner(std::make_unique<LargeRunner>(
+            std::move(devices), [this](int64_t bytes, Reservation* r) { return admission.reserve(bytes, r); })),
+        alarm(clock_arg->make_alarm([this] { tick(); })) {
     stages.options = &options;
     stages.admission = &admission;
     stages.runner = runner.get();
     stages.clock = clock_arg;
     stages.recorder = recorder;
     stages.monitor = monitor;
-    stages.forget = [this](LargeJob* job) { Forget(job); };
+    stages.forget = [this](LargeJob* job) { forget(job); };
   }
 
-  void Add(const std::shared_ptr<LargeJob>& job) {
+  void add(const std::shared_ptr<LargeJob>& job) {
     MutexLock lock(&mu);
-    if (jobs.empty()) alarm->Set(clock->Now() + kPeriod);
+    if (jobs.empty()) alarm->set(clock->now() + kPeriod);
     jobs.emplace(job.get(), job);
   }
-  void Forget(LargeJob* job) {
+  void forget(LargeJob* job) {
     MutexLock lock(&mu);
     jobs.erase(job);
-    changed.SignalAll();
+    changed.signal_all();
   }
-  std::vector<std::shared_ptr<LargeJob>> Jobs() {
+  std::vector<std::shared_ptr<LargeJob>> alive_jobs() {
     std::vector<std::shared_ptr<LargeJob>> alive;
     MutexLock lock(&mu);
     for (const auto& [key, weak] : jobs) {
@@ -55,26 +55,26 @@ struct LargePipeline::Impl {
     return alive;
   }
   // A device that batches found lost is lost for large matrices, too. The host has no health of its own.
-  void MarkLostDevices() {
+  void mark_lost_devices() {
     if (stages.monitor == nullptr) return;
     for (int d = 0; d < runner->size(); ++d) {
-      const FactorDevice& device = runner->device(d);
-      if (device.memory_bytes > 0 && !stages.monitor->IsHealthy(device.name)) runner->MarkLost(d);
+      const LargeDevice& device = runner->device(d);
+      if (device.memory_bytes > 0 && !stages.monitor->is_healthy(device.name)) runner->mark_lost(d);
     }
   }
-  void Tick() {
-    MarkLostDevices();
-    for (const auto& job : Jobs()) job->Tick();
-    runner->Retry();  // the transport may have let go of results
+  void tick() {
+    mark_lost_devices();
+    for (const auto& job : alive_jobs()) job->tick();
+    runner->retry();  // the transport may have let go of results
     MutexLock lock(&mu);
-    if (!jobs.empty()) alarm->Set(clock->Now() + kPeriod);
-    changed.SignalAll();
+    if (!jobs.empty()) alarm->set(clock->now() + kPeriod);
+    changed.signal_all();
   }
-  void AbandonAll(const Error& error) {
-    for (const auto& job : Jobs()) job->Abandon(error);
+  void abandon_all(const Error& error) {
+    for (const auto& job : alive_jobs()) job->abandon(error);
   }
 
-  const LargeOptions options;
+  const LargeLimits options;
   Clock* const clock;
   LargeAdmission admission;
   LargeStages stages;
@@ -82,47 +82,47 @@ struct LargePipeline::Impl {
   CondVar changed;  // a job has gone, or the time has
   std::unordered_map<LargeJob*, std::weak_ptr<LargeJob>> jobs ABSL_GUARDED_BY(mu);
   // Last: their threads use the others. The alarm uses the runner.
-  std::unique_ptr<FactorRunner> runner;
+  std::unique_ptr<LargeRunner> runner;
   std::unique_ptr<Alarm> alarm;
 };
 
-LargePipeline::LargePipeline(const LargeOptions& options, std::vector<FactorDevice> devices, Clock* clock,
+LargePipeline::LargePipeline(const LargeLimits& options, std::vector<LargeDevice> devices, Clock* clock,
                              Recorder* recorder, DeviceMonitor* monitor)
     : impl_(std::make_unique<Impl>(options, std::move(devices), clock, recorder, monitor)) {}
 
-LargePipeline::~LargePipeline() { impl_->AbandonAll(draining("the server is gone")); }
+LargePipeline::~LargePipeline() { impl_->abandon_all(draining("the server is gone")); }
 
-std::shared_ptr<LargeJob> LargePipeline::Begin(Peer peer, std::function<void(LargeNext)> act) {
+std::shared_ptr<LargeJob> LargePipeline::begin(Peer peer, std::function<void(LargeNext)> act) {
   auto job = std::make_shared<LargeJob>(&impl_->stages, std::move(peer), std::move(act));
-  impl_->Add(job);
+  impl_->add(job);
   return job;
 }
 
-void LargePipeline::StartDrain() {
-  impl_->admission.StartDrain();
-  for (const auto& job : impl_->Jobs()) {
-    if (!job->accepted()) job->Abandon(draining("the server is shutting down"));
+void LargePipeline::start_drain() {
+  impl_->admission.start_drain();
+  for (const auto& job : impl_->alive_jobs()) {
+    if (!job->accepted()) job->abandon(draining("the server is shutting down"));
   }
 }
 
-bool LargePipeline::Drain(absl::Duration timeout) {
-  StartDrain();
-  const absl::Time deadline = impl_->clock->Now() + timeout;
+bool LargePipeline::drain(absl::Duration timeout) {
+  start_drain();
+  const absl::Time deadline = impl_->clock->now() + timeout;
   {
     MutexLock lock(&impl_->mu);
-    while (!impl_->jobs.empty() && impl_->clock->Now() < deadline) impl_->changed.Wait(&impl_->mu);
+    while (!impl_->jobs.empty() && impl_->clock->now() < deadline) impl_->changed.wait(&impl_->mu);
     if (impl_->jobs.empty()) return true;
   }
-  impl_->AbandonAll(draining("the server shut down before the factor was done"));
+  impl_->abandon_all(draining("the server shut down before the factor was done"));
   return false;
 }
 
 LargeStats LargePipeline::stats() const {
   const Ledger::Usage usage = impl_->admission.usage();
-  const FactorRunner::Loads loads = impl_->runner->loads();
+  const LargeRunner::Loads loads = impl_->runner->loads();
   LargeStats stats{usage.requests, usage.bytes, {loads.total.waiting, loads.total.running}, {}};
   for (int d = 0; d < impl_->runner->size(); ++d) {
-    const FactorRunner::Load& load = loads.of_device[static_cast<size_t>(d)];
+    const LargeRunner::Load& load = loads.of_device[static_cast<size_t>(d)];
     stats.of_device[impl_->runner->device(d).name] = {load.waiting, load.running};
   }
   return stats;
@@ -130,6 +130,6 @@ LargeStats LargePipeline::stats() const {
 
 int64_t LargePipeline::max_matrix_bytes() const { return impl_->admission.share(); }
 
-const LargeOptions& LargePipeline::options() const { return impl_->options; }
+const LargeLimits& LargePipeline::options() const { return impl_->options; }
 
 }  // namespace svdserve::server

@@ -1,5 +1,5 @@
 // The door to what DecomposeLarge needs behind the wire: validate -> admit -> device, one job a call. All jobs share
-// one queue (FactorRunner) and one memory limit (LargeAdmission).
+// one queue (LargeRunner) and one memory limit (LargeAdmission).
 #ifndef SVDSERVE_SERVER_LARGE_LARGE_PIPELINE_H_
 #define SVDSERVE_SERVER_LARGE_LARGE_PIPELINE_H_
 
@@ -21,9 +21,9 @@ namespace svdserve::server {
 
 class DeviceMonitor;
 class LargeJob;
-struct FactorDevice;
+struct LargeDevice;
 
-struct FactorLoad {
+struct LargeLoad {
   int64_t waiting = 0;  // in the queue
   int64_t running = 0;
 };
@@ -31,8 +31,8 @@ struct FactorLoad {
 struct LargeStats {
   int64_t inflight_requests = 0;  // in the ledger of large matrices
   int64_t inflight_bytes = 0;
-  FactorLoad load;                              // each matrix once
-  std::map<std::string, FactorLoad> of_device;  // by its name; waiting: those that this device may take
+  LargeLoad load;                              // each matrix once
+  std::map<std::string, LargeLoad> of_device;  // by its name; waiting: those that this device may take
 };
 
 // Thread-safe, all of it.
@@ -43,7 +43,7 @@ class LargePipeline {
 
   // `clock` and `recorder` outlive the pipeline. At least one device.
   // `monitor`, which may be null, knows the devices' health; it outlives the pipeline, too.
-  LargePipeline(const LargeOptions& options, std::vector<FactorDevice> devices, Clock* clock, Recorder* recorder,
+  LargePipeline(const LargeLimits& options, std::vector<LargeDevice> devices, Clock* clock, Recorder* recorder,
                 DeviceMonitor* monitor = nullptr);
   // Gives up what is left, and returns when no device computes. Every LargeMemory must be gone before: they hold
   // reservations of this pipeline.
@@ -52,19 +52,19 @@ class LargePipeline {
   LargePipeline& operator=(const LargePipeline&) = delete;
 
   // The job of a call that is opened now by `peer`; see LargeJob for `act`.
-  std::shared_ptr<LargeJob> Begin(Peer peer, std::function<void(LargeNext)> act);
+  std::shared_ptr<LargeJob> begin(Peer peer, std::function<void(LargeNext)> act);
 
   // From now on no factor is accepted any more: it is refused with DRAINING.
-  void StartDrain();
+  void start_drain();
 
-  // StartDrain(), then blocks until every call that was accepted has ended. Calls that last beyond `timeout` are given
+  // start_drain(), then blocks until every call that was accepted has ended. Calls that last beyond `timeout` are given
   // up with UNAVAILABLE, reason DRAINING. Returns whether nothing had to be given up. Not to be called from a job.
-  bool Drain(absl::Duration timeout);
+  bool drain(absl::Duration timeout);
 
   LargeStats stats() const;
   // The most that one matrix may need.
   int64_t max_matrix_bytes() const;
-  const LargeOptions& options() const;
+  const LargeLimits& options() const;
 
  private:
   struct Impl;

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "absl/time/time.h"
-#include "engine/large_factor.h"
+#include "engine/large_engine.h"
 #include "server/error.h"
 #include "server/large/large_memory.h"
 
@@ -20,7 +20,7 @@ namespace svdserve::server {
 // The matrix and the options that a client asks for. The validate stage sets options.hyperbolic.
 struct LargeOpen {
   Problem problem;
-  FactorOptions options;
+  LargeOptions options;
   std::string signature;  // as on the wire: a byte a column, 0x01 or 0xff; empty: the SVD
 };
 
@@ -32,15 +32,15 @@ struct LargeAccepted {
   std::string device;  // names of those that may compute it, joined by commas
 };
 
-struct LargeProgress {
+struct LargeProgressReport {
   bool queued = false;     // it waits for a device, and `factor` is as it began
-  FactorProgress factor;   // of the engine
+  LargeProgress factor;    // of the engine
   absl::Duration elapsed;  // since it was accepted
 };
 
 // Bytes of a result, which `piece` keeps.
 struct LargeResultChunk {
-  FactorResult result = FactorResult::kValues;
+  LargeResult result = LargeResult::kValues;
   int64_t offset = 0;  // of `data` in its result
   const char* data = nullptr;
   size_t bytes = 0;
@@ -55,17 +55,17 @@ struct LargeTiming {
 };
 
 struct LargeSummary {
-  FactorPlan plan;
-  FactorOutcome outcome;  // kOk or kNotConverged
-  std::string device;     // that computed it
+  LargePlan plan;
+  LargeOutcome outcome;  // kOk or kNotConverged
+  std::string device;    // that computed it
   LargeTiming timing;
 };
 
-using LargeReply = std::variant<LargeAccepted, LargeProgress, LargeResultChunk, LargeSummary>;
+using LargeReply = std::variant<LargeAccepted, LargeProgressReport, LargeResultChunk, LargeSummary>;
 
 // The next steps of the transport, in this order.
 struct LargeNext {
-  std::optional<LargeReply> write;  // start writing this, then LargeJob::OnWritten()
+  std::optional<LargeReply> write;  // start writing this, then LargeJob::on_written()
   bool read = false;                // start the next read
   // Cut the call off, with this: its client does not take what is written, so what is finished would never reach it.
   std::optional<Error> abort;

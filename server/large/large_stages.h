@@ -12,11 +12,11 @@
 namespace svdserve::server {
 
 class DeviceMonitor;
-class FactorRunner;
+class LargeRunner;
 class LargeAdmission;
 class LargeJob;
 
-struct LargeOptions {
+struct LargeLimits {
   int64_t max_bytes = int64_t{1} << 30;    // operands, results and working memory of all matrices, so of one as well
   int64_t max_requests = 16;               // accepted and not yet gone
   int peer_percent = 100;                  // of both, for one peer
@@ -26,9 +26,9 @@ struct LargeOptions {
 
 // The objects that every job is given. All of them outlive the jobs.
 struct LargeStages {
-  const LargeOptions* options = nullptr;
+  const LargeLimits* options = nullptr;
   LargeAdmission* admission = nullptr;
-  FactorRunner* runner = nullptr;
+  LargeRunner* runner = nullptr;
   Clock* clock = nullptr;
   Recorder* recorder = nullptr;
   DeviceMonitor* monitor = nullptr;       // null: nothing is watched

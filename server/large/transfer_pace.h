@@ -14,15 +14,15 @@ class TransferPace {
   static constexpr int64_t kBytes = int64_t{1} << 20;
 
   // A new period begins: the client has all of the timeout again.
-  void Restart(absl::Time now) {
+  void restart(absl::Time now) {
     since_ = now;
     bytes_ = 0;
   }
-  void Moved(int64_t bytes, absl::Time now) {
+  void moved(int64_t bytes, absl::Time now) {
     bytes_ += bytes;
-    if (bytes_ >= kBytes) Restart(now);
+    if (bytes_ >= kBytes) restart(now);
   }
-  bool TooSlow(absl::Time now, absl::Duration timeout) const { return now - since_ > timeout; }
+  bool too_slow(absl::Time now, absl::Duration timeout) const { return now - since_ > timeout; }
 
  private:
   absl::Time since_ = absl::InfiniteFuture();

@@ -93,16 +93,16 @@ class Connection {
   short events() const { return stage_ == Stage::kWriting ? POLLOUT : POLLIN; }
 
   // Goes as far as it can without waiting. False: it is over.
-  bool Go(const HttpHandlers& handlers) {
-    if (stage_ == Stage::kReading && !Read(handlers)) return false;
-    if (stage_ == Stage::kWriting && !Write()) return false;
-    return stage_ != Stage::kLingering || Linger();
+  bool go(const HttpHandlers& handlers) {
+    if (stage_ == Stage::kReading && !read(handlers)) return false;
+    if (stage_ == Stage::kWriting && !write()) return false;
+    return stage_ != Stage::kLingering || linger();
   }
 
  private:
   enum class Stage : uint8_t { kReading, kWriting, kLingering };
 
-  bool Read(const HttpHandlers& handlers) {
+  bool read(const HttpHandlers& handlers) {
     char buffer[4096];
     for (;;) {
       const ssize_t n = recv(fd(), buffer, sizeof buffer, 0);
@@ -110,23 +110,23 @@ class Connection {
       if (n == 0) return false;
       bytes_.append(buffer, static_cast<size_t>(n));
       if (bytes_.find("\r\n\r\n") != std::string::npos) {
-        StartReply(answer(bytes_, handlers));
+        start_reply(answer(bytes_, handlers));
         return true;
       }
       if (bytes_.size() > kMaxRequestBytes) {
-        StartReply(reply(431, kText, "the request is too long\n"));
+        start_reply(reply(431, kText, "the request is too long\n"));
         return true;
       }
     }
   }
 
-  void StartReply(std::string text) {
+  void start_reply(std::string text) {
     bytes_ = std::move(text);
     stage_ = Stage::kWriting;
     until_ = Steady::now() + kReplyLimit;
   }
 
-  bool Write() {
+  bool write() {
     while (sent_ < bytes_.size()) {
       const ssize_t n = send(fd(), bytes_.data() + sent_, bytes_.size() - sent_, MSG_NOSIGNAL);
       if (n < 0) return errno == EAGAIN || errno == EINTR;
@@ -138,7 +138,7 @@ class Connection {
     return true;
   }
 
-  bool Linger() {
+  bool linger() {
     char ignored[4096];
     // A bound for those who never stop sending: the deadline ends them.
     for (int i = 0; i < 16; ++i) {
@@ -166,7 +166,7 @@ struct HttpExposer::Impl {
     if (thread.joinable() && write(stop.get(), &one, sizeof one) == sizeof one) thread.join();
   }
 
-  void Run() {
+  void run() {
     std::vector<pollfd> polled;
     for (;;) {
       polled.assign(1, {stop.get(), POLLIN, 0});
@@ -188,17 +188,17 @@ struct HttpExposer::Impl {
       const Steady::time_point now = Steady::now();
       std::vector<Connection> going_on;
       for (size_t i = 0; i < connections.size(); ++i) {
-        const bool goes_on = polled[first + i].revents == 0 || connections[i].Go(handlers);
+        const bool goes_on = polled[first + i].revents == 0 || connections[i].go(handlers);
         if (goes_on && connections[i].until() > now) going_on.push_back(std::move(connections[i]));
       }
       connections = std::move(going_on);
       for (size_t s = 0; s < listening.sockets().size(); ++s) {
-        if (polled[1 + s].revents != 0) Accept(listening.sockets()[s].get());
+        if (polled[1 + s].revents != 0) accept(listening.sockets()[s].get());
       }
     }
   }
 
-  void Accept(int socket) {
+  void accept(int socket) {
     // A client that floods the port takes turns with the others.
     for (size_t i = 0; i < kMaxConnections; ++i) {
       Descriptor accepted(accept4(socket, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
@@ -214,7 +214,7 @@ struct HttpExposer::Impl {
       }
       Connection connection(std::move(accepted));
       // The request is often there already: then nobody else's place is needed.
-      if (!connection.Go(handlers)) continue;
+      if (!connection.go(handlers)) continue;
       if (connections.size() == kMaxConnections) connections.erase(connections.begin());
       connections.push_back(std::move(connection));
     }
@@ -230,7 +230,7 @@ struct HttpExposer::Impl {
 
 std::function<std::string()> reuse_text(std::function<std::string()> render, absl::Duration max_age, Clock* clock) {
   return [render = std::move(render), max_age, clock, text = std::string(), rendered = absl::InfinitePast()]() mutable {
-    const absl::Time now = clock->Now();
+    const absl::Time now = clock->now();
     if (now - rendered >= max_age) {
       text = render();
       rendered = now;
@@ -243,9 +243,9 @@ HttpExposer::~HttpExposer() = default;
 
 const std::string& HttpExposer::address() const { return impl_->listening.address(); }
 
-std::unique_ptr<HttpExposer> HttpExposer::Listen(const ListenAddress& address, HttpHandlers handlers,
+std::unique_ptr<HttpExposer> HttpExposer::listen(const ListenAddress& address, HttpHandlers handlers,
                                                  std::string* error) {
-  ListeningSockets listening = ListeningSockets::Open(address, error);
+  ListeningSockets listening = ListeningSockets::open(address, error);
   if (listening.empty()) return nullptr;
   std::unique_ptr<HttpExposer> exposer(new HttpExposer);
   exposer->impl_ = std::make_unique<Impl>(std::move(listening));
@@ -255,7 +255,7 @@ std::unique_ptr<HttpExposer> HttpExposer::Listen(const ListenAddress& address, H
     return nullptr;
   }
   impl.handlers = std::move(handlers);
-  impl.thread = std::thread([&impl] { impl.Run(); });
+  impl.thread = std::thread([&impl] { impl.run(); });
   return exposer;
 }
 

@@ -33,7 +33,7 @@ class HttpExposer {
 
   // Port 0: any free one. Null, with *error set, where it cannot listen. The handlers are called on the exposer's
   // thread until its destructor returns, which it does at once.
-  static std::unique_ptr<HttpExposer> Listen(const ListenAddress& address, HttpHandlers handlers, std::string* error);
+  static std::unique_ptr<HttpExposer> listen(const ListenAddress& address, HttpHandlers handlers, std::string* error);
   ~HttpExposer();
 
   // host:port with the port that was bound.

@@ -175,8 +175,8 @@ struct PrometheusRecorder::Impl {
 
   Counter& factors = counters(registry, metric::kFactors).Add({});
   Counter& factor_bytes_reserved = counters(registry, metric::kFactorBytesReserved).Add({});
-  Counter& factor_received = counters(registry, metric::kFactorReceived).Add({});
-  Counter& factor_sent = counters(registry, metric::kFactorSent).Add({});
+  Counter& large_received = counters(registry, metric::kFactorReceived).Add({});
+  Counter& large_sent = counters(registry, metric::kFactorSent).Add({});
   Family<Histogram>& factor_phases = histograms(registry, metric::kFactorPhase);
   std::array<Histogram*, kLargePhases> factor_phase{};
   LabelledCounters factor_parts{registry, metric::kFactorPart, "part"};
@@ -230,13 +230,13 @@ struct PrometheusRecorder::Impl {
     gauge(registry, metric::kProcessStart).Set(static_cast<double>(std::time(nullptr)));
   }
 
-  void Set(const std::vector<DeviceReading>& readings);
+  void set(const std::vector<DeviceReading>& readings);
 };
 
 PrometheusRecorder::PrometheusRecorder() : impl_(std::make_unique<Impl>()) {}
 PrometheusRecorder::~PrometheusRecorder() = default;
 
-void PrometheusRecorder::RequestFinished(const RequestLabels& labels, absl::StatusCode code) {
+void PrometheusRecorder::request_finished(const RequestLabels& labels, absl::StatusCode code) {
   const int dtype = labels.dtype ? static_cast<int>(*labels.dtype) : kDTypes - 1;
   const int raw_code = static_cast<int>(code);
   const int status = raw_code >= 0 && raw_code < kCodes ? raw_code : static_cast<int>(absl::StatusCode::kUnknown);
@@ -248,7 +248,7 @@ void PrometheusRecorder::RequestFinished(const RequestLabels& labels, absl::Stat
   std::atomic<Counter*>& cached = impl_->request_slots[static_cast<size_t>(slot)];
   Counter* counter = cached.load(std::memory_order_acquire);
   if (counter == nullptr) {
-    // Two threads may both come here: Add() gives both the same counter.
+    // Two threads may both come here: add() gives both the same counter.
     counter = &impl_->requests.Add({{"rpc", name(labels.rpc)},
                                     {"kind", name(labels.kind)},
                                     {"dtype", labels.dtype                           ? name(*labels.dtype)
@@ -261,28 +261,28 @@ void PrometheusRecorder::RequestFinished(const RequestLabels& labels, absl::Stat
   counter->Increment();
 }
 
-void PrometheusRecorder::PhaseTook(Phase phase, absl::Duration took) {
+void PrometheusRecorder::phase_took(Phase phase, absl::Duration took) {
   impl_->phase[static_cast<size_t>(phase)]->Observe(absl::ToDoubleSeconds(took));
 }
 
-void PrometheusRecorder::Admitted(int64_t bytes) {
+void PrometheusRecorder::admitted(int64_t bytes) {
   impl_->admitted_requests.Increment();
   impl_->admitted_bytes.Increment(static_cast<double>(bytes));
 }
 
-void PrometheusRecorder::Refused(Reason reason) {
+void PrometheusRecorder::refused(Reason reason) {
   const auto* const known = std::find(std::begin(kRefusals), std::end(kRefusals), reason);
   if (known != std::end(kRefusals)) impl_->refusals[static_cast<size_t>(known - kRefusals)]->Increment();
 }
 
-void PrometheusRecorder::BatchCut(CutReason reason, int64_t requests, int64_t matrices, int64_t bytes) {
+void PrometheusRecorder::batch_cut(CutReason reason, int64_t requests, int64_t matrices, int64_t bytes) {
   impl_->batch[static_cast<size_t>(reason)]->Increment();
   impl_->batch_requests.Observe(static_cast<double>(requests));
   impl_->batch_matrices.Observe(static_cast<double>(matrices));
   impl_->batch_bytes.Observe(static_cast<double>(bytes));
 }
 
-void PrometheusRecorder::MatricesDone(const ConvergenceReport& report) {
+void PrometheusRecorder::matrices_done(const ConvergenceReport& report) {
   const auto add = [](Counter& counter, int64_t n) {
     if (n > 0) counter.Increment(static_cast<double>(n));
   };
@@ -292,41 +292,41 @@ void PrometheusRecorder::MatricesDone(const ConvergenceReport& report) {
   add(impl_->matrices_out_of_range, report.out_of_range);
 }
 
-void PrometheusRecorder::BatchRetried() { impl_->batch_retries.Increment(); }
+void PrometheusRecorder::batch_retried() { impl_->batch_retries.Increment(); }
 
-void PrometheusRecorder::DeviceFault(std::string_view device) { impl_->device_faults.of(device).Increment(); }
+void PrometheusRecorder::device_fault(std::string_view device) { impl_->device_faults.of(device).Increment(); }
 
-void PrometheusRecorder::ConnectionRefused() { impl_->refused_connections.Increment(); }
+void PrometheusRecorder::connection_refused() { impl_->refused_connections.Increment(); }
 
-void PrometheusRecorder::DeviceLost(std::string_view device) { impl_->device_lost.of(device).Increment(); }
+void PrometheusRecorder::device_lost(std::string_view device) { impl_->device_lost.of(device).Increment(); }
 
-void PrometheusRecorder::DeviceHung(std::string_view device) { impl_->device_hangs.of(device).Increment(); }
+void PrometheusRecorder::device_hung(std::string_view device) { impl_->device_hangs.of(device).Increment(); }
 
-void PrometheusRecorder::FactorAccepted(int64_t bytes) {
+void PrometheusRecorder::large_accepted(int64_t bytes) {
   impl_->factors.Increment();
   impl_->factor_bytes_reserved.Increment(static_cast<double>(bytes));
 }
 
-void PrometheusRecorder::FactorReceived(int64_t bytes) { impl_->factor_received.Increment(static_cast<double>(bytes)); }
+void PrometheusRecorder::large_received(int64_t bytes) { impl_->large_received.Increment(static_cast<double>(bytes)); }
 
-void PrometheusRecorder::FactorSent(int64_t bytes) { impl_->factor_sent.Increment(static_cast<double>(bytes)); }
+void PrometheusRecorder::large_sent(int64_t bytes) { impl_->large_sent.Increment(static_cast<double>(bytes)); }
 
-void PrometheusRecorder::FactorPhaseTook(LargePhase phase, absl::Duration took) {
+void PrometheusRecorder::large_phase_took(LargePhase phase, absl::Duration took) {
   impl_->factor_phase[static_cast<size_t>(phase)]->Observe(absl::ToDoubleSeconds(took));
 }
 
-void PrometheusRecorder::FactorComputed(const FactorOutcome& outcome) {
+void PrometheusRecorder::large_computed(const LargeOutcome& outcome) {
   impl_->factor_sweeps.Increment(outcome.sweeps);
   impl_->factor_rotations.Increment(static_cast<double>(outcome.rotations));
-  for (const FactorPhase& part : outcome.phases) {
+  for (const LargePhaseTime& part : outcome.phases) {
     impl_->factor_parts.of(part.name).Increment(part.seconds);
     impl_->factor_flops.of(part.name).Increment(part.flops);
   }
 }
 
-void PrometheusRecorder::FactorFailed(Reason reason) { impl_->factor_failures.of(name(reason)).Increment(); }
+void PrometheusRecorder::large_failed(Reason reason) { impl_->factor_failures.of(name(reason)).Increment(); }
 
-void PrometheusRecorder::Impl::Set(const std::vector<DeviceReading>& readings) {
+void PrometheusRecorder::Impl::set(const std::vector<DeviceReading>& readings) {
   int healthy = 0;
   for (const DeviceReading& d : readings) {
     healthy += d.healthy ? 1 : 0;
@@ -353,14 +353,14 @@ void PrometheusRecorder::Impl::Set(const std::vector<DeviceReading>& readings) {
   healthy_devices.Set(healthy);
 }
 
-std::string PrometheusRecorder::Render(const GaugeReadings& readings) {
+std::string PrometheusRecorder::render(const GaugeReadings& readings) {
   MutexLock lock(&impl_->render_mu);
   impl_->ready.Set(readings.ready ? 1 : 0);
   impl_->degraded.Set(readings.degraded ? 1 : 0);
   impl_->pinned_in_use.Set(static_cast<double>(readings.pinned_in_use_bytes));
   impl_->pinned_kept.Set(static_cast<double>(readings.pinned_kept_bytes));
   impl_->pinned_limit.Set(static_cast<double>(readings.pinned_limit_bytes));
-  impl_->Set(readings.devices);
+  impl_->set(readings.devices);
   impl_->inflight_requests.Set(static_cast<double>(readings.inflight_requests));
   impl_->inflight_requests_limit.Set(static_cast<double>(readings.inflight_requests_limit));
   impl_->inflight_bytes.Set(static_cast<double>(readings.inflight_bytes));

@@ -54,26 +54,26 @@ class PrometheusRecorder final : public Recorder {
   PrometheusRecorder();
   ~PrometheusRecorder() override;
 
-  void RequestFinished(const RequestLabels& labels, absl::StatusCode code) override;
-  void PhaseTook(Phase phase, absl::Duration took) override;
-  void Admitted(int64_t bytes) override;
-  void Refused(Reason reason) override;
-  void BatchCut(CutReason reason, int64_t requests, int64_t matrices, int64_t bytes) override;
-  void MatricesDone(const ConvergenceReport& report) override;
-  void ConnectionRefused() override;
-  void BatchRetried() override;
-  void DeviceFault(std::string_view device) override;
-  void DeviceLost(std::string_view device) override;
-  void DeviceHung(std::string_view device) override;
-  void FactorAccepted(int64_t bytes) override;
-  void FactorReceived(int64_t bytes) override;
-  void FactorSent(int64_t bytes) override;
-  void FactorPhaseTook(LargePhase phase, absl::Duration took) override;
-  void FactorComputed(const FactorOutcome& outcome) override;
-  void FactorFailed(Reason reason) override;
+  void request_finished(const RequestLabels& labels, absl::StatusCode code) override;
+  void phase_took(Phase phase, absl::Duration took) override;
+  void admitted(int64_t bytes) override;
+  void refused(Reason reason) override;
+  void batch_cut(CutReason reason, int64_t requests, int64_t matrices, int64_t bytes) override;
+  void matrices_done(const ConvergenceReport& report) override;
+  void connection_refused() override;
+  void batch_retried() override;
+  void device_fault(std::string_view device) override;
+  void device_lost(std::string_view device) override;
+  void device_hung(std::string_view device) override;
+  void large_accepted(int64_t bytes) override;
+  void large_received(int64_t bytes) override;
+  void large_sent(int64_t bytes) override;
+  void large_phase_took(LargePhase phase, absl::Duration took) override;
+  void large_computed(const LargeOutcome& outcome) override;
+  void large_failed(Reason reason) override;
 
   // Every series in Prometheus' text format, with `readings` as the state.
-  std::string Render(const GaugeReadings& readings);
+  std::string render(const GaugeReadings& readings);
 
  private:
   struct Impl;

@@ -13,7 +13,7 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
-#include "engine/large_factor.h"
+#include "engine/large_engine.h"
 #include "engine/problem.h"
 #include "engine/result.h"
 #include "server/error.h"
@@ -118,60 +118,60 @@ class Recorder {
   virtual ~Recorder() = default;
 
   // One request was answered with `code`. Recorded by the rpc stage.
-  virtual void RequestFinished(const RequestLabels& labels, absl::StatusCode code) = 0;
-  virtual void PhaseTook(Phase phase, absl::Duration took) = 0;
+  virtual void request_finished(const RequestLabels& labels, absl::StatusCode code) = 0;
+  virtual void phase_took(Phase phase, absl::Duration took) = 0;
   // One request was admitted, with this many bytes of operands and values.
-  virtual void Admitted(int64_t bytes) = 0;
+  virtual void admitted(int64_t bytes) = 0;
   // One request was valid, and refused at admission.
-  virtual void Refused(Reason reason) = 0;
+  virtual void refused(Reason reason) = 0;
   // A batch was cut, for this reason, with so much in it.
-  virtual void BatchCut(CutReason reason, int64_t requests, int64_t matrices, int64_t bytes) = 0;
+  virtual void batch_cut(CutReason reason, int64_t requests, int64_t matrices, int64_t bytes) = 0;
   // A device computed a batch to its end.
-  virtual void MatricesDone(const ConvergenceReport& report) = 0;
+  virtual void matrices_done(const ConvergenceReport& report) = 0;
   // One connection was closed as soon as it came: there are as many as there may be.
-  virtual void ConnectionRefused() = 0;
+  virtual void connection_refused() = 0;
   // A batch goes to another device, since one failed it.
-  virtual void BatchRetried() = 0;
+  virtual void batch_retried() = 0;
   // A device failed a batch. `device`: its name.
-  virtual void DeviceFault(std::string_view device) = 0;
+  virtual void device_fault(std::string_view device) = 0;
   // A device failed and takes no more work.
-  virtual void DeviceLost(std::string_view device) = 0;
+  virtual void device_lost(std::string_view device) = 0;
   // A device gave no answer to a batch or a large matrix. Its fault and its loss are told besides.
-  virtual void DeviceHung(std::string_view device) = 0;
+  virtual void device_hung(std::string_view device) = 0;
 
   // --- of DecomposeLarge ---
   // A factor was admitted. Operand, results and working memory take this many bytes at most.
-  virtual void FactorAccepted(int64_t bytes) = 0;
+  virtual void large_accepted(int64_t bytes) = 0;
   // A chunk was taken, or is about to be sent.
-  virtual void FactorReceived(int64_t bytes) = 0;
-  virtual void FactorSent(int64_t bytes) = 0;
-  virtual void FactorPhaseTook(LargePhase phase, absl::Duration took) = 0;
+  virtual void large_received(int64_t bytes) = 0;
+  virtual void large_sent(int64_t bytes) = 0;
+  virtual void large_phase_took(LargePhase phase, absl::Duration took) = 0;
   // A device computed a factor to its end.
-  virtual void FactorComputed(const FactorOutcome& outcome) = 0;
+  virtual void large_computed(const LargeOutcome& outcome) = 0;
   // A call of DecomposeLarge ended with an error.
-  virtual void FactorFailed(Reason reason) = 0;
+  virtual void large_failed(Reason reason) = 0;
 };
 
 // Records nothing.
 class NullRecorder final : public Recorder {
  public:
-  void RequestFinished(const RequestLabels&, absl::StatusCode) override {}
-  void PhaseTook(Phase, absl::Duration) override {}
-  void Admitted(int64_t) override {}
-  void Refused(Reason) override {}
-  void BatchCut(CutReason, int64_t, int64_t, int64_t) override {}
-  void MatricesDone(const ConvergenceReport&) override {}
-  void ConnectionRefused() override {}
-  void BatchRetried() override {}
-  void DeviceFault(std::string_view) override {}
-  void DeviceLost(std::string_view) override {}
-  void DeviceHung(std::string_view) override {}
-  void FactorAccepted(int64_t) override {}
-  void FactorReceived(int64_t) override {}
-  void FactorSent(int64_t) override {}
-  void FactorPhaseTook(LargePhase, absl::Duration) override {}
-  void FactorComputed(const FactorOutcome&) override {}
-  void FactorFailed(Reason) override {}
+  void request_finished(const RequestLabels&, absl::StatusCode) override {}
+  void phase_took(Phase, absl::Duration) override {}
+  void admitted(int64_t) override {}
+  void refused(Reason) override {}
+  void batch_cut(CutReason, int64_t, int64_t, int64_t) override {}
+  void matrices_done(const ConvergenceReport&) override {}
+  void connection_refused() override {}
+  void batch_retried() override {}
+  void device_fault(std::string_view) override {}
+  void device_lost(std::string_view) override {}
+  void device_hung(std::string_view) override {}
+  void large_accepted(int64_t) override {}
+  void large_received(int64_t) override {}
+  void large_sent(int64_t) override {}
+  void large_phase_took(LargePhase, absl::Duration) override {}
+  void large_computed(const LargeOutcome&) override {}
+  void large_failed(Reason) override {}
 };
 
 }  // namespace svdserve::server

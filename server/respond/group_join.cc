@@ -10,7 +10,7 @@ GroupJoin::GroupJoin(size_t groups, GroupsCallback done, std::function<void(cons
   answer_.groups.resize(groups);
 }
 
-void GroupJoin::OnAnswer(size_t i, Answer answer) {
+void GroupJoin::on_answer(size_t i, Answer answer) {
   RequestHandle rest;
   GroupsCallback done;
   GroupsAnswer whole;
@@ -31,7 +31,7 @@ void GroupJoin::OnAnswer(size_t i, Answer answer) {
   if (done) done(std::move(whole));
 }
 
-void GroupJoin::Attach(const RequestHandle& group) {
+void GroupJoin::attach(const RequestHandle& group) {
   {
     MutexLock lock(&mu_);
     handle_.jobs.insert(handle_.jobs.end(), group.jobs.begin(), group.jobs.end());

@@ -22,9 +22,9 @@ class GroupJoin {
             std::function<absl::Duration()> elapsed);
 
   // The answer to group i; once for each.
-  void OnAnswer(size_t i, Answer answer);
+  void on_answer(size_t i, Answer answer);
   // A group was submitted, and may have been answered since.
-  void Attach(const RequestHandle& group);
+  void attach(const RequestHandle& group);
   // The handle of all groups attached so far.
   RequestHandle handle() const;
 

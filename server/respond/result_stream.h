@@ -3,11 +3,11 @@
 // answer was written, and without a free slot nothing is read.
 //
 // The transport asks it after every event what to do, and does it:
-//   Next next = stream.Opened();            // read the first request
-//   on a request:   begun = stream.OnRead(id, &next);  ... submit it, or answer a duplicate by OnRefused() ...
+//   Next next = stream.opened();            // read the first request
+//   on a request:   begun = stream.OnRead(id, &next);  ... submit it, or answer a duplicate by on_refused() ...
 //   on an answer:   next = stream.OnAnswer(id, std::move(answer));
-//   on a write:     next = stream.OnWritten();
-//   on half-close:  next = stream.OnReadsClosed();
+//   on a write:     next = stream.on_written();
+//   on half-close:  next = stream.on_reads_closed();
 //   on a failure:   next = stream.OnBroken(&handles);  ... cancel these ...
 //
 // Thread-safe. Invariants, of which Next is the consequence:
@@ -48,36 +48,36 @@ class ResultStream {
   explicit ResultStream(size_t window) : window_(window) {}
 
   // The stream is open.
-  Next Opened();
+  Next opened();
 
-  // A request was read. kDuplicate: the id is in flight, and the request must be answered by OnRefused(). Either way a
+  // A request was read. kDuplicate: the id is in flight, and the request must be answered by on_refused(). Either way a
   // slot is taken. *next may ask for the next read at once.
-  Begun OnRead(uint64_t id, Next* next);
+  Begun on_read(uint64_t id, Next* next);
 
   // Attaches what cancels request `id`. False where the stream is broken: the caller cancels the request itself. Does
   // nothing where the request is answered already; the caller attaches before it may read the same id again.
-  bool Attach(uint64_t id, Handle handle);
+  bool attach(uint64_t id, Handle handle);
 
   // The answer of an accepted request. Its id may be used again from now on.
-  Next OnAnswer(uint64_t id, Answer answer);
+  Next on_answer(uint64_t id, Answer answer);
   // The answer of a request that never was accepted.
-  Next OnRefused(Answer answer);
+  Next on_refused(Answer answer);
 
   // The write that Next asked for has ended well.
-  Next OnWritten();
+  Next on_written();
 
   // The peer sends no more requests.
-  Next OnReadsClosed();
+  Next on_reads_closed();
 
   // The peer is gone: nothing more is read or written. *handles: what cancels the requests in flight. Idempotent.
-  Next OnBroken(std::vector<Handle>* handles);
+  Next on_broken(std::vector<Handle>* handles);
 
   size_t in_flight() const;
 
  private:
   // The steps due now, by the invariants; marks them as asked for.
-  Next Decide() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  Next Answered(Answer answer) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  Next decide() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  Next answered(Answer answer) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const size_t window_;
   mutable Mutex mu_;
@@ -93,7 +93,7 @@ class ResultStream {
 };
 
 template <class Answer, class Handle>
-auto ResultStream<Answer, Handle>::Decide() -> Next {
+auto ResultStream<Answer, Handle>::decide() -> Next {
   Next next;
   if (finished_) return next;
   if (broken_) {
@@ -111,24 +111,24 @@ auto ResultStream<Answer, Handle>::Decide() -> Next {
 }
 
 template <class Answer, class Handle>
-auto ResultStream<Answer, Handle>::Opened() -> Next {
+auto ResultStream<Answer, Handle>::opened() -> Next {
   MutexLock lock(&mu_);
-  return Decide();
+  return decide();
 }
 
 template <class Answer, class Handle>
-auto ResultStream<Answer, Handle>::OnRead(uint64_t id, Next* next) -> Begun {
+auto ResultStream<Answer, Handle>::on_read(uint64_t id, Next* next) -> Begun {
   MutexLock lock(&mu_);
   reading_ = false;
   ++slots_;
   ++unanswered_;
   const bool is_new = in_flight_.try_emplace(id).second;
-  *next = Decide();
+  *next = decide();
   return is_new ? Begun::kAccepted : Begun::kDuplicate;
 }
 
 template <class Answer, class Handle>
-bool ResultStream<Answer, Handle>::Attach(uint64_t id, Handle handle) {
+bool ResultStream<Answer, Handle>::attach(uint64_t id, Handle handle) {
   MutexLock lock(&mu_);
   if (broken_) return false;
   const auto it = in_flight_.find(id);
@@ -137,43 +137,43 @@ bool ResultStream<Answer, Handle>::Attach(uint64_t id, Handle handle) {
 }
 
 template <class Answer, class Handle>
-auto ResultStream<Answer, Handle>::Answered(Answer answer) -> Next {
+auto ResultStream<Answer, Handle>::answered(Answer answer) -> Next {
   --unanswered_;
   if (!broken_) ready_.push_back(std::move(answer));
-  return Decide();
+  return decide();
 }
 
 template <class Answer, class Handle>
-auto ResultStream<Answer, Handle>::OnAnswer(uint64_t id, Answer answer) -> Next {
+auto ResultStream<Answer, Handle>::on_answer(uint64_t id, Answer answer) -> Next {
   MutexLock lock(&mu_);
   in_flight_.erase(id);
-  return Answered(std::move(answer));
+  return answered(std::move(answer));
 }
 
 template <class Answer, class Handle>
-auto ResultStream<Answer, Handle>::OnRefused(Answer answer) -> Next {
+auto ResultStream<Answer, Handle>::on_refused(Answer answer) -> Next {
   MutexLock lock(&mu_);
-  return Answered(std::move(answer));
+  return answered(std::move(answer));
 }
 
 template <class Answer, class Handle>
-auto ResultStream<Answer, Handle>::OnWritten() -> Next {
+auto ResultStream<Answer, Handle>::on_written() -> Next {
   MutexLock lock(&mu_);
   writing_ = false;
   --slots_;
-  return Decide();
+  return decide();
 }
 
 template <class Answer, class Handle>
-auto ResultStream<Answer, Handle>::OnReadsClosed() -> Next {
+auto ResultStream<Answer, Handle>::on_reads_closed() -> Next {
   MutexLock lock(&mu_);
   reading_ = false;
   reads_closed_ = true;
-  return Decide();
+  return decide();
 }
 
 template <class Answer, class Handle>
-auto ResultStream<Answer, Handle>::OnBroken(std::vector<Handle>* handles) -> Next {
+auto ResultStream<Answer, Handle>::on_broken(std::vector<Handle>* handles) -> Next {
   MutexLock lock(&mu_);
   handles->clear();
   if (!broken_) {
@@ -183,7 +183,7 @@ auto ResultStream<Answer, Handle>::OnBroken(std::vector<Handle>* handles) -> Nex
       if (handle.has_value()) handles->push_back(*handle);
     }
   }
-  return Decide();
+  return decide();
 }
 
 template <class Answer, class Handle>

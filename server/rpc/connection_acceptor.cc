@@ -59,12 +59,12 @@ ConnectionAcceptor::ConnectionAcceptor(ListeningSockets listening, const Connect
   }
   const double share = static_cast<double>(max_connections_) * limits.peer_percent / 100;
   max_of_peer_ = std::max<int64_t>(1, static_cast<int64_t>(share));
-  thread_ = std::thread([this] { Run(); });
+  thread_ = std::thread([this] { run(); });
 }
 
-ConnectionAcceptor::~ConnectionAcceptor() { Stop(); }
+ConnectionAcceptor::~ConnectionAcceptor() { stop(); }
 
-void ConnectionAcceptor::Stop() {
+void ConnectionAcceptor::stop() {
   if (!thread_.joinable()) return;
   const uint64_t one = 1;
   // Cannot fail: the counter of an eventfd that was never written to has room.
@@ -73,13 +73,13 @@ void ConnectionAcceptor::Stop() {
   listening_.reset();
 }
 
-void ConnectionAcceptor::BreakConnections() const {
+void ConnectionAcceptor::break_connections() const {
   for (const auto& [fd, connection] : sockets_) {
     if (socket_of(fd) == connection.socket) shutdown(fd, SHUT_RDWR);
   }
 }
 
-void ConnectionAcceptor::Run() {
+void ConnectionAcceptor::run() {
   std::vector<pollfd> polled;
   bool paused = false;
   for (;;) {
@@ -91,12 +91,12 @@ void ConnectionAcceptor::Run() {
     if (polled[0].revents != 0) return;
     paused = false;
     for (size_t i = 1; i < polled.size(); ++i) {
-      if (polled[i].revents != 0 && !AcceptFrom(polled[i].fd)) paused = true;
+      if (polled[i].revents != 0 && !accept_from(polled[i].fd)) paused = true;
     }
   }
 }
 
-bool ConnectionAcceptor::AcceptFrom(int socket) {
+bool ConnectionAcceptor::accept_from(int socket) {
   for (;;) {
     sockaddr_storage from{};
     socklen_t size = sizeof from;
@@ -105,8 +105,8 @@ bool ConnectionAcceptor::AcceptFrom(int socket) {
     const std::optional<IpAddress> ip = ip_of(from);
     const Peer peer = ip ? peer_of(*ip) : Peer("unix");
     const bool is_proxy = ip && proxies_.contains(*ip);
-    if (IsFull(accepted.get()) || (!is_proxy && IsBeyondShare(peer))) {
-      Refused(peer);
+    if (is_full(accepted.get()) || (!is_proxy && is_beyond_share(peer))) {
+      refused(peer);
       continue;
     }
     // As gRPC's listener does; both fail on a Unix socket, which needs neither.
@@ -122,27 +122,27 @@ bool ConnectionAcceptor::AcceptFrom(int socket) {
   }
 }
 
-bool ConnectionAcceptor::IsFull(int descriptor) {
+bool ConnectionAcceptor::is_full(int descriptor) {
   // A new descriptor has the lowest number that is free. A small one means that few are open, which costs nothing to
   // find out; a large one may be due to files that are no connections.
   if (descriptor - first_free_ < max_connections_) return false;
   const absl::Time now = absl::Now();
   if (now - last_count_ >= kBetweenCounts) {
     last_count_ = now;
-    ForgetClosed();
+    forget_closed();
   }
   return static_cast<int64_t>(sockets_.size()) >= max_connections_;
 }
 
-bool ConnectionAcceptor::IsBeyondShare(const Peer& peer) {
+bool ConnectionAcceptor::is_beyond_share(const Peer& peer) {
   const auto found = peers_.find(peer);
   if (found == peers_.end() || found->second < max_of_peer_) return false;
-  ForgetClosed();
+  forget_closed();
   const auto now = peers_.find(peer);
   return now != peers_.end() && now->second >= max_of_peer_;
 }
 
-void ConnectionAcceptor::ForgetClosed() {
+void ConnectionAcceptor::forget_closed() {
   peers_.clear();
   for (auto at = sockets_.begin(); at != sockets_.end();) {
     if (socket_of(at->first) == at->second.socket) {
@@ -154,8 +154,8 @@ void ConnectionAcceptor::ForgetClosed() {
   }
 }
 
-void ConnectionAcceptor::Refused(const Peer& peer) {
-  recorder_->ConnectionRefused();
+void ConnectionAcceptor::refused(const Peer& peer) {
+  recorder_->connection_refused();
   const absl::Time now = absl::Now();
   if (now - last_warning_ < kBetweenWarnings) return;
   last_warning_ = now;

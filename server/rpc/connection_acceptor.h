@@ -32,31 +32,31 @@ class ConnectionAcceptor {
   // Owns the descriptor from then on. Called on the acceptor's thread.
   using HandOver = std::function<void(int fd)>;
 
-  // Listens until Stop(). Beyond the limits, or what the process's limit of descriptors leaves room for, a connection
+  // Listens until stop(). Beyond the limits, or what the process's limit of descriptors leaves room for, a connection
   // is closed at once: its client sees UNAVAILABLE. `proxies` and `recorder` outlive the acceptor.
   ConnectionAcceptor(ListeningSockets listening, const ConnectionLimits& limits, const TrustedProxies& proxies,
                      Recorder* recorder, HandOver hand_over);
   ~ConnectionAcceptor();
 
   // Nothing is accepted any more. Once; the destructor does it otherwise.
-  void Stop();
-  // After Stop(): breaks the connections that are still there, so that gRPC gets rid of what it has for a client that
+  void stop();
+  // After stop(): breaks the connections that are still there, so that gRPC gets rid of what it has for a client that
   // takes nothing. It would wait for that one, whatever is cancelled.
-  void BreakConnections() const;
+  void break_connections() const;
 
   const std::string& address() const { return address_; }
   int64_t max_connections() const { return max_connections_; }
 
  private:
-  void Run();
+  void run();
   // False: there is no descriptor for another one now.
-  bool AcceptFrom(int socket);
-  void Refused(const Peer& peer);
+  bool accept_from(int socket);
+  void refused(const Peer& peer);
   // Whether one more connection is too many: of all, by the descriptor that it got, and of the peer. gRPC does not say
   // when it closes one, so the acceptor looks when it must.
-  bool IsFull(int descriptor);
-  bool IsBeyondShare(const Peer& peer);
-  void ForgetClosed();
+  bool is_full(int descriptor);
+  bool is_beyond_share(const Peer& peer);
+  void forget_closed();
 
   // A connection that was handed over.
   struct Connection {
@@ -64,7 +64,7 @@ class ConnectionAcceptor {
     Peer peer;
   };
 
-  std::optional<ListeningSockets> listening_;  // until Stop()
+  std::optional<ListeningSockets> listening_;  // until stop()
   const std::string address_;
   const TrustedProxies& proxies_;
   Recorder* const recorder_;

@@ -35,14 +35,14 @@ void on_grpc_line(gpr_log_func_args* line) {
   const LogLevel level = line->severity == GPR_LOG_SEVERITY_ERROR  ? LogLevel::kError
                          : line->severity == GPR_LOG_SEVERITY_INFO ? LogLevel::kInfo
                                                                    : LogLevel::kDebug;
-  grpc_log().Write(level, source(line->file, line->line), line->message, now());
+  grpc_log().write(level, source(line->file, line->line), line->message, now());
 }
 
 void on_protobuf_line(google::protobuf::LogLevel severity, const char* file, int line, const std::string& text) {
   const LogLevel level = severity >= google::protobuf::LOGLEVEL_ERROR     ? LogLevel::kError
                          : severity == google::protobuf::LOGLEVEL_WARNING ? LogLevel::kWarning
                                                                           : LogLevel::kInfo;
-  protobuf_log().Write(level, source(file, line), text, now());
+  protobuf_log().write(level, source(file, line), text, now());
 }
 
 }  // namespace

@@ -94,7 +94,7 @@ class SvdServiceHandler final
     const auto handler = [this] {
       return new grpc::internal::CallbackClientStreamingHandler<grpc::ByteBuffer, grpc::ByteBuffer>(
           [this](grpc::CallbackServerContext* call, grpc::ByteBuffer* reply) {
-            return DecomposeCall::Handle(&context_, call, reply);
+            return DecomposeCall::handle(&context_, call, reply);
           });
     };
     // The first call makes the method a stream for the server, the second one of raw bytes and callbacks. Each takes a
@@ -106,14 +106,14 @@ class SvdServiceHandler final
   grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* DecomposeStream(
       grpc::CallbackServerContext* call) override {
     const auto reactor = std::make_shared<DecomposeStreamCall>(&context_, call);
-    reactor->Start();
+    reactor->start();
     return reactor.get();  // keeps itself alive until OnDone()
   }
 
   grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* DecomposeLarge(
       grpc::CallbackServerContext* call) override {
     const auto reactor = std::make_shared<DecomposeLargeCall>(&context_, call);
-    reactor->Start();
+    reactor->start();
     return reactor.get();  // keeps itself alive until OnDone()
   }
 
@@ -221,7 +221,7 @@ void set_limits(const RpcOptions& options, grpc::ServerBuilder* builder) {
 struct RpcServer::Impl {
   explicit Impl(const RpcOptions& options)
       : calls({options.max_open_calls, options.max_streams, options.peer_percent}),
-        proxies(TrustedProxies::Parse(options.trusted_proxies).value_or(TrustedProxies())) {}
+        proxies(TrustedProxies::parse(options.trusted_proxies).value_or(TrustedProxies())) {}
 
   OpenCalls calls;
   const TrustedProxies proxies;
@@ -235,8 +235,8 @@ struct RpcServer::Impl {
   Pipeline* pipeline = nullptr;
 
   std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> own_connections;
-  std::unique_ptr<HealthCall> health_call;  // from Start() to Shutdown(); of the thread that ticks
-  SelfProbe self_probe{[this](auto done) { health_call->Start(SelfProbe::kPatience, std::move(done)); }};
+  std::unique_ptr<HealthCall> health_call;  // from start() to shutdown(); of the thread that ticks
+  SelfProbe self_probe{[this](auto done) { health_call->start(SelfProbe::kPatience, std::move(done)); }};
 
   absl::Duration stream_idle_timeout;
 
@@ -249,37 +249,37 @@ struct RpcServer::Impl {
   std::thread watch_thread;
 
   // Unless all have gone before: a little later than gRPC cancels their calls, so that who listens hears of that.
-  void BreakConnectionsAfter(absl::Duration grace) {
+  void break_connections_after(absl::Duration grace) {
     constexpr absl::Duration kLastWords = absl::Milliseconds(500);
     const auto end = std::chrono::steady_clock::now() + absl::ToChronoNanoseconds(grace + kLastWords);
     MutexLock lock(&mu);
-    while (!stopped && std::chrono::steady_clock::now() < end) changed.WaitUntil(&mu, end);
-    if (!stopped) acceptor->BreakConnections();
+    while (!stopped && std::chrono::steady_clock::now() < end) changed.wait_until(&mu, end);
+    if (!stopped) acceptor->break_connections();
   }
 
-  void Watch() {
+  void watch() {
     constexpr auto kPeriod = std::chrono::milliseconds(100);
     bool told = false;
-    mu.Lock();
+    mu.lock();
     while (!stopping) {
-      mu.Unlock();
-      self_probe.Tick(context.clock->Now());
-      mu.Lock();
-      calls.CutOffStalled(context.clock->Now(), stream_idle_timeout);
+      mu.unlock();
+      self_probe.tick(context.clock->now());
+      mu.lock();
+      calls.cut_off_stalled(context.clock->now(), stream_idle_timeout);
       const bool healthy = serving && pipeline->stats().ready();
       if (healthy != told) {
-        health->SetServing(healthy);
+        health->set_serving(healthy);
         told = healthy;
       }
-      changed.WaitUntil(&mu, std::chrono::steady_clock::now() + kPeriod);
+      changed.wait_until(&mu, std::chrono::steady_clock::now() + kPeriod);
     }
-    mu.Unlock();
+    mu.unlock();
   }
 };
 
 RpcServer::RpcServer() = default;
 
-std::unique_ptr<RpcServer> RpcServer::Start(const RpcOptions& options, Pipeline* pipeline, LargePipeline* factors,
+std::unique_ptr<RpcServer> RpcServer::start(const RpcOptions& options, Pipeline* pipeline, LargePipeline* factors,
                                             Clock* clock, Recorder* recorder, HostMemory* memory, std::string* error) {
   std::unique_ptr<RpcServer> out(new RpcServer);
   out->impl_ = std::make_unique<Impl>(options);
@@ -297,7 +297,7 @@ std::unique_ptr<RpcServer> RpcServer::Start(const RpcOptions& options, Pipeline*
   // connection that is broken already.
   static const bool kept = (grpc_init(), true);
   static_cast<void>(kept);
-  ListeningSockets listening = ListeningSockets::Open(options.listen, error);
+  ListeningSockets listening = ListeningSockets::open(options.listen, error);
   if (listening.empty()) return nullptr;
   const std::shared_ptr<grpc::ServerCredentials> creds = credentials(options);
   if (!options.certificate.empty() && !are_usable(creds)) {
@@ -321,7 +321,7 @@ std::unique_ptr<RpcServer> RpcServer::Start(const RpcOptions& options, Pipeline*
   }
   // Its connection comes first, so that its descriptors do not count as connections.
   impl.health_call = std::make_unique<HealthCall>(impl.own_connections.get());
-  impl.self_probe.Tick(clock->Now());
+  impl.self_probe.tick(clock->now());
   const int listener = listening.sockets().front().get();
   impl.acceptor = std::make_unique<ConnectionAcceptor>(
       std::move(listening), ConnectionLimits{options.max_connections, options.peer_percent}, impl.proxies, recorder,
@@ -332,42 +332,42 @@ std::unique_ptr<RpcServer> RpcServer::Start(const RpcOptions& options, Pipeline*
         impl.connections->HandleNewConnection(&connection);
       });
   impl.address = impl.acceptor->address();
-  impl.watch_thread = std::thread([&impl] { impl.Watch(); });
+  impl.watch_thread = std::thread([&impl] { impl.watch(); });
   return out;
 }
 
 RpcServer::~RpcServer() {
-  if (impl_ != nullptr && impl_->server != nullptr) Shutdown(absl::ZeroDuration());
+  if (impl_ != nullptr && impl_->server != nullptr) shutdown(absl::ZeroDuration());
 }
 
 const std::string& RpcServer::address() const { return impl_->address; }
 
-void RpcServer::SetServing(bool serving) {
+void RpcServer::set_serving(bool serving) {
   MutexLock lock(&impl_->mu);
   impl_->serving = serving;
-  impl_->changed.Signal();
+  impl_->changed.signal();
 }
 
-void RpcServer::CloseStreams() { impl_->calls.CloseAll(); }
+void RpcServer::close_streams() { impl_->calls.close_all(); }
 
-void RpcServer::Shutdown(absl::Duration grace) {
+void RpcServer::shutdown(absl::Duration grace) {
   {
     MutexLock lock(&impl_->mu);
     impl_->stopping = true;
-    impl_->changed.Signal();
+    impl_->changed.signal();
   }
   if (impl_->watch_thread.joinable()) impl_->watch_thread.join();
-  impl_->acceptor->Stop();
-  impl_->calls.CloseAll();
-  impl_->health->EndWatches();
-  std::thread breaker([this, grace] { impl_->BreakConnectionsAfter(grace); });
+  impl_->acceptor->stop();
+  impl_->calls.close_all();
+  impl_->health->end_watches();
+  std::thread breaker([this, grace] { impl_->break_connections_after(grace); });
   impl_->server->Shutdown(std::chrono::system_clock::now() + absl::ToChronoMilliseconds(grace));
   impl_->server->Wait();
   impl_->health_call.reset();
   {
     MutexLock lock(&impl_->mu);
     impl_->stopped = true;
-    impl_->changed.Signal();
+    impl_->changed.signal();
   }
   breaker.join();
 }

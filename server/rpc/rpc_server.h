@@ -43,22 +43,22 @@ class RpcServer {
  public:
   // Serves `pipeline` and `factors`, which outlive the server, as do clock, recorder and `memory`, where operands are
   // received. Null, with *error set, where it cannot.
-  static std::unique_ptr<RpcServer> Start(const RpcOptions& options, Pipeline* pipeline, LargePipeline* factors,
+  static std::unique_ptr<RpcServer> start(const RpcOptions& options, Pipeline* pipeline, LargePipeline* factors,
                                           Clock* clock, Recorder* recorder, HostMemory* memory, std::string* error);
-  // Shutdown() without patience.
+  // shutdown() without patience.
   ~RpcServer();
 
   // host:port with the port that was bound, or unix:path.
   const std::string& address() const;
 
   // Sets the answer of health. While true, health still says NOT_SERVING where the pipeline is not ready.
-  void SetServing(bool serving);
+  void set_serving(bool serving);
 
   // Streams take no more requests and end, with UNAVAILABLE, once what they have in flight is answered.
-  void CloseStreams();
+  void close_streams();
 
   // Ends every call, at the latest after `grace`, and returns when no handler runs any more. Idempotent.
-  void Shutdown(absl::Duration grace);
+  void shutdown(absl::Duration grace);
 
   int64_t open_streams() const;
 

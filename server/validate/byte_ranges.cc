@@ -4,7 +4,7 @@
 
 namespace svdserve::server {
 
-ByteRanges::Added ByteRanges::Add(int64_t offset, int64_t bytes) {
+ByteRanges::Added ByteRanges::add(int64_t offset, int64_t bytes) {
   if (offset < 0 || bytes < 1 || bytes > total_ || offset > total_ - bytes) return Added::kOutOfRange;
   const int64_t end = offset + bytes;
   const auto after = end_of_.upper_bound(offset);

@@ -17,7 +17,7 @@ class ByteRanges {
 
   enum class Added { kYes, kOverlaps, kOutOfRange, kTooMany };
   // [offset, offset + bytes), of any numbers. Nothing changes unless kYes.
-  Added Add(int64_t offset, int64_t bytes);
+  Added add(int64_t offset, int64_t bytes);
 
   int64_t covered() const { return covered_; }
   bool complete() const { return covered_ == total_; }

@@ -79,13 +79,13 @@ Error validate_batch(const std::string& at, const Request& request, const Valida
 
 }  // namespace
 
-Error Validate(const Request& request, const ValidationLimits& limits, Validated* validated) {
+Error validate(const Request& request, const ValidationLimits& limits, Validated* validated) {
   int64_t reply = 0;
   return validate_batch("matrices", request, limits, validated, &reply);
 }
 
-Error ValidateGroups(absl::Span<const Request> groups, const ValidationLimits& limits,
-                     std::vector<Validated>* validated) {
+Error validate_groups(absl::Span<const Request> groups, const ValidationLimits& limits,
+                      std::vector<Validated>* validated) {
   if (groups.empty() || groups.size() > kMaxGroups) {
     return invalid("groups", absl::StrCat("must be between 1 and ", kMaxGroups));
   }

@@ -24,11 +24,11 @@ struct Validated {
 
 // Checks request.problem, options, count and payload_bytes, in the order of their fields; nothing is read from the
 // payload and nothing of the request's size is allocated. On success fills *validated.
-Error Validate(const Request& request, const ValidationLimits& limits, Validated* validated);
+Error validate(const Request& request, const ValidationLimits& limits, Validated* validated);
 
 // The same of a request of groups: each of them, how many they are, and what they are together.
-Error ValidateGroups(absl::Span<const Request> groups, const ValidationLimits& limits,
-                     std::vector<Validated>* validated);
+Error validate_groups(absl::Span<const Request> groups, const ValidationLimits& limits,
+                      std::vector<Validated>* validated);
 
 }  // namespace svdserve::server
 #endif  // SVDSERVE_SERVER_VALIDATE_VALIDATE_H_

@@ -41,17 +41,17 @@ Error read_signature(const LargeOpen& open, std::vector<int8_t>* signature) {
 
 }  // namespace
 
-Error ValidateLarge(const LargeOpen& open, ValidatedLarge* validated) {
-  FactorOptions options = open.options;
+Error validate_large(const LargeOpen& open, ValidatedLarge* validated) {
+  LargeOptions options = open.options;
   options.hyperbolic = !open.signature.empty();
-  FactorPlanOrError planned = plan_factor(open.problem, options);
+  LargePlanOrError planned = plan_large(open.problem, options);
   if (!planned.plan.has_value()) return invalid(path_of(planned.error.field), planned.error.message);
   validated->plan = *std::move(planned.plan);
   validated->signature.clear();
   return options.hyperbolic ? read_signature(open, &validated->signature) : Error{};
 }
 
-int64_t operand_and_result_bytes(const FactorPlan& plan) {
+int64_t operand_and_result_bytes(const LargePlan& plan) {
   uint64_t sum = 0;
   for (const uint64_t part : {plan.operand_bytes(), plan.left_bytes(), plan.values_bytes(), plan.right_bytes()}) {
     if (__builtin_add_overflow(sum, part, &sum)) return std::numeric_limits<int64_t>::max();
@@ -59,7 +59,7 @@ int64_t operand_and_result_bytes(const FactorPlan& plan) {
   return static_cast<int64_t>(std::min<uint64_t>(sum, std::numeric_limits<int64_t>::max()));
 }
 
-std::string largest_that_fits(const FactorPlan& plan, absl::FunctionRef<bool(const FactorPlan&)> fits) {
+std::string largest_that_fits(const LargePlan& plan, absl::FunctionRef<bool(const LargePlan&)> fits) {
   const Problem& whole = plan.problem;
   const double most = static_cast<double>(std::max(whole.rows, whole.cols));
   // `size`: what the longer side would be.
@@ -68,7 +68,7 @@ std::string largest_that_fits(const FactorPlan& plan, absl::FunctionRef<bool(con
     const double scale = static_cast<double>(size) / most;
     part.rows = std::max<int64_t>(1, static_cast<int64_t>(scale * static_cast<double>(whole.rows)));
     part.cols = std::max<int64_t>(1, static_cast<int64_t>(scale * static_cast<double>(whole.cols)));
-    return plan_factor(part, plan.options).plan;
+    return plan_large(part, plan.options).plan;
   };
   int64_t low = 0, high = static_cast<int64_t>(most);
   while (low < high) {

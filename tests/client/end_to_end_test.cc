@@ -480,7 +480,7 @@ TEST(Svdctl, DrawsABarOnATerminal) {
   std::filesystem::remove_all(folder);
 }
 
-TEST(Svdctl, AFactorThatDidNotConvergeIsWrittenAndSaidSo) {
+TEST(Svdctl, ALargeMatrixThatDidNotConvergeIsWrittenAndSaidSo) {
   Server server;
   const std::string folder = make_folder(), in = folder + "/a.npy", out = folder + "/s.npy";
   write_matrix(in, "f8", "(200, 200)", random_matrices<double>(200 * 200));

@@ -33,7 +33,7 @@ std::vector<double> counting(size_t n) {
 }
 
 template <class T>
-bool holds_factor(const std::vector<T>& numbers, int factor) {
+bool holds_large(const std::vector<T>& numbers, int factor) {
   const auto bytes = std::as_bytes(std::span(numbers));
   for (size_t i = 0; i < bytes.size(); ++i) {
     if (bytes[i] != FakeService::large_byte(factor, i)) return false;
@@ -63,7 +63,7 @@ TEST(Large, GivesResultsAndReport) {
   EXPECT_EQ(d->left.size(), 70u * 60);
   EXPECT_EQ(d->values.size(), 60u);
   EXPECT_EQ(d->right_adjoint.size(), 60u * 60);
-  EXPECT_TRUE(holds_factor(d->values, 1) && holds_factor(d->left, 2) && holds_factor(d->right_adjoint, 3));
+  EXPECT_TRUE(holds_large(d->values, 1) && holds_large(d->left, 2) && holds_large(d->right_adjoint, 3));
   EXPECT_EQ(d->left_columns, 60);
   EXPECT_EQ(d->right_rows, 60);
   const LargeReport& r = d->report;
@@ -107,7 +107,7 @@ TEST(Large, ChunksAreAsLargeAsTheServerTakesAndNoLargerThanAMebibyte) {
     Client client(options_for(service));
     const auto d = client.svd_large<double>(a, 600, 300, MemoryOrder::kRowMajor, {}, kCall);
     ASSERT_TRUE(d.ok()) << d.status().to_string();
-    EXPECT_TRUE(holds_factor(d->left, 2));
+    EXPECT_TRUE(holds_large(d->left, 2));
     const int64_t size = std::min<int64_t>(chunk_bytes, 1 << 20);
     EXPECT_EQ(service.large().chunks, (600 * 300 * 8 + size - 1) / size);
     EXPECT_EQ(service.large().bad_chunks, 0);
@@ -125,7 +125,7 @@ TEST(Large, EveryElementTypeAndChoiceOfVectorsHasItsSizes) {
     EXPECT_EQ(d->values.size(), 40u);
     EXPECT_EQ(d->left.size(), static_cast<size_t>(40 * left_columns));
     EXPECT_EQ(d->right_adjoint.size(), static_cast<size_t>(50 * right_rows));
-    EXPECT_TRUE(holds_factor(d->values, 1) && holds_factor(d->left, 2) && holds_factor(d->right_adjoint, 3));
+    EXPECT_TRUE(holds_large(d->values, 1) && holds_large(d->left, 2) && holds_large(d->right_adjoint, 3));
     EXPECT_EQ(d->left_columns, left_columns);
     EXPECT_EQ(d->right_rows, right_rows);
   };
@@ -145,7 +145,7 @@ TEST(Large, MemoryWithAnOwnerIsSentFromWhereItIs) {
   const auto r = client.decompose_large(matrix, {.values = std::as_writable_bytes(std::span(values))},
                                         {.vectors = Vectors::kNone}, kCall);
   ASSERT_TRUE(r.ok()) << r.status().to_string();
-  EXPECT_TRUE(holds_factor(values, 1));
+  EXPECT_TRUE(holds_large(values, 1));
   EXPECT_EQ(service.large().uploads.at(0).size(), 200u * 200 * 8);
   EXPECT_EQ(service.large().bad_chunks, 0);
 }
@@ -171,7 +171,7 @@ TEST(Large, WhatDidNotConvergeHasResults) {
   const auto d = client.svd_large<double>(counting(16), 4, 4, MemoryOrder::kRowMajor, {}, kCall);
   ASSERT_TRUE(d.ok()) << d.status().to_string();
   EXPECT_EQ(d->report.status, MatrixStatus::kNotConverged);
-  EXPECT_TRUE(holds_factor(d->values, 1));
+  EXPECT_TRUE(holds_large(d->values, 1));
 }
 
 TEST(Large, TellsProgressOnTheCallingThread) {

@@ -226,8 +226,8 @@ soak() {
       faults) timeout 120 "$bin/device_faults" ;;
       factor)
         failed=0
-        "$bin/device_factor_kernels" || failed=1
-        "$bin/device_factor_bench" || failed=1
+        "$bin/device_large_kernels" || failed=1
+        "$bin/device_large_bench" || failed=1
         (exit $failed)
         ;;
       factor-profile)
@@ -235,7 +235,7 @@ soak() {
         for kernel in gram inner postmultiply; do
           # In the second sweep at n = 2048.
           timeout 60 ncu --set full --kernel-name "regex:${kernel}_kernel" --launch-skip 80 --launch-count 1 --kill yes \
-            "$bin/device_factor_bench" profile || failed=1
+            "$bin/device_large_bench" profile || failed=1
         done
         (exit $failed)
         ;;

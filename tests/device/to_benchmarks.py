@@ -204,7 +204,7 @@ def factor(lines):
                      *(rounded(times[peer]) if peer in times else "" for peer in ("gesvdp", "gesvdj", "gesvd"))))
     if not rows:
         return []
-    return ["", "**Large factors** (`device_factor_bench`), milliseconds with U and V, n x n: the computation, in brackets with the way from host memory",
+    return ["", "**Large factors** (`device_large_bench`), milliseconds with U and V, n x n: the computation, in brackets with the way from host memory",
             "and back; cuSOLVER's on matrices that are on the GPU already.", "",
             *table(("columns", "dtype", "n", "AUTO", "JACOBI", "gesvdp", "gesvdj", "gesvd"), rows)]
 

@@ -10,7 +10,7 @@ namespace svdserve {
 static bool operator==(const PivotPair& a, const PivotPair& b) { return a.p == b.p && a.q == b.q; }
 }  // namespace svdserve
 
-namespace svdserve::factor {
+namespace svdserve::large {
 namespace {
 
 constexpr PivotStrategy kStrategies[] = {PivotStrategy::kRecursive,          PivotStrategy::kModifiedModulus,
@@ -117,4 +117,4 @@ TEST(BlockPivotStrategy, ModifiedModulusOfFour) {
 }
 
 }  // namespace
-}  // namespace svdserve::factor
+}  // namespace svdserve::large

@@ -70,7 +70,7 @@ Factors<E> factorize(const Matrix& a, const std::vector<typename E::Scalar>& exp
 }
 
 template <class E>
-void test_factors(Kind kind, DType dtype, int rows, int k) {
+void test_large(Kind kind, DType dtype, int rows, int k) {
   using T = typename E::Scalar;
   const std::string where = std::string(name(dtype)) + " " + name(kind) + " " + std::to_string(rows);
   const Matrix a = generate(kind, dtype, rows, k, 3);
@@ -112,9 +112,9 @@ template <class E>
 void test_kinds(DType dtype) {
   for (const Kind kind : {Kind::kNormal, Kind::kGradedRows, Kind::kGradedColumns, Kind::kLowRank, Kind::kZero,
                           Kind::kDuplicates, Kind::kHuge, Kind::kTiny}) {
-    for (const int rows : {6, 33, 70}) test_factors<E>(kind, dtype, rows, 5);
+    for (const int rows : {6, 33, 70}) test_large<E>(kind, dtype, rows, 5);
   }
-  test_factors<E>(Kind::kNormal, dtype, 90, 40);  // more columns than a warp has threads
+  test_large<E>(Kind::kNormal, dtype, 90, 40);  // more columns than a warp has threads
 }
 
 TEST(BlockQr, FactorsAreTheMatrix) {

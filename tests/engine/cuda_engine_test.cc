@@ -25,7 +25,7 @@
 #include <utility>
 #include <vector>
 
-#include "engine/cuda_factor_engine.h"
+#include "engine/cuda_large_engine.h"
 #include "tests/support/fake_cuda/fake_cuda.h"
 
 namespace svdserve {
@@ -48,7 +48,7 @@ int probe() {
   const auto engine = CudaEngine::open({}, &status);
   const PinnedBuffer buffer(64);
   CudaStatus of_factors;
-  const auto factors = open_cuda_factor_engine(0, &of_factors);
+  const auto factors = open_cuda_large_engine(0, &of_factors);
   std::printf("factors=%s\nfactors_text=%s\n", factors != nullptr ? "open" : "null", of_factors.text.c_str());
   std::printf("driver=%d\ncount=%d\nwhy=%s\nengine=%s\ncode=%d\ntext=%s\npinned=%s\n",
               dlopen("libcuda.so.1", RTLD_NOW) != nullptr, count, why.c_str(), engine != nullptr ? "open" : "null",

@@ -11,11 +11,11 @@
 #include <vector>
 
 #include "engine/backends/host/dense/blas.h"
-#include "engine/backends/host/large/small_factor.h"
+#include "engine/backends/host/large/blocked_svd.h"
 #include "gtest/gtest.h"
 #include "oneapi/tbb/task_arena.h"
 #include "tests/support/numerics/effort.h"
-#include "tests/support/numerics/factor_run.h"
+#include "tests/support/numerics/large_run.h"
 #include "tests/support/numerics/matrix_generators.h"
 #include "tests/support/numerics/random.h"
 #include "tests/support/numerics/reference_svd.h"
@@ -23,7 +23,7 @@
 namespace svdserve::host {
 namespace {
 
-using factor::FactorView;
+using large::LargeView;
 using numerics::Random;
 
 // Q diag(values) Q^H, as hermitian as rounding leaves it: both triangles from the lower one.
@@ -64,10 +64,10 @@ double magnitude_of_product(const std::vector<E>& x, int64_t a, const std::vecto
 }
 
 template <class E>
-void expect_eigenbasis(const FactorThreads& threads, std::vector<E> g, int64_t n) {
+void expect_eigenbasis(const LargeThreads& threads, std::vector<E> g, int64_t n) {
   const std::vector<E> matrix = g;
   std::vector<E> v(n * n, E(NAN));
-  ASSERT_TRUE(hermitian_eigenbasis(threads, FactorView<E>{g.data(), n, n, n}, FactorView<E>{v.data(), n, n, n}));
+  ASSERT_TRUE(hermitian_eigenbasis(threads, LargeView<E>{g.data(), n, n, n}, LargeView<E>{v.data(), n, n, n}));
   double norm = 0;
   for (const E& x : matrix) norm += std::norm(x);
   norm = std::sqrt(norm);
@@ -98,7 +98,7 @@ template <class E>
 void test_spectra() {
   const BlasThreads one_thread_a_call;
   oneapi::tbb::task_arena arena(2);
-  const FactorThreads alone(nullptr, 1, nullptr), two(&arena, 2, nullptr);
+  const LargeThreads alone(nullptr, 1, nullptr), two(&arena, 2, nullptr);
   for (const int64_t n : {1, 2, 3, 31, 33, 65, 66, 130}) {
     for (const auto& value : std::vector<std::function<double(double)>>{
              [](double x) { return 1 + x; }, [](double) { return 2.0; }, [](double) { return 0.0; },
@@ -116,35 +116,35 @@ TEST(HermitianEigenbasis, Complex) { test_spectra<std::complex<double>>(); }
 
 TEST(HermitianEigenbasis, ACancelIsSeen) {
   std::atomic<bool> cancel{true};
-  FactorControl control;
+  LargeControl control;
   control.cancel = &cancel;
-  const factor::FactorWatch watch(control);
-  const FactorThreads threads(nullptr, 1, &watch);
+  const large::LargeWatch watch(control);
+  const LargeThreads threads(nullptr, 1, &watch);
   auto g = hermitian<double>(
       100, [](double x) { return x; }, 1);
   std::vector<double> v(100 * 100);
-  EXPECT_THROW(hermitian_eigenbasis(threads, FactorView<double>{g.data(), 100, 100, 100},
-                                    FactorView<double>{v.data(), 100, 100, 100}),
-               factor::FactorStop);
+  EXPECT_THROW(hermitian_eigenbasis(threads, LargeView<double>{g.data(), 100, 100, 100},
+                                    LargeView<double>{v.data(), 100, 100, 100}),
+               large::LargeStop);
 }
 
 // The earlier content of the workspace does not matter, and the engine of one thread gives the same bits.
-TEST(SmallFactor, SameBitsWhateverWasBefore) {
-  SmallFactor used;
-  const auto engine = make_host_factor_engine(1);
+TEST(BlockedSvd, SameBitsWhateverWasBefore) {
+  BlockedSvd used;
+  const auto engine = make_host_large_engine(1);
   for (const DType dtype : {DType::kF64, DType::kC64}) {
     for (const auto& [rows, cols] : {std::pair<int64_t, int64_t>{40, 40}, {90, 33}, {33, 90}, {64, 64}}) {
       for (const Vectors vectors : {Vectors::kNone, Vectors::kThin, Vectors::kFull}) {
-        const FactorPlan plan = numerics::factor_plan_of({rows, cols, dtype, Order::kRowMajor}, {.vectors = vectors});
+        const LargePlan plan = numerics::large_plan_of({rows, cols, dtype, Order::kRowMajor}, {.vectors = vectors});
         const numerics::Matrix a = numerics::generate(numerics::Kind::kNormal, dtype, rows, cols, 5);
-        const auto expected = numerics::run_factor(*engine, plan, a);
+        const auto expected = numerics::run_large(*engine, plan, a);
         std::vector<std::byte> operand(plan.operand_bytes()), left(plan.left_bytes()), values(plan.values_bytes()),
             right(plan.right_bytes());
         numerics::store(a, Order::kRowMajor, operand.data());
         for (int i = 0; i < 2; ++i) {
-          const FactorOutcome outcome =
+          const LargeOutcome outcome =
               used.decompose(plan, {operand.data(), nullptr, left.data(), values.data(), right.data()});
-          ASSERT_EQ(outcome.status, FactorStatus::kOk);
+          ASSERT_EQ(outcome.status, LargeStatus::kOk);
           EXPECT_EQ(left, expected.left_bytes);
           EXPECT_EQ(values, expected.values_bytes);
           EXPECT_EQ(right, expected.right_bytes);

@@ -7,7 +7,7 @@
 
 #include "gtest/gtest.h"
 #include "tests/support/numerics/effort.h"
-#include "tests/support/numerics/factor_run.h"
+#include "tests/support/numerics/large_run.h"
 #include "tests/support/numerics/matrix_generators.h"
 #include "tests/support/numerics/random.h"
 
@@ -17,8 +17,8 @@ namespace {
 using Wide = std::complex<long double>;
 using Signs = std::vector<int8_t>;
 
-const FactorEngine& engine() {
-  static const auto instance = make_host_factor_engine(2);
+const LargeEngine& engine() {
+  static const auto instance = make_host_large_engine(2);
   return *instance;
 }
 
@@ -83,16 +83,16 @@ std::vector<long double> reference_eigenvalues(const Matrix& g, const Signs& j) 
 
 class HyperbolicTest : public ::testing::TestWithParam<DType> {
  protected:
-  FactorResult decompose(const Matrix& g, const Signs& j, FactorOptions options = {}) {
+  LargeResult decompose(const Matrix& g, const Signs& j, LargeOptions options = {}) {
     options.hyperbolic = true;
     const Order order = ++calls_ % 2 == 0 ? Order::kRowMajor : Order::kColumnMajor;
-    return run_factor(engine(), factor_plan_of({g.rows, g.cols, g.dtype, order}, options), g, j);
+    return run_large(engine(), large_plan_of({g.rows, g.cols, g.dtype, order}, options), g, j);
   }
 
   // Order among equal signs, U^H U = I, V^H J V = J, G = U S V^H; the last two relative to |V|^2, which hyperbolic
   // rotations may make large.
-  void expect_decomposition(const Matrix& g, const Signs& j, const FactorResult& result) {
-    ASSERT_EQ(result.outcome.status, FactorStatus::kOk) << result.outcome.detail;
+  void expect_decomposition(const Matrix& g, const Signs& j, const LargeResult& result) {
+    ASSERT_EQ(result.outcome.status, LargeStatus::kOk) << result.outcome.detail;
     const double u = real_type(g.dtype).unit_roundoff;
     double last[2] = {HUGE_VAL, HUGE_VAL};
     for (size_t i = 0; i < j.size(); ++i) {
@@ -110,7 +110,7 @@ class HyperbolicTest : public ::testing::TestWithParam<DType> {
   }
 
   // s_i^2 J_i against the eigenvalues, of which G J G^H has m - n zeros more; absolute errors in units of u |G|^2.
-  void expect_values(const Matrix& g, const Signs& j, const FactorResult& result) {
+  void expect_values(const Matrix& g, const Signs& j, const LargeResult& result) {
     std::vector<long double> ours(static_cast<size_t>(g.rows - g.cols), 0);
     for (size_t i = 0; i < j.size(); ++i) {
       ours.push_back(j[i] * static_cast<long double>(result.values[i]) * result.values[i]);
@@ -138,7 +138,7 @@ TEST_P(HyperbolicTest, RandomFactorsWithAnyOrderOfSigns) {
       SCOPED_TRACE(testing::Message() << rows << " x " << cols << ", matrix " << i);
       const Matrix g = generate(Kind::kNormal, GetParam(), rows, cols, static_cast<uint64_t>(i));
       const Signs j = random_signs(cols, random);
-      const FactorResult result = decompose(g, j);
+      const LargeResult result = decompose(g, j);
       expect_decomposition(g, j, result);
       expect_values(g, j, result);
     }
@@ -152,10 +152,10 @@ TEST_P(HyperbolicTest, ManyBlocksAndBothVariants) {
   const Signs j = random_signs(n, random);
   for (const BlockVariant variant : {BlockVariant::kBlockOriented, BlockVariant::kFullBlock}) {
     for (const PivotStrategy strategy : {PivotStrategy::kModifiedModulus, PivotStrategy::kRowCyclic}) {
-      FactorOptions options;
+      LargeOptions options;
       options.variant = variant;
       options.strategy = strategy;
-      const FactorResult result = decompose(g, j, options);
+      const LargeResult result = decompose(g, j, options);
       expect_decomposition(g, j, result);
       EXPECT_FALSE(result.outcome.warm_started);
       EXPECT_LE(result.outcome.sweeps, 20);
@@ -166,10 +166,10 @@ TEST_P(HyperbolicTest, ManyBlocksAndBothVariants) {
 // With one sign alone it is the ordinary SVD.
 TEST_P(HyperbolicTest, OneSignIsTheOrdinaryDecomposition) {
   const Matrix g = generate(Kind::kNormal, GetParam(), 40, 30, 3);
-  const FactorResult ordinary = run_factor(engine(), factor_plan_of({40, 30, GetParam(), Order::kRowMajor}, {}), g);
+  const LargeResult ordinary = run_large(engine(), large_plan_of({40, 30, GetParam(), Order::kRowMajor}, {}), g);
   for (const int8_t sign : {int8_t{1}, int8_t{-1}}) {
     const Signs j(30, sign);
-    const FactorResult result = decompose(g, j);
+    const LargeResult result = decompose(g, j);
     expect_decomposition(g, j, result);
     EXPECT_LE(row_orthogonality(result.right), 10 * 30 * real_type(GetParam()).unit_roundoff);
     for (size_t i = 0; i < 30; ++i) {
@@ -182,8 +182,8 @@ TEST_P(HyperbolicTest, GradedColumns) {
   Random random(3);
   const Matrix g = generate(Kind::kColumnGraded, GetParam(), 40, 30, 3);
   const Signs j = random_signs(30, random);
-  FactorResult result = decompose(g, j);
-  ASSERT_EQ(result.outcome.status, FactorStatus::kOk);
+  LargeResult result = decompose(g, j);
+  ASSERT_EQ(result.outcome.status, LargeStatus::kOk);
   EXPECT_LE(column_orthogonality(result.left), 10 * 40 * real_type(GetParam()).unit_roundoff);
   EXPECT_LE(signature_error(result.right, j), 10 * 30 * real_type(GetParam()).unit_roundoff);
   EXPECT_LE(residual_of(g, result), 10 * 40 * real_type(GetParam()).unit_roundoff);
@@ -193,7 +193,7 @@ TEST_P(HyperbolicTest, CertificateAndValuesAlone) {
   Random random(4);
   const Matrix g = generate(Kind::kNormal, GetParam(), 50, 40, 3);
   const Signs j = random_signs(40, random);
-  const FactorResult thin = decompose(g, j, {.certificate = true});
+  const LargeResult thin = decompose(g, j, {.certificate = true});
   expect_decomposition(g, j, thin);
   const double u = real_type(GetParam()).unit_roundoff;
   EXPECT_NEAR(thin.outcome.residual, residual_of(g, thin), 100 * 0x1p-53);
@@ -201,16 +201,16 @@ TEST_P(HyperbolicTest, CertificateAndValuesAlone) {
   double square = 0;
   for (const auto& z : thin.right.elements) square += std::norm(z);
   EXPECT_NEAR(thin.outcome.right_orthogonality, signature_error(thin.right, j) * square, 100 * 0x1p-53 * square);
-  const FactorResult none = decompose(g, j, {.vectors = Vectors::kNone});
+  const LargeResult none = decompose(g, j, {.vectors = Vectors::kNone});
   for (size_t i = 0; i < 40; ++i) EXPECT_NEAR(none.values[i], thin.values[i], 100 * u * thin.values[i]);
 }
 
-TEST_P(HyperbolicTest, RankDeficientFactorsAreRefused) {
+TEST_P(HyperbolicTest, RankDeficientOnesAreRefused) {
   Random random(5);
   const Signs j = random_signs(30, random);
   for (const Kind kind : {Kind::kZero, Kind::kDuplicates, Kind::kLowRank, Kind::kOuterProduct}) {
     const Matrix g = generate(kind, GetParam(), 40, 30, 3);
-    EXPECT_EQ(decompose(g, j).outcome.status, FactorStatus::kRankDeficient) << name(kind);
+    EXPECT_EQ(decompose(g, j).outcome.status, LargeStatus::kRankDeficient) << name(kind);
   }
 }
 

@@ -280,13 +280,13 @@ TEST(LogTest, ALibrarySaysNoMoreThanSoMuch) {
   LibraryLog library("lib");
   const absl::Time begin = absl::UnixEpoch();
   ::testing::internal::CaptureStderr();
-  for (int i = 0; i < 1000; ++i) library.Write(LogLevel::kError, "a.cc:1", "x\ny", begin + absl::Milliseconds(i));
+  for (int i = 0; i < 1000; ++i) library.write(LogLevel::kError, "a.cc:1", "x\ny", begin + absl::Milliseconds(i));
   const std::string first = ::testing::internal::GetCapturedStderr();
   EXPECT_EQ(std::count(first.begin(), first.end(), '\n'), LibraryLog::kLinesPerSecond);
   EXPECT_THAT(first, HasSubstr(R"(level=error event=lib source=a.cc:1 bytes=3 text="x\ny")"));
   ::testing::internal::CaptureStderr();
-  library.Write(LogLevel::kError, "a.cc:1", std::string(100000, 'z'), begin + absl::Seconds(1));
-  library.Write(LogLevel::kDebug, "a.cc:1", "nobody wants to know", begin + absl::Seconds(1));
+  library.write(LogLevel::kError, "a.cc:1", std::string(100000, 'z'), begin + absl::Seconds(1));
+  library.write(LogLevel::kDebug, "a.cc:1", "nobody wants to know", begin + absl::Seconds(1));
   const std::string second = ::testing::internal::GetCapturedStderr();
   EXPECT_EQ(std::count(second.begin(), second.end(), '\n'), 2);
   EXPECT_THAT(second, HasSubstr("event=log_lines_dropped of=lib lines=990"));

@@ -91,8 +91,8 @@ TEST(ConnectionsTest, BeyondTheLimitTheyAreClosedAtOnce) {
     EXPECT_LE(served.size(), kLimit + 4);
     const auto many = open_many(server.address(), 60, "");
     EXPECT_TRUE(many.back()->EndsWithin(std::chrono::seconds(60)));
-    EXPECT_TRUE(wait_until([&] { return server.Metric("svdserve_refused_connections_total") >= 60 - kLimit; }));
-    EXPECT_EQ(server.Get("/readyz").code, 200);
+    EXPECT_TRUE(wait_until([&] { return server.metric("svdserve_refused_connections_total") >= 60 - kLimit; }));
+    EXPECT_EQ(server.get("/readyz").code, 200);
   }
   EXPECT_TRUE(wait_until([&] { return call(server).ok(); }));
   EXPECT_THAT(server.log(), HasSubstr("event=connection_refused max_connections=16"));
@@ -177,7 +177,7 @@ TEST(ConnectionsTest, WhatIsNoGrpcHarmsNobody) {
     peer.Say(bytes[i]);
     EXPECT_TRUE(call(server).ok()) << "beside case " << i;
   }
-  EXPECT_TRUE(wait_until([&] { return server.Metric("svdserve_inflight_requests") == 0; }));
+  EXPECT_TRUE(wait_until([&] { return server.metric("svdserve_inflight_requests") == 0; }));
 }
 
 // A header that is not in HPACK's table; both shorter than 127 bytes.
@@ -224,8 +224,8 @@ TEST(ConnectionsTest, AUnixSocketIsTakenOverFromTheDeadOnly) {
     EXPECT_EQ(second.exit_code, 1);
     EXPECT_THAT(second.output, HasSubstr("Address already in use"));
     EXPECT_TRUE(call(first).ok());
-    first.Signal(SIGKILL);
-    EXPECT_EQ(first.Wait(), 128 + SIGKILL);
+    first.signal(SIGKILL);
+    EXPECT_EQ(first.wait(), 128 + SIGKILL);
   }
   EXPECT_TRUE(std::filesystem::exists(path));
   {

@@ -37,8 +37,8 @@ class ContractTest : public ::testing::Test {
     const grpc::Status status = decompose(channel_, random_request(2, 2, 3), &response);
     EXPECT_TRUE(status.ok()) << status.error_message();
     EXPECT_EQ(response.count(), 3);
-    EXPECT_TRUE(wait_until([] { return server_->Metric("svdserve_inflight_requests") == 0; }));
-    EXPECT_EQ(server_->Metric("svdserve_inflight_bytes"), 0);
+    EXPECT_TRUE(wait_until([] { return server_->metric("svdserve_inflight_requests") == 0; }));
+    EXPECT_EQ(server_->metric("svdserve_inflight_bytes"), 0);
   }
 
   static RunningServer* server_;

@@ -119,31 +119,31 @@ std::vector<std::string> flags(std::initializer_list<std::string> more) {
 }
 
 void expect_ready(const RunningServer& server, bool ready) {
-  EXPECT_EQ(server.Get("/readyz").code, ready ? 200 : 503);
-  EXPECT_EQ(server.Metric("svdserve_ready"), ready ? 1 : 0);
+  EXPECT_EQ(server.get("/readyz").code, ready ? 200 : 503);
+  EXPECT_EQ(server.metric("svdserve_ready"), ready ? 1 : 0);
 }
 
 TEST(DeviceFaultTest, ALostGpuTurnsReadinessOffAndEveryRequestIsServed) {
   FakeGpus gpus(2);
   RunningServer server(flags({}));
   const auto channel = connect(server.address());
-  EXPECT_EQ(server.Metric("svdserve_devices"), 3);
-  EXPECT_EQ(server.Metric("svdserve_degraded"), 0);
+  EXPECT_EQ(server.metric("svdserve_devices"), 3);
+  EXPECT_EQ(server.metric("svdserve_degraded"), 0);
   EXPECT_TRUE(wait_until([&] { return is_serving(channel); }));
   Callers callers(server.address());
   EXPECT_TRUE(wait_until([&] { return callers.ok() > 20; }));
   expect_ready(server, true);
   gpus.Say("launch:1:sticky");
-  EXPECT_TRUE(wait_until([&] { return server.Get("/readyz").code == 503; }));
+  EXPECT_TRUE(wait_until([&] { return server.get("/readyz").code == 503; }));
   EXPECT_TRUE(wait_until([&] { return !is_serving(channel); }));
   const int before = callers.ok();
   EXPECT_TRUE(wait_until([&] { return callers.ok() > before + 20; }));
   callers.Stop();
   EXPECT_EQ(callers.faults() + callers.unavailable(), 0);  // the host has taken what the GPUs failed
-  EXPECT_EQ(server.Metric("svdserve_degraded"), 1);
-  EXPECT_EQ(server.Metric("svdserve_device_hangs_total"), 0);
-  EXPECT_GE(server.Metric("svdserve_device_losses_total"), 1);
-  EXPECT_EQ(server.Get("/livez").code, 200);
+  EXPECT_EQ(server.metric("svdserve_degraded"), 1);
+  EXPECT_EQ(server.metric("svdserve_device_hangs_total"), 0);
+  EXPECT_GE(server.metric("svdserve_device_losses_total"), 1);
+  EXPECT_EQ(server.get("/livez").code, 200);
   EXPECT_THAT(server.log(), HasSubstr("fakeErrorSticky: the context is dead"));
 }
 
@@ -158,7 +158,7 @@ TEST(DeviceFaultTest, UnderDegradeTheServerStaysReady) {
   ASSERT_TRUE(decompose(channel, work_of_a_gpu(), &response).ok());
   EXPECT_EQ(response.device(), "host:0");
   expect_ready(server, true);
-  EXPECT_EQ(server.Metric("svdserve_degraded"), 1);
+  EXPECT_EQ(server.metric("svdserve_degraded"), 1);
 }
 
 TEST(DeviceFaultTest, UnderExitTheServerDrainsAndAnotherOneServes) {
@@ -168,7 +168,7 @@ TEST(DeviceFaultTest, UnderExitTheServerDrainsAndAnotherOneServes) {
     Callers callers(server.address());
     EXPECT_TRUE(wait_until([&] { return callers.ok() > 20; }));
     gpus.Say("copy_to_host:1:sticky");
-    EXPECT_EQ(server.Wait(), 3) << server.log();
+    EXPECT_EQ(server.wait(), 3) << server.log();
     callers.Stop();
     EXPECT_EQ(callers.faults(), 0);
     EXPECT_THAT(server.log(), HasSubstr("event=stop_requested reason=\"a GPU was lost\" status=3"));
@@ -195,16 +195,16 @@ TEST(DeviceFaultTest, AHangIsFoundAndItsMemoryKeptUntilTheGpuAnswers) {
   EXPECT_TRUE(is_device_fault(hung));
   EXPECT_GT(details_of(hung).retry_seconds, 0);
   expect_ready(server, false);
-  EXPECT_EQ(server.Metric("svdserve_device_hangs_total", {"device=\"cuda:0\""}), 1);
+  EXPECT_EQ(server.metric("svdserve_device_hangs_total", {"device=\"cuda:0\""}), 1);
   ASSERT_TRUE(decompose(channel, work_of_a_gpu(), &response).ok());
   EXPECT_EQ(response.device(), "host:0");
-  EXPECT_TRUE(wait_until([&] { return server.Metric("svdserve_inflight_requests") == 1; }));  // the one that hangs
+  EXPECT_TRUE(wait_until([&] { return server.metric("svdserve_inflight_requests") == 1; }));  // the one that hangs
   gpus.Say("");
-  EXPECT_TRUE(wait_until([&] { return server.Metric("svdserve_inflight_requests") == 0; }));
-  EXPECT_EQ(server.Metric("svdserve_inflight_bytes"), 0);
+  EXPECT_TRUE(wait_until([&] { return server.metric("svdserve_inflight_requests") == 0; }));
+  EXPECT_EQ(server.metric("svdserve_inflight_bytes"), 0);
   EXPECT_TRUE(wait_until([&] { return server.log().find("event=device_answered_late") != std::string::npos; }));
   channel.reset();  // an idle client is slow to notice that the server goes
-  EXPECT_EQ(server.Stop(), 0);
+  EXPECT_EQ(server.stop(), 0);
   EXPECT_THAT(server.log(), Not(HasSubstr("event=ended_at_once")));
 }
 
@@ -214,7 +214,7 @@ TEST(DeviceFaultTest, UnderExitAServerWhoseGpuHangsEndsWithoutIt) {
   Callers callers(server.address());
   EXPECT_TRUE(wait_until([&] { return callers.ok() > 20; }));
   gpus.Say("copy_to_device:1:hang");
-  EXPECT_EQ(server.Wait(), 3) << server.log();
+  EXPECT_EQ(server.wait(), 3) << server.log();
   callers.Stop();
   EXPECT_LE(callers.faults(), 3);  // of the batch that hung
   EXPECT_THAT(server.log(), HasSubstr("event=ended_at_once reason=\"a device does not let go of its work\" status=3"));
@@ -230,8 +230,8 @@ TEST(DeviceFaultTest, AHangDoesNotHoldUpTheEnd) {
     v1::DecomposeResponse response;
     status = decompose(connect(server.address()), work_of_a_gpu(), &response);
   });
-  EXPECT_TRUE(wait_until([&] { return server.Metric("svdserve_device_outstanding_batches") == 1; }));
-  EXPECT_EQ(server.Stop(), 0) << server.log();
+  EXPECT_TRUE(wait_until([&] { return server.metric("svdserve_device_outstanding_batches") == 1; }));
+  EXPECT_EQ(server.stop(), 0) << server.log();
   caller.join();
   EXPECT_EQ(details_of(status).reason, "DRAINING") << status.error_message();
   EXPECT_THAT(server.log(), HasSubstr("event=ended_at_once"));
@@ -259,8 +259,8 @@ TEST(DeviceFaultTest, EveryAllocationMayFail) {
                 refused);
       EXPECT_EQ(response.device(), refused ? "host:0" : "cuda:0");
       expect_ready(server, true);
-      EXPECT_EQ(server.Metric("svdserve_device_pool_bytes") > 0, !refused);
-      EXPECT_EQ(server.Metric("svdserve_pinned_limit_bytes") > 0, !refused);
+      EXPECT_EQ(server.metric("svdserve_device_pool_bytes") > 0, !refused);
+      EXPECT_EQ(server.metric("svdserve_pinned_limit_bytes") > 0, !refused);
     }
   }
 }
@@ -269,17 +269,17 @@ TEST(DeviceFaultTest, AGpuThatHasNoMemoryForABatchServesOn) {
   FakeGpus gpus(1);
   RunningServer server(flags({}));
   const auto channel = connect(server.address());
-  EXPECT_EQ(server.Metric("svdserve_pinned_bytes"), 0);
+  EXPECT_EQ(server.metric("svdserve_pinned_bytes"), 0);
   v1::DecomposeResponse response;
   ASSERT_TRUE(decompose(channel, random_request(33, 33, 200), &response).ok());
   EXPECT_EQ(response.device(), "cuda:0");
-  EXPECT_TRUE(wait_until([&] { return server.Metric("svdserve_pinned_bytes", {"state=\"in_use\""}) == 0; }));
-  EXPECT_EQ(server.Metric("svdserve_pinned_bytes", {"state=\"kept\""}), 2 << 20);
+  EXPECT_TRUE(wait_until([&] { return server.metric("svdserve_pinned_bytes", {"state=\"in_use\""}) == 0; }));
+  EXPECT_EQ(server.metric("svdserve_pinned_bytes", {"state=\"kept\""}), 2 << 20);
   gpus.Say("clear:1:memory");
   ASSERT_TRUE(decompose(channel, random_request(33, 33, 200), &response).ok());
   EXPECT_EQ(response.device(), "host:0");
-  EXPECT_EQ(server.Metric("svdserve_device_faults_total", {"device=\"cuda:0\""}), 1);
-  EXPECT_EQ(server.Metric("svdserve_degraded"), 0);  // it failed one batch and serves on
+  EXPECT_EQ(server.metric("svdserve_device_faults_total", {"device=\"cuda:0\""}), 1);
+  EXPECT_EQ(server.metric("svdserve_degraded"), 0);  // it failed one batch and serves on
   expect_ready(server, true);
 }
 

@@ -29,7 +29,7 @@ std::unique_ptr<HttpExposer> expose(std::string metrics = "some_metric 1\n") {
   handlers.metrics = [metrics] { return metrics; };
   handlers.live = handlers.ready = [] { return true; };
   std::string error;
-  auto exposer = HttpExposer::Listen(*ListenAddress::Resolve("127.0.0.1:0", &error), std::move(handlers), &error);
+  auto exposer = HttpExposer::listen(*ListenAddress::resolve("127.0.0.1:0", &error), std::move(handlers), &error);
   EXPECT_NE(exposer, nullptr) << error;
   return exposer;
 }
@@ -96,7 +96,7 @@ TEST(HttpExposer, ProbesFollowTheirHandlers) {
     handlers.ready = [yes] { return !yes; };
     std::string error;
     const auto exposer =
-        HttpExposer::Listen(*ListenAddress::Resolve("127.0.0.1:0", &error), std::move(handlers), &error);
+        HttpExposer::listen(*ListenAddress::resolve("127.0.0.1:0", &error), std::move(handlers), &error);
     EXPECT_THAT(ask(*exposer, kLivez), StartsWith(yes ? "HTTP/1.1 200 " : "HTTP/1.1 503 "));
     EXPECT_THAT(ask(*exposer, kLivez), EndsWith(yes ? "ok\n" : "the gRPC server does not answer\n"));
     EXPECT_THAT(ask(*exposer, "GET /readyz HTTP/1.1\r\n\r\n"), StartsWith(yes ? "HTTP/1.1 503 " : "HTTP/1.1 200 "));
@@ -108,9 +108,9 @@ TEST(ReuseText, RendersAnewWhenTheTextIsTooOld) {
   int rendered = 0;
   const auto text = reuse_text([&] { return std::to_string(++rendered); }, absl::Milliseconds(250), &clock);
   for (int i = 0; i < 1000; ++i) EXPECT_EQ(text(), "1");
-  clock.Advance(absl::Milliseconds(249));
+  clock.advance(absl::Milliseconds(249));
   EXPECT_EQ(text(), "1");
-  clock.Advance(absl::Milliseconds(1));
+  clock.advance(absl::Milliseconds(1));
   EXPECT_EQ(text(), "2");
   const auto fresh = reuse_text([&] { return std::to_string(++rendered); }, absl::ZeroDuration(), &clock);
   EXPECT_EQ(fresh(), "3");
@@ -194,7 +194,7 @@ TEST(HttpExposer, WithoutDescriptorsItWaitsForThem) {
 TEST(HttpExposer, SaysWhyItCannotListen) {
   const auto exposer = expose();
   std::string error;
-  EXPECT_EQ(HttpExposer::Listen(*ListenAddress::Resolve(exposer->address(), &error), {}, &error), nullptr);
+  EXPECT_EQ(HttpExposer::listen(*ListenAddress::resolve(exposer->address(), &error), {}, &error), nullptr);
   EXPECT_EQ(error, "cannot listen on " + exposer->address() + ": Address already in use");
 }
 

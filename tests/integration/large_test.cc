@@ -133,7 +133,7 @@ Collected collect(LargeCall* call) {
 
 bool all_is_free(const RunningServer& server) {
   return wait_until([&] {
-    return server.Metric("svdserve_inflight_factors") == 0 && server.Metric("svdserve_inflight_factor_bytes") == 0;
+    return server.metric("svdserve_inflight_factors") == 0 && server.metric("svdserve_inflight_factor_bytes") == 0;
   });
 }
 
@@ -155,7 +155,7 @@ double residual(const std::vector<double>& a, const Collected& got, int64_t m, i
   return worst / largest;
 }
 
-TEST(LargeTest, AFactorGoesThereAndBack) {
+TEST(LargeTest, ALargeMatrixGoesThereAndBack) {
   RunningServer server;
   LargeCall call(connect(server.address()));
   constexpr int64_t kRows = 600, kCols = 300;
@@ -168,8 +168,8 @@ TEST(LargeTest, AFactorGoesThereAndBack) {
   EXPECT_EQ(accepted->accepted().operand_bytes(), static_cast<int64_t>(operand.size()));
   EXPECT_EQ(accepted->accepted().result_bytes(), 8 * (kRows * kCols + kCols + kCols * kCols));
   EXPECT_EQ(accepted->accepted().chunk_bytes(), static_cast<int64_t>(kChunk));
-  EXPECT_EQ(server.Metric("svdserve_inflight_factors"), 1);
-  EXPECT_EQ(server.Metric("svdserve_inflight_factor_bytes"), static_cast<double>(operand.size()));
+  EXPECT_EQ(server.metric("svdserve_inflight_factors"), 1);
+  EXPECT_EQ(server.metric("svdserve_inflight_factor_bytes"), static_cast<double>(operand.size()));
   // In any order.
   ASSERT_TRUE(call.Chunk(operand, 1000000, operand.size() - 1000000));
   ASSERT_TRUE(call.Chunk(operand, 0, 999999));
@@ -191,12 +191,12 @@ TEST(LargeTest, AFactorGoesThereAndBack) {
   EXPECT_TRUE(std::is_sorted(got.progress.begin(), got.progress.end(),
                              [](const auto& a, const auto& b) { return a.fraction() < b.fraction(); }));
   EXPECT_TRUE(all_is_free(server));
-  EXPECT_EQ(server.Metric("svdserve_factor_received_bytes_total"), static_cast<double>(operand.size()));
-  EXPECT_EQ(server.Metric("svdserve_requests_total", {"rpc=\"DecomposeLarge\"", "status=\"OK\""}), 1);
-  EXPECT_GE(server.Metric("svdserve_factor_sweeps_total"), 1);
+  EXPECT_EQ(server.metric("svdserve_factor_received_bytes_total"), static_cast<double>(operand.size()));
+  EXPECT_EQ(server.metric("svdserve_requests_total", {"rpc=\"DecomposeLarge\"", "status=\"OK\""}), 1);
+  EXPECT_GE(server.metric("svdserve_factor_sweeps_total"), 1);
 }
 
-TEST(LargeTest, ValuesAloneAndAHyperbolicFactor) {
+TEST(LargeTest, ValuesAloneAndAHyperbolicOne) {
   RunningServer server;
   const auto channel = connect(server.address());
   const std::string operand = random_operand(64 * 32);
@@ -219,7 +219,7 @@ TEST(LargeTest, ValuesAloneAndAHyperbolicFactor) {
 }
 
 // Beside the operand and its results there are 64 MiB, for the program itself and for the transport, too.
-TEST(LargeTest, ATallFactorNeedsLittleBesideItself) {
+TEST(LargeTest, ATallMatrixNeedsLittleBesideItself) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
   GTEST_SKIP() << "sanitizers have memory of their own beside every byte";
 #endif
@@ -252,7 +252,7 @@ TEST(LargeTest, ServerInfoSaysHowMuchFits) {
   EXPECT_EQ(info.limits().max_large_bytes(), 6 << 20);  // the share of one client
 }
 
-TEST(LargeTest, AServerOfLittleMemoryTakesSmallFactors) {
+TEST(LargeTest, AServerOfLittleMemoryTakesSmallLargeMatrices) {
   RunningServer server({"--max-large-bytes=1MiB", "--large-threads=1"});
   const std::string operand = random_operand(64 * 40);
   LargeCall call(connect(server.address()));
@@ -269,7 +269,7 @@ struct Line {
     open.mutable_options()->set_method(v1::METHOD_JACOBI);
     first = std::make_unique<LargeCall>(channel);
     EXPECT_TRUE(first->Open(open) && first->Upload(random_operand(kOrder * kOrder)) && first->Commit());
-    EXPECT_TRUE(wait_until([&] { return server.Metric("svdserve_running_factors") == 1; }));
+    EXPECT_TRUE(wait_until([&] { return server.metric("svdserve_running_factors") == 1; }));
   }
   static constexpr int64_t kOrder = 3000;
   RunningServer server;
@@ -277,7 +277,7 @@ struct Line {
   std::unique_ptr<LargeCall> first;
 };
 
-TEST(LargeTest, AFactorWaitsBehindAnotherBeyondTheQueueTimeout) {
+TEST(LargeTest, ALargeMatrixWaitsBehindAnotherBeyondTheQueueTimeout) {
   Line line({"--queue-timeout=50ms", "--large-threads=1"});
   const std::string operand = random_operand(50 * 50);
   LargeCall call(line.channel);
@@ -292,22 +292,22 @@ TEST(LargeTest, AFactorWaitsBehindAnotherBeyondTheQueueTimeout) {
   EXPECT_TRUE(call.Finish().ok());
 }
 
-TEST(LargeTest, AFactorLeavesTheLineAtItsDeadline) {
+TEST(LargeTest, ALargeMatrixLeavesTheQueueAtItsDeadline) {
   Line line({"--large-threads=1"});
   const std::string operand = random_operand(50 * 50);
   LargeCall call(line.channel, std::chrono::seconds(2));
   ASSERT_TRUE(call.Open(open_of(50, 50)) && call.Upload(operand) && call.Commit());
   EXPECT_EQ(call.Finish().error_code(), grpc::StatusCode::DEADLINE_EXCEEDED);
-  EXPECT_TRUE(wait_until([&] { return line.server.Metric("svdserve_waiting_factors") == 0; }));
-  EXPECT_EQ(line.server.Metric("svdserve_running_factors"), 1);
+  EXPECT_TRUE(wait_until([&] { return line.server.metric("svdserve_waiting_factors") == 0; }));
+  EXPECT_EQ(line.server.metric("svdserve_running_factors"), 1);
   line.first->context.TryCancel();
 }
 
-TEST(LargeTest, ServerInfoSaysWhichDeviceComputesFactors) {
+TEST(LargeTest, ServerInfoSaysWhichDeviceComputesLargeMatrices) {
   Line line({"--large-threads=1", "--host-devices=2", "--threads=2"});
   LargeCall second(line.channel);
   ASSERT_TRUE(second.Open(open_of(50, 50)) && second.Upload(random_operand(50 * 50)) && second.Commit());
-  ASSERT_TRUE(wait_until([&] { return line.server.Metric("svdserve_waiting_factors") == 1; }));
+  ASSERT_TRUE(wait_until([&] { return line.server.metric("svdserve_waiting_factors") == 1; }));
   grpc::ClientContext context;
   v1::GetServerInfoResponse info;
   ASSERT_TRUE(v1::SvdService::NewStub(line.channel)->GetServerInfo(&context, {}, &info).ok());
@@ -404,7 +404,7 @@ TEST(LargeTest, BadInputIsToldAndFreed) {
     EXPECT_EQ(details.code, static_cast<int>(input.code)) << input.name << ": " << details.message;
     EXPECT_EQ(details.reason, input.reason) << input.name << ": " << details.message;
     EXPECT_EQ(details.field, input.field) << input.name;
-    EXPECT_EQ(server.Metric("svdserve_factor_failures_total", {std::string("reason=\"") + input.reason}) > 0, true);
+    EXPECT_EQ(server.metric("svdserve_factor_failures_total", {std::string("reason=\"") + input.reason}) > 0, true);
     if (input.reason == std::string("NON_FINITE")) {
       EXPECT_NE(details.message.find("row 7 and column 3"), std::string::npos) << details.message;
     }
@@ -465,7 +465,7 @@ TEST(LargeTest, AChunkFirstAndNothingAtAll) {
   EXPECT_EQ(details_of(nothing.Finish()).reason, "UNEXPECTED_MESSAGE");
 }
 
-TEST(LargeTest, AnotherFactorIsRefusedWhileMemoryIsTaken) {
+TEST(LargeTest, AnotherLargeMatrixIsRefusedWhileMemoryIsTaken) {
   RunningServer server({"--max-large-bytes=100MiB", "--max-large-requests=100"});
   const auto channel = connect(server.address());
   LargeCall first(channel);
@@ -505,7 +505,7 @@ double seconds_to_free(const RunningServer& server, const std::string& operand, 
       }
     }
   }
-  EXPECT_EQ(server.Metric("svdserve_inflight_factors"), 1) << when;
+  EXPECT_EQ(server.metric("svdserve_inflight_factors"), 1) << when;
   const auto began = std::chrono::steady_clock::now();
   call.context.TryCancel();
   EXPECT_EQ(call.Finish().error_code(), grpc::StatusCode::CANCELLED);
@@ -513,7 +513,7 @@ double seconds_to_free(const RunningServer& server, const std::string& operand, 
   v1::DecomposeResponse response;
   EXPECT_TRUE(decompose(channel, random_request(4, 4, 1), &response).ok());
   EXPECT_TRUE(all_is_free(server)) << when;
-  EXPECT_TRUE(wait_until([&] { return server.Metric("svdserve_running_factors") == 0; })) << when;
+  EXPECT_TRUE(wait_until([&] { return server.metric("svdserve_running_factors") == 0; })) << when;
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
 }
 
@@ -604,7 +604,7 @@ TEST(LargeTest, ProgressComesAtLeastOnceASecond) {
   EXPECT_LT(longest, 1);
 }
 
-TEST(LargeTest, ASmallRequestIsAnsweredWhileAFactorRuns) {
+TEST(LargeTest, ASmallRequestIsAnsweredWhileALargeMatrixRuns) {
   RunningServer server;
   const auto channel = connect(server.address());
   const int64_t n = 3000;
@@ -627,33 +627,33 @@ TEST(LargeTest, ASmallRequestIsAnsweredWhileAFactorRuns) {
   const double alone[] = {median_time(requests[0]), median_time(requests[1])};
   LargeCall call(channel);
   ASSERT_TRUE(call.Open(open) && call.Read() && call.Upload(operand) && call.Commit());
-  ASSERT_TRUE(wait_until([&] { return server.Metric("svdserve_running_factors") == 1; }));
+  ASSERT_TRUE(wait_until([&] { return server.metric("svdserve_running_factors") == 1; }));
   for (size_t i = 0; i < 2; ++i) {
     const double beside = median_time(requests[i]);
     std::printf("%lld matrices: median %.1f ms, beside a factor %.1f ms\n",
                 static_cast<long long>(requests[i].matrices().count()), 1e3 * alone[i], 1e3 * beside);
     EXPECT_LT(beside, 0.2 + 10 * alone[i]);  // which is long where this machine has more to do than the server
   }
-  EXPECT_EQ(server.Metric("svdserve_running_factors"), 1) << "the factor was done too soon to tell";
+  EXPECT_EQ(server.metric("svdserve_running_factors"), 1) << "the factor was done too soon to tell";
   call.context.TryCancel();
 }
 
-TEST(LargeTest, DrainingFinishesAnAcceptedFactor) {
+TEST(LargeTest, DrainingFinishesAnAcceptedLargeMatrix) {
   RunningServer server;
   {
     LargeCall call(connect(server.address()));
     const int64_t n = 300;
     const std::string operand = random_operand(n * n);
     ASSERT_TRUE(call.Open(open_of(n, n)) && call.Read() && call.Upload(operand));
-    server.Signal(SIGTERM);
+    server.signal(SIGTERM);
     ASSERT_TRUE(wait_until([&] { return server.log().find("draining") != std::string::npos; }));
     ASSERT_TRUE(call.Commit());
     EXPECT_TRUE(call.Finish().ok());
   }  // nobody reads the connection beyond its calls, so it would be waited for
-  EXPECT_EQ(server.Wait(), 0);
+  EXPECT_EQ(server.wait(), 0);
 }
 
-TEST(LargeTest, DrainingGivesUpAFactorThatTakesTooLong) {
+TEST(LargeTest, DrainingGivesUpALargeMatrixThatTakesTooLong) {
   RunningServer server({"--drain-timeout=500ms", "--large-threads=1"});
   LargeCall call(connect(server.address()));
   const int64_t n = 3000;
@@ -662,11 +662,11 @@ TEST(LargeTest, DrainingGivesUpAFactorThatTakesTooLong) {
   open.mutable_options()->set_method(v1::METHOD_JACOBI);
   ASSERT_TRUE(call.Open(open) && call.Read() && call.Upload(operand) && call.Commit());
   const auto began = std::chrono::steady_clock::now();
-  server.Signal(SIGTERM);
+  server.signal(SIGTERM);
   const ErrorDetails details = details_of(call.Finish());
   EXPECT_EQ(details.code, static_cast<int>(grpc::StatusCode::UNAVAILABLE));
   EXPECT_EQ(details.reason, "DRAINING");
-  EXPECT_EQ(server.Wait(), 0);
+  EXPECT_EQ(server.wait(), 0);
   EXPECT_LT(std::chrono::steady_clock::now() - began, std::chrono::seconds(10));  // the factor takes longer by far
 }
 
@@ -691,10 +691,10 @@ TEST(LargeTest, AStalledDownloadIsGivenUpAndSaysWhy) {
   RunningServer server({"--large-idle-timeout=1s"});
   const auto channel = connect_with_fixed_window(server.address());
   const auto call = stuck_download(channel);
-  EXPECT_TRUE(wait_until([&] { return server.Metric("svdserve_factor_failures_total", {"CLIENT_STALLED"}) == 1; }));
-  EXPECT_EQ(server.Metric("svdserve_inflight_factors"), 0);
-  EXPECT_TRUE(wait_until([&] { return server.Metric("svdserve_inflight_factor_bytes") <= kInTransport; }));
-  EXPECT_EQ(server.Metric("svdserve_requests_total", {"rpc=\"DecomposeLarge\"", "status=\"DEADLINE_EXCEEDED\""}), 1);
+  EXPECT_TRUE(wait_until([&] { return server.metric("svdserve_factor_failures_total", {"CLIENT_STALLED"}) == 1; }));
+  EXPECT_EQ(server.metric("svdserve_inflight_factors"), 0);
+  EXPECT_TRUE(wait_until([&] { return server.metric("svdserve_inflight_factor_bytes") <= kInTransport; }));
+  EXPECT_EQ(server.metric("svdserve_requests_total", {"rpc=\"DecomposeLarge\"", "status=\"DEADLINE_EXCEEDED\""}), 1);
   const grpc::Status status = call->Finish();
   EXPECT_EQ(status.error_code(), grpc::StatusCode::DEADLINE_EXCEEDED) << status.error_message();
   EXPECT_EQ(status.error_message(), "CLIENT_STALLED: the client took less than 1 MiB of the replies within 1s");
@@ -707,8 +707,8 @@ TEST(LargeTest, TheServerEndsWhateverADownloadTakes) {
   RunningServer server({"--drain-timeout=1s"});
   const auto call = stuck_download(connect_with_fixed_window(server.address()));
   const auto began = std::chrono::steady_clock::now();
-  server.Signal(SIGTERM);
-  EXPECT_EQ(server.Wait(), 0);
+  server.signal(SIGTERM);
+  EXPECT_EQ(server.wait(), 0);
   // The timeout, and as long for readers that are slow.
   EXPECT_LT(std::chrono::steady_clock::now() - began, std::chrono::seconds(30));
   EXPECT_EQ(call->Finish().error_code(), grpc::StatusCode::UNAVAILABLE);

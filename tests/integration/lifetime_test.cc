@@ -16,15 +16,15 @@ namespace {
 using std::chrono::milliseconds;
 
 bool ledger_is_empty(const RunningServer& server) {
-  return server.Metric("svdserve_inflight_requests") == 0 && server.Metric("svdserve_inflight_bytes") == 0;
+  return server.metric("svdserve_inflight_requests") == 0 && server.metric("svdserve_inflight_bytes") == 0;
 }
 
 TEST(LifetimeTest, ADeadlineActsWhileTheDeviceComputes) {
   RunningServer server({"--threads=1", "--simd=scalar"});
   const auto channel = connect(server.address());
   const auto expired = [&] {
-    return server.Metric("svdserve_requests_total", {"status=\"DEADLINE_EXCEEDED\""}) +
-           server.Metric("svdserve_requests_total", {"status=\"CANCELLED\""});
+    return server.metric("svdserve_requests_total", {"status=\"DEADLINE_EXCEEDED\""}) +
+           server.metric("svdserve_requests_total", {"status=\"CANCELLED\""});
   };
   // On a busy machine a short deadline passes before the message has arrived: then a longer one is tried.
   v1::DecomposeResponse response;
@@ -57,13 +57,13 @@ TEST(LifetimeTest, ACancelledCallFreesTheDeviceAndTheQueue) {
     });
   }
   // One on the device, at least one in the queue behind it.
-  EXPECT_TRUE(wait_until([&] { return server.Metric("svdserve_inflight_requests") >= 2; }));
+  EXPECT_TRUE(wait_until([&] { return server.metric("svdserve_inflight_requests") >= 2; }));
   for (grpc::ClientContext& context : contexts) context.TryCancel();
   for (std::thread& caller : callers) caller.join();
   EXPECT_GT(cancelled, 0);
   EXPECT_EQ(others, 0);
   EXPECT_TRUE(wait_until([&] { return ledger_is_empty(server); }));
-  EXPECT_EQ(server.Metric("svdserve_queued_requests"), 0);
+  EXPECT_EQ(server.metric("svdserve_queued_requests"), 0);
 }
 
 TEST(LifetimeTest, AThousandStreamsCancelledAtRandomMomentsLeakNothing) {
@@ -96,9 +96,9 @@ TEST(LifetimeTest, AThousandStreamsCancelledAtRandomMomentsLeakNothing) {
   }
   for (std::thread& thread : threads) thread.join();
   EXPECT_TRUE(wait_until([&] { return ledger_is_empty(server); }));
-  EXPECT_TRUE(wait_until([&] { return server.Metric("svdserve_open_streams") == 0; }));
-  EXPECT_EQ(server.Metric("svdserve_queued_requests"), 0);
-  EXPECT_GT(server.Metric("svdserve_requests_total"), 100);
+  EXPECT_TRUE(wait_until([&] { return server.metric("svdserve_open_streams") == 0; }));
+  EXPECT_EQ(server.metric("svdserve_queued_requests"), 0);
+  EXPECT_GT(server.metric("svdserve_requests_total"), 100);
 }
 
 TEST(LifetimeTest, SigtermUnderLoadLosesNoAcceptedRequest) {
@@ -137,11 +137,11 @@ TEST(LifetimeTest, SigtermUnderLoadLosesNoAcceptedRequest) {
     ASSERT_TRUE(stream->Write(numbered));
   }
   EXPECT_TRUE(wait_until([&] {
-    return answered > 20 && server.Metric("svdserve_admitted_bytes_total") > 0 &&
-           server.Metric("svdserve_phase_seconds_count", {"phase=\"total\""}) > 20 &&
-           server.Metric("svdserve_requests_total", {"rpc=\"DecomposeStream\"", "status=\"OK\""}) > 0;
+    return answered > 20 && server.metric("svdserve_admitted_bytes_total") > 0 &&
+           server.metric("svdserve_phase_seconds_count", {"phase=\"total\""}) > 20 &&
+           server.metric("svdserve_requests_total", {"rpc=\"DecomposeStream\"", "status=\"OK\""}) > 0;
   }));
-  server.Signal(SIGTERM);
+  server.signal(SIGTERM);
   int stream_answers = 0;
   v1::DecomposeStreamResponse response;
   while (stream->Read(&response)) {
@@ -158,7 +158,7 @@ TEST(LifetimeTest, SigtermUnderLoadLosesNoAcceptedRequest) {
   EXPECT_GT(stream_answers, 0);
   for (std::thread& caller : callers) caller.join();
   EXPECT_EQ(lost, 0);
-  EXPECT_EQ(server.Wait(), 0) << server.log();
+  EXPECT_EQ(server.wait(), 0) << server.log();
   EXPECT_THAT(server.log(), ::testing::HasSubstr("event=stopped\n"));
 }
 
@@ -169,14 +169,14 @@ TEST(LifetimeTest, DuringTheDrainDelayTheServerServesButIsNotReady) {
     const auto channel = connect(server.address());
     v1::DecomposeResponse response;
     ASSERT_TRUE(decompose(channel, random_request(2, 2, 1), &response).ok());
-    EXPECT_EQ(server.Get("/readyz").code, 200);
+    EXPECT_EQ(server.get("/readyz").code, 200);
     const auto began = std::chrono::steady_clock::now();
-    server.Signal(SIGTERM);
-    const bool not_ready = wait_until([&] { return server.Get("/readyz").code == 503; }, std::chrono::seconds(delay));
-    const int alive = server.Get("/livez").code;
+    server.signal(SIGTERM);
+    const bool not_ready = wait_until([&] { return server.get("/readyz").code == 503; }, std::chrono::seconds(delay));
+    const int alive = server.get("/livez").code;
     const grpc::Status served = decompose(channel, random_request(2, 2, 1), &response);
     const bool in_time = std::chrono::steady_clock::now() - began < std::chrono::seconds(delay);
-    EXPECT_EQ(server.Wait(), 0);
+    EXPECT_EQ(server.wait(), 0);
     if (!in_time && delay < 50) continue;
     EXPECT_TRUE(not_ready);
     EXPECT_EQ(alive, 200);
@@ -193,8 +193,8 @@ TEST(LifetimeTest, ADrainThatTakesTooLongGivesUpInTime) {
     v1::DecomposeResponse response;
     status = decompose(channel, slow_request(7900), &response);
   });
-  EXPECT_TRUE(wait_until([&] { return server.Metric("svdserve_inflight_requests") == 1; }));
-  EXPECT_EQ(server.Stop(), 0);
+  EXPECT_TRUE(wait_until([&] { return server.metric("svdserve_inflight_requests") == 1; }));
+  EXPECT_EQ(server.stop(), 0);
   caller.join();
   EXPECT_EQ(status.error_code(), grpc::StatusCode::UNAVAILABLE) << status.error_message();
   EXPECT_THAT(server.log(), ::testing::HasSubstr("drain_timeout"));
@@ -205,9 +205,9 @@ TEST(LifetimeTest, ATermSignalThatIsRepeatedAtOnceDrainsAsOne) {
   for (int i = 0; i < 5; ++i) {
     RunningServer server({"--drain-delay=200ms"});
     const auto began = std::chrono::steady_clock::now();
-    server.Signal(SIGTERM);
-    server.Signal(SIGTERM);
-    const int code = server.Wait();
+    server.signal(SIGTERM);
+    server.signal(SIGTERM);
+    const int code = server.wait();
     if (code != 0 && std::chrono::steady_clock::now() - began > std::chrono::seconds(1)) continue;
     EXPECT_EQ(code, 0) << server.log();
     EXPECT_THAT(server.log(), ::testing::HasSubstr("event=stopped\n"));
@@ -217,12 +217,12 @@ TEST(LifetimeTest, ATermSignalThatIsRepeatedAtOnceDrainsAsOne) {
 
 TEST(LifetimeTest, AHangupChangesNothing) {
   RunningServer server;
-  server.Signal(SIGHUP);
+  server.signal(SIGHUP);
   EXPECT_TRUE(
       wait_until([&] { return server.log().find("event=signal_ignored signal=1 reason=") != std::string::npos; }));
   v1::DecomposeResponse response;
   EXPECT_TRUE(decompose(connect(server.address()), random_request(2, 2, 1), &response).ok());
-  EXPECT_EQ(server.Stop(), 0);
+  EXPECT_EQ(server.stop(), 0);
 }
 
 // Address sanitizer needs terabytes of address space.
@@ -241,10 +241,10 @@ TEST(LifetimeTest, WithoutMemoryTheStartFailsInOneLine) {
 
 TEST(LifetimeTest, ASecondSignalStopsAtOnce) {
   RunningServer server({"--drain-delay=30s"});
-  server.Signal(SIGTERM);
-  EXPECT_TRUE(wait_until([&] { return server.Get("/readyz").code == 503; }));
-  server.Signal(SIGINT);
-  EXPECT_EQ(server.Wait(), 128 + SIGINT);
+  server.signal(SIGTERM);
+  EXPECT_TRUE(wait_until([&] { return server.get("/readyz").code == 503; }));
+  server.signal(SIGINT);
+  EXPECT_EQ(server.wait(), 128 + SIGINT);
 }
 
 }  // namespace

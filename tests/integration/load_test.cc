@@ -38,7 +38,7 @@ class BusyCall {
       v1::DecomposeResponse response;
       v1::SvdService::NewStub(channel_)->Decompose(&context_, slow_request(7000), &response);
     });
-    EXPECT_TRUE(wait_until([&] { return server.Metric("svdserve_inflight_requests") >= 1; }));
+    EXPECT_TRUE(wait_until([&] { return server.metric("svdserve_inflight_requests") >= 1; }));
   }
   ~BusyCall() {
     context_.TryCancel();
@@ -81,7 +81,7 @@ TEST(LoadTest, WhoWaitsTooLongForMemoryIsTold) {
   RunningServer server(
       slow_server({"--max-message-bytes=60MiB", "--max-inflight-bytes=60MiB", "--queue-timeout=50ms"}));
   expect_overload(ask_while_busy(server, random_request(32, 32, 1000)), "QUEUE_TIMEOUT");
-  EXPECT_EQ(server.Get("/readyz").code, 200);
+  EXPECT_EQ(server.get("/readyz").code, 200);
 }
 
 // The answer comes before the deadline does, and says that the server, not the network, gave up.
@@ -94,14 +94,14 @@ TEST(LoadTest, DeadlineThatCannotBeMetIsRefusedAtOnce) {
   for (std::chrono::milliseconds limit(400);
        details.reason != "DEADLINE_UNREACHABLE" && limit < std::chrono::seconds(60); limit = limit * 3 / 2) {
     BusyCall busy(server);
-    if (!wait_until([&] { return server.Metric("svdserve_device_outstanding_batches") >= 1; })) continue;
+    if (!wait_until([&] { return server.metric("svdserve_device_outstanding_batches") >= 1; })) continue;
     v1::DecomposeResponse response;
     details = details_of(decompose(channel, request, &response, limit));
   }
   EXPECT_EQ(details.reason, "DEADLINE_UNREACHABLE");
   EXPECT_EQ(details.code, static_cast<int>(grpc::StatusCode::DEADLINE_EXCEEDED));
   EXPECT_EQ(details.retry_seconds, -1);
-  EXPECT_EQ(server.Metric("svdserve_refused_requests_total", {"reason=\"DEADLINE_UNREACHABLE\""}), 1);
+  EXPECT_EQ(server.metric("svdserve_refused_requests_total", {"reason=\"DEADLINE_UNREACHABLE\""}), 1);
 }
 
 TEST(LoadTest, UnderFullOverloadProbesAnswerAndTheRestIsServed) {
@@ -131,15 +131,15 @@ TEST(LoadTest, UnderFullOverloadProbesAnswerAndTheRestIsServed) {
   auto fastest = std::chrono::steady_clock::duration::max();
   for (int i = 0; i < 10; ++i) {
     const auto begin = std::chrono::steady_clock::now();
-    EXPECT_EQ(server.Get("/readyz").code, 200);
+    EXPECT_EQ(server.get("/readyz").code, 200);
     fastest = std::min(fastest, std::chrono::steady_clock::now() - begin);
   }
   EXPECT_LT(fastest, std::chrono::seconds(2));
-  EXPECT_EQ(server.Get("/metrics").code, 200);
+  EXPECT_EQ(server.get("/metrics").code, 200);
   stop = true;
   for (std::thread& caller : callers) caller.join();
   EXPECT_EQ(others, 0);
-  EXPECT_TRUE(wait_until([&] { return server.Metric("svdserve_inflight_bytes") == 0; }));
+  EXPECT_TRUE(wait_until([&] { return server.metric("svdserve_inflight_bytes") == 0; }));
 }
 
 TEST(LoadTest, ManyConnectionsWithLargeMessagesStayWithinTheirMemory) {
@@ -182,7 +182,7 @@ TEST(LoadTest, ManyConnectionsWithLargeMessagesStayWithinTheirMemory) {
   }
   // Each waits for its room; nothing is refused and no connection is cut.
   EXPECT_EQ(codes[grpc::StatusCode::OK], kConnections);
-  EXPECT_TRUE(wait_until([&] { return server.Metric("svdserve_inflight_bytes") == 0; }));
+  EXPECT_TRUE(wait_until([&] { return server.metric("svdserve_inflight_bytes") == 0; }));
   v1::DecomposeResponse response;
   EXPECT_TRUE(decompose(connect(server.address()), random_request(4, 4, 1), &response).ok());
 }

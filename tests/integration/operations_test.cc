@@ -45,12 +45,12 @@ TEST(OperationsTest, HealthFollowsTheServersLife) {
   HealthCheckResponse seen;
   ASSERT_TRUE(watch->Read(&seen));
   EXPECT_EQ(seen.status(), HealthCheckResponse::SERVING);
-  server.Signal(SIGTERM);
+  server.signal(SIGTERM);
   ASSERT_TRUE(watch->Read(&seen));
   EXPECT_EQ(seen.status(), HealthCheckResponse::NOT_SERVING);
   EXPECT_EQ(check_health(channel, "svdserve.v1.SvdService").second, int{HealthCheckResponse::NOT_SERVING});
   // A watcher keeps its call open for good: that must not hold up the end.
-  EXPECT_EQ(server.Wait(), 0);
+  EXPECT_EQ(server.wait(), 0);
   context.TryCancel();
   watch->Finish();
 }
@@ -184,38 +184,38 @@ TEST(OperationsTest, EveryRequestIsCountedByItsLabelsBeforeItsReply) {
   decompose(channel, bad, &response);
   const std::string name = "svdserve_requests_total";
   EXPECT_EQ(
-      server.Metric(name, {"rpc=\"Decompose\"", "kind=\"values\"", "dtype=\"f64\"", "shape=\"k4\"", "status=\"OK\""}),
+      server.metric(name, {"rpc=\"Decompose\"", "kind=\"values\"", "dtype=\"f64\"", "shape=\"k4\"", "status=\"OK\""}),
       3);
-  EXPECT_EQ(server.Metric(name, {"dtype=\"f64\"", "shape=\"k8_long\"", "status=\"OK\""}), 1);
-  EXPECT_EQ(server.Metric(name, {"dtype=\"invalid\"", "status=\"INVALID_ARGUMENT\""}), 1);
-  EXPECT_EQ(server.Metric(name), 5);
-  EXPECT_EQ(server.Metric("svdserve_phase_seconds_count", {"phase=\"total\""}), 5);
-  EXPECT_EQ(server.Metric("svdserve_phase_seconds_count", {"phase=\"respond\""}), 4);
-  EXPECT_EQ(server.Metric("svdserve_phase_seconds_count", {"phase=\"queue\""}), 4);
-  EXPECT_EQ(server.Metric("svdserve_matrices_total", {"status=\"ok\""}), 301);
-  EXPECT_EQ(server.Metric("svdserve_admitted_requests_total"), 4);
-  EXPECT_GT(server.Metric("svdserve_device_busy_seconds_total", {"device=\"host:0\""}), 0);
-  EXPECT_EQ(server.Metric("svdserve_build_info"), 1);
-  EXPECT_EQ(server.Metric("svdserve_ready"), 1);
-  EXPECT_EQ(server.Metric("svdserve_healthy_devices"), 1);
+  EXPECT_EQ(server.metric(name, {"dtype=\"f64\"", "shape=\"k8_long\"", "status=\"OK\""}), 1);
+  EXPECT_EQ(server.metric(name, {"dtype=\"invalid\"", "status=\"INVALID_ARGUMENT\""}), 1);
+  EXPECT_EQ(server.metric(name), 5);
+  EXPECT_EQ(server.metric("svdserve_phase_seconds_count", {"phase=\"total\""}), 5);
+  EXPECT_EQ(server.metric("svdserve_phase_seconds_count", {"phase=\"respond\""}), 4);
+  EXPECT_EQ(server.metric("svdserve_phase_seconds_count", {"phase=\"queue\""}), 4);
+  EXPECT_EQ(server.metric("svdserve_matrices_total", {"status=\"ok\""}), 301);
+  EXPECT_EQ(server.metric("svdserve_admitted_requests_total"), 4);
+  EXPECT_GT(server.metric("svdserve_device_busy_seconds_total", {"device=\"host:0\""}), 0);
+  EXPECT_EQ(server.metric("svdserve_build_info"), 1);
+  EXPECT_EQ(server.metric("svdserve_ready"), 1);
+  EXPECT_EQ(server.metric("svdserve_healthy_devices"), 1);
   v1::DecomposeRequest more = random_request(4, 4, 1);
   more.mutable_options()->set_vectors(v1::VECTORS_THIN);
   ASSERT_TRUE(decompose(channel, more, &response).ok());
-  EXPECT_EQ(server.Metric(name, {"kind=\"vectors\"", "status=\"OK\""}), 1);
+  EXPECT_EQ(server.metric(name, {"kind=\"vectors\"", "status=\"OK\""}), 1);
   more.mutable_options()->clear_vectors();
   more.mutable_options()->mutable_mimo()->set_condition_number(true);
   ASSERT_TRUE(decompose(channel, more, &response).ok());
-  EXPECT_EQ(server.Metric(name, {"kind=\"answers\"", "status=\"OK\""}), 1);
+  EXPECT_EQ(server.metric(name, {"kind=\"answers\"", "status=\"OK\""}), 1);
 }
 
 TEST(OperationsTest, HttpAnswersWhatItKnowsAndNothingElse) {
   RunningServer server;
-  EXPECT_EQ(server.Get("/livez").code, 200);
-  EXPECT_EQ(server.Get("/readyz").code, 200);
-  EXPECT_EQ(server.Get("/metrics").code, 200);
-  EXPECT_EQ(server.Get("/").code, 404);
-  EXPECT_EQ(server.Get("/metrics/../../etc/passwd").code, 404);
-  EXPECT_EQ(server.Get("/" + std::string(20000, 'x')).code / 100, 4);
+  EXPECT_EQ(server.get("/livez").code, 200);
+  EXPECT_EQ(server.get("/readyz").code, 200);
+  EXPECT_EQ(server.get("/metrics").code, 200);
+  EXPECT_EQ(server.get("/").code, 404);
+  EXPECT_EQ(server.get("/metrics/../../etc/passwd").code, 404);
+  EXPECT_EQ(server.get("/" + std::string(20000, 'x')).code / 100, 4);
 }
 
 TEST(OperationsTest, SeveralDevicesAreListedAndGiveTheSameBits) {
@@ -225,11 +225,11 @@ TEST(OperationsTest, SeveralDevicesAreListedAndGiveTheSameBits) {
   ASSERT_TRUE(decompose(connect(one.address()), request, &a).ok());
   ASSERT_TRUE(decompose(connect(three.address()), request, &b).ok());
   EXPECT_EQ(a.singular_values(), b.singular_values());
-  EXPECT_EQ(three.Metric("svdserve_devices"), 3);
-  EXPECT_EQ(three.Metric("svdserve_device_info", {"backend=\"host\""}), 3);
-  EXPECT_EQ(three.Metric("svdserve_device_healthy"), 3);
-  EXPECT_EQ(three.Metric("svdserve_device_memory_bytes") + three.Metric("svdserve_device_uploaded_bytes_total") +
-                three.Metric("svdserve_device_downloaded_bytes_total"),
+  EXPECT_EQ(three.metric("svdserve_devices"), 3);
+  EXPECT_EQ(three.metric("svdserve_device_info", {"backend=\"host\""}), 3);
+  EXPECT_EQ(three.metric("svdserve_device_healthy"), 3);
+  EXPECT_EQ(three.metric("svdserve_device_memory_bytes") + three.metric("svdserve_device_uploaded_bytes_total") +
+                three.metric("svdserve_device_downloaded_bytes_total"),
             0);  // the host computes in place
   EXPECT_THAT(b.device(), HasSubstr("host:"));
 }
@@ -255,7 +255,7 @@ TEST(OperationsTest, ServerInfoTellsWhatEachDeviceIsAndHasDone) {
     busy += d.busy_seconds();
   }
   EXPECT_GT(busy, 0);
-  EXPECT_NEAR(server.Metric("svdserve_device_busy_seconds_total"), busy, 1e-6);
+  EXPECT_NEAR(server.metric("svdserve_device_busy_seconds_total"), busy, 1e-6);
 }
 
 TEST(OperationsTest, UnixSockets) {
@@ -268,10 +268,10 @@ TEST(OperationsTest, UnixSockets) {
 
 TEST(OperationsTest, MetricsAreRenderedNowAndThen) {
   RunningServer server({"--metrics-max-age=1m"});
-  EXPECT_EQ(server.Metric("svdserve_admitted_requests_total"), 0);
+  EXPECT_EQ(server.metric("svdserve_admitted_requests_total"), 0);
   v1::DecomposeResponse response;
   ASSERT_TRUE(decompose(connect(server.address()), random_request(2, 2, 1), &response).ok());
-  EXPECT_EQ(server.Metric("svdserve_admitted_requests_total"), 0);  // as it was
+  EXPECT_EQ(server.metric("svdserve_admitted_requests_total"), 0);  // as it was
 }
 
 TEST(OperationsTest, WithoutAMetricsPortThereIsNone) {

@@ -37,8 +37,8 @@ class OutputsTest : public ::testing::Test {
     delete server_;
   }
   void TearDown() override {
-    EXPECT_TRUE(wait_until([] { return server_->Metric("svdserve_inflight_requests") == 0; }));
-    EXPECT_EQ(server_->Metric("svdserve_inflight_bytes"), 0);
+    EXPECT_TRUE(wait_until([] { return server_->metric("svdserve_inflight_requests") == 0; }));
+    EXPECT_EQ(server_->metric("svdserve_inflight_bytes"), 0);
   }
   static v1::DecomposeResponse Ask(const v1::DecomposeRequest& request) {
     v1::DecomposeResponse response;

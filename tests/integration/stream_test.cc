@@ -177,10 +177,10 @@ TEST(StreamTest, TheServerStopsReadingWhenTheWindowIsFull) {
   // A call behind them on the same connection is answered: they are all there.
   v1::DecomposeResponse response;
   ASSERT_TRUE(decompose(channel, random_request(2, 2, 1), &response).ok());
-  const auto answered = [&] { return server.Metric("svdserve_requests_total", {"rpc=\"DecomposeStream\""}); };
+  const auto answered = [&] { return server.metric("svdserve_requests_total", {"rpc=\"DecomposeStream\""}); };
   EXPECT_TRUE(wait_until([&] { return answered() >= kWindow; }));
   EXPECT_FALSE(wait_until([&] { return answered() > kWindow; }, std::chrono::milliseconds(500)));
-  EXPECT_TRUE(wait_until([&] { return server.Metric("svdserve_inflight_requests") == kWindow; }));
+  EXPECT_TRUE(wait_until([&] { return server.metric("svdserve_inflight_requests") == kWindow; }));
   // A reader sets it going again, and nothing was lost.
   const auto answers = open.ReadAll();
   EXPECT_EQ(answers.size(), kRequests);
@@ -265,12 +265,12 @@ TEST(StreamTest, AClientThatTakesNothingIsGivenUp) {
   OpenStream open(connect_with_fixed_window(server.address()));
   ASSERT_TRUE(open.stream->Write(numbered(1, request_of_a_large_answer())));
   open.stream->Write(numbered(2, request_of_a_large_answer()));  // fails where the stream was given up before
-  EXPECT_TRUE(wait_until([&] { return server.Metric("svdserve_requests_total", {"status=\"OK\""}) >= 1; }));
+  EXPECT_TRUE(wait_until([&] { return server.metric("svdserve_requests_total", {"status=\"OK\""}) >= 1; }));
   // Others are served meanwhile, and what it held is free.
   v1::DecomposeResponse response;
   EXPECT_TRUE(decompose(connect(server.address()), random_request(4, 4, 10), &response).ok());
-  EXPECT_TRUE(wait_until([&] { return server.Metric("svdserve_open_streams") == 0; }));
-  EXPECT_TRUE(wait_until([&] { return server.Metric("svdserve_inflight_requests") == 0; }));
+  EXPECT_TRUE(wait_until([&] { return server.metric("svdserve_open_streams") == 0; }));
+  EXPECT_TRUE(wait_until([&] { return server.metric("svdserve_inflight_requests") == 0; }));
   EXPECT_TRUE(open.ReadAll().empty());
   const grpc::Status status = open.Finish();
   EXPECT_EQ(status.error_code(), grpc::StatusCode::DEADLINE_EXCEEDED) << status.error_message();

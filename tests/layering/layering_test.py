@@ -35,12 +35,12 @@ class Rule:
 
 
 # A request, how it is to be computed and its outcome: plain values that every stage may speak of.
-VALUES = ("engine/problem.h", "engine/large_factor.h", "engine/options.h", "engine/outputs.h", "engine/result.h", "engine/planner.h")
+VALUES = ("engine/problem.h", "engine/large_engine.h", "engine/options.h", "engine/outputs.h", "engine/result.h", "engine/planner.h")
 # The facade; back ends share its vocabulary.
 EXECUTION = ("engine/execution.h", "engine/cuda_outcome.h", "engine/outputs.h", "engine/vector_layout.h")
 # The facade of large factors, which is plain values and an interface too.
-FACTORS = ("engine/large_factor.h",)
-ENGINE = VALUES + EXECUTION + FACTORS + ("engine/svd_engine.h", "engine/cuda_engine.h", "engine/cuda_factor_engine.h")
+FACTORS = ("engine/large_engine.h",)
+ENGINE = VALUES + EXECUTION + FACTORS + ("engine/svd_engine.h", "engine/cuda_engine.h", "engine/cuda_large_engine.h")
 # The server's own vocabulary, and what a stage tells about itself.
 SERVER = ("server/*", "server/base/", "server/metrics/recorder.h", "server/large/large_memory.h",
           "server/large/large_request.h")
@@ -146,7 +146,7 @@ RULES = {
 SOURCES_WITH = {"server/metrics": ("prometheus",)}
 
 # Headers that programs outside the tree include, with the libraries that these and their includes may need.
-PUBLIC = {"engine/svd_engine.h": ("absl",), "engine/cuda_engine.h": ("absl",), "engine/large_factor.h": (),
+PUBLIC = {"engine/svd_engine.h": ("absl",), "engine/cuda_engine.h": ("absl",), "engine/large_engine.h": (),
           "client/cpp/client.h": ()}
 
 BENCHMARKS = re.compile(r"_bench\.cc$")
@@ -269,7 +269,7 @@ class PlantedFaults(unittest.TestCase):
             ("engine/backends/cuda/lanes/lane_kernel.h", "#include <hwy/highway.h>"),
             ("engine/backends/cuda/lanes/lane_kernel.h", '#include "engine/backends/cuda/launch.h"'),
             ("engine/backends/cuda_door/cuda_lane.h", '#include "engine/cuda_engine.h"'),
-            ("engine/backends/host/tall/tall_shape.cc", '#include "engine/backends/host/large/factor_batch.h"'),
+            ("engine/backends/host/tall/tall_shape.cc", '#include "engine/backends/host/large/blocked_batch.h"'),
             ("engine/algorithms/jacobi/jacobi_rotation.h", '#include "engine/algorithms/lanes/dqds.h"'),
             ("engine/core/lane.h", '#include "engine/policies/host_tuning.h"'),
             ("engine/backends/cuda/plugin.cu", '#include "server/device/device.h"'),

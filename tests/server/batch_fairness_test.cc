@@ -26,25 +26,25 @@ TEST(Turns, WhoHasUsedLeastIsNextAndEqualsGoRound) {
   Turns::Member a, b, c;
   const auto next = [&turns] {
     Turns::Member* next = nullptr;
-    turns.ForEach([&](Turns::Member* member) {
+    turns.for_each([&](Turns::Member* member) {
       next = member;
       return false;
     });
     return next;
   };
-  for (Turns::Member* member : {&a, &b, &c}) turns.Join(member);
+  for (Turns::Member* member : {&a, &b, &c}) turns.join(member);
   EXPECT_EQ(next(), &a);
-  turns.Take();
-  turns.Charge(&a, Milliseconds(5));
+  turns.take();
+  turns.charge(&a, Milliseconds(5));
   EXPECT_EQ(next(), &b);
-  turns.Take();
-  turns.Charge(&b, Milliseconds(2));
-  turns.Take();
-  turns.Charge(&c, Milliseconds(2));
+  turns.take();
+  turns.charge(&b, Milliseconds(2));
+  turns.take();
+  turns.charge(&c, Milliseconds(2));
   EXPECT_EQ(next(), &b);
-  turns.Charge(&a, -Milliseconds(4));  // it was charged too much
+  turns.charge(&a, -Milliseconds(4));  // it was charged too much
   EXPECT_EQ(next(), &a);
-  turns.Leave(&a);
+  turns.leave(&a);
   EXPECT_EQ(next(), &b);
   EXPECT_EQ(turns.size(), 2u);
 }
@@ -52,12 +52,12 @@ TEST(Turns, WhoHasUsedLeastIsNextAndEqualsGoRound) {
 TEST(Turns, WhoComesStartsAtTheTurnTakenLast) {
   Turns turns;
   Turns::Member busy, idle;
-  turns.Join(&busy);
+  turns.join(&busy);
   for (int i = 0; i < 10; ++i) {
-    turns.Take();
-    turns.Charge(&busy, Milliseconds(1));
+    turns.take();
+    turns.charge(&busy, Milliseconds(1));
   }
-  turns.Join(&idle);
+  turns.join(&idle);
   EXPECT_EQ(busy.used() - idle.used(), Milliseconds(1));  // no credit for the time before
 }
 
@@ -67,40 +67,40 @@ TEST(Turns, WhoComesStartsAtTheTurnTakenLast) {
 class OneLane {
  public:
   explicit OneLane(double misprediction = 1) : misprediction_(misprediction) {}
-  void Send(const Peer& peer, int key, int64_t count = 1) {
+  void send(const Peer& peer, int key, int64_t count = 1) {
     const auto job = std::make_shared<Job>();
     job->work.plan.problem = {2, 2, DType::kF64, Order::kRowMajor};
     job->work.plan.method = Method::kBisection;
     job->work.plan.tolerance = key;
     job->work.request.count = count;
     job->work.request.peer = peer;
-    queue_.Add(job, {count}, now_);
+    queue_.add(job, {count}, now_);
     waits_since_[job.get()] = now_;
   }
   // Runs the next batch. An answered peer sends the same again, but for those in `leaves`.
-  void RunOne(const Peer& leaves = "nobody") {
+  void run_one(const Peer& leaves = "nobody") {
     BatchQueue::Offer next{};
-    queue_.ForEachOffer(now_, [&](const BatchQueue::Offer& offer) {
+    queue_.for_each_offer(now_, [&](const BatchQueue::Offer& offer) {
       next = offer;
       return false;
     });
-    const absl::Duration took = TimeOf(*next.plan, next.matrices);
-    const std::unique_ptr<Batch> batch = queue_.Take(next, took * misprediction_, now_, &cuts_);
+    const absl::Duration took = time_of(*next.plan, next.matrices);
+    const std::unique_ptr<Batch> batch = queue_.take(next, took * misprediction_, now_, &cuts_);
     now_ += took;
-    queue_.Settle(batch.get(), took);
+    queue_.settle(batch.get(), took);
     for (size_t i = 0; i < batch->slices.size(); ++i) {
       const int64_t count = batch->slices[i].count;
-      const std::shared_ptr<Job> job = queue_.Drop(batch.get(), i);
+      const std::shared_ptr<Job> job = queue_.drop(batch.get(), i);
       const Peer& peer = job->work.request.peer;
-      used_[peer] += TimeOf(batch->plan, count);
+      used_[peer] += time_of(batch->plan, count);
       if (job->unfinished -= count; job->unfinished > 0) continue;
       ++answered_[peer];
       longest_[peer] = std::max(longest_[peer], now_ - waits_since_[job.get()]);
-      if (peer != leaves) Send(peer, static_cast<int>(batch->plan.tolerance), job->work.request.count);
+      if (peer != leaves) send(peer, static_cast<int>(batch->plan.tolerance), job->work.request.count);
     }
   }
-  void RunFor(absl::Duration time) {
-    for (const absl::Time end = now_ + time; now_ < end;) RunOne();
+  void run_for(absl::Duration time) {
+    for (const absl::Time end = now_ + time; now_ < end;) run_one();
   }
 
   absl::Duration used(const Peer& peer) { return used_[peer]; }
@@ -109,11 +109,11 @@ class OneLane {
   size_t peers() const { return queue_.peers(); }
 
  private:
-  static absl::Duration TimeOf(const Plan& plan, int64_t count) { return count * plan.tolerance * Milliseconds(1); }
+  static absl::Duration time_of(const Plan& plan, int64_t count) { return count * plan.tolerance * Milliseconds(1); }
 
   const double misprediction_;
   BatchQueue queue_{{}, [](const Plan& plan, int64_t most, absl::Duration work) {
-                      return std::clamp<int64_t>(work / TimeOf(plan, 1), 1, most);
+                      return std::clamp<int64_t>(work / time_of(plan, 1), 1, most);
                     }};
   absl::Time now_ = absl::UnixEpoch();
   CutEvents cuts_;
@@ -124,30 +124,30 @@ class OneLane {
 
 TEST(BatchFairness, LightPeerWaitsForOneBatchOfAHeavyOne) {
   OneLane lane;
-  for (int i = 0; i < 4; ++i) lane.Send("heavy", 2, 1000);  // two seconds each
-  lane.RunOne();
-  lane.Send("light", 1);
-  lane.RunFor(absl::Seconds(20));
+  for (int i = 0; i < 4; ++i) lane.send("heavy", 2, 1000);  // two seconds each
+  lane.run_one();
+  lane.send("light", 1);
+  lane.run_for(absl::Seconds(20));
   EXPECT_LE(lane.longest("light"), Milliseconds(5));                // 4 ms of the other, and its own
   EXPECT_NEAR(absl::ToDoubleSeconds(lane.used("heavy")), 10, 0.1);  // the other sends again at once
 }
 
 TEST(BatchFairness, LightPeerOfTheSameKeyDoesSo) {
   OneLane lane;
-  for (int i = 0; i < 4; ++i) lane.Send("heavy", 1, 1000);
-  lane.RunOne();
-  lane.Send("light", 1);
-  lane.RunFor(absl::Seconds(20));
+  for (int i = 0; i < 4; ++i) lane.send("heavy", 1, 1000);
+  lane.run_one();
+  lane.send("light", 1);
+  lane.run_for(absl::Seconds(20));
   EXPECT_LE(lane.longest("light"), Milliseconds(8));  // what runs, and a batch that others join
 }
 
 TEST(BatchFairness, EqualPeersShareEquallyWhateverTheyAskFor) {
   OneLane lane;
-  for (int i = 0; i < 50; ++i) lane.Send("many", 1, 3);
-  lane.Send("few", 1, 1000);
-  for (int key = 1; key <= 20; ++key) lane.Send("keys", key, 2);
-  lane.Send("long", 100, 5);  // a matrix takes 25 times what a batch should
-  lane.RunFor(absl::Seconds(40));
+  for (int i = 0; i < 50; ++i) lane.send("many", 1, 3);
+  lane.send("few", 1, 1000);
+  for (int key = 1; key <= 20; ++key) lane.send("keys", key, 2);
+  lane.send("long", 100, 5);  // a matrix takes 25 times what a batch should
+  lane.run_for(absl::Seconds(40));
   for (const char* peer : {"many", "few", "keys", "long"}) {
     EXPECT_NEAR(absl::ToDoubleSeconds(lane.used(peer)), 10, 0.2) << peer;
   }
@@ -156,28 +156,28 @@ TEST(BatchFairness, EqualPeersShareEquallyWhateverTheyAskFor) {
 TEST(BatchFairness, WrongPredictionsAreCorrected) {
   for (const double misprediction : {0.01, 30.0}) {
     OneLane lane(misprediction);
-    lane.Send("a", 1, 1000);
-    lane.Send("b", 2, 1000);
-    lane.RunFor(absl::Seconds(10));
+    lane.send("a", 1, 1000);
+    lane.send("b", 2, 1000);
+    lane.run_for(absl::Seconds(10));
     EXPECT_NEAR(absl::ToDoubleSeconds(lane.used("a")), 5, 0.1);
   }
 }
 
 TEST(BatchFairness, KeysOfAPeerShareItsTime) {
   OneLane lane;
-  for (int i = 0; i < 100; ++i) lane.Send("one", 2, 100);
-  lane.Send("one", 1, 1);
-  lane.RunFor(absl::Seconds(1));
+  for (int i = 0; i < 100; ++i) lane.send("one", 2, 100);
+  lane.send("one", 1, 1);
+  lane.run_for(absl::Seconds(1));
   EXPECT_GE(lane.answered("one"), 100);  // the small key's, each time behind one batch of the other
 }
 
 TEST(BatchFairness, IdlePeerGainsNoCredit) {
   OneLane lane;
-  lane.Send("busy", 1, 1000);
-  lane.RunFor(absl::Seconds(5));
-  lane.Send("late", 2, 1000);
+  lane.send("busy", 1, 1000);
+  lane.run_for(absl::Seconds(5));
+  lane.send("late", 2, 1000);
   const absl::Duration before = lane.used("busy");
-  lane.RunFor(absl::Seconds(1));
+  lane.run_for(absl::Seconds(1));
   EXPECT_NEAR(absl::ToDoubleSeconds(lane.used("late")), 0.5, 0.01);
   EXPECT_NEAR(absl::ToDoubleSeconds(lane.used("busy") - before), 0.5, 0.01);
 }
@@ -185,43 +185,43 @@ TEST(BatchFairness, IdlePeerGainsNoCredit) {
 TEST(BatchFairness, SharedBatchesAreChargedToEachOfTheirPeers) {
   OneLane lane;
   // Two peers whose requests share batches, and one that has a key of its own: a third for each.
-  for (int i = 0; i < 4; ++i) lane.Send("a", 1), lane.Send("b", 1);
-  lane.Send("c", 2, 1000);
-  lane.RunFor(absl::Seconds(9));
+  for (int i = 0; i < 4; ++i) lane.send("a", 1), lane.send("b", 1);
+  lane.send("c", 2, 1000);
+  lane.run_for(absl::Seconds(9));
   for (const char* peer : {"a", "b", "c"}) EXPECT_NEAR(absl::ToDoubleSeconds(lane.used(peer)), 3, 0.1) << peer;
 }
 
 TEST(BatchFairness, NobodyStarvesBehindLightPeersOfOneKeyAndAHeavyOneThatJoinsThem) {
   OneLane lane;
-  for (int i = 0; i < 30; ++i) lane.Send("light " + std::to_string(i), 1);
-  for (int i = 0; i < 10; ++i) lane.Send("heavy", 1, 1000);
-  lane.Send("other", 2, 1000);
-  lane.RunFor(absl::Seconds(32));
+  for (int i = 0; i < 30; ++i) lane.send("light " + std::to_string(i), 1);
+  for (int i = 0; i < 10; ++i) lane.send("heavy", 1, 1000);
+  lane.send("other", 2, 1000);
+  lane.run_for(absl::Seconds(32));
   EXPECT_NEAR(absl::ToDoubleSeconds(lane.used("other")), 1, 0.1);
   EXPECT_NEAR(absl::ToDoubleSeconds(lane.used("heavy")), 1, 0.1);
 }
 
 TEST(BatchFairness, CallerThatSendsAgainAtOnceStarvesNobody) {
   OneLane lane;
-  lane.Send("waits", 2, 1000);
-  lane.RunOne();
-  lane.Send("sends again", 1);  // it never waits when a turn is over
-  lane.RunFor(absl::Seconds(10));
+  lane.send("waits", 2, 1000);
+  lane.run_one();
+  lane.send("sends again", 1);  // it never waits when a turn is over
+  lane.run_for(absl::Seconds(10));
   EXPECT_NEAR(absl::ToDoubleSeconds(lane.used("waits")), 5, 0.1);
 }
 
 TEST(BatchFairness, LittleIsKeptOfPeersThatHaveGone) {
   OneLane lane;
   for (int i = 0; i < 1000; ++i) {  // one at a time
-    lane.Send(std::to_string(i), 1);
-    lane.RunOne(std::to_string(i));
+    lane.send(std::to_string(i), 1);
+    lane.run_one(std::to_string(i));
     EXPECT_LE(lane.peers(), 2u);
   }
-  lane.Send("long", 100000);
-  lane.RunOne();
+  lane.send("long", 100000);
+  lane.run_one();
   for (int i = 0; i < 1000; ++i) {  // while one owes more than all of them
-    lane.Send(std::to_string(i), 1);
-    lane.RunOne(std::to_string(i));
+    lane.send(std::to_string(i), 1);
+    lane.run_one(std::to_string(i));
     EXPECT_LE(lane.peers(), kMostRestingPeers + 2);
   }
 }
@@ -238,108 +238,108 @@ struct LongAndShort : PipelineHarness {
 
  private:
   LongAndShort(int relief_lanes, int lanes, DeviceKind kind, const std::shared_ptr<FakeDeviceControl>& control)
-      : PipelineHarness(Defaults(), std::make_unique<FakeDevice>("fake:0", lanes, control, kind, 0, relief_lanes),
+      : PipelineHarness(defaults(), std::make_unique<FakeDevice>("fake:0", lanes, control, kind, 0, relief_lanes),
                         control) {
     for (const auto& [key, took] : {std::pair{kLongKey, absl::Seconds(1)}, std::pair{kShortKey, Milliseconds(1)}}) {
-      device().Fail([this, took = took] {
-        clock.Advance(took);
+      device().fail([this, took = took] {
+        clock.advance(took);
         return DeviceOutcome{absl::OkStatus(), false, true, {1, 0, 0, 0}};
       });
-      EXPECT_TRUE(SubmitKey(key, 1)->Wait().error.ok());
+      EXPECT_TRUE(submit_key(key, 1)->wait().error.ok());
       while (pipeline->devices()[0].outstanding_batches > 0) std::this_thread::yield();
     }
-    device().Fail(nullptr);
-    clock.Advance(absl::Seconds(2));  // the short work is forgotten
+    device().fail(nullptr);
+    clock.advance(absl::Seconds(2));  // the short work is forgotten
   }
 };
 
 TEST(BatchSchedulerFairness, LongWorkLeavesALaneToShortWork) {
   LongAndShort h;
-  h.device().Close();
-  const TicketPtr first = h.SubmitKey(kLongKey, 1), second = h.SubmitKey(kLongKey, 1);
-  h.device().AwaitBegun(3);
-  const TicketPtr quick = h.SubmitKey(kShortKey, 1);
-  h.device().AwaitBegun(4);
-  const TicketPtr waits = h.SubmitKey(kShortKey, 1);
+  h.device().close();
+  const TicketPtr first = h.submit_key(kLongKey, 1), second = h.submit_key(kLongKey, 1);
+  h.device().await_begun(3);
+  const TicketPtr quick = h.submit_key(kShortKey, 1);
+  h.device().await_begun(4);
+  const TicketPtr waits = h.submit_key(kShortKey, 1);
   EXPECT_EQ(h.pipeline->stats().queued_requests, 2);  // long work has one lane, and short work one
   EXPECT_NEAR(h.device().seen().back().plan.tolerance, 0.1, 1e-9);
-  h.device().Open();
-  for (const TicketPtr& t : {first, second, quick, waits}) EXPECT_TRUE(t->Wait().error.ok());
+  h.device().open();
+  for (const TicketPtr& t : {first, second, quick, waits}) EXPECT_TRUE(t->wait().error.ok());
 }
 
 TEST(BatchSchedulerFairness, WithoutLongWorkTheReliefLaneStaysFree) {
   LongAndShort h;
-  h.device().Close();
-  const TicketPtr first = h.SubmitKey(kShortKey, 1);
-  h.device().AwaitBegun(3);
-  const TicketPtr second = h.SubmitKey(kShortKey, 1), third = h.SubmitKey(kLongKey, 1);
+  h.device().close();
+  const TicketPtr first = h.submit_key(kShortKey, 1);
+  h.device().await_begun(3);
+  const TicketPtr second = h.submit_key(kShortKey, 1), third = h.submit_key(kLongKey, 1);
   EXPECT_EQ(h.pipeline->stats().queued_requests, 2);
-  h.clock.Advance(kLongWork - absl::Nanoseconds(1));
+  h.clock.advance(kLongWork - absl::Nanoseconds(1));
   EXPECT_EQ(h.pipeline->stats().queued_requests, 2);
-  h.clock.Advance(absl::Nanoseconds(1));  // the alarm: what seemed short is long
+  h.clock.advance(absl::Nanoseconds(1));  // the alarm: what seemed short is long
   EXPECT_EQ(h.pipeline->stats().queued_requests, 1);
-  h.device().Open();
-  for (const TicketPtr& t : {first, second, third}) EXPECT_TRUE(t->Wait().error.ok());
+  h.device().open();
+  for (const TicketPtr& t : {first, second, third}) EXPECT_TRUE(t->wait().error.ok());
 }
 
 TEST(BatchSchedulerFairness, OfTwoLanesOneIsKeptFromLongWorkWhileShortWorkComes) {
   LongAndShort h(0, 2, DeviceKind::kCuda);
-  h.device().Close();
-  const TicketPtr quick = h.SubmitKey(kShortKey, 1);
-  h.device().AwaitBegun(3);
-  h.device().Let(1);
-  EXPECT_TRUE(quick->Wait().error.ok());
+  h.device().close();
+  const TicketPtr quick = h.submit_key(kShortKey, 1);
+  h.device().await_begun(3);
+  h.device().let(1);
+  EXPECT_TRUE(quick->wait().error.ok());
   while (h.pipeline->devices()[0].outstanding_batches > 0) std::this_thread::yield();
-  const TicketPtr first = h.SubmitKey(kLongKey, 1), second = h.SubmitKey(kLongKey, 1);
-  h.device().AwaitBegun(4);
+  const TicketPtr first = h.submit_key(kLongKey, 1), second = h.submit_key(kLongKey, 1);
+  h.device().await_begun(4);
   EXPECT_EQ(h.pipeline->stats().queued_requests, 1);
-  const TicketPtr again = h.SubmitKey(kShortKey, 1);
-  h.device().AwaitBegun(5);
+  const TicketPtr again = h.submit_key(kShortKey, 1);
+  h.device().await_begun(5);
   EXPECT_EQ(h.pipeline->stats().queued_requests, 1);
-  h.device().Open();
-  for (const TicketPtr& t : {first, second, again}) EXPECT_TRUE(t->Wait().error.ok());
+  h.device().open();
+  for (const TicketPtr& t : {first, second, again}) EXPECT_TRUE(t->wait().error.ok());
 }
 
 TEST(BatchSchedulerFairness, LongWorkIsCancelledInItsLane) {
   LongAndShort h;
-  h.device().Close();
-  const TicketPtr running = h.SubmitKey(kLongKey, 5), waiting = h.SubmitKey(kLongKey, 1);
-  h.device().AwaitBegun(3);
+  h.device().close();
+  const TicketPtr running = h.submit_key(kLongKey, 5), waiting = h.submit_key(kLongKey, 1);
+  h.device().await_begun(3);
   for (const TicketPtr& t : {running, waiting}) {
-    h.pipeline->Cancel(t->handle);
+    h.pipeline->cancel(t->handle);
     EXPECT_EQ(t->reason(), Reason::kCancelled);
   }
-  EXPECT_TRUE(h.pipeline->Drain(absl::InfiniteDuration()));  // the gate is closed: the flag ends it
+  EXPECT_TRUE(h.pipeline->drain(absl::InfiniteDuration()));  // the gate is closed: the flag ends it
   EXPECT_EQ(h.device().cancelled(), 1);
   EXPECT_EQ(h.device().seen().size(), 3u);
 }
 
 TEST(BatchSchedulerFairness, LargeRequestGoesInPiecesBetweenWhichOthersHaveTheirTurns) {
   LongAndShort h;
-  h.device().Close();
-  const TicketPtr large = h.SubmitKey(kShortKey, 100, "heavy");  // 4 ms a piece
-  h.device().AwaitBegun(3);
+  h.device().close();
+  const TicketPtr large = h.submit_key(kShortKey, 100, "heavy");  // 4 ms a piece
+  h.device().await_begun(3);
   EXPECT_EQ(h.device().seen().back().counts, std::vector<int64_t>{4});
-  const TicketPtr small = h.SubmitKey(kShortKey + 1, 1, "light");
-  h.device().Let(2);
-  EXPECT_TRUE(small->Wait().error.ok());
+  const TicketPtr small = h.submit_key(kShortKey + 1, 1, "light");
+  h.device().let(2);
+  EXPECT_TRUE(small->wait().error.ok());
   EXPECT_FALSE(large->done());
-  h.device().Open();
-  EXPECT_TRUE(large->Wait().error.ok());
+  h.device().open();
+  EXPECT_TRUE(large->wait().error.ok());
   EXPECT_EQ(large->calls(), 1);
 }
 
 TEST(BatchSchedulerFairness, BatchThatADeviceFailedIsFinishedByAnotherAndItsPeersAreForgotten) {
-  PipelineHarness h(PipelineHarness::Defaults(), {1, 1});
-  const TicketPtr first = h.Occupy(0), second = h.Occupy(1);
-  const TicketPtr a = h.SubmitKey(1, 1, "a"), b = h.SubmitKey(1, 1, "b"), c = h.SubmitKey(1, 1, "c");
-  h.pipeline->Cancel(c->handle);
-  h.device(0).Fail([] { return DeviceOutcome{absl::InternalError("odd"), false, false, {}}; });
-  h.device(0).Open();
-  h.device(1).Open();
-  for (const TicketPtr& t : {first, second, a, b}) EXPECT_TRUE(t->Wait().error.ok()) << t->Wait().error.message;
+  PipelineHarness h(PipelineHarness::defaults(), {1, 1});
+  const TicketPtr first = h.occupy(0), second = h.occupy(1);
+  const TicketPtr a = h.submit_key(1, 1, "a"), b = h.submit_key(1, 1, "b"), c = h.submit_key(1, 1, "c");
+  h.pipeline->cancel(c->handle);
+  h.device(0).fail([] { return DeviceOutcome{absl::InternalError("odd"), false, false, {}}; });
+  h.device(0).open();
+  h.device(1).open();
+  for (const TicketPtr& t : {first, second, a, b}) EXPECT_TRUE(t->wait().error.ok()) << t->wait().error.message;
   EXPECT_EQ(c->reason(), Reason::kCancelled);
-  EXPECT_TRUE(h.pipeline->Drain(absl::InfiniteDuration()));
+  EXPECT_TRUE(h.pipeline->drain(absl::InfiniteDuration()));
 }
 
 }  // namespace

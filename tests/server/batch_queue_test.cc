@@ -20,7 +20,7 @@ constexpr int64_t kBytes = 32;  // of a 2 x 2 matrix of doubles
 const absl::Time kNow = absl::UnixEpoch() + absl::Seconds(100);
 constexpr absl::Duration kWork = absl::Microseconds(10);
 
-std::shared_ptr<Job> MakeJob(int64_t count, int key = 0, const Peer& peer = "") {
+std::shared_ptr<Job> make_job(int64_t count, int key = 0, const Peer& peer = "") {
   const auto job = std::make_shared<Job>();
   job->work.plan.problem = {2, 2, DType::kF64, Order::kRowMajor};
   job->work.plan.method = Method::kBisection;
@@ -37,42 +37,42 @@ struct TestQueue : BatchQueue {
       : TestQueue(limits, [](const Plan&, int64_t most, absl::Duration) { return most; }) {}
   TestQueue(const BatchLimits& limits, PieceOf piece_of) : BatchQueue(limits, std::move(piece_of)) {}
   ~TestQueue() {  // everything leaves it
-    while (!empty()) Finish(TakeNext());
+    while (!empty()) finish(take_next());
   }
 
-  std::shared_ptr<Job> AddJob(std::shared_ptr<Job> job, absl::Time now = kNow) {
-    Add(job, {job->work.request.count}, now);
+  std::shared_ptr<Job> add_job(std::shared_ptr<Job> job, absl::Time now = kNow) {
+    add(job, {job->work.request.count}, now);
     return job;
   }
   // The `nth` offer, or the last.
-  Offer Next(size_t nth = 0) const {
+  Offer next(size_t nth = 0) const {
     Offer next{};
-    ForEachOffer(now, [&](const Offer& offer) {
+    for_each_offer(now, [&](const Offer& offer) {
       next = offer;
       return nth-- > 0;
     });
     return next;
   }
-  std::vector<int> Keys(size_t most = 100) const {
+  std::vector<int> order_of_keys(size_t most = 100) const {
     std::vector<int> keys;
-    ForEachOffer(now, [&](const Offer& offer) {
+    for_each_offer(now, [&](const Offer& offer) {
       keys.push_back(static_cast<int>(std::lround(offer.plan->tolerance * 1e3)));
       return keys.size() < most;
     });
     return keys;
   }
-  std::unique_ptr<Batch> TakeNext(size_t nth = 0) { return Take(Next(nth), kWork, now, &cuts); }
+  std::unique_ptr<Batch> take_next(size_t nth = 0) { return take(next(nth), kWork, now, &cuts); }
   // It ran, and all of its jobs leave it.
-  void Finish(std::unique_ptr<Batch> batch, absl::Duration took = kWork) {
-    Settle(batch.get(), took);
-    for (size_t i = 0; i < batch->slices.size(); ++i) Drop(batch.get(), i);
+  void finish(std::unique_ptr<Batch> batch, absl::Duration took = kWork) {
+    settle(batch.get(), took);
+    for (size_t i = 0; i < batch->slices.size(); ++i) drop(batch.get(), i);
   }
 
   absl::Time now = kNow;
   CutEvents cuts;
 };
 
-std::vector<int64_t> CountsOf(const Batch& batch) {
+std::vector<int64_t> counts_of(const Batch& batch) {
   std::vector<int64_t> counts;
   for (const Slice& slice : batch.slices) counts.push_back(slice.count);
   return counts;
@@ -83,16 +83,16 @@ TEST(BatchQueue, PartsCoverTheRequestExactly) {
   limits.max_bytes = 7 * kBytes;
   for (int64_t count : {8, 13, 14, 15, 100}) {
     TestQueue queue(limits);
-    const auto job = queue.AddJob(MakeJob(count));
+    const auto job = queue.add_job(make_job(count));
     EXPECT_EQ(job->unfinished, count);
     int64_t next = 0, parts = 0;
     for (; !queue.empty(); ++parts) {
-      std::unique_ptr<Batch> batch = queue.TakeNext();
+      std::unique_ptr<Batch> batch = queue.take_next();
       ASSERT_EQ(batch->slices.size(), 1u);
       EXPECT_EQ(batch->slices[0].first, next);
       EXPECT_LE(batch->bytes, limits.max_bytes);
       next += batch->slices[0].count;
-      queue.Finish(std::move(batch));
+      queue.finish(std::move(batch));
     }
     EXPECT_EQ(next, count);
     EXPECT_EQ(parts, (count + 6) / 7);
@@ -103,27 +103,27 @@ TEST(BatchQueue, MatrixLargerThanTheLimitStillGoes) {
   BatchLimits limits;
   limits.max_bytes = kBytes / 2;
   TestQueue queue(limits);
-  queue.AddJob(MakeJob(3));
+  queue.add_job(make_job(3));
   for (int i = 0; i < 3; ++i) {
-    std::unique_ptr<Batch> batch = queue.TakeNext();
+    std::unique_ptr<Batch> batch = queue.take_next();
     EXPECT_EQ(batch->matrices, 1);
-    queue.Finish(std::move(batch));
+    queue.finish(std::move(batch));
   }
   EXPECT_TRUE(queue.empty());
 }
 
 TEST(BatchQueue, SharesGoAlone) {
   TestQueue queue;
-  queue.AddJob(MakeJob(1));
-  const auto job = MakeJob(5);
-  queue.Add(job, {3, 2}, kNow);
-  queue.AddJob(MakeJob(1));
+  queue.add_job(make_job(1));
+  const auto job = make_job(5);
+  queue.add(job, {3, 2}, kNow);
+  queue.add_job(make_job(1));
   std::vector<int64_t> batches;
   while (!queue.empty()) {
-    std::unique_ptr<Batch> batch = queue.TakeNext();
+    std::unique_ptr<Batch> batch = queue.take_next();
     EXPECT_EQ(batch->slices.size(), 1u);
     batches.push_back(batch->matrices);
-    queue.Finish(std::move(batch));
+    queue.finish(std::move(batch));
   }
   EXPECT_THAT(batches, ElementsAre(1, 3, 2, 1));
   EXPECT_EQ(queue.cuts[1].reason, CutReason::kLaneFree);
@@ -133,14 +133,14 @@ TEST(BatchQueue, ShareBeyondTheLimitsIsSplitItself) {
   BatchLimits limits;
   limits.max_matrices = 4;
   TestQueue queue(limits);
-  const auto job = MakeJob(12);
-  queue.Add(job, {9, 3}, kNow);
-  EXPECT_EQ(queue.Waiting("", job->work.plan), 12);
-  EXPECT_EQ(queue.Waiting("another", job->work.plan), 0);
+  const auto job = make_job(12);
+  queue.add(job, {9, 3}, kNow);
+  EXPECT_EQ(queue.waiting("", job->work.plan), 12);
+  EXPECT_EQ(queue.waiting("another", job->work.plan), 0);
   for (int i = 0; i < 4; ++i) {
-    std::unique_ptr<Batch> batch = queue.TakeNext();
+    std::unique_ptr<Batch> batch = queue.take_next();
     EXPECT_EQ(batch->matrices, 3);
-    queue.Finish(std::move(batch));
+    queue.finish(std::move(batch));
   }
   EXPECT_TRUE(queue.empty());
 }
@@ -150,13 +150,13 @@ TEST(BatchQueue, PiecesAreCutByTime) {
   TestQueue queue({}, [](const Plan& plan, int64_t most, absl::Duration work) {
     return plan.tolerance > 0 ? std::min(most, work / kMatrix) : most;
   });
-  queue.AddJob(MakeJob(100, 1));
-  queue.AddJob(MakeJob(100, 0));
+  queue.add_job(make_job(100, 1));
+  queue.add_job(make_job(100, 0));
   std::vector<int64_t> slow, fast;
   while (!queue.empty()) {
-    std::unique_ptr<Batch> batch = queue.TakeNext();
+    std::unique_ptr<Batch> batch = queue.take_next();
     (batch->plan.tolerance > 0 ? slow : fast).push_back(batch->matrices);
-    queue.Finish(std::move(batch));
+    queue.finish(std::move(batch));
   }
   EXPECT_THAT(slow, ElementsAre(34, 33, 33));  // 4 ms at most
   EXPECT_THAT(fast, ElementsAre(100));
@@ -166,60 +166,60 @@ TEST(BatchQueue, OffersGoRoundTheKeysBeforeTheyGoDeeper) {
   BatchLimits limits;
   limits.max_matrices = 1;
   TestQueue queue(limits);
-  for (int key : {1, 1, 1, 2, 3, 3}) queue.AddJob(MakeJob(1, key));
-  EXPECT_THAT(queue.Keys(), ElementsAre(1, 2, 3, 1, 3, 1));
-  EXPECT_THAT(queue.Keys(2), ElementsAre(1, 2));
-  queue.Finish(queue.TakeNext());  // its key goes to the end
-  EXPECT_THAT(queue.Keys(), ElementsAre(2, 3, 1, 3, 1));
+  for (int key : {1, 1, 1, 2, 3, 3}) queue.add_job(make_job(1, key));
+  EXPECT_THAT(queue.order_of_keys(), ElementsAre(1, 2, 3, 1, 3, 1));
+  EXPECT_THAT(queue.order_of_keys(2), ElementsAre(1, 2));
+  queue.finish(queue.take_next());  // its key goes to the end
+  EXPECT_THAT(queue.order_of_keys(), ElementsAre(2, 3, 1, 3, 1));
 }
 
 TEST(BatchQueue, OffersGoRoundThePeersBeforeTheyGoDeeper) {
   BatchLimits limits;
   limits.max_matrices = 1;
   TestQueue queue(limits);
-  for (int key : {1, 2, 3}) queue.AddJob(MakeJob(1, key, "many"));
-  queue.AddJob(MakeJob(1, 4, "few"));
-  EXPECT_THAT(queue.Keys(), ElementsAre(1, 4, 2, 3));
+  for (int key : {1, 2, 3}) queue.add_job(make_job(1, key, "many"));
+  queue.add_job(make_job(1, 4, "few"));
+  EXPECT_THAT(queue.order_of_keys(), ElementsAre(1, 4, 2, 3));
 }
 
 TEST(BatchQueue, BatchThatComesBackIsOfferedFirst) {
   BatchLimits limits;
   limits.max_matrices = 2;
   TestQueue queue(limits);
-  const auto first = queue.AddJob(MakeJob(6, 1));
-  const auto other = queue.AddJob(MakeJob(1, 2));
-  std::unique_ptr<Batch> batch = queue.TakeNext();
+  const auto first = queue.add_job(make_job(6, 1));
+  const auto other = queue.add_job(make_job(1, 2));
+  std::unique_ptr<Batch> batch = queue.take_next();
   Batch* const failed = batch.get();
   EXPECT_TRUE(failed->running);
-  queue.Settle(failed, kWork);
-  queue.Return(std::move(batch));
+  queue.settle(failed, kWork);
+  queue.put_back(std::move(batch));
   EXPECT_FALSE(failed->running);
-  EXPECT_EQ(queue.Next().returned, failed);
-  EXPECT_THAT(queue.Keys(), ElementsAre(1, 2, 1, 1));
-  queue.Remove(first->parts[0]);  // its only slice: the batch goes
-  EXPECT_THAT(queue.Keys(), ElementsAre(2, 1, 1));
-  EXPECT_EQ(queue.Withdraw(first.get()), first);
-  EXPECT_EQ(queue.Withdraw(first.get()), nullptr);
-  EXPECT_THAT(queue.Keys(), ElementsAre(2));
+  EXPECT_EQ(queue.next().returned, failed);
+  EXPECT_THAT(queue.order_of_keys(), ElementsAre(1, 2, 1, 1));
+  queue.remove(first->parts[0]);  // its only slice: the batch goes
+  EXPECT_THAT(queue.order_of_keys(), ElementsAre(2, 1, 1));
+  EXPECT_EQ(queue.withdraw(first.get()), first);
+  EXPECT_EQ(queue.withdraw(first.get()), nullptr);
+  EXPECT_THAT(queue.order_of_keys(), ElementsAre(2));
 }
 
 TEST(BatchQueue, RequestsFarApartShareABatchOnlyOnceTheyHaveWaitedLong) {
   TestQueue queue;
   for (int i = 0; i < 4; ++i) {
-    queue.AddJob(MakeJob(1 + i), queue.now);
+    queue.add_job(make_job(1 + i), queue.now);
     queue.now += absl::Microseconds(250);
   }
-  std::unique_ptr<Batch> batch = queue.TakeNext();
-  EXPECT_THAT(CountsOf(*batch), ElementsAre(1, 2, 3));  // 500 us apart
+  std::unique_ptr<Batch> batch = queue.take_next();
+  EXPECT_THAT(counts_of(*batch), ElementsAre(1, 2, 3));  // 500 us apart
   EXPECT_EQ(queue.cuts.back().reason, CutReason::kAge);
-  queue.Finish(std::move(batch));
+  queue.finish(std::move(batch));
   queue.now += absl::Milliseconds(7);
-  queue.AddJob(MakeJob(5), queue.now);
+  queue.add_job(make_job(5), queue.now);
   queue.now += absl::Milliseconds(1);
-  batch = queue.TakeNext();
-  EXPECT_THAT(CountsOf(*batch), ElementsAre(4, 5));
+  batch = queue.take_next();
+  EXPECT_THAT(counts_of(*batch), ElementsAre(4, 5));
   EXPECT_EQ(queue.cuts.back().reason, CutReason::kLaneFree);
-  queue.Finish(std::move(batch));
+  queue.finish(std::move(batch));
 }
 
 TEST(BatchQueue, PartsAreWholeGroups) {
@@ -227,17 +227,17 @@ TEST(BatchQueue, PartsAreWholeGroups) {
   limits.max_bytes = 7 * kBytes;
   for (const int64_t group : {2, 3, 10}) {
     TestQueue queue(limits);
-    const auto job = MakeJob(30 * group);
+    const auto job = make_job(30 * group);
     job->work.plan.outputs.group = group;
-    queue.Add(job, {10 * group, 20 * group}, kNow);
+    queue.add(job, {10 * group, 20 * group}, kNow);
     int64_t next = 0;
     while (!queue.empty()) {
-      std::unique_ptr<Batch> batch = queue.TakeNext();
+      std::unique_ptr<Batch> batch = queue.take_next();
       EXPECT_EQ(batch->slices[0].first, next);
       EXPECT_EQ(batch->slices[0].count % group, 0);
       EXPECT_LE(batch->slices[0].count, std::max<int64_t>(group, 7));
       next += batch->slices[0].count;
-      queue.Finish(std::move(batch));
+      queue.finish(std::move(batch));
     }
     EXPECT_EQ(next, 30 * group);
   }
@@ -246,11 +246,11 @@ TEST(BatchQueue, PartsAreWholeGroups) {
 TEST(BatchQueue, DifferentOutputsAreDifferentKeys) {
   TestQueue queue;
   for (int i = 0; i < 3; ++i) {
-    const auto job = MakeJob(1);
+    const auto job = make_job(1);
     job->work.plan.outputs.capacity = true;
     job->work.plan.outputs.snr_count = 1;
     job->work.plan.outputs.snr[0] = i < 2 ? 1 : 10;
-    queue.AddJob(job);
+    queue.add_job(job);
   }
   EXPECT_EQ(queue.keys(), 2u);
 }
@@ -266,18 +266,18 @@ TEST(BatchQueue, NothingIsLostUnderRandomUse) {
   int64_t added = 0, removed = 0, done = 0;
   const auto cancel = [&](const std::shared_ptr<Job>& job) {
     if (job->rest.flow != nullptr) removed += job->rest.ends.back() - job->rest.next;
-    queue.Withdraw(job.get());
+    queue.withdraw(job.get());
     std::vector<Part> parts(job->parts.begin(), job->parts.end());
     job->parts.clear();
     for (const Part& part : parts) {
       if (part.batch->running) continue;
       removed += part.batch->slices[part.slot].count;
-      queue.Remove(part);
+      queue.remove(part);
     }
   };
   const auto end = [&](std::unique_ptr<Batch> batch, bool failed) {
-    queue.Settle(batch.get(), absl::Microseconds(random() % 100));
-    if (failed) return queue.Return(std::move(batch));
+    queue.settle(batch.get(), absl::Microseconds(random() % 100));
+    if (failed) return queue.put_back(std::move(batch));
     int64_t matrices = 0;
     for (size_t i = 0; i < batch->slices.size(); ++i) {
       const Slice& slice = batch->slices[i];
@@ -291,7 +291,7 @@ TEST(BatchQueue, NothingIsLostUnderRandomUse) {
     EXPECT_EQ(matrices * kBytes, batch->bytes);
     EXPECT_GT(matrices, 0);
     done += matrices;
-    for (size_t i = 0; i < batch->slices.size(); ++i) queue.Drop(batch.get(), i);
+    for (size_t i = 0; i < batch->slices.size(); ++i) queue.drop(batch.get(), i);
   };
   const auto any = [&](auto* from) {
     std::swap((*from)[random() % from->size()], from->back());
@@ -304,10 +304,10 @@ TEST(BatchQueue, NothingIsLostUnderRandomUse) {
     switch (random() % 6) {
       case 0:
       case 1: {
-        const auto job = MakeJob(1 + static_cast<int64_t>(random() % 25), static_cast<int>(random() % 4),
-                                 std::to_string(random() % 3));
+        const auto job = make_job(1 + static_cast<int64_t>(random() % 25), static_cast<int>(random() % 4),
+                                  std::to_string(random() % 3));
         const int64_t count = job->work.request.count, share = static_cast<int64_t>(random()) % count;
-        queue.Add(job, share > 0 ? std::vector<int64_t>{share, count - share} : std::vector<int64_t>{count}, queue.now);
+        queue.add(job, share > 0 ? std::vector<int64_t>{share, count - share} : std::vector<int64_t>{count}, queue.now);
         added += count;
         jobs.push_back(job);
         break;
@@ -316,7 +316,7 @@ TEST(BatchQueue, NothingIsLostUnderRandomUse) {
         if (!jobs.empty()) cancel(any(&jobs));
         break;
       case 3:
-        if (!queue.empty()) running.push_back(queue.TakeNext(random() % 3));
+        if (!queue.empty()) running.push_back(queue.take_next(random() % 3));
         break;
       case 4:
         if (!running.empty()) end(any(&running), random() % 4 == 0);
@@ -327,7 +327,7 @@ TEST(BatchQueue, NothingIsLostUnderRandomUse) {
     }
   }
   while (!running.empty()) end(any(&running), false);
-  while (!queue.empty()) end(queue.TakeNext(), false);
+  while (!queue.empty()) end(queue.take_next(), false);
   EXPECT_EQ(added, removed + done);
   EXPECT_LE(queue.peers(), 3u);
   EXPECT_LE(queue.keys(), 4u);

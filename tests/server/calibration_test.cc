@@ -21,7 +21,7 @@ TEST(Calibration, AsksForEveryTypeAndSizeFewAndMany) {
   std::set<Method> methods;
   int64_t most = 0;
   int runs = 0;
-  Calibrate([&](const Plan& plan, const HostSegment& segment) {
+  calibrate([&](const Plan& plan, const HostSegment& segment) {
     dtypes.insert(plan.problem.dtype);
     sizes.insert(plan.problem.rows);
     methods.insert(plan.method);
@@ -49,7 +49,7 @@ TEST(Calibration, AsksForEveryTypeAndSizeFewAndMany) {
 
 TEST(Calibration, NoRunIsExpectedToTakeLong) {
   int64_t most = 0;
-  Calibrate([&](const Plan&, const HostSegment& segment) {
+  calibrate([&](const Plan&, const HostSegment& segment) {
     most = std::max(most, segment.count);
     return std::optional(absl::Milliseconds(1) * segment.count);
   });
@@ -58,7 +58,7 @@ TEST(Calibration, NoRunIsExpectedToTakeLong) {
 
 TEST(Calibration, EndsWhenItIsTold) {
   int runs = 0;
-  Calibrate([&](const Plan&, const HostSegment&) -> std::optional<absl::Duration> {
+  calibrate([&](const Plan&, const HostSegment&) -> std::optional<absl::Duration> {
     if (++runs == 5) return std::nullopt;
     return absl::Microseconds(1);
   });
@@ -67,20 +67,20 @@ TEST(Calibration, EndsWhenItIsTold) {
 
 // The real thing, with a real clock: the table knows afterwards, and nothing was counted as served.
 TEST(Calibration, OfHostDevicesTeachesAndCountsNothing) {
-  const auto clock = MakeSteadyClock();
+  const auto clock = make_steady_clock();
   CountingRecorder recorder;
-  DevicePool pool(MakeHostDevices(2, 2, Simd::kBest), clock.get(), &recorder);
-  pool.Calibrate(absl::Seconds(60));  // as long as it needs: the machine may be busy, the code instrumented
+  DevicePool pool(make_host_devices(2, 2, Simd::kBest), clock.get(), &recorder);
+  pool.calibrate(absl::Seconds(60));  // as long as it needs: the machine may be busy, the code instrumented
   EXPECT_EQ(recorder.report().total(), 0);
   EXPECT_TRUE(recorder.phase(Phase::kCompute).empty());
   const Plan plan = *make_plan({4, 4, DType::kF64, Order::kRowMajor}, {}).plan;
   const int first = 0, second = 1;
-  const auto a = DevicePool::Placement(&pool).Place(plan, 1, {&second, 1});
-  const auto b = DevicePool::Placement(&pool).Place(plan, 1, {&first, 1});
-  ASSERT_TRUE(a.has_value() && b.has_value());                              // every lane is free again
-  EXPECT_GT(pool.EarliestDone(plan, 100, 0, false), absl::ZeroDuration());  // its like has run
-  pool.Release(*a);
-  pool.Release(*b);
+  const auto a = DevicePool::Placement(&pool).place(plan, 1, {&second, 1});
+  const auto b = DevicePool::Placement(&pool).place(plan, 1, {&first, 1});
+  ASSERT_TRUE(a.has_value() && b.has_value());                               // every lane is free again
+  EXPECT_GT(pool.earliest_done(plan, 100, 0, false), absl::ZeroDuration());  // its like has run
+  pool.release(*a);
+  pool.release(*b);
 }
 
 TEST(Calibration, NoRunBeginsAfterItsTime) {
@@ -89,32 +89,32 @@ TEST(Calibration, NoRunBeginsAfterItsTime) {
   std::vector<std::unique_ptr<Device>> devices;
   const auto control = std::make_shared<FakeDeviceControl>();
   devices.push_back(std::make_unique<FakeDevice>("fake:0", 1, control));
-  control->Fail([&clock] {
-    clock.Advance(absl::Milliseconds(3));
+  control->fail([&clock] {
+    clock.advance(absl::Milliseconds(3));
     return DeviceOutcome{absl::OkStatus(), false, true, {}};
   });
   DevicePool pool(std::move(devices), &clock, &recorder);
-  pool.Calibrate(absl::Milliseconds(10));
+  pool.calibrate(absl::Milliseconds(10));
   EXPECT_EQ(control->seen().size(), 4u);
 }
 
 // The start goes on without it.
 TEST(Calibration, DeviceThatHangsIsTakenOutAndNotWaitedFor) {
   testing::internal::CaptureStderr();
-  const auto clock = MakeSteadyClock();
+  const auto clock = make_steady_clock();
   CountingRecorder recorder;
   std::vector<std::unique_ptr<Device>> devices;
   const auto control = std::make_shared<FakeDeviceControl>();
   devices.push_back(std::make_unique<FakeDevice>("cuda:0", 1, control, DeviceKind::kCuda));
-  control->Fail([] { return DeviceOutcome{absl::OkStatus(), false, true, {}}; });
-  control->Hang();
+  control->fail([] { return DeviceOutcome{absl::OkStatus(), false, true, {}}; });
+  control->hang();
   {
     DevicePool pool(std::move(devices), clock.get(), &recorder, absl::Milliseconds(20));
-    pool.Calibrate(absl::Hours(1));
+    pool.calibrate(absl::Hours(1));
     EXPECT_FALSE(pool.state(0).healthy);
     EXPECT_EQ(recorder.hung(), std::vector<std::string>{"cuda:0"});
     EXPECT_EQ(pool.state(0).outstanding_batches, 1);
-    control->Answer();
+    control->answer();
   }
   testing::internal::GetCapturedStderr();
 }
@@ -128,11 +128,11 @@ TEST(Calibration, DeviceThatFailsIsLostOrGoesOnUnmeasured) {
     controls.push_back(std::make_shared<FakeDeviceControl>());
     devices.push_back(std::make_unique<FakeDevice>(name, 1, controls.back()));
   }
-  controls[0]->Fail([] { return DeviceOutcome{absl::InternalError("illegal address"), true, false, {}}; });
-  controls[1]->Fail([]() -> DeviceOutcome { throw std::bad_alloc(); });
-  controls[2]->Fail([] { return DeviceOutcome{absl::OkStatus(), false, true, {}}; });
+  controls[0]->fail([] { return DeviceOutcome{absl::InternalError("illegal address"), true, false, {}}; });
+  controls[1]->fail([]() -> DeviceOutcome { throw std::bad_alloc(); });
+  controls[2]->fail([] { return DeviceOutcome{absl::OkStatus(), false, true, {}}; });
   DevicePool pool(std::move(devices), &clock, &recorder);
-  pool.Calibrate(absl::Milliseconds(100));
+  pool.calibrate(absl::Milliseconds(100));
   EXPECT_FALSE(pool.state(0).healthy);
   EXPECT_TRUE(pool.state(1).healthy);
   EXPECT_TRUE(pool.state(2).healthy);

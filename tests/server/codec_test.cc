@@ -46,7 +46,7 @@ void fill(v1::MatrixBatch* batch, int64_t rows, int64_t cols, int64_t count, cha
 
 class CodecTest : public ::testing::Test {
  protected:
-  DecodedRequest Decode(const v1::DecomposeRequest& request) {
+  DecodedRequest decode(const v1::DecomposeRequest& request) {
     grpc::ByteBuffer bytes = bytes_of(request);
     return decode_request(&bytes, &memory_);
   }
@@ -79,7 +79,7 @@ TEST_F(CodecTest, OptionsArriveAsTheyWereAsked) {
   m.set_precoder_columns(3);
   m.set_combiner_columns(1);
   m.set_singular_values(true);
-  const DecodedRequest decoded = Decode(request);
+  const DecodedRequest decoded = decode(request);
   ASSERT_TRUE(decoded.error.ok()) << decoded.error.message;
   EXPECT_FALSE(decoded.has_groups);
   ASSERT_THAT(decoded.batches, SizeIs(1));
@@ -98,10 +98,10 @@ TEST_F(CodecTest, OptionsArriveAsTheyWereAsked) {
 TEST_F(CodecTest, WithoutOptionsTheValuesAreWanted) {
   v1::DecomposeRequest request;
   fill(request.mutable_matrices(), 1, 1, 1, 'x');
-  EXPECT_EQ(*Decode(request).batches[0].options, Options{});
+  EXPECT_EQ(*decode(request).batches[0].options, Options{});
   request.mutable_options()->mutable_mimo();  // with them only what they name
-  EXPECT_FALSE(Decode(request).batches[0].options->values);
-  EXPECT_EQ(Decode(request).batches[0].options->mimo, MimoOptions{});
+  EXPECT_FALSE(decode(request).batches[0].options->values);
+  EXPECT_EQ(decode(request).batches[0].options->mimo, MimoOptions{});
 }
 
 TEST_F(CodecTest, GroupsArriveInTheirOrder) {
@@ -110,7 +110,7 @@ TEST_F(CodecTest, GroupsArriveInTheirOrder) {
   fill(request.add_groups(), 1, 1, 0, 'b');
   fill(request.add_groups(), 2, 2, 5, 'c');
   request.mutable_options()->set_top_k(1);
-  const DecodedRequest decoded = Decode(request);
+  const DecodedRequest decoded = decode(request);
   ASSERT_TRUE(decoded.error.ok()) << decoded.error.message;
   EXPECT_TRUE(decoded.has_groups);
   ASSERT_THAT(decoded.batches, SizeIs(3));
@@ -131,7 +131,7 @@ TEST_F(CodecTest, MistakesAreNamed) {
     fill(request.add_groups(), 1, 1, 1, 'x');
     fill(request.add_groups(), 2, 2, 1, 'x');
     spoil(&request);
-    return Decode(request).error.field;
+    return decode(request).error.field;
   };
   EXPECT_EQ(field_of([](auto* r) { r->mutable_groups(1)->clear_data_type(); }), "groups[1].data_type");
   EXPECT_EQ(field_of([](auto* r) { r->mutable_groups(0)->clear_memory_order(); }), "groups[0].memory_order");
@@ -148,7 +148,7 @@ TEST_F(CodecTest, MistakesAreToldInPlainWords) {
     v1::DecomposeRequest request;
     fill(request.mutable_matrices(), 1, 1, 1, 'x');
     spoil(&request);
-    return Decode(request).error.message;
+    return decode(request).error.message;
   };
   EXPECT_EQ(message_of([](auto* r) { r->mutable_options()->set_method(static_cast<v1::Method>(7)); }),
             "unknown method 7");
@@ -162,7 +162,7 @@ TEST_F(CodecTest, MistakesAreToldInPlainWords) {
 constexpr int kMatrices = v1::DecomposeRequest::kMatricesFieldNumber,
               kOptions = v1::DecomposeRequest::kOptionsFieldNumber;
 
-DecodedRequest decode(const std::string& bytes, HostMemory* memory) {
+DecodedRequest decode_bytes(const std::string& bytes, HostMemory* memory) {
   grpc::ByteBuffer buffer = buffer_of(bytes);
   return decode_request(&buffer, memory);
 }
@@ -183,7 +183,7 @@ TEST_F(CodecTest, FieldsThatComeAgainAreMergedAsProtobufDoes) {
   second.mutable_options()->mutable_mimo()->add_snr_db(2);
   second.mutable_options()->set_top_k(1);
   const std::string bytes = first.SerializeAsString() + second.SerializeAsString();
-  const DecodedRequest decoded = decode(bytes, &memory_);
+  const DecodedRequest decoded = decode_bytes(bytes, &memory_);
   v1::DecomposeRequest merged;
   ASSERT_TRUE(merged.ParseFromString(bytes));
   ASSERT_TRUE(decoded.error.ok()) << decoded.error.message;
@@ -200,11 +200,12 @@ TEST_F(CodecTest, SnrsMayComeUnpacked) {
   v1::DecomposeRequest request;
   fill(request.mutable_matrices(), 1, 1, 1, 'x');
   const std::string one("\x39\0\0\0\0\0\0\xf0\x3f", 9);  // snr_db: 1.0
-  const DecodedRequest decoded = decode(request.SerializeAsString() + field(kOptions, field(8, one + one)), &memory_);
+  const DecodedRequest decoded =
+      decode_bytes(request.SerializeAsString() + field(kOptions, field(8, one + one)), &memory_);
   ASSERT_TRUE(decoded.error.ok()) << decoded.error.message;
   EXPECT_THAT(decoded.batches[0].options->mimo.snr_db, ElementsAre(1, 1));
   const std::string torn = field(kOptions, field(8, field(7, std::string(12, 'x'))));
-  EXPECT_FALSE(decode(torn, &memory_).is_message);
+  EXPECT_FALSE(decode_bytes(torn, &memory_).is_message);
 }
 
 TEST_F(CodecTest, UnknownFieldsAreSkipped) {
@@ -212,10 +213,10 @@ TEST_F(CodecTest, UnknownFieldsAreSkipped) {
   fill(request.mutable_matrices(), 1, 1, 1, 'x');
   const std::string known = request.SerializeAsString();
   const std::string unknown("\xf8\x07\x01\xf3\x07\xf4\x07", 7);  // field 127: a number, an empty group
-  const DecodedRequest decoded =
-      decode(unknown + known + field(kOptions, unknown + field(8, unknown)) + field(kMatrices, unknown), &memory_);
+  const DecodedRequest decoded = decode_bytes(
+      unknown + known + field(kOptions, unknown + field(8, unknown)) + field(kMatrices, unknown), &memory_);
   EXPECT_TRUE(decoded.error.ok()) << decoded.error.message;
-  EXPECT_FALSE(decode(known + "\xf3\x07", &memory_).is_message);  // a group without an end
+  EXPECT_FALSE(decode_bytes(known + "\xf3\x07", &memory_).is_message);  // a group without an end
 }
 
 TEST_F(CodecTest, AgreesWithProtobufOnDamagedBytes) {
@@ -239,7 +240,7 @@ TEST_F(CodecTest, AgreesWithProtobufOnDamagedBytes) {
     }
     v1::DecomposeRequest parsed;
     const bool is_message = parsed.ParseFromString(bytes);
-    const DecodedRequest decoded = decode(bytes, &memory_);
+    const DecodedRequest decoded = decode_bytes(bytes, &memory_);
     EXPECT_EQ(decoded.is_message, is_message) << i;
     if (!is_message || !decoded.error.ok()) continue;
     ++good;
@@ -264,14 +265,14 @@ TEST_F(CodecTest, LimitsAreCheckedWhileTheRequestIsRead) {
   v1::DecomposeRequest request;
   fill(request.add_groups(), 1, 1, 0, 'x');
   const std::string group = request.SerializeAsString();
-  EXPECT_TRUE(decode(times(kMaxGroups, group), &memory_).error.ok());
-  EXPECT_EQ(decode(times(kMaxGroups + 1, group), &memory_).error.field, "groups");
-  EXPECT_TRUE(decode(group + snrs(kMaxSnrs), &memory_).error.ok());
-  EXPECT_EQ(decode(group + snrs(kMaxSnrs + 1), &memory_).error.field, "options.mimo.snr_db");
-  EXPECT_EQ(decode(group + times(kMaxSnrs + 1, snrs(1)), &memory_).error.field, "options.mimo.snr_db");
-  EXPECT_EQ(decode(group + snrs(8192), &memory_).error.field, "options");  // more than 64 KiB
+  EXPECT_TRUE(decode_bytes(times(kMaxGroups, group), &memory_).error.ok());
+  EXPECT_EQ(decode_bytes(times(kMaxGroups + 1, group), &memory_).error.field, "groups");
+  EXPECT_TRUE(decode_bytes(group + snrs(kMaxSnrs), &memory_).error.ok());
+  EXPECT_EQ(decode_bytes(group + snrs(kMaxSnrs + 1), &memory_).error.field, "options.mimo.snr_db");
+  EXPECT_EQ(decode_bytes(group + times(kMaxSnrs + 1, snrs(1)), &memory_).error.field, "options.mimo.snr_db");
+  EXPECT_EQ(decode_bytes(group + snrs(8192), &memory_).error.field, "options");  // more than 64 KiB
   // The rest is skipped, so it must still be a message.
-  EXPECT_FALSE(decode(group + snrs(kMaxSnrs + 1) + "\xff", &memory_).is_message);
+  EXPECT_FALSE(decode_bytes(group + snrs(kMaxSnrs + 1) + "\xff", &memory_).is_message);
 }
 
 TEST_F(CodecTest, ARequestOfAStreamBeyondALimitIsKnownByItsId) {
@@ -290,18 +291,18 @@ TEST_F(CodecTest, ARequestOfAStreamBeyondALimitIsKnownByItsId) {
 // Counts what requests hold, and throws when it is told to.
 class CountingMemory final : public HostMemory {
  public:
-  HostBlock Allocate(size_t bytes) override {
+  HostBlock allocate(size_t bytes) override {
     if (bytes > largest_) throw std::bad_alloc();
     ++blocks_;
     held_ += bytes;
     return {this, std::malloc(bytes), bytes};
   }
-  void RefuseBeyond(size_t bytes) { largest_ = bytes; }
+  void refuse_beyond(size_t bytes) { largest_ = bytes; }
   size_t blocks() const { return blocks_; }
   size_t held() const { return held_; }
 
  private:
-  void Free(void* data, size_t bytes) override {
+  void free(void* data, size_t bytes) override {
     --blocks_;
     held_ -= bytes;
     std::free(data);
@@ -311,11 +312,11 @@ class CountingMemory final : public HostMemory {
 
 TEST(Decode, WithoutMemoryARequestIsAnOverload) {
   CountingMemory memory;
-  memory.RefuseBeyond(1000);
+  memory.refuse_beyond(1000);
   v1::DecomposeRequest request;
   fill(request.add_groups(), 1, 1, 100, 'x');
   fill(request.add_groups(), 1, 1, 1000, 'x');
-  const DecodedRequest unary = decode(request.SerializeAsString(), &memory);
+  const DecodedRequest unary = decode_bytes(request.SerializeAsString(), &memory);
   EXPECT_EQ(unary.error.code, absl::StatusCode::kResourceExhausted);
   EXPECT_EQ(unary.error.reason, Reason::kOverloadedBytes);
   EXPECT_GT(unary.error.retry_after, absl::ZeroDuration());
@@ -332,7 +333,7 @@ TEST(Decode, DataThatComesAgainIsHeldOnce) {
   v1::DecomposeRequest request;
   fill(request.mutable_matrices(), 1, 1, 1000, 'x');
   const std::string once = request.SerializeAsString();
-  const DecodedRequest decoded = decode(times(100, once), &memory);
+  const DecodedRequest decoded = decode_bytes(times(100, once), &memory);
   EXPECT_TRUE(decoded.error.ok()) << decoded.error.message;
   EXPECT_EQ(memory.held(), 8000u);
 }
@@ -347,7 +348,7 @@ Plan plan_of(const Problem& problem, const Options& options) {
 
 // Every byte of a plane of part i is 16 i + its index, but for the certificate, whose numbers are 0.5.
 void fill(WireMemory* memory, const std::vector<ResultPart>& parts) {
-  char* at = static_cast<char*>(memory->AllocateResults(parts));
+  char* at = static_cast<char*>(memory->allocate_results(parts));
   for (size_t i = 0; i < parts.size(); ++i) {
     const PlanePointers planes = planes_in(parts[i].plan, at, parts[i].count);
     for (int p = 0; p < kPlanes; ++p) {

@@ -10,155 +10,156 @@
 namespace svdserve::server {
 namespace {
 
-Plan PlanOf(int64_t m, int64_t n, DType dtype = DType::kF64, Method method = Method::kBidiagonal,
-            double tolerance = 0) {
+Plan plan_of(int64_t m, int64_t n, DType dtype = DType::kF64, Method method = Method::kBidiagonal,
+             double tolerance = 0) {
   return *make_plan({m, n, dtype, Order::kRowMajor}, {method, tolerance, 0}).plan;
 }
 
-double Micros(absl::Duration d) { return absl::ToDoubleMicroseconds(d); }
+double micros(absl::Duration d) { return absl::ToDoubleMicroseconds(d); }
 
-void ObserveTimes(CostTable* table, const Plan& plan, int64_t count, const std::vector<double>& micros) {
-  for (const double us : micros) table->Observe(plan, count, absl::Microseconds(us));
+void observe_times(CostTable* table, const Plan& plan, int64_t count, const std::vector<double>& micros) {
+  for (const double us : micros) table->observe(plan, count, absl::Microseconds(us));
 }
 
 TEST(CostTable, WithoutARunTimeGrowsWithTheWork) {
   const CostTable table;
-  const auto typical = [&](const Plan& plan, int64_t count) { return table.Predict(plan, count).typical; };
-  const Plan small = PlanOf(4, 4);
+  const auto typical = [&](const Plan& plan, int64_t count) { return table.predict(plan, count).typical; };
+  const Plan small = plan_of(4, 4);
   EXPECT_LT(typical(small, 1), absl::Microseconds(20));  // one idle 4 x 4 call is answered inline
   EXPECT_GT(typical(small, 1000), absl::Microseconds(20));
   EXPECT_LT(typical(small, 8), typical(small, 9));
-  EXPECT_LT(typical(small, 8), typical(PlanOf(4, 4, DType::kC128), 8));
-  EXPECT_LT(typical(small, 8), typical(PlanOf(4, 4, DType::kF64, Method::kBisection), 8));
-  EXPECT_LT(typical(PlanOf(4, 4, DType::kF64, Method::kBisection, 1e-2), 8),
-            typical(PlanOf(4, 4, DType::kF64, Method::kBisection, 1e-12), 8));
-  EXPECT_LT(typical(small, 8), typical(PlanOf(4000, 4, DType::kF64, Method::kJacobi), 8));
-  EXPECT_GT(typical(PlanOf(32, 32), 1), absl::Microseconds(20));
-  EXPECT_LT(typical(PlanOf(32, 16384, DType::kC128, Method::kJacobi), 16777216), absl::InfiniteDuration());
-  EXPECT_EQ(table.Predict(small, 1000).optimistic, absl::ZeroDuration());  // nothing is known
+  EXPECT_LT(typical(small, 8), typical(plan_of(4, 4, DType::kC128), 8));
+  EXPECT_LT(typical(small, 8), typical(plan_of(4, 4, DType::kF64, Method::kBisection), 8));
+  EXPECT_LT(typical(plan_of(4, 4, DType::kF64, Method::kBisection, 1e-2), 8),
+            typical(plan_of(4, 4, DType::kF64, Method::kBisection, 1e-12), 8));
+  EXPECT_LT(typical(small, 8), typical(plan_of(4000, 4, DType::kF64, Method::kJacobi), 8));
+  EXPECT_GT(typical(plan_of(32, 32), 1), absl::Microseconds(20));
+  EXPECT_LT(typical(plan_of(32, 16384, DType::kC128, Method::kJacobi), 16777216), absl::InfiniteDuration());
+  EXPECT_EQ(table.predict(small, 1000).optimistic, absl::ZeroDuration());  // nothing is known
 }
 
 TEST(CostTable, TypicalIsTheMedianAndOptimisticTheTenthPercentile) {
   CostTable table;
-  const Plan plan = PlanOf(4, 4);
-  std::vector<double> micros;
-  for (int i = 1; i <= 31; ++i) micros.push_back(i * 10);
-  ObserveTimes(&table, plan, 64, micros);
-  EXPECT_NEAR(Micros(table.Predict(plan, 64).typical), 160, 0.1);
-  EXPECT_NEAR(Micros(table.Predict(plan, 64).optimistic), 40, 0.1);
-  ObserveTimes(&table, plan, 64, {1e6});  // one outlier moves neither
-  EXPECT_NEAR(Micros(table.Predict(plan, 64).typical), 160, 0.1);
+  const Plan plan = plan_of(4, 4);
+  std::vector<double> times;
+  for (int i = 1; i <= 31; ++i) times.push_back(i * 10);
+  observe_times(&table, plan, 64, times);
+  EXPECT_NEAR(micros(table.predict(plan, 64).typical), 160, 0.1);
+  EXPECT_NEAR(micros(table.predict(plan, 64).optimistic), 40, 0.1);
+  observe_times(&table, plan, 64, {1e6});  // one outlier moves neither
+  EXPECT_NEAR(micros(table.predict(plan, 64).typical), 160, 0.1);
 }
 
 TEST(CostTable, OldRunsAreForgotten) {
   CostTable table;
-  const Plan plan = PlanOf(4, 4);
-  ObserveTimes(&table, plan, 64, std::vector<double>(100, 50));
-  ObserveTimes(&table, plan, 64, std::vector<double>(16, 500));
-  EXPECT_NEAR(Micros(table.Predict(plan, 64).typical), 50, 0.1);
-  ObserveTimes(&table, plan, 64, std::vector<double>(16, 500));
-  EXPECT_NEAR(Micros(table.Predict(plan, 64).typical), 500, 0.1);
+  const Plan plan = plan_of(4, 4);
+  observe_times(&table, plan, 64, std::vector<double>(100, 50));
+  observe_times(&table, plan, 64, std::vector<double>(16, 500));
+  EXPECT_NEAR(micros(table.predict(plan, 64).typical), 50, 0.1);
+  observe_times(&table, plan, 64, std::vector<double>(16, 500));
+  EXPECT_NEAR(micros(table.predict(plan, 64).typical), 500, 0.1);
 }
 
 TEST(CostTable, WhatTookNoTimeIsIgnored) {
   CostTable table;
-  table.Observe(PlanOf(4, 4), 64, absl::ZeroDuration());
-  table.Observe(PlanOf(4, 4), 64, absl::Microseconds(-1));
-  EXPECT_GT(table.Predict(PlanOf(4, 4), 64).typical, absl::ZeroDuration());
-  EXPECT_EQ(table.Predict(PlanOf(4, 4), 64).optimistic, absl::ZeroDuration());
+  table.observe(plan_of(4, 4), 64, absl::ZeroDuration());
+  table.observe(plan_of(4, 4), 64, absl::Microseconds(-1));
+  EXPECT_GT(table.predict(plan_of(4, 4), 64).typical, absl::ZeroDuration());
+  EXPECT_EQ(table.predict(plan_of(4, 4), 64).optimistic, absl::ZeroDuration());
 }
 
 // A device that needs 40 us for a batch and 10 ns for a matrix.
 TEST(CostTable, InterpolatesOverNumbersOfMatrices) {
   CostTable table;
-  const Plan plan = PlanOf(4, 4);
+  const Plan plan = plan_of(4, 4);
   const auto truth = [](int64_t count) { return 40 + 0.01 * static_cast<double>(count); };
-  for (int64_t count : {1, 1024, 65536}) ObserveTimes(&table, plan, count, {truth(count), truth(count)});
+  for (int64_t count : {1, 1024, 65536}) observe_times(&table, plan, count, {truth(count), truth(count)});
   for (int64_t count : {1, 10, 1000, 1024, 5000, 40000, 65536}) {
-    EXPECT_NEAR(Micros(table.Predict(plan, count).typical), truth(count), 0.01 * truth(count)) << count;
+    EXPECT_NEAR(micros(table.predict(plan, count).typical), truth(count), 0.01 * truth(count)) << count;
   }
   // Beyond what was seen: in proportion, and at best by what matrices cost above the least.
-  EXPECT_NEAR(Micros(table.Predict(plan, 4 * 65536).typical), 4 * truth(65536), 1);
-  EXPECT_NEAR(Micros(table.Predict(plan, 4 * 65536).optimistic), truth(4 * 65536), 1);
+  EXPECT_NEAR(micros(table.predict(plan, 4 * 65536).typical), 4 * truth(65536), 1);
+  EXPECT_NEAR(micros(table.predict(plan, 4 * 65536).optimistic), truth(4 * 65536), 1);
 }
 
 TEST(CostTable, UnknownShapesBorrowFromTheNearest) {
   CostTable table;
-  ObserveTimes(&table, PlanOf(4, 4), 1000, {100});
-  ObserveTimes(&table, PlanOf(32, 32), 1000, {50000});
-  const Plan five = PlanOf(5, 5), thirty = PlanOf(30, 30);
-  const double near_four = 100 * estimate_flops(five) / estimate_flops(PlanOf(4, 4));
-  EXPECT_NEAR(Micros(table.Predict(five, 1000).typical), near_four, 0.2 * near_four);
-  const double near_32 = Micros(table.Predict(thirty, 1000).typical);
+  observe_times(&table, plan_of(4, 4), 1000, {100});
+  observe_times(&table, plan_of(32, 32), 1000, {50000});
+  const Plan five = plan_of(5, 5), thirty = plan_of(30, 30);
+  const double near_four = 100 * estimate_flops(five) / estimate_flops(plan_of(4, 4));
+  EXPECT_NEAR(micros(table.predict(five, 1000).typical), near_four, 0.2 * near_four);
+  const double near_32 = micros(table.predict(thirty, 1000).typical);
   EXPECT_LT(near_32, 50000);
   EXPECT_GT(near_32, 30000);
-  EXPECT_EQ(table.Predict(five, 1000).optimistic, absl::ZeroDuration());  // its like never ran
-  ObserveTimes(&table, five, 1000, {77});
-  EXPECT_NEAR(Micros(table.Predict(five, 1000).typical), 77, 0.1);
-  EXPECT_NEAR(Micros(table.Predict(five, 1000).optimistic), 77, 0.1);
+  EXPECT_EQ(table.predict(five, 1000).optimistic, absl::ZeroDuration());  // its like never ran
+  observe_times(&table, five, 1000, {77});
+  EXPECT_NEAR(micros(table.predict(five, 1000).typical), 77, 0.1);
+  EXPECT_NEAR(micros(table.predict(five, 1000).optimistic), 77, 0.1);
 }
 
 // One matrix takes 40 us there whatever its shape, a thousand of them hardly more: that a shape was seen once, alone,
 // does not make a million of it slow.
 TEST(CostTable, ShapeSeenOnlyAloneBorrowsForMany) {
   CostTable table;
-  const Plan known = PlanOf(4, 4), other = PlanOf(4, 3);
-  ObserveTimes(&table, known, 1, {40});
-  ObserveTimes(&table, known, 1 << 20, {2000});
-  ObserveTimes(&table, other, 1, {41});
-  EXPECT_NEAR(Micros(table.Predict(other, 1).typical), 41, 0.1);
-  EXPECT_LT(Micros(table.Predict(other, 1 << 20).typical), 2500);
-  EXPECT_LT(Micros(table.Predict(other, 1 << 20).optimistic), 1e7);
+  const Plan known = plan_of(4, 4), other = plan_of(4, 3);
+  observe_times(&table, known, 1, {40});
+  observe_times(&table, known, 1 << 20, {2000});
+  observe_times(&table, other, 1, {41});
+  EXPECT_NEAR(micros(table.predict(other, 1).typical), 41, 0.1);
+  EXPECT_LT(micros(table.predict(other, 1 << 20).typical), 2500);
+  EXPECT_LT(micros(table.predict(other, 1 << 20).optimistic), 1e7);
 }
 
 TEST(CostTable, MethodsAndTolerancesAreTimedApart) {
   CostTable table;
-  const Plan fine = PlanOf(8, 8, DType::kF64, Method::kBisection, 1e-12),
-             coarse = PlanOf(8, 8, DType::kF64, Method::kBisection, 1e-2),
-             jacobi = PlanOf(8, 8, DType::kF64, Method::kJacobi);
-  ObserveTimes(&table, fine, 100, {300});
-  ObserveTimes(&table, coarse, 100, {50});
-  ObserveTimes(&table, jacobi, 100, {1000});
-  EXPECT_NEAR(Micros(table.Predict(fine, 100).typical), 300, 0.1);
-  EXPECT_NEAR(Micros(table.Predict(coarse, 100).typical), 50, 0.1);
-  EXPECT_NEAR(Micros(table.Predict(jacobi, 100).typical), 1000, 0.1);
+  const Plan fine = plan_of(8, 8, DType::kF64, Method::kBisection, 1e-12),
+             coarse = plan_of(8, 8, DType::kF64, Method::kBisection, 1e-2),
+             jacobi = plan_of(8, 8, DType::kF64, Method::kJacobi);
+  observe_times(&table, fine, 100, {300});
+  observe_times(&table, coarse, 100, {50});
+  observe_times(&table, jacobi, 100, {1000});
+  EXPECT_NEAR(micros(table.predict(fine, 100).typical), 300, 0.1);
+  EXPECT_NEAR(micros(table.predict(coarse, 100).typical), 50, 0.1);
+  EXPECT_NEAR(micros(table.predict(jacobi, 100).typical), 1000, 0.1);
 }
 
 TEST(CostTable, LimitsOfSweepsAreTimedApartWhereTheyMatter) {
-  const auto plan_of = [](int max_sweeps) {
+  const auto plan_with_sweeps = [](int max_sweeps) {
     return *make_plan({8, 8, DType::kF64, Order::kRowMajor}, {Method::kJacobi, 0, max_sweeps}).plan;
   };
-  EXPECT_LT(estimate_flops(plan_of(1)), estimate_flops(plan_of(3)));
-  EXPECT_EQ(estimate_flops(plan_of(30)), estimate_flops(plan_of(1000)));  // a sweep too many is not expected
-  EXPECT_LT(estimate_flops(PlanOf(8, 8, DType::kF64, Method::kJacobi, 0.1)), estimate_flops(plan_of(30)));
+  EXPECT_LT(estimate_flops(plan_with_sweeps(1)), estimate_flops(plan_with_sweeps(3)));
+  EXPECT_EQ(estimate_flops(plan_with_sweeps(30)),
+            estimate_flops(plan_with_sweeps(1000)));  // a sweep too many is not expected
+  EXPECT_LT(estimate_flops(plan_of(8, 8, DType::kF64, Method::kJacobi, 0.1)), estimate_flops(plan_with_sweeps(30)));
   CostTable table;
-  ObserveTimes(&table, plan_of(2), 100, {10});
-  ObserveTimes(&table, plan_of(30), 100, {50});
-  ObserveTimes(&table, plan_of(1000), 100, {900});
-  EXPECT_NEAR(Micros(table.Predict(plan_of(2), 100).typical), 10, 0.1);
-  EXPECT_NEAR(Micros(table.Predict(plan_of(30), 100).typical), 50, 0.1);
-  EXPECT_NEAR(Micros(table.Predict(plan_of(31), 100).typical), 50, 0.1);
-  EXPECT_NEAR(Micros(table.Predict(plan_of(1000), 100).typical), 900, 0.1);
+  observe_times(&table, plan_with_sweeps(2), 100, {10});
+  observe_times(&table, plan_with_sweeps(30), 100, {50});
+  observe_times(&table, plan_with_sweeps(1000), 100, {900});
+  EXPECT_NEAR(micros(table.predict(plan_with_sweeps(2), 100).typical), 10, 0.1);
+  EXPECT_NEAR(micros(table.predict(plan_with_sweeps(30), 100).typical), 50, 0.1);
+  EXPECT_NEAR(micros(table.predict(plan_with_sweeps(31), 100).typical), 50, 0.1);
+  EXPECT_NEAR(micros(table.predict(plan_with_sweeps(1000), 100).typical), 900, 0.1);
 }
 
 // Clients choose shapes and tolerances; the table keeps those that ran last.
 TEST(CostTable, IsBounded) {
   CostTable table;
   for (int64_t n = 1; n <= 2000; ++n) {
-    table.Observe(PlanOf(8, n), 16, absl::Microseconds(1000));
-    table.Observe(PlanOf(4, 4), 16, absl::Microseconds(7));
+    table.observe(plan_of(8, n), 16, absl::Microseconds(1000));
+    table.observe(plan_of(4, 4), 16, absl::Microseconds(7));
   }
-  EXPECT_NEAR(Micros(table.Predict(PlanOf(4, 4), 16).typical), 7, 0.1);
-  EXPECT_GT(table.Predict(PlanOf(8, 2000), 16).optimistic, absl::ZeroDuration());
-  EXPECT_EQ(table.Predict(PlanOf(8, 9), 16).optimistic, absl::ZeroDuration());  // forgotten
+  EXPECT_NEAR(micros(table.predict(plan_of(4, 4), 16).typical), 7, 0.1);
+  EXPECT_GT(table.predict(plan_of(8, 2000), 16).optimistic, absl::ZeroDuration());
+  EXPECT_EQ(table.predict(plan_of(8, 9), 16).optimistic, absl::ZeroDuration());  // forgotten
 }
 
 TEST(CostTable, EveryPredictionIsPositiveAndFinite) {
   CostTable table;
-  for (const double us : {0.001, 1.0, 5e7}) table.Observe(PlanOf(4, 4), 3, absl::Microseconds(us));
+  for (const double us : {0.001, 1.0, 5e7}) table.observe(plan_of(4, 4), 3, absl::Microseconds(us));
   for (int64_t count : {int64_t{1}, int64_t{3}, int64_t{1} << 40}) {
-    for (const Plan& plan : {PlanOf(1, 1), PlanOf(4, 4), PlanOf(32, 16384, DType::kC128, Method::kJacobi)}) {
-      const CostEstimate estimate = table.Predict(plan, count);
+    for (const Plan& plan : {plan_of(1, 1), plan_of(4, 4), plan_of(32, 16384, DType::kC128, Method::kJacobi)}) {
+      const CostEstimate estimate = table.predict(plan, count);
       EXPECT_GT(estimate.typical, absl::ZeroDuration());
       EXPECT_LT(estimate.typical, absl::InfiniteDuration());
       EXPECT_GE(estimate.optimistic, absl::ZeroDuration());
@@ -173,15 +174,15 @@ TEST(CostTable, ManyThreadsMayUseIt) {
   for (int t = 0; t < 4; ++t) {
     threads.emplace_back([&table, t] {
       for (int64_t i = 1; i < 500; ++i) {
-        table.Observe(PlanOf(1 + (i + t) % 8, 1 + i), i, absl::Microseconds(i));
-        EXPECT_GT(table.Predict(PlanOf(8, i), i).typical, absl::ZeroDuration());
+        table.observe(plan_of(1 + (i + t) % 8, 1 + i), i, absl::Microseconds(i));
+        EXPECT_GT(table.predict(plan_of(8, i), i).typical, absl::ZeroDuration());
       }
     });
   }
   for (std::thread& thread : threads) thread.join();
 }
 
-Plan PlanWith(const Options& options) { return *make_plan({8, 8, DType::kF64, Order::kRowMajor}, options).plan; }
+Plan plan_with(const Options& options) { return *make_plan({8, 8, DType::kF64, Order::kRowMajor}, options).plan; }
 
 TEST(CostTable, VectorsAndAnswersAreWorkOfTheirOwn) {
   Options values, vectors, certified, capacities;
@@ -191,20 +192,20 @@ TEST(CostTable, VectorsAndAnswersAreWorkOfTheirOwn) {
   capacities.values = false;
   capacities.mimo.capacity = true;
   capacities.mimo.snr_db = {0, 10, 20};
-  EXPECT_LT(estimate_flops(PlanWith(values)), estimate_flops(PlanWith(vectors)));
-  EXPECT_LT(estimate_flops(PlanWith(vectors)), estimate_flops(PlanWith(certified)));
-  EXPECT_LT(estimate_flops(PlanWith(values)), estimate_flops(PlanWith(capacities)));
-  EXPECT_EQ(estimate_bytes(PlanWith(values)), 8 * 8 * 8 + 8 * 8);
-  EXPECT_EQ(estimate_bytes(PlanWith(vectors)), 3 * 8 * 8 * 8 + 8 * 8);
-  EXPECT_EQ(estimate_bytes(PlanWith(capacities)), 8 * 8 * 8 + 3 * 8);
+  EXPECT_LT(estimate_flops(plan_with(values)), estimate_flops(plan_with(vectors)));
+  EXPECT_LT(estimate_flops(plan_with(vectors)), estimate_flops(plan_with(certified)));
+  EXPECT_LT(estimate_flops(plan_with(values)), estimate_flops(plan_with(capacities)));
+  EXPECT_EQ(estimate_bytes(plan_with(values)), 8 * 8 * 8 + 8 * 8);
+  EXPECT_EQ(estimate_bytes(plan_with(vectors)), 3 * 8 * 8 * 8 + 8 * 8);
+  EXPECT_EQ(estimate_bytes(plan_with(capacities)), 8 * 8 * 8 + 3 * 8);
 
   CostTable table;
-  ObserveTimes(&table, PlanWith(values), 64, {10});
-  ObserveTimes(&table, PlanWith(vectors), 64, {70});
-  ObserveTimes(&table, PlanWith(capacities), 64, {30});
-  EXPECT_NEAR(Micros(table.Predict(PlanWith(values), 64).typical), 10, 0.1);
-  EXPECT_NEAR(Micros(table.Predict(PlanWith(vectors), 64).typical), 70, 0.1);
-  EXPECT_NEAR(Micros(table.Predict(PlanWith(capacities), 64).typical), 30, 0.1);
+  observe_times(&table, plan_with(values), 64, {10});
+  observe_times(&table, plan_with(vectors), 64, {70});
+  observe_times(&table, plan_with(capacities), 64, {30});
+  EXPECT_NEAR(micros(table.predict(plan_with(values), 64).typical), 10, 0.1);
+  EXPECT_NEAR(micros(table.predict(plan_with(vectors), 64).typical), 70, 0.1);
+  EXPECT_NEAR(micros(table.predict(plan_with(capacities), 64).typical), 30, 0.1);
 }
 
 }  // namespace

@@ -21,68 +21,68 @@ class CountingRecorder final : public Recorder {
     friend bool operator==(const Cut&, const Cut&) = default;
   };
 
-  void RequestFinished(const RequestLabels&, absl::StatusCode) override {}
-  void PhaseTook(Phase phase, absl::Duration took) override {
+  void request_finished(const RequestLabels&, absl::StatusCode) override {}
+  void phase_took(Phase phase, absl::Duration took) override {
     MutexLock lock(&mu_);
     phases_[phase].push_back(took);
   }
-  void Admitted(int64_t bytes) override {
+  void admitted(int64_t bytes) override {
     MutexLock lock(&mu_);
     admitted_bytes_ += bytes;
   }
-  void Refused(Reason reason) override {
+  void refused(Reason reason) override {
     MutexLock lock(&mu_);
     refusals_.push_back(reason);
   }
-  void BatchCut(CutReason reason, int64_t requests, int64_t matrices, int64_t bytes) override {
+  void batch_cut(CutReason reason, int64_t requests, int64_t matrices, int64_t bytes) override {
     MutexLock lock(&mu_);
     cuts_.push_back({reason, requests, matrices, bytes});
   }
-  void MatricesDone(const ConvergenceReport& report) override {
+  void matrices_done(const ConvergenceReport& report) override {
     MutexLock lock(&mu_);
     report_.ok += report.ok;
     report_.non_finite += report.non_finite;
     report_.not_converged += report.not_converged;
     report_.out_of_range += report.out_of_range;
   }
-  void BatchRetried() override {
+  void batch_retried() override {
     MutexLock lock(&mu_);
     ++retries_;
   }
-  void DeviceFault(std::string_view device) override {
+  void device_fault(std::string_view device) override {
     MutexLock lock(&mu_);
     faults_.emplace_back(device);
   }
-  void ConnectionRefused() override {}
-  void DeviceLost(std::string_view device) override {
+  void connection_refused() override {}
+  void device_lost(std::string_view device) override {
     MutexLock lock(&mu_);
     lost_.emplace_back(device);
   }
-  void DeviceHung(std::string_view device) override {
+  void device_hung(std::string_view device) override {
     MutexLock lock(&mu_);
     hung_.emplace_back(device);
   }
-  void FactorAccepted(int64_t bytes) override {
+  void large_accepted(int64_t bytes) override {
     MutexLock lock(&mu_);
     factors_.accepted_bytes += bytes;
   }
-  void FactorReceived(int64_t bytes) override {
+  void large_received(int64_t bytes) override {
     MutexLock lock(&mu_);
     factors_.received_bytes += bytes;
   }
-  void FactorSent(int64_t bytes) override {
+  void large_sent(int64_t bytes) override {
     MutexLock lock(&mu_);
     factors_.sent_bytes += bytes;
   }
-  void FactorPhaseTook(LargePhase phase, absl::Duration took) override {
+  void large_phase_took(LargePhase phase, absl::Duration took) override {
     MutexLock lock(&mu_);
     factors_.phases[phase].push_back(took);
   }
-  void FactorComputed(const FactorOutcome& outcome) override {
+  void large_computed(const LargeOutcome& outcome) override {
     MutexLock lock(&mu_);
     factors_.sweeps += outcome.sweeps;
   }
-  void FactorFailed(Reason reason) override {
+  void large_failed(Reason reason) override {
     MutexLock lock(&mu_);
     factors_.failures.push_back(reason);
   }

@@ -20,10 +20,10 @@ using ::testing::IsEmpty;
 
 TEST(CheckDeadline, RefusesWhatWouldBeLate) {
   const absl::Time now = absl::UnixEpoch();
-  EXPECT_TRUE(CheckDeadline(now, now + Milliseconds(5), absl::ZeroDuration()).ok());
-  EXPECT_TRUE(CheckDeadline(now, now + Milliseconds(5), Milliseconds(5)).ok());
-  EXPECT_TRUE(CheckDeadline(now, absl::InfiniteFuture(), absl::Hours(1)).ok());
-  const Error error = CheckDeadline(now, now + Milliseconds(5), Milliseconds(5.5));
+  EXPECT_TRUE(check_deadline(now, now + Milliseconds(5), absl::ZeroDuration()).ok());
+  EXPECT_TRUE(check_deadline(now, now + Milliseconds(5), Milliseconds(5)).ok());
+  EXPECT_TRUE(check_deadline(now, absl::InfiniteFuture(), absl::Hours(1)).ok());
+  const Error error = check_deadline(now, now + Milliseconds(5), Milliseconds(5.5));
   EXPECT_EQ(error.code, absl::StatusCode::kDeadlineExceeded);
   EXPECT_EQ(error.reason, Reason::kDeadlineUnreachable);
   EXPECT_STREQ(name(error.reason), "DEADLINE_UNREACHABLE");
@@ -34,118 +34,118 @@ TEST(CheckDeadline, RefusesWhatWouldBeLate) {
 
 // One device that takes 10 ms for each matrix of a batch, but once took 4 ms.
 struct Experienced : PipelineHarness {
-  static PipelineOptions WholeBatches() {
-    PipelineOptions options = Defaults();
+  static PipelineOptions whole_batches() {
+    PipelineOptions options = defaults();
     options.max_batch_work = absl::InfiniteDuration();
     return options;
   }
-  Experienced() : PipelineHarness(WholeBatches(), {1}) {
+  Experienced() : PipelineHarness(whole_batches(), {1}) {
     for (const int64_t count : {1, 16}) {
       for (int i = 0; i < 10; ++i) {
-        device().Fail([this, i, count] {
-          clock.Advance(count * Milliseconds(i == 5 ? 4 : 10));
+        device().fail([this, i, count] {
+          clock.advance(count * Milliseconds(i == 5 ? 4 : 10));
           return DeviceOutcome{absl::OkStatus(), false, true, {count, 0, 0, 0}};
         });
-        EXPECT_TRUE(Submit(count)->Wait().error.ok());
+        EXPECT_TRUE(submit(count)->wait().error.ok());
       }
     }
-    device().Fail(nullptr);
+    device().fail(nullptr);
   }
-  TicketPtr SubmitWithin(absl::Duration time, int64_t count = 1) { return Submit(count, 1, clock.Now() + time); }
+  TicketPtr submit_within(absl::Duration time, int64_t count = 1) { return submit(count, 1, clock.now() + time); }
 };
 
 TEST(DeadlineAdmission, RefusesWhatEvenTheBestRunsCouldNotDo) {
   Experienced h;
-  const TicketPtr running = h.Occupy();  // 4 ms at best, and 4 ms for what comes then
-  const TicketPtr refused = h.SubmitWithin(Milliseconds(7.9));
+  const TicketPtr running = h.occupy();  // 4 ms at best, and 4 ms for what comes then
+  const TicketPtr refused = h.submit_within(Milliseconds(7.9));
   EXPECT_TRUE(refused->done());
-  EXPECT_EQ(refused->Wait().error.code, absl::StatusCode::kDeadlineExceeded);
+  EXPECT_EQ(refused->wait().error.code, absl::StatusCode::kDeadlineExceeded);
   EXPECT_EQ(refused->reason(), Reason::kDeadlineUnreachable);
   EXPECT_THAT(h.recorder.refusals(), ElementsAre(Reason::kDeadlineUnreachable));
   EXPECT_EQ(h.pipeline->stats().inflight_requests, 1);
-  const TicketPtr admitted = h.SubmitWithin(Milliseconds(8.1));
+  const TicketPtr admitted = h.submit_within(Milliseconds(8.1));
   EXPECT_FALSE(admitted->done());
-  h.clock.Advance(Milliseconds(4));  // the one that runs may end any moment
-  EXPECT_EQ(h.SubmitWithin(Milliseconds(7.9))->reason(), Reason::kDeadlineUnreachable);  // but another is in line
-  h.device().Open();
-  EXPECT_TRUE(admitted->Wait().error.ok());
+  h.clock.advance(Milliseconds(4));  // the one that runs may end any moment
+  EXPECT_EQ(h.submit_within(Milliseconds(7.9))->reason(), Reason::kDeadlineUnreachable);  // but another is in line
+  h.device().open();
+  EXPECT_TRUE(admitted->wait().error.ok());
 }
 
 TEST(DeadlineAdmission, WhatIsInLineBeforeItCounts) {
   Experienced h;
-  const TicketPtr running = h.Occupy();
+  const TicketPtr running = h.occupy();
   std::vector<TicketPtr> line;
-  for (int i = 0; i < 9; ++i) line.push_back(h.Submit(1));
-  EXPECT_EQ(h.SubmitWithin(Milliseconds(40))->reason(), Reason::kDeadlineUnreachable);
-  EXPECT_FALSE(h.SubmitWithin(Milliseconds(60))->done());
-  for (const TicketPtr& t : line) h.pipeline->Cancel(t->handle);
-  EXPECT_FALSE(h.SubmitWithin(Milliseconds(40))->done());
-  EXPECT_FALSE(h.SubmitKey(1, 1)->done());
-  h.device().Open();
+  for (int i = 0; i < 9; ++i) line.push_back(h.submit(1));
+  EXPECT_EQ(h.submit_within(Milliseconds(40))->reason(), Reason::kDeadlineUnreachable);
+  EXPECT_FALSE(h.submit_within(Milliseconds(60))->done());
+  for (const TicketPtr& t : line) h.pipeline->cancel(t->handle);
+  EXPECT_FALSE(h.submit_within(Milliseconds(40))->done());
+  EXPECT_FALSE(h.submit_key(1, 1)->done());
+  h.device().open();
 }
 
 TEST(DeadlineAdmission, IdleDeviceTriesAnything) {
   Experienced h;
-  h.device().Close();
-  const TicketPtr t = h.SubmitWithin(absl::Microseconds(1));
-  h.device().AwaitBegun(21);
+  h.device().close();
+  const TicketPtr t = h.submit_within(absl::Microseconds(1));
+  h.device().await_begun(21);
   EXPECT_FALSE(t->done());
   EXPECT_THAT(h.recorder.refusals(), IsEmpty());
-  h.clock.Advance(absl::Microseconds(1));
+  h.clock.advance(absl::Microseconds(1));
   EXPECT_EQ(t->reason(), Reason::kDeadlineExceeded);
 }
 
 TEST(DeadlineAdmission, NothingIsRefusedByAShapeThatNeverRan) {
   Experienced h;
-  const TicketPtr running = h.Occupy();
+  const TicketPtr running = h.occupy();
   const auto ticket = std::make_shared<Ticket>();
-  Request request = MakeRequest(1, 1, ticket);
+  Request request = make_request(1, 1, ticket);
   own_options(&request)->method = Method::kJacobi;
-  request.deadline = h.clock.Now() + absl::Microseconds(1);
-  h.Submit(std::move(request), ticket);
+  request.deadline = h.clock.now() + absl::Microseconds(1);
+  h.submit(std::move(request), ticket);
   EXPECT_FALSE(ticket->done());
-  h.device().Open();
+  h.device().open();
 }
 
 TEST(DeadlineAdmission, WithoutADeadlineOrMatricesNothingIsAsked) {
   Experienced h;
-  const TicketPtr running = h.Occupy();
-  EXPECT_TRUE(h.SubmitWithin(absl::Microseconds(1), 0)->Wait().error.ok());
-  EXPECT_FALSE(h.Submit(1000)->done());
-  h.device().Open();
+  const TicketPtr running = h.occupy();
+  EXPECT_TRUE(h.submit_within(absl::Microseconds(1), 0)->wait().error.ok());
+  EXPECT_FALSE(h.submit(1000)->done());
+  h.device().open();
 }
 
 TEST(DeadlineAdmission, RunsThatWereNotCleanTeachNothing) {
   PipelineHarness h;
   for (int i = 0; i < 20; ++i) {
-    h.device().Fail([&h, i] {
-      h.clock.Advance(absl::Seconds(1));
+    h.device().fail([&h, i] {
+      h.clock.advance(absl::Seconds(1));
       DeviceOutcome outcome;
       if (i % 2 == 0) outcome.status = absl::InternalError("odd");
       return outcome;  // failed, or cancelled by its deadline meanwhile
     });
-    EXPECT_FALSE(h.Submit(1, 1, h.clock.Now() + Milliseconds(1))->Wait().error.ok());
+    EXPECT_FALSE(h.submit(1, 1, h.clock.now() + Milliseconds(1))->wait().error.ok());
     while (h.pipeline->devices()[0].outstanding_batches > 0) std::this_thread::yield();
   }
   EXPECT_EQ(h.device().seen().size(), 20u);
-  h.device().Fail(nullptr);
-  const TicketPtr running = h.Occupy();
-  EXPECT_FALSE(h.Submit(1, 1, h.clock.Now() + absl::Microseconds(1))->done());
-  h.device().Open();
+  h.device().fail(nullptr);
+  const TicketPtr running = h.occupy();
+  EXPECT_FALSE(h.submit(1, 1, h.clock.now() + absl::Microseconds(1))->done());
+  h.device().open();
 }
 
 TEST(DeadlineAdmission, OtherRefusalsAreCountedToo) {
-  PipelineOptions options = PipelineHarness::Defaults();
+  PipelineOptions options = PipelineHarness::defaults();
   options.max_inflight_requests = 1;
   options.max_inflight_bytes = 10 * kLedgerBytes;
   PipelineHarness h(options);
-  const TicketPtr running = h.Occupy();
-  h.Submit(1), h.Submit(100);
-  h.pipeline->StartDrain();
-  h.Submit(1);
+  const TicketPtr running = h.occupy();
+  h.submit(1), h.submit(100);
+  h.pipeline->start_drain();
+  h.submit(1);
   EXPECT_THAT(h.recorder.refusals(),
               ElementsAre(Reason::kOverloadedRequests, Reason::kOverloadedBytes, Reason::kDraining));
-  h.device().Open();
+  h.device().open();
 }
 
 }  // namespace

@@ -26,28 +26,28 @@ class DeviceChoice : public testing::Test {
       devices.push_back(std::make_unique<FakeDevice>(name, 1, controls_.back()));
     }
     pool_ = std::make_unique<DevicePool>(std::move(devices), &clock_, &recorder_);
-    Teach(kFast, 1, absl::Microseconds(40));
-    Teach(kFast, 1000, absl::Microseconds(60));
-    Teach(kSlow, 1, absl::Microseconds(1));
-    Teach(kSlow, 1000, absl::Microseconds(1000));
+    teach(kFast, 1, absl::Microseconds(40));
+    teach(kFast, 1000, absl::Microseconds(60));
+    teach(kSlow, 1, absl::Microseconds(1));
+    teach(kSlow, 1000, absl::Microseconds(1000));
   }
 
-  std::optional<Lane> Place(int64_t matrices, const std::vector<int>& tried = {}) {
-    return DevicePool::Placement(pool_.get()).Place(kPlan, matrices, tried);
+  std::optional<Lane> place(int64_t matrices, const std::vector<int>& tried = {}) {
+    return DevicePool::Placement(pool_.get()).place(kPlan, matrices, tried);
   }
 
   // Runs `count` matrices on a device, which take `took`.
-  void Teach(int device, int64_t count, absl::Duration took) {
-    controls_[device]->Fail([this, took] {
-      clock_.Advance(took);
+  void teach(int device, int64_t count, absl::Duration took) {
+    controls_[device]->fail([this, took] {
+      clock_.advance(took);
       return DeviceOutcome{absl::OkStatus(), false, true, {}};
     });
     const HostSegment segment{nullptr, count, nullptr, nullptr};
     const std::atomic<bool> cancel{false};
-    const Lane lane = *Place(count, {1 - device});
-    pool_->Execute(lane, kPlan, {&segment, 1}, &cancel);
-    pool_->Release(lane);
-    controls_[device]->Fail(nullptr);
+    const Lane lane = *place(count, {1 - device});
+    pool_->execute(lane, kPlan, {&segment, 1}, &cancel);
+    pool_->release(lane);
+    controls_[device]->fail(nullptr);
   }
 
   FakeClock clock_;
@@ -57,123 +57,123 @@ class DeviceChoice : public testing::Test {
 };
 
 TEST_F(DeviceChoice, EachLoadGoesWhereItIsDoneFirst) {
-  EXPECT_EQ(Place(1)->device, kSlow);
-  EXPECT_EQ(Place(1000)->device, kFast);
+  EXPECT_EQ(place(1)->device, kSlow);
+  EXPECT_EQ(place(1000)->device, kFast);
 }
 
 TEST_F(DeviceChoice, WhatADeviceStillHasToDoCounts) {
-  EXPECT_EQ(Place(30)->device, kSlow);  // 30 us there
-  EXPECT_EQ(Place(30)->device, kFast);  // 30 us more would make 60, and the fast one takes 41
+  EXPECT_EQ(place(30)->device, kSlow);  // 30 us there
+  EXPECT_EQ(place(30)->device, kFast);  // 30 us more would make 60, and the fast one takes 41
 }
 
 TEST_F(DeviceChoice, TinyLoadWaitsForNoFasterDevice) {
-  ASSERT_EQ(Place(1000)->device, kFast);
-  EXPECT_EQ(Place(2)->device, kSlow);
+  ASSERT_EQ(place(1000)->device, kFast);
+  EXPECT_EQ(place(2)->device, kSlow);
 }
 
 TEST_F(DeviceChoice, LargeLoadWaitsForTheFastDevice) {
-  ASSERT_EQ(Place(1000)->device, kFast);  // 60 us
+  ASSERT_EQ(place(1000)->device, kFast);  // 60 us
   DevicePool::Placement placement(pool_.get());
   EXPECT_TRUE(placement.lane_free());
-  EXPECT_FALSE(placement.Place(kPlan, 1000, {}).has_value());  // 120 us there, 1000 us here
-  EXPECT_EQ(placement.look_again(), clock_.Now() + absl::Microseconds(880));
+  EXPECT_FALSE(placement.place(kPlan, 1000, {}).has_value());  // 120 us there, 1000 us here
+  EXPECT_EQ(placement.look_again(), clock_.now() + absl::Microseconds(880));
 }
 
 TEST_F(DeviceChoice, WhatWaitsCountsAsAheadOfWhatComesAfterIt) {
-  ASSERT_EQ(Place(1000)->device, kFast);
+  ASSERT_EQ(place(1000)->device, kFast);
   DevicePool::Placement placement(pool_.get());
   int waiting = 0;
   std::optional<Lane> lane;
-  while (!(lane = placement.Place(kPlan, 1000, {})).has_value()) ++waiting;
+  while (!(lane = placement.place(kPlan, 1000, {})).has_value()) ++waiting;
   EXPECT_EQ(lane->device, kSlow);  // when so many are before it that even the slow one is done first
   EXPECT_EQ(waiting, 15);          // 60 (1 + 15 + 1) > 1000
 }
 
 TEST_F(DeviceChoice, SmallLoadBehindALargeOneThatWaitsTakesTheFreeDevice) {
-  ASSERT_EQ(Place(1000)->device, kFast);
+  ASSERT_EQ(place(1000)->device, kFast);
   DevicePool::Placement placement(pool_.get());
-  EXPECT_FALSE(placement.Place(kPlan, 1000, {}).has_value());
-  EXPECT_EQ(placement.Place(kPlan, 3, {})->device, kSlow);
+  EXPECT_FALSE(placement.place(kPlan, 1000, {}).has_value());
+  EXPECT_EQ(placement.place(kPlan, 3, {})->device, kSlow);
 }
 
 TEST_F(DeviceChoice, DeviceThatIsLateIsWaitedForNoLongerThanTheOtherTakes) {
-  ASSERT_EQ(Place(1000)->device, kFast);
+  ASSERT_EQ(place(1000)->device, kFast);
   const Lane busy{kFast, 0};
-  controls_[kFast]->Close();
+  controls_[kFast]->close();
   const std::atomic<bool> cancel{false};
   const HostSegment segment{nullptr, 0, nullptr, nullptr};
-  std::thread runner([&] { pool_->Execute(busy, kPlan, {&segment, 1}, &cancel); });
-  controls_[kFast]->AwaitBegun(3);
+  std::thread runner([&] { pool_->execute(busy, kPlan, {&segment, 1}, &cancel); });
+  controls_[kFast]->await_begun(3);
   int looks = 0;
   std::optional<Lane> lane;
-  const absl::Time start = clock_.Now();
+  const absl::Time start = clock_.now();
   while (true) {
     DevicePool::Placement placement(pool_.get());
-    if ((lane = placement.Place(kPlan, 1000, {})).has_value()) break;
-    ASSERT_GT(placement.look_again(), clock_.Now());
-    clock_.Advance(placement.look_again() - clock_.Now());
+    if ((lane = placement.place(kPlan, 1000, {})).has_value()) break;
+    ASSERT_GT(placement.look_again(), clock_.now());
+    clock_.advance(placement.look_again() - clock_.now());
     ++looks;
   }
   EXPECT_EQ(lane->device, kSlow);
-  EXPECT_LE(clock_.Now() - start, absl::Microseconds(1001));
-  EXPECT_GE(clock_.Now() - start, absl::Microseconds(900));
+  EXPECT_LE(clock_.now() - start, absl::Microseconds(1001));
+  EXPECT_GE(clock_.now() - start, absl::Microseconds(900));
   EXPECT_LE(looks, 3);
-  controls_[kFast]->Open();
+  controls_[kFast]->open();
   runner.join();
 }
 
 TEST_F(DeviceChoice, TriedDevicesAreLeftOut) {
-  EXPECT_EQ(Place(1000, {kFast})->device, kSlow);
-  EXPECT_FALSE(Place(1000, {kFast}).has_value());         // its only lane is taken
-  EXPECT_FALSE(Place(1000, {kFast, kSlow}).has_value());  // nothing is left to wait for
+  EXPECT_EQ(place(1000, {kFast})->device, kSlow);
+  EXPECT_FALSE(place(1000, {kFast}).has_value());         // its only lane is taken
+  EXPECT_FALSE(place(1000, {kFast, kSlow}).has_value());  // nothing is left to wait for
 }
 
 TEST_F(DeviceChoice, DeviceThatFailedIsAvoidedForAWhile) {
   const std::atomic<bool> cancel{false};
   const auto fail = [&] {
-    controls_[kFast]->Fail([] { return DeviceOutcome{absl::InternalError("odd"), false, false, {}}; });
-    const Lane lane = *Place(1000, {kSlow});
-    pool_->Execute(lane, kPlan, {}, &cancel);
-    pool_->Release(lane);
+    controls_[kFast]->fail([] { return DeviceOutcome{absl::InternalError("odd"), false, false, {}}; });
+    const Lane lane = *place(1000, {kSlow});
+    pool_->execute(lane, kPlan, {}, &cancel);
+    pool_->release(lane);
   };
   const auto choice = [&] {
-    const Lane lane = *Place(1000);
-    pool_->Release(lane);
+    const Lane lane = *place(1000);
+    pool_->release(lane);
     return lane.device;
   };
   fail();
   EXPECT_EQ(choice(), kSlow);
-  clock_.Advance(absl::Milliseconds(998));
+  clock_.advance(absl::Milliseconds(998));
   EXPECT_EQ(choice(), kSlow);
-  clock_.Advance(absl::Milliseconds(2));
+  clock_.advance(absl::Milliseconds(2));
   EXPECT_EQ(choice(), kFast);
   fail();
-  clock_.Advance(absl::Milliseconds(1900));
+  clock_.advance(absl::Milliseconds(1900));
   EXPECT_EQ(choice(), kSlow);  // twice as long
-  EXPECT_EQ(Place(1000)->device, kSlow);
-  EXPECT_FALSE(Place(1000).has_value());  // better to wait for the other
-  clock_.Advance(absl::Milliseconds(101));
-  Teach(kFast, 1000, absl::Microseconds(60));  // a clean run: it is forgiven
+  EXPECT_EQ(place(1000)->device, kSlow);
+  EXPECT_FALSE(place(1000).has_value());  // better to wait for the other
+  clock_.advance(absl::Milliseconds(101));
+  teach(kFast, 1000, absl::Microseconds(60));  // a clean run: it is forgiven
   fail();
-  clock_.Advance(absl::Milliseconds(1001));
+  clock_.advance(absl::Milliseconds(1001));
   EXPECT_EQ(choice(), kFast);
 }
 
 TEST_F(DeviceChoice, SharesFollowMeasuredSpeed) {
-  Teach(kFast, 100000, absl::Microseconds(10000));  // 0.1 us a matrix
-  Teach(kSlow, 100000, absl::Microseconds(100000));
-  const std::vector<int64_t> shares = pool_->Shares(kPlan, 110000, 1);
+  teach(kFast, 100000, absl::Microseconds(10000));  // 0.1 us a matrix
+  teach(kSlow, 100000, absl::Microseconds(100000));
+  const std::vector<int64_t> shares = pool_->shares(kPlan, 110000, 1);
   ASSERT_THAT(shares, SizeIs(2));
   EXPECT_NEAR(static_cast<double>(shares[kFast]), 100000, 3000);
   EXPECT_EQ(shares[kFast] + shares[kSlow], 110000);
-  EXPECT_THAT(pool_->Shares(kPlan, 110000, 20000), testing::ElementsAre(110000));  // the slow one is not worth it
-  Place(100000);                                                                   // the fast one is busy
-  EXPECT_THAT(pool_->Shares(kPlan, 110000, 1), testing::ElementsAre(110000));
+  EXPECT_THAT(pool_->shares(kPlan, 110000, 20000), testing::ElementsAre(110000));  // the slow one is not worth it
+  place(100000);                                                                   // the fast one is busy
+  EXPECT_THAT(pool_->shares(kPlan, 110000, 1), testing::ElementsAre(110000));
 }
 
 TEST_F(DeviceChoice, OnlyShortWorkIsPlacedForTheCallersThread) {
-  EXPECT_FALSE(pool_->PlaceShort(kPlan, 1000, absl::Microseconds(20)).has_value());
-  const auto lane = pool_->PlaceShort(kPlan, 3, absl::Microseconds(20));
+  EXPECT_FALSE(pool_->place_short(kPlan, 1000, absl::Microseconds(20)).has_value());
+  const auto lane = pool_->place_short(kPlan, 3, absl::Microseconds(20));
   ASSERT_TRUE(lane.has_value());
   EXPECT_EQ(lane->device, kSlow);
 }
@@ -186,40 +186,40 @@ TEST(DeviceSideLanes, TakeWhatIsSoonerDoneThanHandedOver) {
   devices.push_back(std::make_unique<FakeDevice>("host:0", 1, control, DeviceKind::kHost, 2));
   DevicePool pool(std::move(devices), &clock, &recorder);
   // A matrix takes a microsecond.
-  control->Fail([&clock] {
-    clock.Advance(absl::Microseconds(3));
+  control->fail([&clock] {
+    clock.advance(absl::Microseconds(3));
     return DeviceOutcome{absl::OkStatus(), false, true, {}};
   });
   const std::atomic<bool> cancel{false};
   const HostSegment segment{nullptr, 3, nullptr, nullptr};
-  const Lane lane = *DevicePool::Placement(&pool).Place(kPlan, 3, {});
-  pool.Execute(lane, kPlan, {&segment, 1}, &cancel);
+  const Lane lane = *DevicePool::Placement(&pool).place(kPlan, 3, {});
+  pool.execute(lane, kPlan, {&segment, 1}, &cancel);
 
   EXPECT_FALSE(DevicePool::Placement(&pool).lane_free());  // it is held still
-  EXPECT_FALSE(pool.PlaceBeside(kPlan, 1000).has_value());
-  const auto first = pool.PlaceBeside(kPlan, 3), second = pool.PlaceBeside(kPlan, 3);
+  EXPECT_FALSE(pool.place_beside(kPlan, 1000).has_value());
+  const auto first = pool.place_beside(kPlan, 3), second = pool.place_beside(kPlan, 3);
   ASSERT_TRUE(first.has_value() && second.has_value());
   EXPECT_EQ(first->index, 1);
   EXPECT_EQ(second->index, 2);
-  EXPECT_FALSE(pool.PlaceBeside(kPlan, 3).has_value());
-  EXPECT_TRUE(pool.Execute(*first, kPlan, {&segment, 1}, &cancel).outcome.completed);
-  pool.Release(*first);
-  EXPECT_EQ(pool.PlaceBeside(kPlan, 3)->index, 1);
-  pool.Release(lane);
-  EXPECT_EQ(DevicePool::Placement(&pool).Place(kPlan, 3, {})->index, 0);  // never a side lane
+  EXPECT_FALSE(pool.place_beside(kPlan, 3).has_value());
+  EXPECT_TRUE(pool.execute(*first, kPlan, {&segment, 1}, &cancel).outcome.completed);
+  pool.release(*first);
+  EXPECT_EQ(pool.place_beside(kPlan, 3)->index, 1);
+  pool.release(lane);
+  EXPECT_EQ(DevicePool::Placement(&pool).place(kPlan, 3, {})->index, 0);  // never a side lane
 }
 
 TEST_F(DeviceChoice, MatricesWithinATimeAreThoseOfTheQuickestDevice) {
   constexpr int64_t kMost = 1 << 20;
-  EXPECT_EQ(pool_->MatricesWithin(kPlan, 1000, absl::Milliseconds(4)), 1000);
-  const int64_t within = pool_->MatricesWithin(kPlan, kMost, absl::Milliseconds(4));
+  EXPECT_EQ(pool_->matrices_within(kPlan, 1000, absl::Milliseconds(4)), 1000);
+  const int64_t within = pool_->matrices_within(kPlan, kMost, absl::Milliseconds(4));
   EXPECT_NEAR(static_cast<double>(within), 4000 / 0.06, 1000);  // 60 us a thousand there
   const Plan groups = [] {
     Plan plan = kPlan;
     plan.outputs.group = 7;
     return plan;
   }();
-  EXPECT_EQ(pool_->MatricesWithin(groups, 7 * kMost, absl::Milliseconds(4)) % 7, 0);
+  EXPECT_EQ(pool_->matrices_within(groups, 7 * kMost, absl::Milliseconds(4)) % 7, 0);
 }
 
 // A device that takes as long for many matrices as for one gets many; one that does not gets what takes twice as long.
@@ -227,18 +227,18 @@ TEST_F(DeviceChoice, WhereOneMatrixTakesLongerThanTheTimeSeveralGoTogether) {
   const Plan large = *make_plan({128, 128, DType::kF64, Order::kRowMajor}, {}).plan;
   const auto teach = [&](int64_t count, absl::Duration took) {
     for (const int device : {kFast, kSlow}) {
-      controls_[device]->Fail([this, took] {
-        clock_.Advance(took);
+      controls_[device]->fail([this, took] {
+        clock_.advance(took);
         return DeviceOutcome{absl::OkStatus(), false, true, {}};
       });
       const HostSegment segment{nullptr, count, {}, nullptr};
       const std::atomic<bool> cancel{false};
-      const Lane lane = *DevicePool::Placement(pool_.get()).Place(large, count, {1 - device});
-      pool_->Execute(lane, large, {&segment, 1}, &cancel);
-      pool_->Release(lane);
+      const Lane lane = *DevicePool::Placement(pool_.get()).place(large, count, {1 - device});
+      pool_->execute(lane, large, {&segment, 1}, &cancel);
+      pool_->release(lane);
     }
   };
-  const auto within = [&] { return pool_->MatricesWithin(large, 64, absl::Milliseconds(4)); };
+  const auto within = [&] { return pool_->matrices_within(large, 64, absl::Milliseconds(4)); };
   teach(1, absl::Milliseconds(30));
   teach(64, absl::Milliseconds(40));
   EXPECT_EQ(within(), 64);
@@ -247,39 +247,39 @@ TEST_F(DeviceChoice, WhereOneMatrixTakesLongerThanTheTimeSeveralGoTogether) {
 }
 
 TEST_F(DeviceChoice, EarliestDoneIsNeverOfAnIdleDevice) {
-  EXPECT_EQ(pool_->EarliestDone(kPlan, 1000, 0, false), absl::ZeroDuration());
-  Place(1000);
-  EXPECT_EQ(pool_->EarliestDone(kPlan, 1000, 1 << 20, false), absl::ZeroDuration());  // the slow one is idle
-  Place(1000, {kFast});
-  const absl::Duration own = pool_->EarliestDone(kPlan, 1000, 0, false);
+  EXPECT_EQ(pool_->earliest_done(kPlan, 1000, 0, false), absl::ZeroDuration());
+  place(1000);
+  EXPECT_EQ(pool_->earliest_done(kPlan, 1000, 1 << 20, false), absl::ZeroDuration());  // the slow one is idle
+  place(1000, {kFast});
+  const absl::Duration own = pool_->earliest_done(kPlan, 1000, 0, false);
   EXPECT_GE(own, absl::Microseconds(60));
   EXPECT_LE(own, absl::Microseconds(121));
-  const absl::Duration behind = pool_->EarliestDone(kPlan, 1000, 9000, false);
+  const absl::Duration behind = pool_->earliest_done(kPlan, 1000, 9000, false);
   EXPECT_GT(behind, own);
   EXPECT_LT(behind, absl::Microseconds(700));
 }
 
 TEST_F(DeviceChoice, OfAShapeThatNeverRanNothingIsKnown) {
-  Place(1000), Place(1000, {kFast});
+  place(1000), place(1000, {kFast});
   const Plan other = *make_plan({32, 32, DType::kF64, Order::kRowMajor}, {}).plan;
-  EXPECT_EQ(pool_->EarliestDone(other, 1 << 20, 0, false), absl::ZeroDuration());
+  EXPECT_EQ(pool_->earliest_done(other, 1 << 20, 0, false), absl::ZeroDuration());
 }
 
 // --- through the scheduler ------------------------------------------------------------------------
 
 // Device 0 takes 10 ms for a matrix, device 1 takes 1 ms.
 struct TwoSpeeds : PipelineHarness {
-  TwoSpeeds() : PipelineHarness(Defaults(), {1, 1}) {
-    Takes(0, absl::Milliseconds(10));
-    Takes(1, absl::Milliseconds(1));
-    EXPECT_EQ(Submit(1)->Wait().devices, "fake:0");  // nothing is known of either
-    EXPECT_EQ(Submit(1)->Wait().devices, "fake:1");  // nothing is known of this one
-    device(0).Fail(nullptr);
-    device(1).Fail(nullptr);
+  TwoSpeeds() : PipelineHarness(defaults(), {1, 1}) {
+    takes(0, absl::Milliseconds(10));
+    takes(1, absl::Milliseconds(1));
+    EXPECT_EQ(submit(1)->wait().devices, "fake:0");  // nothing is known of either
+    EXPECT_EQ(submit(1)->wait().devices, "fake:1");  // nothing is known of this one
+    device(0).fail(nullptr);
+    device(1).fail(nullptr);
   }
-  void Takes(int d, absl::Duration time) {
-    device(d).Fail([this, time] {
-      clock.Advance(time);
+  void takes(int d, absl::Duration time) {
+    device(d).fail([this, time] {
+      clock.advance(time);
       return DeviceOutcome{absl::OkStatus(), false, true, {1, 0, 0, 0}};
     });
   }
@@ -287,60 +287,60 @@ struct TwoSpeeds : PipelineHarness {
 
 TEST(BatchSchedulerChoice, WorkWaitsForTheBusyDeviceThatIsSooner) {
   TwoSpeeds h;
-  const TicketPtr first = h.Occupy(1);
-  const TicketPtr second = h.Submit(1);
+  const TicketPtr first = h.occupy(1);
+  const TicketPtr second = h.submit(1);
   EXPECT_EQ(h.pipeline->stats().queued_requests, 1);
-  h.device(1).Open();
-  EXPECT_EQ(first->Wait().devices, "fake:1");
-  EXPECT_EQ(second->Wait().devices, "fake:1");
+  h.device(1).open();
+  EXPECT_EQ(first->wait().devices, "fake:1");
+  EXPECT_EQ(second->wait().devices, "fake:1");
 }
 
 TEST(BatchSchedulerChoice, DeviceThatNeverEndsStarvesNobody) {
   TwoSpeeds h;
-  const TicketPtr stuck = h.Occupy(1);
-  const TicketPtr waiting = h.Submit(1);
-  h.clock.Advance(absl::Milliseconds(9));
+  const TicketPtr stuck = h.occupy(1);
+  const TicketPtr waiting = h.submit(1);
+  h.clock.advance(absl::Milliseconds(9));
   EXPECT_EQ(h.pipeline->stats().queued_requests, 1);
-  h.clock.Advance(absl::Milliseconds(1));  // the alarm: by now the slow one is no slower
+  h.clock.advance(absl::Milliseconds(1));  // the alarm: by now the slow one is no slower
   EXPECT_EQ(h.pipeline->stats().queued_requests, 0);
-  EXPECT_EQ(waiting->Wait().devices, "fake:0");
-  EXPECT_NEAR(absl::ToDoubleMilliseconds(waiting->Wait().timing.queue), 10, 0.001);
+  EXPECT_EQ(waiting->wait().devices, "fake:0");
+  EXPECT_NEAR(absl::ToDoubleMilliseconds(waiting->wait().timing.queue), 10, 0.001);
   EXPECT_FALSE(stuck->done());
 }
 
 TEST(BatchSchedulerChoice, LongLineUsesTheSlowDeviceToo) {
   TwoSpeeds h;
-  h.device(0).Close();
-  const TicketPtr first = h.Occupy(1);
+  h.device(0).close();
+  const TicketPtr first = h.occupy(1);
   std::vector<TicketPtr> line;
-  for (int key = 1; key <= 12; ++key) line.push_back(h.SubmitKey(key, 1));
-  h.device(0).AwaitBegun(2);  // the first that is done there no later than here
+  for (int key = 1; key <= 12; ++key) line.push_back(h.submit_key(key, 1));
+  h.device(0).await_begun(2);  // the first that is done there no later than here
   EXPECT_EQ(h.pipeline->stats().queued_requests, 11);
-  h.device(0).Open();
-  h.device(1).Open();
+  h.device(0).open();
+  h.device(1).open();
   int on_slow = 0;
-  for (const TicketPtr& t : line) on_slow += t->Wait().devices == "fake:0" ? 1 : 0;
+  for (const TicketPtr& t : line) on_slow += t->wait().devices == "fake:0" ? 1 : 0;
   EXPECT_GE(on_slow, 1);
 }
 
 TEST(BatchSchedulerChoice, WhatWaitsMovesWhenItsDeviceIsLost) {
   TwoSpeeds h;
-  const TicketPtr first = h.Occupy(1);
-  const TicketPtr second = h.Submit(1);
-  h.device(1).Fail([] { return DeviceOutcome{absl::InternalError("gone"), true, false, {}}; });
-  h.device(1).Open();
-  EXPECT_EQ(first->Wait().devices, "fake:0");
-  EXPECT_EQ(second->Wait().devices, "fake:0");
+  const TicketPtr first = h.occupy(1);
+  const TicketPtr second = h.submit(1);
+  h.device(1).fail([] { return DeviceOutcome{absl::InternalError("gone"), true, false, {}}; });
+  h.device(1).open();
+  EXPECT_EQ(first->wait().devices, "fake:0");
+  EXPECT_EQ(second->wait().devices, "fake:0");
 }
 
 TEST(BatchSchedulerChoice, WaitingByChoiceEndsByDeadlineAndCancelToo) {
   TwoSpeeds h;
-  const TicketPtr first = h.Occupy(1);
-  const TicketPtr late = h.Submit(1, 1, h.clock.Now() + absl::Milliseconds(5));
-  const TicketPtr gone = h.SubmitKey(1, 1);
-  h.pipeline->Cancel(gone->handle);
+  const TicketPtr first = h.occupy(1);
+  const TicketPtr late = h.submit(1, 1, h.clock.now() + absl::Milliseconds(5));
+  const TicketPtr gone = h.submit_key(1, 1);
+  h.pipeline->cancel(gone->handle);
   EXPECT_EQ(gone->reason(), Reason::kCancelled);
-  h.clock.Advance(absl::Milliseconds(5));
+  h.clock.advance(absl::Milliseconds(5));
   EXPECT_EQ(late->reason(), Reason::kDeadlineExceeded);
   EXPECT_THAT(h.device(0).seen(), SizeIs(1));
 }

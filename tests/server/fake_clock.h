@@ -1,4 +1,4 @@
-// A clock that moves when the test says so. Alarms ring on the test's thread, inside Advance().
+// A clock that moves when the test says so. Alarms ring on the test's thread, inside advance().
 #ifndef SVDSERVE_TESTS_SERVER_FAKE_CLOCK_H_
 #define SVDSERVE_TESTS_SERVER_FAKE_CLOCK_H_
 
@@ -13,15 +13,15 @@
 
 namespace svdserve::server {
 
-// Thread-safe, but Advance() is called by one thread, and no alarm is destroyed while it runs.
+// Thread-safe, but advance() is called by one thread, and no alarm is destroyed while it runs.
 class FakeClock final : public Clock {
  public:
-  absl::Time Now() override {
+  absl::Time now() override {
     MutexLock lock(&mu_);
     return now_;
   }
 
-  std::unique_ptr<Alarm> MakeAlarm(absl::AnyInvocable<void()> ring) override {
+  std::unique_ptr<Alarm> make_alarm(absl::AnyInvocable<void()> ring) override {
     auto alarm = std::make_unique<FakeAlarm>(this, std::move(ring));
     MutexLock lock(&mu_);
     alarms_.insert(alarm.get());
@@ -29,9 +29,9 @@ class FakeClock final : public Clock {
   }
 
   // Moves on by `step`, stopping at every alarm on the way.
-  void Advance(absl::Duration step) {
-    const absl::Time end = Now() + step;
-    while (FakeAlarm* alarm = NextDue(end)) alarm->ring();
+  void advance(absl::Duration step) {
+    const absl::Time end = now() + step;
+    while (FakeAlarm* alarm = next_due(end)) alarm->ring();
     MutexLock lock(&mu_);
     now_ = end;
   }
@@ -51,7 +51,7 @@ class FakeClock final : public Clock {
       MutexLock lock(&clock->mu_);
       clock->alarms_.erase(this);
     }
-    void Set(absl::Time t) override {
+    void set(absl::Time t) override {
       MutexLock lock(&clock->mu_);
       when = t;
     }
@@ -60,7 +60,7 @@ class FakeClock final : public Clock {
     absl::Time when = absl::InfiniteFuture();  // guarded by clock->mu_
   };
 
-  FakeAlarm* NextDue(absl::Time end) {
+  FakeAlarm* next_due(absl::Time end) {
     MutexLock lock(&mu_);
     FakeAlarm* next = nullptr;
     for (FakeAlarm* alarm : alarms_) {

@@ -26,42 +26,42 @@ class FakeDeviceControl {
     std::vector<int64_t> counts;  // of the segments
   };
 
-  // The next batches wait at their beginning until Open() lets them on, or until they are cancelled.
-  void Close() {
+  // The next batches wait at their beginning until open() lets them on, or until they are cancelled.
+  void close() {
     MutexLock lock(&mu_);
     open_ = false;
   }
-  void Open() {
+  void open() {
     MutexLock lock(&mu_);
     open_ = true;
-    changed_.SignalAll();
+    changed_.signal_all();
   }
   // Lets `n` batches through a closed gate.
-  void Let(int n) {
+  void let(int n) {
     MutexLock lock(&mu_);
     let_ += n;
-    changed_.SignalAll();
+    changed_.signal_all();
   }
-  // The next batches wait until Answer(), whatever their cancel flag says.
-  void Hang() {
+  // The next batches wait until answer(), whatever their cancel flag says.
+  void hang() {
     MutexLock lock(&mu_);
     hangs_ = true;
   }
-  void Answer() {
+  void answer() {
     MutexLock lock(&mu_);
     hangs_ = false;
-    changed_.SignalAll();
+    changed_.signal_all();
   }
   // The outcome of batches from now on, instead of computing them; null: they are computed. May throw.
-  void Fail(std::function<DeviceOutcome()> failure) {
+  void fail(std::function<DeviceOutcome()> failure) {
     MutexLock lock(&mu_);
     failure_ = std::move(failure);
   }
 
   // Waits until `n` batches in all have begun.
-  void AwaitBegun(size_t n) {
+  void await_begun(size_t n) {
     MutexLock lock(&mu_);
-    while (seen_.size() < n) changed_.Wait(&mu_);
+    while (seen_.size() < n) changed_.wait(&mu_);
   }
   std::vector<Seen> seen() {
     MutexLock lock(&mu_);
@@ -99,7 +99,7 @@ class FakeDevice final : public Device {
 
   const DeviceInfo& info() const override { return info_; }
 
-  DeviceOutcome Execute(int, const Plan& plan, absl::Span<const HostSegment> segments,
+  DeviceOutcome execute(int, const Plan& plan, absl::Span<const HostSegment> segments,
                         const std::atomic<bool>* cancel) override {
     std::function<DeviceOutcome()> failure;
     {
@@ -107,15 +107,15 @@ class FakeDevice final : public Device {
       FakeDeviceControl::Seen seen{plan, {}};
       for (const HostSegment& segment : segments) seen.counts.push_back(segment.count);
       control_->seen_.push_back(std::move(seen));
-      control_->changed_.SignalAll();
-      while (control_->hangs_) control_->changed_.Wait(&control_->mu_);
+      control_->changed_.signal_all();
+      while (control_->hangs_) control_->changed_.wait(&control_->mu_);
       while (!control_->open_ && control_->let_ == 0) {
         if (cancel->load()) {
           ++control_->cancelled_;
           return {};
         }
         // The flag has no condition to wait for: it is polled, as the engine does.
-        control_->changed_.WaitUntil(&control_->mu_, std::chrono::steady_clock::now() + std::chrono::milliseconds(1));
+        control_->changed_.wait_until(&control_->mu_, std::chrono::steady_clock::now() + std::chrono::milliseconds(1));
       }
       if (!control_->open_) --control_->let_;
       failure = control_->failure_;
@@ -123,12 +123,12 @@ class FakeDevice final : public Device {
     if (failure) return failure();
     DeviceOutcome outcome;
     outcome.completed = true;
-    for (const HostSegment& segment : segments) Compute(plan, segment, &outcome.report);
+    for (const HostSegment& segment : segments) compute(plan, segment, &outcome.report);
     return outcome;
   }
 
  private:
-  static void Compute(const Plan& plan, const HostSegment& segment, ConvergenceReport* report) {
+  static void compute(const Plan& plan, const HostSegment& segment, ConvergenceReport* report) {
     const int64_t k = plan.outputs.values;
     for (int p = 1; p < kPlanes; ++p) {
       const Plane plane = static_cast<Plane>(p);

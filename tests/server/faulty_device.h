@@ -38,11 +38,11 @@ constexpr const char* name(Fault fault) {
 class FaultPlan {
  public:
   // The next batches meet the planted faults, one each; when the plan is over, `always`.
-  void Plant(Fault fault) {
+  void plant(Fault fault) {
     MutexLock lock(&mu_);
     next_.push_back(fault);
   }
-  void Always(std::function<Fault()> fault) {
+  void always(std::function<Fault()> fault) {
     MutexLock lock(&mu_);
     always_ = std::move(fault);
   }
@@ -51,17 +51,17 @@ class FaultPlan {
     return executed_;
   }
   // Waits until so many batches have begun in all.
-  void AwaitExecuted(int n) {
+  void await_executed(int n) {
     MutexLock lock(&mu_);
-    while (executed_ < n) changed_.Wait(&mu_);
+    while (executed_ < n) changed_.wait(&mu_);
   }
 
  private:
   friend class FaultyDevice;
-  Fault Next() {
+  Fault next() {
     MutexLock lock(&mu_);
     ++executed_;
-    changed_.SignalAll();
+    changed_.signal_all();
     if (dead_) return Fault::kSticky;
     Fault fault = always_ ? always_() : Fault::kNone;
     if (!next_.empty()) {
@@ -91,15 +91,15 @@ class FaultyDevice final : public Device {
   const DeviceInfo& info() const override { return info_; }
   DeviceCounters counters() const override { return device_->counters(); }
 
-  DeviceOutcome Execute(int lane, const Plan& plan, absl::Span<const HostSegment> segments,
+  DeviceOutcome execute(int lane, const Plan& plan, absl::Span<const HostSegment> segments,
                         const std::atomic<bool>* cancel) override {
-    switch (plan_->Next()) {
+    switch (plan_->next()) {
       case Fault::kNone:
-        return device_->Execute(lane, plan, segments, cancel);
+        return device_->execute(lane, plan, segments, cancel);
       case Fault::kLaunch:
         return {absl::InternalError("cudaErrorLaunchFailure: planted"), false, false, {}};
       case Fault::kCopy:
-        device_->Execute(lane, plan, segments, cancel);
+        device_->execute(lane, plan, segments, cancel);
         for (const HostSegment& s : segments) {
           const size_t bytes = static_cast<size_t>(s.count) * values_bytes(plan.problem);
           std::memset(static_cast<char*>(s.planes[Plane::kValues]) + bytes / 2, 0x5a, bytes - bytes / 2);

@@ -16,20 +16,20 @@ using ::testing::ElementsAre;
 // A request of groups as its caller sees it.
 class GroupsTicket {
  public:
-  const GroupsAnswer& Wait() {
+  const GroupsAnswer& wait() {
     MutexLock lock(&mu_);
-    while (!answer_.has_value()) answered_.Wait(&mu_);
+    while (!answer_.has_value()) answered_.wait(&mu_);
     return *answer_;
   }
   bool done() {
     MutexLock lock(&mu_);
     return answer_.has_value();
   }
-  void Done(GroupsAnswer answer) {
+  void done(GroupsAnswer answer) {
     MutexLock lock(&mu_);
     EXPECT_FALSE(answer_.has_value());
     answer_ = std::move(answer);
-    answered_.SignalAll();
+    answered_.signal_all();
   }
 
   RequestHandle handle;
@@ -68,23 +68,23 @@ std::vector<Request> groups_of(const std::vector<Shape>& shapes, const std::shar
 
 class GroupsTest : public ::testing::Test {
  protected:
-  std::shared_ptr<GroupsTicket> Submit(std::vector<Request> groups, std::shared_ptr<GroupsTicket> ticket) {
+  std::shared_ptr<GroupsTicket> submit(std::vector<Request> groups, std::shared_ptr<GroupsTicket> ticket) {
     ticket->handle =
-        h.pipeline->SubmitGroups(std::move(groups), [ticket](GroupsAnswer a) { ticket->Done(std::move(a)); });
+        h.pipeline->submit_groups(std::move(groups), [ticket](GroupsAnswer a) { ticket->done(std::move(a)); });
     return ticket;
   }
-  std::shared_ptr<GroupsTicket> Submit(const std::vector<Shape>& shapes) {
+  std::shared_ptr<GroupsTicket> submit(const std::vector<Shape>& shapes) {
     auto ticket = std::make_shared<GroupsTicket>();
     auto groups = groups_of(shapes, ticket->memory);
-    return Submit(std::move(groups), std::move(ticket));
+    return submit(std::move(groups), std::move(ticket));
   }
 
   PipelineHarness h;
 };
 
 TEST_F(GroupsTest, AreAnsweredTogetherInTheirOrder) {
-  const auto ticket = Submit(std::vector<Shape>{{2, 2, 1}, {3, 1, 2}, {1, 4, 0}, {2, 2, 1}});
-  const GroupsAnswer& answer = ticket->Wait();
+  const auto ticket = submit(std::vector<Shape>{{2, 2, 1}, {3, 1, 2}, {1, 4, 0}, {2, 2, 1}});
+  const GroupsAnswer& answer = ticket->wait();
   ASSERT_TRUE(answer.error.ok()) << answer.error.message;
   ASSERT_EQ(answer.groups.size(), 4u);
   for (const Answer& group : answer.groups) EXPECT_TRUE(group.error.ok());
@@ -94,70 +94,70 @@ TEST_F(GroupsTest, AreAnsweredTogetherInTheirOrder) {
 }
 
 TEST_F(GroupsTest, JoinEqualBatchesOfOthers) {
-  const TicketPtr busy = h.Occupy();
-  const TicketPtr other = h.Submit(3);
-  const auto ticket = Submit(std::vector<Shape>{{2, 2, 5}, {3, 3, 1}});
-  h.device().Open();
-  EXPECT_TRUE(ticket->Wait().error.ok());
-  EXPECT_TRUE(other->Wait().error.ok());
+  const TicketPtr busy = h.occupy();
+  const TicketPtr other = h.submit(3);
+  const auto ticket = submit(std::vector<Shape>{{2, 2, 5}, {3, 3, 1}});
+  h.device().open();
+  EXPECT_TRUE(ticket->wait().error.ok());
+  EXPECT_TRUE(other->wait().error.ok());
   bool joined = false;
   for (const auto& seen : h.device().seen()) joined = joined || seen.counts == std::vector<int64_t>{3, 5};
   EXPECT_TRUE(joined);
 }
 
 TEST_F(GroupsTest, AreOneRequestToTheLedger) {
-  const TicketPtr busy = h.Occupy();
-  auto ticket = Submit(std::vector<Shape>{{2, 2, 1}, {2, 2, 2}});
+  const TicketPtr busy = h.occupy();
+  auto ticket = submit(std::vector<Shape>{{2, 2, 1}, {2, 2, 2}});
   EXPECT_EQ(h.pipeline->stats().inflight_requests, 2);
   EXPECT_EQ(h.pipeline->stats().inflight_bytes, 4 * kLedgerBytes);
-  h.device().Open();
-  ticket->Wait();
+  h.device().open();
+  ticket->wait();
 }
 
 TEST_F(GroupsTest, AreAdmittedTogetherOrNotAtAll) {
-  PipelineOptions options = PipelineHarness::Defaults();
+  PipelineOptions options = PipelineHarness::defaults();
   options.max_inflight_bytes = 3 * kLedgerBytes;
   PipelineHarness small(options);
   auto ticket = std::make_shared<GroupsTicket>();
-  ticket->handle = small.pipeline->SubmitGroups(groups_of({{2, 2, 2}, {2, 2, 2}}, ticket->memory),
-                                                [ticket](GroupsAnswer a) { ticket->Done(std::move(a)); });
-  EXPECT_EQ(ticket->Wait().error.reason, Reason::kOverloadedBytes);
+  ticket->handle = small.pipeline->submit_groups(groups_of({{2, 2, 2}, {2, 2, 2}}, ticket->memory),
+                                                 [ticket](GroupsAnswer a) { ticket->done(std::move(a)); });
+  EXPECT_EQ(ticket->wait().error.reason, Reason::kOverloadedBytes);
   EXPECT_EQ(small.pipeline->stats().inflight_bytes, 0);
   EXPECT_TRUE(small.device().seen().empty());
 }
 
 TEST_F(GroupsTest, AreCancelledTogether) {
-  const TicketPtr busy = h.Occupy();
-  const auto ticket = Submit(std::vector<Shape>{{2, 2, 1}, {3, 3, 1}, {4, 4, 1}});
+  const TicketPtr busy = h.occupy();
+  const auto ticket = submit(std::vector<Shape>{{2, 2, 1}, {3, 3, 1}, {4, 4, 1}});
   EXPECT_FALSE(ticket->done());
-  h.pipeline->Cancel(ticket->handle);
-  EXPECT_EQ(ticket->Wait().error.reason, Reason::kCancelled);
-  h.device().Open();
-  EXPECT_TRUE(busy->Wait().error.ok());
+  h.pipeline->cancel(ticket->handle);
+  EXPECT_EQ(ticket->wait().error.reason, Reason::kCancelled);
+  h.device().open();
+  EXPECT_TRUE(busy->wait().error.ok());
   EXPECT_EQ(h.device().seen().size(), 1u);
 }
 
 TEST_F(GroupsTest, ExpireTogether) {
-  const TicketPtr busy = h.Occupy();
+  const TicketPtr busy = h.occupy();
   auto ticket = std::make_shared<GroupsTicket>();
   std::vector<Request> groups = groups_of({{2, 2, 1}, {3, 3, 1}}, ticket->memory);
-  for (Request& group : groups) group.deadline = h.clock.Now() + absl::Seconds(1);
-  Submit(std::move(groups), ticket);
-  h.clock.Advance(absl::Seconds(2));
-  EXPECT_EQ(ticket->Wait().error.reason, Reason::kDeadlineExceeded);
+  for (Request& group : groups) group.deadline = h.clock.now() + absl::Seconds(1);
+  submit(std::move(groups), ticket);
+  h.clock.advance(absl::Seconds(2));
+  EXPECT_EQ(ticket->wait().error.reason, Reason::kDeadlineExceeded);
 }
 
 TEST_F(GroupsTest, TheFirstThatFailsEndsTheOthers) {
-  h.device().Close();
-  const auto ticket = Submit(std::vector<Shape>{{2, 2, 1}, {3, 3, 1}, {4, 4, 1}});
-  h.device().AwaitBegun(1);
-  h.device().Fail([] {
+  h.device().close();
+  const auto ticket = submit(std::vector<Shape>{{2, 2, 1}, {3, 3, 1}, {4, 4, 1}});
+  h.device().await_begun(1);
+  h.device().fail([] {
     DeviceOutcome outcome;
     outcome.status = absl::InternalError("broken");
     return outcome;
   });
-  h.device().Let(1);
-  EXPECT_EQ(ticket->Wait().error.reason, Reason::kDeviceFault);
+  h.device().let(1);
+  EXPECT_EQ(ticket->wait().error.reason, Reason::kDeviceFault);
   EXPECT_EQ(h.device().seen().size(), 1u);
 }
 
@@ -166,7 +166,7 @@ TEST_F(GroupsTest, AreRefusedByTheirPath) {
     auto ticket = std::make_shared<GroupsTicket>();
     auto groups = groups_of(shapes, ticket->memory);
     spoil(&groups);
-    return Submit(std::move(groups), ticket)->Wait().error;
+    return submit(std::move(groups), ticket)->wait().error;
   };
   EXPECT_EQ(error_of({{2, 2, 1}, {0, 2, 1}}, [](auto*) {}).field, "groups[1].rows");
   EXPECT_EQ(error_of({{2, 2, 1}, {2, 2, 1}}, [](auto* g) { --(*g)[1].payload_bytes; }).field, "groups[1].data");
@@ -178,22 +178,22 @@ TEST_F(GroupsTest, AreRefusedByTheirPath) {
 }
 
 TEST_F(GroupsTest, TheWholeReplyKeepsToTheLimit) {
-  PipelineOptions options = PipelineHarness::Defaults();
+  PipelineOptions options = PipelineHarness::defaults();
   options.max_message_bytes = 4096 + 2 * (512 + 10 * (2 * 8 + 5));
   PipelineHarness small(options);
   for (const int64_t count : {10, 11}) {
     auto ticket = std::make_shared<GroupsTicket>();
-    small.pipeline->SubmitGroups(groups_of({{2, 2, 10}, {2, 2, count}}, ticket->memory),
-                                 [ticket](GroupsAnswer a) { ticket->Done(std::move(a)); });
-    EXPECT_EQ(ticket->Wait().error.reason, count == 10 ? Reason::kNone : Reason::kReplyTooLarge);
+    small.pipeline->submit_groups(groups_of({{2, 2, 10}, {2, 2, count}}, ticket->memory),
+                                  [ticket](GroupsAnswer a) { ticket->done(std::move(a)); });
+    EXPECT_EQ(ticket->wait().error.reason, count == 10 ? Reason::kNone : Reason::kReplyTooLarge);
   }
 }
 
 TEST_F(GroupsTest, OfManyShapesAllComeBack) {
   std::vector<Shape> shapes;
   for (int64_t i = 0; i < 500; ++i) shapes.push_back({1 + i % 7, 1 + i % 5, i % 4});
-  const auto ticket = Submit(shapes);
-  ASSERT_TRUE(ticket->Wait().error.ok());
+  const auto ticket = submit(shapes);
+  ASSERT_TRUE(ticket->wait().error.ok());
   size_t at = 0;
   for (size_t i = 0; i < shapes.size(); ++i) {
     for (int64_t m = 0; m < shapes[i].count; ++m) {

@@ -42,7 +42,7 @@ struct TestServer {
 std::future<bool> start(HealthCall* call, absl::Duration limit = absl::Minutes(4)) {
   auto answered = std::make_shared<std::promise<bool>>();
   std::future<bool> future = answered->get_future();
-  call->Start(limit, [answered](bool a) { answered->set_value(a); });
+  call->start(limit, [answered](bool a) { answered->set_value(a); });
   return future;
 }
 

@@ -45,13 +45,13 @@ void use_the_heap(int64_t mebibytes) {
 }
 
 TEST(Heap, TrimmingGivesBackWhatAllThreadsHaveUsed) {
-  KeepHeapWarm();
+  keep_heap_warm();
   const int64_t before = resident_mebibytes();
   constexpr int64_t kUsed = 100;
   for (int i = 0; i < 4; ++i) std::thread([] { use_the_heap(kUsed); }).join();
   use_the_heap(kUsed);
   const int64_t kept = resident_mebibytes() - before;
-  TrimHeap();
+  trim_heap();
   const int64_t left = resident_mebibytes() - before;
   std::printf("resident: %ld MiB before, %ld more after use, %ld more after TrimHeap()\n", static_cast<long>(before),
               static_cast<long>(kept), static_cast<long>(left));
@@ -64,9 +64,9 @@ class HeapKeeperTest : public ::testing::Test {
  protected:
   const absl::Duration kMost = HeapKeeper::kQuietShare * HeapKeeper::kPeriod;  // of a quiet period
   // A period in which the process uses so much.
-  void Period(absl::Duration used) {
+  void period(absl::Duration used) {
     cpu_time += used;
-    clock.Advance(HeapKeeper::kPeriod);
+    clock.advance(HeapKeeper::kPeriod);
   }
   FakeClock clock;
   absl::Duration cpu_time = absl::Minutes(3);
@@ -75,23 +75,23 @@ class HeapKeeperTest : public ::testing::Test {
 };
 
 TEST_F(HeapKeeperTest, AfterABurstTheHeapIsTrimmedOnce) {
-  Period(absl::Seconds(20));
+  period(absl::Seconds(20));
   EXPECT_EQ(trims, 0);
-  Period(absl::Milliseconds(1));
+  period(absl::Milliseconds(1));
   EXPECT_EQ(trims, 1);
-  for (int i = 0; i < 90; ++i) Period(absl::Milliseconds(1));
+  for (int i = 0; i < 90; ++i) period(absl::Milliseconds(1));
   EXPECT_EQ(trims, 1) << "next to nothing was done";
   EXPECT_LT(2 * HeapKeeper::kPeriod, absl::Minutes(1));
 }
 
 TEST_F(HeapKeeperTest, UnderLoadTheHeapStaysWarm) {
-  for (int i = 0; i < 100; ++i) Period(kMost);
+  for (int i = 0; i < 100; ++i) period(kMost);
   EXPECT_EQ(trims, 0);
 }
 
 TEST_F(HeapKeeperTest, AFewRequestsDoNotHideABurst) {
-  Period(absl::Seconds(20));
-  Period(kMost - absl::Milliseconds(1));
+  period(absl::Seconds(20));
+  period(kMost - absl::Milliseconds(1));
   EXPECT_EQ(trims, 1);
 }
 

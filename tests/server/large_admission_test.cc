@@ -16,9 +16,9 @@ class LargeAdmissionTest : public ::testing::Test {
     LargeAdmission::Place place;
     Reservation operand, results;
   };
-  bool Admit(int64_t operand, int64_t most, const Peer& peer = "a") {
+  bool admit(int64_t operand, int64_t most, const Peer& peer = "a") {
     Matrix matrix;
-    const Error error = admission.Admit(peer, operand, most, &matrix.place, &matrix.operand);
+    const Error error = admission.admit(peer, operand, most, &matrix.place, &matrix.operand);
     if (error.ok()) {
       matrices.push_back(std::move(matrix));
       return true;
@@ -28,8 +28,8 @@ class LargeAdmissionTest : public ::testing::Test {
     EXPECT_GT(error.retry_after, absl::ZeroDuration());
     return false;
   }
-  bool Keep(size_t index, int64_t bytes) {
-    return admission.Keep(bytes, &matrices[index].place, &matrices[index].results);
+  bool keep(size_t index, int64_t bytes) {
+    return admission.keep(bytes, &matrices[index].place, &matrices[index].results);
   }
 
   FakeClock clock;
@@ -38,47 +38,47 @@ class LargeAdmissionTest : public ::testing::Test {
 };
 
 TEST_F(LargeAdmissionTest, OperandsLeaveRoomForTheLargestNeed) {
-  EXPECT_TRUE(Admit(10, 60));  // needs 50 more
-  EXPECT_TRUE(Admit(40, 50));
+  EXPECT_TRUE(admit(10, 60));  // needs 50 more
+  EXPECT_TRUE(admit(40, 50));
   EXPECT_EQ(admission.usage().bytes, 50) << "only operands are reserved";
-  EXPECT_FALSE(Admit(1, 1)) << "50 are kept, and the first needs all of the rest";
+  EXPECT_FALSE(admit(1, 1)) << "50 are kept, and the first needs all of the rest";
   EXPECT_EQ(admission.usage().bytes, 50);
   EXPECT_EQ(admission.usage().requests, 2);
   matrices.erase(matrices.begin());
-  EXPECT_TRUE(Admit(50, 60));
+  EXPECT_TRUE(admit(50, 60));
 }
 
 TEST_F(LargeAdmissionTest, AMatrixWithALargeNeedComesInOnlyWhereItCanBeComputed) {
-  EXPECT_TRUE(Admit(30, 40));
-  EXPECT_FALSE(Admit(10, 71)) << "40 would be kept, and it needs 61 more";
-  EXPECT_TRUE(Admit(10, 70));
+  EXPECT_TRUE(admit(30, 40));
+  EXPECT_FALSE(admit(10, 71)) << "40 would be kept, and it needs 61 more";
+  EXPECT_TRUE(admit(10, 70));
 }
 
 TEST_F(LargeAdmissionTest, ResultsAreKeptOnlyWhereEachOtherMatrixCanStillBeComputed) {
-  ASSERT_TRUE(Admit(10, 60));
-  ASSERT_TRUE(Admit(10, 60));
-  EXPECT_FALSE(Keep(0, 31)) << "51 would be kept, and the other needs 50";
-  EXPECT_TRUE(Keep(0, 30));
+  ASSERT_TRUE(admit(10, 60));
+  ASSERT_TRUE(admit(10, 60));
+  EXPECT_FALSE(keep(0, 31)) << "51 would be kept, and the other needs 50";
+  EXPECT_TRUE(keep(0, 30));
   EXPECT_EQ(admission.usage().bytes, 50);
-  EXPECT_TRUE(Keep(1, 30)) << "80 are kept, and each needs 20";
+  EXPECT_TRUE(keep(1, 30)) << "80 are kept, and each needs 20";
   EXPECT_EQ(admission.usage().bytes, 80);
 }
 
 TEST_F(LargeAdmissionTest, WhatIsComputedOrGoneCountsNoMore) {
-  ASSERT_TRUE(Admit(10, 100));
-  EXPECT_FALSE(Admit(10, 20));
+  ASSERT_TRUE(admit(10, 100));
+  EXPECT_FALSE(admit(10, 20));
   matrices[0].place = {};  // it has its results; its operand is still reserved
-  EXPECT_TRUE(Admit(10, 20));
+  EXPECT_TRUE(admit(10, 20));
   EXPECT_EQ(admission.usage().bytes, 20);
 }
 
 TEST_F(LargeAdmissionTest, NothingIsReservedBeyondTheLimit) {
-  ASSERT_TRUE(Admit(10, 100));
+  ASSERT_TRUE(admit(10, 100));
   Reservation computing;
-  EXPECT_TRUE(admission.Reserve(90, &computing));
-  EXPECT_FALSE(Keep(0, 1));
+  EXPECT_TRUE(admission.reserve(90, &computing));
+  EXPECT_FALSE(keep(0, 1));
   Reservation more;
-  EXPECT_FALSE(admission.Reserve(1, &more));
+  EXPECT_FALSE(admission.reserve(1, &more));
 }
 
 TEST_F(LargeAdmissionTest, OnePeersShareLeavesRoomForTheOthers) {
@@ -87,7 +87,7 @@ TEST_F(LargeAdmissionTest, OnePeersShareLeavesRoomForTheOthers) {
   std::list<Matrix> admitted;
   const auto admit = [&](const Peer& peer, int64_t operand, int64_t most) {
     Matrix matrix;
-    const Error error = shared.Admit(peer, operand, most, &matrix.place, &matrix.operand);
+    const Error error = shared.admit(peer, operand, most, &matrix.place, &matrix.operand);
     if (error.ok()) admitted.push_back(std::move(matrix));
     return error.reason;
   };

@@ -22,14 +22,14 @@ namespace svdserve::server {
 inline constexpr uint32_t kChecksum = 99;  // of every chunk: who computes it is the rpc stage
 
 // One DecomposeLarge call as its transport sees it. It notes what the job asks for, and does writes when the test says
-// so. Thread-safe, but Begin() and what comes from the wire are called by one thread.
+// so. Thread-safe, but begin() and what comes from the wire are called by one thread.
 class LargeCall : public std::enable_shared_from_this<LargeCall> {
  public:
-  void Begin(LargePipeline* pipeline) {
-    job = pipeline->Begin("", [self = shared_from_this()](LargeNext next) { self->Act(std::move(next)); });
-    Act(job->Opened());
+  void begin(LargePipeline* pipeline) {
+    job = pipeline->begin("", [self = shared_from_this()](LargeNext next) { self->act(std::move(next)); });
+    act(job->opened());
   }
-  void Act(LargeNext next) {
+  void act(LargeNext next) {
     next.done_with.clear();
     MutexLock lock(&mu_);
     EXPECT_FALSE(finished_.has_value() && (next.write || next.read || next.finish)) << "it has finished";
@@ -43,63 +43,63 @@ class LargeCall : public std::enable_shared_from_this<LargeCall> {
       EXPECT_FALSE(writing_.has_value()) << "a write is on its way";
       finished_ = std::move(next.finish);
     }
-    changed_.SignalAll();
+    changed_.signal_all();
   }
 
-  void Open(int64_t rows = 4, int64_t cols = 2, std::string signature = "") {
+  void open(int64_t rows = 4, int64_t cols = 2, std::string signature = "") {
     LargeOpen open;
     open.problem = {rows, cols, DType::kF64, Order::kColumnMajor};
     open.signature = std::move(signature);
-    Act(job->OnOpen(open));
+    act(job->on_open(open));
   }
-  void Chunk(int64_t offset, size_t bytes, char fill = 5, uint32_t checksum = kChecksum) {
-    Act(job->OnChunk(offset, bytes, checksum, [&](char* to) {
+  void chunk(int64_t offset, size_t bytes, char fill = 5, uint32_t checksum = kChecksum) {
+    act(job->on_chunk(offset, bytes, checksum, [&](char* to) {
       std::memset(to, fill, bytes);
       return kChecksum;
     }));
   }
-  void Commit() { Act(job->OnCommit()); }
-  void CloseReads() { Act(job->OnReadsClosed()); }
-  void Break() { Act(job->OnBroken()); }
+  void commit() { act(job->on_commit()); }
+  void close_reads() { act(job->on_reads_closed()); }
+  void break_off() { act(job->on_broken()); }
   // Opens, sends an operand whose bytes are all `fill`, but for commit; returns what was accepted.
-  LargeAccepted Upload(int64_t rows, int64_t cols, char fill = 5) {
-    Open(rows, cols);
-    const auto accepted = std::get<LargeAccepted>(*Write());
+  LargeAccepted upload(int64_t rows, int64_t cols, char fill = 5) {
+    open(rows, cols);
+    const auto accepted = std::get<LargeAccepted>(*write());
     for (int64_t at = 0; at < accepted.operand_bytes; at += accepted.chunk_bytes) {
-      Chunk(at, static_cast<size_t>(std::min(accepted.chunk_bytes, accepted.operand_bytes - at)), fill);
+      chunk(at, static_cast<size_t>(std::min(accepted.chunk_bytes, accepted.operand_bytes - at)), fill);
     }
     return accepted;
   }
   // Takes all that comes until the call ends; returns the summary, or none where it failed.
-  std::optional<LargeSummary> Finish() {
+  std::optional<LargeSummary> finish() {
     std::optional<LargeSummary> summary;
-    while (std::optional<LargeReply> reply = Write()) {
+    while (std::optional<LargeReply> reply = write()) {
       if (const auto* last = std::get_if<LargeSummary>(&*reply)) summary = *last;
     }
     return summary;
   }
   // However far it is, it ends: what the job holds of it is given up.
-  void End() {
-    Break();
-    while (Write(false)) {
+  void end() {
+    break_off();
+    while (write(false)) {
     }
   }
 
   // Waits for the write that is asked for, and does it; none where the call finished instead.
-  std::optional<LargeReply> Write(bool ok = true) {
+  std::optional<LargeReply> write(bool ok = true) {
     std::optional<LargeReply> reply;
     {
       MutexLock lock(&mu_);
-      while (!writing_ && !finished_) changed_.Wait(&mu_);
+      while (!writing_ && !finished_) changed_.wait(&mu_);
       if (!writing_) return std::nullopt;
       reply = std::exchange(writing_, std::nullopt);
     }
-    Act(job->OnWritten(ok));
+    act(job->on_written(ok));
     return reply;
   }
-  Error AwaitEnd() {
+  Error await_end() {
     MutexLock lock(&mu_);
-    while (!finished_) changed_.Wait(&mu_);
+    while (!finished_) changed_.wait(&mu_);
     return *finished_;
   }
   bool finished() {

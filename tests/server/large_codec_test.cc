@@ -50,7 +50,7 @@ TEST(LargeCodecTest, AChunkIsCopiedWholeHoweverItIsSliced) {
       EXPECT_EQ(got.checksum, 0xdeadbeefu);
       ASSERT_EQ(got.data.size(), size);
       std::string copy(size + 1, '!');
-      EXPECT_EQ(got.data.CopyTo(copy.data()), crc32c_by_tables(0, chunk.data().data(), size));
+      EXPECT_EQ(got.data.copy_to(copy.data()), crc32c_by_tables(0, chunk.data().data(), size));
       EXPECT_EQ(copy, chunk.data() + "!");
     }
   }
@@ -68,7 +68,7 @@ TEST(LargeCodecTest, FieldsMayComeInAnyOrderAndUnknownOnesAreSkipped) {
   EXPECT_EQ(got.offset, 24);
   EXPECT_EQ(got.checksum, 7u);
   std::string copy(7, '\0');
-  got.data.CopyTo(copy.data());
+  got.data.copy_to(copy.data());
   EXPECT_EQ(copy, "payload");
 }
 
@@ -91,7 +91,7 @@ TEST(LargeCodecTest, AnOpenWithEverything) {
   ASSERT_EQ(got.step, Step::kOpen) << got.error.message;
   EXPECT_EQ(got.open.problem, (Problem{12, 7, DType::kC64, Order::kRowMajor}));
   EXPECT_EQ(got.open.signature, std::string("\x01\xff", 2));
-  FactorOptions want;
+  LargeOptions want;
   want.method = Method::kJacobi;
   want.vectors = Vectors::kThin;  // the default
   want.tolerance = 1e-9;
@@ -146,7 +146,7 @@ TEST(LargeCodecTest, RandomBytesDoNoHarm) {
     const DecodedLarge got = decode(bytes, 1 + random() % 64);
     if (got.step != Step::kChunk) continue;
     std::string copy(got.data.size(), '\0');
-    got.data.CopyTo(copy.data());
+    got.data.copy_to(copy.data());
   }
 }
 
@@ -185,14 +185,14 @@ v1::DecomposeLargeResponse parsed(const LargeReply& reply) {
 }
 
 TEST(LargeCodecTest, AChunkOfAResultIsASliceThatHoldsItsMemory) {
-  const FactorPlan plan = *plan_factor({300, 100, DType::kF64, Order::kColumnMajor}, {}).plan;
+  const LargePlan plan = *plan_large({300, 100, DType::kF64, Order::kColumnMajor}, {}).plan;
   LargeResultChunk chunk;
   const std::string data = random_bytes(100000);
-  const auto memory = LargeMemory::Make(plan, {}, {});
-  ASSERT_TRUE(memory->MapResults(plan));
-  std::copy(data.begin(), data.end(), memory->result(FactorResult::kLeft).data() + 8000);
-  chunk.piece = memory->TakeResults().at(1);
-  chunk.result = FactorResult::kLeft;
+  const auto memory = LargeMemory::make(plan, {}, {});
+  ASSERT_TRUE(memory->map_results(plan));
+  std::copy(data.begin(), data.end(), memory->result(LargeResult::kLeft).data() + 8000);
+  chunk.piece = memory->take_results().at(1);
+  chunk.result = LargeResult::kLeft;
   chunk.offset = 8000;
   chunk.data = chunk.piece->block.data() + 8000;
   chunk.bytes = data.size();
@@ -220,22 +220,22 @@ TEST(LargeCodecTest, AChunkOfAResultIsASliceThatHoldsItsMemory) {
 }
 
 TEST(LargeCodecTest, ProgressAndSummary) {
-  LargeProgress progress;
+  LargeProgressReport progress;
   progress.queued = true;
   progress.elapsed = absl::Seconds(3);
   EXPECT_EQ(parsed(progress).progress().stage(), v1::LARGE_STAGE_QUEUED);
   EXPECT_EQ(parsed(progress).progress().elapsed_seconds(), 3);
   progress.queued = false;
-  progress.factor.stage = FactorStage::kFinish;
+  progress.factor.stage = LargeStage::kFinish;
   progress.factor.off_diagonal = 0.5;
   EXPECT_EQ(parsed(progress).progress().stage(), v1::LARGE_STAGE_FINISH);
   EXPECT_EQ(parsed(progress).progress().off_diagonal(), 0.5);
 
   LargeSummary summary;
-  FactorOptions options;
+  LargeOptions options;
   options.certificate = true;
-  summary.plan = *plan_factor({30, 10, DType::kF64, Order::kColumnMajor}, options).plan;
-  summary.outcome.status = FactorStatus::kNotConverged;
+  summary.plan = *plan_large({30, 10, DType::kF64, Order::kColumnMajor}, options).plan;
+  summary.outcome.status = LargeStatus::kNotConverged;
   summary.outcome.warm_started = true;
   summary.outcome.residual = 2;
   summary.outcome.phases = {{"qr", 1.5, 3e9}};
@@ -248,7 +248,7 @@ TEST(LargeCodecTest, ProgressAndSummary) {
   EXPECT_EQ(got.timing().queue_seconds(), 1.5);
   ASSERT_EQ(got.phases_size(), 1);
   EXPECT_EQ(got.phases(0).name(), "qr");
-  summary.outcome.status = FactorStatus::kOk;
+  summary.outcome.status = LargeStatus::kOk;
   summary.outcome.out_of_range = true;
   summary.plan.options.certificate = false;
   EXPECT_EQ(parsed(summary).summary().status(), v1::MATRIX_STATUS_OUT_OF_RANGE);

@@ -9,11 +9,11 @@
 #include <utility>
 #include <vector>
 
-#include "server/device/large/factor_runner.h"
+#include "server/device/large/large_runner.h"
 #include "server/large/large_job.h"
 #include "tests/server/counting_recorder.h"
 #include "tests/server/fake_clock.h"
-#include "tests/server/fake_factor_engine.h"
+#include "tests/server/fake_large_engine.h"
 #include "tests/server/large_call.h"
 
 namespace svdserve::server {
@@ -23,49 +23,49 @@ class LargePipelineTest : public ::testing::Test {
  protected:
   static constexpr int64_t kOperand = 4 * 2 * 8, kResults = kOperand + 2 * 8 + 2 * 2 * 8, kWorking = 1000;
 
-  LargePipelineTest() { Make({}); }
+  LargePipelineTest() { make({}); }
   ~LargePipelineTest() override {
-    controls->Open();
-    for (const auto& call : calls) call->End();
+    controls->open();
+    for (const auto& call : calls) call->end();
     calls.clear();
     pipeline.reset();
   }
-  void Make(LargeOptions options, int64_t device_memory = 0, uint64_t device_bytes = 0,
+  void make(LargeLimits options, int64_t device_memory = 0, uint64_t device_bytes = 0,
             DeviceMonitor* monitor = nullptr) {
     pipeline.reset();
     options.chunk_bytes = chunk_bytes;
-    std::vector<FactorDevice> devices;
+    std::vector<LargeDevice> devices;
     devices.push_back(
-        {"fake:0", device_memory, std::make_unique<FakeFactorEngine>(controls, FactorMemory{kWorking, device_bytes})});
+        {"fake:0", device_memory, std::make_unique<FakeLargeEngine>(controls, LargeWorkspace{kWorking, device_bytes})});
     pipeline = std::make_unique<LargePipeline>(options, std::move(devices), &clock, &recorder, monitor);
   }
-  LargeCall& Begin() {
+  LargeCall& begin() {
     calls.push_back(std::make_shared<LargeCall>());
-    calls.back()->Begin(pipeline.get());
+    calls.back()->begin(pipeline.get());
     return *calls.back();
   }
   // A call whose operand is there.
-  LargeCall& Uploaded(char fill = 5) {
-    LargeCall& call = Begin();
-    call.Open();
-    call.Write();
-    for (int64_t at = 0; at < kOperand; at += 16) call.Chunk(at, 16, fill);
+  LargeCall& uploaded(char fill = 5) {
+    LargeCall& call = begin();
+    call.open();
+    call.write();
+    for (int64_t at = 0; at < kOperand; at += 16) call.chunk(at, 16, fill);
     return call;
   }
-  LargeCall& Committed() {
-    LargeCall& call = Uploaded();
-    call.Commit();
+  LargeCall& committed() {
+    LargeCall& call = uploaded();
+    call.commit();
     return call;
   }
-  void ExpectEnd(LargeCall& call, absl::StatusCode code, Reason reason, const std::string& field) {
-    const Error error = call.AwaitEnd();
+  void expect_end(LargeCall& call, absl::StatusCode code, Reason reason, const std::string& field) {
+    const Error error = call.await_end();
     EXPECT_EQ(error.code, code) << error.message;
     EXPECT_STREQ(name(error.reason), name(reason)) << error.message;
     EXPECT_EQ(error.field, field);
-    ExpectAllGivenBack();
+    expect_all_given_back();
   }
   // Another thread may be about to let go of the last of it.
-  void ExpectAllGivenBack() {
+  void expect_all_given_back() {
     const auto some_left = [this] {
       const LargeStats now = pipeline->stats();
       return now.inflight_requests > 0 || now.inflight_bytes > 0;
@@ -76,59 +76,59 @@ class LargePipelineTest : public ::testing::Test {
     EXPECT_EQ(pipeline->stats().inflight_bytes, 0);
     EXPECT_EQ(pipeline->stats().inflight_requests, 0);
   }
-  void ExpectInvalid(LargeCall& call, Reason reason, const std::string& field) {
-    ExpectEnd(call, absl::StatusCode::kInvalidArgument, reason, field);
+  void expect_invalid(LargeCall& call, Reason reason, const std::string& field) {
+    expect_end(call, absl::StatusCode::kInvalidArgument, reason, field);
   }
 
   int64_t chunk_bytes = 16;
   FakeClock clock;
   CountingRecorder recorder;
-  std::shared_ptr<FactorControls> controls = std::make_shared<FactorControls>();
+  std::shared_ptr<LargeControls> controls = std::make_shared<LargeControls>();
   std::unique_ptr<LargePipeline> pipeline;
   std::vector<std::shared_ptr<LargeCall>> calls;
 };
 
-TEST_F(LargePipelineTest, TheWholeLifeOfAFactor) {
-  LargeCall& call = Begin();
+TEST_F(LargePipelineTest, TheWholeLifeOfALargeMatrix) {
+  LargeCall& call = begin();
   EXPECT_EQ(call.reads(), 1);
-  call.Open();
-  const auto accepted = std::get<LargeAccepted>(*call.Write());
+  call.open();
+  const auto accepted = std::get<LargeAccepted>(*call.write());
   EXPECT_EQ(accepted.chunk_bytes, 16);
   EXPECT_EQ(accepted.operand_bytes, kOperand);
   EXPECT_EQ(accepted.result_bytes, kResults);
   EXPECT_EQ(accepted.device, "fake:0");
   EXPECT_EQ(pipeline->stats().inflight_bytes, kOperand);
-  clock.Advance(absl::Seconds(2));
-  for (const int64_t at : {48, 0, 32, 16}) call.Chunk(at, 16);  // in any order
+  clock.advance(absl::Seconds(2));
+  for (const int64_t at : {48, 0, 32, 16}) call.chunk(at, 16);  // in any order
   EXPECT_EQ(call.reads(), 6);
-  controls->Close();
-  call.Commit();
-  controls->AwaitBegun(1);
+  controls->close();
+  call.commit();
+  controls->await_begun(1);
   EXPECT_EQ(pipeline->stats().load.running, 1);
   EXPECT_EQ(pipeline->stats().inflight_bytes, kOperand + kResults + kWorking);
-  const auto queued = std::get<LargeProgress>(*call.Write());  // at once
+  const auto queued = std::get<LargeProgressReport>(*call.write());  // at once
   EXPECT_EQ(queued.elapsed, absl::Seconds(2));
-  clock.Advance(absl::Seconds(3));
-  FactorProgress now;
-  now.stage = FactorStage::kSweep;
+  clock.advance(absl::Seconds(3));
+  LargeProgress now;
+  now.stage = LargeStage::kSweep;
   now.sweep = 3;
   now.fraction = 0.5;
-  controls->Report(now);
+  controls->report(now);
   now.fraction = 0.25;  // it never falls
-  controls->Report(now);
+  controls->report(now);
   while (true) {  // what was known when the last was written, then the newest
-    const auto progress = std::get<LargeProgress>(*call.Write());
-    clock.Advance(absl::Seconds(1));
+    const auto progress = std::get<LargeProgressReport>(*call.write());
+    clock.advance(absl::Seconds(1));
     if (progress.factor.sweep == 0) continue;
     EXPECT_FALSE(progress.queued);
-    EXPECT_EQ(progress.factor.stage, FactorStage::kSweep);
+    EXPECT_EQ(progress.factor.stage, LargeStage::kSweep);
     EXPECT_EQ(progress.factor.fraction, 0.5);
     break;
   }
-  controls->Open();
+  controls->open();
   std::string results[kFactorResults];
   LargeSummary summary;
-  while (std::optional<LargeReply> reply = call.Write()) {
+  while (std::optional<LargeReply> reply = call.write()) {
     if (const auto* chunk = std::get_if<LargeResultChunk>(&*reply)) {
       std::string& result = results[static_cast<size_t>(chunk->result)];
       EXPECT_EQ(chunk->offset, static_cast<int64_t>(result.size()));
@@ -138,7 +138,7 @@ TEST_F(LargePipelineTest, TheWholeLifeOfAFactor) {
       summary = *last;
     }
   }
-  EXPECT_TRUE(call.AwaitEnd().ok());
+  EXPECT_TRUE(call.await_end().ok());
   EXPECT_EQ(results[0], std::string(16, 6));
   EXPECT_EQ(results[1], std::string(kOperand, 7));
   EXPECT_EQ(results[2], std::string(32, 8));
@@ -146,8 +146,8 @@ TEST_F(LargePipelineTest, TheWholeLifeOfAFactor) {
   EXPECT_EQ(summary.outcome.sweeps, 7);
   EXPECT_EQ(summary.timing.upload, absl::Seconds(2));
   EXPECT_GE(summary.timing.compute, absl::Seconds(4));
-  call.CloseReads();
-  ExpectAllGivenBack();
+  call.close_reads();
+  expect_all_given_back();
   const CountingRecorder::Factors counted = recorder.factors();
   EXPECT_EQ(counted.accepted_bytes, kOperand + kResults + kWorking);
   EXPECT_EQ(counted.received_bytes, kOperand);
@@ -161,117 +161,117 @@ TEST_F(LargePipelineTest, TheWholeLifeOfAFactor) {
 // --- bad input ----------------------------------------------------------------------------------
 
 TEST_F(LargePipelineTest, AChunkThatOverlaps) {
-  LargeCall& call = Begin();
-  call.Open();
-  call.Write();
-  call.Chunk(0, 16);
-  call.Chunk(8, 16);
-  ExpectInvalid(call, Reason::kChunkOverlap, "chunk.offset");
+  LargeCall& call = begin();
+  call.open();
+  call.write();
+  call.chunk(0, 16);
+  call.chunk(8, 16);
+  expect_invalid(call, Reason::kChunkOverlap, "chunk.offset");
   EXPECT_EQ(recorder.factors().failures, std::vector<Reason>{Reason::kChunkOverlap});
 }
 
 TEST_F(LargePipelineTest, AChunkBeyondTheOperand) {
   for (const int64_t offset : {int64_t{kOperand}, int64_t{kOperand - 8}, int64_t{-1}, INT64_MAX, INT64_MIN}) {
-    LargeCall& call = Begin();
-    call.Open();
-    call.Write();
-    call.Chunk(offset, 16);
-    ExpectInvalid(call, Reason::kChunkOutOfRange, "chunk.offset");
+    LargeCall& call = begin();
+    call.open();
+    call.write();
+    call.chunk(offset, 16);
+    expect_invalid(call, Reason::kChunkOutOfRange, "chunk.offset");
   }
 }
 
 TEST_F(LargePipelineTest, AnEmptyChunkAndOneThatIsTooLong) {
   for (const size_t bytes : {0, 17}) {
-    LargeCall& call = Begin();
-    call.Open();
-    call.Write();
-    call.Chunk(0, bytes);
-    ExpectInvalid(call, Reason::kInvalidField, "chunk.data");
+    LargeCall& call = begin();
+    call.open();
+    call.write();
+    call.chunk(0, bytes);
+    expect_invalid(call, Reason::kInvalidField, "chunk.data");
   }
 }
 
 TEST_F(LargePipelineTest, AChunkWhoseChecksumIsWrong) {
-  LargeCall& call = Begin();
-  call.Open();
-  call.Write();
-  call.Chunk(0, 16, 5, kChecksum + 1);
-  ExpectEnd(call, absl::StatusCode::kDataLoss, Reason::kChunkCorrupted, "chunk.crc32c");
+  LargeCall& call = begin();
+  call.open();
+  call.write();
+  call.chunk(0, 16, 5, kChecksum + 1);
+  expect_end(call, absl::StatusCode::kDataLoss, Reason::kChunkCorrupted, "chunk.crc32c");
 }
 
 TEST_F(LargePipelineTest, CommitOrTheEndBeforeTheLastByte) {
   for (const bool commit : {false, true}) {
-    LargeCall& call = Begin();
-    call.Open();
-    call.Write();
-    call.Chunk(0, 16);
-    call.Chunk(32, 16);
+    LargeCall& call = begin();
+    call.open();
+    call.write();
+    call.chunk(0, 16);
+    call.chunk(32, 16);
     if (commit) {
-      call.Commit();
+      call.commit();
     } else {
-      call.CloseReads();
+      call.close_reads();
     }
-    ExpectInvalid(call, Reason::kUploadIncomplete, "commit");
-    EXPECT_NE(call.AwaitEnd().message.find("32 are there: the first that is not is byte 16"), std::string::npos);
+    expect_invalid(call, Reason::kUploadIncomplete, "commit");
+    EXPECT_NE(call.await_end().message.find("32 are there: the first that is not is byte 16"), std::string::npos);
   }
 }
 
 TEST_F(LargePipelineTest, MessagesOutOfTurn) {
-  LargeCall& chunk_first = Begin();
-  chunk_first.Chunk(0, 16);
-  ExpectInvalid(chunk_first, Reason::kUnexpectedMessage, "chunk");
-  LargeCall& commit_first = Begin();
-  commit_first.Commit();
-  ExpectInvalid(commit_first, Reason::kUnexpectedMessage, "commit");
-  LargeCall& nothing = Begin();
-  nothing.CloseReads();
-  ExpectInvalid(nothing, Reason::kUnexpectedMessage, "open");
-  LargeCall& twice = Begin();
-  twice.Open();
-  twice.Write();
-  twice.Open();
-  ExpectInvalid(twice, Reason::kUnexpectedMessage, "open");
+  LargeCall& chunk_first = begin();
+  chunk_first.chunk(0, 16);
+  expect_invalid(chunk_first, Reason::kUnexpectedMessage, "chunk");
+  LargeCall& commit_first = begin();
+  commit_first.commit();
+  expect_invalid(commit_first, Reason::kUnexpectedMessage, "commit");
+  LargeCall& nothing = begin();
+  nothing.close_reads();
+  expect_invalid(nothing, Reason::kUnexpectedMessage, "open");
+  LargeCall& twice = begin();
+  twice.open();
+  twice.write();
+  twice.open();
+  expect_invalid(twice, Reason::kUnexpectedMessage, "open");
 }
 
 TEST_F(LargePipelineTest, AnythingAfterCommit) {
-  controls->Close();
+  controls->close();
   for (int message = 0; message < 3; ++message) {
-    LargeCall& call = Committed();
-    call.Write();
-    controls->AwaitBegun(message + 1);
-    if (message == 0) call.Chunk(0, 16);
-    if (message == 1) call.Commit();
-    if (message == 2) call.Open();
-    controls->AwaitEnded(message + 1);
+    LargeCall& call = committed();
+    call.write();
+    controls->await_begun(message + 1);
+    if (message == 0) call.chunk(0, 16);
+    if (message == 1) call.commit();
+    if (message == 2) call.open();
+    controls->await_ended(message + 1);
     EXPECT_EQ(controls->cancelled(), message + 1);
-    const Error error = call.AwaitEnd();
+    const Error error = call.await_end();
     EXPECT_EQ(error.code, absl::StatusCode::kInvalidArgument);
     EXPECT_EQ(error.reason, Reason::kUnexpectedMessage);
   }
 }
 
 TEST_F(LargePipelineTest, ScatteredChunksHaveABound) {
-  LargeCall& call = Begin();
-  call.Open(4096, 1);
-  call.Write();
+  LargeCall& call = begin();
+  call.open(4096, 1);
+  call.write();
   int64_t at = 0;
   while (!call.finished() && at < 4096 * 8) {
-    call.Chunk(at, 1);
+    call.chunk(at, 1);
     at += 2;
   }
-  ExpectInvalid(call, Reason::kChunkScattered, "chunk.offset");
+  expect_invalid(call, Reason::kChunkScattered, "chunk.offset");
   EXPECT_GT(at, 2 * 1024);
 }
 
 TEST_F(LargePipelineTest, SignaturesAreLookedAt) {
-  LargeCall& good = Begin();
-  good.Open(4, 2, std::string("\x01\xff", 2));
-  EXPECT_TRUE(std::holds_alternative<LargeAccepted>(*good.Write()));
-  good.Break();
+  LargeCall& good = begin();
+  good.open(4, 2, std::string("\x01\xff", 2));
+  EXPECT_TRUE(std::holds_alternative<LargeAccepted>(*good.write()));
+  good.break_off();
   for (const std::string& wrong :
        {std::string(1, '\1'), std::string(3, '\1'), std::string("\1\0", 2), std::string("\1\2", 2)}) {
-    LargeCall& call = Begin();
-    call.Open(4, 2, wrong);
-    ExpectInvalid(call, Reason::kInvalidField, "open.signature");
+    LargeCall& call = begin();
+    call.open(4, 2, wrong);
+    expect_invalid(call, Reason::kInvalidField, "open.signature");
   }
 }
 
@@ -280,62 +280,62 @@ TEST_F(LargePipelineTest, ShapesAreLookedAt) {
        std::vector<std::tuple<int64_t, int64_t, std::string>>{{0, 1, "open.rows"},
                                                               {1, 0, "open.cols"},
                                                               {-1, 1, "open.rows"},
-                                                              {kMaxFactorDimension + 1, 1, "open.rows"},
+                                                              {kMaxLargeDimension + 1, 1, "open.rows"},
                                                               {1, INT64_MAX, "open.cols"}}) {
-    LargeCall& call = Begin();
-    call.Open(rows, cols);
-    ExpectInvalid(call, Reason::kInvalidField, field);
+    LargeCall& call = begin();
+    call.open(rows, cols);
+    expect_invalid(call, Reason::kInvalidField, field);
   }
 }
 
 // --- admission ----------------------------------------------------------------------------------
 
-TEST_F(LargePipelineTest, AFactorBeyondMemoryIsToldWhatWouldFit) {
-  LargeOptions options;
+TEST_F(LargePipelineTest, ALargeMatrixBeyondMemoryIsToldWhatWouldFit) {
+  LargeLimits options;
   options.max_bytes = kWorking + 4 * 100 * 100 * 8;
-  Make(options);
-  LargeCall& call = Begin();
-  call.Open(1000, 1000);
-  ExpectInvalid(call, Reason::kFactorTooLarge, "open.rows");
+  make(options);
+  LargeCall& call = begin();
+  call.open(1000, 1000);
+  expect_invalid(call, Reason::kFactorTooLarge, "open.rows");
   // A, U and V^H of order n, and n values: 115^2 3 + 115 <= 40000 < 116^2 3 + 116.
-  EXPECT_NE(call.AwaitEnd().message.find("a matrix of 115 x 115 would fit"), std::string::npos)
-      << call.AwaitEnd().message;
-  LargeCall& fits = Begin();
-  fits.Open(115, 115);
-  EXPECT_TRUE(std::holds_alternative<LargeAccepted>(*fits.Write()));
+  EXPECT_NE(call.await_end().message.find("a matrix of 115 x 115 would fit"), std::string::npos)
+      << call.await_end().message;
+  LargeCall& fits = begin();
+  fits.open(115, 115);
+  EXPECT_TRUE(std::holds_alternative<LargeAccepted>(*fits.write()));
 }
 
-TEST_F(LargePipelineTest, AFactorBeyondTheDevicesMemoryIsRefused) {
-  Make({}, 1 << 20, (1 << 20) + 1);
-  LargeCall& call = Begin();
-  call.Open();
-  ExpectInvalid(call, Reason::kFactorTooLarge, "open.rows");
+TEST_F(LargePipelineTest, ALargeMatrixBeyondTheDevicesMemoryIsRefused) {
+  make({}, 1 << 20, (1 << 20) + 1);
+  LargeCall& call = begin();
+  call.open();
+  expect_invalid(call, Reason::kFactorTooLarge, "open.rows");
 }
 
 TEST_F(LargePipelineTest, WhatIsTakenIsRefusedForNow) {
-  LargeOptions options;
+  LargeLimits options;
   options.max_bytes = kOperand + kResults + kWorking;
-  Make(options);
-  LargeCall& first = Begin();
-  first.Open();
-  first.Write();
-  LargeCall& second = Begin();
-  second.Open();
-  const Error error = second.AwaitEnd();
+  make(options);
+  LargeCall& first = begin();
+  first.open();
+  first.write();
+  LargeCall& second = begin();
+  second.open();
+  const Error error = second.await_end();
   EXPECT_EQ(error.code, absl::StatusCode::kResourceExhausted);
   EXPECT_EQ(error.reason, Reason::kOverloadedBytes);
   EXPECT_GT(error.retry_after, absl::ZeroDuration());
-  first.Break();
-  LargeCall& third = Begin();
-  third.Open();
-  EXPECT_TRUE(std::holds_alternative<LargeAccepted>(*third.Write()));
+  first.break_off();
+  LargeCall& third = begin();
+  third.open();
+  EXPECT_TRUE(std::holds_alternative<LargeAccepted>(*third.write()));
 }
 
 TEST_F(LargePipelineTest, OneAfterTheOther) {
-  controls->Close();
-  LargeCall& first = Committed();
-  controls->AwaitBegun(1);
-  LargeCall& second = Committed();
+  controls->close();
+  LargeCall& first = committed();
+  controls->await_begun(1);
+  LargeCall& second = committed();
   EXPECT_EQ(pipeline->stats().load.waiting, 1);
   EXPECT_EQ(pipeline->stats().load.running, 1);
   const auto of_device = pipeline->stats().of_device;
@@ -343,68 +343,68 @@ TEST_F(LargePipelineTest, OneAfterTheOther) {
   EXPECT_EQ(of_device.at("fake:0").waiting, 1);
   EXPECT_EQ(of_device.at("fake:0").running, 1);
   for (int i = 0; i < 5; ++i) {  // it hears of its waiting, once a second at least
-    const auto progress = std::get<LargeProgress>(*second.Write());
+    const auto progress = std::get<LargeProgressReport>(*second.write());
     EXPECT_TRUE(progress.queued);
-    clock.Advance(absl::Seconds(1));
+    clock.advance(absl::Seconds(1));
     EXPECT_TRUE(second.writing());
   }
-  controls->Open();
+  controls->open();
   for (LargeCall* call : {&first, &second}) {
-    while (call->Write()) {
+    while (call->write()) {
     }
-    EXPECT_TRUE(call->AwaitEnd().ok());
+    EXPECT_TRUE(call->await_end().ok());
   }
 }
 
 // --- what an engine may say ---------------------------------------------------------------------
 
 TEST_F(LargePipelineTest, OutcomesWithoutResults) {
-  FactorOutcome outcome;
-  outcome.status = FactorStatus::kNonFinite;
+  LargeOutcome outcome;
+  outcome.status = LargeStatus::kNonFinite;
   outcome.row = 3;
   outcome.col = 1;
-  controls->Answer(outcome);
+  controls->answer(outcome);
   const auto run = [this]() -> LargeCall& {
-    LargeCall& call = Committed();
-    while (call.Write()) {
+    LargeCall& call = committed();
+    while (call.write()) {
     }
     return call;
   };
   LargeCall& non_finite = run();
-  ExpectInvalid(non_finite, Reason::kNonFinite, "chunk.data");
-  EXPECT_NE(non_finite.AwaitEnd().message.find("row 3 and column 1"), std::string::npos);
-  outcome.status = FactorStatus::kRankDeficient;
-  controls->Answer(outcome);
-  ExpectInvalid(run(), Reason::kRankDeficient, "chunk.data");
-  outcome.status = FactorStatus::kOutOfMemory;
-  controls->Answer(outcome);
-  ExpectEnd(run(), absl::StatusCode::kResourceExhausted, Reason::kOverloadedBytes, "");
-  outcome.status = FactorStatus::kFault;
-  controls->Answer(outcome);
-  ExpectEnd(run(), absl::StatusCode::kInternal, Reason::kDeviceFault, "");
+  expect_invalid(non_finite, Reason::kNonFinite, "chunk.data");
+  EXPECT_NE(non_finite.await_end().message.find("row 3 and column 1"), std::string::npos);
+  outcome.status = LargeStatus::kRankDeficient;
+  controls->answer(outcome);
+  expect_invalid(run(), Reason::kRankDeficient, "chunk.data");
+  outcome.status = LargeStatus::kOutOfMemory;
+  controls->answer(outcome);
+  expect_end(run(), absl::StatusCode::kResourceExhausted, Reason::kOverloadedBytes, "");
+  outcome.status = LargeStatus::kFault;
+  controls->answer(outcome);
+  expect_end(run(), absl::StatusCode::kInternal, Reason::kDeviceFault, "");
 }
 
 TEST_F(LargePipelineTest, ALostDeviceFailsWhatWaitsAndTakesNothingMore) {
-  FactorOutcome outcome;
-  outcome.status = FactorStatus::kFault;
+  LargeOutcome outcome;
+  outcome.status = LargeStatus::kFault;
   outcome.device_lost = true;
-  controls->Answer(outcome);
-  controls->Close();
-  LargeCall& first = Committed();
-  controls->AwaitBegun(1);
-  LargeCall& second = Committed();
-  controls->Open();
+  controls->answer(outcome);
+  controls->close();
+  LargeCall& first = committed();
+  controls->await_begun(1);
+  LargeCall& second = committed();
+  controls->open();
   for (LargeCall* call : {&first, &second}) {
-    while (call->Write()) {
+    while (call->write()) {
     }
   }
   for (LargeCall* call : {&first, &second}) {
-    ExpectEnd(*call, absl::StatusCode::kUnavailable, Reason::kDeviceFault, "");
+    expect_end(*call, absl::StatusCode::kUnavailable, Reason::kDeviceFault, "");
   }
   // The line is marked as lost after the first has heard of it.
-  LargeCall& third = Begin();
-  third.Open();
-  ExpectEnd(third, absl::StatusCode::kUnavailable, Reason::kDeviceFault, "");
+  LargeCall& third = begin();
+  third.open();
+  expect_end(third, absl::StatusCode::kUnavailable, Reason::kDeviceFault, "");
 }
 
 // Two devices, each with controls of its own: a GPU, which fails, and the host.
@@ -412,9 +412,9 @@ TEST_F(LargePipelineTest, ALostDeviceFailsWhatWaitsAndTakesNothingMore) {
 class FakeMonitor final : public DeviceMonitor {
  public:
   explicit FakeMonitor(Clock* clock) : watchdog(absl::Seconds(10), clock) {}
-  bool IsHealthy(std::string_view) const override { return healthy; }
-  void Lost(std::string_view) override { healthy = false; }
-  std::unique_ptr<Watchdog::Watch> Watch(std::string_view, absl::Duration bound, Watchdog::OnHang on_hang) override {
+  bool is_healthy(std::string_view) const override { return healthy; }
+  void lost(std::string_view) override { healthy = false; }
+  std::unique_ptr<Watchdog::Watch> watch(std::string_view, absl::Duration bound, Watchdog::OnHang on_hang) override {
     return std::make_unique<Watchdog::Watch>(&watchdog, bound, std::move(on_hang));
   }
   Watchdog watchdog;
@@ -423,70 +423,70 @@ class FakeMonitor final : public DeviceMonitor {
 
 TEST_F(LargePipelineTest, ADeviceThatBatchesFoundLostTakesNothingMore) {
   FakeMonitor monitor(&clock);
-  Make({}, 1 << 20, 10, &monitor);
-  controls->Close();
-  LargeCall& first = Committed();
-  controls->AwaitBegun(1);
-  LargeCall& second = Committed();
+  make({}, 1 << 20, 10, &monitor);
+  controls->close();
+  LargeCall& first = committed();
+  controls->await_begun(1);
+  LargeCall& second = committed();
   monitor.healthy = false;
-  clock.Advance(LargePipeline::kPeriod);
-  EXPECT_FALSE(second.Finish().has_value());
-  const Error error = second.AwaitEnd();
+  clock.advance(LargePipeline::kPeriod);
+  EXPECT_FALSE(second.finish().has_value());
+  const Error error = second.await_end();
   EXPECT_EQ(error.code, absl::StatusCode::kUnavailable);
   EXPECT_EQ(error.reason, Reason::kDeviceFault);
   EXPECT_GT(error.retry_after, absl::ZeroDuration());
-  first.End();
-  controls->Open();
-  ExpectAllGivenBack();
+  first.end();
+  controls->open();
+  expect_all_given_back();
   pipeline.reset();
 }
 
 TEST_F(LargePipelineTest, AHangIsToldAndItsDeviceTakesNothingMore) {
   FakeMonitor monitor(&clock);
-  Make({}, 1 << 20, 10, &monitor);
-  controls->Close();
-  LargeCall& call = Committed();
-  controls->AwaitBegun(1);
-  for (int i = 0; i < 20; ++i) clock.Advance(absl::Seconds(1));
-  EXPECT_FALSE(call.Finish().has_value());
-  const Error error = call.AwaitEnd();
+  make({}, 1 << 20, 10, &monitor);
+  controls->close();
+  LargeCall& call = committed();
+  controls->await_begun(1);
+  for (int i = 0; i < 20; ++i) clock.advance(absl::Seconds(1));
+  EXPECT_FALSE(call.finish().has_value());
+  const Error error = call.await_end();
   EXPECT_EQ(error.code, absl::StatusCode::kUnavailable);
   EXPECT_EQ(error.reason, Reason::kDeviceFault);
   EXPECT_GT(error.retry_after, absl::ZeroDuration());
-  LargeCall& refused = Begin();
-  refused.Open();
-  EXPECT_EQ(refused.AwaitEnd().reason, Reason::kDeviceFault);
-  controls->Open();
-  ExpectAllGivenBack();
+  LargeCall& refused = begin();
+  refused.open();
+  EXPECT_EQ(refused.await_end().reason, Reason::kDeviceFault);
+  controls->open();
+  expect_all_given_back();
   pipeline.reset();
 }
 
 class LargePipelineFaultTest : public LargePipelineTest {
  protected:
-  void MakeTwo(int64_t max_bytes, const FactorOutcome& of_gpu) {
+  void make_two(int64_t max_bytes, const LargeOutcome& of_gpu) {
     pipeline.reset();
-    LargeOptions options;
+    LargeLimits options;
     options.chunk_bytes = 16;
     options.max_bytes = max_bytes;
-    std::vector<FactorDevice> devices;
-    devices.push_back({"gpu", 100, std::make_unique<FakeFactorEngine>(controls, FactorMemory{0, 100})});
-    devices.push_back({"host", 0, std::make_unique<FakeFactorEngine>(host, FactorMemory{kWorking, 0})});
+    std::vector<LargeDevice> devices;
+    devices.push_back({"gpu", 100, std::make_unique<FakeLargeEngine>(controls, LargeWorkspace{0, 100})});
+    devices.push_back({"host", 0, std::make_unique<FakeLargeEngine>(host, LargeWorkspace{kWorking, 0})});
     pipeline = std::make_unique<LargePipeline>(options, std::move(devices), &clock, &recorder);
-    controls->Answer(of_gpu);
+    controls->answer(of_gpu);
   }
-  static FactorOutcome fault(FactorStatus status, bool lost) {
-    FactorOutcome outcome;
+  static LargeOutcome fault(LargeStatus status, bool lost) {
+    LargeOutcome outcome;
     outcome.status = status;
     outcome.detail = "planted";
     outcome.device_lost = lost;
     return outcome;
   }
   // The rest of a call that goes well on the host.
-  void ExpectComputedOnHost(LargeCall& call, bool is_last = true) {
+  void expect_computed_on_host(LargeCall& call, bool is_last = true) {
     std::optional<LargeReply> last;
     std::string left;
-    while (std::optional<LargeReply> reply = call.Write()) {
-      if (const auto* chunk = std::get_if<LargeResultChunk>(&*reply); chunk && chunk->result == FactorResult::kLeft) {
+    while (std::optional<LargeReply> reply = call.write()) {
+      if (const auto* chunk = std::get_if<LargeResultChunk>(&*reply); chunk && chunk->result == LargeResult::kLeft) {
         left.append(chunk->data, chunk->bytes);
       }
       last = std::move(reply);
@@ -494,255 +494,255 @@ class LargePipelineFaultTest : public LargePipelineTest {
     EXPECT_EQ(left, std::string(kOperand, 5 + 2));
     ASSERT_TRUE(last && std::holds_alternative<LargeSummary>(*last));
     EXPECT_EQ(std::get<LargeSummary>(*last).device, "host");
-    EXPECT_TRUE(call.AwaitEnd().ok());
+    EXPECT_TRUE(call.await_end().ok());
     last.reset();
-    if (is_last) ExpectAllGivenBack();
+    if (is_last) expect_all_given_back();
   }
 
-  std::shared_ptr<FactorControls> host = std::make_shared<FactorControls>();
+  std::shared_ptr<LargeControls> host = std::make_shared<LargeControls>();
 };
 
-TEST_F(LargePipelineFaultTest, AFactorThatADeviceFailsIsComputedOnAnother) {
-  for (const FactorStatus status : {FactorStatus::kFault, FactorStatus::kOutOfMemory}) {
-    MakeTwo(1 << 20, fault(status, false));
-    host->Close();
-    LargeCall& call = Committed();
-    host->AwaitBegun(status == FactorStatus::kFault ? 1 : 2);
+TEST_F(LargePipelineFaultTest, ALargeMatrixThatADeviceFailsIsComputedOnAnother) {
+  for (const LargeStatus status : {LargeStatus::kFault, LargeStatus::kOutOfMemory}) {
+    make_two(1 << 20, fault(status, false));
+    host->close();
+    LargeCall& call = committed();
+    host->await_begun(status == LargeStatus::kFault ? 1 : 2);
     EXPECT_EQ(pipeline->stats().inflight_bytes, kOperand + kResults + kWorking) << "with the host's working memory";
     EXPECT_EQ(pipeline->stats().inflight_requests, 1);
-    host->Open();
-    ExpectComputedOnHost(call);
+    host->open();
+    expect_computed_on_host(call);
   }
 }
 
 TEST_F(LargePipelineFaultTest, WhatWaitsForALostDeviceGoesToAnother) {
-  MakeTwo(1 << 20, fault(FactorStatus::kFault, true));
-  controls->Close();
-  LargeCall& first = Committed();
-  controls->AwaitBegun(1);
-  LargeCall& second = Committed();
-  controls->Open();
-  for (LargeCall* call : {&first, &second}) ExpectComputedOnHost(*call, call == &second);
+  make_two(1 << 20, fault(LargeStatus::kFault, true));
+  controls->close();
+  LargeCall& first = committed();
+  controls->await_begun(1);
+  LargeCall& second = committed();
+  controls->open();
+  for (LargeCall* call : {&first, &second}) expect_computed_on_host(*call, call == &second);
 }
 
 TEST_F(LargePipelineFaultTest, WithoutMemoryForAnotherDeviceTheFaultIsTold) {
-  MakeTwo(kOperand + kResults + kWorking - 1, fault(FactorStatus::kFault, false));
-  LargeCall& call = Committed();
-  while (call.Write()) {
+  make_two(kOperand + kResults + kWorking - 1, fault(LargeStatus::kFault, false));
+  LargeCall& call = committed();
+  while (call.write()) {
   }
-  ExpectEnd(call, absl::StatusCode::kInternal, Reason::kDeviceFault, "");
-  EXPECT_EQ(call.AwaitEnd().message, "the device gpu failed to compute this matrix; the server's log says why");
+  expect_end(call, absl::StatusCode::kInternal, Reason::kDeviceFault, "");
+  EXPECT_EQ(call.await_end().message, "the device gpu failed to compute this matrix; the server's log says why");
 }
 
 TEST_F(LargePipelineTest, NotConvergedHasResults) {
-  FactorOutcome outcome;
-  outcome.status = FactorStatus::kNotConverged;
-  controls->Answer(outcome);
-  LargeCall& call = Committed();
+  LargeOutcome outcome;
+  outcome.status = LargeStatus::kNotConverged;
+  controls->answer(outcome);
+  LargeCall& call = committed();
   std::optional<LargeReply> last;
-  while (std::optional<LargeReply> reply = call.Write()) last = std::move(reply);
-  EXPECT_EQ(std::get<LargeSummary>(*last).outcome.status, FactorStatus::kNotConverged);
-  EXPECT_TRUE(call.AwaitEnd().ok());
+  while (std::optional<LargeReply> reply = call.write()) last = std::move(reply);
+  EXPECT_EQ(std::get<LargeSummary>(*last).outcome.status, LargeStatus::kNotConverged);
+  EXPECT_TRUE(call.await_end().ok());
 }
 
 // --- who goes, and when -------------------------------------------------------------------------
 
 TEST_F(LargePipelineTest, AClientThatVanishesWhileItUploads) {
-  LargeCall& call = Uploaded();
+  LargeCall& call = uploaded();
   EXPECT_GT(pipeline->stats().inflight_bytes, 0);
-  call.Break();
-  ExpectEnd(call, absl::StatusCode::kCancelled, Reason::kCancelled, "");
+  call.break_off();
+  expect_end(call, absl::StatusCode::kCancelled, Reason::kCancelled, "");
 }
 
 TEST_F(LargePipelineTest, AClientThatVanishesWhileItWaits) {
-  controls->Close();
-  LargeCall& first = Committed();
-  controls->AwaitBegun(1);
-  LargeCall& second = Committed();
-  second.Write();
-  second.Break();
-  EXPECT_EQ(second.AwaitEnd().reason, Reason::kCancelled);
+  controls->close();
+  LargeCall& first = committed();
+  controls->await_begun(1);
+  LargeCall& second = committed();
+  second.write();
+  second.break_off();
+  EXPECT_EQ(second.await_end().reason, Reason::kCancelled);
   EXPECT_EQ(pipeline->stats().load.waiting, 0);
   EXPECT_EQ(pipeline->stats().inflight_requests, 1);
   EXPECT_FALSE(first.finished());
 }
 
 TEST_F(LargePipelineTest, AClientThatVanishesWhileItIsComputed) {
-  controls->Close();
-  LargeCall& call = Committed();
-  controls->AwaitBegun(1);
-  call.Write();
-  call.Break();
-  controls->AwaitEnded(1);
+  controls->close();
+  LargeCall& call = committed();
+  controls->await_begun(1);
+  call.write();
+  call.break_off();
+  controls->await_ended(1);
   EXPECT_EQ(controls->cancelled(), 1);
-  ExpectEnd(call, absl::StatusCode::kCancelled, Reason::kCancelled, "");
+  expect_end(call, absl::StatusCode::kCancelled, Reason::kCancelled, "");
 }
 
 TEST_F(LargePipelineTest, AClientThatVanishesWhileItDownloads) {
-  LargeCall& call = Committed();
+  LargeCall& call = committed();
   std::optional<LargeReply> reply;
-  while ((reply = call.Write()) && !std::holds_alternative<LargeResultChunk>(*reply)) {
+  while ((reply = call.write()) && !std::holds_alternative<LargeResultChunk>(*reply)) {
   }
   while (!call.writing()) std::this_thread::yield();
-  call.Break();
+  call.break_off();
   EXPECT_FALSE(call.finished()) << "a write is on its way";
   EXPECT_GT(pipeline->stats().inflight_bytes, 0) << "and the chunk's memory with it";
   reply.reset();
-  call.Write(false);
-  ExpectEnd(call, absl::StatusCode::kCancelled, Reason::kCancelled, "");
+  call.write(false);
+  expect_end(call, absl::StatusCode::kCancelled, Reason::kCancelled, "");
 }
 
 TEST_F(LargePipelineTest, SilentClientsAreGivenUp) {
-  LargeOptions options;
+  LargeLimits options;
   options.idle_timeout = absl::Seconds(10);
-  Make(options);
-  LargeCall& opening = Begin();
-  LargeCall& uploading = Uploaded();
-  LargeCall& downloading = Committed();
+  make(options);
+  LargeCall& opening = begin();
+  LargeCall& uploading = uploaded();
+  LargeCall& downloading = committed();
   std::optional<LargeReply> reply;
-  while ((reply = downloading.Write()) && !std::holds_alternative<LargeResultChunk>(*reply)) {
+  while ((reply = downloading.write()) && !std::holds_alternative<LargeResultChunk>(*reply)) {
   }
   reply.reset();
-  clock.Advance(absl::Seconds(9));
+  clock.advance(absl::Seconds(9));
   EXPECT_FALSE(opening.finished() || uploading.finished() || downloading.aborted().has_value());
-  clock.Advance(absl::Seconds(2));
-  EXPECT_EQ(opening.AwaitEnd().reason, Reason::kClientStalled);
-  EXPECT_EQ(uploading.AwaitEnd().reason, Reason::kClientStalled);
+  clock.advance(absl::Seconds(2));
+  EXPECT_EQ(opening.await_end().reason, Reason::kClientStalled);
+  EXPECT_EQ(uploading.await_end().reason, Reason::kClientStalled);
   ASSERT_TRUE(downloading.aborted().has_value());
   EXPECT_EQ(downloading.aborted()->code, absl::StatusCode::kDeadlineExceeded);
   EXPECT_EQ(downloading.aborted()->reason, Reason::kClientStalled);
-  EXPECT_EQ(opening.AwaitEnd().message, "the client sent no open within 10s");
-  EXPECT_EQ(uploading.AwaitEnd().message, "the client sent no commit within 10s");
+  EXPECT_EQ(opening.await_end().message, "the client sent no open within 10s");
+  EXPECT_EQ(uploading.await_end().message, "the client sent no commit within 10s");
   EXPECT_EQ(downloading.aborted()->message, "the client took less than 1 MiB of the replies within 10s");
-  downloading.Write(false);
-  ExpectEnd(downloading, absl::StatusCode::kDeadlineExceeded, Reason::kClientStalled, "");
+  downloading.write(false);
+  expect_end(downloading, absl::StatusCode::kDeadlineExceeded, Reason::kClientStalled, "");
 }
 
 TEST_F(LargePipelineTest, AnUploadHasToBringAMebibyteInTime) {
   chunk_bytes = 1 << 20;
-  LargeOptions options;
+  LargeLimits options;
   options.max_bytes = int64_t{1} << 30;
   options.idle_timeout = absl::Seconds(10);
-  Make(options);
-  LargeCall& slow = Begin();
-  slow.Open(1024, 256);  // 2 MiB
-  slow.Write();
-  LargeCall& fast = Begin();
-  fast.Open(1024, 256);
-  fast.Write();
-  fast.Chunk(0, 1 << 20);
+  make(options);
+  LargeCall& slow = begin();
+  slow.open(1024, 256);  // 2 MiB
+  slow.write();
+  LargeCall& fast = begin();
+  fast.open(1024, 256);
+  fast.write();
+  fast.chunk(0, 1 << 20);
   for (int i = 0; i < 9; ++i) {
-    clock.Advance(absl::Seconds(1));
-    slow.Chunk(i, 1);
-    fast.Chunk((1 << 20) + i, 1);
+    clock.advance(absl::Seconds(1));
+    slow.chunk(i, 1);
+    fast.chunk((1 << 20) + i, 1);
     EXPECT_FALSE(slow.finished());
   }
-  fast.Chunk((1 << 20) + 9, (1 << 20) - 9);  // what was left
-  clock.Advance(absl::Seconds(2));
-  EXPECT_EQ(slow.AwaitEnd().reason, Reason::kClientStalled);
-  EXPECT_EQ(slow.AwaitEnd().message, "the client sent less than 1 MiB of the operand within 10s");
+  fast.chunk((1 << 20) + 9, (1 << 20) - 9);  // what was left
+  clock.advance(absl::Seconds(2));
+  EXPECT_EQ(slow.await_end().reason, Reason::kClientStalled);
+  EXPECT_EQ(slow.await_end().message, "the client sent less than 1 MiB of the operand within 10s");
   EXPECT_FALSE(fast.finished());
-  fast.Commit();
-  EXPECT_TRUE(fast.Finish().has_value());
+  fast.commit();
+  EXPECT_TRUE(fast.finish().has_value());
 }
 
 TEST_F(LargePipelineTest, ADownloadHasToTakeAMebibyteInTime) {
   chunk_bytes = 256 << 10;
-  LargeOptions options;
+  LargeLimits options;
   options.max_bytes = int64_t{1} << 30;
   options.idle_timeout = absl::Seconds(10);
-  Make(options);
+  make(options);
   for (const bool fast : {true, false}) {
-    LargeCall& call = Begin();
-    call.Upload(1024, 512);
-    call.Commit();
+    LargeCall& call = begin();
+    call.upload(1024, 512);
+    call.commit();
     bool chunks = false;  // begun
     while (!call.finished() && !call.aborted().has_value()) {
-      const std::optional<LargeReply> reply = call.Write();
+      const std::optional<LargeReply> reply = call.write();
       chunks = chunks || (reply && std::holds_alternative<LargeResultChunk>(*reply));
-      if (chunks) clock.Advance(absl::Seconds(fast ? 2 : 3));  // four chunks a MiB
+      if (chunks) clock.advance(absl::Seconds(fast ? 2 : 3));  // four chunks a MiB
     }
     EXPECT_EQ(call.aborted().has_value(), !fast);
-    call.Write(false);
-    EXPECT_EQ(call.AwaitEnd().reason, fast ? Reason::kNone : Reason::kClientStalled);
+    call.write(false);
+    EXPECT_EQ(call.await_end().reason, fast ? Reason::kNone : Reason::kClientStalled);
   }
 }
 
 TEST_F(LargePipelineTest, WhoTakesNothingIsCutOffWithWhatEndedTheCall) {
-  LargeOptions options;
+  LargeLimits options;
   options.idle_timeout = absl::Seconds(10);
-  Make(options);
-  LargeCall& call = Committed();
+  make(options);
+  LargeCall& call = committed();
   std::optional<LargeReply> reply;
-  while ((reply = call.Write()) && !std::holds_alternative<LargeResultChunk>(*reply)) {
+  while ((reply = call.write()) && !std::holds_alternative<LargeResultChunk>(*reply)) {
   }
   reply.reset();
-  call.Chunk(0, 16);
+  call.chunk(0, 16);
   EXPECT_FALSE(call.finished()) << "a write is on its way";
-  clock.Advance(absl::Seconds(9));
+  clock.advance(absl::Seconds(9));
   EXPECT_FALSE(call.aborted().has_value()) << "it may still take it, and hear of its mistake with all details";
-  clock.Advance(absl::Seconds(2));
+  clock.advance(absl::Seconds(2));
   ASSERT_TRUE(call.aborted().has_value());
   EXPECT_EQ(call.aborted()->reason, Reason::kUnexpectedMessage);
-  call.Write(false);
-  ExpectInvalid(call, Reason::kUnexpectedMessage, "chunk");
+  call.write(false);
+  expect_invalid(call, Reason::kUnexpectedMessage, "chunk");
 }
 
 TEST_F(LargePipelineTest, AComputationMayTakeLongerThanAClientMayBeSilent) {
-  LargeOptions options;
+  LargeLimits options;
   options.idle_timeout = absl::Seconds(10);
-  Make(options);
-  controls->Close();
-  LargeCall& call = Committed();
+  make(options);
+  controls->close();
+  LargeCall& call = committed();
   for (int i = 0; i < 100; ++i) {
-    ASSERT_TRUE(call.Write().has_value());
-    clock.Advance(absl::Seconds(1));
+    ASSERT_TRUE(call.write().has_value());
+    clock.advance(absl::Seconds(1));
   }
-  controls->Open();
-  while (call.Write()) {
+  controls->open();
+  while (call.write()) {
   }
-  EXPECT_TRUE(call.AwaitEnd().ok());
+  EXPECT_TRUE(call.await_end().ok());
 }
 
 TEST_F(LargePipelineTest, DrainingFinishesWhatWasAccepted) {
-  LargeCall& opening = Begin();
-  LargeCall& call = Uploaded();
-  pipeline->StartDrain();
-  EXPECT_EQ(opening.AwaitEnd().reason, Reason::kDraining);
-  LargeCall& late = Begin();
-  EXPECT_EQ(late.AwaitEnd().reason, Reason::kDraining);
+  LargeCall& opening = begin();
+  LargeCall& call = uploaded();
+  pipeline->start_drain();
+  EXPECT_EQ(opening.await_end().reason, Reason::kDraining);
+  LargeCall& late = begin();
+  EXPECT_EQ(late.await_end().reason, Reason::kDraining);
   std::thread client([&call] {
-    call.Commit();
-    while (call.Write()) {
+    call.commit();
+    while (call.write()) {
     }
   });
-  EXPECT_TRUE(pipeline->Drain(absl::Hours(1)));
+  EXPECT_TRUE(pipeline->drain(absl::Hours(1)));
   client.join();
-  EXPECT_TRUE(call.AwaitEnd().ok());
+  EXPECT_TRUE(call.await_end().ok());
 }
 
 TEST_F(LargePipelineTest, DrainingGivesUpWhatTakesTooLong) {
-  controls->Close();
-  LargeCall& call = Committed();
-  call.Write();
-  controls->AwaitBegun(1);
+  controls->close();
+  LargeCall& call = committed();
+  call.write();
+  controls->await_begun(1);
   std::atomic<bool> drained{false};
   std::thread time([&] {
     while (!drained) {
-      clock.Advance(absl::Seconds(1));
-      while (call.writing()) call.Write();
+      clock.advance(absl::Seconds(1));
+      while (call.writing()) call.write();
       std::this_thread::yield();
     }
   });
-  EXPECT_FALSE(pipeline->Drain(absl::Seconds(5)));
+  EXPECT_FALSE(pipeline->drain(absl::Seconds(5)));
   drained = true;
   time.join();
-  while (call.Write()) {
+  while (call.write()) {
   }
-  const Error error = call.AwaitEnd();
+  const Error error = call.await_end();
   EXPECT_EQ(error.code, absl::StatusCode::kUnavailable);
   EXPECT_EQ(error.reason, Reason::kDraining);
-  controls->AwaitEnded(1);
+  controls->await_ended(1);
   EXPECT_EQ(controls->cancelled(), 1);
 }
 
@@ -755,21 +755,21 @@ TEST_F(LargePipelineTest, RandomEndsLeaveNothing) {
       std::mt19937 random(static_cast<unsigned>(t));
       for (int i = 0; i < kCalls; ++i) {
         const auto call = std::make_shared<LargeCall>();
-        call->Begin(pipeline.get());
+        call->begin(pipeline.get());
         int steps = static_cast<int>(random() % 20);
         const auto go_on = [&] { return steps-- > 0; };
-        if (go_on()) call->Open();
-        if (go_on()) call->Write();
-        for (int64_t at = 0; at < kOperand && go_on(); at += 16) call->Chunk(at, 16);
-        if (go_on()) call->Commit();
-        while (go_on() && call->Write()) {
+        if (go_on()) call->open();
+        if (go_on()) call->write();
+        for (int64_t at = 0; at < kOperand && go_on(); at += 16) call->chunk(at, 16);
+        if (go_on()) call->commit();
+        while (go_on() && call->write()) {
         }
-        call->End();
+        call->end();
       }
     });
   }
   for (std::thread& client : clients) client.join();
-  ExpectAllGivenBack();
+  expect_all_given_back();
   EXPECT_EQ(pipeline->stats().load.waiting, 0);
 }
 

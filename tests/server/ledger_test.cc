@@ -26,8 +26,8 @@ TEST(Ledger, CountsWhatIsReserved) {
   Ledger ledger({.max_bytes = 100, .max_requests = 10}, &clock);
   {
     Reservation a, b;
-    EXPECT_TRUE(ledger.Admit("", 60, &a).ok());
-    EXPECT_TRUE(ledger.Admit("", 40, &b).ok());
+    EXPECT_TRUE(ledger.admit("", 60, &a).ok());
+    EXPECT_TRUE(ledger.admit("", 40, &b).ok());
     EXPECT_EQ(ledger.usage().bytes, 100);
     EXPECT_EQ(ledger.usage().requests, 2);
     Reservation moved = std::move(a);
@@ -42,20 +42,20 @@ TEST(Ledger, RefusesBytesThatDoNotFit) {
   FakeClock clock;
   Ledger ledger({.max_bytes = 100, .max_requests = 10}, &clock);
   Reservation a, b;
-  ASSERT_TRUE(ledger.Admit("", 60, &a).ok());
-  const Error error = ledger.Admit("", 41, &b);
+  ASSERT_TRUE(ledger.admit("", 60, &a).ok());
+  const Error error = ledger.admit("", 41, &b);
   EXPECT_EQ(error.code, StatusCode::kResourceExhausted);
   EXPECT_EQ(error.reason, Reason::kOverloadedBytes);
   EXPECT_GT(error.retry_after, absl::ZeroDuration());
   EXPECT_EQ(ledger.usage().requests, 1);
-  EXPECT_TRUE(ledger.Admit("", 40, &b).ok());
+  EXPECT_TRUE(ledger.admit("", 40, &b).ok());
 }
 
 TEST(Ledger, WhatNeverFitsIsNotToBeTriedAgain) {
   FakeClock clock;
   Ledger ledger({.max_bytes = 100, .max_requests = 10}, &clock);
   Reservation a;
-  const Error error = ledger.Admit("", 101, &a);
+  const Error error = ledger.admit("", 101, &a);
   EXPECT_EQ(error.reason, Reason::kOverloadedBytes);
   EXPECT_EQ(error.retry_after, absl::ZeroDuration());
 }
@@ -64,12 +64,12 @@ TEST(Ledger, AnAdmittedRequestMayGrowWhereThereIsRoomAlsoWhenDraining) {
   FakeClock clock;
   Ledger ledger({.max_bytes = 100, .max_requests = 1}, &clock);
   Reservation request;
-  ASSERT_TRUE(ledger.Admit("", 60, &request).ok());
-  ledger.StartDrain();
+  ASSERT_TRUE(ledger.admit("", 60, &request).ok());
+  ledger.start_drain();
   {
     Reservation more, too_much;
-    EXPECT_FALSE(ledger.Extend(41, &too_much));
-    EXPECT_TRUE(ledger.Extend(40, &more));
+    EXPECT_FALSE(ledger.extend(41, &too_much));
+    EXPECT_TRUE(ledger.extend(40, &more));
     EXPECT_EQ(more.bytes(), 40);
     EXPECT_EQ(ledger.usage().bytes, 100);
     EXPECT_EQ(ledger.usage().requests, 1);
@@ -82,55 +82,55 @@ TEST(Ledger, RefusesRequestsBeyondTheLimit) {
   FakeClock clock;
   Ledger ledger({.max_bytes = 100, .max_requests = 2}, &clock);
   Reservation a, b, c;
-  ASSERT_TRUE(ledger.Admit("", 0, &a).ok());
-  ASSERT_TRUE(ledger.Admit("", 0, &b).ok());
-  EXPECT_EQ(ledger.Admit("", 0, &c).reason, Reason::kOverloadedRequests);
+  ASSERT_TRUE(ledger.admit("", 0, &a).ok());
+  ASSERT_TRUE(ledger.admit("", 0, &b).ok());
+  EXPECT_EQ(ledger.admit("", 0, &c).reason, Reason::kOverloadedRequests);
   a = Reservation();
-  EXPECT_TRUE(ledger.Admit("", 0, &c).ok());
+  EXPECT_TRUE(ledger.admit("", 0, &c).ok());
 }
 
 TEST(Ledger, DrainRefusesEverything) {
   FakeClock clock;
   Ledger ledger({}, &clock);
-  ledger.StartDrain();
+  ledger.start_drain();
   Reservation a;
-  const Error error = ledger.Admit("", 1, &a);
+  const Error error = ledger.admit("", 1, &a);
   EXPECT_EQ(error.code, StatusCode::kUnavailable);
   EXPECT_EQ(error.reason, Reason::kDraining);
   EXPECT_GT(error.retry_after, absl::ZeroDuration());
 }
 
 // 10 requests in memory, one leaving every `pace`: what a refused client is told.
-absl::Duration DelayAt(absl::Duration pace) {
+absl::Duration delay_at(absl::Duration pace) {
   FakeClock clock;
   Ledger ledger({.max_bytes = 1000, .max_requests = 10}, &clock);
   std::vector<Reservation> held(10);
-  for (Reservation& r : held) EXPECT_TRUE(ledger.Admit("", 100, &r).ok());
+  for (Reservation& r : held) EXPECT_TRUE(ledger.admit("", 100, &r).ok());
   for (int i = 0; i < 200; ++i) {
-    clock.Advance(pace);
+    clock.advance(pace);
     held[i % 10] = Reservation();
-    EXPECT_TRUE(ledger.Admit("", 100, &held[i % 10]).ok());
+    EXPECT_TRUE(ledger.admit("", 100, &held[i % 10]).ok());
   }
   Reservation refused;
-  return ledger.Admit("", 100, &refused).retry_after;
+  return ledger.admit("", 100, &refused).retry_after;
 }
 
 TEST(Ledger, RetryDelayFollowsTheBacklog) {
   // Half of ten requests, at that pace.
-  EXPECT_NEAR(absl::ToDoubleSeconds(DelayAt(absl::Milliseconds(20))), 0.1, 0.01);
-  EXPECT_NEAR(absl::ToDoubleSeconds(DelayAt(absl::Milliseconds(200))), 1.0, 0.2);
-  EXPECT_EQ(DelayAt(absl::Microseconds(10)), absl::Milliseconds(10));
-  EXPECT_EQ(DelayAt(absl::Seconds(60)), absl::Seconds(10));
+  EXPECT_NEAR(absl::ToDoubleSeconds(delay_at(absl::Milliseconds(20))), 0.1, 0.01);
+  EXPECT_NEAR(absl::ToDoubleSeconds(delay_at(absl::Milliseconds(200))), 1.0, 0.2);
+  EXPECT_EQ(delay_at(absl::Microseconds(10)), absl::Milliseconds(10));
+  EXPECT_EQ(delay_at(absl::Seconds(60)), absl::Seconds(10));
 }
 
 TEST(Ledger, RetryDelayBeforeAnythingLeftIsTheAgeOfTheBacklog) {
   FakeClock clock;
   Ledger ledger({.max_bytes = 1000, .max_requests = 1}, &clock);
   Reservation a, b;
-  ASSERT_TRUE(ledger.Admit("", 1, &a).ok());
-  EXPECT_EQ(ledger.Admit("", 1, &b).retry_after, absl::Milliseconds(10));
-  clock.Advance(absl::Seconds(3));
-  EXPECT_EQ(ledger.Admit("", 1, &b).retry_after, absl::Seconds(3));
+  ASSERT_TRUE(ledger.admit("", 1, &a).ok());
+  EXPECT_EQ(ledger.admit("", 1, &b).retry_after, absl::Milliseconds(10));
+  clock.advance(absl::Seconds(3));
+  EXPECT_EQ(ledger.admit("", 1, &b).retry_after, absl::Seconds(3));
 }
 
 // --- the queue ----------------------------------------------------------------------------------
@@ -140,11 +140,11 @@ constexpr int64_t kMiB = 1 << 20;
 // A call that waits, and what it was told.
 class Waiter final : public AdmissionWaiter {
  public:
-  void OnAdmitted(Reservation r) override {
+  void on_admitted(Reservation r) override {
     reservation = std::move(r);
     ++told;
   }
-  void OnRefused(Error e) override {
+  void on_refused(Error e) override {
     error = std::move(e);
     ++told;
   }
@@ -159,10 +159,10 @@ class LedgerQueue : public testing::Test {
  protected:
   static constexpr int64_t kLimit = 64 * kMiB;
 
-  Admission Enter(const Peer& peer, int64_t bytes, Waiter* waiter, absl::Time deadline = absl::InfiniteFuture()) {
+  Admission enter(const Peer& peer, int64_t bytes, Waiter* waiter, absl::Time deadline = absl::InfiniteFuture()) {
     Reservation reservation;
     Error error;
-    const Admission result = ledger_.Enter({peer, bytes, deadline}, waiter, &reservation, &error);
+    const Admission result = ledger_.enter({peer, bytes, deadline}, waiter, &reservation, &error);
     if (result == Admission::kAdmitted) waiter->reservation = std::move(reservation);
     if (result == Admission::kRefused) waiter->error = std::move(error);
     return result;
@@ -175,8 +175,8 @@ class LedgerQueue : public testing::Test {
 
 TEST_F(LedgerQueue, AClaimThatDoesNotFitWaitsForRoom) {
   Waiter first, second;
-  EXPECT_EQ(Enter("a", 40 * kMiB, &first), Admission::kAdmitted);
-  EXPECT_EQ(Enter("b", 40 * kMiB, &second), Admission::kWaits);
+  EXPECT_EQ(enter("a", 40 * kMiB, &first), Admission::kAdmitted);
+  EXPECT_EQ(enter("b", 40 * kMiB, &second), Admission::kWaits);
   EXPECT_EQ(ledger_.usage().waiting, 1);
   EXPECT_EQ(ledger_.usage().bytes, 40 * kMiB);
   first.reservation = Reservation();
@@ -189,11 +189,11 @@ TEST_F(LedgerQueue, AClaimThatDoesNotFitWaitsForRoom) {
 TEST_F(LedgerQueue, TheQueueIsBoundedAndSoIsOnePeersPartOfIt) {
   Ledger ledger({.max_bytes = kLimit, .max_requests = 100, .max_waiting = 4, .peer_percent = 75}, &clock_);
   Reservation all, none;
-  ASSERT_TRUE(ledger.Admit("a", kLimit, &all).ok());
+  ASSERT_TRUE(ledger.admit("a", kLimit, &all).ok());
   std::array<Waiter, 6> waiters;
   Error error;
   const auto enter = [&](const Peer& peer, size_t waiter) {
-    return ledger.Enter({peer, 40 * kMiB}, &waiters[waiter], &none, &error);
+    return ledger.enter({peer, 40 * kMiB}, &waiters[waiter], &none, &error);
   };
   for (size_t i = 0; i < 3; ++i) EXPECT_EQ(enter("a", i), Admission::kWaits);
   EXPECT_EQ(enter("a", 3), Admission::kRefused);
@@ -205,40 +205,40 @@ TEST_F(LedgerQueue, TheQueueIsBoundedAndSoIsOnePeersPartOfIt) {
   EXPECT_EQ(enter("c", 5), Admission::kRefused);
   EXPECT_THAT(error.message, HasSubstr("4 requests wait for memory"));
   // A place that is left is free again.
-  EXPECT_TRUE(ledger.Leave(&waiters[0]));
+  EXPECT_TRUE(ledger.leave(&waiters[0]));
   EXPECT_EQ(enter("c", 5), Admission::kWaits);
-  for (const size_t i : {1, 2, 4, 5}) EXPECT_TRUE(ledger.Leave(&waiters[i]));
+  for (const size_t i : {1, 2, 4, 5}) EXPECT_TRUE(ledger.leave(&waiters[i]));
 }
 
 TEST_F(LedgerQueue, AClaimLargerThanThePeersShareIsServedAlone) {
   Waiter whole;
-  EXPECT_EQ(Enter("a", kLimit, &whole), Admission::kAdmitted);
-  EXPECT_EQ(Enter("a", kLimit + 1, &whole), Admission::kRefused);
+  EXPECT_EQ(enter("a", kLimit, &whole), Admission::kAdmitted);
+  EXPECT_EQ(enter("a", kLimit + 1, &whole), Admission::kRefused);
   EXPECT_EQ(whole.error.retry_after, absl::ZeroDuration());
 }
 
 TEST_F(LedgerQueue, SmallClaimsPassLargeOnes) {
   Waiter first, large, small, other;
-  ASSERT_EQ(Enter("a", 45 * kMiB, &first), Admission::kAdmitted);
-  ASSERT_EQ(Enter("b", 40 * kMiB, &large), Admission::kWaits);
-  EXPECT_EQ(Enter("b", 1000, &small), Admission::kAdmitted);
-  EXPECT_EQ(Enter("c", 1000, &other), Admission::kAdmitted);
+  ASSERT_EQ(enter("a", 45 * kMiB, &first), Admission::kAdmitted);
+  ASSERT_EQ(enter("b", 40 * kMiB, &large), Admission::kWaits);
+  EXPECT_EQ(enter("b", 1000, &small), Admission::kAdmitted);
+  EXPECT_EQ(enter("c", 1000, &other), Admission::kAdmitted);
 }
 
 TEST_F(LedgerQueue, TheLastOfTheMemoryIsForSmallClaims) {
   Waiter first, large, small;
-  ASSERT_EQ(Enter("a", 46 * kMiB, &first), Admission::kAdmitted);
-  EXPECT_EQ(Enter("b", 18 * kMiB, &large), Admission::kWaits);
-  EXPECT_EQ(Enter("c", 1000, &small), Admission::kAdmitted);
-  EXPECT_TRUE(ledger_.Leave(&large));
+  ASSERT_EQ(enter("a", 46 * kMiB, &first), Admission::kAdmitted);
+  EXPECT_EQ(enter("b", 18 * kMiB, &large), Admission::kWaits);
+  EXPECT_EQ(enter("c", 1000, &small), Admission::kAdmitted);
+  EXPECT_TRUE(ledger_.leave(&large));
 }
 
 TEST_F(LedgerQueue, OnePeersShareLeavesRoomForTheOthers) {
   Waiter first, second, other;
-  ASSERT_EQ(Enter("a", 40 * kMiB, &first), Admission::kAdmitted);
-  EXPECT_EQ(Enter("a", 10 * kMiB, &second), Admission::kWaits);  // beyond three quarters
-  EXPECT_EQ(Enter("b", 10 * kMiB, &other), Admission::kWaits);   // behind it for a moment only
-  clock_.Advance(absl::ZeroDuration());
+  ASSERT_EQ(enter("a", 40 * kMiB, &first), Admission::kAdmitted);
+  EXPECT_EQ(enter("a", 10 * kMiB, &second), Admission::kWaits);  // beyond three quarters
+  EXPECT_EQ(enter("b", 10 * kMiB, &other), Admission::kWaits);   // behind it for a moment only
+  clock_.advance(absl::ZeroDuration());
   EXPECT_TRUE(other.admitted());
   EXPECT_FALSE(second.admitted());
   first.reservation = Reservation();
@@ -247,9 +247,9 @@ TEST_F(LedgerQueue, OnePeersShareLeavesRoomForTheOthers) {
 
 TEST_F(LedgerQueue, PeersTakeTurns) {
   Waiter first, a[3], b[3];
-  ASSERT_EQ(Enter("c", 48 * kMiB, &first), Admission::kAdmitted);
-  for (Waiter& w : a) ASSERT_EQ(Enter("a", 30 * kMiB, &w), Admission::kWaits);
-  for (Waiter& w : b) ASSERT_EQ(Enter("b", 30 * kMiB, &w), Admission::kWaits);
+  ASSERT_EQ(enter("c", 48 * kMiB, &first), Admission::kAdmitted);
+  for (Waiter& w : a) ASSERT_EQ(enter("a", 30 * kMiB, &w), Admission::kWaits);
+  for (Waiter& w : b) ASSERT_EQ(enter("b", 30 * kMiB, &w), Admission::kWaits);
   first.reservation = Reservation();
   EXPECT_TRUE(a[0].admitted());
   EXPECT_TRUE(b[0].admitted());
@@ -259,21 +259,21 @@ TEST_F(LedgerQueue, PeersTakeTurns) {
   a[1].reservation = Reservation();
   EXPECT_FALSE(a[2].admitted() && b[1].admitted());
   EXPECT_TRUE(a[2].admitted() || b[1].admitted());
-  for (Waiter& w : a) ledger_.Leave(&w);
-  for (Waiter& w : b) ledger_.Leave(&w);
+  for (Waiter& w : a) ledger_.leave(&w);
+  for (Waiter& w : b) ledger_.leave(&w);
 }
 
 TEST_F(LedgerQueue, WhatWaitsTooLongIsRefusedWithATimeToComeBack) {
   Waiter first, patient, hurried;
-  ASSERT_EQ(Enter("a", 45 * kMiB, &first), Admission::kAdmitted);
-  ASSERT_EQ(Enter("b", 40 * kMiB, &patient), Admission::kWaits);
-  ASSERT_EQ(Enter("b", 40 * kMiB, &hurried, clock_.Now() + absl::Seconds(2)), Admission::kWaits);
-  clock_.Advance(absl::Seconds(2));
+  ASSERT_EQ(enter("a", 45 * kMiB, &first), Admission::kAdmitted);
+  ASSERT_EQ(enter("b", 40 * kMiB, &patient), Admission::kWaits);
+  ASSERT_EQ(enter("b", 40 * kMiB, &hurried, clock_.now() + absl::Seconds(2)), Admission::kWaits);
+  clock_.advance(absl::Seconds(2));
   EXPECT_EQ(hurried.error.code, StatusCode::kResourceExhausted);
   EXPECT_EQ(hurried.error.reason, Reason::kOverloadedBytes);
   EXPECT_GT(hurried.error.retry_after, absl::ZeroDuration());
   EXPECT_EQ(patient.told, 0);
-  clock_.Advance(absl::Seconds(28));
+  clock_.advance(absl::Seconds(28));
   EXPECT_EQ(patient.error.reason, Reason::kQueueTimeout);
   EXPECT_GT(patient.error.retry_after, absl::ZeroDuration());
   EXPECT_EQ(ledger_.usage().waiting, 0);
@@ -282,16 +282,16 @@ TEST_F(LedgerQueue, WhatWaitsTooLongIsRefusedWithATimeToComeBack) {
 // Ten requests a second leave; beyond what a deadline of a second leaves time for, claims are refused at once.
 TEST_F(LedgerQueue, WhatCannotMeetItsDeadlineIsRefusedAtOnce) {
   std::vector<Waiter> held(4);
-  for (Waiter& w : held) ASSERT_EQ(Enter("a", kMiB, &w), Admission::kAdmitted);
+  for (Waiter& w : held) ASSERT_EQ(enter("a", kMiB, &w), Admission::kAdmitted);
   for (int i = 0; i < 20; ++i) {
-    clock_.Advance(absl::Milliseconds(100));
+    clock_.advance(absl::Milliseconds(100));
     held[i % 4].reservation = Reservation();
-    ASSERT_EQ(Enter("a", kMiB, &held[i % 4], clock_.Now() + absl::Seconds(1)), Admission::kAdmitted) << i;
+    ASSERT_EQ(enter("a", kMiB, &held[i % 4], clock_.now() + absl::Seconds(1)), Admission::kAdmitted) << i;
   }
   std::vector<Waiter> more(20);
   int admitted = 0;
   for (Waiter& w : more) {
-    const Admission result = Enter("a", kMiB, &w, clock_.Now() + absl::Seconds(1));
+    const Admission result = enter("a", kMiB, &w, clock_.now() + absl::Seconds(1));
     if (result == Admission::kAdmitted) {
       ++admitted;
       continue;
@@ -304,43 +304,43 @@ TEST_F(LedgerQueue, WhatCannotMeetItsDeadlineIsRefusedAtOnce) {
   EXPECT_LE(admitted, 6);
   // Another size, another peer, and no deadline: none of these is kept back.
   Waiter small, other, patient;
-  EXPECT_EQ(Enter("a", 1000, &small, clock_.Now() + absl::Seconds(1)), Admission::kAdmitted);
-  EXPECT_EQ(Enter("b", kMiB, &other, clock_.Now() + absl::Seconds(1)), Admission::kAdmitted);
-  EXPECT_EQ(Enter("a", kMiB, &patient), Admission::kAdmitted);
+  EXPECT_EQ(enter("a", 1000, &small, clock_.now() + absl::Seconds(1)), Admission::kAdmitted);
+  EXPECT_EQ(enter("b", kMiB, &other, clock_.now() + absl::Seconds(1)), Admission::kAdmitted);
+  EXPECT_EQ(enter("a", kMiB, &patient), Admission::kAdmitted);
 }
 
 TEST_F(LedgerQueue, WhoLeavesIsToldNothing) {
   Waiter first, second;
-  ASSERT_EQ(Enter("a", 45 * kMiB, &first), Admission::kAdmitted);
-  ASSERT_EQ(Enter("b", 40 * kMiB, &second), Admission::kWaits);
-  EXPECT_TRUE(ledger_.Leave(&second));
-  EXPECT_FALSE(ledger_.Leave(&second));
-  EXPECT_FALSE(ledger_.Leave(&first));
+  ASSERT_EQ(enter("a", 45 * kMiB, &first), Admission::kAdmitted);
+  ASSERT_EQ(enter("b", 40 * kMiB, &second), Admission::kWaits);
+  EXPECT_TRUE(ledger_.leave(&second));
+  EXPECT_FALSE(ledger_.leave(&second));
+  EXPECT_FALSE(ledger_.leave(&first));
   first.reservation = Reservation();
-  clock_.Advance(absl::Minutes(1));
+  clock_.advance(absl::Minutes(1));
   EXPECT_EQ(second.told, 0);
 }
 
 TEST_F(LedgerQueue, DrainRefusesWhatWaits) {
   Waiter first, second;
-  ASSERT_EQ(Enter("a", 45 * kMiB, &first), Admission::kAdmitted);
-  ASSERT_EQ(Enter("b", 40 * kMiB, &second), Admission::kWaits);
-  ledger_.StartDrain();
+  ASSERT_EQ(enter("a", 45 * kMiB, &first), Admission::kAdmitted);
+  ASSERT_EQ(enter("b", 40 * kMiB, &second), Admission::kWaits);
+  ledger_.start_drain();
   EXPECT_EQ(second.error.reason, Reason::kDraining);
   EXPECT_EQ(second.told, 1);
-  EXPECT_EQ(ledger_.Resize(&first.reservation, 46 * kMiB).reason, Reason::kDraining);
+  EXPECT_EQ(ledger_.resize(&first.reservation, 46 * kMiB).reason, Reason::kDraining);
 }
 
 TEST_F(LedgerQueue, AReservationIsMadeExact) {
   Waiter first, second;
-  ASSERT_EQ(Enter("a", 45 * kMiB, &first), Admission::kAdmitted);
-  ASSERT_EQ(Enter("b", 40 * kMiB, &second), Admission::kWaits);
-  EXPECT_TRUE(ledger_.Resize(&first.reservation, 10 * kMiB).ok());
+  ASSERT_EQ(enter("a", 45 * kMiB, &first), Admission::kAdmitted);
+  ASSERT_EQ(enter("b", 40 * kMiB, &second), Admission::kWaits);
+  EXPECT_TRUE(ledger_.resize(&first.reservation, 10 * kMiB).ok());
   EXPECT_TRUE(second.admitted());
   EXPECT_EQ(ledger_.usage().bytes, 50 * kMiB);
-  EXPECT_TRUE(ledger_.Resize(&first.reservation, 20 * kMiB).ok());
+  EXPECT_TRUE(ledger_.resize(&first.reservation, 20 * kMiB).ok());
   EXPECT_EQ(ledger_.usage().bytes, 60 * kMiB);
-  EXPECT_EQ(ledger_.Resize(&first.reservation, 30 * kMiB).reason, Reason::kOverloadedBytes);
+  EXPECT_EQ(ledger_.resize(&first.reservation, 30 * kMiB).reason, Reason::kOverloadedBytes);
   EXPECT_EQ(first.reservation.bytes(), 20 * kMiB);
   EXPECT_EQ(ledger_.usage().requests, 2);
 }
@@ -348,20 +348,20 @@ TEST_F(LedgerQueue, AReservationIsMadeExact) {
 // Claims of random sizes from several threads, each of them told once at most, and nothing is left behind.
 TEST(Ledger, StormOfClaims) {
   struct Counted final : public AdmissionWaiter {
-    void OnAdmitted(Reservation r) override { Told(std::move(r)); }
-    void OnRefused(Error) override { Told({}); }
-    void Told(Reservation r) {
+    void on_admitted(Reservation r) override { tell(std::move(r)); }
+    void on_refused(Error) override { tell({}); }
+    void tell(Reservation r) {
       MutexLock lock(&mu);
       reservation = std::move(r);
       ++told;
-      changed.SignalAll();
+      changed.signal_all();
     }
     Mutex mu;
     CondVar changed;
     Reservation reservation;
     int told = 0;
   };
-  const auto clock = MakeSteadyClock();
+  const auto clock = make_steady_clock();
   Ledger ledger({.max_bytes = 8 * kMiB, .max_requests = 100, .peer_percent = 75}, clock.get());
   std::atomic<int64_t> served{0};
   std::vector<std::thread> callers;
@@ -374,15 +374,15 @@ TEST(Ledger, StormOfClaims) {
         Reservation reservation;
         Error error;
         const auto bytes = static_cast<int64_t>(random() % (6 * kMiB));
-        switch (ledger.Enter({peer, bytes, absl::InfiniteFuture()}, &waiter, &reservation, &error)) {
+        switch (ledger.enter({peer, bytes, absl::InfiniteFuture()}, &waiter, &reservation, &error)) {
           case Admission::kRefused:
             ADD_FAILURE() << error.message;
             break;
           case Admission::kWaits:
-            if (random() % 4 == 0 && ledger.Leave(&waiter)) continue;
+            if (random() % 4 == 0 && ledger.leave(&waiter)) continue;
             {
               MutexLock lock(&waiter.mu);
-              while (waiter.told == 0) waiter.changed.Wait(&waiter.mu);
+              while (waiter.told == 0) waiter.changed.wait(&waiter.mu);
             }
             [[fallthrough]];
           case Admission::kAdmitted:

@@ -133,7 +133,7 @@ TEST(Limits, WhatTheMachineCannotKeepIsWarnedOf) {
 }
 
 TEST(Limits, TheSmallestLargeMatrixFitsADefaultServer) {
-  const auto engine = make_host_factor_engine(2);
+  const auto engine = make_host_large_engine(2);
   EXPECT_GT(least_large_bytes(*engine), kMiB);
   EXPECT_LT(least_large_bytes(*engine), limits_of(512 * kMiB, 0).max_large_bytes.value);
 }

@@ -11,7 +11,7 @@ using ::testing::StartsWith;
 
 bool is_loopback(const std::string& text) {
   std::string error;
-  const auto address = ListenAddress::Resolve(text, &error);
+  const auto address = ListenAddress::resolve(text, &error);
   EXPECT_TRUE(address.has_value()) << text << ": " << error;
   return address && address->is_loopback();
 }
@@ -28,22 +28,22 @@ TEST(ListenAddress, LoopbackIsDecidedByTheAddress) {
 
 TEST(ListenAddress, ANameWithoutAnAddressIsSaid) {
   std::string error;
-  EXPECT_FALSE(ListenAddress::Resolve("[fe80::zz]:1", &error).has_value());
+  EXPECT_FALSE(ListenAddress::resolve("[fe80::zz]:1", &error).has_value());
   EXPECT_THAT(error, StartsWith("cannot listen on [fe80::zz]:1: "));
 }
 
 TEST(ListenAddress, WhatWasResolvedIsBound) {
   std::string error;
-  const auto address = ListenAddress::Resolve("127.0.0.1:0", &error);
+  const auto address = ListenAddress::resolve("127.0.0.1:0", &error);
   ASSERT_TRUE(address.has_value()) << error;
-  const ListeningSockets first = ListeningSockets::Open(*address, &error);
-  const ListeningSockets second = ListeningSockets::Open(*address, &error);  // another free port
+  const ListeningSockets first = ListeningSockets::open(*address, &error);
+  const ListeningSockets second = ListeningSockets::open(*address, &error);  // another free port
   ASSERT_FALSE(first.empty() || second.empty()) << error;
   EXPECT_THAT(first.address(), StartsWith("127.0.0.1:"));
   EXPECT_NE(first.address(), second.address());
   EXPECT_NE(first.address(), address->text());
-  const auto taken = ListenAddress::Resolve(first.address(), &error);
-  EXPECT_TRUE(ListeningSockets::Open(*taken, &error).empty());
+  const auto taken = ListenAddress::resolve(first.address(), &error);
+  EXPECT_TRUE(ListeningSockets::open(*taken, &error).empty());
   EXPECT_THAT(error, HasSubstr(first.address() + ": Address already in use"));
 }
 

@@ -25,7 +25,7 @@ TEST(PeerAddress, AUnixSocketIsOnePeer) {
 }
 
 TEST(PeerAddress, AForwardedAddressIsBelievedOfTrustedProxiesAlone) {
-  const auto proxies = TrustedProxies::Parse("10.0.0.0/8, 2001:db8:ff::/48");
+  const auto proxies = TrustedProxies::parse("10.0.0.0/8, 2001:db8:ff::/48");
   ASSERT_TRUE(proxies.has_value());
   EXPECT_EQ(peer_of("ipv4:192.0.2.7:1", "203.0.113.9", *proxies), "192.0.2.7");
   EXPECT_EQ(peer_of("ipv4:10.1.2.3:1", "203.0.113.9", *proxies), "203.0.113.9");
@@ -35,7 +35,7 @@ TEST(PeerAddress, AForwardedAddressIsBelievedOfTrustedProxiesAlone) {
 }
 
 TEST(PeerAddress, TheClientsOwnWordsInAForwardedListAreNot) {
-  const auto proxies = TrustedProxies::Parse("10.0.0.0/8");
+  const auto proxies = TrustedProxies::parse("10.0.0.0/8");
   EXPECT_EQ(peer_of("ipv4:10.1.2.3:1", "1.1.1.1, 203.0.113.9, 10.9.9.9", *proxies), "203.0.113.9");
   EXPECT_EQ(peer_of("ipv4:10.1.2.3:1", "nonsense", *proxies), "10.1.2.3");
   EXPECT_EQ(peer_of("ipv4:10.1.2.3:1", "10.9.9.9", *proxies), "10.9.9.9");
@@ -43,13 +43,13 @@ TEST(PeerAddress, TheClientsOwnWordsInAForwardedListAreNot) {
 
 TEST(PeerAddress, ListsOfProxiesAreChecked) {
   for (const char* wrong : {"proxy.example", "10.0.0.0/33", "10.0.0.0/-1", "10.0.0.0/x", "::/129", "1.2.3"}) {
-    EXPECT_FALSE(TrustedProxies::Parse(wrong).has_value()) << wrong;
+    EXPECT_FALSE(TrustedProxies::parse(wrong).has_value()) << wrong;
   }
-  EXPECT_TRUE(TrustedProxies::Parse("")->empty());
-  EXPECT_TRUE(TrustedProxies::Parse("0.0.0.0/0")->contains(*parse_ip("8.8.8.8")));
-  EXPECT_FALSE(TrustedProxies::Parse("0.0.0.0/0")->contains(*parse_ip("2001:db8::1")));
-  EXPECT_TRUE(TrustedProxies::Parse("10.16.0.0/12")->contains(*parse_ip("10.31.255.255")));
-  EXPECT_FALSE(TrustedProxies::Parse("10.16.0.0/12")->contains(*parse_ip("10.32.0.0")));
+  EXPECT_TRUE(TrustedProxies::parse("")->empty());
+  EXPECT_TRUE(TrustedProxies::parse("0.0.0.0/0")->contains(*parse_ip("8.8.8.8")));
+  EXPECT_FALSE(TrustedProxies::parse("0.0.0.0/0")->contains(*parse_ip("2001:db8::1")));
+  EXPECT_TRUE(TrustedProxies::parse("10.16.0.0/12")->contains(*parse_ip("10.31.255.255")));
+  EXPECT_FALSE(TrustedProxies::parse("10.16.0.0/12")->contains(*parse_ip("10.32.0.0")));
 }
 
 }  // namespace

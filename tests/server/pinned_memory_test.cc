@@ -29,7 +29,7 @@ struct Pins {
   }
 };
 
-void ExpectUsage(const PinnedMemory& memory, size_t in_use, size_t kept) {
+void expect_usage(const PinnedMemory& memory, size_t in_use, size_t kept) {
   EXPECT_EQ(memory.usage().in_use, static_cast<int64_t>(in_use));
   EXPECT_EQ(memory.usage().kept, static_cast<int64_t>(kept));
 }
@@ -40,16 +40,16 @@ TEST(PinnedMemory, ABlockIsPinnedOnceAndUsedAgain) {
     PinnedMemory memory(8 * kMiB, pins.pin());
     void* first = nullptr;
     {
-      const HostBlock block = memory.Allocate(kMiB - 5);
+      const HostBlock block = memory.allocate(kMiB - 5);
       first = block.data();
       std::memset(block.data(), 1, block.size());
       EXPECT_EQ(block.size(), kMiB - 5);
     }
-    ExpectUsage(memory, 0, kMiB);
-    const HostBlock again = memory.Allocate(kMiB);
+    expect_usage(memory, 0, kMiB);
+    const HostBlock again = memory.allocate(kMiB);
     EXPECT_EQ(again.data(), first);
     EXPECT_EQ(pins.made, 1);
-    ExpectUsage(memory, kMiB, 0);
+    expect_usage(memory, kMiB, 0);
   }
   EXPECT_EQ(*pins.held, 0);
 }
@@ -59,19 +59,19 @@ TEST(PinnedMemory, BeyondTheLimitAndBelowAClassTheHeapServes) {
   PinnedMemory memory(2 * kMiB, pins.pin());
   std::vector<HostBlock> blocks;
   for (const size_t bytes : {size_t{0}, size_t{1}, size_t{4096}, kMiB, kMiB, kMiB, 40 * kMiB}) {
-    blocks.push_back(memory.Allocate(bytes));
+    blocks.push_back(memory.allocate(bytes));
     if (bytes > 0) std::memset(blocks.back().data(), 7, bytes);
   }
   EXPECT_EQ(pins.made, 2);
-  ExpectUsage(memory, 2 * kMiB, 0);
+  expect_usage(memory, 2 * kMiB, 0);
   EXPECT_EQ(memory.usage().limit, static_cast<int64_t>(2 * kMiB));
 }
 
 TEST(PinnedMemory, WhatCannotBePinnedComesFromTheHeap) {
   PinnedMemory memory(int64_t{1} << 40, [](size_t) { return std::shared_ptr<void>(); });
-  const HostBlock block = memory.Allocate(kMiB);
+  const HostBlock block = memory.allocate(kMiB);
   std::memset(block.data(), 3, block.size());
-  ExpectUsage(memory, 0, 0);
+  expect_usage(memory, 0, 0);
 }
 
 TEST(PinnedMemory, ManyThreads) {
@@ -81,7 +81,7 @@ TEST(PinnedMemory, ManyThreads) {
     threads.emplace_back([&memory, t] {
       for (int i = 0; i < 200; ++i) {
         const size_t bytes = (kMiB / 4) << (i % 4);
-        const HostBlock block = memory.Allocate(bytes);
+        const HostBlock block = memory.allocate(bytes);
         std::memset(block.data(), t, 64);
         EXPECT_EQ(static_cast<const unsigned char*>(block.data())[63], t);
       }

@@ -22,7 +22,7 @@ struct TestMemory final : public RequestMemory {
   ~TestMemory() override {
     if (freed != nullptr) freed->store(true);
   }
-  void* AllocateResults(absl::Span<const ResultPart> parts) override {
+  void* allocate_results(absl::Span<const ResultPart> parts) override {
     size_t bytes = 0;
     for (const ResultPart& part : parts) bytes += result_bytes(part);
     values.resize(bytes / sizeof(double));
@@ -37,9 +37,9 @@ struct TestMemory final : public RequestMemory {
 class Ticket {
  public:
   // Blocks until the request is answered.
-  const Answer& Wait() {
+  const Answer& wait() {
     MutexLock lock(&mu_);
-    while (!answer_.has_value()) answered_.Wait(&mu_);
+    while (!answer_.has_value()) answered_.wait(&mu_);
     return *answer_;
   }
   bool done() {
@@ -50,14 +50,14 @@ class Ticket {
     MutexLock lock(&mu_);
     return calls_;
   }
-  Reason reason() { return Wait().error.reason; }
+  Reason reason() { return wait().error.reason; }
   bool memory_freed() const { return freed->load(); }
 
-  void Done(Answer answer) {
+  void done(Answer answer) {
     MutexLock lock(&mu_);
     ++calls_;
     answer_ = std::move(answer);
-    answered_.SignalAll();
+    answered_.signal_all();
   }
 
   RequestHandle handle;
@@ -77,7 +77,7 @@ inline constexpr int64_t kMatrixBytes = 4 * sizeof(double);
 inline constexpr int64_t kLedgerBytes = kMatrixBytes + 2 * sizeof(double) + 1 + sizeof(MatrixException);
 
 // count matrices, the i-th filled with first + i.
-inline Request MakeRequest(int64_t count, double first, const TicketPtr& ticket) {
+inline Request make_request(int64_t count, double first, const TicketPtr& ticket) {
   auto memory = std::make_shared<TestMemory>();
   memory->freed = ticket->freed;
   memory->payload.resize(4 * count);
@@ -95,12 +95,12 @@ inline Request MakeRequest(int64_t count, double first, const TicketPtr& ticket)
 class PipelineHarness {
  public:
   // One entry of `lanes` a device. Inline execution is off unless options ask for it, so that every batch meets a lane.
-  static PipelineOptions Defaults() {
+  static PipelineOptions defaults() {
     PipelineOptions options;
     options.inline_work = absl::ZeroDuration();
     return options;
   }
-  explicit PipelineHarness(const PipelineOptions& options = Defaults(), const std::vector<int>& lanes = {1}) {
+  explicit PipelineHarness(const PipelineOptions& options = defaults(), const std::vector<int>& lanes = {1}) {
     std::vector<std::unique_ptr<Device>> devices;
     for (size_t i = 0; i < lanes.size(); ++i) {
       controls.push_back(std::make_shared<FakeDeviceControl>());
@@ -117,37 +117,37 @@ class PipelineHarness {
     pipeline = std::make_unique<Pipeline>(options, std::move(devices), &clock, &recorder);
   }
   ~PipelineHarness() {
-    for (auto& control : controls) control->Open();
-    if (pipeline != nullptr) pipeline->Drain(absl::InfiniteDuration());
+    for (auto& control : controls) control->open();
+    if (pipeline != nullptr) pipeline->drain(absl::InfiniteDuration());
   }
 
   FakeDeviceControl& device(int i = 0) { return *controls[i]; }
 
-  TicketPtr Submit(Request request, const TicketPtr& ticket) {
-    ticket->handle = pipeline->Submit(std::move(request), [ticket](Answer answer) { ticket->Done(std::move(answer)); });
+  TicketPtr submit(Request request, const TicketPtr& ticket) {
+    ticket->handle = pipeline->submit(std::move(request), [ticket](Answer answer) { ticket->done(std::move(answer)); });
     return ticket;
   }
-  TicketPtr Submit(int64_t count, double first = 1, absl::Time deadline = absl::InfiniteFuture()) {
+  TicketPtr submit(int64_t count, double first = 1, absl::Time deadline = absl::InfiniteFuture()) {
     const auto ticket = std::make_shared<Ticket>();
-    Request request = MakeRequest(count, first, ticket);
+    Request request = make_request(count, first, ticket);
     request.deadline = deadline;
-    return Submit(std::move(request), ticket);
+    return submit(std::move(request), ticket);
   }
   // A key of its own for each `key` >= 1.
-  TicketPtr SubmitKey(int key, int64_t count, const Peer& peer = "") {
+  TicketPtr submit_key(int key, int64_t count, const Peer& peer = "") {
     const auto ticket = std::make_shared<Ticket>();
-    Request request = MakeRequest(count, 1, ticket);
+    Request request = make_request(count, 1, ticket);
     own_options(&request)->method = Method::kBisection;
     own_options(&request)->tolerance = 1e-3 * key;
     request.peer = peer;
-    return Submit(std::move(request), ticket);
+    return submit(std::move(request), ticket);
   }
   // Closes the gate of device 0 and occupies its lane with a batch of one matrix.
-  TicketPtr Occupy(int device_index = 0) {
-    device(device_index).Close();
+  TicketPtr occupy(int device_index = 0) {
+    device(device_index).close();
     const size_t before = device(device_index).seen().size();
-    TicketPtr ticket = Submit(1);
-    device(device_index).AwaitBegun(before + 1);
+    TicketPtr ticket = submit(1);
+    device(device_index).await_begun(before + 1);
     return ticket;
   }
 

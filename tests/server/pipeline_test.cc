@@ -24,77 +24,77 @@ using absl::StatusCode;
 TEST(Pipeline, MistakesAreAnsweredBeforeAnythingIsReserved) {
   PipelineHarness h;
   const auto ticket = std::make_shared<Ticket>();
-  Request request = MakeRequest(2, 1, ticket);
+  Request request = make_request(2, 1, ticket);
   request.payload_bytes -= 1;
-  h.Submit(std::move(request), ticket);
+  h.submit(std::move(request), ticket);
   EXPECT_TRUE(ticket->done());
-  EXPECT_EQ(ticket->Wait().error.code, StatusCode::kInvalidArgument);
-  EXPECT_EQ(ticket->Wait().error.field, "matrices.data");
+  EXPECT_EQ(ticket->wait().error.code, StatusCode::kInvalidArgument);
+  EXPECT_EQ(ticket->wait().error.field, "matrices.data");
   EXPECT_EQ(h.recorder.admitted_bytes(), 0);
   EXPECT_TRUE(ticket->memory->values.empty());
 }
 
 TEST(Pipeline, EmptyBatchGetsAnEmptyAnswer) {
   PipelineHarness h;
-  h.device().Close();  // no device is asked
-  const TicketPtr t = h.Submit(0);
+  h.device().close();  // no device is asked
+  const TicketPtr t = h.submit(0);
   EXPECT_TRUE(t->done());
-  EXPECT_TRUE(t->Wait().error.ok());
-  EXPECT_EQ(t->Wait().method, Method::kBidiagonal);
-  EXPECT_TRUE(t->Wait().exceptions.empty());
+  EXPECT_TRUE(t->wait().error.ok());
+  EXPECT_EQ(t->wait().method, Method::kBidiagonal);
+  EXPECT_TRUE(t->wait().exceptions.empty());
 }
 
 // A list of as many exceptions as there are matrices is in memory beside them, should all of them be bad.
 TEST(Pipeline, TheLedgerHasRoomForAListOfAllMatrices) {
   PipelineHarness h;
   constexpr int64_t kCount = 1000;
-  const TicketPtr first = h.Occupy();
+  const TicketPtr first = h.occupy();
   const int64_t before = h.pipeline->stats().inflight_bytes;
-  const TicketPtr many = h.Submit(kCount);
+  const TicketPtr many = h.submit(kCount);
   const int64_t counted = h.pipeline->stats().inflight_bytes - before;
   EXPECT_GE(counted, kCount * static_cast<int64_t>(kMatrixBytes + 2 * sizeof(double) + sizeof(MatrixException)));
-  h.device().Open();
-  EXPECT_TRUE(many->Wait().error.ok());
+  h.device().open();
+  EXPECT_TRUE(many->wait().error.ok());
 }
 
 TEST(Pipeline, OverloadOfBytesIsRefusedAtOnce) {
-  PipelineOptions options = PipelineHarness::Defaults();
+  PipelineOptions options = PipelineHarness::defaults();
   options.max_inflight_bytes = 10 * kLedgerBytes;
   PipelineHarness h(options);
-  const TicketPtr first = h.Occupy();
-  const TicketPtr fits = h.Submit(9);
-  const TicketPtr refused = h.Submit(1);
+  const TicketPtr first = h.occupy();
+  const TicketPtr fits = h.submit(9);
+  const TicketPtr refused = h.submit(1);
   EXPECT_TRUE(refused->done());
-  EXPECT_EQ(refused->Wait().error.code, StatusCode::kResourceExhausted);
+  EXPECT_EQ(refused->wait().error.code, StatusCode::kResourceExhausted);
   EXPECT_EQ(refused->reason(), Reason::kOverloadedBytes);
-  EXPECT_GT(refused->Wait().error.retry_after, absl::ZeroDuration());
+  EXPECT_GT(refused->wait().error.retry_after, absl::ZeroDuration());
   EXPECT_EQ(h.pipeline->stats().inflight_bytes, 10 * kLedgerBytes);
-  h.device().Open();
-  EXPECT_TRUE(fits->Wait().error.ok());
+  h.device().open();
+  EXPECT_TRUE(fits->wait().error.ok());
 }
 
 TEST(Pipeline, OverloadOfRequestsIsRefusedAtOnce) {
-  PipelineOptions options = PipelineHarness::Defaults();
+  PipelineOptions options = PipelineHarness::defaults();
   options.max_inflight_requests = 2;
   PipelineHarness h(options);
-  const TicketPtr first = h.Occupy();
-  const TicketPtr second = h.Submit(1);
-  EXPECT_EQ(h.Submit(1)->reason(), Reason::kOverloadedRequests);
+  const TicketPtr first = h.occupy();
+  const TicketPtr second = h.submit(1);
+  EXPECT_EQ(h.submit(1)->reason(), Reason::kOverloadedRequests);
   EXPECT_EQ(h.pipeline->stats().inflight_requests, 2);
-  h.pipeline->Cancel(second->handle);
-  EXPECT_EQ(h.Submit(1)->reason(), Reason::kOverloadedRequests);  // its caller still holds the memory
+  h.pipeline->cancel(second->handle);
+  EXPECT_EQ(h.submit(1)->reason(), Reason::kOverloadedRequests);  // its caller still holds the memory
   second->memory.reset();
-  const TicketPtr third = h.Submit(1);
+  const TicketPtr third = h.submit(1);
   EXPECT_FALSE(third->done());
-  h.device().Open();
-  EXPECT_TRUE(third->Wait().error.ok());
+  h.device().open();
+  EXPECT_TRUE(third->wait().error.ok());
 }
 
 TEST(Pipeline, ReservationIsReturnedWithTheMemory) {
   PipelineHarness h;
-  const TicketPtr t = h.Submit(5);
-  EXPECT_TRUE(t->Wait().error.ok());
-  ASSERT_TRUE(h.pipeline->Drain(absl::InfiniteDuration()));
+  const TicketPtr t = h.submit(5);
+  EXPECT_TRUE(t->wait().error.ok());
+  ASSERT_TRUE(h.pipeline->drain(absl::InfiniteDuration()));
   EXPECT_EQ(h.pipeline->stats().inflight_bytes, 5 * kLedgerBytes);  // the reply is not sent yet
   t->memory.reset();
   EXPECT_EQ(h.pipeline->stats().inflight_bytes, 0);
@@ -104,7 +104,7 @@ TEST(Pipeline, ReservationIsReturnedWithTheMemory) {
 
 TEST(Pipeline, NoMemoryForTheResultsIsAnOverload) {
   struct Exhausted final : public RequestMemory {
-    void* AllocateResults(absl::Span<const ResultPart>) override { throw std::bad_alloc(); }
+    void* allocate_results(absl::Span<const ResultPart>) override { throw std::bad_alloc(); }
     double payload[4] = {};
   };
   PipelineHarness h;
@@ -116,32 +116,32 @@ TEST(Pipeline, NoMemoryForTheResultsIsAnOverload) {
   request.payload_bytes = sizeof memory->payload;
   request.memory = memory;
   const auto ticket = std::make_shared<Ticket>();
-  h.Submit(std::move(request), ticket);
-  EXPECT_EQ(ticket->Wait().error.code, StatusCode::kResourceExhausted);
+  h.submit(std::move(request), ticket);
+  EXPECT_EQ(ticket->wait().error.code, StatusCode::kResourceExhausted);
   EXPECT_EQ(ticket->reason(), Reason::kOverloadedBytes);
 }
 
 TEST(Pipeline, DeadlineCountsFromTheClockOfThePipeline) {
   PipelineHarness h;
   const auto ticket = std::make_shared<Ticket>();
-  Request request = MakeRequest(1, 1, ticket);
-  request.arrival = h.clock.Now() - absl::Milliseconds(2);
-  h.Submit(std::move(request), ticket);
-  EXPECT_EQ(ticket->Wait().timing.total, absl::Milliseconds(2));
+  Request request = make_request(1, 1, ticket);
+  request.arrival = h.clock.now() - absl::Milliseconds(2);
+  h.submit(std::move(request), ticket);
+  EXPECT_EQ(ticket->wait().timing.total, absl::Milliseconds(2));
 }
 
 TEST(Pipeline, AnswersMaySubmitAndCancel) {
   PipelineHarness h;
   const auto second = std::make_shared<Ticket>();
   const auto first = std::make_shared<Ticket>();
-  Request request = MakeRequest(1, 1, first);
-  h.pipeline->Submit(std::move(request), [&](Answer answer) {  // would deadlock, were it called under a lock
-    h.Submit(MakeRequest(1, 2, second), second);
-    h.pipeline->Cancel(second->handle);
-    first->Done(std::move(answer));
+  Request request = make_request(1, 1, first);
+  h.pipeline->submit(std::move(request), [&](Answer answer) {  // would deadlock, were it called under a lock
+    h.submit(make_request(1, 2, second), second);
+    h.pipeline->cancel(second->handle);
+    first->done(std::move(answer));
   });
-  first->Wait();
-  second->Wait();
+  first->wait();
+  second->wait();
   EXPECT_EQ(second->calls(), 1);
 }
 
@@ -152,28 +152,28 @@ TEST(Pipeline, AnswersMaySubmitAndCancel) {
 TEST(Pipeline, RandomCancelsLeaveNothingBehind) {
   for (unsigned seed = 0; seed < 5; ++seed) {
     std::mt19937 random(seed);
-    PipelineOptions options = PipelineHarness::Defaults();
+    PipelineOptions options = PipelineHarness::defaults();
     options.max_batch_matrices = 64;
     options.min_split_bytes = 16 * kMatrixBytes;
     if (seed % 2 == 1) options.inline_work = absl::Microseconds(20);
     PipelineHarness h(options, {1, 2});
     std::vector<TicketPtr> tickets;
     for (int i = 0; i < 1000; ++i) {
-      h.device(random() % 2).Open();
+      h.device(random() % 2).open();
       const auto ticket = std::make_shared<Ticket>();
-      Request request = MakeRequest(static_cast<int64_t>(random() % 200), 1, ticket);
+      Request request = make_request(static_cast<int64_t>(random() % 200), 1, ticket);
       if (random() % 2 == 0) own_options(&request)->method = Method::kJacobi;
-      if (random() % 3 == 0) request.deadline = h.clock.Now() + absl::Microseconds(random() % 5000);
+      if (random() % 3 == 0) request.deadline = h.clock.now() + absl::Microseconds(random() % 5000);
       // Inline work with a shut gate would stop this very thread.
-      if (options.inline_work == absl::ZeroDuration()) h.device(random() % 2).Close();
-      h.Submit(std::move(request), ticket);
+      if (options.inline_work == absl::ZeroDuration()) h.device(random() % 2).close();
+      h.submit(std::move(request), ticket);
       ticket->memory.reset();
       tickets.push_back(ticket);
-      if (random() % 4 != 0) h.pipeline->Cancel(tickets[random() % tickets.size()]->handle);
-      if (random() % 8 == 0) h.clock.Advance(absl::Microseconds(random() % 1000));
+      if (random() % 4 != 0) h.pipeline->cancel(tickets[random() % tickets.size()]->handle);
+      if (random() % 8 == 0) h.clock.advance(absl::Microseconds(random() % 1000));
     }
-    for (auto& control : h.controls) control->Open();
-    EXPECT_TRUE(h.pipeline->Drain(absl::InfiniteDuration()));
+    for (auto& control : h.controls) control->open();
+    EXPECT_TRUE(h.pipeline->drain(absl::InfiniteDuration()));
     for (const TicketPtr& t : tickets) {
       EXPECT_EQ(t->calls(), 1);
       EXPECT_TRUE(t->memory_freed());
@@ -186,12 +186,12 @@ TEST(Pipeline, RandomCancelsLeaveNothingBehind) {
 
 // Several callers, two real host devices, a real clock: right values or an honest error for everybody.
 TEST(Pipeline, StormOverHostDevices) {
-  const auto clock = MakeSteadyClock();
+  const auto clock = make_steady_clock();
   NullRecorder recorder;
   PipelineOptions options;
   options.max_batch_matrices = 500;
   options.max_inflight_requests = 64;
-  Pipeline pipeline(options, MakeHostDevices(2, 2, Simd::kBest), clock.get(), &recorder);
+  Pipeline pipeline(options, make_host_devices(2, 2, Simd::kBest), clock.get(), &recorder);
   std::atomic<int> right{0}, cancelled{0}, expired{0}, overloaded{0}, other{0};
   const auto caller = [&](unsigned seed) {
     std::mt19937 random(seed);
@@ -199,9 +199,9 @@ TEST(Pipeline, StormOverHostDevices) {
     for (int i = 0; i < 250; ++i) {
       const auto ticket = std::make_shared<Ticket>();
       const int64_t count = 1 + static_cast<int64_t>(random() % 1000);
-      Request request = MakeRequest(count, 1, ticket);  // the singular values of a constant 2 x 2 matrix c: 2 c and 0
-      if (random() % 4 == 0) request.deadline = clock->Now() + absl::Microseconds(random() % 300);
-      ticket->handle = pipeline.Submit(std::move(request), [&, ticket](Answer answer) {
+      Request request = make_request(count, 1, ticket);  // the singular values of a constant 2 x 2 matrix c: 2 c and 0
+      if (random() % 4 == 0) request.deadline = clock->now() + absl::Microseconds(random() % 300);
+      ticket->handle = pipeline.submit(std::move(request), [&, ticket](Answer answer) {
         bool is_right = true;
         for (size_t j = 0; answer.error.ok() && j < ticket->memory->values.size() / 2; ++j) {
           is_right &= std::abs(ticket->memory->values[2 * j] - 2.0 * static_cast<double>(j + 1)) < 1e-9;
@@ -223,21 +223,21 @@ TEST(Pipeline, StormOverHostDevices) {
           default:
             other++;
         }
-        ticket->Done(std::move(answer));
+        ticket->done(std::move(answer));
       });
       tickets.push_back(ticket);
-      if (random() % 4 == 0) pipeline.Cancel(tickets[random() % tickets.size()]->handle);
-      if (random() % 4 == 0) tickets.back()->Wait();
+      if (random() % 4 == 0) pipeline.cancel(tickets[random() % tickets.size()]->handle);
+      if (random() % 4 == 0) tickets.back()->wait();
     }
     for (const TicketPtr& t : tickets) {
-      t->Wait();
+      t->wait();
       EXPECT_EQ(t->calls(), 1);
     }
   };
   std::vector<std::thread> callers;
   for (unsigned seed = 0; seed < 4; ++seed) callers.emplace_back(caller, seed);
   for (std::thread& t : callers) t.join();
-  EXPECT_TRUE(pipeline.Drain(absl::InfiniteDuration()));
+  EXPECT_TRUE(pipeline.drain(absl::InfiniteDuration()));
   EXPECT_EQ(right + cancelled + expired + overloaded, 1000);
   EXPECT_EQ(other, 0);
   EXPECT_GT(right, 0);
@@ -247,9 +247,9 @@ TEST(Pipeline, StormOverHostDevices) {
 // A pipeline may go as soon as its answers are in: no thread of it may look back.
 TEST(Pipeline, DestructionRightAfterTheAnswer) {
   for (int i = 0; i < 500; ++i) {
-    PipelineHarness h(PipelineHarness::Defaults(), {1, 1});
-    const TicketPtr a = h.Submit(2), b = h.SubmitKey(1, 2);
-    a->Wait(), b->Wait();
+    PipelineHarness h(PipelineHarness::defaults(), {1, 1});
+    const TicketPtr a = h.submit(2), b = h.submit_key(1, 2);
+    a->wait(), b->wait();
     a->memory.reset(), b->memory.reset();
     h.pipeline.reset();
   }
@@ -257,9 +257,9 @@ TEST(Pipeline, DestructionRightAfterTheAnswer) {
 
 // Requests come from several threads while the server drains: what was accepted is computed, the rest is told so.
 TEST(Pipeline, DrainUnderLoadLosesNothing) {
-  const auto clock = MakeSteadyClock();
+  const auto clock = make_steady_clock();
   NullRecorder recorder;
-  Pipeline pipeline({}, MakeHostDevices(1, 1, Simd::kBest), clock.get(), &recorder);
+  Pipeline pipeline({}, make_host_devices(1, 1, Simd::kBest), clock.get(), &recorder);
   std::atomic<int> submitted{0}, answered{0}, served{0}, draining{0};
   std::atomic<bool> stop{false};
   std::vector<std::thread> callers;
@@ -267,9 +267,9 @@ TEST(Pipeline, DrainUnderLoadLosesNothing) {
     callers.emplace_back([&] {
       while (!stop.load()) {
         const auto ticket = std::make_shared<Ticket>();
-        Request request = MakeRequest(300, 1, ticket);
+        Request request = make_request(300, 1, ticket);
         ++submitted;
-        pipeline.Submit(std::move(request), [&](Answer answer) {
+        pipeline.submit(std::move(request), [&](Answer answer) {
           if (answer.error.ok()) ++served;
           if (answer.error.reason == Reason::kDraining) ++draining;
           ++answered;
@@ -280,7 +280,7 @@ TEST(Pipeline, DrainUnderLoadLosesNothing) {
     });
   }
   while (served.load() < 50) std::this_thread::yield();
-  EXPECT_TRUE(pipeline.Drain(absl::InfiniteDuration()));
+  EXPECT_TRUE(pipeline.drain(absl::InfiniteDuration()));
   const int served_by_then = served.load();
   for (std::thread& t : callers) t.join();
   EXPECT_EQ(answered.load(), submitted.load());

@@ -17,11 +17,11 @@ using Begun = Stream::Begun;
 using ::testing::IsEmpty;
 using ::testing::UnorderedElementsAre;
 
-bool Nothing(const Next& next) { return !next.write.has_value() && !next.read && !next.finish; }
+bool nothing(const Next& next) { return !next.write.has_value() && !next.read && !next.finish; }
 
-Begun Read(Stream* stream, uint64_t id, bool expect_read) {
+Begun read(Stream* stream, uint64_t id, bool expect_read) {
   Next next;
-  const Begun begun = stream->OnRead(id, &next);
+  const Begun begun = stream->on_read(id, &next);
   EXPECT_EQ(next.read, expect_read);
   EXPECT_FALSE(next.finish);
   return begun;
@@ -29,100 +29,100 @@ Begun Read(Stream* stream, uint64_t id, bool expect_read) {
 
 TEST(ResultStream, ReadsUntilTheWindowIsFull) {
   Stream stream(2);
-  EXPECT_TRUE(stream.Opened().read);
-  EXPECT_EQ(Read(&stream, 1, true), Begun::kAccepted);
-  EXPECT_EQ(Read(&stream, 2, false), Begun::kAccepted);
+  EXPECT_TRUE(stream.opened().read);
+  EXPECT_EQ(read(&stream, 1, true), Begun::kAccepted);
+  EXPECT_EQ(read(&stream, 2, false), Begun::kAccepted);
   EXPECT_EQ(stream.in_flight(), 2u);
 
-  const Next answered = stream.OnAnswer(2, "two");  // in the order of their being ready
+  const Next answered = stream.on_answer(2, "two");  // in the order of their being ready
   EXPECT_EQ(answered.write, "two");
   EXPECT_FALSE(answered.read);  // the slot is taken until the answer is written
-  const Next waiting = stream.OnAnswer(1, "one");
-  EXPECT_TRUE(Nothing(waiting));  // one write at a time
-  const Next written = stream.OnWritten();
+  const Next waiting = stream.on_answer(1, "one");
+  EXPECT_TRUE(nothing(waiting));  // one write at a time
+  const Next written = stream.on_written();
   EXPECT_EQ(written.write, "one");
   EXPECT_TRUE(written.read);
-  EXPECT_TRUE(Nothing(stream.OnWritten()));  // a read is under way
+  EXPECT_TRUE(nothing(stream.on_written()));  // a read is under way
 }
 
 TEST(ResultStream, SlowReaderStopsReading) {
   Stream stream(3);
-  stream.Opened();
-  Read(&stream, 1, true);
-  Read(&stream, 2, true);
-  Read(&stream, 3, false);
-  for (uint64_t id : {1, 2, 3}) EXPECT_FALSE(stream.OnAnswer(id, "x").read);
-  EXPECT_TRUE(stream.OnWritten().read);
+  stream.opened();
+  read(&stream, 1, true);
+  read(&stream, 2, true);
+  read(&stream, 3, false);
+  for (uint64_t id : {1, 2, 3}) EXPECT_FALSE(stream.on_answer(id, "x").read);
+  EXPECT_TRUE(stream.on_written().read);
 }
 
 TEST(ResultStream, DuplicateIdIsRefusedAndTakesASlot) {
   Stream stream(2);
-  stream.Opened();
-  EXPECT_EQ(Read(&stream, 7, true), Begun::kAccepted);
-  EXPECT_EQ(Read(&stream, 7, false), Begun::kDuplicate);
-  EXPECT_EQ(stream.OnRefused("duplicate").write, "duplicate");
-  EXPECT_TRUE(stream.OnWritten().read);
+  stream.opened();
+  EXPECT_EQ(read(&stream, 7, true), Begun::kAccepted);
+  EXPECT_EQ(read(&stream, 7, false), Begun::kDuplicate);
+  EXPECT_EQ(stream.on_refused("duplicate").write, "duplicate");
+  EXPECT_TRUE(stream.on_written().read);
   EXPECT_EQ(stream.in_flight(), 1u);
-  EXPECT_EQ(stream.OnAnswer(7, "seven").write, "seven");
-  EXPECT_EQ(Read(&stream, 7, false), Begun::kAccepted);  // answered: it may be used again
+  EXPECT_EQ(stream.on_answer(7, "seven").write, "seven");
+  EXPECT_EQ(read(&stream, 7, false), Begun::kAccepted);  // answered: it may be used again
 }
 
 TEST(ResultStream, FinishesWhenTheLastAnswerIsWritten) {
   Stream stream(4);
-  stream.Opened();
-  Read(&stream, 1, true);
-  Read(&stream, 2, true);
-  EXPECT_TRUE(Nothing(stream.OnReadsClosed()));
-  EXPECT_FALSE(stream.OnAnswer(1, "one").finish);
-  EXPECT_FALSE(stream.OnAnswer(2, "two").finish);
-  EXPECT_FALSE(stream.OnWritten().finish);
-  EXPECT_TRUE(stream.OnWritten().finish);
+  stream.opened();
+  read(&stream, 1, true);
+  read(&stream, 2, true);
+  EXPECT_TRUE(nothing(stream.on_reads_closed()));
+  EXPECT_FALSE(stream.on_answer(1, "one").finish);
+  EXPECT_FALSE(stream.on_answer(2, "two").finish);
+  EXPECT_FALSE(stream.on_written().finish);
+  EXPECT_TRUE(stream.on_written().finish);
 }
 
 TEST(ResultStream, EmptyStreamFinishesAtHalfClose) {
   Stream stream(4);
-  stream.Opened();
-  EXPECT_TRUE(stream.OnReadsClosed().finish);
-  EXPECT_TRUE(Nothing(stream.OnReadsClosed()));
+  stream.opened();
+  EXPECT_TRUE(stream.on_reads_closed().finish);
+  EXPECT_TRUE(nothing(stream.on_reads_closed()));
 }
 
 TEST(ResultStream, BreakingHandsOutWhatIsToBeCancelledAndWaitsForIt) {
   Stream stream(4);
-  stream.Opened();
+  stream.opened();
   for (uint64_t id : {1, 2, 3}) {
-    Read(&stream, id, true);
-    EXPECT_TRUE(stream.Attach(id, static_cast<int>(id) * 10));
+    read(&stream, id, true);
+    EXPECT_TRUE(stream.attach(id, static_cast<int>(id) * 10));
   }
-  EXPECT_EQ(stream.OnAnswer(3, "three").write, "three");
+  EXPECT_EQ(stream.on_answer(3, "three").write, "three");
   std::vector<int> handles;
-  EXPECT_TRUE(Nothing(stream.OnBroken(&handles)));
+  EXPECT_TRUE(nothing(stream.on_broken(&handles)));
   EXPECT_THAT(handles, UnorderedElementsAre(10, 20));
-  EXPECT_TRUE(Nothing(stream.OnBroken(&handles)));
+  EXPECT_TRUE(nothing(stream.on_broken(&handles)));
   EXPECT_THAT(handles, IsEmpty());
-  EXPECT_TRUE(Nothing(stream.OnReadsClosed()));
-  EXPECT_TRUE(Nothing(stream.OnAnswer(1, "late")));
-  EXPECT_TRUE(stream.OnAnswer(2, "late").finish);
+  EXPECT_TRUE(nothing(stream.on_reads_closed()));
+  EXPECT_TRUE(nothing(stream.on_answer(1, "late")));
+  EXPECT_TRUE(stream.on_answer(2, "late").finish);
 }
 
 TEST(ResultStream, HandleThatComesAfterTheBreakIsTheCallersToCancel) {
   Stream stream(4);
-  stream.Opened();
-  Read(&stream, 1, true);
+  stream.opened();
+  read(&stream, 1, true);
   std::vector<int> handles;
-  stream.OnBroken(&handles);
+  stream.on_broken(&handles);
   EXPECT_THAT(handles, IsEmpty());
-  EXPECT_FALSE(stream.Attach(1, 10));
-  EXPECT_TRUE(stream.OnAnswer(1, "cancelled").finish);
+  EXPECT_FALSE(stream.attach(1, 10));
+  EXPECT_TRUE(stream.on_answer(1, "cancelled").finish);
 }
 
 TEST(ResultStream, HandleOfAnAnsweredRequestIsForgotten) {
   Stream stream(4);
-  stream.Opened();
-  Read(&stream, 1, true);
-  stream.OnAnswer(1, "one");
-  EXPECT_TRUE(stream.Attach(1, 10));
+  stream.opened();
+  read(&stream, 1, true);
+  stream.on_answer(1, "one");
+  EXPECT_TRUE(stream.attach(1, 10));
   std::vector<int> handles;
-  stream.OnBroken(&handles);
+  stream.on_broken(&handles);
   EXPECT_THAT(handles, IsEmpty());
 }
 
@@ -136,20 +136,20 @@ TEST(ResultStream, InvariantsHoldUnderRandomEvents) {
     std::set<uint64_t> in_flight;
     size_t unwritten = 0, to_read = random() % 30;
     const auto act = [&](const Next& next) {
-      EXPECT_FALSE(finished && !Nothing(next));
+      EXPECT_FALSE(finished && !nothing(next));
       EXPECT_FALSE(next.read && reading);
       EXPECT_FALSE(next.write.has_value() && writing);
       reading |= next.read;
       writing |= next.write.has_value();
       finished |= next.finish;
     };
-    act(stream.Opened());
+    act(stream.opened());
     for (int step = 0; step < 1000 && !finished; ++step) {
       const unsigned event = random() % 3;
       if (event == 0 && reading) {
         reading = false;
         if (to_read == 0) {
-          act(stream.OnReadsClosed());
+          act(stream.on_reads_closed());
           continue;
         }
         --to_read;
@@ -157,18 +157,18 @@ TEST(ResultStream, InvariantsHoldUnderRandomEvents) {
         EXPECT_LE(unwritten, window);
         const uint64_t id = random() % 8;
         Next next;
-        const bool is_new = stream.OnRead(id, &next) == Begun::kAccepted;
+        const bool is_new = stream.on_read(id, &next) == Begun::kAccepted;
         EXPECT_EQ(is_new, in_flight.insert(id).second);
         act(next);
-        if (!is_new) act(stream.OnRefused("duplicate"));
+        if (!is_new) act(stream.on_refused("duplicate"));
       } else if (event == 1 && !in_flight.empty()) {
         const uint64_t id = *in_flight.begin();
         in_flight.erase(id);
-        act(stream.OnAnswer(id, "answer"));
+        act(stream.on_answer(id, "answer"));
       } else if (event == 2 && writing) {
         writing = false;
         --unwritten;
-        act(stream.OnWritten());
+        act(stream.on_written());
       }
     }
     EXPECT_TRUE(finished) << seed;

@@ -18,9 +18,9 @@ class SmallFileTest : public ::testing::Test {
   }
   ~SmallFileTest() override { std::filesystem::remove_all(directory_); }
 
-  std::string Path(const std::string& name) const { return directory_ + "/" + name; }
-  static void Put(const std::string& path, const std::string& text) { std::ofstream(path) << text; }
-  static std::string Get(const std::string& path) {
+  std::string path(const std::string& name) const { return directory_ + "/" + name; }
+  static void put(const std::string& path, const std::string& text) { std::ofstream(path) << text; }
+  static std::string get(const std::string& path) {
     std::ifstream file(path);
     return {std::istreambuf_iterator<char>(file), {}};
   }
@@ -29,56 +29,56 @@ class SmallFileTest : public ::testing::Test {
 };
 
 TEST_F(SmallFileTest, ReadsWhatAFileHolds) {
-  Put(Path("a"), "some\ntext");
-  EXPECT_EQ(read_small_file(Path("a"), 9, &text_), "");
+  put(path("a"), "some\ntext");
+  EXPECT_EQ(read_small_file(path("a"), 9, &text_), "");
   EXPECT_EQ(text_, "some\ntext");
 }
 
 TEST_F(SmallFileTest, FollowsLinksToRead) {
-  Put(Path("a"), "text");
-  std::filesystem::create_symlink("a", Path("b"));
-  EXPECT_EQ(read_small_file(Path("b"), 100, &text_), "");
+  put(path("a"), "text");
+  std::filesystem::create_symlink("a", path("b"));
+  EXPECT_EQ(read_small_file(path("b"), 100, &text_), "");
   EXPECT_EQ(text_, "text");
 }
 
 TEST_F(SmallFileTest, SaysWhyItCannotRead) {
-  Put(Path("empty"), "");
-  Put(Path("long"), std::string(10001, 'x'));
-  ASSERT_EQ(mkfifo(Path("pipe").c_str(), 0600), 0);
-  EXPECT_EQ(read_small_file(Path("none"), 100, &text_), "No such file or directory");
+  put(path("empty"), "");
+  put(path("long"), std::string(10001, 'x'));
+  ASSERT_EQ(mkfifo(path("pipe").c_str(), 0600), 0);
+  EXPECT_EQ(read_small_file(path("none"), 100, &text_), "No such file or directory");
   EXPECT_EQ(read_small_file(directory_, 100, &text_), "it is a directory");
   EXPECT_EQ(read_small_file("/dev/zero", 100, &text_), "it is not a regular file");
-  EXPECT_EQ(read_small_file(Path("pipe"), 100, &text_), "it is not a regular file");
-  EXPECT_EQ(read_small_file(Path("empty"), 100, &text_), "it is empty");
-  EXPECT_EQ(read_small_file(Path("long"), 10000, &text_), "it has more than 10000 bytes");
+  EXPECT_EQ(read_small_file(path("pipe"), 100, &text_), "it is not a regular file");
+  EXPECT_EQ(read_small_file(path("empty"), 100, &text_), "it is empty");
+  EXPECT_EQ(read_small_file(path("long"), 10000, &text_), "it has more than 10000 bytes");
   if (geteuid() != 0) {
-    ASSERT_EQ(chmod(Path("long").c_str(), 0), 0);
-    EXPECT_EQ(read_small_file(Path("long"), 20000, &text_), "Permission denied");
+    ASSERT_EQ(chmod(path("long").c_str(), 0), 0);
+    EXPECT_EQ(read_small_file(path("long"), 20000, &text_), "Permission denied");
   }
 }
 
 TEST_F(SmallFileTest, WritesAllOfItAndLeavesNothingBeside) {
-  Put(Path("a"), "what was there before");
-  EXPECT_EQ(write_small_file(Path("a"), "new"), "");
-  EXPECT_EQ(Get(Path("a")), "new");
+  put(path("a"), "what was there before");
+  EXPECT_EQ(write_small_file(path("a"), "new"), "");
+  EXPECT_EQ(get(path("a")), "new");
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(directory_), {}), 1);
 }
 
 TEST_F(SmallFileTest, FollowsNoLinkToWrite) {
-  Put(Path("victim"), "precious");
-  const std::string temporary = Path("a") + "." + std::to_string(getpid()) + ".tmp";
-  for (const std::string& link : {Path("a"), temporary}) std::filesystem::create_symlink("victim", link);
-  EXPECT_EQ(write_small_file(Path("a"), "new"), "");
-  EXPECT_EQ(Get(Path("victim")), "precious");
-  EXPECT_FALSE(std::filesystem::is_symlink(Path("a")));
-  EXPECT_EQ(Get(Path("a")), "new");
+  put(path("victim"), "precious");
+  const std::string temporary = path("a") + "." + std::to_string(getpid()) + ".tmp";
+  for (const std::string& link : {path("a"), temporary}) std::filesystem::create_symlink("victim", link);
+  EXPECT_EQ(write_small_file(path("a"), "new"), "");
+  EXPECT_EQ(get(path("victim")), "precious");
+  EXPECT_FALSE(std::filesystem::is_symlink(path("a")));
+  EXPECT_EQ(get(path("a")), "new");
   EXPECT_FALSE(std::filesystem::exists(std::filesystem::symlink_status(temporary)));
 }
 
 TEST_F(SmallFileTest, SaysWhyItCannotWrite) {
-  EXPECT_EQ(write_small_file(Path("none/a"), "x"), "No such file or directory");
-  std::filesystem::create_directory(Path("directory"));
-  EXPECT_EQ(write_small_file(Path("directory"), "x"), "Is a directory");
+  EXPECT_EQ(write_small_file(path("none/a"), "x"), "No such file or directory");
+  std::filesystem::create_directory(path("directory"));
+  EXPECT_EQ(write_small_file(path("directory"), "x"), "Is a directory");
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(directory_), {}), 1);
 }
 

@@ -13,7 +13,7 @@ namespace {
 
 constexpr int64_t kMax64 = std::numeric_limits<int64_t>::max();
 
-Request Good() {
+Request good() {
   Request request;
   request.problem = {4, 3, DType::kC64, Order::kRowMajor};
   request.count = 10;
@@ -23,19 +23,19 @@ Request Good() {
 
 TEST(Validate, GoodRequestGetsItsPlan) {
   Validated validated;
-  const Error error = Validate(Good(), {}, &validated);
+  const Error error = validate(good(), {}, &validated);
   EXPECT_TRUE(error.ok()) << error.message;
-  EXPECT_EQ(validated.plan.problem, Good().problem);
+  EXPECT_EQ(validated.plan.problem, good().problem);
   EXPECT_NE(validated.plan.method, Method::kAuto);
   EXPECT_EQ(validated.result_bytes, 10 * 3 * 4);
 }
 
 TEST(Validate, EmptyBatchIsGood) {
-  Request request = Good();
+  Request request = good();
   request.count = 0;
   request.payload_bytes = 0;
   Validated validated;
-  EXPECT_TRUE(Validate(request, {}, &validated).ok());
+  EXPECT_TRUE(validate(request, {}, &validated).ok());
   EXPECT_EQ(validated.result_bytes, 0);
 }
 
@@ -49,10 +49,10 @@ struct BadCase {
 class ValidateBad : public testing::TestWithParam<BadCase> {};
 
 TEST_P(ValidateBad, NamesTheField) {
-  Request request = Good();
+  Request request = good();
   GetParam().spoil(&request);
   Validated validated;
-  const Error error = Validate(request, {}, &validated);
+  const Error error = validate(request, {}, &validated);
   EXPECT_EQ(error.code, absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(error.reason, GetParam().reason);
   EXPECT_EQ(error.field, GetParam().field);
@@ -144,7 +144,7 @@ TEST(Validate, ProductThatOverflowsIsTheCountsMistake) {
   request.count = kMax64 / 4;
   request.payload_bytes = 0;
   Validated validated;
-  const Error error = Validate(request, {.max_matrices = kMax64, .max_message_bytes = kMax64}, &validated);
+  const Error error = validate(request, {.max_matrices = kMax64, .max_message_bytes = kMax64}, &validated);
   EXPECT_EQ(error.field, "matrices.count");
   EXPECT_EQ(error.reason, Reason::kInvalidField);
 }
@@ -156,8 +156,8 @@ TEST(Validate, ReplyOfExactlyTheLimitIsGood) {
   request.payload_bytes = 1600;
   Validated validated;
   const int64_t reply = 100 * (2 * 4 + 5) + 4096;
-  EXPECT_TRUE(Validate(request, {.max_message_bytes = reply}, &validated).ok());
-  EXPECT_EQ(Validate(request, {.max_message_bytes = reply - 1}, &validated).reason, Reason::kReplyTooLarge);
+  EXPECT_TRUE(validate(request, {.max_message_bytes = reply}, &validated).ok());
+  EXPECT_EQ(validate(request, {.max_message_bytes = reply - 1}, &validated).reason, Reason::kReplyTooLarge);
 }
 
 }  // namespace

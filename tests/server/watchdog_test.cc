@@ -30,23 +30,23 @@ TEST(Watchdog, WorkHangsAfterTheLeastTime) {
   FakeClock clock;
   Watchdog watchdog(10 * kSecond, &clock);
   Work work(&watchdog, absl::Milliseconds(1));
-  clock.Advance(9.5 * kSecond);
+  clock.advance(9.5 * kSecond);
   EXPECT_EQ(work.calls, 0);
-  clock.Advance(1.5 * kSecond);
+  clock.advance(1.5 * kSecond);
   EXPECT_EQ(work.calls, 1);
   EXPECT_EQ(work.silent, 10 * kSecond);
-  clock.Advance(100 * kSecond);
+  clock.advance(100 * kSecond);
   EXPECT_EQ(work.calls, 1);
-  EXPECT_TRUE(work.watch->Stop());
+  EXPECT_TRUE(work.watch->stop());
 }
 
 TEST(Watchdog, WorkThatMayTakeLongHasTwentyTimesItsBound) {
   FakeClock clock;
   Watchdog watchdog(10 * kSecond, &clock);
   Work work(&watchdog, 3 * kSecond);
-  clock.Advance(59 * kSecond);
+  clock.advance(59 * kSecond);
   EXPECT_EQ(work.calls, 0);
-  clock.Advance(2 * kSecond);
+  clock.advance(2 * kSecond);
   EXPECT_EQ(work.calls, 1);
 }
 
@@ -54,7 +54,7 @@ TEST(Watchdog, WorkWithoutABoundNeverHangs) {
   FakeClock clock;
   Watchdog watchdog(10 * kSecond, &clock);
   Work work(&watchdog, absl::InfiniteDuration());
-  clock.Advance(10000 * kSecond);
+  clock.advance(10000 * kSecond);
   EXPECT_EQ(work.calls, 0);
 }
 
@@ -63,13 +63,13 @@ TEST(Watchdog, ProgressBeginsTheTimeAnew) {
   Watchdog watchdog(10 * kSecond, &clock);
   Work work(&watchdog, kSecond / 10);
   for (int i = 0; i < 20; ++i) {
-    clock.Advance(9 * kSecond);
-    work.watch->Progress();
+    clock.advance(9 * kSecond);
+    work.watch->progress();
   }
   EXPECT_EQ(work.calls, 0);
-  clock.Advance(9 * kSecond);
+  clock.advance(9 * kSecond);
   EXPECT_EQ(work.calls, 0);
-  clock.Advance(3 * kSecond);
+  clock.advance(3 * kSecond);
   EXPECT_EQ(work.calls, 1);
 }
 
@@ -78,9 +78,9 @@ TEST(Watchdog, WorkThatEndsInTimeIsForgotten) {
   Watchdog watchdog(10 * kSecond, &clock);
   for (int i = 0; i < 10; ++i) {
     Work work(&watchdog, kSecond / 10);
-    clock.Advance(9 * kSecond);
-    EXPECT_FALSE(work.watch->Stop());
-    clock.Advance(9 * kSecond);
+    clock.advance(9 * kSecond);
+    EXPECT_FALSE(work.watch->stop());
+    clock.advance(9 * kSecond);
     EXPECT_EQ(work.calls, 0);
   }
 }
@@ -89,12 +89,12 @@ TEST(Watchdog, EachWorkHasItsOwnTime) {
   FakeClock clock;
   Watchdog watchdog(10 * kSecond, &clock);
   Work first(&watchdog, kSecond / 10);
-  clock.Advance(5 * kSecond);
+  clock.advance(5 * kSecond);
   Work second(&watchdog, kSecond / 10);
-  clock.Advance(6 * kSecond);
+  clock.advance(6 * kSecond);
   EXPECT_EQ(first.calls, 1);
   EXPECT_EQ(second.calls, 0);
-  clock.Advance(5 * kSecond);
+  clock.advance(5 * kSecond);
   EXPECT_EQ(first.calls, 1);
   EXPECT_EQ(second.calls, 1);
 }
@@ -105,30 +105,30 @@ TEST(Watchdog, SetsNoAlarmWhileThereIsNothingToWatch) {
   EXPECT_EQ(clock.next_alarm(), absl::InfiniteFuture());
   {
     Work work(&watchdog, kSecond);
-    EXPECT_EQ(clock.next_alarm(), clock.Now() + kSecond);
+    EXPECT_EQ(clock.next_alarm(), clock.now() + kSecond);
   }
-  clock.Advance(3 * kSecond);
+  clock.advance(3 * kSecond);
   EXPECT_EQ(clock.next_alarm(), absl::InfiniteFuture());
   Work work(&watchdog, kSecond / 10);
-  clock.Advance(11 * kSecond);
+  clock.advance(11 * kSecond);
   EXPECT_EQ(work.calls, 1);
 }
 
 // A clock that goes on while its alarms do not ring, as for a process that was stopped.
 class PausedClock final : public Clock {
  public:
-  absl::Time Now() override { return inner.Now() + paused; }
-  std::unique_ptr<Alarm> MakeAlarm(absl::AnyInvocable<void()> ring) override {
+  absl::Time now() override { return inner.now() + paused; }
+  std::unique_ptr<Alarm> make_alarm(absl::AnyInvocable<void()> ring) override {
     class Shifted final : public Alarm {
      public:
       Shifted(std::unique_ptr<Alarm> alarm, PausedClock* clock) : alarm_(std::move(alarm)), clock_(clock) {}
-      void Set(absl::Time when) override { alarm_->Set(when - clock_->paused); }
+      void set(absl::Time when) override { alarm_->set(when - clock_->paused); }
 
      private:
       const std::unique_ptr<Alarm> alarm_;
       PausedClock* const clock_;
     };
-    return std::make_unique<Shifted>(inner.MakeAlarm(std::move(ring)), this);
+    return std::make_unique<Shifted>(inner.make_alarm(std::move(ring)), this);
   }
   FakeClock inner;
   absl::Duration paused;
@@ -138,11 +138,11 @@ TEST(Watchdog, APauseOfTheProcessMakesNoWorkSuspect) {
   PausedClock clock;
   Watchdog watchdog(10 * kSecond, &clock);
   Work work(&watchdog, kSecond / 10);
-  clock.inner.Advance(3 * kSecond);
+  clock.inner.advance(3 * kSecond);
   clock.paused += absl::Hours(1);
-  clock.inner.Advance(5 * kSecond);
+  clock.inner.advance(5 * kSecond);
   EXPECT_EQ(work.calls, 0);  // the hour counted as two looks at most
-  clock.inner.Advance(3 * kSecond);
+  clock.inner.advance(3 * kSecond);
   EXPECT_EQ(work.calls, 1);
 }
 
@@ -156,10 +156,10 @@ TEST(Watchdog, TheEndOfWorkWaitsForItsCallback) {
     while (!may_go_on) std::this_thread::yield();
     EXPECT_FALSE(stopped);
   });
-  std::thread time([&] { clock.Advance(11 * kSecond); });
+  std::thread time([&] { clock.advance(11 * kSecond); });
   while (!in_callback) std::this_thread::yield();
   std::thread worker([&] {
-    EXPECT_TRUE(watch.Stop());
+    EXPECT_TRUE(watch.stop());
     stopped = true;
   });
   may_go_on = true;
@@ -168,7 +168,7 @@ TEST(Watchdog, TheEndOfWorkWaitsForItsCallback) {
 }
 
 TEST(Watchdog, ManyThreadsWithARealClock) {
-  const auto clock = MakeSteadyClock();
+  const auto clock = make_steady_clock();
   Watchdog watchdog(absl::Milliseconds(2), clock.get());
   std::vector<std::thread> threads;
   for (int t = 0; t < 4; ++t) {
@@ -178,8 +178,8 @@ TEST(Watchdog, ManyThreadsWithARealClock) {
       for (int i = 0; i < 500; ++i) {
         told = 0;
         Watchdog::Watch watch(&watchdog, absl::ZeroDuration(), tell);
-        watch.Progress();
-        const bool hung = watch.Stop();
+        watch.progress();
+        const bool hung = watch.stop();
         EXPECT_EQ(hung, told == 1);
       }
       told = 0;

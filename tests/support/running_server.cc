@@ -99,24 +99,24 @@ RunningServer::RunningServer(std::vector<std::string> flags) : directory_(make_d
 
 RunningServer::~RunningServer() {
   if (!waited_) {
-    EXPECT_EQ(Stop(), 0) << log();
+    EXPECT_EQ(stop(), 0) << log();
   }
   std::filesystem::remove_all(directory_);
 }
 
-void RunningServer::Signal(int signal) const { kill(pid_, signal); }
+void RunningServer::signal(int signal) const { kill(pid_, signal); }
 
-int RunningServer::Stop() {
-  Signal(SIGTERM);
-  return Wait();
+int RunningServer::stop() {
+  signal(SIGTERM);
+  return wait();
 }
 
-int RunningServer::Wait() {
+int RunningServer::wait() {
   int status = 0;
   const bool ended = wait_until([&] { return waitpid(pid_, &status, WNOHANG) == pid_; }, std::chrono::seconds(60));
   if (!ended) {
     ADD_FAILURE() << "the server does not end:\n" << log();
-    Signal(SIGKILL);
+    signal(SIGKILL);
     waitpid(pid_, &status, 0);
   }
   waited_ = true;
@@ -138,7 +138,7 @@ int64_t RunningServer::peak_resident_bytes() const {
   return at == std::string::npos ? 0 : 1024 * std::atoll(status.c_str() + at + 6);
 }
 
-RunningServer::HttpReply RunningServer::Get(const std::string& path) const {
+RunningServer::HttpReply RunningServer::get(const std::string& path) const {
   HttpReply reply;
   const size_t colon = metrics_.rfind(':');
   sockaddr_in to{};
@@ -163,9 +163,9 @@ RunningServer::HttpReply RunningServer::Get(const std::string& path) const {
   return reply;
 }
 
-double RunningServer::Metric(const std::string& name, const std::vector<std::string>& labels) const {
+double RunningServer::metric(const std::string& name, const std::vector<std::string>& labels) const {
   double sum = 0;
-  const std::string text = Get("/metrics").body;
+  const std::string text = get("/metrics").body;
   for (const absl::string_view line : absl::StrSplit(text, '\n')) {
     if (!absl::StartsWith(line, name + "{") && !absl::StartsWith(line, name + " ")) continue;
     bool matches = true;

@@ -30,7 +30,7 @@ class RunningServer {
   // `flags` follow --listen=127.0.0.1:0 --metrics-listen=127.0.0.1:0 --metrics-max-age=0s --drain-delay=0s
   // and may override them. A server that does not come up fails the test at once.
   explicit RunningServer(std::vector<std::string> flags = {});
-  // Stop(), which must give 0.
+  // stop(), which must give 0.
   ~RunningServer();
   RunningServer(const RunningServer&) = delete;
   RunningServer& operator=(const RunningServer&) = delete;
@@ -41,11 +41,11 @@ class RunningServer {
   // Private to this server, removed with it: for certificates and sockets.
   const std::string& directory() const { return directory_; }
 
-  void Signal(int signal) const;
-  // SIGTERM, then Wait().
-  int Stop();
+  void signal(int signal) const;
+  // SIGTERM, then wait().
+  int stop();
   // The exit code, 128 + signal where a signal ended it. A process that does not end in time is killed: a failure.
-  int Wait();
+  int wait();
 
   std::string log() const;
   int64_t resident_bytes() const;
@@ -55,9 +55,9 @@ class RunningServer {
     int code = 0;  // 0: no answer
     std::string body;
   };
-  HttpReply Get(const std::string& path) const;
+  HttpReply get(const std::string& path) const;
   // The sum of all series of `name` whose labels contain every one of `labels`, such as status="OK"; 0 without any.
-  double Metric(const std::string& name, const std::vector<std::string>& labels = {}) const;
+  double metric(const std::string& name, const std::vector<std::string>& labels = {}) const;
 
  private:
   pid_t pid_ = -1;

@@ -5,7 +5,7 @@
 // Method, for m >= n (a wide operand is taken as its adjoint):
 //   1. Columns scaled by powers of two and sorted by norm, rows sorted by their largest entry: P_r A P_c = A' = Q R.
 //      Sorted rows make the QR accurate for graded rows, sorted columns make R's rows graded. An operand that is much
-//      taller than wide need not be copied for it (TallOperand in factor_backend.h).
+//      taller than wide need not be copied for it (TallOperand in large_backend.h).
 //   2. X = R^H (Novakovic, eqs. 1 and 2). Its column norms tell the condition. Within kWarmStartSpread, and unless
 //      Method::kJacobi was asked for: X := X V_0, V_0 an eigenbasis of X^H X. After a QR a bad V_0 costs time, never
 //      accuracy, because X carries its grading in the rows. Else a second QR of the sorted columns, X P = Q_2 R_2, and
@@ -35,9 +35,9 @@
 #include <vector>
 
 #include "engine/algorithms/large/block_jacobi_sweeps.h"
-#include "engine/algorithms/large/factor_backend.h"
+#include "engine/algorithms/large/large_backend.h"
 
-namespace svdserve::factor {
+namespace svdserve::large {
 
 // log2 of the largest ratio of R's row norms for which a warm start is faster.
 inline constexpr int32_t kWarmStartSpread = 17;
@@ -47,14 +47,14 @@ inline constexpr double kUnitRoundoff = 0x1p-53;
 // A row of R below this many u of its columns' norms, and of the largest entries left, is rounding error of the QR.
 inline constexpr double kNegligibleRow = 8;
 
-template <FactorBackend Backend>
+template <LargeBackend Backend>
 class BlockJacobi {
  public:
   using E = typename Backend::Element;
-  using View = FactorView<E>;
+  using View = LargeView<E>;
 
   // All arguments must outlive the object. run() may be called once.
-  BlockJacobi(Backend& backend, const FactorPlan& plan, const FactorOperands& operands, const FactorControl& control)
+  BlockJacobi(Backend& backend, const LargePlan& plan, const LargeOperands& operands, const LargeControl& control)
       : backend_(backend), plan_(plan), operands_(operands), watch_(control), progress_(watch_) {
     const Problem& p = plan.problem;
     hyperbolic_ = plan.options.hyperbolic;
@@ -67,8 +67,8 @@ class BlockJacobi {
     vectors_ = left_columns_ > 0 || right_columns_ > 0;
   }
 
-  // Throws FactorStop for everything but kOk and kNotConverged.
-  FactorOutcome run() {
+  // Throws LargeStop for everything but kOk and kNotConverged.
+  LargeOutcome run() {
     prepare();
     precondition();
     sweep();
@@ -78,14 +78,14 @@ class BlockJacobi {
     outcome_.phases = backend_.phases();
     outcome_.rotations = progress_.state.rotations;
     outcome_.proper_rotations = progress_.state.proper_rotations;
-    progress_.at(FactorStage::kFinish, 1);
+    progress_.at(LargeStage::kFinish, 1);
     return outcome_;
   }
 
  private:
   // Step 1: the tall operand, scaled and sorted, in a_ with the column exponents e_.
   void prepare() {
-    progress_.at(FactorStage::kPrepare, 0);
+    progress_.at(LargeStage::kPrepare, 0);
     backend_.stage("load");
     if constexpr (requires { backend_.tall_operand(plan_, operands_); }) {
       tall_ = backend_.tall_operand(plan_, operands_);
@@ -95,7 +95,7 @@ class BlockJacobi {
     e_ = backend_.exponents(n_);
     const LoadReport report = backend_.load(operands_.matrix, plan_.problem, wide_, a_);
     if (!report.finite) throw non_finite(report);
-    progress_.at(FactorStage::kPrepare, 0.03);
+    progress_.at(LargeStage::kPrepare, 0.03);
     backend_.normalize_columns(a_, e_, false);
     sort_columns(backend_.column_norms(a_, e_));
     backend_.permute_columns(a_, column_order_);
@@ -107,7 +107,7 @@ class BlockJacobi {
     e_ = backend_.exponents(n_);
     const LoadReport report = tall_->scan(e_);
     if (!report.finite) throw non_finite(report);
-    progress_.at(FactorStage::kPrepare, 0.03);
+    progress_.at(LargeStage::kPrepare, 0.03);
     sort_columns(tall_->column_norms());
   }
 
@@ -136,7 +136,7 @@ class BlockJacobi {
 
   // Step 2.
   void precondition() {
-    progress_.at(FactorStage::kPrecondition, 0.05);
+    progress_.at(LargeStage::kPrecondition, 0.05);
     backend_.stage("qr");
     if (tall_ != nullptr) {
       a_ = backend_.matrix(n_, n_);
@@ -202,7 +202,7 @@ class BlockJacobi {
     const auto diagonal = backend_.diagonal(a_);
     for (int64_t j = 0; j < n_; ++j) {
       if (!(diagonal[j] > limit)) {
-        throw FactorStop{FactorStatus::kRankDeficient, "the factor does not have full column rank"};
+        throw LargeStop{LargeStatus::kRankDeficient, "the factor does not have full column rank"};
       }
     }
   }
@@ -212,7 +212,7 @@ class BlockJacobi {
     const auto norms = backend_.column_norms(x_, f_);
     if (std::any_of(norms.begin(), norms.end(), is_zero) || spread(norms) > kWarmStartSpread) return false;
     limit_exponents(norms);
-    progress_.at(FactorStage::kWarmStart, 0.1);
+    progress_.at(LargeStage::kWarmStart, 0.1);
     backend_.stage("warm start");
     backend_.apply_exponents(x_, f_);
     View square = backend_.matrix(n_, n_);
@@ -240,7 +240,7 @@ class BlockJacobi {
 
   // X P = Q_2 R_2, X := R_2^H. Leaves Q_2 in (b_, tau2_), P in inner_order_.
   void second_qr() {
-    progress_.at(FactorStage::kPrecondition, 0.1);
+    progress_.at(LargeStage::kPrecondition, 0.1);
     backend_.stage("qr");
     const auto norms = backend_.column_norms(x_, f_);
     inner_order_ = identity_order(n_);
@@ -279,16 +279,16 @@ class BlockJacobi {
 
   // Step 3.
   void sweep() {
-    const FactorOptions& options = plan_.options;
+    const LargeOptions& options = plan_.options;
     typename BlockJacobiSweeps<Backend>::Limits limits;
     limits.strategy = options.strategy;
     limits.variant = options.variant;
     limits.tolerance = options.tolerance > 0 ? options.tolerance : own_tolerance();
-    limits.max_sweeps = options.max_sweeps > 0 ? options.max_sweeps : kDefaultFactorSweeps;
+    limits.max_sweeps = options.max_sweeps > 0 ? options.max_sweeps : kDefaultLargeSweeps;
     limits.expected_sweeps = outcome_.warm_started ? 2 : 9;
     limits.first_fraction = outcome_.warm_started ? 0.6 : 0.15;
     limits.last_fraction = 0.9;
-    progress_.at(FactorStage::kSweep, limits.first_fraction);
+    progress_.at(LargeStage::kSweep, limits.first_fraction);
     SweepOperands<E> operands;
     operands.x = x_;
     operands.f = f_;
@@ -297,10 +297,10 @@ class BlockJacobi {
     operands.positive = positive_;
     operands.smallest_exponent = smallest_exponent_;
     const auto result = BlockJacobiSweeps<Backend>(backend_, limits, progress_).run(operands);
-    outcome_.status = result.converged ? FactorStatus::kOk : FactorStatus::kNotConverged;
+    outcome_.status = result.converged ? LargeStatus::kOk : LargeStatus::kNotConverged;
     outcome_.sweeps = result.sweeps;
     if (hyperbolic_ && result.zero_column) {
-      throw FactorStop{FactorStatus::kRankDeficient, "the factor does not have full column rank"};
+      throw LargeStop{LargeStatus::kRankDeficient, "the factor does not have full column rank"};
     }
   }
 
@@ -312,7 +312,7 @@ class BlockJacobi {
 
   // Step 4.
   void finish() {
-    progress_.at(FactorStage::kFinish, 0.9);
+    progress_.at(LargeStage::kFinish, 0.9);
     backend_.stage("finish");
     if (vectors_ && solve_for_w_) {
       w_ = x0_;
@@ -329,7 +329,7 @@ class BlockJacobi {
     write_values(norms);
     if (!vectors_) return;
     unit_columns(norms);
-    progress_.at(FactorStage::kFinish, 0.92);
+    progress_.at(LargeStage::kFinish, 0.92);
     if (left_columns_ > 0) store_left();
     if (right_columns_ > 0) store_right();
   }
@@ -407,7 +407,7 @@ class BlockJacobi {
     if (second) backend_.permute_rows(core, inverse_order(inner_order_));
     if (tall_ != nullptr) {
       tall_->expand(core);
-      progress_.at(FactorStage::kFinish, 0.95);
+      progress_.at(LargeStage::kFinish, 0.95);
       return;
     }
     View left = backend_.matrix(m_, left_columns_);
@@ -416,7 +416,7 @@ class BlockJacobi {
     if (left_columns_ > n_) backend_.set_identity(left.block(n_, n_, m_ - n_, left_columns_ - n_));
     backend_.apply_q(Op::kNone, a_, tau_, left);
     backend_.permute_rows(left, inverse_order(row_order_));
-    progress_.at(FactorStage::kFinish, 0.95);
+    progress_.at(LargeStage::kFinish, 0.95);
     store(left, wide_);
     backend_.release(left);
   }
@@ -426,7 +426,7 @@ class BlockJacobi {
     const View right = hyperbolic_ || second ? w_ : x_;
     if (second) backend_.apply_q(Op::kNone, b_, tau2_, right);
     backend_.permute_rows(right, inverse_order(column_order_));
-    progress_.at(FactorStage::kFinish, 0.98);
+    progress_.at(LargeStage::kFinish, 0.98);
     store(right, !wide_);
   }
 
@@ -561,8 +561,8 @@ class BlockJacobi {
     view = {};
   }
 
-  static FactorStop non_finite(const LoadReport& report) {
-    return {FactorStatus::kNonFinite,
+  static LargeStop non_finite(const LoadReport& report) {
+    return {LargeStatus::kNonFinite,
             "entry (" + std::to_string(report.row) + ", " + std::to_string(report.col) + ") is not finite", false,
             report.row, report.col};
   }
@@ -603,11 +603,11 @@ class BlockJacobi {
   double solvable_diagonal() const { return 0.5 / static_cast<double>(n_); }
 
   Backend& backend_;
-  const FactorPlan& plan_;
-  const FactorOperands& operands_;
-  FactorWatch watch_;
+  const LargePlan& plan_;
+  const LargeOperands& operands_;
+  LargeWatch watch_;
   ProgressTeller progress_;
-  FactorOutcome outcome_;
+  LargeOutcome outcome_;
 
   bool hyperbolic_ = false, wide_ = false, vectors_ = false, solve_for_w_ = false;
   int64_t m_ = 0, n_ = 0;                                        // of the tall matrix
@@ -628,24 +628,24 @@ class BlockJacobi {
 };
 
 // Runs it, and turns what was thrown into an outcome. Never throws.
-template <FactorBackend Backend>
-FactorOutcome block_jacobi(Backend& backend, const FactorPlan& plan, const FactorOperands& operands,
-                           const FactorControl& control) {
-  FactorOutcome outcome;
+template <LargeBackend Backend>
+LargeOutcome block_jacobi(Backend& backend, const LargePlan& plan, const LargeOperands& operands,
+                          const LargeControl& control) {
+  LargeOutcome outcome;
   try {
     return BlockJacobi<Backend>(backend, plan, operands, control).run();
-  } catch (const FactorStop& stop) {
+  } catch (const LargeStop& stop) {
     outcome.status = stop.status;
     outcome.detail = stop.detail;
     outcome.device_lost = stop.device_lost;
     outcome.row = stop.row;
     outcome.col = stop.col;
   } catch (const std::bad_alloc&) {
-    outcome.status = FactorStatus::kOutOfMemory;
+    outcome.status = LargeStatus::kOutOfMemory;
     outcome.detail = "no memory for the workspace";
   }
   return outcome;
 }
 
-}  // namespace svdserve::factor
+}  // namespace svdserve::large
 #endif  // SVDSERVE_ENGINE_ALGORITHMS_LARGE_BLOCK_JACOBI_H_

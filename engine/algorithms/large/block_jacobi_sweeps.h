@@ -1,7 +1,7 @@
 // The outer level of the blocked one-sided Jacobi method: sweeps of p-steps until all columns are orthogonal.
 //
 //   X := X W,   V := V W,   W the product of all transformations, X^H X diagonal at the end
-// x, f: X, scaled as factor_backend.h says; V plain, or none. W is unitary, or with `positive` < n: W^H J W = J.
+// x, f: X, scaled as large_backend.h says; V plain, or none. W is unitary, or with `positive` < n: W^H J W = J.
 // Convergence (Novakovic 2015, section 4.5): the sweep that ends it has met no two columns with |cos| > 2 tolerance,
 // and has rotated those between that and the tolerance, which are the rounding errors of the sweep before. Such a sweep
 // costs the Gram matrices only, a tenth of a full one, and less where the back end knows pairs that nothing has
@@ -22,9 +22,9 @@
 #include <cmath>
 #include <cstdint>
 
-#include "engine/algorithms/large/factor_backend.h"
+#include "engine/algorithms/large/large_backend.h"
 
-namespace svdserve::factor {
+namespace svdserve::large {
 
 inline constexpr double kRepairCosine = 1e-4;
 inline constexpr int kFullBlockSweeps = 30;  // Novakovic 2015, section 4.3: M_s
@@ -35,10 +35,10 @@ inline constexpr double kGroupSeconds = 0.02;
 // The operands of the sweeps, all in the back end's memory.
 template <class E>
 struct SweepOperands {
-  FactorView<E> x;
+  LargeView<E> x;
   int32_t* f = nullptr;
-  FactorView<E> v;   // without data: W is not wanted
-  FactorView<E> x0;  // with f0: X as it was before V; without data: no repair
+  LargeView<E> v;   // without data: W is not wanted
+  LargeView<E> x0;  // with f0: X as it was before V; without data: no repair
   int32_t* f0 = nullptr;
   int64_t positive = 0;  // as PStep's
   int32_t smallest_exponent = kZeroColumn;
@@ -47,23 +47,23 @@ struct SweepOperands {
 // Tells how far the whole decomposition is, never less than it has told before.
 class ProgressTeller {
  public:
-  explicit ProgressTeller(const FactorWatch& watch) : watch_(watch) {}
+  explicit ProgressTeller(const LargeWatch& watch) : watch_(watch) {}
   // Between stages and groups: obeys a cancel, and tells.
-  void at(FactorStage stage, double fraction) {
+  void at(LargeStage stage, double fraction) {
     watch_.check();
     state.stage = stage;
     state.fraction = std::clamp(fraction, state.fraction, 1.0);
     watch_.tell(state);
   }
-  FactorProgress state{.off_diagonal = 1};
+  LargeProgress state{.off_diagonal = 1};
 
  private:
-  const FactorWatch& watch_;
+  const LargeWatch& watch_;
 };
 
 // V := V (3 I - V^H V) / 2: the distance of V's columns from orthonormal ones is squared.
 template <class Backend>
-void newton_schulz_step(Backend& backend, FactorView<typename Backend::Element> v) {
+void newton_schulz_step(Backend& backend, LargeView<typename Backend::Element> v) {
   auto square = backend.matrix(v.cols, v.cols);
   auto next = backend.matrix(v.rows, v.cols);
   backend.herk(v, square);
@@ -82,7 +82,7 @@ class BlockJacobiSweeps {
     PivotStrategy strategy = PivotStrategy::kAuto;
     BlockVariant variant = BlockVariant::kAuto;
     double tolerance = 0;
-    int max_sweeps = kDefaultFactorSweeps;
+    int max_sweeps = kDefaultLargeSweeps;
     int expected_sweeps = 10;  // for the fraction alone
     double first_fraction = 0, last_fraction = 1;
   };
@@ -120,7 +120,7 @@ class BlockJacobiSweeps {
  private:
   PStepCounters run_sweep(const SweepOperands<E>& operands) {
     using Clock = std::chrono::steady_clock;
-    const FactorProgress before = progress_.state;
+    const LargeProgress before = progress_.state;
     backend_.stage("sweep");
     backend_.reset_counters();
     PStepCounters counters;
@@ -136,7 +136,7 @@ class BlockJacobiSweeps {
       progress_.state.rotations = before.rotations + counters.rotations;
       progress_.state.proper_rotations = before.proper_rotations + counters.proper_rotations;
       if (step == sweep_.size()) progress_.state.off_diagonal = counters.largest_cosine;
-      progress_.at(FactorStage::kSweep, fraction(static_cast<double>(step) / static_cast<double>(sweep_.size())));
+      progress_.at(LargeStage::kSweep, fraction(static_cast<double>(step) / static_cast<double>(sweep_.size())));
     }
     group_ = group;
     return counters;
@@ -184,5 +184,5 @@ class BlockJacobiSweeps {
   size_t group_ = 1;  // p-steps of the next group
 };
 
-}  // namespace svdserve::factor
+}  // namespace svdserve::large
 #endif  // SVDSERVE_ENGINE_ALGORITHMS_LARGE_BLOCK_JACOBI_SWEEPS_H_

@@ -24,9 +24,9 @@
 #include <vector>
 
 #include "engine/algorithms/jacobi/pivot_strategy.h"
-#include "engine/large_factor.h"
+#include "engine/large_engine.h"
 
-namespace svdserve::factor {
+namespace svdserve::large {
 
 using BlockPair = PivotPair;
 using PivotStep = std::vector<BlockPair>;
@@ -209,5 +209,5 @@ inline PivotSweep pivot_sweep(PivotStrategy strategy, int blocks) {
   return sweep;
 }
 
-}  // namespace svdserve::factor
+}  // namespace svdserve::large
 #endif  // SVDSERVE_ENGINE_ALGORITHMS_LARGE_BLOCK_PIVOT_STRATEGY_H_

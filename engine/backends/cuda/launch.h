@@ -133,7 +133,7 @@ class Launcher {
   // Too large for teams: a block a matrix.
   bool is_large() const { return k_ > kLargestReproducible; }
   // Whether X is made, and is Q times something.
-  bool keeps_factors() const { return !square() && x_columns() > 0; }
+  bool keeps_large() const { return !square() && x_columns() > 0; }
   // Y needs no finishing but for phases.
   bool finishes() const { return x_columns() > 0; }
   FinishPlan finishing(int64_t count) const {
@@ -162,10 +162,10 @@ class Launcher {
     if (!square()) {
       w.exponents = carver->take<T>(count * k_);
       w.triangles = reinterpret_cast<T*>(carver->template take<E>(count * tiles_ * k_ * k_));
-      if ((keeps_factors() && !factorizes_again()) || is_large()) {
+      if ((keeps_large() && !factorizes_again()) || is_large()) {
         w.factors = reinterpret_cast<T*>(carver->template take<E>(count * tiles_ * tile_rows_ * k_));
       }
-      if (keeps_factors() || is_large()) {
+      if (keeps_large() || is_large()) {
         w.g = carver->take<T>(count * tiles_ * 2 * k_);
         w.heads = reinterpret_cast<T*>(carver->template take<E>(count * tiles_ * k_));
       }
@@ -253,9 +253,9 @@ class Launcher {
                                                 : nullptr;
     const Columns<E> x = columns_of(x_layout, x_data), y = columns_of(y_layout, y_data);
     const Columns<E> triangles{reinterpret_cast<E*>(w.triangles), k_ * k_, k_, 1, k_, false};
-    const VectorsCall<E> call{square, keeps_factors() ? triangles : x, y};
+    const VectorsCall<E> call{square, keeps_large() ? triangles : x, y};
     is_large() ? by_blocks(launch, call, w) : decompose(launch, call);
-    if (keeps_factors()) {
+    if (keeps_large()) {
       const TallCall<T> tall = tall_call(static_cast<const T*>(batch.matrices), square.count, w);
       expand(launch, tall, x);
     }

@@ -142,9 +142,9 @@ constexpr SvdserveCudaApi kApi = {
     clear,
     record,
     wait,
-    factor_refusal,
+    large_refusal,
     factor_bytes,
-    decompose_factor,
+    decompose_large,
 };
 
 }  // namespace

@@ -52,8 +52,8 @@ struct SvdserveCudaBatch {
   void* workspace;                    // workspace_bytes(plan, count) bytes, aligned to 256
 };
 
-// A FactorPlan (engine/large_factor.h) as plain numbers; enums by their values.
-struct SvdserveCudaFactorPlan {
+// A LargePlan (engine/large_engine.h) as plain numbers; enums by their values.
+struct SvdserveCudaLargePlan {
   int64_t rows, cols;
   int32_t dtype, order;
   int32_t method, vectors, max_sweeps, strategy, variant, hyperbolic, certificate;
@@ -61,32 +61,32 @@ struct SvdserveCudaFactorPlan {
   int64_t values, left_columns, right_rows;
 };
 
-// FactorOperands: all in host memory.
-struct SvdserveCudaFactorOperands {
+// LargeOperands: all in host memory.
+struct SvdserveCudaLargeOperands {
   const void* matrix;
   const int8_t* signature;
   void *left, *values, *right;
 };
 
-struct SvdserveCudaFactorProgress {
+struct SvdserveCudaLargeProgress {
   int32_t stage, sweep;
   int64_t rotations, proper_rotations;
   double off_diagonal, fraction;
 };
 
-struct SvdserveCudaFactorControl {
-  void (*progress)(void* user, const SvdserveCudaFactorProgress* progress);  // or null
-  int32_t (*cancelled)(void* user);                                          // not 0: stop; or null
+struct SvdserveCudaLargeControl {
+  void (*progress)(void* user, const SvdserveCudaLargeProgress* progress);  // or null
+  int32_t (*cancelled)(void* user);                                         // not 0: stop; or null
   void* user;
 };
 
-struct SvdserveCudaFactorPhase {
+struct SvdserveCudaLargePhase {
   char name[32];
   double seconds, flops;
 };
 
-// FactorOutcome.
-struct SvdserveCudaFactorOutcome {
+// LargeOutcome.
+struct SvdserveCudaLargeOutcome {
   int32_t status;
   char detail[512];
   int64_t row, col;
@@ -94,7 +94,7 @@ struct SvdserveCudaFactorOutcome {
   int64_t rotations, proper_rotations;
   double residual, left_orthogonality, right_orthogonality;
   int32_t phase_count;
-  SvdserveCudaFactorPhase phases[kSvdserveCudaMaxPhases];
+  SvdserveCudaLargePhase phases[kSvdserveCudaMaxPhases];
 };
 
 struct SvdserveCudaApi {
@@ -128,13 +128,12 @@ struct SvdserveCudaApi {
   int (*wait)(int32_t device, CUevent_st* event);
 
   // Null where there are large factors; else why not, such as which library is missing.
-  const char* (*factor_refusal)(void);
+  const char* (*large_refusal)(void);
   // Device memory of a factor while it is decomposed.
-  uint64_t (*factor_bytes)(const SvdserveCudaFactorPlan* plan);
+  uint64_t (*factor_bytes)(const SvdserveCudaLargePlan* plan);
   // Blocks until the results are written. The outcome says what went wrong. Calls at once share the device.
-  void (*decompose_factor)(int32_t device, const SvdserveCudaFactorPlan* plan,
-                           const SvdserveCudaFactorOperands* operands, const SvdserveCudaFactorControl* control,
-                           SvdserveCudaFactorOutcome* outcome);
+  void (*decompose_large)(int32_t device, const SvdserveCudaLargePlan* plan, const SvdserveCudaLargeOperands* operands,
+                          const SvdserveCudaLargeControl* control, SvdserveCudaLargeOutcome* outcome);
 };
 
 // The plugin's one symbol: null where it does not know this version.

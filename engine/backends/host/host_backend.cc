@@ -9,7 +9,7 @@
 #include "engine/backends/host/base/status_counters.h"
 #include "engine/backends/host/base/vector_planes.h"
 #include "engine/backends/host/finish/finishing.h"
-#include "engine/backends/host/large/factor_batch.h"
+#include "engine/backends/host/large/blocked_batch.h"
 #include "engine/backends/host/mimo/answer_stage.h"
 #include "engine/backends/host/packs/kernel_table.h"
 #include "engine/backends/host/packs/packing.h"
@@ -351,12 +351,12 @@ ExecutionOutcome run_packs(const KernelTable<T>& kernels, const AnswerStage<T>& 
   return {completed, counters.report()};
 }
 
-// is_factor_batch(plan): one matrix after the other, a group a task.
+// is_blocked_batch(plan): one matrix after the other, a group a task.
 template <class T>
-ExecutionOutcome run_factors(const AnswerStage<T>& answers, const Plan& plan, const MatrixSource& source,
-                             const Crew& crew) {
+ExecutionOutcome run_large(const AnswerStage<T>& answers, const Plan& plan, const MatrixSource& source,
+                           const Crew& crew) {
   StatusCounters counters;
-  const FactorBatch<T> batch(plan, source, counters);
+  const BlockedBatch<T> batch(plan, source, counters);
   const int64_t k = values_per_matrix(plan.problem);
   const bool completed = crew.for_ranges(source.count(), plan.outputs.group, [&](int64_t first, int64_t last) {
     if (!plan.outputs.answers()) return batch.run(first, last, crew.cancel, nullptr);
@@ -372,8 +372,8 @@ template <class T>
 ExecutionOutcome run(const KernelTables<T>& tables, const AnswerKernels<T>& answer_kernels, const Plan& plan,
                      const MatrixSource& source, const Crew& crew) {
   const AnswerStage<T> answers(plan, answer_kernels, source);
-  return is_factor_batch(plan)
-             ? run_factors(answers, plan, source, crew)
+  return is_blocked_batch(plan)
+             ? run_large(answers, plan, source, crew)
              : run_packs(tables.for_size(values_per_matrix(plan.problem)), answers, plan, source, crew);
 }
 

@@ -86,7 +86,7 @@ bool calibrate(const CalibrationShape& shape, CalibrationRun run, Buffers* buffe
 
 }  // namespace
 
-void Calibrate(CalibrationRun run) {
+void calibrate(CalibrationRun run) {
   try {
     Buffers buffers;
     for (const CalibrationShape& shape : kShapes) {

@@ -17,7 +17,7 @@ using CalibrationRun = absl::FunctionRef<std::optional<absl::Duration>(const Pla
 // Calls `run` with random matrices of the commonest shapes, few and many, each several times: its first run finds
 // caches cold and kernels not yet loaded. As far as the runs before it tell, no run takes more than a few milliseconds.
 // Needs 12 MiB while it works; without them it does nothing.
-void Calibrate(CalibrationRun run);
+void calibrate(CalibrationRun run);
 
 }  // namespace svdserve::server
 #endif  // SVDSERVE_SERVER_DEVICE_COST_CALIBRATION_H_

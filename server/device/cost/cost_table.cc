@@ -24,7 +24,7 @@ int octave_of(int64_t count) { return 63 - __builtin_clzll(static_cast<unsigned 
 
 }  // namespace
 
-CostTable::Key CostTable::KeyOf(const Plan& plan) {
+CostTable::Key CostTable::key_of(const Plan& plan) {
   const bool has_tolerance = plan.method != Method::kBidiagonal;
   const Outputs& o = plan.outputs;
   return {plan.problem.rows,
@@ -39,17 +39,17 @@ CostTable::Key CostTable::KeyOf(const Plan& plan) {
           o.certificate};
 }
 
-CostEstimate CostTable::Predict(const Plan& plan, int64_t count) const {
+CostEstimate CostTable::predict(const Plan& plan, int64_t count) const {
   const double n = static_cast<double>(count);
   MutexLock lock(&mu_);
   if (shapes_.empty()) return {guess(estimate_flops(plan), count), absl::ZeroDuration()};
-  const auto own = shapes_.find(KeyOf(plan));
-  if (own == shapes_.end()) return {absl::Seconds(Borrow(plan, n)), absl::ZeroDuration()};
-  const double typical = n <= own->second.reach() ? Interpolate(own->second, n, kTypical) : Borrow(plan, n);
-  return {absl::Seconds(typical), absl::Seconds(std::min(typical, Interpolate(own->second, n, kOptimistic)))};
+  const auto own = shapes_.find(key_of(plan));
+  if (own == shapes_.end()) return {absl::Seconds(borrow(plan, n)), absl::ZeroDuration()};
+  const double typical = n <= own->second.reach() ? interpolate(own->second, n, kTypical) : borrow(plan, n);
+  return {absl::Seconds(typical), absl::Seconds(std::min(typical, interpolate(own->second, n, kOptimistic)))};
 }
 
-double CostTable::Borrow(const Plan& plan, double count) const {
+double CostTable::borrow(const Plan& plan, double count) const {
   constexpr double kOtherMethod = 1;  // its flops are worth less as a measure
   const double flops = estimate_flops(plan), bytes = estimate_bytes(plan);
   const Shape* nearest = nullptr;
@@ -64,10 +64,10 @@ double CostTable::Borrow(const Plan& plan, double count) const {
     nearest = &shape;
     same_work = n;
   }
-  return Interpolate(*nearest, same_work, kTypical);
+  return interpolate(*nearest, same_work, kTypical);
 }
 
-double CostTable::Interpolate(const Shape& shape, double count, Quantile q) const {
+double CostTable::interpolate(const Shape& shape, double count, Quantile q) const {
   const Cell &first = shape.cells.front(), &last = shape.cells.back();
   if (count >= last.mean_count) {
     // A median errs towards long and a bound towards short: the former takes all of the time to be that of matrices,
@@ -83,8 +83,8 @@ double CostTable::Interpolate(const Shape& shape, double count, Quantile q) cons
   return below.time[q] + (above->time[q] - below.time[q]) * t;
 }
 
-CostTable::Shape* CostTable::FindOrMake(const Plan& plan) {
-  const auto [it, is_new] = shapes_.try_emplace(KeyOf(plan));
+CostTable::Shape* CostTable::find_or_make(const Plan& plan) {
+  const auto [it, is_new] = shapes_.try_emplace(key_of(plan));
   Shape* const shape = &it->second;
   shape->last_run = ++runs_;
   if (!is_new) return shape;
@@ -97,11 +97,11 @@ CostTable::Shape* CostTable::FindOrMake(const Plan& plan) {
   return shape;  // not the one that was erased, and erasing moves no other
 }
 
-void CostTable::Observe(const Plan& plan, int64_t count, absl::Duration took) {
+void CostTable::observe(const Plan& plan, int64_t count, absl::Duration took) {
   if (took <= absl::ZeroDuration() || count < 1) return;
   const int octave = octave_of(count);
   MutexLock lock(&mu_);
-  std::vector<Cell>& cells = FindOrMake(plan)->cells;
+  std::vector<Cell>& cells = find_or_make(plan)->cells;
   auto cell = std::lower_bound(cells.begin(), cells.end(), octave, [](const Cell& c, int o) { return c.octave < o; });
   if (cell == cells.end() || cell->octave != octave) cell = cells.insert(cell, Cell{.octave = octave});
   cell->seconds[cell->runs % kRuns] = static_cast<float>(absl::ToDoubleSeconds(took));

@@ -37,11 +37,11 @@ struct CostEstimate {
 class CostTable {
  public:
   // The time of `count` >= 1 matrices on an otherwise idle device.
-  CostEstimate Predict(const Plan& plan, int64_t count) const;
+  CostEstimate predict(const Plan& plan, int64_t count) const;
 
   // A batch of `count` matrices took so long of the device's time. Only clean runs: completed, neither cancelled nor
   // failed. A run that took no time at all was not measured and is ignored, as is a batch of nothing.
-  void Observe(const Plan& plan, int64_t count, absl::Duration took);
+  void observe(const Plan& plan, int64_t count, absl::Duration took);
 
  private:
   static constexpr size_t kRuns = 32;        // of a cell
@@ -82,11 +82,11 @@ class CostTable {
     double reach() const { return 2 * cells.back().mean_count; }
   };
 
-  static Key KeyOf(const Plan& plan);
-  Shape* FindOrMake(const Plan& plan) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  static Key key_of(const Plan& plan);
+  Shape* find_or_make(const Plan& plan) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // The typical time by the nearest shape's runs. At least one shape exists.
-  double Borrow(const Plan& plan, double count) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  double Interpolate(const Shape& shape, double count, Quantile quantile) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  double borrow(const Plan& plan, double count) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  double interpolate(const Shape& shape, double count, Quantile quantile) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   mutable Mutex mu_;
   absl::flat_hash_map<Key, Shape> shapes_ ABSL_GUARDED_BY(mu_);

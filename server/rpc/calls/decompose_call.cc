@@ -14,7 +14,7 @@ namespace {
 
 // A claim for a message is so many times its size: operand, U, V, values and statuses of square matrices. Other results
 // may need more, which is reserved after decoding; less is given back then.
-constexpr int64_t kClaimFactor = 4;
+constexpr int64_t kClaimLarge = 4;
 // It is at least what a client may send, whatever it announces, where windows are small.
 constexpr int64_t kSmallestClaim = int64_t{64} << 10;
 
@@ -48,23 +48,23 @@ Error no_message_error() {
 
 }  // namespace
 
-grpc::ServerReadReactor<grpc::ByteBuffer>* DecomposeCall::Handle(const HandlerContext* context,
+grpc::ServerReadReactor<grpc::ByteBuffer>* DecomposeCall::handle(const HandlerContext* context,
                                                                  grpc::CallbackServerContext* call,
                                                                  grpc::ByteBuffer* reply) {
   auto* const mine = new DecomposeCall(context, call, reply);
-  mine->Start();
+  mine->start();
   return mine;
 }
 
 // --- the claim ----------------------------------------------------------------------------------
 
-void DecomposeCall::Start() {
-  arrival_ = context_->clock->Now();
+void DecomposeCall::start() {
+  arrival_ = context_->clock->now();
   deadline_ = deadline_of(*call_, arrival_);
   peer_ = context_->peer(*call_);
   labels_.shape = ShapeBucket::kUnread;
-  if (Error error = context_->calls->Add(CallKind::kUnary, peer_, this); !error.ok()) {
-    Refuse(std::move(error));
+  if (Error error = context_->calls->add(CallKind::kUnary, peer_, this); !error.ok()) {
+    refuse(std::move(error));
     return;
   }
   registered_ = true;
@@ -72,34 +72,34 @@ void DecomposeCall::Start() {
   const int64_t most = std::min(options.max_message_bytes, options.max_inflight_bytes);
   const int64_t message = announced(*call_, kRequestBytesKey);
   if (message > options.max_message_bytes) {
-    Refuse(bad_size(kRequestBytesKey, options.max_message_bytes));
+    refuse(bad_size(kRequestBytesKey, options.max_message_bytes));
     return;
   }
   const int64_t claim =
-      message < 0 ? most : std::min(std::max(kClaimFactor * message, kSmallestClaim), options.max_inflight_bytes);
+      message < 0 ? most : std::min(std::max(kClaimLarge * message, kSmallestClaim), options.max_inflight_bytes);
   Reservation room;
   Error error;
-  switch (context_->pipeline->Enter({peer_, claim, deadline_}, this, &room, &error)) {
+  switch (context_->pipeline->enter({peer_, claim, deadline_}, this, &room, &error)) {
     case Admission::kAdmitted:
-      OnAdmitted(std::move(room));
+      on_admitted(std::move(room));
       return;
     case Admission::kRefused:
-      OnRefused(std::move(error));
+      on_refused(std::move(error));
       return;
     case Admission::kWaits:
       return;
   }
 }
 
-void DecomposeCall::OnAdmitted(Reservation reservation) {
+void DecomposeCall::on_admitted(Reservation reservation) {
   room_ = std::move(reservation);
-  AwaitClient(true);
+  await_client(true);
   StartRead(&message_);
 }
 
-void DecomposeCall::OnRefused(Error error) {
-  context_->recorder->Refused(error.reason);
-  Refuse(std::move(error));
+void DecomposeCall::on_refused(Error error) {
+  context_->recorder->refused(error.reason);
+  refuse(std::move(error));
 }
 
 void DecomposeCall::OnCancel() {
@@ -109,78 +109,78 @@ void DecomposeCall::OnCancel() {
     cancelled_ = true;
     handle = handle_;
   }
-  if (context_->pipeline->Leave(this)) {
-    Refuse(cancelled_error());
+  if (context_->pipeline->leave(this)) {
+    refuse(cancelled_error());
   } else {
-    context_->pipeline->Cancel(handle);
+    context_->pipeline->cancel(handle);
   }
 }
 
 // --- the message --------------------------------------------------------------------------------
 
 void DecomposeCall::OnReadDone(bool ok) {
-  AwaitClient(false);
+  await_client(false);
   if (!ok) {
-    Refuse(call_->IsCancelled() ? cancelled_error() : no_message_error());
+    refuse(call_->IsCancelled() ? cancelled_error() : no_message_error());
     return;
   }
   DecodedRequest decoded = decode_request(&message_, context_->memory);
   labels_ = decoded.labels;
   if (!decoded.error.ok()) {
-    Refuse(std::move(decoded.error));
+    refuse(std::move(decoded.error));
     return;
   }
-  Submit(std::move(decoded));
+  submit(std::move(decoded));
 }
 
-void DecomposeCall::Submit(DecodedRequest decoded) {
+void DecomposeCall::submit(DecodedRequest decoded) {
   memory_ = std::move(decoded.memory);
-  memory_->Hold(std::move(room_));
-  RequestHandle handle = SubmitDecoded(context_->pipeline, &decoded, peer_, arrival_, deadline_,
-                                       [this](auto answer) { OnAnswer(answer); });
+  memory_->hold(std::move(room_));
+  RequestHandle handle = submit_decoded(context_->pipeline, &decoded, peer_, arrival_, deadline_,
+                                        [this](auto answer) { on_answer(answer); });
   bool cancelled = false;
   {
     MutexLock lock(&mu_);
     handle_ = handle;
     cancelled = cancelled_;
   }
-  if (cancelled) context_->pipeline->Cancel(handle);
+  if (cancelled) context_->pipeline->cancel(handle);
 }
 
 // --- the reply ----------------------------------------------------------------------------------
 
-void DecomposeCall::OnAnswer(const Outcome& outcome) {
+void DecomposeCall::on_answer(const Outcome& outcome) {
   if (outcome.error.ok()) {
     grpc::ByteBuffer message = encode_response(outcome, *memory_);
     reply_->Swap(&message);
   }
   // Recorded before the reply leaves: who has an answer finds it counted.
-  const absl::Duration total = context_->clock->Now() - arrival_;
-  context_->recorder->RequestFinished(labels_, outcome.error.code);
-  if (outcome.error.ok()) context_->recorder->PhaseTook(Phase::kRespond, total - outcome.total);
-  context_->recorder->PhaseTook(Phase::kTotal, total);
-  Reply(to_status(outcome.error));
+  const absl::Duration total = context_->clock->now() - arrival_;
+  context_->recorder->request_finished(labels_, outcome.error.code);
+  if (outcome.error.ok()) context_->recorder->phase_took(Phase::kRespond, total - outcome.total);
+  context_->recorder->phase_took(Phase::kTotal, total);
+  reply(to_status(outcome.error));
 }
 
-void DecomposeCall::Refuse(Error error) {
+void DecomposeCall::refuse(Error error) {
   Answer refusal;
   refusal.error = std::move(error);
   room_ = Reservation();
-  OnAnswer(refusal);
+  on_answer(refusal);
 }
 
-void DecomposeCall::Reply(const grpc::Status& status) {
-  AwaitClient(true);
+void DecomposeCall::reply(const grpc::Status& status) {
+  await_client(true);
   Finish(status);
 }
 
-void DecomposeCall::AwaitClient(bool waits) {
-  const absl::Time since = waits ? context_->clock->Now() : absl::InfiniteFuture();
+void DecomposeCall::await_client(bool waits) {
+  const absl::Time since = waits ? context_->clock->now() : absl::InfiniteFuture();
   MutexLock lock(&mu_);
   client_due_since_ = since;
 }
 
-void DecomposeCall::CutOffIfStalled(absl::Time now, absl::Duration timeout) {
+void DecomposeCall::cut_off_if_stalled(absl::Time now, absl::Duration timeout) {
   {
     MutexLock lock(&mu_);
     if (now - client_due_since_ <= timeout) return;
@@ -195,7 +195,7 @@ void DecomposeCall::CutOffIfStalled(absl::Time now, absl::Duration timeout) {
 }
 
 void DecomposeCall::OnDone() {
-  if (registered_) context_->calls->Remove(this);
+  if (registered_) context_->calls->remove(this);
   delete this;
 }
 

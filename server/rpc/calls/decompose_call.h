@@ -29,7 +29,7 @@ class DecomposeCall final : public grpc::ServerReadReactor<grpc::ByteBuffer>,
                             private OpenCall {
  public:
   // The handler. `reply` belongs to gRPC and lives until the reactor is done.
-  static grpc::ServerReadReactor<grpc::ByteBuffer>* Handle(const HandlerContext* context,
+  static grpc::ServerReadReactor<grpc::ByteBuffer>* handle(const HandlerContext* context,
                                                            grpc::CallbackServerContext* call, grpc::ByteBuffer* reply);
 
   void OnReadDone(bool ok) override;
@@ -41,18 +41,18 @@ class DecomposeCall final : public grpc::ServerReadReactor<grpc::ByteBuffer>,
   DecomposeCall(const HandlerContext* context, grpc::CallbackServerContext* call, grpc::ByteBuffer* reply)
       : context_(context), call_(call), reply_(reply) {}
 
-  void Start();
-  void OnAdmitted(Reservation reservation) override;
-  void OnRefused(Error error) override;
-  void CutOffIfStalled(absl::Time now, absl::Duration timeout) override;
-  void Close(const grpc::Status&) override {}
+  void start();
+  void on_admitted(Reservation reservation) override;
+  void on_refused(Error error) override;
+  void cut_off_if_stalled(absl::Time now, absl::Duration timeout) override;
+  void close(const grpc::Status&) override {}
 
-  void Submit(DecodedRequest decoded);
-  void OnAnswer(const Outcome& outcome);
-  void Refuse(Error error);
-  void Reply(const grpc::Status& status);
+  void submit(DecodedRequest decoded);
+  void on_answer(const Outcome& outcome);
+  void refuse(Error error);
+  void reply(const grpc::Status& status);
   // From now on the client has to do something: to send its message, or to take the reply.
-  void AwaitClient(bool waits);
+  void await_client(bool waits);
 
   const HandlerContext* const context_;
   grpc::CallbackServerContext* const call_;

@@ -15,10 +15,10 @@ constexpr size_t kBesideAChunk = 64 * 1024;
 
 }  // namespace
 
-void DecomposeLargeCall::Start() {
+void DecomposeLargeCall::start() {
   self_ = shared_from_this();
   const Peer peer = context_->peer(*call_);
-  if (Error error = context_->calls->Add(CallKind::kLarge, peer, this); !error.ok()) {
+  if (Error error = context_->calls->add(CallKind::kLarge, peer, this); !error.ok()) {
     MutexLock lock(&act_mu_);
     finished_ = true;
     Finish(to_status(error));
@@ -26,11 +26,11 @@ void DecomposeLargeCall::Start() {
   }
   registered_ = true;
   max_message_bytes_ = static_cast<size_t>(context_->factors->options().chunk_bytes) + kBesideAChunk;
-  job_ = context_->factors->Begin(peer, [self = self_](LargeNext next) { self->Act(std::move(next)); });
-  Act(job_->Opened());
+  job_ = context_->factors->begin(peer, [self = self_](LargeNext next) { self->act(std::move(next)); });
+  act(job_->opened());
 }
 
-void DecomposeLargeCall::Act(LargeNext next) {
+void DecomposeLargeCall::act(LargeNext next) {
   if (next.finish) next.done_with.clear();
   grpc::ByteBuffer message;
   if (next.write) message = encode_large_response(*next.write);
@@ -51,25 +51,25 @@ void DecomposeLargeCall::Act(LargeNext next) {
 void DecomposeLargeCall::OnReadDone(bool ok) {
   const auto self = self_;
   if (!ok) {
-    Act(call_->IsCancelled() ? job_->OnBroken() : job_->OnReadsClosed());
+    act(call_->IsCancelled() ? job_->on_broken() : job_->on_reads_closed());
     return;
   }
-  Act(Take(decode_large_request(&incoming_, max_message_bytes_)));
+  act(take(decode_large_request(&incoming_, max_message_bytes_)));
 }
 
-LargeNext DecomposeLargeCall::Take(DecodedLarge decoded) {
+LargeNext DecomposeLargeCall::take(DecodedLarge decoded) {
   switch (decoded.step) {
     case DecodedLarge::Step::kOpen:
-      return job_->OnOpen(decoded.open);
+      return job_->on_open(decoded.open);
     case DecodedLarge::Step::kChunk:
-      return job_->OnChunk(decoded.offset, decoded.data.size(), decoded.checksum,
-                           [&decoded](char* to) { return decoded.data.CopyTo(to); });
+      return job_->on_chunk(decoded.offset, decoded.data.size(), decoded.checksum,
+                            [&decoded](char* to) { return decoded.data.copy_to(to); });
     case DecodedLarge::Step::kCommit:
-      return job_->OnCommit();
+      return job_->on_commit();
     case DecodedLarge::Step::kNone:
       break;
   }
-  return job_->OnBadMessage(std::move(decoded.error));
+  return job_->on_bad_message(std::move(decoded.error));
 }
 
 void DecomposeLargeCall::OnWriteDone(bool ok) {
@@ -79,16 +79,16 @@ void DecomposeLargeCall::OnWriteDone(bool ok) {
     MutexLock lock(&act_mu_);
     outgoing_.Swap(&written);
   }
-  Act(job_->OnWritten(ok));
+  act(job_->on_written(ok));
 }
 
 void DecomposeLargeCall::OnCancel() {
   const auto self = self_;
-  if (job_ != nullptr) Act(job_->OnBroken());
+  if (job_ != nullptr) act(job_->on_broken());
 }
 
 void DecomposeLargeCall::OnDone() {
-  if (registered_) context_->calls->Remove(this);
+  if (registered_) context_->calls->remove(this);
   self_.reset();  // may delete *this
 }
 

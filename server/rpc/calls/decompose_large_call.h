@@ -28,7 +28,7 @@ class DecomposeLargeCall final : public grpc::ServerBidiReactor<grpc::ByteBuffer
       : context_(context), call_(call) {}
 
   // Called by the handler, once. The reactor belongs to gRPC from now on.
-  void Start();
+  void start();
 
   void OnReadDone(bool ok) override;
   void OnWriteDone(bool ok) override;
@@ -37,15 +37,15 @@ class DecomposeLargeCall final : public grpc::ServerBidiReactor<grpc::ByteBuffer
 
  private:
   // The job knows who stalls, and the pipeline ends the jobs that are not accepted yet.
-  void CutOffIfStalled(absl::Time, absl::Duration) override {}
-  void Close(const grpc::Status&) override {}
-  void Act(LargeNext next);
-  LargeNext Take(DecodedLarge decoded);
+  void cut_off_if_stalled(absl::Time, absl::Duration) override {}
+  void close(const grpc::Status&) override {}
+  void act(LargeNext next);
+  LargeNext take(DecodedLarge decoded);
 
   const HandlerContext* const context_;
   grpc::CallbackServerContext* const call_;  // lives until OnDone()
   bool registered_ = false;
-  std::shared_ptr<LargeJob> job_;  // set by Start(), where it is registered
+  std::shared_ptr<LargeJob> job_;  // set by start(), where it is registered
   size_t max_message_bytes_ = 0;   // likewise
   grpc::ByteBuffer incoming_;      // written by gRPC between StartRead() and OnReadDone()
   Mutex act_mu_;

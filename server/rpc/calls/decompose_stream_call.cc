@@ -14,32 +14,32 @@ struct DecomposeStreamCall::InFlight {
   absl::Time arrival;
 };
 
-void DecomposeStreamCall::Start() {
+void DecomposeStreamCall::start() {
   self_ = shared_from_this();
   peer_ = context_->peer(*call_);
-  const Error error = context_->calls->Add(CallKind::kStream, peer_, this);
+  const Error error = context_->calls->add(CallKind::kStream, peer_, this);
   registered_ = error.ok();
   {
     MutexLock lock(&act_mu_);
-    heard_ = context_->clock->Now();
+    heard_ = context_->clock->now();
     finished_ = !registered_;
   }
   if (registered_) {
-    Act(stream_.Opened());
+    act(stream_.opened());
   } else {
     Finish(to_status(error));
   }
 }
 
-void DecomposeStreamCall::Close(const grpc::Status& status) {
+void DecomposeStreamCall::close(const grpc::Status& status) {
   {
     MutexLock lock(&act_mu_);
     if (final_status_.ok()) final_status_ = status;
   }
-  Act(stream_.OnReadsClosed());
+  act(stream_.on_reads_closed());
 }
 
-void DecomposeStreamCall::CutOffIfStalled(absl::Time now, absl::Duration timeout) {
+void DecomposeStreamCall::cut_off_if_stalled(absl::Time now, absl::Duration timeout) {
   MutexLock lock(&act_mu_);
   if (finished_ || broken_) return;
   const bool takes_nothing = now - writing_since_ > timeout;
@@ -52,14 +52,14 @@ void DecomposeStreamCall::CutOffIfStalled(absl::Time now, absl::Duration timeout
            {}});
 }
 
-void DecomposeStreamCall::Act(Stream::Next next) {
+void DecomposeStreamCall::act(Stream::Next next) {
   MutexLock lock(&act_mu_);
   if (finished_) return;
   if (next.write) {
     outgoing_ = *std::move(next.write);
-    const absl::Time now = context_->clock->Now();
-    if (outgoing_.ok) context_->recorder->PhaseTook(Phase::kRespond, now - outgoing_.ready);
-    context_->recorder->PhaseTook(Phase::kTotal, now - outgoing_.arrival);
+    const absl::Time now = context_->clock->now();
+    if (outgoing_.ok) context_->recorder->phase_took(Phase::kRespond, now - outgoing_.ready);
+    context_->recorder->phase_took(Phase::kTotal, now - outgoing_.arrival);
     writing_since_ = now;
     StartWrite(&outgoing_.message);
   }
@@ -73,10 +73,10 @@ void DecomposeStreamCall::Act(Stream::Next next) {
 void DecomposeStreamCall::OnReadDone(bool ok) {
   const auto self = self_;
   if (!ok) {
-    Act(stream_.OnReadsClosed());
+    act(stream_.on_reads_closed());
     return;
   }
-  const absl::Time arrival = context_->clock->Now();
+  const absl::Time arrival = context_->clock->now();
   {
     MutexLock lock(&act_mu_);
     heard_ = arrival;
@@ -84,16 +84,16 @@ void DecomposeStreamCall::OnReadDone(bool ok) {
   DecodedRequest decoded = decode_stream_request(&incoming_, context_->memory);
   if (!decoded.is_message) {
     // There is no id to answer: the stream cannot go on, but what is in flight is still answered.
-    context_->recorder->RequestFinished(decoded.labels, decoded.error.code);
-    Close(to_status(decoded.error));
+    context_->recorder->request_finished(decoded.labels, decoded.error.code);
+    close(to_status(decoded.error));
     return;
   }
-  SubmitRequest(std::move(decoded), arrival);
+  submit_request(std::move(decoded), arrival);
 }
 
-void DecomposeStreamCall::SubmitRequest(DecodedRequest decoded, absl::Time arrival) {
+void DecomposeStreamCall::submit_request(DecodedRequest decoded, absl::Time arrival) {
   Stream::Next next;
-  const Stream::Begun begun = stream_.OnRead(decoded.request_id, &next);
+  const Stream::Begun begun = stream_.on_read(decoded.request_id, &next);
   InFlight request{decoded.request_id, decoded.labels, nullptr, arrival};
   if (begun == Stream::Begun::kDuplicate) {
     Answer refusal;
@@ -102,28 +102,29 @@ void DecomposeStreamCall::SubmitRequest(DecodedRequest decoded, absl::Time arriv
                      absl::StrCat(request.id, " is still in flight on this stream"),
                      "request_id",
                      {}};
-    Act(stream_.OnRefused(Encode(request, refusal)));
+    act(stream_.on_refused(encode(request, refusal)));
   } else if (!decoded.error.ok()) {
     Answer refusal;
     refusal.error = std::move(decoded.error);
-    Act(stream_.OnAnswer(request.id, Encode(request, refusal)));
+    act(stream_.on_answer(request.id, encode(request, refusal)));
   } else {
     const uint64_t id = request.id;
     request.memory = std::move(decoded.memory);
     absl::Time deadline = deadline_of(*call_, arrival);
     if (decoded.timeout) deadline = std::min(deadline, arrival + *decoded.timeout);
-    RequestHandle handle = SubmitDecoded(context_->pipeline, &decoded, peer_, arrival, deadline,
-                                         [self = shared_from_this(), request = std::move(request)](auto answer) {
-                                           if (!answer.error.field.empty()) answer.error.field.insert(0, "request.");
-                                           self->Act(self->stream_.OnAnswer(request.id, self->Encode(request, answer)));
-                                         });
-    if (!stream_.Attach(id, handle)) context_->pipeline->Cancel(handle);
+    RequestHandle handle =
+        submit_decoded(context_->pipeline, &decoded, peer_, arrival, deadline,
+                       [self = shared_from_this(), request = std::move(request)](auto answer) {
+                         if (!answer.error.field.empty()) answer.error.field.insert(0, "request.");
+                         self->act(self->stream_.on_answer(request.id, self->encode(request, answer)));
+                       });
+    if (!stream_.attach(id, handle)) context_->pipeline->cancel(handle);
   }
-  Act(std::move(next));
+  act(std::move(next));
 }
 
-DecomposeStreamCall::Outgoing DecomposeStreamCall::Encode(const InFlight& request, const Outcome& outcome) const {
-  context_->recorder->RequestFinished(request.labels, outcome.error.code);
+DecomposeStreamCall::Outgoing DecomposeStreamCall::encode(const InFlight& request, const Outcome& outcome) const {
+  context_->recorder->request_finished(request.labels, outcome.error.code);
   Outgoing out;
   out.message = encode_stream_response(request.id, outcome, request.memory.get());
   if (outcome.error.ok()) out.memory = request.memory;
@@ -139,33 +140,33 @@ void DecomposeStreamCall::OnWriteDone(bool ok) {
     MutexLock lock(&act_mu_);
     outgoing_ = Outgoing();
     writing_since_ = absl::InfiniteFuture();
-    heard_ = context_->clock->Now();
+    heard_ = context_->clock->now();
   }
   if (ok) {
-    Act(stream_.OnWritten());
+    act(stream_.on_written());
   } else {
-    Break();
+    break_off();
   }
 }
 
 void DecomposeStreamCall::OnCancel() {
   const auto self = self_;
-  Break();
+  break_off();
 }
 
-void DecomposeStreamCall::Break() {
+void DecomposeStreamCall::break_off() {
   {
     MutexLock lock(&act_mu_);
     broken_ = true;
   }
   std::vector<RequestHandle> handles;
-  Stream::Next next = stream_.OnBroken(&handles);
-  for (const RequestHandle& handle : handles) context_->pipeline->Cancel(handle);
-  Act(std::move(next));
+  Stream::Next next = stream_.on_broken(&handles);
+  for (const RequestHandle& handle : handles) context_->pipeline->cancel(handle);
+  act(std::move(next));
 }
 
 void DecomposeStreamCall::OnDone() {
-  if (registered_) context_->calls->Remove(this);
+  if (registered_) context_->calls->remove(this);
   self_.reset();  // may delete *this
 }
 

@@ -31,7 +31,7 @@ class DecomposeStreamCall final : public grpc::ServerBidiReactor<grpc::ByteBuffe
       : context_(context), call_(call), stream_(context->max_stream_requests) {}
 
   // Called by the handler, once. The reactor belongs to gRPC from now on.
-  void Start();
+  void start();
   void OnReadDone(bool ok) override;
   void OnWriteDone(bool ok) override;
   void OnCancel() override;
@@ -49,13 +49,13 @@ class DecomposeStreamCall final : public grpc::ServerBidiReactor<grpc::ByteBuffe
   using Stream = ResultStream<Outgoing, RequestHandle>;
   struct InFlight;  // what an answer needs of its request
 
-  void Close(const grpc::Status& status) override;
-  void CutOffIfStalled(absl::Time now, absl::Duration timeout) override;
+  void close(const grpc::Status& status) override;
+  void cut_off_if_stalled(absl::Time now, absl::Duration timeout) override;
 
-  void Act(Stream::Next next);
-  void Break();
-  void SubmitRequest(DecodedRequest decoded, absl::Time arrival);
-  Outgoing Encode(const InFlight& request, const Outcome& outcome) const;
+  void act(Stream::Next next);
+  void break_off();
+  void submit_request(DecodedRequest decoded, absl::Time arrival);
+  Outgoing encode(const InFlight& request, const Outcome& outcome) const;
 
   const HandlerContext* const context_;
   grpc::CallbackServerContext* const call_;  // lives until OnDone()

@@ -54,17 +54,17 @@ inline absl::Time deadline_of(const grpc::CallbackServerContext& call, absl::Tim
 
 // Submits what was decoded without an error. `done` takes an Answer, or a GroupsAnswer.
 template <class Done>
-RequestHandle SubmitDecoded(Pipeline* pipeline, DecodedRequest* decoded, const Peer& peer, absl::Time arrival,
-                            absl::Time deadline, Done done) {
+RequestHandle submit_decoded(Pipeline* pipeline, DecodedRequest* decoded, const Peer& peer, absl::Time arrival,
+                             absl::Time deadline, Done done) {
   for (Request& batch : decoded->batches) {
     batch.peer = peer;
     batch.arrival = arrival;
     batch.deadline = deadline;
   }
-  if (!decoded->has_groups) return pipeline->Submit(std::move(decoded->batches.front()), std::move(done));
+  if (!decoded->has_groups) return pipeline->submit(std::move(decoded->batches.front()), std::move(done));
   std::vector<Request> groups(std::make_move_iterator(decoded->batches.begin()),
                               std::make_move_iterator(decoded->batches.end()));
-  return pipeline->SubmitGroups(std::move(groups), std::move(done));
+  return pipeline->submit_groups(std::move(groups), std::move(done));
 }
 
 }  // namespace svdserve::server

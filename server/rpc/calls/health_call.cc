@@ -41,10 +41,10 @@ HealthCall::~HealthCall() {
   if (call_ == nullptr) return;
   call_->context.TryCancel();
   MutexLock lock(&call_->mu);
-  while (!call_->ended) call_->changed.Wait(&call_->mu);
+  while (!call_->ended) call_->changed.wait(&call_->mu);
 }
 
-void HealthCall::Start(absl::Duration limit, std::function<void(bool answered)> done) {
+void HealthCall::start(absl::Duration limit, std::function<void(bool answered)> done) {
   if (call_ != nullptr) {
     MutexLock lock(&call_->mu);
     if (!call_->answered) connection_.reset();
@@ -78,7 +78,7 @@ void HealthCall::Start(absl::Duration limit, std::function<void(bool answered)> 
                                       done(answered);
                                       MutexLock lock(&call->mu);
                                       call->ended = true;
-                                      call->changed.SignalAll();
+                                      call->changed.signal_all();
                                     });
 }
 

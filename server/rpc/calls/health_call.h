@@ -23,7 +23,7 @@ class HealthCall {
 
   // Calls done(answered), once, on one of gRPC's threads; any status that comes from the server is an answer. The call
   // before has ended.
-  void Start(absl::Duration limit, std::function<void(bool answered)> done);
+  void start(absl::Duration limit, std::function<void(bool answered)> done);
 
  private:
   struct Connection;

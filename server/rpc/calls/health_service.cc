@@ -42,10 +42,10 @@ class HealthService::Watcher final : public grpc::ServerWriteReactor<grpc::ByteB
   Watcher(HealthService* service, bool known) : service_(service), known_(known) {}
 
   // Tells the analysis of locks that the service's lock is this watcher's.
-  void AssertLocked() const ABSL_ASSERT_EXCLUSIVE_LOCK(service_->mu_) {}
+  void assert_locked() const ABSL_ASSERT_EXCLUSIVE_LOCK(service_->mu_) {}
 
   // The status may have changed: writes it, or once the write that is on its way has ended.
-  void Update() ABSL_EXCLUSIVE_LOCKS_REQUIRED(service_->mu_) {
+  void update() ABSL_EXCLUSIVE_LOCKS_REQUIRED(service_->mu_) {
     const auto status = !known_              ? HealthCheckResponse::SERVICE_UNKNOWN
                         : service_->serving_ ? HealthCheckResponse::SERVING
                                              : HealthCheckResponse::NOT_SERVING;
@@ -55,7 +55,7 @@ class HealthService::Watcher final : public grpc::ServerWriteReactor<grpc::ByteB
     writing_ = true;
     StartWrite(&message_);
   }
-  void End(const grpc::Status& status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(service_->mu_) {
+  void end(const grpc::Status& status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(service_->mu_) {
     if (!std::exchange(finished_, true)) Finish(status);
   }
 
@@ -63,26 +63,26 @@ class HealthService::Watcher final : public grpc::ServerWriteReactor<grpc::ByteB
     MutexLock lock(&service_->mu_);
     writing_ = false;
     if (ok) {
-      Update();
+      update();
     } else {
-      End(grpc::Status::CANCELLED);
+      end(grpc::Status::CANCELLED);
     }
   }
   void OnCancel() override {
     MutexLock lock(&service_->mu_);
-    End(grpc::Status::CANCELLED);
+    end(grpc::Status::CANCELLED);
   }
   void OnDone() override {
     {
       MutexLock lock(&service_->mu_);
       if (registered) service_->watchers_.erase(place);
     }
-    if (registered) service_->context_->calls->Remove(this);
+    if (registered) service_->context_->calls->remove(this);
     delete this;
   }
   // A watch has no limit in time.
-  void CutOffIfStalled(absl::Time, absl::Duration) override {}
-  void Close(const grpc::Status&) override {}
+  void cut_off_if_stalled(absl::Time, absl::Duration) override {}
+  void close(const grpc::Status&) override {}
 
   bool registered = false;
   std::list<Watcher*>::iterator place;  // where it is registered
@@ -102,21 +102,21 @@ bool HealthService::knows(const std::string& name) const {
   return std::find(names_.begin(), names_.end(), name) != names_.end();
 }
 
-void HealthService::SetServing(bool serving) {
+void HealthService::set_serving(bool serving) {
   MutexLock lock(&mu_);
   serving_ = serving;
   for (Watcher* const watcher : watchers_) {
-    watcher->AssertLocked();
-    watcher->Update();
+    watcher->assert_locked();
+    watcher->update();
   }
 }
 
-void HealthService::EndWatches() {
+void HealthService::end_watches() {
   MutexLock lock(&mu_);
   ended_ = true;
   for (Watcher* const watcher : watchers_) {
-    watcher->AssertLocked();
-    watcher->End({grpc::StatusCode::UNAVAILABLE, "the server is shutting down"});
+    watcher->assert_locked();
+    watcher->end({grpc::StatusCode::UNAVAILABLE, "the server is shutting down"});
   }
 }
 
@@ -144,20 +144,20 @@ grpc::ServerWriteReactor<grpc::ByteBuffer>* HealthService::Watch(grpc::CallbackS
                                                                  const grpc::ByteBuffer* request) {
   const std::optional<std::string> service = service_of(*request);
   auto* const watcher = new Watcher(this, service && knows(*service));
-  const Error error = context_->calls->Add(CallKind::kWatch, context_->peer(*call), watcher);
+  const Error error = context_->calls->add(CallKind::kWatch, context_->peer(*call), watcher);
   MutexLock lock(&mu_);
-  watcher->AssertLocked();
+  watcher->assert_locked();
   watcher->registered = error.ok();
-  if (!service) watcher->End(kBadRequest);
+  if (!service) watcher->end(kBadRequest);
   if (!error.ok()) {
-    watcher->End(to_status(error));
+    watcher->end(to_status(error));
     return watcher;
   }
   watcher->place = watchers_.insert(watchers_.end(), watcher);
   if (ended_) {
-    watcher->End({grpc::StatusCode::UNAVAILABLE, "the server is shutting down"});
+    watcher->end({grpc::StatusCode::UNAVAILABLE, "the server is shutting down"});
   } else {
-    watcher->Update();
+    watcher->update();
   }
   return watcher;
 }

@@ -23,9 +23,9 @@ class HealthService final
   // `context` outlives the service; "" is the server as a whole.
   HealthService(const HandlerContext* context, std::vector<std::string> names);
 
-  void SetServing(bool serving);
+  void set_serving(bool serving);
   // Ends every watch: the server goes.
-  void EndWatches();
+  void end_watches();
 
   grpc::ServerUnaryReactor* Check(grpc::CallbackServerContext* call, const grpc::ByteBuffer* request,
                                   grpc::ByteBuffer* reply) override;

@@ -31,7 +31,7 @@ int64_t OpenCalls::share(int64_t limit) const {
   return std::max<int64_t>(1, static_cast<int64_t>(static_cast<double>(limit) * limits_.peer_percent / 100));
 }
 
-Error OpenCalls::Add(CallKind kind, const Peer& peer, OpenCall* call) {
+Error OpenCalls::add(CallKind kind, const Peer& peer, OpenCall* call) {
   constexpr auto kStreams = static_cast<size_t>(CallKind::kStream);
   const auto k = static_cast<size_t>(kind);
   MutexLock lock(&mu_);
@@ -51,7 +51,7 @@ Error OpenCalls::Add(CallKind kind, const Peer& peer, OpenCall* call) {
   return {};
 }
 
-void OpenCalls::Remove(OpenCall* call) {
+void OpenCalls::remove(OpenCall* call) {
   const auto k = static_cast<size_t>(call->kind_);
   MutexLock lock(&mu_);
   open_.erase(call->place_);
@@ -61,16 +61,16 @@ void OpenCalls::Remove(OpenCall* call) {
   if (sum(mine->second) == 0) peers_.erase(mine);
 }
 
-void OpenCalls::CutOffStalled(absl::Time now, absl::Duration timeout) {
+void OpenCalls::cut_off_stalled(absl::Time now, absl::Duration timeout) {
   MutexLock lock(&mu_);
-  for (OpenCall* const call : open_) call->CutOffIfStalled(now, timeout);
+  for (OpenCall* const call : open_) call->cut_off_if_stalled(now, timeout);
 }
 
-void OpenCalls::CloseAll() {
+void OpenCalls::close_all() {
   const grpc::Status status = to_status(draining());
   MutexLock lock(&mu_);
   closed_ = true;
-  for (OpenCall* const call : open_) call->Close(status);
+  for (OpenCall* const call : open_) call->close(status);
 }
 
 int64_t OpenCalls::count(CallKind kind) const {

@@ -27,10 +27,10 @@ inline constexpr size_t kCallKinds = 4;
 class OpenCall {
  public:
   // Ends the call if its client has kept it waiting for longer than `timeout`.
-  virtual void CutOffIfStalled(absl::Time now, absl::Duration timeout) = 0;
+  virtual void cut_off_if_stalled(absl::Time now, absl::Duration timeout) = 0;
   // Takes nothing new: the call ends with `status` once what is in flight was answered. Nothing where a call takes one
   // request alone.
-  virtual void Close(const grpc::Status& status) = 0;
+  virtual void close(const grpc::Status& status) = 0;
 
  protected:
   ~OpenCall() = default;
@@ -53,12 +53,12 @@ class OpenCalls {
   explicit OpenCalls(const Limits& limits) : limits_(limits) {}
 
   // ok(), or why the call is not to be served; then it was not added.
-  Error Add(CallKind kind, const Peer& peer, OpenCall* call);
+  Error add(CallKind kind, const Peer& peer, OpenCall* call);
   // `call` was added before. After this has returned the registry does not touch the call.
-  void Remove(OpenCall* call);
-  void CutOffStalled(absl::Time now, absl::Duration timeout);
+  void remove(OpenCall* call);
+  void cut_off_stalled(absl::Time now, absl::Duration timeout);
   // Closes what is open, and from now on refuses what comes, but for health's watchers.
-  void CloseAll();
+  void close_all();
   int64_t count(CallKind kind) const;
 
  private:

@@ -24,7 +24,7 @@ struct SelfProbe::State {
 
 SelfProbe::SelfProbe(Ask ask) : ask_(std::move(ask)), state_(std::make_shared<State>()) {}
 
-void SelfProbe::Tick(absl::Time now) {
+void SelfProbe::tick(absl::Time now) {
   State& state = *state_;
   bool ask = false;
   {

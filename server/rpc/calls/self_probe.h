@@ -10,13 +10,13 @@
 
 namespace svdserve::server {
 
-// Thread-safe, but for Tick(), which one thread calls at least once a second.
+// Thread-safe, but for tick(), which one thread calls at least once a second.
 class SelfProbe {
  public:
   static constexpr absl::Duration kPeriod = absl::Seconds(2);     // from one question to the next
   static constexpr absl::Duration kPatience = absl::Seconds(15);  // without an answer the server counts as hung
 
-  // Calls done(answered) once, on any thread, even before it returns. Called on the thread of Tick(), after the call
+  // Calls done(answered) once, on any thread, even before it returns. Called on the thread of tick(), after the call
   // before has ended. It must not block.
   using Ask = std::function<void(std::function<void(bool answered)> done)>;
 
@@ -26,7 +26,7 @@ class SelfProbe {
   //
   // The time without an answer is the sum of the steps between ticks, each of which counts a second at most: while the
   // whole process stands still, nobody could have answered.
-  void Tick(absl::Time now);
+  void tick(absl::Time now);
 
   // False: the last question has been without an answer for kPatience.
   bool alive() const;

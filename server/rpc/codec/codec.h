@@ -29,12 +29,12 @@ namespace svdserve::server {
 // The memory of one request: the operands as received, and the slice that its results are written into.
 class WireMemory final : public RequestMemory {
  public:
-  void* AllocateResults(absl::Span<const ResultPart> parts) override;
+  void* allocate_results(absl::Span<const ResultPart> parts) override;
 
   absl::InlinedVector<HostBlock, 1> operands;  // of each batch
   CertificateScope certificate_scope = CertificateScope::kBatch;
 
-  // After AllocateResults(): what the slice holds.
+  // After allocate_results(): what the slice holds.
   const grpc::Slice& results() const { return results_; }
   absl::Span<const ResultPart> parts() const { return parts_; }
 

@@ -68,25 +68,25 @@ class RequestReader {
   RequestReader(HostMemory* memory, const char* at) : memory_(memory), at_(at) {}
 
   // Reads one field. False: the bytes are no message.
-  bool ReadField(CodedInputStream* in, uint32_t tag);
+  bool read_field(CodedInputStream* in, uint32_t tag);
 
   // Moves the values read into *out. Call it once, at the end.
-  Error Finish(DecodedRequest* out);
+  Error finish(DecodedRequest* out);
 
  private:
-  bool ReadBatch(CodedInputStream* in, WireBatch* batch);
-  bool ReadData(CodedInputStream* in, HostBlock* data);
-  bool ReadOptions(CodedInputStream* in);
-  bool ReadOption(CodedInputStream* in, uint32_t tag);
-  bool ReadMimoOption(CodedInputStream* in, uint32_t tag);
-  bool ReadSnr(CodedInputStream* in);
-  bool ReadPackedSnrs(CodedInputStream* in);
+  bool read_batch(CodedInputStream* in, WireBatch* batch);
+  bool read_data(CodedInputStream* in, HostBlock* data);
+  bool read_options(CodedInputStream* in);
+  bool read_option(CodedInputStream* in, uint32_t tag);
+  bool read_mimo_option(CodedInputStream* in, uint32_t tag);
+  bool read_snr(CodedInputStream* in);
+  bool read_packed_snrs(CodedInputStream* in);
 
-  Error CheckOptions(CertificateScope* scope);
-  Error FinishBatch(WireBatch* wire, const std::string& at, const std::shared_ptr<const Options>& options,
-                    DecodedRequest* out) const;
-  std::string Path(const char* field) const { return absl::StrCat(at_, field); }
-  void Refuse(Error error) {
+  Error check_options(CertificateScope* scope);
+  Error finish_batch(WireBatch* wire, const std::string& at, const std::shared_ptr<const Options>& options,
+                     DecodedRequest* out) const;
+  std::string path(const char* field) const { return absl::StrCat(at_, field); }
+  void refuse(Error error) {
     if (error_.ok()) error_ = std::move(error);
   }
 
@@ -98,24 +98,24 @@ class RequestReader {
   std::vector<WireBatch> groups_;  // at most kMaxGroups
 };
 
-bool RequestReader::ReadField(CodedInputStream* in, uint32_t tag) {
+bool RequestReader::read_field(CodedInputStream* in, uint32_t tag) {
   if (!error_.ok()) return WireFormatLite::SkipField(in, tag);
   switch (tag) {
     case tag_of(v1::DecomposeRequest::kMatricesFieldNumber, kEmbedded):
       if (!matrices_) matrices_.emplace();
-      return ReadBatch(in, &*matrices_);
+      return read_batch(in, &*matrices_);
     case tag_of(v1::DecomposeRequest::kOptionsFieldNumber, kEmbedded):
-      return ReadOptions(in);
+      return read_options(in);
     case tag_of(v1::DecomposeRequest::kGroupsFieldNumber, kEmbedded):
-      if (groups_.size() < kMaxGroups) return ReadBatch(in, &groups_.emplace_back());
-      Refuse(invalid_field(Path("groups"), absl::StrCat("a request may have at most ", kMaxGroups, " groups")));
+      if (groups_.size() < kMaxGroups) return read_batch(in, &groups_.emplace_back());
+      refuse(invalid_field(path("groups"), absl::StrCat("a request may have at most ", kMaxGroups, " groups")));
       return WireFormatLite::SkipField(in, tag);
     default:
       return WireFormatLite::SkipField(in, tag);
   }
 }
 
-bool RequestReader::ReadBatch(CodedInputStream* in, WireBatch* batch) {
+bool RequestReader::read_batch(CodedInputStream* in, WireBatch* batch) {
   return read_embedded(in, [&](uint32_t tag) {
     switch (tag) {
       case tag_of(v1::MatrixBatch::kDataTypeFieldNumber, kVarint):
@@ -129,35 +129,35 @@ bool RequestReader::ReadBatch(CodedInputStream* in, WireBatch* batch) {
       case tag_of(v1::MatrixBatch::kCountFieldNumber, kVarint):
         return read_varint(in, &batch->count);
       case tag_of(v1::MatrixBatch::kDataFieldNumber, kEmbedded):
-        return ReadData(in, &batch->data);
+        return read_data(in, &batch->data);
       default:
         return WireFormatLite::SkipField(in, tag);
     }
   });
 }
 
-bool RequestReader::ReadData(CodedInputStream* in, HostBlock* data) {
+bool RequestReader::read_data(CodedInputStream* in, HostBlock* data) {
   int bytes = 0;
   if (!read_length(in, &bytes)) return false;
   *data = HostBlock();  // the last one counts
   if (bytes == 0) return true;
   try {
-    *data = memory_->Allocate(static_cast<size_t>(bytes));
+    *data = memory_->allocate(static_cast<size_t>(bytes));
   } catch (const std::bad_alloc&) {
-    Refuse(out_of_memory());
+    refuse(out_of_memory());
     return in->Skip(bytes);
   }
   return in->ReadRaw(data->data(), bytes);
 }
 
-bool RequestReader::ReadOptions(CodedInputStream* in) {
+bool RequestReader::read_options(CodedInputStream* in) {
   bool is_too_long = false;
-  const bool good = read_small(in, &is_too_long, [&](uint32_t tag) { return ReadOption(in, tag); });
-  if (is_too_long) Refuse(too_long(Path("options")));
+  const bool good = read_small(in, &is_too_long, [&](uint32_t tag) { return read_option(in, tag); });
+  if (is_too_long) refuse(too_long(path("options")));
   return good;
 }
 
-bool RequestReader::ReadOption(CodedInputStream* in, uint32_t tag) {
+bool RequestReader::read_option(CodedInputStream* in, uint32_t tag) {
   switch (tag) {
     case tag_of(v1::DecomposeOptions::kMethodFieldNumber, kVarint):
       return read_varint(in, &options_.method);
@@ -176,13 +176,13 @@ bool RequestReader::ReadOption(CodedInputStream* in, uint32_t tag) {
     case tag_of(v1::DecomposeOptions::kMimoFieldNumber, kEmbedded):
       if (!options_.has_mimo) options_.rest.mimo.group = 0;
       options_.has_mimo = true;
-      return read_embedded(in, [&](uint32_t inner) { return ReadMimoOption(in, inner); });
+      return read_embedded(in, [&](uint32_t inner) { return read_mimo_option(in, inner); });
     default:
       return WireFormatLite::SkipField(in, tag);
   }
 }
 
-bool RequestReader::ReadMimoOption(CodedInputStream* in, uint32_t tag) {
+bool RequestReader::read_mimo_option(CodedInputStream* in, uint32_t tag) {
   MimoOptions& mimo = options_.rest.mimo;
   switch (tag) {
     case tag_of(v1::MimoOptions::kCapacityFieldNumber, kVarint):
@@ -199,9 +199,9 @@ bool RequestReader::ReadMimoOption(CodedInputStream* in, uint32_t tag) {
       mimo.threshold_rank = true;
       return read_double(in, &mimo.rank_threshold);
     case tag_of(v1::MimoOptions::kSnrDbFieldNumber, kFixed64):
-      return ReadSnr(in);
+      return read_snr(in);
     case tag_of(v1::MimoOptions::kSnrDbFieldNumber, kEmbedded):
-      return ReadPackedSnrs(in);
+      return read_packed_snrs(in);
     case tag_of(v1::MimoOptions::kGroupSizeFieldNumber, kVarint):
       return read_varint(in, &mimo.group);
     case tag_of(v1::MimoOptions::kPrecoderColumnsFieldNumber, kVarint):
@@ -215,23 +215,23 @@ bool RequestReader::ReadMimoOption(CodedInputStream* in, uint32_t tag) {
   }
 }
 
-bool RequestReader::ReadSnr(CodedInputStream* in) {
+bool RequestReader::read_snr(CodedInputStream* in) {
   double snr = 0;
   if (!read_double(in, &snr)) return false;
   std::vector<double>& all = options_.rest.mimo.snr_db;
   if (all.size() < kMaxSnrs) {
     all.push_back(snr);
   } else {
-    Refuse(invalid_field(Path("options.mimo.snr_db"), absl::StrCat("a request may have at most ", kMaxSnrs, " SNRs")));
+    refuse(invalid_field(path("options.mimo.snr_db"), absl::StrCat("a request may have at most ", kMaxSnrs, " SNRs")));
   }
   return true;
 }
 
-bool RequestReader::ReadPackedSnrs(CodedInputStream* in) {
+bool RequestReader::read_packed_snrs(CodedInputStream* in) {
   int bytes = 0;
   if (!read_length(in, &bytes)) return false;
   for (; bytes >= 8 && error_.ok(); bytes -= 8) {
-    if (!ReadSnr(in)) return false;
+    if (!read_snr(in)) return false;
   }
   return bytes % 8 == 0 && in->Skip(bytes);
 }
@@ -239,14 +239,14 @@ bool RequestReader::ReadPackedSnrs(CodedInputStream* in) {
 // --- values --------------------------------------------------------------------------------------
 
 // The enumerations and what depends on presence. The rest of options_ is complete afterwards.
-Error RequestReader::CheckOptions(CertificateScope* scope) {
+Error RequestReader::check_options(CertificateScope* scope) {
   const WireOptions& wire = options_;
   const std::optional<Method> method = to_method(wire.method);
-  if (!method) return invalid_field(Path("options.method"), unknown("method", wire.method));
+  if (!method) return invalid_field(path("options.method"), unknown("method", wire.method));
   const std::optional<Vectors> vectors = to_vectors(wire.vectors, Vectors::kNone);
-  if (!vectors) return invalid_field(Path("options.vectors"), unknown("kind of vectors", wire.vectors));
+  if (!vectors) return invalid_field(path("options.vectors"), unknown("kind of vectors", wire.vectors));
   const std::optional<CertificateScope> certificate = to_scope(wire.certificate);
-  if (!certificate) return invalid_field(Path("options.certificate"), unknown("scope", wire.certificate));
+  if (!certificate) return invalid_field(path("options.certificate"), unknown("scope", wire.certificate));
   *scope = *certificate;
   Options& options = options_.rest;
   options.method = *method;
@@ -271,8 +271,8 @@ Error read_problem(const WireBatch& wire, const std::string& at, Problem* proble
 }
 
 // One batch, whose operands go to out->memory.
-Error RequestReader::FinishBatch(WireBatch* wire, const std::string& at, const std::shared_ptr<const Options>& options,
-                                 DecodedRequest* out) const {
+Error RequestReader::finish_batch(WireBatch* wire, const std::string& at, const std::shared_ptr<const Options>& options,
+                                  DecodedRequest* out) const {
   Request request;
   if (Error error = read_problem(*wire, at, &request.problem); !error.ok()) return error;
   request.options = options;
@@ -293,31 +293,31 @@ void label(const WireBatch& first, RequestLabels* labels) {
   labels->shape = shape_bucket(problem);
 }
 
-Error RequestReader::Finish(DecodedRequest* out) {
+Error RequestReader::finish(DecodedRequest* out) {
   out->has_groups = !groups_.empty();
   if (matrices_ || out->has_groups) label(matrices_ ? *matrices_ : groups_.front(), &out->labels);
   if (!error_.ok()) return error_;
   if (matrices_ && out->has_groups) {
-    return invalid_field(Path("groups"), "a request has either matrices or groups, not both");
+    return invalid_field(path("groups"), "a request has either matrices or groups, not both");
   }
   if (!matrices_ && !out->has_groups) {
-    return invalid_field(Path("matrices"), "a request needs matrices or groups, and this one has neither");
+    return invalid_field(path("matrices"), "a request needs matrices or groups, and this one has neither");
   }
   out->memory = std::make_shared<WireMemory>();
-  Error of_options = CheckOptions(&out->memory->certificate_scope);
+  Error of_options = check_options(&out->memory->certificate_scope);
   const auto options = std::make_shared<const Options>(std::move(options_.rest));
   out->labels.kind = options->mimo != MimoOptions()       ? Kind::kAnswers
                      : options->vectors != Vectors::kNone ? Kind::kVectors
                                                           : Kind::kValues;
   if (matrices_) {
-    Error of_batch = FinishBatch(&*matrices_, Path("matrices"), options, out);
+    Error of_batch = finish_batch(&*matrices_, path("matrices"), options, out);
     return of_batch.ok() ? of_options : of_batch;
   }
   if (!of_options.ok()) return of_options;
   out->memory->operands.reserve(groups_.size());
   out->batches.reserve(groups_.size());
   for (size_t i = 0; i < groups_.size(); ++i) {
-    Error error = FinishBatch(&groups_[i], absl::StrCat(at_, "groups[", i, "]"), options, out);
+    Error error = finish_batch(&groups_[i], absl::StrCat(at_, "groups[", i, "]"), options, out);
     if (!error.ok()) return error;
   }
   return {};
@@ -333,7 +333,7 @@ std::optional<absl::Duration> to_duration(int64_t seconds, int32_t nanos) {
 // The `timeout` of a request of a stream.
 class TimeoutReader {
  public:
-  bool ReadField(CodedInputStream* in) {
+  bool read_field(CodedInputStream* in) {
     using google::protobuf::Duration;
     is_set_ = true;
     return read_small(in, &too_long_, [&](uint32_t tag) {
@@ -349,7 +349,7 @@ class TimeoutReader {
   }
 
   // Nothing is set where the request has none.
-  Error Finish(std::optional<absl::Duration>* timeout) const {
+  Error finish(std::optional<absl::Duration>* timeout) const {
     if (too_long_) return too_long("timeout");
     if (!is_set_) return {};
     *timeout = to_duration(seconds_, nanos_);
@@ -364,8 +364,8 @@ class TimeoutReader {
 
 void decode_request_into(grpc::ByteBuffer* message, HostMemory* memory, DecodedRequest* out) {
   RequestReader request(memory, "");
-  if (read_whole(message, [&](CodedInputStream* in, uint32_t tag) { return request.ReadField(in, tag); })) {
-    out->error = request.Finish(out);
+  if (read_whole(message, [&](CodedInputStream* in, uint32_t tag) { return request.read_field(in, tag); })) {
+    out->error = request.finish(out);
   } else {
     out->is_message = false;
     out->error = invalid_field("", "the bytes received are not a DecomposeRequest");
@@ -382,9 +382,9 @@ void decode_stream_request_into(grpc::ByteBuffer* message, HostMemory* memory, D
         return read_varint(in, &out->request_id);
       case tag_of(v1::DecomposeStreamRequest::kRequestFieldNumber, kEmbedded):
         has_request = true;
-        return read_embedded(in, [&](uint32_t inner) { return request.ReadField(in, inner); });
+        return read_embedded(in, [&](uint32_t inner) { return request.read_field(in, inner); });
       case tag_of(v1::DecomposeStreamRequest::kTimeoutFieldNumber, kEmbedded):
-        return timeout.ReadField(in);
+        return timeout.read_field(in);
       default:
         return WireFormatLite::SkipField(in, tag);
     }
@@ -394,8 +394,8 @@ void decode_stream_request_into(grpc::ByteBuffer* message, HostMemory* memory, D
     out->error = invalid_field("", "the bytes received are not a DecomposeStreamRequest");
     return;
   }
-  out->error = has_request ? request.Finish(out) : invalid_field("request", "must be set");
-  Error of_timeout = timeout.Finish(&out->timeout);
+  out->error = has_request ? request.finish(out) : invalid_field("request", "must be set");
+  Error of_timeout = timeout.finish(&out->timeout);
   if (out->error.ok()) out->error = std::move(of_timeout);
 }
 

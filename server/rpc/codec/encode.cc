@@ -27,9 +27,9 @@ class PartView {
   size_t bytes(Plane plane) const { return plane_bytes(part_.plan, plane, part_.count); }
   const void* at(Plane plane) const { return results_.begin() + begin(plane); }
   // The plane as field `field` of a message; nothing where it is empty.
-  void AppendTo(MessageBuilder* message, int field, Plane plane) const {
+  void append_to(MessageBuilder* message, int field, Plane plane) const {
     const size_t first = begin(plane);
-    if (bytes(plane) > 0) message->AppendSlice(field, results_, first, first + bytes(plane));
+    if (bytes(plane) > 0) message->append_slice(field, results_, first, first + bytes(plane));
   }
 
  private:
@@ -72,10 +72,10 @@ void append_vectors(const PartView& view, MessageBuilder* message) {
   const Outputs& o = view.outputs();
   const bool precodes = o.right_columns > 0 && !o.right_adjoint;
   const bool combines = precodes || o.right_columns == 0;  // who asks for U gets V^H with it
-  view.AppendTo(
+  view.append_to(
       message, combines ? v1::DecomposeResponse::kCombinersFieldNumber : v1::DecomposeResponse::kLeftVectorsFieldNumber,
       Plane::kLeft);
-  view.AppendTo(
+  view.append_to(
       message,
       precodes ? v1::DecomposeResponse::kPrecodersFieldNumber : v1::DecomposeResponse::kRightVectorsAdjointFieldNumber,
       Plane::kRight);
@@ -84,13 +84,13 @@ void append_vectors(const PartView& view, MessageBuilder* message) {
 void append_mimo(const PartView& view, MessageBuilder* message) {
   if (!view.outputs().answers()) return;
   MessageBuilder mimo;
-  view.AppendTo(&mimo, v1::MimoResult::kCapacityFieldNumber, Plane::kCapacity);
-  view.AppendTo(&mimo, v1::MimoResult::kWaterFillingFieldNumber, Plane::kWaterFilling);
-  view.AppendTo(&mimo, v1::MimoResult::kStreamSnrFieldNumber, Plane::kStreamSnr);
-  view.AppendTo(&mimo, v1::MimoResult::kConditionNumberFieldNumber, Plane::kConditionNumber);
-  view.AppendTo(&mimo, v1::MimoResult::kEffectiveRankFieldNumber, Plane::kEffectiveRank);
-  view.AppendTo(&mimo, v1::MimoResult::kThresholdRankFieldNumber, Plane::kThresholdRank);
-  message->AppendMessage(v1::DecomposeResponse::kMimoFieldNumber, std::move(mimo));
+  view.append_to(&mimo, v1::MimoResult::kCapacityFieldNumber, Plane::kCapacity);
+  view.append_to(&mimo, v1::MimoResult::kWaterFillingFieldNumber, Plane::kWaterFilling);
+  view.append_to(&mimo, v1::MimoResult::kStreamSnrFieldNumber, Plane::kStreamSnr);
+  view.append_to(&mimo, v1::MimoResult::kConditionNumberFieldNumber, Plane::kConditionNumber);
+  view.append_to(&mimo, v1::MimoResult::kEffectiveRankFieldNumber, Plane::kEffectiveRank);
+  view.append_to(&mimo, v1::MimoResult::kThresholdRankFieldNumber, Plane::kThresholdRank);
+  message->append_message(v1::DecomposeResponse::kMimoFieldNumber, std::move(mimo));
 }
 
 void append_certificate(const PartView& view, const Answer& answer, CertificateScope scope, MessageBuilder* message) {
@@ -102,21 +102,21 @@ void append_certificate(const PartView& view, const Answer& answer, CertificateS
   head.set_left_orthogonality(maxima.left_orthogonality);
   head.set_right_orthogonality(maxima.right_orthogonality);
   MessageBuilder certificate;
-  certificate.Append(head.SerializeAsString());
+  certificate.append(head.SerializeAsString());
   if (scope == CertificateScope::kMatrix) {
-    view.AppendTo(&certificate, v1::Certificate::kEachMatrixFieldNumber, Plane::kCertificate);
+    view.append_to(&certificate, v1::Certificate::kEachMatrixFieldNumber, Plane::kCertificate);
   }
-  message->AppendMessage(v1::DecomposeResponse::kCertificateFieldNumber, std::move(certificate));
+  message->append_message(v1::DecomposeResponse::kCertificateFieldNumber, std::move(certificate));
 }
 
 // A DecomposeResponse to one batch, its planes where the engine wrote them.
 MessageBuilder response_of(const Answer& answer, const PartView& view, CertificateScope scope) {
   MessageBuilder message;
-  message.Append(response_without_planes(answer, view.part()).SerializeAsString());
+  message.append(response_without_planes(answer, view.part()).SerializeAsString());
   append_vectors(view, &message);
   append_mimo(view, &message);
   append_certificate(view, answer, scope, &message);
-  view.AppendTo(&message, v1::DecomposeResponse::kSingularValuesFieldNumber, Plane::kValues);
+  view.append_to(&message, v1::DecomposeResponse::kSingularValuesFieldNumber, Plane::kValues);
   return message;
 }
 
@@ -127,12 +127,12 @@ MessageBuilder response_of(const Outcome& outcome, const WireMemory& memory) {
   v1::DecomposeResponse head;
   head.mutable_timing()->set_total_seconds(absl::ToDoubleSeconds(outcome.total));
   MessageBuilder message;
-  message.Append(head.SerializeAsString());
+  message.append(head.SerializeAsString());
   size_t offset = 0;
   for (size_t i = 0; i < outcome.answers.size(); ++i) {
     const ResultPart& part = memory.parts()[i];
-    message.AppendMessage(v1::DecomposeResponse::kGroupsFieldNumber,
-                          response_of(outcome.answers[i], {memory, part, offset}, memory.certificate_scope));
+    message.append_message(v1::DecomposeResponse::kGroupsFieldNumber,
+                           response_of(outcome.answers[i], {memory, part, offset}, memory.certificate_scope));
     offset += result_bytes(part);
   }
   return message;
@@ -172,7 +172,7 @@ google::rpc::Status to_rpc_status(const Error& error) {
 
 }  // namespace
 
-void* WireMemory::AllocateResults(absl::Span<const ResultPart> parts) {
+void* WireMemory::allocate_results(absl::Span<const ResultPart> parts) {
   parts_.assign(parts.begin(), parts.end());
   size_t bytes = 0;
   for (const ResultPart& part : parts) bytes += result_bytes(part);
@@ -182,7 +182,7 @@ void* WireMemory::AllocateResults(absl::Span<const ResultPart> parts) {
 }
 
 grpc::ByteBuffer encode_response(const Outcome& outcome, const WireMemory& memory) {
-  return response_of(outcome, memory).Build();
+  return response_of(outcome, memory).build();
 }
 
 grpc::ByteBuffer encode_stream_response(uint64_t request_id, const Outcome& outcome, const WireMemory* memory) {
@@ -190,11 +190,11 @@ grpc::ByteBuffer encode_stream_response(uint64_t request_id, const Outcome& outc
   head.set_request_id(request_id);
   if (!outcome.error.ok()) *head.mutable_status() = to_rpc_status(outcome.error);
   MessageBuilder message;
-  message.Append(head.SerializeAsString());
+  message.append(head.SerializeAsString());
   if (outcome.error.ok()) {
-    message.AppendMessage(v1::DecomposeStreamResponse::kResponseFieldNumber, response_of(outcome, *memory));
+    message.append_message(v1::DecomposeStreamResponse::kResponseFieldNumber, response_of(outcome, *memory));
   }
-  return message.Build();
+  return message.build();
 }
 
 grpc::Status to_status(const Error& error) {

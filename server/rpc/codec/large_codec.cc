@@ -36,7 +36,7 @@ struct WireOpen {
   v1::Vectors vectors = v1::VECTORS_UNSPECIFIED;
   v1::PivotStrategy strategy = v1::PIVOT_STRATEGY_UNSPECIFIED;
   v1::BlockVariant variant = v1::BLOCK_VARIANT_UNSPECIFIED;
-  FactorOptions rest;  // all other options
+  LargeOptions rest;  // all other options
   std::string signature;
   bool options_too_long = false;
 };
@@ -82,7 +82,7 @@ bool read_open_field(CodedInputStream* in, uint32_t tag, WireOpen* open) {
   }
 }
 
-Error check_options(const WireOpen& wire, FactorOptions* options) {
+Error check_options(const WireOpen& wire, LargeOptions* options) {
   if (wire.options_too_long) {
     return invalid_field("open.options", absl::StrCat("must take at most ", kMaxSmallBytes, " bytes"));
   }
@@ -134,7 +134,7 @@ bool read_chunk_field(CodedInputStream* in, uint32_t tag, DecodedLarge* out, Ext
   }
 }
 
-v1::LargeProgress wire_progress(const LargeProgress& from) {
+v1::LargeProgress wire_progress(const LargeProgressReport& from) {
   v1::LargeProgress to;
   to.set_stage(from.queued ? v1::LARGE_STAGE_QUEUED : to_wire(from.factor.stage));
   to.set_sweep(from.factor.sweep);
@@ -146,25 +146,25 @@ v1::LargeProgress wire_progress(const LargeProgress& from) {
   return to;
 }
 
-v1::LargeFactor wire_result(FactorResult result) {
+v1::LargeFactor wire_result(LargeResult result) {
   switch (result) {
-    case FactorResult::kValues:
+    case LargeResult::kValues:
       return v1::LARGE_FACTOR_SINGULAR_VALUES;
-    case FactorResult::kLeft:
+    case LargeResult::kLeft:
       return v1::LARGE_FACTOR_LEFT_VECTORS;
-    case FactorResult::kRight:
+    case LargeResult::kRight:
       return v1::LARGE_FACTOR_RIGHT_VECTORS_ADJOINT;
   }
   return v1::LARGE_FACTOR_UNSPECIFIED;
 }
 
-v1::MatrixStatus status_of(const FactorOutcome& outcome) {
-  if (outcome.status == FactorStatus::kNotConverged) return v1::MATRIX_STATUS_NOT_CONVERGED;
+v1::MatrixStatus status_of(const LargeOutcome& outcome) {
+  if (outcome.status == LargeStatus::kNotConverged) return v1::MATRIX_STATUS_NOT_CONVERGED;
   return outcome.out_of_range ? v1::MATRIX_STATUS_OUT_OF_RANGE : v1::MATRIX_STATUS_UNSPECIFIED;
 }
 
 v1::LargeSummary wire_summary(const LargeSummary& from) {
-  const FactorOutcome& outcome = from.outcome;
+  const LargeOutcome& outcome = from.outcome;
   v1::LargeSummary to;
   to.set_status(status_of(outcome));
   to.set_values(from.plan.values);
@@ -180,7 +180,7 @@ v1::LargeSummary wire_summary(const LargeSummary& from) {
   timing.set_queue_seconds(absl::ToDoubleSeconds(from.timing.queue));
   timing.set_compute_seconds(absl::ToDoubleSeconds(from.timing.compute));
   timing.set_download_seconds(absl::ToDoubleSeconds(from.timing.download));
-  for (const FactorPhase& phase : outcome.phases) {
+  for (const LargePhaseTime& phase : outcome.phases) {
     v1::LargePhase& part = *to.add_phases();
     part.set_name(phase.name);
     part.set_seconds(phase.seconds);
@@ -209,17 +209,17 @@ grpc::ByteBuffer encode_chunk(const LargeResultChunk& from) {
   head.set_offset(from.offset);
   head.set_crc32c(crc32c(0, from.data, from.bytes));
   MessageBuilder chunk;
-  chunk.Append(head.SerializeAsString());
-  chunk.AppendSlice(v1::LargeFactorChunk::kDataFieldNumber, slice_of(from), 0, from.bytes);
+  chunk.append(head.SerializeAsString());
+  chunk.append_slice(v1::LargeFactorChunk::kDataFieldNumber, slice_of(from), 0, from.bytes);
   MessageBuilder message;
-  message.AppendMessage(v1::DecomposeLargeResponse::kFactorChunkFieldNumber, std::move(chunk));
-  return message.Build();
+  message.append_message(v1::DecomposeLargeResponse::kFactorChunkFieldNumber, std::move(chunk));
+  return message.build();
 }
 
 grpc::ByteBuffer encode(const v1::DecomposeLargeResponse& response) {
   MessageBuilder message;
-  message.Append(response.SerializeAsString());
-  return message.Build();
+  message.append(response.SerializeAsString());
+  return message.build();
 }
 
 void decode_into(grpc::ByteBuffer* message, DecodedLarge* out) {
@@ -261,7 +261,7 @@ void decode_into(grpc::ByteBuffer* message, DecodedLarge* out) {
 
 }  // namespace
 
-uint32_t ReceivedBytes::CopyTo(char* to) const {
+uint32_t ReceivedBytes::copy_to(char* to) const {
   // A block just copied is still in the cache when its checksum is computed. A transport's slice alone is too little
   // for the checksum to be quick.
   constexpr size_t kBlock = 96 * 1024;
@@ -307,7 +307,7 @@ grpc::ByteBuffer encode_large_response(const LargeReply& reply) {
     response.mutable_accepted()->set_operand_bytes(accepted->operand_bytes);
     response.mutable_accepted()->set_result_bytes(accepted->result_bytes);
     response.mutable_accepted()->set_device(accepted->device);
-  } else if (const auto* progress = std::get_if<LargeProgress>(&reply)) {
+  } else if (const auto* progress = std::get_if<LargeProgressReport>(&reply)) {
     *response.mutable_progress() = wire_progress(*progress);
   } else {
     *response.mutable_summary() = wire_summary(std::get<LargeSummary>(reply));

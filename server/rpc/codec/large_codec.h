@@ -25,7 +25,7 @@ class ReceivedBytes {
 
   size_t size() const { return count_; }
   // Copies them to `to` and returns their CRC-32C.
-  uint32_t CopyTo(char* to) const;
+  uint32_t copy_to(char* to) const;
 
  private:
   std::vector<grpc::Slice> slices_;

@@ -17,43 +17,43 @@ constexpr uint32_t kLengthDelimited = 2;
 
 }  // namespace
 
-void MessageBuilder::AppendHead(int field, size_t bytes) {
+void MessageBuilder::append_head(int field, size_t bytes) {
   uint8_t buffer[20];
   uint8_t* end = CodedOutputStream::WriteVarint32ToArray(static_cast<uint32_t>(field) << 3 | kLengthDelimited, buffer);
   end = CodedOutputStream::WriteVarint64ToArray(bytes, end);
   tail_.append(reinterpret_cast<const char*>(buffer), static_cast<size_t>(end - buffer));
 }
 
-void MessageBuilder::FlushTail() {
+void MessageBuilder::flush_tail() {
   if (tail_.empty()) return;
   slices_bytes_ += tail_.size();
   slices_.emplace_back(tail_);
   tail_.clear();
 }
 
-void MessageBuilder::Share(grpc::Slice slice) {
-  FlushTail();
+void MessageBuilder::share(grpc::Slice slice) {
+  flush_tail();
   slices_bytes_ += slice.size();
   slices_.push_back(std::move(slice));
 }
 
-void MessageBuilder::AppendSlice(int field, const grpc::Slice& slice, size_t begin, size_t end) {
-  AppendHead(field, end - begin);
+void MessageBuilder::append_slice(int field, const grpc::Slice& slice, size_t begin, size_t end) {
+  append_head(field, end - begin);
   if (end - begin <= kCopied) {
     tail_.append(reinterpret_cast<const char*>(slice.begin()) + begin, end - begin);
   } else {
-    Share(slice.sub(begin, end));
+    share(slice.sub(begin, end));
   }
 }
 
-void MessageBuilder::AppendMessage(int field, MessageBuilder message) {
-  AppendHead(field, message.size());
-  for (grpc::Slice& slice : message.slices_) Share(std::move(slice));
+void MessageBuilder::append_message(int field, MessageBuilder message) {
+  append_head(field, message.size());
+  for (grpc::Slice& slice : message.slices_) share(std::move(slice));
   tail_.append(message.tail_);
 }
 
-grpc::ByteBuffer MessageBuilder::Build() {
-  FlushTail();
+grpc::ByteBuffer MessageBuilder::build() {
+  flush_tail();
   return grpc::ByteBuffer(slices_.data(), slices_.size());
 }
 

@@ -17,19 +17,19 @@ namespace svdserve::server {
 class MessageBuilder {
  public:
   // Bytes of a serialized message: fields of this one.
-  void Append(absl::string_view fields) { tail_.append(fields.data(), fields.size()); }
+  void append(absl::string_view fields) { tail_.append(fields.data(), fields.size()); }
   // A bytes field: [begin, end) of `slice`, which is shared, not copied, unless it is short.
-  void AppendSlice(int field, const grpc::Slice& slice, size_t begin, size_t end);
+  void append_slice(int field, const grpc::Slice& slice, size_t begin, size_t end);
   // An embedded message.
-  void AppendMessage(int field, MessageBuilder message);
+  void append_message(int field, MessageBuilder message);
 
   size_t size() const { return slices_bytes_ + tail_.size(); }
-  grpc::ByteBuffer Build();
+  grpc::ByteBuffer build();
 
  private:
-  void AppendHead(int field, size_t bytes);
-  void Share(grpc::Slice slice);
-  void FlushTail();
+  void append_head(int field, size_t bytes);
+  void share(grpc::Slice slice);
+  void flush_tail();
 
   absl::InlinedVector<grpc::Slice, 2> slices_;
   size_t slices_bytes_ = 0;

@@ -129,17 +129,17 @@ v1::MatrixStatus to_wire(MatrixStatus status) {
   return v1::MATRIX_STATUS_UNSPECIFIED;
 }
 
-v1::LargeStage to_wire(FactorStage stage) {
+v1::LargeStage to_wire(LargeStage stage) {
   switch (stage) {
-    case FactorStage::kPrepare:
+    case LargeStage::kPrepare:
       return v1::LARGE_STAGE_PREPARE;
-    case FactorStage::kPrecondition:
+    case LargeStage::kPrecondition:
       return v1::LARGE_STAGE_PRECONDITION;
-    case FactorStage::kWarmStart:
+    case LargeStage::kWarmStart:
       return v1::LARGE_STAGE_WARM_START;
-    case FactorStage::kSweep:
+    case LargeStage::kSweep:
       return v1::LARGE_STAGE_SWEEP;
-    case FactorStage::kFinish:
+    case LargeStage::kFinish:
       return v1::LARGE_STAGE_FINISH;
   }
   return v1::LARGE_STAGE_UNSPECIFIED;

@@ -7,7 +7,7 @@
 #include <optional>
 #include <string>
 
-#include "engine/large_factor.h"
+#include "engine/large_engine.h"
 #include "engine/options.h"
 #include "engine/problem.h"
 #include "engine/result.h"
@@ -28,7 +28,7 @@ std::string unknown(const char* what, int number);
 v1::Method to_wire(Method method);
 // UNSPECIFIED: all is well.
 v1::MatrixStatus to_wire(MatrixStatus status);
-v1::LargeStage to_wire(FactorStage stage);
+v1::LargeStage to_wire(LargeStage stage);
 
 }  // namespace svdserve::server
 #endif  // SVDSERVE_SERVER_RPC_CODEC_WIRE_ENUMS_H_

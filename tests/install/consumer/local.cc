@@ -2,22 +2,22 @@
 #include <cmath>
 #include <cstdio>
 
-#include "engine/large_factor.h"
+#include "engine/large_engine.h"
 #include "engine/svd_engine.h"
 
 // A large factor, small.
 bool factor_is_right() {
   using namespace svdserve;
-  FactorOptions options;
+  LargeOptions options;
   options.vectors = Vectors::kNone;
-  const FactorPlanOrError planned = plan_factor({.rows = 3, .cols = 2, .dtype = DType::kF64}, options);
+  const LargePlanOrError planned = plan_large({.rows = 3, .cols = 2, .dtype = DType::kF64}, options);
   const double matrix[3][2] = {{3, 0}, {0, 4}, {0, 0}};
   double values[2] = {};
-  FactorOperands operands;
+  LargeOperands operands;
   operands.matrix = matrix;
   operands.values = values;
-  const FactorOutcome outcome = make_host_factor_engine()->decompose(*planned.plan, operands);
-  return outcome.status == FactorStatus::kOk && std::abs(values[0] - 4) < 1e-14 && std::abs(values[1] - 3) < 1e-14;
+  const LargeOutcome outcome = make_host_large_engine()->decompose(*planned.plan, operands);
+  return outcome.status == LargeStatus::kOk && std::abs(values[0] - 4) < 1e-14 && std::abs(values[1] - 3) < 1e-14;
 }
 
 int main() {

@@ -14,7 +14,7 @@
 #include <utility>
 #include <vector>
 
-#include "engine/large_factor.h"
+#include "engine/large_engine.h"
 #include "engine/problem.h"
 #include "tests/support/fake_cuda/fake_cuda.h"
 
@@ -400,11 +400,11 @@ const SvdserveCudaApi kApi = {
     [](int32_t, CUevent_st* event, CUstream_st* stream) { return fake().record(event, stream); },
     [](int32_t, CUevent_st* event) { return fake().wait(event); },
     []() -> const char* { return "the fake has no large factors"; },
-    [](const SvdserveCudaFactorPlan*) { return uint64_t{0}; },
-    [](int32_t, const SvdserveCudaFactorPlan*, const SvdserveCudaFactorOperands*, const SvdserveCudaFactorControl*,
-       SvdserveCudaFactorOutcome* outcome) {
+    [](const SvdserveCudaLargePlan*) { return uint64_t{0}; },
+    [](int32_t, const SvdserveCudaLargePlan*, const SvdserveCudaLargeOperands*, const SvdserveCudaLargeControl*,
+       SvdserveCudaLargeOutcome* outcome) {
       *outcome = {};
-      outcome->status = static_cast<int32_t>(FactorStatus::kFault);
+      outcome->status = static_cast<int32_t>(LargeStatus::kFault);
     },
 };
 

@@ -7,18 +7,18 @@
 #include <string>
 
 #include "engine/algorithms/large/block_jacobi.h"
-#include "engine/backends/cuda/large/cuda_factor_backend.h"
+#include "engine/backends/cuda/large/cuda_large_backend.h"
 
 namespace svdserve::cuda {
 namespace {
 
-static_assert(factor::FactorBackend<CudaFactorBackend<double>>);
-static_assert(factor::FactorBackend<CudaFactorBackend<Complex>>);
+static_assert(large::LargeBackend<CudaLargeBackend<double>>);
+static_assert(large::LargeBackend<CudaLargeBackend<Complex>>);
 
-FactorPlan plan_of(const SvdserveCudaFactorPlan& p) {
-  FactorPlan plan;
+LargePlan plan_of(const SvdserveCudaLargePlan& p) {
+  LargePlan plan;
   plan.problem = {p.rows, p.cols, static_cast<DType>(p.dtype), static_cast<Order>(p.order)};
-  FactorOptions& o = plan.options;
+  LargeOptions& o = plan.options;
   o.method = static_cast<Method>(p.method);
   o.vectors = static_cast<Vectors>(p.vectors);
   o.tolerance = p.tolerance;
@@ -38,7 +38,7 @@ void copy_text(const std::string& from, char (&to)[N]) {
   std::snprintf(to, N, "%s", from.c_str());
 }
 
-void put_outcome(const FactorOutcome& from, SvdserveCudaFactorOutcome& to) {
+void put_outcome(const LargeOutcome& from, SvdserveCudaLargeOutcome& to) {
   to = {};
   to.status = static_cast<int32_t>(from.status);
   copy_text(from.detail, to.detail);
@@ -56,7 +56,7 @@ void put_outcome(const FactorOutcome& from, SvdserveCudaFactorOutcome& to) {
   to.right_orthogonality = from.right_orthogonality;
   to.phase_count = static_cast<int32_t>(std::min<size_t>(from.phases.size(), kSvdserveCudaMaxPhases));
   for (int32_t i = 0; i < to.phase_count; ++i) {
-    const FactorPhase& phase = from.phases[static_cast<size_t>(i)];
+    const LargePhaseTime& phase = from.phases[static_cast<size_t>(i)];
     copy_text(phase.name, to.phases[i].name);
     to.phases[i].seconds = phase.seconds;
     to.phases[i].flops = phase.flops;
@@ -77,27 +77,27 @@ class JobMemory {
 };
 
 template <class E>
-FactorOutcome decompose(FactorLane& lane, DeviceArena& arena, const FactorPlan& plan, const FactorOperands& operands,
-                        const FactorControl& control) {
-  const FactorWatch watch(control);
-  CudaFactorBackend<E> backend(lane, arena, watch);
-  FactorOutcome outcome = factor::block_jacobi(backend, plan, operands, control);
+LargeOutcome decompose(LargeLane& lane, DeviceArena& arena, const LargePlan& plan, const LargeOperands& operands,
+                       const LargeControl& control) {
+  const LargeWatch watch(control);
+  CudaLargeBackend<E> backend(lane, arena, watch);
+  LargeOutcome outcome = large::block_jacobi(backend, plan, operands, control);
   // Whatever became of it, nothing of it is left in the stream, or the device is lost.
   if (!outcome.device_lost && cudaStreamSynchronize(lane.stream) != cudaSuccess) {
     (void)cudaGetLastError();
-    outcome.status = FactorStatus::kFault;
+    outcome.status = LargeStatus::kFault;
     outcome.device_lost = true;
   }
   return outcome;
 }
 
-FactorOutcome run(int32_t device, const SvdserveCudaFactorPlan& plain, const FactorOperands& operands,
-                  const FactorControl& control) {
-  const FactorPlan plan = plan_of(plain);
-  FactorOutcome outcome;
+LargeOutcome run(int32_t device, const SvdserveCudaLargePlan& plain, const LargeOperands& operands,
+                 const LargeControl& control) {
+  const LargePlan plan = plan_of(plain);
+  LargeOutcome outcome;
   try {
     require(cudaSetDevice(device), "choosing a device");
-    std::unique_ptr<FactorLane> lane = take_lane(device);
+    std::unique_ptr<LargeLane> lane = take_lane(device);
     {
       const uint64_t bytes = factor_bytes(&plain);
       const JobMemory memory(bytes);
@@ -110,12 +110,12 @@ FactorOutcome run(int32_t device, const SvdserveCudaFactorPlan& plain, const Fac
     } else {
       keep_lane(std::move(lane));
     }
-  } catch (const factor::FactorStop& stop) {
+  } catch (const large::LargeStop& stop) {
     outcome.status = stop.status;
     outcome.detail = stop.detail;
     outcome.device_lost = stop.device_lost;
   } catch (const std::exception& e) {
-    outcome.status = FactorStatus::kFault;
+    outcome.status = LargeStatus::kFault;
     outcome.detail = e.what();
   }
   return outcome;
@@ -123,18 +123,18 @@ FactorOutcome run(int32_t device, const SvdserveCudaFactorPlan& plain, const Fac
 
 }  // namespace
 
-const char* factor_refusal() {
+const char* large_refusal() {
   const std::string& refusal = libraries().refusal;
   return refusal.empty() ? nullptr : refusal.c_str();
 }
 
 // The tall matrix and its copy when it is permuted; X, its copy, W, Gram matrix and what cuSOLVER wants for it; the
 // left basis and its copy; and for the rest.
-uint64_t factor_bytes(const SvdserveCudaFactorPlan* plan) {
+uint64_t factor_bytes(const SvdserveCudaLargePlan* plan) {
   const bool complex = is_complex(static_cast<DType>(plan->dtype));
   const uint64_t element = complex ? sizeof(Complex) : sizeof(double);
   const auto size = [&](int64_t rows, int64_t cols) {
-    return static_cast<uint64_t>(CudaFactorBackend<double>::leading_dimension(rows)) * static_cast<uint64_t>(cols) *
+    return static_cast<uint64_t>(CudaLargeBackend<double>::leading_dimension(rows)) * static_cast<uint64_t>(cols) *
            element;
   };
   const bool wide = plan->rows < plan->cols;
@@ -150,16 +150,16 @@ uint64_t factor_bytes(const SvdserveCudaFactorPlan* plan) {
   return bytes;
 }
 
-void decompose_factor(int32_t device, const SvdserveCudaFactorPlan* plan, const SvdserveCudaFactorOperands* operands,
-                      const SvdserveCudaFactorControl* control, SvdserveCudaFactorOutcome* outcome) {
-  const FactorOperands host{operands->matrix, operands->signature, operands->left, operands->values, operands->right};
+void decompose_large(int32_t device, const SvdserveCudaLargePlan* plan, const SvdserveCudaLargeOperands* operands,
+                     const SvdserveCudaLargeControl* control, SvdserveCudaLargeOutcome* outcome) {
+  const LargeOperands host{operands->matrix, operands->signature, operands->left, operands->values, operands->right};
   // The driver reads a flag; whoever called has a function. It is asked wherever the driver tells or polls.
   std::atomic<bool> cancel = false;
-  FactorControl all;
+  LargeControl all;
   all.cancel = &cancel;
-  all.progress = [&](const FactorProgress& p) {
+  all.progress = [&](const LargeProgress& p) {
     if (control->progress != nullptr) {
-      const SvdserveCudaFactorProgress plain{
+      const SvdserveCudaLargeProgress plain{
           static_cast<int32_t>(p.stage), p.sweep, p.rotations, p.proper_rotations, p.off_diagonal, p.fraction};
       control->progress(control->user, &plain);
     }

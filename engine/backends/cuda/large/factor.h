@@ -6,10 +6,10 @@
 
 namespace svdserve::cuda {
 
-const char* factor_refusal();
-uint64_t factor_bytes(const SvdserveCudaFactorPlan* plan);
-void decompose_factor(int32_t device, const SvdserveCudaFactorPlan* plan, const SvdserveCudaFactorOperands* operands,
-                      const SvdserveCudaFactorControl* control, SvdserveCudaFactorOutcome* outcome);
+const char* large_refusal();
+uint64_t factor_bytes(const SvdserveCudaLargePlan* plan);
+void decompose_large(int32_t device, const SvdserveCudaLargePlan* plan, const SvdserveCudaLargeOperands* operands,
+                     const SvdserveCudaLargeControl* control, SvdserveCudaLargeOutcome* outcome);
 
 }  // namespace svdserve::cuda
 #endif  // SVDSERVE_ENGINE_BACKENDS_CUDA_LARGE_FACTOR_H_

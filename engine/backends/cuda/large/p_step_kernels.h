@@ -11,7 +11,7 @@
 #include <cuda_pipeline_primitives.h>
 
 #include "engine/algorithms/blocks/gram_jacobi.h"
-#include "engine/algorithms/large/factor_backend.h"
+#include "engine/algorithms/large/large_backend.h"
 #include "engine/backends/cuda/device/cuda_team.h"
 #include "engine/backends/cuda/large/matrix_unit.h"
 #include "engine/backends/cuda/large/p_step.h"
@@ -362,9 +362,9 @@ __global__ void __launch_bounds__(InnerShape<E, K>::kThreads, 1) inner_kernel(In
   block.for_each(K, [&](int j) {
     const int64_t column = column_of<K>(pair, call.width, j);
     // Rounding error of a dependent column: zero in X, while V keeps what was rotated.
-    const bool vanished = exponents_before[j] != factor::kZeroColumn && work.exponents[j] < call.smallest_exponent;
+    const bool vanished = exponents_before[j] != large::kZeroColumn && work.exponents[j] < call.smallest_exponent;
     if (column < call.cols) {
-      call.exponents[column] = vanished ? factor::kZeroColumn : work.exponents[j];
+      call.exponents[column] = vanished ? large::kZeroColumn : work.exponents[j];
       if (vanished) atomicOr(&call.counters->lost, 1ull);
     }
     call.exponent_changes[int64_t{blockIdx.x} * (2 * K) + j] = exponents_before[j];
@@ -419,7 +419,7 @@ __global__ void __launch_bounds__(256, (PostShape<E, K>::kBlocks)) postmultiply_
     for (int j = 0; j < Shape::kTiles; ++j) {
       const int column = col0 + 8 * j + g;
       const int64_t column_of_x = column_of<K>(pair, width, column);
-      const bool vanished = !of_v && column_of_x < x.cols && call.exponents[column_of_x] == factor::kZeroColumn;
+      const bool vanished = !of_v && column_of_x < x.cols && call.exponents[column_of_x] == large::kZeroColumn;
 #pragma unroll
       for (int k = 0; k < K / 16; ++k) {
 #pragma unroll

@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
-#include "engine/backends/cuda/large/factor_lane.h"
-#include "engine/large_factor.h"
+#include "engine/backends/cuda/large/large_lane.h"
+#include "engine/large_engine.h"
 
 namespace svdserve::cuda {
 
@@ -65,14 +65,14 @@ class PhaseClock {
   }
 
   // When the stream has passed everything. "sweep" is the time of sweeps beside the kernels of p-steps.
-  std::vector<FactorPhase> phases() {
+  std::vector<LargePhaseTime> phases() {
     collect();
     stage("end");
     require(cudaEventSynchronize(begun_), "waiting for the end");
     for (const Interval& i : intervals_) stages_[i.stage].seconds += seconds_between(i.begin, i.end);
     intervals_.clear();
-    std::vector<FactorPhase> all;
-    for (const FactorPhase& s : stages_) {
+    std::vector<LargePhaseTime> all;
+    for (const LargePhaseTime& s : stages_) {
       if (s.name == "end") continue;
       all.push_back(s);
       if (s.name != "sweep" || sampled_ == 0) continue;
@@ -117,7 +117,7 @@ class PhaseClock {
 
   cudaStream_t stream_;
   std::vector<cudaEvent_t> events_;  // all of them
-  std::vector<FactorPhase> stages_;
+  std::vector<LargePhaseTime> stages_;
   std::vector<Interval> intervals_;
   size_t current_ = 0;
   cudaEvent_t begun_ = nullptr;

@@ -8,17 +8,17 @@
 namespace svdserve::host {
 namespace {
 
-using factor::FactorView;
-using factor::Op;
+using large::LargeView;
+using large::Op;
 
 // One panel: I - V T V^H, V the columns of `panel` below its diagonal. work: kReflectorPanel numbers a column of c.
 template <class E>
 class Panel {
  public:
-  Panel(FactorView<E> view, const E* tau, E* t) : view_(view), t_(t) {
+  Panel(LargeView<E> view, const E* tau, E* t) : view_(view), t_(t) {
     blas::larft(view.rows, view.cols, view.data, view.ld, tau, t, kReflectorPanel);
   }
-  void apply(const FactorThreads& threads, Op op, FactorView<E> c, E* work) const {
+  void apply(const LargeThreads& threads, Op op, LargeView<E> c, E* work) const {
     threads.for_ranges(c.cols, kLevel3Columns, [&](int64_t first, int64_t last) {
       blas::larfb(op == Op::kAdjoint, c.rows, last - first, view_.cols, view_.data, view_.ld, t_, kReflectorPanel,
                   c.data + first * c.ld, c.ld, work + first * kReflectorPanel);
@@ -26,21 +26,21 @@ class Panel {
   }
 
  private:
-  FactorView<E> view_;
+  LargeView<E> view_;
   const E* t_;
 };
 
 }  // namespace
 
 template <class E>
-void factor_qr(const FactorThreads& threads, FactorView<E> a, E* tau) {
+void factor_qr(const LargeThreads& threads, LargeView<E> a, E* tau) {
   AlignedArray<E> t, work;
   t.reserve(kReflectorPanel * kReflectorPanel);
   work.reserve(kReflectorPanel * std::max(kReflectorPanel, a.cols));
   for (int64_t j = 0; j < a.cols; j += kReflectorPanel) {
     threads.check();
     const int64_t width = std::min(kReflectorPanel, a.cols - j), rows = a.rows - j, right = a.cols - j - width;
-    const FactorView<E> panel = a.block(j, j, rows, width);
+    const LargeView<E> panel = a.block(j, j, rows, width);
     blas::geqrf(rows, width, panel.data, a.ld, tau + j, work.data(), kReflectorPanel * width);
     if (right == 0) continue;
     Panel<E>(panel, tau + j, t.data()).apply(threads, Op::kAdjoint, a.block(j, j + width, rows, right), work.data());
@@ -48,7 +48,7 @@ void factor_qr(const FactorThreads& threads, FactorView<E> a, E* tau) {
 }
 
 template <class E>
-void apply_reflectors(const FactorThreads& threads, Op op, FactorView<E> a, const E* tau, FactorView<E> c) {
+void apply_reflectors(const LargeThreads& threads, Op op, LargeView<E> a, const E* tau, LargeView<E> c) {
   AlignedArray<E> t, work;
   t.reserve(kReflectorPanel * kReflectorPanel);
   work.reserve(kReflectorPanel * c.cols);
@@ -62,9 +62,9 @@ void apply_reflectors(const FactorThreads& threads, Op op, FactorView<E> a, cons
   }
 }
 
-template void factor_qr(const FactorThreads&, FactorView<double>, double*);
-template void factor_qr(const FactorThreads&, FactorView<Complex>, Complex*);
-template void apply_reflectors(const FactorThreads&, Op, FactorView<double>, const double*, FactorView<double>);
-template void apply_reflectors(const FactorThreads&, Op, FactorView<Complex>, const Complex*, FactorView<Complex>);
+template void factor_qr(const LargeThreads&, LargeView<double>, double*);
+template void factor_qr(const LargeThreads&, LargeView<Complex>, Complex*);
+template void apply_reflectors(const LargeThreads&, Op, LargeView<double>, const double*, LargeView<double>);
+template void apply_reflectors(const LargeThreads&, Op, LargeView<Complex>, const Complex*, LargeView<Complex>);
 
 }  // namespace svdserve::host

@@ -4,8 +4,8 @@
 
 #include <complex>
 
-#include "engine/algorithms/large/factor_backend.h"
-#include "engine/backends/host/base/factor_threads.h"
+#include "engine/algorithms/large/large_backend.h"
+#include "engine/backends/host/base/large_threads.h"
 
 namespace svdserve::host {
 
@@ -15,12 +15,12 @@ inline constexpr int64_t kLevel3Columns = 128;
 
 // a, rows >= cols := R in the upper triangle, reflectors below it and in tau (cols numbers).
 template <class E>
-void factor_qr(const FactorThreads& threads, factor::FactorView<E> a, E* tau);
+void factor_qr(const LargeThreads& threads, large::LargeView<E> a, E* tau);
 
 // c := Q c or Q^H c.
 template <class E>
-void apply_reflectors(const FactorThreads& threads, factor::Op op, factor::FactorView<E> a, const E* tau,
-                      factor::FactorView<E> c);
+void apply_reflectors(const LargeThreads& threads, large::Op op, large::LargeView<E> a, const E* tau,
+                      large::LargeView<E> c);
 
 }  // namespace svdserve::host
 #endif  // SVDSERVE_ENGINE_BACKENDS_HOST_DENSE_BLOCKED_REFLECTORS_H_

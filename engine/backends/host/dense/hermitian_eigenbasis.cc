@@ -12,8 +12,8 @@
 namespace svdserve::host {
 namespace {
 
-using factor::FactorView;
-using factor::Op;
+using large::LargeView;
+using large::Op;
 
 constexpr int64_t kPanel = 32;
 
@@ -22,7 +22,7 @@ double real_of(const Complex& x) { return x.real(); }
 
 // The lower triangle of a -= V W^H + W V^H, V and W of `width` columns, by ranges of its columns.
 template <class E>
-void subtract_products(const FactorThreads& threads, FactorView<E> a, const E* v, int64_t ldv, const E* w, int64_t ldw,
+void subtract_products(const LargeThreads& threads, LargeView<E> a, const E* v, int64_t ldv, const E* w, int64_t ldw,
                        int64_t width) {
   // Ranges of equal width have unequal work: narrow ones, several a thread.
   const int64_t grain = std::max<int64_t>(32, a.cols / (4 * threads.threads()));
@@ -37,7 +37,7 @@ void subtract_products(const FactorThreads& threads, FactorView<E> a, const E* v
 // a, Hermitian by its lower triangle, := reflectors below the first subdiagonal; T = Q^H a Q in d and e. As LAPACK's
 // sytrd and hetrd, with the updates on all threads.
 template <class E>
-void tridiagonalize(const FactorThreads& threads, FactorView<E> a, std::vector<double>& d, std::vector<double>& e,
+void tridiagonalize(const LargeThreads& threads, LargeView<E> a, std::vector<double>& d, std::vector<double>& e,
                     E* tau) {
   const int64_t n = a.rows;
   AlignedArray<E> w;
@@ -61,8 +61,8 @@ void tridiagonalize(const FactorThreads& threads, FactorView<E> a, std::vector<d
 
 // Column j of v := column order[n - 1 - j] of q.
 template <class E>
-void copy_descending(const FactorThreads& threads, FactorView<double> q, const std::vector<int64_t>& order,
-                     FactorView<E> v) {
+void copy_descending(const LargeThreads& threads, LargeView<double> q, const std::vector<int64_t>& order,
+                     LargeView<E> v) {
   threads.for_ranges(v.cols, kLevel3Columns, [&](int64_t first, int64_t last) {
     for (int64_t j = first; j < last; ++j) {
       const double* from = q.data + order[v.cols - 1 - j] * q.ld;
@@ -72,14 +72,14 @@ void copy_descending(const FactorThreads& threads, FactorView<double> q, const s
 }
 
 template <class E>
-bool eigenbasis(const FactorThreads& threads, FactorView<E> g, FactorView<E> v) {
+bool eigenbasis(const LargeThreads& threads, LargeView<E> g, LargeView<E> v) {
   const int64_t n = g.rows;
   std::vector<double> d(n), e(n);
   std::vector<E> tau(n + blas::kReadBeyond);
   tridiagonalize(threads, g, d, e, tau.data());
   AlignedArray<double> memory;
   memory.reserve(n * n);
-  const FactorView<double> q{memory.data(), n, n, n};
+  const LargeView<double> q{memory.data(), n, n, n};
   std::vector<int64_t> order;
   if (!tridiagonal_eigen(threads, d, e, q, order)) return false;
   copy_descending(threads, q, order, v);
@@ -91,10 +91,10 @@ bool eigenbasis(const FactorThreads& threads, FactorView<E> g, FactorView<E> v) 
 
 }  // namespace
 
-bool hermitian_eigenbasis(const FactorThreads& threads, FactorView<double> g, FactorView<double> v) {
+bool hermitian_eigenbasis(const LargeThreads& threads, LargeView<double> g, LargeView<double> v) {
   return eigenbasis(threads, g, v);
 }
-bool hermitian_eigenbasis(const FactorThreads& threads, FactorView<Complex> g, FactorView<Complex> v) {
+bool hermitian_eigenbasis(const LargeThreads& threads, LargeView<Complex> g, LargeView<Complex> v) {
   return eigenbasis(threads, g, v);
 }
 

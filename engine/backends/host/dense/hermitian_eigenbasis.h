@@ -4,15 +4,15 @@
 
 #include <complex>
 
-#include "engine/algorithms/large/factor_backend.h"
-#include "engine/backends/host/base/factor_threads.h"
+#include "engine/algorithms/large/large_backend.h"
+#include "engine/backends/host/base/large_threads.h"
 
 namespace svdserve::host {
 
-// See eigenbasis() in algorithms/large/factor_backend.h.
-bool hermitian_eigenbasis(const FactorThreads& threads, factor::FactorView<double> g, factor::FactorView<double> v);
-bool hermitian_eigenbasis(const FactorThreads& threads, factor::FactorView<std::complex<double>> g,
-                          factor::FactorView<std::complex<double>> v);
+// See eigenbasis() in algorithms/large/large_backend.h.
+bool hermitian_eigenbasis(const LargeThreads& threads, large::LargeView<double> g, large::LargeView<double> v);
+bool hermitian_eigenbasis(const LargeThreads& threads, large::LargeView<std::complex<double>> g,
+                          large::LargeView<std::complex<double>> v);
 
 }  // namespace svdserve::host
 #endif  // SVDSERVE_ENGINE_BACKENDS_HOST_DENSE_HERMITIAN_EIGENBASIS_H_

@@ -25,7 +25,7 @@ constexpr double kNoReflector = 0x1p1000;
 }  // namespace
 
 template <class E>
-StackedQr<E>::StackedQr(const FactorThreads& threads, int64_t n) : threads_(threads), n_(n) {
+StackedQr<E>::StackedQr(const LargeThreads& threads, int64_t n) : threads_(threads), n_(n) {
   inverse_.reserve(static_cast<size_t>(kPanel * (n + kPanel)));
   work_.reserve(static_cast<size_t>(kPanel * n));
 }

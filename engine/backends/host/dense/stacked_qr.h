@@ -18,9 +18,9 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "engine/algorithms/large/factor_backend.h"
+#include "engine/algorithms/large/large_backend.h"
 #include "engine/backends/host/base/aligned_array.h"
-#include "engine/backends/host/base/factor_threads.h"
+#include "engine/backends/host/base/large_threads.h"
 
 namespace svdserve::host {
 
@@ -28,9 +28,9 @@ namespace svdserve::host {
 template <class E>
 class StackedQr {
  public:
-  using View = factor::FactorView<E>;
+  using View = large::LargeView<E>;
 
-  StackedQr(const FactorThreads& threads, int64_t n);
+  StackedQr(const LargeThreads& threads, int64_t n);
   static uint64_t scratch_bytes(int64_t n);
 
   // [in,out] r n x n: R, then R'; below its diagonal it is neither read nor written. b: B, then the v_j as columns.
@@ -44,7 +44,7 @@ class StackedQr {
   void update(View r, View b, int64_t first, int64_t last, int64_t from, int64_t to, const E* inverse, E* work) const;
   void invert_t(View v, const E* tau, E* inverse) const;
 
-  const FactorThreads& threads_;
+  const LargeThreads& threads_;
   const int64_t n_;
   AlignedArray<E> inverse_, work_;
 };

@@ -11,7 +11,7 @@
 namespace svdserve::host {
 namespace {
 
-using factor::FactorView;
+using large::LargeView;
 
 constexpr int64_t kLeaf = 32;
 // Roots, or rows, of a task.
@@ -21,7 +21,7 @@ constexpr int64_t kRootsOfTask = 64;
 // (LAPACK's, from 1 on), as dlaed1 does. One object a join.
 class Join {
  public:
-  Join(const FactorThreads& threads, FactorView<double> q, int64_t cut, double* d, BlasInt* order)
+  Join(const LargeThreads& threads, LargeView<double> q, int64_t cut, double* d, BlasInt* order)
       : threads_(threads), q_(q), cut_(cut), d_(d), order_(order) {}
 
   bool run(double off_diagonal) {
@@ -144,8 +144,8 @@ class Join {
     for (int64_t j = 0; j < columns; ++j) std::fill(target + j * q_.ld, target + j * q_.ld + rows, 0.0);
   }
 
-  const FactorThreads& threads_;
-  const FactorView<double> q_;
+  const LargeThreads& threads_;
+  const LargeView<double> q_;
   const int64_t cut_;
   double* const d_;
   BlasInt* const order_;
@@ -172,8 +172,8 @@ std::vector<int64_t> tear(int64_t n) {
 
 }  // namespace
 
-bool tridiagonal_eigen(const FactorThreads& threads, std::vector<double>& d, std::vector<double>& e,
-                       FactorView<double> q, std::vector<int64_t>& order) {
+bool tridiagonal_eigen(const LargeThreads& threads, std::vector<double>& d, std::vector<double>& e, LargeView<double> q,
+                       std::vector<int64_t>& order) {
   const int64_t n = q.rows;
   std::vector<int64_t> starts = tear(n);
   for (size_t b = 1; b + 1 < starts.size(); ++b) {
@@ -195,10 +195,10 @@ bool tridiagonal_eigen(const FactorThreads& threads, std::vector<double>& d, std
     if (info != 0) failed.store(true, std::memory_order_relaxed);
     for (int64_t i = 0; i < size; ++i) indices[first + i] = BlasInt(i + 1);
   });
-  const FactorThreads alone(nullptr, 1, nullptr);
+  const LargeThreads alone(nullptr, 1, nullptr);
   while (starts.size() > 2 && !failed) {
     const int64_t joins = static_cast<int64_t>(starts.size()) / 2;
-    const auto join = [&](int64_t i, const FactorThreads& own) {
+    const auto join = [&](int64_t i, const LargeThreads& own) {
       const int64_t first = starts[2 * i], cut = starts[2 * i + 1] - first, size = starts[2 * i + 2] - first;
       Join task(own, q.block(first, first, size, size), cut, d.data() + first, indices.data() + first);
       if (!task.run(e[first + cut - 1])) failed.store(true, std::memory_order_relaxed);

@@ -12,15 +12,15 @@
 
 #include <vector>
 
-#include "engine/algorithms/large/factor_backend.h"
-#include "engine/backends/host/base/factor_threads.h"
+#include "engine/algorithms/large/large_backend.h"
+#include "engine/backends/host/base/large_threads.h"
 
 namespace svdserve::host {
 
 // [in,out] d: n numbers, the eigenvalues at the end; [in] e: n - 1, overwritten; [out] q: n x n. order: column order[i]
 // of q has the i-th smallest eigenvalue, d[order[i]]. False: LAPACK reports failure.
-bool tridiagonal_eigen(const FactorThreads& threads, std::vector<double>& d, std::vector<double>& e,
-                       factor::FactorView<double> q, std::vector<int64_t>& order);
+bool tridiagonal_eigen(const LargeThreads& threads, std::vector<double>& d, std::vector<double>& e,
+                       large::LargeView<double> q, std::vector<int64_t>& order);
 
 }  // namespace svdserve::host
 #endif  // SVDSERVE_ENGINE_BACKENDS_HOST_DENSE_TRIDIAGONAL_EIGEN_H_

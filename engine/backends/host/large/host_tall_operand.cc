@@ -9,17 +9,17 @@
 
 #include "engine/backends/host/dense/blas.h"
 #include "engine/backends/host/dense/blocked_reflectors.h"
-#include "engine/backends/host/large/factor_conversion.h"
+#include "engine/backends/host/large/large_conversion.h"
 #include "engine/backends/host/large/scaled_columns.h"
 #include "engine/planner.h"
 
 namespace svdserve::host {
 namespace {
 
-using factor::FactorView;
-using factor::kZeroColumn;
-using factor::LoadReport;
-using factor::ScaledNorm;
+using large::kZeroColumn;
+using large::LargeView;
+using large::LoadReport;
+using large::ScaledNorm;
 
 // Exponents that the largest entry of a row may have: of scaled columns it is at most 1.
 constexpr int kLeastExponent = -1075, kMostExponent = 1;
@@ -27,11 +27,11 @@ constexpr int kLeastExponent = -1075, kMostExponent = 1;
 // Rows between the columns of a block, lest they all fall into the same lines of the cache.
 constexpr int64_t kPadding = 8;
 
-bool is_wide(const FactorPlan& plan) { return plan.problem.rows < plan.problem.cols; }
-int64_t longer(const FactorPlan& plan) { return std::max(plan.problem.rows, plan.problem.cols); }
+bool is_wide(const LargePlan& plan) { return plan.problem.rows < plan.problem.cols; }
+int64_t longer(const LargePlan& plan) { return std::max(plan.problem.rows, plan.problem.cols); }
 
 // The long basis, m x n of the tall matrix: U, or the V^H of a wide operand.
-Problem problem_of_basis(const FactorPlan& plan) {
+Problem problem_of_basis(const LargePlan& plan) {
   Problem p = plan.problem;
   (is_wide(plan) ? p.rows : p.cols) = plan.values;
   return p;
@@ -66,14 +66,13 @@ std::vector<int32_t> descending_order(const std::vector<int16_t>& exponents) {
 
 }  // namespace
 
-bool takes_tall_operand(const FactorPlan& plan) {
-  return is_host_factor_tall(longer(plan), plan.values) && std::max(plan.left_columns, plan.right_rows) <= plan.values;
+bool takes_tall_operand(const LargePlan& plan) {
+  return is_host_large_tall(longer(plan), plan.values) && std::max(plan.left_columns, plan.right_rows) <= plan.values;
 }
 
-uint64_t tall_operand_bytes(const FactorPlan& plan, int threads) {
+uint64_t tall_operand_bytes(const LargePlan& plan, int threads) {
   const uint64_t m = longer(plan), n = plan.values, element = is_complex(plan.problem.dtype) ? 16 : 8;
-  const uint64_t b = host_factor_block_rows(plan.values),
-                 chains = host_factor_chains(longer(plan), plan.values, threads);
+  const uint64_t b = host_large_block_rows(plan.values), chains = host_large_chains(longer(plan), plan.values, threads);
   const bool vectors = plan.left_columns > 0;
   // Each chain has the reflectors of its head, a triangle and a block; where there is a basis, also a core and another
   // block. The second term is tau.
@@ -85,11 +84,11 @@ uint64_t tall_operand_bytes(const FactorPlan& plan, int threads) {
 }
 
 template <class E>
-HostTallOperand<E>::HostTallOperand(const FactorThreads& threads, const FactorPlan& plan,
-                                    const FactorOperands& operands, std::function<void(double)> count_flops)
+HostTallOperand<E>::HostTallOperand(const LargeThreads& threads, const LargePlan& plan, const LargeOperands& operands,
+                                    std::function<void(double)> count_flops)
     : threads_(threads),
-      inner_(host_factor_chains(longer(plan), plan.values, threads.threads()) < threads.threads() ? threads
-                                                                                                  : threads.alone()),
+      inner_(host_large_chains(longer(plan), plan.values, threads.threads()) < threads.threads() ? threads
+                                                                                                 : threads.alone()),
       plan_(plan),
       operand_(operands.matrix),
       basis_(plan.left_columns == 0 ? nullptr
@@ -98,13 +97,13 @@ HostTallOperand<E>::HostTallOperand(const FactorThreads& threads, const FactorPl
       count_flops_(std::move(count_flops)),
       m_(longer(plan)),
       n_(plan.values),
-      block_rows_(host_factor_block_rows(n_)),
-      chains_(host_factor_chains(m_, n_, threads.threads())),
+      block_rows_(host_large_block_rows(n_)),
+      chains_(host_large_chains(m_, n_, threads.threads())),
       operand_rows_(plan.problem, is_wide(plan)),
       basis_rows_(problem_of_basis(plan), is_wide(plan)) {}
 
 template <class E>
-FactorView<E> HostTallOperand<E>::view(AlignedArray<E>& memory, int64_t rows) const {
+LargeView<E> HostTallOperand<E>::view(AlignedArray<E>& memory, int64_t rows) const {
   memory.reserve(static_cast<size_t>((block_rows_ + kPadding) * n_));
   return {memory.data(), rows, n_, rows + kPadding};
 }
@@ -258,7 +257,7 @@ void HostTallOperand<E>::expand_chain(int64_t chain, Buffers& buffers, View core
     qr.expand(block, taus_.data() + i * n_, core, rows);
     basis_rows_.scatter(rows, order_.data() + first, basis_);
   }
-  apply_reflectors(inner_, factor::Op::kNone, {heads_[chain].data(), n_, n_, n_}, head_taus_.data() + chain * n_, core);
+  apply_reflectors(inner_, large::Op::kNone, {heads_[chain].data(), n_, n_, n_}, head_taus_.data() + chain * n_, core);
   basis_rows_.scatter(core, order_.data() + chain * n_, basis_);
 }
 

@@ -1,4 +1,4 @@
-// The host's TallOperand (algorithms/large/factor_backend.h): a tall operand read where it lies, block of rows by block
+// The host's TallOperand (algorithms/large/large_backend.h): a tall operand read where it lies, block of rows by block
 // of rows. Beside it and its basis there are a few blocks and n x n matrices for each thread.
 #ifndef SVDSERVE_ENGINE_BACKENDS_HOST_LARGE_HOST_TALL_OPERAND_H_
 #define SVDSERVE_ENGINE_BACKENDS_HOST_LARGE_HOST_TALL_OPERAND_H_
@@ -7,18 +7,18 @@
 #include <functional>
 #include <vector>
 
-#include "engine/algorithms/large/factor_backend.h"
+#include "engine/algorithms/large/large_backend.h"
 #include "engine/backends/host/base/aligned_array.h"
-#include "engine/backends/host/base/factor_threads.h"
+#include "engine/backends/host/base/large_threads.h"
 #include "engine/backends/host/dense/stacked_qr.h"
 #include "engine/backends/host/large/operand_rows.h"
 
 namespace svdserve::host {
 
 // Whether it suits a plan: much taller than wide (or the reverse), and no full basis.
-bool takes_tall_operand(const FactorPlan& plan);
+bool takes_tall_operand(const LargePlan& plan);
 // The most that it allocates, in bytes.
-uint64_t tall_operand_bytes(const FactorPlan& plan, int threads);
+uint64_t tall_operand_bytes(const LargePlan& plan, int threads);
 
 // The rows are sorted by the exponents of their largest entries alone, so that rows of about the same size stay
 // neighbours in memory. Each chain gets n of the sorted rows, its head, which is made a triangle by itself. The others
@@ -30,16 +30,16 @@ uint64_t tall_operand_bytes(const FactorPlan& plan, int threads);
 // what it is rounded from, but for a small factor (see stacked_qr.h).
 // Thread safety: none; it computes on `threads`.
 template <class E>
-class HostTallOperand final : public factor::TallOperand<E> {
+class HostTallOperand final : public large::TallOperand<E> {
  public:
-  using View = factor::FactorView<E>;
+  using View = large::LargeView<E>;
 
   // Refers to all of it. count_flops: told real operations of the mathematics; four times as many for complex numbers.
-  HostTallOperand(const FactorThreads& threads, const FactorPlan& plan, const FactorOperands& operands,
+  HostTallOperand(const LargeThreads& threads, const LargePlan& plan, const LargeOperands& operands,
                   std::function<void(double)> count_flops);
 
-  factor::LoadReport scan(int32_t* f) override;
-  std::vector<factor::ScaledNorm> column_norms() const override { return norms_; }
+  large::LoadReport scan(int32_t* f) override;
+  std::vector<large::ScaledNorm> column_norms() const override { return norms_; }
   std::vector<double> reduce(const std::vector<int64_t>& columns, View r) override;
   void expand(View core) override;
   void gram_of_basis(View square) override;
@@ -67,15 +67,15 @@ class HostTallOperand final : public factor::TallOperand<E> {
                     const std::vector<ExactScale>& scale, View r);
   void expand_chain(int64_t chain, Buffers& buffers, View core);
 
-  const FactorThreads& threads_;
-  const FactorThreads inner_;  // of the products of a chain
-  const FactorPlan& plan_;
+  const LargeThreads& threads_;
+  const LargeThreads inner_;  // of the products of a chain
+  const LargePlan& plan_;
   const void* const operand_;
   void* const basis_;  // null: values alone
   const std::function<void(double)> count_flops_;
   const int64_t m_, n_, block_rows_, chains_;
   const OperandRows<E> operand_rows_, basis_rows_;
-  std::vector<factor::ScaledNorm> norms_;
+  std::vector<large::ScaledNorm> norms_;
   std::vector<int32_t> order_;                     // of the operand's rows, from reduce() on
   AlignedArray<E> taus_, head_taus_, joint_taus_;  // n numbers a block; a chain; a chain
   std::vector<AlignedArray<E>> heads_;             // of each chain: the reflectors of its head

@@ -11,7 +11,7 @@
 namespace svdserve::host {
 namespace {
 
-using factor::FactorView;
+using large::LargeView;
 
 // Rows taken at once, for whole cache lines of both sides.
 constexpr int64_t kRowsOfTile = 16;
@@ -49,7 +49,7 @@ OperandRows<E>::OperandRows(const Problem& problem, bool adjoint)
 template <class E>
 template <class S>
 bool OperandRows<E>::gather_from(const S* source, const int32_t* rows, const int64_t* columns, const ExactScale* scale,
-                                 FactorView<E> b) const {
+                                 LargeView<E> b) const {
   // Where a column's elements follow each other, all of it at once.
   const int64_t tile = row_stride_ == 1 ? b.rows : kRowsOfTile;
   double sum = 0;
@@ -71,7 +71,7 @@ bool OperandRows<E>::gather_from(const S* source, const int32_t* rows, const int
 
 template <class E>
 template <class S>
-void OperandRows<E>::scatter_to(FactorView<E> b, const int32_t* rows, S* target) const {
+void OperandRows<E>::scatter_to(LargeView<E> b, const int32_t* rows, S* target) const {
   const int64_t tile = row_stride_ == 1 ? b.rows : kRowsOfTile;
   for (int64_t i0 = 0; i0 < b.rows; i0 += tile) {
     const int64_t end = std::min(i0 + tile, b.rows);
@@ -87,13 +87,13 @@ void OperandRows<E>::scatter_to(FactorView<E> b, const int32_t* rows, S* target)
 
 template <class E>
 bool OperandRows<E>::gather(const void* matrix, const int32_t* rows, const int64_t* columns, const ExactScale* scale,
-                            FactorView<E> b) const {
+                            LargeView<E> b) const {
   return single_ ? gather_from(static_cast<const SingleOf<E>*>(matrix), rows, columns, scale, b)
                  : gather_from(static_cast<const E*>(matrix), rows, columns, scale, b);
 }
 
 template <class E>
-void OperandRows<E>::scatter(FactorView<E> b, const int32_t* rows, void* matrix) const {
+void OperandRows<E>::scatter(LargeView<E> b, const int32_t* rows, void* matrix) const {
   single_ ? scatter_to(b, rows, static_cast<SingleOf<E>*>(matrix)) : scatter_to(b, rows, static_cast<E*>(matrix));
 }
 

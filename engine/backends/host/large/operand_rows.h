@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-#include "engine/algorithms/large/factor_backend.h"
+#include "engine/algorithms/large/large_backend.h"
 
 namespace svdserve::host {
 
@@ -25,16 +25,16 @@ class OperandRows {
   // b(i, j) := T(rows[i], columns[j]) scale[j], T the tall matrix at `matrix`. columns null: 0, 1, ...; scale null: 1.
   // False: some of it is not finite.
   bool gather(const void* matrix, const int32_t* rows, const int64_t* columns, const ExactScale* scale,
-              factor::FactorView<E> b) const;
+              large::LargeView<E> b) const;
   // T(rows[i], j) := b(i, j), rounded once; a zero is +0.
-  void scatter(factor::FactorView<E> b, const int32_t* rows, void* matrix) const;
+  void scatter(large::LargeView<E> b, const int32_t* rows, void* matrix) const;
 
  private:
   template <class S>
   bool gather_from(const S* source, const int32_t* rows, const int64_t* columns, const ExactScale* scale,
-                   factor::FactorView<E> b) const;
+                   large::LargeView<E> b) const;
   template <class S>
-  void scatter_to(factor::FactorView<E> b, const int32_t* rows, S* target) const;
+  void scatter_to(large::LargeView<E> b, const int32_t* rows, S* target) const;
 
   const bool single_;   // elements of half the size of E
   const bool adjoint_;  // they are conjugated on the way

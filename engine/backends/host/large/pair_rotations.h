@@ -1,7 +1,7 @@
 // The pointwise level on the host: one-sided Jacobi on the square factor of a block pair, as vector code for the
 // processor's instruction set.
 //
-//   R := R W by plane rotations of its columns, W := the product   (both of the scaled columns, see factor_backend.h)
+//   R := R W by plane rotations of its columns, W := the product   (both of the scaled columns, see large_backend.h)
 // A pair of columns p < q is rotated where |r_p^H r_q| > tolerance |r_p| |r_q|:
 //   trigonometric where J_p = J_q, by the formulas of algorithms/jacobi/jacobi_rotation.h, which are 001's eqs. 13 and
 //   15 to 18 (t = 1) for columns that carry exponents; of two such columns the larger one becomes the first (J = 1) or

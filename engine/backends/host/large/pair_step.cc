@@ -10,10 +10,10 @@
 namespace svdserve::host {
 namespace {
 
-using factor::BlockPair;
-using factor::FactorView;
-using factor::kZeroColumn;
-using factor::PStep;
+using large::BlockPair;
+using large::kZeroColumn;
+using large::LargeView;
+using large::PStep;
 
 // A pivot of the Gram matrix below so much of its diagonal entry has lost half its digits: QR instead.
 constexpr double kSmallestPivot = 1e-8;
@@ -197,7 +197,7 @@ const std::vector<PivotPair>& PairStep<E>::order_of(int k) {
   if (orders_.size() <= size_t(k)) orders_.resize(k + 1);
   auto& order = orders_[k];
   if (order.empty()) {
-    for (const auto& step : factor::pivot_sweep(PivotStrategy::kRoundRobin, k)) {
+    for (const auto& step : large::pivot_sweep(PivotStrategy::kRoundRobin, k)) {
       order.insert(order.end(), step.begin(), step.end());
     }
   }
@@ -260,7 +260,7 @@ void PairStep<E>::join_transformation(const PStep<E>& step, const Columns& c, Pa
 
 // [x_p x_q] := [x_p x_q] W, slab by slab of rows.
 template <class E>
-void PairStep<E>::postmultiply(FactorView<E> x, const Columns& c, const E* w) {
+void PairStep<E>::postmultiply(LargeView<E> x, const Columns& c, const E* w) {
   const int64_t k = c.k();
   const int64_t slab = std::max<int64_t>(64, kSlabBytes / int64_t(sizeof(E)) / k);
   slab_.reserve(std::min(slab, x.rows) * k);

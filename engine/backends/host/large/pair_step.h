@@ -1,5 +1,5 @@
 // The block pair level on the host: factorize, orthogonalize, postmultiply, for one pair of block-columns.
-// Its contract is that of p_step() in algorithms/large/factor_backend.h; 001 = Novakovic, SIAM J. Sci. Comput.
+// Its contract is that of p_step() in algorithms/large/large_backend.h; 001 = Novakovic, SIAM J. Sci. Comput.
 // 37 (2015) C1-C30, section 4.
 #ifndef SVDSERVE_ENGINE_BACKENDS_HOST_LARGE_PAIR_STEP_H_
 #define SVDSERVE_ENGINE_BACKENDS_HOST_LARGE_PAIR_STEP_H_
@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "engine/algorithms/large/factor_backend.h"
+#include "engine/algorithms/large/large_backend.h"
 #include "engine/backends/host/base/aligned_array.h"
 #include "engine/backends/host/large/pair_rotations.h"
 
@@ -27,7 +27,7 @@ template <class E>
 class PairStep {
  public:
   // The pair's columns of step.x, step.f and step.v are this call's alone.
-  PairReport run(const factor::PStep<E>& step, factor::BlockPair pair);
+  PairReport run(const large::PStep<E>& step, large::BlockPair pair);
 
  private:
   struct Columns {
@@ -36,16 +36,16 @@ class PairStep {
     int k() const { return kp + kq; }
     int64_t at(int j) const { return j < kp ? p + j : q + (j - kp); }
   };
-  void reserve(const factor::PStep<E>& step, const Columns& c);
-  void gram(const factor::PStep<E>& step, const Columns& c);
+  void reserve(const large::PStep<E>& step, const Columns& c);
+  void gram(const large::PStep<E>& step, const Columns& c);
   double largest_cosine(int k);
-  void factorize(const factor::PStep<E>& step, const Columns& c);
+  void factorize(const large::PStep<E>& step, const Columns& c);
   bool cholesky(int k);
-  void qr(const factor::PStep<E>& step, const Columns& c);
+  void qr(const large::PStep<E>& step, const Columns& c);
   void split_factor(int k);
-  void orthogonalize(const factor::PStep<E>& step, const Columns& c, PairReport& report);
-  void join_transformation(const factor::PStep<E>& step, const Columns& c, PairReport& report);
-  void postmultiply(factor::FactorView<E> x, const Columns& c, const E* w);
+  void orthogonalize(const large::PStep<E>& step, const Columns& c, PairReport& report);
+  void join_transformation(const large::PStep<E>& step, const Columns& c, PairReport& report);
+  void postmultiply(large::LargeView<E> x, const Columns& c, const E* w);
   const std::vector<PivotPair>& order_of(int k);
 
   AlignedArray<E> h_, factor_, tall_, tau_, work_, slab_, w_scaled_, w_true_;

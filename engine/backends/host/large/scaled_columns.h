@@ -1,5 +1,5 @@
 // Columns of any finite numbers: their norms as pairs of mantissa and exponent, and exact scaling. See
-// algorithms/large/factor_backend.h.
+// algorithms/large/large_backend.h.
 #ifndef SVDSERVE_ENGINE_BACKENDS_HOST_LARGE_SCALED_COLUMNS_H_
 #define SVDSERVE_ENGINE_BACKENDS_HOST_LARGE_SCALED_COLUMNS_H_
 
@@ -9,7 +9,7 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "engine/algorithms/large/factor_backend.h"
+#include "engine/algorithms/large/large_backend.h"
 
 namespace svdserve::host {
 
@@ -62,7 +62,7 @@ inline double largest_magnitude(const double* x, int64_t count) {
 
 // |x| of any finite x as mantissa and exponent. As DRDSSQ (Novakovic 2015, appendix A), with one scale, found by a pass
 // before the sum: what underflows beside the largest component is too small to count.
-inline factor::ScaledNorm norm_of(const double* x, int64_t count) {
+inline large::ScaledNorm norm_of(const double* x, int64_t count) {
   const double largest = largest_magnitude(x, count);
   if (largest == 0) return {};
   int e;

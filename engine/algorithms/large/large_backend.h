@@ -1,0 +1,251 @@
+// Requirements of block_jacobi.h on a back end: operations on matrices in its own memory. The driver decides, the back
+// end computes; no other code of the driver touches an entry of a matrix.
+//
+// Matrices are column-major with elements E: double or a complex number of two doubles, whatever the operand's type.
+// A view is a pointer into the back end's memory with a shape; the driver cuts views but never follows the pointer.
+//
+// Columns that carry exponents. Columns of very different size would overflow or underflow in a Gram matrix, so a
+// scaled matrix is a pair (x, f): column j of the matrix is 2^f[j] x(:, j), and |x(:, j)|_2 is in [1/2, 2) or zero,
+// whatever its true size. f is an array of int32_t in the back end's memory; of a zero column f is kZeroColumn. That is
+// exact: scaling by powers of two rounds nothing (but what is negligible within its column and underflows).
+// Sources: Novakovic, SIAM J. Sci. Comput. 37 (2015) C1-C30 ("001" below), appendix A (DRDSSQ: norms as pairs of
+// mantissa and exponent) and section 4; Novakovic and Singer, BIT 51 (2011) 1009-1030 ("000").
+//
+// Order of calls. Each call sees the results of those before it. Calls that return nothing may return before they are
+// done (a GPU's stream); calls that return a value, and sync(), wait. Every call may throw LargeStop, and does so
+// for errors of the device, for want of memory, and, where it takes longer than about 0.2 s, for a cancel: it polls
+// LargeWatch::check() on the way. After that the back end is only destroyed. Host arrays that are arguments may be
+// freed when the call returns.
+// Same arguments, same bits: on one back end with one number of threads.
+#ifndef SVDSERVE_ENGINE_ALGORITHMS_LARGE_FACTOR_BACKEND_H_
+#define SVDSERVE_ENGINE_ALGORITHMS_LARGE_FACTOR_BACKEND_H_
+
+#include <atomic>
+#include <concepts>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "engine/algorithms/large/block_pivot_strategy.h"
+#include "engine/large_engine.h"
+
+namespace svdserve::large {
+
+// Thrown by back ends and by the driver, caught by whoever called BlockJacobi::run().
+struct LargeStop {
+  LargeStatus status = LargeStatus::kFault;
+  std::string detail;
+  bool device_lost = false;
+  int64_t row = 0, col = 0;  // of kNonFinite
+};
+
+// The caller's wish to stop, as back ends see it.
+class LargeWatch {
+ public:
+  explicit LargeWatch(const LargeControl& control) : control_(control) {}
+  void check() const {
+    if (control_.cancel != nullptr && control_.cancel->load(std::memory_order_relaxed)) {
+      throw LargeStop{LargeStatus::kCancelled, "cancelled"};
+    }
+  }
+  bool cancelled() const { return control_.cancel != nullptr && control_.cancel->load(std::memory_order_relaxed); }
+  void tell(const LargeProgress& progress) const {
+    if (control_.progress) control_.progress(progress);
+  }
+
+ private:
+  const LargeControl& control_;
+};
+
+template <class E>
+struct LargeView {
+  E* data = nullptr;
+  int64_t rows = 0, cols = 0;
+  int64_t ld = 0;  // elements between columns, at least max(rows, 1)
+
+  explicit operator bool() const { return data != nullptr; }
+  LargeView block(int64_t row, int64_t col, int64_t rows_of_it, int64_t cols_of_it) const {
+    return {data + row + col * ld, rows_of_it, cols_of_it, ld};
+  }
+  LargeView columns(int64_t first, int64_t count) const { return block(0, first, rows, count); }
+};
+
+inline constexpr int32_t kZeroColumn = -(1 << 20);  // the exponent of a column of zeros
+
+// mantissa 2^exponent, mantissa in [1/2, 1) or 0.
+struct ScaledNorm {
+  double mantissa = 0;
+  int32_t exponent = kZeroColumn;
+};
+
+// The result of load(), with the first entry that is not finite in the operand's order of storage.
+struct LoadReport {
+  bool finite = true;
+  int64_t row = 0, col = 0;  // of the operand as it was given
+};
+
+enum class Op : uint8_t { kNone, kAdjoint };
+
+// Counted by p-steps since the last reset_counters().
+struct PStepCounters {
+  int64_t rotations = 0;         // pivot pairs above the tolerance, each with a rotation (Novakovic 2015, 4.3, rho)
+  int64_t proper_rotations = 0;  // of these, those whose cosine is not 1 when rounded (Novakovic 2015, 4.3, rho')
+  int64_t active_pairs = 0;      // block pairs with at least one rotation
+  int64_t pairs = 0;             // block pairs visited
+  double largest_cosine = 0;     // of two columns of a block pair, as they were met
+  bool zero_column = false;      // a column turned out to be zero, or rounding errors of itself
+};
+
+// One p-step of the device level: block pairs that have no column in common, so that they may be computed at once.
+// Block b is the columns b * width .. min((b + 1) * width, x.cols) - 1. A pair whose second block is empty is legal
+// and does nothing unless its first block is all of the matrix.
+template <class E>
+struct PStep {
+  LargeView<E> x;                    // [in,out] scaled, with f
+  int32_t* f = nullptr;              // [in,out] back end's memory
+  LargeView<E> v;                    // [in,out] plain, v.cols == x.cols, any number of rows; without data: none
+  int64_t positive = 0;              // columns 0 .. positive - 1 have J = 1, those after it -1; x.cols: trigonometric
+  const BlockPair* pairs = nullptr;  // [in] the driver's memory, p < q
+  int count = 0;
+  int64_t width = 0;
+  double tolerance = 0;                     // |cos| at or below which columns count as orthogonal
+  int32_t smallest_exponent = kZeroColumn;  // a column whose f falls below it is rounding error
+  int inner_sweeps = 1;                     // at most so many, fewer when one had no rotation
+};
+
+// A tall operand, m x n, that stays where it lies: A' = Q R in blocks of rows, A' = A P_c scaled as (x, f) is. Q is
+// kept in the memory of the basis that will be stored there, so that beside operand and results there are n x n
+// matrices alone. Made by a back end for a plan that it suits; the driver then asks it instead of the operations on A'.
+template <class E>
+class TallOperand {
+ public:
+  virtual ~TallOperand() = default;
+  // Checks all entries and finds the columns' norms. f: [out] exponents of A's columns, as normalize_columns() has
+  // them. waits
+  virtual LoadReport scan(int32_t* f) = 0;
+  virtual std::vector<ScaledNorm> column_norms() const = 0;
+  // r, n x n: [out] the upper triangle of R; what is below it means nothing. Column j of A' is column columns[j] of A.
+  // Returns n numbers: the largest entry of the rows j .. m - 1 of A' in the order in which Q R has them, or somewhat
+  // more, less than twice it. waits
+  virtual std::vector<double> reduce(const std::vector<int64_t>& columns, LargeView<E> r) = 0;
+  // The basis, m x n as LargeOperands has it, := Q [core; 0], rounded once. core, n x n, is overwritten. waits
+  virtual void expand(LargeView<E> core) = 0;
+  // The certificate, once the basis B is stored: square := B^H B, n x n; |2^-exponent A - B y^H|_F, y n x n. wait
+  virtual void gram_of_basis(LargeView<E> square) = 0;
+  virtual double residual(int32_t exponent, LargeView<E> y) = 0;
+};
+
+// Backend: class with
+//   using Element = E;                       double, or layout-compatible with std::complex<double>
+// and these operations (all contracts in terms of the true numbers, unless x and f are named):
+//
+//   View matrix(rows, cols)                  memory for a matrix; contents unspecified. rows, cols >= 0
+//   void release(View)                       gives the memory of a view that matrix() returned back
+//   int32_t* exponents(n), release(int32_t*) memory for n exponents
+//   E* scalars(n), release(E*)               memory for n elements (tau of a QR)
+//   int64_t block_width(n)                   policy: columns of a block for n columns, >= 1
+//   void stage(name)                         names what follows, for phases(): "load", "qr", ...
+//   void sync()                              waits for everything
+//
+//   LoadReport load(matrix, problem, adjoint, a)   a := the operand (host memory, any dtype and order), or its adjoint;
+//                                            checks all entries. waits
+//   void store(a, adjoint, matrix, problem)  the operand-like host array `matrix` of problem.dtype and problem.order,
+//                                            problem.rows x problem.cols := a or a^H, rounded once. waits
+//   void normalize_columns(x, f, keep)       [in,out] (x, f): each column scaled so that its norm is in [1/2, 1),
+//                                            f[j] raised by what was taken out (keep) or set to it (not keep).
+//                                            A zero column: f[j] = kZeroColumn. Norms as DRDSSQ's: any finite input
+//   std::vector<ScaledNorm> column_norms(x, f)     |2^f[j] x(:, j)|; f null: zeros. Any finite input. waits
+//   std::vector<double> row_maxima(a)        max_j |a(i, j)|, for complex entries up to a factor of sqrt(2). waits
+//   void permute_rows(a, perm)               a(i, :) := a(perm[i], :), in place; perm: host, a permutation of a.rows
+//   void permute_columns(a, perm)            a(:, j) := a(:, perm[j]), in place
+//   void permute_exponents(f, perm)          f[j] := f[perm[j]]
+//   int32_t apply_exponents(x, f)            x(:, j) := 2^(f[j] - F) x(:, j), f[j] := F, F the largest of f, which is
+//                                            returned; zero columns stay zero, with F too. The driver calls it where
+//                                            the spread is small, or what underflows is negligible. waits
+//   void scale_columns(x, multipliers)       x(:, j) := multipliers[j] x(:, j); host doubles
+//   void set_identity(a), set_zero(a), copy(a, b)  ones on the diagonal, zeros elsewhere; zeros; b := a
+//   void copy_exponents(f, g, n)             g := f
+//
+//   void qr(a, tau)                          Householder QR of a.rows >= a.cols: R in the upper triangle, reflectors
+//                                            below it and in tau, as LAPACK's geqrf. (Signs of R's diagonal are free)
+//   void apply_q(op, a, tau, c)              c := Q c or Q^H c, Q the a.rows x a.rows matrix that qr() left in (a, tau)
+//   void adjoint_of_triangle(r, e, x, f)     (x, f) := (R 2^e)^H scaled, R the upper triangle of r (n x n), 2^e the
+//                                            diagonal matrix of column exponents: x lower triangular, zeros above.
+//                                            e null: zeros
+//   void copy_triangle(r, x)                 x := the upper triangle of r, zeros below
+//   void gemm(op_a, op_b, alpha, a, b, beta, c)    c := alpha op(a) op(b) + beta c; real alpha, beta
+//   void herk(a, c)                          c := a^H a, both triangles
+//   void solve_lower(l, b)                   b := L^-1 b, L the lower triangle of l
+//   void scale_solution(f, g, w)             w(i, j) := 2^(g[j] - f[i]) w(i, j): of a solve with scaled columns
+//   bool eigenbasis(g, v)                    v := orthonormal eigenvectors of the Hermitian g, by descending
+//                                            eigenvalue; g is overwritten. false: did not converge, v unspecified
+//   void p_step(step)                        see PStep and below
+//   void reset_counters(); PStepCounters read_counters()    the second waits
+//   std::vector<double> diagonal(a)          |a(j, j)| up to the computation of the modulus. waits
+//   double distance_from_signature(a, positive)    |J - a|_F, J = diag(1 .. 1, -1 .. -1) with `positive` ones. waits
+//   std::vector<LargePhaseTime> phases()        since construction. waits
+// and, where it has such a thing,
+//   std::unique_ptr<TallOperand<E>> tall_operand(plan, operands)    null where it does not suit. All must outlive it
+//
+// p_step(), for each of the pairs (Novakovic 2015, section 4):
+//   factorize     H = [x_p x_q]^H [x_p x_q] of the scaled columns (4.1). If no |h_ij| > tolerance sqrt(h_ii h_jj),
+//                 i != j, the pair is left as it is. Else H = R^H R by Cholesky; where a pivot is so small that R would
+//                 have lost its digits, R by QR of [x_p x_q] (4.2).
+//   orthogonalize one-sided pointwise Jacobi on R's columns with their exponents f (4.3; eqs. 13 to 18), rotating
+//                 where |cos| > tolerance, at most inner_sweeps sweeps; trigonometric for columns of equal sign, with
+//                 the larger column first (J = 1) or last (J = -1); hyperbolic for columns of opposite sign, not
+//                 sorted. Product W of the true columns, W' = 2^f W 2^-f_new of the scaled ones.
+//   postmultiply  [x_p x_q] := [x_p x_q] W', [v_p v_q] := [v_p v_q] W (4.4). f follows, norms back in [1/2, 2).
+// A column that depends on others is their rounding errors once they are taken from it, with a direction that would be
+// rotated for ever. It is set to zero, with f = kZeroColumn: where its norm falls from about 1 to some K u within the
+// p-step, or its f below smallest_exponent.
+// It may skip a pair of which it knows that neither block changed since it was found orthogonal to this tolerance.
+template <class B>
+concept LargeBackend = requires(B& b, LargeView<typename B::Element> a, typename B::Element* tau, int32_t* f,
+                                const Problem& problem, const std::vector<int64_t>& perm,
+                                const std::vector<double>& numbers, const PStep<typename B::Element>& step,
+                                const void* in, void* out) {
+  { b.matrix(int64_t{}, int64_t{}) } -> std::same_as<LargeView<typename B::Element>>;
+  b.release(a);
+  { b.exponents(int64_t{}) } -> std::same_as<int32_t*>;
+  b.release(f);
+  { b.scalars(int64_t{}) } -> std::same_as<typename B::Element*>;
+  b.release(tau);
+  { b.block_width(int64_t{}) } -> std::convertible_to<int64_t>;
+  b.stage("");
+  b.sync();
+  { b.load(in, problem, true, a) } -> std::same_as<LoadReport>;
+  b.store(a, true, out, problem);
+  b.normalize_columns(a, f, true);
+  { b.column_norms(a, f) } -> std::same_as<std::vector<ScaledNorm>>;
+  { b.row_maxima(a) } -> std::same_as<std::vector<double>>;
+  b.permute_rows(a, perm);
+  b.permute_columns(a, perm);
+  b.permute_exponents(f, perm);
+  { b.apply_exponents(a, f) } -> std::same_as<int32_t>;
+  b.scale_columns(a, numbers);
+  b.set_identity(a);
+  b.set_zero(a);
+  b.copy(a, a);
+  b.copy_exponents(f, f, int64_t{});
+  b.qr(a, tau);
+  b.apply_q(Op::kNone, a, tau, a);
+  b.adjoint_of_triangle(a, f, a, f);
+  b.copy_triangle(a, a);
+  b.gemm(Op::kNone, Op::kAdjoint, 1.0, a, a, 0.0, a);
+  b.herk(a, a);
+  b.solve_lower(a, a);
+  b.scale_solution(f, f, a);
+  { b.eigenbasis(a, a) } -> std::same_as<bool>;
+  b.p_step(step);
+  b.reset_counters();
+  { b.read_counters() } -> std::same_as<PStepCounters>;
+  { b.diagonal(a) } -> std::same_as<std::vector<double>>;
+  { b.distance_from_signature(a, int64_t{}) } -> std::same_as<double>;
+  { b.phases() } -> std::same_as<std::vector<LargePhaseTime>>;
+};
+
+}  // namespace svdserve::large
+#endif  // SVDSERVE_ENGINE_ALGORITHMS_LARGE_FACTOR_BACKEND_H_

@@ -1,0 +1,114 @@
+#include "engine/backends/cuda/large/large_lane.h"
+
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace svdserve::cuda {
+namespace {
+
+using large::LargeStop;
+
+struct IdleLanes {
+  std::mutex mutex;
+  std::vector<std::unique_ptr<LargeLane>> lanes;
+};
+// Never destroyed: at the process's end the driver may be gone before it.
+IdleLanes& idle() {
+  static auto* const all = new IdleLanes;
+  return *all;
+}
+
+}  // namespace
+
+void require(cudaError_t error, const char* what) {
+  if (error == cudaSuccess) return;
+  LargeStop stop;
+  stop.status = error == cudaErrorMemoryAllocation ? LargeStatus::kOutOfMemory : LargeStatus::kFault;
+  stop.detail = std::string(cudaGetErrorName(error)) + ": " + cudaGetErrorString(error) + ", while " + what;
+  (void)cudaGetLastError();
+  size_t unused = 0, all = 0;
+  stop.device_lost = cudaMemGetInfo(&unused, &all) != cudaSuccess;  // of a dead context no call succeeds
+  (void)cudaGetLastError();
+  throw stop;
+}
+void require(cublasStatus_t status, const char* what) {
+  if (status == CUBLAS_STATUS_SUCCESS) return;
+  require(cudaGetLastError(), what);
+  throw LargeStop{status == CUBLAS_STATUS_ALLOC_FAILED ? LargeStatus::kOutOfMemory : LargeStatus::kFault,
+                  "cuBLAS status " + std::to_string(static_cast<int>(status)) + ", while " + what};
+}
+void require(cusolverStatus_t status, const char* what) {
+  if (status == CUSOLVER_STATUS_SUCCESS) return;
+  require(cudaGetLastError(), what);
+  throw LargeStop{status == CUSOLVER_STATUS_ALLOC_FAILED ? LargeStatus::kOutOfMemory : LargeStatus::kFault,
+                  "cuSOLVER status " + std::to_string(static_cast<int>(status)) + ", while " + what};
+}
+
+LargeLane::LargeLane(int which) : device(which) {
+  const Libraries& l = libraries();
+  if (!l.refusal.empty()) throw LargeStop{LargeStatus::kFault, l.refusal};
+  try {
+    require(cudaDeviceGetAttribute(&limits.multiprocessors, cudaDevAttrMultiProcessorCount, device),
+            "asking for multiprocessors");
+    require(cudaDeviceGetAttribute(&limits.shared_bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device),
+            "asking for shared memory");
+    int least = 0, greatest = 0;
+    require(cudaDeviceGetStreamPriorityRange(&least, &greatest), "asking for priorities");
+    require(cudaStreamCreateWithPriority(&stream, cudaStreamNonBlocking, least), "creating a stream");
+    require(l.cublasCreate_v2(&cublas), "opening cuBLAS");
+    require(l.cublasSetStream_v2(cublas, stream), "opening cuBLAS");
+    require(l.cusolverDnCreate(&cusolver), "opening cuSOLVER");
+    require(l.cusolverDnSetStream(cusolver, stream), "opening cuSOLVER");
+    require(l.cusolverDnCreateParams(&params), "opening cuSOLVER");
+    for (int i = 0; i < 2; ++i) {
+      void* memory = nullptr;
+      require(cudaHostAlloc(&memory, kTransferBytes, cudaHostAllocPortable), "allocating pinned memory");
+      pinned[i] = static_cast<char*>(memory);
+      require(cudaEventCreateWithFlags(&transferred[i], cudaEventBlockingSync | cudaEventDisableTiming),
+              "creating an event");
+    }
+    require(cudaEventCreateWithFlags(&waited, cudaEventBlockingSync | cudaEventDisableTiming), "creating an event");
+  } catch (...) {
+    release();
+    throw;
+  }
+}
+
+LargeLane::~LargeLane() { release(); }
+
+void LargeLane::release() {
+  const Libraries& l = libraries();
+  if (params != nullptr) (void)l.cusolverDnDestroyParams(params);
+  if (cusolver != nullptr) (void)l.cusolverDnDestroy(cusolver);
+  if (cublas != nullptr) (void)l.cublasDestroy_v2(cublas);
+  for (int i = 0; i < 2; ++i) {
+    if (pinned[i] != nullptr) (void)cudaFreeHost(pinned[i]);
+    if (transferred[i] != nullptr) (void)cudaEventDestroy(transferred[i]);
+  }
+  if (waited != nullptr) (void)cudaEventDestroy(waited);
+  if (stream != nullptr) (void)cudaStreamDestroy(stream);
+  (void)cudaGetLastError();
+}
+
+std::unique_ptr<LargeLane> take_lane(int device) {
+  {
+    const std::lock_guard lock(idle().mutex);
+    auto& lanes = idle().lanes;
+    for (size_t i = 0; i < lanes.size(); ++i) {
+      if (lanes[i]->device != device) continue;
+      std::unique_ptr<LargeLane> lane = std::move(lanes[i]);
+      lanes.erase(lanes.begin() + static_cast<std::ptrdiff_t>(i));
+      return lane;
+    }
+  }
+  return std::make_unique<LargeLane>(device);
+}
+
+void keep_lane(std::unique_ptr<LargeLane> lane) {
+  const std::lock_guard lock(idle().mutex);
+  idle().lanes.push_back(std::move(lane));
+}
+
+}  // namespace svdserve::cuda

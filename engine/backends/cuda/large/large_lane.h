@@ -1,0 +1,51 @@
+// Device resources of a large factor beside memory for its matrices: a stream, the libraries' handles, pinned memory
+// for transfers. Made when none is idle, kept for the next factor.
+#ifndef SVDSERVE_ENGINE_BACKENDS_CUDA_LARGE_FACTOR_LANE_H_
+#define SVDSERVE_ENGINE_BACKENDS_CUDA_LARGE_FACTOR_LANE_H_
+
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+#include <memory>
+
+#include "engine/algorithms/large/large_backend.h"
+#include "engine/backends/cuda/device/library_loader.h"
+#include "engine/backends/cuda/large/p_step.h"
+
+namespace svdserve::cuda {
+
+// Throws large::LargeStop unless error is success; `what` was being done.
+void require(cudaError_t error, const char* what);
+void require(cublasStatus_t status, const char* what);
+void require(cusolverStatus_t status, const char* what);
+
+// Transfers go through two pinned buffers of so many bytes.
+inline constexpr uint64_t kTransferBytes = uint64_t{16} << 20;
+
+struct LargeLane {
+  explicit LargeLane(int device);  // throws large::LargeStop
+  ~LargeLane();
+  LargeLane(const LargeLane&) = delete;
+  LargeLane& operator=(const LargeLane&) = delete;
+
+  int device;
+  PStepLimits limits;
+  cudaStream_t stream = nullptr;  // of the lowest priority: batches of other streams go first
+  cublasHandle_t cublas = nullptr;
+  cusolverDnHandle_t cusolver = nullptr;
+  cusolverDnParams_t params = nullptr;
+  char* pinned[2] = {nullptr, nullptr};
+  cudaEvent_t transferred[2] = {nullptr, nullptr};
+  cudaEvent_t waited = nullptr;  // who waits for it sleeps
+
+ private:
+  void release();
+};
+
+// Throws large::LargeStop.
+std::unique_ptr<LargeLane> take_lane(int device);
+// Only of a device that is sound, with nothing left in the stream.
+void keep_lane(std::unique_ptr<LargeLane> lane);
+
+}  // namespace svdserve::cuda
+#endif  // SVDSERVE_ENGINE_BACKENDS_CUDA_LARGE_FACTOR_LANE_H_

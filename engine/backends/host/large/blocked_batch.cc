@@ -1,0 +1,199 @@
+#include "engine/backends/host/large/blocked_batch.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <new>
+#include <optional>
+
+#include "engine/backends/host/base/vector_planes.h"
+#include "engine/backends/host/finish/finishing.h"
+#include "engine/backends/host/large/blocked_svd.h"
+#include "engine/backends/host/packs/packing.h"
+
+namespace svdserve::host {
+namespace {
+
+// The workspace of a matrix of up to so many bytes stays with its thread; a larger one is allocated for each task,
+// whose work outweighs that.
+constexpr uint64_t kKeptOperandBytes = uint64_t{1} << 20;
+
+// A tolerance or a limit of sweeps given by the caller refers to the Jacobi method from the triangle on: then there is
+// no warm start. Else the driver decides on a warm start, by the matrix, and on the tolerance: its own is the
+// smaller.
+LargePlan large_plan_of(const Plan& plan) {
+  LargeOptions options;
+  options.vectors = plan.outputs.vectors() ? Vectors::kThin : Vectors::kNone;
+  const auto own = make_plan(plan.problem, {.method = Method::kJacobi, .vectors = options.vectors}).plan;
+  if (plan.tolerance != own->tolerance) options.tolerance = plan.tolerance;
+  if (plan.max_sweeps != own->max_sweeps || options.tolerance != 0) options.method = Method::kJacobi;
+  options.max_sweeps = plan.max_sweeps;
+  return *plan_large(plan.problem, options).plan;
+}
+
+Outputs thin_outputs(int64_t k) {
+  Outputs outputs;
+  outputs.left_columns = outputs.right_columns = k;
+  return outputs;
+}
+
+bool is_equal(const VectorLayout& a, const VectorLayout& b) {
+  return a.rows == b.rows && a.columns == b.columns && a.row_stride == b.row_stride && a.col_stride == b.col_stride &&
+         a.conjugate == b.conjugate;
+}
+
+MatrixStatus status_of(const LargeOutcome& outcome) {
+  switch (outcome.status) {
+    case LargeStatus::kOk:
+      return outcome.out_of_range ? MatrixStatus::kOutOfRange : MatrixStatus::kOk;
+    case LargeStatus::kNotConverged:
+      return MatrixStatus::kNotConverged;
+    case LargeStatus::kNonFinite:
+      return MatrixStatus::kNonFinite;
+    default:
+      throw std::bad_alloc();  // what is left without a device, a signature and a cancel flag
+  }
+}
+
+}  // namespace
+
+// The workspace of one thread.
+template <class T>
+struct BlockedBatch<T>::Workspace {
+  std::optional<LargePlan> plan;  // what `factor` has memory for
+  BlockedSvd factor;
+  AlignedBuffer<T> matrix;  // of operands that are not aligned
+  AlignedBuffer<T> left, right, values;
+  AlignedBuffer<char> finishing;
+
+  void prepare(const LargePlan& wanted) {
+    if (plan == wanted) return;
+    plan.reset();
+    factor = BlockedSvd();  // the other shape's memory goes
+    left.reserve(wanted.left_bytes() / sizeof(T));
+    right.reserve(wanted.right_bytes() / sizeof(T));
+    values.reserve(static_cast<size_t>(wanted.values));
+    plan = wanted;  // now that there was memory for all of it
+  }
+};
+
+template <class T>
+BlockedBatch<T>::BlockedBatch(const Plan& plan, const MatrixSource& source, StatusCounters& counters)
+    : plan_(plan),
+      source_(source),
+      counters_(counters),
+      k_(values_per_matrix(plan.problem)),
+      components_(is_complex(plan.problem.dtype) ? 2 : 1),
+      factor_plan_(large_plan_of(plan)),
+      made_(thin_outputs(k_)) {}
+
+template <class T>
+bool BlockedBatch<T>::run(int64_t first, int64_t last, const std::atomic<bool>* cancel, T* kept) const {
+  static thread_local Workspace of_this_thread;
+  std::optional<Workspace> of_this_task;
+  const bool keep = factor_plan_.operand_bytes() <= kKeptOperandBytes;
+  Workspace& workspace = keep ? of_this_thread : of_this_task.emplace();
+  workspace.prepare(factor_plan_);
+  for (int64_t i = first; i < last; ++i) {
+    if (cancel != nullptr && cancel->load(std::memory_order_relaxed)) return false;
+    T* const values = kept != nullptr ? kept + (i - first) * k_ : workspace.values.data();
+    source_.for_each(i, 1, [&](int, const MatrixSource::Slot& slot) { compute(workspace, slot, values); });
+  }
+  return true;
+}
+
+template <class T>
+void BlockedBatch<T>::compute(Workspace& workspace, const MatrixSource::Slot& slot, T* values) const {
+  const MatrixStatus status = decompose(workspace, slot.matrix, values);
+  if (status == MatrixStatus::kNonFinite) {
+    write_nan(slot, values);
+  } else if (plan_.outputs.vectors()) {
+    write_vectors(workspace, slot, values);
+  }
+  const size_t bytes = static_cast<size_t>(plan_.outputs.values) * sizeof(T);
+  if (char* const to = slot.plane(Plane::kValues, bytes)) std::memcpy(to, values, bytes);
+  counters_.add(status, 1);
+  if (slot.status != nullptr) *slot.status = status;
+}
+
+// Thin vectors to workspace.left and .right as made_ lays them out, k values to `values`.
+template <class T>
+MatrixStatus BlockedBatch<T>::decompose(Workspace& workspace, const char* matrix, T* values) const {
+  const size_t bytes = factor_plan_.operand_bytes();
+  const void* operand = matrix;
+  if (reinterpret_cast<uintptr_t>(matrix) % alignof(T) != 0) {
+    workspace.matrix.reserve(bytes / sizeof(T));
+    operand = std::memcpy(workspace.matrix.data(), matrix, bytes);
+  }
+  return status_of(workspace.factor.decompose(
+      factor_plan_, {operand, nullptr, workspace.left.data(), values, workspace.right.data()}));
+}
+
+// From the thin vectors to the planes; on the way full bases, phases, the certificate. As in finishing.h, these are
+// made in the planes, or aside where a plane has too few columns for them.
+template <class T>
+void BlockedBatch<T>::write_vectors(Workspace& workspace, const MatrixSource::Slot& slot, const T* values) const {
+  const Problem& p = plan_.problem;
+  const Outputs& outputs = plan_.outputs;
+  const VectorLayout made_x = long_layout(p, made_), made_y = short_layout(p, made_);
+  const VectorLayout x = long_layout(p, outputs), y = short_layout(p, outputs);
+  T* const from_x = made_x.plane == Plane::kLeft ? workspace.left.data() : workspace.right.data();
+  T* const from_y = made_x.plane == Plane::kLeft ? workspace.right.data() : workspace.left.data();
+  const auto finish = [&](void* at_x, const VectorLayout& of_x, void* at_y, const VectorLayout& of_y) {
+    if (of_x.columns <= k_ && !outputs.fix_phases && !outputs.certificate) return;
+    FinishCall<T> call{values, at_x, of_x, at_y, of_y, MatrixStatus::kOk};
+    call.canonical = true;
+    call.a = slot.matrix;
+    call.certificate = slot.plane(Plane::kCertificate, kCertificateNumbers * sizeof(T));
+    workspace.finishing.reserve(finish_workspace_bytes(plan_));
+    call.workspace = workspace.finishing.data();
+    finish_vectors(plan_, call);
+  };
+  const bool aside = is_staged(p, outputs);
+  if (aside) finish(from_x, made_x, from_y, made_y);
+  copy_columns(from_x, made_x, x, slot);
+  copy_columns(from_y, made_y, y, slot);
+  if (!aside) finish(plane_of(slot, x), x, plane_of(slot, y), y);
+}
+
+// The leading columns of X or Y to their plane, every zero as +0.
+template <class T>
+void BlockedBatch<T>::copy_columns(const T* from, const VectorLayout& made, const VectorLayout& wanted,
+                                   const MatrixSource::Slot& slot) const {
+  char* const to = plane_of(slot, wanted);
+  if (to == nullptr) return;
+  const size_t element = components_ * sizeof(T);
+  if (is_equal(made, wanted)) {
+    std::memcpy(to, from, static_cast<size_t>(made.matrix_stride()) * element);
+    return;
+  }
+  const T sign = made.conjugate != wanted.conjugate ? T(-1) : T(1);
+  const auto components = static_cast<int64_t>(components_);
+  for (int64_t j = 0; j < std::min(wanted.columns, k_); ++j) {
+    for (int64_t i = 0; i < made.rows; ++i) {
+      const T* const x = from + (i * made.row_stride + j * made.col_stride) * components;
+      const T parts[2] = {x[0], components_ == 2 ? x[1] * sign + T(0) : T(0)};
+      std::memcpy(to + static_cast<size_t>(i * wanted.row_stride + j * wanted.col_stride) * element, parts, element);
+    }
+  }
+}
+
+template <class T>
+void BlockedBatch<T>::write_nan(const MatrixSource::Slot& slot, T* values) const {
+  std::fill_n(values, k_, FloatTraits<T>::nan());
+  for (const Plane plane : {Plane::kLeft, Plane::kRight, Plane::kCertificate}) {
+    const size_t bytes = plane_bytes(plan_.problem, plan_.outputs, plane);
+    if (char* const to = slot.plane(plane, bytes)) fill_with_nan<T>(to, bytes);
+  }
+}
+
+// Null: not wanted.
+template <class T>
+char* BlockedBatch<T>::plane_of(const MatrixSource::Slot& slot, const VectorLayout& layout) const {
+  return slot.plane(layout.plane, static_cast<size_t>(layout.matrix_stride()) * components_ * sizeof(T));
+}
+
+template class BlockedBatch<float>;
+template class BlockedBatch<double>;
+
+}  // namespace svdserve::host

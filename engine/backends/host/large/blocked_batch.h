@@ -1,0 +1,56 @@
+// Batches of larger matrices: one matrix after the other on a thread, by the blocked Jacobi method (blocked_svd.h).
+//
+//   BlockedBatch<T> batch(plan, source, counters);
+//   batch.run(first, last, cancel, values);   // from any thread, for disjoint ranges that make up all matrices
+//
+// The results of a matrix are a function of the plan and the matrix alone.
+#ifndef SVDSERVE_ENGINE_BACKENDS_HOST_LARGE_FACTOR_BATCH_H_
+#define SVDSERVE_ENGINE_BACKENDS_HOST_LARGE_FACTOR_BATCH_H_
+
+#include <atomic>
+
+#include "engine/backends/host/base/matrix_source.h"
+#include "engine/backends/host/base/status_counters.h"
+#include "engine/backends/host/dense/blas.h"
+#include "engine/large_engine.h"
+#include "engine/planner.h"
+#include "engine/vector_layout.h"
+
+namespace svdserve::host {
+
+// T: the real type of the matrices. Thread-safe; refers to what it is given.
+template <class T>
+class BlockedBatch {
+ public:
+  BlockedBatch(const Plan& plan, const MatrixSource& source, StatusCounters& counters);
+
+  // Writes planes and statuses of the matrices first .. last - 1, and where kept is not null their k values each to it.
+  // false: cancelled between two of them. Throws std::bad_alloc.
+  bool run(int64_t first, int64_t last, const std::atomic<bool>* cancel, T* kept) const;
+
+ private:
+  struct Workspace;
+
+  void compute(Workspace& workspace, const MatrixSource::Slot& slot, T* values) const;
+  MatrixStatus decompose(Workspace& workspace, const char* matrix, T* values) const;
+  void write_vectors(Workspace& workspace, const MatrixSource::Slot& slot, const T* values) const;
+  void write_nan(const MatrixSource::Slot& slot, T* values) const;
+  void copy_columns(const T* from, const VectorLayout& made, const VectorLayout& wanted,
+                    const MatrixSource::Slot& slot) const;
+  char* plane_of(const MatrixSource::Slot& slot, const VectorLayout& layout) const;
+
+  const Plan& plan_;
+  const MatrixSource& source_;
+  StatusCounters& counters_;
+  const int64_t k_;
+  const size_t components_;  // numbers of an element
+  const LargePlan factor_plan_;
+  const Outputs made_;  // the thin U and V^H that the factorization gives
+  const BlasThreads one_thread_a_call_;
+};
+
+extern template class BlockedBatch<float>;
+extern template class BlockedBatch<double>;
+
+}  // namespace svdserve::host
+#endif  // SVDSERVE_ENGINE_BACKENDS_HOST_LARGE_FACTOR_BATCH_H_

@@ -1,0 +1,31 @@
+// One matrix of moderate order on the calling thread: the blocked Jacobi method without an arena, for batches whose
+// matrices are spread over threads by the caller. Meant for orders from about 33 to 512; correct for all.
+#ifndef SVDSERVE_ENGINE_BACKENDS_HOST_LARGE_SMALL_FACTOR_H_
+#define SVDSERVE_ENGINE_BACKENDS_HOST_LARGE_SMALL_FACTOR_H_
+
+#include <memory>
+
+#include "engine/large_engine.h"
+
+namespace svdserve::host {
+
+// The workspace of one thread: kept from matrix to matrix, it allocates nothing large for the second one of a shape.
+// A caller with many matrices should hold a BlasThreads (blas.h) meanwhile; decompose() holds one of its own.
+// Same plan and matrix, same bits, whatever was computed before. Thread safety: none, one object a thread.
+class BlockedSvd {
+ public:
+  BlockedSvd();
+  ~BlockedSvd();
+  BlockedSvd(BlockedSvd&&) noexcept;
+  BlockedSvd& operator=(BlockedSvd&&) noexcept;
+
+  // As LargeEngine::decompose(), and with its outcome but for the phases. Never throws.
+  LargeOutcome decompose(const LargePlan& plan, const LargeOperands& operands, const LargeControl& control = {});
+
+ private:
+  struct Workspace;
+  std::unique_ptr<Workspace> workspace_;
+};
+
+}  // namespace svdserve::host
+#endif  // SVDSERVE_ENGINE_BACKENDS_HOST_LARGE_SMALL_FACTOR_H_

@@ -1,0 +1,436 @@
+#include "engine/backends/host/large/host_large_backend.h"
+
+#include <algorithm>
+#include <cmath>
+#include <new>
+
+#include "engine/backends/host/dense/blas.h"
+#include "engine/backends/host/dense/blocked_reflectors.h"
+#include "engine/backends/host/dense/hermitian_eigenbasis.h"
+#include "engine/backends/host/large/host_tall_operand.h"
+#include "engine/backends/host/large/large_conversion.h"
+#include "engine/backends/host/large/scaled_columns.h"
+#include "engine/planner.h"
+
+namespace svdserve::host {
+namespace {
+
+using large::BlockPair;
+using large::kZeroColumn;
+using large::LargeView;
+using large::Op;
+using large::PStep;
+using large::ScaledNorm;
+
+// Larger blocks are given back, to the system: their pages cost less than keeping them, which memory() does not count.
+constexpr size_t kLargestKeptBytes = kMappedBytes - 1;
+
+// Columns of a task that touches every entry once.
+constexpr int64_t kCopyColumns = 64;
+constexpr int64_t kCopyRows = 256;
+
+}  // namespace
+
+void* LargeMemoryPool::take(size_t bytes) {
+  bytes = std::max<size_t>(bytes, kCacheLine);
+  auto& free = free_[bytes];
+  if (free.empty()) {
+    AlignedArray<char> block;
+    try {
+      block.reserve(bytes);
+    } catch (const std::bad_alloc&) {
+      throw large::LargeStop{LargeStatus::kOutOfMemory, "no memory for " + std::to_string(bytes) + " bytes"};
+    }
+    free.push_back(std::move(block));
+  }
+  AlignedArray<char> block = std::move(free.back());
+  free.pop_back();
+  void* const address = block.data();
+  used_.emplace(address, std::make_pair(bytes, std::move(block)));
+  return address;
+}
+
+void LargeMemoryPool::give(void* address) {
+  auto node = used_.extract(address);
+  auto& [bytes, block] = node.mapped();
+  if (bytes <= kLargestKeptBytes) free_[bytes].push_back(std::move(block));
+}
+
+void LargeMemoryPool::give_all() {
+  while (!used_.empty()) give(used_.begin()->first);
+}
+
+template <class E>
+HostLargeBackend<E>::HostLargeBackend(const LargeThreads& threads)
+    : threads_(threads), pair_steps_(threads.threads()), stage_start_(Clock::now()) {}
+
+template <class E>
+void HostLargeBackend<E>::reset() {
+  pool_.give_all();
+  tracking_ = {};
+  counters_ = {};
+  phases_.clear();
+  stage_.clear();
+}
+
+template <class E>
+LargeView<E> HostLargeBackend<E>::matrix(int64_t rows, int64_t cols) {
+  return {static_cast<E*>(pool_.take(rows * cols * sizeof(E))), rows, cols, std::max<int64_t>(rows, 1)};
+}
+
+template <class E>
+int64_t HostLargeBackend<E>::block_width(int64_t n) const {
+  return host_large_block_width(n);
+}
+
+template <class E>
+LargePhaseTime& HostLargeBackend<E>::phase(const std::string& name) {
+  for (auto& phase : phases_) {
+    if (phase.name == name) return phase;
+  }
+  phases_.push_back({name, 0, 0});
+  return phases_.back();
+}
+
+template <class E>
+void HostLargeBackend<E>::stage(const char* name) {
+  const auto now = Clock::now();
+  // The p-steps tell more about the sweeps.
+  if (!stage_.empty() && stage_ != "sweep")
+    phase(stage_).seconds += std::chrono::duration<double>(now - stage_start_).count();
+  stage_ = name;
+  stage_start_ = now;
+}
+
+template <class E>
+std::vector<LargePhaseTime> HostLargeBackend<E>::phases() {
+  stage("");
+  return phases_;
+}
+
+// Real operations of the mathematics; of complex numbers four multiplications and four additions instead of one each.
+template <class E>
+void HostLargeBackend<E>::count_flops(double operations) {
+  phase(stage_.empty() ? "other" : stage_).flops += (kComplex<E> ? 4 : 1) * operations;
+}
+
+template <class E>
+template <class F>
+void HostLargeBackend<E>::for_columns(View a, const F& f) const {
+  threads_.for_ranges(a.cols, kCopyColumns, [&](int64_t first, int64_t last) {
+    for (int64_t j = first; j < last; ++j) f(j, a.data + j * a.ld);
+  });
+}
+
+template <class E>
+std::unique_ptr<large::TallOperand<E>> HostLargeBackend<E>::tall_operand(const LargePlan& plan,
+                                                                         const LargeOperands& operands) {
+  if (!takes_tall_operand(plan)) return nullptr;
+  return std::make_unique<HostTallOperand<E>>(threads_, plan, operands,
+                                              [this](double operations) { count_flops(operations); });
+}
+
+template <class E>
+large::LoadReport HostLargeBackend<E>::load(const void* matrix, const Problem& problem, bool adjoint, View a) {
+  return load_operand(threads_, matrix, problem, adjoint, a);
+}
+template <class E>
+void HostLargeBackend<E>::store(View a, bool adjoint, void* matrix, const Problem& problem) {
+  store_result(threads_, a, adjoint, matrix, problem);
+}
+
+template <class E>
+void HostLargeBackend<E>::normalize_columns(View x, int32_t* f, bool keep) {
+  if (x.data == tracking_.x) tracking_ = {};  // it has changed in other ways than by p-steps
+  for_columns(x, [&](int64_t j, E* column) {
+    const int64_t count = number_count<E>(x.rows);
+    const ScaledNorm norm = norm_of(numbers(column), count);
+    if (norm.mantissa == 0) {
+      f[j] = kZeroColumn;
+      return;
+    }
+    scale_by_power(numbers(column), count, -norm.exponent);
+    f[j] = norm.exponent + (keep ? f[j] : 0);
+  });
+}
+
+template <class E>
+std::vector<ScaledNorm> HostLargeBackend<E>::column_norms(View x, const int32_t* f) {
+  std::vector<ScaledNorm> norms(x.cols);
+  for_columns(x, [&](int64_t j, E* column) {
+    norms[j] = norm_of(numbers(column), number_count<E>(x.rows));
+    if (norms[j].mantissa > 0 && f != nullptr) norms[j].exponent += f[j];
+  });
+  return norms;
+}
+
+template <class E>
+std::vector<double> HostLargeBackend<E>::row_maxima(View a) {
+  std::vector<double> maxima(a.rows, 0.0);
+  threads_.for_ranges(a.rows, kCopyRows, [&](int64_t first, int64_t last) {
+    for (int64_t j = 0; j < a.cols; ++j) {
+      for (int64_t i = first; i < last; ++i) maxima[i] = std::max(maxima[i], magnitude(a.data[i + j * a.ld]));
+    }
+  });
+  return maxima;
+}
+
+template <class E>
+std::vector<double> HostLargeBackend<E>::diagonal(View a) {
+  std::vector<double> result(std::min(a.rows, a.cols));
+  for (size_t j = 0; j < result.size(); ++j) result[j] = std::abs(a.data[j + j * a.ld]);
+  return result;
+}
+
+template <class E>
+void HostLargeBackend<E>::permute_rows(View a, const Order& order) {
+  threads_.for_ranges(a.cols, kCopyColumns, [&](int64_t first, int64_t last) {
+    std::vector<E> copy(a.rows);
+    for (int64_t j = first; j < last; ++j) {
+      E* column = a.data + j * a.ld;
+      std::copy(column, column + a.rows, copy.data());
+      for (int64_t i = 0; i < a.rows; ++i) column[i] = copy[order[i]];
+    }
+  });
+}
+
+template <class E>
+void HostLargeBackend<E>::permute_columns(View a, const Order& order) {
+  threads_.for_ranges(a.rows, kCopyRows, [&](int64_t first, int64_t last) {
+    const int64_t rows = last - first;
+    std::vector<E> copy(rows);
+    std::vector<char> done(a.cols, 0);
+    const auto at = [&](int64_t j) { return a.data + j * a.ld + first; };
+    for (int64_t start = 0; start < a.cols; ++start) {
+      if (done[start] || order[start] == start) continue;
+      std::copy(at(start), at(start) + rows, copy.data());
+      int64_t j = start;
+      for (; order[j] != start; j = order[j]) {
+        std::copy(at(order[j]), at(order[j]) + rows, at(j));
+        done[j] = 1;
+      }
+      std::copy(copy.begin(), copy.end(), at(j));
+      done[j] = 1;
+    }
+  });
+}
+
+template <class E>
+void HostLargeBackend<E>::permute_exponents(int32_t* f, const Order& order) {
+  const std::vector<int32_t> copy(f, f + order.size());
+  for (size_t j = 0; j < order.size(); ++j) f[j] = copy[order[j]];
+}
+
+template <class E>
+int32_t HostLargeBackend<E>::apply_exponents(View x, int32_t* f) {
+  const int32_t largest = *std::max_element(f, f + x.cols);
+  for_columns(x, [&](int64_t j, E* column) {
+    if (f[j] != kZeroColumn) scale_by_power(numbers(column), number_count<E>(x.rows), f[j] - largest);
+    f[j] = largest;
+  });
+  return largest;
+}
+
+template <class E>
+void HostLargeBackend<E>::scale_columns(View x, const std::vector<double>& multipliers) {
+  for_columns(x, [&](int64_t j, E* column) {
+    for (int64_t i = 0; i < x.rows; ++i) column[i] *= multipliers[j];
+  });
+}
+
+template <class E>
+void HostLargeBackend<E>::set_identity(View a) {
+  for_columns(a, [&](int64_t j, E* column) {
+    std::fill(column, column + a.rows, E(0));
+    if (j < a.rows) column[j] = 1;
+  });
+}
+
+template <class E>
+void HostLargeBackend<E>::set_zero(View a) {
+  for_columns(a, [&](int64_t, E* column) { std::fill(column, column + a.rows, E(0)); });
+}
+
+template <class E>
+void HostLargeBackend<E>::copy(View a, View b) {
+  for_columns(a, [&](int64_t j, const E* column) { std::copy(column, column + a.rows, b.data + j * b.ld); });
+}
+
+template <class E>
+void HostLargeBackend<E>::qr(View a, E* tau) {
+  factor_qr(threads_, a, tau);
+  const double m = double(a.rows), n = double(a.cols);
+  count_flops(2 * n * n * (m - n / 3));
+}
+
+template <class E>
+void HostLargeBackend<E>::apply_q(Op op, View a, const E* tau, View c) {
+  apply_reflectors(threads_, op, a, tau, c);
+  count_flops(4 * double(c.cols) * double(a.cols) * (double(a.rows) - double(a.cols) / 2));
+}
+
+template <class E>
+void HostLargeBackend<E>::adjoint_of_triangle(View r, const int32_t* e, View x, int32_t* f) {
+  for_columns(x, [&](int64_t j, E* column) {
+    std::fill(column, column + j, E(0));
+    // Row j of R 2^e relative to its own largest entry, so that what underflows is negligible in it.
+    int32_t largest = kZeroColumn;
+    for (int64_t i = j; i < x.rows; ++i) {
+      column[i] = conjugate(r.data[j + i * r.ld]);
+      if (e == nullptr || column[i] == E(0)) continue;
+      int own;
+      std::frexp(magnitude(column[i]), &own);
+      largest = std::max(largest, e[i] + own);
+    }
+    f[j] = 0;
+    if (e == nullptr || largest == kZeroColumn) return;
+    for (int64_t i = j; i < x.rows; ++i) {
+      if (e[i] != largest) scale_by_power(numbers(column + i), number_count<E>(1), std::max(e[i] - largest, -2200));
+    }
+    f[j] = largest;
+  });
+  normalize_columns(x, f, true);
+}
+
+template <class E>
+void HostLargeBackend<E>::copy_triangle(View r, View x) {
+  for_columns(x, [&](int64_t j, E* column) {
+    std::copy(r.data + j * r.ld, r.data + j * r.ld + j + 1, column);
+    std::fill(column + j + 1, column + x.rows, E(0));
+  });
+}
+
+template <class E>
+void HostLargeBackend<E>::gemm(Op op_a, Op op_b, double alpha, View a, View b, double beta, View c) {
+  const int64_t inner = op_a == Op::kNone ? a.cols : a.rows;
+  threads_.for_ranges(c.cols, kLevel3Columns, [&](int64_t first, int64_t last) {
+    const E* right = op_b == Op::kNone ? b.data + first * b.ld : b.data + first;
+    blas::gemm(op_a == Op::kAdjoint, op_b == Op::kAdjoint, c.rows, last - first, inner, alpha, a.data, a.ld, right,
+               b.ld, beta, c.data + first * c.ld, c.ld);
+  });
+  count_flops(2 * double(c.rows) * double(c.cols) * double(inner));
+}
+
+// The upper triangle by column ranges, then its mirror image.
+template <class E>
+void HostLargeBackend<E>::herk(View a, View c) {
+  const int64_t n = a.cols;
+  const int64_t width =
+      std::min<int64_t>(kLevel3Columns, std::max<int64_t>(1, (n + threads_.threads() - 1) / threads_.threads()));
+  threads_.for_each((n + width - 1) / width, [&](int64_t task) {
+    const int64_t first = task * width, last = std::min(first + width, n);
+    blas::gram(last - first, a.rows, a.data + first * a.ld, a.ld, c.data + first + first * c.ld, c.ld);
+    if (first == 0) return;
+    blas::gemm(true, false, first, last - first, a.rows, 1, a.data, a.ld, a.data + first * a.ld, a.ld, 0,
+               c.data + first * c.ld, c.ld);
+  });
+  for_columns(c.columns(0, n), [&](int64_t j, E* column) {
+    for (int64_t i = j + 1; i < n; ++i) column[i] = conjugate(c.data[j + i * c.ld]);
+  });
+  count_flops(double(n) * double(n) * double(a.rows));
+}
+
+template <class E>
+void HostLargeBackend<E>::solve_lower(View l, View b) {
+  threads_.for_ranges(b.cols, kLevel3Columns, [&](int64_t first, int64_t last) {
+    blas::solve_lower(b.rows, last - first, l.data, l.ld, b.data + first * b.ld, b.ld);
+  });
+  count_flops(double(b.rows) * double(b.rows) * double(b.cols));
+}
+
+template <class E>
+void HostLargeBackend<E>::scale_solution(const int32_t* f, const int32_t* g, View w) {
+  for_columns(w, [&](int64_t j, E* column) {
+    for (int64_t i = 0; i < w.rows; ++i) {
+      const int32_t shift = g[j] - f[i];
+      if (shift != 0) scale_by_power(numbers(column + i), number_count<E>(1), std::clamp(shift, -2200, 2200));
+    }
+  });
+}
+
+template <class E>
+bool HostLargeBackend<E>::eigenbasis(View g, View v) {
+  const double n = double(g.rows);
+  count_flops((4.0 / 3 + 4.0 / 3 + 2) * n * n * n);  // reduction, divide and conquer, back-transformation
+  return hermitian_eigenbasis(threads_, g, v);
+}
+
+template <class E>
+void HostLargeBackend<E>::p_step(const PStep<E>& step) {
+  // One task a thread, with its scratch, and pair i to thread i mod threads.
+  const int threads = std::min<int>(threads_.threads(), step.count);
+  track(step);
+  reports_.assign(step.count, {});
+  threads_.for_each(threads, [&](int64_t task) {
+    for (int i = static_cast<int>(task); i < step.count; i += threads) {
+      threads_.check();
+      if (!is_clean(step.pairs[i])) reports_[i] = pair_steps_[task].run(step, step.pairs[i]);
+    }
+  });
+  for (int i = 0; i < step.count; ++i) count_pair(step, step.pairs[i], reports_[i]);
+}
+
+template <class E>
+void HostLargeBackend<E>::track(const PStep<E>& step) {
+  if (tracking_.x == step.x.data && tracking_.width == step.width && tracking_.tolerance == step.tolerance) return;
+  const int64_t blocks = std::max<int64_t>(2, (step.x.cols + step.width - 1) / step.width);
+  tracking_ = {step.x.data, step.width, step.tolerance, std::vector<int32_t>(blocks, 0),
+               std::vector<int32_t>(blocks * (blocks - 1) / 2, -1)};
+}
+
+template <class E>
+bool HostLargeBackend<E>::is_clean(BlockPair pair) const {
+  return tracking_.clean[int64_t{pair.q} * (pair.q - 1) / 2 + pair.p] ==
+         tracking_.versions[pair.p] + tracking_.versions[pair.q];
+}
+
+template <class E>
+void HostLargeBackend<E>::count_pair(const PStep<E>& step, BlockPair pair, const PairReport& report) {
+  auto& versions = tracking_.versions;
+  if (report.counts.rotations > 0) {
+    ++versions[pair.p];
+    ++versions[pair.q];
+  } else {
+    tracking_.clean[int64_t{pair.q} * (pair.q - 1) / 2 + pair.p] = versions[pair.p] + versions[pair.q];
+  }
+  counters_.rotations += report.counts.rotations;
+  counters_.proper_rotations += report.counts.proper;
+  counters_.active_pairs += report.counts.rotations > 0;
+  ++counters_.pairs;
+  counters_.largest_cosine = std::max(counters_.largest_cosine, report.largest_cosine);
+  counters_.zero_column |= report.zero_column;
+  const auto columns = [&](int b) {
+    return std::max<int64_t>(std::min((b + 1) * step.width, step.x.cols) - b * step.width, 0);
+  };
+  const double k = double(columns(pair.p) + columns(pair.q)), m = double(step.x.rows);
+  const double of_element = kComplex<E> ? 4 : 1;
+  const auto add = [&](const char* name, double seconds, double flops) {
+    LargePhaseTime& p = phase(name);
+    p.seconds += seconds / threads_.threads();
+    p.flops += of_element * flops;
+  };
+  if (report.gram_seconds > 0) add("gram", report.gram_seconds, k * k * m);
+  if (report.inner_seconds > 0) add("inner", report.inner_seconds, double(report.counts.rotations) * 14 * k);
+  if (report.postmultiply_seconds > 0) {
+    add("postmultiply", report.postmultiply_seconds, 2 * k * k * (m + double(step.v.rows)));
+  }
+}
+
+template <class E>
+double HostLargeBackend<E>::distance_from_signature(View a, int64_t positive) {
+  std::vector<double> squares(a.cols);
+  for_columns(a, [&](int64_t j, const E* column) {
+    double sum = 0;
+    for (int64_t i = 0; i < a.rows; ++i) sum += std::norm(column[i] - E(i != j ? 0 : j < positive ? 1 : -1));
+    squares[j] = sum;
+  });
+  double sum = 0;
+  for (const double square : squares) sum += square;
+  return std::sqrt(sum);
+}
+
+template class HostLargeBackend<double>;
+template class HostLargeBackend<Complex>;
+static_assert(large::LargeBackend<HostLargeBackend<double>> && large::LargeBackend<HostLargeBackend<Complex>>);
+
+}  // namespace svdserve::host

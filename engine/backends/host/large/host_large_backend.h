@@ -1,0 +1,123 @@
+// The host back end of large factors: the operations of algorithms/large/large_backend.h by OpenBLAS and own loops on
+// the threads of an arena, or on the calling thread alone.
+// Not thread safe: one object a decomposition. Its memory is its own, and can be used by decomposition after
+// decomposition.
+#ifndef SVDSERVE_ENGINE_BACKENDS_HOST_LARGE_HOST_FACTOR_BACKEND_H_
+#define SVDSERVE_ENGINE_BACKENDS_HOST_LARGE_HOST_FACTOR_BACKEND_H_
+
+#include <chrono>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "engine/algorithms/large/large_backend.h"
+#include "engine/backends/host/base/aligned_array.h"
+#include "engine/backends/host/base/large_threads.h"
+#include "engine/backends/host/large/pair_step.h"
+
+namespace svdserve::host {
+
+// Blocks of memory by size; small ones are kept for the next who asks for the same size. Thread safety: none.
+class LargeMemoryPool {
+ public:
+  void* take(size_t bytes);  // throws LargeStop{kOutOfMemory}
+  void give(void* block);
+  void give_all();
+
+ private:
+  std::map<size_t, std::vector<AlignedArray<char>>> free_;
+  std::map<void*, std::pair<size_t, AlignedArray<char>>> used_;
+};
+
+// E: double or std::complex<double>.
+template <class E>
+class HostLargeBackend {
+ public:
+  using Element = E;
+  using View = large::LargeView<E>;
+  using Order = std::vector<int64_t>;
+
+  explicit HostLargeBackend(const LargeThreads& threads);
+  // As if newly made, but for the memory that it keeps. No view of before is valid any more.
+  void reset();
+
+  View matrix(int64_t rows, int64_t cols);
+  void release(View view) { pool_.give(view.data); }
+  int32_t* exponents(int64_t n) { return static_cast<int32_t*>(pool_.take(n * sizeof(int32_t))); }
+  void release(int32_t* f) { pool_.give(f); }
+  E* scalars(int64_t n) { return static_cast<E*>(pool_.take(n * sizeof(E))); }
+  void release(E* tau) { pool_.give(tau); }
+
+  int64_t block_width(int64_t n) const;
+  void stage(const char* name);
+  void sync() {}
+
+  std::unique_ptr<large::TallOperand<E>> tall_operand(const LargePlan& plan, const LargeOperands& operands);
+  large::LoadReport load(const void* matrix, const Problem& problem, bool adjoint, View a);
+  void store(View a, bool adjoint, void* matrix, const Problem& problem);
+
+  void normalize_columns(View x, int32_t* f, bool keep);
+  std::vector<large::ScaledNorm> column_norms(View x, const int32_t* f);
+  std::vector<double> row_maxima(View a);
+  std::vector<double> diagonal(View a);
+  void permute_rows(View a, const Order& order);
+  void permute_columns(View a, const Order& order);
+  void permute_exponents(int32_t* f, const Order& order);
+  int32_t apply_exponents(View x, int32_t* f);
+  void scale_columns(View x, const std::vector<double>& multipliers);
+  void set_identity(View a);
+  void set_zero(View a);
+  void copy(View a, View b);
+  void copy_exponents(const int32_t* f, int32_t* g, int64_t n) { std::copy(f, f + n, g); }
+
+  void qr(View a, E* tau);
+  void apply_q(large::Op op, View a, const E* tau, View c);
+  void adjoint_of_triangle(View r, const int32_t* e, View x, int32_t* f);
+  void copy_triangle(View r, View x);
+  void gemm(large::Op op_a, large::Op op_b, double alpha, View a, View b, double beta, View c);
+  void herk(View a, View c);
+  void solve_lower(View l, View b);
+  void scale_solution(const int32_t* f, const int32_t* g, View w);
+  bool eigenbasis(View g, View v);
+
+  void p_step(const large::PStep<E>& step);
+  void reset_counters() { counters_ = {}; }
+  large::PStepCounters read_counters() { return counters_; }
+  double distance_from_signature(View a, int64_t positive);
+  std::vector<LargePhaseTime> phases();
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  template <class F>
+  void for_columns(View a, const F& f) const;
+  LargePhaseTime& phase(const std::string& name);
+  void count_flops(double real_operations);
+  void track(const large::PStep<E>& step);
+  bool is_clean(large::BlockPair pair) const;
+  void count_pair(const large::PStep<E>& step, large::BlockPair pair, const PairReport& report);
+
+  const LargeThreads threads_;
+  LargeMemoryPool pool_;
+  std::vector<PairStep<E>> pair_steps_;  // scratch, one a task that runs at once
+  std::vector<PairReport> reports_;      // of one p-step
+
+  // Which pairs need not be looked at: a block's version grows when it changes, a pair that was found orthogonal keeps
+  // the sum of its blocks' versions, which is the same for as long as neither changes.
+  struct Tracking {
+    const E* x = nullptr;
+    int64_t width = 0;
+    double tolerance = 0;
+    std::vector<int32_t> versions;
+    std::vector<int32_t> clean;  // of pair (p, q), p < q, at q (q - 1) / 2 + p; -1: never
+  } tracking_;
+  large::PStepCounters counters_;
+  std::vector<LargePhaseTime> phases_;
+  std::string stage_;
+  Clock::time_point stage_start_;
+};
+
+}  // namespace svdserve::host
+#endif  // SVDSERVE_ENGINE_BACKENDS_HOST_LARGE_HOST_FACTOR_BACKEND_H_

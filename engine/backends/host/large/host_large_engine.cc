@@ -1,0 +1,83 @@
+// The factor engine of the host: an arena of threads, and a back end for each decomposition.
+#include <algorithm>
+#include <complex>
+
+#include "engine/algorithms/large/block_jacobi.h"
+#include "engine/backends/host/dense/blas.h"
+#include "engine/backends/host/large/host_large_backend.h"
+#include "engine/backends/host/large/host_tall_operand.h"
+#include "engine/large_engine.h"
+#include "engine/planner.h"
+#include "oneapi/tbb/info.h"
+#include "oneapi/tbb/task_arena.h"
+
+namespace svdserve {
+namespace {
+
+// n x n matrices that block_jacobi.h holds at once beside the operand's copy. Values alone take X, and those in which a
+// warm start makes its eigenbasis. Vectors take X, R_2, X_2, W, and two to polish it with, or four beside a basis that
+// is stored.
+constexpr uint64_t kTrianglesForValues = 5;
+constexpr uint64_t kTrianglesForVectors = 6;
+constexpr uint64_t kTrianglesBesideBasis = 4;
+// The most bytes that small blocks kept by the pool, and scratch of threads, take.
+constexpr uint64_t kMostSlackBytes = 32 << 20;
+
+// The slack of a factor whose matrices take `bytes`. The pool keeps no more than there was once. Each thread has some
+// twelve k x k matrices for a pair of blocks with k columns, and columns of all n rows where it needs its QR.
+uint64_t slack_bytes(uint64_t bytes, uint64_t n, uint64_t element, int threads) {
+  const uint64_t k = std::min(n, 2 * static_cast<uint64_t>(host_large_block_width(static_cast<int64_t>(n))));
+  constexpr uint64_t kLists = 64 << 10;
+  const uint64_t scratch = static_cast<uint64_t>(threads) * (16 * k * k + 2 * n * k) * element + kLists;
+  return std::min(kMostSlackBytes, bytes + scratch);
+}
+
+class HostLargeEngine : public LargeEngine {
+ public:
+  explicit HostLargeEngine(int threads)
+      : threads_(threads > 0 ? threads : oneapi::tbb::info::default_concurrency()), arena_(threads_) {}
+
+  LargeWorkspace memory(const LargePlan& plan) const override {
+    const uint64_t m = std::max(plan.problem.rows, plan.problem.cols), n = plan.values;
+    const uint64_t element = is_complex(plan.problem.dtype) ? 16 : 8;
+    if (host::takes_tall_operand(plan)) {
+      const uint64_t triangles = plan.left_columns > 0 ? kTrianglesForVectors : kTrianglesForValues;
+      const uint64_t bytes = triangles * n * n * element + host::tall_operand_bytes(plan, threads_);
+      return {bytes + slack_bytes(bytes, n, element, threads_), 0};
+    }
+    const uint64_t left = std::max(plan.left_columns, plan.right_rows);  // of the tall matrix's bases, the larger one
+    uint64_t entries = m * n + kTrianglesForValues * n * n;
+    if (left > 0) {
+      entries = m * n + std::max(kTrianglesForVectors * n * n, kTrianglesBesideBasis * n * n + m * left);
+      // Both bases as they were stored, their Gram matrix, the operand.
+      if (plan.options.certificate) entries = std::max(entries, m * left + n * n + left * left + m * n);
+    }
+    const uint64_t bytes = entries * element;
+    return {bytes + slack_bytes(bytes, n, element, threads_), 0};
+  }
+
+  LargeOutcome decompose(const LargePlan& plan, const LargeOperands& operands,
+                         const LargeControl& control) const override {
+    const host::FpEnvironment environment;
+    return is_complex(plan.problem.dtype) ? run<std::complex<double>>(plan, operands, control)
+                                          : run<double>(plan, operands, control);
+  }
+
+ private:
+  template <class E>
+  LargeOutcome run(const LargePlan& plan, const LargeOperands& operands, const LargeControl& control) const {
+    const host::BlasThreads one_thread_a_call;
+    const large::LargeWatch watch(control);
+    host::HostLargeBackend<E> backend(host::LargeThreads(&arena_, threads_, &watch));
+    return large::block_jacobi(backend, plan, operands, control);
+  }
+
+  const int threads_;
+  mutable oneapi::tbb::task_arena arena_;
+};
+
+}  // namespace
+
+std::unique_ptr<LargeEngine> make_host_large_engine(int threads) { return std::make_unique<HostLargeEngine>(threads); }
+
+}  // namespace svdserve

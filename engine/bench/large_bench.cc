@@ -1,0 +1,224 @@
+// One large factor on the host, beside LAPACK's dgesdd and dgesvj on the same data in the same run; where our time
+// goes; and how the pivot strategies and variants converge.
+//   build/release/bin/large_bench                        order 512 and 1024, U and V, random normal, f64
+//   build/release/bin/large_bench times 256 2048         other orders
+//   build/release/bin/large_bench phases 1024            seconds, operations and rates of each phase
+//   build/release/bin/large_bench strategies 256 512     sweeps and rotations of every strategy and variant
+//   build/release/bin/large_bench spectra 512            sweeps and times for graded, clustered and dense spectra
+// CSV, with the machine in comments. Times are the best of three, of both sides; LAPACK has as many threads as we.
+#include <lapacke.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <functional>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "engine/large_engine.h"
+
+namespace svdserve {
+namespace {
+
+constexpr int kRuns = 3;
+
+double seconds_of(const std::function<void()>& f) {
+  using Clock = std::chrono::steady_clock;
+  const auto start = Clock::now();
+  f();
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+double best_of(const std::function<void()>& f) {
+  double best = seconds_of(f);
+  for (int i = 1; i < kRuns; ++i) best = std::min(best, seconds_of(f));
+  return best;
+}
+
+std::vector<double> normal_matrix(int64_t n) {
+  std::mt19937_64 bits(3);
+  std::normal_distribution<double> normal;
+  std::vector<double> a(n * n);
+  for (double& x : a) x = normal(bits);
+  return a;
+}
+
+std::string processor() {
+  std::ifstream info("/proc/cpuinfo");
+  for (std::string line; std::getline(info, line);) {
+    if (line.rfind("model name", 0) == 0) return line.substr(line.find(':') + 2);
+  }
+  return "unknown processor";
+}
+
+// Results of one order, written over by every run.
+struct Results {
+  explicit Results(int64_t n) : left(n * n), values(n), right(n * n) {}
+  std::vector<double> left, values, right;
+};
+
+LargeOutcome decompose(const LargeEngine& engine, const std::vector<double>& a, int64_t n, const LargeOptions& options,
+                       Results& results) {
+  const auto plan = plan_large({n, n, DType::kF64, Order::kColumnMajor}, options);
+  LargeOperands operands;
+  operands.matrix = a.data();
+  operands.left = results.left.data();
+  operands.values = results.values.data();
+  operands.right = results.right.data();
+  LargeOutcome outcome = engine.decompose(*plan.plan, operands);
+  if (outcome.status != LargeStatus::kOk) {
+    std::fprintf(stderr, "not decomposed: %s\n", outcome.detail.c_str());
+    std::exit(1);
+  }
+  return outcome;
+}
+
+double time_of(const LargeEngine& engine, const std::vector<double>& a, int64_t n, Method method, Results& results) {
+  return best_of([&] { decompose(engine, a, n, {.method = method}, results); });
+}
+
+double time_of_gesdd(const std::vector<double>& a, int64_t n, Results& results) {
+  const auto order = static_cast<lapack_int>(n);
+  return best_of([&] {
+    auto copy = a;
+    LAPACKE_dgesdd(LAPACK_COL_MAJOR, 'S', order, order, copy.data(), order, results.values.data(), results.left.data(),
+                   order, results.right.data(), order);
+  });
+}
+
+double time_of_gesvj(const std::vector<double>& a, int64_t n, Results& results) {
+  const auto order = static_cast<lapack_int>(n);
+  double statistics[6];
+  return best_of([&] {
+    results.left = a;
+    LAPACKE_dgesvj(LAPACK_COL_MAJOR, 'G', 'U', 'V', order, order, results.left.data(), order, results.values.data(), 0,
+                   results.right.data(), order, statistics);
+  });
+}
+
+void print_times(const LargeEngine& engine, const std::vector<int64_t>& orders) {
+  std::printf(
+      "n,auto_seconds,jacobi_seconds,dgesdd_seconds,dgesvj_seconds,dgesdd_over_auto,dgesvj_over_auto,"
+      "dgesvj_over_jacobi\n");
+  for (const int64_t n : orders) {
+    const auto a = normal_matrix(n);
+    Results results(n);
+    const double automatic = time_of(engine, a, n, Method::kAuto, results);
+    const double jacobi = time_of(engine, a, n, Method::kJacobi, results);
+    const double gesdd = time_of_gesdd(a, n, results), gesvj = time_of_gesvj(a, n, results);
+    std::printf("%lld,%.4f,%.4f,%.4f,%.4f,%.2f,%.2f,%.2f\n", static_cast<long long>(n), automatic, jacobi, gesdd, gesvj,
+                gesdd / automatic, gesvj / automatic, gesvj / jacobi);
+    std::fflush(stdout);
+  }
+}
+
+void print_phases(const LargeEngine& engine, const std::vector<int64_t>& orders) {
+  std::printf("n,method,phase,seconds,operations,gflop_per_second\n");
+  for (const int64_t n : orders) {
+    const auto a = normal_matrix(n);
+    Results results(n);
+    for (const Method method : {Method::kAuto, Method::kJacobi}) {
+      for (const LargePhaseTime& phase : decompose(engine, a, n, {.method = method}, results).phases) {
+        std::printf("%lld,%s,%s,%.5f,%.3g,%.2f\n", static_cast<long long>(n), name(method), phase.name.c_str(),
+                    phase.seconds, phase.flops, phase.seconds > 0 ? phase.flops / phase.seconds * 1e-9 : 0);
+      }
+    }
+  }
+}
+
+void print_strategies(const LargeEngine& engine, const std::vector<int64_t>& orders) {
+  std::printf("n,strategy,variant,sweeps,rotations,proper_rotations,seconds\n");
+  for (const int64_t n : orders) {
+    const auto a = normal_matrix(n);
+    Results results(n);
+    for (int s = 1; s <= static_cast<int>(PivotStrategy::kReverseColumnCyclic); ++s) {
+      for (const BlockVariant variant : {BlockVariant::kBlockOriented, BlockVariant::kFullBlock}) {
+        const LargeOptions options{
+            .method = Method::kJacobi, .strategy = static_cast<PivotStrategy>(s), .variant = variant};
+        LargeOutcome outcome;
+        const double seconds = best_of([&] { outcome = decompose(engine, a, n, options, results); });
+        std::printf("%lld,%s,%s,%d,%lld,%lld,%.6f\n", static_cast<long long>(n), name(options.strategy), name(variant),
+                    outcome.sweeps, static_cast<long long>(outcome.rotations),
+                    static_cast<long long>(outcome.proper_rotations), seconds);
+        std::fflush(stdout);
+      }
+    }
+  }
+}
+
+// Q_1 diag(values) Q_2^T with Q from a QR of normal matrices.
+std::vector<double> with_values(int64_t n, const std::function<double(double)>& value) {
+  const auto order = static_cast<lapack_int>(n);
+  std::vector<double> q[2] = {normal_matrix(n), normal_matrix(n)};
+  std::rotate(q[1].begin(), q[1].begin() + 1, q[1].end());
+  std::vector<double> tau(n), a(n * n, 0.0);
+  for (int64_t i = 0; i < n; ++i) a[i + i * n] = value(static_cast<double>(i) / static_cast<double>(n - 1));
+  for (int side = 0; side < 2; ++side) {
+    LAPACKE_dgeqrf(LAPACK_COL_MAJOR, order, order, q[side].data(), order, tau.data());
+    LAPACKE_dormqr(LAPACK_COL_MAJOR, side == 0 ? 'L' : 'R', side == 0 ? 'N' : 'T', order, order, order, q[side].data(),
+                   order, tau.data(), a.data(), order);
+  }
+  return a;
+}
+
+void print_spectra(const LargeEngine& engine, const std::vector<int64_t>& orders) {
+  std::printf("n,spectrum,method,warm_started,sweeps,rotations,seconds\n");
+  for (const int64_t n : orders) {
+    auto graded = normal_matrix(n);
+    for (int64_t j = 0; j < n; ++j) {
+      const double scale = std::pow(10, 12 - 24.0 * static_cast<double>((j * 37) % n) / static_cast<double>(n));
+      for (int64_t i = 0; i < n; ++i) graded[i + j * n] *= scale;
+    }
+    const std::pair<const char*, std::vector<double>> matrices[] = {
+        {"normal", normal_matrix(n)},
+        {"columns 1e+-12", graded},
+        {"condition 1e6", with_values(n, [](double x) { return std::pow(10, -6 * x); })},
+        {"condition 1e12", with_values(n, [](double x) { return std::pow(10, -12 * x); })},
+        {"two clusters", with_values(n, [](double x) { return x < 0.5 ? 1 : 1e-8; })},
+        {"four narrow clusters", with_values(n, [](double x) { return std::floor(4 * x) + 1 + 1e-10 * x; })}};
+    for (const auto& [what, a] : matrices) {
+      Results results(n);
+      for (const Method method : {Method::kAuto, Method::kJacobi}) {
+        LargeOutcome outcome;
+        const double seconds = best_of([&] { outcome = decompose(engine, a, n, {.method = method}, results); });
+        std::printf("%lld,%s,%s,%d,%d,%lld,%.4f\n", static_cast<long long>(n), what, name(method), outcome.warm_started,
+                    outcome.sweeps, static_cast<long long>(outcome.rotations), seconds);
+        std::fflush(stdout);
+      }
+    }
+  }
+}
+
+int run(const std::string& what, std::vector<int64_t> orders) {
+  const auto engine = make_host_large_engine();
+  std::printf("# %s, %u threads; f64, U and V unless said\n", processor().c_str(), std::thread::hardware_concurrency());
+  if (orders.empty()) orders = {512, 1024};
+  if (what == "times") {
+    print_times(*engine, orders);
+  } else if (what == "phases") {
+    print_phases(*engine, orders);
+  } else if (what == "strategies") {
+    print_strategies(*engine, orders);
+  } else if (what == "spectra") {
+    print_spectra(*engine, orders);
+  } else {
+    std::fprintf(stderr, "large_bench [times | phases | strategies | spectra] [ORDER ...]\n");
+    return 2;
+  }
+  return 0;
+}
+
+}  // namespace
+}  // namespace svdserve
+
+int main(int argc, char** argv) {
+  std::vector<int64_t> orders;
+  for (int i = 2; i < argc; ++i) orders.push_back(std::max(2L, std::atol(argv[i])));
+  return svdserve::run(argc > 1 ? argv[1] : "times", orders);
+}

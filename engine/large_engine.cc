@@ -1,0 +1,82 @@
+#include "engine/large_engine.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "engine/planner.h"
+
+namespace svdserve {
+namespace {
+
+LargePlanOrError fail(const char* field, std::string message) { return {std::nullopt, {field, std::move(message)}}; }
+
+bool is_size(int64_t size) { return size >= 1 && size <= kMaxLargeDimension; }
+
+std::string size_error(int64_t size) {
+  return "must be between 1 and " + std::to_string(kMaxLargeDimension) + ", is " + std::to_string(size);
+}
+
+// Checks the options for `problem`, but not its size. Returns what is wrong.
+std::optional<PlanError> check(const Problem& problem, const LargeOptions& options) {
+  if (options.method != Method::kAuto && options.method != Method::kJacobi) {
+    return PlanError{"method",
+                     std::string("a large factor is decomposed by AUTO or JACOBI, not by ") + name(options.method)};
+  }
+  if (!(options.tolerance >= 0 && options.tolerance <= 1)) {
+    return PlanError{"tolerance", "a cosine between 0 and 1, or 0 for the method's own"};
+  }
+  if (options.max_sweeps < 0 || options.max_sweeps > kLargestMaxSweeps) {
+    return PlanError{"max_sweeps", "must be between 0 and " + std::to_string(kLargestMaxSweeps) + " (0: the default)"};
+  }
+  if (options.certificate && options.vectors == Vectors::kNone) {
+    return PlanError{"certificate", "a certificate is one of vectors: ask for them"};
+  }
+  if (!options.hyperbolic) return std::nullopt;
+  if (problem.rows < problem.cols) {
+    return PlanError{"hyperbolic",
+                     "the hyperbolic decomposition needs at least as many rows as columns: its factor has "
+                     "full column rank"};
+  }
+  if (options.vectors == Vectors::kFull) {
+    return PlanError{"vectors", "there is no full basis of a hyperbolic decomposition: ask for thin ones"};
+  }
+  return std::nullopt;
+}
+
+// kAuto of the strategy and the variant: what was measured fastest, engine/decisions/0007.
+LargeOptions resolved(LargeOptions options) {
+  if (options.strategy == PivotStrategy::kAuto) options.strategy = PivotStrategy::kRecursive;
+  if (options.variant == BlockVariant::kAuto) options.variant = BlockVariant::kBlockOriented;
+  return options;
+}
+
+}  // namespace
+
+LargePlanOrError plan_large(const Problem& problem, const LargeOptions& options) {
+  if (!is_size(problem.rows)) return fail("rows", size_error(problem.rows));
+  if (!is_size(problem.cols)) return fail("cols", size_error(problem.cols));
+  if (auto error = check(problem, options)) return {std::nullopt, *std::move(error)};
+  LargePlan plan;
+  plan.problem = problem;
+  plan.options = resolved(options);
+  plan.values = values_per_matrix(problem);
+  if (options.vectors != Vectors::kNone) {
+    const bool full = options.vectors == Vectors::kFull;
+    plan.left_columns = full ? problem.rows : plan.values;
+    plan.right_rows = full ? problem.cols : plan.values;
+  }
+  return {plan, {}};
+}
+
+uint64_t LargePlan::operand_bytes() const {
+  return static_cast<uint64_t>(problem.rows) * static_cast<uint64_t>(problem.cols) * element_bytes(problem.dtype);
+}
+uint64_t LargePlan::left_bytes() const {
+  return static_cast<uint64_t>(problem.rows) * static_cast<uint64_t>(left_columns) * element_bytes(problem.dtype);
+}
+uint64_t LargePlan::values_bytes() const { return static_cast<uint64_t>(values) * value_bytes(problem.dtype); }
+uint64_t LargePlan::right_bytes() const {
+  return static_cast<uint64_t>(right_rows) * static_cast<uint64_t>(problem.cols) * element_bytes(problem.dtype);
+}
+
+}  // namespace svdserve

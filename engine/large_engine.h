@@ -1,0 +1,174 @@
+// One large matrix (a factor): its SVD, or with a signature its hyperbolic SVD, by the hierarchically blocked one-sided
+// Jacobi method. plan_large(problem, options) -> LargeEngine::decompose(). algorithms/large/block_jacobi.h is the
+// method.
+#ifndef SVDSERVE_ENGINE_LARGE_ENGINE_H_
+#define SVDSERVE_ENGINE_LARGE_ENGINE_H_
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/options.h"
+#include "engine/planner.h"
+#include "engine/problem.h"
+
+namespace svdserve {
+
+// In which order the block pairs of a sweep are visited. See algorithms/large/block_pivot_strategy.h.
+enum class PivotStrategy : uint8_t {
+  kAuto,
+  kRecursive,         // pairs i and i xor s, the far half first
+  kModifiedModulus,   // quasi-sweeps of n p-steps
+  kRoundRobin,        // Brent and Luk
+  kRowCyclic,         // the p-strategy nearest to the row-cyclic one
+  kColumnCyclic,      // nearest to the column-cyclic one
+  kReverseRowCyclic,  // their reverses
+  kReverseColumnCyclic,
+};
+constexpr const char* name(PivotStrategy s) {
+  constexpr const char* kNames[] = {"auto",       "recursive",     "modified-modulus",   "round-robin",
+                                    "row-cyclic", "column-cyclic", "reverse-row-cyclic", "reverse-column-cyclic"};
+  return kNames[static_cast<int>(s)];
+}
+
+// The work on a block pair when its turn comes.
+enum class BlockVariant : uint8_t {
+  kAuto,
+  kBlockOriented,  // one inner sweep
+  kFullBlock,      // inner sweeps until its columns are orthogonal
+};
+constexpr const char* name(BlockVariant v) {
+  return v == BlockVariant::kFullBlock ? "full-block" : v == BlockVariant::kBlockOriented ? "block-oriented" : "auto";
+}
+
+// A = U S V^H, m x n; hyperbolic: G = U S V^H with U^H U = I, V^H J V = J, m >= n and rank n.
+struct LargeOptions {
+  Method method = Method::kAuto;     // kAuto: may start from an eigenbasis of the Gram matrix; kJacobi: never does
+  Vectors vectors = Vectors::kThin;  // kNone: values alone. kFull: not with hyperbolic
+  // Cosine of two columns below which they count as orthogonal, in (0, 1]; 0: the method's own.
+  double tolerance = 0;
+  int32_t max_sweeps = 0;  // outer sweeps after which it is NOT_CONVERGED; 0: the default
+  PivotStrategy strategy = PivotStrategy::kAuto;
+  BlockVariant variant = BlockVariant::kAuto;
+  bool hyperbolic = false;
+  bool certificate = false;
+
+  friend bool operator==(const LargeOptions&, const LargeOptions&) = default;
+};
+
+inline constexpr int32_t kDefaultLargeSweeps = 60;
+// Largest m and n: what 32-bit counts of the BLAS below can name. Memory is the limit long before.
+inline constexpr int64_t kMaxLargeDimension = 1 << 20;
+
+// A checked problem with everything decided. Only plan_large() makes one.
+struct LargePlan {
+  Problem problem;
+  LargeOptions options;      // without kAuto but for the method
+  int64_t values = 0;        // k = min(m, n)
+  int64_t left_columns = 0;  // of U, m x left_columns: k, m or 0
+  int64_t right_rows = 0;    // of V^H, right_rows x n: k, n or 0
+
+  // Bytes of the operand and of each result, all in the operand's order and of its type (values: its real type).
+  uint64_t operand_bytes() const;
+  uint64_t left_bytes() const;
+  uint64_t values_bytes() const;
+  uint64_t right_bytes() const;
+
+  friend bool operator==(const LargePlan&, const LargePlan&) = default;
+};
+struct LargePlanOrError {
+  std::optional<LargePlan> plan;
+  PlanError error;  // field: rows, cols, or of LargeOptions
+};
+LargePlanOrError plan_large(const Problem& problem, const LargeOptions& options);
+
+// The memory that decompose() needs beside the operand and the results, in bytes.
+struct LargeWorkspace {
+  uint64_t host_bytes = 0;
+  uint64_t device_bytes = 0;
+};
+
+// In host memory, all of it the caller's until decompose() returns. The operand is only read, so that what one device
+// fails another can have. Results overlap nothing; they may be worked in, and without an outcome of results (kOk,
+// kNotConverged) mean nothing.
+struct LargeOperands {
+  const void* matrix = nullptr;       // [in] m x n of plan.problem, without gaps
+  const int8_t* signature = nullptr;  // [in] hyperbolic: n numbers, each +1 or -1
+  void* left = nullptr;               // [out] U, or null where there is none
+  void* values = nullptr;             // [out] k values: descending; hyperbolic: descending among those of equal sign
+  void* right = nullptr;              // [out] V^H, or null
+};
+
+enum class LargeStage : uint8_t { kPrepare, kPrecondition, kWarmStart, kSweep, kFinish };
+constexpr const char* name(LargeStage s) {
+  constexpr const char* kNames[] = {"prepare", "precondition", "warm_start", "sweep", "finish"};
+  return kNames[static_cast<int>(s)];
+}
+
+struct LargeProgress {
+  LargeStage stage = LargeStage::kPrepare;
+  int32_t sweep = 0;             // outer sweeps begun
+  int64_t rotations = 0;         // so far
+  int64_t proper_rotations = 0;  // of these, those that changed more than the order of columns
+  double off_diagonal = 0;       // the largest cosine between two columns met in the last complete sweep; 1 before that
+  double fraction = 0;           // an estimate of the work that is done, never falling, 0 .. 1
+};
+
+struct LargeControl {
+  // Called on the computing thread after each group of p-steps and between stages; must not block. May be empty.
+  std::function<void(const LargeProgress&)> progress;
+  // Polled between groups of p-steps and between stages, so that it is obeyed within a second. May be null.
+  const std::atomic<bool>* cancel = nullptr;
+};
+
+enum class LargeStatus : uint8_t {
+  kOk,
+  kNotConverged,   // the limit of sweeps was reached: the results are the best so far
+  kCancelled,      // nothing of the outputs is to be used, from here on down
+  kNonFinite,      // at (row, col)
+  kRankDeficient,  // hyperbolic: G does not have full column rank
+  kOutOfMemory,
+  kFault,  // of the device: `detail` says what
+};
+
+// Where the time went.
+struct LargePhaseTime {
+  std::string name;  // such as "qr", "gram", "inner", "postmultiply"
+  double seconds = 0;
+  double flops = 0;  // real operations that the mathematics needs
+};
+
+struct LargeOutcome {
+  LargeStatus status = LargeStatus::kFault;
+  std::string detail;
+  int64_t row = 0, col = 0;   // of kNonFinite
+  bool out_of_range = false;  // a value is above the largest finite number of its type, and +inf
+  bool device_lost = false;   // with kFault
+  Method method = Method::kJacobi;
+  bool warm_started = false;
+  int32_t sweeps = 0;
+  int64_t rotations = 0, proper_rotations = 0;
+  double residual = 0, left_orthogonality = 0, right_orthogonality = 0;  // with certificate; see outputs.h
+  std::vector<LargePhaseTime> phases;
+};
+
+// A device for factors. Same plan and operand, same bits, on the same back end with the same number of threads.
+// Thread safety: decompose() from any thread; calls at once share the device.
+class LargeEngine {
+ public:
+  virtual ~LargeEngine() = default;
+  virtual LargeWorkspace memory(const LargePlan& plan) const = 0;
+  // Blocks until the results are written. Never throws.
+  virtual LargeOutcome decompose(const LargePlan& plan, const LargeOperands& operands,
+                                 const LargeControl& control = {}) const = 0;
+};
+
+// On the processor; threads 0: every core the process may use.
+std::unique_ptr<LargeEngine> make_host_large_engine(int threads = 0);
+
+}  // namespace svdserve
+#endif  // SVDSERVE_ENGINE_LARGE_ENGINE_H_

@@ -1,0 +1,31 @@
+// The devices that compute factors, as the server's configuration chooses them.
+#ifndef SVDSERVE_SERVER_DEVICE_LARGE_MAKE_FACTOR_DEVICES_H_
+#define SVDSERVE_SERVER_DEVICE_LARGE_MAKE_FACTOR_DEVICES_H_
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "absl/types/span.h"
+#include "engine/cuda_large_engine.h"
+#include "server/device/device.h"
+#include "server/device/large/large_runner.h"
+
+namespace svdserve::server {
+
+struct MadeLargeDevices {
+  std::vector<LargeDevice> devices;   // GPUs in their order, then the host; never empty
+  std::vector<std::string> refusals;  // one line each: which GPU takes no factors, and why
+};
+
+// How a GPU becomes a device for factors: open_cuda_large_engine(), or what a test gives.
+using CudaLargeFactory = std::function<std::unique_ptr<LargeEngine>(int ordinal, CudaStatus* status)>;
+
+// `batch_devices` are those of the server that take batches: each GPU of them takes factors, too, in what memory its
+// lanes leave. threads: of the host's engine; 0: every core the process may use. The host is always among them: it
+// takes what nobody else can.
+MadeLargeDevices make_large_devices(absl::Span<const DeviceInfo> batch_devices, int threads,
+                                    const CudaLargeFactory& cuda = open_cuda_large_engine);
+
+}  // namespace svdserve::server
+#endif  // SVDSERVE_SERVER_DEVICE_LARGE_MAKE_FACTOR_DEVICES_H_

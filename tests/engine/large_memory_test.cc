@@ -1,0 +1,77 @@
+// The host memory that a large factor is said to need, compared with the memory that it takes. Every allocation of this
+// program is counted.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "engine/large_engine.h"
+#include "tests/support/counted_heap.h"
+
+namespace svdserve {
+namespace {
+
+// Most bytes that were taken while the factor of a random matrix was computed.
+int64_t taken(const LargeEngine& engine, const LargePlan& plan) {
+  std::vector<double> operand(plan.operand_bytes() / sizeof(double));
+  std::mt19937_64 random(1);
+  std::normal_distribution<double> normal;
+  for (double& x : operand) x = normal(random);
+  std::vector<char> left(plan.left_bytes()), values(plan.values_bytes()), right(plan.right_bytes());
+  LargeOperands operands;
+  operands.matrix = operand.data();
+  operands.left = left.empty() ? nullptr : left.data();
+  operands.values = values.data();
+  operands.right = right.empty() ? nullptr : right.data();
+  const std::atomic<bool> cancel{false};
+  LargeControl control;
+  control.cancel = &cancel;
+  const int64_t before = peak_bytes = live_bytes.load();
+  EXPECT_EQ(engine.decompose(plan, operands, control).status, LargeStatus::kOk);
+  return peak_bytes - before;
+}
+
+struct Case {
+  int64_t rows, cols;
+};
+
+TEST(LargeMemoryTest, IsEnough) {
+  for (const int threads : {1, 8}) {
+    const auto engine = make_host_large_engine(threads);
+    for (const Case& c : {Case{1, 1}, {5, 3}, {64, 64}, {130, 130}, {140, 600}, {2000, 10}, {20000, 3}, {300, 300}}) {
+      for (const DType dtype : {DType::kF64, DType::kC128}) {
+        for (const Vectors vectors : {Vectors::kNone, Vectors::kThin, Vectors::kFull}) {
+          for (const Method method : {Method::kAuto, Method::kJacobi}) {
+            if (vectors == Vectors::kFull && c.rows > 1000) continue;  // gigabytes
+            LargeOptions options;
+            options.method = method;
+            options.vectors = vectors;
+            options.certificate = vectors != Vectors::kNone;
+            const LargePlan plan = *plan_large({c.rows, c.cols, dtype, Order::kColumnMajor}, options).plan;
+            EXPECT_LE(taken(*engine, plan), static_cast<int64_t>(engine->memory(plan).host_bytes))
+                << c.rows << "x" << c.cols << " " << name(dtype) << " " << name(method) << ", " << threads
+                << " threads";
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(LargeMemoryTest, OfASmallOneIsSmall) {
+  const auto engine = make_host_large_engine(2);
+  const auto bytes = [&](int64_t m, int64_t n) {
+    return engine->memory(*plan_large({m, n, DType::kF64, Order::kColumnMajor}, {}).plan).host_bytes;
+  };
+  EXPECT_LT(bytes(1, 1), 100'000u);
+  EXPECT_LT(bytes(64, 64), 1'000'000u);
+  EXPECT_LT(bytes(300, 300), 20'000'000u);
+  // A large one needs at least the memory of its parts: a copy and six triangles.
+  EXPECT_GT(bytes(4000, 4000), 7u * 4000 * 4000 * 8);
+  EXPECT_LT(bytes(4000, 4000), 7u * 4000 * 4000 * 8 + (40u << 20));
+}
+
+}  // namespace
+}  // namespace svdserve
