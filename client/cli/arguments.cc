@@ -104,8 +104,12 @@ std::optional<std::string> Arguments::parse(const std::vector<std::string>& word
     if (!options_over && word == "--") {
       options_over = true;
     } else if (options_over || word.size() < 2 || word[0] != '-') {
-      if (given == operands_.size()) return absl::StrCat("unexpected operand ", word);
-      *operands_[given++].second = word;
+      if (given == operands_.size() && more_ == nullptr) return absl::StrCat("unexpected operand ", word);
+      if (given < operands_.size()) {
+        *operands_[given++].second = word;
+      } else {
+        more_->push_back(word);
+      }
     } else {
       const size_t equals = word.starts_with("--") ? word.find('=') : std::string::npos;
       const std::string name = word.substr(0, equals);

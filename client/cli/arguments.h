@@ -32,6 +32,8 @@ class Arguments {
   void flag(const std::string& name, const std::string& help, bool* target);
   // One operand, such as IN.npy; required.
   void operand(const std::string& name, std::string* target);
+  // Any number of operands after the others.
+  void more_operands(std::vector<std::string>* targets) { more_ = targets; }
   // Text after the options: exit codes, examples.
   void epilogue(std::string text) { epilogue_ = std::move(text); }
 
@@ -51,6 +53,7 @@ class Arguments {
   std::string usage_, summary_, epilogue_;
   std::vector<Option> options_;  // a section has only `help`
   std::vector<std::pair<std::string, std::string*>> operands_;
+  std::vector<std::string>* more_ = nullptr;
   bool help_wanted_ = false;
 };
 

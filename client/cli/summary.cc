@@ -24,7 +24,7 @@ void print_summary(const client::Batch& batch, const client::Report& report, dou
                " %s in %.6g s: %.4g matrices/s; %s on %s; "
                "%" PRId64 " message%s; %s\n",
                report.count, report.count == 1 ? "matrix" : "matrices", batch.rows, batch.cols, name(batch.data_type),
-               seconds, static_cast<double>(report.count) / std::max(seconds, 1e-9), name(report.method),
+               seconds, static_cast<double>(report.count) / std::max(seconds, 1e-9), name(report.method).c_str(),
                report.device.empty() ? "no device" : printable(report.device).c_str(), report.pieces,
                report.pieces == 1 ? "" : "s", statuses.c_str());
   if (!report.certificate) return;

@@ -20,17 +20,21 @@ using internal::Core;
 // A batch of one piece, sent by the calling thread itself.
 Result<Report> decompose_here(Core& core, const Batch& batch, const internal::MatrixSizes& sizes, const Outputs& out,
                               const ComputeOptions& compute, const CallOptions& call, internal::Deadline deadline) {
-  const grpc::ByteBuffer request = internal::make_request(
-      batch, batch.count, compute, internal::make_payload(core.buffers(), batch, {0, batch.count}, sizes.matrix_bytes));
+  const internal::BatchToSend to_send{
+      batch, batch.count, internal::make_payload(core.buffers(), batch, {0, batch.count}, sizes.matrix_bytes)};
+  const grpc::ByteBuffer request = internal::make_request({&to_send, 1}, compute);
   grpc::ByteBuffer reply;
   int64_t attempts = 0;
   if (Status s = core.call(internal::kDecompose, request, call, deadline, &reply, &attempts); !s.ok()) {
     core.forget_limits_after(s);
     return s;
   }
-  Result<Report> report = internal::read_response(reply, internal::expected_of(batch, batch.count, compute), out);
-  if (report.ok()) report->attempts = attempts;
-  return report;
+  const internal::BatchToReceive to_receive{internal::expected_of(batch, batch.count, compute), out};
+  Result<std::vector<Report>> reports = internal::read_response(reply, {&to_receive, 1});
+  if (!reports.ok()) return reports.status();
+  Report& report = reports->front();
+  report.attempts = attempts;
+  return std::move(report);
 }
 
 }  // namespace
@@ -117,7 +121,23 @@ Result<Report> Client::decompose(const Batch& batch, const Outputs& out, const C
 
 void Client::decompose_async(const Batch& batch, const Outputs& out, const ComputeOptions& compute,
                              const CallOptions& call, std::function<void(Result<Report>)> done) {
-  std::make_shared<internal::BatchCall>(*core_, batch, out, compute, call, std::move(done))->start();
+  const Group group{batch, out};
+  const auto first = [done = std::move(done)](Result<std::vector<Report>> reports) {
+    done(reports.ok() ? Result<Report>(std::move(reports->front())) : Result<Report>(reports.status()));
+  };
+  std::make_shared<internal::BatchCall>(*core_, std::span(&group, 1), compute, call, first)->start();
+}
+
+Result<std::vector<Report>> Client::decompose_groups(std::span<const Group> groups, const ComputeOptions& compute,
+                                                     const CallOptions& call) {
+  using Reports = Result<std::vector<Report>>;
+  if (groups.empty()) return std::vector<Report>();
+  // Shared: the callback may still be inside the promise when the future is ready.
+  const auto answer = std::make_shared<std::promise<Reports>>();
+  std::future<Reports> answered = answer->get_future();
+  const auto done = [answer](Reports reports) { answer->set_value(std::move(reports)); };
+  std::make_shared<internal::BatchCall>(*core_, groups, compute, call, done)->start();
+  return answered.get();
 }
 
 Result<LargeReport> Client::decompose_large(const LargeMatrix& matrix, const LargeOutputs& out,

@@ -112,6 +112,11 @@ class Client {
   void decompose_async(const Batch& batch, const Outputs& out, const ComputeOptions& compute, const CallOptions& call,
                        std::function<void(Result<Report>)> done);
 
+  // Several batches in as few messages as the server's limits allow, with the same options: cheaper than a call for each
+  // where they are small. The reports are in the order of the groups. out: [out] unspecified where the call fails.
+  Result<std::vector<Report>> decompose_groups(std::span<const Group> groups, const ComputeOptions& compute = {},
+                                               const CallOptions& call = {});
+
   // One large matrix, A = U S V^H, or the hyperbolic G = U S V^H with V^H J V = J: uploaded in chunks, computed with
   // progress, and streamed back into `out`, all on the calling thread. It is not sent again once its upload has begun:
   // before that, where the server refuses it and says when to come back. Results that were damaged on their way are

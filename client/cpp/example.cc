@@ -23,5 +23,5 @@ int main(int argc, char** argv) {
   std::printf("matrix 0:");
   for (float value : (*s)[0]) std::printf(" %.6f", value);
   std::printf("\n%lld matrices on %s by %s\n", static_cast<long long>(s->report.count), s->report.device.c_str(),
-              name(s->report.method));
+              name(s->report.method).c_str());
 }

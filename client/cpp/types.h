@@ -10,6 +10,7 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <memory>
 #include <optional>
 #include <span>
@@ -100,18 +101,11 @@ enum class Method : uint8_t {
   kJacobi,      // one-sided Jacobi: high relative accuracy for graded columns, and vectors
 };
 
-constexpr const char* name(Method m) {
-  switch (m) {
-    case Method::kAuto:
-      return "auto";
-    case Method::kBidiagonal:
-      return "bidiagonal";
-    case Method::kBisection:
-      return "bisection";
-    case Method::kJacobi:
-      return "jacobi";
-  }
-  return "?";
+// "jacobi"; for a method of a newer server "method 9", by its number in the contract.
+inline std::string name(Method m) {
+  constexpr const char* kNames[] = {"auto", "bidiagonal", "bisection", "jacobi"};
+  const auto i = static_cast<size_t>(m);
+  return i < std::size(kNames) ? kNames[i] : "method " + std::to_string(i + 1);
 }
 
 // Singular vectors of A = U S V^H. Thin: U is m x k, V^H k x n. Full: m x m and n x n.
@@ -178,6 +172,12 @@ struct Outputs {
       : planes{std::span<std::byte>(values)} {}  // NOLINT: converts on purpose
   std::span<std::byte>& operator[](Plane plane) { return planes[static_cast<size_t>(plane)]; }
   std::span<std::byte> operator[](Plane plane) const { return planes[static_cast<size_t>(plane)]; }
+};
+
+// A batch that is sent together with others, whose shapes and types may differ, and the memory for its results.
+struct Group {
+  Batch batch = {};
+  Outputs out = {};
 };
 
 // One call. Without a timeout a call takes as long as it takes; retries included it never takes longer than the
@@ -401,7 +401,7 @@ struct ServerDevice {
 struct ServerInfo {
   std::string version = {};
   std::vector<DataType> data_types = {};
-  std::vector<Method> methods = {};
+  std::vector<Method> methods = {};  // those that this client does not know, too
   ServerLimits limits = {};
   std::vector<ServerDevice> devices = {};
   bool draining = false;

@@ -24,13 +24,13 @@
 #include "server/base/listening_socket.h"
 #include "server/base/mutex.h"
 #include "server/peer_address.h"
-#include "server/rpc/calls/decompose_call.h"
 #include "server/rpc/calls/decompose_large_call.h"
-#include "server/rpc/calls/decompose_stream_call.h"
 #include "server/rpc/calls/health_call.h"
 #include "server/rpc/calls/health_service.h"
 #include "server/rpc/calls/open_calls.h"
 #include "server/rpc/calls/self_probe.h"
+#include "server/rpc/calls/stream_call.h"
+#include "server/rpc/calls/unary_call.h"
 #include "server/rpc/codec/wire_reader.h"
 #include "server/rpc/connection_acceptor.h"
 #include "server/rpc/library_logs.h"
@@ -85,27 +85,18 @@ void fill_server_info(const HandlerContext& context, v1::GetServerInfoResponse* 
 }
 
 // The bulk methods take and give raw bytes, so that codec.h alone decides what is copied. Decompose is served as a
-// stream of one message; see DecomposeCall.
+// stream of one message; see UnaryCall.
 class SvdServiceHandler final
     : public v1::SvdService::WithRawCallbackMethod_DecomposeStream<v1::SvdService::WithRawCallbackMethod_DecomposeLarge<
           v1::SvdService::WithRawCallbackMethod_GetServerInfo<v1::SvdService::Service>>> {
  public:
   explicit SvdServiceHandler(const HandlerContext* context) : context_(*context) {
-    const auto handler = [this] {
-      return new grpc::internal::CallbackClientStreamingHandler<grpc::ByteBuffer, grpc::ByteBuffer>(
-          [this](grpc::CallbackServerContext* call, grpc::ByteBuffer* reply) {
-            return DecomposeCall::handle(&context_, call, reply);
-          });
-    };
-    // The first call makes the method a stream for the server, the second one of raw bytes and callbacks. Each takes a
-    // handler of its own, and the last one stays.
-    MarkMethodStreamed(kDecompose, handler());
-    MarkMethodRawCallback(kDecompose, handler());
+    serve_unary("Decompose", kDecomposeCodec);
   }
 
   grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* DecomposeStream(
       grpc::CallbackServerContext* call) override {
-    const auto reactor = std::make_shared<DecomposeStreamCall>(&context_, call);
+    const auto reactor = std::make_shared<StreamCall>(kDecomposeStreamCodec, &context_, call);
     reactor->start();
     return reactor.get();  // keeps itself alive until OnDone()
   }
@@ -138,7 +129,22 @@ class SvdServiceHandler final
   }
 
  private:
-  static constexpr int kDecompose = 0;  // the first method of the service in the proto
+  // Serves a unary method of the service by UnaryCall.
+  void serve_unary(const char* name, const UnaryCodec& codec) {
+    const auto* const service = v1::GetServerInfoResponse::descriptor()->file()->FindServiceByName("SvdService");
+    const int method = service->FindMethodByName(name)->index();
+    const auto handler = [this, &codec] {
+      return new grpc::internal::CallbackClientStreamingHandler<grpc::ByteBuffer, grpc::ByteBuffer>(
+          [this, &codec](grpc::CallbackServerContext* call, grpc::ByteBuffer* reply) {
+            return UnaryCall::handle(codec, &context_, call, reply);
+          });
+    };
+    // The first call makes the method a stream for the server, the second one of raw bytes and callbacks. Each takes a
+    // handler of its own, and the last one stays.
+    MarkMethodStreamed(method, handler());
+    MarkMethodRawCallback(method, handler());
+  }
+
   const HandlerContext& context_;
 };
 

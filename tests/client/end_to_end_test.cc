@@ -95,6 +95,62 @@ TEST(EndToEnd, ABatchOfManyMessagesIsOneAnswer) {
   EXPECT_EQ(std::memcmp(s->values.data(), expected.data(), expected.size() * sizeof(float)), 0);
 }
 
+// Batches of different shapes, types and orders, more than a message may have groups, and one that is cut in pieces.
+TEST(EndToEnd, BatchesOfDifferentShapesAreOneCall) {
+  Server server({"--max-message-bytes", "65536"});
+  Client client({.address = server.address()});
+  const auto wide = random_matrices<std::complex<float>>(16 * 3000);
+  const auto tall = random_matrices<double>(5 * 3 * 20);
+  std::vector<std::vector<double>> values(302);
+  std::vector<client::Group> groups;
+  const auto add = [&](const auto& data, int64_t rows, int64_t cols, int64_t count) {
+    using T = std::decay_t<decltype(data[0])>;
+    client::Batch batch{data.data(), rows, cols, count, client::ElementTraits<T>::kDataType, MemoryOrder::kRowMajor,
+                        {}};
+    std::vector<double>& to = values[groups.size()];
+    const int64_t bytes = plane_bytes(batch, {}, client::Plane::kValues, count);
+    to.resize(static_cast<size_t>(bytes) / sizeof(double) + 1);
+    groups.push_back({batch, std::as_writable_bytes(std::span(to)).first(static_cast<size_t>(bytes))});
+  };
+  add(wide, 4, 4, 3000);
+  for (int i = 0; i < 300; ++i) add(tall, 5, 3, i % 21);
+  add(wide, 2, 8, 7);
+  const auto reports = client.decompose_groups(groups, {}, kCall);
+  ASSERT_TRUE(reports.ok()) << reports.status().to_string();
+  ASSERT_EQ(reports->size(), groups.size());
+  EXPECT_GT(reports->front().pieces, 1);
+  EXPECT_EQ(reports->back().pieces, 1);
+  for (size_t g = 0; g < groups.size(); ++g) {
+    const client::Batch& batch = groups[g].batch;
+    EXPECT_EQ((*reports)[g].count, batch.count);
+    const bool is_tall = batch.data_type == client::DataType::kF64;
+    const auto check = [&](const auto& data) {
+      const auto expected = by_engine(data, batch.rows, batch.cols, batch.count, Order::kRowMajor);
+      EXPECT_EQ(std::memcmp(values[g].data(), expected.data(), expected.size() * sizeof(expected[0])), 0) << g;
+    };
+    if (is_tall) {
+      check(tall);
+    } else {
+      check(wide);
+    }
+  }
+}
+
+TEST(EndToEnd, AMistakeInAGroupNamesTheGroup) {
+  Server server;
+  Client client({.address = server.address()});
+  const auto data = random_matrices<double>(4);
+  std::vector<double> values(2);
+  const client::Batch good{data.data(), 2, 2, 1};
+  client::Batch bad = good;
+  bad.rows = 0;
+  const std::vector<client::Group> groups = {{good, std::as_writable_bytes(std::span(values))}, {bad, {}}};
+  const auto refused = client.decompose_groups(groups, {}, kCall);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.status().field, "groups[1].rows");
+  EXPECT_TRUE(client.decompose_groups({}, {}, kCall).ok());
+}
+
 TEST(EndToEnd, AStreamGivesTheSame) {
   Server server;
   Client client({.address = server.address()});
@@ -636,6 +692,38 @@ TEST(Svdctl, ComputesTheValuesOfAFile) {
     std::memcpy(&stored, bytes.data() + bytes.size() - (values - i) * sizeof(float), sizeof stored);
     EXPECT_EQ(printed, stored);
   }
+  std::filesystem::remove_all(folder);
+}
+
+std::string content_of(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+TEST(Svdctl, SeveralFilesGoInOneRequest) {
+  Server server;
+  const std::string folder = make_folder(), channels = std::string(TEST_DATA) + "/cdl_c_4x4.npy";
+  const std::string random = folder + "/random.npy", out = folder + "/out";
+  std::filesystem::create_directory(out);
+  write_matrix(random, "f8", "(5, 3)", random_matrices<double>(15));
+  for (const std::string& in : {channels, random}) {
+    EXPECT_EQ(run({SVDCTL_PROGRAM, "values", in, "-o", folder + "/alone.npy", "--address", server.address()}).exit_code,
+              0);
+    const std::string name = std::filesystem::path(in).filename();
+    std::filesystem::rename(folder + "/alone.npy", folder + "/alone_" + name);
+  }
+  const Outcome o =
+      run({SVDCTL_PROGRAM, "values", channels, random, "-o", out, "--print", "--address", server.address()});
+  EXPECT_EQ(o.exit_code, 0) << o.err;
+  EXPECT_THAT(o.out, HasSubstr("# " + random));
+  EXPECT_THAT(o.err, HasSubstr("matrices of 4x4 c64"));
+  EXPECT_THAT(o.err, HasSubstr("of 5x3 f64"));
+  for (const std::string name : {"cdl_c_4x4.npy", "random.npy"}) {
+    EXPECT_EQ(content_of(out + "/" + name), content_of(folder + "/alone_" + name)) << name;
+  }
+  const Outcome file = run({SVDCTL_PROGRAM, "values", channels, random, "-o", random, "--address", server.address()});
+  EXPECT_EQ(file.exit_code, 2);
+  EXPECT_THAT(file.err, HasSubstr("must be a folder"));
   std::filesystem::remove_all(folder);
 }
 

@@ -121,5 +121,37 @@ TEST(Split, KeepsGroupsWhole) {
   EXPECT_EQ(split(batch(2, 2, 60), {4096 + 100, 1 << 24, 1 << 20}, grouped).status().field, "matrices.data");
 }
 
+TEST(Pack, NeighboursShareMessagesAsTheLimitsAllow) {
+  std::vector<Group> groups(5);
+  for (Group& group : groups) group.batch = batch(4, 4, 10, DataType::kF64);
+  groups[2].batch = batch(4, 4, 1000, DataType::kF64);
+  const auto messages = pack(groups, {64 << 10, 1 << 24, 64 << 10, 4}, {});
+  ASSERT_TRUE(messages.ok()) << messages.status().to_string();
+  ASSERT_GE(messages->size(), 4u);
+  EXPECT_EQ(messages->front().size(), 2u);
+  EXPECT_EQ(messages->back().size(), 2u);
+  int64_t together = 0;
+  for (const Message& message : *messages) {
+    for (const Part& part : message) together += part.group == 2 ? part.piece.count : 0;
+  }
+  EXPECT_EQ(together, 1000);
+}
+
+TEST(Pack, EveryLimitBoundsAMessage) {
+  std::vector<Group> groups(12);
+  for (Group& group : groups) group.batch = batch(4, 4, 10, DataType::kF64);
+  const auto sizes_of = [&](const PieceLimits& limits) {
+    std::vector<size_t> sizes;
+    const auto messages = pack(groups, limits, {});
+    for (const Message& message : *messages) sizes.push_back(message.size());
+    return sizes;
+  };
+  EXPECT_EQ(sizes_of({1 << 20, 1 << 24, 1 << 20, 100}), std::vector<size_t>{12});
+  EXPECT_EQ(sizes_of({1 << 20, 1 << 24, 1 << 20, 6}), (std::vector<size_t>{6, 6}));
+  EXPECT_EQ(sizes_of({1 << 20, 40, 1 << 20, 100}), (std::vector<size_t>{4, 4, 4}));
+  EXPECT_EQ(sizes_of({1 << 20, 1 << 24, 4000, 100}), (std::vector<size_t>{2, 2, 2, 2, 2, 2}));
+  EXPECT_EQ(sizes_of({1 << 20, 1 << 24, 1 << 20, 0}), std::vector<size_t>(12, 1));
+}
+
 }  // namespace
 }  // namespace svdserve::client::internal

@@ -24,7 +24,7 @@ namespace {
 __global__ void write_nowhere(int* nowhere) { *nowhere = 1; }
 
 struct Memory final : public RequestMemory {
-  void* AllocateResults(absl::Span<const ResultPart> parts) override {
+  void* allocate_results(absl::Span<const ResultPart> parts) override {
     values.resize(result_bytes(parts.front()));
     return values.data();
   }
@@ -44,7 +44,7 @@ Answer ask(Pipeline* pipeline, const std::shared_ptr<Memory>& memory, int64_t co
   request.payload = memory->payload.data();
   request.payload_bytes = memory->payload.size() * sizeof(double);
   request.memory = memory;
-  pipeline->Submit(std::move(request), [&](Answer answer) {
+  pipeline->submit(std::move(request), [&](Answer answer) {
     const std::lock_guard<std::mutex> lock(mu);
     out = std::move(answer);
     done = true;
@@ -69,14 +69,14 @@ std::vector<unsigned char> host_values(const std::vector<double>& a, int64_t cou
 }
 
 int main_of() {
-  CudaDevices cuda = MakeCudaDevices({});
+  CudaDevices cuda = make_cuda_devices({});
   if (cuda.devices.empty()) {
     std::printf("%s\n", cuda.refusals.front().c_str());
     return 2;
   }
   std::vector<std::unique_ptr<Device>> devices = std::move(cuda.devices);
-  for (auto& host : MakeHostDevices(1, 0, Simd::kBest)) devices.push_back(std::move(host));
-  const std::unique_ptr<Clock> clock = MakeSteadyClock();
+  for (auto& host : make_host_devices(1, 0, Simd::kBest)) devices.push_back(std::move(host));
+  const std::unique_ptr<Clock> clock = make_steady_clock();
   NullRecorder recorder;
   PipelineOptions options;
   options.on_device_lost = OnDeviceLost::kDegrade;  // serve on with what is left

@@ -128,7 +128,7 @@ RULES = {
     "server/main.cc": Rule(ENGINE + DOORS + ("server/",), CORE_LIBRARIES),
     "server": Rule(VALUES + SERVER + ("server/device/device.h",), CORE_LIBRARIES),
     # Computations and names that both ends of the wire share.
-    "wire": Rule((), ("intrinsics",)),
+    "wire": Rule(("wire/",), ("intrinsics", "proto")),
     # The clients see the wire and nothing behind it.
     "client/cpp": Rule(("wire/", "client/cpp/"), ("absl", "grpc", "proto")),
     "client/cpp/calls": Rule(("wire/", "client/cpp/*", "client/cpp/wire/"), ("absl", "grpc", "proto")),

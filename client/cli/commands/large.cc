@@ -91,7 +91,7 @@ void print_report(const std::string& place, const client::Batch& batch, const cl
   std::fprintf(stderr,
                "%s%" PRId64 "x%" PRId64 " %s in %.4g s: %s on %s; %d sweep%s, %" PRId64 " rotations, %" PRId64
                " of them proper; %s\n",
-               place.c_str(), batch.rows, batch.cols, name(batch.data_type), seconds, name(r.method),
+               place.c_str(), batch.rows, batch.cols, name(batch.data_type), seconds, name(r.method).c_str(),
                printable(r.device).c_str(), r.sweeps, r.sweeps == 1 ? "" : "s", r.rotations, r.proper_rotations,
                name(r.status));
   if (r.certificate) {

@@ -1,6 +1,11 @@
 // svdctl values.
 #include <chrono>
+#include <cstdio>
+#include <filesystem>
+#include <memory>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "client/cli/commands/commands.h"
 #include "client/cli/commands/large.h"
@@ -17,7 +22,8 @@ namespace {
 struct ValuesArguments {
   Connection connection;
   std::string in;
-  LargeFiles to;  // values alone
+  std::vector<std::string> more;  // files besides `in`
+  LargeFiles to;                  // values alone
   client::ComputeOptions compute;
   bool force = false;
 };
@@ -27,14 +33,17 @@ std::optional<int> parse(const std::vector<std::string>& words, ValuesArguments*
   std::string method = "auto";
   int64_t max_sweeps = 0;
   Arguments a(
-      "svdctl values [options] IN.npy",
+      "svdctl values [options] IN.npy...",
       "Computes the singular values of the matrices in a NumPy file: shape (..., m, n) gives (..., min(m, n)),\n"
       "as numpy.linalg.svd(a, compute_uv=False) does. Any byte order, C or Fortran order; integers become f8, f2\n"
       "becomes f4. Matrices beyond the server's max values or max dimension, or too much for a message, are large:\n"
-      "each goes in chunks, with a progress bar on a terminal. A summary goes to stderr.");
+      "each goes in chunks, with a progress bar on a terminal. A summary goes to stderr.\n"
+      "Several files go in one request where they fit a message: their shapes and types may differ.");
   a.operand("IN.npy", &to->in);
+  a.more_operands(&to->more);
   a.section("Options");
-  a.option("-o", "OUT.npy", "write the values to this file", &to->to.s);
+  a.option("-o", "OUT.npy", "write the values to this file; for several files: into this folder,\nunder their names",
+           &to->to.s);
   a.flag("--force", kForceHelp, &to->force);
   a.flag("--print", "write the values to stdout, one matrix a line", &to->to.print_values);
   a.option("--method", "NAME", "auto, bidiagonal, bisection or jacobi; of large matrices auto or jacobi", &method);
@@ -86,11 +95,111 @@ int run_batch(const ValuesArguments& args, client::Client* client, const MatrixS
   return report.exceptions.empty() ? kDone : kExceptions;
 }
 
+// One of several files: its matrices and where their values go.
+struct InputFile {
+  std::string path;
+  MatrixStack stack = {};
+  std::unique_ptr<NpyOutput> values = nullptr;
+};
+
+// The file of the folder that takes the values of `in`; empty without a folder.
+std::string output_of(const std::string& folder, const std::string& in) {
+  return folder.empty() ? "" : (std::filesystem::path(folder) / std::filesystem::path(in).filename()).string();
+}
+
+client::Status check_files(const ValuesArguments& args, const std::vector<InputFile>& files) {
+  std::vector<NamedFile> outputs, inputs = args.connection.files();
+  for (const InputFile& file : files) {
+    inputs.push_back({"IN.npy", file.path});
+    outputs.push_back({"-o", output_of(args.to.s, file.path)});
+  }
+  if (!args.to.s.empty() && !std::filesystem::is_directory(args.to.s)) {
+    return {client::Code::kInvalidArgument, "", "",
+            "-o: " + args.to.s + " must be a folder, since there are several files"};
+  }
+  return check_outputs(outputs, inputs, args.force);
+}
+
+client::Status load(InputFile* file, const std::string& folder) {
+  client::Result<MatrixStack> stack = load_matrices(file->path);
+  if (!stack.ok()) return stack.status();
+  file->stack = *std::move(stack);
+  const client::Batch& batch = file->stack.batch;
+  std::vector<int64_t> shape = file->stack.batch_shape;
+  shape.push_back(batch.values_per_matrix());
+  const auto bytes =
+      static_cast<size_t>(batch.count * batch.values_per_matrix()) * client::value_bytes(batch.data_type);
+  auto values = NpyOutput::make(output_of(folder, file->path), npy_value_type(batch.data_type), shape, false, bytes);
+  if (!values.ok()) return values.status();
+  file->values = *std::move(values);
+  return {};
+}
+
+// Sends the matrices of all files that have any. *exceptions: whether some matrix is not ok.
+client::Status compute(const ValuesArguments& args, client::Client* client, const std::vector<InputFile>& files,
+                       const client::CallOptions& call, bool* exceptions) {
+  std::vector<client::Group> groups;
+  for (const InputFile& file : files) {
+    if (file.stack.batch.count > 0) groups.push_back({file.stack.batch, file.values->data()});
+  }
+  const auto begin = std::chrono::steady_clock::now();
+  const auto reports = client->decompose_groups(groups, args.compute, call);
+  if (!reports.ok()) return reports.status();
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  for (size_t g = 0; g < groups.size(); ++g) {
+    print_summary(groups[g].batch, (*reports)[g], seconds);
+    *exceptions = *exceptions || !(*reports)[g].exceptions.empty();
+  }
+  return {};
+}
+
+// Puts the values of all files in place, and prints them.
+client::Status deliver(const ValuesArguments& args, const std::vector<InputFile>& files,
+                       const client::CallOptions& call) {
+  std::vector<NpyOutput*> outputs;
+  for (const InputFile& file : files) outputs.push_back(file.values.get());
+  if (const auto s = commit(outputs, call.stop); !s.ok()) return s;
+  for (const InputFile& file : files) {
+    if (!args.to.print_values) break;
+    std::printf("# %s\n", file.path.c_str());
+    if (const auto s = print_values(file.stack.batch, file.values->data()); !s.ok()) return s;
+  }
+  return {};
+}
+
+int run_files(const ValuesArguments& args) {
+  std::vector<InputFile> files;
+  files.push_back({.path = args.in});
+  for (const std::string& path : args.more) files.push_back({.path = path});
+  if (const auto s = check_files(args, files); !s.ok()) return fail("values", s);
+  for (InputFile& file : files) {
+    if (const auto s = load(&file, args.to.s); !s.ok()) return fail("values", s);
+  }
+  const auto options = args.connection.options();
+  if (!options.ok()) return fail("values", options.status());
+  const Interruption interruption;
+  client::CallOptions call = args.connection.call();
+  call.stop = interruption.token();
+  client::Client client(*options);
+  const auto info = ask_server(client, &call);
+  if (!info.ok()) return fail_unless_interrupted("values", info.status(), interruption);
+  for (const InputFile& file : files) {
+    if (file.stack.batch.count == 0 || !is_large(file.stack.batch, info->limits, args.compute)) continue;
+    return bad_usage("values", file.path + " holds large matrices, which are sent one file at a time");
+  }
+  bool exceptions = false;
+  client::Status status = compute(args, &client, files, call, &exceptions);
+  if (status.ok()) status = deliver(args, files, call);
+  if (!status.ok()) return fail_unless_interrupted("values", status, interruption);
+  return exceptions ? kExceptions : kDone;
+}
+
 }  // namespace
 
 int run_values(const std::vector<std::string>& words) {
   ValuesArguments args;
   if (const auto code = parse(words, &args)) return *code;
+  if (!args.more.empty()) return run_files(args);
   std::vector<NamedFile> inputs = args.connection.files();
   inputs.push_back({"IN.npy", args.in});
   if (const auto s = check_outputs({{"-o", args.to.s}}, inputs, args.force); !s.ok()) return fail("values", s);

@@ -74,21 +74,25 @@ Result<MatrixSizes> check(const Batch& batch, const Outputs& out, const ComputeO
 
 // --- the call -----------------------------------------------------------------------------------
 
-BatchCall::BatchCall(Core& core, const Batch& batch, const Outputs& out, const ComputeOptions& compute,
-                     const CallOptions& call, Done done)
+BatchCall::BatchCall(Core& core, std::span<const Group> groups, const ComputeOptions& compute, const CallOptions& call,
+                     Done done)
     : core_(core),
-      batch_(batch),
-      out_(out),
+      groups_(groups.begin(), groups.end()),
       compute_(compute),
       stop_(call.stop),
       deadline_(deadline_after(call.timeout, Clock::now())),
-      done_(std::move(done)),
-      joiner_(batch.count, values_wanted(batch, compute)) {}
+      done_(std::move(done)) {
+  for (const Group& group : groups_) {
+    joiners_.emplace_back(group.batch.count, values_wanted(group.batch, compute_));
+  }
+}
 
 void BatchCall::start() {
-  Result<MatrixSizes> sizes = check(batch_, out_, compute_);
-  if (!sizes.ok()) return done_(sizes.status());
-  sizes_ = *sizes;
+  for (size_t g = 0; g < groups_.size(); ++g) {
+    const Result<MatrixSizes> sizes = check(groups_[g].batch, groups_[g].out, compute_);
+    if (!sizes.ok()) return done_(groups_.size() > 1 ? of_group(sizes.status(), g) : sizes.status());
+    sizes_.push_back(*sizes);
+  }
   if (!core_.enter(this)) return done_(cancelled());
   // Runs here and now where the stop was requested before; then nothing is sent.
   on_stop_.emplace(stop_, [this] { cancel(); });
@@ -115,15 +119,15 @@ void BatchCall::ask_limits() {
 
 void BatchCall::cut() {
   // The limits may have been forgotten again by another call that ran into them.
-  const PieceLimits limits =
-      core_.limits().value_or(PieceLimits{core_.options().max_message_bytes, INT64_MAX, core_.options().piece_bytes});
-  Result<Split> pieces = split(batch_, limits, compute_);
-  if (pieces.ok()) {
+  const PieceLimits limits = core_.limits().value_or(
+      PieceLimits{core_.options().max_message_bytes, INT64_MAX, core_.options().piece_bytes, 0});
+  Result<std::vector<Message>> messages = pack(groups_, limits, compute_);
+  if (messages.ok()) {
     std::lock_guard lock(mutex_);
-    pieces_ = pieces->pieces();
-    split_ = *pieces;
+    messages_ = *std::move(messages);
+    ready_ = static_cast<int64_t>(messages_.size());
   } else {
-    fail(pieces.status());
+    fail(messages.status());
   }
   send_more();
 }
@@ -133,7 +137,7 @@ void BatchCall::send_more() {
     int64_t i;
     {
       std::lock_guard lock(mutex_);
-      const bool nothing_to_send = !failure_.ok() || next_ == pieces_;
+      const bool nothing_to_send = !failure_.ok() || next_ == ready_;
       if (nothing_to_send && live_.empty() && !finished_) {
         finished_ = true;
         break;
@@ -142,16 +146,23 @@ void BatchCall::send_more() {
       i = next_++;
       live_.emplace(i, nullptr);  // its place in the window, while the request is being made
     }
-    const Piece piece = (*split_)[i];
-    grpc::ByteBuffer request =
-        make_request(batch_, piece.count, compute_, make_payload(core_.buffers(), batch_, piece, sizes_.matrix_bytes));
     launch(i, std::make_shared<RetriedCall>(
-                  core_, kDecompose, std::move(request), deadline_,
+                  core_, kDecompose, request_of(messages_[static_cast<size_t>(i)]), deadline_,
                   [self = shared_from_this(), i](Status status, grpc::ByteBuffer& reply, int attempts) {
-                    self->on_piece(i, std::move(status), reply, attempts);
+                    self->on_reply(i, std::move(status), reply, attempts);
                   }));
   }
   finish();
+}
+
+grpc::ByteBuffer BatchCall::request_of(const Message& message) {
+  std::vector<BatchToSend> batches;
+  for (const Part& part : message) {
+    const Batch& batch = groups_[part.group].batch;
+    batches.push_back(
+        {batch, part.piece.count, make_payload(core_.buffers(), batch, part.piece, sizes_[part.group].matrix_bytes)});
+  }
+  return make_request(batches, compute_);
 }
 
 void BatchCall::launch(int64_t i, std::shared_ptr<RetriedCall> call) {
@@ -165,29 +176,38 @@ void BatchCall::launch(int64_t i, std::shared_ptr<RetriedCall> call) {
   call->start();
 }
 
-void BatchCall::on_piece(int64_t i, Status status, grpc::ByteBuffer& reply, int attempts) {
-  const Piece piece = (*split_)[i];
-  std::optional<Report> report;
+void BatchCall::on_reply(int64_t i, Status status, grpc::ByteBuffer& reply, int attempts) {
+  const Message& message = messages_[static_cast<size_t>(i)];
+  std::vector<Report> reports;
   if (status.ok()) {
-    Result<Report> read = read_response(reply, expected_of(batch_, piece.count, compute_), outputs_of(piece));
+    std::vector<BatchToReceive> batches;
+    for (const Part& part : message) {
+      batches.push_back({expected_of(groups_[part.group].batch, part.piece.count, compute_), outputs_of(part)});
+    }
+    Result<std::vector<Report>> read = read_response(reply, batches);
     status = read.status();
-    if (read.ok()) report = *std::move(read);
+    if (read.ok()) reports = *std::move(read);
   }
-  if (!report) fail(std::move(status));
+  if (!status.ok()) fail(std::move(status));
   {
     std::lock_guard lock(mutex_);
-    if (report) joiner_.add(piece.first, *std::move(report), attempts);
+    for (size_t p = 0; p < reports.size(); ++p) {
+      joiners_[message[p].group].add(message[p].piece.first, std::move(reports[p]), attempts);
+    }
     live_.erase(i);
   }
   send_more();
 }
 
-Outputs BatchCall::outputs_of(const Piece& piece) const {
+Outputs BatchCall::outputs_of(const Part& part) const {
+  const Group& group = groups_[part.group];
+  const auto bytes = [&](Plane plane, int64_t count) {
+    return static_cast<size_t>(plane_bytes(group.batch, compute_, plane, count));
+  };
   Outputs mine;
   for (int p = 0; p < kPlanes; ++p) {
     const Plane plane = static_cast<Plane>(p);
-    mine[plane] = out_[plane].subspan(static_cast<size_t>(plane_bytes(batch_, compute_, plane, piece.first)),
-                                      static_cast<size_t>(plane_bytes(batch_, compute_, plane, piece.count)));
+    mine[plane] = group.out[plane].subspan(bytes(plane, part.piece.first), bytes(plane, part.piece.count));
   }
   return mine;
 }
@@ -210,7 +230,9 @@ void BatchCall::fail(Status status) {
 void BatchCall::finish() {
   on_stop_.reset();  // waits for a cancel() that is running; none comes after it
   if (failure_.ok()) {
-    done_(joiner_.take());
+    std::vector<Report> reports;
+    for (ReportJoiner& joiner : joiners_) reports.push_back(joiner.take());
+    done_(std::move(reports));
   } else {
     core_.forget_limits_after(failure_);
     done_(failure_);

@@ -1,4 +1,4 @@
-// One batch, cut into pieces that travel side by side, joined into one answer.
+// One batch or several: cut into pieces, or packed together, in messages that travel side by side, and joined again.
 #ifndef SVDSERVE_CLIENT_CPP_CALLS_BATCH_CALL_H_
 #define SVDSERVE_CLIENT_CPP_CALLS_BATCH_CALL_H_
 
@@ -8,6 +8,7 @@
 #include <mutex>
 #include <optional>
 #include <set>
+#include <span>
 #include <stop_token>
 #include <string>
 #include <vector>
@@ -33,16 +34,16 @@ class ReportJoiner {
 // Checks a batch and the memory for its results against each other.
 Result<MatrixSizes> check(const Batch& batch, const Outputs& out, const ComputeOptions& compute);
 
-// Thread-safe. Invariants: at most pieces_in_flight pieces are in flight; `done` runs once, after the last of them was
+// Thread-safe. Invariants: at most pieces_in_flight messages are in flight; `done` runs once, after the last of them was
 // answered, so that nobody writes the outputs any more.
 class BatchCall : public Cancellable, public std::enable_shared_from_this<BatchCall> {
  public:
-  using Done = std::function<void(Result<Report>)>;
+  using Done = std::function<void(Result<std::vector<Report>>)>;  // a report for each batch
 
-  BatchCall(Core& core, const Batch& batch, const Outputs& out, const ComputeOptions& compute, const CallOptions& call,
+  BatchCall(Core& core, std::span<const Group> groups, const ComputeOptions& compute, const CallOptions& call,
             Done done);
-  // Asks for the limits where they are not known, cuts the batch and sends it. A batch that cannot be sent is answered
-  // here and now, on the calling thread.
+  // Asks for the limits where they are not known, packs the batches and sends them. Batches that cannot be sent are
+  // answered here and now, on the calling thread.
   void start();
   void cancel() override;
 
@@ -51,29 +52,29 @@ class BatchCall : public Cancellable, public std::enable_shared_from_this<BatchC
   void cut();
   void send_more();
   void launch(int64_t i, std::shared_ptr<RetriedCall> call);
-  void on_piece(int64_t i, Status status, grpc::ByteBuffer& reply, int attempts);
-  Outputs outputs_of(const Piece& piece) const;
+  grpc::ByteBuffer request_of(const Message& message);
+  void on_reply(int64_t i, Status status, grpc::ByteBuffer& reply, int attempts);
+  Outputs outputs_of(const Part& part) const;
   void fail(Status status);
   void finish();
 
   Core& core_;  // lives until this call has left it
-  const Batch batch_;
-  const Outputs out_;
+  const std::vector<Group> groups_;
   const ComputeOptions compute_;
   const std::stop_token stop_;
   const Deadline deadline_;
   Done done_;
-  MatrixSizes sizes_;
-  std::optional<Split> split_;  // set before the first piece is sent
+  std::vector<MatrixSizes> sizes_;  // of each group
+  std::vector<Message> messages_;   // set before the first of them is sent
   std::optional<std::stop_callback<std::function<void()>>> on_stop_;
 
   std::mutex mutex_;
   Status failure_;                                        // guarded by mutex_; the first one
-  int64_t pieces_ = 0;                                    // guarded by mutex_
-  int64_t next_ = 0;                                      // guarded by mutex_; first piece not sent yet
+  int64_t ready_ = 0;                                     // guarded by mutex_; messages to be sent in all
+  int64_t next_ = 0;                                      // guarded by mutex_; the first that is not sent yet
   bool finished_ = false;                                 // guarded by mutex_; somebody runs finish()
-  std::map<int64_t, std::shared_ptr<RetriedCall>> live_;  // guarded by mutex_; by piece, -1: the limits
-  ReportJoiner joiner_;                                   // guarded by mutex_
+  std::map<int64_t, std::shared_ptr<RetriedCall>> live_;  // guarded by mutex_; by message, -1: the limits
+  std::vector<ReportJoiner> joiners_;                     // guarded by mutex_; of each group
 };
 
 }  // namespace svdserve::client::internal

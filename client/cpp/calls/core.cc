@@ -93,12 +93,12 @@ std::optional<PieceLimits> Core::limits() const {
 void Core::remember_limits(const ServerLimits& limits) {
   const int64_t message_bytes = std::min(options_.max_message_bytes, limits.max_message_bytes);
   std::lock_guard lock(mutex_);
-  limits_ = PieceLimits{message_bytes, limits.max_matrices, options_.piece_bytes};
+  limits_ = PieceLimits{message_bytes, limits.max_matrices, options_.piece_bytes, limits.max_groups};
 }
 
 void Core::remember_default_limits() {
   std::lock_guard lock(mutex_);
-  limits_ = PieceLimits{options_.max_message_bytes, INT64_MAX, options_.piece_bytes};
+  limits_ = PieceLimits{options_.max_message_bytes, INT64_MAX, options_.piece_bytes, 0};
 }
 
 void Core::forget_limits_after(const Status& status) {

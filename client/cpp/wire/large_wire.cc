@@ -1,7 +1,5 @@
 #include "client/cpp/wire/large_wire.h"
 
-#include <google/protobuf/io/coded_stream.h>
-#include <google/protobuf/wire_format_lite.h>
 #include <grpcpp/support/proto_buffer_reader.h>
 
 #include <algorithm>
@@ -9,20 +7,13 @@
 #include "client/cpp/wire/wire.h"
 #include "client/cpp/wire/wire_values.h"
 #include "wire/crc32c.h"
+#include "wire/fields.h"
 
 namespace svdserve::client::internal {
 namespace {
 
-using google::protobuf::internal::WireFormatLite;
-using google::protobuf::io::CodedInputStream;
-
-// The enumerations of large factors have the numbers of the contract.
-static_assert(static_cast<int>(PivotStrategy::kRecursive) == v1::PIVOT_STRATEGY_RECURSIVE);
-static_assert(static_cast<int>(PivotStrategy::kReverseColumnCyclic) == v1::PIVOT_STRATEGY_REVERSE_COLUMN_CYCLIC);
-static_assert(static_cast<int>(BlockVariant::kFullBlock) == v1::BLOCK_VARIANT_FULL_BLOCK);
-static_assert(static_cast<int>(LargeStage::kQueued) + 1 == v1::LARGE_STAGE_QUEUED);
-static_assert(static_cast<int>(LargeStage::kFinish) + 1 == v1::LARGE_STAGE_FINISH);
-static_assert(static_cast<int>(LargeFactor::kRight) == v1::LARGE_FACTOR_RIGHT_VECTORS_ADJOINT);
+using wire::CodedInputStream;
+using wire::tag_of;
 
 grpc::ByteBuffer to_buffer(const v1::DecomposeLargeRequest& request) {
   const grpc::Slice slice(request.SerializeAsString());
@@ -30,8 +21,7 @@ grpc::ByteBuffer to_buffer(const v1::DecomposeLargeRequest& request) {
 }
 
 void read(const v1::LargeProgress& from, LargeProgress* to) {
-  const bool known = from.stage() >= v1::LARGE_STAGE_UPLOAD && from.stage() <= v1::LARGE_STAGE_FINISH;
-  to->stage = known ? static_cast<LargeStage>(from.stage() - 1) : LargeStage::kPrepare;
+  to->stage = wire::value_of<LargeStage>(from.stage()).value_or(LargeStage::kPrepare);
   to->fraction = from.fraction() > 0 ? std::min(from.fraction(), 1.0) : 0;  // 0 for NaN, too
   to->sweep = from.sweep();
   to->rotations = from.rotations();
@@ -41,8 +31,8 @@ void read(const v1::LargeProgress& from, LargeProgress* to) {
 
 LargeReport read(const v1::LargeSummary& from) {
   LargeReport to;
-  to.status = from.status() == v1::MATRIX_STATUS_UNSPECIFIED ? MatrixStatus::kOk : from_proto(from.status());
-  to.method = from_proto(from.method());
+  to.status = from.status() == v1::MATRIX_STATUS_UNSPECIFIED ? MatrixStatus::kOk : status_of(from.status());
+  to.method = kept_value(from.method(), Method::kAuto);
   to.device = from.device();
   to.sweeps = from.sweeps();
   to.rotations = from.rotations();
@@ -61,38 +51,27 @@ LargeReport read(const v1::LargeSummary& from) {
 
 // A LargeFactorChunk of `size` bytes: its data, a mebibyte, goes to memory that is warm.
 bool read_factor_chunk(CodedInputStream& in, int size, LargeReply* to) {
-  const auto limit = in.PushLimit(size);
+  using Chunk = v1::LargeFactorChunk;
+  to->step = LargeStep::kFactorChunk;
   to->data.clear();
   to->crc32c = 0;
-  uint32_t factor = 0, length = 0;
-  uint64_t offset = 0;
-  bool good = true;
-  while (good) {
-    const uint32_t tag = in.ReadTag();
-    if (tag == 0) break;
+  to->offset = 0;
+  int factor = 0;
+  const bool good = wire::read_fields_of(&in, size, [&](uint32_t tag) {
     switch (tag) {
-      case v1::LargeFactorChunk::kFactorFieldNumber << 3 | WireFormatLite::WIRETYPE_VARINT:
-        good = in.ReadVarint32(&factor);
-        break;
-      case v1::LargeFactorChunk::kOffsetFieldNumber << 3 | WireFormatLite::WIRETYPE_VARINT:
-        good = in.ReadVarint64(&offset);
-        break;
-      case v1::LargeFactorChunk::kDataFieldNumber << 3 | WireFormatLite::WIRETYPE_LENGTH_DELIMITED:
-        good = in.ReadVarint32(&length) && length <= INT32_MAX && in.ReadString(&to->data, static_cast<int>(length));
-        break;
-      case v1::LargeFactorChunk::kCrc32CFieldNumber << 3 | WireFormatLite::WIRETYPE_FIXED32:
-        good = in.ReadLittleEndian32(&to->crc32c);
-        break;
+      case tag_of(Chunk::kFactorFieldNumber, wire::kVarint):
+        return wire::read_varint(&in, &factor);
+      case tag_of(Chunk::kOffsetFieldNumber, wire::kVarint):
+        return wire::read_varint(&in, &to->offset);
+      case tag_of(Chunk::kDataFieldNumber, wire::kEmbedded):
+        return wire::read_bytes(&in, &to->data);
+      case tag_of(Chunk::kCrc32CFieldNumber, wire::kFixed32):
+        return in.ReadLittleEndian32(&to->crc32c);
       default:
-        good = WireFormatLite::SkipField(&in, tag);
+        return wire::WireFormatLite::SkipField(&in, tag);
     }
-  }
-  to->step = LargeStep::kFactorChunk;
-  to->factor =
-      factor <= v1::LARGE_FACTOR_RIGHT_VECTORS_ADJOINT ? static_cast<LargeFactor>(factor) : LargeFactor::kUnknown;
-  to->offset = static_cast<int64_t>(offset);
-  good = good && in.ConsumedEntireMessage();
-  in.PopLimit(limit);
+  });
+  to->factor = wire::value_of<LargeFactor>(factor).value_or(LargeFactor::kUnknown);
   return good;
 }
 
@@ -126,18 +105,18 @@ void read_step(const v1::DecomposeLargeResponse& from, LargeReply* to) {
 grpc::ByteBuffer make_large_open(const LargeMatrix& matrix, const LargeOptions& options) {
   v1::DecomposeLargeRequest request;
   v1::LargeOpen& open = *request.mutable_open();
-  open.set_data_type(to_proto(matrix.data_type));
-  open.set_memory_order(to_proto(matrix.memory_order));
+  open.set_data_type(to_proto<v1::DataType>(matrix.data_type));
+  open.set_memory_order(to_proto<v1::MemoryOrder>(matrix.memory_order));
   open.set_rows(matrix.rows);
   open.set_cols(matrix.cols);
   open.set_signature(matrix.signature.data(), matrix.signature.size());
   v1::LargeOptions& o = *open.mutable_options();
-  o.set_method(to_proto(options.method));
-  o.set_vectors(to_proto(options.vectors));
+  o.set_method(to_proto<v1::Method>(options.method));
+  o.set_vectors(to_proto<v1::Vectors>(options.vectors));
   o.set_tolerance(options.tolerance);
   o.set_max_sweeps(options.max_sweeps);
-  o.set_pivot_strategy(static_cast<v1::PivotStrategy>(options.pivot_strategy));
-  o.set_block_variant(static_cast<v1::BlockVariant>(options.block_variant));
+  o.set_pivot_strategy(to_proto<v1::PivotStrategy>(options.pivot_strategy));
+  o.set_block_variant(to_proto<v1::BlockVariant>(options.block_variant));
   o.set_certificate(options.certificate);
   return to_buffer(request);
 }
@@ -149,9 +128,9 @@ grpc::ByteBuffer make_large_chunk(SendBuffers& buffers, const LargeMatrix& matri
   rest.set_offset(offset);
   rest.set_crc32c(crc32c(0, payload.begin(), payload.size()));
   std::string chunk = rest.SerializeAsString();
-  append_field_head(&chunk, v1::LargeChunk::kDataFieldNumber, payload.size());
+  wire::append_head(&chunk, v1::LargeChunk::kDataFieldNumber, payload.size());
   std::string head;
-  append_field_head(&head, v1::DecomposeLargeRequest::kChunkFieldNumber, chunk.size() + payload.size());
+  wire::append_head(&head, v1::DecomposeLargeRequest::kChunkFieldNumber, chunk.size() + payload.size());
   const grpc::Slice slices[] = {grpc::Slice(head + chunk), payload};
   return grpc::ByteBuffer(slices, 2);
 }
@@ -166,11 +145,10 @@ bool read_large_reply(grpc::ByteBuffer& message, LargeReply* reply) {
   {
     grpc::ProtoBufferReader bytes(&message);
     CodedInputStream in(&bytes);
-    constexpr uint32_t kChunkTag =
-        v1::DecomposeLargeResponse::kFactorChunkFieldNumber << 3 | WireFormatLite::WIRETYPE_LENGTH_DELIMITED;
-    uint32_t size = 0;
-    if (in.ReadTag() == kChunkTag) {
-      return in.ReadVarint32(&size) && size <= message.Length() && read_factor_chunk(in, static_cast<int>(size), reply);
+    in.PushLimit(static_cast<int>(message.Length()));  // a client receives at most 2 GiB - 1
+    int size = 0;
+    if (in.ReadTag() == tag_of(v1::DecomposeLargeResponse::kFactorChunkFieldNumber, wire::kEmbedded)) {
+      return wire::read_length(&in, &size) && read_factor_chunk(in, size, reply);
     }
   }
   grpc::ProtoBufferReader bytes(&message);

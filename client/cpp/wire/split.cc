@@ -20,54 +20,43 @@ int64_t product(std::initializer_list<int64_t> sizes) {
   return result;
 }
 
-// Numbers or elements of a plane of MimoOptions.
-int64_t mimo_bytes(const Batch& batch, const MimoOptions& mimo, Plane plane, int64_t count) {
-  const auto element = static_cast<int64_t>(element_bytes(batch.data_type));
-  const auto number = static_cast<int64_t>(value_bytes(batch.data_type));
-  const auto snrs = static_cast<int64_t>(mimo.snr_db.size());
-  const int64_t groups = count / std::max<int64_t>(mimo.group_size, 1);
+// Whether the request asks for the plane, but for those of vectors and columns of them, whose extents are 0 without.
+bool is_asked(const ComputeOptions& compute, Plane plane) {
+  static const MimoOptions kNone;
+  const MimoOptions& mimo = compute.mimo ? *compute.mimo : kNone;
   switch (plane) {
+    case Plane::kValues:
+      return !compute.mimo || mimo.singular_values;
     case Plane::kLeft:
-      return product({count, batch.rows, mimo.combiner_columns, element});
     case Plane::kRight:
-      return product({count, batch.cols, mimo.precoder_columns, element});
+      return true;
     case Plane::kCapacity:
-      return mimo.capacity ? product({groups, snrs, number}) : 0;
+      return mimo.capacity;
     case Plane::kWaterFilling:
-      return mimo.water_filling ? product({groups, snrs, number}) : 0;
+      return mimo.water_filling;
     case Plane::kStreamSnr:
-      return mimo.stream_snr ? product({count, snrs, batch.values_per_matrix(), number}) : 0;
+      return mimo.stream_snr;
     case Plane::kConditionNumber:
-      return mimo.condition_number ? product({count, number}) : 0;
+      return mimo.condition_number;
     case Plane::kEffectiveRank:
-      return mimo.effective_rank ? product({count, number}) : 0;
+      return mimo.effective_rank;
     case Plane::kThresholdRank:
-      return mimo.rank_threshold ? product({count, number}) : 0;
-    default:
-      return 0;
+      return mimo.rank_threshold.has_value();
+    case Plane::kCertificate:
+      return compute.certificate == CertificateScope::kMatrix;
   }
+  return false;
 }
 
 }  // namespace
 
 int64_t plane_bytes(const Batch& batch, const ComputeOptions& compute, Plane plane, int64_t count) {
-  const auto element = static_cast<int64_t>(element_bytes(batch.data_type));
-  const auto number = static_cast<int64_t>(value_bytes(batch.data_type));
-  const int64_t leading = compute.top_k != 0 ? compute.top_k : batch.values_per_matrix();
-  const bool full = compute.vectors == Vectors::kFull;
-  if (plane == Plane::kValues) {
-    return !compute.mimo || compute.mimo->singular_values ? product({count, leading, number}) : 0;
-  }
-  if (plane == Plane::kCertificate) {
-    return compute.certificate == CertificateScope::kMatrix ? product({count, 3, number}) : 0;
-  }
-  if (compute.vectors != Vectors::kNone && plane == Plane::kLeft) {
-    return product({count, batch.rows, full ? batch.rows : leading, element});
-  }
-  if (compute.vectors != Vectors::kNone && plane == Plane::kRight) {
-    return product({count, full ? batch.cols : leading, batch.cols, element});
-  }
-  return compute.mimo ? mimo_bytes(batch, *compute.mimo, plane, count) : 0;
+  if (!is_asked(compute, plane)) return 0;
+  const wire::PlaneOnWire& shape = wire::kPlanesOnWire[static_cast<size_t>(plane)];
+  const wire::PlaneExtents extents = internal::extents_of(batch, compute);
+  const int64_t group = shape.of_group ? std::max<int64_t>(compute.mimo->group_size, 1) : 1;
+  const size_t number = shape.has_elements ? element_bytes(batch.data_type) : value_bytes(batch.data_type);
+  return product({count / group, extents.*shape.height, extents.*shape.width, static_cast<int64_t>(number)});
 }
 
 bool fits_a_message(const Batch& batch, const ServerLimits& limits, const ComputeOptions& compute) {
@@ -79,6 +68,22 @@ bool fits_a_message(const Batch& batch, const ServerLimits& limits, const Comput
 }  // namespace svdserve::client
 
 namespace svdserve::client::internal {
+
+wire::PlaneExtents extents_of(const Batch& batch, const ComputeOptions& compute) {
+  const int64_t leading = compute.top_k != 0 ? compute.top_k : batch.values_per_matrix();
+  const bool full = compute.vectors == Vectors::kFull;
+  wire::PlaneExtents extents{.rows = batch.rows, .cols = batch.cols, .streams = batch.values_per_matrix()};
+  extents.values = leading;
+  if (compute.vectors != Vectors::kNone) {
+    extents.left_columns = full ? batch.rows : leading;
+    extents.right_columns = full ? batch.cols : leading;
+  } else if (compute.mimo) {
+    extents.left_columns = compute.mimo->combiner_columns;
+    extents.right_columns = compute.mimo->precoder_columns;
+  }
+  if (compute.mimo) extents.snrs = static_cast<int64_t>(compute.mimo->snr_db.size());
+  return extents;
+}
 
 Piece Split::operator[](int64_t i) const {
   const int64_t base = groups_ / pieces_, longer = groups_ % pieces_;  // the first `longer` pieces hold one more
@@ -112,16 +117,38 @@ Result<MatrixSizes> matrix_sizes(const Batch& batch, const ComputeOptions& compu
   return sizes;
 }
 
+namespace {
+
+// Bytes of one group of matrices in a reply.
+int64_t reply_bytes(const Batch& batch, const MatrixSizes& sizes, const ComputeOptions& compute) {
+  // The certificate of each matrix is made where only that of the batch is wanted, too: the server reckons with it.
+  const bool unsent = compute.certificate == CertificateScope::kBatch;
+  const int64_t each = kMessageBytesPerMatrix + (unsent ? 3 * static_cast<int64_t>(value_bytes(batch.data_type)) : 0);
+  return sizes.result_bytes + product({each, sizes.group});
+}
+
+// The size of a message so far.
+struct Load {
+  int64_t request_bytes = 0, reply_bytes = 0, matrices = 0, groups = 0;
+
+  Load operator+(const Load& more) const {
+    return {request_bytes + more.request_bytes, reply_bytes + more.reply_bytes, matrices + more.matrices,
+            groups + more.groups};
+  }
+  bool fits(const PieceLimits& limits) const {
+    const int64_t room = std::min(limits.max_message_bytes - kMessageBytesFixed, limits.piece_bytes);
+    return std::max(request_bytes, reply_bytes) <= room && matrices <= limits.max_matrices &&
+           groups <= std::max<int64_t>(limits.max_groups, 1);
+  }
+};
+
+}  // namespace
+
 Result<Split> split(const Batch& batch, const PieceLimits& limits, const ComputeOptions& compute) {
   const Result<MatrixSizes> sizes = matrix_sizes(batch, compute);
   if (!sizes.ok()) return sizes.status();
   const int64_t group = sizes->group;
-  // The certificate of each matrix is made where only that of the batch is wanted, too: the server reckons with it.
-  const bool unsent = compute.certificate == CertificateScope::kBatch;
-  const int64_t reply_bytes_per_matrix =
-      kMessageBytesPerMatrix + (unsent ? 3 * static_cast<int64_t>(value_bytes(batch.data_type)) : 0);
-  const int64_t larger =
-      std::max(product({sizes->matrix_bytes, group}), sizes->result_bytes + product({reply_bytes_per_matrix, group}));
+  const int64_t larger = std::max(product({sizes->matrix_bytes, group}), reply_bytes(batch, *sizes, compute));
   const int64_t room = limits.max_message_bytes - kMessageBytesFixed;
   if (batch.count > 0 && group > std::max<int64_t>(limits.max_matrices, 1)) {
     return invalid("options.mimo.group_size", "is " + std::to_string(group) + ", this server takes at most " +
@@ -137,6 +164,29 @@ Result<Split> split(const Batch& batch, const PieceLimits& limits, const Compute
   const int64_t groups = batch.count / group;
   const int64_t pieces = groups / most + (groups % most != 0 ? 1 : 0);
   return Split(batch.count, std::max<int64_t>(pieces, 1), group);
+}
+
+Result<std::vector<Message>> pack(std::span<const Group> groups, const PieceLimits& limits,
+                                  const ComputeOptions& compute) {
+  std::vector<Message> messages;
+  Load last;  // of the last message
+  for (size_t g = 0; g < groups.size(); ++g) {
+    const Batch& batch = groups[g].batch;
+    const Result<MatrixSizes> sizes = matrix_sizes(batch, compute);
+    const Result<Split> pieces = split(batch, limits, compute);
+    if (!pieces.ok()) return groups.size() > 1 ? of_group(pieces.status(), g) : pieces.status();
+    const Load mine{product({sizes->matrix_bytes, batch.count}) + kMessageBytesPerGroup,
+                    product({reply_bytes(batch, *sizes, compute), batch.count / sizes->group}) + kMessageBytesPerGroup,
+                    batch.count, 1};
+    const bool joins = pieces->pieces() == 1 && !messages.empty() && (last + mine).fits(limits);
+    if (joins) {
+      messages.back().push_back({g, (*pieces)[0]});
+    } else {
+      for (int64_t i = 0; i < pieces->pieces(); ++i) messages.push_back({{g, (*pieces)[i]}});
+    }
+    last = joins ? last + mine : mine;  // of a batch of several pieces more than its last piece: nothing joins that
+  }
+  return messages;
 }
 
 }  // namespace svdserve::client::internal

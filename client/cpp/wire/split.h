@@ -3,8 +3,11 @@
 #define SVDSERVE_CLIENT_CPP_WIRE_SPLIT_H_
 
 #include <cstdint>
+#include <span>
+#include <vector>
 
 #include "client/cpp/types.h"
+#include "wire/planes.h"
 
 namespace svdserve::client::internal {
 
@@ -12,6 +15,7 @@ struct PieceLimits {
   int64_t max_message_bytes = 0;  // of a request and of a reply
   int64_t max_matrices = 0;       // of a request
   int64_t piece_bytes = 0;        // wished for, of the larger of request and reply
+  int64_t max_groups = 0;         // batches of a request
 };
 
 struct Piece {
@@ -32,6 +36,9 @@ class Split {
   int64_t group_;
 };
 
+// The sizes that those of the planes of a reply depend on.
+wire::PlaneExtents extents_of(const Batch& batch, const ComputeOptions& compute);
+
 // Bytes of one matrix and of the results of one group of them. Fails with the field at fault where a size is not
 // positive, the count is negative or no multiple of the group, or a product with the count passes int64.
 struct MatrixSizes {
@@ -44,6 +51,19 @@ Result<MatrixSizes> matrix_sizes(const Batch& batch, const ComputeOptions& compu
 // The fewest pieces of at most piece_bytes (but at least one group each) that respect the limits. Fails where a single
 // group does not fit a message.
 Result<Split> split(const Batch& batch, const PieceLimits& limits, const ComputeOptions& compute = {});
+
+// A piece of one of several batches.
+struct Part {
+  size_t group = 0;  // index of the batch
+  Piece piece;
+};
+// The parts of one request.
+using Message = std::vector<Part>;
+
+// The messages that several batches are sent in: a batch that needs more than one piece has messages of its own, others
+// share messages with their neighbours as far as the limits allow. Fails with the field at fault.
+Result<std::vector<Message>> pack(std::span<const Group> groups, const PieceLimits& limits,
+                                  const ComputeOptions& compute);
 
 }  // namespace svdserve::client::internal
 #endif  // SVDSERVE_CLIENT_CPP_WIRE_SPLIT_H_

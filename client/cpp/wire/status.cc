@@ -96,6 +96,14 @@ Status invalid(std::string field, std::string message) {
   return s;
 }
 
+Status of_group(Status status, size_t i) {
+  const std::string batch = "matrices";
+  if (!status.field.starts_with(batch)) return status;
+  status.field = "groups[" + std::to_string(i) + "]" + status.field.substr(batch.size());
+  for (FieldViolation& violation : status.violations) violation.field = status.field;
+  return status;
+}
+
 Status failure(Code code, std::string reason, std::string message) {
   Status s;
   s.code = code;

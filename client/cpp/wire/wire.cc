@@ -1,8 +1,6 @@
 #include "client/cpp/wire/wire.h"
 
-#include <google/protobuf/io/coded_stream.h>
 #include <google/protobuf/io/zero_copy_stream_impl_lite.h>
-#include <google/protobuf/wire_format_lite.h>
 #include <grpcpp/support/proto_buffer_reader.h>
 
 #include <bit>
@@ -10,32 +8,23 @@
 #include "client/cpp/wire/status.h"
 #include "client/cpp/wire/wire_values.h"
 #include "svdserve/v1/svd_service.pb.h"
+#include "wire/fields.h"
+#include "wire/planes.h"
 
 namespace svdserve::client::internal {
 
+static_assert(wire::kPlanesOnWire.size() == kPlanes);
 static_assert(std::endian::native == std::endian::little, "payloads are sent as they lie in memory");
 
 namespace {
 
-using google::protobuf::internal::WireFormatLite;
-using internal::to_proto;
+using wire::CodedInputStream;
+using wire::WireFormatLite;
 
 // Below this a copy into a slice of gRPC's own is cheaper than a buffer with an owner.
 constexpr size_t kSmallPayloadBytes = 16 << 10;
 
-v1::CertificateScope to_proto(CertificateScope c) {
-  switch (c) {
-    case CertificateScope::kNone:
-      return v1::CERTIFICATE_SCOPE_NONE;
-    case CertificateScope::kBatch:
-      return v1::CERTIFICATE_SCOPE_BATCH;
-    case CertificateScope::kMatrix:
-      return v1::CERTIFICATE_SCOPE_MATRIX;
-  }
-  return v1::CERTIFICATE_SCOPE_UNSPECIFIED;
-}
-
-void to_proto(const MimoOptions& mimo, v1::MimoOptions* out) {
+void write(const MimoOptions& mimo, v1::MimoOptions* out) {
   out->set_capacity(mimo.capacity);
   out->set_water_filling(mimo.water_filling);
   out->set_stream_snr(mimo.stream_snr);
@@ -49,38 +38,53 @@ void to_proto(const MimoOptions& mimo, v1::MimoOptions* out) {
   out->set_singular_values(mimo.singular_values);
 }
 
-void to_proto(const ComputeOptions& compute, v1::DecomposeOptions* out) {
-  out->set_method(to_proto(compute.method));
+void write(const ComputeOptions& compute, v1::DecomposeOptions* out) {
+  out->set_method(to_proto<v1::Method>(compute.method));
   out->set_tolerance(compute.tolerance);
   out->set_max_sweeps(compute.max_sweeps);
-  if (compute.vectors != Vectors::kNone) out->set_vectors(to_proto(compute.vectors));
+  if (compute.vectors != Vectors::kNone) out->set_vectors(to_proto<v1::Vectors>(compute.vectors));
   out->set_top_k(compute.top_k);
   out->set_fix_phases(compute.fix_phases);
-  if (compute.certificate != CertificateScope::kNone) out->set_certificate(to_proto(compute.certificate));
-  if (compute.mimo) to_proto(*compute.mimo, out->mutable_mimo());
+  if (compute.certificate != CertificateScope::kNone)
+    out->set_certificate(to_proto<v1::CertificateScope>(compute.certificate));
+  if (compute.mimo) write(*compute.mimo, out->mutable_mimo());
 }
 
-// Everything of a DecomposeRequest but the payload itself, which must follow at once.
-std::string request_prefix(const Batch& shape, int64_t count, const ComputeOptions& compute, size_t payload_bytes) {
+// Everything of a MatrixBatch but the payload itself, which must follow at once.
+std::string batch_prefix(const BatchToSend& batch) {
   v1::MatrixBatch head;
-  head.set_data_type(to_proto(shape.data_type));
-  head.set_memory_order(to_proto(shape.memory_order));
-  head.set_rows(shape.rows);
-  head.set_cols(shape.cols);
-  head.set_count(count);
-  std::string matrices = head.SerializeAsString();
-  if (payload_bytes > 0) append_field_head(&matrices, v1::MatrixBatch::kDataFieldNumber, payload_bytes);
-
-  v1::DecomposeRequest rest;
-  to_proto(compute, rest.mutable_options());
-  std::string prefix = rest.SerializeAsString();
-  append_field_head(&prefix, v1::DecomposeRequest::kMatricesFieldNumber, matrices.size() + payload_bytes);
-  return prefix + matrices;
+  head.set_data_type(to_proto<v1::DataType>(batch.shape.data_type));
+  head.set_memory_order(to_proto<v1::MemoryOrder>(batch.shape.memory_order));
+  head.set_rows(batch.shape.rows);
+  head.set_cols(batch.shape.cols);
+  head.set_count(batch.count);
+  std::string prefix = head.SerializeAsString();
+  if (batch.payload.size() > 0) wire::append_head(&prefix, v1::MatrixBatch::kDataFieldNumber, batch.payload.size());
+  return prefix;
 }
 
-grpc::ByteBuffer join(const std::string& prefix, const grpc::Slice& payload) {
-  const grpc::Slice slices[] = {grpc::Slice(prefix), payload};
-  return grpc::ByteBuffer(slices, payload.size() > 0 ? 2 : 1);
+// A DecomposeRequest in slices: its options, then for each batch what comes before its payload, and the payload.
+std::vector<grpc::Slice> request_slices(std::span<const BatchToSend> batches, const ComputeOptions& compute) {
+  const int field =
+      batches.size() == 1 ? v1::DecomposeRequest::kMatricesFieldNumber : v1::DecomposeRequest::kGroupsFieldNumber;
+  v1::DecomposeRequest rest;
+  write(compute, rest.mutable_options());
+  std::string prefix = rest.SerializeAsString();
+  std::vector<grpc::Slice> slices;
+  for (const BatchToSend& batch : batches) {
+    const std::string head = batch_prefix(batch);
+    wire::append_head(&prefix, field, head.size() + batch.payload.size());
+    slices.emplace_back(prefix + head);
+    if (batch.payload.size() > 0) slices.push_back(batch.payload);
+    prefix.clear();
+  }
+  return slices;
+}
+
+size_t total_size(std::span<const grpc::Slice> slices) {
+  size_t size = 0;
+  for (const grpc::Slice& slice : slices) size += slice.size();
+  return size;
 }
 
 grpc::Slice borrow(std::shared_ptr<const void> owner, const void* data, size_t size) {
@@ -89,48 +93,23 @@ grpc::Slice borrow(std::shared_ptr<const void> owner, const void* data, size_t s
       new std::shared_ptr<const void>(std::move(owner)));
 }
 
-// Where a plane is: field `field` of the response, or of the message in field `outer` of it.
-enum class Question : uint8_t { kAny, kVectors, kColumns };  // which puts a plane there
-struct PlaneField {
-  int outer;
-  int field;
-  Plane plane;
-  Question question = Question::kAny;
-};
-constexpr PlaneField kPlaneFields[] = {
-    {0, v1::DecomposeResponse::kSingularValuesFieldNumber, Plane::kValues},
-    {0, v1::DecomposeResponse::kLeftVectorsFieldNumber, Plane::kLeft, Question::kVectors},
-    {0, v1::DecomposeResponse::kCombinersFieldNumber, Plane::kLeft, Question::kColumns},
-    {0, v1::DecomposeResponse::kRightVectorsAdjointFieldNumber, Plane::kRight, Question::kVectors},
-    {0, v1::DecomposeResponse::kPrecodersFieldNumber, Plane::kRight, Question::kColumns},
-    {v1::DecomposeResponse::kMimoFieldNumber, v1::MimoResult::kCapacityFieldNumber, Plane::kCapacity},
-    {v1::DecomposeResponse::kMimoFieldNumber, v1::MimoResult::kWaterFillingFieldNumber, Plane::kWaterFilling},
-    {v1::DecomposeResponse::kMimoFieldNumber, v1::MimoResult::kStreamSnrFieldNumber, Plane::kStreamSnr},
-    {v1::DecomposeResponse::kMimoFieldNumber, v1::MimoResult::kConditionNumberFieldNumber, Plane::kConditionNumber},
-    {v1::DecomposeResponse::kMimoFieldNumber, v1::MimoResult::kEffectiveRankFieldNumber, Plane::kEffectiveRank},
-    {v1::DecomposeResponse::kMimoFieldNumber, v1::MimoResult::kThresholdRankFieldNumber, Plane::kThresholdRank},
-    {v1::DecomposeResponse::kCertificateFieldNumber, v1::Certificate::kEachMatrixFieldNumber, Plane::kCertificate},
-};
+bool is_embedded(uint32_t tag) { return WireFormatLite::GetTagWireType(tag) == wire::kEmbedded; }
 
-bool is_length_delimited(uint32_t tag) {
-  return WireFormatLite::GetTagWireType(tag) == WireFormatLite::WIRETYPE_LENGTH_DELIMITED;
-}
-
-// Nothing for a field that the answer to another question would have.
-const PlaneField* plane_field(int outer, uint32_t tag, bool has_vectors) {
-  const Question other = has_vectors ? Question::kColumns : Question::kVectors;
-  for (const PlaneField& f : kPlaneFields) {
-    if (is_length_delimited(tag) && f.outer == outer && f.field == WireFormatLite::GetTagFieldNumber(tag)) {
-      return f.question == other ? nullptr : &f;
-    }
+// The plane that is in field `tag` of the message in field `message` of a response (0: in the response itself).
+// Nothing for a field that the reply to another question would have.
+std::optional<Plane> plane_at(int message, uint32_t tag, bool has_vectors) {
+  const int field = WireFormatLite::GetTagFieldNumber(tag);
+  for (size_t i = 0; is_embedded(tag) && i < wire::kPlanesOnWire.size(); ++i) {
+    const wire::PlaneOnWire& plane = wire::kPlanesOnWire[i];
+    if (plane.message == message && plane.field_of(has_vectors) == field) return static_cast<Plane>(i);
   }
-  return nullptr;
+  return std::nullopt;
 }
 
 // Reads a DecomposeResponse: planes go to their memory, everything else is kept as serialized.
 class ResponseReader {
  public:
-  ResponseReader(google::protobuf::io::CodedInputStream* in, const Expected& expected, const Outputs& out)
+  ResponseReader(CodedInputStream* in, const Expected& expected, const Outputs& out)
       : in_(*in), expected_(expected), out_(out) {}
 
   bool read() { return read_fields(0, &rest_) && in_.ConsumedEntireMessage(); }
@@ -142,43 +121,43 @@ class ResponseReader {
   const std::array<size_t, kPlanes>& planes_bytes() const { return planes_bytes_; }
 
  private:
-  // The fields of the response (outer 0) or of an embedded message; others than planes are appended to *rest.
-  bool read_fields(int outer, std::string* rest) {
+  // The fields of the response (message 0) or of an embedded message; others than planes are appended to *rest.
+  bool read_fields(int message, std::string* rest) {
     google::protobuf::io::StringOutputStream rest_stream(rest);
-    google::protobuf::io::CodedOutputStream rest_out(&rest_stream);
-    while (const uint32_t tag = in_.ReadTag()) {
+    wire::CodedOutputStream rest_out(&rest_stream);
+    return wire::read_fields(&in_, [&](uint32_t tag) {
       const int field = WireFormatLite::GetTagFieldNumber(tag);
-      if (const PlaneField* const f = plane_field(outer, tag, expected_.has_vectors)) {
-        if (!read_plane(f->plane)) return false;
-      } else if (outer == 0 && is_length_delimited(tag) && field == v1::DecomposeResponse::kMimoFieldNumber) {
+      const bool is_message = message == 0 && is_embedded(tag);
+      if (const auto plane = plane_at(message, tag, expected_.has_vectors)) return read_plane(*plane);
+      if (is_message && field == v1::DecomposeResponse::kMimoFieldNumber) {
         std::string nothing;
-        if (!read_embedded(field, &nothing)) return false;
-      } else if (outer == 0 && is_length_delimited(tag) && field == v1::DecomposeResponse::kCertificateFieldNumber) {
-        has_certificate_ = true;
-        if (!read_embedded(field, &certificate_)) return false;
-      } else if (!WireFormatLite::SkipField(&in_, tag, &rest_out)) {
-        return false;
+        return read_message(field, &nothing);
       }
-    }
-    return true;
+      if (is_message && field == v1::DecomposeResponse::kCertificateFieldNumber) {
+        has_certificate_ = true;
+        return read_message(field, &certificate_);
+      }
+      return WireFormatLite::SkipField(&in_, tag, &rest_out);
+    });
   }
-  bool read_embedded(int field, std::string* rest) {
-    uint32_t size = 0;
-    if (!in_.ReadVarint32(&size) || size > INT32_MAX) return false;
-    const auto limit = in_.PushLimit(static_cast<int>(size));
-    const bool good = read_fields(field, rest) && in_.ConsumedEntireMessage();
+  bool read_message(int field, std::string* rest) {
+    int bytes = 0;
+    if (!wire::read_length(&in_, &bytes)) return false;
+    const auto limit = in_.PushLimit(bytes);
+    const bool good = read_fields(field, rest);
     in_.PopLimit(limit);
     return good;
   }
   bool read_plane(Plane plane) {
-    uint32_t size = 0;
-    if (!in_.ReadVarint32(&size) || size > INT32_MAX) return false;
+    int bytes = 0;
+    if (!wire::read_length(&in_, &bytes)) return false;
+    const auto size = static_cast<size_t>(bytes);
     planes_bytes_[static_cast<size_t>(plane)] = size;
     const std::span<std::byte> memory = out_[plane];
-    return size > memory.size() ? in_.Skip(static_cast<int>(size)) : in_.ReadRaw(memory.data(), static_cast<int>(size));
+    return size > memory.size() ? in_.Skip(bytes) : in_.ReadRaw(memory.data(), bytes);
   }
 
-  google::protobuf::io::CodedInputStream& in_;
+  CodedInputStream& in_;
   const Expected& expected_;
   const Outputs& out_;
   std::array<size_t, kPlanes> planes_bytes_{};
@@ -239,7 +218,7 @@ Status read_exceptions(const v1::DecomposeResponse& response, int64_t count, std
     if (response.exception_statuses(i) == v1::MATRIX_STATUS_UNSPECIFIED) {
       return invalid_reply("exception " + std::to_string(i) + " has no status");
     }
-    to->push_back({index, from_proto(static_cast<v1::MatrixStatus>(response.exception_statuses(i)))});
+    to->push_back({index, status_of(response.exception_statuses(i))});
   }
   return {};
 }
@@ -272,14 +251,15 @@ grpc::Slice make_payload(SendBuffers& buffers, const Batch& batch, const Piece& 
   return borrow(std::move(copy), bytes, size);
 }
 
-grpc::ByteBuffer make_request(const Batch& shape, int64_t count, const ComputeOptions& compute,
-                              const grpc::Slice& payload) {
-  return join(request_prefix(shape, count, compute, payload.size()), payload);
+grpc::ByteBuffer make_request(std::span<const BatchToSend> batches, const ComputeOptions& compute) {
+  const std::vector<grpc::Slice> slices = request_slices(batches, compute);
+  return grpc::ByteBuffer(slices.data(), slices.size());
 }
 
 grpc::ByteBuffer make_stream_request(uint64_t id, std::optional<std::chrono::nanoseconds> timeout, const Batch& shape,
                                      int64_t count, const ComputeOptions& compute, const grpc::Slice& payload) {
-  const std::string inner = request_prefix(shape, count, compute, payload.size());
+  const BatchToSend batch{shape, count, payload};
+  std::vector<grpc::Slice> slices = request_slices({&batch, 1}, compute);
   v1::DecomposeStreamRequest head;
   head.set_request_id(id);
   if (timeout) {
@@ -288,8 +268,9 @@ grpc::ByteBuffer make_stream_request(uint64_t id, std::optional<std::chrono::nan
     head.mutable_timeout()->set_nanos(static_cast<int32_t>((*timeout - seconds).count()));
   }
   std::string prefix = head.SerializeAsString();
-  append_field_head(&prefix, v1::DecomposeStreamRequest::kRequestFieldNumber, inner.size() + payload.size());
-  return join(prefix + inner, payload);
+  wire::append_head(&prefix, v1::DecomposeStreamRequest::kRequestFieldNumber, total_size(slices));
+  slices.insert(slices.begin(), grpc::Slice(prefix));
+  return grpc::ByteBuffer(slices.data(), slices.size());
 }
 
 int64_t values_wanted(const Batch& shape, const ComputeOptions& compute) {
@@ -303,29 +284,26 @@ Expected expected_of(const Batch& shape, int64_t count, const ComputeOptions& co
   e.values_per_matrix = values_wanted(shape, compute);
   e.has_vectors = compute.vectors != Vectors::kNone;
   e.has_certificate = compute.certificate != CertificateScope::kNone;
-  const int64_t leading = compute.top_k != 0 ? compute.top_k : shape.values_per_matrix();
-  if (e.has_vectors) {
-    e.left_columns = compute.vectors == Vectors::kFull ? shape.rows : leading;
-    e.right_columns = compute.vectors == Vectors::kFull ? shape.cols : leading;
-  } else if (compute.mimo) {
-    e.left_columns = compute.mimo->combiner_columns;
-    e.right_columns = compute.mimo->precoder_columns;
-  }
+  const wire::PlaneExtents extents = extents_of(shape, compute);
+  e.left_columns = extents.left_columns;
+  e.right_columns = extents.right_columns;
   return e;
 }
 
-std::array<std::string_view, kPlanes> planes_of(const v1::DecomposeResponse& r, const Expected& expected) {
-  const v1::MimoResult& mimo = r.mimo();
-  return {r.singular_values(),
-          expected.has_vectors ? r.left_vectors() : r.combiners(),
-          expected.has_vectors ? r.right_vectors_adjoint() : r.precoders(),
-          mimo.capacity(),
-          mimo.water_filling(),
-          mimo.stream_snr(),
-          mimo.condition_number(),
-          mimo.effective_rank(),
-          mimo.threshold_rank(),
-          r.certificate().each_matrix()};
+std::array<std::string_view, kPlanes> planes_of(const v1::DecomposeResponse& response, const Expected& expected) {
+  std::array<std::string_view, kPlanes> planes;
+  for (size_t i = 0; i < planes.size(); ++i) {
+    const wire::PlaneOnWire& plane = wire::kPlanesOnWire[i];
+    const google::protobuf::Message* message = &response;
+    if (plane.message != 0) {
+      const auto* outer = message->GetDescriptor()->FindFieldByNumber(plane.message);
+      message = &message->GetReflection()->GetMessage(*message, outer);
+    }
+    const auto* field = message->GetDescriptor()->FindFieldByNumber(plane.field_of(expected.has_vectors));
+    std::string scratch;  // never used: the fields are plain strings
+    planes[i] = message->GetReflection()->GetStringReference(*message, field, &scratch);
+  }
+  return planes;
 }
 
 Result<Report> to_report(const v1::DecomposeResponse& response, const Expected& expected,
@@ -336,7 +314,7 @@ Result<Report> to_report(const v1::DecomposeResponse& response, const Expected& 
   if (Status s = read_exceptions(response, expected.count, &report.exceptions); !s.ok()) return s;
   report.count = expected.count;
   report.values_per_matrix = expected.values_per_matrix;
-  report.method = from_proto(response.method());
+  report.method = kept_value(response.method(), Method::kAuto);
   report.device = response.device();
   report.queue_seconds = response.timing().queue_seconds();
   report.compute_seconds = response.timing().compute_seconds();
@@ -348,28 +326,65 @@ Result<Report> to_report(const v1::DecomposeResponse& response, const Expected& 
   return report;
 }
 
-Result<Report> read_response(grpc::ByteBuffer& reply, const Expected& expected, const Outputs& out) {
-  grpc::ProtoBufferReader bytes(&reply);
-  google::protobuf::io::CodedInputStream in(&bytes);
-  ResponseReader reader(&in, expected, out);
+namespace {
+
+// One batch's response, from `in` to its limit.
+Result<Report> read_batch(CodedInputStream* in, const BatchToReceive& batch) {
+  ResponseReader reader(in, batch.expected, batch.out);
   v1::DecomposeResponse response;
   if (!reader.read() || !reader.parse(&response)) return invalid_reply("it is not a DecomposeResponse");
-  return to_report(response, expected, reader.planes_bytes(), out);
+  return to_report(response, batch.expected, reader.planes_bytes(), batch.out);
+}
+
+Result<std::vector<Report>> read_groups(CodedInputStream* in, std::span<const BatchToReceive> batches) {
+  std::vector<Report> reports;
+  Status failure;
+  size_t received = 0;
+  const bool good = wire::read_fields(in, [&](uint32_t tag) {
+    if (tag != wire::tag_of(v1::DecomposeResponse::kGroupsFieldNumber, wire::kEmbedded)) {
+      return WireFormatLite::SkipField(in, tag);
+    }
+    int bytes = 0;
+    if (!wire::read_length(in, &bytes)) return false;
+    if (received++ >= batches.size() || !failure.ok()) return in->Skip(bytes);
+    const auto limit = in->PushLimit(bytes);
+    Result<Report> report = read_batch(in, batches[received - 1]);
+    failure = report.status();
+    if (report.ok()) reports.push_back(*std::move(report));
+    const bool skipped = in->Skip(in->BytesUntilLimit());  // of a response that failed
+    in->PopLimit(limit);
+    return skipped;
+  });
+  if (!good && failure.ok()) return invalid_reply("it is not a DecomposeResponse");
+  if (!failure.ok()) return failure;
+  if (received != batches.size()) {
+    return invalid_reply("it holds " + std::to_string(received) + " groups, " + std::to_string(batches.size()) +
+                         " were sent");
+  }
+  return reports;
+}
+
+}  // namespace
+
+Result<std::vector<Report>> read_response(grpc::ByteBuffer& reply, std::span<const BatchToReceive> batches) {
+  grpc::ProtoBufferReader bytes(&reply);
+  CodedInputStream in(&bytes);
+  in.PushLimit(static_cast<int>(reply.Length()));  // a client receives at most 2 GiB - 1
+  if (batches.size() > 1) return read_groups(&in, batches);
+  Result<Report> report = read_batch(&in, batches.front());
+  if (!report.ok()) return report.status();
+  std::vector<Report> reports;
+  reports.push_back(*std::move(report));
+  return reports;
 }
 
 Result<ServerInfo> to_server_info(const v1::GetServerInfoResponse& response) {
   ServerInfo info;
   info.version = response.version();
-  for (int t : response.data_types()) {
-    if (t >= v1::DATA_TYPE_F32 && t <= v1::DATA_TYPE_C128) {
-      info.data_types.push_back(static_cast<DataType>(t - v1::DATA_TYPE_F32));
-    }
+  for (const int type : response.data_types()) {
+    if (const auto known = wire::value_of<DataType>(type)) info.data_types.push_back(*known);
   }
-  for (int m : response.methods()) {
-    if (m >= v1::METHOD_AUTO && m <= v1::METHOD_JACOBI) {
-      info.methods.push_back(static_cast<Method>(m - v1::METHOD_AUTO));
-    }
-  }
+  for (const int method : response.methods()) info.methods.push_back(kept_value(method, Method::kAuto));
   const v1::Limits& l = response.limits();
   info.limits = {l.max_values(),
                  l.max_dimension(),

@@ -9,7 +9,9 @@
 #include <array>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string_view>
+#include <vector>
 
 #include "client/cpp/types.h"
 #include "client/cpp/wire/send_buffers.h"
@@ -25,9 +27,14 @@ namespace svdserve::client::internal {
 // The matrices of a piece: borrowed from batch.owner where there is one, else a copy.
 grpc::Slice make_payload(SendBuffers& buffers, const Batch& batch, const Piece& piece, int64_t matrix_bytes);
 
-// A DecomposeRequest. `shape` gives everything but count and data.
-grpc::ByteBuffer make_request(const Batch& shape, int64_t count, const ComputeOptions& compute,
-                              const grpc::Slice& payload);
+// One batch of a request. `shape` gives everything but count and data.
+struct BatchToSend {
+  const Batch& shape;
+  int64_t count;
+  grpc::Slice payload;
+};
+// A DecomposeRequest of one batch, or of several as groups.
+grpc::ByteBuffer make_request(std::span<const BatchToSend> batches, const ComputeOptions& compute);
 // A DecomposeStreamRequest around the same.
 grpc::ByteBuffer make_stream_request(uint64_t id, std::optional<std::chrono::nanoseconds> timeout, const Batch& shape,
                                      int64_t count, const ComputeOptions& compute, const grpc::Slice& payload);
@@ -47,9 +54,14 @@ struct Expected {
 // `shape` gives everything but the count.
 Expected expected_of(const Batch& shape, int64_t count, const ComputeOptions& compute);
 
-// Reads a DecomposeResponse, its planes straight into `out`. Fails with INTERNAL where the reply is not what was
-// expected. Exceptions count from 0.
-Result<Report> read_response(grpc::ByteBuffer& reply, const Expected& expected, const Outputs& out);
+// What the reply to one batch must be, and where its planes go.
+struct BatchToReceive {
+  Expected expected;
+  Outputs out;
+};
+// Reads a DecomposeResponse to one batch, or to several as groups, its planes straight into their memory. Fails with
+// INTERNAL where the reply is not what was expected. Exceptions count from 0.
+Result<std::vector<Report>> read_response(grpc::ByteBuffer& reply, std::span<const BatchToReceive> batches);
 
 // The planes of a parsed message, empty where it has none.
 std::array<std::string_view, kPlanes> planes_of(const v1::DecomposeResponse& response, const Expected& expected);

@@ -1,27 +1,82 @@
-// Code that the writers and readers of messages share: enumerations of the contract, and fields written by hand.
+// Enumerations of the client on the wire: where their numbers begin (wire/enums.h).
 #ifndef SVDSERVE_CLIENT_CPP_WIRE_WIRE_VALUES_H_
 #define SVDSERVE_CLIENT_CPP_WIRE_WIRE_VALUES_H_
 
-#include <cstddef>
-#include <cstdint>
-#include <string>
+#include <limits>
 
+#include "client/cpp/large.h"
 #include "client/cpp/types.h"
+#include "client/cpp/wire/large_wire.h"
 #include "svdserve/v1/svd_service.pb.h"
+#include "wire/enums.h"
+
+namespace svdserve::wire {
+
+template <>
+inline constexpr EnumRange<client::DataType> kRange<client::DataType> = {1, client::DataType::kC128};
+static_assert(has_numbers<client::DataType>(v1::DATA_TYPE_F32, v1::DataType_MAX));
+
+template <>
+inline constexpr EnumRange<client::MemoryOrder> kRange<client::MemoryOrder> = {1, client::MemoryOrder::kColumnMajor};
+static_assert(has_numbers<client::MemoryOrder>(v1::MEMORY_ORDER_ROW_MAJOR, v1::MemoryOrder_MAX));
+
+template <>
+inline constexpr EnumRange<client::Method> kRange<client::Method> = {1, client::Method::kJacobi};
+static_assert(has_numbers<client::Method>(v1::METHOD_AUTO, v1::Method_MAX));
+
+template <>
+inline constexpr EnumRange<client::Vectors> kRange<client::Vectors> = {1, client::Vectors::kFull};
+static_assert(has_numbers<client::Vectors>(v1::VECTORS_NONE, v1::Vectors_MAX));
+
+template <>
+inline constexpr EnumRange<client::CertificateScope> kRange<client::CertificateScope> = {
+    1, client::CertificateScope::kMatrix};
+static_assert(has_numbers<client::CertificateScope>(v1::CERTIFICATE_SCOPE_NONE, v1::CertificateScope_MAX));
+
+template <>
+inline constexpr EnumRange<client::MatrixStatus> kRange<client::MatrixStatus> = {0, client::MatrixStatus::kOutOfRange};
+static_assert(has_numbers<client::MatrixStatus>(v1::MATRIX_STATUS_UNSPECIFIED, v1::MatrixStatus_MAX));
+
+template <>
+inline constexpr EnumRange<client::PivotStrategy> kRange<client::PivotStrategy> = {
+    0, client::PivotStrategy::kReverseColumnCyclic};
+static_assert(has_numbers<client::PivotStrategy>(v1::PIVOT_STRATEGY_UNSPECIFIED, v1::PivotStrategy_MAX));
+
+template <>
+inline constexpr EnumRange<client::BlockVariant> kRange<client::BlockVariant> = {0, client::BlockVariant::kFullBlock};
+static_assert(has_numbers<client::BlockVariant>(v1::BLOCK_VARIANT_UNSPECIFIED, v1::BlockVariant_MAX));
+
+template <>
+inline constexpr EnumRange<client::LargeStage> kRange<client::LargeStage> = {1, client::LargeStage::kFinish};
+static_assert(has_numbers<client::LargeStage>(v1::LARGE_STAGE_UPLOAD, v1::LargeStage_MAX));
+
+template <>
+inline constexpr EnumRange<client::internal::LargeFactor> kRange<client::internal::LargeFactor> = {
+    0, client::internal::LargeFactor::kRight};
+static_assert(has_numbers<client::internal::LargeFactor>(v1::LARGE_FACTOR_UNSPECIFIED, v1::LargeFactor_MAX));
+
+}  // namespace svdserve::wire
 
 namespace svdserve::client::internal {
 
-v1::DataType to_proto(DataType t);
-v1::MemoryOrder to_proto(MemoryOrder o);
-v1::Method to_proto(Method m);
-v1::Vectors to_proto(Vectors v);
-Method from_proto(v1::Method m);
-// Never kOk: a reply names a matrix's status only where it is not OK.
-MatrixStatus from_proto(v1::MatrixStatus s);
+// The proto's value for one of the client.
+template <class Proto, class E>
+constexpr Proto to_proto(E value) {
+  return static_cast<Proto>(wire::number_of(value));
+}
 
-void append_varint(std::string* s, uint64_t value);
-// The head of a length-delimited field whose content, `size` bytes, follows.
-void append_field_head(std::string* s, int field, size_t size);
+// The value of a number that a server sent. One that this client does not know is kept as the number that it is: the
+// server may be newer. 0, and a number that E cannot hold, become `absent`.
+template <class E>
+constexpr E kept_value(int number, E absent) {
+  const int value = number - wire::kRange<E>.shift;
+  return number <= 0 || value > std::numeric_limits<std::underlying_type_t<E>>::max() ? absent : static_cast<E>(value);
+}
+
+// The status of a matrix in a list of exceptions: never kOk.
+constexpr MatrixStatus status_of(int number) {
+  return number == 0 ? MatrixStatus::kUnknown : wire::value_of<MatrixStatus>(number).value_or(MatrixStatus::kUnknown);
+}
 
 }  // namespace svdserve::client::internal
 #endif  // SVDSERVE_CLIENT_CPP_WIRE_WIRE_VALUES_H_

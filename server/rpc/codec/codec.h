@@ -75,10 +75,25 @@ struct Outcome {
   bool has_groups = false;
 };
 
+// How the messages of one RPC become requests, and outcomes its replies: all that its calls need to know of it.
+struct UnaryCodec {
+  const char* request;  // the name of its message
+  DecodedRequest (*decode)(grpc::ByteBuffer* message, HostMemory* memory);
+  grpc::ByteBuffer (*encode)(const Outcome& outcome, const WireMemory& memory);  // the outcome is no error
+};
+struct StreamCodec {
+  DecodedRequest (*decode)(grpc::ByteBuffer* message, HostMemory* memory);
+  // `memory` is null for an outcome that is an error.
+  grpc::ByteBuffer (*encode)(uint64_t request_id, const Outcome& outcome, const WireMemory* memory);
+};
+
 // A DecomposeResponse. The outcome is no error.
 grpc::ByteBuffer encode_response(const Outcome& outcome, const WireMemory& memory);
 // A DecomposeStreamResponse with the answer, or the error and no memory.
 grpc::ByteBuffer encode_stream_response(uint64_t request_id, const Outcome& outcome, const WireMemory* memory);
+
+inline constexpr UnaryCodec kDecomposeCodec = {"DecomposeRequest", decode_request, encode_response};
+inline constexpr StreamCodec kDecomposeStreamCodec = {decode_stream_request, encode_stream_response};
 
 // Memory was short while a message was received.
 Error out_of_memory();

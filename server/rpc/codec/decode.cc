@@ -12,9 +12,17 @@
 namespace svdserve::server {
 namespace {
 
-constexpr auto kVarint = WireFormatLite::WIRETYPE_VARINT;
-constexpr auto kFixed64 = WireFormatLite::WIRETYPE_FIXED64;
-constexpr auto kEmbedded = WireFormatLite::WIRETYPE_LENGTH_DELIMITED;
+using wire::CodedInputStream;
+using wire::kEmbedded;
+using wire::kFixed64;
+using wire::kVarint;
+using wire::read_double;
+using wire::read_embedded;
+using wire::read_length;
+using wire::read_varint;
+using wire::tag_of;
+using wire::value_of;
+using wire::WireFormatLite;
 
 Error invalid_field(std::string field, std::string message) {
   return {absl::StatusCode::kInvalidArgument, Reason::kInvalidField, std::move(message), std::move(field), {}};
@@ -24,35 +32,18 @@ Error too_long(std::string field) {
   return invalid_field(std::move(field), absl::StrCat("must take at most ", kMaxSmallBytes, " bytes"));
 }
 
-std::optional<CertificateScope> to_scope(v1::CertificateScope scope) {
-  switch (scope) {
-    case v1::CERTIFICATE_SCOPE_UNSPECIFIED:
-    case v1::CERTIFICATE_SCOPE_NONE:
-      return CertificateScope::kNone;
-    case v1::CERTIFICATE_SCOPE_BATCH:
-      return CertificateScope::kBatch;
-    case v1::CERTIFICATE_SCOPE_MATRIX:
-      return CertificateScope::kMatrix;
-    default:
-      return std::nullopt;
-  }
-}
-
 // --- bytes ---------------------------------------------------------------------------------------
 
 // A MatrixBatch as it is read.
 struct WireBatch {
-  v1::DataType data_type = v1::DATA_TYPE_UNSPECIFIED;
-  v1::MemoryOrder memory_order = v1::MEMORY_ORDER_UNSPECIFIED;
+  int data_type = 0, memory_order = 0;  // numbers of the enumerations
   int64_t rows = 0, cols = 0, count = 0;
   HostBlock data;
 };
 
 // DecomposeOptions as they are read. Enumerations are checked once every field is there.
 struct WireOptions {
-  v1::Method method = v1::METHOD_UNSPECIFIED;
-  v1::Vectors vectors = v1::VECTORS_UNSPECIFIED;
-  v1::CertificateScope certificate = v1::CERTIFICATE_SCOPE_UNSPECIFIED;
+  int method = 0, vectors = 0, certificate = 0;  // numbers of the enumerations
   bool has_mimo = false;
   bool singular_values = false;  // of mimo
   Options rest;                  // all other fields; mimo.group as on the wire, where 0 means 1
@@ -241,11 +232,11 @@ bool RequestReader::read_packed_snrs(CodedInputStream* in) {
 // The enumerations and what depends on presence. The rest of options_ is complete afterwards.
 Error RequestReader::check_options(CertificateScope* scope) {
   const WireOptions& wire = options_;
-  const std::optional<Method> method = to_method(wire.method);
+  const std::optional<Method> method = value_of(wire.method, Method::kAuto);
   if (!method) return invalid_field(path("options.method"), unknown("method", wire.method));
-  const std::optional<Vectors> vectors = to_vectors(wire.vectors, Vectors::kNone);
+  const std::optional<Vectors> vectors = value_of(wire.vectors, Vectors::kNone);
   if (!vectors) return invalid_field(path("options.vectors"), unknown("kind of vectors", wire.vectors));
-  const std::optional<CertificateScope> certificate = to_scope(wire.certificate);
+  const std::optional<CertificateScope> certificate = value_of(wire.certificate, CertificateScope::kNone);
   if (!certificate) return invalid_field(path("options.certificate"), unknown("scope", wire.certificate));
   *scope = *certificate;
   Options& options = options_.rest;
@@ -261,10 +252,10 @@ Error RequestReader::check_options(CertificateScope* scope) {
 Error read_problem(const WireBatch& wire, const std::string& at, Problem* problem) {
   problem->rows = wire.rows;
   problem->cols = wire.cols;
-  const std::optional<DType> dtype = to_dtype(wire.data_type);
+  const std::optional<DType> dtype = value_of<DType>(wire.data_type);
   if (!dtype) return invalid_field(at + ".data_type", unknown("data type", wire.data_type));
   problem->dtype = *dtype;
-  const std::optional<Order> order = to_order(wire.memory_order);
+  const std::optional<Order> order = value_of<Order>(wire.memory_order);
   if (!order) return invalid_field(at + ".memory_order", unknown("memory order", wire.memory_order));
   problem->order = *order;
   return {};
@@ -286,7 +277,7 @@ Error RequestReader::finish_batch(WireBatch* wire, const std::string& at, const 
 }
 
 void label(const WireBatch& first, RequestLabels* labels) {
-  labels->dtype = to_dtype(first.data_type);
+  labels->dtype = value_of<DType>(first.data_type);
   Problem problem;
   problem.rows = first.rows;
   problem.cols = first.cols;

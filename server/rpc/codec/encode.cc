@@ -10,11 +10,14 @@
 #include "server/rpc/codec/codec.h"
 #include "server/rpc/codec/message_builder.h"
 #include "server/rpc/codec/wire_enums.h"
+#include "wire/planes.h"
 
 namespace svdserve::server {
 namespace {
 
 constexpr char kErrorDomain[] = "svdserve";
+
+static_assert(wire::kPlanesOnWire.size() == kPlanes);
 
 // The results of one batch in the reply: where its planes are, and how many bytes each has.
 class PartView {
@@ -60,36 +63,28 @@ v1::DecomposeResponse response_without_planes(const Answer& answer, const Result
   response.set_count(part.count);
   for (const MatrixException& exception : answer.exceptions) {
     response.add_exception_indices(exception.index);
-    response.add_exception_statuses(to_wire(exception.status));
+    response.add_exception_statuses(to_wire<v1::MatrixStatus>(exception.status));
   }
-  response.set_method(to_wire(answer.method));
+  response.set_method(to_wire<v1::Method>(answer.method));
   response.set_device(answer.devices);
   set_timing(answer.timing, response.mutable_timing());
   return response;
 }
 
-void append_vectors(const PartView& view, MessageBuilder* message) {
+// The planes that the message in field `message` of the response holds; 0: those of the response itself.
+void append_planes(const PartView& view, int message, MessageBuilder* to) {
   const Outputs& o = view.outputs();
-  const bool precodes = o.right_columns > 0 && !o.right_adjoint;
-  const bool combines = precodes || o.right_columns == 0;  // who asks for U gets V^H with it
-  view.append_to(
-      message, combines ? v1::DecomposeResponse::kCombinersFieldNumber : v1::DecomposeResponse::kLeftVectorsFieldNumber,
-      Plane::kLeft);
-  view.append_to(
-      message,
-      precodes ? v1::DecomposeResponse::kPrecodersFieldNumber : v1::DecomposeResponse::kRightVectorsAdjointFieldNumber,
-      Plane::kRight);
+  const bool has_vectors = o.right_columns > 0 && o.right_adjoint;  // U alone is never asked for
+  for (size_t i = 0; i < wire::kPlanesOnWire.size(); ++i) {
+    const wire::PlaneOnWire& plane = wire::kPlanesOnWire[i];
+    if (plane.message == message) view.append_to(to, plane.field_of(has_vectors), static_cast<Plane>(i));
+  }
 }
 
 void append_mimo(const PartView& view, MessageBuilder* message) {
   if (!view.outputs().answers()) return;
   MessageBuilder mimo;
-  view.append_to(&mimo, v1::MimoResult::kCapacityFieldNumber, Plane::kCapacity);
-  view.append_to(&mimo, v1::MimoResult::kWaterFillingFieldNumber, Plane::kWaterFilling);
-  view.append_to(&mimo, v1::MimoResult::kStreamSnrFieldNumber, Plane::kStreamSnr);
-  view.append_to(&mimo, v1::MimoResult::kConditionNumberFieldNumber, Plane::kConditionNumber);
-  view.append_to(&mimo, v1::MimoResult::kEffectiveRankFieldNumber, Plane::kEffectiveRank);
-  view.append_to(&mimo, v1::MimoResult::kThresholdRankFieldNumber, Plane::kThresholdRank);
+  append_planes(view, v1::DecomposeResponse::kMimoFieldNumber, &mimo);
   message->append_message(v1::DecomposeResponse::kMimoFieldNumber, std::move(mimo));
 }
 
@@ -104,7 +99,7 @@ void append_certificate(const PartView& view, const Answer& answer, CertificateS
   MessageBuilder certificate;
   certificate.append(head.SerializeAsString());
   if (scope == CertificateScope::kMatrix) {
-    view.append_to(&certificate, v1::Certificate::kEachMatrixFieldNumber, Plane::kCertificate);
+    append_planes(view, v1::DecomposeResponse::kCertificateFieldNumber, &certificate);
   }
   message->append_message(v1::DecomposeResponse::kCertificateFieldNumber, std::move(certificate));
 }
@@ -113,10 +108,9 @@ void append_certificate(const PartView& view, const Answer& answer, CertificateS
 MessageBuilder response_of(const Answer& answer, const PartView& view, CertificateScope scope) {
   MessageBuilder message;
   message.append(response_without_planes(answer, view.part()).SerializeAsString());
-  append_vectors(view, &message);
+  append_planes(view, 0, &message);
   append_mimo(view, &message);
   append_certificate(view, answer, scope, &message);
-  view.append_to(&message, v1::DecomposeResponse::kSingularValuesFieldNumber, Plane::kValues);
   return message;
 }
 

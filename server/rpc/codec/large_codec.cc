@@ -24,18 +24,24 @@ Error invalid_field(std::string field, std::string message) {
   return {absl::StatusCode::kInvalidArgument, Reason::kInvalidField, std::move(message), std::move(field), {}};
 }
 
-constexpr auto kVarint = WireFormatLite::WIRETYPE_VARINT;
-constexpr auto kEmbedded = WireFormatLite::WIRETYPE_LENGTH_DELIMITED;
+using wire::CodedInputStream;
+using wire::kEmbedded;
+using wire::kFixed32;
+using wire::kFixed64;
+using wire::kVarint;
+using wire::read_bytes;
+using wire::read_double;
+using wire::read_embedded;
+using wire::read_length;
+using wire::read_varint;
+using wire::tag_of;
+using wire::value_of;
+using wire::WireFormatLite;
 
 // LargeOpen as it is read. Enumerations are checked once every field is there.
 struct WireOpen {
-  v1::DataType data_type = v1::DATA_TYPE_UNSPECIFIED;
-  v1::MemoryOrder memory_order = v1::MEMORY_ORDER_UNSPECIFIED;
+  int data_type = 0, memory_order = 0, method = 0, vectors = 0, strategy = 0, variant = 0;  // numbers
   int64_t rows = 0, cols = 0;
-  v1::Method method = v1::METHOD_UNSPECIFIED;
-  v1::Vectors vectors = v1::VECTORS_UNSPECIFIED;
-  v1::PivotStrategy strategy = v1::PIVOT_STRATEGY_UNSPECIFIED;
-  v1::BlockVariant variant = v1::BLOCK_VARIANT_UNSPECIFIED;
   LargeOptions rest;  // all other options
   std::string signature;
   bool options_too_long = false;
@@ -47,7 +53,7 @@ bool read_option(CodedInputStream* in, uint32_t tag, WireOpen* open) {
       return read_varint(in, &open->method);
     case tag_of(v1::LargeOptions::kVectorsFieldNumber, kVarint):
       return read_varint(in, &open->vectors);
-    case tag_of(v1::LargeOptions::kToleranceFieldNumber, WireFormatLite::WIRETYPE_FIXED64):
+    case tag_of(v1::LargeOptions::kToleranceFieldNumber, kFixed64):
       return read_double(in, &open->rest.tolerance);
     case tag_of(v1::LargeOptions::kMaxSweepsFieldNumber, kVarint):
       return read_varint(in, &open->rest.max_sweeps);
@@ -63,7 +69,6 @@ bool read_option(CodedInputStream* in, uint32_t tag, WireOpen* open) {
 }
 
 bool read_open_field(CodedInputStream* in, uint32_t tag, WireOpen* open) {
-  int bytes = 0;
   switch (tag) {
     case tag_of(v1::LargeOpen::kDataTypeFieldNumber, kVarint):
       return read_varint(in, &open->data_type);
@@ -76,7 +81,7 @@ bool read_open_field(CodedInputStream* in, uint32_t tag, WireOpen* open) {
     case tag_of(v1::LargeOpen::kOptionsFieldNumber, kEmbedded):
       return read_small(in, &open->options_too_long, [&](uint32_t inner) { return read_option(in, inner, open); });
     case tag_of(v1::LargeOpen::kSignatureFieldNumber, kEmbedded):
-      return read_length(in, &bytes) && in->ReadString(&open->signature, bytes);
+      return read_bytes(in, &open->signature);
     default:
       return WireFormatLite::SkipField(in, tag);
   }
@@ -86,13 +91,13 @@ Error check_options(const WireOpen& wire, LargeOptions* options) {
   if (wire.options_too_long) {
     return invalid_field("open.options", absl::StrCat("must take at most ", kMaxSmallBytes, " bytes"));
   }
-  const std::optional<Method> method = to_method(wire.method);
+  const std::optional<Method> method = value_of(wire.method, Method::kAuto);
   if (!method) return invalid_field("open.options.method", unknown("method", wire.method));
-  const std::optional<Vectors> vectors = to_vectors(wire.vectors, Vectors::kThin);
+  const std::optional<Vectors> vectors = value_of(wire.vectors, Vectors::kThin);
   if (!vectors) return invalid_field("open.options.vectors", unknown("kind of vectors", wire.vectors));
-  const std::optional<PivotStrategy> strategy = to_strategy(wire.strategy);
+  const std::optional<PivotStrategy> strategy = value_of<PivotStrategy>(wire.strategy);
   if (!strategy) return invalid_field("open.options.pivot_strategy", unknown("pivot strategy", wire.strategy));
-  const std::optional<BlockVariant> variant = to_variant(wire.variant);
+  const std::optional<BlockVariant> variant = value_of<BlockVariant>(wire.variant);
   if (!variant) return invalid_field("open.options.block_variant", unknown("block variant", wire.variant));
   *options = wire.rest;
   options->method = *method;
@@ -103,9 +108,9 @@ Error check_options(const WireOpen& wire, LargeOptions* options) {
 }
 
 Error check_open(WireOpen* wire, LargeOpen* open) {
-  const std::optional<DType> dtype = to_dtype(wire->data_type);
+  const std::optional<DType> dtype = value_of<DType>(wire->data_type);
   if (!dtype) return invalid_field("open.data_type", unknown("data type", wire->data_type));
-  const std::optional<Order> order = to_order(wire->memory_order);
+  const std::optional<Order> order = value_of<Order>(wire->memory_order);
   if (!order) return invalid_field("open.memory_order", unknown("memory order", wire->memory_order));
   open->problem = {wire->rows, wire->cols, *dtype, *order};
   open->signature = std::move(wire->signature);
@@ -123,7 +128,7 @@ bool read_chunk_field(CodedInputStream* in, uint32_t tag, DecodedLarge* out, Ext
   switch (tag) {
     case tag_of(v1::LargeChunk::kOffsetFieldNumber, kVarint):
       return read_varint(in, &out->offset);
-    case tag_of(v1::LargeChunk::kCrc32CFieldNumber, WireFormatLite::WIRETYPE_FIXED32):
+    case tag_of(v1::LargeChunk::kCrc32CFieldNumber, kFixed32):
       return in->ReadLittleEndian32(&out->checksum);
     case tag_of(v1::LargeChunk::kDataFieldNumber, kEmbedded):
       if (!read_length(in, &bytes)) return false;
@@ -136,7 +141,7 @@ bool read_chunk_field(CodedInputStream* in, uint32_t tag, DecodedLarge* out, Ext
 
 v1::LargeProgress wire_progress(const LargeProgressReport& from) {
   v1::LargeProgress to;
-  to.set_stage(from.queued ? v1::LARGE_STAGE_QUEUED : to_wire(from.factor.stage));
+  to.set_stage(from.queued ? v1::LARGE_STAGE_QUEUED : to_wire<v1::LargeStage>(from.factor.stage));
   to.set_sweep(from.factor.sweep);
   to.set_rotations(from.factor.rotations);
   to.set_proper_rotations(from.factor.proper_rotations);
@@ -144,18 +149,6 @@ v1::LargeProgress wire_progress(const LargeProgressReport& from) {
   to.set_fraction(from.factor.fraction);
   to.set_elapsed_seconds(absl::ToDoubleSeconds(from.elapsed));
   return to;
-}
-
-v1::LargeFactor wire_result(LargeResult result) {
-  switch (result) {
-    case LargeResult::kValues:
-      return v1::LARGE_FACTOR_SINGULAR_VALUES;
-    case LargeResult::kLeft:
-      return v1::LARGE_FACTOR_LEFT_VECTORS;
-    case LargeResult::kRight:
-      return v1::LARGE_FACTOR_RIGHT_VECTORS_ADJOINT;
-  }
-  return v1::LARGE_FACTOR_UNSPECIFIED;
 }
 
 v1::MatrixStatus status_of(const LargeOutcome& outcome) {
@@ -205,7 +198,7 @@ grpc::Slice slice_of(const LargeResultChunk& chunk) {
 
 grpc::ByteBuffer encode_chunk(const LargeResultChunk& from) {
   v1::LargeFactorChunk head;
-  head.set_factor(wire_result(from.result));
+  head.set_factor(to_wire<v1::LargeFactor>(from.result));
   head.set_offset(from.offset);
   head.set_crc32c(crc32c(0, from.data, from.bytes));
   MessageBuilder chunk;

@@ -1,28 +1,16 @@
 #include "server/rpc/codec/message_builder.h"
 
-#include <google/protobuf/io/coded_stream.h>
-
-#include <cstdint>
 #include <utility>
+
+#include "wire/fields.h"
 
 namespace svdserve::server {
 namespace {
 
-using google::protobuf::io::CodedOutputStream;
-
 // Up to this size bytes are copied beside the other fields: a slice of their own costs the transport more.
 constexpr size_t kCopied = 512;
 
-constexpr uint32_t kLengthDelimited = 2;
-
 }  // namespace
-
-void MessageBuilder::append_head(int field, size_t bytes) {
-  uint8_t buffer[20];
-  uint8_t* end = CodedOutputStream::WriteVarint32ToArray(static_cast<uint32_t>(field) << 3 | kLengthDelimited, buffer);
-  end = CodedOutputStream::WriteVarint64ToArray(bytes, end);
-  tail_.append(reinterpret_cast<const char*>(buffer), static_cast<size_t>(end - buffer));
-}
 
 void MessageBuilder::flush_tail() {
   if (tail_.empty()) return;
@@ -38,7 +26,7 @@ void MessageBuilder::share(grpc::Slice slice) {
 }
 
 void MessageBuilder::append_slice(int field, const grpc::Slice& slice, size_t begin, size_t end) {
-  append_head(field, end - begin);
+  wire::append_head(&tail_, field, end - begin);
   if (end - begin <= kCopied) {
     tail_.append(reinterpret_cast<const char*>(slice.begin()) + begin, end - begin);
   } else {
@@ -47,7 +35,7 @@ void MessageBuilder::append_slice(int field, const grpc::Slice& slice, size_t be
 }
 
 void MessageBuilder::append_message(int field, MessageBuilder message) {
-  append_head(field, message.size());
+  wire::append_head(&tail_, field, message.size());
   for (grpc::Slice& slice : message.slices_) share(std::move(slice));
   tail_.append(message.tail_);
 }

@@ -27,7 +27,6 @@ class MessageBuilder {
   grpc::ByteBuffer build();
 
  private:
-  void append_head(int field, size_t bytes);
   void share(grpc::Slice slice);
   void flush_tail();
 

@@ -1,34 +1,79 @@
-// The wire's enumerations and the engine's, one into the other. Nothing: the wire's number names none that is known.
+// Enumerations of the engine and the server on the wire: where their numbers begin (wire/enums.h).
 #ifndef SVDSERVE_SERVER_RPC_CODEC_WIRE_ENUMS_H_
 #define SVDSERVE_SERVER_RPC_CODEC_WIRE_ENUMS_H_
 
 #include <svdserve/v1/svd_service.pb.h>
 
-#include <optional>
 #include <string>
 
+#include "absl/strings/str_cat.h"
 #include "engine/large_engine.h"
 #include "engine/options.h"
 #include "engine/problem.h"
 #include "engine/result.h"
+#include "server/large/large_memory.h"
+#include "server/respond/certificate.h"
+#include "wire/enums.h"
+
+namespace svdserve::wire {
+
+template <>
+inline constexpr EnumRange<DType> kRange<DType> = {1, DType::kC128};
+static_assert(has_numbers<DType>(v1::DATA_TYPE_F32, v1::DataType_MAX));
+
+template <>
+inline constexpr EnumRange<Order> kRange<Order> = {1, Order::kColumnMajor};
+static_assert(has_numbers<Order>(v1::MEMORY_ORDER_ROW_MAJOR, v1::MemoryOrder_MAX));
+
+template <>
+inline constexpr EnumRange<Method> kRange<Method> = {1, Method::kJacobi};
+static_assert(has_numbers<Method>(v1::METHOD_AUTO, v1::Method_MAX));
+
+template <>
+inline constexpr EnumRange<Vectors> kRange<Vectors> = {1, Vectors::kFull};
+static_assert(has_numbers<Vectors>(v1::VECTORS_NONE, v1::Vectors_MAX));
+
+template <>
+inline constexpr EnumRange<PivotStrategy> kRange<PivotStrategy> = {0, PivotStrategy::kReverseColumnCyclic};
+static_assert(has_numbers<PivotStrategy>(v1::PIVOT_STRATEGY_UNSPECIFIED, v1::PivotStrategy_MAX));
+
+template <>
+inline constexpr EnumRange<BlockVariant> kRange<BlockVariant> = {0, BlockVariant::kFullBlock};
+static_assert(has_numbers<BlockVariant>(v1::BLOCK_VARIANT_UNSPECIFIED, v1::BlockVariant_MAX));
+
+template <>
+inline constexpr EnumRange<server::CertificateScope> kRange<server::CertificateScope> = {
+    1, server::CertificateScope::kMatrix};
+static_assert(has_numbers<server::CertificateScope>(v1::CERTIFICATE_SCOPE_NONE, v1::CertificateScope_MAX));
+
+// kOk is never sent.
+template <>
+inline constexpr EnumRange<MatrixStatus> kRange<MatrixStatus> = {0, MatrixStatus::kOutOfRange};
+static_assert(has_numbers<MatrixStatus>(v1::MATRIX_STATUS_UNSPECIFIED, v1::MatrixStatus_MAX));
+
+// The stages before these are the server's own.
+template <>
+inline constexpr EnumRange<LargeStage> kRange<LargeStage> = {v1::LARGE_STAGE_PREPARE, LargeStage::kFinish};
+static_assert(has_numbers<LargeStage>(v1::LARGE_STAGE_PREPARE, v1::LargeStage_MAX));
+
+template <>
+inline constexpr EnumRange<server::LargeResult> kRange<server::LargeResult> = {1, server::LargeResult::kRight};
+static_assert(has_numbers<server::LargeResult>(v1::LARGE_FACTOR_SINGULAR_VALUES, v1::LargeFactor_MAX));
+
+}  // namespace svdserve::wire
 
 namespace svdserve::server {
 
-std::optional<DType> to_dtype(v1::DataType type);
-std::optional<Order> to_order(v1::MemoryOrder order);
-std::optional<Method> to_method(v1::Method method);
-// UNSPECIFIED is `unspecified`.
-std::optional<Vectors> to_vectors(v1::Vectors vectors, Vectors unspecified);
-std::optional<PivotStrategy> to_strategy(v1::PivotStrategy strategy);
-std::optional<BlockVariant> to_variant(v1::BlockVariant variant);
+// The proto's value for one of the code.
+template <class Proto, class E>
+constexpr Proto to_wire(E value) {
+  return static_cast<Proto>(wire::number_of(value));
+}
 
-// The error text for a number that none of these knows: "unknown method 7", or, of 0, that the field must be set.
-std::string unknown(const char* what, int number);
-
-v1::Method to_wire(Method method);
-// UNSPECIFIED: all is well.
-v1::MatrixStatus to_wire(MatrixStatus status);
-v1::LargeStage to_wire(LargeStage stage);
+// The words of an error for a number that no value has; `what`: such as "data type".
+inline std::string unknown(const char* what, int number) {
+  return number == 0 ? absl::StrCat("must be set to a ", what) : absl::StrCat("unknown ", what, " ", number);
+}
 
 }  // namespace svdserve::server
 #endif  // SVDSERVE_SERVER_RPC_CODEC_WIRE_ENUMS_H_

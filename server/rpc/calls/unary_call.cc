@@ -1,4 +1,4 @@
-#include "server/rpc/calls/decompose_call.h"
+#include "server/rpc/calls/unary_call.h"
 
 #include <algorithm>
 #include <limits>
@@ -42,23 +42,24 @@ Error cancelled_error() {
   return {absl::StatusCode::kCancelled, Reason::kCancelled, "the call was cancelled before its message came", "", {}};
 }
 
-Error no_message_error() {
-  return {absl::StatusCode::kInvalidArgument, Reason::kInvalidField, "the call carries no DecomposeRequest", "", {}};
+Error no_message_error(const char* request) {
+  return {
+      absl::StatusCode::kInvalidArgument, Reason::kInvalidField, absl::StrCat("the call carries no ", request), "", {}};
 }
 
 }  // namespace
 
-grpc::ServerReadReactor<grpc::ByteBuffer>* DecomposeCall::handle(const HandlerContext* context,
-                                                                 grpc::CallbackServerContext* call,
-                                                                 grpc::ByteBuffer* reply) {
-  auto* const mine = new DecomposeCall(context, call, reply);
+grpc::ServerReadReactor<grpc::ByteBuffer>* UnaryCall::handle(const UnaryCodec& codec, const HandlerContext* context,
+                                                             grpc::CallbackServerContext* call,
+                                                             grpc::ByteBuffer* reply) {
+  auto* const mine = new UnaryCall(codec, context, call, reply);
   mine->start();
   return mine;
 }
 
 // --- the claim ----------------------------------------------------------------------------------
 
-void DecomposeCall::start() {
+void UnaryCall::start() {
   arrival_ = context_->clock->now();
   deadline_ = deadline_of(*call_, arrival_);
   peer_ = context_->peer(*call_);
@@ -91,18 +92,18 @@ void DecomposeCall::start() {
   }
 }
 
-void DecomposeCall::on_admitted(Reservation reservation) {
+void UnaryCall::on_admitted(Reservation reservation) {
   room_ = std::move(reservation);
   await_client(true);
   StartRead(&message_);
 }
 
-void DecomposeCall::on_refused(Error error) {
+void UnaryCall::on_refused(Error error) {
   context_->recorder->refused(error.reason);
   refuse(std::move(error));
 }
 
-void DecomposeCall::OnCancel() {
+void UnaryCall::OnCancel() {
   RequestHandle handle;
   {
     MutexLock lock(&mu_);
@@ -118,13 +119,13 @@ void DecomposeCall::OnCancel() {
 
 // --- the message --------------------------------------------------------------------------------
 
-void DecomposeCall::OnReadDone(bool ok) {
+void UnaryCall::OnReadDone(bool ok) {
   await_client(false);
   if (!ok) {
-    refuse(call_->IsCancelled() ? cancelled_error() : no_message_error());
+    refuse(call_->IsCancelled() ? cancelled_error() : no_message_error(codec_.request));
     return;
   }
-  DecodedRequest decoded = decode_request(&message_, context_->memory);
+  DecodedRequest decoded = codec_.decode(&message_, context_->memory);
   labels_ = decoded.labels;
   if (!decoded.error.ok()) {
     refuse(std::move(decoded.error));
@@ -133,7 +134,7 @@ void DecomposeCall::OnReadDone(bool ok) {
   submit(std::move(decoded));
 }
 
-void DecomposeCall::submit(DecodedRequest decoded) {
+void UnaryCall::submit(DecodedRequest decoded) {
   memory_ = std::move(decoded.memory);
   memory_->hold(std::move(room_));
   RequestHandle handle = submit_decoded(context_->pipeline, &decoded, peer_, arrival_, deadline_,
@@ -149,9 +150,9 @@ void DecomposeCall::submit(DecodedRequest decoded) {
 
 // --- the reply ----------------------------------------------------------------------------------
 
-void DecomposeCall::on_answer(const Outcome& outcome) {
+void UnaryCall::on_answer(const Outcome& outcome) {
   if (outcome.error.ok()) {
-    grpc::ByteBuffer message = encode_response(outcome, *memory_);
+    grpc::ByteBuffer message = codec_.encode(outcome, *memory_);
     reply_->Swap(&message);
   }
   // Recorded before the reply leaves: who has an answer finds it counted.
@@ -162,25 +163,25 @@ void DecomposeCall::on_answer(const Outcome& outcome) {
   reply(to_status(outcome.error));
 }
 
-void DecomposeCall::refuse(Error error) {
+void UnaryCall::refuse(Error error) {
   Answer refusal;
   refusal.error = std::move(error);
   room_ = Reservation();
   on_answer(refusal);
 }
 
-void DecomposeCall::reply(const grpc::Status& status) {
+void UnaryCall::reply(const grpc::Status& status) {
   await_client(true);
   Finish(status);
 }
 
-void DecomposeCall::await_client(bool waits) {
+void UnaryCall::await_client(bool waits) {
   const absl::Time since = waits ? context_->clock->now() : absl::InfiniteFuture();
   MutexLock lock(&mu_);
   client_due_since_ = since;
 }
 
-void DecomposeCall::cut_off_if_stalled(absl::Time now, absl::Duration timeout) {
+void UnaryCall::cut_off_if_stalled(absl::Time now, absl::Duration timeout) {
   {
     MutexLock lock(&mu_);
     if (now - client_due_since_ <= timeout) return;
@@ -194,7 +195,7 @@ void DecomposeCall::cut_off_if_stalled(absl::Time now, absl::Duration timeout) {
                   {}});
 }
 
-void DecomposeCall::OnDone() {
+void UnaryCall::OnDone() {
   if (registered_) context_->calls->remove(this);
   delete this;
 }

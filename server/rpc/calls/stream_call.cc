@@ -1,4 +1,4 @@
-#include "server/rpc/calls/decompose_stream_call.h"
+#include "server/rpc/calls/stream_call.h"
 
 #include <algorithm>
 #include <utility>
@@ -7,14 +7,14 @@
 #include "server/rpc/calls/cut_off.h"
 
 namespace svdserve::server {
-struct DecomposeStreamCall::InFlight {
+struct StreamCall::InFlight {
   uint64_t id = 0;
   RequestLabels labels;
   std::shared_ptr<WireMemory> memory;
   absl::Time arrival;
 };
 
-void DecomposeStreamCall::start() {
+void StreamCall::start() {
   self_ = shared_from_this();
   peer_ = context_->peer(*call_);
   const Error error = context_->calls->add(CallKind::kStream, peer_, this);
@@ -31,7 +31,7 @@ void DecomposeStreamCall::start() {
   }
 }
 
-void DecomposeStreamCall::close(const grpc::Status& status) {
+void StreamCall::close(const grpc::Status& status) {
   {
     MutexLock lock(&act_mu_);
     if (final_status_.ok()) final_status_ = status;
@@ -39,7 +39,7 @@ void DecomposeStreamCall::close(const grpc::Status& status) {
   act(stream_.on_reads_closed());
 }
 
-void DecomposeStreamCall::cut_off_if_stalled(absl::Time now, absl::Duration timeout) {
+void StreamCall::cut_off_if_stalled(absl::Time now, absl::Duration timeout) {
   MutexLock lock(&act_mu_);
   if (finished_ || broken_) return;
   const bool takes_nothing = now - writing_since_ > timeout;
@@ -52,7 +52,7 @@ void DecomposeStreamCall::cut_off_if_stalled(absl::Time now, absl::Duration time
            {}});
 }
 
-void DecomposeStreamCall::act(Stream::Next next) {
+void StreamCall::act(Stream::Next next) {
   MutexLock lock(&act_mu_);
   if (finished_) return;
   if (next.write) {
@@ -70,7 +70,7 @@ void DecomposeStreamCall::act(Stream::Next next) {
   }
 }
 
-void DecomposeStreamCall::OnReadDone(bool ok) {
+void StreamCall::OnReadDone(bool ok) {
   const auto self = self_;
   if (!ok) {
     act(stream_.on_reads_closed());
@@ -81,7 +81,7 @@ void DecomposeStreamCall::OnReadDone(bool ok) {
     MutexLock lock(&act_mu_);
     heard_ = arrival;
   }
-  DecodedRequest decoded = decode_stream_request(&incoming_, context_->memory);
+  DecodedRequest decoded = codec_.decode(&incoming_, context_->memory);
   if (!decoded.is_message) {
     // There is no id to answer: the stream cannot go on, but what is in flight is still answered.
     context_->recorder->request_finished(decoded.labels, decoded.error.code);
@@ -91,7 +91,7 @@ void DecomposeStreamCall::OnReadDone(bool ok) {
   submit_request(std::move(decoded), arrival);
 }
 
-void DecomposeStreamCall::submit_request(DecodedRequest decoded, absl::Time arrival) {
+void StreamCall::submit_request(DecodedRequest decoded, absl::Time arrival) {
   Stream::Next next;
   const Stream::Begun begun = stream_.on_read(decoded.request_id, &next);
   InFlight request{decoded.request_id, decoded.labels, nullptr, arrival};
@@ -123,10 +123,10 @@ void DecomposeStreamCall::submit_request(DecodedRequest decoded, absl::Time arri
   act(std::move(next));
 }
 
-DecomposeStreamCall::Outgoing DecomposeStreamCall::encode(const InFlight& request, const Outcome& outcome) const {
+StreamCall::Outgoing StreamCall::encode(const InFlight& request, const Outcome& outcome) const {
   context_->recorder->request_finished(request.labels, outcome.error.code);
   Outgoing out;
-  out.message = encode_stream_response(request.id, outcome, request.memory.get());
+  out.message = codec_.encode(request.id, outcome, request.memory.get());
   if (outcome.error.ok()) out.memory = request.memory;
   out.arrival = request.arrival;
   out.ready = request.arrival + outcome.total;
@@ -134,7 +134,7 @@ DecomposeStreamCall::Outgoing DecomposeStreamCall::encode(const InFlight& reques
   return out;
 }
 
-void DecomposeStreamCall::OnWriteDone(bool ok) {
+void StreamCall::OnWriteDone(bool ok) {
   const auto self = self_;
   {
     MutexLock lock(&act_mu_);
@@ -149,12 +149,12 @@ void DecomposeStreamCall::OnWriteDone(bool ok) {
   }
 }
 
-void DecomposeStreamCall::OnCancel() {
+void StreamCall::OnCancel() {
   const auto self = self_;
   break_off();
 }
 
-void DecomposeStreamCall::break_off() {
+void StreamCall::break_off() {
   {
     MutexLock lock(&act_mu_);
     broken_ = true;
@@ -165,7 +165,7 @@ void DecomposeStreamCall::break_off() {
   act(std::move(next));
 }
 
-void DecomposeStreamCall::OnDone() {
+void StreamCall::OnDone() {
   if (registered_) context_->calls->remove(this);
   self_.reset();  // may delete *this
 }

@@ -1,6 +1,6 @@
-// One DecomposeStream call.
-#ifndef SVDSERVE_SERVER_RPC_CALLS_DECOMPOSE_STREAM_CALL_H_
-#define SVDSERVE_SERVER_RPC_CALLS_DECOMPOSE_STREAM_CALL_H_
+// One call of a streaming RPC: requests and replies with ids.
+#ifndef SVDSERVE_SERVER_RPC_CALLS_STREAM_CALL_H_
+#define SVDSERVE_SERVER_RPC_CALLS_STREAM_CALL_H_
 
 #include <grpcpp/support/byte_buffer.h>
 #include <grpcpp/support/server_callback.h>
@@ -23,12 +23,13 @@ namespace svdserve::server {
 //   1. gRPC is told to read, write or finish under act_mu_ alone, and nothing after finish: answers come from any
 //      thread, and one that lost a race against a cancellation must not touch a finished call.
 //   2. The pipeline is never called under act_mu_: it may answer before it returns.
-class DecomposeStreamCall final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>,
-                                  public std::enable_shared_from_this<DecomposeStreamCall>,
-                                  private OpenCall {
+class StreamCall final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>,
+                         public std::enable_shared_from_this<StreamCall>,
+                         private OpenCall {
  public:
-  DecomposeStreamCall(const HandlerContext* context, grpc::CallbackServerContext* call)
-      : context_(context), call_(call), stream_(context->max_stream_requests) {}
+  // `codec` is static.
+  StreamCall(const StreamCodec& codec, const HandlerContext* context, grpc::CallbackServerContext* call)
+      : codec_(codec), context_(context), call_(call), stream_(context->max_stream_requests) {}
 
   // Called by the handler, once. The reactor belongs to gRPC from now on.
   void start();
@@ -57,6 +58,7 @@ class DecomposeStreamCall final : public grpc::ServerBidiReactor<grpc::ByteBuffe
   void submit_request(DecodedRequest decoded, absl::Time arrival);
   Outgoing encode(const InFlight& request, const Outcome& outcome) const;
 
+  const StreamCodec& codec_;
   const HandlerContext* const context_;
   grpc::CallbackServerContext* const call_;  // lives until OnDone()
   Stream stream_;
@@ -70,8 +72,8 @@ class DecomposeStreamCall final : public grpc::ServerBidiReactor<grpc::ByteBuffe
   grpc::Status final_status_ ABSL_GUARDED_BY(act_mu_);
   Peer peer_;
   bool registered_ = false;
-  std::shared_ptr<DecomposeStreamCall> self_;
+  std::shared_ptr<StreamCall> self_;
 };
 
 }  // namespace svdserve::server
-#endif  // SVDSERVE_SERVER_RPC_CALLS_DECOMPOSE_STREAM_CALL_H_
+#endif  // SVDSERVE_SERVER_RPC_CALLS_STREAM_CALL_H_

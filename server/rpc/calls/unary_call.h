@@ -1,8 +1,8 @@
-// One Decompose call. On the wire it is unary; it is served as a stream of one message, because a handler of a unary
+// One call of a unary RPC. On the wire it is unary; it is served as a stream of one message, because a handler of a unary
 // call sees the message only after all of it was received. So the call claims memory first, and the transport's window
 // holds the client back until the ledger has room (server/decisions/0102-memory-before-admission.md).
-#ifndef SVDSERVE_SERVER_RPC_CALLS_DECOMPOSE_CALL_H_
-#define SVDSERVE_SERVER_RPC_CALLS_DECOMPOSE_CALL_H_
+#ifndef SVDSERVE_SERVER_RPC_CALLS_UNARY_CALL_H_
+#define SVDSERVE_SERVER_RPC_CALLS_UNARY_CALL_H_
 
 #include <grpcpp/support/byte_buffer.h>
 #include <grpcpp/support/server_callback.h>
@@ -24,12 +24,10 @@ namespace svdserve::server {
 // Invariants:
 //   1. Finish() is called once: by whoever ends the step that the call is in.
 //   2. mu_ is a leaf: nothing is called under it.
-class DecomposeCall final : public grpc::ServerReadReactor<grpc::ByteBuffer>,
-                            private AdmissionWaiter,
-                            private OpenCall {
+class UnaryCall final : public grpc::ServerReadReactor<grpc::ByteBuffer>, private AdmissionWaiter, private OpenCall {
  public:
-  // The handler. `reply` belongs to gRPC and lives until the reactor is done.
-  static grpc::ServerReadReactor<grpc::ByteBuffer>* handle(const HandlerContext* context,
+  // The handler. `codec` is static; `reply` belongs to gRPC and lives until the reactor is done.
+  static grpc::ServerReadReactor<grpc::ByteBuffer>* handle(const UnaryCodec& codec, const HandlerContext* context,
                                                            grpc::CallbackServerContext* call, grpc::ByteBuffer* reply);
 
   void OnReadDone(bool ok) override;
@@ -38,8 +36,9 @@ class DecomposeCall final : public grpc::ServerReadReactor<grpc::ByteBuffer>,
   void OnDone() override;
 
  private:
-  DecomposeCall(const HandlerContext* context, grpc::CallbackServerContext* call, grpc::ByteBuffer* reply)
-      : context_(context), call_(call), reply_(reply) {}
+  UnaryCall(const UnaryCodec& codec, const HandlerContext* context, grpc::CallbackServerContext* call,
+            grpc::ByteBuffer* reply)
+      : codec_(codec), context_(context), call_(call), reply_(reply) {}
 
   void start();
   void on_admitted(Reservation reservation) override;
@@ -54,6 +53,7 @@ class DecomposeCall final : public grpc::ServerReadReactor<grpc::ByteBuffer>,
   // From now on the client has to do something: to send its message, or to take the reply.
   void await_client(bool waits);
 
+  const UnaryCodec& codec_;
   const HandlerContext* const context_;
   grpc::CallbackServerContext* const call_;
   grpc::ByteBuffer* const reply_;
@@ -71,4 +71,4 @@ class DecomposeCall final : public grpc::ServerReadReactor<grpc::ByteBuffer>,
 };
 
 }  // namespace svdserve::server
-#endif  // SVDSERVE_SERVER_RPC_CALLS_DECOMPOSE_CALL_H_
+#endif  // SVDSERVE_SERVER_RPC_CALLS_UNARY_CALL_H_

@@ -1,0 +1,137 @@
+// Both ends of the wire agree: numbers and names of enumerations with the proto, sizes of planes with each other.
+#include <google/protobuf/descriptor.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_replace.h"
+#include "absl/strings/strip.h"
+#include "client/cpp/large.h"
+#include "client/cpp/types.h"
+#include "client/cpp/wire/wire_values.h"
+#include "engine/large_engine.h"
+#include "engine/planner.h"
+#include "server/rpc/codec/wire_enums.h"
+#include "wire/planes.h"
+
+namespace svdserve {
+namespace {
+
+// "row-cyclic" for PIVOT_STRATEGY_ROW_CYCLIC; empty where the enumeration has no such number.
+std::string contract_name(const google::protobuf::EnumDescriptor* contract, const std::string& prefix, int number) {
+  const auto* const value = contract->FindValueByNumber(number);
+  if (value == nullptr) return "";
+  std::string name(absl::StripPrefix(value->name(), prefix));
+  return absl::StrReplaceAll(absl::AsciiStrToLower(name), {{"_", "-"}});
+}
+
+// The names of all values of E are those of the contract, but for the value 0 of the wire, which means "auto".
+template <class E>
+void expect_names(const google::protobuf::EnumDescriptor* contract, const std::string& prefix) {
+  const auto& range = wire::kRange<E>;
+  for (int i = 0; i <= static_cast<int>(range.last); ++i) {
+    const E value = static_cast<E>(i);
+    const int number = wire::number_of(value);
+    const std::string own = absl::StrReplaceAll(std::string(name(value)), {{"_", "-"}, {" ", "-"}});
+    EXPECT_EQ(own, number == 0 ? "auto" : contract_name(contract, prefix, number)) << contract->name() << i;
+  }
+  EXPECT_EQ(wire::value_of<E>(wire::number_of(range.last) + 1), std::nullopt);
+  EXPECT_EQ(wire::value_of<E>(-1), std::nullopt);
+}
+
+TEST(WireAgreement, EnumerationsOfTheServerAreNamedAsInTheContract) {
+  expect_names<DType>(v1::DataType_descriptor(), "DATA_TYPE_");
+  expect_names<Method>(v1::Method_descriptor(), "METHOD_");
+  expect_names<PivotStrategy>(v1::PivotStrategy_descriptor(), "PIVOT_STRATEGY_");
+  expect_names<BlockVariant>(v1::BlockVariant_descriptor(), "BLOCK_VARIANT_");
+  expect_names<LargeStage>(v1::LargeStage_descriptor(), "LARGE_STAGE_");
+}
+
+TEST(WireAgreement, EnumerationsOfTheClientAreNamedAsInTheContract) {
+  expect_names<client::DataType>(v1::DataType_descriptor(), "DATA_TYPE_");
+  expect_names<client::Method>(v1::Method_descriptor(), "METHOD_");
+  expect_names<client::PivotStrategy>(v1::PivotStrategy_descriptor(), "PIVOT_STRATEGY_");
+  expect_names<client::BlockVariant>(v1::BlockVariant_descriptor(), "BLOCK_VARIANT_");
+  expect_names<client::LargeStage>(v1::LargeStage_descriptor(), "LARGE_STAGE_");
+}
+
+TEST(WireAgreement, UnknownMethodsAreKeptAsNumbers) {
+  using client::Method;
+  const Method newer = client::internal::kept_value(9, Method::kAuto);
+  EXPECT_EQ(name(newer), "method 9");
+  EXPECT_EQ(wire::number_of(newer), 9);
+  EXPECT_EQ(client::internal::kept_value(v1::METHOD_JACOBI, Method::kAuto), Method::kJacobi);
+  EXPECT_EQ(client::internal::kept_value(0, Method::kAuto), Method::kAuto);
+  EXPECT_EQ(client::internal::kept_value(1000, Method::kAuto), Method::kAuto);
+}
+
+// One question in the words of both ends.
+struct Question {
+  Options server;
+  client::ComputeOptions client;
+};
+
+std::vector<Question> questions() {
+  std::vector<Question> all(1);
+  for (const int64_t top_k : {0, 2}) {
+    Question thin;
+    thin.server.vectors = Vectors::kThin;
+    thin.client.vectors = client::Vectors::kThin;
+    thin.server.top_k = thin.client.top_k = top_k;
+    thin.server.certificate = true;
+    thin.client.certificate = client::CertificateScope::kMatrix;
+    all.push_back(thin);
+  }
+  Question full;
+  full.server.vectors = Vectors::kFull;
+  full.client.vectors = client::Vectors::kFull;
+  all.push_back(full);
+  Question numbers;
+  numbers.server.values = false;
+  numbers.server.mimo = {.capacity = true,
+                         .water_filling = true,
+                         .stream_snr = true,
+                         .condition_number = true,
+                         .effective_rank = true,
+                         .threshold_rank = true,
+                         .rank_threshold = 0.5,
+                         .snr_db = {0, 10, 20},
+                         .group = 2,
+                         .precoder_columns = 2,
+                         .combiner_columns = 1};
+  numbers.client.mimo = client::MimoOptions{.capacity = true,
+                                            .water_filling = true,
+                                            .stream_snr = true,
+                                            .condition_number = true,
+                                            .effective_rank = true,
+                                            .rank_threshold = 0.5,
+                                            .snr_db = {0, 10, 20},
+                                            .group_size = 2,
+                                            .precoder_columns = 2,
+                                            .combiner_columns = 1};
+  all.push_back(numbers);
+  return all;
+}
+
+TEST(WireAgreement, BothEndsReckonWithTheSameSizesOfPlanes) {
+  for (const Question& q : questions()) {
+    for (const DType dtype : {DType::kF32, DType::kF64, DType::kC64, DType::kC128}) {
+      for (const auto& [rows, cols] : {std::pair<int64_t, int64_t>{4, 4}, {5, 3}, {3, 7}}) {
+        const auto made = make_plan({rows, cols, dtype, Order::kRowMajor}, q.server);
+        ASSERT_TRUE(made.plan) << made.error.message;
+        client::Batch batch{.rows = rows, .cols = cols, .count = 6};
+        batch.data_type = static_cast<client::DataType>(dtype);
+        for (int p = 0; p < kPlanes; ++p) {
+          const auto group = static_cast<size_t>(made.plan->outputs.group);
+          EXPECT_EQ(plane_bytes(made.plan->problem, made.plan->outputs, static_cast<Plane>(p)) * (6 / group),
+                    static_cast<size_t>(client::plane_bytes(batch, q.client, static_cast<client::Plane>(p), 6)))
+              << "plane " << p << " of " << rows << " x " << cols;
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace svdserve

@@ -1,0 +1,62 @@
+// The planes of a reply to a batch: where each is in a DecomposeResponse, and how many numbers it has. The order is that
+// of Plane, of the engine and of the C++ client.
+#ifndef SVDSERVE_WIRE_PLANES_H_
+#define SVDSERVE_WIRE_PLANES_H_
+
+#include <svdserve/v1/svd_service.pb.h>
+
+#include <array>
+#include <cstdint>
+
+namespace svdserve::wire {
+
+// The sizes that a plane's depend on. Of a batch of m x n matrices, k = min(m, n).
+struct PlaneExtents {
+  int64_t one = 1;
+  int64_t three = 3;          // residual and two orthogonalities
+  int64_t rows = 0;           // m
+  int64_t cols = 0;           // n
+  int64_t streams = 0;        // k
+  int64_t values = 0;         // singular values of a matrix in the reply
+  int64_t left_columns = 0;   // of U in the reply
+  int64_t right_columns = 0;  // of V in the reply
+  int64_t snrs = 0;
+};
+using Extent = int64_t PlaneExtents::*;
+
+// One plane: height x width numbers for each matrix or each group of them.
+struct PlaneOnWire {
+  Extent height, width;
+  bool has_elements;      // numbers of the matrices' type; else of its real type
+  bool of_group;          // for each group of matrices; else for each matrix
+  int message;            // the field of the response that holds the plane's message; 0: the response itself
+  int field;              // of the plane in that message
+  int columns_field = 0;  // the field instead of it where leading columns were asked for, not U and V^H; 0: the same
+
+  constexpr int field_of(bool has_vectors) const { return has_vectors || columns_field == 0 ? field : columns_field; }
+};
+
+// One row a plane.
+inline constexpr auto kPlanesOnWire = [] {
+  using E = PlaneExtents;
+  using R = v1::DecomposeResponse;
+  using M = v1::MimoResult;
+  constexpr int kMimo = R::kMimoFieldNumber, kCertificate = R::kCertificateFieldNumber;
+  constexpr bool kElements = true, kNumbers = false, kGroup = true, kMatrix = false;
+  return std::to_array<PlaneOnWire>({
+      {&E::values, &E::one, kNumbers, kMatrix, 0, R::kSingularValuesFieldNumber},
+      {&E::rows, &E::left_columns, kElements, kMatrix, 0, R::kLeftVectorsFieldNumber, R::kCombinersFieldNumber},
+      {&E::right_columns, &E::cols, kElements, kMatrix, 0, R::kRightVectorsAdjointFieldNumber,
+       R::kPrecodersFieldNumber},
+      {&E::snrs, &E::one, kNumbers, kGroup, kMimo, M::kCapacityFieldNumber},
+      {&E::snrs, &E::one, kNumbers, kGroup, kMimo, M::kWaterFillingFieldNumber},
+      {&E::snrs, &E::streams, kNumbers, kMatrix, kMimo, M::kStreamSnrFieldNumber},
+      {&E::one, &E::one, kNumbers, kMatrix, kMimo, M::kConditionNumberFieldNumber},
+      {&E::one, &E::one, kNumbers, kMatrix, kMimo, M::kEffectiveRankFieldNumber},
+      {&E::one, &E::one, kNumbers, kMatrix, kMimo, M::kThresholdRankFieldNumber},
+      {&E::three, &E::one, kNumbers, kMatrix, kCertificate, v1::Certificate::kEachMatrixFieldNumber},
+  });
+}();
+
+}  // namespace svdserve::wire
+#endif  // SVDSERVE_WIRE_PLANES_H_
