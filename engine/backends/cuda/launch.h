@@ -25,7 +25,8 @@
 #include "engine/backends/cuda/tall/join_registers.h"
 #include "engine/backends/cuda/tall/tall_kernels.h"
 #include "engine/backends/cuda/tall/tall_registers.h"
-#include "engine/backends/cuda_door/plugin_abi.h"
+#include "engine/cuda_outcome.h"
+#include "engine/planner.h"
 #include "engine/vector_layout.h"
 
 namespace svdserve::cuda {
@@ -37,31 +38,16 @@ inline int team_block(int threads, int team_bytes) {
   return block;
 }
 
-inline Problem problem_of(const SvdserveCudaPlan& plan) {
-  return {plan.rows, plan.cols, static_cast<DType>(plan.dtype), static_cast<Order>(plan.order)};
-}
-
-// The outputs that the layout of vectors depends on.
-inline Outputs outputs_of(const SvdserveCudaPlan& plan) {
-  Outputs o;
-  o.left_columns = plan.outputs.left_columns;
-  o.right_columns = plan.outputs.right_columns;
-  o.right_adjoint = plan.outputs.right_adjoint != 0;
-  o.fix_phases = plan.outputs.fix_phases != 0;
-  o.certificate = plan.outputs.certificate != 0;
-  return o;
-}
-
 template <class E>
 class Launcher {
  public:
   using T = typename E::Scalar;
 
-  explicit Launcher(const SvdserveCudaPlan& plan)
+  explicit Launcher(const Plan& plan)
       : plan_(plan),
-        method_(static_cast<Method>(plan.method)),
-        k_(static_cast<int>(std::min(plan.rows, plan.cols))),
-        long_side_(std::max(plan.rows, plan.cols)),
+        method_(plan.method),
+        k_(static_cast<int>(values_per_matrix(plan.problem))),
+        long_side_(std::max(plan.problem.rows, plan.problem.cols)),
         tile_rows_(static_cast<int>(is_large() ? long_side_ : std::min<int64_t>(long_side_, kTileRows))),
         tiles_(static_cast<int>((long_side_ + tile_rows_ - 1) / tile_rows_)) {}
 
@@ -71,7 +57,7 @@ class Launcher {
     return carver.used();
   }
 
-  cudaError_t launch(const SvdserveCudaBatch& batch, int device, cudaStream_t stream) const {
+  cudaError_t launch(const DeviceBatch& batch, int device, cudaStream_t stream) const {
     Launch launch{device, stream};
     Carver carver(batch.workspace);
     const Workspace w = carve(&carver, batch.count);
@@ -79,10 +65,10 @@ class Launcher {
                        nullptr,
                        batch.count,
                        k_,
-                       plan_.order == static_cast<int32_t>(Order::kRowMajor),
+                       plan_.problem.order == Order::kRowMajor,
                        static_cast<T>(plan_.tolerance),
                        plan_.max_sweeps,
-                       gives_all_values() ? static_cast<T*>(batch.planes[0]) : w.values,
+                       gives_all_values() ? static_cast<T*>(batch.planes[Plane::kValues]) : w.values,
                        batch.statuses,
                        batch.exception_counts};
     if (!square()) {
@@ -104,7 +90,7 @@ class Launcher {
       k_ <= kSmallTeamColumns ? by_teams<kSmallTeam>(&launch, call, w) : by_teams<kLargeTeam>(&launch, call, w);
     }
     if (!gives_all_values()) copy_leading_values(&launch, call, batch);
-    if (launch.error == cudaSuccess && wants_answers(plan_.outputs)) {
+    if (launch.error == cudaSuccess && plan_.outputs.answers()) {
       launch.error = launch_answers(plan_, batch, call.values, stream);
     }
     return launch.error;
@@ -125,29 +111,31 @@ class Launcher {
   };
 
   bool with_vectors() const { return plan_.outputs.left_columns > 0 || plan_.outputs.right_columns > 0; }
-  bool staged() const { return is_staged(problem_of(plan_), outputs_of(plan_)); }
+  bool staged() const { return is_staged(plan_.problem, plan_.outputs); }
   // Columns of X that are made.
   int64_t x_columns() const {
-    return staged() ? k_ : plan_.cols > plan_.rows ? plan_.outputs.right_columns : plan_.outputs.left_columns;
+    return staged()                                  ? k_
+           : plan_.problem.cols > plan_.problem.rows ? plan_.outputs.right_columns
+                                                     : plan_.outputs.left_columns;
   }
   // Too large for teams: a block a matrix.
   bool is_large() const { return k_ > kLargestReproducible; }
   // Whether X is made, and is Q times something.
-  bool keeps_large() const { return !square() && x_columns() > 0; }
+  bool keeps_factors() const { return !square() && x_columns() > 0; }
   // Y needs no finishing but for phases.
   bool finishes() const { return x_columns() > 0; }
   FinishPlan finishing(int64_t count) const {
     return finish_plan<E>(k_, static_cast<int>(long_side_), static_cast<int>(x_columns()), count);
   }
   bool gives_all_values() const { return plan_.outputs.values == k_; }
-  void copy_leading_values(Launch* launch, const SquareCall<T>& call, const SvdserveCudaBatch& batch) const {
+  void copy_leading_values(Launch* launch, const SquareCall<T>& call, const DeviceBatch& batch) const {
     const size_t row = sizeof(T) * static_cast<size_t>(plan_.outputs.values);
     if (launch->error != cudaSuccess || row == 0 || call.count == 0) return;
-    launch->error = cudaMemcpy2DAsync(batch.planes[0], row, call.values, sizeof(T) * k_, row,
+    launch->error = cudaMemcpy2DAsync(batch.planes[Plane::kValues], row, call.values, sizeof(T) * k_, row,
                                       static_cast<size_t>(call.count), cudaMemcpyDeviceToDevice, launch->stream);
   }
 
-  bool square() const { return plan_.rows == plan_.cols; }
+  bool square() const { return plan_.problem.rows == plan_.problem.cols; }
   static constexpr bool fits_registers(int k) {
     return k <= kLargestFixedSize && k * k * static_cast<int>(sizeof(E)) <= kLargestRegisterMatrixBytes;
   }
@@ -162,10 +150,10 @@ class Launcher {
     if (!square()) {
       w.exponents = carver->take<T>(count * k_);
       w.triangles = reinterpret_cast<T*>(carver->template take<E>(count * tiles_ * k_ * k_));
-      if ((keeps_large() && !factorizes_again()) || is_large()) {
+      if ((keeps_factors() && !factorizes_again()) || is_large()) {
         w.factors = reinterpret_cast<T*>(carver->template take<E>(count * tiles_ * tile_rows_ * k_));
       }
-      if (keeps_large() || is_large()) {
+      if (keeps_factors() || is_large()) {
         w.g = carver->take<T>(count * tiles_ * 2 * k_);
         w.heads = reinterpret_cast<T*>(carver->template take<E>(count * tiles_ * k_));
       }
@@ -242,20 +230,18 @@ class Launcher {
             layout.col_stride,     static_cast<int>(layout.columns), layout.conjugate};
   }
 
-  void vectors(Launch* launch, const SquareCall<T>& square, const SvdserveCudaBatch& batch, const Workspace& w) const {
-    const VectorLayout wanted_x = long_layout(problem_of(plan_), outputs_of(plan_));
-    const VectorLayout wanted_y = short_layout(problem_of(plan_), outputs_of(plan_));
+  void vectors(Launch* launch, const SquareCall<T>& square, const DeviceBatch& batch, const Workspace& w) const {
+    const VectorLayout wanted_x = long_layout(plan_.problem, plan_.outputs);
+    const VectorLayout wanted_y = short_layout(plan_.problem, plan_.outputs);
     const VectorLayout x_layout = staged() ? staged_layout(wanted_x, k_) : wanted_x;
     const VectorLayout y_layout = staged() ? staged_layout(wanted_y, k_) : wanted_y;
-    void* const x_data = staged() ? w.staged_x : x_columns() > 0 ? batch.planes[index_of(wanted_x.plane)] : nullptr;
-    void* const y_data = staged()               ? w.staged_y
-                         : y_layout.columns > 0 ? batch.planes[index_of(wanted_y.plane)]
-                                                : nullptr;
+    void* const x_data = staged() ? w.staged_x : x_columns() > 0 ? batch.planes[wanted_x.plane] : nullptr;
+    void* const y_data = staged() ? w.staged_y : y_layout.columns > 0 ? batch.planes[wanted_y.plane] : nullptr;
     const Columns<E> x = columns_of(x_layout, x_data), y = columns_of(y_layout, y_data);
     const Columns<E> triangles{reinterpret_cast<E*>(w.triangles), k_ * k_, k_, 1, k_, false};
-    const VectorsCall<E> call{square, keeps_large() ? triangles : x, y};
+    const VectorsCall<E> call{square, keeps_factors() ? triangles : x, y};
     is_large() ? by_blocks(launch, call, w) : decompose(launch, call);
-    if (keeps_large()) {
+    if (keeps_factors()) {
       const TallCall<T> tall = tall_call(static_cast<const T*>(batch.matrices), square.count, w);
       expand(launch, tall, x);
     }
@@ -289,11 +275,12 @@ class Launcher {
     k_ <= 16 ? vectors_by_teams<16>(launch, call) : vectors_by_teams<32>(launch, call);
   }
 
-  void finish_planes(Launch* launch, const SquareCall<T>& square, const SvdserveCudaBatch& batch, const Workspace& w,
+  void finish_planes(Launch* launch, const SquareCall<T>& square, const DeviceBatch& batch, const Workspace& w,
                      const FinishVectors<T>& x, const FinishVectors<T>& y) const {
-    const bool by_rows = (plan_.order == static_cast<int32_t>(Order::kRowMajor)) == (plan_.rows >= plan_.cols);
+    const bool by_rows = (plan_.problem.order == Order::kRowMajor) == (plan_.problem.rows >= plan_.problem.cols);
     FinishCall<T> call{};
-    call.options = {k_, plan_.cols > plan_.rows, plan_.outputs.fix_phases != 0, true, plan_.outputs.certificate != 0};
+    call.options = {k_, plan_.problem.cols > plan_.problem.rows, plan_.outputs.fix_phases, true,
+                    plan_.outputs.certificate};
     call.count = square.count;
     call.x = x;
     call.y = y;
@@ -302,14 +289,14 @@ class Launcher {
     call.a = static_cast<const T*>(batch.matrices);
     call.row_stride = by_rows ? k_ : 1;
     call.col_stride = by_rows ? 1 : long_side_;
-    call.certificates = static_cast<T*>(batch.planes[index_of(Plane::kCertificate)]);
+    call.certificates = static_cast<T*>(batch.planes[Plane::kCertificate]);
     call.scratch = w.finishing;
     finish_vectors<E>(launch, finishing(square.count), call);
   }
 
   void copy_columns(Launch* launch, const E* from, const VectorLayout& wanted, int64_t count,
-                    const SvdserveCudaBatch& batch) const {
-    void* const to = batch.planes[index_of(wanted.plane)];
+                    const DeviceBatch& batch) const {
+    void* const to = batch.planes[wanted.plane];
     if (wanted.columns == 0 || to == nullptr) return;
     constexpr int kBlock = 256;
     launch->operator()<copy_columns_kernel<E>>(blocks_for(count * wanted.matrix_stride(), kBlock), kBlock, 0, from,
@@ -399,7 +386,8 @@ class Launcher {
   TallCall<T> tall_call(const T* a, int64_t count, const Workspace& w) const {
     // Consecutive elements of a row-major tall matrix are a row of it; of a row-major wide one, a column of its
     // transpose.
-    const bool rows_contiguous = (plan_.order == static_cast<int32_t>(Order::kRowMajor)) == (plan_.rows >= plan_.cols);
+    const bool rows_contiguous =
+        (plan_.problem.order == Order::kRowMajor) == (plan_.problem.rows >= plan_.problem.cols);
     return {a,
             count,
             long_side_,
@@ -457,7 +445,7 @@ class Launcher {
     }
   }
 
-  const SvdserveCudaPlan plan_;
+  const Plan plan_;
   const Method method_;
   const int k_;
   const int64_t long_side_;
@@ -466,14 +454,14 @@ class Launcher {
 
 // The functions that a translation unit of one element type defines.
 struct TypeLauncher {
-  uint64_t (*workspace_bytes)(const SvdserveCudaPlan& plan, int64_t count);
-  cudaError_t (*launch)(const SvdserveCudaPlan& plan, const SvdserveCudaBatch& batch, int device, cudaStream_t stream);
+  uint64_t (*workspace_bytes)(const Plan& plan, int64_t count);
+  cudaError_t (*launch)(const Plan& plan, const DeviceBatch& batch, int device, cudaStream_t stream);
 };
 
 template <class E>
 TypeLauncher type_launcher() {
-  return {[](const SvdserveCudaPlan& plan, int64_t count) { return Launcher<E>(plan).workspace_bytes(count); },
-          [](const SvdserveCudaPlan& plan, const SvdserveCudaBatch& batch, int device, cudaStream_t stream) {
+  return {[](const Plan& plan, int64_t count) { return Launcher<E>(plan).workspace_bytes(count); },
+          [](const Plan& plan, const DeviceBatch& batch, int device, cudaStream_t stream) {
             return Launcher<E>(plan).launch(batch, device, stream);
           }};
 }

@@ -565,7 +565,7 @@ class CudaLargeBackend {
     Work& operator=(const Work&) = delete;
     void allocate() {
       device = backend.arena_.take(device_bytes);
-      // cuSOLVER wants more than factor_bytes() foresees for some shapes, very tall ones.
+      // cuSOLVER wants more than large_device_bytes() foresees for some shapes, very tall ones.
       is_own = device == nullptr;
       if (is_own) require(cudaMalloc(&device, device_bytes), "allocating cuSOLVER's memory");
       info = backend.template take<int>(1);

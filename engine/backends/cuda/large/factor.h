@@ -7,8 +7,8 @@
 namespace svdserve::cuda {
 
 const char* large_refusal();
-uint64_t factor_bytes(const SvdserveCudaLargePlan* plan);
-void decompose_large(int32_t device, const SvdserveCudaLargePlan* plan, const SvdserveCudaLargeOperands* operands,
+uint64_t large_device_bytes(const LargePlan* plan);
+void decompose_large(int32_t device, const LargePlan* plan, const LargeOperands* operands,
                      const SvdserveCudaLargeControl* control, SvdserveCudaLargeOutcome* outcome);
 
 }  // namespace svdserve::cuda
