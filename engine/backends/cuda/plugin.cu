@@ -2,7 +2,7 @@
 #include <cstdio>
 #include <cstring>
 
-#include "engine/backends/cuda/large/factor.h"
+#include "engine/backends/cuda/large/decompose_large.h"
 #include "engine/backends/cuda/launch.h"
 #include "engine/backends/cuda_door/plugin_abi.h"
 

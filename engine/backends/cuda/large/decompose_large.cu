@@ -1,4 +1,4 @@
-#include "engine/backends/cuda/large/factor.h"
+#include "engine/backends/cuda/large/decompose_large.h"
 
 #include <algorithm>
 #include <cstdio>
@@ -35,7 +35,7 @@ void put_outcome(const LargeOutcome& from, SvdserveCudaLargeOutcome& to) {
 // The memory of one job, freed at its end.
 class JobMemory {
  public:
-  explicit JobMemory(uint64_t bytes) { require(cudaMalloc(&memory_, bytes), "allocating a factor's memory"); }
+  explicit JobMemory(uint64_t bytes) { require(cudaMalloc(&memory_, bytes), "allocating a large matrix's memory"); }
   ~JobMemory() { (void)cudaFree(memory_); }
   JobMemory(const JobMemory&) = delete;
   JobMemory& operator=(const JobMemory&) = delete;

@@ -1,6 +1,6 @@
-// Large factors on a GPU, as the plugin's table offers them (plugin_abi.h).
-#ifndef SVDSERVE_ENGINE_BACKENDS_CUDA_LARGE_FACTOR_H_
-#define SVDSERVE_ENGINE_BACKENDS_CUDA_LARGE_FACTOR_H_
+// Large matrices on a GPU, as the plugin's table offers them; the contracts are in plugin_abi.h.
+#ifndef SVDSERVE_ENGINE_BACKENDS_CUDA_LARGE_DECOMPOSE_LARGE_H_
+#define SVDSERVE_ENGINE_BACKENDS_CUDA_LARGE_DECOMPOSE_LARGE_H_
 
 #include "engine/backends/cuda_door/plugin_abi.h"
 
@@ -12,4 +12,4 @@ void decompose_large(int32_t device, const LargePlan* plan, const LargeOperands*
                      const SvdserveCudaLargeControl* control, SvdserveCudaLargeOutcome* outcome);
 
 }  // namespace svdserve::cuda
-#endif  // SVDSERVE_ENGINE_BACKENDS_CUDA_LARGE_FACTOR_H_
+#endif  // SVDSERVE_ENGINE_BACKENDS_CUDA_LARGE_DECOMPOSE_LARGE_H_
