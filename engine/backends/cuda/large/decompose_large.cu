@@ -6,13 +6,14 @@
 #include <string>
 
 #include "engine/algorithms/large/block_jacobi.h"
+#include "engine/backends/cuda/device/device_arena.h"
+#include "engine/backends/cuda/device/library_loader.h"
 #include "engine/backends/cuda/large/cuda_large_backend.h"
+#include "engine/backends/cuda/large/large_lane.h"
+#include "engine/backends/cuda/large/p_step.h"
 
 namespace svdserve::cuda {
 namespace {
-
-static_assert(large::LargeBackend<CudaLargeBackend<double>>);
-static_assert(large::LargeBackend<CudaLargeBackend<Complex>>);
 
 template <size_t N>
 void copy_text(const std::string& from, char (&to)[N]) {
