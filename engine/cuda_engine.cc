@@ -62,17 +62,12 @@ const CudaDeviceDescription& CudaEngine::description() const { return impl_->des
 int CudaEngine::lanes() const { return static_cast<int>(impl_->lanes.size()); }
 
 uint64_t CudaEngine::workspace_bytes(const Plan& plan, int64_t count) const {
-  const SvdserveCudaPlan plain = cuda::plain_plan(plan);
-  return impl_->api->workspace_bytes(&plain, count);
+  return impl_->api->workspace_bytes(&plan, count);
 }
 
 CudaStatus CudaEngine::launch(const Plan& plan, const DeviceBatch& batch, CUstream_st* stream) const {
   if (batch.count == 0) return {};
-  const SvdserveCudaPlan plain = cuda::plain_plan(plan);
-  SvdserveCudaBatch plain_batch{batch.matrices,         batch.count,    {}, batch.statuses,
-                                batch.exception_counts, batch.workspace};
-  std::copy(batch.planes.at.begin(), batch.planes.at.end(), plain_batch.planes);
-  return impl_->api.status(impl_->api->launch(impl_->api.device(), &plain, &plain_batch, stream), "launching kernels");
+  return impl_->api.status(impl_->api->launch(impl_->api.device(), &plan, &batch, stream), "launching kernels");
 }
 
 CudaEngine::Outcome CudaEngine::execute(int lane, const Plan& plan, absl::Span<const HostSegment> segments,

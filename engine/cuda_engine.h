@@ -38,16 +38,6 @@ struct CudaEngineOptions {
   uint64_t slot_bytes = kLeastSlotBytes;  // of operands, and of results, that travel together
 };
 
-// A batch in device memory, all of it the caller's until the stream has passed it.
-struct DeviceBatch {
-  const void* matrices = nullptr;  // [in] device; count matrices of plan.problem without gaps, aligned to an element
-  int64_t count = 0;               // >= 0; a multiple of plan.outputs.group
-  PlanePointers planes;            // [out] device; those of plan.outputs, each aligned to an element
-  uint8_t* statuses = nullptr;     // [out] device; count MatrixStatus, or null
-  uint64_t* exception_counts = nullptr;  // [in,out] device; 4 numbers: [s] grows by the matrices with status s, s > 0
-  void* workspace = nullptr;             // device; workspace_bytes(plan, count), aligned to 256
-};
-
 // Thread safety: launch() from any thread; execute() at once for different lanes, never for the same one.
 class CudaEngine {
  public:

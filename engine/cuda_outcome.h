@@ -1,12 +1,24 @@
-// The outcome of a call of CUDA or of a batch on a GPU: the vocabulary that CudaEngine shares with its lanes.
+// A batch in a GPU's memory, and the outcome of a batch or of a call of CUDA: the vocabulary that CudaEngine shares with
+// its lanes and its plugin.
 #ifndef SVDSERVE_ENGINE_CUDA_OUTCOME_H_
 #define SVDSERVE_ENGINE_CUDA_OUTCOME_H_
 
+#include <cstdint>
 #include <string>
 
 #include "engine/execution.h"
 
 namespace svdserve {
+
+// A batch in device memory, all of it the caller's until the stream has passed it.
+struct DeviceBatch {
+  const void* matrices = nullptr;  // [in] device; count matrices of plan.problem without gaps, aligned to an element
+  int64_t count = 0;               // >= 0; a multiple of plan.outputs.group
+  PlanePointers planes;            // [out] device; those of plan.outputs, each aligned to an element
+  uint8_t* statuses = nullptr;     // [out] device; count MatrixStatus, or null
+  uint64_t* exception_counts = nullptr;  // [in,out] device; 4 numbers: [s] grows by the matrices with status s, s > 0
+  void* workspace = nullptr;             // device; workspace_bytes(plan, count), aligned to 256
+};
 
 // An error of CUDA with its name and text, or success.
 struct CudaStatus {

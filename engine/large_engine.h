@@ -142,9 +142,9 @@ struct LargePhaseTime {
   double flops = 0;  // real operations that the mathematics needs
 };
 
-struct LargeOutcome {
+// The numbers of an outcome.
+struct LargeReport {
   LargeStatus status = LargeStatus::kFault;
-  std::string detail;
   int64_t row = 0, col = 0;   // of kNonFinite
   bool out_of_range = false;  // a value is above the largest finite number of its type, and +inf
   bool device_lost = false;   // with kFault
@@ -153,6 +153,10 @@ struct LargeOutcome {
   int32_t sweeps = 0;
   int64_t rotations = 0, proper_rotations = 0;
   double residual = 0, left_orthogonality = 0, right_orthogonality = 0;  // with certificate; see outputs.h
+};
+
+struct LargeOutcome : LargeReport {
+  std::string detail;
   std::vector<LargePhaseTime> phases;
 };
 

@@ -119,11 +119,22 @@ TEST(CudaMissing, AFileThatIsNoLibrary) {
 }
 
 TEST(CudaMissing, ALibraryThatIsNoPlugin) {
-  expect_refused(probe_with(with_driver(SVDSERVE_FAKE_CUDA_DRIVER)), "is no CUDA back end of version 3");
+  expect_refused(probe_with(with_driver(SVDSERVE_FAKE_CUDA_DRIVER)), "is no CUDA back end of version 4");
 }
 
 TEST(CudaMissing, APluginOfAnotherVersion) {
-  expect_refused(probe_with(with_driver() + "SVDSERVE_FAKE_CUDA_VERSION=4"), "is no CUDA back end of version 3");
+  expect_refused(probe_with(with_driver() + "SVDSERVE_FAKE_CUDA_VERSION=3"), "is no CUDA back end of version 4");
+}
+
+TEST(CudaMissing, APluginOfAnotherBuild) {
+  for (const auto& [name, bytes] : cuda::kCrossingStructs) {
+    const std::string resized = name;
+    expect_refused(probe_with(with_driver() + "SVDSERVE_FAKE_CUDA_RESIZED=" + resized),
+                   "is a CUDA back end of another build: its " + resized + " has " + std::to_string(bytes + 8) +
+                       " bytes instead of " + std::to_string(bytes));
+  }
+  expect_refused(probe_with(with_driver() + "SVDSERVE_FAKE_CUDA_RESIZED=version"),
+                 "is a CUDA back end of another build: its table is of version 5");
 }
 
 TEST(CudaMissing, ADevice) {
@@ -145,7 +156,7 @@ TEST(CudaMissing, Nothing) {
   EXPECT_EQ(found.at("why"), "");
   EXPECT_EQ(found.at("engine"), "open");
   EXPECT_EQ(found.at("factors"), "null");
-  EXPECT_EQ(found.at("factors_text"), "the fake has no large factors");
+  EXPECT_EQ(found.at("factors_text"), "the fake has no large matrices");
   EXPECT_EQ(found.at("code"), "0");
   EXPECT_EQ(found.at("pinned"), "memory");
 }

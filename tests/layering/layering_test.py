@@ -64,9 +64,10 @@ def host(*subjects):
     return back_end("engine/backends/host", subjects, ("tbb", "highway"))
 
 
-def cuda(*subjects):
+def cuda(*subjects, table=False):
+    """`table`: the subject has functions of the plugin's table."""
     rule = back_end("engine/backends/cuda", subjects, ("cuda",))
-    return Rule(rule.project + ("engine/backends/cuda_door/plugin_abi.h",), rule.libraries)
+    return Rule(rule.project + (("engine/backends/cuda_door/plugin_abi.h",) if table else ()), rule.libraries)
 
 
 RULES = {
@@ -97,8 +98,8 @@ RULES = {
     "engine/backends/cuda/mimo": cuda("device"),
     "engine/backends/cuda/tall": cuda("device", "lanes"),
     "engine/backends/cuda/blocks": cuda("device", "lanes", "tall"),
-    "engine/backends/cuda/large": cuda("device"),
-    "engine/backends/cuda": cuda(""),
+    "engine/backends/cuda/large": cuda("device", table=True),
+    "engine/backends/cuda": cuda("", table=True),
     "engine/backends/cuda_door": Rule(VALUES + EXECUTION, ("absl",)),
     "engine": Rule(("engine/",), ("absl", "tbb")),
     # A program on matrices that are on the GPU already, as a user would write it.
@@ -274,6 +275,7 @@ class PlantedFaults(unittest.TestCase):
             ("engine/core/lane.h", '#include "engine/policies/host_tuning.h"'),
             ("engine/backends/cuda/plugin.cu", '#include "server/device/device.h"'),
             ("engine/cuda_example.cu", '#include "engine/backends/cuda_door/plugin_abi.h"'),
+            ("engine/backends/cuda/mimo/answers.h", '#include "engine/backends/cuda_door/plugin_abi.h"'),
             ("server/device/cuda_device.cc", "#include <cuda_runtime.h>"),
             ("server/device/cuda_device.cc", '#include "engine/backends/cuda_door/cuda_lane.h"'),
             ("client/cpp/client.cc", '#include "engine/cuda_engine.h"'),

@@ -2,8 +2,9 @@
 #include <cstdio>
 #include <cstring>
 
-#include "engine/backends/cuda/large/factor.h"
+#include "engine/backends/cuda/large/decompose_large.h"
 #include "engine/backends/cuda/launch.h"
+#include "engine/backends/cuda_door/plugin_abi.h"
 
 namespace svdserve::cuda {
 namespace {
@@ -48,8 +49,8 @@ int device_info(int32_t device, SvdserveCudaDevice* info) {
 const char* error_name(int error) { return cudaGetErrorName(static_cast<cudaError_t>(error)); }
 const char* error_text(int error) { return cudaGetErrorString(static_cast<cudaError_t>(error)); }
 
-TypeLauncher launcher(int32_t dtype) {
-  switch (static_cast<DType>(dtype)) {
+TypeLauncher launcher(DType dtype) {
+  switch (dtype) {
     case DType::kF32:
       return f32_launcher();
     case DType::kF64:
@@ -62,12 +63,12 @@ TypeLauncher launcher(int32_t dtype) {
   return {};
 }
 
-uint64_t workspace_bytes(const SvdserveCudaPlan* plan, int64_t count) {
-  return launcher(plan->dtype).workspace_bytes(*plan, count);
+uint64_t workspace_bytes(const Plan* plan, int64_t count) {
+  return launcher(plan->problem.dtype).workspace_bytes(*plan, count);
 }
 
-int launch(int32_t device, const SvdserveCudaPlan* plan, const SvdserveCudaBatch* batch, CUstream_st* stream) {
-  return on_device(device, [&] { return launcher(plan->dtype).launch(*plan, *batch, device, stream); });
+int launch(int32_t device, const Plan* plan, const DeviceBatch* batch, CUstream_st* stream) {
+  return on_device(device, [&] { return launcher(plan->problem.dtype).launch(*plan, *batch, device, stream); });
 }
 
 int allocate(int32_t device, uint64_t bytes, void** memory) {
@@ -121,30 +122,10 @@ int wait(int32_t device, CUevent_st* event) {
 }
 
 constexpr SvdserveCudaApi kApi = {
-    kSvdserveCudaAbiVersion,
-    device_count,
-    device_info,
-    error_name,
-    error_text,
-    workspace_bytes,
-    launch,
-    allocate,
-    release,
-    allocate_pinned,
-    release_pinned,
-    is_pinned,
-    create_stream,
-    destroy_stream,
-    create_event,
-    destroy_event,
-    copy_to_device,
-    copy_to_host,
-    clear,
-    record,
-    wait,
-    large_refusal,
-    factor_bytes,
-    decompose_large,
+    kBuild,        device_count,   device_info,  error_name,      error_text,         workspace_bytes,
+    launch,        allocate,       release,      allocate_pinned, release_pinned,     is_pinned,
+    create_stream, destroy_stream, create_event, destroy_event,   copy_to_device,     copy_to_host,
+    clear,         record,         wait,         large_refusal,   large_device_bytes, decompose_large,
 };
 
 }  // namespace

@@ -42,27 +42,6 @@ CudaStatus DeviceApi::status(int error, const char* what) const {
   return {error, std::string(api_->error_name(error)) + ": " + api_->error_text(error) + ", while " + what, false};
 }
 
-SvdserveCudaOutputs plain_outputs(const Outputs& o) {
-  SvdserveCudaOutputs plain{o.values,         o.left_columns, o.right_columns,    o.group,
-                            o.right_adjoint,  o.fix_phases,   o.certificate,      o.capacity,
-                            o.water_filling,  o.stream_snr,   o.condition_number, o.effective_rank,
-                            o.threshold_rank, o.snr_count,    o.rank_threshold,   {}};
-  static_assert(kMaxSnrs == kSvdserveCudaMaxSnrs);
-  std::copy(o.snr.begin(), o.snr.end(), plain.snr);
-  return plain;
-}
-
-SvdserveCudaPlan plain_plan(const Plan& plan) {
-  return {plan.problem.rows,
-          plan.problem.cols,
-          static_cast<int32_t>(plan.problem.dtype),
-          static_cast<int32_t>(plan.problem.order),
-          static_cast<int32_t>(plan.method),
-          plan.max_sweeps,
-          plan.tolerance,
-          plain_outputs(plan.outputs)};
-}
-
 // Results may be a quarter larger than operands (values, a status a matrix); what gives more of them fills a slot with
 // fewer matrices. The workspace lets every method but BISECTION of the smallest matrices fill a slot.
 CudaLane::CudaLane(DeviceApi api, uint64_t slot_bytes, Traffic* traffic)
@@ -131,10 +110,10 @@ CudaStatus CudaLane::grow(Slot* slot, const SlotSize& size) {
   return {};
 }
 
-CudaLane::SlotSize CudaLane::size_of(const Plan& plan, const SvdserveCudaPlan& plain, int64_t count) const {
+CudaLane::SlotSize CudaLane::size_of(const Plan& plan, int64_t count) const {
   const uint64_t matrices = static_cast<uint64_t>(count);
   return {matrices * matrix_bytes(plan.problem), kCountBytes + result_bytes_in_slot(plan, count) + matrices,
-          api_->workspace_bytes(&plain, count)};
+          api_->workspace_bytes(&plan, count)};
 }
 
 bool CudaLane::fits(const SlotSize& size) const {
@@ -142,10 +121,10 @@ bool CudaLane::fits(const SlotSize& size) const {
 }
 
 // Whole groups, and one at least, for which a slot may have to grow.
-int64_t CudaLane::matrices_per_piece(const Plan& plan, const SvdserveCudaPlan& plain) const {
+int64_t CudaLane::matrices_per_piece(const Plan& plan) const {
   const int64_t group = plan.outputs.group;
   int64_t groups = static_cast<int64_t>(size_.in / (matrix_bytes(plan.problem) * static_cast<uint64_t>(group)));
-  while (groups > 1 && !fits(size_of(plan, plain, groups * group))) groups = groups * 7 / 8;
+  while (groups > 1 && !fits(size_of(plan, groups * group))) groups = groups * 7 / 8;
   return std::max<int64_t>(groups, 1) * group;
 }
 
@@ -196,25 +175,25 @@ CudaStatus CudaLane::upload(Slot* slot, const Problem& problem) {
   return api_.status(e, "uploading matrices");
 }
 
-CudaStatus CudaLane::start(Slot* slot, const Plan& plan, const SvdserveCudaPlan& plain) {
+CudaStatus CudaLane::start(Slot* slot, const Plan& plan) {
   const int d = api_.device();
   const Piece& piece = slot->piece;
   const uint64_t results = result_bytes_in_slot(plan, piece.count);
-  if (const SlotSize size = size_of(plan, plain, piece.count); !fits(size)) {
+  if (const SlotSize size = size_of(plan, piece.count); !fits(size)) {
     if (CudaStatus status = grow(slot, size); !status.ok()) return status;
   }
   if (CudaStatus status = upload(slot, plan.problem); !status.ok()) return status;
   std::byte* const out = static_cast<std::byte*>(slot->device_out);
   if (int e = api_->clear(d, out, kCountBytes, slot->stream); e != 0) return api_.status(e, "clearing counts");
-  SvdserveCudaBatch batch{slot->device_in,
-                          piece.count,
-                          {},
-                          reinterpret_cast<uint8_t*>(out + kCountBytes + results),
-                          reinterpret_cast<uint64_t*>(out),
-                          slot->workspace};
+  DeviceBatch batch{slot->device_in,
+                    piece.count,
+                    {},
+                    reinterpret_cast<uint8_t*>(out + kCountBytes + results),
+                    reinterpret_cast<uint64_t*>(out),
+                    slot->workspace};
   for_each_plane(plan, piece.count,
-                 [&](Plane plane, uint64_t, uint64_t at) { batch.planes[index_of(plane)] = out + kCountBytes + at; });
-  if (int e = api_->launch(d, &plain, &batch, slot->stream); e != 0) return api_.status(e, "launching kernels");
+                 [&](Plane plane, uint64_t, uint64_t at) { batch.planes[plane] = out + kCountBytes + at; });
+  if (int e = api_->launch(d, &plan, &batch, slot->stream); e != 0) return api_.status(e, "launching kernels");
   int e = 0;
   if (piece.results_in_place) {
     e = api_->copy_to_host(d, slot->pinned_out, out, kCountBytes, slot->stream);
@@ -290,8 +269,7 @@ CudaStatus CudaLane::finish(Slot* slot, const Plan& plan, ConvergenceReport* rep
 CudaOutcome CudaLane::execute(const Plan& plan, absl::Span<const HostSegment> segments,
                               const std::atomic<bool>* cancel) {
   CudaOutcome outcome;
-  const SvdserveCudaPlan plain = plain_plan(plan);
-  const int64_t most = matrices_per_piece(plan, plain);
+  const int64_t most = matrices_per_piece(plan);
   const auto fail = [&](CudaStatus status) {
     abandon();
     status.sticky = context_is_dead();
@@ -327,7 +305,7 @@ CudaOutcome CudaLane::execute(const Plan& plan, absl::Span<const HostSegment> se
       piece.results_in_place = planes_are_pinned(piece.runs.front(), plan);
     }
     slot.piece = std::move(piece);
-    if (CudaStatus status = start(&slot, plan, plain); !status.ok()) return fail(status);
+    if (CudaStatus status = start(&slot, plan); !status.ok()) return fail(status);
     next = (next + 1) % kSlots;
   }
   for (int i = 0; i < kSlots; ++i) {

@@ -29,8 +29,6 @@ class DeviceApi {
   int device_;
 };
 
-SvdserveCudaPlan plain_plan(const Plan& plan);
-
 struct Traffic {
   std::atomic<uint64_t> uploaded{0}, downloaded{0};
   std::atomic<uint64_t> allocated{0};  // bytes of device memory, now
@@ -82,15 +80,15 @@ class CudaLane {
   static constexpr int kSlots = 3;
   static constexpr uint64_t kCountBytes = 4 * sizeof(uint64_t);
 
-  SlotSize size_of(const Plan& plan, const SvdserveCudaPlan& plain, int64_t count) const;
+  SlotSize size_of(const Plan& plan, int64_t count) const;
   bool fits(const SlotSize& size) const;
   CudaStatus grow(Slot* slot, const SlotSize& size);
-  int64_t matrices_per_piece(const Plan& plan, const SvdserveCudaPlan& plain) const;
+  int64_t matrices_per_piece(const Plan& plan) const;
   Run make_run(const HostSegment& segment, int64_t first, int64_t count, const Problem& problem) const;
   static PlanePointers planes_of(const Run& run, const Plan& plan);
   bool planes_are_pinned(const Run& run, const Plan& plan) const;
   CudaStatus upload(Slot* slot, const Problem& problem);
-  CudaStatus start(Slot* slot, const Plan& plan, const SvdserveCudaPlan& plain);
+  CudaStatus start(Slot* slot, const Plan& plan);
   CudaStatus finish(Slot* slot, const Plan& plan, ConvergenceReport* report);
   CudaStatus fetch_statuses(Slot* slot, uint64_t result_bytes);
   void abandon();

@@ -35,6 +35,18 @@ std::vector<std::string> candidates() {
 
 Plugin refuse(std::string why) { return {nullptr, 0, std::move(why)}; }
 
+// Empty, or the difference between the build of this table and ours.
+std::string difference(const SvdserveCudaBuild& build) {
+  if (build.version != kSvdserveCudaAbiVersion) return "its table is of version " + std::to_string(build.version);
+  for (int i = 0; i < kSvdserveCudaStructs; ++i) {
+    const auto& [name, bytes] = kCrossingStructs[i];
+    if (build.sizes[i] == bytes) continue;
+    return "its " + std::string(name) + " has " + std::to_string(build.sizes[i]) + " bytes instead of " +
+           std::to_string(bytes);
+  }
+  return "";
+}
+
 Plugin open() {
   void* const driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_GLOBAL);
   if (driver == nullptr) return refuse("no NVIDIA driver: " + error_of_dl());
@@ -45,6 +57,9 @@ Plugin open() {
   const SvdserveCudaApi* const api = entry != nullptr ? entry(kSvdserveCudaAbiVersion) : nullptr;
   if (api == nullptr) {
     return refuse(path + " is no CUDA back end of version " + std::to_string(kSvdserveCudaAbiVersion));
+  }
+  if (const std::string other = difference(api->build); !other.empty()) {
+    return refuse(path + " is a CUDA back end of another build: " + other);
   }
   int32_t devices = 0;
   if (const int error = api->device_count(&devices); error != 0) {

@@ -17,7 +17,7 @@ struct Plugin {
 
 // Opened once for the process and never closed. In this order: the driver, libcuda.so.1; the plugin,
 // libsvdserve_cuda.so, which SVDSERVE_CUDA_PLUGIN names or which lies beside the executable, in ../lib or where the
-// linker looks; its version; its devices. Thread-safe.
+// linker looks; its version and the sizes of its structs; its devices. Thread-safe.
 const Plugin& plugin();
 
 }  // namespace svdserve::cuda

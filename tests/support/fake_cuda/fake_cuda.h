@@ -5,6 +5,8 @@
 // LD_LIBRARY_PATH. Environment variables set its behaviour, too:
 //   SVDSERVE_FAKE_CUDA_DEVICES   how many there are; "error": the driver cannot count them
 //   SVDSERVE_FAKE_CUDA_VERSION   the one version of the table that it has
+//   SVDSERVE_FAKE_CUDA_RESIZED   a struct that is 8 bytes larger in its table, by its name in plugin_abi.h; "version":
+//                                the table's version is not the one that was asked for
 //   SVDSERVE_FAKE_CUDA_FAULT     CALL:N:KIND, such as launch:3:sticky; kinds: memory ordinary sticky hang
 //   SVDSERVE_FAKE_CUDA_FAULT_FILE  a file that is read at each call, for faults of a process that runs: when its text
 //                                changes to a CALL:N:KIND, the n-th such call from then on fails; a hang ends when it

@@ -44,10 +44,6 @@ std::string text_of(const std::string& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-Problem problem_of(const SvdserveCudaPlan& plan) {
-  return {plan.rows, plan.cols, static_cast<DType>(plan.dtype), static_cast<Order>(plan.order)};
-}
-
 class Fake final : public Control {
  public:
   Fake() { reset(); }
@@ -118,26 +114,28 @@ class Fake final : public Control {
     return static_cast<uint64_t>(count) * workspace_per_matrix_;
   }
 
-  int launch(const SvdserveCudaPlan& plan, const SvdserveCudaBatch& b, CUstream_st* stream) {
+  int launch(const Plan& plan, const DeviceBatch& b, CUstream_st* stream) {
     std::function<void(int64_t)> callback;
     int64_t number = 0;
     {
       std::unique_lock lock(mutex_);
       if (const int error = enter(Call::kLaunch, &lock); error != 0) return error;
-      const Problem p = problem_of(plan);
+      const Problem p = plan.problem;
       const auto count = static_cast<uint64_t>(b.count);
       const bool legal = b.count > 0 && in_device(b.matrices, count * matrix_bytes(p)) &&
-                         in_device(b.planes[0], count * values_bytes(p)) &&
+                         in_device(b.planes[Plane::kValues], count * values_bytes(p)) &&
                          (b.statuses == nullptr || in_device(b.statuses, count)) &&
                          in_device(b.exception_counts, 4 * sizeof(uint64_t)) &&
                          in_device(b.workspace, count * workspace_per_matrix_) &&
-                         aligned(b.matrices, element_bytes(p.dtype)) && aligned(b.planes[0], value_bytes(p.dtype)) &&
-                         aligned(b.exception_counts, 8) && aligned(b.workspace, kDeviceAlignment);
+                         aligned(b.matrices, element_bytes(p.dtype)) &&
+                         aligned(b.planes[Plane::kValues], value_bytes(p.dtype)) && aligned(b.exception_counts, 8) &&
+                         aligned(b.workspace, kDeviceAlignment);
       if (!legal) return illegal();
       enqueue(stream, [p, b] {
         for (int64_t m = 0; m < b.count; ++m) {
           const auto* const matrix = static_cast<const char*>(b.matrices) + static_cast<size_t>(m) * matrix_bytes(p);
-          compute(matrix, matrix_bytes(p), static_cast<char*>(b.planes[0]) + static_cast<size_t>(m) * values_bytes(p),
+          compute(matrix, matrix_bytes(p),
+                  static_cast<char*>(b.planes[Plane::kValues]) + static_cast<size_t>(m) * values_bytes(p),
                   values_bytes(p));
           const auto status = static_cast<uint8_t>(status_of(matrix));
           if (b.statuses != nullptr) b.statuses[m] = status;
@@ -371,14 +369,14 @@ const char* error_text(int error) {
   return error == kOutOfMemoryError ? "out of memory" : error == kStickyError ? "the context is dead" : "it failed";
 }
 
-const SvdserveCudaApi kApi = {
-    kSvdserveCudaAbiVersion,
+constexpr SvdserveCudaApi kApi = {
+    cuda::kBuild,
     device_count,
     device_info,
     error_name,
     error_text,
-    [](const SvdserveCudaPlan*, int64_t count) { return fake().workspace_bytes(count); },
-    [](int32_t, const SvdserveCudaPlan* plan, const SvdserveCudaBatch* batch, CUstream_st* stream) {
+    [](const Plan*, int64_t count) { return fake().workspace_bytes(count); },
+    [](int32_t, const Plan* plan, const DeviceBatch* batch, CUstream_st* stream) {
       return fake().launch(*plan, *batch, stream);
     },
     [](int32_t, uint64_t bytes, void** memory) { return fake().allocate(Call::kAllocate, bytes, memory); },
@@ -399,14 +397,22 @@ const SvdserveCudaApi kApi = {
     [](int32_t, void* memory, uint64_t bytes, CUstream_st* stream) { return fake().clear(memory, bytes, stream); },
     [](int32_t, CUevent_st* event, CUstream_st* stream) { return fake().record(event, stream); },
     [](int32_t, CUevent_st* event) { return fake().wait(event); },
-    []() -> const char* { return "the fake has no large factors"; },
-    [](const SvdserveCudaLargePlan*) { return uint64_t{0}; },
-    [](int32_t, const SvdserveCudaLargePlan*, const SvdserveCudaLargeOperands*, const SvdserveCudaLargeControl*,
-       SvdserveCudaLargeOutcome* outcome) {
-      *outcome = {};
-      outcome->status = static_cast<int32_t>(LargeStatus::kFault);
-    },
+    []() -> const char* { return "the fake has no large matrices"; },
+    [](const LargePlan*) { return uint64_t{0}; },
+    [](int32_t, const LargePlan*, const LargeOperands*, const SvdserveCudaLargeControl*,
+       SvdserveCudaLargeOutcome* outcome) { *outcome = {}; },
 };
+
+// With one struct's size wrong where the environment names it.
+SvdserveCudaApi table_as_set() {
+  SvdserveCudaApi table = kApi;
+  const std::string resized = setting("SVDSERVE_FAKE_CUDA_RESIZED");
+  for (int i = 0; i < kSvdserveCudaStructs; ++i) {
+    if (cuda::kCrossingStructs[i].name == resized) table.build.sizes[i] += 8;
+  }
+  if (resized == "version") ++table.build.version;
+  return table;
+}
 
 }  // namespace
 }  // namespace svdserve::fake_cuda
@@ -417,6 +423,7 @@ FAKE_CUDA_EXPORT const SvdserveCudaApi* svdserve_cuda_plugin(uint32_t version) {
   const std::string only = svdserve::fake_cuda::setting("SVDSERVE_FAKE_CUDA_VERSION");
   const uint32_t known =
       only.empty() ? uint32_t{kSvdserveCudaAbiVersion} : static_cast<uint32_t>(std::atoi(only.c_str()));
-  return version == known ? &svdserve::fake_cuda::kApi : nullptr;
+  static const SvdserveCudaApi table = svdserve::fake_cuda::table_as_set();
+  return version == known ? &table : nullptr;
 }
 FAKE_CUDA_EXPORT svdserve::fake_cuda::Control* svdserve_fake_cuda_control() { return &svdserve::fake_cuda::fake(); }

@@ -160,29 +160,22 @@ int64_t BlockLaunch<E>::workspace_bytes(int k, bool vectors, int64_t count) {
 }
 
 template <class E>
-cudaError_t BlockLaunch<E>::decompose(const VectorsCall<E>& call, bool vectors, void* workspace, int device,
-                                      cudaStream_t stream) {
-  Launch launch{device, stream};
+void BlockLaunch<E>::decompose(Launch* launch, const VectorsCall<E>& call, bool vectors, void* workspace) {
   with_placed_shape<E>(call.square.k, vectors,
-                       [&](auto sizes) { launch_placed(&launch, sizes, call, static_cast<E*>(workspace)); });
-  return launch.error;
+                       [&](auto sizes) { launch_placed(launch, sizes, call, static_cast<E*>(workspace)); });
 }
 
 template <class E>
-cudaError_t BlockLaunch<E>::reduce(const TallCall<T>& call, cudaStream_t stream) {
-  Launch launch{0, stream};
+void BlockLaunch<E>::reduce(Launch* launch, const TallCall<T>& call) {
   const auto blocks = static_cast<unsigned>(call.count);
-  launch.template operator()<scan_kernel<E>>(blocks, 256, 0, call);
-  launch.template operator()<block_reduce_kernel<E>>(blocks, kBlockQrThreads, 0, call);
-  return launch.error;
+  launch->operator()<scan_kernel<E>>(blocks, 256, 0, call);
+  launch->operator()<block_reduce_kernel<E>>(blocks, kBlockQrThreads, 0, call);
 }
 
 template <class E>
-cudaError_t BlockLaunch<E>::expand(const TallCall<T>& call, const Columns<E>& to, cudaStream_t stream) {
-  Launch launch{0, stream};
-  launch.template operator()<block_expand_kernel<E>>(static_cast<unsigned>(call.count), kBlockQrThreads, 0, call, to,
-                                                     std::min(to.columns, call.k));
-  return launch.error;
+void BlockLaunch<E>::expand(Launch* launch, const TallCall<T>& call, const Columns<E>& to) {
+  launch->operator()<block_expand_kernel<E>>(static_cast<unsigned>(call.count), kBlockQrThreads, 0, call, to,
+                                             std::min(to.columns, call.k));
 }
 
 }  // namespace svdserve::cuda

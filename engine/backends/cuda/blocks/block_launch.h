@@ -3,12 +3,12 @@
 #ifndef SVDSERVE_ENGINE_BACKENDS_CUDA_BLOCKS_BLOCK_LAUNCH_H_
 #define SVDSERVE_ENGINE_BACKENDS_CUDA_BLOCKS_BLOCK_LAUNCH_H_
 
+#include "engine/backends/cuda/device/launch_context.h"
 #include "engine/backends/cuda/lanes/vectors_kernels.h"
 #include "engine/backends/cuda/tall/tall_kernels.h"
 
 namespace svdserve::cuda {
 
-// Each of these enqueues on a stream and returns what went wrong in doing so.
 template <class E>
 struct BlockLaunch {
   using T = typename E::Scalar;
@@ -16,12 +16,11 @@ struct BlockLaunch {
   // Bytes of the workspace of decompose(), a multiple of the size of an element.
   static int64_t workspace_bytes(int k, bool vectors, int64_t count);
   // U, S and V of k x k matrices; without vectors call.x and call.y are null. X may replace the matrices.
-  static cudaError_t decompose(const VectorsCall<E>& call, bool vectors, void* workspace, int device,
-                               cudaStream_t stream);
+  static void decompose(Launch* launch, const VectorsCall<E>& call, bool vectors, void* workspace);
   // Triangles of matrices with m != n, row-wise, and in call.factors, call.g what Q is made of. A matrix is one tile.
-  static cudaError_t reduce(const TallCall<T>& call, cudaStream_t stream);
+  static void reduce(Launch* launch, const TallCall<T>& call);
   // The leading k columns of X = Q X_k, of those that `to` has; X_k by columns in call.triangles.
-  static cudaError_t expand(const TallCall<T>& call, const Columns<E>& to, cudaStream_t stream);
+  static void expand(Launch* launch, const TallCall<T>& call, const Columns<E>& to);
 };
 
 }  // namespace svdserve::cuda

@@ -15,7 +15,7 @@ void* open_first(std::initializer_list<const char*> names, std::string& refusal)
       return library;
     }
     const char* const text = dlerror();
-    if (refusal.empty()) refusal = std::string("large factors need it: ") + (text != nullptr ? text : name);
+    if (refusal.empty()) refusal = std::string("large matrices need it: ") + (text != nullptr ? text : name);
   }
   return nullptr;
 }
@@ -24,7 +24,7 @@ template <class Function>
 void find(void* library, const char* name, Function& function, std::string& refusal) {
   function = reinterpret_cast<Function>(dlsym(library, name));
   if (function == nullptr && refusal.empty())
-    refusal = std::string("large factors need ") + name + ", which is missing";
+    refusal = std::string("large matrices need ") + name + ", which is missing";
 }
 
 Libraries open() {

@@ -1,4 +1,4 @@
-// cuBLAS and cuSOLVER, opened when the first large factor needs them. Without them small matrices work on.
+// cuBLAS and cuSOLVER, opened when the first large matrix needs them. Without them small matrices work on.
 #ifndef SVDSERVE_ENGINE_BACKENDS_CUDA_DEVICE_LIBRARY_LOADER_H_
 #define SVDSERVE_ENGINE_BACKENDS_CUDA_DEVICE_LIBRARY_LOADER_H_
 

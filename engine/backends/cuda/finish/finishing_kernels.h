@@ -166,7 +166,7 @@ __global__ void __launch_bounds__(kFinishBlockTeam)
   }
 }
 
-// Enqueues the work of `plan` with a Launch (launch.h).
+// Enqueues the work of `plan` with a Launch (device/launch_context.h).
 template <class E, class Launch>
 void finish_vectors(Launch* launch, const FinishPlan& plan, const FinishCall<typename E::Scalar>& call) {
   const auto blocks = static_cast<unsigned>((plan.teams * plan.threads + kFinishBlockTeam - 1) / kFinishBlockTeam);

@@ -54,6 +54,13 @@ __device__ __forceinline__ void load_matrix(const Team& team, const E* __restric
   team.sync();
 }
 
+// Threads of a block of teams, so that several blocks share a multiprocessor where a team's memory allows it.
+inline int team_block(int threads, int team_bytes) {
+  int block = kTeamBlock;
+  while (block > 32 && block / threads * team_bytes > kTeamBlockBytes) block /= 2;
+  return block;
+}
+
 template <class E, int kThreads>
 struct TeamKernel {
   using T = typename E::Scalar;

@@ -7,669 +7,141 @@
 // columns depend on each other, which a QR before has made rare.
 //
 // One stream; one allocation for all of it. The device is current on the calling thread.
-#ifndef SVDSERVE_ENGINE_BACKENDS_CUDA_LARGE_CUDA_FACTOR_BACKEND_H_
-#define SVDSERVE_ENGINE_BACKENDS_CUDA_LARGE_CUDA_FACTOR_BACKEND_H_
+#ifndef SVDSERVE_ENGINE_BACKENDS_CUDA_LARGE_CUDA_LARGE_BACKEND_H_
+#define SVDSERVE_ENGINE_BACKENDS_CUDA_LARGE_CUDA_LARGE_BACKEND_H_
 
-#include <algorithm>
-#include <cmath>
-#include <cstring>
+#include <cstdint>
 #include <map>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "engine/algorithms/large/large_backend.h"
 #include "engine/backends/cuda/device/device_arena.h"
-#include "engine/backends/cuda/large/large_kernels.h"
 #include "engine/backends/cuda/large/large_lane.h"
+#include "engine/backends/cuda/large/p_step.h"
 #include "engine/backends/cuda/large/phase_clock.h"
-#include "engine/planner.h"
-#include "engine/policies/cuda_tuning.h"
+#include "engine/core/complex.h"
 
 namespace svdserve::cuda {
 
-using large::LargeStop;
 using large::LargeWatch;
 using large::LoadReport;
 using large::Op;
 using large::ScaledNorm;
 
-// The libraries' functions by element.
-template <class E>
-struct Blas;
-template <>
-struct Blas<double> {
-  using Native = double;
-  static constexpr cudaDataType kType = CUDA_R_64F;
-  static constexpr auto gemm = &Libraries::cublasDgemm_v2;
-  static constexpr auto herk = &Libraries::cublasDsyrk_v2;
-  static constexpr auto trsm = &Libraries::cublasDtrsm_v2;
-  static constexpr auto apply_q = &Libraries::cusolverDnDormqr;
-  static constexpr auto apply_q_size = &Libraries::cusolverDnDormqr_bufferSize;
-  static constexpr cublasOperation_t kAdjoint = CUBLAS_OP_T;
-  static constexpr double kOperations = 1;  // real multiply-adds of one
-};
-template <>
-struct Blas<Complex> {
-  using Native = cuDoubleComplex;
-  static constexpr cudaDataType kType = CUDA_C_64F;
-  static constexpr auto gemm = &Libraries::cublasZgemm_v2;
-  static constexpr auto herk = &Libraries::cublasZherk_v2;
-  static constexpr auto trsm = &Libraries::cublasZtrsm_v2;
-  static constexpr auto apply_q = &Libraries::cusolverDnZunmqr;
-  static constexpr auto apply_q_size = &Libraries::cusolverDnZunmqr_bufferSize;
-  static constexpr cublasOperation_t kAdjoint = CUBLAS_OP_C;
-  static constexpr double kOperations = 4;
-};
-
+// E: double or Complex.
 template <class E>
 class CudaLargeBackend {
  public:
   using Element = E;
-  using View = LargeView<E>;
+  using View = large::LargeView<E>;
 
   // All arguments must outlive the object.
-  CudaLargeBackend(LargeLane& lane, DeviceArena& arena, const LargeWatch& watch)
-      : lane_(lane), arena_(arena), watch_(watch), l_(libraries()), clock_(lane.stream) {
-    counts_ = take<PStepCounts>(1);
-    require(cudaMemsetAsync(counts_, 0, sizeof(PStepCounts), lane_.stream), "clearing counters");
-  }
+  CudaLargeBackend(LargeLane& lane, DeviceArena& arena, const LargeWatch& watch);
 
   // --- memory -----------------------------------------------------------------------------------------------------
 
-  View matrix(int64_t rows, int64_t cols) {
-    const int64_t ld = std::max<int64_t>(leading_dimension(rows), 1);
-    return {take<E>(ld * cols), rows, cols, ld};
-  }
+  View matrix(int64_t rows, int64_t cols);
   static int64_t leading_dimension(int64_t rows) { return (rows + 15) / 16 * 16; }
-  void release(View view) { arena_.give_back(view.data); }
-  int32_t* exponents(int64_t n) { return take<int32_t>(n); }
-  void release(int32_t* f) { arena_.give_back(f); }
-  E* scalars(int64_t n) { return take<E>(n); }
-  void release(E* scalars) { arena_.give_back(scalars); }
+  void release(View view);
+  int32_t* exponents(int64_t n);
+  void release(int32_t* f);
+  E* scalars(int64_t n);
+  void release(E* scalars);
 
-  int64_t block_width(int64_t n) const {
-    const int columns = cuda_large_pair_columns(n, kIsComplex<E>);
-    return (p_step_supports<E>(columns, lane_.limits) ? columns : 64) / 2;
-  }
-
-  void stage(const char* name) {
-    clock_.stage(name);
-    stage_ = name;
-  }
-  void sync() {
-    require(cudaEventRecord(lane_.waited, lane_.stream), "recording an event");
-    require(cudaEventSynchronize(lane_.waited), "computing a factor");
-  }
-  std::vector<LargePhaseTime> phases() {
-    sync();
-    return clock_.phases();
-  }
+  int64_t block_width(int64_t n) const;
+  void stage(const char* name);
+  void sync();
+  std::vector<LargePhaseTime> phases();
 
   // --- operands and results -----------------------------------------------------------------------------------------
 
-  LoadReport load(const void* matrix, const Problem& problem, bool adjoint, View a) {
-    const Lines lines = lines_of(problem, adjoint);
-    auto* const first_bad = take<unsigned long long>(1);
-    require(cudaMemsetAsync(first_bad, 0xff, sizeof(unsigned long long), lane_.stream), "clearing memory");
-    transfer(lines, [&](int64_t first, int64_t count, char* staging, int which) {
-      const uint64_t bytes = lines.bytes(count);
-      const char* const from = static_cast<const char*>(matrix) + lines.bytes(first);
-      std::memcpy(lane_.pinned[which], from, bytes);
-      require(cudaMemcpyAsync(staging, lane_.pinned[which], bytes, cudaMemcpyHostToDevice, lane_.stream), "uploading");
-      require(cudaEventRecord(lane_.transferred[which], lane_.stream), "uploading");
-      convert_in(problem.dtype, staging, first, count, lines, a, adjoint, first_bad);
-    });
-    unsigned long long bad = 0;
-    fetch(&bad, first_bad, 1);
-    arena_.give_back(first_bad);
-    LoadReport report;
-    if (bad == ~0ull) return report;
-    report.finite = false;
-    const auto line = static_cast<int64_t>(bad) / lines.length, at = static_cast<int64_t>(bad) % lines.length;
-    report.row = problem.order == Order::kRowMajor ? line : at;
-    report.col = problem.order == Order::kRowMajor ? at : line;
-    return report;
-  }
-
-  void store(View a, bool adjoint, void* matrix, const Problem& problem) {
-    const Lines lines = lines_of(problem, adjoint);
-    clock_.stage("store");
-    struct Pending {
-      void* to = nullptr;
-      uint64_t bytes = 0;
-    } pending[2];
-    const auto finish = [&](int which) {
-      if (pending[which].bytes == 0) return;
-      require(cudaEventSynchronize(lane_.transferred[which]), "downloading");
-      std::memcpy(pending[which].to, lane_.pinned[which], pending[which].bytes);
-      pending[which].bytes = 0;
-    };
-    transfer(lines, [&](int64_t first, int64_t count, char* staging, int which) {
-      finish(which);
-      const uint64_t bytes = lines.bytes(count);
-      convert_out(problem.dtype, a, first, count, lines, staging, adjoint);
-      require(cudaMemcpyAsync(lane_.pinned[which], staging, bytes, cudaMemcpyDeviceToHost, lane_.stream),
-              "downloading");
-      require(cudaEventRecord(lane_.transferred[which], lane_.stream), "downloading");
-      pending[which] = {static_cast<char*>(matrix) + lines.bytes(first), bytes};
-      finish(1 - which);
-    });
-    finish(0);
-    finish(1);
-    clock_.stage(stage_.c_str());
-  }
+  LoadReport load(const void* matrix, const Problem& problem, bool adjoint, View a);
+  void store(View a, bool adjoint, void* matrix, const Problem& problem);
 
   // --- columns and their exponents ----------------------------------------------------------------------------------
 
-  void normalize_columns(View x, int32_t* f, bool keep) {
-    if (x.cols == 0) return;
-    if (x.data == tracked_.x) tracked_.x = nullptr;  // it has changed in other ways than by p-steps
-    Norms norms = norms_of(x);
-    take_exponents_kernel<<<blocks(x.cols), 256, 0, lane_.stream>>>(x.cols, norms.exponents, f, keep);
-    launched();
-    each(x, ShiftColumns<E>{x, norms.exponents, -1, nullptr});
-    give_back(norms);
-  }
-
-  std::vector<ScaledNorm> column_norms(View x, const int32_t* f) {
-    std::vector<ScaledNorm> result(size(x.cols));
-    if (x.cols == 0) return result;
-    Norms norms = norms_of(x);
-    std::vector<double> mantissas(size(x.cols));
-    std::vector<int32_t> own(size(x.cols)), more(size(x.cols), 0);
-    fetch(mantissas.data(), norms.mantissas, x.cols);
-    fetch(own.data(), norms.exponents, x.cols);
-    if (f != nullptr) fetch(more.data(), f, x.cols);
-    give_back(norms);
-    for (size_t j = 0; j < result.size(); ++j) {
-      if (mantissas[j] > 0 && more[j] != kZeroColumn) result[j] = {mantissas[j], own[j] + more[j]};
-    }
-    return result;
-  }
-
-  std::vector<double> row_maxima(View a) {
-    std::vector<double> result(size(a.rows), 0);
-    if (a.rows == 0 || a.cols == 0) return result;
-    auto* const bits = take<unsigned long long>(a.rows);
-    require(cudaMemsetAsync(bits, 0, size(a.rows) * sizeof(unsigned long long), lane_.stream), "clearing memory");
-    const dim3 grid(blocks(a.rows), static_cast<unsigned>(std::min<int64_t>(a.cols, 64)));
-    row_maxima_kernel<<<grid, 256, 0, lane_.stream>>>(a, bits);
-    launched();
-    fetch(result.data(), reinterpret_cast<const double*>(bits), a.rows);
-    arena_.give_back(bits);
-    return result;
-  }
-
-  int32_t apply_exponents(View x, int32_t* f) {
-    if (x.cols == 0) return 0;
-    auto* const largest = take<int32_t>(1);
-    largest_exponent_kernel<<<1, kColumnThreads, 0, lane_.stream>>>(x.cols, f, largest);
-    launched();
-    each(x, ShiftColumns<E>{x, f, 1, largest});
-    each(x.cols, 1, FillExponents{f, largest});
-    int32_t result = 0;
-    fetch(&result, largest, 1);
-    arena_.give_back(largest);
-    return result;
-  }
-
-  void scale_columns(View x, const std::vector<double>& multipliers) {
-    if (x.rows == 0 || x.cols == 0) return;
-    double* const by = upload(multipliers);
-    each(x, ScaleColumns<E>{x, by});
-    arena_.give_back(by);
-  }
-
-  void scale_solution(const int32_t* f, const int32_t* g, View w) { each(w, ShiftSolution<E>{w, f, g}); }
+  void normalize_columns(View x, int32_t* f, bool keep);
+  std::vector<ScaledNorm> column_norms(View x, const int32_t* f);
+  std::vector<double> row_maxima(View a);
+  int32_t apply_exponents(View x, int32_t* f);
+  void scale_columns(View x, const std::vector<double>& multipliers);
+  void scale_solution(const int32_t* f, const int32_t* g, View w);
 
   // --- permutations and copies --------------------------------------------------------------------------------------
 
-  void permute_rows(View a, const std::vector<int64_t>& perm) { permute<GatherRows<E>>(a, perm); }
-  void permute_columns(View a, const std::vector<int64_t>& perm) { permute<GatherColumns<E>>(a, perm); }
-  void permute_exponents(int32_t* f, const std::vector<int64_t>& perm) {
-    const auto n = static_cast<int64_t>(perm.size());
-    if (n == 0) return;
-    int64_t* const order = upload(perm);
-    int32_t* const old = take<int32_t>(n);
-    copy_exponents(f, old, n);
-    each(n, 1, GatherExponents{old, f, order});
-    arena_.give_back(old);
-    arena_.give_back(order);
-  }
-  void copy(View a, View b) {
-    if (a.rows == 0 || a.cols == 0) return;
-    const auto bytes = [](int64_t n) { return static_cast<size_t>(n) * sizeof(E); };
-    require(cudaMemcpy2DAsync(b.data, bytes(b.ld), a.data, bytes(a.ld), bytes(a.rows), size(a.cols),
-                              cudaMemcpyDeviceToDevice, lane_.stream),
-            "copying a matrix");
-  }
-  void copy_exponents(const int32_t* f, int32_t* g, int64_t n) {
-    require(cudaMemcpyAsync(g, f, size(n) * sizeof(int32_t), cudaMemcpyDeviceToDevice, lane_.stream),
-            "copying exponents");
-  }
-  void set_identity(View a) { each(a, SetDiagonal<E>{a, 1}); }
-  void set_zero(View a) { each(a, SetDiagonal<E>{a, 0}); }
+  void permute_rows(View a, const std::vector<int64_t>& perm);
+  void permute_columns(View a, const std::vector<int64_t>& perm);
+  void permute_exponents(int32_t* f, const std::vector<int64_t>& perm);
+  void copy(View a, View b);
+  void copy_exponents(const int32_t* f, int32_t* g, int64_t n);
+  void set_identity(View a);
+  void set_zero(View a);
 
   // --- factorizations and products ----------------------------------------------------------------------------------
 
-  void qr(View a, E* tau) {
-    if (a.cols == 0) return;
-    watch_.check();
-    Work work(*this);
-    require(l_.cusolverDnXgeqrf_bufferSize(lane_.cusolver, lane_.params, a.rows, a.cols, kType, a.data, a.ld, kType,
-                                           tau, kType, &work.device_bytes, &work.host_bytes),
-            "sizing a QR factorization");
-    work.allocate();
-    require(l_.cusolverDnXgeqrf(lane_.cusolver, lane_.params, a.rows, a.cols, kType, a.data, a.ld, kType, tau, kType,
-                                work.device, work.device_bytes, work.host.data(), work.host_bytes, work.info),
-            "computing a QR factorization");
-    const double m = static_cast<double>(a.rows), n = static_cast<double>(a.cols);
-    count(2 * n * n * (m - n / 3));
-    work.check("computing a QR factorization");
-  }
-
-  void apply_q(Op op, View a, E* tau, View c) {
-    if (c.rows == 0 || c.cols == 0 || a.cols == 0) return;
-    const auto transpose = op == Op::kAdjoint ? Blas<E>::kAdjoint : CUBLAS_OP_N;
-    const int m = narrow_size(c.rows), n = narrow_size(c.cols), k = narrow_size(a.cols);
-    int elements = 0;
-    require((l_.*Blas<E>::apply_q_size)(lane_.cusolver, CUBLAS_SIDE_LEFT, transpose, m, n, k, native(a.data),
-                                        narrow_size(a.ld), native(tau), native(c.data), narrow_size(c.ld), &elements),
-            "sizing the application of Q");
-    Work work(*this);
-    work.device_bytes = static_cast<size_t>(elements) * sizeof(E);
-    work.allocate();
-    require((l_.*Blas<E>::apply_q)(lane_.cusolver, CUBLAS_SIDE_LEFT, transpose, m, n, k, native(a.data),
-                                   narrow_size(a.ld), native(tau), native(c.data), narrow_size(c.ld),
-                                   static_cast<Native*>(work.device), elements, work.info),
-            "applying Q");
-    const double all = static_cast<double>(c.cols) * static_cast<double>(a.cols);
-    count(2 * all * (2 * static_cast<double>(a.rows) - static_cast<double>(a.cols)));
-    work.check("applying Q");
-  }
-
-  void adjoint_of_triangle(View r, const int32_t* e, View x, int32_t* f) {
-    if (x.cols == 0) return;
-    View square = r.block(0, 0, x.cols, x.cols);
-    // e and f may be one array: the entries' exponents are read while f is written.
-    int32_t* const own = take<int32_t>(x.cols);
-    triangle_exponents_kernel<<<static_cast<unsigned>(x.cols), kColumnThreads, 0, lane_.stream>>>(square, e, own);
-    launched();
-    each(x, AdjointOfTriangle<E>{square, x, e, own});
-    copy_exponents(own, f, x.cols);
-    arena_.give_back(own);
-    normalize_columns(x, f, true);
-  }
-  void copy_triangle(View r, View x) { each(x, CopyTriangle<E>{r, x}); }
-
-  void gemm(Op op_a, Op op_b, double alpha, View a, View b, double beta, View c) {
-    if (c.rows == 0 || c.cols == 0) return;
-    const auto transpose = [](Op op) { return op == Op::kAdjoint ? Blas<E>::kAdjoint : CUBLAS_OP_N; };
-    const int64_t inner = op_a == Op::kAdjoint ? a.rows : a.cols;
-    const E one = from_real<E>(alpha), other = from_real<E>(beta);
-    require(
-        (l_.*Blas<E>::gemm)(lane_.cublas, transpose(op_a), transpose(op_b), narrow_size(c.rows), narrow_size(c.cols),
-                            narrow_size(inner), native(&one), native(a.data), narrow_size(a.ld), native(b.data),
-                            narrow_size(b.ld), native(&other), native(c.data), narrow_size(c.ld)),
-        "multiplying matrices");
-    count(2 * static_cast<double>(c.rows) * static_cast<double>(c.cols) * static_cast<double>(inner));
-  }
-
-  void herk(View a, View c) {
-    if (c.cols == 0) return;
-    const double one = 1, zero = 0;
-    require((l_.*Blas<E>::herk)(lane_.cublas, CUBLAS_FILL_MODE_LOWER, Blas<E>::kAdjoint, narrow_size(a.cols),
-                                narrow_size(a.rows), &one, native(a.data), narrow_size(a.ld), &zero, native(c.data),
-                                narrow_size(c.ld)),
-            "multiplying a matrix by its adjoint");
-    each(c, MirrorLower<E>{c});
-    count(static_cast<double>(a.cols) * static_cast<double>(a.cols) * static_cast<double>(a.rows));
-  }
-
-  void solve_lower(View lower, View b) {
-    if (b.rows == 0 || b.cols == 0) return;
-    const E one = from_real<E>(1);
-    require((l_.*Blas<E>::trsm)(lane_.cublas, CUBLAS_SIDE_LEFT, CUBLAS_FILL_MODE_LOWER, CUBLAS_OP_N,
-                                CUBLAS_DIAG_NON_UNIT, narrow_size(b.rows), narrow_size(b.cols), native(&one),
-                                native(lower.data), narrow_size(lower.ld), native(b.data), narrow_size(b.ld)),
-            "solving a triangular system");
-    count(static_cast<double>(b.rows) * static_cast<double>(b.rows) * static_cast<double>(b.cols));
-  }
-
-  bool eigenbasis(View g, View v) {
-    if (g.cols == 0) return true;
-    watch_.check();
-    Work work(*this);
-    double* const values = take<double>(g.cols);
-    require(l_.cusolverDnXsyevd_bufferSize(lane_.cusolver, lane_.params, CUSOLVER_EIG_MODE_VECTOR,
-                                           CUBLAS_FILL_MODE_LOWER, g.cols, kType, g.data, g.ld, CUDA_R_64F, values,
-                                           kType, &work.device_bytes, &work.host_bytes),
-            "sizing an eigenvalue problem");
-    work.allocate();
-    require(l_.cusolverDnXsyevd(lane_.cusolver, lane_.params, CUSOLVER_EIG_MODE_VECTOR, CUBLAS_FILL_MODE_LOWER, g.cols,
-                                kType, g.data, g.ld, CUDA_R_64F, values, kType, work.device, work.device_bytes,
-                                work.host.data(), work.host_bytes, work.info),
-            "solving an eigenvalue problem");
-    const double n = static_cast<double>(g.cols);
-    count((4.0 / 3 + 4.0 / 3 + 2) * n * n * n);  // to tridiagonal, its eigenvectors, and back
-    int info = 0;
-    fetch(&info, work.info, 1);
-    arena_.give_back(values);
-    watch_.check();
-    if (info != 0) return false;
-    each(v, ReverseColumns<E>{g, v});
-    return true;
-  }
-
-  std::vector<double> diagonal(View a) {
-    const int64_t n = std::min(a.rows, a.cols);
-    std::vector<double> result(size(n));
-    if (n == 0) return result;
-    double* const out = take<double>(n);
-    each(n, 1, TakeDiagonal<E>{a, out});
-    fetch(result.data(), out, n);
-    arena_.give_back(out);
-    return result;
-  }
-
-  double distance_from_signature(View a, int64_t positive) {
-    View difference = matrix(a.rows, a.cols);
-    each(a, MinusSignature<E>{a, difference, positive});
-    double sum = 0;
-    for (const ScaledNorm& norm : column_norms(difference, nullptr)) {
-      const double x = std::ldexp(norm.mantissa, norm.exponent);
-      sum += x * x;
-    }
-    release(difference);
-    return std::sqrt(sum);
-  }
+  void qr(View a, E* tau);
+  void apply_q(Op op, View a, E* tau, View c);
+  void adjoint_of_triangle(View r, const int32_t* e, View x, int32_t* f);
+  void copy_triangle(View r, View x);
+  void gemm(Op op_a, Op op_b, double alpha, View a, View b, double beta, View c);
+  void herk(View a, View c);
+  void solve_lower(View lower, View b);
+  bool eigenbasis(View g, View v);
+  std::vector<double> diagonal(View a);
+  double distance_from_signature(View a, int64_t positive);
 
   // --- p-steps ------------------------------------------------------------------------------------------------------
 
-  void p_step(const large::PStep<E>& step) {
-    if (step.count == 0) return;
-    const int columns = step.width <= 32 ? 64 : 128;
-    const uint64_t bytes = p_step_workspace_bytes<E>(step.count, columns);
-    if (bytes > p_step_bytes_) {
-      if (p_step_workspace_ != nullptr) arena_.give_back(p_step_workspace_);
-      p_step_workspace_ = take<char>(static_cast<int64_t>(bytes));
-      p_step_bytes_ = bytes;
-    }
-    PStepCall<E> call;
-    call.x = {step.x.data, step.x.rows, step.x.cols, step.x.ld};
-    call.v = {step.v.data, step.v.rows, step.v.cols, step.v.ld};
-    call.exponents = step.f;
-    call.positive = step.positive;
-    call.pairs = pairs_on_device(step.pairs, step.count);
-    call.count = step.count;
-    call.width = static_cast<int>(step.width);
-    call.columns = columns;
-    call.tolerance = step.tolerance;
-    call.smallest_exponent = step.smallest_exponent;
-    call.inner_sweeps = step.inner_sweeps;
-    call.counters = counts_;
-    call.versions = versions_of(step);
-    call.workspace = p_step_workspace_;
-    cudaEvent_t* const marks = clock_.marks_of_p_step();
-    require(launch_p_step(call, lane_.limits, marks, lane_.stream), "launching a p-step");
-    const double k = 2 * static_cast<double>(step.width), n = static_cast<double>(step.count);
-    const double rows = static_cast<double>(step.x.rows);
-    clock_.count_p_step(n * k * (k + 1) * rows * Blas<E>::kOperations);
-    pairs_ += step.count;
-    inner_flops_ = 6 * k * k * k;  // H from both sides by halves, W
-    postmultiply_flops_ = 2 * k * k * (rows + static_cast<double>(step.v.data != nullptr ? step.v.rows : 0));
-  }
-
-  void reset_counters() {
-    require(cudaMemsetAsync(counts_, 0, sizeof(PStepCounts), lane_.stream), "clearing counters");
-    pairs_ = 0;
-    active_counted_ = 0;
-  }
-
-  large::PStepCounters read_counters() {
-    PStepCounts counts;
-    fetch(&counts, counts_, 1);
-    large::PStepCounters result;
-    result.rotations = static_cast<int64_t>(counts.rotations);
-    result.proper_rotations = static_cast<int64_t>(counts.proper_rotations);
-    result.active_pairs = static_cast<int64_t>(counts.active_pairs);
-    result.pairs = pairs_;
-    double cosine2 = 0;
-    static_assert(sizeof(cosine2) == sizeof(counts.cosine2_bits));
-    std::memcpy(&cosine2, &counts.cosine2_bits, sizeof(cosine2));
-    result.largest_cosine = std::sqrt(cosine2);
-    result.zero_column = counts.lost != 0;
-    if (!std::isfinite(cosine2)) throw LargeStop{LargeStatus::kFault, "a column is no longer finite"};
-    const double active = static_cast<double>(result.active_pairs - active_counted_) * Blas<E>::kOperations;
-    clock_.count_active_pairs(active * inner_flops_, active * postmultiply_flops_);
-    active_counted_ = result.active_pairs;
-    clock_.collect();
-    return result;
-  }
+  void p_step(const large::PStep<E>& step);
+  void reset_counters();
+  large::PStepCounters read_counters();
 
  private:
-  using Native = typename Blas<E>::Native;
-  static constexpr cudaDataType kType = Blas<E>::kType;
-
-  // Begun anew for other columns, blocks or a tolerance than the last time.
-  PStepVersions versions_of(const large::PStep<E>& step) {
-    if (!kSkipUnchangedPairs) return {};
-    const int64_t blocks = std::max<int64_t>(2, (step.x.cols + step.width - 1) / step.width);
-    const bool known =
-        tracked_.x == step.x.data && tracked_.width == step.width && tracked_.tolerance == step.tolerance;
-    if (!known || blocks != tracked_.blocks) {
-      if (blocks > tracked_.room) {
-        if (tracked_.versions != nullptr) arena_.give_back(tracked_.versions);
-        tracked_.versions = take<int>(PStepVersions::ints(blocks));
-        tracked_.room = blocks;
-      }
-      tracked_ = {step.x.data, step.width, step.tolerance, blocks, tracked_.room, tracked_.versions};
-      require(cudaMemsetAsync(tracked_.versions, 0, size(blocks) * sizeof(int), lane_.stream), "clearing memory");
-      require(cudaMemsetAsync(tracked_.versions + blocks, 0xff,
-                              size(PStepVersions::ints(blocks) - blocks) * sizeof(int), lane_.stream),
-              "clearing memory");
-    }
-    return {tracked_.versions, tracked_.versions + blocks};
-  }
-
-  static size_t size(int64_t n) { return static_cast<size_t>(n); }
-  static int narrow_size(int64_t n) { return static_cast<int>(n); }  // at most kMaxLargeDimension
-  static unsigned blocks(int64_t n) { return static_cast<unsigned>((n + 255) / 256); }
-  static const Native* native(const E* p) { return reinterpret_cast<const Native*>(p); }
-  static Native* native(E* p) { return reinterpret_cast<Native*>(p); }
-
-  void count(double multiply_adds_twice) { clock_.count(multiply_adds_twice * Blas<E>::kOperations); }
-  void launched() { require(cudaGetLastError(), "launching a kernel"); }
-
-  template <class T>
-  T* take(int64_t n) {
-    const uint64_t bytes = static_cast<uint64_t>(n) * sizeof(T);
-    void* const memory = arena_.take(bytes);
-    if (memory == nullptr) {
-      throw LargeStop{LargeStatus::kOutOfMemory, "a factor needs " + std::to_string(bytes) +
-                                                     " bytes more of device memory, where " +
-                                                     std::to_string(arena_.largest_piece()) + " are left of its own"};
-    }
-    return static_cast<T*>(memory);
-  }
-
-  // Waits.
-  template <class T>
-  void fetch(T* to, const T* from, int64_t n) {
-    require(cudaMemcpyAsync(to, from, size(n) * sizeof(T), cudaMemcpyDeviceToHost, lane_.stream), "downloading");
-    sync();
-  }
-  template <class T>
-  T* upload(const std::vector<T>& from) {
-    T* const to = take<T>(static_cast<int64_t>(from.size()));
-    // Pageable memory has been read when the call returns.
-    require(cudaMemcpyAsync(to, from.data(), from.size() * sizeof(T), cudaMemcpyHostToDevice, lane_.stream),
-            "uploading");
-    return to;
-  }
-
-  template <class F>
-  void each(int64_t rows, int64_t cols, F f) {
-    if (rows == 0 || cols == 0) return;
-    const int64_t most = int64_t{16} * lane_.limits.multiprocessors;
-    const auto grid = static_cast<unsigned>(std::min(most, (rows * cols + 255) / 256));
-    entries_kernel<<<grid, 256, 0, lane_.stream>>>(rows, cols, f);
-    launched();
-  }
-  template <class F>
-  void each(View a, F f) {
-    each(a.rows, a.cols, f);
-  }
-
-  template <class Gather>
-  void permute(View a, const std::vector<int64_t>& perm) {
-    if (a.rows == 0 || a.cols == 0) return;
-    if (std::is_sorted(perm.begin(), perm.end())) return;
-    int64_t* const order = upload(perm);
-    View result = matrix(a.rows, a.cols);
-    each(a, Gather{a, result, order});
-    copy(result, a);
-    release(result);
-    arena_.give_back(order);
-  }
-
+  // Norms of columns, in device memory.
   struct Norms {
     double* mantissas;
     int32_t* exponents;
   };
-  Norms norms_of(View x) {
-    Norms norms{take<double>(x.cols), take<int32_t>(x.cols)};
-    column_norms_kernel<<<static_cast<unsigned>(x.cols), kColumnThreads, 0, lane_.stream>>>(x, norms.mantissas,
-                                                                                            norms.exponents);
-    launched();
-    return norms;
-  }
-  void give_back(const Norms& norms) {
-    arena_.give_back(norms.mantissas);
-    arena_.give_back(norms.exponents);
-  }
-
-  // Memory of a call of cuSOLVER.
-  struct Work {
-    explicit Work(CudaLargeBackend& b) : backend(b) {}
-    ~Work() {
-      if (is_own) {
-        (void)cudaFree(device);
-      } else if (device != nullptr) {
-        backend.arena_.give_back(device);
-      }
-      if (info != nullptr) backend.arena_.give_back(info);
-    }
-    Work(const Work&) = delete;
-    Work& operator=(const Work&) = delete;
-    void allocate() {
-      device = backend.arena_.take(device_bytes);
-      // cuSOLVER wants more than factor_bytes() foresees for some shapes, very tall ones.
-      is_own = device == nullptr;
-      if (is_own) require(cudaMalloc(&device, device_bytes), "allocating cuSOLVER's memory");
-      info = backend.template take<int>(1);
-      host.resize(host_bytes);
-    }
-    // Waits: the host memory must live so long.
-    void check(const char* what) {
-      int result = 0;
-      backend.fetch(&result, info, 1);
-      if (result != 0) {
-        throw LargeStop{LargeStatus::kFault,
-                        "cuSOLVER refused argument " + std::to_string(-result) + ", while " + what};
-      }
-    }
-
-    CudaLargeBackend& backend;
-    size_t device_bytes = 0, host_bytes = 0;
-    void* device = nullptr;
-    bool is_own = false;  // and not the arena's
-    int* info = nullptr;
-    std::vector<char> host;
-  };
-
-  const PStepPair* pairs_on_device(const large::BlockPair* pairs, int count) {
-    static_assert(sizeof(large::BlockPair) == sizeof(PStepPair));
-    PairList& list = pair_lists_[pairs];
-    const auto n = size(count);
-    if (list.host.size() != n || std::memcmp(list.host.data(), pairs, n * sizeof(PStepPair)) != 0) {
-      if (list.device != nullptr) arena_.give_back(list.device);
-      list.host.resize(n);
-      std::memcpy(list.host.data(), pairs, n * sizeof(PStepPair));
-      list.device = upload(list.host);
-    }
-    return list.device;
-  }
-
-  // An operand or result as runs of elements.
-  struct Lines {
-    int64_t lines, length;
-    uint64_t element_bytes;
-    bool turned;  // a line is a row of the view
-    uint64_t bytes(int64_t n) const { return static_cast<uint64_t>(n * length) * element_bytes; }
-  };
-  static Lines lines_of(const Problem& problem, bool adjoint) {
-    const bool by_rows = problem.order == Order::kRowMajor;
-    return {by_rows ? problem.rows : problem.cols, by_rows ? problem.cols : problem.rows,
-            static_cast<uint64_t>(element_bytes(problem.dtype)), by_rows != adjoint};
-  }
-
-  // step(first line, lines, device memory, 0 or 1) for parts of at most kTransferBytes; the pinned buffer of that
-  // number is free when it is called.
-  template <class Step>
-  void transfer(const Lines& lines, Step step) {
-    char* staging[2];
-    const int64_t line_bytes = static_cast<int64_t>(lines.bytes(1));
-    if (lines.lines == 0 || line_bytes == 0) return;
-    const int64_t per_part = std::max<int64_t>(static_cast<int64_t>(kTransferBytes) / line_bytes, 1);
-    static_assert(kTransferBytes >= uint64_t{kMaxLargeDimension} * sizeof(Complex));
-    for (char*& s : staging) s = take<char>(static_cast<int64_t>(kTransferBytes));
-    for (int64_t first = 0, part = 0; first < lines.lines; first += per_part, ++part) {
-      const int which = static_cast<int>(part % 2);
-      if (part >= 2) require(cudaEventSynchronize(lane_.transferred[which]), "waiting for a transfer");
-      watch_.check();
-      step(first, std::min(per_part, lines.lines - first), staging[which], which);
-    }
-    for (char* s : staging) arena_.give_back(s);
-    // Nobody writes to the pinned buffers before they have been read.
-    sync();
-  }
-
-  template <class F>
-  void by_type(DType dtype, F f) {
-    if constexpr (kIsComplex<E>) {
-      dtype == DType::kC64 ? f(Pair<float>{}) : f(Pair<double>{});
-    } else {
-      dtype == DType::kF32 ? f(float{}) : f(double{});
-    }
-  }
-  static dim3 turn_grid(int64_t lines, int64_t length) {
-    const auto tiles = [](int64_t n) { return static_cast<unsigned>((n + kTurnTile - 1) / kTurnTile); };
-    return {tiles(length), tiles(lines), 1};
-  }
-  void convert_in(DType dtype, const char* staging, int64_t first, int64_t count, const Lines& lines, View a,
-                  bool conjugated, unsigned long long* first_bad) {
-    by_type(dtype, [&](auto in) {
-      convert_in_kernel<<<turn_grid(count, lines.length), dim3(kTurnTile, 8), 0, lane_.stream>>>(
-          reinterpret_cast<const decltype(in)*>(staging), first, count, lines.length, a, lines.turned, conjugated,
-          first_bad);
-    });
-    launched();
-  }
-  void convert_out(DType dtype, View a, int64_t first, int64_t count, const Lines& lines, char* staging,
-                   bool conjugated) {
-    by_type(dtype, [&](auto out) {
-      convert_out_kernel<<<turn_grid(count, lines.length), dim3(kTurnTile, 8), 0, lane_.stream>>>(
-          a, first, count, lines.length, reinterpret_cast<decltype(out)*>(staging), lines.turned, conjugated);
-    });
-    launched();
-  }
-
   struct PairList {
     std::vector<PStepPair> host;
     PStepPair* device = nullptr;
   };
+  struct Work;   // memory of a call of cuSOLVER
+  struct Lines;  // an operand or result as runs of elements
+
+  // A piece of the arena. Throws LargeStop where none is so large.
+  template <class T>
+  T* take(int64_t n);
+  // Waits.
+  template <class T>
+  void fetch(T* to, const T* from, int64_t n);
+  template <class T>
+  T* upload(const std::vector<T>& from);
+  // Launches f(i, j) for all entries of rows x cols, or of `a`.
+  template <class F>
+  void each(int64_t rows, int64_t cols, F f);
+  template <class F>
+  void each(View a, F f);
+  template <class Gather>
+  void permute(View a, const std::vector<int64_t>& perm);
+  Norms norms_of(View x);
+  void give_back(const Norms& norms);
+  void count(double multiply_adds_twice);
+
+  // step(first line, lines, device memory, 0 or 1) for parts of at most kTransferBytes; the pinned buffer of that
+  // number is free when it is called.
+  template <class Step>
+  void transfer(const Lines& lines, Step step);
+  void convert_in(DType dtype, const char* staging, int64_t first, int64_t count, const Lines& lines, View a,
+                  bool conjugated, unsigned long long* first_bad);
+  void convert_out(DType dtype, View a, int64_t first, int64_t count, const Lines& lines, char* staging,
+                   bool conjugated);
+
+  // Begun anew for other columns, blocks or a tolerance than the last time.
+  PStepVersions versions_of(const large::PStep<E>& step);
+  // The driver's list of pairs, uploaded when it is not the one that the device has of that address.
+  const PStepPair* pairs_on_device(const large::BlockPair* pairs, int count);
 
   LargeLane& lane_;
   DeviceArena& arena_;
@@ -692,5 +164,8 @@ class CudaLargeBackend {
   double inner_flops_ = 0, postmultiply_flops_ = 0;  // of an active pair
 };
 
+extern template class CudaLargeBackend<double>;
+extern template class CudaLargeBackend<Complex>;
+
 }  // namespace svdserve::cuda
-#endif  // SVDSERVE_ENGINE_BACKENDS_CUDA_LARGE_CUDA_FACTOR_BACKEND_H_
+#endif  // SVDSERVE_ENGINE_BACKENDS_CUDA_LARGE_CUDA_LARGE_BACKEND_H_

@@ -1,7 +1,7 @@
-// Kernels of the operations of a large factor that are not matrix products: conversion, norms, permutations, scaling.
+// Kernels of the operations on a large matrix that are not matrix products: conversion, norms, permutations, scaling.
 // Each is bound by memory. E: double or Complex; matrices are column-major.
-#ifndef SVDSERVE_ENGINE_BACKENDS_CUDA_LARGE_FACTOR_KERNELS_H_
-#define SVDSERVE_ENGINE_BACKENDS_CUDA_LARGE_FACTOR_KERNELS_H_
+#ifndef SVDSERVE_ENGINE_BACKENDS_CUDA_LARGE_LARGE_KERNELS_H_
+#define SVDSERVE_ENGINE_BACKENDS_CUDA_LARGE_LARGE_KERNELS_H_
 
 #include <cuda_runtime.h>
 
@@ -329,4 +329,4 @@ __global__ void __launch_bounds__(kTurnTile * 8)
 }
 
 }  // namespace svdserve::cuda
-#endif  // SVDSERVE_ENGINE_BACKENDS_CUDA_LARGE_FACTOR_KERNELS_H_
+#endif  // SVDSERVE_ENGINE_BACKENDS_CUDA_LARGE_LARGE_KERNELS_H_

@@ -1,7 +1,7 @@
-// Device resources of a large factor beside memory for its matrices: a stream, the libraries' handles, pinned memory
-// for transfers. Made when none is idle, kept for the next factor.
-#ifndef SVDSERVE_ENGINE_BACKENDS_CUDA_LARGE_FACTOR_LANE_H_
-#define SVDSERVE_ENGINE_BACKENDS_CUDA_LARGE_FACTOR_LANE_H_
+// Device resources of a large matrix beside memory for its matrices: a stream, the libraries' handles, pinned memory
+// for transfers. Made when none is idle, kept for the next matrix.
+#ifndef SVDSERVE_ENGINE_BACKENDS_CUDA_LARGE_LARGE_LANE_H_
+#define SVDSERVE_ENGINE_BACKENDS_CUDA_LARGE_LARGE_LANE_H_
 
 #include <cuda_runtime_api.h>
 
@@ -48,4 +48,4 @@ std::unique_ptr<LargeLane> take_lane(int device);
 void keep_lane(std::unique_ptr<LargeLane> lane);
 
 }  // namespace svdserve::cuda
-#endif  // SVDSERVE_ENGINE_BACKENDS_CUDA_LARGE_FACTOR_LANE_H_
+#endif  // SVDSERVE_ENGINE_BACKENDS_CUDA_LARGE_LARGE_LANE_H_

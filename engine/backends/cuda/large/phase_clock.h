@@ -1,5 +1,5 @@
-// Where the time of a factor goes, by events in its stream. Stages follow each other; of p-steps every kSampled-th is
-// measured kernel by kernel, and stands for the others.
+// Where the time of a large matrix goes, by events in its stream. Stages follow each other; of p-steps every kSampled-th
+// is measured kernel by kernel, and stands for the others.
 #ifndef SVDSERVE_ENGINE_BACKENDS_CUDA_LARGE_PHASE_CLOCK_H_
 #define SVDSERVE_ENGINE_BACKENDS_CUDA_LARGE_PHASE_CLOCK_H_
 

@@ -249,13 +249,11 @@ cudaError_t launch_group_answers(const GroupAnswers<T>& call, cudaStream_t strea
 }
 
 template <class T>
-cudaError_t launch_answers_of(const SvdserveCudaPlan& plan, const SvdserveCudaBatch& batch, const T* values,
-                              cudaStream_t stream) {
-  const SvdserveCudaOutputs& o = plan.outputs;
+cudaError_t launch_answers_of(const Plan& plan, const DeviceBatch& batch, const T* values, cudaStream_t stream) {
+  const Outputs& o = plan.outputs;
+  const Problem& p = plan.problem;
   if (batch.count == 0) return cudaSuccess;
-  const auto plane = [&](Plane p, int32_t wanted) {
-    return wanted != 0 ? static_cast<T*>(batch.planes[index_of(p)]) : nullptr;
-  };
+  const auto plane = [&](Plane of, bool wanted) { return wanted ? static_cast<T*>(batch.planes[of]) : nullptr; };
   T* const capacity = plane(Plane::kCapacity, o.capacity);
   T* const water_filling = plane(Plane::kWaterFilling, o.water_filling);
   const bool grouped = o.group > 1;
@@ -263,7 +261,7 @@ cudaError_t launch_answers_of(const SvdserveCudaPlan& plan, const SvdserveCudaBa
     const GroupAnswers<T> groups{
         values,        batch.count / o.group,
         o.group,       capacity,
-        water_filling, make_mimo_task<double>(plan.rows, plan.cols, o.snr, o.snr_count, o.rank_threshold)};
+        water_filling, make_mimo_task<double>(p.rows, p.cols, o.snr.data(), o.snr_count, o.rank_threshold)};
     if (const cudaError_t error = launch_group_answers(groups, stream); error != cudaSuccess) return error;
   }
   const MatrixAnswers<T> matrices{values,
@@ -274,7 +272,7 @@ cudaError_t launch_answers_of(const SvdserveCudaPlan& plan, const SvdserveCudaBa
                                   plane(Plane::kConditionNumber, o.condition_number),
                                   plane(Plane::kEffectiveRank, o.effective_rank),
                                   plane(Plane::kThresholdRank, o.threshold_rank),
-                                  make_mimo_task<T>(plan.rows, plan.cols, o.snr, o.snr_count, o.rank_threshold)};
+                                  make_mimo_task<T>(p.rows, p.cols, o.snr.data(), o.snr_count, o.rank_threshold)};
   if (matrices.task.k > kLargestReproducible) return launch_large_answers(matrices, stream);
   switch (matrices.task.k) {
     case 1:

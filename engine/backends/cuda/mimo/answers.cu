@@ -3,13 +3,11 @@
 
 namespace svdserve::cuda {
 
-cudaError_t launch_answers(const SvdserveCudaPlan& plan, const SvdserveCudaBatch& batch, const float* values,
-                           cudaStream_t stream) {
+cudaError_t launch_answers(const Plan& plan, const DeviceBatch& batch, const float* values, cudaStream_t stream) {
   return launch_answers_of(plan, batch, values, stream);
 }
 
-cudaError_t launch_answers(const SvdserveCudaPlan& plan, const SvdserveCudaBatch& batch, const double* values,
-                           cudaStream_t stream) {
+cudaError_t launch_answers(const Plan& plan, const DeviceBatch& batch, const double* values, cudaStream_t stream) {
   return launch_answers_of(plan, batch, values, stream);
 }
 
