@@ -110,16 +110,16 @@ std::vector<std::string> warnings(const Machine& machine, const WorkerLimits& wo
   if (memory.sum() > machine.memory_bytes.amount) {
     out.push_back(absl::StrCat("the limits allow ", memory.sum(),
                                " bytes (--max-inflight-bytes + --memory-quota-bytes + --cuda-pinned-bytes + ",
-                               "--max-large-bytes + ", memory.process_bytes, " for the process), the process may use ",
-                               machine.memory_bytes.amount, " (", machine.memory_bytes.source,
-                               "): lower one of them or give it more memory"));
+                               "--max-large-bytes + ", memory.process_bytes,
+                               " for the process), but the process may use ", machine.memory_bytes.amount, " (",
+                               machine.memory_bytes.source, "): lower one of them or give it more memory"));
   }
   // Pools of threads for kernels and for gRPC, the lanes and lines of each GPU, and the server's own.
   constexpr int64_t kOwnThreads = 32;
   const int64_t threads = workers.threads.value + workers.large_threads.value + 4 * machine.cores.amount +
                           gpus * (workers.cuda_lanes.value + 1) + kOwnThreads;
   if (threads > machine.pids.amount) {
-    out.push_back(absl::StrCat("the server may need ", threads, " threads, ", machine.pids.source, " allows ",
+    out.push_back(absl::StrCat("the server may need ", threads, " threads, but ", machine.pids.source, " allows ",
                                machine.pids.amount, ": raise it or lower --threads"));
   }
   return out;

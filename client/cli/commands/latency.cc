@@ -60,8 +60,8 @@ int run_latency(const std::vector<std::string>& words) {
   a.section("Options");
   a.option("--rounds", "N", "rounds of each kind", &rounds, 1);
   a.option("--calls", "N", "calls in a round", &calls, 1);
-  a.option("--size", "N", "of the square matrix", &size, 1);
-  a.flag("--csv", "print round,decompose_us,empty_us,difference_us; the last line is the whole", &csv);
+  a.option("--size", "N", "size of the square matrix", &size, 1);
+  a.flag("--csv", "print round,decompose_us,empty_us,difference_us; the last line is for all rounds", &csv);
   connection.declare(&a);
   a.epilogue("Exit codes: 0 done, 1 a call failed, 2 wrong usage.");
   if (const auto code = parse_or_explain(&a, "latency", words)) return *code;

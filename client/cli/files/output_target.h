@@ -41,7 +41,7 @@ client::Result<OutputTarget> output_target(const std::string& path);
 client::Status check_outputs(const std::vector<NamedFile>& outputs, const std::vector<NamedFile>& inputs, bool force);
 
 // Help of the option --force, which sets `force`.
-inline constexpr char kForceHelp[] = "let an output replace an input";
+inline constexpr char kForceHelp[] = "allow an output to replace an input";
 
 }  // namespace svdserve::cli
 #endif  // SVDSERVE_CLIENT_CLI_FILES_OUTPUT_TARGET_H_

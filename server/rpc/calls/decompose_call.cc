@@ -39,11 +39,13 @@ int64_t announced(const grpc::CallbackServerContext& call, const char* key) {
 }
 
 Error cancelled_error() {
-  return {absl::StatusCode::kCancelled, Reason::kCancelled, "the call was cancelled before its message came", "", {}};
+  return {
+      absl::StatusCode::kCancelled, Reason::kCancelled, "the call was cancelled before its message arrived", "", {}};
 }
 
 Error no_message_error() {
-  return {absl::StatusCode::kInvalidArgument, Reason::kInvalidField, "the call carries no DecomposeRequest", "", {}};
+  return {
+      absl::StatusCode::kInvalidArgument, Reason::kInvalidField, "the call ended without a DecomposeRequest", "", {}};
 }
 
 }  // namespace

@@ -45,17 +45,17 @@ class ChannelSettings:
     def __init__(self, address: str, tls: Tls | bool, retry: RetryPolicy | None, piece_bytes: int,
                  max_in_flight: int, max_message_bytes: int) -> None:
         if not isinstance(address, str):
-            raise TypeError(f"address is {address!r}, it must be a str such as '127.0.0.1:50051'")
+            raise TypeError(f"address is {address!r}, but must be a str such as '127.0.0.1:50051'")
         if not address:
-            raise ValueError("address is empty, it must be such as '127.0.0.1:50051'")
+            raise ValueError("address is empty, but must be host:port, such as '127.0.0.1:50051', or unix:/path")
         if not _ADDRESS.fullmatch(address):
-            raise ValueError(f"address is {address!r}, it must be host:port, such as '127.0.0.1:50051', or unix:/path")
+            raise ValueError(f"address is {address!r}, but must be host:port, such as '127.0.0.1:50051', or unix:/path")
         if piece_bytes < 1:
-            raise ValueError(f"piece_bytes is {piece_bytes}, it must be at least 1")
+            raise ValueError(f"piece_bytes is {piece_bytes}, but must be at least 1")
         if max_in_flight < 1:
-            raise ValueError(f"max_in_flight is {max_in_flight}, it must be at least 1")
+            raise ValueError(f"max_in_flight is {max_in_flight}, but must be at least 1")
         if not 1 <= max_message_bytes <= _LARGEST_MESSAGE_BYTES:
-            raise ValueError(f"max_message_bytes is {max_message_bytes}, it must be 1 .. {_LARGEST_MESSAGE_BYTES}")
+            raise ValueError(f"max_message_bytes is {max_message_bytes}, but must be 1 .. {_LARGEST_MESSAGE_BYTES}")
         tls = Tls() if tls is True else tls
         self.address = address
         self.retry = retry or RetryPolicy()
@@ -104,7 +104,7 @@ class Deadline:
 
     def __init__(self, timeout: float | None) -> None:
         if timeout is not None and math.isnan(timeout):
-            raise ValueError("timeout is NaN, it must be seconds or None")
+            raise ValueError("timeout is NaN, but must be seconds or None")
         self._end = None if timeout is None or timeout > _LONGEST_TIMEOUT else time.monotonic() + timeout
 
     def left(self) -> float | None:
@@ -115,7 +115,7 @@ class Deadline:
         """Seconds left for another call; None without a timeout. Raises DeadlineExceeded when there are none."""
         left = self.left()
         if left is not None and left <= 0:
-            raise DeadlineExceeded("the timeout passed before the answer was there",
+            raise DeadlineExceeded("the timeout passed before the reply arrived",
                                    code=grpc.StatusCode.DEADLINE_EXCEEDED, reason="DEADLINE_EXCEEDED")
         return left
 

@@ -240,12 +240,12 @@ class Operand:
                    (limits.max_message_bytes - _RESPONSE_OVERHEAD) // response_bytes,
                    limits.max_matrices) // group
         if group > limits.max_matrices:
-            raise invalid_argument("options.mimo.group_size", f"is {group}, this server takes at most "
+            raise invalid_argument("options.mimo.group_size", f"is {group}, but this server accepts at most "
                                    f"{limits.max_matrices} matrices in one request")
         if most < 1:
             what = f"{group} {self.rows}x{self.cols} matrices" if group > 1 else f"one {self.rows}x{self.cols} matrix"
-            raise invalid_argument("matrices.data", f"{what} of {matrix_bytes} bytes, answered in {response_bytes}, "
-                                   f"would pass the server's limit of {limits.max_message_bytes} bytes a message")
+            raise invalid_argument("matrices.data", f"{what} of {matrix_bytes} bytes, with {response_bytes} bytes of results, "
+                                   f"would exceed the server's limit of {limits.max_message_bytes} bytes a message")
         # Pieces of equal size: a short last one would cost a whole call.
         groups = self.count // group
         wished = max(1, min(most, piece_bytes // (max(matrix_bytes, response_bytes - _STATUS_BYTES) * group)))
@@ -316,18 +316,18 @@ class Result:
             self._check_out(name, array)
         for (one, x), (other, y) in itertools.combinations(self._out.items(), 2):
             if overlap(x, y):
-                raise ValueError(f"out: its arrays for {one} and {other} overlap")
+                raise ValueError(f"out: the arrays for {one} and {other} overlap")
 
     def _check_out(self, name: str, array: np.ndarray) -> None:
         plane = self._planes[name]
         shape, dtype = (*self._operand.batch_shape, *plane.shape), plane.dtype.newbyteorder("=")
         if not isinstance(array, np.ndarray) or array.shape != shape or array.dtype != dtype:
             found = f"{array.dtype} {array.shape}" if isinstance(array, np.ndarray) else repr(array)
-            raise ValueError(f"out: for {name} it has {found}, the result is {dtype} {shape}")
+            raise ValueError(f"out: the array for {name} is {found}, but must be {dtype} {shape}")
         if not array.flags.writeable:
-            raise ValueError(f"out: its array for {name} is read-only")
+            raise ValueError(f"out: the array for {name} is read-only; give a writable one")
         if self._operand.overlaps(array):
-            raise ValueError(f"out: its array for {name} overlaps the matrices")
+            raise ValueError(f"out: the array for {name} overlaps the matrices")
 
     def _units(self, plane: Plane, matrices: int) -> int:
         return matrices // self._query.group_size if plane.per_group else matrices

@@ -186,7 +186,7 @@ class Factor:
         sizes = reply.message.operand_bytes, reply.message.result_bytes
         expected = self._bytes, sum(target.nbytes for target in self._targets.values())
         if sizes != expected:
-            raise invalid_reply(f"it accepts {sizes[0]} bytes with results of {sizes[1]}, the matrix has {expected[0]} "
+            raise invalid_reply(f"it accepts {sizes[0]} bytes with results of {sizes[1]}, but the matrix has {expected[0]} "
                                 f"with results of {expected[1]}")
         self._chunk_bytes = min(CHUNK_BYTES, reply.message.chunk_bytes)
 
@@ -209,7 +209,7 @@ class Factor:
                                 "were to come")
         data = np.frombuffer(reply.data, np.uint8)
         if google_crc32c.value(data) != reply.message.crc32c:
-            raise damaged(f"bytes {start} .. {stop} of {name} came with a wrong CRC-32C")
+            raise damaged(f"the CRC-32C of bytes {start} .. {stop} of {name} is wrong; send the matrix again")
         target[start:stop] = data
         self._received[name] = stop
         self._tell(stage="download", fraction=sum(self._received.values()) /

@@ -87,13 +87,13 @@ class Query:
                                     ("block_variant", self.block_variant or _UNSAID, _BLOCK_VARIANTS)):
             if not isinstance(given, str) or given.lower() not in known:
                 names = ", ".join(repr(name) for name in known if name != _UNSAID)
-                raise invalid_argument(f"options.{field}", f"{given!r} is none of {names}")
+                raise invalid_argument(f"options.{field}", f"must be one of {names}, but is {given!r}")
         if self.tolerance is not None:
             object.__setattr__(self, "tolerance", number("options.tolerance", self.tolerance))
         if self.max_sweeps is not None:
             sweeps = operator.index(self.max_sweeps)
             if not -2**31 <= sweeps < 2**31:
-                raise invalid_argument("options.max_sweeps", f"{sweeps} does not fit 32 bits")
+                raise invalid_argument("options.max_sweeps", f"must fit 32 bits, but is {sweeps}")
         if self.top_k is not None:
             object.__setattr__(self, "top_k", positive("options.top_k", self.top_k))
 
@@ -127,9 +127,10 @@ class Query:
         only_large = {"pivot_strategy": self.pivot_strategy is not None, "block_variant": self.block_variant is not None}
         for name, given in (only_small if is_large else only_large).items():
             if given:
-                here, there = ("large", "small") if is_large else ("small", "large")
-                raise invalid_argument(f"options.{name}", f"is for {there} matrices alone, and {rows}x{cols} is {here} for "
-                                       f"this server{' or by its options' if is_large else ''}")
+                here = "large" if is_large else "small"
+                raise invalid_argument(f"options.{name}", f"is not supported for {here} matrices, and {rows}x{cols} is {here} "
+                                       f"for this server{' or by its options' if is_large else ''}; "
+                                       f"{'slice the full SVD' if name == 'top_k' else 'leave it out'}")
 
     @property
     def group_size(self) -> int:
@@ -195,13 +196,13 @@ def number(field: str, value: Any) -> float:
     try:
         return float(value)
     except (TypeError, ValueError):
-        raise invalid_argument(field, f"{value!r} is no number") from None
+        raise invalid_argument(field, f"must be a number, but is {value!r}") from None
 
 
-def positive(field: str, value: Any) -> int:
-    """`value` as an int of at least 1. Raises InvalidArgument, or TypeError for what is no integer."""
+def positive(field: str, value: Any, name: str = "") -> int:
+    """`value` as an int of at least 1. Raises InvalidArgument, or TypeError for another type."""
     if not 1 <= operator.index(value) < 2**63:
-        raise invalid_argument(field, f"must be at least 1, is {value}")
+        raise invalid_argument(field, f"must be at least 1, but is {value}", name)
     return operator.index(value)
 
 
@@ -211,5 +212,5 @@ def snrs(snr_db: float | Iterable[float] | None) -> tuple[tuple[float, ...], boo
         return (), False
     array = np.asarray(snr_db, np.float64)
     if array.ndim > 1:
-        raise invalid_argument("options.mimo.snr_db", f"has {array.ndim} dimensions; a number or a list is wanted")
+        raise invalid_argument("options.mimo.snr_db", f"must be a number or a list of numbers, but has {array.ndim} dimensions")
     return tuple(array.reshape(-1).tolist()), array.ndim == 0

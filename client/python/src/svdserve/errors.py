@@ -44,7 +44,8 @@ class Error(Exception):
         self.violations = violations
 
     def __str__(self) -> str:
-        return f"{self.message} [{self.code.name}{', ' + self.reason if self.reason else ''}]"
+        reason = f", {self.reason}" if self.reason not in ("", self.code.name) else ""
+        return f"{self.message} [{self.code.name}{reason}]"
 
 
 class InvalidArgument(Error, ValueError):
@@ -98,10 +99,25 @@ _BY_CODE: dict[grpc.StatusCode, type[Error]] = {
 }
 
 
-def invalid_argument(field: str, description: str) -> InvalidArgument:
-    """A refusal by this package itself, in the form that the server would have given it."""
-    return InvalidArgument(f"{field}: {description}", code=grpc.StatusCode.INVALID_ARGUMENT, reason="INVALID_FIELD",
-                           violations=(FieldViolation(field, description),))
+# The arguments of the verbs whose names differ from those of the fields.
+_ARGUMENTS = {"signature": "j", "precoder_columns": "precoders", "combiner_columns": "combiners"}
+
+
+def argument(field: str) -> str:
+    """The argument of a verb that sets a field: "top_k" for "options.top_k". Other fields keep their path."""
+    if not field.startswith(("options.", "open.options.", "open.signature")):
+        return field
+    name = field.rpartition(".")[2]
+    return _ARGUMENTS.get(name, name)
+
+
+def invalid_argument(field: str, description: str, name: str = "") -> InvalidArgument:
+    """The error of an argument that this package rejects itself, in the form of the server's errors.
+
+    `name` is the argument's name where `field` does not tell it.
+    """
+    return InvalidArgument(f"{name or argument(field)}: {description}", code=grpc.StatusCode.INVALID_ARGUMENT,
+                           reason="INVALID_FIELD", violations=(FieldViolation(field, description),))
 
 
 def invalid_reply(message: str) -> Internal:
@@ -138,6 +154,9 @@ def from_rpc_error(error: Any, closed: bool) -> Error:
     message = error.details() or code.name
     if code is grpc.StatusCode.RESOURCE_EXHAUSTED and not details and "larger than max" in message:  # gRPC's own limit
         message = f"the message is longer than its receiver accepts; max_message_bytes bounds replies: {message}"
+    if violations := details.get("violations"):
+        field = violations[0].field
+        message = argument(field) + message.removeprefix(field) if message.startswith(f"{field}: ") else message
     return _BY_CODE.get(code, Error)(message, code=code, **details)
 
 

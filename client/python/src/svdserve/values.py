@@ -248,7 +248,7 @@ def server_info(message: Any) -> ServerInfo:
     """ServerInfo from a GetServerInfoResponse. Raises Internal for limits that no server can have."""
     for name, least in _LEAST_LIMITS.items():
         if (value := getattr(message.limits, name)) < least:
-            raise invalid_reply(f"its limits.{name} is {value}, it must be at least {least}")
+            raise invalid_reply(f"its limits.{name} is {value}, but must be at least {least}")
 
     def names(numbers: dict[str, int], values: Any) -> tuple[str, ...]:
         by_number = {number: name.lower() for name, number in numbers.items()}
