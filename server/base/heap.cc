@@ -26,7 +26,7 @@ void keep(int trim_threshold, int top_pad) {
 void keep_warm() { keep(256 << 20, 64 << 20); }
 
 // To be called on a thread of the second arena.
-void trim() {
+void trim_arenas() {
   keep(0, 0);
   // malloc_trim() leaves the end of every arena but the first as it is. That goes when a large block of the arena is
   // freed, but for the pad.
@@ -59,7 +59,7 @@ class Trimmer {
       while (done_ == wanted_) changed_.wait(&mu_);
       const int64_t wanted = wanted_;
       mu_.unlock();
-      trim();
+      trim_arenas();
       mu_.lock();
       done_ = wanted;
       changed_.signal_all();
