@@ -298,7 +298,7 @@ std::vector<Flag> make_flags() {
           "operands and results of all requests in memory. auto: an eighth of memory, at most 4GiB for each "
           "GPU"),
       count_flag("max-inflight-requests", 4096, 1, 10000000, &C::max_inflight_requests, kLimits,
-                 "requests that are admitted and not yet answered"),
+                 "requests that are admitted and have no reply yet"),
       count_flag(
           "max-stream-requests", 64, 1, 1000000, &C::max_stream_requests, kLimits,
           "requests of one stream without a reply. At this limit the server reads no further request of the stream"),

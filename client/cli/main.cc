@@ -26,7 +26,7 @@ constexpr char kHelp[] =
     "  latency                      latency of one small call beside an empty one\n\n"
     "svdctl COMMAND --help explains a command. The server is 127.0.0.1:50051 unless --address or the\n"
     "environment variable SVDSERVE_ADDRESS names another.\n\n"
-    "Exit codes: 0 done, 1 the server or a file failed, 2 wrong usage or input, 3 some matrices are not ok,\n"
+    "Exit codes: 0 done, 1 the server or a file failed, 2 wrong usage or input, 3 some matrices are not ok.\n"
     "128 + N ended by signal N: 129 by a closed terminal, 130 by Ctrl-C, 143 by SIGTERM.\n";
 
 // Buffers of a megabyte and more would be mapped and unmapped by every call: that costs more than copying them.

@@ -74,7 +74,7 @@ std::string answer(std::string_view head, const HttpHandlers& handlers) {
   if (path == "/metrics") return reply(200, kPrometheusText, handlers.metrics(), with_body);
   if (path == "/livez") {
     return handlers.live() ? reply(200, kText, "ok\n", with_body)
-                           : reply(503, kText, "the gRPC server does not answer\n", with_body);
+                           : reply(503, kText, "the gRPC server does not reply\n", with_body);
   }
   if (path == "/readyz") {
     return handlers.ready() ? reply(200, kText, "ok\n", with_body) : reply(503, kText, "not ready\n", with_body);

@@ -16,7 +16,8 @@ namespace metric {
 // --- requests -----------------------------------------------------------------------------------
 // Labels: rpc, kind (values vectors answers), dtype (f32 f64 c64 c128 invalid unread), shape (k4 .. k128, k4_long ..,
 // factor, invalid, unread), status (gRPC code's name).
-inline constexpr MetricName kRequests{"svdserve_requests_total", "Requests answered; each request of a stream counts."};
+inline constexpr MetricName kRequests{"svdserve_requests_total",
+                                      "Requests with a reply; each request of a stream counts."};
 // Labels: phase (queue batch_assembly compute respond total).
 inline constexpr MetricName kPhase{
     "svdserve_phase_seconds",

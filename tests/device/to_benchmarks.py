@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""The GPU section of BENCHMARKS.md, made of what tests/device/run.sh printed.
+"""The GPU section of BENCHMARKS.md, made of the output of tests/device/run.sh.
 
-    to_benchmarks.py             writes the section from tests/device/results: of each part the newest, by name
-    to_benchmarks.py --check     says whether the section is what these files make of it
+    to_benchmarks.py             writes the section from tests/device/results: the newest of each part, by name
+    to_benchmarks.py --check     says whether the section agrees with these files
 
 Results of one GPU alone; those of several are named by hand. A part that failed is nothing to publish: its file is passed over.
 """

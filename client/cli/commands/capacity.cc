@@ -47,8 +47,8 @@ std::optional<int> parse(const std::vector<std::string>& words, CapacityArgument
   a.flag("--force", kForceHelp, &to->force);
   to->connection.declare(&a);
   a.epilogue(
-      "Exit codes: 0 done, 1 the server or a file failed, 2 wrong usage or input,\n"
-      "3 done, but some matrices are not ok (non-finite, not converged, out of range),\n"
+      "Exit codes: 0 done, 1 the server or a file failed, 2 wrong usage or input.\n"
+      "3 done, but some matrices are not ok (non-finite, not converged, out of range).\n"
       "128 + N ended by signal N (129, 130, 143).");
   if (const auto code = parse_or_explain(&a, "capacity", words)) return code;
   client::MimoOptions mimo;

@@ -37,8 +37,8 @@ std::optional<int> parse(const std::vector<std::string>& words, HsvdArguments* t
   to->large.declare(&a);
   to->connection.declare(&a);
   a.epilogue(
-      "Exit codes: 0 done, 1 the server or a file failed, 2 wrong usage or input,\n"
-      "3 done, but the result is not ok (not converged, out of range),\n"
+      "Exit codes: 0 done, 1 the server or a file failed, 2 wrong usage or input.\n"
+      "3 done, but the result is not ok (not converged, out of range).\n"
       "128 + N ended by signal N (129, 130, 143).");
   if (const auto code = parse_or_explain(&a, "hsvd", words)) return code;
   if (const auto wrong = to->large.read(&to->options)) return bad_usage("hsvd", *wrong);

@@ -54,8 +54,8 @@ int run_latency(const std::vector<std::string>& words) {
   int64_t rounds = 10, calls = 2000, size = 4;
   bool csv = false;
   Arguments a("svdctl latency [options]",
-              "Times single calls, one after the other: one f64 matrix through Decompose, and an empty unary call\n"
-              "(GetServerInfo without fields, its reply not decoded) to the same server over the same connection.\n"
+              "Times single calls, one after the other: one f64 matrix through Decompose, and an empty unary call.\n"
+              "The empty call is GetServerInfo without fields, over the same connection; its reply is not decoded.\n"
               "Rounds of both alternate; the result is the difference of the medians over all rounds.");
   a.section("Options");
   a.option("--rounds", "N", "rounds of each kind", &rounds, 1);

@@ -57,8 +57,8 @@ std::optional<int> parse(const std::vector<std::string>& words, SvdArguments* to
   to->large.declare(&a);
   to->connection.declare(&a);
   a.epilogue(
-      "Exit codes: 0 done, 1 the server or a file failed, 2 wrong usage or input,\n"
-      "3 done, but some matrices are not ok (non-finite, not converged, out of range),\n"
+      "Exit codes: 0 done, 1 the server or a file failed, 2 wrong usage or input.\n"
+      "3 done, but some matrices are not ok (non-finite, not converged, out of range).\n"
       "128 + N ended by signal N (129, 130, 143).");
   if (const auto code = parse_or_explain(&a, "svd", words)) return code;
   if (const auto wrong = to->large.read(&to->large_options)) return bad_usage("svd", *wrong);

@@ -1,4 +1,4 @@
-"""The calls of the clients, blocking or not: what each asks and what it makes of the answer. No gRPC here."""
+"""The calls of the clients, blocking or not: the query and the return value of each. No gRPC here."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ class Call:
 
     def plan(self, limits: Limits, piece_bytes: int,
              on_progress: _large.OnProgress | None) -> tuple[list[Message], list[_large.Factor]]:
-        """How the server is asked: small matrices in messages, large ones in a call each.
+        """The messages of small matrices, and the large ones, which have a call each.
 
-        Raises InvalidArgument for what neither way can ask.
+        Raises InvalidArgument for an option that the matrices do not have.
         """
         small, factors = [], []
         for place, (operand, result) in enumerate(self.results):
@@ -122,10 +122,11 @@ def _refuse_without_vectors(**options: Any) -> None:
 
 
 def _signature(j: Any, columns: int) -> bytes:
-    """The diagonal of J as it is sent. Raises InvalidArgument for what is none."""
+    """The diagonal of J as it is sent. Raises InvalidArgument for other entries than 1 and -1."""
     array = np.asarray(j)
     if array.ndim != 1 or array.size == 0:
-        raise invalid_argument("open.signature", f"must be the diagonal of J, an array of one dimension, but has the shape {array.shape}")
+        raise invalid_argument("open.signature", "must be the diagonal of J, an array of one dimension, but has the shape "
+                               f"{array.shape}")
     wrong = np.flatnonzero((array != 1) & (array != -1))
     if wrong.size:
         raise invalid_argument("open.signature", f"entry {wrong[0]} is {array[wrong[0]]}, but must be 1 or -1")
@@ -182,7 +183,8 @@ def precoders(h: Any, rank: int, fix_phases: bool) -> Call:
     call = _call(h, query, lambda result: result.array("precoders"), many=_is_list(h))
     for operand, _ in call.results:
         if columns > operand.values_per_matrix and not operand.empty:
-            raise invalid_argument(field, f"must be at most min(m, n) = {operand.values_per_matrix}, but is {rank}", "rank")
+            raise invalid_argument(field, f"must be at most min(m, n) = {operand.values_per_matrix}, but is {rank}",
+                                   "rank")
     return call
 
 

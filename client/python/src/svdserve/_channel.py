@@ -68,7 +68,7 @@ class ChannelSettings:
                          *((("grpc.ssl_target_name_override", name),) if name else ()))
 
     def bound(self, limits: Limits) -> Limits:
-        """A server's limits as this client cuts its requests: no answer is longer than it accepts."""
+        """A server's limits as this client cuts its requests: no reply is longer than it accepts."""
         return dataclasses.replace(limits, max_message_bytes=min(limits.max_message_bytes, self._max_message_bytes))
 
     def open(self, module: Any) -> Any:
@@ -95,7 +95,7 @@ class Stub:
 
 
 def announcement(request: Request) -> tuple[tuple[str, str], ...]:
-    """Metadata of a Decompose call: the request's length, so that a server can make room before it reads it."""
+    """Metadata of a Decompose call: the request's length, so that a server can reserve memory before it reads it."""
     return ((_proto.REQUEST_BYTES_KEY, str(request.size)),)
 
 
