@@ -14,13 +14,13 @@ PlanOrError fail(const char* field, std::string message) { return {std::nullopt,
 double unit_roundoff(DType t) { return value_bytes(t) == 4 ? 0x1p-24 : 0x1p-53; }
 
 // The largest tolerance that can be asked for. An interval [a, b] around lambda with b - a <= delta (a + b) has its
-// middle within delta / (1 - delta) lambda of it: up to delta = 1/2 that is the 2 delta lambda which is promised.
+// middle within delta / (1 - delta) lambda of it. Up to delta = 1/2 that is the 2 delta lambda which is promised.
 constexpr double kLargestBisectionTolerance = 0.5;
 constexpr double kLargestJacobiTolerance = 1;
 
-// The default of max_sweeps with vectors, and of k > kLargestReproducible, where no pivoted QR has sorted what falls
-// over a hundred decades: such test matrices take about 30 (k = 65: 45), where others take 10. The most that a search
-// found are 47 for k <= 16, 67 for k <= 64 and 108 for k <= 128; nothing is gained by a limit near them.
+// The default of max_sweeps with vectors, and of k > kLargestReproducible, where no pivoted QR has sorted columns that
+// fall over a hundred decades. Such test matrices take about 30 (k = 65: 45), where others take 10. The most that a
+// search found are 47 for k <= 16, 67 for k <= 64 and 108 for k <= 128; nothing is gained by a limit near them.
 constexpr int32_t kDefaultUnsortedSweeps = kLargestMaxSweeps;
 
 // AUTO: BIDIAGONAL is the fastest within the bound for values alone; vectors, and what is too large for it, are

@@ -48,7 +48,7 @@ Limit derive_quota(const Config& config, int64_t memory, int64_t inflight) {
   return limit;
 }
 
-// A message that exceeds the window costs a round trip, and gRPC sends an update of its own for each message of more
+// A message that exceeds the window costs a round trip. gRPC also sends an update of its own for each message of more
 // than half a window. On two cores neither is measurable. A GPU computes 1 MiB faster than it is received, so there the
 // window is twice that and some.
 Limit derive_window(int gpus) {

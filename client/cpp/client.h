@@ -60,9 +60,9 @@ struct ClientOptions {
 
 // A connection, made on first use and kept until the client is destroyed.
 // Thread safety: every member may be called from any number of threads at once.
-// Batches of any size: one that exceeds a message, counting the larger of request and reply, is cut into pieces, which
+// Batches of any size. One that exceeds a message, counting the larger of request and reply, is cut into pieces, which
 // are sent side by side and joined. One failed piece fails the call.
-// Every reply is checked against its request: one that does not fit fails the call with INTERNAL, and one that is
+// Every reply is checked against its request. One that does not fit fails the call with INTERNAL, and one that is
 // longer than ClientOptions::max_message_bytes with RESOURCE_EXHAUSTED.
 class Client {
  public:

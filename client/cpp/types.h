@@ -84,8 +84,8 @@ struct Batch {
   DataType data_type = DataType::kF64;
   MemoryOrder memory_order = MemoryOrder::kRowMajor;
   // The owner of `data`. Set: the client holds it as long as the network needs the bytes and sends them from where
-  // they are. Empty: the client copies each piece once as it sends it, so that a cancelled or expired call never
-  // leaves the network reading memory that is the caller's again; `data` must live until the call is answered.
+  // they are. Empty: the client copies each piece once as it sends it. So a cancelled or expired call never leaves the
+  // network reading memory that is the caller's again. `data` must live until the call has ended.
   std::shared_ptr<const void> owner = {};
 
   int64_t values_per_matrix() const { return std::min(rows, cols); }
@@ -187,10 +187,10 @@ struct CallOptions {
   std::stop_token stop = {};  // a request to stop cancels the call, on the server, too
 };
 
-// After a failed attempt the client waits and tries again where that can help: the server was out of reach or draining
-// (UNAVAILABLE), or refused for load and said when to come back (RESOURCE_EXHAUSTED with a retry delay). The wait is
-// the server's delay, or else the backoff, jittered either way; a wait that would end after the deadline is not begun.
-// A delay above max_server_delay is not waited for: the call fails at once, and its status holds the delay.
+// After a failed attempt the client waits and tries again where that can help: the server was out of reach or
+// draining (UNAVAILABLE), or rejected the call for load with a retry delay (RESOURCE_EXHAUSTED). The wait is the
+// server's delay, or else the backoff, jittered either way; a wait that would end after the deadline is not begun. A
+// delay above max_server_delay is not waited for: the call fails at once, and its status holds the delay.
 struct RetryPolicy {
   int max_attempts = 8;  // of each message; 1 never retries
   std::chrono::nanoseconds initial_backoff = std::chrono::milliseconds(20);

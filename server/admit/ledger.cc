@@ -19,8 +19,8 @@ constexpr int64_t kSmallShare = 16;
 // A rate is believed once this many requests have left, in no less than this time.
 constexpr double kEvidence = 4;
 constexpr absl::Duration kShortestEvidence = absl::Milliseconds(20);
-// A claim is refused when its expected stay exceeds this part of the time that it has: the estimate is a mean, and half
-// of the requests take longer.
+// A claim is rejected when its expected stay exceeds this part of the time that it has. The estimate is a mean, and
+// half of the requests take longer.
 constexpr double kUsableTime = 0.75;
 
 Error overloaded(Reason reason, std::string message, absl::Duration retry_after) {

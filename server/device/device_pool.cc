@@ -15,15 +15,15 @@
 namespace svdserve::server {
 namespace {
 
-// After a fault, and twice as long after each further one in a row: how much later than it could a device is taken to
-// be done with anything.
+// How much later than it could a device is taken to be done with anything after a fault, and twice as long after each
+// further one in a row.
 constexpr absl::Duration kFirstAvoidance = absl::Seconds(1);
 constexpr absl::Duration kLongestAvoidance = absl::Seconds(60);
 
 // Predictions change by steps; nobody looks again sooner than this.
 constexpr absl::Duration kShortestLook = absl::Microseconds(50);
 
-// Runs the device and turns what it throws into an outcome. A device that throws is not lost for it: between batches it
+// Runs the device and turns what it throws into an outcome. A device that throws is not lost for it. Between batches it
 // keeps nothing that could be spoilt, and one that is really gone says so by device_lost.
 DeviceOutcome execute_guarded(Device* device, int lane, const Plan& plan, absl::Span<const HostSegment> segments,
                               const std::atomic<bool>* cancel) {
@@ -99,7 +99,7 @@ struct Run {
 };
 
 // See DevicePool::matrices_within(). `all` takes longer than `work`. Each prediction costs time under locks, so there
-// are few: a straight line through one group and all is short enough where time grows faster than that, and is drawn
+// are few. A straight line through one group and all is short enough where time grows faster than that, and is drawn
 // once again where it does not.
 int64_t count_within(const CostTable& costs, const Plan& plan, const Run& all, absl::Duration work) {
   constexpr double kRounding = 1e-6;  // 3 - 1e-6 is 3

@@ -149,7 +149,7 @@ Error too_large(const LargeStages& stages, const LargePlan& plan) {
           "open.rows", absl::ZeroDuration()};
 }
 
-// The longest time between two signs of progress: no part of the computation needs more operations than the whole, and
+// The longest time between two signs of progress. No part of the computation needs more operations than the whole, and
 // no GPU that is served does less than this many a second.
 absl::Duration longest_silence(const LargePlan& plan) {
   constexpr double kFlops = 40, kFlopsPerSecond = 1e12;

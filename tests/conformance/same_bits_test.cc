@@ -1,5 +1,5 @@
-// The bits of a result belong to the matrix: every instruction set, thread count, batch size, position, neighbourhood,
-// split into segments and layout gives what the scalar lane gives alone. One differing bit is a failure.
+// The bits of a result belong to the matrix. Every instruction set, thread count, batch size, position, neighbourhood,
+// split into segments and layout gives the bits of the scalar lane alone. One differing bit is a failure.
 #include <algorithm>
 #include <cstdio>
 #include <cstring>

@@ -1,5 +1,5 @@
-// How accurate large factors are, and how they converge, in the form of the figures and tables of the papers behind
-// them, with LAPACK beside us on the same data.
+// Accuracy and convergence of large matrices, in the form of the figures and tables of the papers behind them, with
+// LAPACK beside us on the same data.
 //
 //   large_accuracy spectra 128 256 512      the four spectra of Novakovic 2015, section 6, as its figure 8 and table 3
 //   large_accuracy hyperbolic 160 288 416   indefinite matrices of Novakovic and Singer 2011, section 5, as its figure

@@ -1,6 +1,6 @@
-// GPUs that fail and hang, through the real server with the fake CUDA back end (fake_cuda.h): readiness, the policy of
-// --on-device-lost, and an answer for every request. The bits that the fake computes mean nothing, so only the status
-// of an answer is looked at.
+// GPUs that fail and hang, through the real server with the fake CUDA back end (fake_cuda.h). Readiness, the policy of
+// --on-device-lost, and a reply to every request. The bits that the fake computes mean nothing, so only the status of
+// an answer is looked at.
 #include <gmock/gmock.h>
 #include <grpc/health/v1/health.grpc.pb.h>
 #include <gtest/gtest.h>

@@ -71,14 +71,17 @@ def paragraphs(text):
 
 
 def comments(suffix, text):
-    """The comments of a source with the numbers of their first lines: lines of one comment are joined, and those that are
-    indented within it, as tables and formulas are, stand for themselves."""
+    """The comments of a source with the numbers of their first lines.
+
+    Lines of one comment are joined, but items of lists. Lines that are indented within a comment, as tables and formulas
+    are, stand for themselves.
+    """
     mark = COMMENT[suffix]
     run, first = [], 0
     for number, line in enumerate([*text.splitlines(), ""], 1):
         stripped = line.strip()
-        body = stripped[len(mark):] if stripped.startswith(mark) else None
-        if body is None or not body.strip() or body.startswith("   ") or not run:
+        body = stripped[len(mark):] if stripped.startswith(mark) and not stripped.startswith("#!") else None
+        if body is None or not body.strip() or body.startswith(("   ", " - ")):
             if run:
                 yield first, " ".join(run)
             run = []

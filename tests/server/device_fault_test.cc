@@ -1,5 +1,5 @@
-// The server's handling of devices that fail: every request is answered once, with the right bits or an honest error,
-// whatever fails when, and the rest of the devices serve on. The devices are host devices, so the answers are real.
+// The server's handling of devices that fail. Every request gets one reply, with the right bits or an honest error,
+// whatever fails when, and the other devices serve on. The devices are host devices, so the answers are real.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -23,7 +23,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-// Host devices host:0, host:1, ... that fail as they are told, under a clock that stands still: every device that did
+// Host devices host:0, host:1, ... that fail as they are told, under a clock that stands still. Every device that did
 // not fail is as good as any other, and is taken in order.
 struct FaultyServer {
   explicit FaultyServer(int devices, const PipelineOptions& options = PipelineHarness::defaults()) {
@@ -566,8 +566,8 @@ TEST(DeviceFault, EachFaultIsOneLineWithTheDevicesOwnWords) {
   EXPECT_EQ(std::count(log.begin(), log.end(), '\n'), 1);
 }
 
-// Four callers and three devices that fail at random, one of them for good: right bits or an honest error for
-// everybody, once, and nothing is left behind.
+// Four callers and three devices that fail at random, one of them for good. Every call gets right bits or an honest
+// error, once, and nothing is left behind.
 TEST(DeviceFault, Storm) {
   testing::internal::CaptureStderr();  // hundreds of lines
   const auto clock = make_steady_clock();

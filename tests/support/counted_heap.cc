@@ -13,7 +13,7 @@ namespace {
 using svdserve::live_bytes;
 using svdserve::peak_bytes;
 
-// In front of each block lies its size, as far as it is aligned. ThreadSanitizer is not told of it: it would not see
+// In front of each block lies its size, as far as it is aligned. ThreadSanitizer is not told of it. It would not see
 // how oneTBB, which it does not know, hands a block from the thread that took it to the one that frees it.
 __attribute__((no_sanitize("thread"))) void* counted(size_t bytes, size_t alignment) {
   char* const block =

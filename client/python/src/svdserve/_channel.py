@@ -15,7 +15,7 @@ from ._codec import Request, Response
 from .errors import DeadlineExceeded
 from .values import Limits, RetryPolicy, Tls
 
-# Pieces of this size, this many in flight at once: while the server computes one, the next is on the wire and the one
+# Pieces of this size, this many in flight at once. While the server computes one, the next is on the wire and the one
 # after it is being packed. Larger pieces spend their time in page faults, smaller ones in the fixed cost of a call.
 DEFAULT_PIECE_BYTES = 2 << 20
 DEFAULT_IN_FLIGHT = 4
