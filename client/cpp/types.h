@@ -187,7 +187,7 @@ struct CallOptions {
   std::stop_token stop = {};  // a request to stop cancels the call, on the server, too
 };
 
-// After a failed attempt the client waits and tries again where that can help: the server was out of reach or
+// After a failed attempt the client waits and tries again where that can help. The server was out of reach or
 // draining (UNAVAILABLE), or rejected the call for load with a retry delay (RESOURCE_EXHAUSTED). The wait is the
 // server's delay, or else the backoff, jittered either way; a wait that would end after the deadline is not begun. A
 // delay above max_server_delay is not waited for: the call fails at once, and its status holds the delay.
