@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# From a fresh clone to singular values of real MIMO channels and the SVD of a large matrix, computed by a server that this
-# script builds and starts:
+# From a fresh clone to singular values of real MIMO channels and the SVD of a large matrix. This script builds and
+# starts the server that computes them:
 #   ./quickstart.sh
 # Needs Debian 12 or Ubuntu 24.04 and root or sudo for missing packages. Asks nothing; stops the server at the end.
 # Everything it makes lies under build/, but for the metadata that pip leaves in client/python (svdserve.egg-info).

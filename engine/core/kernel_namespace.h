@@ -1,5 +1,5 @@
-// One kernel source, many targets. A kernel header is compiled once for every instruction set of the CPU, by Highway's
-// foreach_target.h, which includes it repeatedly; once for the scalar lane; later by nvcc. Such a header
+// One kernel source, many targets. A kernel header is compiled once for every instruction set of the CPU: Highway's
+// foreach_target.h includes it repeatedly. Later come the scalar lane, once, and nvcc. Such a header
 //   - starts with the include guard that toggles with HWY_TARGET_TOGGLE (the only way to be included once per target);
 //   - puts its code between SVD_KERNEL_BEGIN and SVD_KERNEL_END, which open a namespace of the target and, for Highway,
 //     the pragma that lets the compiler use the target's instructions.

@@ -90,8 +90,8 @@ struct Flow : public Turns::Member {
 
 class BatchQueue {
  public:
-  // The number of matrices, up to `most`, that a batch may have to take max_work at most: a multiple of the plan's
-  // group, and at least one group.
+  // The number of matrices, up to `most`, that a batch may have to take max_work at most. It is a multiple of the
+  // plan's group, and at least one group.
   using PieceOf = std::function<int64_t(const Plan& plan, int64_t most, absl::Duration max_work)>;
 
   BatchQueue(const BatchLimits& limits, PieceOf piece_of) : limits_(limits), piece_of_(std::move(piece_of)) {}
@@ -120,8 +120,8 @@ class BatchQueue {
     Flow* flow;                   // of a new one
     int64_t most;                 // matrices of a new one
   };
-  // Calls visit(offer) until it returns false: for batches that came back, then for the first batch of each flow, in
-  // turns over peers, then for further batches of the flows.
+  // Calls visit(offer) until it returns false. It visits batches that came back, then the first batch of each flow, in
+  // turns over peers, then further batches of the flows.
   template <class Visit>
   void for_each_offer(absl::Time now, Visit visit) const;
   // Takes the batch of an offer made at `now`, since when nothing has changed, and charges its flows with `predicted`.

@@ -15,8 +15,8 @@
 namespace svdserve::server {
 namespace {
 
-// How much later than it could a device is taken to be done with anything after a fault, and twice as long after each
-// further one in a row.
+// The time by which a device is taken to be done later after a fault, and twice as long after each further one in a
+// row.
 constexpr absl::Duration kFirstAvoidance = absl::Seconds(1);
 constexpr absl::Duration kLongestAvoidance = absl::Seconds(60);
 

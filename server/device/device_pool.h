@@ -94,8 +94,8 @@ class DevicePool final : public DeviceMonitor {
     // caller holds it. None: every such device is lost, or all lanes of that one that the work may have are taken (see
     // device_load.h).
     std::optional<Lane> place(const Plan& plan, int64_t matrices, absl::Span<const int> tried);
-    // The time of another look, if nothing changes before. Work waits for a busy device that may turn out to be slower
-    // than was predicted, or for work that may turn out to be long. InfiniteFuture: nothing does.
+    // The time of another look, if nothing changes before. Work waits for a busy device that may be slower than
+    // predicted, or for work that may turn out to be long. InfiniteFuture: nothing does.
     absl::Time look_again() const { return look_again_; }
 
    private:
@@ -120,7 +120,7 @@ class DevicePool final : public DeviceMonitor {
 
   // The number of matrices, up to `most`, that the device that is quickest at them does within `work`, as predicted. It
   // is a multiple of the plan's group, as `most` is. Where one group takes longer than half of that, it is the number
-  // within twice its time: a device that computes one matrix on a part of it computes several at once.
+  // within twice its time. A device that computes one matrix on a part of it computes several at once.
   int64_t matrices_within(const Plan& plan, int64_t most, absl::Duration work) const;
 
   // The time after which `matrices` could be done that wait behind `ahead` others of the same plan, at best. Every run

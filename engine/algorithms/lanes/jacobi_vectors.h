@@ -55,8 +55,8 @@
 SVD_KERNEL_BEGIN
 
 // Steps of a sweep that pass over the columns together where these do not fit registers. Speed alone. Against one step
-// at a time, on one core with AVX-512, U, S and V of 32 x 32 by engine/bench/against_numpy.py: 1.14 times for f64 and
-// c128, 1.11 times for c64.
+// at a time it is 1.14 times as fast for f64 and c128, 1.11 times for c64. That is U, S and V of 32 x 32 on one core
+// with AVX-512, by engine/bench/against_numpy.py.
 inline constexpr int kWave = 4;
 
 // The scale of column j: the column stands for 2^exponent d x_j in X, and for d v_j in V.

@@ -29,7 +29,7 @@ namespace svdserve::large {
 inline constexpr double kRepairCosine = 1e-4;
 inline constexpr int kFullBlockSweeps = 30;  // Novakovic 2015, section 4.3: M_s
 // Groups are as long as is needed to be asked, but not longer. They stay well below the second within which a cancel is
-// obeyed and progress told, and below the time that a small batch may wait for the device.
+// obeyed and progress told, and below a small batch's wait for the device.
 inline constexpr double kGroupSeconds = 0.02;
 
 // The operands of the sweeps, all in the back end's memory.

@@ -8,8 +8,8 @@
 // scaled matrix is a pair (x, f): column j of the matrix is 2^f[j] x(:, j), and |x(:, j)|_2 is in [1/2, 2) or zero,
 // whatever its true size. f is an array of int32_t in the back end's memory; of a zero column f is kZeroColumn. That is
 // exact: scaling by powers of two rounds nothing (but what is negligible within its column and underflows).
-// Sources: Novakovic, SIAM J. Sci. Comput. 37 (2015) C1-C30 ("001" below), appendix A (DRDSSQ: norms as pairs of
-// mantissa and exponent) and section 4; Novakovic and Singer, BIT 51 (2011) 1009-1030 ("000").
+// Sources: Novakovic (2015), SIAM J. Sci. Comput. 37, C1-C30, appendix A (DRDSSQ: norms as pairs of
+// mantissa and exponent) and section 4; Novakovic and Singer (2011), BIT 51, 1009-1030.
 //
 // Order of calls. Each call sees the results of those before it. Calls that return nothing may return before they are
 // done (a GPU's stream); calls that return a value, and sync(), wait. Every call may throw LargeStop, and does so for

@@ -25,8 +25,8 @@ struct LargeDevice {
   std::unique_ptr<LargeEngine> engine;
 };
 
-// For each device of a runner, by its index, the bytes of the host's memory that a matrix has to reserve when it takes
-// the matrix. No value: the device must not take it.
+// For each device of a runner, by its index, the bytes of the host's memory that a matrix reserves when this device
+// takes it. No value: the device must not take it.
 using LargeDemand = std::vector<std::optional<int64_t>>;
 
 // A matrix in the queue.
