@@ -102,7 +102,7 @@ class Style(unittest.TestCase):
             for number, line in prose(path.read_text(encoding="utf-8")):
                 if HEADLESS.search(re.sub(r"^\s*(?:[-*]|\d+\.)\s+", "", line)):
                     found["documents"].append(f"{path.relative_to(ROOT)}:{number}: {line.strip()[:60]}")
-        for kind, name, number, text in texts():
+        for _, name, number, text in texts():
             if not name.endswith(".md"):
                 found["comments"] += [f"{name}:{number}: {text[m.start():m.start() + 60]}" for m in HEADLESS.finditer(text)]
         for kind, most in MOST_HEADLESS.items():
