@@ -345,7 +345,8 @@ std::vector<Flag> make_flags() {
 
       duration_flag(
           "max-queue-delay", "500us", absl::ZeroDuration(), absl::Seconds(10), &C::max_queue_delay, kBatching,
-          "longest time that a request waits for others of its batch. An idle device takes a request at once"),
+          "longest time between the arrivals of the first and the last request of one batch. An idle device takes a "
+          "request at once"),
       bytes_flag("max-batch-bytes", 8 * kMiB, 4 * kKiB, kTiB, &C::max_batch_bytes, kBatching,
                  "operands of one batch. Larger requests are split"),
       count_flag("max-batch-matrices", 1048576, 1, int64_t{1} << 40, &C::max_batch_matrices, kBatching,
