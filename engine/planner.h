@@ -14,7 +14,7 @@
 
 namespace svdserve {
 
-// Limits of shape of a batch; larger matrices are factors (engine/large_engine.h).
+// Limits of shape of a batch; larger ones are large matrices (engine/large_engine.h).
 struct ShapeLimits {
   int64_t max_values;     // largest min(m, n)
   int64_t max_dimension;  // largest max(m, n)
@@ -104,7 +104,7 @@ inline PlanePointers planes_from(const Plan& plan, const PlanePointers& planes, 
 
 // --- large matrices: the bits are promised from run to run on one machine -----------------------------------------
 
-// Columns of a block on the host; a block pair has twice as many. Its factor and transformation, 2 (2 w)^2 doubles,
+// Columns of a block on the host; a block pair has twice as many. Its triangle and transformation, 2 (2 w)^2 doubles,
 // should stay in a core's own cache, and the products of its columns should be large enough for GEMM.
 constexpr int64_t host_large_block_width(int64_t n) { return n <= 256 ? 16 : n <= 1024 ? 32 : 64; }
 

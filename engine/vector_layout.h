@@ -30,7 +30,7 @@ constexpr VectorLayout layout_of_plane(const Problem& p, const Outputs& o, Plane
   return {plane, rows, columns, by_rows ? columns : 1, by_rows ? 1 : rows, adjoint != wide};
 }
 
-// Layouts of X, the long factor, and Y, the short one.
+// Layouts of X, the long result factor, and Y, the short one.
 constexpr VectorLayout long_layout(const Problem& p, const Outputs& o) {
   return layout_of_plane(p, o, p.cols > p.rows ? Plane::kRight : Plane::kLeft);
 }

@@ -147,7 +147,7 @@ struct ComputeOptions {
   std::optional<MimoOptions> mimo = {};                    // set: these, and values only where it says so
 };
 
-// The arrays that an answer may have. Matrices in them are in the memory order and of the type of the batch, everything
+// The arrays that a reply may have. Matrices in them are in the memory order and of the type of the batch, everything
 // else is of its real type.
 enum class Plane : uint8_t {
   kValues,           // a matrix: its singular values, descending
@@ -167,7 +167,7 @@ inline constexpr int kPlanes = 10;
 // INT64_MAX / 64 stands for everything that is larger.
 int64_t plane_bytes(const Batch& batch, const ComputeOptions& compute, Plane plane, int64_t count);
 
-// Memory for the planes of an answer, each of exactly plane_bytes(batch, compute, plane, batch.count) bytes, any
+// Memory for the planes of a reply, each of exactly plane_bytes(batch, compute, plane, batch.count) bytes, any
 // alignment. Values alone convert to it.
 struct Outputs {
   std::array<std::span<std::byte>, kPlanes> planes = {};
@@ -230,7 +230,7 @@ struct FieldViolation {
   std::string description = {};  // what is wrong with it
 };
 
-// How a call ended. [[nodiscard]] because an ignored error is a wrong answer.
+// How a call ended. [[nodiscard]] because an ignored error is a wrong result.
 struct [[nodiscard]] Status {
   Code code = Code::kOk;
   std::string reason = {};   // stable, in capitals, such as "OVERLOADED_BYTES" or "DEADLINE_UNREACHABLE"; empty: none

@@ -26,6 +26,7 @@ MOST_LONG_SENTENCES = {"seen": 0, "docstrings": 0, "decisions": 122, "comments":
 # Folders whose string literals are help texts, errors and lines of the log.
 TEXTS = ("server", "client/cpp", "client/cli", "client/python/src", "engine/planner.cc", "engine/large_engine.cc")
 MOST_PRIVATE_WORDS = 2  # "no answer within the timeout" in client/cpp/wire/status.cc
+PUBLIC_HEADERS = re.compile(r"(?:client/cpp|engine)/\w+\.h$")
 OTHERS_PROTOS = ("proto/google", "proto/grpc")
 
 
@@ -58,7 +59,7 @@ def texts():
     for path in tracked(*COMMENT):
         name, source = str(path.relative_to(ROOT)), path.read_text(encoding="utf-8")
         if not name.startswith(OTHERS_PROTOS):
-            kind = "seen" if path.suffix == ".proto" else "comments"
+            kind = "seen" if path.suffix == ".proto" or PUBLIC_HEADERS.match(name) else "comments"
             yield from ((kind, name, n, t) for n, t in comments(path.suffix, source))
         if path.suffix == ".py":
             kind = "seen" if name.startswith("client/python/") else "docstrings"
