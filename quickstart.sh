@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# From a fresh clone to singular values of real MIMO channels and the SVD of a large matrix, computed by a server that this
-# script builds and starts:
+# From a fresh clone to singular values of real MIMO channels and the SVD of a large matrix. This script builds and
+# starts the server that computes them:
 #   ./quickstart.sh
 # Needs Debian 12 or Ubuntu 24.04 and root or sudo for missing packages. Asks nothing; stops the server at the end.
 # Everything it makes lies under build/, but for the metadata that pip leaves in client/python (svdserve.egg-info).
@@ -82,7 +82,7 @@ step "singular values of 3GPP CDL-C channels, checked against NumPy"
   fail "the client failed; the server's log: $logs/quickstart-server.log"
 
 step "the SVD of a 1000 x 1000 matrix, checked against NumPy"
-"$venv/bin/python" -m svdserve.examples.large_engine "$address" --check ||
+"$venv/bin/python" -m svdserve.examples.large_factor "$address" --check ||
   fail "the large matrix failed; the server's log: $logs/quickstart-server.log"
 
 step "what the server counted"

@@ -15,8 +15,8 @@ build_packages=(
   libgtest-dev libgmock-dev libbenchmark-dev
   python3 python3-venv
 )
-# test: openssl makes the certificates of the TLS tests, NumPy the .npy files that svdctl must read; prometheus brings
-# promtool and the server that scrapes us, curl asks them; git and ca-certificates serve pip and the format check; clang
+# test: openssl makes the certificates of the TLS tests, NumPy the .npy files that svdctl must read. prometheus brings
+# promtool and the server that scrapes us, curl asks them. git and ca-certificates serve pip and the format check; clang
 # checks the annotations of locks.
 test_packages=(openssl python3-numpy prometheus curl ca-certificates git clang)
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Builds the image from the Dockerfile and asks the server in it for its health, on a Debian machine without Docker and
-# without a registry: the base is made by debootstrap, the steps are run by buildah with chroot isolation.
+# without a registry. debootstrap makes the base; buildah runs the steps with chroot isolation.
 #   sudo deploy/image_smoke.sh            minutes of compiling and 3 GB under $TMPDIR, removed at the end
 # Not part of the tests: it needs root, and the network for every package.
 set -euo pipefail

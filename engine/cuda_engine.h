@@ -1,5 +1,5 @@
-// The engine's facade for GPUs: the same plans, the same bits. A CudaEngine is one GPU; what it needs of CUDA is opened
-// when the first one is asked for, so a program that links it runs where there is no driver.
+// The engine's facade for GPUs: the same plans, the same bits. A CudaEngine is one GPU. It opens what it needs of CUDA
+// when the first one is asked for, so a program that links it runs without a driver.
 #ifndef SVDSERVE_ENGINE_CUDA_ENGINE_H_
 #define SVDSERVE_ENGINE_CUDA_ENGINE_H_
 

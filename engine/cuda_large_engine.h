@@ -10,8 +10,8 @@
 namespace svdserve {
 
 // GPU `ordinal`, as CUDA counts. Null: *status says why not, such as which library is missing; CudaEngine may work all
-// the same, because only large matrices need cuBLAS and cuSOLVER. Its memory belongs to a decomposition, and is freed at
-// the end. Handles and 32 MiB of pinned host memory are kept, and the next decomposition takes them over.
+// the same, because only large matrices need cuBLAS and cuSOLVER. Its memory belongs to a decomposition, and is freed
+// at the end. Handles and 32 MiB of pinned host memory are kept, and the next decomposition takes them over.
 std::unique_ptr<LargeEngine> open_cuda_large_engine(int ordinal, CudaStatus* status);
 
 }  // namespace svdserve

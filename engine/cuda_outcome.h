@@ -1,4 +1,4 @@
-// A batch in a GPU's memory, and the outcome of a batch or of a call of CUDA: the vocabulary that CudaEngine shares with
+// A batch in the memory of a GPU, and the outcome of a batch or of a call of CUDA. CudaEngine shares these words with
 // its lanes and its plugin.
 #ifndef SVDSERVE_ENGINE_CUDA_OUTCOME_H_
 #define SVDSERVE_ENGINE_CUDA_OUTCOME_H_

@@ -13,32 +13,30 @@ LargePlanOrError fail(const char* field, std::string message) { return {std::nul
 bool is_size(int64_t size) { return size >= 1 && size <= kMaxLargeDimension; }
 
 std::string size_error(int64_t size) {
-  return "must be between 1 and " + std::to_string(kMaxLargeDimension) + ", is " + std::to_string(size);
+  return "must be between 1 and " + std::to_string(kMaxLargeDimension) + ", but is " + std::to_string(size);
 }
 
 // Checks the options for `problem`, but not its size. Returns what is wrong.
 std::optional<PlanError> check(const Problem& problem, const LargeOptions& options) {
   if (options.method != Method::kAuto && options.method != Method::kJacobi) {
     return PlanError{"method",
-                     std::string("a large factor is decomposed by AUTO or JACOBI, not by ") + name(options.method)};
+                     std::string("must be AUTO or JACOBI for a large matrix, but is ") + name(options.method)};
   }
   if (!(options.tolerance >= 0 && options.tolerance <= 1)) {
-    return PlanError{"tolerance", "a cosine between 0 and 1, or 0 for the method's own"};
+    return PlanError{"tolerance", "must be a cosine between 0 and 1, or 0 for the method's own"};
   }
   if (options.max_sweeps < 0 || options.max_sweeps > kLargestMaxSweeps) {
     return PlanError{"max_sweeps", "must be between 0 and " + std::to_string(kLargestMaxSweeps) + " (0: the default)"};
   }
   if (options.certificate && options.vectors == Vectors::kNone) {
-    return PlanError{"certificate", "a certificate is one of vectors: ask for them"};
+    return PlanError{"certificate", "needs vectors; ask for thin or full ones"};
   }
   if (!options.hyperbolic) return std::nullopt;
   if (problem.rows < problem.cols) {
-    return PlanError{"hyperbolic",
-                     "the hyperbolic decomposition needs at least as many rows as columns: its factor has "
-                     "full column rank"};
+    return PlanError{"hyperbolic", "needs at least as many rows as columns: the matrix must have full column rank"};
   }
   if (options.vectors == Vectors::kFull) {
-    return PlanError{"vectors", "there is no full basis of a hyperbolic decomposition: ask for thin ones"};
+    return PlanError{"vectors", "must be thin or none for a hyperbolic decomposition, which has no full basis"};
   }
   return std::nullopt;
 }

@@ -1,4 +1,4 @@
-// One large matrix (a factor): its SVD, or with a signature its hyperbolic SVD, by the hierarchically blocked one-sided
+// One large matrix: its SVD, or with a signature its hyperbolic SVD, by the hierarchically blocked one-sided
 // Jacobi method. plan_large(problem, options) -> LargeEngine::decompose(). algorithms/large/block_jacobi.h is the
 // method.
 #ifndef SVDSERVE_ENGINE_LARGE_ENGINE_H_
@@ -160,7 +160,7 @@ struct LargeOutcome : LargeReport {
   std::vector<LargePhaseTime> phases;
 };
 
-// A device for factors. Same plan and operand, same bits, on the same back end with the same number of threads.
+// A device for large matrices. Same plan and operand, same bits, on the same back end with the same number of threads.
 // Thread safety: decompose() from any thread; calls at once share the device.
 class LargeEngine {
  public:

@@ -40,7 +40,7 @@ enum class Vectors : uint8_t { kNone, kThin, kFull };
 //   condition      s_1 / s_k
 //   effective rank exp(- sum_i p_i ln p_i), p_i = s_i / sum s. Roy and Vetterli (2007)
 //   threshold rank the number of s_i > rank_threshold s_1
-// Of a group of matrices (subcarriers) capacity is the sum, and water-filling divides the power of all of them, `group`
+// The capacity of a group of matrices (subcarriers) is the sum. Water-filling divides the power of all of them, `group`
 // times that of one, among the streams of all of them.
 struct MimoOptions {
   bool capacity = false, water_filling = false, stream_snr = false;

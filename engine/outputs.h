@@ -1,5 +1,5 @@
-// A batch's results: planes. A plane is an array with the same number of bytes for every group of matrices; a group is
-// one matrix but where answers are sums over neighbouring ones (MimoOptions::group). Values only, no ownership.
+// A batch's results: planes. A plane is an array with the same number of bytes for every group of matrices. A group is
+// one matrix but where MIMO numbers are sums over neighbouring ones (MimoOptions::group). Values only, no ownership.
 #ifndef SVDSERVE_ENGINE_OUTPUTS_H_
 #define SVDSERVE_ENGINE_OUTPUTS_H_
 
@@ -12,8 +12,8 @@
 
 namespace svdserve {
 
-// Numbers are of the real type that belongs to the matrices' type, elements of their type, matrices of a plane in the
-// order (row- or column-major) of the operands.
+// Numbers are of the real type that belongs to the matrices' type, elements of their type. Matrices of a plane are in
+// the order (row- or column-major) of the operands.
 enum class Plane : uint8_t {
   kValues,           // a matrix: its leading singular values, descending
   kLeft,             // a matrix: columns of U, rows x left_columns

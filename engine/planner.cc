@@ -14,13 +14,13 @@ PlanOrError fail(const char* field, std::string message) { return {std::nullopt,
 double unit_roundoff(DType t) { return value_bytes(t) == 4 ? 0x1p-24 : 0x1p-53; }
 
 // The largest tolerance that can be asked for. An interval [a, b] around lambda with b - a <= delta (a + b) has its
-// middle within delta / (1 - delta) lambda of it: up to delta = 1/2 that is the 2 delta lambda which is promised.
+// middle within delta / (1 - delta) lambda of it. Up to delta = 1/2 that is the 2 delta lambda which is promised.
 constexpr double kLargestBisectionTolerance = 0.5;
 constexpr double kLargestJacobiTolerance = 1;
 
-// The default of max_sweeps with vectors, and of k > kLargestReproducible, where no pivoted QR has sorted what falls
-// over a hundred decades: such test matrices take about 30 (k = 65: 45), where others take 10. The most that a search
-// found are 47 for k <= 16, 67 for k <= 64 and 108 for k <= 128; nothing is gained by a limit near them.
+// The default of max_sweeps with vectors, and of k > kLargestReproducible, where no pivoted QR has sorted columns that
+// fall over a hundred decades. Such test matrices take about 30 (k = 65: 45), where others take 10. The most that a
+// search found are 47 for k <= 16, 67 for k <= 64 and 108 for k <= 128; nothing is gained by a limit near them.
 constexpr int32_t kDefaultUnsortedSweeps = kLargestMaxSweeps;
 
 // AUTO: BIDIAGONAL is the fastest within the bound for values alone; vectors, and what is too large for it, are
@@ -38,31 +38,33 @@ std::optional<PlanError> fail_mimo(const char* field, std::string message) {
 std::optional<PlanError> resolve_mimo(const Problem& problem, const MimoOptions& mimo, Outputs* out) {
   const int64_t k = values_per_matrix(problem);
   const bool of_snr = mimo.capacity || mimo.water_filling || mimo.stream_snr;
-  if (of_snr && mimo.snr_db.empty()) return fail_mimo("snr_db", "there is none, and what was asked for depends on it");
-  if (!of_snr && !mimo.snr_db.empty()) return fail_mimo("snr_db", "nothing was asked for that depends on it");
+  if (of_snr && mimo.snr_db.empty())
+    return fail_mimo("snr_db", "must have at least one SNR for capacity, water_filling and stream_snr");
+  if (!of_snr && !mimo.snr_db.empty())
+    return fail_mimo("snr_db", "is for capacity, water_filling and stream_snr alone; ask for one of them");
   if (mimo.snr_db.size() > kMaxSnrs) {
-    return fail_mimo("snr_db",
-                     "at most " + std::to_string(kMaxSnrs) + " at a time, not " + std::to_string(mimo.snr_db.size()));
+    return fail_mimo("snr_db", "must have at most " + std::to_string(kMaxSnrs) + " SNRs, but has " +
+                                   std::to_string(mimo.snr_db.size()));
   }
   for (const double db : mimo.snr_db) {
     if (!(std::abs(db) <= kMaxSnrDb)) return fail_mimo("snr_db", "must be finite and within -300 .. 300");
   }
   if (mimo.threshold_rank ? !(mimo.rank_threshold > 0 && mimo.rank_threshold < 1) : mimo.rank_threshold != 0) {
     return fail_mimo("rank_threshold", mimo.threshold_rank ? "must be between 0 and 1, both excluded"
-                                                           : "nothing was asked for that depends on it");
+                                                           : "is for the threshold rank alone; ask for it");
   }
   if (mimo.group < 1 || mimo.group > kMaxGroup) {
     return fail_mimo("group_size",
-                     "must be between 1 and " + std::to_string(kMaxGroup) + ", is " + std::to_string(mimo.group));
+                     "must be between 1 and " + std::to_string(kMaxGroup) + ", but is " + std::to_string(mimo.group));
   }
   if (mimo.group > 1 && !(mimo.capacity || mimo.water_filling)) {
-    return fail_mimo("group_size", "only capacities are summed over groups, and none was asked for");
+    return fail_mimo("group_size", "is for capacity and water_filling alone; ask for one of them");
   }
   for (const auto& [columns, field] :
        {std::pair(mimo.precoder_columns, "precoder_columns"), std::pair(mimo.combiner_columns, "combiner_columns")}) {
     if (columns < 0 || columns > k) {
-      return fail_mimo(
-          field, "must be between 0 and min(rows, cols) = " + std::to_string(k) + ", is " + std::to_string(columns));
+      return fail_mimo(field, "must be between 0 and min(rows, cols) = " + std::to_string(k) + ", but is " +
+                                  std::to_string(columns));
     }
   }
   out->capacity = mimo.capacity;
@@ -87,14 +89,14 @@ std::optional<PlanError> resolve_outputs(const Problem& problem, const Options& 
   if (auto error = resolve_mimo(problem, options.mimo, out)) return error;
   const bool matrices = out->left_columns > 0 || out->right_columns > 0;
   if (options.vectors != Vectors::kNone && matrices) {
-    return PlanError{"vectors", "precoders and combiners are vectors already: ask for one or the other"};
+    return PlanError{"vectors", "must be none beside precoders and combiners, which are vectors already"};
   }
   if (options.top_k < 0 || options.top_k > k) {
-    return PlanError{"top_k", "must be between 0 and min(rows, cols) = " + std::to_string(k) + " (0: all), is " +
+    return PlanError{"top_k", "must be between 0 and min(rows, cols) = " + std::to_string(k) + " (0: all), but is " +
                                   std::to_string(options.top_k)};
   }
   if (options.top_k != 0 && options.vectors == Vectors::kFull) {
-    return PlanError{"top_k", "full bases have all columns: ask for thin ones"};
+    return PlanError{"top_k", "must be 0 with full vectors, which have all columns; ask for thin ones"};
   }
   const int64_t leading = options.top_k != 0 ? options.top_k : k;
   out->values = options.values ? leading : 0;
@@ -104,11 +106,14 @@ std::optional<PlanError> resolve_outputs(const Problem& problem, const Options& 
     out->right_columns = full ? problem.cols : leading;
   }
   const bool vectors = options.vectors != Vectors::kNone || matrices;
-  if (options.fix_phases && !vectors) return PlanError{"fix_phases", "there are no vectors whose phases to fix"};
-  if (options.certificate && !vectors) return PlanError{"certificate", "a certificate is one of vectors: ask for them"};
+  if (options.fix_phases && !vectors)
+    return PlanError{"fix_phases", "needs vectors, precoders or combiners; ask for some"};
+  if (options.certificate && !vectors)
+    return PlanError{"certificate", "needs vectors, precoders or combiners; ask for some"};
   out->fix_phases = options.fix_phases;
   out->certificate = options.certificate;
-  if (out->values == 0 && !vectors && !out->answers()) return PlanError{"values", "nothing at all is asked for"};
+  if (out->values == 0 && !vectors && !out->answers())
+    return PlanError{"values", "no result is requested; ask for values, vectors or MIMO numbers"};
   return std::nullopt;
 }
 
@@ -116,13 +121,13 @@ std::optional<PlanError> resolve_outputs(const Problem& problem, const Options& 
 
 PlanOrError make_plan(const Problem& problem, const Options& options) {
   const auto size_error = [](int64_t size) {
-    return "must be between 1 and " + std::to_string(kShapeLimits.max_dimension) + ", is " + std::to_string(size);
+    return "must be between 1 and " + std::to_string(kShapeLimits.max_dimension) + ", but is " + std::to_string(size);
   };
   if (problem.rows < 1 || problem.rows > kShapeLimits.max_dimension) return fail("rows", size_error(problem.rows));
   if (problem.cols < 1 || problem.cols > kShapeLimits.max_dimension) return fail("cols", size_error(problem.cols));
   if (values_per_matrix(problem) > kShapeLimits.max_values) {
     return fail(problem.rows <= problem.cols ? "rows" : "cols",
-                "min(rows, cols) of a batch must be at most " + std::to_string(kShapeLimits.max_values) + ", is " +
+                "min(rows, cols) of a batch must be at most " + std::to_string(kShapeLimits.max_values) + ", but is " +
                     std::to_string(values_per_matrix(problem)) + "; DecomposeLarge takes one such matrix at a time");
   }
   Outputs outputs;
@@ -148,7 +153,7 @@ PlanOrError make_plan(const Problem& problem, const Options& options) {
     return fail("max_sweeps", "must be between 0 and " + std::to_string(kLargestMaxSweeps) + " (0: the default)");
   }
   if (options.max_sweeps != 0 && method != Method::kJacobi) {
-    return fail("max_sweeps", "only JACOBI counts sweeps");
+    return fail("max_sweeps", "is for JACOBI alone, which counts sweeps");
   }
   const double u = unit_roundoff(problem.dtype);
   const bool unsorted = outputs.vectors() || values_per_matrix(problem) > kLargestReproducible;

@@ -14,7 +14,7 @@
 
 namespace svdserve {
 
-// Limits of shape of a batch; larger matrices are factors (engine/large_engine.h).
+// Limits of shape of a batch; larger ones are large matrices (engine/large_engine.h).
 struct ShapeLimits {
   int64_t max_values;     // largest min(m, n)
   int64_t max_dimension;  // largest max(m, n)
@@ -46,11 +46,11 @@ struct Plan {
   friend bool operator==(const Plan&, const Plan&) = default;
 };
 
-// On the host, the least k whose matrices are computed one by one, by the driver of large matrices and BLAS; below,
-// matrices are lanes of packs. Measured on one core with AVX-512, the time of one relative to a lane's of a full pack:
-// with vectors 1.8 (f64, c64) for k = 33, 1.05 and 1.2 for 64, 0.5 and 0.6 for 128; values alone 3, 1.5 and 1.8, 0.85
-// and 0.95, and 1.0 and 1.2 for 96. A lane of a pack that has no other matrix takes 4 to 20 times as long, and that is
-// what decides between equals. With vectors all beyond the k of equal bits: decisions/0008-beyond-32-values.md.
+// The least k whose matrices the host computes one by one, by the driver of large matrices and BLAS. Below, matrices
+// are lanes of packs. Measured on one core with AVX-512, the time of one relative to a lane's of a full pack. With
+// vectors 1.8 (f64, c64) for k = 33, 1.05 and 1.2 for 64, 0.5 and 0.6 for 128. Values alone 3, 1.5 and 1.8, 0.85 and
+// 0.95, and 1.0 and 1.2 for 96. A lane of a pack that has no other matrix takes 4 to 20 times as long, and that is what
+// decides between equals. With vectors all beyond the k of equal bits: decisions/0008-beyond-32-values.md.
 inline constexpr int64_t kLeastBlockedWithVectors = kLargestReproducible + 1, kLeastBlockedOfValues = 96;
 inline bool is_blocked_batch(const Plan& plan) {
   return values_per_matrix(plan.problem) >= (plan.outputs.vectors() ? kLeastBlockedWithVectors : kLeastBlockedOfValues);
@@ -104,7 +104,7 @@ inline PlanePointers planes_from(const Plan& plan, const PlanePointers& planes, 
 
 // --- large matrices: the bits are promised from run to run on one machine -----------------------------------------
 
-// Columns of a block on the host; a block pair has twice as many. Its factor and transformation, 2 (2 w)^2 doubles,
+// Columns of a block on the host; a block pair has twice as many. Its triangle and transformation, 2 (2 w)^2 doubles,
 // should stay in a core's own cache, and the products of its columns should be large enough for GEMM.
 constexpr int64_t host_large_block_width(int64_t n) { return n <= 256 ? 16 : n <= 1024 ? 32 : 64; }
 

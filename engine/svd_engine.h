@@ -29,8 +29,8 @@ class SvdEngine {
   Simd simd() const;  // resolved, never kBest
 
   // Computes the singular values of every matrix of every segment; blocks until they are written. Matrices of different
-  // segments share packs, so many small segments cost no more than one large one.
-  // `cancel`, if given, is polled between small groups of matrices: once it is true the call returns soon, with an
+  // segments share packs: many small segments cost no more than one large one.
+  // `cancel`, if given, is polled between small groups of matrices. Once it is true the call returns soon, with an
   // unspecified part of the outputs written and `completed` false.
   // The floating-point environment of the calling thread is restored. Never throws for bad numbers; std::bad_alloc when
   // there is no scratch memory.

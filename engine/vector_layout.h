@@ -30,7 +30,7 @@ constexpr VectorLayout layout_of_plane(const Problem& p, const Outputs& o, Plane
   return {plane, rows, columns, by_rows ? columns : 1, by_rows ? 1 : rows, adjoint != wide};
 }
 
-// Layouts of X, the long factor, and Y, the short one.
+// Layouts of X, the long result factor, and Y, the short one.
 constexpr VectorLayout long_layout(const Problem& p, const Outputs& o) {
   return layout_of_plane(p, o, p.cols > p.rows ? Plane::kRight : Plane::kLeft);
 }
@@ -38,8 +38,8 @@ constexpr VectorLayout short_layout(const Problem& p, const Outputs& o) {
   return layout_of_plane(p, o, p.cols > p.rows ? Plane::kLeft : Plane::kRight);
 }
 
-// Phases are those of U, and a certificate is one of k columns of both sides: where fewer are wanted, all k of both are
-// made in memory aside, by columns, and those that are wanted copied.
+// Phases are those of U, and a certificate is one of k columns of both sides. For fewer columns, all k of both are made
+// in memory aside, by columns, and the requested ones are copied.
 constexpr bool is_staged(const Problem& p, const Outputs& o) {
   const int64_t k = values_per_matrix(p);
   return (o.certificate || o.fix_phases) && (o.left_columns < k || o.right_columns < k);

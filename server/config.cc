@@ -291,27 +291,29 @@ std::vector<Flag> make_flags() {
 
       bytes_flag("max-message-bytes", 64 * kMiB, 64 * kKiB, 2047 * kMiB, &C::max_message_bytes, kLimits,
                  "size of a serialized request, and of a reply"),
-      count_flag("max-matrices", 16777216, 1, int64_t{1} << 40, &C::max_matrices, kLimits, "matrices in one request"),
+      count_flag("max-matrices", 16777216, 1, int64_t{1} << 40, &C::max_matrices, kLimits,
+                 "number of matrices in one request"),
       auto_bytes_flag(
           "max-inflight-bytes", 4 * kKiB, 1024 * kTiB, &C::max_inflight_bytes, kLimits,
           "operands and results of all requests in memory. auto: an eighth of memory, at most 4GiB for each "
           "GPU"),
       count_flag("max-inflight-requests", 4096, 1, 10000000, &C::max_inflight_requests, kLimits,
-                 "requests that are admitted and not yet answered"),
-      count_flag("max-stream-requests", 64, 1, 1000000, &C::max_stream_requests, kLimits,
-                 "unanswered requests of one stream. The server reads no further request before it has sent an answer"),
+                 "requests that are admitted and have no reply yet"),
+      count_flag(
+          "max-stream-requests", 64, 1, 1000000, &C::max_stream_requests, kLimits,
+          "requests of one stream without a reply. At this limit the server reads no further request of the stream"),
       count_flag("max-streams", 4096, 1, 10000000, &C::max_streams, kLimits, "open streams of all clients"),
       count_flag("max-open-calls", 16384, 1, 10000000, &C::max_open_calls, kLimits,
-                 "open calls of all kinds and clients, health's watches among them"),
+                 "open calls of all kinds and clients, with the watches of health"),
       count_flag("max-peer-percent", 75, 1, 100, &C::max_peer_percent, kLimits,
-                 "share of bytes, requests, large matrices, calls and connections that one client address may hold; an "
+                 "share of bytes, requests, large matrices, calls and connections that one client address may hold. An "
                  "IPv6 /64 and a Unix socket each count as one address"),
       text_flag(kLimits, "trusted-proxies", "LIST", "", &C::trusted_proxies,
                 "addresses and networks, joined by commas, whose x-forwarded-for names the client"),
       duration_flag(
           "stream-idle-timeout", "60s", absl::Milliseconds(1), 24 * hour, &C::stream_idle_timeout, kLimits,
-          "longest time in which a client may keep a call waiting: for its message, for taking a reply, or with a "
-          "stream on which nothing is in flight"),
+          "longest time in which a client may send no message, take no reply, or leave a stream without a request. "
+          "A call that waits longer is ended"),
       count_flag("max-connections", 8192, 1, 10000000, &C::max_connections, kLimits,
                  "connections of all clients. The process's limit of open files may allow fewer"),
       count_flag("max-connection-streams", 256, 1, 1000000, &C::max_connection_streams, kLimits,
@@ -321,27 +323,30 @@ std::vector<Flag> make_flags() {
       duration_flag("max-connection-age", "30m", absl::ZeroDuration(), 24 * hour, &C::max_connection_age, kLimits,
                     "age, give or take a tenth, from which a connection takes no new calls. Its calls go on, and its "
                     "client makes another connection. 0s: no limit"),
-      auto_bytes_flag("call-window-bytes", 64 * kKiB, 64 * kMiB, &C::call_window_bytes, kLimits,
-                      "what a client may send of a message before the server reads it (HTTP/2's flow-control window). "
-                      "The windows of all calls that wait for memory are bounded by an eighth of --max-inflight-bytes. "
-                      "auto: 64KiB, with a GPU 2304KiB"),
+      auto_bytes_flag(
+          "call-window-bytes", 64 * kKiB, 64 * kMiB, &C::call_window_bytes, kLimits,
+          "bytes that a client may send before the server reads the message (HTTP/2's flow-control window). "
+          "The windows of all calls that wait for memory are bounded by an eighth of --max-inflight-bytes. "
+          "auto: 64KiB, with a GPU 2304KiB"),
       auto_bytes_flag(
           "memory-quota-bytes", 16 * kMiB, 1024 * kTiB, &C::memory_quota_bytes, kLimits,
-          "memory of gRPC for bytes that are received and not yet a request. Near it gRPC reads slower; "
+          "memory of gRPC for bytes of requests that are not yet complete. Near it gRPC reads slower; "
           "beyond it gRPC ends calls and connections. auto: --max-inflight-bytes and four messages, at most three "
           "eighths of memory"),
       duration_flag("queue-timeout", "30s", absl::Milliseconds(1), 24 * hour, &C::queue_timeout, kLimits,
-                    "time in which a device must take a request. Large matrices wait as long as their call does"),
+                    "time in which a device must take a request. A large matrix waits until its call ends"),
       auto_bytes_flag("max-large-bytes", kMiB, 1024 * kTiB, &C::max_large_bytes, kLimits,
                       "operands, results and working memory of all large matrices (DecomposeLarge), beside "
                       "--max-inflight-bytes. auto: half of the memory that the other limits leave"),
       count_flag("max-large-requests", 16, 1, 100000, &C::max_large_requests, kLimits,
-                 "large matrices that are uploaded, wait, are computed or are downloaded"),
+                 "large matrices in upload, queue, computation or download"),
       duration_flag("large-idle-timeout", "60s", absl::Milliseconds(1), 24 * hour, &C::large_idle_timeout, kLimits,
-                    "time in which the client of a large matrix must send or take 1 MiB, or what is left"),
+                    "time in which the client of a large matrix must send or take 1 MiB, or the rest of it"),
 
-      duration_flag("max-queue-delay", "500us", absl::ZeroDuration(), absl::Seconds(10), &C::max_queue_delay, kBatching,
-                    "how far apart the requests of one batch may come. An idle device takes a request at once"),
+      duration_flag(
+          "max-queue-delay", "500us", absl::ZeroDuration(), absl::Seconds(10), &C::max_queue_delay, kBatching,
+          "longest time between the arrivals of the first and the last request of one batch. An idle device takes a "
+          "request at once"),
       bytes_flag("max-batch-bytes", 8 * kMiB, 4 * kKiB, kTiB, &C::max_batch_bytes, kBatching,
                  "operands of one batch. Larger requests are split"),
       count_flag("max-batch-matrices", 1048576, 1, int64_t{1} << 40, &C::max_batch_matrices, kBatching,
@@ -368,23 +373,23 @@ std::vector<Flag> make_flags() {
                         "instructions of the kernels: best scalar avx2 avx512 neon. Results are the same bits"),
       duration_flag("calibration-time", "200ms", absl::ZeroDuration(), absl::Minutes(1), &C::calibration_time, kDevices,
                     "time at start in which the speed of all devices is measured. 0s: it is learned while serving"),
-      choice_flag<OnDeviceLost>("on-device-lost", "POLICY",
-                                {OnDeviceLost::kDegrade, OnDeviceLost::kUnready, OnDeviceLost::kExit},
-                                OnDeviceLost::kUnready, &C::on_device_lost, kDevices,
-                                "once a GPU is lost or hangs. degrade: serve on with what is left. unready: the same, "
-                                "but readiness is false. "
-                                "exit: drain as after SIGTERM and exit with status 3"),
+      choice_flag<OnDeviceLost>(
+          "on-device-lost", "POLICY", {OnDeviceLost::kDegrade, OnDeviceLost::kUnready, OnDeviceLost::kExit},
+          OnDeviceLost::kUnready, &C::on_device_lost, kDevices,
+          "behaviour once a GPU is lost or hangs. degrade: serve on with the other devices. unready: the same, "
+          "but readiness is false. "
+          "exit: drain as after SIGTERM and exit with status 3"),
       duration_flag("watchdog-timeout", "10s", absl::Milliseconds(100), hour, &C::watchdog_timeout, kDevices,
-                    "shortest time without an answer after which a GPU counts as hung; its work must also have taken "
+                    "shortest time without a response after which a GPU counts as hung. Its work must also have taken "
                     "20 times as long as it may"),
 
       duration_flag("drain-delay", "1s", absl::ZeroDuration(), hour, &C::drain_delay, kLife,
-                    "after SIGTERM: time in which the server still serves, although it is not ready any more"),
+                    "time after SIGTERM in which the server still serves, although it is not ready any more"),
       duration_flag("drain-timeout", "30s", us, 24 * hour, &C::drain_timeout, kLife,
-                    "after that: time in which requests in flight must end"),
+                    "time after --drain-delay in which requests in flight must end"),
       choice_flag<LogLevel>("log-level", "LEVEL",
                             {LogLevel::kDebug, LogLevel::kInfo, LogLevel::kWarning, LogLevel::kError}, LogLevel::kInfo,
-                            &C::log_level, kLife, "debug info warning error"),
+                            &C::log_level, kLife, "least severe messages in the log: debug info warning error"),
   };
 }
 
@@ -476,7 +481,8 @@ std::string check_listening(const Config& config) {
     return absl::StrCat("--trusted-proxies needs addresses or networks such as 10.0.0.0/8, not \"",
                         config.trusted_proxies, "\"");
   }
-  if (config.tls_cert.empty() != config.tls_key.empty()) return "--tls-cert and --tls-key go together";
+  if (config.tls_cert.empty() != config.tls_key.empty())
+    return "--tls-cert and --tls-key go together: give both or neither";
   if (!config.tls_client_ca.empty() && config.tls_cert.empty()) return "--tls-client-ca needs --tls-cert and --tls-key";
   return "";
 }
@@ -520,13 +526,13 @@ bool is_of_kubernetes(const std::string& name, const std::set<std::string>& name
 std::string check_metrics_exposure(const Config& config, bool is_loopback) {
   if (is_loopback || config.metrics_insecure || config.insecure) return "";
   return absl::StrCat("--metrics-listen=", config.metrics_listen,
-                      " can be reached from other machines, and has no TLS: say --metrics-insecure if that is meant");
+                      " can be reached from other machines and has no TLS: give --metrics-insecure to allow that");
 }
 
 std::string check_exposure(const Config& config, bool is_loopback) {
   if (is_loopback || config.insecure || !config.tls_cert.empty()) return "";
   return absl::StrCat("--listen=", config.listen,
-                      " can be reached from other machines: give --tls-cert and --tls-key, or say --insecure");
+                      " can be reached from other machines: give --tls-cert and --tls-key, or --insecure");
 }
 
 std::vector<std::string> unknown_variables(const std::vector<std::string>& names) {

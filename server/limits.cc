@@ -48,7 +48,7 @@ Limit derive_quota(const Config& config, int64_t memory, int64_t inflight) {
   return limit;
 }
 
-// A message that exceeds the window costs a round trip, and gRPC sends an update of its own for each message of more
+// A message that exceeds the window costs a round trip. gRPC also sends an update of its own for each message of more
 // than half a window. On two cores neither is measurable. A GPU computes 1 MiB faster than it is received, so there the
 // window is twice that and some.
 Limit derive_window(int gpus) {
@@ -110,16 +110,16 @@ std::vector<std::string> warnings(const Machine& machine, const WorkerLimits& wo
   if (memory.sum() > machine.memory_bytes.amount) {
     out.push_back(absl::StrCat("the limits allow ", memory.sum(),
                                " bytes (--max-inflight-bytes + --memory-quota-bytes + --cuda-pinned-bytes + ",
-                               "--max-large-bytes + ", memory.process_bytes, " for the process), the process may use ",
-                               machine.memory_bytes.amount, " (", machine.memory_bytes.source,
-                               "): lower one of them or give it more memory"));
+                               "--max-large-bytes + ", memory.process_bytes,
+                               " for the process), but the process may use ", machine.memory_bytes.amount, " (",
+                               machine.memory_bytes.source, "): lower one of them or give it more memory"));
   }
   // Pools of threads for kernels and for gRPC, the lanes and lines of each GPU, and the server's own.
   constexpr int64_t kOwnThreads = 32;
   const int64_t threads = workers.threads.value + workers.large_threads.value + 4 * machine.cores.amount +
                           gpus * (workers.cuda_lanes.value + 1) + kOwnThreads;
   if (threads > machine.pids.amount) {
-    out.push_back(absl::StrCat("the server may need ", threads, " threads, ", machine.pids.source, " allows ",
+    out.push_back(absl::StrCat("the server may need ", threads, " threads, but ", machine.pids.source, " allows ",
                                machine.pids.amount, ": raise it or lower --threads"));
   }
   return out;

@@ -73,7 +73,7 @@ class PlainStartFailures {
       try {
         if (std::current_exception() != nullptr) std::rethrow_exception(std::current_exception());
       } catch (const std::system_error&) {
-        end_start("no more threads: raise the process's limits of threads and memory");
+        end_start("cannot create a thread: raise the process's limits of threads and memory");
       } catch (const std::exception& failed) {
         end_start(failed.what());
       } catch (...) {
@@ -284,7 +284,7 @@ bool start(const Config& config, RpcOptions rpc_options, const std::optional<Lis
                         {"lanes", device.info.lanes}});
     if (device.info.kind == DeviceKind::kHost && config.simd != Simd::kBest &&
         device.info.instruction_set != name(config.simd)) {
-      log_warning("simd", {{"reason", std::string("this CPU has no ") + name(config.simd) + " (--simd), " +
+      log_warning("simd", {{"reason", std::string("this CPU has no ") + name(config.simd) + " (--simd); " +
                                           device.info.instruction_set + " is used"}});
     }
   }
@@ -408,7 +408,7 @@ int serve(const Config& config, StopSignals* signals, std::unique_ptr<PlainStart
   stop(config, &server);
   if (devices_let_go(server)) return status;
   // Threads are inside the device's driver, with the memory of their requests: nothing can be taken apart any more.
-  log_warning("ended_at_once", {{"reason", "a device does not let go of its work"}, {"status", status}});
+  log_warning("ended_at_once", {{"reason", "a device did not stop its work"}, {"status", status}});
   _exit(status);
 }
 

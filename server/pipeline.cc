@@ -21,8 +21,9 @@ BatchOptions batch_options(const PipelineOptions& o) {
           o.inline_work};
 }
 
-// The bytes that the ledger counts for a batch: operands, results, the status of each matrix while it is computed, and
-// its place in the list of exceptions. Exceptions are known only when it is too late to refuse.
+// The bytes that the ledger counts for a batch: operands and results, and two numbers for each matrix. They are its
+// status while it is computed, and its place in the list of exceptions. Exceptions are known only when it is too late
+// to refuse.
 int64_t bytes_in_memory(const AdmittedRequest& batch) {
   const int64_t count = batch.request.count;
   return static_cast<int64_t>(batch.request.payload_bytes) + static_cast<int64_t>(result_bytes(batch.plan, count)) +

@@ -33,10 +33,10 @@ inline size_t result_bytes(const ResultPart& part) { return result_bytes(part.pl
 // The memory of one request: its operands, and the buffer of its results. The rpc stage derives from it, so that the
 // engine reads the received message and writes the reply in place.
 //
-// It is shared: the core holds a reference until no device can touch the memory any more, which may be after the answer
-// went out (deadline, cancellation); the rpc stage holds one until the reply was sent. The last one to let go frees the
-// memory and only then, by the order of destructors, gives the reservation back: the ledger never promises bytes that
-// are still in use.
+// It is shared. The core holds a reference until no device can touch the memory any more, which may be after the reply
+// went out (deadline, cancellation). The rpc stage holds one until the reply was sent. The last one to let go frees the
+// memory and only then, by the order of destructors, gives the reservation back. So the ledger never promises bytes
+// that are still in use.
 class RequestMemory {
  public:
   virtual ~RequestMemory() = default;
@@ -95,8 +95,8 @@ struct Answer {
   std::vector<MatrixException> exceptions;  // ascending by index
 };
 
-// Called exactly once for each submitted request, on any thread (that of submit() and cancel() included, before they
-// return) and never under a lock of the core. It must not block: a device lane may be waiting for it.
+// Called exactly once for each submitted request, on any thread and never under a lock of the core. The threads of
+// submit() and cancel() are among them, before these return. It must not block: a device lane may be waiting for it.
 using DoneCallback = absl::AnyInvocable<void(Answer)>;
 
 // The most groups of one request. A request with more is refused.

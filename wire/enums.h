@@ -1,5 +1,5 @@
-// Enumerations of the code and their numbers on the wire. Both ends have enumerations of their own, whose values are
-// those of the contract in the contract's order; a range says where they begin, and static_asserts hold it to the proto.
+// Enumerations of the code and their numbers on the wire. Both ends have enumerations of their own, with the values of
+// the contract in the contract's order. A range says where they begin, and static_asserts hold it to the proto.
 #ifndef SVDSERVE_WIRE_ENUMS_H_
 #define SVDSERVE_WIRE_ENUMS_H_
 

@@ -10,7 +10,7 @@
 
 namespace svdserve::wire {
 
-// The sizes that a plane's depend on. Of a batch of m x n matrices, k = min(m, n).
+// The sizes that a plane's size depends on. Matrices are m x n, k = min(m, n).
 struct PlaneExtents {
   int64_t one = 1;
   int64_t three = 3;          // residual and two orthogonalities

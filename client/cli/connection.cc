@@ -10,13 +10,13 @@ Connection::Connection() {
 
 void Connection::declare(Arguments* a) {
   a->section("Connection");
-  a->option("--address", "ADDR", "host:port or unix:/path; also by SVDSERVE_ADDRESS", &address_);
+  a->option("--address", "ADDR", "host:port or unix:/path; SVDSERVE_ADDRESS sets it too", &address_);
   a->option("--timeout", "DURATION", "give up after this long, such as 500ms or 10s", &timeout_);
   a->flag("--tls", "encrypt, trusting the system's certificates", &tls_);
   a->option("--tls-ca", "FILE", "encrypt, trusting the certificates in this PEM file", &ca_);
   a->option("--tls-cert", "FILE", "client certificate (PEM), for servers that ask for one", &cert_);
-  a->option("--tls-key", "FILE", "its private key (PEM)", &key_);
-  a->option("--tls-server-name", "NAME", "name in the server's certificate, where it is not the address's",
+  a->option("--tls-key", "FILE", "private key of that certificate (PEM)", &key_);
+  a->option("--tls-server-name", "NAME", "name in the server's certificate, if it differs from the address",
             &server_name_);
 }
 

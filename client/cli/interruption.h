@@ -9,7 +9,7 @@
 
 namespace svdserve::cli {
 
-// While it lives, SIGHUP, SIGINT and SIGTERM request a stop instead of ending the process, and a write to a pipe whose
+// While it lives, SIGHUP, SIGINT and SIGTERM request a stop instead of ending the process. A write to a pipe whose
 // reader has gone fails instead: SIGPIPE would leave unfinished files. A SIGHUP that the process ignores, by nohup,
 // stays ignored. To be made before any other thread: threads inherit that they leave the signals alone.
 class Interruption {

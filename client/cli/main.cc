@@ -17,16 +17,16 @@ constexpr char kHelp[] =
     "and SVDs of large ones.\n\n"
     "Commands:\n"
     "  values IN.npy [-o OUT.npy]   singular values of the matrices in a NumPy file\n"
-    "  svd IN.npy --u --s --vh      their decomposition A = U diag(S) V^H, into NumPy files; of any size\n"
-    "  hsvd G.npy J.npy             the hyperbolic one, V^H J V = J, of one matrix\n"
-    "  capacity IN.npy --snr-db X   their capacity as MIMO channels\n"
-    "  info                         what the server is, can do and will refuse\n"
+    "  svd IN.npy --u --s --vh      decomposition A = U diag(S) V^H of matrices of any size, into NumPy files\n"
+    "  hsvd G.npy J.npy             hyperbolic decomposition of one matrix, V^H J V = J\n"
+    "  capacity IN.npy --snr-db X   capacity of the matrices as MIMO channels\n"
+    "  info                         version, data types, methods, limits and devices of the server\n"
     "  health                       whether it serves; exit code 0 or 1, for container health checks\n"
-    "  bench                        generates load and reports rates and latency percentiles\n"
-    "  latency                      one small call against an empty one\n\n"
+    "  bench                        load generator: rates and latency percentiles\n"
+    "  latency                      latency of one small call beside an empty one\n\n"
     "svdctl COMMAND --help explains a command. The server is 127.0.0.1:50051 unless --address or the\n"
     "environment variable SVDSERVE_ADDRESS names another.\n\n"
-    "Exit codes: 0 done, 1 the server or a file failed, 2 wrong usage or input, 3 some matrices are not ok,\n"
+    "Exit codes: 0 done, 1 the server or a file failed, 2 wrong usage or input, 3 some matrices are not ok.\n"
     "128 + N ended by signal N: 129 by a closed terminal, 130 by Ctrl-C, 143 by SIGTERM.\n";
 
 // Buffers of a megabyte and more would be mapped and unmapped by every call: that costs more than copying them.

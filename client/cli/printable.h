@@ -7,9 +7,9 @@
 
 namespace svdserve::cli {
 
-// The text with everything escaped that a terminal would obey instead of show: control characters (a newline becomes
-// \n, ESC \x1b), Unicode's controls of direction and of lines (\u202e), and bytes that are not UTF-8. Other text stays
-// as it is, so a backslash of the text's own cannot be told from an escape.
+// The text with everything escaped that a terminal would obey instead of show. That is control characters (a newline
+// becomes \n, ESC \x1b), Unicode's controls of direction and of lines (\u202e), and bytes that are not UTF-8. Other
+// text stays as it is, so a backslash of the text's own cannot be told from an escape.
 std::string printable(std::string_view text);
 
 }  // namespace svdserve::cli

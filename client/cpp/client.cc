@@ -44,7 +44,7 @@ Result<Report> decompose_here(Core& core, const Batch& batch, const internal::Ma
 Result<TlsOptions> TlsOptions::from_files(const std::string& root_certificates, const std::string& certificate_chain,
                                           const std::string& private_key) {
   if (certificate_chain.empty() != private_key.empty()) {
-    return internal::invalid("tls", "a client certificate and its private key go together, and only the " +
+    return internal::invalid("tls", "give a client certificate together with its private key; only the " +
                                         std::string(private_key.empty() ? "certificate" : "key") + " is given");
   }
   TlsOptions tls;
@@ -63,9 +63,9 @@ Result<TlsOptions> TlsOptions::from_files(const std::string& root_certificates, 
 }
 
 Status check_address(const std::string& address) {
-  if (address.empty()) return internal::invalid("address", "is empty, it must be such as 127.0.0.1:50051");
+  if (address.empty()) return internal::invalid("address", "must be host:port or unix:/path, but is empty");
   if (address.find("://") != std::string::npos && address.rfind("dns://", 0) != 0 && address.rfind("unix://", 0) != 0) {
-    return internal::invalid("address", "takes host:port or unix:/path, not the URL \"" + address + "\"");
+    return internal::invalid("address", "must be host:port or unix:/path, but is the URL \"" + address + "\"");
   }
   for (const char* const scheme : {"unix:", "unix-abstract:", "dns:", "ipv4:", "ipv6:", "vsock:"}) {
     if (address.rfind(scheme, 0) == 0) return {};
@@ -76,7 +76,7 @@ Status check_address(const std::string& address) {
   const bool is_ipv6 = address.find(':') != colon && address[colon == 0 ? 0 : colon - 1] != ']';
   if (colon == 0 || !is_number || is_ipv6) {
     return internal::invalid("address",
-                             "must be host:port, such as 127.0.0.1:50051 or [::1]:50051, is \"" + address + "\"");
+                             "must be host:port, such as 127.0.0.1:50051 or [::1]:50051, but is \"" + address + "\"");
   }
   return {};
 }
@@ -149,7 +149,7 @@ Result<LargeReport> Client::decompose_large(const LargeMatrix& matrix, const Lar
   for (const auto& [given, bytes] : memory) {
     if (given.size() == static_cast<size_t>(bytes)) continue;
     return internal::invalid(
-        "out", "holds " + std::to_string(given.size()) + " bytes for a result of " + std::to_string(bytes));
+        "out", "holds " + std::to_string(given.size()) + " bytes, but the result has " + std::to_string(bytes));
   }
   return internal::LargeCall(*core_, matrix, *sizes, out, options, call).run();
 }
@@ -175,18 +175,18 @@ Status Client::check_sizes(size_t data_size, int64_t rows, int64_t cols, int64_t
   const auto needed = static_cast<uint64_t>(rows) * static_cast<uint64_t>(cols) * static_cast<uint64_t>(count);
   if (data_size == needed) return {};
   return internal::invalid("matrices.data", "holds " + std::to_string(data_size) +
-                                                " elements, rows * cols * count is " + std::to_string(needed));
+                                                " elements, but rows * cols * count is " + std::to_string(needed));
 }
 
 Status Client::check_signature(std::span<const int8_t> signature, int64_t cols) {
   if (static_cast<int64_t>(signature.size()) != cols) {
-    return internal::invalid("open.signature", "has " + std::to_string(signature.size()) + " entries for " +
-                                                   std::to_string(cols) + " columns");
+    return internal::invalid("open.signature", "must have one entry for each of " + std::to_string(cols) +
+                                                   " columns, but has " + std::to_string(signature.size()));
   }
   for (size_t i = 0; i < signature.size(); ++i) {
     if (signature[i] == 1 || signature[i] == -1) continue;
-    return internal::invalid(
-        "open.signature", "entry " + std::to_string(i) + " is " + std::to_string(signature[i]) + ", neither 1 nor -1");
+    return internal::invalid("open.signature", "entry " + std::to_string(i) + " is " + std::to_string(signature[i]) +
+                                                   ", but must be 1 or -1");
   }
   return {};
 }

@@ -60,14 +60,14 @@ struct ClientOptions {
 
 // A connection, made on first use and kept until the client is destroyed.
 // Thread safety: every member may be called from any number of threads at once.
-// Batches of any size: one that exceeds a message, counting the larger of request and reply, is cut into pieces, which
+// Batches of any size. One that exceeds a message, counting the larger of request and reply, is cut into pieces, which
 // are sent side by side and joined. One failed piece fails the call.
-// Every reply is checked against its request: one that does not fit fails the call with INTERNAL, and one that is
+// Every reply is checked against its request. One that does not fit fails the call with INTERNAL, and one that is
 // longer than ClientOptions::max_message_bytes with RESOURCE_EXHAUSTED.
 class Client {
  public:
   explicit Client(ClientOptions options = {});
-  // Cancels the calls in flight and waits until they are answered. Not to be run by a callback of the client.
+  // Cancels the calls in flight and waits until they have ended. Not to be run by a callback of the client.
   ~Client();
   Client(Client&&) noexcept;
   Client& operator=(Client&&) noexcept;
@@ -78,7 +78,7 @@ class Client {
   Result<SingularValues<RealOf<T>>> singular_values(std::span<const T> data, int64_t rows, int64_t cols, int64_t count,
                                                     MemoryOrder order = MemoryOrder::kRowMajor,
                                                     const ComputeOptions& compute = {}, const CallOptions& call = {});
-  // The same, answered later. The data must live until then. Dropping the future does not cancel; call.stop does.
+  // The same with a future. The data must live until then. Dropping the future does not cancel; call.stop does.
   template <class T>
   std::future<Result<SingularValues<RealOf<T>>>> singular_values_async(std::span<const T> data, int64_t rows,
                                                                        int64_t cols, int64_t count,
@@ -93,7 +93,7 @@ class Client {
                                const CallOptions& call = {});
 
   // Capacity of MIMO channels H, rows x cols, in bit/s/Hz at each SNR; MimoOptions of the proto defines it.
-  // group_size: so many neighbours (subcarriers) are summed.
+  // group_size: the number of neighbours (subcarriers) that are summed.
   template <class T>
   Result<Capacities<T>> capacity(std::span<const T> data, int64_t rows, int64_t cols, int64_t count,
                                  std::vector<double> snr_db, bool water_filling = false, int64_t group_size = 1,
@@ -107,7 +107,7 @@ class Client {
   // The untyped face, of everything that can be asked for. out: [out] unspecified where the call fails.
   Result<Report> decompose(const Batch& batch, const Outputs& out, const ComputeOptions& compute = {},
                            const CallOptions& call = {});
-  // The same, answered by `done`, once, on a thread of the network: it must not block, nor destroy the client.
+  // The same; `done` gets the results, once, on a thread of the network: it must not block, nor destroy the client.
   // batch.data and the memory of `out` must live until then.
   void decompose_async(const Batch& batch, const Outputs& out, const ComputeOptions& compute, const CallOptions& call,
                        std::function<void(Result<Report>)> done);
@@ -119,7 +119,7 @@ class Client {
 
   // One large matrix, A = U S V^H, or the hyperbolic G = U S V^H with V^H J V = J: uploaded in chunks, computed with
   // progress, and streamed back into `out`, all on the calling thread. It is not sent again once its upload has begun:
-  // before that, where the server refuses it and says when to come back. Results that were damaged on their way are
+  // before that, where the server rejects it with a retry delay. Results that were damaged on their way are
   // DATA_LOSS. out: [out] unspecified where the call fails.
   Result<LargeReport> decompose_large(const LargeMatrix& matrix, const LargeOutputs& out,
                                       const LargeOptions& options = {}, const CallOptions& call = {});
@@ -139,7 +139,7 @@ class Client {
 
   // The server's version, abilities, limits and devices. Asks each time; the limits are remembered for cutting batches.
   Result<ServerInfo> server_info(const CallOptions& call = {});
-  // True: serving. False: it answers, but does not serve (draining, or no healthy device).
+  // True: serving. False: it replies, but does not serve (draining, or no healthy device).
   // `service` empty: the server as a whole.
   Result<bool> healthy(const std::string& service = {}, const CallOptions& call = {});
   // An empty unary call, its reply not decoded: how long the way there and back takes.
@@ -150,7 +150,7 @@ class Client {
   static Status check_sizes(size_t data_size, int64_t rows, int64_t cols, int64_t count);
   // Whether the results of the batch have sizes at all.
   static Status check_results(const Batch& batch, const ComputeOptions& compute);
-  // Whether it is one, of a matrix of so many columns.
+  // Checks that it is a diagonal of J for a matrix of `cols` columns.
   static Status check_signature(std::span<const int8_t> signature, int64_t cols);
   // Makes room for a plane.
   template <class T>

@@ -1,4 +1,4 @@
-// One large matrix (a factor), its SVD or its hyperbolic SVD: values of Client::decompose_large(). Values only, as in
+// One large matrix, its SVD or its hyperbolic SVD: values of Client::decompose_large(). Values only, as in
 // types.h; DecomposeLarge of the proto says more of each.
 #ifndef SVDSERVE_CLIENT_CPP_LARGE_H_
 #define SVDSERVE_CLIENT_CPP_LARGE_H_
@@ -80,7 +80,7 @@ struct LargeOptions {
 };
 
 // A dense matrix without gaps. A view: `data` holds rows * cols elements, at any alignment, little-endian, and must
-// live until the call is answered.
+// live until the call has ended.
 struct LargeMatrix {
   const void* data = nullptr;
   int64_t rows = 0;  // m >= 1

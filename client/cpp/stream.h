@@ -1,4 +1,4 @@
-// A pipeline of requests over one DecomposeStream call: many in flight, answered in any order or in the order asked.
+// A pipeline of requests over one DecomposeStream call: many in flight, replies in any order or as submitted.
 #ifndef SVDSERVE_CLIENT_CPP_STREAM_H_
 #define SVDSERVE_CLIENT_CPP_STREAM_H_
 
@@ -22,7 +22,7 @@ struct StreamOptions {
   // Requests submitted and not yet taken by next(): what bounds the memory of both sides. At least 1. The server stops
   // reading a stream beyond its own max_stream_requests.
   int max_in_flight = 16;
-  // true: next() gives the answers in the order of submit(). false: as they arrive.
+  // true: next() gives the replies in the order of submit(). false: as they arrive.
   bool ordered = true;
   // Options of the stream as a whole. Each request may have a timeout of its own besides.
   CallOptions call = {};
@@ -48,10 +48,10 @@ struct StreamReply {
 };
 
 // Thread safety: every member may be called from any thread, so that one thread submits while another reads. A single
-// thread must not submit more than max_in_flight requests without taking answers, or submit() waits for ever: use
+// thread must not submit more than max_in_flight requests without taking replies, or submit() waits for ever: use
 // try_submit() there.
-// A request that the server refuses for load is sent again as the client's RetryPolicy says, inside the stream. When
-// the stream itself breaks, each unanswered request is answered with the stream's error; open a new one.
+// A request that the server rejects for load is sent again as the client's RetryPolicy says, inside the stream. When
+// the stream itself breaks, each request without a reply gets the stream's error; open a new one.
 class Stream {
  public:
   Stream(Stream&&) noexcept;
@@ -67,12 +67,12 @@ class Stream {
   Result<std::optional<uint64_t>> try_submit(const Batch& batch, const ComputeOptions& compute = {},
                                              std::optional<std::chrono::nanoseconds> timeout = {});
 
-  // Waits for the next answer. Nothing: finish() was called, or the stream broke, and every answer was taken.
+  // Waits for the next reply. Nothing: finish() was called, or the stream broke, and every reply was taken.
   std::optional<StreamReply> next();
 
   // No more requests will follow; what is in flight finishes.
   void finish();
-  // Gives up what is in flight: each is answered with CANCELLED.
+  // Cancels the requests in flight: each gets a reply with CANCELLED.
   void cancel();
   // How the stream ended; OK while it is open.
   Status status() const;

@@ -85,8 +85,8 @@ struct Batch {
   DataType data_type = DataType::kF64;
   MemoryOrder memory_order = MemoryOrder::kRowMajor;
   // The owner of `data`. Set: the client holds it as long as the network needs the bytes and sends them from where
-  // they are. Empty: the client copies each piece once as it sends it, so that a cancelled or expired call never
-  // leaves the network reading memory that is the caller's again; `data` must live until the call is answered.
+  // they are. Empty: the client copies each piece once as it sends it. So a cancelled or expired call never leaves the
+  // network reading memory that is the caller's again. `data` must live until the call has ended.
   std::shared_ptr<const void> owner = {};
 
   int64_t values_per_matrix() const { return std::min(rows, cols); }
@@ -141,7 +141,7 @@ struct ComputeOptions {
   std::optional<MimoOptions> mimo = {};                    // set: these, and values only where it says so
 };
 
-// The arrays that an answer may have. Matrices in them are in the memory order and of the type of the batch, everything
+// The arrays that a reply may have. Matrices in them are in the memory order and of the type of the batch, everything
 // else is of its real type.
 enum class Plane : uint8_t {
   kValues,           // a matrix: its singular values, descending
@@ -161,7 +161,7 @@ inline constexpr int kPlanes = 10;
 // INT64_MAX / 64 stands for everything that is larger.
 int64_t plane_bytes(const Batch& batch, const ComputeOptions& compute, Plane plane, int64_t count);
 
-// Memory for the planes of an answer, each of exactly plane_bytes(batch, compute, plane, batch.count) bytes, any
+// Memory for the planes of a reply, each of exactly plane_bytes(batch, compute, plane, batch.count) bytes, any
 // alignment. Values alone convert to it.
 struct Outputs {
   std::array<std::span<std::byte>, kPlanes> planes = {};
@@ -187,10 +187,10 @@ struct CallOptions {
   std::stop_token stop = {};  // a request to stop cancels the call, on the server, too
 };
 
-// After a failed attempt the client waits and tries again where that can help: the server was out of reach or draining
-// (UNAVAILABLE), or refused for load and said when to come back (RESOURCE_EXHAUSTED with a retry delay). The wait is
-// the server's delay, or else the backoff, jittered either way; a wait that would end after the deadline is not begun.
-// A delay above max_server_delay is not waited for: the call fails at once, and its status holds the delay.
+// After a failed attempt the client waits and tries again where that can help. The server was out of reach or
+// draining (UNAVAILABLE), or rejected the call for load with a retry delay (RESOURCE_EXHAUSTED). The wait is the
+// server's delay, or else the backoff, jittered either way; a wait that would end after the deadline is not begun. A
+// delay above max_server_delay is not waited for: the call fails at once, and its status holds the delay.
 struct RetryPolicy {
   int max_attempts = 8;  // of each message; 1 never retries
   std::chrono::nanoseconds initial_backoff = std::chrono::milliseconds(20);
@@ -230,7 +230,7 @@ struct FieldViolation {
   std::string description = {};  // what is wrong with it
 };
 
-// How a call ended. [[nodiscard]] because an ignored error is a wrong answer.
+// How a call ended. [[nodiscard]] because an ignored error is a wrong result.
 struct [[nodiscard]] Status {
   Code code = Code::kOk;
   std::string reason = {};   // stable, in capitals, such as "OVERLOADED_BYTES" or "DEADLINE_UNREACHABLE"; empty: none

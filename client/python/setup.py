@@ -3,8 +3,8 @@
 The repository keeps one copy of the .proto files, in proto/ at its root. A wheel carries them compiled, an sdist carries
 a copy of them. The results lie in a temporary folder, not beside the sources.
 
-protoc writes a FileDescriptorSet, not _pb2.py modules: those refuse to run with a protobuf two major versions away from
-the protoc that wrote them, and they register themselves in the process-wide descriptor pool, where the google/rpc files
+protoc writes a FileDescriptorSet, not _pb2.py modules. Those do not run with a protobuf two major versions away from the
+protoc that wrote them. They also register themselves in the process-wide descriptor pool, where the google/rpc files
 clash with another package's copy. svdserve._proto makes its message classes from the set, in a pool of its own.
 """
 

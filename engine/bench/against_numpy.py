@@ -2,10 +2,10 @@
 """The engine on one core against numpy.linalg.svd, as CSV.
 
 Same process, same data, one BLAS thread, best of 5 on both sides, random normal matrices, method AUTO; NumPy calls LAPACK's
-?gesdd for each matrix. `values`: singular values alone; `vectors`: thin U, S, V^H. The values of the timed call are compared:
+?gesdd for each matrix. `values`: singular values alone; `vectors`: thin U, S, V^H. The values of the timed call are compared.
 `worst_u` is the largest difference from NumPy's on the same data in units of u s_max (for f32 and c64 from NumPy's in double
-precision), `residual_u` the largest |A - U S V^H|_F / (|A|_F max(m, n) u), `bound_u` what the contract allows of the former (of
-the latter 10); exit status 1 where one is passed.
+precision). `residual_u` is the largest |A - U S V^H|_F / (|A|_F max(m, n) u). `bound_u` is the contract's bound of the former; that
+of the latter is 10. Exit status 1: one is exceeded.
 
     python3 engine/bench/against_numpy.py build/release/lib/libsvdserve_bench.so [values | vectors ...] > now.csv
     python3 engine/bench/against_numpy.py build/release/lib/libsvdserve_bench.so --recorded before.csv

@@ -1,5 +1,5 @@
-// One large factor on the host, beside LAPACK's dgesdd and dgesvj on the same data in the same run; where our time
-// goes; and how the pivot strategies and variants converge.
+// One large matrix on the host, beside LAPACK's dgesdd and dgesvj on the same data in the same run. It shows the time
+// of each part, and the convergence of pivot strategies and variants.
 //   build/release/bin/large_bench                        order 512 and 1024, U and V, random normal, f64
 //   build/release/bin/large_bench times 256 2048         other orders
 //   build/release/bin/large_bench phases 1024            seconds, operations and rates of each phase

@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
-"""How large factors converge and how accurate they are, drawn from what `large_bench strategies` and `large_accuracy
-spectra` print, in the form of figures 7 and 8 of Novakovic, SIAM J. Sci. Comput. 37 (2015) C1-C30.
+"""Convergence and accuracy of large matrices, drawn from the output of `large_bench strategies` and `large_accuracy
+spectra`, in the form of figures 7 and 8 of Novakovic (2015), SIAM J. Sci. Comput. 37, C1-C30.
 
     build/release/bin/large_bench strategies 128 192 256 384 512 > strategies.csv
     build/release/bin/large_accuracy spectra 128 192 256 384 512 > spectra.csv
     python3 engine/bench/plot_large.py strategies.csv spectra.csv factor.svg
 
-Over the order n, a row of panels for each variant: outer sweeps of each pivot strategy; rotations as multiples of the
-n (n - 1) / 2 pairs; seconds over those of reverse-row-cyclic. Below them, again for each variant: the largest relative error of
-an eigenvalue for each of the four spectra, with AUTO's and LAPACK's in both rows. Some strategies are the same where the number
-of blocks is a power of two; of curves on one another the earlier is the wider. Needs nothing but Python.
+Each variant has a row of panels over the order n. They are outer sweeps of each pivot strategy, rotations as multiples of the
+n (n - 1) / 2 pairs, and seconds over those of reverse-row-cyclic. Below them each variant has the largest relative error of an
+eigenvalue for each of the four spectra, with AUTO's and LAPACK's in both rows. Some strategies are the same where the number
+of blocks is a power of two: then the earlier curve is the wider. Needs nothing but Python.
 """
 import argparse
 import csv

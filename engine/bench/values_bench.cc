@@ -1,5 +1,5 @@
-// Singular values of many small matrices on one core: the engine's methods beside LAPACK's ?gesdd and ?gesvd without
-// vectors, called per matrix, on the same random normal data.
+// Singular values of many small matrices on one core. The engine's methods run beside LAPACK's ?gesdd and ?gesvd
+// without vectors, called per matrix, on the same random normal data.
 //   build/release/bin/values_bench --benchmark_format=csv --benchmark_filter='4x4'
 // `matrices_per_second` is what to compare; LAPACK overwrites its input, so its time holds a copy of each matrix.
 #include <benchmark/benchmark.h>

@@ -1,5 +1,5 @@
-// Complex numbers of double precision that CPU and GPU share, laid out as std::complex<double> and cuDoubleComplex,
-// and the few operations that code for real and complex elements is written in. Every fused multiply-add is explicit.
+// Complex numbers of double precision that CPU and GPU share, laid out as std::complex<double> and cuDoubleComplex. The
+// few operations are those that code for real and complex elements is written in. Every fused multiply-add is explicit.
 #ifndef SVDSERVE_ENGINE_CORE_COMPLEX_H_
 #define SVDSERVE_ENGINE_CORE_COMPLEX_H_
 

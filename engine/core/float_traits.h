@@ -18,14 +18,14 @@ struct FloatTraits<float> {
   static constexpr float kUnitRoundoff = 0x1p-24f;
   static constexpr float kLargest = 0x1.fffffep127f;
   static constexpr float kSmallestNormal = 0x1p-126f;
-  // Squares below this are taken for zero where the largest element of the matrix is about one: what is lost is below
-  // 2^-45, and what is kept has no denormal squares in its norm.
+  // Squares below this count as zero where the largest element of the matrix is about one. The loss is below 2^-45, and
+  // the rest has no denormal squares in its norm.
   static constexpr float kNegligibleSquare = 0x1p-90f;
-  // Jacobi: a column whose square fell below this within a sweep waits for the next one, which scales it anew, so that
+  // Jacobi: a column whose square fell below this within a sweep waits for the next one. That scales it anew, so that
   // the square of a cosine's numerator is never denormal.
   static constexpr float kCollapsedSquare = 0x1p-40f;
-  // Jacobi with vectors: what the square of a column's scale starts from, so that the discriminant of a pair that is
-  // rotated, at least 4 (2 u)^2 times the square of this times that of the above, is no less than kNegligibleSquare.
+  // Jacobi with vectors: the start of the square of a column's scale. The discriminant of a pair that is rotated is at
+  // least 4 (2 u)^2 times the square of this times that of the above, no less than kNegligibleSquare.
   static constexpr float kScaleSquare = 0x1p20f;
   // The range of reciprocal()'s and sqrt_in_range()'s arguments (lane.h).
   static constexpr float kReciprocalSmallest = 0x1p-120f;

@@ -1,5 +1,5 @@
-// One kernel source, many targets. A kernel header is compiled once for every instruction set of the CPU (Highway's
-// foreach_target.h includes it again and again), once for the scalar lane, and later by nvcc. Such a header
+// One kernel source, many targets. A kernel header is compiled once for every instruction set of the CPU: Highway's
+// foreach_target.h includes it repeatedly. Later come the scalar lane, once, and nvcc. Such a header
 //   - starts with the include guard that toggles with HWY_TARGET_TOGGLE (the only way to be included once per target);
 //   - puts its code between SVD_KERNEL_BEGIN and SVD_KERNEL_END, which open a namespace of the target and, for Highway,
 //     the pragma that lets the compiler use the target's instructions.
@@ -26,8 +26,8 @@
   }
 #endif
 
-// A function of the kernels: inlined always, so that arrays of lanes stay in registers and the target's instructions
-// are allowed; callable from the device where there is one.
+// A function of the kernels. It is always inlined, so that arrays of lanes stay in registers and the target's
+// instructions are allowed. It is callable from the device where there is one.
 #if defined(__CUDACC__)
 #define SVD_HD __host__ __device__ __forceinline__
 #define SVD_UNROLL _Pragma("unroll")
@@ -41,8 +41,8 @@
 #else
 #define SVD_UNROLL  // the scalar lane on a CPU is a reference, and sanitizer builds are to end: no unrolling
 #endif
-// Loops that a GPU thread unrolls where it knows the Size, so that the arrays they index stay in registers, and that a
-// CPU need not.
+// Loops that a GPU thread unrolls where it knows the Size, so that the arrays they index stay in registers. A CPU need
+// not unroll them.
 #define SVD_UNROLL_DEVICE
 // After the parameter list of a lambda of a kernel: inlined always, too.
 #define SVD_LAMBDA __attribute__((always_inline))

@@ -1,5 +1,5 @@
 // Lanes: the number type of the lane kernels. One matrix lives in one lane; a kernel computes as many matrices at once
-// as its lane type has lanes, and never branches on their data: it compares, gets a mask, and selects.
+// as its lane type has lanes. It never branches on their data: it compares, gets a mask, and selects.
 //
 //   ScalarLane<T>   one lane: a GPU thread, and the reference on the CPU
 //   Pack<T, N>      N vector registers of the target's instruction set (Highway)
@@ -65,9 +65,9 @@ struct ScalarLane {
   friend SVD_HD ScalarLane select(Mask m, ScalarLane yes, ScalarLane no) { return m.m ? yes : no; }
   static SVD_HD Mask mask(bool m) { return {m}; }
 
-  // 1 / a for kReciprocalSmallest <= a <= kRangeLargest, and sqrt(a) for kNegligibleSquare <= a <= kRangeLargest:
-  // rounded correctly like the general operations, which on a GPU spend half their instructions on numbers that are not
-  // in range. (tests/device/arithmetic.cu compares every float.) What they make of others is for select to throw away.
+  // 1 / a for kReciprocalSmallest <= a <= kRangeLargest, and sqrt(a) for kNegligibleSquare <= a <= kRangeLargest. Both
+  // are rounded correctly, like the general operations. On a GPU those spend half their instructions on numbers out of
+  // range. (tests/device/arithmetic.cu compares every float.) What they make of others is for select to throw away.
   friend SVD_HD ScalarLane reciprocal(ScalarLane a) {
 #if defined(__CUDA_ARCH__)
     if constexpr (sizeof(T) == 4) {

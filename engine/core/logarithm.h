@@ -1,5 +1,5 @@
-// Logarithms and powers of two that are the same on every target: IEEE additions, multiplications, divisions and
-// explicit fused multiply-adds in one order, compare and select, no library, no tables, no branches on data.
+// Logarithms and powers of two that are the same on every target. They are IEEE additions, multiplications, divisions
+// and explicit fused multiply-adds in one order, compare and select: no library, no tables, no branches on data.
 //
 //   log1p(x)              ln(1 + x)           x >= 0; x itself where it is infinite or NaN
 //   log2_1p(x)            log2(1 + x)         x >= 0; the same
@@ -13,11 +13,11 @@
 //
 //   ln(1 + f) = 2 artanh(s) = f - f^2/2 + s (f^2/2 + z P(z))
 //
-// an identity that keeps the leading terms exact: P.-T. P. Tang, "Table-driven implementation of the logarithm
-// function in IEEE floating-point arithmetic", ACM TOMS 16 (1990) 378-400, doi 10.1145/98267.98294, has the argument s;
-// the regrouping around f^2/2 is that of fdlibm (Sun Microsystems, 1993). f - f^2/2 is kept as an unevaluated sum of
-// two, as is k ln 2. P and the polynomial of exp2 are minimax, computed for this file by Remez' algorithm in 60 digits;
-// the error of s z P(z) is below 2^-60 (f32: 2^-31).
+// an identity that keeps the leading terms exact: P.-T. P. Tang, "Table-driven implementation of the logarithm function
+// in IEEE floating-point arithmetic", ACM TOMS 16 (1990) 378-400, doi 10.1145/98267.98294, has the argument s. The
+// regrouping around f^2/2 is that of fdlibm (Sun Microsystems, 1993). f - f^2/2 is kept as an unevaluated sum of two,
+// as is k ln 2. P and the polynomial of exp2 are minimax, computed for this file by Remez' algorithm in 60 digits; the
+// error of s z P(z) is below 2^-60 (f32: 2^-31).
 // Accuracy: at most 2 ulp is promised, 0.8 are measured, of every function, denormal arguments included
 // (tests/engine/logarithm_test.cc prints them).
 // Cost: 40 operations and a division for a logarithm (f32: 36), 17 for exp2 (f32: 12).

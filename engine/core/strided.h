@@ -1,4 +1,4 @@
-// Matrices in natural storage, as the planes of a batch hold them (engine/vector_layout.h): element (i, j) lies at
+// Matrices in natural storage, as the planes of a batch hold them (engine/vector_layout.h). Element (i, j) lies at
 // i * row_stride + j * col_stride elements from `data`, conjugated where it says so. One lane; not owned.
 //
 // Written elements are canonical: every zero is +0, also that of a conjugated imaginary part. In host memory `data` may

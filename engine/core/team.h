@@ -1,8 +1,8 @@
-// The team that works on a matrix. The algorithms are written in phases: team.for_each(first, last, f) runs
-// f(first) .. f(last - 1) in any order, by any of the team, and ends when every result is visible to all; team.once(f)
-// runs f one time, begins when nobody reads what was before, and ends in the same way; team.any(m) is true where m is
-// for any member; team.sync() waits for all. Every member computes for itself all that an algorithm computes outside
-// of these.
+// The team that works on a matrix. The algorithms are written in phases. team.for_each(first, last, f) runs f(first) ..
+// f(last - 1) in any order, by any of the team, and ends when every result is visible to all. team.once(f) runs f one
+// time, begins when all reads of earlier results are over, and ends in the same way. team.any(m) is true where m is for
+// any member; team.sync() waits for all. Every member computes for itself all that an algorithm computes outside of
+// these.
 //
 //   Alone              one lane, in order: a CPU pack or a GPU thread with the whole matrix
 //   CudaTeam<kThreads> that many threads of a warp (backends/cuda)

@@ -1,5 +1,5 @@
 // Sizes and views of the kernels. A size is either known to the compiler (k <= kLargestFixedSize: loops unroll, arrays
-// become registers) or a number; both convert to int, so an algorithm is written once.
+// become registers) or a number. Both convert to int, so an algorithm is written once.
 #if defined(SVDSERVE_ENGINE_CORE_VIEW_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef SVDSERVE_ENGINE_CORE_VIEW_H_
 #undef SVDSERVE_ENGINE_CORE_VIEW_H_

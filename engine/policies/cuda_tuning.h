@@ -34,9 +34,9 @@ inline constexpr int kRegisterTileWords = 128;
 // Threads of a block of the kernel that finishes what teams began, one matrix each.
 inline constexpr int kFinishBlock = 64;
 
-// Vectors: the largest k of which a thread holds X and Y; threads of a block of teams; and those that share a pair of
-// columns of so many rows, so that four columns (two of X, two of Y) take no more than half of a thread's registers. No
-// more than fit a warp.
+// Vectors: the largest k of which a thread holds X and Y; threads of a block of teams. Then threads that share a pair
+// of columns of this many rows. Four columns (two of X, two of Y) then take no more than half of a thread's registers.
+// No more than fit a warp.
 inline constexpr int kLargestLaneVectors = 4;
 inline constexpr int kVectorsBlock = 128;
 constexpr int vectors_split(int rows, int element_bytes) { return 4 * rows * element_bytes <= 512 ? 1 : 2; }
@@ -50,8 +50,8 @@ inline constexpr bool kSkipUnchangedPairs = true;
 // Threads of a block of the kernels of MIMO answers.
 inline constexpr int kAnswerBlock = 128;
 
-// Finishing of vectors: a team of so many threads for matrices of up to so many elements of X, a warp for up to so
-// many, a block beyond. Teams that run at once have scratch: of so many threads at most and of about so many bytes, but
+// Finishing of vectors: threads of a team for matrices of up to this many elements of X. Up to the next bound it is a
+// warp, beyond a block. Teams that run at once have scratch: of so many threads at most and of about so many bytes, but
 // never fewer than kFinishLeastTeams.
 inline constexpr int kFinishSmallTeam = 8, kFinishBlockTeam = 256;
 inline constexpr int kFinishSmallWork = 128, kFinishWarpWork = 8192;

@@ -6,7 +6,7 @@
 
 namespace svdserve {
 
-// Run-time sizes gain as much from two vectors as long as a pack fits the first-level data cache; beyond, they lose a
+// Run-time sizes gain as much from two vectors as long as a pack fits the first-level data cache. Beyond, they lose a
 // fifth (32 x 32 f64). This is the largest pack, in bytes, that gets two.
 inline constexpr size_t kLargestWidePackBytes = 40 * 1024;
 

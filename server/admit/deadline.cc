@@ -10,7 +10,7 @@ Error check_deadline(absl::Time now, absl::Time deadline, absl::Duration earlies
   return {absl::StatusCode::kDeadlineExceeded,
           Reason::kDeadlineUnreachable,
           absl::StrCat("the deadline is ", absl::FormatDuration(absl::Trunc(deadline - now, unit)),
-                       " away, and the request could not be done sooner than in ",
+                       " away, but the request cannot finish in less than ",
                        absl::FormatDuration(absl::Trunc(earliest, unit))),
           "",
           {}};

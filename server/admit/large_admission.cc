@@ -27,17 +27,18 @@ Error LargeAdmission::admit(const Peer& peer, int64_t operand, int64_t most, Pla
   MutexLock lock(&mu_);
   if (places_of(peer) >= places_share_) {
     return {absl::StatusCode::kResourceExhausted, Reason::kOverloadedRequests,
-            absl::StrCat(places_share_, " large matrices of this client are open, the most that one may have"), "",
-            absl::Seconds(1)};
+            absl::StrCat(places_share_, " large matrices of this client are open, which is the limit for one client"),
+            "", absl::Seconds(1)};
   }
   waiting_.push_front({peer, operand, most});
   if (!each_can_be_computed(peer)) {
     waiting_.pop_front();
-    return {absl::StatusCode::kResourceExhausted, Reason::kOverloadedBytes,
-            absl::StrCat("the matrix needs ", most, " bytes while it is computed; the memory limit of ", limit_,
-                         " and one client's share of it, ", share_,
-                         ", have no room for that beside the matrices that wait"),
-            "", absl::Seconds(1)};
+    return {
+        absl::StatusCode::kResourceExhausted, Reason::kOverloadedBytes,
+        absl::StrCat("the matrix needs ", most,
+                     " bytes while it is computed; beside the matrices in the queue it exceeds the memory limit of ",
+                     limit_, " bytes, or the limit for one client, ", share_, " bytes"),
+        "", absl::Seconds(1)};
   }
   *place = Place(this, waiting_.begin());
   *reservation = std::move(admitted);

@@ -1,6 +1,6 @@
-// Admission of large matrices. Each reserves its memory in steps: the operand when it is opened, the results when it is
-// committed, if there is room for them, and whatever is missing when a device takes it. Admission makes sure that
-// the last step succeeds sooner or later for every matrix.
+// Admission of large matrices. Each reserves its memory in steps. The operand comes when it is opened, and the results
+// when it is committed, if there is room for them. The rest comes when a device takes it. Admission makes sure that the
+// last step succeeds sooner or later for every matrix.
 //
 // Thread-safe. Invariants:
 //   1. Uploads never lock the memory up. Take all matrices that are admitted and have no results yet. The bytes that

@@ -19,8 +19,8 @@ constexpr int64_t kSmallShare = 16;
 // A rate is believed once this many requests have left, in no less than this time.
 constexpr double kEvidence = 4;
 constexpr absl::Duration kShortestEvidence = absl::Milliseconds(20);
-// A claim is refused when its expected stay exceeds this part of the time that it has: the estimate is a mean, and half
-// of the requests take longer.
+// A claim is rejected when its expected stay exceeds this part of the time that it has. The estimate is a mean, and
+// half of the requests take longer.
 constexpr double kUsableTime = 0.75;
 
 Error overloaded(Reason reason, std::string message, absl::Duration retry_after) {
@@ -212,19 +212,20 @@ bool Ledger::fits_peer(const PeerState& peer, int64_t bytes) const {
 Error Ledger::check(const PeerState& peer, int64_t bytes, absl::Time now) const {
   if (draining_) return draining_error();
   if (bytes > limits_.max_bytes) {
-    return overloaded(Reason::kOverloadedBytes,
-                      absl::StrCat("the request needs ", bytes, " bytes; this server never has more than ",
-                                   limits_.max_bytes, " in memory"),
-                      absl::ZeroDuration());
+    return overloaded(
+        Reason::kOverloadedBytes,
+        absl::StrCat("the request needs ", bytes, " bytes; the server's memory limit is ", limits_.max_bytes, " bytes"),
+        absl::ZeroDuration());
   }
   if (requests_ >= limits_.max_requests) {
     return overloaded(Reason::kOverloadedRequests,
-                      absl::StrCat(requests_, " requests are in flight, the most there may be"), retry_delay(now));
+                      absl::StrCat(requests_, " requests are in flight, which is the limit"), retry_delay(now));
   }
   if (peer.requests >= peer_requests_) {
-    return overloaded(Reason::kOverloadedRequests,
-                      absl::StrCat(peer.requests, " requests of this client are in flight, the most that one may have"),
-                      retry_delay(now));
+    return overloaded(
+        Reason::kOverloadedRequests,
+        absl::StrCat(peer.requests, " requests of this client are in flight, which is the limit for one client"),
+        retry_delay(now));
   }
   return {};
 }
@@ -241,31 +242,32 @@ Error Ledger::check_deadline(const Account& account, absl::Time deadline, absl::
   return overloaded(
       Reason::kOverloadedRequests,
       absl::StrCat("requests of this size take ", absl::FormatDuration(absl::Trunc(stay, absl::Milliseconds(1))),
-                   " at present, longer than the deadline leaves"),
+                   " at present, which is longer than the time to the deadline"),
       std::clamp(stay / 2, kShortestDelay, kLongestDelay));
 }
 
 Error Ledger::full(const PeerState& peer, int64_t bytes, absl::Time now) const {
   const bool by_share = bytes <= limits_.max_bytes - bytes_;
-  return overloaded(
-      Reason::kOverloadedBytes,
-      by_share ? absl::StrCat("the request needs ", bytes, " bytes; this client's requests hold ", peer.bytes, " of ",
-                              peer_bytes_, " that one client may hold")
-               : absl::StrCat("the request needs ", bytes, " bytes; ", bytes_, " of ", limits_.max_bytes, " are taken"),
-      retry_delay(now));
+  return overloaded(Reason::kOverloadedBytes,
+                    by_share ? absl::StrCat("the request needs ", bytes, " bytes; this client's requests hold ",
+                                            peer.bytes, " of ", peer_bytes_, " bytes, the limit for one client")
+                             : absl::StrCat("the request needs ", bytes, " bytes; ", bytes_, " of ", limits_.max_bytes,
+                                            " bytes of memory are in use"),
+                    retry_delay(now));
 }
 
 Error Ledger::check_queue(const PeerState& peer, absl::Time now) const {
   const auto waiting = static_cast<int64_t>(waiting_.size());
   if (waiting >= limits_.max_waiting) {
-    return overloaded(Reason::kOverloadedBytes,
-                      absl::StrCat(waiting, " requests wait for memory, the most that may wait"), retry_delay(now));
+    return overloaded(Reason::kOverloadedBytes, absl::StrCat(waiting, " requests wait for memory, which is the limit"),
+                      retry_delay(now));
   }
   const auto of_peer = static_cast<int64_t>(peer.small.size() + peer.large.size());
   if (of_peer >= peer_waiting_) {
-    return overloaded(Reason::kOverloadedBytes,
-                      absl::StrCat(of_peer, " requests of this client wait for memory, the most that one may have"),
-                      retry_delay(now));
+    return overloaded(
+        Reason::kOverloadedBytes,
+        absl::StrCat(of_peer, " requests of this client wait for memory, which is the limit for one client"),
+        retry_delay(now));
   }
   return {};
 }
@@ -349,7 +351,7 @@ void Ledger::on_alarm() {
       const auto [peer, claim] = waiting_[waiter];
       const bool late = claim->deadline <= now;
       refused.emplace_back(waiter, overloaded(late ? Reason::kOverloadedBytes : Reason::kQueueTimeout,
-                                              absl::StrCat("there was no room for the request's ", claim->bytes,
+                                              absl::StrCat("no memory was free for the request's ", claim->bytes,
                                                            " bytes before its ", late ? "deadline" : "queue timeout"),
                                               retry_delay(now)));
       remove(peer, claim);

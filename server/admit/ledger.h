@@ -6,8 +6,8 @@
 // bytes and of requests, so that a peer that takes nothing leaves room for the others. A waiting call's client may
 // already have sent one flow-control window, so the number of waiting claims is bounded, too.
 //
-// Whether a deadline can be met follows from the flow of the peer's claims of like size: with N of them in memory and
-// in line, of which r leave a second, the next one leaves after N / r seconds (Little's law).
+// The flow of the peer's claims of like size tells whether a deadline can be met. With N of them in memory and in the
+// queue, of which r leave a second, the next one leaves after N / r seconds (Little's law).
 //
 // Thread-safe. Invariants:
 //   1. bytes_ and requests_ are the sums over the reservations that exist; they pass their limits only where one claim
@@ -55,8 +55,8 @@ class Ledger {
   Ledger(const Ledger&) = delete;
   Ledger& operator=(const Ledger&) = delete;
 
-  // Admits one request of `bytes` >= 0 and returns its reservation, or refuses: RESOURCE_EXHAUSTED with a delay after
-  // which trying again makes sense (none where it never will fit), or UNAVAILABLE when draining.
+  // Admits one request of `bytes` >= 0 and returns its reservation, or rejects it. Then RESOURCE_EXHAUSTED has a delay
+  // after which another try makes sense (none where it never will fit), UNAVAILABLE stands for draining.
   Error admit(const Peer& peer, int64_t bytes, Reservation* reservation);
 
   // The same, but what does not fit now waits. `waiter` lives until it is told or has left.

@@ -27,8 +27,8 @@ struct Machine {
 using ReadFile = std::function<std::optional<std::string>(const std::string& path)>;
 
 // The part of `memory_bytes` and `cores` that control groups leave. Reads /proc/self/cgroup, and the limits of the
-// process's own groups and all groups above them: memory.max, cpu.max and pids.max of version 2; memory.limit_in_bytes,
-// cpu.cfs_quota_us and pids.max of version 1. A file that is missing or holds something else sets no limit.
+// process's own groups and all groups above them. Version 2 has memory.max, cpu.max and pids.max; version 1
+// memory.limit_in_bytes, cpu.cfs_quota_us and pids.max. A file that is missing or holds something else sets no limit.
 Machine read_machine(Resource memory_bytes, Resource cores, const ReadFile& read);
 
 // The machine that this process runs on.

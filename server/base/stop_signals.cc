@@ -90,7 +90,7 @@ struct StopSignals::State {
 StopSignals::StopSignals() : state_(std::make_shared<State>()) {
   std::signal(SIGPIPE, SIG_IGN);
   if (pipe2(pipe_ends, O_CLOEXEC) != 0) {
-    state_->error = std::string("no pipe for signals: ") + std::strerror(errno);
+    state_->error = std::string("cannot create a pipe for signals: ") + std::strerror(errno);
     return;
   }
   fcntl(pipe_ends[1], F_SETFL, O_NONBLOCK);  // a handler must not wait
@@ -106,7 +106,7 @@ bool StopSignals::listen(std::string* error) {
   try {
     std::thread([state = state_] { state->obey(); }).detach();
   } catch (const std::system_error& failed) {
-    *error = std::string("no thread for signals: ") + failed.what();
+    *error = std::string("cannot create a thread for signals: ") + failed.what();
     return false;
   }
   return true;

@@ -76,7 +76,7 @@ class BatchRunner {
 };
 
 // Guarded by the scheduler's mutex until a lane takes it. From then on `plan` and `slices` are the lane's, and do not
-// change while it runs; `live` and `abandoned` stay under the mutex; `cancel` is atomic.
+// change while it runs. `live` and `abandoned` stay under the mutex; `cancel` is atomic.
 struct Batch final : public LaneWork {
   void run(const Lane& lane) override { runner->run_batch(std::unique_ptr<Batch>(this), lane); }
 

@@ -90,14 +90,14 @@ struct Flow : public Turns::Member {
 
 class BatchQueue {
  public:
-  // How many of up to `most` matrices a batch may have to take max_work at most; a multiple of the plan's group, and at
-  // least one group.
+  // The number of matrices, up to `most`, that a batch may have to take max_work at most. It is a multiple of the
+  // plan's group, and at least one group.
   using PieceOf = std::function<int64_t(const Plan& plan, int64_t most, absl::Duration max_work)>;
 
   BatchQueue(const BatchLimits& limits, PieceOf piece_of) : limits_(limits), piece_of_(std::move(piece_of)) {}
 
-  // Adds a job to the line of its peer and plan. `shares`: the sizes of the parts in which it is to be divided among
-  // devices, each > 0 and a multiple of the plan's group, which add up to its count; one: it is not divided.
+  // Adds a job to the line of its peer and plan. `shares`: the sizes of the parts that go to different devices. Each is
+  // > 0 and a multiple of the plan's group, and they add up to its count; one: it is not divided.
   void add(const std::shared_ptr<Job>& job, absl::Span<const int64_t> shares, absl::Time now);
 
   // Takes back a batch that a device failed, before everything else. It has live slices and was settled.
@@ -120,8 +120,8 @@ class BatchQueue {
     Flow* flow;                   // of a new one
     int64_t most;                 // matrices of a new one
   };
-  // Calls visit(offer) for batches that came back, then for the first batch of each flow, in turns over peers, and then
-  // for what more the flows have; until it returns false.
+  // Calls visit(offer) until it returns false. It visits batches that came back, then the first batch of each flow, in
+  // turns over peers, then further batches of the flows.
   template <class Visit>
   void for_each_offer(absl::Time now, Visit visit) const;
   // Takes the batch of an offer made at `now`, since when nothing has changed, and charges its flows with `predicted`.

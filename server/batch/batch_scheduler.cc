@@ -40,7 +40,7 @@ Error fault_error(const absl::Status& status) {
 
 Error hung_error(const std::string& device) {
   return {StatusCode::kUnavailable, Reason::kDeviceFault,
-          absl::StrCat("device ", device, " gave no answer and was taken out of service"), "", absl::Seconds(1)};
+          absl::StrCat("device ", device, " did not respond and was taken out of service"), "", absl::Seconds(1)};
 }
 
 // Joins the faults of one batch on several devices.
@@ -309,7 +309,7 @@ BatchScheduler::PartResult BatchScheduler::compute(Batch* running, const Lane& l
     result.took = executed.took;
     result.device_time = executed.device_time;
     if (result.status.ok() && !executed.outcome.completed) {
-      result.status = absl::CancelledError("nobody waits for it");  // and nobody hears it
+      result.status = absl::CancelledError("no request waits for this batch");  // and nobody hears it
     }
     for (const Slice& slice : batch.slices) {  // a split request is recorded once, with its first part
       if (slice.job == nullptr || slice.first != 0 || !batch.tried.empty()) continue;

@@ -1,15 +1,15 @@
 // The dynamic batcher. Requests of equal plan share a batch, which is made when a lane is free for it. With an idle
-// device a request leaves at once, so batching costs no latency at low load; while the lanes are busy batches grow by
+// device a request leaves at once, so batching costs no latency at low load. While the lanes are busy batches grow by
 // themselves. Whose turn it is, and what a batch may have at most: batch_queue.h.
 //
 // A batch that a device fails is tried again on another, on at most kMaxFaults that serve on, and never twice on one. A
 // request ends by a device's fault only when no other is left to try.
 //
-// A batch whose device hangs is not tried again, because the device may still write into its memory: its requests end
+// A batch whose device hangs is not tried again, because the device may still write into its memory. Its requests end
 // with UNAVAILABLE, and their memory stays with the batch.
 //
-// A request ends by its results, its deadline, the queue timeout, cancel(), or a drain that ran out of time, whichever
-// is first; its callback is called at that moment. A waiting request then leaves the queue and costs no device time.
+// A request ends by its results, its deadline, the queue timeout, cancel(), or a drain that ran out of time. The first
+// of them calls its callback at that moment. A waiting request then leaves the queue and costs no device time.
 // A request on a device loses its answer at once, and its memory when the device lets go. The batch's cancel flag asks
 // the device to do so as soon as nobody waits for any result of the batch.
 //

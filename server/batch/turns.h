@@ -1,8 +1,8 @@
 // Whose turn it is among members that share something: the one that has used least of it is next. This is start-time
-// fair queueing (Goyal, Vin, Cheng: IEEE/ACM Trans. Networking 5 (1997) 690-704): a member's virtual time advances by
-// what it uses, and one that comes starts at the virtual time of the turn taken last, or at its own where that is
-// later. So nobody saves up credit while idle, nobody loses a debt by leaving, and of two members that wait all along
-// neither gets ahead of the other by more than one turn of each.
+// fair queueing (Goyal, Vin, Cheng: IEEE/ACM Trans. Networking 5 (1997) 690-704). A member's virtual time advances by
+// its use. A member that comes starts at the virtual time of the turn taken last, or at its own where that is later. So
+// no member saves up credit while idle, and none loses a debt by leaving. Neither of two members that wait all along
+// gets ahead of the other by more than one turn of each.
 //
 // Plain data under its owner's lock.
 #ifndef SVDSERVE_SERVER_BATCH_TURNS_H_

@@ -53,7 +53,7 @@ struct DeviceOutcome {
 };
 
 // Thread safety: execute() may run for different lanes at once, never twice at once for the same one, and on any
-// thread: the lane's own, or one that has little enough to do to compute it itself. The rest is thread-safe.
+// thread. That is the lane's own, or one that has little enough to do to compute it itself. The rest is thread-safe.
 class Device {
  public:
   virtual ~Device() = default;
@@ -61,7 +61,7 @@ class Device {
 
   // Computes on the calling thread's time, and blocks until the outputs of `segments` are written; see
   // SvdEngine::execute() for what they must be. `cancel` is never null: once it is true the call returns soon.
-  // When it returns, however it ends, nothing reads or writes the segments any more: their memory may go, or another
+  // When it returns, however it ends, nothing reads or writes the segments any more. Their memory may go, or another
   // device may be computing the same batch. A lost device fails at once.
   virtual DeviceOutcome execute(int lane, const Plan& plan, absl::Span<const HostSegment> segments,
                                 const std::atomic<bool>* cancel) = 0;

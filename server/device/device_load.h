@@ -46,9 +46,9 @@ class DeviceLoad {
   absl::Duration end(int lane, absl::Time now);  // the device time that it took
   void release(int lane);
 
-  // The rest of the work held, as far as it delays `work` that comes: long work delays short work, which passes it,
-  // by no more than the latter's own length. Work that takes longer than was predicted is expected to go on for as long
-  // as it is late already: so the longer it is late, the less is it waited for.
+  // The rest of the work held, as far as it delays `work` that comes. Long work delays short work, which passes it, by
+  // no more than the latter's own length. Work that takes longer than was predicted is expected to go on for as long as
+  // it is late already. So the later it is, the less the others wait for it.
   absl::Duration backlog(absl::Time now, absl::Duration work = absl::InfiniteDuration()) const;
   // The same at best: no less than by the optimistic estimates, and late work ends now.
   absl::Duration optimistic_backlog(absl::Time now, absl::Duration work = absl::InfiniteDuration()) const;

@@ -15,15 +15,15 @@
 namespace svdserve::server {
 namespace {
 
-// After a fault, and twice as long after each further one in a row: how much later than it could a device is taken to
-// be done with anything.
+// The time by which a device is taken to be done later after a fault, and twice as long after each further one in a
+// row.
 constexpr absl::Duration kFirstAvoidance = absl::Seconds(1);
 constexpr absl::Duration kLongestAvoidance = absl::Seconds(60);
 
 // Predictions change by steps; nobody looks again sooner than this.
 constexpr absl::Duration kShortestLook = absl::Microseconds(50);
 
-// Runs the device and turns what it throws into an outcome. A device that throws is not lost for it: between batches it
+// Runs the device and turns what it throws into an outcome. A device that throws is not lost for it. Between batches it
 // keeps nothing that could be spoilt, and one that is really gone says so by device_lost.
 DeviceOutcome execute_guarded(Device* device, int lane, const Plan& plan, absl::Span<const HostSegment> segments,
                               const std::atomic<bool>* cancel) {
@@ -31,7 +31,7 @@ DeviceOutcome execute_guarded(Device* device, int lane, const Plan& plan, absl::
   try {
     return device->execute(lane, plan, segments, cancel);
   } catch (const std::bad_alloc&) {
-    failed.status = absl::ResourceExhaustedError("out of memory for the scratch of a batch");
+    failed.status = absl::ResourceExhaustedError("out of memory for the working memory of a batch");
   } catch (const std::exception& e) {
     failed.status = absl::InternalError(e.what());
   } catch (...) {
@@ -49,7 +49,7 @@ int64_t matrices_of(absl::Span<const HostSegment> segments) {
 // Tells the caller of a request about a device that failed it.
 absl::Status for_callers(const DeviceInfo& device, const absl::Status& status) {
   const bool no_memory = status.code() == absl::StatusCode::kResourceExhausted;
-  return {status.code(), absl::StrCat("device ", device.name, no_memory ? " had no memory for it" : " failed")};
+  return {status.code(), absl::StrCat("device ", device.name, no_memory ? " had too little memory for it" : " failed")};
 }
 
 // The longest time that the work may take on the device: what is expected of it, with every sweep that it may need.
@@ -61,7 +61,7 @@ absl::Duration bound_of(const CostTable& costs, const Plan& plan, int64_t matric
 }
 
 std::string silence(absl::Duration silent) {
-  return absl::StrCat("gave no answer for ", absl::FormatDuration(absl::Trunc(silent, absl::Milliseconds(1))));
+  return absl::StrCat("did not respond for ", absl::FormatDuration(absl::Trunc(silent, absl::Milliseconds(1))));
 }
 
 // The device's own words, with what it was given.
@@ -99,7 +99,7 @@ struct Run {
 };
 
 // See DevicePool::matrices_within(). `all` takes longer than `work`. Each prediction costs time under locks, so there
-// are few: a straight line through one group and all is short enough where time grows faster than that, and is drawn
+// are few. A straight line through one group and all is short enough where time grows faster than that, and is drawn
 // once again where it does not.
 int64_t count_within(const CostTable& costs, const Plan& plan, const Run& all, absl::Duration work) {
   constexpr double kRounding = 1e-6;  // 3 - 1e-6 is 3
@@ -444,7 +444,7 @@ DevicePool::Executed DevicePool::execute_uncounted(const Lane& lane, const Plan&
   outcome = execute_guarded(entry.device.get(), lane.index, plan, segments, cancel);
   const bool hung = watch.has_value() && watch->stop();
   if (outcome.status.ok() && !outcome.completed && !cancel->load(std::memory_order_relaxed)) {
-    outcome.status = absl::InternalError("it gave the batch up unasked");
+    outcome.status = absl::InternalError("it cancelled the batch without being asked");
   }
   const bool clean = outcome.status.ok() && outcome.completed && !hung;
   const absl::Time ended = clock_->now();

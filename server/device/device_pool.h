@@ -1,15 +1,15 @@
 // All devices, their lanes, what is known of their health, and what work costs on them. Work waits in the batch stage
-// and is bound to a device only when one of its lanes takes it: so a lost device leaves nothing to be moved.
+// and is bound to a device only when one of its lanes takes it. So a lost device leaves nothing to be moved.
 //
 // A batch goes where it is predicted to be complete first: after what the device still has to do, and its own time
 // there (cost_table.h). That may be a device whose lanes are all taken, when it will be free soon and every free one is
-// slow: then the batch waits (server/decisions/0005-which-device.md).
+// slow. Then the batch waits (server/decisions/0005-which-device.md).
 //
-// Beside a GPU the host takes short work alone, which it answers sooner than the GPU is reached; everything else too,
-// once no GPU takes work. Matrices whose bits are not the same on both (k > 32) are no work of the host's beside a GPU.
+// Beside a GPU the host takes only short work that it completes sooner than the GPU is reached. Once no GPU takes work,
+// it takes everything. Matrices whose bits are not the same on both (k > 32) are no work of the host's beside a GPU.
 //
-// A device that failed a batch without being lost is avoided for a while, the longer the more often it happens:
-// otherwise one that fails at once would look like the one that is done first.
+// A device that failed a batch without being lost is avoided for a while, the longer the more often it happens.
+// Otherwise one that fails at once would look like the one that is done first.
 //
 // A GPU whose work hangs (watchdog.h) is taken out as a lost one is. Its lane stays with its holder until the device
 // answers, which may be never. The host is not watched: its kernels are loops with a bound, and a busy machine may slow
@@ -82,8 +82,8 @@ class DevicePool final : public DeviceMonitor {
   // done with the pool.
   void calibrate(absl::Duration budget);
 
-  // One look at the devices on behalf of a line of waiting work, from its front to its back: what was placed in vain
-  // counts as ahead of what comes after it. Used by one thread, which soon drops it.
+  // One look at the devices for a queue of waiting work, from its front to its back. Work without a place counts as
+  // ahead of the work behind it. Used by one thread, which soon drops it.
   class Placement {
    public:
     explicit Placement(DevicePool* pool);
@@ -94,8 +94,8 @@ class DevicePool final : public DeviceMonitor {
     // caller holds it. None: every such device is lost, or all lanes of that one that the work may have are taken (see
     // device_load.h).
     std::optional<Lane> place(const Plan& plan, int64_t matrices, absl::Span<const int> tried);
-    // When another look is due, if nothing changes before: work waits for a busy device that may turn out to be slower
-    // than was predicted, or for work that may turn out to be long. InfiniteFuture: nothing does.
+    // The time of another look, if nothing changes before. Work waits for a busy device that may be slower than
+    // predicted, or for work that may turn out to be long. InfiniteFuture: nothing does.
     absl::Time look_again() const { return look_again_; }
 
    private:
@@ -113,19 +113,19 @@ class DevicePool final : public DeviceMonitor {
   std::optional<Lane> place_beside(const Plan& plan, int64_t matrices);
   void release(const Lane& lane);
 
-  // How to divide `matrices` among the healthy devices with a free lane, in proportion to their speed and so that all
-  // are done at once: sizes of parts, at least `least` each (see shares.h), whose sum is `matrices`; all of it are
+  // The division of `matrices` among the healthy devices with a free lane, in proportion to their speed and so that all
+  // are done at once. It has sizes of parts, at least `least` each (see shares.h), whose sum is `matrices`; all are
   // multiples of the plan's group. One part where dividing is no use.
   std::vector<int64_t> shares(const Plan& plan, int64_t matrices, int64_t least) const;
 
-  // How many of up to `most` matrices the device that is quickest at them does within `work`, as predicted: a multiple
-  // of the plan's group, as `most` is. Where one group takes longer than half of that: within twice its time, since a
-  // device that computes one matrix on a part of it computes several at once.
+  // The number of matrices, up to `most`, that the device that is quickest at them does within `work`, as predicted. It
+  // is a multiple of the plan's group, as `most` is. Where one group takes longer than half of that, it is the number
+  // within twice its time. A device that computes one matrix on a part of it computes several at once.
   int64_t matrices_within(const Plan& plan, int64_t most, absl::Duration work) const;
 
-  // After what time `matrices` could be done that wait behind `ahead` others of the same plan, at best: every run as
-  // short as it ever is, everything else that waits left aside. `divisible`: they may be spread over devices. Zero
-  // while a healthy device has nothing to do.
+  // The time after which `matrices` could be done that wait behind `ahead` others of the same plan, at best. Every run
+  // is as short as it ever is, and all other waiting work is left aside. `divisible`: they may be spread over devices.
+  // Zero while a healthy device has nothing to do.
   absl::Duration earliest_done(const Plan& plan, int64_t matrices, int64_t ahead, bool divisible) const;
 
   // Has the lane's own thread call work->Run(lane); not a side lane. The caller holds the lane and passes it on; `work`
@@ -142,8 +142,8 @@ class DevicePool final : public DeviceMonitor {
   // outcome that is not OK. Records time, matrices, faults, and the loss of a device. The message of an outcome that is
   // not OK is for callers: it names the device. The device's own words are in the log.
   //
-  // Should a GPU hang over it, `on_hung` is called once, while this call goes on, on the clock's thread: the device is
-  // out, and may still read and write the segments until this returns. Its outcome is not OK then.
+  // Should a GPU hang over it, the clock's thread calls `on_hung` once, while this call goes on. The device is out, and
+  // may still read and write the segments until this returns. Its outcome is not OK then.
   Executed execute(const Lane& lane, const Plan& plan, absl::Span<const HostSegment> segments,
                    const std::atomic<bool>* cancel, absl::AnyInvocable<void()> on_hung = nullptr);
 

@@ -1,5 +1,5 @@
-// Finds work that hangs. Work on a device is watched from its beginning to its end; it hangs when it shows no progress
-// for 20 times as long as it may take, and for the least time that the watchdog was given.
+// Finds work that hangs. Work on a device is watched from its beginning to its end. It hangs when it shows no progress
+// for 20 times as long as it may take, and for the watchdog's least time.
 //
 // Time is counted by the watchdog's own looks, one a period. A pause of the whole process (stopped, swapped out,
 // without a core) counts as two periods at most, so that it makes no work suspect.

@@ -31,14 +31,14 @@ Error incomplete(const ByteRanges& received, int64_t total) {
   if (received.complete()) {
     return {absl::StatusCode::kInvalidArgument,
             Reason::kUploadIncomplete,
-            "every byte of the operand is there, but the stream ended without commit",
+            "the operand is complete, but the stream ended without commit; send commit after the last chunk",
             "commit",
             {}};
   }
   return {absl::StatusCode::kInvalidArgument,
           Reason::kUploadIncomplete,
-          absl::StrCat("the operand has ", total, " bytes, and ", received.covered(),
-                       " are there: the first that is not is byte ", received.first_gap()),
+          absl::StrCat("the operand has ", total, " bytes, but only ", received.covered(),
+                       " were received; the first missing byte is ", received.first_gap()),
           "commit",
           {}};
 }
@@ -68,23 +68,22 @@ Error error_of(const LargeOutcome& outcome, const std::string& device) {
   using absl::StatusCode;
   switch (outcome.status) {
     case LargeStatus::kNonFinite:
-      return {
-          StatusCode::kInvalidArgument,
-          Reason::kNonFinite,
-          absl::StrCat("the element in row ", outcome.row, " and column ", outcome.col, " is infinite or no number"),
-          "chunk.data",
-          {}};
+      return {StatusCode::kInvalidArgument,
+              Reason::kNonFinite,
+              absl::StrCat("the element in row ", outcome.row, " and column ", outcome.col, " is infinite or NaN"),
+              "chunk.data",
+              {}};
     case LargeStatus::kRankDeficient:
       return {StatusCode::kInvalidArgument,
               Reason::kRankDeficient,
-              absl::StrCat("a hyperbolic factor needs full column rank", outcome.detail.empty() ? "" : ": ",
+              absl::StrCat("a hyperbolic SVD needs a matrix of full column rank", outcome.detail.empty() ? "" : ": ",
                            outcome.detail),
               "chunk.data",
               {}};
     case LargeStatus::kOutOfMemory:
       return {StatusCode::kResourceExhausted, Reason::kOverloadedBytes,
               absl::StrCat("the device ", device,
-                           " has too little memory for this matrix now; send it again later, or a smaller one"),
+                           " has too little free memory for this matrix; send it again later, or send a smaller one"),
               "", absl::Seconds(1)};
     case LargeStatus::kCancelled:
       return cancelled();
@@ -143,14 +142,14 @@ Error too_large(const LargeStages& stages, const LargePlan& plan) {
   const std::string fitting =
       largest_that_fits(plan, [&stages](const LargePlan& p) { return most_of(working_bytes(stages, p)).has_value(); });
   return {absl::StatusCode::kInvalidArgument, Reason::kFactorTooLarge,
-          absl::StrCat("the matrix, its results and the work on them need ",
+          absl::StrCat("the matrix, its results and the working memory need ",
                        both + std::min(working, std::numeric_limits<int64_t>::max() - both),
-                       " bytes; this server gives one client at most ", stages.admission->share(),
-                       fitting.empty() ? "" : "; ", fitting),
+                       " bytes; the limit for one client is ", stages.admission->share(), fitting.empty() ? "" : "; ",
+                       fitting),
           "open.rows", absl::ZeroDuration()};
 }
 
-// The longest time between two signs of progress: no part of the computation needs more operations than the whole, and
+// The longest time between two signs of progress. No part of the computation needs more operations than the whole, and
 // no GPU that is served does less than this many a second.
 absl::Duration longest_silence(const LargePlan& plan) {
   constexpr double kFlops = 40, kFlopsPerSecond = 1e12;
@@ -191,7 +190,7 @@ LargeNext LargeJob::on_open(const LargeOpen& open) {
   labels_.dtype = open.problem.dtype;
   labels_.kind = open.options.vectors != Vectors::kNone ? Kind::kVectors : Kind::kValues;
   if (state_ != State::kOpening) {
-    end(unexpected("open", "the factor is open already"), &next);
+    end(unexpected("open", "open was sent before"), &next);
     return next;
   }
   if (Error error = admit(open); !error.ok()) {
@@ -262,7 +261,8 @@ LargeNext LargeJob::on_chunk(int64_t offset, size_t bytes, uint32_t checksum,
   if (!good) {
     end({absl::StatusCode::kDataLoss,
          Reason::kChunkCorrupted,
-         absl::StrCat("the checksum of the chunk at ", offset, " is not that of its ", bytes, " bytes"),
+         absl::StrCat("the CRC-32C of the chunk at byte ", offset, " does not match its ", bytes,
+                      " bytes; send the matrix again"),
          "chunk.crc32c",
          {}},
         &next);
@@ -279,24 +279,26 @@ LargeNext LargeJob::on_chunk(int64_t offset, size_t bytes, uint32_t checksum,
 Error LargeJob::take_chunk(int64_t offset, size_t bytes) {
   const int64_t most = stages_->options->chunk_bytes;
   if (state_ != State::kUploading) {
-    return unexpected("chunk", state_ == State::kOpening ? "open comes first" : "it comes after commit");
+    return unexpected("chunk", state_ == State::kOpening ? "send open first" : "no chunk may follow commit");
   }
   if (bytes == 0 || std::cmp_greater(bytes, most)) {
     return bad_chunk(Reason::kInvalidField, "chunk.data",
-                     absl::StrCat("must have between 1 and ", most, " bytes, has ", bytes));
+                     absl::StrCat("must have between 1 and ", most, " bytes, but has ", bytes));
   }
   const auto operand = static_cast<int64_t>(plan_.operand_bytes());
   switch (received_->add(offset, static_cast<int64_t>(bytes))) {
     case ByteRanges::Added::kOutOfRange:
-      return bad_chunk(Reason::kChunkOutOfRange, "chunk.offset",
-                       absl::StrCat(bytes, " bytes at ", offset, " are not within the operand's ", operand));
+      return bad_chunk(
+          Reason::kChunkOutOfRange, "chunk.offset",
+          absl::StrCat(bytes, " bytes at byte ", offset, " do not fit the operand of ", operand, " bytes"));
     case ByteRanges::Added::kOverlaps:
-      return bad_chunk(Reason::kChunkOverlap, "chunk.offset",
-                       absl::StrCat("some of the ", bytes, " bytes at ", offset, " were sent before"));
+      return bad_chunk(
+          Reason::kChunkOverlap, "chunk.offset",
+          absl::StrCat("some of the ", bytes, " bytes at byte ", offset, " were sent before; send each byte once"));
     case ByteRanges::Added::kTooMany:
       return bad_chunk(Reason::kChunkScattered, "chunk.offset",
                        absl::StrCat("the chunks leave more than ", received_->ranges(),
-                                    " gaps: send larger ones, or some of them in order"));
+                                    " gaps; send larger chunks, or send them in order"));
     case ByteRanges::Added::kYes:
       break;
   }
@@ -318,8 +320,8 @@ LargeNext LargeJob::on_commit() {
 }
 
 Error LargeJob::commit() {
-  if (state_ == State::kOpening) return unexpected("commit", "open comes first");
-  if (state_ != State::kUploading) return unexpected("commit", "it came before");
+  if (state_ == State::kOpening) return unexpected("commit", "send open first");
+  if (state_ != State::kUploading) return unexpected("commit", "commit was sent before");
   if (!received_->complete()) return incomplete(*received_, static_cast<int64_t>(plan_.operand_bytes()));
   committed_ = stages_->clock->now();
   progress_due_ = true;
@@ -357,7 +359,7 @@ LargeNext LargeJob::on_reads_closed() {
   MutexLock lock(&mu_);
   reading_ = false;
   if (state_ == State::kOpening) {
-    end(unexpected("open", "the stream ended before it"), &next);
+    end(unexpected("open", "the stream ended before open; send open first"), &next);
   } else if (state_ == State::kUploading) {
     end(incomplete(*received_, static_cast<int64_t>(plan_.operand_bytes())), &next);
   }
@@ -394,7 +396,7 @@ bool LargeJob::run(int device, Reservation memory) {
     outcome = stages_->runner->device(device).engine->decompose(plan, blocks->operands(), control);
   } else {
     outcome.status = LargeStatus::kOutOfMemory;
-    outcome.detail = "the host has no memory for the results";
+    outcome.detail = "the host has too little memory for the results";
   }
   blocks.reset();
   const bool lost = outcome.device_lost;
@@ -409,7 +411,7 @@ std::unique_ptr<Watchdog::Watch> LargeJob::watch(int device, const LargePlan& pl
     // The device may still write to the memory, which run() keeps.
     abandon(
         {absl::StatusCode::kUnavailable, Reason::kDeviceFault,
-         absl::StrCat("device ", stages_->runner->device(device).name, " gave no answer for ",
+         absl::StrCat("device ", stages_->runner->device(device).name, " did not respond for ",
                       absl::FormatDuration(absl::Trunc(silent, absl::Milliseconds(100))), "; send the matrix again"),
          "", absl::Seconds(1)});
     stages_->runner->mark_lost(device);

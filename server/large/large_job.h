@@ -1,5 +1,5 @@
-// One DecomposeLarge call, from its first message to its last: which messages may come, what is sent, and who is asked
-// for what on the way. It knows no transport: that asks it after every event what to do, and does it.
+// One DecomposeLarge call, from its first message to its last. It decides which messages may come, what is sent, and
+// whom to ask. It knows no transport: that asks it after every event what to do, and does it.
 #ifndef SVDSERVE_SERVER_LARGE_LARGE_JOB_H_
 #define SVDSERVE_SERVER_LARGE_LARGE_JOB_H_
 

@@ -1,5 +1,5 @@
-// The memory of one factor of DecomposeLarge: its operand and its results, mapped for it alone, so that all of it goes
-// back to the system when it is done.
+// The memory of one large matrix: its operand and its results. It is mapped for this matrix alone, so that all of it
+// goes back to the system when the matrix is done.
 #ifndef SVDSERVE_SERVER_LARGE_LARGE_MEMORY_H_
 #define SVDSERVE_SERVER_LARGE_LARGE_MEMORY_H_
 
@@ -46,8 +46,8 @@ enum class LargeResult : uint8_t { kValues, kLeft, kRight };
 inline constexpr int kFactorResults = 3;
 
 // A piece of a result on its way to the client, shared by the job and by the slices of it that the transport still
-// holds. The last to let go unmaps it and only then, by the order of destructors, gives the reservation back: so a
-// client that takes nothing keeps what is in the transport, and not the whole factor.
+// holds. The last to let go unmaps it and only then, by the order of destructors, gives the reservation back. So a
+// client that takes nothing keeps the bytes in the transport, and not the whole matrix.
 struct ResultPiece {
   Reservation held;
   MappedBlock block;
@@ -68,8 +68,8 @@ class LargeMemory {
   void hold(Reservation more) { reservation_.join(std::move(more)); }
   // Maps the results, which begin as zeros. False where the system has no room.
   bool map_results(const LargePlan& plan);
-  // The results are no more, and `bytes` of the reservation are to go back with them: both when the caller lets go of
-  // what is returned.
+  // The results are no more, and `bytes` of the reservation are to go back with them. Both go when the caller destroys
+  // the object returned.
   std::shared_ptr<const void> drop_results(int64_t bytes);
   // The results in the order in which they are sent. They are gone from here, and so is their part of the reservation.
   std::deque<std::shared_ptr<const ResultPiece>> take_results();

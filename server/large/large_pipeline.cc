@@ -90,7 +90,7 @@ LargePipeline::LargePipeline(const LargeLimits& options, std::vector<LargeDevice
                              Recorder* recorder, DeviceMonitor* monitor)
     : impl_(std::make_unique<Impl>(options, std::move(devices), clock, recorder, monitor)) {}
 
-LargePipeline::~LargePipeline() { impl_->abandon_all(draining("the server is gone")); }
+LargePipeline::~LargePipeline() { impl_->abandon_all(draining("the server has shut down")); }
 
 std::shared_ptr<LargeJob> LargePipeline::begin(Peer peer, std::function<void(LargeNext)> act) {
   auto job = std::make_shared<LargeJob>(&impl_->stages, std::move(peer), std::move(act));
@@ -113,7 +113,7 @@ bool LargePipeline::drain(absl::Duration timeout) {
     while (!impl_->jobs.empty() && impl_->clock->now() < deadline) impl_->changed.wait(&impl_->mu);
     if (impl_->jobs.empty()) return true;
   }
-  impl_->abandon_all(draining("the server shut down before the factor was done"));
+  impl_->abandon_all(draining("the server shut down before the large matrix was done"));
   return false;
 }
 

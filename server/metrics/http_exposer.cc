@@ -64,7 +64,7 @@ std::string answer(std::string_view head, const HttpHandlers& handlers) {
   const std::string_view line = head.substr(0, head.find_first_of("\r\n"));
   const size_t first = line.find(' '), last = line.rfind(' ');
   if (first == std::string_view::npos || first == last || line.substr(last + 1, 7) != "HTTP/1.") {
-    return reply(400, kText, "this is no HTTP/1 request\n");
+    return reply(400, kText, "not an HTTP/1 request\n");
   }
   const std::string_view method = line.substr(0, first);
   const std::string_view target = line.substr(first + 1, last - first - 1);
@@ -74,7 +74,7 @@ std::string answer(std::string_view head, const HttpHandlers& handlers) {
   if (path == "/metrics") return reply(200, kPrometheusText, handlers.metrics(), with_body);
   if (path == "/livez") {
     return handlers.live() ? reply(200, kText, "ok\n", with_body)
-                           : reply(503, kText, "the gRPC server does not answer\n", with_body);
+                           : reply(503, kText, "the gRPC server does not reply\n", with_body);
   }
   if (path == "/readyz") {
     return handlers.ready() ? reply(200, kText, "ok\n", with_body) : reply(503, kText, "not ready\n", with_body);
@@ -251,7 +251,7 @@ std::unique_ptr<HttpExposer> HttpExposer::listen(const ListenAddress& address, H
   exposer->impl_ = std::make_unique<Impl>(std::move(listening));
   Impl& impl = *exposer->impl_;
   if (!impl.stop) {
-    *error = std::string("no eventfd for the HTTP port: ") + std::strerror(errno);
+    *error = std::string("cannot create an eventfd for the HTTP port: ") + std::strerror(errno);
     return nullptr;
   }
   impl.handlers = std::move(handlers);

@@ -25,8 +25,8 @@ std::function<std::string()> reuse_text(std::function<std::string()> render, abs
 
 // Thread-safe. One request a connection; GET and HEAD.
 //
-// One thread polls all connections, so that none of them can make another wait: not one that sends a byte now and then,
-// nor one that does not read. There is room for kMaxConnections; who comes next takes the place of the oldest.
+// One thread polls all connections, so that none of them can make another wait. That holds for slow senders and for
+// clients that do not read. There is room for kMaxConnections; who comes next takes the place of the oldest.
 class HttpExposer {
  public:
   static constexpr size_t kMaxConnections = 64;

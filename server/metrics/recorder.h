@@ -35,9 +35,9 @@ constexpr const char* name(Kind k) {
   return kNames[static_cast<int>(k)];
 }
 
-// A few classes of shape, so that the number of time series is bounded whatever clients send: k = min(m, n) up to 4, 8,
-// 16, 32, 128, each square-ish or elongated (max(m, n) > 4 k), what is no valid shape, every factor of
-// DecomposeLarge, and requests that ended before their message was read.
+// A few classes of shape, so that the number of time series is bounded whatever clients send. They are k = min(m, n) up
+// to 4, 8, 16, 32, 128, each square-ish or elongated (max(m, n) > 4 k). Others are invalid shapes, all large matrices,
+// and requests that ended before their message was read.
 enum class ShapeBucket : uint8_t {
   kInvalid,
   kK4,

@@ -1,6 +1,6 @@
 // The bookkeeping of one stream of requests: which ids are in flight, which answers are ready, and what the stream is
-// to do next. It bounds what a slow reader can pile up: a slot is taken when a request is read and freed when its
-// answer was written, and without a free slot nothing is read.
+// to do next. It bounds what a slow reader can pile up. A slot is taken when a request is read and freed when its reply
+// was written, and without a free slot nothing is read.
 //
 // The transport asks it after every event what to do, and does it:
 //   Next next = stream.opened();            // read the first request

@@ -1,7 +1,7 @@
 // Takes connections off listening sockets and hands them to gRPC, up to a number.
 //
-// gRPC has a listener of its own, but that one knows no limit, and when the process has no file descriptor left it
-// gives up listening for good, while the server looks healthy to every probe.
+// gRPC has a listener of its own, but that one knows no limit. When the process has no file descriptor left it gives up
+// listening for good, while the server looks healthy to every probe.
 #ifndef SVDSERVE_SERVER_RPC_CONNECTION_ACCEPTOR_H_
 #define SVDSERVE_SERVER_RPC_CONNECTION_ACCEPTOR_H_
 

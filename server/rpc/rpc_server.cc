@@ -299,7 +299,7 @@ std::unique_ptr<RpcServer> RpcServer::start(const RpcOptions& options, Pipeline*
 
   redirect_library_logs();
   grpc::reflection::InitProtoReflectionServerBuilderPlugin();
-  // One more than is shut down: the last grpc_shutdown() joins a thread that may poll for 10 s on behalf of a
+  // One more than is shut down. The last grpc_shutdown() joins a thread that may poll for 10 s on behalf of a
   // connection that is broken already.
   static const bool kept = (grpc_init(), true);
   static_cast<void>(kept);

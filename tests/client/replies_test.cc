@@ -171,7 +171,7 @@ TEST(Replies, AStreamEndsWhereAnAnswerBelongsToNoRequest) {
     ASSERT_TRUE(reply);
     EXPECT_EQ(reply->status.code, Code::kInternal);
     EXPECT_EQ(reply->status.message,
-              kInvalidReply + ("it answers request " + std::to_string(id)) + ", which does not wait for an answer");
+              kInvalidReply + ("it is for request " + std::to_string(id)) + ", which does not wait for a reply");
     EXPECT_FALSE(stream.next());
     EXPECT_EQ(stream.submit(batch).status().code, Code::kInternal);
   }
@@ -194,7 +194,7 @@ TEST(Replies, ARequestThatWaitsForAnotherAttemptHasNoAnswer) {
   const Batch batch{.data = data.data(), .rows = 2, .cols = 2, .count = 1};
   ASSERT_TRUE(stream.submit(batch).ok());
   ASSERT_TRUE(stream.submit(batch).ok());
-  for (int i = 0; i < 2; ++i) EXPECT_THAT(stream.next()->status.message, HasSubstr("it answers request 1,"));
+  for (int i = 0; i < 2; ++i) EXPECT_THAT(stream.next()->status.message, HasSubstr("it is for request 1,"));
 }
 
 // --- the server's limits ------------------------------------------------------------------------

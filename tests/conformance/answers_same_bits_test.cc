@@ -1,4 +1,4 @@
-// MIMO answers belong to their matrix, or group: every instruction set, thread count, position and split into segments
+// MIMO numbers belong to their matrix, or group. Every instruction set, thread count, position and split into segments
 // gives the bits that the scalar lane gives.
 #include <cstdio>
 #include <memory>

@@ -1,5 +1,5 @@
-// The bits of a result belong to the matrix: every instruction set, thread count, batch size, position, neighbourhood,
-// split into segments and layout gives what the scalar lane gives alone. One differing bit is a failure.
+// The bits of a result belong to the matrix. Every instruction set, thread count, batch size, position, neighbourhood,
+// split into segments and layout gives the bits of the scalar lane alone. One differing bit is a failure.
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
@@ -161,7 +161,7 @@ class SameBitsTest : public ::testing::TestWithParam<DType> {
   }
 
   // A part of them in random order among other neighbours, some of which are not finite, in random segments, on every
-  // engine; and in the other layout.
+  // engine. The same in the other layout.
   void compare_rearranged(const Plan& plan, const std::vector<std::byte>& bytes, int64_t count,
                           const RunResult& expected, Random& random) {
     const int64_t part = std::min(count, std::max<int64_t>(30, count / 40));

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The plugin's kernels compile for every GPU that they are meant for: a file each, which is enough to see that the source
-# asks for nothing special. The build makes that of sm_90. Files that take a minute are compiled in long runs only
+# The plugin's kernels compile for every GPU that they are meant for. A file each is enough to see that the source asks
+# for nothing special. The build makes that of sm_90. Files that take a minute are compiled in long runs only
 # (SVDSERVE_TEST_SIZE=long).
 #   architectures_test.sh OUT_DIR GENERATED_KERNELS_DIR [ccache] nvcc FLAG...
 set -euo pipefail

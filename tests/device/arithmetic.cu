@@ -1,5 +1,5 @@
-// The arithmetic that kernels take for granted on a GPU: reciprocal() and sqrt_in_range() round correctly, for every
-// float in their range and division and square root are IEEE's on the GPU as on the CPU.
+// The arithmetic that kernels take for granted on a GPU. reciprocal() and sqrt_in_range() round correctly, for every
+// float in their range. Division and square root are IEEE's on the GPU as on the CPU.
 //   device_arithmetic     exit code 1: something differs
 #include <cmath>
 #include <cstdint>

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Makes a folder that runs on a machine with a GPU and nothing of ours: programs, the plugin, and the libraries they need
-# but for glibc, libstdc++ and CUDA's own.
+# Makes a folder that runs on a machine with a GPU and nothing of ours. It has programs, the plugin, and the libraries
+# they need but for glibc, libstdc++ and CUDA's own.
 #   tests/device/bundle.sh [build folder, build/release] [bundle, build/device-bundle]
 # also as bundle.tar.gz. Then, there: device-bundle/run.sh results-folder
 set -euo pipefail

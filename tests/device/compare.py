@@ -3,8 +3,8 @@
 
     compare.py NEW [OLD ...]     default: the files of results/ beside this script; of each figure the newest, by file name
 
-Rates of our own programs alone, each relative to what both runs measured beside it on their machine: the copy of its table, the
-bus, torch, the echo of its round. Exit status 1 where one is worse.
+It compares rates of our own programs alone. Each is relative to a figure that both runs measured beside it on their machine.
+That is the copy of its table, the bus, torch, or the echo of its round. Exit status 1: one is worse.
 """
 import csv
 import pathlib

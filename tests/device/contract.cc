@@ -1,7 +1,8 @@
-// The GPU's results for matrices of more than 32 values, whose bits need not be the CPU's, against the contract: values
-// and vectors of every kind of matrix, dtype and class of shape against references of higher precision, those with dead
-// lines within the usual sweeps; certificates, phases, leading columns and statuses; MIMO answers against the CPU's;
-// and the same bits for the same matrix in another batch, at another place and in the other order.
+// The GPU's results for matrices of more than 32 values, whose bits need not be the CPU's, against the contract.
+// References of higher precision judge values and vectors of every kind of matrix, dtype and class of shape. Matrices
+// with dead lines must need no more than the usual sweeps. Certificates, phases, leading columns and statuses are
+// checked, and MIMO numbers against the CPU's. The same matrix has the same bits in another batch, at another place and
+// in the other order.
 //   device_contract [all or small: every kernel once] [one dtype]
 // Exit code 1: something is not as promised, and what is printed.
 #include <algorithm>
@@ -328,9 +329,9 @@ class Contract {
     for (int64_t i = 0; i < count; ++i) judge_vectors(plan, samples[static_cast<size_t>(i)], full, i);
   }
 
-  // Answers are made of values that differ from the CPU's by a few units: of the largest, so that those which depend on
-  // the smallest ones are compared where these are not small, and of the matrix whose s_1 is the largest finite number
-  // but for rounding, and so in range or not, there are none. No sample has a gap's end at the threshold of the ranks.
+  // MIMO numbers are made of values that differ from the CPU's by a few units of the largest. So numbers that depend on
+  // the smallest values are compared where these are not small. The matrix whose s_1 is the largest finite number but
+  // for rounding has none, because it may be in range or not. No sample has a gap's end at the threshold of the ranks.
   void test_answers(const Problem& p, std::vector<Sample> samples) {
     std::erase_if(samples, [](const Sample& s) { return s.kind == Kind::kOverflowEntry; });
     const auto bytes = pack_samples(samples, Order::kRowMajor);

@@ -1,5 +1,5 @@
 // The engine fed from pinned host memory: upload, kernels and download of successive pieces overlapped, on one GPU and
-// on several, against the rate at which their buses alone carry the operands, measured in the same run.
+// on several. The rate at which their buses alone carry the operands is measured in the same run.
 //   device_host_bench [seconds of each measurement, 2]
 #include <algorithm>
 #include <chrono>

@@ -1,6 +1,6 @@
 // Kernels on matrices that are on the GPU already, against cuSOLVER's gesvdjBatched without vectors (default tolerance)
-// on the same data, this service's BISECTION at delta 1e-9, and the memory ceiling: a device-to-device copy measured in
-// the same run, and the bytes that a matrix and its values must move.
+// on the same data. Beside them are this service's BISECTION at delta 1e-9, and the memory ceiling. That is a
+// device-to-device copy measured in the same run, and the bytes that a matrix and its values must move.
 //   device_kernel_bench            a table as CSV; M/s: million matrices a second
 // Random normal matrices, column-major; CUDA events; warm; best of 5, each of several launches over rotating inputs.
 #include <cusolverDn.h>

@@ -2,7 +2,7 @@
 //   device_large_bench [checks] [times] [profile]      checks and times where nothing is named
 // Checks print one line each, and the exit status says whether all passed. Residuals and orthogonality are computed by
 // the host's BLAS in complex double precision, values are held to LAPACK's dgesvj and zgesvj. Times: f64, U and V,
-// random normal unless said; "call" is from host memory to host memory, "compute" the device without transfers;
+// random normal unless said. "call" is from host memory to host memory, "compute" the device without transfers;
 // cuSOLVER's operands are on the device already. Shares are of 60 TFLOP/s.
 #include <cusolverDn.h>
 
@@ -602,7 +602,7 @@ void time_square(DType dtype, int64_t n) {
   }
 }
 
-// Columns over 1e+-12, and how many digits of the least value are right: the reference is JACOBI on the host's LAPACK
+// Columns over 1e+-12, and how many digits of the least value are right. The reference is JACOBI on the host's LAPACK
 // for a small one, and agreement of the two methods for a large one.
 void time_graded(int64_t n) {
   const Problem p{n, n, DType::kF64, Order::kColumnMajor};

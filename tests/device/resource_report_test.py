@@ -2,12 +2,12 @@
 
     resource_report_test.py OBJECT...   reads OBJECT.resources, which the build leaves beside the plugin's objects
 
-The kernels: BIDIAGONAL of k <= 8 for f32, f64 and c64, one matrix a thread; JACOBI of k > 32, columns of a matrix in
-each thread of a block. A loop that is not unrolled, or an array
-indexed by a number that the compiler does not know, moves a matrix into local memory, which is right and slow.
+The kernels are BIDIAGONAL of k <= 8 for f32, f64 and c64, one matrix a thread. They are also JACOBI of k > 32, columns of
+a matrix in each thread of a block. A loop that is not unrolled moves a matrix into local memory, which is right and slow. So does
+an array indexed by a number that the compiler does not know.
 
-And the kernels that orthogonalize the block pairs of a large factor, which keep nothing outside of registers and shared
-memory either.
+The kernels that orthogonalize the block pairs of a large matrix are checked, too. They keep nothing outside of registers
+and shared memory either.
 """
 import dataclasses
 import itertools

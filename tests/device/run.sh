@@ -152,8 +152,8 @@ python_clients() {
   done
 }
 
-# Large factors through the service, each by svdctl from a file and back into files; a small call beside one; then the way
-# there and back beside the echo's.
+# Large matrices through the service, each by svdctl from a file and back into files. Then a small call beside one, and
+# the way there and back beside the echo's.
 large() {
   local folder=$out/large n server_address
   mkdir -p "$folder"

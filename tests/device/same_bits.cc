@@ -1,5 +1,5 @@
 // One GPU against the CPU: the values and statuses of the same matrices, bit for bit, for every dtype, method and a
-// list of shapes; graded, denormal, non-finite and all the other kinds of matrix_generators.h among them.
+// list of shapes. Graded, denormal, non-finite and all the other kinds of matrix_generators.h are among them.
 //   device_same_bits [matrices of each case, 13000] [all or small: every kernel once] [one dtype]
 // Exit code 1: something differs, and the first matrices that do are printed.
 #include <algorithm>

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""The GPU section of BENCHMARKS.md, made of what tests/device/run.sh printed.
+"""The GPU section of BENCHMARKS.md, made of the output of tests/device/run.sh.
 
-    to_benchmarks.py             writes the section from tests/device/results: of each part the newest, by name
-    to_benchmarks.py --check     says whether the section is what these files make of it
+    to_benchmarks.py             writes the section from tests/device/results: the newest of each part, by name
+    to_benchmarks.py --check     says whether the section agrees with these files
 
 Results of one GPU alone; those of several are named by hand. A part that failed is nothing to publish: its file is passed over.
 """
@@ -64,10 +64,10 @@ def checks(parts):
         rows.append(("the contract of matrices of 33 to 128 values", f"{len(contract)} types", f"{sum(int(x[1]) for x in contract)} failures"))
     checked = [x for x in parts.get("factor", []) if re.search(r" sweeps +\d.* (ok|FAILED) *$", x)]
     if checked:
-        rows.append(("the contract of large factors", f"{len(checked)} cases, twice for their bits", f"{sum('FAILED' in x for x in checked)} failures"))
+        rows.append(("the contract of large matrices", f"{len(checked)} cases, twice for their bits", f"{sum('FAILED' in x for x in checked)} failures"))
     outcomes = collections.Counter(x.split(":")[0].strip() for x in parts.get("faults", []) if re.match(r"(ok|FAIL) *:", x))
     if outcomes:
-        rows.append(("an illegal access on the GPU while the server answers", f"{sum(outcomes.values())} checks",
+        rows.append(("an illegal access on the GPU while the server serves", f"{sum(outcomes.values())} checks",
                      f"{outcomes.get('FAIL', 0)} failed"))
     if not rows:
         return []
@@ -130,7 +130,7 @@ def answers(lines):
     rows = list(csv.reader(x for x in lines if x.count(",") > 5))
     if not rows:
         return []
-    return ["", "**MIMO answers** (`device_answers_bench`), million matrices a second, values alone and with the answers named.", "",
+    return ["", "**MIMO numbers** (`device_answers_bench`), million matrices a second, values alone and with the numbers named.", "",
             *table(rows[0], [(*row[:2], *(rounded(x) for x in row[2:])) for row in rows[1:]])]
 
 
@@ -204,7 +204,7 @@ def factor(lines):
                      *(rounded(times[peer]) if peer in times else "" for peer in ("gesvdp", "gesvdj", "gesvd"))))
     if not rows:
         return []
-    return ["", "**Large factors** (`device_large_bench`), milliseconds with U and V, n x n: the computation, in brackets with the way from host memory",
+    return ["", "**Large matrices** (`device_large_bench`), milliseconds with U and V, n x n: the computation, in brackets with the way from host memory",
             "and back; cuSOLVER's on matrices that are on the GPU already.", "",
             *table(("columns", "dtype", "n", "AUTO", "JACOBI", "gesvdp", "gesvdj", "gesvd"), rows)]
 
@@ -222,12 +222,12 @@ def large(lines):
             beside = line.split()[1]
         elif line.startswith("median "):
             rates = line.split()[1:]
-    out = ["", "**Large factors through the service** (`svdctl`, from a file and back into files on the same machine), milliseconds.", "",
+    out = ["", "**Large matrices through the service** (`svdctl`, from a file and back into files on the same machine), milliseconds.", "",
            *table(("command", "shape", "dtype", "device", "whole call", "upload", "compute", "download"), [r for r in rows if len(r) == 8])]
     if beside:
-        out += ["", f"A small call while a factor of 8192 x 8192 is computed: {rounded(beside)} us at the median."]
+        out += ["", f"A small call while a matrix of 8192 x 8192 is computed: {rounded(beside)} us at the median."]
     if rates and float(rates[0]) > 0:
-        out += ["", f"A factor of 1 GiB there and its results back: {rates[0]} GB/s, the echo {rates[1]}, {rates[2]} of it (medians)."]
+        out += ["", f"A matrix of 1 GiB there and its results back: {rates[0]} GB/s, the echo {rates[1]}, {rates[2]} of it (medians)."]
     return out
 
 

@@ -1,6 +1,6 @@
-// U, S and V of matrices that are on the GPU already, against cuSOLVER on the same data: gesvdjBatched (k <= 32,
-// square) and gesvdaStridedBatched (rows >= cols; approximate), both with vectors and with their default tolerances;
-// and the memory ceiling: a copy measured in the same run, and the bytes that a matrix and its results must move.
+// U, S and V of matrices that are on the GPU already, against cuSOLVER on the same data. gesvdjBatched (k <= 32,
+// square) and gesvdaStridedBatched (rows >= cols; approximate) run with vectors and with their default tolerances. The
+// memory ceiling is a copy measured in the same run, and the bytes that a matrix and its results must move.
 //   device_vectors_bench [SHAPE|all [quick]]     a table as CSV; M/s: million matrices a second
 // Random normal matrices, column-major; CUDA events; warm; best of 5.
 #include <cusolverDn.h>

@@ -1,5 +1,5 @@
 // The contract's bounds, for every dtype, method, shape class and kind of matrix, against a reference of higher
-// precision; prints the worst case of each beside the bound, and LAPACK's worst case on the same matrices.
+// precision. It prints the worst case of each beside the bound, and LAPACK's worst case on the same matrices.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>

@@ -55,7 +55,7 @@ TEST(BlockPivotStrategy, OneBlockHasNoPairs) {
   for (const PivotStrategy strategy : kStrategies) EXPECT_TRUE(pivot_sweep(strategy, 1).empty());
 }
 
-// 001, lemma 2: the first p-step of the nearest strategies; and what the row-cyclic one of order 6 is by algorithm 3.1,
+// Novakovic 2015, lemma 2: the first p-step of the nearest strategies; and what the row-cyclic one of order 6 is by algorithm 3.1,
 // worked out by hand.
 TEST(BlockPivotStrategy, NearestStrategiesOfSmallOrder) {
   const PivotSweep rows = internal::nearest_generated(6, true);

@@ -1,4 +1,4 @@
-// QR by a thread block (algorithms/blocks/block_qr.h), the source that a GPU runs, on fibers: R has the singular values
+// QR by a thread block (algorithms/blocks/block_qr.h), the source that a GPU runs, on fibers. R has the singular values
 // of A, Q R is A and Q orthonormal, and the order of the threads changes no bit.
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
-// CudaEngine where there is no GPU: what is missing is named, and a lane's work on a fake plugin (fake_cuda.h) is done,
-// reported and survived as if there were one.
+// CudaEngine where there is no GPU: it names the missing part. A lane's work on a fake plugin (fake_cuda.h) is done,
+// reported and survived as if there were a GPU.
 #include "engine/cuda_engine.h"
 
 #include <dlfcn.h>

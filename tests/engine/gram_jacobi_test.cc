@@ -1,5 +1,5 @@
-// The orthogonalization of a block pair from its Gram matrix, as a GPU runs it, by a host's block: in order, and
-// shuffled, which must not change a bit.
+// The orthogonalization of a block pair from its Gram matrix, as a GPU runs it, by a host's block. It runs in order,
+// and shuffled, which must not change a bit.
 #include "engine/algorithms/blocks/gram_jacobi.h"
 
 #include <gtest/gtest.h>

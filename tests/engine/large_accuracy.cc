@@ -1,17 +1,18 @@
-// How accurate large factors are, and how they converge, in the form of the figures and tables of the papers behind
-// them, with LAPACK beside us on the same data.
+// Accuracy and convergence of large matrices, in the form of the figures and tables of the papers behind them. LAPACK
+// runs beside us on the same data.
 //
 //   large_accuracy spectra 128 256 512      the four spectra of Novakovic 2015, section 6, as its figure 8 and table 3
-//   large_accuracy hyperbolic 160 288 416   indefinite matrices of Novakovic and Singer 2011, section 5, as its figure
-//   5 large_accuracy signs 512                the same with few positive signs, as its table 3
+//   large_accuracy hyperbolic 160 288 416   indefinite matrices of Novakovic and Singer 2011, section 5, as its figure 5
+//   large_accuracy signs 512                the same with few positive signs, as its table 3
 //   large_accuracy values 128 256 512       graded columns, clusters, dense spectra: every singular value
-// CSV as it comes, then tables in comments. 001: V. Novakovic, SIAM J. Sci. Comput. 37 (2015) C1-C30; 000: V.
-// Novakovic, S. Singer, BIT 51 (2011) 1009-1030. With --check the exit status says whether every error of ours is
+// CSV as it comes, then tables in comments. Sources: V. Novakovic, SIAM J. Sci. Comput. 37 (2015) C1-C30;
+// V. Novakovic, S. Singer, BIT 51 (2011) 1009-1030. With --check the exit status says whether every error of ours is
 // within its bound.
 //
-// Eigenvalues are s^2 j. Their errors are relative to the reference, which is of the factor as stored, in long double
-// (dsyev's: to the prescribed ones, since it has another matrix); `prescribed`: 001's equation 19, the largest error
-// relative to the eigenvalues that the matrix was generated with, which has the rounding of the factor in it.
+// Eigenvalues are s^2 j. Their errors are relative to the reference, which is of the matrix as stored, in long double.
+// Those of dsyev are relative to the prescribed ones, since it has another matrix. `prescribed` is the largest error
+// relative to the eigenvalues that the matrix was generated with (Novakovic 2015, equation 19), which has the rounding
+// of the matrix in it.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -242,7 +243,7 @@ Generated generated(std::string report, std::string matrix, std::vector<double> 
 
 // Novakovic 2015, section 6: 16 eigenvalues 0.5, the others N(0, 0.1); 1 more than that; +-U(1e-7, 10), of either sign;
 // U(1e-7, 10).
-std::vector<double> spectrum_of_001(int type, int64_t n, Random& random) {
+std::vector<double> spectrum_of_2015(int type, int64_t n, Random& random) {
   std::vector<double> lambda;
   for (int64_t i = 0; i < n; ++i) {
     const double normal = i < 16 ? 0.5 : 0.1 * random.normal(), uniform = random.uniform(1e-7, 10);
@@ -253,21 +254,21 @@ std::vector<double> spectrum_of_001(int type, int64_t n, Random& random) {
 }
 
 // Novakovic and Singer 2011, section 5: uniform in +-<a 1e-5, a], a = 20 for n <= 3168, with this many positive ones.
-std::vector<double> spectrum_of_000(int64_t n, int64_t positive, Random& random) {
+std::vector<double> spectrum_of_2011(int64_t n, int64_t positive, Random& random) {
   const double a = n <= 3168 ? 20 : n <= 6368 ? 30 : n <= 9568 ? 40 : 50;
   std::vector<double> lambda;
   for (int64_t i = 0; i < n; ++i) lambda.push_back((i < positive ? 1 : -1) * random.uniform(a * 1e-5, a));
   return lambda;
 }
 
-// --- 001: four spectra --------------------------------------------------------------------------
+// --- Novakovic 2015: four spectra ---------------------------------------------------------------
 
 void run_spectra(Rows& rows, const LargeEngine& engine, const std::vector<int64_t>& orders) {
   for (const int64_t n : orders) {
     for (int type = 1; type <= 4; ++type) {
       Random random(static_cast<uint64_t>(type));
-      const auto [subject, a] =
-          generated<Quadruple>("spectra", "spectrum " + std::to_string(type), spectrum_of_001(type, n, random), random);
+      const auto [subject, a] = generated<Quadruple>("spectra", "spectrum " + std::to_string(type),
+                                                     spectrum_of_2015(type, n, random), random);
       if (subject.definite()) add_ours(rows, engine, subject, {.method = Method::kAuto});
       for (int s = 1; s <= static_cast<int>(PivotStrategy::kReverseColumnCyclic); ++s) {
         for (const BlockVariant variant : {BlockVariant::kBlockOriented, BlockVariant::kFullBlock}) {
@@ -283,7 +284,8 @@ void run_spectra(Rows& rows, const LargeEngine& engine, const std::vector<int64_
 
 void print_figure_8(const Rows& rows, const std::vector<int64_t>& orders) {
   std::printf(
-      "#\n# 001, figure 8: the largest relative error of an eigenvalue; of JACOBI over the seven pivot strategies.\n"
+      "#\n# Novakovic 2015, figure 8: the largest relative error of an eigenvalue; of JACOBI over the seven pivot "
+      "strategies.\n"
       "# JACOBI's and LAPACK's SVDs: of the factor. dsyev: of the symmetric matrix.\n"
       "# %-10s %5s | %-8s | %-20s | %-20s | %-8s | %-8s | %-8s | %-8s\n",
       "matrix", "n", "AUTO", "block-oriented", "full-block", "dgesvd", "dgejsv", "dgesvj", "dsyev");
@@ -305,7 +307,7 @@ void print_figure_8(const Rows& rows, const std::vector<int64_t>& orders) {
 }
 
 // The paper's strategy is the reverse of the one nearest to row-cyclic; its orders are 1024 to 16384.
-void print_table_3_of_001(const Rows& rows) {
+void print_table_3_of_2015(const Rows& rows) {
   struct Paper {
     double ratio;
     const char *full, *oriented;
@@ -313,7 +315,8 @@ void print_table_3_of_001(const Rows& rows) {
   constexpr Paper kPaper[] = {
       {2.29, "8-12", "10-14"}, {2.10, "8-9", "9-12"}, {2.30, "8-11", "9-14"}, {2.08, "7-9", "9-12"}};
   std::printf(
-      "#\n# 001, table 3: reverse-row-cyclic; the paper: orders 1024 to 16384, blocks of 16 columns, no second QR "
+      "#\n# Novakovic 2015, table 3: reverse-row-cyclic; the paper: orders 1024 to 16384, blocks of 16 columns, no "
+      "second QR "
       "first\n"
       "# %-10s | %-32s | %-24s | %-24s\n# %-10s | %-10s %-21s | %-10s %-13s | %-10s %s\n",
       "", "rotations, full-block over other", "sweeps, full-block", "sweeps, block-oriented", "matrix", "paper", "ours",
@@ -338,7 +341,7 @@ void print_table_3_of_001(const Rows& rows) {
   }
 }
 
-// --- 000: indefinite matrices -------------------------------------------------------------------
+// --- Novakovic and Singer 2011: indefinite matrices ---------------------------------------------
 
 // The strategy of the paper, and ours.
 void add_hyperbolic(Rows& rows, const LargeEngine& engine, const Generated& generated) {
@@ -351,7 +354,7 @@ void add_hyperbolic(Rows& rows, const LargeEngine& engine, const Generated& gene
 void run_hyperbolic(Rows& rows, const LargeEngine& engine, const std::vector<int64_t>& orders) {
   for (const int64_t n : orders) {
     Random random(5);
-    auto lambda = spectrum_of_000(n, n, random);
+    auto lambda = spectrum_of_2011(n, n, random);
     for (double& x : lambda) x = random.coin() ? x : -x;
     add_hyperbolic(rows, engine, generated<long double>("hyperbolic", "indefinite", lambda, random));
   }
@@ -359,7 +362,8 @@ void run_hyperbolic(Rows& rows, const LargeEngine& engine, const std::vector<int
 
 void print_figure_5(const Rows& rows) {
   std::printf(
-      "#\n# 000, figure 5: relative errors of eigenvalues, and d(U) = |I - U^T U|_F. The paper's d(U) grows linearly "
+      "#\n# Novakovic and Singer 2011, figure 5: relative errors of eigenvalues, and d(U) = |I - U^T U|_F. The paper's "
+      "d(U) grows linearly "
       "from\n"
       "# 1.11e-14 (n = 160) to 7.55e-13 (n = 10144); its largest errors reach some 7.5e-12 at the far end.\n"
       "# %5s %-18s | %-8s %-8s %-8s | %-8s %-8s %-8s\n",
@@ -399,14 +403,15 @@ void run_signs(Rows& rows, const LargeEngine& engine, const std::vector<int64_t>
       Random random(6);
       add_hyperbolic(rows, engine,
                      generated<long double>("signs", std::to_string(positive) + " positive",
-                                            spectrum_of_000(n, positive, random), random));
+                                            spectrum_of_2011(n, positive, random), random));
     }
   }
 }
 
-void print_table_3_of_000(const Rows& rows, const std::vector<int64_t>& orders) {
+void print_table_3_of_2011(const Rows& rows, const std::vector<int64_t>& orders) {
   std::printf(
-      "#\n# 000, table 3: sweeps by the number of positive signs; the paper: quasi-sweeps of single columns, n = "
+      "#\n# Novakovic and Singer 2011, table 3: sweeps by the number of positive signs; the paper: quasi-sweeps of "
+      "single columns, n = "
       "4096,\n"
       "# the modified modulus strategy, with sorting\n# %5s %9s | %6s | %16s %10s | %16s %8s\n",
       "n", "positive", "paper", "modified modulus", "default", "largest error", "dsyev's");
@@ -538,10 +543,10 @@ int run(const std::string& what, const std::vector<int64_t>& orders, bool cuda, 
   if (all || what == "values") run_values(rows, *engine, spectra);
   if (all || what == "spectra") {
     print_figure_8(rows, spectra);
-    print_table_3_of_001(rows);
+    print_table_3_of_2015(rows);
   }
   if (all || what == "hyperbolic") print_figure_5(rows);
-  if (all || what == "signs") print_table_3_of_000(rows, signs);
+  if (all || what == "signs") print_table_3_of_2011(rows, signs);
   if (all || what == "values") print_values(rows);
   std::printf("#\n# %s\n", rows.ok() ? "Every error of ours is within its bound." : "Some errors of ours are MISSED.");
   return check && !rows.ok() ? 1 : 0;

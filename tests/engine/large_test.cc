@@ -1,5 +1,5 @@
-// Large factors keep the contract: values, bases and residuals for every dtype, kind of matrix, class of shape,
-// strategy and variant; and what is not a result is said clearly.
+// Large matrices keep the contract: values, bases and residuals for every dtype, kind of matrix, class of shape,
+// strategy and variant. An absent result is said clearly.
 #include <algorithm>
 #include <atomic>
 #include <chrono>

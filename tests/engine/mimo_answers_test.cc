@@ -1,5 +1,5 @@
-// MIMO answers against a reference in higher precision from the returned singular values: on measured-like channels, on
-// random and graded ones, and on those at the edges of range and rank.
+// MIMO numbers against a reference in higher precision from the returned singular values. The channels are
+// measured-like, random, graded, and at the edges of range and rank.
 #include <gtest/gtest.h>
 
 #include <algorithm>

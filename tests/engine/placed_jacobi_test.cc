@@ -1,4 +1,4 @@
-// JACOBI by a thread block (algorithms/blocks/placed_jacobi.h), the source that a GPU runs, on fibers: values and
+// JACOBI by a thread block (algorithms/blocks/placed_jacobi.h), the source that a GPU runs, on fibers. Values and
 // vectors keep the contract in every shape of storage, and the order of the threads changes no bit.
 #include <gtest/gtest.h>
 

@@ -99,8 +99,8 @@ TEST(ReferenceSvd, ZeroMatrixAndZeroColumns) {
   }
 }
 
-// Every kind, against LAPACK: agreement within LAPACK's own error proves neither to the last bit, but no gross slip
-// (a missing conjugate, a wrong reflector) survives it.
+// Every kind, against LAPACK. Agreement within LAPACK's own error proves neither to the last bit, but no gross slip (a
+// missing conjugate, a wrong reflector) survives it.
 TEST(ReferenceSvd, AgreesWithLapackOnEveryKind) {
   for (const DType dtype : kDTypes) {
     for (const Kind kind : kinds(dtype)) {

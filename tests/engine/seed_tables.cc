@@ -1,10 +1,10 @@
 // Reproduces tables 1, 2 and 3 of the paper behind BISECTION: ours and LAPACK's errors beside its figures.
 //
-// Source: Capozzoli, Curcio, Di Donna, Liseno, "Calculating the Singular Values of Many Small Matrices on GPUs",
-// Electronics 2025, 14(16), 3217, doi 10.3390/electronics14163217, sections 4.1.1, 4.1.3, 4.1.4 and 4.2.
-// Definitions: PRMSE = 100 |s - s_ref|_2 / |s_ref|_2 of one matrix (section 4.1.1), averaged here over the matrices
-// (the paper does not say how it joins them); RMS = sqrt(mean (s - s_ref)^2) over all values of all matrices (the paper
-// gives no formula). s_ref: of the matrix as stored, by one-sided Jacobi in long double (the paper: MATLAB's svd).
+// Source: Capozzoli, Curcio, Di Donna and Liseno (2025), "Calculating the Singular Values of Many Small Matrices on
+// GPUs". Electronics 14(16), 3217, doi 10.3390/electronics14163217, sections 4.1.1, 4.1.3, 4.1.4 and 4.2.
+// Definitions: PRMSE = 100 |s - s_ref|_2 / |s_ref|_2 of one matrix (section 4.1.1), averaged here over the matrices;
+// the paper does not say how it joins them. RMS = sqrt(mean (s - s_ref)^2) over all values of all matrices; the paper
+// gives no formula. s_ref: of the matrix as stored, by one-sided Jacobi in long double (the paper: MATLAB's svd).
 #include <algorithm>
 #include <cmath>
 #include <cstdio>

@@ -52,7 +52,7 @@ std::string label(const Plan& plan, const Sample& sample) {
          ", tolerance " + std::to_string(plan.tolerance);
 }
 
-// abs(lambda - lambda_ref) <= 2 delta lambda_ref + 16 k u lambda_max at every delta, the clamped ones included; and the
+// abs(lambda - lambda_ref) <= 2 delta lambda_ref + 16 k u lambda_max at every delta, the clamped ones included. The
 // calls end, also for singular matrices, where a relative test alone never would.
 TEST(Tolerance, BisectionKeepsItsBoundAtEveryDelta) {
   const SvdEngine engine;

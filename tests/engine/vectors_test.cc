@@ -1,5 +1,5 @@
 // Singular vectors keep the contract: residual, orthogonality and values, for every dtype, kind of matrix and class of
-// shape, thin and full; the leading ones alone, one side alone and other layouts are the same bits.
+// shape, thin and full. The leading ones alone, one side alone and other layouts are the same bits.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -157,8 +157,8 @@ TEST_P(VectorsTest, DeadRowsKeepTheContract) {
   print("dead rows");
 }
 
-// Values far below u of the largest are not taken for noise where rows, columns or both are graded: they are as exact
-// as those of what is graded.
+// Values far below u of the largest are not taken for noise where rows, columns or both are graded. They are as exact
+// as those of the graded side.
 TEST_P(VectorsTest, GradedRowsKeepTheirSmallValues) {
   const DType dtype = GetParam();
   for (const int64_t k : {17, 24, 31, 32}) {
@@ -267,8 +267,8 @@ TEST_P(VectorsTest, PartsOfTheAnswerAreTheSameBits) {
   }
 }
 
-// The certificate agrees with a computation in long double, phases are what they promise, and neither changes anything
-// else; whichever part of the vectors is wanted.
+// The certificate agrees with a computation in long double, and phases are fixed as promised. Neither changes anything
+// else, whichever part of the vectors is requested.
 TEST_P(VectorsTest, CertificateAndPhases) {
   const DType dtype = GetParam();
   for (const auto& [rows, cols] : std::vector<std::pair<int64_t, int64_t>>{

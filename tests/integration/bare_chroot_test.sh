@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# The server on a machine without an NVIDIA driver or any CUDA library: a chroot that holds the program, the CUDA plugin
-# where it was built, the libraries that the linker asks for, and nothing else. It must start, say why it has no GPU, and
-# serve from the CPU.
+# The server on a machine without an NVIDIA driver or any CUDA library. The chroot holds the program, the CUDA plugin
+# where it was built, the libraries that the linker asks for, and nothing else. It must start, say why it has no GPU,
+# and serve from the CPU.
 #   bare_chroot_test.sh FOLDER-OF-PROGRAMS
 # Exit code 77, skipped: no right to chroot.
 set -euo pipefail

@@ -1,5 +1,5 @@
-// The contract of Decompose and GetServerInfo through a real server: what is refused, with which code, field and
-// reason; what is answered; and that the server goes on.
+// The contract of Decompose and GetServerInfo through a real server: rejections with code, field and reason, and
+// replies. The server goes on after each.
 #include <gmock/gmock.h>
 #include <grpcpp/generic/generic_stub.h>
 #include <gtest/gtest.h>

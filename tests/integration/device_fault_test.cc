@@ -1,6 +1,6 @@
-// GPUs that fail and hang, through the real server with the fake CUDA back end (fake_cuda.h): readiness, the policy of
-// --on-device-lost, and an answer for every request. The bits that the fake computes mean nothing, so only the status
-// of an answer is looked at.
+// GPUs that fail and hang, through the real server with the fake CUDA back end (fake_cuda.h). Readiness, the policy of
+// --on-device-lost, and a reply to every request. The bits that the fake computes mean nothing, so only the status of
+// an answer is looked at.
 #include <gmock/gmock.h>
 #include <grpc/health/v1/health.grpc.pb.h>
 #include <gtest/gtest.h>
@@ -191,7 +191,7 @@ TEST(DeviceFaultTest, AHangIsFoundAndItsMemoryKeptUntilTheGpuAnswers) {
   gpus.Say("wait:1:hang");
   const grpc::Status hung = decompose(channel, work_of_a_gpu(), &response);
   EXPECT_EQ(hung.error_code(), grpc::StatusCode::UNAVAILABLE);
-  EXPECT_EQ(hung.error_message(), "device cuda:0 gave no answer and was taken out of service");
+  EXPECT_EQ(hung.error_message(), "device cuda:0 did not respond and was taken out of service");
   EXPECT_TRUE(is_device_fault(hung));
   EXPECT_GT(details_of(hung).retry_seconds, 0);
   expect_ready(server, false);
@@ -217,7 +217,7 @@ TEST(DeviceFaultTest, UnderExitAServerWhoseGpuHangsEndsWithoutIt) {
   EXPECT_EQ(server.wait(), 3) << server.log();
   callers.Stop();
   EXPECT_LE(callers.faults(), 3);  // of the batch that hung
-  EXPECT_THAT(server.log(), HasSubstr("event=ended_at_once reason=\"a device does not let go of its work\" status=3"));
+  EXPECT_THAT(server.log(), HasSubstr("event=ended_at_once reason=\"a device did not stop its work\" status=3"));
 }
 
 // It is found by nobody before SIGTERM, and holds it up no longer than --drain-timeout says.

@@ -5,8 +5,8 @@
     python3 tests/integration/hostile_test.py build/release/bin/svdserve --only slow_uploads
 
 Each attack has a server of its own with a memory limit of 1 GiB. The attacker connects from 127.0.0.2, the honest client
-from 127.0.0.1. During the attack every honest call must succeed, resident memory stays below the limit and 256 MiB, and
-the number of threads below that at start and 32. Afterwards, with the attacker still connected, all memory that its
+from 127.0.0.1. During the attack every honest call must succeed. Resident memory stays below the limit plus 256 MiB, and
+the number of threads below that at start plus 32. Afterwards, with the attacker still connected, all memory that its
 requests held is free again. With --strict the honest client's 99th percentile is at most 100 ms and three times that of
 a quiet server.
 

@@ -98,7 +98,7 @@ TEST(HttpExposer, ProbesFollowTheirHandlers) {
     const auto exposer =
         HttpExposer::listen(*ListenAddress::resolve("127.0.0.1:0", &error), std::move(handlers), &error);
     EXPECT_THAT(ask(*exposer, kLivez), StartsWith(yes ? "HTTP/1.1 200 " : "HTTP/1.1 503 "));
-    EXPECT_THAT(ask(*exposer, kLivez), EndsWith(yes ? "ok\n" : "the gRPC server does not answer\n"));
+    EXPECT_THAT(ask(*exposer, kLivez), EndsWith(yes ? "ok\n" : "the gRPC server does not reply\n"));
     EXPECT_THAT(ask(*exposer, "GET /readyz HTTP/1.1\r\n\r\n"), StartsWith(yes ? "HTTP/1.1 503 " : "HTTP/1.1 200 "));
   }
 }

@@ -1,8 +1,8 @@
 """The includes that are allowed: a table of folders, and a check of every #include against it.
 
-The rule of a file is that of the longest prefix of its path. A file may always include its own folder; everything else
-of the project is listed in `project` ("a/" is everything below a, "a/*" the files of a itself), and every library that
-is not the language's own in `libraries`.
+The rule of a file is that of the longest prefix of its path. A file may always include its own folder. `project` lists
+everything else of the project ("a/" is everything below a, "a/*" the files of a itself). `libraries` lists every library
+that is not the language's own.
 """
 import dataclasses
 import pathlib

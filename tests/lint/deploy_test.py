@@ -1,5 +1,8 @@
-"""The files for operators agree with the server: rules and configuration are valid, alerts fire when they should, each has
-its runbook, and every series, flag and variable that deploy/ speaks of exists."""
+"""The files for operators agree with the server.
+
+Rules and configuration are valid, alerts fire when they should, and each has its runbook. Every series, flag and variable
+in deploy/ exists.
+"""
 import json
 import pathlib
 import re

@@ -1,5 +1,7 @@
-"""A server in the test's own process that speaks the contract and does what a test tells it to: for what the real one
-does only under load, or never."""
+"""A server in the test's own process that speaks the contract and obeys a test.
+
+It does things that the real one does only under load, or never.
+"""
 
 from __future__ import annotations
 
@@ -235,9 +237,16 @@ def hyperbolic(g: np.ndarray, j: np.ndarray) -> tuple[np.ndarray, np.ndarray, np
 
 
 class FakeServer:
-    """Attributes: `address`; `requests`, those it got; `announced`, the sizes that their metadata told; `refuse_unread`, what
-    ends a call before its request is read, given the context; `infos`, how often it was asked for its limits;
-    `handler`, what it does with a request; `large`, what it does with large factors."""
+    """A fake server. Its attributes:
+
+    address: of its port.
+    requests: the requests that it received.
+    announced: the sizes that their metadata announced.
+    refuse_unread: ends a call before its request is read, given the context.
+    infos: the number of requests for its limits.
+    handler: replies to a request.
+    large: replies to large matrices.
+    """
 
     def __init__(self) -> None:
         self.address = ""

@@ -126,6 +126,8 @@ def test_what_is_refused_is_named(client, h, ask, field):
     with pytest.raises(svdserve.InvalidArgument) as refused:
         ask(client, h)
     assert refused.value.field == field
+    argument = {"options.mimo.precoder_columns": "rank"}.get(field, field.rpartition(".")[2])
+    assert str(refused.value).startswith(f"{argument}: ")
 
 
 def test_the_answer_is_small(fake, h):

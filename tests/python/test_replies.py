@@ -126,7 +126,7 @@ def test_a_status_of_a_later_contract_is_unknown(fake, number):
 def test_limits_that_no_server_has_are_not_the_callers_fault(fake, call, name, value):
     fake.limits[name] = value
     for method, args in (("svdvals", (EYES,)), ("info", ())):
-        with pytest.raises(svdserve.Internal, match=f"limits.{name} is {value}, it must be at least 1"):
+        with pytest.raises(svdserve.Internal, match=f"limits.{name} is {value}, but must be at least 1"):
             call(fake, method, *args)
     assert not fake.requests
 
@@ -136,7 +136,7 @@ def test_some_limits_may_be_zero(fake, name):
     fake.limits[name] = 0
     blocking(fake, "svdvals", EYES)
     fake.limits[name] = -1
-    with pytest.raises(svdserve.Internal, match=f"limits.{name} is -1, it must be at least 0"):
+    with pytest.raises(svdserve.Internal, match=f"limits.{name} is -1, but must be at least 0"):
         blocking(fake, "svdvals", EYES)
 
 

@@ -70,6 +70,11 @@ def test_the_last_attempt_reports_what_the_server_said(fake, svdvals):
     assert error.retry_after == pytest.approx(0.0025)
 
 
+def test_an_error_says_its_code_once():
+    assert str(svdserve.Error("m", code=grpc.StatusCode.CANCELLED, reason="CANCELLED")) == "m [CANCELLED]"
+    assert str(svdserve.Error("m", code=grpc.StatusCode.UNAVAILABLE, reason="DRAINING")) == "m [UNAVAILABLE, DRAINING]"
+
+
 @both
 @pytest.mark.parametrize("code, raised", [
     (EXHAUSTED, svdserve.Overloaded),  # gRPC's own, of a message that is too long

@@ -98,7 +98,7 @@ TEST(CostTable, UnknownShapesBorrowFromTheNearest) {
   EXPECT_NEAR(micros(table.predict(five, 1000).optimistic), 77, 0.1);
 }
 
-// One matrix takes 40 us there whatever its shape, a thousand of them hardly more: that a shape was seen once, alone,
+// One matrix takes 40 us there whatever its shape, a thousand of them hardly more. A shape that was seen once, alone,
 // does not make a million of it slow.
 TEST(CostTable, ShapeSeenOnlyAloneBorrowsForMany) {
   CostTable table;

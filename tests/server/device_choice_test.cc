@@ -1,6 +1,6 @@
-// Which device work goes to, when devices differ in speed and are busy: the pool's predictions, and the scheduler's
-// waiting for a device that is busy but sooner. "fast" needs 40 us for a batch and hardly more for a thousand matrices,
-// as a GPU does; "slow" needs 1 us a matrix.
+// The device that work goes to, when devices differ in speed and are busy. The pool predicts, and the scheduler waits
+// for a device that is busy but sooner. "fast" needs 40 us for a batch and hardly more for a thousand matrices, as a
+// GPU does; "slow" needs 1 us a matrix.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

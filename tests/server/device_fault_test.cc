@@ -1,5 +1,5 @@
-// The server's handling of devices that fail: every request is answered once, with the right bits or an honest error,
-// whatever fails when, and the rest of the devices serve on. The devices are host devices, so the answers are real.
+// The server's handling of devices that fail. Every request gets one reply, with the right bits or an honest error,
+// whatever fails when, and the other devices serve on. The devices are host devices, so the answers are real.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -23,7 +23,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-// Host devices host:0, host:1, ... that fail as they are told, under a clock that stands still: every device that did
+// Host devices host:0, host:1, ... that fail as they are told, under a clock that stands still. Every device that did
 // not fail is as good as any other, and is taken in order.
 struct FaultyServer {
   explicit FaultyServer(int devices, const PipelineOptions& options = PipelineHarness::defaults()) {
@@ -114,7 +114,7 @@ TEST_P(EachFault, WithoutAnotherDeviceIsAnHonestError) {
     // The device's own words are for the log.
     EXPECT_EQ(t->wait().error.message,
               absl::StrCat("no device computed the request: device host:0 ",
-                           GetParam() == Fault::kOutOfMemory ? "had no memory for it" : "failed"));
+                           GetParam() == Fault::kOutOfMemory ? "had too little memory for it" : "failed"));
     EXPECT_EQ(s.recorder.retries(), 0);
     EXPECT_EQ(s.pipeline->stats().ready(), GetParam() != Fault::kSticky);
     const TicketPtr next = s.submit(5);
@@ -373,7 +373,7 @@ TEST(DeviceHang, EndsItsRequestsAndKeepsTheirMemoryUntilTheDeviceAnswers) {
   s.clock.advance(absl::Seconds(2));
   EXPECT_EQ(hung->wait().error.code, StatusCode::kUnavailable);
   EXPECT_EQ(hung->reason(), Reason::kDeviceFault);
-  EXPECT_EQ(hung->wait().error.message, "device cuda:0 gave no answer and was taken out of service");
+  EXPECT_EQ(hung->wait().error.message, "device cuda:0 did not respond and was taken out of service");
   EXPECT_EQ(hung->wait().error.retry_after, absl::Seconds(1));
   EXPECT_THAT(s.recorder.hung(), ElementsAre("cuda:0"));
   EXPECT_THAT(s.recorder.faults(), ElementsAre("cuda:0"));
@@ -397,8 +397,9 @@ TEST(DeviceHang, EndsItsRequestsAndKeepsTheirMemoryUntilTheDeviceAnswers) {
   EXPECT_EQ(stats.inflight_requests, 0);
   EXPECT_EQ(stats.healthy_devices, 1);  // who hung once does not come back
   const std::string log = testing::internal::GetCapturedStderr();
-  EXPECT_THAT(log, HasSubstr("event=device_fault device=cuda:0 uuid=\"\" code=DEADLINE_EXCEEDED error=\"gave no answer "
-                             "for 10s\" lost=true"));
+  EXPECT_THAT(log,
+              HasSubstr("event=device_fault device=cuda:0 uuid=\"\" code=DEADLINE_EXCEEDED error=\"did not respond "
+                        "for 10s\" lost=true"));
   EXPECT_THAT(log, HasSubstr("level=warning event=device_answered_late device=cuda:0 after=11s\n"));
 }
 
@@ -565,8 +566,8 @@ TEST(DeviceFault, EachFaultIsOneLineWithTheDevicesOwnWords) {
   EXPECT_EQ(std::count(log.begin(), log.end(), '\n'), 1);
 }
 
-// Four callers and three devices that fail at random, one of them for good: right bits or an honest error for
-// everybody, once, and nothing is left behind.
+// Four callers and three devices that fail at random, one of them for good. Every call gets right bits or an honest
+// error, once, and nothing is left behind.
 TEST(DeviceFault, Storm) {
   testing::internal::CaptureStderr();  // hundreds of lines
   const auto clock = make_steady_clock();

@@ -150,7 +150,7 @@ TEST(DevicePool, TheMonitorTakesOutWhatIsLostOrHangsElsewhere) {
   EXPECT_EQ(pool.census().lost_gpus, 2);
   EXPECT_THAT(
       testing::internal::GetCapturedStderr(),
-      testing::HasSubstr("event=device_fault device=cuda:1 uuid=\"\" error=\"gave no answer for 20s\" lost=true"));
+      testing::HasSubstr("event=device_fault device=cuda:1 uuid=\"\" error=\"did not respond for 20s\" lost=true"));
 }
 
 // A GPU may hang, and whoever waits for it with it.

@@ -1,6 +1,6 @@
 // An engine of factors that computes nothing: it waits at a gate, obeys cancellation, and says what it is told to.
-#ifndef SVDSERVE_TESTS_SERVER_FAKE_FACTOR_ENGINE_H_
-#define SVDSERVE_TESTS_SERVER_FAKE_FACTOR_ENGINE_H_
+#ifndef SVDSERVE_TESTS_SERVER_FAKE_LARGE_ENGINE_H_
+#define SVDSERVE_TESTS_SERVER_FAKE_LARGE_ENGINE_H_
 
 #include <algorithm>
 #include <chrono>
@@ -135,4 +135,4 @@ class FakeLargeEngine final : public LargeEngine {
 };
 
 }  // namespace svdserve::server
-#endif  // SVDSERVE_TESTS_SERVER_FAKE_FACTOR_ENGINE_H_
+#endif  // SVDSERVE_TESTS_SERVER_FAKE_LARGE_ENGINE_H_

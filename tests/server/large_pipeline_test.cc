@@ -211,7 +211,7 @@ TEST_F(LargePipelineTest, CommitOrTheEndBeforeTheLastByte) {
       call.close_reads();
     }
     expect_invalid(call, Reason::kUploadIncomplete, "commit");
-    EXPECT_NE(call.await_end().message.find("32 are there: the first that is not is byte 16"), std::string::npos);
+    EXPECT_NE(call.await_end().message.find("only 32 were received; the first missing byte is 16"), std::string::npos);
   }
 }
 

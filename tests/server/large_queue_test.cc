@@ -338,7 +338,7 @@ TEST_F(LargeQueueTest, ADeviceThatFailsAMatrixGivesTheLentMemoryBack) {
   call.finish();
   EXPECT_EQ(call.await_end().code, absl::StatusCode::kResourceExhausted);
   EXPECT_EQ(call.await_end().message,
-            "the device host has too little memory for this matrix now; send it again later, or a smaller one");
+            "the device host has too little free memory for this matrix; send it again later, or send a smaller one");
 }
 
 }  // namespace

@@ -109,7 +109,7 @@ TEST(MakeFactorDevices, GpusComeFirstAndTheHostAlways) {
   };
   const MadeLargeDevices made = make_large_devices(infos, 1, cuda);
   EXPECT_THAT(asked, ElementsAre(1, 2, 3));
-  EXPECT_THAT(made.refusals, ElementsAre("cuda:2 takes no factors: libcusolver.so.12 is missing"));
+  EXPECT_THAT(made.refusals, ElementsAre("cuda:2 computes no large matrices: libcusolver.so.12 is missing"));
   ASSERT_EQ(made.devices.size(), 3u);
   EXPECT_EQ(made.devices[0].name, "cuda:1");
   EXPECT_EQ(made.devices[0].memory_bytes, 900);

@@ -148,7 +148,7 @@ TEST(Pipeline, AnswersMaySubmitAndCancel) {
 // --- storms ---------------------------------------------------------------------------------------
 
 // 1000 requests of random size, key and deadline, most of them cancelled at a random moment, on fake devices whose
-// gates open and shut: each is answered once, and the ledger comes back to zero.
+// gates open and shut. Each gets one reply, and the ledger comes back to zero.
 TEST(Pipeline, RandomCancelsLeaveNothingBehind) {
   for (unsigned seed = 0; seed < 5; ++seed) {
     std::mt19937 random(seed);

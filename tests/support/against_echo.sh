@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# What a server costs beside gRPC and the engine alone: CPU seconds a GB of operands at 1 MiB a request (4x4 c64), of
-# svdserve, of the echo that computes nothing, and of the engine on one core, in turns. Prints every round and the medians.
+# The cost of a server beside gRPC and the engine alone: CPU seconds a GB of operands at 1 MiB a request (4x4 c64).
+# svdserve, the echo that computes nothing, and the engine on one core run in turns. Prints every round and the medians.
 #   tests/support/against_echo.sh [ROUNDS] [BIN]      default: 5 build/release/bin; about 12 s a round
 set -euo pipefail
 rounds=${1:-5} bin=${2:-build/release/bin}

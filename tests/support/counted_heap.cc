@@ -13,8 +13,8 @@ namespace {
 using svdserve::live_bytes;
 using svdserve::peak_bytes;
 
-// In front of each block lies its size, as far as it is aligned. ThreadSanitizer is not told of it: it would not see
-// how oneTBB, which it does not know, hands a block from the thread that took it to the one that frees it.
+// In front of each block lies its size, as far as it is aligned. ThreadSanitizer is not told of it. It would not see
+// how oneTBB, unknown to it, hands a block from the thread that took it to the one that frees it.
 __attribute__((no_sanitize("thread"))) void* counted(size_t bytes, size_t alignment) {
   char* const block =
       static_cast<char*>(std::aligned_alloc(alignment, (bytes + 2 * alignment - 1) / alignment * alignment));

@@ -1,6 +1,6 @@
-// The yardstick of the wire: a server of generated stubs that reads the same request message and answers with as many
-// bytes as svdserve would, without computing anything. Its cost is the transport's cost. DecomposeLarge: each chunk's
-// bytes come back as a factor chunk, while the next is received.
+// The yardstick of the wire: a server of generated stubs that reads the same request message and replies with as many
+// bytes as svdserve would. It computes nothing. Its cost is the transport's cost. DecomposeLarge: each chunk's bytes
+// come back as a factor chunk, while the next is received.
 //
 //   svdserve_echo [--listen ADDR:PORT] [--ready-file PATH]
 //

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# A factor's way to svdserve and its results' way back, checksums on, against the echo's stream of the same bytes, in
-# turns: GB/s of each round and the medians; then what the server's memory had before, and at most beside the factor and
-# its results.
+# The way of a large matrix to svdserve and its results' way back, checksums on, against the echo's stream of the same
+# bytes, in turns. Prints GB/s of each round and the medians. Then it prints the server's memory before, and at most
+# beside the matrix and its results.
 #   tests/support/large_against_echo.sh [ROUNDS] [BIN] [ROWS] [COLS]    default: 5 build/release/bin 1048576 128, a GiB
 set -euo pipefail
 rounds=${1:-5} bin=${2:-build/release/bin} rows=${3:-1048576} cols=${4:-128}

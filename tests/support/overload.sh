@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Goodput at two and three times the capacity, with a deadline of one second, from several client processes.
 #   tests/support/overload.sh [build/release/bin] [client processes, 4]
-# Prints, for requests of 128 KB and of 1 MB: the capacity (closed loop, no deadline), then what is answered in time at each
-# rate, and how many requests failed in another way than by a refusal or their deadline.
+# Prints, for requests of 128 KB and of 1 MB, the capacity (closed loop, no deadline), then the replies in time at each
+# rate. Prints also how many requests failed in another way than by a rejection or their deadline.
 set -euo pipefail
 bin=${1:-build/release/bin} clients=${2:-4}
 folder=$(mktemp -d)

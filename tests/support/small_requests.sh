@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Calls a second of 64 clients that send one 4x4 matrix (c64) at a time, beside as many clients' empty unary calls to the same
-# server, in turns. Prints every round and the medians; the ratio is of calls a second.
+# Calls a second of 64 clients that send one 4x4 matrix (c64) at a time. As many clients' empty unary calls to the same
+# server run beside them, in turns. Prints every round and the medians; the ratio is of calls a second.
 #   tests/support/small_requests.sh [ROUNDS] [BIN] [CONNECTIONS]      default: 5 build/release/bin 64; about 10 s a round
 set -euo pipefail
 rounds=${1:-5} bin=${2:-build/release/bin} connections=${3:-64}

@@ -88,12 +88,13 @@ std::optional<std::vector<Workload>> make_mix(const BenchOptions& o, std::string
       if (!type) return *why = "--dtype: \"" + type_text + "\" is not f32, f64, c64 or c128", std::nullopt;
       const int64_t matrix_bytes = shape->rows * shape->cols * static_cast<int64_t>(client::element_bytes(*type));
       const int64_t count = o.request_bytes > 0 ? std::max<int64_t>(o.request_bytes / matrix_bytes, 1) : o.count;
-      if (count > (int64_t{4} << 30) / matrix_bytes) return *why = "requests of more than 4 GiB", std::nullopt;
+      if (count > (int64_t{4} << 30) / matrix_bytes)
+        return *why = "--count, --request-bytes: a request must not exceed 4 GiB", std::nullopt;
       mix.push_back(make_workload(shape->rows, shape->cols, count, *type, shape->weight,
                                   static_cast<uint64_t>(o.seed) + mix.size()));
     }
   }
-  if (mix.empty()) return *why = "--shape and --dtype must name something", std::nullopt;
+  if (mix.empty()) return *why = "--shape and --dtype need at least one entry each", std::nullopt;
   return mix;
 }
 
@@ -176,32 +177,32 @@ void print_report(const Row& row, const LoadTally& t, std::FILE* to) {
 void declare(Arguments* a, BenchOptions* o) {
   a->section("Requests");
   a->option("--shape", "MxN,...", "shapes, each MxN or MxN:WEIGHT, mixed at random", &o->shapes);
-  a->option("--dtype", "T,...", "f32, f64, c64, c128; each shape comes in each type", &o->dtypes);
+  a->option("--dtype", "T,...", "f32, f64, c64, c128; each shape is sent in each type", &o->dtypes);
   a->option("--count", "N", "matrices in each request", &o->count, 1);
   a->option("--request-bytes", "N", "instead: as many matrices as fill N bytes; 0: by --count", &o->request_bytes, 0);
   a->option("--method", "NAME", "auto, bidiagonal, bisection or jacobi", &o->method);
   a->section("Load");
-  a->option("--concurrency", "N", "closed loop: callers, each waiting for its answer", &o->concurrency, 1);
+  a->option("--concurrency", "N", "closed loop: callers, each waiting for its reply", &o->concurrency, 1);
   a->option("--rate", "R",
             "open loop instead: R requests a second at random times,\nlatency from the time each was due; 0: closed",
             &o->rate);
-  a->option("--max-outstanding", "N", "open loop: unanswered requests beyond which none is sent", &o->max_outstanding,
-            1);
-  a->flag("--empty", "closed loop of empty unary calls instead: what the wire and the client take", &o->empty);
+  a->option("--max-outstanding", "N", "open loop: requests without a reply at which sending pauses",
+            &o->max_outstanding, 1);
+  a->flag("--empty", "closed loop of empty unary calls instead: the cost of wire and client alone", &o->empty);
   a->flag("--stream", "each caller keeps a DecomposeStream full", &o->stream);
-  a->option("--window", "N", "stream: unanswered requests of each", &o->window, 1);
+  a->option("--window", "N", "stream: requests of each without a reply", &o->window, 1);
   a->option("--connections", "N", "TCP connections; callers take turns", &o->connections, 1);
   a->option("--duration", "DURATION", "how long to measure", &o->duration);
   a->option("--warmup", "DURATION", "load before that, not counted", &o->warmup);
-  a->flag("--retry", "let the client retry what is refused; default: count it", &o->retry);
-  a->option("--seed", "N", "of the matrices, the mix and the arrivals", &o->seed, 0);
+  a->flag("--retry", "let the client retry rejected requests; default: count them", &o->retry);
+  a->option("--seed", "N", "seed of the matrices, the mix and the arrivals", &o->seed, 0);
   a->section("Report");
   a->option("--csv", "FILE", "append a line to FILE, with a header where it is new; -: stdout", &o->csv);
   a->option("--server-pid", "PID", "a server on this machine: report its CPU time and memory; 0: none", &o->server_pid,
             0);
   a->epilogue(
       "GB are payload bytes of requests, 10^9. To measure the wire alone, point --address at svdserve_echo.\n"
-      "Exit codes: 0 done, 1 a request failed (refused and expired ones do not count) or none succeeded, 2 wrong "
+      "Exit codes: 0 done, 1 a request failed (rejected and expired ones do not count) or none succeeded, 2 wrong "
       "usage.");
 }
 
@@ -225,7 +226,7 @@ int run_bench(const std::vector<std::string>& words) {
   auto mix = make_mix(o, &why);
   if (!mix) return bad_usage("bench", why);
   if (o.server_pid > 0 && !process_usage(static_cast<pid_t>(o.server_pid))) {
-    return bad_usage("bench", absl::StrCat("--server-pid: there is no process ", o.server_pid));
+    return bad_usage("bench", absl::StrCat("--server-pid: no process has the id ", o.server_pid));
   }
   auto options = connection.options();
   if (!options.ok()) return fail("bench", options.status());
@@ -260,7 +261,7 @@ int run_bench(const std::vector<std::string>& words) {
     return fail("bench", {.code = client::Code::kNotFound, .message = "cannot write " + o.csv});
   }
   if (tally.ok + tally.refused + tally.expired + tally.failed == 0) {
-    std::fputs("svdctl bench: no request ended within --duration; take a longer one or smaller requests\n", stderr);
+    std::fputs("svdctl bench: no request ended within --duration; use a longer duration or smaller requests\n", stderr);
   }
   return tally.failed == 0 && tally.ok > 0 ? kDone : kFailed;
 }

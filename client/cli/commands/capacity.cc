@@ -31,30 +31,30 @@ struct CapacityArguments {
 std::optional<int> parse(const std::vector<std::string>& words, CapacityArguments* to) {
   Arguments a(
       "svdctl capacity [options] IN.npy",
-      "Capacity in bit/s/Hz of the MIMO channels in a NumPy file, shape (..., m, n): m receive and n transmit\n"
-      "antennas. SNR is the transmitted power over the noise power of one receive antenna. Prints the mean for\n"
-      "each SNR; a summary goes to stderr.");
+      "Computes the capacity in bit/s/Hz of the MIMO channels in a NumPy file: shape (..., m, n), m receive and\n"
+      "n transmit antennas. SNR is the transmitted power over the noise power of one receive antenna.\n"
+      "Prints the mean for each SNR. A summary goes to stderr.");
   a.operand("IN.npy", &to->in);
   a.section("Options");
   a.option("--snr-db", "LIST", "SNRs in dB, such as 0,10,20", &to->snr_db);
-  a.flag("--water-filling", "divide the power best, instead of equally among the transmit antennas",
+  a.flag("--water-filling", "divide the power optimally instead of equally among the transmit antennas",
          &to->water_filling);
   a.option("--group-size", "G",
-           "sum over G neighbours along the last dimension before the matrices, among which\n"
-           "--water-filling divides the power of all",
+           "sum over G neighbours along the last dimension before the matrices;\n"
+           "--water-filling divides the power of all G among them",
            &to->group_size, 1);
   a.option("--out", "C.npy", "write the capacities to this file: shape (..., number of SNRs)", &to->out);
   a.flag("--force", kForceHelp, &to->force);
   to->connection.declare(&a);
   a.epilogue(
-      "Exit codes: 0 done, 1 the server or a file failed, 2 wrong usage or input,\n"
-      "3 done, but some matrices are not ok (non-finite, not converged, out of range),\n"
+      "Exit codes: 0 done, 1 the server or a file failed, 2 wrong usage or input.\n"
+      "3 done, but some matrices are not ok (non-finite, not converged, out of range).\n"
       "128 + N ended by signal N (129, 130, 143).");
   if (const auto code = parse_or_explain(&a, "capacity", words)) return code;
   client::MimoOptions mimo;
   for (const std::string& word : split_list(to->snr_db)) {
     const auto db = parse_double(word);
-    if (!db) return bad_usage("capacity", "--snr-db: \"" + word + "\" is no number");
+    if (!db) return bad_usage("capacity", "--snr-db: \"" + word + "\" is not a number");
     mimo.snr_db.push_back(*db);
   }
   mimo.capacity = !to->water_filling;
@@ -101,9 +101,9 @@ void print_means(const std::vector<double>& snr_db, const std::vector<double>& c
 // The error for channels that the server takes as large matrices alone, and what to do instead.
 std::string too_large(const CapacityArguments& args, const client::Batch& batch, const client::ServerLimits& limits) {
   return absl::StrCat(args.in, ": channels of ", batch.rows, "x", batch.cols,
-                      " are too large: this server tells capacities where min(m, n) <= ", limits.max_values,
+                      " are too large: this server computes capacities for min(m, n) <= ", limits.max_values,
                       " and max(m, n) <= ", limits.max_dimension,
-                      ". Instead take the singular values s from svdctl values and sum log2(1 + SNR s^2 / n)");
+                      ". Instead sum log2(1 + SNR s^2 / n) over the singular values s from svdctl values");
 }
 
 }  // namespace
@@ -121,7 +121,7 @@ int run_capacity(const std::vector<std::string>& words) {
   std::vector<int64_t> shape = stack->batch_shape;
   if (args.group_size > 1) {
     if (shape.empty() || shape.back() % args.group_size != 0) {
-      return bad_usage("capacity", "--group-size does not divide the last dimension before the matrices");
+      return bad_usage("capacity", "--group-size must divide the last dimension before the matrices");
     }
     shape.back() /= args.group_size;
   }

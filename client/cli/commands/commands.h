@@ -32,8 +32,8 @@ std::optional<int> parse_or_explain(Arguments* arguments, const std::string& com
 // "auto", "bidiagonal" and so on.
 std::optional<client::Method> parse_method(const std::string& text);
 
-// "svdctl COMMAND: why" on stderr, what a server said in it escaped; the exit code that fits: kBadUsage for what the
-// caller can mend, else kFailed.
+// Prints "svdctl COMMAND: why" on stderr, with a server's words escaped. Returns the exit code that fits: kBadUsage for
+// errors that the caller can mend, else kFailed.
 int fail(const std::string& command, const client::Status& status);
 int bad_usage(const std::string& command, const std::string& why);
 

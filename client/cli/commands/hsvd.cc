@@ -22,10 +22,11 @@ struct HsvdArguments {
 
 // The exit code where the command is over with that.
 std::optional<int> parse(const std::vector<std::string>& words, HsvdArguments* to) {
-  Arguments a("svdctl hsvd [options] G.npy J.npy",
-              "Hyperbolic decomposition G = U diag(S) V^H with U^H U = I and V^H J V = J. G (m, n), m >= n, has full\n"
-              "column rank; J (n) is the diagonal, each number 1 or -1. Gives U (m, n), S (n) and V^H (n, n): columns\n"
-              "in the order of J, S descending among those of equal sign. A summary goes to stderr.");
+  Arguments a(
+      "svdctl hsvd [options] G.npy J.npy",
+      "Hyperbolic decomposition G = U diag(S) V^H with U^H U = I and V^H J V = J. G (m, n), m >= n, has full\n"
+      "column rank. J (n) is the diagonal, each number 1 or -1. The results are U (m, n), S (n) and V^H (n, n):\n"
+      "columns in the order of J, S descending among those of equal sign. A summary goes to stderr.");
   a.operand("G.npy", &to->g);
   a.operand("J.npy", &to->j);
   a.section("Options");
@@ -36,8 +37,8 @@ std::optional<int> parse(const std::vector<std::string>& words, HsvdArguments* t
   to->large.declare(&a);
   to->connection.declare(&a);
   a.epilogue(
-      "Exit codes: 0 done, 1 the server or a file failed, 2 wrong usage or input,\n"
-      "3 done, but the result is not ok (not converged, out of range),\n"
+      "Exit codes: 0 done, 1 the server or a file failed, 2 wrong usage or input.\n"
+      "3 done, but the result is not ok (not converged, out of range).\n"
       "128 + N ended by signal N (129, 130, 143).");
   if (const auto code = parse_or_explain(&a, "hsvd", words)) return code;
   if (const auto wrong = to->large.read(&to->options)) return bad_usage("hsvd", *wrong);
@@ -55,14 +56,16 @@ int run_hsvd(const std::vector<std::string>& words) {
   if (const auto s = check_outputs(args.files.outputs(), inputs, args.force); !s.ok()) return fail("hsvd", s);
   const auto stack = load_matrices(args.g);
   if (!stack.ok()) return fail("hsvd", stack.status());
-  if (!stack->batch_shape.empty()) return bad_usage("hsvd", args.g + ": one matrix, of two dimensions, is wanted");
+  if (!stack->batch_shape.empty())
+    return bad_usage("hsvd", args.g + ": must be one matrix, an array of two dimensions");
   const auto signature = load_signature(args.j);
   if (!signature.ok()) return fail("hsvd", signature.status());
   if (static_cast<int64_t>(signature->size()) != stack->batch.cols) {
-    return bad_usage("hsvd", args.j + ": has " + std::to_string(signature->size()) + " entries for " +
+    return bad_usage("hsvd", args.j + ": has " + std::to_string(signature->size()) + " entries, but G has " +
                                  std::to_string(stack->batch.cols) + " columns");
   }
-  if (stack->batch.rows == 0 || stack->batch.cols == 0) return bad_usage("hsvd", args.g + ": it has no elements");
+  if (stack->batch.rows == 0 || stack->batch.cols == 0)
+    return bad_usage("hsvd", args.g + ": the matrix has no elements");
   const auto options = args.connection.options();
   if (!options.ok()) return fail("hsvd", options.status());
   const Interruption interruption;

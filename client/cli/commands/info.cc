@@ -59,10 +59,10 @@ void print(const client::ServerInfo& info) {
 
 int run_info(const std::vector<std::string>& words) {
   Connection connection;
-  Arguments a("svdctl info [options]", "Prints what the server is, can do and will refuse.");
+  Arguments a("svdctl info [options]", "Prints the server's version, data types, methods, limits and devices.");
   connection.declare(&a);
   a.epilogue(
-      "Without --timeout it waits 10 s at most.\nExit codes: 0 done, 1 the server did not answer, 2 wrong usage.");
+      "Without --timeout it waits 10 s at most.\nExit codes: 0 done, 1 the server did not reply, 2 wrong usage.");
   if (const auto code = parse_or_explain(&a, "info", words)) return *code;
   const auto options = connection.options();
   if (!options.ok()) return fail("info", options.status());
@@ -80,14 +80,14 @@ int run_health(const std::vector<std::string>& words) {
   std::string service;
   bool quiet = false;
   Arguments a("svdctl health [options]",
-              "Asks the server whether it serves (grpc.health.v1). Made to be a container's health check.");
+              "Asks the server whether it serves (grpc.health.v1), such as for a container's health check.");
   a.section("Options");
   a.option("--service", "NAME", "ask for one service, such as svdserve.v1.SvdService; default: the whole server",
            &service);
-  a.flag("--quiet", "print nothing: the exit code is the answer", &quiet);
+  a.flag("--quiet", "print nothing; the exit code has the result", &quiet);
   connection.declare(&a);
   a.epilogue(
-      "Without --timeout it waits 5 s at most.\nExit codes: 0 serving, 1 not serving or no answer, 2 wrong usage.");
+      "Without --timeout it waits 5 s at most.\nExit codes: 0 serving, 1 not serving or no reply, 2 wrong usage.");
   if (const auto code = parse_or_explain(&a, "health", words)) return *code;
   const auto options = connection.options();
   if (!options.ok()) return fail("health", options.status());

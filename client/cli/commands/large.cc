@@ -112,23 +112,23 @@ void print_report(const std::string& place, const client::Batch& batch, const cl
 
 void LargeArguments::declare(Arguments* a) {
   a->option("--method", "NAME", "auto or jacobi", &method);
-  a->option("--tolerance", "X", "cosine of two columns, to 1, at which they are orthogonal; 0: the default",
-            &tolerance);
-  a->option("--max-sweeps", "N", "give a matrix up after N sweeps; 0: the server's default", &max_sweeps, 0);
+  a->option("--tolerance", "X",
+            "cosine of two columns, at most 1, below which they count as orthogonal; 0: the\ndefault", &tolerance);
+  a->option("--max-sweeps", "N", "stop after N sweeps without convergence; 0: the server's default", &max_sweeps, 0);
   a->option("--strategy", "NAME",
-            "of large matrices, the order of pairs: auto, recursive, modified-modulus,\n"
+            "large matrices: order of the pairs of blocks: auto, recursive, modified-modulus,\n"
             "round-robin, row-cyclic, column-cyclic, reverse-row-cyclic,\nreverse-column-cyclic",
             &strategy);
-  a->option("--variant", "NAME", "of large matrices: auto, block-oriented or full-block", &variant);
-  a->flag("--certificate", "also tell how good the results are", &certificate);
-  a->flag("--verbose", "of large matrices, also tell where the time went", &verbose);
+  a->option("--variant", "NAME", "large matrices: auto, block-oriented or full-block", &variant);
+  a->flag("--certificate", "also print residual and orthogonality of the results", &certificate);
+  a->flag("--verbose", "large matrices: also print the time of each phase", &verbose);
 }
 
 std::optional<std::string> LargeArguments::read(client::LargeOptions* to) const {
   const auto chosen_method = parse_name<client::Method>(method, 4);
-  if (!chosen_method) return "--method: \"" + method + "\" is no method";
+  if (!chosen_method) return "--method: \"" + method + "\" is not auto or jacobi";
   const auto chosen_strategy = parse_name<client::PivotStrategy>(strategy, client::kPivotStrategies);
-  if (!chosen_strategy) return "--strategy: \"" + strategy + "\" is no strategy; see --help";
+  if (!chosen_strategy) return "--strategy: \"" + strategy + "\" is not a pivot strategy; see --help";
   const auto chosen_variant = parse_name<client::BlockVariant>(variant, client::kBlockVariants);
   if (!chosen_variant) return "--variant: \"" + variant + "\" is not auto, block-oriented or full-block";
   if (max_sweeps > INT32_MAX) return "--max-sweeps is too large";

@@ -40,8 +40,8 @@ int run_large(const std::string& command, client::Client& client, const MatrixSt
               std::span<const int8_t> signature, const LargeFiles& files, const client::LargeOptions& options,
               bool verbose, const Interruption& interruption, client::CallOptions call);
 
-// Whether each of these matrices goes in a call of its own: for its size, or since it, or its results, are too much for
-// a message, such as those of a tall one with complete bases. Options that only small ones have keep the latter small.
+// Whether each of these matrices goes in a call of its own, for its size, or because it or its results exceed a
+// message. A tall matrix with complete bases is an example. Options that only small ones have keep the latter small.
 bool is_large(const client::Batch& batch, const client::ServerLimits& limits, const client::ComputeOptions& compute);
 
 // Asks the server for its limits and devices; the time for it is taken from the call's.

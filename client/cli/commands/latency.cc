@@ -54,14 +54,14 @@ int run_latency(const std::vector<std::string>& words) {
   int64_t rounds = 10, calls = 2000, size = 4;
   bool csv = false;
   Arguments a("svdctl latency [options]",
-              "Times single calls, one after the other: one f64 matrix through Decompose, and an empty unary call\n"
-              "(GetServerInfo without fields, its reply not decoded) to the same server over the same connection.\n"
+              "Times single calls, one after the other: one f64 matrix through Decompose, and an empty unary call.\n"
+              "The empty call is GetServerInfo without fields, over the same connection; its reply is not decoded.\n"
               "Rounds of both alternate; the result is the difference of the medians over all rounds.");
   a.section("Options");
   a.option("--rounds", "N", "rounds of each kind", &rounds, 1);
   a.option("--calls", "N", "calls in a round", &calls, 1);
-  a.option("--size", "N", "of the square matrix", &size, 1);
-  a.flag("--csv", "print round,decompose_us,empty_us,difference_us; the last line is the whole", &csv);
+  a.option("--size", "N", "size of the square matrix", &size, 1);
+  a.flag("--csv", "print round,decompose_us,empty_us,difference_us; the last line is for all rounds", &csv);
   connection.declare(&a);
   a.epilogue("Exit codes: 0 done, 1 a call failed, 2 wrong usage.");
   if (const auto code = parse_or_explain(&a, "latency", words)) return *code;

@@ -39,12 +39,11 @@ void set_full_matrices(bool full, SvdArguments* to) {
 std::optional<int> parse(const std::vector<std::string>& words, SvdArguments* to) {
   Arguments a(
       "svdctl svd [options] IN.npy",
-      "Decomposes the matrices in a NumPy file, A = U diag(S) V^H: shape (..., m, n), k = min(m, n), gives U\n"
-      "(..., m, k), S (..., k) and V^H (..., k, n), as numpy.linalg.svd(a, full_matrices=False) does.\n"
-      "Matrices beyond the server's max values or max dimension, or too much for a message, are large: each goes\n"
-      "in chunks, with a progress bar on a terminal; so does a single matrix of any size that is given --strategy\n"
-      "or --variant.\n"
-      "A summary goes to stderr.");
+      "Decomposes the matrices in a NumPy file, A = U diag(S) V^H. Shape (..., m, n) gives U (..., m, k),\n"
+      "S (..., k) and V^H (..., k, n), k = min(m, n), as numpy.linalg.svd(a, full_matrices=False) does.\n"
+      "A matrix is large if it exceeds the server's max values or max dimension, or does not fit a message.\n"
+      "Each large matrix is uploaded in chunks, with a progress bar on a terminal. A single matrix of any size\n"
+      "counts as large with --strategy or --variant. A summary goes to stderr.");
   a.operand("IN.npy", &to->in);
   a.section("Options");
   a.option("--u", "U.npy", "write U to this file", &to->files.u);
@@ -52,18 +51,18 @@ std::optional<int> parse(const std::vector<std::string>& words, SvdArguments* to
   a.option("--vh", "VH.npy", "write V^H to this file", &to->files.vh);
   a.flag("--force", kForceHelp, &to->force);
   a.flag("--full-matrices", "U (..., m, m) and V^H (..., n, n)", &to->full_matrices);
-  a.option("--top-k", "K", "of small matrices, only the leading K values and vectors; 0: all", &to->top_k, 0);
-  a.flag("--fix-phases", "of small matrices: the largest component of every column of U becomes\nreal and positive",
+  a.option("--top-k", "K", "small matrices: only the leading K values and vectors; 0: all", &to->top_k, 0);
+  a.flag("--fix-phases", "small matrices: make the largest component of every column of U real and\npositive",
          &to->compute.fix_phases);
   to->large.declare(&a);
   to->connection.declare(&a);
   a.epilogue(
-      "Exit codes: 0 done, 1 the server or a file failed, 2 wrong usage or input,\n"
-      "3 done, but some matrices are not ok (non-finite, not converged, out of range),\n"
+      "Exit codes: 0 done, 1 the server or a file failed, 2 wrong usage or input.\n"
+      "3 done, but some matrices are not ok (non-finite, not converged, out of range).\n"
       "128 + N ended by signal N (129, 130, 143).");
   if (const auto code = parse_or_explain(&a, "svd", words)) return code;
   if (const auto wrong = to->large.read(&to->large_options)) return bad_usage("svd", *wrong);
-  if (to->full_matrices && to->top_k > 0) return bad_usage("svd", "--full-matrices have all columns: no --top-k");
+  if (to->full_matrices && to->top_k > 0) return bad_usage("svd", "--full-matrices and --top-k exclude each other");
   set_full_matrices(to->full_matrices, to);
   to->compute.top_k = to->top_k;
   if (to->large.certificate) to->compute.certificate = client::CertificateScope::kBatch;
@@ -121,11 +120,11 @@ bool has_options_of_large(const client::LargeOptions& o) {
 
 // The error in the options of a stack that goes as large matrices, or as small ones.
 std::optional<std::string> misplaced_option(const SvdArguments& args, bool large) {
-  const std::string of_small = " is of small matrices; this is decomposed as a large one, for its size or its options";
-  if (large && args.top_k > 0) return "--top-k" + of_small;
+  const std::string of_small = " is not supported for large matrices, and this one is large by its size or its options";
+  if (large && args.top_k > 0) return "--top-k" + of_small + "; leave it out and slice the results";
   if (large && args.compute.fix_phases) return "--fix-phases" + of_small;
   if (!large && (has_options_of_large(args.large_options) || args.large.verbose)) {
-    return "--strategy, --variant and --verbose are of large matrices; for this server these are small";
+    return "--strategy, --variant and --verbose are for large matrices, and these are small for this server";
   }
   return std::nullopt;
 }
@@ -162,7 +161,7 @@ int run_svd(const std::vector<std::string>& words) {
   const client::Batch& batch = stack->batch;
   // An empty side leaves every unitary matrix for the other: there is nothing to compute.
   if (args.full_matrices && (batch.rows == 0 || batch.cols == 0)) {
-    return bad_usage("svd", args.in + ": its matrices have no elements, and so no --full-matrices");
+    return bad_usage("svd", args.in + ": its matrices have no elements; leave out --full-matrices");
   }
   // V^H of a tall matrix and U of a wide one are square anyway. Full matrices matter only if the other one is wanted.
   if ((batch.rows >= batch.cols ? args.files.u : args.files.vh).empty()) set_full_matrices(false, &args);

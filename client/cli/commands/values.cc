@@ -36,9 +36,9 @@ std::optional<int> parse(const std::vector<std::string>& words, ValuesArguments*
       "svdctl values [options] IN.npy...",
       "Computes the singular values of the matrices in a NumPy file: shape (..., m, n) gives (..., min(m, n)),\n"
       "as numpy.linalg.svd(a, compute_uv=False) does. Any byte order, C or Fortran order; integers become f8, f2\n"
-      "becomes f4. Matrices beyond the server's max values or max dimension, or too much for a message, are large:\n"
-      "each goes in chunks, with a progress bar on a terminal. A summary goes to stderr.\n"
-      "Several files go in one request where they fit a message: their shapes and types may differ.");
+      "becomes f4. A matrix is large if it exceeds the server's max values or max dimension, or does not fit a\n"
+      "message. Each large matrix is uploaded in chunks, with a progress bar on a terminal. A summary goes to stderr.\n"
+      "Several files go in one request where they fit a message; their shapes and types may differ.");
   a.operand("IN.npy", &to->in);
   a.more_operands(&to->more);
   a.section("Options");
@@ -46,16 +46,18 @@ std::optional<int> parse(const std::vector<std::string>& words, ValuesArguments*
            &to->to.s);
   a.flag("--force", kForceHelp, &to->force);
   a.flag("--print", "write the values to stdout, one matrix a line", &to->to.print_values);
-  a.option("--method", "NAME", "auto, bidiagonal, bisection or jacobi; of large matrices auto or jacobi", &method);
+  a.option("--method", "NAME", "auto, bidiagonal, bisection or jacobi; large matrices: auto or jacobi", &method);
   a.option("--tolerance", "X",
-           "bisection: relative interval width, to 0.5; jacobi and large matrices: cosine,\nto 1; 0: the default",
+           "bisection: relative interval width, at most 0.5; jacobi and large matrices:\ncosine of two columns, at "
+           "most 1; 0: the default",
            &to->compute.tolerance);
-  a.option("--max-sweeps", "N", "jacobi and large matrices: give a matrix up after N sweeps; 0: the server's\ndefault",
-           &max_sweeps, 0);
+  a.option("--max-sweeps", "N",
+           "jacobi and large matrices: stop after N sweeps without convergence; 0: the\nserver's default", &max_sweeps,
+           0);
   to->connection.declare(&a);
   a.epilogue(
-      "Exit codes: 0 done, 1 the server or a file failed, 2 wrong usage or input,\n"
-      "3 done, but some matrices are not ok (non-finite, not converged, out of range),\n"
+      "Exit codes: 0 done, 1 the server or a file failed, 2 wrong usage or input.\n"
+      "3 done, but some matrices are not ok (non-finite, not converged, out of range).\n"
       "128 + N ended by signal N (129, 130, 143).");
   if (const auto code = parse_or_explain(&a, "values", words)) return code;
   const auto chosen = parse_method(method);

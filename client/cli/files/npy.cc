@@ -17,7 +17,7 @@ using client::Result;
 using client::Status;
 
 Status malformed(const std::string& why) {
-  return {.code = client::Code::kInvalidArgument, .message = "not a .npy file that can be read: " + why};
+  return {.code = client::Code::kInvalidArgument, .message = "not a readable .npy file: " + why};
 }
 
 // The header is a Python dictionary of three entries. This reads just that much Python.
@@ -100,7 +100,9 @@ Status parse_descr(const std::string& descr, NpyHeader* h) {
   static constexpr const char* kKnown[] = {"b1", "i1", "i2", "i4", "i8", "u1",  "u2",  "u4",
                                            "u8", "f2", "f4", "f8", "c8", "c16", "f16", "c32"};
   if (std::find(std::begin(kKnown), std::end(kKnown), code) == std::end(kKnown)) {
-    return {.code = client::Code::kInvalidArgument, .message = "arrays of dtype \"" + descr + "\" hold no matrices"};
+    return {.code = client::Code::kInvalidArgument,
+            .message = "arrays of dtype \"" + descr +
+                       "\" are not supported; convert them to a floating-point, complex, integer or bool dtype"};
   }
   return {};
 }
@@ -108,14 +110,15 @@ Status parse_descr(const std::string& descr, NpyHeader* h) {
 Status parse_dictionary(std::string_view text, NpyHeader* h) {
   DictReader r(text);
   bool has_descr = false, has_order = false, has_shape = false;
-  if (!r.eat('{')) return malformed("its header is no dictionary");
+  if (!r.eat('{')) return malformed("its header is not a dictionary");
   while (!r.eat('}')) {
     const auto key = r.string();
-    if (!key || !r.eat(':')) return malformed("its header is no dictionary");
+    if (!key || !r.eat(':')) return malformed("its header is not a dictionary");
     if (*key == "descr") {
       const auto descr = r.string();
       if (!descr) {
-        return {.code = client::Code::kInvalidArgument, .message = "structured arrays hold no matrices"};
+        return {.code = client::Code::kInvalidArgument,
+                .message = "structured arrays are not supported; give an array of numbers"};
       }
       if (Status s = parse_descr(*descr, h); !s.ok()) return s;
       has_descr = true;
@@ -126,7 +129,7 @@ Status parse_dictionary(std::string_view text, NpyHeader* h) {
       has_order = true;
     } else if (*key == "shape") {
       auto shape = r.shape();
-      if (!shape) return malformed("its shape is no tuple of sizes");
+      if (!shape) return malformed("its shape is not a tuple of sizes");
       h->shape = *std::move(shape);
       has_shape = true;
     } else {
@@ -134,7 +137,7 @@ Status parse_dictionary(std::string_view text, NpyHeader* h) {
     }
     r.eat(',');
   }
-  if (!r.at_end()) return malformed("something follows its header");
+  if (!r.at_end()) return malformed("its header has more text after the dictionary");
   if (!has_descr || !has_order || !has_shape) return malformed("its header lacks descr, fortran_order or shape");
   return {};
 }
@@ -148,7 +151,8 @@ uint64_t little_endian(std::span<const std::byte> bytes) {
 }  // namespace
 
 Result<NpyHeader> parse_npy(std::span<const std::byte> file) {
-  if (file.size() < 10 || std::memcmp(file.data(), "\x93NUMPY", 6) != 0) return malformed("it does not begin as one");
+  if (file.size() < 10 || std::memcmp(file.data(), "\x93NUMPY", 6) != 0)
+    return malformed("it does not begin with the .npy signature");
   const int version = std::to_integer<int>(file[6]);
   if (version < 1 || version > 3 || file[7] != std::byte{0}) {
     return malformed(absl::StrCat("version ", version, ".", std::to_integer<int>(file[7])));
@@ -167,14 +171,14 @@ Result<NpyHeader> parse_npy(std::span<const std::byte> file) {
   const bool empty = std::find(h.shape.begin(), h.shape.end(), 0) != h.shape.end();
   for (const int64_t n : h.shape) {
     if (!empty && __builtin_mul_overflow(bytes, static_cast<uint64_t>(n), &bytes)) {
-      return malformed("the product of its shape overflows");
+      return malformed("its shape is too large for any file");
     }
   }
   if (empty) bytes = 0;
   const uint64_t there = file.size() - h.data_offset;
   if (there != bytes) {
     return malformed(absl::StrCat("shape (", absl::StrJoin(h.shape, ", "), ") of ", h.item_bytes, "-byte items is ",
-                                  bytes, " bytes, the file holds ", there));
+                                  bytes, " bytes, but the file has ", there));
   }
   return h;
 }

@@ -22,7 +22,7 @@ struct NpyHeader {
   size_t data_offset = 0;
 };
 
-// Fails with INVALID_ARGUMENT where the bytes are no .npy file, or one of a type that holds no numbers, or where the
+// Fails with INVALID_ARGUMENT where the bytes are not a .npy file, or one of an unsupported type. The same where the
 // file is not exactly as long as its header says.
 client::Result<NpyHeader> parse_npy(std::span<const std::byte> file);
 

@@ -143,8 +143,7 @@ Result<MatrixStack> to_matrices(std::span<const std::byte> file, std::shared_ptr
   const Result<NpyHeader> h = parse_npy(file);
   if (!h.ok()) return h.status();
   if (h->shape.size() < 2) {
-    return refused(
-        absl::StrCat("an array of ", h->shape.size(), " dimensions holds no matrices: at least 2 are needed"));
+    return refused(absl::StrCat("the array has ", h->shape.size(), " dimensions, but at least 2 are needed"));
   }
   const Result<DataType> type = data_type(*h);
   if (!type.ok()) return type.status();
@@ -235,15 +234,16 @@ Result<std::vector<int8_t>> load_signature(const std::string& path) {
   if (!file.ok()) return file.status();
   const Result<NpyHeader> h = parse_npy(file->bytes);
   if (!h.ok()) return in_file(path, h.status());
-  if (h->shape.size() != 1) return refused(path + ": the diagonal of J is an array of one dimension");
+  if (h->shape.size() != 1) return refused(path + ": must be the diagonal of J, an array of one dimension");
   if (h->kind == 'c' || (h->kind == 'f' && h->item_bytes > 8)) {
-    return refused(path + ": J is of real numbers or integers");
+    return refused(path + ": the diagonal of J must have real numbers or integers");
   }
   std::vector<int8_t> signature(static_cast<size_t>(h->shape[0]));
   const std::byte* item = file->bytes.data() + h->data_offset;
   for (size_t i = 0; i < signature.size(); ++i, item += h->item_bytes) {
     const double x = to_real(item, *h);
-    if (x != 1 && x != -1) return refused(absl::StrCat(path, ": entry ", i, " is ", shortest(x), ", neither 1 nor -1"));
+    if (x != 1 && x != -1)
+      return refused(absl::StrCat(path, ": entry ", i, " is ", shortest(x), ", but must be 1 or -1"));
     signature[i] = static_cast<int8_t>(x);
   }
   return signature;

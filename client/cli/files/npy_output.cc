@@ -77,8 +77,8 @@ mode_t permissions_of_another_group(mode_t old) {
   return (old & 0700) | both << 3 | both;
 }
 
-// The file, which nobody else can open yet, gets the permissions of the one whose place it takes, with owner and group
-// where this process may give them away. A change that the file system refuses leaves it as closed as it is.
+// The file, which no other process can open yet, gets the permissions of the one whose place it takes. It gets owner
+// and group where this process may give them away. A change that the file system refuses leaves it as closed as it is.
 void take_over(int fd, const OutputTarget& replaced) {
   const bool has_group = ::fchown(fd, replaced.owner, replaced.group) == 0 || ::fchown(fd, -1, replaced.group) == 0;
   (void)::fchmod(fd, has_group ? replaced.mode & 0777 : permissions_of_another_group(replaced.mode));

@@ -15,10 +15,11 @@
 
 namespace svdserve::cli {
 
-// Memory for an array of `bytes`: of a mapped file FILE.PID.part beside FILE, or svdctl.PID.N.part where that name is
-// too long, which gets its name by commit() and is removed without it; or, without a path, and for a path that names
-// a device, a pipe or an open descriptor, of nothing but memory. Symbolic links are followed. A file that takes the
-// place of another has its permissions and, where this process may give them, its owner and group. Not thread-safe.
+// Memory for an array of `bytes`. With a path it is that of a mapped file FILE.PID.part beside FILE, or
+// svdctl.PID.N.part where that name is too long. commit() gives it its name; without commit() it is removed. Without a
+// path, and for a path that names a device, a pipe or an open descriptor, it is nothing but memory. Symbolic links are
+// followed. A file that takes the place of another has its permissions and, where this process may give them, its owner
+// and group. Not thread-safe.
 class NpyOutput {
  public:
   // Reserves the file's space on its disk. type, shape, fortran_order: as npy_header() takes them.

@@ -31,17 +31,17 @@ struct OutputTarget {
   gid_t group = 0;
 };
 
-// Fails where nothing can be written there: a directory, a folder that is not there or is read-only, a descriptor that
-// is not open for writing.
+// Fails where nothing can be written there. That is a directory, a folder that is not there or is read-only, a
+// descriptor that is not open for writing.
 client::Result<OutputTarget> output_target(const std::string& path);
 
-// Fails where an output cannot be written, and with INVALID_ARGUMENT where two outputs are the same file or, unless
-// `force`, where an output is an input: by the same path, another spelling of it, or a symbolic or hard link. Files
-// with an empty path do not count. Creates nothing.
+// Fails where an output cannot be written. Fails with INVALID_ARGUMENT where two outputs are the same file or, unless
+// `force`, where an output is an input. Files are the same by equal paths, other spellings, and symbolic or hard links.
+// Files with an empty path do not count. Creates nothing.
 client::Status check_outputs(const std::vector<NamedFile>& outputs, const std::vector<NamedFile>& inputs, bool force);
 
 // Help of the option --force, which sets `force`.
-inline constexpr char kForceHelp[] = "let an output replace an input";
+inline constexpr char kForceHelp[] = "allow an output to replace an input";
 
 }  // namespace svdserve::cli
 #endif  // SVDSERVE_CLIENT_CLI_FILES_OUTPUT_TARGET_H_

@@ -67,7 +67,7 @@ Result<MatrixSizes> check(const Batch& batch, const Outputs& out, const ComputeO
     if (out[plane].size() == needed) continue;
     return invalid(plane == Plane::kValues ? "values" : "outputs", "the memory for the results has " +
                                                                        std::to_string(out[plane].size()) +
-                                                                       " bytes, not " + std::to_string(needed));
+                                                                       " bytes, but needs " + std::to_string(needed));
   }
   return sizes;
 }

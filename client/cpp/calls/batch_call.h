@@ -34,8 +34,8 @@ class ReportJoiner {
 // Checks a batch and the memory for its results against each other.
 Result<MatrixSizes> check(const Batch& batch, const Outputs& out, const ComputeOptions& compute);
 
-// Thread-safe. Invariants: at most pieces_in_flight messages are in flight; `done` runs once, after the last of them was
-// answered, so that nobody writes the outputs any more.
+// Thread-safe. Invariants: at most pieces_in_flight messages are in flight. `done` runs once, after the last of them has
+// its reply, so that nothing writes the outputs any more.
 class BatchCall : public Cancellable, public std::enable_shared_from_this<BatchCall> {
  public:
   using Done = std::function<void(Result<std::vector<Report>>)>;  // a report for each batch

@@ -22,8 +22,10 @@ std::optional<int64_t> bytes_of(int64_t rows, int64_t cols, size_t bytes) {
 }  // namespace
 
 Result<LargeSizes> large_sizes(const LargeMatrix& matrix, Vectors vectors) {
-  if (matrix.rows < 1) return internal::invalid("open.rows", "must be at least 1, is " + std::to_string(matrix.rows));
-  if (matrix.cols < 1) return internal::invalid("open.cols", "must be at least 1, is " + std::to_string(matrix.cols));
+  if (matrix.rows < 1)
+    return internal::invalid("open.rows", "must be at least 1, but is " + std::to_string(matrix.rows));
+  if (matrix.cols < 1)
+    return internal::invalid("open.cols", "must be at least 1, but is " + std::to_string(matrix.cols));
   LargeSizes s;
   const int64_t k = std::min(matrix.rows, matrix.cols);
   if (vectors != Vectors::kNone) {
@@ -35,7 +37,7 @@ Result<LargeSizes> large_sizes(const LargeMatrix& matrix, Vectors vectors) {
   const auto left = bytes_of(matrix.rows, s.left_columns, element),
              right = bytes_of(s.right_rows, matrix.cols, element);
   if (!operand || !values || !left || !right)
-    return internal::invalid("open.rows", "the product of the sizes overflows");
+    return internal::invalid("open.rows", "the size of the matrix or of a result overflows 64 bits");
   s.operand_bytes = *operand;
   s.values_bytes = *values / static_cast<int64_t>(element / value_bytes(matrix.data_type));
   s.left_bytes = *left;
@@ -94,8 +96,8 @@ Status LargeReceiver::take_accepted(const LargeReply& reply) {
   for (const LargeTarget& t : targets_) result_bytes += static_cast<int64_t>(t.memory.size());
   if (reply.operand_bytes == sizes_.operand_bytes && reply.result_bytes == result_bytes) return {};
   return invalid_reply("it accepts " + std::to_string(reply.operand_bytes) + " bytes with results of " +
-                       std::to_string(reply.result_bytes) + ", the matrix has " + std::to_string(sizes_.operand_bytes) +
-                       " with results of " + std::to_string(result_bytes));
+                       std::to_string(reply.result_bytes) + ", but the matrix has " +
+                       std::to_string(sizes_.operand_bytes) + " with results of " + std::to_string(result_bytes));
 }
 
 Status LargeReceiver::take_summary(const LargeReply& reply) {
@@ -128,11 +130,12 @@ Status LargeReceiver::take_chunk(const LargeReply& reply) {
   if (!in_order || reply.data.size() > target.memory.size() - target.received) {
     return invalid_reply("it has a chunk of " + std::to_string(reply.data.size()) + " bytes at byte " +
                          std::to_string(reply.offset) + " of a result of " + std::to_string(target.memory.size()) +
-                         " bytes, of which " + std::to_string(target.received) + " had come");
+                         " bytes, of which " + std::to_string(target.received) + " had been received");
   }
   if (crc32c(0, reply.data.data(), reply.data.size()) != reply.crc32c) {
-    return failure(Code::kDataLoss, "CHUNK_CORRUPTED",
-                   "a result at byte " + std::to_string(reply.offset) + " came with a wrong CRC-32C");
+    return failure(
+        Code::kDataLoss, "CHUNK_CORRUPTED",
+        "the CRC-32C of a result at byte " + std::to_string(reply.offset) + " is wrong; send the matrix again");
   }
   std::memcpy(target.memory.data() + target.received, reply.data.data(), reply.data.size());
   target.received += reply.data.size();
@@ -273,7 +276,7 @@ Status LargeCall::drive(grpc::ClientContext& context, grpc::CompletionQueue& que
         return from_grpc(status);
     }
   }
-  return failure(Code::kInternal, "", "the call's queue ended before the call");
+  return failure(Code::kInternal, "", "the call's completion queue was shut down before the call ended");
 }
 
 void LargeCall::on_read() {

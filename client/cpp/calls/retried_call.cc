@@ -13,8 +13,8 @@ RetriedCall::RetriedCall(Core& core, const char* method, grpc::ByteBuffer reques
       schedule_(core_.options().retry, deadline),
       done_(std::move(done)) {}
 
-// A call that was cancelled before its context was started is cancelled by gRPC at its start, so that `done` runs on
-// gRPC's thread in this case, too.
+// gRPC cancels a call that was cancelled before its context was started at its start. So `done` runs on gRPC's thread
+// in this case, too.
 void RetriedCall::attempt() {
   std::unique_ptr<grpc::Alarm> rung;  // it holds this object: to be dropped, but not under the lock
   std::lock_guard lock(mutex_);

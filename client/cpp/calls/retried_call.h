@@ -15,7 +15,7 @@
 namespace svdserve::client::internal {
 
 // Keeps itself alive from start() until `done` has run: once, on a thread of gRPC's, never inside start() or cancel().
-// When `done` runs, nothing here refers to the core or its connections any more: gRPC must not lose its last connection
+// When `done` runs, nothing here refers to the core or its connections any more. gRPC must not lose its last connection
 // on a thread of its own.
 class RetriedCall : public std::enable_shared_from_this<RetriedCall> {
  public:

@@ -15,8 +15,8 @@ using Deadline = std::optional<Clock::time_point>;
 // `timeout` from `now`; none where there is no timeout or it lies beyond what the clock counts.
 Deadline deadline_after(const std::optional<std::chrono::nanoseconds>& timeout, Clock::time_point now);
 
-// True where the same request may succeed later: the server was out of reach or draining, or refused for load and said
-// when to come back. (A message over the limit is RESOURCE_EXHAUSTED, too, but without a delay.)
+// True where the same request may succeed later: the server was out of reach or draining, or rejected it for load with
+// a delay. (A message over the limit is RESOURCE_EXHAUSTED, too, but without a delay.)
 bool is_retryable(const Status& status);
 
 // A uniform random number in [0, 1). Thread-safe.

@@ -42,7 +42,8 @@ Result<std::optional<uint64_t>> StreamCall::submit(const Batch& batch, const Com
   limits.piece_bytes = limits.max_message_bytes;
   const Result<Split> pieces = split(batch, limits, compute);
   if (!pieces.ok()) return pieces.status();
-  if (pieces->pieces() != 1) return invalid("matrices.count", "a request of a stream must fit one message");
+  if (pieces->pieces() != 1)
+    return invalid("matrices.count", "a request of a stream must fit one message; send fewer matrices");
 
   const Deadline deadline = deadline_after(timeout, Clock::now());
   uint64_t id;
@@ -207,7 +208,7 @@ Status StreamCall::take_answer(const v1::DecomposeStreamResponse& response) {
   const uint64_t id = response.request_id();
   const auto found = pending_.find(id);
   if (found == pending_.end() || !found->second.is_sent) {
-    return invalid_reply("it answers request " + std::to_string(id) + ", which does not wait for an answer");
+    return invalid_reply("it is for request " + std::to_string(id) + ", which does not wait for a reply");
   }
   Request& request = found->second;
   Status status = from_rpc(response.status());

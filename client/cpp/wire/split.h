@@ -39,8 +39,8 @@ class Split {
 // The sizes that those of the planes of a reply depend on.
 wire::PlaneExtents extents_of(const Batch& batch, const ComputeOptions& compute);
 
-// Bytes of one matrix and of the results of one group of them. Fails with the field at fault where a size is not
-// positive, the count is negative or no multiple of the group, or a product with the count passes int64.
+// Bytes of one matrix and of the results of one group of them. Fails with the field at fault: sizes must be positive,
+// the count a multiple of the group and not negative. Products with the count must fit int64.
 struct MatrixSizes {
   int64_t matrix_bytes = 0;
   int64_t group = 1;         // matrices
@@ -60,7 +60,7 @@ struct Part {
 // The parts of one request.
 using Message = std::vector<Part>;
 
-// The messages that several batches are sent in: a batch that needs more than one piece has messages of its own, others
+// The messages that several batches are sent in. A batch that needs more than one piece has messages of its own. Others
 // share messages with their neighbours as far as the limits allow. Fails with the field at fault.
 Result<std::vector<Message>> pack(std::span<const Group> groups, const PieceLimits& limits,
                                   const ComputeOptions& compute);

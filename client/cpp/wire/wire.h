@@ -54,7 +54,7 @@ struct Expected {
 // `shape` gives everything but the count.
 Expected expected_of(const Batch& shape, int64_t count, const ComputeOptions& compute);
 
-// What the reply to one batch must be, and where its planes go.
+// The counts of the reply to one batch, and the memory for its planes.
 struct BatchToReceive {
   Expected expected;
   Outputs out;

@@ -1,6 +1,6 @@
 """Singular values by a svdserve server against numpy.linalg.svd in this process, on the same data: CSV on stdout.
 
-Best of 5 on both sides, NumPy with one BLAS thread, random normal matrices, one call for the whole batch. The answers of
+Best of 5 on both sides, NumPy with one BLAS thread, random normal matrices, one call for the whole batch. The results of
 the timed calls are compared first: a difference beyond the accuracy contract ends the program with status 1.
 
     python client/python/benchmarks/against_numpy.py 127.0.0.1:50051
@@ -65,7 +65,7 @@ class Case:
 
 
 def best_of(repeats: int, work: Callable[[], Any]) -> tuple[float, Any]:
-    """Seconds of the fastest run, and its answer."""
+    """Seconds of the fastest run, and its result."""
     best, answer = float("inf"), None
     for _ in range(repeats):
         start = time.perf_counter()

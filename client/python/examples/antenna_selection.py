@@ -1,8 +1,8 @@
 """Which antennas of a large array to switch on: a search by capacity, every step thousands of candidates in one call.
 
-A base station has fewer transmitters than antennas. Which of them it connects is chosen for the capacity at equal power,
+A base station has fewer transmitters than antennas. The example chooses those to connect by the capacity at equal power,
 averaged over channels of a 3GPP CDL profile. Each step changes one or two antennas of the best choice so far in all ways
-that fit into the step, and asks the server for the capacity of each candidate over all channels: the channels of a
+that fit into the step. It asks the server for the capacity of each candidate over all channels. The channels of a
 candidate are one group, so that a single number comes back for it.
 
     python -m svdserve.examples.antenna_selection 127.0.0.1:50051

@@ -1,15 +1,15 @@
 """MIMO channels of a clustered delay line (CDL), after 3GPP TR 38.901.
 
-Each drop is one user at one moment: a cluster is a bundle of 20 rays that leave and arrive around the cluster's mean
-angles (table 7.5-3 says how far each ray is off), in random pairing and with random phases. Receive antenna u gets
+Each drop is one user at one moment. A cluster is a bundle of 20 rays that leave and arrive around the cluster's mean
+angles, in random pairing and with random phases. Table 7.5-3 has the offset of each ray. Receive antenna u gets
 from transmit antenna s, on a subcarrier f apart from the carrier,
 
     H[u, s](f) = sum_n sqrt(P_n / 20) exp(-2 pi i f tau_n) sum_r exp(i phi_nr) a_u(zoa_nr, aoa_nr) a_s(zod_nr, aod_nr)
 
-with the delays tau_n and powers P_n of profile A, C or D (tables 7.7.1-1, 7.7.1-3, 7.7.1-4), and a_j the phase
+with the delays tau_n and powers P_n of profile A, C or D (tables 7.7.1-1, 7.7.1-3, 7.7.1-4). a_j is the phase
 exp(i pi j sin(zenith) sin(azimuth)) of element j of a uniform linear array at half a wavelength. The line-of-sight
-cluster of profile D is one ray. Simplified against the report: one polarization, isotropic elements, no movement, one
-OFDM symbol.
+cluster of profile D is one ray. Simplifications against the report: one polarization, isotropic elements, no movement,
+one OFDM symbol.
 
 A set of channels has shape (drops * subcarriers, N_rx, N_tx), complex64, and mean |h|^2 = 1. Sets are reproducible: the
 same seed and the same sequence of sets give the same channels.

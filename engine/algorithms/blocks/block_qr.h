@@ -4,11 +4,11 @@
 //   expand   X = Q [X_k; 0], a warp a column
 //
 // Householder's, unblocked (Golub and Van Loan, 3rd ed., algorithms 5.2.1 and 5.1.4): reflectors as in householder.h.
-// Column c belongs to warp c mod the number of warps, row i of every column to thread i mod 32 of the warp, so that
-// but for the column of the reflector nobody reads what another wrote; two barriers a reflector. The sum of a column's
-// squares is of its own kind (32 partial sums and a butterfly): of reflectors only |x_0| and the length of the rest
-// are needed. Block: as in placed_jacobi.h. Cost: 2 rows k^2 and 4 rows k^2 flops (complex: four times). Accuracy:
-// column-wise backward stable. One matrix a block; the bits are a function of the matrix and of the block's size.
+// Column c belongs to warp c mod the number of warps, row i of every column to thread i mod 32 of the warp. So no
+// thread reads what another wrote, but for the column of the reflector; two barriers a reflector. The sum of a column's
+// squares is of its own kind (32 partial sums and a butterfly). Reflectors need only |x_0| and the length of the rest.
+// Block: as in placed_jacobi.h. Cost: 2 rows k^2 and 4 rows k^2 flops (complex: four times). Accuracy: column-wise
+// backward stable. One matrix a block; the bits are a function of the matrix and of the block's size.
 #if defined(SVDSERVE_ENGINE_ALGORITHMS_BLOCKS_BLOCK_QR_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef SVDSERVE_ENGINE_ALGORITHMS_BLOCKS_BLOCK_QR_H_
 #undef SVDSERVE_ENGINE_ALGORITHMS_BLOCKS_BLOCK_QR_H_

@@ -6,22 +6,22 @@
 // Number the columns by the vectors of GF(2)^d, K = 2^d. Pairs i, i xor v of one v are a p-step. The seven v != 0 of a
 // subspace S of dimension three are a superstep: its p-steps stay within the K / 8 cosets of S, which are groups of
 // eight columns. So each group is swept for itself, 28 pairs on its own 8 x 8 matrix with a few threads and no wait for
-// the others, and what it did to its columns, Q of order 8, is then applied to the rest of H and to W as small matrix
+// the others. Its product of rotations, Q of order 8, is then applied to the rest of H and to W as small matrix
 // products. Subspaces that meet in zero alone and cover all v make a sweep (jacobi_superstep() below). A group without
 // a cosine above the tolerance is left after one look, and nothing of it is applied: late sweeps are cheap.
 //
-// Columns carry exponents: the true column is 2^f_j x_j, with |x_j| near one, so that no entry of H over- or
-// underflows however far apart the columns are. W is for the scaled columns: X_new 2^f_new = X 2^f W_true, with
-// W_true(i, j) = W(i, j) 2^(f_new_j - f_i). Rotations are those of algorithms/jacobi/jacobi_rotation.h, applied from
-// both sides; columns of opposite sign (hyperbolic case) get the hyperbolic rotation, which keeps x_p^H x_p - x_q^H
-// x_q. A rotation puts the longer of its two columns first (sorting), unless their signs differ.
+// Columns carry exponents: the true column is 2^f_j x_j, with |x_j| near one. So no entry of H over- or underflows
+// however far apart the columns are. W is for the scaled columns: X_new 2^f_new = X 2^f W_true, with W_true(i, j) =
+// W(i, j) 2^(f_new_j - f_i). Rotations are those of algorithms/jacobi/jacobi_rotation.h, applied from both sides;
+// columns of opposite sign (hyperbolic case) get the hyperbolic rotation, which keeps x_p^H x_p - x_q^H x_q. A rotation
+// puts the longer of its two columns first (sorting), unless their signs differ.
 //
 // Sources: Novakovic, SIAM J. Sci. Comput. 37 (2015) C1-C30, sections 2 and 4.3, eqs. (13)-(18): rotations, criterion,
 // sorting, block-oriented (one sweep) and full-block (to the end) variants. Veselic, Numer. Math. 64 (1993) 241-269:
 // the hyperbolic rotation. Subspaces: the lifted code {(u, a u)}, Gabidulin, Probl. Inf. Transm. 21 (1985) 1-12. Cost:
 // 63 or 127 p-steps, 4 K^3 flops of small products in all. Accuracy: W is orthogonal (J-orthogonal) to O(K u) whatever
-// H holds; H loses relative accuracy of its small entries where X is ill-conditioned even with unit columns (about 1e7
-// and more), which costs sweeps and no more: the next one starts from the Gram matrix of the true columns.
+// H holds. H loses relative accuracy of its small entries where X is ill-conditioned even with unit columns (about 1e7
+// and more). That costs sweeps and no more: the next one starts from the Gram matrix of the true columns.
 //
 // The members of a Block cooperate. block.for_each(n, f) runs f(0) .. f(n - 1) in any order. block.for_each_team(n, f)
 // runs f(team, 0) .. f(team, n - 1), each by one team (core/team.h), in any order. Both end with a barrier.
@@ -38,7 +38,7 @@ namespace svdserve {
 
 inline constexpr int kJacobiGroup = 8;  // columns of a group
 
-// A subspace of GF(2)^d by a reduced basis (the highest bit of each vector is in no other), and its p-steps: bit v of
+// A subspace of GF(2)^d by a reduced basis (the highest bit of each vector is in no other), and its p-steps. Bit v of
 // `steps` stands for the combination of the basis vectors whose bits v has.
 struct JacobiSuperstep {
   int basis[3];
@@ -59,7 +59,7 @@ struct JacobiSuperstep {
 constexpr SVD_HD int jacobi_supersteps(int k) { return k == 64 ? 9 : 21; }
 
 // Superstep s of a sweep over k = 64 or 128 columns. The far pairs first: v = (u, a u), u != 0 of three bits above a u
-// of three (GF(8)) or four (GF(16)), for every a of the field. Then what is left, v = (0, y): for k = 64 a subspace,
+// of three (GF(8)) or four (GF(16)), for every a of the field. Then the rest, v = (0, y). For k = 64 it is a subspace,
 // for k = 128 the five subspaces of dimension two that are lines over GF(4), two cosets of which make a group.
 constexpr SVD_HD JacobiSuperstep jacobi_superstep(int k, int s) {
   const int low = k == 64 ? 3 : 4;                 // bits of y
@@ -94,8 +94,8 @@ constexpr SVD_HD JacobiSuperstep jacobi_superstep(int k, int s) {
 // --- one pair -----------------------------------------------------------------------------------------------------
 
 // (x_p, x_q) := (x_p, x_q) J, J - I = [pp pq; qp qq]. Transformations are kept, multiplied and applied without their
-// identity: cosines near one are rounded up more often than down, and all columns would grow, by 200 u in ten sweeps
-// of 256 columns.
+// identity. Cosines near one are rounded up more often than down, and all columns would grow, by 200 u in ten sweeps of
+// 256 columns.
 template <class E>
 struct GramRotation {
   E pp, pq, qp, qq;
@@ -122,8 +122,8 @@ SVD_HD void exchange(T& x, T& y) {
   x = y;
   y = t;
 }
-// 1 / sqrt(x) and 1 / x to about an ulp, for normal x in 2^-1022 .. 2^1022: on a device the hardware's approximation of
-// 20 bits and one step of third order, a third of the latency of a division.
+// 1 / sqrt(x) and 1 / x to about an ulp, for normal x in 2^-1022 .. 2^1022. A device uses the hardware's approximation
+// of 20 bits and one step of third order, a third of the latency of a division.
 SVD_HD double reciprocal_root(double x) {
 #if defined(__CUDA_ARCH__)
   double y;
@@ -145,8 +145,8 @@ SVD_HD double reciprocal(double x) {
 #endif
 }
 
-// 1 - (tanh 2 theta)^2 is kept this far from zero: columns that no hyperbolic rotation can make orthogonal, which
-// exist by rounding alone, are brought nearer, and looked at again.
+// 1 - (tanh 2 theta)^2 is kept this far from zero. Columns that no hyperbolic rotation can make orthogonal, which exist
+// by rounding alone, are brought nearer, and looked at again.
 inline constexpr double kLeastHyperbolicGap = 0x1p-40;
 // A column whose squared norm falls to this part was a combination of the others but for rounding.
 inline constexpr double kLostNorm2 = 0x1p-48;

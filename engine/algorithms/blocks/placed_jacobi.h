@@ -3,10 +3,10 @@
 //
 //   A = U S V^H;   X := A, Y := I;   X := X W, Y := Y W until every two columns of X are orthogonal; x_j = s_j u_j
 //
-// The places of the exchange are threads: pair c of kSplit threads holds the places 2 c and 2 c + 1 in an even step, in
-// an odd one 2 c + 1 and 2 c + 2; the last pair holds place 0 meanwhile, which has no partner. Row i kSplit + part of
-// a column belongs to thread `part` of its pair. An odd k gets one more column, of zeros, which is in no result.
-// Exchanged columns need not change registers: the second of a pair leaves after an even step, to the pair before; the
+// The places of the exchange are threads. Pair c of kSplit threads holds the places 2 c and 2 c + 1 in an even step, in
+// an odd one 2 c + 1 and 2 c + 2. The last pair holds place 0 meanwhile, which has no partner. Row i kSplit + part of a
+// column belongs to thread `part` of its pair. An odd k gets one more column, of zeros, which is in no result.
+// Exchanged columns need not change registers. The second of a pair leaves after an even step, to the pair before; the
 // first leaves after an odd step, to the pair behind. Each goes through a shuffle or, between warps, through the mail
 // (with two mailboxes, used in turn, that is one barrier a step). Or a column stays where it is in memory that the
 // block shares, and its number (`home`) moves. Without Y, s_j = |x_j| d_j.
@@ -48,7 +48,7 @@ struct PlacedShape {
   static constexpr bool kHasHome = kX == ColumnStorage::kMemory || kY == ColumnStorage::kMemory;
   // Columns in memory follow each other at this distance in elements, so that all begin in the same bank, whatever
   // places they have. The pairs of a warp read different banks at once, because every other pair takes its rows in
-  // another order (PlacedJacobi::ordered); x(c, i) is the same row in all pairs.
+  // another order (PlacedJacobi::ordered). x(c, i) is the same row in all pairs.
   static constexpr int kLeadingDimension = kHeight;
   static constexpr int kPairBytes = kSplit * static_cast<int>(sizeof(Element)), kBankBytes = 128;
   static constexpr int kRowOrders = kHasHome && kPairBytes < kBankBytes ? kBankBytes / kPairBytes : 1;
@@ -330,7 +330,7 @@ class PlacedJacobi {
     block_.sync();
     receive(q_, source, source / kPairsOfWarp == warp(), box);
   }
-  // And back. In the last pair nothing has changed places: its second column is that of place 0, which pair 0 gets, and
+  // And back. In the last pair nothing has changed places. Its second column is that of place 0, which pair 0 gets, and
   // its first one is that of the last place.
   SVD_HD void to_even() {
     const int last = pairs() - 1, source = pair() > last ? pair() : pair() > 0 ? pair() - 1 : last;

@@ -5,13 +5,13 @@
 // computed from T = X S Y^H (engine/vector_layout.h), T = A or its transpose: |T - X S Y^H| = |A - U S V^H|, and X and
 // Y have the orthogonality of U and V, or of V and U where A is wide.
 //
-// Arithmetic is double for every type of matrix: exact products of f32 and c64; of f64 and c128 the certificate has
-// rounding errors of its own, about sqrt(k) u in the residual, which is relative to |A|, and sqrt(k) u in the others.
-// T and S are scaled by one exact power of two, so that the largest component of T is in [1, 2); with it neither the
-// sums nor the products of any finite matrix overflow, and what underflows is below 2^-1000 of |A|.
+// Arithmetic is double for every type of matrix, with exact products of f32 and c64. For f64 and c128 the certificate
+// has rounding errors of its own, about sqrt(k) u in the residual, which is relative to |A|, and sqrt(k) u in the
+// others. T and S are scaled by one exact power of two, so that the largest component of T is in [1, 2). With it
+// neither the sums nor the products of any finite matrix overflow, and underflows are below 2^-1000 of |A|.
 // The zero matrix has residual zero if its values are zero. Values of +inf (OUT_OF_RANGE) give a residual of +inf.
 //
-// Order of the sums: components of products as in core/reduce.h; squares of the residual's row i and column j are added
+// Order of the sums: components of products as in core/reduce.h. Squares of the residual's row i and column j are added
 // for j mod 8 alone, then those partial sums, all rows', as in core/reduce.h. One matrix a team.
 // Cost: 2 rows k^2 + 2 (rows + k) k^2 flops (complex: four times).
 #if defined(SVDSERVE_ENGINE_ALGORITHMS_FINISH_CERTIFICATE_H_) == defined(HWY_TARGET_TOGGLE)

@@ -1,12 +1,12 @@
-// The phases of singular vectors, which A = U S V^H leaves open: the component of largest modulus of every column of U
-// (the first of equals) becomes real and positive, and the column of V follows, so that the product stays.
+// The phases of singular vectors, which A = U S V^H leaves open. The component of largest modulus of every column of U
+// (the first of equals) becomes real and positive. The column of V follows, so that the product stays.
 //
 //   u_j := u_j p,   v_j := v_j p,   p = conj(u_ij) / |u_ij|,   i: the first with the largest |u_ij|^2
 //
 // Real matrices: p = +-1, exact. That component becomes |u_ij| itself, its imaginary part +0. In terms of X and Y
-// (engine/vector_layout.h) U is X, or conj(Y) of a wide matrix, and V is Y or conj(X): conjugating both columns
-// conjugates p, so the same is done to X and Y, whichever of them is the leading one. Columns of a full basis that
-// have no partner are fixed by themselves.
+// (engine/vector_layout.h) U is X, or conj(Y) of a wide matrix, and V is Y or conj(X). Conjugating both columns
+// conjugates p, so the same is done to X and Y, whichever of them is the leading one. Columns of a full basis that have
+// no partner are fixed by themselves.
 // Source: the usual convention; that of Golub and Van Loan leaves signs open.
 // Cost: each element is read twice and written once. Accuracy: moduli change by about 2 u of themselves (complex).
 // Range: a column of length one has a component of at least 1 / sqrt(rows), so squares that underflow cannot win.

@@ -1,7 +1,7 @@
 // The rotation of one-sided Jacobi for two columns that carry exponents: the columns are 2^f_p x_p and 2^f_q x_q.
 //
-// With alpha = |x_p|^2 P, beta = |x_q|^2 Q, gamma = |x_p^H x_q| S, where S = 2^-|f_p - f_q| and P, Q are 1 for the
-// larger exponent and S^2 for the smaller, all numbers are those of the true columns divided by one power of two, and
+// Let alpha = |x_p|^2 P, beta = |x_q|^2 Q, gamma = |x_p^H x_q| S, where S = 2^-|f_p - f_q| and P, Q are 1 for the
+// larger exponent and S^2 for the smaller. All numbers are those of the true columns divided by one power of two, and
 // none overflows, however far apart the columns are:
 //   t = tan(theta) = 2 gamma / (delta + sign(delta) sqrt(delta^2 + 4 gamma^2)),   delta = beta - alpha
 //   x_p := c (x_p - t_p w),   x_q := c (w + t_q x_p),   w = conj(omega) x_q,   omega = x_p^H x_q / |x_p^H x_q|

@@ -3,12 +3,12 @@
 //   in:   A (k x k), overwritten
 //   out:  q_i = |b_ii|^2, i = 0 .. k - 1;   e_i = |b_{i,i+1}|^2, i = 0 .. k - 2; every member of the team has them
 //
-// The squares are what dqds and the tridiagonal matrix B^T B are made of, and they are the squared norms that the
-// reflectors need anyway: no square root is taken for them, and the phases of a complex B do not matter. Step j: a
-// reflector from the left zeroes A(j+1 :, j); one from the right zeroes A(j, j+2 :).
+// dqds and the tridiagonal matrix B^T B are made of the squares, and they are the squared norms that the reflectors
+// need anyway. No square root is taken for them, and the phases of a complex B do not matter. Step j: a reflector from
+// the left zeroes A(j+1 :, j); one from the right zeroes A(j, j+2 :).
 // Source: Golub and Van Loan, 3rd ed., algorithm 5.4.2; Capozzoli et al., Electronics 2025, 14(16), 3217, section 2.3,
-// eq. (1), (4) - (6). Their algorithm 1 joins both updates of a step into one rank-two update to save memory traffic;
-// here a step's matrix stays in registers or in the first-level cache, and the two updates are made one after the
+// eq. (1), (4) - (6). Their algorithm 1 joins both updates of a step into one rank-two update to save memory traffic.
+// Here a step's matrix stays in registers or in the first-level cache, and the two updates are made one after the
 // other.
 //
 // Cost: 8/3 k^3 flops real (4 x complex), 2k - 3 reflectors.

@@ -4,8 +4,8 @@
 //   T_ii = alpha_i = q_i + e_{i-1},   T_{i,i+1}^2 = beta_i^2 = q_i e_i
 //   start: the Gerschgorin interval [min(alpha_i - r_i), max(alpha_i + r_i)], r_i = beta_{i-1} + beta_i, cut at zero
 //   stop:  |b - a| <= max(delta (|a| + |b|), 2 u lambda_max, pivmin)
-// The published test, |b - a| <= delta (|a| + |b|) alone, never ends on a singular matrix, and none with delta below
-// the resolution of the type ever ends; hence the other two terms, and delta >= 4 u (planner.h).
+// The published test, |b - a| <= delta (|a| + |b|) alone, never ends on a singular matrix. None with delta below the
+// resolution of the type ever ends. Hence the other two terms, and delta >= 4 u (planner.h).
 //   in:   q_i = b_ii^2 (i < k), e_i = b_{i,i+1}^2 (i < k - 1)
 //   out:  s_i = sqrt(lambda_i), ascending; returns the lanes that did not stop (there are none: kMaxSteps halvings take
 //         any interval below 2 u lambda_max)

@@ -7,16 +7,16 @@
 // One pass with shift s takes B B^T - sigma I = L U to U L - s I, d being carried along:
 //   d_0 = q_0 - s;   p_i = d_i + e_i,  t = q_{i+1} / p_i,  q'_i = p_i,  e'_i = e_i t,  d_{i+1} = d_i t - s;
 //   q'_{n-1} = d
-// It is exact to a few ulps in every q and e as long as no d_i is negative, that is as long as s is at most the least
-// eigenvalue. The pass itself tells where that is: with g_i = -d d_i / d s and h_i = d g_i / d s,
+// It is exact to a few ulps in every q and e as long as no d_i is negative. That holds as long as s is at most the
+// least eigenvalue. The pass itself tells where that is: with g_i = -d d_i / d s and h_i = d g_i / d s,
 //   g_0 = 1,  g_{i+1} = 1 + c g_i;   h_0 = 0,  h_{i+1} = c (h_i + 2 g_i^2 / p_i);   c = e'_i / p_i
 //   f  = sum g_i / p_i                    = sum over the eigenvalues of 1 / (lambda - s)
 //   f2 = sum (h_i + g_i^2 / p_i) / p_i    = sum over the eigenvalues of 1 / (lambda - s)^2
 //   next shift  n / (f + sqrt((n - 1) (n f2 - f^2)))
 // Laguerre's step for a polynomial whose roots are real: a lower bound of the least, cubically convergent where it is
 // simple. So passes succeed, and lanes need about the same number of them: what counts where 8 .. 32 wait for the
-// slowest. (Against the lower eigenvalue of the last 2 x 2 block as the shift: 8 to 9 passes, not 17 to 19, for the
-// slowest of 32 random 4 x 4, and nearly equal singular values converge.)
+// slowest. (Compared with the lower eigenvalue of the last 2 x 2 block as the shift, the slowest of 32 random 4 x 4
+// takes 8 to 9 passes, not 17 to 19. Nearly equal singular values converge, too.
 // In the code's terms, with G = g_i / p_i and H = h_i / p_i:
 //   c = e'_i / p_{i+1},  G' = 1 / p_{i+1} + c G,  H' = c (H + 2 G^2);   f = sum G,  f2 = sum (H + G^2)
 //
@@ -27,11 +27,11 @@
 // e_{n-2} then joins q_{n-2} in the first pass of what is left.
 //
 // The first shift is zero. The first for each n after that is Laguerre's step for the first n rows of the pass that
-// found the value, whose sums have been formed on the way to those of all n + 1: eigenvalues interlace, so it is a
-// lower bound of what is left, but for a row that came loose with another value than the least. A pass that fails all
-// the same (a negative d, which no later d can leave) is undone, and its shift lowered. All lanes work on the same n; a
-// lane that is done keeps its numbers, so its result does not depend on its neighbours. The last two values come from
-// the closed form of the 2 x 2 block.
+// found the value. Its sums have been formed on the way to those of all n + 1. Eigenvalues interlace, so it is a lower
+// bound of the rest, but for a row that came loose with another value than the least. A pass that fails all the same (a
+// negative d, which no later d can leave) is undone, and its shift lowered. All lanes work on the same n; a lane that
+// is done keeps its numbers, so its result does not depend on its neighbours. The last two values come from the closed
+// form of the 2 x 2 block.
 //
 // A lane that does not converge in kMaxPasses passes for one value is left to bisection (gk_bisection.h): rare, slower,
 // and it cannot fail. Which lanes go there is a function of their own matrix.
@@ -92,8 +92,8 @@ SVD_HD Lane laguerre_shift(int n, Lane f, Lane f2) {
 template <class Lane, class Size>
 SVD_HD typename Lane::Mask dqds(Size k, Lane* q, Lane* e, Lane* other) {
   using T = typename Lane::Scalar;
-  // Where arrays are registers a pass leaves q and e alone until it is known to be good; in memory it writes at once,
-  // and what it replaces can be brought back.
+  // Where arrays are registers a pass leaves q and e alone until it is known to be good. In memory it writes at once,
+  // and the replaced numbers can be brought back.
 #if defined(__CUDA_ARCH__)
   constexpr bool kInRegisters = Size::kValue != 0;
 #else

@@ -3,9 +3,9 @@
 //   A = U S V^H;   X := A, V := I;   rotate columns of both, X := X W, V := V W, until every two columns p < q of X
 //   have |x_p^H x_q| <= tol |x_p| |x_q|;   then x_j = s_j u_j
 //
-// Rotations are self-scaling: column j of X stands for 2^f_j d_j x_j, of V for d_j v_j, and a rotation by theta with
-// t = tan(theta) multiplies no column by its cosine but d_p^2 and d_q^2 by cos^2, which needs no square root. With
-// g = x_p^H x_q and P, Q = d_p^2, d_q^2 times 2^(2 f_p), 2^(2 f_q) (over the larger of these powers of two):
+// Rotations are self-scaling: column j of X stands for 2^f_j d_j x_j, of V for d_j v_j. A rotation by theta with t =
+// tan(theta) multiplies no column by its cosine but d_p^2 and d_q^2 by cos^2, which needs no square root. With g =
+// x_p^H x_q and P, Q = d_p^2, d_q^2 times 2^(2 f_p), 2^(2 f_q) (over the larger of these powers of two):
 //   delta = Q |x_q|^2 - P |x_p|^2,   r = 2 / (delta + sign(delta) sqrt(delta^2 + 4 |g|^2 P Q))
 //   x_p := x_p - conj(g) r Q x_q,   x_q := x_q + g r P x_p,   d^2 := d^2 / (1 + |g|^2 r^2 P Q)
 // |tan| <= 1: the inner rotation. A complex pair needs no phase of its own, since g carries it. At the end both
@@ -14,17 +14,17 @@
 // Order: odd-even exchange of places 0 .. k-1. Step t of a sweep rotates the pairs (i, i + 1) with i of t's parity,
 // and their columns change places. After k steps every two columns have met once, and their order is reversed. It suits
 // threads that own two columns each: only one of them moves, to a neighbour. An odd k ends a sweep with an even step,
-// so beyond k = 16 the next one begins with an odd step: it would repeat the pairs (31 x 31: 11.5 sweeps for 9).
+// so beyond k = 16 the next one begins with an odd step. It would repeat the pairs (31 x 31: 11.5 sweeps for 9).
 //
 // A column that shrinks within a sweep to rounding error of itself is set to zero: see one_sided_jacobi.h. Its u is
 // zero until basis_completion.h finds one. Beyond k = 16 a column is set to zero, too, when it falls below the floor.
 //
 // The floor. Rows of A that are zero or repeat others leave columns of X that are noise: what rotations rounded. They
-// are in the space of the other columns, so that whatever is left of one is noise again, and shrink by few bits a
-// sweep (half the rows of 128 x 128 zero: 143 sweeps, with the floor 11) or not at all. Let 2^c be the least exponent
-// of a column of A that is not zero, 2^r that of a row of X at the start (r <= 0, since its columns are scaled), p the
-// bits of the mantissa, u = 2^-(p + 1). A column with an exponent below c + r - (p + 4) is cleared. Its components are
-// less than 2^(c + r) u / 4, and it meets no rotation any more, so that clearing is a change E of A, A V = X:
+// are in the space of the other columns, so that the rest of one is noise again. They shrink by few bits a sweep (half
+// the rows of 128 x 128 zero: 143 sweeps, with the floor 11) or not at all. Let 2^c be the least exponent of a column
+// of A that is not zero, 2^r that of a row of X at the start. r <= 0, since its columns are scaled. p are the bits of
+// the mantissa, u = 2^-(p + 1). A column with an exponent below c + r - (p + 4) is cleared. Its components are less
+// than 2^(c + r) u / 4, and it meets no rotation any more, so that clearing is a change E of A, A V = X:
 //   |E|_F <= k u 2^(c + r) / 2
 // Whether what was cleared was noise or true values, the contract is kept:
 //   values      Weyl: each moves by |E| at most, which is less than k u s_max / 2
@@ -54,9 +54,9 @@
 
 SVD_KERNEL_BEGIN
 
-// Steps of a sweep that pass over the columns together where these do not fit registers. Speed alone: against one step
-// at a time, on one core with AVX-512, U, S and V of 32 x 32 by engine/bench/against_numpy.py, 1.14 times for f64 and
-// c128, 1.11 times for c64.
+// Steps of a sweep that pass over the columns together where these do not fit registers. Speed alone. Against one step
+// at a time it is 1.14 times as fast for f64 and c128, 1.11 times for c64. That is U, S and V of 32 x 32 on one core
+// with AVX-512, by engine/bench/against_numpy.py.
 inline constexpr int kWave = 4;
 
 // The scale of column j: the column stands for 2^exponent d x_j in X, and for d v_j in V.
@@ -111,7 +111,7 @@ SVD_HD void update_and_exchange(E& p, E& q, const E& a, const E& b, typename E::
   q = select_element(active, new_p, new_q);
 }
 
-// The same for a pair that is not rotated; the bits are those of a rotation by zero, but for the signs of zeros, on
+// The same for a pair that is not rotated. The bits are those of a rotation by zero, but for the signs of zeros, on
 // which nothing depends.
 template <class E>
 SVD_HD void exchange(E& p, E& q, typename E::Lane::Mask active) {
@@ -184,15 +184,15 @@ SVD_HD Lane floor_of(A x, Size k, const Lane* exponents) {
   return floor_above(column, row);
 }
 
-// The first step of a sweep: 0, an even one, or -1, which is to say that the even one is left out, and the k steps
-// begin with an odd one.
+// The first step of a sweep: 0, an even one, or -1. With -1 the even one is left out, and the k steps begin with an odd
+// one.
 SVD_HD constexpr int first_step(int k, int sweep) {
   return k > kLargestWithoutFloor && k % 2 == 1 && sweep % 2 == 1 ? -1 : 0;
 }
 
-// True where a sweep that began with a largest component in [1, 2) has left rounding errors alone: 4 sqrt(k) u of the
-// column, or 8 k u of one that is much smaller than the largest, of exponent `largest`. A dependent column keeps its
-// part of the tolerated cosines of the others. This part is more than the former bound, but does no harm in a small
+// True where a sweep that began with a largest component in [1, 2) has left rounding errors alone. They are 4 sqrt(k) u
+// of the column, or 8 k u of one that is much smaller than the largest, of exponent `largest`. A dependent column keeps
+// its part of the tolerated cosines of the others. This part is more than the former bound, but does no harm in a small
 // column.
 template <class Lane>
 SVD_HD typename Lane::Mask is_dependent(int k, Lane square, const ColumnScale<Lane>& column, Lane largest) {
@@ -294,8 +294,8 @@ SVD_HD typename Lane::Mask sweep_by_steps(A x, A v, Size k, ColumnScale<Lane>* s
   return rotated;
 }
 
-// The same for columns that fill more than the first-level cache: kWave steps pass over the columns together, each two
-// places behind the one before, so that a pair waits for just those that it has columns from.
+// The same for columns that fill more than the first-level cache. kWave steps pass over the columns together, each two
+// places behind the one before. So a pair waits only for the pairs that it has columns from.
 template <class A, class Lane, class Size>
 SVD_HD typename Lane::Mask sweep_by_waves(A x, A v, Size k, ColumnScale<Lane>* scales, Lane tol_square,
                                           typename Lane::Mask turning, bool begins_odd) {

@@ -6,10 +6,10 @@
 //   columns p < q have |x_p^H x_q| <= tol |x_p| |x_q|; the singular values are the norms of the columns
 // A sweep visits every pair once, in p-steps of disjoint pairs (round robin, pivot_strategy.h). It stops after a sweep
 // without rotation, or after max_sweeps: those lanes are returned as not converged. A lane that is done is left alone.
-// A column that shrinks within a sweep to rounding error of itself (dependent_square) is set to zero: it depends on the
+// A column that shrinks within a sweep to rounding error of itself (dependent_square) is set to zero. It depends on the
 // others, and its direction is noise that would be rotated for ever. That is a column-wise backward error of order u.
-// R^H rather than R: its columns are nearer to orthogonal, and its scaled condition number does not depend on the
-// scales of A's columns, which is where the relative accuracy comes from.
+// R^H rather than R: its columns are nearer to orthogonal. Its scaled condition number does not depend on the scales of
+// A's columns, which is the source of the relative accuracy.
 // Source: Drmac and Veselic, SIAM J. Matrix Anal. Appl. 29 (2008) 1322-1342 and 1343-1362, algorithm 4 without vectors;
 // Demmel and Veselic (1992), section 3. Exponents: Novakovic, SIAM J. Sci. Comput. 37 (2015) C1-C30, appendix A.
 // Cost: random 4 x 4: 4.2 sweeps; 8 x 8: 5.5. A sweep is 5 k^3 flops real.

@@ -2,7 +2,7 @@
 //
 // count(x) = number of eigenvalues of T below x = number of negative pivots of T - x I = L D L^T:
 //   d_0 = alpha_0 - x,   d_i = alpha_i - x - beta_{i-1}^2 / d_{i-1}
-// A pivot nearer to zero than pivmin is replaced by -pivmin, so that the division cannot overflow and the count stays
+// A pivot nearer to zero than pivmin is replaced by -pivmin. So the division cannot overflow and the count stays
 // monotonic in x: |d_i| >= pivmin, and beta^2 / pivmin <= largest / 2.
 // Source: Kahan 1966; Demmel, Dhillon, Ren, ETNA 3 (1995) 116-149; Capozzoli et al., Electronics 2025, 14(16), 3217,
 // appendix A, algorithm A1, whose pivmin = 2 max(1, beta^2) / largest. (A1 replaces a small pivot by +pivmin, which

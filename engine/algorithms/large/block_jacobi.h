@@ -166,9 +166,9 @@ class BlockJacobi {
   }
 
   // X := R^H, R the triangle of `r`, whose rows had the largest entries `row_maxima` before its QR, all of it relative
-  // to columns of norm 1. Rows of R without an entry that the QR did not make by rounding become zero: the change is no
-  // larger than the backward error of the QR, of each column and of each row. Without it a matrix far from full rank,
-  // such as one of ones, leaves a triangle of structured noise, whose noise is noise again, level by level.
+  // to columns of norm 1. Rows of R that only the QR's rounding made become zero. The change is no larger than the
+  // backward error of the QR, of each column and of each row. Without it a matrix far from full rank, such as one of
+  // ones, leaves a triangle of structured noise. Its noise is noise again, level by level.
   void adjoint_without_noise(View r, int32_t* e, const std::vector<double>& row_maxima) {
     backend_.copy_triangle(r, x_);
     const std::vector<double> largest = backend_.row_maxima(x_);
@@ -597,9 +597,9 @@ class BlockJacobi {
     return inverse;
   }
 
-  // The triangular solve divides by R_2's diagonal, each entry relative to its column's norm: W loses about u over the
-  // least of them of its orthogonality, which the repair turns into as much residual. 2 n u leaves a wide margin to the
-  // 10 n u that the contract allows.
+  // The triangular solve divides by R_2's diagonal, each entry relative to its column's norm. So W loses about u over
+  // the least of them of its orthogonality, which the repair turns into as much residual. 2 n u leaves a wide margin to
+  // the 10 n u that the contract allows.
   double solvable_diagonal() const { return 0.5 / static_cast<double>(n_); }
 
   Backend& backend_;

@@ -2,15 +2,15 @@
 //
 //   X := X W,   V := V W,   W the product of all transformations, X^H X diagonal at the end
 // x, f: X, scaled as large_backend.h says; V plain, or none. W is unitary, or with `positive` < n: W^H J W = J.
-// Convergence (Novakovic 2015, section 4.5): the sweep that ends it has met no two columns with |cos| > 2 tolerance,
-// and has rotated those between that and the tolerance, which are the rounding errors of the sweep before. Such a sweep
-// costs the Gram matrices only, a tenth of a full one, and less where the back end knows pairs that nothing has
+// Convergence (Novakovic 2015, section 4.5): the sweep that ends it has met no two columns with |cos| > 2 tolerance. It
+// has rotated those between that and the tolerance, which are the rounding errors of the sweep before. Such a sweep
+// costs the Gram matrices only, a tenth of a full one. It costs less where the back end knows pairs that nothing has
 // changed. Stopping earlier, on a small |cos| of the sweep before, is wrong where values are clustered: there small
 // cosines give large rotations. A sweep's p-steps are enqueued in groups; counters are read, progress is told and a
 // cancel is obeyed between groups. The size of a group follows the clock, and nothing else does: the bits do not depend
 // on it. Drift: V loses orthogonality by some u a sweep. Once all |cos| <= kRepairCosine, which the rotations to come
-// change little, one Newton-Schulz step V := V (3 I - V^H V) / 2 makes it orthogonal to the square of that, and X :=
-// X_0 V makes X agree with it again (X_0: X before the sweeps). Not for hyperbolic W, which has no such step. Source:
+// change little, one Newton-Schulz step V := V (3 I - V^H V) / 2 makes it orthogonal to the square of that. X := X_0 V
+// makes X agree with it again (X_0: X before the sweeps). Not for hyperbolic W, which has no such step. Source:
 // Novakovic, SIAM J. Sci. Comput. 37 (2015) C1-C30, sections 2 and 4.5; G -> x, V -> v, b -> blocks, S_b -> sweep_, the
 // block-oriented and full block variants -> inner_sweeps. Newton-Schulz: Higham, Functions of Matrices (2008), section
 // 8.3.
@@ -28,8 +28,8 @@ namespace svdserve::large {
 
 inline constexpr double kRepairCosine = 1e-4;
 inline constexpr int kFullBlockSweeps = 30;  // Novakovic 2015, section 4.3: M_s
-// Groups are as long as is needed to be asked, but not longer: well below the second within which a cancel is obeyed
-// and progress told, and what a small batch may wait for the device.
+// Groups are as long as is needed to be asked, but not longer. They stay well below the second within which a cancel is
+// obeyed and progress told, and below a small batch's wait for the device.
 inline constexpr double kGroupSeconds = 0.02;
 
 // The operands of the sweeps, all in the back end's memory.

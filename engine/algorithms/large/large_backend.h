@@ -4,21 +4,21 @@
 // Matrices are column-major with elements E: double or a complex number of two doubles, whatever the operand's type.
 // A view is a pointer into the back end's memory with a shape; the driver cuts views but never follows the pointer.
 //
-// Columns that carry exponents. Columns of very different size would overflow or underflow in a Gram matrix, so a
+// Columns that carry exponents. Columns of very different size would overflow or underflow in a Gram matrix. So a
 // scaled matrix is a pair (x, f): column j of the matrix is 2^f[j] x(:, j), and |x(:, j)|_2 is in [1/2, 2) or zero,
 // whatever its true size. f is an array of int32_t in the back end's memory; of a zero column f is kZeroColumn. That is
 // exact: scaling by powers of two rounds nothing (but what is negligible within its column and underflows).
-// Sources: Novakovic, SIAM J. Sci. Comput. 37 (2015) C1-C30 ("001" below), appendix A (DRDSSQ: norms as pairs of
-// mantissa and exponent) and section 4; Novakovic and Singer, BIT 51 (2011) 1009-1030 ("000").
+// Sources: Novakovic (2015), SIAM J. Sci. Comput. 37, C1-C30, appendix A (DRDSSQ: norms as pairs of
+// mantissa and exponent) and section 4; Novakovic and Singer (2011), BIT 51, 1009-1030.
 //
 // Order of calls. Each call sees the results of those before it. Calls that return nothing may return before they are
-// done (a GPU's stream); calls that return a value, and sync(), wait. Every call may throw LargeStop, and does so
-// for errors of the device, for want of memory, and, where it takes longer than about 0.2 s, for a cancel: it polls
+// done (a GPU's stream); calls that return a value, and sync(), wait. Every call may throw LargeStop, and does so for
+// errors of the device, for want of memory, and for a cancel. A call that takes longer than about 0.2 s polls
 // LargeWatch::check() on the way. After that the back end is only destroyed. Host arrays that are arguments may be
 // freed when the call returns.
 // Same arguments, same bits: on one back end with one number of threads.
-#ifndef SVDSERVE_ENGINE_ALGORITHMS_LARGE_FACTOR_BACKEND_H_
-#define SVDSERVE_ENGINE_ALGORITHMS_LARGE_FACTOR_BACKEND_H_
+#ifndef SVDSERVE_ENGINE_ALGORITHMS_LARGE_LARGE_BACKEND_H_
+#define SVDSERVE_ENGINE_ALGORITHMS_LARGE_LARGE_BACKEND_H_
 
 #include <atomic>
 #include <concepts>
@@ -248,4 +248,4 @@ concept LargeBackend = requires(B& b, LargeView<typename B::Element> a, typename
 };
 
 }  // namespace svdserve::large
-#endif  // SVDSERVE_ENGINE_ALGORITHMS_LARGE_FACTOR_BACKEND_H_
+#endif  // SVDSERVE_ENGINE_ALGORITHMS_LARGE_LARGE_BACKEND_H_

@@ -8,26 +8,26 @@
 //   stream_snr, condition_number, effective_rank, threshold_rank
 //   group_capacity, group_water_filling: the same over the streams of several matrices
 //
-// Water-filling of one matrix: streams come sorted, so the level with the first r in use is (power + sum_{i<=r} v_i) /
+// Water-filling of one matrix. Streams come sorted, so the level with the first r in use is (power + sum_{i<=r} v_i) /
 // r and r is the largest with v_r below it. E. Telatar, "Capacity of multi-antenna Gaussian channels", Eur. Trans.
 // Telecommun. 10 (1999) 585-595, doi 10.1002/ett.4460100604, section 3.1; D. Tse and P. Viswanath, "Fundamentals of
 // Wireless Communication" (2005), section 5.3.3.
-// Water-filling of a group: streams are not sorted. From level = power + v_1, an upper bound, those with v_i above the
-// level are left out and the level is computed anew from the others, until none is left out. The sets shrink, so this
-// ends, with the answer. It is the projection onto a simplex by C. Michelot, J. Optim. Theory Appl. 50 (1986) 195-200,
-// doi 10.1007/BF00938486. Each pass with a set that shrinks by a factor 1 / (1 + q) lowers the level by at most q times
-// what the pass before did, so there are a few dozen passes at worst; 3 to 6 are usual.
-// Both work with v_i - v_1, and in units of power in which the larger of 1 and v_1 is about one: so nothing cancels,
+// Water-filling of a group: streams are not sorted. The search starts from level = power + v_1, an upper bound. Streams
+// with v_i above the level are left out and the level is computed anew from the others, until none is left out. The
+// sets shrink, so this ends, with the answer. It is the projection onto a simplex by C. Michelot, J. Optim. Theory
+// Appl. 50 (1986) 195-200, doi 10.1007/BF00938486. Each pass with a set that shrinks by a factor 1 / (1 + q) lowers the
+// level by at most q times the change of the pass before. So there are a few dozen passes at worst; 3 to 6 are usual.
+// Both work with v_i - v_1, and in units of power in which the larger of 1 and v_1 is about one. So nothing cancels,
 // capacities far below 1 are as accurate as large ones, and no range is left. A v_i beyond 2^900 (f32: 2^100) such
 // units gets no power whatever it is; one below 2^-900 (2^-100) counts as that.
 //
 // Order of summation: streams of a matrix as core/reduce.h says. Over a group the terms of all streams, matrix by
-// matrix and descending in each, are dealt to 8 partial sums, term j to partial j mod 8, in double precision; the
-// partials are joined by reduce.h's tree. Accuracy: a few ulp of the sum of terms, relative; near the SNR at which a
+// matrix and descending in each, are dealt to 8 partial sums in double precision. Term j goes to partial j mod 8;
+// reduce.h's tree joins the partials. Accuracy: a few ulp of the sum of terms, relative. Near the SNR at which a
 // stream comes into use its own part is absolute to that. Sums over groups carry n / 8 double roundings at worst, n
 // streams. Not finite: a matrix of NaN answers NaN, and so does its group. A value of +inf, which is out of range,
-// makes capacities, stream SNR and (of more than one value, not all infinite) the condition number +inf; the ranks are
-// NaN.
+// makes capacities and stream SNR +inf. The condition number of more than one value, not all infinite, is +inf, too;
+// the ranks are NaN.
 #if defined(SVDSERVE_ENGINE_ALGORITHMS_MIMO_MIMO_ANSWERS_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef SVDSERVE_ENGINE_ALGORITHMS_MIMO_MIMO_ANSWERS_H_
 #undef SVDSERVE_ENGINE_ALGORITHMS_MIMO_MIMO_ANSWERS_H_

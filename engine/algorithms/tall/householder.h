@@ -7,9 +7,9 @@
 // Source: Golub and Van Loan, Matrix Computations, 3rd ed., section 5.1; first used here after Capozzoli et al.,
 // Electronics 2025, 14(16), 3217, section 2.3.1, eq. (2) and (3).
 //
-// A vector whose |x|^2 is negligible (FloatTraits::kNegligibleSquare; the matrix is scaled to a largest element of
-// about one) gets g = 0, the identity: the elements that stay are below any error bound, and a norm of denormal
-// squares would not make H orthogonal.
+// A vector whose |x|^2 is negligible gets g = 0, the identity (FloatTraits::kNegligibleSquare; the matrix is scaled to
+// a largest element of about one). The elements that stay are below any error bound, and a norm of denormal squares
+// would not make H orthogonal.
 //
 // Cost: one square root and one division (complex: two of each). One matrix a lane; no branch on data.
 #if defined(SVDSERVE_ENGINE_ALGORITHMS_TALL_HOUSEHOLDER_H_) == defined(HWY_TARGET_TOGGLE)
@@ -45,7 +45,7 @@ SVD_HD Reflector<E> reflector_of(typename E::Lane norm2, const E& x0) {
   const Lane norm = sqrt_in_range(square);
   if constexpr (E::kComplex) {
     // The phase must be right to u even where |x_0|^2 would be denormal, or u would not have the length that g counts
-    // on: x_0 is lifted by an exact power of two. Where |x_0| is below u |x| / 4, a phase of one is as good.
+    // on. So x_0 is lifted by an exact power of two. Where |x_0| is below u |x| / 4, a phase of one is as good.
     const Lane lift(FloatTraits<T>::kLift);
     const Lane lifted2 = add_square(zero, scaled(x0, lift));
     const auto has_phase = lifted2 > (square * Lane(kPhaseMatters)) * (lift * lift);

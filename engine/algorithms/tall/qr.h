@@ -9,8 +9,8 @@
 // R is left in the upper triangle of the first argument; what is below it is not cleared. Columns may
 // be scaled by powers of two, each by its own: column j stands for 2^exponents[j] a(:, j). A reflector is made from
 // one column, so the scales of the others do not matter, and R's column j carries the scale of A's. pivoted_qr takes
-// what is left of a column for zero once it is rounding error of the column itself, |a(j:, c)| <= 4 sqrt(k) u times
-// the column's size at the start: dependent columns then give rows of zeros instead of noise, which Jacobi would
+// the rest of a column for zero once it is rounding error of the column itself, |a(j:, c)| <= 4 sqrt(k) u times the
+// column's size at the start. Dependent columns then give rows of zeros instead of noise, which Jacobi would
 // orthogonalize for ever.
 // Sources: Golub and Van Loan, 3rd ed., algorithms 5.2.1 and 5.4.1; tree: Demmel, Grigori, Hoemmen, Langou, SIAM J.
 // Sci. Comput. 34 (2012) A206-A239; pivoting before Jacobi: Drmac and Veselic, SIAM J. Matrix Anal. Appl. 29 (2008)

@@ -1,6 +1,6 @@
 // From a plan to kernels: the launcher of one element type. It chooses the subjects that a plan needs, and gives each
-// its part of the workspace; their thresholds of shape are in their headers and in policies/cuda_tuning.h. None changes
-// a bit.
+// its part of the workspace. Thresholds of shape are in the subjects' headers and in policies/cuda_tuning.h. None
+// changes a bit.
 //
 //   m != n        tall/tall_launch.h      to k x k triangles with exponents, then as square matrices
 //   k > 32        blocks/block_launch.h   with vectors or without; a matrix with m != n is one tile

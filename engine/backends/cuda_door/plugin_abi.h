@@ -1,8 +1,8 @@
-// The boundary between the engine and its CUDA back end, a plugin that is opened only where there is a driver: a table
-// of C functions over plain data. No exception and no allocation crosses it.
+// The boundary between the engine and its CUDA back end: a table of C functions over plain data. The back end is a
+// plugin, opened only where there is a driver. No exception and no allocation crosses the boundary.
 //
-// Both sides are built from one tree. The engine's plain structs cross as they are, and a plugin of another build is
-// refused: by the version, which a change of layout or meaning raises, and by the sizes of all structs that cross.
+// Both sides are built from one tree, so the engine's plain structs cross as they are. The version of the table and the
+// sizes of all these structs tell a plugin of another build. A change of layout or meaning raises the version.
 //
 // Every function that returns int returns a CUDA error code (cudaError_t; 0: success), and none keeps CUDA's last error
 // set. Thread safety: all of them, as far as the caller does not use one buffer, stream or event from two threads.

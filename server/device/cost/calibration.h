@@ -14,9 +14,9 @@ namespace svdserve::server {
 // Has a device compute one segment, and returns how long it took. None: it failed, or time is up: run no more.
 using CalibrationRun = absl::FunctionRef<std::optional<absl::Duration>(const Plan& plan, const HostSegment& segment)>;
 
-// Calls `run` with random matrices of the commonest shapes, few and many, each several times: its first run finds
-// caches cold and kernels not yet loaded. As far as the runs before it tell, no run takes more than a few milliseconds.
-// Needs 12 MiB while it works; without them it does nothing.
+// Calls `run` with random matrices of the commonest shapes, few and many, each several times. The first run of each
+// finds caches cold and kernels not yet loaded. As far as the runs before it tell, no run takes more than a few
+// milliseconds. Needs 12 MiB while it works; without them it does nothing.
 void calibrate(CalibrationRun run);
 
 }  // namespace svdserve::server

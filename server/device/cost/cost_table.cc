@@ -70,8 +70,8 @@ double CostTable::borrow(const Plan& plan, double count) const {
 double CostTable::interpolate(const Shape& shape, double count, Quantile q) const {
   const Cell &first = shape.cells.front(), &last = shape.cells.back();
   if (count >= last.mean_count) {
-    // A median errs towards long and a bound towards short: the former takes all of the time to be that of matrices,
-    // the latter only what is above the least.
+    // A median errs towards long and a bound towards short. The former takes all of the time to be that of matrices,
+    // the latter only the time above the least.
     const double batch = q == kTypical ? 0 : least_[q];
     return batch + (last.time[q] - batch) * count / last.mean_count;
   }

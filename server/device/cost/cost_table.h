@@ -1,12 +1,12 @@
 // How long work takes on one device, learned from runs. Inline execution, the choice of a device, the split of large
 // requests and admission ask it; no result depends on it.
 //
-// A run is filed under its shape (rows, cols, dtype, method, how fine a tolerance, how many sweeps, and the outputs
-// besides values) and the octave of its number of matrices. Each such cell keeps its last 32 runs; their median is the
-// typical time, their 10th percentile the optimistic one. Between octaves the time is interpolated; below them it
-// shrinks with the number of matrices towards the least time that anything took here, which stands for the cost of a
-// batch as such. A shape that never ran, or not with nearly so many matrices, borrows the runs of the one that is
-// nearest by work (work_estimate.h): many small matrices, or few, tell more of each other across shapes than of
+// A run is filed under its shape and the octave of its number of matrices. Shape is rows, cols, dtype, method, how fine
+// a tolerance, how many sweeps, and the outputs besides values. Each such cell keeps its last 32 runs; their median is
+// the typical time, their 10th percentile the optimistic one. Between octaves the time is interpolated. Below them it
+// shrinks with the number of matrices towards the least time that anything took here. That stands for the cost of a
+// batch as such. A shape that never ran, or not with nearly as many matrices, borrows the runs of the one that is
+// nearest by work (work_estimate.h). Many small matrices, or few, tell more of each other across shapes than of
 // themselves across a factor of a thousand. A device that never ran anything is taken for one core at 2 flops a
 // nanosecond.
 //

@@ -18,9 +18,9 @@ struct Pace {
 // When `count` > 0 matrices are done at the earliest, if they can be divided at will. `paces` is not empty.
 double earliest_finish(absl::Span<const Pace> paces, double count);
 
-// `count` >= 1 matrices, divided in proportion to speed: one entry for each pace, their sum is `count`, and each is 0
-// or at least `least` >= 1, but for a count below `least`, which goes to one device whole. Equal paces get equal
-// shares, the first ones what is left over. All shares are multiples of `unit` >= 1, as are `count` and `least`.
+// `count` >= 1 matrices, divided in proportion to speed: one entry for each pace, whose sum is `count`. Each is 0 or at
+// least `least` >= 1; a count below `least` goes to one device whole. Equal paces get equal shares, the first ones the
+// remainder. All shares are multiples of `unit` >= 1, as are `count` and `least`.
 std::vector<int64_t> shares_of(absl::Span<const Pace> paces, int64_t count, int64_t least, int64_t unit = 1);
 
 }  // namespace svdserve::server

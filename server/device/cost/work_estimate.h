@@ -10,14 +10,14 @@
 namespace svdserve::server {
 
 // Sweeps of the Jacobi method that a matrix takes, mostly. Once the columns are nearly orthogonal each sweep squares
-// their cosines; a matrix that is hard may take any number up to max_sweeps, as the cost table learns.
+// their cosines. A hard matrix may take any number up to max_sweeps, as the cost table learns.
 inline double estimate_sweeps(const Plan& plan) {
   const double digits = std::max(1.0, -std::log2(plan.tolerance));  // binary ones, of a cosine
   return std::min(static_cast<double>(plan.max_sweeps), 1 + std::log2(digits));
 }
 
-// Floating-point operations of one matrix beyond its values: the rotations are accumulated and applied to what the
-// columns came from, and each answer takes a logarithm for each value.
+// Floating-point operations of one matrix beyond its values. The rotations are accumulated and applied to the original
+// columns, and each MIMO number takes a logarithm for each value.
 inline double estimate_flops_beyond_values(const Plan& plan) {
   const Outputs& o = plan.outputs;
   const double k = static_cast<double>(values_per_matrix(plan.problem));

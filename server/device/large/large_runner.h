@@ -1,7 +1,7 @@
 // The queue of large matrices and the devices that compute them. Each device has a thread and computes one matrix at a
 // time. The batches of other requests go on beside it, on the lanes of the device pool.
-#ifndef SVDSERVE_SERVER_DEVICE_LARGE_FACTOR_RUNNER_H_
-#define SVDSERVE_SERVER_DEVICE_LARGE_FACTOR_RUNNER_H_
+#ifndef SVDSERVE_SERVER_DEVICE_LARGE_LARGE_RUNNER_H_
+#define SVDSERVE_SERVER_DEVICE_LARGE_LARGE_RUNNER_H_
 
 #include <cstdint>
 #include <deque>
@@ -25,8 +25,8 @@ struct LargeDevice {
   std::unique_ptr<LargeEngine> engine;
 };
 
-// For each device of a runner, by its index: the bytes of the host's memory that a matrix has to reserve when this
-// device takes it. No value: the device must not take it.
+// For each device of a runner, by its index, the bytes of the host's memory that a matrix reserves when this device
+// takes it. No value: the device must not take it.
 using LargeDemand = std::vector<std::optional<int64_t>>;
 
 // A matrix in the queue.
@@ -128,4 +128,4 @@ class LargeRunner {
 };
 
 }  // namespace svdserve::server
-#endif  // SVDSERVE_SERVER_DEVICE_LARGE_FACTOR_RUNNER_H_
+#endif  // SVDSERVE_SERVER_DEVICE_LARGE_LARGE_RUNNER_H_

@@ -20,7 +20,7 @@ MadeLargeDevices make_large_devices(absl::Span<const DeviceInfo> batch_devices, 
     CudaStatus status;
     std::unique_ptr<LargeEngine> engine = cuda(info.ordinal, &status);
     if (engine == nullptr) {
-      made.refusals.push_back(absl::StrCat(info.name, " takes no factors: ", status.text));
+      made.refusals.push_back(absl::StrCat(info.name, " computes no large matrices: ", status.text));
       continue;
     }
     const auto bytes = static_cast<int64_t>(kShareForLarge * static_cast<double>(info.memory_bytes));

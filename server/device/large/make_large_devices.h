@@ -1,6 +1,6 @@
 // The devices that compute factors, as the server's configuration chooses them.
-#ifndef SVDSERVE_SERVER_DEVICE_LARGE_MAKE_FACTOR_DEVICES_H_
-#define SVDSERVE_SERVER_DEVICE_LARGE_MAKE_FACTOR_DEVICES_H_
+#ifndef SVDSERVE_SERVER_DEVICE_LARGE_MAKE_LARGE_DEVICES_H_
+#define SVDSERVE_SERVER_DEVICE_LARGE_MAKE_LARGE_DEVICES_H_
 
 #include <functional>
 #include <string>
@@ -28,4 +28,4 @@ MadeLargeDevices make_large_devices(absl::Span<const DeviceInfo> batch_devices, 
                                     const CudaLargeFactory& cuda = open_cuda_large_engine);
 
 }  // namespace svdserve::server
-#endif  // SVDSERVE_SERVER_DEVICE_LARGE_MAKE_FACTOR_DEVICES_H_
+#endif  // SVDSERVE_SERVER_DEVICE_LARGE_MAKE_LARGE_DEVICES_H_

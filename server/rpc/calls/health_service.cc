@@ -15,7 +15,7 @@ using grpc::health::v1::HealthCheckRequest;
 using grpc::health::v1::HealthCheckResponse;
 
 const grpc::Status kBadRequest(grpc::StatusCode::INVALID_ARGUMENT,
-                               "the bytes are no HealthCheckRequest of at most 64 KiB");
+                               "the message is not a HealthCheckRequest of at most 64 KiB");
 
 // The name that is asked for; none where the bytes are too many, or no request.
 std::optional<std::string> service_of(const grpc::ByteBuffer& bytes) {
@@ -129,7 +129,7 @@ grpc::ServerUnaryReactor* HealthService::Check(grpc::CallbackServerContext* call
     return reactor;
   }
   if (!knows(*service)) {
-    reactor->Finish({grpc::StatusCode::NOT_FOUND, "service name unknown"});
+    reactor->Finish({grpc::StatusCode::NOT_FOUND, "unknown service name"});
     return reactor;
   }
   {

@@ -13,7 +13,7 @@ constexpr absl::Duration kRetryAfter = absl::Milliseconds(500);
 
 Error too_many(const char* what, int64_t limit) {
   return {absl::StatusCode::kResourceExhausted, Reason::kOverloadedRequests,
-          absl::StrCat(what, " are open, and ", limit, " is the limit"), "", kRetryAfter};
+          absl::StrCat("too many open ", what, ": the limit is ", limit), "", kRetryAfter};
 }
 
 Error draining() {
@@ -36,12 +36,12 @@ Error OpenCalls::add(CallKind kind, const Peer& peer, OpenCall* call) {
   const auto k = static_cast<size_t>(kind);
   MutexLock lock(&mu_);
   if (closed_ && kind != CallKind::kWatch) return draining();
-  if (sum(counts_) >= limits_.calls) return too_many("too many calls", limits_.calls);
-  if (k == kStreams && counts_[k] >= limits_.streams) return too_many("too many streams", limits_.streams);
+  if (sum(counts_) >= limits_.calls) return too_many("calls", limits_.calls);
+  if (k == kStreams && counts_[k] >= limits_.streams) return too_many("streams", limits_.streams);
   Counts& mine = peers_[peer];
-  if (sum(mine) >= share(limits_.calls)) return too_many("too many calls of this client", share(limits_.calls));
+  if (sum(mine) >= share(limits_.calls)) return too_many("calls of this client", share(limits_.calls));
   if (k == kStreams && mine[k] >= share(limits_.streams)) {
-    return too_many("too many streams of this client", share(limits_.streams));
+    return too_many("streams of this client", share(limits_.streams));
   }
   ++counts_[k];
   ++mine[k];

@@ -1,5 +1,5 @@
-// All calls that are open: how many there may be, for the server and for one peer, and which of them wait for a client
-// that does nothing.
+// All open calls. The registry bounds their number, for the server and for one peer, and knows which of them wait for a
+// client that does nothing.
 #ifndef SVDSERVE_SERVER_RPC_CALLS_OPEN_CALLS_H_
 #define SVDSERVE_SERVER_RPC_CALLS_OPEN_CALLS_H_
 

@@ -1,5 +1,5 @@
-// Whether the gRPC server answers. It asks itself for its own health, over a connection that never leaves the process:
-// where every thread that serves calls is held up, the answer stays away, while the HTTP port goes on answering.
+// Whether the gRPC server answers. It asks itself for its own health, over a connection that never leaves the process.
+// Where every thread that serves calls is held up, no reply comes, while the HTTP port still works.
 #ifndef SVDSERVE_SERVER_RPC_CALLS_SELF_PROBE_H_
 #define SVDSERVE_SERVER_RPC_CALLS_SELF_PROBE_H_
 
@@ -24,8 +24,8 @@ class SelfProbe {
 
   // Asks, where it is time to, and logs when alive() has changed. `now` is of a clock that never goes back.
   //
-  // The time without an answer is the sum of the steps between ticks, each of which counts a second at most: while the
-  // whole process stands still, nobody could have answered.
+  // The time without a reply is the sum of the steps between ticks, each of which counts a second at most. While the
+  // whole process stands still, no reply can come.
   void tick(absl::Time now);
 
   // False: the last question has been without an answer for kPatience.

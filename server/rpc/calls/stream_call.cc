@@ -99,7 +99,7 @@ void StreamCall::submit_request(DecodedRequest decoded, absl::Time arrival) {
     Answer refusal;
     refusal.error = {absl::StatusCode::kInvalidArgument,
                      Reason::kInvalidField,
-                     absl::StrCat(request.id, " is still in flight on this stream"),
+                     absl::StrCat(request.id, " is still in flight on this stream; use another id"),
                      "request_id",
                      {}};
     act(stream_.on_refused(encode(request, refusal)));

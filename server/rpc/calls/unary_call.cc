@@ -39,12 +39,16 @@ int64_t announced(const grpc::CallbackServerContext& call, const char* key) {
 }
 
 Error cancelled_error() {
-  return {absl::StatusCode::kCancelled, Reason::kCancelled, "the call was cancelled before its message came", "", {}};
+  return {
+      absl::StatusCode::kCancelled, Reason::kCancelled, "the call was cancelled before its message arrived", "", {}};
 }
 
 Error no_message_error(const char* request) {
-  return {
-      absl::StatusCode::kInvalidArgument, Reason::kInvalidField, absl::StrCat("the call carries no ", request), "", {}};
+  return {absl::StatusCode::kInvalidArgument,
+          Reason::kInvalidField,
+          absl::StrCat("the call ended without a ", request),
+          "",
+          {}};
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// One call of a unary RPC. On the wire it is unary; it is served as a stream of one message, because a handler of a unary
+// One call of a unary RPC. On the wire it is unary. The server treats it as a stream of one message: a handler of a unary
 // call sees the message only after all of it was received. So the call claims memory first, and the transport's window
 // holds the client back until the ledger has room (server/decisions/0102-memory-before-admission.md).
 #ifndef SVDSERVE_SERVER_RPC_CALLS_UNARY_CALL_H_

@@ -1,8 +1,8 @@
 // The only place where messages of the wire meet the values of the engine. Handlers see bytes and values, never
 // messages.
 //
-// Payloads are copied once on their way in, from the transport's slices into one contiguous block a batch, and not at
-// all on their way out: the engine writes the results into the memory that the transport sends.
+// Payloads are copied once on their way in, from the transport's slices into one contiguous block a batch. They are not
+// copied on their way out: the engine writes the results into the memory that the transport sends.
 #ifndef SVDSERVE_SERVER_RPC_CODEC_CODEC_H_
 #define SVDSERVE_SERVER_RPC_CODEC_CODEC_H_
 
@@ -57,8 +57,8 @@ struct DecodedRequest {
 };
 
 // Both free the bytes of *message as soon as they are read. The operands are copied once, from the transport's slices
-// into blocks of `memory`. The validate stage checks values; decoding checks the limits of its own memory alone: the
-// number of groups, of SNRs, and the length of messages without operands. Neither throws where memory is short: that is
+// into blocks of `memory`. The validate stage checks values. Decoding checks the limits of its own memory alone:
+// the number of groups, of SNRs, and the length of messages without operands. Neither throws where memory is short: that is
 // the error out_of_memory().
 DecodedRequest decode_request(grpc::ByteBuffer* message, HostMemory* memory);
 DecodedRequest decode_stream_request(grpc::ByteBuffer* message, HostMemory* memory);

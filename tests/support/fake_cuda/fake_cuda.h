@@ -1,5 +1,5 @@
 // A CUDA back end without CUDA: a plugin whose device memory is the host's, with two devices, a choice of schedules and
-// faults on order, so that everything on this side of the plugin's table is tested where there is no GPU.
+// faults on order. So everything on this side of the plugin's table is tested without a GPU.
 //
 // A process uses it by SVDSERVE_CUDA_PLUGIN, with the folder of fake_cuda_driver, an empty libcuda.so.1, in
 // LD_LIBRARY_PATH. Environment variables set its behaviour, too:

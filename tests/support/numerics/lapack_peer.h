@@ -16,8 +16,8 @@ std::vector<double> gesvd(const Matrix& a);
 // The same by ?gesdd.
 std::vector<double> gesdd(const Matrix& a);
 
-// The same of a real matrix in double by LAPACK's one-sided Jacobi methods: dgejsv, preceded by pivoted QR and with
-// full accuracy for graded columns; dgesvj, by itself. m >= n.
+// The same of a real matrix in double by LAPACK's one-sided Jacobi methods. dgejsv is preceded by pivoted QR and has
+// full accuracy for graded columns; dgesvj stands by itself. m >= n.
 std::vector<double> gejsv(const Matrix& a);
 std::vector<double> gesvj(const Matrix& a);
 

@@ -1,7 +1,7 @@
 // One decomposition of a large factor over a test matrix: outputs poisoned before, stray writes found after, and what
 // came out judged in long double.
-#ifndef SVDSERVE_TESTS_SUPPORT_NUMERICS_FACTOR_RUN_H_
-#define SVDSERVE_TESTS_SUPPORT_NUMERICS_FACTOR_RUN_H_
+#ifndef SVDSERVE_TESTS_SUPPORT_NUMERICS_LARGE_RUN_H_
+#define SVDSERVE_TESTS_SUPPORT_NUMERICS_LARGE_RUN_H_
 
 #include <complex>
 #include <cstddef>
@@ -39,4 +39,4 @@ double residual_of(const Matrix& a, const LargeResult& result);
 double signature_error(const Matrix& vh, const std::vector<int8_t>& signature);
 
 }  // namespace svdserve::numerics
-#endif  // SVDSERVE_TESTS_SUPPORT_NUMERICS_FACTOR_RUN_H_
+#endif  // SVDSERVE_TESTS_SUPPORT_NUMERICS_LARGE_RUN_H_

@@ -6,8 +6,8 @@
 // the values are the norms of the columns.
 // Source: J. Demmel and K. Veselic, "Jacobi's method is more accurate than QR", SIAM J. Matrix Anal. Appl. 13 (1992).
 // Accuracy: a small multiple of n u(Real) kappa relative to EACH value, kappa = condition number of A with unit
-// columns; Householder QR keeps that, being backward stable column by column. Range: the caller picks a Real whose
-// exponents hold the squares of the input (long double for double, double for float), so neither scaling nor care is
+// columns. Householder QR keeps that, being backward stable column by column. Range: the caller picks a Real whose
+// exponents hold the squares of the input (long double for double, double for float). So neither scaling nor care is
 // needed.
 #ifndef SVDSERVE_TESTS_SUPPORT_NUMERICS_REFERENCE_JACOBI_H_
 #define SVDSERVE_TESTS_SUPPORT_NUMERICS_REFERENCE_JACOBI_H_
@@ -143,7 +143,7 @@ class ReferenceJacobi {
 
   static void orthogonalize(Columns& a, Real tolerance) {
     // A column that depends on the others exactly shrinks with every rotation and never ends as anything but rounding
-    // errors: below `vanishing` of what it was it is zero. Accurate small values are within kappa of their column.
+    // errors. Below `vanishing` of its first size it is zero. Accurate small values are within kappa of their column.
     const Real vanishing = tolerance * tolerance * tolerance;
     std::vector<Real> floors;
     for (const auto& column : a) floors.push_back(vanishing * norm(column, 0));

@@ -1,5 +1,5 @@
-// MIMO answers from singular values by the textbook's formulas, in long double, whose exponents hold the squares of all
-// doubles: independent of the engine's way to them.
+// MIMO numbers from singular values by the textbook's formulas, in long double, whose exponents hold the squares of all
+// doubles. They are independent of the engine's way to them.
 #ifndef SVDSERVE_TESTS_SUPPORT_NUMERICS_REFERENCE_MIMO_H_
 #define SVDSERVE_TESTS_SUPPORT_NUMERICS_REFERENCE_MIMO_H_
 

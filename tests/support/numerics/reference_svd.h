@@ -9,7 +9,7 @@
 namespace svdserve::numerics {
 
 // The k = min(m, n) singular values of a finite matrix, descending. One-sided Jacobi in long double for f64 and c128,
-// in double for f32 and c64: at least 11 bits more than the dtype has, and exponents that hold every square.
+// in double for f32 and c64. It has at least 11 bits more than the dtype, and exponents that hold every square.
 std::vector<long double> reference_singular_values(const Matrix& a);
 
 // kappa: the condition number of A (wide: of A^H) with its columns scaled to unit length. Infinite for a zero column.

@@ -1,4 +1,4 @@
-// A race detector without a GPU: the calls of a phase (engine/core/team.h) may run in any order, so in a shuffled one
+// A race detector without a GPU. The calls of a phase (engine/core/team.h) may run in any order. So in a shuffled one
 // they must give the same bits as in ascending order. Data that the calls must not share shows here, long before
 // threads meet it.
 #ifndef SVDSERVE_TESTS_SUPPORT_NUMERICS_SHUFFLED_TEAM_H_

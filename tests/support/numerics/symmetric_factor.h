@@ -1,5 +1,5 @@
-// Symmetric matrices with prescribed eigenvalues, and their factors G, J, as the papers behind large factors generate
-// their test data: everything in arithmetic of type Real, well above double, and G rounded at the end.
+// Symmetric matrices with prescribed eigenvalues, and their factors G, J, as the papers behind large matrices generate
+// their test data. Everything is in arithmetic of type Real, well above double, and G is rounded at the end.
 //
 //   A = Q diag(lambda) Q^T, Q a product of n - 1 random reflectors               (LAPACK's dlagsy)
 //   P A P^T = G J G^T, J = diag(I, -I): symmetric indefinite factorization with complete pivoting

@@ -1,4 +1,4 @@
-"""The calls of the clients, blocking or not: what each asks and what it makes of the answer. No gRPC here."""
+"""The calls of the clients, blocking or not: the query and the return value of each. No gRPC here."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ class Call:
 
     def plan(self, limits: Limits, piece_bytes: int,
              on_progress: _large.OnProgress | None) -> tuple[list[Message], list[_large.Factor]]:
-        """How the server is asked: small matrices in messages, large ones in a call each.
+        """The messages of small matrices, and the large ones, which have a call each.
 
-        Raises InvalidArgument for what neither way can ask.
+        Raises InvalidArgument for an option that the matrices do not have.
         """
         small, factors = [], []
         for place, (operand, result) in enumerate(self.results):
@@ -71,8 +71,8 @@ def _call(a: Any, query: Query, finish: Callable[[Result], Any], *, many: bool, 
 def _check_groups(operand: Operand, query: Query) -> None:
     size = query.group_size
     if size > 1 and (not operand.batch_shape or operand.batch_shape[-1] % size):
-        raise invalid_argument("options.mimo.group_size", f"{size} does not divide the last of the leading dimensions, "
-                               f"{operand.batch_shape}")
+        raise invalid_argument("options.mimo.group_size", "must divide the last of the leading dimensions "
+                               f"{operand.batch_shape}, but is {size}")
 
 
 def svdvals(a: Any, *, return_status: bool, **options: Any) -> Call:
@@ -105,7 +105,8 @@ def hsvd(g: Any, j: Any, compute_uv: bool, *, certificate: bool, out: Any, **opt
     if array.ndim != 2:
         raise np.linalg.LinAlgError(f"{array.ndim}-dimensional array given. Array must be two-dimensional")
     if array.size == 0:
-        raise invalid_argument("open.rows" if array.shape[0] == 0 else "open.cols", "must be at least 1, is 0")
+        raise invalid_argument("open.rows" if array.shape[0] == 0 else "open.cols",
+                               f"must have elements, but has the shape {array.shape}", "g")
     if not compute_uv:
         _refuse_without_vectors(certificate=certificate)
     query = Query(vectors="thin" if compute_uv else "none", certificate="batch" if certificate else "none",
@@ -117,19 +118,20 @@ def hsvd(g: Any, j: Any, compute_uv: bool, *, certificate: bool, out: Any, **opt
 def _refuse_without_vectors(**options: Any) -> None:
     for name in ("fix_phases", "certificate"):
         if options.get(name):
-            raise invalid_argument(f"options.{name}", "is one of vectors, and compute_uv is False")
+            raise invalid_argument(f"options.{name}", "needs compute_uv=True, since it is for vectors alone")
 
 
 def _signature(j: Any, columns: int) -> bytes:
-    """The diagonal of J as it is sent. Raises InvalidArgument for what is none."""
+    """The diagonal of J as it is sent. Raises InvalidArgument for other entries than 1 and -1."""
     array = np.asarray(j)
     if array.ndim != 1 or array.size == 0:
-        raise invalid_argument("open.signature", f"has the shape {array.shape}; the diagonal of J alone is wanted")
+        raise invalid_argument("open.signature", "must be the diagonal of J, an array of one dimension, but has the shape "
+                               f"{array.shape}")
     wrong = np.flatnonzero((array != 1) & (array != -1))
     if wrong.size:
-        raise invalid_argument("open.signature", f"entry {wrong[0]} is {array[wrong[0]]}, neither 1 nor -1")
+        raise invalid_argument("open.signature", f"entry {wrong[0]} is {array[wrong[0]]}, but must be 1 or -1")
     if array.size != columns:
-        raise invalid_argument("open.signature", f"j must have {columns} entries, one for each column of g; it has "
+        raise invalid_argument("open.signature", f"must have {columns} entries, one for each column of g, but has "
                                f"{array.size}")
     return array.astype(np.int8).tobytes()
 
@@ -145,18 +147,18 @@ def _out(out: Any, compute_uv: bool, many: bool) -> dict[str, Any] | None:
     if out is None:
         return None
     if many:
-        raise ValueError("out is for the results of one array, not of a list")
+        raise ValueError("out: is for the results of one array, not of a list")
     if not compute_uv:
         return {"singular_values": out}
     if not isinstance(out, tuple) or len(out) != 3:
-        raise ValueError("out must be a tuple of arrays for U, S and Vh, or None in place of any")
+        raise ValueError("out: must be a tuple of arrays for U, S and Vh, with None in place of any")
     names = ("left_vectors", "singular_values", "right_vectors_adjoint")
     return {name: array for name, array in zip(names, out) if array is not None}
 
 
 def _scope(certificate: bool | str) -> str:
     if isinstance(certificate, str) and certificate != "matrix":
-        raise invalid_argument("options.certificate", f"{certificate!r} is neither a bool nor 'matrix'")
+        raise invalid_argument("options.certificate", f"must be a bool or 'matrix', but is {certificate!r}")
     return "matrix" if certificate == "matrix" else "batch" if certificate else "none"
 
 
@@ -175,9 +177,15 @@ def capacity(h: Any, snr_db: float | Iterable[float], water_filling: bool, group
 
 
 def precoders(h: Any, rank: int, fix_phases: bool) -> Call:
-    columns = positive("options.mimo.precoder_columns", rank)
+    field = "options.mimo.precoder_columns"
+    columns = positive(field, rank, "rank")
     query = Query(mimo=Mimo(precoder_columns=columns), fix_phases=bool(fix_phases))
-    return _call(h, query, lambda result: result.array("precoders"), many=_is_list(h))
+    call = _call(h, query, lambda result: result.array("precoders"), many=_is_list(h))
+    for operand, _ in call.results:
+        if columns > operand.values_per_matrix and not operand.empty:
+            raise invalid_argument(field, f"must be at most min(m, n) = {operand.values_per_matrix}, but is {rank}",
+                                   "rank")
+    return call
 
 
 def mimo(h: Any, *, snr_db: float | Iterable[float] | None, rank_threshold: float | None, precoders: int, combiners: int,

@@ -15,7 +15,7 @@ from ._codec import Request, Response
 from .errors import DeadlineExceeded
 from .values import Limits, RetryPolicy, Tls
 
-# Pieces of this size, this many in flight at once: while the server computes one, the next is on the wire and the one
+# Pieces of this size, this many in flight at once. While the server computes one, the next is on the wire and the one
 # after it is being packed. Larger pieces spend their time in page faults, smaller ones in the fixed cost of a call.
 DEFAULT_PIECE_BYTES = 2 << 20
 DEFAULT_IN_FLIGHT = 4
@@ -45,17 +45,17 @@ class ChannelSettings:
     def __init__(self, address: str, tls: Tls | bool, retry: RetryPolicy | None, piece_bytes: int,
                  max_in_flight: int, max_message_bytes: int) -> None:
         if not isinstance(address, str):
-            raise TypeError(f"address is {address!r}, it must be a str such as '127.0.0.1:50051'")
+            raise TypeError(f"address is {address!r}, but must be a str such as '127.0.0.1:50051'")
         if not address:
-            raise ValueError("address is empty, it must be such as '127.0.0.1:50051'")
+            raise ValueError("address is empty, but must be host:port, such as '127.0.0.1:50051', or unix:/path")
         if not _ADDRESS.fullmatch(address):
-            raise ValueError(f"address is {address!r}, it must be host:port, such as '127.0.0.1:50051', or unix:/path")
+            raise ValueError(f"address is {address!r}, but must be host:port, such as '127.0.0.1:50051', or unix:/path")
         if piece_bytes < 1:
-            raise ValueError(f"piece_bytes is {piece_bytes}, it must be at least 1")
+            raise ValueError(f"piece_bytes is {piece_bytes}, but must be at least 1")
         if max_in_flight < 1:
-            raise ValueError(f"max_in_flight is {max_in_flight}, it must be at least 1")
+            raise ValueError(f"max_in_flight is {max_in_flight}, but must be at least 1")
         if not 1 <= max_message_bytes <= _LARGEST_MESSAGE_BYTES:
-            raise ValueError(f"max_message_bytes is {max_message_bytes}, it must be 1 .. {_LARGEST_MESSAGE_BYTES}")
+            raise ValueError(f"max_message_bytes is {max_message_bytes}, but must be 1 .. {_LARGEST_MESSAGE_BYTES}")
         tls = Tls() if tls is True else tls
         self.address = address
         self.retry = retry or RetryPolicy()
@@ -68,7 +68,7 @@ class ChannelSettings:
                          *((("grpc.ssl_target_name_override", name),) if name else ()))
 
     def bound(self, limits: Limits) -> Limits:
-        """A server's limits as this client cuts its requests: no answer is longer than it accepts."""
+        """A server's limits as this client cuts its requests: no reply is longer than it accepts."""
         return dataclasses.replace(limits, max_message_bytes=min(limits.max_message_bytes, self._max_message_bytes))
 
     def open(self, module: Any) -> Any:
@@ -95,7 +95,7 @@ class Stub:
 
 
 def announcement(request: Request) -> tuple[tuple[str, str], ...]:
-    """Metadata of a Decompose call: the request's length, so that a server can make room before it reads it."""
+    """Metadata of a Decompose call: the request's length, so that a server can reserve memory before it reads it."""
     return ((_proto.REQUEST_BYTES_KEY, str(request.size)),)
 
 
@@ -104,7 +104,7 @@ class Deadline:
 
     def __init__(self, timeout: float | None) -> None:
         if timeout is not None and math.isnan(timeout):
-            raise ValueError("timeout is NaN, it must be seconds or None")
+            raise ValueError("timeout is NaN, but must be seconds or None")
         self._end = None if timeout is None or timeout > _LONGEST_TIMEOUT else time.monotonic() + timeout
 
     def left(self) -> float | None:
@@ -115,7 +115,7 @@ class Deadline:
         """Seconds left for another call; None without a timeout. Raises DeadlineExceeded when there are none."""
         left = self.left()
         if left is not None and left <= 0:
-            raise DeadlineExceeded("the timeout passed before the answer was there",
+            raise DeadlineExceeded("the timeout passed before the reply arrived",
                                    code=grpc.StatusCode.DEADLINE_EXCEEDED, reason="DEADLINE_EXCEEDED")
         return left
 

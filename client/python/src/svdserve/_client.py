@@ -87,11 +87,11 @@ class Client:
     Args:
         address: "host:port" or "unix:/path", as gRPC takes it.
         tls: False for plain text, True for TLS with gRPC's default trust, or a Tls with the files to use.
-        retry: when to send again what the server refused; RetryPolicy() if None.
-        piece_bytes: a batch longer than this is sent in pieces of about this many bytes.
-        max_in_flight: how many pieces of one call may be under way at once.
-        max_message_bytes: the longest answer that is accepted; batches are cut by this or by the server's own limit,
-            whichever is smaller. A longer answer raises Overloaded.
+        retry: when to send a rejected request again; RetryPolicy() if None.
+        piece_bytes: the client sends a longer batch in pieces of about this many bytes.
+        max_in_flight: the number of pieces of one call that may be under way at once.
+        max_message_bytes: the longest reply that the client accepts; it cuts batches by this or by the server's own
+            limit, whichever is smaller. A longer reply raises Overloaded.
 
     Raises:
         OSError: a file of `tls` cannot be read.
@@ -99,8 +99,8 @@ class Client:
         ValueError: `address` has no port, a number is below 1, max_message_bytes is above 2**31 - 1, or `tls` holds half
             of a certificate and its key.
 
-    Nothing is sent before the first call: a server that is not there shows itself then, as Unavailable. Close the client
-    when it is no longer needed, or use it in a `with` statement.
+    The first call makes the connection, and raises Unavailable if the server cannot be reached. Close the client when it
+    is no longer needed, or use it in a `with` statement.
     """
 
     def __init__(self, address: str, *, tls: Tls | bool = False, retry: RetryPolicy | None = None,
@@ -139,39 +139,40 @@ class Client:
             a: array_like of shape (..., m, n). float32, float64, complex64 and complex128 are computed in their own
                 precision, integers and bool in float64, float16 in float32. C- and Fortran-ordered matrices are sent
                 from where they are, numpy.memmap too; other strides, types and byte orders are converted piece by
-                piece. A list of arrays that differ in shape gives a list of results. A matrix beyond
-                info().limits.max_values or max_dimension, or too much for a message with its answer, is large: it is
-                uploaded in chunks, in a call of its own. So is a single matrix, shape (m, n), of any size with a
-                pivot_strategy or block_variant.
-            method: "auto", "bidiagonal", "bisection" or "jacobi"; of large matrices "auto" or "jacobi".
-            tolerance: for "bisection" the relative width of an interval, in (0, 1/2], for "jacobi" the cosine of two
-                columns, in (0, 1], at which it is done; None for the method's default. Other methods take none; of
-                large matrices it is the cosine with every method.
-            max_sweeps: for "jacobi" and large matrices, sweeps before a matrix is given up; None for the default.
-            pivot_strategy: of large matrices, the order in which pairs of blocks are rotated: "recursive",
-                "modified_modulus", "round_robin", "row_cyclic", "column_cyclic", "reverse_row_cyclic" or
+                piece. A list of arrays that differ in shape gives a list of results. A matrix is large if it exceeds
+                info().limits.max_values or max_dimension, or if it or its results do not fit a message. Each large
+                matrix is uploaded in chunks, in a call of its own. A single matrix, shape (m, n), of any size counts
+                as large with a pivot_strategy or block_variant.
+            method: "auto", "bidiagonal", "bisection" or "jacobi"; for large matrices "auto" or "jacobi".
+            tolerance: for "bisection" the relative width of an interval, in (0, 1/2]. For "jacobi" the cosine of two
+                columns, in (0, 1], below which they count as orthogonal. None for the method's default. Other methods
+                take none; for large matrices it is the cosine with every method.
+            max_sweeps: for "jacobi" and large matrices, sweeps after which a matrix has not converged; None for the
+                default.
+            pivot_strategy: for large matrices, the order in which pairs of blocks are rotated. One of "recursive",
+                "modified_modulus", "round_robin", "row_cyclic", "column_cyclic", "reverse_row_cyclic" and
                 "reverse_column_cyclic"; None for the server's choice.
-            block_variant: of large matrices, what is done with a pair: "block_oriented" or "full_block"; None for the
+            block_variant: for large matrices, the work on a pair: "block_oriented" or "full_block"; None for the
                 server's choice.
-            progress: of large matrices, a callable that is told a Progress now and then, by any thread but by one at a
-                time. An exception that it raises ends the call.
-            timeout: seconds that the call may take, retries included; None or inf for no end.
-            return_status: also return what became of each matrix.
+            progress: for large matrices, a callable that receives Progress updates, possibly from different threads but
+                never concurrently. An exception raised in it ends the call.
+            timeout: seconds that the call may take, retries included; None or inf for no limit.
+            return_status: also return the status of each matrix.
 
         Returns:
             Array of shape (..., k), k = min(m, n), values descending, float32 for float32 and complex64, else float64.
             With return_status a pair: this array, and a uint8 array of shape (...) holding MatrixStatus numbers.
-            A matrix with an infinity or a NaN has NaN for values and does not disturb its neighbours; an empty batch
-            and matrices without rows or columns are answered without the server, empty, as by NumPy. A large matrix
-            with an infinity or a NaN is refused.
+            A matrix with an infinity or a NaN has NaN for values and does not affect its neighbours. A large matrix
+            with an infinity or a NaN is rejected. An empty batch, and matrices without rows or columns, give empty
+            results as in NumPy, without the server.
 
         Raises:
-            InvalidArgument: the server refuses the request; `field` names what is wrong with it.
-            Overloaded, Unavailable: refused, and retries did not help or do not fit into the timeout.
+            InvalidArgument: an argument is wrong; the message names it, and `field` the field of the request.
+            Overloaded, Unavailable: the server rejected the call, and retries failed or do not fit into the timeout.
             DeadlineExceeded: the timeout passed.
             Error: any other failure of the call.
-            numpy.linalg.LinAlgError: `a` has less than two dimensions.
-            TypeError: elements of a type that has no place on the wire, such as longdouble or object.
+            numpy.linalg.LinAlgError: `a` has fewer than two dimensions.
+            TypeError: elements of an unsupported type, such as longdouble or object.
             ValueError: `timeout` is NaN.
 
         Example:
@@ -221,35 +222,37 @@ class Client:
 
         Args:
             a: as for svdvals. A list of arrays of two or more dimensions is a list of stacks, each of its own shape and
-                type: they travel together, and a list of their results is returned.
+                type. The client sends them together and returns a list of their results.
             full_matrices: U is (..., m, m) and Vh (..., n, n); otherwise (..., m, k) and (..., k, n), k = min(m, n).
             compute_uv: False: the values alone, as an array.
-            top_k: of small matrices, only the leading top_k singular values and vectors, whatever full_matrices says.
-            fix_phases: of small matrices, make the largest component of every column of U real and positive, Vh
-                follows: so that results of different programs can be compared.
-            certificate: True: also tell how good the results are, the worst of all; "matrix": of each matrix, too.
+            top_k: for small matrices, only the leading top_k singular values and vectors, whatever full_matrices says.
+            fix_phases: for small matrices, make the largest component of every column of U real and positive; Vh
+                follows. Then results of different programs can be compared.
+            certificate: True: also return residual and orthogonality, the largest of all matrices; "matrix": also those
+                of each matrix.
             method: "auto" or "jacobi".
-            tolerance, max_sweeps: of the Jacobi method; see svdvals.
-            pivot_strategy, block_variant, progress: of large matrices; see svdvals.
-            out: arrays for U, S and Vh, of the shapes and types of the results, in a tuple; None in place of one that is
-                to be made. Without compute_uv an array for S. Large results are written to them as they arrive, where
-                their elements lie in the order of those of `a`: with numpy.memmap they need not fit memory.
-            timeout: seconds that the call may take, retries included; None or inf for no end. A large matrix whose
+            tolerance, max_sweeps: for the Jacobi method; see svdvals.
+            pivot_strategy, block_variant, progress: for large matrices; see svdvals.
+            out: a tuple of arrays for U, S and Vh, of the shapes and types of the results. None in place of an array
+                allocates it. Without compute_uv, an array for S. Large results are written to `out` as they arrive if
+                its elements lie in the order of those of `a`: with numpy.memmap they need not fit memory.
+            timeout: seconds that the call may take, retries included; None or inf for no limit. A large matrix whose
                 upload has begun is not sent again.
 
         Returns:
             SVDResult, which unpacks to U, S, Vh and has the attributes `status`, `certificate` and `summaries`; without
             compute_uv the array S. U and Vh have the type in which `a` is computed, S its real type. U and Vh are
-            orthonormal also for matrices without full rank; a small matrix with an infinity or a NaN has NaN
-            everywhere, a large one is refused. A matrix that did not converge has the best results so far, and
-            NOT_CONVERGED for status. The arrays of small matrices are read-only, and views of
-            the message if there was one message: copy() an array to change it.
+            orthonormal also for matrices without full rank. A small matrix with an infinity or a NaN has NaN
+            everywhere; a large one is rejected. A matrix that did not converge has the best results so far, and
+            NOT_CONVERGED for status. The arrays of small matrices are read-only, and views of the message if there was
+            one message: copy() an array to change it.
 
         Raises:
-            As svdvals does. InvalidArgument for a large matrix has the reason NON_FINITE where it holds an infinity or a
-            NaN, and says where, and FACTOR_TOO_LARGE where it is beyond the server's memory. The message of a stack or
-            a list begins with the matrix: "matrix [1, 2]: ". ValueError: `out` does not fit the results, or its arrays
-            overlap each other or `a`. Error with the code DATA_LOSS: a result, or a part of `a`, was damaged on its way.
+            As svdvals does. InvalidArgument for a large matrix has the reason NON_FINITE if it holds an infinity or a NaN;
+            the message says where. The reason is FACTOR_TOO_LARGE if the matrix exceeds the server's memory. The message
+            of a stack or a list begins with the matrix: "matrix [1, 2]: ". ValueError: `out` does not fit the results,
+            or its arrays overlap each other or `a`. Error with the code DATA_LOSS: the network damaged a result or a
+            part of `a`.
 
         Example:
             >>> import numpy as np, svdserve
@@ -259,7 +262,7 @@ class Client:
             >>> u.shape, s.shape, vh.shape, np.allclose((u * s[:, None, :]) @ vh, a)
             ((2, 3, 3), (2, 3), (2, 3, 4), True)
 
-            A large one, and how far it is:
+            A large matrix, with progress:
 
             >>> a = np.random.default_rng(1).standard_normal((200, 150))
             >>> stages = []
@@ -294,7 +297,7 @@ class Client:
                 uploaded in chunks.
             j: the diagonal of J: n numbers, each 1 or -1, in any order.
             compute_uv: False: the values alone, as an array.
-            certificate: True: also tell how good the results are; its right_orthogonality is norm(J - V^H J V).
+            certificate: True: also return residual and orthogonality; right_orthogonality is norm(J - V^H J V).
             method, tolerance, max_sweeps, pivot_strategy, block_variant, progress, out, timeout: as for svd.
 
         Returns:
@@ -302,8 +305,8 @@ class Client:
             j[i]; S is positive, and descending among columns of equal sign.
 
         Raises:
-            As svd does; InvalidArgument also for a `j` that is no such diagonal, and for a `g` that does not have full
-            column rank, with the reason RANK_DEFICIENT. numpy.linalg.LinAlgError: `g` does not have two dimensions.
+            As svd does. InvalidArgument also for a wrong `j`, and with the reason RANK_DEFICIENT for a `g` without full
+            column rank. numpy.linalg.LinAlgError: `g` does not have two dimensions.
 
         Example:
             >>> import numpy as np, svdserve
@@ -325,26 +328,26 @@ class Client:
 
     def capacity(self, h: npt.ArrayLike | Stacks, snr_db: float | Iterable[float], *, water_filling: bool = False,
                  group_size: int | None = None, timeout: float | None = None) -> object:
-        """Capacity of MIMO channels y = h @ x + noise in bit/s/Hz, made where the singular values s_i are.
+        """Capacity of MIMO channels y = h @ x + noise in bit/s/Hz. The server computes it from the singular values s_i.
 
         Args:
             h: channels of shape (..., m, n), m receive and n transmit antennas, complex or real; or a list of such
                 arrays, as for svd.
-            snr_db: one or several SNRs in dB: the transmitted power, of all antennas together, over the power of the
-                white Gaussian noise of one receive antenna. `h` is taken as it is: with a mean |h|^2 of 1 it is the mean
-                SNR of a receive antenna.
+            snr_db: one or several SNRs in dB. SNR is the transmitted power, of all antennas together, over the power of
+                the white Gaussian noise of one receive antenna. `h` is not normalized: with a mean |h|^2 of 1, SNR is
+                the mean SNR of a receive antenna.
             water_filling: False: equal power on every transmit antenna, sum_i log2(1 + snr s_i^2 / n). True: the
-                transmitter knows h and divides its power best: sum_i log2(max(1, mu g_i)) with g_i = snr s_i^2 and mu such
-                that sum_i max(0, mu - 1 / g_i) = 1. Telatar (1999), sections 3 and 3.1.
+                transmitter knows h and divides its power optimally, sum_i log2(max(1, mu g_i)) with g_i = snr s_i^2. Here
+                mu is such that sum_i max(0, mu - 1 / g_i) = 1. Telatar (1999), sections 3 and 3.1.
             group_size: neighbours along the last of the leading dimensions (subcarriers) whose capacities are summed; it
                 divides that dimension. Water-filling divides the power of the whole group, group_size times that of one
                 channel, among all its streams.
-            timeout: seconds that the call may take, retries included; None or inf for no end.
+            timeout: seconds that the call may take, retries included; None or inf for no limit.
 
         Returns:
             Array of shape (..., n_snr), or (...) for a single snr_db; with group_size the last of the leading dimensions
-            is divided by it. float32 for float32 and complex64, else float64. A zero channel has capacity 0, one with an
-            infinity or a NaN has NaN. Read-only, as svd's arrays.
+            is divided by it. float32 for float32 and complex64, else float64. A zero channel has capacity 0; a channel
+            with an infinity or a NaN has NaN. Read-only, as svd's arrays.
 
         Raises:
             As svdvals does.
@@ -365,13 +368,13 @@ class Client:
 
     def precoders(self, h: npt.ArrayLike | Stacks, rank: int, *, fix_phases: bool = False,
                   timeout: float | None = None) -> object:
-        """The `rank` strongest right singular vectors of each channel: what a transmitter of so many streams multiplies by.
+        """The `rank` strongest right singular vectors of each channel: the precoder of a transmitter with `rank` streams.
 
         Args:
             h: channels of shape (..., m, n), or a list of such arrays, as for svd.
             rank: 1 .. min(m, n).
-            fix_phases: make the largest component of every left singular vector real and positive, these follow.
-            timeout: seconds that the call may take, retries included; None or inf for no end.
+            fix_phases: make the largest component of every left singular vector real and positive; the right ones follow.
+            timeout: seconds that the call may take, retries included; None or inf for no limit.
 
         Returns:
             Array of shape (..., n, rank) with orthonormal columns, strongest first. Read-only, as svd's arrays.
@@ -393,17 +396,17 @@ class Client:
              combiners: int = 0, singular_values: bool = False, group_size: int | None = None,
              fix_phases: bool = False, certificate: bool | Literal["matrix"] = False,
              timeout: float | None = None) -> object:
-        """Everything that is asked for of MIMO channels, from one decomposition.
+        """Any selection of MIMO numbers, from one decomposition.
 
         Args:
             h, snr_db, group_size, timeout: as for capacity.
-            capacity, water_filling: capacity with equal power, and with the best division of it; see capacity.
+            capacity, water_filling: capacity with equal power, and with optimally divided power; see capacity.
             stream_snr: snr s_i^2 / n of each of the k = min(m, n) streams, linear.
             condition_number: s_1 / s_k, inf where h does not have full rank.
             effective_rank: exp of the entropy of s_i / sum(s), Roy and Vetterli (2007).
-            rank_threshold: in (0, 1): how many s_i > rank_threshold * s_1, as `threshold_rank`.
-            precoders, combiners: so many leading columns of V, and of U; 0: none.
-            singular_values: the values themselves.
+            rank_threshold: in (0, 1); the result's `threshold_rank` is the number of s_i > rank_threshold * s_1.
+            precoders, combiners: the number of leading columns of V, and of U; 0: none.
+            singular_values: also return the singular values.
             fix_phases, certificate: as for svd; with precoders or combiners only.
 
         Returns:
@@ -430,8 +433,8 @@ class Client:
     def health(self, service: str = "", *, timeout: float | None = None) -> str:
         """State of the server, or of one service of it: "SERVING", "NOT_SERVING", ...
 
-        One question and its answer: it is not repeated if the server cannot be reached. Raises Unavailable then, and
-        Error for a service that the server does not have.
+        The client does not repeat this call. Raises Unavailable if the server cannot be reached, and Error for a service
+        that the server does not have.
         """
         request = _proto.HealthCheckRequest(service=service)
         self._require_open()
@@ -463,7 +466,7 @@ class Client:
         return call.answer()
 
     def _compute_large(self, factor: _large.Factor, deadline: Deadline) -> None:
-        """Sends the factor, again only where the server refused it before it took any of it."""
+        """Sends a large matrix; again only if the server rejected it before it took any of it."""
         send = functools.partial(self._send, functools.partial(transfer, self._stub.decompose_large), factor, deadline)
         with factor.named_in_errors():
             self._retry(send, send, deadline, lambda: not factor.accepted)
@@ -511,7 +514,7 @@ class Client:
 
     def _retry(self, first: Callable[[], Any], again: Callable[[], Any], deadline: Deadline,
                may_repeat: Callable[[], bool] = lambda: True) -> Any:
-        """The answer that `first` waits for; while it is worthwhile and allowed, of another attempt that `again` makes."""
+        """The reply that `first` waits for. While it is worthwhile and allowed, `again` makes another attempt."""
         answer, attempt = first, 1
         while True:
             try:

@@ -1,9 +1,9 @@
-"""NumPy arrays to requests and back. No gRPC here: what is sent, in which pieces, and where an answer belongs.
+"""NumPy arrays to requests, cut in pieces, and replies to arrays. No gRPC here.
 
 Bytes are the cost of a call with many small matrices, so they are copied as rarely as Python allows. A request is joined
-from a short prefix and the array's own memory, one copy; the operand never passes through a protobuf message, which would
-copy it twice more. The prefix is what protobuf would write before the bytes of the field `data`. An answer's arrays are
-views of the received bytes; only what comes in several pieces is joined, by one copy.
+from a short prefix and the array's own memory, by one copy. A protobuf message would copy the operand twice more, so the
+operand never passes through one. The prefix is the bytes that protobuf would write before those of the field `data`. The
+arrays of a reply are views of the received bytes; only an array in several pieces is joined, by one copy.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _STATUS_BYTES = 5  # a matrix may cost its response for its status, as the serve
 
 
 def length_delimited(field: int) -> bytes:
-    """The tag of a field of the contract that has a length; the length and so many bytes follow."""
+    """The tag of a field of the contract that has a length; the length and the bytes follow."""
     return varint(field << 3 | _LENGTH_DELIMITED)
 
 
@@ -75,7 +75,7 @@ def _read_varint(view: memoryview, at: int) -> tuple[int, int]:
     value = shift = 0
     while True:
         if at >= len(view) or shift > 63:
-            raise _proto.DecodeError("truncated number in an answer")
+            raise _proto.DecodeError("truncated number in a reply")
         byte = view[at]
         value |= (byte & 0x7F) << shift
         shift, at = shift + 7, at + 1
@@ -100,9 +100,9 @@ def fields(view: memoryview) -> Iterator[tuple[int, memoryview | None, memoryvie
         elif kind in (_FIXED64, _FIXED32):
             at += 8 if kind == _FIXED64 else 4
         else:
-            raise _proto.DecodeError("an answer has a field of an unknown kind")
+            raise _proto.DecodeError("a reply has a field of an unknown kind")
         if tag < 8 or at > len(view):
-            raise _proto.DecodeError("a field of an answer is longer than its message")
+            raise _proto.DecodeError("a field of a reply is longer than its message")
         yield tag >> 3, content, view[start:at]
 
 
@@ -118,8 +118,11 @@ _NESTED_PLANES = {_FIELD_MIMO: _bytes_fields(_proto.MimoResult),
 
 @dataclasses.dataclass(frozen=True)
 class Response:
-    """One message received, or the answer to one group in it. `planes` are views of its bytes by the name of their field,
-    those of its MimoResult and its Certificate among them; `rest` are all other fields."""
+    """One message received, or the results of one group in it.
+
+    `planes` are views of its bytes by the name of their field, with those of its MimoResult and its Certificate. `rest`
+    are all other fields.
+    """
 
     planes: dict[str, memoryview]
     rest: Any
@@ -127,7 +130,7 @@ class Response:
 
     @staticmethod
     def parse(serialized: bytes | memoryview) -> Response:
-        """Raises DecodeError for what is no DecomposeResponse."""
+        """Raises DecodeError if the bytes are not a DecomposeResponse."""
         planes: dict[str, memoryview] = {}
         groups, rest = [], []
         certificate: list[memoryview] = []
@@ -157,7 +160,7 @@ class Response:
 
 @dataclasses.dataclass(frozen=True)
 class Piece:
-    """Matrices start .. stop - 1 of an operand: what one request carries."""
+    """Matrices start .. stop - 1 of an operand: those of one request."""
 
     start: int
     stop: int
@@ -170,7 +173,7 @@ class Operand:
         batch_shape: the leading dimensions of the array.
         count, rows, cols: number of matrices and their shape.
         value_type, element_type: dtypes of the singular values, and of the matrices.
-        column_major: the matrices are sent so, and matrices in the answer are.
+        column_major: the matrices are sent so, and matrices in the reply are.
         data_type, memory_order: both as numbers of the contract.
     """
 
@@ -213,7 +216,7 @@ class Operand:
         return np.asarray(self._stack[index])
 
     def planes(self, query: Query) -> list[Plane]:
-        """The arrays of an answer."""
+        """The arrays of a reply."""
         return query.planes(self.rows, self.cols, self.element_type, self.value_type.newbyteorder("<"))
 
     def sizes(self, query: Query) -> tuple[int, int]:
@@ -224,13 +227,14 @@ class Operand:
                 max(per_matrix, 0) + -(-per_group // query.group_size) + _STATUS_BYTES)
 
     def fits_a_message(self, limits: Limits, query: Query) -> bool:
-        """Whether one matrix, and its answer, can be a message."""
+        """Whether one matrix, and its results, fit a message."""
         matrix_bytes, response_bytes = self.sizes(query)
         return max(matrix_bytes + _REQUEST_OVERHEAD, response_bytes + _RESPONSE_OVERHEAD) <= limits.max_message_bytes
 
     def pieces(self, limits: Limits, piece_bytes: int, query: Query = Query()) -> list[Piece]:
-        """Cuts the operand into requests of about `piece_bytes`, of the larger of request and response, which keep to the
-        limits and to whole groups of the query.
+        """Cuts the operand into requests of about `piece_bytes`, of the larger of request and response.
+
+        They keep to the limits and to whole groups of the query.
 
         Raises InvalidArgument if one group alone is too large for them.
         """
@@ -240,12 +244,12 @@ class Operand:
                    (limits.max_message_bytes - _RESPONSE_OVERHEAD) // response_bytes,
                    limits.max_matrices) // group
         if group > limits.max_matrices:
-            raise invalid_argument("options.mimo.group_size", f"is {group}, this server takes at most "
+            raise invalid_argument("options.mimo.group_size", f"is {group}, but this server accepts at most "
                                    f"{limits.max_matrices} matrices in one request")
         if most < 1:
             what = f"{group} {self.rows}x{self.cols} matrices" if group > 1 else f"one {self.rows}x{self.cols} matrix"
-            raise invalid_argument("matrices.data", f"{what} of {matrix_bytes} bytes, answered in {response_bytes}, "
-                                   f"would pass the server's limit of {limits.max_message_bytes} bytes a message")
+            raise invalid_argument("matrices.data", f"{what} of {matrix_bytes} bytes, with {response_bytes} bytes of "
+                                   f"results, would exceed the server's limit of {limits.max_message_bytes} bytes a message")
         # Pieces of equal size: a short last one would cost a whole call.
         groups = self.count // group
         wished = max(1, min(most, piece_bytes // (max(matrix_bytes, response_bytes - _STATUS_BYTES) * group)))
@@ -273,7 +277,7 @@ def overlap(a: np.ndarray, b: np.ndarray) -> bool:
 def _element_type(dtype: np.dtype[Any]) -> np.dtype[Any]:
     """The type in which elements of `dtype` are computed: native, little-endian on the wire.
 
-    As numpy.linalg.svd chooses, with one addition: float16, which NumPy refuses, is widened to float32, exactly.
+    As numpy.linalg.svd chooses, with one addition: float16, which NumPy rejects, is widened to float32, exactly.
     """
     if dtype.kind in "biu":
         return np.dtype("<f8")
@@ -285,18 +289,18 @@ def _element_type(dtype: np.dtype[Any]) -> np.dtype[Any]:
 
 
 class Result:
-    """The answer to a query about an operand, put together from the answers to its pieces.
+    """The result of a query about an operand, put together from the replies to its pieces.
 
     An array that comes in one piece is a view of the bytes received; others are joined. Either way they are read-only,
-    unless `writable` says that a copy is wanted. Arrays of large factors are filled as they arrive, and the caller's; so
-    are those that `out` names, of which the caller gives the memory.
+    unless `writable` asks for a copy. Arrays of large matrices are filled as they arrive, and belong to the caller. So do
+    the arrays of `out`.
 
     Attributes:
-        summaries: of large factors, what the server tells of each.
+        summaries: the server's report on each large matrix.
 
     Raises:
-        ValueError: an array of `out` does not have the shape and the type of the result, is read-only, or overlaps the
-            operand or another of them.
+        ValueError: an array of `out` does not have the shape and the type of the result, or is read-only. Or it overlaps
+            the operand or another array of `out`.
     """
 
     def __init__(self, operand: Operand, query: Query = Query(), *, writable: bool = False,
@@ -316,18 +320,18 @@ class Result:
             self._check_out(name, array)
         for (one, x), (other, y) in itertools.combinations(self._out.items(), 2):
             if overlap(x, y):
-                raise ValueError(f"out: its arrays for {one} and {other} overlap")
+                raise ValueError(f"out: the arrays for {one} and {other} overlap")
 
     def _check_out(self, name: str, array: np.ndarray) -> None:
         plane = self._planes[name]
         shape, dtype = (*self._operand.batch_shape, *plane.shape), plane.dtype.newbyteorder("=")
         if not isinstance(array, np.ndarray) or array.shape != shape or array.dtype != dtype:
             found = f"{array.dtype} {array.shape}" if isinstance(array, np.ndarray) else repr(array)
-            raise ValueError(f"out: for {name} it has {found}, the result is {dtype} {shape}")
+            raise ValueError(f"out: the array for {name} is {found}, but must be {dtype} {shape}")
         if not array.flags.writeable:
-            raise ValueError(f"out: its array for {name} is read-only")
+            raise ValueError(f"out: the array for {name} is read-only; give a writable one")
         if self._operand.overlaps(array):
-            raise ValueError(f"out: its array for {name} overlaps the matrices")
+            raise ValueError(f"out: the array for {name} overlaps the matrices")
 
     def _units(self, plane: Plane, matrices: int) -> int:
         return matrices // self._query.group_size if plane.per_group else matrices
@@ -337,7 +341,7 @@ class Result:
         return plane.shape[::-1] if plane.is_matrix and self._operand.column_major else plane.shape
 
     def put(self, piece: Piece, response: Response) -> None:
-        """Takes the answer to `piece`. Raises Internal if it does not fit what was asked."""
+        """Takes the reply to `piece`. Raises Internal if it does not fit the request."""
         count = piece.stop - piece.start
         rest = response.rest
         self._check_counts(count, response)
@@ -352,7 +356,7 @@ class Result:
                 certificate.residual, certificate.left_orthogonality, certificate.right_orthogonality))
 
     def _check_counts(self, count: int, response: Response) -> None:
-        """Raises Internal where the answer to `count` matrices is one to another question. Its planes' sizes aside."""
+        """Raises Internal if the reply does not fit a request of `count` matrices. Does not look at the sizes of planes."""
         rest = response.rest
         k = self._query.values_of(self._operand.rows, self._operand.cols)
         if (rest.count, rest.values_per_matrix) != (count, k):
@@ -401,7 +405,7 @@ class Result:
             else self._allocate(plane)
 
     def put_large(self, index: int, summary: LargeSummary) -> None:
-        """Takes what is known of a large factor beside its arrays."""
+        """Takes the report on a large matrix."""
         self.summaries.append(summary)
         self._statuses[index] = summary.status
         if self._query.certificate != "none":
@@ -425,7 +429,7 @@ class Result:
         return array
 
     def array(self, name: str) -> np.ndarray | None:
-        """The plane `name`, the leading dimensions as the operand's; None if it was not asked for."""
+        """The plane `name`, the leading dimensions as the operand's; None if it was not requested."""
         plane = self._planes.get(name)
         if plane is None:
             return np.empty((*self._operand.batch_shape, 0), self._operand.value_type) if name in _ALWAYS else None
@@ -457,7 +461,7 @@ class Result:
         return self._statuses.reshape(self._operand.batch_shape)
 
     def certificate(self) -> Certificate | None:
-        """None if it was not asked for."""
+        """None if it was not requested."""
         if self._query.certificate == "none":
             return None
         residual, left, right = self._certificate.tolist()
@@ -496,7 +500,7 @@ class Message:
         return Request(tuple(parts))
 
     def deliver(self, response: Response) -> None:
-        """Raises Internal if the response does not fit what was asked."""
+        """Raises Internal if the response does not fit the request."""
         answers = [response] if len(self.pieces) == 1 else response.groups
         if len(answers) != len(self.pieces):
             raise invalid_reply(f"it holds {len(answers)} groups, {len(self.pieces)} were sent")

@@ -1,7 +1,7 @@
-"""One large matrix, a factor, by DecomposeLarge: what is sent, and where what comes back belongs. No gRPC here.
+"""One large matrix by DecomposeLarge: the messages sent, and the results taken from replies. No gRPC here.
 
-The operand goes out in chunks that are joined from the array's own memory, a copy each; the results are copied from the
-bytes received to where they belong. Beside the operand and its results a call needs a few chunks of memory.
+The operand goes out in chunks that are joined from the array's own memory, by a copy each. The results are copied from
+the bytes received to their arrays. Beside the operand and its results a call needs a few chunks of memory.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Reply:
 
     @staticmethod
     def parse(serialized: bytes) -> Reply:
-        """Raises DecodeError for what is no DecomposeLargeResponse."""
+        """Raises DecodeError if the bytes are not a DecomposeLargeResponse."""
         for number, content, _ in fields(memoryview(serialized)):
             if number == _RESPONSE_FACTOR_CHUNK and content is not None:
                 return Reply._factor_chunk(content)
@@ -94,10 +94,10 @@ def _chunk(offset: int, data: np.ndarray) -> Request:
 
 
 class Factor:
-    """Matrix `index` of an operand on its way through one call after the other, until one is answered.
+    """Matrix `index` of an operand on its way through one call after the other, until one succeeds.
 
-    One thread may take chunks() while another hands over the replies; `on_progress` is called by either, never by both
-    at once. `array` is what the operand is called where it is one of several.
+    One thread may take chunks() while another hands over the replies. Either calls `on_progress`, never both at once.
+    `array` is the name of the operand in errors if it is one of several.
     """
 
     def __init__(self, operand: Operand, index: int, query: Query, result: Result,
@@ -115,7 +115,7 @@ class Factor:
         self.restart()
 
     def restart(self) -> None:
-        """For another call, after one that was refused."""
+        """Prepares another call after a rejected one."""
         self.accepted = False
         self._chunk_bytes = CHUNK_BYTES
         self._targets = {plane.name: self._result.memory(plane.name, self._index)
@@ -148,7 +148,7 @@ class Factor:
         return Request((_proto.DecomposeLargeRequest(open=opened).SerializeToString(),))
 
     def chunks(self) -> Iterator[Request]:
-        """The messages after the server's acceptance: the operand, and commit."""
+        """The messages after the server's acceptance: the operand and commit."""
         offset = 0
         for part in _parts(self._operand.matrix(self._index), self._operand.element_type, self._chunk_bytes):
             yield _chunk(offset, part)  # asked for the next one, the caller has sent it
@@ -158,7 +158,7 @@ class Factor:
         yield Request((_proto.DecomposeLargeRequest(commit=_proto.LargeCommit()).SerializeToString(),))
 
     def take(self, reply: Reply) -> None:
-        """Takes what the server says. Raises Internal for what it must not say, Error for a damaged chunk."""
+        """Takes a reply. Raises Internal if the server must not send it, Error for a damaged chunk."""
         if not self.accepted and reply.step != "accepted":
             raise invalid_reply("it does not begin with accepted")
         if self._summary is not None:
@@ -169,7 +169,7 @@ class Factor:
          "summary": self._take_summary}.get(reply.step, lambda _: None)(reply)
 
     def finish(self) -> None:
-        """Delivers what is known of the factor beside its arrays. Raises Internal where something is missing."""
+        """Delivers the report on the matrix. Raises Internal if something is missing."""
         for name, target in self._targets.items():
             if self._received[name] != target.nbytes:
                 raise invalid_reply(f"it ends after {self._received[name]} of {target.nbytes} bytes of {name}")
@@ -186,7 +186,7 @@ class Factor:
         sizes = reply.message.operand_bytes, reply.message.result_bytes
         expected = self._bytes, sum(target.nbytes for target in self._targets.values())
         if sizes != expected:
-            raise invalid_reply(f"it accepts {sizes[0]} bytes with results of {sizes[1]}, the matrix has {expected[0]} "
+            raise invalid_reply(f"it accepts {sizes[0]} bytes with results of {sizes[1]}, but the matrix has {expected[0]} "
                                 f"with results of {expected[1]}")
         self._chunk_bytes = min(CHUNK_BYTES, reply.message.chunk_bytes)
 
@@ -209,7 +209,7 @@ class Factor:
                                 "were to come")
         data = np.frombuffer(reply.data, np.uint8)
         if google_crc32c.value(data) != reply.message.crc32c:
-            raise damaged(f"bytes {start} .. {stop} of {name} came with a wrong CRC-32C")
+            raise damaged(f"the CRC-32C of bytes {start} .. {stop} of {name} is wrong; send the matrix again")
         target[start:stop] = data
         self._received[name] = stop
         self._tell(stage="download", fraction=sum(self._received.values()) /
@@ -258,8 +258,11 @@ def summary(message: Any) -> LargeSummary:
 
 
 def is_large(operand: Operand, query: Query, limits: Any) -> bool:
-    """Whether the matrices of an operand go by DecomposeLarge, one a call. So do those that are too much for a message, such
-    as a tall one with its full basis, and a single one whose options only large ones have."""
+    """Whether the matrices of an operand go by DecomposeLarge, one a call.
+
+    So do matrices that do not fit a message, such as a tall one with its full basis. So does a single matrix with options
+    that only large ones have.
+    """
     if query.signature:
         return True
     if limits.max_large_bytes <= 0:

@@ -1,4 +1,4 @@
-"""The options of a request, and the arrays of its answer."""
+"""The options of a request, and the arrays of its reply."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .errors import invalid_argument
 
 @dataclasses.dataclass(frozen=True)
 class Mimo:
-    """MimoOptions of the contract; `values`: the singular values are wanted, too."""
+    """MimoOptions of the contract; `values`: the reply has the singular values, too."""
 
     capacity: bool = False
     water_filling: bool = False
@@ -31,7 +31,7 @@ class Mimo:
 
     @property
     def has_numbers(self) -> bool:
-        """Something else than vectors and values is wanted."""
+        """The reply has other numbers than vectors and values."""
         return (self.capacity or self.water_filling or self.stream_snr or self.condition_number or
                 self.effective_rank or self.rank_threshold is not None)
 
@@ -49,7 +49,7 @@ class Mimo:
 
 @dataclasses.dataclass(frozen=True)
 class Plane:
-    """One array of an answer."""
+    """One array of a reply."""
 
     name: str  #: of the field that holds it
     shape: tuple[int, ...]  #: for one matrix, or for one group of them
@@ -87,13 +87,13 @@ class Query:
                                     ("block_variant", self.block_variant or _UNSAID, _BLOCK_VARIANTS)):
             if not isinstance(given, str) or given.lower() not in known:
                 names = ", ".join(repr(name) for name in known if name != _UNSAID)
-                raise invalid_argument(f"options.{field}", f"{given!r} is none of {names}")
+                raise invalid_argument(f"options.{field}", f"must be one of {names}, but is {given!r}")
         if self.tolerance is not None:
             object.__setattr__(self, "tolerance", number("options.tolerance", self.tolerance))
         if self.max_sweeps is not None:
             sweeps = operator.index(self.max_sweeps)
             if not -2**31 <= sweeps < 2**31:
-                raise invalid_argument("options.max_sweeps", f"{sweeps} does not fit 32 bits")
+                raise invalid_argument("options.max_sweeps", f"must fit 32 bits, but is {sweeps}")
         if self.top_k is not None:
             object.__setattr__(self, "top_k", positive("options.top_k", self.top_k))
 
@@ -127,9 +127,10 @@ class Query:
         only_large = {"pivot_strategy": self.pivot_strategy is not None, "block_variant": self.block_variant is not None}
         for name, given in (only_small if is_large else only_large).items():
             if given:
-                here, there = ("large", "small") if is_large else ("small", "large")
-                raise invalid_argument(f"options.{name}", f"is for {there} matrices alone, and {rows}x{cols} is {here} for "
-                                       f"this server{' or by its options' if is_large else ''}")
+                here = "large" if is_large else "small"
+                cure = "slice the full SVD" if name == "top_k" else "leave it out"
+                raise invalid_argument(f"options.{name}", f"is not supported for {here} matrices, and {rows}x{cols} is "
+                                       f"{here} for this server{' or by its options' if is_large else ''}; {cure}")
 
     @property
     def group_size(self) -> int:
@@ -137,13 +138,13 @@ class Query:
         return self.mimo.group_size if self.mimo else 1
 
     def values_of(self, rows: int, cols: int) -> int:
-        """Singular values of a matrix in the answer."""
+        """Number of singular values of a matrix in the reply."""
         if self.mimo is not None and not self.mimo.values:
             return 0
         return min(rows, cols) if self.top_k is None else self.top_k
 
     def columns(self, rows: int, cols: int) -> tuple[int, int]:
-        """Columns of U or of the combiners, and of V or of the precoders, in the answer."""
+        """Columns of U or of the combiners, and of V or of the precoders, in the reply."""
         if self.vectors == "full":
             return rows, cols
         if self.vectors == "thin":
@@ -152,7 +153,7 @@ class Query:
         return (self.mimo.combiner_columns, self.mimo.precoder_columns) if self.mimo else (0, 0)
 
     def planes(self, rows: int, cols: int, element: np.dtype[Any], real: np.dtype[Any]) -> list[Plane]:
-        """The arrays of an answer for matrices of this shape. `element`, `real`: types on the wire."""
+        """The arrays of a reply for matrices of this shape. `element`, `real`: types on the wire."""
         k = min(rows, cols)
         leading = k if self.top_k is None else self.top_k
         planes = []
@@ -195,21 +196,22 @@ def number(field: str, value: Any) -> float:
     try:
         return float(value)
     except (TypeError, ValueError):
-        raise invalid_argument(field, f"{value!r} is no number") from None
+        raise invalid_argument(field, f"must be a number, but is {value!r}") from None
 
 
-def positive(field: str, value: Any) -> int:
-    """`value` as an int of at least 1. Raises InvalidArgument, or TypeError for what is no integer."""
+def positive(field: str, value: Any, name: str = "") -> int:
+    """`value` as an int of at least 1. Raises InvalidArgument, or TypeError for another type."""
     if not 1 <= operator.index(value) < 2**63:
-        raise invalid_argument(field, f"must be at least 1, is {value}")
+        raise invalid_argument(field, f"must be at least 1, but is {value}", name)
     return operator.index(value)
 
 
 def snrs(snr_db: float | Iterable[float] | None) -> tuple[tuple[float, ...], bool]:
-    """SNRs in dB, and whether it is one alone: its answers have no dimension for it."""
+    """SNRs in dB, and whether it is one alone: its results have no dimension for it."""
     if snr_db is None:
         return (), False
     array = np.asarray(snr_db, np.float64)
     if array.ndim > 1:
-        raise invalid_argument("options.mimo.snr_db", f"has {array.ndim} dimensions; a number or a list is wanted")
+        raise invalid_argument("options.mimo.snr_db",
+                               f"must be a number or a list of numbers, but has {array.ndim} dimensions")
     return tuple(array.reshape(-1).tolist()), array.ndim == 0

@@ -1,5 +1,8 @@
-"""A large factor over gRPC: one attempt, which blocks. AsyncClient runs it in a thread: it copies and checks whole mebibytes
-at a time, and gRPC's streams for asyncio lose the server's status where it ends a call in the middle of an upload."""
+"""A large matrix over gRPC: one attempt, which blocks.
+
+AsyncClient runs it in a thread, since it copies and checks whole mebibytes at a time. Besides, gRPC's streams for asyncio
+lose the server's status if the server ends a call in the middle of an upload.
+"""
 
 from __future__ import annotations
 
@@ -35,10 +38,10 @@ class Stop:
 
 def transfer(method: Callable[..., Any], factor: _large.Factor, *, timeout: float | None,
              stop: Stop | None = None) -> None:
-    """Sends the factor by `method` of a channel and takes the results.
+    """Sends the large matrix by `method` of a channel and takes the results.
 
-    Raises grpc.RpcError, Error for what a server must not say, and whatever the caller's callback raises. However it
-    ends, by KeyboardInterrupt above all, the server is free at once.
+    Raises grpc.RpcError, Error for a reply that a server must not send, and exceptions of the caller's callback. The
+    server is free at once however the call ends, by KeyboardInterrupt above all.
     """
     factor.restart()
     upload = _Upload(factor)
@@ -60,7 +63,7 @@ def transfer(method: Callable[..., Any], factor: _large.Factor, *, timeout: floa
 
 
 class _Upload:
-    """The requests, taken by a thread of gRPC's. It waits for the server to accept the factor."""
+    """The requests, taken by a thread of gRPC's. It waits for the server to accept the matrix."""
 
     def __init__(self, factor: _large.Factor) -> None:
         self._factor = factor
@@ -69,13 +72,13 @@ class _Upload:
         self.failure: Exception | None = None  # of the caller's callback, or of a file behind a memmap
 
     def begin(self, call: Any) -> None:
-        """The server wants the operand."""
+        """The server has accepted the matrix and waits for the operand."""
         if not self._decided.is_set():
             self._call = call
             self._decided.set()
 
     def end(self) -> None:
-        """Nothing more is wanted: the call is over."""
+        """The call is over."""
         self._call = None
         self._decided.set()
 

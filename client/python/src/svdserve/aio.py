@@ -22,14 +22,14 @@ from .values import Limits, RetryPolicy, ServerInfo, Tls, server_info
 
 
 class AsyncClient(AsyncVerbs):
-    """A connection to a svdserve server for coroutines of one event loop. Arguments are Client's, and raise as there.
+    """A connection to a svdserve server for coroutines of one event loop. The arguments are Client's, with the same errors.
 
     svdvals, svd, hsvd, capacity, precoders and mimo are Client's, to be awaited. An array must not change while its call
-    is awaited. Cancelling the coroutine cancels the work at the server. `progress` is called by the loop.
+    is awaited. Cancelling the coroutine cancels the work at the server. The loop calls `progress`.
 
     The channel is opened by the first call, so that it belongs to the loop which runs then. Packing a piece keeps the
     loop busy for about a millisecond a 4 MiB; smaller `piece_bytes` make the loop more responsive. Large matrices go over a
-    connection of their own, served by a thread of the loop's default executor, and leave the loop alone.
+    connection of their own, in a thread of the loop's default executor, and do not block the loop.
 
     Example:
         >>> import asyncio, numpy as np, svdserve
@@ -105,7 +105,7 @@ class AsyncClient(AsyncVerbs):
         return call.answer()
 
     async def _compute_large(self, factor: _large.Factor, deadline: Deadline) -> None:
-        """Sends the factor, again only where the server refused it before it took any of it."""
+        """Sends a large matrix; again only if the server rejected it before it took any of it."""
 
         async def once() -> None:
             self._open()
@@ -148,7 +148,7 @@ class AsyncClient(AsyncVerbs):
 
     async def _retry(self, send: Callable[[], Awaitable[Any]], deadline: Deadline,
                      may_repeat: Callable[[], bool] = lambda: True) -> Any:
-        """The answer to `send`; while it is worthwhile and allowed, it is sent again."""
+        """The reply to `send`, which is repeated while it is worthwhile and allowed."""
         attempt = 1
         while True:
             try:

@@ -1,4 +1,4 @@
-"""Failures, as exceptions that carry the server's words."""
+"""Failures, as exceptions that carry the server's message."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _DETAILS_KEY = "grpc-status-details-bin"
 
 @dataclasses.dataclass(frozen=True)
 class FieldViolation:
-    """One field of a request that the server refused."""
+    """One wrong field of a request."""
 
     field: str  #: path below the request, such as "matrices.rows"
-    description: str  #: what is wrong with it
+    description: str  #: the error in it
 
 
 class Error(Exception):
@@ -25,11 +25,11 @@ class Error(Exception):
 
     Attributes:
         code: the gRPC status code.
-        message: what the server, or gRPC, says about it.
+        message: the server's or gRPC's description of the failure.
         reason: a stable word in capitals for programs, such as "OVERLOADED_BYTES"; "" where there is none.
         metadata: further facts that belong to the reason, by name.
         retry_after: seconds after which the server suggests to try again; None where it does not.
-        violations: the fields that were refused.
+        violations: the wrong fields.
     """
 
     def __init__(self, message: str, *, code: grpc.StatusCode = grpc.StatusCode.UNKNOWN, reason: str = "",
@@ -44,7 +44,8 @@ class Error(Exception):
         self.violations = violations
 
     def __str__(self) -> str:
-        return f"{self.message} [{self.code.name}{', ' + self.reason if self.reason else ''}]"
+        reason = f", {self.reason}" if self.reason not in ("", self.code.name) else ""
+        return f"{self.message} [{self.code.name}{reason}]"
 
 
 class InvalidArgument(Error, ValueError):
@@ -52,17 +53,17 @@ class InvalidArgument(Error, ValueError):
 
     @property
     def field(self) -> str:
-        """Path of the first field that was refused, such as "options.tolerance"; "" if none was named."""
+        """Path of the first wrong field, such as "options.tolerance"; "" if none was named."""
         return self.violations[0].field if self.violations else ""
 
 
 class Overloaded(Error):
-    """The server has as much work as it takes, or the message is longer than it takes; `retry_after` tells which."""
+    """The server is at a limit, which `retry_after` says, or the message is longer than it accepts."""
 
 
 class DeadlineExceeded(Error, TimeoutError):
-    """The timeout passed before the answer was there, or the server, under load, saw that it would: then the reason is
-    DEADLINE_UNREACHABLE, and nothing was computed."""
+    """The timeout passed before the reply arrived. With the reason DEADLINE_UNREACHABLE the server, under load, saw that it
+    would pass, and computed nothing."""
 
 
 class Unavailable(Error, ConnectionError):
@@ -82,7 +83,7 @@ class Unauthenticated(Error):
 
 
 class Internal(Error):
-    """The server failed, such as by a fault of a device, or its reply is not one to the request."""
+    """The server failed, such as by a fault of a device, or its reply does not fit the request."""
 
 
 _BY_CODE: dict[grpc.StatusCode, type[Error]] = {
@@ -98,14 +99,29 @@ _BY_CODE: dict[grpc.StatusCode, type[Error]] = {
 }
 
 
-def invalid_argument(field: str, description: str) -> InvalidArgument:
-    """A refusal by this package itself, in the form that the server would have given it."""
-    return InvalidArgument(f"{field}: {description}", code=grpc.StatusCode.INVALID_ARGUMENT, reason="INVALID_FIELD",
-                           violations=(FieldViolation(field, description),))
+# The arguments of the verbs whose names differ from those of the fields.
+_ARGUMENTS = {"signature": "j", "precoder_columns": "precoders", "combiner_columns": "combiners"}
+
+
+def argument(field: str) -> str:
+    """The argument of a verb that sets a field: "top_k" for "options.top_k". Other fields keep their path."""
+    if not field.startswith(("options.", "open.options.", "open.signature")):
+        return field
+    name = field.rpartition(".")[2]
+    return _ARGUMENTS.get(name, name)
+
+
+def invalid_argument(field: str, description: str, name: str = "") -> InvalidArgument:
+    """The error of an argument that this package rejects itself, in the form of the server's errors.
+
+    `name` is the argument's name where `field` does not tell it.
+    """
+    return InvalidArgument(f"{name or argument(field)}: {description}", code=grpc.StatusCode.INVALID_ARGUMENT,
+                           reason="INVALID_FIELD", violations=(FieldViolation(field, description),))
 
 
 def invalid_reply(message: str) -> Internal:
-    """The exception for a reply that a server must not send. `message`: a sentence, such as "it holds 3 matrices"."""
+    """The exception for a reply that a server must not send. `message`: a sentence such as "it holds 3 matrices"."""
     return Internal(f"the server's reply is invalid: {message}", code=grpc.StatusCode.INTERNAL)
 
 
@@ -122,8 +138,8 @@ def closed_error() -> Cancelled:
 def from_rpc_error(error: Any, closed: bool) -> Error:
     """The exception for a failed call: a grpc.RpcError that is a grpc.Call, or a grpc.aio.AioRpcError.
 
-    `closed`: the client was closed, so a call that was cancelled was cancelled by that. Otherwise it was cancelled by a
-    server that stopped just as it came in: the next attempt may find another server.
+    `closed`: the client was closed, which cancelled a cancelled call. Otherwise a server that stopped just as the call
+    came in cancelled it: the next attempt may find another server.
     """
     code = error.code() or grpc.StatusCode.UNKNOWN
     details: dict[str, Any] = {}
@@ -138,6 +154,9 @@ def from_rpc_error(error: Any, closed: bool) -> Error:
     message = error.details() or code.name
     if code is grpc.StatusCode.RESOURCE_EXHAUSTED and not details and "larger than max" in message:  # gRPC's own limit
         message = f"the message is longer than its receiver accepts; max_message_bytes bounds replies: {message}"
+    if violations := details.get("violations"):
+        field = violations[0].field
+        message = argument(field) + message.removeprefix(field) if message.startswith(f"{field}: ") else message
     return _BY_CODE.get(code, Error)(message, code=code, **details)
 
 

@@ -28,7 +28,7 @@ class MatrixStatus(enum.IntEnum):
 
 
 def named_statuses(numbers: Any) -> npt.NDArray[np.uint8]:
-    """Statuses that a reply names by their numbers of the contract, as numbers of MatrixStatus: never OK."""
+    """The statuses in a reply, numbers of the contract, as numbers of MatrixStatus: never OK."""
     numbers = np.asarray(numbers)
     known = (numbers >= MatrixStatus.NON_FINITE) & (numbers <= MatrixStatus.OUT_OF_RANGE)
     return np.where(known, numbers, MatrixStatus.UNKNOWN).astype(np.uint8)
@@ -36,20 +36,20 @@ def named_statuses(numbers: Any) -> npt.NDArray[np.uint8]:
 
 @dataclasses.dataclass(frozen=True)
 class Certificate:
-    """How good a decomposition is, computed where it was made: numbers of all k triplets, whatever is returned of them.
+    """How good a decomposition is, computed where it was made: numbers of all k triplets, whichever of them are returned.
 
-    The three numbers are the largest over the matrices, but those that are NON_FINITE.
+    The three numbers are the largest over the matrices, without those that are NON_FINITE.
     """
 
     residual: float  #: norm(A - U S V^H) / norm(A), Frobenius norms; 0 for the zero matrix
     left_orthogonality: float  #: norm(I - U^H U)
     right_orthogonality: float  #: norm(I - V^H V)
-    each_matrix: npt.NDArray[np.floating[Any]] | None = None  #: (..., 3), those of each matrix; None if not asked for
+    each_matrix: npt.NDArray[np.floating[Any]] | None = None  #: (..., 3), those of each matrix; None if not requested
 
 
 @dataclasses.dataclass(frozen=True)
 class Progress:
-    """How far a large factor is: what `progress` is called with."""
+    """How far a large matrix is: the argument of `progress`."""
 
     #: "upload", "queued", "prepare", "precondition", "warm_start", "sweep", "finish" or "download"
     stage: str
@@ -64,7 +64,7 @@ class Progress:
 
 @dataclasses.dataclass(frozen=True)
 class Phase:
-    """Time of a part of the computation of a large factor."""
+    """Time of a part of the computation of a large matrix."""
 
     name: str  #: such as "qr", "gram", "inner", "postmultiply"
     seconds: float
@@ -76,7 +76,7 @@ class LargeSummary:
     """The report of the server on a large matrix, beside its results."""
 
     status: int  #: a number of MatrixStatus: OK, NOT_CONVERGED, OUT_OF_RANGE or UNKNOWN
-    method: str  #: what was used: "auto" where sweeps started from an eigenbasis, else "jacobi"
+    method: str  #: the method used: "auto" where sweeps started from an eigenbasis, else "jacobi"
     device: str
     sweeps: int
     rotations: int
@@ -96,12 +96,12 @@ class _UsVh(NamedTuple):
 
 
 class SVDResult(_UsVh):
-    """U, S and Vh, as numpy.linalg.svd returns them, which unpack alike; besides
+    """U, S and Vh, which unpack as the result of numpy.linalg.svd does.
 
     Attributes:
-        status: uint8 array of shape (...): what became of each matrix, numbers of MatrixStatus.
-        certificate: Certificate; None if it was not asked for.
-        summaries: of large factors, a LargeSummary of each; empty for small matrices.
+        status: uint8 array of shape (...): the status of each matrix, numbers of MatrixStatus.
+        certificate: Certificate; None if it was not requested.
+        summaries: a LargeSummary of each large matrix; empty for small ones.
     """
 
     status: npt.NDArray[np.uint8]
@@ -120,7 +120,7 @@ class SVDResult(_UsVh):
 
 @dataclasses.dataclass(frozen=True)
 class MimoResult:
-    """Numbers of MIMO channels. Numbers that were not asked for are None; Client.mimo defines each."""
+    """MIMO numbers of channels. Numbers that were not requested are None; Client.mimo defines each."""
 
     status: npt.NDArray[np.uint8]  #: (...): numbers of MatrixStatus
     capacity: npt.NDArray[Any] | None = None  #: (..., n_snr), bit/s/Hz
@@ -137,11 +137,11 @@ class MimoResult:
 
 @dataclasses.dataclass(frozen=True)
 class RetryPolicy:
-    """When a refused call is sent again: the server is overloaded, draining or out of reach.
+    """When a rejected call is sent again: the server is overloaded, draining or out of reach.
 
     The n-th pause is drawn from the upper half of [0, min(max_backoff, initial_backoff * 2**(n - 1))], and is never
-    shorter than what the server asked for. A pause that would outlast the timeout is not begun, nor is one where the
-    server asks for more than max_server_delay: the call fails at once, and its `retry_after` holds the delay.
+    shorter than the server's own delay. If a pause would outlast the timeout, or if the server asks for more than
+    max_server_delay, the call fails at once. Its `retry_after` holds the delay.
     """
 
     max_attempts: int = 6  #: calls in all, the first included; 1 switches retries off
@@ -171,12 +171,12 @@ class RetryPolicy:
 
 @dataclasses.dataclass(frozen=True)
 class Tls:
-    """How to speak to a server with TLS. A str or a path names a PEM file, bytes are its contents."""
+    """TLS towards a server. A str or a path names a PEM file; bytes are the contents of one."""
 
-    ca: bytes | str | os.PathLike[str] | None = None  #: who vouches for the server; None: what gRPC trusts by default
-    cert: bytes | str | os.PathLike[str] | None = None  #: this client's certificate chain, for a server that asks
+    ca: bytes | str | os.PathLike[str] | None = None  #: roots that sign the server's certificate; None: gRPC's default
+    cert: bytes | str | os.PathLike[str] | None = None  #: this client's certificate chain, if the server asks for one
     key: bytes | str | os.PathLike[str] | None = None  #: its private key
-    server_name: str | None = None  #: the name in the server's certificate, where it is not the address's
+    server_name: str | None = None  #: the name in the server's certificate, if it differs from the address
 
     def credentials(self) -> grpc.ChannelCredentials:
         """Raises OSError for a file that cannot be read, ValueError for a certificate without key or the reverse."""
@@ -194,22 +194,22 @@ def _pem(source: bytes | str | os.PathLike[str] | None) -> bytes | None:
 
 @dataclasses.dataclass(frozen=True)
 class Limits:
-    """The limits beyond which a server refuses."""
+    """The limits above which a server rejects requests."""
 
     max_values: int  #: largest min(rows, cols)
     max_dimension: int  #: largest rows or cols
     max_matrices: int  #: largest count of one request
-    max_message_bytes: int  #: largest request and largest response, as serialized
-    max_inflight_requests: int  #: admitted and unanswered, over all clients
+    max_message_bytes: int  #: largest request and largest reply, as serialized
+    max_inflight_requests: int  #: admitted and without a reply, over all clients
     max_inflight_bytes: int  #: of their operands and results
-    max_stream_requests: int  #: unanswered requests of one stream
+    max_stream_requests: int  #: requests of one stream without a reply
     max_groups: int = 0  #: batches of different shapes in one request; 0: one
-    max_large_bytes: int = 0  #: operand, results and working memory of one large factor; 0: it takes none
+    max_large_bytes: int = 0  #: operand, results and working memory of one large matrix; 0: it takes none
 
 
 @dataclasses.dataclass(frozen=True)
 class Device:
-    """One device of a server, and what it has done since the server started."""
+    """One device of a server, and its work since the server started."""
 
     name: str  #: unique on its server, such as "host:0" or "cuda:0"
     backend: str  #: "host" or "cuda"
@@ -224,8 +224,8 @@ class Device:
     busy_seconds: float  #: time in which at least one lane computed
     uploaded_bytes: int  #: copied to it
     downloaded_bytes: int  #: copied from it
-    running_factors: int = 0  #: large ones that it computes now, beside its batches: 0 or 1
-    waiting_factors: int = 0  #: large ones whose operands are there, and that wait for it
+    running_factors: int = 0  #: large matrices that it computes now, beside its batches: 0 or 1
+    waiting_factors: int = 0  #: large matrices that are uploaded and wait for it
 
 
 @dataclasses.dataclass(frozen=True)
@@ -234,7 +234,7 @@ class ServerInfo:
 
     version: str
     data_types: tuple[str, ...]  #: such as ("f32", "f64", "c64", "c128")
-    methods: tuple[str, ...]  #: what `method` may be, such as ("auto", "bidiagonal", "bisection", "jacobi")
+    methods: tuple[str, ...]  #: the choices of `method`, such as ("auto", "bidiagonal", "bisection", "jacobi")
     limits: Limits
     devices: tuple[Device, ...]
     draining: bool  #: it is shutting down and admits nothing
@@ -248,7 +248,7 @@ def server_info(message: Any) -> ServerInfo:
     """ServerInfo from a GetServerInfoResponse. Raises Internal for limits that no server can have."""
     for name, least in _LEAST_LIMITS.items():
         if (value := getattr(message.limits, name)) < least:
-            raise invalid_reply(f"its limits.{name} is {value}, it must be at least {least}")
+            raise invalid_reply(f"its limits.{name} is {value}, but must be at least {least}")
 
     def names(numbers: dict[str, int], values: Any) -> tuple[str, ...]:
         by_number = {number: name.lower() for name, number in numbers.items()}

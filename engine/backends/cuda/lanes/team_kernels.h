@@ -2,8 +2,8 @@
 //
 //   bidiagonalize_kernel   A -> q, e (Between)         a team a matrix
 //   jacobi_kernel          A -> s, exponents (Between)  a team a matrix
-// What follows is finish_kernel.h's: what a team does well (columns beside each other) and what it cannot share (the
-// recurrences of dqds) want different numbers of threads.
+// finish_kernel.h has the rest. A team does well what goes beside each other (columns), and cannot share the
+// recurrences of dqds: the two want different numbers of threads.
 #ifndef SVDSERVE_ENGINE_BACKENDS_CUDA_LANES_TEAM_KERNELS_H_
 #define SVDSERVE_ENGINE_BACKENDS_CUDA_LANES_TEAM_KERNELS_H_
 

@@ -96,8 +96,8 @@ const char* large_refusal() {
   return refusal.empty() ? nullptr : refusal.c_str();
 }
 
-// The tall matrix and its copy when it is permuted; X, its copy, W, Gram matrix and what cuSOLVER wants for it; the
-// left basis and its copy; and for the rest.
+// The tall matrix and its copy when it is permuted; X, its copy, W, the Gram matrix and the workspace of cuSOLVER;
+// the left basis and its copy; room for the rest.
 uint64_t large_device_bytes(const LargePlan* plan) {
   const Problem& p = plan->problem;
   const bool complex = is_complex(p.dtype);

@@ -1,8 +1,8 @@
 // Threads of one large factor: a loop over tasks that do not depend on each other.
 //
 // Which task computes what depends on the number of threads alone, never on which of them is free; so do the bits.
-#ifndef SVDSERVE_ENGINE_BACKENDS_HOST_BASE_FACTOR_THREADS_H_
-#define SVDSERVE_ENGINE_BACKENDS_HOST_BASE_FACTOR_THREADS_H_
+#ifndef SVDSERVE_ENGINE_BACKENDS_HOST_BASE_LARGE_THREADS_H_
+#define SVDSERVE_ENGINE_BACKENDS_HOST_BASE_LARGE_THREADS_H_
 
 #include <algorithm>
 #include <cstdint>
@@ -57,4 +57,4 @@ class LargeThreads {
 };
 
 }  // namespace svdserve::host
-#endif  // SVDSERVE_ENGINE_BACKENDS_HOST_BASE_FACTOR_THREADS_H_
+#endif  // SVDSERVE_ENGINE_BACKENDS_HOST_BASE_LARGE_THREADS_H_

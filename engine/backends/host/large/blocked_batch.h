@@ -4,8 +4,8 @@
 //   batch.run(first, last, cancel, values);   // from any thread, for disjoint ranges that make up all matrices
 //
 // The results of a matrix are a function of the plan and the matrix alone.
-#ifndef SVDSERVE_ENGINE_BACKENDS_HOST_LARGE_FACTOR_BATCH_H_
-#define SVDSERVE_ENGINE_BACKENDS_HOST_LARGE_FACTOR_BATCH_H_
+#ifndef SVDSERVE_ENGINE_BACKENDS_HOST_LARGE_BLOCKED_BATCH_H_
+#define SVDSERVE_ENGINE_BACKENDS_HOST_LARGE_BLOCKED_BATCH_H_
 
 #include <atomic>
 
@@ -53,4 +53,4 @@ extern template class BlockedBatch<float>;
 extern template class BlockedBatch<double>;
 
 }  // namespace svdserve::host
-#endif  // SVDSERVE_ENGINE_BACKENDS_HOST_LARGE_FACTOR_BATCH_H_
+#endif  // SVDSERVE_ENGINE_BACKENDS_HOST_LARGE_BLOCKED_BATCH_H_

@@ -1,7 +1,7 @@
 // One matrix of moderate order on the calling thread: the blocked Jacobi method without an arena, for batches whose
 // matrices are spread over threads by the caller. Meant for orders from about 33 to 512; correct for all.
-#ifndef SVDSERVE_ENGINE_BACKENDS_HOST_LARGE_SMALL_FACTOR_H_
-#define SVDSERVE_ENGINE_BACKENDS_HOST_LARGE_SMALL_FACTOR_H_
+#ifndef SVDSERVE_ENGINE_BACKENDS_HOST_LARGE_BLOCKED_SVD_H_
+#define SVDSERVE_ENGINE_BACKENDS_HOST_LARGE_BLOCKED_SVD_H_
 
 #include <memory>
 
@@ -28,4 +28,4 @@ class BlockedSvd {
 };
 
 }  // namespace svdserve::host
-#endif  // SVDSERVE_ENGINE_BACKENDS_HOST_LARGE_SMALL_FACTOR_H_
+#endif  // SVDSERVE_ENGINE_BACKENDS_HOST_LARGE_BLOCKED_SVD_H_

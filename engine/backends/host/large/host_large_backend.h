@@ -2,8 +2,8 @@
 // the threads of an arena, or on the calling thread alone.
 // Not thread safe: one object a decomposition. Its memory is its own, and can be used by decomposition after
 // decomposition.
-#ifndef SVDSERVE_ENGINE_BACKENDS_HOST_LARGE_HOST_FACTOR_BACKEND_H_
-#define SVDSERVE_ENGINE_BACKENDS_HOST_LARGE_HOST_FACTOR_BACKEND_H_
+#ifndef SVDSERVE_ENGINE_BACKENDS_HOST_LARGE_HOST_LARGE_BACKEND_H_
+#define SVDSERVE_ENGINE_BACKENDS_HOST_LARGE_HOST_LARGE_BACKEND_H_
 
 #include <chrono>
 #include <map>
@@ -120,4 +120,4 @@ class HostLargeBackend {
 };
 
 }  // namespace svdserve::host
-#endif  // SVDSERVE_ENGINE_BACKENDS_HOST_LARGE_HOST_FACTOR_BACKEND_H_
+#endif  // SVDSERVE_ENGINE_BACKENDS_HOST_LARGE_HOST_LARGE_BACKEND_H_

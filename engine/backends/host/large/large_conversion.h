@@ -1,6 +1,6 @@
 // From an operand of any type and order to a column-major matrix of doubles, and back.
-#ifndef SVDSERVE_ENGINE_BACKENDS_HOST_LARGE_FACTOR_CONVERSION_H_
-#define SVDSERVE_ENGINE_BACKENDS_HOST_LARGE_FACTOR_CONVERSION_H_
+#ifndef SVDSERVE_ENGINE_BACKENDS_HOST_LARGE_LARGE_CONVERSION_H_
+#define SVDSERVE_ENGINE_BACKENDS_HOST_LARGE_LARGE_CONVERSION_H_
 
 #include <complex>
 
@@ -21,4 +21,4 @@ void store_result(const LargeThreads& threads, large::LargeView<E> a, bool adjoi
 large::LoadReport find_fault(const void* matrix, const Problem& problem);
 
 }  // namespace svdserve::host
-#endif  // SVDSERVE_ENGINE_BACKENDS_HOST_LARGE_FACTOR_CONVERSION_H_
+#endif  // SVDSERVE_ENGINE_BACKENDS_HOST_LARGE_LARGE_CONVERSION_H_
