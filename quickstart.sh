@@ -82,7 +82,7 @@ step "singular values of 3GPP CDL-C channels, checked against NumPy"
   fail "the client failed; the server's log: $logs/quickstart-server.log"
 
 step "the SVD of a 1000 x 1000 matrix, checked against NumPy"
-"$venv/bin/python" -m svdserve.examples.large_factor "$address" --check ||
+"$venv/bin/python" -m svdserve.examples.large_matrix "$address" --check ||
   fail "the large matrix failed; the server's log: $logs/quickstart-server.log"
 
 step "what the server counted"

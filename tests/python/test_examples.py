@@ -113,7 +113,7 @@ def test_the_capacity_command_without_a_server():
 
 @pytest.mark.parametrize("more", [[], ["--method", "jacobi"], ["--hyperbolic"]])
 def test_the_large_factor_command(address, more):
-    done = run("-m", "svdserve.examples.large_factor", address, "--order", 150, "--check", *more)
+    done = run("-m", "svdserve.examples.large_matrix", address, "--order", 150, "--check", *more)
     assert done.returncode == 0, done.stderr + done.stdout
     assert "  upload " in done.stdout and "  download " in done.stdout and "\r" not in done.stdout
     assert "150 x 150 float64 in " in done.stdout and done.stdout.count(": good") == (3 if "--hyperbolic" in more else 4)
@@ -121,10 +121,10 @@ def test_the_large_factor_command(address, more):
 
 def test_the_large_factor_command_with_a_file(address, tmp_path):
     np.save(tmp_path / "a.npy", np.random.default_rng(1).standard_normal((140, 160)).astype(np.complex64))
-    done = run("-m", "svdserve.examples.large_factor", address, tmp_path / "a.npy", "--check")
+    done = run("-m", "svdserve.examples.large_matrix", address, tmp_path / "a.npy", "--check")
     assert done.returncode == 0, done.stderr + done.stdout
     assert "140 x 160 complex64" in done.stdout
-    assert run("-m", "svdserve.examples.large_factor", "127.0.0.1:1", "--order", 40).returncode == 1
+    assert run("-m", "svdserve.examples.large_matrix", "127.0.0.1:1", "--order", 40).returncode == 1
 
 
 def test_effective_rank():

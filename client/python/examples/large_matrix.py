@@ -1,8 +1,8 @@
 """The SVD of one large matrix, with its progress, computed by a svdserve server.
 
-    python -m svdserve.examples.large_factor 127.0.0.1:50051                      # 1000 x 1000, random
-    python -m svdserve.examples.large_factor 127.0.0.1:50051 a.npy --method jacobi --check
-    python -m svdserve.examples.large_factor 127.0.0.1:50051 --hyperbolic         # V^H J V = J, half of J is -1
+    python -m svdserve.examples.large_matrix 127.0.0.1:50051                      # 1000 x 1000, random
+    python -m svdserve.examples.large_matrix 127.0.0.1:50051 a.npy --method jacobi --check
+    python -m svdserve.examples.large_matrix 127.0.0.1:50051 --hyperbolic         # V^H J V = J, half of J is -1
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def main() -> int:
                 result = client.hsvd(a, j, method=args.method, progress=bar.show)
     except svdserve.Error as error:
         bar.clear()
-        print(f"large_factor: {error}", file=sys.stderr)
+        print(f"large_matrix: {error}", file=sys.stderr)
         return 1
     seconds = time.perf_counter() - begin
     bar.clear()
