@@ -1,19 +1,16 @@
 #include "server/large/large_job.h"
 
 #include <algorithm>
-#include <limits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "server/base/heap.h"
 #include "server/base/log.h"
+#include "server/validate/validate_large.h"
 
 namespace svdserve::server {
 namespace {
 
-// Ranges of an operand that are kept track of, beyond those that chunks of the full size can leave.
-constexpr int64_t kSpareRanges = 1024;
 // Devices that serve on and have failed a factor, and it is the factor.
 constexpr int kMostFailures = 3;
 // Operands from here on have taken so long to come that a few milliseconds more are nothing.
@@ -43,8 +40,6 @@ Error incomplete(const ByteRanges& received, int64_t total) {
           {}};
 }
 
-Error cancelled() { return {absl::StatusCode::kCancelled, Reason::kCancelled, "the call was cancelled", "", {}}; }
-
 Error draining() {
   return {absl::StatusCode::kUnavailable, Reason::kDraining, "the server is shutting down", "", absl::Seconds(1)};
 }
@@ -56,51 +51,6 @@ Error stalled(const char* missing, absl::Duration timeout) {
           absl::StrCat("the client ", missing, " within ", absl::FormatDuration(timeout)),
           "",
           {}};
-}
-
-Error no_device() {
-  return {absl::StatusCode::kUnavailable, Reason::kDeviceFault,
-          "no healthy device is left that can compute this matrix; send it again later", "", absl::Seconds(1)};
-}
-
-// The caller's error for an outcome without results. The device's own words are for the log alone.
-Error error_of(const LargeOutcome& outcome, const std::string& device) {
-  using absl::StatusCode;
-  switch (outcome.status) {
-    case LargeStatus::kNonFinite:
-      return {StatusCode::kInvalidArgument,
-              Reason::kNonFinite,
-              absl::StrCat("the element in row ", outcome.row, " and column ", outcome.col, " is infinite or NaN"),
-              "chunk.data",
-              {}};
-    case LargeStatus::kRankDeficient:
-      return {StatusCode::kInvalidArgument,
-              Reason::kRankDeficient,
-              absl::StrCat("a hyperbolic SVD needs a matrix of full column rank", outcome.detail.empty() ? "" : ": ",
-                           outcome.detail),
-              "chunk.data",
-              {}};
-    case LargeStatus::kOutOfMemory:
-      return {StatusCode::kResourceExhausted, Reason::kOverloadedBytes,
-              absl::StrCat("the device ", device,
-                           " has too little free memory for this matrix; send it again later, or send a smaller one"),
-              "", absl::Seconds(1)};
-    case LargeStatus::kCancelled:
-      return cancelled();
-    case LargeStatus::kFault:
-      if (outcome.device_lost) {
-        return {StatusCode::kUnavailable, Reason::kDeviceFault,
-                absl::StrCat("the device ", device, " was lost while it computed this matrix; send it again later"), "",
-                absl::Seconds(1)};
-      }
-      return {StatusCode::kInternal, Reason::kDeviceFault,
-              absl::StrCat("the device ", device, " failed to compute this matrix; the server's log says why"), "",
-              absl::ZeroDuration()};
-    case LargeStatus::kOk:
-    case LargeStatus::kNotConverged:
-      break;
-  }
-  return {};
 }
 
 bool has_results(const LargeOutcome& outcome) {
@@ -116,37 +66,6 @@ void log_fault(const std::string& device, const LargePlan& plan, const LargeOutc
                              {"dtype", svdserve::name(plan.problem.dtype)},
                              {"factor_rows", plan.problem.rows},
                              {"factor_cols", plan.problem.cols}});
-}
-
-// For each device its working memory on the host. No value: the matrix does not fit there.
-LargeDemand working_bytes(const LargeStages& stages, const LargePlan& plan) {
-  const int64_t left = stages.admission->share() - operand_and_result_bytes(plan);
-  LargeDemand working;
-  for (int d = 0; d < stages.runner->size(); ++d) {
-    std::optional<int64_t> bytes = stages.runner->working_bytes(plan, d);
-    if (bytes.has_value() && *bytes > left) bytes.reset();
-    working.push_back(bytes);
-  }
-  return working;
-}
-
-// The largest of them; no value: the matrix fits nowhere.
-std::optional<int64_t> most_of(const LargeDemand& working) {
-  return *std::max_element(working.begin(), working.end());  // no value is less than any
-}
-
-Error too_large(const LargeStages& stages, const LargePlan& plan) {
-  const LargeRunner& runner = *stages.runner;
-  const int64_t both = operand_and_result_bytes(plan);
-  const int64_t working = runner.working_bytes(plan, runner.size() - 1).value_or(0);
-  const std::string fitting =
-      largest_that_fits(plan, [&stages](const LargePlan& p) { return most_of(working_bytes(stages, p)).has_value(); });
-  return {absl::StatusCode::kInvalidArgument, Reason::kFactorTooLarge,
-          absl::StrCat("the matrix, its results and the working memory need ",
-                       both + std::min(working, std::numeric_limits<int64_t>::max() - both),
-                       " bytes; the limit for one client is ", stages.admission->share(), fitting.empty() ? "" : "; ",
-                       fitting),
-          "open.rows", absl::ZeroDuration()};
 }
 
 // The longest time between two signs of progress. No part of the computation needs more operations than the whole, and
@@ -193,10 +112,12 @@ LargeNext LargeJob::on_open(const LargeOpen& open) {
     end(unexpected("open", "open was sent before"), &next);
     return next;
   }
-  if (Error error = admit(open); !error.ok()) {
+  AdmittedLarge admitted;
+  if (Error error = admit_large(*stages_, peer_, open, &admitted); !error.ok()) {
     end(std::move(error), &next);
     return next;
   }
+  matrix_ = std::move(admitted);
   state_ = State::kUploading;
   accepted_ = stages_->clock->now();
   upload_.restart(accepted_);
@@ -204,37 +125,6 @@ LargeNext LargeJob::on_open(const LargeOpen& open) {
   next.read = reading_ = true;
   pump(&next);
   return next;
-}
-
-Error LargeJob::admit(const LargeOpen& open) {
-  ValidatedLarge validated;
-  if (Error error = validate_large(open, &validated); !error.ok()) return error;
-  const LargePlan& plan = validated.plan;
-  LargeDemand working = working_bytes(*stages_, plan);
-  const std::optional<int64_t> most_working = most_of(working);
-  if (!most_working.has_value()) return too_large(*stages_, plan);
-  const std::vector<int> candidates = stages_->runner->candidates(working);
-  if (candidates.empty()) return no_device();
-  const auto operand = static_cast<int64_t>(plan.operand_bytes());
-  const int64_t most = operand_and_result_bytes(plan) + *most_working;
-  Reservation request;
-  if (Error error = stages_->admission->admit(peer_, operand, most, &place_, &request); !error.ok()) {
-    stages_->recorder->refused(error.reason);
-    return error;
-  }
-  memory_ = LargeMemory::make(plan, std::move(validated.signature), request.split(operand));
-  if (memory_ == nullptr) {
-    return {absl::StatusCode::kResourceExhausted, Reason::kOverloadedBytes,
-            "the server is out of memory for this matrix; send it again later", "", absl::Seconds(1)};
-  }
-  received_.emplace(operand, static_cast<size_t>(operand / stages_->options->chunk_bytes + kSpareRanges));
-  request_ = std::move(request);
-  plan_ = plan;
-  working_ = std::move(working);
-  candidates_ =
-      absl::StrJoin(candidates, ",", [this](std::string* out, int d) { out->append(stages_->runner->device(d).name); });
-  stages_->recorder->large_accepted(most);
-  return {};
 }
 
 LargeNext LargeJob::on_chunk(int64_t offset, size_t bytes, uint32_t checksum,
@@ -249,7 +139,7 @@ LargeNext LargeJob::on_chunk(int64_t offset, size_t bytes, uint32_t checksum,
       end(std::move(error), &next);
       return next;
     }
-    memory = memory_;
+    memory = matrix_.memory;
   }
   // Whatever ends the call meanwhile, the memory is there until this has returned.
   const bool good = take(memory->operand().data() + offset) == checksum;
@@ -271,7 +161,7 @@ LargeNext LargeJob::on_chunk(int64_t offset, size_t bytes, uint32_t checksum,
   stages_->recorder->large_received(static_cast<int64_t>(bytes));
   const absl::Time now = stages_->clock->now();
   upload_.moved(static_cast<int64_t>(bytes), now);
-  if (received_->complete()) upload_.restart(now);  // for commit
+  if (matrix_.received->complete()) upload_.restart(now);  // for commit
   next.read = reading_ = true;
   return next;
 }
@@ -285,8 +175,8 @@ Error LargeJob::take_chunk(int64_t offset, size_t bytes) {
     return bad_chunk(Reason::kInvalidField, "chunk.data",
                      absl::StrCat("must have between 1 and ", most, " bytes, but has ", bytes));
   }
-  const auto operand = static_cast<int64_t>(plan_.operand_bytes());
-  switch (received_->add(offset, static_cast<int64_t>(bytes))) {
+  const auto operand = static_cast<int64_t>(matrix_.plan.operand_bytes());
+  switch (matrix_.received->add(offset, static_cast<int64_t>(bytes))) {
     case ByteRanges::Added::kOutOfRange:
       return bad_chunk(
           Reason::kChunkOutOfRange, "chunk.offset",
@@ -297,7 +187,7 @@ Error LargeJob::take_chunk(int64_t offset, size_t bytes) {
           absl::StrCat("some of the ", bytes, " bytes at byte ", offset, " were sent before; send each byte once"));
     case ByteRanges::Added::kTooMany:
       return bad_chunk(Reason::kChunkScattered, "chunk.offset",
-                       absl::StrCat("the chunks leave more than ", received_->ranges(),
+                       absl::StrCat("the chunks leave more than ", matrix_.received->ranges(),
                                     " gaps; send larger chunks, or send them in order"));
     case ByteRanges::Added::kYes:
       break;
@@ -322,22 +212,23 @@ LargeNext LargeJob::on_commit() {
 Error LargeJob::commit() {
   if (state_ == State::kOpening) return unexpected("commit", "send open first");
   if (state_ != State::kUploading) return unexpected("commit", "commit was sent before");
-  if (!received_->complete()) return incomplete(*received_, static_cast<int64_t>(plan_.operand_bytes()));
+  if (!matrix_.received->complete())
+    return incomplete(*matrix_.received, static_cast<int64_t>(matrix_.plan.operand_bytes()));
   committed_ = stages_->clock->now();
   progress_due_ = true;
   stages_->recorder->large_phase_took(LargePhase::kUpload, committed_ - accepted_);
   Reservation results;
-  results_kept_ = stages_->admission->keep(result_bytes(), &place_, &results);
-  if (results_kept_) memory_->hold(std::move(results));
+  results_kept_ = stages_->admission->keep(result_bytes(), &matrix_.place, &results);
+  if (results_kept_) matrix_.memory->hold(std::move(results));
   return enqueue(LargeRunner::Position::kLast) ? Error{} : no_device();
 }
 
 int64_t LargeJob::result_bytes() const {
-  return operand_and_result_bytes(plan_) - static_cast<int64_t>(plan_.operand_bytes());
+  return operand_and_result_bytes(matrix_.plan) - static_cast<int64_t>(matrix_.plan.operand_bytes());
 }
 
 bool LargeJob::enqueue(LargeRunner::Position position) {
-  LargeDemand demand = working_;
+  LargeDemand demand = matrix_.working;
   for (std::optional<int64_t>& bytes : demand) {
     if (bytes.has_value() && !results_kept_) *bytes += result_bytes();
   }
@@ -361,7 +252,7 @@ LargeNext LargeJob::on_reads_closed() {
   if (state_ == State::kOpening) {
     end(unexpected("open", "the stream ended before open; send open first"), &next);
   } else if (state_ == State::kUploading) {
-    end(incomplete(*received_, static_cast<int64_t>(plan_.operand_bytes())), &next);
+    end(incomplete(*matrix_.received, static_cast<int64_t>(matrix_.plan.operand_bytes())), &next);
   }
   return next;
 }
@@ -379,9 +270,9 @@ bool LargeJob::run(int device, Reservation memory) {
     taken_ = stages_->clock->now();
     stages_->recorder->large_phase_took(LargePhase::kQueue, taken_ - queued_);
     lent_ = memory.bytes();
-    memory_->hold(std::move(memory));
-    blocks = memory_;
-    plan = plan_;
+    matrix_.memory->hold(std::move(memory));
+    blocks = matrix_.memory;
+    plan = matrix_.plan;
   }
   if (plan.operand_bytes() >= kTrimmedBytes) trim_heap();
   LargeControl control;
@@ -437,9 +328,9 @@ void LargeJob::on_outcome(LargeOutcome outcome) {
       stages_->recorder->large_phase_took(LargePhase::kCompute, computed_ - taken_);
       stages_->recorder->large_computed(outcome);
       outcome_ = std::move(outcome);
-      place_ = {};
-      pieces_ = memory_->take_results();
-      next->done_with.push_back(std::move(memory_));
+      matrix_.place = {};
+      results_ = ResultChunks(matrix_.memory->take_results());
+      next->done_with.push_back(std::move(matrix_.memory));
       state_ = State::kSending;
       download_.restart(computed_);
       pump(next);
@@ -447,7 +338,7 @@ void LargeJob::on_outcome(LargeOutcome outcome) {
     }
     const std::string& device = stages_->runner->device(device_).name;
     if (outcome.status == LargeStatus::kFault || outcome.status == LargeStatus::kOutOfMemory) {
-      log_fault(device, plan_, outcome);
+      log_fault(device, matrix_.plan, outcome);
       stages_->recorder->device_fault(device);
       if (outcome.device_lost && stages_->monitor != nullptr) {
         stages_->monitor->lost(device);  // which records it
@@ -461,10 +352,10 @@ void LargeJob::on_outcome(LargeOutcome outcome) {
 }
 
 bool LargeJob::try_elsewhere(bool device_lost, LargeNext* next) {
-  working_[static_cast<size_t>(device_)].reset();
+  matrix_.working[static_cast<size_t>(device_)].reset();
   failures_ += device_lost ? 0 : 1;
   if (failures_ == kMostFailures) return false;
-  next->done_with.push_back(memory_->drop_results(lent_));
+  next->done_with.push_back(matrix_.memory->drop_results(lent_));
   return enqueue(LargeRunner::Position::kFirst);  // it has waited before
 }
 
@@ -482,42 +373,27 @@ void LargeJob::pump(LargeNext* next) {
 
 std::optional<LargeReply> LargeJob::next_reply() {
   if (std::exchange(acceptance_due_, false)) {
-    const auto operand = static_cast<int64_t>(plan_.operand_bytes());
-    return LargeAccepted{stages_->options->chunk_bytes, operand, result_bytes(), candidates_};
+    const auto operand = static_cast<int64_t>(matrix_.plan.operand_bytes());
+    return LargeAccepted{stages_->options->chunk_bytes, operand, result_bytes(), matrix_.candidates};
   }
   if (state_ == State::kQueued || state_ == State::kComputing) {
     if (!std::exchange(progress_due_, false)) return std::nullopt;
     return LargeProgressReport{state_ == State::kQueued, progress_, stages_->clock->now() - accepted_};
   }
   if (state_ != State::kSending) return std::nullopt;
-  if (std::optional<LargeReply> chunk = next_chunk()) return chunk;
+  if (std::optional<LargeResultChunk> chunk = results_.next(static_cast<size_t>(stages_->options->chunk_bytes))) {
+    stages_->recorder->large_sent(static_cast<int64_t>(chunk->bytes));
+    return *std::move(chunk);
+  }
   if (std::exchange(summary_sent_, true)) return std::nullopt;
   return summarize();
-}
-
-std::optional<LargeReply> LargeJob::next_chunk() {
-  if (pieces_.empty()) return std::nullopt;
-  LargeResultChunk chunk;
-  chunk.piece = pieces_.front();
-  const MappedBlock& block = chunk.piece->block;
-  chunk.result = chunk.piece->result;
-  chunk.offset = chunk.piece->offset + static_cast<int64_t>(sent_);
-  chunk.data = block.data() + sent_;
-  chunk.bytes = std::min(block.size() - sent_, static_cast<size_t>(stages_->options->chunk_bytes));
-  sent_ += chunk.bytes;
-  if (sent_ == block.size()) {
-    pieces_.pop_front();  // the chunk has it
-    sent_ = 0;
-  }
-  stages_->recorder->large_sent(static_cast<int64_t>(chunk.bytes));
-  return chunk;
 }
 
 LargeSummary LargeJob::summarize() {
   const absl::Duration download = stages_->clock->now() - computed_;
   stages_->recorder->large_phase_took(LargePhase::kDownload, download);
   LargeSummary summary;
-  summary.plan = plan_;
+  summary.plan = matrix_.plan;
   summary.outcome = outcome_;
   summary.device = stages_->runner->device(device_).name;
   summary.timing = {committed_ - accepted_, taken_ - committed_, computed_ - taken_, download};
@@ -551,7 +427,7 @@ void LargeJob::tick() {
     } else if (state_ == State::kOpening && upload_.too_slow(now, timeout)) {
       end(stalled("sent no open", timeout), next);
     } else if (state_ == State::kUploading && upload_.too_slow(now, timeout)) {
-      const bool complete = received_->complete();
+      const bool complete = matrix_.received->complete();
       end(stalled(complete ? "sent no commit" : "sent less than 1 MiB of the operand", timeout), next);
     } else if (state_ == State::kQueued || state_ == State::kComputing) {
       progress_due_ = true;
@@ -586,11 +462,10 @@ void LargeJob::end(Error error, LargeNext* next) {
   if (state_ == State::kQueued) stages_->runner->withdraw(this);
   state_ = State::kEnded;
   ending_ = std::move(error);
-  if (memory_ != nullptr) next->done_with.push_back(std::move(memory_));
-  next->done_with.insert(next->done_with.end(), pieces_.begin(), pieces_.end());
-  pieces_.clear();
-  place_ = {};
-  request_ = {};
+  if (matrix_.memory != nullptr) next->done_with.push_back(std::move(matrix_.memory));
+  results_.drop(&next->done_with);
+  matrix_.place = {};
+  matrix_.request = {};
   stages_->recorder->request_finished(labels_, ending_.code);
   if (!ending_.ok()) stages_->recorder->large_failed(ending_.reason);
   if (!writing_) finish(next);

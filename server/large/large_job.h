@@ -6,7 +6,6 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -15,20 +14,19 @@
 
 #include "absl/functional/function_ref.h"
 #include "absl/time/time.h"
-#include "server/admit/large_admission.h"
 #include "server/base/clock.h"
 #include "server/base/mutex.h"
 #include "server/device/device_monitor.h"
 #include "server/device/large/large_runner.h"
+#include "server/large/admission.h"
 #include "server/large/large_memory.h"
 #include "server/large/large_request.h"
 #include "server/large/large_stages.h"
+#include "server/large/reply.h"
 #include "server/large/transfer_pace.h"
 #include "server/metrics/recorder.h"
 #include "server/peer.h"
 #include "server/reservation.h"
-#include "server/validate/byte_ranges.h"
-#include "server/validate/validate_large.h"
 
 namespace svdserve::server {
 
@@ -81,7 +79,6 @@ class LargeJob final : public LargeTask, public std::enable_shared_from_this<Lar
  private:
   enum class State { kOpening, kUploading, kQueued, kComputing, kSending, kEnded };
 
-  Error admit(const LargeOpen& open) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   Error take_chunk(int64_t offset, size_t bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   Error commit() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   int64_t result_bytes() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -97,7 +94,6 @@ class LargeJob final : public LargeTask, public std::enable_shared_from_this<Lar
   // Adds the next message, if there is one and the line is free.
   void pump(LargeNext* next) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   std::optional<LargeReply> next_reply() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  std::optional<LargeReply> next_chunk() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   LargeSummary summarize() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Ends the call with `error`, which may be none; does nothing when it has ended.
   void end(Error error, LargeNext* next) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -117,24 +113,16 @@ class LargeJob final : public LargeTask, public std::enable_shared_from_this<Lar
   bool finished_ ABSL_GUARDED_BY(mu_) = false;
   Error ending_ ABSL_GUARDED_BY(mu_);  // of kEnded
   RequestLabels labels_ ABSL_GUARDED_BY(mu_);
-  LargePlan plan_ ABSL_GUARDED_BY(mu_);                       // from kUploading on, as the next five
-  LargeDemand working_ ABSL_GUARDED_BY(mu_);                  // a device that has failed it has no value any more
-  std::string candidates_ ABSL_GUARDED_BY(mu_);               // at open: their names, joined by commas
-  LargeAdmission::Place place_ ABSL_GUARDED_BY(mu_);          // until there are results
-  bool results_kept_ ABSL_GUARDED_BY(mu_) = false;            // from commit on: their memory is reserved while it waits
-  int device_ ABSL_GUARDED_BY(mu_) = 0;                       // from kComputing on: the one that took it last
-  int64_t lent_ ABSL_GUARDED_BY(mu_) = 0;                     // bytes that were reserved for that device
-  int failures_ ABSL_GUARDED_BY(mu_) = 0;                     // of devices that serve on
-  Reservation request_ ABSL_GUARDED_BY(mu_);                  // of no bytes; the others' are in what they are of
-  std::shared_ptr<LargeMemory> memory_ ABSL_GUARDED_BY(mu_);  // null again from kSending on
-  std::optional<ByteRanges> received_ ABSL_GUARDED_BY(mu_);
+  AdmittedLarge matrix_ ABSL_GUARDED_BY(mu_);       // from kUploading on; its memory is null again from kSending on
+  bool results_kept_ ABSL_GUARDED_BY(mu_) = false;  // from commit on: their memory is reserved while it waits
+  int device_ ABSL_GUARDED_BY(mu_) = 0;             // from kComputing on: the one that took it last
+  int64_t lent_ ABSL_GUARDED_BY(mu_) = 0;           // bytes that were reserved for that device
+  int failures_ ABSL_GUARDED_BY(mu_) = 0;           // of devices that serve on
   bool acceptance_due_ ABSL_GUARDED_BY(mu_) = false;
   bool progress_due_ ABSL_GUARDED_BY(mu_) = false;
   LargeProgress progress_ ABSL_GUARDED_BY(mu_);
   LargeOutcome outcome_ ABSL_GUARDED_BY(mu_);  // from kSending on
-  std::deque<std::shared_ptr<const ResultPiece>> pieces_
-      ABSL_GUARDED_BY(mu_);               // that are not sent yet; then the summary
-  size_t sent_ ABSL_GUARDED_BY(mu_) = 0;  // bytes of the first of them
+  ResultChunks results_ ABSL_GUARDED_BY(mu_);  // that are not sent yet; then the summary
   bool summary_sent_ ABSL_GUARDED_BY(mu_) = false;
   int64_t writing_bytes_ ABSL_GUARDED_BY(mu_) = 0;  // of a result, in the write that is on its way
   TransferPace upload_ ABSL_GUARDED_BY(mu_), download_ ABSL_GUARDED_BY(mu_);
