@@ -126,6 +126,7 @@ TEST(EndToEnd, BatchesOfDifferentShapesAreOneCall) {
     const bool is_tall = batch.data_type == client::DataType::kF64;
     const auto check = [&](const auto& data) {
       const auto expected = by_engine(data, batch.rows, batch.cols, batch.count, Order::kRowMajor);
+      if (expected.empty()) return;  // memcmp() takes no null pointer
       EXPECT_EQ(std::memcmp(values[g].data(), expected.data(), expected.size() * sizeof(expected[0])), 0) << g;
     };
     if (is_tall) {
