@@ -7,6 +7,7 @@
 #include <sys/socket.h>
 
 #include <chrono>
+#include <optional>
 #include <utility>
 
 #include "server/base/mutex.h"
@@ -26,29 +27,34 @@ struct HealthCall::Connection {
 };
 
 struct HealthCall::Call {
-  grpc::ClientContext context;
   HealthCheckRequest request;
   HealthCheckResponse response;
   Mutex mu;
   CondVar changed;
+  // Holds the channel, so it goes before done() is called: gRPC keeps the callback, and with it this call, for a while
+  // after the callback has returned.
+  std::optional<grpc::ClientContext> context ABSL_GUARDED_BY(mu){std::in_place};
   bool answered ABSL_GUARDED_BY(mu) = false;  // known before done() is called
   bool ended ABSL_GUARDED_BY(mu) = false;     // done() has returned
+
+  bool was_answered() {
+    MutexLock lock(&mu);
+    return answered;
+  }
 };
 
 HealthCall::HealthCall(grpc::experimental::ExternalConnectionAcceptor* acceptor) : acceptor_(acceptor) {}
 
 HealthCall::~HealthCall() {
   if (call_ == nullptr) return;
-  call_->context.TryCancel();
   MutexLock lock(&call_->mu);
+  if (call_->context.has_value()) call_->context->TryCancel();
   while (!call_->ended) call_->changed.wait(&call_->mu);
 }
 
 void HealthCall::start(absl::Duration limit, std::function<void(bool answered)> done) {
-  if (call_ != nullptr) {
-    MutexLock lock(&call_->mu);
-    if (!call_->answered) connection_.reset();
-  }
+  // Not under the lock: the last channel of a process waits for gRPC's threads, and one of them may want the lock.
+  if (call_ != nullptr && !call_->was_answered()) connection_.reset();
   if (connection_ == nullptr) {
     int ends[2];
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends) != 0) {
@@ -64,8 +70,13 @@ void HealthCall::start(absl::Duration limit, std::function<void(bool answered)> 
     connection_->stub = Health::NewStub(connection_->channel);
   }
   call_ = std::make_shared<Call>();
-  call_->context.set_deadline(std::chrono::system_clock::now() + absl::ToChronoMilliseconds(limit));
-  connection_->stub->async()->Check(&call_->context, &call_->request, &call_->response,
+  grpc::ClientContext* context = nullptr;
+  {
+    MutexLock lock(&call_->mu);
+    context = &*call_->context;
+  }
+  context->set_deadline(std::chrono::system_clock::now() + absl::ToChronoMilliseconds(limit));
+  connection_->stub->async()->Check(context, &call_->request, &call_->response,
                                     [call = call_, done = std::move(done)](const grpc::Status& status) {
                                       const grpc::StatusCode code = status.error_code();
                                       const bool answered = code != grpc::StatusCode::DEADLINE_EXCEEDED &&
@@ -74,6 +85,7 @@ void HealthCall::start(absl::Duration limit, std::function<void(bool answered)> 
                                       {
                                         MutexLock lock(&call->mu);
                                         call->answered = answered;
+                                        call->context.reset();
                                       }
                                       done(answered);
                                       MutexLock lock(&call->mu);
