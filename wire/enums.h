@@ -4,6 +4,7 @@
 #define SVDSERVE_WIRE_ENUMS_H_
 
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 
 namespace svdserve::wire {
@@ -27,8 +28,8 @@ constexpr int number_of(E value) {
 // Nothing: no value of E has this number.
 template <class E>
 constexpr std::optional<E> value_of(int number) {
-  const int value = number - kRange<E>.shift;
-  if (value < 0 || value > static_cast<int>(kRange<E>.last)) return std::nullopt;
+  const int64_t value = int64_t{number} - kRange<E>.shift;  // a number may be the least that there is
+  if (value < 0 || value > static_cast<int64_t>(kRange<E>.last)) return std::nullopt;
   return static_cast<E>(value);
 }
 

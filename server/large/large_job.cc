@@ -11,7 +11,7 @@
 namespace svdserve::server {
 namespace {
 
-// Devices that serve on and have failed a factor, and it is the factor.
+// After so many failures on devices that still serve, the matrix is the likelier cause.
 constexpr int kMostFailures = 3;
 // Operands from here on have taken so long to come that a few milliseconds more are nothing.
 constexpr uint64_t kTrimmedBytes = uint64_t{64} << 20;

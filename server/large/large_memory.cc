@@ -47,7 +47,7 @@ std::shared_ptr<LargeMemory> LargeMemory::make(const LargePlan& plan, std::vecto
 bool LargeMemory::map_results(const LargePlan& plan) {
   const uint64_t wanted[] = {plan.values_bytes(), plan.left_bytes(), plan.right_bytes()};
   bool there = true;
-  for (size_t i = 0; i < kFactorResults; ++i) {
+  for (size_t i = 0; i < kLargeResults; ++i) {
     results_[i] = MappedBlock(wanted[i]);
     there = there && results_[i].size() == wanted[i];
   }
@@ -57,7 +57,7 @@ bool LargeMemory::map_results(const LargePlan& plan) {
 std::shared_ptr<const void> LargeMemory::drop_results(int64_t bytes) {
   struct Dropped {
     Reservation held;  // first: given back last
-    std::array<MappedBlock, kFactorResults> results;
+    std::array<MappedBlock, kLargeResults> results;
   };
   return std::make_shared<const Dropped>(Dropped{reservation_.split(bytes), std::exchange(results_, {})});
 }
@@ -74,7 +74,7 @@ LargeOperands LargeMemory::operands() const {
 
 std::deque<std::shared_ptr<const ResultPiece>> LargeMemory::take_results() {
   std::deque<std::shared_ptr<const ResultPiece>> pieces;
-  for (size_t i = 0; i < kFactorResults; ++i) {
+  for (size_t i = 0; i < kLargeResults; ++i) {
     for (int64_t offset = 0; results_[i].size() > 0; offset += static_cast<int64_t>(kPieceBytes)) {
       const size_t bytes = std::min(results_[i].size(), kPieceBytes);
       pieces.push_back(std::make_shared<const ResultPiece>(ResultPiece{reservation_.split(static_cast<int64_t>(bytes)),

@@ -43,7 +43,7 @@ class MappedBlock {
 
 // Results in the order in which they are sent.
 enum class LargeResult : uint8_t { kValues, kLeft, kRight };
-inline constexpr int kFactorResults = 3;
+inline constexpr int kLargeResults = 3;
 
 // A piece of a result on its way to the client, shared by the job and by the slices of it that the transport still
 // holds. The last to let go unmaps it and only then, by the order of destructors, gives the reservation back. So a
@@ -80,7 +80,7 @@ class LargeMemory {
   Reservation reservation_;  // first: given back last
   std::vector<int8_t> signature_;
   MappedBlock operand_;
-  std::array<MappedBlock, kFactorResults> results_;
+  std::array<MappedBlock, kLargeResults> results_;
 };
 
 }  // namespace svdserve::server

@@ -147,7 +147,7 @@ several() {
 python_clients() {
   for listen in 127.0.0.1:0 unix:/tmp/svdserve_bench.sock; do
     start svdserve --metrics-listen= --listen="$listen"
-    PYTHONPATH=$here/python python3 "$here/outputs_against_numpy.py" "$address" || return 1
+    PYTHONPATH=$here/python python3 -W ignore::RuntimeWarning "$here/outputs_against_numpy.py" "$address" || return 1
     stop
   done
 }

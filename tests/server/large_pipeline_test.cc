@@ -126,7 +126,7 @@ TEST_F(LargePipelineTest, TheWholeLifeOfALargeMatrix) {
     break;
   }
   controls->open();
-  std::string results[kFactorResults];
+  std::string results[kLargeResults];
   LargeSummary summary;
   while (std::optional<LargeReply> reply = call.write()) {
     if (const auto* chunk = std::get_if<LargeResultChunk>(&*reply)) {

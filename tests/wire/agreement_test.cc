@@ -2,7 +2,9 @@
 #include <google/protobuf/descriptor.h>
 #include <gtest/gtest.h>
 
+#include <cstdint>
 #include <string>
+#include <vector>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_replace.h"
@@ -37,7 +39,7 @@ void expect_names(const google::protobuf::EnumDescriptor* contract, const std::s
     EXPECT_EQ(own, number == 0 ? "auto" : contract_name(contract, prefix, number)) << contract->name() << i;
   }
   EXPECT_EQ(wire::value_of<E>(wire::number_of(range.last) + 1), std::nullopt);
-  EXPECT_EQ(wire::value_of<E>(-1), std::nullopt);
+  for (const int number : {-1, INT32_MIN, INT32_MAX}) EXPECT_EQ(wire::value_of<E>(number), std::nullopt);
 }
 
 TEST(WireAgreement, EnumerationsOfTheServerAreNamedAsInTheContract) {
@@ -63,7 +65,9 @@ TEST(WireAgreement, UnknownMethodsAreKeptAsNumbers) {
   EXPECT_EQ(wire::number_of(newer), 9);
   EXPECT_EQ(client::internal::kept_value(v1::METHOD_JACOBI, Method::kAuto), Method::kJacobi);
   EXPECT_EQ(client::internal::kept_value(0, Method::kAuto), Method::kAuto);
-  EXPECT_EQ(client::internal::kept_value(1000, Method::kAuto), Method::kAuto);
+  for (const int number : {1000, -1, INT32_MIN, INT32_MAX}) {
+    EXPECT_EQ(client::internal::kept_value(number, Method::kAuto), Method::kAuto);
+  }
 }
 
 // One question in the words of both ends.

@@ -38,7 +38,8 @@ std::optional<int> parse(const std::vector<std::string>& words, ValuesArguments*
       "as numpy.linalg.svd(a, compute_uv=False) does. Any byte order, C or Fortran order; integers become f8, f2\n"
       "becomes f4. A matrix is large if it exceeds the server's max values or max dimension, or does not fit a\n"
       "message. Each large matrix is uploaded in chunks, with a progress bar on a terminal. A summary goes to stderr.\n"
-      "Several files go in one request where they fit a message; their shapes and types may differ.");
+      "Several files go in one request where they fit a message; their shapes and types may differ. Large matrices go\n"
+      "one file at a time.");
   a.operand("IN.npy", &to->in);
   a.more_operands(&to->more);
   a.section("Options");

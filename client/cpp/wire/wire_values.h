@@ -2,7 +2,9 @@
 #ifndef SVDSERVE_CLIENT_CPP_WIRE_WIRE_VALUES_H_
 #define SVDSERVE_CLIENT_CPP_WIRE_WIRE_VALUES_H_
 
+#include <cstdint>
 #include <limits>
+#include <type_traits>
 
 #include "client/cpp/large.h"
 #include "client/cpp/types.h"
@@ -69,7 +71,7 @@ constexpr Proto to_proto(E value) {
 // server may be newer. 0, and a number that E cannot hold, become `absent`.
 template <class E>
 constexpr E kept_value(int number, E absent) {
-  const int value = number - wire::kRange<E>.shift;
+  const int64_t value = int64_t{number} - wire::kRange<E>.shift;
   return number <= 0 || value > std::numeric_limits<std::underlying_type_t<E>>::max() ? absent : static_cast<E>(value);
 }
 

@@ -95,6 +95,9 @@ grpc::ByteBuffer encode_stream_response(uint64_t request_id, const Outcome& outc
 inline constexpr UnaryCodec kDecomposeCodec = {"DecomposeRequest", decode_request, encode_response};
 inline constexpr StreamCodec kDecomposeStreamCodec = {decode_stream_request, encode_stream_response};
 
+// The field of the caller's message that is wrong, and what it must be.
+Error invalid_field(std::string field, std::string message);
+
 // Memory was short while a message was received.
 Error out_of_memory();
 

@@ -24,10 +24,6 @@ using wire::tag_of;
 using wire::value_of;
 using wire::WireFormatLite;
 
-Error invalid_field(std::string field, std::string message) {
-  return {absl::StatusCode::kInvalidArgument, Reason::kInvalidField, std::move(message), std::move(field), {}};
-}
-
 Error too_long(std::string field) {
   return invalid_field(std::move(field), absl::StrCat("must take at most ", kMaxSmallBytes, " bytes"));
 }
@@ -408,6 +404,10 @@ DecodedRequest decode_by(Read read, Rpc rpc, grpc::ByteBuffer* message, HostMemo
 }
 
 }  // namespace
+
+Error invalid_field(std::string field, std::string message) {
+  return {absl::StatusCode::kInvalidArgument, Reason::kInvalidField, std::move(message), std::move(field), {}};
+}
 
 Error out_of_memory() {
   return {absl::StatusCode::kResourceExhausted, Reason::kOverloadedBytes, "the server has no memory for this message",

@@ -20,10 +20,6 @@
 namespace svdserve::server {
 namespace {
 
-Error invalid_field(std::string field, std::string message) {
-  return {absl::StatusCode::kInvalidArgument, Reason::kInvalidField, std::move(message), std::move(field), {}};
-}
-
 using wire::CodedInputStream;
 using wire::kEmbedded;
 using wire::kFixed32;
