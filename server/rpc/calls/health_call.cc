@@ -76,22 +76,21 @@ void HealthCall::start(absl::Duration limit, std::function<void(bool answered)> 
     context = &*call_->context;
   }
   context->set_deadline(std::chrono::system_clock::now() + absl::ToChronoMilliseconds(limit));
-  connection_->stub->async()->Check(context, &call_->request, &call_->response,
-                                    [call = call_, done = std::move(done)](const grpc::Status& status) {
-                                      const grpc::StatusCode code = status.error_code();
-                                      const bool answered = code != grpc::StatusCode::DEADLINE_EXCEEDED &&
-                                                            code != grpc::StatusCode::UNAVAILABLE &&
-                                                            code != grpc::StatusCode::CANCELLED;
-                                      {
-                                        MutexLock lock(&call->mu);
-                                        call->answered = answered;
-                                        call->context.reset();
-                                      }
-                                      done(answered);
-                                      MutexLock lock(&call->mu);
-                                      call->ended = true;
-                                      call->changed.signal_all();
-                                    });
+  connection_->stub->async()->Check(
+      context, &call_->request, &call_->response, [call = call_, done = std::move(done)](const grpc::Status& status) {
+        const grpc::StatusCode code = status.error_code();
+        const bool answered = code != grpc::StatusCode::DEADLINE_EXCEEDED && code != grpc::StatusCode::UNAVAILABLE &&
+                              code != grpc::StatusCode::CANCELLED;
+        {
+          MutexLock lock(&call->mu);
+          call->answered = answered;
+          call->context.reset();
+        }
+        done(answered);
+        MutexLock lock(&call->mu);
+        call->ended = true;
+        call->changed.signal_all();
+      });
 }
 
 }  // namespace svdserve::server
