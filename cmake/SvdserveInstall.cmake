@@ -63,6 +63,10 @@ if(SVDSERVE_CUDA)
   # OPTIONAL: a build of the programs alone installs them alone.
   install(TARGETS svdserve_cuda LIBRARY DESTINATION lib COMPONENT cuda OPTIONAL)
 endif()
+if(NOT SVDSERVE_SIMD STREQUAL "all")
+  install(CODE "message(WARNING \"these kernels are for the build machine's instruction set alone: \"
+    \"configure with 'cmake --preset release' for all\")" ALL_COMPONENTS)
+endif()
 install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT programs)
 
 configure_package_config_file(cmake/svdserveConfig.cmake.in ${CMAKE_BINARY_DIR}/svdserveConfig.cmake

@@ -17,12 +17,29 @@ if(SVDSERVE_SANITIZE)
   target_link_options(svdserve_build_flags INTERFACE -fsanitize=${SVDSERVE_SANITIZE})
 endif()
 
-# svdserve_library(name SOURCES ... PUBLIC lib ... PRIVATE lib ...)
+# Sources of a target compiled together cost half: most of a unit's time goes into the headers that all of them include.
+# An edit costs more then, and an include may be missing unseen: for builds that are made once, beside one without.
+option(SVDSERVE_UNITY "Compile the sources of a target several at a time" OFF)
+
+# No unit takes a minute or 1 GB, also under sanitizers.
+function(svdserve_compile_together target)
+  if(SVDSERVE_UNITY)
+    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 6)
+    # GCC takes the sources of a unit for headers, where a member of a type of an unnamed namespace is a mistake.
+    target_compile_options(${target} PRIVATE -Wno-subobject-linkage)
+  endif()
+endfunction()
+
+# svdserve_library(name SOURCES ... PUBLIC lib ... PRIVATE lib ... [APART]). APART: its sources use the same name for
+# different things, and are never compiled together. A source with options of its own is not either.
 function(svdserve_library name)
-  cmake_parse_arguments(arg "" "" "SOURCES;PUBLIC;PRIVATE" ${ARGN})
+  cmake_parse_arguments(arg "APART" "" "SOURCES;PUBLIC;PRIVATE" ${ARGN})
   add_library(${name} STATIC ${arg_SOURCES})
   target_link_libraries(${name} PUBLIC ${arg_PUBLIC} PRIVATE ${arg_PRIVATE} $<BUILD_INTERFACE:svdserve_build_flags>)
   target_include_directories(${name} PUBLIC $<BUILD_INTERFACE:${CMAKE_SOURCE_DIR}>)
+  if(NOT arg_APART)
+    svdserve_compile_together(${name})
+  endif()
 endfunction()
 
 # svdserve_program(name SOURCES ... LIBS lib ...): lands in build/<preset>/bin
@@ -32,12 +49,15 @@ function(svdserve_program name)
   target_link_libraries(${name} PRIVATE ${arg_LIBS} svdserve_build_flags)
 endfunction()
 
-# svdserve_test_program(name SOURCES ... LIBS lib ... [COMPUTES]): a GoogleTest program with main from GMock. Its own
+# svdserve_test_program(name SOURCES ... LIBS lib ... [COMPUTES] [APART]): a GoogleTest program with main from GMock. Its own
 # sources take longer to compile than to run, so they are optimized little. Under a sanitizer they are not optimized at
 # all, but for those that compute much themselves: these say COMPUTES.
 function(svdserve_test_program name)
-  cmake_parse_arguments(arg "COMPUTES" "" "SOURCES;LIBS" ${ARGN})
+  cmake_parse_arguments(arg "COMPUTES;APART" "" "SOURCES;LIBS" ${ARGN})
   add_executable(${name} ${arg_SOURCES})
+  if(NOT arg_APART)
+    svdserve_compile_together(${name})
+  endif()
   target_link_libraries(${name} PRIVATE ${arg_LIBS} GTest::gmock GTest::gtest_main svdserve_build_flags)
   if(SVDSERVE_SANITIZE AND NOT arg_COMPUTES)
     target_compile_options(${name} PRIVATE -O0)
@@ -47,15 +67,17 @@ function(svdserve_test_program name)
   endif()
 endfunction()
 
-# svdserve_test(name SOURCES ... LIBS lib ... [COMPUTES] [TIMEOUT seconds] [COST seconds] [LABELS l ...]): the program and
+# svdserve_test(name SOURCES ... LIBS lib ... [COMPUTES] [APART] [TIMEOUT seconds] [COST seconds] [LABELS l ...]): the program and
 # the test that runs it. CTest starts the tests of the highest COST first, so that the longest does not run alone at the end.
 function(svdserve_test name)
-  cmake_parse_arguments(arg "COMPUTES" "TIMEOUT;COST" "SOURCES;LIBS;LABELS" ${ARGN})
-  set(computes)
-  if(arg_COMPUTES)
-    set(computes COMPUTES)
-  endif()
-  svdserve_test_program(${name} SOURCES ${arg_SOURCES} LIBS ${arg_LIBS} ${computes})
+  cmake_parse_arguments(arg "COMPUTES;APART" "TIMEOUT;COST" "SOURCES;LIBS;LABELS" ${ARGN})
+  set(options)
+  foreach(option COMPUTES APART)
+    if(arg_${option})
+      list(APPEND options ${option})
+    endif()
+  endforeach()
+  svdserve_test_program(${name} SOURCES ${arg_SOURCES} LIBS ${arg_LIBS} ${options})
   add_test(NAME ${name} COMMAND ${name})
   if(NOT arg_TIMEOUT)
     set(arg_TIMEOUT 300)

@@ -563,7 +563,9 @@ ConfigOutcome read_config(const std::vector<std::string>& arguments, const Envir
   for (size_t i = 0; i < arguments.size(); ++i) {
     const std::string& argument = arguments[i];
     if (argument == "--help" || argument == "-h") return print(help_text(flags));
-    if (argument == "--version") return print(absl::StrCat("svdserve ", kVersion, "\n"));
+    if (argument == "--version") {
+      return print(absl::StrCat("svdserve ", kVersion, " (instruction sets: ", kInstructionSets, ")\n"));
+    }
     if (!absl::StartsWith(argument, "--")) return refuse(absl::StrCat("unexpected argument \"", argument, "\""));
     const size_t equals = argument.find('=');
     const std::string name = argument.substr(2, equals == std::string::npos ? equals : equals - 2);

@@ -14,7 +14,8 @@ svdserve_library(svdserve_server_peers
 svdserve_library(svdserve_server_config
   SOURCES config.cc limits.cc base/machine.cc
   PUBLIC svdserve_engine svdserve_server_log absl::time
-  PRIVATE svdserve_server_peers svdserve_server_version absl::strings)
+  PRIVATE svdserve_server_peers svdserve_server_version absl::strings
+  APART)
 
 svdserve_library(svdserve_server_sockets
   SOURCES base/listening_socket.cc
@@ -29,7 +30,8 @@ svdserve_library(svdserve_server_process
 svdserve_library(svdserve_server_metrics
   SOURCES metrics/prometheus_recorder.cc metrics/http_exposer.cc
   PUBLIC svdserve_server_values svdserve_server_sockets
-  PRIVATE svdserve_server_version svdserve_server_config prometheus-cpp::core absl::status)
+  PRIVATE svdserve_server_version svdserve_server_config prometheus-cpp::core absl::status
+  APART)
 
 svdserve_library(svdserve_server_rpc
   SOURCES rpc/connection_acceptor.cc rpc/library_logs.cc rpc/rpc_server.cc

@@ -284,8 +284,9 @@ bool start(const Config& config, RpcOptions rpc_options, const std::optional<Lis
                         {"lanes", device.info.lanes}});
     if (device.info.kind == DeviceKind::kHost && config.simd != Simd::kBest &&
         device.info.instruction_set != name(config.simd)) {
-      log_warning("simd", {{"reason", std::string("this CPU has no ") + name(config.simd) + " (--simd); " +
-                                          device.info.instruction_set + " is used"}});
+      log_warning("simd",
+                  {{"reason", std::string("no ") + name(config.simd) + " here, or not in this build (--simd); " +
+                                  device.info.instruction_set + " is used"}});
     }
   }
   std::vector<DeviceInfo> infos;
@@ -394,7 +395,9 @@ int serve(const Config& config, StopSignals* signals, std::unique_ptr<PlainStart
   rpc.max_connection_age = or_no_limit(config.max_connection_age);
   rpc.reflection =
       config.reflection == Reflection::kOn || (config.reflection == Reflection::kAuto && listen->is_loopback());
-  log_info("starting", {{"version", kVersion}, {"pid", getpid()}, {"config", describe(config)}});
+  log_info(
+      "starting",
+      {{"version", kVersion}, {"instruction_sets", kInstructionSets}, {"pid", getpid()}, {"config", describe(config)}});
   for (const std::string& name : unknown_variables(names_of_environment())) {
     log_warning("unknown_variable", {{"name", name}, {"reason", "no flag has this name, see svdserve --help"}});
   }

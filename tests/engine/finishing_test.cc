@@ -126,6 +126,27 @@ struct Scratch {
   CertificateWorkspace sums;
 };
 
+// Kernels are inlined wherever they are called, and an instrumented one takes the compiler many seconds.
+template <class E>
+[[gnu::noinline]] int complete_basis(VectorMatrix<E> x, int k, const Lane<typename E::Scalar>* s,
+                                     const BasisWorkspace<E>& workspace) {
+  return scalar::complete_basis(Alone(), x, k, s, workspace);
+}
+template <class E>
+[[gnu::noinline]] void fix_phases(VectorMatrix<E> leading, VectorMatrix<E> other, int k) {
+  scalar::fix_phases(Alone(), leading, other, k);
+}
+template <class E>
+[[gnu::noinline]] scalar::Certificate certificate_of(StridedMatrix<E, const char> a, VectorMatrix<E> x,
+                                                     VectorMatrix<E> y, const Lane<typename E::Scalar>* s, int k,
+                                                     bool wide, bool finite, const CertificateWorkspace& workspace) {
+  return scalar::certificate(Alone(), a, x, y, s, k, wide, finite, workspace);
+}
+template <class Team, class E>
+[[gnu::noinline]] void finish(const Team& team, const FinishOptions& options, const FinishTask<E>& task) {
+  scalar::finish_vectors(team, options, task);
+}
+
 // |I - X^H X|_F
 template <class E>
 Real orthogonality_of(const Stored<E>& x, int columns) {
@@ -185,7 +206,7 @@ class Finishing : public testing::Test {
     Stored<E> x = incomplete(rows, r, k, columns, storage, random);
     const Stored<E> before = x;
     Scratch<E> scratch(rows, k);
-    const int known = scalar::complete_basis(Alone(), x.view(), k, static_cast<const Lane<T>*>(nullptr), scratch.basis);
+    const int known = complete_basis(x.view(), k, static_cast<const Lane<T>*>(nullptr), scratch.basis);
     ASSERT_EQ(known, std::min(r, columns));
     ASSERT_LE(orthogonality_of(x, columns), 10 * rows * kU);
     for (int j = 0; j < known; ++j) {
@@ -194,8 +215,7 @@ class Finishing : public testing::Test {
   }
 };
 
-using Elements = testing::Types<scalar::RealElement<Lane<float>>, scalar::RealElement<Lane<double>>,
-                                scalar::ComplexElement<Lane<float>>, scalar::ComplexElement<Lane<double>>>;
+using Elements = testing::Types<scalar::SVD_TEST_ELEMENT>;  // a unit for each: CMakeLists.txt
 struct ElementNames {
   template <class E>
   static std::string GetName(int) {
@@ -242,7 +262,7 @@ TYPED_TEST(Finishing, NoKnownColumnsGiveTheIdentity) {
   Stored<TypeParam> x = this->incomplete(9, 0, 4, 9, {}, random);
   Scratch<TypeParam> scratch(9, 4);
   const Lane<typename TypeParam::Scalar>* const none = nullptr;
-  scalar::complete_basis(Alone(), x.view(), 4, none, scratch.basis);
+  complete_basis(x.view(), 4, none, scratch.basis);
   for (int j = 0; j < 9; ++j) {
     for (int i = 0; i < 9; ++i) EXPECT_EQ(x.at(i, j), Number(i == j));
   }
@@ -261,7 +281,7 @@ TYPED_TEST(Finishing, CompletesUnitVectors) {
     }
     Scratch<TypeParam> scratch(rows, rows);
     const Lane<typename TypeParam::Scalar>* const none = nullptr;
-    scalar::complete_basis(Alone(), x.view(), rows, none, scratch.basis);
+    complete_basis(x.view(), rows, none, scratch.basis);
     EXPECT_LE(orthogonality_of(x, rows), 10 * rows * this->kU) << rows;
   }
 }
@@ -274,7 +294,7 @@ TYPED_TEST(Finishing, FullRankIsLeftAlone) {
   const auto before = x.bytes();
   Scratch<TypeParam> scratch(10, 3);
   const auto s = this->lanes({T(3), T(2), FloatTraits<T>::kSmallestNormal});
-  EXPECT_EQ(scalar::complete_basis(Alone(), x.view(), 3, s.data(), scratch.basis), 3);
+  EXPECT_EQ(complete_basis(x.view(), 3, s.data(), scratch.basis), 3);
   EXPECT_EQ(x.bytes(), before);
 }
 
@@ -287,7 +307,7 @@ TYPED_TEST(Finishing, ColumnsAfterAZeroOneAreReplaced) {
   x.zero_column(2);
   Scratch<TypeParam> scratch(10, 4);
   const auto s = this->lanes({T(3), T(2), T(0), T(0)});
-  EXPECT_EQ(scalar::complete_basis(Alone(), x.view(), 4, s.data(), scratch.basis), 2);
+  EXPECT_EQ(complete_basis(x.view(), 4, s.data(), scratch.basis), 2);
   EXPECT_LE(orthogonality_of(x, 4), 100 * this->kU);
 }
 
@@ -302,7 +322,7 @@ TYPED_TEST(Finishing, ComplementOfDependentColumns) {
   for (int j = 3; j < 6; ++j) x.zero_column(j);
   Scratch<TypeParam> scratch(12, 6);
   const Lane<typename TypeParam::Scalar>* const none = nullptr;
-  EXPECT_EQ(scalar::complete_basis(Alone(), x.view(), 6, none, scratch.basis), 3);
+  EXPECT_EQ(complete_basis(x.view(), 6, none, scratch.basis), 3);
   for (int p = 0; p < 6; ++p) {
     for (int q2 = std::max(p, 3); q2 < 6; ++q2) {
       Number dot = p == q2 ? Number(-1) : Number(0);
@@ -323,7 +343,7 @@ TYPED_TEST(Finishing, PhasesAreFixedAndTheProductStays) {
     Stored<TypeParam> x(this->orthonormal(rows, full ? rows : k, random), {random.coin(), random.coin()});
     Stored<TypeParam> y(this->orthonormal(k, k, random), {random.coin(), random.coin()});
     const Stored<TypeParam> x_before = x, y_before = y;
-    scalar::fix_phases(Alone(), leads_long ? x.view() : y.view(), leads_long ? y.view() : x.view(), k);
+    fix_phases(leads_long ? x.view() : y.view(), leads_long ? y.view() : x.view(), k);
     for (int j = 0; j < x.columns(); ++j) {
       const Stored<TypeParam>& u = leads_long || j >= k ? x : y;
       const Stored<TypeParam>& u_before = leads_long || j >= k ? x_before : y_before;
@@ -359,7 +379,7 @@ TYPED_TEST(Finishing, TheFirstOfEqualsDecides) {
   u.view().at.set(1, 0, element<E>(-0.5));
   u.view().at.set(2, 0, element<E>(0.5));
   v.view().at.set(0, 0, element<E>(1));
-  scalar::fix_phases(Alone(), u.view(), v.view(), 1);
+  fix_phases(u.view(), v.view(), 1);
   EXPECT_EQ(u.at(1, 0), Number(0.5));
   EXPECT_EQ(u.at(2, 0), Number(-0.5));
   EXPECT_EQ(v.at(0, 0), Number(-1));
@@ -368,7 +388,7 @@ TYPED_TEST(Finishing, TheFirstOfEqualsDecides) {
     u.view().at.set(1, 0, element<E>({0, 0.5}));
     u.view().at.set(2, 0, element<E>({0.5, 0}));
     v.view().at.set(0, 0, element<E>({0, 1}));
-    scalar::fix_phases(Alone(), u.view(), v.view(), 1);
+    fix_phases(u.view(), v.view(), 1);
     EXPECT_EQ(u.at(1, 0), Number(0.5));
     EXPECT_EQ(u.at(2, 0), Number(0, -0.5));
     EXPECT_EQ(v.at(0, 0), Number(1));
@@ -400,13 +420,11 @@ struct Decomposed {
     }
   }
 
-  template <class Team = Alone>
-  scalar::Certificate certificate(bool wide = false, bool finite = true, const Team& team = Team()) {
+  scalar::Certificate certificate(bool wide = false, bool finite = true) {
     Scratch<E> scratch(t.rows(), t.columns());
     std::vector<Lane<T>> lanes;
     for (const T value : s) lanes.push_back(Lane<T>(value));
-    return scalar::certificate(team, t.source(), x.view(), y.view(), lanes.data(), t.columns(), wide, finite,
-                               scratch.sums);
+    return certificate_of<E>(t.source(), x.view(), y.view(), lanes.data(), t.columns(), wide, finite, scratch.sums);
   }
 
   Stored<E> t, x, y;
@@ -492,7 +510,7 @@ struct Finished {
     const FinishOptions options{k, wide, fix_phases, false, true};
     const FinishTask<E> task{x.view(),     d.y.view(),  s.data(),      finite,
                              d.t.source(), certificate, scratch.basis, scratch.sums};
-    scalar::finish_vectors(team, options, task);
+    svdserve::finish(team, options, task);
   }
   std::vector<char> bits() const {
     std::vector<char> all = x.bytes();

@@ -3,10 +3,13 @@
 #define SVDSERVE_ENGINE_BACKENDS_HOST_BASE_SIMD_TARGETS_H_
 
 // AVX2, AVX-512 and NEON. Targets between or beyond add build time and no speed here; SSE has no fused multiply-add.
-// Sanitizer builds name fewer (engine/CMakeLists.txt).
+// The build may name fewer (cmake/SvdserveSimd.cmake), and a generated unit names one of them.
 #if !defined(SVD_KERNEL_TARGETS)
 #define SVD_KERNEL_TARGETS (HWY_AVX2 | HWY_AVX3 | HWY_NEON)
 #endif
-#define HWY_DISABLED_TARGETS (~(SVD_KERNEL_TARGETS | HWY_SCALAR | HWY_EMU128))
+#if !defined(SVD_UNIT_TARGETS)
+#define SVD_UNIT_TARGETS SVD_KERNEL_TARGETS
+#endif
+#define HWY_DISABLED_TARGETS (~((SVD_UNIT_TARGETS) | HWY_SCALAR | HWY_EMU128))
 
 #endif  // SVDSERVE_ENGINE_BACKENDS_HOST_BASE_SIMD_TARGETS_H_
