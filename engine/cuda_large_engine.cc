@@ -3,6 +3,9 @@
 #include <string>
 
 #include "engine/backends/cuda_door/plugin_loader.h"
+#include "engine/backends/host/large/hermitian_eigen.h"
+#include "oneapi/tbb/info.h"
+#include "oneapi/tbb/task_arena.h"
 
 namespace svdserve {
 namespace {
@@ -23,12 +26,21 @@ void tell(const void* control, const LargeProgress* progress) {
 
 class CudaLargeEngine final : public LargeEngine {
  public:
-  CudaLargeEngine(const SvdserveCudaApi* api, int ordinal) : api_(api), ordinal_(ordinal) {}
+  CudaLargeEngine(const SvdserveCudaApi* api, int ordinal)
+      : api_(api),
+        ordinal_(ordinal),
+        threads_(oneapi::tbb::info::default_concurrency()),
+        arena_(threads_),
+        eigen_(*this, &arena_, threads_) {}
 
-  LargeWorkspace memory(const LargePlan& plan) const override { return {0, api_->large_device_bytes(&plan)}; }
+  LargeWorkspace memory(const LargePlan& plan) const override {
+    if (is_eigenproblem(plan.options.kind)) return eigen_.memory(plan);
+    return {0, api_->large_device_bytes(&plan)};
+  }
 
   LargeOutcome decompose(const LargePlan& plan, const LargeOperands& operands,
                          const LargeControl& control) const override {
+    if (is_eigenproblem(plan.options.kind)) return eigen_.decompose(plan, operands, control);
     const SvdserveCudaLargeControl c{control.progress ? &tell : nullptr, &control, control.cancel};
     SvdserveCudaLargeOutcome outcome{};
     api_->decompose_large(ordinal_, &plan, &operands, &c, &outcome);
@@ -38,6 +50,9 @@ class CudaLargeEngine final : public LargeEngine {
  private:
   const SvdserveCudaApi* const api_;
   const int ordinal_;
+  const int threads_;
+  mutable oneapi::tbb::task_arena arena_;  // of an eigenproblem's factorization
+  const host::HermitianEigen eigen_;
 };
 
 }  // namespace

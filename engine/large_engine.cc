@@ -31,12 +31,17 @@ std::optional<PlanError> check(const Problem& problem, const LargeOptions& optio
   if (options.certificate && options.vectors == Vectors::kNone) {
     return PlanError{"certificate", "needs vectors; ask for thin or full ones"};
   }
-  if (!options.hyperbolic) return std::nullopt;
+  if (options.kind == LargeKind::kSvd) return std::nullopt;
+  if (options.kind == LargeKind::kHermitian && problem.rows != problem.cols) {
+    return PlanError{"cols", "must equal rows for a Hermitian matrix, which is square"};
+  }
   if (problem.rows < problem.cols) {
-    return PlanError{"hyperbolic", "needs at least as many rows as columns: the matrix must have full column rank"};
+    return PlanError{"signature", "needs at least as many rows as columns: the matrix must have full column rank"};
   }
   if (options.vectors == Vectors::kFull) {
-    return PlanError{"vectors", "must be thin or none for a hyperbolic decomposition, which has no full basis"};
+    return PlanError{"vectors", is_eigenproblem(options.kind)
+                                    ? "must be thin or none for an eigenproblem: its thin basis is complete"
+                                    : "must be thin or none for a hyperbolic decomposition, which has no full basis"};
   }
   return std::nullopt;
 }
@@ -57,6 +62,11 @@ LargePlanOrError plan_large(const Problem& problem, const LargeOptions& options)
   LargePlan plan;
   plan.problem = problem;
   plan.options = resolved(options);
+  if (is_eigenproblem(options.kind)) {
+    plan.values = problem.rows;
+    if (options.vectors != Vectors::kNone) plan.left_columns = problem.rows;
+    return {plan, {}};
+  }
   plan.values = values_per_matrix(problem);
   if (options.vectors != Vectors::kNone) {
     const bool full = options.vectors == Vectors::kFull;

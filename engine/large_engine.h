@@ -1,6 +1,6 @@
-// One large matrix: its SVD, or with a signature its hyperbolic SVD, by the hierarchically blocked one-sided
-// Jacobi method. plan_large(problem, options) -> LargeEngine::decompose(). algorithms/large/block_jacobi.h is the
-// method.
+// One large matrix: its SVD, its hyperbolic SVD, or the eigenvalues and eigenvectors of a Hermitian one, by the
+// hierarchically blocked one-sided Jacobi method. plan_large(problem, options) -> LargeEngine::decompose().
+// algorithms/large/block_jacobi.h is the method; backends/host/large/hermitian_eigen.h reduces eigenproblems to it.
 #ifndef SVDSERVE_ENGINE_LARGE_ENGINE_H_
 #define SVDSERVE_ENGINE_LARGE_ENGINE_H_
 
@@ -45,16 +45,29 @@ constexpr const char* name(BlockVariant v) {
   return v == BlockVariant::kFullBlock ? "full-block" : v == BlockVariant::kBlockOriented ? "block-oriented" : "auto";
 }
 
-// A = U S V^H, m x n; hyperbolic: G = U S V^H with U^H U = I, V^H J V = J, m >= n and rank n.
+// The decomposition of a large matrix.
+enum class LargeKind : uint8_t {
+  kSvd,              // A = U S V^H, m x n
+  kHyperbolicSvd,    // G = U S V^H with U^H U = I, V^H J V = J; G m x n, m >= n, of rank n; J its signature
+  kHermitian,        // A = U L U^H, n x n Hermitian, one triangle of which is read
+  kHermitianFactor,  // G J G^H = U L U^H, G m x n, m >= n, of rank n: m eigenvalues, m - n of them zero
+};
+constexpr bool is_eigenproblem(LargeKind k) { return k == LargeKind::kHermitian || k == LargeKind::kHermitianFactor; }
+constexpr bool has_signature(LargeKind k) { return k == LargeKind::kHyperbolicSvd || k == LargeKind::kHermitianFactor; }
+
+// The triangle of a Hermitian matrix that is read, as NumPy's UPLO. Imaginary parts of the diagonal are not read.
+enum class Triangle : uint8_t { kLower, kUpper };
+
 struct LargeOptions {
-  Method method = Method::kAuto;     // kAuto: may start from an eigenbasis of the Gram matrix; kJacobi: never does
-  Vectors vectors = Vectors::kThin;  // kNone: values alone. kFull: not with hyperbolic
+  LargeKind kind = LargeKind::kSvd;
+  Triangle triangle = Triangle::kLower;  // of kHermitian
+  Method method = Method::kAuto;         // kAuto: may start from an eigenbasis of the Gram matrix; kJacobi: never does
+  Vectors vectors = Vectors::kThin;      // kNone: values alone. kFull: of kSvd alone
   // Cosine of two columns below which they count as orthogonal, in (0, 1]; 0: the method's own.
   double tolerance = 0;
   int32_t max_sweeps = 0;  // outer sweeps after which it is NOT_CONVERGED; 0: the default
   PivotStrategy strategy = PivotStrategy::kAuto;
   BlockVariant variant = BlockVariant::kAuto;
-  bool hyperbolic = false;
   bool certificate = false;
 
   friend bool operator==(const LargeOptions&, const LargeOptions&) = default;
@@ -68,7 +81,7 @@ inline constexpr int64_t kMaxLargeDimension = 1 << 20;
 struct LargePlan {
   Problem problem;
   LargeOptions options;      // without kAuto but for the method
-  int64_t values = 0;        // k = min(m, n)
+  int64_t values = 0;        // k = min(m, n); of an eigenproblem m
   int64_t left_columns = 0;  // of U, m x left_columns: k, m or 0
   int64_t right_rows = 0;    // of V^H, right_rows x n: k, n or 0
 
@@ -97,9 +110,10 @@ struct LargeWorkspace {
 // kNotConverged) mean nothing.
 struct LargeOperands {
   const void* matrix = nullptr;       // [in] m x n of plan.problem, without gaps
-  const int8_t* signature = nullptr;  // [in] hyperbolic: n numbers, each +1 or -1
+  const int8_t* signature = nullptr;  // [in] where has_signature(): n numbers, each +1 or -1
   void* left = nullptr;               // [out] U, or null where there is none
-  void* values = nullptr;             // [out] k values: descending; hyperbolic: descending among those of equal sign
+  void* values = nullptr;             // [out] k values: descending; hyperbolic: descending among those of equal sign;
+                                      // eigenvalues: ascending
   void* right = nullptr;              // [out] V^H, or null
 };
 
@@ -130,7 +144,7 @@ enum class LargeStatus : uint8_t {
   kNotConverged,   // the limit of sweeps was reached: the results are the best so far
   kCancelled,      // nothing of the outputs is to be used, from here on down
   kNonFinite,      // at (row, col)
-  kRankDeficient,  // hyperbolic: G does not have full column rank
+  kRankDeficient,  // with a signature: G does not have full column rank
   kOutOfMemory,
   kFault,  // of the device: `detail` says what
 };
@@ -153,6 +167,11 @@ struct LargeReport {
   int32_t sweeps = 0;
   int64_t rotations = 0, proper_rotations = 0;
   double residual = 0, left_orthogonality = 0, right_orthogonality = 0;  // with certificate; see outputs.h
+  // An eigenproblem's own. rank: eigenvalues that are not exact zeros. factor_condition, with certificate: at least the
+  // condition number of G with unit columns; the eigenvalues of G J G^H have relative errors of some max(n, 8) u times
+  // this.
+  int64_t rank = 0;
+  double factor_condition = 0;
 };
 
 struct LargeOutcome : LargeReport {

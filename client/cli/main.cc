@@ -14,11 +14,12 @@ namespace {
 constexpr char kHelp[] =
     "Usage: svdctl COMMAND [options]\n\n"
     "Talks to an svdserve server: singular values, vectors and capacities of many small matrices,\n"
-    "and SVDs of large ones.\n\n"
+    "SVDs and Hermitian eigenproblems of large ones.\n\n"
     "Commands:\n"
     "  values IN.npy [-o OUT.npy]   singular values of the matrices in a NumPy file\n"
     "  svd IN.npy --u --s --vh      decomposition A = U diag(S) V^H of matrices of any size, into NumPy files\n"
     "  hsvd G.npy J.npy             hyperbolic decomposition of one matrix, V^H J V = J\n"
+    "  eigh A.npy --w --v           eigenvalues and eigenvectors of a Hermitian matrix\n"
     "  capacity IN.npy --snr-db X   capacity of the matrices as MIMO channels\n"
     "  info                         version, data types, methods, limits and devices of the server\n"
     "  health                       whether it serves; exit code 0 or 1, for container health checks\n"
@@ -48,6 +49,7 @@ int main(int argc, char** argv) {
   if (command == "values") return run_values(words);
   if (command == "svd") return run_svd(words);
   if (command == "hsvd") return run_hsvd(words);
+  if (command == "eigh") return run_eigh(words);
   if (command == "capacity") return run_capacity(words);
   if (command == "info") return run_info(words);
   if (command == "health") return run_health(words);

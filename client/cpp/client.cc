@@ -142,7 +142,7 @@ Result<std::vector<Report>> Client::decompose_groups(std::span<const Group> grou
 
 Result<LargeReport> Client::decompose_large(const LargeMatrix& matrix, const LargeOutputs& out,
                                             const LargeOptions& options, const CallOptions& call) {
-  const Result<LargeSizes> sizes = large_sizes(matrix, options.vectors);
+  const Result<LargeSizes> sizes = large_sizes(matrix, options);
   if (!sizes.ok()) return sizes.status();
   const std::pair<std::span<std::byte>, int64_t> memory[] = {
       {out.values, sizes->values_bytes}, {out.left, sizes->left_bytes}, {out.right_adjoint, sizes->right_bytes}};

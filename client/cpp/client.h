@@ -117,10 +117,10 @@ class Client {
   Result<std::vector<Report>> decompose_groups(std::span<const Group> groups, const ComputeOptions& compute = {},
                                                const CallOptions& call = {});
 
-  // One large matrix, A = U S V^H, or the hyperbolic G = U S V^H with V^H J V = J: uploaded in chunks, computed with
-  // progress, and streamed back into `out`, all on the calling thread. It is not sent again once its upload has begun:
-  // before that, where the server rejects it with a retry delay. Results that were damaged on their way are
-  // DATA_LOSS. out: [out] unspecified where the call fails.
+  // One large matrix: A = U S V^H, the hyperbolic G = U S V^H with V^H J V = J, or an eigenproblem, as options.problem
+  // says. It is uploaded in chunks, computed with progress, and streamed back into `out`, all on the calling thread. A
+  // matrix that the server rejects with a retry delay is sent again, but not once its upload has begun. Results that
+  // were damaged on their way are DATA_LOSS. out: [out] unspecified where the call fails.
   Result<LargeReport> decompose_large(const LargeMatrix& matrix, const LargeOutputs& out,
                                       const LargeOptions& options = {}, const CallOptions& call = {});
   // The same into memory of its own. a: rows * cols elements.
@@ -133,6 +133,16 @@ class Client {
   Result<LargeDecomposition<T>> hsvd(std::span<const T> g, int64_t rows, int64_t cols,
                                      std::span<const int8_t> signature, MemoryOrder order = MemoryOrder::kRowMajor,
                                      const LargeOptions& options = {}, const CallOptions& call = {});
+
+  // A = U L U^H, A Hermitian: one triangle of a, n * n elements, is read. Small eigenvalues keep their digits. Any size.
+  template <class T>
+  Result<LargeEigen<T>> eigh(std::span<const T> a, int64_t n, MemoryOrder order = MemoryOrder::kRowMajor,
+                             const LargeOptions& options = {}, const CallOptions& call = {});
+  // G J G^H = U L U^H, for G as for hsvd(). The product is never formed.
+  template <class T>
+  Result<LargeEigen<T>> eigh_factored(std::span<const T> g, int64_t rows, int64_t cols,
+                                      std::span<const int8_t> signature, MemoryOrder order = MemoryOrder::kRowMajor,
+                                      const LargeOptions& options = {}, const CallOptions& call = {});
 
   // Opens a pipeline. It may outlive the client.
   Stream open_stream(const StreamOptions& options = {});
@@ -156,6 +166,9 @@ class Client {
   template <class T>
   Result<LargeDecomposition<T>> decompose_large(const LargeMatrix& matrix, const LargeOptions& options,
                                                 const CallOptions& call);
+  template <class T>
+  Result<LargeEigen<T>> eigen(const LargeMatrix& matrix, LargeProblem problem, LargeOptions options,
+                              const CallOptions& call);
   template <class Number>
   static std::span<std::byte> room_for(const Batch& batch, const ComputeOptions& compute, Plane plane,
                                        std::vector<Number>* numbers);
@@ -300,9 +313,35 @@ Result<LargeDecomposition<T>> Client::hsvd(std::span<const T> g, int64_t rows, i
 }
 
 template <class T>
+Result<LargeEigen<T>> Client::eigh(std::span<const T> a, int64_t n, MemoryOrder order, const LargeOptions& options,
+                                   const CallOptions& call) {
+  if (Status bad = check_sizes(a.size(), n, n, 1); !bad.ok()) return bad;
+  return eigen<T>({a.data(), n, n, ElementTraits<T>::kDataType, order}, LargeProblem::kHermitian, options, call);
+}
+
+template <class T>
+Result<LargeEigen<T>> Client::eigh_factored(std::span<const T> g, int64_t rows, int64_t cols,
+                                            std::span<const int8_t> signature, MemoryOrder order,
+                                            const LargeOptions& options, const CallOptions& call) {
+  if (Status bad = check_sizes(g.size(), rows, cols, 1); !bad.ok()) return bad;
+  if (Status bad = check_signature(signature, cols); !bad.ok()) return bad;
+  return eigen<T>({g.data(), rows, cols, ElementTraits<T>::kDataType, order, signature}, LargeProblem::kHermitianFactor,
+                  options, call);
+}
+
+template <class T>
+Result<LargeEigen<T>> Client::eigen(const LargeMatrix& matrix, LargeProblem problem, LargeOptions options,
+                                    const CallOptions& call) {
+  options.problem = problem;
+  Result<LargeDecomposition<T>> found = decompose_large<T>(matrix, options, call);
+  if (!found.ok()) return found.status();
+  return LargeEigen<T>{std::move(found->values), std::move(found->left), std::move(found->report)};
+}
+
+template <class T>
 Result<LargeDecomposition<T>> Client::decompose_large(const LargeMatrix& matrix, const LargeOptions& options,
                                                       const CallOptions& call) {
-  const Result<LargeSizes> sizes = large_sizes(matrix, options.vectors);
+  const Result<LargeSizes> sizes = large_sizes(matrix, options);
   if (!sizes.ok()) return sizes.status();
   LargeDecomposition<T> d;
   d.left_columns = sizes->left_columns;

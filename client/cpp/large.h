@@ -1,5 +1,5 @@
-// One large matrix, its SVD or its hyperbolic SVD: values of Client::decompose_large(). Values only, as in
-// types.h; DecomposeLarge of the proto says more of each.
+// One large matrix, its SVD, hyperbolic SVD, or eigenvalues and eigenvectors: values of Client::decompose_large().
+// Values only, as in types.h; DecomposeLarge of the proto says more of each.
 #ifndef SVDSERVE_CLIENT_CPP_LARGE_H_
 #define SVDSERVE_CLIENT_CPP_LARGE_H_
 
@@ -41,6 +41,16 @@ constexpr const char* name(BlockVariant v) {
   return kNames[static_cast<int>(v)];
 }
 
+// The decomposition of a large matrix.
+enum class LargeProblem : uint8_t {
+  kSvd,              // A = U S V^H; with a signature the hyperbolic G = U S V^H
+  kHermitian,        // A = U L U^H, A Hermitian
+  kHermitianFactor,  // G J G^H = U L U^H, G with the signature J given
+};
+
+// The triangle of a Hermitian matrix that is read, as NumPy's UPLO. Imaginary parts of the diagonal are not read.
+enum class Triangle : uint8_t { kLower, kUpper };
+
 enum class LargeStage : uint8_t {
   kUpload,
   kQueued,
@@ -75,6 +85,8 @@ struct LargeOptions {
   PivotStrategy pivot_strategy = PivotStrategy::kAuto;
   BlockVariant block_variant = BlockVariant::kAuto;
   bool certificate = false;  // the report has one
+  LargeProblem problem = LargeProblem::kSvd;
+  Triangle triangle = Triangle::kLower;  // of kHermitian
   // Told now and then how far it is, on the calling thread. It must not throw; a stop_source ends the call.
   std::function<void(const LargeProgress&)> progress = {};
 };
@@ -87,8 +99,8 @@ struct LargeMatrix {
   int64_t cols = 0;  // n >= 1
   DataType data_type = DataType::kF64;
   MemoryOrder memory_order = MemoryOrder::kRowMajor;  // of the results, too
-  // Empty: the SVD. Else the diagonal of J, n numbers +1 or -1, of the hyperbolic G = U S V^H with U^H U = I and
-  // V^H J V = J. Then m >= n, and G must have full column rank.
+  // The diagonal of J, n numbers +1 or -1, of the hyperbolic G = U S V^H with U^H U = I and V^H J V = J, or of
+  // G J G^H = U L U^H. Then m >= n, and G must have full column rank. Empty without J.
   std::span<const int8_t> signature = {};
   // As Batch::owner: set, it keeps `data` alive, and chunks are sent from where they are; empty, each is copied once.
   std::shared_ptr<const void> owner = {};
@@ -97,6 +109,7 @@ struct LargeMatrix {
 // Bytes of the operand and of its results; what is not wanted has none. Fails with the field at fault where a size is
 // not positive or a product passes int64.
 struct LargeSizes {
+  int64_t values = 0;        // k = min(m, n); of an eigenproblem m
   int64_t left_columns = 0;  // of U, rows x left_columns
   int64_t right_rows = 0;    // of V^H, right_rows x cols
   int64_t operand_bytes = 0;
@@ -104,12 +117,13 @@ struct LargeSizes {
   int64_t left_bytes = 0;
   int64_t right_bytes = 0;
 };
-Result<LargeSizes> large_sizes(const LargeMatrix& matrix, Vectors vectors);
+Result<LargeSizes> large_sizes(const LargeMatrix& matrix, const LargeOptions& options);
 
 // Memory for the results, each of exactly the bytes of large_sizes(), any alignment. They are written as they arrive:
 // memory that is a mapped file need not fit the machine's.
 struct LargeOutputs {
-  std::span<std::byte> values = {};         // k real numbers, descending; hyperbolic: among columns of equal sign
+  // k real numbers, descending; hyperbolic: among columns of equal sign; eigenvalues: ascending.
+  std::span<std::byte> values = {};
   std::span<std::byte> left = {};           // U
   std::span<std::byte> right_adjoint = {};  // V^H
 };
@@ -135,6 +149,10 @@ struct LargeReport {
   double download_seconds = 0;
   std::vector<LargePhase> phases = {};
   std::optional<Certificate> certificate = {};  // of a hyperbolic decomposition right_orthogonality is |J - V^H J V|_F
+  int64_t rank = 0;                             // of an eigenproblem: eigenvalues that are not exact zeros
+  // An eigenproblem with certificate has this: at least the condition number of G with unit columns, A = G J G^H. Relative
+  // errors of the eigenvalues are at most 10 max(m, 8) u times this.
+  double factor_condition = 0;
   int attempts = 1;
 };
 
@@ -146,6 +164,14 @@ struct LargeDecomposition {
   std::vector<T> right_adjoint = {};   // right_rows x cols
   int64_t left_columns = 0;
   int64_t right_rows = 0;
+  LargeReport report = {};
+};
+
+// A = U L U^H: eigenvalues ascending, eigenvectors in the columns of U.
+template <class T>
+struct LargeEigen {
+  std::vector<RealOf<T>> values = {};  // m
+  std::vector<T> vectors = {};         // m x m; none were asked for: empty
   LargeReport report = {};
 };
 

@@ -12,12 +12,13 @@ PACKAGE = pathlib.Path(__file__).parent / "src" / "svdserve"
 STUB = PACKAGE / "_aio_verbs.pyi"
 HEAD = """# Written by client/python/aio_stub.py from the signatures of Client.
 from collections.abc import Iterable
-from typing import Literal, Unpack, overload
+from typing import Any, Literal, Unpack, overload
 
 import numpy.typing as npt
 
 from ._client import Stacks, Statuses, Values, Vectors, _Capacity, _Common, _Hsvd, _Mimo, _Precoders, _Svd
-from .values import MimoResult, SVDResult
+from ._large import OnProgress
+from .values import EighResult, MimoResult, SVDResult
 
 VERBS: tuple[str, ...]
 
@@ -33,6 +34,14 @@ def verbs():
     sys.exit("aio_stub: _aio_verbs.py has no VERBS")
 
 
+def plain(client, name):
+    """The one signature of a verb without overloads, its defaults left out."""
+    (node,) = (node for node in client.body if isinstance(node, ast.FunctionDef) and node.name == name)
+    node.args.defaults = [ast.Constant(...) for _ in node.args.defaults]
+    node.args.kw_defaults = [default and ast.Constant(...) for default in node.args.kw_defaults]
+    return node
+
+
 def stub():
     """Each overload of a verb, awaited."""
     tree = ast.parse((PACKAGE / "_client.py").read_text(encoding="utf-8"))
@@ -41,11 +50,9 @@ def stub():
     for name in verbs():
         overloads = [node for node in client.body if isinstance(node, ast.FunctionDef) and node.name == name
                      and any(getattr(d, "id", "") == "overload" for d in node.decorator_list)]
-        if not overloads:
-            sys.exit(f"aio_stub: Client.{name} has no overloads")
-        for node in overloads:
+        for node in overloads or [plain(client, name)]:
             arguments, returns = ast.unparse(node.args), ast.unparse(node.returns)
-            out += f"    @overload\n    async def {name}({arguments}) -> {returns}: ...\n"
+            out += "    @overload\n" * bool(overloads) + f"    async def {name}({arguments}) -> {returns}: ...\n"
     return out
 
 

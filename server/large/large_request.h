@@ -17,11 +17,15 @@
 
 namespace svdserve::server {
 
-// The matrix and the options that a client asks for. The validate stage sets options.hyperbolic.
+// The decomposition that a client asks for; kSvd with a signature is the hyperbolic SVD.
+enum class LargeProblem : uint8_t { kSvd, kHermitian, kHermitianFactor };
+
+// The matrix and the options that a client asks for. The validate stage sets options.kind.
 struct LargeOpen {
   Problem problem;
+  LargeProblem decomposition = LargeProblem::kSvd;
   LargeOptions options;
-  std::string signature;  // as on the wire: a byte a column, 0x01 or 0xff; empty: the SVD
+  std::string signature;  // as on the wire: a byte a column, 0x01 or 0xff; empty: there is no J
 };
 
 // The replies, in this order: accepted, then progress, then chunks, then the summary.

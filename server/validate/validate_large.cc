@@ -16,7 +16,7 @@ Error invalid(std::string field, std::string message) {
 // The planner's names are those of the engine's options.
 std::string path_of(const std::string& field) {
   if (field == "rows" || field == "cols") return absl::StrCat("open.", field);
-  if (field == "hyperbolic") return "open.signature";
+  if (field == "signature") return "open.signature";
   if (field == "strategy") return "open.options.pivot_strategy";
   if (field == "variant") return "open.options.block_variant";
   return absl::StrCat("open.options.", field);
@@ -39,16 +39,25 @@ Error read_signature(const LargeOpen& open, std::vector<int8_t>* signature) {
   return {};
 }
 
+LargeKind kind_of(const LargeOpen& open) {
+  if (open.decomposition == LargeProblem::kHermitian) return LargeKind::kHermitian;
+  if (open.decomposition == LargeProblem::kHermitianFactor) return LargeKind::kHermitianFactor;
+  return open.signature.empty() ? LargeKind::kSvd : LargeKind::kHyperbolicSvd;
+}
+
 }  // namespace
 
 Error validate_large(const LargeOpen& open, ValidatedLarge* validated) {
   LargeOptions options = open.options;
-  options.hyperbolic = !open.signature.empty();
+  options.kind = kind_of(open);
+  if (!has_signature(options.kind) && !open.signature.empty()) {
+    return invalid("open.signature", "must be empty for a Hermitian matrix; its factor G has a signature");
+  }
   LargePlanOrError planned = plan_large(open.problem, options);
   if (!planned.plan.has_value()) return invalid(path_of(planned.error.field), planned.error.message);
   validated->plan = *std::move(planned.plan);
   validated->signature.clear();
-  return options.hyperbolic ? read_signature(open, &validated->signature) : Error{};
+  return has_signature(options.kind) ? read_signature(open, &validated->signature) : Error{};
 }
 
 int64_t operand_and_result_bytes(const LargePlan& plan) {

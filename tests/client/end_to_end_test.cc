@@ -23,6 +23,9 @@ using client::CallOptions;
 using client::Client;
 using client::MemoryOrder;
 using std::chrono::seconds;
+using ::testing::DoubleEq;
+using ::testing::DoubleNear;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -522,6 +525,35 @@ TEST(Svdctl, DecomposesAHyperbolicFile) {
   std::filesystem::remove_all(folder);
 }
 
+TEST(Svdctl, EigenvaluesOfAMatrixAndOfItsFactor) {
+  Server server;
+  const std::string folder = make_folder();
+  const auto file = [&](const char* name) { return folder + "/" + name + ".npy"; };
+  // The eigenvalues 4 and 1e-20 of the lower triangle; what is above the diagonal is not read.
+  write_matrix<double>(file("a"), "f8", "(2, 2)", {4, 77, 0, 1e-20});
+  const std::vector<std::string> words = {SVDCTL_PROGRAM,   "eigh",         file("a"), "--w",
+                                          file("w"),        "--v",          file("v"), "--address",
+                                          server.address(), "--certificate"};
+  const Outcome o = run(words);
+  EXPECT_EQ(o.exit_code, 0) << o.err;
+  EXPECT_THAT(o.err, HasSubstr("2x2 f64 in "));
+  EXPECT_THAT(o.err, HasSubstr("certificate: rank 2, residual "));
+  EXPECT_THAT(read_matrix<double>(file("w")).second, ElementsAre(DoubleEq(1e-20), DoubleEq(4)));
+  EXPECT_EQ(read_matrix<double>(file("v")).second.size(), 4u);
+
+  write_matrix<double>(file("g"), "f8", "(3, 2)", {3, 0, 0, 2, 0, 0});
+  write_matrix<int64_t>(file("j"), "i8", "(2,)", {1, -1});
+  const Outcome of_factor = run(
+      {SVDCTL_PROGRAM, "eigh", file("g"), "--signature", file("j"), "--w", file("x"), "--address", server.address()});
+  EXPECT_EQ(of_factor.exit_code, 0) << of_factor.err;
+  EXPECT_THAT(read_matrix<double>(file("x")).second, ElementsAre(DoubleNear(-4, 1e-14), 0, DoubleNear(9, 1e-14)));
+  const Outcome tall =
+      run({SVDCTL_PROGRAM, "eigh", file("g"), "--w", file("x"), "--force", "--address", server.address()});
+  EXPECT_EQ(tall.exit_code, 2);
+  EXPECT_THAT(tall.err, HasSubstr("open.cols: must equal rows for a Hermitian matrix"));
+  std::filesystem::remove_all(folder);
+}
+
 TEST(Svdctl, DrawsABarOnATerminal) {
   if (!std::filesystem::exists("/usr/bin/script")) GTEST_SKIP() << "util-linux's script gives the terminal";
   Server server;
@@ -951,6 +983,8 @@ TEST(Svdctl, WrongUsageIsExplained) {
                                                        {"svd", "a.npy", "--method", "qr"},
                                                        {"hsvd", "g.npy"},
                                                        {"hsvd", "g.npy", "j.npy", "--max-sweeps", "-1"},
+                                                       {"eigh"},
+                                                       {"eigh", "g.npy", "--upper", "--signature", "j.npy"},
                                                        {"capacity", "a.npy", "--snr-db", "0,high"},
                                                        {"capacity", "a.npy", "--group-size", "0"},
                                                        {"bench", "--shape", "4"},
@@ -967,7 +1001,7 @@ TEST(Svdctl, WrongUsageIsExplained) {
     EXPECT_THAT(o.err, HasSubstr("svdctl"));
   }
   EXPECT_EQ(run({SVDCTL_PROGRAM, "values", "/nonexistent.npy"}).exit_code, 1);
-  for (const char* command : {"values", "svd", "hsvd", "capacity", "info", "health", "bench", "latency"}) {
+  for (const char* command : {"values", "svd", "hsvd", "eigh", "capacity", "info", "health", "bench", "latency"}) {
     const Outcome o = run({SVDCTL_PROGRAM, command, "--help"});
     EXPECT_EQ(o.exit_code, 0);
     EXPECT_THAT(o.out, HasSubstr("Exit codes:"));

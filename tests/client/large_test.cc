@@ -277,10 +277,13 @@ TEST(Large, WrongSizesAreRefusedHere) {
   Client client(options_for(service));
   const std::vector<double> a = counting(12);
   EXPECT_EQ(client.svd_large<double>(a, 4, 4, MemoryOrder::kRowMajor, {}, kCall).status().field, "matrices.data");
-  EXPECT_EQ(large_sizes({.data = a.data(), .rows = 0, .cols = 3}, Vectors::kThin).status().field, "open.rows");
-  EXPECT_EQ(large_sizes({.data = a.data(), .rows = 3, .cols = -1}, Vectors::kThin).status().field, "open.cols");
-  EXPECT_EQ(large_sizes({.data = a.data(), .rows = int64_t{1} << 40, .cols = 1}, Vectors::kFull).status().field,
+  EXPECT_EQ(large_sizes({.data = a.data(), .rows = 0, .cols = 3}, {.vectors = Vectors::kThin}).status().field,
             "open.rows");
+  EXPECT_EQ(large_sizes({.data = a.data(), .rows = 3, .cols = -1}, {.vectors = Vectors::kThin}).status().field,
+            "open.cols");
+  EXPECT_EQ(
+      large_sizes({.data = a.data(), .rows = int64_t{1} << 40, .cols = 1}, {.vectors = Vectors::kFull}).status().field,
+      "open.rows");
   std::vector<double> values(2);
   const auto r =
       client.decompose_large({.data = a.data(), .rows = 4, .cols = 3},

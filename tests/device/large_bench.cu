@@ -366,7 +366,7 @@ void checks() {
   for (const bool complex : {false, true}) {
     for (const int64_t n : {2, 50, 150}) {
       LargeOptions hyperbolic = jacobi;
-      hyperbolic.hyperbolic = true;
+      hyperbolic.kind = LargeKind::kHyperbolicSvd;
       run({"hyperbolic", normal(2 * n, n, complex), complex ? DType::kC128 : DType::kF64, Order::kRowMajor, hyperbolic,
            random_signs(n)});
     }
@@ -636,7 +636,7 @@ void time_hyperbolic(int64_t n) {
   for (int64_t j = 0; j < n; ++j) signature[static_cast<size_t>(j)] = j % 3 == 0 ? -1 : 1;
   LargeOptions options = options_of(Method::kJacobi);
   const LargePlan plain = plan_of(p, options);
-  options.hyperbolic = true;
+  options.kind = LargeKind::kHyperbolicSvd;
   const LargePlan hyperbolic = plan_of(p, options);
   const Results svd = decompose(plain, numbers.data());
   (void)decompose(hyperbolic, numbers.data(), signature.data());

@@ -84,7 +84,7 @@ std::vector<long double> reference_eigenvalues(const Matrix& g, const Signs& j) 
 class HyperbolicTest : public ::testing::TestWithParam<DType> {
  protected:
   LargeResult decompose(const Matrix& g, const Signs& j, LargeOptions options = {}) {
-    options.hyperbolic = true;
+    options.kind = LargeKind::kHyperbolicSvd;
     const Order order = ++calls_ % 2 == 0 ? Order::kRowMajor : Order::kColumnMajor;
     return run_large(engine(), large_plan_of({g.rows, g.cols, g.dtype, order}, options), g, j);
   }

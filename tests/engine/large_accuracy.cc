@@ -170,10 +170,10 @@ std::vector<double> compared(const Subject& subject, std::vector<double> values)
 }
 
 void add_ours(Rows& rows, const LargeEngine& engine, const Subject& subject, LargeOptions options) {
-  options.hyperbolic = !subject.definite();
+  options.kind = subject.definite() ? LargeKind::kSvd : LargeKind::kHyperbolicSvd;
   const LargePlan plan = large_plan_of({subject.g.rows, subject.g.cols, DType::kF64, Order::kColumnMajor}, options);
   const LargeResult result =
-      run_large(engine, plan, subject.g, options.hyperbolic ? subject.signs : std::vector<int8_t>{});
+      run_large(engine, plan, subject.g, has_signature(options.kind) ? subject.signs : std::vector<int8_t>{});
   if (result.outcome.status != LargeStatus::kOk) {
     std::printf("# not decomposed: %s\n", result.outcome.detail.c_str());
     std::exit(1);

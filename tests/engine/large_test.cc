@@ -471,8 +471,8 @@ TEST(LargePlanTest, SaysWhatIsWrong) {
   EXPECT_EQ(field(square, {.max_sweeps = kLargestMaxSweeps + 1}), "max_sweeps");
   EXPECT_TRUE(plan_large(square, {.max_sweeps = kLargestMaxSweeps}).plan);
   EXPECT_EQ(field(square, {.vectors = Vectors::kNone, .certificate = true}), "certificate");
-  EXPECT_EQ(field({9, 10, DType::kF64, Order::kRowMajor}, {.hyperbolic = true}), "hyperbolic");
-  EXPECT_EQ(field(square, {.vectors = Vectors::kFull, .hyperbolic = true}), "vectors");
+  EXPECT_EQ(field({9, 10, DType::kF64, Order::kRowMajor}, {.kind = LargeKind::kHyperbolicSvd}), "signature");
+  EXPECT_EQ(field(square, {.kind = LargeKind::kHyperbolicSvd, .vectors = Vectors::kFull}), "vectors");
   EXPECT_TRUE(plan_large(square, {}).plan);
 }
 

@@ -18,7 +18,7 @@ PRIVATE = {
     r"is no (?:number|method|strategy|message|one)": "is not a ...",
 }
 # Their other meanings: a part of a result on the wire, a part of a product, a label of a metric.
-ALLOWED = re.compile(r"(?:QR|Q|Cholesky|triangular|result) factors?\b|[Ff]actor chunks?\b|each factor's\b|of this factor\b"
+ALLOWED = re.compile(r"(?:QR|Q|Cholesky|triangular|result) factors?\b|factor G\b|[Ff]actor chunks?\b|each factor's\b|of this factor\b"
                      r"|\bvalues vectors answers\b|\.\., factor,|^factor$|Connection refused", re.IGNORECASE)
 
 STRING = r'"(?:[^"\\\n]|\\.)*"'

@@ -176,6 +176,8 @@ class Large:
                        timing=dict(upload_seconds=1, queue_seconds=2, compute_seconds=3, download_seconds=4),
                        phases=[dict(name="qr", seconds=0.5, flops=1e6)], values=values, left_columns=left,
                        right_rows=right)
+        if first.problem:
+            summary.update(rank=values, factor_condition=2.5)
         if first.options.certificate:
             summary["certificate"] = dict(residual=1e-15, left_orthogonality=2e-15, right_orthogonality=3e-15)
         yield self.reply(summary=summary)
@@ -199,13 +201,17 @@ class Large:
         by_columns = opened.memory_order == _proto.MEMORY_ORDERS["COLUMN_MAJOR"]
         a = np.frombuffer(data, _DTYPES[opened.data_type])
         a = a.reshape(opened.cols, opened.rows).T if by_columns else a.reshape(opened.rows, opened.cols)
-        if opened.signature:
+        if opened.problem:
+            u, s, vh = eigen(a, opened)
+        elif opened.signature:
             u, s, vh = hyperbolic(a, np.frombuffer(opened.signature, np.int8))
         else:
             u, s, vh = np.linalg.svd(a, full_matrices=opened.options.vectors == _proto.VECTORS["FULL"])
         factors = {"SINGULAR_VALUES": s}
         if opened.options.vectors != _proto.VECTORS["NONE"]:
             factors.update(LEFT_VECTORS=u, RIGHT_VECTORS_ADJOINT=vh)
+        if opened.problem:
+            factors.pop("RIGHT_VECTORS_ADJOINT", None)
         for name, factor in factors.items():
             whole = (factor.T if by_columns else factor).tobytes()
             for start in range(0, len(whole), self.chunk_bytes):
@@ -218,11 +224,22 @@ class Large:
 
 def sizes(opened: Any) -> tuple[int, int, int]:
     """Values, columns of U and rows of V^H."""
+    if opened.problem:
+        return opened.rows, 0 if opened.options.vectors == _proto.VECTORS["NONE"] else opened.rows, 0
     k = min(opened.rows, opened.cols)
     full = opened.options.vectors == _proto.VECTORS["FULL"]
     if opened.options.vectors == _proto.VECTORS["NONE"]:
         return k, 0, 0
     return k, opened.rows if full else k, opened.cols if full else k
+
+
+def eigen(a: np.ndarray, opened: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Eigenvectors, eigenvalues and nothing."""
+    if opened.problem == _proto.LARGE_PROBLEMS["HERMITIAN_FACTOR"]:
+        a = (a * np.frombuffer(opened.signature, np.int8)) @ a.conj().T
+    upper = opened.triangle == _proto.TRIANGLES["UPPER"]
+    w, v = np.linalg.eigh(a, "U" if upper else "L")
+    return v, w, v[:0]
 
 
 def hyperbolic(g: np.ndarray, j: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

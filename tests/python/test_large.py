@@ -294,6 +294,79 @@ def test_hsvd_is_of_one_matrix(far, g):
         far.hsvd(g, [1, 1, -1])
 
 
+# --- eigenvalues and eigenvectors ---------------------------------------------------------------
+
+def hermitian(rng, *shape, dtype="f8"):
+    a = matrices(rng, *shape, shape[-1], dtype=dtype)
+    return (a + a.conj().swapaxes(-1, -2)).astype(dtype)
+
+
+def check_eigh(a, result):
+    w, v = result
+    assert w.shape == a.shape[:-1] and v.shape == a.shape and v.dtype == a.dtype and w.dtype == a.real.dtype
+    assert (np.diff(w) >= 0).all()
+    assert close(a @ v, v * w[..., None, :], a) and close(v.conj().swapaxes(-1, -2) @ v, np.eye(a.shape[-1]), a)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("order", "CF")
+@pytest.mark.parametrize("n", [40, 3, 1])
+def test_eigh(either, fake, rng, n, dtype, order):
+    a = np.asarray(hermitian(rng, n, dtype=dtype), order=order)
+    result = either.eigh(a, certificate=True)
+    check_eigh(a, result)
+    opened = fake.large.opens[0]
+    assert (opened.problem, opened.triangle) == (_proto.LARGE_PROBLEMS["HERMITIAN"], _proto.TRIANGLES["LOWER"])
+    assert result.certificate.residual == 1e-15 and result.status == MatrixStatus.OK
+    assert (result.summaries[0].rank, result.summaries[0].factor_condition) == (n, 2.5)
+    assert close(either.eigvalsh(a), result.eigenvalues, a)
+
+
+@pytest.mark.parametrize("uplo", ["l", "u", "L", "U"])
+def test_eigh_reads_the_triangle_that_is_named(either, fake, rng, uplo):
+    a = matrices(rng, 5, 5)
+    assert close(either.eigvalsh(a, uplo), np.linalg.eigvalsh(a, uplo), a)
+
+
+def test_eigh_of_a_stack(either, fake, rng):
+    a = hermitian(rng, 2, 3, 4)
+    result = either.eigh(a)
+    check_eigh(a, result)
+    assert result.status.shape == (2, 3) and len(result.summaries) == 6
+    assert either.eigvalsh(np.zeros((0, 4, 4))).shape == (0, 4) and either.eigvalsh(np.zeros((0, 0))).shape == (0,)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_eigh_factored(either, fake, rng, dtype):
+    g, j = matrices(rng, 9, 5, dtype=dtype), rng.choice([1, -1], 5)
+    result = either.eigh_factored(g, j)
+    product = ((g * j) @ g.conj().T).astype(dtype)
+    check_eigh(product, result)
+    assert fake.large.opens[0].problem == _proto.LARGE_PROBLEMS["HERMITIAN_FACTOR"]
+
+
+def test_eigh_writes_to_the_callers_arrays(far, rng):
+    a, w, v = hermitian(rng, 6), np.empty(6), np.empty((6, 6))
+    result = far.eigh(a, out=(w, v))
+    assert result.eigenvalues is w or np.shares_memory(result.eigenvalues, w)
+    check_eigh(a, (w, v))
+    for wrong in (w, (w,), (w[:5], v), (None, a)):
+        with pytest.raises(ValueError, match="out"):
+            far.eigh(a, out=wrong)
+
+
+def test_eigh_refuses_as_numpy_does(far, fake):
+    for wrong, kind in ((np.zeros(3), np.linalg.LinAlgError), (np.zeros((2, 3)), np.linalg.LinAlgError)):
+        with pytest.raises(kind):
+            far.eigh(wrong)
+    for uplo in ("lower", "", None):
+        with pytest.raises(ValueError, match="UPLO"):
+            far.eigvalsh(np.eye(2), uplo)
+    with pytest.raises(svdserve.InvalidArgument) as refused:
+        far.eigh_factored(np.eye(2), [1, 3])
+    assert refused.value.field == "open.signature" and not fake.large.opens
+
+
 # --- progress -----------------------------------------------------------------------------------
 
 def test_progress(either, fake, rng):

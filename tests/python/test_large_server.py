@@ -11,7 +11,7 @@ import pytest
 
 import svdserve
 from svdserve import MatrixStatus
-from test_large import STRATEGIES, check_hyperbolic, layouts
+from test_large import STRATEGIES, check_eigh, check_hyperbolic, hermitian, layouts
 from test_svd import DTYPES, check, close, matrices
 
 
@@ -94,6 +94,70 @@ def test_hsvd(client, rng, m, n, dtype):
     expected = np.sort(np.concatenate([j * result.S.astype(float) ** 2, np.zeros(m - n)]))
     assert np.abs(np.sort(eigenvalues) - expected).max() < 1e3 * np.finfo(result.S.dtype).eps * np.abs(expected).max()
     assert result.certificate.residual < 1e3 * np.finfo(result.S.dtype).eps
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("shape", [(90,), (1,), (2, 3, 7)])
+def test_eigh(client, rng, shape, dtype):
+    a = hermitian(rng, *shape, dtype=dtype)
+    result = client.eigh(a, certificate=True)
+    check_eigh(a, result)
+    assert close(result.eigenvalues, np.linalg.eigvalsh(a), a)
+    assert result.certificate.residual < 1e3 * np.finfo(dtype).eps
+    assert all(s.rank == a.shape[-1] and s.factor_condition >= 1 for s in result.summaries)
+    assert close(client.eigvalsh(a, "U"), result.eigenvalues, a)
+
+
+def test_eigh_keeps_the_digits_of_graded_matrices(client, rng):
+    d = 10.0 ** -rng.permutation(np.arange(0, 60, 3))
+    k = np.eye(20) * np.where(np.arange(20) % 3, 1, -1) + 0.02  # eigenvalues near 1 and -1
+    a = d[:, None] * k * d
+    w = client.eigvalsh(a)
+    again = client.eigvalsh(a[::-1, ::-1])
+    assert np.abs(w / again - 1).max() < 1e-13
+    sign, logarithm = np.linalg.slogdet(k)
+    assert np.prod(np.sign(w)) == sign
+    assert abs(np.log(np.abs(w)).sum() - logarithm - 2 * np.log(d).sum()) < 1e-11
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_eigh_factored(client, rng, dtype):
+    g, j = matrices(rng, 60, 35, dtype=dtype), rng.choice([1, -1], 35)
+    result = client.eigh_factored(g, j, certificate=True)
+    wide = g.astype("c16")
+    product = (wide * j) @ wide.conj().T
+    check_eigh(product.astype(dtype), result)
+    assert np.count_nonzero(result.eigenvalues) == 35 and result.summaries[0].rank == 35
+
+
+def test_eigh_says_which_entry_is_not_finite(client, rng):
+    a = hermitian(rng, 6)
+    a[1, 4] = np.nan  # of the triangle that is not read
+    assert np.isfinite(client.eigvalsh(a)).all()
+    with pytest.raises(svdserve.InvalidArgument, match=r"\(1, 4\)") as refused:
+        client.eigh(a, "U")
+    assert refused.value.reason == "NON_FINITE"
+
+
+@pytest.mark.parametrize("name", ["TestEigh", "TestEighCases", "TestEigvalsh", "TestEigvalshCases"])
+def test_numpys_own_tests_pass(client, monkeypatch, name):
+    theirs = pytest.importorskip("numpy.linalg.tests.test_linalg")
+    monkeypatch.setattr(np.linalg, "eigh", client.eigh)
+    monkeypatch.setattr(np.linalg, "eigvalsh", client.eigvalsh)
+    suite = getattr(theirs, name)()
+    done = 0
+    for method in dir(suite):
+        if not method.startswith("test"):
+            continue
+        test = getattr(suite, method)
+        for mark in getattr(test, "pytestmark", []):
+            for value in mark.args[1]:
+                test(value)
+                done += 1
+        if not getattr(test, "pytestmark", []):
+            test()
+            done += 1
+    assert done > 0
 
 
 def test_coroutines_side_by_side(address, rng):

@@ -19,6 +19,7 @@ inline constexpr int kExceptions = 3;  // computed, but not every matrix is ok
 int run_values(const std::vector<std::string>& words);
 int run_svd(const std::vector<std::string>& words);
 int run_hsvd(const std::vector<std::string>& words);
+int run_eigh(const std::vector<std::string>& words);
 int run_capacity(const std::vector<std::string>& words);
 int run_info(const std::vector<std::string>& words);
 int run_health(const std::vector<std::string>& words);

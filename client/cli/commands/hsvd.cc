@@ -36,10 +36,7 @@ std::optional<int> parse(const std::vector<std::string>& words, HsvdArguments* t
   a.flag("--force", kForceHelp, &to->force);
   to->large.declare(&a);
   to->connection.declare(&a);
-  a.epilogue(
-      "Exit codes: 0 done, 1 the server or a file failed, 2 wrong usage or input.\n"
-      "3 done, but the result is not ok (not converged, out of range).\n"
-      "128 + N ended by signal N (129, 130, 143).");
+  a.epilogue(kOneMatrixExitCodes);
   if (const auto code = parse_or_explain(&a, "hsvd", words)) return code;
   if (const auto wrong = to->large.read(&to->options)) return bad_usage("hsvd", *wrong);
   return std::nullopt;
@@ -54,23 +51,14 @@ int run_hsvd(const std::vector<std::string>& words) {
   inputs.push_back({"G.npy", args.g});
   inputs.push_back({"J.npy", args.j});
   if (const auto s = check_outputs(args.files.outputs(), inputs, args.force); !s.ok()) return fail("hsvd", s);
-  const auto stack = load_matrices(args.g);
-  if (!stack.ok()) return fail("hsvd", stack.status());
-  if (!stack->batch_shape.empty())
-    return bad_usage("hsvd", args.g + ": must be one matrix, an array of two dimensions");
-  const auto signature = load_signature(args.j);
-  if (!signature.ok()) return fail("hsvd", signature.status());
-  if (static_cast<int64_t>(signature->size()) != stack->batch.cols) {
-    return bad_usage("hsvd", args.j + ": has " + std::to_string(signature->size()) + " entries, but G has " +
-                                 std::to_string(stack->batch.cols) + " columns");
-  }
-  if (stack->batch.rows == 0 || stack->batch.cols == 0)
-    return bad_usage("hsvd", args.g + ": the matrix has no elements");
+  MatrixStack stack;
+  std::vector<int8_t> signature;
+  if (const auto code = load_one("hsvd", args.g, args.j, &stack, &signature)) return *code;
   const auto options = args.connection.options();
   if (!options.ok()) return fail("hsvd", options.status());
   const Interruption interruption;
   client::Client client(*options);
-  return run_large("hsvd", client, *stack, *signature, args.files, args.options, args.large.verbose, interruption,
+  return run_large("hsvd", client, stack, signature, args.files, args.options, args.large.verbose, interruption,
                    args.connection.call());
 }
 

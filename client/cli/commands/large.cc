@@ -35,7 +35,7 @@ class LargeResults {
     const client::Batch& b = stack.batch;
     const std::string type = npy_type(b.data_type);
     sizes_ = sizes;
-    if (Status s = open(stack, files.s, npy_value_type(b.data_type), {b.values_per_matrix()}, sizes.values_bytes, &s_);
+    if (Status s = open(stack, files.s, npy_value_type(b.data_type), {sizes.values}, sizes.values_bytes, &s_);
         !s.ok()) {
       return s;
     }
@@ -86,17 +86,20 @@ std::string place_of(const MatrixStack& stack, int64_t index) {
 }
 
 // place: "matrix [1, 2]: " of a stack, else empty.
-void print_report(const std::string& place, const client::Batch& batch, const client::LargeReport& r, double seconds,
-                  bool verbose) {
+void print_report(const std::string& place, const client::Batch& batch, client::LargeProblem problem,
+                  const client::LargeReport& r, double seconds, bool verbose) {
   std::fprintf(stderr,
                "%s%" PRId64 "x%" PRId64 " %s in %.4g s: %s on %s; %d sweep%s, %" PRId64 " rotations, %" PRId64
                " of them proper; %s\n",
                place.c_str(), batch.rows, batch.cols, name(batch.data_type), seconds, name(r.method).c_str(),
                printable(r.device).c_str(), r.sweeps, r.sweeps == 1 ? "" : "s", r.rotations, r.proper_rotations,
                name(r.status));
-  if (r.certificate) {
+  if (r.certificate && problem == client::LargeProblem::kSvd) {
     std::fprintf(stderr, "certificate: residual %.3g, orthogonality of U %.3g, of V %.3g\n", r.certificate->residual,
                  r.certificate->left_orthogonality, r.certificate->right_orthogonality);
+  } else if (r.certificate) {
+    std::fprintf(stderr, "certificate: rank %" PRId64 ", residual %.3g, orthogonality of V %.3g, condition of G %.3g\n",
+                 r.rank, r.certificate->residual, r.certificate->left_orthogonality, r.factor_condition);
   }
   if (!verbose) return;
   std::fprintf(stderr, "upload %.3g s, queue %.3g s, compute %.3g s, download %.3g s\n", r.upload_seconds,
@@ -141,6 +144,27 @@ std::optional<std::string> LargeArguments::read(client::LargeOptions* to) const 
   return std::nullopt;
 }
 
+std::optional<int> load_one(const std::string& command, const std::string& matrix_file,
+                            const std::string& signature_file, MatrixStack* stack, std::vector<int8_t>* signature) {
+  auto matrix = load_matrices(matrix_file);
+  if (!matrix.ok()) return fail(command, matrix.status());
+  *stack = *std::move(matrix);
+  const client::Batch& b = stack->batch;
+  if (!stack->batch_shape.empty())
+    return bad_usage(command, matrix_file + ": must be one matrix, an array of two dimensions");
+  if (!signature_file.empty()) {
+    auto signs = load_signature(signature_file);
+    if (!signs.ok()) return fail(command, signs.status());
+    *signature = *std::move(signs);
+    if (static_cast<int64_t>(signature->size()) != b.cols) {
+      return bad_usage(command, signature_file + ": has " + std::to_string(signature->size()) +
+                                    " entries, but the matrix has " + std::to_string(b.cols) + " columns");
+    }
+  }
+  if (b.rows == 0 || b.cols == 0) return bad_usage(command, matrix_file + ": the matrix has no elements");
+  return std::nullopt;
+}
+
 int run_large(const std::string& command, client::Client& client, const MatrixStack& stack,
               std::span<const int8_t> signature, const LargeFiles& files, const client::LargeOptions& options,
               bool verbose, const Interruption& interruption, client::CallOptions call) {
@@ -148,7 +172,7 @@ int run_large(const std::string& command, client::Client& client, const MatrixSt
   client::LargeMatrix matrix{b.data, b.rows, b.cols, b.data_type, b.memory_order, signature, b.owner};
   client::LargeOptions wanted = options;
   if (files.u.empty() && files.vh.empty() && !options.certificate) wanted.vectors = client::Vectors::kNone;
-  const auto sizes = client::large_sizes(matrix, wanted.vectors);
+  const auto sizes = client::large_sizes(matrix, wanted);
   if (!sizes.ok()) return fail(command, sizes.status());
   LargeResults results;
   if (Status s = results.open(stack, *sizes, files); !s.ok()) return fail(command, s);
@@ -170,7 +194,7 @@ int run_large(const std::string& command, client::Client& client, const MatrixSt
       status.message.insert(behind_field(status), place_of(stack, i));
       return fail_unless_interrupted(command, status, interruption);
     }
-    print_report(place_of(stack, i), b, *report,
+    print_report(place_of(stack, i), b, wanted.problem, *report,
                  std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count(), verbose);
     all_ok = all_ok && report->status == client::MatrixStatus::kOk;
   }

@@ -1,4 +1,4 @@
-// Large matrices for svdctl values, svd and hsvd: from a mapped file to mapped files, with a progress bar.
+// Large matrices for svdctl values, svd, hsvd and eigh: from a mapped file to mapped files, with a progress bar.
 #ifndef SVDSERVE_CLIENT_CLI_COMMANDS_LARGE_H_
 #define SVDSERVE_CLIENT_CLI_COMMANDS_LARGE_H_
 
@@ -14,7 +14,7 @@
 
 namespace svdserve::cli {
 
-// The arguments of svd and hsvd for large matrices.
+// The arguments of svd, hsvd and eigh for large matrices.
 struct LargeArguments {
   std::string method = "auto", strategy = "auto", variant = "auto";
   double tolerance = 0;
@@ -34,6 +34,17 @@ struct LargeFiles {
   // The files as svd and hsvd name them.
   std::vector<NamedFile> outputs() const { return {{"--u", u}, {"--s", s}, {"--vh", vh}}; }
 };
+
+// The exit codes of commands that take one matrix, for their help.
+inline constexpr char kOneMatrixExitCodes[] =
+    "Exit codes: 0 done, 1 the server or a file failed, 2 wrong usage or input.\n"
+    "3 done, but the result is not ok (not converged, out of range).\n"
+    "128 + N ended by signal N (129, 130, 143).";
+
+// The one matrix of a file and, unless its name is empty, the signs of its columns from another. The exit code where
+// something is wrong.
+std::optional<int> load_one(const std::string& command, const std::string& matrix_file,
+                            const std::string& signature_file, MatrixStack* stack, std::vector<int8_t>* signature);
 
 // Decomposes every matrix of the stack, each in a call of its own; the exit code. signature: see client::LargeMatrix.
 int run_large(const std::string& command, client::Client& client, const MatrixStack& stack,

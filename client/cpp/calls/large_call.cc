@@ -21,16 +21,19 @@ std::optional<int64_t> bytes_of(int64_t rows, int64_t cols, size_t bytes) {
 
 }  // namespace
 
-Result<LargeSizes> large_sizes(const LargeMatrix& matrix, Vectors vectors) {
+Result<LargeSizes> large_sizes(const LargeMatrix& matrix, const LargeOptions& options) {
   if (matrix.rows < 1)
     return internal::invalid("open.rows", "must be at least 1, but is " + std::to_string(matrix.rows));
   if (matrix.cols < 1)
     return internal::invalid("open.cols", "must be at least 1, but is " + std::to_string(matrix.cols));
   LargeSizes s;
-  const int64_t k = std::min(matrix.rows, matrix.cols);
-  if (vectors != Vectors::kNone) {
-    s.left_columns = vectors == Vectors::kFull ? matrix.rows : k;
-    s.right_rows = vectors == Vectors::kFull ? matrix.cols : k;
+  const bool is_svd = options.problem == LargeProblem::kSvd;
+  const int64_t k = is_svd ? std::min(matrix.rows, matrix.cols) : matrix.rows;
+  s.values = k;
+  if (options.vectors != Vectors::kNone) {
+    const bool full = options.vectors == Vectors::kFull;
+    s.left_columns = full ? matrix.rows : k;
+    if (is_svd) s.right_rows = full ? matrix.cols : k;
   }
   const size_t element = element_bytes(matrix.data_type);
   const auto operand = bytes_of(matrix.rows, matrix.cols, element), values = bytes_of(1, k, element);
@@ -55,11 +58,8 @@ constexpr int64_t kLargestChunkBytes = 1 << 20;
 
 // --- what comes back ----------------------------------------------------------------------------
 
-LargeReceiver::LargeReceiver(const LargeSizes& sizes, int64_t values, bool has_certificate, const LargeOutputs& out)
-    : sizes_(sizes),
-      values_(values),
-      has_certificate_(has_certificate),
-      targets_{{out.values}, {out.left}, {out.right_adjoint}} {}
+LargeReceiver::LargeReceiver(const LargeSizes& sizes, bool has_certificate, const LargeOutputs& out)
+    : sizes_(sizes), has_certificate_(has_certificate), targets_{{out.values}, {out.left}, {out.right_adjoint}} {}
 
 void LargeReceiver::restart() {
   accepted_ = false;
@@ -102,16 +102,20 @@ Status LargeReceiver::take_accepted(const LargeReply& reply) {
 
 Status LargeReceiver::take_summary(const LargeReply& reply) {
   const LargeReport& r = reply.report;
-  if (reply.values != values_ || reply.left_columns != sizes_.left_columns || reply.right_rows != sizes_.right_rows) {
+  if (reply.values != sizes_.values || reply.left_columns != sizes_.left_columns ||
+      reply.right_rows != sizes_.right_rows) {
     return invalid_reply("its summary has " + std::to_string(reply.values) + " values, " +
                          std::to_string(reply.left_columns) + " columns of U and " + std::to_string(reply.right_rows) +
-                         " rows of V^H; " + std::to_string(values_) + ", " + std::to_string(sizes_.left_columns) +
+                         " rows of V^H; " + std::to_string(sizes_.values) + ", " + std::to_string(sizes_.left_columns) +
                          " and " + std::to_string(sizes_.right_rows) + " were asked for");
   }
   if (r.sweeps < 0 || r.proper_rotations < 0 || r.rotations < r.proper_rotations) {
     return invalid_reply("its summary counts " + std::to_string(r.sweeps) + " sweeps and " +
                          std::to_string(r.rotations) + " rotations, " + std::to_string(r.proper_rotations) +
                          " of them proper");
+  }
+  if (r.rank < 0 || r.rank > sizes_.values) {
+    return invalid_reply("its summary has the rank " + std::to_string(r.rank));
   }
   if (r.status == MatrixStatus::kNonFinite) return invalid_reply("its summary has the status of a small matrix");
   if (r.certificate.has_value() != has_certificate_) {
@@ -173,7 +177,7 @@ LargeCall::LargeCall(Core& core, const LargeMatrix& matrix, const LargeSizes& si
       call_options_(call),
       deadline_(deadline_after(call.timeout, Clock::now())),
       begin_(Clock::now()),
-      receiver_(sizes, std::min(matrix.rows, matrix.cols), options.certificate, out) {}
+      receiver_(sizes, options.certificate, out) {}
 
 Result<LargeReport> LargeCall::run() {
   if (!core_.enter(this)) return cancelled();

@@ -27,8 +27,7 @@ struct LargeTarget {
 // Checks what the server says against what was asked for, and puts results in their place. Not thread-safe.
 class LargeReceiver {
  public:
-  // values: min(rows, cols) of the operand.
-  LargeReceiver(const LargeSizes& sizes, int64_t values, bool has_certificate, const LargeOutputs& out);
+  LargeReceiver(const LargeSizes& sizes, bool has_certificate, const LargeOutputs& out);
 
   // Starts over, for another attempt.
   void restart();
@@ -47,7 +46,6 @@ class LargeReceiver {
   Status take_summary(const LargeReply& reply);
 
   const LargeSizes sizes_;
-  const int64_t values_;
   const bool has_certificate_;
   LargeTarget targets_[3];  // by LargeFactor, less one
   bool accepted_ = false;

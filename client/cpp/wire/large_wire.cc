@@ -46,6 +46,8 @@ LargeReport read(const v1::LargeSummary& from) {
     const v1::Certificate& c = from.certificate();
     to.certificate = Certificate{c.residual(), c.left_orthogonality(), c.right_orthogonality()};
   }
+  to.rank = from.rank();
+  to.factor_condition = from.factor_condition();
   return to;
 }
 
@@ -110,6 +112,8 @@ grpc::ByteBuffer make_large_open(const LargeMatrix& matrix, const LargeOptions& 
   open.set_rows(matrix.rows);
   open.set_cols(matrix.cols);
   open.set_signature(matrix.signature.data(), matrix.signature.size());
+  open.set_problem(to_proto<v1::LargeProblem>(options.problem));
+  open.set_triangle(to_proto<v1::Triangle>(options.triangle));
   v1::LargeOptions& o = *open.mutable_options();
   o.set_method(to_proto<v1::Method>(options.method));
   o.set_vectors(to_proto<v1::Vectors>(options.vectors));

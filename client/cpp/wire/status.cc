@@ -84,7 +84,7 @@ Status from_grpc(const grpc::Status& status) {
   }
   if (s.reason.empty() && s.code == Code::kDeadlineExceeded) {
     s.reason = name(s.code);
-    s.message = "no answer within the timeout";
+    s.message = "no reply within the timeout";
   }
   return s;
 }
@@ -118,7 +118,7 @@ Status invalid_reply(const std::string& why) {
 
 Status cancelled() { return failure(Code::kCancelled, "CANCELLED", "cancelled by the caller"); }
 Status deadline_exceeded() {
-  return failure(Code::kDeadlineExceeded, "DEADLINE_EXCEEDED", "no answer within the timeout");
+  return failure(Code::kDeadlineExceeded, "DEADLINE_EXCEEDED", "no reply within the timeout");
 }
 
 }  // namespace internal

@@ -49,6 +49,15 @@ inline constexpr EnumRange<client::BlockVariant> kRange<client::BlockVariant> = 
 static_assert(has_numbers<client::BlockVariant>(v1::BLOCK_VARIANT_UNSPECIFIED, v1::BlockVariant_MAX));
 
 template <>
+inline constexpr EnumRange<client::LargeProblem> kRange<client::LargeProblem> = {
+    0, client::LargeProblem::kHermitianFactor};
+static_assert(has_numbers<client::LargeProblem>(v1::LARGE_PROBLEM_UNSPECIFIED, v1::LargeProblem_MAX));
+
+template <>
+inline constexpr EnumRange<client::Triangle> kRange<client::Triangle> = {1, client::Triangle::kUpper};
+static_assert(has_numbers<client::Triangle>(v1::TRIANGLE_LOWER, v1::Triangle_MAX));
+
+template <>
 inline constexpr EnumRange<client::LargeStage> kRange<client::LargeStage> = {1, client::LargeStage::kFinish};
 static_assert(has_numbers<client::LargeStage>(v1::LARGE_STAGE_UPLOAD, v1::LargeStage_MAX));
 

@@ -57,7 +57,7 @@ class BlockJacobi {
   BlockJacobi(Backend& backend, const LargePlan& plan, const LargeOperands& operands, const LargeControl& control)
       : backend_(backend), plan_(plan), operands_(operands), watch_(control), progress_(watch_) {
     const Problem& p = plan.problem;
-    hyperbolic_ = plan.options.hyperbolic;
+    hyperbolic_ = plan.options.kind == LargeKind::kHyperbolicSvd;
     wide_ = p.rows < p.cols;
     m_ = std::max(p.rows, p.cols);
     n_ = std::min(p.rows, p.cols);

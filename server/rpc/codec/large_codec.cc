@@ -36,7 +36,8 @@ using wire::WireFormatLite;
 
 // LargeOpen as it is read. Enumerations are checked once every field is there.
 struct WireOpen {
-  int data_type = 0, memory_order = 0, method = 0, vectors = 0, strategy = 0, variant = 0;  // numbers
+  int data_type = 0, memory_order = 0, problem = 0, triangle = 0;  // numbers, and so the next line
+  int method = 0, vectors = 0, strategy = 0, variant = 0;
   int64_t rows = 0, cols = 0;
   LargeOptions rest;  // all other options
   std::string signature;
@@ -78,6 +79,10 @@ bool read_open_field(CodedInputStream* in, uint32_t tag, WireOpen* open) {
       return read_small(in, &open->options_too_long, [&](uint32_t inner) { return read_option(in, inner, open); });
     case tag_of(v1::LargeOpen::kSignatureFieldNumber, kEmbedded):
       return read_bytes(in, &open->signature);
+    case tag_of(v1::LargeOpen::kProblemFieldNumber, kVarint):
+      return read_varint(in, &open->problem);
+    case tag_of(v1::LargeOpen::kTriangleFieldNumber, kVarint):
+      return read_varint(in, &open->triangle);
     default:
       return WireFormatLite::SkipField(in, tag);
   }
@@ -108,9 +113,16 @@ Error check_open(WireOpen* wire, LargeOpen* open) {
   if (!dtype) return invalid_field("open.data_type", unknown("data type", wire->data_type));
   const std::optional<Order> order = value_of<Order>(wire->memory_order);
   if (!order) return invalid_field("open.memory_order", unknown("memory order", wire->memory_order));
+  const std::optional<LargeProblem> decomposition = value_of<LargeProblem>(wire->problem);
+  if (!decomposition) return invalid_field("open.problem", unknown("problem", wire->problem));
+  const std::optional<Triangle> triangle = value_of(wire->triangle, Triangle::kLower);
+  if (!triangle) return invalid_field("open.triangle", unknown("triangle", wire->triangle));
   open->problem = {wire->rows, wire->cols, *dtype, *order};
+  open->decomposition = *decomposition;
   open->signature = std::move(wire->signature);
-  return check_options(*wire, &open->options);
+  Error error = check_options(*wire, &open->options);
+  open->options.triangle = *triangle;
+  return error;
 }
 
 // Where a chunk's bytes lie in its message.
@@ -181,6 +193,8 @@ v1::LargeSummary wire_summary(const LargeSummary& from) {
     certificate.set_left_orthogonality(outcome.left_orthogonality);
     certificate.set_right_orthogonality(outcome.right_orthogonality);
   }
+  to.set_rank(outcome.rank);
+  to.set_factor_condition(outcome.factor_condition);
   return to;
 }
 

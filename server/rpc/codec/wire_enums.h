@@ -12,6 +12,7 @@
 #include "engine/problem.h"
 #include "engine/result.h"
 #include "server/large/large_memory.h"
+#include "server/large/large_request.h"
 #include "server/respond/certificate.h"
 #include "wire/enums.h"
 
@@ -50,6 +51,15 @@ static_assert(has_numbers<server::CertificateScope>(v1::CERTIFICATE_SCOPE_NONE, 
 template <>
 inline constexpr EnumRange<MatrixStatus> kRange<MatrixStatus> = {0, MatrixStatus::kOutOfRange};
 static_assert(has_numbers<MatrixStatus>(v1::MATRIX_STATUS_UNSPECIFIED, v1::MatrixStatus_MAX));
+
+template <>
+inline constexpr EnumRange<server::LargeProblem> kRange<server::LargeProblem> = {
+    0, server::LargeProblem::kHermitianFactor};
+static_assert(has_numbers<server::LargeProblem>(v1::LARGE_PROBLEM_UNSPECIFIED, v1::LargeProblem_MAX));
+
+template <>
+inline constexpr EnumRange<Triangle> kRange<Triangle> = {1, Triangle::kUpper};
+static_assert(has_numbers<Triangle>(v1::TRIANGLE_LOWER, v1::Triangle_MAX));
 
 // The stages before these are the server's own.
 template <>

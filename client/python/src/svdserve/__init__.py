@@ -1,4 +1,4 @@
-"""svdserve: singular values, vectors and MIMO capacities of many small matrices, and SVDs of large ones, from a service.
+"""svdserve: singular values, vectors and MIMO capacities of many small matrices, SVDs and eigenproblems of large ones.
 
     >>> import numpy as np, svdserve
     >>> with svdserve.Client(address) as client:
@@ -15,14 +15,14 @@ from ._client import Client
 from .aio import AsyncClient
 from .errors import (Cancelled, DeadlineExceeded, Error, FieldViolation, Internal, InvalidArgument, Overloaded,
                      Unauthenticated, Unavailable, Unimplemented)
-from .values import (Certificate, Device, LargeSummary, Limits, MatrixStatus, MimoResult, Phase, Progress, RetryPolicy,
-                     ServerInfo, SVDResult, Tls)
+from .values import (Certificate, Device, EighResult, LargeSummary, Limits, MatrixStatus, MimoResult, Phase, Progress,
+                     RetryPolicy, ServerInfo, SVDResult, Tls)
 
 __version__ = _version("svdserve")
 
 __all__ = [
-    "AsyncClient", "Cancelled", "Certificate", "Client", "DeadlineExceeded", "Device", "Error", "FieldViolation",
-    "Internal", "InvalidArgument", "LargeSummary", "Limits", "MatrixStatus", "MimoResult", "Overloaded", "Phase",
+    "AsyncClient", "Cancelled", "Certificate", "Client", "DeadlineExceeded", "Device", "EighResult", "Error",
+    "FieldViolation", "Internal", "InvalidArgument", "LargeSummary", "Limits", "MatrixStatus", "MimoResult", "Overloaded", "Phase",
     "Progress", "RetryPolicy", "SVDResult", "ServerInfo", "Tls", "Unauthenticated", "Unavailable", "Unimplemented",
     "__version__",
 ]

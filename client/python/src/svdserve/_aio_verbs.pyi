@@ -1,11 +1,12 @@
 # Written by client/python/aio_stub.py from the signatures of Client.
 from collections.abc import Iterable
-from typing import Literal, Unpack, overload
+from typing import Any, Literal, Unpack, overload
 
 import numpy.typing as npt
 
 from ._client import Stacks, Statuses, Values, Vectors, _Capacity, _Common, _Hsvd, _Mimo, _Precoders, _Svd
-from .values import MimoResult, SVDResult
+from ._large import OnProgress
+from .values import EighResult, MimoResult, SVDResult
 
 VERBS: tuple[str, ...]
 
@@ -34,6 +35,9 @@ class AsyncVerbs:
     async def hsvd(self, g: npt.ArrayLike, j: npt.ArrayLike, compute_uv: Literal[True]=..., **options: Unpack[_Hsvd]) -> SVDResult: ...
     @overload
     async def hsvd(self, g: npt.ArrayLike, j: npt.ArrayLike, compute_uv: Literal[False], **options: Unpack[_Hsvd]) -> Values: ...
+    async def eigh(self, a: npt.ArrayLike, UPLO: str=..., *, certificate: bool=..., method: str=..., tolerance: float | None=..., max_sweeps: int | None=..., pivot_strategy: str | None=..., block_variant: str | None=..., progress: OnProgress | None=..., out: tuple[npt.NDArray[Any] | None, npt.NDArray[Any] | None] | None=..., timeout: float | None=...) -> EighResult: ...
+    async def eigvalsh(self, a: npt.ArrayLike, UPLO: str=..., *, method: str=..., tolerance: float | None=..., max_sweeps: int | None=..., pivot_strategy: str | None=..., block_variant: str | None=..., progress: OnProgress | None=..., out: npt.NDArray[Any] | None=..., timeout: float | None=...) -> Values: ...
+    async def eigh_factored(self, g: npt.ArrayLike, j: npt.ArrayLike, *, certificate: bool=..., method: str=..., tolerance: float | None=..., max_sweeps: int | None=..., pivot_strategy: str | None=..., block_variant: str | None=..., progress: OnProgress | None=..., out: tuple[npt.NDArray[Any] | None, npt.NDArray[Any] | None] | None=..., timeout: float | None=...) -> EighResult: ...
     @overload
     async def capacity(self, h: Stacks, snr_db: float | Iterable[float], **options: Unpack[_Capacity]) -> list[Values]: ...
     @overload

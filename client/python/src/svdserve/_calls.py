@@ -12,7 +12,7 @@ from . import _large
 from ._codec import Message, Operand, Result, messages
 from ._query import Mimo, Query, number, positive, snrs
 from .errors import invalid_argument
-from .values import Limits, MimoResult, SVDResult
+from .values import EighResult, Limits, MimoResult, SVDResult
 
 
 @dataclasses.dataclass(frozen=True)
@@ -101,18 +101,51 @@ def svd(a: Any, full_matrices: bool, compute_uv: bool, *, method: str, certifica
 
 def hsvd(g: Any, j: Any, compute_uv: bool, *, certificate: bool, out: Any, **options: Any) -> Call:
     """`options` are those of Query."""
-    array = np.asarray(g)
-    if array.ndim != 2:
-        raise np.linalg.LinAlgError(f"{array.ndim}-dimensional array given. Array must be two-dimensional")
-    if array.size == 0:
-        raise invalid_argument("open.rows" if array.shape[0] == 0 else "open.cols",
-                               f"must have elements, but has the shape {array.shape}", "g")
+    array = _one_matrix(g)
     if not compute_uv:
         _refuse_without_vectors(certificate=certificate)
     query = Query(vectors="thin" if compute_uv else "none", certificate="batch" if certificate else "none",
                   signature=_signature(j, array.shape[1]), **options)
     return _call(array, query, _svd_result if compute_uv else Result.values, many=False,
                  out=_out(out, compute_uv, False))
+
+
+def eigh(a: Any, uplo: str, vectors: bool, *, certificate: bool, out: Any, **options: Any) -> Call:
+    """`options` are those of Query."""
+    array = np.asarray(a)
+    if array.ndim < 2:
+        raise np.linalg.LinAlgError(f"{array.ndim}-dimensional array given. Array must be at least two-dimensional")
+    if array.shape[-1] != array.shape[-2]:
+        raise np.linalg.LinAlgError("Last 2 dimensions of the array must be square")
+    if not isinstance(uplo, str) or uplo.upper() not in ("L", "U"):
+        raise ValueError("UPLO argument must be 'L' or 'U'")
+    query = Query(vectors="thin" if vectors else "none", certificate="batch" if certificate else "none",
+                  eigenproblem="hermitian", triangle="lower" if uplo.upper() == "L" else "upper", **options)
+    return _call(array, query, _eigh_result if vectors else Result.values, many=False, out=_eigh_out(out, vectors))
+
+
+def eigh_factored(g: Any, j: Any, *, certificate: bool, out: Any, **options: Any) -> Call:
+    """`options` are those of Query."""
+    array = _one_matrix(g)
+    query = Query(vectors="thin", certificate="batch" if certificate else "none", eigenproblem="hermitian_factor",
+                  signature=_signature(j, array.shape[1]), **options)
+    return _call(array, query, _eigh_result, many=False, out=_eigh_out(out, True))
+
+
+def _eigh_result(result: Result) -> EighResult:
+    vectors = result.array("left_vectors")
+    assert vectors is not None
+    return EighResult.of(result.values(), vectors, result.statuses(), result.certificate(), result.summaries)
+
+
+def _eigh_out(out: Any, vectors: bool) -> dict[str, Any] | None:
+    if out is None:
+        return None
+    if not vectors:
+        return {"singular_values": out}
+    if not isinstance(out, tuple) or len(out) != 2:
+        raise ValueError("out: must be a tuple of arrays for eigenvalues and eigenvectors, with None in place of either")
+    return {name: array for name, array in zip(("singular_values", "left_vectors"), out) if array is not None}
 
 
 def _refuse_without_vectors(**options: Any) -> None:
@@ -134,6 +167,17 @@ def _signature(j: Any, columns: int) -> bytes:
         raise invalid_argument("open.signature", f"must have {columns} entries, one for each column of g, but has "
                                f"{array.size}")
     return array.astype(np.int8).tobytes()
+
+
+def _one_matrix(g: Any) -> np.ndarray:
+    """`g` as an array of one matrix that has elements."""
+    array = np.asarray(g)
+    if array.ndim != 2:
+        raise np.linalg.LinAlgError(f"{array.ndim}-dimensional array given. Array must be two-dimensional")
+    if array.size == 0:
+        raise invalid_argument("open.rows" if array.shape[0] == 0 else "open.cols",
+                               f"must have elements, but has the shape {array.shape}", "g")
+    return array
 
 
 def _svd_result(result: Result) -> SVDResult:

@@ -7,7 +7,7 @@ import functools
 import threading
 from collections.abc import Iterable
 from types import TracebackType
-from typing import Any, Callable, Literal, TypedDict, Unpack, overload
+from typing import Any, Callable, Literal, TypedDict, Unpack, cast, overload
 
 import grpc
 import numpy as np
@@ -19,7 +19,7 @@ from ._channel import (DEFAULT_IN_FLIGHT, DEFAULT_MESSAGE_BYTES, DEFAULT_PIECE_B
 from ._large import OnProgress
 from ._transfer import transfer
 from .errors import closed_error, from_rpc_error
-from .values import Limits, MimoResult, RetryPolicy, ServerInfo, SVDResult, Tls, server_info
+from .values import EighResult, Limits, MimoResult, RetryPolicy, ServerInfo, SVDResult, Tls, server_info
 
 Values = npt.NDArray[np.floating[Any]]
 Vectors = npt.NDArray[np.inexact[Any]]
@@ -319,6 +319,96 @@ class Client:
         return self._run(_calls.hsvd(
             g, j, compute_uv, certificate=certificate, method=method, tolerance=tolerance, max_sweeps=max_sweeps,
             pivot_strategy=pivot_strategy, block_variant=block_variant, out=out), timeout, progress)
+
+    def eigh(self, a: npt.ArrayLike, UPLO: str = "L", *, certificate: bool = False, method: str = "auto",
+             tolerance: float | None = None, max_sweeps: int | None = None, pivot_strategy: str | None = None,
+             block_variant: str | None = None, progress: OnProgress | None = None,
+             out: tuple[npt.NDArray[Any] | None, npt.NDArray[Any] | None] | None = None,
+             timeout: float | None = None) -> EighResult:
+        """Eigenvalues and eigenvectors of Hermitian matrices, as numpy.linalg.eigh returns them.
+
+        The matrix is factored as G @ diag(J) @ G^H, and the hyperbolic Jacobi method computes the rest. So small
+        eigenvalues keep their digits where the entries determine them, as in graded matrices. Each matrix is a call of its
+        own; NumPy is faster for stacks of small ones.
+
+        Args:
+            a: array_like of shape (..., n, n), Hermitian; types and layouts as for svdvals. Any size.
+            UPLO: "L" or "U": the triangle that is read. Imaginary parts of the diagonal are not read.
+            certificate: True: also return residual and orthogonality.
+            method: "auto" or "jacobi". "auto" starts a definite matrix from an eigenbasis.
+            tolerance, max_sweeps, pivot_strategy, block_variant, progress, timeout: as for svd.
+            out: a tuple of arrays for eigenvalues and eigenvectors, with None in place of either.
+
+        Returns:
+            EighResult, which unpacks to eigenvalues (..., n), ascending, and eigenvectors (..., n, n). It has the
+            attributes `status`, `certificate` and `summaries`. Column i of the eigenvectors belongs to eigenvalue i.
+            Eigenvalues that the rank of the matrix lacks are exact zeros.
+
+        Raises:
+            As svd does. numpy.linalg.LinAlgError: `a` has fewer than two dimensions, or is not square. ValueError: another
+            UPLO.
+
+        Example:
+            >>> import numpy as np, svdserve
+            >>> d = np.diag(10.0 ** -np.arange(0, 40, 10))  # graded: eigenvalues from 1e-60 to 1
+            >>> a = d @ (np.eye(4) + 0.1) @ d
+            >>> with svdserve.Client(address) as client:
+            ...     w, v = client.eigh(a)
+            >>> np.allclose(np.prod(w / np.diag(d)[::-1] ** 2), np.linalg.det(np.eye(4) + 0.1), rtol=1e-12)
+            True
+        """
+        return cast(EighResult, self._run(_calls.eigh(
+            a, UPLO, True, certificate=certificate, method=method, tolerance=tolerance, max_sweeps=max_sweeps,
+            pivot_strategy=pivot_strategy, block_variant=block_variant, out=out), timeout, progress))
+
+    def eigvalsh(self, a: npt.ArrayLike, UPLO: str = "L", *, method: str = "auto", tolerance: float | None = None,
+                 max_sweeps: int | None = None, pivot_strategy: str | None = None, block_variant: str | None = None,
+                 progress: OnProgress | None = None, out: npt.NDArray[Any] | None = None,
+                 timeout: float | None = None) -> Values:
+        """Eigenvalues of Hermitian matrices, as numpy.linalg.eigvalsh returns them: an array (..., n), ascending.
+
+        Args:
+            a, UPLO: as for eigh, and so all others; `out` is an array for the eigenvalues.
+
+        Example:
+            >>> import numpy as np, svdserve
+            >>> with svdserve.Client(address) as client:
+            ...     client.eigvalsh([[0, 2], [2, 0]]).round(12)
+            array([-2.,  2.])
+        """
+        return cast(Values, self._run(_calls.eigh(
+            a, UPLO, False, certificate=False, method=method, tolerance=tolerance, max_sweeps=max_sweeps,
+            pivot_strategy=pivot_strategy, block_variant=block_variant, out=out), timeout, progress))
+
+    def eigh_factored(self, g: npt.ArrayLike, j: npt.ArrayLike, *, certificate: bool = False, method: str = "auto",
+                      tolerance: float | None = None, max_sweeps: int | None = None, pivot_strategy: str | None = None,
+                      block_variant: str | None = None, progress: OnProgress | None = None,
+                      out: tuple[npt.NDArray[Any] | None, npt.NDArray[Any] | None] | None = None,
+                      timeout: float | None = None) -> EighResult:
+        """Eigenvalues and eigenvectors of g @ diag(j) @ g^H, a product that is never formed.
+
+        Args:
+            g: array_like of shape (m, n), m >= n, of full column rank, as for hsvd.
+            j: the diagonal of J: n numbers, each 1 or -1, in any order.
+            certificate, method, tolerance, max_sweeps, pivot_strategy, block_variant, progress, out, timeout: as for eigh.
+
+        Returns:
+            EighResult of m eigenvalues, m - n of them zero, and of (m, m) eigenvectors.
+
+        Raises:
+            As hsvd does.
+
+        Example:
+            >>> import numpy as np, svdserve
+            >>> g = np.array([[1.0, 1.0], [0.0, 1e-9]])  # g @ g.T as it is rounded is singular
+            >>> with svdserve.Client(address) as client:
+            ...     w, v = client.eigh_factored(g, [1, 1])
+            >>> np.allclose(w, [5e-19, 2.0], rtol=1e-12)
+            True
+        """
+        return cast(EighResult, self._run(_calls.eigh_factored(
+            g, j, certificate=certificate, method=method, tolerance=tolerance, max_sweeps=max_sweeps,
+            pivot_strategy=pivot_strategy, block_variant=block_variant, out=out), timeout, progress))
 
     @overload
     def capacity(self, h: Stacks, snr_db: float | Iterable[float], **options: Unpack[_Capacity]) -> list[Values]: ...

@@ -144,7 +144,9 @@ class Factor:
         operand = self._operand
         opened = _proto.LargeOpen(data_type=operand.data_type, memory_order=operand.memory_order, rows=operand.rows,
                                   cols=operand.cols, options=self._query.large_options(),
-                                  signature=self._query.signature)
+                                  signature=self._query.signature,
+                                  problem=_proto.LARGE_PROBLEMS[(self._query.eigenproblem or "unspecified").upper()],
+                                  triangle=_proto.TRIANGLES[self._query.triangle.upper()])
         return Request((_proto.DecomposeLargeRequest(open=opened).SerializeToString(),))
 
     def chunks(self) -> Iterator[Request]:
@@ -218,10 +220,12 @@ class Factor:
     def _take_summary(self, reply: Reply) -> None:
         s = reply.message
         columns = self._query.columns(self._operand.rows, self._operand.cols)
-        if (s.values, s.left_columns, s.right_rows) != (self._operand.values_per_matrix, *columns):
+        values = self._query.values_of(self._operand.rows, self._operand.cols)
+        if (s.values, s.left_columns, s.right_rows) != (values, *columns):
             raise invalid_reply(f"its summary has {s.values} values, {s.left_columns} columns of U and {s.right_rows} "
-                                f"rows of V^H; {self._operand.values_per_matrix}, {columns[0]} and {columns[1]} were "
-                                "asked for")
+                                f"rows of V^H; {values}, {columns[0]} and {columns[1]} were asked for")
+        if not 0 <= s.rank <= values:
+            raise invalid_reply(f"its summary has the rank {s.rank}")
         if s.sweeps < 0 or not 0 <= s.proper_rotations <= s.rotations:
             raise invalid_reply(f"its summary counts {s.sweeps} sweeps and {s.rotations} rotations, "
                                 f"{s.proper_rotations} of them proper")
@@ -254,7 +258,8 @@ def summary(message: Any) -> LargeSummary:
         compute_seconds=timing.compute_seconds, download_seconds=timing.download_seconds,
         phases=tuple(Phase(p.name, p.seconds, p.flops) for p in message.phases),
         certificate=Certificate(message.certificate.residual, message.certificate.left_orthogonality,
-                                message.certificate.right_orthogonality) if message.HasField("certificate") else None)
+                                message.certificate.right_orthogonality) if message.HasField("certificate") else None,
+        rank=message.rank, factor_condition=message.factor_condition)
 
 
 def is_large(operand: Operand, query: Query, limits: Any) -> bool:
@@ -263,7 +268,7 @@ def is_large(operand: Operand, query: Query, limits: Any) -> bool:
     So do matrices that do not fit a message, such as a tall one with its full basis. So does a single matrix with options
     that only large ones have.
     """
-    if query.signature:
+    if query.signature or query.eigenproblem:
         return True
     if limits.max_large_bytes <= 0:
         return False

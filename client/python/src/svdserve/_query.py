@@ -78,7 +78,9 @@ class Query:
     pivot_strategy: str | None = None  #: large
     block_variant: str | None = None  #: large
     large_method: str = ""  #: large, where it is another than `method`
-    signature: bytes = b""  #: large; the diagonal of J, empty for an SVD
+    signature: bytes = b""  #: large; the diagonal of J, empty without J
+    eigenproblem: str | None = None  #: large; "hermitian" or "hermitian_factor", None for an SVD
+    triangle: str = "lower"  #: large; of "hermitian"
 
     def __post_init__(self) -> None:
         for field, given, known in (("method", self.method, _METHODS),
@@ -138,13 +140,17 @@ class Query:
         return self.mimo.group_size if self.mimo else 1
 
     def values_of(self, rows: int, cols: int) -> int:
-        """Number of singular values of a matrix in the reply."""
+        """Number of singular values, or of eigenvalues, of a matrix in the reply."""
+        if self.eigenproblem:
+            return rows
         if self.mimo is not None and not self.mimo.values:
             return 0
         return min(rows, cols) if self.top_k is None else self.top_k
 
     def columns(self, rows: int, cols: int) -> tuple[int, int]:
         """Columns of U or of the combiners, and of V or of the precoders, in the reply."""
+        if self.eigenproblem:
+            return (0 if self.vectors == "none" else rows), 0
         if self.vectors == "full":
             return rows, cols
         if self.vectors == "thin":
@@ -159,7 +165,9 @@ class Query:
         planes = []
         if values := self.values_of(rows, cols):
             planes.append(Plane("singular_values", (values,), real))
-        if self.vectors != "none":
+        if self.eigenproblem and self.vectors != "none":
+            planes.append(Plane("left_vectors", (rows, rows), element, is_matrix=True))
+        elif self.vectors != "none":
             full = self.vectors == "full"
             planes += [Plane("left_vectors", (rows, rows if full else leading), element, is_matrix=True),
                        Plane("right_vectors_adjoint", (cols if full else leading, cols), element, is_matrix=True)]

@@ -87,6 +87,10 @@ class LargeSummary:
     download_seconds: float
     phases: tuple[Phase, ...] = ()
     certificate: Certificate | None = None
+    rank: int = 0  #: of an eigenproblem: eigenvalues that are not exact zeros
+    #: An eigenproblem with certificate has this: at least the condition number of G with unit columns, A = G J G^H.
+    #: Relative errors of the eigenvalues of G J G^H are at most 10 max(m, 8) u times this.
+    factor_condition: float = 0.0
 
 
 class _UsVh(NamedTuple):
@@ -112,6 +116,35 @@ class SVDResult(_UsVh):
     def of(cls, u: npt.NDArray[Any], s: npt.NDArray[Any], vh: npt.NDArray[Any], status: npt.NDArray[np.uint8],
            certificate: Certificate | None, summaries: Iterable[LargeSummary] = ()) -> SVDResult:
         result = cls(u, s, vh)
+        result.status = status
+        result.certificate = certificate
+        result.summaries = tuple(summaries)
+        return result
+
+
+class _Eigh(NamedTuple):
+    eigenvalues: npt.NDArray[np.floating[Any]]
+    eigenvectors: npt.NDArray[Any]
+
+
+class EighResult(_Eigh):
+    """Eigenvalues and eigenvectors, which unpack as the result of numpy.linalg.eigh does.
+
+    Attributes:
+        status: uint8 array of shape (...): the status of each matrix, numbers of MatrixStatus.
+        certificate: Certificate; None if it was not requested. Its residual is norm(A V - V diag(w)) / norm(A), its
+            left_orthogonality norm(I - V^H V), its right_orthogonality 0.
+        summaries: a LargeSummary of each matrix.
+    """
+
+    status: npt.NDArray[np.uint8]
+    certificate: Certificate | None
+    summaries: tuple[LargeSummary, ...]
+
+    @classmethod
+    def of(cls, eigenvalues: npt.NDArray[Any], eigenvectors: npt.NDArray[Any], status: npt.NDArray[np.uint8],
+           certificate: Certificate | None, summaries: Iterable[LargeSummary]) -> EighResult:
+        result = cls(eigenvalues, eigenvectors)
         result.status = status
         result.certificate = certificate
         result.summaries = tuple(summaries)

@@ -4,6 +4,7 @@
 
 #include "engine/algorithms/large/block_jacobi.h"
 #include "engine/backends/host/dense/blas.h"
+#include "engine/backends/host/large/hermitian_eigen.h"
 #include "engine/backends/host/large/host_large_backend.h"
 #include "engine/backends/host/large/host_tall_operand.h"
 #include "engine/large_engine.h"
@@ -35,9 +36,12 @@ uint64_t slack_bytes(uint64_t bytes, uint64_t n, uint64_t element, int threads) 
 class HostLargeEngine : public LargeEngine {
  public:
   explicit HostLargeEngine(int threads)
-      : threads_(threads > 0 ? threads : oneapi::tbb::info::default_concurrency()), arena_(threads_) {}
+      : threads_(threads > 0 ? threads : oneapi::tbb::info::default_concurrency()),
+        arena_(threads_),
+        eigen_(*this, &arena_, threads_) {}
 
   LargeWorkspace memory(const LargePlan& plan) const override {
+    if (is_eigenproblem(plan.options.kind)) return eigen_.memory(plan);
     const uint64_t m = std::max(plan.problem.rows, plan.problem.cols), n = plan.values;
     const uint64_t element = is_complex(plan.problem.dtype) ? 16 : 8;
     if (host::takes_tall_operand(plan)) {
@@ -58,6 +62,7 @@ class HostLargeEngine : public LargeEngine {
 
   LargeOutcome decompose(const LargePlan& plan, const LargeOperands& operands,
                          const LargeControl& control) const override {
+    if (is_eigenproblem(plan.options.kind)) return eigen_.decompose(plan, operands, control);
     const host::FpEnvironment environment;
     return is_complex(plan.problem.dtype) ? run<std::complex<double>>(plan, operands, control)
                                           : run<double>(plan, operands, control);
@@ -74,6 +79,7 @@ class HostLargeEngine : public LargeEngine {
 
   const int threads_;
   mutable oneapi::tbb::task_arena arena_;
+  const host::HermitianEigen eigen_;
 };
 
 }  // namespace

@@ -1,0 +1,440 @@
+#include "engine/backends/host/large/hermitian_eigen.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <complex>
+#include <limits>
+#include <new>
+#include <numeric>
+#include <utility>
+#include <vector>
+
+#include "engine/backends/host/dense/blas.h"
+#include "engine/backends/host/dense/indefinite_factor.h"
+#include "engine/backends/host/large/host_large_backend.h"
+
+namespace svdserve::host {
+namespace {
+
+using large::LargeStop;
+using large::LargeView;
+using large::LargeWatch;
+using large::Op;
+
+// The parts of the whole that the steps take, for the progress.
+constexpr double kFactorFraction = 0.15, kSvdFraction = 0.95;
+// Bytes of vectors of n numbers, and of what the pool rounds up.
+constexpr uint64_t kSlackBytes = 4 << 20;
+
+double real_of(double x) { return x; }
+double real_of(const Complex& x) { return x.real(); }
+bool is_finite(double x) { return std::isfinite(x); }
+bool is_finite(const Complex& x) { return std::isfinite(x.real()) && std::isfinite(x.imag()); }
+
+// The problem of step 2: G, m x rank, in doubles.
+LargePlan svd_plan(const LargePlan& plan, int64_t rank, LargeKind kind) {
+  LargeOptions options = plan.options;
+  options.kind = kind;
+  options.certificate = false;
+  const DType dtype = is_complex(plan.problem.dtype) ? DType::kC128 : DType::kF64;
+  return *plan_large({plan.problem.rows, rank, dtype, Order::kColumnMajor}, options).plan;
+}
+
+template <class E>
+class Decomposition {
+ public:
+  using View = LargeView<E>;
+
+  Decomposition(const LargeEngine& svd, const LargeThreads& threads, const LargePlan& plan,
+                const LargeOperands& operands, const LargeControl& control)
+      : svd_(svd),
+        threads_(threads),
+        backend_(threads),
+        plan_(plan),
+        operands_(operands),
+        control_(control),
+        n_(plan.problem.rows),
+        vectors_(plan.left_columns > 0) {}
+
+  LargeOutcome run() {
+    tell(LargeStage::kPrepare, 0);
+    plan_.options.kind == LargeKind::kHermitian ? factor() : load_factor();
+    rank_ = static_cast<int64_t>(signs_.size());
+    tell(LargeStage::kPrecondition, kFactorFraction);
+    if (rank_ > 0 && !decompose_factor()) return std::move(outcome_);
+    finish();
+    if (plan_.options.certificate) certify();
+    return std::move(outcome_);
+  }
+
+ private:
+  void tell(LargeStage stage, double fraction) {
+    LargeProgress progress;
+    progress.stage = stage;
+    progress.fraction = fraction;
+    if (control_.progress) control_.progress(progress);
+  }
+
+  // --- step 1 ---------------------------------------------------------------------------------------
+
+  void factor() {
+    const auto start = std::chrono::steady_clock::now();
+    View m = loaded_matrix();
+    scale_to_one(m);
+    g_ = backend_.matrix(n_, n_);
+    signs_ = indefinite_factor(threads_, m, g_);
+    backend_.release(m);
+    const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
+    const double n = static_cast<double>(n_);
+    outcome_.phases.push_back(
+        {"factorize", seconds.count(), (is_complex(plan_.problem.dtype) ? 4 : 1) * n * n * n / 3});
+  }
+
+  // M by its lower triangle.
+  View loaded_matrix() {
+    const bool upper = plan_.options.triangle == Triangle::kUpper;
+    View m = backend_.matrix(n_, n_);
+    if (!backend_.load(operands_.matrix, plan_.problem, upper, m).finite) require_finite(m, upper);
+    return m;
+  }
+
+  // The other triangle, and imaginary parts of the diagonal, are not read.
+  void require_finite(View m, bool upper) const {
+    for (int64_t j = 0; j < n_; ++j) {
+      for (int64_t i = j; i < n_; ++i) {
+        const E x = m.data[i + j * m.ld];
+        if (i == j ? std::isfinite(real_of(x)) : is_finite(x)) continue;
+        const int64_t row = upper ? j : i, col = upper ? i : j;
+        throw LargeStop{LargeStatus::kNonFinite,
+                        "entry (" + std::to_string(row) + ", " + std::to_string(col) + ") is not finite", false, row,
+                        col};
+      }
+    }
+  }
+
+  // M := 2^-scale_ M with the largest magnitude of a component in [1/2, 1).
+  void scale_to_one(View m) {
+    std::vector<double> largest(static_cast<size_t>(n_), 0.0);
+    for_columns([&](int64_t j) {
+      for (int64_t i = j; i < n_; ++i) {
+        const E x = m.data[i + j * m.ld];
+        double size = std::abs(real_of(x));
+        if constexpr (!std::is_same_v<E, double>) {
+          if (i > j) size = std::max(size, std::abs(x.imag()));
+        }
+        largest[j] = std::max(largest[j], size);
+      }
+    });
+    const double most = *std::max_element(largest.begin(), largest.end());
+    if (most == 0) return;
+    std::frexp(most, &scale_);
+    // In two steps: 2^-scale_ alone may be out of range.
+    const double first = std::ldexp(1.0, -scale_ / 2), second = std::ldexp(1.0, -scale_ - (-scale_ / 2));
+    for_columns([&](int64_t j) {
+      for (int64_t i = j; i < n_; ++i) m.data[i + j * m.ld] = m.data[i + j * m.ld] * first * second;
+    });
+  }
+
+  void load_factor() {
+    const int64_t columns = plan_.problem.cols;
+    g_ = backend_.matrix(n_, columns);
+    const large::LoadReport report = backend_.load(operands_.matrix, plan_.problem, false, g_);
+    if (!report.finite) {
+      throw LargeStop{LargeStatus::kNonFinite,
+                      "entry (" + std::to_string(report.row) + ", " + std::to_string(report.col) + ") is not finite",
+                      false, report.row, report.col};
+    }
+    signs_.assign(operands_.signature, operands_.signature + columns);
+  }
+
+  // --- step 2 ---------------------------------------------------------------------------------------
+
+  // False: the outcome says why.
+  bool decompose_factor() {
+    const bool definite = std::all_of(signs_.begin(), signs_.end(), [&](int8_t s) { return s == signs_.front(); });
+    const LargePlan plan = svd_plan(plan_, rank_, definite ? LargeKind::kSvd : LargeKind::kHyperbolicSvd);
+    singular_.resize(static_cast<size_t>(rank_));
+    LargeOperands operands;
+    operands.matrix = g_.data;
+    operands.signature = definite ? nullptr : signs_.data();
+    operands.values = singular_.data();
+    View right{};
+    if (vectors_) {
+      u_ = backend_.matrix(n_, rank_);
+      right = backend_.matrix(rank_, rank_);
+      operands.left = u_.data;
+      operands.right = right.data;
+    }
+    LargeControl control;
+    control.cancel = control_.cancel;
+    if (control_.progress) {
+      control.progress = [this](LargeProgress progress) {
+        progress.fraction = kFactorFraction + (kSvdFraction - kFactorFraction) * progress.fraction;
+        control_.progress(progress);
+      };
+    }
+    LargeOutcome found = svd_.decompose(plan, operands, control);
+    found.phases.insert(found.phases.begin(), outcome_.phases.begin(), outcome_.phases.end());
+    outcome_ = std::move(found);
+    if (vectors_) backend_.release(right);
+    return outcome_.status == LargeStatus::kOk || outcome_.status == LargeStatus::kNotConverged;
+  }
+
+  // --- step 3 ---------------------------------------------------------------------------------------
+
+  struct Eigenvalue {
+    double mantissa = 0;  // with the sign; 0 of what the rank lacks
+    int exponent = 0;
+    int64_t column = 0;  // of U
+
+    friend bool operator<(const Eigenvalue& x, const Eigenvalue& y) {
+      const int of_x = (x.mantissa > 0) - (x.mantissa < 0), of_y = (y.mantissa > 0) - (y.mantissa < 0);
+      if (of_x != of_y) return of_x < of_y;
+      if (of_x == 0) return false;
+      if (x.exponent != y.exponent) return (x.exponent < y.exponent) == (of_x > 0);
+      return x.mantissa < y.mantissa;
+    }
+  };
+
+  void finish() {
+    if (rank_ == 0) outcome_.status = LargeStatus::kOk;
+    outcome_.rank = rank_;
+    const std::vector<Eigenvalue> sorted = sorted_eigenvalues();
+    store_values(sorted);
+    if (!vectors_) return;
+    View basis = backend_.matrix(n_, n_);
+    complete(basis);
+    std::vector<int64_t> order;
+    for (const Eigenvalue& value : sorted) order.push_back(value.column);
+    backend_.permute_columns(basis, order);
+    Problem p = plan_.problem;
+    p.cols = n_;
+    backend_.store(basis, false, operands_.left, p);
+    backend_.release(basis);
+  }
+
+  std::vector<Eigenvalue> sorted_eigenvalues() const {
+    std::vector<Eigenvalue> values(static_cast<size_t>(n_));
+    for (int64_t j = 0; j < n_; ++j) {
+      Eigenvalue& value = values[j];
+      value.column = j;
+      if (j >= rank_) continue;
+      int exponent = 0;
+      const double s = std::frexp(singular_[j], &exponent);
+      value.mantissa = std::frexp(signs_[j] * (s * s), &value.exponent);
+      value.exponent += 2 * exponent + scale_;
+    }
+    std::stable_sort(values.begin(), values.end());
+    return values;
+  }
+
+  void store_values(const std::vector<Eigenvalue>& values) {
+    for (int64_t j = 0; j < n_; ++j) {
+      const double value = std::ldexp(values[j].mantissa, values[j].exponent);
+      if (value_bytes(plan_.problem.dtype) == 4) {
+        const auto rounded = static_cast<float>(value) + 0.0f;
+        static_cast<float*>(operands_.values)[j] = rounded;
+        outcome_.out_of_range |= std::isinf(rounded);
+      } else {
+        static_cast<double*>(operands_.values)[j] = value + 0.0;
+        outcome_.out_of_range |= std::isinf(value);
+      }
+    }
+  }
+
+  // basis := U and, behind it, an orthonormal basis of what is orthogonal to it.
+  void complete(View basis) {
+    backend_.set_zero(basis);
+    const int64_t rest = n_ - rank_;
+    if (rest > 0) backend_.set_identity(basis.block(rank_, rank_, rest, rest));
+    if (rank_ == 0) return;
+    backend_.copy(u_, basis.columns(0, rank_));
+    if (rest == 0) return;
+    E* tau = backend_.scalars(rank_);
+    backend_.qr(u_, tau);
+    backend_.apply_q(Op::kNone, u_, tau, basis.columns(rank_, rest));
+    backend_.release(tau);
+  }
+
+  // Errors of the stored results: |M U - U L|_F / |M|_F and |I - U^H U|_F.
+  void certify() {
+    if (u_) backend_.release(u_);
+    Problem p = plan_.problem;
+    p.cols = n_;
+    View u = backend_.matrix(n_, n_);
+    backend_.load(operands_.left, p, false, u);
+    View square = backend_.matrix(n_, n_);
+    backend_.herk(u, square);
+    outcome_.left_orthogonality = backend_.distance_from_signature(square, n_);
+    outcome_.factor_condition = rank_ > 0 ? condition_of_factor() : 1;
+    backend_.release(g_);
+    if (outcome_.out_of_range) {
+      outcome_.residual = std::numeric_limits<double>::infinity();
+      return;
+    }
+    View m = scaled_matrix();
+    const double norm = frobenius(m);
+    if (norm == 0) return;
+    backend_.gemm(Op::kNone, Op::kNone, 1, m, u, 0, square);
+    backend_.scale_columns(u, stored_values());
+    for_columns([&](int64_t j) {
+      for (int64_t i = 0; i < n_; ++i) square.data[i + j * square.ld] -= u.data[i + j * u.ld];
+    });
+    outcome_.residual = frobenius(square) / norm;
+  }
+
+  // 2^-scale_ M, both triangles; of a factor G J G^H.
+  View scaled_matrix() {
+    View m = plan_.options.kind == LargeKind::kHermitian ? loaded_matrix() : product_of_factor();
+    if (plan_.options.kind == LargeKind::kHermitian) scale_to_one(m);
+    for_columns([&](int64_t j) {
+      m.data[j + j * m.ld] = real_of(m.data[j + j * m.ld]);
+      for (int64_t i = 0; i < j; ++i) m.data[i + j * m.ld] = conjugate(m.data[j + i * m.ld]);
+    });
+    return m;
+  }
+
+  static double conjugate(double x) { return x; }
+  static Complex conjugate(const Complex& x) { return std::conj(x); }
+
+  View product_of_factor() {
+    load_factor();
+    const int64_t columns = plan_.problem.cols;
+    View signed_g = backend_.matrix(n_, columns);
+    backend_.copy(g_, signed_g);
+    backend_.scale_columns(signed_g, {signs_.begin(), signs_.end()});
+    View m = backend_.matrix(n_, n_);
+    backend_.gemm(Op::kNone, Op::kAdjoint, 1, signed_g, g_, 0, m);
+    return m;
+  }
+
+  std::vector<double> stored_values() const {
+    const bool single = value_bytes(plan_.problem.dtype) == 4;
+    std::vector<double> values(static_cast<size_t>(n_));
+    for (int64_t j = 0; j < n_; ++j) {
+      const double value =
+          single ? static_cast<const float*>(operands_.values)[j] : static_cast<const double*>(operands_.values)[j];
+      values[j] = std::ldexp(value, -scale_);
+    }
+    return values;
+  }
+
+  // At least the condition number of G with unit columns: sqrt(|R|_1 |R|_inf |R^-1|_1 |R^-1|_inf) of its QR.
+  double condition_of_factor() {
+    View q = backend_.matrix(n_, rank_);
+    backend_.copy(g_.columns(0, rank_), q);
+    int32_t* exponents = backend_.exponents(rank_);
+    backend_.normalize_columns(q, exponents, false);
+    std::vector<double> inverse;
+    for (const large::ScaledNorm& norm : backend_.column_norms(q, nullptr)) {
+      inverse.push_back(1 / std::ldexp(norm.mantissa, norm.exponent));
+    }
+    backend_.scale_columns(q, inverse);
+    E* tau = backend_.scalars(rank_);
+    backend_.qr(q, tau);
+    View r = backend_.matrix(rank_, rank_), r_inverse = backend_.matrix(rank_, rank_);
+    backend_.copy_triangle(q, r);
+    backend_.set_identity(r_inverse);
+    threads_.for_ranges(rank_, 64, [&](int64_t first, int64_t last) {
+      blas::solve_upper(false, rank_, last - first, r.data, r.ld, r_inverse.data + first * r_inverse.ld, r_inverse.ld);
+    });
+    const double squared = square_bound(r) * square_bound(r_inverse);
+    backend_.release(r_inverse);
+    backend_.release(r);
+    backend_.release(tau);
+    backend_.release(exponents);
+    backend_.release(q);
+    return std::sqrt(squared);
+  }
+
+  // |A|_1 |A|_inf, which is at least the square of the 2-norm.
+  static double square_bound(View a) {
+    double columns = 0;
+    std::vector<double> rows(static_cast<size_t>(a.rows), 0.0);
+    for (int64_t j = 0; j < a.cols; ++j) {
+      double sum = 0;
+      for (int64_t i = 0; i < a.rows; ++i) {
+        const double size = std::abs(a.data[i + j * a.ld]);
+        sum += size;
+        rows[i] += size;
+      }
+      columns = std::max(columns, sum);
+    }
+    return columns * *std::max_element(rows.begin(), rows.end());
+  }
+
+  static double frobenius(View a) {
+    double sum = 0;
+    for (int64_t j = 0; j < a.cols; ++j) {
+      for (int64_t i = 0; i < a.rows; ++i) sum += std::norm(a.data[i + j * a.ld]);
+    }
+    return std::sqrt(sum);
+  }
+
+  template <class F>
+  void for_columns(const F& f) const {
+    threads_.for_ranges(n_, 64, [&](int64_t first, int64_t last) {
+      for (int64_t j = first; j < last; ++j) f(j);
+    });
+  }
+
+  const LargeEngine& svd_;
+  const LargeThreads threads_;
+  HostLargeBackend<E> backend_;
+  const LargePlan& plan_;
+  const LargeOperands& operands_;
+  const LargeControl& control_;
+  const int64_t n_;
+  const bool vectors_;
+  int scale_ = 0;  // M = 2^scale_ G J G^H
+  int64_t rank_ = 0;
+  View g_{}, u_{};
+  std::vector<int8_t> signs_;
+  std::vector<double> singular_;
+  LargeOutcome outcome_;
+};
+
+template <class E>
+LargeOutcome run(const LargeEngine& svd, const LargeThreads& threads, const LargePlan& plan,
+                 const LargeOperands& operands, const LargeControl& control) {
+  LargeOutcome outcome;
+  try {
+    return Decomposition<E>(svd, threads, plan, operands, control).run();
+  } catch (const LargeStop& stop) {
+    outcome.status = stop.status;
+    outcome.detail = stop.detail;
+    outcome.row = stop.row;
+    outcome.col = stop.col;
+  } catch (const std::bad_alloc&) {
+    outcome.status = LargeStatus::kOutOfMemory;
+    outcome.detail = "no memory for the workspace";
+  }
+  return outcome;
+}
+
+}  // namespace
+
+LargeWorkspace HermitianEigen::memory(const LargePlan& plan) const {
+  const LargePlan svd = svd_plan(plan, plan.problem.cols, LargeKind::kHyperbolicSvd);
+  LargeWorkspace workspace = svd_.memory(svd);
+  const auto n = static_cast<uint64_t>(plan.problem.rows), r = static_cast<uint64_t>(plan.problem.cols);
+  // Beside the SVD's workspace G, U and V; before it M and G; after it G, U and the basis, or the certificate's five.
+  uint64_t entries = plan.left_columns > 0 ? 2 * n * r + std::max(r * r, n * n) : n * r;
+  entries = std::max(entries, n * r + n * n);
+  if (plan.options.certificate) entries = std::max(entries, 3 * n * r + 2 * r * r + 3 * n * n);
+  workspace.host_bytes += entries * (is_complex(plan.problem.dtype) ? 16 : 8) + kSlackBytes;
+  return workspace;
+}
+
+LargeOutcome HermitianEigen::decompose(const LargePlan& plan, const LargeOperands& operands,
+                                       const LargeControl& control) const {
+  const FpEnvironment environment;
+  const BlasThreads one_thread_a_call;
+  const LargeWatch watch(control);
+  const LargeThreads threads(arena_, threads_, &watch);
+  return is_complex(plan.problem.dtype) ? run<Complex>(svd_, threads, plan, operands, control)
+                                        : run<double>(svd_, threads, plan, operands, control);
+}
+
+}  // namespace svdserve::host
