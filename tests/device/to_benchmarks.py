@@ -165,7 +165,7 @@ def service(lines):
             rate, gb, p50, p99, cpu = zip(*runs)
             rows.append((name, span(rate), span(gb), span(p50), span(p99), span(cpu)))
         out += ["", "**The service** (`svdctl bench`, 4x4 c64, 16 connections on the same machine, the load generator on the same cores); lowest and",
-                "highest round. The echo answers as many bytes and computes nothing.", "",
+                "highest round. The echo returns as many bytes and computes nothing.", "",
                 *table(("server, bytes a request", "M matrices/s", "GB/s", "p50 us", "p99 us", "CPU s a GB"), rows)]
     if latency:
         out += ["", "One idle 4x4 call over an empty one: " +
