@@ -46,8 +46,8 @@ uint64_t load_little_endian(const unsigned char* p) {
 
 // --- the instruction -----------------------------------------------------------------------------
 
-// The instruction answers after three cycles and may be asked again after one: three runs of equal length are computed
-// at once, and joined by moving the first two past the zeros that stand for the runs behind them.
+// The instruction gives its result after three cycles and can begin again after one. So three runs of equal length are
+// computed at once. They are joined by moving the first two past the zeros that stand for the runs behind them.
 constexpr size_t kRun = 8192;
 
 // a(x) b(x) modulo the polynomial, both with the highest power in the lowest bit.

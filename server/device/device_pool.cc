@@ -15,8 +15,7 @@
 namespace svdserve::server {
 namespace {
 
-// The time by which a device is taken to be done later after a fault, and twice as long after each further one in a
-// row.
+// A device is taken to be done this much later after a fault, and twice as much later after each further one in a row.
 constexpr absl::Duration kFirstAvoidance = absl::Seconds(1);
 constexpr absl::Duration kLongestAvoidance = absl::Seconds(60);
 

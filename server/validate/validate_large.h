@@ -24,8 +24,8 @@ Error validate_large(const LargeOpen& open, ValidatedLarge* validated);
 // Bytes of the operand and the results of a plan together; INT64_MAX where int64_t does not hold them.
 int64_t operand_and_result_bytes(const LargePlan& plan);
 
-// "a matrix of 1200 x 800 would fit": the largest of the plan's proportions for which `fits` holds; it holds for none
-// that is larger than one for which it does not. "" where not even the smallest does.
+// "a matrix of 1200 x 800 would fit": the largest of the plan's proportions for which `fits` holds. `fits` holds for
+// none that is larger than one for which it does not. "" where not even the smallest does.
 std::string largest_that_fits(const LargePlan& plan, absl::FunctionRef<bool(const LargePlan&)> fits);
 
 }  // namespace svdserve::server

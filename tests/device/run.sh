@@ -3,11 +3,16 @@
 #   run.sh [results folder, .] [part ...]
 # Parts, in this order where none is named:
 #   arithmetic bits contract faults      right or wrong
-#   factor                      large factors: right or wrong, then figures
+#   factor                      large matrices: right or wrong, then figures
 #   kernels vectors answers torch host large python service    figures, each with its peers in the same run
-# and by name alone: connections (16 to 128 of them beside the echo), windows (--call-window-bytes), several (large
-# matrices at once), sanitize (compute-sanitizer over a reduced list), soak (two minutes of mixed load), resources,
-# factor-profile (Nsight Compute on one launch of each kernel of a p-step).
+# Parts that run by name alone:
+#   connections                 16 to 128 of them beside the echo
+#   windows                     --call-window-bytes
+#   several                     large matrices at once
+#   sanitize                    compute-sanitizer over a reduced list
+#   soak                        two minutes of mixed load
+#   resources
+#   factor-profile              Nsight Compute on one launch of each kernel of a p-step
 set -uo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 out=$(mkdir -p "${1:-.}" && cd "${1:-.}" && pwd)

@@ -95,9 +95,9 @@ def kernels(lines):
     def others(row):
         return f"{rounded(row['jacobi M/s'])} / {rounded(row['bisection 1e-9 M/s'])}"
 
-    return ["", "**Matrices that are on the GPU already** (`device_kernel_bench`), million matrices a second, values only. AUTO; in brackets,",
-            "how many times cuSOLVER's gesvdjBatched without vectors it is, on the same data; and its share of the memory ceiling, a copy of",
-            f"{re.search(r'copy ([0-9.]+ TB/s)', copy)[1]} measured in the same run.", "",
+    return ["", "**Matrices that are on the GPU already** (`device_kernel_bench`), million matrices a second, values only. Each cell has AUTO; in",
+            "brackets, how many times cuSOLVER's gesvdjBatched without vectors it is, on the same data. The percentage is the share",
+            f"of the memory ceiling, a copy of {re.search(r'copy ([0-9.]+ TB/s)', copy)[1]} measured in the same run.", "",
             *table(("shape", *DTYPES), [(s, *cells(s, auto)) for s in shapes]), "",
             "The other methods, JACOBI / BISECTION to 1e-9:", "",
             *table(("shape", *DTYPES), [(s, *cells(s, others)) for s in shapes])]
@@ -121,8 +121,9 @@ def vectors(lines):
         beside = f" ({' / '.join(peers)})" if peers else ""
         return f"{rounded(row['ours M/s'])}{beside}, {round(100 * float(row['of ceiling']))} %"
 
-    return ["", "**With vectors** (`device_vectors_bench`), thin U, S and V, million matrices a second; in brackets cuSOLVER's gesvdjBatched (up",
-            "to 32 x 32) and gesvdaStridedBatched (which is approximate), with vectors, on the same data; and the share of the memory ceiling.", "",
+    return ["", "**With vectors** (`device_vectors_bench`), thin U, S and V, million matrices a second, and the share of the memory",
+            "ceiling. The brackets have cuSOLVER's gesvdjBatched (up to 32 x 32) and gesvdaStridedBatched (which is approximate), with",
+            "vectors, on the same data.", "",
             *table(("shape", *DTYPES), [(s, *(cell(figures[s, t]) if (s, t) in figures else "" for t in DTYPES)) for s in shapes])]
 
 
@@ -139,7 +140,8 @@ def host(lines):
     if not found:
         return []
     what = next(x for x in lines if x[:1].isdigit())
-    return ["", f"**Matrices in host memory** (`device_host_bench`): {what}; {found.replace('; ', ', ')}."]
+    carries = found.replace("bus ", "The bus carries ", 1).replace("; ", ", ")
+    return ["", f"**Matrices in host memory** (`device_host_bench`): {what}. {carries}."]
 
 
 def service(lines):
@@ -163,7 +165,7 @@ def service(lines):
             rate, gb, p50, p99, cpu = zip(*runs)
             rows.append((name, span(rate), span(gb), span(p50), span(p99), span(cpu)))
         out += ["", "**The service** (`svdctl bench`, 4x4 c64, 16 connections on the same machine, the load generator on the same cores); lowest and",
-                "highest round. The echo answers as many bytes and computes nothing.", "",
+                "highest round. The echo returns as many bytes and computes nothing.", "",
                 *table(("server, bytes a request", "M matrices/s", "GB/s", "p50 us", "p99 us", "CPU s a GB"), rows)]
     if latency:
         out += ["", "One idle 4x4 call over an empty one: " +
@@ -177,8 +179,10 @@ def torch(lines):
     found = [m for x in lines if (m := re.match(r"torch.linalg.svd, (\d+) (\S+) (\S+) on the GPU: ([0-9.]+) M/s", x))]
     if not found:
         return []
-    figures = ", ".join(f"{m[2]} {m[3]} {rounded(float(m[4]) * 1e6)}" for m in found)
-    return ["", f"`torch.linalg.svd` of such matrices on the same GPU, matrices a second: {figures}."]
+    figures = {(m[2], m[3]): rounded(float(m[4]) * 1e6) for m in found}
+    types = [t for t in DTYPES if any(t == dtype for _, dtype in figures)]
+    rows = [(shape, *(figures.get((shape, t), "") for t in types)) for shape in dict.fromkeys(m[2] for m in found)]
+    return ["", "`torch.linalg.svd` of such matrices on the same GPU, matrices a second:", "", *table(("shape", *types), rows)]
 
 
 def python(lines):
@@ -205,7 +209,7 @@ def factor(lines):
     if not rows:
         return []
     return ["", "**Large matrices** (`device_large_bench`), milliseconds with U and V, n x n: the computation, in brackets with the way from host memory",
-            "and back; cuSOLVER's on matrices that are on the GPU already.", "",
+            "and back. cuSOLVER's matrices are on the GPU already.", "",
             *table(("columns", "dtype", "n", "AUTO", "JACOBI", "gesvdp", "gesvdj", "gesvd"), rows)]
 
 

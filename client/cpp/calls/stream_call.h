@@ -28,10 +28,10 @@ namespace svdserve::client::internal {
 
 // Thread-safe; every member below is guarded by mutex_ unless it says otherwise.
 // Invariants:
-//  - a request is in exactly one of: pending_ (unanswered), answered_ (not taken yet); both together are in_flight_;
-//  - an unanswered request is in outbox_, being written, awaiting its answer, or awaiting its retry alarm;
-//  - gRPC holds one hold of ours from open() until `closed_`; nothing is written or half-closed after it;
-//  - the object keeps itself alive until OnDone; from then on nothing here refers to the core or its connections.
+//   - A request is in either pending_ (unanswered) or answered_ (not taken yet). Both together are in_flight_.
+//   - An unanswered request is in outbox_, is being written, awaits its answer, or awaits its retry alarm.
+//   - gRPC holds one hold of ours from open() until `closed_`. Nothing is written or half-closed after it.
+//   - The object keeps itself alive until OnDone. From then on nothing here refers to the core or its connections.
 class StreamCall : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>,
                    public std::enable_shared_from_this<StreamCall> {
  public:

@@ -83,7 +83,7 @@ inline PivotSweep modified_modulus_sweep(int r) {
   return sweep;
 }
 
-// Novakovic 2015, algorithm 3.1 on the pairs of a cyclic strategy in their order: next_lex() is the depth-first search
+// Novakovic 2015, algorithm 3.1 on the pairs of a cyclic strategy in their order. next_lex() is the depth-first search
 // for the lexicographically next set of n / 2 disjoint pairs among those that are left.
 class NearestStrategy {
  public:

@@ -15,9 +15,9 @@ struct Plugin {
   std::string refusal;
 };
 
-// Opened once for the process and never closed. In this order: the driver, libcuda.so.1; the plugin,
-// libsvdserve_cuda.so, which SVDSERVE_CUDA_PLUGIN names or which lies beside the executable, in ../lib or where the
-// linker looks; its version and the sizes of its structs; its devices. Thread-safe.
+// Opened once for the process and never closed. The order is: the driver, libcuda.so.1; the plugin,
+// libsvdserve_cuda.so; its version and the sizes of its structs; its devices. SVDSERVE_CUDA_PLUGIN names the plugin, or
+// it lies beside the executable, in ../lib or where the linker looks. Thread-safe.
 const Plugin& plugin();
 
 }  // namespace svdserve::cuda

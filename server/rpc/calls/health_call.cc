@@ -31,7 +31,7 @@ struct HealthCall::Call {
   HealthCheckResponse response;
   Mutex mu;
   CondVar changed;
-  // Holds the channel, so it goes before done() is called: gRPC keeps the callback, and with it this call, for a while
+  // Holds the channel, so it goes before done() is called. gRPC keeps the callback, and with it this call, for a while
   // after the callback has returned.
   std::optional<grpc::ClientContext> context ABSL_GUARDED_BY(mu){std::in_place};
   bool answered ABSL_GUARDED_BY(mu) = false;  // known before done() is called

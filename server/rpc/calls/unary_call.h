@@ -1,6 +1,6 @@
-// One call of a unary RPC. On the wire it is unary. The server treats it as a stream of one message: a handler of a unary
-// call sees the message only after all of it was received. So the call claims memory first, and the transport's window
-// holds the client back until the ledger has room (server/decisions/0102-memory-before-admission.md).
+// One call of a unary RPC. On the wire it is unary. The server treats it as a stream of one message, since a unary
+// handler sees its message only after all of it was received. So the call claims memory first, and the transport's
+// window holds the client back until the ledger has room (server/decisions/0102-memory-before-admission.md).
 #ifndef SVDSERVE_SERVER_RPC_CALLS_UNARY_CALL_H_
 #define SVDSERVE_SERVER_RPC_CALLS_UNARY_CALL_H_
 

@@ -9,7 +9,7 @@
 namespace svdserve::numerics {
 
 // Singular values by ?gesvd without vectors, in the matrix's own dtype, on one thread. Empty if LAPACK reports failure,
-// and for complex matrices under AddressSanitizer: OpenBLAS 0.3.21 reads outside its operands for some of them, which
+// and for complex matrices under AddressSanitizer. OpenBLAS 0.3.21 reads outside its operands for some of them. That
 // would end the program, and it is not the peer that is tested.
 std::vector<double> gesvd(const Matrix& a);
 

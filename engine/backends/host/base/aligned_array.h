@@ -11,8 +11,9 @@
 namespace svdserve::host {
 
 inline constexpr size_t kCacheLine = 64;
-// Arrays from here on are mapped, each for itself: all of it goes back to the system with them, which a heap that is
-// kept warm would not promise. In huge pages, for a fault each 4 KiB takes longer than what is written there.
+// Arrays from this size on are mapped, each for itself. All of their memory goes back to the system with them, which a
+// heap that is kept warm would not promise. Their pages are huge, for a fault each 4 KiB takes longer than what is
+// written there.
 inline constexpr size_t kMappedBytes = size_t{4} << 20;
 
 template <class T>

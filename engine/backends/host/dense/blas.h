@@ -153,9 +153,9 @@ inline void latrd(int64_t n, int64_t nb, Complex* a, int64_t lda, double* e, Com
   const BlasInt n_ = BlasInt(n), nb_ = BlasInt(nb), lda_ = BlasInt(lda), ldw_ = BlasInt(ldw);
   zlatrd_("L", &n_, &nb_, a, &lda_, e, tau, w, &ldw_, 1);
 }
-// OpenBLAS 0.3.21 reads up to four elements beyond the result of its symmetric product on processors that it does not
-// know (kernels for Prescott, one thread). W of latrd() and tau of tridiagonalize() are such results: their arrays have
-// this many elements more than LAPACK asks for.
+// OpenBLAS 0.3.21 reads up to four elements beyond the result of its symmetric product on processors unknown to it
+// (kernels for Prescott, one thread). W of latrd() and tau of tridiagonalize() are such results: their arrays have this
+// many elements more than LAPACK asks for.
 inline constexpr int64_t kReadBeyond = 8;
 // All of it, without blocking.
 inline void tridiagonalize(int64_t n, double* a, int64_t lda, double* d, double* e, double* tau) {

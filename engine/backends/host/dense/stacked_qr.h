@@ -1,16 +1,16 @@
-// QR of a triangle on top of a block of rows, and multiplication by its Q: what a tall matrix is made a triangle with,
-// block by block.
+// QR of a triangle on top of a block of rows, and multiplication by its Q. It makes a tall matrix a triangle, block by
+// block.
 //
 //   factor   [R; B] = Q [R'; 0]          n + b rows, n columns; R an upper triangle
 //   expand   [C'; O] = Q [C; 0]
 //
 // Q = H_1 .. H_n, H_j = I - tau_j [e_j; v_j] [e_j; v_j]^H, as LAPACK's tpqrt (L = 0) has it: a reflector touches one
 // row of the triangle and all of the block. Products of reflectors are I - V T V^H, of which not T but its inverse is
-// formed: the strict upper triangle of V^H V with 1 / tau on the diagonal (the UT transform of Joffrain, Low,
-// Quintana-Orti, van de Geijn and Van Zee, ACM Trans. Math. Softw. 32 (2006) 169-179). T^-1 + T^-H = V^H V is what
-// makes the product unitary, so the real part of 1 / tau is taken from V^H V: then it is for rounded v_j, too.
-// Backward stable; with columns sorted by norm also row by row, where larger rows come first (Cox and Higham, Numerical
-// Analysis 1997, Pitman Research Notes 380, 57-73).
+// formed. It is the strict upper triangle of V^H V with 1 / tau on the diagonal. This is the UT transform of Joffrain,
+// Low, Quintana-Orti, van de Geijn and Van Zee (ACM Trans. Math. Softw. 32 (2006) 169-179). T^-1 + T^-H = V^H V makes
+// the product unitary, so the real part of 1 / tau is taken from V^H V: then it is for rounded v_j, too.
+// The QR is backward stable. Columns sorted by norm and larger rows first make it so row by row (Cox and Higham,
+// Numerical Analysis 1997, Pitman Research Notes 380, 57-73).
 // Cost: 2 b n^2 and 3 b n^2 operations.
 #ifndef SVDSERVE_ENGINE_BACKENDS_HOST_DENSE_STACKED_QR_H_
 #define SVDSERVE_ENGINE_BACKENDS_HOST_DENSE_STACKED_QR_H_

@@ -1,10 +1,10 @@
 // Eigenvalues and eigenvectors of a real symmetric tridiagonal matrix by divide and conquer, spread over threads.
 //
 //   T = Q diag(d) Q^T,   T with diagonal d and off-diagonal e, n x n
-// Method: T is torn into blocks of at most kLeaf rows by rank one; the blocks by implicit QL (LAPACK's dsteqr), then
-// joined in pairs: deflation (dlaed2), the roots of the secular equation (dlaed4), Gu and Eisenstat's vectors, and one
-// product for each half. It is LAPACK's dstedc, whose last joins are single calls of seconds for n = 4096: here every
-// loop and product is cut into tasks, so that all threads work and a cancel is seen.
+// Method: T is torn into blocks of at most kLeaf rows by rank one. Implicit QL (LAPACK's dsteqr) decomposes the blocks.
+// These are joined in pairs: deflation (dlaed2), the roots of the secular equation (dlaed4), Gu and Eisenstat's
+// vectors, and one product for each half. It is LAPACK's dstedc, whose last joins are single calls of seconds for n =
+// 4096. Here every loop and product is cut into tasks, so that all threads work and a cancel is seen.
 // Sources: Cuppen, Numer. Math. 36 (1981) 177-195; Gu and Eisenstat, SIAM J. Matrix Anal. Appl. 16 (1995) 172-191.
 // Cost: up to 4/3 n^3 multiplications and additions, less by what deflates.
 #ifndef SVDSERVE_ENGINE_BACKENDS_HOST_DENSE_TRIDIAGONAL_EIGEN_H_

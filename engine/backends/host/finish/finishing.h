@@ -3,8 +3,8 @@
 //   FinishCall<T> call{s, x, long_layout(problem, outputs), y, short_layout(problem, outputs), ...};
 //   finish_vectors(plan, call);   // after the kernel's vectors were written to x and y
 //
-// x and y may be the planes themselves or memory of the caller's: where vectors are wanted of one side alone, phases
-// still need U's columns for every column of V, and a certificate k columns of both.
+// x and y may be the planes themselves or memory of the caller's. Where vectors of one side alone are wanted, phases
+// still need U's columns for every column of V, and a certificate needs k columns of both.
 #ifndef SVDSERVE_ENGINE_BACKENDS_HOST_FINISH_FINISHING_H_
 #define SVDSERVE_ENGINE_BACKENDS_HOST_FINISH_FINISHING_H_
 

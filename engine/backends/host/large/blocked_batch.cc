@@ -14,7 +14,7 @@
 namespace svdserve::host {
 namespace {
 
-// The workspace of a matrix of up to so many bytes stays with its thread; a larger one is allocated for each task,
+// The workspace of a matrix of up to this many bytes stays with its thread. A larger one is allocated for each task,
 // whose work outweighs that.
 constexpr uint64_t kKeptOperandBytes = uint64_t{1} << 20;
 

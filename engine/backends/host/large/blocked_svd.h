@@ -1,5 +1,6 @@
-// One matrix of moderate order on the calling thread: the blocked Jacobi method without an arena, for batches whose
-// matrices are spread over threads by the caller. Meant for orders from about 33 to 512; correct for all.
+// One matrix of moderate order on the calling thread: the blocked Jacobi method without an arena. It serves batches
+// whose matrices the caller spreads over threads. It is meant for orders from about 33 to 512, and correct
+// for all.
 #ifndef SVDSERVE_ENGINE_BACKENDS_HOST_LARGE_BLOCKED_SVD_H_
 #define SVDSERVE_ENGINE_BACKENDS_HOST_LARGE_BLOCKED_SVD_H_
 

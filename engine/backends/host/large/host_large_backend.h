@@ -1,5 +1,5 @@
-// The host back end of large factors: the operations of algorithms/large/large_backend.h by OpenBLAS and own loops on
-// the threads of an arena, or on the calling thread alone.
+// The host back end of large matrices: the operations of algorithms/large/large_backend.h by OpenBLAS and own loops.
+// They run on the threads of an arena, or on the calling thread alone.
 // Not thread safe: one object a decomposition. Its memory is its own, and can be used by decomposition after
 // decomposition.
 #ifndef SVDSERVE_ENGINE_BACKENDS_HOST_LARGE_HOST_LARGE_BACKEND_H_
@@ -104,8 +104,8 @@ class HostLargeBackend {
   std::vector<PairStep<E>> pair_steps_;  // scratch, one a task that runs at once
   std::vector<PairReport> reports_;      // of one p-step
 
-  // Which pairs need not be looked at: a block's version grows when it changes, a pair that was found orthogonal keeps
-  // the sum of its blocks' versions, which is the same for as long as neither changes.
+  // The pairs that need not be looked at. A block's version grows when it changes. A pair that was found orthogonal
+  // keeps the sum of its blocks' versions, which is the same for as long as neither changes.
   struct Tracking {
     const E* x = nullptr;
     int64_t width = 0;

@@ -159,8 +159,8 @@ LoadReport HostTallOperand<E>::scan(int32_t* f) {
   return {};
 }
 
-// Finds order_. Returns for the first n rows in that order a number no smaller than the entries of the rows from there
-// on, and less than twice the largest of them.
+// Finds order_. Returns a number for each of the first n rows in that order. It is no smaller than the entries of the
+// rows from there on, and less than twice the largest of them.
 template <class E>
 std::vector<double> HostTallOperand<E>::sort_rows(const std::vector<ExactScale>& scale,
                                                   const std::vector<int64_t>& columns) {
@@ -243,8 +243,8 @@ void HostTallOperand<E>::expand(View core) {
   count_flops_(4 * double(n_) * double(n_) * (double(m_) - double(n_) / 2));
 }
 
-// The chain's blocks in reverse, each of which turns the core it is given into that of the one before and its own rows
-// of the basis; what is left after the first is the head's.
+// Takes the chain's blocks in reverse. Each turns the core it is given into the core of the block before, and into its
+// own rows of the basis. The core that is left after the first block is the head's.
 template <class E>
 void HostTallOperand<E>::expand_chain(int64_t chain, Buffers& buffers, View core) {
   StackedQr<E> qr(inner_, n_);

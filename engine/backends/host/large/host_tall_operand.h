@@ -25,9 +25,9 @@ uint64_t tall_operand_bytes(const LargePlan& plan, int threads);
 // come in blocks, and block i is added to the triangle of chain i mod chains (stacked_qr.h). Last, the chains'
 // triangles are joined to that of the first. (Heads are needed: a triangle of zeros to begin with would be n more rows
 // of the operand, and of the basis of a singular one.)
-// A block's reflectors are kept in the rows of the basis that its rows of the basis will be written to, rounded where
-// that is of single precision: Q is then another unitary matrix, as close to the one that was meant as the basis is to
-// what it is rounded from, but for a small factor (see stacked_qr.h).
+// A block's reflectors are kept where its rows of the basis will be written. They are rounded where the basis is of
+// single precision. Q is then another unitary matrix. But for a small factor, it is as close to the intended one as the
+// rounded basis is to the exact one (see stacked_qr.h).
 // Thread safety: none; it computes on `threads`.
 template <class E>
 class HostTallOperand final : public large::TallOperand<E> {

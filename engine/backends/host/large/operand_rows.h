@@ -1,5 +1,5 @@
-// Rows of a tall matrix that stays where it lies, of any type and order: some of them at a time to a block of doubles,
-// and back.
+// Rows of a tall matrix that stays where it lies, of any type and order. Some of them at a time go to a block of
+// doubles, and back.
 #ifndef SVDSERVE_ENGINE_BACKENDS_HOST_LARGE_OPERAND_ROWS_H_
 #define SVDSERVE_ENGINE_BACKENDS_HOST_LARGE_OPERAND_ROWS_H_
 

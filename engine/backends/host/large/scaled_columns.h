@@ -61,7 +61,7 @@ inline double largest_magnitude(const double* x, int64_t count) {
 }
 
 // |x| of any finite x as mantissa and exponent. As DRDSSQ (Novakovic 2015, appendix A), with one scale, found by a pass
-// before the sum: what underflows beside the largest component is too small to count.
+// before the sum. Components that underflow beside the largest are too small to count.
 inline large::ScaledNorm norm_of(const double* x, int64_t count) {
   const double largest = largest_magnitude(x, count);
   if (largest == 0) return {};

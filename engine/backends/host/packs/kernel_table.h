@@ -108,7 +108,7 @@ struct ApplyJoinCall {
 
 inline constexpr size_t kAlignment = 64;
 inline constexpr int kMethods = 3;
-// Each k up to these has a kernel of its own, for values and for vectors: beyond the second, two matrices in one lane
+// Each k up to these has a kernel of its own, for values and for vectors. Beyond the second, two matrices in one lane
 // do not fit registers anyway. Sanitizer builds have fewer, because instrumented kernels take minutes to compile.
 #if defined(SVD_FEW_FIXED_SIZES)
 inline constexpr int kLargestFixedValues = 3;

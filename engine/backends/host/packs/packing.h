@@ -1,5 +1,6 @@
-// Between natural storage (one matrix after the other) and packed storage (element by element, one lane a matrix): the
-// "interlaced" layout of Capozzoli et al., Electronics 2025, 14(16), 3217, section 3.1, one pack at a time.
+// Between natural storage (one matrix after the other) and packed storage (element by element, one lane a matrix), one
+// pack at a time. Packed storage is the "interlaced" layout of Capozzoli et al., Electronics 2025, 14(16), 3217,
+// section 3.1.
 #ifndef SVDSERVE_ENGINE_BACKENDS_HOST_PACKS_PACKING_H_
 #define SVDSERVE_ENGINE_BACKENDS_HOST_PACKS_PACKING_H_
 

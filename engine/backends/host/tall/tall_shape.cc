@@ -41,8 +41,8 @@ int TallShape::rows_of(int tile) const {
   return static_cast<int>(std::min<int64_t>(tile_rows, long_side - static_cast<int64_t>(tile) * tile_rows));
 }
 
-// The exponents of a matrix, and whether it is finite, from the largest magnitude as an unsigned integer: which keeps
-// the order of the numbers, puts infinities and NaN above them, and is the same in any order of the elements.
+// The exponents of a matrix, and whether it is finite, from the largest magnitude as an unsigned integer. That integer
+// keeps the order of the numbers, puts infinities and NaN above them, and is the same in any order of the elements.
 template <class T>
 bool TallShape::scan(const char* matrix, T* exponents) const {
   using Bits = typename FloatTraits<T>::Bits;
