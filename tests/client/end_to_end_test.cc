@@ -401,6 +401,63 @@ TEST(EndToEnd, ALargeMatrixIsDecomposed) {
   check(std::complex<double>(), 90, 40, client::Vectors::kFull);
 }
 
+// |A V - V diag(w)|_max of row-major matrices.
+double eigen_error(const std::vector<double>& a, const client::LargeEigen<double>& e, size_t n) {
+  double worst = 0;
+  for (size_t i = 0; i < n; ++i) {
+    for (size_t j = 0; j < n; ++j) {
+      double x = -e.vectors[i * n + j] * e.values[j];
+      for (size_t k = 0; k < n; ++k) x += a[i * n + k] * e.vectors[k * n + j];
+      worst = std::max(worst, std::abs(x));
+    }
+  }
+  return worst;
+}
+
+TEST(EndToEnd, AHermitianEigenproblem) {
+  Server server;
+  Client client({.address = server.address()});
+  constexpr size_t n = 40, kCols = 30;
+  std::vector<double> a = random_matrices<double>(n * n);
+  for (size_t i = 0; i < n; ++i) {
+    for (size_t j = 0; j < i; ++j) a[j * n + i] = a[i * n + j];
+  }
+  double told = 0;
+  client::LargeOptions options{.certificate = true};
+  options.progress = [&](const client::LargeProgress& p) { told = std::max(told, p.fraction); };
+  const auto e = client.eigh<double>(a, n, MemoryOrder::kRowMajor, options, kCall);
+  ASSERT_TRUE(e.ok()) << e.status().to_string();
+  EXPECT_TRUE(std::is_sorted(e->values.begin(), e->values.end()));
+  EXPECT_LT(eigen_error(a, *e, n), 1e-12);
+  EXPECT_EQ(e->report.rank, static_cast<int64_t>(n));
+  EXPECT_GE(e->report.factor_condition, 1);
+  EXPECT_LT(e->report.certificate->residual, 1e-14);
+  EXPECT_GT(told, 0.5);
+  const auto alone = client.eigh<double>(a, n, MemoryOrder::kRowMajor, {.vectors = client::Vectors::kNone}, kCall);
+  ASSERT_TRUE(alone.ok()) << alone.status().to_string();
+  EXPECT_TRUE(alone->vectors.empty());
+  for (size_t i = 0; i < n; ++i) EXPECT_NEAR(alone->values[i], e->values[i], 1e-13 * std::abs(e->values[i]) * 1e3);
+  const auto upper = client.eigh<double>(a, n, MemoryOrder::kRowMajor, {.triangle = client::Triangle::kUpper}, kCall);
+  ASSERT_TRUE(upper.ok()) << upper.status().to_string();
+  EXPECT_LT(eigen_error(a, *upper, n), 1e-12);
+
+  const std::vector<double> g = random_matrices<double>(n * kCols);
+  std::vector<int8_t> j(kCols);
+  for (size_t i = 0; i < kCols; ++i) j[i] = i % 3 == 1 ? -1 : 1;
+  const auto f = client.eigh_factored<double>(g, n, kCols, j, MemoryOrder::kRowMajor, {}, kCall);
+  ASSERT_TRUE(f.ok()) << f.status().to_string();
+  std::vector<double> product(n * n);
+  for (size_t i = 0; i < n; ++i) {
+    for (size_t l = 0; l < n; ++l) {
+      for (size_t k = 0; k < kCols; ++k) product[i * n + l] += g[i * kCols + k] * j[k] * g[l * kCols + k];
+    }
+  }
+  EXPECT_LT(eigen_error(product, *f, n), 1e-11);
+  EXPECT_EQ(f->report.rank, static_cast<int64_t>(kCols));
+  EXPECT_EQ(std::count(f->values.begin(), f->values.end(), 0.0), static_cast<int64_t>(n - kCols));
+  EXPECT_EQ(client.eigh_factored<double>(g, n, kCols, std::vector<int8_t>(3, 1)).status().field, "open.signature");
+}
+
 TEST(EndToEnd, AHyperbolicDecomposition) {
   Server server;
   Client client({.address = server.address()});

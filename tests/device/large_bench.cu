@@ -1,5 +1,5 @@
 // Large factors on a GPU: are they right, are the bits the same twice, and how long do they take beside cuSOLVER.
-//   device_large_bench [checks] [times] [profile]      checks and times where nothing is named
+//   device_large_bench [checks] [times] [eigen] [profile]      all but the profile where nothing is named
 // Checks print one line each, and the exit status says whether all passed. Residuals and orthogonality are computed by
 // the host's BLAS in complex double precision, values are held to LAPACK's dgesvj and zgesvj. Times: f64, U and V,
 // random normal unless said. "call" is from host memory to host memory, "compute" the device without transfers;
@@ -483,6 +483,19 @@ class Peers {
     cudaFree(work);
     return s;
   }
+  double syevd(int calls) {
+    size_t on_device = 0, on_host = 0;
+    cusolverDnXsyevd_bufferSize(handle_, params_, CUSOLVER_EIG_MODE_VECTOR, CUBLAS_FILL_MODE_LOWER, n_, types_.element,
+                                a_, n_, types_.value, s_, types_.element, &on_device, &on_host);
+    void* const work = device_memory(on_device + 256);
+    std::vector<char> host(on_host + 1);
+    const double s = best(calls, [&] {
+      return cusolverDnXsyevd(handle_, params_, CUSOLVER_EIG_MODE_VECTOR, CUBLAS_FILL_MODE_LOWER, n_, types_.element,
+                              a_, n_, types_.value, s_, types_.element, work, on_device, host.data(), on_host, info_);
+    });
+    cudaFree(work);
+    return s;
+  }
   double gesvdj(int calls) {  // f64
     gesvdjInfo_t options = nullptr;
     cusolverDnCreateGesvdjInfo(&options);
@@ -656,6 +669,75 @@ void times() {
   for (const DType dtype : {DType::kF32, DType::kC64, DType::kC128}) time_square(dtype, 2048);
 }
 
+// --- Hermitian eigenproblems: the factorization on the host, the rest on the device -------------------------------
+
+// Meets the contract: residual and orthogonality at most 10 n u, eigenvalues as the host's engine has them.
+void check_eigen(const char* what, const LargePlan& plan, const void* operand, const int8_t* signature) {
+  static const auto host = make_host_large_engine();
+  const int64_t n = plan.values;
+  const Results r = decompose(plan, operand, signature);
+  std::vector<std::byte> values(plan.values_bytes()), vectors(plan.left_bytes());
+  const LargeOutcome theirs = host->decompose(plan, {operand, signature, vectors.data(), values.data(), nullptr});
+  const double u = value_bytes(plan.problem.dtype) == 4 ? 0x1p-24 : 0x1p-53, bound = 10 * static_cast<double>(n) * u;
+  double largest = 0, worst = 0;
+  for (int64_t i = 0; i < n; ++i) largest = std::max(largest, std::fabs(value_at(values, plan.problem.dtype, i)));
+  for (int64_t i = 0; i < n; ++i) {
+    const double difference =
+        value_at(r.values, plan.problem.dtype, i) - value_at(values, plan.problem.dtype, i);
+    worst = std::max(worst, std::fabs(difference) / largest);
+  }
+  const LargeOutcome& o = r.outcome;
+  const bool good = o.status == LargeStatus::kOk && theirs.status == LargeStatus::kOk && o.residual <= bound &&
+                    o.left_orthogonality <= bound && worst <= bound && o.rank == theirs.rank;
+  failures += good ? 0 : 1;
+  std::printf("eigen %-12s %-4s n %5lld  rank %lld, residual %.1f u, orthogonality %.1f u, from the host's %.1f u: %s %s\n",
+              what, name(plan.problem.dtype), static_cast<long long>(n), static_cast<long long>(o.rank),
+              o.residual / u, o.left_orthogonality / u, worst / u, good ? "ok" : "FAILED", o.detail.c_str());
+}
+
+Dense hermitian(int64_t n, bool complex) {
+  Dense a = normal(n, n, complex);
+  for (int64_t j = 0; j < n; ++j) {
+    a.at(j, j) = a.at(j, j).real();
+    for (int64_t i = 0; i < j; ++i) a.at(i, j) = std::conj(a.at(j, i));
+  }
+  return a;
+}
+
+void time_eigen(DType dtype, int64_t n) {
+  const Problem p{n, n, dtype, Order::kColumnMajor};
+  LargeOptions options = options_of(Method::kAuto);
+  options.kind = LargeKind::kHermitian;
+  const std::vector<std::byte> operand = operand_of(hermitian(n, is_complex(dtype)), p);
+  const Results r = best_of(1, plan_of(p, options), operand.data());
+  Peers peers(dtype, n, operand.data());
+  const double syevd = peers.syevd(2);
+  std::printf("EIGH     %-4s n %5lld  %9.2f ms call  status %d, %d sweeps %s  syevd %9.2f ms  call/syevd %.2f\n",
+              name(dtype), static_cast<long long>(n), r.seconds * 1e3, static_cast<int>(r.outcome.status),
+              r.outcome.sweeps, r.outcome.detail.c_str(), syevd * 1e3, r.seconds / syevd);
+  print_phases(r.outcome);
+  std::fflush(stdout);
+}
+
+void eigen() {
+  LargeOptions options = options_of(Method::kAuto);
+  options.certificate = true;
+  for (const DType dtype : {DType::kF32, DType::kF64, DType::kC64, DType::kC128}) {
+    for (const int64_t n : {1, 33, 300}) {
+      const Problem p{n, n, dtype, Order::kRowMajor};
+      options.kind = LargeKind::kHermitian;
+      check_eigen("random", plan_of(p, options), operand_of(hermitian(n, is_complex(dtype)), p).data(), nullptr);
+      const Problem tall{2 * n, n, dtype, Order::kRowMajor};
+      options.kind = LargeKind::kHermitianFactor;
+      const std::vector<int8_t> signs = random_signs(n);
+      check_eigen("factor", plan_of(tall, options), operand_of(normal(2 * n, n, is_complex(dtype)), tall).data(),
+                  signs.data());
+    }
+  }
+  for (const int64_t n : {1024, 2048, 4096}) time_eigen(DType::kF64, n);
+  time_eigen(DType::kC128, 2048);
+}
+
 // One call for a profiler to look into.
 void profile() {
   constexpr int64_t n = 2048;
@@ -677,6 +759,7 @@ int main_of(int count, char** arguments) {
   };
   if (wanted("checks")) checks();
   if (wanted("times")) times();
+  if (wanted("eigen")) eigen();
   if (!parts.empty() && wanted("profile")) profile();
   std::printf("%d failures\n", failures);
   return failures == 0 ? 0 : 1;

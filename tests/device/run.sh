@@ -3,7 +3,7 @@
 #   run.sh [results folder, .] [part ...]
 # Parts, in this order where none is named:
 #   arithmetic bits contract faults      right or wrong
-#   factor                      large matrices: right or wrong, then figures
+#   factor                      large matrices: right or wrong, then figures; eigen: of eigenproblems alone
 #   kernels vectors answers torch host large python service    figures, each with its peers in the same run
 # Parts that run by name alone:
 #   connections                 16 to 128 of them beside the echo
@@ -235,6 +235,7 @@ soak() {
         "$bin/device_large_bench" || failed=1
         (exit $failed)
         ;;
+      eigen) "$bin/device_large_bench" eigen ;;
       factor-profile)
         failed=0
         for kernel in gram inner postmultiply; do

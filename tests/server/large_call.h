@@ -46,8 +46,9 @@ class LargeCall : public std::enable_shared_from_this<LargeCall> {
     changed_.signal_all();
   }
 
-  void open(int64_t rows = 4, int64_t cols = 2, std::string signature = "") {
+  void open(int64_t rows = 4, int64_t cols = 2, std::string signature = "", LargeProblem problem = LargeProblem::kSvd) {
     LargeOpen open;
+    open.decomposition = problem;
     open.problem = {rows, cols, DType::kF64, Order::kColumnMajor};
     open.signature = std::move(signature);
     act(job->on_open(open));

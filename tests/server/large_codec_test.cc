@@ -87,6 +87,8 @@ TEST(LargeCodecTest, AnOpenWithEverything) {
   options.set_pivot_strategy(v1::PIVOT_STRATEGY_REVERSE_COLUMN_CYCLIC);
   options.set_block_variant(v1::BLOCK_VARIANT_FULL_BLOCK);
   options.set_certificate(true);
+  open.set_problem(v1::LARGE_PROBLEM_HERMITIAN_FACTOR);
+  open.set_triangle(v1::TRIANGLE_UPPER);
   const DecodedLarge got = decode(request);
   ASSERT_EQ(got.step, Step::kOpen) << got.error.message;
   EXPECT_EQ(got.open.problem, (Problem{12, 7, DType::kC64, Order::kRowMajor}));
@@ -99,7 +101,14 @@ TEST(LargeCodecTest, AnOpenWithEverything) {
   want.strategy = PivotStrategy::kReverseColumnCyclic;
   want.variant = BlockVariant::kFullBlock;
   want.certificate = true;
+  want.triangle = Triangle::kUpper;
   EXPECT_EQ(got.open.options, want);
+  EXPECT_EQ(got.open.decomposition, LargeProblem::kHermitianFactor);
+  open.set_problem(static_cast<v1::LargeProblem>(9));
+  EXPECT_EQ(decode(request).error.field, "open.problem");
+  open.clear_problem();
+  open.set_triangle(static_cast<v1::Triangle>(3));
+  EXPECT_EQ(decode(request).error.field, "open.triangle");
 }
 
 TEST(LargeCodecTest, EveryStrategyHasAName) {

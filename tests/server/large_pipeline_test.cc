@@ -275,6 +275,28 @@ TEST_F(LargePipelineTest, SignaturesAreLookedAt) {
   }
 }
 
+TEST_F(LargePipelineTest, EigenproblemsAreLookedAt) {
+  LargeCall& good = begin();
+  good.open(3, 3, "", LargeProblem::kHermitian);
+  EXPECT_EQ(std::get<LargeAccepted>(*good.write()).result_bytes, (3 + 3 * 3) * 8);
+  good.break_off();
+  LargeCall& factor = begin();
+  factor.open(4, 2, std::string("\x01\xff", 2), LargeProblem::kHermitianFactor);
+  EXPECT_EQ(std::get<LargeAccepted>(*factor.write()).result_bytes, (4 + 4 * 4) * 8);
+  factor.break_off();
+  for (const auto& [rows, cols, signature, problem, field] :
+       std::vector<std::tuple<int64_t, int64_t, std::string, LargeProblem, std::string>>{
+           {4, 3, "", LargeProblem::kHermitian, "open.cols"},
+           {2, 2, "\x01\x01", LargeProblem::kHermitian, "open.signature"},
+           {2, 2, "", LargeProblem::kHermitianFactor, "open.signature"},
+           {2, 2, "\x01\x02", LargeProblem::kHermitianFactor, "open.signature"},
+           {2, 3, "\x01\x01\x01", LargeProblem::kHermitianFactor, "open.signature"}}) {
+    LargeCall& call = begin();
+    call.open(rows, cols, signature, problem);
+    expect_invalid(call, Reason::kInvalidField, field);
+  }
+}
+
 TEST_F(LargePipelineTest, ShapesAreLookedAt) {
   for (const auto& [rows, cols, field] :
        std::vector<std::tuple<int64_t, int64_t, std::string>>{{0, 1, "open.rows"},

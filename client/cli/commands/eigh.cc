@@ -26,14 +26,14 @@ std::optional<int> parse(const std::vector<std::string>& words, EighArguments* t
               "Eigenvalues and eigenvectors of a Hermitian matrix, A = V diag(w) V^H. Small eigenvalues keep their\n"
               "digits where the entries of A determine them, as those of graded matrices do. The eigenvalues w (n)\n"
               "ascend, and column i of V (n, n) belongs to w[i]. A summary goes to stderr.\n"
-              "With --signature the file has a factor G (m, n), m >= n, of full column rank. The results are those\n"
+              "With --signature the file has G (m, n), m >= n, of full column rank. The results are those\n"
               "of G diag(J) G^H (m, m), which is never formed.");
   a.operand("A.npy", &to->a);
   a.section("Options");
   a.option("--w", "W.npy", "write the eigenvalues to this file", &to->files.s);
   a.option("--v", "V.npy", "write the eigenvectors to this file", &to->files.u);
   a.flag("--upper", "read the upper triangle of A; default: the lower one", &to->upper);
-  a.option("--signature", "J.npy", "A.npy is a factor, and this file has the diagonal of J: n numbers, each 1 or -1",
+  a.option("--signature", "J.npy", "A.npy has G, and this file the diagonal of J: n numbers, each 1 or -1",
            &to->signature);
   a.flag("--force", kForceHelp, &to->force);
   to->large.declare(&a);
@@ -41,7 +41,7 @@ std::optional<int> parse(const std::vector<std::string>& words, EighArguments* t
   a.epilogue(kOneMatrixExitCodes);
   if (const auto code = parse_or_explain(&a, "eigh", words)) return code;
   if (to->upper && !to->signature.empty())
-    return bad_usage("eigh", "--upper is for a matrix, and a factor is read whole");
+    return bad_usage("eigh", "--upper is for a Hermitian matrix, and G is read whole");
   if (const auto wrong = to->large.read(&to->options)) return bad_usage("eigh", *wrong);
   to->options.problem =
       to->signature.empty() ? client::LargeProblem::kHermitian : client::LargeProblem::kHermitianFactor;

@@ -22,7 +22,7 @@ __version__ = _version("svdserve")
 
 __all__ = [
     "AsyncClient", "Cancelled", "Certificate", "Client", "DeadlineExceeded", "Device", "EighResult", "Error",
-    "FieldViolation", "Internal", "InvalidArgument", "LargeSummary", "Limits", "MatrixStatus", "MimoResult", "Overloaded", "Phase",
-    "Progress", "RetryPolicy", "SVDResult", "ServerInfo", "Tls", "Unauthenticated", "Unavailable", "Unimplemented",
-    "__version__",
+    "FieldViolation", "Internal", "InvalidArgument", "LargeSummary", "Limits", "MatrixStatus", "MimoResult", "Overloaded",
+    "Phase", "Progress", "RetryPolicy", "SVDResult", "ServerInfo", "Tls", "Unauthenticated", "Unavailable",
+    "Unimplemented", "__version__",
 ]

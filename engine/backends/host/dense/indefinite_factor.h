@@ -5,9 +5,9 @@
 //   [a conj(b); b c] = W diag(d_1, d_2) W^H,   tau = (c - a) / (2 |b|),   t = sign(tau) / (|tau| + sqrt(1 + tau^2)),
 //   d_1 = a - t |b|,   d_2 = c + t |b|,
 // so G = P^T L W |D|^(1/2), J = sign(D). The two numbers d_1, d_2 have different signs.
-// Pivots: the search starts at the largest diagonal entry of what is left and follows the largest entries of columns,
-// until a diagonal entry is at least alpha = (1 + sqrt 17) / 8 of its column, or an entry is the largest of its row and
-// its column. A definite matrix has no pivot of order 2: G is its pivoted Cholesky factor. Complete pivoting, which
+// Pivots: the search starts at the largest diagonal entry of what is left and follows the largest entries of columns. It
+// ends at a diagonal entry of at least alpha = (1 + sqrt 17) / 8 of its column, or at the largest entry of a row and a
+// column. A definite matrix has no pivot of order 2: G is its pivoted Cholesky factor. Complete pivoting, which
 // looks at all that is left for each pivot, is the reference.
 // Rank: entry (i, j) of what is left is rounding error up to (8 + sqrt n) u |G(i, :)| |G(j, :)|, and zero from there
 // down. A bound relative to the largest entry of M would drop the small eigenvalues of graded matrices.
