@@ -1,4 +1,4 @@
-# svdserve_library, svdserve_program, svdserve_test_program, svdserve_test: every target of the project is made by one of these, so that
+# svdserve_library, svdserve_program, svdserve_test_program and svdserve_test make every target of the project. So
 # warnings, sanitizers and include paths are the same everywhere.
 
 add_library(svdserve_build_flags INTERFACE)

@@ -11,8 +11,8 @@
 //
 // Eigenvalues are s^2 j. Their errors are relative to the reference, which is of the matrix as stored, in long double.
 // Those of dsyev are relative to the prescribed ones, since it has another matrix. `prescribed` is the largest error
-// relative to the eigenvalues that the matrix was generated with (Novakovic 2015, equation 19), which has the rounding
-// of the matrix in it.
+// relative to the eigenvalues that the matrix was generated with (Novakovic 2015, equation 19). It has the rounding of
+// the matrix in it.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>

@@ -22,7 +22,7 @@ MOST_LONG_FUNCTIONS = 10
 MOST_FILES = 20  # of a folder of engine, server, client and wire
 
 # Sentences of more than english.MOST_WORDS words. "seen": texts that users read, whose words are the glossary's, too.
-MOST_LONG_SENTENCES = {"seen": 0, "docstrings": 0, "decisions": 0, "comments": 19}
+MOST_LONG_SENTENCES = {"seen": 0, "docstrings": 0, "decisions": 0, "comments": 0}
 # Folders whose string literals are help texts, errors and lines of the log.
 TEXTS = ("server", "client/cpp", "client/cli", "client/python/src", "engine/planner.cc", "engine/large_engine.cc")
 MOST_PRIVATE_WORDS = 0

@@ -4,7 +4,7 @@
 //   block_reduce_kernel    triangles of matrices with m != n  algorithms/blocks/block_qr.h
 //   block_expand_kernel    X = Q X_k
 //
-// Columns of X and Y are in registers as long as there is room: Y of k > 64 in shared memory (f64, c64), and both in
+// Columns of X and Y are in registers as long as there is room. Y of k > 64 is in shared memory (f64, c64). Both are in
 // the workspace where nothing else holds them (c128, k > 64). Workspace is for the blocks that run at once.
 #ifndef SVDSERVE_ENGINE_BACKENDS_CUDA_BLOCKS_BLOCK_KERNELS_H_
 #define SVDSERVE_ENGINE_BACKENDS_CUDA_BLOCKS_BLOCK_KERNELS_H_

@@ -2,8 +2,8 @@
 //
 //   finish_vectors_kernel   completes X, fixes phases, writes certificates, in place   a team a matrix
 //
-// Teams are few threads for small matrices, a warp, or a block, and take one matrix after the other, so that scratch is
-// needed for as many as run, not for the batch. A team reads only the smallest value of a full-rank matrix whose thin
+// A team is a few threads for small matrices, a warp, or a block. It takes one matrix after the other, so only the teams
+// that run need scratch, not the batch. A team reads only the smallest value of a full-rank matrix whose thin
 // vectors are wanted as they are.
 //
 // How a launcher calls it, after the kernels that wrote s, X, Y and the statuses, on the same stream:

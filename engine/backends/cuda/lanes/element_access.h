@@ -1,5 +1,5 @@
-// Elements between registers and memory, in as few accesses as their bytes allow: a complex one in one, several beside
-// each other in vectors of 16 bytes. Memory is aligned to an element.
+// Elements between registers and memory, in as few accesses as their bytes allow. A complex one takes one access; several
+// beside each other go in vectors of 16 bytes. Memory is aligned to an element.
 #ifndef SVDSERVE_ENGINE_BACKENDS_CUDA_LANES_ELEMENT_ACCESS_H_
 #define SVDSERVE_ENGINE_BACKENDS_CUDA_LANES_ELEMENT_ACCESS_H_
 

@@ -1,10 +1,10 @@
 // k <= kLargestFixedSize: one matrix a thread.
 //
-// A warp reads its 32 matrices as one contiguous run and turns them in shared memory: matrix t lies in slot t, and
-// slots have an odd number of words, or of vectors, so that threads that read the same element of their own matrices
-// hit different banks. Warps do not wait for each other. BIDIAGONAL then goes on in registers, with the slots as
-// scratch; there dqds of k > largest_register_dqds() stays, as JACOBI does: they index by run-time numbers, and
-// unrolled their code would not fit the instruction cache.
+// A warp reads its 32 matrices as one contiguous run and turns them in shared memory. Matrix t lies in slot t. Slots have
+// an odd number of words, or of vectors: so threads that read the same element of their own matrices hit different
+// banks. Warps do not wait for each other. BIDIAGONAL then goes on in registers, with the slots as scratch. dqds of
+// k > largest_register_dqds() stays in the slots, as JACOBI does. Both index by run-time numbers, and unrolled their
+// code would not fit the instruction cache.
 #ifndef SVDSERVE_ENGINE_BACKENDS_CUDA_LANES_LANE_KERNEL_H_
 #define SVDSERVE_ENGINE_BACKENDS_CUDA_LANES_LANE_KERNEL_H_
 
@@ -18,8 +18,8 @@ struct LaneShape {
   using T = typename E::Scalar;
   static constexpr int kMatrix = K * K * E::kComponents;  // numbers of a matrix
   static constexpr bool kInRegisters = K <= largest_register_dqds(sizeof(T));
-  // JACOBI keeps exponents and values beside the matrix; BIDIAGONAL gives the matrix up for its scratch: what is kept
-  // for bisection, and where dqds has no registers its arrays and their backup.
+  // JACOBI keeps exponents and values beside the matrix. BIDIAGONAL gives the matrix up for its scratch: the operands of
+  // bisection, and where dqds has no registers its arrays and their backup.
   static constexpr int kScratch = kInRegisters ? 3 * K : 7 * K;
   static constexpr int kNumbers = kMatrix + (kMethod == Method::kJacobi ? 2 * K : 0);
   // A matrix that goes on in registers is read from its slot once: by vectors of 16 bytes where it consists of them.
@@ -179,8 +179,8 @@ __device__ __forceinline__ Lane<typename E::Scalar> jacobi_lane(const SquareCall
   return status;
 }
 
-// The first half of BIDIAGONAL, for matrices that fill the registers: dqds wants more threads at once than they leave
-// room for, and goes on in finish_kernel.
+// The first half of BIDIAGONAL, for matrices that fill the registers. dqds wants more threads at once than they leave
+// room for, so it runs in finish_kernel.
 template <class E, int K>
 __global__ void __launch_bounds__(LaneShape<E, K, Method::kBidiagonal>::kBlock)
     lane_bidiagonalize_kernel(const SquareCall<typename E::Scalar> call, const Between<typename E::Scalar> to) {

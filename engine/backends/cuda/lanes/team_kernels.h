@@ -13,8 +13,8 @@
 
 namespace svdserve::cuda {
 
-// A team's part of shared memory: the matrix by columns of odd length, so that rows and columns are read without bank
-// conflicts, and vectors of k numbers.
+// A team's part of shared memory: the matrix by columns, and vectors of k numbers. Columns have an odd length, so that
+// rows and columns are read without bank conflicts.
 template <class E>
 struct TeamStorage {
   using T = typename E::Scalar;

@@ -2,8 +2,8 @@
 // eigenbasis and products of whole matrices are cuSOLVER's and cuBLAS's; p-steps are our own (p_step.h).
 //
 // One thing of p_step() is different here: the Gram matrix itself is swept, not its Cholesky factor, and nothing falls
-// to QR. Where a Gram matrix has lost the digits of a pair, W is orthogonal all the same, and the next sweep begins
-// with the Gram matrix of what it made: columns that were nearly parallel are no longer so. That costs sweeps where
+// to QR. Where a Gram matrix has lost the digits of a pair, W is orthogonal all the same. The next sweep begins with the
+// Gram matrix of the columns that W made, which are no longer nearly parallel. That costs sweeps where
 // columns depend on each other, which a QR before has made rare.
 //
 // One stream; one allocation for all of it. The device is current on the calling thread.

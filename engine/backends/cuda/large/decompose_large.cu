@@ -96,8 +96,8 @@ const char* large_refusal() {
   return refusal.empty() ? nullptr : refusal.c_str();
 }
 
-// The tall matrix and its copy when it is permuted; X, its copy, W, the Gram matrix and the workspace of cuSOLVER;
-// the left basis and its copy; room for the rest.
+// Room for these: the tall matrix and its copy when it is permuted; X, its copy, W and the Gram matrix. The workspace of
+// cuSOLVER, the left basis, its copy and the rest come on top.
 uint64_t large_device_bytes(const LargePlan* plan) {
   const Problem& p = plan->problem;
   const bool complex = is_complex(p.dtype);

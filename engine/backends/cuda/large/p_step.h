@@ -21,8 +21,8 @@ struct PStepMatrix {
   int64_t rows, cols, ld;
 };
 
-// Which pairs need not be looked at: a block's version grows when it changes, and a pair that was found orthogonal
-// keeps the sum of its blocks' versions, which is the same for as long as neither changes. In device memory; without
+// Which pairs need not be looked at. A block's version grows when it changes. A pair that was found orthogonal keeps the
+// sum of its blocks' versions, which is the same for as long as neither changes. In device memory; without
 // blocks, every pair is looked at. A caller that changes X otherwise, or the tolerance, begins anew.
 struct PStepVersions {
   int* blocks;  // [in,out] of each block

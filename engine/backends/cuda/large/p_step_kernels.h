@@ -3,8 +3,8 @@
 // 128 columns make a pair.
 //
 // X and V are column-major in device memory, every column aligned to 16 bytes. Slabs of rows stream through shared
-// memory by asynchronous copies, two or more at a time, with zeros for rows and columns beyond the last; the products
-// are those of the matrix units.
+// memory by asynchronous copies, two or more at a time, with zeros for rows and columns beyond the last. The matrix units
+// compute the products.
 #ifndef SVDSERVE_ENGINE_BACKENDS_CUDA_LARGE_P_STEP_KERNELS_H_
 #define SVDSERVE_ENGINE_BACKENDS_CUDA_LARGE_P_STEP_KERNELS_H_
 
@@ -21,7 +21,7 @@ namespace svdserve::cuda {
 // --- slabs --------------------------------------------------------------------------------------------------------
 
 // kRows rows of the K columns of a pair, column-major in shared memory. Leading dimensions are such that the lanes of a
-// warp that read a fragment meet different banks: the rows of a fragment are neighbours (postmultiply) or far (Gram).
+// warp that read a fragment meet different banks. The rows of a fragment are neighbours (postmultiply) or far (Gram).
 template <class E, int K, bool kGram>
 struct Slab {
   static constexpr int kRows = 32768 / (K * static_cast<int>(sizeof(E)));

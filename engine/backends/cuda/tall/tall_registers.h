@@ -1,5 +1,5 @@
-// Tiles of tall matrices in registers: the work and the bits of tall_kernels.h's tile_kernel and apply_tile_kernel, for
-// tiles of 16, 32 and 64 rows of which a thread holds a few rows and columns.
+// Tiles of tall matrices in registers, with the bits of tall_kernels.h's tile_kernel and apply_tile_kernel. Tiles have
+// 16, 32 or 64 rows, and a thread holds a few rows and columns of one.
 //
 //   tile_registers_kernel    the triangle of each tile; of a matrix that is one tile, its exponents, too
 //   expand_registers_kernel  the rows of Q X of each tile
@@ -9,8 +9,8 @@
 // one to each p. Which partial is which moves with the first row of a reflector, but the tree that joins them pairs
 // distances 4, 2, 1 and so does not. Columns travel between groups by shuffles; there is no shared memory.
 //
-// Where a thread has room for the tile and for X beside it, the way back factorizes the tile once more: that is less
-// to move than its factor written and read. Otherwise the factor is kept (TallCall::factors).
+// Where a thread has room for the tile and for X beside it, the way back factorizes the tile once more. That moves less
+// than to write and read its factor. Otherwise the factor is kept (TallCall::factors).
 #ifndef SVDSERVE_ENGINE_BACKENDS_CUDA_TALL_TALL_REGISTERS_H_
 #define SVDSERVE_ENGINE_BACKENDS_CUDA_TALL_TALL_REGISTERS_H_
 

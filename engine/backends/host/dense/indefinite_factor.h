@@ -6,8 +6,8 @@
 //   d_1 = a - t |b|,   d_2 = c + t |b|,
 // so G = P^T L W |D|^(1/2), J = sign(D). The two numbers d_1, d_2 have different signs.
 // Pivots: the search starts at the largest diagonal entry of what is left and follows the largest entries of columns. It
-// ends at a diagonal entry of at least alpha = (1 + sqrt 17) / 8 of its column, or at the largest entry of a row and a
-// column. A definite matrix has no pivot of order 2: G is its pivoted Cholesky factor. Complete pivoting, which
+// ends at a diagonal entry of at least alpha = (1 + sqrt 17) / 8 of its column. Or it ends at an entry that is the
+// largest of its row and its column. A definite matrix has no pivot of order 2: G is its pivoted Cholesky factor. Complete pivoting, which
 // looks at all that is left for each pivot, is the reference.
 // Rank: entry (i, j) of what is left is rounding error up to (8 + sqrt n) u |G(i, :)| |G(j, :)|, and zero from there
 // down. A bound relative to the largest entry of M would drop the small eigenvalues of graded matrices.

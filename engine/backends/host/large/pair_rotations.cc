@@ -27,8 +27,8 @@ struct Rotation {
 };
 
 // The same as x_p := x_p - s_p (w + tau_q x_p), x_q := w + s_q (x_p - tau_p w), s = c t, tau = s / (1 + c), which is
-// Rutishauser's form: 1 - c = s_p s_q / (1 + c), of the hyperbolic one as well. With eq. 13 as it stands, a
-// cosine near 1, which is rounded up more often than down, makes all columns grow: by 400 u in 10 sweeps of n = 256.
+// Rutishauser's form: 1 - c = s_p s_q / (1 + c), of the hyperbolic one as well. Eq. 13 as it stands
+// makes all columns grow, by 400 u in 10 sweeps of n = 256: cosines near 1 are rounded up more often than down.
 struct Increments {
   double s_p, s_q, tau_p, tau_q;
   explicit Increments(const Rotation& r)
