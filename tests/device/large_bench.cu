@@ -682,17 +682,17 @@ void check_eigen(const char* what, const LargePlan& plan, const void* operand, c
   double largest = 0, worst = 0;
   for (int64_t i = 0; i < n; ++i) largest = std::max(largest, std::fabs(value_at(values, plan.problem.dtype, i)));
   for (int64_t i = 0; i < n; ++i) {
-    const double difference =
-        value_at(r.values, plan.problem.dtype, i) - value_at(values, plan.problem.dtype, i);
+    const double difference = value_at(r.values, plan.problem.dtype, i) - value_at(values, plan.problem.dtype, i);
     worst = std::max(worst, std::fabs(difference) / largest);
   }
   const LargeOutcome& o = r.outcome;
   const bool good = o.status == LargeStatus::kOk && theirs.status == LargeStatus::kOk && o.residual <= bound &&
                     o.left_orthogonality <= bound && worst <= bound && o.rank == theirs.rank;
   failures += good ? 0 : 1;
-  std::printf("eigen %-12s %-4s n %5lld  rank %lld, residual %.1f u, orthogonality %.1f u, from the host's %.1f u: %s %s\n",
-              what, name(plan.problem.dtype), static_cast<long long>(n), static_cast<long long>(o.rank),
-              o.residual / u, o.left_orthogonality / u, worst / u, good ? "ok" : "FAILED", o.detail.c_str());
+  std::printf(
+      "eigen %-12s %-4s n %5lld  rank %lld, residual %.1f u, orthogonality %.1f u, from the host's %.1f u: %s %s\n",
+      what, name(plan.problem.dtype), static_cast<long long>(n), static_cast<long long>(o.rank), o.residual / u,
+      o.left_orthogonality / u, worst / u, good ? "ok" : "FAILED", o.detail.c_str());
 }
 
 Dense hermitian(int64_t n, bool complex) {

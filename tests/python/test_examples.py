@@ -127,6 +127,24 @@ def test_the_large_factor_command_with_a_file(address, tmp_path):
     assert run("-m", "svdserve.examples.large_matrix", "127.0.0.1:1", "--order", 40).returncode == 1
 
 
+def test_the_structure_modes_command(address, tmp_path):
+    done = run("-m", "svdserve.examples.structure_modes", address, "--plot", tmp_path / "modes.svg")
+    assert done.returncode == 0, done.stderr + done.stdout
+    ours, numpys = re.search(r"of all: (\S+) by eigh_factored, (\S+) by NumPy", done.stdout).groups()
+    assert float(ours) < 1e-11 and float(numpys) > 1e-3  # log10 of a product of 48 eigenvalues
+    assert (tmp_path / "modes.svg").exists() or "matplotlib is not installed" in done.stdout
+    # The whole stack on its lowest isolator is the slowest mode but for the softer ones above: of one part it is known.
+    alone = run("-m", "svdserve.examples.structure_modes", address, "--parts", 1, "--masses", 5)
+    slowest = float(re.search(r"mode  1  eigh_factored +([0-9.e-]+)", alone.stdout)[1])
+    assert slowest == pytest.approx(np.sqrt(10.0 / 500) / (2 * np.pi), rel=1e-5)
+
+
+def test_the_structure_modes_command_explains_itself():
+    assert run("-m", "svdserve.examples.structure_modes", "127.0.0.1:1", "--soft", 0).returncode == 2
+    done = run("-m", "svdserve.examples.structure_modes", "127.0.0.1:1")
+    assert done.returncode == 1 and "Traceback" not in done.stderr
+
+
 def test_effective_rank():
     values = np.array([[1.0, 1, 1, 1], [3, 0, 0, 0], [2, 2, 0, 0], [0, 0, 0, 0]])
     np.testing.assert_allclose(mimo_capacity.effective_rank(values), [4, 1, 2, 1])

@@ -5,9 +5,9 @@
 //   expand_join_registers_kernel  the same way back: the k x k part of t becomes the parts of both
 //
 // A team of 8 kGroups threads has two k x k matrices as tall_registers.h has a tile. Thread (p, q) has the rows p, p + 8,
-// .. of the columns q, q + kGroups, ... Reflector j consists of row j of the top and of the rows up to j of the bottom,
-// in that order. Where it has more than eight elements, row i of the bottom is in partial sum i + 1, and the top begins
-// the one of thread p = 7. Up to eight are added one after the other, by every thread.
+// .. of the columns q, q + kGroups, and so on. Reflector j consists of row j of the top and of the rows up to j of the
+// bottom, in that order. Where it has more than eight elements, row i of the bottom is in partial sum i + 1, and the top
+// begins the one of thread p = 7. Up to eight are added one after the other, by every thread.
 #ifndef SVDSERVE_ENGINE_BACKENDS_CUDA_TALL_JOIN_REGISTERS_H_
 #define SVDSERVE_ENGINE_BACKENDS_CUDA_TALL_JOIN_REGISTERS_H_
 
