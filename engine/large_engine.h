@@ -63,6 +63,7 @@ struct LargeOptions {
   Triangle triangle = Triangle::kLower;  // of kHermitian
   Method method = Method::kAuto;         // kAuto: may start from an eigenbasis of the Gram matrix; kJacobi: never does
   Vectors vectors = Vectors::kThin;      // kNone: values alone. kFull: of kSvd alone
+  bool left_alone = false;               // U without V^H, in two thirds of the time; not with a certificate
   // Cosine of two columns below which they count as orthogonal, in (0, 1]; 0: the method's own.
   double tolerance = 0;
   int32_t max_sweeps = 0;  // outer sweeps after which it is NOT_CONVERGED; 0: the default
@@ -192,6 +193,13 @@ class LargeEngine {
 
 // On the processor; threads 0: every core the process may use.
 std::unique_ptr<LargeEngine> make_host_large_engine(int threads = 0);
+
+// The kernels that OpenBLAS chose for this processor when it was loaded, such as "Haswell".
+std::string blas_kernels();
+// Faster ones that this processor has the instructions for; empty: OpenBLAS has chosen well. It gives a processor that is
+// newer than itself kernels for SSE3, with a quarter of the speed. A program gets others by the environment variable
+// OPENBLAS_CORETYPE, which OpenBLAS reads when it is loaded.
+std::string faster_blas_kernels();
 
 }  // namespace svdserve
 #endif  // SVDSERVE_ENGINE_LARGE_ENGINE_H_

@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "absl/synchronization/mutex.h"
+#include "engine/large_engine.h"
 #include "server/base/clock.h"
 #include "server/base/heap.h"
 #include "server/base/listening_socket.h"
@@ -395,9 +396,11 @@ int serve(const Config& config, StopSignals* signals, std::unique_ptr<PlainStart
   rpc.max_connection_age = or_no_limit(config.max_connection_age);
   rpc.reflection =
       config.reflection == Reflection::kOn || (config.reflection == Reflection::kAuto && listen->is_loopback());
-  log_info(
-      "starting",
-      {{"version", kVersion}, {"instruction_sets", kInstructionSets}, {"pid", getpid()}, {"config", describe(config)}});
+  log_info("starting", {{"version", kVersion},
+                        {"instruction_sets", kInstructionSets},
+                        {"blas", svdserve::blas_kernels()},
+                        {"pid", getpid()},
+                        {"config", describe(config)}});
   for (const std::string& name : unknown_variables(names_of_environment())) {
     log_warning("unknown_variable", {{"name", name}, {"reason", "no flag has this name, see svdserve --help"}});
   }
@@ -418,8 +421,24 @@ int serve(const Config& config, StopSignals* signals, std::unique_ptr<PlainStart
 }  // namespace
 }  // namespace svdserve::server
 
+namespace {
+
+// OpenBLAS reads its environment when it is loaded, so this program starts once more. Where that is not possible, as
+// without /proc, it goes on with the kernels that it has.
+void restart_with_faster_blas(char** argv) {
+  constexpr char kVariable[] = "OPENBLAS_CORETYPE";
+  const std::string kernels = svdserve::faster_blas_kernels();
+  if (kernels.empty() || std::getenv(kVariable) != nullptr) return;
+  setenv(kVariable, kernels.c_str(), 1);
+  execv("/proc/self/exe", argv);
+  unsetenv(kVariable);
+}
+
+}  // namespace
+
 int main(int argc, char** argv) {
   using namespace svdserve::server;
+  restart_with_faster_blas(argv);
   auto start_failures = std::make_unique<PlainStartFailures>();
   keep_heap_warm();
   // Debian's Abseil looks for deadlocks at every lock of gRPC's, some percent of a small call.

@@ -205,6 +205,18 @@ TEST_P(HyperbolicTest, CertificateAndValuesAlone) {
   for (size_t i = 0; i < 40; ++i) EXPECT_NEAR(none.values[i], thin.values[i], 100 * u * thin.values[i]);
 }
 
+// What is done to the columns of G does not depend on V.
+TEST_P(HyperbolicTest, TheLeftSideAloneHasTheSameBits) {
+  Random random(6);
+  const Matrix g = generate(Kind::kNormal, GetParam(), 60, 50, 3);
+  const Signs j = random_signs(50, random);
+  const LargeResult both = decompose(g, j), left = decompose(g, j, {.left_alone = true});
+  ASSERT_EQ(left.outcome.status, LargeStatus::kOk);
+  EXPECT_EQ(left.values_bytes, both.values_bytes);
+  EXPECT_EQ(left.left_bytes, both.left_bytes);
+  EXPECT_TRUE(left.right_bytes.empty());
+}
+
 TEST_P(HyperbolicTest, RankDeficientOnesAreRefused) {
   Random random(5);
   const Signs j = random_signs(30, random);

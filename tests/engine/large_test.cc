@@ -290,6 +290,24 @@ TEST_P(LargeEngineTest, SameBitsTwiceInBothOrdersWithAndWithoutCertificate) {
   }
 }
 
+TEST_P(LargeEngineTest, TheLeftSideAloneHasTheSameBits) {
+  for (const auto& [rows, cols] :
+       std::vector<std::pair<int64_t, int64_t>>{{60, 60}, {70, 50}, {50, 70}, {900, 20}, {20, 900}}) {
+    for (const Method method : {Method::kAuto, Method::kJacobi}) {
+      for (const Kind kind : {Kind::kNormal, Kind::kLowRank}) {
+        const Problem problem{rows, cols, GetParam(), Order::kRowMajor};
+        const Matrix a = generate(kind, GetParam(), rows, cols, 4);
+        const LargeResult both = run_large(engine(), large_plan_of(problem, {.method = method}), a);
+        const LargeResult left = run_large(engine(), large_plan_of(problem, {.method = method, .left_alone = true}), a);
+        ASSERT_EQ(left.outcome.status, LargeStatus::kOk);
+        EXPECT_EQ(left.values_bytes, both.values_bytes);
+        EXPECT_EQ(left.left_bytes, both.left_bytes);
+        EXPECT_TRUE(left.right_bytes.empty());
+      }
+    }
+  }
+}
+
 TEST_P(LargeEngineTest, NonFiniteEntriesAreToldWithTheirPosition) {
   for (const Order order : {Order::kRowMajor, Order::kColumnMajor}) {
     for (const auto& [rows, cols] : {std::pair<int64_t, int64_t>{50, 40}, {40, 50}, {1300, 40}, {40, 1300}}) {
@@ -471,6 +489,7 @@ TEST(LargePlanTest, SaysWhatIsWrong) {
   EXPECT_EQ(field(square, {.max_sweeps = kLargestMaxSweeps + 1}), "max_sweeps");
   EXPECT_TRUE(plan_large(square, {.max_sweeps = kLargestMaxSweeps}).plan);
   EXPECT_EQ(field(square, {.vectors = Vectors::kNone, .certificate = true}), "certificate");
+  EXPECT_EQ(field(square, {.left_alone = true, .certificate = true}), "certificate");
   EXPECT_EQ(field({9, 10, DType::kF64, Order::kRowMajor}, {.kind = LargeKind::kHyperbolicSvd}), "signature");
   EXPECT_EQ(field(square, {.kind = LargeKind::kHyperbolicSvd, .vectors = Vectors::kFull}), "vectors");
   EXPECT_TRUE(plan_large(square, {}).plan);

@@ -19,6 +19,7 @@ using Complex = std::complex<double>;
 extern "C" {
 void openblas_set_num_threads(int threads);
 int openblas_get_num_threads(void);
+char* openblas_get_corename(void);
 #define SVD_DECLARE_BLAS(prefix, E)                                                                                 \
   void prefix##gemm_(const char* op_a, const char* op_b, const BlasInt* m, const BlasInt* n, const BlasInt* k,      \
                      const E* alpha, const E* a, const BlasInt* lda, const E* b, const BlasInt* ldb, const E* beta, \

@@ -207,7 +207,7 @@ class Factorization {
       signed_g[r] = sign * g[r];
       const double size = std::abs(g[r]);
       if (size == 0) continue;
-      row_norm_[r] = std::hypot(row_norm_[r], size);
+      row_norm_[r] = std::sqrt(row_norm_[r] * row_norm_[r] + size * size);
       diagonal_[r] -= sign * (size * size);
       if (std::abs(diagonal_[r]) <= noise_ * (row_norm_[r] * row_norm_[r])) diagonal_[r] = 0;
     }

@@ -37,6 +37,7 @@ LargePlan svd_plan(const LargePlan& plan, int64_t rank, LargeKind kind) {
   LargeOptions options = plan.options;
   options.kind = kind;
   options.certificate = false;
+  options.left_alone = true;
   const DType dtype = is_complex(plan.problem.dtype) ? DType::kC128 : DType::kF64;
   return *plan_large({plan.problem.rows, rank, dtype, Order::kColumnMajor}, options).plan;
 }
@@ -159,12 +160,9 @@ class Decomposition {
     operands.matrix = g_.data;
     operands.signature = definite ? nullptr : signs_.data();
     operands.values = singular_.data();
-    View right{};
     if (vectors_) {
       u_ = backend_.matrix(n_, rank_);
-      right = backend_.matrix(rank_, rank_);
       operands.left = u_.data;
-      operands.right = right.data;
     }
     LargeControl control;
     control.cancel = control_.cancel;
@@ -177,7 +175,6 @@ class Decomposition {
     LargeOutcome found = svd_.decompose(plan, operands, control);
     found.phases.insert(found.phases.begin(), outcome_.phases.begin(), outcome_.phases.end());
     outcome_ = std::move(found);
-    if (vectors_) backend_.release(right);
     return outcome_.status == LargeStatus::kOk || outcome_.status == LargeStatus::kNotConverged;
   }
 
@@ -419,9 +416,8 @@ LargeWorkspace HermitianEigen::memory(const LargePlan& plan) const {
   const LargePlan svd = svd_plan(plan, plan.problem.cols, LargeKind::kHyperbolicSvd);
   LargeWorkspace workspace = svd_.memory(svd);
   const auto n = static_cast<uint64_t>(plan.problem.rows), r = static_cast<uint64_t>(plan.problem.cols);
-  // Beside the SVD's workspace G, U and V; before it M and G; after it G, U and the basis, or the certificate's five.
-  uint64_t entries = plan.left_columns > 0 ? 2 * n * r + std::max(r * r, n * n) : n * r;
-  entries = std::max(entries, n * r + n * n);
+  // Beside the SVD's workspace G and U; before it M and G; after it G, U and the basis, or the certificate's matrices.
+  uint64_t entries = n * r + (plan.left_columns > 0 ? n * r + n * n : n * n);
   if (plan.options.certificate) entries = std::max(entries, 3 * n * r + 2 * r * r + 3 * n * n);
   workspace.host_bytes += entries * (is_complex(plan.problem.dtype) ? 16 : 8) + kSlackBytes;
   return workspace;
