@@ -33,7 +33,7 @@ BlasThreads::~BlasThreads() {
 
 namespace svdserve {
 
-std::string blas_kernels() { return openblas_get_corename(); }
+std::string blas_kernels() { return host::openblas_get_corename(); }
 
 std::string faster_blas_kernels() {
 #if defined(__x86_64__)
