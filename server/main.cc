@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <exception>
+#include <filesystem>
 #include <memory>
 #include <new>
 #include <optional>
@@ -423,14 +424,17 @@ int serve(const Config& config, StopSignals* signals, std::unique_ptr<PlainStart
 
 namespace {
 
-// OpenBLAS reads its environment when it is loaded, so this program starts once more. Where that is not possible, as
-// without /proc, it goes on with the kernels that it has.
+// OpenBLAS reads its environment when it is loaded, so this program starts once more. Where that is not possible it goes
+// on with the kernels that it has: without /proc, or where the dynamic linker was called by name.
 void restart_with_faster_blas(char** argv) {
-  constexpr char kVariable[] = "OPENBLAS_CORETYPE";
+  constexpr char kVariable[] = "OPENBLAS_CORETYPE", kProgram[] = "/proc/self/exe";
   const std::string kernels = svdserve::faster_blas_kernels();
   if (kernels.empty() || std::getenv(kVariable) != nullptr) return;
+  std::error_code error;
+  const std::filesystem::path program = std::filesystem::read_symlink(kProgram, error);
+  if (error || program.filename().string().starts_with("ld-")) return;
   setenv(kVariable, kernels.c_str(), 1);
-  execv("/proc/self/exe", argv);
+  execv(kProgram, argv);
   unsetenv(kVariable);
 }
 
