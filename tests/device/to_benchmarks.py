@@ -223,7 +223,7 @@ def eigen(lines):
             rows[-1][3] = rounded(found[1])
     if not rows:
         return []
-    return ["", f"**Hermitian eigenproblems** (`device_large_bench eigen`), milliseconds with vectors, n x n, random: the call from host memory and",
+    return ["", "**Hermitian eigenproblems** (`device_large_bench eigen`), milliseconds with vectors, n x n, random: the call from host memory and",
             "back, and the factorization on the host in it. cuSOLVER's matrices are on the GPU already, and its small eigenvalues have absolute",
             f"accuracy alone. {checked} other problems of all types met the contract there.", "",
             *table(("dtype", "n", "call", "factorization", "sweeps", "Xsyevd", "call / Xsyevd"), rows)]

@@ -299,6 +299,21 @@ TEST(HermitianTest, AFactorStandsForItsMatrix) {
   }
 }
 
+TEST(HermitianTest, CertificatesOfFactorsOfAnySize) {
+  for (const double size : {1e-150, 1e-100, 1e100, 1e150}) {
+    Random random(12);
+    Matrix g(DType::kF64, 12, 9);
+    for (auto& x : g.elements) x = size * random.normal();
+    const LargePlan plan =
+        large_plan_of({12, 9, DType::kF64, Order::kRowMajor}, options_of(LargeKind::kHermitianFactor));
+    const LargeResult result = run_large(engine(), plan, g, {1, 1, -1, 1, -1, -1, 1, 1, 1});
+    ASSERT_EQ(result.outcome.status, LargeStatus::kOk) << result.outcome.detail;
+    EXPECT_GT(result.outcome.residual, 0);
+    EXPECT_LE(result.outcome.residual, 10 * 12 * 0x1p-53);
+    EXPECT_GT(std::abs(result.values[0]), 0.1 * size * size);
+  }
+}
+
 TEST(HermitianTest, LargerOnesMeetTheContract) {
   const int64_t n = kSanitized ? 60 : is_long_run() ? 1000 : 250;
   Random random(8);

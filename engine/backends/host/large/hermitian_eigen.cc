@@ -298,6 +298,14 @@ class Decomposition {
   View product_of_factor() {
     load_factor();
     const int64_t columns = plan_.problem.cols;
+    int32_t exponent = large::kZeroColumn;
+    for (const large::ScaledNorm& norm : backend_.column_norms(g_, nullptr))
+      exponent = std::max(exponent, norm.exponent);
+    // In two steps, as in scale_to_one().
+    for (const int part : {-exponent / 2, -exponent - (-exponent / 2)}) {
+      backend_.scale_columns(g_, std::vector<double>(static_cast<size_t>(columns), std::ldexp(1.0, part)));
+    }
+    scale_ = 2 * exponent;
     View signed_g = backend_.matrix(n_, columns);
     backend_.copy(g_, signed_g);
     backend_.scale_columns(signed_g, {signs_.begin(), signs_.end()});
