@@ -26,10 +26,10 @@ void tell(const void* control, const LargeProgress* progress) {
 
 class CudaLargeEngine final : public LargeEngine {
  public:
-  CudaLargeEngine(const SvdserveCudaApi* api, int ordinal)
+  CudaLargeEngine(const SvdserveCudaApi* api, int ordinal, int threads)
       : api_(api),
         ordinal_(ordinal),
-        threads_(oneapi::tbb::info::default_concurrency()),
+        threads_(threads > 0 ? threads : oneapi::tbb::info::default_concurrency()),
         arena_(threads_),
         eigen_(*this, &arena_, threads_) {}
 
@@ -57,7 +57,7 @@ class CudaLargeEngine final : public LargeEngine {
 
 }  // namespace
 
-std::unique_ptr<LargeEngine> open_cuda_large_engine(int ordinal, CudaStatus* status) {
+std::unique_ptr<LargeEngine> open_cuda_large_engine(int ordinal, CudaStatus* status, int threads) {
   constexpr int kNoDevice = 100;      // cudaErrorNoDevice
   constexpr int kNotSupported = 801;  // cudaErrorNotSupported
   const cuda::Plugin& plugin = cuda::plugin();
@@ -70,7 +70,7 @@ std::unique_ptr<LargeEngine> open_cuda_large_engine(int ordinal, CudaStatus* sta
   } else if (const char* const refusal = plugin.api->large_refusal(); refusal != nullptr) {
     *status = {kNotSupported, refusal, false};
   }
-  return status->ok() ? std::make_unique<CudaLargeEngine>(plugin.api, ordinal) : nullptr;
+  return status->ok() ? std::make_unique<CudaLargeEngine>(plugin.api, ordinal, threads) : nullptr;
 }
 
 }  // namespace svdserve

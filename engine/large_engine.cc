@@ -31,7 +31,6 @@ std::optional<PlanError> check(const Problem& problem, const LargeOptions& optio
   if (options.certificate && options.vectors == Vectors::kNone) {
     return PlanError{"certificate", "needs vectors; ask for thin or full ones"};
   }
-  if (options.certificate && options.left_alone) return PlanError{"certificate", "needs the vectors of both sides"};
   if (options.kind == LargeKind::kSvd) return std::nullopt;
   if (options.kind == LargeKind::kHermitian && problem.rows != problem.cols) {
     return PlanError{"cols", "must equal rows for a Hermitian matrix, which is square"};
@@ -72,7 +71,7 @@ LargePlanOrError plan_large(const Problem& problem, const LargeOptions& options)
   if (options.vectors != Vectors::kNone) {
     const bool full = options.vectors == Vectors::kFull;
     plan.left_columns = full ? problem.rows : plan.values;
-    plan.right_rows = options.left_alone ? 0 : full ? problem.cols : plan.values;
+    plan.right_rows = full ? problem.cols : plan.values;
   }
   return {plan, {}};
 }

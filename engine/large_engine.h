@@ -63,7 +63,6 @@ struct LargeOptions {
   Triangle triangle = Triangle::kLower;  // of kHermitian
   Method method = Method::kAuto;         // kAuto: may start from an eigenbasis of the Gram matrix; kJacobi: never does
   Vectors vectors = Vectors::kThin;      // kNone: values alone. kFull: of kSvd alone
-  bool left_alone = false;               // U without V^H, in two thirds of the time; not with a certificate
   // Cosine of two columns below which they count as orthogonal, in (0, 1]; 0: the method's own.
   double tolerance = 0;
   int32_t max_sweeps = 0;  // outer sweeps after which it is NOT_CONVERGED; 0: the default

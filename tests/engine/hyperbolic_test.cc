@@ -205,25 +205,6 @@ TEST_P(HyperbolicTest, CertificateAndValuesAlone) {
   for (size_t i = 0; i < 40; ++i) EXPECT_NEAR(none.values[i], thin.values[i], 100 * u * thin.values[i]);
 }
 
-TEST_P(HyperbolicTest, TheLeftSideAlone) {
-  Random random(6);
-  const Matrix g = generate(Kind::kNormal, GetParam(), 60, 50, 3);
-  const Signs j = random_signs(50, random);
-  const LargeResult both = decompose(g, j), left = decompose(g, j, {.left_alone = true});
-  ASSERT_EQ(left.outcome.status, LargeStatus::kOk);
-  const double u = real_type(GetParam()).unit_roundoff;
-  EXPECT_LE(column_orthogonality(left.left), 10 * 60 * u);
-  EXPECT_TRUE(left.right_bytes.empty());
-  for (size_t i = 0; i < 50; ++i) {
-    EXPECT_NEAR(left.values[i], both.values[i], 500 * u * both.values[i]);
-    // The same vector but for its sign: values of random matrices are apart.
-    std::complex<double> product = 0;
-    const auto column = static_cast<int64_t>(i);
-    for (int64_t r = 0; r < 60; ++r) product += std::conj(left.left.at(r, column)) * both.left.at(r, column);
-    EXPECT_NEAR(std::abs(product), 1, 1e4 * u);
-  }
-}
-
 TEST_P(HyperbolicTest, RankDeficientOnesAreRefused) {
   Random random(5);
   const Signs j = random_signs(30, random);

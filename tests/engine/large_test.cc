@@ -290,38 +290,6 @@ TEST_P(LargeEngineTest, SameBitsTwiceInBothOrdersWithAndWithoutCertificate) {
   }
 }
 
-// A A^H = U S^2 U^H tells whether U and S belong together.
-TEST_P(LargeEngineTest, TheLeftSideAloneKeepsTheContract) {
-  for (const auto& [rows, cols] :
-       std::vector<std::pair<int64_t, int64_t>>{{60, 60}, {70, 50}, {50, 70}, {900, 20}, {20, 900}}) {
-    for (const Method method : {Method::kAuto, Method::kJacobi}) {
-      for (const Kind kind : {Kind::kNormal, Kind::kLowRank}) {
-        const Problem problem{rows, cols, GetParam(), Order::kRowMajor};
-        const Matrix a = generate(kind, GetParam(), rows, cols, 4);
-        const LargeResult both = run_large(engine(), large_plan_of(problem, {.method = method}), a);
-        const LargeResult left = run_large(engine(), large_plan_of(problem, {.method = method, .left_alone = true}), a);
-        ASSERT_EQ(left.outcome.status, LargeStatus::kOk);
-        EXPECT_TRUE(left.right_bytes.empty());
-        const double u = real_type(GetParam()).unit_roundoff, largest = both.values[0];
-        EXPECT_LE(column_orthogonality(left.left), 10 * static_cast<double>(rows) * u);
-        double error = 0;
-        for (int64_t i = 0; i < left.left.cols; ++i) {
-          const double s = left.values[static_cast<size_t>(i)];
-          EXPECT_NEAR(s, both.values[static_cast<size_t>(i)], 100 * static_cast<double>(rows + cols) * u * largest);
-          double square = 0;  // |A^H u|, which is s
-          for (int64_t c = 0; c < cols; ++c) {
-            std::complex<double> sum = 0;
-            for (int64_t r = 0; r < rows; ++r) sum += std::conj(a.at(r, c)) * left.left.at(r, i);
-            square += std::norm(sum);
-          }
-          error = std::max(error, std::abs(std::sqrt(square) - s));
-        }
-        EXPECT_LE(error, 10 * static_cast<double>(rows + cols) * u * largest);
-      }
-    }
-  }
-}
-
 TEST_P(LargeEngineTest, NonFiniteEntriesAreToldWithTheirPosition) {
   for (const Order order : {Order::kRowMajor, Order::kColumnMajor}) {
     for (const auto& [rows, cols] : {std::pair<int64_t, int64_t>{50, 40}, {40, 50}, {1300, 40}, {40, 1300}}) {
@@ -503,7 +471,6 @@ TEST(LargePlanTest, SaysWhatIsWrong) {
   EXPECT_EQ(field(square, {.max_sweeps = kLargestMaxSweeps + 1}), "max_sweeps");
   EXPECT_TRUE(plan_large(square, {.max_sweeps = kLargestMaxSweeps}).plan);
   EXPECT_EQ(field(square, {.vectors = Vectors::kNone, .certificate = true}), "certificate");
-  EXPECT_EQ(field(square, {.left_alone = true, .certificate = true}), "certificate");
   EXPECT_EQ(field({9, 10, DType::kF64, Order::kRowMajor}, {.kind = LargeKind::kHyperbolicSvd}), "signature");
   EXPECT_EQ(field(square, {.kind = LargeKind::kHyperbolicSvd, .vectors = Vectors::kFull}), "vectors");
   EXPECT_TRUE(plan_large(square, {}).plan);

@@ -1,6 +1,7 @@
 """Large factors by the real server: its results are those of NumPy, and its refusals say what is wrong."""
 
 import asyncio
+import importlib
 import signal
 import subprocess
 import sys
@@ -141,7 +142,7 @@ def test_eigh_says_which_entry_is_not_finite(client, rng):
 
 @pytest.mark.parametrize("name", ["TestEigh", "TestEighCases", "TestEigvalsh", "TestEigvalshCases"])
 def test_numpys_own_tests_pass(client, monkeypatch, name):
-    theirs = pytest.importorskip("numpy.linalg.tests.test_linalg")
+    theirs = importlib.import_module("numpy.linalg.tests.test_linalg")
     monkeypatch.setattr(np.linalg, "eigh", client.eigh)
     monkeypatch.setattr(np.linalg, "eigvalsh", client.eigvalsh)
     suite = getattr(theirs, name)()

@@ -30,7 +30,6 @@
 #include <cstdint>
 #include <limits>
 #include <memory>
-#include <new>
 #include <numeric>
 #include <vector>
 
@@ -159,7 +158,7 @@ class BlockJacobi {
       if (!warm_start()) second_qr();
     }
     if (!outcome_.warm_started) limit_exponents(backend_.column_norms(x_, f_));
-    if (right_columns_ > 0 && hyperbolic_) {
+    if (vectors_ && hyperbolic_) {
       w_ = backend_.matrix(n_, n_);
       backend_.set_identity(w_);
     }
@@ -260,7 +259,6 @@ class BlockJacobi {
       backend_.release(b_);
       return;
     }
-    if (right_columns_ == 0) return;  // the left basis is P Y
     x0_ = backend_.matrix(n_, n_);
     backend_.copy(x_, x0_);
     backend_.copy_exponents(f_, f0_, n_);
@@ -325,7 +323,7 @@ class BlockJacobi {
     }
     release(x0_);  // X before the sweeps has done what it was kept for
     // The Newton-Schulz step squares W's distance from orthogonality, some 10 n u after a solve or many rotations.
-    if (w_ && !hyperbolic_ && !outcome_.warm_started) newton_schulz_step(backend_, w_);
+    if (vectors_ && !hyperbolic_ && !outcome_.warm_started) newton_schulz_step(backend_, w_);
     const auto norms = sorted_norms();
     write_values(norms);
     if (!vectors_) return;
@@ -350,7 +348,7 @@ class BlockJacobi {
     if (hyperbolic_ && w_) change_signs();
     if (vectors_) {
       backend_.permute_columns(x_, sorted);
-      if (w_) backend_.permute_columns(w_, sorted);
+      backend_.permute_columns(w_, sorted);
     }
     std::vector<ScaledNorm> result(n_);
     for (int64_t j = 0; j < n_; ++j) result[j] = norms[sorted[j]];
@@ -632,20 +630,7 @@ class BlockJacobi {
 template <LargeBackend Backend>
 LargeOutcome block_jacobi(Backend& backend, const LargePlan& plan, const LargeOperands& operands,
                           const LargeControl& control) {
-  LargeOutcome outcome;
-  try {
-    return BlockJacobi<Backend>(backend, plan, operands, control).run();
-  } catch (const LargeStop& stop) {
-    outcome.status = stop.status;
-    outcome.detail = stop.detail;
-    outcome.device_lost = stop.device_lost;
-    outcome.row = stop.row;
-    outcome.col = stop.col;
-  } catch (const std::bad_alloc&) {
-    outcome.status = LargeStatus::kOutOfMemory;
-    outcome.detail = "no memory for the workspace";
-  }
-  return outcome;
+  return outcome_of([&] { return BlockJacobi<Backend>(backend, plan, operands, control).run(); });
 }
 
 }  // namespace svdserve::large

@@ -24,6 +24,7 @@
 #include <concepts>
 #include <cstdint>
 #include <memory>
+#include <new>
 #include <string>
 #include <utility>
 #include <vector>
@@ -40,6 +41,25 @@ struct LargeStop {
   bool device_lost = false;
   int64_t row = 0, col = 0;  // of kNonFinite
 };
+
+// run(), which returns an outcome, and the outcome of what it throws.
+template <class Run>
+LargeOutcome outcome_of(const Run& run) {
+  LargeOutcome outcome;
+  try {
+    return run();
+  } catch (const LargeStop& stop) {
+    outcome.status = stop.status;
+    outcome.detail = stop.detail;
+    outcome.device_lost = stop.device_lost;
+    outcome.row = stop.row;
+    outcome.col = stop.col;
+  } catch (const std::bad_alloc&) {
+    outcome.status = LargeStatus::kOutOfMemory;
+    outcome.detail = "no memory for the workspace";
+  }
+  return outcome;
+}
 
 // The caller's wish to stop, as back ends see it.
 class LargeWatch {

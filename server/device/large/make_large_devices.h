@@ -19,10 +19,10 @@ struct MadeLargeDevices {
 };
 
 // How a GPU becomes a device for factors: open_cuda_large_engine(), or what a test gives.
-using CudaLargeFactory = std::function<std::unique_ptr<LargeEngine>(int ordinal, CudaStatus* status)>;
+using CudaLargeFactory = std::function<std::unique_ptr<LargeEngine>(int ordinal, CudaStatus* status, int threads)>;
 
 // `batch_devices` are those of the server that take batches: each GPU of them takes factors, too, in what memory its
-// lanes leave. threads: of the host's engine; 0: every core the process may use. The host is always among them: it
+// lanes leave. threads: of the host's engine, and of what GPUs leave to the host; 0: every core. The host is always among them: it
 // takes what nobody else can.
 MadeLargeDevices make_large_devices(absl::Span<const DeviceInfo> batch_devices, int threads,
                                     const CudaLargeFactory& cuda = open_cuda_large_engine);

@@ -47,7 +47,7 @@ class Factorization {
     for (int64_t i = 0; i < n_; ++i) diagonal_[i] = real_of(a_.data[i + i * a_.ld]);
   }
 
-  std::vector<int8_t> run() {
+  std::vector<int8_t> run(const FactorProgress& progress) {
     threads_.for_ranges(n_, kLevel3Columns, [&](int64_t first, int64_t last) {
       for (int64_t j = first; j < last; ++j) std::fill_n(g_.data + j * g_.ld, n_, E(0));
     });
@@ -60,6 +60,8 @@ class Factorization {
       gather_done();
       first_ = done;
       update();
+      const double left = static_cast<double>(n_ - first_) / static_cast<double>(n_);
+      if (progress) progress(1 - left * left * left);
     }
     return std::move(signs_);
   }
@@ -286,11 +288,13 @@ class Factorization {
 }  // namespace
 
 template <class E>
-std::vector<int8_t> indefinite_factor(const LargeThreads& threads, LargeView<E> m, LargeView<E> g, PivotSearch search) {
-  return Factorization<E>(threads, m, g, search).run();
+std::vector<int8_t> indefinite_factor(const LargeThreads& threads, LargeView<E> m, LargeView<E> g,
+                                      const FactorProgress& progress, PivotSearch search) {
+  return Factorization<E>(threads, m, g, search).run(progress);
 }
-template std::vector<int8_t> indefinite_factor(const LargeThreads&, LargeView<double>, LargeView<double>, PivotSearch);
+template std::vector<int8_t> indefinite_factor(const LargeThreads&, LargeView<double>, LargeView<double>,
+                                               const FactorProgress&, PivotSearch);
 template std::vector<int8_t> indefinite_factor(const LargeThreads&, LargeView<Complex>, LargeView<Complex>,
-                                               PivotSearch);
+                                               const FactorProgress&, PivotSearch);
 
 }  // namespace svdserve::host

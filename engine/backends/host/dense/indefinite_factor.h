@@ -24,6 +24,7 @@
 
 #include <complex>
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "engine/algorithms/large/large_backend.h"
@@ -32,14 +33,15 @@
 namespace svdserve::host {
 
 enum class PivotSearch : uint8_t { kRook, kComplete };
+using FactorProgress = std::function<void(double)>;
 
 // [in] m: n x n, finite, its lower triangle alone is read, and of its diagonal the real parts; overwritten. Its largest
 // magnitude should be near one: products of entries below 2^-1022 underflow. [out] g: n x n, the first r columns are G,
-// the others zero. Returns the r signs. E: double or std::complex<double>. Throws LargeStop for a cancel, and
+// the others zero. progress(part of the work that is done) is called after each panel; it may be empty. Returns the r signs. E: double or std::complex<double>. Throws LargeStop for a cancel, and
 // std::bad_alloc.
 template <class E>
 std::vector<int8_t> indefinite_factor(const LargeThreads& threads, large::LargeView<E> m, large::LargeView<E> g,
-                                      PivotSearch search = PivotSearch::kRook);
+                                      const FactorProgress& progress = {}, PivotSearch search = PivotSearch::kRook);
 
 }  // namespace svdserve::host
 #endif  // SVDSERVE_ENGINE_BACKENDS_HOST_DENSE_INDEFINITE_FACTOR_H_

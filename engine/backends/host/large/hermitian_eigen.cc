@@ -5,7 +5,6 @@
 #include <cmath>
 #include <complex>
 #include <limits>
-#include <new>
 #include <numeric>
 #include <utility>
 #include <vector>
@@ -37,7 +36,6 @@ LargePlan svd_plan(const LargePlan& plan, int64_t rank, LargeKind kind) {
   LargeOptions options = plan.options;
   options.kind = kind;
   options.certificate = false;
-  options.left_alone = true;
   const DType dtype = is_complex(plan.problem.dtype) ? DType::kC128 : DType::kF64;
   return *plan_large({plan.problem.rows, rank, dtype, Order::kColumnMajor}, options).plan;
 }
@@ -59,10 +57,10 @@ class Decomposition {
         vectors_(plan.left_columns > 0) {}
 
   LargeOutcome run() {
-    tell(LargeStage::kPrepare, 0);
+    tell(0);
     plan_.options.kind == LargeKind::kHermitian ? factor() : load_factor();
     rank_ = static_cast<int64_t>(signs_.size());
-    tell(LargeStage::kPrecondition, kFactorFraction);
+    tell(kFactorFraction);
     if (rank_ > 0 && !decompose_factor()) return std::move(outcome_);
     finish();
     if (plan_.options.certificate) certify();
@@ -70,9 +68,8 @@ class Decomposition {
   }
 
  private:
-  void tell(LargeStage stage, double fraction) {
+  void tell(double fraction) {
     LargeProgress progress;
-    progress.stage = stage;
     progress.fraction = fraction;
     if (control_.progress) control_.progress(progress);
   }
@@ -84,7 +81,7 @@ class Decomposition {
     View m = loaded_matrix();
     scale_to_one(m);
     g_ = backend_.matrix(n_, n_);
-    signs_ = indefinite_factor(threads_, m, g_);
+    signs_ = indefinite_factor(threads_, m, g_, [this](double done) { tell(kFactorFraction * done); });
     backend_.release(m);
     const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
     const double n = static_cast<double>(n_);
@@ -160,9 +157,12 @@ class Decomposition {
     operands.matrix = g_.data;
     operands.signature = definite ? nullptr : signs_.data();
     operands.values = singular_.data();
+    View right{};
     if (vectors_) {
       u_ = backend_.matrix(n_, rank_);
+      right = backend_.matrix(rank_, rank_);
       operands.left = u_.data;
+      operands.right = right.data;
     }
     LargeControl control;
     control.cancel = control_.cancel;
@@ -175,6 +175,7 @@ class Decomposition {
     LargeOutcome found = svd_.decompose(plan, operands, control);
     found.phases.insert(found.phases.begin(), outcome_.phases.begin(), outcome_.phases.end());
     outcome_ = std::move(found);
+    if (vectors_) backend_.release(right);
     return outcome_.status == LargeStatus::kOk || outcome_.status == LargeStatus::kNotConverged;
   }
 
@@ -196,8 +197,8 @@ class Decomposition {
 
   void finish() {
     if (rank_ == 0) outcome_.status = LargeStatus::kOk;
-    outcome_.rank = rank_;
     const std::vector<Eigenvalue> sorted = sorted_eigenvalues();
+    outcome_.rank = std::count_if(sorted.begin(), sorted.end(), [](const Eigenvalue& e) { return e.mantissa != 0; });
     store_values(sorted);
     if (!vectors_) return;
     View basis = backend_.matrix(n_, n_);
@@ -400,32 +401,14 @@ class Decomposition {
   LargeOutcome outcome_;
 };
 
-template <class E>
-LargeOutcome run(const LargeEngine& svd, const LargeThreads& threads, const LargePlan& plan,
-                 const LargeOperands& operands, const LargeControl& control) {
-  LargeOutcome outcome;
-  try {
-    return Decomposition<E>(svd, threads, plan, operands, control).run();
-  } catch (const LargeStop& stop) {
-    outcome.status = stop.status;
-    outcome.detail = stop.detail;
-    outcome.row = stop.row;
-    outcome.col = stop.col;
-  } catch (const std::bad_alloc&) {
-    outcome.status = LargeStatus::kOutOfMemory;
-    outcome.detail = "no memory for the workspace";
-  }
-  return outcome;
-}
-
 }  // namespace
 
 LargeWorkspace HermitianEigen::memory(const LargePlan& plan) const {
   const LargePlan svd = svd_plan(plan, plan.problem.cols, LargeKind::kHyperbolicSvd);
   LargeWorkspace workspace = svd_.memory(svd);
   const auto n = static_cast<uint64_t>(plan.problem.rows), r = static_cast<uint64_t>(plan.problem.cols);
-  // Beside the SVD's workspace G and U; before it M and G; after it G, U and the basis, or the certificate's matrices.
-  uint64_t entries = n * r + (plan.left_columns > 0 ? n * r + n * n : n * n);
+  // Beside the SVD's workspace G, U and V; before it M and G; after it G, U and the basis, or the certificate's matrices.
+  uint64_t entries = n * r + (plan.left_columns > 0 ? n * r + std::max(r * r, n * n) : n * n);
   if (plan.options.certificate) entries = std::max(entries, 3 * n * r + 2 * r * r + 3 * n * n);
   workspace.host_bytes += entries * (is_complex(plan.problem.dtype) ? 16 : 8) + kSlackBytes;
   return workspace;
@@ -437,8 +420,10 @@ LargeOutcome HermitianEigen::decompose(const LargePlan& plan, const LargeOperand
   const BlasThreads one_thread_a_call;
   const LargeWatch watch(control);
   const LargeThreads threads(arena_, threads_, &watch);
-  return is_complex(plan.problem.dtype) ? run<Complex>(svd_, threads, plan, operands, control)
-                                        : run<double>(svd_, threads, plan, operands, control);
+  return large::outcome_of([&] {
+    return is_complex(plan.problem.dtype) ? Decomposition<Complex>(svd_, threads, plan, operands, control).run()
+                                          : Decomposition<double>(svd_, threads, plan, operands, control).run();
+  });
 }
 
 }  // namespace svdserve::host
