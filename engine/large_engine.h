@@ -55,14 +55,13 @@ enum class LargeKind : uint8_t {
 constexpr bool is_eigenproblem(LargeKind k) { return k == LargeKind::kHermitian || k == LargeKind::kHermitianFactor; }
 constexpr bool has_signature(LargeKind k) { return k == LargeKind::kHyperbolicSvd || k == LargeKind::kHermitianFactor; }
 
-// The triangle of a Hermitian matrix that is read, as NumPy's UPLO. Imaginary parts of the diagonal are not read.
-enum class Triangle : uint8_t { kLower, kUpper };
-
 struct LargeOptions {
   LargeKind kind = LargeKind::kSvd;
   Triangle triangle = Triangle::kLower;  // of kHermitian
-  Method method = Method::kAuto;         // kAuto: may start from an eigenbasis of the Gram matrix; kJacobi: never does
-  Vectors vectors = Vectors::kThin;      // kNone: values alone. kFull: of kSvd alone
+  // kSvd: kAuto may start from an eigenbasis of the Gram matrix, kJacobi never does. kHermitian: kTridiagonal, which is
+  // kAuto, or kFactored; kJacobi is kFactored without such a start.
+  Method method = Method::kAuto;
+  Vectors vectors = Vectors::kThin;  // kNone: values alone. kFull: of kSvd alone
   // Cosine of two columns below which they count as orthogonal, in (0, 1]; 0: the method's own.
   double tolerance = 0;
   int32_t max_sweeps = 0;  // outer sweeps after which it is NOT_CONVERGED; 0: the default

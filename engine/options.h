@@ -8,10 +8,12 @@
 namespace svdserve {
 
 enum class Method : uint8_t {
-  kAuto,        // the planner's choice, a function of the problem alone
-  kBidiagonal,  // Householder bidiagonalization, then dqds
-  kBisection,   // Householder bidiagonalization, then Sturm bisection on B^T B to a chosen tolerance
-  kJacobi,      // one-sided Jacobi: high relative accuracy, and the method that gives vectors
+  kAuto,         // the planner's choice, a function of the problem alone
+  kBidiagonal,   // Householder bidiagonalization, then dqds
+  kBisection,    // Householder bidiagonalization, then Sturm bisection on B^T B to a chosen tolerance
+  kJacobi,       // one-sided Jacobi: high relative accuracy, and the method that gives vectors
+  kFactored,     // large Hermitian: indefinite factorization, then hyperbolic Jacobi: high relative accuracy
+  kTridiagonal,  // large Hermitian: tridiagonal form, then divide and conquer: absolute accuracy
 };
 
 constexpr const char* name(Method m) {
@@ -24,9 +26,22 @@ constexpr const char* name(Method m) {
       return "bisection";
     case Method::kJacobi:
       return "jacobi";
+    case Method::kFactored:
+      return "factored";
+    case Method::kTridiagonal:
+      return "tridiagonal";
   }
   return "?";
 }
+
+// The decomposition of a batch.
+enum class Decomposition : uint8_t {
+  kSvd,        // A = U S V^H
+  kHermitian,  // A = U L U^H, A Hermitian, its eigenvalues L ascending
+};
+
+// The triangle of a Hermitian matrix that is read, as NumPy's UPLO. Imaginary parts of the diagonal are not read.
+enum class Triangle : uint8_t { kLower, kUpper };
 
 // Which singular vectors are wanted. Thin: U is m x k, V^H k x n. Full: m x m and n x n.
 enum class Vectors : uint8_t { kNone, kThin, kFull };
@@ -59,16 +74,18 @@ inline constexpr double kMaxSnrDb = 300;
 inline constexpr int64_t kMaxGroup = 16384;
 
 struct Options {
-  Method method = Method::kAuto;
+  Decomposition decomposition = Decomposition::kSvd;
+  Triangle triangle = Triangle::kLower;  // of kHermitian alone
+  Method method = Method::kAuto;         // of kHermitian: kAuto or kJacobi
   // BISECTION: delta, the relative width |b - a| / (|a| + |b|) at which an interval around lambda = s^2 is narrow
   // enough, in (0, 1/2]. JACOBI: the cosine of the angle between two columns below which they count as orthogonal, in
   // (0, 1]. 0 means the method's default. Other methods take none.
   double tolerance = 0;
   // JACOBI: sweeps after which a matrix is given up as NOT_CONVERGED. 0 means the default. Other methods take none.
   int32_t max_sweeps = 0;
-  bool values = true;  // the singular values; false with other outputs alone
-  Vectors vectors = Vectors::kNone;
-  int64_t top_k = 0;  // only the leading top_k singular triplets, with Vectors::kThin or none; 0: all
+  bool values = true;                // the singular values; false with other outputs alone
+  Vectors vectors = Vectors::kNone;  // of kHermitian kThin: all of U
+  int64_t top_k = 0;                 // only the leading top_k singular triplets, with Vectors::kThin or none; 0: all
   // The largest component (the first of equals) of every column of U becomes real and positive, V follows: so that
   // results of different programs can be compared. With vectors only.
   bool fix_phases = false;

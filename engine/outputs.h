@@ -15,8 +15,8 @@ namespace svdserve {
 // Numbers are of the real type that belongs to the matrices' type, elements of their type. Matrices of a plane are in
 // the order (row- or column-major) of the operands.
 enum class Plane : uint8_t {
-  kValues,           // a matrix: its leading singular values, descending
-  kLeft,             // a matrix: columns of U, rows x left_columns
+  kValues,           // a matrix: its leading singular values, descending; or its eigenvalues, ascending
+  kLeft,             // a matrix: columns of U, rows x left_columns; or its eigenvectors
   kRight,            // a matrix: rows of V^H, right_columns x cols; or columns of V, cols x right_columns
   kCapacity,         // a group: a number for each SNR
   kWaterFilling,     // a group: a number for each SNR
@@ -24,7 +24,7 @@ enum class Plane : uint8_t {
   kConditionNumber,  // a matrix: a number
   kEffectiveRank,    // a matrix: a number
   kThresholdRank,    // a matrix: a number
-  kCertificate,      // a matrix: |A - U S V^H|_F / |A|_F, |I - U^H U|_F, |I - V^H V|_F
+  kCertificate,      // a matrix: |A - U S V^H|_F / |A|_F, |I - U^H U|_F, |I - V^H V|_F; of a Hermitian one V = U
 };
 inline constexpr int kPlanes = 10;
 inline constexpr int64_t kCertificateNumbers = 3;

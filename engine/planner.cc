@@ -119,6 +119,24 @@ std::optional<PlanError> resolve_outputs(const Problem& problem, const Options& 
 
 }  // namespace
 
+// What a Hermitian eigenproblem does not take. Returns what is wrong.
+std::optional<PlanError> check_hermitian(const Problem& problem, const Options& options) {
+  if (problem.rows != problem.cols) {
+    return PlanError{"cols", "must equal rows = " + std::to_string(problem.rows) + " for Hermitian matrices, but is " +
+                                 std::to_string(problem.cols)};
+  }
+  if (options.method != Method::kAuto && options.method != Method::kJacobi) {
+    return PlanError{"method", "must be AUTO or JACOBI for Hermitian matrices"};
+  }
+  if (options.vectors == Vectors::kFull) {
+    return PlanError{"vectors", "must be thin or none for Hermitian matrices: their thin basis is complete"};
+  }
+  if (options.top_k != 0) return PlanError{"top_k", "must be 0 for Hermitian matrices, which get all eigenvalues"};
+  if (!options.values) return PlanError{"values", "must be requested for Hermitian matrices"};
+  if (options.mimo != MimoOptions{}) return PlanError{"mimo", "must be absent for Hermitian matrices"};
+  return std::nullopt;
+}
+
 PlanOrError make_plan(const Problem& problem, const Options& options) {
   const auto size_error = [](int64_t size) {
     return "must be between 1 and " + std::to_string(kShapeLimits.max_dimension) + ", but is " + std::to_string(size);
@@ -130,9 +148,14 @@ PlanOrError make_plan(const Problem& problem, const Options& options) {
                 "min(rows, cols) of a batch must be at most " + std::to_string(kShapeLimits.max_values) + ", but is " +
                     std::to_string(values_per_matrix(problem)) + "; DecomposeLarge takes one such matrix at a time");
   }
+  const bool hermitian = options.decomposition == Decomposition::kHermitian;
+  if (hermitian) {
+    if (auto error = check_hermitian(problem, options)) return {std::nullopt, *std::move(error)};
+  }
   Outputs outputs;
   if (auto error = resolve_outputs(problem, options, &outputs)) return {std::nullopt, *std::move(error)};
-  const Method method = resolve(options.method, outputs.vectors(), values_per_matrix(problem));
+  if (hermitian) outputs.right_columns = 0;  // V = U
+  const Method method = resolve(options.method, hermitian || outputs.vectors(), values_per_matrix(problem));
   if (method != Method::kJacobi && outputs.vectors()) {
     return fail("method", "BIDIAGONAL and BISECTION give values alone; vectors are JACOBI's (AUTO chooses it)");
   }
@@ -156,9 +179,15 @@ PlanOrError make_plan(const Problem& problem, const Options& options) {
     return fail("max_sweeps", "is for JACOBI alone, which counts sweeps");
   }
   const double u = unit_roundoff(problem.dtype);
-  const bool unsorted = outputs.vectors() || values_per_matrix(problem) > kLargestReproducible;
+  const bool unsorted = hermitian || outputs.vectors() || values_per_matrix(problem) > kLargestReproducible;
   const int32_t default_sweeps = unsorted ? kDefaultUnsortedSweeps : kDefaultMaxSweeps;
-  Plan plan{problem, method, 0, options.max_sweeps != 0 ? options.max_sweeps : default_sweeps, outputs};
+  Plan plan{problem,
+            options.decomposition,
+            options.triangle,
+            method,
+            0,
+            options.max_sweeps != 0 ? options.max_sweeps : default_sweeps,
+            outputs};
   if (bisects) {
     // Below 4 u the midpoint of an interval is one of its ends, and the loop would not end.
     plan.tolerance = std::max(options.tolerance, 4 * u);

@@ -39,12 +39,19 @@ inline constexpr int32_t kLargestMaxSweeps = 1000;
 // A checked problem with everything decided. Only make_plan() makes one.
 struct Plan {
   Problem problem;
+  Decomposition decomposition;
+  Triangle triangle;   // of kHermitian
   Method method;       // never kAuto
   double tolerance;    // resolved: the method's default, or the caller's, clamped to what the dtype can resolve
   int32_t max_sweeps;  // resolved
   Outputs outputs;
   friend bool operator==(const Plan&, const Plan&) = default;
 };
+
+// Whether vectors are computed, given or not: eigenvalues are Rayleigh quotients of vectors.
+inline bool makes_vectors(const Plan& plan) {
+  return plan.outputs.vectors() || plan.decomposition == Decomposition::kHermitian;
+}
 
 // The least k whose matrices the host computes one by one, by the driver of large matrices and BLAS. Below, matrices
 // are lanes of packs. Measured on one core with AVX-512, the time of one relative to a lane's of a full pack. With
@@ -53,7 +60,7 @@ struct Plan {
 // decides between equals. With vectors all beyond the k of equal bits: decisions/0008-beyond-32-values.md.
 inline constexpr int64_t kLeastBlockedWithVectors = kLargestReproducible + 1, kLeastBlockedOfValues = 96;
 inline bool is_blocked_batch(const Plan& plan) {
-  return values_per_matrix(plan.problem) >= (plan.outputs.vectors() ? kLeastBlockedWithVectors : kLeastBlockedOfValues);
+  return values_per_matrix(plan.problem) >= (makes_vectors(plan) ? kLeastBlockedWithVectors : kLeastBlockedOfValues);
 }
 // The k of packs are smaller.
 inline constexpr int64_t kPackLimit = kLeastBlockedOfValues;

@@ -30,6 +30,7 @@ CostTable::Key CostTable::key_of(const Plan& plan) {
   return {plan.problem.rows,
           plan.problem.cols,
           plan.problem.dtype,
+          plan.decomposition,
           plan.method,
           has_tolerance ? std::ilogb(plan.tolerance) / 8 : 0,
           plan.method == Method::kJacobi ? octave_of(plan.max_sweeps) : 0,

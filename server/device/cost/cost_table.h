@@ -52,6 +52,7 @@ class CostTable {
   struct Key {
     int64_t rows, cols;
     DType dtype;
+    Decomposition decomposition;
     Method method;
     int precision;  // eighths of the tolerance's exponent, for methods that have one
     int sweeps;     // octave of the most that there may be, for the method that has them
@@ -61,8 +62,9 @@ class CostTable {
     friend bool operator==(const Key&, const Key&) = default;
     template <class H>
     friend H AbslHashValue(H h, const Key& k) {
-      return H::combine(std::move(h), k.rows, k.cols, static_cast<int>(k.dtype), static_cast<int>(k.method),
-                        k.precision, k.sweeps, k.left_columns, k.right_columns, k.answers, k.certificate);
+      return H::combine(std::move(h), k.rows, k.cols, static_cast<int>(k.dtype), static_cast<int>(k.decomposition),
+                        static_cast<int>(k.method), k.precision, k.sweeps, k.left_columns, k.right_columns, k.answers,
+                        k.certificate);
     }
   };
   struct Cell {

@@ -23,7 +23,7 @@ inline double estimate_flops_beyond_values(const Plan& plan) {
   const double k = static_cast<double>(values_per_matrix(plan.problem));
   const double scalar = is_complex(plan.problem.dtype) ? 4 : 1;
   double flops = o.answers() ? 20 * k * (1 + static_cast<double>(o.snr_count)) : 0;
-  if (!o.vectors()) return flops;
+  if (!o.vectors() || plan.decomposition == Decomposition::kHermitian) return flops;
   const double left = static_cast<double>(plan.problem.rows * o.left_columns);
   const double right = static_cast<double>(plan.problem.cols * o.right_columns);
   flops += estimate_sweeps(plan) * 3 * k * k * k * scalar + 2 * k * (left + right) * scalar;
