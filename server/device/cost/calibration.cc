@@ -64,7 +64,7 @@ struct Buffers {
 
 // Growing numbers of matrices of one shape. False: no more runs.
 bool calibrate(const CalibrationShape& shape, CalibrationRun run, Buffers* buffers) {
-  const Plan plan = *make_plan({shape.k, shape.k, shape.dtype, Order::kRowMajor}, {shape.method, 0, 0}).plan;
+  const Plan plan = *make_plan({shape.k, shape.k, shape.dtype, Order::kRowMajor}, {.method = shape.method}).plan;
   const bool is_single = value_bytes(shape.dtype) == sizeof(float);
   const void* const operands = is_single ? static_cast<const void*>(buffers->floats.data()) : buffers->doubles.data();
   const int64_t most = kMostBytes / static_cast<int64_t>(matrix_bytes(plan.problem));
