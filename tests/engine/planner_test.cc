@@ -56,7 +56,7 @@ TEST(Planner, AcceptsTheLimitsThemselves) {
 
 TEST(Planner, KeepsTheProblemAndIsAFunctionOfTheRequest) {
   const Problem problem{7, 31, DType::kC64, Order::kColumnMajor};
-  const Options options{Method::kJacobi, 1e-3, 7};
+  const Options options{.method = Method::kJacobi, .tolerance = 1e-3, .max_sweeps = 7};
   EXPECT_EQ(planned(problem, options).problem, problem);
   EXPECT_EQ(planned(problem, options), planned(problem, options));
 }

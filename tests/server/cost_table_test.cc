@@ -12,7 +12,7 @@ namespace {
 
 Plan plan_of(int64_t m, int64_t n, DType dtype = DType::kF64, Method method = Method::kBidiagonal,
              double tolerance = 0) {
-  return *make_plan({m, n, dtype, Order::kRowMajor}, {method, tolerance, 0}).plan;
+  return *make_plan({m, n, dtype, Order::kRowMajor}, {.method = method, .tolerance = tolerance}).plan;
 }
 
 double micros(absl::Duration d) { return absl::ToDoubleMicroseconds(d); }
