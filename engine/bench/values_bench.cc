@@ -75,7 +75,7 @@ void engine(benchmark::State& state, int m, int n, Method method) {
   const auto a = random_matrices<E>(count * m * n);
   std::vector<typename Type<E>::Real> values(count * std::min(m, n));
   const SvdEngine one_core({1});
-  const auto plan = make_plan({m, n, Type<E>::kDType, Order::kColumnMajor}, {method, 0, 0}).plan;
+  const auto plan = make_plan({m, n, Type<E>::kDType, Order::kColumnMajor}, {.method = method}).plan;
   const HostSegment batch{a.data(), count, values.data(), nullptr};
   for (auto _ : state) benchmark::DoNotOptimize(one_core.execute(*plan, {&batch, 1}));
   report(state, count);
