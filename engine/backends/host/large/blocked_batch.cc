@@ -149,7 +149,7 @@ void BlockedBatch<T>::write_vectors(Workspace& workspace, const MatrixSource::Sl
     call.workspace = workspace.finishing.data();
     finish_vectors(plan_, call);
   };
-  const bool aside = is_staged(p, outputs);
+  const bool aside = is_staged(plan_);
   if (aside) finish(from_x, made_x, from_y, made_y);
   copy_columns(from_x, made_x, x, slot);
   copy_columns(from_y, made_y, y, slot);
