@@ -153,7 +153,8 @@ int main_of(int argc, char** argv) {
       const double ours = engine_rate(*engine, problem, {}, count, a);
       const double jacobi = engine_rate(*engine, problem, {.method = Method::kJacobi}, count, a);
       const int64_t fewer = std::min<int64_t>(count, 1'000'000);
-      const double bisection = engine_rate(*engine, problem, {.method = Method::kBisection, .tolerance = 1e-9}, fewer, a);
+      const double bisection =
+          engine_rate(*engine, problem, {.method = Method::kBisection, .tolerance = 1e-9}, fewer, a);
       const double peer = !quick && m == n && n > 1 ? peer_rate(t, n, std::min<int64_t>(count, 200'000), a) : 0;
       const double ceiling = copy / static_cast<double>(matrix_bytes(problem) + values_bytes(problem));
       std::printf("%s,%s,%ld,%.1f,%.1f,%.1f,%.3f,%.1f,%.0f,%.3f\n", label.c_str(), name(t), count, ours * 1e-6,

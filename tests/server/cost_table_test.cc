@@ -126,7 +126,8 @@ TEST(CostTable, MethodsAndTolerancesAreTimedApart) {
 
 TEST(CostTable, LimitsOfSweepsAreTimedApartWhereTheyMatter) {
   const auto plan_with_sweeps = [](int max_sweeps) {
-    return *make_plan({8, 8, DType::kF64, Order::kRowMajor}, {.method = Method::kJacobi, .max_sweeps = max_sweeps}).plan;
+    return *make_plan({8, 8, DType::kF64, Order::kRowMajor}, {.method = Method::kJacobi, .max_sweeps = max_sweeps})
+                .plan;
   };
   EXPECT_LT(estimate_flops(plan_with_sweeps(1)), estimate_flops(plan_with_sweeps(3)));
   EXPECT_EQ(estimate_flops(plan_with_sweeps(30)),

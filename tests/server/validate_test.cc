@@ -76,31 +76,23 @@ INSTANTIATE_TEST_SUITE_P(
         BadCase{"data_empty", [](Request* r) { r->payload_bytes = 0; }, "matrices.data"},
         BadCase{"data_for_none", [](Request* r) { r->count = 0; }, "matrices.data"},
         BadCase{"negative_tolerance",
-                [](Request* r) {
-                  *own_options(r) = {.method = Method::kJacobi, .tolerance = -1e-3};
-                },
+                [](Request* r) { *own_options(r) = {.method = Method::kJacobi, .tolerance = -1e-3}; },
                 "options.tolerance"},
         BadCase{"tolerance_nan",
                 [](Request* r) {
-                  *own_options(r) = {.method = Method::kBisection, .tolerance = std::numeric_limits<double>::quiet_NaN()};
+                  *own_options(r) = {.method = Method::kBisection,
+                                     .tolerance = std::numeric_limits<double>::quiet_NaN()};
                 },
                 "options.tolerance"},
         BadCase{"tolerance_above_one",
-                [](Request* r) {
-                  *own_options(r) = {.method = Method::kJacobi, .tolerance = 1.5};
-                },
+                [](Request* r) { *own_options(r) = {.method = Method::kJacobi, .tolerance = 1.5}; },
                 "options.tolerance"},
         BadCase{"tolerance_for_auto", [](Request* r) { own_options(r)->tolerance = 1e-3; }, "options.tolerance"},
         BadCase{"sweeps_for_auto", [](Request* r) { own_options(r)->max_sweeps = 5; }, "options.max_sweeps"},
-        BadCase{"negative_sweeps",
-                [](Request* r) {
-                  *own_options(r) = {.method = Method::kJacobi, .max_sweeps = -1};
-                },
+        BadCase{"negative_sweeps", [](Request* r) { *own_options(r) = {.method = Method::kJacobi, .max_sweeps = -1}; },
                 "options.max_sweeps"},
         BadCase{"too_many_sweeps",
-                [](Request* r) {
-                  *own_options(r) = {.method = Method::kJacobi, .max_sweeps = 1001};
-                },
+                [](Request* r) { *own_options(r) = {.method = Method::kJacobi, .max_sweeps = 1001}; },
                 "options.max_sweeps"},
         BadCase{"top_k_beyond_k", [](Request* r) { own_options(r)->top_k = 4; }, "options.top_k"},
         BadCase{"negative_top_k", [](Request* r) { own_options(r)->top_k = -1; }, "options.top_k"},
