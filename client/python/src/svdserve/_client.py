@@ -366,11 +366,13 @@ class Client:
             True
         """
         return cast(EighResult, self._run(_calls.eigh(
-            a, UPLO, True, accuracy=accuracy, fix_phases=bool(fix_phases), certificate=certificate, method=method, tolerance=tolerance, max_sweeps=max_sweeps,
-            pivot_strategy=pivot_strategy, block_variant=block_variant, out=out), timeout, progress))
+            a, UPLO, True, accuracy=accuracy, fix_phases=bool(fix_phases), certificate=certificate, method=method,
+            tolerance=tolerance, max_sweeps=max_sweeps, pivot_strategy=pivot_strategy, block_variant=block_variant,
+            out=out), timeout, progress))
 
     def eigvalsh(self, a: npt.ArrayLike, UPLO: str = "L", *, accuracy: Literal["absolute", "relative"] = "absolute",
-                 method: str = "auto", tolerance: float | None = None, max_sweeps: int | None = None, pivot_strategy: str | None = None, block_variant: str | None = None,
+                 method: str = "auto", tolerance: float | None = None, max_sweeps: int | None = None,
+                 pivot_strategy: str | None = None, block_variant: str | None = None,
                  progress: OnProgress | None = None, out: npt.NDArray[Any] | None = None,
                  timeout: float | None = None) -> Values:
         """Eigenvalues of Hermitian matrices, as numpy.linalg.eigvalsh returns them: an array (..., n), ascending.
