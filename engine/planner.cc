@@ -137,6 +137,15 @@ std::optional<PlanError> check_hermitian(const Problem& problem, const Options& 
   return std::nullopt;
 }
 
+// Checks that the decomposition takes the problem and the options. Returns what is wrong.
+std::optional<PlanError> check_decomposition(const Problem& problem, const Options& options) {
+  if (options.decomposition == Decomposition::kHermitian) return check_hermitian(problem, options);
+  if (options.method == Method::kFactored || options.method == Method::kTridiagonal) {
+    return PlanError{"method", "FACTORED and TRIDIAGONAL are for one large Hermitian matrix alone; ask for AUTO"};
+  }
+  return std::nullopt;
+}
+
 PlanOrError make_plan(const Problem& problem, const Options& options) {
   const auto size_error = [](int64_t size) {
     return "must be between 1 and " + std::to_string(kShapeLimits.max_dimension) + ", but is " + std::to_string(size);
@@ -149,9 +158,7 @@ PlanOrError make_plan(const Problem& problem, const Options& options) {
                     std::to_string(values_per_matrix(problem)) + "; DecomposeLarge takes one such matrix at a time");
   }
   const bool hermitian = options.decomposition == Decomposition::kHermitian;
-  if (hermitian) {
-    if (auto error = check_hermitian(problem, options)) return {std::nullopt, *std::move(error)};
-  }
+  if (auto error = check_decomposition(problem, options)) return {std::nullopt, *std::move(error)};
   Outputs outputs;
   if (auto error = resolve_outputs(problem, options, &outputs)) return {std::nullopt, *std::move(error)};
   if (hermitian) outputs.right_columns = 0;  // V = U

@@ -14,7 +14,7 @@
 
 namespace svdserve::cli {
 
-void print_summary(const client::Batch& batch, const client::Report& report, double seconds) {
+void print_summary(const client::Batch& batch, const client::Report& report, double seconds, client::Problem problem) {
   std::map<client::MatrixStatus, int64_t> tally;
   for (const auto& e : report.exceptions) ++tally[e.status];
   std::string statuses = absl::StrCat(report.count - static_cast<int64_t>(report.exceptions.size()), " ok");
@@ -28,8 +28,13 @@ void print_summary(const client::Batch& batch, const client::Report& report, dou
                report.device.empty() ? "no device" : printable(report.device).c_str(), report.pieces,
                report.pieces == 1 ? "" : "s", statuses.c_str());
   if (!report.certificate) return;
-  std::fprintf(stderr, "certificate: residual %.3g, orthogonality of U %.3g, of V %.3g\n", report.certificate->residual,
-               report.certificate->left_orthogonality, report.certificate->right_orthogonality);
+  const client::Certificate& c = *report.certificate;
+  if (problem == client::Problem::kHermitian) {
+    std::fprintf(stderr, "certificate: residual %.3g, orthogonality of V %.3g\n", c.residual, c.left_orthogonality);
+  } else {
+    std::fprintf(stderr, "certificate: residual %.3g, orthogonality of U %.3g, of V %.3g\n", c.residual,
+                 c.left_orthogonality, c.right_orthogonality);
+  }
 }
 
 client::Status print_values(const client::Batch& batch, std::span<const std::byte> values) {

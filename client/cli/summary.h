@@ -9,7 +9,8 @@
 namespace svdserve::cli {
 
 // One line on stderr, so that what goes to stdout can be piped; and one for the certificate, where there is one.
-void print_summary(const client::Batch& batch, const client::Report& report, double seconds);
+void print_summary(const client::Batch& batch, const client::Report& report, double seconds,
+                   client::Problem problem = client::Problem::kSvd);
 
 // The values of all matrices to stdout, one matrix a line, with digits enough to be read back exactly. Fails where
 // stdout takes them not.

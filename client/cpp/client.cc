@@ -25,7 +25,7 @@ Result<Report> decompose_here(Core& core, const Batch& batch, const internal::Ma
   const grpc::ByteBuffer request = internal::make_request({&to_send, 1}, compute);
   grpc::ByteBuffer reply;
   int64_t attempts = 0;
-  if (Status s = core.call(internal::kDecompose, request, call, deadline, &reply, &attempts); !s.ok()) {
+  if (Status s = core.call(internal::method_of(compute), request, call, deadline, &reply, &attempts); !s.ok()) {
     core.forget_limits_after(s);
     return s;
   }

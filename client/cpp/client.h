@@ -1,5 +1,5 @@
-// svdserve's C++ client: singular values, vectors and MIMO capacities of many small matrices, and the SVD of large
-// ones, computed by a server.
+// svdserve's C++ client: singular values, vectors, MIMO capacities and Hermitian eigenproblems of many small matrices,
+// and the decompositions of large ones, computed by a server.
 //
 //   #include "client/cpp/client.h"        // CMake: find_package(svdserve), target svdserve::client
 //
@@ -92,6 +92,12 @@ class Client {
                                MemoryOrder order = MemoryOrder::kRowMajor, const ComputeOptions& compute = {},
                                const CallOptions& call = {});
 
+  // Eigenvalues and eigenvectors of count Hermitian matrices of n x n: of each, compute.triangle is read.
+  // compute.problem and compute.vectors are not looked at. data: count * n * n elements.
+  template <class T>
+  Result<Eigen<T>> eigh(std::span<const T> data, int64_t n, int64_t count, MemoryOrder order = MemoryOrder::kRowMajor,
+                        const ComputeOptions& compute = {}, const CallOptions& call = {});
+
   // Capacity of MIMO channels H, rows x cols, in bit/s/Hz at each SNR; MimoOptions of the proto defines it.
   // group_size: the number of neighbours (subcarriers) that are summed.
   template <class T>
@@ -134,7 +140,8 @@ class Client {
                                      std::span<const int8_t> signature, MemoryOrder order = MemoryOrder::kRowMajor,
                                      const LargeOptions& options = {}, const CallOptions& call = {});
 
-  // A = U L U^H, A Hermitian: one triangle of a, n * n elements, is read. Small eigenvalues keep their digits. Any size.
+  // A = U L U^H, one Hermitian matrix of any size as a large one: one triangle of a, n * n elements, is read. With
+  // Method::kFactored small eigenvalues keep their digits.
   template <class T>
   Result<LargeEigen<T>> eigh(std::span<const T> a, int64_t n, MemoryOrder order = MemoryOrder::kRowMajor,
                              const LargeOptions& options = {}, const CallOptions& call = {});
@@ -255,6 +262,26 @@ Result<Decomposition<T>> Client::svd(std::span<const T> data, int64_t rows, int6
   if (!report.ok()) return report.status();
   d.report = *std::move(report);
   return d;
+}
+
+template <class T>
+Result<Eigen<T>> Client::eigh(std::span<const T> data, int64_t n, int64_t count, MemoryOrder order,
+                              const ComputeOptions& compute, const CallOptions& call) {
+  if (Status bad = check_sizes(data.size(), n, n, count); !bad.ok()) return bad;
+  const Batch batch{data.data(), n, n, count, ElementTraits<T>::kDataType, order, nullptr};
+  ComputeOptions wanted = compute;
+  wanted.problem = Problem::kHermitian;
+  wanted.vectors = Vectors::kThin;
+  if (Status bad = check_results(batch, wanted); !bad.ok()) return bad;
+  Eigen<T> e;
+  Outputs out;
+  out[Plane::kValues] = room_for(batch, wanted, Plane::kValues, &e.values);
+  out[Plane::kLeft] = room_for(batch, wanted, Plane::kLeft, &e.vectors);
+  out[Plane::kCertificate] = room_for(batch, wanted, Plane::kCertificate, &e.certificates);
+  Result<Report> report = decompose(batch, out, wanted, call);
+  if (!report.ok()) return report.status();
+  e.report = *std::move(report);
+  return e;
 }
 
 template <class T>

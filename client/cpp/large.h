@@ -48,9 +48,6 @@ enum class LargeProblem : uint8_t {
   kHermitianFactor,  // G J G^H = U L U^H, G with the signature J given
 };
 
-// The triangle of a Hermitian matrix that is read, as NumPy's UPLO. Imaginary parts of the diagonal are not read.
-enum class Triangle : uint8_t { kLower, kUpper };
-
 enum class LargeStage : uint8_t {
   kUpload,
   kQueued,
@@ -78,7 +75,7 @@ struct LargeProgress {
 };
 
 struct LargeOptions {
-  Method method = Method::kAuto;  // kAuto or kJacobi
+  Method method = Method::kAuto;  // kAuto or kJacobi; of kHermitian kAuto (kTridiagonal), kFactored or kTridiagonal
   Vectors vectors = Vectors::kThin;
   double tolerance = 0;    // the cosine of two columns below which they count as orthogonal; 0: the method's own
   int32_t max_sweeps = 0;  // 0: the server's default

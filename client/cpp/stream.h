@@ -1,4 +1,4 @@
-// A pipeline of requests over one DecomposeStream call: many in flight, replies in any order or as submitted.
+// A pipeline of requests over one DecomposeStream or EigendecomposeStream call: many in flight, replies in any order or as submitted.
 #ifndef SVDSERVE_CLIENT_CPP_STREAM_H_
 #define SVDSERVE_CLIENT_CPP_STREAM_H_
 
@@ -22,6 +22,8 @@ struct StreamOptions {
   // Requests submitted and not yet taken by next(): what bounds the memory of both sides. At least 1. The server stops
   // reading a stream beyond its own max_stream_requests.
   int max_in_flight = 16;
+  // Every request of the stream has this one.
+  Problem problem = Problem::kSvd;
   // true: next() gives the replies in the order of submit(). false: as they arrive.
   bool ordered = true;
   // Options of the stream as a whole. Each request may have a timeout of its own besides.
@@ -40,7 +42,7 @@ struct StreamReply {
     const std::vector<std::byte>& bytes = planes[static_cast<size_t>(plane)];
     return {reinterpret_cast<const Number*>(bytes.data()), bytes.size() / sizeof(Number)};
   }
-  // count x values_per_matrix values of the real type, descending for each matrix
+  // count x values_per_matrix values of the real type: descending for each matrix, eigenvalues ascending
   template <class Real>
   std::span<const Real> values_as() const {
     return plane_as<Real>(Plane::kValues);
@@ -60,7 +62,8 @@ class Stream {
 
   // Sends a batch, which must fit one message, and returns its id: 1, 2, 3, ... Waits while max_in_flight requests are
   // in flight. Unless batch.owner is set, the matrices are copied before it returns. `timeout` counts from now.
-  // Fails only where nothing was sent: the batch is too large, the stream is broken, cancelled or finished.
+  // Fails only where nothing was sent: the batch is too large, the stream is broken, cancelled or finished. The same
+  // where compute.problem is not the stream's.
   Result<uint64_t> submit(const Batch& batch, const ComputeOptions& compute = {},
                           std::optional<std::chrono::nanoseconds> timeout = {});
   // The same without waiting: no value, and an OK status, where the pipeline is full.

@@ -95,18 +95,29 @@ struct Batch {
 // --- how ----------------------------------------------------------------------------------------
 
 enum class Method : uint8_t {
-  kAuto,        // the server's choice, a function of shape and type alone
-  kBidiagonal,  // Householder bidiagonalization, then dqds; values alone, min(m, n) <= 32
-  kBisection,   // the same, then Sturm bisection to a chosen tolerance; values alone, min(m, n) <= 32
-  kJacobi,      // one-sided Jacobi: high relative accuracy for graded columns, and vectors
+  kAuto,         // the server's choice, a function of shape and type alone
+  kBidiagonal,   // Householder bidiagonalization, then dqds; values alone, min(m, n) <= 32
+  kBisection,    // the same, then Sturm bisection to a chosen tolerance; values alone, min(m, n) <= 32
+  kJacobi,       // one-sided Jacobi: high relative accuracy for graded columns, and vectors
+  kFactored,     // one large Hermitian matrix: factorization and hyperbolic Jacobi; small eigenvalues keep their digits
+  kTridiagonal,  // one large Hermitian matrix: tridiagonal form, then divide and conquer
 };
 
 // "jacobi"; for a method of a newer server "method 9", by its number in the contract.
 inline std::string name(Method m) {
-  constexpr const char* kNames[] = {"auto", "bidiagonal", "bisection", "jacobi"};
+  constexpr const char* kNames[] = {"auto", "bidiagonal", "bisection", "jacobi", "factored", "tridiagonal"};
   const auto i = static_cast<size_t>(m);
   return i < std::size(kNames) ? kNames[i] : "method " + std::to_string(i + 1);
 }
+
+// The decomposition of a batch.
+enum class Problem : uint8_t {
+  kSvd,        // A = U S V^H
+  kHermitian,  // A = U L U^H, A Hermitian, its eigenvalues L ascending: they take the place of the singular values
+};
+
+// The triangle of a Hermitian matrix that is read, as NumPy's UPLO. Imaginary parts of the diagonal are not read.
+enum class Triangle : uint8_t { kLower, kUpper };
 
 // Singular vectors of A = U S V^H. Thin: U is m x k, V^H k x n. Full: m x m and n x n.
 enum class Vectors : uint8_t { kNone, kThin, kFull };
@@ -131,21 +142,23 @@ struct MimoOptions {
 
 // How to compute, and what is wanted of it.
 struct ComputeOptions {
-  Method method = Method::kAuto;
-  double tolerance = 0;    // 0: the method's default; kBisection: in (0, 1/2]; kJacobi: in (0, 1]
-  int32_t max_sweeps = 0;  // 0: the default; kJacobi only
-  Vectors vectors = Vectors::kNone;
-  int64_t top_k = 0;        // only the leading values and vectors; 0: all; not with Vectors::kFull
+  Problem problem = Problem::kSvd;
+  Triangle triangle = Triangle::kLower;  // of kHermitian
+  Method method = Method::kAuto;         // of kHermitian: kAuto or kJacobi
+  double tolerance = 0;                  // 0: the method's default; kBisection: in (0, 1/2]; kJacobi: in (0, 1]
+  int32_t max_sweeps = 0;                // 0: the default; kJacobi only
+  Vectors vectors = Vectors::kNone;      // of kHermitian kThin: all eigenvectors
+  int64_t top_k = 0;        // only the leading values and vectors; 0: all; not with Vectors::kFull, nor of kHermitian
   bool fix_phases = false;  // the largest component of every column of U is real and positive; V follows
   CertificateScope certificate = CertificateScope::kNone;  // with vectors only
-  std::optional<MimoOptions> mimo = {};                    // set: these, and values only where it says so
+  std::optional<MimoOptions> mimo = {};  // set: these, and values only where it says so; not of kHermitian
 };
 
 // The arrays that a reply may have. Matrices in them are in the memory order and of the type of the batch, everything
 // else is of its real type.
 enum class Plane : uint8_t {
-  kValues,           // a matrix: its singular values, descending
-  kLeft,             // a matrix: U, rows x columns; or the combiner
+  kValues,           // a matrix: its singular values, descending; or its eigenvalues, ascending
+  kLeft,             // a matrix: U, rows x columns; or the combiner; or the eigenvectors, in its columns
   kRight,            // a matrix: V^H, columns x cols; or the precoder, cols x columns
   kCapacity,         // a group: for each SNR a number
   kWaterFilling,     // a group: for each SNR a number
@@ -300,7 +313,7 @@ struct MatrixException {
 };
 
 // How good a decomposition is: |A - U S V^H|_F / |A|_F, |I - U^H U|_F and |I - V^H V|_F, the largest of the batch but
-// for matrices that are kNonFinite.
+// for matrices that are kNonFinite. The residual of kHermitian is |A U - U L|_F / |A|_F.
 struct Certificate {
   double residual = 0;
   double left_orthogonality = 0;
@@ -345,6 +358,15 @@ struct Decomposition {
   std::vector<RealOf<T>> certificates = {};  // count x 3, with CertificateScope::kMatrix
   int64_t left_columns = 0;
   int64_t right_rows = 0;
+  Report report = {};
+};
+
+// A = U L U^H for each matrix: eigenvalues ascending, eigenvectors in the columns of U.
+template <class T>
+struct Eigen {
+  std::vector<RealOf<T>> values = {};        // count x n
+  std::vector<T> vectors = {};               // count x n x n
+  std::vector<RealOf<T>> certificates = {};  // count x 3, with CertificateScope::kMatrix
   Report report = {};
 };
 

@@ -20,10 +20,11 @@
 
 namespace svdserve::server {
 
-enum class Rpc : uint8_t { kDecompose, kDecomposeStream, kDecomposeLarge };
-inline constexpr int kRpcs = 3;
+enum class Rpc : uint8_t { kDecompose, kDecomposeStream, kDecomposeLarge, kEigendecompose, kEigendecomposeStream };
+inline constexpr int kRpcs = 5;
 constexpr const char* name(Rpc r) {
-  constexpr const char* kNames[kRpcs] = {"Decompose", "DecomposeStream", "DecomposeLarge"};
+  constexpr const char* kNames[kRpcs] = {"Decompose", "DecomposeStream", "DecomposeLarge", "Eigendecompose",
+                                         "EigendecomposeStream"};
   return kNames[static_cast<int>(r)];
 }
 

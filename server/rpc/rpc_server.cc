@@ -48,7 +48,8 @@ void fill_server_info(const HandlerContext& context, v1::GetServerInfoResponse* 
   for (const auto type : {v1::DATA_TYPE_F32, v1::DATA_TYPE_F64, v1::DATA_TYPE_C64, v1::DATA_TYPE_C128}) {
     info->add_data_types(type);
   }
-  for (const auto method : {v1::METHOD_AUTO, v1::METHOD_BIDIAGONAL, v1::METHOD_BISECTION, v1::METHOD_JACOBI}) {
+  for (const auto method : {v1::METHOD_AUTO, v1::METHOD_BIDIAGONAL, v1::METHOD_BISECTION, v1::METHOD_JACOBI,
+                            v1::METHOD_FACTORED, v1::METHOD_TRIDIAGONAL}) {
     info->add_methods(method);
   }
   const PipelineOptions& options = pipeline.options();
@@ -84,28 +85,31 @@ void fill_server_info(const HandlerContext& context, v1::GetServerInfoResponse* 
   info->set_draining(pipeline.stats().draining);
 }
 
-// The bulk methods take and give raw bytes, so that codec.h alone decides what is copied. Decompose is served as a
-// stream of one message; see UnaryCall.
+// The bulk methods take and give raw bytes, so that codec.h alone decides what is copied. Decompose and Eigendecompose are
+// served as streams of one message; see UnaryCall.
 class SvdServiceHandler final
-    : public v1::SvdService::WithRawCallbackMethod_DecomposeStream<v1::SvdService::WithRawCallbackMethod_DecomposeLarge<
-          v1::SvdService::WithRawCallbackMethod_GetServerInfo<v1::SvdService::Service>>> {
+    : public v1::SvdService::WithRawCallbackMethod_DecomposeStream<
+          v1::SvdService::WithRawCallbackMethod_EigendecomposeStream<
+              v1::SvdService::WithRawCallbackMethod_DecomposeLarge<
+                  v1::SvdService::WithRawCallbackMethod_GetServerInfo<v1::SvdService::Service>>>> {
  public:
+  using StreamReactor = grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>;
+
   explicit SvdServiceHandler(const HandlerContext* context) : context_(*context) {
-    serve_unary("Decompose", kDecomposeCodec);
+    serve_unary(Rpc::kDecompose);
+    serve_unary(Rpc::kEigendecompose);
   }
 
-  grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* DecomposeStream(
-      grpc::CallbackServerContext* call) override {
-    const auto reactor = std::make_shared<StreamCall>(kDecomposeStreamCodec, &context_, call);
-    reactor->start();
-    return reactor.get();  // keeps itself alive until OnDone()
+  StreamReactor* DecomposeStream(grpc::CallbackServerContext* call) override {
+    return start(std::make_shared<StreamCall>(Rpc::kDecomposeStream, &context_, call));
   }
 
-  grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* DecomposeLarge(
-      grpc::CallbackServerContext* call) override {
-    const auto reactor = std::make_shared<DecomposeLargeCall>(&context_, call);
-    reactor->start();
-    return reactor.get();  // keeps itself alive until OnDone()
+  StreamReactor* EigendecomposeStream(grpc::CallbackServerContext* call) override {
+    return start(std::make_shared<StreamCall>(Rpc::kEigendecomposeStream, &context_, call));
+  }
+
+  StreamReactor* DecomposeLarge(grpc::CallbackServerContext* call) override {
+    return start(std::make_shared<DecomposeLargeCall>(&context_, call));
   }
 
   // The request has no fields, so its bytes are not looked at.
@@ -129,14 +133,20 @@ class SvdServiceHandler final
   }
 
  private:
+  template <class Call>
+  static StreamReactor* start(const std::shared_ptr<Call>& reactor) {
+    reactor->start();
+    return reactor.get();  // keeps itself alive until OnDone()
+  }
+
   // Serves a unary method of the service by UnaryCall.
-  void serve_unary(const char* name, const UnaryCodec& codec) {
+  void serve_unary(Rpc rpc) {
     const auto* const service = v1::GetServerInfoResponse::descriptor()->file()->FindServiceByName("SvdService");
-    const int method = service->FindMethodByName(name)->index();
-    const auto handler = [this, &codec] {
+    const int method = service->FindMethodByName(name(rpc))->index();
+    const auto handler = [this, rpc] {
       return new grpc::internal::CallbackClientStreamingHandler<grpc::ByteBuffer, grpc::ByteBuffer>(
-          [this, &codec](grpc::CallbackServerContext* call, grpc::ByteBuffer* reply) {
-            return UnaryCall::handle(codec, &context_, call, reply);
+          [this, rpc](grpc::CallbackServerContext* call, grpc::ByteBuffer* reply) {
+            return UnaryCall::handle(rpc, &context_, call, reply);
           });
     };
     // The first call makes the method a stream for the server, the second one of raw bytes and callbacks. Each takes a

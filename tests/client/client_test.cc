@@ -78,6 +78,61 @@ TEST(Client, GivesValuesAndReport) {
   EXPECT_EQ(seen->data, std::string(reinterpret_cast<const char*>(data.data()), data.size() * sizeof(double)));
 }
 
+TEST(Client, EigenproblemsOfABatch) {
+  std::optional<Seen> seen;
+  FakeService service([&](const Seen& s) {
+    seen = s;
+    return Answer{.exceptions = {{2, 1}}};
+  });
+  Client client(options_for(service));
+  const std::vector<double> data = counting(3 * 2 * 2);
+  const auto e =
+      client.eigh<double>(data, 2, 3, MemoryOrder::kRowMajor,
+                          {.triangle = Triangle::kUpper, .method = Method::kJacobi, .fix_phases = true}, kCall);
+  ASSERT_TRUE(e.ok()) << e.status().to_string();
+  EXPECT_THAT(e->values, ::testing::ElementsAre(1, 2, 5, 10, 9, 18));
+  EXPECT_EQ(e->vectors, std::vector<double>(12));
+  EXPECT_TRUE(e->certificates.empty());
+  ASSERT_EQ(e->report.exceptions.size(), 1u);
+  EXPECT_EQ(e->report.exceptions[0].status, MatrixStatus::kNonFinite);
+  ASSERT_TRUE(seen);
+  v1::EigendecomposeOptions options;
+  ASSERT_TRUE(options.ParseFromString(seen->eigen_options));
+  EXPECT_EQ(options.problem(), v1::EIGEN_PROBLEM_HERMITIAN);
+  EXPECT_EQ(options.triangle(), v1::TRIANGLE_UPPER);
+  EXPECT_EQ(options.vectors(), v1::EIGENVECTORS_RIGHT);
+  EXPECT_EQ(options.method(), v1::METHOD_JACOBI);
+  EXPECT_TRUE(options.fix_phases());
+  EXPECT_EQ(seen->announced, std::to_string(seen->request_bytes));
+}
+
+TEST(Client, EigenproblemsAreCutIntoPieces) {
+  FakeService service;
+  ClientOptions options = options_for(service);
+  options.piece_bytes = 100;  // two matrices and their results
+  Client client(options);
+  const auto e = client.eigh<double>(counting(7 * 2 * 2), 2, 7, MemoryOrder::kRowMajor, {}, kCall);
+  ASSERT_TRUE(e.ok()) << e.status().to_string();
+  EXPECT_EQ(e->report.pieces, 4);
+  for (size_t i = 0; i < 7; ++i) EXPECT_EQ(e->values[2 * i], static_cast<double>(4 * i + 1));
+}
+
+TEST(Client, RefusesOptionsThatEigenproblemsDoNotHave) {
+  FakeService service;
+  Client client(options_for(service));
+  const std::vector<double> data = counting(6);
+  const auto field = [&](int64_t cols, const ComputeOptions& compute) {
+    const Batch batch{.data = data.data(), .rows = 2, .cols = cols, .count = 1};
+    return client.decompose(batch, Outputs(), compute, kCall).status().field;
+  };
+  EXPECT_EQ(field(3, {.problem = Problem::kHermitian}), "matrices.cols");
+  EXPECT_EQ(field(2, {.problem = Problem::kHermitian, .vectors = Vectors::kFull}), "options.vectors");
+  EXPECT_EQ(field(2, {.problem = Problem::kHermitian, .top_k = 1}), "options.top_k");
+  EXPECT_EQ(field(2, {.problem = Problem::kHermitian, .mimo = MimoOptions{}}), "options.mimo");
+  EXPECT_EQ(client.eigh<double>(data, 2, 2).status().field, "matrices.data");
+  EXPECT_EQ(service.requests(), 0);
+}
+
 TEST(Client, EveryElementTypeArrivesAsItsOwn) {
   std::vector<int> types;
   FakeService service([&](const Seen& s) {

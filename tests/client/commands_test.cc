@@ -126,6 +126,72 @@ TEST_F(CommandsTest, HelpNamesForce) {
   }
 }
 
+// --- eigenproblems ------------------------------------------------------------------------------
+
+TEST_F(CommandsTest, AStackOfHermitianMatricesIsABatch) {
+  v1::EigendecomposeOptions options;
+  FakeService service([&](const Seen& s) {
+    EXPECT_EQ(s.count, 3);
+    EXPECT_TRUE(options.ParseFromString(s.eigen_options));
+    return Answer();
+  });
+  const Outcome o = run(run_eigh, {path("a.npy"), "--w", path("w.npy"), "--upper"}, service.address());
+  EXPECT_EQ(o.code, kDone) << o.err;
+  EXPECT_THAT(o.err, HasSubstr("3 matrices of 2x2 f64 in "));
+  EXPECT_THAT(contents("w.npy"), HasSubstr("'shape': (3, 2)"));
+  EXPECT_EQ(options.vectors(), v1::EIGENVECTORS_UNSPECIFIED);
+  EXPECT_EQ(options.triangle(), v1::TRIANGLE_UPPER);
+  const Outcome with_vectors = run(run_eigh, {path("a.npy"), "--v", path("v.npy"), "--fix-phases"}, service.address());
+  EXPECT_EQ(with_vectors.code, kDone) << with_vectors.err;
+  EXPECT_THAT(contents("v.npy"), HasSubstr("'shape': (3, 2, 2)"));
+  EXPECT_EQ(options.vectors(), v1::EIGENVECTORS_RIGHT);
+  EXPECT_TRUE(options.fix_phases());
+  EXPECT_EQ(service.requests(), 2);
+}
+
+TEST_F(CommandsTest, RelativeAccuracyTakesLargeMatrices) {
+  FakeService service([](const Seen&) { return Answer(); }, {.max_large_bytes = 1 << 30});
+  const Outcome o = run(run_eigh, {path("a.npy"), "--w", path("w.npy"), "--relative"}, service.address());
+  EXPECT_EQ(o.code, kDone) << o.err;
+  EXPECT_THAT(o.err, HasSubstr("matrix [2]: 2x2 f64 in "));
+  EXPECT_EQ(service.requests(), 0);
+  ASSERT_EQ(service.large().opens.size(), 3u);
+  v1::LargeOpen open;
+  ASSERT_TRUE(open.ParseFromString(service.large().opens[0]));
+  EXPECT_EQ(open.options().method(), v1::METHOD_FACTORED);
+  EXPECT_EQ(open.problem(), v1::LARGE_PROBLEM_HERMITIAN);
+}
+
+TEST_F(CommandsTest, OptionsOfEigenproblemsThatExcludeEachOther) {
+  FakeService service([](const Seen&) { return Answer(); }, {.max_large_bytes = 1 << 30});
+  write("wide.npy", {2, 3}, 6);
+  const std::string a = path("a.npy"), g = path("g.npy"), j = path("j.npy");
+  for (const auto& [words, what] : std::vector<std::pair<Words, const char*>>{
+           {{a, "--relative", "--method", "jacobi"}, "leave --method out"},
+           {{a, "--relative", "--fix-phases"}, "--fix-phases is not supported for large matrices"},
+           {{a, "--verbose"}, "are for large matrices"},
+           {{g, "--signature", j, "--relative"}, "--relative is for a Hermitian matrix"},
+           {{g, "--signature", j, "--upper"}, "--upper is for a Hermitian matrix"},
+           {{g, "--signature", j, "--fix-phases"}, "--fix-phases is not supported"},
+           {{path("wide.npy")}, "its matrices must be square"}}) {
+    const Outcome o = run(run_eigh, words, service.address());
+    EXPECT_EQ(o.code, kBadUsage) << o.err;
+    EXPECT_THAT(o.err, HasSubstr(what));
+  }
+  EXPECT_EQ(service.requests(), 0);
+}
+
+TEST_F(CommandsTest, LoadOfEigenproblems) {
+  FakeService service([](const Seen& s) { return Answer{.code = s.eigen_options.empty() ? 13 : 0}; });
+  Words words = {"--problem", "eigh", "--count", "2", "--warmup", "0s", "--duration", "50ms"};
+  for (const char* more : {"", "--stream"}) {
+    if (*more != 0) words.emplace_back(more);
+    EXPECT_EQ(run(run_bench, words, service.address()).code, kDone);
+  }
+  EXPECT_EQ(run(run_bench, {"--problem", "eigh", "--shape", "4x2"}, service.address()).code, kBadUsage);
+  EXPECT_EQ(run(run_bench, {"--problem", "eig"}, service.address()).code, kBadUsage);
+}
+
 // --- what servers say ---------------------------------------------------------------------------
 
 constexpr char kTitle[] = "\x1b]0;owned\x07";  // gives a terminal another title

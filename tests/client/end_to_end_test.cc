@@ -588,9 +588,9 @@ TEST(Svdctl, EigenvaluesOfAMatrixAndOfItsFactor) {
   const auto file = [&](const char* name) { return folder + "/" + name + ".npy"; };
   // The eigenvalues 4 and 1e-20 of the lower triangle; what is above the diagonal is not read.
   write_matrix<double>(file("a"), "f8", "(2, 2)", {4, 77, 0, 1e-20});
-  const std::vector<std::string> words = {SVDCTL_PROGRAM,   "eigh",         file("a"), "--w",
-                                          file("w"),        "--v",          file("v"), "--address",
-                                          server.address(), "--certificate"};
+  const std::vector<std::string> words = {SVDCTL_PROGRAM,   "eigh",          file("a"),   "--w",
+                                          file("w"),        "--v",           file("v"),   "--address",
+                                          server.address(), "--certificate", "--relative"};
   const Outcome o = run(words);
   EXPECT_EQ(o.exit_code, 0) << o.err;
   EXPECT_THAT(o.err, HasSubstr("2x2 f64 in "));
@@ -607,8 +607,47 @@ TEST(Svdctl, EigenvaluesOfAMatrixAndOfItsFactor) {
   const Outcome tall =
       run({SVDCTL_PROGRAM, "eigh", file("g"), "--w", file("x"), "--force", "--address", server.address()});
   EXPECT_EQ(tall.exit_code, 2);
-  EXPECT_THAT(tall.err, HasSubstr("open.cols: must equal rows for a Hermitian matrix"));
+  EXPECT_THAT(tall.err, HasSubstr("its matrices must be square"));
   std::filesystem::remove_all(folder);
+}
+
+TEST(Svdctl, EigenvaluesAndEigenvectorsOfAStack) {
+  Server server;
+  const std::string folder = make_folder();
+  const auto file = [&](const char* name) { return folder + "/" + name + ".npy"; };
+  write_matrix<double>(file("a"), "f8", "(2, 2, 2)", {4, 77, 0, 1, 0, 77, 2, 0});
+  const Outcome o = run({SVDCTL_PROGRAM, "eigh", file("a"), "--w", file("w"), "--v", file("v"), "--certificate",
+                         "--address", server.address()});
+  EXPECT_EQ(o.exit_code, 0) << o.err;
+  EXPECT_THAT(o.err, HasSubstr("2 matrices of 2x2 f64 in "));
+  EXPECT_THAT(o.err, HasSubstr("certificate: residual "));
+  EXPECT_THAT(read_matrix<double>(file("w")).second,
+              ElementsAre(DoubleNear(1, 1e-14), DoubleNear(4, 1e-14), DoubleNear(-2, 1e-14), DoubleNear(2, 1e-14)));
+  EXPECT_THAT(read_matrix<double>(file("v")).first, HasSubstr("'shape': (2, 2, 2)"));
+  std::filesystem::remove_all(folder);
+}
+
+TEST(EndToEnd, EigenproblemsOfABatch) {
+  Server server;
+  Client client({.address = server.address()});
+  constexpr size_t kOrder = 6, kCount = 40;
+  std::vector<double> a = random_matrices<double>(kOrder * kOrder * kCount);
+  for (size_t i = 0; i < a.size(); ++i) {
+    const size_t row = i / kOrder % kOrder, col = i % kOrder;
+    if (col > row) a[i] = a[i + (col - row) * (kOrder - 1)];  // the transposed element
+  }
+  const auto e = client.eigh<double>(a, kOrder, kCount, MemoryOrder::kRowMajor,
+                                     {.certificate = client::CertificateScope::kBatch}, kCall);
+  ASSERT_TRUE(e.ok()) << e.status().to_string();
+  EXPECT_LT(e->report.certificate->residual, 60 * 0x1p-53);
+  for (size_t i = 0; i < kCount; ++i) {
+    const auto part = [i](const std::vector<double>& all, size_t each) {
+      return std::vector<double>(all.begin() + static_cast<std::ptrdiff_t>(i * each),
+                                 all.begin() + static_cast<std::ptrdiff_t>((i + 1) * each));
+    };
+    const client::LargeEigen<double> one{part(e->values, kOrder), part(e->vectors, kOrder * kOrder), {}};
+    EXPECT_LT(eigen_error(part(a, kOrder * kOrder), one, kOrder), 1e-13);
+  }
 }
 
 TEST(Svdctl, DrawsABarOnATerminal) {

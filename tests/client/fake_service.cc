@@ -9,6 +9,7 @@
 #include <cstring>
 #include <mutex>
 #include <thread>
+#include <type_traits>
 
 #include "google/rpc/error_details.pb.h"
 #include "svdserve/v1/svd_service.grpc.pb.h"
@@ -67,9 +68,22 @@ std::string announced(const grpc::ServerContextBase& context) {
   return found == context.client_metadata().end() ? "" : std::string(found->second.begin(), found->second.end());
 }
 
-Seen to_seen(int number, const v1::DecomposeRequest& r) {
+// A message of the same bytes: those of Eigendecompose have the numbers of those of Decompose.
+template <class To>
+To as(const google::protobuf::Message& from) {
+  To to;
+  to.ParseFromString(from.SerializeAsString());
+  return to;
+}
+
+std::string eigen_options(const v1::DecomposeRequest&) { return {}; }
+std::string eigen_options(const v1::EigendecomposeRequest& r) { return r.options().SerializeAsString(); }
+
+template <class Request>
+Seen to_seen(int number, const Request& r) {
   const v1::MatrixBatch& b = r.matrices();
   Seen s;
+  s.eigen_options = eigen_options(r);
   s.number = number;
   s.rows = b.rows();
   s.cols = b.cols();
@@ -97,6 +111,23 @@ void fill(const v1::MatrixBatch& b, const Answer& a, v1::DecomposeResponse* out)
   out->set_device("fake:0");
   out->mutable_timing()->set_compute_seconds(0.5);
   if (a.tamper) a.tamper(out);
+}
+
+// Eigenvectors of zeros, where they are asked for.
+void add_vectors(const v1::DecomposeRequest&, v1::DecomposeResponse*) {}
+void add_vectors(const v1::EigendecomposeRequest& r, v1::DecomposeResponse* out) {
+  if (r.options().vectors() != v1::EIGENVECTORS_RIGHT) return;
+  out->set_left_vectors(std::string(r.matrices().data().size(), '\0'));
+  out->set_left_columns(r.matrices().rows());
+}
+
+// The response to a request of either kind.
+template <class Response, class Request>
+Response response_to(const Request& request, const Answer& answer) {
+  v1::DecomposeResponse response;
+  add_vectors(request, &response);
+  fill(request.matrices(), answer, &response);
+  return as<Response>(response);
 }
 
 void fill(const FakeService::Limits& limits, v1::GetServerInfoResponse* response) {
@@ -275,7 +306,16 @@ struct FakeService::Impl : v1::SvdService::Service {
 
   grpc::Status Decompose(grpc::ServerContext* context, const v1::DecomposeRequest* request,
                          v1::DecomposeResponse* response) override {
-    Seen seen = to_seen(requests++, *request);
+    return serve(context, *request, response);
+  }
+  grpc::Status Eigendecompose(grpc::ServerContext* context, const v1::EigendecomposeRequest* request,
+                              v1::EigendecomposeResponse* response) override {
+    return serve(context, *request, response);
+  }
+
+  template <class Request, class Response>
+  grpc::Status serve(grpc::ServerContext* context, const Request& request, Response* response) {
+    Seen seen = to_seen(requests++, request);
     seen.is_cancelled = [context] { return context->IsCancelled(); };
     seen.announced = announced(*context);
     const int now = ++at_once;
@@ -284,15 +324,25 @@ struct FakeService::Impl : v1::SvdService::Service {
     const Answer a = handler(seen);
     --at_once;
     if (a.code != 0) return to_grpc(a);
-    fill(request->matrices(), a, response);
+    *response = response_to<Response>(request, a);
     return grpc::Status::OK;
   }
 
   grpc::Status DecomposeStream(
       grpc::ServerContext* context,
       grpc::ServerReaderWriter<v1::DecomposeStreamResponse, v1::DecomposeStreamRequest>* stream) override {
-    v1::DecomposeStreamRequest request;
-    std::vector<v1::DecomposeStreamResponse> held;
+    return serve_stream(context, stream);
+  }
+  grpc::Status EigendecomposeStream(
+      grpc::ServerContext* context,
+      grpc::ServerReaderWriter<v1::EigendecomposeStreamResponse, v1::EigendecomposeStreamRequest>* stream) override {
+    return serve_stream(context, stream);
+  }
+
+  template <class Request, class Response>
+  grpc::Status serve_stream(grpc::ServerContext* context, grpc::ServerReaderWriter<Response, Request>* stream) {
+    Request request;
+    std::vector<Response> held;
     while (stream->Read(&request)) {
       Seen seen = to_seen(requests++, request.request());
       seen.is_cancelled = [context] { return context->IsCancelled(); };
@@ -302,10 +352,11 @@ struct FakeService::Impl : v1::SvdService::Service {
       }
       const Answer a = handler(seen);
       if (a.break_stream) return {static_cast<grpc::StatusCode>(a.code), a.message};
-      v1::DecomposeStreamResponse response;
+      Response response;
       response.set_request_id(a.id.value_or(request.request_id()));
       *response.mutable_status() = to_rpc(a);
-      if (a.code == 0) fill(request.request().matrices(), a, response.mutable_response());
+      using Inner = std::remove_cvref_t<decltype(response.response())>;
+      if (a.code == 0) *response.mutable_response() = response_to<Inner>(request.request(), a);
       if (a.hold) {
         held.push_back(std::move(response));
         continue;

@@ -28,6 +28,7 @@ struct Seen {
   double tolerance = 0;
   int max_sweeps = 0;
   std::string data = {};
+  std::string eigen_options = {};  // serialized EigendecomposeOptions; empty: the request is about singular values
   std::optional<std::chrono::nanoseconds> timeout = {};  // stream: of the request
   std::function<bool()> is_cancelled = {};
   size_t request_bytes = 0;    // of the serialized message
@@ -64,7 +65,7 @@ struct Large {
 };
 
 // Value j of a matrix of f64 is (j + 1) times its first element, of f32 likewise: easy to check, and different for
-// every matrix.
+// every matrix. To an eigenproblem these are the eigenvalues, and the eigenvectors are zeros.
 class FakeService {
  public:
   using Handler = std::function<Answer(const Seen&)>;
@@ -83,9 +84,9 @@ class FakeService {
   ~FakeService();
 
   std::string address() const;
-  int requests() const;       // Decompose and stream requests so far
+  int requests() const;       // of batches so far, unary and of streams
   int info_requests() const;  // GetServerInfo so far
-  int most_at_once() const;   // Decompose calls in the handler at the same time
+  int most_at_once() const;   // unary calls in the handler at the same time
   void set_limits(Limits limits);
   Large& large();
   // Byte i of factor f, 1 to 3, of any large factor.

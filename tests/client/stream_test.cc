@@ -57,6 +57,23 @@ TEST(Stream, AnswersInOrderWhileOneThreadSubmitsAndAnotherReads) {
   EXPECT_TRUE(stream.status().ok()) << stream.status().to_string();
 }
 
+TEST(Stream, Eigenproblems) {
+  FakeService service([](const Seen& s) { return Answer{.code = s.eigen_options.empty() ? 13 : 0}; });
+  Client client(options_for(service));
+  Stream stream = client.open_stream({.problem = Problem::kHermitian, .call = {.timeout = seconds(60)}});
+  const ComputeOptions compute{.problem = Problem::kHermitian, .vectors = Vectors::kThin};
+  for (uint64_t i = 1; i <= 3; ++i) ASSERT_TRUE(stream.submit(one(matrix(i)), compute).ok());
+  EXPECT_EQ(stream.submit(one(matrix(4))).status().field, "options.problem");
+  stream.finish();
+  for (uint64_t i = 1; i <= 3; ++i) {
+    const auto reply = stream.next();
+    ASSERT_TRUE(reply && reply->status.ok()) << reply->status.to_string();
+    EXPECT_THAT(reply->values_as<double>(), ::testing::ElementsAre(i, 2 * i));
+    EXPECT_THAT(reply->plane_as<double>(Plane::kLeft), ::testing::ElementsAre(0, 0, 0, 0));
+  }
+  EXPECT_FALSE(stream.next());
+}
+
 TEST(Stream, WithoutOrderAnswersComeAsTheyArrive) {
   FakeService service([](const Seen& s) {
     Answer a;

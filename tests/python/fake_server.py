@@ -24,21 +24,51 @@ _DTYPES = {1: "<f4", 2: "<f8", 3: "<c8", 4: "<c16"}
 
 def decompose(request: Any) -> Any:
     """The right answer."""
+    is_eigen = isinstance(request, _proto.EigendecomposeRequest)
+    one, response = (eigen_answer, _proto.EigendecomposeResponse) if is_eigen else (answer, _proto.DecomposeResponse)
     if request.groups:
-        return _proto.DecomposeResponse(groups=[answer(batch, request.options) for batch in request.groups])
-    return answer(request.matrices, request.options)
+        return response(groups=[one(batch, request.options) for batch in request.groups])
+    return one(request.matrices, request.options)
+
+
+def matrices_of(batch: Any) -> tuple[np.ndarray, Callable[[np.ndarray], bytes]]:
+    """The matrices of a batch, and how matrices of its reply are written."""
+    column_major = batch.memory_order == 2
+    shape = (batch.count, batch.cols, batch.rows) if column_major else (batch.count, batch.rows, batch.cols)
+    a = np.frombuffer(batch.data, _DTYPES[batch.data_type]).reshape(shape)
+
+    def write(x: np.ndarray) -> bytes:
+        return (x.swapaxes(1, 2) if column_major else x).tobytes()
+
+    return (a.swapaxes(1, 2) if column_major else a), write
+
+
+def certify(reply: Any, options: Any, count: int, dtype: Any) -> None:
+    """Adds the certificate that was asked for."""
+    if options.certificate > _proto.CERTIFICATE_SCOPES["NONE"]:
+        reply.certificate.residual = 1e-16
+        numbers = np.tile(np.array([1e-16, 2e-16, 3e-16]), (count, 1)).astype(dtype)
+        reply.certificate.left_orthogonality, reply.certificate.right_orthogonality = 2e-16, 3e-16
+        if options.certificate == _proto.CERTIFICATE_SCOPES["MATRIX"]:
+            reply.certificate.each_matrix = numbers.tobytes()
+
+
+def eigen_answer(batch: Any, options: Any) -> Any:
+    """The right answer to one batch of Hermitian matrices."""
+    a, write = matrices_of(batch)
+    w, v = np.linalg.eigh(a, "U" if options.triangle == _proto.TRIANGLES["UPPER"] else "L")
+    reply = _proto.EigendecomposeResponse(count=batch.count, eigenvalues=w.tobytes(), values_per_matrix=w.shape[1],
+                                          method=_proto.METHODS["JACOBI"], device="fake:0")
+    if options.vectors == _proto.EIGENVECTORS["RIGHT"]:
+        reply.vectors, reply.vector_columns = write(v), w.shape[1]
+    certify(reply, options, batch.count, w.dtype)
+    return reply
 
 
 def answer(batch: Any, options: Any) -> Any:
     """The right answer to one batch."""
-    column_major = batch.memory_order == 2
-    shape = (batch.count, batch.cols, batch.rows) if column_major else (batch.count, batch.rows, batch.cols)
-    a = np.frombuffer(batch.data, _DTYPES[batch.data_type]).reshape(shape)
-    a = a.swapaxes(1, 2) if column_major else a
+    a, matrices = matrices_of(batch)
     u, s, vh = np.linalg.svd(a, full_matrices=options.vectors == _proto.VECTORS["FULL"])
-
-    def matrices(x: np.ndarray) -> bytes:
-        return (x.swapaxes(1, 2) if column_major else x).tobytes()
 
     wants_values = not options.HasField("mimo") or options.mimo.singular_values
     leading = options.top_k or s.shape[1]
@@ -49,12 +79,7 @@ def answer(batch: Any, options: Any) -> Any:
         cut = slice(leading if options.top_k else None)
         reply.left_vectors, reply.right_vectors_adjoint = matrices(u[:, :, cut]), matrices(vh[:, cut])
         reply.left_columns, reply.right_columns = u[:, :, cut].shape[2], vh[:, cut].shape[1]
-    if options.certificate > _proto.CERTIFICATE_SCOPES["NONE"]:
-        reply.certificate.residual = 1e-16
-        numbers = np.tile(np.array([1e-16, 2e-16, 3e-16]), (batch.count, 1)).astype(s.dtype)
-        reply.certificate.left_orthogonality, reply.certificate.right_orthogonality = 2e-16, 3e-16
-        if options.certificate == _proto.CERTIFICATE_SCOPES["MATRIX"]:
-            reply.certificate.each_matrix = numbers.tobytes()
+    certify(reply, options, batch.count, s.dtype)
     if options.HasField("mimo"):
         answer_mimo(reply, u, s, vh, options.mimo, matrices)
     return reply
@@ -298,6 +323,8 @@ def running() -> Iterator[FakeServer]:
         # As a stream of one request, which is the same on the wire: so that a call can end before it is read.
         "Decompose": grpc.stream_unary_rpc_method_handler(
             fake.on_decompose, _proto.DecomposeRequest.FromString, _proto.DecomposeResponse.SerializeToString),
+        "Eigendecompose": grpc.stream_unary_rpc_method_handler(
+            fake.on_decompose, _proto.EigendecomposeRequest.FromString, _proto.EigendecomposeResponse.SerializeToString),
         "DecomposeLarge": grpc.stream_stream_rpc_method_handler(
             lambda requests, context: fake.large.serve(requests, context), _proto.DecomposeLargeRequest.FromString,
             _proto.DecomposeLargeResponse.SerializeToString),

@@ -310,27 +310,30 @@ def check_eigh(a, result):
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("order", "CF")
-@pytest.mark.parametrize("n", [40, 3, 1])
-def test_eigh(either, fake, rng, n, dtype, order):
+@pytest.mark.parametrize("n, accuracy, method", [(40, "absolute", "AUTO"), (40, "relative", "FACTORED"),
+                                                 (3, "relative", "FACTORED"), (1, "relative", "FACTORED")])
+def test_eigh_of_a_large_matrix(either, fake, rng, n, accuracy, method, dtype, order):
     a = np.asarray(hermitian(rng, n, dtype=dtype), order=order)
-    result = either.eigh(a, certificate=True)
+    result = either.eigh(a, accuracy=accuracy, certificate=True)
     check_eigh(a, result)
     opened = fake.large.opens[0]
     assert (opened.problem, opened.triangle) == (_proto.LARGE_PROBLEMS["HERMITIAN"], _proto.TRIANGLES["LOWER"])
+    assert opened.options.method == _proto.METHODS[method] and not fake.requests
     assert result.certificate.residual == 1e-15 and result.status == MatrixStatus.OK
     assert (result.summaries[0].rank, result.summaries[0].factor_condition) == (n, 2.5)
-    assert close(either.eigvalsh(a), result.eigenvalues, a)
+    assert close(either.eigvalsh(a, accuracy=accuracy), result.eigenvalues, a)
 
 
+@pytest.mark.parametrize("accuracy", ["absolute", "relative"])
 @pytest.mark.parametrize("uplo", ["l", "u", "L", "U"])
-def test_eigh_reads_the_triangle_that_is_named(either, fake, rng, uplo):
+def test_eigh_reads_the_triangle_that_is_named(either, fake, rng, uplo, accuracy):
     a = matrices(rng, 5, 5)
-    assert close(either.eigvalsh(a, uplo), np.linalg.eigvalsh(a, uplo), a)
+    assert close(either.eigvalsh(a, uplo, accuracy=accuracy), np.linalg.eigvalsh(a, uplo), a)
 
 
-def test_eigh_of_a_stack(either, fake, rng):
+def test_eigh_of_a_stack_of_large_matrices(either, fake, rng):
     a = hermitian(rng, 2, 3, 4)
-    result = either.eigh(a)
+    result = either.eigh(a, accuracy="relative")
     check_eigh(a, result)
     assert result.status.shape == (2, 3) and len(result.summaries) == 6
     assert either.eigvalsh(np.zeros((0, 4, 4))).shape == (0, 4) and either.eigvalsh(np.zeros((0, 0))).shape == (0,)
@@ -347,9 +350,10 @@ def test_eigh_factored(either, fake, rng, dtype):
 
 def test_eigh_writes_to_the_callers_arrays(far, rng):
     a, w, v = hermitian(rng, 6), np.empty(6), np.empty((6, 6))
-    result = far.eigh(a, out=(w, v))
-    assert result.eigenvalues is w or np.shares_memory(result.eigenvalues, w)
-    check_eigh(a, (w, v))
+    for accuracy in ("absolute", "relative"):
+        result = far.eigh(a, accuracy=accuracy, out=(w, v))
+        assert result.eigenvalues is w or np.shares_memory(result.eigenvalues, w)
+        check_eigh(a, (w, v))
     for wrong in (w, (w,), (w[:5], v), (None, a)):
         with pytest.raises(ValueError, match="out"):
             far.eigh(a, out=wrong)

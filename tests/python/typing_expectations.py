@@ -29,7 +29,9 @@ def blocking(client: svdserve.Client) -> None:
     assert_type(client.hsvd(np.eye(3), [1, 1, -1]), svdserve.SVDResult)
     assert_type(client.hsvd(np.eye(3), [1, 1, -1], False), Values)
     assert_type(client.eigh(np.eye(3)), svdserve.EighResult)
+    assert_type(client.eigh(h, accuracy="relative", certificate="matrix"), svdserve.EighResult)
     assert_type(client.eigvalsh(np.eye(3), "U"), Values)
+    client.eigh(h, accuracy="high")  # type: ignore[arg-type]
     assert_type(client.eigh_factored(np.eye(3), [1, 1, -1]), svdserve.EighResult)
     assert_type(client.capacity(h, [0, 10], water_filling=True), Values)
     assert_type(client.capacity(stacks, 10), list[Values])

@@ -48,7 +48,7 @@ class CodecTest : public ::testing::Test {
  protected:
   DecodedRequest decode(const v1::DecomposeRequest& request) {
     grpc::ByteBuffer bytes = bytes_of(request);
-    return decode_request(&bytes, &memory_);
+    return decode_request(Rpc::kDecompose, &bytes, &memory_);
   }
   HeapMemory memory_;
 };
@@ -164,12 +164,12 @@ constexpr int kMatrices = v1::DecomposeRequest::kMatricesFieldNumber,
 
 DecodedRequest decode_bytes(const std::string& bytes, HostMemory* memory) {
   grpc::ByteBuffer buffer = buffer_of(bytes);
-  return decode_request(&buffer, memory);
+  return decode_request(Rpc::kDecompose, &buffer, memory);
 }
 
 DecodedRequest decode_of_stream(const std::string& bytes, HostMemory* memory) {
   grpc::ByteBuffer buffer = buffer_of(bytes);
-  return decode_stream_request(&buffer, memory);
+  return decode_stream_request(Rpc::kDecomposeStream, &buffer, memory);
 }
 
 TEST_F(CodecTest, FieldsThatComeAgainAreMergedAsProtobufDoes) {

@@ -21,7 +21,8 @@ struct Sent {
 int64_t held(const Sent& sent, bool streamed, HostMemory* memory) {
   grpc::ByteBuffer buffer = buffer_of(streamed ? field(2, sent.bytes) : sent.bytes);
   const int64_t before = peak_bytes = live_bytes.load();
-  const DecodedRequest decoded = streamed ? decode_stream_request(&buffer, memory) : decode_request(&buffer, memory);
+  const DecodedRequest decoded = streamed ? decode_stream_request(Rpc::kDecomposeStream, &buffer, memory)
+                                          : decode_request(Rpc::kDecompose, &buffer, memory);
   return peak_bytes - before;
 }
 

@@ -58,6 +58,29 @@ TEST(WireAgreement, EnumerationsOfTheClientAreNamedAsInTheContract) {
   expect_names<client::LargeStage>(v1::LargeStage_descriptor(), "LARGE_STAGE_");
 }
 
+// Every field of `eigen` that `svd` has by its number, too, is of the same type: so one codec serves both.
+void expect_shared_numbers(const google::protobuf::Descriptor* eigen, const google::protobuf::Descriptor* svd) {
+  for (int i = 0; i < eigen->field_count(); ++i) {
+    const auto* const mine = eigen->field(i);
+    const auto* const theirs = svd->FindFieldByNumber(mine->number());
+    ASSERT_NE(theirs, nullptr) << mine->full_name();
+    EXPECT_EQ(mine->type(), theirs->type()) << mine->full_name();
+    EXPECT_EQ(mine->is_repeated(), theirs->is_repeated()) << mine->full_name();
+  }
+}
+
+TEST(WireAgreement, EigenproblemsShareTheNumbersOfDecompose) {
+  expect_shared_numbers(v1::EigendecomposeRequest::descriptor(), v1::DecomposeRequest::descriptor());
+  expect_shared_numbers(v1::EigendecomposeResponse::descriptor(), v1::DecomposeResponse::descriptor());
+  expect_shared_numbers(v1::EigendecomposeStreamRequest::descriptor(), v1::DecomposeStreamRequest::descriptor());
+  expect_shared_numbers(v1::EigendecomposeStreamResponse::descriptor(), v1::DecomposeStreamResponse::descriptor());
+  // Options that both have: those that decode.cc reads for both.
+  for (const char* name : {"method", "tolerance", "max_sweeps", "vectors", "fix_phases", "certificate"}) {
+    EXPECT_EQ(v1::EigendecomposeOptions::descriptor()->FindFieldByName(name)->number(),
+              v1::DecomposeOptions::descriptor()->FindFieldByName(name)->number());
+  }
+}
+
 TEST(WireAgreement, UnknownMethodsAreKeptAsNumbers) {
   using client::Method;
   const Method newer = client::internal::kept_value(9, Method::kAuto);
@@ -87,6 +110,15 @@ std::vector<Question> questions() {
     thin.client.certificate = client::CertificateScope::kMatrix;
     all.push_back(thin);
   }
+  Question eigen;
+  eigen.server.decomposition = Decomposition::kHermitian;
+  eigen.client.problem = client::Problem::kHermitian;
+  all.push_back(eigen);
+  eigen.server.vectors = Vectors::kThin;
+  eigen.client.vectors = client::Vectors::kThin;
+  eigen.server.certificate = true;
+  eigen.client.certificate = client::CertificateScope::kMatrix;
+  all.push_back(eigen);
   Question full;
   full.server.vectors = Vectors::kFull;
   full.client.vectors = client::Vectors::kFull;
@@ -122,6 +154,7 @@ TEST(WireAgreement, BothEndsReckonWithTheSameSizesOfPlanes) {
   for (const Question& q : questions()) {
     for (const DType dtype : {DType::kF32, DType::kF64, DType::kC64, DType::kC128}) {
       for (const auto& [rows, cols] : {std::pair<int64_t, int64_t>{4, 4}, {5, 3}, {3, 7}}) {
+        if (q.server.decomposition == Decomposition::kHermitian && rows != cols) continue;
         const auto made = make_plan({rows, cols, dtype, Order::kRowMajor}, q.server);
         ASSERT_TRUE(made.plan) << made.error.message;
         client::Batch batch{.rows = rows, .cols = cols, .count = 6};

@@ -22,7 +22,7 @@ namespace svdserve::cli {
 namespace {
 
 struct BenchOptions {
-  std::string shapes = "4x4", dtypes = "c64", method = "auto", csv;
+  std::string shapes = "4x4", dtypes = "c64", problem = "svd", method = "auto", csv;
   int64_t count = 1000, request_bytes = 0, concurrency = 4, window = 4, connections = 1, seed = 1, server_pid = 0;
   int64_t max_outstanding = 10000;
   double rate = 0;
@@ -77,12 +77,24 @@ std::optional<ShapeAndWeight> parse_shape(const std::string& text) {
   return ShapeAndWeight{*rows, *cols, *weight};
 }
 
+// The error in what is to be computed, in one line.
+std::optional<std::string> read_compute(const BenchOptions& o, client::ComputeOptions* to) {
+  const auto method = parse_method(o.method);
+  if (!method) return "--method: \"" + o.method + "\" is not auto, bidiagonal, bisection or jacobi";
+  to->method = *method;
+  if (o.problem != "svd" && o.problem != "eigh") return "--problem: \"" + o.problem + "\" is not svd or eigh";
+  if (o.problem == "eigh") to->problem = client::Problem::kHermitian;
+  return std::nullopt;
+}
+
 // Every shape with every type. Nothing and a reason where a word is wrong.
 std::optional<std::vector<Workload>> make_mix(const BenchOptions& o, std::string* why) {
   std::vector<Workload> mix;
   for (const std::string& shape_text : split_list(o.shapes)) {
     const auto shape = parse_shape(shape_text);
     if (!shape) return *why = "--shape: \"" + shape_text + "\" is not MxN or MxN:WEIGHT", std::nullopt;
+    if (o.problem == "eigh" && shape->rows != shape->cols)
+      return *why = "--shape: \"" + shape_text + "\" must be square with --problem eigh", std::nullopt;
     for (const std::string& type_text : split_list(o.dtypes)) {
       const auto type = parse_dtype(type_text);
       if (!type) return *why = "--dtype: \"" + type_text + "\" is not f32, f64, c64 or c128", std::nullopt;
@@ -113,6 +125,7 @@ Row make_row(const BenchOptions& o, const std::string& address, const std::strin
   row.add("rpc", o.empty ? "empty" : o.stream ? "stream" : "unary");
   row.add("shape", absl::StrReplaceAll(o.shapes, {{",", " "}}));
   row.add("dtype", absl::StrReplaceAll(o.dtypes, {{",", " "}}));
+  row.add("problem", o.problem);
   row.add("method", o.method);
   row.add("count", o.request_bytes > 0 ? absl::StrCat(o.request_bytes, "B") : absl::StrCat(o.count));
   row.add("concurrency", o.rate > 0 ? 0 : o.concurrency);
@@ -180,6 +193,7 @@ void declare(Arguments* a, BenchOptions* o) {
   a->option("--dtype", "T,...", "f32, f64, c64, c128; each shape is sent in each type", &o->dtypes);
   a->option("--count", "N", "matrices in each request", &o->count, 1);
   a->option("--request-bytes", "N", "instead: as many matrices as fill N bytes; 0: by --count", &o->request_bytes, 0);
+  a->option("--problem", "NAME", "svd: singular values; eigh: eigenvalues of Hermitian matrices", &o->problem);
   a->option("--method", "NAME", "auto, bidiagonal, bisection or jacobi", &o->method);
   a->section("Load");
   a->option("--concurrency", "N", "closed loop: callers, each waiting for its reply", &o->concurrency, 1);
@@ -189,7 +203,7 @@ void declare(Arguments* a, BenchOptions* o) {
   a->option("--max-outstanding", "N", "open loop: requests without a reply at which sending pauses",
             &o->max_outstanding, 1);
   a->flag("--empty", "closed loop of empty unary calls instead: the cost of wire and client alone", &o->empty);
-  a->flag("--stream", "each caller keeps a DecomposeStream full", &o->stream);
+  a->flag("--stream", "each caller keeps a stream full", &o->stream);
   a->option("--window", "N", "stream: requests of each without a reply", &o->window, 1);
   a->option("--connections", "N", "TCP connections; callers take turns", &o->connections, 1);
   a->option("--duration", "DURATION", "how long to measure", &o->duration);
@@ -219,9 +233,7 @@ int run_bench(const std::vector<std::string>& words) {
   if (o.empty && (o.rate > 0 || o.stream)) return bad_usage("bench", "--empty excludes --rate and --stream");
   if (o.duration <= Duration::zero()) return bad_usage("bench", "--duration must be positive");
   LoadOptions load_options;
-  const auto method = parse_method(o.method);
-  if (!method) return bad_usage("bench", "--method: \"" + o.method + "\" is not auto, bidiagonal, bisection or jacobi");
-  load_options.compute.method = *method;
+  if (const auto wrong = read_compute(o, &load_options.compute)) return bad_usage("bench", *wrong);
   std::string why;
   auto mix = make_mix(o, &why);
   if (!mix) return bad_usage("bench", why);

@@ -1,6 +1,7 @@
 // svdctl eigh.
 #include <optional>
 
+#include "client/cli/commands/batch.h"
 #include "client/cli/commands/commands.h"
 #include "client/cli/commands/large.h"
 #include "client/cli/connection.h"
@@ -17,36 +18,108 @@ struct EighArguments {
   LargeFiles files;  // u: eigenvectors, s: eigenvalues
   LargeArguments large;
   client::LargeOptions options;
-  bool upper = false, force = false;
+  client::ComputeOptions compute;  // of small matrices
+  bool upper = false, relative = false, force = false;
 };
+
+void declare(Arguments* a, EighArguments* to) {
+  a->operand("A.npy", &to->a);
+  a->section("Options");
+  a->option("--w", "W.npy", "write the eigenvalues to this file", &to->files.s);
+  a->option("--v", "V.npy", "write the eigenvectors to this file", &to->files.u);
+  a->flag("--upper", "read the upper triangle of A; default: the lower one", &to->upper);
+  a->flag("--relative", "small eigenvalues keep their digits where the entries of A determine them", &to->relative);
+  a->option("--signature", "J.npy", "A.npy has G, and this file the diagonal of J: n numbers, each 1 or -1",
+            &to->signature);
+  a->flag("--force", kForceHelp, &to->force);
+  a->flag("--fix-phases", "small matrices: make the largest component of every eigenvector real and\npositive",
+          &to->compute.fix_phases);
+  to->large.declare(a);
+  to->connection.declare(a);
+  a->epilogue(kStackExitCodes);
+}
+
+// The error in the choice of options, in one line.
+std::optional<std::string> conflict(const EighArguments& args) {
+  if (args.signature.empty()) {
+    const bool other_method = args.relative && args.options.method != client::Method::kAuto;
+    return other_method ? std::optional("--relative chooses the method; leave --method out") : std::nullopt;
+  }
+  if (args.upper) return "--upper is for a Hermitian matrix, and G is read whole";
+  if (args.relative) return "--relative is for a Hermitian matrix; with --signature all eigenvalues keep their digits";
+  if (args.compute.fix_phases) return misplaced_for_large("--fix-phases");
+  return std::nullopt;
+}
 
 // The exit code where the command is over with that.
 std::optional<int> parse(const std::vector<std::string>& words, EighArguments* to) {
   Arguments a("svdctl eigh [options] A.npy",
-              "Eigenvalues and eigenvectors of a Hermitian matrix, A = V diag(w) V^H. Small eigenvalues keep their\n"
-              "digits where the entries of A determine them, as those of graded matrices do. The eigenvalues w (n)\n"
-              "ascend, and column i of V (n, n) belongs to w[i]. A summary goes to stderr.\n"
-              "With --signature the file has G (m, n), m >= n, of full column rank. The results are those\n"
+              "Eigenvalues and eigenvectors of Hermitian matrices, A = V diag(w) V^H. Shape (..., n, n) gives\n"
+              "w (..., n), ascending, and V (..., n, n), as numpy.linalg.eigh does: column i of V belongs to w[i].\n"
+              "A matrix is large as for svdctl svd, and with --relative or --signature. A summary goes to stderr.\n"
+              "With --signature the file has one matrix G (m, n), m >= n, of full column rank. The results are those\n"
               "of G diag(J) G^H (m, m), which is never formed.");
-  a.operand("A.npy", &to->a);
-  a.section("Options");
-  a.option("--w", "W.npy", "write the eigenvalues to this file", &to->files.s);
-  a.option("--v", "V.npy", "write the eigenvectors to this file", &to->files.u);
-  a.flag("--upper", "read the upper triangle of A; default: the lower one", &to->upper);
-  a.option("--signature", "J.npy", "A.npy has G, and this file the diagonal of J: n numbers, each 1 or -1",
-           &to->signature);
-  a.flag("--force", kForceHelp, &to->force);
-  to->large.declare(&a);
-  to->connection.declare(&a);
-  a.epilogue(kOneMatrixExitCodes);
+  declare(&a, to);
   if (const auto code = parse_or_explain(&a, "eigh", words)) return code;
-  if (to->upper && !to->signature.empty())
-    return bad_usage("eigh", "--upper is for a Hermitian matrix, and G is read whole");
   if (const auto wrong = to->large.read(&to->options)) return bad_usage("eigh", *wrong);
+  if (const auto wrong = conflict(*to)) return bad_usage("eigh", *wrong);
+  client::ComputeOptions& compute = to->compute;
+  compute.problem = client::Problem::kHermitian;
+  compute.method = to->options.method;
+  compute.tolerance = to->options.tolerance;
+  compute.max_sweeps = to->options.max_sweeps;
+  compute.triangle = to->options.triangle = to->upper ? client::Triangle::kUpper : client::Triangle::kLower;
+  // Vectors are computed for whoever looks at them.
+  const bool vectors = !to->files.u.empty() || compute.fix_phases || to->large.certificate;
+  compute.vectors = vectors ? client::Vectors::kThin : client::Vectors::kNone;
+  if (to->large.certificate) compute.certificate = client::CertificateScope::kBatch;
+  if (to->relative) to->options.method = client::Method::kFactored;
   to->options.problem =
       to->signature.empty() ? client::LargeProblem::kHermitian : client::LargeProblem::kHermitianFactor;
-  to->options.triangle = to->upper ? client::Triangle::kUpper : client::Triangle::kLower;
   return std::nullopt;
+}
+
+// G with its signature.
+int run_factored(const EighArguments& args, const client::ClientOptions& options) {
+  MatrixStack stack;
+  std::vector<int8_t> signature;
+  if (const auto code = load_one("eigh", args.a, args.signature, &stack, &signature)) return *code;
+  const Interruption interruption;
+  client::Client client(options);
+  return run_large("eigh", client, stack, signature, args.files, args.options, args.large.verbose, interruption,
+                   args.connection.call());
+}
+
+// Small matrices, as run_batch() takes them.
+int run_small(const EighArguments& args, client::Client* client, const MatrixStack& stack,
+              const client::CallOptions& call, const Interruption& interruption) {
+  const int64_t n = stack.batch.rows;
+  std::vector<BatchFile> files = {{client::Plane::kValues, args.files.s, {n}}};
+  if (args.compute.vectors != client::Vectors::kNone) files.push_back({client::Plane::kLeft, args.files.u, {n, n}});
+  return run_batch("eigh", client, stack, args.compute, files, call, interruption);
+}
+
+int run_hermitian(const EighArguments& args, const client::ClientOptions& options) {
+  const auto stack = load_matrices(args.a);
+  if (!stack.ok()) return fail("eigh", stack.status());
+  const client::Batch& batch = stack->batch;
+  if (batch.rows != batch.cols) return bad_usage("eigh", args.a + ": its matrices must be square");
+  const Interruption interruption;
+  client::CallOptions call = args.connection.call();
+  call.stop = interruption.token();
+  if (batch.count == 0 || batch.rows == 0) return run_small(args, nullptr, *stack, call, interruption);
+  client::Client client(options);
+  const auto info = ask_server(client, &call);
+  if (!info.ok()) return fail_unless_interrupted("eigh", info.status(), interruption);
+  // A single matrix may have what only large ones have: it goes as one.
+  const bool chosen =
+      has_options_of_large(args.options) && stack->batch_shape.empty() && info->limits.max_large_bytes > 0;
+  if (!args.relative && !chosen && !is_large(batch, info->limits, args.compute)) {
+    if (const auto wrong = misplaced_for_small(args.large, args.options)) return bad_usage("eigh", *wrong);
+    return run_small(args, &client, *stack, call, interruption);
+  }
+  if (args.compute.fix_phases) return bad_usage("eigh", misplaced_for_large("--fix-phases"));
+  return run_large("eigh", client, *stack, {}, args.files, args.options, args.large.verbose, interruption, call);
 }
 
 }  // namespace
@@ -59,15 +132,9 @@ int run_eigh(const std::vector<std::string>& words) {
   if (!args.signature.empty()) inputs.push_back({"--signature", args.signature});
   const std::vector<NamedFile> outputs = {{"--w", args.files.s}, {"--v", args.files.u}};
   if (const auto s = check_outputs(outputs, inputs, args.force); !s.ok()) return fail("eigh", s);
-  MatrixStack stack;
-  std::vector<int8_t> signature;
-  if (const auto code = load_one("eigh", args.a, args.signature, &stack, &signature)) return *code;
   const auto options = args.connection.options();
   if (!options.ok()) return fail("eigh", options.status());
-  const Interruption interruption;
-  client::Client client(*options);
-  return run_large("eigh", client, stack, signature, args.files, args.options, args.large.verbose, interruption,
-                   args.connection.call());
+  return args.signature.empty() ? run_hermitian(args, *options) : run_factored(args, *options);
 }
 
 }  // namespace svdserve::cli

@@ -127,6 +127,19 @@ void LargeArguments::declare(Arguments* a) {
   a->flag("--verbose", "large matrices: also print the time of each phase", &verbose);
 }
 
+bool has_options_of_large(const client::LargeOptions& o) {
+  return o.pivot_strategy != client::PivotStrategy::kAuto || o.block_variant != client::BlockVariant::kAuto;
+}
+
+std::optional<std::string> misplaced_for_small(const LargeArguments& arguments, const client::LargeOptions& options) {
+  if (!has_options_of_large(options) && !arguments.verbose) return std::nullopt;
+  return "--strategy, --variant and --verbose are for large matrices, and these are small for this server";
+}
+
+std::string misplaced_for_large(const std::string& option) {
+  return option + " is not supported for large matrices, and this one is large by its size or its options";
+}
+
 std::optional<std::string> LargeArguments::read(client::LargeOptions* to) const {
   const auto chosen_method = parse_name<client::Method>(method, 4);
   if (!chosen_method) return "--method: \"" + method + "\" is not auto or jacobi";

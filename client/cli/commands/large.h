@@ -26,6 +26,13 @@ struct LargeArguments {
   std::optional<std::string> read(client::LargeOptions* options) const;
 };
 
+// Whether they are options that only large matrices have.
+bool has_options_of_large(const client::LargeOptions& options);
+// The error in options of small matrices that only large ones have. Nothing: all is well.
+std::optional<std::string> misplaced_for_small(const LargeArguments& arguments, const client::LargeOptions& options);
+// The words for an option of small matrices, such as "--top-k", where the matrices are large.
+std::string misplaced_for_large(const std::string& option);
+
 // Where results go; empty: they are not kept.
 struct LargeFiles {
   std::string u, s, vh;
@@ -35,7 +42,11 @@ struct LargeFiles {
   std::vector<NamedFile> outputs() const { return {{"--u", u}, {"--s", s}, {"--vh", vh}}; }
 };
 
-// The exit codes of commands that take one matrix, for their help.
+// The exit codes of commands that take a stack, and of those that take one matrix, for their help.
+inline constexpr char kStackExitCodes[] =
+    "Exit codes: 0 done, 1 the server or a file failed, 2 wrong usage or input.\n"
+    "3 done, but some matrices are not ok (non-finite, not converged, out of range).\n"
+    "128 + N ended by signal N (129, 130, 143).";
 inline constexpr char kOneMatrixExitCodes[] =
     "Exit codes: 0 done, 1 the server or a file failed, 2 wrong usage or input.\n"
     "3 done, but the result is not ok (not converged, out of range).\n"

@@ -1,18 +1,14 @@
 // svdctl svd.
-#include <chrono>
-#include <memory>
 #include <optional>
-#include <stop_token>
 #include <vector>
 
+#include "client/cli/commands/batch.h"
 #include "client/cli/commands/commands.h"
 #include "client/cli/commands/large.h"
 #include "client/cli/connection.h"
 #include "client/cli/files/npy.h"
-#include "client/cli/files/npy_output.h"
 #include "client/cli/files/output_target.h"
 #include "client/cli/interruption.h"
-#include "client/cli/summary.h"
 
 namespace svdserve::cli {
 namespace {
@@ -56,10 +52,7 @@ std::optional<int> parse(const std::vector<std::string>& words, SvdArguments* to
          &to->compute.fix_phases);
   to->large.declare(&a);
   to->connection.declare(&a);
-  a.epilogue(
-      "Exit codes: 0 done, 1 the server or a file failed, 2 wrong usage or input.\n"
-      "3 done, but some matrices are not ok (non-finite, not converged, out of range).\n"
-      "128 + N ended by signal N (129, 130, 143).");
+  a.epilogue(kStackExitCodes);
   if (const auto code = parse_or_explain(&a, "svd", words)) return code;
   if (const auto wrong = to->large.read(&to->large_options)) return bad_usage("svd", *wrong);
   if (to->full_matrices && to->top_k > 0) return bad_usage("svd", "--full-matrices and --top-k exclude each other");
@@ -75,77 +68,24 @@ std::optional<int> parse(const std::vector<std::string>& words, SvdArguments* to
   return std::nullopt;
 }
 
-// Where the results of a stack of small matrices go: one array of NumPy for each plane.
-class SvdResults {
- public:
-  client::Status open(const SvdArguments& args, const MatrixStack& stack) {
-    const client::Batch& batch = stack.batch;
-    const int64_t leading = args.top_k > 0 ? args.top_k : batch.values_per_matrix();
-    const int64_t left = args.full_matrices ? batch.rows : leading, right = args.full_matrices ? batch.cols : leading;
-    if (auto s = open(stack, args.compute, args.files.u, Plane::kLeft, {batch.rows, left}); !s.ok()) return s;
-    if (auto s = open(stack, args.compute, args.files.s, Plane::kValues, {leading}); !s.ok()) return s;
-    return open(stack, args.compute, args.files.vh, Plane::kRight, {right, batch.cols});
-  }
-  const client::Outputs& planes() const { return planes_; }
-  client::Status commit_all(const std::stop_token& stop) const {
-    std::vector<NpyOutput*> outputs;
-    for (const auto& out : outputs_) outputs.push_back(out.get());
-    return commit(outputs, stop);
-  }
-
- private:
-  client::Status open(const MatrixStack& stack, const client::ComputeOptions& compute, const std::string& path,
-                      Plane plane, std::vector<int64_t> of_matrix) {
-    const client::Batch& batch = stack.batch;
-    std::vector<int64_t> shape = stack.batch_shape;
-    shape.insert(shape.end(), of_matrix.begin(), of_matrix.end());
-    // Column-major is a single matrix only.
-    const bool by_columns = of_matrix.size() == 2 && batch.memory_order == client::MemoryOrder::kColumnMajor;
-    const std::string type = of_matrix.size() == 2 ? npy_type(batch.data_type) : npy_value_type(batch.data_type);
-    auto out = NpyOutput::make(path, type, shape, by_columns,
-                               static_cast<size_t>(plane_bytes(batch, compute, plane, batch.count)));
-    if (!out.ok()) return out.status();
-    planes_[plane] = (*out)->data();
-    outputs_.push_back(*std::move(out));
-    return {};
-  }
-
-  std::vector<std::unique_ptr<NpyOutput>> outputs_;
-  client::Outputs planes_;
-};
-
-bool has_options_of_large(const client::LargeOptions& o) {
-  return o.pivot_strategy != client::PivotStrategy::kAuto || o.block_variant != client::BlockVariant::kAuto;
-}
-
 // The error in the options of a stack that goes as large matrices, or as small ones.
 std::optional<std::string> misplaced_option(const SvdArguments& args, bool large) {
-  const std::string of_small = " is not supported for large matrices, and this one is large by its size or its options";
-  if (large && args.top_k > 0) return "--top-k" + of_small + "; leave it out and slice the results";
-  if (large && args.compute.fix_phases) return "--fix-phases" + of_small;
-  if (!large && (has_options_of_large(args.large_options) || args.large.verbose)) {
-    return "--strategy, --variant and --verbose are for large matrices, and these are small for this server";
-  }
+  if (!large) return misplaced_for_small(args.large, args.large_options);
+  if (args.top_k > 0) return misplaced_for_large("--top-k") + "; leave it out and slice the results";
+  if (args.compute.fix_phases) return misplaced_for_large("--fix-phases");
   return std::nullopt;
 }
 
-// Small matrices; without a client, those that have no elements: there is nothing to ask for.
-int run_batch(const SvdArguments& args, client::Client* client, const MatrixStack& stack,
+// Small matrices, as run_batch() takes them.
+int run_small(const SvdArguments& args, client::Client* client, const MatrixStack& stack,
               const client::CallOptions& call, const Interruption& interruption) {
-  SvdResults results;
-  if (auto s = results.open(args, stack); !s.ok()) return fail("svd", s);
-  client::Report report;
-  double seconds = 0;
-  if (client != nullptr) {
-    const auto begin = std::chrono::steady_clock::now();
-    auto answer = client->decompose(stack.batch, results.planes(), args.compute, call);
-    if (!answer.ok()) return fail_unless_interrupted("svd", answer.status(), interruption);
-    seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-    report = *std::move(answer);
-  }
-  if (auto s = results.commit_all(call.stop); !s.ok()) return fail_unless_interrupted("svd", s, interruption);
-  print_summary(stack.batch, report, seconds);
-  return report.exceptions.empty() ? kDone : kExceptions;
+  const client::Batch& batch = stack.batch;
+  const int64_t leading = args.top_k > 0 ? args.top_k : batch.values_per_matrix();
+  const int64_t left = args.full_matrices ? batch.rows : leading, right = args.full_matrices ? batch.cols : leading;
+  const BatchFile files[] = {{Plane::kLeft, args.files.u, {batch.rows, left}},
+                             {Plane::kValues, args.files.s, {leading}},
+                             {Plane::kRight, args.files.vh, {right, batch.cols}}};
+  return run_batch("svd", client, stack, args.compute, files, call, interruption);
 }
 
 }  // namespace
@@ -171,7 +111,7 @@ int run_svd(const std::vector<std::string>& words) {
   const Interruption interruption;
   client::CallOptions call = args.connection.call();
   call.stop = interruption.token();
-  if (batch.count == 0) return run_batch(args, nullptr, *stack, call, interruption);
+  if (batch.count == 0) return run_small(args, nullptr, *stack, call, interruption);
   client::Client client(*options);
   const auto info = ask_server(client, &call);
   if (!info.ok()) return fail_unless_interrupted("svd", info.status(), interruption);
@@ -180,7 +120,7 @@ int run_svd(const std::vector<std::string>& words) {
       has_options_of_large(args.large_options) && stack->batch_shape.empty() && info->limits.max_large_bytes > 0;
   const bool large = chosen || is_large(batch, info->limits, args.compute);
   if (const auto wrong = misplaced_option(args, large)) return bad_usage("svd", *wrong);
-  if (!large) return run_batch(args, &client, *stack, call, interruption);
+  if (!large) return run_small(args, &client, *stack, call, interruption);
   return run_large("svd", client, *stack, {}, args.files, args.large_options, args.large.verbose, interruption, call);
 }
 

@@ -164,6 +164,7 @@ class Load::Streaming : public Runner {
   void run() override {
     while (!shared_.stopping) {
       client::Stream stream = shared_.client.open_stream({.max_in_flight = static_cast<int>(shared_.options.window),
+                                                          .problem = shared_.options.compute.problem,
                                                           .ordered = false,
                                                           .call = {.stop = shared_.give_up.get_token()}});
       std::map<uint64_t, Sent> sent;

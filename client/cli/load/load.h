@@ -51,7 +51,7 @@ struct LoadOptions {
   std::optional<double> rate = {};  // open loop: requests a second, Poisson arrivals
   int64_t max_outstanding = 10000;  // open loop
   bool empty = false;               // closed loop: empty unary calls, of no matrices
-  bool stream = false;              // DecomposeStream instead of Decompose
+  bool stream = false;              // streaming calls instead of unary ones
   int64_t window = 4;               // stream: unanswered requests of each
   client::ComputeOptions compute = {};
   std::optional<std::chrono::nanoseconds> timeout = {};

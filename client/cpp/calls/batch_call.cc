@@ -147,7 +147,7 @@ void BatchCall::send_more() {
       live_.emplace(i, nullptr);  // its place in the window, while the request is being made
     }
     launch(i, std::make_shared<RetriedCall>(
-                  core_, kDecompose, request_of(messages_[static_cast<size_t>(i)]), deadline_,
+                  core_, method_of(compute_), request_of(messages_[static_cast<size_t>(i)]), deadline_,
                   [self = shared_from_this(), i](Status status, grpc::ByteBuffer& reply, int attempts) {
                     self->on_reply(i, std::move(status), reply, attempts);
                   }));

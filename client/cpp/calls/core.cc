@@ -71,7 +71,7 @@ void set_deadline(grpc::ClientContext& context, Deadline deadline) {
 void prepare_unary(grpc::ClientContext& context, const char* method, const grpc::ByteBuffer& request,
                    Deadline deadline) {
   set_deadline(context, deadline);
-  if (std::string_view(method) == kDecompose) {
+  if (std::string_view(method) == kDecompose || std::string_view(method) == kEigendecompose) {
     context.AddMetadata(kRequestBytesKey, std::to_string(request.Length()));
   }
 }

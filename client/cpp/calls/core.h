@@ -23,9 +23,16 @@ namespace svdserve::client::internal {
 
 inline constexpr char kDecompose[] = "/svdserve.v1.SvdService/Decompose";
 inline constexpr char kDecomposeStream[] = "/svdserve.v1.SvdService/DecomposeStream";
+inline constexpr char kEigendecompose[] = "/svdserve.v1.SvdService/Eigendecompose";
+inline constexpr char kEigendecomposeStream[] = "/svdserve.v1.SvdService/EigendecomposeStream";
 inline constexpr char kDecomposeLarge[] = "/svdserve.v1.SvdService/DecomposeLarge";
 inline constexpr char kGetServerInfo[] = "/svdserve.v1.SvdService/GetServerInfo";
 inline constexpr char kHealthCheck[] = "/grpc.health.v1.Health/Check";
+
+// The call that takes such requests.
+constexpr const char* method_of(const ComputeOptions& compute) {
+  return compute.problem == Problem::kHermitian ? kEigendecompose : kDecompose;
+}
 
 // A call that the client can be told to give up.
 class Cancellable {
@@ -79,7 +86,7 @@ class Core {
 
 // Prepares the context of an attempt. gRPC counts in its own monotonic clock.
 void set_deadline(grpc::ClientContext& context, Deadline deadline);
-// Prepares the context of a unary call: the deadline and, for Decompose, the announcement of the request's size.
+// Prepares the context of a unary call: the deadline and, for a batch, the announcement of the request's size.
 void prepare_unary(grpc::ClientContext& context, const char* method, const grpc::ByteBuffer& request,
                    Deadline deadline);
 

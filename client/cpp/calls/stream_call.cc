@@ -23,7 +23,9 @@ std::shared_ptr<StreamCall> StreamCall::open(Core& core, const StreamOptions& op
   std::shared_ptr<StreamCall> call(new StreamCall(core, options));
   call->self_ = call;
   set_deadline(*call->context_, call->deadline_);
-  call->core_.stub().PrepareBidiStreamingCall(call->context_.get(), kDecomposeStream, {}, call.get());
+  const bool is_eigen = options.problem == Problem::kHermitian;
+  call->core_.stub().PrepareBidiStreamingCall(call->context_.get(), is_eigen ? kEigendecomposeStream : kDecomposeStream,
+                                              {}, call.get());
   call->AddHold();  // submit() and finish() start operations from outside gRPC's callbacks
   call->StartRead(&call->reading_);
   call->StartCall();
@@ -35,6 +37,9 @@ std::shared_ptr<StreamCall> StreamCall::open(Core& core, const StreamOptions& op
 
 Result<std::optional<uint64_t>> StreamCall::submit(const Batch& batch, const ComputeOptions& compute,
                                                    std::optional<std::chrono::nanoseconds> timeout, bool wait) {
+  if (compute.problem != options_.problem) {
+    return invalid("options.problem", "must be that of the stream, StreamOptions::problem");
+  }
   const Result<MatrixSizes> sizes = matrix_sizes(batch, compute);
   if (!sizes.ok()) return sizes.status();
   if (Status s = fetch_limits(core_, {{}, options_.call.stop}, deadline_); !s.ok()) return s;

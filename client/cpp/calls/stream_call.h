@@ -1,4 +1,4 @@
-// The pipeline behind Stream: one DecomposeStream call.
+// The pipeline behind Stream: one DecomposeStream or EigendecomposeStream call.
 #ifndef SVDSERVE_CLIENT_CPP_CALLS_STREAM_CALL_H_
 #define SVDSERVE_CLIENT_CPP_CALLS_STREAM_CALL_H_
 

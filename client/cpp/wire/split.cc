@@ -70,6 +70,10 @@ bool fits_a_message(const Batch& batch, const ServerLimits& limits, const Comput
 namespace svdserve::client::internal {
 
 wire::PlaneExtents extents_of(const Batch& batch, const ComputeOptions& compute) {
+  if (compute.problem == Problem::kHermitian) {
+    const int64_t n = batch.rows;
+    return {.rows = n, .cols = n, .values = n, .left_columns = compute.vectors == Vectors::kNone ? 0 : n};
+  }
   const int64_t leading = compute.top_k != 0 ? compute.top_k : batch.values_per_matrix();
   const bool full = compute.vectors == Vectors::kFull;
   wire::PlaneExtents extents{.rows = batch.rows, .cols = batch.cols, .streams = batch.values_per_matrix()};
@@ -90,10 +94,31 @@ Piece Split::operator[](int64_t i) const {
   return {(i * base + std::min(i, longer)) * group_, (base + (i < longer ? 1 : 0)) * group_};
 }
 
+namespace {
+
+// Refuses options for which a request about Hermitian matrices has no field.
+Status check_hermitian(const Batch& batch, const ComputeOptions& compute) {
+  if (batch.rows != batch.cols) {
+    return invalid("matrices.cols", "must equal rows = " + std::to_string(batch.rows) +
+                                        " for Hermitian matrices, but is " + std::to_string(batch.cols));
+  }
+  if (compute.vectors == Vectors::kFull) {
+    return invalid("options.vectors", "must be kNone or kThin for Hermitian matrices, whose eigenvectors are complete");
+  }
+  if (compute.top_k != 0) return invalid("options.top_k", "must be 0 for Hermitian matrices");
+  if (compute.mimo) return invalid("options.mimo", "must be absent for Hermitian matrices");
+  return {};
+}
+
+}  // namespace
+
 Result<MatrixSizes> matrix_sizes(const Batch& batch, const ComputeOptions& compute) {
   if (batch.rows < 1) return invalid("matrices.rows", "must be at least 1, is " + std::to_string(batch.rows));
   if (batch.cols < 1) return invalid("matrices.cols", "must be at least 1, is " + std::to_string(batch.cols));
   if (batch.count < 0) return invalid("matrices.count", "must not be negative, is " + std::to_string(batch.count));
+  if (compute.problem == Problem::kHermitian) {
+    if (Status bad = check_hermitian(batch, compute); !bad.ok()) return bad;
+  }
   MatrixSizes sizes;
   sizes.group = compute.mimo ? compute.mimo->group_size : 1;
   if (sizes.group < 1) {

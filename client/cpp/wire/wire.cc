@@ -38,16 +38,31 @@ void write(const MimoOptions& mimo, v1::MimoOptions* out) {
   out->set_singular_values(mimo.singular_values);
 }
 
-void write(const ComputeOptions& compute, v1::DecomposeOptions* out) {
+void write_own(const ComputeOptions& compute, v1::DecomposeOptions* out) {
+  if (compute.vectors != Vectors::kNone) out->set_vectors(to_proto<v1::Vectors>(compute.vectors));
+  out->set_top_k(compute.top_k);
+  if (compute.mimo) write(*compute.mimo, out->mutable_mimo());
+}
+
+void write_own(const ComputeOptions& compute, v1::EigendecomposeOptions* out) {
+  if (compute.vectors != Vectors::kNone) out->set_vectors(v1::EIGENVECTORS_RIGHT);
+  out->set_problem(to_proto<v1::EigenProblem>(compute.problem));
+  out->set_triangle(to_proto<v1::Triangle>(compute.triangle));
+}
+
+// A serialized Request with nothing but its options.
+template <class Request>
+std::string options_of(const ComputeOptions& compute) {
+  Request request;
+  auto* const out = request.mutable_options();
   out->set_method(to_proto<v1::Method>(compute.method));
   out->set_tolerance(compute.tolerance);
   out->set_max_sweeps(compute.max_sweeps);
-  if (compute.vectors != Vectors::kNone) out->set_vectors(to_proto<v1::Vectors>(compute.vectors));
-  out->set_top_k(compute.top_k);
   out->set_fix_phases(compute.fix_phases);
   if (compute.certificate != CertificateScope::kNone)
     out->set_certificate(to_proto<v1::CertificateScope>(compute.certificate));
-  if (compute.mimo) write(*compute.mimo, out->mutable_mimo());
+  write_own(compute, out);
+  return request.SerializeAsString();
 }
 
 // Everything of a MatrixBatch but the payload itself, which must follow at once.
@@ -63,13 +78,12 @@ std::string batch_prefix(const BatchToSend& batch) {
   return prefix;
 }
 
-// A DecomposeRequest in slices: its options, then for each batch what comes before its payload, and the payload.
+// A request in slices: its options, then for each batch what comes before its payload, and the payload.
 std::vector<grpc::Slice> request_slices(std::span<const BatchToSend> batches, const ComputeOptions& compute) {
   const int field =
       batches.size() == 1 ? v1::DecomposeRequest::kMatricesFieldNumber : v1::DecomposeRequest::kGroupsFieldNumber;
-  v1::DecomposeRequest rest;
-  write(compute, rest.mutable_options());
-  std::string prefix = rest.SerializeAsString();
+  std::string prefix = compute.problem == Problem::kHermitian ? options_of<v1::EigendecomposeRequest>(compute)
+                                                              : options_of<v1::DecomposeRequest>(compute);
   std::vector<grpc::Slice> slices;
   for (const BatchToSend& batch : batches) {
     const std::string head = batch_prefix(batch);
@@ -332,7 +346,7 @@ namespace {
 Result<Report> read_batch(CodedInputStream* in, const BatchToReceive& batch) {
   ResponseReader reader(in, batch.expected, batch.out);
   v1::DecomposeResponse response;
-  if (!reader.read() || !reader.parse(&response)) return invalid_reply("it is not a DecomposeResponse");
+  if (!reader.read() || !reader.parse(&response)) return invalid_reply("it is not the response that its request has");
   return to_report(response, batch.expected, reader.planes_bytes(), batch.out);
 }
 
@@ -355,7 +369,7 @@ Result<std::vector<Report>> read_groups(CodedInputStream* in, std::span<const Ba
     in->PopLimit(limit);
     return skipped;
   });
-  if (!good && failure.ok()) return invalid_reply("it is not a DecomposeResponse");
+  if (!good && failure.ok()) return invalid_reply("it is not the response that its request has");
   if (!failure.ok()) return failure;
   if (received != batches.size()) {
     return invalid_reply("it holds " + std::to_string(received) + " groups, " + std::to_string(batches.size()) +

@@ -1,5 +1,8 @@
 // Requests and replies as bytes. A request is a short prefix, written here, and the payload, which is sent from where
 // it lies: protobuf's own serializer would copy it twice. The result is ordinary protobuf of svdserve.v1.
+//
+// The messages of Eigendecompose have the numbers of those of Decompose, but for their options. So a reply to either is
+// read as a DecomposeResponse.
 #ifndef SVDSERVE_CLIENT_CPP_WIRE_WIRE_H_
 #define SVDSERVE_CLIENT_CPP_WIRE_WIRE_H_
 
@@ -33,9 +36,9 @@ struct BatchToSend {
   int64_t count;
   grpc::Slice payload;
 };
-// A DecomposeRequest of one batch, or of several as groups.
+// The request of one batch, or of several as groups: a DecomposeRequest, or an EigendecomposeRequest.
 grpc::ByteBuffer make_request(std::span<const BatchToSend> batches, const ComputeOptions& compute);
-// A DecomposeStreamRequest around the same.
+// The request of a stream around the same.
 grpc::ByteBuffer make_stream_request(uint64_t id, std::optional<std::chrono::nanoseconds> timeout, const Batch& shape,
                                      int64_t count, const ComputeOptions& compute, const grpc::Slice& payload);
 
@@ -59,7 +62,7 @@ struct BatchToReceive {
   Expected expected;
   Outputs out;
 };
-// Reads a DecomposeResponse to one batch, or to several as groups, its planes straight into their memory. Fails with
+// Reads the reply to one batch, or to several as groups, its planes straight into their memory. Fails with
 // INTERNAL where the reply is not what was expected. Exceptions count from 0.
 Result<std::vector<Report>> read_response(grpc::ByteBuffer& reply, std::span<const BatchToReceive> batches);
 

@@ -23,8 +23,13 @@ inline constexpr EnumRange<client::MemoryOrder> kRange<client::MemoryOrder> = {1
 static_assert(has_numbers<client::MemoryOrder>(v1::MEMORY_ORDER_ROW_MAJOR, v1::MemoryOrder_MAX));
 
 template <>
-inline constexpr EnumRange<client::Method> kRange<client::Method> = {1, client::Method::kJacobi};
+inline constexpr EnumRange<client::Method> kRange<client::Method> = {1, client::Method::kTridiagonal};
 static_assert(has_numbers<client::Method>(v1::METHOD_AUTO, v1::Method_MAX));
+
+// kSvd is never sent: it is what Decompose computes.
+template <>
+inline constexpr EnumRange<client::Problem> kRange<client::Problem> = {0, client::Problem::kHermitian};
+static_assert(has_numbers<client::Problem>(v1::EIGEN_PROBLEM_UNSPECIFIED, v1::EigenProblem_MAX));
 
 template <>
 inline constexpr EnumRange<client::Vectors> kRange<client::Vectors> = {1, client::Vectors::kFull};

@@ -47,7 +47,7 @@ class OpenCalls {
  public:
   struct Limits {
     int64_t calls = 16384;   // of all kinds and peers
-    int64_t streams = 4096;  // of DecomposeStream
+    int64_t streams = 4096;  // of all streaming calls for batches
     int peer_percent = 100;  // of both, for one peer; at least one
   };
   explicit OpenCalls(const Limits& limits) : limits_(limits) {}

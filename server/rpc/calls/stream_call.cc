@@ -81,7 +81,7 @@ void StreamCall::OnReadDone(bool ok) {
     MutexLock lock(&act_mu_);
     heard_ = arrival;
   }
-  DecodedRequest decoded = codec_.decode(&incoming_, context_->memory);
+  DecodedRequest decoded = decode_stream_request(rpc_, &incoming_, context_->memory);
   if (!decoded.is_message) {
     // There is no id to answer: the stream cannot go on, but what is in flight is still answered.
     context_->recorder->request_finished(decoded.labels, decoded.error.code);
@@ -126,7 +126,7 @@ void StreamCall::submit_request(DecodedRequest decoded, absl::Time arrival) {
 StreamCall::Outgoing StreamCall::encode(const InFlight& request, const Outcome& outcome) const {
   context_->recorder->request_finished(request.labels, outcome.error.code);
   Outgoing out;
-  out.message = codec_.encode(request.id, outcome, request.memory.get());
+  out.message = encode_stream_response(request.id, outcome, request.memory.get());
   if (outcome.error.ok()) out.memory = request.memory;
   out.arrival = request.arrival;
   out.ready = request.arrival + outcome.total;

@@ -27,9 +27,8 @@ class StreamCall final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::
                          public std::enable_shared_from_this<StreamCall>,
                          private OpenCall {
  public:
-  // `codec` is static.
-  StreamCall(const StreamCodec& codec, const HandlerContext* context, grpc::CallbackServerContext* call)
-      : codec_(codec), context_(context), call_(call), stream_(context->max_stream_requests) {}
+  StreamCall(Rpc rpc, const HandlerContext* context, grpc::CallbackServerContext* call)
+      : rpc_(rpc), context_(context), call_(call), stream_(context->max_stream_requests) {}
 
   // Called by the handler, once. The reactor belongs to gRPC from now on.
   void start();
@@ -58,7 +57,7 @@ class StreamCall final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::
   void submit_request(DecodedRequest decoded, absl::Time arrival);
   Outgoing encode(const InFlight& request, const Outcome& outcome) const;
 
-  const StreamCodec& codec_;
+  const Rpc rpc_;
   const HandlerContext* const context_;
   grpc::CallbackServerContext* const call_;  // lives until OnDone()
   Stream stream_;

@@ -43,20 +43,20 @@ Error cancelled_error() {
       absl::StatusCode::kCancelled, Reason::kCancelled, "the call was cancelled before its message arrived", "", {}};
 }
 
-Error no_message_error(const char* request) {
+Error no_message_error(Rpc rpc) {
   return {absl::StatusCode::kInvalidArgument,
           Reason::kInvalidField,
-          absl::StrCat("the call ended without a ", request),
+          absl::StrCat("the call ended without its ", name(rpc), "Request"),
           "",
           {}};
 }
 
 }  // namespace
 
-grpc::ServerReadReactor<grpc::ByteBuffer>* UnaryCall::handle(const UnaryCodec& codec, const HandlerContext* context,
+grpc::ServerReadReactor<grpc::ByteBuffer>* UnaryCall::handle(Rpc rpc, const HandlerContext* context,
                                                              grpc::CallbackServerContext* call,
                                                              grpc::ByteBuffer* reply) {
-  auto* const mine = new UnaryCall(codec, context, call, reply);
+  auto* const mine = new UnaryCall(rpc, context, call, reply);
   mine->start();
   return mine;
 }
@@ -67,6 +67,7 @@ void UnaryCall::start() {
   arrival_ = context_->clock->now();
   deadline_ = deadline_of(*call_, arrival_);
   peer_ = context_->peer(*call_);
+  labels_.rpc = rpc_;
   labels_.shape = ShapeBucket::kUnread;
   if (Error error = context_->calls->add(CallKind::kUnary, peer_, this); !error.ok()) {
     refuse(std::move(error));
@@ -126,10 +127,10 @@ void UnaryCall::OnCancel() {
 void UnaryCall::OnReadDone(bool ok) {
   await_client(false);
   if (!ok) {
-    refuse(call_->IsCancelled() ? cancelled_error() : no_message_error(codec_.request));
+    refuse(call_->IsCancelled() ? cancelled_error() : no_message_error(rpc_));
     return;
   }
-  DecodedRequest decoded = codec_.decode(&message_, context_->memory);
+  DecodedRequest decoded = decode_request(rpc_, &message_, context_->memory);
   labels_ = decoded.labels;
   if (!decoded.error.ok()) {
     refuse(std::move(decoded.error));
@@ -156,7 +157,7 @@ void UnaryCall::submit(DecodedRequest decoded) {
 
 void UnaryCall::on_answer(const Outcome& outcome) {
   if (outcome.error.ok()) {
-    grpc::ByteBuffer message = codec_.encode(outcome, *memory_);
+    grpc::ByteBuffer message = encode_response(outcome, *memory_);
     reply_->Swap(&message);
   }
   // Recorded before the reply leaves: who has an answer finds it counted.

@@ -26,8 +26,8 @@ namespace svdserve::server {
 //   2. mu_ is a leaf: nothing is called under it.
 class UnaryCall final : public grpc::ServerReadReactor<grpc::ByteBuffer>, private AdmissionWaiter, private OpenCall {
  public:
-  // The handler. `codec` is static; `reply` belongs to gRPC and lives until the reactor is done.
-  static grpc::ServerReadReactor<grpc::ByteBuffer>* handle(const UnaryCodec& codec, const HandlerContext* context,
+  // The handler of `rpc`. `reply` belongs to gRPC and lives until the reactor is done.
+  static grpc::ServerReadReactor<grpc::ByteBuffer>* handle(Rpc rpc, const HandlerContext* context,
                                                            grpc::CallbackServerContext* call, grpc::ByteBuffer* reply);
 
   void OnReadDone(bool ok) override;
@@ -36,9 +36,8 @@ class UnaryCall final : public grpc::ServerReadReactor<grpc::ByteBuffer>, privat
   void OnDone() override;
 
  private:
-  UnaryCall(const UnaryCodec& codec, const HandlerContext* context, grpc::CallbackServerContext* call,
-            grpc::ByteBuffer* reply)
-      : codec_(codec), context_(context), call_(call), reply_(reply) {}
+  UnaryCall(Rpc rpc, const HandlerContext* context, grpc::CallbackServerContext* call, grpc::ByteBuffer* reply)
+      : rpc_(rpc), context_(context), call_(call), reply_(reply) {}
 
   void start();
   void on_admitted(Reservation reservation) override;
@@ -53,7 +52,7 @@ class UnaryCall final : public grpc::ServerReadReactor<grpc::ByteBuffer>, privat
   // From now on the client has to do something: to send its message, or to take the reply.
   void await_client(bool waits);
 
-  const UnaryCodec& codec_;
+  const Rpc rpc_;
   const HandlerContext* const context_;
   grpc::CallbackServerContext* const call_;
   grpc::ByteBuffer* const reply_;

@@ -50,18 +50,21 @@ struct DecodedRequest {
   bool has_groups = false;                  // false: there is one batch
   std::shared_ptr<WireMemory> memory;
   RequestLabels labels;  // of the first group
-  // Fields of DecomposeStream alone:
+  // Requests of a stream alone have these:
   bool is_message = true;  // false: it could not be read, so not even the id is known; `error` says why
   uint64_t request_id = 0;
   std::optional<absl::Duration> timeout;
 };
 
+// Decode the request of `rpc`: kDecompose or kEigendecompose, or their streams. Messages of one meaning have one layout:
+// a field that both have has the same number, but for those of their options.
+//
 // Both free the bytes of *message as soon as they are read. The operands are copied once, from the transport's slices
 // into blocks of `memory`. The validate stage checks values. Decoding checks the limits of its own memory alone:
 // the number of groups, of SNRs, and the length of messages without operands. Neither throws where memory is short: that is
 // the error out_of_memory().
-DecodedRequest decode_request(grpc::ByteBuffer* message, HostMemory* memory);
-DecodedRequest decode_stream_request(grpc::ByteBuffer* message, HostMemory* memory);
+DecodedRequest decode_request(Rpc rpc, grpc::ByteBuffer* message, HostMemory* memory);
+DecodedRequest decode_stream_request(Rpc rpc, grpc::ByteBuffer* message, HostMemory* memory);
 
 // The outcome of a request, of one batch or of groups, as it is put on the wire. A view of the answer.
 struct Outcome {
@@ -75,25 +78,10 @@ struct Outcome {
   bool has_groups = false;
 };
 
-// How the messages of one RPC become requests, and outcomes its replies: all that its calls need to know of it.
-struct UnaryCodec {
-  const char* request;  // the name of its message
-  DecodedRequest (*decode)(grpc::ByteBuffer* message, HostMemory* memory);
-  grpc::ByteBuffer (*encode)(const Outcome& outcome, const WireMemory& memory);  // the outcome is no error
-};
-struct StreamCodec {
-  DecodedRequest (*decode)(grpc::ByteBuffer* message, HostMemory* memory);
-  // `memory` is null for an outcome that is an error.
-  grpc::ByteBuffer (*encode)(uint64_t request_id, const Outcome& outcome, const WireMemory* memory);
-};
-
-// A DecomposeResponse. The outcome is no error.
+// A DecomposeResponse, or an EigendecomposeResponse. The outcome is no error.
 grpc::ByteBuffer encode_response(const Outcome& outcome, const WireMemory& memory);
-// A DecomposeStreamResponse with the answer, or the error and no memory.
+// The message of a stream with the answer, or the error and no memory.
 grpc::ByteBuffer encode_stream_response(uint64_t request_id, const Outcome& outcome, const WireMemory* memory);
-
-inline constexpr UnaryCodec kDecomposeCodec = {"DecomposeRequest", decode_request, encode_response};
-inline constexpr StreamCodec kDecomposeStreamCodec = {decode_stream_request, encode_stream_response};
 
 // The field of the caller's message that is wrong, and what it must be.
 Error invalid_field(std::string field, std::string message);

@@ -37,22 +37,23 @@ struct WireBatch {
   HostBlock data;
 };
 
-// DecomposeOptions as they are read. Enumerations are checked once every field is there.
+// DecomposeOptions or EigendecomposeOptions as they are read. Enumerations are checked once every field is there.
 struct WireOptions {
-  int method = 0, vectors = 0, certificate = 0;  // numbers of the enumerations
+  int method = 0, vectors = 0, certificate = 0, problem = 0, triangle = 0;  // numbers of the enumerations
   bool has_mimo = false;
   bool singular_values = false;  // of mimo
   Options rest;                  // all other fields; mimo.group as on the wire, where 0 means 1
 };
 
-// Reads a DecomposeRequest. A limit is checked before what it bounds is copied. The first one that is passed becomes
+// Reads a DecomposeRequest, or an EigendecomposeRequest. A limit is checked before what it bounds is copied. The first one that is passed becomes
 // error(), and the rest of the request is skipped, so that a stream still learns the request's id.
 //
 // Fields that occur more than once are merged as protobuf does it.
 class RequestReader {
  public:
   // `at`: where the message lies in the caller's request, "" or "request."; the paths of errors begin with it.
-  RequestReader(HostMemory* memory, const char* at) : memory_(memory), at_(at) {}
+  RequestReader(Rpc rpc, HostMemory* memory, const char* at)
+      : is_eigen_(rpc == Rpc::kEigendecompose || rpc == Rpc::kEigendecomposeStream), memory_(memory), at_(at) {}
 
   // Reads one field. False: the bytes are no message.
   bool read_field(CodedInputStream* in, uint32_t tag);
@@ -65,11 +66,15 @@ class RequestReader {
   bool read_data(CodedInputStream* in, HostBlock* data);
   bool read_options(CodedInputStream* in);
   bool read_option(CodedInputStream* in, uint32_t tag);
+  bool read_svd_option(CodedInputStream* in, uint32_t tag);
+  bool read_eigen_option(CodedInputStream* in, uint32_t tag);
   bool read_mimo_option(CodedInputStream* in, uint32_t tag);
   bool read_snr(CodedInputStream* in);
   bool read_packed_snrs(CodedInputStream* in);
 
   Error check_options(CertificateScope* scope);
+  Error check_svd_options();
+  Error check_eigen_options();
   Error finish_batch(WireBatch* wire, const std::string& at, const std::shared_ptr<const Options>& options,
                      DecodedRequest* out) const;
   std::string path(const char* field) const { return absl::StrCat(at_, field); }
@@ -77,6 +82,7 @@ class RequestReader {
     if (error_.ok()) error_ = std::move(error);
   }
 
+  const bool is_eigen_;
   HostMemory* const memory_;
   const char* const at_;
   Error error_;
@@ -154,12 +160,30 @@ bool RequestReader::read_option(CodedInputStream* in, uint32_t tag) {
       return read_varint(in, &options_.rest.max_sweeps);
     case tag_of(v1::DecomposeOptions::kVectorsFieldNumber, kVarint):
       return read_varint(in, &options_.vectors);
-    case tag_of(v1::DecomposeOptions::kTopKFieldNumber, kVarint):
-      return read_varint(in, &options_.rest.top_k);
     case tag_of(v1::DecomposeOptions::kFixPhasesFieldNumber, kVarint):
       return read_varint(in, &options_.rest.fix_phases);
     case tag_of(v1::DecomposeOptions::kCertificateFieldNumber, kVarint):
       return read_varint(in, &options_.certificate);
+    default:
+      return is_eigen_ ? read_eigen_option(in, tag) : read_svd_option(in, tag);
+  }
+}
+
+bool RequestReader::read_eigen_option(CodedInputStream* in, uint32_t tag) {
+  switch (tag) {
+    case tag_of(v1::EigendecomposeOptions::kProblemFieldNumber, kVarint):
+      return read_varint(in, &options_.problem);
+    case tag_of(v1::EigendecomposeOptions::kTriangleFieldNumber, kVarint):
+      return read_varint(in, &options_.triangle);
+    default:
+      return WireFormatLite::SkipField(in, tag);
+  }
+}
+
+bool RequestReader::read_svd_option(CodedInputStream* in, uint32_t tag) {
+  switch (tag) {
+    case tag_of(v1::DecomposeOptions::kTopKFieldNumber, kVarint):
+      return read_varint(in, &options_.rest.top_k);
     case tag_of(v1::DecomposeOptions::kMimoFieldNumber, kEmbedded):
       if (!options_.has_mimo) options_.rest.mimo.group = 0;
       options_.has_mimo = true;
@@ -230,17 +254,39 @@ Error RequestReader::check_options(CertificateScope* scope) {
   const WireOptions& wire = options_;
   const std::optional<Method> method = value_of(wire.method, Method::kAuto);
   if (!method) return invalid_field(path("options.method"), unknown("method", wire.method));
-  const std::optional<Vectors> vectors = value_of(wire.vectors, Vectors::kNone);
-  if (!vectors) return invalid_field(path("options.vectors"), unknown("kind of vectors", wire.vectors));
+  if (Error error = is_eigen_ ? check_eigen_options() : check_svd_options(); !error.ok()) return error;
   const std::optional<CertificateScope> certificate = value_of(wire.certificate, CertificateScope::kNone);
   if (!certificate) return invalid_field(path("options.certificate"), unknown("scope", wire.certificate));
   *scope = *certificate;
   Options& options = options_.rest;
   options.method = *method;
-  options.vectors = *vectors;
   options.values = !wire.has_mimo || wire.singular_values;
   options.certificate = *certificate != CertificateScope::kNone;
   if (options.mimo.group == 0) options.mimo.group = 1;
+  return {};
+}
+
+Error RequestReader::check_svd_options() {
+  const std::optional<Vectors> vectors = value_of(options_.vectors, Vectors::kNone);
+  if (!vectors) return invalid_field(path("options.vectors"), unknown("kind of vectors", options_.vectors));
+  options_.rest.vectors = *vectors;
+  return {};
+}
+
+Error RequestReader::check_eigen_options() {
+  const WireOptions& wire = options_;
+  const std::optional<Eigenvectors> vectors = value_of(wire.vectors, Eigenvectors::kNone);
+  if (!vectors) return invalid_field(path("options.vectors"), unknown("kind of vectors", wire.vectors));
+  const std::optional<Decomposition> problem = value_of<Decomposition>(wire.problem);
+  if (!problem || *problem == Decomposition::kSvd) {
+    return invalid_field(path("options.problem"), unknown("problem", wire.problem));
+  }
+  const std::optional<Triangle> triangle = value_of(wire.triangle, Triangle::kLower);
+  if (!triangle) return invalid_field(path("options.triangle"), unknown("triangle", wire.triangle));
+  Options& options = options_.rest;
+  options.vectors = *vectors == Eigenvectors::kRight ? Vectors::kThin : Vectors::kNone;
+  options.decomposition = *problem;
+  options.triangle = *triangle;
   return {};
 }
 
@@ -349,18 +395,23 @@ class TimeoutReader {
   int32_t nanos_ = 0;
 };
 
+// The bytes of *out's RPC are no message.
+void set_unreadable(DecodedRequest* out) {
+  out->is_message = false;
+  out->error = invalid_field("", absl::StrCat("the bytes received are no ", name(out->labels.rpc), "Request"));
+}
+
 void decode_request_into(grpc::ByteBuffer* message, HostMemory* memory, DecodedRequest* out) {
-  RequestReader request(memory, "");
+  RequestReader request(out->labels.rpc, memory, "");
   if (read_whole(message, [&](CodedInputStream* in, uint32_t tag) { return request.read_field(in, tag); })) {
     out->error = request.finish(out);
   } else {
-    out->is_message = false;
-    out->error = invalid_field("", "the bytes received are not a DecomposeRequest");
+    set_unreadable(out);
   }
 }
 
 void decode_stream_request_into(grpc::ByteBuffer* message, HostMemory* memory, DecodedRequest* out) {
-  RequestReader request(memory, "request.");
+  RequestReader request(out->labels.rpc, memory, "request.");
   TimeoutReader timeout;
   bool has_request = false;
   const bool good = read_whole(message, [&](CodedInputStream* in, uint32_t tag) {
@@ -376,11 +427,7 @@ void decode_stream_request_into(grpc::ByteBuffer* message, HostMemory* memory, D
         return WireFormatLite::SkipField(in, tag);
     }
   });
-  if (!good) {
-    out->is_message = false;
-    out->error = invalid_field("", "the bytes received are not a DecomposeStreamRequest");
-    return;
-  }
+  if (!good) return set_unreadable(out);
   out->error = has_request ? request.finish(out) : invalid_field("request", "must be set");
   Error of_timeout = timeout.finish(&out->timeout);
   if (out->error.ok()) out->error = std::move(of_timeout);
@@ -414,12 +461,12 @@ Error out_of_memory() {
           "", absl::Seconds(1)};
 }
 
-DecodedRequest decode_request(grpc::ByteBuffer* message, HostMemory* memory) {
-  return decode_by(decode_request_into, Rpc::kDecompose, message, memory);
+DecodedRequest decode_request(Rpc rpc, grpc::ByteBuffer* message, HostMemory* memory) {
+  return decode_by(decode_request_into, rpc, message, memory);
 }
 
-DecodedRequest decode_stream_request(grpc::ByteBuffer* message, HostMemory* memory) {
-  return decode_by(decode_stream_request_into, Rpc::kDecomposeStream, message, memory);
+DecodedRequest decode_stream_request(Rpc rpc, grpc::ByteBuffer* message, HostMemory* memory) {
+  return decode_by(decode_stream_request_into, rpc, message, memory);
 }
 
 }  // namespace svdserve::server

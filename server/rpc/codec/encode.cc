@@ -53,7 +53,7 @@ void set_timing(const Timing& from, v1::Timing* to) {
   to->set_total_seconds(absl::ToDoubleSeconds(from.total));
 }
 
-// Everything of a DecomposeResponse but its planes.
+// Everything of a DecomposeResponse but its planes. An EigendecomposeResponse has the same numbers for its fields.
 v1::DecomposeResponse response_without_planes(const Answer& answer, const ResultPart& part) {
   const Outputs& outputs = part.plan.outputs;
   v1::DecomposeResponse response;
@@ -74,7 +74,9 @@ v1::DecomposeResponse response_without_planes(const Answer& answer, const Result
 // The planes that the message in field `message` of the response holds; 0: those of the response itself.
 void append_planes(const PartView& view, int message, MessageBuilder* to) {
   const Outputs& o = view.outputs();
-  const bool has_vectors = o.right_columns > 0 && o.right_adjoint;  // U alone is never asked for
+  // An SVD has U and V^H, or some columns of U or V.
+  const bool has_vectors =
+      view.part().plan.decomposition == Decomposition::kHermitian || (o.right_columns > 0 && o.right_adjoint);
   for (size_t i = 0; i < wire::kPlanesOnWire.size(); ++i) {
     const wire::PlaneOnWire& plane = wire::kPlanesOnWire[i];
     if (plane.message == message) view.append_to(to, plane.field_of(has_vectors), static_cast<Plane>(i));

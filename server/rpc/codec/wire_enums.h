@@ -4,6 +4,7 @@
 
 #include <svdserve/v1/svd_service.pb.h>
 
+#include <cstdint>
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -16,6 +17,13 @@
 #include "server/respond/certificate.h"
 #include "wire/enums.h"
 
+namespace svdserve::server {
+
+// The eigenvectors that a request asks for.
+enum class Eigenvectors : uint8_t { kNone, kRight };
+
+}  // namespace svdserve::server
+
 namespace svdserve::wire {
 
 template <>
@@ -27,12 +35,21 @@ inline constexpr EnumRange<Order> kRange<Order> = {1, Order::kColumnMajor};
 static_assert(has_numbers<Order>(v1::MEMORY_ORDER_ROW_MAJOR, v1::MemoryOrder_MAX));
 
 template <>
-inline constexpr EnumRange<Method> kRange<Method> = {1, Method::kJacobi};
+inline constexpr EnumRange<Method> kRange<Method> = {1, Method::kTridiagonal};
 static_assert(has_numbers<Method>(v1::METHOD_AUTO, v1::Method_MAX));
 
 template <>
 inline constexpr EnumRange<Vectors> kRange<Vectors> = {1, Vectors::kFull};
 static_assert(has_numbers<Vectors>(v1::VECTORS_NONE, v1::Vectors_MAX));
+
+// kSvd is never sent: it is what Decompose computes.
+template <>
+inline constexpr EnumRange<Decomposition> kRange<Decomposition> = {0, Decomposition::kHermitian};
+static_assert(has_numbers<Decomposition>(v1::EIGEN_PROBLEM_UNSPECIFIED, v1::EigenProblem_MAX));
+
+template <>
+inline constexpr EnumRange<server::Eigenvectors> kRange<server::Eigenvectors> = {1, server::Eigenvectors::kRight};
+static_assert(has_numbers<server::Eigenvectors>(v1::EIGENVECTORS_NONE, v1::Eigenvectors_MAX));
 
 template <>
 inline constexpr EnumRange<PivotStrategy> kRange<PivotStrategy> = {0, PivotStrategy::kReverseColumnCyclic};

@@ -110,7 +110,8 @@ def hsvd(g: Any, j: Any, compute_uv: bool, *, certificate: bool, out: Any, **opt
                  out=_out(out, compute_uv, False))
 
 
-def eigh(a: Any, uplo: str, vectors: bool, *, certificate: bool, out: Any, **options: Any) -> Call:
+def eigh(a: Any, uplo: str, vectors: bool, *, accuracy: str, method: str, certificate: bool | str, out: Any,
+         **options: Any) -> Call:
     """`options` are those of Query."""
     array = np.asarray(a)
     if array.ndim < 2:
@@ -119,9 +120,23 @@ def eigh(a: Any, uplo: str, vectors: bool, *, certificate: bool, out: Any, **opt
         raise np.linalg.LinAlgError("Last 2 dimensions of the array must be square")
     if not isinstance(uplo, str) or uplo.upper() not in ("L", "U"):
         raise ValueError("UPLO argument must be 'L' or 'U'")
-    query = Query(vectors="thin" if vectors else "none", certificate="batch" if certificate else "none",
-                  eigenproblem="hermitian", triangle="lower" if uplo.upper() == "L" else "upper", **options)
-    return _call(array, query, _eigh_result if vectors else Result.values, many=False, out=_eigh_out(out, vectors))
+    query = Query(method=_eigh_method(accuracy, method), vectors="thin" if vectors else "none",
+                  certificate=_scope(certificate), eigenproblem="hermitian",
+                  triangle="lower" if uplo.upper() == "L" else "upper", **options)
+    return _call(array, query, _eigh_result if vectors else Result.values, many=False, writable=not vectors,
+                 out=_eigh_out(out, vectors))
+
+
+def _eigh_method(accuracy: str, method: str) -> str:
+    """The method that gives the accuracy."""
+    if accuracy not in ("absolute", "relative"):
+        raise ValueError(f"accuracy: must be 'absolute' or 'relative', but is {accuracy!r}")
+    if accuracy == "absolute":
+        return method
+    if not isinstance(method, str) or method.lower() not in ("auto", "factored"):
+        raise invalid_argument("options.method", f"must be 'auto' or 'factored' with accuracy='relative', but is {method!r}",
+                               "method")
+    return "factored"
 
 
 def eigh_factored(g: Any, j: Any, *, certificate: bool, out: Any, **options: Any) -> Call:

@@ -12,6 +12,7 @@ import grpc
 
 from . import _large, _proto
 from ._codec import Request, Response
+from ._query import Query
 from .errors import DeadlineExceeded
 from .values import Limits, RetryPolicy, Tls
 
@@ -79,11 +80,15 @@ class ChannelSettings:
 
 
 class Stub:
-    """The calls of a channel. Decompose takes and returns the codec's values, so that bytes are not copied again."""
+    """The calls of a channel. Those of batches take and return the codec's values, so that bytes are not copied again."""
 
     def __init__(self, channel: Any) -> None:
-        self.decompose = channel.unary_unary(_proto.DECOMPOSE, request_serializer=Request.serialize,
-                                             response_deserializer=Response.parse)
+        def of_batches(method: str) -> Any:
+            return channel.unary_unary(method, request_serializer=Request.serialize,
+                                       response_deserializer=Response.parse)
+
+        self.decompose = of_batches(_proto.DECOMPOSE)
+        self.eigendecompose = of_batches(_proto.EIGENDECOMPOSE)
         self.decompose_large = channel.stream_stream(_proto.DECOMPOSE_LARGE, request_serializer=Request.serialize,
                                                      response_deserializer=_large.Reply.parse)
         self.get_server_info = channel.unary_unary(
@@ -93,9 +98,13 @@ class Stub:
             _proto.HEALTH_CHECK, request_serializer=_proto.HealthCheckRequest.SerializeToString,
             response_deserializer=_proto.HealthCheckResponse.FromString)
 
+    def of(self, query: Query) -> Any:
+        """The call that takes requests of the query."""
+        return self.eigendecompose if query.eigenproblem else self.decompose
+
 
 def announcement(request: Request) -> tuple[tuple[str, str], ...]:
-    """Metadata of a Decompose call: the request's length, so that a server can reserve memory before it reads it."""
+    """Metadata of a call with a batch: the request's length, so that a server can reserve memory before it reads it."""
     return ((_proto.REQUEST_BYTES_KEY, str(request.size)),)
 
 

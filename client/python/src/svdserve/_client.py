@@ -17,6 +17,7 @@ from . import _calls, _codec, _large, _proto
 from ._channel import (DEFAULT_IN_FLIGHT, DEFAULT_MESSAGE_BYTES, DEFAULT_PIECE_BYTES, ChannelSettings, Deadline, Stub,
                        announcement, health_name)
 from ._large import OnProgress
+from ._query import Query
 from ._transfer import transfer
 from .errors import closed_error, from_rpc_error
 from .values import EighResult, Limits, MimoResult, RetryPolicy, ServerInfo, SVDResult, Tls, server_info
@@ -320,29 +321,36 @@ class Client:
             g, j, compute_uv, certificate=certificate, method=method, tolerance=tolerance, max_sweeps=max_sweeps,
             pivot_strategy=pivot_strategy, block_variant=block_variant, out=out), timeout, progress)
 
-    def eigh(self, a: npt.ArrayLike, UPLO: str = "L", *, certificate: bool = False, method: str = "auto",
+    def eigh(self, a: npt.ArrayLike, UPLO: str = "L", *, accuracy: Literal["absolute", "relative"] = "absolute",
+             fix_phases: bool = False, certificate: bool | Literal["matrix"] = False, method: str = "auto",
              tolerance: float | None = None, max_sweeps: int | None = None, pivot_strategy: str | None = None,
              block_variant: str | None = None, progress: OnProgress | None = None,
              out: tuple[npt.NDArray[Any] | None, npt.NDArray[Any] | None] | None = None,
              timeout: float | None = None) -> EighResult:
         """Eigenvalues and eigenvectors of Hermitian matrices, as numpy.linalg.eigh returns them.
 
-        The matrix is factored as G @ diag(J) @ G^H, and the hyperbolic Jacobi method computes the rest. So small
-        eigenvalues keep their digits where the entries determine them, as in graded matrices. Each matrix is a call of its
-        own; NumPy is faster for stacks of small ones.
-
         Args:
-            a: array_like of shape (..., n, n), Hermitian; types and layouts as for svdvals. Any size.
+            a: array_like of shape (..., n, n), Hermitian; types and layouts as for svdvals. Any size. A matrix is large
+                as for svdvals, and by accuracy="relative".
             UPLO: "L" or "U": the triangle that is read. Imaginary parts of the diagonal are not read.
-            certificate: True: also return residual and orthogonality.
-            method: "auto" or "jacobi". "auto" starts a definite matrix from an eigenbasis.
+            accuracy: "absolute": errors are relative to the largest eigenvalue, as NumPy's are. "relative": small
+                eigenvalues keep their digits where the entries determine them, as in graded matrices. For that each
+                matrix of any size is a call of its own. The server factorizes it as G @ diag(J) @ G^H, and the
+                hyperbolic Jacobi method computes the rest.
+            fix_phases: for small matrices, make the largest component of every eigenvector real and positive.
+            certificate: True: also return residual and orthogonality, the largest of all matrices; "matrix": also those
+                of each matrix.
+            method: "auto" or "jacobi"; for large matrices "auto", "factored" (the one of accuracy="relative") or
+                "tridiagonal".
             tolerance, max_sweeps, pivot_strategy, block_variant, progress, timeout: as for svd.
             out: a tuple of arrays for eigenvalues and eigenvectors, with None in place of either.
 
         Returns:
             EighResult, which unpacks to eigenvalues (..., n), ascending, and eigenvectors (..., n, n). It has the
-            attributes `status`, `certificate` and `summaries`. Column i of the eigenvectors belongs to eigenvalue i.
-            Eigenvalues that the rank of the matrix lacks are exact zeros.
+            attributes `status`, `certificate` and `summaries`. Column i of the eigenvectors belongs to eigenvalue i. A
+            small matrix with an infinity or a NaN has NaN everywhere; a large one is rejected. The arrays of small
+            matrices are read-only, as svd's. With accuracy="relative" eigenvalues that the rank of the matrix lacks are
+            exact zeros.
 
         Raises:
             As svd does. numpy.linalg.LinAlgError: `a` has fewer than two dimensions, or is not square. ValueError: another
@@ -353,16 +361,18 @@ class Client:
             >>> d = np.diag(10.0 ** -np.arange(0, 40, 10))  # graded: eigenvalues from 1e-60 to 1
             >>> a = d @ (np.eye(4) + 0.1) @ d
             >>> with svdserve.Client(address) as client:
-            ...     w, v = client.eigh(a)
+            ...     w, v = client.eigh(a, accuracy="relative")
             >>> np.allclose(np.prod(w / np.diag(d)[::-1] ** 2), np.linalg.det(np.eye(4) + 0.1), rtol=1e-12)
             True
         """
         return cast(EighResult, self._run(_calls.eigh(
-            a, UPLO, True, certificate=certificate, method=method, tolerance=tolerance, max_sweeps=max_sweeps,
-            pivot_strategy=pivot_strategy, block_variant=block_variant, out=out), timeout, progress))
+            a, UPLO, True, accuracy=accuracy, fix_phases=bool(fix_phases), certificate=certificate, method=method,
+            tolerance=tolerance, max_sweeps=max_sweeps, pivot_strategy=pivot_strategy, block_variant=block_variant,
+            out=out), timeout, progress))
 
-    def eigvalsh(self, a: npt.ArrayLike, UPLO: str = "L", *, method: str = "auto", tolerance: float | None = None,
-                 max_sweeps: int | None = None, pivot_strategy: str | None = None, block_variant: str | None = None,
+    def eigvalsh(self, a: npt.ArrayLike, UPLO: str = "L", *, accuracy: Literal["absolute", "relative"] = "absolute",
+                 method: str = "auto", tolerance: float | None = None, max_sweeps: int | None = None,
+                 pivot_strategy: str | None = None, block_variant: str | None = None,
                  progress: OnProgress | None = None, out: npt.NDArray[Any] | None = None,
                  timeout: float | None = None) -> Values:
         """Eigenvalues of Hermitian matrices, as numpy.linalg.eigvalsh returns them: an array (..., n), ascending.
@@ -377,7 +387,7 @@ class Client:
             array([-2.,  2.])
         """
         return cast(Values, self._run(_calls.eigh(
-            a, UPLO, False, certificate=False, method=method, tolerance=tolerance, max_sweeps=max_sweeps,
+            a, UPLO, False, accuracy=accuracy, certificate=False, method=method, tolerance=tolerance, max_sweeps=max_sweeps,
             pivot_strategy=pivot_strategy, block_variant=block_variant, out=out), timeout, progress))
 
     def eigh_factored(self, g: npt.ArrayLike, j: npt.ArrayLike, *, certificate: bool = False, method: str = "auto",
@@ -390,7 +400,10 @@ class Client:
         Args:
             g: array_like of shape (m, n), m >= n, of full column rank, as for hsvd.
             j: the diagonal of J: n numbers, each 1 or -1, in any order.
-            certificate, method, tolerance, max_sweeps, pivot_strategy, block_variant, progress, out, timeout: as for eigh.
+            certificate: True: also return residual and orthogonality.
+            method: "auto" or "jacobi". "auto" starts from an eigenbasis where j has one sign.
+            tolerance, max_sweeps, pivot_strategy, block_variant, progress, timeout: as for svd.
+            out: as for eigh.
 
         Returns:
             EighResult of m eigenvalues, m - n of them zero, and of (m, m) eigenvectors.
@@ -550,7 +563,7 @@ class Client:
         if not call.empty:
             limits = self._limits or self._settings.bound(self.info(timeout=deadline.remaining()).limits)
             messages, factors = call.plan(limits, self._settings.piece_bytes, progress)
-            self._compute(messages, call.query.encode(), deadline)
+            self._compute(messages, call.query, deadline)
             for factor in factors:
                 self._compute_large(factor, deadline)
         return call.answer()
@@ -561,10 +574,10 @@ class Client:
         with factor.named_in_errors():
             self._retry(send, send, deadline, lambda: not factor.accepted)
 
-    def _compute(self, messages: list[_codec.Message], options: bytes, deadline: Deadline) -> None:
+    def _compute(self, messages: list[_codec.Message], query: Query, deadline: Deadline) -> None:
         if not messages:
             return
-        decompose = self._stub.decompose
+        decompose, options = self._stub.of(query), query.encode()
 
         def again(request: _codec.Request) -> Callable[[], Any]:
             return functools.partial(self._send, decompose, request, deadline, metadata=announcement(request))

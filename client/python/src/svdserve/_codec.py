@@ -26,6 +26,8 @@ _WIRE_TYPES = {"float32": ("F32", np.float32), "float64": ("F64", np.float64),
 
 # Field numbers and wire types of the contract that this file writes and reads itself.
 _VARINT, _FIXED64, _LENGTH_DELIMITED, _FIXED32 = 0, 1, 2, 5
+# Requests and responses of Eigendecompose have the numbers of those of Decompose. So the planes of both have the names
+# that they have in a DecomposeResponse.
 _FIELD_MIMO, _FIELD_CERTIFICATE, _FIELD_GROUPS = 16, 15, 17  # of DecomposeResponse
 
 _REQUEST_OVERHEAD = 256  # bytes of a request that are not matrices, generously
@@ -130,7 +132,7 @@ class Response:
 
     @staticmethod
     def parse(serialized: bytes | memoryview) -> Response:
-        """Raises DecodeError if the bytes are not a DecomposeResponse."""
+        """Raises DecodeError if the bytes are neither a DecomposeResponse nor an EigendecomposeResponse."""
         planes: dict[str, memoryview] = {}
         groups, rest = [], []
         certificate: list[memoryview] = []

@@ -268,7 +268,7 @@ def is_large(operand: Operand, query: Query, limits: Any) -> bool:
     So do matrices that do not fit a message, such as a tall one with its full basis. So does a single matrix with options
     that only large ones have.
     """
-    if query.signature or query.eigenproblem:
+    if query.is_for_large:
         return True
     if limits.max_large_bytes <= 0:
         return False

@@ -79,8 +79,8 @@ class Query:
     block_variant: str | None = None  #: large
     large_method: str = ""  #: large, where it is another than `method`
     signature: bytes = b""  #: large; the diagonal of J, empty without J
-    eigenproblem: str | None = None  #: large; "hermitian" or "hermitian_factor", None for an SVD
-    triangle: str = "lower"  #: large; of "hermitian"
+    eigenproblem: str | None = None  #: "hermitian", or "hermitian_factor" (large); None for an SVD
+    triangle: str = "lower"  #: of "hermitian"
 
     def __post_init__(self) -> None:
         for field, given, known in (("method", self.method, _METHODS),
@@ -100,10 +100,12 @@ class Query:
             object.__setattr__(self, "top_k", positive("options.top_k", self.top_k))
 
     def encode(self) -> bytes:
-        """The serialized field DecomposeRequest.options."""
-        options = _proto.DecomposeOptions(
-            method=_METHODS[self.method.lower()], vectors=_proto.VECTORS[self.vectors.upper()],
-            fix_phases=self.fix_phases, certificate=_proto.CERTIFICATE_SCOPES[self.certificate.upper()])
+        """The serialized field `options` of a DecomposeRequest or an EigendecomposeRequest."""
+        options = self._eigen_options() if self.eigenproblem else _proto.DecomposeOptions(
+            vectors=_proto.VECTORS[self.vectors.upper()])
+        options.method = _METHODS[self.method.lower()]
+        options.fix_phases = self.fix_phases
+        options.certificate = _proto.CERTIFICATE_SCOPES[self.certificate.upper()]
         if self.tolerance is not None:
             options.tolerance = self.tolerance
         if self.max_sweeps is not None:
@@ -112,7 +114,14 @@ class Query:
             options.top_k = self.top_k
         if self.mimo is not None:
             options.mimo.CopyFrom(self.mimo.message())
-        return bytes(_proto.DecomposeRequest(options=options).SerializeToString())
+        request = _proto.EigendecomposeRequest if self.eigenproblem else _proto.DecomposeRequest
+        return bytes(request(options=options).SerializeToString())
+
+    def _eigen_options(self) -> Any:
+        """The options that eigenproblems alone have."""
+        return _proto.EigendecomposeOptions(
+            problem=_proto.EIGEN_PROBLEMS["HERMITIAN"], triangle=_proto.TRIANGLES[self.triangle.upper()],
+            vectors=_proto.EIGENVECTORS["NONE" if self.vectors == "none" else "RIGHT"])
 
     def large_options(self) -> Any:
         """LargeOptions"""
@@ -133,6 +142,12 @@ class Query:
                 cure = "slice the full SVD" if name == "top_k" else "leave it out"
                 raise invalid_argument(f"options.{name}", f"is not supported for {here} matrices, and {rows}x{cols} is "
                                        f"{here} for this server{' or by its options' if is_large else ''}; {cure}")
+
+    @property
+    def is_for_large(self) -> bool:
+        """Only large matrices have what it asks for, so matrices of any size go as large ones."""
+        method = (self.large_method or self.method).lower()
+        return bool(self.signature) or self.eigenproblem == "hermitian_factor" or method in ("factored", "tridiagonal")
 
     @property
     def group_size(self) -> int:

@@ -16,6 +16,7 @@ from ._aio_verbs import AsyncVerbs
 from ._channel import (DEFAULT_IN_FLIGHT, DEFAULT_MESSAGE_BYTES, DEFAULT_PIECE_BYTES, ChannelSettings, Deadline, Stub,
                        announcement, health_name)
 from ._large import OnProgress
+from ._query import Query
 from ._transfer import Stop, transfer
 from .errors import closed_error, from_rpc_error
 from .values import Limits, RetryPolicy, ServerInfo, Tls, server_info
@@ -100,7 +101,7 @@ class AsyncClient(AsyncVerbs):
             limits = self._limits or self._settings.bound((await self.info(timeout=deadline.remaining())).limits)
             on_progress = progress and functools.partial(_run_in, asyncio.get_running_loop(), progress)
             messages, factors = call.plan(limits, self._settings.piece_bytes, on_progress)
-            await self._compute(messages, call.query.encode(), deadline)
+            await self._compute(messages, call.query, deadline)
             for factor in factors:
                 await self._compute_large(factor, deadline)
         return call.answer()
@@ -127,12 +128,12 @@ class AsyncClient(AsyncVerbs):
         with factor.named_in_errors():
             await self._retry(once, deadline, lambda: not factor.accepted)
 
-    async def _compute(self, messages: list[_codec.Message], options: bytes, deadline: Deadline) -> None:
-        untaken = iter(messages)
+    async def _compute(self, messages: list[_codec.Message], query: Query, deadline: Deadline) -> None:
+        untaken, options = iter(messages), query.encode()
 
         async def worker() -> None:
             for message in untaken:  # the workers share the iterator: each takes the next message when it is free
-                message.deliver(await self._send(message.request(options), deadline))
+                message.deliver(await self._send(query, message.request(options), deadline))
 
         workers = [asyncio.create_task(worker()) for _ in range(min(len(messages), self._settings.max_in_flight))]
         try:
@@ -142,9 +143,9 @@ class AsyncClient(AsyncVerbs):
                 task.cancel()
             await asyncio.gather(*workers, return_exceptions=True)
 
-    async def _send(self, request: Any, deadline: Deadline) -> Any:
+    async def _send(self, query: Query, request: Any, deadline: Deadline) -> Any:
         metadata = announcement(request)
-        return await self._retry(lambda: self._open().decompose(
+        return await self._retry(lambda: self._open().of(query)(
             request, timeout=deadline.remaining(), metadata=metadata), deadline)
 
     async def _retry(self, send: Callable[[], Awaitable[Any]], deadline: Deadline,

@@ -133,8 +133,8 @@ class EighResult(_Eigh):
     Attributes:
         status: uint8 array of shape (...): the status of each matrix, numbers of MatrixStatus.
         certificate: Certificate; None if it was not requested. Its residual is norm(A V - V diag(w)) / norm(A), its
-            left_orthogonality norm(I - V^H V), its right_orthogonality 0.
-        summaries: a LargeSummary of each matrix.
+            left_orthogonality norm(I - V^H V). Its right_orthogonality is the same of small matrices, 0 of large ones.
+        summaries: a LargeSummary of each large matrix.
     """
 
     status: npt.NDArray[np.uint8]

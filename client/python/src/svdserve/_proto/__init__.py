@@ -42,16 +42,20 @@ _load()
 
 SERVICE = "svdserve.v1.SvdService"
 DECOMPOSE = f"/{SERVICE}/Decompose"
+EIGENDECOMPOSE = f"/{SERVICE}/Eigendecompose"
 DECOMPOSE_LARGE = f"/{SERVICE}/DecomposeLarge"
 GET_SERVER_INFO = f"/{SERVICE}/GetServerInfo"
 HEALTH_CHECK = "/grpc.health.v1.Health/Check"
 
-# Metadata of DECOMPOSE: the length of the serialized request, as a decimal number.
+# Metadata of DECOMPOSE and EIGENDECOMPOSE: the length of the serialized request, as a decimal number.
 REQUEST_BYTES_KEY = "svdserve-request-bytes"
 
 DecomposeRequest = message_class("svdserve.v1.DecomposeRequest")
 DecomposeResponse = message_class("svdserve.v1.DecomposeResponse")
 DecomposeOptions = message_class("svdserve.v1.DecomposeOptions")
+EigendecomposeRequest = message_class("svdserve.v1.EigendecomposeRequest")
+EigendecomposeResponse = message_class("svdserve.v1.EigendecomposeResponse")
+EigendecomposeOptions = message_class("svdserve.v1.EigendecomposeOptions")
 DecomposeLargeRequest = message_class("svdserve.v1.DecomposeLargeRequest")
 DecomposeLargeResponse = message_class("svdserve.v1.DecomposeLargeResponse")
 LargeOpen = message_class("svdserve.v1.LargeOpen")
@@ -75,6 +79,8 @@ DATA_TYPES = enum_numbers("svdserve.v1.DataType")
 MEMORY_ORDERS = enum_numbers("svdserve.v1.MemoryOrder")
 METHODS = enum_numbers("svdserve.v1.Method")
 VECTORS = enum_numbers("svdserve.v1.Vectors")
+EIGEN_PROBLEMS = enum_numbers("svdserve.v1.EigenProblem")
+EIGENVECTORS = enum_numbers("svdserve.v1.Eigenvectors")
 CERTIFICATE_SCOPES = enum_numbers("svdserve.v1.CertificateScope")
 PIVOT_STRATEGIES = enum_numbers("svdserve.v1.PivotStrategy")
 BLOCK_VARIANTS = enum_numbers("svdserve.v1.BlockVariant")

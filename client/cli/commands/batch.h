@@ -1,0 +1,29 @@
+// Small matrices for svdctl svd and eigh: from a mapped file to mapped files.
+#ifndef SVDSERVE_CLIENT_CLI_COMMANDS_BATCH_H_
+#define SVDSERVE_CLIENT_CLI_COMMANDS_BATCH_H_
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "client/cli/files/npy.h"
+#include "client/cli/interruption.h"
+#include "client/cpp/client.h"
+
+namespace svdserve::cli {
+
+// A plane of the results as an array of NumPy, and its file. An empty path: it is not kept.
+struct BatchFile {
+  client::Plane plane;
+  std::string path;
+  std::vector<int64_t> of_matrix;  // its shape for one matrix
+};
+
+// Decomposes the matrices of the stack and prints a summary to stderr; the exit code. `files` are all planes that
+// `compute` asks for. Without a client: matrices that have no elements, so there is nothing to ask for.
+int run_batch(const std::string& command, client::Client* client, const MatrixStack& stack,
+              const client::ComputeOptions& compute, std::span<const BatchFile> files, const client::CallOptions& call,
+              const Interruption& interruption);
+
+}  // namespace svdserve::cli
+#endif  // SVDSERVE_CLIENT_CLI_COMMANDS_BATCH_H_

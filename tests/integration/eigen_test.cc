@@ -1,0 +1,530 @@
+// Eigendecompose and EigendecomposeStream through a real server: eigenpairs of every type and layout, rejections with
+// code, field and reason, groups and streams. How exact the numbers are in hard cases is for the engine's tests.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <complex>
+#include <cstring>
+#include <functional>
+#include <limits>
+#include <map>
+#include <memory>
+#include <random>
+#include <vector>
+
+#include "tests/support/running_server.h"
+#include "tests/support/wire.h"
+
+namespace svdserve::testing {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::SizeIs;
+using Complex = std::complex<double>;
+
+constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+
+// --- matrices -----------------------------------------------------------------------------------
+
+// n x n matrices, row-major, every element a number of the type on the wire.
+struct Matrices {
+  size_t n = 0;
+  std::vector<Complex> elements = {};
+
+  size_t count() const { return n == 0 ? 0 : elements.size() / (n * n); }
+  Complex& at(size_t matrix, size_t i, size_t j) { return elements[(matrix * n + i) * n + j]; }
+  const Complex& at(size_t matrix, size_t i, size_t j) const { return elements[(matrix * n + i) * n + j]; }
+};
+
+bool is_complex(v1::DataType type) { return type == v1::DATA_TYPE_C64 || type == v1::DATA_TYPE_C128; }
+bool is_single(v1::DataType type) { return type == v1::DATA_TYPE_F32 || type == v1::DATA_TYPE_C64; }
+double unit_roundoff(v1::DataType type) { return is_single(type) ? 0x1p-24 : 0x1p-53; }
+
+void append(double x, v1::DataType type, std::string* to) {
+  const auto single = static_cast<float>(x);
+  to->append(is_single(type) ? reinterpret_cast<const char*>(&single) : reinterpret_cast<const char*>(&x),
+             is_single(type) ? sizeof single : sizeof x);
+}
+
+double number_at(const std::string& bytes, size_t index, v1::DataType type) {
+  float single = 0;
+  double x = 0;
+  if (is_single(type)) {
+    std::memcpy(&single, bytes.data() + index * sizeof single, sizeof single);
+    return static_cast<double>(single);
+  }
+  std::memcpy(&x, bytes.data() + index * sizeof x, sizeof x);
+  return x;
+}
+
+// The place of element (i, j) of an n x n matrix among its elements.
+size_t place(size_t i, size_t j, size_t n, v1::MemoryOrder order) {
+  return order == v1::MEMORY_ORDER_ROW_MAJOR ? i * n + j : j * n + i;
+}
+
+Matrices hermitian(size_t n, size_t count, v1::DataType type, uint64_t seed = 1) {
+  std::mt19937_64 random(seed);
+  std::uniform_real_distribution<double> uniform(-1, 1);
+  const auto next = [&] {
+    return is_single(type) ? static_cast<double>(static_cast<float>(uniform(random))) : uniform(random);
+  };
+  Matrices a{n, std::vector<Complex>(count * n * n)};
+  for (size_t matrix = 0; matrix < count; ++matrix) {
+    for (size_t i = 0; i < n; ++i) {
+      a.at(matrix, i, i) = next();
+      for (size_t j = 0; j < i; ++j) {
+        a.at(matrix, i, j) = {next(), is_complex(type) ? next() : 0};
+        a.at(matrix, j, i) = std::conj(a.at(matrix, i, j));
+      }
+    }
+  }
+  return a;
+}
+
+void write(const Matrices& a, v1::DataType type, v1::MemoryOrder order, v1::MatrixBatch* batch) {
+  const auto n = static_cast<int64_t>(a.n);
+  batch->set_data_type(type);
+  batch->set_memory_order(order);
+  batch->set_rows(n);
+  batch->set_cols(n);
+  batch->set_count(static_cast<int64_t>(a.count()));
+  batch->clear_data();
+  for (size_t matrix = 0; matrix < a.count(); ++matrix) {
+    for (size_t i = 0; i < a.n * a.n; ++i) {
+      const bool rows = order == v1::MEMORY_ORDER_ROW_MAJOR;
+      const Complex x = a.at(matrix, rows ? i / a.n : i % a.n, rows ? i % a.n : i / a.n);
+      append(x.real(), type, batch->mutable_data());
+      if (is_complex(type)) append(x.imag(), type, batch->mutable_data());
+    }
+  }
+}
+
+v1::EigendecomposeRequest request_of(const Matrices& a, v1::DataType type = v1::DATA_TYPE_F64,
+                                     v1::MemoryOrder order = v1::MEMORY_ORDER_ROW_MAJOR) {
+  v1::EigendecomposeRequest request;
+  write(a, type, order, request.mutable_matrices());
+  request.mutable_options()->set_problem(v1::EIGEN_PROBLEM_HERMITIAN);
+  request.mutable_options()->set_vectors(v1::EIGENVECTORS_RIGHT);
+  return request;
+}
+
+std::vector<double> values_of(const v1::EigendecomposeResponse& r, v1::DataType type) {
+  std::vector<double> values(r.eigenvalues().size() / (is_single(type) ? sizeof(float) : sizeof(double)));
+  for (size_t i = 0; i < values.size(); ++i) values[i] = number_at(r.eigenvalues(), i, type);
+  return values;
+}
+
+Matrices vectors_of(const v1::EigendecomposeResponse& r, size_t n, v1::DataType type, v1::MemoryOrder order) {
+  const size_t components = is_complex(type) ? 2 : 1;
+  const size_t numbers = r.vectors().size() / (is_single(type) ? sizeof(float) : sizeof(double));
+  Matrices u{n, std::vector<Complex>(numbers / components)};
+  for (size_t matrix = 0; matrix < u.count(); ++matrix) {
+    for (size_t i = 0; i < n; ++i) {
+      for (size_t j = 0; j < n; ++j) {
+        const size_t at = (matrix * n * n + place(i, j, n, order)) * components;
+        const double imaginary = components == 2 ? number_at(r.vectors(), at + 1, type) : 0;
+        u.at(matrix, i, j) = {number_at(r.vectors(), at, type), imaginary};
+      }
+    }
+  }
+  return u;
+}
+
+// The eigenvalues ascend, |A U - U L| <= 10 n u |A| and |I - U^H U| <= 10 n u: docs/accuracy.md.
+void expect_eigenpairs(const Matrices& a, const v1::EigendecomposeResponse& r, v1::DataType type,
+                       v1::MemoryOrder order) {
+  const size_t n = a.n;
+  const std::vector<double> values = values_of(r, type);
+  const Matrices u = vectors_of(r, n, type, order);
+  ASSERT_THAT(values, SizeIs(a.count() * n));
+  ASSERT_EQ(u.count(), a.count());
+  const double bound = 10 * static_cast<double>(n) * unit_roundoff(type);
+  for (size_t matrix = 0; matrix < a.count(); ++matrix) {
+    const double* const w = values.data() + matrix * n;
+    EXPECT_TRUE(std::is_sorted(w, w + n));
+    double error = 0, size = 0, angle = 0;
+    for (size_t i = 0; i < n; ++i) {
+      for (size_t j = 0; j < n; ++j) {
+        Complex residual = -u.at(matrix, i, j) * w[j], dot = i == j ? -1 : 0;
+        for (size_t l = 0; l < n; ++l) {
+          residual += a.at(matrix, i, l) * u.at(matrix, l, j);
+          dot += std::conj(u.at(matrix, l, i)) * u.at(matrix, l, j);
+        }
+        error += std::norm(residual);
+        size += std::norm(a.at(matrix, i, j));
+        angle += std::norm(dot);
+      }
+    }
+    EXPECT_LE(std::sqrt(error), bound * std::sqrt(size)) << "n = " << n << ", matrix " << matrix;
+    EXPECT_LE(std::sqrt(angle), bound) << "n = " << n << ", matrix " << matrix;
+  }
+}
+
+// --- the server ---------------------------------------------------------------------------------
+
+class EigenTest : public ::testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    server_ = new RunningServer({"--log-level=warning"});
+    channel_ = connect(server_->address());
+  }
+  static void TearDownTestSuite() {
+    channel_.reset();
+    delete server_;
+  }
+  void TearDown() override {
+    EXPECT_TRUE(wait_until([] { return server_->metric("svdserve_inflight_requests") == 0; }));
+    EXPECT_EQ(server_->metric("svdserve_inflight_bytes"), 0);
+  }
+  static grpc::Status Call(const v1::EigendecomposeRequest& request, v1::EigendecomposeResponse* response) {
+    grpc::ClientContext context;
+    context.set_deadline(std::chrono::system_clock::now() + std::chrono::minutes(4));
+    return v1::SvdService::NewStub(channel_)->Eigendecompose(&context, request, response);
+  }
+  static v1::EigendecomposeResponse Ask(const v1::EigendecomposeRequest& request) {
+    v1::EigendecomposeResponse response;
+    const grpc::Status status = Call(request, &response);
+    EXPECT_TRUE(status.ok()) << status.error_message();
+    return response;
+  }
+
+  static RunningServer* server_;
+  static std::shared_ptr<grpc::Channel> channel_;
+};
+
+RunningServer* EigenTest::server_ = nullptr;
+std::shared_ptr<grpc::Channel> EigenTest::channel_;
+
+struct Layout {
+  v1::DataType type;
+  v1::MemoryOrder order;
+};
+
+class EigenLayoutTest : public EigenTest, public ::testing::WithParamInterface<Layout> {};
+
+TEST_P(EigenLayoutTest, EigenvectorsBelongToTheirEigenvalues) {
+  const auto [type, order] = GetParam();
+  for (const size_t n : {1, 2, 3, 4, 8, 11, 16, 32, 33, 65, 128}) {
+    const Matrices a = hermitian(n, n > 32 ? 2 : 19, type, n);
+    const v1::EigendecomposeResponse r = Ask(request_of(a, type, order));
+    EXPECT_EQ(r.method(), v1::METHOD_JACOBI);
+    EXPECT_EQ(r.count(), static_cast<int64_t>(a.count()));
+    EXPECT_EQ(r.values_per_matrix(), static_cast<int64_t>(n));
+    EXPECT_EQ(r.vector_columns(), static_cast<int64_t>(n));
+    EXPECT_FALSE(r.has_certificate());
+    EXPECT_FALSE(r.device().empty());
+    EXPECT_THAT(r.exception_indices(), SizeIs(0));
+    expect_eigenpairs(a, r, type, order);
+  }
+}
+
+// NumPy ignores the other triangle and what the diagonal has of imaginary parts.
+TEST_P(EigenLayoutTest, OneTriangleIsRead) {
+  const auto [type, order] = GetParam();
+  for (const size_t n : {2, 7, 40}) {
+    const Matrices a = hermitian(n, 5, type);
+    for (const v1::Triangle triangle : {v1::TRIANGLE_UNSPECIFIED, v1::TRIANGLE_LOWER, v1::TRIANGLE_UPPER}) {
+      Matrices half = a;
+      for (size_t matrix = 0; matrix < a.count(); ++matrix) {
+        for (size_t i = 0; i < n; ++i) {
+          half.at(matrix, i, i).imag(42);
+          for (size_t j = 0; j < i; ++j) {
+            (triangle == v1::TRIANGLE_UPPER ? half.at(matrix, i, j) : half.at(matrix, j, i)) = {kNan, kNan};
+          }
+        }
+      }
+      v1::EigendecomposeRequest request = request_of(half, type, order);
+      request.mutable_options()->set_triangle(triangle);
+      const v1::EigendecomposeResponse r = Ask(request);
+      EXPECT_THAT(r.exception_indices(), SizeIs(0));
+      expect_eigenpairs(a, r, type, order);
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Eigen, EigenLayoutTest,
+                         ::testing::Values(Layout{v1::DATA_TYPE_F32, v1::MEMORY_ORDER_ROW_MAJOR},
+                                           Layout{v1::DATA_TYPE_F32, v1::MEMORY_ORDER_COLUMN_MAJOR},
+                                           Layout{v1::DATA_TYPE_F64, v1::MEMORY_ORDER_ROW_MAJOR},
+                                           Layout{v1::DATA_TYPE_F64, v1::MEMORY_ORDER_COLUMN_MAJOR},
+                                           Layout{v1::DATA_TYPE_C64, v1::MEMORY_ORDER_ROW_MAJOR},
+                                           Layout{v1::DATA_TYPE_C64, v1::MEMORY_ORDER_COLUMN_MAJOR},
+                                           Layout{v1::DATA_TYPE_C128, v1::MEMORY_ORDER_ROW_MAJOR},
+                                           Layout{v1::DATA_TYPE_C128, v1::MEMORY_ORDER_COLUMN_MAJOR}),
+                         [](const auto& info) {
+                           return v1::DataType_Name(info.param.type) + v1::MemoryOrder_Name(info.param.order);
+                         });
+
+TEST_F(EigenTest, EigenvaluesAlone) {
+  for (const size_t n : {3, 50}) {
+    v1::EigendecomposeRequest request = request_of(hermitian(n, 4, v1::DATA_TYPE_F64));
+    const std::vector<double> with_vectors = values_of(Ask(request), v1::DATA_TYPE_F64);
+    request.mutable_options()->clear_vectors();
+    const v1::EigendecomposeResponse alone = Ask(request);
+    EXPECT_TRUE(alone.vectors().empty());
+    EXPECT_EQ(alone.vector_columns(), 0);
+    const std::vector<double> values = values_of(alone, v1::DATA_TYPE_F64);
+    ASSERT_THAT(values, SizeIs(with_vectors.size()));
+    const double bound = 20 * static_cast<double>(n) * 0x1p-53 * static_cast<double>(n);
+    for (size_t i = 0; i < values.size(); ++i) EXPECT_NEAR(values[i], with_vectors[i], bound);
+  }
+}
+
+TEST_F(EigenTest, EqualEigenvalues) {
+  Matrices a{4, std::vector<Complex>(4 * 16)};
+  for (size_t i = 0; i < 4; ++i) {
+    a.at(1, i, i) = 1;      // the identity, after the zero matrix
+    a.at(2, i, 3 - i) = 1;  // -1, -1, 1, 1
+    a.at(3, i, i) = -2.0 * static_cast<double>(i % 2);
+  }
+  const v1::EigendecomposeResponse r = Ask(request_of(a));
+  expect_eigenpairs(a, r, v1::DATA_TYPE_F64, v1::MEMORY_ORDER_ROW_MAJOR);
+  const std::vector<double> values = values_of(r, v1::DATA_TYPE_F64);
+  ASSERT_THAT(values, SizeIs(16));
+  const double expected[] = {0, 0, 0, 0, 1, 1, 1, 1, -1, -1, 1, 1, -2, -2, 0, 0};
+  for (size_t i = 0; i < 16; ++i) EXPECT_NEAR(values[i], expected[i], 40 * 0x1p-53 * 2);
+}
+
+TEST_F(EigenTest, AnEmptyBatch) {
+  v1::EigendecomposeRequest request = request_of({3, {}});
+  const v1::EigendecomposeResponse r = Ask(request);
+  EXPECT_EQ(r.count(), 0);
+  EXPECT_EQ(r.values_per_matrix(), 3);
+  EXPECT_TRUE(r.eigenvalues().empty() && r.vectors().empty());
+}
+
+TEST_F(EigenTest, AMatrixThatIsNotFiniteLeavesItsNeighboursAlone) {
+  for (const size_t n : {5, 40}) {
+    const Matrices a = hermitian(n, 20, v1::DATA_TYPE_F64);
+    const v1::EigendecomposeResponse clean = Ask(request_of(a));
+    Matrices spoilt = a;
+    spoilt.at(7, n - 1, 0) = kNan;
+    spoilt.at(11, 2, 2) = std::numeric_limits<double>::infinity();
+    const v1::EigendecomposeResponse r = Ask(request_of(spoilt));
+    EXPECT_THAT(r.exception_indices(), ElementsAre(7, 11));
+    EXPECT_THAT(r.exception_statuses(), ElementsAre(v1::MATRIX_STATUS_NON_FINITE, v1::MATRIX_STATUS_NON_FINITE));
+    const std::vector<double> values = values_of(r, v1::DATA_TYPE_F64), others = values_of(clean, v1::DATA_TYPE_F64);
+    const size_t values_bytes = n * sizeof(double), vectors_bytes = n * values_bytes;
+    for (size_t matrix = 0; matrix < 20; ++matrix) {
+      if (matrix == 7 || matrix == 11) {
+        for (size_t i = 0; i < n; ++i) EXPECT_TRUE(std::isnan(values[matrix * n + i]));
+        EXPECT_TRUE(std::isnan(number_at(r.vectors(), matrix * n * n, v1::DATA_TYPE_F64)));
+      } else {
+        EXPECT_EQ(r.eigenvalues().substr(matrix * values_bytes, values_bytes),
+                  clean.eigenvalues().substr(matrix * values_bytes, values_bytes));
+        EXPECT_EQ(r.vectors().substr(matrix * vectors_bytes, vectors_bytes),
+                  clean.vectors().substr(matrix * vectors_bytes, vectors_bytes));
+      }
+    }
+  }
+}
+
+TEST_F(EigenTest, TheCertificateIsOfTheBatch) {
+  Matrices a = hermitian(6, 9, v1::DATA_TYPE_C128);
+  a.at(4, 3, 1) = kNan;
+  v1::EigendecomposeRequest request = request_of(a, v1::DATA_TYPE_C128);
+  request.mutable_options()->set_certificate(v1::CERTIFICATE_SCOPE_MATRIX);
+  const v1::EigendecomposeResponse r = Ask(request);
+  ASSERT_EQ(r.certificate().each_matrix().size(), 9 * 3 * sizeof(double));
+  double residual = 0, orthogonality = 0;
+  for (size_t matrix = 0; matrix < 9; ++matrix) {
+    const double mine = number_at(r.certificate().each_matrix(), 3 * matrix, v1::DATA_TYPE_C128);
+    EXPECT_EQ(std::isnan(mine), matrix == 4);
+    if (matrix == 4) continue;
+    residual = std::max(residual, mine);
+    orthogonality =
+        std::max(orthogonality, number_at(r.certificate().each_matrix(), 3 * matrix + 1, v1::DATA_TYPE_C128));
+  }
+  EXPECT_EQ(r.certificate().residual(), residual);
+  EXPECT_EQ(r.certificate().left_orthogonality(), orthogonality);
+  EXPECT_GT(residual, 0);
+  EXPECT_LE(residual, 60 * 0x1p-53);
+  EXPECT_LE(orthogonality, 60 * 0x1p-53);
+}
+
+TEST_F(EigenTest, FixedPhases) {
+  const Matrices a = hermitian(5, 8, v1::DATA_TYPE_C128);
+  v1::EigendecomposeRequest request = request_of(a, v1::DATA_TYPE_C128);
+  request.mutable_options()->set_fix_phases(true);
+  const v1::EigendecomposeResponse r = Ask(request);
+  expect_eigenpairs(a, r, v1::DATA_TYPE_C128, v1::MEMORY_ORDER_ROW_MAJOR);
+  const Matrices u = vectors_of(r, 5, v1::DATA_TYPE_C128, v1::MEMORY_ORDER_ROW_MAJOR);
+  for (size_t matrix = 0; matrix < 8; ++matrix) {
+    for (size_t j = 0; j < 5; ++j) {
+      Complex largest = 0;
+      for (size_t i = 0; i < 5; ++i) {
+        if (std::abs(u.at(matrix, i, j)) > std::abs(largest)) largest = u.at(matrix, i, j);
+      }
+      EXPECT_GT(largest.real(), 0);
+      EXPECT_NEAR(largest.imag(), 0, 1e-15);
+    }
+  }
+}
+
+TEST_F(EigenTest, GroupsGetWhatTheyGetAlone) {
+  v1::EigendecomposeRequest together;
+  std::vector<v1::EigendecomposeRequest> alone;
+  for (size_t i = 0; i < 20; ++i) {
+    const v1::DataType type = i % 3 == 0 ? v1::DATA_TYPE_C64 : v1::DATA_TYPE_F64;
+    alone.push_back(request_of(hermitian(1 + i % 6, 1 + i % 4, type, i), type));
+    *together.add_groups() = alone.back().matrices();
+    *together.mutable_options() = alone.back().options();
+  }
+  const v1::EigendecomposeResponse r = Ask(together);
+  EXPECT_GT(r.timing().total_seconds(), 0);
+  ASSERT_EQ(r.groups_size(), 20);
+  for (int i = 0; i < 20; ++i) {
+    const v1::EigendecomposeResponse mine = Ask(alone[static_cast<size_t>(i)]);
+    EXPECT_EQ(r.groups(i).count(), mine.count());
+    EXPECT_EQ(r.groups(i).vector_columns(), mine.vector_columns());
+    EXPECT_EQ(r.groups(i).eigenvalues(), mine.eigenvalues()) << i;
+    EXPECT_EQ(r.groups(i).vectors(), mine.vectors()) << i;
+  }
+}
+
+TEST_F(EigenTest, AStreamGivesTheBitsOfUnaryCalls) {
+  grpc::ClientContext context;
+  context.set_deadline(std::chrono::system_clock::now() + std::chrono::minutes(4));
+  const auto stub = v1::SvdService::NewStub(channel_);
+  const auto stream = stub->EigendecomposeStream(&context);
+  std::map<uint64_t, v1::EigendecomposeRequest> sent;
+  for (uint64_t id = 1; id <= 8; ++id) {
+    v1::EigendecomposeStreamRequest request;
+    request.set_request_id(id);
+    *request.mutable_request() = request_of(hermitian(id, 3, v1::DATA_TYPE_F64, id));
+    if (id == 5) request.mutable_request()->mutable_options()->clear_problem();
+    if (id == 6) request.mutable_request()->mutable_matrices()->set_cols(7);
+    sent[id] = request.request();
+    ASSERT_TRUE(stream->Write(request));
+  }
+  ASSERT_TRUE(stream->WritesDone());
+  v1::EigendecomposeStreamResponse response;
+  size_t received = 0;
+  for (; stream->Read(&response); ++received) {
+    if (response.request_id() == 5) {
+      EXPECT_EQ(details_of(response.status()).field, "request.options.problem");
+    } else if (response.request_id() == 6) {
+      EXPECT_EQ(details_of(response.status()).field, "request.matrices.cols");
+    } else {
+      const v1::EigendecomposeResponse unary = Ask(sent[response.request_id()]);
+      EXPECT_EQ(response.response().eigenvalues(), unary.eigenvalues());
+      EXPECT_EQ(response.response().vectors(), unary.vectors());
+    }
+  }
+  EXPECT_EQ(received, 8U);
+  EXPECT_TRUE(stream->Finish().ok());
+}
+
+TEST_F(EigenTest, MetricsNameTheCall) {
+  const auto counted = [](const char* status) {
+    return server_->metric("svdserve_requests_total", {"rpc=\"Eigendecompose\"", status});
+  };
+  const double good = counted("status=\"OK\""), bad = counted("status=\"INVALID_ARGUMENT\"");
+  v1::EigendecomposeRequest request = request_of(hermitian(3, 2, v1::DATA_TYPE_F64));
+  Ask(request);
+  request.clear_options();
+  v1::EigendecomposeResponse response;
+  EXPECT_FALSE(Call(request, &response).ok());
+  EXPECT_EQ(counted("status=\"OK\""), good + 1);
+  EXPECT_EQ(counted("status=\"INVALID_ARGUMENT\""), bad + 1);
+}
+
+// --- rejections ---------------------------------------------------------------------------------
+
+struct BadInput {
+  const char* name;
+  std::function<void(v1::EigendecomposeRequest*)> spoil;
+  const char* field;
+};
+
+void set_method(v1::EigendecomposeRequest* r, int method) {
+  r->mutable_options()->set_method(static_cast<v1::Method>(method));
+}
+
+const BadInput kBadInputs[] = {
+    {"NoMatrices", [](auto* r) { r->clear_matrices(); }, "matrices"},
+    {"NotSquare", [](auto* r) { r->mutable_matrices()->set_cols(3); }, "matrices.cols"},
+    {"Wide", [](auto* r) { r->mutable_matrices()->set_cols(5); }, "matrices.cols"},
+    {"ZeroRows", [](auto* r) { r->mutable_matrices()->set_rows(0); }, "matrices.rows"},
+    {"TooManyValues",
+     [](auto* r) {
+       r->mutable_matrices()->set_rows(129);
+       r->mutable_matrices()->set_cols(129);
+     },
+     "matrices.rows"},
+    {"NegativeCount", [](auto* r) { r->mutable_matrices()->set_count(-1); }, "matrices.count"},
+    {"DataTooShort", [](auto* r) { r->mutable_matrices()->mutable_data()->pop_back(); }, "matrices.data"},
+    {"NoDataType", [](auto* r) { r->mutable_matrices()->clear_data_type(); }, "matrices.data_type"},
+    {"NoMemoryOrder", [](auto* r) { r->mutable_matrices()->clear_memory_order(); }, "matrices.memory_order"},
+    {"NoOptions", [](auto* r) { r->clear_options(); }, "options.problem"},
+    {"NoProblem", [](auto* r) { r->mutable_options()->clear_problem(); }, "options.problem"},
+    {"UnknownProblem", [](auto* r) { r->mutable_options()->set_problem(static_cast<v1::EigenProblem>(9)); },
+     "options.problem"},
+    {"UnknownTriangle", [](auto* r) { r->mutable_options()->set_triangle(static_cast<v1::Triangle>(3)); },
+     "options.triangle"},
+    {"UnknownVectors", [](auto* r) { r->mutable_options()->set_vectors(static_cast<v1::Eigenvectors>(9)); },
+     "options.vectors"},
+    {"UnknownCertificate", [](auto* r) { r->mutable_options()->set_certificate(static_cast<v1::CertificateScope>(7)); },
+     "options.certificate"},
+    {"Bidiagonal", [](auto* r) { set_method(r, v1::METHOD_BIDIAGONAL); }, "options.method"},
+    {"Bisection", [](auto* r) { set_method(r, v1::METHOD_BISECTION); }, "options.method"},
+    {"Factored", [](auto* r) { set_method(r, v1::METHOD_FACTORED); }, "options.method"},
+    {"Tridiagonal", [](auto* r) { set_method(r, v1::METHOD_TRIDIAGONAL); }, "options.method"},
+    {"UnknownMethod", [](auto* r) { set_method(r, 99); }, "options.method"},
+    {"NanTolerance", [](auto* r) { r->mutable_options()->set_tolerance(kNan); }, "options.tolerance"},
+    {"ToleranceAboveOne", [](auto* r) { r->mutable_options()->set_tolerance(1.5); }, "options.tolerance"},
+    {"NegativeSweeps", [](auto* r) { r->mutable_options()->set_max_sweeps(-1); }, "options.max_sweeps"},
+    {"TooManySweeps", [](auto* r) { r->mutable_options()->set_max_sweeps(1001); }, "options.max_sweeps"},
+    {"PhasesWithoutVectors",
+     [](auto* r) {
+       r->mutable_options()->clear_vectors();
+       r->mutable_options()->set_fix_phases(true);
+     },
+     "options.fix_phases"},
+    {"CertificateWithoutVectors",
+     [](auto* r) {
+       r->mutable_options()->set_vectors(v1::EIGENVECTORS_NONE);
+       r->mutable_options()->set_certificate(v1::CERTIFICATE_SCOPE_BATCH);
+     },
+     "options.certificate"},
+    {"MatricesAndGroups", [](auto* r) { *r->add_groups() = r->matrices(); }, "groups"},
+    {"AGroupThatIsNotSquare",
+     [](auto* r) {
+       for (int i = 0; i < 3; ++i) *r->add_groups() = r->matrices();
+       r->clear_matrices();
+       r->mutable_groups(2)->set_cols(2);
+     },
+     "groups[2].cols"},
+};
+
+class EigenBadInputTest : public EigenTest, public ::testing::WithParamInterface<BadInput> {};
+
+TEST_P(EigenBadInputTest, IsRejectedByFieldAndReason) {
+  v1::EigendecomposeRequest request = request_of(hermitian(4, 5, v1::DATA_TYPE_F64));
+  GetParam().spoil(&request);
+  v1::EigendecomposeResponse response;
+  const grpc::Status status = Call(request, &response);
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT) << status.error_message();
+  EXPECT_THAT(status.error_message(), ::testing::StartsWith(std::string(GetParam().field) + ": "));
+  const ErrorDetails details = details_of(status);
+  EXPECT_EQ(details.field, GetParam().field);
+  EXPECT_EQ(details.reason, "INVALID_FIELD");
+}
+
+INSTANTIATE_TEST_SUITE_P(Eigen, EigenBadInputTest, ::testing::ValuesIn(kBadInputs),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+// A method of large Hermitian matrices alone.
+TEST_F(EigenTest, DecomposeTakesNoMethodOfEigenproblems) {
+  for (const v1::Method method : {v1::METHOD_FACTORED, v1::METHOD_TRIDIAGONAL}) {
+    v1::DecomposeRequest request = random_request(3, 3, 2);
+    request.mutable_options()->set_method(method);
+    v1::DecomposeResponse response;
+    EXPECT_EQ(details_of(decompose(channel_, request, &response)).field, "options.method");
+  }
+}
+
+}  // namespace
+}  // namespace svdserve::testing
