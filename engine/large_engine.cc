@@ -28,20 +28,21 @@ std::optional<PlanError> check_method(const LargeOptions& options) {
   if (method == Method::kAuto || method == Method::kJacobi) return std::nullopt;
   if (method == Method::kFactored && is_eigenproblem(options.kind)) return std::nullopt;
   if (method == Method::kTridiagonal && options.kind == LargeKind::kHermitian) return std::nullopt;
-  const char* const known = options.kind == LargeKind::kHermitian ? "AUTO, TRIDIAGONAL, FACTORED or JACOBI for a Hermitian"
-                            : is_eigenproblem(options.kind)       ? "AUTO, FACTORED or JACOBI for the factor of a Hermitian"
-                                                                  : "AUTO or JACOBI for a large";
-  return PlanError{"method", std::string("must be ") + known + " matrix, but is " + name(method)};
+  const char* const known =
+      options.kind == LargeKind::kHermitian         ? "AUTO, TRIDIAGONAL, FACTORED or JACOBI for a Hermitian matrix"
+      : options.kind == LargeKind::kHermitianFactor ? "AUTO, FACTORED or JACOBI for a factor G with its signature"
+                                                    : "AUTO or JACOBI for a large matrix";
+  return PlanError{"method", std::string("must be ") + known + ", but is " + name(method)};
 }
 
 // Checks that options of sweeps come with a method of sweeps. Returns what is wrong.
 std::optional<PlanError> check_sweeps(const LargeOptions& options) {
   if (resolved_method(options) != Method::kTridiagonal) return std::nullopt;
-  const char* const field = options.tolerance != 0                         ? "tolerance"
-                            : options.max_sweeps != 0                      ? "max_sweeps"
-                            : options.strategy != PivotStrategy::kAuto     ? "strategy"
-                            : options.variant != BlockVariant::kAuto       ? "variant"
-                                                                           : nullptr;
+  const char* const field = options.tolerance != 0                     ? "tolerance"
+                            : options.max_sweeps != 0                  ? "max_sweeps"
+                            : options.strategy != PivotStrategy::kAuto ? "strategy"
+                            : options.variant != BlockVariant::kAuto   ? "variant"
+                                                                       : nullptr;
   if (field == nullptr) return std::nullopt;
   return PlanError{field, "is for sweeps, of which TRIDIAGONAL (and AUTO, which chose it) has none; ask for FACTORED"};
 }

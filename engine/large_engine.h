@@ -64,8 +64,8 @@ struct LargeOptions {
   // kJacobi.
   Method method = Method::kAuto;
   Vectors vectors = Vectors::kThin;  // kNone: values alone. kFull: of kSvd alone
-  // Of the sweeps, which kTridiagonal has none of. tolerance: the cosine of two columns below which they count as
-  // orthogonal, in (0, 1]; 0: the method's own.
+  // Cosine of two columns below which they count as orthogonal, in (0, 1]; 0: the method's own. kTridiagonal, which has
+  // no sweeps, takes neither this nor the next three.
   double tolerance = 0;
   int32_t max_sweeps = 0;  // outer sweeps after which it is NOT_CONVERGED; 0: the default
   PivotStrategy strategy = PivotStrategy::kAuto;

@@ -134,7 +134,8 @@ void expect_contract(const Matrix& a, const LargeResult& result) {
   EXPECT_EQ(result.outcome.method, Method::kFactored);
   const double n = static_cast<double>(a.rows), u = real_type(a.dtype).unit_roundoff;
   EXPECT_TRUE(std::is_sorted(result.values.begin(), result.values.end()));
-  const double residual = eigen_residual(a, result.values, result.left), orthogonality = column_orthogonality(result.left);
+  const double residual = eigen_residual(a, result.values, result.left),
+               orthogonality = column_orthogonality(result.left);
   EXPECT_LE(residual, 10 * std::max(n, 4.0) * u);
   EXPECT_LE(orthogonality, 10 * std::max(n, 4.0) * u);
   EXPECT_NEAR(result.outcome.residual, residual, std::max(n, 4.0) * u);
@@ -157,7 +158,8 @@ TEST(HermitianTest, EveryTypeOrderAndTriangle) {
         LargeOptions options = options_of(LargeKind::kHermitian);
         options.triangle = triangle;
         const Order order = triangle == Triangle::kLower ? Order::kRowMajor : Order::kColumnMajor;
-        expect_contract(a, run_large(engine(), large_plan_of({n, n, dtype, order}, options), triangle_alone(a, triangle)));
+        expect_contract(a,
+                        run_large(engine(), large_plan_of({n, n, dtype, order}, options), triangle_alone(a, triangle)));
       }
     }
   }
@@ -334,8 +336,7 @@ TEST(HermitianTest, JacobiNeverStartsWarm) {
   for (const Method method : {Method::kFactored, Method::kJacobi}) {
     LargeOptions options = options_of(LargeKind::kHermitian);
     options.method = method;
-    const LargeResult result =
-        run_large(engine(), large_plan_of({10, 10, DType::kF64, Order::kRowMajor}, options), a);
+    const LargeResult result = run_large(engine(), large_plan_of({10, 10, DType::kF64, Order::kRowMajor}, options), a);
     EXPECT_EQ(result.outcome.method, method);
     EXPECT_EQ(result.outcome.warm_started, method == Method::kFactored);
     EXPECT_NEAR(result.values[9], 10, 1e-13);

@@ -1,5 +1,5 @@
-// Large Hermitian eigenproblems by TRIDIAGONAL, and the matrices of a batch that it computes: the contract's bounds
-// against LAPACK and known spectra, and input that is not as it should be.
+// Large Hermitian eigenproblems by TRIDIAGONAL, and the matrices of a batch that it computes. They are held to the
+// contract's bounds by LAPACK and known spectra, and input is not always as it should be.
 #include <algorithm>
 #include <atomic>
 #include <cmath>
@@ -152,14 +152,19 @@ std::vector<Known> known_matrices() {
     all.push_back(std::move(known));
   };
   const auto is_near = [](int64_t i, int64_t j) { return i - j == 1 || j - i == 1; };
-  add("zero", [](int64_t, int64_t) { return 0.0; }, [](int64_t) { return 0.0; });
-  add("identity", [](int64_t i, int64_t j) { return i == j ? 1.0 : 0.0; }, [](int64_t) { return 1.0; });
+  add(
+      "zero", [](int64_t, int64_t) { return 0.0; }, [](int64_t) { return 0.0; });
+  add(
+      "identity", [](int64_t i, int64_t j) { return i == j ? 1.0 : 0.0; }, [](int64_t) { return 1.0; });
   add(
       "exchange", [=](int64_t i, int64_t j) { return i + j == n - 1 ? 1.0 : 0.0; },
       [=](int64_t j) { return j < n / 2 ? -1.0 : 1.0; });
-  add("ones", [](int64_t, int64_t) { return -1.0; }, [=](int64_t j) { return j == 0 ? double(-n) : 0.0; });
   add(
-      "second differences", [=](int64_t i, int64_t j) { return i == j ? 2.0 : is_near(i, j) ? -1.0 : 0.0; },
+      "ones", [](int64_t, int64_t) { return -1.0; }, [=](int64_t j) { return j == 0 ? double(-n) : 0.0; });
+  add(
+      "second differences", [=](int64_t i, int64_t j) { return i == j          ? 2.0
+                                                               : is_near(i, j) ? -1.0
+                                                                               : 0.0; },
       [=](int64_t j) { return 2 - 2 * std::cos(M_PI * static_cast<double>(j + 1) / static_cast<double>(n + 1)); });
   add(
       "Clement",
@@ -213,7 +218,8 @@ TEST(TridiagonalTest, TheEndsOfTheRange) {
   using Values = std::vector<double>;
   EXPECT_EQ(run_tridiagonal(diagonal(DType::kF64, {5e-324, -1e-310, 0, 1e-300})).values,
             (Values{-1e-310, 0, 5e-324, 1e-300}));
-  EXPECT_EQ(run_tridiagonal(diagonal(DType::kF64, {1.5e308, -1.7e308, 1, 0})).values, (Values{-1.7e308, 0, 1, 1.5e308}));
+  EXPECT_EQ(run_tridiagonal(diagonal(DType::kF64, {1.5e308, -1.7e308, 1, 0})).values,
+            (Values{-1.7e308, 0, 1, 1.5e308}));
   Matrix ones(DType::kF32, 3, 3);
   for (auto& x : ones.elements) x = 0x1p127;
   const LargeResult beyond = run_tridiagonal(ones);
@@ -355,7 +361,8 @@ LargeResult result_of(const Plan& plan, const PlanesResult& batch, int64_t m) {
   result.left = Matrix(dtype, n, n);
   for (int64_t i = 0; i < n; ++i) {
     for (int64_t j = 0; j < n; ++j) {
-      const auto at = static_cast<size_t>((plan.problem.order == Order::kRowMajor ? i * n + j : j * n + i) * components);
+      const auto at =
+          static_cast<size_t>((plan.problem.order == Order::kRowMajor ? i * n + j : j * n + i) * components);
       result.left.at(i, j) = {flat[at], components == 2 ? flat[at + 1] : 0.0};
     }
   }

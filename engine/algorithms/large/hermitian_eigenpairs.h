@@ -1,5 +1,5 @@
-// What the methods for Hermitian eigenproblems share: the matrix by one of its triangles, eigenvalues and eigenvectors as
-// they are stored, the certificate.
+// Parts that the methods for Hermitian eigenproblems share: the matrix by one of its triangles, eigenvalues and
+// eigenvectors as they are stored, the certificate.
 #ifndef SVDSERVE_ENGINE_ALGORITHMS_LARGE_HERMITIAN_EIGENPAIRS_H_
 #define SVDSERVE_ENGINE_ALGORITHMS_LARGE_HERMITIAN_EIGENPAIRS_H_
 

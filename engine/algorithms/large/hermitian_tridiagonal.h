@@ -1,5 +1,5 @@
-// Eigenvalues and eigenvectors of one large Hermitian matrix by way of a tridiagonal one, with the eigensolver of the back
-// end: the driver of all back ends.
+// Method TRIDIAGONAL: eigenvalues and eigenvectors of one large Hermitian matrix by the eigensolver of the back end. The
+// driver of all back ends.
 //
 //   M = U L U^H, n x n Hermitian, by one of its triangles; U unitary, L ascending
 // Method:
@@ -79,7 +79,8 @@ class HermitianTridiagonal {
     backend_.permute_rows(work_, reverse);
     backend_.permute_columns(work_, reverse);
     if (!backend_.eigenbasis(work_, v_)) {
-      throw LargeStop{LargeStatus::kFault, "the library's eigensolver did not converge; ask for FACTORED, which has none"};
+      throw LargeStop{LargeStatus::kFault,
+                      "the library's eigensolver did not converge; ask for FACTORED, which has none"};
     }
     backend_.permute_rows(v_, reverse);
   }

@@ -33,8 +33,9 @@ uint64_t slack_bytes(uint64_t bytes, uint64_t n, uint64_t element, int threads) 
   return std::min(kMostSlackBytes, bytes + scratch);
 }
 
-// hermitian_tridiagonal.h on `threads` threads. M, V and a product; in the eigensolver the vectors of the tridiagonal
-// matrix, those of two halves that are joined, and a part of the products of each thread, all of them real; panels.
+// hermitian_tridiagonal.h on `threads` threads: M, V, a product, and the eigensolver's memory. That has panels, the
+// vectors of the tridiagonal matrix, those of two halves that are joined, and columns of each thread's products. The
+// last three are real.
 uint64_t tridiagonal_bytes(const LargePlan& plan, int threads) {
   const auto n = static_cast<uint64_t>(plan.values);
   const uint64_t element = is_complex(plan.problem.dtype) ? sizeof(std::complex<double>) : sizeof(double);
