@@ -169,9 +169,9 @@ struct LargeReport {
   int32_t sweeps = 0;
   int64_t rotations = 0, proper_rotations = 0;
   double residual = 0, left_orthogonality = 0, right_orthogonality = 0;  // with certificate; see outputs.h
-  // An eigenproblem's own. rank: eigenvalues that are not exact zeros. factor_condition, with certificate: at least the
-  // condition number of G with unit columns; the eigenvalues of G J G^H have relative errors of some max(n, 8) u times
-  // this.
+  // An eigenproblem's own. rank: eigenvalues that are not exact zeros, which kTridiagonal seldom finds.
+  // factor_condition, with certificate, 0 of kTridiagonal: at least the condition number of G with unit columns; the
+  // eigenvalues of G J G^H have relative errors of some max(n, 8) u times this.
   int64_t rank = 0;
   double factor_condition = 0;
 };
