@@ -3,9 +3,6 @@
 #include <string>
 
 #include "engine/backends/cuda_door/plugin_loader.h"
-#include "engine/backends/host/large/hermitian_eigen.h"
-#include "oneapi/tbb/info.h"
-#include "oneapi/tbb/task_arena.h"
 
 namespace svdserve {
 namespace {
@@ -26,21 +23,12 @@ void tell(const void* control, const LargeProgress* progress) {
 
 class CudaLargeEngine final : public LargeEngine {
  public:
-  CudaLargeEngine(const SvdserveCudaApi* api, int ordinal, int threads)
-      : api_(api),
-        ordinal_(ordinal),
-        threads_(threads > 0 ? threads : oneapi::tbb::info::default_concurrency()),
-        arena_(threads_),
-        eigen_(*this, &arena_, threads_) {}
+  CudaLargeEngine(const SvdserveCudaApi* api, int ordinal) : api_(api), ordinal_(ordinal) {}
 
-  LargeWorkspace memory(const LargePlan& plan) const override {
-    if (host::is_factored(plan)) return eigen_.memory(plan);
-    return {0, api_->large_device_bytes(&plan)};
-  }
+  LargeWorkspace memory(const LargePlan& plan) const override { return {0, api_->large_device_bytes(&plan)}; }
 
   LargeOutcome decompose(const LargePlan& plan, const LargeOperands& operands,
                          const LargeControl& control) const override {
-    if (host::is_factored(plan)) return eigen_.decompose(plan, operands, control);
     const SvdserveCudaLargeControl c{control.progress ? &tell : nullptr, &control, control.cancel};
     SvdserveCudaLargeOutcome outcome{};
     api_->decompose_large(ordinal_, &plan, &operands, &c, &outcome);
@@ -50,14 +38,11 @@ class CudaLargeEngine final : public LargeEngine {
  private:
   const SvdserveCudaApi* const api_;
   const int ordinal_;
-  const int threads_;
-  mutable oneapi::tbb::task_arena arena_;  // of an eigenproblem's factorization
-  const host::HermitianEigen eigen_;
 };
 
 }  // namespace
 
-std::unique_ptr<LargeEngine> open_cuda_large_engine(int ordinal, CudaStatus* status, int threads) {
+std::unique_ptr<LargeEngine> open_cuda_large_engine(int ordinal, CudaStatus* status) {
   constexpr int kNoDevice = 100;      // cudaErrorNoDevice
   constexpr int kNotSupported = 801;  // cudaErrorNotSupported
   const cuda::Plugin& plugin = cuda::plugin();
@@ -70,7 +55,7 @@ std::unique_ptr<LargeEngine> open_cuda_large_engine(int ordinal, CudaStatus* sta
   } else if (const char* const refusal = plugin.api->large_refusal(); refusal != nullptr) {
     *status = {kNotSupported, refusal, false};
   }
-  return status->ok() ? std::make_unique<CudaLargeEngine>(plugin.api, ordinal, threads) : nullptr;
+  return status->ok() ? std::make_unique<CudaLargeEngine>(plugin.api, ordinal) : nullptr;
 }
 
 }  // namespace svdserve

@@ -12,8 +12,7 @@ namespace svdserve {
 // GPU `ordinal`, as CUDA counts. Null: *status says why not, such as which library is missing; CudaEngine may work all
 // the same, because only large matrices need cuBLAS and cuSOLVER. Its memory belongs to a decomposition, and is freed
 // at the end. Handles and 32 MiB of pinned host memory are kept, and the next decomposition takes them over.
-// threads: of the host, for an eigenproblem's factorization; 0: every core the process may use.
-std::unique_ptr<LargeEngine> open_cuda_large_engine(int ordinal, CudaStatus* status, int threads = 0);
+std::unique_ptr<LargeEngine> open_cuda_large_engine(int ordinal, CudaStatus* status);
 
 }  // namespace svdserve
 #endif  // SVDSERVE_ENGINE_CUDA_LARGE_ENGINE_H_

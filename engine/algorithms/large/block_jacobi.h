@@ -69,10 +69,33 @@ class BlockJacobi {
   // Throws LargeStop for everything but kOk and kNotConverged.
   LargeOutcome run() {
     prepare();
+    compute();
+    if (plan_.options.certificate) certify();
+    return finished();
+  }
+
+  // run() of an operand that the back end's memory has: column-major, finite, with at least as many rows as columns, and
+  // this object's from now on. *left: U in the back end's memory, the caller's; without data where the plan has none.
+  // The plan has no V and no certificate, and the operands have no matrix.
+  LargeOutcome run_resident(View matrix, View* left) {
+    progress_.at(LargeStage::kPrepare, 0);
+    resident_left_ = left;
+    a_ = matrix;
+    e_ = backend_.exponents(n_);
+    scale_and_sort();
+    compute();
+    release_all();
+    return finished();
+  }
+
+ private:
+  void compute() {
     precondition();
     sweep();
     finish();
-    if (plan_.options.certificate) certify();
+  }
+
+  LargeOutcome finished() {
     outcome_.method = Method::kJacobi;
     outcome_.phases = backend_.phases();
     outcome_.rotations = progress_.state.rotations;
@@ -81,7 +104,6 @@ class BlockJacobi {
     return outcome_;
   }
 
- private:
   // Step 1: the tall operand, scaled and sorted, in a_ with the column exponents e_.
   void prepare() {
     progress_.at(LargeStage::kPrepare, 0);
@@ -95,6 +117,10 @@ class BlockJacobi {
     const LoadReport report = backend_.load(operands_.matrix, plan_.problem, wide_, a_);
     if (!report.finite) throw non_finite(report);
     progress_.at(LargeStage::kPrepare, 0.03);
+    scale_and_sort();
+  }
+
+  void scale_and_sort() {
     backend_.normalize_columns(a_, e_, false);
     sort_columns(backend_.column_norms(a_, e_));
     backend_.permute_columns(a_, column_order_);
@@ -158,7 +184,7 @@ class BlockJacobi {
       if (!warm_start()) second_qr();
     }
     if (!outcome_.warm_started) limit_exponents(backend_.column_norms(x_, f_));
-    if (vectors_ && hyperbolic_) {
+    if (right_columns_ > 0 && hyperbolic_) {
       w_ = backend_.matrix(n_, n_);
       backend_.set_identity(w_);
     }
@@ -259,6 +285,7 @@ class BlockJacobi {
       backend_.release(b_);
       return;
     }
+    if (right_columns_ == 0) return;  // the left basis is P Y
     x0_ = backend_.matrix(n_, n_);
     backend_.copy(x_, x0_);
     backend_.copy_exponents(f_, f0_, n_);
@@ -323,7 +350,7 @@ class BlockJacobi {
     }
     release(x0_);  // X before the sweeps has done what it was kept for
     // The Newton-Schulz step squares W's distance from orthogonality, some 10 n u after a solve or many rotations.
-    if (vectors_ && !hyperbolic_ && !outcome_.warm_started) newton_schulz_step(backend_, w_);
+    if (w_ && !hyperbolic_ && !outcome_.warm_started) newton_schulz_step(backend_, w_);
     const auto norms = sorted_norms();
     write_values(norms);
     if (!vectors_) return;
@@ -348,7 +375,7 @@ class BlockJacobi {
     if (hyperbolic_ && w_) change_signs();
     if (vectors_) {
       backend_.permute_columns(x_, sorted);
-      backend_.permute_columns(w_, sorted);
+      if (w_) backend_.permute_columns(w_, sorted);
     }
     std::vector<ScaledNorm> result(n_);
     for (int64_t j = 0; j < n_; ++j) result[j] = norms[sorted[j]];
@@ -416,6 +443,10 @@ class BlockJacobi {
     backend_.apply_q(Op::kNone, a_, tau_, left);
     backend_.permute_rows(left, inverse_order(row_order_));
     progress_.at(LargeStage::kFinish, 0.95);
+    if (resident_left_ != nullptr) {
+      *resident_left_ = left;
+      return;
+    }
     store(left, wide_);
     backend_.release(left);
   }
@@ -622,6 +653,7 @@ class BlockJacobi {
   View x_;                                // X, then Y; with f_
   View x0_;                               // X before the sweeps, with f0_
   View w_;                                // W
+  View* resident_left_ = nullptr;         // run_resident()'s
   int32_t *e_ = nullptr, *f_ = nullptr, *f0_ = nullptr;
   E *tau_ = nullptr, *tau2_ = nullptr;
 };

@@ -23,6 +23,7 @@
 #include <atomic>
 #include <concepts>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <new>
 #include <string>
@@ -202,6 +203,12 @@ class TallOperand {
 //   void herk(a, c)                          c := a^H a, both triangles
 //   void solve_lower(l, b)                   b := L^-1 b, L the lower triangle of l
 //   void scale_solution(f, g, w)             w(i, j) := 2^(g[j] - f[i]) w(i, j): of a solve with scaled columns
+//   double square_bound(a)                   |a|_1 |a|_inf, which is at least the square of the 2-norm. waits
+//   std::vector<int8_t> indefinite_factor(m, g, progress)    m = G J G^H, m Hermitian with both triangles, n x n, finite,
+//                                            its largest magnitude near one; overwritten. Its r columns of G are the
+//                                            first of g, n x n; the others mean nothing. Returns the r signs of J.
+//                                            progress(part that is done) may be empty. Pivots and rank as in
+//                                            backends/host/dense/indefinite_factor.h. waits
 //   bool eigenbasis(g, v)                    v := orthonormal eigenvectors of the Hermitian g, by descending
 //                                            eigenvalue; g is overwritten. false: did not converge, v unspecified
 //   void p_step(step)                        see PStep and below
@@ -263,6 +270,8 @@ concept LargeBackend = requires(B& b, LargeView<typename B::Element> a, typename
   b.herk(a, a);
   b.solve_lower(a, a);
   b.scale_solution(f, f, a);
+  { b.square_bound(a) } -> std::same_as<double>;
+  { b.indefinite_factor(a, a, std::function<void(double)>()) } -> std::same_as<std::vector<int8_t>>;
   { b.eigenbasis(a, a) } -> std::same_as<bool>;
   b.p_step(step);
   b.reset_counters();

@@ -1,9 +1,9 @@
-// The driver of a plan: block_jacobi.h, or hermitian_tridiagonal.h. FACTORED eigenproblems are composed of the former and
-// come here as the SVDs that they need.
+// The driver of a plan: block_jacobi.h, hermitian_tridiagonal.h, or hermitian_factored.h, which has the first as a part.
 #ifndef SVDSERVE_ENGINE_ALGORITHMS_LARGE_LARGE_DRIVER_H_
 #define SVDSERVE_ENGINE_ALGORITHMS_LARGE_LARGE_DRIVER_H_
 
 #include "engine/algorithms/large/block_jacobi.h"
+#include "engine/algorithms/large/hermitian_factored.h"
 #include "engine/algorithms/large/hermitian_tridiagonal.h"
 
 namespace svdserve::large {
@@ -12,8 +12,13 @@ namespace svdserve::large {
 template <LargeBackend Backend>
 LargeOutcome decompose(Backend& backend, const LargePlan& plan, const LargeOperands& operands,
                        const LargeControl& control) {
-  if (plan.options.method != Method::kTridiagonal) return block_jacobi(backend, plan, operands, control);
-  return outcome_of([&] { return HermitianTridiagonal<Backend>(backend, plan, operands, control).run(); });
+  if (plan.options.method == Method::kTridiagonal) {
+    return outcome_of([&] { return HermitianTridiagonal<Backend>(backend, plan, operands, control).run(); });
+  }
+  if (is_factored(plan)) {
+    return outcome_of([&] { return HermitianFactored<Backend>(backend, plan, operands, control).run(); });
+  }
+  return block_jacobi(backend, plan, operands, control);
 }
 
 }  // namespace svdserve::large

@@ -18,7 +18,7 @@ MadeLargeDevices make_large_devices(absl::Span<const DeviceInfo> batch_devices, 
   for (const DeviceInfo& info : batch_devices) {
     if (info.kind != DeviceKind::kCuda) continue;
     CudaStatus status;
-    std::unique_ptr<LargeEngine> engine = cuda(info.ordinal, &status, threads);
+    std::unique_ptr<LargeEngine> engine = cuda(info.ordinal, &status);
     if (engine == nullptr) {
       made.refusals.push_back(absl::StrCat(info.name, " computes no large matrices: ", status.text));
       continue;

@@ -19,7 +19,7 @@ struct MadeLargeDevices {
 };
 
 // How a GPU becomes a device for factors: open_cuda_large_engine(), or what a test gives.
-using CudaLargeFactory = std::function<std::unique_ptr<LargeEngine>(int ordinal, CudaStatus* status, int threads)>;
+using CudaLargeFactory = std::function<std::unique_ptr<LargeEngine>(int ordinal, CudaStatus* status)>;
 
 // `batch_devices` are those of the server that take batches: each GPU of them takes factors, too, in what memory its
 // lanes leave. threads: of the host's engine, and of what GPUs leave to the host; 0: every core. The host is always among them: it

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "engine/backends/cuda/large/indefinite_factor.h"
 #include "engine/backends/cuda/large/large_kernels.h"
 #include "engine/planner.h"
 #include "engine/policies/cuda_tuning.h"
@@ -621,6 +622,81 @@ bool CudaLargeBackend<E>::eigenbasis(View g, View v) {
   if (info != 0) return false;
   each(v, ReverseColumns<E>{g, v});
   return true;
+}
+
+template <class E>
+double CudaLargeBackend<E>::square_bound(View a) {
+  if (a.rows == 0 || a.cols == 0) return 0;
+  double* const sums = take<double>(a.rows + a.cols);
+  column_sums_kernel<<<static_cast<unsigned>(a.cols), kColumnThreads, 0, lane_.stream>>>(a, sums);
+  launched();
+  each(a.rows, 1, RowSums<E>{a, sums + a.cols});
+  std::vector<double> host(size(a.rows + a.cols));
+  fetch(host.data(), sums, a.rows + a.cols);
+  arena_.give_back(sums);
+  return *std::max_element(host.begin(), host.begin() + a.cols) * *std::max_element(host.begin() + a.cols, host.end());
+}
+
+template <class E>
+std::vector<int8_t> CudaLargeBackend<E>::indefinite_factor(View m, View g,
+                                                           const std::function<void(double)>& progress) {
+  const int64_t n = m.rows;
+  const int64_t blocks_used = std::min<int64_t>((n + kFactorRows - 1) / kFactorRows, lane_.limits.multiprocessors);
+  FactorState<E> state{m,
+                       g,
+                       take<double>(n),
+                       take<double>(n),
+                       take<double>(n),
+                       take<int32_t>(n),
+                       take<E>(2 * n),
+                       take<FactorBest>(2 * blocks_used),
+                       take<unsigned>(1),
+                       take<int64_t>(2),
+                       (8 + std::sqrt(static_cast<double>(n))) * 0x1p-53,
+                       0,
+                       0};
+  begin_factor_kernel<<<blocks(n), 256, 0, lane_.stream>>>(state);
+  launched();
+  View signed_panel = matrix(n, kFactorPanel + 1);
+  while (state.rows_done < n) {
+    watch_.check();
+    const int64_t width = factor_panel(&state, static_cast<unsigned>(blocks_used));
+    const View panel = g.columns(state.first_column - width, width), scaled = signed_panel.columns(0, width);
+    if (width > 0 && state.rows_done < n) {
+      each(panel, ScaledColumnsTo<E>{panel, scaled, state.sign + state.first_column - width});
+      gemm(Op::kNone, Op::kAdjoint, -1, scaled, panel, 1, m);
+    }
+    const double left = static_cast<double>(n - state.rows_done) / static_cast<double>(n);
+    if (progress) progress(1 - left);
+  }
+  std::vector<double> signs(size(state.first_column));
+  if (!signs.empty()) fetch(signs.data(), state.sign, state.first_column);
+  release(signed_panel);
+  arena_.give_back(state.diagonal);
+  arena_.give_back(state.row_norm);
+  arena_.give_back(state.sign);
+  arena_.give_back(state.done);
+  arena_.give_back(state.columns);
+  arena_.give_back(state.best);
+  arena_.give_back(state.barrier);
+  arena_.give_back(state.progress);
+  return {signs.begin(), signs.end()};
+}
+
+// The pivots of the next panel. Returns how many columns of G they are; waits.
+template <class E>
+int64_t CudaLargeBackend<E>::factor_panel(FactorState<E>* state, unsigned blocks_used) {
+  require(cudaMemsetAsync(state->barrier, 0, sizeof(unsigned), lane_.stream), "clearing memory");
+  void* arguments[] = {state};
+  require(cudaLaunchCooperativeKernel(reinterpret_cast<const void*>(&factor_panel_kernel<E>), dim3(blocks_used),
+                                      dim3(kFactorRows * kFactorParts), arguments, 0, lane_.stream),
+          "launching a kernel");
+  int64_t progress[2];
+  fetch(progress, state->progress, 2);
+  const int64_t width = progress[0] - state->first_column;
+  state->first_column = progress[0];
+  state->rows_done = progress[1];
+  return width;
 }
 
 template <class E>

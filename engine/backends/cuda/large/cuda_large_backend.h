@@ -11,6 +11,7 @@
 #define SVDSERVE_ENGINE_BACKENDS_CUDA_LARGE_CUDA_LARGE_BACKEND_H_
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -28,6 +29,9 @@ using large::LargeWatch;
 using large::LoadReport;
 using large::Op;
 using large::ScaledNorm;
+
+template <class E>
+struct FactorState;
 
 // E: double or Complex.
 template <class E>
@@ -90,6 +94,8 @@ class CudaLargeBackend {
   void herk(View a, View c);
   void solve_lower(View lower, View b);
   bool eigenbasis(View g, View v);
+  double square_bound(View a);
+  std::vector<int8_t> indefinite_factor(View m, View g, const std::function<void(double)>& progress);
   std::vector<double> diagonal(View a);
   double distance_from_signature(View a, int64_t positive);
 
@@ -130,6 +136,7 @@ class CudaLargeBackend {
   Norms norms_of(View x);
   void give_back(const Norms& norms);
   void count(double multiply_adds_twice);
+  int64_t factor_panel(FactorState<E>* state, unsigned blocks_used);
 
   // step(first line, lines, device memory, 0 or 1) for parts of at most kTransferBytes; the pinned buffer of that
   // number is free when it is called.

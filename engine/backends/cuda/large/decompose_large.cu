@@ -98,7 +98,7 @@ const char* large_refusal() {
 
 // Room for these: the tall matrix and its copy when it is permuted; X, its copy, W and the Gram matrix. The workspace of
 // cuSOLVER, the left basis, its copy and the rest come on top. TRIDIAGONAL: M, V, a product, a copy, and four for
-// cuSOLVER.
+// cuSOLVER. FACTORED: the SVD of G, and matrices of M's order.
 uint64_t large_device_bytes(const LargePlan* plan) {
   const Problem& p = plan->problem;
   const bool complex = is_complex(p.dtype);
@@ -109,6 +109,11 @@ uint64_t large_device_bytes(const LargePlan* plan) {
   };
   const uint64_t slack = 2 * kTransferBytes + (uint64_t{64} << 20);
   if (plan->options.method == Method::kTridiagonal) return 8 * size(p.rows, p.cols) + slack;
+  if (large::is_factored(*plan)) {
+    LargePlan svd = large::factor_svd_plan(*plan, p.cols, LargeKind::kHyperbolicSvd);
+    // M before G's SVD, or the basis behind it; the certificate's matrices.
+    return large_device_bytes(&svd) + (plan->options.certificate ? 4 : 2) * size(p.rows, p.rows);
+  }
   const bool wide = p.rows < p.cols;
   const int64_t m = std::max(p.rows, p.cols), n = std::min(p.rows, p.cols);
   const int64_t left = wide ? plan->right_rows : plan->left_columns;

@@ -82,6 +82,14 @@ struct GatherColumns {  // to(i, j) := from(i, order[j])
   __device__ void operator()(int64_t i, int64_t j) const { to.data[j * to.ld + i] = from.data[order[j] * from.ld + i]; }
 };
 template <class E>
+struct ScaledColumnsTo {  // to(i, j) := by[j] from(i, j)
+  LargeView<E> from, to;
+  const double* by;
+  __device__ void operator()(int64_t i, int64_t j) const {
+    to.data[j * to.ld + i] = times_real(from.data[j * from.ld + i], by[j]);
+  }
+};
+template <class E>
 struct ReverseColumns {
   LargeView<E> from, to;
   __device__ void operator()(int64_t i, int64_t j) const {
@@ -242,6 +250,31 @@ __global__ void __launch_bounds__(kColumnThreads)
   sum = combined(sum, Sum());
   if (threadIdx.x == 0) products[j] = sum;
 }
+
+__device__ __forceinline__ double modulus_of(double x) { return fabs(x); }
+__device__ __forceinline__ double modulus_of(Complex x) { return hypot(x.re, x.im); }
+
+// sums[j] = sum_i |a(i, j)|. A block a column.
+template <class E>
+__global__ void __launch_bounds__(kColumnThreads) column_sums_kernel(LargeView<E> a, double* sums) {
+  const int64_t j = blockIdx.x;
+  double sum = 0;
+  for (int64_t i = threadIdx.x; i < a.rows; i += kColumnThreads) sum += modulus_of(a.data[j * a.ld + i]);
+  sum = combined(sum, Sum());
+  if (threadIdx.x == 0) sums[j] = sum;
+}
+
+// sums[i] = sum_j |a(i, j)|.
+template <class E>
+struct RowSums {
+  LargeView<E> a;
+  double* sums;
+  __device__ void operator()(int64_t i, int64_t) const {
+    double sum = 0;
+    for (int64_t j = 0; j < a.cols; ++j) sum += modulus_of(a.data[j * a.ld + i]);
+    sums[i] = sum;
+  }
+};
 
 // f[j] := (keep ? f[j] : 0) + taken[j], kZeroColumn where that is.
 static __global__ void take_exponents_kernel(int64_t n, const int32_t* taken, int32_t* f, bool keep) {

@@ -25,7 +25,6 @@ LargePlan eigen_plan_of(const Plan& plan) {
   options.triangle = plan.triangle;
   options.method = Method::kTridiagonal;
   options.vectors = plan.outputs.vectors() ? Vectors::kThin : Vectors::kNone;
-  options.certificate = plan.outputs.certificate;
   return *plan_large(plan.problem, options).plan;
 }
 
@@ -122,8 +121,6 @@ void BlockedBatch<T>::compute(Workspace& workspace, const MatrixSource::Slot& sl
   const MatrixStatus status = status_of(outcome);
   if (outcome.status != LargeStatus::kOk && outcome.status != LargeStatus::kNotConverged) {
     write_nan(slot, values);
-  } else if (plan_.decomposition == Decomposition::kHermitian) {
-    write_eigenvectors(workspace, slot, values, outcome);
   } else if (plan_.outputs.vectors()) {
     write_vectors(workspace, slot, values);
   }
@@ -146,7 +143,7 @@ LargeOutcome BlockedBatch<T>::decompose(Workspace& workspace, const char* matrix
                                     {operand, nullptr, workspace.left.data(), values, workspace.right.data()});
 }
 
-// From the thin vectors to the planes; on the way full bases, phases, the certificate. As in finishing.h, these are
+// From the thin vectors to the planes, eigenvectors as those of the left side; on the way full bases, phases, the certificate. As in finishing.h, these are
 // made in the planes, or aside where a plane has too few columns for them.
 template <class T>
 void BlockedBatch<T>::write_vectors(Workspace& workspace, const MatrixSource::Slot& slot, const T* values) const {
@@ -171,28 +168,6 @@ void BlockedBatch<T>::write_vectors(Workspace& workspace, const MatrixSource::Sl
   copy_columns(from_x, made_x, x, slot);
   copy_columns(from_y, made_y, y, slot);
   if (!aside) finish(plane_of(slot, x), x, plane_of(slot, y), y);
-}
-
-// The eigenvectors to their plane, with phases that are fixed where the plan says so, and the driver's certificate to
-// its own. Phases change it by rounding alone.
-template <class T>
-void BlockedBatch<T>::write_eigenvectors(Workspace& workspace, const MatrixSource::Slot& slot, const T* values,
-                                         const LargeReport& report) const {
-  const Outputs& outputs = plan_.outputs;
-  const VectorLayout made = layout_of_plane(plan_.problem, made_, Plane::kLeft);
-  if (outputs.fix_phases) {
-    FinishCall<T> call{values, workspace.left.data(), made, nullptr, {}, MatrixStatus::kOk};
-    call.canonical = true;
-    workspace.finishing.reserve(finish_workspace_bytes(plan_));
-    call.workspace = workspace.finishing.data();
-    finish_vectors(plan_, call);
-  }
-  copy_columns(workspace.left.data(), made, layout_of_plane(plan_.problem, outputs, Plane::kLeft), slot);
-  if (char* const to = slot.plane(Plane::kCertificate, kCertificateNumbers * sizeof(T))) {
-    const auto orthogonality = static_cast<T>(report.left_orthogonality);
-    const T numbers[kCertificateNumbers] = {static_cast<T>(report.residual), orthogonality, orthogonality};
-    std::memcpy(to, numbers, sizeof(numbers));
-  }
 }
 
 // The leading columns of X or Y to their plane, every zero as +0.

@@ -35,8 +35,6 @@ class BlockedBatch {
   void compute(Workspace& workspace, const MatrixSource::Slot& slot, T* values) const;
   LargeOutcome decompose(Workspace& workspace, const char* matrix, T* values) const;
   void write_vectors(Workspace& workspace, const MatrixSource::Slot& slot, const T* values) const;
-  void write_eigenvectors(Workspace& workspace, const MatrixSource::Slot& slot, const T* values,
-                          const LargeReport& report) const;
   void write_nan(const MatrixSource::Slot& slot, T* values) const;
   void copy_columns(const T* from, const VectorLayout& made, const VectorLayout& wanted,
                     const MatrixSource::Slot& slot) const;

@@ -7,6 +7,7 @@
 #include "engine/backends/host/dense/blas.h"
 #include "engine/backends/host/dense/blocked_reflectors.h"
 #include "engine/backends/host/dense/hermitian_eigenbasis.h"
+#include "engine/backends/host/dense/indefinite_factor.h"
 #include "engine/backends/host/large/host_tall_operand.h"
 #include "engine/backends/host/large/large_conversion.h"
 #include "engine/backends/host/large/scaled_columns.h"
@@ -378,6 +379,30 @@ bool HostLargeBackend<E>::eigenbasis(View g, View v) {
   const double n = double(g.rows);
   count_flops((4.0 / 3 + 4.0 / 3 + 2) * n * n * n);  // reduction, divide and conquer, back-transformation
   return hermitian_eigenbasis(threads_, g, v);
+}
+
+template <class E>
+double HostLargeBackend<E>::square_bound(View a) {
+  double columns = 0;
+  std::vector<double> rows(static_cast<size_t>(a.rows), 0.0);
+  for (int64_t j = 0; j < a.cols; ++j) {
+    double sum = 0;
+    for (int64_t i = 0; i < a.rows; ++i) {
+      const double size = std::abs(a.data[i + j * a.ld]);
+      sum += size;
+      rows[static_cast<size_t>(i)] += size;
+    }
+    columns = std::max(columns, sum);
+  }
+  return a.rows == 0 ? 0 : columns * *std::max_element(rows.begin(), rows.end());
+}
+
+template <class E>
+std::vector<int8_t> HostLargeBackend<E>::indefinite_factor(View m, View g,
+                                                           const std::function<void(double)>& progress) {
+  const double n = double(m.rows);
+  count_flops(n * n * n / 3);
+  return host::indefinite_factor(threads_, m, g, progress);
 }
 
 template <class E>

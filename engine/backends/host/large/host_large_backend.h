@@ -83,6 +83,8 @@ class HostLargeBackend {
   void solve_lower(View l, View b);
   void scale_solution(const int32_t* f, const int32_t* g, View w);
   bool eigenbasis(View g, View v);
+  double square_bound(View a);
+  std::vector<int8_t> indefinite_factor(View m, View g, const std::function<void(double)>& progress);
 
   void p_step(const large::PStep<E>& step);
   void reset_counters() { counters_ = {}; }

@@ -4,7 +4,6 @@
 
 #include "engine/algorithms/large/large_driver.h"
 #include "engine/backends/host/dense/blas.h"
-#include "engine/backends/host/large/hermitian_eigen.h"
 #include "engine/backends/host/large/host_large_backend.h"
 #include "engine/backends/host/large/host_tall_operand.h"
 #include "engine/large_engine.h"
@@ -44,15 +43,26 @@ uint64_t tridiagonal_bytes(const LargePlan& plan, int threads) {
   return bytes + slack_bytes(bytes, n, element, threads);
 }
 
+// hermitian_factored.h on `threads` threads: G, and the SVD of G with U. Before that M and G, after it U and the basis.
+// The certificate has a QR of G beside G, and after the SVD G J G^H, U and two products.
+uint64_t factored_bytes(const LargePlan& plan, int threads) {
+  const auto m = static_cast<uint64_t>(plan.problem.rows), n = static_cast<uint64_t>(plan.problem.cols);
+  const uint64_t element = is_complex(plan.problem.dtype) ? sizeof(std::complex<double>) : sizeof(double);
+  uint64_t entries = m * n + std::max(kTrianglesForVectors * n * n, kTrianglesBesideBasis * n * n + m * n);
+  entries = std::max(entries, m * n + m * m);
+  if (plan.options.certificate) entries = std::max(entries, 3 * m * m + 2 * m * n);
+  const uint64_t bytes = entries * element;
+  return bytes + slack_bytes(bytes, n, element, threads);
+}
+
 class HostLargeEngine : public LargeEngine {
  public:
   explicit HostLargeEngine(int threads)
       : threads_(threads > 0 ? threads : oneapi::tbb::info::default_concurrency()),
-        arena_(threads_),
-        eigen_(*this, &arena_, threads_) {}
+        arena_(threads_) {}
 
   LargeWorkspace memory(const LargePlan& plan) const override {
-    if (host::is_factored(plan)) return eigen_.memory(plan);
+    if (large::is_factored(plan)) return {factored_bytes(plan, threads_), 0};
     if (plan.options.method == Method::kTridiagonal) return {tridiagonal_bytes(plan, threads_), 0};
     const uint64_t m = std::max(plan.problem.rows, plan.problem.cols), n = plan.values;
     const uint64_t element = is_complex(plan.problem.dtype) ? 16 : 8;
@@ -74,7 +84,6 @@ class HostLargeEngine : public LargeEngine {
 
   LargeOutcome decompose(const LargePlan& plan, const LargeOperands& operands,
                          const LargeControl& control) const override {
-    if (host::is_factored(plan)) return eigen_.decompose(plan, operands, control);
     const host::FpEnvironment environment;
     return is_complex(plan.problem.dtype) ? run<std::complex<double>>(plan, operands, control)
                                           : run<double>(plan, operands, control);
@@ -91,7 +100,6 @@ class HostLargeEngine : public LargeEngine {
 
   const int threads_;
   mutable oneapi::tbb::task_arena arena_;
-  const host::HermitianEigen eigen_;
 };
 
 }  // namespace
