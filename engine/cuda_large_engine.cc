@@ -34,13 +34,13 @@ class CudaLargeEngine final : public LargeEngine {
         eigen_(*this, &arena_, threads_) {}
 
   LargeWorkspace memory(const LargePlan& plan) const override {
-    if (is_eigenproblem(plan.options.kind)) return eigen_.memory(plan);
+    if (host::is_factored(plan)) return eigen_.memory(plan);
     return {0, api_->large_device_bytes(&plan)};
   }
 
   LargeOutcome decompose(const LargePlan& plan, const LargeOperands& operands,
                          const LargeControl& control) const override {
-    if (is_eigenproblem(plan.options.kind)) return eigen_.decompose(plan, operands, control);
+    if (host::is_factored(plan)) return eigen_.decompose(plan, operands, control);
     const SvdserveCudaLargeControl c{control.progress ? &tell : nullptr, &control, control.cancel};
     SvdserveCudaLargeOutcome outcome{};
     api_->decompose_large(ordinal_, &plan, &operands, &c, &outcome);

@@ -16,12 +16,41 @@ std::string size_error(int64_t size) {
   return "must be between 1 and " + std::to_string(kMaxLargeDimension) + ", but is " + std::to_string(size);
 }
 
+// AUTO of one Hermitian matrix: the absolute accuracy of LAPACK's eigensolvers, at their speed.
+Method resolved_method(const LargeOptions& options) {
+  if (options.method != Method::kAuto || !is_eigenproblem(options.kind)) return options.method;
+  return options.kind == LargeKind::kHermitian ? Method::kTridiagonal : Method::kFactored;
+}
+
+// Checks the method. Returns what is wrong.
+std::optional<PlanError> check_method(const LargeOptions& options) {
+  const Method method = options.method;
+  if (method == Method::kAuto || method == Method::kJacobi) return std::nullopt;
+  if (method == Method::kFactored && is_eigenproblem(options.kind)) return std::nullopt;
+  if (method == Method::kTridiagonal && options.kind == LargeKind::kHermitian) return std::nullopt;
+  const char* const known =
+      options.kind == LargeKind::kHermitian         ? "AUTO, TRIDIAGONAL, FACTORED or JACOBI for a Hermitian matrix"
+      : options.kind == LargeKind::kHermitianFactor ? "AUTO, FACTORED or JACOBI for a factor G with its signature"
+                                                    : "AUTO or JACOBI for a large matrix";
+  return PlanError{"method", std::string("must be ") + known + ", but is " + name(method)};
+}
+
+// Checks that options of sweeps come with a method of sweeps. Returns what is wrong.
+std::optional<PlanError> check_sweeps(const LargeOptions& options) {
+  if (resolved_method(options) != Method::kTridiagonal) return std::nullopt;
+  const char* const field = options.tolerance != 0                     ? "tolerance"
+                            : options.max_sweeps != 0                  ? "max_sweeps"
+                            : options.strategy != PivotStrategy::kAuto ? "strategy"
+                            : options.variant != BlockVariant::kAuto   ? "variant"
+                                                                       : nullptr;
+  if (field == nullptr) return std::nullopt;
+  return PlanError{field, "is for sweeps, of which TRIDIAGONAL (and AUTO, which chose it) has none; ask for FACTORED"};
+}
+
 // Checks the options for `problem`, but not its size. Returns what is wrong.
 std::optional<PlanError> check(const Problem& problem, const LargeOptions& options) {
-  if (options.method != Method::kAuto && options.method != Method::kJacobi) {
-    return PlanError{"method",
-                     std::string("must be AUTO or JACOBI for a large matrix, but is ") + name(options.method)};
-  }
+  if (auto error = check_method(options)) return error;
+  if (auto error = check_sweeps(options)) return error;
   if (!(options.tolerance >= 0 && options.tolerance <= 1)) {
     return PlanError{"tolerance", "must be a cosine between 0 and 1, or 0 for the method's own"};
   }
@@ -48,6 +77,8 @@ std::optional<PlanError> check(const Problem& problem, const LargeOptions& optio
 
 // kAuto of the strategy and the variant: what was measured fastest, engine/decisions/0007.
 LargeOptions resolved(LargeOptions options) {
+  options.method = resolved_method(options);
+  if (options.method == Method::kTridiagonal) return options;
   if (options.strategy == PivotStrategy::kAuto) options.strategy = PivotStrategy::kRecursive;
   if (options.variant == BlockVariant::kAuto) options.variant = BlockVariant::kBlockOriented;
   return options;

@@ -1,6 +1,7 @@
-// One large matrix: its SVD, its hyperbolic SVD, or the eigenvalues and eigenvectors of a Hermitian one, by the
-// hierarchically blocked one-sided Jacobi method. plan_large(problem, options) -> LargeEngine::decompose().
-// algorithms/large/block_jacobi.h is the method; backends/host/large/hermitian_eigen.h reduces eigenproblems to it.
+// One large matrix: its SVD, its hyperbolic SVD, or the eigenvalues and eigenvectors of a Hermitian one.
+// plan_large(problem, options) -> LargeEngine::decompose().
+// algorithms/large/block_jacobi.h has the SVDs' method; backends/host/large/hermitian_eigen.h reduces eigenproblems to
+// it, and algorithms/large/hermitian_tridiagonal.h is the fast method of one Hermitian matrix.
 #ifndef SVDSERVE_ENGINE_LARGE_ENGINE_H_
 #define SVDSERVE_ENGINE_LARGE_ENGINE_H_
 
@@ -58,11 +59,13 @@ constexpr bool has_signature(LargeKind k) { return k == LargeKind::kHyperbolicSv
 struct LargeOptions {
   LargeKind kind = LargeKind::kSvd;
   Triangle triangle = Triangle::kLower;  // of kHermitian
-  // kSvd: kAuto may start from an eigenbasis of the Gram matrix, kJacobi never does. kHermitian: kTridiagonal, which is
-  // kAuto, or kFactored; kJacobi is kFactored without such a start.
+  // SVDs: kAuto may start from an eigenbasis of the Gram matrix, kJacobi never does. kHermitian: kTridiagonal, which is
+  // kAuto, or kFactored; kJacobi is kFactored without such a start. kHermitianFactor: kFactored, which is kAuto, or
+  // kJacobi.
   Method method = Method::kAuto;
   Vectors vectors = Vectors::kThin;  // kNone: values alone. kFull: of kSvd alone
-  // Cosine of two columns below which they count as orthogonal, in (0, 1]; 0: the method's own.
+  // Cosine of two columns below which they count as orthogonal, in (0, 1]; 0: the method's own. kTridiagonal, which has
+  // no sweeps, takes neither this nor the next three.
   double tolerance = 0;
   int32_t max_sweeps = 0;  // outer sweeps after which it is NOT_CONVERGED; 0: the default
   PivotStrategy strategy = PivotStrategy::kAuto;
@@ -79,7 +82,7 @@ inline constexpr int64_t kMaxLargeDimension = 1 << 20;
 // A checked problem with everything decided. Only plan_large() makes one.
 struct LargePlan {
   Problem problem;
-  LargeOptions options;      // without kAuto but for the method
+  LargeOptions options;      // without kAuto but for an SVD's method, and for the sweeps of kTridiagonal
   int64_t values = 0;        // k = min(m, n); of an eigenproblem m
   int64_t left_columns = 0;  // of U, m x left_columns: k, m or 0
   int64_t right_rows = 0;    // of V^H, right_rows x n: k, n or 0
@@ -166,9 +169,9 @@ struct LargeReport {
   int32_t sweeps = 0;
   int64_t rotations = 0, proper_rotations = 0;
   double residual = 0, left_orthogonality = 0, right_orthogonality = 0;  // with certificate; see outputs.h
-  // An eigenproblem's own. rank: eigenvalues that are not exact zeros. factor_condition, with certificate: at least the
-  // condition number of G with unit columns; the eigenvalues of G J G^H have relative errors of some max(n, 8) u times
-  // this.
+  // An eigenproblem's own. rank: eigenvalues that are not exact zeros, which kTridiagonal seldom finds.
+  // factor_condition, with certificate, 0 of kTridiagonal: at least the condition number of G with unit columns; the
+  // eigenvalues of G J G^H have relative errors of some max(n, 8) u times this.
   int64_t rank = 0;
   double factor_condition = 0;
 };

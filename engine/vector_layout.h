@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-#include "engine/outputs.h"
+#include "engine/planner.h"
 
 namespace svdserve {
 
@@ -39,10 +39,12 @@ constexpr VectorLayout short_layout(const Problem& p, const Outputs& o) {
 }
 
 // Phases are those of U, and a certificate is one of k columns of both sides. For fewer columns, all k of both are made
-// in memory aside, by columns, and the requested ones are copied.
-constexpr bool is_staged(const Problem& p, const Outputs& o) {
-  const int64_t k = values_per_matrix(p);
-  return (o.certificate || o.fix_phases) && (o.left_columns < k || o.right_columns < k);
+// in memory aside, by columns, and the requested ones are copied. Eigenvectors, which are all of one side, never are.
+inline bool is_staged(const Plan& plan) {
+  const Outputs& o = plan.outputs;
+  const int64_t k = values_per_matrix(plan.problem);
+  return plan.decomposition == Decomposition::kSvd && (o.certificate || o.fix_phases) &&
+         (o.left_columns < k || o.right_columns < k);
 }
 constexpr VectorLayout staged_layout(const VectorLayout& wanted, int64_t k) {
   return {wanted.plane, wanted.rows, k, 1, wanted.rows, false};

@@ -44,6 +44,16 @@ struct InterlacedView {
   SVD_HD E& operator()(int i, int j) const { return data[(i * row_step + j * col_step) * count]; }
 };
 
+// A matrix that is not wanted: algorithms leave out what is done to it.
+template <class E>
+struct NoMatrix {
+  using Element = E;
+};
+template <class A>
+inline constexpr bool kIsWanted = true;
+template <class E>
+inline constexpr bool kIsWanted<NoMatrix<E>> = false;
+
 SVD_KERNEL_END
 
 #endif

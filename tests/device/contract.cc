@@ -19,6 +19,7 @@
 #include "tests/support/numerics/contract.h"
 #include "tests/support/numerics/dead_lines.h"
 #include "tests/support/numerics/engine_run.h"
+#include "tests/support/numerics/hermitian_samples.h"
 #include "tests/support/numerics/matrix_generators.h"
 #include "tests/support/numerics/reference_svd.h"
 #include "tests/support/numerics/vector_checks.h"
@@ -127,6 +128,53 @@ class Contract {
       judge_vectors(thin, samples[static_cast<size_t>(i)], vectors, i);
     }
     print_worst(count);
+  }
+
+  // Eigenproblems of every family; each matrix has the same bits elsewhere in a batch.
+  void test_hermitian(int64_t n, DType dtype) {
+    shape_ = std::string(name(dtype)) + " " + std::to_string(n) + "x" + std::to_string(n) + " hermitian";
+    std::vector<Matrix> matrices;
+    for (const HermitianFamily& family : hermitian_families()) matrices.push_back(family.make(dtype, n, random_));
+    const auto count = static_cast<int64_t>(matrices.size());
+    const Problem problem{n, n, dtype, n % 2 == 0 ? Order::kRowMajor : Order::kColumnMajor};
+    Options options{.decomposition = Decomposition::kHermitian,
+                    .triangle = n % 3 == 0 ? Triangle::kUpper : Triangle::kLower,
+                    .vectors = Vectors::kThin,
+                    .certificate = true};
+    const Plan plan = plan_of(problem, options);
+    const PlanesResult result = run(plan, pack(matrices, problem.order).data(), count);
+    options.vectors = Vectors::kNone;
+    options.certificate = false;
+    const PlanesResult alone = run(plan_of(problem, options), pack(matrices, problem.order).data(), count);
+    std::reverse(matrices.begin(), matrices.end());
+    const PlanesResult reversed = run(plan, pack(matrices, problem.order).data(), count);
+    std::reverse(matrices.begin(), matrices.end());
+    HermitianErrors worst;
+    const double units = 10 * static_cast<double>(n), u = real_type(dtype).unit_roundoff;
+    for (int64_t i = 0; i < count; ++i) {
+      const char* const family = hermitian_families()[static_cast<size_t>(i)].name;
+      const auto lambda = result.numbers(dtype, Plane::kValues, i * n, n);
+      const auto given = result.numbers(dtype, Plane::kCertificate, 3 * i, 3);
+      const HermitianErrors errors =
+          hermitian_errors(plan, matrices[static_cast<size_t>(i)], result, i, lambda, n < 40);
+      const bool within = errors.eigenvalue <= units && errors.residual <= units && errors.orthogonality <= units;
+      if (!within || result.statuses[static_cast<size_t>(i)] != MatrixStatus::kOk) {
+        fail("%s: %g %g %g of %g", family, errors.eigenvalue, errors.residual, errors.orthogonality, units);
+      }
+      if (!std::is_sorted(lambda.begin(), lambda.end())) fail("%s: not ascending", family);
+      if (alone.numbers(dtype, Plane::kValues, i * n, n) != lambda) fail("%s: other values alone", family);
+      if (!(given[1] <= units * u && given[2] == given[1])) fail("%s: certificate %g", family, given[1]);
+      for (const Plane plane : {Plane::kValues, Plane::kLeft}) {
+        if (!same(plan, plane, result, static_cast<size_t>(i), reversed, static_cast<size_t>(count - 1 - i))) {
+          fail("%s: plane %d of a copy differs", family, index_of(plane));
+        }
+      }
+      worst.eigenvalue = std::max(worst.eigenvalue, errors.eigenvalue);
+      worst.residual = std::max(worst.residual, errors.residual);
+      worst.orthogonality = std::max(worst.orthogonality, errors.orthogonality);
+    }
+    std::printf("%-22s %3ld matrices: eigenvalues %.1f, residual %.1f, orthogonality %.1f of %.0f u\n", shape_.c_str(),
+                count, worst.eigenvalue, worst.residual, worst.orthogonality, units);
   }
 
   int failures() const { return failures_; }
@@ -377,6 +425,7 @@ class Contract {
   const SvdEngine cpu_;
   std::string shape_;
   Worst worst_;
+  Random random_{7};
   int failures_ = 0;
 };
 
@@ -395,6 +444,7 @@ int main_of(int argc, char** argv) {
     for (const Shape& shape : small ? reduced_shapes() : shapes()) contract.test(shape, dtype);
     for (const int64_t k : small ? std::vector<int64_t>{34} : std::vector<int64_t>{33, 55, 64, 65, 100, 127, 128}) {
       contract.test_dead_lines(k, dtype);
+      contract.test_hermitian(k, dtype);
     }
   }
   std::printf("contract of k > 32: %d failures on %s\n", contract.failures(), gpu->description().name.c_str());

@@ -669,7 +669,7 @@ void times() {
   for (const DType dtype : {DType::kF32, DType::kC64, DType::kC128}) time_square(dtype, 2048);
 }
 
-// --- Hermitian eigenproblems: the factorization on the host, the rest on the device -------------------------------
+// --- Hermitian eigenproblems: TRIDIAGONAL on the device; FACTORED with its factorization on the host ---------------
 
 // Meets the contract: residual and orthogonality at most 10 n u, eigenvalues as the host's engine has them.
 void check_eigen(const char* what, const LargePlan& plan, const void* operand, const int8_t* signature) {
@@ -704,29 +704,50 @@ Dense hermitian(int64_t n, bool complex) {
   return a;
 }
 
+// NaN for what an eigenproblem of this triangle does not read.
+Dense triangle_alone(Dense a, Triangle triangle) {
+  for (int64_t j = 0; j < a.cols; ++j) {
+    for (int64_t i = 0; i < a.rows; ++i) {
+      if (triangle == Triangle::kLower ? i < j : i > j) a.at(i, j) = std::numeric_limits<double>::quiet_NaN();
+    }
+  }
+  return a;
+}
+
 void time_eigen(DType dtype, int64_t n) {
   const Problem p{n, n, dtype, Order::kColumnMajor};
-  LargeOptions options = options_of(Method::kAuto);
-  options.kind = LargeKind::kHermitian;
   const std::vector<std::byte> operand = operand_of(hermitian(n, is_complex(dtype)), p);
-  const Results r = best_of(1, plan_of(p, options), operand.data());
   Peers peers(dtype, n, operand.data());
   const double syevd = peers.syevd(2);
-  std::printf("EIGH     %-4s n %5lld  %9.2f ms call  status %d, %d sweeps %s  syevd %9.2f ms  call/syevd %.2f\n",
-              name(dtype), static_cast<long long>(n), r.seconds * 1e3, static_cast<int>(r.outcome.status),
-              r.outcome.sweeps, r.outcome.detail.c_str(), syevd * 1e3, r.seconds / syevd);
-  print_phases(r.outcome);
-  std::fflush(stdout);
+  for (const Method method : {Method::kTridiagonal, Method::kFactored}) {
+    LargeOptions options = options_of(method);
+    options.kind = LargeKind::kHermitian;
+    const Results r = best_of(method == Method::kFactored ? 1 : 2, plan_of(p, options), operand.data());
+    std::printf(
+        "EIGH     %-11s %-4s n %5lld  %9.2f ms call  status %d, %d sweeps %s  syevd %9.2f ms  call/syevd %.2f\n",
+        name(method), name(dtype), static_cast<long long>(n), r.seconds * 1e3, static_cast<int>(r.outcome.status),
+        r.outcome.sweeps, r.outcome.detail.c_str(), syevd * 1e3, r.seconds / syevd);
+    print_phases(r.outcome);
+    std::fflush(stdout);
+  }
 }
 
 void eigen() {
-  LargeOptions options = options_of(Method::kAuto);
-  options.certificate = true;
   for (const DType dtype : {DType::kF32, DType::kF64, DType::kC64, DType::kC128}) {
     for (const int64_t n : {1, 33, 300}) {
       const Problem p{n, n, dtype, Order::kRowMajor};
-      options.kind = LargeKind::kHermitian;
-      check_eigen("random", plan_of(p, options), operand_of(hermitian(n, is_complex(dtype)), p).data(), nullptr);
+      for (const Method method : {Method::kTridiagonal, Method::kFactored}) {
+        for (const Triangle triangle : {Triangle::kLower, Triangle::kUpper}) {
+          LargeOptions options = options_of(method);
+          options.kind = LargeKind::kHermitian;
+          options.triangle = triangle;
+          options.certificate = true;
+          const Dense a = triangle_alone(hermitian(n, is_complex(dtype)), triangle);
+          check_eigen(name(method), plan_of(p, options), operand_of(a, p).data(), nullptr);
+        }
+      }
+      LargeOptions options = options_of(Method::kFactored);
+      options.certificate = true;
       const Problem tall{2 * n, n, dtype, Order::kRowMajor};
       options.kind = LargeKind::kHermitianFactor;
       const std::vector<int8_t> signs = random_signs(n);

@@ -105,6 +105,7 @@ class Comparison {
                                  {.vectors = Vectors::kThin, .fix_phases = true, .certificate = true},
                                  {.vectors = Vectors::kThin, .top_k = 1, .fix_phases = true, .certificate = true}};
     if (std::max(problem.rows, problem.cols) <= 100) options.push_back({.vectors = Vectors::kFull});
+    if (problem.rows == problem.cols) add_hermitian(&options);
     for (const Options& o : options) compare(plan_of(problem, o), bytes, count);
     compare_answers(problem, bytes, count);
   }
@@ -113,6 +114,21 @@ class Comparison {
   int64_t differing() const { return differing_; }
 
  private:
+  // By either triangle of matrices of which the other one is another's.
+  static void add_hermitian(std::vector<Options>* options) {
+    for (const Triangle triangle : {Triangle::kLower, Triangle::kUpper}) {
+      Options o{.decomposition = Decomposition::kHermitian, .triangle = triangle};
+      options->push_back(o);
+      o.vectors = Vectors::kThin;
+      options->push_back(o);
+      o.max_sweeps = 2;
+      options->push_back(o);
+      o.max_sweeps = 0;
+      o.fix_phases = o.certificate = true;
+      options->push_back(o);
+    }
+  }
+
   // All MIMO answers, of matrices and of groups, with the values and without.
   void compare_answers(const Problem& problem, const std::vector<std::byte>& bytes, int64_t count) {
     for (const int64_t group : {1, 7, 100}) {
@@ -167,10 +183,11 @@ class Comparison {
 
   static std::string describe(const Plan& plan) {
     char text[200];
-    std::snprintf(text, sizeof(text), "%s %s tolerance %g sweeps %d %ldx%ld order %d U %ld V %ld",
-                  name(plan.problem.dtype), name(plan.method), plan.tolerance, plan.max_sweeps, plan.problem.rows,
-                  plan.problem.cols, static_cast<int>(plan.problem.order), plan.outputs.left_columns,
-                  plan.outputs.right_columns);
+    const bool hermitian = plan.decomposition == Decomposition::kHermitian;
+    std::snprintf(text, sizeof(text), "%s %s%s tolerance %g sweeps %d %ldx%ld order %d U %ld V %ld",
+                  name(plan.problem.dtype), hermitian ? "hermitian " : "", name(plan.method), plan.tolerance,
+                  plan.max_sweeps, plan.problem.rows, plan.problem.cols, static_cast<int>(plan.problem.order),
+                  plan.outputs.left_columns, plan.outputs.right_columns);
     return text;
   }
 

@@ -217,16 +217,19 @@ def eigen(lines):
     rows, checked = [], 0
     for line in lines:
         checked += line.startswith("eigen ") and ": ok" in line
-        if found := re.match(r"EIGH +(\w+) +n +(\d+) +([0-9.]+) ms call .* (\d+) sweeps.*syevd +([0-9.]+) ms +call/syevd ([0-9.]+)", line):
-            rows.append([found[1], found[2], rounded(found[3]), "", found[4], rounded(found[5]), found[6]])
+        # Older files have FACTORED alone, without its name.
+        if found := re.match(r"EIGH +(?:(factored|tridiagonal) +)?(\w+) +n +(\d+) +([0-9.]+) ms call .* (\d+) sweeps.*syevd +([0-9.]+) ms"
+                             r" +call/syevd ([0-9.]+)", line):
+            method, dtype, n, call, sweeps, peer, ratio = found.groups()
+            rows.append([(method or "factored").upper(), dtype, n, rounded(call), "", sweeps, rounded(peer), ratio])
         elif rows and (found := re.match(r" +factorize +([0-9.]+) ms", line)):
-            rows[-1][3] = rounded(found[1])
+            rows[-1][4] = rounded(found[1])
     if not rows:
         return []
     return ["", "**Hermitian eigenproblems** (`device_large_bench eigen`), milliseconds with vectors, n x n, random: the call from host memory and",
             "back, and the factorization on the host in it. cuSOLVER's matrices are on the GPU already, and its small eigenvalues have absolute",
             f"accuracy alone. {checked} other problems of all types met the contract there.", "",
-            *table(("dtype", "n", "call", "factorization", "sweeps", "Xsyevd", "call / Xsyevd"), rows)]
+            *table(("method", "dtype", "n", "call", "factorization", "sweeps", "Xsyevd", "call / Xsyevd"), rows)]
 
 
 def large(lines):

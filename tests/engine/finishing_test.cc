@@ -140,7 +140,7 @@ template <class E>
 [[gnu::noinline]] scalar::Certificate certificate_of(StridedMatrix<E, const char> a, VectorMatrix<E> x,
                                                      VectorMatrix<E> y, const Lane<typename E::Scalar>* s, int k,
                                                      bool wide, bool finite, const CertificateWorkspace& workspace) {
-  return scalar::certificate(Alone(), a, x, y, s, k, wide, finite, workspace);
+  return scalar::certificate(Alone(), scalar::OperandMatrix<E>{a}, x, y, s, k, wide, finite, workspace);
 }
 template <class Team, class E>
 [[gnu::noinline]] void finish(const Team& team, const FinishOptions& options, const FinishTask<E>& task) {
@@ -508,8 +508,8 @@ struct Finished {
     std::vector<Lane<T>> s;
     for (const T value : d.s) s.push_back(Lane<T>(value));
     const FinishOptions options{k, wide, fix_phases, false, true};
-    const FinishTask<E> task{x.view(),     d.y.view(),  s.data(),      finite,
-                             d.t.source(), certificate, scratch.basis, scratch.sums};
+    const FinishTask<E> task{x.view(),       d.y.view(),  s.data(),      finite,
+                             {d.t.source()}, certificate, scratch.basis, scratch.sums};
     svdserve::finish(team, options, task);
   }
   std::vector<char> bits() const {

@@ -1,5 +1,5 @@
-// Large Hermitian eigenproblems: relative accuracy against references of 150 digits, the contract's bounds, and input
-// that is not as it should be.
+// Large Hermitian eigenproblems by FACTORED: relative accuracy against references of 150 digits, the contract's bounds,
+// and input that is not as it should be.
 #include <algorithm>
 #include <atomic>
 #include <cmath>
@@ -15,6 +15,7 @@
 #include "engine/large_engine.h"
 #include "gtest/gtest.h"
 #include "tests/support/numerics/effort.h"
+#include "tests/support/numerics/hermitian.h"
 #include "tests/support/numerics/lapack_peer.h"
 #include "tests/support/numerics/large_run.h"
 #include "tests/support/numerics/matrix_generators.h"
@@ -34,6 +35,7 @@ const LargeEngine& engine() {
 LargeOptions options_of(LargeKind kind) {
   LargeOptions options;
   options.kind = kind;
+  options.method = Method::kFactored;
   options.certificate = true;
   return options;
 }
@@ -127,44 +129,13 @@ INSTANTIATE_TEST_SUITE_P(Table, RelativeAccuracyTest,
 
 // --- the contract ---------------------------------------------------------------------------------------
 
-Matrix random_hermitian(DType dtype, int64_t n, Random& random) {
-  Matrix a(dtype, n, n);
-  for (int64_t j = 0; j < n; ++j) {
-    for (int64_t i = j; i < n; ++i) {
-      const double im = is_complex(dtype) && i > j ? random.normal() : 0;
-      a.at(i, j) = {random.normal(), im};
-    }
-  }
-  round_to_dtype(a);
-  for (int64_t j = 0; j < n; ++j) {
-    for (int64_t i = 0; i < j; ++i) a.at(i, j) = std::conj(a.at(j, i));
-  }
-  return a;
-}
-
-// |A U - U L|_F / |A|_F of the results as they were stored.
-double residual_of_eigen(const Matrix& a, const LargeResult& result) {
-  double error = 0, norm = 0;
-  for (int64_t j = 0; j < a.rows; ++j) {
-    for (int64_t i = 0; i < a.rows; ++i) {
-      std::complex<long double> sum = 0;
-      for (int64_t k = 0; k < a.rows; ++k) {
-        sum += std::complex<long double>(a.at(i, k)) * std::complex<long double>(result.left.at(k, j));
-      }
-      sum -= static_cast<long double>(result.values[static_cast<size_t>(j)]) *
-             std::complex<long double>(result.left.at(i, j));
-      error += static_cast<double>(std::norm(sum));
-      norm += std::norm(a.at(i, j));
-    }
-  }
-  return norm > 0 ? std::sqrt(error / norm) : std::sqrt(error);
-}
-
 void expect_contract(const Matrix& a, const LargeResult& result) {
   ASSERT_EQ(result.outcome.status, LargeStatus::kOk) << result.outcome.detail;
+  EXPECT_EQ(result.outcome.method, Method::kFactored);
   const double n = static_cast<double>(a.rows), u = real_type(a.dtype).unit_roundoff;
   EXPECT_TRUE(std::is_sorted(result.values.begin(), result.values.end()));
-  const double residual = residual_of_eigen(a, result), orthogonality = column_orthogonality(result.left);
+  const double residual = eigen_residual(a, result.values, result.left),
+               orthogonality = column_orthogonality(result.left);
   EXPECT_LE(residual, 10 * std::max(n, 4.0) * u);
   EXPECT_LE(orthogonality, 10 * std::max(n, 4.0) * u);
   EXPECT_NEAR(result.outcome.residual, residual, std::max(n, 4.0) * u);
@@ -184,17 +155,11 @@ TEST(HermitianTest, EveryTypeOrderAndTriangle) {
       Random random(static_cast<uint64_t>(n));
       const Matrix a = random_hermitian(dtype, n, random);
       for (const Triangle triangle : {Triangle::kLower, Triangle::kUpper}) {
-        Matrix given = a;  // the other triangle, and imaginary parts of the diagonal, are not read
-        for (int64_t j = 0; j < n; ++j) {
-          for (int64_t i = 0; i < n; ++i) {
-            if (triangle == Triangle::kLower ? i < j : i > j) given.at(i, j) = std::numeric_limits<double>::quiet_NaN();
-          }
-          if (is_complex(dtype)) given.at(j, j) = {a.at(j, j).real(), std::numeric_limits<double>::infinity()};
-        }
         LargeOptions options = options_of(LargeKind::kHermitian);
         options.triangle = triangle;
         const Order order = triangle == Triangle::kLower ? Order::kRowMajor : Order::kColumnMajor;
-        expect_contract(a, run_large(engine(), large_plan_of({n, n, dtype, order}, options), given));
+        expect_contract(a,
+                        run_large(engine(), large_plan_of({n, n, dtype, order}, options), triangle_alone(a, triangle)));
       }
     }
   }
@@ -291,7 +256,7 @@ TEST(HermitianTest, AFactorStandsForItsMatrix) {
       }
     }
     const double u = real_type(dtype).unit_roundoff;
-    EXPECT_LE(residual_of_eigen(product, result), 10 * static_cast<double>(m) * u);
+    EXPECT_LE(eigen_residual(product, result.values, result.left), 10 * static_cast<double>(m) * u);
     EXPECT_LE(column_orthogonality(result.left), 10 * static_cast<double>(m) * u);
     EXPECT_EQ(std::count(result.values.begin(), result.values.end(), 0.0), m - n);
     EXPECT_EQ(std::count_if(result.values.begin(), result.values.end(), [](double x) { return x < 0; }),
@@ -337,9 +302,45 @@ TEST(HermitianTest, MistakesAreNamed) {
   EXPECT_EQ(field(wide, {.kind = LargeKind::kHermitian}), "cols");
   EXPECT_EQ(field(wide, {.kind = LargeKind::kHermitianFactor}), "signature");
   EXPECT_EQ(field(square, {.kind = LargeKind::kHermitian, .vectors = Vectors::kFull}), "vectors");
-  EXPECT_EQ(field(square, {.kind = LargeKind::kHermitian, .tolerance = 2}), "tolerance");
+  EXPECT_EQ(field(square, {.kind = LargeKind::kHermitian, .method = Method::kFactored, .tolerance = 2}), "tolerance");
   EXPECT_EQ(field(square, {.kind = LargeKind::kHermitian, .vectors = Vectors::kNone, .certificate = true}),
             "certificate");
+}
+
+TEST(HermitianTest, MethodsAreThoseOfTheirKind) {
+  const Problem square{9, 9, DType::kF64, Order::kRowMajor};
+  const auto method = [&](LargeKind kind, Method asked) {
+    return large_plan_of(square, {.kind = kind, .method = asked}).options.method;
+  };
+  EXPECT_EQ(method(LargeKind::kHermitian, Method::kAuto), Method::kTridiagonal);
+  EXPECT_EQ(method(LargeKind::kHermitianFactor, Method::kAuto), Method::kFactored);
+  EXPECT_EQ(method(LargeKind::kSvd, Method::kAuto), Method::kAuto);
+  for (const Method asked : {Method::kTridiagonal, Method::kFactored, Method::kJacobi}) {
+    EXPECT_EQ(method(LargeKind::kHermitian, asked), asked);
+  }
+  for (const Method asked : {Method::kFactored, Method::kJacobi}) {
+    EXPECT_EQ(method(LargeKind::kHermitianFactor, asked), asked);
+  }
+  EXPECT_EQ(field(square, {.kind = LargeKind::kHermitianFactor, .method = Method::kTridiagonal}), "method");
+  EXPECT_EQ(field(square, {.kind = LargeKind::kHermitian, .method = Method::kBisection}), "method");
+  for (const LargeKind kind : {LargeKind::kSvd, LargeKind::kHyperbolicSvd}) {
+    EXPECT_EQ(field(square, {.kind = kind, .method = Method::kFactored}), "method");
+    EXPECT_EQ(field(square, {.kind = kind, .method = Method::kTridiagonal}), "method");
+  }
+}
+
+// JACOBI is FACTORED but for the warm start of a definite matrix.
+TEST(HermitianTest, JacobiNeverStartsWarm) {
+  Random random(3);
+  const Matrix a = with_eigenvalues(DType::kF64, {1, 2, 3, 4, 5, 6, 7, 8, 9, 10}, random);
+  for (const Method method : {Method::kFactored, Method::kJacobi}) {
+    LargeOptions options = options_of(LargeKind::kHermitian);
+    options.method = method;
+    const LargeResult result = run_large(engine(), large_plan_of({10, 10, DType::kF64, Order::kRowMajor}, options), a);
+    EXPECT_EQ(result.outcome.method, method);
+    EXPECT_EQ(result.outcome.warm_started, method == Method::kFactored);
+    EXPECT_NEAR(result.values[9], 10, 1e-13);
+  }
 }
 
 TEST(HermitianTest, TheFirstEntryThatIsNotFiniteIsNamed) {

@@ -60,6 +60,29 @@ TEST(LargeMemoryTest, IsEnough) {
   }
 }
 
+TEST(LargeMemoryTest, IsEnoughForEigenproblems) {
+  for (const int threads : {1, 8}) {
+    const auto engine = make_host_large_engine(threads);
+    for (const int64_t n : {1, 5, 33, 64, 130, 400}) {
+      for (const DType dtype : {DType::kF64, DType::kC128}) {
+        for (const Method method : {Method::kTridiagonal, Method::kFactored}) {
+          for (const Vectors vectors : {Vectors::kNone, Vectors::kThin}) {
+            if (method == Method::kFactored && n > 130) continue;  // seconds
+            LargeOptions options;
+            options.kind = LargeKind::kHermitian;
+            options.method = method;
+            options.vectors = vectors;
+            options.certificate = vectors != Vectors::kNone;
+            const LargePlan plan = *plan_large({n, n, dtype, Order::kColumnMajor}, options).plan;
+            EXPECT_LE(taken(*engine, plan), static_cast<int64_t>(engine->memory(plan).host_bytes))
+                << n << " " << name(dtype) << " " << name(method) << ", " << threads << " threads";
+          }
+        }
+      }
+    }
+  }
+}
+
 TEST(LargeMemoryTest, OfASmallOneIsSmall) {
   const auto engine = make_host_large_engine(2);
   const auto bytes = [&](int64_t m, int64_t n) {

@@ -3,7 +3,7 @@
 //   |A - U S V^H|_F / |A|_F,   |I - U^H U|_F,   |I - V^H V|_F,   over the k leading columns of U and V
 //
 // computed from T = X S Y^H (engine/vector_layout.h), T = A or its transpose: |T - X S Y^H| = |A - U S V^H|, and X and
-// Y have the orthogonality of U and V, or of V and U where A is wide.
+// Y have the orthogonality of U and V, or of V and U where A is wide. Of a Hermitian A = U L U^H, S = L and X = Y = U.
 //
 // Arithmetic is double for every type of matrix, with exact products of f32 and c64. For f64 and c128 the certificate
 // has rounding errors of its own, about sqrt(k) u in the residual, which is relative to |A|, and sqrt(k) u in the
@@ -24,6 +24,7 @@
 #include <limits>
 #include <type_traits>
 
+#include "engine/core/hermitian.h"
 #include "engine/core/reduce.h"
 #include "engine/core/scaling.h"
 #include "engine/core/strided.h"
@@ -80,7 +81,7 @@ SVD_HD WideNumber sum_by_team(const Team& team, int n, const WideNumber* x, Wide
 
 // The power of two that takes the largest component of t to [1, 2).
 template <class Team, class E>
-SVD_HD Pow2<WideNumber> scale_of(const Team& team, const StridedMatrix<E, const char>& t, int rows, int k,
+SVD_HD Pow2<WideNumber> scale_of(const Team& team, const OperandMatrix<E>& t, int rows, int k,
                                  const CertificateWorkspace& work) {
   team.for_each(0, rows, [&](int i) SVD_LAMBDA {
     WideNumber largest(0);
@@ -100,7 +101,7 @@ SVD_HD Pow2<WideNumber> scale_of(const Team& team, const StridedMatrix<E, const 
 
 // |T - X S Y^H|_F / |T|_F of a finite T.
 template <class Team, class E>
-SVD_HD WideNumber relative_residual(const Team& team, const StridedMatrix<E, const char>& t, const VectorMatrix<E>& x,
+SVD_HD WideNumber relative_residual(const Team& team, const OperandMatrix<E>& t, const VectorMatrix<E>& x,
                                     const VectorMatrix<E>& y, const typename E::Lane* s, int k,
                                     const CertificateWorkspace& work) {
   using Wide = WideOf<E>;
@@ -154,13 +155,14 @@ struct Certificate {
   WideNumber residual, left, right;
 };
 template <class Team, class E>
-SVD_HD Certificate certificate(const Team& team, const StridedMatrix<E, const char>& t, const VectorMatrix<E>& x,
+SVD_HD Certificate certificate(const Team& team, const OperandMatrix<E>& t, const VectorMatrix<E>& x,
                                const VectorMatrix<E>& y, const typename E::Lane* s, int k, bool wide, bool finite,
                                const CertificateWorkspace& work) {
   const WideNumber nan(FloatTraits<double>::nan());
   if (!finite) return {nan, nan, nan};
   const WideNumber residual = relative_residual(team, t, x, y, s, k, work);
-  const WideNumber of_x = orthogonality(team, x, k, work), of_y = orthogonality(team, y, k, work);
+  const WideNumber of_x = orthogonality(team, x, k, work);
+  const WideNumber of_y = y.at.data == x.at.data ? of_x : orthogonality(team, y, k, work);
   return {residual, wide ? of_y : of_x, wide ? of_x : of_y};
 }
 

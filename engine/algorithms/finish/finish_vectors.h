@@ -1,6 +1,7 @@
 // From the vectors that a decomposition wrote to those that are given: the last steps of one matrix, in its planes.
 //
-//   1. complete      columns of X that belong to zero values, and those beyond k (basis_completion.h)
+//   1. complete      columns of X that belong to zero values, and those beyond k (basis_completion.h); of the
+//                    eigenvectors X = Y of a Hermitian matrix there is nothing to complete
 //   2. fix phases    if asked for (fix_phases.h)
 //   3. canonical     every zero +0; of a matrix that is not finite every component NaN
 //   4. certificate   if asked for, of what the first three left (certificate.h)
@@ -31,9 +32,9 @@ struct FinishOptions {
 template <class E>
 struct FinishTask {
   VectorMatrix<E> x, y;             // [in,out] columns in descending order of s; columns = 0: not there
-  const typename E::Lane* s;        // [in] k values
+  const typename E::Lane* s;        // [in] k values, in the order of the columns
   bool finite;                      // status of the matrix; s is not read where it is false
-  StridedMatrix<E, const char> t;   // [in] rows x k; for the certificate alone
+  OperandMatrix<E> t;               // [in] rows x k; for the certificate alone
   typename E::Scalar* certificate;  // [out] kCertificateNumbers, or null
   BasisWorkspace<E> basis;          // of x.rows and k
   CertificateWorkspace sums;        // of x.rows and k; for the certificate alone
@@ -47,7 +48,7 @@ SVD_HD void finish_vectors(const Team& team, const FinishOptions& options, const
     x.for_each(team, 0, x.columns, [&](int i, int j) SVD_LAMBDA { x.at.set_nan(i, j); });
     y.for_each(team, 0, y.columns, [&](int i, int j) SVD_LAMBDA { y.at.set_nan(i, j); });
   } else {
-    if (x.columns > 0) complete_basis(team, x, options.k, task.s, task.basis);
+    if (x.columns > 0 && !task.t.hermitian) complete_basis(team, x, options.k, task.s, task.basis);
     if (options.fix_phases) {
       const int both = x.columns < y.columns ? x.columns : y.columns, pairs = both < options.k ? both : options.k;
       fix_phases(team, options.wide ? y : x, options.wide ? x : y, pairs);
@@ -57,7 +58,8 @@ SVD_HD void finish_vectors(const Team& team, const FinishOptions& options, const
     }
   }
   if (!options.certificate) return;
-  const Certificate c = certificate(team, task.t, x, y, task.s, options.k, options.wide, task.finite, task.sums);
+  const VectorMatrix<E>& right = task.t.hermitian ? x : y;
+  const Certificate c = certificate(team, task.t, x, right, task.s, options.k, options.wide, task.finite, task.sums);
   if (task.certificate == nullptr) return;
   team.once([&]() SVD_LAMBDA {
     task.certificate[0] = static_cast<T>(c.residual.v);

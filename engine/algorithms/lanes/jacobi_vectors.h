@@ -208,9 +208,10 @@ SVD_HD Lane exponent_of(Lane square, const ColumnScale<Lane>& column) {
   return select(square > Lane(0), column.exponent, Lane(-4 * FloatTraits<typename Lane::Scalar>::kBias));
 }
 
-// The pair in places i, i + 1 of a lane's matrices. Returns where it was not orthogonal.
-template <class A, class Lane, class Size>
-SVD_HD typename Lane::Mask rotate_neighbours(A x, A v, Size k, int i, ColumnScale<Lane>* scales, Lane tol_square,
+// The pair in places i, i + 1 of a lane's matrices. Returns where it was not orthogonal. Here and below V is the type
+// of X, or NoMatrix.
+template <class A, class V, class Lane, class Size>
+SVD_HD typename Lane::Mask rotate_neighbours(A x, V v, Size k, int i, ColumnScale<Lane>* scales, Lane tol_square,
                                              typename Lane::Mask active) {
   using E = typename A::Element;
   const auto x_p = [&](int l) SVD_LAMBDA { return x(l, i); };
@@ -220,18 +221,22 @@ SVD_HD typename Lane::Mask rotate_neighbours(A x, A v, Size k, int i, ColumnScal
   const PairUpdate<E> u = pair_update(alpha, beta, g, scales[i], scales[i + 1], tol_square, active);
   if (Lane::kLanes == 1 || any_of(u.wanted)) {  // threads of a warp would do both
     SVD_UNROLL for (int l = 0; l < k; ++l) update_and_exchange(x(l, i), x(l, i + 1), u.x_a, u.x_b, active);
-    SVD_UNROLL for (int l = 0; l < k; ++l) update_and_exchange(v(l, i), v(l, i + 1), u.v_a, u.v_b, active);
+    if constexpr (kIsWanted<V>) {
+      SVD_UNROLL for (int l = 0; l < k; ++l) update_and_exchange(v(l, i), v(l, i + 1), u.v_a, u.v_b, active);
+    }
   } else {
     SVD_UNROLL for (int l = 0; l < k; ++l) exchange(x(l, i), x(l, i + 1), active);
-    SVD_UNROLL for (int l = 0; l < k; ++l) exchange(v(l, i), v(l, i + 1), active);
+    if constexpr (kIsWanted<V>) {
+      SVD_UNROLL for (int l = 0; l < k; ++l) exchange(v(l, i), v(l, i + 1), active);
+    }
   }
   shrink_and_exchange(scales[i], scales[i + 1], u.shrink, active);
   return u.wanted;
 }
 
 // floor: of k > kLargestWithoutFloor alone.
-template <class A, class Lane, class Size>
-SVD_HD void begin_sweep(A x, A v, Size k, ColumnScale<Lane>* scales, Lane floor, bool first) {
+template <class A, class V, class Lane, class Size>
+SVD_HD void begin_sweep(A x, V v, Size k, ColumnScale<Lane>* scales, Lane floor, bool first) {
   using E = typename A::Element;
   constexpr int kStorage = Size::kValue != 0 ? Size::kValue : static_cast<int>(kShapeLimits.max_values);
   if (!first) {
@@ -251,7 +256,9 @@ SVD_HD void begin_sweep(A x, A v, Size k, ColumnScale<Lane>* scales, Lane floor,
     const SweepScale<Lane> scale =
         k > kLargestWithoutFloor ? sweep_scale(largest, scales[j], floor) : sweep_scale(largest, scales[j]);
     SVD_UNROLL for (int i = 0; i < k; ++i) x(i, j) = scaled(x(i, j), scale.x);
-    SVD_UNROLL for (int i = 0; i < k; ++i) v(i, j) = scaled(v(i, j), scale.v);
+    if constexpr (kIsWanted<V>) {
+      SVD_UNROLL for (int i = 0; i < k; ++i) v(i, j) = scaled(v(i, j), scale.v);
+    }
   }
 }
 
@@ -278,8 +285,8 @@ SVD_HD Lane finished_value(Lane s, Lane exponent) {
 }
 
 // The k steps of a sweep, one after the other.
-template <class A, class Lane, class Size>
-SVD_HD typename Lane::Mask sweep_by_steps(A x, A v, Size k, ColumnScale<Lane>* scales, Lane tol_square,
+template <class A, class V, class Lane, class Size>
+SVD_HD typename Lane::Mask sweep_by_steps(A x, V v, Size k, ColumnScale<Lane>* scales, Lane tol_square,
                                           typename Lane::Mask turning) {
   auto rotated = Lane::mask(false);
   for (int step = 0; step < k; step += 2) {
@@ -296,8 +303,8 @@ SVD_HD typename Lane::Mask sweep_by_steps(A x, A v, Size k, ColumnScale<Lane>* s
 
 // The same for columns that fill more than the first-level cache. kWave steps pass over the columns together, each two
 // places behind the one before. So a pair waits only for the pairs that it has columns from.
-template <class A, class Lane, class Size>
-SVD_HD typename Lane::Mask sweep_by_waves(A x, A v, Size k, ColumnScale<Lane>* scales, Lane tol_square,
+template <class A, class V, class Lane, class Size>
+SVD_HD typename Lane::Mask sweep_by_waves(A x, V v, Size k, ColumnScale<Lane>* scales, Lane tol_square,
                                           typename Lane::Mask turning, bool begins_odd) {
   auto rotated = Lane::mask(false);
   for (int first = 0; first < k; first += kWave) {
@@ -311,6 +318,24 @@ SVD_HD typename Lane::Mask sweep_by_waves(A x, A v, Size k, ColumnScale<Lane>* s
     }
   }
   return rotated;
+}
+
+// Sweeps until every two columns of x are orthogonal, and the scaling after the last one. Column j of x stands for
+// 2^exponent d times itself, both of scales[j]; v has the rotations, too. Returns the lanes that have not converged.
+template <class A, class V, class Lane, class Size>
+SVD_HD typename Lane::Mask orthogonalize_columns(A x, V v, Size k, Lane tol_square, int max_sweeps, Lane floor,
+                                                 ColumnScale<Lane>* scales) {
+  auto active = Lane::mask(k > 1);
+  for (int sweep = 0; sweep < max_sweeps && any_of(active); ++sweep) {
+    begin_sweep(x, v, k, scales, floor, sweep == 0);
+    const auto turning = Lane::kLanes == 1 ? Lane::mask(true) : active;  // one lane is active, or it would not be here
+    const auto rotated = Size::kValue != 0
+                             ? sweep_by_steps(x, v, k, scales, tol_square, turning)
+                             : sweep_by_waves(x, v, k, scales, tol_square, turning, first_step(k, sweep) != 0);
+    active = active & rotated;
+  }
+  begin_sweep(x, v, k, scales, floor, true);
+  return active;
 }
 
 // In: x = A, its column j standing for 2^given[j] x(:, j) (null: zero); v is written. Out: u_j and v_j in column j,
@@ -330,16 +355,7 @@ SVD_HD Lane jacobi_vectors(A x, A v, Size k, const Lane* given, Lane tolerance, 
     v(j, j).re = one;
   }
   const Lane floor = k > kLargestWithoutFloor ? floor_of(x, k, s) : zero;
-  auto active = Lane::mask(k > 1);
-  for (int sweep = 0; sweep < max_sweeps && any_of(active); ++sweep) {
-    begin_sweep(x, v, k, scales, floor, sweep == 0);
-    const auto turning = Lane::kLanes == 1 ? Lane::mask(true) : active;  // one lane is active, or it would not be here
-    const auto rotated = Size::kValue != 0
-                             ? sweep_by_steps(x, v, k, scales, tol_square, turning)
-                             : sweep_by_waves(x, v, k, scales, tol_square, turning, first_step(k, sweep) != 0);
-    active = active & rotated;
-  }
-  begin_sweep(x, v, k, scales, floor, true);
+  const auto active = orthogonalize_columns(x, v, k, tol_square, max_sweeps, floor, scales);
   auto in_range = Lane::mask(true);
   SVD_UNROLL for (int j = 0; j < k; ++j) {
     s[j] = finished_value(normalize_vectors<A, Lane>(x, v, k, j), scales[j].exponent);

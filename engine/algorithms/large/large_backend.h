@@ -1,5 +1,5 @@
-// Requirements of block_jacobi.h on a back end: operations on matrices in its own memory. The driver decides, the back
-// end computes; no other code of the driver touches an entry of a matrix.
+// Requirements of block_jacobi.h and hermitian_tridiagonal.h, the drivers, on a back end: operations on matrices in its
+// own memory. The driver decides, the back end computes; no other code of a driver touches an entry of a matrix there.
 //
 // Matrices are column-major with elements E: double or a complex number of two doubles, whatever the operand's type.
 // A view is a pointer into the back end's memory with a shape; the driver cuts views but never follows the pointer.
@@ -34,7 +34,7 @@
 
 namespace svdserve::large {
 
-// Thrown by back ends and by the driver, caught by whoever called BlockJacobi::run().
+// Thrown by back ends and by drivers, caught by whoever called run().
 struct LargeStop {
   LargeStatus status = LargeStatus::kFault;
   std::string detail;
@@ -170,13 +170,16 @@ class TallOperand {
 //   void sync()                              waits for everything
 //
 //   LoadReport load(matrix, problem, adjoint, a)   a := the operand (host memory, any dtype and order), or its adjoint;
-//                                            checks all entries. waits
+//                                            checks all entries, and loads those that are not finite as they are.
+//                                            waits
+//   void mirror_lower(a)                     a, n x n: a(i, j) := conj(a(j, i)), i < j; a(j, j) := Re a(j, j)
 //   void store(a, adjoint, matrix, problem)  the operand-like host array `matrix` of problem.dtype and problem.order,
 //                                            problem.rows x problem.cols := a or a^H, rounded once. waits
 //   void normalize_columns(x, f, keep)       [in,out] (x, f): each column scaled so that its norm is in [1/2, 1),
 //                                            f[j] raised by what was taken out (keep) or set to it (not keep).
 //                                            A zero column: f[j] = kZeroColumn. Norms as DRDSSQ's: any finite input
 //   std::vector<ScaledNorm> column_norms(x, f)     |2^f[j] x(:, j)|; f null: zeros. Any finite input. waits
+//   std::vector<double> column_products(a, b)      Re a(:, j)^H b(:, j), of columns without over- or underflow. waits
 //   std::vector<double> row_maxima(a)        max_j |a(i, j)|, for complex entries up to a factor of sqrt(2). waits
 //   void permute_rows(a, perm)               a(i, :) := a(perm[i], :), in place; perm: host, a permutation of a.rows
 //   void permute_columns(a, perm)            a(:, j) := a(:, perm[j]), in place
@@ -238,8 +241,10 @@ concept LargeBackend = requires(B& b, LargeView<typename B::Element> a, typename
   b.sync();
   { b.load(in, problem, true, a) } -> std::same_as<LoadReport>;
   b.store(a, true, out, problem);
+  b.mirror_lower(a);
   b.normalize_columns(a, f, true);
   { b.column_norms(a, f) } -> std::same_as<std::vector<ScaledNorm>>;
+  { b.column_products(a, a) } -> std::same_as<std::vector<double>>;
   { b.row_maxima(a) } -> std::same_as<std::vector<double>>;
   b.permute_rows(a, perm);
   b.permute_columns(a, perm);

@@ -4,6 +4,7 @@
 //
 //   m != n        tall/tall_launch.h      to k x k triangles with exponents, then as square matrices
 //   k > 32        blocks/block_launch.h   with vectors or without; a matrix with m != n is one tile
+//   Hermitian     lanes/hermitian_kernels.h, or blocks/block_launch.h; then finish/finishing_kernels.h
 //   vectors       lanes/vectors_launch.h  then Q times X, and finish/finishing_kernels.h
 //   otherwise     lanes/values_launch.h
 //   MIMO answers  mimo/answers.h          after the values of all matrices, which stay on the device
@@ -14,6 +15,7 @@
 #include "engine/backends/cuda/device/batch_shape.h"
 #include "engine/backends/cuda/device/launch_context.h"
 #include "engine/backends/cuda/finish/finishing_kernels.h"
+#include "engine/backends/cuda/lanes/hermitian_kernels.h"
 #include "engine/backends/cuda/lanes/values_launch.h"
 #include "engine/backends/cuda/lanes/vectors_launch.h"
 #include "engine/backends/cuda/mimo/answers.h"
@@ -60,7 +62,9 @@ class Launcher {
       call.exponents = w.tall.exponents;
       call.row_major = true;
     }
-    if (shape_.with_vectors()) {
+    if (shape_.hermitian()) {
+      hermitian(&launch, call, batch, w);
+    } else if (shape_.with_vectors()) {
       vectors(&launch, call, batch, w);
     } else if (shape_.is_large()) {
       BlockLaunch<E>::decompose(&launch, {call, {}, {}}, false, w.blocks);
@@ -83,9 +87,7 @@ class Launcher {
           staged_x(shape.staged() ? carver->take<E>(count * shape.long_side * shape.k) : nullptr),
           staged_y(shape.staged() ? carver->take<E>(count * shape.k * shape.k) : nullptr),
           finishing(finishes(shape) ? carver->take<char>(finishing_plan(shape, count).scratch_bytes) : nullptr),
-          blocks(shape.is_large()
-                     ? carver->take<char>(BlockLaunch<E>::workspace_bytes(shape.k, shape.with_vectors(), count))
-                     : nullptr),
+          blocks(shape.is_large() ? carver->take<char>(block_bytes(shape, count)) : nullptr),
           lanes(shape, count, carver) {}
 
     T* values;  // all k of each matrix, where the plane has not room for them
@@ -96,8 +98,17 @@ class Launcher {
     ValuesLaunch<E> lanes;
   };
 
-  // Without X, Y needs no finishing but for phases.
-  static bool finishes(const BatchShape& shape) { return shape.with_vectors() && shape.x_columns() > 0; }
+  static int64_t block_bytes(const BatchShape& shape, int64_t count) {
+    return shape.hermitian() ? BlockLaunch<E>::hermitian_workspace_bytes(shape.k, count)
+                             : BlockLaunch<E>::workspace_bytes(shape.k, shape.with_vectors(), count);
+  }
+
+  // Without X, Y needs no finishing but for phases. Eigenvectors need it for phases and certificates alone.
+  static bool finishes(const BatchShape& shape) {
+    const Outputs& o = shape.plan.outputs;
+    if (shape.hermitian()) return o.fix_phases || o.certificate;
+    return shape.with_vectors() && shape.x_columns() > 0;
+  }
   static FinishPlan finishing_plan(const BatchShape& shape, int64_t count) {
     return finish_plan<E>(shape.k, static_cast<int>(shape.long_side), static_cast<int>(shape.x_columns()), count);
   }
@@ -135,6 +146,18 @@ class Launcher {
     }
   }
 
+  void hermitian(Launch* launch, const SquareCall<T>& square, const DeviceBatch& batch, const Workspace& w) const {
+    const Plan& plan = shape_.plan;
+    const VectorLayout layout = long_layout(plan.problem, plan.outputs);
+    void* const u = layout.columns > 0 ? batch.planes[layout.plane] : nullptr;
+    const HermitianCall<E> call{square, plan.triangle == Triangle::kUpper, columns_of<E>(layout, u)};
+    shape_.is_large() ? BlockLaunch<E>::hermitian(launch, call, w.blocks) : launch_hermitian(launch, call);
+    if (finishes(shape_)) {
+      const VectorLayout none = short_layout(plan.problem, plan.outputs);
+      finish(launch, square, batch, w, finish_vectors_of<T>(u, layout), finish_vectors_of<T>(nullptr, none));
+    }
+  }
+
   void finish(Launch* launch, const SquareCall<T>& square, const DeviceBatch& batch, const Workspace& w,
               const FinishVectors<T>& x, const FinishVectors<T>& y) const {
     const Outputs& outputs = shape_.plan.outputs;
@@ -148,6 +171,8 @@ class Launcher {
     call.a = static_cast<const T*>(batch.matrices);
     call.row_stride = shape_.rows_contiguous() ? shape_.k : 1;
     call.col_stride = shape_.rows_contiguous() ? 1 : shape_.long_side;
+    call.hermitian = shape_.hermitian();
+    call.upper = shape_.plan.triangle == Triangle::kUpper;
     call.certificates = static_cast<T*>(batch.planes[Plane::kCertificate]);
     call.scratch = w.finishing;
     finish_vectors<E>(launch, finishing_plan(shape_, square.count), call);

@@ -63,7 +63,7 @@ struct PackBuffers {
     if (call.k > kLargestFixedValues) buffers.scratch.reserve(call.triangle_size * lanes);
     buffers.exponents.reserve(call.k * lanes);
     buffers.values.reserve(call.k * lanes);
-    if (call.plan.outputs.vectors()) {
+    if (makes_vectors(call.plan)) {
       buffers.x.reserve(call.triangle_size * lanes);
       buffers.y.reserve(call.triangle_size * lanes);
       buffers.ranks.reserve(call.k * lanes);
@@ -100,7 +100,7 @@ void compute_pack(const Call<T>& call, PackBuffers<T>& buffers, bool row_major, 
   }
 }
 
-// The singular values of one lane, in descending order; columns[r] gets the column of number r.
+// The values of one lane in their order; columns[r] gets the column of number r.
 template <class T>
 void sort_columns(const PackBuffers<T>& buffers, int lanes, int lane, int k, int* columns, T* values) {
   for (int j = 0; j < k; ++j) {
@@ -113,8 +113,8 @@ void sort_columns(const PackBuffers<T>& buffers, int lanes, int lane, int k, int
 // The sorted results of the matrices of a pack, once its kernel has run.
 template <class T>
 struct SortedPack {
-  int columns[kMaxLanes][kPackLimit];  // [lane][number in descending order]
-  T values[kMaxLanes][kPackLimit];     // descending
+  int columns[kMaxLanes][kPackLimit];  // [lane][number]
+  T values[kMaxLanes][kPackLimit];     // singular values descending, eigenvalues ascending
   MatrixStatus statuses[kMaxLanes];
   bool finite(int lane) const { return statuses[lane] != MatrixStatus::kNonFinite; }
 };
@@ -131,7 +131,7 @@ struct VectorSide {
 
 template <class T>
 VectorSide vector_side(const Call<T>& call, const VectorLayout& wanted, AlignedBuffer<T>* staging) {
-  const bool staged = is_staged(call.plan.problem, call.plan.outputs);
+  const bool staged = is_staged(call.plan);
   const VectorLayout layout = staged ? staged_layout(wanted, call.k) : wanted;
   const size_t numbers = static_cast<size_t>(layout.matrix_stride()) * call.kernels.components;
   if (staged) staging->reserve(numbers * call.kernels.lanes);
@@ -174,7 +174,8 @@ void finish_pack(const Call<T>& call, PackBuffers<T>& buffers, const SortedPack<
   const Plan& plan = call.plan;
   const bool always = x.layout.columns > call.k || plan.outputs.fix_phases || plan.outputs.certificate;
   call.source.for_each(first, n, [&](int l, const MatrixSource::Slot& slot) {
-    const bool dependent = x.layout.columns > 0 && sorted.values[l][call.k - 1] == 0;
+    const bool dependent =
+        plan.decomposition == Decomposition::kSvd && x.layout.columns > 0 && sorted.values[l][call.k - 1] == 0;
     if (always || dependent) {
       FinishCall<T> finish{sorted.values[l], x.of(l, slot), x.layout, y.of(l, slot), y.layout, sorted.statuses[l]};
       finish.canonical = true;
@@ -189,17 +190,10 @@ void finish_pack(const Call<T>& call, PackBuffers<T>& buffers, const SortedPack<
   });
 }
 
-// As compute_pack(), with vectors. tall: the factors of the pack; null: the matrices are square.
+// Values and statuses of the matrices first .. first + n - 1, once their kernel has run.
 template <class T>
-void compute_vectors_pack(const Call<T>& call, PackBuffers<T>& buffers, bool row_major, bool with_exponents,
-                          int64_t first, int n, TallVectors<T>* tall) {
-  const int lanes = call.kernels.lanes, k = call.k, components = call.kernels.components;
-  const auto kernel = call.kernels.vectors[k <= kLargestFixedVectors ? k : 0];
-  kernel({buffers.a.data(), row_major ? k : 1, row_major ? 1 : k, k,
-          with_exponents ? buffers.exponents.data() : nullptr, static_cast<T>(call.plan.tolerance),
-          call.plan.max_sweeps, buffers.x.data(), buffers.y.data(), buffers.values.data(), buffers.ranks.data(),
-          buffers.statuses.data()});
-  SortedPack<T> sorted;
+void record_pack(const Call<T>& call, PackBuffers<T>& buffers, int64_t first, int n, SortedPack<T>& sorted) {
+  const int lanes = call.kernels.lanes, k = call.k;
   const size_t value_bytes = static_cast<size_t>(call.plan.outputs.values) * sizeof(T);
   call.source.for_each(first, n, [&](int l, const MatrixSource::Slot& slot) {
     T* const values = sorted.values[l];
@@ -211,6 +205,38 @@ void compute_vectors_pack(const Call<T>& call, PackBuffers<T>& buffers, bool row
     call.counters.add(sorted.statuses[l], 1);
     if (slot.status != nullptr) *slot.status = sorted.statuses[l];
   });
+}
+
+// Hermitian matrices: eigenvalues, and eigenvectors where they are wanted.
+template <class T>
+void compute_hermitian_pack(const Call<T>& call, PackBuffers<T>& buffers, bool row_major, int64_t first, int n) {
+  const Plan& plan = call.plan;
+  const int lanes = call.kernels.lanes, k = call.k;
+  const auto kernel = call.kernels.hermitian[k <= kLargestFixedVectors ? k : 0];
+  kernel({buffers.a.data(), row_major ? k : 1, row_major ? 1 : k, k, plan.triangle == Triangle::kUpper,
+          static_cast<T>(plan.tolerance), plan.max_sweeps, buffers.x.data(), buffers.y.data(), buffers.values.data(),
+          buffers.ranks.data(), buffers.statuses.data()});
+  SortedPack<T> sorted;
+  record_pack(call, buffers, first, n, sorted);
+  if (plan.outputs.left_columns == 0) return;
+  const VectorSide u = vector_side(call, long_layout(plan.problem, plan.outputs), &buffers.staged_x);
+  const VectorSide none = vector_side(call, short_layout(plan.problem, plan.outputs), &buffers.staged_y);
+  write_pack(call, sorted, {buffers.x.data(), k, call.kernels.components, lanes}, u, 0, k, first, n);
+  finish_pack(call, buffers, sorted, u, none, first, n);
+}
+
+// As compute_pack(), with vectors. tall: the factors of the pack; null: the matrices are square.
+template <class T>
+void compute_vectors_pack(const Call<T>& call, PackBuffers<T>& buffers, bool row_major, bool with_exponents,
+                          int64_t first, int n, TallVectors<T>* tall) {
+  const int lanes = call.kernels.lanes, k = call.k, components = call.kernels.components;
+  const auto kernel = call.kernels.vectors[k <= kLargestFixedVectors ? k : 0];
+  kernel({buffers.a.data(), row_major ? k : 1, row_major ? 1 : k, k,
+          with_exponents ? buffers.exponents.data() : nullptr, static_cast<T>(call.plan.tolerance),
+          call.plan.max_sweeps, buffers.x.data(), buffers.y.data(), buffers.values.data(), buffers.ranks.data(),
+          buffers.statuses.data()});
+  SortedPack<T> sorted;
+  record_pack(call, buffers, first, n, sorted);
   const VectorSide x = vector_side(call, long_layout(call.plan.problem, call.plan.outputs), &buffers.staged_x);
   const VectorSide y = vector_side(call, short_layout(call.plan.problem, call.plan.outputs), &buffers.staged_y);
   write_pack(call, sorted, {buffers.y.data(), k, components, lanes}, y, 0, k, first, n);
@@ -236,9 +262,13 @@ void compute_square(const Call<T>& call, int64_t first, int64_t last) {
     std::fill(from + n, from + lanes, from[0]);  // idle lanes repeat a matrix: they cost no extra iteration
     interleave(from, lanes, call.triangle_size, buffers.a.data());
     const bool row_major = call.plan.problem.order == Order::kRowMajor;
-    call.plan.outputs.vectors()
-        ? compute_vectors_pack(call, buffers, row_major, false, first, n, static_cast<TallVectors<T>*>(nullptr))
-        : compute_pack(call, buffers, row_major, false, first, n);
+    if (call.plan.decomposition == Decomposition::kHermitian) {
+      compute_hermitian_pack(call, buffers, row_major, first, n);
+    } else if (call.plan.outputs.vectors()) {
+      compute_vectors_pack(call, buffers, row_major, false, first, n, static_cast<TallVectors<T>*>(nullptr));
+    } else {
+      compute_pack(call, buffers, row_major, false, first, n);
+    }
   }
 }
 

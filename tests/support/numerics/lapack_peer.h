@@ -24,5 +24,8 @@ std::vector<double> gesvj(const Matrix& a);
 // Eigenvalues of a real symmetric matrix in double by dsyev, ascending. Empty if LAPACK reports failure.
 std::vector<double> syev(const Matrix& a);
 
+// Eigenvalues of a Hermitian matrix by its lower triangle, in double by dsyevd or zheevd, ascending. Empty as gesvd's.
+std::vector<double> syevd(const Matrix& a);
+
 }  // namespace svdserve::numerics
 #endif  // SVDSERVE_TESTS_SUPPORT_NUMERICS_LAPACK_PEER_H_

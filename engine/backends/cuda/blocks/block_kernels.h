@@ -3,6 +3,7 @@
 //   placed_jacobi_kernel   U, S, V of k x k matrices          algorithms/blocks/placed_jacobi.h
 //   block_reduce_kernel    triangles of matrices with m != n  algorithms/blocks/block_qr.h
 //   block_expand_kernel    X = Q X_k
+//   shift_kernel, quotients_kernel    before and behind placed_jacobi_kernel: Hermitian matrices   blocks/hermitian_stages.h
 //
 // Columns of X and Y are in registers as long as there is room. Y of k > 64 is in shared memory (f64, c64). Both are in
 // the workspace where nothing else holds them (c128, k > 64). Workspace is for the blocks that run at once.
@@ -12,9 +13,11 @@
 #include <algorithm>
 
 #include "engine/algorithms/blocks/block_qr.h"
+#include "engine/algorithms/blocks/hermitian_stages.h"
 #include "engine/algorithms/blocks/placed_jacobi.h"
 #include "engine/backends/cuda/blocks/block_launch.h"
 #include "engine/backends/cuda/blocks/cuda_block.h"
+#include "engine/backends/cuda/device/block_team.h"
 #include "engine/backends/cuda/device/launch_context.h"
 #include "engine/planner.h"
 #include "engine/policies/cuda_tuning.h"
@@ -127,6 +130,77 @@ __global__ void __launch_bounds__(kBlockQrThreads)
       to.row_stride, [&](const E& z) { return canonical(z, to.conjugate, finite); });
 }
 
+// --- Hermitian matrices --------------------------------------------------------------------------------------------
+
+// The parts of the workspace: those of all matrices, of the blocks that run at once, and of placed_jacobi_kernel.
+template <class E>
+struct HermitianMemory {
+  using T = typename E::Scalar;
+
+  HermitianMemory(int k, int64_t count, Carver* carver)
+      : blocks(std::min(count, kWorkspaceBlocks)),
+        b(carver->take<E>(count * k * k)),
+        u(carver->take<E>(count * k * k)),
+        numbers(carver->take<T>(count * scalar::ShiftedHermitian<E>::numbers(k))),
+        values(carver->take<T>(count * k)),
+        scratch(carver->take<T>(blocks * scratch_numbers(k))) {}
+
+  static __host__ __device__ int64_t scratch_numbers(int k) { return static_cast<int64_t>(k) * (k + 2); }
+  __device__ scalar::ShiftedHermitian<E> matrix(int k, int64_t m) const {
+    T* const own = numbers + m * scalar::ShiftedHermitian<E>::numbers(k);
+    return {b + m * k * k, own, own + k, k};
+  }
+
+  int64_t blocks;
+  E *b, *u;
+  T *numbers, *values, *scratch;
+};
+
+template <class E>
+__global__ void __launch_bounds__(kFinishBlockTeam)
+    shift_kernel(const HermitianCall<E> call, const HermitianMemory<E> memory) {
+  const SquareCall<typename E::Scalar>& square = call.square;
+  const int k = square.k;
+  const BlockTeam team;
+  for (int64_t m = blockIdx.x; m < square.count; m += gridDim.x) {
+    const auto* const a = reinterpret_cast<const char*>(reinterpret_cast<const E*>(square.a) + m * k * k);
+    const scalar::OperandMatrix<E> operand{
+        {a, square.row_major ? k : 1, square.row_major ? 1 : k, false}, true, call.upper};
+    scalar::shift_hermitian(team, operand, memory.matrix(k, m),
+                            memory.scratch + blockIdx.x * HermitianMemory<E>::scratch_numbers(k));
+    team.sync();  // the scratch is written again
+  }
+}
+
+template <class E>
+__global__ void __launch_bounds__(kFinishBlockTeam)
+    quotients_kernel(const HermitianCall<E> call, const HermitianMemory<E> memory) {
+  using T = typename E::Scalar;
+  const SquareCall<T>& square = call.square;
+  const int k = square.k;
+  const BlockTeam team;
+  for (int64_t m = blockIdx.x; m < square.count; m += gridDim.x) {
+    const bool finite = memory.values[m * k] == memory.values[m * k];
+    const auto value = [&](int r, T lambda) { square.values[m * k + r] = lambda; };
+    const auto vector = [&](int i, int r, const E& x) {
+      if (call.u.data == nullptr) return;
+      store_element(canonical(x, call.u.conjugate, finite),
+                    call.u.data + m * call.u.matrix_stride + i * call.u.row_stride + r * call.u.col_stride);
+    };
+    if (finite) {
+      const bool in_range = scalar::hermitian_quotients(
+          team, memory.matrix(k, m), memory.u + m * k * k,
+          memory.scratch + blockIdx.x * HermitianMemory<E>::scratch_numbers(k), value, vector);
+      const bool ok = square.statuses == nullptr || square.statuses[m] == static_cast<uint8_t>(MatrixStatus::kOk);
+      if (!in_range && ok && threadIdx.x == 0) record_status(square, m, static_cast<int>(MatrixStatus::kOutOfRange));
+    } else {
+      team.for_each(0, k, [&](int j) { value(j, FloatTraits<T>::nan()); });
+      team.for_each(0, k * k, [&](int x) { vector(x % k, x / k, scalar::zero_element<E>()); });
+    }
+    team.sync();  // the scratch is written again
+  }
+}
+
 // --- launching -----------------------------------------------------------------------------------------------------
 
 // Blocks of a launch: one a matrix, or as many as have workspace.
@@ -163,6 +237,28 @@ template <class E>
 void BlockLaunch<E>::decompose(Launch* launch, const VectorsCall<E>& call, bool vectors, void* workspace) {
   with_placed_shape<E>(call.square.k, vectors,
                        [&](auto sizes) { launch_placed(launch, sizes, call, static_cast<E*>(workspace)); });
+}
+
+template <class E>
+int64_t BlockLaunch<E>::hermitian_workspace_bytes(int k, int64_t count) {
+  Carver carver(nullptr);
+  (void)HermitianMemory<E>(k, count, &carver);
+  return static_cast<int64_t>(carver.used()) + workspace_bytes(k, true, count);
+}
+
+template <class E>
+void BlockLaunch<E>::hermitian(Launch* launch, const HermitianCall<E>& call, void* workspace) {
+  const int k = call.square.k;
+  Carver carver(workspace);
+  const HermitianMemory<E> memory(k, call.square.count, &carver);
+  const auto blocks = static_cast<unsigned>(memory.blocks);
+  launch->operator()<shift_kernel<E>>(blocks, kFinishBlockTeam, 0, call, memory);
+  VectorsCall<E> vectors{call.square, {memory.u, k * k, 1, k, k, false}, {}};
+  vectors.square.a = reinterpret_cast<const T*>(memory.b);
+  vectors.square.row_major = false;
+  vectors.square.values = memory.values;
+  decompose(launch, vectors, true, static_cast<char*>(workspace) + carver.used());
+  launch->operator()<quotients_kernel<E>>(blocks, kFinishBlockTeam, 0, call, memory);
 }
 
 template <class E>

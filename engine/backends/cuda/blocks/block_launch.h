@@ -4,6 +4,7 @@
 #define SVDSERVE_ENGINE_BACKENDS_CUDA_BLOCKS_BLOCK_LAUNCH_H_
 
 #include "engine/backends/cuda/device/launch_context.h"
+#include "engine/backends/cuda/lanes/hermitian_kernels.h"
 #include "engine/backends/cuda/lanes/vectors_kernels.h"
 #include "engine/backends/cuda/tall/tall_kernels.h"
 
@@ -17,6 +18,9 @@ struct BlockLaunch {
   static int64_t workspace_bytes(int k, bool vectors, int64_t count);
   // U, S and V of k x k matrices; without vectors call.x and call.y are null. X may replace the matrices.
   static void decompose(Launch* launch, const VectorsCall<E>& call, bool vectors, void* workspace);
+  // Eigenvalues and eigenvectors of Hermitian k x k matrices; without vectors call.u is null.
+  static int64_t hermitian_workspace_bytes(int k, int64_t count);
+  static void hermitian(Launch* launch, const HermitianCall<E>& call, void* workspace);
   // Triangles of matrices with m != n, row-wise, and in call.factors, call.g what Q is made of. A matrix is one tile.
   static void reduce(Launch* launch, const TallCall<T>& call);
   // The leading k columns of X = Q X_k, of those that `to` has; X_k by columns in call.triangles.

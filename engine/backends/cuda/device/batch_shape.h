@@ -22,6 +22,7 @@ struct BatchShape {
         tiles(static_cast<int>((long_side + tile_rows - 1) / tile_rows)) {}
 
   bool square() const { return plan.problem.rows == plan.problem.cols; }
+  bool hermitian() const { return plan.decomposition == Decomposition::kHermitian; }
   bool wide() const { return plan.problem.cols > plan.problem.rows; }
   // Too large for teams: a thread block a matrix.
   bool is_large() const { return k > kLargestReproducible; }
@@ -31,7 +32,7 @@ struct BatchShape {
 
   bool gives_all_values() const { return plan.outputs.values == k; }
   bool with_vectors() const { return plan.outputs.left_columns > 0 || plan.outputs.right_columns > 0; }
-  bool staged() const { return is_staged(plan.problem, plan.outputs); }
+  bool staged() const { return is_staged(plan); }
   // Columns of X that are made.
   int64_t x_columns() const {
     if (staged()) return k;

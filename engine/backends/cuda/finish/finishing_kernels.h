@@ -18,6 +18,7 @@
 #include <algorithm>
 
 #include "engine/algorithms/finish/finish_vectors.h"
+#include "engine/backends/cuda/device/block_team.h"
 #include "engine/backends/cuda/device/cuda_team.h"
 #include "engine/backends/cuda/device/kernel_call.h"
 #include "engine/policies/cuda_tuning.h"
@@ -49,10 +50,11 @@ struct FinishCall {
   scalar::FinishOptions options;
   int64_t count;
   FinishVectors<T> x, y;
-  const T* s;                      // [in] k values a matrix, descending
+  const T* s;                      // [in] k values a matrix, in the order of the columns
   const uint8_t* statuses;         // [in] or null: then a matrix is finite where its first value is no NaN
   const T* a;                      // [in] count matrices without gaps, as given; read for certificates alone
   int64_t row_stride, col_stride;  // of A, or of its transpose where it is wide; in elements
+  bool hermitian, upper;           // A = X S X^H, by this triangle
   T* certificates;                 // [out] kCertificateNumbers a matrix, or null
   char* scratch;                   // FinishPlan::scratch_bytes, aligned to 16
 };
@@ -80,26 +82,6 @@ FinishPlan finish_plan(int k, int rows, int x_columns, int64_t count) {
   return plan;
 }
 
-// All threads of a block as a team.
-class BlockTeam {
- public:
-  __device__ __forceinline__ void sync() const { __syncthreads(); }
-  template <class F>
-  __device__ __forceinline__ void for_each(int first, int last, F f) const {
-    for (int i = first + static_cast<int>(threadIdx.x); i < last; i += static_cast<int>(blockDim.x)) f(i);
-    sync();
-  }
-  template <class F>
-  __device__ __forceinline__ void once(F f) const {
-    sync();
-    if (threadIdx.x == 0) f();
-    sync();
-  }
-  __device__ __forceinline__ scalar::ScalarMask any(scalar::ScalarMask m) const {
-    return {__syncthreads_or(static_cast<int>(m.m)) != 0};
-  }
-};
-
 template <int kThreads>
 using FinishTeam = std::conditional_t<(kThreads > 32), BlockTeam, CudaTeam<(kThreads > 32 ? 32 : kThreads)>>;
 
@@ -123,7 +105,7 @@ __device__ __forceinline__ scalar::FinishTask<E> finish_task(const FinishCall<ty
           vectors_of<E>(call.y, m),
           reinterpret_cast<const Lane<T>*>(s),
           finite,
-          {reinterpret_cast<const char*>(a), call.row_stride, call.col_stride, false},
+          {{reinterpret_cast<const char*>(a), call.row_stride, call.col_stride, false}, call.hermitian, call.upper},
           certificate,
           scalar::BasisWorkspace<E>::in(reinterpret_cast<E*>(scratch), rows, k),
           scalar::CertificateWorkspace::in(reinterpret_cast<scalar::WideNumber*>(scratch + basis_bytes), rows, k)};
@@ -135,6 +117,7 @@ __device__ __forceinline__ bool is_finished(const FinishCall<T>& call, int64_t m
   const bool as_made = call.options.canonical && !call.options.fix_phases && !call.options.certificate &&
                        call.x.columns <= call.options.k;
   if (!as_made || m >= call.count) return !(m < call.count);
+  if (call.hermitian) return true;
   // NaN: its vectors are NaN, too, as the kernels wrote them.
   return !(call.s[m * call.options.k + call.options.k - 1] == T(0));
 }

@@ -94,6 +94,25 @@ __device__ __forceinline__ void store_lane_columns(const E* a, const Lane<typena
   }
 }
 
+// A warp's values, K a matrix, through its slots to call.values.
+template <class E, int K>
+__device__ __forceinline__ void store_lane_values(const Lane<typename E::Scalar>* s,
+                                                  const Lane<typename E::Scalar>* rank, bool finite,
+                                                  const SquareCall<typename E::Scalar>& call, int64_t first, int n,
+                                                  int lane, typename E::Scalar* slots) {
+  __syncwarp();
+  if (lane < n) {
+    SVD_UNROLL for (int j = 0; j < K; ++j) {
+      slots[lane * (K | 1) + static_cast<int>(rank[j].v)] = finite ? s[j].v : FloatTraits<typename E::Scalar>::nan();
+    }
+  }
+  __syncwarp();
+  SVD_UNROLL for (int x = 0; x < K; ++x) {
+    const int number = x * 32 + lane;
+    if (number < n * K) call.values[first * K + number] = slots[number / K * (K | 1) + number % K];
+  }
+}
+
 template <class E, int K>
 __global__ void __launch_bounds__(LaneVectorsShape<E, K>::kBlock) lane_vectors_kernel(const VectorsCall<E> call) {
   using Shape = LaneVectorsShape<E, K>;
@@ -123,17 +142,7 @@ __global__ void __launch_bounds__(LaneVectorsShape<E, K>::kBlock) lane_vectors_k
   }
   store_lane_columns<E, K>(x, rank, finite, call.x, first, n, lane, slots);
   store_lane_columns<E, K>(y, rank, finite, call.y, first, n, lane, slots);
-  __syncwarp();
-  if (lane < n) {
-    SVD_UNROLL for (int j = 0; j < K; ++j) {
-      slots[lane * (K | 1) + static_cast<int>(rank[j].v)] = finite ? s[j].v : FloatTraits<T>::nan();
-    }
-  }
-  __syncwarp();
-  SVD_UNROLL for (int x_ = 0; x_ < K; ++x_) {
-    const int number = x_ * 32 + lane;
-    if (number < n * K) call.square.values[first * K + number] = slots[number / K * (K | 1) + number % K];
-  }
+  store_lane_values<E, K>(s, rank, finite, call.square, first, n, lane, slots);
 }
 
 // --- a team a matrix ---------------------------------------------------------------------------------------
@@ -180,21 +189,21 @@ struct VectorsTeam {
     if constexpr (E::kComplex) x.im = exchanged(x.im, distance);
     return x;
   }
+  // A thread's partial sums: row i of the thread goes to number i % kPartials.
+  static constexpr int kPartials = K <= 8 ? 1 : 8 / kSplit;
+  template <class Sum>
+  __device__ __forceinline__ Sum joined(const Sum (&s)[kPartials]) const {
+    if constexpr (K <= 8) return s[0];
+    if constexpr (kPartials == 8) return ((s[0] + s[4]) + (s[2] + s[6])) + ((s[1] + s[5]) + (s[3] + s[7]));
+    if constexpr (kPartials == 4) return across((s[0] + s[2]) + (s[1] + s[3]));
+    if constexpr (kPartials == 2) return across(s[0] + s[1]);
+  }
   template <class Sum, class Add>
   __device__ __forceinline__ Sum sum(const Sum& zero, Add add) const {
-    if constexpr (K <= 8) {
-      Sum s = zero;
-      SVD_UNROLL for (int i = 0; i < kRows; ++i) s = add(s, i);
-      return s;
-    } else {
-      constexpr int kPartials = 8 / kSplit;
-      Sum s[kPartials];
-      SVD_UNROLL for (int p = 0; p < kPartials; ++p) s[p] = zero;
-      SVD_UNROLL for (int i = 0; i < kRows; ++i) s[i % kPartials] = add(s[i % kPartials], i);
-      if constexpr (kPartials == 8) return ((s[0] + s[4]) + (s[2] + s[6])) + ((s[1] + s[5]) + (s[3] + s[7]));
-      if constexpr (kPartials == 4) return across((s[0] + s[2]) + (s[1] + s[3]));
-      if constexpr (kPartials == 2) return across(s[0] + s[1]);
-    }
+    Sum s[kPartials];
+    SVD_UNROLL for (int p = 0; p < kPartials; ++p) s[p] = zero;
+    SVD_UNROLL for (int i = 0; i < kRows; ++i) s[i % kPartials] = add(s[i % kPartials], i);
+    return joined(s);
   }
   __device__ __forceinline__ L square_of(const E* x) const {
     return sum(L(T(0)), [&](L s, int i) { return scalar::add_square(s, x[i]); });
@@ -210,19 +219,19 @@ struct VectorsTeam {
   }
 };
 
-// A column in a place: of X and of Y.
-template <class E, int kRows>
+// A column in a place: of X and, where it is wanted, of Y.
+template <class E, int kRows, bool kHasY>
 struct PlacedColumn {
-  E x[kRows], y[kRows];
+  E x[kRows], y[kHasY ? kRows : 1];
   scalar::ColumnScale<Lane<typename E::Scalar>> scale;
 };
 
-template <class E, int K, int kSplit>
+template <class E, int K, int kSplit, bool kHasY = true>
 struct VectorsTask {
   using Team = VectorsTeam<E, K, kSplit>;
   using T = typename E::Scalar;
   using L = Lane<T>;
-  using Column = PlacedColumn<E, Team::kRows>;
+  using Column = PlacedColumn<E, Team::kRows, kHasY>;
   using Run = ElementRun<E, Team::kRows>;
 
   static constexpr bool kHasFloor = K > kLargestWithoutFloor;
@@ -309,7 +318,9 @@ struct VectorsTask {
       scale = scalar::sweep_scale(largest, column.scale);
     }
     SVD_UNROLL for (int i = 0; i < Team::kRows; ++i) column.x[i] = scalar::scaled(column.x[i], scale.x);
-    SVD_UNROLL for (int i = 0; i < Team::kRows; ++i) column.y[i] = scalar::scaled(column.y[i], scale.v);
+    if constexpr (kHasY) {
+      SVD_UNROLL for (int i = 0; i < Team::kRows; ++i) column.y[i] = scalar::scaled(column.y[i], scale.v);
+    }
   }
 
   // Whether the pair was not orthogonal. Threads without a pair take part in its sums alone.
@@ -320,7 +331,11 @@ struct VectorsTask {
                                        q.scale, tol_square, active);
     if (!exists) return false;
     SVD_UNROLL for (int i = 0; i < Team::kRows; ++i) scalar::update_and_exchange(p.x[i], q.x[i], u.x_a, u.x_b, active);
-    SVD_UNROLL for (int i = 0; i < Team::kRows; ++i) scalar::update_and_exchange(p.y[i], q.y[i], u.v_a, u.v_b, active);
+    if constexpr (kHasY) {
+      SVD_UNROLL for (int i = 0; i < Team::kRows; ++i) {
+        scalar::update_and_exchange(p.y[i], q.y[i], u.v_a, u.v_b, active);
+      }
+    }
     scalar::shrink_and_exchange(p.scale, q.scale, u.shrink, active);
     return u.wanted.m;
   }
@@ -337,11 +352,14 @@ struct VectorsTask {
   // `leaving` goes to a neighbour, `staying` takes its place, and what comes from the other neighbour takes that one's.
   __device__ __forceinline__ void move(Column& leaving, Column& staying, int source) {
     SVD_UNROLL for (int i = 0; i < Team::kRows; ++i) {
-      const E x = team.from(leaving.x[i], source), y = team.from(leaving.y[i], source);
+      const E x = team.from(leaving.x[i], source);
       leaving.x[i] = staying.x[i];
-      leaving.y[i] = staying.y[i];
       staying.x[i] = x;
-      staying.y[i] = y;
+      if constexpr (kHasY) {
+        const E y = team.from(leaving.y[i], source);
+        leaving.y[i] = staying.y[i];
+        staying.y[i] = y;
+      }
     }
     const L exponent(team.from(leaving.scale.exponent.v, source)), square(team.from(leaving.scale.square.v, source));
     leaving.scale = staying.scale;
@@ -350,7 +368,6 @@ struct VectorsTask {
 
   // Returns whether it did not converge.
   __device__ __forceinline__ bool sweeps(int max_sweeps) {
-    if constexpr (kHasFloor) find_floor();
     bool active = team.k > 1;
     for (int sweep = 0; sweep < max_sweeps && active; ++sweep) {
       if (sweep > 0) clear_dependent();
@@ -419,6 +436,7 @@ __global__ void __launch_bounds__(kVectorsBlock) team_vectors_kernel(const Vecto
   finite = !task.team.any(!finite);
   task.scale_once(task.p, finite);
   task.scale_once(task.q, finite);
+  if constexpr (Task::kHasFloor) task.find_floor();
   const bool unfinished = task.sweeps(square.max_sweeps);
   task.normalize_columns();
   const L s_p = task.normalize(task.p), s_q = task.normalize(task.q);

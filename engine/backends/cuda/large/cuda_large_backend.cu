@@ -276,6 +276,11 @@ void CudaLargeBackend<E>::store(View a, bool adjoint, void* matrix, const Proble
   clock_.stage(stage_.c_str());
 }
 
+template <class E>
+void CudaLargeBackend<E>::mirror_lower(View a) {
+  each(a, MirrorLower<E>{a});
+}
+
 // --- columns and their exponents ------------------------------------------------------------------------------------
 
 template <class E>
@@ -334,6 +339,18 @@ std::vector<ScaledNorm> CudaLargeBackend<E>::column_norms(View x, const int32_t*
   for (size_t j = 0; j < result.size(); ++j) {
     if (mantissas[j] > 0 && more[j] != kZeroColumn) result[j] = {mantissas[j], own[j] + more[j]};
   }
+  return result;
+}
+
+template <class E>
+std::vector<double> CudaLargeBackend<E>::column_products(View a, View b) {
+  std::vector<double> result(size(a.cols));
+  if (a.cols == 0) return result;
+  double* const products = take<double>(a.cols);
+  column_products_kernel<<<static_cast<unsigned>(a.cols), kColumnThreads, 0, lane_.stream>>>(a, b, products);
+  launched();
+  fetch(result.data(), products, a.cols);
+  arena_.give_back(products);
   return result;
 }
 

@@ -1,4 +1,4 @@
-// The back end of block_jacobi.h on a GPU: algorithms/large/large_backend.h is the contract of every operation. QR,
+// The back end of large matrices on a GPU: algorithms/large/large_backend.h is the contract of every operation. QR,
 // eigenbasis and products of whole matrices are cuSOLVER's and cuBLAS's; p-steps are our own (p_step.h).
 //
 // One thing of p_step() is different here: the Gram matrix itself is swept, not its Cholesky factor, and nothing falls
@@ -58,11 +58,13 @@ class CudaLargeBackend {
 
   LoadReport load(const void* matrix, const Problem& problem, bool adjoint, View a);
   void store(View a, bool adjoint, void* matrix, const Problem& problem);
+  void mirror_lower(View a);
 
   // --- columns and their exponents ----------------------------------------------------------------------------------
 
   void normalize_columns(View x, int32_t* f, bool keep);
   std::vector<ScaledNorm> column_norms(View x, const int32_t* f);
+  std::vector<double> column_products(View a, View b);
   std::vector<double> row_maxima(View a);
   int32_t apply_exponents(View x, int32_t* f);
   void scale_columns(View x, const std::vector<double>& multipliers);

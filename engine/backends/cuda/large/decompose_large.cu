@@ -5,7 +5,7 @@
 #include <memory>
 #include <string>
 
-#include "engine/algorithms/large/block_jacobi.h"
+#include "engine/algorithms/large/large_driver.h"
 #include "engine/backends/cuda/device/device_arena.h"
 #include "engine/backends/cuda/device/library_loader.h"
 #include "engine/backends/cuda/large/cuda_large_backend.h"
@@ -51,7 +51,7 @@ LargeOutcome decompose(LargeLane& lane, DeviceArena& arena, const LargePlan& pla
                        const LargeControl& control) {
   const LargeWatch watch(control);
   CudaLargeBackend<E> backend(lane, arena, watch);
-  LargeOutcome outcome = large::block_jacobi(backend, plan, operands, control);
+  LargeOutcome outcome = large::decompose(backend, plan, operands, control);
   // Whatever became of it, nothing of it is left in the stream, or the device is lost.
   if (!outcome.device_lost && cudaStreamSynchronize(lane.stream) != cudaSuccess) {
     (void)cudaGetLastError();
@@ -97,7 +97,8 @@ const char* large_refusal() {
 }
 
 // Room for these: the tall matrix and its copy when it is permuted; X, its copy, W and the Gram matrix. The workspace of
-// cuSOLVER, the left basis, its copy and the rest come on top.
+// cuSOLVER, the left basis, its copy and the rest come on top. TRIDIAGONAL: M, V, a product, a copy, and four for
+// cuSOLVER.
 uint64_t large_device_bytes(const LargePlan* plan) {
   const Problem& p = plan->problem;
   const bool complex = is_complex(p.dtype);
@@ -106,6 +107,8 @@ uint64_t large_device_bytes(const LargePlan* plan) {
     return static_cast<uint64_t>(CudaLargeBackend<double>::leading_dimension(rows)) * static_cast<uint64_t>(cols) *
            element;
   };
+  const uint64_t slack = 2 * kTransferBytes + (uint64_t{64} << 20);
+  if (plan->options.method == Method::kTridiagonal) return 8 * size(p.rows, p.cols) + slack;
   const bool wide = p.rows < p.cols;
   const int64_t m = std::max(p.rows, p.cols), n = std::min(p.rows, p.cols);
   const int64_t left = wide ? plan->right_rows : plan->left_columns;
@@ -115,8 +118,7 @@ uint64_t large_device_bytes(const LargePlan* plan) {
   const int pairs = static_cast<int>(n / 64 + 2);
   bytes += complex ? p_step_workspace_bytes<Complex>(pairs, 64)
                    : std::max(p_step_workspace_bytes<double>(pairs, 64), p_step_workspace_bytes<double>(pairs, 128));
-  bytes += 2 * kTransferBytes + (uint64_t{64} << 20) + static_cast<uint64_t>(m) * 1024;
-  return bytes;
+  return bytes + slack + static_cast<uint64_t>(m) * 1024;
 }
 
 void decompose_large(int32_t device, const LargePlan* plan, const LargeOperands* operands,

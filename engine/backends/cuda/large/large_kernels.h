@@ -137,10 +137,11 @@ struct AdjointOfTriangle {  // x(i, j) := conj(r(j, i)) 2^(e[i] - f[j]), i >= j
   }
 };
 template <class E>
-struct MirrorLower {
+struct MirrorLower {  // both triangles from the lower one; a real diagonal
   LargeView<E> c;
   __device__ void operator()(int64_t i, int64_t j) const {
     if (i < j) c.data[j * c.ld + i] = conjugate(c.data[i * c.ld + j]);
+    if (i == j) c.data[j * c.ld + i] = from_real<E>(real_part(c.data[j * c.ld + i]));
   }
 };
 template <class E>
@@ -224,6 +225,22 @@ __global__ void __launch_bounds__(kColumnThreads)
     mantissas[j] = largest > 0 ? frexp(sqrt(sum), &more) : 0;
     exponents[j] = largest > 0 ? e + more : kZeroColumn;
   }
+}
+
+__device__ __forceinline__ double real_product(double x, double y) { return x * y; }
+__device__ __forceinline__ double real_product(Complex x, Complex y) { return x.re * y.re + x.im * y.im; }
+
+// products[j] = Re a(:, j)^H b(:, j). A block a column.
+template <class E>
+__global__ void __launch_bounds__(kColumnThreads)
+    column_products_kernel(LargeView<E> a, LargeView<E> b, double* products) {
+  const int64_t j = blockIdx.x;
+  double sum = 0;
+  for (int64_t i = threadIdx.x; i < a.rows; i += kColumnThreads) {
+    sum += real_product(a.data[j * a.ld + i], b.data[j * b.ld + i]);
+  }
+  sum = combined(sum, Sum());
+  if (threadIdx.x == 0) products[j] = sum;
 }
 
 // f[j] := (keep ? f[j] : 0) + taken[j], kZeroColumn where that is.

@@ -24,10 +24,13 @@ scalar::VectorMatrix<E> vectors(void* data, const VectorLayout& layout) {
 
 // A, or its transpose where it is wide.
 template <class E>
-scalar::StridedMatrix<E, const char> long_matrix(const Problem& p, const void* a) {
+scalar::OperandMatrix<E> long_matrix(const Plan& plan, const void* a) {
+  const Problem& p = plan.problem;
   const int64_t k = values_per_matrix(p), long_side = std::max(p.rows, p.cols);
   const bool by_rows = (p.order == Order::kRowMajor) == (p.rows >= p.cols);
-  return {static_cast<const char*>(a), by_rows ? k : 1, by_rows ? 1 : long_side, false};
+  return {{static_cast<const char*>(a), by_rows ? k : 1, by_rows ? 1 : long_side, false},
+          plan.decomposition == Decomposition::kHermitian,
+          plan.triangle == Triangle::kUpper};
 }
 
 template <class E>
@@ -46,7 +49,7 @@ struct Finishing {
             vectors<E>(call.y, call.y_layout),
             reinterpret_cast<const typename E::Lane*>(call.s),
             call.status != MatrixStatus::kNonFinite,
-            long_matrix<E>(p, call.a),
+            long_matrix<E>(plan, call.a),
             certificate,
             scalar::BasisWorkspace<E>::in(elements, rows, k),
             scalar::CertificateWorkspace::in(numbers, rows, k)};

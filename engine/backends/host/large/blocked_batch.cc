@@ -18,10 +18,22 @@ namespace {
 // whose work outweighs that.
 constexpr uint64_t kKeptOperandBytes = uint64_t{1} << 20;
 
+// The eigensolver has no sweeps for a tolerance or a limit of sweeps to apply to: its results meet any of them.
+LargePlan eigen_plan_of(const Plan& plan) {
+  LargeOptions options;
+  options.kind = LargeKind::kHermitian;
+  options.triangle = plan.triangle;
+  options.method = Method::kTridiagonal;
+  options.vectors = plan.outputs.vectors() ? Vectors::kThin : Vectors::kNone;
+  options.certificate = plan.outputs.certificate;
+  return *plan_large(plan.problem, options).plan;
+}
+
 // A tolerance or a limit of sweeps given by the caller refers to the Jacobi method from the triangle on: then there is
 // no warm start. Else the driver decides on a warm start, by the matrix, and on the tolerance: its own is the
 // smaller.
 LargePlan large_plan_of(const Plan& plan) {
+  if (plan.decomposition == Decomposition::kHermitian) return eigen_plan_of(plan);
   LargeOptions options;
   options.vectors = plan.outputs.vectors() ? Vectors::kThin : Vectors::kNone;
   const auto own = make_plan(plan.problem, {.method = Method::kJacobi, .vectors = options.vectors}).plan;
@@ -42,11 +54,13 @@ bool is_equal(const VectorLayout& a, const VectorLayout& b) {
          a.conjugate == b.conjugate;
 }
 
+// kFault: an eigensolver that has given up, without results.
 MatrixStatus status_of(const LargeOutcome& outcome) {
   switch (outcome.status) {
     case LargeStatus::kOk:
       return outcome.out_of_range ? MatrixStatus::kOutOfRange : MatrixStatus::kOk;
     case LargeStatus::kNotConverged:
+    case LargeStatus::kFault:
       return MatrixStatus::kNotConverged;
     case LargeStatus::kNonFinite:
       return MatrixStatus::kNonFinite;
@@ -104,9 +118,12 @@ bool BlockedBatch<T>::run(int64_t first, int64_t last, const std::atomic<bool>* 
 
 template <class T>
 void BlockedBatch<T>::compute(Workspace& workspace, const MatrixSource::Slot& slot, T* values) const {
-  const MatrixStatus status = decompose(workspace, slot.matrix, values);
-  if (status == MatrixStatus::kNonFinite) {
+  const LargeOutcome outcome = decompose(workspace, slot.matrix, values);
+  const MatrixStatus status = status_of(outcome);
+  if (outcome.status != LargeStatus::kOk && outcome.status != LargeStatus::kNotConverged) {
     write_nan(slot, values);
+  } else if (plan_.decomposition == Decomposition::kHermitian) {
+    write_eigenvectors(workspace, slot, values, outcome);
   } else if (plan_.outputs.vectors()) {
     write_vectors(workspace, slot, values);
   }
@@ -118,15 +135,15 @@ void BlockedBatch<T>::compute(Workspace& workspace, const MatrixSource::Slot& sl
 
 // Thin vectors to workspace.left and .right as made_ lays them out, k values to `values`.
 template <class T>
-MatrixStatus BlockedBatch<T>::decompose(Workspace& workspace, const char* matrix, T* values) const {
+LargeOutcome BlockedBatch<T>::decompose(Workspace& workspace, const char* matrix, T* values) const {
   const size_t bytes = factor_plan_.operand_bytes();
   const void* operand = matrix;
   if (reinterpret_cast<uintptr_t>(matrix) % alignof(T) != 0) {
     workspace.matrix.reserve(bytes / sizeof(T));
     operand = std::memcpy(workspace.matrix.data(), matrix, bytes);
   }
-  return status_of(workspace.factor.decompose(
-      factor_plan_, {operand, nullptr, workspace.left.data(), values, workspace.right.data()}));
+  return workspace.factor.decompose(factor_plan_,
+                                    {operand, nullptr, workspace.left.data(), values, workspace.right.data()});
 }
 
 // From the thin vectors to the planes; on the way full bases, phases, the certificate. As in finishing.h, these are
@@ -149,11 +166,33 @@ void BlockedBatch<T>::write_vectors(Workspace& workspace, const MatrixSource::Sl
     call.workspace = workspace.finishing.data();
     finish_vectors(plan_, call);
   };
-  const bool aside = is_staged(p, outputs);
+  const bool aside = is_staged(plan_);
   if (aside) finish(from_x, made_x, from_y, made_y);
   copy_columns(from_x, made_x, x, slot);
   copy_columns(from_y, made_y, y, slot);
   if (!aside) finish(plane_of(slot, x), x, plane_of(slot, y), y);
+}
+
+// The eigenvectors to their plane, with phases that are fixed where the plan says so, and the driver's certificate to
+// its own. Phases change it by rounding alone.
+template <class T>
+void BlockedBatch<T>::write_eigenvectors(Workspace& workspace, const MatrixSource::Slot& slot, const T* values,
+                                         const LargeReport& report) const {
+  const Outputs& outputs = plan_.outputs;
+  const VectorLayout made = layout_of_plane(plan_.problem, made_, Plane::kLeft);
+  if (outputs.fix_phases) {
+    FinishCall<T> call{values, workspace.left.data(), made, nullptr, {}, MatrixStatus::kOk};
+    call.canonical = true;
+    workspace.finishing.reserve(finish_workspace_bytes(plan_));
+    call.workspace = workspace.finishing.data();
+    finish_vectors(plan_, call);
+  }
+  copy_columns(workspace.left.data(), made, layout_of_plane(plan_.problem, outputs, Plane::kLeft), slot);
+  if (char* const to = slot.plane(Plane::kCertificate, kCertificateNumbers * sizeof(T))) {
+    const auto orthogonality = static_cast<T>(report.left_orthogonality);
+    const T numbers[kCertificateNumbers] = {static_cast<T>(report.residual), orthogonality, orthogonality};
+    std::memcpy(to, numbers, sizeof(numbers));
+  }
 }
 
 // The leading columns of X or Y to their plane, every zero as +0.

@@ -1,4 +1,5 @@
-// Batches of larger matrices: one matrix after the other on a thread, by the blocked Jacobi method (blocked_svd.h).
+// Batches of larger matrices: one matrix after the other on a thread, by the drivers of large matrices (blocked_svd.h).
+// Hermitian matrices are TRIDIAGONAL's.
 //
 //   BlockedBatch<T> batch(plan, source, counters);
 //   batch.run(first, last, cancel, values);   // from any thread, for disjoint ranges that make up all matrices
@@ -32,8 +33,10 @@ class BlockedBatch {
   struct Workspace;
 
   void compute(Workspace& workspace, const MatrixSource::Slot& slot, T* values) const;
-  MatrixStatus decompose(Workspace& workspace, const char* matrix, T* values) const;
+  LargeOutcome decompose(Workspace& workspace, const char* matrix, T* values) const;
   void write_vectors(Workspace& workspace, const MatrixSource::Slot& slot, const T* values) const;
+  void write_eigenvectors(Workspace& workspace, const MatrixSource::Slot& slot, const T* values,
+                          const LargeReport& report) const;
   void write_nan(const MatrixSource::Slot& slot, T* values) const;
   void copy_columns(const T* from, const VectorLayout& made, const VectorLayout& wanted,
                     const MatrixSource::Slot& slot) const;

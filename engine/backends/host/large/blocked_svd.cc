@@ -2,7 +2,7 @@
 
 #include <complex>
 
-#include "engine/algorithms/large/block_jacobi.h"
+#include "engine/algorithms/large/large_driver.h"
 #include "engine/backends/host/base/fp_environment.h"
 #include "engine/backends/host/dense/blas.h"
 #include "engine/backends/host/large/host_large_backend.h"
@@ -17,7 +17,7 @@ struct BlockedSvd::Workspace {
   template <class E>
   static LargeOutcome run(HostLargeBackend<E>& backend, const LargePlan& plan, const LargeOperands& operands,
                           const LargeControl& control) {
-    LargeOutcome outcome = large::block_jacobi(backend, plan, operands, control);
+    LargeOutcome outcome = large::decompose(backend, plan, operands, control);
     backend.reset();
     outcome.phases.clear();
     return outcome;

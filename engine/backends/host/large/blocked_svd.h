@@ -1,4 +1,4 @@
-// One matrix of moderate order on the calling thread: the blocked Jacobi method without an arena. It serves batches
+// One matrix of moderate order on the calling thread: the drivers of large matrices without an arena. It serves batches
 // whose matrices the caller spreads over threads. It is meant for orders from about 33 to 512, and correct
 // for all.
 #ifndef SVDSERVE_ENGINE_BACKENDS_HOST_LARGE_BLOCKED_SVD_H_
@@ -20,7 +20,8 @@ class BlockedSvd {
   BlockedSvd(BlockedSvd&&) noexcept;
   BlockedSvd& operator=(BlockedSvd&&) noexcept;
 
-  // As LargeEngine::decompose(), and with its outcome but for the phases. Never throws.
+  // As LargeEngine::decompose(), of plans that are no factored eigenproblem, and with its outcome but for the phases.
+  // Never throws.
   LargeOutcome decompose(const LargePlan& plan, const LargeOperands& operands, const LargeControl& control = {});
 
  private:

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "engine/algorithms/large/hermitian_eigenpairs.h"
 #include "engine/backends/host/dense/blas.h"
 #include "engine/backends/host/dense/indefinite_factor.h"
 #include "engine/backends/host/large/host_large_backend.h"
@@ -16,7 +17,7 @@
 namespace svdserve::host {
 namespace {
 
-using large::LargeStop;
+using large::Eigenvalue;
 using large::LargeView;
 using large::LargeWatch;
 using large::Op;
@@ -26,15 +27,11 @@ constexpr double kFactorFraction = 0.15, kSvdFraction = 0.95;
 // Bytes of vectors of n numbers, and of what the pool rounds up.
 constexpr uint64_t kSlackBytes = 4 << 20;
 
-double real_of(double x) { return x; }
-double real_of(const Complex& x) { return x.real(); }
-bool is_finite(double x) { return std::isfinite(x); }
-bool is_finite(const Complex& x) { return std::isfinite(x.real()) && std::isfinite(x.imag()); }
-
-// The problem of step 2: G, m x rank, in doubles.
+// The problem of step 2: G, m x rank, in doubles. kJacobi alone is a method of SVDs, too.
 LargePlan svd_plan(const LargePlan& plan, int64_t rank, LargeKind kind) {
   LargeOptions options = plan.options;
   options.kind = kind;
+  options.method = plan.options.method == Method::kJacobi ? Method::kJacobi : Method::kAuto;
   options.certificate = false;
   const DType dtype = is_complex(plan.problem.dtype) ? DType::kC128 : DType::kF64;
   return *plan_large({plan.problem.rows, rank, dtype, Order::kColumnMajor}, options).plan;
@@ -64,6 +61,7 @@ class Decomposition {
     if (rank_ > 0 && !decompose_factor()) return std::move(outcome_);
     finish();
     if (plan_.options.certificate) certify();
+    outcome_.method = plan_.options.method;
     return std::move(outcome_);
   }
 
@@ -78,8 +76,8 @@ class Decomposition {
 
   void factor() {
     const auto start = std::chrono::steady_clock::now();
-    View m = loaded_matrix();
-    scale_to_one(m);
+    View m = backend_.matrix(n_, n_);
+    scale_ = large::load_hermitian(backend_, plan_, operands_.matrix, m);
     g_ = backend_.matrix(n_, n_);
     signs_ = indefinite_factor(threads_, m, g_, [this](double done) { tell(kFactorFraction * done); });
     backend_.release(m);
@@ -89,60 +87,11 @@ class Decomposition {
         {"factorize", seconds.count(), (is_complex(plan_.problem.dtype) ? 4 : 1) * n * n * n / 3});
   }
 
-  // M by its lower triangle.
-  View loaded_matrix() {
-    const bool upper = plan_.options.triangle == Triangle::kUpper;
-    View m = backend_.matrix(n_, n_);
-    if (!backend_.load(operands_.matrix, plan_.problem, upper, m).finite) require_finite(m, upper);
-    return m;
-  }
-
-  // The other triangle, and imaginary parts of the diagonal, are not read.
-  void require_finite(View m, bool upper) const {
-    for (int64_t j = 0; j < n_; ++j) {
-      for (int64_t i = j; i < n_; ++i) {
-        const E x = m.data[i + j * m.ld];
-        if (i == j ? std::isfinite(real_of(x)) : is_finite(x)) continue;
-        const int64_t row = upper ? j : i, col = upper ? i : j;
-        throw LargeStop{LargeStatus::kNonFinite,
-                        "entry (" + std::to_string(row) + ", " + std::to_string(col) + ") is not finite", false, row,
-                        col};
-      }
-    }
-  }
-
-  // M := 2^-scale_ M with the largest magnitude of a component in [1/2, 1).
-  void scale_to_one(View m) {
-    std::vector<double> largest(static_cast<size_t>(n_), 0.0);
-    for_columns([&](int64_t j) {
-      for (int64_t i = j; i < n_; ++i) {
-        const E x = m.data[i + j * m.ld];
-        double size = std::abs(real_of(x));
-        if constexpr (!std::is_same_v<E, double>) {
-          if (i > j) size = std::max(size, std::abs(x.imag()));
-        }
-        largest[j] = std::max(largest[j], size);
-      }
-    });
-    const double most = *std::max_element(largest.begin(), largest.end());
-    if (most == 0) return;
-    std::frexp(most, &scale_);
-    // In two steps: 2^-scale_ alone may be out of range.
-    const double first = std::ldexp(1.0, -scale_ / 2), second = std::ldexp(1.0, -scale_ - (-scale_ / 2));
-    for_columns([&](int64_t j) {
-      for (int64_t i = j; i < n_; ++i) m.data[i + j * m.ld] = m.data[i + j * m.ld] * first * second;
-    });
-  }
-
   void load_factor() {
     const int64_t columns = plan_.problem.cols;
     g_ = backend_.matrix(n_, columns);
     const large::LoadReport report = backend_.load(operands_.matrix, plan_.problem, false, g_);
-    if (!report.finite) {
-      throw LargeStop{LargeStatus::kNonFinite,
-                      "entry (" + std::to_string(report.row) + ", " + std::to_string(report.col) + ") is not finite",
-                      false, report.row, report.col};
-    }
+    if (!report.finite) throw large::entry_is_not_finite(report.row, report.col);
     signs_.assign(operands_.signature, operands_.signature + columns);
   }
 
@@ -181,64 +130,28 @@ class Decomposition {
 
   // --- step 3 ---------------------------------------------------------------------------------------
 
-  struct Eigenvalue {
-    double mantissa = 0;  // with the sign; 0 of what the rank lacks
-    int exponent = 0;
-    int64_t column = 0;  // of U
-
-    friend bool operator<(const Eigenvalue& x, const Eigenvalue& y) {
-      const int of_x = (x.mantissa > 0) - (x.mantissa < 0), of_y = (y.mantissa > 0) - (y.mantissa < 0);
-      if (of_x != of_y) return of_x < of_y;
-      if (of_x == 0) return false;
-      if (x.exponent != y.exponent) return (x.exponent < y.exponent) == (of_x > 0);
-      return x.mantissa < y.mantissa;
-    }
-  };
-
   void finish() {
     if (rank_ == 0) outcome_.status = LargeStatus::kOk;
     const std::vector<Eigenvalue> sorted = sorted_eigenvalues();
-    outcome_.rank = std::count_if(sorted.begin(), sorted.end(), [](const Eigenvalue& e) { return e.mantissa != 0; });
-    store_values(sorted);
+    large::store_eigenvalues(sorted, plan_, operands_, outcome_);
     if (!vectors_) return;
     View basis = backend_.matrix(n_, n_);
     complete(basis);
-    std::vector<int64_t> order;
-    for (const Eigenvalue& value : sorted) order.push_back(value.column);
-    backend_.permute_columns(basis, order);
-    Problem p = plan_.problem;
-    p.cols = n_;
-    backend_.store(basis, false, operands_.left, p);
+    large::store_eigenvectors(backend_, sorted, plan_, operands_, basis);
     backend_.release(basis);
   }
 
   std::vector<Eigenvalue> sorted_eigenvalues() const {
     std::vector<Eigenvalue> values(static_cast<size_t>(n_));
     for (int64_t j = 0; j < n_; ++j) {
-      Eigenvalue& value = values[j];
-      value.column = j;
+      values[j].column = j;
       if (j >= rank_) continue;
       int exponent = 0;
       const double s = std::frexp(singular_[j], &exponent);
-      value.mantissa = std::frexp(signs_[j] * (s * s), &value.exponent);
-      value.exponent += 2 * exponent + scale_;
+      values[j] = Eigenvalue::of(signs_[j] * (s * s), 2 * exponent + scale_, j);
     }
     std::stable_sort(values.begin(), values.end());
     return values;
-  }
-
-  void store_values(const std::vector<Eigenvalue>& values) {
-    for (int64_t j = 0; j < n_; ++j) {
-      const double value = std::ldexp(values[j].mantissa, values[j].exponent);
-      if (value_bytes(plan_.problem.dtype) == 4) {
-        const auto rounded = static_cast<float>(value) + 0.0f;
-        static_cast<float*>(operands_.values)[j] = rounded;
-        outcome_.out_of_range |= std::isinf(rounded);
-      } else {
-        static_cast<double*>(operands_.values)[j] = value + 0.0;
-        outcome_.out_of_range |= std::isinf(value);
-      }
-    }
   }
 
   // basis := U and, behind it, an orthonormal basis of what is orthogonal to it.
@@ -255,75 +168,34 @@ class Decomposition {
     backend_.release(tau);
   }
 
-  // Errors of the stored results: |M U - U L|_F / |M|_F and |I - U^H U|_F.
   void certify() {
     if (u_) backend_.release(u_);
-    Problem p = plan_.problem;
-    p.cols = n_;
-    View u = backend_.matrix(n_, n_);
-    backend_.load(operands_.left, p, false, u);
-    View square = backend_.matrix(n_, n_);
-    backend_.herk(u, square);
-    outcome_.left_orthogonality = backend_.distance_from_signature(square, n_);
     outcome_.factor_condition = rank_ > 0 ? condition_of_factor() : 1;
     backend_.release(g_);
-    if (outcome_.out_of_range) {
-      outcome_.residual = std::numeric_limits<double>::infinity();
-      return;
+    View m = backend_.matrix(n_, n_);
+    if (plan_.options.kind == LargeKind::kHermitian) {
+      scale_ = large::load_hermitian(backend_, plan_, operands_.matrix, m);
+    } else {
+      multiply_factor(m);
     }
-    View m = scaled_matrix();
-    const double norm = frobenius(m);
-    if (norm == 0) return;
-    backend_.gemm(Op::kNone, Op::kNone, 1, m, u, 0, square);
-    backend_.scale_columns(u, stored_values());
-    for_columns([&](int64_t j) {
-      for (int64_t i = 0; i < n_; ++i) square.data[i + j * square.ld] -= u.data[i + j * u.ld];
-    });
-    outcome_.residual = frobenius(square) / norm;
+    large::certify_eigenpairs(backend_, plan_, operands_, m, scale_, outcome_);
   }
 
-  // 2^-scale_ M, both triangles; of a factor G J G^H.
-  View scaled_matrix() {
-    View m = plan_.options.kind == LargeKind::kHermitian ? loaded_matrix() : product_of_factor();
-    if (plan_.options.kind == LargeKind::kHermitian) scale_to_one(m);
-    for_columns([&](int64_t j) {
-      m.data[j + j * m.ld] = real_of(m.data[j + j * m.ld]);
-      for (int64_t i = 0; i < j; ++i) m.data[i + j * m.ld] = conjugate(m.data[j + i * m.ld]);
-    });
-    return m;
-  }
-
-  static double conjugate(double x) { return x; }
-  static Complex conjugate(const Complex& x) { return std::conj(x); }
-
-  View product_of_factor() {
+  // m := 2^-scale_ G J G^H, of columns of G of norms below one.
+  void multiply_factor(View m) {
     load_factor();
     const int64_t columns = plan_.problem.cols;
     int32_t exponent = large::kZeroColumn;
     for (const large::ScaledNorm& norm : backend_.column_norms(g_, nullptr))
       exponent = std::max(exponent, norm.exponent);
-    // In two steps, as in scale_to_one().
-    for (const int part : {-exponent / 2, -exponent - (-exponent / 2)}) {
-      backend_.scale_columns(g_, std::vector<double>(static_cast<size_t>(columns), std::ldexp(1.0, part)));
-    }
+    large::multiply_by_power(backend_, g_, -exponent);
     scale_ = 2 * exponent;
     View signed_g = backend_.matrix(n_, columns);
     backend_.copy(g_, signed_g);
     backend_.scale_columns(signed_g, {signs_.begin(), signs_.end()});
-    View m = backend_.matrix(n_, n_);
     backend_.gemm(Op::kNone, Op::kAdjoint, 1, signed_g, g_, 0, m);
-    return m;
-  }
-
-  std::vector<double> stored_values() const {
-    const bool single = value_bytes(plan_.problem.dtype) == 4;
-    std::vector<double> values(static_cast<size_t>(n_));
-    for (int64_t j = 0; j < n_; ++j) {
-      const double value =
-          single ? static_cast<const float*>(operands_.values)[j] : static_cast<const double*>(operands_.values)[j];
-      values[j] = std::ldexp(value, -scale_);
-    }
-    return values;
+    backend_.release(signed_g);
+    backend_.release(g_);
   }
 
   // At least the condition number of G with unit columns: sqrt(|R|_1 |R|_inf |R^-1|_1 |R^-1|_inf) of its QR.
@@ -368,21 +240,6 @@ class Decomposition {
       columns = std::max(columns, sum);
     }
     return columns * *std::max_element(rows.begin(), rows.end());
-  }
-
-  static double frobenius(View a) {
-    double sum = 0;
-    for (int64_t j = 0; j < a.cols; ++j) {
-      for (int64_t i = 0; i < a.rows; ++i) sum += std::norm(a.data[i + j * a.ld]);
-    }
-    return std::sqrt(sum);
-  }
-
-  template <class F>
-  void for_columns(const F& f) const {
-    threads_.for_ranges(n_, 64, [&](int64_t first, int64_t last) {
-      for (int64_t j = first; j < last; ++j) f(j);
-    });
   }
 
   const LargeEngine& svd_;

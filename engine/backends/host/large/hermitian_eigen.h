@@ -1,4 +1,5 @@
-// The large Hermitian eigenproblem by factorization and hyperbolic Jacobi: small eigenvalues keep their digits.
+// Method FACTORED of large Hermitian eigenproblems, by factorization and hyperbolic Jacobi: small eigenvalues keep their
+// digits. JACOBI is the same, with an ordinary SVD that never starts warm.
 //
 //   M = G J G^H,   G = U S V^H with V^H J V = J   =>   M = U (S J S) U^H,   lambda_j = J_j s_j^2
 // Steps:
@@ -20,6 +21,11 @@
 
 namespace svdserve::host {
 
+// Whether a plan is computed here.
+inline bool is_factored(const LargePlan& plan) {
+  return is_eigenproblem(plan.options.kind) && plan.options.method != Method::kTridiagonal;
+}
+
 // Thread-safe: calls at once share the arena.
 class HermitianEigen {
  public:
@@ -27,7 +33,7 @@ class HermitianEigen {
   HermitianEigen(const LargeEngine& svd, oneapi::tbb::task_arena* arena, int threads)
       : svd_(svd), arena_(arena), threads_(threads) {}
 
-  // As LargeEngine's, of plans that are eigenproblems.
+  // As LargeEngine's, of plans with is_factored().
   LargeWorkspace memory(const LargePlan& plan) const;
   LargeOutcome decompose(const LargePlan& plan, const LargeOperands& operands, const LargeControl& control) const;
 

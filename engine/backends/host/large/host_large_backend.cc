@@ -28,6 +28,8 @@ constexpr size_t kLargestKeptBytes = kMappedBytes - 1;
 // Columns of a task that touches every entry once.
 constexpr int64_t kCopyColumns = 64;
 constexpr int64_t kCopyRows = 256;
+// Rows of a square that is mirrored at once.
+constexpr int64_t kMirrorRows = 32;
 
 }  // namespace
 
@@ -139,6 +141,20 @@ void HostLargeBackend<E>::store(View a, bool adjoint, void* matrix, const Proble
   store_result(threads_, a, adjoint, matrix, problem);
 }
 
+// Square by square, because the mirror image of a column is a row.
+template <class E>
+void HostLargeBackend<E>::mirror_lower(View a) {
+  threads_.for_ranges(a.cols, kCopyColumns, [&](int64_t first, int64_t last) {
+    for (int64_t top = 0; top < last; top += kMirrorRows) {
+      for (int64_t j = std::max(first, top); j < last; ++j) {
+        E* const column = a.data + j * a.ld;
+        for (int64_t i = top; i < std::min(top + kMirrorRows, j); ++i) column[i] = conjugate(a.data[j + i * a.ld]);
+      }
+    }
+    for (int64_t j = first; j < last; ++j) a.data[j + j * a.ld] = std::real(a.data[j + j * a.ld]);
+  });
+}
+
 template <class E>
 void HostLargeBackend<E>::normalize_columns(View x, int32_t* f, bool keep) {
   if (x.data == tracking_.x) tracking_ = {};  // it has changed in other ways than by p-steps
@@ -162,6 +178,15 @@ std::vector<ScaledNorm> HostLargeBackend<E>::column_norms(View x, const int32_t*
     if (norms[j].mantissa > 0 && f != nullptr) norms[j].exponent += f[j];
   });
   return norms;
+}
+
+template <class E>
+std::vector<double> HostLargeBackend<E>::column_products(View a, View b) {
+  std::vector<double> products(a.cols);
+  for_columns(a, [&](int64_t j, E* column) {
+    products[j] = dot(numbers(column), numbers(b.data + j * b.ld), number_count<E>(a.rows));
+  });
+  return products;
 }
 
 template <class E>

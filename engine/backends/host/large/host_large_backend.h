@@ -57,9 +57,11 @@ class HostLargeBackend {
   std::unique_ptr<large::TallOperand<E>> tall_operand(const LargePlan& plan, const LargeOperands& operands);
   large::LoadReport load(const void* matrix, const Problem& problem, bool adjoint, View a);
   void store(View a, bool adjoint, void* matrix, const Problem& problem);
+  void mirror_lower(View a);
 
   void normalize_columns(View x, int32_t* f, bool keep);
   std::vector<large::ScaledNorm> column_norms(View x, const int32_t* f);
+  std::vector<double> column_products(View a, View b);
   std::vector<double> row_maxima(View a);
   std::vector<double> diagonal(View a);
   void permute_rows(View a, const Order& order);

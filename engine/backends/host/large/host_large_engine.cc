@@ -1,8 +1,8 @@
-// The factor engine of the host: an arena of threads, and a back end for each decomposition.
+// The engine of large matrices on the host: an arena of threads, and a back end for each decomposition.
 #include <algorithm>
 #include <complex>
 
-#include "engine/algorithms/large/block_jacobi.h"
+#include "engine/algorithms/large/large_driver.h"
 #include "engine/backends/host/dense/blas.h"
 #include "engine/backends/host/large/hermitian_eigen.h"
 #include "engine/backends/host/large/host_large_backend.h"
@@ -33,6 +33,17 @@ uint64_t slack_bytes(uint64_t bytes, uint64_t n, uint64_t element, int threads) 
   return std::min(kMostSlackBytes, bytes + scratch);
 }
 
+// hermitian_tridiagonal.h on `threads` threads: M, V, a product, and the eigensolver's memory. That has panels, the
+// vectors of the tridiagonal matrix, those of two halves that are joined, and columns of each thread's products. The
+// last three are real.
+uint64_t tridiagonal_bytes(const LargePlan& plan, int threads) {
+  const auto n = static_cast<uint64_t>(plan.values);
+  const uint64_t element = is_complex(plan.problem.dtype) ? sizeof(std::complex<double>) : sizeof(double);
+  const uint64_t parts = std::min(n + static_cast<uint64_t>(threads), static_cast<uint64_t>(threads) * 128);
+  const uint64_t bytes = 3 * n * n * element + (2 * n + parts) * n * sizeof(double) + 256 * n * element;
+  return bytes + slack_bytes(bytes, n, element, threads);
+}
+
 class HostLargeEngine : public LargeEngine {
  public:
   explicit HostLargeEngine(int threads)
@@ -41,7 +52,8 @@ class HostLargeEngine : public LargeEngine {
         eigen_(*this, &arena_, threads_) {}
 
   LargeWorkspace memory(const LargePlan& plan) const override {
-    if (is_eigenproblem(plan.options.kind)) return eigen_.memory(plan);
+    if (host::is_factored(plan)) return eigen_.memory(plan);
+    if (plan.options.method == Method::kTridiagonal) return {tridiagonal_bytes(plan, threads_), 0};
     const uint64_t m = std::max(plan.problem.rows, plan.problem.cols), n = plan.values;
     const uint64_t element = is_complex(plan.problem.dtype) ? 16 : 8;
     if (host::takes_tall_operand(plan)) {
@@ -62,7 +74,7 @@ class HostLargeEngine : public LargeEngine {
 
   LargeOutcome decompose(const LargePlan& plan, const LargeOperands& operands,
                          const LargeControl& control) const override {
-    if (is_eigenproblem(plan.options.kind)) return eigen_.decompose(plan, operands, control);
+    if (host::is_factored(plan)) return eigen_.decompose(plan, operands, control);
     const host::FpEnvironment environment;
     return is_complex(plan.problem.dtype) ? run<std::complex<double>>(plan, operands, control)
                                           : run<double>(plan, operands, control);
@@ -74,7 +86,7 @@ class HostLargeEngine : public LargeEngine {
     const host::BlasThreads one_thread_a_call;
     const large::LargeWatch watch(control);
     host::HostLargeBackend<E> backend(host::LargeThreads(&arena_, threads_, &watch));
-    return large::block_jacobi(backend, plan, operands, control);
+    return large::decompose(backend, plan, operands, control);
   }
 
   const int threads_;

@@ -38,16 +38,23 @@ int64_t number_count(int64_t elements) {
   return kComplex<E> ? 2 * elements : elements;
 }
 
-// Sum of squares of s x_i, by eight partial sums, which the compiler keeps in vector registers.
-inline double scaled_square(const double* x, int64_t count, double s) {
+// Sum of f(i), by eight partial sums, which the compiler keeps in vector registers.
+template <class F>
+double sum_of(int64_t count, const F& f) {
   double partial[8] = {};
   int64_t i = 0;
   for (; i + 8 <= count; i += 8) {
-    for (int k = 0; k < 8; ++k) partial[k] += (x[i + k] * s) * (x[i + k] * s);
+    for (int k = 0; k < 8; ++k) partial[k] += f(i + k);
   }
-  for (; i < count; ++i) partial[0] += (x[i] * s) * (x[i] * s);
+  for (; i < count; ++i) partial[0] += f(i);
   return ((partial[0] + partial[1]) + (partial[2] + partial[3])) +
          ((partial[4] + partial[5]) + (partial[6] + partial[7]));
+}
+inline double scaled_square(const double* x, int64_t count, double s) {
+  return sum_of(count, [=](int64_t i) { return (x[i] * s) * (x[i] * s); });
+}
+inline double dot(const double* x, const double* y, int64_t count) {
+  return sum_of(count, [=](int64_t i) { return x[i] * y[i]; });
 }
 
 inline double largest_magnitude(const double* x, int64_t count) {

@@ -9,6 +9,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "engine/algorithms/lanes/hermitian_eigen.h"
 #include "engine/algorithms/lanes/jacobi_vectors.h"
 #include "engine/backends/host/packs/kernel_table.h"
 
@@ -17,8 +18,9 @@
 
 SVD_KERNEL_BEGIN
 
-template <class E, class Size>
-SVD_HD void load_matrix(const host::ValuesCall<typename E::Scalar>& call, Size k, MatrixView<E> a) {
+// call: any with a, row_stride and col_stride.
+template <class E, class Call, class Size>
+SVD_HD void load_matrix(const Call& call, Size k, MatrixView<E> a) {
   constexpr int kStep = E::kComponents * E::Lane::kLanes;
   SVD_UNROLL for (int j = 0; j < k; ++j) {
     SVD_UNROLL for (int i = 0; i < k; ++i) {
@@ -59,12 +61,7 @@ SVD_HD void compute_vectors(const host::VectorsCall<typename E::Scalar>& call, S
                             MatrixView<E> y) {
   using Lane = typename E::Lane;
   constexpr int kStorage = Size::kValue != 0 ? Size::kValue : static_cast<int>(kShapeLimits.max_values);
-  constexpr int kStep = E::kComponents * Lane::kLanes;
-  SVD_UNROLL for (int j = 0; j < k; ++j) {
-    SVD_UNROLL for (int i = 0; i < k; ++i) {
-      x(i, j) = load_element<E>(call.a + static_cast<ptrdiff_t>(i * call.row_stride + j * call.col_stride) * kStep);
-    }
-  }
+  load_matrix(call, k, x);
   Lane given[kStorage], s[kStorage], rank[kStorage];
   ColumnScale<Lane> scales[kStorage];
   if (call.exponents != nullptr) {
@@ -94,6 +91,35 @@ template <class E>
 void runtime_vectors(const host::VectorsCall<typename E::Scalar>& call) {
   compute_vectors<E>(call, RuntimeSize{call.k}, MatrixView<E>{reinterpret_cast<E*>(call.x), call.k},
                      MatrixView<E>{reinterpret_cast<E*>(call.y), call.k});
+}
+
+template <class E, class Size>
+SVD_HD void compute_hermitian(const host::HermitianCall<typename E::Scalar>& call, Size k, MatrixView<E> u,
+                              MatrixView<E> m) {
+  using Lane = typename E::Lane;
+  constexpr int kStorage = Size::kValue != 0 ? Size::kValue : static_cast<int>(kLargestReproducible);
+  load_matrix(call, k, m);
+  Lane lambda[kStorage], rank[kStorage];
+  ColumnScale<Lane> scales[kStorage];
+  hermitian_eigen(u, m, k, call.upper, Lane(call.tolerance), call.max_sweeps, scales, lambda, rank)
+      .store(call.statuses);
+  SVD_UNROLL for (int j = 0; j < k; ++j) {
+    lambda[j].store(call.values + j * Lane::kLanes);
+    rank[j].store(call.ranks + j * Lane::kLanes);
+  }
+}
+
+template <class E, int K>
+void fixed_hermitian(const host::HermitianCall<typename E::Scalar>& call) {
+  E u[K * K], m[K * K];
+  compute_hermitian<E>(call, FixedSize<K>(), MatrixView<E>{u, K}, MatrixView<E>{m, K});
+  for (int i = 0; i < K * K; ++i) store_element(u[i], call.u + i * E::kComponents * E::Lane::kLanes);
+}
+
+template <class E>
+void runtime_hermitian(const host::HermitianCall<typename E::Scalar>& call) {
+  compute_hermitian<E>(call, RuntimeSize{call.k}, MatrixView<E>{reinterpret_cast<E*>(call.u), call.k},
+                       MatrixView<E>{reinterpret_cast<E*>(call.scratch), call.k});
 }
 
 template <class E>
@@ -199,6 +225,13 @@ void list_vectors(std::integer_sequence<int, kBelow...>, host::KernelTables<type
   tables.narrow.vectors[0] = runtime_vectors<Narrow>;
 }
 
+template <class Wide, class Narrow, int... kBelow>
+void list_hermitian(std::integer_sequence<int, kBelow...>, host::KernelTables<typename Wide::Scalar>& tables) {
+  tables.wide.hermitian[0] = runtime_hermitian<Wide>;
+  ((tables.wide.hermitian[kBelow + 1] = fixed_hermitian<Wide, kBelow + 1>), ...);
+  tables.narrow.hermitian[0] = runtime_hermitian<Narrow>;
+}
+
 template <class E>
 void list_tall(host::KernelTable<typename E::Scalar>& table) {
   table.lanes = E::Lane::kLanes;
@@ -223,6 +256,8 @@ void list_kernels(host::KernelTables<host::RealOf<kType>>& tables) {
     list_values<Method::kBisection, Wide, Narrow>(kSizes, tables);
   } else if constexpr (kPart == host::KernelPart::kJacobi) {
     list_values<Method::kJacobi, Wide, Narrow>(kSizes, tables);
+  } else if constexpr (kPart == host::KernelPart::kHermitian) {
+    list_hermitian<Wide, Narrow>(std::make_integer_sequence<int, host::kLargestFixedVectors>(), tables);
   } else {
     list_vectors<Wide, Narrow>(std::make_integer_sequence<int, host::kLargestFixedVectors>(), tables);
     list_tall<Wide>(tables.wide);

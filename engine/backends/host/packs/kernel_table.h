@@ -49,6 +49,23 @@ struct VectorsCall {
   T* statuses;  // [out] lanes numbers: MatrixStatus
 };
 
+// Eigenvalues and eigenvectors of one pack of Hermitian k x k matrices; see algorithms/lanes/hermitian_eigen.h.
+template <class T>
+struct HermitianCall {
+  const T* a;  // [in] as ValuesCall
+  int row_stride;
+  int col_stride;
+  int k;
+  bool upper;  // the triangle that counts
+  T tolerance;
+  int max_sweeps;
+  T* u;         // [out] packed, aligned to kAlignment: element (i, j) of U is number j * k + i
+  T* scratch;   // k x k elements and lanes, aligned to kAlignment
+  T* values;    // [out] packed, k a matrix: of column j
+  T* ranks;     // [out] packed, k a matrix: the number of column j in ascending order
+  T* statuses;  // [out] lanes numbers: MatrixStatus
+};
+
 // Leaf of the tall-skinny QR: one pack of tiles of rows x k, row-wise; `r` gets the k x k upper triangles.
 template <class T>
 struct TileCall {
@@ -127,6 +144,7 @@ struct KernelTable {
   // [index_of(method)][k for k <= kLargestFixedValues, otherwise 0]; a table for large matrices has only [..][0]
   void (*values[kMethods][kLargestFixedValues + 1])(const ValuesCall<T>&);
   void (*vectors[kLargestFixedVectors + 1])(const VectorsCall<T>&);  // [k for k <= kLargestFixedVectors, otherwise 0]
+  void (*hermitian[kLargestFixedVectors + 1])(const HermitianCall<T>&);  // likewise
   void (*tile)(const TileCall<T>&);
   void (*join)(const JoinCall<T>&);
   void (*keep_tile)(const KeepTileCall<T>&);
@@ -150,7 +168,7 @@ struct KernelTables {
 };
 
 // The tables are filled part by part, and each part of each element type is a translation unit.
-enum class KernelPart { kBidiagonal, kBisection, kJacobi, kVectorsAndTall };
+enum class KernelPart { kBidiagonal, kBisection, kJacobi, kVectorsAndTall, kHermitian };
 
 // The kernels for an element type; null where this build or this processor has not the instructions. Never null for
 // kScalar.

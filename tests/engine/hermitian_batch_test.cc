@@ -1,0 +1,224 @@
+// Batches of Hermitian eigenproblems: the contract for every type and family against a reference of 113 bits, one
+// triangle alone, and the bits, which belong to the matrix.
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "tests/support/numerics/effort.h"
+#include "tests/support/numerics/engine_run.h"
+#include "tests/support/numerics/hermitian_samples.h"
+
+namespace svdserve::numerics {
+namespace {
+
+Options hermitian(Vectors vectors, Triangle triangle = Triangle::kLower) {
+  return {.decomposition = Decomposition::kHermitian, .triangle = triangle, .vectors = vectors};
+}
+
+// --- the contract ---------------------------------------------------------------------------------------
+
+class HermitianBatchTest : public ::testing::TestWithParam<DType> {
+ protected:
+  void test_size(int64_t n, bool with_reference) {
+    const DType dtype = GetParam();
+    std::vector<Matrix> matrices;
+    std::vector<const HermitianFamily*> of;
+    for (const HermitianFamily& family : hermitian_families()) {
+      matrices.push_back(family.make(dtype, n, random_));
+      of.push_back(&family);
+    }
+    const Order order = n % 2 == 0 ? Order::kRowMajor : Order::kColumnMajor;
+    const Triangle triangle = n % 3 == 0 ? Triangle::kUpper : Triangle::kLower;
+    const auto bytes = pack(matrices, order);
+    const auto count = static_cast<int64_t>(matrices.size());
+    const Plan plan = plan_of({n, n, dtype, order}, hermitian(Vectors::kThin, triangle));
+    const PlanesResult result = run_planes(engine_, plan, bytes.data(), count);
+    const Plan alone = plan_of({n, n, dtype, order}, hermitian(Vectors::kNone, triangle));
+    const PlanesResult values = run_planes(engine_, alone, bytes.data(), count);
+    const double bound = 10.0 * static_cast<double>(std::max<int64_t>(n, 4));
+    for (int64_t i = 0; i < count; ++i) {
+      const std::string where = std::string(name(dtype)) + " " + std::to_string(n) + " " + of[i]->name;
+      EXPECT_EQ(result.statuses[i], MatrixStatus::kOk) << where;
+      const auto lambda = result.numbers(dtype, Plane::kValues, i * n, n);
+      EXPECT_TRUE(std::is_sorted(lambda.begin(), lambda.end())) << where;
+      EXPECT_EQ(values.numbers(dtype, Plane::kValues, i * n, n), lambda) << where;
+      const HermitianErrors errors = hermitian_errors(plan, matrices[i], result, i, lambda, with_reference);
+      EXPECT_LE(errors.eigenvalue, bound) << where;
+      EXPECT_LE(errors.residual, bound) << where;
+      EXPECT_LE(errors.orthogonality, bound) << where;
+      worst_.eigenvalue = std::max(worst_.eigenvalue, errors.eigenvalue / bound);
+      worst_.residual = std::max(worst_.residual, errors.residual / bound);
+      worst_.orthogonality = std::max(worst_.orthogonality, errors.orthogonality / bound);
+    }
+  }
+
+  const SvdEngine engine_;
+  Random random_{7};
+  HermitianErrors worst_;  // relative to their bounds
+};
+
+TEST_P(HermitianBatchTest, KeepsTheContract) {
+  for (int64_t n = 1; n <= 32; ++n) {
+    if (!is_left_out(n)) test_size(n, n <= (kSanitized ? 9 : 32));
+  }
+  std::printf("%s: of the bounds: eigenvalues %.3f, residual %.3f, orthogonality %.3f\n", name(GetParam()),
+              worst_.eigenvalue, worst_.residual, worst_.orthogonality);
+}
+
+TEST_P(HermitianBatchTest, KeepsTheContractBeyondTheLanes) {
+  for (const int64_t n : {33, 47, 64, 100, 128}) {
+    if (kSanitized && n != 33) continue;
+    test_size(n, n <= 64 && (n == 33 || is_long_run()));
+  }
+  std::printf("%s: of the bounds: eigenvalues %.3f, residual %.3f, orthogonality %.3f\n", name(GetParam()),
+              worst_.eigenvalue, worst_.residual, worst_.orthogonality);
+}
+
+// --- one triangle -----------------------------------------------------------------------------------------
+
+TEST_P(HermitianBatchTest, TheOtherTriangleAndImaginaryPartsOfTheDiagonalAreNotRead) {
+  const DType dtype = GetParam();
+  for (const int64_t n : {2, 4, 7, 32, 40}) {
+    const Matrix whole = random_hermitian(dtype, n, random_);
+    for (const Triangle triangle : {Triangle::kLower, Triangle::kUpper}) {
+      for (const Order order : {Order::kRowMajor, Order::kColumnMajor}) {
+        Matrix half = whole;
+        const double nan = std::numeric_limits<double>::quiet_NaN();
+        for (int64_t j = 0; j < n; ++j) {
+          if (is_complex(dtype)) half.at(j, j) = {half.at(j, j).real(), 5.0};
+          for (int64_t i = 0; i < n; ++i) {
+            if (triangle == Triangle::kLower ? i < j : i > j) half.at(i, j) = {nan, is_complex(dtype) ? nan : 0};
+          }
+        }
+        const Plan plan = plan_of({n, n, dtype, order}, hermitian(Vectors::kThin, triangle));
+        EXPECT_EQ(run_planes(engine_, plan, pack({half}, order).data(), 1),
+                  run_planes(engine_, plan, pack({whole}, order).data(), 1))
+            << n;
+      }
+    }
+  }
+}
+
+TEST_P(HermitianBatchTest, BothTrianglesGiveTheSameBitsUpTo32) {
+  const DType dtype = GetParam();
+  for (const int64_t n : {1, 3, 4, 9, 32}) {
+    const auto bytes = pack({random_hermitian(dtype, n, random_)}, Order::kRowMajor);
+    const Problem problem{n, n, dtype, Order::kRowMajor};
+    EXPECT_EQ(run_planes(engine_, plan_of(problem, hermitian(Vectors::kThin, Triangle::kLower)), bytes.data(), 1),
+              run_planes(engine_, plan_of(problem, hermitian(Vectors::kThin, Triangle::kUpper)), bytes.data(), 1));
+  }
+}
+
+// --- single matrices --------------------------------------------------------------------------------------
+
+TEST_P(HermitianBatchTest, DiagonalMatricesAreExact) {
+  const DType dtype = GetParam();
+  Matrix a(dtype, 3, 3);
+  a.at(0, 0) = 3;
+  a.at(1, 1) = -1;
+  a.at(2, 2) = 2;
+  const Plan plan = plan_of({3, 3, dtype, Order::kColumnMajor}, hermitian(Vectors::kThin));
+  const PlanesResult result = run_planes(engine_, plan, pack({a}, Order::kColumnMajor).data(), 1);
+  EXPECT_EQ(result.numbers(dtype, Plane::kValues, 0, 3), (std::vector<double>{-1, 2, 3}));
+  const Dense u = load(plan.problem, result, Plane::kLeft, 0, 3, 3);
+  const int64_t rows[] = {1, 2, 0};
+  for (int64_t j = 0; j < 3; ++j) {
+    for (int64_t i = 0; i < 3; ++i) EXPECT_EQ(u.at(i, j), Wide(i == rows[j] ? 1 : 0));
+  }
+}
+
+TEST_P(HermitianBatchTest, AMatrixThatIsNotFiniteLeavesItsNeighboursAlone) {
+  const DType dtype = GetParam();
+  for (const int64_t n : {3, 8, 17, 40}) {
+    std::vector<Matrix> matrices;
+    for (int i = 0; i < 5; ++i) matrices.push_back(random_hermitian(dtype, n, random_));
+    const Problem problem{n, n, dtype, Order::kRowMajor};
+    const Plan plan = plan_of(problem, hermitian(Vectors::kThin));
+    const PlanesResult clean = run_planes(engine_, plan, pack(matrices, Order::kRowMajor).data(), 5);
+    matrices[2].at(n - 1, 0) = std::numeric_limits<double>::infinity();
+    PlanesResult result = run_planes(engine_, plan, pack(matrices, Order::kRowMajor).data(), 5);
+    EXPECT_EQ(result.statuses[2], MatrixStatus::kNonFinite);
+    for (const double x : result.numbers(dtype, Plane::kValues, 2 * n, n)) EXPECT_TRUE(std::isnan(x));
+    for (const int64_t i : {0, 1, 3, 4}) {
+      EXPECT_EQ(result.statuses[i], MatrixStatus::kOk);
+      EXPECT_EQ(result.numbers(dtype, Plane::kValues, i * n, n), clean.numbers(dtype, Plane::kValues, i * n, n));
+    }
+  }
+}
+
+TEST_P(HermitianBatchTest, ValuesBeyondTheRangeAreInfiniteAndSaySo) {
+  const DType dtype = GetParam();
+  for (const int64_t n : {2, 5, 20, 40}) {
+    Matrix a(dtype, n, n);
+    std::fill(a.elements.begin(), a.elements.end(), real_type(dtype).largest);
+    const Plan plan = plan_of({n, n, dtype, Order::kRowMajor}, hermitian(Vectors::kThin));
+    const PlanesResult result = run_planes(engine_, plan, pack({a}, Order::kRowMajor).data(), 1);
+    EXPECT_EQ(result.statuses[0], MatrixStatus::kOutOfRange) << n;
+    EXPECT_EQ(result.numbers(dtype, Plane::kValues, n - 1, 1)[0], std::numeric_limits<double>::infinity());
+  }
+}
+
+TEST_P(HermitianBatchTest, FixedPhasesAndCertificates) {
+  const DType dtype = GetParam();
+  for (const int64_t n : {1, 4, 11, 32, 40}) {
+    Options options = hermitian(Vectors::kThin, Triangle::kUpper);
+    options.fix_phases = options.certificate = true;
+    const Matrix m = random_hermitian(dtype, n, random_);
+    const Plan plan = plan_of({n, n, dtype, Order::kColumnMajor}, options);
+    const PlanesResult result = run_planes(engine_, plan, pack({m}, Order::kColumnMajor).data(), 1);
+    const auto lambda = result.numbers(dtype, Plane::kValues, 0, n);
+    const HermitianErrors errors = hermitian_errors(plan, m, result, 0, lambda, false);
+    // |M - U L U^H| is |M U - U L| but for the orthogonality of U. f64 and c128 have rounding errors of the certificate.
+    const double u = real_type(dtype).unit_roundoff, own = 3 * std::sqrt(static_cast<double>(n)) * 0x1p-53;
+    const auto certificate = result.numbers(dtype, Plane::kCertificate, 0, kCertificateNumbers);
+    EXPECT_NEAR(certificate[0], errors.residual * u, own + 0.3 * errors.residual * u) << n;
+    EXPECT_NEAR(certificate[1], errors.orthogonality * u, own + 1e-6 * errors.orthogonality * u) << n;
+    EXPECT_EQ(certificate[2], certificate[1]);
+    const Dense vectors = load(plan.problem, result, Plane::kLeft, 0, n, n);
+    for (int64_t j = 0; j < n; ++j) {
+      int64_t largest = 0;
+      for (int64_t i = 1; i < n; ++i) {
+        if (std::norm(vectors.at(i, j)) > std::norm(vectors.at(largest, j)) * (1 + 1e-6L)) largest = i;
+      }
+      EXPECT_GT(vectors.at(largest, j).real(), 0) << n;
+    }
+  }
+}
+
+// --- bits -------------------------------------------------------------------------------------------------
+
+TEST_P(HermitianBatchTest, BitsBelongToTheMatrix) {
+  const DType dtype = GetParam();
+  const SvdEngine scalar({.threads = 1, .simd = Simd::kScalar}), avx2({.threads = 2, .simd = Simd::kAvx2});
+  for (const int64_t n : {1, 2, 3, 4, 5, 8, 9, 16, 17, 31, 32}) {
+    if (is_left_out(n)) continue;
+    const int64_t count = scaled(n <= 8 ? 20'000 : 2000, 40);
+    std::vector<Matrix> matrices;
+    for (int64_t i = 0; i < count; ++i) {
+      const HermitianFamily& family =
+          hermitian_families()[i % 4 == 0 ? random_.bits() % hermitian_families().size() : 0];
+      matrices.push_back(family.make(dtype, n, random_));
+    }
+    const Problem problem{n, n, dtype, n % 2 == 0 ? Order::kRowMajor : Order::kColumnMajor};
+    const auto bytes = pack(matrices, problem.order);
+    for (const int32_t sweeps : {0, 2}) {
+      Options options = hermitian(Vectors::kThin);
+      options.max_sweeps = sweeps;
+      const Plan plan = plan_of(problem, options);
+      const PlanesResult wanted = run_planes(scalar, plan, bytes.data(), count);
+      EXPECT_TRUE(run_planes(avx2, plan, bytes.data(), count) == wanted) << n;
+      EXPECT_TRUE(run_planes_in_segments(engine_, plan, bytes.data(), count, random_) == wanted) << n;
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Types, HermitianBatchTest,
+                         ::testing::Values(DType::kF32, DType::kF64, DType::kC64, DType::kC128),
+                         [](const auto& info) { return std::string(name(info.param)); });
+
+}  // namespace
+}  // namespace svdserve::numerics
