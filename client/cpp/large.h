@@ -75,7 +75,7 @@ struct LargeProgress {
 };
 
 struct LargeOptions {
-  Method method = Method::kAuto;  // kAuto or kJacobi; of kHermitian kAuto (kTridiagonal), kFactored or kTridiagonal
+  Method method = Method::kAuto;  // kAuto or kJacobi; of kHermitian kTridiagonal (kAuto) or kFactored, too
   Vectors vectors = Vectors::kThin;
   double tolerance = 0;    // the cosine of two columns below which they count as orthogonal; 0: the method's own
   int32_t max_sweeps = 0;  // 0: the server's default
@@ -135,7 +135,7 @@ struct LargePhase {
 // The report of a successful call, besides the results.
 struct LargeReport {
   MatrixStatus status = MatrixStatus::kOk;  // kOk, kNotConverged (the results are the best so far) or kOutOfRange
-  Method method = Method::kAuto;            // kAuto: sweeps started from an eigenbasis; else kJacobi
+  Method method = Method::kAuto;            // SVDs: kAuto: sweeps started from an eigenbasis; else kJacobi
   std::string device = {};
   int32_t sweeps = 0;
   int64_t rotations = 0;
@@ -147,8 +147,8 @@ struct LargeReport {
   std::vector<LargePhase> phases = {};
   std::optional<Certificate> certificate = {};  // of a hyperbolic decomposition right_orthogonality is |J - V^H J V|_F
   int64_t rank = 0;                             // of an eigenproblem: eigenvalues that are not exact zeros
-  // An eigenproblem with certificate has this: at least the condition number of G with unit columns, A = G J G^H. Relative
-  // errors of the eigenvalues are at most 10 max(m, 8) u times this.
+  // An eigenproblem with certificate has this, but for kTridiagonal: at least the condition number of G with unit
+  // columns, A = G J G^H. Relative errors of the eigenvalues are at most 10 max(m, 8) u times this.
   double factor_condition = 0;
   int attempts = 1;
 };

@@ -43,7 +43,8 @@ inline constexpr MetricName kInflightBytesLimit{"svdserve_inflight_limit_bytes",
                                                 "Requests above this limit are rejected."};
 inline constexpr MetricName kWaitingRequests{"svdserve_waiting_requests",
                                              "Calls that wait for memory before their messages are received."};
-inline constexpr MetricName kOpenStreams{"svdserve_open_streams", "Open DecomposeStream and EigendecomposeStream calls."};
+inline constexpr MetricName kOpenStreams{"svdserve_open_streams",
+                                         "Open DecomposeStream and EigendecomposeStream calls."};
 inline constexpr MetricName kRefusedConnections{
     "svdserve_refused_connections_total", "Connections closed at once, because the server had as many as it may have."};
 

@@ -109,7 +109,7 @@ TEST(Client, EigenproblemsOfABatch) {
 TEST(Client, EigenproblemsAreCutIntoPieces) {
   FakeService service;
   ClientOptions options = options_for(service);
-  options.piece_bytes = 100;  // two matrices and their results
+  options.piece_bytes = 110;  // two matrices and their results
   Client client(options);
   const auto e = client.eigh<double>(counting(7 * 2 * 2), 2, 7, MemoryOrder::kRowMajor, {}, kCall);
   ASSERT_TRUE(e.ok()) << e.status().to_string();

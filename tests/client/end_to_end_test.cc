@@ -423,7 +423,7 @@ TEST(EndToEnd, AHermitianEigenproblem) {
     for (size_t j = 0; j < i; ++j) a[j * n + i] = a[i * n + j];
   }
   double told = 0;
-  client::LargeOptions options{.certificate = true};
+  client::LargeOptions options{.method = client::Method::kFactored, .certificate = true};
   options.progress = [&](const client::LargeProgress& p) { told = std::max(told, p.fraction); };
   const auto e = client.eigh<double>(a, n, MemoryOrder::kRowMajor, options, kCall);
   ASSERT_TRUE(e.ok()) << e.status().to_string();
@@ -432,7 +432,13 @@ TEST(EndToEnd, AHermitianEigenproblem) {
   EXPECT_EQ(e->report.rank, static_cast<int64_t>(n));
   EXPECT_GE(e->report.factor_condition, 1);
   EXPECT_LT(e->report.certificate->residual, 1e-14);
+  EXPECT_EQ(e->report.method, client::Method::kFactored);
   EXPECT_GT(told, 0.5);
+  const auto fast = client.eigh<double>(a, n, MemoryOrder::kRowMajor, {.certificate = true}, kCall);
+  ASSERT_TRUE(fast.ok()) << fast.status().to_string();
+  EXPECT_EQ(fast->report.method, client::Method::kTridiagonal);
+  EXPECT_LT(eigen_error(a, *fast, n), 1e-12);
+  EXPECT_LT(fast->report.certificate->residual, 1e-14);
   const auto alone = client.eigh<double>(a, n, MemoryOrder::kRowMajor, {.vectors = client::Vectors::kNone}, kCall);
   ASSERT_TRUE(alone.ok()) << alone.status().to_string();
   EXPECT_TRUE(alone->vectors.empty());

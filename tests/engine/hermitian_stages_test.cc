@@ -49,10 +49,10 @@ class HermitianStagesTest : public ::testing::Test {
   }
 };
 
-using Elements = ::testing::Types<scalar::RealElement<scalar::ScalarLane<float>>,
-                                  scalar::RealElement<scalar::ScalarLane<double>>,
-                                  scalar::ComplexElement<scalar::ScalarLane<float>>,
-                                  scalar::ComplexElement<scalar::ScalarLane<double>>>;
+using Elements =
+    ::testing::Types<scalar::RealElement<scalar::ScalarLane<float>>, scalar::RealElement<scalar::ScalarLane<double>>,
+                     scalar::ComplexElement<scalar::ScalarLane<float>>,
+                     scalar::ComplexElement<scalar::ScalarLane<double>>>;
 TYPED_TEST_SUITE(HermitianStagesTest, Elements);
 
 TYPED_TEST(HermitianStagesTest, KeepTheContractWhateverTheOrderOfTheirCalls) {
@@ -67,8 +67,7 @@ TYPED_TEST(HermitianStagesTest, KeepTheContractWhateverTheOrderOfTheirCalls) {
       const Matrix m = family.make(kType, n, random);
       const auto bytes = pack({m}, Order::kColumnMajor);
       for (const bool upper : {false, true}) {
-        const scalar::OperandMatrix<E> operand{
-            {reinterpret_cast<const char*>(bytes.data()), 1, n, false}, true, upper};
+        const scalar::OperandMatrix<E> operand{{reinterpret_cast<const char*>(bytes.data()), 1, n, false}, true, upper};
         Shifted<E> shifted(n), other(n);
         scalar::shift_hermitian(scalar::Alone(), operand, shifted.matrix, shifted.scratch.data());
         scalar::shift_hermitian(ShuffledTeam(7), operand, other.matrix, other.scratch.data());

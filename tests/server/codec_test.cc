@@ -157,15 +157,73 @@ TEST_F(CodecTest, MistakesAreToldInPlainWords) {
             "a request needs matrices or groups, and this one has neither");
 }
 
-// --- what protobuf allows ------------------------------------------------------------------------
-
-constexpr int kMatrices = v1::DecomposeRequest::kMatricesFieldNumber,
-              kOptions = v1::DecomposeRequest::kOptionsFieldNumber;
+// --- eigenproblems -------------------------------------------------------------------------------
 
 DecodedRequest decode_bytes(const std::string& bytes, HostMemory* memory) {
   grpc::ByteBuffer buffer = buffer_of(bytes);
   return decode_request(Rpc::kDecompose, &buffer, memory);
 }
+
+DecodedRequest decode_eigen(const std::string& bytes, HostMemory* memory) {
+  grpc::ByteBuffer buffer = buffer_of(bytes);
+  return decode_request(Rpc::kEigendecompose, &buffer, memory);
+}
+
+TEST_F(CodecTest, EigenproblemsArriveAsTheyWereAsked) {
+  v1::EigendecomposeRequest request;
+  fill(request.mutable_matrices(), 3, 3, 2, 'x');
+  v1::EigendecomposeOptions& options = *request.mutable_options();
+  options.set_problem(v1::EIGEN_PROBLEM_HERMITIAN);
+  options.set_triangle(v1::TRIANGLE_UPPER);
+  options.set_vectors(v1::EIGENVECTORS_RIGHT);
+  options.set_method(v1::METHOD_JACOBI);
+  options.set_tolerance(0.25);
+  options.set_max_sweeps(9);
+  options.set_fix_phases(true);
+  options.set_certificate(v1::CERTIFICATE_SCOPE_MATRIX);
+  const DecodedRequest decoded = decode_eigen(request.SerializeAsString(), &memory_);
+  ASSERT_TRUE(decoded.error.ok()) << decoded.error.message;
+  EXPECT_EQ(decoded.labels.rpc, Rpc::kEigendecompose);
+  EXPECT_EQ(decoded.labels.kind, Kind::kVectors);
+  EXPECT_EQ(decoded.memory->certificate_scope, CertificateScope::kMatrix);
+  const Options expected{.decomposition = Decomposition::kHermitian,
+                         .triangle = Triangle::kUpper,
+                         .method = Method::kJacobi,
+                         .tolerance = 0.25,
+                         .max_sweeps = 9,
+                         .vectors = Vectors::kThin,
+                         .fix_phases = true,
+                         .certificate = true};
+  EXPECT_EQ(*decoded.batches[0].options, expected);
+}
+
+TEST_F(CodecTest, OptionsOfTheOtherCallAreUnknownFields) {
+  v1::DecomposeRequest svd;
+  fill(svd.mutable_matrices(), 3, 3, 1, 'x');
+  svd.mutable_options()->set_top_k(2);
+  svd.mutable_options()->mutable_mimo()->set_capacity(true);
+  v1::EigendecomposeRequest eigen;
+  *eigen.mutable_matrices() = svd.matrices();
+  eigen.mutable_options()->set_problem(v1::EIGEN_PROBLEM_HERMITIAN);
+  eigen.mutable_options()->set_triangle(v1::TRIANGLE_UPPER);
+
+  const DecodedRequest as_eigen = decode_eigen(svd.SerializeAsString(), &memory_);
+  EXPECT_EQ(as_eigen.error.field, "options.problem");
+  EXPECT_EQ(as_eigen.error.message, "must be set to a problem");
+  const DecodedRequest both = decode_eigen(svd.SerializeAsString() + eigen.SerializeAsString(), &memory_);
+  ASSERT_TRUE(both.error.ok()) << both.error.message;
+  EXPECT_EQ(both.batches[0].options->top_k, 0);
+  EXPECT_FALSE(both.batches[0].options->mimo.capacity);
+
+  const DecodedRequest as_svd = decode_bytes(eigen.SerializeAsString(), &memory_);
+  ASSERT_TRUE(as_svd.error.ok()) << as_svd.error.message;
+  EXPECT_EQ(*as_svd.batches[0].options, Options());
+}
+
+// --- what protobuf allows ------------------------------------------------------------------------
+
+constexpr int kMatrices = v1::DecomposeRequest::kMatricesFieldNumber,
+              kOptions = v1::DecomposeRequest::kOptionsFieldNumber;
 
 DecodedRequest decode_of_stream(const std::string& bytes, HostMemory* memory) {
   grpc::ByteBuffer buffer = buffer_of(bytes);

@@ -264,5 +264,18 @@ TEST(LargeCodecTest, ProgressAndSummary) {
   EXPECT_FALSE(parsed(summary).summary().has_certificate());
 }
 
+TEST(LargeCodecTest, SummariesOfEigenproblemsNameTheMethod) {
+  for (const auto& [asked, used] :
+       {std::pair(Method::kAuto, v1::METHOD_TRIDIAGONAL), std::pair(Method::kFactored, v1::METHOD_FACTORED),
+        std::pair(Method::kJacobi, v1::METHOD_JACOBI)}) {
+    LargeOptions options;
+    options.kind = LargeKind::kHermitian;
+    options.method = asked;
+    LargeSummary summary;
+    summary.plan = *plan_large({10, 10, DType::kF64, Order::kColumnMajor}, options).plan;
+    EXPECT_EQ(parsed(summary).summary().method(), used);
+  }
+}
+
 }  // namespace
 }  // namespace svdserve::server

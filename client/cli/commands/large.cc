@@ -97,6 +97,9 @@ void print_report(const std::string& place, const client::Batch& batch, client::
   if (r.certificate && problem == client::LargeProblem::kSvd) {
     std::fprintf(stderr, "certificate: residual %.3g, orthogonality of U %.3g, of V %.3g\n", r.certificate->residual,
                  r.certificate->left_orthogonality, r.certificate->right_orthogonality);
+  } else if (r.certificate && r.factor_condition == 0) {  // TRIDIAGONAL
+    std::fprintf(stderr, "certificate: residual %.3g, orthogonality of V %.3g\n", r.certificate->residual,
+                 r.certificate->left_orthogonality);
   } else if (r.certificate) {
     std::fprintf(stderr, "certificate: rank %" PRId64 ", residual %.3g, orthogonality of V %.3g, condition of G %.3g\n",
                  r.rank, r.certificate->residual, r.certificate->left_orthogonality, r.factor_condition);

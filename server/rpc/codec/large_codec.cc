@@ -164,6 +164,12 @@ v1::MatrixStatus status_of(const LargeOutcome& outcome) {
   return outcome.out_of_range ? v1::MATRIX_STATUS_OUT_OF_RANGE : v1::MATRIX_STATUS_UNSPECIFIED;
 }
 
+v1::Method method_of(const LargeSummary& summary) {
+  const LargeOptions& options = summary.plan.options;
+  if (is_eigenproblem(options.kind)) return to_wire<v1::Method>(options.method);
+  return summary.outcome.warm_started ? v1::METHOD_AUTO : v1::METHOD_JACOBI;
+}
+
 v1::LargeSummary wire_summary(const LargeSummary& from) {
   const LargeOutcome& outcome = from.outcome;
   v1::LargeSummary to;
@@ -171,7 +177,7 @@ v1::LargeSummary wire_summary(const LargeSummary& from) {
   to.set_values(from.plan.values);
   to.set_left_columns(from.plan.left_columns);
   to.set_right_rows(from.plan.right_rows);
-  to.set_method(outcome.warm_started ? v1::METHOD_AUTO : v1::METHOD_JACOBI);
+  to.set_method(method_of(from));
   to.set_device(from.device);
   to.set_sweeps(outcome.sweeps);
   to.set_rotations(outcome.rotations);

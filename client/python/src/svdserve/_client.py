@@ -340,9 +340,10 @@ class Client:
             fix_phases: for small matrices, make the largest component of every eigenvector real and positive.
             certificate: True: also return residual and orthogonality, the largest of all matrices; "matrix": also those
                 of each matrix.
-            method: "auto" or "jacobi"; for large matrices "auto", "factored" (the one of accuracy="relative") or
-                "tridiagonal".
-            tolerance, max_sweeps, pivot_strategy, block_variant, progress, timeout: as for svd.
+            method: "auto" or "jacobi". For large matrices also "tridiagonal", which is "auto", and "factored", the one of
+                accuracy="relative"; there "jacobi" is "factored" without a start from an eigenbasis.
+            tolerance, max_sweeps, pivot_strategy, block_variant: as for svd. "tridiagonal" has no sweeps and takes none.
+            progress, timeout: as for svd.
             out: a tuple of arrays for eigenvalues and eigenvectors, with None in place of either.
 
         Returns:

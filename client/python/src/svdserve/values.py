@@ -76,7 +76,8 @@ class LargeSummary:
     """The report of the server on a large matrix, beside its results."""
 
     status: int  #: a number of MatrixStatus: OK, NOT_CONVERGED, OUT_OF_RANGE or UNKNOWN
-    method: str  #: the method used: "auto" where sweeps started from an eigenbasis, else "jacobi"
+    #: The method used. SVDs: "auto" where sweeps started from an eigenbasis, else "jacobi". Eigenproblems: never "auto".
+    method: str
     device: str
     sweeps: int
     rotations: int
@@ -88,8 +89,8 @@ class LargeSummary:
     phases: tuple[Phase, ...] = ()
     certificate: Certificate | None = None
     rank: int = 0  #: of an eigenproblem: eigenvalues that are not exact zeros
-    #: An eigenproblem with certificate has this: at least the condition number of G with unit columns, A = G J G^H.
-    #: Relative errors of the eigenvalues of G J G^H are at most 10 max(m, 8) u times this.
+    #: An eigenproblem with certificate has this, but for "tridiagonal": at least the condition number of G with unit
+    #: columns, A = G J G^H. Relative errors of the eigenvalues of G J G^H are at most 10 max(m, 8) u times this.
     factor_condition: float = 0.0
 
 
