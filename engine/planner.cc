@@ -119,7 +119,7 @@ std::optional<PlanError> resolve_outputs(const Problem& problem, const Options& 
 
 }  // namespace
 
-// What a Hermitian eigenproblem does not take. Returns what is wrong.
+// Checks for options that a Hermitian eigenproblem does not take. Returns what is wrong.
 std::optional<PlanError> check_hermitian(const Problem& problem, const Options& options) {
   if (problem.rows != problem.cols) {
     return PlanError{"cols", "must equal rows = " + std::to_string(problem.rows) + " for Hermitian matrices, but is " +

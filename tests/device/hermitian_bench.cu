@@ -1,5 +1,5 @@
 // Eigenvalues and eigenvectors of Hermitian matrices that are on the GPU already, against cusolverDnXsyevBatched on the
-// same data, and beside U, S and V of matrices of that shape. Every rate stands beside its residual.
+// same data. The rate of U, S and V of that shape is in the same run. Every rate stands beside its residual.
 //   device_hermitian_bench [quick]     a table as CSV; M/s: million matrices a second
 // The lower triangle of random normal matrices, column-major; CUDA events; warm; best of 5.
 #include <cusolverDn.h>
@@ -29,7 +29,7 @@ std::complex<double> element(DType t, const std::vector<std::byte>& bytes, int64
   return is_complex(t) ? std::complex<double>(number(2 * i), number(2 * i + 1)) : number(i);
 }
 
-// Of the first matrices of a batch, by columns, that are decomposed in device memory.
+// The first matrices of a batch, by columns, that are decomposed in device memory.
 double worst_residual(DType t, int64_t n, int64_t count, const void* a, const void* u, const void* values) {
   constexpr int64_t kMatrices = 64;
   const int64_t some = std::min(count, kMatrices);

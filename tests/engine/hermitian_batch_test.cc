@@ -1,5 +1,5 @@
-// Batches of Hermitian eigenproblems: the contract for every type and family against a reference of 113 bits, one
-// triangle alone, and the bits, which belong to the matrix.
+// Batches of Hermitian eigenproblems keep the contract for every type and family, against a reference of 113 bits. One
+// triangle alone is read. The bits belong to the matrix.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>

@@ -1,5 +1,5 @@
-// Before and behind the singular vectors of a Hermitian matrix that a team shares (algorithms/blocks/hermitian_stages.h):
-// the contract, with vectors of the host, and the same bits by a shuffled team.
+// Before and behind the singular vectors of a Hermitian matrix that a team shares (algorithms/blocks/hermitian_stages.h).
+// With vectors of the host they keep the contract, and a shuffled team gets the same bits.
 #include <cstring>
 #include <vector>
 

@@ -3,7 +3,7 @@
 //   |A - U S V^H|_F / |A|_F,   |I - U^H U|_F,   |I - V^H V|_F,   over the k leading columns of U and V
 //
 // computed from T = X S Y^H (engine/vector_layout.h), T = A or its transpose: |T - X S Y^H| = |A - U S V^H|, and X and
-// Y have the orthogonality of U and V, or of V and U where A is wide. Of a Hermitian A = U L U^H, S = L and X = Y = U.
+// Y have the orthogonality of U and V, or of V and U where A is wide. A Hermitian A = U L U^H has S = L, X = Y = U.
 //
 // Arithmetic is double for every type of matrix, with exact products of f32 and c64. For f64 and c128 the certificate
 // has rounding errors of its own, about sqrt(k) u in the residual, which is relative to |A|, and sqrt(k) u in the

@@ -45,8 +45,8 @@ SVD_HD Lane finished_eigenvalue(Lane lambda, Lane e) {
   return lambda * make_pow2(e) + Lane(0);
 }
 
-// x / norm, inverse = 1 / norm, with the error of the product taken out: a column of one component becomes a unit vector,
-// and diagonal matrices have exact eigenvalues.
+// x / norm, inverse = 1 / norm, with the error of the product taken out. So a column of one component becomes a unit
+// vector, and diagonal matrices have exact eigenvalues.
 template <class Lane>
 SVD_HD Lane quotient(Lane x, Lane norm, Lane inverse) {
   const Lane product = x * inverse;

@@ -74,8 +74,8 @@ class BlockJacobi {
     return finished();
   }
 
-  // run() of an operand that the back end's memory has: column-major, finite, with at least as many rows as columns, and
-  // this object's from now on. *left: U in the back end's memory, the caller's; without data where the plan has none.
+  // run() of an operand in the back end's memory, which this object owns from now on. It is column-major and finite, and
+  // has at least as many rows as columns. *left: U in the back end's memory, the caller's; without data where the plan has none.
   // The plan has no V and no certificate, and the operands have no matrix.
   LargeOutcome run_resident(View matrix, View* left) {
     progress_.at(LargeStage::kPrepare, 0);

@@ -174,7 +174,7 @@ inline double norm_of(const Matrix& a) {
   return static_cast<double>(largest * std::sqrt(square));
 }
 
-// Of matrix i of a batch with vectors. Without a reference the eigenvalues are not compared.
+// The errors of matrix i of a batch with vectors. Without a reference the eigenvalues are not compared.
 inline HermitianErrors hermitian_errors(const Plan& plan, const Matrix& m, const PlanesResult& result, int64_t i,
                                         const std::vector<double>& lambda, bool with_reference) {
   const int64_t n = m.rows;

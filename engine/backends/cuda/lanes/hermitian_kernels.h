@@ -125,8 +125,8 @@ struct HermitianTask : VectorsTask<E, K, kSplit, false> {
     SVD_UNROLL for (int i = 0; i < Team::kRows; ++i) column.x[i] = scalar::normalized(column.x[i], norm, inverse);
   }
 
-  // The finished eigenvalues of both columns. Row i of N u_j is known to all threads of a pair, and its part of the
-  // quotient is added by the one that has row i of u_j.
+  // The finished eigenvalues of both columns. All threads of a pair know row i of N u_j. The one that has row i of u_j
+  // adds its part of the quotient.
   __device__ __forceinline__ void eigenvalues(bool finite, L& of_p, L& of_q) const {
     L sums_p[Team::kPartials], sums_q[Team::kPartials];
     SVD_UNROLL for (int s = 0; s < Team::kPartials; ++s) sums_p[s] = sums_q[s] = L(T(0));

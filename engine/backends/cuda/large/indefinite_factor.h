@@ -7,9 +7,10 @@
 //
 //   factor_panel_kernel    the next pivots and their columns of G: one cooperative launch a panel
 //
-// A panel's kernel has two grid barriers a pivot: one when the column at hand is up to date, with its largest entry, and
-// one when the pivot's column of G is written, with the largest diagonal entry that is left. Blocks combine what all of
-// them found each by itself, in one order. So every block takes the same decisions, and the bits do not depend on time.
+// A panel's kernel has two grid barriers a pivot. At the first the column at hand is up to date, and its largest entry is
+// known. At the second the pivot's column of G is written, and the largest diagonal entry that is left is known. Each
+// block combines what all blocks found, in one order. So every block takes the same decisions, and the bits do not
+// depend on time.
 #ifndef SVDSERVE_ENGINE_BACKENDS_CUDA_LARGE_INDEFINITE_FACTOR_H_
 #define SVDSERVE_ENGINE_BACKENDS_CUDA_LARGE_INDEFINITE_FACTOR_H_
 
@@ -22,9 +23,9 @@
 
 namespace svdserve::cuda {
 
-inline constexpr int kFactorPanel = 64;                      // pivots of a panel, and one more where a pair ends it
-inline constexpr int kFactorRows = 32, kFactorParts = 8;     // of a block: rows at once, threads that share a row
-inline constexpr double kFactorAlpha = 0.6403882032022076;   // (1 + sqrt(17)) / 8
+inline constexpr int kFactorPanel = 64;                     // pivots of a panel, and one more where a pair ends it
+inline constexpr int kFactorRows = 32, kFactorParts = 8;    // of a block: rows at once, threads that share a row
+inline constexpr double kFactorAlpha = 0.6403882032022076;  // (1 + sqrt(17)) / 8
 
 // The largest of some numbers, and where it is; value -1: of none.
 struct FactorBest {
@@ -35,17 +36,17 @@ struct FactorBest {
 // The state of a factorization, in device memory.
 template <class E>
 struct FactorState {
-  LargeView<E> m, g;      // M, both triangles, up to date but for the panel's columns of G; G
-  double* diagonal;       // n, up to date; of M's it means nothing
-  double* row_norm;       // n: of G's rows so far
-  double* sign;           // n: of G's columns
-  int32_t* done;          // n: the pivot of this row was taken
-  E *columns;             // 2 n: columns of what is left that are up to date
-  FactorBest* best;       // 2 a block
-  unsigned* barrier;      // 1: zero before each launch
-  int64_t* progress;      // 2: [out] columns of G, rows that are done
-  double noise;           // entries up to this times the norms of their rows of G are zero
-  int64_t first_column;   // of the panel
+  LargeView<E> m, g;     // M, both triangles, up to date but for the panel's columns of G; G
+  double* diagonal;      // n, up to date; of M's it means nothing
+  double* row_norm;      // n: of G's rows so far
+  double* sign;          // n: of G's columns
+  int32_t* done;         // n: the pivot of this row was taken
+  E* columns;            // 2 n: columns of what is left that are up to date
+  FactorBest* best;      // 2 a block
+  unsigned* barrier;     // 1: zero before each launch
+  int64_t* progress;     // 2: [out] columns of G, rows that are done
+  double noise;          // entries up to this times the norms of their rows of G are zero
+  int64_t first_column;  // of the panel
   int64_t rows_done;
 };
 
@@ -70,7 +71,7 @@ __device__ __forceinline__ FactorBest best_of_warp(FactorBest best) {
   return best;
 }
 
-// What the blocks share beside memory.
+// The barrier of all blocks, and what they tell each other at it.
 class Grid {
  public:
   __device__ Grid(unsigned* counter, FactorBest* best) : counter_(counter), best_(best) {}
@@ -153,9 +154,7 @@ class Panel {
     return threadIdx.x < 32 ? best_of_warp(best) : best;
   }
 
-  static __device__ bool dominates(double diagonal, double largest) {
-    return fabs(diagonal) >= kFactorAlpha * largest;
-  }
+  static __device__ bool dominates(double diagonal, double largest) { return fabs(diagonal) >= kFactorAlpha * largest; }
 
   // The pivot that the search from row i ends at, and its columns of G. Returns this block's largest diagonal entry.
   __device__ FactorBest take_pivot(int64_t i) {

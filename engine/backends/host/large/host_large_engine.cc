@@ -58,8 +58,7 @@ uint64_t factored_bytes(const LargePlan& plan, int threads) {
 class HostLargeEngine : public LargeEngine {
  public:
   explicit HostLargeEngine(int threads)
-      : threads_(threads > 0 ? threads : oneapi::tbb::info::default_concurrency()),
-        arena_(threads_) {}
+      : threads_(threads > 0 ? threads : oneapi::tbb::info::default_concurrency()), arena_(threads_) {}
 
   LargeWorkspace memory(const LargePlan& plan) const override {
     if (large::is_factored(plan)) return {factored_bytes(plan, threads_), 0};
