@@ -1,7 +1,7 @@
 // One large matrix: its SVD, its hyperbolic SVD, or the eigenvalues and eigenvectors of a Hermitian one.
 // plan_large(problem, options) -> LargeEngine::decompose().
-// algorithms/large/block_jacobi.h has the SVDs' method; backends/host/large/hermitian_eigen.h reduces eigenproblems to
-// it, and algorithms/large/hermitian_tridiagonal.h is the fast method of one Hermitian matrix.
+// algorithms/large/block_jacobi.h has the SVDs' method, hermitian_factored.h reduces eigenproblems to it, and
+// hermitian_tridiagonal.h is the fast method of one Hermitian matrix.
 #ifndef SVDSERVE_ENGINE_LARGE_ENGINE_H_
 #define SVDSERVE_ENGINE_LARGE_ENGINE_H_
 

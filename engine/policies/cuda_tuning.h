@@ -41,7 +41,7 @@ inline constexpr int kLargestLaneVectors = 4;
 inline constexpr int kVectorsBlock = 128;
 constexpr int vectors_split(int rows, int element_bytes) { return 4 * rows * element_bytes <= 512 ? 1 : 2; }
 // The same of eigenvectors of Hermitian matrices, which have no Y: two columns.
-constexpr int hermitian_split(int rows, int element_bytes) { return 2 * rows * element_bytes <= 512 ? 1 : 2; }
+constexpr int hermitian_split(int rows, int element_bytes) { return rows * element_bytes <= 128 ? 1 : 2; }
 
 // k > 32: blocks that have workspace for columns that neither registers nor shared memory hold.
 inline constexpr int64_t kWorkspaceBlocks = 264;

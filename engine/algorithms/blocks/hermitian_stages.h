@@ -5,7 +5,7 @@
 //   (vectors   B = U S V^H)
 //   quotients  lambda_j := 2^e Re u_j^H (N u_j), ascending, and U in their order
 //
-// Source, accuracy: hermitian_eigen.h. Cost: k^2, and k^3 multiplications and additions (complex: 4 k^3).
+// Sums of N u are in ascending order. Source, accuracy: hermitian_eigen.h. Cost: k^2, and k^3 multiplications and additions (complex: 4 k^3).
 #if defined(SVDSERVE_ENGINE_ALGORITHMS_BLOCKS_HERMITIAN_STAGES_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef SVDSERVE_ENGINE_ALGORITHMS_BLOCKS_HERMITIAN_STAGES_H_
 #undef SVDSERVE_ENGINE_ALGORITHMS_BLOCKS_HERMITIAN_STAGES_H_
@@ -28,13 +28,43 @@ struct ShiftedHermitian {
   int k;
 
   static SVD_HD constexpr int numbers(int k) { return k + 1; }  // of diagonal and exponent
-
-  SVD_HD E n(int i, int j) const {
-    E x = b[j * k + i];
-    if (i == j) x.re = typename E::Lane(diagonal[i]);
-    return x;
-  }
 };
+
+// Rows and columns of N U that a call computes together: each element of N and U that is read serves several sums.
+inline constexpr int kQuotientTile = 4;
+
+// The terms Re conj(u_ij) (N u_j)_i of rows first_row, first_row + row_step .. and columns first_column .. of u, to
+// terms[j k + i].
+template <class E>
+SVD_HD void quotient_terms(const ShiftedHermitian<E>& m, const E* u, int first_row, int row_step, int first_column,
+                           typename E::Scalar* terms) {
+  using L = typename E::Lane;
+  const int k = m.k;
+  E sums[kQuotientTile][kQuotientTile];
+  L diagonal[kQuotientTile];
+  int rows[kQuotientTile], columns[kQuotientTile];  // beyond the last: the last
+  SVD_UNROLL for (int a = 0; a < kQuotientTile; ++a) {
+    rows[a] = first_row + a * row_step < k ? first_row + a * row_step : k - 1;
+    columns[a] = first_column + a < k ? first_column + a : k - 1;
+    diagonal[a] = L(m.diagonal[rows[a]]);
+    SVD_UNROLL for (int c = 0; c < kQuotientTile; ++c) sums[a][c] = zero_element<E>();
+  }
+  for (int l = 0; l < k; ++l) {
+    E of_u[kQuotientTile];
+    SVD_UNROLL for (int c = 0; c < kQuotientTile; ++c) of_u[c] = u[columns[c] * k + l];
+    SVD_UNROLL for (int a = 0; a < kQuotientTile; ++a) {
+      E n = conj(m.b[l * k + rows[a]]);
+      n.re = rows[a] == l ? diagonal[a] : n.re;
+      SVD_UNROLL for (int c = 0; c < kQuotientTile; ++c) sums[a][c] = add_product(sums[a][c], n, of_u[c]);
+    }
+  }
+  SVD_UNROLL for (int a = 0; a < kQuotientTile; ++a) {
+    SVD_UNROLL for (int c = 0; c < kQuotientTile; ++c) {
+      const int at = columns[c] * k + rows[a];
+      terms[at] = add_real_product(L(0), u[at], sums[a][c]).v;
+    }
+  }
+}
 
 // scratch: 2 k numbers that the team shares.
 template <class Team, class E>
@@ -79,12 +109,9 @@ SVD_HD bool hermitian_quotients(const Team& team, const ShiftedHermitian<E>& m, 
   const int k = m.k;
   T* const lambda = scratch + k * k;
   const L e(m.exponent[0]);
-  team.for_each(0, k * k, [&](int x) SVD_LAMBDA {
-    const int i = x % k, j = x / k;
-    const E product = inner_product<E>(
-        k, [&](int l) SVD_LAMBDA { return conj(m.n(i, l)); }, [&](int l) SVD_LAMBDA { return u[j * k + l]; });
-    scratch[x] = add_real_product(L(0), u[x], product).v;
-  });
+  const int tiles = (k + kQuotientTile - 1) / kQuotientTile;
+  team.for_each(0, tiles * tiles,
+                [&](int x) SVD_LAMBDA { quotient_terms(m, u, x % tiles, tiles, x / tiles * kQuotientTile, scratch); });
   team.for_each(0, k, [&](int j) SVD_LAMBDA {
     const L quotient = sum_of(k, L(0), [&](L sum, int i) SVD_LAMBDA { return sum + L(scratch[j * k + i]); });
     lambda[j] = finished_eigenvalue(quotient, e).v;

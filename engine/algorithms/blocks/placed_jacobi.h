@@ -35,13 +35,15 @@ SVD_KERNEL_BEGIN
 // Where the columns of X or Y are.
 enum class ColumnStorage { kNone, kRegisters, kMemory };
 
-// kRows: of a column in a thread. k <= kHeight.
-template <class Element_, int kRows_, int kSplit_, ColumnStorage kX_, ColumnStorage kY_>
+// kRows: of a column in a thread. k <= kHeight. kLeft: the columns of X are results, without Y, too.
+template <class Element_, int kRows_, int kSplit_, ColumnStorage kX_, ColumnStorage kY_,
+          bool kLeft_ = kY_ != ColumnStorage::kNone>
 struct PlacedShape {
   using Element = Element_;
   using T = typename Element::Scalar;
   static constexpr int kRows = kRows_, kSplit = kSplit_, kHeight = kRows * kSplit;
   static constexpr ColumnStorage kX = kX_, kY = kY_;
+  static constexpr bool kLeft = kLeft_;
   static_assert(kX != ColumnStorage::kNone && 32 % kSplit == 0);
   static constexpr int kXRegisters = kX == ColumnStorage::kRegisters ? kRows : 0;
   static constexpr int kYRegisters = kY == ColumnStorage::kRegisters ? kRows : 0;
@@ -285,7 +287,7 @@ class PlacedJacobi {
     SVD_UNROLL for (int i = 0; i < kRows; ++i) x(c, i) = scaled(x(c, i), scale.x);
     if constexpr (kHasY) SVD_UNROLL for (int i = 0; i < kRows; ++i) y(c, i) = scaled(y(c, i), scale.v);
   }
-  // u_j, v_j in place; returns s_j.
+  // u_j, v_j in place where they are results; returns s_j.
   SVD_HD L normalize(Column& c) {
     const L zero(0), one(1);
     const L x_norm = sqrt(square_of_x(c));
@@ -297,6 +299,10 @@ class PlacedJacobi {
       SVD_UNROLL for (int i = 0; i < kRows; ++i) y(c, i) = scaled(y(c, i), y_inverse);
       return finished_value(x_norm * y_inverse, c.scale.exponent);
     } else {
+      if constexpr (Shape::kLeft) {
+        const L inverse = one / select(x_norm > zero, x_norm, one);
+        SVD_UNROLL for (int i = 0; i < kRows; ++i) x(c, i) = scaled(x(c, i), inverse);
+      }
       return finished_value(x_norm * sqrt(c.scale.square * L(1 / FloatTraits<T>::kScaleSquare)), c.scale.exponent);
     }
   }
@@ -417,10 +423,12 @@ class PlacedJacobi {
     const int r = rank_of(place, s);
     if (is_added(c)) return;
     if (part() == 0) results.value(r, finite ? s.v : FloatTraits<T>::nan());
-    if constexpr (kHasY) {
+    if constexpr (Shape::kLeft) {
       SVD_UNROLL for (int i = 0; i < kRows; ++i) {
         if (row_of_x(i) < k_) results.x(row_of_x(i), r, x(c, i), finite);
-        if (row_of_y(i) < k_) results.y(row_of_y(i), r, y(c, i), finite);
+        if constexpr (kHasY) {
+          if (row_of_y(i) < k_) results.y(row_of_y(i), r, y(c, i), finite);
+        }
       }
     }
   }

@@ -9,7 +9,7 @@
 //   3. lambda_j = v_j^H M v_j / v_j^H v_j: a Rayleigh quotient's error is the square of its vector's, beside rounding.
 // Eigenvalues alone cost as much: their vectors are made and thrown away.
 // Accuracy: |lambda - exact| <= 10 n u |M|_2, |M U - U L|_F <= 10 n u |M|_F, |I - U^H U|_F <= 10 n u. That is absolute:
-// an eigenvalue below u |M|_2 need not have a digit. backends/host/large/hermitian_eigen.h is about those that have.
+// an eigenvalue below u |M|_2 need not have a digit. hermitian_factored.h is about those that have.
 // Ends without results (kFault) where neither attempt converges, which is known of no finite matrix.
 // Sources: Cuppen, Numer. Math. 36 (1981) 177-195 (divide and conquer); Parlett, The Symmetric Eigenvalue Problem (1998),
 // sections 4.5 (Rayleigh quotients) and 7 (tridiagonal form).

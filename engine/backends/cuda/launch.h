@@ -67,7 +67,7 @@ class Launcher {
     } else if (shape_.with_vectors()) {
       vectors(&launch, call, batch, w);
     } else if (shape_.is_large()) {
-      BlockLaunch<E>::decompose(&launch, {call, {}, {}}, false, w.blocks);
+      BlockLaunch<E>::decompose(&launch, {call, {}, {}}, PlacedParts::kValues, w.blocks);
     } else {
       w.lanes.enqueue(&launch, call);
     }
@@ -98,9 +98,12 @@ class Launcher {
     ValuesLaunch<E> lanes;
   };
 
+  static PlacedParts parts_of(const BatchShape& shape) {
+    return shape.with_vectors() ? PlacedParts::kBoth : PlacedParts::kValues;
+  }
   static int64_t block_bytes(const BatchShape& shape, int64_t count) {
     return shape.hermitian() ? BlockLaunch<E>::hermitian_workspace_bytes(shape.k, count)
-                             : BlockLaunch<E>::workspace_bytes(shape.k, shape.with_vectors(), count);
+                             : BlockLaunch<E>::workspace_bytes(shape.k, parts_of(shape), count);
   }
 
   // Without X, Y needs no finishing but for phases. Eigenvectors need it for phases and certificates alone.
@@ -133,7 +136,8 @@ class Launcher {
     const Columns<E> x = columns_of<E>(x_layout, x_data), y = columns_of<E>(y_layout, y_data);
     const Columns<E> triangles{reinterpret_cast<E*>(w.tall.triangles), k * k, k, 1, k, false};
     const VectorsCall<E> call{square, shape_.keeps_factors() ? triangles : x, y};
-    shape_.is_large() ? BlockLaunch<E>::decompose(launch, call, true, w.blocks) : launch_vectors(launch, call);
+    shape_.is_large() ? BlockLaunch<E>::decompose(launch, call, PlacedParts::kBoth, w.blocks)
+                      : launch_vectors(launch, call);
     if (shape_.keeps_factors()) {
       shape_.is_large() ? BlockLaunch<E>::expand(launch, w.tall, x) : launch_expansion(launch, w.tall, x);
     }

@@ -27,15 +27,15 @@ namespace svdserve::cuda {
 using scalar::ColumnStorage;
 
 // The shape for k <= 64 or k <= 128.
-template <class E, bool kLarge, bool kVectors>
+template <class E, bool kLarge, PlacedParts kParts>
 struct PlacedShapeOf {
   static constexpr int kBytes = static_cast<int>(sizeof(E));
   static constexpr int kSplit = kBytes == 16 && !kLarge ? 16 : 8, kRows = (kLarge ? 128 : 64) / kSplit;
   static constexpr ColumnStorage kX = kBytes == 16 && kLarge ? ColumnStorage::kMemory : ColumnStorage::kRegisters;
-  static constexpr ColumnStorage kY = !kVectors               ? ColumnStorage::kNone
-                                      : kLarge && kBytes >= 8 ? ColumnStorage::kMemory
-                                                              : ColumnStorage::kRegisters;
-  using Shape = scalar::PlacedShape<E, kRows, kSplit, kX, kY>;
+  static constexpr ColumnStorage kY = kParts != PlacedParts::kBoth ? ColumnStorage::kNone
+                                      : kLarge && kBytes >= 8      ? ColumnStorage::kMemory
+                                                                   : ColumnStorage::kRegisters;
+  using Shape = scalar::PlacedShape<E, kRows, kSplit, kX, kY, kParts != PlacedParts::kValues>;
   static constexpr int kThreads = Shape::threads(kLarge ? 128 : 64);
   // Blocks that should share a multiprocessor: the compiler keeps to the registers that leaves.
   static constexpr int kBlocks = kThreads <= 256 ? 2 : 1;
@@ -51,7 +51,7 @@ struct PlacedShapeOf {
            numbers * static_cast<int>(sizeof(typename E::Scalar));
   }
   static constexpr int64_t workspace_elements(int k) {
-    return kInWorkspace ? (kVectors ? 2 : 1) * static_cast<int64_t>(Shape::matrix_elements(k)) : 0;
+    return kInWorkspace ? (kParts == PlacedParts::kBoth ? 2 : 1) * static_cast<int64_t>(Shape::matrix_elements(k)) : 0;
   }
 };
 
@@ -70,11 +70,10 @@ struct PlacedResults {
   }
 };
 
-template <class E, bool kLarge, bool kVectors>
-__global__ void __launch_bounds__(PlacedShapeOf<E, kLarge, kVectors>::kThreads,
-                                  PlacedShapeOf<E, kLarge, kVectors>::kBlocks)
+template <class E, bool kLarge, PlacedParts kParts>
+__global__ void __launch_bounds__(PlacedShapeOf<E, kLarge, kParts>::kThreads, PlacedShapeOf<E, kLarge, kParts>::kBlocks)
     placed_jacobi_kernel(const VectorsCall<E> call, E* const workspace) {
-  using Sizes = PlacedShapeOf<E, kLarge, kVectors>;
+  using Sizes = PlacedShapeOf<E, kLarge, kParts>;
   using Shape = typename Sizes::Shape;
   using T = typename E::Scalar;
   extern __shared__ __align__(16) unsigned char shared_bytes[];
@@ -210,32 +209,37 @@ constexpr int64_t placed_blocks(int64_t count) {
 }
 
 // f(Sizes) for the shape of k.
+template <class E, bool kLarge, class F>
+auto with_placed_parts(PlacedParts parts, F f) {
+  if (parts == PlacedParts::kValues) return f(PlacedShapeOf<E, kLarge, PlacedParts::kValues>());
+  if (parts == PlacedParts::kLeft) return f(PlacedShapeOf<E, kLarge, PlacedParts::kLeft>());
+  return f(PlacedShapeOf<E, kLarge, PlacedParts::kBoth>());
+}
 template <class E, class F>
-auto with_placed_shape(int k, bool vectors, F f) {
-  if (k <= 64) return vectors ? f(PlacedShapeOf<E, false, true>()) : f(PlacedShapeOf<E, false, false>());
-  return vectors ? f(PlacedShapeOf<E, true, true>()) : f(PlacedShapeOf<E, true, false>());
+auto with_placed_shape(int k, PlacedParts parts, F f) {
+  return k <= 64 ? with_placed_parts<E, false>(parts, f) : with_placed_parts<E, true>(parts, f);
 }
 
-template <class E, bool kLarge, bool kVectors>
-void launch_placed(Launch* launch, PlacedShapeOf<E, kLarge, kVectors>, const VectorsCall<E>& call, E* workspace) {
-  using Sizes = PlacedShapeOf<E, kLarge, kVectors>;
+template <class E, bool kLarge, PlacedParts kParts>
+void launch_placed(Launch* launch, PlacedShapeOf<E, kLarge, kParts>, const VectorsCall<E>& call, E* workspace) {
+  using Sizes = PlacedShapeOf<E, kLarge, kParts>;
   const int k = call.square.k;
-  launch->operator()<placed_jacobi_kernel<E, kLarge, kVectors>>(
+  launch->operator()<placed_jacobi_kernel<E, kLarge, kParts>>(
       static_cast<unsigned>(placed_blocks<Sizes>(call.square.count)), Sizes::Shape::threads(k), Sizes::shared_bytes(k),
       call, workspace);
 }
 
 template <class E>
-int64_t BlockLaunch<E>::workspace_bytes(int k, bool vectors, int64_t count) {
-  return with_placed_shape<E>(k, vectors, [&](auto sizes) {
+int64_t BlockLaunch<E>::workspace_bytes(int k, PlacedParts parts, int64_t count) {
+  return with_placed_shape<E>(k, parts, [&](auto sizes) {
     using Sizes = decltype(sizes);
     return placed_blocks<Sizes>(count) * Sizes::workspace_elements(k) * static_cast<int64_t>(sizeof(E));
   });
 }
 
 template <class E>
-void BlockLaunch<E>::decompose(Launch* launch, const VectorsCall<E>& call, bool vectors, void* workspace) {
-  with_placed_shape<E>(call.square.k, vectors,
+void BlockLaunch<E>::decompose(Launch* launch, const VectorsCall<E>& call, PlacedParts parts, void* workspace) {
+  with_placed_shape<E>(call.square.k, parts,
                        [&](auto sizes) { launch_placed(launch, sizes, call, static_cast<E*>(workspace)); });
 }
 
@@ -243,7 +247,7 @@ template <class E>
 int64_t BlockLaunch<E>::hermitian_workspace_bytes(int k, int64_t count) {
   Carver carver(nullptr);
   (void)HermitianMemory<E>(k, count, &carver);
-  return static_cast<int64_t>(carver.used()) + workspace_bytes(k, true, count);
+  return static_cast<int64_t>(carver.used()) + workspace_bytes(k, PlacedParts::kLeft, count);
 }
 
 template <class E>
@@ -257,7 +261,7 @@ void BlockLaunch<E>::hermitian(Launch* launch, const HermitianCall<E>& call, voi
   vectors.square.a = reinterpret_cast<const T*>(memory.b);
   vectors.square.row_major = false;
   vectors.square.values = memory.values;
-  decompose(launch, vectors, true, static_cast<char*>(workspace) + carver.used());
+  decompose(launch, vectors, PlacedParts::kLeft, static_cast<char*>(workspace) + carver.used());
   launch->operator()<quotients_kernel<E>>(blocks, kFinishBlockTeam, 0, call, memory);
 }
 

@@ -10,14 +10,17 @@
 
 namespace svdserve::cuda {
 
+// The parts of a decomposition that a kernel of one thread block a matrix makes: S; U and S; U, S and V.
+enum class PlacedParts { kValues, kLeft, kBoth };
+
 template <class E>
 struct BlockLaunch {
   using T = typename E::Scalar;
 
   // Bytes of the workspace of decompose(), a multiple of the size of an element.
-  static int64_t workspace_bytes(int k, bool vectors, int64_t count);
-  // U, S and V of k x k matrices; without vectors call.x and call.y are null. X may replace the matrices.
-  static void decompose(Launch* launch, const VectorsCall<E>& call, bool vectors, void* workspace);
+  static int64_t workspace_bytes(int k, PlacedParts parts, int64_t count);
+  // These parts of k x k matrices. X may replace the matrices.
+  static void decompose(Launch* launch, const VectorsCall<E>& call, PlacedParts parts, void* workspace);
   // Eigenvalues and eigenvectors of Hermitian k x k matrices; without vectors call.u is null.
   static int64_t hermitian_workspace_bytes(int k, int64_t count);
   static void hermitian(Launch* launch, const HermitianCall<E>& call, void* workspace);

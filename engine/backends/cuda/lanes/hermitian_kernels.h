@@ -2,7 +2,7 @@
 //
 //   lane_hermitian_kernel    k <= 4: a thread a matrix, U and M in its registers
 //   team_hermitian_kernel    k <= 32: a team of threads a matrix, as in vectors_kernels.h, with columns of U alone in its
-//                            registers; M is read again for the Rayleigh quotients
+//                            registers; 2^-e M is in shared memory for the Rayleigh quotients
 #ifndef SVDSERVE_ENGINE_BACKENDS_CUDA_LANES_HERMITIAN_KERNELS_H_
 #define SVDSERVE_ENGINE_BACKENDS_CUDA_LANES_HERMITIAN_KERNELS_H_
 
@@ -56,17 +56,25 @@ struct HermitianTask : VectorsTask<E, K, kSplit, false> {
   using typename Base::T;
   using typename Base::Team;
 
+  using Run = ElementRun<E, Team::kRows>;
+  // Of a block's shared memory, for N of each of its teams: columns of K rows.
+  static constexpr int kTeams = kVectorsBlock / Team::kThreads;
+  static constexpr int kSharedBytes = kTeams * K * K * static_cast<int>(sizeof(E));
+
   const E* matrix;
   int row_step, col_step;
   bool upper;
-  L e;  // N = 2^-e M
+  E* n;  // N = 2^-e M
+  L e;
 
-  __device__ __forceinline__ HermitianTask(const HermitianCall<E>& call, int64_t m)
+  // shared: kSharedBytes of the block.
+  __device__ __forceinline__ HermitianTask(const HermitianCall<E>& call, int64_t m, E* shared)
       : Base{Team(call.square.k), L(call.square.tolerance) * L(call.square.tolerance)},
         matrix(reinterpret_cast<const E*>(call.square.a) + m * call.square.k * call.square.k),
         row_step(call.square.row_major ? call.square.k : 1),
         col_step(call.square.row_major ? 1 : call.square.k),
         upper(call.upper),
+        n(shared + static_cast<int>(threadIdx.x) / Team::kThreads * K * K),
         e(T(0)) {}
 
   // Rows of column `place` of M; zeros beyond it.
@@ -102,6 +110,9 @@ struct HermitianTask : VectorsTask<E, K, kSplit, false> {
     e = finite ? scalar::binary_exponent(largest) : L(T(0));
     scale(this->p.x, finite);
     scale(this->q.x, finite);
+    keep(this->p.x, place_p);
+    keep(this->q.x, place_q);
+    __syncwarp(team.mask);
     const L of_columns[2] = {team.square_of(this->p.x), team.square_of(this->q.x)};
     const L square = scalar::sum_of(team.k, L(T(0)), [&](L sum, int j) {
       const L even(team.from(of_columns[0].v, j / 2)), odd(team.from(of_columns[1].v, j / 2));
@@ -111,6 +122,21 @@ struct HermitianTask : VectorsTask<E, K, kSplit, false> {
     shift(this->q, place_q, scalar::hermitian_shift(square));
     this->floor = scalar::no_floor<L>();
     return finite;
+  }
+  // A column of N to shared memory, and back.
+  __device__ __forceinline__ void keep(E (&column)[Team::kRows], int place) const {
+    if constexpr (kSplit == 1) {
+      Run::store(column, n + place * K);
+    } else {
+      SVD_UNROLL for (int i = 0; i < Team::kRows; ++i) store_element(column[i], n + place * K + i * kSplit + team.part);
+    }
+  }
+  __device__ __forceinline__ void kept(E (&column)[Team::kRows], int place) const {
+    if constexpr (kSplit == 1) {
+      Run::load(n + place * K, column);
+    } else {
+      SVD_UNROLL for (int i = 0; i < Team::kRows; ++i) column[i] = load_element(n + place * K + i * kSplit + team.part);
+    }
   }
   __device__ __forceinline__ void shift(Column& column, int place, L by) const {
     SVD_UNROLL for (int i = 0; i < Team::kRows; ++i) {
@@ -127,14 +153,13 @@ struct HermitianTask : VectorsTask<E, K, kSplit, false> {
 
   // The finished eigenvalues of both columns. All threads of a pair know row i of N u_j. The one that has row i of u_j
   // adds its part of the quotient.
-  __device__ __forceinline__ void eigenvalues(bool finite, L& of_p, L& of_q) const {
+  __device__ __forceinline__ void eigenvalues(L& of_p, L& of_q) const {
     L sums_p[Team::kPartials], sums_q[Team::kPartials];
     SVD_UNROLL for (int s = 0; s < Team::kPartials; ++s) sums_p[s] = sums_q[s] = L(T(0));
     for (int i = 0; i < team.k; ++i) {
-      E n[Team::kRows];
-      load(n, i);
-      scale(n, finite);
-      const E with_p = team.product_of(n, this->p.x), with_q = team.product_of(n, this->q.x);
+      E row[Team::kRows];  // N is Hermitian: column i, conjugated by the product
+      kept(row, i);
+      const E with_p = team.product_of(row, this->p.x), with_q = team.product_of(row, this->q.x);
       SVD_UNROLL for (int r = 0; r < Team::kRows; ++r) {
         if (r * kSplit + team.part != i) continue;
         L &sum_p = sums_p[r % Team::kPartials], &sum_q = sums_q[r % Team::kPartials];
@@ -167,7 +192,8 @@ __global__ void __launch_bounds__(kVectorsBlock) team_hermitian_kernel(const Her
   const int64_t m = static_cast<int64_t>(blockIdx.x) * (kVectorsBlock / Task::Team::kThreads) +
                     static_cast<int>(threadIdx.x) / Task::Team::kThreads;
   if (m >= square.count) return;
-  Task task(call, m);
+  extern __shared__ __align__(16) unsigned char shared_bytes[];
+  Task task(call, m, reinterpret_cast<E*>(shared_bytes));
   const int place_p = 2 * task.team.pair, place_q = place_p + 1;
   const bool finite = task.load_shifted(place_p, place_q);
   const bool unfinished = task.sweeps(square.max_sweeps);
@@ -175,7 +201,7 @@ __global__ void __launch_bounds__(kVectorsBlock) team_hermitian_kernel(const Her
   task.make_unit(task.p);
   task.make_unit(task.q);
   L of_p, of_q;
-  task.eigenvalues(finite, of_p, of_q);
+  task.eigenvalues(of_p, of_q);
   const L most(FloatTraits<T>::kLargest);
   const bool out_of_range =
       task.team.any((place_p < k && !(abs(of_p) <= most).m) || (place_q < k && !(abs(of_q) <= most).m));
@@ -211,9 +237,9 @@ void launch_lane_hermitian(Launch* launch, const HermitianCall<E>& call) {
 template <class E, int K>
 void launch_team_hermitian(Launch* launch, const HermitianCall<E>& call) {
   constexpr int kSplit = hermitian_split(K, sizeof(E));
-  constexpr int kTeams = kVectorsBlock / VectorsTeam<E, K, kSplit>::kThreads;
-  launch->operator()<team_hermitian_kernel<E, K, kSplit>>(blocks_for(call.square.count, kTeams), kVectorsBlock, 0,
-                                                          call);
+  using Task = HermitianTask<E, K, kSplit>;
+  launch->operator()<team_hermitian_kernel<E, K, kSplit>>(blocks_for(call.square.count, Task::kTeams), kVectorsBlock,
+                                                          Task::kSharedBytes, call);
 }
 
 // Eigenvalues and eigenvectors, k <= kLargestReproducible.
