@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
-"""The engine on one core against numpy.linalg.svd, as CSV.
+"""The engine on one core against numpy.linalg.svd and numpy.linalg.eigh, as CSV.
 
 Same process, same data, one BLAS thread, best of 5 on both sides, random normal matrices, method AUTO; NumPy calls LAPACK's
-?gesdd for each matrix. `values`: singular values alone; `vectors`: thin U, S, V^H. The values of the timed call are compared.
-`worst_u` is the largest difference from NumPy's on the same data in units of u s_max (for f32 and c64 from NumPy's in double
+?gesdd or ?syevd for each matrix. `values`: singular values alone; `vectors`: thin U, S, V^H; `eigh`: eigenvalues and
+eigenvectors of Hermitian matrices. The values of the timed call are compared.
+`worst_u` is the largest difference from NumPy's on the same data in units of u s_max, for eigenvalues of u |A|_2 (for f32 and c64 from NumPy's in double
 precision). `residual_u` is the largest |A - U S V^H|_F / (|A|_F max(m, n) u). `bound_u` is the contract's bound of the former; that
 of the latter is 10. Exit status 1: one is exceeded.
 
-    python3 engine/bench/against_numpy.py build/release/lib/libsvdserve_bench.so [values | vectors ...] > now.csv
+    python3 engine/bench/against_numpy.py build/release/lib/libsvdserve_bench.so [values | vectors | eigh ...] > now.csv
     python3 engine/bench/against_numpy.py build/release/lib/libsvdserve_bench.so --recorded before.csv
 
 --recorded FILE: the output of an earlier run on such a machine; ratios to NumPy that have fallen by more than 3 % are named.
@@ -27,11 +28,12 @@ import numpy as np
 
 DTYPES = {"f32": np.float32, "f64": np.float64, "c64": np.complex64, "c128": np.complex128}
 SHAPES = {"values": [(2, 2), (4, 4), (8, 8), (16, 16), (32, 32), (33, 33), (64, 64), (100, 100), (128, 128), (64, 4), (4, 64)],
-          "vectors": [(2, 2), (4, 4), (8, 8), (16, 16), (32, 32), (33, 33), (64, 64), (100, 100), (128, 128), (64, 16), (4, 64)]}
+          "vectors": [(2, 2), (4, 4), (8, 8), (16, 16), (32, 32), (33, 33), (64, 64), (100, 100), (128, 128), (64, 16), (4, 64)],
+          "eigh": [(2, 2), (4, 4), (8, 8), (16, 16), (32, 32), (33, 33), (64, 64), (128, 128)]}
 AUTO = 0
 # The goals that were set: (work, shape, dtype) -> times NumPy.
 BARS = {("values", (4, 4), "f64"): 15, ("values", (4, 4), "c64"): 25, ("values", (8, 8), "f64"): 8,
-        ("values", (8, 8), "c64"): 12, ("vectors", (4, 4), "c64"): 15,
+        ("values", (8, 8), "c64"): 12, ("vectors", (4, 4), "c64"): 15, ("eigh", (4, 4), "c128"): 10,
         **{("vectors", (32, 32), dtype): 1 for dtype in DTYPES}}
 WORSE = 0.97  # of the recorded ratio
 
@@ -51,10 +53,12 @@ def processor():
     return names[0] if names else platform.machine()
 
 
-def random_matrices(rng, name, count, m, n):
+def random_matrices(rng, work, name, count, m, n):
     a = rng.standard_normal((count, m, n))
     if name[0] == "c":
         a = a + 1j * rng.standard_normal(a.shape)
+    if work == "eigh":
+        a = (a + a.conj().swapaxes(1, 2)) / 2
     return np.ascontiguousarray(a.astype(DTYPES[name]))
 
 
@@ -70,25 +74,31 @@ def measure(library, work, name, a):
         nonlocal status
         if work == "values":
             status |= library.svdserve_bench_values(number, AUTO, m, n, count, 1, a.ctypes.data, s.ctypes.data)
+        elif work == "eigh":
+            status |= library.svdserve_bench_eigh(number, n, count, 1, a.ctypes.data, s.ctypes.data, u.ctypes.data)
         else:
             status |= library.svdserve_bench_svd(number, m, n, count, 1, a.ctypes.data, s.ctypes.data, u.ctypes.data,
                                                  vh.ctypes.data)
 
     def numpys():
-        np.linalg.svd(a, full_matrices=False, compute_uv=work == "vectors")
+        if work == "eigh":
+            np.linalg.eigh(a)
+        else:
+            np.linalg.svd(a, full_matrices=False, compute_uv=work == "vectors")
 
     ours_s, numpy_s = best_of_5(ours), best_of_5(numpys)
     residual = 0.0
-    if work == "vectors":
+    if work != "values":
         norm = lambda x: np.linalg.norm(x.astype(np.complex128), axis=(1, 2))
-        residual = float((norm(a - (u.astype(np.complex128) * s[:, None, :]) @ vh) / norm(a)).max())
+        right = u.conj().swapaxes(1, 2) if work == "eigh" else vh
+        residual = float((norm(a - (u.astype(np.complex128) * s[:, None, :]) @ right) / norm(a)).max())
     return ours_s, numpy_s, s, residual if status == 0 else float("inf")
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("library")
-    parser.add_argument("work", nargs="*", help="values, vectors; default: both")
+    parser.add_argument("work", nargs="*", help="values, vectors, eigh; default: all")
     parser.add_argument("--recorded", help="CSV of an earlier run to compare with")
     args = parser.parse_args()
     if unknown := set(args.work) - set(SHAPES):
@@ -102,6 +112,7 @@ def main():
     library = ctypes.CDLL(args.library)
     library.svdserve_bench_values.argtypes = [ctypes.c_int] * 2 + [ctypes.c_int64] * 3 + [ctypes.c_int] + [ctypes.c_void_p] * 2
     library.svdserve_bench_svd.argtypes = [ctypes.c_int] + [ctypes.c_int64] * 3 + [ctypes.c_int] + [ctypes.c_void_p] * 4
+    library.svdserve_bench_eigh.argtypes = [ctypes.c_int] + [ctypes.c_int64] * 2 + [ctypes.c_int] + [ctypes.c_void_p] * 3
     rng = np.random.default_rng(3)
     good, worse, compared = True, [], 0
     print(f"# {processor()}, one core, NumPy {np.__version__}")
@@ -110,13 +121,15 @@ def main():
         for m, n in SHAPES[work]:
             for name in DTYPES:
                 count = max(1_600_000 // (m * n * min(m, n)), 500 if min(m, n) <= 32 else 64)
-                a = random_matrices(rng, name, count, m, n)
+                a = random_matrices(rng, work, name, count, m, n)
                 ours_s, numpy_s, s, residual = measure(library, work, name, a)
-                exact = np.linalg.svd(a.astype(np.complex128 if name[0] == "c" else np.float64), compute_uv=False)
+                wide = a.astype(np.complex128 if name[0] == "c" else np.float64)
+                exact = np.linalg.eigvalsh(wide) if work == "eigh" else np.linalg.svd(wide, compute_uv=False)
                 u, k = np.finfo(a.real.dtype).eps / 2, min(m, n)
-                worst = float((abs(s - exact) / (u * exact[:, :1])).max())
+                worst = float((abs(s - exact) / (u * abs(exact).max(axis=1, keepdims=True))).max())
                 residual_u = residual / (max(m, n) * u)
                 bound = ((32 if max(m, n) > 64 * max(k, 8) else 16) + 2 * k) * (2 if name[0] == "c" else 1)
+                bound = 10 * n if work == "eigh" else bound
                 good = good and worst <= bound and residual_u <= 10
                 shape, ratio = f"{m}x{n}", numpy_s / ours_s
                 print(f"{work},{shape},{name},{count},{ours_s * 1e3:.3f},{count / ours_s / 1e6:.4f},{numpy_s * 1e3:.3f},"

@@ -22,7 +22,7 @@ extern "C" __attribute__((visibility("default"))) int svdserve_bench_values(int 
                                                                             int64_t cols, int64_t count, int threads,
                                                                             const void* matrices, void* values) {
   return execute({rows, cols, static_cast<svdserve::DType>(dtype), svdserve::Order::kRowMajor},
-                 {static_cast<svdserve::Method>(method), 0, 0}, count, threads, matrices, values);
+                 {.method = static_cast<svdserve::Method>(method)}, count, threads, matrices, values);
 }
 
 // The same with thin vectors: left rows x k, right k x cols (V^H), row-major.
@@ -35,4 +35,15 @@ extern "C" __attribute__((visibility("default"))) int svdserve_bench_svd(int dty
   planes[svdserve::Plane::kRight] = right;
   return execute({rows, cols, static_cast<svdserve::DType>(dtype), svdserve::Order::kRowMajor},
                  {.vectors = svdserve::Vectors::kThin}, count, threads, matrices, planes);
+}
+
+// Eigenvalues, ascending, and eigenvectors, n x n with vectors as columns, of Hermitian matrices; row-major.
+extern "C" __attribute__((visibility("default"))) int svdserve_bench_eigh(int dtype, int64_t n, int64_t count,
+                                                                          int threads, const void* matrices,
+                                                                          void* values, void* vectors) {
+  svdserve::PlanePointers planes(values);
+  planes[svdserve::Plane::kLeft] = vectors;
+  return execute({n, n, static_cast<svdserve::DType>(dtype), svdserve::Order::kRowMajor},
+                 {.decomposition = svdserve::Decomposition::kHermitian, .vectors = svdserve::Vectors::kThin}, count,
+                 threads, matrices, planes);
 }
