@@ -399,11 +399,11 @@ void print_phases(const LargeOutcome& o) {
 }
 
 // Best of so many calls after one that warms up.
-Results best_of(int calls, const LargePlan& plan, const void* operand) {
-  Results best = decompose(plan, operand);
+Results best_of(int calls, const LargePlan& plan, const void* operand, const int8_t* signature = nullptr) {
+  Results best = decompose(plan, operand, signature);
   double seconds = std::numeric_limits<double>::infinity();
   for (int i = 0; i < calls; ++i) {
-    Results r = decompose(plan, operand);
+    Results r = decompose(plan, operand, signature);
     if (r.seconds < seconds) {
       seconds = r.seconds;
       best = std::move(r);
@@ -669,7 +669,7 @@ void times() {
   for (const DType dtype : {DType::kF32, DType::kC64, DType::kC128}) time_square(dtype, 2048);
 }
 
-// --- Hermitian eigenproblems: TRIDIAGONAL on the device; FACTORED with its factorization on the host ---------------
+// --- Hermitian eigenproblems: TRIDIAGONAL and FACTORED -------------------------------------------------------------
 
 // Meets the contract: residual and orthogonality at most 10 n u, eigenvalues as the host's engine has them.
 void check_eigen(const char* what, const LargePlan& plan, const void* operand, const int8_t* signature) {
@@ -723,13 +723,38 @@ void time_eigen(DType dtype, int64_t n) {
     LargeOptions options = options_of(method);
     options.kind = LargeKind::kHermitian;
     const Results r = best_of(method == Method::kFactored ? 1 : 2, plan_of(p, options), operand.data());
+    options.certificate = true;
+    const LargeOutcome certified = decompose(plan_of(p, options), operand.data()).outcome;
+    const double bound = 10 * static_cast<double>(n) * 0x1p-53;
+    if (!(certified.residual <= bound && certified.left_orthogonality <= bound)) ++failures;
     std::printf(
-        "EIGH     %-11s %-4s n %5lld  %9.2f ms call  status %d, %d sweeps %s  syevd %9.2f ms  call/syevd %.2f\n",
+        "EIGH     %-11s %-4s n %5lld  %9.2f ms call  status %d, %d sweeps %s  syevd %9.2f ms  call/syevd %.2f, "
+        "residual "
+        "%.0f u, orthogonality %.0f u\n",
         name(method), name(dtype), static_cast<long long>(n), r.seconds * 1e3, static_cast<int>(r.outcome.status),
-        r.outcome.sweeps, r.outcome.detail.c_str(), syevd * 1e3, r.seconds / syevd);
+        r.outcome.sweeps, r.outcome.detail.c_str(), syevd * 1e3, r.seconds / syevd, certified.residual * 0x1p53,
+        certified.left_orthogonality * 0x1p53);
     print_phases(r.outcome);
     std::fflush(stdout);
   }
+}
+
+// Eigenvalues and eigenvectors of G J G^H beside the hyperbolic SVD of G, which makes V, too.
+void time_factor(DType dtype, int64_t n) {
+  const Problem p{n, n, dtype, Order::kColumnMajor};
+  const std::vector<std::byte> operand = operand_of(normal(n, n, is_complex(dtype)), p);
+  const std::vector<int8_t> signs = random_signs(n);
+  LargeOptions options = options_of(Method::kFactored);
+  options.kind = LargeKind::kHermitianFactor;
+  const Results eigen = best_of(2, plan_of(p, options), operand.data(), signs.data());
+  options.method = Method::kAuto;
+  options.kind = LargeKind::kHyperbolicSvd;
+  const Results svd = best_of(2, plan_of(p, options), operand.data(), signs.data());
+  std::printf(
+      "EIGH of G and J %-4s n %5lld  %9.2f ms call, %d sweeps; hyperbolic SVD %9.2f ms, %d sweeps; ratio %.2f\n",
+      name(dtype), static_cast<long long>(n), eigen.seconds * 1e3, eigen.outcome.sweeps, svd.seconds * 1e3,
+      svd.outcome.sweeps, eigen.seconds / svd.seconds);
+  std::fflush(stdout);
 }
 
 void eigen() {
@@ -757,6 +782,7 @@ void eigen() {
   }
   for (const int64_t n : {1024, 2048, 4096}) time_eigen(DType::kF64, n);
   time_eigen(DType::kC128, 2048);
+  for (const int64_t n : {1024, 2048}) time_factor(DType::kF64, n);
 }
 
 // One call for a profiler to look into.

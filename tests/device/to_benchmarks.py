@@ -238,9 +238,10 @@ def eigen(lines):
         checked += line.startswith("eigen ") and ": ok" in line
         # Older files have FACTORED alone, without its name.
         if found := re.match(r"EIGH +(?:(factored|tridiagonal) +)?(\w+) +n +(\d+) +([0-9.]+) ms call .* (\d+) sweeps.*syevd +([0-9.]+) ms"
-                             r" +call/syevd ([0-9.]+)", line):
-            method, dtype, n, call, sweeps, peer, ratio = found.groups()
-            rows.append([(method or "factored").upper(), dtype, n, rounded(call), "", sweeps, rounded(peer), ratio])
+                             r" +call/syevd ([0-9.]+)(?:, residual (\d+) u)?", line):
+            method, dtype, n, call, sweeps, peer, ratio, residual = found.groups()
+            rows.append([(method or "factored").upper(), dtype, n, rounded(call), "", sweeps, f"{residual} u" if residual else "",
+                         rounded(peer), ratio])
         elif rows and (found := re.match(r" +factorize +([0-9.]+) ms", line)):
             rows[-1][4] = rounded(found[1])
     if not rows:
@@ -248,7 +249,7 @@ def eigen(lines):
     return ["", "**Hermitian eigenproblems** (`device_large_bench eigen`), milliseconds with vectors, n x n, random: the call from host memory and",
             "back, and the factorization in it. cuSOLVER's matrices are on the GPU already, and its small eigenvalues have absolute",
             f"accuracy alone. {checked} other problems of all types met the contract there.", "",
-            *table(("method", "dtype", "n", "call", "factorization", "sweeps", "Xsyevd", "call / Xsyevd"), rows)]
+            *table(("method", "dtype", "n", "call", "factorization", "sweeps", "residual", "Xsyevd", "call / Xsyevd"), rows)]
 
 
 def large(lines):

@@ -4,13 +4,17 @@
 #include <cmath>
 #include <cstdio>
 #include <limits>
+#include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "gtest/gtest.h"
 #include "tests/support/numerics/effort.h"
 #include "tests/support/numerics/engine_run.h"
+#include "tests/support/numerics/hermitian_references.h"
 #include "tests/support/numerics/hermitian_samples.h"
+#include "tests/support/numerics/lapack_peer.h"
 
 namespace svdserve::numerics {
 namespace {
@@ -76,6 +80,36 @@ TEST_P(HermitianBatchTest, KeepsTheContractBeyondTheLanes) {
   }
   std::printf("%s: of the bounds: eigenvalues %.3f, residual %.3f, orthogonality %.3f\n", name(GetParam()),
               worst_.eigenvalue, worst_.residual, worst_.orthogonality);
+}
+
+// Eigenvalues against 150 digits, beside LAPACK's on the same data.
+TEST_P(HermitianBatchTest, EigenvaluesAgainst150Digits) {
+  const DType dtype = GetParam();
+  std::map<int64_t, std::pair<double, double>> worst;  // of n: ours and LAPACK's, in units of u |M|_2
+  for (const HermitianReference& reference : hermitian_references(TEST_DATA "/hermitian/batch.txt", dtype)) {
+    const int64_t n = reference.matrix.rows;
+    if (kSanitized && n > 32) continue;
+    const Plan plan = plan_of({n, n, dtype, Order::kRowMajor}, hermitian(Vectors::kThin));
+    const PlanesResult result = run_planes(engine_, plan, pack({reference.matrix}, Order::kRowMajor).data(), 1);
+    const long double largest =
+        std::max(std::abs(reference.eigenvalues.front()), std::abs(reference.eigenvalues.back()));
+    const auto error_of = [&](const std::vector<double>& found) {
+      long double most = 0;
+      for (size_t j = 0; j < found.size(); ++j) most = std::max(most, std::abs(found[j] - reference.eigenvalues[j]));
+      return static_cast<double>(most / (largest * real_type(dtype).unit_roundoff));
+    };
+    const double error = error_of(result.numbers(dtype, Plane::kValues, 0, n));
+    EXPECT_LE(error, 10 * n) << "family " << reference.family << ", n = " << n;
+    auto& [ours, lapacks] = worst[n];
+    ours = std::max(ours, error);
+    if (value_bytes(dtype) == 8) lapacks = std::max(lapacks, error_of(syevd(reference.matrix)));
+  }
+  for (const auto& [n, errors] : worst) {
+    std::printf("%s n = %3d: largest error %.1f u |M|", name(dtype), static_cast<int>(n), errors.first);
+    if (value_bytes(dtype) == 8)
+      std::printf(", LAPACK's %s %.1f", is_complex(dtype) ? "zheevd" : "dsyevd", errors.second);
+    std::printf("\n");
+  }
 }
 
 // --- one triangle -----------------------------------------------------------------------------------------

@@ -1,11 +1,14 @@
 """Writes tests/data/hermitian/: Hermitian matrices, and factors with signs, beside their eigenvalues to 25 digits.
 
-    hermitian_references.py [NAME ...]        needs mpmath; minutes
+    hermitian_references.py [NAME ...]        needs mpmath and NumPy; minutes, and an hour for `batch`
 
 The matrices are those on which relative accuracy is lost or kept: graded ones, saddle points, low rank. Eigenvalues are
 mpmath's with 150 digits of the doubles as they are stored. A file begins with a line `kind rows cols`, and of a factor
 a line of its signs. A line for each row follows, each component a C99 hexadecimal number. The eigenvalues are last, each
 in a line, ascending.
+
+batch.txt has eigenvalues alone, of matrices up to 128 x 128 whose entries are exact in every type. They are functions of
+family, n and kind, and tests/support/numerics/hermitian_references.h makes the same. A line `family n kind` begins a matrix.
 """
 import pathlib
 import sys
@@ -76,6 +79,81 @@ MATRICES = {
 FACTORS = {"factor": lambda r: (factor(r, 64, 48, 20), r.choice([-1, 1], 48))}
 
 
+class Integers:
+    """Integers of 24 bits with a sign, the same as in C++."""
+
+    def __init__(self, seed):
+        self.state = seed
+
+    def __call__(self):
+        self.state = (self.state * 6364136223846793005 + 1442695040888963407) % 2**64
+        return (self.state >> 40) - 2**23
+
+    def element(self, is_complex, scale=1):
+        re = self()
+        return complex(re, self()) * scale if is_complex else re * scale
+
+
+def from_lower(n, entry):
+    """entry(i, j) of the lower triangle, by columns."""
+    a = np.zeros((n, n), complex)
+    for j in range(n):
+        for i in range(j, n):
+            a[i, j] = entry(i, j)
+    return symmetric(a)
+
+
+def batch_random(next_, n, is_complex):
+    return from_lower(n, lambda i, j: next_.element(is_complex and i > j, 2.0**-23))
+
+
+def batch_graded(next_, n, is_complex):
+    e = [next_() % 41 for _ in range(n)]
+    return from_lower(n, lambda i, j: next_.element(is_complex and i > j, 2.0 ** (-23 - e[i] - e[j])))
+
+
+def batch_half_rank(next_, n, is_complex):
+    small = lambda: next_() % 7 - 3
+    b = [[complex(small(), small() if is_complex else 0) for _ in range((n + 1) // 2)] for _ in range(n)]
+    return from_lower(n, lambda i, j: sum((-1) ** l * x * y.conjugate() for l, (x, y) in enumerate(zip(b[i], b[j]))))
+
+
+def batch_reflection(next_, n, is_complex):
+    v = [(1, -1, 1j, -1j)[next_() % (4 if is_complex else 2)] for _ in range(n)]
+    return from_lower(n, lambda i, j: (i == j) - 2 / n * complex(v[i]) * complex(v[j]).conjugate())
+
+
+def batch_second_difference(next_, n, is_complex):
+    return from_lower(n, lambda i, j: {0: 2, 1: -1}.get(i - j, 0))
+
+
+def batch_wilkinson(next_, n, is_complex):
+    return from_lower(n, lambda i, j: abs(2 * j - n + 1) / 2 if i == j else float(i == j + 1))
+
+
+def batch_clusters(next_, n, is_complex):
+    return from_lower(n, lambda i, j: (-1.0) ** (next_() % 2) if i == j else next_.element(is_complex, 2.0**-43))
+
+
+BATCH = (batch_random, batch_graded, batch_half_rank, batch_reflection, batch_second_difference, batch_wilkinson, batch_clusters)
+
+
+def write_batch():
+    lines = []
+    for n in (4, 16, 32, 64, 128):
+        for family, make in enumerate(BATCH):
+            for is_complex in (False, True):
+                if is_complex and make in (batch_second_difference, batch_wilkinson):
+                    continue
+                a = make(Integers(family * 1000003 + n * 101 + is_complex), n, is_complex)
+                values = eigenvalues(mpmath.matrix([[exact(x if is_complex else x.real) for x in row] for row in a]))
+                largest = max(abs(v) for v in values)
+                lines.append(f"{family} {n} {'complex' if is_complex else 'real'}")
+                lines += [mpmath.nstr(v, 25) if abs(v) > largest * mpmath.mpf(10) ** -120 else "0" for v in values]
+                print(lines[-n - 1], flush=True)
+    (FOLDER / "batch.txt").write_text("\n".join(lines) + "\n")
+
+
 def exact(x):
     return mpmath.mpc(float(x.real), float(x.imag)) if np.iscomplexobj(x) else mpmath.mpf(float(x))
 
@@ -118,6 +196,8 @@ def main():
             matrix = mpmath.matrix([[exact(x) for x in row] for row in array])
         write(name, "complex" if np.iscomplexobj(array) else "real", array, signs, eigenvalues(matrix))
         print(name, flush=True)
+    if not sys.argv[1:] or "batch" in sys.argv[1:]:
+        write_batch()
 
 
 if __name__ == "__main__":
