@@ -282,7 +282,7 @@ class BlockJacobi {
     backend_.copy_exponents(f_, f0_, n_);
     adjoint_without_noise(b_, f0_, row_maxima);
     if (!vectors_) {
-      backend_.release(b_);
+      release(b_);
       return;
     }
     if (right_columns_ == 0) return;  // the left basis is P Y
