@@ -358,6 +358,51 @@ TEST(HermitianTest, TheFirstEntryThatIsNotFiniteIsNamed) {
   }
 }
 
+// G of n columns, graded over 40 decades or not. G J G^H is definite where all signs are equal.
+Matrix factor_of(DType dtype, int64_t m, int64_t n, bool graded, Random& random) {
+  Matrix g(dtype, m, n);
+  for (int64_t j = 0; j < n; ++j) {
+    const double scale =
+        graded ? std::pow(10.0, -(value_bytes(dtype) == 4 ? 10.0 : 40.0) * static_cast<double>(j) / n) : 1;
+    for (int64_t i = 0; i < m; ++i) {
+      const double re = random.normal(), im = is_complex(dtype) ? random.normal() : 0;
+      g.at(i, j) = {re * scale, im * scale};
+    }
+  }
+  round_to_dtype(g);
+  return g;
+}
+
+// Each way through the SVD of G: definite or not, with a warm start, with a second QR, or with neither.
+TEST(HermitianTest, ValuesAloneOnEveryWay) {
+  Random random(17);
+  for (const DType dtype : {DType::kF64, DType::kC64}) {
+    for (const bool graded : {false, true}) {
+      for (const bool definite : {false, true}) {
+        for (const Method method : {Method::kFactored, Method::kJacobi}) {
+          const int64_t m = 30, n = 24;
+          const Matrix g = factor_of(dtype, m, n, graded, random);
+          Signs signs(static_cast<size_t>(n), 1);
+          for (size_t j = 0; j < signs.size() && !definite; j += 3) signs[j] = -1;
+          LargeOptions options;
+          options.kind = LargeKind::kHermitianFactor;
+          options.method = method;
+          const Problem problem{m, n, dtype, Order::kRowMajor};
+          const LargeResult whole = run_large(engine(), large_plan_of(problem, options), g, signs);
+          options.vectors = Vectors::kNone;
+          const LargeResult alone = run_large(engine(), large_plan_of(problem, options), g, signs);
+          ASSERT_EQ(whole.outcome.status, LargeStatus::kOk) << whole.outcome.detail;
+          ASSERT_EQ(alone.outcome.status, LargeStatus::kOk) << alone.outcome.detail;
+          const double u = real_type(dtype).unit_roundoff;
+          for (size_t j = 0; j < whole.values.size(); ++j) {
+            EXPECT_NEAR(alone.values[j], whole.values[j], 1000 * u * std::abs(whole.values[j])) << graded << definite;
+          }
+        }
+      }
+    }
+  }
+}
+
 TEST(HermitianTest, AFactorWithoutFullRankIsRefused) {
   Matrix g(DType::kF64, 6, 2);
   for (int64_t i = 0; i < 6; ++i) g.at(i, 0) = g.at(i, 1) = 1;

@@ -1,6 +1,7 @@
 #include "engine/backends/host/large/host_large_backend.h"
 
 #include <algorithm>
+#include <cassert>
 #include <cmath>
 #include <new>
 
@@ -55,6 +56,8 @@ void* LargeMemoryPool::take(size_t bytes) {
 
 void LargeMemoryPool::give(void* address) {
   auto node = used_.extract(address);
+  assert(!node.empty());
+  if (node.empty()) return;
   auto& [bytes, block] = node.mapped();
   if (bytes <= kLargestKeptBytes) free_[bytes].push_back(std::move(block));
 }
