@@ -23,8 +23,8 @@ DTYPES = {"RealElement<float>": "f32", "RealElement<double>": "f64", "ComplexEle
 WATCHED = ("f32", "f64", "c64")
 # Bytes of stack that the compiler's choice of registers still costs, by shape. It shrinks: a kernel that passes its
 # entry is a fault, and an entry that is no longer needed is said.
-KNOWN = {("f32", "block 128 U, V"): 24, ("f64", "block 64 U, V"): 100, ("f64", "block 128"): 24,
-         ("f64", "block 128 U, V"): 204, ("c64", "block 128"): 52, ("c64", "block 128 U, V"): 180}
+KNOWN = {("f64", "block 64 U, V"): 100, ("f64", "block 128"): 24, ("f64", "block 128 U"): 120,
+         ("f64", "block 128 U, V"): 204, ("c64", "block 128"): 52, ("c64", "block 128 U"): 8, ("c64", "block 128 U, V"): 180}
 
 ENTRY = re.compile(r"Compiling entry function '(\w+)' for '(\w+)'")
 MEMORY = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
@@ -32,10 +32,10 @@ INNER = re.compile(r"::inner_kernel<(double|svdserve::Complex), (?:\(int\))?(\d+
 INNER_WANTED = {("double", 64), ("double", 128), ("svdserve::Complex", 64)}
 KERNEL = re.compile(r"(lane_kernel|lane_bidiagonalize_kernel)<.*?(Real|Complex)Element<.*?(float|double)[ >]+,"
                     r" (?:\(int\))?(\d+)(?:, \([\w:]+\)(\d+))?>")
-# Beyond 64 columns or not, with vectors or without.
+# Beyond 64 columns or not; values alone, with U, with U and V.
 BLOCK_KERNEL = re.compile(r"placed_jacobi_kernel<.*?(Real|Complex)Element<.*?(float|double)[ >]+,"
-                          r" (?:\(bool\))?(\w+), (?:\(bool\))?(\w+)>")
-BLOCK_SHAPES = ("block 64", "block 64 U, V", "block 128", "block 128 U, V")
+                          r" (?:\(bool\))?(\w+), \([\w:]+\)(\d)>")
+BLOCK_SHAPES = ("block 64", "block 64 U", "block 64 U, V", "block 128", "block 128 U", "block 128 U, V")
 
 
 @dataclasses.dataclass
@@ -48,8 +48,8 @@ class Kernel:
     def shape(self):
         """(dtype, k), or (dtype, of BLOCK_SHAPES), of a kernel that is watched, or None."""
         if found := BLOCK_KERNEL.search(self.name):
-            large, vectors = (x in ("true", "1") for x in found.groups()[2:])
-            return DTYPES[f"{found[1]}Element<{found[2]}>"], BLOCK_SHAPES[2 * large + vectors]
+            large, parts = found[3] in ("true", "1"), int(found[4])
+            return DTYPES[f"{found[1]}Element<{found[2]}>"], BLOCK_SHAPES[3 * large + parts]
         found = KERNEL.search(self.name)
         if not found or found[1] == "lane_kernel" and int(found[5]) != BIDIAGONAL:
             return None
@@ -125,9 +125,9 @@ def planted_faults():
     def entry(dtype, k, memory="0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads"):
         element, lane = {"f32": ("11Real", "f"), "f64": ("11Real", "d"), "c64": ("14Complex", "f")}[dtype]
         if k in BLOCK_SHAPES:
-            large, vectors = divmod(BLOCK_SHAPES.index(k), 2)
+            large, parts = divmod(BLOCK_SHAPES.index(k), 3)
             name = (f"_ZN8svdserve4cuda20placed_jacobi_kernelINS_6scalar{element}ElementINS2_10ScalarLaneI{lane}EEEE"
-                    f"Lb{large}ELb{vectors}EEEvNS0_11VectorsCallIT_EEPS8_")
+                    f"Lb{large}ELNS0_11PlacedPartsE{parts}EEEvNS0_11VectorsCallIT_EEPS9_")
         else:
             name = (f"_ZN8svdserve4cuda11lane_kernelINS_6scalar{element}ElementINS2_10ScalarLaneI{lane}EEEELi{k}"
                     "ELNS_6MethodE1EEEvNS0_10SquareCallINT_6ScalarEEE")

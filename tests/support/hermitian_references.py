@@ -113,9 +113,11 @@ def batch_graded(next_, n, is_complex):
 
 
 def batch_half_rank(next_, n, is_complex):
-    small = lambda: next_() % 7 - 3
+    def small():
+        return next_() % 7 - 3
+
     b = [[complex(small(), small() if is_complex else 0) for _ in range((n + 1) // 2)] for _ in range(n)]
-    return from_lower(n, lambda i, j: sum((-1) ** l * x * y.conjugate() for l, (x, y) in enumerate(zip(b[i], b[j]))))
+    return from_lower(n, lambda i, j: sum((-1) ** c * x * y.conjugate() for c, (x, y) in enumerate(zip(b[i], b[j]))))
 
 
 def batch_reflection(next_, n, is_complex):

@@ -325,7 +325,9 @@ class Result:
                 raise ValueError(f"out: the arrays for {one} and {other} overlap")
 
     def _check_out(self, name: str, array: np.ndarray) -> None:
-        plane = self._planes[name]
+        plane = self._planes.get(name)
+        if plane is None:  # matrices of order 0 have none
+            return
         shape, dtype = (*self._operand.batch_shape, *plane.shape), plane.dtype.newbyteorder("=")
         if not isinstance(array, np.ndarray) or array.shape != shape or array.dtype != dtype:
             found = f"{array.dtype} {array.shape}" if isinstance(array, np.ndarray) else repr(array)
