@@ -29,8 +29,8 @@ void declare(Arguments* a, EighArguments* to) {
   a->option("--v", "V.npy", "write the eigenvectors to this file", &to->files.u);
   a->flag("--upper", "read the upper triangle of A; default: the lower one", &to->upper);
   a->flag("--relative",
-          "small eigenvalues keep their digits where the entries of A determine them. Each matrix\n"
-          "is then a call of its own, of about 3 ms if it is small",
+          "small eigenvalues keep their digits where the entries of A determine them. Each\n"
+          "matrix is then a call of its own, of about 1 ms if it is small",
           &to->relative);
   a->option("--signature", "J.npy", "A.npy has G, and this file the diagonal of J: n numbers, each 1 or -1",
             &to->signature);
@@ -57,15 +57,16 @@ std::optional<std::string> conflict(const EighArguments& args) {
 
 // The exit code where the command is over with that.
 std::optional<int> parse(const std::vector<std::string>& words, EighArguments* to) {
-  Arguments a("svdctl eigh [options] A.npy",
-              "Eigenvalues and eigenvectors of Hermitian matrices, A = V diag(w) V^H. Shape (..., n, n) gives\n"
-              "w (..., n), ascending, and V (..., n, n), as numpy.linalg.eigh does: column i of V belongs to w[i].\n"
-              "A matrix is large if n exceeds the server's max values (128), or if it does not fit a message, and\n"
-              "with --relative, --signature and some methods. Each large matrix is uploaded in chunks, in a call of\n"
-              "its own. Errors are relative to the largest eigenvalue, unless --relative, --signature or --method\n"
-              "factored is given. A summary goes to stderr.\n"
-              "With --signature the file has one matrix G (m, n), m >= n, of full column rank. The results are those\n"
-              "of G diag(J) G^H (m, m), which is never formed.");
+  Arguments a(
+      "svdctl eigh [options] A.npy",
+      "Eigenvalues and eigenvectors of Hermitian matrices, A = V diag(w) V^H. Shape (..., n, n) gives\n"
+      "w (..., n), ascending, and V (..., n, n), as numpy.linalg.eigh does: column i of V belongs to w[i].\n"
+      "A matrix is large if n exceeds the server's max values (128), or if it does not fit a message, and\n"
+      "with --relative, --signature and some methods. Each large matrix is uploaded in chunks, in a call of\n"
+      "its own. Errors are relative to the largest eigenvalue; not so with --relative, --signature or --method\n"
+      "factored. A summary goes to stderr.\n"
+      "With --signature the file has one matrix G (m, n), m >= n, of full column rank. The results are those\n"
+      "of G diag(J) G^H (m, m), which is never formed.");
   declare(&a, to);
   if (const auto code = parse_or_explain(&a, "eigh", words)) return code;
   if (const auto wrong = to->large.read(&to->options)) return bad_usage("eigh", *wrong);

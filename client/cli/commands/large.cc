@@ -115,11 +115,13 @@ class Reports {
       absl::StrAppend(&line, sweeps_, sweeps_ == 1 ? " sweep, " : " sweeps, ", rotations_, " rotations, ",
                       proper_rotations_, " of them proper; ");
     }
-    std::fprintf(stderr, "%s in %.4g s: %s%s\n", what.c_str(), seconds, line.c_str(), statuses_text(statuses_).c_str());
+    absl::StrAppend(&line, is_one() ? name(statuses_.begin()->first) : statuses_text(statuses_));
+    std::fprintf(stderr, "%s in %.4g s: %s\n", what.c_str(), seconds, line.c_str());
     if (certificate_) print_certificate(*certificate_, problem);
   }
 
  private:
+  bool is_one() const { return statuses_.size() == 1 && statuses_.begin()->second == 1; }
   void print_certificate(const client::Certificate& c, client::LargeProblem problem) const {
     if (problem == client::LargeProblem::kSvd) {
       std::fprintf(stderr, "certificate: residual %.3g, orthogonality of U %.3g, of V %.3g\n", c.residual,
@@ -127,10 +129,9 @@ class Reports {
     } else if (factor_condition_ == 0) {  // TRIDIAGONAL
       std::fprintf(stderr, "certificate: residual %.3g, orthogonality of V %.3g\n", c.residual, c.left_orthogonality);
     } else {
-      const bool one = std::size(statuses_) == 1 && statuses_.begin()->second == 1;
       std::fprintf(stderr,
                    "certificate: rank %s%" PRId64 ", residual %.3g, orthogonality of V %.3g, condition of G %.3g\n",
-                   one ? "" : "at least ", rank_, c.residual, c.left_orthogonality, factor_condition_);
+                   is_one() ? "" : "at least ", rank_, c.residual, c.left_orthogonality, factor_condition_);
     }
   }
 
@@ -194,7 +195,8 @@ std::string misplaced_for_large(const std::string& option) {
 
 std::optional<std::string> LargeArguments::read(client::LargeOptions* to) const {
   const auto chosen_method = parse_name<client::Method>(method, is_eigenproblem ? 6 : 4);
-  if (!chosen_method) {
+  const bool of_values = chosen_method == client::Method::kBidiagonal || chosen_method == client::Method::kBisection;
+  if (!chosen_method || of_values) {
     return "--method: \"" + method + "\" is not auto" +
            (is_eigenproblem ? ", jacobi, factored or tridiagonal" : " or jacobi");
   }
