@@ -13,13 +13,13 @@ namespace {
 
 constexpr char kHelp[] =
     "Usage: svdctl COMMAND [options]\n\n"
-    "Talks to an svdserve server: singular values, vectors and capacities of many small matrices,\n"
-    "SVDs and Hermitian eigenproblems of large ones.\n\n"
+    "Talks to an svdserve server: singular values, vectors and capacities of many small matrices, SVDs of\n"
+    "large ones, and Hermitian eigenproblems of both.\n\n"
     "Commands:\n"
     "  values IN.npy [-o OUT.npy]   singular values of the matrices in a NumPy file\n"
     "  svd IN.npy --u --s --vh      decomposition A = U diag(S) V^H of matrices of any size, into NumPy files\n"
     "  hsvd G.npy J.npy             hyperbolic decomposition of one matrix, V^H J V = J\n"
-    "  eigh A.npy --w --v           eigenvalues and eigenvectors of a Hermitian matrix\n"
+    "  eigh A.npy --w --v           eigenvalues and eigenvectors of Hermitian matrices of any size\n"
     "  capacity IN.npy --snr-db X   capacity of the matrices as MIMO channels\n"
     "  info                         version, data types, methods, limits and devices of the server\n"
     "  health                       whether it serves; exit code 0 or 1, for container health checks\n"

@@ -5,28 +5,39 @@
 #include <cinttypes>
 #include <cstdio>
 #include <cstring>
-#include <map>
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "client/cli/files/file_error.h"
 #include "client/cli/printable.h"
 
 namespace svdserve::cli {
 
+std::string shape_text(const client::Batch& batch) {
+  return absl::StrCat(batch.rows, "x", batch.cols, " ", name(batch.data_type));
+}
+
+std::string matrices_text(int64_t count, const client::Batch& batch) {
+  return absl::StrCat(count, count == 1 ? " matrix of " : " matrices of ", shape_text(batch));
+}
+
+std::string statuses_text(const std::map<client::MatrixStatus, int64_t>& tally) {
+  const auto one = [](std::string* out, const auto& entry) {
+    absl::StrAppend(out, entry.second, " ", name(entry.first));
+  };
+  return absl::StrJoin(tally, ", ", one);
+}
+
 void print_summary(const client::Batch& batch, const client::Report& report, double seconds, client::Problem problem) {
   std::map<client::MatrixStatus, int64_t> tally;
+  tally[client::MatrixStatus::kOk] = report.count - static_cast<int64_t>(report.exceptions.size());
   for (const auto& e : report.exceptions) ++tally[e.status];
-  std::string statuses = absl::StrCat(report.count - static_cast<int64_t>(report.exceptions.size()), " ok");
-  for (const auto& [status, n] : tally) absl::StrAppend(&statuses, ", ", n, " ", name(status));
-  std::fprintf(stderr,
-               "%" PRId64 " %s of %" PRId64 "x%" PRId64
-               " %s in %.6g s: %.4g matrices/s; %s on %s; "
-               "%" PRId64 " message%s; %s\n",
-               report.count, report.count == 1 ? "matrix" : "matrices", batch.rows, batch.cols, name(batch.data_type),
-               seconds, static_cast<double>(report.count) / std::max(seconds, 1e-9), name(report.method).c_str(),
+  std::fprintf(stderr, "%s in %.6g s: %.4g matrices/s; %s on %s; %" PRId64 " message%s; %s\n",
+               matrices_text(report.count, batch).c_str(), seconds,
+               static_cast<double>(report.count) / std::max(seconds, 1e-9), name(report.method).c_str(),
                report.device.empty() ? "no device" : printable(report.device).c_str(), report.pieces,
-               report.pieces == 1 ? "" : "s", statuses.c_str());
+               report.pieces == 1 ? "" : "s", statuses_text(tally).c_str());
   if (!report.certificate) return;
   const client::Certificate& c = *report.certificate;
   if (problem == client::Problem::kHermitian) {

@@ -2,11 +2,19 @@
 #ifndef SVDSERVE_CLIENT_CLI_SUMMARY_H_
 #define SVDSERVE_CLIENT_CLI_SUMMARY_H_
 
+#include <map>
 #include <span>
+#include <string>
 
 #include "client/cpp/types.h"
 
 namespace svdserve::cli {
+
+// "40x30 f64", and "3 matrices of 40x30 f64".
+std::string shape_text(const client::Batch& batch);
+std::string matrices_text(int64_t count, const client::Batch& batch);
+// "7 ok, 1 not converged", from the number of matrices of each status.
+std::string statuses_text(const std::map<client::MatrixStatus, int64_t>& tally);
 
 // One line on stderr, so that what goes to stdout can be piped; and one for the certificate, where there is one.
 void print_summary(const client::Batch& batch, const client::Report& report, double seconds,

@@ -7,6 +7,7 @@
 //   auto s = client.singular_values<double>(data, 4, 4, count);   // data: count x 4 x 4, row-major
 //   if (!s.ok()) { std::cerr << s.status().to_string(); return; }
 //   use((*s)[i]);                                                 // the 4 values of matrix i, descending
+//   auto e = client.eigh<double>(data, 4, count);                 // Hermitian: eigenvalues and eigenvectors
 #ifndef SVDSERVE_CLIENT_CPP_CLIENT_H_
 #define SVDSERVE_CLIENT_CPP_CLIENT_H_
 
@@ -93,7 +94,9 @@ class Client {
                                const CallOptions& call = {});
 
   // Eigenvalues and eigenvectors of count Hermitian matrices of n x n: of each, compute.triangle is read.
-  // compute.problem and compute.vectors are not looked at. data: count * n * n elements.
+  // compute.problem and compute.vectors are not looked at. data: count * n * n elements. For eigenvalues alone call
+  // decompose() with compute.problem = Problem::kHermitian. Errors are relative to the largest eigenvalue of a matrix.
+  // For small eigenvalues of graded matrices use Method::kFactored in the eigh() of one matrix below.
   template <class T>
   Result<Eigen<T>> eigh(std::span<const T> data, int64_t n, int64_t count, MemoryOrder order = MemoryOrder::kRowMajor,
                         const ComputeOptions& compute = {}, const CallOptions& call = {});
@@ -141,7 +144,8 @@ class Client {
                                      const LargeOptions& options = {}, const CallOptions& call = {});
 
   // A = U L U^H, one Hermitian matrix of any size as a large one: one triangle of a, n * n elements, is read. With
-  // Method::kFactored small eigenvalues keep their digits.
+  // Method::kFactored small eigenvalues keep their digits where the entries determine them. For eigenvalues alone set
+  // options.vectors = Vectors::kNone.
   template <class T>
   Result<LargeEigen<T>> eigh(std::span<const T> a, int64_t n, MemoryOrder order = MemoryOrder::kRowMajor,
                              const LargeOptions& options = {}, const CallOptions& call = {});

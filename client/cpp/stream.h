@@ -62,8 +62,8 @@ class Stream {
 
   // Sends a batch, which must fit one message, and returns its id: 1, 2, 3, ... Waits while max_in_flight requests are
   // in flight. Unless batch.owner is set, the matrices are copied before it returns. `timeout` counts from now.
-  // Fails only where nothing was sent: the batch is too large, the stream is broken, cancelled or finished. The same
-  // where compute.problem is not the stream's.
+  // Fails only where nothing was sent: the batch is too large, compute.problem is not the stream's, or the stream is
+  // broken, cancelled or finished.
   Result<uint64_t> submit(const Batch& batch, const ComputeOptions& compute = {},
                           std::optional<std::chrono::nanoseconds> timeout = {});
   // The same without waiting: no value, and an OK status, where the pipeline is full.

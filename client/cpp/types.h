@@ -95,10 +95,12 @@ struct Batch {
 // --- how ----------------------------------------------------------------------------------------
 
 enum class Method : uint8_t {
-  kAuto,         // the server's choice, a function of shape and type alone
-  kBidiagonal,   // Householder bidiagonalization, then dqds; values alone, min(m, n) <= 32
-  kBisection,    // the same, then Sturm bisection to a chosen tolerance; values alone, min(m, n) <= 32
-  kJacobi,       // one-sided Jacobi: high relative accuracy for graded columns, and vectors
+  kAuto,        // the server's choice, a function of shape and type alone
+  kBidiagonal,  // Householder bidiagonalization, then dqds; values alone, min(m, n) <= 32
+  kBisection,   // the same, then Sturm bisection to a chosen tolerance; values alone, min(m, n) <= 32
+  // One-sided Jacobi: high relative accuracy for graded columns, and vectors. Eigenvalues of a batch have errors relative
+  // to the largest one of their matrix.
+  kJacobi,
   kFactored,     // one large Hermitian matrix: factorization and hyperbolic Jacobi; small eigenvalues keep their digits
   kTridiagonal,  // one large Hermitian matrix: tridiagonal form, then divide and conquer
 };

@@ -16,7 +16,7 @@ from typing import Any, Literal, Unpack, overload
 
 import numpy.typing as npt
 
-from ._client import Stacks, Statuses, Values, Vectors, _Capacity, _Common, _Hsvd, _Mimo, _Precoders, _Svd
+from ._client import Stacks, Statuses, Values, Vectors, _Capacity, _Common, _Eigvalsh, _Hsvd, _Mimo, _Precoders, _Svd
 from ._large import OnProgress
 from .values import EighResult, MimoResult, SVDResult
 

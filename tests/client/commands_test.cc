@@ -153,13 +153,38 @@ TEST_F(CommandsTest, RelativeAccuracyTakesLargeMatrices) {
   FakeService service([](const Seen&) { return Answer(); }, {.max_large_bytes = 1 << 30});
   const Outcome o = run(run_eigh, {path("a.npy"), "--w", path("w.npy"), "--relative"}, service.address());
   EXPECT_EQ(o.code, kDone) << o.err;
-  EXPECT_THAT(o.err, HasSubstr("matrix [2]: 2x2 f64 in "));
+  EXPECT_THAT(o.err, HasSubstr("3 matrices of 2x2 f64 in "));
+  EXPECT_THAT(o.err, HasSubstr("3 ok"));
+  EXPECT_THAT(o.err, Not(HasSubstr("matrix [2]")));
   EXPECT_EQ(service.requests(), 0);
   ASSERT_EQ(service.large().opens.size(), 3u);
   v1::LargeOpen open;
   ASSERT_TRUE(open.ParseFromString(service.large().opens[0]));
   EXPECT_EQ(open.options().method(), v1::METHOD_FACTORED);
   EXPECT_EQ(open.problem(), v1::LARGE_PROBLEM_HERMITIAN);
+  const Outcome verbose = run(run_eigh, {path("a.npy"), "--relative", "--verbose"}, service.address());
+  EXPECT_EQ(verbose.code, kDone) << verbose.err;
+  EXPECT_THAT(verbose.err, HasSubstr("matrix [2]: 2x2 f64 in "));
+}
+
+TEST_F(CommandsTest, MethodsOfLargeEigenproblemsMakeMatricesLarge) {
+  FakeService service([](const Seen&) { return Answer(); }, {.max_large_bytes = 1 << 30});
+  const std::string a = path("a.npy");
+  for (const auto& [words, method] :
+       std::vector<std::pair<Words, v1::Method>>{{{a, "--method", "factored"}, v1::METHOD_FACTORED},
+                                                 {{a, "--method", "tridiagonal"}, v1::METHOD_TRIDIAGONAL},
+                                                 {{a, "--relative", "--method", "jacobi"}, v1::METHOD_JACOBI}}) {
+    const size_t before = service.large().opens.size();
+    const Outcome o = run(run_eigh, words, service.address());
+    EXPECT_EQ(o.code, kDone) << o.err;
+    ASSERT_EQ(service.large().opens.size(), before + 3);
+    v1::LargeOpen open;
+    ASSERT_TRUE(open.ParseFromString(service.large().opens.back()));
+    EXPECT_EQ(open.options().method(), method);
+  }
+  EXPECT_EQ(service.requests(), 0);
+  EXPECT_EQ(run(run_eigh, {a, "--verbose"}, service.address()).code, kDone);  // small ones have no phases to print
+  EXPECT_EQ(service.requests(), 1);
 }
 
 TEST_F(CommandsTest, OptionsOfEigenproblemsThatExcludeEachOther) {
@@ -167,9 +192,9 @@ TEST_F(CommandsTest, OptionsOfEigenproblemsThatExcludeEachOther) {
   write("wide.npy", {2, 3}, 6);
   const std::string a = path("a.npy"), g = path("g.npy"), j = path("j.npy");
   for (const auto& [words, what] : std::vector<std::pair<Words, const char*>>{
-           {{a, "--relative", "--method", "jacobi"}, "leave --method out"},
+           {{a, "--relative", "--method", "tridiagonal"}, "leave --method out"},
            {{a, "--relative", "--fix-phases"}, "--fix-phases is not supported for large matrices"},
-           {{a, "--verbose"}, "are for large matrices"},
+           {{a, "--variant", "full-block"}, "are for large matrices"},
            {{g, "--signature", j, "--relative"}, "--relative is for a Hermitian matrix"},
            {{g, "--signature", j, "--upper"}, "--upper is for a Hermitian matrix"},
            {{g, "--signature", j, "--fix-phases"}, "--fix-phases is not supported"},

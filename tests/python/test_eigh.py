@@ -72,18 +72,47 @@ def test_what_only_large_matrices_have(fake, rng):
         with pytest.raises(svdserve.InvalidArgument, match="small") as refused:
             client.eigh(a, pivot_strategy="recursive")
         assert refused.value.field == "options.pivot_strategy"
-        with pytest.raises(svdserve.InvalidArgument, match="large") as refused:
+        with pytest.raises(svdserve.InvalidArgument, match="^fix_phases: is for batches; accuracy='relative' makes") as refused:
             client.eigh(a, accuracy="relative", fix_phases=True)
         assert refused.value.field == "options.fix_phases"
-        with pytest.raises(svdserve.InvalidArgument, match="factored") as refused:
-            client.eigh(a, accuracy="relative", method="jacobi")
+        with pytest.raises(svdserve.InvalidArgument, match="for batches; method='factored' makes each matrix a call"):
+            client.eigh(a, method="factored", fix_phases=True)
+        with pytest.raises(svdserve.InvalidArgument, match="'auto', 'factored' or 'jacobi'") as refused:
+            client.eigh(a, accuracy="relative", method="tridiagonal")
         assert refused.value.field == "options.method"
         with pytest.raises(ValueError, match="accuracy: must be 'absolute' or 'relative', but is 'high'"):
             client.eigvalsh(a, accuracy="high")
         assert not fake.requests and not fake.large.opens
         client.eigh(a[0], pivot_strategy="recursive")
         client.eigh(a[0], method="factored")
-        assert len(fake.large.opens) == 2
+        client.eigh(a[0], accuracy="relative", method="jacobi")
+        assert len(fake.large.opens) == 3 and fake.large.opens[-1].options.method == _proto.METHODS["JACOBI"]
+
+
+def test_one_array_is_taken(either, fake, rng):  # noqa: F811
+    a, b = hermitian(rng, 4, 3), hermitian(rng, 2, 5)
+    with pytest.raises(TypeError, match="a: lists of stacks are for svd and svdvals; pass one array"):
+        either.eigh([a, b])
+    for verb in (either.eigh, either.eigvalsh):
+        with pytest.raises(TypeError, match="a: must be array_like, but is an iterator; pass one array"):
+            verb(x for x in a)
+    assert not fake.requests
+    check_eigh(a, either.eigh(list(a)))
+
+
+def test_messages_about_out_speak_of_eigenvalues(either, fake, rng):  # noqa: F811
+    a = hermitian(rng, 4, 3)
+    for out, match in (((np.empty(3), None), "the array for eigenvalues is float64"),
+                       ((None, a), "the array for eigenvectors overlaps the matrices")):
+        with pytest.raises(ValueError, match=match):
+            either.eigh(a, out=out)
+
+
+def test_the_status_of_eigenvalues(either, fake, rng):  # noqa: F811
+    a = hermitian(rng, 4, 3)
+    for accuracy in ("absolute", "relative"):
+        w, status = either.eigvalsh(a, accuracy=accuracy, return_status=True)
+        assert close(w, np.linalg.eigvalsh(a), a) and status.tolist() == [MatrixStatus.OK] * 4
 
 
 def test_a_reply_that_does_not_fit(fake, rng):
@@ -141,6 +170,7 @@ def test_a_matrix_that_is_not_finite_leaves_its_neighbours_alone(client, rng):
     w, v = result = client.eigh(a)
     assert result.status.tolist() == [0, 0, MatrixStatus.NON_FINITE, 0]
     assert np.isnan(w[2]).all() and np.isnan(v[2]).all()
+    assert client.eigvalsh(a, return_status=True)[1].tolist() == result.status.tolist()
     check_bounds(a[:2], w[:2], v[:2])
 
 

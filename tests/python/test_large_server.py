@@ -114,6 +114,10 @@ def test_eigh_of_a_large_matrix(client, rng):
     result = client.eigh(a)
     check_eigh(a, result)
     assert len(result.summaries) == 1 and close(client.eigvalsh(a), result.eigenvalues, a)
+    assert client.eigh(a, certificate=True).summaries[0].factor_condition is None  # "tridiagonal" has no G
+    plain = client.eigh(a, accuracy="relative", method="jacobi", certificate=True)
+    check_eigh(a, plain)
+    assert plain.summaries[0].factor_condition >= 1
 
 
 def test_eigh_keeps_the_digits_of_graded_matrices(client, rng):

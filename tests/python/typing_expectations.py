@@ -31,6 +31,7 @@ def blocking(client: svdserve.Client) -> None:
     assert_type(client.eigh(np.eye(3)), svdserve.EighResult)
     assert_type(client.eigh(h, accuracy="relative", certificate="matrix"), svdserve.EighResult)
     assert_type(client.eigvalsh(np.eye(3), "U"), Values)
+    assert_type(client.eigvalsh(h, accuracy="relative", return_status=True), tuple[Values, npt.NDArray[np.uint8]])
     client.eigh(h, accuracy="high")  # type: ignore[arg-type]
     assert_type(client.eigh_factored(np.eye(3), [1, 1, -1]), svdserve.EighResult)
     assert_type(client.capacity(h, [0, 10], water_filling=True), Values)
@@ -53,6 +54,7 @@ async def awaited(client: svdserve.AsyncClient) -> None:
     assert_type(await client.svd(stacks), list[svdserve.SVDResult])
     assert_type(await client.hsvd(np.eye(3), [1, 1, -1]), svdserve.SVDResult)
     assert_type(await client.eigh(np.eye(3)), svdserve.EighResult)
+    assert_type(await client.eigvalsh(h, return_status=True), tuple[Values, npt.NDArray[np.uint8]])
     assert_type(await client.capacity(h, 10), Values)
     assert_type(await client.precoders(h, rank=2), Vectors)
     assert_type(await client.mimo(h, condition_number=True), svdserve.MimoResult)

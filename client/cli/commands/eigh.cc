@@ -16,7 +16,7 @@ struct EighArguments {
   Connection connection;
   std::string a, signature;
   LargeFiles files;  // u: eigenvectors, s: eigenvalues
-  LargeArguments large;
+  LargeArguments large{.is_eigenproblem = true};
   client::LargeOptions options;
   client::ComputeOptions compute;  // of small matrices
   bool upper = false, relative = false, force = false;
@@ -28,7 +28,10 @@ void declare(Arguments* a, EighArguments* to) {
   a->option("--w", "W.npy", "write the eigenvalues to this file", &to->files.s);
   a->option("--v", "V.npy", "write the eigenvectors to this file", &to->files.u);
   a->flag("--upper", "read the upper triangle of A; default: the lower one", &to->upper);
-  a->flag("--relative", "small eigenvalues keep their digits where the entries of A determine them", &to->relative);
+  a->flag("--relative",
+          "small eigenvalues keep their digits where the entries of A determine them. Each\n"
+          "matrix is then a call of its own, of about 1 ms if it is small",
+          &to->relative);
   a->option("--signature", "J.npy", "A.npy has G, and this file the diagonal of J: n numbers, each 1 or -1",
             &to->signature);
   a->flag("--force", kForceHelp, &to->force);
@@ -42,8 +45,9 @@ void declare(Arguments* a, EighArguments* to) {
 // The error in the choice of options, in one line.
 std::optional<std::string> conflict(const EighArguments& args) {
   if (args.signature.empty()) {
-    const bool other_method = args.relative && args.options.method != client::Method::kAuto;
-    return other_method ? std::optional("--relative chooses the method; leave --method out") : std::nullopt;
+    const bool other_method = args.relative && args.options.method == client::Method::kTridiagonal;
+    return other_method ? std::optional("--relative is not for --method tridiagonal; leave --method out")
+                        : std::nullopt;
   }
   if (args.upper) return "--upper is for a Hermitian matrix, and G is read whole";
   if (args.relative) return "--relative is for a Hermitian matrix; with --signature all eigenvalues keep their digits";
@@ -53,12 +57,16 @@ std::optional<std::string> conflict(const EighArguments& args) {
 
 // The exit code where the command is over with that.
 std::optional<int> parse(const std::vector<std::string>& words, EighArguments* to) {
-  Arguments a("svdctl eigh [options] A.npy",
-              "Eigenvalues and eigenvectors of Hermitian matrices, A = V diag(w) V^H. Shape (..., n, n) gives\n"
-              "w (..., n), ascending, and V (..., n, n), as numpy.linalg.eigh does: column i of V belongs to w[i].\n"
-              "A matrix is large as for svdctl svd, and with --relative or --signature. A summary goes to stderr.\n"
-              "With --signature the file has one matrix G (m, n), m >= n, of full column rank. The results are those\n"
-              "of G diag(J) G^H (m, m), which is never formed.");
+  Arguments a(
+      "svdctl eigh [options] A.npy",
+      "Eigenvalues and eigenvectors of Hermitian matrices, A = V diag(w) V^H. Shape (..., n, n) gives\n"
+      "w (..., n), ascending, and V (..., n, n), as numpy.linalg.eigh does: column i of V belongs to w[i].\n"
+      "A matrix is large if n exceeds the server's max values (128), or if it does not fit a message, and\n"
+      "with --relative, --signature and some methods. Each large matrix is uploaded in chunks, in a call of\n"
+      "its own. Errors are relative to the largest eigenvalue; not so with --relative, --signature or --method\n"
+      "factored. A summary goes to stderr.\n"
+      "With --signature the file has one matrix G (m, n), m >= n, of full column rank. The results are those\n"
+      "of G diag(J) G^H (m, m), which is never formed.");
   declare(&a, to);
   if (const auto code = parse_or_explain(&a, "eigh", words)) return code;
   if (const auto wrong = to->large.read(&to->options)) return bad_usage("eigh", *wrong);
@@ -73,7 +81,8 @@ std::optional<int> parse(const std::vector<std::string>& words, EighArguments* t
   const bool vectors = !to->files.u.empty() || compute.fix_phases || to->large.certificate;
   compute.vectors = vectors ? client::Vectors::kThin : client::Vectors::kNone;
   if (to->large.certificate) compute.certificate = client::CertificateScope::kBatch;
-  if (to->relative) to->options.method = client::Method::kFactored;
+  client::Method& method = to->options.method;
+  if (to->relative && method == client::Method::kAuto) method = client::Method::kFactored;
   to->options.problem =
       to->signature.empty() ? client::LargeProblem::kHermitian : client::LargeProblem::kHermitianFactor;
   return std::nullopt;
@@ -114,8 +123,10 @@ int run_hermitian(const EighArguments& args, const client::ClientOptions& option
   // A single matrix may have what only large ones have: it goes as one.
   const bool chosen =
       has_options_of_large(args.options) && stack->batch_shape.empty() && info->limits.max_large_bytes > 0;
-  if (!args.relative && !chosen && !is_large(batch, info->limits, args.compute)) {
-    if (const auto wrong = misplaced_for_small(args.large, args.options)) return bad_usage("eigh", *wrong);
+  const bool as_large = args.relative || chosen || args.options.method == client::Method::kFactored ||
+                        args.options.method == client::Method::kTridiagonal;
+  if (!as_large && !is_large(batch, info->limits, args.compute)) {
+    if (const auto wrong = misplaced_for_small(args.options)) return bad_usage("eigh", *wrong);
     return run_small(args, &client, *stack, call, interruption);
   }
   if (args.compute.fix_phases) return bad_usage("eigh", misplaced_for_large("--fix-phases"));

@@ -4,10 +4,14 @@
 #include <chrono>
 #include <cinttypes>
 #include <cstdio>
+#include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "client/cli/commands/commands.h"
 #include "client/cli/files/npy_output.h"
 #include "client/cli/printable.h"
@@ -85,26 +89,65 @@ std::string place_of(const MatrixStack& stack, int64_t index) {
   return place.empty() ? "" : "matrix [" + place + "]: ";
 }
 
-// place: "matrix [1, 2]: " of a stack, else empty.
-void print_report(const std::string& place, const client::Batch& batch, client::LargeProblem problem,
-                  const client::LargeReport& r, double seconds, bool verbose) {
-  std::fprintf(stderr,
-               "%s%" PRId64 "x%" PRId64 " %s in %.4g s: %s on %s; %d sweep%s, %" PRId64 " rotations, %" PRId64
-               " of them proper; %s\n",
-               place.c_str(), batch.rows, batch.cols, name(batch.data_type), seconds, name(r.method).c_str(),
-               printable(r.device).c_str(), r.sweeps, r.sweeps == 1 ? "" : "s", r.rotations, r.proper_rotations,
-               name(r.status));
-  if (r.certificate && problem == client::LargeProblem::kSvd) {
-    std::fprintf(stderr, "certificate: residual %.3g, orthogonality of U %.3g, of V %.3g\n", r.certificate->residual,
-                 r.certificate->left_orthogonality, r.certificate->right_orthogonality);
-  } else if (r.certificate && r.factor_condition == 0) {  // TRIDIAGONAL
-    std::fprintf(stderr, "certificate: residual %.3g, orthogonality of V %.3g\n", r.certificate->residual,
-                 r.certificate->left_orthogonality);
-  } else if (r.certificate) {
-    std::fprintf(stderr, "certificate: rank %" PRId64 ", residual %.3g, orthogonality of V %.3g, condition of G %.3g\n",
-                 r.rank, r.certificate->residual, r.certificate->left_orthogonality, r.factor_condition);
+// Reports on large matrices as one: counts are summed, and of certificates the worst numbers count.
+class Reports {
+ public:
+  void add(const client::LargeReport& r) {
+    methods_.insert(name(r.method));
+    devices_.insert(printable(r.device));
+    ++statuses_[r.status];
+    has_sweeps_ = has_sweeps_ || r.method != client::Method::kTridiagonal;
+    sweeps_ += r.sweeps;
+    rotations_ += r.rotations;
+    proper_rotations_ += r.proper_rotations;
+    if (!r.certificate) return;
+    rank_ = certificate_ ? std::min(rank_, r.rank) : r.rank;
+    client::Certificate& c = certificate_ ? *certificate_ : certificate_.emplace();
+    c.residual = std::max(c.residual, r.certificate->residual);
+    c.left_orthogonality = std::max(c.left_orthogonality, r.certificate->left_orthogonality);
+    c.right_orthogonality = std::max(c.right_orthogonality, r.certificate->right_orthogonality);
+    factor_condition_ = std::max(factor_condition_, r.factor_condition);
   }
-  if (!verbose) return;
+  // what: the matrices, such as "matrix [1, 2]: 40x30 f64".
+  void print(const std::string& what, client::LargeProblem problem, double seconds) const {
+    std::string line = absl::StrCat(absl::StrJoin(methods_, ", "), " on ", absl::StrJoin(devices_, ", "), "; ");
+    if (has_sweeps_) {
+      absl::StrAppend(&line, sweeps_, sweeps_ == 1 ? " sweep, " : " sweeps, ", rotations_, " rotations, ",
+                      proper_rotations_, " of them proper; ");
+    }
+    absl::StrAppend(&line, is_one() ? name(statuses_.begin()->first) : statuses_text(statuses_));
+    std::fprintf(stderr, "%s in %.4g s: %s\n", what.c_str(), seconds, line.c_str());
+    if (certificate_) print_certificate(*certificate_, problem);
+  }
+
+ private:
+  bool is_one() const { return statuses_.size() == 1 && statuses_.begin()->second == 1; }
+  void print_certificate(const client::Certificate& c, client::LargeProblem problem) const {
+    if (problem == client::LargeProblem::kSvd) {
+      std::fprintf(stderr, "certificate: residual %.3g, orthogonality of U %.3g, of V %.3g\n", c.residual,
+                   c.left_orthogonality, c.right_orthogonality);
+    } else if (factor_condition_ == 0) {  // TRIDIAGONAL
+      std::fprintf(stderr, "certificate: residual %.3g, orthogonality of V %.3g\n", c.residual, c.left_orthogonality);
+    } else {
+      std::fprintf(stderr,
+                   "certificate: rank %s%" PRId64 ", residual %.3g, orthogonality of V %.3g, condition of G %.3g\n",
+                   is_one() ? "" : "at least ", rank_, c.residual, c.left_orthogonality, factor_condition_);
+    }
+  }
+
+  std::set<std::string> methods_, devices_;
+  std::map<client::MatrixStatus, int64_t> statuses_;
+  bool has_sweeps_ = false;
+  int64_t sweeps_ = 0, rotations_ = 0, proper_rotations_ = 0, rank_ = 0;
+  std::optional<client::Certificate> certificate_;
+  double factor_condition_ = 0;
+};
+
+double seconds_since(std::chrono::steady_clock::time_point begin) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+}
+
+void print_times(const client::LargeReport& r) {
   std::fprintf(stderr, "upload %.3g s, queue %.3g s, compute %.3g s, download %.3g s\n", r.upload_seconds,
                r.queue_seconds, r.compute_seconds, r.download_seconds);
   for (const client::LargePhase& p : r.phases) {
@@ -117,7 +160,10 @@ void print_report(const std::string& place, const client::Batch& batch, client::
 }  // namespace
 
 void LargeArguments::declare(Arguments* a) {
-  a->option("--method", "NAME", "auto or jacobi", &method);
+  a->option("--method", "NAME",
+            is_eigenproblem ? "auto, jacobi, factored or tridiagonal; a matrix of any size is large with the\nlast two"
+                            : "auto or jacobi",
+            &method);
   a->option("--tolerance", "X",
             "cosine of two columns, at most 1, below which they count as orthogonal; 0: the\ndefault", &tolerance);
   a->option("--max-sweeps", "N", "stop after N sweeps without convergence; 0: the server's default", &max_sweeps, 0);
@@ -126,17 +172,21 @@ void LargeArguments::declare(Arguments* a) {
             "round-robin, row-cyclic, column-cyclic, reverse-row-cyclic,\nreverse-column-cyclic",
             &strategy);
   a->option("--variant", "NAME", "large matrices: auto, block-oriented or full-block", &variant);
-  a->flag("--certificate", "also print residual and orthogonality of the results", &certificate);
-  a->flag("--verbose", "large matrices: also print the time of each phase", &verbose);
+  a->flag("--certificate",
+          is_eigenproblem ? "also print residual and orthogonality of the results. With a factor G, found or\n"
+                            "given, also the condition of G, a measure of the digits of small eigenvalues"
+                          : "also print residual and orthogonality of the results",
+          &certificate);
+  a->flag("--verbose", "large matrices: also print the time of each phase, and of a stack each matrix", &verbose);
 }
 
 bool has_options_of_large(const client::LargeOptions& o) {
   return o.pivot_strategy != client::PivotStrategy::kAuto || o.block_variant != client::BlockVariant::kAuto;
 }
 
-std::optional<std::string> misplaced_for_small(const LargeArguments& arguments, const client::LargeOptions& options) {
-  if (!has_options_of_large(options) && !arguments.verbose) return std::nullopt;
-  return "--strategy, --variant and --verbose are for large matrices, and these are small for this server";
+std::optional<std::string> misplaced_for_small(const client::LargeOptions& options) {
+  if (!has_options_of_large(options)) return std::nullopt;
+  return "--strategy and --variant are for large matrices, and these are small for this server";
 }
 
 std::string misplaced_for_large(const std::string& option) {
@@ -144,8 +194,12 @@ std::string misplaced_for_large(const std::string& option) {
 }
 
 std::optional<std::string> LargeArguments::read(client::LargeOptions* to) const {
-  const auto chosen_method = parse_name<client::Method>(method, 4);
-  if (!chosen_method) return "--method: \"" + method + "\" is not auto or jacobi";
+  const auto chosen_method = parse_name<client::Method>(method, is_eigenproblem ? 6 : 4);
+  const bool of_values = chosen_method == client::Method::kBidiagonal || chosen_method == client::Method::kBisection;
+  if (!chosen_method || of_values) {
+    return "--method: \"" + method + "\" is not auto" +
+           (is_eigenproblem ? ", jacobi, factored or tridiagonal" : " or jacobi");
+  }
   const auto chosen_strategy = parse_name<client::PivotStrategy>(strategy, client::kPivotStrategies);
   if (!chosen_strategy) return "--strategy: \"" + strategy + "\" is not a pivot strategy; see --help";
   const auto chosen_variant = parse_name<client::BlockVariant>(variant, client::kBlockVariants);
@@ -198,7 +252,11 @@ int run_large(const std::string& command, client::Client& client, const MatrixSt
   // The timeout is that of all matrices together.
   std::optional<std::chrono::steady_clock::time_point> deadline;
   if (call.timeout) deadline = std::chrono::steady_clock::now() + *call.timeout;
+  const bool is_stack = !stack.batch_shape.empty();
+  const std::string shape = shape_text(b);
   bool all_ok = true;
+  Reports all;
+  const auto first_begin = std::chrono::steady_clock::now();
   for (int64_t i = 0; i < b.count; ++i) {
     matrix.data = static_cast<const std::byte*>(b.data) + i * sizes->operand_bytes;
     const auto begin = std::chrono::steady_clock::now();
@@ -210,10 +268,17 @@ int run_large(const std::string& command, client::Client& client, const MatrixSt
       status.message.insert(behind_field(status), place_of(stack, i));
       return fail_unless_interrupted(command, status, interruption);
     }
-    print_report(place_of(stack, i), b, wanted.problem, *report,
-                 std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count(), verbose);
-    all_ok = all_ok && report->status == client::MatrixStatus::kOk;
+    const bool ok = report->status == client::MatrixStatus::kOk;
+    if (!is_stack || verbose || !ok) {
+      Reports one;
+      one.add(*report);
+      one.print(place_of(stack, i) + shape, wanted.problem, seconds_since(begin));
+    }
+    if (verbose) print_times(*report);
+    all.add(*report);
+    all_ok = all_ok && ok;
   }
+  if (is_stack) all.print(matrices_text(b.count, b), wanted.problem, seconds_since(first_begin));
   if (Status s = results.commit_all(call.stop); !s.ok()) return fail_unless_interrupted(command, s, interruption);
   if (files.print_values) {
     if (Status s = print_values(b, results.values()); !s.ok()) return fail(command, s);

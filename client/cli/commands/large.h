@@ -20,6 +20,7 @@ struct LargeArguments {
   double tolerance = 0;
   int64_t max_sweeps = 0;
   bool certificate = false, verbose = false;
+  bool is_eigenproblem = false;  // it has more methods
 
   void declare(Arguments* arguments);
   // Nothing: all is well. Else what is wrong, in one line.
@@ -29,7 +30,7 @@ struct LargeArguments {
 // Whether they are options that only large matrices have.
 bool has_options_of_large(const client::LargeOptions& options);
 // The error in options of small matrices that only large ones have. Nothing: all is well.
-std::optional<std::string> misplaced_for_small(const LargeArguments& arguments, const client::LargeOptions& options);
+std::optional<std::string> misplaced_for_small(const client::LargeOptions& options);
 // The words for an option of small matrices, such as "--top-k", where the matrices are large.
 std::string misplaced_for_large(const std::string& option);
 
@@ -57,7 +58,8 @@ inline constexpr char kOneMatrixExitCodes[] =
 std::optional<int> load_one(const std::string& command, const std::string& matrix_file,
                             const std::string& signature_file, MatrixStack* stack, std::vector<int8_t>* signature);
 
-// Decomposes every matrix of the stack, each in a call of its own; the exit code. signature: see client::LargeMatrix.
+// Decomposes every matrix of the stack, each in a call of its own; the exit code. signature: see client::LargeMatrix. A
+// summary of the stack goes to stderr, and lines about matrices that are not ok. verbose: about every matrix.
 int run_large(const std::string& command, client::Client& client, const MatrixStack& stack,
               std::span<const int8_t> signature, const LargeFiles& files, const client::LargeOptions& options,
               bool verbose, const Interruption& interruption, client::CallOptions call);

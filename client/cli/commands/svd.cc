@@ -70,7 +70,7 @@ std::optional<int> parse(const std::vector<std::string>& words, SvdArguments* to
 
 // The error in the options of a stack that goes as large matrices, or as small ones.
 std::optional<std::string> misplaced_option(const SvdArguments& args, bool large) {
-  if (!large) return misplaced_for_small(args.large, args.large_options);
+  if (!large) return misplaced_for_small(args.large_options);
   if (args.top_k > 0) return misplaced_for_large("--top-k") + "; leave it out and slice the results";
   if (args.compute.fix_phases) return misplaced_for_large("--fix-phases");
   return std::nullopt;

@@ -1,4 +1,4 @@
-"""svdserve: singular values, vectors and MIMO capacities of many small matrices, SVDs and eigenproblems of large ones.
+"""svdserve: SVDs and Hermitian eigenproblems of many small matrices and of large ones, and MIMO capacities.
 
     >>> import numpy as np, svdserve
     >>> with svdserve.Client(address) as client:

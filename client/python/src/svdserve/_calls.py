@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any, Callable
 
 import numpy as np
@@ -75,12 +75,13 @@ def _check_groups(operand: Operand, query: Query) -> None:
                                f"{operand.batch_shape}, but is {size}")
 
 
+def _values_and_status(result: Result) -> tuple[np.ndarray, np.ndarray]:
+    return result.values(), result.statuses()
+
+
 def svdvals(a: Any, *, return_status: bool, **options: Any) -> Call:
     """`options` are those of Query."""
-
-    def finish(result: Result) -> Any:
-        return (result.values(), result.statuses()) if return_status else result.values()
-
+    finish = _values_and_status if return_status else Result.values
     many = _is_list(a) and len({x.shape for x in a}) > 1  # of one shape they are a stack, as for NumPy
     return _call(a, Query(**options), finish, many=many, writable=True)
 
@@ -111,9 +112,9 @@ def hsvd(g: Any, j: Any, compute_uv: bool, *, certificate: bool, out: Any, **opt
 
 
 def eigh(a: Any, uplo: str, vectors: bool, *, accuracy: str, method: str, certificate: bool | str, out: Any,
-         **options: Any) -> Call:
+         return_status: bool = False, **options: Any) -> Call:
     """`options` are those of Query."""
-    array = np.asarray(a)
+    array = _one_array(a)
     if array.ndim < 2:
         raise np.linalg.LinAlgError(f"{array.ndim}-dimensional array given. Array must be at least two-dimensional")
     if array.shape[-1] != array.shape[-2]:
@@ -122,9 +123,21 @@ def eigh(a: Any, uplo: str, vectors: bool, *, accuracy: str, method: str, certif
         raise ValueError("UPLO argument must be 'L' or 'U'")
     query = Query(method=_eigh_method(accuracy, method), vectors="thin" if vectors else "none",
                   certificate=_scope(certificate), eigenproblem="hermitian",
-                  triangle="lower" if uplo.upper() == "L" else "upper", **options)
-    return _call(array, query, _eigh_result if vectors else Result.values, many=False, writable=not vectors,
-                 out=_eigh_out(out, vectors))
+                  triangle="lower" if uplo.upper() == "L" else "upper", each_large=accuracy == "relative", **options)
+    if query.fix_phases and query.is_for_large:
+        cause = "accuracy='relative'" if accuracy == "relative" else f"method={method!r}"
+        raise invalid_argument("options.fix_phases", f"is for batches; {cause} makes each matrix a call of its own")
+    finish = _eigh_result if vectors else _values_and_status if return_status else Result.values
+    return _call(array, query, finish, many=False, writable=not vectors, out=_eigh_out(out, vectors))
+
+
+def _one_array(a: Any) -> np.ndarray:
+    """`a` as an array. Raises TypeError for several of them, and for what NumPy does not make an array of."""
+    if isinstance(a, Iterator):
+        raise TypeError("a: must be array_like, but is an iterator; pass one array")
+    if _is_list(a) and len({x.shape for x in a}) > 1:
+        raise TypeError("a: lists of stacks are for svd and svdvals; pass one array")
+    return np.asarray(a)
 
 
 def _eigh_method(accuracy: str, method: str) -> str:
@@ -133,10 +146,10 @@ def _eigh_method(accuracy: str, method: str) -> str:
         raise ValueError(f"accuracy: must be 'absolute' or 'relative', but is {accuracy!r}")
     if accuracy == "absolute":
         return method
-    if not isinstance(method, str) or method.lower() not in ("auto", "factored"):
-        raise invalid_argument("options.method", f"must be 'auto' or 'factored' with accuracy='relative', but is {method!r}",
-                               "method")
-    return "factored"
+    if not isinstance(method, str) or method.lower() not in ("auto", "factored", "jacobi"):
+        raise invalid_argument("options.method", "must be 'auto', 'factored' or 'jacobi' with accuracy='relative', but is "
+                               f"{method!r}", "method")
+    return "factored" if method.lower() == "auto" else method
 
 
 def eigh_factored(g: Any, j: Any, *, certificate: bool, out: Any, **options: Any) -> Call:

@@ -54,6 +54,11 @@ class _Hsvd(_Common, total=False):
     out: Out | None
 
 
+class _Eigvalsh(_Common, total=False):
+    accuracy: Literal["absolute", "relative"]
+    out: npt.NDArray[Any] | None
+
+
 class _Capacity(TypedDict, total=False):
     water_filling: bool
     group_size: int | None
@@ -331,17 +336,19 @@ class Client:
 
         Args:
             a: array_like of shape (..., n, n), Hermitian; types and layouts as for svdvals. Any size. A matrix is large
-                as for svdvals, and by accuracy="relative".
+                if n exceeds info().limits.max_values (128), or if it does not fit a message. accuracy="relative" and
+                methods other than "auto" and "jacobi" make each matrix a large one.
             UPLO: "L" or "U": the triangle that is read. Imaginary parts of the diagonal are not read.
-            accuracy: "absolute": errors are relative to the largest eigenvalue, as NumPy's are. "relative": small
-                eigenvalues keep their digits where the entries determine them, as in graded matrices. For that each
-                matrix of any size is a call of its own. The server factorizes it as G @ diag(J) @ G^H, and the
-                hyperbolic Jacobi method computes the rest.
+            accuracy: "absolute": errors are relative to the largest eigenvalue, as NumPy's are. Small eigenvalues of
+                graded matrices need "relative": they keep their digits where the entries determine them. For that each
+                matrix of any size is a call of its own, of about 3 ms up to n = 32. The server factorizes it as
+                G @ diag(J) @ G^H, and the hyperbolic Jacobi method computes the rest.
             fix_phases: for small matrices, make the largest component of every eigenvector real and positive.
             certificate: True: also return residual and orthogonality, the largest of all matrices; "matrix": also those
                 of each matrix.
-            method: "auto" or "jacobi". For large matrices also "tridiagonal", which is "auto", and "factored", the one of
-                accuracy="relative"; there "jacobi" is "factored" without a start from an eigenbasis.
+            method: for small matrices, "auto" or "jacobi". For large ones also "tridiagonal", which is "auto", and
+                "factored", the one of accuracy="relative"; there "jacobi" is "factored" without a start from an
+                eigenbasis.
             tolerance, max_sweeps, pivot_strategy, block_variant: as for svd. "tridiagonal" has no sweeps and takes none.
             progress, timeout: as for svd.
             out: a tuple of arrays for eigenvalues and eigenvectors, with None in place of either.
@@ -351,7 +358,7 @@ class Client:
             attributes `status`, `certificate` and `summaries`. Column i of the eigenvectors belongs to eigenvalue i. A
             small matrix with an infinity or a NaN has NaN everywhere; a large one is rejected. The arrays of small
             matrices are read-only, as svd's. With accuracy="relative" eigenvalues that the rank of the matrix lacks are
-            exact zeros.
+            exact zeros. With a certificate, too, `summaries[0].factor_condition` bounds the relative errors.
 
         Raises:
             As svd does. numpy.linalg.LinAlgError: `a` has fewer than two dimensions, or is not square. ValueError: another
@@ -371,15 +378,27 @@ class Client:
             tolerance=tolerance, max_sweeps=max_sweeps, pivot_strategy=pivot_strategy, block_variant=block_variant,
             out=out), timeout, progress))
 
+    @overload
+    def eigvalsh(self, a: npt.ArrayLike, UPLO: str = ..., *, return_status: Literal[False] = ...,
+                 **options: Unpack[_Eigvalsh]) -> Values: ...
+
+    @overload
+    def eigvalsh(self, a: npt.ArrayLike, UPLO: str = ..., *, return_status: Literal[True],
+                 **options: Unpack[_Eigvalsh]) -> tuple[Values, Statuses]: ...
+
     def eigvalsh(self, a: npt.ArrayLike, UPLO: str = "L", *, accuracy: Literal["absolute", "relative"] = "absolute",
                  method: str = "auto", tolerance: float | None = None, max_sweeps: int | None = None,
                  pivot_strategy: str | None = None, block_variant: str | None = None,
                  progress: OnProgress | None = None, out: npt.NDArray[Any] | None = None,
-                 timeout: float | None = None) -> Values:
+                 timeout: float | None = None, return_status: bool = False) -> object:
         """Eigenvalues of Hermitian matrices, as numpy.linalg.eigvalsh returns them: an array (..., n), ascending.
+
+        Errors are relative to the largest eigenvalue of each matrix. Small ones of graded matrices need
+        accuracy="relative". Matrices with n > 128 are large: each is a call of its own.
 
         Args:
             a, UPLO: as for eigh, and so all others; `out` is an array for the eigenvalues.
+            return_status: also return the status of each matrix, as svdvals does.
 
         Example:
             >>> import numpy as np, svdserve
@@ -387,9 +406,10 @@ class Client:
             ...     client.eigvalsh([[0, 2], [2, 0]]).round(12)
             array([-2.,  2.])
         """
-        return cast(Values, self._run(_calls.eigh(
+        return self._run(_calls.eigh(
             a, UPLO, False, accuracy=accuracy, certificate=False, method=method, tolerance=tolerance, max_sweeps=max_sweeps,
-            pivot_strategy=pivot_strategy, block_variant=block_variant, out=out), timeout, progress))
+            pivot_strategy=pivot_strategy, block_variant=block_variant, out=out, return_status=return_status), timeout,
+            progress)
 
     def eigh_factored(self, g: npt.ArrayLike, j: npt.ArrayLike, *, certificate: bool = False, method: str = "auto",
                       tolerance: float | None = None, max_sweeps: int | None = None, pivot_strategy: str | None = None,

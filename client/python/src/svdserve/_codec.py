@@ -322,20 +322,20 @@ class Result:
             self._check_out(name, array)
         for (one, x), (other, y) in itertools.combinations(self._out.items(), 2):
             if overlap(x, y):
-                raise ValueError(f"out: the arrays for {one} and {other} overlap")
+                raise ValueError(f"out: the arrays for {query.title(one)} and {query.title(other)} overlap")
 
     def _check_out(self, name: str, array: np.ndarray) -> None:
-        plane = self._planes.get(name)
+        plane, title = self._planes.get(name), self._query.title(name)
         if plane is None:  # matrices of order 0 have none
             return
         shape, dtype = (*self._operand.batch_shape, *plane.shape), plane.dtype.newbyteorder("=")
         if not isinstance(array, np.ndarray) or array.shape != shape or array.dtype != dtype:
             found = f"{array.dtype} {array.shape}" if isinstance(array, np.ndarray) else repr(array)
-            raise ValueError(f"out: the array for {name} is {found}, but must be {dtype} {shape}")
+            raise ValueError(f"out: the array for {title} is {found}, but must be {dtype} {shape}")
         if not array.flags.writeable:
-            raise ValueError(f"out: the array for {name} is read-only; give a writable one")
+            raise ValueError(f"out: the array for {title} is read-only; give a writable one")
         if self._operand.overlaps(array):
-            raise ValueError(f"out: the array for {name} overlaps the matrices")
+            raise ValueError(f"out: the array for {title} overlaps the matrices")
 
     def _units(self, plane: Plane, matrices: int) -> int:
         return matrices // self._query.group_size if plane.per_group else matrices

@@ -259,7 +259,7 @@ def summary(message: Any) -> LargeSummary:
         phases=tuple(Phase(p.name, p.seconds, p.flops) for p in message.phases),
         certificate=Certificate(message.certificate.residual, message.certificate.left_orthogonality,
                                 message.certificate.right_orthogonality) if message.HasField("certificate") else None,
-        rank=message.rank, factor_condition=message.factor_condition)
+        rank=message.rank, factor_condition=message.factor_condition or None)
 
 
 def is_large(operand: Operand, query: Query, limits: Any) -> bool:

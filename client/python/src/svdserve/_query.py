@@ -81,6 +81,7 @@ class Query:
     signature: bytes = b""  #: large; the diagonal of J, empty without J
     eigenproblem: str | None = None  #: "hermitian", or "hermitian_factor" (large); None for an SVD
     triangle: str = "lower"  #: of "hermitian"
+    each_large: bool = False  #: matrices of any size go as large ones
 
     def __post_init__(self) -> None:
         for field, given, known in (("method", self.method, _METHODS),
@@ -147,7 +148,8 @@ class Query:
     def is_for_large(self) -> bool:
         """Only large matrices have what it asks for, so matrices of any size go as large ones."""
         method = (self.large_method or self.method).lower()
-        return bool(self.signature) or self.eigenproblem == "hermitian_factor" or method in ("factored", "tridiagonal")
+        return (self.each_large or bool(self.signature) or self.eigenproblem == "hermitian_factor" or
+                method in ("factored", "tridiagonal"))
 
     @property
     def group_size(self) -> int:
@@ -161,6 +163,10 @@ class Query:
         if self.mimo is not None and not self.mimo.values:
             return 0
         return min(rows, cols) if self.top_k is None else self.top_k
+
+    def title(self, plane: str) -> str:
+        """The name of a plane in messages about the caller's arrays."""
+        return _EIGEN_TITLES.get(plane, plane) if self.eigenproblem else plane
 
     def columns(self, rows: int, cols: int) -> tuple[int, int]:
         """Columns of U or of the combiners, and of V or of the precoders, in the reply."""
@@ -210,6 +216,7 @@ class Query:
 
 _METHODS = {name.lower(): number for name, number in _proto.METHODS.items() if number}
 _UNSAID = "unspecified"
+_EIGEN_TITLES = {"singular_values": "eigenvalues", "left_vectors": "eigenvectors"}
 _PIVOT_STRATEGIES = {name.lower(): number for name, number in _proto.PIVOT_STRATEGIES.items()}
 _BLOCK_VARIANTS = {name.lower(): number for name, number in _proto.BLOCK_VARIANTS.items()}
 

@@ -90,8 +90,9 @@ class LargeSummary:
     certificate: Certificate | None = None
     rank: int = 0  #: of an eigenproblem: eigenvalues that are not exact zeros
     #: An eigenproblem with certificate has this, but for "tridiagonal": at least the condition number of G with unit
-    #: columns, A = G J G^H. Relative errors of the eigenvalues of G J G^H are at most 10 max(m, 8) u times this.
-    factor_condition: float = 0.0
+    #: columns, A = G J G^H. None where it is not computed. Relative errors of the eigenvalues of G J G^H are at most
+    #: 10 max(m, 8) u times this.
+    factor_condition: float | None = None
 
 
 class _UsVh(NamedTuple):
@@ -135,7 +136,7 @@ class EighResult(_Eigh):
         status: uint8 array of shape (...): the status of each matrix, numbers of MatrixStatus.
         certificate: Certificate; None if it was not requested. Its residual is norm(A V - V diag(w)) / norm(A), its
             left_orthogonality norm(I - V^H V). Its right_orthogonality is the same of small matrices, 0 of large ones.
-        summaries: a LargeSummary of each large matrix.
+        summaries: a LargeSummary of each large matrix. Its `factor_condition` bounds the errors of small eigenvalues.
     """
 
     status: npt.NDArray[np.uint8]
