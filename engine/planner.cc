@@ -131,8 +131,8 @@ std::optional<PlanError> check_hermitian(const Problem& problem, const Options& 
   if (options.vectors == Vectors::kFull) {
     return PlanError{"vectors", "must be thin or none for Hermitian matrices: their thin basis is complete"};
   }
-  for (const auto& [wanted, field] : {std::pair(options.fix_phases, "fix_phases"),
-                                      std::pair(options.certificate, "certificate")}) {
+  for (const auto& [wanted, field] :
+       {std::pair(options.fix_phases, "fix_phases"), std::pair(options.certificate, "certificate")}) {
     if (wanted && options.vectors == Vectors::kNone) return PlanError{field, "needs eigenvectors; ask for them"};
   }
   if (options.top_k != 0) return PlanError{"top_k", "must be 0 for Hermitian matrices, which get all eigenvalues"};
