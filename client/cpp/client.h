@@ -94,9 +94,9 @@ class Client {
                                const CallOptions& call = {});
 
   // Eigenvalues and eigenvectors of count Hermitian matrices of n x n, n <= 128 unless the server's limits say otherwise.
-  // compute.triangle of each is read; compute.problem and compute.vectors are not looked at. data: count * n * n elements.
-  // For eigenvalues alone call decompose() with compute.problem = Problem::kHermitian. Errors are relative to the largest
-  // eigenvalue of a matrix. For small eigenvalues of graded matrices use Method::kFactored in the eigh() of one matrix.
+  // compute.triangle of each is read; compute.problem and compute.vectors are not looked at. data: count * n * n
+  // elements. For eigenvalues alone call decompose() with compute.problem = Problem::kHermitian. Errors are relative to
+  // the largest eigenvalue of a matrix. For small eigenvalues of graded matrices use Method::kFactored in the eigh() of one matrix.
   template <class T>
   Result<Eigen<T>> eigh(std::span<const T> data, int64_t n, int64_t count, MemoryOrder order = MemoryOrder::kRowMajor,
                         const ComputeOptions& compute = {}, const CallOptions& call = {});

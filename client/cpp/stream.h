@@ -1,4 +1,5 @@
-// A pipeline of requests over one DecomposeStream or EigendecomposeStream call: many in flight, replies in any order or as submitted.
+// A pipeline of requests over one DecomposeStream or EigendecomposeStream call: many in flight, replies in any order or
+// as submitted.
 #ifndef SVDSERVE_CLIENT_CPP_STREAM_H_
 #define SVDSERVE_CLIENT_CPP_STREAM_H_
 

@@ -85,8 +85,8 @@ void fill_server_info(const HandlerContext& context, v1::GetServerInfoResponse* 
   info->set_draining(pipeline.stats().draining);
 }
 
-// The bulk methods take and give raw bytes, so that codec.h alone decides what is copied. Decompose and Eigendecompose are
-// served as streams of one message; see UnaryCall.
+// The bulk methods take and give raw bytes, so that codec.h alone decides what is copied. Decompose and Eigendecompose
+// are served as streams of one message; see UnaryCall.
 class SvdServiceHandler final
     : public v1::SvdService::WithRawCallbackMethod_DecomposeStream<
           v1::SvdService::WithRawCallbackMethod_EigendecomposeStream<

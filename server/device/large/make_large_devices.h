@@ -22,8 +22,8 @@ struct MadeLargeDevices {
 using CudaLargeFactory = std::function<std::unique_ptr<LargeEngine>(int ordinal, CudaStatus* status)>;
 
 // `batch_devices` are those of the server that take batches: each GPU of them takes factors, too, in what memory its
-// lanes leave. threads: of the host's engine, and of what GPUs leave to the host; 0: every core. The host is always among them: it
-// takes what nobody else can.
+// lanes leave. threads: of the host's engine; 0: every core. The host is always among them: it takes what nobody else
+// can.
 MadeLargeDevices make_large_devices(absl::Span<const DeviceInfo> batch_devices, int threads,
                                     const CudaLargeFactory& cuda = open_cuda_large_engine);
 

@@ -61,8 +61,8 @@ struct DecodedRequest {
 //
 // Both free the bytes of *message as soon as they are read. The operands are copied once, from the transport's slices
 // into blocks of `memory`. The validate stage checks values. Decoding checks the limits of its own memory alone:
-// the number of groups, of SNRs, and the length of messages without operands. Neither throws where memory is short: that is
-// the error out_of_memory().
+// the number of groups, of SNRs, and the length of messages without operands. Neither throws where memory is short:
+// that is the error out_of_memory().
 DecodedRequest decode_request(Rpc rpc, grpc::ByteBuffer* message, HostMemory* memory);
 DecodedRequest decode_stream_request(Rpc rpc, grpc::ByteBuffer* message, HostMemory* memory);
 

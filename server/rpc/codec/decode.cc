@@ -45,8 +45,9 @@ struct WireOptions {
   Options rest;                  // all other fields; mimo.group as on the wire, where 0 means 1
 };
 
-// Reads a DecomposeRequest, or an EigendecomposeRequest. A limit is checked before what it bounds is copied. The first one that is passed becomes
-// error(), and the rest of the request is skipped, so that a stream still learns the request's id.
+// Reads a DecomposeRequest, or an EigendecomposeRequest. A limit is checked before what it bounds is copied. The first
+// one that is passed becomes error(), and the rest of the request is skipped, so that a stream still learns the
+// request's id.
 //
 // Fields that occur more than once are merged as protobuf does it.
 class RequestReader {

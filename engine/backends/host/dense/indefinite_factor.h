@@ -7,8 +7,8 @@
 // so G = P^T L W |D|^(1/2), J = sign(D). The two numbers d_1, d_2 have different signs.
 // Pivots: the search starts at the largest diagonal entry of what is left and follows the largest entries of columns. It
 // ends at a diagonal entry of at least alpha = (1 + sqrt 17) / 8 of its column. Or it ends at an entry that is the
-// largest of its row and its column. A definite matrix has no pivot of order 2: G is its pivoted Cholesky factor. Complete pivoting, which
-// looks at all that is left for each pivot, is the reference.
+// largest of its row and its column. A definite matrix has no pivot of order 2: G is its pivoted Cholesky factor.
+// Complete pivoting, which looks at all that is left for each pivot, is the reference.
 // Rank: entry (i, j) of what is left is rounding error up to (8 + sqrt n) u |G(i, :)| |G(j, :)|, and zero from there
 // down. A bound relative to the largest entry of M would drop the small eigenvalues of graded matrices.
 // Blocks: the pivots of a panel are found with columns that are brought up to date when the search visits them, about
@@ -37,8 +37,8 @@ using FactorProgress = std::function<void(double)>;
 
 // [in] m: n x n, finite, its lower triangle alone is read, and of its diagonal the real parts; overwritten. Its largest
 // magnitude should be near one: products of entries below 2^-1022 underflow. [out] g: n x n, the first r columns are G,
-// the others zero. progress(part of the work that is done) is called after each panel; it may be empty. Returns the r signs. E: double or std::complex<double>. Throws LargeStop for a cancel, and
-// std::bad_alloc.
+// the others zero. progress(part of the work that is done) is called after each panel; it may be empty. Returns the r
+// signs. E: double or std::complex<double>. Throws LargeStop for a cancel, and std::bad_alloc.
 template <class E>
 std::vector<int8_t> indefinite_factor(const LargeThreads& threads, large::LargeView<E> m, large::LargeView<E> g,
                                       const FactorProgress& progress = {}, PivotSearch search = PivotSearch::kRook);

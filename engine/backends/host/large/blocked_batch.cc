@@ -143,8 +143,8 @@ LargeOutcome BlockedBatch<T>::decompose(Workspace& workspace, const char* matrix
                                     {operand, nullptr, workspace.left.data(), values, workspace.right.data()});
 }
 
-// From the thin vectors to the planes, eigenvectors as those of the left side; on the way full bases, phases, the certificate. As in finishing.h, these are
-// made in the planes, or aside where a plane has too few columns for them.
+// From the thin vectors to the planes, eigenvectors as those of the left side; on the way full bases, phases, the
+// certificate. As in finishing.h, these are made in the planes, or aside where a plane has too few columns for them.
 template <class T>
 void BlockedBatch<T>::write_vectors(Workspace& workspace, const MatrixSource::Slot& slot, const T* values) const {
   const Problem& p = plan_.problem;
