@@ -56,7 +56,7 @@ class Join {
     poles_.resize(n);
     weights_.resize(n);
     packed_.reserve(n * n);  // deflated vectors have all their rows in it
-    index_.resize(n);
+    index_.resize(n + 1);    // dlaed2 reads one element beyond the n that it documents
     source_.resize(n);
     types_.resize(std::max<int64_t>(n, 4));
     std::vector<BlasInt> deflated(n);
