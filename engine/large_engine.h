@@ -197,6 +197,10 @@ std::unique_ptr<LargeEngine> make_host_large_engine(int threads = 0);
 
 // The kernels that OpenBLAS chose for this processor when it was loaded, such as "Haswell".
 std::string blas_kernels();
+// Faster ones that this processor has the instructions for; empty: OpenBLAS has chosen well. It gives a processor that is
+// newer than itself kernels for SSE3, with a quarter of the speed. A program gets others by the environment variable
+// OPENBLAS_CORETYPE, which OpenBLAS reads when it is loaded.
+std::string faster_blas_kernels();
 
 }  // namespace svdserve
 #endif  // SVDSERVE_ENGINE_LARGE_ENGINE_H_

@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <exception>
+#include <filesystem>
 #include <memory>
 #include <new>
 #include <optional>
@@ -421,8 +422,27 @@ int serve(const Config& config, StopSignals* signals, std::unique_ptr<PlainStart
 }  // namespace
 }  // namespace svdserve::server
 
+namespace {
+
+// OpenBLAS reads its environment when it is loaded, so this program starts once more. Where that is not possible it goes
+// on with the kernels that it has: without /proc, or where the dynamic linker was called by name.
+void restart_with_faster_blas(char** argv) {
+  constexpr char kVariable[] = "OPENBLAS_CORETYPE", kProgram[] = "/proc/self/exe";
+  const std::string kernels = svdserve::faster_blas_kernels();
+  if (kernels.empty() || std::getenv(kVariable) != nullptr) return;
+  std::error_code error;
+  const std::filesystem::path program = std::filesystem::read_symlink(kProgram, error);
+  if (error || program.filename().string().starts_with("ld-")) return;
+  setenv(kVariable, kernels.c_str(), 1);
+  execv(kProgram, argv);
+  unsetenv(kVariable);
+}
+
+}  // namespace
+
 int main(int argc, char** argv) {
   using namespace svdserve::server;
+  restart_with_faster_blas(argv);
   auto start_failures = std::make_unique<PlainStartFailures>();
   keep_heap_warm();
   // Debian's Abseil looks for deadlocks at every lock of gRPC's, some percent of a small call.

@@ -1,5 +1,7 @@
 #include "engine/backends/host/dense/blas.h"
 
+#include <algorithm>
+#include <iterator>
 #include <mutex>
 #include <string>
 
@@ -32,5 +34,20 @@ BlasThreads::~BlasThreads() {
 namespace svdserve {
 
 std::string blas_kernels() { return host::openblas_get_corename(); }
+
+std::string faster_blas_kernels() {
+#if defined(__x86_64__)
+  // OpenBLAS's names for processors without AVX2.
+  constexpr const char* kOld[] = {"Prescott", "Core2", "Penryn", "Dunnington", "Nehalem", "Atom", "Generic"};
+  const std::string now = blas_kernels();
+  const bool old = std::any_of(std::begin(kOld), std::end(kOld), [&](const char* name) { return now == name; });
+  if (!old || !__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma")) return "";
+  const bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
+                      __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl");
+  return avx512 ? "SkylakeX" : "Haswell";
+#else
+  return "";
+#endif
+}
 
 }  // namespace svdserve
