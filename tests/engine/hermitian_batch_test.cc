@@ -196,6 +196,32 @@ TEST_P(HermitianBatchTest, ValuesBeyondTheRangeAreInfiniteAndSaySo) {
   }
 }
 
+// Two of them are infinite: 2 L of the vector (1, 1, 0, 0, ..) / sqrt 2, and 1.8 L of (0, 0, 1, 1, ..) / sqrt 2.
+TEST_P(HermitianBatchTest, ValuesBeyondTheRangeKeepTheOrderOfTheirVectors) {
+  const DType dtype = GetParam();
+  for (const int64_t n : {4, 5, 20, 40}) {
+    for (const double first : {1.0, 0.9}) {
+      Matrix a(dtype, n, n);
+      for (const int64_t i : {0, 1}) {
+        for (const int64_t j : {0, 1}) {
+          a.at(i, j) = real_type(dtype).largest * first;
+          a.at(i + 2, j + 2) = real_type(dtype).largest * (1.9 - first);
+        }
+      }
+      const Plan plan = plan_of({n, n, dtype, Order::kColumnMajor}, hermitian(Vectors::kThin));
+      const PlanesResult result = run_planes(engine_, plan, pack({a}, Order::kColumnMajor).data(), 1);
+      EXPECT_EQ(result.statuses[0], MatrixStatus::kOutOfRange) << n;
+      const int64_t components = is_complex(dtype) ? 2 : 1;
+      const auto u = result.numbers(dtype, Plane::kLeft, 0, n * n * components);
+      const int64_t row = first == 1 ? 0 : 2;
+      EXPECT_NEAR(std::hypot(u[static_cast<size_t>(((n - 1) * n + row) * components)],
+                             components == 2 ? u[static_cast<size_t>(((n - 1) * n + row) * components + 1)] : 0),
+                  std::sqrt(0.5), 1e-5)
+          << n << " " << first;
+    }
+  }
+}
+
 TEST_P(HermitianBatchTest, FixedPhasesAndCertificates) {
   const DType dtype = GetParam();
   for (const int64_t n : {1, 4, 11, 32, 40}) {

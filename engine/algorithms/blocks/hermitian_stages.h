@@ -5,7 +5,8 @@
 //   (vectors   B = U S V^H)
 //   quotients  lambda_j := 2^e Re u_j^H (N u_j), ascending, and U in their order
 //
-// Sums of N u are in ascending order. Source, accuracy: hermitian_eigen.h. Cost: k^2, and k^3 multiplications and additions (complex: 4 k^3).
+// Sums of N u are in ascending order. Source, accuracy: hermitian_eigen.h. Cost: k^2, and k^3 multiplications and
+// additions (complex: 4 k^3).
 #if defined(SVDSERVE_ENGINE_ALGORITHMS_BLOCKS_HERMITIAN_STAGES_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef SVDSERVE_ENGINE_ALGORITHMS_BLOCKS_HERMITIAN_STAGES_H_
 #undef SVDSERVE_ENGINE_ALGORITHMS_BLOCKS_HERMITIAN_STAGES_H_
@@ -114,17 +115,18 @@ SVD_HD bool hermitian_quotients(const Team& team, const ShiftedHermitian<E>& m, 
                 [&](int x) SVD_LAMBDA { quotient_terms(m, u, x % tiles, tiles, x / tiles * kQuotientTile, scratch); });
   team.for_each(0, k, [&](int j) SVD_LAMBDA {
     const L quotient = sum_of(k, L(0), [&](L sum, int i) SVD_LAMBDA { return sum + L(scratch[j * k + i]); });
-    lambda[j] = finished_eigenvalue(quotient, e).v;
+    lambda[j] = quotient.v;
   });
   const auto number_of = [&](int j) SVD_LAMBDA {
     int before = 0;
     for (int i = 0; i < k; ++i) before += i < j ? lambda[i] <= lambda[j] : lambda[i] < lambda[j];
     return before;
   };
+  const auto finished = [&](int j) SVD_LAMBDA { return finished_eigenvalue(L(lambda[j]), e); };
   bool in_range = true;
-  for (int j = 0; j < k; ++j) in_range = in_range && any_of(abs(L(lambda[j])) <= L(FloatTraits<T>::kLargest));
+  for (int j = 0; j < k; ++j) in_range = in_range && any_of(abs(finished(j)) <= L(FloatTraits<T>::kLargest));
   team.for_each(0, k, [&](int j) SVD_LAMBDA { scratch[j] = static_cast<T>(number_of(j)); });
-  team.for_each(0, k, [&](int j) SVD_LAMBDA { value(static_cast<int>(scratch[j]), lambda[j]); });
+  team.for_each(0, k, [&](int j) SVD_LAMBDA { value(static_cast<int>(scratch[j]), finished(j).v); });
   team.for_each(0, k * k, [&](int x) SVD_LAMBDA { vector(x % k, static_cast<int>(scratch[x / k]), u[x]); });
   return in_range;
 }

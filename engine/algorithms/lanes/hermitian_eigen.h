@@ -3,7 +3,8 @@
 //
 //   M = U L U^H;   N := 2^-e M, its largest component in [1, 2);   B := N + c I, c a power of two in (1.25, 2.5] |N|_F
 //   X := B W with orthogonal columns (jacobi_vectors.h, without V);   u_j := x_j / |x_j|
-//   lambda_j := 2^e Re u_j^H (N u_j), ascending
+//   lambda_j := 2^e Re u_j^H (N u_j), ascending; numbered before the factor 2^e, so that those which overflow or vanish
+//   keep the order of their vectors
 //
 // B is positive definite with a condition number of at most (1 + 0.8) / (1 - 0.8) = 9. So its left singular vectors are
 // eigenvectors of M, and no column is dependent. Without the shift, pairs of eigenvalues +-lambda would be one singular
@@ -143,10 +144,7 @@ SVD_HD Lane hermitian_eigen(A x, A m, Size k, bool upper, Lane tolerance, int ma
     const Lane inverse = one / norm;
     SVD_UNROLL for (int i = 0; i < k; ++i) x(i, j) = normalized(x(i, j), norm, inverse);
   }
-  SVD_UNROLL for (int j = 0; j < k; ++j) {
-    lambda[j] = finished_eigenvalue(rayleigh_quotient(m, x, k, j), e);
-    in_range = in_range & (abs(lambda[j]) <= Lane(FloatTraits<T>::kLargest));
-  }
+  SVD_UNROLL for (int j = 0; j < k; ++j) { lambda[j] = rayleigh_quotient(m, x, k, j); }
   SVD_UNROLL for (int j = 0; j < k; ++j) {
     Lane before = zero;
     SVD_UNROLL for (int i = 0; i < k; ++i) {
@@ -154,6 +152,10 @@ SVD_HD Lane hermitian_eigen(A x, A m, Size k, bool upper, Lane tolerance, int ma
       if (i > j) before = before + select(lambda[i] < lambda[j], one, zero);
     }
     rank[j] = before;
+  }
+  SVD_UNROLL for (int j = 0; j < k; ++j) {
+    lambda[j] = finished_eigenvalue(lambda[j], e);
+    in_range = in_range & (abs(lambda[j]) <= Lane(FloatTraits<T>::kLargest));
   }
   Lane status = select(unfinished, Lane(T(MatrixStatus::kNotConverged)), Lane(T(MatrixStatus::kOk)));
   status = select(in_range, status, Lane(T(MatrixStatus::kOutOfRange)));

@@ -151,7 +151,7 @@ struct HermitianTask : VectorsTask<E, K, kSplit, false> {
     SVD_UNROLL for (int i = 0; i < Team::kRows; ++i) column.x[i] = scalar::normalized(column.x[i], norm, inverse);
   }
 
-  // The finished eigenvalues of both columns. All threads of a pair know row i of N u_j. The one that has row i of u_j
+  // The eigenvalues of N of both columns. All threads of a pair know row i of N u_j. The one that has row i of u_j
   // adds its part of the quotient.
   __device__ __forceinline__ void eigenvalues(L& of_p, L& of_q) const {
     L sums_p[Team::kPartials], sums_q[Team::kPartials];
@@ -167,8 +167,8 @@ struct HermitianTask : VectorsTask<E, K, kSplit, false> {
         sum_q = scalar::add_real_product(sum_q, this->q.x[r], with_q);
       }
     }
-    of_p = scalar::finished_eigenvalue(team.joined(sums_p), e);
-    of_q = scalar::finished_eigenvalue(team.joined(sums_q), e);
+    of_p = team.joined(sums_p);
+    of_q = team.joined(sums_q);
   }
 
   // The number of a place in ascending order; equal values in the order of their places.
@@ -202,10 +202,12 @@ __global__ void __launch_bounds__(kVectorsBlock) team_hermitian_kernel(const Her
   task.make_unit(task.q);
   L of_p, of_q;
   task.eigenvalues(of_p, of_q);
+  const int r_p = task.number_of(of_p, place_p, of_p, of_q), r_q = task.number_of(of_q, place_q, of_p, of_q);
+  of_p = scalar::finished_eigenvalue(of_p, task.e);
+  of_q = scalar::finished_eigenvalue(of_q, task.e);
   const L most(FloatTraits<T>::kLargest);
   const bool out_of_range =
       task.team.any((place_p < k && !(abs(of_p) <= most).m) || (place_q < k && !(abs(of_q) <= most).m));
-  const int r_p = task.number_of(of_p, place_p, of_p, of_q), r_q = task.number_of(of_q, place_q, of_p, of_q);
   if (task.team.pair == 0 && task.team.part == 0) {
     const MatrixStatus status = !finite        ? MatrixStatus::kNonFinite
                                 : out_of_range ? MatrixStatus::kOutOfRange
