@@ -19,31 +19,38 @@ std::string size_error(int64_t size) {
 // AUTO of one Hermitian matrix: the absolute accuracy of LAPACK's eigensolvers, at their speed.
 Method resolved_method(const LargeOptions& options) {
   if (options.method != Method::kAuto || !is_eigenproblem(options.kind)) return options.method;
+  if (options.kind == LargeKind::kGeneral) return Method::kQr;
   return options.kind == LargeKind::kHermitian ? Method::kTridiagonal : Method::kFactored;
 }
+
+bool has_sweeps(Method resolved) { return resolved != Method::kTridiagonal && resolved != Method::kQr; }
 
 // Checks the method. Returns what is wrong.
 std::optional<PlanError> check_method(const LargeOptions& options) {
   const Method method = options.method;
-  if (method == Method::kAuto || method == Method::kJacobi) return std::nullopt;
-  if (method == Method::kFactored && is_eigenproblem(options.kind)) return std::nullopt;
+  if (method == Method::kAuto) return std::nullopt;
+  if (method == (options.kind == LargeKind::kGeneral ? Method::kQr : Method::kJacobi)) return std::nullopt;
+  if (method == Method::kFactored && is_hermitian(options.kind)) return std::nullopt;
   if (method == Method::kTridiagonal && options.kind == LargeKind::kHermitian) return std::nullopt;
   const char* const known =
       options.kind == LargeKind::kHermitian         ? "AUTO, TRIDIAGONAL, FACTORED or JACOBI for a Hermitian matrix"
       : options.kind == LargeKind::kHermitianFactor ? "AUTO, FACTORED or JACOBI for a factor G with its signature"
+      : options.kind == LargeKind::kGeneral         ? "AUTO or QR for a general eigenproblem"
                                                     : "AUTO or JACOBI for a large matrix";
   return PlanError{"method", std::string("must be ") + known + ", but is " + name(method)};
 }
 
 // Checks that options of sweeps come with a method of sweeps. Returns what is wrong.
 std::optional<PlanError> check_sweeps(const LargeOptions& options) {
-  if (resolved_method(options) != Method::kTridiagonal) return std::nullopt;
+  const Method method = resolved_method(options);
+  if (has_sweeps(method)) return std::nullopt;
   const char* const field = options.tolerance != 0                     ? "tolerance"
                             : options.max_sweeps != 0                  ? "max_sweeps"
                             : options.strategy != PivotStrategy::kAuto ? "strategy"
                             : options.variant != BlockVariant::kAuto   ? "variant"
                                                                        : nullptr;
   if (field == nullptr) return std::nullopt;
+  if (method == Method::kQr) return PlanError{field, "is for sweeps, of which QR has none; leave it out"};
   return PlanError{field, "is for sweeps, of which TRIDIAGONAL (and AUTO, which chose it) has none; ask for FACTORED"};
 }
 
@@ -61,15 +68,18 @@ std::optional<PlanError> check(const Problem& problem, const LargeOptions& optio
     return PlanError{"certificate", "needs vectors; ask for thin or full ones"};
   }
   if (options.kind == LargeKind::kSvd) return std::nullopt;
-  if (options.kind == LargeKind::kHermitian && problem.rows != problem.cols) {
-    return PlanError{"cols", "must equal rows for a Hermitian matrix, which is square"};
+  if (!has_signature(options.kind) && problem.rows != problem.cols) {
+    return PlanError{"cols", "must equal rows = " + std::to_string(problem.rows) +
+                                 " for an eigenproblem, whose matrix is square, but is " +
+                                 std::to_string(problem.cols)};
   }
+  if (options.kind == LargeKind::kGeneral) return std::nullopt;
   if (problem.rows < problem.cols) {
     return PlanError{"signature", "needs at least as many rows as columns: the matrix must have full column rank"};
   }
   if (options.vectors == Vectors::kFull) {
-    return PlanError{"vectors", is_eigenproblem(options.kind)
-                                    ? "must be thin or none for an eigenproblem: its thin basis is complete"
+    return PlanError{"vectors", is_hermitian(options.kind)
+                                    ? "must be thin or none for a Hermitian matrix: its thin basis is complete"
                                     : "must be thin or none for a hyperbolic decomposition, which has no full basis"};
   }
   return std::nullopt;
@@ -78,7 +88,7 @@ std::optional<PlanError> check(const Problem& problem, const LargeOptions& optio
 // kAuto of the strategy and the variant: what was measured fastest, engine/decisions/0007.
 LargeOptions resolved(LargeOptions options) {
   options.method = resolved_method(options);
-  if (options.method == Method::kTridiagonal) return options;
+  if (!has_sweeps(options.method)) return options;
   if (options.strategy == PivotStrategy::kAuto) options.strategy = PivotStrategy::kRecursive;
   if (options.variant == BlockVariant::kAuto) options.variant = BlockVariant::kBlockOriented;
   return options;
@@ -96,6 +106,7 @@ LargePlanOrError plan_large(const Problem& problem, const LargeOptions& options)
   if (is_eigenproblem(options.kind)) {
     plan.values = problem.rows;
     if (options.vectors != Vectors::kNone) plan.left_columns = problem.rows;
+    if (options.vectors == Vectors::kFull) plan.right_rows = problem.rows;
     return {plan, {}};
   }
   plan.values = values_per_matrix(problem);
@@ -107,15 +118,22 @@ LargePlanOrError plan_large(const Problem& problem, const LargeOptions& options)
   return {plan, {}};
 }
 
+DType LargePlan::vector_type() const {
+  if (options.kind != LargeKind::kGeneral) return problem.dtype;
+  return value_bytes(problem.dtype) == sizeof(float) ? DType::kC64 : DType::kC128;
+}
 uint64_t LargePlan::operand_bytes() const {
   return static_cast<uint64_t>(problem.rows) * static_cast<uint64_t>(problem.cols) * element_bytes(problem.dtype);
 }
 uint64_t LargePlan::left_bytes() const {
-  return static_cast<uint64_t>(problem.rows) * static_cast<uint64_t>(left_columns) * element_bytes(problem.dtype);
+  return static_cast<uint64_t>(problem.rows) * static_cast<uint64_t>(left_columns) * element_bytes(vector_type());
 }
-uint64_t LargePlan::values_bytes() const { return static_cast<uint64_t>(values) * value_bytes(problem.dtype); }
+uint64_t LargePlan::values_bytes() const {
+  const bool complex_values = options.kind == LargeKind::kGeneral;
+  return static_cast<uint64_t>(values) * (complex_values ? element_bytes(vector_type()) : value_bytes(problem.dtype));
+}
 uint64_t LargePlan::right_bytes() const {
-  return static_cast<uint64_t>(right_rows) * static_cast<uint64_t>(problem.cols) * element_bytes(problem.dtype);
+  return static_cast<uint64_t>(right_rows) * static_cast<uint64_t>(problem.cols) * element_bytes(vector_type());
 }
 
 }  // namespace svdserve

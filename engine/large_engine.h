@@ -1,7 +1,8 @@
-// One large matrix: its SVD, its hyperbolic SVD, or the eigenvalues and eigenvectors of a Hermitian one.
+// One large matrix: its SVD, its hyperbolic SVD, or its eigenvalues and eigenvectors.
 // plan_large(problem, options) -> LargeEngine::decompose().
 // algorithms/large/block_jacobi.h has the SVDs' method, hermitian_factored.h reduces eigenproblems to it, and
-// hermitian_tridiagonal.h is the fast method of one Hermitian matrix.
+// hermitian_tridiagonal.h is the fast method of one Hermitian matrix. backends/host/large/general_eigenproblem.h has
+// those that are not Hermitian.
 #ifndef SVDSERVE_ENGINE_LARGE_ENGINE_H_
 #define SVDSERVE_ENGINE_LARGE_ENGINE_H_
 
@@ -52,8 +53,10 @@ enum class LargeKind : uint8_t {
   kHyperbolicSvd,    // G = U S V^H with U^H U = I, V^H J V = J; G m x n, m >= n, of rank n; J its signature
   kHermitian,        // A = U L U^H, n x n Hermitian, one triangle of which is read
   kHermitianFactor,  // G J G^H = U L U^H, G m x n, m >= n, of rank n: m eigenvalues, m - n of them zero
+  kGeneral,          // A V = V L and W^H A = L W^H, n x n: complex results, columns of V and W of norm 1
 };
-constexpr bool is_eigenproblem(LargeKind k) { return k == LargeKind::kHermitian || k == LargeKind::kHermitianFactor; }
+constexpr bool is_hermitian(LargeKind k) { return k == LargeKind::kHermitian || k == LargeKind::kHermitianFactor; }
+constexpr bool is_eigenproblem(LargeKind k) { return is_hermitian(k) || k == LargeKind::kGeneral; }
 constexpr bool has_signature(LargeKind k) { return k == LargeKind::kHyperbolicSvd || k == LargeKind::kHermitianFactor; }
 
 struct LargeOptions {
@@ -61,11 +64,12 @@ struct LargeOptions {
   Triangle triangle = Triangle::kLower;  // of kHermitian
   // SVDs: kAuto may start from an eigenbasis of the Gram matrix, kJacobi never does. kHermitian: kTridiagonal, which is
   // kAuto, or kFactored; kJacobi is kFactored without such a start. kHermitianFactor: kFactored, which is kAuto, or
-  // kJacobi.
+  // kJacobi. kGeneral: kQr, which is kAuto.
   Method method = Method::kAuto;
-  Vectors vectors = Vectors::kThin;  // kNone: values alone. kFull: of kSvd alone
-  // Cosine of two columns below which they count as orthogonal, in (0, 1]; 0: the method's own. kTridiagonal, which has
-  // no sweeps, takes neither this nor the next three.
+  // kNone: values alone. kFull: of kSvd the full bases, of kGeneral W beside V, of others none.
+  Vectors vectors = Vectors::kThin;
+  // Cosine of two columns below which they count as orthogonal, in (0, 1]; 0: the method's own. kTridiagonal and kQr,
+  // which have no sweeps, take neither this nor the next three.
   double tolerance = 0;
   int32_t max_sweeps = 0;  // outer sweeps after which it is NOT_CONVERGED; 0: the default
   PivotStrategy strategy = PivotStrategy::kAuto;
@@ -82,12 +86,15 @@ inline constexpr int64_t kMaxLargeDimension = 1 << 20;
 // A checked problem with everything decided. Only plan_large() makes one.
 struct LargePlan {
   Problem problem;
-  LargeOptions options;      // without kAuto but for an SVD's method, and for the sweeps of kTridiagonal
+  LargeOptions options;      // without kAuto but for an SVD's method, and for the sweeps of methods that have none
   int64_t values = 0;        // k = min(m, n); of an eigenproblem m
-  int64_t left_columns = 0;  // of U, m x left_columns: k, m or 0
-  int64_t right_rows = 0;    // of V^H, right_rows x n: k, n or 0
+  int64_t left_columns = 0;  // of U, m x left_columns: k, m or 0; of kGeneral of V
+  int64_t right_rows = 0;    // of V^H, right_rows x n: k, n or 0; of kGeneral of W^H
 
-  // Bytes of the operand and of each result, all in the operand's order and of its type (values: its real type).
+  // The elements of the vectors: the operand's, of kGeneral complex ones of its precision.
+  DType vector_type() const;
+  // Bytes of the operand and of each result, all in the operand's order. Values are of its real type, of kGeneral of
+  // vector_type().
   uint64_t operand_bytes() const;
   uint64_t left_bytes() const;
   uint64_t values_bytes() const;
@@ -113,10 +120,10 @@ struct LargeWorkspace {
 struct LargeOperands {
   const void* matrix = nullptr;       // [in] m x n of plan.problem, without gaps
   const int8_t* signature = nullptr;  // [in] where has_signature(): n numbers, each +1 or -1
-  void* left = nullptr;               // [out] U, or null where there is none
+  void* left = nullptr;               // [out] U, or null where there is none; kGeneral: V
   void* values = nullptr;             // [out] k values: descending; hyperbolic: descending among those of equal sign;
-                                      // eigenvalues: ascending
-  void* right = nullptr;              // [out] V^H, or null
+                                      // eigenvalues: ascending; of kGeneral in no order, conjugate pairs together
+  void* right = nullptr;              // [out] V^H, or null; kGeneral: W^H
 };
 
 enum class LargeStage : uint8_t { kPrepare, kPrecondition, kWarmStart, kSweep, kFinish };
@@ -169,8 +176,8 @@ struct LargeReport {
   int32_t sweeps = 0;
   int64_t rotations = 0, proper_rotations = 0;
   double residual = 0, left_orthogonality = 0, right_orthogonality = 0;  // with certificate; see outputs.h
-  // An eigenproblem's own. rank: eigenvalues that are not exact zeros, which kTridiagonal seldom finds.
-  // factor_condition, with certificate, 0 of kTridiagonal: at least the condition number of G with unit columns; the
+  // An eigenproblem's own. rank: eigenvalues that are not exact zeros, which kTridiagonal and kQr seldom find.
+  // factor_condition, with certificate, of kFactored and kJacobi: at least the condition number of G with unit columns; the
   // eigenvalues of G J G^H have relative errors of some max(n, 8) u times this.
   int64_t rank = 0;
   double factor_condition = 0;

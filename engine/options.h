@@ -14,6 +14,7 @@ enum class Method : uint8_t {
   kJacobi,       // one-sided Jacobi: high relative accuracy, and the method that gives vectors
   kFactored,     // large Hermitian: indefinite factorization, then hyperbolic Jacobi: high relative accuracy
   kTridiagonal,  // large Hermitian: tridiagonal form, then divide and conquer: absolute accuracy
+  kQr,           // large general: Hessenberg form, then shifted QR
 };
 
 constexpr const char* name(Method m) {
@@ -30,6 +31,8 @@ constexpr const char* name(Method m) {
       return "factored";
     case Method::kTridiagonal:
       return "tridiagonal";
+    case Method::kQr:
+      return "qr";
   }
   return "?";
 }

@@ -144,8 +144,8 @@ std::optional<PlanError> check_hermitian(const Problem& problem, const Options& 
 // Checks that the decomposition takes the problem and the options. Returns what is wrong.
 std::optional<PlanError> check_decomposition(const Problem& problem, const Options& options) {
   if (options.decomposition == Decomposition::kHermitian) return check_hermitian(problem, options);
-  if (options.method == Method::kFactored || options.method == Method::kTridiagonal) {
-    return PlanError{"method", "FACTORED and TRIDIAGONAL are for one large Hermitian matrix alone; ask for AUTO"};
+  if (options.method == Method::kFactored || options.method == Method::kTridiagonal || options.method == Method::kQr) {
+    return PlanError{"method", "FACTORED, TRIDIAGONAL and QR are for eigenproblems of one large matrix; ask for AUTO"};
   }
   return std::nullopt;
 }

@@ -42,6 +42,7 @@ Error read_signature(const LargeOpen& open, std::vector<int8_t>* signature) {
 LargeKind kind_of(const LargeOpen& open) {
   if (open.decomposition == LargeProblem::kHermitian) return LargeKind::kHermitian;
   if (open.decomposition == LargeProblem::kHermitianFactor) return LargeKind::kHermitianFactor;
+  if (open.decomposition == LargeProblem::kGeneral) return LargeKind::kGeneral;
   return open.signature.empty() ? LargeKind::kSvd : LargeKind::kHyperbolicSvd;
 }
 
@@ -51,7 +52,9 @@ Error validate_large(const LargeOpen& open, ValidatedLarge* validated) {
   LargeOptions options = open.options;
   options.kind = kind_of(open);
   if (!has_signature(options.kind) && !open.signature.empty()) {
-    return invalid("open.signature", "must be empty for a Hermitian matrix; its factor G has a signature");
+    return invalid("open.signature", options.kind == LargeKind::kGeneral
+                                         ? "must be empty for a general eigenproblem"
+                                         : "must be empty for a Hermitian matrix; its factor G has a signature");
   }
   LargePlanOrError planned = plan_large(open.problem, options);
   if (!planned.plan.has_value()) return invalid(path_of(planned.error.field), planned.error.message);

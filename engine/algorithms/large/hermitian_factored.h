@@ -33,7 +33,7 @@ namespace svdserve::large {
 
 // Whether a plan is computed by this method.
 inline bool is_factored(const LargePlan& plan) {
-  return is_eigenproblem(plan.options.kind) && plan.options.method != Method::kTridiagonal;
+  return is_hermitian(plan.options.kind) && plan.options.method != Method::kTridiagonal;
 }
 
 // The problem of step 2: G, m x rank, in doubles; U alone. kJacobi alone is a method of SVDs, too.

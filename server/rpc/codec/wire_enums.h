@@ -35,7 +35,7 @@ inline constexpr EnumRange<Order> kRange<Order> = {1, Order::kColumnMajor};
 static_assert(has_numbers<Order>(v1::MEMORY_ORDER_ROW_MAJOR, v1::MemoryOrder_MAX));
 
 template <>
-inline constexpr EnumRange<Method> kRange<Method> = {1, Method::kTridiagonal};
+inline constexpr EnumRange<Method> kRange<Method> = {1, Method::kQr};
 static_assert(has_numbers<Method>(v1::METHOD_AUTO, v1::Method_MAX));
 
 template <>
@@ -70,8 +70,7 @@ inline constexpr EnumRange<MatrixStatus> kRange<MatrixStatus> = {0, MatrixStatus
 static_assert(has_numbers<MatrixStatus>(v1::MATRIX_STATUS_UNSPECIFIED, v1::MatrixStatus_MAX));
 
 template <>
-inline constexpr EnumRange<server::LargeProblem> kRange<server::LargeProblem> = {
-    0, server::LargeProblem::kHermitianFactor};
+inline constexpr EnumRange<server::LargeProblem> kRange<server::LargeProblem> = {0, server::LargeProblem::kGeneral};
 static_assert(has_numbers<server::LargeProblem>(v1::LARGE_PROBLEM_UNSPECIFIED, v1::LargeProblem_MAX));
 
 template <>

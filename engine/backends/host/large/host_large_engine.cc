@@ -4,6 +4,7 @@
 
 #include "engine/algorithms/large/large_driver.h"
 #include "engine/backends/host/dense/blas.h"
+#include "engine/backends/host/large/general_eigenproblem.h"
 #include "engine/backends/host/large/host_large_backend.h"
 #include "engine/backends/host/large/host_tall_operand.h"
 #include "engine/large_engine.h"
@@ -61,6 +62,7 @@ class HostLargeEngine : public LargeEngine {
       : threads_(threads > 0 ? threads : oneapi::tbb::info::default_concurrency()), arena_(threads_) {}
 
   LargeWorkspace memory(const LargePlan& plan) const override {
+    if (plan.options.kind == LargeKind::kGeneral) return {host::general_eigenproblem_bytes(plan, threads_), 0};
     if (large::is_factored(plan)) return {factored_bytes(plan, threads_), 0};
     if (plan.options.method == Method::kTridiagonal) return {tridiagonal_bytes(plan, threads_), 0};
     const uint64_t m = std::max(plan.problem.rows, plan.problem.cols), n = plan.values;
@@ -84,6 +86,7 @@ class HostLargeEngine : public LargeEngine {
   LargeOutcome decompose(const LargePlan& plan, const LargeOperands& operands,
                          const LargeControl& control) const override {
     const host::FpEnvironment environment;
+    if (plan.options.kind == LargeKind::kGeneral) return run_general(plan, operands, control);
     return is_complex(plan.problem.dtype) ? run<std::complex<double>>(plan, operands, control)
                                           : run<double>(plan, operands, control);
   }
@@ -95,6 +98,12 @@ class HostLargeEngine : public LargeEngine {
     const large::LargeWatch watch(control);
     host::HostLargeBackend<E> backend(host::LargeThreads(&arena_, threads_, &watch));
     return large::decompose(backend, plan, operands, control);
+  }
+
+  LargeOutcome run_general(const LargePlan& plan, const LargeOperands& operands, const LargeControl& control) const {
+    const host::BlasThreads one_thread_a_call;
+    const large::LargeWatch watch(control);
+    return host::general_eigenproblem(host::LargeThreads(&arena_, threads_, &watch), plan, operands, control);
   }
 
   const int threads_;
