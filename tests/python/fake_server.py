@@ -168,11 +168,11 @@ class Large:
         self.opens.append(first)
         if self.refusals:
             refuse(context, **self.refusals.pop(0))
-        element = np.dtype(_DTYPES[first.data_type]).itemsize
-        operand = first.rows * first.cols * element
+        dtype = np.dtype(_DTYPES[first.data_type])
+        operand = first.rows * first.cols * dtype.itemsize
         values, left, right = sizes(first)
-        results = left * first.rows * element + right * first.cols * element + \
-            values * (element if first.data_type < 3 else element // 2)
+        of_values, of_vectors = types(first)
+        results = (left * first.rows + right * first.cols) * of_vectors.itemsize + values * of_values.itemsize
         yield self.reply(accepted={"chunk_bytes": self.chunk_bytes, "operand_bytes": operand, "result_bytes": results})
         if self._is_over("open", context):
             return
@@ -235,7 +235,7 @@ class Large:
         factors = {"SINGULAR_VALUES": s}
         if opened.options.vectors != _proto.VECTORS["NONE"]:
             factors.update(LEFT_VECTORS=u, RIGHT_VECTORS_ADJOINT=vh)
-        if opened.problem:
+        if not sizes(opened)[2]:
             factors.pop("RIGHT_VECTORS_ADJOINT", None)
         for name, factor in factors.items():
             whole = (factor.T if by_columns else factor).tobytes()
@@ -249,17 +249,31 @@ class Large:
 
 def sizes(opened: Any) -> tuple[int, int, int]:
     """Values, columns of U and rows of V^H."""
-    if opened.problem:
-        return opened.rows, 0 if opened.options.vectors == _proto.VECTORS["NONE"] else opened.rows, 0
-    k = min(opened.rows, opened.cols)
     full = opened.options.vectors == _proto.VECTORS["FULL"]
+    if opened.problem:
+        n = opened.rows
+        return n, 0 if opened.options.vectors == _proto.VECTORS["NONE"] else n, n if full else 0
+    k = min(opened.rows, opened.cols)
     if opened.options.vectors == _proto.VECTORS["NONE"]:
         return k, 0, 0
     return k, opened.rows if full else k, opened.cols if full else k
 
 
+def types(opened: Any) -> tuple[np.dtype[Any], np.dtype[Any]]:
+    """Of the values, and of the vectors."""
+    element = np.dtype(_DTYPES[opened.data_type])
+    if opened.problem == _proto.LARGE_PROBLEMS["GENERAL"]:
+        return (np.result_type(element, np.complex64),) * 2
+    return np.zeros(0, element).real.dtype, element
+
+
 def eigen(a: np.ndarray, opened: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Eigenvectors, eigenvalues and nothing."""
+    """Eigenvectors, eigenvalues, and nothing or adjoint left eigenvectors: of simple eigenvalues, or this fails."""
+    if opened.problem == _proto.LARGE_PROBLEMS["GENERAL"]:
+        w, v = np.linalg.eig(a)
+        inverse = np.linalg.inv(v)
+        left = inverse / np.linalg.norm(inverse, axis=1, keepdims=True)
+        return tuple(x.astype(types(opened)[0]) for x in (v, w, left))
     if opened.problem == _proto.LARGE_PROBLEMS["HERMITIAN_FACTOR"]:
         a = (a * np.frombuffer(opened.signature, np.int8)) @ a.conj().T
     upper = opened.triangle == _proto.TRIANGLES["UPPER"]

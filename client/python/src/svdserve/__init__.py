@@ -1,4 +1,4 @@
-"""svdserve: SVDs and Hermitian eigenproblems of many small matrices and of large ones, and MIMO capacities.
+"""svdserve: SVDs and eigenproblems of many small matrices and of large ones, and MIMO capacities.
 
     >>> import numpy as np, svdserve
     >>> with svdserve.Client(address) as client:
@@ -15,14 +15,14 @@ from ._client import Client
 from .aio import AsyncClient
 from .errors import (Cancelled, DeadlineExceeded, Error, FieldViolation, Internal, InvalidArgument, Overloaded,
                      Unauthenticated, Unavailable, Unimplemented)
-from .values import (Certificate, Device, EighResult, LargeSummary, Limits, MatrixStatus, MimoResult, Phase, Progress,
-                     RetryPolicy, ServerInfo, SVDResult, Tls)
+from .values import (Certificate, Device, EighResult, EigLeftResult, EigResult, LargeSummary, Limits, MatrixStatus,
+                     MimoResult, Phase, Progress, RetryPolicy, ServerInfo, SVDResult, Tls)
 
 __version__ = _version("svdserve")
 
 __all__ = [
-    "AsyncClient", "Cancelled", "Certificate", "Client", "DeadlineExceeded", "Device", "EighResult", "Error",
-    "FieldViolation", "Internal", "InvalidArgument", "LargeSummary", "Limits", "MatrixStatus", "MimoResult", "Overloaded",
-    "Phase", "Progress", "RetryPolicy", "SVDResult", "ServerInfo", "Tls", "Unauthenticated", "Unavailable",
-    "Unimplemented", "__version__",
+    "AsyncClient", "Cancelled", "Certificate", "Client", "DeadlineExceeded", "Device", "EigLeftResult", "EigResult",
+    "EighResult", "Error", "FieldViolation", "Internal", "InvalidArgument", "LargeSummary", "Limits", "MatrixStatus",
+    "MimoResult", "Overloaded", "Phase", "Progress", "RetryPolicy", "SVDResult", "ServerInfo", "Tls", "Unauthenticated",
+    "Unavailable", "Unimplemented", "__version__",
 ]

@@ -10,7 +10,7 @@ from typing import Any, Callable, Coroutine
 
 from ._client import Client
 
-VERBS = ("svdvals", "svd", "hsvd", "eigh", "eigvalsh", "eigh_factored", "capacity", "precoders", "mimo")
+VERBS = ("svdvals", "svd", "hsvd", "eigh", "eigvalsh", "eigh_factored", "eig", "eigvals", "capacity", "precoders", "mimo")
 
 
 def _awaited(verb: Callable[..., Any]) -> Callable[..., Coroutine[Any, Any, Any]]:

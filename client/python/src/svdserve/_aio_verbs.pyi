@@ -4,9 +4,10 @@ from typing import Any, Literal, Unpack, overload
 
 import numpy.typing as npt
 
-from ._client import Stacks, Statuses, Values, Vectors, _Capacity, _Common, _Eigvalsh, _Hsvd, _Mimo, _Precoders, _Svd
+from ._client import (Eigenvalues, Stacks, Statuses, Values, Vectors, _Capacity, _Common, _Eig, _Eigvalsh, _General, _Hsvd,
+                      _Mimo, _Precoders, _Svd)
 from ._large import OnProgress
-from .values import EighResult, MimoResult, SVDResult
+from .values import EighResult, EigLeftResult, EigResult, MimoResult, SVDResult
 
 VERBS: tuple[str, ...]
 
@@ -41,6 +42,14 @@ class AsyncVerbs:
     @overload
     async def eigvalsh(self, a: npt.ArrayLike, UPLO: str=..., *, return_status: Literal[True], **options: Unpack[_Eigvalsh]) -> tuple[Values, Statuses]: ...
     async def eigh_factored(self, g: npt.ArrayLike, j: npt.ArrayLike, *, certificate: bool=..., method: str=..., tolerance: float | None=..., max_sweeps: int | None=..., pivot_strategy: str | None=..., block_variant: str | None=..., progress: OnProgress | None=..., out: tuple[npt.NDArray[Any] | None, npt.NDArray[Any] | None] | None=..., timeout: float | None=...) -> EighResult: ...
+    @overload
+    async def eig(self, a: npt.ArrayLike, left: Literal[False]=..., **options: Unpack[_Eig]) -> EigResult: ...
+    @overload
+    async def eig(self, a: npt.ArrayLike, left: Literal[True], **options: Unpack[_Eig]) -> EigLeftResult: ...
+    @overload
+    async def eigvals(self, a: npt.ArrayLike, *, return_status: Literal[False]=..., **options: Unpack[_General]) -> Eigenvalues: ...
+    @overload
+    async def eigvals(self, a: npt.ArrayLike, *, return_status: Literal[True], **options: Unpack[_General]) -> tuple[Eigenvalues, Statuses]: ...
     @overload
     async def capacity(self, h: Stacks, snr_db: float | Iterable[float], **options: Unpack[_Capacity]) -> list[Values]: ...
     @overload

@@ -12,7 +12,7 @@ from . import _large
 from ._codec import Message, Operand, Result, messages
 from ._query import Mimo, Query, number, positive, snrs
 from .errors import invalid_argument
-from .values import EighResult, Limits, MimoResult, SVDResult
+from .values import EighResult, EigLeftResult, EigResult, Limits, MimoResult, SVDResult
 
 
 @dataclasses.dataclass(frozen=True)
@@ -114,11 +114,7 @@ def hsvd(g: Any, j: Any, compute_uv: bool, *, certificate: bool, out: Any, **opt
 def eigh(a: Any, uplo: str, vectors: bool, *, accuracy: str, method: str, certificate: bool | str, out: Any,
          return_status: bool = False, **options: Any) -> Call:
     """`options` are those of Query."""
-    array = _one_array(a)
-    if array.ndim < 2:
-        raise np.linalg.LinAlgError(f"{array.ndim}-dimensional array given. Array must be at least two-dimensional")
-    if array.shape[-1] != array.shape[-2]:
-        raise np.linalg.LinAlgError("Last 2 dimensions of the array must be square")
+    array = _square_matrices(a)
     if not isinstance(uplo, str) or uplo.upper() not in ("L", "U"):
         raise ValueError("UPLO argument must be 'L' or 'U'")
     query = Query(method=_eigh_method(accuracy, method), vectors="thin" if vectors else "none",
@@ -129,6 +125,44 @@ def eigh(a: Any, uplo: str, vectors: bool, *, accuracy: str, method: str, certif
         raise invalid_argument("options.fix_phases", f"is for batches; {cause} makes each matrix a call of its own")
     finish = _eigh_result if vectors else _values_and_status if return_status else Result.values
     return _call(array, query, finish, many=False, writable=not vectors, out=_eigh_out(out, vectors))
+
+
+def eig(a: Any, vectors: str, *, certificate: bool | str = False, return_status: bool = False, **options: Any) -> Call:
+    """`vectors`: as in Query; "full": left ones, too. `options` are those of Query."""
+    array = _square_matrices(a)
+    query = Query(vectors=vectors, certificate=_scope(certificate), eigenproblem="general", **options)
+    is_real = array.dtype.kind != "c"
+
+    def finish(result: Result) -> Any:
+        values = result.values()
+        # As NumPy: results are real where every eigenvalue of the whole stack is.
+        narrow = _real_part if is_real and not values.imag.any() else np.asarray
+        if vectors == "none":
+            return (narrow(values), result.statuses()) if return_status else narrow(values)
+        report = result.statuses(), result.certificate(), result.summaries
+        right, adjoint = result.array("left_vectors"), result.array("right_vectors_adjoint")
+        assert right is not None
+        if adjoint is None:
+            return EigResult(narrow(values), narrow(right)).reported(*report)
+        np.conjugate(adjoint, out=adjoint)
+        return EigLeftResult(narrow(values), narrow(adjoint).swapaxes(-1, -2), narrow(right)).reported(*report)
+
+    return _call(array, query, finish, many=False, writable=True)
+
+
+def _real_part(array: np.ndarray) -> np.ndarray:
+    """A copy, so that the memory of the imaginary part is free."""
+    return np.array(array.real)
+
+
+def _square_matrices(a: Any) -> np.ndarray:
+    """`a` as an array of square matrices."""
+    array = _one_array(a)
+    if array.ndim < 2:
+        raise np.linalg.LinAlgError(f"{array.ndim}-dimensional array given. Array must be at least two-dimensional")
+    if array.shape[-1] != array.shape[-2]:
+        raise np.linalg.LinAlgError("Last 2 dimensions of the array must be square")
+    return array
 
 
 def _one_array(a: Any) -> np.ndarray:
@@ -163,7 +197,7 @@ def eigh_factored(g: Any, j: Any, *, certificate: bool, out: Any, **options: Any
 def _eigh_result(result: Result) -> EighResult:
     vectors = result.array("left_vectors")
     assert vectors is not None
-    return EighResult.of(result.values(), vectors, result.statuses(), result.certificate(), result.summaries)
+    return EighResult(result.values(), vectors).reported(result.statuses(), result.certificate(), result.summaries)
 
 
 def _eigh_out(out: Any, vectors: bool) -> dict[str, Any] | None:
@@ -211,7 +245,7 @@ def _one_matrix(g: Any) -> np.ndarray:
 def _svd_result(result: Result) -> SVDResult:
     u, vh = result.array("left_vectors"), result.array("right_vectors_adjoint")
     assert u is not None and vh is not None
-    return SVDResult.of(u, result.values(), vh, result.statuses(), result.certificate(), result.summaries)
+    return SVDResult(u, result.values(), vh).reported(result.statuses(), result.certificate(), result.summaries)
 
 
 def _out(out: Any, compute_uv: bool, many: bool) -> dict[str, Any] | None:

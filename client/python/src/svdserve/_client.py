@@ -20,10 +20,12 @@ from ._large import OnProgress
 from ._query import Query
 from ._transfer import transfer
 from .errors import closed_error, from_rpc_error
-from .values import EighResult, Limits, MimoResult, RetryPolicy, ServerInfo, SVDResult, Tls, server_info
+from .values import (EighResult, EigLeftResult, EigResult, Limits, MimoResult, RetryPolicy, ServerInfo, SVDResult, Tls,
+                     server_info)
 
 Values = npt.NDArray[np.floating[Any]]
 Vectors = npt.NDArray[np.inexact[Any]]
+Eigenvalues = npt.NDArray[np.inexact[Any]]
 Statuses = npt.NDArray[np.uint8]
 Stacks = list[npt.NDArray[Any]]  # of different shapes; they travel together
 Out = npt.NDArray[Any] | tuple[npt.NDArray[Any] | None, npt.NDArray[Any] | None, npt.NDArray[Any] | None]
@@ -32,14 +34,17 @@ Out = npt.NDArray[Any] | tuple[npt.NDArray[Any] | None, npt.NDArray[Any] | None,
 # The keywords of the verbs, for their overloads. The verbs themselves have the defaults and say what each means.
 
 
-class _Common(TypedDict, total=False):
+class _General(TypedDict, total=False):
     method: str
+    progress: OnProgress | None
+    timeout: float | None
+
+
+class _Common(_General, total=False):
     tolerance: float | None
     max_sweeps: int | None
     pivot_strategy: str | None
     block_variant: str | None
-    progress: OnProgress | None
-    timeout: float | None
 
 
 class _Svd(_Common, total=False):
@@ -57,6 +62,10 @@ class _Hsvd(_Common, total=False):
 class _Eigvalsh(_Common, total=False):
     accuracy: Literal["absolute", "relative"]
     out: npt.NDArray[Any] | None
+
+
+class _Eig(_General, total=False):
+    certificate: bool | Literal["matrix"]
 
 
 class _Capacity(TypedDict, total=False):
@@ -443,6 +452,74 @@ class Client:
         return cast(EighResult, self._run(_calls.eigh_factored(
             g, j, certificate=certificate, method=method, tolerance=tolerance, max_sweeps=max_sweeps,
             pivot_strategy=pivot_strategy, block_variant=block_variant, out=out), timeout, progress))
+
+    @overload
+    def eig(self, a: npt.ArrayLike, left: Literal[False] = ..., **options: Unpack[_Eig]) -> EigResult: ...
+
+    @overload
+    def eig(self, a: npt.ArrayLike, left: Literal[True], **options: Unpack[_Eig]) -> EigLeftResult: ...
+
+    def eig(self, a: npt.ArrayLike, left: bool = False, *, certificate: bool | Literal["matrix"] = False,
+            method: str = "auto", progress: OnProgress | None = None, timeout: float | None = None) -> object:
+        """Eigenvalues and eigenvectors of general square matrices, as numpy.linalg.eig returns them.
+
+        Residuals are relative to the norm of each matrix. Hermitian matrices are for eigh, which is faster.
+
+        Args:
+            a: array_like of shape (..., n, n); types and layouts as for svdvals. Any size. Each matrix is a call of its
+                own, as large matrices of eigh are.
+            left: True: also return left eigenvectors, as scipy.linalg.eig(a, left=True) does.
+            certificate: True: also return the residual, the largest of all matrices; "matrix": also those of each matrix.
+            method: "auto" or "qr", which is "auto".
+            progress, timeout: as for svd.
+
+        Returns:
+            EigResult, which unpacks to eigenvalues w (..., n) and eigenvectors v (..., n, n): a @ v[:, i] is
+            w[i] * v[:, i]. With `left` EigLeftResult, which unpacks to w, vl, v: vl[:, i]^H @ a is w[i] * vl[:, i]^H.
+            Both have the attributes `status`, `certificate` and `summaries`. Eigenvalues have no order, but a conjugate
+            pair stays together. Eigenvectors have norm 1, and their largest component is real. For real `a` the arrays
+            are real if all eigenvalues of the whole stack are, else complex. They are complex for complex `a`. Precision
+            is that of `a`: complex64 or float32 for float32.
+
+        Raises:
+            As svd does. A matrix with an infinity or a NaN is rejected as a large one of eigh is: InvalidArgument with the
+            reason NON_FINITE, where NumPy raises LinAlgError. numpy.linalg.LinAlgError: `a` has fewer than two dimensions,
+            or is not square.
+
+        Example:
+            >>> import numpy as np, svdserve
+            >>> a = np.array([[0.0, 1.0], [-4.0, -1.0]])  # x'' = -4 x - x'
+            >>> with svdserve.Client(address) as client:
+            ...     w, vl, v = client.eig(a, left=True)
+            >>> np.allclose(a @ v, v * w), np.allclose(vl.conj().T @ a, w[:, None] * vl.conj().T), w[0] == w[1].conj()
+            (True, True, True)
+        """
+        return self._run(_calls.eig(a, "full" if left else "thin", certificate=certificate, method=method), timeout,
+                         progress)
+
+    @overload
+    def eigvals(self, a: npt.ArrayLike, *, return_status: Literal[False] = ...,
+                **options: Unpack[_General]) -> Eigenvalues: ...
+
+    @overload
+    def eigvals(self, a: npt.ArrayLike, *, return_status: Literal[True],
+                **options: Unpack[_General]) -> tuple[Eigenvalues, Statuses]: ...
+
+    def eigvals(self, a: npt.ArrayLike, *, method: str = "auto", progress: OnProgress | None = None,
+                timeout: float | None = None, return_status: bool = False) -> object:
+        """Eigenvalues of general square matrices, as numpy.linalg.eigvals returns them: an array (..., n).
+
+        Args:
+            a: as for eig, and so all others.
+            return_status: also return the status of each matrix, as svdvals does.
+
+        Example:
+            >>> import numpy as np, svdserve
+            >>> with svdserve.Client(address) as client:
+            ...     np.sort(client.eigvals([[0, 1], [2, 1]])).round(12)
+            array([-1.,  2.])
+        """
+        return self._run(_calls.eig(a, "none", method=method, return_status=return_status), timeout, progress)
 
     @overload
     def capacity(self, h: Stacks, snr_db: float | Iterable[float], **options: Unpack[_Capacity]) -> list[Values]: ...

@@ -432,11 +432,14 @@ class Result:
             array[...] = np.eye(*array.shape[-2:])
         return array
 
+    def _type_of_values(self) -> np.dtype[Any]:
+        return self._query.result_types(self._operand.element_type, self._operand.value_type)[0].newbyteorder("=")
+
     def array(self, name: str) -> np.ndarray | None:
         """The plane `name`, the leading dimensions as the operand's; None if it was not requested."""
         plane = self._planes.get(name)
         if plane is None:
-            return np.empty((*self._operand.batch_shape, 0), self._operand.value_type) if name in _ALWAYS else None
+            return np.empty((*self._operand.batch_shape, 0), self._type_of_values()) if name in _ALWAYS else None
         array = self._arrays.get(name)
         if array is None:
             array = self._of_nothing(plane)

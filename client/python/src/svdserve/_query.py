@@ -79,7 +79,7 @@ class Query:
     block_variant: str | None = None  #: large
     large_method: str = ""  #: large, where it is another than `method`
     signature: bytes = b""  #: large; the diagonal of J, empty without J
-    eigenproblem: str | None = None  #: "hermitian", or "hermitian_factor" (large); None for an SVD
+    eigenproblem: str | None = None  #: "hermitian", or for large ones "hermitian_factor" and "general"; None for an SVD
     triangle: str = "lower"  #: of "hermitian"
     each_large: bool = False  #: matrices of any size go as large ones
 
@@ -148,7 +148,7 @@ class Query:
     def is_for_large(self) -> bool:
         """Only large matrices have what it asks for, so matrices of any size go as large ones."""
         method = (self.large_method or self.method).lower()
-        return (self.each_large or bool(self.signature) or self.eigenproblem == "hermitian_factor" or
+        return (self.each_large or bool(self.signature) or self.eigenproblem in ("hermitian_factor", "general") or
                 method in ("factored", "tridiagonal"))
 
     @property
@@ -171,7 +171,7 @@ class Query:
     def columns(self, rows: int, cols: int) -> tuple[int, int]:
         """Columns of U or of the combiners, and of V or of the precoders, in the reply."""
         if self.eigenproblem:
-            return (0 if self.vectors == "none" else rows), 0
+            return (0 if self.vectors == "none" else rows), (rows if self.vectors == "full" else 0)
         if self.vectors == "full":
             return rows, cols
         if self.vectors == "thin":
@@ -179,19 +179,27 @@ class Query:
             return leading, leading
         return (self.mimo.combiner_columns, self.mimo.precoder_columns) if self.mimo else (0, 0)
 
+    def result_types(self, element: np.dtype[Any], real: np.dtype[Any]) -> tuple[np.dtype[Any], np.dtype[Any]]:
+        """The types of values and of vectors in the reply. `element`, `real`: the operand's on the wire."""
+        if self.eigenproblem != "general":
+            return real, element
+        of_both = np.result_type(element, np.complex64).newbyteorder("<")
+        return of_both, of_both
+
     def planes(self, rows: int, cols: int, element: np.dtype[Any], real: np.dtype[Any]) -> list[Plane]:
-        """The arrays of a reply for matrices of this shape. `element`, `real`: types on the wire."""
+        """The arrays of a reply for matrices of this shape. `element`, `real`: the operand's types on the wire."""
         k = min(rows, cols)
         leading = k if self.top_k is None else self.top_k
+        of_values, of_vectors = self.result_types(element, real)
+        full = self.vectors == "full"
         planes = []
         if values := self.values_of(rows, cols):
-            planes.append(Plane("singular_values", (values,), real))
-        if self.eigenproblem and self.vectors != "none":
-            planes.append(Plane("left_vectors", (rows, rows), element, is_matrix=True))
-        elif self.vectors != "none":
-            full = self.vectors == "full"
-            planes += [Plane("left_vectors", (rows, rows if full else leading), element, is_matrix=True),
-                       Plane("right_vectors_adjoint", (cols if full else leading, cols), element, is_matrix=True)]
+            planes.append(Plane("singular_values", (values,), of_values))
+        if self.vectors != "none":
+            columns = rows if full or self.eigenproblem else leading
+            planes.append(Plane("left_vectors", (rows, columns), of_vectors, is_matrix=True))
+        if full or self.vectors == "thin" and not self.eigenproblem:
+            planes.append(Plane("right_vectors_adjoint", (cols if full else leading, cols), of_vectors, is_matrix=True))
         if self.mimo is not None:
             planes += self._mimo_planes(self.mimo, rows, cols, element, real)
         if self.certificate != "none":

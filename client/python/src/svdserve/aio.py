@@ -25,9 +25,9 @@ from .values import Limits, RetryPolicy, ServerInfo, Tls, server_info
 class AsyncClient(AsyncVerbs):
     """A connection to a svdserve server for coroutines of one event loop. The arguments are Client's, with the same errors.
 
-    svdvals, svd, hsvd, eigh, eigvalsh, eigh_factored, capacity, precoders and mimo are Client's, to be awaited. An array
-    must not change while its call is awaited. Cancelling the coroutine cancels the work at the server. The loop calls
-    `progress`.
+    svdvals, svd, hsvd, eigh, eigvalsh, eigh_factored, eig, eigvals, capacity, precoders and mimo are Client's, to be
+    awaited. An array must not change while its call is awaited. Cancelling the coroutine cancels the work at the server.
+    The loop calls `progress`.
 
     The channel is opened by the first call, so that it belongs to the loop which runs then. Packing a piece keeps the
     loop busy for about a millisecond a 4 MiB; smaller `piece_bytes` make the loop more responsive. Large matrices go over a

@@ -7,7 +7,7 @@ import enum
 import os
 import random
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import grpc
 import numpy as np
@@ -95,13 +95,29 @@ class LargeSummary:
     factor_condition: float | None = None
 
 
+class _Reported:
+    """The server's report, beside the arrays of a result."""
+
+    status: npt.NDArray[np.uint8]
+    certificate: Certificate | None
+    summaries: tuple[LargeSummary, ...]
+
+    def reported(self, status: npt.NDArray[np.uint8], certificate: Certificate | None,
+                 summaries: Iterable[LargeSummary]) -> Self:
+        """The result itself, with its report."""
+        self.status = status
+        self.certificate = certificate
+        self.summaries = tuple(summaries)
+        return self
+
+
 class _UsVh(NamedTuple):
     U: npt.NDArray[Any]
     S: npt.NDArray[np.floating[Any]]
     Vh: npt.NDArray[Any]
 
 
-class SVDResult(_UsVh):
+class SVDResult(_UsVh, _Reported):
     """U, S and Vh, which unpack as the result of numpy.linalg.svd does.
 
     Attributes:
@@ -110,26 +126,13 @@ class SVDResult(_UsVh):
         summaries: a LargeSummary of each large matrix; empty for small ones.
     """
 
-    status: npt.NDArray[np.uint8]
-    certificate: Certificate | None
-    summaries: tuple[LargeSummary, ...]
-
-    @classmethod
-    def of(cls, u: npt.NDArray[Any], s: npt.NDArray[Any], vh: npt.NDArray[Any], status: npt.NDArray[np.uint8],
-           certificate: Certificate | None, summaries: Iterable[LargeSummary] = ()) -> SVDResult:
-        result = cls(u, s, vh)
-        result.status = status
-        result.certificate = certificate
-        result.summaries = tuple(summaries)
-        return result
-
 
 class _Eigh(NamedTuple):
     eigenvalues: npt.NDArray[np.floating[Any]]
     eigenvectors: npt.NDArray[Any]
 
 
-class EighResult(_Eigh):
+class EighResult(_Eigh, _Reported):
     """Eigenvalues and eigenvectors, which unpack as the result of numpy.linalg.eigh does.
 
     Attributes:
@@ -139,18 +142,36 @@ class EighResult(_Eigh):
         summaries: a LargeSummary of each large matrix. Its `factor_condition` bounds the errors of small eigenvalues.
     """
 
-    status: npt.NDArray[np.uint8]
-    certificate: Certificate | None
-    summaries: tuple[LargeSummary, ...]
 
-    @classmethod
-    def of(cls, eigenvalues: npt.NDArray[Any], eigenvectors: npt.NDArray[Any], status: npt.NDArray[np.uint8],
-           certificate: Certificate | None, summaries: Iterable[LargeSummary]) -> EighResult:
-        result = cls(eigenvalues, eigenvectors)
-        result.status = status
-        result.certificate = certificate
-        result.summaries = tuple(summaries)
-        return result
+class _Eig(NamedTuple):
+    eigenvalues: npt.NDArray[np.inexact[Any]]
+    eigenvectors: npt.NDArray[np.inexact[Any]]
+
+
+class EigResult(_Eig, _Reported):
+    """Eigenvalues and eigenvectors, which unpack as the result of numpy.linalg.eig does.
+
+    Attributes:
+        status: uint8 array of shape (...): the status of each matrix, numbers of MatrixStatus.
+        certificate: Certificate; None if it was not requested. Its residual is norm(A V - V diag(w)) / norm(A), its other
+            numbers are 0: no eigenvectors of a general matrix need be orthogonal.
+        summaries: a LargeSummary of each matrix.
+    """
+
+
+class _EigLeft(NamedTuple):
+    eigenvalues: npt.NDArray[np.inexact[Any]]
+    left_eigenvectors: npt.NDArray[np.inexact[Any]]
+    eigenvectors: npt.NDArray[np.inexact[Any]]
+
+
+class EigLeftResult(_EigLeft, _Reported):
+    """Eigenvalues, left and right eigenvectors, which unpack as the result of scipy.linalg.eig(a, left=True) does.
+
+    Attributes:
+        status, certificate, summaries: as of EigResult. The residual is that of the left eigenvectors W where it is the
+            larger one, norm(W^H A - diag(w) W^H) / norm(A).
+    """
 
 
 @dataclasses.dataclass(frozen=True)
