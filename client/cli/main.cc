@@ -14,12 +14,14 @@ namespace {
 constexpr char kHelp[] =
     "Usage: svdctl COMMAND [options]\n\n"
     "Talks to an svdserve server: singular values, vectors and capacities of many small matrices, SVDs of\n"
-    "large ones, and Hermitian eigenproblems of both.\n\n"
+    "large ones, Hermitian eigenproblems of both, and general ones.\n\n"
     "Commands:\n"
     "  values IN.npy [-o OUT.npy]   singular values of the matrices in a NumPy file\n"
     "  svd IN.npy --u --s --vh      decomposition A = U diag(S) V^H of matrices of any size, into NumPy files\n"
     "  hsvd G.npy J.npy             hyperbolic decomposition of one matrix, V^H J V = J\n"
     "  eigh A.npy --w --v           eigenvalues and eigenvectors of Hermitian matrices of any size\n"
+    "  eig A.npy --w --v            eigenvalues and eigenvectors of square matrices of any size\n"
+    "  eigvals A.npy [-o W.npy]     their eigenvalues alone\n"
     "  capacity IN.npy --snr-db X   capacity of the matrices as MIMO channels\n"
     "  info                         version, data types, methods, limits and devices of the server\n"
     "  health                       whether it serves; exit code 0 or 1, for container health checks\n"
@@ -50,6 +52,8 @@ int main(int argc, char** argv) {
   if (command == "svd") return run_svd(words);
   if (command == "hsvd") return run_hsvd(words);
   if (command == "eigh") return run_eigh(words);
+  if (command == "eig") return run_eig(words);
+  if (command == "eigvals") return run_eigvals(words);
   if (command == "capacity") return run_capacity(words);
   if (command == "info") return run_info(words);
   if (command == "health") return run_health(words);

@@ -155,6 +155,12 @@ class Client {
                                       std::span<const int8_t> signature, MemoryOrder order = MemoryOrder::kRowMajor,
                                       const LargeOptions& options = {}, const CallOptions& call = {});
 
+  // A V = V L, one square matrix of any size as a large one: a, n * n elements. With options.vectors = Vectors::kFull
+  // also W^H, W^H A = L W^H; with Vectors::kNone eigenvalues alone.
+  template <class T>
+  Result<LargeGeneralEigen<T>> eig(std::span<const T> a, int64_t n, MemoryOrder order = MemoryOrder::kRowMajor,
+                                   const LargeOptions& options = {}, const CallOptions& call = {});
+
   // Opens a pipeline. It may outlive the client.
   Stream open_stream(const StreamOptions& options = {});
 
@@ -173,13 +179,15 @@ class Client {
   static Status check_results(const Batch& batch, const ComputeOptions& compute);
   // Checks that it is a diagonal of J for a matrix of `cols` columns.
   static Status check_signature(std::span<const int8_t> signature, int64_t cols);
-  // Makes room for a plane.
   template <class T>
   Result<LargeDecomposition<T>> decompose_large(const LargeMatrix& matrix, const LargeOptions& options,
                                                 const CallOptions& call);
   template <class T>
   Result<LargeEigen<T>> eigen(const LargeMatrix& matrix, LargeProblem problem, LargeOptions options,
                               const CallOptions& call);
+  // Makes room for so many bytes, and for a plane.
+  template <class Number>
+  static std::span<std::byte> room_of(std::vector<Number>* numbers, int64_t bytes);
   template <class Number>
   static std::span<std::byte> room_for(const Batch& batch, const ComputeOptions& compute, Plane plane,
                                        std::vector<Number>* numbers);
@@ -370,6 +378,30 @@ Result<LargeEigen<T>> Client::eigen(const LargeMatrix& matrix, LargeProblem prob
 }
 
 template <class T>
+Result<LargeGeneralEigen<T>> Client::eig(std::span<const T> a, int64_t n, MemoryOrder order,
+                                         const LargeOptions& options, const CallOptions& call) {
+  if (Status bad = check_sizes(a.size(), n, n, 1); !bad.ok()) return bad;
+  const LargeMatrix matrix{a.data(), n, n, ElementTraits<T>::kDataType, order};
+  LargeOptions wanted = options;
+  wanted.problem = LargeProblem::kGeneral;
+  const Result<LargeSizes> sizes = large_sizes(matrix, wanted);
+  if (!sizes.ok()) return sizes.status();
+  LargeGeneralEigen<T> e;
+  const LargeOutputs out{room_of(&e.values, sizes->values_bytes), room_of(&e.vectors, sizes->left_bytes),
+                         room_of(&e.left_adjoint, sizes->right_bytes)};
+  Result<LargeReport> report = decompose_large(matrix, out, wanted, call);
+  if (!report.ok()) return report.status();
+  e.report = *std::move(report);
+  return e;
+}
+
+template <class Number>
+std::span<std::byte> Client::room_of(std::vector<Number>* numbers, int64_t bytes) {
+  numbers->resize(static_cast<size_t>(bytes) / sizeof(Number));
+  return std::as_writable_bytes(std::span(*numbers));
+}
+
+template <class T>
 Result<LargeDecomposition<T>> Client::decompose_large(const LargeMatrix& matrix, const LargeOptions& options,
                                                       const CallOptions& call) {
   const Result<LargeSizes> sizes = large_sizes(matrix, options);
@@ -377,12 +409,8 @@ Result<LargeDecomposition<T>> Client::decompose_large(const LargeMatrix& matrix,
   LargeDecomposition<T> d;
   d.left_columns = sizes->left_columns;
   d.right_rows = sizes->right_rows;
-  const auto room = [](auto* numbers, int64_t bytes) {
-    numbers->resize(static_cast<size_t>(bytes) / sizeof(numbers->front()));
-    return std::as_writable_bytes(std::span(*numbers));
-  };
-  const LargeOutputs out{room(&d.values, sizes->values_bytes), room(&d.left, sizes->left_bytes),
-                         room(&d.right_adjoint, sizes->right_bytes)};
+  const LargeOutputs out{room_of(&d.values, sizes->values_bytes), room_of(&d.left, sizes->left_bytes),
+                         room_of(&d.right_adjoint, sizes->right_bytes)};
   Result<LargeReport> report = decompose_large(matrix, out, options, call);
   if (!report.ok()) return report.status();
   d.report = *std::move(report);

@@ -3,6 +3,7 @@
 #ifndef SVDSERVE_CLIENT_CPP_LARGE_H_
 #define SVDSERVE_CLIENT_CPP_LARGE_H_
 
+#include <complex>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -46,6 +47,7 @@ enum class LargeProblem : uint8_t {
   kSvd,              // A = U S V^H; with a signature the hyperbolic G = U S V^H
   kHermitian,        // A = U L U^H, A Hermitian
   kHermitianFactor,  // G J G^H = U L U^H, G with the signature J given
+  kGeneral,          // A V = V L and W^H A = L W^H, A square: complex results, V in the place of U and W of V
 };
 
 enum class LargeStage : uint8_t {
@@ -75,8 +77,9 @@ struct LargeProgress {
 };
 
 struct LargeOptions {
-  Method method = Method::kAuto;  // kAuto or kJacobi; of kHermitian kTridiagonal (kAuto) or kFactored, too
-  Vectors vectors = Vectors::kThin;
+  // kAuto or kJacobi; of kHermitian kTridiagonal (kAuto) or kFactored, too; of kGeneral kQr (kAuto) alone.
+  Method method = Method::kAuto;
+  Vectors vectors = Vectors::kThin;  // of kGeneral: kThin V, kFull V and W
   double tolerance = 0;    // the cosine of two columns below which they count as orthogonal; 0: the method's own
   int32_t max_sweeps = 0;  // 0: the server's default
   PivotStrategy pivot_strategy = PivotStrategy::kAuto;
@@ -103,12 +106,15 @@ struct LargeMatrix {
   std::shared_ptr<const void> owner = {};
 };
 
+// The elements of vectors: those of the matrix, of kGeneral complex ones of its precision.
+DataType vector_type(const LargeMatrix& matrix, const LargeOptions& options);
+
 // Bytes of the operand and of its results; what is not wanted has none. Fails with the field at fault where a size is
 // not positive or a product passes int64.
 struct LargeSizes {
   int64_t values = 0;        // k = min(m, n); of an eigenproblem m
-  int64_t left_columns = 0;  // of U, rows x left_columns
-  int64_t right_rows = 0;    // of V^H, right_rows x cols
+  int64_t left_columns = 0;  // of U, rows x left_columns; of kGeneral of V
+  int64_t right_rows = 0;    // of V^H, right_rows x cols; of kGeneral of W^H
   int64_t operand_bytes = 0;
   int64_t values_bytes = 0;
   int64_t left_bytes = 0;
@@ -119,10 +125,11 @@ Result<LargeSizes> large_sizes(const LargeMatrix& matrix, const LargeOptions& op
 // Memory for the results, each of exactly the bytes of large_sizes(), any alignment. They are written as they arrive:
 // memory that is a mapped file need not fit the machine's.
 struct LargeOutputs {
-  // k real numbers, descending; hyperbolic: among columns of equal sign; eigenvalues: ascending.
+  // k real numbers, descending; hyperbolic: among columns of equal sign; eigenvalues: ascending. Of kGeneral complex
+  // numbers in no order, but conjugate pairs together.
   std::span<std::byte> values = {};
-  std::span<std::byte> left = {};           // U
-  std::span<std::byte> right_adjoint = {};  // V^H
+  std::span<std::byte> left = {};           // U; of kGeneral V
+  std::span<std::byte> right_adjoint = {};  // V^H; of kGeneral W^H
 };
 
 // Time of a part of the computation.
@@ -147,7 +154,7 @@ struct LargeReport {
   std::vector<LargePhase> phases = {};
   std::optional<Certificate> certificate = {};  // of a hyperbolic decomposition right_orthogonality is |J - V^H J V|_F
   int64_t rank = 0;                             // of an eigenproblem: eigenvalues that are not exact zeros
-  // An eigenproblem with certificate has this, but for kTridiagonal: at least the condition number of G with unit
+  // With certificate, of kFactored and kJacobi in an eigenproblem: at least the condition number of G with unit
   // columns, A = G J G^H. Relative errors of the eigenvalues are at most 10 max(m, 8) u times this.
   double factor_condition = 0;
   int attempts = 1;
@@ -169,6 +176,17 @@ template <class T>
 struct LargeEigen {
   std::vector<RealOf<T>> values = {};  // m
   std::vector<T> vectors = {};         // m x m; none were asked for: empty
+  LargeReport report = {};
+};
+
+// A V = V L, W^H A = L W^H: eigenvalues in no order, but conjugate pairs together. The columns of V and W have norm 1.
+template <class T>
+struct LargeGeneralEigen {
+  using Complex = std::complex<RealOf<T>>;
+
+  std::vector<Complex> values = {};        // n
+  std::vector<Complex> vectors = {};       // V, n x n; none were asked for: empty
+  std::vector<Complex> left_adjoint = {};  // W^H, n x n, with Vectors::kFull
   LargeReport report = {};
 };
 

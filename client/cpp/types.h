@@ -103,11 +103,12 @@ enum class Method : uint8_t {
   kJacobi,
   kFactored,     // one large Hermitian matrix: factorization and hyperbolic Jacobi; small eigenvalues keep their digits
   kTridiagonal,  // one large Hermitian matrix: tridiagonal form, then divide and conquer
+  kQr,           // one large general matrix: Hessenberg form, then shifted QR
 };
 
 // "jacobi"; for a method of a newer server "method 9", by its number in the contract.
 inline std::string name(Method m) {
-  constexpr const char* kNames[] = {"auto", "bidiagonal", "bisection", "jacobi", "factored", "tridiagonal"};
+  constexpr const char* kNames[] = {"auto", "bidiagonal", "bisection", "jacobi", "factored", "tridiagonal", "qr"};
   const auto i = static_cast<size_t>(m);
   return i < std::size(kNames) ? kNames[i] : "method " + std::to_string(i + 1);
 }

@@ -90,6 +90,8 @@ TEST_F(CommandsTest, AnInputIsNotReplaced) {
              {run_hsvd, {g, j, "--vh", path("./j.npy")}},
              {run_eigh, {a, "--w", path("link.npy")}},
              {run_eigh, {g, "--signature", j, "--v", j}},
+             {run_eig, {a, "--w", path("link.npy")}},
+             {run_eigvals, {a, "-o", a}},
              {run_capacity, {a, "--out", a}},
              {run_values, {a, "--tls-ca", g, "-o", g}}};
   const std::string before[] = {contents("a.npy"), contents("g.npy"), contents("j.npy")};
@@ -121,7 +123,7 @@ TEST_F(CommandsTest, TwoOutputsAreNeverOneFile) {
 }
 
 TEST_F(CommandsTest, HelpNamesForce) {
-  for (const auto command : {run_values, run_svd, run_hsvd, run_eigh, run_capacity}) {
+  for (const auto command : {run_values, run_svd, run_hsvd, run_eigh, run_eig, run_eigvals, run_capacity}) {
     EXPECT_THAT(run(command, {"--help"}, kNobody).out, HasSubstr("--force"));
   }
 }

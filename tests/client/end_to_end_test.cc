@@ -464,6 +464,60 @@ TEST(EndToEnd, AHermitianEigenproblem) {
   EXPECT_EQ(client.eigh_factored<double>(g, n, kCols, std::vector<int8_t>(3, 1)).status().field, "open.signature");
 }
 
+// The largest |A x - l x| of the columns of V, or with A^H and conj(l) of those of W.
+double general_error(const std::vector<double>& a, const client::LargeGeneralEigen<double>& e, size_t n, bool left) {
+  double worst = 0;
+  for (size_t j = 0; j < n; ++j) {
+    for (size_t i = 0; i < n; ++i) {
+      // Row j of W^H is the adjoint of column j of W.
+      const auto x = [&](size_t k) { return left ? std::conj(e.left_adjoint[j * n + k]) : e.vectors[k * n + j]; };
+      std::complex<double> sum = -(left ? std::conj(e.values[j]) : e.values[j]) * x(i);
+      for (size_t k = 0; k < n; ++k) sum += (left ? a[k * n + i] : a[i * n + k]) * x(k);
+      worst = std::max(worst, std::abs(sum));
+    }
+  }
+  return worst;
+}
+
+TEST(EndToEnd, AGeneralEigenproblem) {
+  Server server;
+  Client client({.address = server.address()});
+  constexpr size_t n = 40;
+  const std::vector<double> a = random_matrices<double>(n * n);
+  const client::LargeOptions options{.vectors = client::Vectors::kFull, .certificate = true};
+  const auto e = client.eig<double>(a, n, MemoryOrder::kRowMajor, options, kCall);
+  ASSERT_TRUE(e.ok()) << e.status().to_string();
+  EXPECT_LT(general_error(a, *e, n, false), 1e-12);
+  EXPECT_LT(general_error(a, *e, n, true), 1e-12);
+  EXPECT_EQ(e->report.method, client::Method::kQr);
+  EXPECT_LT(e->report.certificate->residual, 1e-13);
+  EXPECT_EQ(e->report.rank, static_cast<int64_t>(n));
+  std::complex<double> sum = 0, trace = 0;
+  for (size_t i = 0; i < n; ++i) {
+    sum += e->values[i];
+    trace += a[i * n + i];
+  }
+  EXPECT_LT(std::abs(sum - trace), 1e-12);
+  const auto alone = client.eig<double>(a, n, MemoryOrder::kRowMajor, {.vectors = client::Vectors::kNone}, kCall);
+  ASSERT_TRUE(alone.ok()) << alone.status().to_string();
+  EXPECT_EQ(alone->values.size(), n);
+  EXPECT_TRUE(alone->vectors.empty() && alone->left_adjoint.empty());
+  const std::vector<std::complex<float>> c = random_matrices<std::complex<float>>(9);
+  const auto small = client.eig<std::complex<float>>(c, 3, MemoryOrder::kColumnMajor, {}, kCall);
+  ASSERT_TRUE(small.ok()) << small.status().to_string();
+  for (size_t j = 0; j < 3; ++j) {
+    for (size_t i = 0; i < 3; ++i) {
+      std::complex<float> rest = -small->values[j] * small->vectors[j * 3 + i];
+      for (size_t k = 0; k < 3; ++k) rest += c[k * 3 + i] * small->vectors[j * 3 + k];
+      EXPECT_LT(std::abs(rest), 1e-5);
+    }
+  }
+  const auto swept = client.eig<double>(a, n, MemoryOrder::kRowMajor, {.max_sweeps = 3}, kCall);
+  EXPECT_EQ(swept.status().field, "open.options.max_sweeps");
+  const auto jacobi = client.eig<double>(a, n, MemoryOrder::kRowMajor, {.method = client::Method::kJacobi}, kCall);
+  EXPECT_EQ(jacobi.status().field, "open.options.method");
+}
+
 TEST(EndToEnd, AHyperbolicDecomposition) {
   Server server;
   Client client({.address = server.address()});
@@ -635,6 +689,33 @@ TEST(Svdctl, EigenvaluesAndEigenvectorsOfAStack) {
       run({SVDCTL_PROGRAM, "eigh", file("a"), "--method", "tridiagonal", "--address", server.address()});
   EXPECT_EQ(tridiagonal.exit_code, 0) << tridiagonal.err;
   EXPECT_THAT(tridiagonal.err, HasSubstr("tridiagonal on host:0; 2 ok"));  // it has no sweeps
+  std::filesystem::remove_all(folder);
+}
+
+TEST(Svdctl, GeneralEigenproblemsOfAStack) {
+  Server server;
+  const std::string folder = make_folder();
+  const auto file = [&](const char* name) { return folder + "/" + name + ".npy"; };
+  write_matrix<double>(file("a"), "f8", "(2, 2, 2)", {2, 0, 0, 3, 0, -1, 1, 0});  // the second one turns by 90 degrees
+  const Outcome o = run({SVDCTL_PROGRAM, "eig", file("a"), "--w", file("w"), "--v", file("v"), "--wh", file("wh"),
+                         "--certificate", "--address", server.address()});
+  EXPECT_EQ(o.exit_code, 0) << o.err;
+  EXPECT_THAT(o.err, HasSubstr("2 matrices of 2x2 f64 in "));
+  EXPECT_THAT(o.err, HasSubstr("qr on host:0; 2 ok"));
+  EXPECT_THAT(o.err, HasSubstr("certificate: residual "));
+  const auto expected = ElementsAre(2, 0, 3, 0, 0, 1, 0, -1);  // 2, 3, i and -i
+  EXPECT_THAT(read_matrix<double>(file("w")).second, expected);
+  for (const char* of : {"v", "wh"}) EXPECT_THAT(read_matrix<double>(file(of)).first, HasSubstr("'shape': (2, 2, 2)"));
+  EXPECT_THAT(read_matrix<double>(file("w")).first, HasSubstr("<c16"));
+  const Outcome alone = run({SVDCTL_PROGRAM, "eigvals", file("a"), "-o", file("alone"), "--address", server.address()});
+  EXPECT_EQ(alone.exit_code, 0) << alone.err;
+  EXPECT_THAT(read_matrix<double>(file("alone")).second, expected);
+  write_matrix<float>(file("none"), "f4", "(0, 3, 3)", {});
+  const Outcome none = run({SVDCTL_PROGRAM, "eigvals", file("none"), "-o", file("x"), "--address", server.address()});
+  EXPECT_EQ(none.exit_code, 0) << none.err;
+  EXPECT_THAT(read_matrix<float>(file("x")).first, HasSubstr("'shape': (0, 3)"));
+  write_matrix<double>(file("tall"), "f8", "(2, 1)", {1, 2});
+  EXPECT_EQ(run({SVDCTL_PROGRAM, "eig", file("tall")}).exit_code, 2);
   std::filesystem::remove_all(folder);
 }
 
@@ -1091,6 +1172,8 @@ TEST(Svdctl, WrongUsageIsExplained) {
                                                        {"hsvd", "g.npy", "j.npy", "--max-sweeps", "-1"},
                                                        {"eigh"},
                                                        {"eigh", "g.npy", "--upper", "--signature", "j.npy"},
+                                                       {"eig"},
+                                                       {"eigvals", "a.npy", "--v", "v.npy"},
                                                        {"capacity", "a.npy", "--snr-db", "0,high"},
                                                        {"capacity", "a.npy", "--group-size", "0"},
                                                        {"bench", "--shape", "4"},
@@ -1107,7 +1190,8 @@ TEST(Svdctl, WrongUsageIsExplained) {
     EXPECT_THAT(o.err, HasSubstr("svdctl"));
   }
   EXPECT_EQ(run({SVDCTL_PROGRAM, "values", "/nonexistent.npy"}).exit_code, 1);
-  for (const char* command : {"values", "svd", "hsvd", "eigh", "capacity", "info", "health", "bench", "latency"}) {
+  for (const char* command :
+       {"values", "svd", "hsvd", "eigh", "eig", "eigvals", "capacity", "info", "health", "bench", "latency"}) {
     const Outcome o = run({SVDCTL_PROGRAM, command, "--help"});
     EXPECT_EQ(o.exit_code, 0);
     EXPECT_THAT(o.out, HasSubstr("Exit codes:"));

@@ -60,6 +60,25 @@ TEST(LargeMemoryTest, IsEnough) {
   }
 }
 
+TEST(LargeMemoryTest, IsEnoughForGeneralEigenproblems) {
+  for (const int threads : {1, 8}) {
+    const auto engine = make_host_large_engine(threads);
+    for (const int64_t n : {1, 5, 33, 64, 130, 300}) {
+      for (const DType dtype : {DType::kF32, DType::kF64, DType::kC128}) {
+        for (const Vectors vectors : {Vectors::kNone, Vectors::kThin, Vectors::kFull}) {
+          LargeOptions options;
+          options.kind = LargeKind::kGeneral;
+          options.vectors = vectors;
+          options.certificate = vectors != Vectors::kNone;
+          const LargePlan plan = *plan_large({n, n, dtype, Order::kColumnMajor}, options).plan;
+          EXPECT_LE(taken(*engine, plan), static_cast<int64_t>(engine->memory(plan).host_bytes))
+              << n << " " << name(dtype) << ", " << threads << " threads";
+        }
+      }
+    }
+  }
+}
+
 TEST(LargeMemoryTest, IsEnoughForEigenproblems) {
   for (const int threads : {1, 8}) {
     const auto engine = make_host_large_engine(threads);

@@ -264,6 +264,17 @@ TEST(LargeCodecTest, ProgressAndSummary) {
   EXPECT_FALSE(parsed(summary).summary().has_certificate());
 }
 
+TEST(LargeCodecTest, SummariesOfGeneralEigenproblemsNameQr) {
+  LargeSummary summary;
+  summary.plan =
+      *plan_large({10, 10, DType::kF64, Order::kColumnMajor}, {.kind = LargeKind::kGeneral, .vectors = Vectors::kFull})
+           .plan;
+  const auto to = parsed(summary).summary();
+  EXPECT_EQ(to.method(), v1::METHOD_QR);
+  EXPECT_EQ(to.left_columns(), 10);
+  EXPECT_EQ(to.right_rows(), 10);
+}
+
 TEST(LargeCodecTest, SummariesOfEigenproblemsNameTheMethod) {
   for (const auto& [asked, used] :
        {std::pair(Method::kAuto, v1::METHOD_TRIDIAGONAL), std::pair(Method::kFactored, v1::METHOD_FACTORED),

@@ -284,10 +284,16 @@ TEST_F(LargePipelineTest, EigenproblemsAreLookedAt) {
   factor.open(4, 2, std::string("\x01\xff", 2), LargeProblem::kHermitianFactor);
   EXPECT_EQ(std::get<LargeAccepted>(*factor.write()).result_bytes, (4 + 4 * 4) * 8);
   factor.break_off();
+  LargeCall& general = begin();
+  general.open(3, 3, "", LargeProblem::kGeneral);  // 3 values and 9 components of vectors, all complex
+  EXPECT_EQ(std::get<LargeAccepted>(*general.write()).result_bytes, (3 + 3 * 3) * 16);
+  general.break_off();
   for (const auto& [rows, cols, signature, problem, field] :
        std::vector<std::tuple<int64_t, int64_t, std::string, LargeProblem, std::string>>{
            {4, 3, "", LargeProblem::kHermitian, "open.cols"},
            {2, 2, "\x01\x01", LargeProblem::kHermitian, "open.signature"},
+           {4, 3, "", LargeProblem::kGeneral, "open.cols"},
+           {2, 2, "\x01\x01", LargeProblem::kGeneral, "open.signature"},
            {2, 2, "", LargeProblem::kHermitianFactor, "open.signature"},
            {2, 2, "\x01\x02", LargeProblem::kHermitianFactor, "open.signature"},
            {2, 3, "\x01\x01\x01", LargeProblem::kHermitianFactor, "open.signature"}}) {

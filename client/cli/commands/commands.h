@@ -20,6 +20,8 @@ int run_values(const std::vector<std::string>& words);
 int run_svd(const std::vector<std::string>& words);
 int run_hsvd(const std::vector<std::string>& words);
 int run_eigh(const std::vector<std::string>& words);
+int run_eig(const std::vector<std::string>& words);
+int run_eigvals(const std::vector<std::string>& words);
 int run_capacity(const std::vector<std::string>& words);
 int run_info(const std::vector<std::string>& words);
 int run_health(const std::vector<std::string>& words);

@@ -35,14 +35,15 @@ std::optional<Enum> parse_name(const std::string& text, int count) {
 // The results of a stack of large matrices, in files.
 class LargeResults {
  public:
-  Status open(const MatrixStack& stack, const client::LargeSizes& sizes, const LargeFiles& files) {
+  // vectors: the elements of U and V^H.
+  Status open(const MatrixStack& stack, client::DataType vectors, const client::LargeOptions& options,
+              const client::LargeSizes& sizes, const LargeFiles& files) {
     const client::Batch& b = stack.batch;
-    const std::string type = npy_type(b.data_type);
+    const std::string type = npy_type(vectors);
+    const bool is_general = options.problem == client::LargeProblem::kGeneral;
     sizes_ = sizes;
-    if (Status s = open(stack, files.s, npy_value_type(b.data_type), {sizes.values}, sizes.values_bytes, &s_);
-        !s.ok()) {
-      return s;
-    }
+    const std::string value_type = is_general ? type : npy_value_type(b.data_type);
+    if (Status s = open(stack, files.s, value_type, {sizes.values}, sizes.values_bytes, &s_); !s.ok()) return s;
     if (Status s = open(stack, files.u, type, {b.rows, sizes.left_columns}, sizes.left_bytes, &u_); !s.ok()) return s;
     return open(stack, files.vh, type, {sizes.right_rows, b.cols}, sizes.right_bytes, &vh_);
   }
@@ -96,7 +97,7 @@ class Reports {
     methods_.insert(name(r.method));
     devices_.insert(printable(r.device));
     ++statuses_[r.status];
-    has_sweeps_ = has_sweeps_ || r.method != client::Method::kTridiagonal;
+    has_sweeps_ = has_sweeps_ || (r.method != client::Method::kTridiagonal && r.method != client::Method::kQr);
     sweeps_ += r.sweeps;
     rotations_ += r.rotations;
     proper_rotations_ += r.proper_rotations;
@@ -123,7 +124,9 @@ class Reports {
  private:
   bool is_one() const { return statuses_.size() == 1 && statuses_.begin()->second == 1; }
   void print_certificate(const client::Certificate& c, client::LargeProblem problem) const {
-    if (problem == client::LargeProblem::kSvd) {
+    if (problem == client::LargeProblem::kGeneral) {
+      std::fprintf(stderr, "certificate: residual %.3g\n", c.residual);
+    } else if (problem == client::LargeProblem::kSvd) {
       std::fprintf(stderr, "certificate: residual %.3g, orthogonality of U %.3g, of V %.3g\n", c.residual,
                    c.left_orthogonality, c.right_orthogonality);
     } else if (factor_condition_ == 0) {  // TRIDIAGONAL
@@ -245,7 +248,8 @@ int run_large(const std::string& command, client::Client& client, const MatrixSt
   const auto sizes = client::large_sizes(matrix, wanted);
   if (!sizes.ok()) return fail(command, sizes.status());
   LargeResults results;
-  if (Status s = results.open(stack, *sizes, files); !s.ok()) return fail(command, s);
+  const client::DataType vectors = client::vector_type(matrix, wanted);
+  if (Status s = results.open(stack, vectors, wanted, *sizes, files); !s.ok()) return fail(command, s);
   ProgressBar bar;
   wanted.progress = [&bar](const client::LargeProgress& p) { bar.show(p); };
   call.stop = interruption.token();

@@ -1,4 +1,4 @@
-// Large matrices for svdctl values, svd, hsvd and eigh: from a mapped file to mapped files, with a progress bar.
+// Large matrices for svdctl values, svd, hsvd, eigh and eig: from a mapped file to mapped files, with a progress bar.
 #ifndef SVDSERVE_CLIENT_CLI_COMMANDS_LARGE_H_
 #define SVDSERVE_CLIENT_CLI_COMMANDS_LARGE_H_
 

@@ -21,28 +21,35 @@ std::optional<int64_t> bytes_of(int64_t rows, int64_t cols, size_t bytes) {
 
 }  // namespace
 
+DataType vector_type(const LargeMatrix& matrix, const LargeOptions& options) {
+  if (options.problem != LargeProblem::kGeneral) return matrix.data_type;
+  return value_bytes(matrix.data_type) == sizeof(float) ? DataType::kC64 : DataType::kC128;
+}
+
 Result<LargeSizes> large_sizes(const LargeMatrix& matrix, const LargeOptions& options) {
   if (matrix.rows < 1)
     return internal::invalid("open.rows", "must be at least 1, but is " + std::to_string(matrix.rows));
   if (matrix.cols < 1)
     return internal::invalid("open.cols", "must be at least 1, but is " + std::to_string(matrix.cols));
   LargeSizes s;
-  const bool is_svd = options.problem == LargeProblem::kSvd;
+  const bool is_svd = options.problem == LargeProblem::kSvd, is_general = options.problem == LargeProblem::kGeneral;
   const int64_t k = is_svd ? std::min(matrix.rows, matrix.cols) : matrix.rows;
   s.values = k;
   if (options.vectors != Vectors::kNone) {
     const bool full = options.vectors == Vectors::kFull;
     s.left_columns = full ? matrix.rows : k;
     if (is_svd) s.right_rows = full ? matrix.cols : k;
+    if (is_general && full) s.right_rows = k;
   }
-  const size_t element = element_bytes(matrix.data_type);
-  const auto operand = bytes_of(matrix.rows, matrix.cols, element), values = bytes_of(1, k, element);
+  const size_t element = element_bytes(vector_type(matrix, options));
+  const auto operand = bytes_of(matrix.rows, matrix.cols, element_bytes(matrix.data_type));
+  const auto values = bytes_of(1, k, is_general ? element : value_bytes(matrix.data_type));
   const auto left = bytes_of(matrix.rows, s.left_columns, element),
              right = bytes_of(s.right_rows, matrix.cols, element);
   if (!operand || !values || !left || !right)
     return internal::invalid("open.rows", "the size of the matrix or of a result overflows 64 bits");
   s.operand_bytes = *operand;
-  s.values_bytes = *values / static_cast<int64_t>(element / value_bytes(matrix.data_type));
+  s.values_bytes = *values;
   s.left_bytes = *left;
   s.right_bytes = *right;
   return s;

@@ -23,7 +23,7 @@ inline constexpr EnumRange<client::MemoryOrder> kRange<client::MemoryOrder> = {1
 static_assert(has_numbers<client::MemoryOrder>(v1::MEMORY_ORDER_ROW_MAJOR, v1::MemoryOrder_MAX));
 
 template <>
-inline constexpr EnumRange<client::Method> kRange<client::Method> = {1, client::Method::kTridiagonal};
+inline constexpr EnumRange<client::Method> kRange<client::Method> = {1, client::Method::kQr};
 static_assert(has_numbers<client::Method>(v1::METHOD_AUTO, v1::Method_MAX));
 
 // kSvd is never sent: it is what Decompose computes.
@@ -54,8 +54,7 @@ inline constexpr EnumRange<client::BlockVariant> kRange<client::BlockVariant> = 
 static_assert(has_numbers<client::BlockVariant>(v1::BLOCK_VARIANT_UNSPECIFIED, v1::BlockVariant_MAX));
 
 template <>
-inline constexpr EnumRange<client::LargeProblem> kRange<client::LargeProblem> = {
-    0, client::LargeProblem::kHermitianFactor};
+inline constexpr EnumRange<client::LargeProblem> kRange<client::LargeProblem> = {0, client::LargeProblem::kGeneral};
 static_assert(has_numbers<client::LargeProblem>(v1::LARGE_PROBLEM_UNSPECIFIED, v1::LargeProblem_MAX));
 
 template <>

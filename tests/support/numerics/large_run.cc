@@ -92,10 +92,16 @@ LargeResult run_large(const LargeEngine& engine, const LargePlan& plan, const Ma
   result.left_bytes = left.checked();
   result.values_bytes = values.checked();
   result.right_bytes = right.checked();
-  result.values = load_values(p.dtype, result.values_bytes.data(), plan.values);
+  Problem of_vectors = p;
+  of_vectors.dtype = plan.vector_type();
+  if (plan.options.kind == LargeKind::kGeneral) {
+    result.complex_values = widened(of_vectors, plan.values, 1, result.values_bytes).elements;
+  } else {
+    result.values = load_values(p.dtype, result.values_bytes.data(), plan.values);
+  }
   if (plan.left_columns > 0) {
-    result.left = widened(p, p.rows, plan.left_columns, result.left_bytes);
-    result.right = widened(p, plan.right_rows, p.cols, result.right_bytes);
+    result.left = widened(of_vectors, p.rows, plan.left_columns, result.left_bytes);
+    result.right = widened(of_vectors, plan.right_rows, p.cols, result.right_bytes);
   }
   return result;
 }

@@ -20,6 +20,7 @@ LargePlan large_plan_of(const Problem& problem, const LargeOptions& options);
 struct LargeResult {
   LargeOutcome outcome;
   std::vector<double> values;
+  std::vector<std::complex<double>> complex_values;              // of kGeneral, which has no others
   Matrix left, right;                                            // U and V^H, widened
   std::vector<std::byte> left_bytes, right_bytes, values_bytes;  // as they were stored
 };

@@ -1,0 +1,116 @@
+// svdctl eig and eigvals.
+#include <optional>
+
+#include "client/cli/commands/commands.h"
+#include "client/cli/commands/large.h"
+#include "client/cli/connection.h"
+#include "client/cli/files/npy.h"
+#include "client/cli/files/npy_output.h"
+#include "client/cli/files/output_target.h"
+#include "client/cli/interruption.h"
+
+namespace svdserve::cli {
+namespace {
+
+struct EigArguments {
+  std::string command;
+  Connection connection;
+  std::string a;
+  LargeFiles files;  // u: V, s: eigenvalues, vh: W^H
+  client::LargeOptions options{.problem = client::LargeProblem::kGeneral};
+  bool verbose = false, force = false;
+
+  std::vector<NamedFile> outputs() const {
+    return {{command == "eig" ? "--w" : "-o", files.s}, {"--v", files.u}, {"--wh", files.vh}};
+  }
+};
+
+void declare_end(Arguments* a, EigArguments* to) {
+  a->flag("--force", kForceHelp, &to->force);
+  a->flag("--verbose", "also print the time of each phase, and of a stack each matrix", &to->verbose);
+  to->connection.declare(a);
+  a->epilogue(kStackExitCodes);
+}
+
+// The exit code where the command is over with that.
+std::optional<int> parse_eig(const std::vector<std::string>& words, EigArguments* to) {
+  Arguments a("svdctl eig [options] A.npy",
+              "Eigenvalues and eigenvectors of square matrices, A V = V diag(w). Shape (..., n, n) gives w (..., n)\n"
+              "and V (..., n, n), as numpy.linalg.eig does, but always complex: column i of V has norm 1 and belongs\n"
+              "to w[i]. Eigenvalues have no order; conjugate pairs of a real matrix are neighbours. Each matrix is\n"
+              "uploaded in a call of its own. A summary goes to stderr.");
+  a.operand("A.npy", &to->a);
+  a.section("Options");
+  a.option("--w", "W.npy", "write the eigenvalues to this file", &to->files.s);
+  a.option("--v", "V.npy", "write the eigenvectors to this file", &to->files.u);
+  a.option("--wh", "WH.npy",
+           "write the left eigenvectors to this file: row i is conjugated, so that\nWH A = diag(w) WH", &to->files.vh);
+  a.flag("--certificate", "also print the residual of the eigenvectors", &to->options.certificate);
+  declare_end(&a, to);
+  return parse_or_explain(&a, "eig", words);
+}
+
+std::optional<int> parse_eigvals(const std::vector<std::string>& words, EigArguments* to) {
+  Arguments a("svdctl eigvals [options] A.npy",
+              "Eigenvalues of square matrices. Shape (..., n, n) gives (..., n), as numpy.linalg.eigvals does, but\n"
+              "always complex. They have no order; conjugate pairs of a real matrix are neighbours. Each matrix is\n"
+              "uploaded in a call of its own. A summary goes to stderr.");
+  a.operand("A.npy", &to->a);
+  a.section("Options");
+  a.option("-o", "W.npy", "write the eigenvalues to this file", &to->files.s);
+  declare_end(&a, to);
+  return parse_or_explain(&a, "eigvals", words);
+}
+
+// Results of matrices without elements, or of none.
+int write_empty(const EigArguments& args, const MatrixStack& stack, const client::CallOptions& call) {
+  const int64_t n = stack.batch.rows;
+  const client::LargeMatrix matrix{.rows = n, .cols = n, .data_type = stack.batch.data_type};
+  const std::string type = npy_type(client::vector_type(matrix, args.options));
+  std::vector<std::unique_ptr<NpyOutput>> files;
+  std::vector<NpyOutput*> all;
+  for (const auto& [path, is_matrix] : {std::pair(args.files.s, false), {args.files.u, true}, {args.files.vh, true}}) {
+    std::vector<int64_t> shape = stack.batch_shape;
+    shape.insert(shape.end(), is_matrix ? 2 : 1, n);
+    auto made = NpyOutput::make(path, type, shape, false, 0);
+    if (!made.ok()) return fail(args.command, made.status());
+    all.push_back(files.emplace_back(*std::move(made)).get());
+  }
+  const auto written = commit(all, call.stop);
+  return written.ok() ? kDone : fail(args.command, written);
+}
+
+int run(EigArguments& args) {
+  std::vector<NamedFile> inputs = args.connection.files();
+  inputs.push_back({"A.npy", args.a});
+  if (const auto s = check_outputs(args.outputs(), inputs, args.force); !s.ok()) return fail(args.command, s);
+  const auto options = args.connection.options();
+  if (!options.ok()) return fail(args.command, options.status());
+  const auto stack = load_matrices(args.a);
+  if (!stack.ok()) return fail(args.command, stack.status());
+  const client::Batch& batch = stack->batch;
+  if (batch.rows != batch.cols) return bad_usage(args.command, args.a + ": its matrices must be square");
+  const Interruption interruption;
+  client::CallOptions call = args.connection.call();
+  call.stop = interruption.token();
+  if (batch.count == 0 || batch.rows == 0) return write_empty(args, *stack, call);
+  args.options.vectors = args.files.vh.empty() ? client::Vectors::kThin : client::Vectors::kFull;
+  client::Client client(*options);
+  return run_large(args.command, client, *stack, {}, args.files, args.options, args.verbose, interruption, call);
+}
+
+}  // namespace
+
+int run_eig(const std::vector<std::string>& words) {
+  EigArguments args{.command = "eig"};
+  if (const auto code = parse_eig(words, &args)) return *code;
+  return run(args);
+}
+
+int run_eigvals(const std::vector<std::string>& words) {
+  EigArguments args{.command = "eigvals"};
+  if (const auto code = parse_eigvals(words, &args)) return *code;
+  return run(args);
+}
+
+}  // namespace svdserve::cli
