@@ -260,7 +260,7 @@ def sizes(opened: Any) -> tuple[int, int, int]:
 
 
 def types(opened: Any) -> tuple[np.dtype[Any], np.dtype[Any]]:
-    """Of the values, and of the vectors."""
+    """The types of the values and of the vectors."""
     element = np.dtype(_DTYPES[opened.data_type])
     if opened.problem == _proto.LARGE_PROBLEMS["GENERAL"]:
         return (np.result_type(element, np.complex64),) * 2

@@ -16,7 +16,7 @@ NON_SQUARE = [np.zeros(3), np.zeros((2, 3)), np.zeros((4, 3, 2))]
 
 
 def residuals(a, w, *vectors):
-    """Of right eigenvectors, or of left and right ones, relative to the norm of each matrix."""
+    """Those of right eigenvectors, or of left and right ones, relative to the norm of each matrix."""
     *left, v = vectors
     wide = a.astype("c16")
     norm = np.linalg.norm(wide, axis=(-2, -1))
@@ -34,7 +34,7 @@ def check_eig(a, result):
     u = np.finfo(a.dtype).eps / 2
     for mine, theirs in ((w, expected[0]), *((v, expected[1]) for v in vectors)):
         assert (mine.shape, mine.dtype) == (theirs.shape, theirs.dtype)
-    assert (residuals(a, *result) <= 30 * a.shape[-1] * u).all()
+    assert (residuals(a, *result) <= 10 * a.shape[-1] * u).all()
     for v in vectors:
         assert np.abs(np.linalg.norm(v.astype("c16"), axis=-2) - 1).max() < 20 * u
         largest = np.take_along_axis(v, np.abs(v).argmax(-2, keepdims=True), -2)
@@ -172,7 +172,7 @@ def test_left_eigenvectors(client, rng, n, dtype):
     a = matrices(rng, n, n, dtype=dtype)
     w, vl, v = result = client.eig(a, left=True, certificate=True)
     check_eig(a, result)
-    assert result.certificate.residual < 30 * n * np.finfo(dtype).eps
+    assert result.certificate.residual <= 5 * n * np.finfo(dtype).eps
     # Left and right eigenvectors of different eigenvalues are orthogonal.
     products = vl.conj().T @ v
     assert np.abs(products - np.diag(np.diag(products))).max() < 3e3 * n * np.finfo(dtype).eps

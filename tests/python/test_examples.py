@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from svdserve.examples import antenna_selection, cdl_channels, mimo_capacity
+from svdserve.examples import antenna_selection, cdl_channels, damped_modes, mimo_capacity
 
 ROOT = Path(__file__).resolve().parents[2]
 REFERENCE = ROOT / "tests/data/cdl_c_4x4.npy"
@@ -142,6 +142,44 @@ def test_the_structure_modes_command(address, tmp_path):
 def test_the_structure_modes_command_explains_itself():
     assert run("-m", "svdserve.examples.structure_modes", "127.0.0.1:1", "--soft", 0).returncode == 2
     done = run("-m", "svdserve.examples.structure_modes", "127.0.0.1:1")
+    assert done.returncode == 1 and "Traceback" not in done.stderr
+
+
+def test_dampers_in_every_storey_damp_each_mode_by_itself(client):
+    """Then C = c / k K, and every mode has l^2 + g c / m l + g k / m = 0, g an eigenvalue of the chain of ones."""
+    a, da = damped_modes.motion(5, 1)
+    dampings = damped_modes.UNIT * np.logspace(-2, 2, 80)
+    found = client.eig(a + dampings[:, None, None] * da, left=True)
+    rates, _ = damped_modes.slopes(found, da)
+    values = np.take_along_axis(found.eigenvalues, damped_modes.followed(found.eigenvalues, rates, dampings), -1)
+    g = np.linalg.eigvalsh(damped_modes.chain(np.ones(5)))
+    critical = 2 * np.sqrt(damped_modes.STIFFNESS * damped_modes.MASS / g)
+    starts = damped_modes.overdamped_from(values)
+    assert np.array_equal(starts, np.searchsorted(dampings, critical))
+    b, w2 = np.outer(dampings, g) / damped_modes.MASS, g * damped_modes.STIFFNESS / damped_modes.MASS
+    root = np.sqrt(b ** 2 - 4 * w2 + 0j)
+    expected = np.stack([(-b - root) / 2, (-b + root) / 2], -1)  # the imaginary part of the first one is negative
+    for mode, start in enumerate(starts):
+        assert np.abs(values[:start, 2 * mode:2 * mode + 2] - expected[:start, mode]).max() < 1e-9
+    assert np.abs(np.sort_complex(values) - np.sort_complex(expected.reshape(values.shape))).max() < 1e-7
+    assert damped_modes.difference(client, a, da, dampings, found) < 1e-5
+
+
+def test_the_damped_modes_command(address, tmp_path):
+    done = run("-m", "svdserve.examples.damped_modes", address, "--steps", 60, "--plot", tmp_path / "dampers.svg")
+    assert done.returncode == 0, done.stderr + done.stdout
+    hertz = [float(f) for f in re.findall(r"mode [0-9]+: +([0-9.]+) Hz", done.stdout)]
+    # Weak dampers leave the frequencies sqrt(k / m) / pi sin(pi (2 i - 1) / (4 n + 2)) of the chain.
+    assert np.allclose(hertz, np.sqrt(1e3) / np.pi * np.sin(np.pi * np.arange(1, 12, 2) / 26), atol=1e-3)
+    assert done.stdout.count("never overdamped") == 3 == done.stdout.count("overdamped from")
+    assert float(re.search(r"at most (\S+) from finite", done.stdout)[1]) < 1e-5
+    assert all(len(line) <= 120 for line in done.stdout.splitlines())
+    assert (tmp_path / "dampers.svg").exists() or "matplotlib is not installed" in done.stdout
+
+
+def test_the_damped_modes_command_explains_itself():
+    assert run("-m", "svdserve.examples.damped_modes", "127.0.0.1:1", "--every", 0).returncode == 2
+    done = run("-m", "svdserve.examples.damped_modes", "127.0.0.1:1")
     assert done.returncode == 1 and "Traceback" not in done.stderr
 
 

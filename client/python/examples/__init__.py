@@ -1,1 +1,1 @@
-"""Examples that run: `python -m svdserve.examples.NAME --help`; mimo_capacity, antenna_selection, cdl_channels."""
+"""Examples that run: `python -m svdserve.examples.NAME --help`; mimo_capacity, antenna_selection, damped_modes, ..."""
