@@ -187,6 +187,7 @@ def test_a_value_beyond_the_range_is_infinite_and_said_so(client):
     (dict(method="jacobi", max_sweeps=2**40), "options.max_sweeps"),
     (dict(method="bidiagonal", max_sweeps=3), "options.max_sweeps"),
     (dict(method="qr"), "options.method"),
+    (dict(method="lanczos"), "options.method"),
     (dict(method=None), "options.method"),
 ])
 def test_wrong_options_are_named(client, options, field):

@@ -89,9 +89,9 @@ class LargeSummary:
     phases: tuple[Phase, ...] = ()
     certificate: Certificate | None = None
     rank: int = 0  #: of an eigenproblem: eigenvalues that are not exact zeros
-    #: An eigenproblem with certificate has this, but for "tridiagonal": at least the condition number of G with unit
-    #: columns, A = G J G^H. None where it is not computed. Relative errors of the eigenvalues of G J G^H are at most
-    #: 10 max(m, 8) u times this.
+    #: An eigenproblem with certificate has this from "factored" and "jacobi": at least the condition number of G with
+    #: unit columns, A = G J G^H. None where it is not computed. Relative errors of the eigenvalues of G J G^H are at
+    #: most 10 max(m, 8) u times this.
     factor_condition: float | None = None
 
 
