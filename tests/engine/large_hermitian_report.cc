@@ -130,7 +130,8 @@ struct Row {
   std::string matrix, solver, reference;
   double residual = kNone, orthogonality = kNone, trace = kNone, absolute = kNone;
   double relative = kNone, relative_bound = kNone;
-  int64_t rank = -1, sweeps = -1;
+  int64_t rank = -1, sweeps = -1;  // -1: does not say
+  bool graded = false;
   double seconds = kNone;
 
   bool within_bounds() const {
@@ -263,7 +264,7 @@ class Rows {
     const Row* found = nullptr;
     for (const Row& row : rows_) {
       if (row.dtype != dtype || row.n != n || row.solver != solver || std::isnan(row.*what)) continue;
-      if (what == &Row::relative && (row.matrix[0] == 'D') != graded) continue;
+      if (what == &Row::relative && row.graded != graded) continue;
       if (found == nullptr || row.*what > found->*what) found = &row;
     }
     if (found == nullptr) return "-";
@@ -312,6 +313,7 @@ bool solve(Rows& rows, const LargeEngine& engine, const Subject& subject, const 
     row.matrix = subject.name;
     row.solver = solver;
     row.reference = subject.reference;
+    row.graded = subject.graded;
     if (row.solver == "lapack") {
       add_peer(row, subject, m);
     } else {
