@@ -9,7 +9,7 @@
 
 #include "engine/algorithms/large/block_jacobi_sweeps.h"
 #include "engine/algorithms/large/hermitian_eigenpairs.h"
-#include "engine/backends/host/dense/general_eigen.h"
+#include "engine/backends/host/general/general_eigen.h"
 #include "engine/backends/host/large/host_large_backend.h"
 
 namespace svdserve::host {

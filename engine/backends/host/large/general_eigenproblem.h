@@ -3,7 +3,7 @@
 //   A V = V L and W^H A = L W^H, A n x n; L diagonal, columns of V and W of norm 1
 // Method QR:
 //   1. A is scaled by a power of two, so that nothing overflows on the way.
-//   2. Balancing, Hessenberg form, Schur form, the vectors of its triangle: dense/general_eigen.h.
+//   2. Balancing, Hessenberg form, Schur form, the vectors of its triangle: general/general_eigen.h.
 //   3. Eigenvalues are scaled back, and results rounded once.
 // All is computed in double precision. Results are complex; those of a real matrix are exact conjugate pairs.
 // Certificate: |A V - V L|_F / |A|_F of what is stored, or |W^H A - L W^H|_F / |A|_F where that is larger. V has no

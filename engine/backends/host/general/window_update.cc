@@ -1,4 +1,4 @@
-#include "engine/backends/host/dense/window_update.h"
+#include "engine/backends/host/general/window_update.h"
 
 #include <algorithm>
 

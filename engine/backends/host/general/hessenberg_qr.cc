@@ -1,4 +1,4 @@
-#include "engine/backends/host/dense/hessenberg_qr.h"
+#include "engine/backends/host/general/hessenberg_qr.h"
 
 #include <algorithm>
 #include <cmath>
@@ -7,9 +7,9 @@
 
 #include "engine/backends/host/base/aligned_array.h"
 #include "engine/backends/host/dense/blas.h"
-#include "engine/backends/host/dense/bulge_sweep.h"
-#include "engine/backends/host/dense/eigen_lapack.h"
-#include "engine/backends/host/dense/window_update.h"
+#include "engine/backends/host/general/bulge_sweep.h"
+#include "engine/backends/host/general/eigen_lapack.h"
+#include "engine/backends/host/general/window_update.h"
 
 namespace svdserve::host {
 namespace {
@@ -89,7 +89,7 @@ class SchurForm {
         values_(values),
         outside_(threads, h, z),
         sweep_(threads, h, outside_) {
-    const int64_t width = largest_window(h.rows);
+    const int64_t width = std::max(largest_window(h.rows), std::min(kSmallBlock, h.rows));
     for (AlignedArray<E>* array : {&v_, &t_, &wv_}) array->reserve(width * width + blas::kReadBeyond);
     deflation_.v = v_.data();
     deflation_.t = t_.data();
@@ -105,7 +105,7 @@ class SchurForm {
       if (iteration == most) return false;
       int64_t start = end - 1;
       while (start > low_ && h(start, start - 1) != E(0)) --start;
-      if (small_works_ && end - start <= std::max(kSmallBlock, kFewestRows)) {
+      if (small_works_ && end - start <= kSmallBlock) {
         end = small_block(start, end);
       } else {
         if (h_.rows < kFewestRows) return false;

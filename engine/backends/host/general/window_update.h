@@ -2,8 +2,8 @@
 // threads.
 //
 //   H := diag(I, U, I)^H H diag(I, U, I) without the window itself, Z := Z diag(I, U, I)
-#ifndef SVDSERVE_ENGINE_BACKENDS_HOST_DENSE_WINDOW_UPDATE_H_
-#define SVDSERVE_ENGINE_BACKENDS_HOST_DENSE_WINDOW_UPDATE_H_
+#ifndef SVDSERVE_ENGINE_BACKENDS_HOST_GENERAL_WINDOW_UPDATE_H_
+#define SVDSERVE_ENGINE_BACKENDS_HOST_GENERAL_WINDOW_UPDATE_H_
 
 #include <complex>
 
@@ -31,4 +31,4 @@ class WindowUpdate {
 };
 
 }  // namespace svdserve::host
-#endif  // SVDSERVE_ENGINE_BACKENDS_HOST_DENSE_WINDOW_UPDATE_H_
+#endif  // SVDSERVE_ENGINE_BACKENDS_HOST_GENERAL_WINDOW_UPDATE_H_

@@ -1,11 +1,11 @@
-#include "engine/backends/host/dense/bulge_sweep.h"
+#include "engine/backends/host/general/bulge_sweep.h"
 
 #include <algorithm>
 #include <cmath>
 #include <limits>
 
 #include "engine/backends/host/dense/blas.h"
-#include "engine/backends/host/dense/eigen_lapack.h"
+#include "engine/backends/host/general/eigen_lapack.h"
 
 namespace svdserve::host {
 namespace {
@@ -74,8 +74,9 @@ void BulgeSweep<E>::step(int64_t k, int64_t bulge) {
   from_left(reflector, k);
   const int64_t bottom = std::min(k + reflector.rows + 1, high_ - 1), width = last_ - first_ + 1;
   from_right(reflector, &h(first_, k + 1), h_.ld, bottom - first_ + 1);
-  // Rows of U below these are those of the identity.
-  from_right(reflector, u_.data() + (k + 1 - first_) * width, width, k + 1 + reflector.rows - first_);
+  // Each bulge before this one has filled two more rows of these columns of U; the rows below are zero.
+  const int64_t filled = std::min(width, k + 1 + reflector.rows + 2 * bulge - first_);
+  from_right(reflector, u_.data() + (k + 1 - first_) * width, width, filled);
   if (k >= low_) drop_negligible(k);
 }
 
