@@ -103,14 +103,14 @@ def write_plot(path: Path, dampings: np.ndarray, values: np.ndarray) -> bool:
     figure, (decay, frequency) = pyplot.subplots(2, figsize=(7, 7), layout="constrained", sharex=True)
     for mode, start in enumerate(overdamped_from(values)):
         pair = values[:, 2 * mode:2 * mode + 2]
-        decay.loglog(dampings, -pair.real, color=f"C{mode}")
-        frequency.semilogx(dampings, np.abs(pair.imag).max(-1) / (2 * np.pi), color=f"C{mode}", label=f"mode {mode + 1}")
+        decay.loglog(dampings, -pair.real, color=f"C{mode}", label=[f"mode {mode + 1}", "_"])
+        frequency.semilogx(dampings, np.abs(pair.imag).max(-1) / (2 * np.pi), color=f"C{mode}")
         if start < len(values):
             decay.plot(dampings[start], -pair[start, 0].real, "x", color=f"C{mode}")
             frequency.plot(dampings[start], 0, "x", color=f"C{mode}")
     decay.set(ylabel="decay rate in 1/s; x: overdamped from here")
     frequency.set(xlabel="strength of each damper in N s/m", ylabel="frequency in Hz")
-    frequency.legend()
+    decay.legend(loc="upper left", ncols=2)
     figure.savefig(path)
     pyplot.close(figure)
     return True
