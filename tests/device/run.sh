@@ -9,6 +9,7 @@
 #   connections                 16 to 128 of them beside the echo
 #   windows                     --call-window-bytes
 #   several                     large matrices at once
+#   accuracy                    one large Hermitian matrix of each family, n = 4096: errors in units of the contract's
 #   sanitize                    compute-sanitizer over a reduced list
 #   soak                        two minutes of mixed load
 #   resources
@@ -257,6 +258,11 @@ soak() {
       connections) connections ;;
       windows) windows ;;
       several) several ;;
+      accuracy)
+        for dtype in f64 c128; do
+          "$bin/large_accuracy" hermitian 2048 4096 --dtype "$dtype" --solvers tridiagonal,factored --cuda --check
+        done
+        ;;
       soak) soak ;;
       sanitize)
         for tool in memcheck racecheck initcheck; do
