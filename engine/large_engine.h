@@ -177,8 +177,8 @@ struct LargeReport {
   int64_t rotations = 0, proper_rotations = 0;
   double residual = 0, left_orthogonality = 0, right_orthogonality = 0;  // with certificate; see outputs.h
   // An eigenproblem's own. rank: eigenvalues that are not exact zeros, which kTridiagonal and kQr seldom find.
-  // factor_condition, with certificate, of kFactored and kJacobi: at least the condition number of G with unit columns; the
-  // eigenvalues of G J G^H have relative errors of some max(n, 8) u times this.
+  // factor_condition, with certificate, of kFactored and kJacobi: at least the condition number of G with unit columns.
+  // Eigenvalues of G J G^H have relative errors of some max(n, 8) u times this.
   int64_t rank = 0;
   double factor_condition = 0;
 };

@@ -185,7 +185,7 @@ class Client {
   template <class T>
   Result<LargeEigen<T>> eigen(const LargeMatrix& matrix, LargeProblem problem, LargeOptions options,
                               const CallOptions& call);
-  // Makes room for so many bytes, and for a plane.
+  // Makes room for a number of bytes, and for a plane.
   template <class Number>
   static std::span<std::byte> room_of(std::vector<Number>* numbers, int64_t bytes);
   template <class Number>

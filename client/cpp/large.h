@@ -125,7 +125,7 @@ Result<LargeSizes> large_sizes(const LargeMatrix& matrix, const LargeOptions& op
 // Memory for the results, each of exactly the bytes of large_sizes(), any alignment. They are written as they arrive:
 // memory that is a mapped file need not fit the machine's.
 struct LargeOutputs {
-  // k real numbers, descending; hyperbolic: among columns of equal sign; eigenvalues: ascending. Of kGeneral complex
+  // k real numbers, descending; hyperbolic: among columns of equal sign; eigenvalues: ascending. kGeneral has complex
   // numbers in no order, but conjugate pairs together.
   std::span<std::byte> values = {};
   std::span<std::byte> left = {};           // U; of kGeneral V

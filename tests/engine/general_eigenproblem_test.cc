@@ -75,7 +75,7 @@ void expect_unit_columns(const Matrix& x, double bound) {
   }
 }
 
-// Of a real matrix: a value with an imaginary part stands beside its conjugate, and so does its vector.
+// A value of a real matrix that has an imaginary part stands beside its conjugate, and so does its vector.
 void expect_conjugate_pairs(const LargeResult& result) {
   const auto& values = result.complex_values;
   for (size_t j = 0; j < values.size(); ++j) {

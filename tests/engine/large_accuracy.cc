@@ -5,9 +5,15 @@
 //   large_accuracy hyperbolic 160 288 416   indefinite matrices of Novakovic and Singer 2011, section 5, as its figure 5
 //   large_accuracy signs 512                the same with few positive signs, as its table 3
 //   large_accuracy values 128 256 512       graded columns, clusters, dense spectra: every singular value
+//   large_accuracy hermitian 128 256 512    Hermitian matrices given as M: residuals, orthogonality, trace, eigenvalues
+//   large_accuracy times 1024 2048 4096     seconds of the hyperbolic SVD beside one thread, as figures 6 and 7 of 2011
+//   large_accuracy sign_times 4096          the same by the number of positive signs, as its table 3
 // CSV as it comes, then tables in comments. Sources: V. Novakovic, SIAM J. Sci. Comput. 37 (2015) C1-C30;
 // V. Novakovic, S. Singer, BIT 51 (2011) 1009-1030. With --check the exit status says whether every error of ours is
-// within its bound.
+// within its bound. With --cuda the first GPU computes. The options of `hermitian` are --dtype f64 or c128, --matrix with
+// a part of a matrix's name, and --solvers tridiagonal,factored,lapack or some of them. With --references N, 256 unless
+// given, matrices of unknown spectrum have references up to that order. `times` takes --sequential N: up to that order,
+// 1024, one thread is measured, too. `all` leaves out the two reports of times.
 //
 // Eigenvalues are s^2 j. Their errors are relative to the reference, which is of the matrix as stored, in long double.
 // Those of dsyev are relative to the prescribed ones, since it has another matrix. `prescribed` is the largest error
@@ -19,6 +25,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <functional>
+#include <initializer_list>
 #include <iterator>
 #include <limits>
 #include <memory>
@@ -29,6 +36,7 @@
 
 #include "engine/cuda_large_engine.h"
 #include "engine/large_engine.h"
+#include "tests/engine/large_reports.h"
 #include "tests/support/numerics/contract.h"
 #include "tests/support/numerics/lapack_peer.h"
 #include "tests/support/numerics/large_run.h"
@@ -250,14 +258,6 @@ std::vector<double> spectrum_of_2015(int type, int64_t n, Random& random) {
     const bool negative = random.coin();
     lambda.push_back(type == 1 ? normal : type == 2 ? 1 + normal : type == 3 && negative ? -uniform : uniform);
   }
-  return lambda;
-}
-
-// Novakovic and Singer 2011, section 5: uniform in +-<a 1e-5, a], a = 20 for n <= 3168, with this many positive ones.
-std::vector<double> spectrum_of_2011(int64_t n, int64_t positive, Random& random) {
-  const double a = n <= 3168 ? 20 : n <= 6368 ? 30 : n <= 9568 ? 40 : 50;
-  std::vector<double> lambda;
-  for (int64_t i = 0; i < n; ++i) lambda.push_back((i < positive ? 1 : -1) * random.uniform(a * 1e-5, a));
   return lambda;
 }
 
@@ -526,54 +526,96 @@ std::unique_ptr<LargeEngine> engine_of(bool cuda) {
   return engine;
 }
 
-int run(const std::string& what, const std::vector<int64_t>& orders, bool cuda, bool check) {
-  const bool all = what == "all";
-  if (!all && what != "spectra" && what != "hyperbolic" && what != "signs" && what != "values") return 2;
-  const auto engine = engine_of(cuda);
-  if (engine == nullptr) return 1;
-  const auto orders_or = [&](std::vector<int64_t> defaults) { return orders.empty() ? defaults : orders; };
-  const auto spectra = orders_or({128, 256, 512}), hyperbolic = orders_or({160, 288, 416}), signs = orders_or({512});
+struct Arguments {
+  std::string what = "all", dtype, matrix, solvers;
+  std::vector<int64_t> orders;
+  int64_t reference_order = 256, sequential_order = 1024;
+  bool check = false, cuda = false;
+
+  bool wants(const char* report) const { return what == report || what == "all"; }
+  std::vector<int64_t> orders_or(std::vector<int64_t> defaults) const { return orders.empty() ? defaults : orders; }
+};
+
+bool report_factors(const LargeEngine& engine, const Arguments& arguments) {
+  const auto spectra = arguments.orders_or({128, 256, 512}), hyperbolic = arguments.orders_or({160, 288, 416}),
+             signs = arguments.orders_or({512});
   Rows rows;
-  std::printf("# f64, U and V, %s\n",
-              cuda ? "GPU 0" : (std::to_string(std::thread::hardware_concurrency()) + " threads").c_str());
   Rows::print_header();
-  if (all || what == "spectra") run_spectra(rows, *engine, spectra);
-  if (all || what == "hyperbolic") run_hyperbolic(rows, *engine, hyperbolic);
-  if (all || what == "signs") run_signs(rows, *engine, signs);
-  if (all || what == "values") run_values(rows, *engine, spectra);
-  if (all || what == "spectra") {
+  if (arguments.wants("spectra")) run_spectra(rows, engine, spectra);
+  if (arguments.wants("hyperbolic")) run_hyperbolic(rows, engine, hyperbolic);
+  if (arguments.wants("signs")) run_signs(rows, engine, signs);
+  if (arguments.wants("values")) run_values(rows, engine, spectra);
+  if (arguments.wants("spectra")) {
     print_figure_8(rows, spectra);
     print_table_3_of_2015(rows);
   }
-  if (all || what == "hyperbolic") print_figure_5(rows);
-  if (all || what == "signs") print_table_3_of_2011(rows, signs);
-  if (all || what == "values") print_values(rows);
-  std::printf("#\n# %s\n", rows.ok() ? "Every error of ours is within its bound." : "Some errors of ours are MISSED.");
-  return check && !rows.ok() ? 1 : 0;
+  if (arguments.wants("hyperbolic")) print_figure_5(rows);
+  if (arguments.wants("signs")) print_table_3_of_2011(rows, signs);
+  if (arguments.wants("values")) print_values(rows);
+  return rows.ok();
+}
+
+int run(const Arguments& arguments) {
+  const auto is_any_of = [&](std::initializer_list<const char*> names) {
+    return std::any_of(names.begin(), names.end(), [&](const char* name) { return arguments.what == name; });
+  };
+  const bool times = is_any_of({"times", "sign_times"});
+  if (!times && !is_any_of({"all", "spectra", "hyperbolic", "signs", "values", "hermitian"})) return 2;
+  if (!arguments.dtype.empty() && arguments.dtype != "f64" && arguments.dtype != "c128") return 2;
+  const auto engine = engine_of(arguments.cuda);
+  if (engine == nullptr) return 1;
+  std::printf("# f64 unless said, U and V, %s\n",
+              arguments.cuda ? "GPU 0" : (std::to_string(std::thread::hardware_concurrency()) + " threads").c_str());
+  if (times) {
+    const bool signs = arguments.what == "sign_times";
+    report_times(*engine,
+                 {arguments.orders_or(signs ? std::vector<int64_t>{4096} : std::vector<int64_t>{1024, 2048, 4096}),
+                  arguments.sequential_order, signs});
+    return 0;
+  }
+  bool ok = arguments.what == "hermitian" || report_factors(*engine, arguments);
+  if (arguments.wants("hermitian")) {
+    const HermitianReport report{arguments.orders_or({128, 256, 512}), arguments.dtype, arguments.matrix,
+                                 arguments.solvers, arguments.reference_order};
+    ok = report_hermitian(*engine, report) && ok;
+  }
+  std::printf("#\n# %s\n", ok ? "Every error of ours is within its bound." : "Some errors of ours are MISSED.");
+  return arguments.check && !ok ? 1 : 0;
 }
 
 }  // namespace
 }  // namespace svdserve::numerics
 
 int main(int argc, char** argv) {
-  std::string what = "all";
-  std::vector<int64_t> orders;
-  bool check = false, cuda = false;
+  svdserve::numerics::Arguments arguments;
   for (int i = 1; i < argc; ++i) {
-    if (std::strcmp(argv[i], "--check") == 0) {
-      check = true;
-    } else if (std::strcmp(argv[i], "--cuda") == 0) {
-      cuda = true;
+    const auto is = [&](const char* option) { return std::strcmp(argv[i], option) == 0; };
+    if (is("--check")) {
+      arguments.check = true;
+    } else if (is("--cuda")) {
+      arguments.cuda = true;
+    } else if (is("--dtype") && i + 1 < argc) {
+      arguments.dtype = argv[++i];
+    } else if (is("--matrix") && i + 1 < argc) {
+      arguments.matrix = argv[++i];
+    } else if (is("--solvers") && i + 1 < argc) {
+      arguments.solvers = argv[++i];
+    } else if (is("--references") && i + 1 < argc) {
+      arguments.reference_order = std::atoll(argv[++i]);
+    } else if (is("--sequential") && i + 1 < argc) {
+      arguments.sequential_order = std::atoll(argv[++i]);
     } else if (std::atoll(argv[i]) > 0) {
-      orders.push_back(std::max(20LL, std::atoll(argv[i])));
+      arguments.orders.push_back(std::max(20LL, std::atoll(argv[i])));
     } else {
-      what = argv[i];
+      arguments.what = argv[i];
     }
   }
-  const int status = svdserve::numerics::run(what, orders, cuda, check);
+  const int status = svdserve::numerics::run(arguments);
   if (status == 2) {
     std::fprintf(stderr,
-                 "large_accuracy [all | spectra | hyperbolic | signs | values] [ORDER ...] [--check] [--cuda]\n");
+                 "large_accuracy [all | spectra | hyperbolic | signs | values | hermitian | times | sign_times] "
+                 "[ORDER ...] [--check] [--cuda] [--dtype f64|c128] [--matrix NAME] "
+                 "[--solvers tridiagonal,factored,lapack] [--references N] [--sequential N]\n");
   }
   return status;
 }

@@ -110,10 +110,77 @@ class FactorReports(unittest.TestCase):
                 self.assertFalse(drawn.exists())
 
     def test_an_unknown_report_is_refused(self):
-        for program in ("large_bench", "large_accuracy"):
-            done = subprocess.run([programs / program, "nothing", "48"], capture_output=True, text=True)
+        for program, *arguments in (("large_bench", "nothing", "48"), ("large_accuracy", "nothing", "48"),
+                                    ("large_accuracy", "hermitian", "48", "--dtype", "f32")):
+            done = subprocess.run([programs / program, *arguments], capture_output=True, text=True)
             self.assertEqual(done.returncode, 2)
             self.assertIn(program, done.stderr)
+
+
+class HermitianReport(unittest.TestCase):
+    MATRICES = {"random", "spectrum of 2011", "four clusters", "rank n/2", "pairs +-x", "D B D over 1e+-3"}
+    SOLVERS = {"tridiagonal", "factored", "lapack"}
+
+    @classmethod
+    def setUpClass(cls):
+        cls.report = printed("large_accuracy", "hermitian", *ORDERS, "--check")
+
+    def test_every_solver_meets_the_contract_on_every_matrix(self):
+        rows = rows_of(self.report)
+        self.assertEqual(sorted((int(r["n"]), r["dtype"], r["matrix"], r["solver"]) for r in rows),
+                         sorted((n, d, m, s) for n in ORDERS for d in ("f64", "c128") for m in self.MATRICES
+                                for s in self.SOLVERS))
+        for row in rows:
+            with self.subTest(row=row):
+                for error in ("residual", "orthogonality", "trace", "absolute"):
+                    self.assertTrue(0 <= float(row[error]) <= 10, error)
+                self.assertEqual(row["relative"] == "", row["matrix"] == "rank n/2")
+                self.assertEqual(row["reference"], "long double" if row["matrix"][0] in "rD" and "/" not in row["matrix"]
+                                 else "prescribed")
+
+    def test_factored_finds_ranks_and_small_eigenvalues(self):
+        for row in rows_of(self.report):
+            n = int(row["n"])
+            if row["solver"] != "factored":
+                self.assertEqual(row["relative_bound"], "")
+                continue
+            with self.subTest(row=row):
+                self.assertEqual(int(row["rank"]), (n + 1) // 2 if row["matrix"] == "rank n/2" else n)
+                if row["matrix"].startswith("D"):
+                    self.assertLess(float(row["relative"]), 1e-13)
+                    self.assertLess(float(row["relative"]), float(row["relative_bound"]))
+
+    def test_the_table_has_the_worst_cases(self):
+        for line in (r"# f64 +n worst +\| TRIDIAGONAL +\| FACTORED +\| dsyevd", r"# c128 .*zheevd",
+                     r"# +75 residual +\| \d\S* \w", "# Every error of ours is within its bound"):
+            self.assertRegex(self.report, re.compile("^" + line, re.MULTILINE))
+
+    def test_options_select(self):
+        rows = rows_of(printed("large_accuracy", "hermitian", 48, "--dtype", "c128", "--matrix", "D", "--solvers",
+                               "tridiagonal,lapack", "--references", 40))
+        self.assertEqual([(r["dtype"], r["matrix"], r["solver"], r["relative"]) for r in rows],
+                         [("c128", "D B D over 1e+-3", s, "") for s in ("tridiagonal", "lapack")])
+
+
+class TimesReport(unittest.TestCase):
+    def test_one_thread_is_beside_us_up_to_an_order(self):
+        report = printed("large_accuracy", "times", *ORDERS, "--sequential", ORDERS[0])
+        rows = rows_of(report)
+        self.assertEqual([int(r["n"]) for r in rows], list(ORDERS))
+        for row in rows:
+            self.assertGreater(float(row["with_v"]), 0)
+            self.assertGreater(float(row["u_alone"]), 0)
+            self.assertIn(int(row["sweeps"]), range(2, 20))
+        ratio = float(rows[0]["sequential_with_v"]) / float(rows[0]["with_v"])
+        self.assertAlmostEqual(float(rows[0]["speedup_with_v"]), ratio, delta=0.02 * ratio)
+        self.assertEqual(rows[1]["sequential_with_v"] + rows[1]["speedup_u_alone"], "")
+        self.assertIn("357 s", report)
+
+    def test_every_number_of_signs_of_the_paper(self):
+        rows = rows_of(printed("large_accuracy", "sign_times", 48))
+        self.assertEqual([int(r["paper_seconds"]) for r in rows], [273, 274, 276, 285, 312, 321, 354, 356, 357])
+        self.assertEqual([int(r["positive"]) for r in rows], [0, 1, 1, 1, 1, 2, 6, 12, 24])
+        self.assertEqual(float(rows[-1]["of_half"]), 1)
 
 
 if __name__ == "__main__":

@@ -6,9 +6,13 @@
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "tests/support/numerics/effort.h"
+#include "tests/support/numerics/hermitian.h"
+#include "tests/support/numerics/known_spectrum.h"
 #include "tests/support/numerics/lapack_peer.h"
 #include "tests/support/numerics/matrix_generators.h"
 #include "tests/support/numerics/quadruple.h"
+#include "tests/support/numerics/reference_hermitian.h"
 #include "tests/support/numerics/reference_hyperbolic.h"
 #include "tests/support/numerics/reference_svd.h"
 
@@ -97,6 +101,49 @@ TEST(ReferenceHyperbolic, OneSignIsTheOrdinaryReference) {
     for (size_t i = 0; i < 20; ++i) {
       EXPECT_LE(std::abs(lambda[i] / (sign * s[i] * s[i]) - 1), 1e-16L) << i;
     }
+  }
+}
+
+// Beside two-sided Jacobi in quadruple precision, which knows nothing of either.
+TEST(KnownSpectrum, EigenvaluesAreThoseOfTheStoredMatrix) {
+  for (const DType dtype : {DType::kF64, DType::kC128}) {
+    for (const size_t n : {1, 2, 13, 24}) {
+      SCOPED_TRACE(testing::Message() << name(dtype) << " " << n);
+      Random random(n);
+      const auto lambda = spectrum(n, false, random);
+      const Matrix m = with_known_spectrum(dtype, lambda, random);
+      const auto reference = reference_eigenvalues(m), accurate = accurate_eigenvalues(m);
+      ASSERT_EQ(accurate.size(), n);
+      const long double norm = std::max(std::abs(reference.front()), std::abs(reference.back()));
+      for (size_t i = 0; i < n; ++i) {
+        EXPECT_LE(std::abs(reference[i] - lambda[i]), kRoundoff * norm) << i;
+        EXPECT_LE(std::abs(accurate[i] / reference[i] - 1), 1e-15L) << i;
+      }
+      double off_diagonal = 0;  // dense
+      for (size_t j = 0; j + 1 < n; ++j) off_diagonal = std::max(off_diagonal, std::abs(m.at(n - 1, j)));
+      EXPECT_EQ(off_diagonal == 0, n == 1);
+    }
+  }
+}
+
+TEST(LapackPeers, VectorsAndValuesOfHermitianMatrices) {
+  for (const DType dtype : {DType::kF64, DType::kC128}) {
+    Random random(3);
+    const auto lambda = spectrum(24, false, random);
+    const Matrix m = with_known_spectrum(dtype, lambda, random);
+    Matrix u = m;
+    std::vector<double> values;
+    if (is_complex(dtype)) {
+      values = syevd_vectors(24, u.elements.data());
+    } else {
+      std::vector<double> real(24 * 24);
+      store(m, Order::kColumnMajor, real.data());
+      values = syevd_vectors(24, real.data());
+      std::copy(real.begin(), real.end(), u.elements.begin());
+    }
+    if (is_complex(dtype) && kSanitized) continue;  // see lapack_peer.h
+    ASSERT_EQ(values.size(), 24U);
+    EXPECT_LE(eigen_residual(m, values, u), 240 * kRoundoff);
   }
 }
 

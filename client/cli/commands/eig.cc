@@ -1,5 +1,9 @@
 // svdctl eig and eigvals.
+#include <memory>
 #include <optional>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "client/cli/commands/commands.h"
 #include "client/cli/commands/large.h"
@@ -13,7 +17,9 @@ namespace svdserve::cli {
 namespace {
 
 struct EigArguments {
-  std::string command;
+  explicit EigArguments(std::string name) : command(std::move(name)) {}
+
+  const std::string command;
   Connection connection;
   std::string a;
   LargeFiles files;  // u: V, s: eigenvalues, vh: W^H
@@ -102,13 +108,13 @@ int run(EigArguments& args) {
 }  // namespace
 
 int run_eig(const std::vector<std::string>& words) {
-  EigArguments args{.command = "eig"};
+  EigArguments args("eig");
   if (const auto code = parse_eig(words, &args)) return *code;
   return run(args);
 }
 
 int run_eigvals(const std::vector<std::string>& words) {
-  EigArguments args{.command = "eigvals"};
+  EigArguments args("eigvals");
   if (const auto code = parse_eigvals(words, &args)) return *code;
   return run(args);
 }

@@ -62,15 +62,13 @@ std::vector<double> descending(std::vector<double> values, double factor) {
   return values;
 }
 
-// Whether OpenBLAS reads outside of such operands, where a sanitizer would end the program.
-bool is_unsafe(const Matrix& a) {
+// Whether OpenBLAS reads outside of complex operands, where a sanitizer would end the program.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-  return is_complex(a.dtype);
+constexpr bool kComplexIsUnsafe = true;
 #else
-  static_cast<void>(a);
-  return false;
+constexpr bool kComplexIsUnsafe = false;
 #endif
-}
+bool is_unsafe(const Matrix& a) { return kComplexIsUnsafe && is_complex(a.dtype); }
 
 std::vector<double> run(Driver driver, const Matrix& a) {
   if (is_unsafe(a)) return {};
@@ -137,6 +135,21 @@ std::vector<double> syevd(const Matrix& a) {
                               ? LAPACKE_zheevd(LAPACK_COL_MAJOR, 'N', 'L', n, copy.data(), n, values.data())
                               : LAPACKE_dsyevd(LAPACK_COL_MAJOR, 'N', 'L', n, real.data(), n, values.data());
   return info == 0 ? values : std::vector<double>{};
+}
+
+std::vector<double> syevd_vectors(int64_t n, double* a) {
+  std::vector<double> values(static_cast<size_t>(n));
+  const auto order = static_cast<lapack_int>(n);
+  if (LAPACKE_dsyevd(LAPACK_COL_MAJOR, 'V', 'L', order, a, order, values.data()) != 0) return {};
+  return values;
+}
+
+std::vector<double> syevd_vectors(int64_t n, std::complex<double>* a) {
+  if (kComplexIsUnsafe) return {};
+  std::vector<double> values(static_cast<size_t>(n));
+  const auto order = static_cast<lapack_int>(n);
+  if (LAPACKE_zheevd(LAPACK_COL_MAJOR, 'V', 'L', order, a, order, values.data()) != 0) return {};
+  return values;
 }
 
 }  // namespace svdserve::numerics

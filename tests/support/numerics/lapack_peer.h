@@ -2,6 +2,8 @@
 #ifndef SVDSERVE_TESTS_SUPPORT_NUMERICS_LAPACK_PEER_H_
 #define SVDSERVE_TESTS_SUPPORT_NUMERICS_LAPACK_PEER_H_
 
+#include <complex>
+#include <cstdint>
 #include <vector>
 
 #include "tests/support/numerics/matrix.h"
@@ -26,6 +28,12 @@ std::vector<double> syev(const Matrix& a);
 
 // Eigenvalues of a Hermitian matrix by its lower triangle, in double by dsyevd or zheevd, ascending. Empty as gesvd's.
 std::vector<double> syevd(const Matrix& a);
+
+// Eigenvalues and eigenvectors by dsyevd or zheevd, on as many threads as OpenBLAS has. [in,out] a: n x n, its lower
+// triangle is read, and the eigenvectors take its place. Returns the eigenvalues, ascending. Empty if LAPACK reports
+// failure, and for complex matrices under a sanitizer.
+std::vector<double> syevd_vectors(int64_t n, double* a);
+std::vector<double> syevd_vectors(int64_t n, std::complex<double>* a);
 
 }  // namespace svdserve::numerics
 #endif  // SVDSERVE_TESTS_SUPPORT_NUMERICS_LAPACK_PEER_H_

@@ -72,7 +72,11 @@ bool sweep(std::vector<Column>& columns, const std::vector<int8_t>& signs, Real 
 }  // namespace
 
 std::vector<long double> reference_eigenvalues(const Matrix& g, const std::vector<int8_t>& signs) {
-  auto columns = columns_of<Real>(g);
+  return reference_eigenvalues(columns_of<Real>(g), signs);
+}
+
+std::vector<long double> reference_eigenvalues(std::vector<std::vector<long double>> columns,
+                                               const std::vector<int8_t>& signs) {
   const Real tolerance =
       static_cast<Real>(std::max<size_t>(columns.size(), 4)) * std::numeric_limits<Real>::epsilon() / 2;
   constexpr int kSweeps = 100;

@@ -14,6 +14,9 @@ namespace svdserve::numerics {
 // trigonometric where their signs are equal, hyperbolic where they differ. Source: K. Veselic, "A Jacobi eigenreduction
 // algorithm for definite matrix pairs", Numer. Math. 64 (1993) 241-269. Throws std::runtime_error without convergence.
 std::vector<long double> reference_eigenvalues(const Matrix& g, const std::vector<int8_t>& signs);
+// The same of columns in long double.
+std::vector<long double> reference_eigenvalues(std::vector<std::vector<long double>> columns,
+                                               const std::vector<int8_t>& signs);
 
 }  // namespace svdserve::numerics
 #endif  // SVDSERVE_TESTS_SUPPORT_NUMERICS_REFERENCE_HYPERBOLIC_H_

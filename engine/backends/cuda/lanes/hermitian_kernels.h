@@ -57,7 +57,7 @@ struct HermitianTask : VectorsTask<E, K, kSplit, false> {
   using typename Base::Team;
 
   using Run = ElementRun<E, Team::kRows>;
-  // Of a block's shared memory, for N of each of its teams: columns of K rows.
+  // Bytes of a block's shared memory, for N of each of its teams: columns of K rows.
   static constexpr int kTeams = kVectorsBlock / Team::kThreads;
   static constexpr int kSharedBytes = kTeams * K * K * static_cast<int>(sizeof(E));
 

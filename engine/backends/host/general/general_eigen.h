@@ -24,10 +24,10 @@
 namespace svdserve::host {
 
 struct GeneralResults {
-  // n. Of a real matrix, conjugate pairs are exact and neighbours, the one with Im > 0 first.
+  // n. Conjugate pairs of a real matrix are exact and neighbours, the one with Im > 0 first.
   std::vector<std::complex<double>>& values;
-  // n x n, or without data where not wanted. Unit 2-norm columns in the order of the values; that of a complex value
-  // has its largest component real, that of a real matrix's real value is real.
+  // n x n, or without data where not wanted: columns of norm 1 in the order of the values. The column of a complex value
+  // has its largest component real. That of a real value of a real matrix is real.
   large::LargeView<std::complex<double>> right, left;
 };
 

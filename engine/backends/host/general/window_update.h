@@ -1,4 +1,4 @@
-// What a unitary similarity of a diagonal window does outside of it: products by ranges of rows and columns, on all
+// The effect of a unitary similarity of a diagonal window outside of it: products by ranges of rows and columns, on all
 // threads.
 //
 //   H := diag(I, U, I)^H H diag(I, U, I) without the window itself, Z := Z diag(I, U, I)

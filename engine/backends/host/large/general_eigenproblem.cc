@@ -112,7 +112,7 @@ class GeneralEigenproblem {
     if (left_) results_.store(left_, true, operands_.right, vectors_problem_);
   }
 
-  // Of the results as they are stored, with 2^-exponent A for A.
+  // Judges the results as they are stored, with 2^-exponent A for A.
   void certify() {
     progress_.at(LargeStage::kFinish, 0.95);
     backend_.stage("certificate");
