@@ -278,7 +278,8 @@ def test_what_is_not_square(client, a):
 def test_integers_and_lists(client):
     w, v = client.eig([[2, 0], [0, 3]])
     assert sorted(w) == [2, 3] and w.dtype == v.dtype == np.float64
-    assert client.eigvals(np.array([[0, -1], [1, 0]], "i1")).tolist() in ([1j, -1j], [-1j, 1j])
+    w = client.eigvals(np.array([[0, -1], [1, 0]], "i1"))
+    assert np.abs(w.imag ** 2 - 1).max() < 1e-14 and not w.sum() and w.dtype == np.complex128
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
