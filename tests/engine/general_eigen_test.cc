@@ -130,7 +130,7 @@ template <class E>
 struct Case {
   std::string name;
   Square<E> a;
-  bool moderate = false;       // values are compared with LAPACK's
+  bool moderate = false;            // values are compared with LAPACK's
   std::vector<Complex> known = {};  // values, where they are well-conditioned
 };
 
@@ -344,8 +344,7 @@ void expect_contract(const Case<E>& c, const LargeThreads& threads) {
   EXPECT_LE(right, bound);
   EXPECT_LE(left, bound);
   if (std::getenv("SVDSERVE_TEST_VERBOSE") != nullptr) {
-    std::printf("%-24s %2d %8.2f %8.2f n u\n", c.name.c_str(), int(sizeof(E)), 10 * right / bound,
-                10 * left / bound);
+    std::printf("%-24s %2d %8.2f %8.2f n u\n", c.name.c_str(), int(sizeof(E)), 10 * right / bound, 10 * left / bound);
   }
   expect_unit_columns(solved.right);
   expect_unit_columns(solved.left);

@@ -24,10 +24,10 @@
 namespace svdserve::host {
 
 struct GeneralResults {
-  // n. Of a real matrix, conjugate pairs are exact and neighbours, the one with Im > 0 first.
+  // n. Conjugate pairs of a real matrix are exact and neighbours, the one with Im > 0 first.
   std::vector<std::complex<double>>& values;
-  // n x n, or without data where not wanted. Unit 2-norm columns in the order of the values; that of a complex value
-  // has its largest component real, that of a real matrix's real value is real.
+  // n x n, or without data where not wanted. Columns have 2-norm 1, in the order of the values. That of a complex value
+  // has its largest component real. That of a real matrix's real value is real.
   large::LargeView<std::complex<double>> right, left;
 };
 
