@@ -1,6 +1,6 @@
 // Eigenvalues and eigenvectors of general matrices by QR: residuals, known spectra, LAPACK's values, exact conjugates;
 // on one thread and on more.
-#include "engine/backends/host/dense/general_eigen.h"
+#include "engine/backends/host/general/general_eigen.h"
 
 #include <algorithm>
 #include <atomic>

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "engine/backends/host/dense/blas.h"
-#include "engine/backends/host/dense/general_eigen.h"
+#include "engine/backends/host/general/general_eigen.h"
 #include "engine/large_engine.h"
 #include "engine/svd_engine.h"
 

@@ -89,7 +89,8 @@ RULES = {
     "engine/backends/host/mimo": host("base", "packs"),
     "engine/backends/host/tall": host("base", "packs"),
     "engine/backends/host/dense": host("base"),
-    "engine/backends/host/large": host("base", "packs", "finish", "dense"),
+    "engine/backends/host/general": host("base", "dense"),
+    "engine/backends/host/large": host("base", "packs", "finish", "dense", "general"),
     "engine/backends/host": host(""),
     # CUDA is known to the kernels and their plugin alone. The contract of the engine and the plugin is in cuda_door.
     "engine/backends/cuda/device": cuda(),

@@ -1,4 +1,4 @@
-#include "engine/backends/host/dense/triangle_vectors.h"
+#include "engine/backends/host/general/triangle_vectors.h"
 
 #include <algorithm>
 #include <cmath>
@@ -6,7 +6,7 @@
 #include <type_traits>
 
 #include "engine/backends/host/dense/blas.h"
-#include "engine/backends/host/dense/eigen_lapack.h"
+#include "engine/backends/host/general/eigen_lapack.h"
 
 namespace svdserve::host {
 namespace {

@@ -1,11 +1,11 @@
-#include "engine/backends/host/dense/hessenberg.h"
+#include "engine/backends/host/general/hessenberg.h"
 
 #include <algorithm>
 
 #include "engine/backends/host/base/aligned_array.h"
 #include "engine/backends/host/dense/blas.h"
 #include "engine/backends/host/dense/blocked_reflectors.h"
-#include "engine/backends/host/dense/eigen_lapack.h"
+#include "engine/backends/host/general/eigen_lapack.h"
 
 namespace svdserve::host {
 namespace {

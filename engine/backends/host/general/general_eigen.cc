@@ -1,4 +1,4 @@
-#include "engine/backends/host/dense/general_eigen.h"
+#include "engine/backends/host/general/general_eigen.h"
 
 #include <algorithm>
 #include <cmath>
@@ -8,10 +8,10 @@
 #include "engine/backends/host/base/aligned_array.h"
 #include "engine/backends/host/dense/blas.h"
 #include "engine/backends/host/dense/blocked_reflectors.h"
-#include "engine/backends/host/dense/eigen_lapack.h"
-#include "engine/backends/host/dense/hessenberg.h"
-#include "engine/backends/host/dense/hessenberg_qr.h"
-#include "engine/backends/host/dense/triangle_vectors.h"
+#include "engine/backends/host/general/eigen_lapack.h"
+#include "engine/backends/host/general/hessenberg.h"
+#include "engine/backends/host/general/hessenberg_qr.h"
+#include "engine/backends/host/general/triangle_vectors.h"
 
 namespace svdserve::host {
 namespace {

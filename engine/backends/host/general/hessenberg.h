@@ -6,8 +6,8 @@
 // Sources: Golub and Van Loan, Matrix Computations (2013), section 7.4; Quintana-Orti and van de Geijn, ACM Trans.
 // Math. Softw. 32 (2006) 180-194.
 // Cost: 5/3 n^3 multiplications and additions, a fifth of them level 2; 2/3 n^3 for Q.
-#ifndef SVDSERVE_ENGINE_BACKENDS_HOST_DENSE_HESSENBERG_H_
-#define SVDSERVE_ENGINE_BACKENDS_HOST_DENSE_HESSENBERG_H_
+#ifndef SVDSERVE_ENGINE_BACKENDS_HOST_GENERAL_HESSENBERG_H_
+#define SVDSERVE_ENGINE_BACKENDS_HOST_GENERAL_HESSENBERG_H_
 
 #include <complex>
 #include <functional>
@@ -29,4 +29,4 @@ void hessenberg_basis(const LargeThreads& threads, large::LargeView<E> a, int64_
                       large::LargeView<E> q);
 
 }  // namespace svdserve::host
-#endif  // SVDSERVE_ENGINE_BACKENDS_HOST_DENSE_HESSENBERG_H_
+#endif  // SVDSERVE_ENGINE_BACKENDS_HOST_GENERAL_HESSENBERG_H_

@@ -10,8 +10,8 @@
 // Cost: about 10 n^3 multiplications and additions for the values, 25 n^3 with right vectors, 28 n^3 with both.
 // Accuracy: the values and vectors are those of a matrix within a modest multiple of u |A| of the balanced one, so
 // |A V - V L| <= 10 n u |A| where balancing is mild. A value's own error is u |A| times its condition, 1 / |w^H v|.
-#ifndef SVDSERVE_ENGINE_BACKENDS_HOST_DENSE_GENERAL_EIGEN_H_
-#define SVDSERVE_ENGINE_BACKENDS_HOST_DENSE_GENERAL_EIGEN_H_
+#ifndef SVDSERVE_ENGINE_BACKENDS_HOST_GENERAL_GENERAL_EIGEN_H_
+#define SVDSERVE_ENGINE_BACKENDS_HOST_GENERAL_GENERAL_EIGEN_H_
 
 #include <complex>
 #include <cstdint>
@@ -41,4 +41,4 @@ bool general_eigen(const LargeThreads& threads, large::LargeView<E> a, const Gen
 uint64_t general_eigen_bytes(int64_t n, bool complex, bool right, bool left, int threads);
 
 }  // namespace svdserve::host
-#endif  // SVDSERVE_ENGINE_BACKENDS_HOST_DENSE_GENERAL_EIGEN_H_
+#endif  // SVDSERVE_ENGINE_BACKENDS_HOST_GENERAL_GENERAL_EIGEN_H_

@@ -6,8 +6,8 @@
 // products (window_update.h). Subdiagonal entries that are negligible by Ahues and Tisseur's test become zero.
 // Source: Braman, Byers and Mathias, SIAM J. Matrix Anal. Appl. 23 (2002) 929-947.
 // Cost: about 20 m n^2 multiplications and additions as products for H and Z, a tenth of it within the windows.
-#ifndef SVDSERVE_ENGINE_BACKENDS_HOST_DENSE_BULGE_SWEEP_H_
-#define SVDSERVE_ENGINE_BACKENDS_HOST_DENSE_BULGE_SWEEP_H_
+#ifndef SVDSERVE_ENGINE_BACKENDS_HOST_GENERAL_BULGE_SWEEP_H_
+#define SVDSERVE_ENGINE_BACKENDS_HOST_GENERAL_BULGE_SWEEP_H_
 
 #include <complex>
 #include <vector>
@@ -15,7 +15,7 @@
 #include "engine/algorithms/large/large_backend.h"
 #include "engine/backends/host/base/aligned_array.h"
 #include "engine/backends/host/base/large_threads.h"
-#include "engine/backends/host/dense/window_update.h"
+#include "engine/backends/host/general/window_update.h"
 
 namespace svdserve::host {
 
@@ -55,4 +55,4 @@ class BulgeSweep {
 };
 
 }  // namespace svdserve::host
-#endif  // SVDSERVE_ENGINE_BACKENDS_HOST_DENSE_BULGE_SWEEP_H_
+#endif  // SVDSERVE_ENGINE_BACKENDS_HOST_GENERAL_BULGE_SWEEP_H_

@@ -5,8 +5,8 @@
 // Pivots below u |lambda| are replaced by that. Columns are scaled by powers of two where their entries grow large.
 // Source: Golub and Van Loan, Matrix Computations (2013), section 7.6.4.
 // Cost: j^2 / 2 multiplications and additions for the right vector of column j, twice that of a pair.
-#ifndef SVDSERVE_ENGINE_BACKENDS_HOST_DENSE_TRIANGLE_VECTORS_H_
-#define SVDSERVE_ENGINE_BACKENDS_HOST_DENSE_TRIANGLE_VECTORS_H_
+#ifndef SVDSERVE_ENGINE_BACKENDS_HOST_GENERAL_TRIANGLE_VECTORS_H_
+#define SVDSERVE_ENGINE_BACKENDS_HOST_GENERAL_TRIANGLE_VECTORS_H_
 
 #include <complex>
 #include <cstdint>
@@ -31,4 +31,4 @@ void triangle_vectors(const LargeThreads& threads, large::LargeView<E> t, Side s
                       int64_t chunk, large::LargeView<E> x);
 
 }  // namespace svdserve::host
-#endif  // SVDSERVE_ENGINE_BACKENDS_HOST_DENSE_TRIANGLE_VECTORS_H_
+#endif  // SVDSERVE_ENGINE_BACKENDS_HOST_GENERAL_TRIANGLE_VECTORS_H_

@@ -1,11 +1,11 @@
-#include "engine/backends/host/dense/bulge_sweep.h"
+#include "engine/backends/host/general/bulge_sweep.h"
 
 #include <algorithm>
 #include <cmath>
 #include <limits>
 
 #include "engine/backends/host/dense/blas.h"
-#include "engine/backends/host/dense/eigen_lapack.h"
+#include "engine/backends/host/general/eigen_lapack.h"
 
 namespace svdserve::host {
 namespace {

@@ -1,4 +1,4 @@
-#include "engine/backends/host/dense/hessenberg_qr.h"
+#include "engine/backends/host/general/hessenberg_qr.h"
 
 #include <algorithm>
 #include <cmath>
@@ -7,9 +7,9 @@
 
 #include "engine/backends/host/base/aligned_array.h"
 #include "engine/backends/host/dense/blas.h"
-#include "engine/backends/host/dense/bulge_sweep.h"
-#include "engine/backends/host/dense/eigen_lapack.h"
-#include "engine/backends/host/dense/window_update.h"
+#include "engine/backends/host/general/bulge_sweep.h"
+#include "engine/backends/host/general/eigen_lapack.h"
+#include "engine/backends/host/general/window_update.h"
 
 namespace svdserve::host {
 namespace {

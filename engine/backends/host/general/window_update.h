@@ -2,8 +2,8 @@
 // all threads.
 //
 //   H := diag(I, U, I)^H H diag(I, U, I) without the window itself, Z := Z diag(I, U, I)
-#ifndef SVDSERVE_ENGINE_BACKENDS_HOST_DENSE_WINDOW_UPDATE_H_
-#define SVDSERVE_ENGINE_BACKENDS_HOST_DENSE_WINDOW_UPDATE_H_
+#ifndef SVDSERVE_ENGINE_BACKENDS_HOST_GENERAL_WINDOW_UPDATE_H_
+#define SVDSERVE_ENGINE_BACKENDS_HOST_GENERAL_WINDOW_UPDATE_H_
 
 #include <algorithm>
 #include <cstdint>
@@ -73,4 +73,4 @@ void WindowUpdate<E>::apply(int64_t low, int64_t high, int64_t first, int64_t wi
 }
 
 }  // namespace svdserve::host
-#endif  // SVDSERVE_ENGINE_BACKENDS_HOST_DENSE_WINDOW_UPDATE_H_
+#endif  // SVDSERVE_ENGINE_BACKENDS_HOST_GENERAL_WINDOW_UPDATE_H_

@@ -8,8 +8,8 @@
 // Appl. 23 (2002) 929-947 and 948-973; Watkins, The Matrix Eigenvalue Problem (2007), section 4.8.
 // Cost: about 10 n^3 multiplications and additions for random matrices, a half without Z.
 // Ends without convergence after 30 iterations a row.
-#ifndef SVDSERVE_ENGINE_BACKENDS_HOST_DENSE_HESSENBERG_QR_H_
-#define SVDSERVE_ENGINE_BACKENDS_HOST_DENSE_HESSENBERG_QR_H_
+#ifndef SVDSERVE_ENGINE_BACKENDS_HOST_GENERAL_HESSENBERG_QR_H_
+#define SVDSERVE_ENGINE_BACKENDS_HOST_GENERAL_HESSENBERG_QR_H_
 
 #include <complex>
 #include <cstdint>
@@ -35,4 +35,4 @@ bool schur_form(const LargeThreads& threads, large::LargeView<E> h, int64_t low,
 int64_t largest_window(int64_t n);
 
 }  // namespace svdserve::host
-#endif  // SVDSERVE_ENGINE_BACKENDS_HOST_DENSE_HESSENBERG_QR_H_
+#endif  // SVDSERVE_ENGINE_BACKENDS_HOST_GENERAL_HESSENBERG_QR_H_

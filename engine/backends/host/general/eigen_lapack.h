@@ -1,8 +1,8 @@
 // The LAPACK and BLAS routines that general eigenproblems use, by overloads for double and std::complex<double>.
 //
 // Indices are from 0 on, and ranges end before their last number. See blas.h for where the symbols come from.
-#ifndef SVDSERVE_ENGINE_BACKENDS_HOST_DENSE_EIGEN_LAPACK_H_
-#define SVDSERVE_ENGINE_BACKENDS_HOST_DENSE_EIGEN_LAPACK_H_
+#ifndef SVDSERVE_ENGINE_BACKENDS_HOST_GENERAL_EIGEN_LAPACK_H_
+#define SVDSERVE_ENGINE_BACKENDS_HOST_GENERAL_EIGEN_LAPACK_H_
 
 #include <algorithm>
 #include <cmath>
@@ -179,4 +179,4 @@ inline void laqr3(int64_t n, int64_t width, Complex* h, int64_t ldh, Complex* w,
 
 }  // namespace blas
 }  // namespace svdserve::host
-#endif  // SVDSERVE_ENGINE_BACKENDS_HOST_DENSE_EIGEN_LAPACK_H_
+#endif  // SVDSERVE_ENGINE_BACKENDS_HOST_GENERAL_EIGEN_LAPACK_H_
