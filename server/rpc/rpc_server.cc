@@ -49,7 +49,7 @@ void fill_server_info(const HandlerContext& context, v1::GetServerInfoResponse* 
     info->add_data_types(type);
   }
   for (const auto method : {v1::METHOD_AUTO, v1::METHOD_BIDIAGONAL, v1::METHOD_BISECTION, v1::METHOD_JACOBI,
-                            v1::METHOD_FACTORED, v1::METHOD_TRIDIAGONAL}) {
+                            v1::METHOD_FACTORED, v1::METHOD_TRIDIAGONAL, v1::METHOD_QR}) {
     info->add_methods(method);
   }
   const PipelineOptions& options = pipeline.options();

@@ -2,10 +2,13 @@
 // This program's heap ends each block at a page that may not be touched (guarded_heap.cc).
 #include <gtest/gtest.h>
 
+#include <complex>
 #include <cstddef>
 #include <random>
 #include <vector>
 
+#include "engine/backends/host/dense/blas.h"
+#include "engine/backends/host/general/general_eigen.h"
 #include "engine/large_engine.h"
 #include "engine/svd_engine.h"
 
@@ -69,6 +72,25 @@ TEST(GuardedMemoryTest, LargeEigenvalues) {
         EXPECT_EQ(decompose(*engine, {n, n, dtype, Order::kColumnMajor}, options), LargeStatus::kOk);
       }
     }
+  }
+}
+
+template <class E>
+void solve_general(int64_t n) {
+  std::vector<E> a(n * n);
+  fill<double>(a.data(), a.size() * sizeof(E));
+  for (E& x : a) x /= static_cast<double>(n);
+  std::vector<std::complex<double>> values, right(n * n), left(n * n);
+  const host::LargeThreads threads(nullptr, 1, nullptr);
+  EXPECT_TRUE(host::general_eigen<E>(threads, {a.data(), n, n, n},
+                                     {values, {right.data(), n, n, n}, {left.data(), n, n, n}}, {}));
+}
+
+TEST(GuardedMemoryTest, GeneralEigenvalues) {
+  const host::BlasThreads one_thread_a_call;
+  for (const int64_t n : {1, 2, 3, 33, 64, 77, 130, 256}) {
+    solve_general<double>(n);
+    solve_general<std::complex<double>>(n);
   }
 }
 

@@ -2,8 +2,8 @@
 //
 //   H := Q^H H Q, Z := Z Q,   Q e_1 proportional to (H - s_1 I) .. (H - s_2m I) e_1
 // Method: m bulges of 3 x 3, each of two shifts, follow one another three rows apart. A window along the diagonal holds
-// all of them for as many steps as it has room for. Its reflectors are collected in U, and the rest of H and Z gets them
-// as products (window_update.h). Subdiagonal entries that are negligible by Ahues and Tisseur's test become zero.
+// all of them for as many steps as it has room for. U collects its reflectors, and the rest of H and Z gets them as
+// products (window_update.h). Subdiagonal entries that are negligible by Ahues and Tisseur's test become zero.
 // Source: Braman, Byers and Mathias, SIAM J. Matrix Anal. Appl. 23 (2002) 929-947.
 // Cost: about 20 m n^2 multiplications and additions as products for H and Z, a tenth of it within the windows.
 #ifndef SVDSERVE_ENGINE_BACKENDS_HOST_GENERAL_BULGE_SWEEP_H_

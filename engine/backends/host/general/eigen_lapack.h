@@ -91,8 +91,8 @@ inline void join(const std::vector<double>& parts, int64_t n, Complex* w) {
   for (int64_t i = 0; i < n; ++i) w[i] = {parts[i], parts[n + i]};
 }
 
-// h, n x n Hessenberg, := its Schur form (whole), or what is left after its eigenvalues (not whole), with z := z Q where
-// z is given. The number of leading values that did not converge.
+// h, n x n Hessenberg, := its Schur form (whole), or what is left after its eigenvalues (not whole), with z := z Q
+// where z is given. The number of leading values that did not converge.
 inline int64_t lahqr(bool whole, int64_t n, double* h, int64_t ldh, Complex* w, double* z, int64_t ldz) {
   const BlasInt t = whole, wantz = z != nullptr, n_ = BlasInt(n), ldh_ = BlasInt(ldh), ldz_ = BlasInt(ldz), one = 1;
   BlasInt info = 0;

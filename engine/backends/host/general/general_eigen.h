@@ -26,8 +26,8 @@ namespace svdserve::host {
 struct GeneralResults {
   // n. Conjugate pairs of a real matrix are exact and neighbours, the one with Im > 0 first.
   std::vector<std::complex<double>>& values;
-  // n x n, or without data where not wanted: columns of norm 1 in the order of the values. The column of a complex value
-  // has its largest component real. That of a real value of a real matrix is real.
+  // n x n, or without data where not wanted. Columns have 2-norm 1, in the order of the values. That of a complex value
+  // has its largest component real. That of a real matrix's real value is real.
   large::LargeView<std::complex<double>> right, left;
 };
 

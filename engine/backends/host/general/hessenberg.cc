@@ -119,7 +119,7 @@ class Reduction {
     });
   }
 
-  // Columns after the panel: A -= Y V^H, then A -= V T^H V^H A. Those from `high` on are multiplied from the left alone.
+  // Columns after the panel: A -= Y V^H, then A -= V T^H V^H A. Those from `high` on get the second alone.
   void right_columns(int64_t width) {
     const int64_t start = column_of(width), rows = high_ - first_;
     threads_.for_ranges(a_.cols - start, kLevel3Columns, [&](int64_t from, int64_t to) {

@@ -66,7 +66,7 @@ void exceptional_shifts(LargeView<Complex> h, int64_t, int64_t first, int64_t la
   }
 }
 
-// Each pair of a real matrix is of two real numbers or of conjugates; the others may stand in any order.
+// Each pair of a real matrix becomes two real numbers or conjugates. Complex ones may stand in any order.
 void pair_up(std::vector<Complex>& shifts, double) {
   for (size_t i = shifts.size(); i >= 3; i -= 2) {
     if (shifts[i - 1].imag() != -shifts[i - 2].imag()) {
@@ -226,7 +226,7 @@ class SchurForm {
     return end - 2;
   }
 
-  // The one of two real shifts (any two of a complex matrix) that is nearer to the last entry counts twice.
+  // The nearer to the last entry of two real shifts, or of any two of a complex matrix, counts twice.
   static void nearer_twice(std::vector<Complex>& shifts, const Complex& corner) {
     const bool real = std::is_same_v<E, double>;
     if (real && shifts[0].imag() != 0) return;
