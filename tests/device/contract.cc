@@ -4,6 +4,8 @@
 // checked, and MIMO numbers against the CPU's. The same matrix has the same bits in another batch, at another place and
 // in the other order.
 //   device_contract [all or small: every kernel once] [one dtype]
+//   device_contract repeat [one dtype] [rounds] [most rows] [least rows]   the same batches again and again: the bits
+//       of a race would differ
 // Exit code 1: something is not as promised, and what is printed.
 #include <algorithm>
 #include <cmath>
@@ -95,6 +97,44 @@ class Contract {
     test_answers(problem, samples);
     if (shape.rows + shape.cols < 300) test_full(problem, samples, vectors, bytes);
     print_worst(count);
+  }
+
+  // Values alone, with vectors, and MIMO numbers of a group: each `rounds` times, with the bits of the first.
+  void test_repeated(const Shape& shape, DType dtype, int rounds) {
+    shape_ = std::string(name(dtype)) + " " + std::to_string(shape.rows) + "x" + std::to_string(shape.cols);
+    constexpr int64_t kCount = 6;
+    std::vector<Matrix> matrices;
+    for (int64_t m = 0; m < kCount; ++m) {
+      matrices.push_back(generate(m == 2   ? Kind::kColumnGraded
+                                  : m == 4 ? Kind::kLowRank
+                                           : Kind::kNormal,
+                                  dtype, shape.rows, shape.cols, static_cast<uint64_t>(m)));
+    }
+    matrices[1].elements.back() = poison_value(Poison::kQuietNan);
+    const auto bytes = pack(matrices, Order::kRowMajor);
+    const Problem problem{shape.rows, shape.cols, dtype, Order::kRowMajor};
+    Options answers;
+    answers.mimo.capacity = answers.mimo.effective_rank = true;
+    answers.mimo.snr_db = {20};
+    answers.mimo.group = kCount;
+    for (const Options& options : {Options{}, Options{.vectors = Vectors::kThin, .certificate = true}, answers}) {
+      const Plan plan = plan_of(problem, options);
+      const PlanesResult first = run(plan, bytes.data(), kCount);
+      for (int round = 1; round < rounds; ++round) {
+        const PlanesResult again = run(plan, bytes.data(), kCount);
+        for (int p = 0; p < kPlanes; ++p) {
+          const auto &a = first.planes[static_cast<size_t>(p)], &b = again.planes[static_cast<size_t>(p)];
+          if (a == b) continue;
+          const auto at = std::mismatch(a.begin(), a.end(), b.begin()).first - a.begin();
+          int64_t different = 0;
+          for (size_t x = 0; x < a.size(); ++x) different += a[x] != b[x] ? 1 : 0;
+          fail("round %d: plane %d differs in %ld of %zu bytes, from byte %ld on", round, p,
+               static_cast<long>(different), a.size(), static_cast<long>(at));
+        }
+      }
+    }
+    std::printf("%s repeated %d times\n", shape_.c_str(), rounds);
+    std::fflush(stdout);
   }
 
   // Lines that are zero or repeat others are done within the sweeps of other matrices, values alone, too.
@@ -439,6 +479,18 @@ int main_of(int argc, char** argv) {
     return 2;
   }
   Contract contract(gpu.get());
+  if (argc > 1 && std::string(argv[1]) == "repeat") {
+    for (const DType dtype : {DType::kF32, DType::kF64, DType::kC64, DType::kC128}) {
+      if (!only.empty() && only != name(dtype)) continue;
+      const auto number = [&](int at, int otherwise) { return argc > at ? std::atoi(argv[at]) : otherwise; };
+      for (const Shape& shape : shapes()) {
+        if (shape.rows > number(4, 1 << 20) || shape.rows < number(5, 1)) continue;
+        contract.test_repeated(shape, dtype, number(3, 200));
+      }
+    }
+    std::printf("repeated: %d failures\n", contract.failures());
+    return contract.failures() == 0 ? 0 : 1;
+  }
   for (const DType dtype : {DType::kF32, DType::kF64, DType::kC64, DType::kC128}) {
     if (!only.empty() && only != name(dtype)) continue;
     for (const Shape& shape : small ? reduced_shapes() : shapes()) contract.test(shape, dtype);

@@ -9,6 +9,7 @@
 #   connections                 16 to 128 of them beside the echo
 #   windows                     --call-window-bytes
 #   several                     large matrices at once
+#   repeat                      k > 32: the same batches 200 times, with the same bits
 #   accuracy                    one large Hermitian matrix of each family, n = 4096: errors in units of the contract's
 #   sanitize                    compute-sanitizer over a reduced list
 #   soak                        two minutes of mixed load
@@ -225,6 +226,12 @@ soak() {
         ;;
       contract)
         for dtype in f32 f64 c64 c128; do "$bin/device_contract" all "$dtype" & done
+        failed=0
+        for _ in 1 2 3 4; do wait -n || failed=1; done
+        (exit $failed)
+        ;;
+      repeat)
+        for dtype in f32 f64 c64 c128; do "$bin/device_contract" repeat "$dtype" & done
         failed=0
         for _ in 1 2 3 4; do wait -n || failed=1; done
         (exit $failed)

@@ -158,6 +158,8 @@ def test_numpys_own_tests_pass(client, monkeypatch, name):
     verb = name.removeprefix("Test").removesuffix("Cases").lower()  # the others, which the tests compare with, stay NumPy's
     monkeypatch.setattr(np.linalg, verb, getattr(client, verb))
     suite = getattr(theirs, name)()
+    if name in ("TestEig", "TestEigvals"):  # a call for each matrix of thousands, most of which are strided views
+        suite.TEST_CASES = [case for i, case in enumerate(suite.TEST_CASES) if "strided" not in case.tags or i % 20 == 0]
     done = 0
     for method in dir(suite):
         if not method.startswith("test"):
