@@ -25,6 +25,7 @@
 #include "server/rpc/calls/health_call.h"
 #include "server/rpc/calls/health_service.h"
 #include "server/rpc/calls/open_calls.h"
+#include "server/rpc/calls/read_turns.h"
 #include "server/rpc/calls/reflection_service.h"
 #include "server/rpc/calls/self_probe.h"
 #include "server/rpc/calls/stream_call.h"
@@ -215,11 +216,13 @@ void set_limits(const RpcOptions& options, grpc::ServerBuilder* builder) {
 }  // namespace
 
 struct RpcServer::Impl {
-  explicit Impl(const RpcOptions& options)
+  Impl(const RpcOptions& options, int64_t max_inflight_bytes)
       : calls({options.max_open_calls, options.max_streams, options.peer_percent}),
+        read_turns(static_cast<int64_t>(static_cast<double>(max_inflight_bytes) * options.peer_percent / 100)),
         proxies(TrustedProxies::parse(options.trusted_proxies).value_or(TrustedProxies())) {}
 
   OpenCalls calls;
+  ReadTurns read_turns;
   const TrustedProxies proxies;
   HandlerContext context;
   std::unique_ptr<HealthService> health;
@@ -293,12 +296,13 @@ RpcServer::RpcServer() = default;
 std::unique_ptr<RpcServer> RpcServer::start(const RpcOptions& options, Pipeline* pipeline, LargePipeline* factors,
                                             Clock* clock, Recorder* recorder, HostMemory* memory, std::string* error) {
   std::unique_ptr<RpcServer> out(new RpcServer);
-  out->impl_ = std::make_unique<Impl>(options);
+  out->impl_ = std::make_unique<Impl>(options, pipeline->options().max_inflight_bytes);
   Impl& impl = *out->impl_;
   impl.pipeline = pipeline;
   impl.stream_idle_timeout = options.stream_idle_timeout;
-  impl.context = {pipeline, factors,     clock,         recorder,
-                  memory,   &impl.calls, &impl.proxies, static_cast<size_t>(options.max_stream_requests)};
+  impl.context = {pipeline,         factors,       clock,
+                  recorder,         memory,        &impl.calls,
+                  &impl.read_turns, &impl.proxies, static_cast<size_t>(options.max_stream_requests)};
   impl.make_services(options.reflection);
 
   redirect_library_logs();

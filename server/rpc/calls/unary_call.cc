@@ -38,6 +38,14 @@ int64_t announced(const grpc::CallbackServerContext& call, const char* key) {
   return bytes;
 }
 
+Error too_long(size_t bytes, int64_t limit) {
+  return {absl::StatusCode::kInvalidArgument,
+          Reason::kInvalidField,
+          absl::StrCat("the request has ", bytes, " bytes, but the metadata ", kRequestBytesKey, " announced ", limit),
+          kRequestBytesKey,
+          {}};
+}
+
 Error cancelled_error() {
   return {
       absl::StatusCode::kCancelled, Reason::kCancelled, "the call was cancelled before its message arrived", "", {}};
@@ -76,13 +84,14 @@ void UnaryCall::start() {
   registered_ = true;
   const PipelineOptions& options = context_->pipeline->options();
   const int64_t most = std::min(options.max_message_bytes, options.max_inflight_bytes);
-  const int64_t message = announced(*call_, kRequestBytesKey);
-  if (message > options.max_message_bytes) {
+  announced_ = announced(*call_, kRequestBytesKey);
+  if (announced_ > options.max_message_bytes) {
     refuse(bad_size(kRequestBytesKey, options.max_message_bytes));
     return;
   }
   const int64_t claim =
-      message < 0 ? most : std::min(std::max(kClaimLarge * message, kSmallestClaim), options.max_inflight_bytes);
+      announced_ < 0 ? most : std::min(std::max(kClaimLarge * announced_, kSmallestClaim), options.max_inflight_bytes);
+  excess_ = std::max<int64_t>(options.max_message_bytes - claim, 0);
   Reservation room;
   Error error;
   switch (context_->pipeline->enter({peer_, claim, deadline_}, this, &room, &error)) {
@@ -99,6 +108,10 @@ void UnaryCall::start() {
 
 void UnaryCall::on_admitted(Reservation reservation) {
   room_ = std::move(reservation);
+  if (context_->read_turns->begin(peer_, excess_, this)) on_turn();
+}
+
+void UnaryCall::on_turn() {
   await_client(true);
   StartRead(&message_);
 }
@@ -115,7 +128,7 @@ void UnaryCall::OnCancel() {
     cancelled_ = true;
     handle = handle_;
   }
-  if (context_->pipeline->leave(this)) {
+  if (context_->pipeline->leave(this) || context_->read_turns->leave(this)) {
     refuse(cancelled_error());
   } else {
     context_->pipeline->cancel(handle);
@@ -126,8 +139,16 @@ void UnaryCall::OnCancel() {
 
 void UnaryCall::OnReadDone(bool ok) {
   await_client(false);
+  Error error;
   if (!ok) {
-    refuse(call_->IsCancelled() ? cancelled_error() : no_message_error(rpc_));
+    error = call_->IsCancelled() ? cancelled_error() : no_message_error(rpc_);
+  } else if (announced_ >= 0 && std::cmp_greater(message_.Length(), announced_)) {
+    error = too_long(message_.Length(), announced_);
+    message_.Clear();
+  }
+  context_->read_turns->end(peer_, excess_);  // from here on the message is within the claim
+  if (!error.ok()) {
+    refuse(std::move(error));
     return;
   }
   DecodedRequest decoded = decode_request(rpc_, &message_, context_->memory);
