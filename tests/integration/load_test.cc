@@ -131,7 +131,10 @@ TEST(LoadTest, ARequestIsNoLongerThanItsClientAnnounces) {
 class CallsOf {
  public:
   CallsOf(const RunningServer& server, std::string client)
-      : channel_(connect(server.address())), stub_(channel_), client_(std::move(client)) {}
+      : channel_(connect(server.address())), stub_(channel_), client_(std::move(client)) {
+    // Nobody polls the queue while it connects.
+    EXPECT_TRUE(channel_->WaitForConnected(std::chrono::system_clock::now() + std::chrono::minutes(1)));
+  }
   ~CallsOf() {
     for (Call& call : calls_) call.context.TryCancel();
     queue_.Shutdown();

@@ -4,47 +4,11 @@
 #include <limits>
 #include <utility>
 
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "server/rpc/calls/cut_off.h"
-#include "wire/metadata.h"
 
 namespace svdserve::server {
 namespace {
-
-// A claim for a message is so many times its size: operand, U, V, values and statuses of square matrices. Other results
-// may need more, which is reserved after decoding; less is given back then.
-constexpr int64_t kClaimLarge = 4;
-// It is at least what a client may send, whatever it announces, where windows are small.
-constexpr int64_t kSmallestClaim = int64_t{64} << 10;
-
-Error bad_size(const char* key, int64_t limit) {
-  return {absl::StatusCode::kInvalidArgument,
-          Reason::kInvalidField,
-          absl::StrCat("the metadata ", key, " must be a number of at most ", limit),
-          key,
-          {}};
-}
-
-// A size that the client announces; -1: it announces none, or not a size.
-int64_t announced(const grpc::CallbackServerContext& call, const char* key) {
-  const auto& metadata = call.client_metadata();
-  const auto found = metadata.find(key);
-  int64_t bytes = 0;
-  if (found == metadata.end() ||
-      !absl::SimpleAtoi(absl::string_view(found->second.data(), found->second.size()), &bytes) || bytes < 0) {
-    return -1;
-  }
-  return bytes;
-}
-
-Error too_long(size_t bytes, int64_t limit) {
-  return {absl::StatusCode::kInvalidArgument,
-          Reason::kInvalidField,
-          absl::StrCat("the request has ", bytes, " bytes, but the metadata ", kRequestBytesKey, " announced ", limit),
-          kRequestBytesKey,
-          {}};
-}
 
 Error cancelled_error() {
   return {
@@ -83,14 +47,12 @@ void UnaryCall::start() {
   }
   registered_ = true;
   const PipelineOptions& options = context_->pipeline->options();
-  const int64_t most = std::min(options.max_message_bytes, options.max_inflight_bytes);
-  announced_ = announced(*call_, kRequestBytesKey);
-  if (announced_ > options.max_message_bytes) {
-    refuse(bad_size(kRequestBytesKey, options.max_message_bytes));
+  announcement_ = Announcement(*call_);
+  if (Error error = announcement_.check(options.max_message_bytes); !error.ok()) {
+    refuse(std::move(error));
     return;
   }
-  const int64_t claim =
-      announced_ < 0 ? most : std::min(std::max(kClaimLarge * announced_, kSmallestClaim), options.max_inflight_bytes);
+  const int64_t claim = std::min(announcement_.claim(options.max_message_bytes), options.max_inflight_bytes);
   excess_ = std::max<int64_t>(options.max_message_bytes - claim, 0);
   Reservation room;
   Error error;
@@ -142,9 +104,9 @@ void UnaryCall::OnReadDone(bool ok) {
   Error error;
   if (!ok) {
     error = call_->IsCancelled() ? cancelled_error() : no_message_error(rpc_);
-  } else if (announced_ >= 0 && std::cmp_greater(message_.Length(), announced_)) {
-    error = too_long(message_.Length(), announced_);
-    message_.Clear();
+  } else {
+    error = announcement_.check_message(message_.Length());
+    if (!error.ok()) message_.Clear();
   }
   context_->read_turns->end(peer_, excess_);  // from here on the message is within the claim
   if (!error.ok()) {

@@ -14,6 +14,7 @@
 #include "server/rpc/calls/handler_context.h"
 #include "server/rpc/calls/open_calls.h"
 #include "server/rpc/calls/read_turns.h"
+#include "server/rpc/codec/announcement.h"
 #include "server/rpc/codec/codec.h"
 
 namespace svdserve::server {
@@ -65,9 +66,9 @@ class UnaryCall final : public grpc::ServerReadReactor<grpc::ByteBuffer>,
   absl::Time arrival_, deadline_;
   Peer peer_;
   bool registered_ = false;
-  int64_t announced_ = -1;  // bytes of the message; -1: not announced
-  int64_t excess_ = 0;      // bytes that the message may have beyond the claim
-  Reservation room_;        // of the message, until it is decoded
+  Announcement announcement_;
+  int64_t excess_ = 0;  // bytes that the message may have beyond the claim
+  Reservation room_;    // of the message, until it is decoded
   RequestLabels labels_;
   std::shared_ptr<WireMemory> memory_;  // until the reply was sent: the reservation goes with it
   Mutex mu_;
