@@ -6,6 +6,7 @@
 #include <grpcpp/security/server_credentials.h>
 #include <grpcpp/server.h>
 #include <grpcpp/server_builder.h>
+#include <grpcpp/server_posix.h>
 #include <svdserve/v1/svd_service.grpc.pb.h>
 #include <unistd.h>
 
@@ -262,6 +263,19 @@ struct RpcServer::Impl {
     if (reflection != nullptr) builder->RegisterService(reflection.get());
   }
 
+  // With `names_users` the calls' peer() is the descriptor, whose user is known: a Unix socket has no address. gRPC
+  // offers that in plain text alone.
+  void take_connection(int listener, int fd, bool names_users) {
+    if (names_users) {
+      grpc::AddInsecureChannelFromFd(server.get(), fd);
+      return;
+    }
+    grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters connection;
+    connection.listener_fd = listener;
+    connection.fd = fd;
+    connections->HandleNewConnection(&connection);
+  }
+
   // Unless all have gone before: a little later than gRPC cancels their calls, so that who listens hears of that.
   void break_connections_after(absl::Duration grace) {
     constexpr absl::Duration kLastWords = absl::Milliseconds(500);
@@ -337,11 +351,8 @@ std::unique_ptr<RpcServer> RpcServer::start(const RpcOptions& options, Pipeline*
   const int listener = listening.sockets().front().get();
   impl.acceptor = std::make_unique<ConnectionAcceptor>(
       std::move(listening), ConnectionLimits{options.max_connections, options.peer_percent}, impl.proxies, recorder,
-      [&impl, listener](int fd) {
-        grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters connection;
-        connection.listener_fd = listener;
-        connection.fd = fd;
-        impl.connections->HandleNewConnection(&connection);
+      [&impl, listener, names_users = options.listen.is_unix() && options.certificate.empty()](int fd) {
+        impl.take_connection(listener, fd, names_users);
       });
   impl.address = impl.acceptor->address();
   impl.watch_thread = std::thread([&impl] { impl.watch(); });

@@ -6,6 +6,8 @@
 #include <grpc/reflection/v1alpha/reflection.grpc.pb.h>
 #include <grpcpp/generic/generic_stub.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <csignal>
@@ -330,6 +332,42 @@ TEST(OperationsTest, UnixSockets) {
   EXPECT_EQ(server.address(), "unix:" + path);
   v1::DecomposeResponse response;
   EXPECT_TRUE(decompose(connect(server.address()), random_request(2, 2, 1), &response).ok());
+}
+
+// A watch of health, open until it is destroyed.
+struct Watch {
+  explicit Watch(const std::shared_ptr<grpc::Channel>& channel)
+      : stream(grpc::health::v1::Health::NewStub(channel)->Watch(&context, HealthCheckRequest())) {
+    HealthCheckResponse seen;
+    is_open = stream->Read(&seen);
+  }
+  ~Watch() {
+    context.TryCancel();
+    stream->Finish();
+  }
+  grpc::ClientContext context;
+  std::unique_ptr<grpc::ClientReader<HealthCheckResponse>> stream;
+  bool is_open = false;
+};
+
+TEST(OperationsTest, EachUserOfAUnixSocketIsAPeer) {
+  const std::string path = "/tmp/svdserve_users_" + std::to_string(getpid()) + ".sock";
+  RunningServer server({"--listen=unix:" + path, "--max-open-calls=4", "--max-peer-percent=50"});
+  const auto mine = connect(server.address());
+  Watch first(mine), second(mine);
+  EXPECT_TRUE(first.is_open && second.is_open);
+  v1::DecomposeResponse response;
+  const grpc::Status status = decompose(mine, random_request(2, 2, 1), &response);
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
+  EXPECT_THAT(details_of(status).message, HasSubstr("calls of this client"));
+  if (geteuid() != 0) GTEST_SKIP() << "only root can be another user";
+  ASSERT_EQ(chmod(path.c_str(), 0777), 0);
+  constexpr uid_t kOther = 65534;
+  const auto another = connect(server.address());
+  ASSERT_EQ(seteuid(kOther), 0);  // a socket's user is the one who connects it
+  const grpc::Status of_another = decompose(another, random_request(2, 2, 1), &response);
+  ASSERT_EQ(seteuid(0), 0);
+  EXPECT_TRUE(of_another.ok()) << of_another.error_message();
 }
 
 TEST(OperationsTest, MetricsAreRenderedNowAndThen) {
