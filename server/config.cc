@@ -304,10 +304,10 @@ std::vector<Flag> make_flags() {
           "requests of one stream without a reply. At this limit the server reads no further request of the stream"),
       count_flag("max-streams", 4096, 1, 10000000, &C::max_streams, kLimits, "open streams of all clients"),
       count_flag("max-open-calls", 16384, 1, 10000000, &C::max_open_calls, kLimits,
-                 "open calls of all kinds and clients, with the watches of health"),
+                 "open calls of all kinds and clients, with the watches of health and the calls of reflection"),
       count_flag("max-peer-percent", 75, 1, 100, &C::max_peer_percent, kLimits,
                  "share of bytes, requests, large matrices, calls and connections that one client address may hold. An "
-                 "IPv6 /64 and a Unix socket each count as one address"),
+                 "IPv6 /64 and a user of a Unix socket each count as one address"),
       text_flag(kLimits, "trusted-proxies", "LIST", "", &C::trusted_proxies,
                 "addresses and networks, joined by commas, whose x-forwarded-for names the client"),
       duration_flag(

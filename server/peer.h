@@ -7,8 +7,8 @@
 
 namespace svdserve::server {
 
-// A remote IPv4 address ("192.0.2.7"), an IPv6 /64 ("2001:db8:0:1::/64"), a Unix socket ("unix"), or the address that a
-// trusted proxy forwards. Empty: unknown, as in a test that has no transport. Not an identity: nobody has proven it.
+// A remote IPv4 address ("192.0.2.7"), an IPv6 /64 ("2001:db8:0:1::/64"), a user of a Unix socket ("unix:1000"), or the
+// address that a trusted proxy forwards. Empty: unknown, as in a test that has no transport. Only a user is proven.
 using Peer = std::string;
 
 }  // namespace svdserve::server

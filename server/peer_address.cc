@@ -68,6 +68,13 @@ Peer peer_of(const IpAddress& address) {
   return absl::StrCat(inet_ntop(AF_INET6, network.data(), text, sizeof text), "/64");
 }
 
+Peer peer_of_unix_socket(int fd) {
+  ucred user{};
+  socklen_t size = sizeof user;
+  if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &user, &size) != 0 || user.uid == static_cast<uid_t>(-1)) return "unix";
+  return absl::StrCat("unix:", user.uid);
+}
+
 std::optional<TrustedProxies> TrustedProxies::parse(absl::string_view list) {
   TrustedProxies out;
   for (absl::string_view word : absl::StrSplit(list, ',', absl::SkipWhitespace())) {
@@ -96,6 +103,8 @@ bool TrustedProxies::contains(const IpAddress& address) const {
 }
 
 Peer peer_of(absl::string_view transport, absl::string_view forwarded, const TrustedProxies& proxies) {
+  int fd = -1;
+  if (absl::ConsumePrefix(&transport, "fd:") && absl::SimpleAtoi(transport, &fd)) return peer_of_unix_socket(fd);
   if (!absl::ConsumePrefix(&transport, "ipv4:") && !absl::ConsumePrefix(&transport, "ipv6:")) return "unix";
   std::optional<IpAddress> address = parse_ip(host_of(transport));
   if (!address) return std::string(transport);

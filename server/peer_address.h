@@ -25,6 +25,9 @@ std::optional<IpAddress> ip_of(const sockaddr_storage& address);
 // The peer that the address stands for: itself for IPv4, its /64 for IPv6.
 Peer peer_of(const IpAddress& address);
 
+// The peer at the other end of an accepted Unix socket: the user who connected it, or "unix" where nobody says so.
+Peer peer_of_unix_socket(int fd);
+
 // Addresses whose forwarded address is believed.
 class TrustedProxies {
  public:
@@ -42,7 +45,8 @@ class TrustedProxies {
   std::vector<Network> networks_;
 };
 
-// `transport`: gRPC's name of the connection's other end, such as "ipv4:192.0.2.7:50000". `forwarded`: the value of
+// `transport`: gRPC's name of the connection's other end, such as "ipv4:192.0.2.7:50000". "fd:17" is the socket itself,
+// which is open as long as one of its calls: gRPC closes it after the last one. `forwarded`: the value of
 // x-forwarded-for, or empty; believed only where the connection comes from a trusted proxy. Its last address that is no
 // trusted proxy is the client: those before it are the client's own words.
 Peer peer_of(absl::string_view transport, absl::string_view forwarded, const TrustedProxies& proxies);

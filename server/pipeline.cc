@@ -151,6 +151,8 @@ Admission Pipeline::enter(const Ask& ask, AdmissionWaiter* waiter, Reservation* 
 
 bool Pipeline::leave(AdmissionWaiter* waiter) { return impl_->ledger.leave(waiter); }
 
+bool Pipeline::is_half_full() const { return impl_->ledger.is_half_full(); }
+
 RequestHandle Pipeline::submit(Request request, DoneCallback done) {
   const absl::Time now = impl_->clock->now();
   if (request.arrival == absl::InfinitePast()) request.arrival = now;

@@ -70,6 +70,8 @@ class Pipeline {
   Admission enter(const Ask& ask, AdmissionWaiter* waiter, Reservation* reservation, Error* error);
   // Takes a claim out of the queue. False: it is not there, since its waiter was told or will be in a moment.
   bool leave(AdmissionWaiter* waiter);
+  // Whether more than half of the memory for requests is taken.
+  bool is_half_full() const;
 
   // Takes a request, whose memory may hold a reservation of enter(); see DoneCallback for when and where `done` is
   // called. Refusals are answered before Submit returns; so is small work on an idle server, which is computed

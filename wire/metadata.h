@@ -4,8 +4,8 @@
 
 namespace svdserve {
 
-// Initial metadata of Decompose: the length of the serialized request in bytes, as a decimal number. A client announces
-// it so that the server can make room for the request before it reads it.
+// Initial metadata of Decompose: the length of the serialized request in bytes, as a decimal number; of a stream, that
+// of its longest message. A client announces it so that the server can make room for a request before it reads it.
 inline constexpr char kRequestBytesKey[] = "svdserve-request-bytes";
 
 }  // namespace svdserve

@@ -420,6 +420,11 @@ void Ledger::start_drain() {
   for (AdmissionWaiter* const waiter : refused) waiter->on_refused(draining_error());
 }
 
+bool Ledger::is_half_full() const {
+  MutexLock lock(&mu_);
+  return bytes_ > limits_.max_bytes / 2;
+}
+
 Ledger::Usage Ledger::usage() const {
   MutexLock lock(&mu_);
   return {bytes_, requests_, draining_, static_cast<int64_t>(waiting_.size())};

@@ -81,6 +81,8 @@ class Ledger {
     int64_t waiting;
   };
   Usage usage() const;
+  // Whether more than half of the bytes are taken.
+  bool is_half_full() const;
 
  private:
   struct Account;

@@ -42,6 +42,7 @@ class ListenAddress {
 
   // As it was given.
   const std::string& text() const { return text_; }
+  bool is_unix() const { return !path_.empty(); }
   // Whether no other machine reaches it: a Unix socket, or a host all of whose addresses are of the loopback interface.
   bool is_loopback() const;
 

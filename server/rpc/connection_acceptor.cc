@@ -103,7 +103,7 @@ bool ConnectionAcceptor::accept_from(int socket) {
     Descriptor accepted(accept4(socket, reinterpret_cast<sockaddr*>(&from), &size, SOCK_NONBLOCK | SOCK_CLOEXEC));
     if (!accepted) return errno != EMFILE && errno != ENFILE && errno != ENOBUFS && errno != ENOMEM;
     const std::optional<IpAddress> ip = ip_of(from);
-    const Peer peer = ip ? peer_of(*ip) : Peer("unix");
+    const Peer peer = ip ? peer_of(*ip) : peer_of_unix_socket(accepted.get());
     const bool is_proxy = ip && proxies_.contains(*ip);
     if (is_full(accepted.get()) || (!is_proxy && is_beyond_share(peer))) {
       refused(peer);

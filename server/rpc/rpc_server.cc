@@ -1,14 +1,12 @@
 #include "server/rpc/rpc_server.h"
 
 #include <grpc/grpc.h>
-#include <grpcpp/ext/proto_server_reflection_plugin.h>
 #include <grpcpp/generic/async_generic_service.h>
-#include <grpcpp/impl/server_builder_option.h>
-#include <grpcpp/impl/server_builder_plugin.h>
 #include <grpcpp/resource_quota.h>
 #include <grpcpp/security/server_credentials.h>
 #include <grpcpp/server.h>
 #include <grpcpp/server_builder.h>
+#include <grpcpp/server_posix.h>
 #include <svdserve/v1/svd_service.grpc.pb.h>
 #include <unistd.h>
 
@@ -28,6 +26,8 @@
 #include "server/rpc/calls/health_call.h"
 #include "server/rpc/calls/health_service.h"
 #include "server/rpc/calls/open_calls.h"
+#include "server/rpc/calls/read_turns.h"
+#include "server/rpc/calls/reflection_service.h"
 #include "server/rpc/calls/self_probe.h"
 #include "server/rpc/calls/stream_call.h"
 #include "server/rpc/calls/unary_call.h"
@@ -40,7 +40,6 @@ namespace svdserve::server {
 namespace {
 
 constexpr char kServiceName[] = "svdserve.v1.SvdService";
-constexpr int kMaxReflectionThreads = 8;
 
 void fill_server_info(const HandlerContext& context, v1::GetServerInfoResponse* info) {
   const Pipeline& pipeline = *context.pipeline;
@@ -179,16 +178,6 @@ bool are_usable(const std::shared_ptr<grpc::ServerCredentials>& credentials) {
   return builder.BuildAndStart() != nullptr && port > 0;
 }
 
-// Takes reflection out of a server: the library adds it to every server of a process.
-class WithoutReflection final : public grpc::ServerBuilderOption {
- public:
-  void UpdateArguments(grpc::ChannelArguments*) override {}
-  void UpdatePlugins(std::vector<std::unique_ptr<grpc::ServerBuilderPlugin>>* plugins) override {
-    using Reflection = grpc::reflection::ProtoServerReflectionPlugin;
-    std::erase_if(*plugins, [](const auto& p) { return dynamic_cast<const Reflection*>(p.get()) != nullptr; });
-  }
-};
-
 // As gRPC's arguments have it, where INT_MAX is no limit.
 int to_milliseconds(absl::Duration d) {
   return static_cast<int>(std::min<int64_t>(absl::ToInt64Milliseconds(d), INT_MAX));
@@ -204,8 +193,6 @@ void set_limits(const RpcOptions& options, grpc::ServerBuilder* builder) {
   builder->AddChannelArgument(GRPC_ARG_ENABLE_PER_MESSAGE_DECOMPRESSION, 0);
   grpc::ResourceQuota quota("svdserve");
   quota.Resize(static_cast<size_t>(options.memory_quota_bytes));
-  // Reflection is the only synchronous service, with a thread for each call. Calls beyond are RESOURCE_EXHAUSTED.
-  quota.SetMaxThreads(kMaxReflectionThreads);
   builder->SetResourceQuota(quota);
   // By default gRPC widens the windows of all calls to 4 MiB while its quota is hardly used, and further as it measures
   // the bandwidth. A fixed window bounds what calls hold that nobody has admitted. Frames may be large all the same.
@@ -225,25 +212,23 @@ void set_limits(const RpcOptions& options, grpc::ServerBuilder* builder) {
   builder->AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 20000);
   builder->AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
   builder->AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 10000);
-  if (!options.reflection) builder->SetOption(std::make_unique<WithoutReflection>());
-  // Reflection is the only synchronous service: one poller is enough for it.
-  builder->SetSyncServerOption(grpc::ServerBuilder::SyncServerOption::NUM_CQS, 1);
-  builder->SetSyncServerOption(grpc::ServerBuilder::SyncServerOption::MIN_POLLERS, 1);
-  builder->SetSyncServerOption(grpc::ServerBuilder::SyncServerOption::MAX_POLLERS, 1);
 }
 
 }  // namespace
 
 struct RpcServer::Impl {
-  explicit Impl(const RpcOptions& options)
+  Impl(const RpcOptions& options, int64_t max_inflight_bytes)
       : calls({options.max_open_calls, options.max_streams, options.peer_percent}),
+        read_turns(static_cast<int64_t>(static_cast<double>(max_inflight_bytes) * options.peer_percent / 100)),
         proxies(TrustedProxies::parse(options.trusted_proxies).value_or(TrustedProxies())) {}
 
   OpenCalls calls;
+  ReadTurns read_turns;
   const TrustedProxies proxies;
   HandlerContext context;
   std::unique_ptr<HealthService> health;
   std::unique_ptr<SvdServiceHandler> service;
+  std::unique_ptr<ReflectionService> reflection;  // where it is wanted
   std::unique_ptr<grpc::Server> server;
   std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> connections;  // gRPC's end of `acceptor`
   std::unique_ptr<ConnectionAcceptor> acceptor;
@@ -263,6 +248,33 @@ struct RpcServer::Impl {
   bool stopping ABSL_GUARDED_BY(mu) = false;
   bool stopped ABSL_GUARDED_BY(mu) = false;  // every call and every connection has gone
   std::thread watch_thread;
+
+  void make_services(bool with_reflection) {
+    service = std::make_unique<SvdServiceHandler>(&context);
+    health = std::make_unique<HealthService>(&context, std::vector<std::string>{"", kServiceName});
+    if (!with_reflection) return;
+    reflection = std::make_unique<ReflectionService>(
+        &context, std::vector<std::string>{grpc::health::v1::Health::service_full_name(), kServiceName});
+  }
+
+  void add_services(grpc::ServerBuilder* builder) {
+    builder->RegisterService(service.get());
+    builder->RegisterService(health.get());
+    if (reflection != nullptr) builder->RegisterService(reflection.get());
+  }
+
+  // With `names_users` the calls' peer() is the descriptor, whose user is known: a Unix socket has no address. gRPC
+  // offers that in plain text alone.
+  void take_connection(int listener, int fd, bool names_users) {
+    if (names_users) {
+      grpc::AddInsecureChannelFromFd(server.get(), fd);
+      return;
+    }
+    grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters connection;
+    connection.listener_fd = listener;
+    connection.fd = fd;
+    connections->HandleNewConnection(&connection);
+  }
 
   // Unless all have gone before: a little later than gRPC cancels their calls, so that who listens hears of that.
   void break_connections_after(absl::Duration grace) {
@@ -298,17 +310,16 @@ RpcServer::RpcServer() = default;
 std::unique_ptr<RpcServer> RpcServer::start(const RpcOptions& options, Pipeline* pipeline, LargePipeline* factors,
                                             Clock* clock, Recorder* recorder, HostMemory* memory, std::string* error) {
   std::unique_ptr<RpcServer> out(new RpcServer);
-  out->impl_ = std::make_unique<Impl>(options);
+  out->impl_ = std::make_unique<Impl>(options, pipeline->options().max_inflight_bytes);
   Impl& impl = *out->impl_;
   impl.pipeline = pipeline;
   impl.stream_idle_timeout = options.stream_idle_timeout;
-  impl.context = {pipeline, factors,     clock,         recorder,
-                  memory,   &impl.calls, &impl.proxies, static_cast<size_t>(options.max_stream_requests)};
-  impl.service = std::make_unique<SvdServiceHandler>(&impl.context);
-  impl.health = std::make_unique<HealthService>(&impl.context, std::vector<std::string>{"", kServiceName});
+  impl.context = {pipeline,         factors,       clock,
+                  recorder,         memory,        &impl.calls,
+                  &impl.read_turns, &impl.proxies, static_cast<size_t>(options.max_stream_requests)};
+  impl.make_services(options.reflection);
 
   redirect_library_logs();
-  grpc::reflection::InitProtoReflectionServerBuilderPlugin();
   // One more than is shut down. The last grpc_shutdown() joins a thread that may poll for 10 s on behalf of a
   // connection that is broken already.
   static const bool kept = (grpc_init(), true);
@@ -327,8 +338,7 @@ std::unique_ptr<RpcServer> RpcServer::start(const RpcOptions& options, Pipeline*
   impl.connections = builder.experimental().AddExternalConnectionAcceptor(FromOutside::FROM_FD, creds);
   impl.own_connections =
       builder.experimental().AddExternalConnectionAcceptor(FromOutside::FROM_FD, grpc::InsecureServerCredentials());
-  builder.RegisterService(impl.service.get());
-  builder.RegisterService(impl.health.get());
+  impl.add_services(&builder);
   set_limits(options, &builder);
   impl.server = builder.BuildAndStart();
   if (impl.server == nullptr) {
@@ -341,11 +351,8 @@ std::unique_ptr<RpcServer> RpcServer::start(const RpcOptions& options, Pipeline*
   const int listener = listening.sockets().front().get();
   impl.acceptor = std::make_unique<ConnectionAcceptor>(
       std::move(listening), ConnectionLimits{options.max_connections, options.peer_percent}, impl.proxies, recorder,
-      [&impl, listener](int fd) {
-        grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters connection;
-        connection.listener_fd = listener;
-        connection.fd = fd;
-        impl.connections->HandleNewConnection(&connection);
+      [&impl, listener, names_users = options.listen.is_unix() && options.certificate.empty()](int fd) {
+        impl.take_connection(listener, fd, names_users);
       });
   impl.address = impl.acceptor->address();
   impl.watch_thread = std::thread([&impl] { impl.watch(); });

@@ -88,9 +88,11 @@ def frame(kind: int, flags: int, stream: int, payload: bytes = b"") -> bytes:
     return struct.pack(">I", len(payload))[1:] + bytes((kind, flags)) + struct.pack(">I", stream) + payload
 
 
-def header_block(path: str) -> bytes:
+def header_block(path: str, announced: int | None) -> bytes:
     fields = [(":method", "POST"), (":scheme", "http"), (":path", path), (":authority", "localhost"),
               ("content-type", "application/grpc"), ("te", "trailers")]
+    if announced is not None:
+        fields.append(("svdserve-request-bytes", str(announced)))
     out = b""
     for name, value in fields:
         out += b"\0" + bytes((len(name),)) + name.encode() + bytes((len(value),)) + value.encode()
@@ -188,9 +190,9 @@ class Connection:
                 if self.out:
                     self.send()
 
-    def open(self, path: str, end: bool = False) -> int:
+    def open(self, path: str, end: bool = False, announced: int | None = None) -> int:
         stream, self.next_stream = self.next_stream, self.next_stream + 2
-        self.send(frame(HEADERS, 4 | (1 if end else 0), stream, header_block(path)))
+        self.send(frame(HEADERS, 4 | (1 if end else 0), stream, header_block(path, announced)))
         return stream
 
     def write(self, stream: int, data: bytes, end: bool = False, patience: float = 20) -> int:
@@ -330,6 +332,18 @@ def half_sent_messages(address: Address) -> list[Connection]:
     return mine
 
 
+def more_than_announced(address: Address) -> list[Connection]:
+    """Calls that announce nothing to speak of, and send far more."""
+    mine = connections(address, 4)
+    payload = framed(request(64, 64, 1500))
+    for c in mine:
+        for _ in range(40):
+            c.open(DECOMPOSE, announced=1)
+        c.write(c.open(DECOMPOSE, announced=1), payload, end=True, patience=2)
+        c.write(1, payload, end=True, patience=2)
+    return mine
+
+
 def idle_connections(address: Address) -> list[Connection]:
     mine = []
     for _ in range(300):
@@ -349,7 +363,8 @@ def expensive_requests(address: Address) -> list[Connection]:
 
 
 ATTACKS = [snr_times_groups, unread_replies, idle_streams, watches, large_places, slow_uploads, reflection_streams,
-           unknown_fields, calls_without_a_message, half_sent_messages, idle_connections, expensive_requests]
+           unknown_fields, calls_without_a_message, half_sent_messages, more_than_announced, idle_connections,
+           expensive_requests]
 
 # --- the server and the honest client -----------------------------------------------------------
 

@@ -1,14 +1,17 @@
 // More than the server can take: refused at once by reason, with when to try again; memory bounded; probes answered.
 #include <gmock/gmock.h>
+#include <grpcpp/generic/generic_stub.h>
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <list>
 #include <map>
 #include <mutex>
 #include <thread>
 
 #include "tests/support/running_server.h"
 #include "tests/support/wire.h"
+#include "wire/metadata.h"
 
 namespace svdserve::testing {
 namespace {
@@ -102,6 +105,97 @@ TEST(LoadTest, DeadlineThatCannotBeMetIsRefusedAtOnce) {
   EXPECT_EQ(details.code, static_cast<int>(grpc::StatusCode::DEADLINE_EXCEEDED));
   EXPECT_EQ(details.retry_seconds, -1);
   EXPECT_EQ(server.metric("svdserve_refused_requests_total", {"reason=\"DEADLINE_UNREACHABLE\""}), 1);
+}
+
+TEST(LoadTest, ARequestIsNoLongerThanItsClientAnnounces) {
+  RunningServer server;
+  const auto channel = connect(server.address());
+  const v1::DecomposeRequest request = random_request(4, 4, 100);
+  const auto status_of = [&](size_t announced) {
+    grpc::ClientContext context;
+    context.AddMetadata(kRequestBytesKey, std::to_string(announced));
+    v1::DecomposeResponse response;
+    return v1::SvdService::NewStub(channel)->Decompose(&context, request, &response);
+  };
+  EXPECT_TRUE(status_of(request.ByteSizeLong()).ok());
+  EXPECT_TRUE(status_of(request.ByteSizeLong() + 1).ok());
+  for (const size_t announced : {size_t{0}, request.ByteSizeLong() - 1}) {
+    const ErrorDetails details = details_of(status_of(announced));
+    EXPECT_EQ(details.code, static_cast<int>(grpc::StatusCode::INVALID_ARGUMENT));
+    EXPECT_EQ(details.field, kRequestBytesKey);
+  }
+  EXPECT_TRUE(wait_until([&] { return server.metric("svdserve_inflight_bytes") == 0; }));
+}
+
+// Calls of a client behind a proxy, one after another on the same connection.
+class CallsOf {
+ public:
+  CallsOf(const RunningServer& server, std::string client)
+      : channel_(connect(server.address())), stub_(channel_), client_(std::move(client)) {
+    // Nobody polls the queue while it connects.
+    EXPECT_TRUE(channel_->WaitForConnected(std::chrono::system_clock::now() + std::chrono::minutes(1)));
+  }
+  ~CallsOf() {
+    for (Call& call : calls_) call.context.TryCancel();
+    queue_.Shutdown();
+    void* tag = nullptr;
+    for (bool ok = false; queue_.Next(&tag, &ok);) {
+    }
+  }
+
+  // Begins a call that announces a request of no bytes, and sends none.
+  void begin_silent() {
+    Call& call = calls_.emplace_back();
+    prepare(&call.context, 0);
+    call.stream = stub_.PrepareCall(&call.context, "/svdserve.v1.SvdService/Decompose", &queue_);
+    call.stream->StartCall(nullptr);
+    call.stream->Finish(&call.status, &call);
+  }
+  void cancel_silent() {
+    for (Call& call : calls_) call.context.TryCancel();
+  }
+  grpc::Status decompose(const v1::DecomposeRequest& request, std::chrono::milliseconds limit) {
+    grpc::ClientContext context;
+    prepare(&context, request.ByteSizeLong());
+    context.set_deadline(std::chrono::system_clock::now() + limit);
+    v1::DecomposeResponse response;
+    return v1::SvdService::NewStub(channel_)->Decompose(&context, request, &response);
+  }
+
+ private:
+  struct Call {
+    grpc::ClientContext context;
+    std::unique_ptr<grpc::GenericClientAsyncReaderWriter> stream;
+    grpc::Status status;
+  };
+  void prepare(grpc::ClientContext* context, size_t announced) const {
+    context->AddMetadata("x-forwarded-for", client_);
+    context->AddMetadata(kRequestBytesKey, std::to_string(announced));
+  }
+
+  const std::shared_ptr<grpc::Channel> channel_;
+  grpc::GenericStub stub_;
+  const std::string client_;
+  grpc::CompletionQueue queue_;
+  std::list<Call> calls_;
+};
+
+TEST(LoadTest, WhatOneClientMaySendBeyondItsAnnouncementsIsBounded) {
+  // Each silent call may turn out to have a message of 1 MiB, so one client has two of them read at a time.
+  constexpr int kSilent = 12;
+  RunningServer server({"--max-inflight-bytes=4MiB", "--max-batch-bytes=1MiB", "--max-message-bytes=1MiB",
+                        "--max-peer-percent=50", "--stream-idle-timeout=24h", "--trusted-proxies=127.0.0.1"});
+  CallsOf first(server, "192.0.2.1"), second(server, "192.0.2.2");
+  for (int i = 0; i < kSilent; ++i) first.begin_silent();
+  EXPECT_TRUE(wait_until([&] { return server.metric("svdserve_inflight_requests") == kSilent; }));
+  const v1::DecomposeRequest request = random_request(2, 2, 1);
+  EXPECT_TRUE(second.decompose(request, std::chrono::minutes(4)).ok());
+  EXPECT_EQ(first.decompose(request, std::chrono::seconds(1)).error_code(), grpc::StatusCode::DEADLINE_EXCEEDED);
+  // The call that gave up has left the line, and so have those that are cancelled.
+  EXPECT_TRUE(wait_until([&] { return server.metric("svdserve_inflight_requests") == kSilent; }));
+  first.cancel_silent();
+  EXPECT_TRUE(wait_until([&] { return server.metric("svdserve_inflight_bytes") == 0; }));
+  EXPECT_TRUE(first.decompose(request, std::chrono::minutes(4)).ok());
 }
 
 TEST(LoadTest, UnderFullOverloadProbesAnswerAndTheRestIsServed) {

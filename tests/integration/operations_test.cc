@@ -1,8 +1,13 @@
 // The view of operators and their tools: health, reflection, probes, metrics, sockets and logs.
 #include <gmock/gmock.h>
+#include <google/protobuf/descriptor.h>
+#include <google/protobuf/descriptor.pb.h>
 #include <grpc/health/v1/health.grpc.pb.h>
+#include <grpc/reflection/v1alpha/reflection.grpc.pb.h>
 #include <grpcpp/generic/generic_stub.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <csignal>
@@ -10,6 +15,7 @@
 #include <fstream>
 #include <list>
 #include <map>
+#include <set>
 
 #include "engine/large_engine.h"
 #include "tests/support/running_server.h"
@@ -56,44 +62,75 @@ TEST(OperationsTest, HealthFollowsTheServersLife) {
   watch->Finish();
 }
 
-constexpr char kReflection[] = "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo";
+using grpc::reflection::v1alpha::ServerReflection;
+using grpc::reflection::v1alpha::ServerReflectionRequest;
+using grpc::reflection::v1alpha::ServerReflectionResponse;
 
-TEST(OperationsTest, ReflectionListsTheServices) {
+TEST(OperationsTest, ReflectionKnowsServicesFilesAndSymbols) {
   RunningServer server;
-  grpc::GenericStub stub(connect(server.address()));
+  const auto stub = ServerReflection::NewStub(connect(server.address()));
   grpc::ClientContext context;
-  grpc::CompletionQueue queue;
-  const auto call = stub.PrepareCall(&context, kReflection, &queue);
-  const auto step = [&] {
-    void* tag = nullptr;
-    bool ok = false;
-    return queue.Next(&tag, &ok) && ok;
+  const auto call = stub->ServerReflectionInfo(&context);
+  const auto ask = [&call](const ServerReflectionRequest& request) {
+    ServerReflectionResponse reply;
+    EXPECT_TRUE(call->Write(request) && call->Read(&reply));
+    EXPECT_EQ(reply.original_request().SerializeAsString(), request.SerializeAsString());
+    return reply;
   };
-  call->StartCall(nullptr);
-  ASSERT_TRUE(step());
-  const grpc::Slice list_services("\x3a\x01*", 3);  // ServerReflectionRequest{list_services: "*"}
-  call->Write(grpc::ByteBuffer(&list_services, 1), nullptr);
-  ASSERT_TRUE(step());
-  grpc::ByteBuffer reply;
-  call->Read(&reply, nullptr);
-  ASSERT_TRUE(step());
-  grpc::Slice bytes;
-  ASSERT_TRUE(reply.DumpToSingleSlice(&bytes).ok());
-  const std::string text(reinterpret_cast<const char*>(bytes.begin()), bytes.size());
-  EXPECT_THAT(text, HasSubstr("svdserve.v1.SvdService"));
-  EXPECT_THAT(text, HasSubstr("grpc.health.v1.Health"));
-  call->WritesDone(nullptr);
-  step();
-  grpc::Status status;
-  call->Finish(&status, nullptr);
-  step();
-  EXPECT_TRUE(status.ok());
+  ServerReflectionRequest request;
+  request.set_list_services("*");
+  const ServerReflectionResponse list = ask(request);
+  std::set<std::string> services;
+  for (const auto& service : list.list_services_response().service()) services.insert(service.name());
+  EXPECT_THAT(services, ::testing::ElementsAre("grpc.health.v1.Health", "grpc.reflection.v1alpha.ServerReflection",
+                                               "svdserve.v1.SvdService"));
+  for (const std::string& service : services) {
+    request.set_file_containing_symbol(service);
+    EXPECT_GE(ask(request).file_descriptor_response().file_descriptor_proto_size(), 1) << service;
+  }
+  // The file comes first, then all that it imports: a client can build every message of it.
+  request.set_file_by_filename("svdserve/v1/svd_service.proto");
+  google::protobuf::DescriptorPool pool;
+  const ServerReflectionResponse files = ask(request);
+  const auto& protos = files.file_descriptor_response().file_descriptor_proto();
+  for (auto proto = protos.rbegin(); proto != protos.rend(); ++proto) {
+    google::protobuf::FileDescriptorProto file;
+    ASSERT_TRUE(file.ParseFromString(*proto));
+    EXPECT_NE(pool.BuildFile(file), nullptr) << file.name();
+  }
+  EXPECT_NE(pool.FindServiceByName("svdserve.v1.SvdService"), nullptr);
+  request.set_file_containing_symbol("svdserve.v1.Nothing");
+  EXPECT_EQ(ask(request).error_response().error_code(), grpc::StatusCode::NOT_FOUND);
+  request.mutable_file_containing_extension()->set_containing_type("svdserve.v1.DecomposeRequest");
+  EXPECT_EQ(ask(request).error_response().error_code(), grpc::StatusCode::NOT_FOUND);
+  request.set_all_extension_numbers_of_type("svdserve.v1.DecomposeRequest");
+  EXPECT_EQ(ask(request).all_extension_numbers_response().base_type_name(), "svdserve.v1.DecomposeRequest");
+  EXPECT_EQ(ask(ServerReflectionRequest()).error_response().error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  call->WritesDone();
+  EXPECT_TRUE(call->Finish().ok());
 }
+
+TEST(OperationsTest, AReflectionRequestIsShort) {
+  RunningServer server;
+  const auto stub = ServerReflection::NewStub(connect(server.address()));
+  grpc::ClientContext context;
+  const auto call = stub->ServerReflectionInfo(&context);
+  ServerReflectionRequest request;
+  request.set_host(std::string(70000, 'x'));
+  call->Write(request);
+  ServerReflectionResponse reply;
+  EXPECT_FALSE(call->Read(&reply));
+  EXPECT_EQ(call->Finish().error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+}
+
+constexpr char kReflection[] = "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo";
 
 // Calls of reflection that say nothing.
 class SilentReflections {
  public:
-  explicit SilentReflections(const std::string& address) : stub_(connect(address)) {}
+  explicit SilentReflections(const std::string& address) : channel_(connect(address)), stub_(channel_) {}
+
+  const std::shared_ptr<grpc::Channel>& channel() const { return channel_; }
 
   void Begin(int n) {
     for (int i = 0; i < n; ++i) {
@@ -131,6 +168,7 @@ class SilentReflections {
     std::unique_ptr<grpc::GenericClientAsyncReaderWriter> stream;
     grpc::Status status;
   };
+  const std::shared_ptr<grpc::Channel> channel_;
   grpc::GenericStub stub_;
   grpc::CompletionQueue queue_;
   std::list<Call> calls_;
@@ -145,21 +183,50 @@ int threads_of(pid_t pid) {
   return 0;
 }
 
-TEST(OperationsTest, ReflectionHasFewThreads) {
-  constexpr int kConnections = 4, kCalls = 250, kMayGoOn = 8;
-  RunningServer server;
+TEST(OperationsTest, ReflectionHasNoThreads) {
+  constexpr int kConnections = 4, kCalls = 250;
+  RunningServer server({"--stream-idle-timeout=24h"});
   const int before = threads_of(server.pid());
   std::list<SilentReflections> connections;
   for (int i = 0; i < kConnections; ++i) connections.emplace_back(server.address()).Begin(kCalls);
-  // Those that have a thread wait for their client; all others are refused.
-  std::map<grpc::StatusCode, int> codes;
-  for (SilentReflections& connection : connections) {
-    for (const auto& [code, n] : connection.AwaitAllBut(kMayGoOn)) codes[code] += n;
+  // The server has seen the calls of a connection when it answers one that came after them.
+  for (const SilentReflections& connection : connections) {
+    v1::DecomposeResponse response;
+    EXPECT_TRUE(decompose(connection.channel(), random_request(2, 2, 1), &response).ok());
   }
-  EXPECT_THAT(codes, ::testing::ElementsAre(::testing::Key(grpc::StatusCode::RESOURCE_EXHAUSTED)));
   EXPECT_LT(threads_of(server.pid()), before + 32);
+  // They do not hold up the end, which their clients are told.
+  server.signal(SIGTERM);
+  for (SilentReflections& connection : connections) {
+    EXPECT_THAT(connection.AwaitAllBut(0), ::testing::ElementsAre(::testing::Key(grpc::StatusCode::UNAVAILABLE)));
+  }
+  connections.clear();  // nobody polls them any more, so they would not answer the server's farewell
+  EXPECT_EQ(server.wait(), 0);
+}
+
+TEST(OperationsTest, CallsOfReflectionCountAsOpenCalls) {
+  constexpr int kCalls = 30, kMayGoOn = 20;
+  RunningServer server({"--max-open-calls=40", "--max-peer-percent=50", "--stream-idle-timeout=24h"});
   v1::DecomposeResponse response;
-  EXPECT_TRUE(decompose(connect(server.address()), random_request(2, 2, 1), &response).ok());
+  {
+    SilentReflections calls(server.address());
+    calls.Begin(kCalls);
+    const std::map<grpc::StatusCode, int> refused{{grpc::StatusCode::RESOURCE_EXHAUSTED, kCalls - kMayGoOn}};
+    EXPECT_EQ(calls.AwaitAllBut(kMayGoOn), refused);
+    const grpc::Status status = decompose(connect(server.address()), random_request(2, 2, 1), &response);
+    EXPECT_EQ(status.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
+    EXPECT_THAT(details_of(status).message, HasSubstr("calls of this client"));
+  }
+  EXPECT_TRUE(
+      wait_until([&] { return decompose(connect(server.address()), random_request(2, 2, 1), &response).ok(); }));
+}
+
+TEST(OperationsTest, ReflectionThatAsksNothingEnds) {
+  RunningServer server({"--stream-idle-timeout=50ms"});
+  SilentReflections calls(server.address());
+  calls.Begin(10);
+  const std::map<grpc::StatusCode, int> ended{{grpc::StatusCode::DEADLINE_EXCEEDED, 10}};
+  EXPECT_EQ(calls.AwaitAllBut(0), ended);
 }
 
 TEST(OperationsTest, ReflectionIsOffWhereOthersReachTheServer) {
@@ -265,6 +332,42 @@ TEST(OperationsTest, UnixSockets) {
   EXPECT_EQ(server.address(), "unix:" + path);
   v1::DecomposeResponse response;
   EXPECT_TRUE(decompose(connect(server.address()), random_request(2, 2, 1), &response).ok());
+}
+
+// A watch of health, open until it is destroyed.
+struct Watch {
+  explicit Watch(const std::shared_ptr<grpc::Channel>& channel)
+      : stream(grpc::health::v1::Health::NewStub(channel)->Watch(&context, HealthCheckRequest())) {
+    HealthCheckResponse seen;
+    is_open = stream->Read(&seen);
+  }
+  ~Watch() {
+    context.TryCancel();
+    stream->Finish();
+  }
+  grpc::ClientContext context;
+  std::unique_ptr<grpc::ClientReader<HealthCheckResponse>> stream;
+  bool is_open = false;
+};
+
+TEST(OperationsTest, EachUserOfAUnixSocketIsAPeer) {
+  const std::string path = "/tmp/svdserve_users_" + std::to_string(getpid()) + ".sock";
+  RunningServer server({"--listen=unix:" + path, "--max-open-calls=4", "--max-peer-percent=50"});
+  const auto mine = connect(server.address());
+  Watch first(mine), second(mine);
+  EXPECT_TRUE(first.is_open && second.is_open);
+  v1::DecomposeResponse response;
+  const grpc::Status status = decompose(mine, random_request(2, 2, 1), &response);
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
+  EXPECT_THAT(details_of(status).message, HasSubstr("calls of this client"));
+  if (geteuid() != 0) GTEST_SKIP() << "only root can be another user";
+  ASSERT_EQ(chmod(path.c_str(), 0777), 0);
+  constexpr uid_t kOther = 65534;
+  const auto another = connect(server.address());
+  ASSERT_EQ(seteuid(kOther), 0);  // a socket's user is the one who connects it
+  const grpc::Status of_another = decompose(another, random_request(2, 2, 1), &response);
+  ASSERT_EQ(seteuid(0), 0);
+  EXPECT_TRUE(of_another.ok()) << of_another.error_message();
 }
 
 TEST(OperationsTest, MetricsAreRenderedNowAndThen) {

@@ -3,11 +3,13 @@
 #include <grpcpp/generic/generic_stub.h>
 #include <gtest/gtest.h>
 
+#include <list>
 #include <map>
 #include <thread>
 
 #include "tests/support/running_server.h"
 #include "tests/support/wire.h"
+#include "wire/metadata.h"
 
 namespace svdserve::testing {
 namespace {
@@ -23,15 +25,18 @@ v1::DecomposeStreamRequest numbered(uint64_t id, const v1::DecomposeRequest& req
 
 // A stream with what it needs; cancelled where a test leaves it open.
 struct OpenStream {
-  explicit OpenStream(const std::shared_ptr<grpc::Channel>& channel)
-      : stub(v1::SvdService::NewStub(channel)), stream((SetDeadline(), stub->DecomposeStream(&context))) {}
+  explicit OpenStream(const std::shared_ptr<grpc::Channel>& channel, const std::string& announced = "")
+      : stub(v1::SvdService::NewStub(channel)), stream((Prepare(announced), stub->DecomposeStream(&context))) {}
   ~OpenStream() {
     if (stream != nullptr && !finished) {
       context.TryCancel();
       stream->Finish();
     }
   }
-  void SetDeadline() { context.set_deadline(std::chrono::system_clock::now() + std::chrono::minutes(4)); }
+  void Prepare(const std::string& announced) {
+    context.set_deadline(std::chrono::system_clock::now() + std::chrono::minutes(4));
+    if (!announced.empty()) context.AddMetadata(kRequestBytesKey, announced);
+  }
   grpc::Status Finish() {
     finished = true;
     return stream->Finish();
@@ -240,6 +245,113 @@ TEST(StreamTest, BytesThatAreNoMessageEndTheStreamAfterWhatIsInFlight) {
   call->Finish(&status, nullptr);
   step();
   EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT) << status.error_message();
+}
+
+// Calls without a message, which claim the message limit: 1 MiB of the 4 MiB that the server has.
+class SilentCalls {
+ public:
+  SilentCalls(const RunningServer& server, int n) : channel_(connect(server.address())), stub_(channel_) {
+    // Nobody polls the queue while it connects.
+    EXPECT_TRUE(channel_->WaitForConnected(std::chrono::system_clock::now() + std::chrono::minutes(1)));
+    for (int i = 0; i < n; ++i) {
+      Call& call = calls_.emplace_back();
+      call.stream = stub_.PrepareCall(&call.context, "/svdserve.v1.SvdService/Decompose", &queue_);
+      call.stream->StartCall(nullptr);
+      call.stream->Finish(&call.status, &call);
+    }
+    EXPECT_TRUE(wait_until([&] { return server.metric("svdserve_inflight_bytes") == n * double{1 << 20}; }));
+  }
+  ~SilentCalls() {
+    for (Call& call : calls_) call.context.TryCancel();
+    queue_.Shutdown();
+    void* tag = nullptr;
+    for (bool ok = false; queue_.Next(&tag, &ok);) {
+    }
+  }
+  static std::vector<std::string> flags() {
+    return {"--max-inflight-bytes=4MiB", "--max-batch-bytes=1MiB",    "--max-message-bytes=1MiB",
+            "--max-peer-percent=100",    "--stream-idle-timeout=24h", "--queue-timeout=24h"};
+  }
+
+ private:
+  struct Call {
+    grpc::ClientContext context;
+    std::unique_ptr<grpc::GenericClientAsyncReaderWriter> stream;
+    grpc::Status status;
+  };
+  const std::shared_ptr<grpc::Channel> channel_;
+  grpc::GenericStub stub_;
+  grpc::CompletionQueue queue_;
+  std::list<Call> calls_;
+};
+
+TEST(StreamTest, NothingIsReadWithoutRoomForIt) {
+  RunningServer server(SilentCalls::flags());
+  const auto channel = connect(server.address());
+  auto silent = std::make_unique<SilentCalls>(server, 3);
+  OpenStream open(channel);
+  ASSERT_TRUE(open.stream->Write(numbered(1, random_request(2, 2, 1))));
+  EXPECT_TRUE(wait_until([&] { return server.metric("svdserve_waiting_requests") == 1; }));
+  // A small call that came behind it on the same connection is served.
+  grpc::ClientContext context;
+  context.AddMetadata(kRequestBytesKey, "1000");
+  v1::DecomposeResponse response;
+  EXPECT_TRUE(v1::SvdService::NewStub(channel)->Decompose(&context, random_request(2, 2, 1), &response).ok());
+  EXPECT_EQ(server.metric("svdserve_waiting_requests"), 1);
+  EXPECT_EQ(server.metric("svdserve_requests_total", {"rpc=\"DecomposeStream\""}), 0);
+  silent.reset();
+  v1::DecomposeStreamResponse answer;
+  ASSERT_TRUE(open.stream->Read(&answer));
+  EXPECT_EQ(answer.request_id(), 1u);
+  EXPECT_EQ(answer.status().code(), 0);
+  // A stream that is open and quiet holds nothing.
+  EXPECT_TRUE(wait_until([&] { return server.metric("svdserve_inflight_bytes") == 0; }));
+  open.stream->WritesDone();
+  EXPECT_TRUE(open.Finish().ok());
+}
+
+TEST(StreamTest, AStreamThatWaitsForRoomMayBeCancelled) {
+  RunningServer server(SilentCalls::flags());
+  SilentCalls silent(server, 3);
+  {
+    OpenStream open(connect(server.address()));
+    EXPECT_TRUE(wait_until([&] { return server.metric("svdserve_waiting_requests") == 1; }));
+  }
+  EXPECT_TRUE(wait_until([&] { return server.metric("svdserve_waiting_requests") == 0; }));
+  EXPECT_TRUE(wait_until([&] { return server.metric("svdserve_open_streams") == 0; }));
+}
+
+TEST(StreamTest, WhoWaitsTooLongForRoomIsToldById) {
+  std::vector<std::string> flags = SilentCalls::flags();
+  flags.push_back("--queue-timeout=50ms");
+  RunningServer server(flags);
+  SilentCalls silent(server, 3);
+  OpenStream open(connect(server.address()));
+  ASSERT_TRUE(open.stream->Write(numbered(7, random_request(2, 2, 30000))));  // with its values more than is left
+  v1::DecomposeStreamResponse answer;
+  ASSERT_TRUE(open.stream->Read(&answer));
+  EXPECT_EQ(answer.request_id(), 7u);
+  EXPECT_EQ(details_of(answer.status()).reason, "OVERLOADED_BYTES");
+  ASSERT_TRUE(open.stream->Write(numbered(8, random_request(2, 2, 1))));
+  ASSERT_TRUE(open.stream->Read(&answer));
+  EXPECT_EQ(answer.status().code(), 0);
+}
+
+TEST(StreamTest, AnAnnouncementHoldsForEachMessage) {
+  RunningServer server;
+  OpenStream open(connect(server.address()), "1000");
+  // The claim for a message that does not come goes back.
+  EXPECT_TRUE(wait_until([&] { return server.metric("svdserve_open_streams") == 1; }));
+  EXPECT_TRUE(wait_until([&] { return server.metric("svdserve_inflight_bytes") == 0; }));
+  for (uint64_t id = 0; id < 6; ++id) {
+    ASSERT_TRUE(open.stream->Write(numbered(id, random_request(2, 2, id % 2 == 0 ? 10 : 100))));
+    v1::DecomposeStreamResponse answer;
+    ASSERT_TRUE(open.stream->Read(&answer));
+    EXPECT_EQ(answer.request_id(), id);
+    EXPECT_EQ(details_of(answer.status()).field, id % 2 == 0 ? "" : kRequestBytesKey);
+  }
+  open.stream->WritesDone();
+  EXPECT_TRUE(open.Finish().ok());
 }
 
 TEST(StreamTest, MoreStreamsThanTheLimitAreRefusedAtOnce) {

@@ -1,6 +1,10 @@
 #include "server/peer_address.h"
 
 #include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <string>
 
 namespace svdserve::server {
 namespace {
@@ -19,9 +23,21 @@ TEST(PeerAddress, ANetworkOf64BitsIsAPeer) {
   EXPECT_EQ(peer_of("ipv6:%5Bfe80::1%25eth0%5D:2", "", kNobody), "fe80::/64");
 }
 
-TEST(PeerAddress, AUnixSocketIsOnePeer) {
+TEST(PeerAddress, AUnixSocketWithoutUsersIsOnePeer) {
   EXPECT_EQ(peer_of("unix:", "", kNobody), "unix");
   EXPECT_EQ(peer_of("unix:/run/svdserve", "1.2.3.4", kNobody), "unix");
+}
+
+TEST(PeerAddress, AUserOfAUnixSocketIsAPeer) {
+  int ends[2];
+  ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
+  const Peer me = "unix:" + std::to_string(geteuid());
+  EXPECT_EQ(peer_of_unix_socket(ends[0]), me);
+  EXPECT_EQ(peer_of("fd:" + std::to_string(ends[0]), "1.2.3.4", kNobody), me);
+  close(ends[0]);
+  close(ends[1]);
+  EXPECT_EQ(peer_of("fd:" + std::to_string(ends[0]), "", kNobody), "unix");
+  EXPECT_EQ(peer_of("fd:no", "", kNobody), "unix");
 }
 
 TEST(PeerAddress, AForwardedAddressIsBelievedOfTrustedProxiesAlone) {

@@ -22,6 +22,7 @@ namespace svdserve::server {
 
 class LargePipeline;
 class OpenCalls;
+class ReadTurns;
 
 struct HandlerContext {
   Pipeline* pipeline = nullptr;
@@ -30,6 +31,7 @@ struct HandlerContext {
   Recorder* recorder = nullptr;
   HostMemory* memory = nullptr;  // of operands
   OpenCalls* calls = nullptr;
+  ReadTurns* read_turns = nullptr;
   const TrustedProxies* proxies = nullptr;
   size_t max_stream_requests = 1;
 

@@ -19,8 +19,8 @@
 
 namespace svdserve::server {
 
-enum class CallKind : uint8_t { kUnary, kStream, kLarge, kWatch };
-inline constexpr size_t kCallKinds = 4;
+enum class CallKind : uint8_t { kUnary, kStream, kLarge, kWatch, kReflection };
+inline constexpr size_t kCallKinds = 5;
 
 // A call in the registry. Both methods are called under the registry's lock, so they must not call the registry, and
 // the call is not removed meanwhile.

@@ -7,6 +7,14 @@
 #include "server/rpc/calls/cut_off.h"
 
 namespace svdserve::server {
+namespace {
+
+// A claim goes back when its message has not come for so long. Many streams that are quiet would hold the memory
+// otherwise. A message that takes longer is admitted when it is there.
+constexpr absl::Duration kUnusedClaim = absl::Seconds(1);
+
+}  // namespace
+
 struct StreamCall::InFlight {
   uint64_t id = 0;
   RequestLabels labels;
@@ -17,7 +25,9 @@ struct StreamCall::InFlight {
 void StreamCall::start() {
   self_ = shared_from_this();
   peer_ = context_->peer(*call_);
-  const Error error = context_->calls->add(CallKind::kStream, peer_, this);
+  announcement_ = Announcement(*call_);
+  Error error = announcement_.check(context_->pipeline->options().max_message_bytes);
+  if (error.ok()) error = context_->calls->add(CallKind::kStream, peer_, this);
   registered_ = error.ok();
   {
     MutexLock lock(&act_mu_);
@@ -36,14 +46,18 @@ void StreamCall::close(const grpc::Status& status) {
     MutexLock lock(&act_mu_);
     if (final_status_.ok()) final_status_ = status;
   }
+  leave_queue();
   act(stream_.on_reads_closed());
 }
 
 void StreamCall::cut_off_if_stalled(absl::Time now, absl::Duration timeout) {
+  Reservation unused;  // goes back when act_mu_ is free
   MutexLock lock(&act_mu_);
   if (finished_ || broken_) return;
+  if (now - reading_since_ > kUnusedClaim) unused = std::move(room_);
   const bool takes_nothing = now - writing_since_ > timeout;
-  if (!takes_nothing && (now - heard_ <= timeout || stream_.in_flight() > 0)) return;
+  const bool is_served = waiting_ != nullptr || stream_.in_flight() > 0;  // it waits for the server
+  if (!takes_nothing && (now - heard_ <= timeout || is_served)) return;
   cut_off(call_,
           {absl::StatusCode::kDeadlineExceeded,
            Reason::kClientStalled,
@@ -53,8 +67,16 @@ void StreamCall::cut_off_if_stalled(absl::Time now, absl::Duration timeout) {
 }
 
 void StreamCall::act(Stream::Next next) {
-  MutexLock lock(&act_mu_);
-  if (finished_) return;
+  const bool reads = next.read;
+  {
+    MutexLock lock(&act_mu_);
+    if (finished_) return;
+    write_or_finish(std::move(next));
+  }
+  if (reads) claim_and_read();
+}
+
+void StreamCall::write_or_finish(Stream::Next next) {
   if (next.write) {
     outgoing_ = *std::move(next.write);
     const absl::Time now = context_->clock->now();
@@ -63,24 +85,79 @@ void StreamCall::act(Stream::Next next) {
     writing_since_ = now;
     StartWrite(&outgoing_.message);
   }
-  if (next.read) StartRead(&incoming_);
   if (next.finish) {
     finished_ = true;
     Finish(broken_ ? grpc::Status::CANCELLED : final_status_);
   }
 }
 
+// --- the next message ---------------------------------------------------------------------------
+
+void StreamCall::claim_and_read() {
+  Pipeline* const pipeline = context_->pipeline;
+  if (!announcement_.given() && !pipeline->is_half_full()) {
+    read(Reservation());
+    return;
+  }
+  {
+    MutexLock lock(&act_mu_);
+    waiting_ = shared_from_this();
+  }
+  const PipelineOptions& options = pipeline->options();
+  const int64_t claim = std::min(announcement_.claim(options.max_message_bytes), options.max_inflight_bytes);
+  Reservation room;
+  Error error;
+  switch (pipeline->enter({peer_, claim}, this, &room, &error)) {
+    case Admission::kAdmitted:
+      on_admitted(std::move(room));
+      return;
+    case Admission::kRefused:
+      on_refused(std::move(error));
+      return;
+    case Admission::kWaits:
+      return;
+  }
+}
+
+void StreamCall::on_admitted(Reservation reservation) { read(std::move(reservation)); }
+
+// The message is read all the same: only a message has an id, under which the client can be told. Where there is still
+// no room for it, the ledger rejects it then.
+void StreamCall::on_refused(Error) { read(Reservation()); }
+
+void StreamCall::read(Reservation room) {
+  std::shared_ptr<StreamCall> self;  // what the queue held may be the last
+  MutexLock lock(&act_mu_);
+  if (waiting_ != nullptr) heard_ = context_->clock->now();  // the client could not do anything meanwhile
+  self.swap(waiting_);
+  if (finished_) return;
+  room_ = std::move(room);
+  reading_since_ = context_->clock->now();
+  StartRead(&incoming_);
+}
+
+void StreamCall::leave_queue() {
+  if (!context_->pipeline->leave(this)) return;
+  std::shared_ptr<StreamCall> self;
+  MutexLock lock(&act_mu_);
+  self.swap(waiting_);
+}
+
 void StreamCall::OnReadDone(bool ok) {
   const auto self = self_;
+  const absl::Time arrival = context_->clock->now();
+  Reservation room;
+  {
+    MutexLock lock(&act_mu_);
+    room = std::move(room_);
+    reading_since_ = absl::InfiniteFuture();
+    if (ok) heard_ = arrival;
+  }
   if (!ok) {
     act(stream_.on_reads_closed());
     return;
   }
-  const absl::Time arrival = context_->clock->now();
-  {
-    MutexLock lock(&act_mu_);
-    heard_ = arrival;
-  }
+  Error broken_word = announcement_.check_message(incoming_.Length());
   DecodedRequest decoded = decode_stream_request(rpc_, &incoming_, context_->memory);
   if (!decoded.is_message) {
     // There is no id to answer: the stream cannot go on, but what is in flight is still answered.
@@ -88,10 +165,11 @@ void StreamCall::OnReadDone(bool ok) {
     close(to_status(decoded.error));
     return;
   }
-  submit_request(std::move(decoded), arrival);
+  if (!broken_word.ok()) decoded.error = std::move(broken_word);
+  submit_request(std::move(decoded), arrival, std::move(room));
 }
 
-void StreamCall::submit_request(DecodedRequest decoded, absl::Time arrival) {
+void StreamCall::submit_request(DecodedRequest decoded, absl::Time arrival, Reservation room) {
   Stream::Next next;
   const Stream::Begun begun = stream_.on_read(decoded.request_id, &next);
   InFlight request{decoded.request_id, decoded.labels, nullptr, arrival};
@@ -110,6 +188,7 @@ void StreamCall::submit_request(DecodedRequest decoded, absl::Time arrival) {
   } else {
     const uint64_t id = request.id;
     request.memory = std::move(decoded.memory);
+    request.memory->hold(std::move(room));
     absl::Time deadline = deadline_of(*call_, arrival);
     if (decoded.timeout) deadline = std::min(deadline, arrival + *decoded.timeout);
     RequestHandle handle =
@@ -159,6 +238,7 @@ void StreamCall::break_off() {
     MutexLock lock(&act_mu_);
     broken_ = true;
   }
+  leave_queue();
   std::vector<RequestHandle> handles;
   Stream::Next next = stream_.on_broken(&handles);
   for (const RequestHandle& handle : handles) context_->pipeline->cancel(handle);

@@ -8,16 +8,22 @@
 #include <cstdint>
 #include <memory>
 
+#include "server/admission.h"
 #include "server/base/mutex.h"
 #include "server/respond/result_stream.h"
 #include "server/rpc/calls/handler_context.h"
 #include "server/rpc/calls/open_calls.h"
+#include "server/rpc/codec/announcement.h"
 #include "server/rpc/codec/codec.h"
 
 namespace svdserve::server {
 
-// ResultStream decides, this class acts. Life: shared; gRPC's share is self_, given up in OnDone(); every request in
-// flight holds one, and so does every reaction while it runs.
+// ResultStream decides, this class acts. Before it reads a message it claims memory for it, as a unary call does. A
+// stream may be open for long without a message, so a claim that brings none soon goes back. Without an announcement it
+// claims nothing while the ledger is at most half full.
+//
+// Life: shared. gRPC's share is self_, given up in OnDone(). Every request in flight holds a share, and so do a claim
+// that waits and every reaction while it runs.
 //
 // Invariants:
 //   1. gRPC is told to read, write or finish under act_mu_ alone, and nothing after finish: answers come from any
@@ -25,6 +31,7 @@ namespace svdserve::server {
 //   2. The pipeline is never called under act_mu_: it may answer before it returns.
 class StreamCall final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>,
                          public std::enable_shared_from_this<StreamCall>,
+                         private AdmissionWaiter,
                          private OpenCall {
  public:
   StreamCall(Rpc rpc, const HandlerContext* context, grpc::CallbackServerContext* call)
@@ -52,17 +59,29 @@ class StreamCall final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::
   void close(const grpc::Status& status) override;
   void cut_off_if_stalled(absl::Time now, absl::Duration timeout) override;
 
+  void on_admitted(Reservation reservation) override;
+  void on_refused(Error error) override;
+
   void act(Stream::Next next);
+  void write_or_finish(Stream::Next next) ABSL_EXCLUSIVE_LOCKS_REQUIRED(act_mu_);
+  void claim_and_read();
+  void read(Reservation room);
+  // The claim leaves the queue, if it is there: the stream will not read any more.
+  void leave_queue();
   void break_off();
-  void submit_request(DecodedRequest decoded, absl::Time arrival);
+  void submit_request(DecodedRequest decoded, absl::Time arrival, Reservation room);
   Outgoing encode(const InFlight& request, const Outcome& outcome) const;
 
   const Rpc rpc_;
   const HandlerContext* const context_;
   grpc::CallbackServerContext* const call_;  // lives until OnDone()
   Stream stream_;
+  Announcement announcement_;
   grpc::ByteBuffer incoming_;  // written by gRPC between StartRead() and OnReadDone()
   Mutex act_mu_;
+  std::shared_ptr<StreamCall> waiting_ ABSL_GUARDED_BY(act_mu_);  // itself, while its claim is in the queue
+  Reservation room_ ABSL_GUARDED_BY(act_mu_);                     // of the message that is being read
+  absl::Time reading_since_ ABSL_GUARDED_BY(act_mu_) = absl::InfiniteFuture();
   Outgoing outgoing_ ABSL_GUARDED_BY(act_mu_);  // between StartWrite() and OnWriteDone()
   absl::Time writing_since_ ABSL_GUARDED_BY(act_mu_) = absl::InfiniteFuture();
   absl::Time heard_ ABSL_GUARDED_BY(act_mu_) = absl::InfiniteFuture();  // the last request, or the last answer taken

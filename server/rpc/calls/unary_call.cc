@@ -4,39 +4,11 @@
 #include <limits>
 #include <utility>
 
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "server/rpc/calls/cut_off.h"
-#include "wire/metadata.h"
 
 namespace svdserve::server {
 namespace {
-
-// A claim for a message is so many times its size: operand, U, V, values and statuses of square matrices. Other results
-// may need more, which is reserved after decoding; less is given back then.
-constexpr int64_t kClaimLarge = 4;
-// It is at least what a client may send, whatever it announces, where windows are small.
-constexpr int64_t kSmallestClaim = int64_t{64} << 10;
-
-Error bad_size(const char* key, int64_t limit) {
-  return {absl::StatusCode::kInvalidArgument,
-          Reason::kInvalidField,
-          absl::StrCat("the metadata ", key, " must be a number of at most ", limit),
-          key,
-          {}};
-}
-
-// A size that the client announces; -1: it announces none, or not a size.
-int64_t announced(const grpc::CallbackServerContext& call, const char* key) {
-  const auto& metadata = call.client_metadata();
-  const auto found = metadata.find(key);
-  int64_t bytes = 0;
-  if (found == metadata.end() ||
-      !absl::SimpleAtoi(absl::string_view(found->second.data(), found->second.size()), &bytes) || bytes < 0) {
-    return -1;
-  }
-  return bytes;
-}
 
 Error cancelled_error() {
   return {
@@ -75,14 +47,13 @@ void UnaryCall::start() {
   }
   registered_ = true;
   const PipelineOptions& options = context_->pipeline->options();
-  const int64_t most = std::min(options.max_message_bytes, options.max_inflight_bytes);
-  const int64_t message = announced(*call_, kRequestBytesKey);
-  if (message > options.max_message_bytes) {
-    refuse(bad_size(kRequestBytesKey, options.max_message_bytes));
+  announcement_ = Announcement(*call_);
+  if (Error error = announcement_.check(options.max_message_bytes); !error.ok()) {
+    refuse(std::move(error));
     return;
   }
-  const int64_t claim =
-      message < 0 ? most : std::min(std::max(kClaimLarge * message, kSmallestClaim), options.max_inflight_bytes);
+  const int64_t claim = std::min(announcement_.claim(options.max_message_bytes), options.max_inflight_bytes);
+  excess_ = std::max<int64_t>(options.max_message_bytes - claim, 0);
   Reservation room;
   Error error;
   switch (context_->pipeline->enter({peer_, claim, deadline_}, this, &room, &error)) {
@@ -99,6 +70,10 @@ void UnaryCall::start() {
 
 void UnaryCall::on_admitted(Reservation reservation) {
   room_ = std::move(reservation);
+  if (context_->read_turns->begin(peer_, excess_, this)) on_turn();
+}
+
+void UnaryCall::on_turn() {
   await_client(true);
   StartRead(&message_);
 }
@@ -115,7 +90,7 @@ void UnaryCall::OnCancel() {
     cancelled_ = true;
     handle = handle_;
   }
-  if (context_->pipeline->leave(this)) {
+  if (context_->pipeline->leave(this) || context_->read_turns->leave(this)) {
     refuse(cancelled_error());
   } else {
     context_->pipeline->cancel(handle);
@@ -126,8 +101,16 @@ void UnaryCall::OnCancel() {
 
 void UnaryCall::OnReadDone(bool ok) {
   await_client(false);
+  Error error;
   if (!ok) {
-    refuse(call_->IsCancelled() ? cancelled_error() : no_message_error(rpc_));
+    error = call_->IsCancelled() ? cancelled_error() : no_message_error(rpc_);
+  } else {
+    error = announcement_.check_message(message_.Length());
+    if (!error.ok()) message_.Clear();
+  }
+  context_->read_turns->end(peer_, excess_);  // from here on the message is within the claim
+  if (!error.ok()) {
+    refuse(std::move(error));
     return;
   }
   DecodedRequest decoded = decode_request(rpc_, &message_, context_->memory);

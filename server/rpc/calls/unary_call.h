@@ -13,18 +13,23 @@
 #include "server/base/mutex.h"
 #include "server/rpc/calls/handler_context.h"
 #include "server/rpc/calls/open_calls.h"
+#include "server/rpc/calls/read_turns.h"
+#include "server/rpc/codec/announcement.h"
 #include "server/rpc/codec/codec.h"
 
 namespace svdserve::server {
 
-// claim -> read -> decode -> submit -> answer -> finish. Each step begins where the one before has ended, on whatever
+// claim -> turn -> read -> decode -> submit -> answer -> finish. Each step begins where the one before has ended, on whatever
 // thread that was. Life: deleted by OnDone(), which gRPC calls last: after Finish(), and after every other reaction has
 // returned.
 //
 // Invariants:
 //   1. Finish() is called once: by whoever ends the step that the call is in.
 //   2. mu_ is a leaf: nothing is called under it.
-class UnaryCall final : public grpc::ServerReadReactor<grpc::ByteBuffer>, private AdmissionWaiter, private OpenCall {
+class UnaryCall final : public grpc::ServerReadReactor<grpc::ByteBuffer>,
+                        private AdmissionWaiter,
+                        private ReadWaiter,
+                        private OpenCall {
  public:
   // The handler of `rpc`. `reply` belongs to gRPC and lives until the reactor is done.
   static grpc::ServerReadReactor<grpc::ByteBuffer>* handle(Rpc rpc, const HandlerContext* context,
@@ -42,6 +47,7 @@ class UnaryCall final : public grpc::ServerReadReactor<grpc::ByteBuffer>, privat
   void start();
   void on_admitted(Reservation reservation) override;
   void on_refused(Error error) override;
+  void on_turn() override;
   void cut_off_if_stalled(absl::Time now, absl::Duration timeout) override;
   void close(const grpc::Status&) override {}
 
@@ -60,7 +66,9 @@ class UnaryCall final : public grpc::ServerReadReactor<grpc::ByteBuffer>, privat
   absl::Time arrival_, deadline_;
   Peer peer_;
   bool registered_ = false;
-  Reservation room_;  // of the message, until it is decoded
+  Announcement announcement_;
+  int64_t excess_ = 0;  // bytes that the message may have beyond the claim
+  Reservation room_;    // of the message, until it is decoded
   RequestLabels labels_;
   std::shared_ptr<WireMemory> memory_;  // until the reply was sent: the reservation goes with it
   Mutex mu_;
