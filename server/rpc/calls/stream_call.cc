@@ -56,8 +56,9 @@ void StreamCall::cut_off_if_stalled(absl::Time now, absl::Duration timeout) {
   if (finished_ || broken_) return;
   if (now - reading_since_ > kUnusedClaim) unused = std::move(room_);
   const bool takes_nothing = now - writing_since_ > timeout;
-  const bool is_served = waiting_ != nullptr || stream_.in_flight() > 0;  // it waits for the server
-  if (!takes_nothing && (now - heard_ <= timeout || is_served)) return;
+  // It may be silent while it waits for the server, or while a reply is on its way.
+  const bool may_be_silent = waiting_ != nullptr || stream_.in_flight() > 0 || writing_since_ != absl::InfiniteFuture();
+  if (!takes_nothing && (now - heard_ <= timeout || may_be_silent)) return;
   cut_off(call_,
           {absl::StatusCode::kDeadlineExceeded,
            Reason::kClientStalled,
