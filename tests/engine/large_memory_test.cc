@@ -64,7 +64,7 @@ TEST(LargeMemoryTest, IsEnoughForGeneralEigenproblems) {
   for (const int threads : {1, 8}) {
     const auto engine = make_host_large_engine(threads);
     for (const int64_t n : {1, 5, 33, 64, 130, 300}) {
-      for (const DType dtype : {DType::kF32, DType::kF64, DType::kC128}) {
+      for (const DType dtype : {DType::kF64, DType::kC128}) {
         for (const Vectors vectors : {Vectors::kNone, Vectors::kThin, Vectors::kFull}) {
           LargeOptions options;
           options.kind = LargeKind::kGeneral;
