@@ -491,7 +491,7 @@ class Client:
             >>> a = np.array([[0.0, 1.0], [-4.0, -1.0]])  # x'' = -4 x - x'
             >>> with svdserve.Client(address) as client:
             ...     w, vl, v = client.eig(a, left=True)
-            >>> np.allclose(a @ v, v * w), np.allclose(vl.conj().T @ a, w[:, None] * vl.conj().T), w[0] == w[1].conj()
+            >>> np.allclose(a @ v, v * w), np.allclose(vl.conj().T @ a, w[:, None] * vl.conj().T), bool(w[0] == w[1].conj())
             (True, True, True)
         """
         return self._run(_calls.eig(a, "full" if left else "thin", certificate=certificate, method=method), timeout,
