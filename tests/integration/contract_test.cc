@@ -492,7 +492,7 @@ TEST_F(ContractTest, ServerInfoTellsTheLimits) {
   ASSERT_TRUE(v1::SvdService::NewStub(channel_)->GetServerInfo(&context, {}, &info).ok());
   EXPECT_FALSE(info.version().empty());
   EXPECT_EQ(info.data_types_size(), 4);
-  EXPECT_EQ(info.methods_size(), 6);
+  EXPECT_EQ(info.methods_size(), 7);
   EXPECT_EQ(info.limits().max_values(), 128);
   EXPECT_EQ(info.limits().max_dimension(), 16384);
   EXPECT_EQ(info.limits().max_matrices(), 50000);
