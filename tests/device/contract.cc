@@ -99,6 +99,37 @@ class Contract {
     print_worst(count);
   }
 
+  // A group that is larger than a slot, on engines whose slots must grow for it: the bits of slots that are large enough.
+  void test_growth(int rounds) {
+    shape_ = "f64 1000x128, growing slots";
+    constexpr int64_t kCount = 12;
+    std::vector<Matrix> matrices;
+    for (int64_t m = 0; m < kCount; ++m) {
+      matrices.push_back(generate(Kind::kNormal, DType::kF64, 1000, 128, static_cast<uint64_t>(m)));
+    }
+    const auto bytes = pack(matrices, Order::kRowMajor);
+    Options options;
+    options.mimo.capacity = true;
+    options.mimo.snr_db = {20};
+    options.mimo.group = kCount;
+    const Plan plan = plan_of({1000, 128, DType::kF64, Order::kRowMajor}, options);
+    (void)run(plan, bytes.data(), kCount);
+    const PlanesResult expected = run(plan, bytes.data(), kCount);
+    CudaEngine* const grown = gpu_;
+    for (int round = 0; round < rounds; ++round) {
+      CudaStatus status;
+      const auto fresh = CudaEngine::open({.slot_bytes = kLeastSlotBytes}, &status);
+      gpu_ = fresh.get();
+      if (gpu_ == nullptr) {
+        fail("round %d: %s", round, status.text.c_str());
+      } else if (run(plan, bytes.data(), kCount).planes != expected.planes) {
+        fail("round %d: other bits than with slots that are large enough", round);
+      }
+      gpu_ = grown;
+    }
+    std::printf("%s: %d rounds\n", shape_.c_str(), rounds);
+  }
+
   // Values alone, with vectors, and MIMO numbers of a group: each `rounds` times, with the bits of the first.
   void test_repeated(const Shape& shape, DType dtype, int rounds) {
     shape_ = std::string(name(dtype)) + " " + std::to_string(shape.rows) + "x" + std::to_string(shape.cols);
@@ -461,7 +492,7 @@ class Contract {
     }
   }
 
-  CudaEngine* const gpu_;
+  CudaEngine* gpu_;
   const SvdEngine cpu_;
   std::string shape_;
   Worst worst_;
@@ -499,6 +530,7 @@ int main_of(int argc, char** argv) {
       contract.test_hermitian(k, dtype);
     }
   }
+  if (!small) contract.test_growth(20);
   std::printf("contract of k > 32: %d failures on %s\n", contract.failures(), gpu->description().name.c_str());
   return contract.failures() == 0 ? 0 : 1;
 }

@@ -73,9 +73,11 @@ int launch(int32_t device, const Plan* plan, const DeviceBatch* batch, CUstream_
 
 int allocate(int32_t device, uint64_t bytes, void** memory) {
   return on_device(device, [&] {
-    const cudaError_t error = cudaMalloc(memory, bytes);
-    // Planes copied out as one run have gaps between them: the memset initializes these.
-    return error != cudaSuccess ? error : cudaMemset(*memory, 0, bytes);
+    cudaError_t error = cudaMalloc(memory, bytes);
+    // Planes copied out as one run have gaps between them: the memset initializes these. It runs on the legacy stream,
+    // which the slots' streams do not wait for, and cudaMemset() returns before it is done.
+    if (error == cudaSuccess) error = cudaMemset(*memory, 0, bytes);
+    return error != cudaSuccess ? error : cudaStreamSynchronize(cudaStreamLegacy);
   });
 }
 int release(int32_t device, void* memory) {
