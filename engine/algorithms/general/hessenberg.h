@@ -1,0 +1,64 @@
+// Hessenberg form: A = Z H Z^H, H zero below its first subdiagonal, Z unitary; one matrix a lane.
+//
+//   for j = 0 .. k - 3:   R = I - g u u^H takes A(j+1 :, j) to (beta, 0, .., 0)^T;   A := R A R,   Z := Z R
+//
+// Source: Golub and Van Loan, Matrix Computations, 3rd ed., algorithm 7.4.2; reflectors: tall/householder.h.
+// Cost: 10/3 k^3 flops (complex: four times), Z 4/3 k^3 more, k - 2 reflectors.
+// Accuracy: backward stable.
+#if defined(SVDSERVE_ENGINE_ALGORITHMS_GENERAL_HESSENBERG_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef SVDSERVE_ENGINE_ALGORITHMS_GENERAL_HESSENBERG_H_
+#undef SVDSERVE_ENGINE_ALGORITHMS_GENERAL_HESSENBERG_H_
+#else
+#define SVDSERVE_ENGINE_ALGORITHMS_GENERAL_HESSENBERG_H_
+#endif
+
+#include "engine/algorithms/general/complex_lane.h"
+#include "engine/algorithms/tall/householder.h"
+
+SVD_KERNEL_BEGIN
+
+// row(c) -= (row u) g u^H for the row r of `a`; u lies in column j of h, from row j + 1 on.
+template <class A, class B, class Size>
+SVD_HD void reflect_row(A a, Size k, int r, B h, int j, typename A::Element::Lane g) {
+  using E = typename A::Element;
+  const int n = k - 1 - j;
+  // Conjugated, so that w = g conj(row u): row -= conj(w) u^H.
+  const E w = scaled(inner_product<E>(
+                         n, [&](int i) SVD_LAMBDA { return a(r, j + 1 + i); },
+                         [&](int i) SVD_LAMBDA { return conj(h(j + 1 + i, j)); }),
+                     g);
+  SVD_UNROLL for (int c = j + 1; c < k; ++c) a(r, c) = subtract_product(a(r, c), conj(h(c, j)), conj(w));
+}
+
+// z: k x k, written; or NoMatrix.
+template <class A, class Z, class Size>
+SVD_HD void reduce_to_hessenberg(A h, Z z, Size k) {
+  using E = typename A::Element;
+  using Lane = typename E::Lane;
+  if constexpr (kIsWanted<Z>) {
+    SVD_UNROLL for (int j = 0; j < k; ++j) {
+      SVD_UNROLL for (int i = 0; i < k; ++i) z(i, j) = zero_element<E>();
+      z(j, j).re = Lane(1);
+    }
+  }
+  SVD_UNROLL for (int j = 0; j < k - 2; ++j) {
+    const auto x = [&](int i) SVD_LAMBDA { return h(j + 1 + i, j); };
+    const Reflector<E> r = make_reflector<E>(k - 1 - j, x);
+    h(j + 1, j) = r.u0;
+    SVD_UNROLL for (int c = j + 1; c < k; ++c) {
+      const auto y = [&](int i) SVD_LAMBDA { return h(j + 1 + i, c); };
+      const E w = scaled(inner_product<E>(k - 1 - j, x, y), r.g);
+      SVD_UNROLL for (int i = j + 1; i < k; ++i) h(i, c) = subtract_product(h(i, c), h(i, j), w);
+    }
+    SVD_UNROLL for (int i = 0; i < k; ++i) reflect_row(h, k, i, h, j, r.g);
+    if constexpr (kIsWanted<Z>) {
+      SVD_UNROLL for (int i = 0; i < k; ++i) reflect_row(z, k, i, h, j, r.g);
+    }
+    h(j + 1, j) = r.beta;
+    SVD_UNROLL for (int i = j + 2; i < k; ++i) h(i, j) = zero_element<E>();
+  }
+}
+
+SVD_KERNEL_END
+
+#endif

@@ -1,0 +1,322 @@
+// QR for general matrices by the scalar lane. Right and left eigenvectors of every family keep the contract: with
+// balancing or, where that was too strong, without. Real matrices have exact conjugate pairs.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <complex>
+#include <functional>
+#include <limits>
+#include <numbers>
+#include <string>
+#include <vector>
+
+#include "engine/algorithms/general/general_eigen.h"
+#include "tests/support/numerics/effort.h"
+#include "tests/support/numerics/random.h"
+
+namespace svdserve {
+namespace {
+
+template <class T>
+using Lane = scalar::ScalarLane<T>;
+using scalar::ComplexElement;
+using scalar::MatrixView;
+using scalar::RealElement;  // of SVD_TEST_ELEMENT
+using scalar::RuntimeSize;
+
+using E = SVD_TEST_ELEMENT;
+using T = E::Scalar;
+using C = ComplexElement<Lane<T>>;
+using Number = std::complex<long double>;
+constexpr double kU = FloatTraits<T>::kUnitRoundoff;
+
+// n x n, by columns.
+struct Square {
+  int n;
+  std::vector<Number> x;
+  explicit Square(int order) : n(order), x(static_cast<size_t>(order) * order) {}
+  Number& operator()(int i, int j) { return x[static_cast<size_t>(j) * n + i]; }
+  Number operator()(int i, int j) const { return x[static_cast<size_t>(j) * n + i]; }
+};
+
+Square product(const Square& a, const Square& b) {
+  Square c(a.n);
+  for (int j = 0; j < a.n; ++j) {
+    for (int i = 0; i < a.n; ++i) {
+      for (int l = 0; l < a.n; ++l) c(i, j) += a(i, l) * b(l, j);
+    }
+  }
+  return c;
+}
+
+Square adjoint(const Square& a) {
+  Square b(a.n);
+  for (int j = 0; j < a.n; ++j) {
+    for (int i = 0; i < a.n; ++i) b(j, i) = std::conj(a(i, j));
+  }
+  return b;
+}
+
+// --- families ----------------------------------------------------------------------------------------------------
+
+class Families {
+ public:
+  explicit Families(int order) : n(order) {}
+
+  Number normal() { return {random_.normal(), E::kComplex ? random_.normal() : 0}; }
+  Square random() {
+    Square a(n);
+    for (Number& x : a.x) x = normal();
+    return a;
+  }
+  Square unitary() {
+    Square q = random();
+    for (int j = 0; j < n; ++j) {
+      for (int pass = 0; pass < 2; ++pass) {
+        for (int l = 0; l < j; ++l) {
+          Number s = 0;
+          for (int i = 0; i < n; ++i) s += std::conj(q(i, l)) * q(i, j);
+          for (int i = 0; i < n; ++i) q(i, j) -= s * q(i, l);
+        }
+      }
+      long double square = 0;
+      for (int i = 0; i < n; ++i) square += std::norm(q(i, j));
+      for (int i = 0; i < n; ++i) q(i, j) /= std::sqrt(square);
+    }
+    return q;
+  }
+  Square of(const std::function<Number(int, int)>& f) const {
+    Square a(n);
+    for (int j = 0; j < n; ++j) {
+      for (int i = 0; i < n; ++i) a(i, j) = f(i, j);
+    }
+    return a;
+  }
+  Square hidden(const Square& a) {
+    const Square q = unitary();
+    return product(q, product(a, adjoint(q)));
+  }
+  // D A D^-1 or D A D, D of powers of two over that many decades.
+  Square graded(double decades, bool similar) {
+    std::vector<long double> d(static_cast<size_t>(n));
+    for (auto& x : d) x = std::exp2(std::round(std::log2(10.0) * decades * (random_.uniform() - 0.5)));
+    return of([&](int i, int j) { return normal() * d[i] * (similar ? 1 / d[j] : d[j]); });
+  }
+
+  struct Named {
+    std::string name;
+    Square a;
+  };
+  std::vector<Named> all() {
+    const Square jordan = of([](int i, int j) { return Number(i + 1 == j); });
+    const auto pairs = [](int i, int j) { return Number(i == j ? i / 2 : i + 1 == j && i % 2 == 0); };
+    Square clusters = hidden(of([&](int i, int j) { return i == j ? (i % 2 ? 1.0L : -1.0L) + 1e-8L * normal() : 0; }));
+    std::vector<Number> x(static_cast<size_t>(n)), y(x);
+    for (auto* v : {&x, &y}) std::generate(v->begin(), v->end(), [&] { return normal(); });
+    std::vector<Named> family{
+        {"random", random()},
+        {"zero", Square(n)},
+        {"2 I", of([](int i, int j) { return i == j ? 2.0L : 0; })},
+        {"nilpotent", jordan},
+        {"one Jordan block", of([](int i, int j) { return i == j ? 3.0L : Number(i + 1 == j); })},
+        {"hidden nilpotent", hidden(jordan)},
+        {"hidden Jordan blocks of order 2", hidden(of(pairs))},
+        {"reversal", of([&](int i, int j) { return Number(i + j == n - 1); })},
+        {"cycle", of([&](int i, int j) { return Number(j == (i + 1) % n); })},
+        {"companion", of([&](int i, int j) { return j == n - 1 ? normal() : Number(i == j + 1); })},
+        {"Frank", of([&](int i, int j) { return j >= i - 1 ? static_cast<long double>(n - std::max(i, j)) : 0; })},
+        {"Grcar", of([](int i, int j) { return j == i - 1 ? -1.0L : Number(j >= i && j <= i + 3); })},
+        {"rank one", of([&](int i, int j) { return x[i] * y[j]; })},
+        {"two clusters", clusters},
+        {"D A D^-1 over 4 decades", graded(4, true)},
+        {"D A D^-1 over 30 decades", graded(30, true)},
+        {"D A D over 12 decades", graded(12, false)},
+        {"D A D over 20 decades", graded(20, false)},
+        {"triangular", of([&](int i, int j) { return i <= j ? normal() : 0; })},
+        {"unitary", unitary()},
+        {"equal rows", of([](int i, int j) { return Number(i % 2 == j % 2); })},
+        {"-1, 0, 1",
+         of([&](int, int) { return std::round(1.4L * (static_cast<long double>(random_.uniform()) - 0.5L) * 2); })},
+        {"sparse", of([&](int, int) { return random_.uniform() < 0.25 ? normal() : 0; })},
+    };
+    Square skew = random(), hermitian = random(), huge = random(), tiny = random();
+    const Square skew_adjoint = adjoint(skew), hermitian_adjoint = adjoint(hermitian);
+    for (size_t i = 0; i < skew.x.size(); ++i) {
+      skew.x[i] -= skew_adjoint.x[i];
+      hermitian.x[i] += hermitian_adjoint.x[i];
+      huge.x[i] *= std::ldexp(1.0L, FloatTraits<T>::kBias - 7);
+      tiny.x[i] *= std::ldexp(1.0L, 3 - FloatTraits<T>::kBias);
+    }
+    for (auto& [name, a] :
+         {Named{"skew", skew}, Named{"Hermitian", hermitian}, Named{"huge", huge}, Named{"tiny", tiny}}) {
+      family.push_back({name, a});
+    }
+    return family;
+  }
+
+  const int n;
+
+ private:
+  numerics::Random random_{11};
+};
+
+// --- one decomposition -------------------------------------------------------------------------------------------
+
+E element(const Number& x) {
+  const T parts[]{static_cast<T>(x.real()), static_cast<T>(x.imag())};
+  return scalar::load_element<E>(parts);
+}
+Number number(const C& x) { return {x.re.v, x.im.v}; }
+
+struct Result {
+  MatrixStatus status;
+  std::vector<C> lambda;
+  Square v, w;
+  double told;          // residual of V, as the kernel says it; in units of n u
+  double residual = 0;  // of V and W, computed here
+};
+
+// |A x - x lambda|_F / |A|_F in units of n u.
+double residual_of(const Square& a, const Square& x, const std::vector<C>& lambda, bool conjugated) {
+  long double sum = 0, norm = 0;
+  for (int j = 0; j < a.n; ++j) {
+    const Number l = conjugated ? std::conj(number(lambda[j])) : number(lambda[j]);
+    for (int i = 0; i < a.n; ++i) {
+      Number difference = -l * x(i, j);
+      for (int k = 0; k < a.n; ++k) difference += a(i, k) * x(k, j);
+      sum += std::norm(difference);
+      norm += std::norm(a(i, j));
+    }
+  }
+  return norm > 0 ? static_cast<double>(std::sqrt(sum / norm)) / (a.n * kU) : 0;
+}
+
+template <bool kVectors>
+Result decompose(const Square& exact, bool plain, Square* rounded) {
+  const int n = exact.n;
+  const auto size = static_cast<size_t>(n) * n;
+  std::vector<E> a(size), h(size), z(size);
+  std::vector<C> t(size), v(size), w(size);
+  std::vector<Lane<T>> d(static_cast<size_t>(n));
+  for (size_t i = 0; i < size; ++i) {
+    a[i] = element(exact.x[i]);
+    rounded->x[i] = number(scalar::widened(a[i]));
+    h[i] = a[i];
+    t[i] = scalar::widened(a[i]);
+  }
+  const scalar::GeneralWork<MatrixView<E>, MatrixView<C>> work{
+      {h.data(), n}, {z.data(), n}, {t.data(), n}, {v.data(), n}, {w.data(), n}};
+  Result result{MatrixStatus::kOk, std::vector<C>(static_cast<size_t>(n)), Square(n), Square(n), 0};
+  Lane<T> square(0);
+  const auto at = [&](int i, int j) { return a[static_cast<size_t>(j) * n + i]; };
+  const Lane<T> status = scalar::general_eigen<kVectors>(work, RuntimeSize{n}, plain, kVectors, at, d.data(),
+                                                         result.lambda.data(), &square);
+  result.status = static_cast<MatrixStatus>(static_cast<int>(status.v));
+  if (!kVectors || result.status == MatrixStatus::kNonFinite) return result;
+  for (size_t i = 0; i < size; ++i) {
+    result.v.x[i] = number(v[i]);
+    result.w.x[i] = number(w[i]);
+  }
+  result.told = std::sqrt(static_cast<double>(square.v)) / (n * kU);
+  result.residual = std::max(residual_of(*rounded, result.v, result.lambda, false),
+                             residual_of(adjoint(*rounded), result.w, result.lambda, true));
+  return result;
+}
+
+// --- tests -------------------------------------------------------------------------------------------------------
+
+void expect_pairs_and_units(const Result& r) {
+  const int n = r.v.n;
+  for (const Square* x : {&r.v, &r.w}) {
+    for (int j = 0; j < n; ++j) {
+      long double square = 0;
+      for (int i = 0; i < n; ++i) square += std::norm((*x)(i, j));
+      EXPECT_NEAR(static_cast<double>(square), 1, (n + 4) * 2 * kU);
+    }
+  }
+  if (E::kComplex) return;
+  for (int j = 0; j < n; ++j) {
+    if (r.lambda[j].im.v == 0) {
+      for (int i = 0; i < n; ++i) ASSERT_EQ(r.v(i, j).imag() != 0 || r.w(i, j).imag() != 0, false) << j;
+      continue;
+    }
+    ASSERT_LT(j + 1, n);
+    EXPECT_GT(r.lambda[j].im.v, 0);
+    EXPECT_EQ(number(r.lambda[j + 1]), std::conj(number(r.lambda[j])));
+    for (int i = 0; i < n; ++i) {
+      EXPECT_EQ(r.v(i, j + 1), std::conj(r.v(i, j)));
+      EXPECT_EQ(r.w(i, j + 1), std::conj(r.w(i, j)));
+    }
+    ++j;
+  }
+}
+
+TEST(GeneralLanesTest, KeepsTheContract) {
+  double balanced = 0, plain = 0;
+  for (int n = 1; n <= 32; ++n) {
+    if (numerics::is_left_out(n)) continue;
+    for (const auto& [name, exact] : Families(n).all()) {
+      SCOPED_TRACE(name + ", n = " + std::to_string(n));
+      Square a(n);
+      Result result = decompose<true>(exact, false, &a);
+      ASSERT_TRUE(result.status == MatrixStatus::kOk || result.status == MatrixStatus::kOutOfRange);
+      if (result.status == MatrixStatus::kOutOfRange) continue;
+      if (result.told > 5 || result.residual > 10) {  // the caller's way out
+        result = decompose<true>(exact, true, &a);
+        plain = std::max(plain, result.residual);
+      } else {
+        balanced = std::max(balanced, result.residual);
+      }
+      EXPECT_LE(result.residual, 10);
+      expect_pairs_and_units(result);
+    }
+  }
+  std::printf("residuals in units of n u: %.2f balanced, %.2f without\n", balanced, plain);
+}
+
+TEST(GeneralLanesTest, EigenvaluesAloneAreThoseOfTheVectors) {
+  for (const int n : {1, 2, 3, 6, 17}) {
+    for (const auto& [name, exact] : Families(n).all()) {
+      Square a(n);
+      const Result with = decompose<true>(exact, false, &a), alone = decompose<false>(exact, false, &a);
+      for (int j = 0; j < n; ++j) EXPECT_EQ(number(with.lambda[j]), number(alone.lambda[j])) << name << " " << n;
+    }
+  }
+}
+
+TEST(GeneralLanesTest, DiagonalsOfTriangularMatricesAreExact) {
+  for (const int n : {1, 2, 5, 12}) {
+    Families families(n);
+    const Square exact = families.of([&](int i, int j) { return i <= j ? families.normal() : 0; });
+    Square a(n);
+    const Result result = decompose<true>(exact, false, &a);
+    for (int j = 0; j < n; ++j) EXPECT_EQ(number(result.lambda[j]), a(j, j));
+  }
+}
+
+TEST(GeneralLanesTest, RootsOfUnity) {
+  for (const int n : {2, 3, 4, 8, 15}) {
+    Square a(n);
+    const Result result =
+        decompose<true>(Families(n).of([&](int i, int j) { return Number(j == (i + 1) % n); }), false, &a);
+    for (int m = 0; m < n; ++m) {
+      const Number root = std::polar(1.0L, 2 * std::numbers::pi_v<long double> * m / n);
+      long double nearest = 9;
+      for (int j = 0; j < n; ++j) nearest = std::min(nearest, std::abs(number(result.lambda[j]) - root));
+      EXPECT_LE(static_cast<double>(nearest), 10 * n * kU) << n << " " << m;
+    }
+  }
+}
+
+TEST(GeneralLanesTest, WhatIsNotFiniteIsSaidToBe) {
+  for (const double x : {std::numeric_limits<double>::infinity(), std::numeric_limits<double>::quiet_NaN()}) {
+    Square exact = Families(4).random(), a(4);
+    exact(2, 1) = x;
+    EXPECT_EQ(decompose<true>(exact, false, &a).status, MatrixStatus::kNonFinite);
+    EXPECT_EQ(decompose<false>(exact, false, &a).status, MatrixStatus::kNonFinite);
+  }
+}
+
+}  // namespace
+}  // namespace svdserve
