@@ -21,9 +21,17 @@ def has_mutex(path):
     return any(p.exists() and MUTEX.search(p.read_text(encoding="utf-8")) for p in (path, path.with_suffix(".h")))
 
 
+def sources(entry):
+    """The source that an entry compiles, or those that CMake has put together into it."""
+    path = pathlib.Path(entry["file"])
+    if path.parent.name != "Unity":
+        return [path]
+    return [pathlib.Path(name) for name in re.findall(r'#include "(.+)"', path.read_text(encoding="utf-8"))]
+
+
 def commands(build):
-    for entry in json.loads((build / "compile_commands.json").read_text()):
-        path = pathlib.Path(entry["file"])
+    entries = json.loads((build / "compile_commands.json").read_text())
+    for entry, path in ((entry, path) for entry in entries for path in sources(entry)):
         if path.is_relative_to(ROOT) and path.relative_to(ROOT).parts[0] in ("server", "client") and has_mutex(path):
             words = shlex.split(entry["command"])
             flags = [w for i, w in enumerate(words) if w.startswith(("-I", "-D", "-isystem")) or words[i - 1] == "-isystem"]

@@ -1,6 +1,7 @@
 """Runs clang-tidy with the checks of .clang-tidy over the sources of server/ and client/: by hand, for it takes minutes.
 
-    tidy.py CLANG_TIDY BUILD_DIR        BUILD_DIR has compile_commands.json and the generated headers
+    tidy.py CLANG_TIDY BUILD_DIR        BUILD_DIR has compile_commands.json and the generated headers; it was configured
+                                        with SVDSERVE_UNITY=OFF
 """
 import concurrent.futures
 import json
@@ -30,7 +31,8 @@ def main():
     clang_tidy, build = sys.argv[1], pathlib.Path(sys.argv[2]).resolve()
     todo = sources(build)
     if len(todo) < 50:
-        sys.exit(f"tidy: {build}/compile_commands.json has only {len(todo)} sources of server and client")
+        sys.exit(f"tidy: {build}/compile_commands.json has only {len(todo)} sources of server and client; "
+                 "configure it with SVDSERVE_UNITY=OFF")
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
         found = [text for text in pool.map(lambda one: check(clang_tidy, build, one), todo) if text]
     print(f"{len(todo)} sources")

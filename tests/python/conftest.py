@@ -20,6 +20,15 @@ START_SECONDS = 60  # a server built with sanitizers on a busy machine
 StartServer = Callable[..., ContextManager[str]]
 
 
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """With SVDSERVE_TEST_SERVER_ONLY=1 only tests that start a server run: for builds that instrument the server."""
+    if os.environ.get("SVDSERVE_TEST_SERVER_ONLY") != "1":
+        return
+    others = [item for item in items if "start_server" not in getattr(item, "fixturenames", ())]
+    config.hook.pytest_deselected(items=others)
+    items[:] = [item for item in items if item not in set(others)]
+
+
 @pytest.fixture(scope="session")
 def start_server(tmp_path_factory: pytest.TempPathFactory) -> StartServer:
     """start_server(*flags): a context manager that runs a server on a free port and gives its address."""
