@@ -13,6 +13,7 @@
 
 #include "engine/algorithms/general/general_eigen.h"
 #include "tests/support/numerics/effort.h"
+#include "tests/support/numerics/general_references.h"
 #include "tests/support/numerics/random.h"
 
 namespace svdserve {
@@ -283,6 +284,31 @@ TEST(GeneralLanesTest, EigenvaluesAloneAreThoseOfTheVectors) {
       for (int j = 0; j < n; ++j) EXPECT_EQ(number(with.lambda[j]), number(alone.lambda[j])) << name << " " << n;
     }
   }
+}
+
+// Against 80 digits: 20 n u |A| times the condition of each eigenvalue.
+TEST(GeneralLanesTest, EigenvaluesOfReferences) {
+  const DType dtype = E::kComplex ? (sizeof(T) == 4 ? DType::kC64 : DType::kC128)
+                                  : (sizeof(T) == 4 ? DType::kF32 : DType::kF64);
+  double worst[2] = {};
+  for (const auto& reference : numerics::general_references(TEST_DATA "/general/batch.txt", dtype)) {
+    const int n = static_cast<int>(reference.matrix.rows);
+    Square exact(n), a(n);
+    for (int j = 0; j < n; ++j) {
+      for (int i = 0; i < n; ++i) exact(i, j) = reference.matrix.at(i, j);
+    }
+    for (const bool plain : {false, true}) {
+      const Result result = decompose<true>(exact, plain, &a);
+      EXPECT_EQ(a.x, exact.x);
+      std::vector<Number> found;
+      for (const C& lambda : result.lambda) found.push_back(number(lambda));
+      const double error = numerics::worst_eigenvalue_error(reference, found, kU);
+      EXPECT_LE(error, 20) << "family " << reference.family << ", n = " << n << ", plain " << plain;
+      worst[plain] = std::max(worst[plain], error);
+    }
+  }
+  std::printf("eigenvalues, in units of n u |A| times their condition: %.3f, without balancing %.3f\n", worst[0],
+              worst[1]);
 }
 
 TEST(GeneralLanesTest, DiagonalsOfTriangularMatricesAreExact) {
