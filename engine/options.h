@@ -14,7 +14,7 @@ enum class Method : uint8_t {
   kJacobi,       // one-sided Jacobi: high relative accuracy, and the method that gives vectors
   kFactored,     // large Hermitian: indefinite factorization, then hyperbolic Jacobi: high relative accuracy
   kTridiagonal,  // large Hermitian: tridiagonal form, then divide and conquer: absolute accuracy
-  kQr,           // large general: Hessenberg form, then shifted QR
+  kQr,           // general: Hessenberg form, then shifted QR
 };
 
 constexpr const char* name(Method m) {
@@ -41,6 +41,7 @@ constexpr const char* name(Method m) {
 enum class Decomposition : uint8_t {
   kSvd,        // A = U S V^H
   kHermitian,  // A = U L U^H, A Hermitian, its eigenvalues L ascending
+  kGeneral,    // A V = V L, W^H A = L W^H, unit columns; the results are complex, whatever the matrices are
 };
 
 // The triangle of a Hermitian matrix that is read, as NumPy's UPLO. Imaginary parts of the diagonal are not read.
@@ -79,7 +80,7 @@ inline constexpr int64_t kMaxGroup = 16384;
 struct Options {
   Decomposition decomposition = Decomposition::kSvd;
   Triangle triangle = Triangle::kLower;  // of kHermitian alone
-  Method method = Method::kAuto;         // of kHermitian: kAuto or kJacobi
+  Method method = Method::kAuto;         // of kHermitian: kAuto or kJacobi; of kGeneral: kAuto or kQr
   // BISECTION: delta, the relative width |b - a| / (|a| + |b|) at which an interval around lambda = s^2 is narrow
   // enough, in (0, 1/2]. JACOBI: the cosine of the angle between two columns below which they count as orthogonal, in
   // (0, 1]. 0 means the method's default. Other methods take none.
@@ -87,7 +88,7 @@ struct Options {
   // JACOBI: sweeps after which a matrix is given up as NOT_CONVERGED. 0 means the default. Other methods take none.
   int32_t max_sweeps = 0;
   bool values = true;                // the singular values; false with other outputs alone
-  Vectors vectors = Vectors::kNone;  // of kHermitian kThin: all of U
+  Vectors vectors = Vectors::kNone;  // of kHermitian kThin: all of U; of kGeneral kThin: V, kFull: V and W^H
   int64_t top_k = 0;                 // only the leading top_k singular triplets, with Vectors::kThin or none; 0: all
   // The largest component (the first of equals) of every column of U becomes real and positive, V follows: so that
   // results of different programs can be compared. With vectors only.

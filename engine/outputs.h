@@ -16,15 +16,16 @@ namespace svdserve {
 // the order (row- or column-major) of the operands.
 enum class Plane : uint8_t {
   kValues,           // a matrix: its leading singular values, descending; or its eigenvalues, ascending
-  kLeft,             // a matrix: columns of U, rows x left_columns; or its eigenvectors
-  kRight,            // a matrix: rows of V^H, right_columns x cols; or columns of V, cols x right_columns
+  kLeft,             // a matrix: columns of U, rows x left_columns; or its eigenvectors, of a general one V
+  kRight,            // a matrix: rows of V^H, right_columns x cols; or columns of V, cols x right_columns; or W^H
   kCapacity,         // a group: a number for each SNR
   kWaterFilling,     // a group: a number for each SNR
   kStreamSnr,        // a matrix: for each SNR a number for each of the k streams
   kConditionNumber,  // a matrix: a number
   kEffectiveRank,    // a matrix: a number
   kThresholdRank,    // a matrix: a number
-  kCertificate,      // a matrix: |A - U S V^H|_F / |A|_F, |I - U^H U|_F, |I - V^H V|_F; of a Hermitian one V = U
+  kCertificate,      // a matrix: |A - U S V^H|_F / |A|_F, |I - U^H U|_F, |I - V^H V|_F; of a Hermitian one V = U; of a
+                     // general one |A V - V L|_F / |A|_F, |A^H W - W L^H|_F / |A|_F, 0
 };
 inline constexpr int kPlanes = 10;
 inline constexpr int64_t kCertificateNumbers = 3;
@@ -43,6 +44,7 @@ struct PlanePointers {
 
 // The requested results, resolved from Options for one problem.
 struct Outputs {
+  bool complex = false;       // values and vectors are complex: those of general matrices, in no order
   int64_t values = 0;         // leading singular values of each matrix; 0: none
   int64_t left_columns = 0;   // of U; 0: none; beyond k: U is completed to an orthonormal basis
   int64_t right_columns = 0;  // of V; as left_columns
@@ -65,12 +67,13 @@ struct Outputs {
 
 // Bytes of a plane for one group of matrices; 0: the plane is not given.
 constexpr size_t plane_bytes(const Problem& p, const Outputs& o, Plane plane) {
-  const size_t number = value_bytes(p.dtype), element = element_bytes(p.dtype);
+  const size_t number = value_bytes(p.dtype);
+  const size_t element = o.complex ? 2 * number : element_bytes(p.dtype), value = o.complex ? 2 * number : number;
   const auto size = [](int64_t n) { return static_cast<size_t>(n); };
   const size_t group = size(o.group), snrs = size(o.snr_count);
   switch (plane) {
     case Plane::kValues:
-      return group * size(o.values) * number;
+      return group * size(o.values) * value;
     case Plane::kLeft:
       return group * size(p.rows) * size(o.left_columns) * element;
     case Plane::kRight:

@@ -141,9 +141,47 @@ std::optional<PlanError> check_hermitian(const Problem& problem, const Options& 
   return std::nullopt;
 }
 
+// Checks for options that a general eigenproblem does not take. Returns what is wrong.
+std::optional<PlanError> check_general(const Problem& problem, const Options& options) {
+  if (problem.rows != problem.cols) {
+    return PlanError{"cols", "must equal rows = " + std::to_string(problem.rows) + " for eigenproblems, but is " +
+                                 std::to_string(problem.cols)};
+  }
+  if (problem.rows > kLargestGeneral) {
+    return PlanError{"rows", "of a batch of general matrices must be at most " + std::to_string(kLargestGeneral) +
+                                 ", but is " + std::to_string(problem.rows) +
+                                 "; DecomposeLarge takes one such matrix at a time"};
+  }
+  if (options.method != Method::kAuto && options.method != Method::kQr) {
+    return PlanError{"method", "must be AUTO or QR for general matrices"};
+  }
+  if (options.tolerance != 0) return PlanError{"tolerance", "must be 0 for general matrices: QR takes none"};
+  if (options.max_sweeps != 0) return PlanError{"max_sweeps", "must be 0 for general matrices: QR takes none"};
+  if (options.fix_phases) return PlanError{"fix_phases", "must be false for general matrices: their phases are fixed"};
+  if (options.certificate && options.vectors == Vectors::kNone) {
+    return PlanError{"certificate", "needs eigenvectors; ask for them"};
+  }
+  if (options.top_k != 0) return PlanError{"top_k", "must be 0 for general matrices, which get all eigenvalues"};
+  if (!options.values) return PlanError{"values", "must be requested for general matrices"};
+  if (options.mimo != MimoOptions{}) return PlanError{"mimo", "must be absent for general matrices"};
+  return std::nullopt;
+}
+
+// The plan of a general eigenproblem that has passed check_general().
+Plan general_plan(const Problem& problem, const Options& options) {
+  Outputs outputs;
+  outputs.complex = true;
+  outputs.values = problem.rows;
+  outputs.left_columns = options.vectors != Vectors::kNone ? problem.rows : 0;
+  outputs.right_columns = options.vectors == Vectors::kFull ? problem.rows : 0;
+  outputs.certificate = options.certificate;
+  return {problem, options.decomposition, options.triangle, Method::kQr, 0, 0, outputs};
+}
+
 // Checks that the decomposition takes the problem and the options. Returns what is wrong.
 std::optional<PlanError> check_decomposition(const Problem& problem, const Options& options) {
   if (options.decomposition == Decomposition::kHermitian) return check_hermitian(problem, options);
+  if (options.decomposition == Decomposition::kGeneral) return check_general(problem, options);
   if (options.method == Method::kFactored || options.method == Method::kTridiagonal || options.method == Method::kQr) {
     return PlanError{"method", "FACTORED, TRIDIAGONAL and QR are for eigenproblems of one large matrix; ask for AUTO"};
   }
@@ -163,6 +201,7 @@ PlanOrError make_plan(const Problem& problem, const Options& options) {
   }
   const bool hermitian = options.decomposition == Decomposition::kHermitian;
   if (auto error = check_decomposition(problem, options)) return {std::nullopt, *std::move(error)};
+  if (options.decomposition == Decomposition::kGeneral) return {general_plan(problem, options), {}};
   Outputs outputs;
   if (auto error = resolve_outputs(problem, options, &outputs)) return {std::nullopt, *std::move(error)};
   if (hermitian) outputs.right_columns = 0;  // V = U

@@ -32,6 +32,11 @@ constexpr int tile_rows_for(int64_t k) { return k <= kLargestReproducible ? kTil
 inline constexpr int kLargestWithoutFloor = 16;
 // On a GPU, k > kLargestReproducible: threads of a block that reduces or expands a tall matrix.
 inline constexpr int kBlockQrThreads = 256;
+// The largest order of general matrices of a batch.
+inline constexpr int64_t kLargestGeneral = kLargestReproducible;
+// QR of general matrices: a residual of more than this, in units of k u |A|_F, was lost by balancing, and the matrix is
+// decomposed once more without.
+inline constexpr int kLargestBalancedResidual = 5;
 // Sweeps after which JACOBI gives a matrix up; the largest that can be asked for.
 inline constexpr int32_t kDefaultMaxSweeps = 30;
 inline constexpr int32_t kLargestMaxSweeps = 1000;
@@ -48,7 +53,7 @@ struct Plan {
   friend bool operator==(const Plan&, const Plan&) = default;
 };
 
-// Whether vectors are computed, given or not: eigenvalues are Rayleigh quotients of vectors.
+// Whether vectors are computed, given or not: eigenvalues of Hermitian matrices are Rayleigh quotients of vectors.
 inline bool makes_vectors(const Plan& plan) {
   return plan.outputs.vectors() || plan.decomposition == Decomposition::kHermitian;
 }

@@ -2,12 +2,12 @@
 # Makes a folder that runs on a machine with a GPU and nothing of ours. It has programs, the plugin, and the libraries
 # they need but for glibc, libstdc++ and CUDA's own.
 #   tests/device/bundle.sh [build folder, build/release] [bundle, build/device-bundle]
-# also as bundle.tar.gz. Then, there: device-bundle/run.sh results-folder
+# also as bundle.tar.xz. Then, there: device-bundle/run.sh results-folder
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 build=${1:-build/release}
 bundle=${2:-build/device-bundle}
-programs=(svdserve svdctl svdserve_echo svdserve_large_rate device_arithmetic device_same_bits device_contract device_kernel_bench device_vectors_bench device_hermitian_bench device_answers_bench device_host_bench device_faults
+programs=(svdserve svdctl svdserve_echo svdserve_large_rate device_arithmetic device_same_bits device_contract device_kernel_bench device_vectors_bench device_hermitian_bench device_general_bench device_answers_bench device_host_bench device_faults
   device_large_kernels device_large_bench large_accuracy libsvdserve_cuda.so)
 
 command -v patchelf > /dev/null || { apt-get update -qq; apt-get install -y -qq patchelf; } > /dev/null
@@ -47,5 +47,5 @@ python3 -m venv "$bundle/venv"
 rm -rf "$bundle/venv"
 # The results that run.sh compares with at its end.
 cp -r tests/device/results "$bundle/"
-tar -C "$(dirname "$bundle")" -czf "$bundle.tar.gz" "$(basename "$bundle")"
-du -sh "$bundle" "$bundle.tar.gz"
+tar -C "$(dirname "$bundle")" -c "$(basename "$bundle")" | xz -T0 -3 > "$bundle.tar.xz"
+du -sh "$bundle" "$bundle.tar.xz"

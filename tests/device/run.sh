@@ -4,7 +4,7 @@
 # Parts, in this order where none is named:
 #   arithmetic bits contract faults      right or wrong
 #   factor                      large matrices: right or wrong, then figures; eigen: of eigenproblems alone
-#   kernels vectors hermitian answers torch host large python service    figures, each with its peers in the same run
+#   kernels vectors hermitian general answers torch host large python service    figures, each with its peers in the same run
 # Parts that run by name alone:
 #   connections                 16 to 128 of them beside the echo
 #   windows                     --call-window-bytes
@@ -19,7 +19,7 @@ set -uo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 out=$(mkdir -p "${1:-.}" && cd "${1:-.}" && pwd)
 shift || true
-parts=${*:-arithmetic bits contract faults factor kernels vectors hermitian answers torch host large python service}
+parts=${*:-arithmetic bits contract faults factor kernels vectors hermitian general answers torch host large python service}
 bin=$here/bin
 export LD_LIBRARY_PATH=${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}/usr/local/cuda/lib64
 section() { printf '\n== %s\n' "$*"; }
@@ -256,6 +256,9 @@ soak() {
       kernels) "$bin/device_kernel_bench" ;;
       vectors) "$bin/device_vectors_bench" ;;
       hermitian) "$bin/device_hermitian_bench" ;;
+      general)
+        "$bin/device_general_bench" && python3 "$here/torch_peer.py" eig
+        ;;
       answers) "$bin/device_answers_bench" ;;
       torch) python3 "$here/torch_peer.py" vectors ;;
       python) python_clients ;;

@@ -106,6 +106,7 @@ class Comparison {
                                  {.vectors = Vectors::kThin, .top_k = 1, .fix_phases = true, .certificate = true}};
     if (std::max(problem.rows, problem.cols) <= 100) options.push_back({.vectors = Vectors::kFull});
     if (problem.rows == problem.cols) add_hermitian(&options);
+    if (problem.rows == problem.cols && problem.rows <= kLargestGeneral) add_general(&options);
     for (const Options& o : options) compare(plan_of(problem, o), bytes, count);
     compare_answers(problem, bytes, count);
   }
@@ -125,6 +126,17 @@ class Comparison {
       options->push_back(o);
       o.max_sweeps = 0;
       o.fix_phases = o.certificate = true;
+      options->push_back(o);
+    }
+  }
+
+  // Eigenvalues alone, and with right, then both kinds of eigenvectors.
+  static void add_general(std::vector<Options>* options) {
+    Options o{.decomposition = Decomposition::kGeneral};
+    options->push_back(o);
+    o.certificate = true;
+    for (const Vectors vectors : {Vectors::kThin, Vectors::kFull}) {
+      o.vectors = vectors;
       options->push_back(o);
     }
   }
@@ -183,11 +195,13 @@ class Comparison {
 
   static std::string describe(const Plan& plan) {
     char text[200];
-    const bool hermitian = plan.decomposition == Decomposition::kHermitian;
+    const char* const kind = plan.decomposition == Decomposition::kHermitian ? "hermitian "
+                             : plan.decomposition == Decomposition::kGeneral ? "general "
+                                                                             : "";
     std::snprintf(text, sizeof(text), "%s %s%s tolerance %g sweeps %d %ldx%ld order %d U %ld V %ld",
-                  name(plan.problem.dtype), hermitian ? "hermitian " : "", name(plan.method), plan.tolerance,
-                  plan.max_sweeps, plan.problem.rows, plan.problem.cols, static_cast<int>(plan.problem.order),
-                  plan.outputs.left_columns, plan.outputs.right_columns);
+                  name(plan.problem.dtype), kind, name(plan.method), plan.tolerance, plan.max_sweeps, plan.problem.rows,
+                  plan.problem.cols, static_cast<int>(plan.problem.order), plan.outputs.left_columns,
+                  plan.outputs.right_columns);
     return text;
   }
 

@@ -97,6 +97,7 @@ RULES = {
     "engine/backends/cuda/device": cuda(),
     "engine/backends/cuda/lanes": cuda("device"),
     "engine/backends/cuda/finish": cuda("device"),
+    "engine/backends/cuda/general": cuda("device", "lanes"),
     "engine/backends/cuda/mimo": cuda("device"),
     "engine/backends/cuda/tall": cuda("device", "lanes"),
     "engine/backends/cuda/blocks": cuda("device", "lanes", "tall"),

@@ -4,7 +4,7 @@
 //   B = Z H Z^H                                                                        hessenberg.h
 //   H = Q T Q^H, Z := Z Q                                                              complex_qr.h, real_qr.h
 //   X, Y from T;   V := D Z X, W := D^-1 Z Y, unit columns                             schur_vectors.h, unit_columns.h
-//   rho := |N V - V L|_F / |N|_F
+//   rho := |N V - V L|_F / |N|_F,   |N^H W - W L^H|_F / |N|_F
 //
 // Eigenvalues are in the order in which T has them. Those of a real matrix are real, or exact conjugates beside each
 // other, the one with a positive imaginary part first; so are its vectors.
@@ -48,17 +48,21 @@ SVD_HD typename Lane::Mask scale_general(A a, Size k, Lane* e) {
   return finite;
 }
 
-// |N V - V L|_F^2 / |N|_F^2, N = 2^-e A; at(i, j) reads an element of A. Zero for A = 0.
-template <class A, class At, class Lane, class Size>
+// |N V - V L|_F^2 / |N|_F^2, N = 2^-e A, and with kAdjoint N^H and L^H in their places; at(i, j) reads an element of A.
+// Zero for A = 0.
+template <bool kAdjoint, class A, class At, class Lane, class Size>
 SVD_HD Lane square_of_residual(At at, A v, Size k, const ComplexElement<Lane>* lambda, Lane e) {
   using C = ComplexElement<Lane>;
   const Pow2<Lane> scale = make_pow2(-e);
   Lane square(0), norm(0);
   for (int i = 0; i < k; ++i) {
     for (int j = 0; j < k; ++j) {
-      const C x = product(lambda[j], v(i, j));
+      const C x = product(kAdjoint ? conj(lambda[j]) : lambda[j], v(i, j));
       C sum{-x.re, -x.im};
-      for (int l = 0; l < k; ++l) sum = sum + product(widened(scaled(at(i, l), scale)), v(l, j));
+      for (int l = 0; l < k; ++l) {
+        const C a = kAdjoint ? conj(widened(scaled(at(l, i), scale))) : widened(scaled(at(i, l), scale));
+        sum = sum + product(a, v(l, j));
+      }
       square = add_square(square, sum);
       norm = add_square(norm, scaled(at(i, j), scale));
     }
@@ -122,12 +126,12 @@ SVD_HD typename Lane::Mask schur_form(const GeneralWork<Real, Complex>& work, Si
   return unfinished;
 }
 
-// In: A in work.h or work.t. Out: lambda, finished; with vectors V, W where `left`, and *residual, rho^2. plain: no
+// In: A in work.h or work.t. Out: lambda, finished; with vectors V, W where `left`, and residuals, rho^2 of both. plain: no
 // balancing. at(i, j) reads an element of A. Returns the MatrixStatus of each lane as a number; nothing else means
 // anything for matrices that are not finite.
 template <bool kVectors, class At, class Real, class Complex, class Lane, class Size>
 SVD_HD Lane general_eigen(const GeneralWork<Real, Complex>& work, Size k, bool plain, bool left, At at, Lane* d,
-                          ComplexElement<Lane>* lambda, Lane* residual) {
+                          ComplexElement<Lane>* lambda, Lane* residuals) {
   using T = typename Lane::Scalar;
   constexpr bool kReal = !Real::Element::kComplex;
   Lane e;
@@ -149,10 +153,11 @@ SVD_HD Lane general_eigen(const GeneralWork<Real, Complex>& work, Size k, bool p
     if (left) {
       left_vectors(work.t, work.v, work.w, k, lambda);
       finish_columns<kReal>(work.w, k, lambda, d, Lane(-1));
+      residuals[1] = square_of_residual<true>(at, work.w, k, lambda, e);
     }
     right_vectors(work.t, work.v, k, lambda);
     finish_columns<kReal>(work.v, k, lambda, d, Lane(1));
-    *residual = square_of_residual(at, work.v, k, lambda, e);
+    residuals[0] = square_of_residual<false>(at, work.v, k, lambda, e);
   }
   const auto in_range = finish_eigenvalues(k, e, lambda);
   Lane status = select(unfinished, Lane(T(MatrixStatus::kNotConverged)), Lane(T(MatrixStatus::kOk)));

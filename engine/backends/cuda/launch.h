@@ -5,6 +5,7 @@
 //   m != n        tall/tall_launch.h      to k x k triangles with exponents, then as square matrices
 //   k > 32        blocks/block_launch.h   with vectors or without; a matrix with m != n is one tile
 //   Hermitian     lanes/hermitian_kernels.h, or blocks/block_launch.h; then finish/finishing_kernels.h
+//   general       general/general_launch.h
 //   vectors       lanes/vectors_launch.h  then Q times X, and finish/finishing_kernels.h
 //   otherwise     lanes/values_launch.h
 //   MIMO answers  mimo/answers.h          after the values of all matrices, which stay on the device
@@ -15,6 +16,7 @@
 #include "engine/backends/cuda/device/batch_shape.h"
 #include "engine/backends/cuda/device/launch_context.h"
 #include "engine/backends/cuda/finish/finishing_kernels.h"
+#include "engine/backends/cuda/general/general_launch.h"
 #include "engine/backends/cuda/lanes/hermitian_kernels.h"
 #include "engine/backends/cuda/lanes/values_launch.h"
 #include "engine/backends/cuda/lanes/vectors_launch.h"
@@ -35,6 +37,7 @@ class Launcher {
   explicit Launcher(const Plan& plan) : shape_(plan) {}
 
   uint64_t workspace_bytes(int64_t count) const {
+    if (shape_.general()) return static_cast<uint64_t>(GeneralLaunch<E>::workspace_bytes(shape_.k, count));
     Carver carver(nullptr);
     (void)Workspace(shape_, nullptr, count, &carver);
     return carver.used();
@@ -44,6 +47,10 @@ class Launcher {
   cudaError_t launch(const DeviceBatch& batch, int device, cudaStream_t stream) const {
     const Plan& plan = shape_.plan;
     Launch launch{device, stream};
+    if (shape_.general()) {
+      general(&launch, batch);
+      return launch.error;
+    }
     Carver carver(batch.workspace);
     const Workspace w(shape_, static_cast<const T*>(batch.matrices), batch.count, &carver);
     SquareCall<T> call{w.tall.a,
@@ -148,6 +155,27 @@ class Launcher {
       launch_copy_columns(launch, w.staged_x, k, square.count, wanted_x, batch.planes[wanted_x.plane]);
       launch_copy_columns(launch, w.staged_y, k, square.count, wanted_y, batch.planes[wanted_y.plane]);
     }
+  }
+
+  void general(Launch* launch, const DeviceBatch& batch) const {
+    const Plan& plan = shape_.plan;
+    const auto vectors_in = [&](Plane plane) {
+      const VectorLayout layout = layout_of_plane(plan.problem, plan.outputs, plane);
+      void* const data = layout.columns > 0 ? batch.planes[plane] : nullptr;
+      return GeneralVectors<T>{static_cast<Complex<T>*>(data), layout.row_stride, layout.col_stride, layout.conjugate};
+    };
+    const GeneralCall<T> call{static_cast<const T*>(batch.matrices),
+                              batch.count,
+                              shape_.k,
+                              plan.problem.order == Order::kRowMajor,
+                              static_cast<Complex<T>*>(batch.planes[Plane::kValues]),
+                              vectors_in(Plane::kLeft),
+                              vectors_in(Plane::kRight),
+                              static_cast<T*>(batch.planes[Plane::kCertificate]),
+                              batch.statuses,
+                              batch.exception_counts,
+                              batch.workspace};
+    GeneralLaunch<E>::decompose(launch, call);
   }
 
   void hermitian(Launch* launch, const SquareCall<T>& square, const DeviceBatch& batch, const Workspace& w) const {

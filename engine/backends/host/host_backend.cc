@@ -51,6 +51,7 @@ struct PackBuffers {
   AlignedBuffer<T> x, y, ranks, staged_x, staged_y;  // of vectors
   AlignedBuffer<char> finishing;
   std::array<T, kMaxLanes> statuses;
+  std::array<T, 2 * kMaxLanes> residuals;  // of general matrices
   // All values of the task's matrices, kept_first and following, for the answers; only where there are any.
   AlignedBuffer<T> kept;
   int64_t kept_first = 0;
@@ -60,6 +61,14 @@ struct PackBuffers {
     static thread_local PackBuffers buffers;
     const size_t lanes = call.kernels.lanes;
     buffers.a.reserve(call.triangle_size * lanes);
+    if (call.plan.decomposition == Decomposition::kGeneral) {
+      buffers.scratch.reserve(general_scratch(call.k, call.kernels.components) * lanes);
+      buffers.values.reserve(2 * call.k * lanes);
+      const size_t matrix = 2 * static_cast<size_t>(call.k) * call.k * lanes;
+      if (call.plan.outputs.left_columns > 0) buffers.x.reserve(matrix);
+      if (call.plan.outputs.right_columns > 0) buffers.y.reserve(matrix);
+      return buffers;
+    }
     if (call.k > kLargestFixedValues) buffers.scratch.reserve(call.triangle_size * lanes);
     buffers.exponents.reserve(call.k * lanes);
     buffers.values.reserve(call.k * lanes);
@@ -225,6 +234,74 @@ void compute_hermitian_pack(const Call<T>& call, PackBuffers<T>& buffers, bool r
   finish_pack(call, buffers, sorted, u, none, first, n);
 }
 
+// The kernel of general matrices on the pack in buffers.a.
+template <class T>
+void run_general(const Call<T>& call, PackBuffers<T>& buffers, bool plain) {
+  const int k = call.k;
+  const bool row_major = call.plan.problem.order == Order::kRowMajor;
+  const auto kernel = call.kernels.general[k <= kLargestFixedVectors ? k : 0];
+  kernel({buffers.a.data(), row_major ? k : 1, row_major ? 1 : k, k, plain,
+          call.plan.outputs.left_columns > 0 ? buffers.x.data() : nullptr,
+          call.plan.outputs.right_columns > 0 ? buffers.y.data() : nullptr, buffers.scratch.data(),
+          buffers.values.data(), buffers.residuals.data(), buffers.statuses.data()});
+}
+
+// Whether balancing has cost the matrix of a lane its residual.
+template <class T>
+bool is_spoilt(const Call<T>& call, const PackBuffers<T>& buffers, int lane) {
+  const T bound = static_cast<T>(kLargestBalancedResidual * call.k) * FloatTraits<T>::kUnitRoundoff;
+  const T worst = std::max(buffers.residuals[lane], buffers.residuals[call.kernels.lanes + lane]);
+  return call.plan.outputs.left_columns > 0 && buffers.statuses[lane] != static_cast<T>(MatrixStatus::kNonFinite) &&
+         !(worst <= bound * bound);
+}
+
+// Results of one lane, once its kernel has run.
+template <class T>
+void write_general(const Call<T>& call, const PackBuffers<T>& buffers, int l, const MatrixSource::Slot& slot) {
+  const Plan& plan = call.plan;
+  const int lanes = call.kernels.lanes, k = call.k;
+  const auto status = static_cast<MatrixStatus>(static_cast<int>(buffers.statuses[l]));
+  const bool finite = status != MatrixStatus::kNonFinite;
+  const size_t value_bytes = 2 * static_cast<size_t>(k) * sizeof(T), vector_bytes = value_bytes * k;
+  int columns[kLargestGeneral];
+  std::iota(columns, columns + k, 0);
+  if (char* const to = slot.plane(Plane::kValues, value_bytes)) {
+    finite ? deinterleave_one(buffers.values.data(), lanes, l, static_cast<size_t>(2 * k), to)
+           : fill_with_nan<T>(to, value_bytes);
+  }
+  for (const Plane plane : {Plane::kLeft, Plane::kRight}) {
+    const VectorLayout layout = layout_of_plane(plan.problem, plan.outputs, plane);
+    char* const to = layout.columns > 0 ? slot.plane(plane, vector_bytes) : nullptr;
+    if (to == nullptr) continue;
+    const PackedColumns<T> from{(plane == Plane::kLeft ? buffers.x : buffers.y).data(), k, 2, lanes};
+    finite ? write_columns(from, l, columns, layout, k, 0, k, to) : fill_with_nan<T>(to, vector_bytes);
+  }
+  if (char* const to = slot.plane(Plane::kCertificate, kCertificateNumbers * sizeof(T))) {
+    const T nan = FloatTraits<T>::nan();
+    const T numbers[kCertificateNumbers]{finite ? std::sqrt(buffers.residuals[l]) : nan,
+                                         finite ? std::sqrt(buffers.residuals[lanes + l]) : nan, finite ? T(0) : nan};
+    std::memcpy(to, numbers, sizeof(numbers));
+  }
+  call.counters.add(status, 1);
+  if (slot.status != nullptr) *slot.status = status;
+}
+
+// General matrices: balanced, and those that balancing has spoilt once more without.
+template <class T>
+void compute_general_pack(const Call<T>& call, PackBuffers<T>& buffers, int64_t first, int n) {
+  run_general(call, buffers, false);
+  bool spoilt[kMaxLanes], any = false;
+  for (int l = 0; l < n; ++l) any |= spoilt[l] = is_spoilt(call, buffers, l);
+  call.source.for_each(first, n, [&](int l, const MatrixSource::Slot& slot) {
+    if (!spoilt[l]) write_general(call, buffers, l, slot);
+  });
+  if (!any) return;
+  run_general(call, buffers, true);
+  call.source.for_each(first, n, [&](int l, const MatrixSource::Slot& slot) {
+    if (spoilt[l]) write_general(call, buffers, l, slot);
+  });
+}
+
 // As compute_pack(), with vectors. tall: the factors of the pack; null: the matrices are square.
 template <class T>
 void compute_vectors_pack(const Call<T>& call, PackBuffers<T>& buffers, bool row_major, bool with_exponents,
@@ -262,7 +339,9 @@ void compute_square(const Call<T>& call, int64_t first, int64_t last) {
     std::fill(from + n, from + lanes, from[0]);  // idle lanes repeat a matrix: they cost no extra iteration
     interleave(from, lanes, call.triangle_size, buffers.a.data());
     const bool row_major = call.plan.problem.order == Order::kRowMajor;
-    if (call.plan.decomposition == Decomposition::kHermitian) {
+    if (call.plan.decomposition == Decomposition::kGeneral) {
+      compute_general_pack(call, buffers, first, n);
+    } else if (call.plan.decomposition == Decomposition::kHermitian) {
       compute_hermitian_pack(call, buffers, row_major, first, n);
     } else if (call.plan.outputs.vectors()) {
       compute_vectors_pack(call, buffers, row_major, false, first, n, static_cast<TallVectors<T>*>(nullptr));

@@ -52,9 +52,8 @@ inline Matrix general_reference_matrix(DType dtype, int family, int64_t n, bool 
       return by_columns([&](size_t i, size_t j) { return next.element(complex, std::ldexp(1.0, -23 - e[i] - e[j])); });
     }
     case 3:  // Frank
-      return by_columns([&](int64_t i, int64_t j) {
-        return Element(j >= i - 1 ? static_cast<double>(n - std::max(i, j)) : 0.0);
-      });
+      return by_columns(
+          [&](int64_t i, int64_t j) { return Element(j >= i - 1 ? static_cast<double>(n - std::max(i, j)) : 0.0); });
     case 4:  // Grcar
       return by_columns([](int64_t i, int64_t j) { return Element(j == i - 1 ? -1 : i <= j && j <= i + 3 ? 1 : 0); });
     case 5:  // companion

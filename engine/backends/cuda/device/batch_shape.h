@@ -23,6 +23,7 @@ struct BatchShape {
 
   bool square() const { return plan.problem.rows == plan.problem.cols; }
   bool hermitian() const { return plan.decomposition == Decomposition::kHermitian; }
+  bool general() const { return plan.decomposition == Decomposition::kGeneral; }
   bool wide() const { return plan.problem.cols > plan.problem.rows; }
   // Too large for teams: a thread block a matrix.
   bool is_large() const { return k > kLargestReproducible; }

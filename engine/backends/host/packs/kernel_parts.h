@@ -27,6 +27,7 @@ const host::KernelTables<host::RealOf<kType>>* kernel_tables() {
     list_kernels<KernelPart::kJacobi, kType>(t);
     list_kernels<KernelPart::kVectorsAndTall, kType>(t);
     list_kernels<KernelPart::kHermitian, kType>(t);
+    list_kernels<KernelPart::kGeneral, kType>(t);
     return t;
   }();
   return &tables;

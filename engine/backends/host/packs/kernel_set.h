@@ -9,6 +9,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "engine/algorithms/general/general_eigen.h"
 #include "engine/algorithms/lanes/hermitian_eigen.h"
 #include "engine/algorithms/lanes/jacobi_vectors.h"
 #include "engine/backends/host/packs/kernel_table.h"
@@ -122,6 +123,46 @@ void runtime_hermitian(const host::HermitianCall<typename E::Scalar>& call) {
                        MatrixView<E>{reinterpret_cast<E*>(call.scratch), call.k});
 }
 
+template <bool kVectors, class E, class Size, class Work>
+SVD_HD void compute_general(const host::GeneralCall<typename E::Scalar>& call, Size k, const Work& work) {
+  using Lane = typename E::Lane;
+  constexpr int kStep = E::kComponents * Lane::kLanes;
+  constexpr int kStorage = Size::kValue != 0 ? Size::kValue : static_cast<int>(kLargestGeneral);
+  if constexpr (E::kComplex) {
+    load_matrix(call, k, work.t);
+  } else {
+    load_matrix(call, k, work.h);
+  }
+  const auto at = [&](int i, int j) SVD_LAMBDA {
+    return load_element<E>(call.a + static_cast<ptrdiff_t>(i * call.row_stride + j * call.col_stride) * kStep);
+  };
+  Lane d[kStorage], residuals[2] = {Lane(0), Lane(0)};
+  ComplexElement<Lane> lambda[kStorage];
+  general_eigen<kVectors>(work, k, call.plain, call.w != nullptr, at, d, lambda, residuals).store(call.statuses);
+  SVD_UNROLL for (int j = 0; j < k; ++j) store_element(lambda[j], call.values + j * 2 * Lane::kLanes);
+  for (int side = 0; side < 2; ++side) residuals[side].store(call.residuals + side * Lane::kLanes);
+}
+
+// Scratch holds h and z, then t.
+template <class E, class Size>
+SVD_HD void run_general(const host::GeneralCall<typename E::Scalar>& call, Size k) {
+  using C = ComplexElement<typename E::Lane>;
+  E* const real = reinterpret_cast<E*>(call.scratch);
+  C* const complex = reinterpret_cast<C*>(real + 2 * k * k);
+  const GeneralWork<MatrixView<E>, MatrixView<C>> work{
+      {real, k}, {real + k * k, k}, {complex, k}, {reinterpret_cast<C*>(call.v), k}, {reinterpret_cast<C*>(call.w), k}};
+  call.v != nullptr ? compute_general<true, E>(call, k, work) : compute_general<false, E>(call, k, work);
+}
+
+template <class E, int K>
+void fixed_general(const host::GeneralCall<typename E::Scalar>& call) {
+  run_general<E>(call, FixedSize<K>());
+}
+template <class E>
+void runtime_general(const host::GeneralCall<typename E::Scalar>& call) {
+  run_general<E>(call, RuntimeSize{call.k});
+}
+
 template <class E>
 void store_triangle(MatrixView<E> a, int k, int rows, typename E::Scalar* r) {
   constexpr int kStep = E::kComponents * E::Lane::kLanes;
@@ -232,6 +273,13 @@ void list_hermitian(std::integer_sequence<int, kBelow...>, host::KernelTables<ty
   tables.narrow.hermitian[0] = runtime_hermitian<Narrow>;
 }
 
+template <class Wide, class Narrow, int... kBelow>
+void list_general(std::integer_sequence<int, kBelow...>, host::KernelTables<typename Wide::Scalar>& tables) {
+  tables.wide.general[0] = runtime_general<Wide>;
+  ((tables.wide.general[kBelow + 1] = fixed_general<Wide, kBelow + 1>), ...);
+  tables.narrow.general[0] = runtime_general<Narrow>;
+}
+
 template <class E>
 void list_tall(host::KernelTable<typename E::Scalar>& table) {
   table.lanes = E::Lane::kLanes;
@@ -258,6 +306,8 @@ void list_kernels(host::KernelTables<host::RealOf<kType>>& tables) {
     list_values<Method::kJacobi, Wide, Narrow>(kSizes, tables);
   } else if constexpr (kPart == host::KernelPart::kHermitian) {
     list_hermitian<Wide, Narrow>(std::make_integer_sequence<int, host::kLargestFixedVectors>(), tables);
+  } else if constexpr (kPart == host::KernelPart::kGeneral) {
+    list_general<Wide, Narrow>(std::make_integer_sequence<int, host::kLargestFixedVectors>(), tables);
   } else {
     list_vectors<Wide, Narrow>(std::make_integer_sequence<int, host::kLargestFixedVectors>(), tables);
     list_tall<Wide>(tables.wide);

@@ -66,6 +66,25 @@ struct HermitianCall {
   T* statuses;  // [out] lanes numbers: MatrixStatus
 };
 
+// Eigenvalues and eigenvectors of one pack of general k x k matrices; see algorithms/general/general_eigen.h. Results
+// are complex: two components.
+template <class T>
+struct GeneralCall {
+  const T* a;  // [in] as ValuesCall
+  int row_stride;
+  int col_stride;
+  int k;
+  bool plain;  // without balancing
+  T* v;        // [out] packed, aligned to kAlignment: element (i, j) of V is number j * k + i; null: eigenvalues alone
+  T* w;        // [out] the same of W; null: not wanted
+  T* scratch;  // general_scratch() elements of the call's two types, aligned to kAlignment
+  T* values;   // [out] packed, k a matrix
+  T* residuals;  // [out] lanes numbers each, V's and W's: squares, relative to |A|_F^2
+  T* statuses;   // [out] lanes numbers: MatrixStatus
+};
+// Numbers of a lane: two matrices of the operand's type, and a complex one.
+constexpr size_t general_scratch(int k, int components) { return static_cast<size_t>(k) * k * (2 * components + 2); }
+
 // Leaf of the tall-skinny QR: one pack of tiles of rows x k, row-wise; `r` gets the k x k upper triangles.
 template <class T>
 struct TileCall {
@@ -145,6 +164,7 @@ struct KernelTable {
   void (*values[kMethods][kLargestFixedValues + 1])(const ValuesCall<T>&);
   void (*vectors[kLargestFixedVectors + 1])(const VectorsCall<T>&);  // [k for k <= kLargestFixedVectors, otherwise 0]
   void (*hermitian[kLargestFixedVectors + 1])(const HermitianCall<T>&);  // likewise
+  void (*general[kLargestFixedVectors + 1])(const GeneralCall<T>&);      // likewise
   void (*tile)(const TileCall<T>&);
   void (*join)(const JoinCall<T>&);
   void (*keep_tile)(const KeepTileCall<T>&);
@@ -168,7 +188,7 @@ struct KernelTables {
 };
 
 // The tables are filled part by part, and each part of each element type is a translation unit.
-enum class KernelPart { kBidiagonal, kBisection, kJacobi, kVectorsAndTall, kHermitian };
+enum class KernelPart { kBidiagonal, kBisection, kJacobi, kVectorsAndTall, kHermitian, kGeneral };
 
 // The kernels for an element type; null where this build or this processor has not the instructions. Never null for
 // kScalar.

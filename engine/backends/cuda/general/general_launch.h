@@ -1,0 +1,42 @@
+// General k x k matrices, k <= kLargestGeneral: a thread each (general_kernels.h). The launcher of an element type calls
+// these functions. The units that general.cu.in makes define them.
+#ifndef SVDSERVE_ENGINE_BACKENDS_CUDA_GENERAL_GENERAL_LAUNCH_H_
+#define SVDSERVE_ENGINE_BACKENDS_CUDA_GENERAL_GENERAL_LAUNCH_H_
+
+#include "engine/backends/cuda/device/kernel_call.h"
+#include "engine/backends/cuda/device/launch_context.h"
+
+namespace svdserve::cuda {
+
+// Vectors of k x k matrices as a plane has them: element (i, j) of matrix m at m * k * k + i * row_stride + j *
+// col_stride. Null data: not wanted.
+template <class T>
+struct GeneralVectors {
+  Complex<T>* data;
+  int64_t row_stride, col_stride;
+  bool conjugate;
+};
+
+template <class T>
+struct GeneralCall {
+  const T* a;  // [in] aligned to an element
+  int64_t count;
+  int k;
+  bool row_major;
+  Complex<T>* values;          // [out] k a matrix
+  GeneralVectors<T> v, w;      // [out]
+  T* certificates;             // [out] kCertificateNumbers a matrix, or null
+  uint8_t* statuses;           // [out] or null
+  uint64_t* exception_counts;  // [in,out] by MatrixStatus
+  void* workspace;
+};
+
+template <class E>
+struct GeneralLaunch {
+  // Bytes of GeneralCall::workspace.
+  static int64_t workspace_bytes(int k, int64_t count);
+  static void decompose(Launch* launch, const GeneralCall<typename E::Scalar>& call);
+};
+
+}  // namespace svdserve::cuda
+#endif  // SVDSERVE_ENGINE_BACKENDS_CUDA_GENERAL_GENERAL_LAUNCH_H_

@@ -1,0 +1,94 @@
+// Eigenvalues and eigenvectors of general matrices that are on the GPU already. The residual, |A V - V L|_F / (u |A|_F),
+// stands beside each rate: the largest of the certificates. Peer: torch_peer.py eig.
+//   device_general_bench     a table as CSV; M/s: million matrices a second
+// Random normal matrices, column-major; CUDA events; warm; best of 5.
+#include <cmath>
+#include <string>
+
+#include "engine/cuda_engine.h"
+#include "tests/device/device_bench.h"
+
+namespace svdserve {
+namespace {
+
+using namespace device_bench;  // NOLINT: what benches share
+
+// The largest first number of the certificates, in units of u.
+template <class T>
+double largest_residual(const void* certificates, int64_t count) {
+  std::vector<T> numbers(static_cast<size_t>(count) * kCertificateNumbers);
+  check(cudaMemcpy(numbers.data(), certificates, numbers.size() * sizeof(T), cudaMemcpyDeviceToHost), "download");
+  double worst = 0;
+  for (size_t i = 0; i < numbers.size(); i += kCertificateNumbers) {
+    worst = numbers[i] <= worst ? worst : numbers[i];  // and where it is NaN
+  }
+  return worst / (sizeof(T) == 4 ? 0x1p-24 : 0x1p-53);
+}
+
+struct Rate {
+  double per_second = 0;
+  double residual = 0;
+};
+
+Rate rate_of(const CudaEngine& engine, const Problem& problem, const Options& options, int64_t count, const void* a) {
+  const Plan plan = *make_plan(problem, options).plan;
+  void* const results = device_memory(result_bytes(plan, count));
+  auto* const statuses = static_cast<uint8_t*>(device_memory(count));
+  auto* const counts = static_cast<uint64_t*>(device_memory(32));
+  void* const workspace = device_memory(engine.workspace_bytes(plan, count) + 256);
+  check(cudaMemset(counts, 0, 32), "memset");
+  const DeviceBatch batch{a, count, planes_in(plan, results, count), statuses, counts, workspace};
+  Rate rate;
+  rate.per_second = static_cast<double>(count) / best_seconds(2, [&] {
+                      const CudaStatus status = engine.launch(plan, batch, nullptr);
+                      if (!status.ok()) {
+                        std::fprintf(stderr, "%s\n", status.text.c_str());
+                        std::exit(1);
+                      }
+                    });
+  if (plan.outputs.certificate) {
+    const void* const certificates = batch.planes[Plane::kCertificate];
+    rate.residual = value_bytes(problem.dtype) == 4 ? largest_residual<float>(certificates, count)
+                                                    : largest_residual<double>(certificates, count);
+  }
+  for (void* const memory : {results, static_cast<void*>(statuses), static_cast<void*>(counts), workspace}) {
+    cudaFree(memory);
+  }
+  return rate;
+}
+
+int main_of() {
+  CudaStatus status;
+  const auto engine = CudaEngine::open({}, &status);
+  if (engine == nullptr) {
+    std::fprintf(stderr, "no GPU: %s\n", status.text.c_str());
+    return 2;
+  }
+  std::printf("# %s; eigenvalues and eigenvectors of general matrices\n", engine->description().name.c_str());
+  std::printf("shape,dtype,matrices,right M/s,residual / u,values alone M/s,right and left M/s\n");
+  for (const int64_t n : {2, 3, 4, 8, 16, 24, 32}) {
+    for (const DType t : {DType::kF32, DType::kF64, DType::kC64, DType::kC128}) {
+      const Problem problem{n, n, t, Order::kColumnMajor};
+      const size_t one = matrix_bytes(problem);
+      const auto count = std::min<int64_t>((int64_t{128} << 20) / static_cast<int64_t>(one), 1'000'000);
+      void* const a = normal_on_device(value_bytes(t) == 4, static_cast<size_t>(count) * one);
+      Options options{.decomposition = Decomposition::kGeneral};
+      const Rate values = rate_of(*engine, problem, options, count, a);
+      options.vectors = Vectors::kThin;
+      options.certificate = true;
+      const Rate right = rate_of(*engine, problem, options, count, a);
+      options.vectors = Vectors::kFull;
+      const Rate both = rate_of(*engine, problem, options, count, a);
+      std::printf("%ldx%ld,%s,%ld,%.4f,%.1f,%.4f,%.4f\n", n, n, name(t), count, right.per_second * 1e-6, right.residual,
+                  values.per_second * 1e-6, both.per_second * 1e-6);
+      std::fflush(stdout);
+      cudaFree(a);
+    }
+  }
+  return 0;
+}
+
+}  // namespace
+}  // namespace svdserve
+
+int main() { return svdserve::main_of(); }

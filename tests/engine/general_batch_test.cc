@@ -1,0 +1,203 @@
+// Batches of general eigenproblems keep the contract for every type and family. The bits belong to the matrix.
+#include <algorithm>
+#include <cmath>
+#include <complex>
+#include <cstdio>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "engine/svd_engine.h"
+#include "gtest/gtest.h"
+#include "tests/support/numerics/effort.h"
+#include "tests/support/numerics/engine_run.h"
+#include "tests/support/numerics/general_references.h"
+#include "tests/support/numerics/random.h"
+
+namespace svdserve::numerics {
+namespace {
+
+using Number = std::complex<long double>;
+
+Options general(Vectors vectors, bool certificate = false) {
+  return {.decomposition = Decomposition::kGeneral, .vectors = vectors, .certificate = certificate};
+}
+
+// Complex number x of a plane of numbers of the real type.
+Number complex_number(const std::vector<double>& numbers, int64_t x) {
+  return {numbers[static_cast<size_t>(2 * x)], numbers[static_cast<size_t>(2 * x + 1)]};
+}
+
+// The families that are hard for QR beside those of the references.
+std::vector<Matrix> matrices_of(DType dtype, int64_t n, Random& random) {
+  const auto of = [&](auto entry) {
+    Matrix a(dtype, n, n);
+    for (int64_t j = 0; j < n; ++j) {
+      for (int64_t i = 0; i < n; ++i) a.at(i, j) = entry(i, j);
+    }
+    round_to_dtype(a);
+    return a;
+  };
+  const auto normal = [&] { return std::complex<double>(random.normal(), is_complex(dtype) ? random.normal() : 0); };
+  std::vector<Matrix> all{
+      of([&](int64_t, int64_t) { return normal(); }),
+      of([](int64_t, int64_t) { return 0.0; }),
+      of([](int64_t i, int64_t j) { return i == j ? 2.0 : 0.0; }),
+      of([](int64_t i, int64_t j) { return i + 1 == j ? 1.0 : 0.0; }),  // nilpotent
+      of([](int64_t i, int64_t j) { return i == j       ? 3.0
+                                           : i + 1 == j ? 1.0
+                                                        : 0.0; }),  // one Jordan block
+      of([&](int64_t i, int64_t j) { return i + j == n - 1 ? 1.0 : 0.0; }),            // reversal
+      of([&](int64_t i, int64_t j) {
+        return normal() * std::exp2(7.0 * static_cast<double>((i * 5) % 8 - (j * 5) % 8));
+      }),
+      of([&](int64_t i, int64_t j) { return (i - j) * normal(); }),
+      of([](int64_t i, int64_t j) { return i % 2 == j % 2 ? 1.0 : 0.0; }),
+  };
+  for (int family = 0; family < 9; ++family)
+    all.push_back(general_reference_matrix(dtype, family, n, is_complex(dtype)));
+  return all;
+}
+
+class GeneralBatchTest : public ::testing::TestWithParam<DType> {
+ protected:
+  // |A X - X L|_F / |A|_F of matrix m, X = V, or with W^H of A^H, in units of n u.
+  double residual(const Matrix& a, const Plan& plan, const PlanesResult& result, int64_t m, bool left) const {
+    const int64_t n = a.rows;
+    const DType dtype = GetParam();
+    const auto values = result.numbers(dtype, Plane::kValues, 2 * m * n, 2 * n);
+    const auto x = result.numbers(dtype, left ? Plane::kRight : Plane::kLeft, 2 * m * n * n, 2 * n * n);
+    const bool row_major = plan.problem.order == Order::kRowMajor;
+    // W^H has w_j^H in row j.
+    const auto at = [&](int64_t i, int64_t j) {
+      if (left) return std::conj(complex_number(x, row_major ? j * n + i : i * n + j));
+      return complex_number(x, row_major ? i * n + j : j * n + i);
+    };
+    long double sum = 0, norm = 0;
+    for (int64_t j = 0; j < n; ++j) {
+      const Number l = left ? std::conj(complex_number(values, j)) : complex_number(values, j);
+      long double length = 0;
+      for (int64_t i = 0; i < n; ++i) {
+        Number difference = -l * at(i, j);
+        for (int64_t k = 0; k < n; ++k) difference += Number(left ? std::conj(a.at(k, i)) : a.at(i, k)) * at(k, j);
+        sum += std::norm(difference);
+        norm += std::norm(Number(a.at(i, j)));
+        length += std::norm(at(i, j));
+      }
+      EXPECT_NEAR(static_cast<double>(length), 1, 4 * static_cast<double>(n + 4) * unit());
+    }
+    return norm > 0 ? static_cast<double>(std::sqrt(sum / norm)) / (static_cast<double>(n) * unit()) : 0;
+  }
+  double unit() const { return real_type(GetParam()).unit_roundoff; }
+
+  const SvdEngine engine_;
+};
+
+TEST_P(GeneralBatchTest, KeepsTheContract) {
+  const DType dtype = GetParam();
+  Random random(5);
+  double worst = 0;
+  for (int64_t n = 1; n <= kLargestGeneral; ++n) {
+    if (is_left_out(n)) continue;
+    const auto matrices = matrices_of(dtype, n, random);
+    const auto count = static_cast<int64_t>(matrices.size());
+    const Order order = n % 2 == 0 ? Order::kRowMajor : Order::kColumnMajor;
+    const Problem problem{n, n, dtype, order};
+    const auto bytes = pack(matrices, order);
+    const Plan full = plan_of(problem, general(Vectors::kFull, true));
+    const PlanesResult result = run_planes(engine_, full, bytes.data(), count);
+    for (int64_t m = 0; m < count; ++m) {
+      SCOPED_TRACE("matrix " + std::to_string(m) + ", n = " + std::to_string(n));
+      EXPECT_EQ(result.statuses[static_cast<size_t>(m)], MatrixStatus::kOk);
+      const auto told = result.numbers(dtype, Plane::kCertificate, m * kCertificateNumbers, kCertificateNumbers);
+      for (const bool left : {false, true}) {
+        const double found = residual(matrices[static_cast<size_t>(m)], full, result, m, left);
+        EXPECT_LE(found, 10);
+        EXPECT_NEAR(told[left] / (static_cast<double>(n) * unit()), found, 1 + 0.1 * found);
+        worst = std::max(worst, found);
+      }
+      const auto values = result.numbers(dtype, Plane::kValues, 2 * m * n, 2 * n);
+      for (int64_t j = 0; j < n && !is_complex(dtype); ++j) {
+        const Number x = complex_number(values, j);
+        if (x.imag() == 0) continue;
+        ASSERT_LT(j + 1, n);
+        EXPECT_EQ(complex_number(values, ++j), std::conj(x));
+        EXPECT_GT(x.imag(), 0);
+      }
+    }
+    const Plan thin = plan_of(problem, general(Vectors::kThin));
+    const PlanesResult right = run_planes(engine_, thin, bytes.data(), count);
+    for (int64_t m = 0; m < count; ++m) {
+      EXPECT_LE(residual(matrices[static_cast<size_t>(m)], thin, right, m, false), 10) << m;
+    }
+  }
+  std::printf("%s: largest residual %.2f of 10 n u |A|\n", name(dtype), worst);
+}
+
+// Against 80 digits: 20 n u |A| times the condition of each eigenvalue.
+TEST_P(GeneralBatchTest, EigenvaluesOfReferences) {
+  const DType dtype = GetParam();
+  double worst = 0;
+  for (const GeneralReference& reference : general_references(TEST_DATA "/general/batch.txt", dtype)) {
+    const int64_t n = reference.matrix.rows;
+    for (const Vectors vectors : {Vectors::kNone, Vectors::kThin}) {
+      const Plan plan = plan_of({n, n, dtype, Order::kRowMajor}, general(vectors));
+      const PlanesResult result = run_planes(engine_, plan, pack({reference.matrix}, Order::kRowMajor).data(), 1);
+      const auto values = result.numbers(dtype, Plane::kValues, 0, 2 * n);
+      std::vector<Number> found;
+      for (int64_t j = 0; j < n; ++j) found.push_back(complex_number(values, j));
+      const double error = worst_eigenvalue_error(reference, found, unit());
+      EXPECT_LE(error, 20) << "family " << reference.family << ", n = " << n;
+      worst = std::max(worst, error);
+    }
+  }
+  std::printf("%s: largest error of an eigenvalue %.2f of 20 n u |A| times its condition\n", name(dtype), worst);
+}
+
+// The bits of a matrix are the same alone, in any place of a batch, and for every instruction set.
+TEST_P(GeneralBatchTest, TheBitsBelongToTheMatrix) {
+  const DType dtype = GetParam();
+  Random random(9);
+  for (const int64_t n : {1, 2, 3, 4, 5, 9, 17, 32}) {
+    auto matrices = matrices_of(dtype, n, random);
+    for (int i = 0; i < 20; ++i) matrices.push_back(matrices_of(dtype, n, random).front());
+    const auto count = static_cast<int64_t>(matrices.size());
+    const Plan plan = plan_of({n, n, dtype, Order::kRowMajor}, general(Vectors::kFull, true));
+    const PlanesResult all = run_planes(engine_, plan, pack(matrices, Order::kRowMajor).data(), count);
+    for (const Simd simd : {Simd::kScalar, Simd::kAvx2, Simd::kAvx512, Simd::kNeon}) {
+      const SvdEngine other({.simd = simd});
+      EXPECT_EQ(run_planes(other, plan, pack(matrices, Order::kRowMajor).data(), count), all) << n;
+    }
+    for (int64_t m = 0; m < count; m += 5) {
+      const PlanesResult alone =
+          run_planes(engine_, plan, pack({matrices[static_cast<size_t>(m)]}, Order::kRowMajor).data(), 1);
+      for (const Plane plane : {Plane::kValues, Plane::kLeft, Plane::kRight, Plane::kCertificate}) {
+        const auto size = static_cast<int64_t>(plane_bytes(plan, plane, 1) / value_bytes(dtype));
+        EXPECT_EQ(alone.numbers(dtype, plane, 0, size), all.numbers(dtype, plane, m * size, size)) << n << " " << m;
+      }
+    }
+  }
+}
+
+TEST_P(GeneralBatchTest, OneBadMatrixLeavesItsNeighbours) {
+  const DType dtype = GetParam();
+  Random random(3);
+  std::vector<Matrix> matrices;
+  for (int i = 0; i < 3; ++i) matrices.push_back(matrices_of(dtype, 4, random).front());
+  matrices[1].at(2, 3) = std::numeric_limits<double>::quiet_NaN();
+  const Plan plan = plan_of({4, 4, dtype, Order::kRowMajor}, general(Vectors::kThin));
+  const PlanesResult result = run_planes(engine_, plan, pack(matrices, Order::kRowMajor).data(), 3);
+  EXPECT_EQ(result.statuses[0], MatrixStatus::kOk);
+  EXPECT_EQ(result.statuses[1], MatrixStatus::kNonFinite);
+  EXPECT_EQ(result.statuses[2], MatrixStatus::kOk);
+  for (const double x : result.numbers(dtype, Plane::kValues, 8, 8)) EXPECT_TRUE(std::isnan(x));
+  for (const double x : result.numbers(dtype, Plane::kLeft, 32, 32)) EXPECT_TRUE(std::isnan(x));
+  for (const int64_t m : {0, 2}) EXPECT_LE(residual(matrices[static_cast<size_t>(m)], plan, result, m, false), 10);
+}
+
+INSTANTIATE_TEST_SUITE_P(Types, GeneralBatchTest,
+                         ::testing::Values(DType::kF32, DType::kF64, DType::kC64, DType::kC128),
+                         [](const auto& info) { return std::string(name(info.param)); });
+
+}  // namespace
+}  // namespace svdserve::numerics
