@@ -188,17 +188,22 @@ std::optional<PlanError> check_decomposition(const Problem& problem, const Optio
   return std::nullopt;
 }
 
-PlanOrError make_plan(const Problem& problem, const Options& options) {
-  const auto size_error = [](int64_t size) {
-    return "must be between 1 and " + std::to_string(kShapeLimits.max_dimension) + ", but is " + std::to_string(size);
-  };
-  if (problem.rows < 1 || problem.rows > kShapeLimits.max_dimension) return fail("rows", size_error(problem.rows));
-  if (problem.cols < 1 || problem.cols > kShapeLimits.max_dimension) return fail("cols", size_error(problem.cols));
-  if (values_per_matrix(problem) > kShapeLimits.max_values) {
-    return fail(problem.rows <= problem.cols ? "rows" : "cols",
-                "min(rows, cols) of a batch must be at most " + std::to_string(kShapeLimits.max_values) + ", but is " +
-                    std::to_string(values_per_matrix(problem)) + "; DecomposeLarge takes one such matrix at a time");
+// Checks that a batch may have the shape. Returns what is wrong.
+std::optional<PlanError> check_shape(const Problem& problem) {
+  for (const auto& [size, field] : {std::pair(problem.rows, "rows"), std::pair(problem.cols, "cols")}) {
+    if (size >= 1 && size <= kShapeLimits.max_dimension) continue;
+    return PlanError{field, "must be between 1 and " + std::to_string(kShapeLimits.max_dimension) + ", but is " +
+                                std::to_string(size)};
   }
+  if (values_per_matrix(problem) <= kShapeLimits.max_values) return std::nullopt;
+  return PlanError{problem.rows <= problem.cols ? "rows" : "cols",
+                   "min(rows, cols) of a batch must be at most " + std::to_string(kShapeLimits.max_values) +
+                       ", but is " + std::to_string(values_per_matrix(problem)) +
+                       "; DecomposeLarge takes one such matrix at a time"};
+}
+
+PlanOrError make_plan(const Problem& problem, const Options& options) {
+  if (auto error = check_shape(problem)) return {std::nullopt, *std::move(error)};
   const bool hermitian = options.decomposition == Decomposition::kHermitian;
   if (auto error = check_decomposition(problem, options)) return {std::nullopt, *std::move(error)};
   if (options.decomposition == Decomposition::kGeneral) return {general_plan(problem, options), {}};
