@@ -12,6 +12,7 @@
 #include "tests/support/numerics/effort.h"
 #include "tests/support/numerics/engine_run.h"
 #include "tests/support/numerics/general_references.h"
+#include "tests/support/numerics/planes_run.h"
 #include "tests/support/numerics/random.h"
 
 namespace svdserve::numerics {
@@ -51,7 +52,7 @@ std::vector<Matrix> matrices_of(DType dtype, int64_t n, Random& random) {
       of([&](int64_t i, int64_t j) {
         return normal() * std::exp2(7.0 * static_cast<double>((i * 5) % 8 - (j * 5) % 8));
       }),
-      of([&](int64_t i, int64_t j) { return (i - j) * normal(); }),
+      of([&](int64_t i, int64_t j) { return static_cast<double>(i - j) * normal(); }),
       of([](int64_t i, int64_t j) { return i % 2 == j % 2 ? 1.0 : 0.0; }),
   };
   for (int family = 0; family < 9; ++family)
