@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import collections
+import concurrent.futures
 import functools
 import threading
+import time
 from collections.abc import Iterable
 from types import TracebackType
 from typing import Any, Callable, Literal, TypedDict, Unpack, cast, overload
@@ -13,12 +15,13 @@ import grpc
 import numpy as np
 import numpy.typing as npt
 
-from . import _calls, _codec, _large, _proto
+from . import _calls, _codec, _proto
 from ._channel import (DEFAULT_IN_FLIGHT, DEFAULT_MESSAGE_BYTES, DEFAULT_PIECE_BYTES, ChannelSettings, Deadline, Stub,
                        announcement, health_name)
 from ._large import OnProgress
 from ._query import Query
-from ._transfer import transfer
+from ._stack import Job, Stack
+from ._transfer import Stop, transfer
 from .errors import closed_error, from_rpc_error
 from .values import (EighResult, EigLeftResult, EigResult, Limits, MimoResult, RetryPolicy, ServerInfo, SVDResult, Tls,
                      server_info)
@@ -662,15 +665,39 @@ class Client:
             limits = self._limits or self._settings.bound(self.info(timeout=deadline.remaining()).limits)
             messages, factors = call.plan(limits, self._settings.piece_bytes, progress)
             self._compute(messages, call.query, deadline)
-            for factor in factors:
-                self._compute_large(factor, deadline)
+            if factors:
+                self._compute_all_large(Stack(factors, self._settings.max_in_flight), deadline)
         return call.answer()
 
-    def _compute_large(self, factor: _large.Factor, deadline: Deadline) -> None:
+    def _compute_all_large(self, stack: Stack, deadline: Deadline) -> None:
+        """Sends large matrices, several at once. A single lane is the calling thread."""
+
+        def lane() -> None:
+            while (job := stack.take()) is not None:
+                try:
+                    self._compute_large(job, deadline)
+                except BaseException as error:
+                    if stack.failed(job, error):
+                        return
+                else:
+                    stack.done(job)
+
+        if stack.lanes == 1:
+            lane()
+        else:
+            with concurrent.futures.ThreadPoolExecutor(stack.lanes, "svdserve") as threads:
+                try:
+                    concurrent.futures.wait([threads.submit(lane) for _ in range(stack.lanes)])
+                finally:  # of a KeyboardInterrupt
+                    stack.end()
+        stack.raise_failure()
+
+    def _compute_large(self, job: Job, deadline: Deadline) -> None:
         """Sends a large matrix; again only if the server rejected it before it took any of it."""
-        send = functools.partial(self._send, functools.partial(transfer, self._stub.decompose_large), factor, deadline)
-        with factor.named_in_errors():
-            self._retry(send, send, deadline, lambda: not factor.accepted)
+        call = functools.partial(transfer, self._stub.decompose_large, stop=job.stop)
+        send = functools.partial(self._send, call, job.factor, deadline)
+        with job.factor.named_in_errors():
+            self._retry(send, send, deadline, job.may_repeat, job.stop)
 
     def _compute(self, messages: list[_codec.Message], query: Query, deadline: Deadline) -> None:
         if not messages:
@@ -714,7 +741,7 @@ class Client:
             raise
 
     def _retry(self, first: Callable[[], Any], again: Callable[[], Any], deadline: Deadline,
-               may_repeat: Callable[[], bool] = lambda: True) -> Any:
+               may_repeat: Callable[[], bool] = lambda: True, stop: Stop | None = None) -> Any:
         """The reply that `first` waits for. While it is worthwhile and allowed, `again` makes another attempt."""
         answer, attempt = first, 1
         while True:
@@ -728,8 +755,15 @@ class Client:
                 if pause is None:
                     self._limits = None  # the server may have been replaced by one with others
                     raise error from rpc_error
-            self._closed.wait(pause)
+            self._pause(pause, stop)
             answer, attempt = again, attempt + 1
+
+    def _pause(self, seconds: float, stop: Stop | None) -> None:
+        """Waits until the time is over, the client is closed, or `stop` is requested."""
+        end = time.monotonic() + seconds
+        while (left := end - time.monotonic()) > 0 and (stop is None or not stop.wanted):
+            if self._closed.wait(left if stop is None else min(left, 0.05)):
+                return
 
     def _require_open(self) -> None:
         if self._closed.is_set():

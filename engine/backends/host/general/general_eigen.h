@@ -8,7 +8,7 @@
 // Sources: Golub and Van Loan, Matrix Computations (2013), sections 7.4 to 7.6; Bai and Demmel, Int. J. High Speed
 // Comput. 1 (1989) 97-112; Braman, Byers and Mathias, SIAM J. Matrix Anal. Appl. 23 (2002) 929-947 and 948-973.
 // Cost: about 10 n^3 multiplications and additions for the values, 25 n^3 with right vectors, 28 n^3 with both.
-// Accuracy: the values and vectors are those of a matrix within a modest multiple of u |A| of the balanced one, so
+// Accuracy: the values and vectors are those of a matrix within a modest multiple of u |A| of the balanced one. So
 // |A V - V L| <= 10 n u |A| where balancing is mild or left out. A value's own error is u |A| times its condition,
 // 1 / |w^H v|.
 #ifndef SVDSERVE_ENGINE_BACKENDS_HOST_GENERAL_GENERAL_EIGEN_H_
