@@ -107,7 +107,8 @@ class Client:
         tls: False for plain text, True for TLS with gRPC's default trust, or a Tls with the files to use.
         retry: when to send a rejected request again; RetryPolicy() if None.
         piece_bytes: the client sends a longer batch in pieces of about this many bytes.
-        max_in_flight: the number of pieces of one call that may be under way at once.
+        max_in_flight: the number of pieces of one call, or of its large matrices, that may be under way at once. Large
+            matrices of more than 16 MiB, results included, go fewer at once, from 32 MiB on one after the other.
         max_message_bytes: the longest reply that the client accepts; it cuts batches by this or by the server's own
             limit, whichever is smaller. A longer reply raises Overloaded.
 
@@ -159,7 +160,7 @@ class Client:
                 from where they are, numpy.memmap too; other strides, types and byte orders are converted piece by
                 piece. A list of arrays that differ in shape gives a list of results. A matrix is large if it exceeds
                 info().limits.max_values or max_dimension, or if it or its results do not fit a message. Each large
-                matrix is uploaded in chunks, in a call of its own. A single matrix, shape (m, n), of any size counts
+                matrix is uploaded in chunks, in a call of its own; several go at once. A single matrix, shape (m, n), of any size counts
                 as large with a pivot_strategy or block_variant.
             method: "auto", "bidiagonal", "bisection" or "jacobi"; for large matrices "auto" or "jacobi".
             tolerance: for "bisection" the relative width of an interval, in (0, 1/2]. For "jacobi" the cosine of two
@@ -173,7 +174,8 @@ class Client:
             block_variant: for large matrices, the work on a pair: "block_oriented" or "full_block"; None for the
                 server's choice.
             progress: for large matrices, a callable that receives Progress updates, possibly from different threads but
-                never concurrently. An exception raised in it ends the call.
+                never concurrently. Those of several matrices alternate; `matrix` says which one it is. An exception
+                raised in it ends the call.
             timeout: seconds that the call may take, retries included; None or inf for no limit.
             return_status: also return the status of each matrix.
 
@@ -470,7 +472,7 @@ class Client:
 
         Args:
             a: array_like of shape (..., n, n); types and layouts as for svdvals. Any size. Each matrix is a call of its
-                own, as large matrices of eigh are.
+                own, as large matrices of eigh are; several go at once.
             left: True: also return left eigenvectors, as scipy.linalg.eig(a, left=True) does.
             certificate: True: also return the residual, the largest of all matrices; "matrix": also those of each matrix.
             method: "auto" or "qr", which is "auto".
