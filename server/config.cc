@@ -421,7 +421,7 @@ std::string wrap(absl::string_view text, size_t indent, size_t width) {
 std::string help_text(const std::vector<Flag>& flags) {
   constexpr size_t kIndent = 36, kWidth = 80;
   std::string out =
-      "svdserve: SVDs and Hermitian eigenproblems as a service\n\n"
+      "svdserve: SVDs and eigenproblems as a service\n\n"
       "Usage: svdserve [--flag=value ...]\n\n"
       "Each flag may come from the environment instead: --max-batch-bytes is\n"
       "SVDSERVE_MAX_BATCH_BYTES. A flag beats its variable. Sizes take KiB, MiB, GiB\n"

@@ -805,10 +805,45 @@ TEST(Svdctl, OfAStackTheMatrixThatIsNotFiniteIsNamed) {
   const Outcome o = run({SVDCTL_PROGRAM, "svd", in, "--address", server.address()});
   EXPECT_EQ(o.exit_code, 2);
   EXPECT_THAT(o.err, HasSubstr("NON_FINITE"));
-  EXPECT_THAT(o.err, HasSubstr("chunk.data: matrix [1, 2]: the element"));
+  EXPECT_THAT(o.err, HasSubstr(in + ": matrix [1, 2]: the element"));
+  EXPECT_THAT(o.err, Not(HasSubstr("chunk.data")));
   EXPECT_THAT(o.err, HasSubstr("row 41 and column 17"));
   write_matrix(in, "f8", "(140, 130)", std::vector<double>(a.end() - 140 * 130, a.end()));
   EXPECT_THAT(run({SVDCTL_PROGRAM, "values", in, "--address", server.address()}).err, Not(HasSubstr("matrix [")));
+  std::filesystem::remove_all(folder);
+}
+
+TEST(Svdctl, ErrorsNameWhatTheCallerGave) {
+  Server server;
+  const std::string folder = make_folder(), a = folder + "/a.npy", g = folder + "/g.npy", wide = folder + "/wide.npy";
+  const std::string j = folder + "/j.npy";
+  std::vector<double> entries(9, 1.0);
+  write_matrix(g, "f8", "(3, 3)", entries);
+  entries[5] = std::nan("");
+  write_matrix(a, "f8", "(3, 3)", entries);
+  write_matrix(wide, "f8", "(2, 3)", std::vector<double>(6, 1.0));
+  write_matrix(j, "f8", "(3,)", std::vector<double>{1, 1, -1});
+  const auto error_of = [&](std::vector<std::string> words) {
+    words.insert(words.begin(), SVDCTL_PROGRAM);
+    words.insert(words.end(), {"--address", server.address()});
+    const Outcome o = run(words);
+    EXPECT_EQ(o.exit_code, 2);
+    return o.err;
+  };
+  for (const char* command : {"eig", "eigvals"}) {
+    EXPECT_THAT(error_of({command, a}), HasSubstr(": " + a + ": the element in row 1 and column 2"));
+  }
+  EXPECT_THAT(error_of({"hsvd", a, j}), HasSubstr(": " + a + ": the element"));
+  EXPECT_THAT(error_of({"hsvd", g, j}), HasSubstr("(RANK_DEFICIENT): " + g + ": "));
+  EXPECT_THAT(error_of({"hsvd", wide, j}),
+              HasSubstr(wide + ": must have at least as many rows as columns, but is 2x3"));
+  EXPECT_THAT(error_of({"hsvd", g, j, "--tolerance", "3"}), HasSubstr(": --tolerance: must be"));
+  EXPECT_THAT(error_of({"svd", g, "--tolerance", "3"}), HasSubstr(": --tolerance: must be"));
+  EXPECT_THAT(error_of({"svd", g, "--top-k", "7"}), HasSubstr(": --top-k is larger than"));
+  EXPECT_THAT(error_of({"svd", g, "--strategy", "recursive", "--max-sweeps", "1001"}),
+              HasSubstr(": --max-sweeps: must"));
+  EXPECT_THAT(error_of({"eigvals", "-"}), HasSubstr("-: standard input cannot be mapped; a file of this name is ./-"));
+  EXPECT_THAT(error_of({"eigvals", g, "-o", "-"}), HasSubstr("-: standard output is /dev/stdout"));
   std::filesystem::remove_all(folder);
 }
 

@@ -245,7 +245,8 @@ Solved solve(const LargeThreads& threads, Square<E> a, bool right = true, bool l
   }
   const GeneralResults results{solved.values, right ? solved.right.view() : LargeView<Complex>{},
                                left ? solved.left.view() : LargeView<Complex>{}};
-  solved.ok = general_eigen(threads, a.view(), results, progress);
+  Balancing balancing;
+  solved.ok = general_eigen(threads, a.view(), results, progress, &balancing);
   return solved;
 }
 

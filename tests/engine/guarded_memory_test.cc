@@ -82,8 +82,9 @@ void solve_general(int64_t n) {
   for (E& x : a) x /= static_cast<double>(n);
   std::vector<std::complex<double>> values, right(n * n), left(n * n);
   const host::LargeThreads threads(nullptr, 1, nullptr);
+  host::Balancing balancing;
   EXPECT_TRUE(host::general_eigen<E>(threads, {a.data(), n, n, n},
-                                     {values, {right.data(), n, n, n}, {left.data(), n, n, n}}, {}));
+                                     {values, {right.data(), n, n, n}, {left.data(), n, n, n}}, {}, &balancing));
 }
 
 TEST(GuardedMemoryTest, GeneralEigenvalues) {

@@ -96,7 +96,7 @@ def test_results_are_real_where_all_eigenvalues_are(either, fake, dtype, compute
 
 def test_a_matrix_in_an_error_is_named(either, fake, rng):  # noqa: F811
     fake.large.refusals = [dict(code=grpc.StatusCode.INVALID_ARGUMENT, message="entry is NaN", reason="NON_FINITE")]
-    with pytest.raises(svdserve.InvalidArgument, match=r"^matrix \[0, 0\]: entry is NaN") as refused:
+    with pytest.raises(svdserve.InvalidArgument, match=r"^matrix \[\d, \d\]: entry is NaN") as refused:
         either.eig(matrices(rng, 2, 3, 4, 4))
     assert refused.value.reason == "NON_FINITE"
 

@@ -1,7 +1,10 @@
 #include "client/cli/commands/commands.h"
 
+#include <algorithm>
 #include <cstdio>
+#include <iterator>
 
+#include "absl/strings/str_replace.h"
 #include "client/cli/printable.h"
 
 namespace svdserve::cli {
@@ -22,7 +25,33 @@ std::optional<client::Method> parse_method(const std::string& text) {
   return std::nullopt;
 }
 
-int fail(const std::string& command, const client::Status& status) {
+namespace {
+
+// The option that sets a field of the request, such as "--top-k"; empty: none does.
+std::string option_of(const std::string& field) {
+  if (!field.starts_with("options.") && !field.starts_with("open.options.")) return "";
+  const std::string name = field.substr(field.rfind('.') + 1);
+  if (name == "pivot_strategy") return "--strategy";
+  if (name == "block_variant") return "--variant";
+  constexpr const char* kSame[] = {"method",      "tolerance", "max_sweeps", "top_k",        "fix_phases",
+                                   "certificate", "snr_db",    "group_size", "water_filling"};
+  if (std::find(std::begin(kSame), std::end(kSame), name) == std::end(kSame)) return "";
+  return "--" + absl::StrReplaceAll(name, {{"_", "-"}});
+}
+
+// The status with the option in the place of a field that it sets.
+client::Status with_option(client::Status status) {
+  const std::string option = option_of(status.field), field = status.field + ": ";
+  if (option.empty()) return status;
+  status.message.replace(0, status.message.starts_with(field) ? field.size() : 0, option + ": ");
+  status.field.clear();
+  return status;
+}
+
+}  // namespace
+
+int fail(const std::string& command, const client::Status& reported) {
+  const client::Status status = with_option(reported);
   // kUnknown says nothing that its message does not.
   const std::string text =
       status.code == client::Code::kUnknown && !status.message.empty() ? status.message : status.to_string();

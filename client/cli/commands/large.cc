@@ -73,12 +73,6 @@ class LargeResults {
   std::unique_ptr<NpyOutput> u_, s_, vh_;
 };
 
-// Where the words of a message begin that may name the field first.
-size_t behind_field(const client::Status& status) {
-  const std::string field = status.field + ": ";
-  return status.message.starts_with(field) ? field.size() : 0;
-}
-
 // "matrix [1, 2]: ", which of the stack it is; empty without a stack.
 std::string place_of(const MatrixStack& stack, int64_t index) {
   std::string place;
@@ -88,6 +82,16 @@ std::string place_of(const MatrixStack& stack, int64_t index) {
     index /= *size;
   }
   return place.empty() ? "" : "matrix [" + place + "]: ";
+}
+
+// The status with the matrix in the place of a field that the matrix is behind. `place`: see place_of().
+Status with_matrix(Status status, const std::string& path, const std::string& place) {
+  const bool is_matrix = status.field == "chunk.data" || status.field == "open.rows" || status.field == "open.cols";
+  const std::string field = status.field + ": ";
+  const bool is_named = !status.field.empty() && status.message.starts_with(field);
+  status.message.replace(0, is_named ? field.size() : 0, (is_matrix ? path + ": " : is_named ? field : "") + place);
+  if (is_matrix) status.field.clear();
+  return status;
 }
 
 // Reports on large matrices as one: counts are summed, and of certificates the worst numbers count.
@@ -233,6 +237,9 @@ std::optional<int> load_one(const std::string& command, const std::string& matri
       return bad_usage(command, signature_file + ": has " + std::to_string(signature->size()) +
                                     " entries, but the matrix has " + std::to_string(b.cols) + " columns");
     }
+    if (b.rows < b.cols) {
+      return bad_usage(command, matrix_file + ": must have at least as many rows as columns, but is " + shape_text(b));
+    }
   }
   if (b.rows == 0 || b.cols == 0) return bad_usage(command, matrix_file + ": the matrix has no elements");
   return std::nullopt;
@@ -268,8 +275,7 @@ int run_large(const std::string& command, client::Client& client, const MatrixSt
     const auto report = client.decompose_large(matrix, results.of(i), wanted, call);
     bar.clear();
     if (!report.ok()) {
-      client::Status status = report.status();
-      status.message.insert(behind_field(status), place_of(stack, i));
+      const Status status = with_matrix(report.status(), stack.path, place_of(stack, i));
       return fail_unless_interrupted(command, status, interruption);
     }
     const bool ok = report->status == client::MatrixStatus::kOk;

@@ -30,6 +30,7 @@ client::Result<NpyHeader> parse_npy(std::span<const std::byte> file);
 struct MatrixStack {
   std::vector<int64_t> batch_shape = {};  // the dimensions before the last two
   client::Batch batch = {};               // its owner keeps the data
+  std::string path = {};                  // of the file, if it came from one
 };
 
 // Makes the last two dimensions matrices: no copy where the file's bytes can be sent as they lie. Integers and bools

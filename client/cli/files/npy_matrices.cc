@@ -187,6 +187,7 @@ struct Mapping {
 };
 
 Result<Mapping> map_file(const std::string& path) {
+  if (path == "-") return refused("-: standard input cannot be mapped; a file of this name is ./-");
   // Without O_NONBLOCK a named pipe that nobody writes to would hold us here.
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0) return file_error("open", path, errno);
@@ -226,6 +227,7 @@ Result<MatrixStack> load_matrices(const std::string& path) {
   if (!file.ok()) return file.status();
   Result<MatrixStack> stack = to_matrices(file->bytes, std::move(file->owner));
   if (!stack.ok()) return in_file(path, stack.status());
+  stack->path = path;
   return stack;
 }
 

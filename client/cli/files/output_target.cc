@@ -112,7 +112,11 @@ Result<OutputTarget> open_target(const std::string& path, int descriptor) {
 }  // namespace
 
 Result<OutputTarget> output_target(const std::string& path) {
-  // First of all: a name may well be found for the file behind it, which is not to be replaced.
+  if (path == "-") {
+    return Status{.code = client::Code::kInvalidArgument,
+                  .message = "-: standard output is /dev/stdout; a file of this name is ./-"};
+  }
+  // Before all else: a name may well be found for the file behind it, which is not to be replaced.
   if (const int descriptor = descriptor_named(path); descriptor >= 0) return open_target(path, descriptor);
   OutputTarget target{.path = path};
   struct stat about {};

@@ -36,6 +36,7 @@ class Call:
         Raises InvalidArgument for an option that the matrices do not have.
         """
         small, factors = [], []
+        tell = None if on_progress is None else _large.ProgressTeller(on_progress)
         for place, (operand, result) in enumerate(self.results):
             if operand.empty:
                 continue
@@ -43,7 +44,7 @@ class Call:
             self.query.check_size(operand.rows, operand.cols, is_large)
             if is_large:
                 array = f"array {place}" if self.many else ""
-                factors += [_large.Factor(operand, i, self.query, result, on_progress, array)
+                factors += [_large.Factor(operand, i, self.query, result, tell, array)
                             for i in range(operand.count)]
             else:
                 small.append((operand, result))
@@ -106,7 +107,7 @@ def hsvd(g: Any, j: Any, compute_uv: bool, *, certificate: bool, out: Any, **opt
     if not compute_uv:
         _refuse_without_vectors(certificate=certificate)
     query = Query(vectors="thin" if compute_uv else "none", certificate="batch" if certificate else "none",
-                  signature=_signature(j, array.shape[1]), **options)
+                  signature=_signature(j, *array.shape), **options)
     return _call(array, query, _svd_result if compute_uv else Result.values, many=False,
                  out=_out(out, compute_uv, False))
 
@@ -190,7 +191,7 @@ def eigh_factored(g: Any, j: Any, *, certificate: bool, out: Any, **options: Any
     """`options` are those of Query."""
     array = _one_matrix(g)
     query = Query(vectors="thin", certificate="batch" if certificate else "none", eigenproblem="hermitian_factor",
-                  signature=_signature(j, array.shape[1]), **options)
+                  signature=_signature(j, *array.shape), **options)
     return _call(array, query, _eigh_result, many=False, out=_eigh_out(out, True))
 
 
@@ -216,8 +217,9 @@ def _refuse_without_vectors(**options: Any) -> None:
             raise invalid_argument(f"options.{name}", "needs compute_uv=True, since it is for vectors alone")
 
 
-def _signature(j: Any, columns: int) -> bytes:
-    """The diagonal of J as it is sent. Raises InvalidArgument for other entries than 1 and -1."""
+def _signature(j: Any, rows: int, columns: int) -> bytes:
+    """The diagonal of J as it is sent. Raises InvalidArgument for other entries than 1 and -1, and where g, rows x columns,
+    cannot have full column rank."""
     array = np.asarray(j)
     if array.ndim != 1 or array.size == 0:
         raise invalid_argument("open.signature", "must be the diagonal of J, an array of one dimension, but has the shape "
@@ -228,6 +230,9 @@ def _signature(j: Any, columns: int) -> bytes:
     if array.size != columns:
         raise invalid_argument("open.signature", f"must have {columns} entries, one for each column of g, but has "
                                f"{array.size}")
+    if rows < columns:
+        raise invalid_argument("open.signature", f"must have at least as many rows as columns, but is {rows}x{columns}",
+                               "g")
     return array.astype(np.int8).tobytes()
 
 

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import numbers
 import re
 import time
 from typing import Any
 
-import grpc
-
 from . import _large, _proto
 from ._codec import Request, Response
 from ._query import Query
-from .errors import DeadlineExceeded
+from .errors import deadline_error
 from .values import Limits, RetryPolicy, Tls
 
 # Pieces of this size, this many in flight at once. While the server computes one, the next is on the wire and the one
@@ -112,6 +111,8 @@ class Deadline:
     """The moment at which a call with `timeout` seconds must be over, all its pieces and retries included."""
 
     def __init__(self, timeout: float | None) -> None:
+        if timeout is not None and not isinstance(timeout, numbers.Real):
+            raise TypeError(f"timeout is {timeout!r}, but must be seconds or None")
         if timeout is not None and math.isnan(timeout):
             raise ValueError("timeout is NaN, but must be seconds or None")
         self._end = None if timeout is None or timeout > _LONGEST_TIMEOUT else time.monotonic() + timeout
@@ -124,8 +125,7 @@ class Deadline:
         """Seconds left for another call; None without a timeout. Raises DeadlineExceeded when there are none."""
         left = self.left()
         if left is not None and left <= 0:
-            raise DeadlineExceeded("the timeout passed before the reply arrived",
-                                   code=grpc.StatusCode.DEADLINE_EXCEEDED, reason="DEADLINE_EXCEEDED")
+            raise deadline_error()
         return left
 
 

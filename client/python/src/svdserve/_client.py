@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import collections
+import concurrent.futures
 import functools
 import threading
+import time
 from collections.abc import Iterable
 from types import TracebackType
 from typing import Any, Callable, Literal, TypedDict, Unpack, cast, overload
@@ -13,12 +15,13 @@ import grpc
 import numpy as np
 import numpy.typing as npt
 
-from . import _calls, _codec, _large, _proto
+from . import _calls, _codec, _proto
 from ._channel import (DEFAULT_IN_FLIGHT, DEFAULT_MESSAGE_BYTES, DEFAULT_PIECE_BYTES, ChannelSettings, Deadline, Stub,
                        announcement, health_name)
 from ._large import OnProgress
 from ._query import Query
-from ._transfer import transfer
+from ._stack import Job, Stack
+from ._transfer import Stop, transfer
 from .errors import closed_error, from_rpc_error
 from .values import (EighResult, EigLeftResult, EigResult, Limits, MimoResult, RetryPolicy, ServerInfo, SVDResult, Tls,
                      server_info)
@@ -104,7 +107,8 @@ class Client:
         tls: False for plain text, True for TLS with gRPC's default trust, or a Tls with the files to use.
         retry: when to send a rejected request again; RetryPolicy() if None.
         piece_bytes: the client sends a longer batch in pieces of about this many bytes.
-        max_in_flight: the number of pieces of one call that may be under way at once.
+        max_in_flight: the number of pieces of one call, or of its large matrices, that may be under way at once. Large
+            matrices of more than 16 MiB, results included, go fewer at once, from 32 MiB on one after the other.
         max_message_bytes: the longest reply that the client accepts; it cuts batches by this or by the server's own
             limit, whichever is smaller. A longer reply raises Overloaded.
 
@@ -156,7 +160,7 @@ class Client:
                 from where they are, numpy.memmap too; other strides, types and byte orders are converted piece by
                 piece. A list of arrays that differ in shape gives a list of results. A matrix is large if it exceeds
                 info().limits.max_values or max_dimension, or if it or its results do not fit a message. Each large
-                matrix is uploaded in chunks, in a call of its own. A single matrix, shape (m, n), of any size counts
+                matrix is uploaded in chunks, in a call of its own; several go at once. A single matrix, shape (m, n), of any size counts
                 as large with a pivot_strategy or block_variant.
             method: "auto", "bidiagonal", "bisection" or "jacobi"; for large matrices "auto" or "jacobi".
             tolerance: for "bisection" the relative width of an interval, in (0, 1/2]. For "jacobi" the cosine of two
@@ -170,7 +174,8 @@ class Client:
             block_variant: for large matrices, the work on a pair: "block_oriented" or "full_block"; None for the
                 server's choice.
             progress: for large matrices, a callable that receives Progress updates, possibly from different threads but
-                never concurrently. An exception raised in it ends the call.
+                never concurrently. Those of several matrices alternate; `matrix` says which one it is. An exception
+                raised in it ends the call.
             timeout: seconds that the call may take, retries included; None or inf for no limit.
             return_status: also return the status of each matrix.
 
@@ -467,7 +472,7 @@ class Client:
 
         Args:
             a: array_like of shape (..., n, n); types and layouts as for svdvals. Any size. Each matrix is a call of its
-                own, as large matrices of eigh are.
+                own, as large matrices of eigh are; several go at once.
             left: True: also return left eigenvectors, as scipy.linalg.eig(a, left=True) does.
             certificate: True: also return the residual, the largest of all matrices; "matrix": also those of each matrix.
             method: "auto" or "qr", which is "auto".
@@ -662,15 +667,39 @@ class Client:
             limits = self._limits or self._settings.bound(self.info(timeout=deadline.remaining()).limits)
             messages, factors = call.plan(limits, self._settings.piece_bytes, progress)
             self._compute(messages, call.query, deadline)
-            for factor in factors:
-                self._compute_large(factor, deadline)
+            if factors:
+                self._compute_all_large(Stack(factors, self._settings.max_in_flight), deadline)
         return call.answer()
 
-    def _compute_large(self, factor: _large.Factor, deadline: Deadline) -> None:
+    def _compute_all_large(self, stack: Stack, deadline: Deadline) -> None:
+        """Sends large matrices, several at once. A single lane is the calling thread."""
+
+        def lane() -> None:
+            while (job := stack.take()) is not None:
+                try:
+                    self._compute_large(job, deadline)
+                except BaseException as error:
+                    if stack.failed(job, error):
+                        return
+                else:
+                    stack.done(job)
+
+        if stack.lanes == 1:
+            lane()
+        else:
+            with concurrent.futures.ThreadPoolExecutor(stack.lanes, "svdserve") as threads:
+                try:
+                    concurrent.futures.wait([threads.submit(lane) for _ in range(stack.lanes)])
+                finally:  # of a KeyboardInterrupt
+                    stack.end()
+        stack.raise_failure()
+
+    def _compute_large(self, job: Job, deadline: Deadline) -> None:
         """Sends a large matrix; again only if the server rejected it before it took any of it."""
-        send = functools.partial(self._send, functools.partial(transfer, self._stub.decompose_large), factor, deadline)
-        with factor.named_in_errors():
-            self._retry(send, send, deadline, lambda: not factor.accepted)
+        call = functools.partial(transfer, self._stub.decompose_large, stop=job.stop)
+        send = functools.partial(self._send, call, job.factor, deadline)
+        with job.factor.named_in_errors():
+            self._retry(send, send, deadline, job.may_repeat, job.stop)
 
     def _compute(self, messages: list[_codec.Message], query: Query, deadline: Deadline) -> None:
         if not messages:
@@ -714,7 +743,7 @@ class Client:
             raise
 
     def _retry(self, first: Callable[[], Any], again: Callable[[], Any], deadline: Deadline,
-               may_repeat: Callable[[], bool] = lambda: True) -> Any:
+               may_repeat: Callable[[], bool] = lambda: True, stop: Stop | None = None) -> Any:
         """The reply that `first` waits for. While it is worthwhile and allowed, `again` makes another attempt."""
         answer, attempt = first, 1
         while True:
@@ -728,8 +757,15 @@ class Client:
                 if pause is None:
                     self._limits = None  # the server may have been replaced by one with others
                     raise error from rpc_error
-            self._closed.wait(pause)
+            self._pause(pause, stop)
             answer, attempt = again, attempt + 1
+
+    def _pause(self, seconds: float, stop: Stop | None) -> None:
+        """Waits until the time is over, the client is closed, or `stop` is requested."""
+        end = time.monotonic() + seconds
+        while (left := end - time.monotonic()) > 0 and (stop is None or not stop.wanted):
+            if self._closed.wait(left if stop is None else min(left, 0.05)):
+                return
 
     def _require_open(self) -> None:
         if self._closed.is_set():

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -316,7 +317,8 @@ class Result:
         self._arrays: dict[str, np.ndarray] = {}
         self._statuses = np.zeros(operand.count, np.uint8)
         self._certificate = np.zeros(3)
-        self.summaries: list[LargeSummary] = []
+        self._summaries: dict[int, LargeSummary] = {}
+        self._reporting = threading.Lock()
         self._out = out or {}
         for name, array in self._out.items():
             self._check_out(name, array)
@@ -408,17 +410,23 @@ class Result:
         return out.reshape(-1, *out.shape[len(self._operand.batch_shape):]) if out.flags.c_contiguous \
             else self._allocate(plane)
 
+    @property
+    def summaries(self) -> list[LargeSummary]:
+        """The reports on large matrices, in the order of the matrices."""
+        return [summary for _, summary in sorted(self._summaries.items())]
+
     def put_large(self, index: int, summary: LargeSummary) -> None:
-        """Takes the report on a large matrix."""
-        self.summaries.append(summary)
-        self._statuses[index] = summary.status
-        if self._query.certificate != "none":
-            of = summary.certificate
-            assert of is not None  # Factor has seen to it
-            numbers = of.residual, of.left_orthogonality, of.right_orthogonality
-            self._certificate = np.maximum(self._certificate, numbers)
-            if "each_matrix" in self._planes:
-                self.memory("each_matrix", index).view(self._planes["each_matrix"].dtype)[:] = numbers
+        """Takes the report on a large matrix. Several threads may call it."""
+        with self._reporting:
+            self._summaries[index] = summary
+            self._statuses[index] = summary.status
+            if self._query.certificate != "none":
+                of = summary.certificate
+                assert of is not None  # Factor has seen to it
+                numbers = of.residual, of.left_orthogonality, of.right_orthogonality
+                self._certificate = np.maximum(self._certificate, numbers)
+                if "each_matrix" in self._planes:
+                    self.memory("each_matrix", index).view(self._planes["each_matrix"].dtype)[:] = numbers
 
     def _allocate(self, plane: Plane) -> np.ndarray:
         units = self._units(plane, self._operand.count)
@@ -443,7 +451,7 @@ class Result:
         array = self._arrays.get(name)
         if array is None:
             array = self._of_nothing(plane)
-        if not self._writable and not self.summaries:
+        if not self._writable and not self._summaries:
             array.flags.writeable = False
         if plane.is_matrix and self._operand.column_major:
             array = array.swapaxes(-1, -2)

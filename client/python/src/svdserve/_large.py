@@ -93,6 +93,26 @@ def _chunk(offset: int, data: np.ndarray) -> Request:
     return Request((_REQUEST_CHUNK + varint(len(head) + raw.nbytes + len(tail)) + head, raw, tail))
 
 
+class ProgressTeller:
+    """The caller's callback, for the matrices of one call: one update at a time, and none after it raised."""
+
+    def __init__(self, on_progress: OnProgress) -> None:
+        """Raises TypeError."""
+        if not callable(on_progress):
+            raise TypeError(f"progress is {on_progress!r}, but must be callable")
+        self._on_progress = on_progress
+        self._telling = threading.Lock()
+        self._failed = False
+
+    def __call__(self, progress: Progress) -> None:
+        with self._telling:
+            if self._failed:
+                return
+            self._failed = True  # unless it returns
+            self._on_progress(progress)
+            self._failed = False
+
+
 class Factor:
     """Matrix `index` of an operand on its way through one call after the other, until one succeeds.
 
@@ -113,6 +133,7 @@ class Factor:
         self._begin = time.monotonic()
         self._bytes = operand.rows * operand.cols * operand.element_type.itemsize
         self.restart()
+        self.bytes = self._bytes + sum(target.nbytes for target in self._targets.values())  # results included
 
     def restart(self) -> None:
         """Prepares another call after a rejected one."""
@@ -126,10 +147,13 @@ class Factor:
 
     @contextlib.contextmanager
     def named_in_errors(self) -> Iterator[None]:
-        """Has an Error say which matrix it is about, where there are several."""
+        """Has an Error name the caller's argument, and say which matrix it is about where there are several."""
         try:
             yield
         except Error as error:
+            field = error.violations[0].field if error.violations else ""
+            if field.startswith(("chunk.", "open.")) and error.message.startswith(f"{field}: "):
+                error.message = ("g" if self._query.signature else "a") + error.message.removeprefix(field)
             if place := self._place():
                 error.message = f"{place}: {error.message}"
             raise

@@ -23,6 +23,10 @@ class Stop:
         self._wanted = False
         self._call: Any = None
 
+    @property
+    def wanted(self) -> bool:
+        return self._wanted
+
     def request(self) -> None:
         with self._lock:
             self._wanted = True
@@ -32,7 +36,7 @@ class Stop:
     def watch(self, call: Any) -> None:
         with self._lock:
             self._call = call
-            if self._wanted:
+            if self.wanted:
                 call.cancel()
 
 

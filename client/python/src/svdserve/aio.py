@@ -11,13 +11,14 @@ from typing import Any, Awaitable, Callable
 import grpc
 import grpc.aio
 
-from . import _calls, _codec, _large, _proto
+from . import _calls, _codec, _proto
 from ._aio_verbs import AsyncVerbs
 from ._channel import (DEFAULT_IN_FLIGHT, DEFAULT_MESSAGE_BYTES, DEFAULT_PIECE_BYTES, ChannelSettings, Deadline, Stub,
                        announcement, health_name)
 from ._large import OnProgress
 from ._query import Query
-from ._transfer import Stop, transfer
+from ._stack import Job, Stack
+from ._transfer import transfer
 from .errors import closed_error, from_rpc_error
 from .values import Limits, RetryPolicy, ServerInfo, Tls, server_info
 
@@ -99,14 +100,37 @@ class AsyncClient(AsyncVerbs):
         deadline = Deadline(timeout)
         if not call.empty:
             limits = self._limits or self._settings.bound((await self.info(timeout=deadline.remaining())).limits)
-            on_progress = progress and functools.partial(_run_in, asyncio.get_running_loop(), progress)
+            loop = asyncio.get_running_loop()
+            on_progress = functools.partial(_run_in, loop, progress) if callable(progress) else progress
             messages, factors = call.plan(limits, self._settings.piece_bytes, on_progress)
             await self._compute(messages, call.query, deadline)
-            for factor in factors:
-                await self._compute_large(factor, deadline)
+            if factors:
+                await self._compute_all_large(Stack(factors, self._settings.max_in_flight), deadline)
         return call.answer()
 
-    async def _compute_large(self, factor: _large.Factor, deadline: Deadline) -> None:
+    async def _compute_all_large(self, stack: Stack, deadline: Deadline) -> None:
+        """Sends large matrices, several at once."""
+
+        async def lane() -> None:
+            while (job := stack.take()) is not None:
+                try:
+                    await self._compute_large(job, deadline)
+                except Exception as error:
+                    if stack.failed(job, error):
+                        return
+                else:
+                    stack.done(job)
+
+        lanes = [asyncio.create_task(lane()) for _ in range(stack.lanes)]
+        try:
+            await asyncio.gather(*lanes)
+        finally:
+            for task in lanes:  # of a coroutine that is cancelled
+                task.cancel()
+            await asyncio.gather(*lanes, return_exceptions=True)
+        stack.raise_failure()
+
+    async def _compute_large(self, job: Job, deadline: Deadline) -> None:
         """Sends a large matrix; again only if the server rejected it before it took any of it."""
 
         async def once() -> None:
@@ -114,19 +138,19 @@ class AsyncClient(AsyncVerbs):
             if self._blocking_stub is None:
                 self._blocking_channel = self._settings.open(grpc)
                 self._blocking_stub = Stub(self._blocking_channel)
-            stop = Stop()
             work = asyncio.get_running_loop().run_in_executor(None, functools.partial(
-                transfer, self._blocking_stub.decompose_large, factor, timeout=deadline.remaining(), stop=stop))
+                transfer, self._blocking_stub.decompose_large, job.factor, timeout=deadline.remaining(), stop=job.stop))
             # A coroutine that is cancelled asks nobody how the thread ended: it was told to.
             work.add_done_callback(lambda done: done.cancelled() or done.exception())
             try:
                 await asyncio.shield(work)
             finally:  # of a coroutine that is cancelled
-                stop.request()
+                if not work.done():
+                    job.stop.request()
                 await asyncio.wait([work])
 
-        with factor.named_in_errors():
-            await self._retry(once, deadline, lambda: not factor.accepted)
+        with job.factor.named_in_errors():
+            await self._retry(once, deadline, job.may_repeat)
 
     async def _compute(self, messages: list[_codec.Message], query: Query, deadline: Deadline) -> None:
         untaken, options = iter(messages), query.encode()

@@ -135,6 +135,12 @@ def closed_error() -> Cancelled:
     return Cancelled("the client was closed", code=grpc.StatusCode.CANCELLED, reason="CANCELLED")
 
 
+def deadline_error() -> DeadlineExceeded:
+    """The exception of a call whose timeout passed on this side."""
+    return DeadlineExceeded("the timeout passed before the reply arrived", code=grpc.StatusCode.DEADLINE_EXCEEDED,
+                            reason="DEADLINE_EXCEEDED")
+
+
 def from_rpc_error(error: Any, closed: bool) -> Error:
     """The exception for a failed call: a grpc.RpcError that is a grpc.Call, or a grpc.aio.AioRpcError.
 
@@ -154,6 +160,8 @@ def from_rpc_error(error: Any, closed: bool) -> Error:
     message = error.details() or code.name
     if code is grpc.StatusCode.RESOURCE_EXHAUSTED and not details and "larger than max" in message:  # gRPC's own limit
         message = f"the message is longer than its receiver accepts; max_message_bytes bounds replies: {message}"
+    if code is grpc.StatusCode.DEADLINE_EXCEEDED and not details and "deadline exceeded" in message.lower():
+        return deadline_error()  # gRPC's own, in several wordings
     if violations := details.get("violations"):
         field = violations[0].field
         message = argument(field) + message.removeprefix(field) if message.startswith(f"{field}: ") else message

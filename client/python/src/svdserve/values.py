@@ -41,9 +41,11 @@ class Certificate:
     The three numbers are the largest over the matrices, without those that are NON_FINITE.
     """
 
-    residual: float  #: norm(A - U S V^H) / norm(A), Frobenius norms; 0 for the zero matrix
-    left_orthogonality: float  #: norm(I - U^H U)
-    right_orthogonality: float  #: norm(I - V^H V)
+    #: norm(A - U S V^H) / norm(A), Frobenius norms; 0 for the zero matrix. For eig norm(A V - V L) / norm(A), or that of
+    #: the left eigenvectors if it is larger
+    residual: float
+    left_orthogonality: float  #: norm(I - U^H U); 0 for eig, whose vectors are not orthogonal
+    right_orthogonality: float  #: norm(I - V^H V); 0 for eig
     each_matrix: npt.NDArray[np.floating[Any]] | None = None  #: (..., 3), those of each matrix; None if not requested
 
 

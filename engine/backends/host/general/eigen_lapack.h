@@ -76,10 +76,11 @@ namespace blas {
     return tau;                                                                                                  \
   }                                                                                                              \
   /* a := D^-1 P^T a P D; rows and columns low .. high - 1 are what is not triangular already. LAPACK's scale */ \
-  inline void balance(int64_t n, E* a, int64_t lda, int64_t& low, int64_t& high, double* scale) {                \
+  /* Not scaled: D = I. */                                                                                       \
+  inline void balance(bool scaled, int64_t n, E* a, int64_t lda, int64_t& low, int64_t& high, double* scale) {   \
     const BlasInt n_ = BlasInt(n), lda_ = BlasInt(lda);                                                          \
     BlasInt ilo = 1, ihi = n_, info = 0;                                                                         \
-    prefix##gebal_("B", &n_, a, &lda_, &ilo, &ihi, scale, &info, 1);                                             \
+    prefix##gebal_(scaled ? "B" : "P", &n_, a, &lda_, &ilo, &ihi, scale, &info, 1);                              \
     low = ilo - 1;                                                                                               \
     high = ihi;                                                                                                  \
   }

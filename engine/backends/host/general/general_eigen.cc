@@ -31,15 +31,21 @@ template <class E>
 class GeneralEigen {
  public:
   GeneralEigen(const LargeThreads& threads, LargeView<E> a, const GeneralResults& results,
-               const std::function<void(double)>& progress)
-      : threads_(threads), a_(a), results_(results), progress_(progress), wanted_(results.right || results.left) {}
+               const std::function<void(double)>& progress, Balancing& balancing)
+      : threads_(threads),
+        a_(a),
+        results_(results),
+        progress_(progress),
+        balancing_(balancing),
+        wanted_(results.right || results.left) {}
 
   bool run() {
     const int64_t n = a_.cols;
     results_.values.assign(n, Complex(0));
     if (n == 0) return true;
     scale_.resize(n);
-    blas::balance(n, a_.data, a_.ld, low_, high_, scale_.data());
+    blas::balance(balancing_.wanted, n, a_.data, a_.ld, low_, high_, scale_.data());
+    balancing_.scaled = std::any_of(scale_.begin() + low_, scale_.begin() + high_, [](double d) { return d != 1; });
     if (wanted_) {
       memory_.reserve(n * n + blas::kReadBeyond);
       z_ = {memory_.data(), n, n, n};
@@ -155,6 +161,7 @@ class GeneralEigen {
   const LargeView<E> a_;
   const GeneralResults& results_;
   const std::function<void(double)>& progress_;
+  Balancing& balancing_;
   const bool wanted_;
   double told_ = 0;
   int64_t low_ = 0, high_ = 0;
@@ -167,8 +174,8 @@ class GeneralEigen {
 
 template <class E>
 bool general_eigen(const LargeThreads& threads, LargeView<E> a, const GeneralResults& results,
-                   const std::function<void(double)>& progress) {
-  return GeneralEigen<E>(threads, a, results, progress).run();
+                   const std::function<void(double)>& progress, Balancing* balancing) {
+  return GeneralEigen<E>(threads, a, results, progress, *balancing).run();
 }
 
 uint64_t general_eigen_bytes(int64_t n, bool complex, bool right, bool left, int threads) {
@@ -183,8 +190,8 @@ uint64_t general_eigen_bytes(int64_t n, bool complex, bool right, bool left, int
 }
 
 template bool general_eigen(const LargeThreads&, LargeView<double>, const GeneralResults&,
-                            const std::function<void(double)>&);
+                            const std::function<void(double)>&, Balancing*);
 template bool general_eigen(const LargeThreads&, LargeView<Complex>, const GeneralResults&,
-                            const std::function<void(double)>&);
+                            const std::function<void(double)>&, Balancing*);
 
 }  // namespace svdserve::host

@@ -8,8 +8,9 @@
 // Sources: Golub and Van Loan, Matrix Computations (2013), sections 7.4 to 7.6; Bai and Demmel, Int. J. High Speed
 // Comput. 1 (1989) 97-112; Braman, Byers and Mathias, SIAM J. Matrix Anal. Appl. 23 (2002) 929-947 and 948-973.
 // Cost: about 10 n^3 multiplications and additions for the values, 25 n^3 with right vectors, 28 n^3 with both.
-// Accuracy: the values and vectors are those of a matrix within a modest multiple of u |A| of the balanced one, so
-// |A V - V L| <= 10 n u |A| where balancing is mild. A value's own error is u |A| times its condition, 1 / |w^H v|.
+// Accuracy: the values and vectors are those of a matrix within a modest multiple of u |A| of the balanced one. So
+// |A V - V L| <= 10 n u |A| where balancing is mild or left out. A value's own error is u |A| times its condition,
+// 1 / |w^H v|.
 #ifndef SVDSERVE_ENGINE_BACKENDS_HOST_GENERAL_GENERAL_EIGEN_H_
 #define SVDSERVE_ENGINE_BACKENDS_HOST_GENERAL_GENERAL_EIGEN_H_
 
@@ -31,11 +32,16 @@ struct GeneralResults {
   large::LargeView<std::complex<double>> right, left;
 };
 
+struct Balancing {
+  bool wanted = true;   // [in] false: rows and columns are ordered, but not scaled
+  bool scaled = false;  // [out] some were scaled
+};
+
 // E: double or std::complex<double>. [in] a: n x n, finite, of norm about 1; overwritten. progress is told fractions
 // from 0 to 1 that never fall, and may be empty. BlasThreads is the caller's. False: QR did not converge.
 template <class E>
 bool general_eigen(const LargeThreads& threads, large::LargeView<E> a, const GeneralResults& results,
-                   const std::function<void(double)>& progress);
+                   const std::function<void(double)>& progress, Balancing* balancing);
 
 // An upper bound of the memory that it takes beside its arguments.
 uint64_t general_eigen_bytes(int64_t n, bool complex, bool right, bool left, int threads);

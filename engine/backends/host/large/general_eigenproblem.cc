@@ -4,7 +4,9 @@
 #include <cmath>
 #include <complex>
 #include <limits>
+#include <numeric>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "engine/algorithms/large/block_jacobi_sweeps.h"
@@ -18,6 +20,8 @@ namespace {
 using large::LargeStop;
 using Complex = std::complex<double>;
 using ComplexView = large::LargeView<Complex>;
+
+constexpr int64_t kResidualColumns = 256;  // at a time
 
 // x 2^exponent, without an overflow on the way.
 Complex times_power(Complex x, int exponent) {
@@ -58,10 +62,20 @@ class GeneralEigenproblem {
 
   // Throws LargeStop for everything but kOk.
   LargeOutcome run() {
+    a_ = backend_.matrix(n_, n_);
+    if (plan_.left_columns > 0) right_ = results_.matrix(n_, n_);
+    if (plan_.right_rows > 0) left_ = results_.matrix(n_, n_);
+    progress_.at(LargeStage::kPrepare, 0);
+    backend_.stage("load");
     load();
-    decompose();
+    Balancing balancing;
+    if (!decompose(&balancing)) {
+      throw LargeStop{LargeStatus::kFault, "QR did not converge; scale the matrix, or send it in double precision"};
+    }
     store();
-    if (plan_.options.certificate) certify();
+    const bool checked = balancing.scaled && (right_ || left_);
+    if (checked || plan_.options.certificate) judge_stored();
+    if (checked) repeat_unbalanced();
     outcome_.status = LargeStatus::kOk;
     outcome_.method = Method::kQr;
     outcome_.phases = backend_.phases();
@@ -70,10 +84,9 @@ class GeneralEigenproblem {
   }
 
  private:
+  bool is_single() const { return value_bytes(plan_.problem.dtype) == sizeof(float); }
+
   void load() {
-    progress_.at(LargeStage::kPrepare, 0);
-    backend_.stage("load");
-    a_ = backend_.matrix(n_, n_);
     const large::LoadReport report = backend_.load(operands_.matrix, plan_.problem, false, a_);
     if (!report.finite) throw large::entry_is_not_finite(report.row, report.col);
     int32_t largest = large::kZeroColumn;
@@ -83,80 +96,115 @@ class GeneralEigenproblem {
     large::multiply_by_power(backend_, a_, -exponent_);
   }
 
-  void decompose() {
+  // Overwrites a_. False: QR did not converge.
+  bool decompose(Balancing* balancing) {
     progress_.at(LargeStage::kPrepare, 0.02);
     backend_.stage("eigenvectors");
-    if (plan_.left_columns > 0) right_ = results_.matrix(n_, n_);
-    if (plan_.right_rows > 0) left_ = results_.matrix(n_, n_);
-    large::LargeView<E> work = a_;
-    if (plan_.options.certificate) {
-      work = backend_.matrix(n_, n_);
-      backend_.copy(a_, work);
-    }
     values_.resize(static_cast<size_t>(n_));
     const auto tell = [this](double fraction) { progress_.at(LargeStage::kPrepare, 0.02 + 0.9 * fraction); };
-    if (!general_eigen<E>(threads_, work, {values_, right_, left_}, tell)) {
-      throw LargeStop{LargeStatus::kFault, "QR did not converge; scale the matrix, or send it in double precision"};
-    }
-    backend_.release(work);
+    return general_eigen<E>(threads_, a_, {values_, right_, left_}, tell, balancing);
   }
 
   void store() {
-    progress_.at(LargeStage::kFinish, 0.93);
     backend_.stage("finish");
     outcome_.rank = std::count_if(values_.begin(), values_.end(), [](Complex value) { return value != Complex(0); });
-    const bool single = value_bytes(plan_.problem.dtype) == sizeof(float);
-    outcome_.out_of_range = single ? store_values<float>(values_, exponent_, operands_.values)
-                                   : store_values<double>(values_, exponent_, operands_.values);
+    outcome_.out_of_range = is_single() ? store_values<float>(values_, exponent_, operands_.values)
+                                        : store_values<double>(values_, exponent_, operands_.values);
     if (right_) results_.store(right_, false, operands_.left, vectors_problem_);
     if (left_) results_.store(left_, true, operands_.right, vectors_problem_);
   }
 
-  // Judges the results as they are stored, with 2^-exponent A for A.
-  void certify() {
-    progress_.at(LargeStage::kFinish, 0.95);
+  // The residual of the results as they are stored, with 2^-exponent A for A.
+  void judge_stored() {
+    progress_.at(LargeStage::kPrepare, 0.95);
     backend_.stage("certificate");
     if (outcome_.out_of_range) {  // some of L is infinite
       outcome_.residual = std::numeric_limits<double>::infinity();
       return;
     }
-    const bool single = value_bytes(plan_.problem.dtype) == sizeof(float);
     for (size_t j = 0; j < values_.size(); ++j) {
-      const Complex stored = single ? Complex(static_cast<const std::complex<float>*>(operands_.values)[j])
-                                    : static_cast<const Complex*>(operands_.values)[j];
+      const Complex stored = is_single() ? Complex(static_cast<const std::complex<float>*>(operands_.values)[j])
+                                         : static_cast<const Complex*>(operands_.values)[j];
       values_[j] = times_power(stored, -exponent_);
     }
-    const ComplexView a = results_.matrix(n_, n_);
-    for (int64_t j = 0; j < n_; ++j) std::copy(a_.data + j * a_.ld, a_.data + j * a_.ld + n_, a.data + j * a.ld);
-    const double size = norm(a);
-    if (size == 0) return;
-    // V from its array; W from that of W^H, for A^H.
-    outcome_.residual = residual(a, large::Op::kNone, right_, operands_.left, false) / size;
-    if (left_) {
-      const double of_left = residual(a, large::Op::kAdjoint, left_, operands_.right, true) / size;
-      outcome_.residual = std::max(outcome_.residual, of_left);
+    if (right_) (void)results_.load(operands_.left, vectors_problem_, false, right_);
+    if (left_) (void)results_.load(operands_.right, vectors_problem_, true, left_);
+    outcome_.residual = residual();
+  }
+
+  // Where the results of the balanced matrix miss the bound, those without scaling replace them if they are better.
+  void repeat_unbalanced() {
+    const double u =
+        is_single() ? std::numeric_limits<float>::epsilon() / 2 : std::numeric_limits<double>::epsilon() / 2;
+    if (outcome_.residual <= 10 * static_cast<double>(n_) * u || outcome_.out_of_range) return;
+    backend_.stage("load");
+    load();
+    Balancing none{.wanted = false};
+    if (!decompose(&none)) return;
+    backend_.stage("certificate");
+    if (residual() >= outcome_.residual) return;
+    store();
+    judge_stored();
+  }
+
+  // The larger of |A V - V L|_F and |A^H W - W L^H|_F, as they are in memory, relative to |A|_F. Loads A.
+  double residual() {
+    load();
+    const double size = std::sqrt(sum(backend_.column_products(a_, a_)));
+    if (size == 0) return 0;
+    const double of_right = right_ ? residual(large::Op::kNone, right_) : 0;
+    return std::max(of_right, left_ ? residual(large::Op::kAdjoint, left_) : 0) / size;
+  }
+
+  // |op(A) X - X op(L)|_F, some columns at a time.
+  double residual(large::Op op, ComplexView x) {
+    double square = 0;
+    for (int64_t first = 0; first < n_; first += kResidualColumns) {
+      const int64_t columns = std::min(kResidualColumns, n_ - first);
+      const large::LargeView<E> parts = backend_.matrix(n_, kParts * columns),
+                                product = backend_.matrix(n_, kParts * columns);
+      for (int64_t j = 0; j < columns; ++j) to_parts(x.data + (first + j) * x.ld, parts.columns(kParts * j, kParts));
+      backend_.gemm(op, large::Op::kNone, 1, a_, parts, 0, product);
+      for (int64_t j = 0; j < columns; ++j) {
+        const Complex value = values_[static_cast<size_t>(first + j)];
+        square += distance(product.columns(kParts * j, kParts), x.data + (first + j) * x.ld,
+                           op == large::Op::kAdjoint ? std::conj(value) : value);
+      }
+      backend_.release(product);
+      backend_.release(parts);
+      threads_.check();
+    }
+    return std::sqrt(square);
+  }
+
+  // Columns of E that hold a complex one: the real and the imaginary parts.
+  static constexpr int64_t kParts = std::is_same_v<E, double> ? 2 : 1;
+
+  void to_parts(const Complex* x, large::LargeView<E> parts) const {
+    for (int64_t i = 0; i < n_; ++i) {
+      if constexpr (kParts == 2) {
+        parts.data[i] = x[i].real();
+        parts.data[i + parts.ld] = x[i].imag();
+      } else {
+        parts.data[i] = x[i];
+      }
     }
   }
 
-  // |op(A) X - X op(L)|_F, X as stored.
-  double residual(ComplexView a, large::Op op, ComplexView x, const void* stored, bool adjoint) {
-    (void)results_.load(stored, vectors_problem_, adjoint, x);
-    const ComplexView product = results_.matrix(n_, n_);
-    results_.gemm(op, large::Op::kNone, 1, a, x, 0, product);
-    for (int64_t j = 0; j < n_; ++j) {
-      const Complex value = adjoint ? std::conj(values_[static_cast<size_t>(j)]) : values_[static_cast<size_t>(j)];
-      for (int64_t i = 0; i < n_; ++i) product.data[i + j * product.ld] -= value * x.data[i + j * x.ld];
+  // |product - value x|^2
+  double distance(large::LargeView<E> product, const Complex* x, Complex value) const {
+    double square = 0;
+    for (int64_t i = 0; i < n_; ++i) {
+      if constexpr (kParts == 2) {
+        square += std::norm(Complex(product.data[i], product.data[i + product.ld]) - value * x[i]);
+      } else {
+        square += std::norm(product.data[i] - value * x[i]);
+      }
     }
-    const double found = norm(product);
-    results_.release(product);
-    return found;
+    return square;
   }
 
-  double norm(ComplexView x) {
-    double sum = 0;
-    for (const double square : results_.column_products(x, x)) sum += square;
-    return std::sqrt(sum);
-  }
+  static double sum(const std::vector<double>& squares) { return std::accumulate(squares.begin(), squares.end(), 0.0); }
 
   const LargeThreads& threads_;
   const LargePlan& plan_;
@@ -187,13 +235,13 @@ LargeOutcome general_eigenproblem(const LargeThreads& threads, const LargePlan& 
 uint64_t general_eigenproblem_bytes(const LargePlan& plan, int threads) {
   const bool complex = is_complex(plan.problem.dtype), right = plan.left_columns > 0, left = plan.right_rows > 0;
   const auto n = static_cast<uint64_t>(plan.values);
-  const uint64_t vectors = (right ? 1 : 0) + (left ? 1 : 0), copies = plan.options.certificate ? 2 : 1;
+  const uint64_t vectors = (right ? 1 : 0) + (left ? 1 : 0);
   const uint64_t element = complex ? sizeof(Complex) : sizeof(double);
   constexpr uint64_t kLists = 1 << 20;
-  // The certificate has A once more, and a product.
-  const uint64_t certificate = plan.options.certificate ? 2 * n * n * sizeof(Complex) : 0;
+  // Some columns of a residual: V or W, and the product.
+  const uint64_t residual = 2 * n * std::min<uint64_t>(n, kResidualColumns) * sizeof(Complex);
   const uint64_t solver = general_eigen_bytes(plan.values, complex, right, left, threads);
-  return (copies * element + vectors * sizeof(Complex)) * n * n + std::max(solver, certificate) + kLists;
+  return (element + vectors * sizeof(Complex)) * n * n + std::max(solver, vectors > 0 ? residual : 0) + kLists;
 }
 
 }  // namespace svdserve::host

@@ -1,0 +1,97 @@
+"""The large matrices of a call on their way, several at once. No gRPC here."""
+
+from __future__ import annotations
+
+import dataclasses
+import heapq
+import threading
+
+from ._large import Factor
+from ._transfer import Stop
+from .errors import Error, Overloaded, Unavailable
+
+_BYTES_AT_ONCE = 64 << 20  # of operands and results: larger matrices keep the server busy one by one
+
+
+@dataclasses.dataclass(frozen=True)
+class Job:
+    """A matrix that a lane has taken."""
+
+    index: int
+    factor: Factor
+    stop: Stop
+    alone: bool  #: no other lane is left
+
+    def may_repeat(self) -> bool:
+        """Whether it may be sent again: only if the server rejected it before it took any of it."""
+        return self.alone and not self.factor.accepted and not self.stop.wanted
+
+
+class Stack:
+    """Hands the matrices of a call, in their order, to lanes: threads or coroutines that each send one at a time.
+
+    A lane calls take(), sends the matrix, and calls done() or failed(). Of several wrong matrices the first one's error
+    is the call's, as if they went one after the other. A server may reject a matrix for those that are under way: then the
+    matrix waits, and a lane less goes on. The last lane sends rejected matrices again as RetryPolicy says.
+    """
+
+    def __init__(self, factors: list[Factor], most_lanes: int) -> None:
+        largest = max((factor.bytes for factor in factors), default=0)
+        self.lanes = max(1, min(most_lanes, len(factors), _BYTES_AT_ONCE // max(1, largest)))
+        self._factors = factors
+        self._waiting = list(range(len(factors)))  # a heap
+        self._stops: dict[int, Stop] = {}  # of those under way
+        self._failures: dict[int, BaseException] = {}
+        self._lock = threading.Lock()
+
+    def take(self) -> Job | None:
+        """The next matrix. None: there is none, and the lane ends."""
+        with self._lock:
+            if not self._waiting:
+                self.lanes -= 1
+                return None
+            index = heapq.heappop(self._waiting)
+            self._stops[index] = Stop()
+            return Job(index, self._factors[index], self._stops[index], self.lanes == 1)
+
+    def done(self, job: Job) -> None:
+        """The matrix has its results."""
+        with self._lock:
+            del self._stops[job.index]
+
+    def failed(self, job: Job, error: BaseException) -> bool:
+        """Takes the error of a matrix. True: the lane ends."""
+        with self._lock:
+            del self._stops[job.index]
+            if job.stop.wanted:
+                return False
+            if not job.alone and not job.factor.accepted and _may_pass(error):
+                heapq.heappush(self._waiting, job.index)
+                if self.lanes == 1:
+                    return False  # the others ended meanwhile
+                self.lanes -= 1
+                return True
+            self._failures[job.index] = error
+        self.end(job.index if isinstance(error, Error) else -1)
+        return False
+
+    def end(self, after: int = -1) -> None:
+        """Stops all matrices behind the one at `after`."""
+        with self._lock:
+            self._waiting = sorted(index for index in self._waiting if index < after)
+            stops = [stop for index, stop in self._stops.items() if index > after]
+        for stop in stops:
+            stop.request()
+
+    def raise_failure(self) -> None:
+        """Raises what ended the call, if anything did."""
+        for error in self._failures.values():
+            if not isinstance(error, Error):
+                raise error
+        if self._failures:
+            raise self._failures[min(self._failures)]
+
+
+def _may_pass(error: BaseException) -> bool:
+    """Whether the matrix may succeed later, with less beside it."""
+    return isinstance(error, Overloaded) and error.retry_after is not None or isinstance(error, Unavailable)
