@@ -35,8 +35,8 @@ std::optional<int> parse_or_explain(Arguments* arguments, const std::string& com
 // "auto", "bidiagonal" and so on.
 std::optional<client::Method> parse_method(const std::string& text);
 
-// Prints "svdctl COMMAND: why" on stderr, with a server's words escaped and an option for the field that it sets. Returns the exit code that fits: kBadUsage for
-// errors that the caller can mend, else kFailed.
+// Prints "svdctl COMMAND: why" on stderr, with a server's words escaped and an option for the field that it sets.
+// Returns the exit code that fits: kBadUsage for errors that the caller can mend, else kFailed.
 int fail(const std::string& command, const client::Status& reported);
 int bad_usage(const std::string& command, const std::string& why);
 
