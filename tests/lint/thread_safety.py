@@ -30,12 +30,12 @@ def sources(entry):
 
 
 def commands(build):
-    entries = json.loads((build / "compile_commands.json").read_text())
-    for entry, path in ((entry, path) for entry in entries for path in sources(entry)):
-        if path.is_relative_to(ROOT) and path.relative_to(ROOT).parts[0] in ("server", "client") and has_mutex(path):
-            words = shlex.split(entry["command"])
-            flags = [w for i, w in enumerate(words) if w.startswith(("-I", "-D", "-isystem")) or words[i - 1] == "-isystem"]
-            yield path, entry["directory"], flags
+    for entry in json.loads((build / "compile_commands.json").read_text()):
+        words = shlex.split(entry["command"])
+        flags = [w for i, w in enumerate(words) if w.startswith(("-I", "-D", "-isystem")) or words[i - 1] == "-isystem"]
+        for path in sources(entry):
+            if path.is_relative_to(ROOT) and path.relative_to(ROOT).parts[0] in ("server", "client") and has_mutex(path):
+                yield path, entry["directory"], flags
 
 
 def check(clang, path, directory, flags):
