@@ -25,7 +25,7 @@ enum class Plane : uint8_t {
   kEffectiveRank,    // a matrix: a number
   kThresholdRank,    // a matrix: a number
   kCertificate,      // a matrix: |A - U S V^H|_F / |A|_F, |I - U^H U|_F, |I - V^H V|_F; of a Hermitian one V = U; of a
-                     // general one |A V - V L|_F / |A|_F, |A^H W - W L^H|_F / |A|_F, 0
+                     // general one |A V - V L|_F / |A|_F, or |A^H W - W L^H|_F / |A|_F where that is larger, 0, 0
 };
 inline constexpr int kPlanes = 10;
 inline constexpr int64_t kCertificateNumbers = 3;

@@ -40,7 +40,9 @@ void print_summary(const client::Batch& batch, const client::Report& report, dou
                report.pieces == 1 ? "" : "s", statuses_text(tally).c_str());
   if (!report.certificate) return;
   const client::Certificate& c = *report.certificate;
-  if (problem == client::Problem::kHermitian) {
+  if (problem == client::Problem::kGeneral) {
+    std::fprintf(stderr, "certificate: residual %.3g\n", c.residual);
+  } else if (problem == client::Problem::kHermitian) {
     std::fprintf(stderr, "certificate: residual %.3g, orthogonality of V %.3g\n", c.residual, c.left_orthogonality);
   } else {
     std::fprintf(stderr, "certificate: residual %.3g, orthogonality of U %.3g, of V %.3g\n", c.residual,

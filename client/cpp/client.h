@@ -101,6 +101,15 @@ class Client {
   Result<Eigen<T>> eigh(std::span<const T> data, int64_t n, int64_t count, MemoryOrder order = MemoryOrder::kRowMajor,
                         const ComputeOptions& compute = {}, const CallOptions& call = {});
 
+  // Eigenvalues and eigenvectors of count general matrices of n x n, n <= the server's limits.max_general_order (32), A V =
+  // V L; with compute.vectors = Vectors::kFull also left ones, W^H A = L W^H. compute.problem is not looked at. data: count
+  // * n * n elements. For eigenvalues alone call decompose() with compute.problem = Problem::kGeneral. Larger matrices
+  // go one a call, by the eig() of one matrix.
+  template <class T>
+  Result<GeneralEigen<T>> eig(std::span<const T> data, int64_t n, int64_t count,
+                              MemoryOrder order = MemoryOrder::kRowMajor, const ComputeOptions& compute = {},
+                              const CallOptions& call = {});
+
   // Capacity of MIMO channels H, rows x cols, in bit/s/Hz at each SNR; MimoOptions of the proto defines it.
   // group_size: the number of neighbours (subcarriers) that are summed.
   template <class T>
@@ -289,6 +298,27 @@ Result<Eigen<T>> Client::eigh(std::span<const T> data, int64_t n, int64_t count,
   Outputs out;
   out[Plane::kValues] = room_for(batch, wanted, Plane::kValues, &e.values);
   out[Plane::kLeft] = room_for(batch, wanted, Plane::kLeft, &e.vectors);
+  out[Plane::kCertificate] = room_for(batch, wanted, Plane::kCertificate, &e.certificates);
+  Result<Report> report = decompose(batch, out, wanted, call);
+  if (!report.ok()) return report.status();
+  e.report = *std::move(report);
+  return e;
+}
+
+template <class T>
+Result<GeneralEigen<T>> Client::eig(std::span<const T> data, int64_t n, int64_t count, MemoryOrder order,
+                                    const ComputeOptions& compute, const CallOptions& call) {
+  if (Status bad = check_sizes(data.size(), n, n, count); !bad.ok()) return bad;
+  const Batch batch{data.data(), n, n, count, ElementTraits<T>::kDataType, order, nullptr};
+  ComputeOptions wanted = compute;
+  wanted.problem = Problem::kGeneral;
+  if (wanted.vectors == Vectors::kNone) wanted.vectors = Vectors::kThin;
+  if (Status bad = check_results(batch, wanted); !bad.ok()) return bad;
+  GeneralEigen<T> e;
+  Outputs out;
+  out[Plane::kValues] = room_for(batch, wanted, Plane::kValues, &e.values);
+  out[Plane::kLeft] = room_for(batch, wanted, Plane::kLeft, &e.vectors);
+  out[Plane::kRight] = room_for(batch, wanted, Plane::kRight, &e.left_adjoint);
   out[Plane::kCertificate] = room_for(batch, wanted, Plane::kCertificate, &e.certificates);
   Result<Report> report = decompose(batch, out, wanted, call);
   if (!report.ok()) return report.status();

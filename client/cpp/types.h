@@ -103,7 +103,7 @@ enum class Method : uint8_t {
   kJacobi,
   kFactored,     // one large Hermitian matrix: factorization and hyperbolic Jacobi; small eigenvalues keep their digits
   kTridiagonal,  // one large Hermitian matrix: tridiagonal form, then divide and conquer
-  kQr,           // one large general matrix: Hessenberg form, then shifted QR
+  kQr,           // general matrices: Hessenberg form, then shifted QR
 };
 
 // "jacobi"; for a method of a newer server "method 9", by its number in the contract.
@@ -117,12 +117,16 @@ inline std::string name(Method m) {
 enum class Problem : uint8_t {
   kSvd,        // A = U S V^H
   kHermitian,  // A = U L U^H, A Hermitian, its eigenvalues L ascending: they take the place of the singular values
+  // A V = V L and W^H A = L W^H, columns of V and W of norm 1, in no order. L takes the place of the singular values, V
+  // that of U, W^H that of V^H; all are complex, whatever the matrices are.
+  kGeneral,
 };
 
 // The triangle of a Hermitian matrix that is read, as NumPy's UPLO. Imaginary parts of the diagonal are not read.
 enum class Triangle : uint8_t { kLower, kUpper };
 
-// Singular vectors of A = U S V^H. Thin: U is m x k, V^H k x n. Full: m x m and n x n.
+// Singular vectors of A = U S V^H. Thin: U is m x k, V^H k x n. Full: m x m and n x n. Of Problem::kGeneral thin means V,
+// full V and W^H.
 enum class Vectors : uint8_t { kNone, kThin, kFull };
 
 // kBatch: the largest numbers of the batch, in Report::certificate. kMatrix: these, and the numbers of each matrix.
@@ -147,7 +151,7 @@ struct MimoOptions {
 struct ComputeOptions {
   Problem problem = Problem::kSvd;
   Triangle triangle = Triangle::kLower;  // of kHermitian
-  Method method = Method::kAuto;         // of kHermitian: kAuto or kJacobi
+  Method method = Method::kAuto;         // of kHermitian: kAuto or kJacobi; of kGeneral: kAuto or kQr
   double tolerance = 0;                  // 0: the method's default; kBisection: in (0, 1/2]; kJacobi: in (0, 1]
   int32_t max_sweeps = 0;                // 0: the default; kJacobi only
   Vectors vectors = Vectors::kNone;      // of kHermitian kThin: all eigenvectors
@@ -160,9 +164,9 @@ struct ComputeOptions {
 // The arrays that a reply may have. Matrices in them are in the memory order and of the type of the batch, everything
 // else is of its real type.
 enum class Plane : uint8_t {
-  kValues,           // a matrix: its singular values, descending; or its eigenvalues, ascending
-  kLeft,             // a matrix: U, rows x columns; or the combiner; or the eigenvectors, in its columns
-  kRight,            // a matrix: V^H, columns x cols; or the precoder, cols x columns
+  kValues,           // a matrix: its singular values, descending; or its eigenvalues, ascending, complex of kGeneral
+  kLeft,             // a matrix: U, rows x columns; or the combiner; or U or V of eigenvectors
+  kRight,            // a matrix: V^H, columns x cols; or the precoder, cols x columns; or W^H
   kCapacity,         // a group: for each SNR a number
   kWaterFilling,     // a group: for each SNR a number
   kStreamSnr,        // a matrix: for each SNR k numbers
@@ -373,6 +377,17 @@ struct Eigen {
   Report report = {};
 };
 
+// A V = V L for each matrix, with Vectors::kFull also W^H A = L W^H: columns of V and W have norm 1.
+template <class T>
+struct GeneralEigen {
+  using Complex = std::complex<RealOf<T>>;
+  std::vector<Complex> values = {};          // count x n
+  std::vector<Complex> vectors = {};         // count x n x n: V
+  std::vector<Complex> left_adjoint = {};    // count x n x n: W^H; empty where it was not requested
+  std::vector<RealOf<T>> certificates = {};  // count x 3, with CertificateScope::kMatrix
+  Report report = {};
+};
+
 // Numbers of each channel, or of each group of them.
 template <class T>
 struct Capacities {
@@ -398,7 +413,8 @@ struct ServerLimits {
   int64_t max_inflight_bytes = 0;
   int64_t max_stream_requests = 0;
   int64_t max_groups = 0;
-  int64_t max_large_bytes = 0;  // operand, results and working memory of one large matrix; 0: it takes none
+  int64_t max_general_order = 0;  // largest n of a batch of Problem::kGeneral; 0: the server takes none
+  int64_t max_large_bytes = 0;    // operand, results and working memory of one large matrix; 0: it takes none
 };
 
 // Whether one matrix of the batch, or one group of them, and its results are no more than a message has room for.

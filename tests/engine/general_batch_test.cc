@@ -111,12 +111,12 @@ TEST_P(GeneralBatchTest, KeepsTheContract) {
       SCOPED_TRACE("matrix " + std::to_string(m) + ", n = " + std::to_string(n));
       EXPECT_EQ(result.statuses[static_cast<size_t>(m)], MatrixStatus::kOk);
       const auto told = result.numbers(dtype, Plane::kCertificate, m * kCertificateNumbers, kCertificateNumbers);
-      for (const bool left : {false, true}) {
-        const double found = residual(matrices[static_cast<size_t>(m)], full, result, m, left);
-        EXPECT_LE(found, 10);
-        EXPECT_NEAR(told[left] / (static_cast<double>(n) * unit()), found, 1 + 0.1 * found);
-        worst = std::max(worst, found);
-      }
+      const double found = std::max(residual(matrices[static_cast<size_t>(m)], full, result, m, false),
+                                    residual(matrices[static_cast<size_t>(m)], full, result, m, true));
+      EXPECT_LE(found, 10);
+      EXPECT_NEAR(told[0] / (static_cast<double>(n) * unit()), found, 1 + 0.1 * found);
+      EXPECT_EQ(told[1] + told[2], 0);
+      worst = std::max(worst, found);
       const auto values = result.numbers(dtype, Plane::kValues, 2 * m * n, 2 * n);
       for (int64_t j = 0; j < n && !is_complex(dtype); ++j) {
         const Number x = complex_number(values, j);

@@ -4,6 +4,7 @@
 #include <memory>
 #include <stop_token>
 
+#include "absl/strings/str_cat.h"
 #include "client/cli/commands/commands.h"
 #include "client/cli/commands/large.h"
 #include "client/cli/files/npy_output.h"
@@ -22,7 +23,10 @@ class BatchResults {
     // Column-major is a single matrix only.
     const bool is_matrix = file.of_matrix.size() == 2;
     const bool by_columns = is_matrix && batch.memory_order == client::MemoryOrder::kColumnMajor;
-    const std::string type = is_matrix ? npy_type(batch.data_type) : npy_value_type(batch.data_type);
+    const std::string complex = absl::StrCat("c", 2 * client::value_bytes(batch.data_type));
+    const std::string type = compute.problem == client::Problem::kGeneral ? complex
+                             : is_matrix                                  ? npy_type(batch.data_type)
+                                                                          : npy_value_type(batch.data_type);
     auto out = NpyOutput::make(file.path, type, shape, by_columns,
                                static_cast<size_t>(plane_bytes(batch, compute, file.plane, batch.count)));
     if (!out.ok()) return out.status();

@@ -1,4 +1,4 @@
-// Small matrices for svdctl svd and eigh: from a mapped file to mapped files.
+// Small matrices for svdctl svd, eigh and eig: from a mapped file to mapped files.
 #ifndef SVDSERVE_CLIENT_CLI_COMMANDS_BATCH_H_
 #define SVDSERVE_CLIENT_CLI_COMMANDS_BATCH_H_
 

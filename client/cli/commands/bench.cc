@@ -82,8 +82,11 @@ std::optional<std::string> read_compute(const BenchOptions& o, client::ComputeOp
   const auto method = parse_method(o.method);
   if (!method) return "--method: \"" + o.method + "\" is not auto, bidiagonal, bisection or jacobi";
   to->method = *method;
-  if (o.problem != "svd" && o.problem != "eigh") return "--problem: \"" + o.problem + "\" is not svd or eigh";
+  if (o.problem != "svd" && o.problem != "eigh" && o.problem != "eig") {
+    return "--problem: \"" + o.problem + "\" is not svd, eigh or eig";
+  }
   if (o.problem == "eigh") to->problem = client::Problem::kHermitian;
+  if (o.problem == "eig") to->problem = client::Problem::kGeneral;
   return std::nullopt;
 }
 
@@ -93,8 +96,8 @@ std::optional<std::vector<Workload>> make_mix(const BenchOptions& o, std::string
   for (const std::string& shape_text : split_list(o.shapes)) {
     const auto shape = parse_shape(shape_text);
     if (!shape) return *why = "--shape: \"" + shape_text + "\" is not MxN or MxN:WEIGHT", std::nullopt;
-    if (o.problem == "eigh" && shape->rows != shape->cols)
-      return *why = "--shape: \"" + shape_text + "\" must be square with --problem eigh", std::nullopt;
+    if (o.problem != "svd" && shape->rows != shape->cols)
+      return *why = "--shape: \"" + shape_text + "\" must be square with --problem " + o.problem, std::nullopt;
     for (const std::string& type_text : split_list(o.dtypes)) {
       const auto type = parse_dtype(type_text);
       if (!type) return *why = "--dtype: \"" + type_text + "\" is not f32, f64, c64 or c128", std::nullopt;
@@ -193,7 +196,7 @@ void declare(Arguments* a, BenchOptions* o) {
   a->option("--dtype", "T,...", "f32, f64, c64, c128; each shape is sent in each type", &o->dtypes);
   a->option("--count", "N", "matrices in each request", &o->count, 1);
   a->option("--request-bytes", "N", "instead: as many matrices as fill N bytes; 0: by --count", &o->request_bytes, 0);
-  a->option("--problem", "NAME", "svd: singular values; eigh: eigenvalues of Hermitian matrices", &o->problem);
+  a->option("--problem", "NAME", "svd: singular values; eigh, eig: eigenvalues of Hermitian, of general\nmatrices", &o->problem);
   a->option("--method", "NAME", "auto, bidiagonal, bisection or jacobi", &o->method);
   a->section("Load");
   a->option("--concurrency", "N", "closed loop: callers, each waiting for its reply", &o->concurrency, 1);

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "client/cli/commands/batch.h"
 #include "client/cli/commands/commands.h"
 #include "client/cli/commands/large.h"
 #include "client/cli/connection.h"
@@ -43,7 +44,8 @@ std::optional<int> parse_eig(const std::vector<std::string>& words, EigArguments
   Arguments a("svdctl eig [options] A.npy",
               "Eigenvalues and eigenvectors of square matrices, A V = V diag(w). Shape (..., n, n) gives w (..., n)\n"
               "and V (..., n, n), as numpy.linalg.eig does, but always complex: column i of V has norm 1 and belongs\n"
-              "to w[i]. Eigenvalues have no order; conjugate pairs of a real matrix are neighbours. Each matrix is\n"
+              "to w[i]. Eigenvalues have no order; conjugate pairs of a real matrix are neighbours. A matrix is large if n\n"
+              "exceeds the server's max general order (32), or if it does not fit a message. Each large matrix is\n"
               "uploaded in a call of its own. A summary goes to stderr.");
   a.operand("A.npy", &to->a);
   a.section("Options");
@@ -59,7 +61,8 @@ std::optional<int> parse_eig(const std::vector<std::string>& words, EigArguments
 std::optional<int> parse_eigvals(const std::vector<std::string>& words, EigArguments* to) {
   Arguments a("svdctl eigvals [options] A.npy",
               "Eigenvalues of square matrices. Shape (..., n, n) gives (..., n), as numpy.linalg.eigvals does, but\n"
-              "always complex. They have no order; conjugate pairs of a real matrix are neighbours. Each matrix is\n"
+              "always complex. They have no order; conjugate pairs of a real matrix are neighbours. A matrix is large if n\n"
+              "exceeds the server's max general order (32), or if it does not fit a message. Each large matrix is\n"
               "uploaded in a call of its own. A summary goes to stderr.");
   a.operand("A.npy", &to->a);
   a.section("Options");
@@ -86,6 +89,28 @@ int write_empty(const EigArguments& args, const MatrixStack& stack, const client
   return written.ok() ? kDone : fail(args.command, written);
 }
 
+// What is asked of small matrices. Vectors are computed for whoever looks at them.
+client::ComputeOptions compute_options(const EigArguments& args) {
+  client::ComputeOptions compute{.problem = client::Problem::kGeneral};
+  const bool vectors = !args.files.u.empty() || args.options.certificate;
+  compute.vectors = !args.files.vh.empty() ? client::Vectors::kFull
+                    : vectors              ? client::Vectors::kThin
+                                           : client::Vectors::kNone;
+  if (args.options.certificate) compute.certificate = client::CertificateScope::kBatch;
+  return compute;
+}
+
+// Small matrices, as run_batch() takes them.
+int run_small(const EigArguments& args, client::Client* client, const MatrixStack& stack,
+              const client::CallOptions& call, const Interruption& interruption) {
+  const int64_t n = stack.batch.rows;
+  const client::ComputeOptions compute = compute_options(args);
+  std::vector<BatchFile> files = {{client::Plane::kValues, args.files.s, {n}}};
+  if (compute.vectors != client::Vectors::kNone) files.push_back({client::Plane::kLeft, args.files.u, {n, n}});
+  if (compute.vectors == client::Vectors::kFull) files.push_back({client::Plane::kRight, args.files.vh, {n, n}});
+  return run_batch(args.command, client, stack, compute, files, call, interruption);
+}
+
 int run(EigArguments& args) {
   std::vector<NamedFile> inputs = args.connection.files();
   inputs.push_back({"A.npy", args.a});
@@ -100,8 +125,13 @@ int run(EigArguments& args) {
   client::CallOptions call = args.connection.call();
   call.stop = interruption.token();
   if (batch.count == 0 || batch.rows == 0) return write_empty(args, *stack, call);
-  args.options.vectors = args.files.vh.empty() ? client::Vectors::kThin : client::Vectors::kFull;
   client::Client client(*options);
+  const auto info = ask_server(client, &call);
+  if (!info.ok()) return fail_unless_interrupted(args.command, info.status(), interruption);
+  if (!is_large(batch, info->limits, compute_options(args))) {
+    return run_small(args, &client, *stack, call, interruption);
+  }
+  args.options.vectors = args.files.vh.empty() ? client::Vectors::kThin : client::Vectors::kFull;
   return run_large(args.command, client, *stack, {}, args.files, args.options, args.verbose, interruption, call);
 }
 

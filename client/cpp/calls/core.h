@@ -31,7 +31,7 @@ inline constexpr char kHealthCheck[] = "/grpc.health.v1.Health/Check";
 
 // The call that takes such requests.
 constexpr const char* method_of(const ComputeOptions& compute) {
-  return compute.problem == Problem::kHermitian ? kEigendecompose : kDecompose;
+  return compute.problem != Problem::kSvd ? kEigendecompose : kDecompose;
 }
 
 // A call that the client can be told to give up.

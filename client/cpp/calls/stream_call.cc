@@ -23,7 +23,7 @@ std::shared_ptr<StreamCall> StreamCall::open(Core& core, const StreamOptions& op
   std::shared_ptr<StreamCall> call(new StreamCall(core, options));
   call->self_ = call;
   set_deadline(*call->context_, call->deadline_);
-  const bool is_eigen = options.problem == Problem::kHermitian;
+  const bool is_eigen = options.problem != Problem::kSvd;
   call->core_.stub().PrepareBidiStreamingCall(call->context_.get(), is_eigen ? kEigendecomposeStream : kDecomposeStream,
                                               {}, call.get());
   call->AddHold();  // submit() and finish() start operations from outside gRPC's callbacks

@@ -55,7 +55,10 @@ int64_t plane_bytes(const Batch& batch, const ComputeOptions& compute, Plane pla
   const wire::PlaneOnWire& shape = wire::kPlanesOnWire[static_cast<size_t>(plane)];
   const wire::PlaneExtents extents = internal::extents_of(batch, compute);
   const int64_t group = shape.of_group ? std::max<int64_t>(compute.mimo->group_size, 1) : 1;
-  const size_t number = shape.has_elements ? element_bytes(batch.data_type) : value_bytes(batch.data_type);
+  const bool complex = compute.problem == Problem::kGeneral && plane <= Plane::kRight;
+  const size_t number = complex              ? 2 * value_bytes(batch.data_type)
+                        : shape.has_elements ? element_bytes(batch.data_type)
+                                             : value_bytes(batch.data_type);
   return product({count / group, extents.*shape.height, extents.*shape.width, static_cast<int64_t>(number)});
 }
 
@@ -70,9 +73,14 @@ bool fits_a_message(const Batch& batch, const ServerLimits& limits, const Comput
 namespace svdserve::client::internal {
 
 wire::PlaneExtents extents_of(const Batch& batch, const ComputeOptions& compute) {
-  if (compute.problem == Problem::kHermitian) {
+  if (compute.problem != Problem::kSvd) {
     const int64_t n = batch.rows;
-    return {.rows = n, .cols = n, .values = n, .left_columns = compute.vectors == Vectors::kNone ? 0 : n};
+    const bool has_left = compute.problem == Problem::kGeneral && compute.vectors == Vectors::kFull;
+    return {.rows = n,
+            .cols = n,
+            .values = n,
+            .left_columns = compute.vectors == Vectors::kNone ? 0 : n,
+            .right_columns = has_left ? n : 0};
   }
   const int64_t leading = compute.top_k != 0 ? compute.top_k : batch.values_per_matrix();
   const bool full = compute.vectors == Vectors::kFull;
@@ -96,17 +104,17 @@ Piece Split::operator[](int64_t i) const {
 
 namespace {
 
-// Refuses options for which a request about Hermitian matrices has no field.
-Status check_hermitian(const Batch& batch, const ComputeOptions& compute) {
+// Refuses options for which a request about eigenproblems has no field.
+Status check_eigenproblem(const Batch& batch, const ComputeOptions& compute) {
   if (batch.rows != batch.cols) {
     return invalid("matrices.cols", "must equal rows = " + std::to_string(batch.rows) +
-                                        " for Hermitian matrices, but is " + std::to_string(batch.cols));
+                                        " for eigenproblems, but is " + std::to_string(batch.cols));
   }
-  if (compute.vectors == Vectors::kFull) {
+  if (compute.problem == Problem::kHermitian && compute.vectors == Vectors::kFull) {
     return invalid("options.vectors", "must be kNone or kThin for Hermitian matrices, whose eigenvectors are complete");
   }
-  if (compute.top_k != 0) return invalid("options.top_k", "must be 0 for Hermitian matrices");
-  if (compute.mimo) return invalid("options.mimo", "must be absent for Hermitian matrices");
+  if (compute.top_k != 0) return invalid("options.top_k", "must be 0 for eigenproblems");
+  if (compute.mimo) return invalid("options.mimo", "must be absent for eigenproblems");
   return {};
 }
 
@@ -116,8 +124,8 @@ Result<MatrixSizes> matrix_sizes(const Batch& batch, const ComputeOptions& compu
   if (batch.rows < 1) return invalid("matrices.rows", "must be at least 1, is " + std::to_string(batch.rows));
   if (batch.cols < 1) return invalid("matrices.cols", "must be at least 1, is " + std::to_string(batch.cols));
   if (batch.count < 0) return invalid("matrices.count", "must not be negative, is " + std::to_string(batch.count));
-  if (compute.problem == Problem::kHermitian) {
-    if (Status bad = check_hermitian(batch, compute); !bad.ok()) return bad;
+  if (compute.problem != Problem::kSvd) {
+    if (Status bad = check_eigenproblem(batch, compute); !bad.ok()) return bad;
   }
   MatrixSizes sizes;
   sizes.group = compute.mimo ? compute.mimo->group_size : 1;

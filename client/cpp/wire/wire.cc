@@ -45,7 +45,10 @@ void write_own(const ComputeOptions& compute, v1::DecomposeOptions* out) {
 }
 
 void write_own(const ComputeOptions& compute, v1::EigendecomposeOptions* out) {
-  if (compute.vectors != Vectors::kNone) out->set_vectors(v1::EIGENVECTORS_RIGHT);
+  if (compute.vectors != Vectors::kNone) {
+    const bool both = compute.vectors == Vectors::kFull;
+    out->set_vectors(both ? v1::EIGENVECTORS_RIGHT_AND_LEFT : v1::EIGENVECTORS_RIGHT);
+  }
   out->set_problem(to_proto<v1::EigenProblem>(compute.problem));
   out->set_triangle(to_proto<v1::Triangle>(compute.triangle));
 }
@@ -82,8 +85,8 @@ std::string batch_prefix(const BatchToSend& batch) {
 std::vector<grpc::Slice> request_slices(std::span<const BatchToSend> batches, const ComputeOptions& compute) {
   const int field =
       batches.size() == 1 ? v1::DecomposeRequest::kMatricesFieldNumber : v1::DecomposeRequest::kGroupsFieldNumber;
-  std::string prefix = compute.problem == Problem::kHermitian ? options_of<v1::EigendecomposeRequest>(compute)
-                                                              : options_of<v1::DecomposeRequest>(compute);
+  std::string prefix = compute.problem != Problem::kSvd ? options_of<v1::EigendecomposeRequest>(compute)
+                                                        : options_of<v1::DecomposeRequest>(compute);
   std::vector<grpc::Slice> slices;
   for (const BatchToSend& batch : batches) {
     const std::string head = batch_prefix(batch);
@@ -243,7 +246,8 @@ Status check_limits(const ServerLimits& limits) {
     int64_t value, least;
   } all[] = {{"max_values", limits.max_values, 1},     {"max_dimension", limits.max_dimension, 1},
              {"max_matrices", limits.max_matrices, 1}, {"max_message_bytes", limits.max_message_bytes, 1},
-             {"max_groups", limits.max_groups, 0},     {"max_large_bytes", limits.max_large_bytes, 0}};
+             {"max_groups", limits.max_groups, 0},     {"max_large_bytes", limits.max_large_bytes, 0},
+             {"max_general_order", limits.max_general_order, 0}};
   for (const auto& limit : all) {
     if (limit.value >= limit.least) continue;
     return invalid_reply(std::string("its limits.") + limit.name + " is " + std::to_string(limit.value) +
@@ -408,6 +412,7 @@ Result<ServerInfo> to_server_info(const v1::GetServerInfoResponse& response) {
                  l.max_inflight_bytes(),
                  l.max_stream_requests(),
                  l.max_groups(),
+                 l.max_general_order(),
                  l.max_large_bytes()};
   if (Status s = check_limits(info.limits); !s.ok()) return s;
   for (const v1::Device& d : response.devices()) {

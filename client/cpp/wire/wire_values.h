@@ -28,7 +28,7 @@ static_assert(has_numbers<client::Method>(v1::METHOD_AUTO, v1::Method_MAX));
 
 // kSvd is never sent: it is what Decompose computes.
 template <>
-inline constexpr EnumRange<client::Problem> kRange<client::Problem> = {0, client::Problem::kHermitian};
+inline constexpr EnumRange<client::Problem> kRange<client::Problem> = {0, client::Problem::kGeneral};
 static_assert(has_numbers<client::Problem>(v1::EIGEN_PROBLEM_UNSPECIFIED, v1::EigenProblem_MAX));
 
 template <>

@@ -277,9 +277,9 @@ void write_general(const Call<T>& call, const PackBuffers<T>& buffers, int l, co
     finite ? write_columns(from, l, columns, layout, k, 0, k, to) : fill_with_nan<T>(to, vector_bytes);
   }
   if (char* const to = slot.plane(Plane::kCertificate, kCertificateNumbers * sizeof(T))) {
-    const T nan = FloatTraits<T>::nan();
-    const T numbers[kCertificateNumbers]{finite ? std::sqrt(buffers.residuals[l]) : nan,
-                                         finite ? std::sqrt(buffers.residuals[lanes + l]) : nan, finite ? T(0) : nan};
+    const T none = finite ? T(0) : FloatTraits<T>::nan();
+    const T square = std::max(buffers.residuals[l], buffers.residuals[lanes + l]);
+    const T numbers[kCertificateNumbers]{finite ? std::sqrt(square) : none, none, none};
     std::memcpy(to, numbers, sizeof(numbers));
   }
   call.counters.add(status, 1);

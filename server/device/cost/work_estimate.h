@@ -23,7 +23,7 @@ inline double estimate_flops_beyond_values(const Plan& plan) {
   const double k = static_cast<double>(values_per_matrix(plan.problem));
   const double scalar = is_complex(plan.problem.dtype) ? 4 : 1;
   double flops = o.answers() ? 20 * k * (1 + static_cast<double>(o.snr_count)) : 0;
-  if (!o.vectors() || plan.decomposition == Decomposition::kHermitian) return flops;
+  if (!o.vectors() || plan.decomposition != Decomposition::kSvd) return flops;
   const double left = static_cast<double>(plan.problem.rows * o.left_columns);
   const double right = static_cast<double>(plan.problem.cols * o.right_columns);
   flops += estimate_sweeps(plan) * 3 * k * k * k * scalar + 2 * k * (left + right) * scalar;
@@ -42,6 +42,8 @@ inline double estimate_flops_of_values(const Plan& plan) {
       const double halvings = std::max(1.0, 1 - std::log2(plan.tolerance));
       return reduction + halvings * 5 * k * k;  // of k intervals, by a count of 5 k each
     }
+    case Method::kQr:
+      return (plan.outputs.vectors() ? 50 : 20) * k * k * k * scalar;  // general eigenproblems, vectors included
     case Method::kJacobi:
       return reduction + estimate_sweeps(plan) * 3 * k * k * k * scalar;
     default:

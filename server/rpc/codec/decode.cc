@@ -285,7 +285,9 @@ Error RequestReader::check_eigen_options() {
   const std::optional<Triangle> triangle = value_of(wire.triangle, Triangle::kLower);
   if (!triangle) return invalid_field(path("options.triangle"), unknown("triangle", wire.triangle));
   Options& options = options_.rest;
-  options.vectors = *vectors == Eigenvectors::kRight ? Vectors::kThin : Vectors::kNone;
+  options.vectors = *vectors == Eigenvectors::kNone    ? Vectors::kNone
+                    : *vectors == Eigenvectors::kRight ? Vectors::kThin
+                                                       : Vectors::kFull;
   options.decomposition = *problem;
   options.triangle = *triangle;
   return {};

@@ -76,7 +76,7 @@ void append_planes(const PartView& view, int message, MessageBuilder* to) {
   const Outputs& o = view.outputs();
   // An SVD has U and V^H, or some columns of U or V.
   const bool has_vectors =
-      view.part().plan.decomposition == Decomposition::kHermitian || (o.right_columns > 0 && o.right_adjoint);
+      view.part().plan.decomposition != Decomposition::kSvd || (o.right_columns > 0 && o.right_adjoint);
   for (size_t i = 0; i < wire::kPlanesOnWire.size(); ++i) {
     const wire::PlaneOnWire& plane = wire::kPlanesOnWire[i];
     if (plane.message == message) view.append_to(to, plane.field_of(has_vectors), static_cast<Plane>(i));

@@ -20,7 +20,7 @@
 namespace svdserve::server {
 
 // The eigenvectors that a request asks for.
-enum class Eigenvectors : uint8_t { kNone, kRight };
+enum class Eigenvectors : uint8_t { kNone, kRight, kRightAndLeft };
 
 }  // namespace svdserve::server
 
@@ -44,11 +44,12 @@ static_assert(has_numbers<Vectors>(v1::VECTORS_NONE, v1::Vectors_MAX));
 
 // kSvd is never sent: it is what Decompose computes.
 template <>
-inline constexpr EnumRange<Decomposition> kRange<Decomposition> = {0, Decomposition::kHermitian};
+inline constexpr EnumRange<Decomposition> kRange<Decomposition> = {0, Decomposition::kGeneral};
 static_assert(has_numbers<Decomposition>(v1::EIGEN_PROBLEM_UNSPECIFIED, v1::EigenProblem_MAX));
 
 template <>
-inline constexpr EnumRange<server::Eigenvectors> kRange<server::Eigenvectors> = {1, server::Eigenvectors::kRight};
+inline constexpr EnumRange<server::Eigenvectors> kRange<server::Eigenvectors> = {
+    1, server::Eigenvectors::kRightAndLeft};
 static_assert(has_numbers<server::Eigenvectors>(v1::EIGENVECTORS_NONE, v1::Eigenvectors_MAX));
 
 template <>

@@ -471,8 +471,9 @@ class Client:
         Residuals are relative to the norm of each matrix. Hermitian matrices are for eigh, which is faster.
 
         Args:
-            a: array_like of shape (..., n, n); types and layouts as for svdvals. Any size. Each matrix is a call of its
-                own, as large matrices of eigh are; several go at once.
+            a: array_like of shape (..., n, n); types and layouts as for svdvals. Any size. A matrix is large if n exceeds
+                info().limits.max_general_order (32), or if it does not fit a message. Each large matrix is a call of its
+                own; several go at once.
             left: True: also return left eigenvectors, as scipy.linalg.eig(a, left=True) does.
             certificate: True: also return the residual, the largest of all matrices; "matrix": also those of each matrix.
             method: "auto" or "qr", which is "auto".
@@ -482,14 +483,14 @@ class Client:
             EigResult, which unpacks to eigenvalues w (..., n) and eigenvectors v (..., n, n): a @ v[:, i] is
             w[i] * v[:, i]. With `left` EigLeftResult, which unpacks to w, vl, v: vl[:, i]^H @ a is w[i] * vl[:, i]^H.
             Both have the attributes `status`, `certificate` and `summaries`. Eigenvalues have no order, but a conjugate
-            pair stays together. Eigenvectors have norm 1, and their largest component is real. For real `a` the arrays
-            are real if all eigenvalues of the whole stack are, else complex. They are complex for complex `a`. Precision
-            is that of `a`: complex64 or float32 for float32.
+            pair stays together. Eigenvectors have norm 1, and their largest component is real. A small matrix with an
+            infinity or a NaN has NaN everywhere; a large one is rejected. For real `a` the arrays are real if all
+            eigenvalues of the whole stack are, else complex. They are complex for complex `a`. Precision is that of `a`:
+            complex64 or float32 for float32.
 
         Raises:
-            As svd does. A matrix with an infinity or a NaN is rejected as a large one of eigh is: InvalidArgument with the
-            reason NON_FINITE, where NumPy raises LinAlgError. numpy.linalg.LinAlgError: `a` has fewer than two dimensions,
-            or is not square.
+            As svd does. InvalidArgument with the reason NON_FINITE: a large matrix with an infinity or a NaN, where NumPy
+            raises LinAlgError. numpy.linalg.LinAlgError: `a` has fewer than two dimensions, or is not square.
 
         Example:
             >>> import numpy as np, svdserve

@@ -296,6 +296,8 @@ def is_large(operand: Operand, query: Query, limits: Any) -> bool:
         return True
     if limits.max_large_bytes <= 0:
         return False
+    if query.eigenproblem == "general" and operand.rows > limits.max_general_order:
+        return True
     if operand.values_per_matrix > limits.max_values or max(operand.rows, operand.cols) > limits.max_dimension:
         return True
     chosen = query.pivot_strategy is not None or query.block_variant is not None

@@ -79,7 +79,7 @@ class Query:
     block_variant: str | None = None  #: large
     large_method: str = ""  #: large, where it is another than `method`
     signature: bytes = b""  #: large; the diagonal of J, empty without J
-    eigenproblem: str | None = None  #: "hermitian", or for large ones "hermitian_factor" and "general"; None for an SVD
+    eigenproblem: str | None = None  #: "hermitian", "general", or for large ones "hermitian_factor"; None for an SVD
     triangle: str = "lower"  #: of "hermitian"
     each_large: bool = False  #: matrices of any size go as large ones
 
@@ -121,8 +121,8 @@ class Query:
     def _eigen_options(self) -> Any:
         """The options that eigenproblems alone have."""
         return _proto.EigendecomposeOptions(
-            problem=_proto.EIGEN_PROBLEMS["HERMITIAN"], triangle=_proto.TRIANGLES[self.triangle.upper()],
-            vectors=_proto.EIGENVECTORS["NONE" if self.vectors == "none" else "RIGHT"])
+            problem=_proto.EIGEN_PROBLEMS[(self.eigenproblem or "").upper()],
+            triangle=_proto.TRIANGLES[self.triangle.upper()], vectors=_proto.EIGENVECTORS[_EIGENVECTORS[self.vectors]])
 
     def large_options(self) -> Any:
         """LargeOptions"""
@@ -148,7 +148,7 @@ class Query:
     def is_for_large(self) -> bool:
         """Only large matrices have what it asks for, so matrices of any size go as large ones."""
         method = (self.large_method or self.method).lower()
-        return (self.each_large or bool(self.signature) or self.eigenproblem in ("hermitian_factor", "general") or
+        return (self.each_large or bool(self.signature) or self.eigenproblem == "hermitian_factor" or
                 method in ("factored", "tridiagonal"))
 
     @property
@@ -224,6 +224,7 @@ class Query:
 
 _METHODS = {name.lower(): number for name, number in _proto.METHODS.items() if number}
 _UNSAID = "unspecified"
+_EIGENVECTORS = {"none": "NONE", "thin": "RIGHT", "full": "RIGHT_AND_LEFT"}
 _EIGEN_TITLES = {"singular_values": "eigenvalues", "left_vectors": "eigenvectors"}
 _PIVOT_STRATEGIES = {name.lower(): number for name, number in _proto.PIVOT_STRATEGIES.items()}
 _BLOCK_VARIANTS = {name.lower(): number for name, number in _proto.BLOCK_VARIANTS.items()}

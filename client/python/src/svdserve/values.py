@@ -262,6 +262,7 @@ class Limits:
     max_inflight_bytes: int  #: of their operands and results
     max_stream_requests: int  #: requests of one stream without a reply
     max_groups: int = 0  #: batches of different shapes in one request; 0: one
+    max_general_order: int = 0  #: largest n of a batch of general eigenproblems; 0: the server takes none
     max_large_bytes: int = 0  #: operand, results and working memory of one large matrix; 0: it takes none
 
 
@@ -299,7 +300,8 @@ class ServerInfo:
 
 
 # The least that these limits of a server can be.
-_LEAST_LIMITS = dict(max_values=1, max_dimension=1, max_matrices=1, max_message_bytes=1, max_groups=0, max_large_bytes=0)
+_LEAST_LIMITS = dict(max_values=1, max_dimension=1, max_matrices=1, max_message_bytes=1, max_groups=0, max_general_order=0,
+                     max_large_bytes=0)
 
 
 def server_info(message: Any) -> ServerInfo:

@@ -34,10 +34,10 @@ struct GeneralTask {
     return load_element(matrix + (call.row_major ? i * k + j : j * k + i));
   }
 
+  __device__ __forceinline__ static L worst_of(const L (&squares)[2]) { return scalar::larger(squares[1], squares[0]); }
   __device__ __forceinline__ bool is_spoilt(const L (&squares)[2]) const {
     const T bound = static_cast<T>(kLargestBalancedResidual * k) * FloatTraits<T>::kUnitRoundoff;
-    const T worst = squares[0].v < squares[1].v ? squares[1].v : squares[0].v;
-    return kVectors && !(worst <= bound * bound);
+    return kVectors && !(worst_of(squares).v <= bound * bound);
   }
 
   __device__ __forceinline__ void run() const {
@@ -87,11 +87,10 @@ struct GeneralTask {
       store_vectors(work.w, call.w, finite);
     }
     if (call.certificates != nullptr) {
-      const T nan = FloatTraits<T>::nan();
+      const T none = finite ? T(0) : FloatTraits<T>::nan();
       T* const numbers = call.certificates + m * kCertificateNumbers;
-      numbers[0] = finite ? sqrt(squares[0]).v : nan;
-      numbers[1] = finite ? sqrt(squares[1]).v : nan;
-      numbers[2] = finite ? T(0) : nan;
+      numbers[0] = finite ? sqrt(worst_of(squares)).v : none;
+      numbers[1] = numbers[2] = none;
     }
     if (call.statuses != nullptr) call.statuses[m] = static_cast<uint8_t>(status);
     if (status != 0) atomicAdd(reinterpret_cast<unsigned long long*>(&call.exception_counts[status]), 1ull);
