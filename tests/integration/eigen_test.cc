@@ -116,20 +116,24 @@ std::vector<double> values_of(const v1::EigendecomposeResponse& r, v1::DataType 
   return values;
 }
 
-Matrices vectors_of(const v1::EigendecomposeResponse& r, size_t n, v1::DataType type, v1::MemoryOrder order) {
+Matrices matrices_of(const std::string& bytes, size_t n, v1::DataType type, v1::MemoryOrder order) {
   const size_t components = is_complex(type) ? 2 : 1;
-  const size_t numbers = r.vectors().size() / (is_single(type) ? sizeof(float) : sizeof(double));
+  const size_t numbers = bytes.size() / (is_single(type) ? sizeof(float) : sizeof(double));
   Matrices u{n, std::vector<Complex>(numbers / components)};
   for (size_t matrix = 0; matrix < u.count(); ++matrix) {
     for (size_t i = 0; i < n; ++i) {
       for (size_t j = 0; j < n; ++j) {
         const size_t at = (matrix * n * n + place(i, j, n, order)) * components;
-        const double imaginary = components == 2 ? number_at(r.vectors(), at + 1, type) : 0;
-        u.at(matrix, i, j) = {number_at(r.vectors(), at, type), imaginary};
+        const double imaginary = components == 2 ? number_at(bytes, at + 1, type) : 0;
+        u.at(matrix, i, j) = {number_at(bytes, at, type), imaginary};
       }
     }
   }
   return u;
+}
+
+Matrices vectors_of(const v1::EigendecomposeResponse& r, size_t n, v1::DataType type, v1::MemoryOrder order) {
+  return matrices_of(r.vectors(), n, type, order);
 }
 
 // The eigenvalues ascend, |A U - U L| <= 10 n u |A| and |I - U^H U| <= 10 n u: docs/accuracy.md.
@@ -429,6 +433,127 @@ TEST_F(EigenTest, MetricsNameTheCall) {
   EXPECT_FALSE(Call(request, &response).ok());
   EXPECT_EQ(counted("status=\"OK\""), good + 1);
   EXPECT_EQ(counted("status=\"INVALID_ARGUMENT\""), bad + 1);
+}
+
+// --- general matrices ---------------------------------------------------------------------------
+
+Matrices general(size_t n, size_t count, v1::DataType type) {
+  Matrices a = hermitian(n, count, type), b = hermitian(n, count, type, 2);
+  for (size_t matrix = 0; matrix < count; ++matrix) {
+    for (size_t i = 0; i < n; ++i) {
+      for (size_t j = 0; j < i; ++j) a.at(matrix, i, j) = b.at(matrix, i, j);
+    }
+  }
+  return a;
+}
+
+v1::EigendecomposeRequest general_request(const Matrices& a, v1::DataType type = v1::DATA_TYPE_F64,
+                                          v1::MemoryOrder order = v1::MEMORY_ORDER_ROW_MAJOR) {
+  v1::EigendecomposeRequest request = request_of(a, type, order);
+  request.mutable_options()->set_problem(v1::EIGEN_PROBLEM_GENERAL);
+  request.mutable_options()->set_vectors(v1::EIGENVECTORS_RIGHT_AND_LEFT);
+  return request;
+}
+
+// |A V - V L| and |W^H A - L W^H| <= 10 n u |A|, and exact conjugates of real matrices: docs/accuracy.md.
+void expect_general_eigenpairs(const Matrices& a, const v1::EigendecomposeResponse& r, v1::DataType type,
+                               v1::MemoryOrder order) {
+  const size_t n = a.n;
+  const v1::DataType complex = is_single(type) ? v1::DATA_TYPE_C64 : v1::DATA_TYPE_C128;
+  const Matrices v = matrices_of(r.vectors(), n, complex, order),
+                 wh = matrices_of(r.left_vectors_adjoint(), n, complex, order);
+  const std::vector<double> values = values_of(r, type);
+  ASSERT_THAT(values, SizeIs(2 * a.count() * n));
+  ASSERT_EQ(v.count(), a.count());
+  ASSERT_EQ(wh.count(), a.count());
+  for (size_t matrix = 0; matrix < a.count(); ++matrix) {
+    const auto lambda = [&](size_t j) {
+      return Complex(values[2 * (matrix * n + j)], values[2 * (matrix * n + j) + 1]);
+    };
+    double error = 0, size = 0;
+    for (size_t i = 0; i < n; ++i) {
+      for (size_t j = 0; j < n; ++j) {
+        Complex right = -v.at(matrix, i, j) * lambda(j), left = -lambda(i) * wh.at(matrix, i, j);
+        for (size_t l = 0; l < n; ++l) {
+          right += a.at(matrix, i, l) * v.at(matrix, l, j);
+          left += wh.at(matrix, i, l) * a.at(matrix, l, j);
+        }
+        error += std::max(std::norm(right), std::norm(left));
+        size += std::norm(a.at(matrix, i, j));
+      }
+    }
+    EXPECT_LE(std::sqrt(error), 10 * static_cast<double>(n) * unit_roundoff(type) * std::sqrt(size)) << n;
+    for (size_t j = 0; j < n && !is_complex(type); ++j) {
+      if (lambda(j).imag() == 0) continue;
+      ASSERT_LT(j + 1, n);
+      EXPECT_EQ(lambda(j + 1), std::conj(lambda(j)));
+      ++j;
+    }
+  }
+}
+
+TEST_P(EigenLayoutTest, GeneralMatrices) {
+  const auto [type, order] = GetParam();
+  for (const size_t n : {1, 2, 3, 4, 7, 16, 32}) {
+    const Matrices a = general(n, 19, type);
+    v1::EigendecomposeRequest request = general_request(a, type, order);
+    request.mutable_options()->set_certificate(v1::CERTIFICATE_SCOPE_BATCH);
+    const v1::EigendecomposeResponse r = Ask(request);
+    EXPECT_EQ(r.method(), v1::METHOD_QR);
+    EXPECT_EQ(r.values_per_matrix(), static_cast<int64_t>(n));
+    EXPECT_EQ(r.vector_columns(), static_cast<int64_t>(n));
+    EXPECT_EQ(r.left_vector_rows(), static_cast<int64_t>(n));
+    EXPECT_LE(r.certificate().residual(), 10 * static_cast<double>(n) * unit_roundoff(type));
+    EXPECT_EQ(r.certificate().left_orthogonality() + r.certificate().right_orthogonality(), 0);
+    expect_general_eigenpairs(a, r, type, order);
+    request = general_request(a, type, order);
+    request.mutable_options()->clear_vectors();
+    const v1::EigendecomposeResponse alone = Ask(request);
+    EXPECT_TRUE(alone.vectors().empty() && alone.left_vectors_adjoint().empty());
+    EXPECT_EQ(alone.eigenvalues().size(), r.eigenvalues().size());
+  }
+}
+
+TEST_F(EigenTest, AGeneralMatrixThatIsNotFiniteLeavesItsNeighboursAlone) {
+  const Matrices a = general(5, 20, v1::DATA_TYPE_F64);
+  Matrices spoilt = a;
+  spoilt.at(7, 4, 0) = kNan;
+  const v1::EigendecomposeResponse clean = Ask(general_request(a)), r = Ask(general_request(spoilt));
+  EXPECT_THAT(r.exception_indices(), ElementsAre(7));
+  EXPECT_THAT(r.exception_statuses(), ElementsAre(v1::MATRIX_STATUS_NON_FINITE));
+  const std::vector<double> values = values_of(r, v1::DATA_TYPE_F64), others = values_of(clean, v1::DATA_TYPE_F64);
+  for (size_t i = 0; i < values.size(); ++i) {
+    i / 10 == 7 ? EXPECT_TRUE(std::isnan(values[i])) : EXPECT_EQ(values[i], others[i]);
+  }
+}
+
+TEST_F(EigenTest, GeneralMatricesTakeNoOptionsOfOthers) {
+  const auto field_of = [](const v1::EigendecomposeRequest& request) {
+    v1::EigendecomposeResponse response;
+    return details_of(Call(request, &response)).field;
+  };
+  const Matrices a = general(3, 2, v1::DATA_TYPE_F64);
+  v1::EigendecomposeRequest request = general_request(general(33, 1, v1::DATA_TYPE_F64));
+  EXPECT_EQ(field_of(request), "matrices.rows");
+  request = general_request(a);
+  request.mutable_options()->set_method(v1::METHOD_JACOBI);
+  EXPECT_EQ(field_of(request), "options.method");
+  request = general_request(a);
+  request.mutable_options()->set_tolerance(1e-3);
+  EXPECT_EQ(field_of(request), "options.tolerance");
+  request = general_request(a);
+  request.mutable_options()->set_max_sweeps(3);
+  EXPECT_EQ(field_of(request), "options.max_sweeps");
+  request = general_request(a);
+  request.mutable_options()->set_fix_phases(true);
+  EXPECT_EQ(field_of(request), "options.fix_phases");
+  request = general_request(a);
+  request.mutable_options()->clear_vectors();
+  request.mutable_options()->set_certificate(v1::CERTIFICATE_SCOPE_BATCH);
+  EXPECT_EQ(field_of(request), "options.certificate");
+  request = request_of(hermitian(3, 2, v1::DATA_TYPE_F64));
+  request.mutable_options()->set_vectors(v1::EIGENVECTORS_RIGHT_AND_LEFT);
+  EXPECT_EQ(field_of(request), "options.vectors");
 }
 
 // --- rejections ---------------------------------------------------------------------------------
