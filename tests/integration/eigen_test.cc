@@ -523,7 +523,11 @@ TEST_F(EigenTest, AGeneralMatrixThatIsNotFiniteLeavesItsNeighboursAlone) {
   EXPECT_THAT(r.exception_statuses(), ElementsAre(v1::MATRIX_STATUS_NON_FINITE));
   const std::vector<double> values = values_of(r, v1::DATA_TYPE_F64), others = values_of(clean, v1::DATA_TYPE_F64);
   for (size_t i = 0; i < values.size(); ++i) {
-    i / 10 == 7 ? EXPECT_TRUE(std::isnan(values[i])) : EXPECT_EQ(values[i], others[i]);
+    if (i / 10 == 7) {
+      EXPECT_TRUE(std::isnan(values[i]));
+    } else {
+      EXPECT_EQ(values[i], others[i]);
+    }
   }
 }
 
