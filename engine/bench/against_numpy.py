@@ -108,7 +108,7 @@ def measure(library, work, name, a):
 
 
 def largest_error(work, s, a):
-    """Of the values of a stack in double precision, relative to the norm of each matrix."""
+    """The largest error of the values of a stack in double precision, relative to the norm of each matrix."""
     if work == "eigh":
         exact = np.linalg.eigvalsh(a)
         return float((abs(s - exact) / abs(exact).max(axis=1, keepdims=True)).max())
