@@ -1,7 +1,7 @@
 # Finds CUDA's compiler. Without it everything but the plugin and the programs for the GPU is built: SVDSERVE_CUDA is
 # then OFF. Sanitizer builds leave it out, because they do not reach into kernels.
 set(SVDSERVE_CUDA_ARCHITECTURES "90" CACHE STRING
-  "Architectures of the CUDA plugin: 90 is machine code for sm_90 and PTX, 90-virtual PTX alone; a release has 80-real;90-real;100")
+  "Architectures of the CUDA plugin: 90 is machine code for sm_90 and PTX; a release has 80-real;90-real;100")
 find_program(SVDSERVE_NVCC nvcc HINTS /usr/local/cuda/bin)
 if(SVDSERVE_NVCC AND NOT SVDSERVE_SANITIZE)
   option(SVDSERVE_CUDA "Build the CUDA back end" ON)

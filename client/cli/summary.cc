@@ -50,23 +50,28 @@ void print_summary(const client::Batch& batch, const client::Report& report, dou
   }
 }
 
-client::Status print_values(const client::Batch& batch, std::span<const std::byte> values) {
+namespace {
+
+// "1.5", or a complex number as Python writes it, "1.5-2j".
+template <class T>
+void print_number(const std::byte* at, bool is_complex) {
+  T parts[2] = {};
+  std::memcpy(parts, at, (is_complex ? 2 : 1) * sizeof(T));
+  constexpr int kDigits = sizeof(T) == sizeof(float) ? 9 : 17;
+  std::printf("%.*g", kDigits, static_cast<double>(parts[0]));
+  if (is_complex) std::printf("%+.*gj", kDigits, static_cast<double>(parts[1]));
+}
+
+}  // namespace
+
+client::Status print_values(const client::Batch& batch, std::span<const std::byte> values, bool is_complex) {
   const int64_t k = batch.values_per_matrix();
-  const bool is_float = client::value_bytes(batch.data_type) == sizeof(float);
+  const auto size = static_cast<int64_t>(client::value_bytes(batch.data_type)), step = is_complex ? 2 * size : size;
   const std::byte* at = values.data();
   for (int64_t i = 0; i < batch.count && std::ferror(stdout) == 0; ++i) {
-    for (int64_t j = 0; j < k; ++j) {
-      if (is_float) {
-        float v;
-        std::memcpy(&v, at, sizeof v);
-        std::printf("%s%.9g", j == 0 ? "" : " ", static_cast<double>(v));
-        at += sizeof v;
-      } else {
-        double v;
-        std::memcpy(&v, at, sizeof v);
-        std::printf("%s%.17g", j == 0 ? "" : " ", v);
-        at += sizeof v;
-      }
+    for (int64_t j = 0; j < k; ++j, at += step) {
+      if (j > 0) std::fputc(' ', stdout);
+      size == sizeof(float) ? print_number<float>(at, is_complex) : print_number<double>(at, is_complex);
     }
     std::puts("");
   }

@@ -21,8 +21,8 @@ void print_summary(const client::Batch& batch, const client::Report& report, dou
                    client::Problem problem = client::Problem::kSvd);
 
 // The values of all matrices to stdout, one matrix a line, with digits enough to be read back exactly. Fails where
-// stdout takes them not.
-client::Status print_values(const client::Batch& batch, std::span<const std::byte> values);
+// stdout takes them not. is_complex: the values are complex numbers.
+client::Status print_values(const client::Batch& batch, std::span<const std::byte> values, bool is_complex = false);
 
 }  // namespace svdserve::cli
 #endif  // SVDSERVE_CLIENT_CLI_SUMMARY_H_

@@ -47,3 +47,14 @@ extern "C" __attribute__((visibility("default"))) int svdserve_bench_eigh(int dt
                  {.decomposition = svdserve::Decomposition::kHermitian, .vectors = svdserve::Vectors::kThin}, count,
                  threads, matrices, planes);
 }
+
+// The same of general matrices: complex, in no order.
+extern "C" __attribute__((visibility("default"))) int svdserve_bench_eig(int dtype, int64_t n, int64_t count,
+                                                                         int threads, const void* matrices,
+                                                                         void* values, void* vectors) {
+  svdserve::PlanePointers planes(values);
+  planes[svdserve::Plane::kLeft] = vectors;
+  return execute({n, n, static_cast<svdserve::DType>(dtype), svdserve::Order::kRowMajor},
+                 {.decomposition = svdserve::Decomposition::kGeneral, .vectors = svdserve::Vectors::kThin}, count,
+                 threads, matrices, planes);
+}

@@ -711,6 +711,9 @@ TEST(Svdctl, GeneralEigenproblemsOfAStack) {
   const Outcome alone = run({SVDCTL_PROGRAM, "eigvals", file("a"), "-o", file("alone"), "--address", server.address()});
   EXPECT_EQ(alone.exit_code, 0) << alone.err;
   EXPECT_THAT(read_matrix<double>(file("alone")).second, expected);
+  write_matrix<float>(file("pairs"), "f4", "(2, 2, 2)", {0, -2, 2, 0, 1.5, 0, 0, 3});
+  const Outcome printed = run({SVDCTL_PROGRAM, "eigvals", file("pairs"), "--print", "--address", server.address()});
+  EXPECT_EQ(printed.out, "0+2j 0-2j\n1.5+0j 3+0j\n") << printed.err;
   write_matrix<float>(file("none"), "f4", "(0, 3, 3)", {});
   const Outcome none = run({SVDCTL_PROGRAM, "eigvals", file("none"), "-o", file("x"), "--address", server.address()});
   EXPECT_EQ(none.exit_code, 0) << none.err;

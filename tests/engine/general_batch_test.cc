@@ -160,6 +160,7 @@ TEST_P(GeneralBatchTest, TheBitsBelongToTheMatrix) {
   const DType dtype = GetParam();
   Random random(9);
   for (const int64_t n : {1, 2, 3, 4, 5, 9, 17, 32}) {
+    if (kSanitized && n > 5) continue;
     auto matrices = matrices_of(dtype, n, random);
     for (int i = 0; i < 20; ++i) matrices.push_back(matrices_of(dtype, n, random).front());
     const auto count = static_cast<int64_t>(matrices.size());
@@ -167,6 +168,7 @@ TEST_P(GeneralBatchTest, TheBitsBelongToTheMatrix) {
     const PlanesResult all = run_planes(engine_, plan, pack(matrices, Order::kRowMajor).data(), count);
     for (const Simd simd : {Simd::kScalar, Simd::kAvx2, Simd::kAvx512, Simd::kNeon}) {
       const SvdEngine other({.simd = simd});
+      if (other.simd() != simd) continue;  // not of this build
       EXPECT_EQ(run_planes(other, plan, pack(matrices, Order::kRowMajor).data(), count), all) << n;
     }
     for (int64_t m = 0; m < count; m += 5) {

@@ -13,6 +13,7 @@
 #include "client/cli/files/npy_output.h"
 #include "client/cli/files/output_target.h"
 #include "client/cli/interruption.h"
+#include "client/cli/summary.h"
 
 namespace svdserve::cli {
 namespace {
@@ -67,6 +68,8 @@ std::optional<int> parse_eigvals(const std::vector<std::string>& words, EigArgum
   a.operand("A.npy", &to->a);
   a.section("Options");
   a.option("-o", "W.npy", "write the eigenvalues to this file", &to->files.s);
+  a.flag("--print", "write the eigenvalues to stdout, one matrix a line, such as 1.5-2j 1.5+2j",
+         &to->files.print_values);
   declare_end(&a, to);
   return parse_or_explain(&a, "eigvals", words);
 }
@@ -85,8 +88,11 @@ int write_empty(const EigArguments& args, const MatrixStack& stack, const client
     if (!made.ok()) return fail(args.command, made.status());
     all.push_back(files.emplace_back(*std::move(made)).get());
   }
-  const auto written = commit(all, call.stop);
-  return written.ok() ? kDone : fail(args.command, written);
+  if (const auto written = commit(all, call.stop); !written.ok()) return fail(args.command, written);
+  if (args.files.print_values) {
+    if (const auto s = print_values(stack.batch, {}, true); !s.ok()) return fail(args.command, s);
+  }
+  return kDone;
 }
 
 // What is asked of small matrices. Vectors are computed for whoever looks at them.

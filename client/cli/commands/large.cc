@@ -290,8 +290,9 @@ int run_large(const std::string& command, client::Client& client, const MatrixSt
   }
   if (is_stack) all.print(matrices_text(b.count, b), wanted.problem, seconds_since(first_begin));
   if (Status s = results.commit_all(call.stop); !s.ok()) return fail_unless_interrupted(command, s, interruption);
+  const bool is_general = options.problem == client::LargeProblem::kGeneral;
   if (files.print_values) {
-    if (Status s = print_values(b, results.values()); !s.ok()) return fail(command, s);
+    if (Status s = print_values(b, results.values(), is_general); !s.ok()) return fail(command, s);
   }
   return all_ok ? kDone : kExceptions;
 }

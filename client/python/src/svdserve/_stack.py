@@ -30,8 +30,8 @@ class Job:
 class Stack:
     """Hands the matrices of a call, in their order, to lanes: threads or coroutines that each send one at a time.
 
-    A lane calls take(), sends the matrix, and calls done() or failed(). Of several wrong matrices the first one's error
-    is the call's, as if they went one after the other. A server may reject a matrix for those that are under way: then the
+    A lane calls take(), sends the matrix, and calls done() or failed(). The call's error is that of the first wrong
+    matrix, as if they went one after the other. A server may reject a matrix for those that are under way: then the
     matrix waits, and a lane less goes on. The last lane sends rejected matrices again as RetryPolicy says.
     """
 
