@@ -101,10 +101,10 @@ class Client {
   Result<Eigen<T>> eigh(std::span<const T> data, int64_t n, int64_t count, MemoryOrder order = MemoryOrder::kRowMajor,
                         const ComputeOptions& compute = {}, const CallOptions& call = {});
 
-  // Eigenvalues and eigenvectors of count general matrices of n x n, n <= the server's limits.max_general_order (32), A V =
-  // V L; with compute.vectors = Vectors::kFull also left ones, W^H A = L W^H. compute.problem is not looked at. data: count
-  // * n * n elements. For eigenvalues alone call decompose() with compute.problem = Problem::kGeneral. Larger matrices
-  // go one a call, by the eig() of one matrix.
+  // Eigenvalues and eigenvectors of count general matrices, A V = V L. compute.vectors = Vectors::kFull: also left ones,
+  // W^H A = L W^H. The matrices are n x n, n <= the server's limits.max_general_order (32); larger ones go one a call, by
+  // the eig() of one matrix. compute.problem is not looked at. data: count * n * n elements. For eigenvalues alone call
+  // decompose() with compute.problem = Problem::kGeneral.
   template <class T>
   Result<GeneralEigen<T>> eig(std::span<const T> data, int64_t n, int64_t count,
                               MemoryOrder order = MemoryOrder::kRowMajor, const ComputeOptions& compute = {},

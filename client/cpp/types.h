@@ -125,8 +125,8 @@ enum class Problem : uint8_t {
 // The triangle of a Hermitian matrix that is read, as NumPy's UPLO. Imaginary parts of the diagonal are not read.
 enum class Triangle : uint8_t { kLower, kUpper };
 
-// Singular vectors of A = U S V^H. Thin: U is m x k, V^H k x n. Full: m x m and n x n. Of Problem::kGeneral thin means V,
-// full V and W^H.
+// Singular vectors of A = U S V^H. Thin: U is m x k, V^H k x n. Full: m x m and n x n. Problem::kGeneral has V
+// with thin ones, V and W^H with full ones.
 enum class Vectors : uint8_t { kNone, kThin, kFull };
 
 // kBatch: the largest numbers of the batch, in Report::certificate. kMatrix: these, and the numbers of each matrix.

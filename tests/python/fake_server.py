@@ -54,15 +54,28 @@ def certify(reply: Any, options: Any, count: int, dtype: Any) -> None:
 
 
 def eigen_answer(batch: Any, options: Any) -> Any:
-    """The right answer to one batch of Hermitian matrices."""
+    """The right answer to one batch of an eigenproblem."""
     a, write = matrices_of(batch)
-    w, v = np.linalg.eigh(a, "U" if options.triangle == _proto.TRIANGLES["UPPER"] else "L")
+    if options.problem == _proto.EIGEN_PROBLEMS["GENERAL"]:
+        v, w, left = general(a)
+    else:
+        w, v = np.linalg.eigh(a, "U" if options.triangle == _proto.TRIANGLES["UPPER"] else "L")
     reply = _proto.EigendecomposeResponse(count=batch.count, eigenvalues=w.tobytes(), values_per_matrix=w.shape[1],
                                           method=_proto.METHODS["JACOBI"], device="fake:0")
-    if options.vectors == _proto.EIGENVECTORS["RIGHT"]:
+    if options.vectors > _proto.EIGENVECTORS["NONE"]:
         reply.vectors, reply.vector_columns = write(v), w.shape[1]
-    certify(reply, options, batch.count, w.dtype)
+    if options.vectors == _proto.EIGENVECTORS["RIGHT_AND_LEFT"]:
+        reply.left_vectors_adjoint, reply.left_vector_rows = write(left), w.shape[1]
+    certify(reply, options, batch.count, w.real.dtype)
     return reply
+
+
+def general(a: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Eigenvectors, eigenvalues and adjoint left eigenvectors: of simple eigenvalues, or this fails."""
+    w, v = np.linalg.eig(a)
+    inverse = np.linalg.inv(v)
+    left = inverse / np.linalg.norm(inverse, axis=-1, keepdims=True)
+    return tuple(x.astype(np.result_type(a, np.complex64)) for x in (v, w, left))
 
 
 def answer(batch: Any, options: Any) -> Any:
@@ -268,12 +281,9 @@ def types(opened: Any) -> tuple[np.dtype[Any], np.dtype[Any]]:
 
 
 def eigen(a: np.ndarray, opened: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Eigenvectors, eigenvalues, and nothing or adjoint left eigenvectors: of simple eigenvalues, or this fails."""
+    """Eigenvectors, eigenvalues, and nothing or adjoint left eigenvectors."""
     if opened.problem == _proto.LARGE_PROBLEMS["GENERAL"]:
-        w, v = np.linalg.eig(a)
-        inverse = np.linalg.inv(v)
-        left = inverse / np.linalg.norm(inverse, axis=1, keepdims=True)
-        return tuple(x.astype(types(opened)[0]) for x in (v, w, left))
+        return general(a)
     if opened.problem == _proto.LARGE_PROBLEMS["HERMITIAN_FACTOR"]:
         a = (a * np.frombuffer(opened.signature, np.int8)) @ a.conj().T
     upper = opened.triangle == _proto.TRIANGLES["UPPER"]

@@ -6,12 +6,14 @@ import grpc
 import numpy as np
 import pytest
 
+import fake_server
 import svdserve
 from svdserve import MatrixStatus, _proto
 from test_large import either  # noqa: F401  # a fixture
 from test_svd import DTYPES, close, matrices
 
-ORDERS = [1, 2, 3, 10, 50]
+ORDERS = [1, 2, 3, 5, 10, 32, 33, 50]
+LARGEST_OF_A_BATCH = 32
 NON_SQUARE = [np.zeros(3), np.zeros((2, 3)), np.zeros((4, 3, 2))]
 
 
@@ -50,10 +52,79 @@ def distance(w, expected):
 def check_pairs(w):
     """The eigenvalues of a real matrix that are not real come in exact conjugate pairs, one next to the other."""
     one, other = w[w.imag != 0].reshape(-1, 2).T
-    assert (one == other.conj()).all()
+    assert (one == other.conj()).all() and (one.imag > 0).all()
+
+
+@pytest.fixture
+def batches(fake):
+    """The server takes batches of general matrices; without this each matrix is a call."""
+    fake.limits["max_general_order"] = 4
 
 
 # --- against a server that the test directs -----------------------------------------------------
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("column_major", [False, True])
+@pytest.mark.parametrize("left", [False, True])
+def test_a_stack_is_a_batch(either, fake, batches, rng, dtype, column_major, left):  # noqa: F811
+    a = matrices(rng, 2, 3, 4, 4, dtype=dtype)
+    a = a.swapaxes(-1, -2) if column_major else a
+    result = either.eig(a, left, certificate="matrix")
+    assert (residuals(a, *result) < 100 * np.finfo(a.dtype).eps).all() and len(result) == 2 + left
+    assert {x.dtype for x in result} == {np.result_type(dtype, "c8")} and all(x.flags.writeable for x in result)
+    assert result.status.shape == (2, 3) and not result.status.any() and result.summaries == ()
+    assert result.certificate.residual == 1e-16 and result.certificate.each_matrix.shape == (2, 3, 3)
+    (request,) = fake.requests
+    assert isinstance(request, _proto.EigendecomposeRequest) and not fake.large.opens
+    assert (request.matrices.rows, request.matrices.cols, request.matrices.count) == (4, 4, 6)
+    assert request.matrices.memory_order == 1 + column_major
+    options = request.options
+    assert options.problem == _proto.EIGEN_PROBLEMS["GENERAL"] and options.method == _proto.METHODS["AUTO"]
+    assert options.vectors == _proto.EIGENVECTORS["RIGHT_AND_LEFT" if left else "RIGHT"]
+    assert fake.announced == [str(request.ByteSize())]
+
+
+def test_eigenvalues_of_a_batch_alone(either, fake, batches, rng):  # noqa: F811
+    a = matrices(rng, 5, 3, 3, dtype="c8")
+    w, status = either.eigvals(a, method="qr", return_status=True)
+    assert close(w, np.linalg.eigvals(a), a) and w.dtype == "c8" and status.tolist() == [MatrixStatus.OK] * 5
+    assert w.flags.writeable
+    (request,) = fake.requests
+    assert request.options.vectors == _proto.EIGENVECTORS["NONE"] and request.options.method == _proto.METHODS["QR"]
+
+
+def test_the_order_decides(either, fake, batches, rng):  # noqa: F811
+    small, large = matrices(rng, 3, 4, 4), matrices(rng, 3, 5, 5)
+    assert (residuals(small, *either.eig(small)) < 1e-13).all() and (len(fake.requests), len(fake.large.opens)) == (1, 0)
+    assert (residuals(large, *either.eig(large)) < 1e-13).all() and (len(fake.requests), len(fake.large.opens)) == (1, 3)
+    fake.limits["max_large_bytes"] = 0
+    with svdserve.Client(fake.address) as client:  # such a server takes no large matrices: it is asked, and says so
+        assert (residuals(large, *client.eig(large)) < 1e-13).all() and len(fake.large.opens) == 3
+
+
+def test_pieces_are_joined(fake, batches, rng):
+    a = matrices(rng, 500, 4, 4, dtype="c8")
+    with svdserve.Client(fake.address, piece_bytes=1 << 12) as client:
+        assert (residuals(a, *client.eig(a, left=True)) < 1e-4).all()
+    assert len(fake.requests) > 10 and not fake.large.opens
+
+
+@pytest.mark.parametrize("change, match", [
+    (lambda r: r.ClearField("left_vector_rows"), "its vectors have 3 and 0 columns, 3 and 3 were asked for"),
+    (lambda r: setattr(r, "vectors", r.vectors[8:]), "bytes of left_vectors"),
+    (lambda r: setattr(r, "left_vectors_adjoint", b""), "bytes of right_vectors_adjoint"),
+    (lambda r: setattr(r, "eigenvalues", r.eigenvalues[:24]), "bytes of singular_values"),  # as if they were real
+])
+def test_a_reply_that_does_not_fit_the_batch(fake, batches, rng, change, match):
+    def spoilt(request, context):
+        reply = fake_server.decompose(request)
+        change(reply)
+        return reply
+
+    fake.handler = spoilt
+    with svdserve.Client(fake.address) as client, pytest.raises(svdserve.Internal, match=match):
+        client.eig(matrices(rng, 3, 3), left=True)
+
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("order", "CF")
@@ -82,7 +153,9 @@ def test_eigenvalues_alone(either, fake, rng):  # noqa: F811
 @pytest.mark.parametrize("dtype, computed", [("f4", "f4"), ("f8", "f8"), ("c8", "c8"), ("c16", "c16"), ("i4", "f8"),
                                              ("?", "f8"), ("f2", "f4"), (">f4", "f4"), (">c16", "c16")])
 @pytest.mark.parametrize("left", [False, True])
-def test_results_are_real_where_all_eigenvalues_are(either, fake, dtype, computed, left):  # noqa: F811
+@pytest.mark.parametrize("largest", [0, 4])
+def test_results_are_real_where_all_eigenvalues_are(either, fake, dtype, computed, left, largest):  # noqa: F811
+    fake.limits["max_general_order"] = largest
     real, turn = np.array([[1, 1], [1, 0]]), np.array([[0, 1], [0, 0]]) - np.array([[0, 0], [1, 0]])
     w, *vectors = either.eig(real.astype(dtype), left)
     assert {x.dtype for x in (w, *vectors)} == {np.dtype(computed)}
@@ -154,8 +227,8 @@ def test_as_numpy(client, rng, n, dtype):
     a = matrices(rng, n, n, dtype=dtype)
     result = client.eig(a)
     check_eig(a, result)
-    assert result.status == MatrixStatus.OK and result.certificate is None and len(result.summaries) == 1
-    assert result.summaries[0].method == "qr"
+    assert result.status == MatrixStatus.OK and result.certificate is None
+    assert [summary.method for summary in result.summaries] == ["qr"] * (n > LARGEST_OF_A_BATCH)
     # Eigenvalues of random matrices are well-conditioned, within their order.
     assert distance(result.eigenvalues, np.linalg.eigvals(a.astype("c16"))) < 1e3 * n * np.finfo(dtype).eps
     alone = client.eigvals(a)
@@ -179,14 +252,20 @@ def test_left_eigenvectors(client, rng, n, dtype):
 
 
 @pytest.mark.parametrize("left", [False, True])
-@pytest.mark.parametrize("shape", [(7, 4, 4), (2, 3, 5, 5), (1, 1, 1, 1)])
-def test_stacks(client, rng, shape, left):
-    a = matrices(rng, *shape)
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("shape", [(7, 4, 4), (2, 3, 5, 5), (1, 1, 1, 1), (9, 2, 2), (3, 32, 32), (2, 33, 33)])
+def test_stacks(client, rng, shape, left, dtype):
+    a = matrices(rng, *shape, dtype=dtype)
     result = client.eig(a, left, certificate="matrix")
     check_eig(a, result)
-    assert result.status.shape == shape[:-2] and len(result.summaries) == np.prod(shape[:-2])
+    is_large = shape[-1] > LARGEST_OF_A_BATCH
+    assert result.status.shape == shape[:-2] and len(result.summaries) == is_large * np.prod(shape[:-2])
     assert result.certificate.each_matrix.shape == (*shape[:-2], 3)
-    assert result.certificate.each_matrix[..., 0].max() == result.certificate.residual < 1e-13
+    bound = 5 * shape[-1] * np.finfo(dtype).eps
+    assert result.certificate.each_matrix[..., 0].max() == result.certificate.residual <= bound
+    assert not result.certificate.each_matrix[..., 1:].any()  # eigenvectors are not orthogonal
+    values, status = client.eigvals(a, return_status=True)
+    assert status.shape == shape[:-2] and values.dtype == result.eigenvalues.dtype
     one = client.eig(a[(0,) * (a.ndim - 2)], left)
     same = one.eigenvalues.astype(result.eigenvalues.dtype), one.eigenvectors.astype(result.eigenvectors.dtype)
     assert np.array_equal(same[0], result.eigenvalues[(0,) * (a.ndim - 2)])
@@ -196,22 +275,40 @@ def test_stacks(client, rng, shape, left):
 @pytest.mark.parametrize("left", [False, True])
 def test_layouts(client, rng, left):
     whole = matrices(rng, 40, 60, dtype="c16")
-    for a in (np.asfortranarray(whole[:20, :20]), whole[::2, ::3], whole[:20, :20][::-1, ::-1], whole[:20, 40:].T,
-              whole[:20, :20].astype(">c16"), np.broadcast_to(whole[0, :3], (3, 3))):
-        check_eig(a.astype("c16"), client.eig(a, left))
+    for n in (20, 40):
+        square = whole[:n, :n]
+        for a in (np.asfortranarray(square), square[::-1, ::-1], square.T, square.astype(">c16"),
+                  np.broadcast_to(whole[0, :n], (n, n))):
+            check_eig(a.astype("c16"), client.eig(a, left))
+    stack = matrices(rng, 6, 5, 5, 2)
+    for a in (whole[::2, ::3], stack[..., 0], stack[::-2, ::-1, :, 1], stack[..., 0].swapaxes(-1, -2)):
+        check_eig(a.astype(a.dtype), client.eig(a, left))
 
 
-def test_symmetric_matrices_have_real_eigenvalues(client, rng):
-    a = matrices(rng, 30, 30)
+def test_results_of_a_stack_are_real_together(client, rng):
+    symmetric = matrices(rng, 6, 4, 4)
+    symmetric += symmetric.swapaxes(-1, -2)
+    result = client.eig(symmetric, left=True)
+    check_eig(symmetric, result)
+    assert {x.dtype for x in result} == {np.dtype("f8")} and client.eigvals(symmetric).dtype == "f8"
+    symmetric[3, :2, :2], symmetric[3, 2:, :2], symmetric[3, :2, 2:] = [[0, -1], [1, 0]], 0, 0
+    result = client.eig(symmetric, left=True)
+    check_eig(symmetric, result)
+    assert {x.dtype for x in result} == {np.dtype("c16")} and client.eigvals(symmetric).dtype == "c16"
+
+
+@pytest.mark.parametrize("n", [30, 40])
+def test_symmetric_matrices_have_real_eigenvalues(client, rng, n):
+    a = matrices(rng, n, n)
     a += a.T
     w, v = result = client.eig(a)
     check_eig(a, result)
     assert w.dtype == v.dtype == np.float64
     assert np.abs(np.sort(w) - np.linalg.eigvalsh(a)).max() < 1e-12
-    assert np.abs(v.T @ v - np.eye(30)).max() < 1e-11
+    assert np.abs(v.T @ v - np.eye(n)).max() < 1e-11
 
 
-@pytest.mark.parametrize("n", [2, 3, 10])
+@pytest.mark.parametrize("n", [2, 3, 10, 40])
 def test_defective_matrices(client, n):
     a = np.eye(n) * 2 + np.eye(n, k=1)  # a Jordan block
     w, vl, v = result = client.eig(a, left=True)
@@ -224,8 +321,9 @@ def test_defective_matrices(client, n):
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_zero_matrices(client, dtype):
-    a = np.zeros((2, 4, 4), dtype)
+@pytest.mark.parametrize("n", [4, 40])
+def test_zero_matrices(client, dtype, n):
+    a = np.zeros((2, n, n), dtype)
     w, vl, v = result = client.eig(a, left=True)
     assert not w.any() and {x.dtype for x in result} == {np.dtype(dtype)}
     assert np.allclose(np.linalg.norm(v, axis=-2), 1) and np.allclose(np.linalg.norm(vl, axis=-2), 1)
@@ -234,25 +332,41 @@ def test_zero_matrices(client, dtype):
 
 @pytest.mark.parametrize("dtype, scale", [("f8", 2.0 ** 996), ("f8", 2.0 ** -960), ("c16", 2.0 ** 996),
                                           ("f4", 2.0 ** 120), ("f4", 2.0 ** -100), ("c8", 2.0 ** -100)])
-def test_a_power_of_two_scales_the_eigenvalues_alone(client, rng, dtype, scale):
-    a = matrices(rng, 12, 12, dtype=dtype)
+@pytest.mark.parametrize("n", [12, 40])
+def test_a_power_of_two_scales_the_eigenvalues_alone(client, rng, dtype, scale, n):
+    a = matrices(rng, n, n, dtype=dtype)
     w, vl, v = client.eig(a, left=True)
     huge = client.eig((a * scale).astype(dtype), left=True)
     assert np.array_equal(huge.eigenvalues / scale, w)
     assert np.array_equal(huge.eigenvectors, v) and np.array_equal(huge.left_eigenvectors, vl)
 
 
-def test_eigenvalues_beyond_the_range(client):
-    w, status = client.eigvals(np.full((2, 2), 1.5e308), return_status=True)
+@pytest.mark.parametrize("n", [2, 40])
+def test_eigenvalues_beyond_the_range(client, n):
+    w, status = client.eigvals(np.full((n, n), 1.5e308), return_status=True)
     assert status == MatrixStatus.OUT_OF_RANGE and np.isinf(w).sum() == 1 and np.abs(w).min() < 1e293
-    w = client.eigvals(np.full((3, 3), 1e300))
-    assert abs(np.abs(w).max() / 3e300 - 1) < 1e-14
+    w = client.eigvals(np.full((n + 1, n + 1), 1e300))
+    assert abs(np.abs(w).max() / ((n + 1) * 1e300) - 1) < 1e-14
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("dtype", ["f8", "c8"])
+def test_a_matrix_that_is_not_finite_leaves_its_neighbours_alone(client, rng, value, dtype):
+    a = matrices(rng, 5, 6, 6, dtype=dtype)
+    expected = client.eig(a, left=True)
+    a[1, 4, 2] = value
+    result = client.eig(a, left=True)
+    assert result.status.tolist() == [0, MatrixStatus.NON_FINITE, 0, 0, 0]
+    for mine, clean in zip(result, expected):
+        assert np.isnan(mine[1]).all() and np.array_equal(mine[[0, 2, 3, 4]], clean[[0, 2, 3, 4]])
+    w, status = client.eigvals(a, return_status=True)
+    assert np.isnan(w[1]).all() and np.isfinite(w[[0, 2, 3, 4]]).all() and status.tolist() == result.status.tolist()
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("dtype", ["f8", "c8"])
 def test_what_is_not_finite_is_told_with_its_place(client, rng, value, dtype):
-    a = matrices(rng, 2, 6, 6, dtype=dtype)
+    a = matrices(rng, 2, 33, 33, dtype=dtype)
     a[1, 4, 2] = value
     for verb in (client.eig, client.eigvals):
         with pytest.raises(svdserve.InvalidArgument, match=r"^matrix \[1\]: .*row 4 and column 2") as refused:
@@ -261,11 +375,13 @@ def test_what_is_not_finite_is_told_with_its_place(client, rng, value, dtype):
 
 
 @pytest.mark.parametrize("method", ["jacobi", "tridiagonal", "factored", "bisection"])
-def test_the_method_is_qr(client, method):
+@pytest.mark.parametrize("n", [3, 33])
+def test_the_method_is_qr(client, method, n):
     with pytest.raises(svdserve.InvalidArgument, match="^method: must be AUTO or QR") as refused:
-        client.eig(np.eye(3), method=method)
-    assert refused.value.field == "open.options.method"
-    check_eig(np.eye(3), client.eig(np.eye(3), method="QR"))
+        client.eig(np.eye(n), method=method)
+    always_large = method in ("tridiagonal", "factored")
+    assert refused.value.field == ("open.options.method" if n == 33 or always_large else "options.method")
+    check_eig(np.eye(n), client.eig(np.eye(n), method="QR"))
 
 
 @pytest.mark.parametrize("a", NON_SQUARE)
@@ -292,13 +408,14 @@ def test_a_large_matrix(client, rng, dtype):
 
 
 def test_coroutines(address, rng):
-    a, b = matrices(rng, 4, 3, 3), matrices(rng, 20, 20, dtype="c8")
+    a, b, c = matrices(rng, 4, 3, 3), matrices(rng, 5, 20, 20, dtype="c8"), matrices(rng, 2, 33, 33)
 
     async def ask():
         async with svdserve.AsyncClient(address) as client:
-            return await asyncio.gather(client.eig(a), client.eig(b, left=True), client.eigvals(a))
+            return await asyncio.gather(client.eig(a), client.eig(b, left=True), client.eig(c), client.eigvals(a))
 
-    first, second, values = asyncio.run(ask())
+    first, second, third, values = asyncio.run(ask())
     check_eig(a, first)
     check_eig(b, second)
+    check_eig(c, third)
     assert close(np.sort_complex(values), np.sort_complex(first.eigenvalues), a)

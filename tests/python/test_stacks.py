@@ -193,8 +193,8 @@ def test_the_first_wrong_matrix_is_named(client, address, rng):
 
 
 def test_errors_name_the_argument(client):
-    nan, signs = np.full((4, 4), np.nan), [1, 1, -1, -1]
-    for call, name in ((lambda: client.eig(nan), "a"), (lambda: client.eigh(nan, accuracy="relative"), "a"),
+    nan, large, signs = np.full((4, 4), np.nan), np.full((33, 33), np.nan), [1, 1, -1, -1]
+    for call, name in ((lambda: client.eig(large), "a"), (lambda: client.eigh(nan, accuracy="relative"), "a"),
                        (lambda: client.hsvd(nan, signs), "g"), (lambda: client.eigh_factored(nan, signs), "g"),
                        (lambda: client.hsvd(np.ones((4, 4)), signs), "g"),
                        (lambda: client.hsvd(np.ones((2, 4)), signs), "g")):
@@ -210,7 +210,7 @@ def test_a_timeout_has_one_message(client, address, rng):
 
 
 def test_a_long_stack(client, address, rng):
-    a = matrices(rng, 50, 9, 9)
+    a = matrices(rng, 50, 33, 33)
     check_eig(a, client.eig(a))
     check_eig(a, Coroutines(address).eig(a))
     for one, other in zip(client.eig(a, left=True), svdserve.Client(address, max_in_flight=1).eig(a, left=True)):

@@ -65,6 +65,13 @@ int run_batch(const std::string& command, client::Client* client, const MatrixSt
     report = *std::move(answer);
   }
   if (auto s = results.commit_all(call.stop); !s.ok()) return fail_unless_interrupted(command, s, interruption);
+  for (const BatchFile& file : files) {
+    if (!file.is_printed) continue;
+    const bool is_complex = compute.problem == client::Problem::kGeneral;
+    if (const auto s = print_values(stack.batch, results.planes()[file.plane], is_complex); !s.ok()) {
+      return fail(command, s);
+    }
+  }
   print_summary(stack.batch, report, seconds, compute.problem);
   return report.exceptions.empty() ? kDone : kExceptions;
 }

@@ -17,6 +17,7 @@ struct BatchFile {
   client::Plane plane;
   std::string path;
   std::vector<int64_t> of_matrix;  // its shape for one matrix
+  bool is_printed = false;         // values: to stdout, too, one matrix a line
 };
 
 // Decomposes the matrices of the stack and prints a summary to stderr; the exit code. `files` are all planes that

@@ -196,7 +196,8 @@ void declare(Arguments* a, BenchOptions* o) {
   a->option("--dtype", "T,...", "f32, f64, c64, c128; each shape is sent in each type", &o->dtypes);
   a->option("--count", "N", "matrices in each request", &o->count, 1);
   a->option("--request-bytes", "N", "instead: as many matrices as fill N bytes; 0: by --count", &o->request_bytes, 0);
-  a->option("--problem", "NAME", "svd: singular values; eigh, eig: eigenvalues of Hermitian, of general\nmatrices", &o->problem);
+  a->option("--problem", "NAME", "svd: singular values; eigh, eig: eigenvalues of Hermitian, of general\nmatrices",
+            &o->problem);
   a->option("--method", "NAME", "auto, bidiagonal, bisection or jacobi", &o->method);
   a->section("Load");
   a->option("--concurrency", "N", "closed loop: callers, each waiting for its reply", &o->concurrency, 1);

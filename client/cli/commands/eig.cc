@@ -42,12 +42,13 @@ void declare_end(Arguments* a, EigArguments* to) {
 
 // The exit code where the command is over with that.
 std::optional<int> parse_eig(const std::vector<std::string>& words, EigArguments* to) {
-  Arguments a("svdctl eig [options] A.npy",
-              "Eigenvalues and eigenvectors of square matrices, A V = V diag(w). Shape (..., n, n) gives w (..., n)\n"
-              "and V (..., n, n), as numpy.linalg.eig does, but always complex: column i of V has norm 1 and belongs\n"
-              "to w[i]. Eigenvalues have no order; conjugate pairs of a real matrix are neighbours. A matrix is large if n\n"
-              "exceeds the server's max general order (32), or if it does not fit a message. Each large matrix is\n"
-              "uploaded in a call of its own. A summary goes to stderr.");
+  Arguments a(
+      "svdctl eig [options] A.npy",
+      "Eigenvalues and eigenvectors of square matrices, A V = V diag(w). Shape (..., n, n) gives w (..., n)\n"
+      "and V (..., n, n), as numpy.linalg.eig does, but always complex: column i of V has norm 1 and belongs\n"
+      "to w[i]. Eigenvalues have no order; conjugate pairs of a real matrix are neighbours. A matrix is large if n\n"
+      "exceeds the server's max general order (32), or if it does not fit a message. Each large matrix is\n"
+      "uploaded in a call of its own. A summary goes to stderr.");
   a.operand("A.npy", &to->a);
   a.section("Options");
   a.option("--w", "W.npy", "write the eigenvalues to this file", &to->files.s);
@@ -60,11 +61,12 @@ std::optional<int> parse_eig(const std::vector<std::string>& words, EigArguments
 }
 
 std::optional<int> parse_eigvals(const std::vector<std::string>& words, EigArguments* to) {
-  Arguments a("svdctl eigvals [options] A.npy",
-              "Eigenvalues of square matrices. Shape (..., n, n) gives (..., n), as numpy.linalg.eigvals does, but\n"
-              "always complex. They have no order; conjugate pairs of a real matrix are neighbours. A matrix is large if n\n"
-              "exceeds the server's max general order (32), or if it does not fit a message. Each large matrix is\n"
-              "uploaded in a call of its own. A summary goes to stderr.");
+  Arguments a(
+      "svdctl eigvals [options] A.npy",
+      "Eigenvalues of square matrices. Shape (..., n, n) gives (..., n), as numpy.linalg.eigvals does, but\n"
+      "always complex. They have no order; conjugate pairs of a real matrix are neighbours. A matrix is large if n\n"
+      "exceeds the server's max general order (32), or if it does not fit a message. Each large matrix is\n"
+      "uploaded in a call of its own. A summary goes to stderr.");
   a.operand("A.npy", &to->a);
   a.section("Options");
   a.option("-o", "W.npy", "write the eigenvalues to this file", &to->files.s);
@@ -95,7 +97,7 @@ int write_empty(const EigArguments& args, const MatrixStack& stack, const client
   return kDone;
 }
 
-// What is asked of small matrices. Vectors are computed for whoever looks at them.
+// The options of small matrices. Vectors are computed for whoever looks at them.
 client::ComputeOptions compute_options(const EigArguments& args) {
   client::ComputeOptions compute{.problem = client::Problem::kGeneral};
   const bool vectors = !args.files.u.empty() || args.options.certificate;
@@ -111,7 +113,7 @@ int run_small(const EigArguments& args, client::Client* client, const MatrixStac
               const client::CallOptions& call, const Interruption& interruption) {
   const int64_t n = stack.batch.rows;
   const client::ComputeOptions compute = compute_options(args);
-  std::vector<BatchFile> files = {{client::Plane::kValues, args.files.s, {n}}};
+  std::vector<BatchFile> files = {{client::Plane::kValues, args.files.s, {n}, args.files.print_values}};
   if (compute.vectors != client::Vectors::kNone) files.push_back({client::Plane::kLeft, args.files.u, {n, n}});
   if (compute.vectors == client::Vectors::kFull) files.push_back({client::Plane::kRight, args.files.vh, {n, n}});
   return run_batch(args.command, client, stack, compute, files, call, interruption);

@@ -107,8 +107,8 @@ namespace {
 // Refuses options for which a request about eigenproblems has no field.
 Status check_eigenproblem(const Batch& batch, const ComputeOptions& compute) {
   if (batch.rows != batch.cols) {
-    return invalid("matrices.cols", "must equal rows = " + std::to_string(batch.rows) +
-                                        " for eigenproblems, but is " + std::to_string(batch.cols));
+    return invalid("matrices.cols", "must equal rows = " + std::to_string(batch.rows) + " for eigenproblems, but is " +
+                                        std::to_string(batch.cols));
   }
   if (compute.problem == Problem::kHermitian && compute.vectors == Vectors::kFull) {
     return invalid("options.vectors", "must be kNone or kThin for Hermitian matrices, whose eigenvectors are complete");

@@ -244,9 +244,12 @@ Status check_limits(const ServerLimits& limits) {
   const struct {
     const char* name;
     int64_t value, least;
-  } all[] = {{"max_values", limits.max_values, 1},     {"max_dimension", limits.max_dimension, 1},
-             {"max_matrices", limits.max_matrices, 1}, {"max_message_bytes", limits.max_message_bytes, 1},
-             {"max_groups", limits.max_groups, 0},     {"max_large_bytes", limits.max_large_bytes, 0},
+  } all[] = {{"max_values", limits.max_values, 1},
+             {"max_dimension", limits.max_dimension, 1},
+             {"max_matrices", limits.max_matrices, 1},
+             {"max_message_bytes", limits.max_message_bytes, 1},
+             {"max_groups", limits.max_groups, 0},
+             {"max_large_bytes", limits.max_large_bytes, 0},
              {"max_general_order", limits.max_general_order, 0}};
   for (const auto& limit : all) {
     if (limit.value >= limit.least) continue;

@@ -48,8 +48,8 @@ inline constexpr EnumRange<Decomposition> kRange<Decomposition> = {0, Decomposit
 static_assert(has_numbers<Decomposition>(v1::EIGEN_PROBLEM_UNSPECIFIED, v1::EigenProblem_MAX));
 
 template <>
-inline constexpr EnumRange<server::Eigenvectors> kRange<server::Eigenvectors> = {
-    1, server::Eigenvectors::kRightAndLeft};
+inline constexpr EnumRange<server::Eigenvectors> kRange<server::Eigenvectors> = {1,
+                                                                                 server::Eigenvectors::kRightAndLeft};
 static_assert(has_numbers<server::Eigenvectors>(v1::EIGENVECTORS_NONE, v1::Eigenvectors_MAX));
 
 template <>

@@ -153,6 +153,8 @@ class AsyncClient(AsyncVerbs):
             await self._retry(once, deadline, job.may_repeat)
 
     async def _compute(self, messages: list[_codec.Message], query: Query, deadline: Deadline) -> None:
+        if not messages:
+            return
         untaken, options = iter(messages), query.encode()
 
         async def worker() -> None:
