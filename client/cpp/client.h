@@ -1,4 +1,4 @@
-// svdserve's C++ client: singular values, vectors, MIMO capacities and Hermitian eigenproblems of many small matrices,
+// svdserve's C++ client: singular values, vectors, MIMO capacities and eigenproblems of many small matrices,
 // and the decompositions of large ones, computed by a server.
 //
 //   #include "client/cpp/client.h"        // CMake: find_package(svdserve), target svdserve::client
@@ -8,6 +8,7 @@
 //   if (!s.ok()) { std::cerr << s.status().to_string(); return; }
 //   use((*s)[i]);                                                 // the 4 values of matrix i, descending
 //   auto e = client.eigh<double>(data, 4, count);                 // Hermitian: eigenvalues and eigenvectors
+//   auto g = client.eig<double>(data, 4, count);                  // general: complex eigenvalues and eigenvectors
 #ifndef SVDSERVE_CLIENT_CPP_CLIENT_H_
 #define SVDSERVE_CLIENT_CPP_CLIENT_H_
 

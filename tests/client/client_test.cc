@@ -106,6 +106,59 @@ TEST(Client, EigenproblemsOfABatch) {
   EXPECT_EQ(seen->announced, std::to_string(seen->request_bytes));
 }
 
+TEST(Client, GeneralEigenproblemsOfABatch) {
+  std::optional<Seen> seen;
+  FakeService service([&](const Seen& s) {
+    seen = s;
+    return Answer{.exceptions = {{2, 1}}};
+  });
+  Client client(options_for(service));
+  const std::vector<double> data = counting(3 * 2 * 2);
+  using Complex = std::complex<double>;
+  for (const Vectors vectors : {Vectors::kNone, Vectors::kThin, Vectors::kFull}) {
+    const auto e =
+        client.eig<double>(data, 2, 3, MemoryOrder::kColumnMajor, {.method = Method::kQr, .vectors = vectors}, kCall);
+    ASSERT_TRUE(e.ok()) << e.status().to_string();
+    EXPECT_THAT(e->values, ::testing::ElementsAre(Complex(1, -1), Complex(2, -2), Complex(5, -5), Complex(10, -10),
+                                                  Complex(9, -9), Complex(18, -18)));
+    EXPECT_EQ(e->vectors, std::vector<Complex>(12));
+    EXPECT_EQ(e->left_adjoint, std::vector<Complex>(vectors == Vectors::kFull ? 12 : 0));
+    EXPECT_TRUE(e->certificates.empty());
+    ASSERT_EQ(e->report.exceptions.size(), 1u);
+    EXPECT_EQ(e->report.exceptions[0].status, MatrixStatus::kNonFinite);
+    ASSERT_TRUE(seen);
+    v1::EigendecomposeOptions options;
+    ASSERT_TRUE(options.ParseFromString(seen->eigen_options));
+    EXPECT_EQ(options.problem(), v1::EIGEN_PROBLEM_GENERAL);
+    EXPECT_EQ(options.vectors(), vectors == Vectors::kFull ? v1::EIGENVECTORS_RIGHT_AND_LEFT : v1::EIGENVECTORS_RIGHT);
+    EXPECT_EQ(options.method(), v1::METHOD_QR);
+    EXPECT_EQ(seen->memory_order, 2);
+    EXPECT_EQ(seen->announced, std::to_string(seen->request_bytes));
+  }
+}
+
+TEST(Client, GeneralEigenvaluesAlone) {
+  std::string sent;
+  FakeService service([&](const Seen& s) {
+    sent = s.eigen_options;
+    return Answer();
+  });
+  Client client(options_for(service));
+  const std::vector<float> data = {3, 0, 0, 0};
+  std::vector<std::complex<float>> values(2);
+  const Batch batch{.data = data.data(), .rows = 2, .cols = 2, .count = 1, .data_type = DataType::kF32};
+  const ComputeOptions compute{.problem = Problem::kGeneral};
+  const auto report = client.decompose(batch, std::as_writable_bytes(std::span(values)), compute, kCall);
+  ASSERT_TRUE(report.ok()) << report.status().to_string();
+  EXPECT_THAT(values, ::testing::ElementsAre(std::complex<float>(3, -3), std::complex<float>(6, -6)));
+  v1::EigendecomposeOptions options;
+  ASSERT_TRUE(options.ParseFromString(sent));
+  EXPECT_TRUE(options.vectors() == v1::EIGENVECTORS_NONE || options.vectors() == v1::EIGENVECTORS_UNSPECIFIED);
+  // The eigenvalues of real matrices are complex, too.
+  const auto half = std::as_writable_bytes(std::span(values).first(1));
+  EXPECT_EQ(client.decompose(batch, half, compute, kCall).status().code, Code::kInvalidArgument);
+}
+
 TEST(Client, EigenproblemsAreCutIntoPieces) {
   FakeService service;
   ClientOptions options = options_for(service);
@@ -115,6 +168,12 @@ TEST(Client, EigenproblemsAreCutIntoPieces) {
   ASSERT_TRUE(e.ok()) << e.status().to_string();
   EXPECT_EQ(e->report.pieces, 4);
   for (size_t i = 0; i < 7; ++i) EXPECT_EQ(e->values[2 * i], static_cast<double>(4 * i + 1));
+  options.piece_bytes = 350;  // two matrices and their results, which are complex
+  const auto g = Client(options).eig<double>(counting(7 * 2 * 2), 2, 7, MemoryOrder::kRowMajor,
+                                             {.vectors = Vectors::kFull}, kCall);
+  ASSERT_TRUE(g.ok()) << g.status().to_string();
+  EXPECT_EQ(g->report.pieces, 4);
+  for (size_t i = 0; i < 7; ++i) EXPECT_EQ(g->values[2 * i].real(), static_cast<double>(4 * i + 1));
 }
 
 TEST(Client, RefusesOptionsThatEigenproblemsDoNotHave) {
@@ -125,11 +184,14 @@ TEST(Client, RefusesOptionsThatEigenproblemsDoNotHave) {
     const Batch batch{.data = data.data(), .rows = 2, .cols = cols, .count = 1};
     return client.decompose(batch, Outputs(), compute, kCall).status().field;
   };
-  EXPECT_EQ(field(3, {.problem = Problem::kHermitian}), "matrices.cols");
   EXPECT_EQ(field(2, {.problem = Problem::kHermitian, .vectors = Vectors::kFull}), "options.vectors");
-  EXPECT_EQ(field(2, {.problem = Problem::kHermitian, .top_k = 1}), "options.top_k");
-  EXPECT_EQ(field(2, {.problem = Problem::kHermitian, .mimo = MimoOptions{}}), "options.mimo");
+  for (const Problem problem : {Problem::kHermitian, Problem::kGeneral}) {
+    EXPECT_EQ(field(3, {.problem = problem}), "matrices.cols");
+    EXPECT_EQ(field(2, {.problem = problem, .top_k = 1}), "options.top_k");
+    EXPECT_EQ(field(2, {.problem = problem, .mimo = MimoOptions{}}), "options.mimo");
+  }
   EXPECT_EQ(client.eigh<double>(data, 2, 2).status().field, "matrices.data");
+  EXPECT_EQ(client.eig<double>(data, 2, 2).status().field, "matrices.data");
   EXPECT_EQ(service.requests(), 0);
 }
 

@@ -151,6 +151,76 @@ TEST_F(CommandsTest, AStackOfHermitianMatricesIsABatch) {
   EXPECT_EQ(service.requests(), 2);
 }
 
+TEST_F(CommandsTest, AStackOfGeneralMatricesIsABatch) {
+  v1::EigendecomposeOptions options;
+  FakeService service(
+      [&](const Seen& s) {
+        EXPECT_EQ(s.count, 3);
+        EXPECT_TRUE(options.ParseFromString(s.eigen_options));
+        return Answer();
+      },
+      {.max_large_bytes = 1 << 30, .max_general_order = 2});
+  const std::string a = path("a.npy"), w = path("w.npy"), v = path("v.npy"), wh = path("wh.npy");
+  const struct {
+    Words words;
+    v1::Eigenvectors vectors;
+  } all[] = {{{a, "--w", w}, v1::EIGENVECTORS_UNSPECIFIED},
+             {{a, "--w", w, "--v", v}, v1::EIGENVECTORS_RIGHT},
+             {{a, "--wh", wh}, v1::EIGENVECTORS_RIGHT_AND_LEFT},
+             {{a, "--w", w, "--v", v, "--wh", wh}, v1::EIGENVECTORS_RIGHT_AND_LEFT}};
+  for (const auto& one : all) {
+    const Outcome o = run(run_eig, one.words, service.address());
+    EXPECT_EQ(o.code, kDone) << o.err;
+    EXPECT_THAT(o.err, HasSubstr("3 matrices of 2x2 f64 in "));
+    EXPECT_EQ(options.problem(), v1::EIGEN_PROBLEM_GENERAL);
+    EXPECT_EQ(options.vectors(), one.vectors);
+  }
+  EXPECT_THAT(contents("w.npy"), HasSubstr("'descr': '<c16', 'fortran_order': False, 'shape': (3, 2)"));
+  for (const char* of : {"v.npy", "wh.npy"}) {
+    EXPECT_THAT(contents(of), HasSubstr("'descr': '<c16', 'fortran_order': False, 'shape': (3, 2, 2)"));
+  }
+  const Outcome values = run(run_eigvals, {a, "-o", path("alone.npy"), "--print"}, service.address());
+  EXPECT_EQ(values.code, kDone) << values.err;
+  EXPECT_EQ(values.out, "1-1j 2-2j\n1-1j 2-2j\n1-1j 2-2j\n");
+  EXPECT_EQ(contents("alone.npy"), contents("w.npy"));
+  EXPECT_EQ(options.vectors(), v1::EIGENVECTORS_UNSPECIFIED);
+  EXPECT_EQ(service.requests(), 5);
+  EXPECT_TRUE(service.large().opens.empty());
+}
+
+TEST_F(CommandsTest, GeneralMatricesBeyondTheServersOrderAreLarge) {
+  FakeService service([](const Seen&) { return Answer(); }, {.max_large_bytes = 1 << 30, .max_general_order = 1});
+  service.large().refusals = {{.code = 3, .message = "refused", .reason = "INVALID_FIELD"}};
+  const Outcome o = run(run_eig, {path("a.npy")}, service.address());
+  EXPECT_EQ(o.code, kBadUsage) << o.err;
+  EXPECT_EQ(service.requests(), 0);
+  ASSERT_EQ(service.large().opens.size(), 1u);
+  v1::LargeOpen open;
+  ASSERT_TRUE(open.ParseFromString(service.large().opens[0]));
+  EXPECT_EQ(open.problem(), v1::LARGE_PROBLEM_GENERAL);
+}
+
+TEST_F(CommandsTest, ErrorsOfGeneralEigenproblemsHaveCodes) {
+  Answer answer{.exceptions = {{1, 1}}};
+  FakeService service([&](const Seen&) { return answer; }, {.max_large_bytes = 1 << 30, .max_general_order = 2});
+  write("wide.npy", {2, 3}, 6);
+  const std::string a = path("a.npy");
+  for (const auto command : {run_eig, run_eigvals}) {
+    EXPECT_EQ(run(command, {path("wide.npy")}, service.address()).code, kBadUsage);
+    EXPECT_EQ(run(command, {path("nothing.npy")}, service.address()).code, kFailed);
+    EXPECT_EQ(service.requests(), 0);
+  }
+  const Outcome one_is_not_finite = run(run_eig, {a}, service.address());
+  EXPECT_EQ(one_is_not_finite.code, kExceptions);
+  EXPECT_THAT(one_is_not_finite.err, HasSubstr("2 ok, 1 non_finite"));
+  answer = {.code = 3, .message = "matrices.rows: too many", .reason = "INVALID_FIELD", .field = "matrices.rows"};
+  const Outcome refused = run(run_eigvals, {a}, service.address());
+  EXPECT_EQ(refused.code, kBadUsage);
+  EXPECT_THAT(refused.err, HasSubstr("INVALID_FIELD"));
+  answer = {.code = 13, .message = "broken"};
+  EXPECT_EQ(run(run_eig, {a}, service.address()).code, kFailed);
+}
+
 TEST_F(CommandsTest, RelativeAccuracyTakesLargeMatrices) {
   FakeService service([](const Seen&) { return Answer(); }, {.max_large_bytes = 1 << 30});
   const Outcome o = run(run_eigh, {path("a.npy"), "--w", path("w.npy"), "--relative"}, service.address());
@@ -210,13 +280,17 @@ TEST_F(CommandsTest, OptionsOfEigenproblemsThatExcludeEachOther) {
 
 TEST_F(CommandsTest, LoadOfEigenproblems) {
   FakeService service([](const Seen& s) { return Answer{.code = s.eigen_options.empty() ? 13 : 0}; });
-  Words words = {"--problem", "eigh", "--count", "2", "--warmup", "0s", "--duration", "50ms"};
-  for (const char* more : {"", "--stream"}) {
-    if (*more != 0) words.emplace_back(more);
-    EXPECT_EQ(run(run_bench, words, service.address()).code, kDone);
+  for (const char* problem : {"eigh", "eig"}) {
+    for (const Words& more : {Words{}, Words{"--stream"}}) {
+      Words words = {"--problem", problem, "--count", "2", "--warmup", "0s", "--duration", "50ms"};
+      words.insert(words.end(), more.begin(), more.end());
+      EXPECT_EQ(run(run_bench, words, service.address()).code, kDone);
+    }
+    const Outcome o = run(run_bench, {"--problem", problem, "--shape", "4x2"}, service.address());
+    EXPECT_EQ(o.code, kBadUsage);
+    EXPECT_THAT(o.err, HasSubstr(std::string("must be square with --problem ") + problem));
   }
-  EXPECT_EQ(run(run_bench, {"--problem", "eigh", "--shape", "4x2"}, service.address()).code, kBadUsage);
-  EXPECT_EQ(run(run_bench, {"--problem", "eig"}, service.address()).code, kBadUsage);
+  EXPECT_EQ(run(run_bench, {"--problem", "eigvals"}, service.address()).code, kBadUsage);
 }
 
 // --- what servers say ---------------------------------------------------------------------------

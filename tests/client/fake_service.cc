@@ -20,14 +20,17 @@ namespace svdserve::client::testing {
 namespace {
 
 template <class Real>
-std::string fake_values(const v1::MatrixBatch& b) {
+std::string fake_values(const v1::MatrixBatch& b, bool is_complex) {
   const int64_t k = std::min(b.rows(), b.cols());
   const size_t matrix_bytes = b.count() > 0 ? b.data().size() / static_cast<size_t>(b.count()) : 0;
   std::vector<Real> values;
   for (int64_t i = 0; i < b.count(); ++i) {
     Real first;
     std::memcpy(&first, b.data().data() + static_cast<size_t>(i) * matrix_bytes, sizeof first);
-    for (int64_t j = 0; j < k; ++j) values.push_back(first * static_cast<Real>(j + 1));
+    for (int64_t j = 0; j < k; ++j) {
+      values.push_back(first * static_cast<Real>(j + 1));
+      if (is_complex) values.push_back(-values.back());
+    }
   }
   return {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(Real)};
 }
@@ -98,9 +101,12 @@ Seen to_seen(int number, const Request& r) {
   return s;
 }
 
-void fill(const v1::MatrixBatch& b, const Answer& a, v1::DecomposeResponse* out) {
+bool is_general(const v1::DecomposeRequest&) { return false; }
+bool is_general(const v1::EigendecomposeRequest& r) { return r.options().problem() == v1::EIGEN_PROBLEM_GENERAL; }
+
+void fill(const v1::MatrixBatch& b, const Answer& a, bool is_complex, v1::DecomposeResponse* out) {
   const bool is_float = b.data_type() == v1::DATA_TYPE_F32 || b.data_type() == v1::DATA_TYPE_C64;
-  out->set_singular_values(is_float ? fake_values<float>(b) : fake_values<double>(b));
+  out->set_singular_values(is_float ? fake_values<float>(b, is_complex) : fake_values<double>(b, is_complex));
   out->set_values_per_matrix(std::min(b.rows(), b.cols()));
   out->set_count(b.count());
   for (const auto& [index, status] : a.exceptions) {
@@ -116,9 +122,18 @@ void fill(const v1::MatrixBatch& b, const Answer& a, v1::DecomposeResponse* out)
 // Eigenvectors of zeros, where they are asked for.
 void add_vectors(const v1::DecomposeRequest&, v1::DecomposeResponse*) {}
 void add_vectors(const v1::EigendecomposeRequest& r, v1::DecomposeResponse* out) {
-  if (r.options().vectors() != v1::EIGENVECTORS_RIGHT) return;
-  out->set_left_vectors(std::string(r.matrices().data().size(), '\0'));
-  out->set_left_columns(r.matrices().rows());
+  const v1::DataType type = r.matrices().data_type();
+  const bool is_widened = is_general(r) && (type == v1::DATA_TYPE_F32 || type == v1::DATA_TYPE_F64);
+  const std::string zeros((is_widened ? 2 : 1) * r.matrices().data().size(), '\0');
+  const v1::Eigenvectors vectors = r.options().vectors();
+  if (vectors == v1::EIGENVECTORS_RIGHT || vectors == v1::EIGENVECTORS_RIGHT_AND_LEFT) {
+    out->set_left_vectors(zeros);
+    out->set_left_columns(r.matrices().rows());
+  }
+  if (vectors == v1::EIGENVECTORS_RIGHT_AND_LEFT) {
+    out->set_right_vectors_adjoint(zeros);
+    out->set_right_columns(r.matrices().rows());
+  }
 }
 
 // The response to a request of either kind.
@@ -126,7 +141,7 @@ template <class Response, class Request>
 Response response_to(const Request& request, const Answer& answer) {
   v1::DecomposeResponse response;
   add_vectors(request, &response);
-  fill(request.matrices(), answer, &response);
+  fill(request.matrices(), answer, is_general(request), &response);
   return as<Response>(response);
 }
 
@@ -146,6 +161,7 @@ void fill(const FakeService::Limits& limits, v1::GetServerInfoResponse* response
   response->mutable_limits()->set_max_large_bytes(limits.max_large_bytes);
   response->mutable_limits()->set_max_values(limits.max_values);
   response->mutable_limits()->set_max_dimension(limits.max_dimension);
+  response->mutable_limits()->set_max_general_order(limits.max_general_order);
 }
 
 // One call of DecomposeLarge.

@@ -65,7 +65,8 @@ struct Large {
 };
 
 // Value j of a matrix of f64 is (j + 1) times its first element, of f32 likewise: easy to check, and different for
-// every matrix. To an eigenproblem these are the eigenvalues, and the eigenvectors are zeros.
+// every matrix. To an eigenproblem these are the eigenvalues, and the eigenvectors are zeros. The eigenvalues of a
+// general one have them as real parts, and their negatives as imaginary parts.
 class FakeService {
  public:
   using Handler = std::function<Answer(const Seen&)>;
@@ -73,7 +74,7 @@ class FakeService {
     int64_t max_message_bytes = 64 << 20;
     int64_t max_matrices = 1 << 24;
     bool has_info = true;  // false: GetServerInfo is UNIMPLEMENTED
-    int64_t max_large_bytes = 0, max_values = 128, max_dimension = 16384;
+    int64_t max_large_bytes = 0, max_values = 128, max_dimension = 16384, max_general_order = 0;
     std::string version = "1.2.3";
     std::string device = {};  // what it says of a device, in every text; empty: it has none
   };

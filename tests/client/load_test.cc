@@ -42,6 +42,13 @@ TEST(Load, ClosedLoopCountsWhatItDid) {
   EXPECT_GT(t.latency.max_seconds(), 0);
 }
 
+TEST(Load, TheRepliesOfGeneralEigenproblemsAreComplex) {
+  const client::ComputeOptions general{.problem = client::Problem::kGeneral};
+  EXPECT_EQ(make_workload(4, 4, 5, client::DataType::kF32, 1, 1).reply_bytes, 80);
+  EXPECT_EQ(make_workload(4, 4, 5, client::DataType::kF32, 1, 1, general).reply_bytes, 160);
+  EXPECT_EQ(make_workload(4, 4, 5, client::DataType::kC128, 1, 1, general).reply_bytes, 320);
+}
+
 TEST(Load, StreamsKeepTheirWindowsFull) {
   FakeService service;
   const LoadTally t = run(service, {.concurrency = 2, .stream = true, .window = 4}, small_mix());

@@ -46,7 +46,7 @@ std::vector<Status> each_way(const ClientOptions& options, const ComputeOptions&
   std::promise<Status> later;
   client.decompose_async(batch, out, compute, kCall, [&](const Result<Report>& r) { later.set_value(r.status()); });
   const Status async = later.get_future().get();
-  Stream stream = client.open_stream({.call = kCall});
+  Stream stream = client.open_stream({.problem = compute.problem, .call = kCall});
   const auto id = stream.submit(batch, compute);
   if (!id.ok()) return {blocking, async, id.status()};
   stream.finish();
@@ -146,6 +146,19 @@ TEST(Replies, VectorsAreOfTheKindThatWasAskedFor) {
   expect([](auto* r) { r->clear_certificate(); }, "it has no certificate");
 }
 
+TEST(Replies, GeneralEigenproblemsHaveComplexResults) {
+  const ComputeOptions both{.problem = Problem::kGeneral, .vectors = Vectors::kFull};
+  FakeService service;
+  for (const Status& s : each_way(options_for(service), both)) EXPECT_TRUE(s.ok()) << s.to_string();
+  expect_invalid([](auto* r) { r->mutable_singular_values()->resize(48); }, "it holds 48 bytes of a result, 96", both);
+  expect_invalid([](auto* r) { r->mutable_left_vectors()->resize(96); }, "it holds 96 bytes of a result, 192", both);
+  expect_invalid([](auto* r) { r->clear_right_vectors_adjoint(); }, "it holds 0 bytes of a result, 192", both);
+  expect_invalid([](auto* r) { r->clear_right_columns(); }, "2 and 0 columns, 2 and 2 were asked for", both);
+  const ComputeOptions right{.problem = Problem::kGeneral, .vectors = Vectors::kThin};
+  expect_invalid([](auto* r) { r->set_right_columns(2); }, "2 and 2 columns, 2 and 0 were asked for", right);
+  expect_invalid([](auto* r) { r->set_right_vectors_adjoint(std::string(192, 'w')); }, "192 bytes of a result", right);
+}
+
 TEST(Replies, APlaneThatComesTwiceIsItsLast) {
   // As protobuf has it. The memory of the result is never written beyond its end.
   FakeService service([](const Seen&) {
@@ -201,14 +214,14 @@ TEST(Replies, ARequestThatWaitsForAnotherAttemptHasNoAnswer) {
 
 TEST(Replies, LimitsThatNoServerHasAreNotTheCallersFault) {
   using Limits = FakeService::Limits;
-  const std::pair<const char*, int64_t Limits::*> all[] = {{"max_values", &Limits::max_values},
-                                                           {"max_dimension", &Limits::max_dimension},
-                                                           {"max_matrices", &Limits::max_matrices},
-                                                           {"max_message_bytes", &Limits::max_message_bytes},
-                                                           {"max_large_bytes", &Limits::max_large_bytes}};
+  const std::pair<const char*, int64_t Limits::*> all[] = {
+      {"max_values", &Limits::max_values},           {"max_dimension", &Limits::max_dimension},
+      {"max_matrices", &Limits::max_matrices},       {"max_message_bytes", &Limits::max_message_bytes},
+      {"max_large_bytes", &Limits::max_large_bytes}, {"max_general_order", &Limits::max_general_order}};
   for (const auto& [name, limit] : all) {
     for (const int64_t value : {int64_t{0}, int64_t{-1}, INT64_MIN}) {
-      if (limit == &Limits::max_large_bytes && value == 0) continue;  // it takes no large matrices
+      const bool may_be_none = limit == &Limits::max_large_bytes || limit == &Limits::max_general_order;
+      if (may_be_none && value == 0) continue;  // it takes no such matrices
       Limits limits;
       limits.*limit = value;
       FakeService service([](const Seen&) { return Answer(); }, limits);

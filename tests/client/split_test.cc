@@ -105,6 +105,30 @@ TEST(Split, CountsEveryResult) {
   EXPECT_EQ(split(b, {1 << 20, 1 << 24, 1037 * 10})->pieces(), 1);
 }
 
+TEST(Split, ResultsOfGeneralEigenproblemsAreComplex) {
+  ComputeOptions compute{.problem = Problem::kGeneral};
+  for (const auto& [type, bytes] : {std::pair<DataType, int64_t>{DataType::kF32, 8},
+                                    {DataType::kF64, 16},
+                                    {DataType::kC64, 8},
+                                    {DataType::kC128, 16}}) {
+    const Batch b = batch(4, 4, 10, type);
+    compute.vectors = Vectors::kFull;
+    EXPECT_EQ(plane_bytes(b, compute, Plane::kValues, 10), 10 * 4 * bytes);
+    EXPECT_EQ(plane_bytes(b, compute, Plane::kLeft, 10), 10 * 16 * bytes);
+    EXPECT_EQ(plane_bytes(b, compute, Plane::kRight, 10), 10 * 16 * bytes);
+    EXPECT_EQ(matrix_sizes(b, compute)->result_bytes, (4 + 16 + 16) * bytes);
+    compute.vectors = Vectors::kThin;
+    EXPECT_EQ(plane_bytes(b, compute, Plane::kRight, 10), 0);
+    EXPECT_EQ(matrix_sizes(b, compute)->result_bytes, (4 + 16) * bytes);
+    compute.vectors = Vectors::kNone;
+    EXPECT_EQ(plane_bytes(b, compute, Plane::kLeft, 10), 0);
+    EXPECT_EQ(matrix_sizes(b, compute)->result_bytes, 4 * bytes);
+    compute.certificate = CertificateScope::kMatrix;
+    EXPECT_EQ(plane_bytes(b, compute, Plane::kCertificate, 10), 10 * 3 * bytes / 2);
+    compute.certificate = CertificateScope::kNone;
+  }
+}
+
 TEST(Split, KeepsGroupsWhole) {
   const ComputeOptions grouped{.mimo = MimoOptions{.capacity = true, .snr_db = {0}, .group_size = 6}};
   const auto pieces = split(batch(2, 2, 60), {1 << 20, 1 << 24, 32 * 13}, grouped);

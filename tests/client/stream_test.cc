@@ -74,6 +74,27 @@ TEST(Stream, Eigenproblems) {
   EXPECT_FALSE(stream.next());
 }
 
+TEST(Stream, GeneralEigenproblems) {
+  FakeService service([](const Seen& s) { return Answer{.code = s.eigen_options.empty() ? 13 : 0}; });
+  Client client(options_for(service));
+  Stream stream = client.open_stream({.problem = Problem::kGeneral, .call = {.timeout = seconds(60)}});
+  using Complex = std::complex<double>;
+  const ComputeOptions compute{.problem = Problem::kGeneral, .vectors = Vectors::kFull};
+  for (uint64_t i = 1; i <= 3; ++i) ASSERT_TRUE(stream.submit(one(matrix(i)), compute).ok());
+  EXPECT_EQ(stream.submit(one(matrix(4)), {.problem = Problem::kHermitian}).status().field, "options.problem");
+  stream.finish();
+  for (uint64_t i = 1; i <= 3; ++i) {
+    const auto reply = stream.next();
+    ASSERT_TRUE(reply && reply->status.ok()) << reply->status.to_string();
+    const auto value = static_cast<double>(i);
+    EXPECT_THAT(reply->plane_as<Complex>(Plane::kValues),
+                ::testing::ElementsAre(Complex(value, -value), Complex(2 * value, -2 * value)));
+    EXPECT_THAT(reply->plane_as<Complex>(Plane::kLeft), ::testing::ElementsAre(0., 0., 0., 0.));
+    EXPECT_THAT(reply->plane_as<Complex>(Plane::kRight), ::testing::ElementsAre(0., 0., 0., 0.));
+  }
+  EXPECT_FALSE(stream.next());
+}
+
 TEST(Stream, WithoutOrderAnswersComeAsTheyArrive) {
   FakeService service([](const Seen& s) {
     Answer a;

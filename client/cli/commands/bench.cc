@@ -91,7 +91,8 @@ std::optional<std::string> read_compute(const BenchOptions& o, client::ComputeOp
 }
 
 // Every shape with every type. Nothing and a reason where a word is wrong.
-std::optional<std::vector<Workload>> make_mix(const BenchOptions& o, std::string* why) {
+std::optional<std::vector<Workload>> make_mix(const BenchOptions& o, const client::ComputeOptions& compute,
+                                              std::string* why) {
   std::vector<Workload> mix;
   for (const std::string& shape_text : split_list(o.shapes)) {
     const auto shape = parse_shape(shape_text);
@@ -106,7 +107,7 @@ std::optional<std::vector<Workload>> make_mix(const BenchOptions& o, std::string
       if (count > (int64_t{4} << 30) / matrix_bytes)
         return *why = "--count, --request-bytes: a request must not exceed 4 GiB", std::nullopt;
       mix.push_back(make_workload(shape->rows, shape->cols, count, *type, shape->weight,
-                                  static_cast<uint64_t>(o.seed) + mix.size()));
+                                  static_cast<uint64_t>(o.seed) + mix.size(), compute));
     }
   }
   if (mix.empty()) return *why = "--shape and --dtype need at least one entry each", std::nullopt;
@@ -239,7 +240,7 @@ int run_bench(const std::vector<std::string>& words) {
   LoadOptions load_options;
   if (const auto wrong = read_compute(o, &load_options.compute)) return bad_usage("bench", *wrong);
   std::string why;
-  auto mix = make_mix(o, &why);
+  auto mix = make_mix(o, load_options.compute, &why);
   if (!mix) return bad_usage("bench", why);
   if (o.server_pid > 0 && !process_usage(static_cast<pid_t>(o.server_pid))) {
     return bad_usage("bench", absl::StrCat("--server-pid: no process has the id ", o.server_pid));

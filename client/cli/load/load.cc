@@ -40,14 +40,15 @@ void count(LoadTally* tally, const Workload& w, const client::Status& status, in
 
 }  // namespace
 
-Workload make_workload(int64_t rows, int64_t cols, int64_t count, client::DataType type, double weight, uint64_t seed) {
+Workload make_workload(int64_t rows, int64_t cols, int64_t count, client::DataType type, double weight, uint64_t seed,
+                       const client::ComputeOptions& compute) {
   Workload w;
   w.weight = weight;
   w.request_bytes = rows * cols * count * static_cast<int64_t>(client::element_bytes(type));
-  w.reply_bytes = std::min(rows, cols) * count * static_cast<int64_t>(client::value_bytes(type));
   auto bytes = std::make_shared<std::vector<std::byte>>(static_cast<size_t>(w.request_bytes));
   client::value_bytes(type) == 4 ? fill_normal<float>(*bytes, seed) : fill_normal<double>(*bytes, seed);
   w.batch = {.data = bytes->data(), .rows = rows, .cols = cols, .count = count, .data_type = type, .owner = bytes};
+  w.reply_bytes = plane_bytes(w.batch, compute, client::Plane::kValues, count);
   return w;
 }
 

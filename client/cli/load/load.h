@@ -25,8 +25,9 @@ struct Workload {
   int64_t reply_bytes = 0;
 };
 
-// Random normal matrices of a shape and type.
-Workload make_workload(int64_t rows, int64_t cols, int64_t count, client::DataType type, double weight, uint64_t seed);
+// Random normal matrices of a shape and type, whose values `compute` asks for.
+Workload make_workload(int64_t rows, int64_t cols, int64_t count, client::DataType type, double weight, uint64_t seed,
+                       const client::ComputeOptions& compute = {});
 
 // Latencies, counts and errors of a measurement.
 struct LoadTally {
