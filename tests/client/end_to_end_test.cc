@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <complex>
 #include <csignal>
 #include <cstring>
@@ -9,6 +10,7 @@
 #include <fstream>
 #include <iterator>
 #include <limits>
+#include <numeric>
 #include <random>
 #include <thread>
 
@@ -701,7 +703,7 @@ TEST(Svdctl, GeneralEigenproblemsOfAStack) {
                          "--certificate", "--address", server.address()});
   EXPECT_EQ(o.exit_code, 0) << o.err;
   EXPECT_THAT(o.err, HasSubstr("2 matrices of 2x2 f64 in "));
-  EXPECT_THAT(o.err, HasSubstr("qr on host:0; 2 ok"));
+  EXPECT_THAT(o.err, HasSubstr("qr on host:0; 1 message; 2 ok"));
   EXPECT_THAT(o.err, HasSubstr("certificate: residual "));
   const auto near = [](double x) { return DoubleNear(x, 1e-14); };
   const auto expected = ElementsAre(2, 0, 3, 0, near(0), near(1), near(0), near(-1));  // 2, 3, i and -i
@@ -714,12 +716,38 @@ TEST(Svdctl, GeneralEigenproblemsOfAStack) {
   write_matrix<float>(file("pairs"), "f4", "(2, 2, 2)", {0, -2, 2, 0, 1.5, 0, 0, 3});
   const Outcome printed = run({SVDCTL_PROGRAM, "eigvals", file("pairs"), "--print", "--address", server.address()});
   EXPECT_EQ(printed.out, "0+2j 0-2j\n1.5+0j 3+0j\n") << printed.err;
+  write_matrix<double>(file("nan"), "f8", "(3, 1, 1)", {2, std::nan(""), -3});
+  const Outcome spoilt = run({SVDCTL_PROGRAM, "eigvals", file("nan"), "--print", "--address", server.address()});
+  EXPECT_EQ(spoilt.exit_code, 3);
+  EXPECT_EQ(spoilt.out, "2+0j\nnan+nanj\n-3+0j\n");
+  EXPECT_THAT(spoilt.err, HasSubstr("2 ok, 1 non_finite"));
   write_matrix<float>(file("none"), "f4", "(0, 3, 3)", {});
   const Outcome none = run({SVDCTL_PROGRAM, "eigvals", file("none"), "-o", file("x"), "--address", server.address()});
   EXPECT_EQ(none.exit_code, 0) << none.err;
   EXPECT_THAT(read_matrix<float>(file("x")).first, HasSubstr("'shape': (0, 3)"));
   write_matrix<double>(file("tall"), "f8", "(2, 1)", {1, 2});
   EXPECT_EQ(run({SVDCTL_PROGRAM, "eig", file("tall")}).exit_code, 2);
+  std::filesystem::remove_all(folder);
+}
+
+TEST(Svdctl, GeneralMatricesBeyond32AreLarge) {
+  Server server;
+  const std::string folder = make_folder();
+  const auto file = [&](const char* name) { return folder + "/" + name + ".npy"; };
+  std::vector<double> a(2 * 33 * 33);
+  for (size_t i = 0; i < 33; ++i) a[i * 34] = a[33 * 33 + i * 34] = static_cast<double>(i);
+  write_matrix(file("a"), "f8", "(2, 33, 33)", a);
+  const Outcome o = run({SVDCTL_PROGRAM, "eig", file("a"), "--w", file("w"), "--v", file("v"), "--wh", file("wh"),
+                         "--address", server.address()});
+  EXPECT_EQ(o.exit_code, 0) << o.err;
+  EXPECT_THAT(o.err, HasSubstr("qr on host:0; 2 ok"));
+  const auto [head, w] = read_matrix<std::complex<double>>(file("w"));
+  EXPECT_THAT(head, HasSubstr("'descr': '<c16', 'fortran_order': False, 'shape': (2, 33)"));
+  ASSERT_EQ(w.size(), 66u);
+  EXPECT_EQ(std::accumulate(w.begin(), w.end(), std::complex<double>()), 2.0 * 33 * 16);
+  for (const char* of : {"v", "wh"}) {
+    EXPECT_THAT(read_matrix<double>(file(of)).first, HasSubstr("'shape': (2, 33, 33)"));
+  }
   std::filesystem::remove_all(folder);
 }
 
@@ -744,6 +772,180 @@ TEST(EndToEnd, EigenproblemsOfABatch) {
     const client::LargeEigen<double> one{part(e->values, kOrder), part(e->vectors, kOrder * kOrder), {}};
     EXPECT_LT(eigen_error(part(a, kOrder * kOrder), one, kOrder), 1e-13);
   }
+}
+
+// |A V - V L| and |W^H A - L W^H| of each matrix are at most 10 n u |A|, by the Frobenius norm.
+template <class T>
+void expect_general_eigenpairs(const std::vector<T>& a, const client::GeneralEigen<T>& e, size_t n, MemoryOrder order) {
+  using Complex = std::complex<double>;
+  const double u = std::numeric_limits<client::RealOf<T>>::epsilon() / 2, bound = 10 * static_cast<double>(n) * u;
+  const size_t size = n * n;
+  ASSERT_EQ(e.vectors.size(), a.size());
+  ASSERT_EQ(e.values.size() * n, a.size());
+  for (size_t matrix = 0; matrix * size < a.size(); ++matrix) {
+    const auto at = [&](const auto& all, size_t i, size_t j) {
+      return Complex(all[matrix * size + (order == MemoryOrder::kRowMajor ? i * n + j : j * n + i)]);
+    };
+    double right = 0, left = 0, norm = 0;
+    for (size_t i = 0; i < n; ++i) {
+      for (size_t j = 0; j < n; ++j) {
+        Complex x = -at(e.vectors, i, j) * Complex(e.values[matrix * n + j]), y = 0;
+        for (size_t k = 0; k < n; ++k) x += at(a, i, k) * at(e.vectors, k, j);
+        if (!e.left_adjoint.empty()) {
+          y = -Complex(e.values[matrix * n + i]) * at(e.left_adjoint, i, j);
+          for (size_t k = 0; k < n; ++k) y += at(e.left_adjoint, i, k) * at(a, k, j);
+        }
+        right += std::norm(x);
+        left += std::norm(y);
+        norm += std::norm(at(a, i, j));
+      }
+    }
+    EXPECT_LE(std::sqrt(right), bound * std::sqrt(norm)) << "n = " << n << ", matrix " << matrix;
+    EXPECT_LE(std::sqrt(left), bound * std::sqrt(norm)) << "n = " << n << ", matrix " << matrix;
+  }
+}
+
+template <class T>
+class GeneralEndToEnd : public ::testing::Test {};
+using AllElements = ::testing::Types<float, double, std::complex<float>, std::complex<double>>;
+TYPED_TEST_SUITE(GeneralEndToEnd, AllElements);
+
+TYPED_TEST(GeneralEndToEnd, EigenpairsOfABatch) {
+  Server server;
+  Client client({.address = server.address()});
+  const double u = std::numeric_limits<client::RealOf<TypeParam>>::epsilon() / 2;
+  constexpr size_t kCount = 7;
+  for (const size_t n : {1, 2, 5, 32}) {
+    const std::vector<TypeParam> a = random_matrices<TypeParam>(n * n * kCount);
+    for (const MemoryOrder order : {MemoryOrder::kRowMajor, MemoryOrder::kColumnMajor}) {
+      for (const client::Vectors vectors : {client::Vectors::kThin, client::Vectors::kFull}) {
+        const auto e =
+            client.eig<TypeParam>(a, static_cast<int64_t>(n), kCount, order,
+                                  {.vectors = vectors, .certificate = client::CertificateScope::kMatrix}, kCall);
+        ASSERT_TRUE(e.ok()) << e.status().to_string();
+        EXPECT_EQ(e->left_adjoint.size(), vectors == client::Vectors::kFull ? a.size() : 0);
+        expect_general_eigenpairs(a, *e, n, order);
+        EXPECT_EQ(e->report.method, client::Method::kQr);
+        EXPECT_TRUE(e->report.exceptions.empty());
+        ASSERT_EQ(e->certificates.size(), 3 * kCount);
+        for (size_t i = 0; i < kCount; ++i) {
+          EXPECT_LE(e->certificates[3 * i], e->report.certificate->residual);
+          EXPECT_EQ(e->certificates[3 * i + 1] + e->certificates[3 * i + 2], 0);
+        }
+        EXPECT_LE(e->report.certificate->residual, 10 * static_cast<double>(n) * u);
+      }
+    }
+  }
+}
+
+// The numbers that were found are those that were expected, in any order.
+void expect_spectrum(std::span<const std::complex<double>> found, const std::vector<std::complex<double>>& expected,
+                     double bound) {
+  std::vector<std::complex<double>> rest(found.begin(), found.end());
+  ASSERT_EQ(rest.size(), expected.size());
+  for (const std::complex<double>& one : expected) {
+    const auto distance = [&](const std::complex<double>& x) { return std::abs(x - one); };
+    const auto nearest = std::ranges::min_element(rest, {}, distance);
+    EXPECT_LE(distance(*nearest), bound) << one;
+    rest.erase(nearest);
+  }
+}
+
+TEST(EndToEnd, SpectraOfNormalMatrices) {
+  Server server;
+  Client client({.address = server.address()});
+  constexpr int64_t n = 4, kCount = 3;
+  const std::vector<double> a = {0, 0,  0, 1, 1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1, 0,   // shifts by one place
+                                 3, -4, 0, 0, 4, 3, 0, 0, 0, 0, 1, 2, 0, 0, 2, 1,   // two blocks
+                                 2, 0,  0, 0, 0, 2, 0, 0, 0, 0, 2, 0, 0, 0, 0, 2};  // 2 I
+  using namespace std::complex_literals;
+  const std::vector<std::complex<double>> spectra[] = {{1, 1i, -1, -1i}, {3. + 4i, 3. - 4i, -1, 3}, {2, 2, 2, 2}};
+  const double norms[] = {2, std::sqrt(60), 4}, unit = 0x1p-53;
+  const auto e = client.eig<double>(a, n, kCount, MemoryOrder::kRowMajor, {.vectors = client::Vectors::kFull}, kCall);
+  ASSERT_TRUE(e.ok()) << e.status().to_string();
+  std::vector<std::complex<double>> alone(n * kCount);
+  const client::Batch batch{.data = a.data(), .rows = n, .cols = n, .count = kCount};
+  const auto report =
+      client.decompose(batch, std::as_writable_bytes(std::span(alone)), {.problem = client::Problem::kGeneral}, kCall);
+  ASSERT_TRUE(report.ok()) << report.status().to_string();
+  for (size_t i = 0; i < kCount; ++i) {
+    expect_spectrum(std::span(e->values).subspan(i * n, n), spectra[i], 10 * n * unit * norms[i]);
+    expect_spectrum(std::span(alone).subspan(i * n, n), spectra[i], 10 * n * unit * norms[i]);
+  }
+  expect_general_eigenpairs(a, *e, n, MemoryOrder::kRowMajor);
+}
+
+TEST(EndToEnd, AGeneralMatrixThatIsNotFiniteLeavesItsNeighboursAlone) {
+  Server server;
+  Client client({.address = server.address()});
+  constexpr size_t n = 6, kCount = 9, kSpoilt = 4;
+  std::vector<double> a = random_matrices<double>(n * n * kCount);
+  const client::ComputeOptions compute{.vectors = client::Vectors::kFull};
+  const auto clean = client.eig<double>(a, n, kCount, MemoryOrder::kRowMajor, compute, kCall);
+  a[kSpoilt * n * n + 7] = std::nan("");
+  const auto e = client.eig<double>(a, n, kCount, MemoryOrder::kRowMajor, compute, kCall);
+  ASSERT_TRUE(clean.ok() && e.ok()) << e.status().to_string();
+  ASSERT_EQ(e->report.exceptions.size(), 1u);
+  EXPECT_EQ(e->report.exceptions[0].index, static_cast<int64_t>(kSpoilt));
+  EXPECT_EQ(e->report.exceptions[0].status, client::MatrixStatus::kNonFinite);
+  const auto compare = [&](const auto& found, const auto& expected, size_t each) {
+    ASSERT_EQ(found.size(), each * kCount);
+    for (size_t i = 0; i < found.size(); ++i) {
+      if (i / each == kSpoilt) {
+        EXPECT_TRUE(std::isnan(found[i].real()));
+      } else {
+        EXPECT_EQ(found[i], expected[i]);
+      }
+    }
+  };
+  compare(e->values, clean->values, n);
+  compare(e->vectors, clean->vectors, n * n);
+  compare(e->left_adjoint, clean->left_adjoint, n * n);
+}
+
+TEST(EndToEnd, GeneralMatricesOfABatchHaveAtMostTheServersOrder) {
+  Server server;
+  Client client({.address = server.address()});
+  const auto info = client.server_info(kCall);
+  ASSERT_TRUE(info.ok()) << info.status().to_string();
+  ASSERT_EQ(info->limits.max_general_order, 32);
+  const auto e = client.eig<double>(random_matrices<double>(2 * 33 * 33), 33, 2, MemoryOrder::kRowMajor, {}, kCall);
+  EXPECT_EQ(e.status().code, client::Code::kInvalidArgument);
+  EXPECT_EQ(e.status().field, "matrices.rows");
+  EXPECT_EQ(e.status().reason, "INVALID_FIELD");
+  EXPECT_THAT(e.status().message, HasSubstr("at most 32, but is 33"));
+  const auto jacobi = client.eig<double>(random_matrices<double>(4), 2, 1, MemoryOrder::kRowMajor,
+                                         {.method = client::Method::kJacobi}, kCall);
+  EXPECT_EQ(jacobi.status().field, "options.method");
+}
+
+TEST(EndToEnd, AStreamOfGeneralMatrices) {
+  Server server;
+  Client client({.address = server.address()});
+  client::Stream stream = client.open_stream({.problem = client::Problem::kGeneral, .call = kCall});
+  const client::ComputeOptions compute{.problem = client::Problem::kGeneral, .vectors = client::Vectors::kFull};
+  const auto matrices_of = [](size_t n) { return random_matrices<double>(3 * n * n); };
+  for (size_t n = 1; n <= 33; n += 8) {
+    const std::vector<double> a = matrices_of(n);
+    const auto order = static_cast<int64_t>(n);
+    ASSERT_TRUE(stream.submit({.data = a.data(), .rows = order, .cols = order, .count = 3}, compute).ok());
+  }
+  stream.finish();
+  for (size_t n = 1; n <= 25; n += 8) {
+    const auto reply = stream.next();
+    ASSERT_TRUE(reply && reply->status.ok()) << reply->status.to_string();
+    const auto plane = [&](client::Plane p) {
+      const auto numbers = reply->plane_as<std::complex<double>>(p);
+      return std::vector<std::complex<double>>(numbers.begin(), numbers.end());
+    };
+    const client::GeneralEigen<double> e{plane(client::Plane::kValues), plane(client::Plane::kLeft),
+                                         plane(client::Plane::kRight)};
+    EXPECT_EQ(e.left_adjoint.size(), 3 * n * n);
+    expect_general_eigenpairs(matrices_of(n), e, n, MemoryOrder::kRowMajor);
+  }
+  const auto refused = stream.next();
+  ASSERT_TRUE(refused);
+  EXPECT_EQ(refused->status.field, "request.matrices.rows");
 }
 
 TEST(Svdctl, DrawsABarOnATerminal) {
@@ -819,11 +1021,14 @@ TEST(Svdctl, OfAStackTheMatrixThatIsNotFiniteIsNamed) {
 TEST(Svdctl, ErrorsNameWhatTheCallerGave) {
   Server server;
   const std::string folder = make_folder(), a = folder + "/a.npy", g = folder + "/g.npy", wide = folder + "/wide.npy";
-  const std::string j = folder + "/j.npy";
+  const std::string j = folder + "/j.npy", large = folder + "/large.npy";
   std::vector<double> entries(9, 1.0);
   write_matrix(g, "f8", "(3, 3)", entries);
   entries[5] = std::nan("");
   write_matrix(a, "f8", "(3, 3)", entries);
+  std::vector<double> many(33 * 33);
+  many[33 + 2] = std::nan("");
+  write_matrix(large, "f8", "(33, 33)", many);
   write_matrix(wide, "f8", "(2, 3)", std::vector<double>(6, 1.0));
   write_matrix(j, "f8", "(3,)", std::vector<double>{1, 1, -1});
   const auto error_of = [&](std::vector<std::string> words) {
@@ -834,7 +1039,7 @@ TEST(Svdctl, ErrorsNameWhatTheCallerGave) {
     return o.err;
   };
   for (const char* command : {"eig", "eigvals"}) {
-    EXPECT_THAT(error_of({command, a}), HasSubstr(": " + a + ": the element in row 1 and column 2"));
+    EXPECT_THAT(error_of({command, large}), HasSubstr(": " + large + ": the element in row 1 and column 2"));
   }
   EXPECT_THAT(error_of({"hsvd", a, j}), HasSubstr(": " + a + ": the element"));
   EXPECT_THAT(error_of({"hsvd", g, j}), HasSubstr("(RANK_DEFICIENT): " + g + ": "));
@@ -1157,6 +1362,7 @@ TEST(Svdctl, TellsAboutTheServer) {
     EXPECT_EQ(info.exit_code, 0);
     EXPECT_THAT(info.out, HasSubstr("f32 f64 c64 c128"));
     EXPECT_THAT(info.out, HasSubstr("host:0"));
+    EXPECT_THAT(info.out, HasSubstr("\nmax general order      32 "));
     const Outcome health = run({SVDCTL_PROGRAM, "health", "--address", address});
     EXPECT_EQ(health.exit_code, 0);
     EXPECT_EQ(health.out, "SERVING\n");
@@ -1181,7 +1387,8 @@ TEST(Svdctl, GeneratesLoadAndWritesCsv) {
                                                        {"--stream", "--concurrency", "2", "--window", "8"},
                                                        {"--empty", "--concurrency", "2"},
                                                        {"--rate", "200", "--connections", "2"},
-                                                       {"--request-bytes", "100000", "--method", "jacobi"}};
+                                                       {"--request-bytes", "100000", "--method", "jacobi"},
+                                                       {"--problem", "eig", "--dtype", "f64", "--rate", "200"}};
   for (const auto& more : loads) {
     const Outcome o = bench(more);
     EXPECT_EQ(o.exit_code, 0) << o.err;

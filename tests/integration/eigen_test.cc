@@ -367,12 +367,27 @@ TEST_F(EigenTest, FixedPhases) {
   }
 }
 
-TEST_F(EigenTest, GroupsGetWhatTheyGetAlone) {
+class EigenProblemTest : public EigenTest, public ::testing::WithParamInterface<v1::EigenProblem> {
+ protected:
+  static v1::EigendecomposeRequest Request(size_t n, size_t count, v1::DataType type, uint64_t seed) {
+    v1::EigendecomposeRequest request = request_of(hermitian(n, count, type, seed), type);
+    if (GetParam() == v1::EIGEN_PROBLEM_HERMITIAN) return request;
+    request.mutable_options()->set_problem(v1::EIGEN_PROBLEM_GENERAL);
+    request.mutable_options()->set_vectors(v1::EIGENVECTORS_RIGHT_AND_LEFT);
+    return request;
+  }
+};
+
+INSTANTIATE_TEST_SUITE_P(Eigen, EigenProblemTest,
+                         ::testing::Values(v1::EIGEN_PROBLEM_HERMITIAN, v1::EIGEN_PROBLEM_GENERAL),
+                         [](const auto& info) { return v1::EigenProblem_Name(info.param); });
+
+TEST_P(EigenProblemTest, GroupsGetWhatTheyGetAlone) {
   v1::EigendecomposeRequest together;
   std::vector<v1::EigendecomposeRequest> alone;
   for (size_t i = 0; i < 20; ++i) {
     const v1::DataType type = i % 3 == 0 ? v1::DATA_TYPE_C64 : v1::DATA_TYPE_F64;
-    alone.push_back(request_of(hermitian(1 + i % 6, 1 + i % 4, type, i), type));
+    alone.push_back(Request(1 + i % 6, 1 + i % 4, type, i));
     *together.add_groups() = alone.back().matrices();
     *together.mutable_options() = alone.back().options();
   }
@@ -385,10 +400,11 @@ TEST_F(EigenTest, GroupsGetWhatTheyGetAlone) {
     EXPECT_EQ(r.groups(i).vector_columns(), mine.vector_columns());
     EXPECT_EQ(r.groups(i).eigenvalues(), mine.eigenvalues()) << i;
     EXPECT_EQ(r.groups(i).vectors(), mine.vectors()) << i;
+    EXPECT_EQ(r.groups(i).left_vectors_adjoint(), mine.left_vectors_adjoint()) << i;
   }
 }
 
-TEST_F(EigenTest, AStreamGivesTheBitsOfUnaryCalls) {
+TEST_P(EigenProblemTest, AStreamGivesTheBitsOfUnaryCalls) {
   grpc::ClientContext context;
   context.set_deadline(std::chrono::system_clock::now() + std::chrono::minutes(4));
   const auto stub = v1::SvdService::NewStub(channel_);
@@ -397,7 +413,7 @@ TEST_F(EigenTest, AStreamGivesTheBitsOfUnaryCalls) {
   for (uint64_t id = 1; id <= 8; ++id) {
     v1::EigendecomposeStreamRequest request;
     request.set_request_id(id);
-    *request.mutable_request() = request_of(hermitian(id, 3, v1::DATA_TYPE_F64, id));
+    *request.mutable_request() = Request(id, 3, v1::DATA_TYPE_F64, id);
     if (id == 5) request.mutable_request()->mutable_options()->clear_problem();
     if (id == 6) request.mutable_request()->mutable_matrices()->set_cols(7);
     sent[id] = request.request();
@@ -415,6 +431,7 @@ TEST_F(EigenTest, AStreamGivesTheBitsOfUnaryCalls) {
       const v1::EigendecomposeResponse unary = Ask(sent[response.request_id()]);
       EXPECT_EQ(response.response().eigenvalues(), unary.eigenvalues());
       EXPECT_EQ(response.response().vectors(), unary.vectors());
+      EXPECT_EQ(response.response().left_vectors_adjoint(), unary.left_vectors_adjoint());
     }
   }
   EXPECT_EQ(received, 8U);
@@ -470,7 +487,7 @@ void expect_general_eigenpairs(const Matrices& a, const v1::EigendecomposeRespon
     const auto lambda = [&](size_t j) {
       return Complex(values[2 * (matrix * n + j)], values[2 * (matrix * n + j) + 1]);
     };
-    double error = 0, size = 0;
+    double of_right = 0, of_left = 0, size = 0;
     for (size_t i = 0; i < n; ++i) {
       for (size_t j = 0; j < n; ++j) {
         Complex right = -v.at(matrix, i, j) * lambda(j), left = -lambda(i) * wh.at(matrix, i, j);
@@ -478,15 +495,19 @@ void expect_general_eigenpairs(const Matrices& a, const v1::EigendecomposeRespon
           right += a.at(matrix, i, l) * v.at(matrix, l, j);
           left += wh.at(matrix, i, l) * a.at(matrix, l, j);
         }
-        error += std::max(std::norm(right), std::norm(left));
+        of_right += std::norm(right);
+        of_left += std::norm(left);
         size += std::norm(a.at(matrix, i, j));
       }
     }
-    EXPECT_LE(std::sqrt(error), 10 * static_cast<double>(n) * unit_roundoff(type) * std::sqrt(size)) << n;
+    EXPECT_LE(std::sqrt(std::max(of_right, of_left)),
+              10 * static_cast<double>(n) * unit_roundoff(type) * std::sqrt(size))
+        << n;
     for (size_t j = 0; j < n && !is_complex(type); ++j) {
       if (lambda(j).imag() == 0) continue;
       ASSERT_LT(j + 1, n);
       EXPECT_EQ(lambda(j + 1), std::conj(lambda(j)));
+      EXPECT_GT(lambda(j).imag(), 0);
       ++j;
     }
   }
@@ -510,8 +531,63 @@ TEST_P(EigenLayoutTest, GeneralMatrices) {
     request.mutable_options()->clear_vectors();
     const v1::EigendecomposeResponse alone = Ask(request);
     EXPECT_TRUE(alone.vectors().empty() && alone.left_vectors_adjoint().empty());
+    EXPECT_EQ(alone.vector_columns() + alone.left_vector_rows(), 0);
     EXPECT_EQ(alone.eigenvalues().size(), r.eigenvalues().size());
+    request.mutable_options()->set_vectors(v1::EIGENVECTORS_RIGHT);
+    const v1::EigendecomposeResponse right = Ask(request);
+    EXPECT_EQ(right.vectors().size(), r.vectors().size());
+    EXPECT_TRUE(right.left_vectors_adjoint().empty());
+    EXPECT_EQ(right.left_vector_rows(), 0);
   }
+}
+
+// The matrix that shifts by one place is normal, so its eigenvalues are found to 10 n u: the roots of unity.
+TEST_P(EigenLayoutTest, RootsOfUnity) {
+  const auto [type, order] = GetParam();
+  constexpr double kTurn = 6.283185307179586;
+  for (const size_t n : {2, 3, 8, 31}) {
+    Matrices a{n, std::vector<Complex>(n * n)};
+    for (size_t i = 0; i < n; ++i) a.at(0, (i + 1) % n, i) = 1;
+    v1::EigendecomposeRequest request = general_request(a, type, order);
+    for (const v1::Eigenvectors vectors : {v1::EIGENVECTORS_NONE, v1::EIGENVECTORS_RIGHT}) {
+      request.mutable_options()->set_vectors(vectors);
+      const std::vector<double> values = values_of(Ask(request), type);
+      ASSERT_THAT(values, SizeIs(2 * n));
+      for (size_t root = 0; root < n; ++root) {
+        const Complex expected = std::polar(1.0, kTurn * static_cast<double>(root) / static_cast<double>(n));
+        double distance = 2;
+        for (size_t j = 0; j < n; ++j) {
+          distance = std::min(distance, std::abs(Complex(values[2 * j], values[2 * j + 1]) - expected));
+        }
+        EXPECT_LE(distance, 10 * static_cast<double>(n) * unit_roundoff(type)) << "n = " << n << ", root " << root;
+      }
+    }
+  }
+}
+
+TEST_F(EigenTest, NoGeneralMatrices) {
+  const v1::EigendecomposeResponse r = Ask(general_request({3, {}}));
+  EXPECT_EQ(r.count(), 0);
+  EXPECT_EQ(r.values_per_matrix(), 3);
+  EXPECT_TRUE(r.eigenvalues().empty() && r.vectors().empty() && r.left_vectors_adjoint().empty());
+}
+
+TEST_F(EigenTest, TheCertificateOfGeneralMatricesIsOfTheBatch) {
+  Matrices a = general(6, 9, v1::DATA_TYPE_F32);
+  a.at(4, 3, 1) = kNan;
+  v1::EigendecomposeRequest request = general_request(a, v1::DATA_TYPE_F32);
+  request.mutable_options()->set_certificate(v1::CERTIFICATE_SCOPE_MATRIX);
+  const v1::EigendecomposeResponse r = Ask(request);
+  ASSERT_EQ(r.certificate().each_matrix().size(), 9 * 3 * sizeof(float));
+  double residual = 0;
+  for (size_t matrix = 0; matrix < 9; ++matrix) {
+    const double mine = number_at(r.certificate().each_matrix(), 3 * matrix, v1::DATA_TYPE_F32);
+    EXPECT_EQ(std::isnan(mine), matrix == 4);
+    if (matrix != 4) residual = std::max(residual, mine);
+  }
+  EXPECT_EQ(r.certificate().residual(), residual);
+  EXPECT_GT(residual, 0);
+  EXPECT_LE(residual, 60 * 0x1p-24);
 }
 
 TEST_F(EigenTest, AGeneralMatrixThatIsNotFiniteLeavesItsNeighboursAlone) {
@@ -529,35 +605,13 @@ TEST_F(EigenTest, AGeneralMatrixThatIsNotFiniteLeavesItsNeighboursAlone) {
       EXPECT_EQ(values[i], others[i]);
     }
   }
-}
-
-TEST_F(EigenTest, GeneralMatricesTakeNoOptionsOfOthers) {
-  const auto field_of = [](const v1::EigendecomposeRequest& request) {
-    v1::EigendecomposeResponse response;
-    return details_of(Call(request, &response)).field;
-  };
-  const Matrices a = general(3, 2, v1::DATA_TYPE_F64);
-  v1::EigendecomposeRequest request = general_request(general(33, 1, v1::DATA_TYPE_F64));
-  EXPECT_EQ(field_of(request), "matrices.rows");
-  request = general_request(a);
-  request.mutable_options()->set_method(v1::METHOD_JACOBI);
-  EXPECT_EQ(field_of(request), "options.method");
-  request = general_request(a);
-  request.mutable_options()->set_tolerance(1e-3);
-  EXPECT_EQ(field_of(request), "options.tolerance");
-  request = general_request(a);
-  request.mutable_options()->set_max_sweeps(3);
-  EXPECT_EQ(field_of(request), "options.max_sweeps");
-  request = general_request(a);
-  request.mutable_options()->set_fix_phases(true);
-  EXPECT_EQ(field_of(request), "options.fix_phases");
-  request = general_request(a);
-  request.mutable_options()->clear_vectors();
-  request.mutable_options()->set_certificate(v1::CERTIFICATE_SCOPE_BATCH);
-  EXPECT_EQ(field_of(request), "options.certificate");
-  request = request_of(hermitian(3, 2, v1::DATA_TYPE_F64));
-  request.mutable_options()->set_vectors(v1::EIGENVECTORS_RIGHT_AND_LEFT);
-  EXPECT_EQ(field_of(request), "options.vectors");
+  const size_t bytes = 25 * sizeof(Complex);
+  for (size_t matrix = 0; matrix < 20; ++matrix) {
+    EXPECT_EQ(r.vectors().substr(matrix * bytes, bytes) == clean.vectors().substr(matrix * bytes, bytes), matrix != 7);
+    EXPECT_EQ(r.left_vectors_adjoint().substr(matrix * bytes, bytes) ==
+                  clean.left_vectors_adjoint().substr(matrix * bytes, bytes),
+              matrix != 7);
+  }
 }
 
 // --- rejections ---------------------------------------------------------------------------------
@@ -628,21 +682,67 @@ const BadInput kBadInputs[] = {
      "groups[2].cols"},
 };
 
-class EigenBadInputTest : public EigenTest, public ::testing::WithParamInterface<BadInput> {};
+void set_order(v1::EigendecomposeRequest* r, size_t n) { *r = general_request(general(n, 2, v1::DATA_TYPE_F64)); }
+
+const BadInput kBadGeneralInputs[] = {
+    {"NotSquare", [](auto* r) { r->mutable_matrices()->set_cols(3); }, "matrices.cols"},
+    {"Wide", [](auto* r) { r->mutable_matrices()->set_cols(5); }, "matrices.cols"},
+    {"ZeroRows", [](auto* r) { r->mutable_matrices()->set_rows(0); }, "matrices.rows"},
+    {"BeyondTheOrderOfABatch", [](auto* r) { set_order(r, 33); }, "matrices.rows"},
+    {"BeyondTheValuesOfABatch", [](auto* r) { set_order(r, 129); }, "matrices.rows"},
+    {"DataTooShort", [](auto* r) { r->mutable_matrices()->mutable_data()->pop_back(); }, "matrices.data"},
+    {"UnknownVectors", [](auto* r) { r->mutable_options()->set_vectors(static_cast<v1::Eigenvectors>(9)); },
+     "options.vectors"},
+    {"LeftVectorsOfHermitianMatrices", [](auto* r) { r->mutable_options()->set_problem(v1::EIGEN_PROBLEM_HERMITIAN); },
+     "options.vectors"},
+    {"Jacobi", [](auto* r) { set_method(r, v1::METHOD_JACOBI); }, "options.method"},
+    {"Bisection", [](auto* r) { set_method(r, v1::METHOD_BISECTION); }, "options.method"},
+    {"Tridiagonal", [](auto* r) { set_method(r, v1::METHOD_TRIDIAGONAL); }, "options.method"},
+    {"UnknownMethod", [](auto* r) { set_method(r, 99); }, "options.method"},
+    {"Tolerance", [](auto* r) { r->mutable_options()->set_tolerance(1e-3); }, "options.tolerance"},
+    {"Sweeps", [](auto* r) { r->mutable_options()->set_max_sweeps(3); }, "options.max_sweeps"},
+    {"Phases", [](auto* r) { r->mutable_options()->set_fix_phases(true); }, "options.fix_phases"},
+    {"CertificateWithoutVectors",
+     [](auto* r) {
+       r->mutable_options()->set_vectors(v1::EIGENVECTORS_NONE);
+       r->mutable_options()->set_certificate(v1::CERTIFICATE_SCOPE_BATCH);
+     },
+     "options.certificate"},
+    {"AGroupBeyondTheOrderOfABatch",
+     [](auto* r) {
+       *r->add_groups() = r->matrices();
+       *r->add_groups() = general_request(general(33, 1, v1::DATA_TYPE_F64)).matrices();
+       r->clear_matrices();
+     },
+     "groups[1].rows"},
+};
+
+class EigenBadInputTest : public EigenTest, public ::testing::WithParamInterface<BadInput> {
+ protected:
+  static void ExpectRejection(v1::EigendecomposeRequest request) {
+    GetParam().spoil(&request);
+    v1::EigendecomposeResponse response;
+    const grpc::Status status = Call(request, &response);
+    EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT) << status.error_message();
+    EXPECT_THAT(status.error_message(), ::testing::StartsWith(std::string(GetParam().field) + ": "));
+    const ErrorDetails details = details_of(status);
+    EXPECT_EQ(details.field, GetParam().field);
+    EXPECT_EQ(details.reason, "INVALID_FIELD");
+  }
+};
+class GeneralBadInputTest : public EigenBadInputTest {};
 
 TEST_P(EigenBadInputTest, IsRejectedByFieldAndReason) {
-  v1::EigendecomposeRequest request = request_of(hermitian(4, 5, v1::DATA_TYPE_F64));
-  GetParam().spoil(&request);
-  v1::EigendecomposeResponse response;
-  const grpc::Status status = Call(request, &response);
-  EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT) << status.error_message();
-  EXPECT_THAT(status.error_message(), ::testing::StartsWith(std::string(GetParam().field) + ": "));
-  const ErrorDetails details = details_of(status);
-  EXPECT_EQ(details.field, GetParam().field);
-  EXPECT_EQ(details.reason, "INVALID_FIELD");
+  ExpectRejection(request_of(hermitian(4, 5, v1::DATA_TYPE_F64)));
+}
+
+TEST_P(GeneralBadInputTest, IsRejectedByFieldAndReason) {
+  ExpectRejection(general_request(general(4, 5, v1::DATA_TYPE_F64)));
 }
 
 INSTANTIATE_TEST_SUITE_P(Eigen, EigenBadInputTest, ::testing::ValuesIn(kBadInputs),
+                         [](const auto& info) { return std::string(info.param.name); });
+INSTANTIATE_TEST_SUITE_P(General, GeneralBadInputTest, ::testing::ValuesIn(kBadGeneralInputs),
                          [](const auto& info) { return std::string(info.param.name); });
 
 // A method of large Hermitian matrices alone.
