@@ -157,7 +157,7 @@ class EigResult(_Eig, _Reported):
         status: uint8 array of shape (...): the status of each matrix, numbers of MatrixStatus.
         certificate: Certificate; None if it was not requested. Its residual is norm(A V - V diag(w)) / norm(A), its other
             numbers are 0: no eigenvectors of a general matrix need be orthogonal.
-        summaries: a LargeSummary of each matrix.
+        summaries: a LargeSummary of each large matrix.
     """
 
 
