@@ -146,6 +146,30 @@ def hermitian(lines):
                                         for s in dict.fromkeys(row["shape"] for row in rows)])]
 
 
+def general(lines):
+    rows = list(csv.DictReader(x for x in lines if x.count(",") == 6))
+    if not rows:
+        return []
+    figures = {(row["shape"], row["dtype"]): row for row in rows}
+    peers = {}
+    for line in lines:
+        if found := re.match(r"torch.linalg.eig, \d+ (\S+) (\S+) on the GPU: ([0-9.]+) M/s, residual ([0-9.]+) u", line):
+            peers[found[1], found[2]] = f" ({float(found[3]):.1g}, residual {float(found[4]):.0f} u)"
+
+    def cell(key):
+        row = figures[key]
+        return f"{rounded(row['right M/s'])}, residual {float(row['residual / u']):.0f} u{peers.get(key, '')}"
+
+    return ["", "**General matrices in batches** (`device_general_bench`), eigenvalues and right eigenvectors, million matrices a second, and the",
+            "largest residual of all. The brackets have torch.linalg.eig on the same GPU, of random matrices as well.", "",
+            *table(("shape", *DTYPES), [(s, *(cell((s, t)) if (s, t) in figures else "" for t in DTYPES))
+                                        for s in dict.fromkeys(row["shape"] for row in rows)]), "",
+            "Eigenvalues alone / with right and left eigenvectors:", "",
+            *table(("shape", *DTYPES), [(s, *(" / ".join(rounded(figures[s, t][name]) for name in ("values alone M/s", "right and left M/s"))
+                                              if (s, t) in figures else "" for t in DTYPES))
+                                        for s in dict.fromkeys(row["shape"] for row in rows)])]
+
+
 def answers(lines):
     rows = list(csv.reader(x for x in lines if x.count(",") > 5))
     if not rows:
@@ -275,7 +299,7 @@ def large(lines):
 
 
 # In the order of the section.
-PARTS = {"kernels": kernels, "vectors": vectors, "hermitian": hermitian, "torch": torch, "answers": answers, "host": host, "service": service,
+PARTS = {"kernels": kernels, "vectors": vectors, "hermitian": hermitian, "general": general, "torch": torch, "answers": answers, "host": host, "service": service,
          "python": python, "factor": factor, "eigen": eigen, "large": large}
 CHECKS = ("bits", "contract", "arithmetic", "faults")
 

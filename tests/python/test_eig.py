@@ -296,6 +296,20 @@ def test_results_of_a_stack_are_real_together(client, rng):
     assert {x.dtype for x in result} == {np.dtype("c16")} and client.eigvals(symmetric).dtype == "c16"
 
 
+def test_a_matrix_that_is_not_finite_leaves_its_stack_real(client):
+    stack = np.array([np.diag([1.0, 2.0]), np.diag([np.nan, 4.0])])
+    assert client.eigvals(stack).dtype == "f8"
+    w, v = client.eig(stack)
+    assert w.dtype == v.dtype == "f8" and np.isfinite(v[0]).all() and np.isnan(v[1]).all()
+
+
+def test_vectors_are_complex_where_imaginary_parts_of_eigenvalues_vanish(client, rng):
+    q = np.linalg.qr(rng.standard_normal((300, 4, 4)))[0]
+    stack = (q[:, :, :1] * q[:, None, :, 1] * 1e-36).astype("f4")  # nilpotent but for rounding
+    v = np.concatenate([np.asarray(client.eig(a).eigenvectors, "c16") for a in stack])
+    assert np.abs(np.linalg.norm(v.reshape(300, 4, 4), axis=1) - 1).max() < 40 * 2.0**-24
+
+
 @pytest.mark.parametrize("n", [30, 40])
 def test_symmetric_matrices_have_real_eigenvalues(client, rng, n):
     a = matrices(rng, n, n)

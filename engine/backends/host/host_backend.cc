@@ -246,13 +246,19 @@ void run_general(const Call<T>& call, PackBuffers<T>& buffers, bool plain) {
           buffers.values.data(), buffers.residuals.data(), buffers.statuses.data()});
 }
 
+// The larger residual of a lane, squared: NaN where one of them is.
+template <class T>
+T worst_residual(const PackBuffers<T>& buffers, int lanes, int l) {
+  const T right = buffers.residuals[l], left = buffers.residuals[lanes + l];
+  return right >= left || std::isnan(right) ? right : left;
+}
+
 // Whether balancing has cost the matrix of a lane its residual.
 template <class T>
 bool is_spoilt(const Call<T>& call, const PackBuffers<T>& buffers, int lane) {
   const T bound = static_cast<T>(kLargestBalancedResidual * call.k) * FloatTraits<T>::kUnitRoundoff;
-  const T worst = std::max(buffers.residuals[lane], buffers.residuals[call.kernels.lanes + lane]);
   return call.plan.outputs.left_columns > 0 && buffers.statuses[lane] != static_cast<T>(MatrixStatus::kNonFinite) &&
-         !(worst <= bound * bound);
+         !(worst_residual(buffers, call.kernels.lanes, lane) <= bound * bound);
 }
 
 // Results of one lane, once its kernel has run.
@@ -278,8 +284,7 @@ void write_general(const Call<T>& call, const PackBuffers<T>& buffers, int l, co
   }
   if (char* const to = slot.plane(Plane::kCertificate, kCertificateNumbers * sizeof(T))) {
     const T none = finite ? T(0) : FloatTraits<T>::nan();
-    const T square = std::max(buffers.residuals[l], buffers.residuals[lanes + l]);
-    const T numbers[kCertificateNumbers]{finite ? std::sqrt(square) : none, none, none};
+    const T numbers[kCertificateNumbers]{finite ? std::sqrt(worst_residual(buffers, lanes, l)) : none, none, none};
     std::memcpy(to, numbers, sizeof(numbers));
   }
   call.counters.add(status, 1);

@@ -136,12 +136,13 @@ def eig(a: Any, vectors: str, *, certificate: bool | str = False, return_status:
 
     def finish(result: Result) -> Any:
         values = result.values()
-        # As NumPy: results are real where every eigenvalue of the whole stack is.
-        narrow = _real_part if is_real and not values.imag.any() else np.asarray
+        right, adjoint = result.array("left_vectors"), result.array("right_vectors_adjoint")
+        # As NumPy: results are real where every eigenpair of the whole stack is. NaN is neither.
+        all_real = is_real and not any((x.imag > 0).any() for x in (values, right, adjoint) if x is not None)
+        narrow = _real_part if all_real else np.asarray
         if vectors == "none":
             return (narrow(values), result.statuses()) if return_status else narrow(values)
         report = result.statuses(), result.certificate(), result.summaries
-        right, adjoint = result.array("left_vectors"), result.array("right_vectors_adjoint")
         assert right is not None
         if adjoint is None:
             return EigResult(narrow(values), narrow(right)).reported(*report)

@@ -34,7 +34,10 @@ struct GeneralTask {
     return load_element(matrix + (call.row_major ? i * k + j : j * k + i));
   }
 
-  __device__ __forceinline__ static L worst_of(const L (&squares)[2]) { return scalar::larger(squares[1], squares[0]); }
+  // NaN where one of them is.
+  __device__ __forceinline__ static L worst_of(const L (&squares)[2]) {
+    return squares[0].v >= squares[1].v || squares[0].v != squares[0].v ? squares[0] : squares[1];
+  }
   __device__ __forceinline__ bool is_spoilt(const L (&squares)[2]) const {
     const T bound = static_cast<T>(kLargestBalancedResidual * k) * FloatTraits<T>::kUnitRoundoff;
     return kVectors && !(worst_of(squares).v <= bound * bound);
