@@ -4,10 +4,10 @@
 Same process, same data, one BLAS thread, best of 5 on both sides, random normal matrices, method AUTO. NumPy calls LAPACK's
 ?gesdd, ?syevd or ?geev for each matrix. `values`: singular values alone; `vectors`: thin U, S, V^H; `eigh`: eigenvalues and
 eigenvectors of Hermitian matrices; `eig`: of general ones. The values of the timed call are compared, of `eig` their sum with
-the trace. `worst_u` is the largest difference from NumPy's
-on the same data, for f32 and c64 from NumPy's in double precision. Its unit is u s_max, for eigenvalues u |A|_2. `residual_u` is
-the largest |A - U S V^H|_F / (|A|_F max(m, n) u), of `eig` |A V - V L|_F / (|A|_F n u). `bound_u` is the contract's bound of the former; that of the latter is 10. Exit
-status 1: one is exceeded.
+the trace. `worst_u` is the largest difference from NumPy's on the same data, for f32 and c64 from NumPy's in double precision.
+Its unit is u s_max, for eigenvalues u |A|_2. `residual_u` is the largest |A - U S V^H|_F / (|A|_F max(m, n) u), of `eig`
+|A V - V L|_F / (|A|_F n u). `bound_u` is the contract's bound of the former; that of the latter is 10. Exit status 1: one is
+exceeded.
 
     python3 engine/bench/against_numpy.py build/release/lib/libsvdserve_bench.so [values | vectors | eigh | eig ...] > now.csv
     python3 engine/bench/against_numpy.py build/release/lib/libsvdserve_bench.so --recorded before.csv
@@ -80,10 +80,9 @@ def measure(library, work, name, a):
         nonlocal status
         if work == "values":
             status |= library.svdserve_bench_values(number, AUTO, m, n, count, 1, a.ctypes.data, s.ctypes.data)
-        elif work == "eig":
-            status |= library.svdserve_bench_eig(number, n, count, 1, a.ctypes.data, s.ctypes.data, u.ctypes.data)
-        elif work == "eigh":
-            status |= library.svdserve_bench_eigh(number, n, count, 1, a.ctypes.data, s.ctypes.data, u.ctypes.data)
+        elif work in ("eigh", "eig"):
+            status |= library.svdserve_bench_eigen(number, work == "eig", n, count, 1, a.ctypes.data, s.ctypes.data,
+                                                   u.ctypes.data)
         else:
             status |= library.svdserve_bench_svd(number, m, n, count, 1, a.ctypes.data, s.ctypes.data, u.ctypes.data,
                                                  vh.ctypes.data)
@@ -136,7 +135,7 @@ def main():
     library = ctypes.CDLL(args.library)
     library.svdserve_bench_values.argtypes = [ctypes.c_int] * 2 + [ctypes.c_int64] * 3 + [ctypes.c_int] + [ctypes.c_void_p] * 2
     library.svdserve_bench_svd.argtypes = [ctypes.c_int] + [ctypes.c_int64] * 3 + [ctypes.c_int] + [ctypes.c_void_p] * 4
-    library.svdserve_bench_eig.argtypes = library.svdserve_bench_eigh.argtypes = [ctypes.c_int] + [ctypes.c_int64] * 2 + [ctypes.c_int] + [ctypes.c_void_p] * 3
+    library.svdserve_bench_eigen.argtypes = [ctypes.c_int] * 2 + [ctypes.c_int64] * 2 + [ctypes.c_int] + [ctypes.c_void_p] * 3
     rng = np.random.default_rng(3)
     good, worse, compared = True, [], 0
     print(f"# {processor()}, one core, NumPy {np.__version__}")

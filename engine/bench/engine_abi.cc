@@ -37,24 +37,16 @@ extern "C" __attribute__((visibility("default"))) int svdserve_bench_svd(int dty
                  {.vectors = svdserve::Vectors::kThin}, count, threads, matrices, planes);
 }
 
-// Eigenvalues, ascending, and eigenvectors, n x n with vectors as columns, of Hermitian matrices; row-major.
-extern "C" __attribute__((visibility("default"))) int svdserve_bench_eigh(int dtype, int64_t n, int64_t count,
-                                                                          int threads, const void* matrices,
-                                                                          void* values, void* vectors) {
+// Eigenvalues and eigenvectors, n x n with vectors as columns, row-major. is_general == 0: the matrices are Hermitian,
+// and eigenvalues ascend. Otherwise both are complex, in no order.
+extern "C" __attribute__((visibility("default"))) int svdserve_bench_eigen(int dtype, int is_general, int64_t n,
+                                                                           int64_t count, int threads,
+                                                                           const void* matrices, void* values,
+                                                                           void* vectors) {
   svdserve::PlanePointers planes(values);
   planes[svdserve::Plane::kLeft] = vectors;
+  const auto decomposition = is_general != 0 ? svdserve::Decomposition::kGeneral : svdserve::Decomposition::kHermitian;
   return execute({n, n, static_cast<svdserve::DType>(dtype), svdserve::Order::kRowMajor},
-                 {.decomposition = svdserve::Decomposition::kHermitian, .vectors = svdserve::Vectors::kThin}, count,
-                 threads, matrices, planes);
-}
-
-// The same of general matrices: complex, in no order.
-extern "C" __attribute__((visibility("default"))) int svdserve_bench_eig(int dtype, int64_t n, int64_t count,
-                                                                         int threads, const void* matrices,
-                                                                         void* values, void* vectors) {
-  svdserve::PlanePointers planes(values);
-  planes[svdserve::Plane::kLeft] = vectors;
-  return execute({n, n, static_cast<svdserve::DType>(dtype), svdserve::Order::kRowMajor},
-                 {.decomposition = svdserve::Decomposition::kGeneral, .vectors = svdserve::Vectors::kThin}, count,
-                 threads, matrices, planes);
+                 {.decomposition = decomposition, .vectors = svdserve::Vectors::kThin}, count, threads, matrices,
+                 planes);
 }

@@ -2,8 +2,8 @@
 
 Best of 3 on both sides, NumPy with one BLAS thread, one call for the whole batch. NumPy's capacity is that of its users: the
 singular values of all channels, then sum log2(1 + SNR s^2 / n) at each SNR. eigh takes the Hermitian parts of square channels,
-eig these channels, also in double precision. `sent` and `returned` are bytes of arrays. The results of the timed calls are compared first: a difference beyond the bounds
-ends the program with status 1.
+eig these channels, also in double precision. `sent` and `returned` are bytes of arrays. The results of the timed calls are
+compared first: a difference beyond the bounds ends the program with status 1.
 
     python client/python/benchmarks/outputs_against_numpy.py 127.0.0.1:50051 unix:/tmp/svdserve.sock
 """

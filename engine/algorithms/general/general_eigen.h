@@ -10,8 +10,8 @@
 // other, the one with a positive imaginary part first; so are its vectors.
 // Source: Golub and Van Loan, Matrix Computations, 3rd ed., chapter 7.
 // Cost: about 25 k^3 flops with V (complex: four times), 10 k^3 without.
-// Accuracy: rho <= 10 k u, but where balancing was too strong; the caller then asks for `plain`. Eigenvalues are those of
-// B + E, |E| <= c k u |B|.
+// Accuracy: eigenvalues are those of B + E, |E| <= c k u |B|. rho <= 10 k u, but where balancing was too strong: the caller
+// then asks for `plain`. Defective matrices of k = 3 to 5 were found with up to 27 k u.
 #if defined(SVDSERVE_ENGINE_ALGORITHMS_GENERAL_GENERAL_EIGEN_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef SVDSERVE_ENGINE_ALGORITHMS_GENERAL_GENERAL_EIGEN_H_
 #undef SVDSERVE_ENGINE_ALGORITHMS_GENERAL_GENERAL_EIGEN_H_
