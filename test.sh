@@ -2,7 +2,9 @@
 # Installs what is missing, builds, runs every test, and ends with one summary.
 #   ./test.sh                 everything: release, then asan, then tsan
 #   ./test.sh release|asan|tsan ...   only these builds
-#   ./test.sh long [release ...]      the same tests at full size, over a million matrices; by hand
+#   ./test.sh cuda [release ...]      with the CUDA back end, which takes half an hour of two cores to compile; by hand,
+#                             and wherever there is a GPU
+#   ./test.sh long [release ...]      that, and the same tests at full size, over a million matrices; by hand
 # Builds land in build/<name>; the last line says 'N passed, N failed', and the exit status is 0 only for 0 failed.
 #   release   all tests, optimized as shipped for this machine's instruction set, with lint, layering, install and
 #             operations checks; with 'long' for every instruction set
@@ -13,12 +15,15 @@ cd "$(dirname "${BASH_SOURCE[0]}")" || exit 2
 exec < /dev/null
 
 builds=()
+cuda=OFF
+[[ -e /proc/driver/nvidia/version ]] && cuda=ON
 for word in "$@"; do
   case $word in
     release | asan | tsan) builds+=("$word") ;;
-    long) export SVDSERVE_TEST_SIZE=long ;;  # tests/support/numerics/effort.h
-    -h | --help) sed -n '2,10p' "${BASH_SOURCE[0]}" | cut -c3-; exit 0 ;;
-    *) echo "test.sh: unknown word '$word'; there are: long release asan tsan" >&2; exit 2 ;;
+    cuda) cuda=ON ;;
+    long) cuda=ON && export SVDSERVE_TEST_SIZE=long ;;  # tests/support/numerics/effort.h
+    -h | --help) sed -n '2,12p' "${BASH_SOURCE[0]}" | cut -c3-; exit 0 ;;
+    *) echo "test.sh: unknown word '$word'; there are: cuda long release asan tsan" >&2; exit 2 ;;
   esac
 done
 ((${#builds[@]})) || builds=(release asan tsan)
@@ -28,6 +33,7 @@ test_jobs=$((jobs + jobs / 2))
 # The release build is the quickstart's, and takes half the time of one for all instruction sets.
 release=(-DSVDSERVE_SIMD=native -DSVDSERVE_UNITY=ON)
 [[ ${SVDSERVE_TEST_SIZE:-} == long ]] && release=()
+[[ $cuda == OFF ]] && release+=(-DSVDSERVE_CUDA=OFF)
 log_dir=$PWD/build/logs
 mkdir -p "$log_dir"
 

@@ -67,6 +67,9 @@ std::optional<PlanError> check(const Problem& problem, const LargeOptions& optio
   if (options.certificate && options.vectors == Vectors::kNone) {
     return PlanError{"certificate", "needs vectors; ask for thin or full ones"};
   }
+  if (options.triangle != Triangle::kLower && options.kind != LargeKind::kHermitian) {
+    return PlanError{"triangle", "must be LOWER (the default) unless the matrix is Hermitian: others are read whole"};
+  }
   if (options.kind == LargeKind::kSvd) return std::nullopt;
   if (!has_signature(options.kind) && problem.rows != problem.cols) {
     return PlanError{"cols", "must equal rows = " + std::to_string(problem.rows) +

@@ -129,7 +129,8 @@ std::optional<PlanError> check_hermitian(const Problem& problem, const Options& 
     return PlanError{"method", "must be AUTO or JACOBI for Hermitian matrices"};
   }
   if (options.vectors == Vectors::kFull) {
-    return PlanError{"vectors", "must be thin or none for Hermitian matrices: their thin basis is complete"};
+    return PlanError{"vectors",
+                     "must be NONE or RIGHT (thin) for Hermitian matrices, whose left eigenvectors are the right ones"};
   }
   for (const auto& [wanted, field] :
        {std::pair(options.fix_phases, "fix_phases"), std::pair(options.certificate, "certificate")}) {
@@ -146,11 +147,6 @@ std::optional<PlanError> check_general(const Problem& problem, const Options& op
   if (problem.rows != problem.cols) {
     return PlanError{"cols", "must equal rows = " + std::to_string(problem.rows) + " for eigenproblems, but is " +
                                  std::to_string(problem.cols)};
-  }
-  if (problem.rows > kLargestGeneral) {
-    return PlanError{"rows", "of a batch of general matrices must be at most " + std::to_string(kLargestGeneral) +
-                                 ", but is " + std::to_string(problem.rows) +
-                                 "; DecomposeLarge takes one such matrix at a time"};
   }
   if (options.method != Method::kAuto && options.method != Method::kQr) {
     return PlanError{"method", "must be AUTO or QR for general matrices"};
@@ -178,9 +174,21 @@ Plan general_plan(const Problem& problem, const Options& options) {
   return {problem, options.decomposition, options.triangle, Method::kQr, 0, 0, outputs};
 }
 
+// Checks the order of general matrices, whose limit is lower than that of others. Returns what is wrong.
+std::optional<PlanError> check_order(const Problem& problem, const Options& options) {
+  if (options.decomposition != Decomposition::kGeneral || problem.rows != problem.cols) return std::nullopt;
+  if (problem.rows <= kLargestGeneral) return std::nullopt;
+  return PlanError{"rows", "of a batch of general matrices must be at most " + std::to_string(kLargestGeneral) +
+                               ", but is " + std::to_string(problem.rows) +
+                               "; DecomposeLarge takes one such matrix at a time"};
+}
+
 // Checks that the decomposition takes the problem and the options. Returns what is wrong.
 std::optional<PlanError> check_decomposition(const Problem& problem, const Options& options) {
   if (options.decomposition == Decomposition::kHermitian) return check_hermitian(problem, options);
+  if (options.triangle != Triangle::kLower) {
+    return PlanError{"triangle", "must be LOWER (the default) unless matrices are Hermitian: others are read whole"};
+  }
   if (options.decomposition == Decomposition::kGeneral) return check_general(problem, options);
   if (options.method == Method::kFactored || options.method == Method::kTridiagonal || options.method == Method::kQr) {
     return PlanError{"method", "FACTORED, TRIDIAGONAL and QR are for eigenproblems of one large matrix; ask for AUTO"};
@@ -203,6 +211,7 @@ std::optional<PlanError> check_shape(const Problem& problem) {
 }
 
 PlanOrError make_plan(const Problem& problem, const Options& options) {
+  if (auto error = check_order(problem, options)) return {std::nullopt, *std::move(error)};
   if (auto error = check_shape(problem)) return {std::nullopt, *std::move(error)};
   const bool hermitian = options.decomposition == Decomposition::kHermitian;
   if (auto error = check_decomposition(problem, options)) return {std::nullopt, *std::move(error)};

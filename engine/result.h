@@ -11,7 +11,7 @@ enum class MatrixStatus : uint8_t {
   kOk = 0,
   kNonFinite = 1,     // an element is infinite or NaN: every value is NaN
   kNotConverged = 2,  // the iteration limit was reached: the values are the best known
-  kOutOfRange = 3,    // a value exceeds the largest finite number and is +inf; the others are right
+  kOutOfRange = 3,    // a value is too large: +inf, or an eigenvalue is -inf or has an infinite part; others are right
 };
 
 // How many matrices of a batch ended in each status.

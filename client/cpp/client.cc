@@ -191,6 +191,24 @@ Status Client::check_signature(std::span<const int8_t> signature, int64_t cols) 
   return {};
 }
 
+Status Client::check_problem(const ComputeOptions& compute) {
+  if (compute.problem == Problem::kSvd) return {};
+  return internal::invalid("options.problem",
+                           "must be kSvd for singular values; eigenproblems are for eigh(), eig() and decompose()");
+}
+
+Status Client::check_problem(const LargeOptions& options) {
+  if (options.problem == LargeProblem::kSvd) return {};
+  return internal::invalid("open.problem",
+                           "must be kSvd for singular values; eigenproblems are for eigh(), eigh_factored() and eig()");
+}
+
+Status Client::check_for_svd(const ComputeOptions& compute) {
+  if (Status bad = check_problem(compute); !bad.ok()) return bad;
+  if (compute.mimo) return internal::invalid("options.mimo", "must be absent for svd(); decompose() takes it");
+  return {};
+}
+
 Status Client::check_results(const Batch& batch, const ComputeOptions& compute) {
   return internal::matrix_sizes(batch, compute).status();
 }

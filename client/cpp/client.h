@@ -75,7 +75,7 @@ class Client {
   Client& operator=(Client&&) noexcept;
 
   // Singular values of count matrices of rows x cols. data: count * rows * cols elements. T: float, double, or
-  // std::complex of them.
+  // std::complex of them. compute.problem must be kSvd.
   template <class T>
   Result<SingularValues<RealOf<T>>> singular_values(std::span<const T> data, int64_t rows, int64_t cols, int64_t count,
                                                     MemoryOrder order = MemoryOrder::kRowMajor,
@@ -88,7 +88,8 @@ class Client {
                                                                        const ComputeOptions& compute = {},
                                                                        const CallOptions& call = {});
 
-  // U, S and V^H of the matrices: thin, unless compute.vectors says full; compute.mimo is not to be set.
+  // U, S and V^H of the matrices: thin, unless compute.vectors says full. compute.mimo must be absent, and compute.problem
+  // kSvd.
   template <class T>
   Result<Decomposition<T>> svd(std::span<const T> data, int64_t rows, int64_t cols, int64_t count,
                                MemoryOrder order = MemoryOrder::kRowMajor, const ComputeOptions& compute = {},
@@ -189,6 +190,11 @@ class Client {
   static Status check_results(const Batch& batch, const ComputeOptions& compute);
   // Checks that it is a diagonal of J for a matrix of `cols` columns.
   static Status check_signature(std::span<const int8_t> signature, int64_t cols);
+  // Checks that no eigenproblem is asked for.
+  static Status check_problem(const ComputeOptions& compute);
+  static Status check_problem(const LargeOptions& options);
+  // The same, and that no MIMO numbers are.
+  static Status check_for_svd(const ComputeOptions& compute);
   template <class T>
   Result<LargeDecomposition<T>> decompose_large(const LargeMatrix& matrix, const LargeOptions& options,
                                                 const CallOptions& call);
@@ -212,6 +218,7 @@ Result<SingularValues<RealOf<T>>> Client::singular_values(std::span<const T> dat
                                                           int64_t count, MemoryOrder order,
                                                           const ComputeOptions& compute, const CallOptions& call) {
   if (Status bad = check_sizes(data.size(), rows, cols, count); !bad.ok()) return bad;
+  if (Status bad = check_problem(compute); !bad.ok()) return bad;
   const Batch batch{data.data(), rows, cols, count, ElementTraits<T>::kDataType, order, nullptr};
   if (Status bad = check_results(batch, compute); !bad.ok()) return bad;
   SingularValues<RealOf<T>> out;
@@ -240,6 +247,10 @@ std::future<Result<SingularValues<RealOf<T>>>> Client::singular_values_async(std
     return future;
   }
   const Batch batch{data.data(), rows, cols, count, ElementTraits<T>::kDataType, order, nullptr};
+  if (Status bad = check_problem(compute); !bad.ok()) {
+    state->promise.set_value(std::move(bad));
+    return future;
+  }
   if (Status bad = check_results(batch, compute); !bad.ok()) {
     state->promise.set_value(std::move(bad));
     return future;
@@ -265,10 +276,10 @@ template <class T>
 Result<Decomposition<T>> Client::svd(std::span<const T> data, int64_t rows, int64_t cols, int64_t count,
                                      MemoryOrder order, const ComputeOptions& compute, const CallOptions& call) {
   if (Status bad = check_sizes(data.size(), rows, cols, count); !bad.ok()) return bad;
+  if (Status bad = check_for_svd(compute); !bad.ok()) return bad;
   const Batch batch{data.data(), rows, cols, count, ElementTraits<T>::kDataType, order, nullptr};
   ComputeOptions wanted = compute;
   if (wanted.vectors == Vectors::kNone) wanted.vectors = Vectors::kThin;
-  wanted.mimo.reset();
   if (Status bad = check_results(batch, wanted); !bad.ok()) return bad;
   Decomposition<T> d;
   const bool full = wanted.vectors == Vectors::kFull;
@@ -370,6 +381,7 @@ template <class T>
 Result<LargeDecomposition<T>> Client::svd_large(std::span<const T> a, int64_t rows, int64_t cols, MemoryOrder order,
                                                 const LargeOptions& options, const CallOptions& call) {
   if (Status bad = check_sizes(a.size(), rows, cols, 1); !bad.ok()) return bad;
+  if (Status bad = check_problem(options); !bad.ok()) return bad;
   return decompose_large<T>({a.data(), rows, cols, ElementTraits<T>::kDataType, order}, options, call);
 }
 
@@ -379,6 +391,7 @@ Result<LargeDecomposition<T>> Client::hsvd(std::span<const T> g, int64_t rows, i
                                            const LargeOptions& options, const CallOptions& call) {
   if (Status bad = check_sizes(g.size(), rows, cols, 1); !bad.ok()) return bad;
   if (Status bad = check_signature(signature, cols); !bad.ok()) return bad;
+  if (Status bad = check_problem(options); !bad.ok()) return bad;
   return decompose_large<T>({g.data(), rows, cols, ElementTraits<T>::kDataType, order, signature}, options, call);
 }
 

@@ -294,7 +294,7 @@ enum class MatrixStatus : uint8_t {
   kOk = 0,
   kNonFinite = 1,     // it holds an infinity or a NaN: all its values are NaN
   kNotConverged = 2,  // the iteration limit was reached: its values are the best known
-  kOutOfRange = 3,    // a value exceeds the largest finite number and is +inf; the others are right
+  kOutOfRange = 3,    // a value is too large: +inf, or an eigenvalue is -inf or has an infinite part; others are right
   kUnknown = 255,     // a status that this client does not know: do not rely on the matrix's results
 };
 

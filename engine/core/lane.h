@@ -228,7 +228,7 @@ struct Pack {
     return Mask::each([&](int x) SVD_LAMBDA { return hn::Eq(a.v[x], b.v[x]); });
   }
 
-  // Highway's MulAdd is fused on every target that kernels are built for: kernel_set.h leaves the others out.
+  // Highway's MulAdd is fused on every target that kernels are built for: packs/pack_access.h leaves the others out.
   friend SVD_HD Pack fma(Pack a, Pack b, Pack c) {
     return each([&](int x) SVD_LAMBDA { return hn::MulAdd(a.v[x], b.v[x], c.v[x]); });
   }

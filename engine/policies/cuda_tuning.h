@@ -43,6 +43,12 @@ constexpr int vectors_split(int rows, int element_bytes) { return 4 * rows * ele
 // The same of eigenvectors of Hermitian matrices, which have no Y: two columns.
 constexpr int hermitian_split(int rows, int element_bytes) { return rows * element_bytes <= 128 ? 1 : 2; }
 
+// General matrices: the largest k of which a thread holds all in registers; threads of a block of threads, and of teams.
+inline constexpr int kLargestGeneralInRegisters = 4;
+inline constexpr int kGeneralLaneBlock = 64, kGeneralTeamBlock = 128;
+// The largest k of a team of 8: 16 x 16 c64 matrices gain 7 % by it, all others lose.
+constexpr int largest_of_small_team(bool complex, int real_bytes) { return complex && real_bytes == 4 ? 16 : 8; }
+
 // k > 32: blocks that have workspace for columns that neither registers nor shared memory hold.
 inline constexpr int64_t kWorkspaceBlocks = 264;
 

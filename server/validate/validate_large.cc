@@ -16,7 +16,7 @@ Error invalid(std::string field, std::string message) {
 // The planner's names are those of the engine's options.
 std::string path_of(const std::string& field) {
   if (field == "rows" || field == "cols") return absl::StrCat("open.", field);
-  if (field == "signature") return "open.signature";
+  if (field == "signature" || field == "triangle") return absl::StrCat("open.", field);
   if (field == "strategy") return "open.options.pivot_strategy";
   if (field == "variant") return "open.options.block_variant";
   return absl::StrCat("open.options.", field);

@@ -195,6 +195,31 @@ TEST(Client, RefusesOptionsThatEigenproblemsDoNotHave) {
   EXPECT_EQ(service.requests(), 0);
 }
 
+TEST(Client, RefusesOptionsThatSingularValuesDoNotHave) {
+  FakeService service;
+  Client client(options_for(service));
+  const std::vector<double> data = counting(4);
+  const auto of_svd = [&](const ComputeOptions& compute) {
+    return client.svd<double>(data, 2, 2, 1, MemoryOrder::kRowMajor, compute, kCall).status().field;
+  };
+  EXPECT_EQ(of_svd({.triangle = Triangle::kUpper}), "options.triangle");
+  EXPECT_EQ(of_svd({.problem = Problem::kHermitian}), "options.problem");
+  EXPECT_EQ(of_svd({.problem = Problem::kGeneral}), "options.problem");
+  EXPECT_EQ(of_svd({.mimo = MimoOptions{.condition_number = true}}), "options.mimo");
+  const auto of_values = [&](const ComputeOptions& compute) {
+    EXPECT_FALSE(client.singular_values_async<double>(data, 2, 2, 1, MemoryOrder::kRowMajor, compute).get().ok());
+    return client.singular_values<double>(data, 2, 2, 1, MemoryOrder::kRowMajor, compute, kCall).status().field;
+  };
+  EXPECT_EQ(of_values({.triangle = Triangle::kUpper}), "options.triangle");
+  EXPECT_EQ(of_values({.problem = Problem::kHermitian}), "options.problem");
+  EXPECT_EQ(of_values({.problem = Problem::kGeneral}), "options.problem");
+  const LargeOptions general{.problem = LargeProblem::kGeneral};
+  EXPECT_EQ(client.svd_large<double>(data, 2, 2, MemoryOrder::kRowMajor, general).status().field, "open.problem");
+  const std::vector<int8_t> signs = {1, -1};
+  EXPECT_EQ(client.hsvd<double>(data, 2, 2, signs, MemoryOrder::kRowMajor, general).status().field, "open.problem");
+  EXPECT_EQ(service.requests(), 0);
+}
+
 TEST(Client, EveryElementTypeArrivesAsItsOwn) {
   std::vector<int> types;
   FakeService service([&](const Seen& s) {

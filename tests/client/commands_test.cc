@@ -255,8 +255,34 @@ TEST_F(CommandsTest, MethodsOfLargeEigenproblemsMakeMatricesLarge) {
     EXPECT_EQ(open.options().method(), method);
   }
   EXPECT_EQ(service.requests(), 0);
-  EXPECT_EQ(run(run_eigh, {a, "--verbose"}, service.address()).code, kDone);  // small ones have no phases to print
-  EXPECT_EQ(service.requests(), 1);
+}
+
+TEST_F(CommandsTest, VerboseIsAboutBatchesToo) {
+  FakeService service(
+      [](const Seen& s) {
+        const auto add_bases = [](v1::DecomposeResponse* r) {
+          r->set_left_vectors(std::string(3 * 4 * sizeof(double), '\0'));
+          r->set_right_vectors_adjoint(r->left_vectors());
+          r->set_left_columns(2);
+          r->set_right_columns(2);
+        };
+        Answer answer{.exceptions = {{1, 1}, {2, 3}}};
+        if (s.eigen_options.empty()) answer.tamper = add_bases;
+        return answer;
+      },
+      {.max_large_bytes = 1 << 30, .max_general_order = 2});
+  for (const auto command : {run_svd, run_eigh, run_eig, run_eigvals}) {
+    const Outcome silent = run(command, {path("a.npy")}, service.address());
+    EXPECT_EQ(silent.code, kExceptions) << silent.err;
+    EXPECT_THAT(silent.err, Not(HasSubstr("queue ")));
+    const Outcome o = run(command, {path("a.npy"), "--verbose"}, service.address());
+    EXPECT_EQ(o.code, kExceptions) << o.err;
+    EXPECT_THAT(o.err, HasSubstr("\nqueue 0 s, compute 0.5 s, total 0 s\n"));
+    EXPECT_THAT(o.err, HasSubstr("\nmatrix [1]: 2x2 f64: non_finite\nmatrix [2]: 2x2 f64: out_of_range\n"));
+    EXPECT_THAT(o.err, Not(HasSubstr("matrix [0]")));
+  }
+  EXPECT_EQ(service.requests(), 8);
+  EXPECT_TRUE(service.large().opens.empty());
 }
 
 TEST_F(CommandsTest, OptionsOfEigenproblemsThatExcludeEachOther) {
@@ -279,7 +305,8 @@ TEST_F(CommandsTest, OptionsOfEigenproblemsThatExcludeEachOther) {
 }
 
 TEST_F(CommandsTest, LoadOfEigenproblems) {
-  FakeService service([](const Seen& s) { return Answer{.code = s.eigen_options.empty() ? 13 : 0}; });
+  FakeService service([](const Seen& s) { return Answer{.code = s.eigen_options.empty() ? 13 : 0}; },
+                      {.max_general_order = 32});
   for (const char* problem : {"eigh", "eig"}) {
     for (const Words& more : {Words{}, Words{"--stream"}}) {
       Words words = {"--problem", problem, "--count", "2", "--warmup", "0s", "--duration", "50ms"};
@@ -291,6 +318,49 @@ TEST_F(CommandsTest, LoadOfEigenproblems) {
     EXPECT_THAT(o.err, HasSubstr(std::string("must be square with --problem ") + problem));
   }
   EXPECT_EQ(run(run_bench, {"--problem", "eigvals"}, service.address()).code, kBadUsage);
+}
+
+TEST_F(CommandsTest, LoadHasTheMethodsOfItsProblem) {
+  for (const auto& [words, what] : std::vector<std::pair<Words, const char*>>{
+           {{"--method", "qr"}, "\"qr\" is not auto, bidiagonal, bisection or jacobi, the methods of --problem svd"},
+           {{"--problem", "eigh", "--method", "qr"}, "\"qr\" is not auto or jacobi, the methods of --problem eigh"},
+           {{"--problem", "eig", "--method", "jacobi"},
+            "\"jacobi\" is not auto or qr, the methods of --problem eig"}}) {
+    const Outcome o = run(run_bench, words, kNobody);  // before anybody is asked
+    EXPECT_EQ(o.code, kBadUsage);
+    EXPECT_THAT(o.err, HasSubstr(std::string("--method: ") + what));
+  }
+  int method = 0;
+  FakeService service(
+      [&](const Seen& s) {
+        method = s.method;
+        return Answer();
+      },
+      {.max_general_order = 32});
+  const Words words = {"--problem", "eig", "--method", "qr", "--warmup", "0s", "--duration", "50ms"};
+  EXPECT_EQ(run(run_bench, words, service.address()).code, kDone);
+  EXPECT_EQ(method, v1::METHOD_QR);
+}
+
+TEST_F(CommandsTest, LoadThatTheServerDoesNotTakeIsNotSent) {
+  FakeService service([](const Seen&) { return Answer(); },
+                      {.max_values = 40, .max_dimension = 100, .max_general_order = 32});
+  for (const auto& [words, what] : std::vector<std::pair<Words, const char*>>{
+           {{"--problem", "eig", "--shape", "4x4,33x33"},
+            "\"33x33\" is too large for a batch: this server's max general order is 32"},
+           {{"--problem", "eigh", "--shape", "41x41"}, "\"41x41\" is too large for a batch: this server's max values"},
+           {{"--shape", "41x50"}, "\"41x50\" is too large for a batch: this server's max values"},
+           {{"--shape", "101x4"}, "\"101x4\" is too large for a batch: this server's max dimension"}}) {
+    const Outcome o = run(run_bench, words, service.address());
+    EXPECT_EQ(o.code, kBadUsage);
+    EXPECT_THAT(o.err, HasSubstr(std::string("--shape: ") + what));
+    EXPECT_EQ(o.out, "");
+  }
+  EXPECT_EQ(service.requests(), 0);
+  FakeService old;  // it knows no general matrices
+  const Outcome o = run(run_bench, {"--problem", "eig"}, old.address());
+  EXPECT_EQ(o.code, kBadUsage);
+  EXPECT_THAT(o.err, HasSubstr("--problem: this server takes no batches of general matrices"));
 }
 
 // --- what servers say ---------------------------------------------------------------------------

@@ -95,6 +95,13 @@ TEST(MatrixSizes, NamesTheFieldAtFault) {
   EXPECT_TRUE(matrix_sizes(batch(4, 4, 0)).ok());
 }
 
+TEST(MatrixSizes, TheTriangleIsForEigenproblems) {
+  const ComputeOptions upper{.triangle = Triangle::kUpper};
+  EXPECT_EQ(matrix_sizes(batch(4, 4, 1), upper).status().field, "options.triangle");
+  EXPECT_TRUE(matrix_sizes(batch(4, 4, 1), {.triangle = Triangle::kLower}).ok());
+  EXPECT_TRUE(matrix_sizes(batch(4, 4, 1), {.problem = Problem::kHermitian, .triangle = Triangle::kUpper}).ok());
+}
+
 TEST(Split, CountsEveryResult) {
   const ComputeOptions full{.vectors = Vectors::kFull};
   const Batch b = batch(1, 16, 100, DataType::kF32);  // 64 bytes to send; 4 + 4 + 1024 to receive

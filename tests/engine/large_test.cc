@@ -471,6 +471,11 @@ TEST(LargePlanTest, SaysWhatIsWrong) {
   EXPECT_EQ(field(square, {.max_sweeps = kLargestMaxSweeps + 1}), "max_sweeps");
   EXPECT_TRUE(plan_large(square, {.max_sweeps = kLargestMaxSweeps}).plan);
   EXPECT_EQ(field(square, {.vectors = Vectors::kNone, .certificate = true}), "certificate");
+  for (const LargeKind kind :
+       {LargeKind::kSvd, LargeKind::kHyperbolicSvd, LargeKind::kHermitianFactor, LargeKind::kGeneral}) {
+    EXPECT_EQ(field(square, {.kind = kind, .triangle = Triangle::kUpper}), "triangle");
+  }
+  EXPECT_TRUE(plan_large(square, {.kind = LargeKind::kHermitian, .triangle = Triangle::kUpper}).plan);
   EXPECT_EQ(field({9, 10, DType::kF64, Order::kRowMajor}, {.kind = LargeKind::kHyperbolicSvd}), "signature");
   EXPECT_EQ(field(square, {.kind = LargeKind::kHyperbolicSvd, .vectors = Vectors::kFull}), "vectors");
   EXPECT_TRUE(plan_large(square, {}).plan);

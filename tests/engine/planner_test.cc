@@ -4,6 +4,8 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <string>
+#include <vector>
 
 #include "gtest/gtest.h"
 
@@ -192,6 +194,55 @@ TEST(Planner, SizesOfAPlannedProblem) {
   EXPECT_EQ(matrix_bytes(problem), 3u * 16384 * 16);
   EXPECT_EQ(values_bytes(problem), 3u * 8);
   EXPECT_EQ(values_bytes({5, 2, DType::kC64, Order::kRowMajor}), 2u * 4);
+}
+
+// --- eigenproblems -------------------------------------------------------------------------------------------------
+
+std::string message_of(const Problem& problem, const Options& options) {
+  return make_plan(problem, options).error.message;
+}
+
+TEST(PlannerOfEigenproblems, TheTriangleIsForHermitianMatrices) {
+  for (const Vectors vectors : {Vectors::kNone, Vectors::kThin, Vectors::kFull}) {
+    Options options{.decomposition = Decomposition::kGeneral, .vectors = vectors};
+    EXPECT_EQ(planned(kSquare, options).triangle, Triangle::kLower);
+    options.triangle = Triangle::kUpper;
+    expect_refused(kSquare, options, "triangle");
+    EXPECT_NE(message_of(kSquare, options).find("must be LOWER (the default)"), std::string::npos);
+  }
+  expect_refused(kSquare, {.triangle = Triangle::kUpper}, "triangle");
+  for (const Triangle triangle : {Triangle::kLower, Triangle::kUpper}) {
+    EXPECT_EQ(planned(kSquare, {.decomposition = Decomposition::kHermitian, .triangle = triangle}).triangle, triangle);
+  }
+}
+
+// A caller who sends a matrix that is too large learns that first, whatever the other options say.
+TEST(PlannerOfEigenproblems, TheOrderOfGeneralMatricesIsLookedAtFirst) {
+  const Options general{.decomposition = Decomposition::kGeneral};
+  for (const int64_t order : {kLargestGeneral + 1, kShapeLimits.max_values + 1, kShapeLimits.max_dimension + 1}) {
+    const Problem problem{order, order, DType::kF64, Order::kRowMajor};
+    std::vector<Options> all(9, general);
+    all[1].triangle = Triangle::kUpper;
+    all[2].method = Method::kJacobi;
+    all[3].tolerance = std::nan("");
+    all[4].max_sweeps = -1;
+    all[5].fix_phases = true;
+    all[6].certificate = true;
+    all[7].top_k = 1;
+    all[8].values = false;
+    for (const Options& options : all) {
+      expect_refused(problem, options, "rows");
+      EXPECT_NE(message_of(problem, options).find("must be at most 32, but is"), std::string::npos);
+      EXPECT_NE(message_of(problem, options).find("DecomposeLarge"), std::string::npos);
+    }
+  }
+  planned({kLargestGeneral, kLargestGeneral, DType::kF64, Order::kRowMajor}, general);
+}
+
+TEST(PlannerOfEigenproblems, HermitianMatricesHaveNoLeftEigenvectors) {
+  const Options options{.decomposition = Decomposition::kHermitian, .vectors = Vectors::kFull};
+  expect_refused(kSquare, options, "vectors");
+  EXPECT_NE(message_of(kSquare, options).find("must be NONE or RIGHT"), std::string::npos);
 }
 
 // --- MIMO answers --------------------------------------------------------------------------------------------------

@@ -702,6 +702,14 @@ const BadInput kBadGeneralInputs[] = {
     {"Tolerance", [](auto* r) { r->mutable_options()->set_tolerance(1e-3); }, "options.tolerance"},
     {"Sweeps", [](auto* r) { r->mutable_options()->set_max_sweeps(3); }, "options.max_sweeps"},
     {"Phases", [](auto* r) { r->mutable_options()->set_fix_phases(true); }, "options.fix_phases"},
+    {"Triangle", [](auto* r) { r->mutable_options()->set_triangle(v1::TRIANGLE_UPPER); }, "options.triangle"},
+    {"BeyondTheOrderOfABatchWithAnOptionOfOthers",
+     [](auto* r) {
+       set_order(r, 33);
+       set_method(r, v1::METHOD_JACOBI);
+       r->mutable_options()->set_triangle(v1::TRIANGLE_UPPER);
+     },
+     "matrices.rows"},
     {"CertificateWithoutVectors",
      [](auto* r) {
        r->mutable_options()->set_vectors(v1::EIGENVECTORS_NONE);

@@ -445,6 +445,7 @@ TEST(LargeTest, BadOpensAreRefusedBeforeAnyPayload) {
           "open.options.pivot_strategy");
   refused([](Open* o) { o->mutable_options()->set_block_variant(static_cast<v1::BlockVariant>(40)); }, kField,
           "open.options.block_variant");
+  refused([](Open* o) { o->set_triangle(v1::TRIANGLE_UPPER); }, kField, "open.triangle");
   refused([](Open* o) { o->set_signature(std::string(49, '\1')); }, kField, "open.signature");
   refused([](Open* o) { o->set_signature(std::string(49, '\1') + '\0'); }, kField, "open.signature");
   refused([](Open* o) { o->set_signature(std::string(50, '\1')), o->set_rows(49); }, kField, "open.signature");

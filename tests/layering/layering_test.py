@@ -78,7 +78,7 @@ RULES = {
     "engine/algorithms/jacobi": algorithms(),
     "engine/algorithms/tall": algorithms(),
     "engine/algorithms/lanes": algorithms("jacobi", "tall"),
-    "engine/algorithms/general": algorithms("tall"),
+    "engine/algorithms/general": algorithms("jacobi", "tall"),
     "engine/algorithms/blocks": algorithms("lanes", "tall"),
     "engine/algorithms/finish": algorithms("tall"),
     "engine/algorithms/mimo": algorithms(),

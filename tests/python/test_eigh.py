@@ -89,6 +89,17 @@ def test_what_only_large_matrices_have(fake, rng):
         assert len(fake.large.opens) == 3 and fake.large.opens[-1].options.method == _proto.METHODS["JACOBI"]
 
 
+def test_methods_of_eigenproblems(either, fake, rng):  # noqa: F811
+    a = hermitian(rng, 3, 5)
+    for call in (either.eigh, either.eigvalsh):
+        for method in ("qr", "bidiagonal", "bisection", "lanczos"):
+            with pytest.raises(svdserve.InvalidArgument) as refused:
+                call(a, method=method)
+            assert "must be one of 'auto', 'jacobi', 'tridiagonal', 'factored', but is" in str(refused.value)
+            assert refused.value.field == "options.method"
+    assert fake.infos == 0
+
+
 def test_one_array_is_taken(either, fake, rng):  # noqa: F811
     a, b = hermitian(rng, 4, 3), hermitian(rng, 2, 5)
     with pytest.raises(TypeError, match="a: lists of stacks are for svd and svdvals; pass one array"):

@@ -249,6 +249,16 @@ def test_neighbours_in_one_buffer_do_not_overlap(either, rng):
     check(a, (u, s, vh), False)
 
 
+def test_options_of_signatures(far, fake):
+    g, j = np.eye(4), [1, 1, -1, 1]
+    for call, methods in ((far.hsvd, "'auto', 'jacobi'"), (far.eigh_factored, "'auto', 'factored', 'jacobi'")):
+        with pytest.raises(svdserve.InvalidArgument, match=f"^method: must be one of {methods}, but is 'tridiagonal'"):
+            call(g, j, method="tridiagonal")
+        with pytest.raises(svdserve.InvalidArgument, match="^certificate: must be a bool, but is 'matrix'"):
+            call(g, j, certificate="matrix")
+    assert not fake.large.opens
+
+
 def test_hsvd_refuses_what_overlaps_too(far, fake):
     g = np.eye(4)
     with pytest.raises(ValueError, match="overlaps the matrices"):

@@ -1,6 +1,7 @@
 #include "client/cli/commands/batch.h"
 
 #include <chrono>
+#include <cstdio>
 #include <memory>
 #include <stop_token>
 
@@ -46,11 +47,21 @@ class BatchResults {
   client::Outputs planes_;
 };
 
+// The server's times, and a line about each matrix that is not ok.
+void print_details(const MatrixStack& stack, const client::Report& report) {
+  std::fprintf(stderr, "queue %.3g s, compute %.3g s, total %.3g s\n", report.queue_seconds, report.compute_seconds,
+               report.total_seconds);
+  const std::string shape = shape_text(stack.batch);
+  for (const client::MatrixException& e : report.exceptions) {
+    std::fprintf(stderr, "%s%s: %s\n", place_of(stack, e.index).c_str(), shape.c_str(), name(e.status));
+  }
+}
+
 }  // namespace
 
 int run_batch(const std::string& command, client::Client* client, const MatrixStack& stack,
-              const client::ComputeOptions& compute, std::span<const BatchFile> files, const client::CallOptions& call,
-              const Interruption& interruption) {
+              const client::ComputeOptions& compute, std::span<const BatchFile> files, bool verbose,
+              const Interruption& interruption, const client::CallOptions& call) {
   BatchResults results;
   for (const BatchFile& file : files) {
     if (auto s = results.open(stack, compute, file); !s.ok()) return fail(command, s);
@@ -73,6 +84,7 @@ int run_batch(const std::string& command, client::Client* client, const MatrixSt
     }
   }
   print_summary(stack.batch, report, seconds, compute.problem);
+  if (verbose && client != nullptr) print_details(stack, report);
   return report.exceptions.empty() ? kDone : kExceptions;
 }
 

@@ -21,10 +21,11 @@ struct BatchFile {
 };
 
 // Decomposes the matrices of the stack and prints a summary to stderr; the exit code. `files` are all planes that
-// `compute` asks for. Without a client: matrices that have no elements, so there is nothing to ask for.
+// `compute` asks for. verbose: the server's times go to stderr, too, and a line about each matrix that is not ok.
+// Without a client: matrices that have no elements, so there is nothing to ask for.
 int run_batch(const std::string& command, client::Client* client, const MatrixStack& stack,
-              const client::ComputeOptions& compute, std::span<const BatchFile> files, const client::CallOptions& call,
-              const Interruption& interruption);
+              const client::ComputeOptions& compute, std::span<const BatchFile> files, bool verbose,
+              const Interruption& interruption, const client::CallOptions& call);
 
 }  // namespace svdserve::cli
 #endif  // SVDSERVE_CLIENT_CLI_COMMANDS_BATCH_H_

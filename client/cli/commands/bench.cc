@@ -2,6 +2,7 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cinttypes>
 #include <cstdio>
 #include <fstream>
@@ -77,16 +78,41 @@ std::optional<ShapeAndWeight> parse_shape(const std::string& text) {
   return ShapeAndWeight{*rows, *cols, *weight};
 }
 
+// The names of --problem, and the methods of its batches besides AUTO.
+struct ProblemAndMethods {
+  std::string name;
+  client::Problem problem;
+  std::vector<client::Method> methods;
+};
+const std::vector<ProblemAndMethods>& problems() {
+  using client::Method;
+  static const std::vector<ProblemAndMethods> all = {
+      {"svd", client::Problem::kSvd, {Method::kBidiagonal, Method::kBisection, Method::kJacobi}},
+      {"eigh", client::Problem::kHermitian, {Method::kJacobi}},
+      {"eig", client::Problem::kGeneral, {Method::kQr}}};
+  return all;
+}
+
+// "auto, bidiagonal, bisection or jacobi".
+std::string names_of(const std::vector<client::Method>& methods) {
+  std::string names = name(client::Method::kAuto);
+  for (const client::Method m : methods) absl::StrAppend(&names, m == methods.back() ? " or " : ", ", name(m));
+  return names;
+}
+
 // The error in what is to be computed, in one line.
 std::optional<std::string> read_compute(const BenchOptions& o, client::ComputeOptions* to) {
-  const auto method = parse_method(o.method);
-  if (!method) return "--method: \"" + o.method + "\" is not auto, bidiagonal, bisection or jacobi";
-  to->method = *method;
-  if (o.problem != "svd" && o.problem != "eigh" && o.problem != "eig") {
-    return "--problem: \"" + o.problem + "\" is not svd, eigh or eig";
+  const auto problem =
+      std::ranges::find_if(problems(), [&](const ProblemAndMethods& p) { return p.name == o.problem; });
+  if (problem == problems().end()) return "--problem: \"" + o.problem + "\" is not svd, eigh or eig";
+  to->problem = problem->problem;
+  if (o.method == name(client::Method::kAuto)) return std::nullopt;
+  const auto method = std::ranges::find_if(problem->methods, [&](client::Method m) { return name(m) == o.method; });
+  if (method == problem->methods.end()) {
+    return absl::StrCat("--method: \"", o.method, "\" is not ", names_of(problem->methods),
+                        ", the methods of --problem ", o.problem);
   }
-  if (o.problem == "eigh") to->problem = client::Problem::kHermitian;
-  if (o.problem == "eig") to->problem = client::Problem::kGeneral;
+  to->method = *method;
   return std::nullopt;
 }
 
@@ -112,6 +138,27 @@ std::optional<std::vector<Workload>> make_mix(const BenchOptions& o, const clien
   }
   if (mix.empty()) return *why = "--shape and --dtype need at least one entry each", std::nullopt;
   return mix;
+}
+
+// The error in a shape that the server takes in no batch, in one line; nothing where it takes them all.
+std::optional<std::string> shape_beyond(const client::ServerLimits& limits, const std::vector<Workload>& mix,
+                                        client::Problem problem) {
+  const bool is_general = problem == client::Problem::kGeneral;
+  if (is_general && limits.max_general_order < 1) return "--problem: this server takes no batches of general matrices";
+  for (const Workload& w : mix) {
+    const client::Batch& b = w.batch;
+    const std::string what = absl::StrCat("--shape: \"", b.rows, "x", b.cols, "\" is too large for a batch: ");
+    if (is_general && b.rows > limits.max_general_order) {
+      return absl::StrCat(what, "this server's max general order is ", limits.max_general_order);
+    }
+    if (b.values_per_matrix() > limits.max_values) {
+      return absl::StrCat(what, "this server's max values, of the smaller side, is ", limits.max_values);
+    }
+    if (std::max(b.rows, b.cols) > limits.max_dimension) {
+      return absl::StrCat(what, "this server's max dimension, of the larger side, is ", limits.max_dimension);
+    }
+  }
+  return std::nullopt;
 }
 
 Row make_row(const BenchOptions& o, const std::string& address, const std::string& version, const LoadTally& t,
@@ -199,7 +246,11 @@ void declare(Arguments* a, BenchOptions* o) {
   a->option("--request-bytes", "N", "instead: as many matrices as fill N bytes; 0: by --count", &o->request_bytes, 0);
   a->option("--problem", "NAME", "svd: singular values; eigh, eig: eigenvalues of Hermitian, of general\nmatrices",
             &o->problem);
-  a->option("--method", "NAME", "auto, bidiagonal, bisection or jacobi", &o->method);
+  std::string methods;
+  for (const ProblemAndMethods& p : problems()) {
+    absl::StrAppend(&methods, methods.empty() ? "" : ";\n", p.name, ": ", names_of(p.methods));
+  }
+  a->option("--method", "NAME", methods, &o->method);
   a->section("Load");
   a->option("--concurrency", "N", "closed loop: callers, each waiting for its reply", &o->concurrency, 1);
   a->option("--rate", "R",
@@ -253,6 +304,10 @@ int run_bench(const std::vector<std::string>& words) {
   // Before any load: one answer, so that a wrong address is an error and not a table of failures.
   const auto info = client.server_info({.timeout = connection.call().timeout.value_or(std::chrono::seconds(10))});
   if (!info.ok() && info.status().code != client::Code::kUnimplemented) return fail("bench", info.status());
+  if (info.ok() && !o.empty) {
+    const auto wrong = shape_beyond(info->limits, *mix, load_options.compute.problem);
+    if (wrong) return bad_usage("bench", *wrong);
+  }
 
   load_options.concurrency = o.concurrency;
   if (o.rate > 0) load_options.rate = o.rate;

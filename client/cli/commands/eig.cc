@@ -35,7 +35,7 @@ struct EigArguments {
 
 void declare_end(Arguments* a, EigArguments* to) {
   a->flag("--force", kForceHelp, &to->force);
-  a->flag("--verbose", "also print the time of each phase, and of a stack each matrix", &to->verbose);
+  a->flag("--verbose", kVerboseHelp, &to->verbose);
   to->connection.declare(a);
   a->epilogue(kStackExitCodes);
 }
@@ -116,7 +116,7 @@ int run_small(const EigArguments& args, client::Client* client, const MatrixStac
   std::vector<BatchFile> files = {{client::Plane::kValues, args.files.s, {n}, args.files.print_values}};
   if (compute.vectors != client::Vectors::kNone) files.push_back({client::Plane::kLeft, args.files.u, {n, n}});
   if (compute.vectors == client::Vectors::kFull) files.push_back({client::Plane::kRight, args.files.vh, {n, n}});
-  return run_batch(args.command, client, stack, compute, files, call, interruption);
+  return run_batch(args.command, client, stack, compute, files, args.verbose, interruption, call);
 }
 
 int run(EigArguments& args) {

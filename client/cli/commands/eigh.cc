@@ -105,7 +105,7 @@ int run_small(const EighArguments& args, client::Client* client, const MatrixSta
   const int64_t n = stack.batch.rows;
   std::vector<BatchFile> files = {{client::Plane::kValues, args.files.s, {n}}};
   if (args.compute.vectors != client::Vectors::kNone) files.push_back({client::Plane::kLeft, args.files.u, {n, n}});
-  return run_batch("eigh", client, stack, args.compute, files, call, interruption);
+  return run_batch("eigh", client, stack, args.compute, files, args.large.verbose, interruption, call);
 }
 
 int run_hermitian(const EighArguments& args, const client::ClientOptions& options) {

@@ -73,17 +73,6 @@ class LargeResults {
   std::unique_ptr<NpyOutput> u_, s_, vh_;
 };
 
-// "matrix [1, 2]: ", which of the stack it is; empty without a stack.
-std::string place_of(const MatrixStack& stack, int64_t index) {
-  std::string place;
-  for (auto size = stack.batch_shape.rbegin(); size != stack.batch_shape.rend(); ++size) {
-    place.insert(0, (place.empty() ? "" : ", "));
-    place.insert(0, std::to_string(index % *size));
-    index /= *size;
-  }
-  return place.empty() ? "" : "matrix [" + place + "]: ";
-}
-
 // The status with the matrix in the place of a field that the matrix is behind. `place`: see place_of().
 Status with_matrix(Status status, const std::string& path, const std::string& place) {
   const bool is_matrix = status.field == "chunk.data" || status.field == "open.rows" || status.field == "open.cols";
@@ -184,7 +173,7 @@ void LargeArguments::declare(Arguments* a) {
                             "given, also the condition of G, a measure of the digits of small eigenvalues"
                           : "also print residual and orthogonality of the results",
           &certificate);
-  a->flag("--verbose", "large matrices: also print the time of each phase, and of a stack each matrix", &verbose);
+  a->flag("--verbose", kVerboseHelp, &verbose);
 }
 
 bool has_options_of_large(const client::LargeOptions& o) {
@@ -198,6 +187,16 @@ std::optional<std::string> misplaced_for_small(const client::LargeOptions& optio
 
 std::string misplaced_for_large(const std::string& option) {
   return option + " is not supported for large matrices, and this one is large by its size or its options";
+}
+
+std::string place_of(const MatrixStack& stack, int64_t index) {
+  std::string place;
+  for (auto size = stack.batch_shape.rbegin(); size != stack.batch_shape.rend(); ++size) {
+    place.insert(0, (place.empty() ? "" : ", "));
+    place.insert(0, std::to_string(index % *size));
+    index /= *size;
+  }
+  return place.empty() ? "" : "matrix [" + place + "]: ";
 }
 
 std::optional<std::string> LargeArguments::read(client::LargeOptions* to) const {

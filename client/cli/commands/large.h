@@ -34,6 +34,9 @@ std::optional<std::string> misplaced_for_small(const client::LargeOptions& optio
 // The words for an option of small matrices, such as "--top-k", where the matrices are large.
 std::string misplaced_for_large(const std::string& option);
 
+// "matrix [1, 2]: ", which of the stack it is; empty without a stack.
+std::string place_of(const MatrixStack& stack, int64_t index);
+
 // Where results go; empty: they are not kept.
 struct LargeFiles {
   std::string u, s, vh;
@@ -42,6 +45,10 @@ struct LargeFiles {
   // The files as svd and hsvd name them.
   std::vector<NamedFile> outputs() const { return {{"--u", u}, {"--s", s}, {"--vh", vh}}; }
 };
+
+// The help of --verbose.
+inline constexpr char kVerboseHelp[] =
+    "also print the server's times and a line about each matrix; of small ones only\nabout those that are not ok";
 
 // The exit codes of commands that take a stack, and of those that take one matrix, for their help.
 inline constexpr char kStackExitCodes[] =

@@ -85,7 +85,7 @@ int run_small(const SvdArguments& args, client::Client* client, const MatrixStac
   const BatchFile files[] = {{Plane::kLeft, args.files.u, {batch.rows, left}},
                              {Plane::kValues, args.files.s, {leading}},
                              {Plane::kRight, args.files.vh, {right, batch.cols}}};
-  return run_batch("svd", client, stack, args.compute, files, call, interruption);
+  return run_batch("svd", client, stack, args.compute, files, args.large.verbose, interruption, call);
 }
 
 }  // namespace

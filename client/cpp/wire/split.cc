@@ -118,15 +118,20 @@ Status check_eigenproblem(const Batch& batch, const ComputeOptions& compute) {
   return {};
 }
 
+// Refuses options for which a request about singular values has no field.
+Status check_svd(const ComputeOptions& compute) {
+  if (compute.triangle == Triangle::kLower) return {};
+  return invalid("options.triangle", "must be kLower (the default) unless problem is kHermitian");
+}
+
 }  // namespace
 
 Result<MatrixSizes> matrix_sizes(const Batch& batch, const ComputeOptions& compute) {
   if (batch.rows < 1) return invalid("matrices.rows", "must be at least 1, is " + std::to_string(batch.rows));
   if (batch.cols < 1) return invalid("matrices.cols", "must be at least 1, is " + std::to_string(batch.cols));
   if (batch.count < 0) return invalid("matrices.count", "must not be negative, is " + std::to_string(batch.count));
-  if (compute.problem != Problem::kSvd) {
-    if (Status bad = check_eigenproblem(batch, compute); !bad.ok()) return bad;
-  }
+  const bool is_svd = compute.problem == Problem::kSvd;
+  if (Status bad = is_svd ? check_svd(compute) : check_eigenproblem(batch, compute); !bad.ok()) return bad;
   MatrixSizes sizes;
   sizes.group = compute.mimo ? compute.mimo->group_size : 1;
   if (sizes.group < 1) {

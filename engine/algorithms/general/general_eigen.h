@@ -1,4 +1,4 @@
-// QR for general matrices: A V = V L, W^H A = L W^H, of k x k matrices; one matrix a lane.
+// QR for general matrices: A V = V L, W^H A = L W^H, of k x k matrices. A team has a matrix in each lane.
 //
 //   N := 2^-e A, its largest component in [1, 2);   B := D^-1 N D                     balance.h
 //   B = Z H Z^H                                                                        hessenberg.h
@@ -25,141 +25,186 @@
 #include "engine/algorithms/general/real_qr.h"
 #include "engine/algorithms/general/schur_vectors.h"
 #include "engine/algorithms/general/unit_columns.h"
+#include "engine/core/team.h"
 #include "engine/result.h"
 
 SVD_KERNEL_BEGIN
 
-// a := 2^-e a. Returns the lanes whose elements are finite; the others go on as zero.
-template <class A, class Lane, class Size>
-SVD_HD typename Lane::Mask scale_general(A a, Size k, Lane* e) {
-  using E = typename A::Element;
-  Lane largest(0);
-  SVD_UNROLL for (int j = 0; j < k; ++j) {
-    SVD_UNROLL for (int i = 0; i < k; ++i) largest = raise_to_any_magnitude(largest, a(i, j));
+// Memory of a call: views of k x k, and arrays.
+template <class Real, class Complex, class Lane>
+struct GeneralWork {
+  Real h, z;                     // of real matrices; z for vectors
+  Complex t;                     // of complex matrices; of real ones for vectors
+  Complex v;                     // Z, then V
+  Complex w;                     // W
+  Lane* d;                       // k exponents of D
+  ComplexElement<Lane>* lambda;  // k
+  Lane* parts;                   // 2 k
+
+  // Where A is loaded.
+  SVD_HD auto operand() const {
+    if constexpr (Real::Element::kComplex) {
+      return t;
+    } else {
+      return h;
+    }
   }
+};
+
+// a := 2^-e a. Returns the lanes whose elements are finite; the others go on as zero. parts: k lanes.
+template <class Team, class A, class Lane, class Size>
+SVD_HD typename Lane::Mask scale_general(const Team& team, A a, Size k, Lane* parts, Lane* e) {
+  using E = typename A::Element;
+  team.for_each_line(0, k, [&](int j) SVD_LAMBDA {
+    Lane largest(0);
+    SVD_UNROLL for (int i = 0; i < k; ++i) largest = raise_to_any_magnitude(largest, a(i, j));
+    parts[j] = largest;
+  });
+  Lane largest(0);
+  SVD_UNROLL for (int j = 0; j < k; ++j) largest = at_least_magnitude(parts[j], largest);
   const auto finite = largest <= Lane(FloatTraits<typename E::Scalar>::kLargest);
   *e = binary_exponent(select(finite, largest, Lane(0)));
   const Pow2<Lane> scale = make_pow2(-*e);
-  SVD_UNROLL for (int j = 0; j < k; ++j) {
+  team.for_each_line(0, k, [&](int j) SVD_LAMBDA {
     SVD_UNROLL for (int i = 0; i < k; ++i) {
       a(i, j) = select_element(finite, scaled(a(i, j), scale), zero_element<E>());
     }
-  }
+  });
   return finite;
 }
 
-// |N V - V L|_F^2 / |N|_F^2, N = 2^-e A, and with kAdjoint N^H and L^H in their places; at(i, j) reads an element of A.
-// Zero for A = 0.
-template <bool kAdjoint, class A, class At, class Lane, class Size>
-SVD_HD Lane square_of_residual(At at, A v, Size k, const ComplexElement<Lane>* lambda, Lane e) {
+// |N V - V L|_F^2 / |N|_F^2, N = 2^-e A, and with kAdjoint N^H and L^H in their places. Zero for A = 0. parts: 2 k lanes.
+template <bool kAdjoint, class Team, class A, class V, class Lane, class Size>
+SVD_HD Lane square_of_residual(const Team& team, A a, V v, Size k, const ComplexElement<Lane>* lambda, Lane e,
+                               Lane* parts) {
   using C = ComplexElement<Lane>;
   const Pow2<Lane> scale = make_pow2(-e);
-  Lane square(0), norm(0);
-  for (int i = 0; i < k; ++i) {
-    for (int j = 0; j < k; ++j) {
-      const C x = product(kAdjoint ? conj(lambda[j]) : lambda[j], v(i, j));
+  team.sync();  // the parts are written again
+  team.for_each_line(0, k, [&](int i) SVD_LAMBDA {
+    Lane square(0), norm(0);
+    SVD_UNROLL_DEVICE for (int j = 0; j < k; ++j) {
+      const C x = product(kAdjoint ? conj(lambda[j]) : lambda[j], C(v(i, j)));
       C sum{-x.re, -x.im};
-      for (int l = 0; l < k; ++l) {
-        const C a = kAdjoint ? conj(widened(scaled(at(l, i), scale))) : widened(scaled(at(i, l), scale));
-        sum = sum + product(a, v(l, j));
+      SVD_UNROLL_DEVICE for (int l = 0; l < k; ++l) {
+        const C n = kAdjoint ? conj(widened(scaled(a(l, i), scale))) : widened(scaled(a(i, l), scale));
+        sum = sum + product(n, C(v(l, j)));
       }
       square = add_square(square, sum);
-      norm = add_square(norm, scaled(at(i, j), scale));
+      norm = add_square(norm, scaled(a(i, j), scale));
     }
+    parts[i] = square;
+    parts[k + i] = norm;
+  });
+  Lane square(0), norm(0);
+  SVD_UNROLL for (int i = 0; i < k; ++i) {
+    square = square + parts[i];
+    norm = norm + parts[k + i];
   }
   return square / select(norm > Lane(0), norm, Lane(1));
 }
 
 // The lanes in which a value 2^e lambda is finite; lambda becomes that, with every zero +0.
-template <class Lane, class Size>
-SVD_HD typename Lane::Mask finish_eigenvalues(Size k, Lane e, ComplexElement<Lane>* lambda) {
+template <class Team, class Lane, class Size>
+SVD_HD typename Lane::Mask finish_eigenvalues(const Team& team, Size k, Lane e, ComplexElement<Lane>* lambda) {
   const Pow2<Lane> scale = make_pow2(e);
   const Lane largest(FloatTraits<typename Lane::Scalar>::kLargest);
+  team.for_each(0, k, [&](int j) SVD_LAMBDA {
+    lambda[j] = {lambda[j].re * scale + Lane(0), lambda[j].im * scale + Lane(0)};
+  });
   auto in_range = Lane::mask(true);
   SVD_UNROLL for (int j = 0; j < k; ++j) {
-    lambda[j] = {lambda[j].re * scale + Lane(0), lambda[j].im * scale + Lane(0)};
     in_range = in_range & (abs(lambda[j].re) <= largest) & (abs(lambda[j].im) <= largest);
   }
   return in_range;
 }
 
-// Memory of a call. Views of k x k.
-template <class Real, class Complex>
-struct GeneralWork {
-  Real h, z;  // of real matrices: A on entry; z for vectors
-  Complex t;  // A on entry of complex matrices; for vectors of real ones
-  Complex v;  // Z, then V
-  Complex w;  // W
-};
-
-// The Schur form of the matrix in h or t, and its eigenvalues. With vectors t is triangular and v is Z.
-template <bool kVectors, class Real, class Complex, class Lane, class Size>
-SVD_HD typename Lane::Mask schur_form(const GeneralWork<Real, Complex>& work, Size k, ComplexElement<Lane>* lambda) {
-  using R = typename Real::Element;
-  using C = ComplexElement<Lane>;
-  typename Lane::Mask unfinished;
-  if constexpr (R::kComplex) {
-    if constexpr (kVectors) {
-      reduce_to_hessenberg(work.t, work.v, k);
-      unfinished = complex_schur(work.t, work.v, k);
-    } else {
-      reduce_to_hessenberg(work.t, NoMatrix<C>(), k);
-      unfinished = complex_schur(work.t, NoMatrix<C>(), k);
-    }
-    SVD_UNROLL for (int j = 0; j < k; ++j) lambda[j] = work.t(j, j);
-  } else if constexpr (kVectors) {
-    reduce_to_hessenberg(work.h, work.z, k);
-    unfinished = real_schur(work.h, work.z, k);
-    real_eigenvalues(work.h, k, lambda);
-    SVD_UNROLL for (int j = 0; j < k; ++j) {
-      SVD_UNROLL for (int i = 0; i < k; ++i) {
-        work.t(i, j) = widened(R(work.h(i, j)));
-        work.v(i, j) = widened(R(work.z(i, j)));
-      }
-    }
-    for (int j = 0; j + 1 < k; ++j) triangularize_block(work.t, work.v, k, j, lambda[j], lambda[j + 1]);
+// The Schur form of the matrix in h or t, and its eigenvalues. With vectors t is triangular and v is Z. Returns the lanes
+// that have not converged.
+template <class Team, class Work, class Size>
+SVD_HD auto schur_form_with_vectors(const Team& team, const Work& work, Size k) {
+  const auto a = work.operand();
+  using E = typename decltype(a)::Element;
+  if constexpr (E::kComplex) {
+    reduce_to_hessenberg(team, a, work.v, k);
+    const auto unfinished = complex_schur(team, a, work.v, k);
+    team.for_each(0, k, [&](int j) SVD_LAMBDA { work.lambda[j] = a(j, j); });
+    return unfinished;
   } else {
-    reduce_to_hessenberg(work.h, NoMatrix<R>(), k);
-    unfinished = real_schur(work.h, NoMatrix<R>(), k);
-    real_eigenvalues(work.h, k, lambda);
+    reduce_to_hessenberg(team, a, work.z, k);
+    const auto unfinished = real_schur(team, a, work.z, k);
+    real_eigenvalues(team, a, k, work.lambda);
+    team.for_each_line(0, k, [&](int j) SVD_LAMBDA {
+      SVD_UNROLL for (int i = 0; i < k; ++i) {
+        work.t(i, j) = widened(E(a(i, j)));
+        work.v(i, j) = widened(E(work.z(i, j)));
+      }
+    });
+    SVD_UNROLL_DEVICE for (int j = 0; j + 1 < k; ++j) {
+      triangularize_block(team, a, work.t, work.v, k, j, work.lambda[j]);
+    }
+    set_diagonal(team, a, work.t, k, work.lambda);
+    return unfinished;
   }
-  return unfinished;
+}
+template <class Team, class Work, class Size>
+SVD_HD auto schur_form_alone(const Team& team, const Work& work, Size k) {
+  const auto a = work.operand();
+  using E = typename decltype(a)::Element;
+  reduce_to_hessenberg(team, a, NoMatrix<E>(), k);
+  if constexpr (E::kComplex) {
+    const auto unfinished = complex_schur(team, a, NoMatrix<E>(), k);
+    team.for_each(0, k, [&](int j) SVD_LAMBDA { work.lambda[j] = a(j, j); });
+    return unfinished;
+  } else {
+    const auto unfinished = real_schur(team, a, NoMatrix<E>(), k);
+    real_eigenvalues(team, a, k, work.lambda);
+    return unfinished;
+  }
 }
 
-// In: A in work.h or work.t. Out: lambda, finished; with vectors V, W where `left`, and residuals, rho^2 of both. plain: no
-// balancing. at(i, j) reads an element of A. Returns the MatrixStatus of each lane as a number; nothing else means
+// V, and W where `left`, of the Schur form, and residuals, rho^2 of both. load(a): as general_eigen(). e: N's exponent.
+template <class Team, class Work, class Load, class Lane, class Size>
+SVD_HD void general_vectors(const Team& team, const Work& work, Size k, bool left, Load load, Lane e,
+                            Lane (&residuals)[2]) {
+  constexpr bool kReal = !decltype(work.operand())::Element::kComplex;
+  const Lane least = least_difference(team, work.t, k, work.parts);
+  Lane* const heads = work.parts + k;
+  if (left) {
+    left_vectors(team, work.t, work.v, work.w, k, least, heads);
+    finish_columns<kReal>(team, work.w, k, work.lambda, work.d, Lane(-1));
+  }
+  right_vectors(team, work.t, work.v, k, least, heads);
+  finish_columns<kReal>(team, work.v, k, work.lambda, work.d, Lane(1));
+  const auto a = work.operand();
+  load(a);
+  residuals[0] = square_of_residual<false>(team, a, work.v, k, work.lambda, e, work.parts);
+  if (left) residuals[1] = square_of_residual<true>(team, a, work.w, k, work.lambda, e, work.parts);
+}
+
+// Out: work.lambda, finished; with vectors work.v, work.w where `left`, and residuals, rho^2 of both. plain: no balancing.
+// load(a) is a phase that fills the view a with A. Returns the MatrixStatus of each lane as a number; nothing else means
 // anything for matrices that are not finite.
-template <bool kVectors, class At, class Real, class Complex, class Lane, class Size>
-SVD_HD Lane general_eigen(const GeneralWork<Real, Complex>& work, Size k, bool plain, bool left, At at, Lane* d,
-                          ComplexElement<Lane>* lambda, Lane* residuals) {
+template <bool kVectors, class Team, class Work, class Load, class Lane, class Size>
+SVD_HD Lane general_eigen(const Team& team, const Work& work, Size k, bool plain, bool left, Load load,
+                          Lane (&residuals)[2]) {
   using T = typename Lane::Scalar;
-  constexpr bool kReal = !Real::Element::kComplex;
+  const auto a = work.operand();
   Lane e;
-  const auto a = [&]() SVD_LAMBDA {
-    if constexpr (kReal) {
-      return work.h;
-    } else {
-      return work.t;
-    }
-  }();
-  const auto finite = scale_general(a, k, &e);
+  load(a);
+  const auto finite = scale_general(team, a, k, work.parts, &e);
   if (plain) {
-    SVD_UNROLL for (int i = 0; i < k; ++i) d[i] = Lane(0);
+    team.for_each(0, k, [&](int i) SVD_LAMBDA { work.d[i] = Lane(0); });
   } else {
-    balance(a, k, d);
+    balance(team, a, k, work.d, work.parts);
   }
-  const auto unfinished = schur_form<kVectors>(work, k, lambda);
+  auto unfinished = Lane::mask(false);
   if constexpr (kVectors) {
-    if (left) {
-      left_vectors(work.t, work.v, work.w, k, lambda);
-      finish_columns<kReal>(work.w, k, lambda, d, Lane(-1));
-      residuals[1] = square_of_residual<true>(at, work.w, k, lambda, e);
-    }
-    right_vectors(work.t, work.v, k, lambda);
-    finish_columns<kReal>(work.v, k, lambda, d, Lane(1));
-    residuals[0] = square_of_residual<false>(at, work.v, k, lambda, e);
+    unfinished = schur_form_with_vectors(team, work, k);
+    general_vectors(team, work, k, left, load, e, residuals);
+  } else {
+    unfinished = schur_form_alone(team, work, k);
   }
-  const auto in_range = finish_eigenvalues(k, e, lambda);
+  const auto in_range = finish_eigenvalues(team, k, e, work.lambda);
   Lane status = select(unfinished, Lane(T(MatrixStatus::kNotConverged)), Lane(T(MatrixStatus::kOk)));
   status = select(in_range, status, Lane(T(MatrixStatus::kOutOfRange)));
   return select(finite, status, Lane(T(MatrixStatus::kNonFinite)));

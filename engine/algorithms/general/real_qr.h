@@ -1,5 +1,5 @@
 // Double-shift QR iteration of a real Hessenberg matrix: H = Q T Q^T, T with blocks of order one and two on its
-// diagonal; Z := Z Q; one matrix a lane.
+// diagonal; Z := Z Q. A team has a matrix in each lane.
 //
 //   mu, mu': the eigenvalues p +- i q of the window's last 2x2 block, or twice the real one nearer to h_{hi,hi}
 //   (H - mu I)(H - mu' I) = Q R,   H := Q^T H Q
@@ -20,6 +20,7 @@
 #define SVDSERVE_ENGINE_ALGORITHMS_GENERAL_REAL_QR_H_
 #endif
 
+#include "engine/algorithms/general/line_phases.h"
 #include "engine/algorithms/general/schur_window.h"
 #include "engine/algorithms/tall/householder.h"
 
@@ -33,16 +34,13 @@ struct ShiftPair {
 
 template <class A, class Lane, class Size>
 SVD_HD ShiftPair<Lane> shifts_of(A h, Size k, const Window<Lane>& window) {
+  using E = typename A::Element;
   const Lane zero(0);
-  Lane a(0), b(0), c(0), d(0), above(0);
-  SVD_UNROLL for (int i = 1; i < k; ++i) {
-    const auto here = window.hi == index_lane<Lane>(i);
-    a = select(here, h(i - 1, i - 1).re, a);
-    b = select(here, h(i - 1, i).re, b);
-    c = select(here, h(i, i - 1).re, c);
-    d = select(here, h(i, i).re, d);
-    if (i > 1) above = select(here, h(i - 1, i - 2).re, above);
-  }
+  const auto element = [&](int row, int column) SVD_LAMBDA {
+    return picked<E>(k, window.hi, [&](int i) SVD_LAMBDA { return E(h(i - row, i - column)); }).re;
+  };
+  const Lane a = element(1, 1), b = element(1, 0), c = element(0, 1), d = element(0, 0);
+  const Lane above = picked<E>(k, window.hi, [&](int i) SVD_LAMBDA { return E(h(i - 1, i > 1 ? i - 2 : 0)); }).re;
   const Lane half = (a - d) * Lane(0.5f), bc = b * c, square = fma(half, half, bc);
   const auto real = square >= zero;
   const Lane root = sqrt(select(real, square, zero));
@@ -57,10 +55,10 @@ SVD_HD ShiftPair<Lane> shifts_of(A h, Size k, const Window<Lane>& window) {
   return shifts;
 }
 
-// x - (x u) g u^T for three or two neighbouring elements of a row, and likewise for a column.
+// x - (x u) g u^T for three or two neighbouring elements of a row, and likewise for a column. beta: what x_0 becomes.
 template <class Lane>
 struct ShortReflector {
-  Lane g, u0, u1, u2;
+  Lane g, u0, u1, u2, beta;
 
   SVD_HD void apply(Lane& x0, Lane& x1, Lane& x2) const {
     const Lane w = g * fma(u2, x2, fma(u1, x1, u0 * x0));
@@ -75,17 +73,60 @@ struct ShortReflector {
   }
 };
 
-// Rows and columns j .. j + 2, or j + 1 where kThree is false.
-template <bool kThree, class A, class Z, class Lane, class Size>
-SVD_HD void reflect_rows_and_columns(A h, Z z, Size k, int j, const ShortReflector<Lane>& r) {
-  for (int c = j; c < k; ++c) {
+// The vector that the reflector of step j takes to a multiple of e_1; where a window begins, the one of its shifts.
+template <class Lane>
+struct ShortVector {
+  Lane x0, x1, x2;
+};
+template <bool kThree, class Team, class A, class Lane>
+SVD_HD ShortVector<Lane> vector_of_step(const Team& team, A h, int j, const ShiftPair<Lane>& shifts,
+                                        typename Lane::Mask first) {
+  const int before = j > 0 ? j - 1 : 0;
+  ShortVector<Lane> x{h(j, before).re, h(j + 1, before).re, Lane(0)};
+  if constexpr (kThree) x.x2 = h(j + 2, before).re;
+  if (!any_of(first)) return x;
+  const Lane h10 = h(j + 1, j).re, from00 = h(j, j).re - shifts.p, from11 = h(j + 1, j + 1).re - shifts.p;
+  x.x0 = select(first, fma(h(j, j + 1).re, h10, fma(from00, from00, shifts.q2)), x.x0);
+  x.x1 = select(first, h10 * (from00 + from11), x.x1);
+  if constexpr (kThree) x.x2 = select(first, h10 * h(j + 2, j + 1).re, x.x2);
+  team.sync();  // the reflection of rows writes what was read
+  return x;
+}
+
+// Scaled to about one: a bulge may be a product of rounding errors.
+template <class E, class Lane>
+SVD_HD ShortReflector<Lane> short_reflector(const ShortVector<Lane>& x, typename Lane::Mask act) {
+  const Lane e = binary_exponent(at_least(abs(x.x0), at_least(abs(x.x1), abs(x.x2))));
+  const Pow2<Lane> lift = make_pow2(-e);
+  const Lane x0 = x.x0 * lift, x1 = x.x1 * lift, x2 = x.x2 * lift;
+  const Reflector<E> r = reflector_of<E>(fma(x2, x2, fma(x1, x1, x0 * x0)), E{x0});
+  return {select(act, r.g, Lane(0)), r.u0.re, x1, x2, r.beta.re * make_pow2(e)};
+}
+
+// Column j - 1 of h after step j.
+template <bool kThree, class A, class Lane>
+SVD_HD void end_column(A h, int j, Lane beta, typename Lane::Mask act, typename Lane::Mask first) {
+  const Lane zero(0);
+  h(j, j - 1).re = select(act & !first, beta, h(j, j - 1).re);
+  h(j + 1, j - 1).re = select(act, zero, h(j + 1, j - 1).re);
+  if constexpr (kThree) h(j + 2, j - 1).re = select(act, zero, h(j + 2, j - 1).re);
+}
+
+// Step j: rows and columns j .. j + 2, or j + 1 where kThree is false, and columns of z. A later step does not read what
+// the columns' phase writes before column j.
+template <bool kThree, class Team, class A, class Z, class Lane, class Size>
+SVD_HD void reflect_step(const Team& team, A h, Z z, Size k, int j, const Window<Lane>& window,
+                         const ShiftPair<Lane>& shifts, typename Lane::Mask act) {
+  const auto first = window.lo == index_lane<Lane>(j);
+  const auto r = short_reflector<typename A::Element>(vector_of_step<kThree>(team, h, j, shifts, act & first), act);
+  each_line(team, j, k, [&](int c) SVD_LAMBDA {
     if constexpr (kThree) {
       r.apply(h(j, c).re, h(j + 1, c).re, h(j + 2, c).re);
     } else {
       r.apply(h(j, c).re, h(j + 1, c).re);
     }
-  }
-  const int last = j + 3 < k ? j + 3 : k - 1;
+  });
+  team.sync();
   const auto row = [&](auto a, int i) SVD_LAMBDA {
     if constexpr (kThree) {
       r.apply(a(i, j).re, a(i, j + 1).re, a(i, j + 2).re);
@@ -93,73 +134,38 @@ SVD_HD void reflect_rows_and_columns(A h, Z z, Size k, int j, const ShortReflect
       r.apply(a(i, j).re, a(i, j + 1).re);
     }
   };
-  for (int i = 0; i <= last; ++i) row(h, i);
-  if constexpr (kIsWanted<Z>) {
-    SVD_UNROLL for (int i = 0; i < k; ++i) row(z, i);
-  }
+  each_line(team, 0, j + 4 < k ? j + 4 : static_cast<int>(k), [&](int i) SVD_LAMBDA { row(h, i); });
+  if constexpr (kIsWanted<Z>) each_line(team, 0, k, [&](int i) SVD_LAMBDA { row(z, i); });
+  if (j > 0) one(team, [&]() SVD_LAMBDA { end_column<kThree>(h, j, r.beta, act, first); });
+  team.sync();
 }
 
-// The reflector of step j.
-template <bool kThree, class A, class Lane>
-SVD_HD ShortReflector<Lane> reflector_of_step(A h, int j, const Window<Lane>& window, const ShiftPair<Lane>& shifts,
-                                              typename Lane::Mask act) {
-  using E = typename A::Element;
-  const Lane zero(0);
-  const auto first = window.lo == index_lane<Lane>(j);
-  const int before = j > 0 ? j - 1 : 0;
-  const Lane h10 = h(j + 1, j).re, from00 = h(j, j).re - shifts.p, from11 = h(j + 1, j + 1).re - shifts.p;
-  Lane x0 = select(first, fma(h(j, j + 1).re, h10, fma(from00, from00, shifts.q2)), h(j, before).re);
-  Lane x1 = select(first, h10 * (from00 + from11), h(j + 1, before).re), x2(0);
-  if constexpr (kThree) x2 = select(first, h10 * h(j + 2, j + 1).re, h(j + 2, before).re);
-  // Scaled to about one: a bulge may be a product of rounding errors.
-  const Lane e = binary_exponent(at_least(abs(x0), at_least(abs(x1), abs(x2))));
-  const Pow2<Lane> lift = make_pow2(-e);
-  x0 = x0 * lift;
-  x1 = x1 * lift;
-  x2 = x2 * lift;
-  const Reflector<E> r = reflector_of<E>(fma(x2, x2, fma(x1, x1, x0 * x0)), E{x0});
-  if (j > 0) {
-    h(j, j - 1).re = select(act & !first, r.beta.re * make_pow2(e), h(j, j - 1).re);
-    h(j + 1, j - 1).re = select(act, zero, h(j + 1, j - 1).re);
-    if constexpr (kThree) h(j + 2, j - 1).re = select(act, zero, h(j + 2, j - 1).re);
-  }
-  return {select(act, r.g, zero), r.u0.re, x1, x2};
-}
-
-template <class A, class Z, class Lane, class Size>
-SVD_HD void chase_double_bulge(A h, Z z, Size k, const Window<Lane>& window, const ShiftPair<Lane>& shifts,
-                               typename Lane::Mask active) {
-  for (int j = 0; j + 1 < k; ++j) {
+template <class Team, class A, class Z, class Lane, class Size>
+SVD_HD void chase_double_bulge(const Team& team, A h, Z z, Size k, const Window<Lane>& window,
+                               const ShiftPair<Lane>& shifts, typename Lane::Mask active) {
+  SVD_UNROLL_DEVICE for (int j = 0; j + 1 < k; ++j) {
     const auto act = active & (window.lo <= index_lane<Lane>(j)) & (index_lane<Lane>(j) < window.hi);
     if (!any_of(act)) continue;
     if (j + 2 < k) {
-      reflect_rows_and_columns<true>(h, z, k, j, reflector_of_step<true>(h, j, window, shifts, act));
+      reflect_step<true>(team, h, z, k, j, window, shifts, act);
     } else {
-      reflect_rows_and_columns<false>(h, z, k, j, reflector_of_step<false>(h, j, window, shifts, act));
+      reflect_step<false>(team, h, z, k, j, window, shifts, act);
     }
   }
 }
 
 // h becomes T, z: k x k, or NoMatrix. Returns the lanes that have not converged.
-template <class A, class Z, class Size>
-SVD_HD typename A::Element::Lane::Mask real_schur(A h, Z z, Size k) {
+template <class Team, class A, class Z, class Size>
+SVD_HD typename A::Element::Lane::Mask real_schur(const Team& team, A h, Z z, Size k) {
   using Lane = typename A::Element::Lane;
-  const Lane zero(0), one(1);
-  Window<Lane> window{zero, index_lane<Lane>(k - 1), zero};
+  Window<Lane> window{Lane(0), Lane(0), Lane(0)};
   auto active = Lane::mask(k > 1);
-  for (int sweep = 0; sweep < kSweepsPerEigenvalue * k; ++sweep) {
-    deflate(h, k);
-    for (;;) {  // blocks of order one and two are done
-      window.lo = first_of_block(h, k, window.hi);
-      const auto done = (window.hi >= zero) & (window.lo >= window.hi - one);
-      if (!any_of(done)) break;
-      window.hi = select(done, window.lo - one, window.hi);
-      window.sweeps = select(done, zero, window.sweeps);
-    }
-    active = window.hi > zero;
+  for (int sweep = 0; sweep < most_sweeps(k); ++sweep) {
+    deflate(team, h, k);
+    window = next_window<3>(h, k, window);  // blocks of order one and two are done
+    active = window.hi > Lane(0);
     if (!any_of(active)) return active;
-    window.sweeps = next_sweep(window.sweeps, active);
-    chase_double_bulge(h, z, k, window, shifts_of(h, k, window), active);
+    chase_double_bulge(team, h, z, k, window, shifts_of(h, k, window), active);
   }
   return active;
 }

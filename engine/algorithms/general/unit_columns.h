@@ -1,4 +1,5 @@
-// The last steps for a matrix of eigenvectors: back from the balanced matrix, unit columns, phases; one matrix a lane.
+// The last steps for a matrix of eigenvectors: back from the balanced matrix, unit columns, phases. A team has
+// a matrix in each lane.
 //
 //   v_i := 2^{d_i} v_i, scaled so that nothing overflows;   v := v / |v|
 //   complex matrices: the component of largest modulus, the first of equals, becomes real and positive
@@ -16,6 +17,7 @@
 
 #include "engine/algorithms/general/complex_lane.h"
 #include "engine/core/reduce.h"
+#include "engine/core/team.h"
 
 SVD_KERNEL_BEGIN
 
@@ -23,13 +25,16 @@ SVD_KERNEL_BEGIN
 template <class A, class Lane, class Size>
 SVD_HD void unbalance(A v, Size k, int j, const Lane* d, Lane sign) {
   using T = typename Lane::Scalar;
-  const Lane lowest(T(-2 * FloatTraits<T>::kBias + 14));
+  const Lane highest(T(2 * FloatTraits<T>::kBias - 14));
   Lane top(T(-8 * FloatTraits<T>::kBias));
   SVD_UNROLL for (int i = 0; i < k; ++i) {
     const Lane size = raise_to_magnitude(Lane(0), v(i, j));
     top = select(size > Lane(0), larger(top, binary_exponent(size) + sign * d[i]), top);
   }
-  SVD_UNROLL for (int i = 0; i < k; ++i) v(i, j) = scaled(v(i, j), make_pow2(larger(sign * d[i] - top, lowest)));
+  // A zero may lie in a row of any scale, and stays one.
+  SVD_UNROLL for (int i = 0; i < k; ++i) {
+    v(i, j) = scaled(v(i, j), make_pow2(smaller(larger(sign * d[i] - top, -highest), highest)));
+  }
 }
 
 // Column j to unit length; a column of zeros stays.
@@ -91,22 +96,27 @@ SVD_HD void make_real(A v, Size k, int j, typename A::Element::Lane::Mask act) {
 }
 
 // All columns of right (sign 1) or left (sign -1) eigenvectors; kReal: of a real matrix.
-template <bool kReal, class A, class Lane, class Size>
-SVD_HD void finish_columns(A v, Size k, const ComplexElement<Lane>* lambda, const Lane* d, Lane sign) {
+template <bool kReal, class Team, class A, class Lane, class Size>
+SVD_HD void finish_columns(const Team& team, A v, Size k, const ComplexElement<Lane>* lambda, const Lane* d,
+                           Lane sign) {
   using C = typename A::Element;
-  for (int j = 0; j < k; ++j) {
+  team.for_each_line(0, k, [&](int j) SVD_LAMBDA {
     unbalance(v, k, j, d, sign);
     to_unit_length(v, k, j);
     if constexpr (kReal) {
       const auto is_real = lambda[j].im == Lane(0);
       turn_largest(v, k, j, !is_real);
       make_real(v, k, j, is_real);
-      if (j == 0) continue;
-      const auto second = lambda[j].im < Lane(0);
-      SVD_UNROLL for (int i = 0; i < k; ++i) v(i, j) = select_element(second, conj(C(v(i, j - 1))), C(v(i, j)));
     } else {
       turn_largest(v, k, j, Lane::mask(true));
     }
+  });
+  if constexpr (kReal) {
+    team.for_each_line(1, k, [&](int j) SVD_LAMBDA {
+      const auto second = lambda[j].im < Lane(0);
+      if (!any_of(second)) return;
+      SVD_UNROLL for (int i = 0; i < k; ++i) v(i, j) = select_element(second, conj(C(v(i, j - 1))), C(v(i, j)));
+    });
   }
 }
 

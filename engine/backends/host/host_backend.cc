@@ -4,6 +4,7 @@
 #include <array>
 #include <numeric>
 
+#include "engine/algorithms/general/general_outcome.h"
 #include "engine/backends/host/base/fp_environment.h"
 #include "engine/backends/host/base/matrix_source.h"
 #include "engine/backends/host/base/status_counters.h"
@@ -239,26 +240,17 @@ template <class T>
 void run_general(const Call<T>& call, PackBuffers<T>& buffers, bool plain) {
   const int k = call.k;
   const bool row_major = call.plan.problem.order == Order::kRowMajor;
-  const auto kernel = call.kernels.general[k <= kLargestFixedVectors ? k : 0];
-  kernel({buffers.a.data(), row_major ? k : 1, row_major ? 1 : k, k, plain,
-          call.plan.outputs.left_columns > 0 ? buffers.x.data() : nullptr,
-          call.plan.outputs.right_columns > 0 ? buffers.y.data() : nullptr, buffers.scratch.data(),
-          buffers.values.data(), buffers.residuals.data(), buffers.statuses.data()});
+  call.kernels.general({buffers.a.data(), row_major ? k : 1, row_major ? 1 : k, k, plain,
+                        call.plan.outputs.left_columns > 0 ? buffers.x.data() : nullptr,
+                        call.plan.outputs.right_columns > 0 ? buffers.y.data() : nullptr, buffers.scratch.data(),
+                        buffers.values.data(), buffers.residuals.data(), buffers.statuses.data()});
 }
 
-// The larger residual of a lane, squared: NaN where one of them is.
+// The kernel's outcome for the matrix of a lane.
 template <class T>
-T worst_residual(const PackBuffers<T>& buffers, int lanes, int l) {
-  const T right = buffers.residuals[l], left = buffers.residuals[lanes + l];
-  return right >= left || std::isnan(right) ? right : left;
-}
-
-// Whether balancing has cost the matrix of a lane its residual.
-template <class T>
-bool is_spoilt(const Call<T>& call, const PackBuffers<T>& buffers, int lane) {
-  const T bound = static_cast<T>(kLargestBalancedResidual * call.k) * FloatTraits<T>::kUnitRoundoff;
-  return call.plan.outputs.left_columns > 0 && buffers.statuses[lane] != static_cast<T>(MatrixStatus::kNonFinite) &&
-         !(worst_residual(buffers, call.kernels.lanes, lane) <= bound * bound);
+GeneralOutcome<T> general_outcome(const Call<T>& call, const PackBuffers<T>& buffers, int lane) {
+  return {static_cast<MatrixStatus>(static_cast<int>(buffers.statuses[lane])),
+          worst_of(buffers.residuals[lane], buffers.residuals[call.kernels.lanes + lane])};
 }
 
 // Results of one lane, once its kernel has run.
@@ -266,7 +258,7 @@ template <class T>
 void write_general(const Call<T>& call, const PackBuffers<T>& buffers, int l, const MatrixSource::Slot& slot) {
   const Plan& plan = call.plan;
   const int lanes = call.kernels.lanes, k = call.k;
-  const auto status = static_cast<MatrixStatus>(static_cast<int>(buffers.statuses[l]));
+  const auto [status, residual] = general_outcome(call, buffers, l);
   const bool finite = status != MatrixStatus::kNonFinite;
   const size_t value_bytes = 2 * static_cast<size_t>(k) * sizeof(T), vector_bytes = value_bytes * k;
   int columns[kLargestGeneral];
@@ -284,27 +276,43 @@ void write_general(const Call<T>& call, const PackBuffers<T>& buffers, int l, co
   }
   if (char* const to = slot.plane(Plane::kCertificate, kCertificateNumbers * sizeof(T))) {
     const T none = finite ? T(0) : FloatTraits<T>::nan();
-    const T numbers[kCertificateNumbers]{finite ? std::sqrt(worst_residual(buffers, lanes, l)) : none, none, none};
+    const T numbers[kCertificateNumbers]{finite ? std::sqrt(residual) : none, none, none};
     std::memcpy(to, numbers, sizeof(numbers));
   }
   call.counters.add(status, 1);
   if (slot.status != nullptr) *slot.status = status;
 }
 
-// General matrices: balanced, and those that balancing has spoilt once more without.
+// General matrices: balanced, and those that balancing has spoilt once more without. The better attempt is written. It
+// is made again where it was the first, which is rarer than a matrix in a million.
 template <class T>
 void compute_general_pack(const Call<T>& call, PackBuffers<T>& buffers, int64_t first, int n) {
+  bool written[kMaxLanes], open[kMaxLanes], any = false;  // written: by this attempt; open: not by any yet
+  GeneralOutcome<T> balanced[kMaxLanes];
+  const auto write = [&] {
+    call.source.for_each(first, n, [&](int l, const MatrixSource::Slot& slot) {
+      if (written[l]) write_general(call, buffers, l, slot);
+    });
+  };
   run_general(call, buffers, false);
-  bool spoilt[kMaxLanes], any = false;
-  for (int l = 0; l < n; ++l) any |= spoilt[l] = is_spoilt(call, buffers, l);
-  call.source.for_each(first, n, [&](int l, const MatrixSource::Slot& slot) {
-    if (!spoilt[l]) write_general(call, buffers, l, slot);
-  });
+  for (int l = 0; l < n; ++l) {
+    balanced[l] = general_outcome(call, buffers, l);
+    any |= open[l] = is_spoilt(balanced[l], call.k);
+    written[l] = !open[l];
+  }
+  write();
   if (!any) return;
   run_general(call, buffers, true);
-  call.source.for_each(first, n, [&](int l, const MatrixSource::Slot& slot) {
-    if (spoilt[l]) write_general(call, buffers, l, slot);
-  });
+  any = false;
+  for (int l = 0; l < n; ++l) {
+    written[l] = open[l] && is_better(general_outcome(call, buffers, l), balanced[l]);
+    any |= open[l] = open[l] && !written[l];
+  }
+  write();
+  if (!any) return;
+  run_general(call, buffers, false);
+  std::copy_n(open, n, written);
+  write();
 }
 
 // As compute_pack(), with vectors. tall: the factors of the pack; null: the matrices are square.

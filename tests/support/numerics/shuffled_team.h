@@ -6,7 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <numeric>
+#include <functional>
 #include <utility>
 #include <vector>
 
@@ -14,26 +14,39 @@
 
 namespace svdserve::numerics {
 
-// A team whose for_each runs its calls in a random order.
+// A team that runs the calls of a phase in a random order, all of them at its end.
 class ShuffledTeam {
  public:
   explicit ShuffledTeam(uint64_t seed) : random_(seed) {}
 
   template <class F>
-  void for_each(int first, int last, F f) const {
-    if (first >= last) return;
-    std::vector<int> order(static_cast<size_t>(last - first));
-    std::iota(order.begin(), order.end(), first);
-    for (size_t i = order.size() - 1; i > 0; --i) {
-      std::swap(order[i], order[static_cast<size_t>(random_.integer(0, static_cast<int64_t>(i)))]);
+  void each_line(int first, int last, F f) const {
+    for (int i = first; i < last; ++i) calls_.push_back([f, i] { f(i); });
+  }
+  template <class F>
+  void one(F f) const {
+    calls_.push_back(f);
+  }
+  void sync() const {
+    for (size_t i = calls_.size(); i > 1; --i) {
+      std::swap(calls_[i - 1], calls_[static_cast<size_t>(random_.integer(0, static_cast<int64_t>(i - 1)))]);
     }
-    for (const int i : order) f(i);
+    const auto calls = std::exchange(calls_, {});
+    for (const auto& call : calls) call();
+  }
+  template <class F>
+  void for_each(int first, int last, F f) const {
+    each_line(first, last, f);
+    sync();
+  }
+  template <class F>
+  void for_each_line(int first, int last, F f) const {
+    for_each(first, last, f);
   }
   template <class F>
   void once(F f) const {
     f();
   }
-  void sync() const {}
   template <class Mask>
   Mask any(Mask m) const {
     return m;
@@ -41,7 +54,18 @@ class ShuffledTeam {
 
  private:
   mutable Random random_;
+  mutable std::vector<std::function<void()>> calls_;
 };
+
+// As algorithms/general/line_phases.h has them.
+template <class F>
+void each_line(const ShuffledTeam& team, int first, int last, F f) {
+  team.each_line(first, last, f);
+}
+template <class F>
+void one(const ShuffledTeam& team, F f) {
+  team.one(f);
+}
 
 }  // namespace svdserve::numerics
 #endif  // SVDSERVE_TESTS_SUPPORT_NUMERICS_SHUFFLED_TEAM_H_

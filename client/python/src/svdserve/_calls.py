@@ -106,7 +106,7 @@ def hsvd(g: Any, j: Any, compute_uv: bool, *, certificate: bool, out: Any, **opt
     array = _one_matrix(g)
     if not compute_uv:
         _refuse_without_vectors(certificate=certificate)
-    query = Query(vectors="thin" if compute_uv else "none", certificate="batch" if certificate else "none",
+    query = Query(vectors="thin" if compute_uv else "none", certificate=_scope_of_one(certificate),
                   signature=_signature(j, *array.shape), **options)
     return _call(array, query, _svd_result if compute_uv else Result.values, many=False,
                  out=_out(out, compute_uv, False))
@@ -191,7 +191,7 @@ def _eigh_method(accuracy: str, method: str) -> str:
 def eigh_factored(g: Any, j: Any, *, certificate: bool, out: Any, **options: Any) -> Call:
     """`options` are those of Query."""
     array = _one_matrix(g)
-    query = Query(vectors="thin", certificate="batch" if certificate else "none", eigenproblem="hermitian_factor",
+    query = Query(vectors="thin", certificate=_scope_of_one(certificate), eigenproblem="hermitian_factor",
                   signature=_signature(j, *array.shape), **options)
     return _call(array, query, _eigh_result, many=False, out=_eigh_out(out, True))
 
@@ -272,6 +272,13 @@ def _scope(certificate: bool | str) -> str:
     if isinstance(certificate, str) and certificate != "matrix":
         raise invalid_argument("options.certificate", f"must be a bool or 'matrix', but is {certificate!r}")
     return "matrix" if certificate == "matrix" else "batch" if certificate else "none"
+
+
+def _scope_of_one(certificate: bool) -> str:
+    """The scope of a call about one matrix."""
+    if isinstance(certificate, str):
+        raise invalid_argument("options.certificate", f"must be a bool, but is {certificate!r}")
+    return _scope(certificate)
 
 
 def capacity(h: Any, snr_db: float | Iterable[float], water_filling: bool, group_size: int | None) -> Call:

@@ -436,7 +436,7 @@ class Client:
             g: array_like of shape (m, n), m >= n, of full column rank, as for hsvd.
             j: the diagonal of J: n numbers, each 1 or -1, in any order.
             certificate: True: also return residual and orthogonality.
-            method: "auto" or "jacobi". "auto" starts from an eigenbasis where j has one sign.
+            method: "auto", which is "factored", or "jacobi". "auto" starts from an eigenbasis where j has one sign.
             tolerance, max_sweeps, pivot_strategy, block_variant, progress, timeout: as for svd.
             out: as for eigh.
 

@@ -84,8 +84,9 @@ class Query:
     each_large: bool = False  #: matrices of any size go as large ones
 
     def __post_init__(self) -> None:
-        for field, given, known in (("method", self.method, _METHODS),
-                                    ("method", self.large_method or self.method, _METHODS),
+        methods = _METHODS_OF["hyperbolic" if self.signature and not self.eigenproblem else self.eigenproblem or "svd"]
+        for field, given, known in (("method", self.method, methods),
+                                    ("method", self.large_method or self.method, methods),
                                     ("pivot_strategy", self.pivot_strategy or _UNSAID, _PIVOT_STRATEGIES),
                                     ("block_variant", self.block_variant or _UNSAID, _BLOCK_VARIANTS)):
             if not isinstance(given, str) or given.lower() not in known:
@@ -223,6 +224,10 @@ class Query:
 
 
 _METHODS = {name.lower(): number for name, number in _proto.METHODS.items() if number}
+#: The methods of each problem: of `eigenproblem`, and of an SVD without and with a signature.
+_METHODS_OF = {"svd": ("auto", "bidiagonal", "bisection", "jacobi"), "hyperbolic": ("auto", "jacobi"),
+               "hermitian": ("auto", "jacobi", "tridiagonal", "factored"),
+               "hermitian_factor": ("auto", "factored", "jacobi"), "general": ("auto", "qr")}
 _UNSAID = "unspecified"
 _EIGENVECTORS = {"none": "NONE", "thin": "RIGHT", "full": "RIGHT_AND_LEFT"}
 _EIGEN_TITLES = {"singular_values": "eigenvalues", "left_vectors": "eigenvectors"}

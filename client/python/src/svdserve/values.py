@@ -23,7 +23,9 @@ class MatrixStatus(enum.IntEnum):
     OK = 0  #: its values are right
     NON_FINITE = 1  #: it holds an infinity or a NaN: all its values are NaN
     NOT_CONVERGED = 2  #: the iteration limit was reached: its values are the best known
-    OUT_OF_RANGE = 3  #: a value exceeds the largest finite number and is +inf; the others are right
+    #: A value exceeds the largest finite number and is +inf; the others are right. An eigenvalue may be -inf, and a
+    #: complex one has an infinite part.
+    OUT_OF_RANGE = 3
     UNKNOWN = 255  #: a status that this client does not know: do not rely on the matrix's results
 
 

@@ -23,6 +23,10 @@ class CudaTeam {
     sync();
   }
   template <class F>
+  __device__ __forceinline__ void for_each_line(int first, int last, F f) const {
+    for_each(first, last, f);
+  }
+  template <class F>
   __device__ __forceinline__ void once(F f) const {
     sync();
     if (rank_ == 0) f();

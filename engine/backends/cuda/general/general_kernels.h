@@ -1,70 +1,97 @@
-// QR for general matrices (algorithms/general/general_eigen.h), a thread a matrix:
+// QR for general matrices (algorithms/general/general_eigen.h):
 //
-//   k <= 4     in registers
-//   k <= 32    in the workspace, interlaced: neighbouring threads read neighbouring elements
+//   k <= 4     a thread a matrix, in registers
+//   k <= 32    a team of 8, 16 or 32 threads a matrix, in shared memory
 //
-// A matrix whose residual balancing has spoilt is decomposed once more by its thread, without.
+// A matrix that balancing has spoilt is decomposed once more by its team, without (general_outcome.h).
 #ifndef SVDSERVE_ENGINE_BACKENDS_CUDA_GENERAL_GENERAL_KERNELS_H_
 #define SVDSERVE_ENGINE_BACKENDS_CUDA_GENERAL_GENERAL_KERNELS_H_
 
 #include "engine/algorithms/general/general_eigen.h"
+#include "engine/algorithms/general/general_outcome.h"
+#include "engine/backends/cuda/device/cuda_team.h"
 #include "engine/backends/cuda/general/general_launch.h"
 #include "engine/backends/cuda/lanes/element_access.h"
 
 namespace svdserve::cuda {
 
-inline constexpr int kGeneralBlock = 64;
-inline constexpr int kLargestInRegisters = 4;
+// The phases of algorithms/general/line_phases.h. Most members have one line or two: nothing is unrolled.
+template <int kThreads, class F>
+__device__ __forceinline__ void each_line(const CudaTeam<kThreads>& team, int first, int last, F f) {
+#pragma unroll 1
+  for (int i = first + team.rank(); i < last; i += kThreads) f(i);
+}
+template <int kThreads, class F>
+__device__ __forceinline__ void one(const CudaTeam<kThreads>& team, F f) {
+  if (team.rank() == 0) f();
+}
 
-// One matrix of a call.
-template <class E, bool kVectors, class Size, class Work>
+// The threads of a team as numbers: which of them a thread is, of how many.
+struct Member {
+  int rank, threads;
+};
+
+// One matrix of a call. `member`: of its team.
+template <class E, bool kVectors, class Team, class Size, class Work>
 struct GeneralTask {
   using T = typename E::Scalar;
   using L = Lane<T>;
   using C = Complex<T>;
-  static constexpr int kStorage = Size::kValue != 0 ? Size::kValue : static_cast<int>(kLargestGeneral);
 
   const GeneralCall<T>& call;
   const int64_t m;
+  const Team& team;
+  const Member member;
   const Size k;
   const Work work;
 
-  __device__ __forceinline__ E at(int i, int j) const {
-    const E* const matrix = reinterpret_cast<const E*>(call.a) + m * k * k;
-    return load_element(matrix + (call.row_major ? i * k + j : j * k + i));
-  }
-
-  // NaN where one of them is.
-  __device__ __forceinline__ static L worst_of(const L (&squares)[2]) {
-    return squares[0].v >= squares[1].v || squares[0].v != squares[0].v ? squares[0] : squares[1];
-  }
-  __device__ __forceinline__ bool is_spoilt(const L (&squares)[2]) const {
-    const T bound = static_cast<T>(kLargestBalancedResidual * k) * FloatTraits<T>::kUnitRoundoff;
-    return kVectors && !(worst_of(squares).v <= bound * bound);
-  }
-
-  __device__ __forceinline__ void run() const {
-    L d[kStorage], squares[2] = {L(T(0)), L(T(0))};
-    C lambda[kStorage];
-    int status = 0;
-#pragma unroll 1
-    for (int attempt = 0; attempt < 2; ++attempt) {
-      SVD_UNROLL for (int j = 0; j < k; ++j) {
-        SVD_UNROLL for (int i = 0; i < k; ++i) {
-          if constexpr (E::kComplex) {
-            work.t(i, j) = at(i, j);
-          } else {
-            work.h(i, j) = at(i, j);
-          }
+  // f(i, j, x) for elements x = i + j k of the member. Neighbouring threads have neighbouring elements.
+  template <class F>
+  __device__ __forceinline__ void for_my_elements(F f) const {
+    if constexpr (Size::kValue != 0) {
+      SVD_UNROLL for (int j = 0; j < k; ++j) { SVD_UNROLL for (int i = 0; i < k; ++i) f(i, j, j * k + i); }
+    } else {
+      int i = member.rank % k, j = member.rank / k;
+      const int columns = member.threads / k, rows = member.threads % k;
+      for (int x = member.rank; x < k * k; x += member.threads) {
+        f(i, j, x);
+        i += rows;
+        j += columns;
+        if (i >= k) {
+          i -= k;
+          ++j;
         }
       }
-      const auto element = [&](int i, int j) { return at(i, j); };
-      status = static_cast<int>(
-          scalar::general_eigen<kVectors>(work, k, attempt == 1, call.w.data != nullptr, element, d, lambda, squares)
-              .v);
-      if (status == static_cast<int>(MatrixStatus::kNonFinite) || !is_spoilt(squares)) break;
     }
-    store(lambda, squares, status);
+  }
+
+  __device__ __forceinline__ void load(scalar::MatrixView<E> a) const {
+    const E* const matrix = reinterpret_cast<const E*>(call.a) + m * k * k;
+    for_my_elements([&](int i, int j, int x) { (call.row_major ? a(j, i) : a(i, j)) = load_element(matrix + x); });
+    team.sync();
+  }
+
+  __device__ __forceinline__ GeneralOutcome<T> decompose(bool plain) const {
+    L squares[2] = {L(T(0)), L(T(0))};
+    const auto load_into = [&](scalar::MatrixView<E> a) { load(a); };
+    const L status = scalar::general_eigen<kVectors>(team, work, k, plain, call.w.data != nullptr, load_into, squares);
+    return {static_cast<MatrixStatus>(static_cast<int>(status.v)), worst_of(squares[0].v, squares[1].v)};
+  }
+
+  // Balanced, then plain where that is spoilt, then balanced again where it was better.
+  __device__ __forceinline__ void run() const {
+    GeneralOutcome<T> kept{}, balanced{};
+#pragma unroll 1
+    for (int attempt = 0; attempt < 3; ++attempt) {
+      kept = decompose(attempt == 1);
+      if (attempt == 0) {
+        balanced = kept;
+        if (!is_spoilt(balanced, k)) break;
+      } else if (attempt == 1 && is_better(kept, balanced)) {
+        break;
+      }
+    }
+    store(kept);
   }
 
  private:
@@ -76,85 +103,123 @@ struct GeneralTask {
   __device__ __forceinline__ void store_vectors(A x, const GeneralVectors<T>& to, bool finite) const {
     if (to.data == nullptr) return;
     C* const first = to.data + m * k * k;
-    SVD_UNROLL for (int j = 0; j < k; ++j) {
-      SVD_UNROLL for (int i = 0; i < k; ++i) {
-        first[i * to.row_stride + j * to.col_stride] = written(x(i, j), to.conjugate, finite);
-      }
-    }
+    // Columns beside each other in memory, or rows.
+    const bool by_columns = to.row_stride == 1;
+    for_my_elements([&](int i, int j, int n) {
+      store_element(written(by_columns ? x(i, j) : x(j, i), to.conjugate, finite), first + n);
+    });
   }
-  __device__ __forceinline__ void store(const C (&lambda)[kStorage], const L (&squares)[2], int status) const {
-    const bool finite = status != static_cast<int>(MatrixStatus::kNonFinite);
-    SVD_UNROLL for (int j = 0; j < k; ++j) call.values[m * k + j] = written(lambda[j], false, finite);
+  __device__ __forceinline__ void store(const GeneralOutcome<T>& kept) const {
+    const bool finite = kept.status != MatrixStatus::kNonFinite;
+    team.for_each(0, k, [&](int j) { store_element(written(work.lambda[j], false, finite), call.values + m * k + j); });
     if constexpr (kVectors) {
       store_vectors(work.v, call.v, finite);
       store_vectors(work.w, call.w, finite);
     }
+    if (member.rank != 0) return;
     if (call.certificates != nullptr) {
       const T none = finite ? T(0) : FloatTraits<T>::nan();
       T* const numbers = call.certificates + m * kCertificateNumbers;
-      numbers[0] = finite ? sqrt(worst_of(squares)).v : none;
+      numbers[0] = finite ? sqrt(L(kept.residual)).v : none;
       numbers[1] = numbers[2] = none;
     }
-    if (call.statuses != nullptr) call.statuses[m] = static_cast<uint8_t>(status);
+    const auto status = static_cast<uint8_t>(kept.status);
+    if (call.statuses != nullptr) call.statuses[m] = status;
     if (status != 0) atomicAdd(reinterpret_cast<unsigned long long*>(&call.exception_counts[status]), 1ull);
   }
 };
 
 template <class E, int K, bool kVectors>
-__global__ void __launch_bounds__(kGeneralBlock) lane_general_kernel(const GeneralCall<typename E::Scalar> call) {
+__global__ void __launch_bounds__(kGeneralLaneBlock) lane_general_kernel(const GeneralCall<typename E::Scalar> call) {
+  using L = Lane<typename E::Scalar>;
   using C = Complex<typename E::Scalar>;
-  using Work = scalar::GeneralWork<scalar::MatrixView<E>, scalar::MatrixView<C>>;
-  const int64_t m = static_cast<int64_t>(blockIdx.x) * kGeneralBlock + threadIdx.x;
+  using Work = scalar::GeneralWork<scalar::MatrixView<E>, scalar::MatrixView<C>, L>;
+  const int64_t m = static_cast<int64_t>(blockIdx.x) * kGeneralLaneBlock + threadIdx.x;
   if (m >= call.count) return;
   E h[K * K], z[K * K];
-  C t[K * K], v[K * K], w[K * K];
-  const Work work{{h, K}, {z, K}, {t, K}, {v, K}, {w, K}};
-  GeneralTask<E, kVectors, scalar::FixedSize<K>, Work>{call, m, {}, work}.run();
+  C t[K * K], v[K * K], w[K * K], lambda[K];
+  L d[K], parts[2 * K];
+  const Work work{{h, K}, {z, K}, {t, K}, {v, K}, {w, K}, d, lambda, parts};
+  const scalar::Alone alone;
+  GeneralTask<E, kVectors, scalar::Alone, scalar::FixedSize<K>, Work>{call, m, alone, {0, 1}, {}, work}.run();
 }
 
-template <class E, bool kVectors>
-__global__ void __launch_bounds__(kGeneralBlock) interlaced_general_kernel(const GeneralCall<typename E::Scalar> call) {
-  using C = Complex<typename E::Scalar>;
-  using Work = scalar::GeneralWork<scalar::InterlacedView<E>, scalar::InterlacedView<C>>;
-  const int64_t m = static_cast<int64_t>(blockIdx.x) * kGeneralBlock + threadIdx.x;
+// A team's part of shared memory. Columns have an odd length, so that rows and columns are read without bank conflicts.
+template <class E>
+struct GeneralStorage {
+  using T = typename E::Scalar;
+  using L = Lane<T>;
+  using C = Complex<T>;
+  using Work = scalar::GeneralWork<scalar::MatrixView<E>, scalar::MatrixView<C>, L>;
+
+  // Bytes, a multiple of 16. A matrix that is not wanted takes none.
+  SVD_HD static int bytes(int k, bool vectors, bool left) {
+    const int matrix = (k | 1) * k, reals = E::kComplex ? 0 : vectors ? 2 : 1;
+    const int complexes = (E::kComplex ? 1 : 0) + (vectors ? (E::kComplex ? 1 : 2) : 0) + (left ? 1 : 0);
+    const int numbers = matrix * (reals + 2 * complexes) + 5 * k;
+    return (numbers * static_cast<int>(sizeof(T)) + 15) / 16 * 16;
+  }
+  __device__ __forceinline__ static Work work(unsigned char* bytes, int k, bool vectors, bool left) {
+    const int ld = k | 1, matrix = ld * k;
+    C* complex = reinterpret_cast<C*>(bytes);
+    const auto next = [&](bool wanted) {
+      C* const at = complex;
+      if (wanted) complex += matrix;
+      return scalar::MatrixView<C>{at, ld};
+    };
+    const auto t = next(E::kComplex || vectors), v = next(vectors), w = next(left);
+    C* const lambda = complex;
+    L* const d = reinterpret_cast<L*>(lambda + k);
+    E* const real = reinterpret_cast<E*>(d + 3 * k);
+    return {{real, ld}, {real + matrix, ld}, t, v, w, d, lambda, d + k};
+  }
+};
+
+template <class E, int kThreads, bool kVectors>
+__global__ void __launch_bounds__(kGeneralTeamBlock) team_general_kernel(const GeneralCall<typename E::Scalar> call) {
+  using Storage = GeneralStorage<E>;
+  extern __shared__ __align__(16) unsigned char shared_bytes[];
+  const int teams = static_cast<int>(blockDim.x) / kThreads, mine = static_cast<int>(threadIdx.x) / kThreads;
+  const int64_t m = static_cast<int64_t>(blockIdx.x) * teams + mine;
   if (m >= call.count) return;
-  const int k = call.k;
-  const int64_t size = static_cast<int64_t>(k) * k * call.count;
-  C* const t = static_cast<C*>(call.workspace);
-  E* const h = reinterpret_cast<E*>(t + 3 * size);
-  const Work work{{h + m, 1, k, call.count},
-                  {h + size + m, 1, k, call.count},
-                  {t + m, 1, k, call.count},
-                  {t + size + m, 1, k, call.count},
-                  {t + 2 * size + m, 1, k, call.count}};
-  GeneralTask<E, kVectors, scalar::RuntimeSize, Work>{call, m, {k}, work}.run();
+  const bool left = call.w.data != nullptr;
+  const CudaTeam<kThreads> team;
+  const auto work = Storage::work(shared_bytes + mine * Storage::bytes(call.k, kVectors, left), call.k, kVectors, left);
+  GeneralTask<E, kVectors, CudaTeam<kThreads>, scalar::RuntimeSize, typename Storage::Work>{
+      call, m, team, {team.rank(), kThreads}, {call.k}, work}
+      .run();
 }
 
 // --- launching ---------------------------------------------------------------------------------------------------
 
-template <class E, int K>
+template <class E, int kThreads, bool kVectors>
+void launch_general_teams(Launch* launch, const GeneralCall<typename E::Scalar>& call) {
+  const int bytes = GeneralStorage<E>::bytes(call.k, kVectors, call.w.data != nullptr);
+  int block = kGeneralTeamBlock;
+  while (block > kThreads && block > 32 && block / kThreads * bytes > kTeamBlockBytes) block /= 2;
+  const int teams = block / kThreads;
+  launch->operator()<team_general_kernel<E, kThreads, kVectors>>(blocks_for(call.count, teams), block, teams * bytes,
+                                                                 call);
+}
+
+template <class E, bool kVectors, int K>
 void launch_general(Launch* launch, const GeneralCall<typename E::Scalar>& call) {
-  const unsigned blocks = blocks_for(call.count, kGeneralBlock);
-  if constexpr (K <= kLargestInRegisters) {
-    if (call.k != K) return launch_general<E, K + 1>(launch, call);
-    call.v.data != nullptr ? launch->operator()<lane_general_kernel<E, K, true>>(blocks, kGeneralBlock, 0, call)
-                           : launch->operator()<lane_general_kernel<E, K, false>>(blocks, kGeneralBlock, 0, call);
+  if constexpr (K <= kLargestGeneralInRegisters) {
+    if (call.k != K) return launch_general<E, kVectors, K + 1>(launch, call);
+    launch->operator()<lane_general_kernel<E, K, kVectors>>(blocks_for(call.count, kGeneralLaneBlock),
+                                                            kGeneralLaneBlock, 0, call);
+  } else if (call.k <= largest_of_small_team(E::kComplex, sizeof(typename E::Scalar))) {
+    launch_general_teams<E, 8, kVectors>(launch, call);
+  } else if (call.k <= 16) {
+    launch_general_teams<E, 16, kVectors>(launch, call);
   } else {
-    call.v.data != nullptr ? launch->operator()<interlaced_general_kernel<E, true>>(blocks, kGeneralBlock, 0, call)
-                           : launch->operator()<interlaced_general_kernel<E, false>>(blocks, kGeneralBlock, 0, call);
+    launch_general_teams<E, 32, kVectors>(launch, call);
   }
 }
 
 template <class E>
-int64_t GeneralLaunch<E>::workspace_bytes(int k, int64_t count) {
-  constexpr int64_t kElement = sizeof(E), kComplex = sizeof(Complex<typename E::Scalar>);
-  if (k <= kLargestInRegisters) return 0;
-  return count * k * k * (3 * kComplex + (E::kComplex ? 0 : 2 * kElement));
-}
-
-template <class E>
 void GeneralLaunch<E>::decompose(Launch* launch, const GeneralCall<typename E::Scalar>& call) {
-  launch_general<E, 1>(launch, call);
+  call.v.data != nullptr ? launch_general<E, true, 1>(launch, call) : launch_general<E, false, 1>(launch, call);
 }
 
 }  // namespace svdserve::cuda

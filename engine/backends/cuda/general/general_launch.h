@@ -1,5 +1,5 @@
-// General k x k matrices, k <= kLargestGeneral: a thread each (general_kernels.h). The launcher of an element type calls
-// these functions. The units that general.cu.in makes define them.
+// General k x k matrices, k <= kLargestGeneral (general_kernels.h). The launcher of an element type calls this function.
+// The units that general.cu.in makes define it.
 #ifndef SVDSERVE_ENGINE_BACKENDS_CUDA_GENERAL_GENERAL_LAUNCH_H_
 #define SVDSERVE_ENGINE_BACKENDS_CUDA_GENERAL_GENERAL_LAUNCH_H_
 
@@ -28,13 +28,10 @@ struct GeneralCall {
   T* certificates;             // [out] kCertificateNumbers a matrix, or null
   uint8_t* statuses;           // [out] or null
   uint64_t* exception_counts;  // [in,out] by MatrixStatus
-  void* workspace;
 };
 
 template <class E>
 struct GeneralLaunch {
-  // Bytes of GeneralCall::workspace.
-  static int64_t workspace_bytes(int k, int64_t count);
   static void decompose(Launch* launch, const GeneralCall<typename E::Scalar>& call);
 };
 

@@ -10,7 +10,7 @@
 #include "engine/backends/host/mimo/answer_kernels.h"
 #include "engine/planner.h"
 
-// As kernel_set.h: a target without fused multiply-adds is served by the scalar lane.
+// As packs/pack_access.h: a target without fused multiply-adds is served by the scalar lane.
 #if !defined(HWY_HIGHWAY_INCLUDED) || HWY_NATIVE_FMA
 
 SVD_KERNEL_BEGIN

@@ -9,7 +9,7 @@
 #include "engine/backends/host/packs/kernel_table.h"
 #include "engine/core/kernel_namespace.h"
 
-// As kernel_set.h: a target without fused multiply-adds is served by the scalar lane.
+// As pack_access.h: a target without fused multiply-adds is served by the scalar lane.
 #if !defined(HWY_HIGHWAY_INCLUDED) || HWY_NATIVE_FMA
 
 SVD_KERNEL_BEGIN
@@ -25,7 +25,8 @@ const host::KernelTables<host::RealOf<kType>>* kernel_tables() {
     list_kernels<KernelPart::kBidiagonal, kType>(t);
     list_kernels<KernelPart::kBisection, kType>(t);
     list_kernels<KernelPart::kJacobi, kType>(t);
-    list_kernels<KernelPart::kVectorsAndTall, kType>(t);
+    list_kernels<KernelPart::kVectors, kType>(t);
+    list_kernels<KernelPart::kTall, kType>(t);
     list_kernels<KernelPart::kHermitian, kType>(t);
     list_kernels<KernelPart::kGeneral, kType>(t);
     return t;

@@ -1,0 +1,42 @@
+// Which of two attempts at a general matrix is kept (general_eigen.h): the balanced one, unless balancing has spoilt it
+// and the plain one is better. Both back ends decide by these functions.
+#ifndef SVDSERVE_ENGINE_ALGORITHMS_GENERAL_GENERAL_OUTCOME_H_
+#define SVDSERVE_ENGINE_ALGORITHMS_GENERAL_GENERAL_OUTCOME_H_
+
+#include "engine/core/float_traits.h"
+#include "engine/planner.h"
+#include "engine/result.h"
+
+namespace svdserve {
+
+// residual: the square of the largest residual, NaN where one is; zero without vectors.
+template <class T>
+struct GeneralOutcome {
+  MatrixStatus status;
+  T residual;
+};
+
+// The larger of two squares, NaN where one of them is.
+template <class T>
+constexpr T worst_of(T right, T left) {
+  return right >= left || right != right ? right : left;
+}
+
+// Whether a plain attempt may be better.
+template <class T>
+constexpr bool is_spoilt(const GeneralOutcome<T>& balanced, int k) {
+  if (balanced.status == MatrixStatus::kNonFinite) return false;
+  const T bound = static_cast<T>(kLargestBalancedResidual * k) * FloatTraits<T>::kUnitRoundoff;
+  return balanced.status == MatrixStatus::kNotConverged || !(balanced.residual <= bound * bound);
+}
+
+// Whether the plain attempt replaces the balanced one: it converges alone, or has the smaller residual.
+template <class T>
+constexpr bool is_better(const GeneralOutcome<T>& plain, const GeneralOutcome<T>& balanced) {
+  const bool converged = plain.status != MatrixStatus::kNotConverged;
+  if (converged != (balanced.status != MatrixStatus::kNotConverged)) return converged;
+  return plain.residual < balanced.residual || balanced.residual != balanced.residual;
+}
+
+}  // namespace svdserve
+#endif  // SVDSERVE_ENGINE_ALGORITHMS_GENERAL_GENERAL_OUTCOME_H_
