@@ -57,14 +57,14 @@ int main() {
       !ok(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "creating a stream") ||
       !ok(cudaMalloc(&matrices, numbers * sizeof(float)), "allocating matrices") ||
       !ok(cudaMalloc(&values, kCount * k * sizeof(float)), "allocating values") ||
-      !ok(cudaMalloc(&exception_counts, 4 * sizeof(uint64_t)), "allocating counts") ||
+      !ok(cudaMalloc(&exception_counts, svdserve::kMatrixStatuses * sizeof(uint64_t)), "allocating counts") ||
       !ok(cudaMalloc(&workspace, engine->workspace_bytes(*plan, kCount) + 1), "allocating the workspace")) {
     return 1;
   }
 
   // One stream, three steps: nothing waits until the host wants to look.
   fill<<<static_cast<unsigned>((numbers + 255) / 256), 256, 0, stream>>>(matrices, numbers);
-  cudaMemsetAsync(exception_counts, 0, 4 * sizeof(uint64_t), stream);
+  cudaMemsetAsync(exception_counts, 0, svdserve::kMatrixStatuses * sizeof(uint64_t), stream);
   const svdserve::DeviceBatch batch{.matrices = matrices,
                                     .count = kCount,
                                     .planes = values,
@@ -77,7 +77,7 @@ int main() {
     return 1;
   }
 
-  uint64_t counts[4];
+  uint64_t counts[svdserve::kMatrixStatuses];
   std::vector<float> first(static_cast<size_t>(3 * k));
   cudaMemcpyAsync(counts, exception_counts, sizeof(counts), cudaMemcpyDeviceToHost, stream);
   cudaMemcpyAsync(first.data(), values, first.size() * sizeof(float), cudaMemcpyDeviceToHost, stream);

@@ -16,7 +16,7 @@ struct DeviceBatch {
   int64_t count = 0;               // >= 0; a multiple of plan.outputs.group
   PlanePointers planes;            // [out] device; those of plan.outputs, each aligned to an element
   uint8_t* statuses = nullptr;     // [out] device; count MatrixStatus, or null
-  uint64_t* exception_counts = nullptr;  // [in,out] device; 4 numbers: [s] grows by the matrices with status s, s > 0
+  uint64_t* exception_counts = nullptr;  // [in,out] device; kMatrixStatuses: [s] grows by the matrices of status s > 0
   void* workspace = nullptr;             // device; workspace_bytes(plan, count), aligned to 256
 };
 

@@ -8,10 +8,10 @@
 namespace svdserve {
 
 enum class Method : uint8_t {
-  kAuto,         // the planner's choice, a function of the problem alone
-  kBidiagonal,   // Householder bidiagonalization, then dqds
-  kBisection,    // Householder bidiagonalization, then Sturm bisection on B^T B to a chosen tolerance
-  kJacobi,       // one-sided Jacobi: high relative accuracy, and the method that gives vectors
+  kAuto,        // the planner's choice, a function of the problem alone
+  kBidiagonal,  // Householder bidiagonalization, then dqds
+  kBisection,   // Householder bidiagonalization, then Sturm bisection on B^T B to a chosen tolerance
+  kJacobi,  // one-sided Jacobi: high relative accuracy, and the method that gives vectors. General: shears and rotations
   kFactored,     // large Hermitian: indefinite factorization, then hyperbolic Jacobi: high relative accuracy
   kTridiagonal,  // large Hermitian: tridiagonal form, then divide and conquer: absolute accuracy
   kQr,           // general: Hessenberg form, then shifted QR
@@ -80,12 +80,13 @@ inline constexpr int64_t kMaxGroup = 16384;
 struct Options {
   Decomposition decomposition = Decomposition::kSvd;
   Triangle triangle = Triangle::kLower;  // of kHermitian alone
-  Method method = Method::kAuto;         // of kHermitian: kAuto or kJacobi; of kGeneral: kAuto or kQr
+  Method method = Method::kAuto;         // of kHermitian: kAuto or kJacobi; of kGeneral: kAuto, kQr or kJacobi
   // BISECTION: delta, the relative width |b - a| / (|a| + |b|) at which an interval around lambda = s^2 is narrow
   // enough, in (0, 1/2]. JACOBI: the cosine of the angle between two columns below which they count as orthogonal, in
   // (0, 1]. 0 means the method's default. Other methods take none.
   double tolerance = 0;
-  // JACOBI: sweeps after which a matrix is given up as NOT_CONVERGED. 0 means the default. Other methods take none.
+  // JACOBI: sweeps after which a matrix is given up as NOT_CONVERGED, or decomposed by QR if it is general. 0 means the
+  // default. Other methods take none.
   int32_t max_sweeps = 0;
   bool values = true;                // the singular values; false with other outputs alone
   Vectors vectors = Vectors::kNone;  // of kHermitian kThin: all of U; of kGeneral kThin: V, kFull: V and W^H

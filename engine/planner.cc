@@ -119,6 +119,10 @@ std::optional<PlanError> resolve_outputs(const Problem& problem, const Options& 
 
 }  // namespace
 
+PlanError bad_max_sweeps() {
+  return {"max_sweeps", "must be between 0 and " + std::to_string(kLargestMaxSweeps) + " (0: the default)"};
+}
+
 // Checks for options that a Hermitian eigenproblem does not take. Returns what is wrong.
 std::optional<PlanError> check_hermitian(const Problem& problem, const Options& options) {
   if (problem.rows != problem.cols) {
@@ -148,11 +152,14 @@ std::optional<PlanError> check_general(const Problem& problem, const Options& op
     return PlanError{"cols", "must equal rows = " + std::to_string(problem.rows) + " for eigenproblems, but is " +
                                  std::to_string(problem.cols)};
   }
-  if (options.method != Method::kAuto && options.method != Method::kQr) {
-    return PlanError{"method", "must be AUTO or QR for general matrices"};
+  if (options.method != Method::kAuto && options.method != Method::kQr && options.method != Method::kJacobi) {
+    return PlanError{"method", "must be AUTO, QR or JACOBI for general matrices"};
   }
-  if (options.tolerance != 0) return PlanError{"tolerance", "must be 0 for general matrices: QR takes none"};
-  if (options.max_sweeps != 0) return PlanError{"max_sweeps", "must be 0 for general matrices: QR takes none"};
+  if (options.tolerance != 0) return PlanError{"tolerance", "must be 0 for general matrices, whose methods take none"};
+  if (options.max_sweeps != 0 && options.method != Method::kJacobi) {
+    return PlanError{"max_sweeps", "is for JACOBI alone, which counts sweeps"};
+  }
+  if (options.max_sweeps < 0 || options.max_sweeps > kLargestMaxSweeps) return bad_max_sweeps();
   if (options.fix_phases) return PlanError{"fix_phases", "must be false for general matrices: their phases are fixed"};
   if (options.certificate && options.vectors == Vectors::kNone) {
     return PlanError{"certificate", "needs eigenvectors; ask for them"};
@@ -171,7 +178,10 @@ Plan general_plan(const Problem& problem, const Options& options) {
   outputs.left_columns = options.vectors != Vectors::kNone ? problem.rows : 0;
   outputs.right_columns = options.vectors == Vectors::kFull ? problem.rows : 0;
   outputs.certificate = options.certificate;
-  return {problem, options.decomposition, options.triangle, Method::kQr, 0, 0, outputs};
+  const bool jacobi = options.method == Method::kJacobi;
+  const int32_t max_sweeps = !jacobi ? 0 : options.max_sweeps != 0 ? options.max_sweeps : kDefaultMaxSweeps;
+  const Method method = jacobi ? Method::kJacobi : Method::kQr;
+  return {problem, options.decomposition, options.triangle, method, 0, max_sweeps, outputs};
 }
 
 // Checks the order of general matrices, whose limit is lower than that of others. Returns what is wrong.
@@ -236,9 +246,7 @@ PlanOrError make_plan(const Problem& problem, const Options& options) {
   if (options.tolerance != 0 && method == Method::kBidiagonal) {
     return fail("tolerance", "BIDIAGONAL (and AUTO, which chose it) takes no tolerance; ask for BISECTION or JACOBI");
   }
-  if (options.max_sweeps < 0 || options.max_sweeps > kLargestMaxSweeps) {
-    return fail("max_sweeps", "must be between 0 and " + std::to_string(kLargestMaxSweeps) + " (0: the default)");
-  }
+  if (options.max_sweeps < 0 || options.max_sweeps > kLargestMaxSweeps) return {std::nullopt, bad_max_sweeps()};
   if (options.max_sweeps != 0 && method != Method::kJacobi) {
     return fail("max_sweeps", "is for JACOBI alone, which counts sweeps");
   }

@@ -37,6 +37,8 @@ inline constexpr int64_t kLargestGeneral = kLargestReproducible;
 // QR of general matrices: a residual of more than this, in units of k u |A|_F, was lost by balancing, and the matrix is
 // decomposed once more without.
 inline constexpr int kLargestBalancedResidual = 5;
+// JACOBI of general matrices: one with a residual of more than this, in the same units, is decomposed by QR.
+inline constexpr int kLargestJacobiResidual = 10;
 // Sweeps after which JACOBI gives a matrix up; the largest that can be asked for.
 inline constexpr int32_t kDefaultMaxSweeps = 30;
 inline constexpr int32_t kLargestMaxSweeps = 1000;

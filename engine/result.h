@@ -12,7 +12,10 @@ enum class MatrixStatus : uint8_t {
   kNonFinite = 1,     // an element is infinite or NaN: every value is NaN
   kNotConverged = 2,  // the iteration limit was reached: the values are the best known
   kOutOfRange = 3,    // a value is too large: +inf, or an eigenvalue is -inf or has an infinite part; others are right
+  kByQr = 4,          // JACOBI of a general matrix missed its bound: the results are QR's, and right
 };
+
+inline constexpr int kMatrixStatuses = 5;
 
 // How many matrices of a batch ended in each status.
 struct ConvergenceReport {
@@ -20,8 +23,9 @@ struct ConvergenceReport {
   int64_t non_finite = 0;
   int64_t not_converged = 0;
   int64_t out_of_range = 0;
+  int64_t by_qr = 0;
 
-  int64_t total() const { return ok + non_finite + not_converged + out_of_range; }
+  int64_t total() const { return ok + non_finite + not_converged + out_of_range + by_qr; }
   friend bool operator==(const ConvergenceReport&, const ConvergenceReport&) = default;
 };
 

@@ -99,7 +99,7 @@ enum class Method : uint8_t {
   kBidiagonal,  // Householder bidiagonalization, then dqds; values alone, min(m, n) <= 32
   kBisection,   // the same, then Sturm bisection to a chosen tolerance; values alone, min(m, n) <= 32
   // One-sided Jacobi: high relative accuracy for graded columns, and vectors. Eigenvalues of a batch have errors relative
-  // to the largest one of their matrix.
+  // to the largest one of their matrix. General matrices: shears and rotations.
   kJacobi,
   kFactored,     // one large Hermitian matrix: factorization and hyperbolic Jacobi; small eigenvalues keep their digits
   kTridiagonal,  // one large Hermitian matrix: tridiagonal form, then divide and conquer
@@ -151,7 +151,7 @@ struct MimoOptions {
 struct ComputeOptions {
   Problem problem = Problem::kSvd;
   Triangle triangle = Triangle::kLower;  // of kHermitian
-  Method method = Method::kAuto;         // of kHermitian: kAuto or kJacobi; of kGeneral: kAuto or kQr
+  Method method = Method::kAuto;         // of kHermitian: kAuto or kJacobi; of kGeneral: kAuto, kQr or kJacobi
   double tolerance = 0;                  // 0: the method's default; kBisection: in (0, 1/2]; kJacobi: in (0, 1]
   int32_t max_sweeps = 0;                // 0: the default; kJacobi only
   Vectors vectors = Vectors::kNone;      // of kHermitian kThin: all eigenvectors
@@ -295,8 +295,12 @@ enum class MatrixStatus : uint8_t {
   kNonFinite = 1,     // it holds an infinity or a NaN: all its values are NaN
   kNotConverged = 2,  // the iteration limit was reached: its values are the best known
   kOutOfRange = 3,    // a value is too large: +inf, or an eigenvalue is -inf or has an infinite part; others are right
+  kByQr = 4,          // Method::kJacobi of kGeneral missed its bound: the results are those of kQr, and right
   kUnknown = 255,     // a status that this client does not know: do not rely on the matrix's results
 };
+
+// Whether all results of the matrix are right.
+constexpr bool is_right(MatrixStatus s) { return s == MatrixStatus::kOk || s == MatrixStatus::kByQr; }
 
 constexpr const char* name(MatrixStatus s) {
   switch (s) {
@@ -308,6 +312,8 @@ constexpr const char* name(MatrixStatus s) {
       return "not_converged";
     case MatrixStatus::kOutOfRange:
       return "out_of_range";
+    case MatrixStatus::kByQr:
+      return "by_qr";
     case MatrixStatus::kUnknown:
       return "unknown";
   }
@@ -341,6 +347,11 @@ struct Report {
   std::optional<Certificate> certificate = {};
   int64_t pieces = 1;    // messages the batch was sent in
   int64_t attempts = 1;  // over all pieces: above `pieces` by the number of retries
+
+  // The number of matrices whose results are not all right.
+  int64_t count_wrong() const {
+    return std::ranges::count_if(exceptions, [](const MatrixException& e) { return !is_right(e.status); });
+  }
 };
 
 // values: count x values_per_matrix, descending for each matrix.

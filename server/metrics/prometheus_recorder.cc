@@ -161,6 +161,7 @@ struct PrometheusRecorder::Impl {
   Counter& matrices_non_finite = matrices.Add({{"status", "non_finite"}});
   Counter& matrices_not_converged = matrices.Add({{"status", "not_converged"}});
   Counter& matrices_out_of_range = matrices.Add({{"status", "out_of_range"}});
+  Counter& matrices_by_qr = matrices.Add({{"status", "by_qr"}});
   Family<Gauge>& device_info = gauges(registry, metric::kDeviceInfo);
   Family<Gauge>& device_healthy = gauges(registry, metric::kDeviceHealthy);
   Family<Gauge>& device_memory = gauges(registry, metric::kDeviceMemory);
@@ -290,6 +291,7 @@ void PrometheusRecorder::matrices_done(const ConvergenceReport& report) {
   add(impl_->matrices_non_finite, report.non_finite);
   add(impl_->matrices_not_converged, report.not_converged);
   add(impl_->matrices_out_of_range, report.out_of_range);
+  add(impl_->matrices_by_qr, report.by_qr);
 }
 
 void PrometheusRecorder::batch_retried() { impl_->batch_retries.Increment(); }

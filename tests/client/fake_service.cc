@@ -482,7 +482,7 @@ std::string EarlyService::address() const { return "127.0.0.1:" + std::to_string
 int EarlyService::requests() const { return impl_->decompose.requests(); }
 
 bool eventually(const std::function<bool()>& holds) {
-  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(180);
   while (!holds()) {
     if (std::chrono::steady_clock::now() > end) return false;
     std::this_thread::sleep_for(std::chrono::microseconds(100));

@@ -85,7 +85,7 @@ Server::Server(const std::vector<std::string>& flags) : folder_(make_folder()) {
       "--drain-delay",  "0s"};
   words.insert(words.end(), flags.begin(), flags.end());
   pid_ = spawn(words, folder_ + "/out", folder_ + "/err");
-  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(180);
   while (!std::filesystem::exists(ready) && waitpid(pid_, nullptr, WNOHANG) == 0) {
     if (std::chrono::steady_clock::now() > end) break;
     std::this_thread::sleep_for(std::chrono::milliseconds(5));

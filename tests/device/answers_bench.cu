@@ -17,8 +17,8 @@ using namespace device_bench;
 double rate(const CudaEngine& engine, const Problem& problem, const Options& options, int64_t count, const void* a) {
   const Plan plan = *make_plan(problem, options).plan;
   DeviceBatch batch{a, count, {}, nullptr, nullptr, device_memory(engine.workspace_bytes(plan, count))};
-  batch.exception_counts = static_cast<uint64_t*>(device_memory(4 * sizeof(uint64_t)));
-  check(cudaMemset(batch.exception_counts, 0, 4 * sizeof(uint64_t)), "memset");
+  batch.exception_counts = static_cast<uint64_t*>(device_memory(kMatrixStatuses * sizeof(uint64_t)));
+  check(cudaMemset(batch.exception_counts, 0, kMatrixStatuses * sizeof(uint64_t)), "memset");
   for (int p = 0; p < kPlanes; ++p) {
     const size_t bytes = plane_bytes(plan, static_cast<Plane>(p), count);
     if (bytes > 0) batch.planes[static_cast<Plane>(p)] = device_memory(bytes);

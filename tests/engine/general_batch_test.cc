@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <limits>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "engine/svd_engine.h"
@@ -19,10 +20,6 @@ namespace svdserve::numerics {
 namespace {
 
 using Number = std::complex<long double>;
-
-Options general(Vectors vectors, bool certificate = false) {
-  return {.decomposition = Decomposition::kGeneral, .vectors = vectors, .certificate = certificate};
-}
 
 // Complex number x of a plane of numbers of the real type.
 Number complex_number(const std::vector<double>& numbers, int64_t x) {
@@ -60,12 +57,23 @@ std::vector<Matrix> matrices_of(DType dtype, int64_t n, Random& random) {
   return all;
 }
 
-class GeneralBatchTest : public ::testing::TestWithParam<DType> {
+class GeneralBatchTest : public ::testing::TestWithParam<std::tuple<DType, Method>> {
  protected:
+  DType dtype() const { return std::get<0>(GetParam()); }
+  Method method() const { return std::get<1>(GetParam()); }
+  Options general(Vectors vectors, bool certificate = false) const {
+    return {
+        .decomposition = Decomposition::kGeneral, .method = method(), .vectors = vectors, .certificate = certificate};
+  }
+  // JACOBI leaves some families to QR.
+  bool is_right(MatrixStatus status) const {
+    return status == MatrixStatus::kOk || (status == MatrixStatus::kByQr && method() == Method::kJacobi);
+  }
+
   // |A X - X L|_F / |A|_F of matrix m, X = V, or with W^H of A^H, in units of n u.
   double residual(const Matrix& a, const Plan& plan, const PlanesResult& result, int64_t m, bool left) const {
     const int64_t n = a.rows;
-    const DType dtype = GetParam();
+    const DType dtype = this->dtype();
     const auto values = result.numbers(dtype, Plane::kValues, 2 * m * n, 2 * n);
     const auto x = result.numbers(dtype, left ? Plane::kRight : Plane::kLeft, 2 * m * n * n, 2 * n * n);
     const bool row_major = plan.problem.order == Order::kRowMajor;
@@ -89,19 +97,21 @@ class GeneralBatchTest : public ::testing::TestWithParam<DType> {
     }
     return norm > 0 ? static_cast<double>(std::sqrt(sum / norm)) / (static_cast<double>(n) * unit()) : 0;
   }
-  double unit() const { return real_type(GetParam()).unit_roundoff; }
+  double unit() const { return real_type(dtype()).unit_roundoff; }
 
   const SvdEngine engine_;
 };
 
 TEST_P(GeneralBatchTest, KeepsTheContract) {
-  const DType dtype = GetParam();
+  const DType dtype = this->dtype();
   Random random(5);
   double worst = 0;
+  int64_t by_qr = 0, all = 0;
   for (int64_t n = 1; n <= kLargestGeneral; ++n) {
     if (is_left_out(n)) continue;
     const auto matrices = matrices_of(dtype, n, random);
     const auto count = static_cast<int64_t>(matrices.size());
+    all += count;
     const Order order = n % 2 == 0 ? Order::kRowMajor : Order::kColumnMajor;
     const Problem problem{n, n, dtype, order};
     const auto bytes = pack(matrices, order);
@@ -109,7 +119,8 @@ TEST_P(GeneralBatchTest, KeepsTheContract) {
     const PlanesResult result = run_planes(engine_, full, bytes.data(), count);
     for (int64_t m = 0; m < count; ++m) {
       SCOPED_TRACE("matrix " + std::to_string(m) + ", n = " + std::to_string(n));
-      EXPECT_EQ(result.statuses[static_cast<size_t>(m)], MatrixStatus::kOk);
+      EXPECT_TRUE(is_right(result.statuses[static_cast<size_t>(m)]));
+      by_qr += result.statuses[static_cast<size_t>(m)] == MatrixStatus::kByQr;
       const auto told = result.numbers(dtype, Plane::kCertificate, m * kCertificateNumbers, kCertificateNumbers);
       const double found = std::max(residual(matrices[static_cast<size_t>(m)], full, result, m, false),
                                     residual(matrices[static_cast<size_t>(m)], full, result, m, true));
@@ -132,12 +143,13 @@ TEST_P(GeneralBatchTest, KeepsTheContract) {
       EXPECT_LE(residual(matrices[static_cast<size_t>(m)], thin, right, m, false), 10) << m;
     }
   }
-  std::printf("%s: largest residual %.2f of 10 n u |A|\n", name(dtype), worst);
+  std::printf("%s %s: largest residual %.2f of 10 n u |A|; %d of %d matrices by QR\n", name(dtype), name(method()),
+              worst, static_cast<int>(by_qr), static_cast<int>(all));
 }
 
 // Against 80 digits: 20 n u |A| times the condition of each eigenvalue.
 TEST_P(GeneralBatchTest, EigenvaluesOfReferences) {
-  const DType dtype = GetParam();
+  const DType dtype = this->dtype();
   double worst = 0;
   for (const GeneralReference& reference : general_references(TEST_DATA "/general/batch.txt", dtype)) {
     const int64_t n = reference.matrix.rows;
@@ -152,12 +164,13 @@ TEST_P(GeneralBatchTest, EigenvaluesOfReferences) {
       worst = std::max(worst, error);
     }
   }
-  std::printf("%s: largest error of an eigenvalue %.2f of 20 n u |A| times its condition\n", name(dtype), worst);
+  std::printf("%s %s: largest error of an eigenvalue %.2f of 20 n u |A| times its condition\n", name(dtype),
+              name(method()), worst);
 }
 
 // The bits of a matrix are the same alone, in any place of a batch, and for every instruction set.
 TEST_P(GeneralBatchTest, TheBitsBelongToTheMatrix) {
-  const DType dtype = GetParam();
+  const DType dtype = this->dtype();
   Random random(9);
   for (const int64_t n : {1, 2, 3, 4, 5, 9, 17, 32}) {
     if (kSanitized && n > 5) continue;
@@ -183,7 +196,7 @@ TEST_P(GeneralBatchTest, TheBitsBelongToTheMatrix) {
 }
 
 TEST_P(GeneralBatchTest, OneBadMatrixLeavesItsNeighbours) {
-  const DType dtype = GetParam();
+  const DType dtype = this->dtype();
   Random random(3);
   std::vector<Matrix> matrices;
   for (int i = 0; i < 3; ++i) matrices.push_back(matrices_of(dtype, 4, random).front());
@@ -199,8 +212,42 @@ TEST_P(GeneralBatchTest, OneBadMatrixLeavesItsNeighbours) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Types, GeneralBatchTest,
-                         ::testing::Values(DType::kF32, DType::kF64, DType::kC64, DType::kC128),
-                         [](const auto& info) { return std::string(name(info.param)); });
+                         ::testing::Combine(::testing::Values(DType::kF32, DType::kF64, DType::kC64, DType::kC128),
+                                            ::testing::Values(Method::kQr, Method::kJacobi)),
+                         [](const auto& info) {
+                           return std::string(name(std::get<0>(info.param))) + "_" + name(std::get<1>(info.param));
+                         });
+
+// Eigenvalues alone are those with vectors; a limit of one sweep leaves random matrices to QR.
+TEST(GeneralJacobiTest, ValuesAloneAndTheSweepLimit) {
+  const SvdEngine engine;
+  for (const DType dtype : {DType::kF32, DType::kF64, DType::kC64, DType::kC128}) {
+    for (const int64_t n : {1, 3, 8}) {
+      Random random(n);
+      std::vector<Matrix> matrices;
+      for (int i = 0; i < 9; ++i) matrices.push_back(matrices_of(dtype, n, random).front());
+      const auto bytes = pack(matrices, Order::kRowMajor);
+      Options options{.decomposition = Decomposition::kGeneral, .method = Method::kJacobi, .vectors = Vectors::kThin};
+      const Problem problem{n, n, dtype, Order::kRowMajor};
+      const auto values_of = [&] {
+        const PlanesResult result = run_planes(engine, plan_of(problem, options), bytes.data(), 9);
+        for (const MatrixStatus status : result.statuses) {
+          EXPECT_EQ(status, options.max_sweeps == 1 && n > 1 ? MatrixStatus::kByQr : MatrixStatus::kOk) << n;
+        }
+        return result.numbers(dtype, Plane::kValues, 0, 2 * n * 9);
+      };
+      const auto with_vectors = values_of();
+      options.vectors = Vectors::kNone;
+      EXPECT_EQ(values_of(), with_vectors) << n;
+      options.max_sweeps = 1;
+      const auto limited = values_of();
+      options = {.decomposition = Decomposition::kGeneral};
+      EXPECT_EQ(
+          run_planes(engine, plan_of(problem, options), bytes.data(), 9).numbers(dtype, Plane::kValues, 0, 18 * n),
+          n > 1 ? limited : with_vectors);
+    }
+  }
+}
 
 }  // namespace
 }  // namespace svdserve::numerics

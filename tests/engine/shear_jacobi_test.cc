@@ -18,6 +18,7 @@
 #include "engine/algorithms/general/schur_vectors.h"
 #include "engine/algorithms/general/unit_columns.h"
 #include "engine/algorithms/general/unitary_basis.h"
+#include "engine/planner.h"
 #include "tests/support/numerics/effort.h"
 #include "tests/support/numerics/general_references.h"
 #include "tests/support/numerics/random.h"
@@ -261,8 +262,9 @@ struct Iteration {
   template <class Team = scalar::Alone>
   void make_unitary(const Team& team = Team()) {
     Lane<T> count;
-    std::vector<C> lost = e;
-    scalar::unitary_basis(team, view(given), view(lost), view(q), view(s), RuntimeSize{n}, 2, &count, work());
+    s = given;
+    q = e;
+    scalar::unitary_basis(team, view(s), view(q), RuntimeSize{n}, 2, &count, work());
   }
 };
 
@@ -285,7 +287,7 @@ Eigenpairs eigenpairs(std::vector<C> triangle, std::vector<C> basis, const std::
   scalar::right_vectors(alone, t, v, k, least, parts.data());
   if (!E::kComplex) {
     const Lane<T> tolerance(static_cast<T>(n * kU * static_cast<double>(std::sqrt(square))));
-    scalar::pair_conjugates(v, k, tolerance, pairs.lambda.data());
+    scalar::pair_conjugates(k, tolerance, pairs.lambda.data(), v);
   }
   scalar::finish_columns<!E::kComplex>(alone, v, k, pairs.lambda.data(), d.data(), Lane<T>(1));
   pairs.v = basis;
@@ -316,7 +318,7 @@ bool same_bits(const std::vector<C>& x, const std::vector<C>& y) {
 TEST(ShearJacobiTest, SweepsAndResiduals) {
   const int orders[]{2, 3, 4, 8, 16, 32};
   double worst_e = 0, worst_best = 0;
-  std::printf("sweeps on average, residuals of E X and of the better of E X and Q X in units of n u\n%-20s", "n");
+  std::printf("sweeps on average, residuals of E X and of Q X in units of n u\n%-20s", "n");
   for (const int n : orders) std::printf("| %15d ", n);
   for (const Family& family : families()) {
     std::printf("\n%-20s", family.name.c_str());
@@ -333,7 +335,7 @@ TEST(ShearJacobiTest, SweepsAndResiduals) {
         run.make_unitary();
         const double e = residual(a, eigenpairs(run.t, run.e, run.d)), q = residual(a, eigenpairs(run.s, run.q, run.d));
         of_e = std::max(of_e, e);
-        best = std::max(best, std::min(e, q));
+        best = std::max(best, q);
         sweeps += run.sweeps / count;
       }
       std::printf("|%5.1f %5.1f %4.1f ", sweeps, of_e, best);
@@ -345,9 +347,8 @@ TEST(ShearJacobiTest, SweepsAndResiduals) {
       worst_best = std::max(worst_best, best);
     }
   }
-  std::printf("\nworst: E X %.1f, the better one %.1f\n", worst_e, worst_best);
-  // Found: 3.1; of real matrices 14, for one of kappa 1e4 in single precision, else 2.7.
-  EXPECT_LE(worst_best, E::kComplex ? 5 : 20);
+  std::printf("\nworst: E X %.1f, Q X %.1f\n", worst_e, worst_best);
+  EXPECT_LE(worst_best, kLargestJacobiResidual);
 }
 
 TEST(ShearJacobiTest, EigenvaluesOfReferences) {
@@ -406,8 +407,7 @@ TEST(ShearJacobiTest, WarmStarts) {
     second.make_unitary();
     cold += first.sweeps / count;
     warm += second.sweeps / count;
-    worst = std::max(worst, std::min(residual(neighbour, eigenpairs(second.t, second.e, second.d)),
-                                     residual(neighbour, eigenpairs(second.s, second.q, second.d))));
+    worst = std::max(worst, residual(neighbour, eigenpairs(second.s, second.q, second.d)));
   }
   std::printf("n = 16: %.1f sweeps, %.1f from a neighbour's eigenvectors; residual %.1f n u\n", cold, warm, worst);
   EXPECT_LE(warm, 0.5 * cold);
@@ -502,7 +502,7 @@ TEST(ConjugatePairsTest, PairsStandTogether) {
       std::vector<C> v(static_cast<size_t>(n) * n, C{Lane<T>(0), Lane<T>(0)});
       for (int j = 0; j < n; ++j) v[static_cast<size_t>(j) * n] = lambda[j];  // turns with its value
       std::vector<C> given = lambda;
-      scalar::pair_conjugates(MatrixView<C>{v.data(), n}, RuntimeSize{n}, Lane<T>(tolerance), lambda.data());
+      scalar::pair_conjugates(RuntimeSize{n}, Lane<T>(tolerance), lambda.data(), MatrixView<C>{v.data(), n});
       int found = 0;
       for (int j = 0; j < n; ++j) {
         EXPECT_LE(std::abs(number(lambda[j]) - number(v[static_cast<size_t>(j) * n])), 16 * kU);
@@ -523,7 +523,7 @@ TEST(ConjugatePairsTest, PairsStandTogether) {
 TEST(ConjugatePairsTest, TheRestIsReal) {
   const T small = static_cast<T>(2 * kU);
   std::vector<C> lambda{{Lane<T>(1), Lane<T>(T(0.5))}, {Lane<T>(3), Lane<T>(small)}, {Lane<T>(3), Lane<T>(-small)}};
-  scalar::pair_conjugates(scalar::NoMatrix<C>(), RuntimeSize{3}, Lane<T>(2 * small), lambda.data());
+  scalar::pair_conjugates(RuntimeSize{3}, Lane<T>(2 * small), lambda.data());
   EXPECT_EQ(number(lambda[0]), Number(1));
   EXPECT_EQ(number(lambda[1]), Number(3));
   EXPECT_EQ(number(lambda[2]), Number(3));

@@ -44,6 +44,7 @@ class CountingRecorder final : public Recorder {
     report_.non_finite += report.non_finite;
     report_.not_converged += report.not_converged;
     report_.out_of_range += report.out_of_range;
+    report_.by_qr += report.by_qr;
   }
   void batch_retried() override {
     MutexLock lock(&mu_);

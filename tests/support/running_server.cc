@@ -113,7 +113,7 @@ int RunningServer::stop() {
 
 int RunningServer::wait() {
   int status = 0;
-  const bool ended = wait_until([&] { return waitpid(pid_, &status, WNOHANG) == pid_; }, std::chrono::seconds(60));
+  const bool ended = wait_until([&] { return waitpid(pid_, &status, WNOHANG) == pid_; });
   if (!ended) {
     ADD_FAILURE() << "the server does not end:\n" << log();
     signal(SIGKILL);

@@ -23,7 +23,7 @@ std::string server_binary();
 
 // Polls until `condition` holds or `limit` has passed; returns whether it held. The limit is for what is broken: a
 // machine may be busy, and the code instrumented.
-bool wait_until(const std::function<bool()>& condition, std::chrono::milliseconds limit = std::chrono::seconds(60));
+bool wait_until(const std::function<bool()>& condition, std::chrono::milliseconds limit = std::chrono::seconds(180));
 
 class RunningServer {
  public:

@@ -85,7 +85,7 @@ int run_batch(const std::string& command, client::Client* client, const MatrixSt
   }
   print_summary(stack.batch, report, seconds, compute.problem);
   if (verbose && client != nullptr) print_details(stack, report);
-  return report.exceptions.empty() ? kDone : kExceptions;
+  return report.count_wrong() == 0 ? kDone : kExceptions;
 }
 
 }  // namespace svdserve::cli

@@ -89,7 +89,7 @@ const std::vector<ProblemAndMethods>& problems() {
   static const std::vector<ProblemAndMethods> all = {
       {"svd", client::Problem::kSvd, {Method::kBidiagonal, Method::kBisection, Method::kJacobi}},
       {"eigh", client::Problem::kHermitian, {Method::kJacobi}},
-      {"eig", client::Problem::kGeneral, {Method::kQr}}};
+      {"eig", client::Problem::kGeneral, {Method::kQr, Method::kJacobi}}};
   return all;
 }
 

@@ -1,4 +1,7 @@
 // svdctl eig and eigvals.
+#include <algorithm>
+#include <cstdint>
+#include <iterator>
 #include <memory>
 #include <optional>
 #include <string>
@@ -26,6 +29,8 @@ struct EigArguments {
   std::string a;
   LargeFiles files;  // u: V, s: eigenvalues, vh: W^H
   client::LargeOptions options{.problem = client::LargeProblem::kGeneral};
+  std::string method = name(client::Method::kAuto);
+  int64_t max_sweeps = 0;
   bool verbose = false, force = false;
 
   std::vector<NamedFile> outputs() const {
@@ -34,10 +39,30 @@ struct EigArguments {
 };
 
 void declare_end(Arguments* a, EigArguments* to) {
+  a->option("--method", "NAME",
+            "auto or qr; jacobi for small matrices, which decomposes those that it cannot do by qr (status by_qr)",
+            &to->method);
+  a->option("--max-sweeps", "N", "jacobi: go over to qr after N sweeps; 0: the server's default", &to->max_sweeps, 0);
   a->flag("--force", kForceHelp, &to->force);
   a->flag("--verbose", kVerboseHelp, &to->verbose);
   to->connection.declare(a);
   a->epilogue(kStackExitCodes);
+}
+
+// Puts the words of --method and --max-sweeps into the options. Returns the exit code where they are wrong.
+std::optional<int> read_method(EigArguments* to) {
+  constexpr client::Method kKnown[] = {client::Method::kAuto, client::Method::kQr, client::Method::kJacobi};
+  const auto method = std::ranges::find_if(kKnown, [&](client::Method m) { return name(m) == to->method; });
+  if (method == std::end(kKnown)) {
+    return bad_usage(to->command, "--method: \"" + to->method + "\" is not auto, qr or jacobi");
+  }
+  if (to->max_sweeps > INT32_MAX) return bad_usage(to->command, "--max-sweeps is too large");
+  if (to->max_sweeps != 0 && *method != client::Method::kJacobi) {
+    return bad_usage(to->command, "--max-sweeps is for --method jacobi");
+  }
+  to->options.method = *method;
+  to->options.max_sweeps = static_cast<int32_t>(to->max_sweeps);
+  return std::nullopt;
 }
 
 // The exit code where the command is over with that.
@@ -57,7 +82,8 @@ std::optional<int> parse_eig(const std::vector<std::string>& words, EigArguments
            "write the left eigenvectors to this file: row i is conjugated, so that\nWH A = diag(w) WH", &to->files.vh);
   a.flag("--certificate", "also print the residual of the eigenvectors", &to->options.certificate);
   declare_end(&a, to);
-  return parse_or_explain(&a, "eig", words);
+  if (const auto code = parse_or_explain(&a, "eig", words)) return code;
+  return read_method(to);
 }
 
 std::optional<int> parse_eigvals(const std::vector<std::string>& words, EigArguments* to) {
@@ -73,7 +99,8 @@ std::optional<int> parse_eigvals(const std::vector<std::string>& words, EigArgum
   a.flag("--print", "write the eigenvalues to stdout, one matrix a line, such as 1.5-2j 1.5+2j",
          &to->files.print_values);
   declare_end(&a, to);
-  return parse_or_explain(&a, "eigvals", words);
+  if (const auto code = parse_or_explain(&a, "eigvals", words)) return code;
+  return read_method(to);
 }
 
 // Results of matrices without elements, or of none.
@@ -99,7 +126,8 @@ int write_empty(const EigArguments& args, const MatrixStack& stack, const client
 
 // The options of small matrices. Vectors are computed for whoever looks at them.
 client::ComputeOptions compute_options(const EigArguments& args) {
-  client::ComputeOptions compute{.problem = client::Problem::kGeneral};
+  client::ComputeOptions compute{
+      .problem = client::Problem::kGeneral, .method = args.options.method, .max_sweeps = args.options.max_sweeps};
   const bool vectors = !args.files.u.empty() || args.options.certificate;
   compute.vectors = !args.files.vh.empty() ? client::Vectors::kFull
                     : vectors              ? client::Vectors::kThin

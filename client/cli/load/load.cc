@@ -128,7 +128,7 @@ class Load::Closed : public Runner {
       const auto took = Clock::now() - begin;
       const client::Status status = report.status();
       if (shared_.measuring) {
-        count(&tally_, w, status, report.ok() ? static_cast<int64_t>(report->exceptions.size()) : 0, took);
+        count(&tally_, w, status, report.ok() ? report->count_wrong() : 0, took);
       }
       Shared::pause_if_unreachable(status);
     }
@@ -200,8 +200,7 @@ class Load::Streaming : public Runner {
     const Sent s = sent[reply->id];
     sent.erase(reply->id);
     if (shared_.measuring) {
-      count(&tally_, *s.workload, reply->status, static_cast<int64_t>(reply->report.exceptions.size()),
-            Clock::now() - s.begin);
+      count(&tally_, *s.workload, reply->status, reply->report.count_wrong(), Clock::now() - s.begin);
     }
     return true;
   }
@@ -257,7 +256,7 @@ class Load::Open : public Runner {
     const auto took = Clock::now() - due;
     std::lock_guard lock(mutex_);
     if (shared_.measuring) {
-      count(&tally_, w, report.status(), report.ok() ? static_cast<int64_t>(report->exceptions.size()) : 0, took);
+      count(&tally_, w, report.status(), report.ok() ? report->count_wrong() : 0, took);
     }
     free_.push_back(std::move(memory));
     if (--outstanding_ == 0) idle_.notify_all();

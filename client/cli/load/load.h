@@ -38,7 +38,7 @@ struct LoadTally {
   int64_t failed = 0;   // anything else
   int64_t dropped = 0;  // open loop: not sent, because too many were outstanding
   int64_t matrices = 0;
-  int64_t exceptions = 0;  // of these, not ok
+  int64_t exceptions = 0;  // of these, with results that are not right
   int64_t request_bytes = 0;
   int64_t reply_bytes = 0;
   std::map<std::string, int64_t> errors = {};        // by code and reason

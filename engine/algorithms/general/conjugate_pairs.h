@@ -38,10 +38,21 @@ SVD_HD NearestConjugate<Lane> nearest_conjugate(Size k, int j, const ComplexElem
   return nearest;
 }
 
-// lambda[j], j < k, and the columns of v, k x k or NoMatrix, in their new order. tolerance: k u |T|_F, say.
-template <class V, class Lane, class Size>
-SVD_HD void pair_conjugates(V v, Size k, Lane tolerance, ComplexElement<Lane>* lambda) {
-  using C = ComplexElement<Lane>;
+// Column `to` of v := column `from`, conjugated where `conjugated`, in the lanes of `here`.
+template <class V, class Mask, class Size>
+SVD_HD void copy_column(V v, Size k, int from, int to, bool conjugated, Mask here) {
+  using C = typename V::Element;
+  if constexpr (kIsWanted<V>) {
+    SVD_UNROLL for (int r = 0; r < k; ++r) {
+      const C x = v(r, from);
+      v(r, to) = select_element(here, conjugated ? conj(x) : x, C(v(r, to)));
+    }
+  }
+}
+
+// lambda[j], j < k, and the columns of each of v, k x k or NoMatrix, in their new order. tolerance: k u |T|_F, say.
+template <class Lane, class Size, class... V>
+SVD_HD void pair_conjugates(Size k, Lane tolerance, ComplexElement<Lane>* lambda, V... v) {
   const Lane zero(0);
   auto second = Lane::mask(false);
   for (int j = 0; j < k; ++j) {
@@ -55,19 +66,13 @@ SVD_HD void pair_conjugates(V v, Size k, Lane tolerance, ComplexElement<Lane>* l
       const auto here = paired & (other.index == Lane(static_cast<typename Lane::Scalar>(i)));
       if (!any_of(here)) continue;
       lambda[i] = select_element(here, lambda[j + 1], lambda[i]);
-      if constexpr (kIsWanted<V>) {
-        SVD_UNROLL for (int r = 0; r < k; ++r) v(r, i) = select_element(here, C(v(r, j + 1)), C(v(r, i)));
-      }
+      (copy_column(v, k, j + 1, i, false, here), ...);
     }
     const auto turned = paired & (lambda[j].im < zero);
     lambda[j] = select_element(turned, conj(lambda[j]), lambda[j]);
     lambda[j + 1] = select_element(paired, conj(lambda[j]), lambda[j + 1]);
-    if constexpr (kIsWanted<V>) {
-      SVD_UNROLL for (int r = 0; r < k; ++r) {
-        v(r, j) = select_element(turned, conj(C(v(r, j))), C(v(r, j)));
-        v(r, j + 1) = select_element(paired, conj(C(v(r, j))), C(v(r, j + 1)));
-      }
-    }
+    (copy_column(v, k, j, j, true, turned), ...);
+    (copy_column(v, k, j, j + 1, true, paired), ...);
   }
 }
 

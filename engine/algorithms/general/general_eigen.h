@@ -118,6 +118,15 @@ SVD_HD typename Lane::Mask finish_eigenvalues(const Team& team, Size k, Lane e, 
   return in_range;
 }
 
+// The MatrixStatus of each lane as a number.
+template <class Lane>
+SVD_HD Lane general_status(typename Lane::Mask finite, typename Lane::Mask unfinished, typename Lane::Mask in_range) {
+  using T = typename Lane::Scalar;
+  Lane status = select(unfinished, Lane(T(MatrixStatus::kNotConverged)), Lane(T(MatrixStatus::kOk)));
+  status = select(in_range, status, Lane(T(MatrixStatus::kOutOfRange)));
+  return select(finite, status, Lane(T(MatrixStatus::kNonFinite)));
+}
+
 // The Schur form of the matrix in h or t, and its eigenvalues. With vectors t is triangular and v is Z. Returns the lanes
 // that have not converged.
 template <class Team, class Work, class Size>
@@ -162,18 +171,18 @@ SVD_HD auto schur_form_alone(const Team& team, const Work& work, Size k) {
   }
 }
 
-// V, and W where `left`, of the Schur form, and residuals, rho^2 of both. load(a): as general_eigen(). e: N's exponent.
-template <class Team, class Work, class Load, class Lane, class Size>
-SVD_HD void general_vectors(const Team& team, const Work& work, Size k, bool left, Load load, Lane e,
+// V, and W where `left`, of the Schur form in t with the basis in v, and residuals, rho^2 of both. pair() sorts
+// eigenvalues and columns before they are finished. load(a): as general_eigen(). e: N's exponent.
+template <class Team, class Work, class Pair, class Load, class Lane, class Size>
+SVD_HD void general_vectors(const Team& team, const Work& work, Size k, bool left, Pair pair, Load load, Lane e,
                             Lane (&residuals)[2]) {
   constexpr bool kReal = !decltype(work.operand())::Element::kComplex;
   const Lane least = least_difference(team, work.t, k, work.parts);
   Lane* const heads = work.parts + k;
-  if (left) {
-    left_vectors(team, work.t, work.v, work.w, k, least, heads);
-    finish_columns<kReal>(team, work.w, k, work.lambda, work.d, Lane(-1));
-  }
+  if (left) left_vectors(team, work.t, work.v, work.w, k, least, heads);
   right_vectors(team, work.t, work.v, k, least, heads);
+  pair();
+  if (left) finish_columns<kReal>(team, work.w, k, work.lambda, work.d, Lane(-1));
   finish_columns<kReal>(team, work.v, k, work.lambda, work.d, Lane(1));
   const auto a = work.operand();
   load(a);
@@ -187,7 +196,6 @@ SVD_HD void general_vectors(const Team& team, const Work& work, Size k, bool lef
 template <bool kVectors, class Team, class Work, class Load, class Lane, class Size>
 SVD_HD Lane general_eigen(const Team& team, const Work& work, Size k, bool plain, bool left, Load load,
                           Lane (&residuals)[2]) {
-  using T = typename Lane::Scalar;
   const auto a = work.operand();
   Lane e;
   load(a);
@@ -200,14 +208,12 @@ SVD_HD Lane general_eigen(const Team& team, const Work& work, Size k, bool plain
   auto unfinished = Lane::mask(false);
   if constexpr (kVectors) {
     unfinished = schur_form_with_vectors(team, work, k);
-    general_vectors(team, work, k, left, load, e, residuals);
+    general_vectors(
+        team, work, k, left, [] SVD_LAMBDA {}, load, e, residuals);
   } else {
     unfinished = schur_form_alone(team, work, k);
   }
-  const auto in_range = finish_eigenvalues(team, k, e, work.lambda);
-  Lane status = select(unfinished, Lane(T(MatrixStatus::kNotConverged)), Lane(T(MatrixStatus::kOk)));
-  status = select(in_range, status, Lane(T(MatrixStatus::kOutOfRange)));
-  return select(finite, status, Lane(T(MatrixStatus::kNonFinite)));
+  return general_status<Lane>(finite, unfinished, finish_eigenvalues(team, k, e, work.lambda));
 }
 
 SVD_KERNEL_END

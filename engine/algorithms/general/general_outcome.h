@@ -1,5 +1,6 @@
-// Which of two attempts at a general matrix is kept (general_eigen.h): the balanced one, unless balancing has spoilt it
-// and the plain one is better. Both back ends decide by these functions.
+// Which of several attempts at a general matrix is kept. QR (general_eigen.h): the balanced one, unless balancing has
+// spoilt it and the plain one is better. JACOBI (general_jacobi.h): its own, unless it missed its bound; then QR's. Both
+// back ends decide by these functions.
 #ifndef SVDSERVE_ENGINE_ALGORITHMS_GENERAL_GENERAL_OUTCOME_H_
 #define SVDSERVE_ENGINE_ALGORITHMS_GENERAL_GENERAL_OUTCOME_H_
 
@@ -16,6 +17,13 @@ struct GeneralOutcome {
   T residual;
 };
 
+// Whether the square of a residual is above `limit` units of k u, or NaN.
+template <class T>
+constexpr bool is_above(T residual, int limit, int k) {
+  const T bound = static_cast<T>(limit * k) * FloatTraits<T>::kUnitRoundoff;
+  return !(residual <= bound * bound);
+}
+
 // The larger of two squares, NaN where one of them is.
 template <class T>
 constexpr T worst_of(T right, T left) {
@@ -26,8 +34,18 @@ constexpr T worst_of(T right, T left) {
 template <class T>
 constexpr bool is_spoilt(const GeneralOutcome<T>& balanced, int k) {
   if (balanced.status == MatrixStatus::kNonFinite) return false;
-  const T bound = static_cast<T>(kLargestBalancedResidual * k) * FloatTraits<T>::kUnitRoundoff;
-  return balanced.status == MatrixStatus::kNotConverged || !(balanced.residual <= bound * bound);
+  return balanced.status == MatrixStatus::kNotConverged || is_above(balanced.residual, kLargestBalancedResidual, k);
+}
+
+// Whether QR takes the matrix after JACOBI.
+template <class T>
+constexpr bool is_missed(const GeneralOutcome<T>& jacobi, int k) {
+  if (jacobi.status == MatrixStatus::kNonFinite) return false;
+  return jacobi.status == MatrixStatus::kNotConverged || is_above(jacobi.residual, kLargestJacobiResidual, k);
+}
+// The status of a matrix that QR took after JACOBI.
+constexpr MatrixStatus status_by_qr(MatrixStatus of_qr) {
+  return of_qr == MatrixStatus::kOk ? MatrixStatus::kByQr : of_qr;
 }
 
 // Whether the plain attempt replaces the balanced one: it converges alone, or has the smaller residual.

@@ -37,7 +37,7 @@ class Launcher {
   explicit Launcher(const Plan& plan) : shape_(plan) {}
 
   uint64_t workspace_bytes(int64_t count) const {
-    if (shape_.general()) return 0;
+    if (shape_.general()) return shape_.plan.method == Method::kJacobi ? count : 0;  // GeneralCall::missed
     Carver carver(nullptr);
     (void)Workspace(shape_, nullptr, count, &carver);
     return carver.used();
@@ -173,8 +173,11 @@ class Launcher {
                               vectors_in(Plane::kRight),
                               static_cast<T*>(batch.planes[Plane::kCertificate]),
                               batch.statuses,
-                              batch.exception_counts};
-    GeneralLaunch<E>::decompose(launch, call);
+                              batch.exception_counts,
+                              plan.max_sweeps,
+                              plan.method == Method::kJacobi ? static_cast<uint8_t*>(batch.workspace) : nullptr};
+    if (call.missed != nullptr) GeneralLaunch<E, true>::decompose(launch, call);
+    GeneralLaunch<E, false>::decompose(launch, call);
   }
 
   void hermitian(Launch* launch, const SquareCall<T>& square, const DeviceBatch& batch, const Workspace& w) const {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstring>
+#include <numeric>
 #include <utility>
 
 namespace svdserve::cuda {
@@ -229,9 +230,10 @@ CudaStatus CudaLane::finish(Slot* slot, const Plan& plan, ConvergenceReport* rep
   const Piece piece = std::exchange(slot->piece, Piece{});
   const uint64_t results = result_bytes_in_slot(plan, piece.count);
   const std::byte* const out = static_cast<const std::byte*>(slot->pinned_out);
-  uint64_t exceptions[4];
+  uint64_t exceptions[kMatrixStatuses];
   std::memcpy(exceptions, out, sizeof(exceptions));
-  const bool all_ok = exceptions[1] + exceptions[2] + exceptions[3] == 0;
+  const uint64_t not_ok = std::accumulate(exceptions + 1, exceptions + kMatrixStatuses, uint64_t{0});
+  const bool all_ok = not_ok == 0;
   if (!all_ok) {
     slot->piece.count = piece.count;
     // After an error the slot is not free: abandon() waits for what was enqueued.
@@ -260,7 +262,8 @@ CudaStatus CudaLane::finish(Slot* slot, const Plan& plan, ConvergenceReport* rep
   report->non_finite += static_cast<int64_t>(exceptions[static_cast<int>(MatrixStatus::kNonFinite)]);
   report->not_converged += static_cast<int64_t>(exceptions[static_cast<int>(MatrixStatus::kNotConverged)]);
   report->out_of_range += static_cast<int64_t>(exceptions[static_cast<int>(MatrixStatus::kOutOfRange)]);
-  report->ok += piece.count - static_cast<int64_t>(exceptions[1] + exceptions[2] + exceptions[3]);
+  report->by_qr += static_cast<int64_t>(exceptions[static_cast<int>(MatrixStatus::kByQr)]);
+  report->ok += piece.count - static_cast<int64_t>(not_ok);
   return {};
 }
 

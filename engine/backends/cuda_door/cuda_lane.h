@@ -78,7 +78,7 @@ class CudaLane {
     Piece piece;           // empty: the slot is free
   };
   static constexpr int kSlots = 3;
-  static constexpr uint64_t kCountBytes = 4 * sizeof(uint64_t);
+  static constexpr uint64_t kCountBytes = 8 * sizeof(uint64_t);  // kMatrixStatuses, and aligned planes after them
 
   SlotSize size_of(const Plan& plan, int64_t count) const;
   bool fits(const SlotSize& size) const;

@@ -66,7 +66,8 @@ struct PackBuffers {
       buffers.scratch.reserve(general_scratch(call.k, call.kernels.components) * lanes);
       buffers.values.reserve(2 * call.k * lanes);
       const size_t matrix = 2 * static_cast<size_t>(call.k) * call.k * lanes;
-      if (call.plan.outputs.left_columns > 0) buffers.x.reserve(matrix);
+      // JACOBI has its basis there.
+      if (call.plan.outputs.left_columns > 0 || call.plan.method == Method::kJacobi) buffers.x.reserve(matrix);
       if (call.plan.outputs.right_columns > 0) buffers.y.reserve(matrix);
       return buffers;
     }
@@ -235,15 +236,15 @@ void compute_hermitian_pack(const Call<T>& call, PackBuffers<T>& buffers, bool r
   finish_pack(call, buffers, sorted, u, none, first, n);
 }
 
-// The kernel of general matrices on the pack in buffers.a.
+// One of the kernels of general matrices on the pack in buffers.a.
 template <class T>
-void run_general(const Call<T>& call, PackBuffers<T>& buffers, bool plain) {
+void run_general(const Call<T>& call, PackBuffers<T>& buffers, void (*kernel)(const GeneralCall<T>&), bool plain) {
   const int k = call.k;
-  const bool row_major = call.plan.problem.order == Order::kRowMajor;
-  call.kernels.general({buffers.a.data(), row_major ? k : 1, row_major ? 1 : k, k, plain,
-                        call.plan.outputs.left_columns > 0 ? buffers.x.data() : nullptr,
-                        call.plan.outputs.right_columns > 0 ? buffers.y.data() : nullptr, buffers.scratch.data(),
-                        buffers.values.data(), buffers.residuals.data(), buffers.statuses.data()});
+  const bool row_major = call.plan.problem.order == Order::kRowMajor, vectors = call.plan.outputs.left_columns > 0;
+  const bool keeps_basis = vectors || kernel == call.kernels.general_jacobi;
+  kernel({buffers.a.data(), row_major ? k : 1, row_major ? 1 : k, k, plain, call.plan.max_sweeps, vectors,
+          keeps_basis ? buffers.x.data() : nullptr, call.plan.outputs.right_columns > 0 ? buffers.y.data() : nullptr,
+          buffers.scratch.data(), buffers.values.data(), buffers.residuals.data(), buffers.statuses.data()});
 }
 
 // The kernel's outcome for the matrix of a lane.
@@ -253,12 +254,14 @@ GeneralOutcome<T> general_outcome(const Call<T>& call, const PackBuffers<T>& buf
           worst_of(buffers.residuals[lane], buffers.residuals[call.kernels.lanes + lane])};
 }
 
-// Results of one lane, once its kernel has run.
+// Results of one lane, once its kernel has run. by_qr: JACOBI has missed its bound before.
 template <class T>
-void write_general(const Call<T>& call, const PackBuffers<T>& buffers, int l, const MatrixSource::Slot& slot) {
+void write_general(const Call<T>& call, const PackBuffers<T>& buffers, int l, bool by_qr,
+                   const MatrixSource::Slot& slot) {
   const Plan& plan = call.plan;
   const int lanes = call.kernels.lanes, k = call.k;
-  const auto [status, residual] = general_outcome(call, buffers, l);
+  const auto [found, residual] = general_outcome(call, buffers, l);
+  const MatrixStatus status = by_qr ? status_by_qr(found) : found;
   const bool finite = status != MatrixStatus::kNonFinite;
   const size_t value_bytes = 2 * static_cast<size_t>(k) * sizeof(T), vector_bytes = value_bytes * k;
   int columns[kLargestGeneral];
@@ -283,37 +286,61 @@ void write_general(const Call<T>& call, const PackBuffers<T>& buffers, int l, co
   if (slot.status != nullptr) *slot.status = status;
 }
 
-// General matrices: balanced, and those that balancing has spoilt once more without. The better attempt is written. It
-// is made again where it was the first, which is rarer than a matrix in a million.
+// A pack of general matrices and its attempts (general_outcome.h). Each writes some matrices; the others stay open.
 template <class T>
-void compute_general_pack(const Call<T>& call, PackBuffers<T>& buffers, int64_t first, int n) {
-  bool written[kMaxLanes], open[kMaxLanes], any = false;  // written: by this attempt; open: not by any yet
-  GeneralOutcome<T> balanced[kMaxLanes];
-  const auto write = [&] {
-    call.source.for_each(first, n, [&](int l, const MatrixSource::Slot& slot) {
-      if (written[l]) write_general(call, buffers, l, slot);
+class GeneralPack {
+ public:
+  GeneralPack(const Call<T>& call, PackBuffers<T>& buffers, int64_t first, int n)
+      : call_(call), buffers_(buffers), first_(first), n_(n) {
+    std::fill_n(open_, n, true);
+  }
+
+  void compute() {
+    if (call_.plan.method == Method::kJacobi) {
+      run_general(call_, buffers_, call_.kernels.general_jacobi, false);
+      write_where([&](const GeneralOutcome<T>& jacobi, int) { return !is_missed(jacobi, call_.k); });
+      if (!any_open()) return;
+      by_qr_ = true;
+    }
+    by_qr();
+  }
+
+ private:
+  // Balanced, and those that balancing has spoilt once more without. The better attempt is written. It is made again
+  // where it was the first, which is rarer than a matrix in a million.
+  void by_qr() {
+    const auto kernel = call_.kernels.general;
+    GeneralOutcome<T> balanced[kMaxLanes];
+    run_general(call_, buffers_, kernel, false);
+    write_where([&](const GeneralOutcome<T>& outcome, int l) {
+      balanced[l] = outcome;
+      return !is_spoilt(outcome, call_.k);
     });
-  };
-  run_general(call, buffers, false);
-  for (int l = 0; l < n; ++l) {
-    balanced[l] = general_outcome(call, buffers, l);
-    any |= open[l] = is_spoilt(balanced[l], call.k);
-    written[l] = !open[l];
+    if (!any_open()) return;
+    run_general(call_, buffers_, kernel, true);
+    write_where([&](const GeneralOutcome<T>& plain, int l) { return is_better(plain, balanced[l]); });
+    if (!any_open()) return;
+    run_general(call_, buffers_, kernel, false);
+    write_where([](const GeneralOutcome<T>&, int) { return true; });
   }
-  write();
-  if (!any) return;
-  run_general(call, buffers, true);
-  any = false;
-  for (int l = 0; l < n; ++l) {
-    written[l] = open[l] && is_better(general_outcome(call, buffers, l), balanced[l]);
-    any |= open[l] = open[l] && !written[l];
+  bool any_open() const { return std::find(open_, open_ + n_, true) != open_ + n_; }
+  // Writes the open matrices for which is_good(outcome, lane) holds.
+  template <class F>
+  void write_where(F is_good) {
+    call_.source.for_each(first_, n_, [&](int l, const MatrixSource::Slot& slot) {
+      if (!open_[l] || !is_good(general_outcome(call_, buffers_, l), l)) return;
+      write_general(call_, buffers_, l, by_qr_, slot);
+      open_[l] = false;
+    });
   }
-  write();
-  if (!any) return;
-  run_general(call, buffers, false);
-  std::copy_n(open, n, written);
-  write();
-}
+
+  const Call<T>& call_;
+  PackBuffers<T>& buffers_;
+  const int64_t first_;
+  const int n_;
+  bool open_[kMaxLanes];
+  bool by_qr_ = false;
+};
 
 // As compute_pack(), with vectors. tall: the factors of the pack; null: the matrices are square.
 template <class T>
@@ -353,7 +380,7 @@ void compute_square(const Call<T>& call, int64_t first, int64_t last) {
     interleave(from, lanes, call.triangle_size, buffers.a.data());
     const bool row_major = call.plan.problem.order == Order::kRowMajor;
     if (call.plan.decomposition == Decomposition::kGeneral) {
-      compute_general_pack(call, buffers, first, n);
+      GeneralPack<T>(call, buffers, first, n).compute();
     } else if (call.plan.decomposition == Decomposition::kHermitian) {
       compute_hermitian_pack(call, buffers, row_major, first, n);
     } else if (call.plan.outputs.vectors()) {

@@ -12,6 +12,10 @@ namespace svdserve::server {
 // Sweeps of the Jacobi method that a matrix takes, mostly. Once the columns are nearly orthogonal each sweep squares
 // their cosines. A hard matrix may take any number up to max_sweeps, as the cost table learns.
 inline double estimate_sweeps(const Plan& plan) {
+  if (plan.decomposition == Decomposition::kGeneral) {
+    const double k = static_cast<double>(values_per_matrix(plan.problem));
+    return std::min(static_cast<double>(plan.max_sweeps), 2.5 * std::log2(2 * k));
+  }
   const double digits = std::max(1.0, -std::log2(plan.tolerance));  // binary ones, of a cosine
   return std::min(static_cast<double>(plan.max_sweeps), 1 + std::log2(digits));
 }
@@ -45,6 +49,9 @@ inline double estimate_flops_of_values(const Plan& plan) {
     case Method::kQr:
       return (plan.outputs.vectors() ? 50 : 20) * k * k * k * scalar;  // general eigenproblems, vectors included
     case Method::kJacobi:
+      if (plan.decomposition == Decomposition::kGeneral) {  // in complex arithmetic, always
+        return estimate_sweeps(plan) * 58 * k * k * k;
+      }
       return reduction + estimate_sweeps(plan) * 3 * k * k * k * scalar;
     default:
       return reduction + 30 * k * k;  // 2 dqds steps a value, divisions

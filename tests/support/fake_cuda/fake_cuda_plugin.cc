@@ -125,7 +125,7 @@ class Fake final : public Control {
       const bool legal = b.count > 0 && in_device(b.matrices, count * matrix_bytes(p)) &&
                          in_device(b.planes[Plane::kValues], count * values_bytes(p)) &&
                          (b.statuses == nullptr || in_device(b.statuses, count)) &&
-                         in_device(b.exception_counts, 4 * sizeof(uint64_t)) &&
+                         in_device(b.exception_counts, kMatrixStatuses * sizeof(uint64_t)) &&
                          in_device(b.workspace, count * workspace_per_matrix_) &&
                          aligned(b.matrices, element_bytes(p.dtype)) &&
                          aligned(b.planes[Plane::kValues], value_bytes(p.dtype)) && aligned(b.exception_counts, 8) &&

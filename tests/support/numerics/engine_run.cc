@@ -48,6 +48,9 @@ void require_matching_report(const RunResult& result) {
       case MatrixStatus::kOutOfRange:
         ++counted.out_of_range;
         break;
+      case MatrixStatus::kByQr:
+        ++counted.by_qr;
+        break;
       default:
         throw std::logic_error("a status was not written");
     }

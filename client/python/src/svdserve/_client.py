@@ -39,13 +39,13 @@ Out = npt.NDArray[Any] | tuple[npt.NDArray[Any] | None, npt.NDArray[Any] | None,
 
 class _General(TypedDict, total=False):
     method: str
+    max_sweeps: int | None
     progress: OnProgress | None
     timeout: float | None
 
 
 class _Common(_General, total=False):
     tolerance: float | None
-    max_sweeps: int | None
     pivot_strategy: str | None
     block_variant: str | None
 
@@ -465,7 +465,8 @@ class Client:
     def eig(self, a: npt.ArrayLike, left: Literal[True], **options: Unpack[_Eig]) -> EigLeftResult: ...
 
     def eig(self, a: npt.ArrayLike, left: bool = False, *, certificate: bool | Literal["matrix"] = False,
-            method: str = "auto", progress: OnProgress | None = None, timeout: float | None = None) -> object:
+            method: str = "auto", max_sweeps: int | None = None, progress: OnProgress | None = None,
+            timeout: float | None = None) -> object:
         """Eigenvalues and eigenvectors of general square matrices, as numpy.linalg.eig returns them.
 
         Residuals are relative to the norm of each matrix. Hermitian matrices are for eigh, which is faster.
@@ -476,7 +477,9 @@ class Client:
                 own; several go at once.
             left: True: also return left eigenvectors, as scipy.linalg.eig(a, left=True) does.
             certificate: True: also return the residual, the largest of all matrices; "matrix": also those of each matrix.
-            method: "auto" or "qr", which is "auto".
+            method: "auto" or "qr", which is "auto"; for small matrices also "jacobi", by shears and rotations. It leaves
+                to "qr" what it cannot do: the `status` of such a matrix is BY_QR, and its results are as good.
+            max_sweeps: for "jacobi", sweeps after which a matrix goes to "qr"; None for the default, 30.
             progress, timeout: as for svd.
 
         Returns:
@@ -500,8 +503,8 @@ class Client:
             >>> np.allclose(a @ v, v * w), np.allclose(vl.conj().T @ a, w[:, None] * vl.conj().T), bool(w[0] == w[1].conj())
             (True, True, True)
         """
-        return self._run(_calls.eig(a, "full" if left else "thin", certificate=certificate, method=method), timeout,
-                         progress)
+        return self._run(_calls.eig(a, "full" if left else "thin", certificate=certificate, method=method,
+                                    max_sweeps=max_sweeps), timeout, progress)
 
     @overload
     def eigvals(self, a: npt.ArrayLike, *, return_status: Literal[False] = ...,
@@ -511,8 +514,9 @@ class Client:
     def eigvals(self, a: npt.ArrayLike, *, return_status: Literal[True],
                 **options: Unpack[_General]) -> tuple[Eigenvalues, Statuses]: ...
 
-    def eigvals(self, a: npt.ArrayLike, *, method: str = "auto", progress: OnProgress | None = None,
-                timeout: float | None = None, return_status: bool = False) -> object:
+    def eigvals(self, a: npt.ArrayLike, *, method: str = "auto", max_sweeps: int | None = None,
+                progress: OnProgress | None = None, timeout: float | None = None,
+                return_status: bool = False) -> object:
         """Eigenvalues of general square matrices, as numpy.linalg.eigvals returns them: an array (..., n).
 
         Args:
@@ -525,7 +529,8 @@ class Client:
             ...     np.sort(client.eigvals([[0, 1], [2, 1]])).round(12)
             array([-1.,  2.])
         """
-        return self._run(_calls.eig(a, "none", method=method, return_status=return_status), timeout, progress)
+        return self._run(_calls.eig(a, "none", method=method, max_sweeps=max_sweeps, return_status=return_status),
+                         timeout, progress)
 
     @overload
     def capacity(self, h: Stacks, snr_db: float | Iterable[float], **options: Unpack[_Capacity]) -> list[Values]: ...

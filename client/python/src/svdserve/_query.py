@@ -227,7 +227,7 @@ _METHODS = {name.lower(): number for name, number in _proto.METHODS.items() if n
 #: The methods of each problem: of `eigenproblem`, and of an SVD without and with a signature.
 _METHODS_OF = {"svd": ("auto", "bidiagonal", "bisection", "jacobi"), "hyperbolic": ("auto", "jacobi"),
                "hermitian": ("auto", "jacobi", "tridiagonal", "factored"),
-               "hermitian_factor": ("auto", "factored", "jacobi"), "general": ("auto", "qr")}
+               "hermitian_factor": ("auto", "factored", "jacobi"), "general": ("auto", "qr", "jacobi")}
 _UNSAID = "unspecified"
 _EIGENVECTORS = {"none": "NONE", "thin": "RIGHT", "full": "RIGHT_AND_LEFT"}
 _EIGEN_TITLES = {"singular_values": "eigenvalues", "left_vectors": "eigenvectors"}

@@ -26,13 +26,14 @@ class MatrixStatus(enum.IntEnum):
     #: A value exceeds the largest finite number and is +inf; the others are right. An eigenvalue may be -inf, and a
     #: complex one has an infinite part.
     OUT_OF_RANGE = 3
+    BY_QR = 4  #: "jacobi" of eig missed its bound: the results are those of "qr", and right
     UNKNOWN = 255  #: a status that this client does not know: do not rely on the matrix's results
 
 
 def named_statuses(numbers: Any) -> npt.NDArray[np.uint8]:
     """The statuses in a reply, numbers of the contract, as numbers of MatrixStatus: never OK."""
     numbers = np.asarray(numbers)
-    known = (numbers >= MatrixStatus.NON_FINITE) & (numbers <= MatrixStatus.OUT_OF_RANGE)
+    known = (numbers >= MatrixStatus.NON_FINITE) & (numbers <= MatrixStatus.BY_QR)
     return np.where(known, numbers, MatrixStatus.UNKNOWN).astype(np.uint8)
 
 

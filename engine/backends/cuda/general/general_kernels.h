@@ -1,13 +1,14 @@
-// QR for general matrices (algorithms/general/general_eigen.h):
+// QR (algorithms/general/general_eigen.h) or JACOBI (general_jacobi.h) for general matrices:
 //
 //   k <= 4     a thread a matrix, in registers
 //   k <= 32    a team of 8, 16 or 32 threads a matrix, in shared memory
 //
-// A matrix that balancing has spoilt is decomposed once more by its team, without (general_outcome.h).
+// QR: a matrix that balancing has spoilt is decomposed once more by its team, without. JACOBI: a matrix that has missed
+// its bound is marked, and a launch of QR takes the marked ones (general_outcome.h).
 #ifndef SVDSERVE_ENGINE_BACKENDS_CUDA_GENERAL_GENERAL_KERNELS_H_
 #define SVDSERVE_ENGINE_BACKENDS_CUDA_GENERAL_GENERAL_KERNELS_H_
 
-#include "engine/algorithms/general/general_eigen.h"
+#include "engine/algorithms/general/general_jacobi.h"
 #include "engine/algorithms/general/general_outcome.h"
 #include "engine/backends/cuda/device/cuda_team.h"
 #include "engine/backends/cuda/general/general_launch.h"
@@ -32,7 +33,7 @@ struct Member {
 };
 
 // One matrix of a call. `member`: of its team.
-template <class E, bool kVectors, class Team, class Size, class Work>
+template <class E, bool kVectors, bool kJacobi, class Team, class Size, class Work>
 struct GeneralTask {
   using T = typename E::Scalar;
   using L = Lane<T>;
@@ -44,6 +45,7 @@ struct GeneralTask {
   const Member member;
   const Size k;
   const Work work;
+  scalar::PairTransform<L>* const transforms;  // JACOBI's
 
   // f(i, j, x) for elements x = i + j k of the member. Neighbouring threads have neighbouring elements.
   template <class F>
@@ -72,14 +74,28 @@ struct GeneralTask {
   }
 
   __device__ __forceinline__ GeneralOutcome<T> decompose(bool plain) const {
-    L squares[2] = {L(T(0)), L(T(0))};
+    L squares[2] = {L(T(0)), L(T(0))}, status;
     const auto load_into = [&](scalar::MatrixView<E> a) { load(a); };
-    const L status = scalar::general_eigen<kVectors>(team, work, k, plain, call.w.data != nullptr, load_into, squares);
+    const bool left = call.w.data != nullptr;
+    if constexpr (kJacobi) {
+      status = scalar::general_jacobi<kVectors>(team, work, k, call.max_sweeps, left, transforms, load_into, squares);
+    } else {
+      status = scalar::general_eigen<kVectors>(team, work, k, plain, left, load_into, squares);
+    }
     return {static_cast<MatrixStatus>(static_cast<int>(status.v)), worst_of(squares[0].v, squares[1].v)};
   }
 
+  __device__ __forceinline__ void run() const { kJacobi ? run_jacobi() : run_qr(); }
+
+ private:
+  __device__ __forceinline__ void run_jacobi() const {
+    const GeneralOutcome<T> outcome = decompose(false);
+    const bool missed = is_missed(outcome, k);
+    if (member.rank == 0) call.missed[m] = missed;
+    if (!missed) store(outcome);
+  }
   // Balanced, then plain where that is spoilt, then balanced again where it was better.
-  __device__ __forceinline__ void run() const {
+  __device__ __forceinline__ void run_qr() const {
     GeneralOutcome<T> kept{}, balanced{};
 #pragma unroll 1
     for (int attempt = 0; attempt < 3; ++attempt) {
@@ -91,10 +107,9 @@ struct GeneralTask {
         break;
       }
     }
+    if (call.missed != nullptr) kept.status = status_by_qr(kept.status);
     store(kept);
   }
-
- private:
   __device__ __forceinline__ static C written(C x, bool conjugate, bool finite) {
     const L zero(T(0)), nan(FloatTraits<T>::nan());
     return {finite ? x.re + zero : nan, finite ? (conjugate ? -x.im : x.im) + zero : nan};
@@ -129,34 +144,46 @@ struct GeneralTask {
   }
 };
 
-template <class E, int K, bool kVectors>
+// Whether the launch takes matrix m: QR after JACOBI takes the marked ones.
+template <bool kJacobi, class T>
+__device__ __forceinline__ bool takes(const GeneralCall<T>& call, int64_t m) {
+  return m < call.count && (kJacobi || call.missed == nullptr || call.missed[m] != 0);
+}
+
+template <class E, int K, bool kVectors, bool kJacobi>
 __global__ void __launch_bounds__(kGeneralLaneBlock) lane_general_kernel(const GeneralCall<typename E::Scalar> call) {
   using L = Lane<typename E::Scalar>;
   using C = Complex<typename E::Scalar>;
   using Work = scalar::GeneralWork<scalar::MatrixView<E>, scalar::MatrixView<C>, L>;
   const int64_t m = static_cast<int64_t>(blockIdx.x) * kGeneralLaneBlock + threadIdx.x;
-  if (m >= call.count) return;
+  if (!takes<kJacobi>(call, m)) return;
   E h[K * K], z[K * K];
   C t[K * K], v[K * K], w[K * K], lambda[K];
   L d[K], parts[2 * K];
   const Work work{{h, K}, {z, K}, {t, K}, {v, K}, {w, K}, d, lambda, parts};
+  scalar::PairTransform<L> transforms[round_robin_pairs(K)];
   const scalar::Alone alone;
-  GeneralTask<E, kVectors, scalar::Alone, scalar::FixedSize<K>, Work>{call, m, alone, {0, 1}, {}, work}.run();
+  GeneralTask<E, kVectors, kJacobi, scalar::Alone, scalar::FixedSize<K>, Work>{call, m,    alone,     {0, 1},
+                                                                               {},   work, transforms}
+      .run();
 }
 
 // A team's part of shared memory. Columns have an odd length, so that rows and columns are read without bank conflicts.
-template <class E>
+template <class E, bool kJacobi>
 struct GeneralStorage {
   using T = typename E::Scalar;
   using L = Lane<T>;
   using C = Complex<T>;
   using Work = scalar::GeneralWork<scalar::MatrixView<E>, scalar::MatrixView<C>, L>;
 
+  // JACOBI has a basis without vectors, too, and is complex for real matrices.
+  SVD_HD static bool has_t(bool vectors) { return E::kComplex || vectors || kJacobi; }
+  SVD_HD static bool has_v(bool vectors) { return vectors || kJacobi; }
   // Bytes, a multiple of 16. A matrix that is not wanted takes none.
   SVD_HD static int bytes(int k, bool vectors, bool left) {
-    const int matrix = (k | 1) * k, reals = E::kComplex ? 0 : vectors ? 2 : 1;
-    const int complexes = (E::kComplex ? 1 : 0) + (vectors ? (E::kComplex ? 1 : 2) : 0) + (left ? 1 : 0);
-    const int numbers = matrix * (reals + 2 * complexes) + 5 * k;
+    const int matrix = (k | 1) * k, reals = E::kComplex ? 0 : vectors && !kJacobi ? 2 : 1;
+    const int complexes = has_t(vectors) + has_v(vectors) + left;
+    const int numbers = matrix * (reals + 2 * complexes) + 5 * k + (kJacobi ? 8 * round_robin_pairs(k) : 0);
     return (numbers * static_cast<int>(sizeof(T)) + 15) / 16 * 16;
   }
   __device__ __forceinline__ static Work work(unsigned char* bytes, int k, bool vectors, bool left) {
@@ -167,59 +194,65 @@ struct GeneralStorage {
       if (wanted) complex += matrix;
       return scalar::MatrixView<C>{at, ld};
     };
-    const auto t = next(E::kComplex || vectors), v = next(vectors), w = next(left);
+    const auto t = next(has_t(vectors)), v = next(has_v(vectors)), w = next(left);
     C* const lambda = complex;
     L* const d = reinterpret_cast<L*>(lambda + k);
     E* const real = reinterpret_cast<E*>(d + 3 * k);
     return {{real, ld}, {real + matrix, ld}, t, v, w, d, lambda, d + k};
   }
+  // Behind the vectors of work().
+  __device__ __forceinline__ static scalar::PairTransform<L>* transforms(const Work& work, int k) {
+    unsigned char* const end = reinterpret_cast<unsigned char*>(work.d + 3 * k);
+    return reinterpret_cast<scalar::PairTransform<L>*>(E::kComplex ? end : end + (k | 1) * k * sizeof(T));
+  }
 };
 
-template <class E, int kThreads, bool kVectors>
+template <class E, int kThreads, bool kVectors, bool kJacobi>
 __global__ void __launch_bounds__(kGeneralTeamBlock) team_general_kernel(const GeneralCall<typename E::Scalar> call) {
-  using Storage = GeneralStorage<E>;
+  using Storage = GeneralStorage<E, kJacobi>;
   extern __shared__ __align__(16) unsigned char shared_bytes[];
   const int teams = static_cast<int>(blockDim.x) / kThreads, mine = static_cast<int>(threadIdx.x) / kThreads;
   const int64_t m = static_cast<int64_t>(blockIdx.x) * teams + mine;
-  if (m >= call.count) return;
+  if (!takes<kJacobi>(call, m)) return;
   const bool left = call.w.data != nullptr;
   const CudaTeam<kThreads> team;
   const auto work = Storage::work(shared_bytes + mine * Storage::bytes(call.k, kVectors, left), call.k, kVectors, left);
-  GeneralTask<E, kVectors, CudaTeam<kThreads>, scalar::RuntimeSize, typename Storage::Work>{
-      call, m, team, {team.rank(), kThreads}, {call.k}, work}
+  GeneralTask<E, kVectors, kJacobi, CudaTeam<kThreads>, scalar::RuntimeSize, typename Storage::Work>{
+      call, m, team, {team.rank(), kThreads}, {call.k}, work, Storage::transforms(work, call.k)}
       .run();
 }
 
 // --- launching ---------------------------------------------------------------------------------------------------
 
-template <class E, int kThreads, bool kVectors>
+template <class E, int kThreads, bool kVectors, bool kJacobi>
 void launch_general_teams(Launch* launch, const GeneralCall<typename E::Scalar>& call) {
-  const int bytes = GeneralStorage<E>::bytes(call.k, kVectors, call.w.data != nullptr);
+  const int bytes = GeneralStorage<E, kJacobi>::bytes(call.k, kVectors, call.w.data != nullptr);
   int block = kGeneralTeamBlock;
   while (block > kThreads && block > 32 && block / kThreads * bytes > kTeamBlockBytes) block /= 2;
   const int teams = block / kThreads;
-  launch->operator()<team_general_kernel<E, kThreads, kVectors>>(blocks_for(call.count, teams), block, teams * bytes,
-                                                                 call);
+  launch->operator()<team_general_kernel<E, kThreads, kVectors, kJacobi>>(blocks_for(call.count, teams), block,
+                                                                          teams * bytes, call);
 }
 
-template <class E, bool kVectors, int K>
+template <class E, bool kVectors, bool kJacobi, int K>
 void launch_general(Launch* launch, const GeneralCall<typename E::Scalar>& call) {
   if constexpr (K <= kLargestGeneralInRegisters) {
-    if (call.k != K) return launch_general<E, kVectors, K + 1>(launch, call);
-    launch->operator()<lane_general_kernel<E, K, kVectors>>(blocks_for(call.count, kGeneralLaneBlock),
-                                                            kGeneralLaneBlock, 0, call);
+    if (call.k != K) return launch_general<E, kVectors, kJacobi, K + 1>(launch, call);
+    launch->operator()<lane_general_kernel<E, K, kVectors, kJacobi>>(blocks_for(call.count, kGeneralLaneBlock),
+                                                                     kGeneralLaneBlock, 0, call);
   } else if (call.k <= largest_of_small_team(E::kComplex, sizeof(typename E::Scalar))) {
-    launch_general_teams<E, 8, kVectors>(launch, call);
+    launch_general_teams<E, 8, kVectors, kJacobi>(launch, call);
   } else if (call.k <= 16) {
-    launch_general_teams<E, 16, kVectors>(launch, call);
+    launch_general_teams<E, 16, kVectors, kJacobi>(launch, call);
   } else {
-    launch_general_teams<E, 32, kVectors>(launch, call);
+    launch_general_teams<E, 32, kVectors, kJacobi>(launch, call);
   }
 }
 
-template <class E>
-void GeneralLaunch<E>::decompose(Launch* launch, const GeneralCall<typename E::Scalar>& call) {
-  call.v.data != nullptr ? launch_general<E, true, 1>(launch, call) : launch_general<E, false, 1>(launch, call);
+template <class E, bool kJacobi>
+void GeneralLaunch<E, kJacobi>::decompose(Launch* launch, const GeneralCall<typename E::Scalar>& call) {
+  call.v.data != nullptr ? launch_general<E, true, kJacobi, 1>(launch, call)
+                         : launch_general<E, false, kJacobi, 1>(launch, call);
 }
 
 }  // namespace svdserve::cuda

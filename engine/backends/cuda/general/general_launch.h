@@ -28,9 +28,11 @@ struct GeneralCall {
   T* certificates;             // [out] kCertificateNumbers a matrix, or null
   uint8_t* statuses;           // [out] or null
   uint64_t* exception_counts;  // [in,out] by MatrixStatus
+  int max_sweeps;              // JACOBI's
+  uint8_t* missed;             // a matrix: whether JACOBI has missed its bound [out]; QR takes these [in], or all: null
 };
 
-template <class E>
+template <class E, bool kJacobi>
 struct GeneralLaunch {
   static void decompose(Launch* launch, const GeneralCall<typename E::Scalar>& call);
 };

@@ -11,12 +11,12 @@ namespace svdserve::host {
 
 // Thread-safe. The report is right once those who count have ended.
 struct StatusCounters {
-  std::array<std::atomic<int64_t>, 4> by_status{};
+  std::array<std::atomic<int64_t>, kMatrixStatuses> by_status{};
 
   void add(MatrixStatus status, int64_t matrices) {
     by_status[static_cast<size_t>(status)].fetch_add(matrices, std::memory_order_relaxed);
   }
-  ConvergenceReport report() const { return {by_status[0], by_status[1], by_status[2], by_status[3]}; }
+  ConvergenceReport report() const { return {by_status[0], by_status[1], by_status[2], by_status[3], by_status[4]}; }
 };
 
 }  // namespace svdserve::host

@@ -66,19 +66,21 @@ struct HermitianCall {
   T* statuses;  // [out] lanes numbers: MatrixStatus
 };
 
-// Eigenvalues and eigenvectors of one pack of general k x k matrices; see algorithms/general/general_eigen.h. Results
-// are complex: two components.
+// Eigenvalues and eigenvectors of one pack of general k x k matrices; see algorithms/general/general_eigen.h and
+// general_jacobi.h. Results are complex: two components.
 template <class T>
 struct GeneralCall {
   const T* a;  // [in] as ValuesCall
   int row_stride;
   int col_stride;
   int k;
-  bool plain;  // without balancing
-  T* v;        // [out] packed, aligned to kAlignment: element (i, j) of V is number j * k + i; null: eigenvalues alone
-  T* w;        // [out] the same of W; null: not wanted
-  T* scratch;  // general_scratch() elements of the call's two types, aligned to kAlignment
-  T* values;   // [out] packed, k a matrix
+  bool plain;      // QR: without balancing
+  int max_sweeps;  // JACOBI's
+  bool vectors;    // false: eigenvalues alone
+  T* v;  // [out] packed, aligned to kAlignment: element (i, j) of V is number j * k + i; QR alone: null without vectors
+  T* w;  // [out] the same of W; null: not wanted
+  T* scratch;    // general_scratch() elements of the call's two types, aligned to kAlignment
+  T* values;     // [out] packed, k a matrix
   T* residuals;  // [out] lanes numbers each, V's and W's: squares, relative to |A|_F^2
   T* statuses;   // [out] lanes numbers: MatrixStatus
 };
@@ -166,6 +168,7 @@ struct KernelTable {
   void (*vectors[kLargestFixedVectors + 1])(const VectorsCall<T>&);  // [k for k <= kLargestFixedVectors, otherwise 0]
   void (*hermitian[kLargestFixedVectors + 1])(const HermitianCall<T>&);  // likewise
   void (*general)(const GeneralCall<T>&);
+  void (*general_jacobi)(const GeneralCall<T>&);
   void (*tile)(const TileCall<T>&);
   void (*join)(const JoinCall<T>&);
   void (*keep_tile)(const KeepTileCall<T>&);
@@ -189,7 +192,7 @@ struct KernelTables {
 };
 
 // The tables are filled part by part, and each part of each element type is a translation unit.
-enum class KernelPart { kBidiagonal, kBisection, kJacobi, kVectors, kTall, kHermitian, kGeneral };
+enum class KernelPart { kBidiagonal, kBisection, kJacobi, kVectors, kTall, kHermitian, kGeneral, kGeneralJacobi };
 
 // The kernels for an element type; null where this build or this processor has not the instructions. Never null for
 // kScalar.

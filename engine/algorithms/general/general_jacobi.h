@@ -1,0 +1,104 @@
+// Jacobi's method for general matrices: A V = V L, W^H A = L W^H, of k x k matrices. A team has a matrix in each lane.
+//
+//   N := 2^-e A;   B := D^-1 N D                                as in general_eigen.h
+//   B = E T E^-1                                                shear_jacobi.h
+//   E = Q R,   S = Q^H B Q                                      unitary_basis.h
+//   X, Y from S;   V := D Q X, W := D Q Y, unit columns;   rho  as in general_eigen.h
+//
+// E X would do, too, but Q X has the smaller residuals: E is as ill-conditioned as the eigenvectors are. Eigenvalues are
+// the diagonal of S, with vectors or without: S shows whether they are right. Those of a real matrix are real, or exact
+// conjugates beside each other (conjugate_pairs.h).
+// Source: shear_jacobi.h, unitary_basis.h.
+// Cost: as general_eigen.h, but 58 k^3 flops a sweep in place of Hessenberg and QR, and 27 k^3 for S and Q.
+// Accuracy: rho, measured for random, normal, companion and Grcar's matrices, clusters, condition 1e4, hidden Jordan pairs
+// and rank one: 7 k u for k = 2, 4 k u for k = 4, 1 k u for k >= 16. The caller decomposes by QR what has not converged,
+// and what has more than kLargestJacobiResidual.
+#if defined(SVDSERVE_ENGINE_ALGORITHMS_GENERAL_GENERAL_JACOBI_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef SVDSERVE_ENGINE_ALGORITHMS_GENERAL_GENERAL_JACOBI_H_
+#undef SVDSERVE_ENGINE_ALGORITHMS_GENERAL_GENERAL_JACOBI_H_
+#else
+#define SVDSERVE_ENGINE_ALGORITHMS_GENERAL_GENERAL_JACOBI_H_
+#endif
+
+#include "engine/algorithms/general/conjugate_pairs.h"
+#include "engine/algorithms/general/general_eigen.h"
+#include "engine/algorithms/general/unitary_basis.h"
+
+SVD_KERNEL_BEGIN
+
+// Sweeps of rotations that may make S triangular. More help no matrix that was found.
+inline constexpr int kBasisSweeps = 2;
+
+// t := D^-1 2^-e A D, complex. load(a): as general_jacobi().
+template <class Team, class Work, class Load, class Lane, class Size>
+SVD_HD void load_balanced(const Team& team, const Work& work, Size k, Load load, Lane* e) {
+  using T = typename Lane::Scalar;
+  const auto a = work.operand();
+  const Lane highest(T(2 * FloatTraits<T>::kBias - 14));
+  load(a);
+  scale_general(team, a, k, work.parts, e);
+  team.for_each_line(0, k, [&](int j) SVD_LAMBDA {
+    SVD_UNROLL for (int i = 0; i < k; ++i) {
+      const Lane d = smaller(larger(work.d[j] - work.d[i], -highest), highest);
+      work.t(i, j) = widened(scaled(a(i, j), make_pow2(d)));
+    }
+  });
+}
+
+// k u |t|_F
+template <class Team, class Work, class Lane, class Size>
+SVD_HD Lane pair_tolerance(const Team& team, const Work& work, Size k, Lane) {
+  using C = ComplexElement<Lane>;
+  using T = typename Lane::Scalar;
+  team.sync();  // the parts are written again
+  team.for_each(0, k, [&](int j) SVD_LAMBDA {
+    work.parts[j] = sum_of_squares<C>(k, [&](int i) SVD_LAMBDA { return work.t(i, j); });
+  });
+  const Lane square = sum_of(k, Lane(0), [&](Lane s, int j) SVD_LAMBDA { return s + work.parts[j]; });
+  return Lane(T(static_cast<int>(k)) * FloatTraits<T>::kUnitRoundoff) * sqrt(square);
+}
+
+// Out: as general_eigen(), v always. transforms: round_robin_pairs(k). load(a) is a phase that fills the view a with A.
+// Returns the MatrixStatus of each lane as a number: NOT_CONVERGED where S is not triangular.
+template <bool kVectors, class Team, class Work, class Load, class Lane, class Size>
+SVD_HD Lane general_jacobi(const Team& team, const Work& work, Size k, int max_sweeps, bool left,
+                           PairTransform<Lane>* transforms, Load load, Lane (&residuals)[2]) {
+  const auto a = work.operand();
+  constexpr bool kReal = !decltype(work.operand())::Element::kComplex;
+  const ShearWork<Lane> shears{transforms, work.parts, work.parts + k};
+  Lane e, sweeps;
+  load(a);
+  const auto finite = scale_general(team, a, k, work.parts, &e);
+  balance(team, a, k, work.d, work.parts);
+  set_identity(team, work.v, k);
+  load_balanced(team, work, k, load, &e);
+  shear_jacobi(team, work.t, work.v, k, max_sweeps, &sweeps, shears);
+  load_balanced(team, work, k, load, &e);
+  const auto unfinished = unitary_basis(team, work.t, work.v, k, kBasisSweeps, &sweeps, shears);
+  team.for_each(0, k, [&](int j) SVD_LAMBDA { work.lambda[j] = work.t(j, j); });
+  Lane tolerance(0);
+  if constexpr (kReal) tolerance = pair_tolerance(team, work, k, tolerance);
+  const auto pair = [&] SVD_LAMBDA {
+    if constexpr (kReal) {
+      team.once([&] SVD_LAMBDA {
+        if constexpr (!kVectors) {
+          pair_conjugates(k, tolerance, work.lambda);
+        } else if (left) {
+          pair_conjugates(k, tolerance, work.lambda, work.v, work.w);
+        } else {
+          pair_conjugates(k, tolerance, work.lambda, work.v);
+        }
+      });
+    }
+  };
+  if constexpr (kVectors) {
+    general_vectors(team, work, k, left, pair, load, e, residuals);
+  } else {
+    pair();
+  }
+  return general_status<Lane>(finite, unfinished, finish_eigenvalues(team, k, e, work.lambda));
+}
+
+SVD_KERNEL_END
+
+#endif
