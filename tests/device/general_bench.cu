@@ -28,15 +28,16 @@ double largest_residual(const void* certificates, int64_t count) {
 struct Rate {
   double per_second = 0;
   double residual = 0;
+  uint64_t by_qr = 0;  // matrices of a launch that JACOBI left to QR
 };
 
 Rate rate_of(const CudaEngine& engine, const Problem& problem, const Options& options, int64_t count, const void* a) {
   const Plan plan = *make_plan(problem, options).plan;
   void* const results = device_memory(result_bytes(plan, count));
   auto* const statuses = static_cast<uint8_t*>(device_memory(count));
-  auto* const counts = static_cast<uint64_t*>(device_memory(32));
+  auto* const counts = static_cast<uint64_t*>(device_memory(kMatrixStatuses * sizeof(uint64_t)));
   void* const workspace = device_memory(engine.workspace_bytes(plan, count) + 256);
-  check(cudaMemset(counts, 0, 32), "memset");
+  check(cudaMemset(counts, 0, kMatrixStatuses * sizeof(uint64_t)), "memset");
   const DeviceBatch batch{a, count, planes_in(plan, results, count), statuses, counts, workspace};
   Rate rate;
   rate.per_second = static_cast<double>(count) / best_seconds(2, [&] {
@@ -51,6 +52,11 @@ Rate rate_of(const CudaEngine& engine, const Problem& problem, const Options& op
     rate.residual = value_bytes(problem.dtype) == 4 ? largest_residual<float>(certificates, count)
                                                     : largest_residual<double>(certificates, count);
   }
+  uint64_t exceptions[kMatrixStatuses];
+  check(cudaMemset(counts, 0, sizeof(exceptions)), "memset");
+  if (!engine.launch(plan, batch, nullptr).ok()) std::exit(1);
+  check(cudaMemcpy(exceptions, counts, sizeof(exceptions), cudaMemcpyDeviceToHost), "download");
+  rate.by_qr = exceptions[static_cast<int>(MatrixStatus::kByQr)];
   for (void* const memory : {results, static_cast<void*>(statuses), static_cast<void*>(counts), workspace}) {
     cudaFree(memory);
   }
@@ -65,7 +71,9 @@ int main_of() {
     return 2;
   }
   std::printf("# %s; eigenvalues and eigenvectors of general matrices\n", engine->description().name.c_str());
-  std::printf("shape,dtype,matrices,right M/s,residual / u,values alone M/s,right and left M/s\n");
+  std::printf(
+      "shape,dtype,matrices,right M/s,residual / u,values alone M/s,right and left M/s,JACOBI right M/s,residual / u "
+      "of JACOBI,left to QR\n");
   for (const int64_t n : {2, 3, 4, 8, 16, 24, 32}) {
     for (const DType t : {DType::kF32, DType::kF64, DType::kC64, DType::kC128}) {
       const Problem problem{n, n, t, Order::kColumnMajor};
@@ -79,8 +87,12 @@ int main_of() {
       const Rate right = rate_of(*engine, problem, options, count, a);
       options.vectors = Vectors::kFull;
       const Rate both = rate_of(*engine, problem, options, count, a);
-      std::printf("%ldx%ld,%s,%ld,%.4f,%.1f,%.4f,%.4f\n", n, n, name(t), count, right.per_second * 1e-6, right.residual,
-                  values.per_second * 1e-6, both.per_second * 1e-6);
+      options.vectors = Vectors::kThin;
+      options.method = Method::kJacobi;
+      const Rate jacobi = rate_of(*engine, problem, options, count, a);
+      std::printf("%ldx%ld,%s,%ld,%.4f,%.1f,%.4f,%.4f,%.4f,%.1f,%llu\n", n, n, name(t), count, right.per_second * 1e-6,
+                  right.residual, values.per_second * 1e-6, both.per_second * 1e-6, jacobi.per_second * 1e-6,
+                  jacobi.residual, static_cast<unsigned long long>(jacobi.by_qr));
       std::fflush(stdout);
       cudaFree(a);
     }

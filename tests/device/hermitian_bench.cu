@@ -68,9 +68,9 @@ Rate engine_rate(const CudaEngine& engine, const Problem& problem, const Options
   const Plan plan = *make_plan(problem, options).plan;
   void* const results = device_memory(result_bytes(plan, count));
   auto* const statuses = static_cast<uint8_t*>(device_memory(count));
-  auto* const counts = static_cast<uint64_t*>(device_memory(32));
+  auto* const counts = static_cast<uint64_t*>(device_memory(kMatrixStatuses * sizeof(uint64_t)));
   void* const workspace = device_memory(engine.workspace_bytes(plan, count) + 256);
-  check(cudaMemset(counts, 0, 32), "memset");
+  check(cudaMemset(counts, 0, kMatrixStatuses * sizeof(uint64_t)), "memset");
   const DeviceBatch batch{a, count, planes_in(plan, results, count), statuses, counts, workspace};
   const double s = best_seconds(2, [&] {
     const CudaStatus status = engine.launch(plan, batch, nullptr);

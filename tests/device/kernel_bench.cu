@@ -32,9 +32,9 @@ double engine_rate(const CudaEngine& engine, const Problem& problem, const Optio
   const Plan plan = *make_plan(problem, options).plan;
   const size_t workspace = engine.workspace_bytes(plan, count);
   Buffers b{const_cast<void*>(a), device_memory(count * values_bytes(problem)),
-            static_cast<uint8_t*>(device_memory(count)), static_cast<uint64_t*>(device_memory(32)),
-            device_memory(workspace + 256)};
-  check(cudaMemset(b.counts, 0, 32), "memset");
+            static_cast<uint8_t*>(device_memory(count)),
+            static_cast<uint64_t*>(device_memory(kMatrixStatuses * sizeof(uint64_t))), device_memory(workspace + 256)};
+  check(cudaMemset(b.counts, 0, kMatrixStatuses * sizeof(uint64_t)), "memset");
   const double s = best_seconds(4, [&] {
     const CudaStatus status = engine.launch(plan, {b.a, count, b.values, b.statuses, b.counts, b.workspace}, nullptr);
     if (!status.ok()) {

@@ -147,7 +147,7 @@ def hermitian(lines):
 
 
 def general(lines):
-    rows = list(csv.DictReader(x for x in lines if x.count(",") == 6))
+    rows = list(csv.DictReader(x for x in lines if x.count(",") in (6, 9)))  # 6: before JACOBI
     if not rows:
         return []
     figures = {(row["shape"], row["dtype"]): row for row in rows}
@@ -167,7 +167,22 @@ def general(lines):
             "Eigenvalues alone / with right and left eigenvectors:", "",
             *table(("shape", *DTYPES), [(s, *(" / ".join(rounded(figures[s, t][name]) for name in ("values alone M/s", "right and left M/s"))
                                               if (s, t) in figures else "" for t in DTYPES))
-                                        for s in dict.fromkeys(row["shape"] for row in rows)])]
+                                        for s in dict.fromkeys(row["shape"] for row in rows)]),
+            *jacobi_of_general(figures)]
+
+
+def jacobi_of_general(figures):
+    if not all("JACOBI right M/s" in row for row in figures.values()):
+        return []
+
+    def cell(row):
+        left = int(row["left to QR"])
+        return (f"{rounded(row['JACOBI right M/s'])}, residual {float(row['residual / u of JACOBI']):.0f} u" +
+                (f", {left} by QR" if left else ""))
+
+    return ["", "The same with right eigenvectors by JACOBI, and the matrices that it left to QR:", "",
+            *table(("shape", *DTYPES), [(s, *(cell(figures[s, t]) if (s, t) in figures else "" for t in DTYPES))
+                                        for s in dict.fromkeys(shape for shape, _ in figures)])]
 
 
 def answers(lines):
