@@ -324,8 +324,8 @@ TEST_F(CommandsTest, LoadHasTheMethodsOfItsProblem) {
   for (const auto& [words, what] : std::vector<std::pair<Words, const char*>>{
            {{"--method", "qr"}, "\"qr\" is not auto, bidiagonal, bisection or jacobi, the methods of --problem svd"},
            {{"--problem", "eigh", "--method", "qr"}, "\"qr\" is not auto or jacobi, the methods of --problem eigh"},
-           {{"--problem", "eig", "--method", "jacobi"},
-            "\"jacobi\" is not auto or qr, the methods of --problem eig"}}) {
+           {{"--problem", "eig", "--method", "bisection"},
+            "\"bisection\" is not auto, qr or jacobi, the methods of --problem eig"}}) {
     const Outcome o = run(run_bench, words, kNobody);  // before anybody is asked
     EXPECT_EQ(o.code, kBadUsage);
     EXPECT_THAT(o.err, HasSubstr(std::string("--method: ") + what));

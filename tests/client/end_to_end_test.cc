@@ -713,6 +713,16 @@ TEST(Svdctl, GeneralEigenproblemsOfAStack) {
   const Outcome alone = run({SVDCTL_PROGRAM, "eigvals", file("a"), "-o", file("alone"), "--address", server.address()});
   EXPECT_EQ(alone.exit_code, 0) << alone.err;
   EXPECT_THAT(read_matrix<double>(file("alone")).second, expected);
+  const Outcome jacobi = run({SVDCTL_PROGRAM, "eig", file("a"), "--w", file("w"), "--method", "jacobi", "--max-sweeps",
+                              "5", "--address", server.address()});
+  EXPECT_EQ(jacobi.exit_code, 0) << jacobi.err;
+  EXPECT_THAT(jacobi.err, HasSubstr("jacobi on host:0; 1 message; 2 ok"));
+  EXPECT_THAT(read_matrix<double>(file("w")).second, expected);
+  write_matrix<double>(file("hard"), "f8", "(1, 3, 3)", {1, 2, 3, 4, 5, 6, 7, 8, 10});
+  const Outcome by_qr = run({SVDCTL_PROGRAM, "eigvals", file("hard"), "--method", "jacobi", "--max-sweeps", "1",
+                             "--address", server.address()});
+  EXPECT_EQ(by_qr.exit_code, 0) << by_qr.err;  // its results are right
+  EXPECT_THAT(by_qr.err, HasSubstr("0 ok, 1 by_qr"));
   write_matrix<float>(file("pairs"), "f4", "(2, 2, 2)", {0, -2, 2, 0, 1.5, 0, 0, 3});
   const Outcome printed = run({SVDCTL_PROGRAM, "eigvals", file("pairs"), "--print", "--address", server.address()});
   EXPECT_EQ(printed.out, "0+2j 0-2j\n1.5+0j 3+0j\n") << printed.err;
@@ -727,6 +737,8 @@ TEST(Svdctl, GeneralEigenproblemsOfAStack) {
   EXPECT_THAT(read_matrix<float>(file("x")).first, HasSubstr("'shape': (0, 3)"));
   write_matrix<double>(file("tall"), "f8", "(2, 1)", {1, 2});
   EXPECT_EQ(run({SVDCTL_PROGRAM, "eig", file("tall")}).exit_code, 2);
+  EXPECT_EQ(run({SVDCTL_PROGRAM, "eig", file("a"), "--method", "bisection"}).exit_code, 2);
+  EXPECT_EQ(run({SVDCTL_PROGRAM, "eig", file("a"), "--max-sweeps", "5"}).exit_code, 2);
   std::filesystem::remove_all(folder);
 }
 
@@ -914,9 +926,19 @@ TEST(EndToEnd, GeneralMatricesOfABatchHaveAtMostTheServersOrder) {
   EXPECT_EQ(e.status().field, "matrices.rows");
   EXPECT_EQ(e.status().reason, "INVALID_FIELD");
   EXPECT_THAT(e.status().message, HasSubstr("at most 32, but is 33"));
-  const auto jacobi = client.eig<double>(random_matrices<double>(4), 2, 1, MemoryOrder::kRowMajor,
-                                         {.method = client::Method::kJacobi}, kCall);
-  EXPECT_EQ(jacobi.status().field, "options.method");
+  const auto bisection = client.eig<double>(random_matrices<double>(4), 2, 1, MemoryOrder::kRowMajor,
+                                            {.method = client::Method::kBisection}, kCall);
+  EXPECT_EQ(bisection.status().field, "options.method");
+  // Two sweeps are too few for a random matrix, so QR decomposes it.
+  const std::vector<double> a = random_matrices<double>(12 * 12);
+  const auto qr = client.eig<double>(a, 12, 1, MemoryOrder::kRowMajor, {}, kCall);
+  const auto jacobi =
+      client.eig<double>(a, 12, 1, MemoryOrder::kRowMajor, {.method = client::Method::kJacobi, .max_sweeps = 2}, kCall);
+  ASSERT_TRUE(qr.ok() && jacobi.ok()) << jacobi.status().to_string();
+  ASSERT_EQ(jacobi->report.exceptions.size(), 1u);
+  EXPECT_EQ(jacobi->report.exceptions[0].status, client::MatrixStatus::kByQr);
+  EXPECT_EQ(jacobi->report.count_wrong(), 0);
+  EXPECT_EQ(jacobi->values, qr->values);
 }
 
 TEST(EndToEnd, AStreamOfGeneralMatrices) {

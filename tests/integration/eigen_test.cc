@@ -519,6 +519,12 @@ TEST_P(EigenLayoutTest, GeneralMatrices) {
     const Matrices a = general(n, 19, type);
     v1::EigendecomposeRequest request = general_request(a, type, order);
     request.mutable_options()->set_certificate(v1::CERTIFICATE_SCOPE_BATCH);
+    request.mutable_options()->set_method(v1::METHOD_JACOBI);
+    const v1::EigendecomposeResponse by_jacobi = Ask(request);
+    EXPECT_EQ(by_jacobi.method(), v1::METHOD_JACOBI);
+    EXPECT_THAT(by_jacobi.exception_indices(), SizeIs(0));
+    expect_general_eigenpairs(a, by_jacobi, type, order);
+    request.mutable_options()->clear_method();
     const v1::EigendecomposeResponse r = Ask(request);
     EXPECT_EQ(r.method(), v1::METHOD_QR);
     EXPECT_EQ(r.values_per_matrix(), static_cast<int64_t>(n));
@@ -562,6 +568,32 @@ TEST_P(EigenLayoutTest, RootsOfUnity) {
         EXPECT_LE(distance, 10 * static_cast<double>(n) * unit_roundoff(type)) << "n = " << n << ", root " << root;
       }
     }
+  }
+}
+
+void set_sweeps_of_jacobi(v1::EigendecomposeRequest* r, int32_t sweeps) {
+  r->mutable_options()->set_method(v1::METHOD_JACOBI);
+  r->mutable_options()->set_max_sweeps(sweeps);
+}
+
+// The second matrix is triangular, so that JACOBI has nothing to do; one sweep is too few for the others.
+TEST_F(EigenTest, JacobiTellsWhatItLeftToQr) {
+  Matrices a = general(6, 3, v1::DATA_TYPE_F64);
+  for (size_t i = 0; i < 6; ++i) {
+    for (size_t j = 0; j < i; ++j) a.at(1, i, j) = 0;
+  }
+  v1::EigendecomposeRequest request = general_request(a);
+  const v1::EigendecomposeResponse by_qr = Ask(request);
+  set_sweeps_of_jacobi(&request, 1);
+  const double counted = server_->metric("svdserve_matrices_total", {"status=\"by_qr\""});
+  const v1::EigendecomposeResponse r = Ask(request);
+  EXPECT_THAT(r.exception_indices(), ElementsAre(0, 2));
+  EXPECT_THAT(r.exception_statuses(), ElementsAre(v1::MATRIX_STATUS_BY_QR, v1::MATRIX_STATUS_BY_QR));
+  EXPECT_EQ(server_->metric("svdserve_matrices_total", {"status=\"by_qr\""}), counted + 2);
+  expect_general_eigenpairs(a, r, v1::DATA_TYPE_F64, v1::MEMORY_ORDER_ROW_MAJOR);
+  const size_t bytes = 36 * sizeof(Complex);
+  for (const size_t matrix : {0, 2}) {
+    EXPECT_EQ(r.vectors().substr(matrix * bytes, bytes), by_qr.vectors().substr(matrix * bytes, bytes));
   }
 }
 
@@ -695,18 +727,25 @@ const BadInput kBadGeneralInputs[] = {
      "options.vectors"},
     {"LeftVectorsOfHermitianMatrices", [](auto* r) { r->mutable_options()->set_problem(v1::EIGEN_PROBLEM_HERMITIAN); },
      "options.vectors"},
-    {"Jacobi", [](auto* r) { set_method(r, v1::METHOD_JACOBI); }, "options.method"},
     {"Bisection", [](auto* r) { set_method(r, v1::METHOD_BISECTION); }, "options.method"},
     {"Tridiagonal", [](auto* r) { set_method(r, v1::METHOD_TRIDIAGONAL); }, "options.method"},
     {"UnknownMethod", [](auto* r) { set_method(r, 99); }, "options.method"},
     {"Tolerance", [](auto* r) { r->mutable_options()->set_tolerance(1e-3); }, "options.tolerance"},
     {"Sweeps", [](auto* r) { r->mutable_options()->set_max_sweeps(3); }, "options.max_sweeps"},
+    {"NegativeSweeps", [](auto* r) { set_sweeps_of_jacobi(r, -1); }, "options.max_sweeps"},
+    {"TooManySweeps", [](auto* r) { set_sweeps_of_jacobi(r, 1001); }, "options.max_sweeps"},
+    {"ToleranceOfJacobi",
+     [](auto* r) {
+       set_sweeps_of_jacobi(r, 3);
+       r->mutable_options()->set_tolerance(1e-3);
+     },
+     "options.tolerance"},
     {"Phases", [](auto* r) { r->mutable_options()->set_fix_phases(true); }, "options.fix_phases"},
     {"Triangle", [](auto* r) { r->mutable_options()->set_triangle(v1::TRIANGLE_UPPER); }, "options.triangle"},
     {"BeyondTheOrderOfABatchWithAnOptionOfOthers",
      [](auto* r) {
        set_order(r, 33);
-       set_method(r, v1::METHOD_JACOBI);
+       set_sweeps_of_jacobi(r, 3);
        r->mutable_options()->set_triangle(v1::TRIANGLE_UPPER);
      },
      "matrices.rows"},

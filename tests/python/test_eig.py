@@ -86,11 +86,12 @@ def test_a_stack_is_a_batch(either, fake, batches, rng, dtype, column_major, lef
 
 def test_eigenvalues_of_a_batch_alone(either, fake, batches, rng):  # noqa: F811
     a = matrices(rng, 5, 3, 3, dtype="c8")
-    w, status = either.eigvals(a, method="qr", return_status=True)
+    w, status = either.eigvals(a, method="Jacobi", max_sweeps=7, return_status=True)
     assert close(w, np.linalg.eigvals(a), a) and w.dtype == "c8" and status.tolist() == [MatrixStatus.OK] * 5
     assert w.flags.writeable
     (request,) = fake.requests
-    assert request.options.vectors == _proto.EIGENVECTORS["NONE"] and request.options.method == _proto.METHODS["QR"]
+    assert request.options.vectors == _proto.EIGENVECTORS["NONE"] and request.options.method == _proto.METHODS["JACOBI"]
+    assert request.options.max_sweeps == 7
 
 
 def test_the_order_decides(either, fake, batches, rng):  # noqa: F811
@@ -198,8 +199,9 @@ def test_what_numpy_refuses(either, fake, rng, verb):  # noqa: F811
         call([matrices(rng, 3, 3), matrices(rng, 2, 2)])
     with pytest.raises(TypeError, match="unsupported"):
         call(np.eye(2, dtype="O"))
-    for method in ("schur", "jacobi", "bidiagonal", "tridiagonal", "factored", None):
-        with pytest.raises(svdserve.InvalidArgument, match=f"^method: must be one of 'auto', 'qr', but is {method!r}"):
+    for method in ("schur", "bidiagonal", "tridiagonal", "factored", None):
+        with pytest.raises(svdserve.InvalidArgument,
+                           match=f"^method: must be one of 'auto', 'qr', 'jacobi', but is {method!r}"):
             call(np.eye(2), method=method)
     assert fake.infos == 0
 
@@ -388,13 +390,33 @@ def test_what_is_not_finite_is_told_with_its_place(client, rng, value, dtype):
         assert refused.value.reason == "NON_FINITE"
 
 
-@pytest.mark.parametrize("method", ["jacobi", "tridiagonal", "factored", "bisection"])
+@pytest.mark.parametrize("method", ["tridiagonal", "factored", "bisection"])
 @pytest.mark.parametrize("n", [3, 33])
-def test_the_method_is_qr(client, method, n):
-    with pytest.raises(svdserve.InvalidArgument, match="^method: must be one of 'auto', 'qr', but is") as refused:
+def test_the_method_is_of_eigenproblems(client, method, n):
+    with pytest.raises(svdserve.InvalidArgument, match="^method: must be one of 'auto', 'qr', 'jacobi', but is") as refused:
         client.eig(np.eye(n), method=method)
     assert refused.value.field == "options.method"
     check_eig(np.eye(n), client.eig(np.eye(n), method="QR"))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("left", [False, True])
+@pytest.mark.parametrize("n", [1, 2, 5, 32])
+def test_jacobi(client, rng, n, left, dtype):
+    a = matrices(rng, 20, n, n, dtype=dtype)
+    result = client.eig(a, left, method="jacobi", certificate=True)
+    assert (residuals(a, *result) < 10 * n * np.finfo(a.dtype).eps).all()
+    assert set(result.status) <= {MatrixStatus.BY_QR, MatrixStatus.OK} and (result.status == MatrixStatus.OK).mean() > 0.8
+    assert result.certificate.residual <= 10 * n * np.finfo(a.dtype).eps
+    w, status = client.eigvals(a, method="jacobi", max_sweeps=1, return_status=True)
+    assert set(status) <= {MatrixStatus.BY_QR, MatrixStatus.OK} and (n < 5 or (status == MatrixStatus.BY_QR).all())
+    assert n < 5 or (w == client.eigvals(a)).all()
+
+
+def test_jacobi_is_for_small_matrices(client):
+    with pytest.raises(svdserve.InvalidArgument, match="AUTO or QR") as refused:
+        client.eig(np.eye(33), method="jacobi")
+    assert refused.value.field == "open.options.method"
 
 
 @pytest.mark.parametrize("a", NON_SQUARE)

@@ -42,7 +42,7 @@ def blocking(client: svdserve.Client) -> None:
     assert_type(client.eigvals(h, return_status=True), tuple[Vectors, npt.NDArray[np.uint8]])
     w, vl, v = client.eig(h, left=True)
     assert_type(vl, Vectors)
-    client.eig(h, max_sweeps=3)  # type: ignore[call-overload]
+    client.eig(h, tolerance=3)  # type: ignore[call-overload]
     assert_type(client.capacity(h, [0, 10], water_filling=True), Values)
     assert_type(client.capacity(stacks, 10), list[Values])
     assert_type(client.precoders(h, rank=2), Vectors)

@@ -9,7 +9,7 @@
 // Columns of E that are nearly dependent do no harm to Q. The caller takes V = Q X with X of S from schur_vectors.h.
 // Source: Golub and Van Loan, Matrix Computations, 3rd ed., algorithms 5.2.1 and 5.1.6; rotations: shear_step.h.
 // Cost: 16/3 k^3 flops for R, as many for Q, 16 k^3 for S, in 4 k phases; a sweep of rotations 42 k^3. Most matrices need
-// no sweep, and two are enough where they help.
+// no sweep.
 // Accuracy: S = Q^H (A + D) Q, |D| <= c k u |A|_F.
 #if defined(SVDSERVE_ENGINE_ALGORITHMS_GENERAL_UNITARY_BASIS_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef SVDSERVE_ENGINE_ALGORITHMS_GENERAL_UNITARY_BASIS_H_
