@@ -35,8 +35,8 @@ std::optional<PlanError> check_method(const LargeOptions& options) {
   const char* const known =
       options.kind == LargeKind::kHermitian         ? "AUTO, TRIDIAGONAL, FACTORED or JACOBI for a Hermitian matrix"
       : options.kind == LargeKind::kHermitianFactor ? "AUTO, FACTORED or JACOBI for a factor G with its signature"
-      : options.kind == LargeKind::kGeneral         ? "AUTO or QR for a general eigenproblem"
-                                                    : "AUTO or JACOBI for a large matrix";
+      : options.kind == LargeKind::kGeneral ? "AUTO or QR for a large general matrix (JACOBI is for batches, n <= 32)"
+                                            : "AUTO or JACOBI for a large matrix";
   return PlanError{"method", std::string("must be ") + known + ", but is " + name(method)};
 }
 

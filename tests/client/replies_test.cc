@@ -87,7 +87,7 @@ TEST(Replies, ExceptionsAreOfTheRequestsMatrices) {
 }
 
 TEST(Replies, AStatusOfALaterContractIsUnknown) {
-  for (const int number : {4, 77, 256, 257, INT32_MAX, -1}) {
+  for (const int number : {5, 77, 256, 257, INT32_MAX, -1}) {
     FakeService service([&](const Seen&) { return Answer{.tamper = exceptions({0, 2}, {number, 2})}; });
     Client client(options_for(service));
     const auto s =
@@ -430,11 +430,12 @@ TEST(LargeReplies, TheSummaryIsOfTheResults) {
   expect_invalid_large(of_summary([](auto* s) { s->set_rotations(-1); }), "-1 rotations");
   expect_invalid_large(of_summary([](auto* s) { s->set_proper_rotations(901); }), "901 of them proper");
   expect_invalid_large(of_summary([](auto* s) { s->set_status(v1::MATRIX_STATUS_NON_FINITE); }), "of a small matrix");
+  expect_invalid_large(of_summary([](auto* s) { s->set_status(v1::MATRIX_STATUS_BY_QR); }), "of a small matrix");
   expect_invalid_large(of_summary([](auto* s) { s->mutable_certificate(); }), "none was asked for");
 }
 
 TEST(LargeReplies, AStatusOfALaterContractIsUnknown) {
-  for (const int number : {4, 99, 256, -1}) {
+  for (const int number : {5, 99, 256, -1}) {
     FakeService service;
     service.large().status = number;
     Client client(options_for(service));

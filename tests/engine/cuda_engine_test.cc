@@ -307,7 +307,7 @@ TEST_P(CudaEngineTest, SaysWhatItIsAndGivesEverythingBack) {
 
 TEST_P(CudaEngineTest, CountsWhatItsLanesHaveOnTheDevice) {
   // Three slots of operands, results and workspace, as cuda_lane.cc makes them.
-  const uint64_t slot = kLeastSlotBytes + (32 + kLeastSlotBytes * 5 / 4 + 256) + 2 * kLeastSlotBytes;
+  const uint64_t slot = kLeastSlotBytes + (64 + kLeastSlotBytes * 5 / 4 + 256) + 2 * kLeastSlotBytes;
   EXPECT_EQ(open(1)->bytes_allocated(), 3 * slot);
   EXPECT_EQ(open(2)->bytes_allocated(), 6 * slot);
 }
@@ -399,7 +399,7 @@ TEST_P(CudaEngineTest, StatusesAreFetchedForThePiecesThatHaveThem) {
   clean.expect_done(engine->execute(0, plan, clean.segments()));
   const uint64_t without = engine->bytes_downloaded() - before;
   EXPECT_GE(without, 64 * values_bytes(plan.problem));
-  EXPECT_LE(without, 64 * values_bytes(plan.problem) + 64);  // two pieces' counts, and no byte a matrix
+  EXPECT_LE(without, 64 * values_bytes(plan.problem) + 2 * 64);  // two pieces' counts, and no byte a matrix
 }
 
 TEST_P(CudaEngineTest, PiecesOverlap) {
@@ -533,21 +533,21 @@ TEST_P(CudaEngineTest, LaunchesOnACallersStream) {
   CUstream_st* stream;
   CUevent_st* event;
   ASSERT_EQ(cuda.allocate(0, in_bytes, &matrices) | cuda.allocate(0, out_bytes, &values) |
-                cuda.allocate(0, count, &statuses) | cuda.allocate(0, 32, &counts) |
+                cuda.allocate(0, count, &statuses) | cuda.allocate(0, kMatrixStatuses * sizeof(uint64_t), &counts) |
                 cuda.allocate(0, engine->workspace_bytes(plan, batch.count()), &workspace) |
                 cuda.create_stream(0, &stream) | cuda.create_event(0, &event),
             0);
   const HostSegment& host = batch.segments()[0];
   cuda.copy_to_device(0, matrices, host.matrices, in_bytes, stream);
-  cuda.clear(0, counts, 32, stream);
+  cuda.clear(0, counts, kMatrixStatuses * sizeof(uint64_t), stream);
   const DeviceBatch on_device{
       matrices, batch.count(), values, static_cast<uint8_t*>(statuses), static_cast<uint64_t*>(counts), workspace};
   EXPECT_TRUE(engine->launch(plan, on_device, stream).ok());
   EXPECT_TRUE(engine->launch(plan, {}, stream).ok());  // nothing to do
-  std::array<uint64_t, 4> exceptions{};
+  std::array<uint64_t, kMatrixStatuses> exceptions{};
   cuda.copy_to_host(0, host.planes[Plane::kValues], values, out_bytes, stream);
   cuda.copy_to_host(0, host.statuses, statuses, count, stream);
-  cuda.copy_to_host(0, exceptions.data(), counts, 32, stream);
+  cuda.copy_to_host(0, exceptions.data(), counts, sizeof(exceptions), stream);
   cuda.record(0, event, stream);
   cuda.wait(0, event);
   const auto of = [&](int s) { return static_cast<int64_t>(exceptions[static_cast<size_t>(s)]); };

@@ -218,6 +218,52 @@ INSTANTIATE_TEST_SUITE_P(Types, GeneralBatchTest,
                            return std::string(name(std::get<0>(info.param))) + "_" + name(std::get<1>(info.param));
                          });
 
+// Rounding errors turn a defective real eigenvalue into pairs that are no conjugates. JACOBI must keep their sum.
+TEST(GeneralJacobiTest, RealMatricesKeepTheirTrace) {
+  const SvdEngine engine;
+  Random random(11);
+  for (const DType dtype : {DType::kF32, DType::kF64}) {
+    double worst = 0;
+    for (const int64_t n : {3, 4, 5, 8}) {
+      std::vector<Matrix> matrices;
+      for (int i = 0; i < 200; ++i) {
+        Matrix a(dtype, n, n);
+        for (int64_t j = 0; j < n; ++j) {
+          // One Jordan block below the diagonal, then sparse matrices, then strictly lower ones.
+          for (int64_t l = 0; l < n; ++l) {
+            const double x = random.uniform() < 0.25 ? random.normal() : 0, y = l > j ? random.normal() : 0;
+            a.at(l, j) = i == 0 ? (l == j ? 2.0 : l == j + 1 ? 1.0 : 0.0) : i % 2 == 0 ? x : y;
+          }
+        }
+        round_to_dtype(a);
+        matrices.push_back(a);
+      }
+      for (const Vectors vectors : {Vectors::kNone, Vectors::kThin}) {
+        const Plan plan =
+            plan_of({n, n, dtype, Order::kRowMajor},
+                    {.decomposition = Decomposition::kGeneral, .method = Method::kJacobi, .vectors = vectors});
+        const PlanesResult result = run_planes(engine, plan, pack(matrices, Order::kRowMajor).data(), 200);
+        for (int64_t m = 0; m < 200; ++m) {
+          const Matrix& a = matrices[static_cast<size_t>(m)];
+          const auto values = result.numbers(dtype, Plane::kValues, 2 * m * n, 2 * n);
+          Number sum = 0;
+          long double norm = 0;
+          for (int64_t j = 0; j < n; ++j) {
+            sum += complex_number(values, j) - Number(a.at(j, j));
+            for (int64_t l = 0; l < n; ++l) norm += std::norm(Number(a.at(l, j)));
+          }
+          if (norm == 0) continue;
+          const double units = static_cast<double>(n) * real_type(dtype).unit_roundoff;
+          const double error = static_cast<double>(std::abs(sum) / std::sqrt(norm)) / units;
+          EXPECT_LE(error, 10) << name(dtype) << " " << n << " " << m;
+          worst = std::max(worst, error);
+        }
+      }
+    }
+    std::printf("%s: largest error of the trace %.2f of 10 n u |A|\n", name(dtype), worst);
+  }
+}
+
 // Eigenvalues alone are those with vectors; a limit of one sweep leaves random matrices to QR.
 TEST(GeneralJacobiTest, ValuesAloneAndTheSweepLimit) {
   const SvdEngine engine;

@@ -187,6 +187,8 @@ struct Family {
   std::string name;
   std::function<Square(Families&)> make;
   double most_sweeps[6];  // on average, n = 2, 3, 4, 8, 16, 32; zero: not judged
+  // Real matrices have pairs whose conjugates differ by much more than u: those with large residuals are for QR.
+  bool has_sensitive_pairs = false;
 };
 std::vector<Family> families() {
   return {
@@ -198,16 +200,17 @@ std::vector<Family> families() {
       {"companion",
        [](Families& f) { return f.of([&](int i, int j) { return j == f.n - 1 ? f.normal() : Number(i == j + 1); }); },
        {1.5, 4.8, 5.5, 7.5, 9, 11}},
-      {"kappa 1e4", [](Families& f) { return f.with_condition(1e4L); }, {2.5, 11, 13, 15, 17, 18}},
+      {"kappa 1e4", [](Families& f) { return f.with_condition(1e4L); }, {2.5, 11, 13, 15, 17, 18}, true},
       {"Grcar",
        [](Families& f) { return f.of([](int i, int j) { return j == i - 1 ? -1.0L : Number(j >= i && j <= i + 3); }); },
-       {1.3, 4, 5, 7, 10, 22}},
+       {1.3, 4, 5, 7, 10, 22},
+       true},
       {"clusters", [](Families& f) { return f.clusters(); }, {1.3, 2.5, 2.5, 8, 11, 14}},
       {"Jordan", [](Families& f) { return f.jordan(); }, {0, 0, 0, 0, 0, 0}},
       {"triangular",
        [](Families& f) { return f.of([&](int i, int j) { return i <= j ? f.normal() : 0; }); },
        {0, 0, 0, 0, 0, 0}},
-      {"hidden Jordan pairs", [](Families& f) { return f.hidden_pairs(); }, {2.5, 7.5, 8, 10, 11, 13}},
+      {"hidden Jordan pairs", [](Families& f) { return f.hidden_pairs(); }, {2.5, 7.5, 8, 10, 11, 13}, true},
       {"rank one", [](Families& f) { return f.rank_one(); }, {2, 2, 3, 0, 0, 0}},  // its sweeps are of rounding errors
       {"balanced D A D^-1", [](Families& f) { return f.graded(); }, {2, 5.2, 6, 7.5, 9.2, 11.5}},
   };
@@ -344,7 +347,7 @@ TEST(ShearJacobiTest, SweepsAndResiduals) {
         EXPECT_LE(sweeps, family.most_sweeps[column] + 0.01) << family.name << " " << n;
       }
       worst_e = std::max(worst_e, of_e);
-      worst_best = std::max(worst_best, best);
+      if (E::kComplex || !family.has_sensitive_pairs) worst_best = std::max(worst_best, best);
     }
   }
   std::printf("\nworst: E X %.1f, Q X %.1f\n", worst_e, worst_best);

@@ -40,9 +40,11 @@ struct EigArguments {
 
 void declare_end(Arguments* a, EigArguments* to) {
   a->option("--method", "NAME",
-            "auto or qr; jacobi for small matrices, which decomposes those that it cannot do by qr (status by_qr)",
+            "auto or qr; for small matrices also jacobi, which leaves to qr what it\ncannot do (status by_qr, results "
+            "as right "
+            "as others)",
             &to->method);
-  a->option("--max-sweeps", "N", "jacobi: go over to qr after N sweeps; 0: the server's default", &to->max_sweeps, 0);
+  a->option("--max-sweeps", "N", "jacobi: go over to qr after N sweeps; 0: after 30", &to->max_sweeps, 0);
   a->flag("--force", kForceHelp, &to->force);
   a->flag("--verbose", kVerboseHelp, &to->verbose);
   to->connection.declare(a);

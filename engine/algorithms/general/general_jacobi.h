@@ -11,8 +11,9 @@
 // Source: shear_jacobi.h, unitary_basis.h.
 // Cost: as general_eigen.h, but 58 k^3 flops a sweep in place of Hessenberg and QR, and 27 k^3 for S and Q.
 // Accuracy: rho, measured for random, normal, companion and Grcar's matrices, clusters, condition 1e4, hidden Jordan pairs
-// and rank one: 7 k u for k = 2, 4 k u for k = 4, 1 k u for k >= 16. The caller decomposes by QR what has not converged,
-// and what has more than kLargestJacobiResidual.
+// and rank one: 7 k u for k = 2, 4 k u for k = 4, 1 k u for k >= 16. Real matrices with defective pairs have the pairs'
+// differences, 1e7 k u. The caller decomposes by QR what has not converged, and what has more than
+// kLargestJacobiResidual. The sum of the eigenvalues is the trace to 10 k u |A|_F.
 #if defined(SVDSERVE_ENGINE_ALGORITHMS_GENERAL_GENERAL_JACOBI_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef SVDSERVE_ENGINE_ALGORITHMS_GENERAL_GENERAL_JACOBI_H_
 #undef SVDSERVE_ENGINE_ALGORITHMS_GENERAL_GENERAL_JACOBI_H_

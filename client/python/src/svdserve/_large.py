@@ -253,7 +253,7 @@ class Factor:
         if s.sweeps < 0 or not 0 <= s.proper_rotations <= s.rotations:
             raise invalid_reply(f"its summary counts {s.sweeps} sweeps and {s.rotations} rotations, "
                                 f"{s.proper_rotations} of them proper")
-        if s.status == MatrixStatus.NON_FINITE:
+        if s.status in (MatrixStatus.NON_FINITE, MatrixStatus.BY_QR):
             raise invalid_reply("its summary has the status of a small matrix")
         if s.HasField("certificate") != (self._query.certificate != "none"):
             raise invalid_reply("its summary has no certificate" if self._query.certificate != "none" else

@@ -92,24 +92,30 @@ struct GeneralTask {
     const GeneralOutcome<T> outcome = decompose(false);
     const bool missed = is_missed(outcome, k);
     if (member.rank == 0) call.missed[m] = missed;
-    if (!missed) store(outcome);
+    if (missed) return;
+    store(outcome);
+    record(outcome.status);
   }
-  // Balanced, then plain where that is spoilt, then balanced again where it was better.
+  // Whether balancing has scaled anything; if not, a plain attempt is the same.
+  __device__ __forceinline__ bool is_balanced() const {
+    bool scaled = false;
+    SVD_UNROLL for (int i = 0; i < k; ++i) scaled |= work.d[i].v != 0;
+    return scaled;
+  }
+  // Balanced, then plain where that is spoilt, which replaces it where it is better.
   __device__ __forceinline__ void run_qr() const {
-    GeneralOutcome<T> kept{}, balanced{};
+    GeneralOutcome<T> kept{};
 #pragma unroll 1
-    for (int attempt = 0; attempt < 3; ++attempt) {
-      kept = decompose(attempt == 1);
-      if (attempt == 0) {
-        balanced = kept;
-        if (!is_spoilt(balanced, k)) break;
-      } else if (attempt == 1 && is_better(kept, balanced)) {
-        break;
-      }
+    for (int attempt = 0; attempt < 2; ++attempt) {
+      const GeneralOutcome<T> outcome = decompose(attempt == 1);
+      if (attempt == 1 && !is_better(outcome, kept)) break;
+      kept = outcome;
+      store(kept);
+      if (!is_spoilt(kept, k) || !is_balanced()) break;
     }
-    if (call.missed != nullptr) kept.status = status_by_qr(kept.status);
-    store(kept);
+    record(call.missed != nullptr ? status_by_qr(kept.status) : kept.status);
   }
+
   __device__ __forceinline__ static C written(C x, bool conjugate, bool finite) {
     const L zero(T(0)), nan(FloatTraits<T>::nan());
     return {finite ? x.re + zero : nan, finite ? (conjugate ? -x.im : x.im) + zero : nan};
@@ -131,14 +137,17 @@ struct GeneralTask {
       store_vectors(work.v, call.v, finite);
       store_vectors(work.w, call.w, finite);
     }
-    if (member.rank != 0) return;
-    if (call.certificates != nullptr) {
+    if (member.rank == 0 && call.certificates != nullptr) {
       const T none = finite ? T(0) : FloatTraits<T>::nan();
       T* const numbers = call.certificates + m * kCertificateNumbers;
       numbers[0] = finite ? sqrt(L(kept.residual)).v : none;
       numbers[1] = numbers[2] = none;
     }
-    const auto status = static_cast<uint8_t>(kept.status);
+    team.sync();  // another attempt writes where this one has read
+  }
+  __device__ __forceinline__ void record(MatrixStatus of) const {
+    if (member.rank != 0) return;
+    const auto status = static_cast<uint8_t>(of);
     if (call.statuses != nullptr) call.statuses[m] = status;
     if (status != 0) atomicAdd(reinterpret_cast<unsigned long long*>(&call.exception_counts[status]), 1ull);
   }
