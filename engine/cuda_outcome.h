@@ -18,6 +18,7 @@ struct DeviceBatch {
   uint8_t* statuses = nullptr;     // [out] device; count MatrixStatus, or null
   uint64_t* exception_counts = nullptr;  // [in,out] device; kMatrixStatuses: [s] grows by the matrices of status s > 0
   void* workspace = nullptr;             // device; workspace_bytes(plan, count), aligned to 256
+  const void* starting_vectors = nullptr;  // [in] device; as HostSegment's, aligned to a complex element
 };
 
 // An error of CUDA with its name and text, or success.

@@ -17,6 +17,8 @@ struct HostSegment {
   int64_t count = 0;                 // >= 0; a multiple of plan.outputs.group
   PlanePointers planes;              // [out] those of plan.outputs, without gaps; any alignment
   MatrixStatus* statuses = nullptr;  // [out] count statuses, or null
+  // [in] where plan.starting_vectors: for each matrix V_0, rows x cols, complex, in the matrices' order; any alignment
+  const void* starting_vectors = nullptr;
 };
 
 // Which instructions the lane kernels use. A choice of speed alone: the bits are the same.

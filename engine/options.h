@@ -95,6 +95,9 @@ struct Options {
   // results of different programs can be compared. With vectors only.
   bool fix_phases = false;
   bool certificate = false;  // residual and orthogonality of each matrix; with vectors only
+  bool condition = false;    // of kGeneral: the condition number of each eigenvalue, and the status kNearDefective
+  // Of kGeneral: JACOBI, which kAuto then is, starts from HostSegment::starting_vectors.
+  bool starting_vectors = false;
   MimoOptions mimo = {};
 
   friend bool operator==(const Options&, const Options&) = default;

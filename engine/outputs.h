@@ -26,8 +26,9 @@ enum class Plane : uint8_t {
   kThresholdRank,    // a matrix: a number
   kCertificate,      // a matrix: |A - U S V^H|_F / |A|_F, |I - U^H U|_F, |I - V^H V|_F; of a Hermitian one V = U; of a
                      // general one |A V - V L|_F / |A|_F, or |A^H W - W L^H|_F / |A|_F where that is larger, 0, 0
+  kEigenvalueCondition,  // a general matrix: for each eigenvalue 1 / |w^H v| of its unit vectors, inf where that is 1 / 0
 };
-inline constexpr int kPlanes = 10;
+inline constexpr int kPlanes = 11;
 inline constexpr int64_t kCertificateNumbers = 3;
 
 constexpr int index_of(Plane plane) { return static_cast<int>(plane); }
@@ -51,6 +52,7 @@ struct Outputs {
   bool right_adjoint = true;  // V^H, as LAPACK and NumPy give it; false: V
   bool fix_phases = false;    // Options::fix_phases
   bool certificate = false;   // plane kCertificate
+  bool condition = false;     // plane kEigenvalueCondition
   bool capacity = false, water_filling = false, stream_snr = false;
   bool condition_number = false, effective_rank = false, threshold_rank = false;
   double rank_threshold = 0;           // relative to the largest singular value
@@ -92,6 +94,8 @@ constexpr size_t plane_bytes(const Problem& p, const Outputs& o, Plane plane) {
       return o.threshold_rank ? group * number : 0;
     case Plane::kCertificate:
       return o.certificate ? group * size(kCertificateNumbers) * number : 0;
+    case Plane::kEigenvalueCondition:
+      return o.condition ? group * size(o.values) * number : 0;
   }
   return 0;
 }

@@ -146,6 +146,9 @@ std::optional<PlanError> check_hermitian(const Problem& problem, const Options& 
   return std::nullopt;
 }
 
+// Starting vectors are JACOBI's.
+bool is_general_jacobi(const Options& options) { return options.method == Method::kJacobi || options.starting_vectors; }
+
 // Checks for options that a general eigenproblem does not take. Returns what is wrong.
 std::optional<PlanError> check_general(const Problem& problem, const Options& options) {
   if (problem.rows != problem.cols) {
@@ -155,8 +158,11 @@ std::optional<PlanError> check_general(const Problem& problem, const Options& op
   if (options.method != Method::kAuto && options.method != Method::kQr && options.method != Method::kJacobi) {
     return PlanError{"method", "must be AUTO, QR or JACOBI for general matrices"};
   }
+  if (options.starting_vectors && options.method == Method::kQr) {
+    return PlanError{"method", "must be AUTO or JACOBI with starting vectors, which QR does not take"};
+  }
   if (options.tolerance != 0) return PlanError{"tolerance", "must be 0 for general matrices, whose methods take none"};
-  if (options.max_sweeps != 0 && options.method != Method::kJacobi) {
+  if (options.max_sweeps != 0 && !is_general_jacobi(options)) {
     return PlanError{"max_sweeps", "is for JACOBI alone, which counts sweeps"};
   }
   if (options.max_sweeps < 0 || options.max_sweeps > kLargestMaxSweeps) return bad_max_sweeps();
@@ -178,10 +184,11 @@ Plan general_plan(const Problem& problem, const Options& options) {
   outputs.left_columns = options.vectors != Vectors::kNone ? problem.rows : 0;
   outputs.right_columns = options.vectors == Vectors::kFull ? problem.rows : 0;
   outputs.certificate = options.certificate;
-  const bool jacobi = options.method == Method::kJacobi;
+  outputs.condition = options.condition;
+  const bool jacobi = is_general_jacobi(options);
   const int32_t max_sweeps = !jacobi ? 0 : options.max_sweeps != 0 ? options.max_sweeps : kDefaultMaxSweeps;
   const Method method = jacobi ? Method::kJacobi : Method::kQr;
-  return {problem, options.decomposition, options.triangle, method, 0, max_sweeps, outputs};
+  return {problem, options.decomposition, options.triangle, method, 0, max_sweeps, outputs, options.starting_vectors};
 }
 
 // Checks the order of general matrices, whose limit is lower than that of others. Returns what is wrong.
@@ -195,6 +202,12 @@ std::optional<PlanError> check_order(const Problem& problem, const Options& opti
 
 // Checks that the decomposition takes the problem and the options. Returns what is wrong.
 std::optional<PlanError> check_decomposition(const Problem& problem, const Options& options) {
+  if (options.decomposition != Decomposition::kGeneral) {
+    for (const auto& [wanted, field] :
+         {std::pair(options.condition, "condition"), std::pair(options.starting_vectors, "starting_vectors")}) {
+      if (wanted) return PlanError{field, "is for eigenproblems of general matrices alone"};
+    }
+  }
   if (options.decomposition == Decomposition::kHermitian) return check_hermitian(problem, options);
   if (options.triangle != Triangle::kLower) {
     return PlanError{"triangle", "must be LOWER (the default) unless matrices are Hermitian: others are read whole"};
@@ -259,7 +272,8 @@ PlanOrError make_plan(const Problem& problem, const Options& options) {
             method,
             0,
             options.max_sweeps != 0 ? options.max_sweeps : default_sweeps,
-            outputs};
+            outputs,
+            false};
   if (bisects) {
     // Below 4 u the midpoint of an interval is one of its ends, and the loop would not end.
     plan.tolerance = std::max(options.tolerance, 4 * u);

@@ -13,9 +13,11 @@ enum class MatrixStatus : uint8_t {
   kNotConverged = 2,  // the iteration limit was reached: the values are the best known
   kOutOfRange = 3,    // a value is too large: +inf, or an eigenvalue is -inf or has an infinite part; others are right
   kByQr = 4,          // JACOBI of a general matrix missed its bound: the results are QR's, and right
+  kNearDefective =
+      5,  // with Options::condition: an eigenvalue's condition is above near_defective_limit(); all is right
 };
 
-inline constexpr int kMatrixStatuses = 5;
+inline constexpr int kMatrixStatuses = 6;
 
 // How many matrices of a batch ended in each status.
 struct ConvergenceReport {
@@ -24,8 +26,9 @@ struct ConvergenceReport {
   int64_t not_converged = 0;
   int64_t out_of_range = 0;
   int64_t by_qr = 0;
+  int64_t near_defective = 0;
 
-  int64_t total() const { return ok + non_finite + not_converged + out_of_range + by_qr; }
+  int64_t total() const { return ok + non_finite + not_converged + out_of_range + by_qr + near_defective; }
   friend bool operator==(const ConvergenceReport&, const ConvergenceReport&) = default;
 };
 

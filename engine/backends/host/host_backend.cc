@@ -551,7 +551,7 @@ HostBackend::HostBackend(const EngineOptions& options)
 ExecutionOutcome HostBackend::execute(const Plan& plan, absl::Span<const HostSegment> segments,
                                       const std::atomic<bool>* cancel) const {
   const FpEnvironment environment;  // of the caller, whatever is computed on its thread; each task has its own
-  const MatrixSource source(plan.problem, segments);
+  const MatrixSource source(plan, segments);
   const Crew crew{threads_, arena_, cancel};
   switch (plan.problem.dtype) {
     case DType::kF32:

@@ -8,15 +8,17 @@
 
 #include "absl/types/span.h"
 #include "engine/execution.h"
-#include "engine/problem.h"
+#include "engine/planner.h"
 
 namespace svdserve::host {
 
 // Thread-safe once made. Does not own the segments.
 class MatrixSource {
  public:
-  MatrixSource(const Problem& problem, absl::Span<const HostSegment> segments)
-      : segments_(segments), matrix_bytes_(matrix_bytes(problem)) {
+  MatrixSource(const Plan& plan, absl::Span<const HostSegment> segments)
+      : segments_(segments),
+        matrix_bytes_(static_cast<int64_t>(matrix_bytes(plan.problem))),
+        starting_bytes_(static_cast<int64_t>(starting_bytes(plan))) {
     first_.reserve(segments.size() + 1);
     for (const HostSegment& s : segments) {
       first_.push_back(count_);
@@ -29,6 +31,7 @@ class MatrixSource {
 
   struct Slot {
     const char* matrix;
+    const char* start;  // its starting vectors; null: the plan has none
     const HostSegment* segment;
     int64_t index;         // in the segment
     MatrixStatus* status;  // or null
@@ -46,7 +49,9 @@ class MatrixSource {
       while (first + l >= first_[s + 1]) ++s;
       const HostSegment& segment = segments_[s];
       const int64_t i = first + l - first_[s];
-      f(l, Slot{static_cast<const char*>(segment.matrices) + i * matrix_bytes_, &segment, i,
+      const auto* const starts = static_cast<const char*>(segment.starting_vectors);
+      f(l, Slot{static_cast<const char*>(segment.matrices) + i * matrix_bytes_,
+                starting_bytes_ != 0 ? starts + i * starting_bytes_ : nullptr, &segment, i,
                 segment.statuses != nullptr ? segment.statuses + i : nullptr});
     }
   }
@@ -55,7 +60,7 @@ class MatrixSource {
   absl::Span<const HostSegment> segments_;
   std::vector<int64_t> first_;  // of each segment; then count_
   int64_t count_ = 0;
-  int64_t matrix_bytes_;
+  int64_t matrix_bytes_, starting_bytes_;
 };
 
 }  // namespace svdserve::host

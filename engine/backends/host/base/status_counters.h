@@ -16,7 +16,9 @@ struct StatusCounters {
   void add(MatrixStatus status, int64_t matrices) {
     by_status[static_cast<size_t>(status)].fetch_add(matrices, std::memory_order_relaxed);
   }
-  ConvergenceReport report() const { return {by_status[0], by_status[1], by_status[2], by_status[3], by_status[4]}; }
+  ConvergenceReport report() const {
+    return {by_status[0], by_status[1], by_status[2], by_status[3], by_status[4], by_status[5]};
+  }
 };
 
 }  // namespace svdserve::host
