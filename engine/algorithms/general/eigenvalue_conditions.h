@@ -5,8 +5,8 @@
 // A change D of A changes a simple eigenvalue by at most c_j |D|, to first order. With unit columns V^-1 has the rows
 // w_j^H / (w_j^H v_j), so that |V|_F |V^-1|_F = sqrt(k sum_j c_j^2).
 // A defective matrix lies within about |B| / c_j of B = D^-1 A D. A is near defective where c_j > 1 / (k sqrt u) for an
-// eigenvalue of B: eigenvalues that a defective matrix is found to have differ by sqrt(k u) |B|, and have conditions of some
-// 1 / sqrt(k u). The c_j of A itself may be as large where A is badly scaled only.
+// eigenvalue of B. The eigenvalues that a defective matrix is found to have differ by sqrt(k u) |B|. Their conditions are
+// some 1 / sqrt(k u). The c_j of A itself may be as large where A is badly scaled only.
 // Source: Wilkinson, The Algebraic Eigenvalue Problem (1965), chapter 2; Golub and Van Loan, Matrix Computations, 3rd ed.,
 // section 7.2.2.
 // Cost: k^2 complex multiplications for the c_j, 3 k^2 for the test. Accuracy: c_j within 3 k u c_j, relative, for the given
