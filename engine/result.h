@@ -9,11 +9,12 @@ namespace svdserve {
 // The outcome of one matrix; everything but kOk leaves the other matrices of the batch untouched.
 enum class MatrixStatus : uint8_t {
   kOk = 0,
-  kNonFinite = 1,      // an element is infinite or NaN: every value is NaN
-  kNotConverged = 2,   // the iteration limit was reached: the values are the best known
-  kOutOfRange = 3,     // a value is too large: +inf, or an eigenvalue is -inf or has an infinite part; others are right
-  kByQr = 4,           // JACOBI of a general matrix missed its bound: the results are QR's, and right
-  kNearDefective = 5,  // with Options::condition: see algorithms/general/eigenvalue_conditions.h; all is right
+  kNonFinite = 1,     // an element is infinite or NaN: every value is NaN
+  kNotConverged = 2,  // the iteration limit was reached: the values are the best known
+  kOutOfRange = 3,    // a value is too large: +inf, or an eigenvalue is -inf or has an infinite part; others are right
+  kByQr = 4,          // JACOBI of a general matrix missed its bound: the results are QR's, and right
+  kNearDefective =
+      5,  // with Options::condition: defective but for a small change (general/eigenvalue_conditions.h); all is right
 };
 
 inline constexpr int kMatrixStatuses = 6;
