@@ -6,7 +6,8 @@
 // w_j^H / (w_j^H v_j), so that |V|_F |V^-1|_F = sqrt(k sum_j c_j^2).
 // A defective matrix lies within about |B| / c_j of B = D^-1 A D. A is near defective where c_j > 1 / (40 sqrt u) for an
 // eigenvalue of B. With rounding errors of e u |B|, the eigenvalues that a defective matrix is found to have differ by
-// 2 sqrt(e u) |B|. Their conditions are some 1 / (2 sqrt(e u)): the limit leaves room for e = 400. The c_j of A itself may be as large where A is badly scaled only.
+// 2 sqrt(e u) |B|. Their conditions are some 1 / (2 sqrt(e u)): the limit leaves room for e = 400. The c_j of A itself may
+// be as large where A is badly scaled only.
 // Source: Wilkinson, The Algebraic Eigenvalue Problem (1965), chapter 2; Golub and Van Loan, Matrix Computations, 3rd ed.,
 // section 7.2.2.
 // Cost: k^2 complex multiplications for the c_j, 3 k^2 for the test. Accuracy: c_j within 3 k u c_j, relative, for the given

@@ -180,7 +180,7 @@ SVD_HD void left_vectors(const Team& team, A t, A z, A w, Size k, Lane least, La
   team.for_each_line(0, k, [&](int i) SVD_LAMBDA {
     SVD_UNROLL_DEVICE for (int j = 0; j < k; ++j) {
       C sum = scaled(C(z(i, j)), heads[j]);
-      SVD_UNROLL_DEVICE for (int l = j + 1; l < k; ++l) sum = sum + product(C(z(i, l)), C(t(l, j)));
+      SVD_UNROLL for (int l = j + 1; l < k; ++l) sum = sum + product(C(z(i, l)), C(t(l, j)));
       w(i, j) = sum;
     }
   });
@@ -194,7 +194,7 @@ SVD_HD void right_vectors(const Team& team, A t, A z, Size k, Lane least, Lane* 
   team.for_each_line(0, k, [&](int i) SVD_LAMBDA {
     SVD_UNROLL_DEVICE for (int j = k - 1; j >= 0; --j) {
       C sum = scaled(C(z(i, j)), heads[j]);
-      SVD_UNROLL_DEVICE for (int l = 0; l < j; ++l) sum = sum + product(C(z(i, l)), C(t(j, l)));
+      SVD_UNROLL for (int l = 0; l < j; ++l) sum = sum + product(C(z(i, l)), C(t(j, l)));
       z(i, j) = sum;
     }
   });

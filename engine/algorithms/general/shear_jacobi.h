@@ -86,7 +86,7 @@ SVD_HD void scale_every_other(const Team& team, A a, B e, Size k, int parity, La
   team.for_each(0, k, [&](int j) SVD_LAMBDA {
     const Lane d = j % 2 == parity ? diagonal_factor(a, k, j, noise, active) : Lane(1);
     work.first[j] = d;
-    work.second[j] = Lane(1) / d;
+    work.second[j] = select(d > Lane(1), Lane(0.5f), select(d < Lane(1), Lane(2), Lane(1)));
   });
   team.for_each(0, k * k, [&](int x) SVD_LAMBDA {
     const int i = x % k, j = x / k;
@@ -97,20 +97,20 @@ SVD_HD void scale_every_other(const Team& team, A a, B e, Size k, int parity, La
 
 // In: a: A, its largest component about one; e: I, or for a warm start V_0 where a is V_0^-1 A V_0; or NoMatrix. Out:
 // a: T, with what is left below its diagonal; e: E; sweeps: of each lane. Returns the lanes that have not converged
-// after max_sweeps. kShears: false leaves out shears and scalings, so that E stays unitary.
+// after max_sweeps. kShears: false leaves out shears and scalings, so that E stays unitary, and ends at 2 k u |A|_F.
 template <bool kShears = true, class Team, class A, class B, class Lane, class Size>
 SVD_HD typename Lane::Mask shear_jacobi(const Team& team, A a, B e, Size k, int max_sweeps, Lane* sweeps,
                                         const ShearWork<Lane>& work) {
   using C = ComplexElement<Lane>;
   using T = typename Lane::Scalar;
   constexpr T kU = FloatTraits<T>::kUnitRoundoff;
-  const Lane u2(kU * kU), k2(T(k) * T(k)), zero(0), one(1);
+  const Lane u2(kU * kU), k2(T(k) * T(k)), enough(T(kShears ? 1 : 4)), zero(0), one(1);
   Lane count(0);
   auto active = Lane::mask(k > 1);
   for (int sweep = 0;; ++sweep) {
     const TriangleSquares<Lane> squares = triangle_squares(team, a, k, work);
     const Lane least = u2 * squares.all;
-    active = active & (squares.lower > k2 * least);
+    active = active & (squares.lower > enough * (k2 * least));
     if (sweep >= max_sweeps || !any_of(active)) break;
     count = count + select(active, one, zero);
     for (int step = 0; step < round_robin_steps(k); ++step) {
@@ -118,7 +118,9 @@ SVD_HD typename Lane::Mask shear_jacobi(const Team& team, A a, B e, Size k, int 
     }
     if constexpr (kShears) {
       const Lane noise = Lane(64) * k2 * least;
-      for (int parity = 0; parity < 2; ++parity) scale_every_other(team, a, e, k, parity, noise, active, work);
+      SVD_UNROLL_DEVICE for (int parity = 0; parity < 2; ++parity) {
+        scale_every_other(team, a, e, k, parity, noise, active, work);
+      }
     }
   }
   // The sign of a zero may have come from other lanes' sweeps.

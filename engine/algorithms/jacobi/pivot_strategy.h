@@ -23,13 +23,16 @@ struct PivotPair {
 SVD_PIVOT_HD constexpr int round_robin_pairs(int n) { return (n + 1) / 2; }
 SVD_PIVOT_HD constexpr int round_robin_steps(int n) { return 2 * round_robin_pairs(n) - 1; }
 
-// 0 <= step < round_robin_steps(n), 0 <= i < round_robin_pairs(n).
-SVD_PIVOT_HD constexpr PivotPair round_robin_pair(int n, int step, int i) {
+// The pair as its players sit, p > q or not; q = n where one is missing. 0 <= step < round_robin_steps(n),
+// 0 <= i < round_robin_pairs(n). Neighbouring i have neighbouring p and neighbouring q, but for the ends.
+SVD_PIVOT_HD constexpr PivotPair round_robin_seats(int n, int step, int i) {
   const int turning = round_robin_steps(n);
-  int a = step + i, b = step - i;
-  a = a >= turning ? a - turning : a;
-  b = i == 0 ? turning : b < 0 ? b + turning : b;
-  return a < b ? PivotPair{a, b} : PivotPair{b, a};
+  const int a = step + i, b = step - i;
+  return {a >= turning ? a - turning : a, i == 0 ? turning : b < 0 ? b + turning : b};
+}
+SVD_PIVOT_HD constexpr PivotPair in_order(PivotPair x) { return x.p < x.q ? x : PivotPair{x.q, x.p}; }
+SVD_PIVOT_HD constexpr PivotPair round_robin_pair(int n, int step, int i) {
+  return in_order(round_robin_seats(n, step, i));
 }
 
 }  // namespace svdserve

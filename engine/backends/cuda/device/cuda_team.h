@@ -46,5 +46,13 @@ class CudaTeam {
   unsigned mask_;
 };
 
+// The phase of algorithms/general/shear_step.h: a thread has tiles of one column, if the team is large enough.
+template <int kThreads, class F>
+__device__ __forceinline__ void deal_tiles(const CudaTeam<kThreads>& team, int columns, F f) {
+  const int parts = columns < kThreads ? kThreads / columns : 1;
+  for (int x = team.rank(); x < parts * columns; x += kThreads) f(x % columns, x / columns, parts);
+  team.sync();
+}
+
 }  // namespace svdserve::cuda
 #endif  // SVDSERVE_ENGINE_BACKENDS_CUDA_DEVICE_CUDA_TEAM_H_

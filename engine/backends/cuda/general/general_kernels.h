@@ -1,7 +1,7 @@
 // QR (algorithms/general/general_eigen.h) or JACOBI (general_jacobi.h) for general matrices:
 //
 //   k <= 4     a thread a matrix, in registers
-//   k <= 32    a team of 8, 16 or 32 threads a matrix, in shared memory
+//   k <= 32    a team of 4 (JACOBI), 8, 16 or 32 threads a matrix, in shared memory
 //
 // QR: a matrix that balancing has spoilt is decomposed once more by its team, without. JACOBI: a matrix that has missed
 // its bound is marked, and a launch of QR takes the marked ones (general_outcome.h).
@@ -73,8 +73,9 @@ struct GeneralTask {
     }
   }
 
-  template <class X>
-  __device__ __forceinline__ void load(scalar::MatrixView<X> a, const void* matrices) const {
+  template <class A>
+  __device__ __forceinline__ void load(A a, const void* matrices) const {
+    using X = typename A::Element;
     const X* const matrix = static_cast<const X*>(matrices) + m * k * k;
     for_my_elements([&](int i, int j, int x) { (call.row_major ? a(j, i) : a(i, j)) = load_element(matrix + x); });
     team.sync();
@@ -82,10 +83,10 @@ struct GeneralTask {
 
   __device__ __forceinline__ GeneralOutcome<T> decompose(bool plain) const {
     L squares[2] = {L(T(0)), L(T(0))}, status;
-    const auto load_into = [&](scalar::MatrixView<E> a) { load(a, call.a); };
+    const auto load_into = [&](auto a) { load(a, call.a); };
     const scalar::GeneralWanted wanted{kVectors, kVectors && wants_left(call), kVectors && call.conditions != nullptr};
     if constexpr (kJacobi) {
-      const auto load_start = [&](scalar::MatrixView<C> v) { load(v, call.start); };
+      const auto load_start = [&](auto v) { load(v, call.start); };
       const scalar::GeneralStart<decltype(load_start)> start{call.start != nullptr, load_start};
       status = scalar::general_jacobi(team, work, k, call.max_sweeps, wanted, start, transforms, load_into, squares);
     } else {
@@ -190,31 +191,48 @@ __global__ void __launch_bounds__(kGeneralLaneBlock) lane_general_kernel(const G
       .run();
 }
 
+// A matrix in shared memory whose elements are aligned to their size, so that an access takes one instruction.
+template <class E>
+struct AlignedView {
+  using Element = E;
+  E* data;
+  int ld;
+  __device__ __forceinline__ E& operator()(int i, int j) const {
+    return *static_cast<E*>(__builtin_assume_aligned(data + (j * ld + i), sizeof(E)));
+  }
+};
+
+// All banks of shared memory.
+inline constexpr int kBankBytes = 128;
+
 // A team's part of shared memory. Columns have an odd length, so that rows and columns are read without bank conflicts.
 template <class E, bool kJacobi>
 struct GeneralStorage {
   using T = typename E::Scalar;
   using L = Lane<T>;
   using C = Complex<T>;
-  using Work = scalar::GeneralWork<scalar::MatrixView<E>, scalar::MatrixView<C>, L>;
+  using Work = scalar::GeneralWork<AlignedView<E>, AlignedView<C>, L>;
 
   // JACOBI has a basis without vectors, too, and is complex for real matrices.
   SVD_HD static bool has_t(bool vectors) { return E::kComplex || vectors || kJacobi; }
   SVD_HD static bool has_v(bool vectors) { return vectors || kJacobi; }
-  // Bytes, a multiple of 16. A matrix that is not wanted takes none.
-  SVD_HD static int bytes(int k, bool vectors, bool left) {
+  // Bytes, a multiple of 16. A matrix that is not wanted takes none. Teams of a warp that access memory at once
+  // have banks of their own: it is an odd multiple of what a team's threads access.
+  SVD_HD static int bytes(int k, int threads, bool vectors, bool left) {
     const int matrix = (k | 1) * k, reals = E::kComplex ? 0 : vectors && !kJacobi ? 2 : 1;
     const int complexes = has_t(vectors) + has_v(vectors) + left;
-    const int numbers = matrix * (reals + 2 * complexes) + 5 * k + (kJacobi ? 8 * round_robin_pairs(k) : 0);
-    return (numbers * static_cast<int>(sizeof(T)) + 15) / 16 * 16;
+    const int numbers = matrix * (reals + 2 * complexes) + 5 * k;
+    const int all = transform_bytes(k) + (numbers * static_cast<int>(sizeof(T)) + 15) / 16 * 16;
+    const int access = threads * static_cast<int>(sizeof(C)), units = (all + access - 1) / access;
+    return access < kBankBytes ? (units | 1) * access : all;
   }
   __device__ __forceinline__ static Work work(unsigned char* bytes, int k, bool vectors, bool left) {
     const int ld = k | 1, matrix = ld * k;
-    C* complex = reinterpret_cast<C*>(bytes);
+    C* complex = reinterpret_cast<C*>(bytes + transform_bytes(k));
     const auto next = [&](bool wanted) {
       C* const at = complex;
       if (wanted) complex += matrix;
-      return scalar::MatrixView<C>{at, ld};
+      return AlignedView<C>{at, ld};
     };
     const auto t = next(has_t(vectors)), v = next(has_v(vectors)), w = next(left);
     C* const lambda = complex;
@@ -222,15 +240,18 @@ struct GeneralStorage {
     E* const real = reinterpret_cast<E*>(d + 3 * k);
     return {{real, ld}, {real + matrix, ld}, t, v, w, d, lambda, d + k};
   }
-  // Behind the vectors of work().
-  __device__ __forceinline__ static scalar::PairTransform<L>* transforms(const Work& work, int k) {
-    unsigned char* const end = reinterpret_cast<unsigned char*>(work.d + 3 * k);
-    return reinterpret_cast<scalar::PairTransform<L>*>(E::kComplex ? end : end + (k | 1) * k * sizeof(T));
+  // They come first, where they are aligned.
+  __device__ __forceinline__ static scalar::PairTransform<L>* transforms(unsigned char* bytes) {
+    return reinterpret_cast<scalar::PairTransform<L>*>(bytes);
+  }
+  SVD_HD static int transform_bytes(int k) {
+    return kJacobi ? round_robin_pairs(k) * static_cast<int>(sizeof(scalar::PairTransform<L>)) : 0;
   }
 };
 
 template <class E, int kThreads, bool kVectors, bool kJacobi>
-__global__ void __launch_bounds__(kGeneralTeamBlock) team_general_kernel(const GeneralCall<typename E::Scalar> call) {
+__global__ void __launch_bounds__(kGeneralTeamBlock, kGeneralTeamBlocks)
+    team_general_kernel(const GeneralCall<typename E::Scalar> call) {
   using Storage = GeneralStorage<E, kJacobi>;
   extern __shared__ __align__(16) unsigned char shared_bytes[];
   const int teams = static_cast<int>(blockDim.x) / kThreads, mine = static_cast<int>(threadIdx.x) / kThreads;
@@ -238,9 +259,10 @@ __global__ void __launch_bounds__(kGeneralTeamBlock) team_general_kernel(const G
   if (!takes<kJacobi>(call, m)) return;
   const bool left = wants_left(call);
   const CudaTeam<kThreads> team;
-  const auto work = Storage::work(shared_bytes + mine * Storage::bytes(call.k, kVectors, left), call.k, kVectors, left);
+  unsigned char* const bytes = shared_bytes + mine * Storage::bytes(call.k, kThreads, kVectors, left);
+  const auto work = Storage::work(bytes, call.k, kVectors, left);
   GeneralTask<E, kVectors, kJacobi, CudaTeam<kThreads>, scalar::RuntimeSize, typename Storage::Work>{
-      call, m, team, {team.rank(), kThreads}, {call.k}, work, Storage::transforms(work, call.k)}
+      call, m, team, {team.rank(), kThreads}, {call.k}, work, Storage::transforms(bytes)}
       .run();
 }
 
@@ -248,7 +270,7 @@ __global__ void __launch_bounds__(kGeneralTeamBlock) team_general_kernel(const G
 
 template <class E, int kThreads, bool kVectors, bool kJacobi>
 void launch_general_teams(Launch* launch, const GeneralCall<typename E::Scalar>& call) {
-  const int bytes = GeneralStorage<E, kJacobi>::bytes(call.k, kVectors, wants_left(call));
+  const int bytes = GeneralStorage<E, kJacobi>::bytes(call.k, kThreads, kVectors, wants_left(call));
   int block = kGeneralTeamBlock;
   while (block > kThreads && block > 32 && block / kThreads * bytes > kTeamBlockBytes) block /= 2;
   const int teams = block / kThreads;
@@ -262,6 +284,8 @@ void launch_general(Launch* launch, const GeneralCall<typename E::Scalar>& call)
     if (call.k != K) return launch_general<E, kVectors, kJacobi, K + 1>(launch, call);
     launch->operator()<lane_general_kernel<E, K, kVectors, kJacobi>>(blocks_for(call.count, kGeneralLaneBlock),
                                                                      kGeneralLaneBlock, 0, call);
+  } else if (kJacobi && call.k <= kLargestOfFour) {
+    launch_general_teams<E, 4, kVectors, kJacobi>(launch, call);
   } else if (call.k <= largest_of_small_team(E::kComplex, sizeof(typename E::Scalar))) {
     launch_general_teams<E, 8, kVectors, kJacobi>(launch, call);
   } else if (call.k <= 16) {
