@@ -1,7 +1,6 @@
 #include "engine/cuda_large_engine.h"
 
 #include <cstdint>
-#include <limits>
 #include <string>
 
 #include "engine/backends/cuda_door/plugin_loader.h"
@@ -27,10 +26,8 @@ class CudaLargeEngine final : public LargeEngine {
  public:
   CudaLargeEngine(const SvdserveCudaApi* api, int ordinal) : api_(api), ordinal_(ordinal) {}
 
-  // General eigenproblems have no kernels here yet: no memory is enough for them, so that the processor takes them.
   LargeWorkspace memory(const LargePlan& plan) const override {
-    if (plan.options.kind == LargeKind::kGeneral) return {0, std::numeric_limits<uint64_t>::max()};
-    return {0, api_->large_device_bytes(&plan)};
+    return {api_->large_host_bytes(&plan), api_->large_device_bytes(&plan)};
   }
 
   LargeOutcome decompose(const LargePlan& plan, const LargeOperands& operands,

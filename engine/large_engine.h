@@ -1,8 +1,8 @@
 // One large matrix: its SVD, its hyperbolic SVD, or its eigenvalues and eigenvectors.
 // plan_large(problem, options) -> LargeEngine::decompose().
 // algorithms/large/block_jacobi.h has the SVDs' method, hermitian_factored.h reduces eigenproblems to it, and
-// hermitian_tridiagonal.h is the fast method of one Hermitian matrix. backends/host/large/general_eigenproblem.h has
-// those that are not Hermitian.
+// hermitian_tridiagonal.h is the fast method of one Hermitian matrix. general_eigenproblem.h of backends/host/large and
+// of backends/cuda/large have those that are not Hermitian.
 #ifndef SVDSERVE_ENGINE_LARGE_ENGINE_H_
 #define SVDSERVE_ENGINE_LARGE_ENGINE_H_
 

@@ -241,9 +241,15 @@ soak() {
         failed=0
         "$bin/device_large_kernels" || failed=1
         "$bin/device_large_bench" || failed=1
+        "$bin/device_large_general" || failed=1
         (exit $failed)
         ;;
-      eigen) "$bin/device_large_bench" eigen ;;
+      eigen)
+        failed=0
+        "$bin/device_large_bench" eigen || failed=1
+        "$bin/device_large_general" || failed=1
+        (exit $failed)
+        ;;
       factor-profile)
         failed=0
         for kernel in gram inner postmultiply; do

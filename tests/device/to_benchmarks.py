@@ -285,6 +285,21 @@ def factor(lines):
             *table(("columns", "dtype", "n", "AUTO", "JACOBI", "gesvdp", "gesvdj", "gesvd"), rows)]
 
 
+def large_general(lines):
+    pattern = (r"EIG V +(\w+) +n +(\d+) +([0-9.]+) ms call, +([0-9.]+) compute +residual (\d+) u; +Xgeev +([0-9.]+) ms(?:, residual (\d+) u)?;"
+               r" +compute/Xgeev ([0-9.]+)")
+    rows = []
+    for found in filter(None, (re.match(pattern, line) for line in lines)):
+        dtype, n, call, compute, residual, peer, its_residual, ratio = found.groups()
+        rows.append((dtype, n, f"{rounded(compute)} ({rounded(call)})", f"{residual} u", rounded(peer),
+                     f"{its_residual} u" if its_residual else "", ratio))
+    if not rows:
+        return []
+    return ["", "**Large general eigenproblems** (`device_large_general`), milliseconds with V, n x n, random: the computation, in brackets with",
+            "the way from host memory and back. cuSOLVER's matrices are on the GPU already.", "",
+            *table(("dtype", "n", "QR", "residual", "Xgeev", "its residual", "QR / Xgeev"), rows)]
+
+
 def eigen(lines):
     rows, checked = [], 0
     for line in lines:
@@ -297,12 +312,13 @@ def eigen(lines):
                          rounded(peer), ratio])
         elif rows and (found := re.match(r" +factorize +([0-9.]+) ms", line)):
             rows[-1][4] = rounded(found[1])
+    general = large_general(lines)
     if not rows:
-        return []
+        return general
     return ["", "**Hermitian eigenproblems** (`device_large_bench eigen`), milliseconds with vectors, n x n, random: the call from host memory and",
             "back, and the factorization in it. cuSOLVER's matrices are on the GPU already, and its small eigenvalues have absolute",
             f"accuracy alone. {checked} other problems of all types met the contract there.", "",
-            *table(("method", "dtype", "n", "call", "factorization", "sweeps", "residual", "Xsyevd", "call / Xsyevd"), rows)]
+            *table(("method", "dtype", "n", "call", "factorization", "sweeps", "residual", "Xsyevd", "call / Xsyevd"), rows), *general]
 
 
 def large(lines):

@@ -134,7 +134,7 @@ TEST(CudaMissing, APluginOfAnotherBuild) {
                        " bytes instead of " + std::to_string(bytes));
   }
   expect_refused(probe_with(with_driver() + "SVDSERVE_FAKE_CUDA_RESIZED=version"),
-                 "is a CUDA back end of another build: its table is of version 6");
+                 "is a CUDA back end of another build: its table is of version 7");
 }
 
 TEST(CudaMissing, ADevice) {

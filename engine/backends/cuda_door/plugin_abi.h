@@ -92,8 +92,10 @@ struct SvdserveCudaApi {
 
   // Null where large matrices are served; else why not, such as which library is missing.
   const char* (*large_refusal)(void);
-  // Device memory of a large matrix while it is decomposed.
+  // Memory of a large matrix while it is decomposed. The device's, where no memory is enough for a problem that is not
+  // served, and the host's beside operand and results.
   uint64_t (*large_device_bytes)(const svdserve::LargePlan* plan);
+  uint64_t (*large_host_bytes)(const svdserve::LargePlan* plan);
   // Blocks until the results are written. The outcome says what went wrong. Calls at once share the device.
   void (*decompose_large)(int32_t device, const svdserve::LargePlan* plan, const svdserve::LargeOperands* operands,
                           const SvdserveCudaLargeControl* control, SvdserveCudaLargeOutcome* outcome);

@@ -402,6 +402,7 @@ constexpr SvdserveCudaApi kApi = {
     [](int32_t, CUevent_st* event) { return fake().wait(event); },
     []() -> const char* { return "the fake has no large matrices"; },
     [](const LargePlan*) { return uint64_t{0}; },
+    [](const LargePlan*) { return uint64_t{0}; },
     [](int32_t, const LargePlan*, const LargeOperands*, const SvdserveCudaLargeControl*,
        SvdserveCudaLargeOutcome* outcome) { *outcome = {}; },
 };

@@ -39,6 +39,10 @@ Libraries open() {
 #define SVD_FIND(name) find(cusolver, #name, all.name, all.refusal);
   SVD_CUSOLVER_FUNCTIONS(SVD_FIND)
 #undef SVD_FIND
+  std::string ignored;
+#define SVD_FIND(name) find(cusolver, #name, all.name, ignored);
+  SVD_GEEV_FUNCTIONS(SVD_FIND)
+#undef SVD_FIND
   return all;
 }
 

@@ -29,18 +29,27 @@ namespace svdserve::cuda {
   F(cusolverDnXgeqrf_bufferSize)  \
   F(cusolverDnXsyevd)             \
   F(cusolverDnXsyevd_bufferSize)  \
+  F(cusolverDnXgetrf)             \
+  F(cusolverDnXgetrf_bufferSize)  \
+  F(cusolverDnXgetrs)             \
   F(cusolverDnDormqr)             \
   F(cusolverDnDormqr_bufferSize)  \
   F(cusolverDnZunmqr)             \
   F(cusolverDnZunmqr_bufferSize)
+// Since CUDA 12.6. Where they are missing, only general eigenproblems are not served.
+#define SVD_GEEV_FUNCTIONS(F) \
+  F(cusolverDnXgeev)          \
+  F(cusolverDnXgeev_bufferSize)
 
 // Their functions, under their names.
 struct Libraries {
 #define SVD_MEMBER(name) decltype(&::name) name = nullptr;
   SVD_CUBLAS_FUNCTIONS(SVD_MEMBER)
   SVD_CUSOLVER_FUNCTIONS(SVD_MEMBER)
+  SVD_GEEV_FUNCTIONS(SVD_MEMBER)
 #undef SVD_MEMBER
-  std::string refusal;  // empty: all are there
+  std::string refusal;  // empty: all are there but for those of geev
+  bool has_geev() const { return cusolverDnXgeev != nullptr && cusolverDnXgeev_bufferSize != nullptr; }
 };
 
 // Opened once for the process and never closed: libcublas.so.13 or .12, libcusolver.so.12 or .11, where the linker or

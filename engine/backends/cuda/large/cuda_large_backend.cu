@@ -6,6 +6,7 @@
 
 #include "engine/backends/cuda/large/indefinite_factor.h"
 #include "engine/backends/cuda/large/large_kernels.h"
+#include "engine/backends/cuda/large/library_work.h"
 #include "engine/planner.h"
 #include "engine/policies/cuda_tuning.h"
 
@@ -85,21 +86,13 @@ CudaLargeBackend<E>::CudaLargeBackend(LargeLane& lane, DeviceArena& arena, const
 template <class E>
 template <class T>
 T* CudaLargeBackend<E>::take(int64_t n) {
-  const uint64_t bytes = static_cast<uint64_t>(n) * sizeof(T);
-  void* const memory = arena_.take(bytes);
-  if (memory == nullptr) {
-    throw LargeStop{LargeStatus::kOutOfMemory, "a large matrix needs " + std::to_string(bytes) +
-                                                   " bytes more of device memory, where " +
-                                                   std::to_string(arena_.largest_piece()) + " are left of its own"};
-  }
-  return static_cast<T*>(memory);
+  return take_piece<T>(arena_, n);
 }
 
 template <class E>
 template <class T>
 void CudaLargeBackend<E>::fetch(T* to, const T* from, int64_t n) {
-  require(cudaMemcpyAsync(to, from, size(n) * sizeof(T), cudaMemcpyDeviceToHost, lane_.stream), "downloading");
-  sync();
+  download(lane_, to, from, n);
 }
 
 template <class E>
@@ -156,8 +149,7 @@ void CudaLargeBackend<E>::stage(const char* name) {
 
 template <class E>
 void CudaLargeBackend<E>::sync() {
-  require(cudaEventRecord(lane_.waited, lane_.stream), "recording an event");
-  require(cudaEventSynchronize(lane_.waited), "computing a large matrix");
+  wait_for(lane_);
 }
 
 template <class E>
@@ -460,45 +452,6 @@ void CudaLargeBackend<E>::set_zero(View a) {
 
 // --- factorizations and products ------------------------------------------------------------------------------------
 
-// Memory of a call of cuSOLVER.
-template <class E>
-struct CudaLargeBackend<E>::Work {
-  explicit Work(CudaLargeBackend& b) : backend(b) {}
-  ~Work() {
-    if (is_own) {
-      (void)cudaFree(device);
-    } else if (device != nullptr) {
-      backend.arena_.give_back(device);
-    }
-    if (info != nullptr) backend.arena_.give_back(info);
-  }
-  Work(const Work&) = delete;
-  Work& operator=(const Work&) = delete;
-  void allocate() {
-    device = backend.arena_.take(device_bytes);
-    // cuSOLVER wants more than large_device_bytes() foresees for some shapes, very tall ones.
-    is_own = device == nullptr;
-    if (is_own) require(cudaMalloc(&device, device_bytes), "allocating cuSOLVER's memory");
-    info = backend.template take<int>(1);
-    host.resize(host_bytes);
-  }
-  // Waits: the host memory must live so long.
-  void check(const char* what) {
-    int result = 0;
-    backend.fetch(&result, info, 1);
-    if (result != 0) {
-      throw LargeStop{LargeStatus::kFault, "cuSOLVER refused argument " + std::to_string(-result) + ", while " + what};
-    }
-  }
-
-  CudaLargeBackend& backend;
-  size_t device_bytes = 0, host_bytes = 0;
-  void* device = nullptr;
-  bool is_own = false;  // and not the arena's
-  int* info = nullptr;
-  std::vector<char> host;
-};
-
 template <class E>
 void CudaLargeBackend<E>::count(double multiply_adds_twice) {
   clock_.count(multiply_adds_twice * Blas<E>::kOperations);
@@ -508,13 +461,13 @@ template <class E>
 void CudaLargeBackend<E>::qr(View a, E* tau) {
   if (a.cols == 0) return;
   watch_.check();
-  Work work(*this);
+  LibraryWork work(lane_, arena_);
   require(l_.cusolverDnXgeqrf_bufferSize(lane_.cusolver, lane_.params, a.rows, a.cols, Blas<E>::kType, a.data, a.ld,
                                          Blas<E>::kType, tau, Blas<E>::kType, &work.device_bytes, &work.host_bytes),
           "sizing a QR factorization");
   work.allocate();
   require(l_.cusolverDnXgeqrf(lane_.cusolver, lane_.params, a.rows, a.cols, Blas<E>::kType, a.data, a.ld,
-                              Blas<E>::kType, tau, Blas<E>::kType, work.device, work.device_bytes, work.host.data(),
+                              Blas<E>::kType, tau, Blas<E>::kType, work.device, work.device_bytes, work.host.get(),
                               work.host_bytes, work.info),
           "computing a QR factorization");
   const double m = static_cast<double>(a.rows), n = static_cast<double>(a.cols);
@@ -531,7 +484,7 @@ void CudaLargeBackend<E>::apply_q(Op op, View a, E* tau, View c) {
   require((l_.*Blas<E>::apply_q_size)(lane_.cusolver, CUBLAS_SIDE_LEFT, transpose, m, n, k, native(a.data),
                                       narrow_size(a.ld), native(tau), native(c.data), narrow_size(c.ld), &elements),
           "sizing the application of Q");
-  Work work(*this);
+  LibraryWork work(lane_, arena_);
   work.device_bytes = static_cast<size_t>(elements) * sizeof(E);
   work.allocate();
   require((l_.*Blas<E>::apply_q)(lane_.cusolver, CUBLAS_SIDE_LEFT, transpose, m, n, k, native(a.data),
@@ -602,7 +555,7 @@ template <class E>
 bool CudaLargeBackend<E>::eigenbasis(View g, View v) {
   if (g.cols == 0) return true;
   watch_.check();
-  Work work(*this);
+  LibraryWork work(lane_, arena_);
   double* const values = take<double>(g.cols);
   require(l_.cusolverDnXsyevd_bufferSize(lane_.cusolver, lane_.params, CUSOLVER_EIG_MODE_VECTOR, CUBLAS_FILL_MODE_LOWER,
                                          g.cols, Blas<E>::kType, g.data, g.ld, CUDA_R_64F, values, Blas<E>::kType,
@@ -611,17 +564,46 @@ bool CudaLargeBackend<E>::eigenbasis(View g, View v) {
   work.allocate();
   require(l_.cusolverDnXsyevd(lane_.cusolver, lane_.params, CUSOLVER_EIG_MODE_VECTOR, CUBLAS_FILL_MODE_LOWER, g.cols,
                               Blas<E>::kType, g.data, g.ld, CUDA_R_64F, values, Blas<E>::kType, work.device,
-                              work.device_bytes, work.host.data(), work.host_bytes, work.info),
+                              work.device_bytes, work.host.get(), work.host_bytes, work.info),
           "solving an eigenvalue problem");
   const double n = static_cast<double>(g.cols);
   count((4.0 / 3 + 4.0 / 3 + 2) * n * n * n);  // to tridiagonal, its eigenvectors, and back
-  int info = 0;
-  fetch(&info, work.info, 1);
+  const bool converged = work.result() == 0;
   arena_.give_back(values);
   watch_.check();
-  if (info != 0) return false;
+  if (!converged) return false;
   each(v, ReverseColumns<E>{g, v});
   return true;
+}
+
+template <class E>
+bool CudaLargeBackend<E>::lu(View a, int64_t* pivots) {
+  if (a.cols == 0) return true;
+  watch_.check();
+  LibraryWork work(lane_, arena_);
+  require(l_.cusolverDnXgetrf_bufferSize(lane_.cusolver, lane_.params, a.rows, a.cols, Blas<E>::kType, a.data, a.ld,
+                                         Blas<E>::kType, &work.device_bytes, &work.host_bytes),
+          "sizing an LU factorization");
+  work.allocate();
+  require(
+      l_.cusolverDnXgetrf(lane_.cusolver, lane_.params, a.rows, a.cols, Blas<E>::kType, a.data, a.ld, pivots,
+                          Blas<E>::kType, work.device, work.device_bytes, work.host.get(), work.host_bytes, work.info),
+      "computing an LU factorization");
+  const double n = static_cast<double>(a.cols);
+  count(2.0 / 3 * n * n * n);
+  return work.result() == 0;
+}
+
+template <class E>
+void CudaLargeBackend<E>::solve_lu(Op op, View factors, const int64_t* pivots, View b) {
+  if (b.rows == 0 || b.cols == 0) return;
+  int32_t* const info = take<int32_t>(1);
+  require(
+      l_.cusolverDnXgetrs(lane_.cusolver, lane_.params, op == Op::kAdjoint ? Blas<E>::kAdjoint : CUBLAS_OP_N, b.rows,
+                          b.cols, Blas<E>::kType, factors.data, factors.ld, pivots, Blas<E>::kType, b.data, b.ld, info),
+      "solving a linear system");
+  arena_.give_back(info);
+  count(2 * static_cast<double>(b.rows) * static_cast<double>(b.rows) * static_cast<double>(b.cols));
 }
 
 template <class E>

@@ -94,6 +94,10 @@ class CudaLargeBackend {
   void herk(View a, View c);
   void solve_lower(View lower, View b);
   bool eigenbasis(View g, View v);
+  // P a = L U in the place of a, n x n; n pivots in device memory. False: U has a zero on its diagonal. Waits.
+  bool lu(View a, int64_t* pivots);
+  // b := a^-1 b or a^-H b, of what lu() made.
+  void solve_lu(Op op, View factors, const int64_t* pivots, View b);
   double square_bound(View a);
   std::vector<int8_t> indefinite_factor(View m, View g, const std::function<void(double)>& progress);
   std::vector<double> diagonal(View a);
@@ -115,7 +119,6 @@ class CudaLargeBackend {
     std::vector<PStepPair> host;
     PStepPair* device = nullptr;
   };
-  struct Work;   // memory of a call of cuSOLVER
   struct Lines;  // an operand or result as runs of elements
 
   // A piece of the arena. Throws LargeStop where none is so large.

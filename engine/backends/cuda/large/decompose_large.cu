@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <limits>
 #include <memory>
 #include <string>
 
@@ -9,6 +10,7 @@
 #include "engine/backends/cuda/device/device_arena.h"
 #include "engine/backends/cuda/device/library_loader.h"
 #include "engine/backends/cuda/large/cuda_large_backend.h"
+#include "engine/backends/cuda/large/general_eigenproblem.h"
 #include "engine/backends/cuda/large/large_lane.h"
 #include "engine/backends/cuda/large/p_step.h"
 
@@ -51,14 +53,14 @@ LargeOutcome decompose(LargeLane& lane, DeviceArena& arena, const LargePlan& pla
                        const LargeControl& control) {
   const LargeWatch watch(control);
   CudaLargeBackend<E> backend(lane, arena, watch);
-  LargeOutcome outcome = large::decompose(backend, plan, operands, control);
-  // Whatever became of it, nothing of it is left in the stream, or the device is lost.
-  if (!outcome.device_lost && cudaStreamSynchronize(lane.stream) != cudaSuccess) {
-    (void)cudaGetLastError();
-    outcome.status = LargeStatus::kFault;
-    outcome.device_lost = true;
-  }
-  return outcome;
+  return large::decompose(backend, plan, operands, control);
+}
+
+LargeOutcome by_kind(LargeLane& lane, DeviceArena& arena, const LargePlan& plan, const LargeOperands& operands,
+                     const LargeControl& control) {
+  if (plan.options.kind == LargeKind::kGeneral) return general_eigenproblem(lane, arena, plan, operands, control);
+  return is_complex(plan.problem.dtype) ? decompose<Complex>(lane, arena, plan, operands, control)
+                                        : decompose<double>(lane, arena, plan, operands, control);
 }
 
 LargeOutcome run(int32_t device, const LargePlan& plan, const LargeOperands& operands, const LargeControl& control) {
@@ -70,8 +72,13 @@ LargeOutcome run(int32_t device, const LargePlan& plan, const LargeOperands& ope
       const uint64_t bytes = large_device_bytes(&plan);
       const JobMemory memory(bytes);
       DeviceArena arena(memory.get(), bytes);
-      outcome = is_complex(plan.problem.dtype) ? decompose<Complex>(*lane, arena, plan, operands, control)
-                                               : decompose<double>(*lane, arena, plan, operands, control);
+      outcome = by_kind(*lane, arena, plan, operands, control);
+      // Whatever became of it, nothing of it is left in the stream, or the device is lost.
+      if (!outcome.device_lost && cudaStreamSynchronize(lane->stream) != cudaSuccess) {
+        (void)cudaGetLastError();
+        outcome.status = LargeStatus::kFault;
+        outcome.device_lost = true;
+      }
     }
     if (outcome.device_lost) {
       (void)lane.release();  // nothing of a dead context is freed
@@ -98,9 +105,13 @@ const char* large_refusal() {
 
 // Room for these: the tall matrix and its copy when it is permuted; X, its copy, W and the Gram matrix. The workspace of
 // cuSOLVER, the left basis, its copy and the rest come on top. TRIDIAGONAL: M, V, a product, a copy, and four for
-// cuSOLVER. FACTORED: the SVD of G, and matrices of M's order.
+// cuSOLVER. FACTORED: the SVD of G, and matrices of M's order. A general matrix without Xgeev: no memory is enough, so
+// that the processor takes it.
 uint64_t large_device_bytes(const LargePlan* plan) {
   const Problem& p = plan->problem;
+  if (plan->options.kind == LargeKind::kGeneral) {
+    return libraries().has_geev() ? general_eigenproblem_device_bytes(*plan) : std::numeric_limits<uint64_t>::max();
+  }
   const bool complex = is_complex(p.dtype);
   const uint64_t element = complex ? sizeof(Complex) : sizeof(double);
   const auto size = [&](int64_t rows, int64_t cols) {
@@ -124,6 +135,10 @@ uint64_t large_device_bytes(const LargePlan* plan) {
   bytes += complex ? p_step_workspace_bytes<Complex>(pairs, 64)
                    : std::max(p_step_workspace_bytes<double>(pairs, 64), p_step_workspace_bytes<double>(pairs, 128));
   return bytes + slack + static_cast<uint64_t>(m) * 1024;
+}
+
+uint64_t large_host_bytes(const LargePlan* plan) {
+  return plan->options.kind == LargeKind::kGeneral ? general_eigenproblem_host_bytes(*plan) : 0;
 }
 
 void decompose_large(int32_t device, const LargePlan* plan, const LargeOperands* operands,

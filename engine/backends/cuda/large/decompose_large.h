@@ -8,6 +8,7 @@ namespace svdserve::cuda {
 
 const char* large_refusal();
 uint64_t large_device_bytes(const LargePlan* plan);
+uint64_t large_host_bytes(const LargePlan* plan);
 void decompose_large(int32_t device, const LargePlan* plan, const LargeOperands* operands,
                      const SvdserveCudaLargeControl* control, SvdserveCudaLargeOutcome* outcome);
 

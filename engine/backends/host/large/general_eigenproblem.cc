@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "engine/algorithms/large/block_jacobi_sweeps.h"
+#include "engine/algorithms/large/general_eigenpairs.h"
 #include "engine/algorithms/large/hermitian_eigenpairs.h"
 #include "engine/backends/host/general/general_eigen.h"
 #include "engine/backends/host/large/host_large_backend.h"
@@ -23,24 +24,6 @@ using ComplexView = large::LargeView<Complex>;
 
 constexpr int64_t kResidualColumns = 256;  // at a time
 
-// x 2^exponent, without an overflow on the way.
-Complex times_power(Complex x, int exponent) {
-  return {std::ldexp(x.real(), exponent), std::ldexp(x.imag(), exponent)};
-}
-
-template <class T>
-bool store_values(const std::vector<Complex>& values, int exponent, void* to) {
-  bool out_of_range = false;
-  auto* const numbers = static_cast<T*>(to);
-  for (size_t j = 0; j < values.size(); ++j) {
-    const Complex value = times_power(values[j], exponent);
-    const T parts[2] = {static_cast<T>(value.real()) + T(0), static_cast<T>(value.imag()) + T(0)};  // no -0
-    std::copy(parts, parts + 2, numbers + 2 * j);
-    out_of_range |= std::isinf(parts[0]) || std::isinf(parts[1]);
-  }
-  return out_of_range;
-}
-
 // E: double or Complex, as the operand.
 template <class E>
 class GeneralEigenproblem {
@@ -53,12 +36,9 @@ class GeneralEigenproblem {
         watch_(control),
         progress_(watch_),
         n_(plan.problem.rows),
+        vectors_problem_(large::general_basis_problem(plan)),
         backend_(threads),
-        results_(threads) {
-    vectors_problem_.rows = vectors_problem_.cols = n_;
-    vectors_problem_.dtype = plan.vector_type();
-    vectors_problem_.order = plan.problem.order;
-  }
+        results_(threads) {}
 
   // Throws LargeStop for everything but kOk.
   LargeOutcome run() {
@@ -84,8 +64,6 @@ class GeneralEigenproblem {
   }
 
  private:
-  bool is_single() const { return value_bytes(plan_.problem.dtype) == sizeof(float); }
-
   void load() {
     const large::LoadReport report = backend_.load(operands_.matrix, plan_.problem, false, a_);
     if (!report.finite) throw large::entry_is_not_finite(report.row, report.col);
@@ -107,9 +85,7 @@ class GeneralEigenproblem {
 
   void store() {
     backend_.stage("finish");
-    outcome_.rank = std::count_if(values_.begin(), values_.end(), [](Complex value) { return value != Complex(0); });
-    outcome_.out_of_range = is_single() ? store_values<float>(values_, exponent_, operands_.values)
-                                        : store_values<double>(values_, exponent_, operands_.values);
+    large::store_general_values(values_, exponent_, plan_, operands_.values, outcome_);
     if (right_) results_.store(right_, false, operands_.left, vectors_problem_);
     if (left_) results_.store(left_, true, operands_.right, vectors_problem_);
   }
@@ -122,11 +98,7 @@ class GeneralEigenproblem {
       outcome_.residual = std::numeric_limits<double>::infinity();
       return;
     }
-    for (size_t j = 0; j < values_.size(); ++j) {
-      const Complex stored = is_single() ? Complex(static_cast<const std::complex<float>*>(operands_.values)[j])
-                                         : static_cast<const Complex*>(operands_.values)[j];
-      values_[j] = times_power(stored, -exponent_);
-    }
+    values_ = large::stored_general_values(plan_, operands_.values, exponent_);
     if (right_) (void)results_.load(operands_.left, vectors_problem_, false, right_);
     if (left_) (void)results_.load(operands_.right, vectors_problem_, true, left_);
     outcome_.residual = residual();
@@ -134,8 +106,7 @@ class GeneralEigenproblem {
 
   // Where the results of the balanced matrix miss the bound, those without scaling replace them if they are better.
   void repeat_unbalanced() {
-    const double u =
-        is_single() ? std::numeric_limits<float>::epsilon() / 2 : std::numeric_limits<double>::epsilon() / 2;
+    const double u = large::unit_roundoff(plan_);
     if (outcome_.residual <= 10 * static_cast<double>(n_) * u || outcome_.out_of_range) return;
     backend_.stage("load");
     load();
@@ -213,7 +184,7 @@ class GeneralEigenproblem {
   large::ProgressTeller progress_;
   LargeOutcome outcome_;
   const int64_t n_;
-  Problem vectors_problem_;
+  const Problem vectors_problem_;
   HostLargeBackend<E> backend_;
   HostLargeBackend<Complex> results_;
   large::LargeView<E> a_;
