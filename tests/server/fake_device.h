@@ -140,6 +140,11 @@ class FakeDevice final : public Device {
       std::memcpy(&first, static_cast<const char*>(segment.matrices) + i * matrix_bytes(plan.problem), sizeof first);
       const bool finite = std::isfinite(first);
       ++(finite ? report->ok : report->non_finite);
+      if (plan.starting_vectors) {  // the value tells which the device was given
+        double start;
+        std::memcpy(&start, static_cast<const char*>(segment.starting_vectors) + i * starting_bytes(plan), sizeof start);
+        first += start;
+      }
       segment.statuses[i] = finite ? MatrixStatus::kOk : MatrixStatus::kNonFinite;
       for (int64_t j = 0; j < k; ++j) {
         const double value = first + static_cast<double>(j);
