@@ -56,10 +56,13 @@ struct Plan {
   friend bool operator==(const Plan&, const Plan&) = default;
 };
 
-// Whether vectors are computed, given or not: eigenvalues of Hermitian matrices are Rayleigh quotients of vectors.
+// Whether vectors are computed, given or not: eigenvalues of Hermitian matrices are Rayleigh quotients of vectors, and
+// conditions are products of them.
 inline bool makes_vectors(const Plan& plan) {
-  return plan.outputs.vectors() || plan.decomposition == Decomposition::kHermitian;
+  return plan.outputs.vectors() || plan.outputs.condition || plan.decomposition == Decomposition::kHermitian;
 }
+// General matrices: W likewise.
+inline bool makes_left_vectors(const Plan& plan) { return plan.outputs.right_columns > 0 || plan.outputs.condition; }
 
 // The least k whose matrices the host computes one by one, by the driver of large matrices and BLAS. Below, matrices
 // are lanes of packs. Measured on one core with AVX-512, the time of one relative to a lane's of a full pack. With

@@ -109,6 +109,7 @@ class Comparison {
     if (problem.rows == problem.cols && problem.rows <= kLargestGeneral) add_general(&options);
     for (const Options& o : options) compare(plan_of(problem, o), bytes, count);
     compare_answers(problem, bytes, count);
+    if (problem.rows == problem.cols && problem.rows <= kLargestGeneral) compare_starts(problem, bytes, count);
   }
 
   int64_t compared() const { return compared_; }
@@ -140,9 +141,31 @@ class Comparison {
         o.vectors = vectors;
         options->push_back(o);
       }
+      o.condition = true;
+      options->push_back(o);
+      o.condition = false;
       if (method != Method::kJacobi) continue;
       o.max_sweeps = 2;
       options->push_back(o);
+    }
+  }
+
+  // From the eigenvectors of the batch in its opposite order, one of them singular, and after two sweeps.
+  void compare_starts(const Problem& problem, const std::vector<std::byte>& bytes, int64_t count) {
+    Options o{.decomposition = Decomposition::kGeneral, .vectors = Vectors::kThin};
+    const Plan cold = plan_of(problem, o);
+    std::vector<std::byte> results(result_bytes(cold, count)), starts;
+    const HostSegment segment{bytes.data(), count, planes_in(cold, results.data(), count), nullptr};
+    if (!cpu_.execute(cold, {&segment, 1}).completed) std::exit(1);
+    const size_t one = plane_bytes(cold, Plane::kLeft, 1);
+    const auto* const vectors = static_cast<const std::byte*>(segment.planes[Plane::kLeft]);
+    for (int64_t i = count - 1; i >= 0; --i) starts.insert(starts.end(), vectors + i * one, vectors + (i + 1) * one);
+    std::fill_n(starts.begin(), one, std::byte{0});
+    o.starting_vectors = true;
+    for (const int32_t sweeps : {0, 2}) {
+      o.max_sweeps = sweeps;
+      compare(plan_of(problem, o), bytes, count, starts.data());
+      compare(plan_of(problem, o), bytes, count, vectors);
     }
   }
 
@@ -163,11 +186,13 @@ class Comparison {
     }
   }
 
-  void compare(const Plan& plan, const std::vector<std::byte>& bytes, int64_t count) {
+  void compare(const Plan& plan, const std::vector<std::byte>& bytes, int64_t count,
+               const std::byte* starts = nullptr) {
     std::vector<std::byte> expected(result_bytes(plan, count)), actual(expected.size(), std::byte{0x5a});
     std::vector<MatrixStatus> expected_status(static_cast<size_t>(count)), actual_status(expected_status);
-    const HostSegment on_cpu{bytes.data(), count, planes_in(plan, expected.data(), count), expected_status.data()};
-    const HostSegment on_gpu{bytes.data(), count, planes_in(plan, actual.data(), count), actual_status.data()};
+    const HostSegment on_cpu{bytes.data(), count, planes_in(plan, expected.data(), count), expected_status.data(),
+                             starts};
+    const HostSegment on_gpu{bytes.data(), count, planes_in(plan, actual.data(), count), actual_status.data(), starts};
     const ExecutionOutcome cpu = cpu_.execute(plan, {&on_cpu, 1});
     const CudaEngine::Outcome gpu = gpu_->execute(0, plan, {&on_gpu, 1});
     compared_ += count;

@@ -147,7 +147,7 @@ def hermitian(lines):
 
 
 def general(lines):
-    rows = list(csv.DictReader(x for x in lines if x.count(",") in (6, 9)))  # 6: before JACOBI
+    rows = list(csv.DictReader(x for x in lines if x.count(",") in (6, 9, 12)))  # 6: before JACOBI; 9: before warm starts
     if not rows:
         return []
     figures = {(row["shape"], row["dtype"]): row for row in rows}
@@ -181,6 +181,20 @@ def jacobi_of_general(figures):
                 (f", {left} by QR" if left else ""))
 
     return ["", "The same with right eigenvectors by JACOBI, and the matrices that it left to QR:", "",
+            *table(("shape", *DTYPES), [(s, *(cell(figures[s, t]) if (s, t) in figures else "" for t in DTYPES))
+                                        for s in dict.fromkeys(shape for shape, _ in figures)]),
+            *warm_jacobi(figures)]
+
+
+def warm_jacobi(figures):
+    if not all("warm JACOBI M/s" in row for row in figures.values()):
+        return []
+
+    def cell(row):
+        warm, cold, left = float(row["warm JACOBI M/s"]), float(row["JACOBI right M/s"]), int(row["left to QR of warm"])
+        return f"{rounded(warm)}, {cold / warm:.2f} of the time" + (f", {left} by QR" if left else "")
+
+    return ["", "JACOBI of A + 1e-3 N from the eigenvectors of A, N random as A, and its time as a fraction of a cold start's:", "",
             *table(("shape", *DTYPES), [(s, *(cell(figures[s, t]) if (s, t) in figures else "" for t in DTYPES))
                                         for s in dict.fromkeys(shape for shape, _ in figures)])]
 

@@ -217,6 +217,34 @@ TEST(PlannerOfEigenproblems, TheTriangleIsForHermitianMatrices) {
 }
 
 // A caller who sends a matrix that is too large learns that first, whatever the other options say.
+TEST(PlannerOfEigenproblems, ConditionsAndStartingVectors) {
+  const Problem real{4, 4, DType::kF32, Order::kRowMajor}, complex{4, 4, DType::kC128, Order::kRowMajor};
+  const Options condition{.decomposition = Decomposition::kGeneral, .condition = true};
+  const Plan values = planned(real, condition);
+  EXPECT_TRUE(makes_vectors(values) && makes_left_vectors(values));
+  EXPECT_EQ(values.outputs.left_columns + values.outputs.right_columns, 0);
+  EXPECT_EQ(plane_bytes(values, Plane::kEigenvalueCondition, 3), 3u * 4 * sizeof(float));
+  EXPECT_EQ(plane_bytes(planned(complex, condition), Plane::kEigenvalueCondition, 3), 3u * 4 * sizeof(double));
+  EXPECT_EQ(starting_bytes(values), 0u);
+
+  Options start{.decomposition = Decomposition::kGeneral, .max_sweeps = 7, .starting_vectors = true};
+  const Plan warm = planned(real, start);
+  EXPECT_EQ(warm.method, Method::kJacobi);
+  EXPECT_EQ(warm.max_sweeps, 7);
+  EXPECT_EQ(starting_bytes(warm), 16 * 2 * sizeof(float));
+  EXPECT_EQ(operand_bytes(warm), 16 * 3 * sizeof(float));
+  EXPECT_EQ(starting_bytes(planned(complex, start)), 16 * 2 * sizeof(double));
+  EXPECT_FALSE(warm ==
+               planned(real, {.decomposition = Decomposition::kGeneral, .method = Method::kJacobi, .max_sweeps = 7}));
+  start.method = Method::kQr;
+  EXPECT_EQ(make_plan(real, start).error.field, "method");
+
+  for (const Decomposition other : {Decomposition::kSvd, Decomposition::kHermitian}) {
+    EXPECT_EQ(make_plan(real, {.decomposition = other, .condition = true}).error.field, "condition");
+    EXPECT_EQ(make_plan(real, {.decomposition = other, .starting_vectors = true}).error.field, "starting_vectors");
+  }
+}
+
 TEST(PlannerOfEigenproblems, TheOrderOfGeneralMatricesIsLookedAtFirst) {
   const Options general{.decomposition = Decomposition::kGeneral};
   for (const int64_t order : {kLargestGeneral + 1, kShapeLimits.max_values + 1, kShapeLimits.max_dimension + 1}) {

@@ -16,8 +16,8 @@
 #include "engine/algorithms/general/balance.h"
 #include "engine/algorithms/general/conjugate_pairs.h"
 #include "engine/algorithms/general/schur_vectors.h"
+#include "engine/algorithms/general/starting_basis.h"
 #include "engine/algorithms/general/unit_columns.h"
-#include "engine/algorithms/general/unitary_basis.h"
 #include "engine/planner.h"
 #include "tests/support/numerics/effort.h"
 #include "tests/support/numerics/general_references.h"
@@ -223,7 +223,7 @@ Number number(const C& x) { return {x.re.v, x.im.v}; }
 // Memory of a call.
 struct Iteration {
   int n;
-  std::vector<C> given, t, e, q, s;
+  std::vector<C> given, t, e, q, s, diagonal;
   std::vector<scalar::PairTransform<Lane<T>>> transforms;
   std::vector<Lane<T>> first, second, d;
   long double scale = 1;  // given = scale A
@@ -248,13 +248,26 @@ struct Iteration {
     e.assign(given.size(), C{Lane<T>(0), Lane<T>(0)});
     for (int i = 0; i < n; ++i) e[static_cast<size_t>(i) * (n + 1)].re = Lane<T>(1);
     q = s = e;
+    diagonal.resize(static_cast<size_t>(n));
   }
   MatrixView<C> view(std::vector<C>& x) const { return {x.data(), n}; }
   scalar::ShearWork<Lane<T>> work() { return {transforms.data(), first.data(), second.data()}; }
 
+  Square e_as_square() const {
+    Square x(n);
+    for (size_t i = 0; i < e.size(); ++i) x.x[i] = {e[i].re.v, e[i].im.v};
+    return x;
+  }
+
   void balance() {
     scalar::balance(scalar::Alone(), view(given), RuntimeSize{n}, d.data(), first.data());
     t = given;
+  }
+  // T and E from starting vectors. False: they are singular, or not finite.
+  template <class Team = scalar::Alone>
+  bool start_from(const std::vector<C>& v, const Team& team = Team()) {
+    const auto load = [&](MatrixView<C> to) { std::copy(v.begin(), v.end(), to.data); };
+    return scalar::start_from_vectors(team, view(t), view(e), RuntimeSize{n}, load, diagonal.data(), first.data()).m;
   }
   template <class Team = scalar::Alone>
   void iterate(const Team& team = Team()) {
@@ -267,7 +280,7 @@ struct Iteration {
     Lane<T> count;
     s = given;
     q = e;
-    scalar::unitary_basis(team, view(s), view(q), RuntimeSize{n}, 2, &count, work());
+    scalar::unitary_basis(team, view(s), view(q), RuntimeSize{n}, 2, &count, work(), diagonal.data());
   }
 };
 
@@ -295,6 +308,16 @@ Eigenpairs eigenpairs(std::vector<C> triangle, std::vector<C> basis, const std::
   scalar::finish_columns<!E::kComplex>(alone, v, k, pairs.lambda.data(), d.data(), Lane<T>(1));
   pairs.v = basis;
   return pairs;
+}
+
+// |V|_F |V^-1|_F
+double condition(const Square& v) {
+  const auto norm = [](const Square& x) {
+    long double square = 0;
+    for (const Number& y : x.x) square += std::norm(y);
+    return std::sqrt(square);
+  };
+  return static_cast<double>(norm(v) * norm(inverse(v)));
 }
 
 // |A V - V L|_F / |A|_F in units of n u.
@@ -387,10 +410,10 @@ TEST(ShearJacobiTest, EigenvaluesOfReferences) {
   }
 }
 
-// A neighbour A + 1e-3 N(0, 1) begins with the E of A.
+// A neighbour A + 1e-3 N(0, 1) begins with the eigenvectors of A: V^-1 A V is what long double makes of it.
 TEST(ShearJacobiTest, WarmStarts) {
   const int n = 16, count = static_cast<int>(numerics::scaled(80));
-  double cold = 0, warm = 0, worst = 0;
+  double cold = 0, warm = 0, worst = 0, of_start = 0;
   for (int trial = 0; trial < count; ++trial) {
     Families make(n, static_cast<uint64_t>(trial));
     Square a = make.random(), neighbour = a;
@@ -400,11 +423,17 @@ TEST(ShearJacobiTest, WarmStarts) {
     const std::vector<C> v = eigenpairs(first.t, first.e, first.d).v;
     Square start(n);
     for (size_t i = 0; i < v.size(); ++i) start.x[i] = number(v[i]);
-    const Square t = product(inverse(start), product(neighbour, start));
-    second.e = v;
+    Iteration shuffled = second;
+    EXPECT_TRUE(second.start_from(v));
+    EXPECT_TRUE(shuffled.start_from(v, numerics::ShuffledTeam(static_cast<uint64_t>(trial))));
+    EXPECT_TRUE(same_bits(second.t, shuffled.t) && same_bits(second.e, shuffled.e));
+    const Square exact = product(inverse(second.e_as_square()), product(neighbour, second.e_as_square()));
+    long double error = 0, size = 0;
     for (size_t i = 0; i < v.size(); ++i) {
-      second.t[i] = {Lane<T>(static_cast<T>(t.x[i].real())), Lane<T>(static_cast<T>(t.x[i].imag()))};
+      error += std::norm(number(second.t[i]) - exact.x[i]);
+      size += std::norm(neighbour.x[i]);
     }
+    of_start = std::max(of_start, static_cast<double>(std::sqrt(error / size)) / (condition(start) * n * kU));
     second.iterate();
     EXPECT_TRUE(second.converged);
     second.make_unitary();
@@ -412,9 +441,32 @@ TEST(ShearJacobiTest, WarmStarts) {
     warm += second.sweeps / count;
     worst = std::max(worst, residual(neighbour, eigenpairs(second.s, second.q, second.d)));
   }
-  std::printf("n = 16: %.1f sweeps, %.1f from a neighbour's eigenvectors; residual %.1f n u\n", cold, warm, worst);
+  std::printf(
+      "n = 16: %.1f sweeps, %.1f from a neighbour's eigenvectors; residual %.1f n u, error of T %.2f n u kappa\n", cold,
+      warm, worst, of_start);
   EXPECT_LE(warm, 0.5 * cold);
   EXPECT_LE(worst, 10);
+  EXPECT_LE(of_start, 10);
+}
+
+// Singular starting vectors, and those that are not finite, are no start, and all stays finite.
+TEST(ShearJacobiTest, StartsThatAreNone) {
+  for (const int n : {1, 2, 7}) {
+    for (int kind = 0; kind < 3; ++kind) {
+      Families make(n, 5);
+      Square a = make.random(), start = make.random();
+      const Number bad = kind == 0 ? Number(0) : Number(kind == 1 ? INFINITY : NAN);
+      for (int i = 0; i < n; ++i) start(i, n - 1) = kind == 0 && n > 1 ? start(i, 0) : bad;
+      std::vector<C> v;
+      for (const Number& x : start.x)
+        v.push_back({Lane<T>(static_cast<T>(x.real())), Lane<T>(static_cast<T>(x.imag()))});
+      Iteration run(&a);
+      EXPECT_FALSE(run.start_from(v)) << n << " " << kind;
+      for (const std::vector<C>* all : {&run.t, &run.e}) {
+        for (const C& x : *all) EXPECT_TRUE(std::isfinite(x.re.v) && std::isfinite(x.im.v)) << n << " " << kind;
+      }
+    }
+  }
 }
 
 TEST(ShearJacobiTest, AShuffledTeamHasTheSameBits) {

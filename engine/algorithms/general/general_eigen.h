@@ -5,6 +5,7 @@
 //   H = Q T Q^H, Z := Z Q                                                              complex_qr.h, real_qr.h
 //   X, Y from T;   V := D Z X, W := D^-1 Z Y, unit columns                             schur_vectors.h, unit_columns.h
 //   rho := |N V - V L|_F / |N|_F,   |N^H W - W L^H|_F / |N|_F
+//   c_j := 1 / |w_j^H v_j|                                                             eigenvalue_conditions.h
 //
 // Eigenvalues are in the order in which T has them. Those of a real matrix are real, or exact conjugates beside each
 // other, the one with a positive imaginary part first; so are its vectors.
@@ -19,8 +20,11 @@
 #define SVDSERVE_ENGINE_ALGORITHMS_GENERAL_GENERAL_EIGEN_H_
 #endif
 
+#include <type_traits>
+
 #include "engine/algorithms/general/balance.h"
 #include "engine/algorithms/general/complex_qr.h"
+#include "engine/algorithms/general/eigenvalue_conditions.h"
 #include "engine/algorithms/general/hessenberg.h"
 #include "engine/algorithms/general/real_qr.h"
 #include "engine/algorithms/general/schur_vectors.h"
@@ -39,7 +43,7 @@ struct GeneralWork {
   Complex w;                     // W
   Lane* d;                       // k exponents of D
   ComplexElement<Lane>* lambda;  // k
-  Lane* parts;                   // 2 k
+  Lane* parts;                   // 2 k; at last the conditions
 
   // Where A is loaded.
   SVD_HD auto operand() const {
@@ -49,6 +53,12 @@ struct GeneralWork {
       return h;
     }
   }
+};
+
+// The results that are wanted beside V.
+struct GeneralWanted {
+  bool left;       // W; conditions need it, too
+  bool condition;  // c_j, j < k
 };
 
 // a := 2^-e a. Returns the lanes whose elements are finite; the others go on as zero. parts: k lanes.
@@ -71,6 +81,13 @@ SVD_HD typename Lane::Mask scale_general(const Team& team, A a, Size k, Lane* pa
     }
   });
   return finite;
+}
+
+// D := I
+template <class Team, class Work, class Size>
+SVD_HD void set_no_balance(const Team& team, const Work& work, Size k) {
+  using Lane = std::remove_pointer_t<decltype(work.d)>;
+  team.for_each(0, k, [&](int i) SVD_LAMBDA { work.d[i] = Lane(0); });
 }
 
 // |N V - V L|_F^2 / |N|_F^2, N = 2^-e A, and with kAdjoint N^H and L^H in their places. Zero for A = 0. parts: 2 k lanes.
@@ -120,9 +137,11 @@ SVD_HD typename Lane::Mask finish_eigenvalues(const Team& team, Size k, Lane e, 
 
 // The MatrixStatus of each lane as a number.
 template <class Lane>
-SVD_HD Lane general_status(typename Lane::Mask finite, typename Lane::Mask unfinished, typename Lane::Mask in_range) {
+SVD_HD Lane general_status(typename Lane::Mask finite, typename Lane::Mask unfinished, typename Lane::Mask in_range,
+                           typename Lane::Mask near_defective) {
   using T = typename Lane::Scalar;
-  Lane status = select(unfinished, Lane(T(MatrixStatus::kNotConverged)), Lane(T(MatrixStatus::kOk)));
+  Lane status = select(near_defective, Lane(T(MatrixStatus::kNearDefective)), Lane(T(MatrixStatus::kOk)));
+  status = select(unfinished, Lane(T(MatrixStatus::kNotConverged)), status);
   status = select(in_range, status, Lane(T(MatrixStatus::kOutOfRange)));
   return select(finite, status, Lane(T(MatrixStatus::kNonFinite)));
 }
@@ -171,49 +190,54 @@ SVD_HD auto schur_form_alone(const Team& team, const Work& work, Size k) {
   }
 }
 
-// V, and W where `left`, of the Schur form in t with the basis in v, and residuals, rho^2 of both. pair() sorts
-// eigenvalues and columns before they are finished. load(a): as general_eigen(). e: N's exponent.
+// V, and W where it is wanted, of the Schur form in t with the basis in v, and residuals, rho^2 of both. pair() sorts
+// eigenvalues and columns before they are finished. load(a): as general_eigen(). e: N's exponent. Returns the lanes that
+// are near defective, where conditions are wanted.
 template <class Team, class Work, class Pair, class Load, class Lane, class Size>
-SVD_HD void general_vectors(const Team& team, const Work& work, Size k, bool left, Pair pair, Load load, Lane e,
-                            Lane (&residuals)[2]) {
+SVD_HD typename Lane::Mask general_vectors(const Team& team, const Work& work, Size k, GeneralWanted wanted, Pair pair,
+                                           Load load, Lane e, Lane (&residuals)[2]) {
   constexpr bool kReal = !decltype(work.operand())::Element::kComplex;
   const Lane least = least_difference(team, work.t, k, work.parts);
   Lane* const heads = work.parts + k;
-  if (left) left_vectors(team, work.t, work.v, work.w, k, least, heads);
+  if (wanted.left) left_vectors(team, work.t, work.v, work.w, k, least, heads);
   right_vectors(team, work.t, work.v, k, least, heads);
   pair();
-  if (left) finish_columns<kReal>(team, work.w, k, work.lambda, work.d, Lane(-1));
+  auto near_defective = Lane::mask(false);
+  if (wanted.condition) near_defective = is_near_defective(team, work.v, work.w, k, work.parts);
+  if (wanted.left) finish_columns<kReal>(team, work.w, k, work.lambda, work.d, Lane(-1));
   finish_columns<kReal>(team, work.v, k, work.lambda, work.d, Lane(1));
   const auto a = work.operand();
   load(a);
   residuals[0] = square_of_residual<false>(team, a, work.v, k, work.lambda, e, work.parts);
-  if (left) residuals[1] = square_of_residual<true>(team, a, work.w, k, work.lambda, e, work.parts);
+  if (wanted.left) residuals[1] = square_of_residual<true>(team, a, work.w, k, work.lambda, e, work.parts);
+  if (wanted.condition) eigenvalue_conditions(team, work.v, work.w, k, work.parts);
+  return near_defective;
 }
 
-// Out: work.lambda, finished; with vectors work.v, work.w where `left`, and residuals, rho^2 of both. plain: no balancing.
-// load(a) is a phase that fills the view a with A. Returns the MatrixStatus of each lane as a number; nothing else means
-// anything for matrices that are not finite.
+// Out: work.lambda, finished; with vectors work.v, work.w where it is wanted, residuals, rho^2 of both, and the conditions
+// in work.parts. plain: no balancing. load(a) is a phase that fills the view a with A. Returns the MatrixStatus of each lane
+// as a number; nothing else means anything for matrices that are not finite.
 template <bool kVectors, class Team, class Work, class Load, class Lane, class Size>
-SVD_HD Lane general_eigen(const Team& team, const Work& work, Size k, bool plain, bool left, Load load,
+SVD_HD Lane general_eigen(const Team& team, const Work& work, Size k, bool plain, GeneralWanted wanted, Load load,
                           Lane (&residuals)[2]) {
   const auto a = work.operand();
   Lane e;
   load(a);
   const auto finite = scale_general(team, a, k, work.parts, &e);
   if (plain) {
-    team.for_each(0, k, [&](int i) SVD_LAMBDA { work.d[i] = Lane(0); });
+    set_no_balance(team, work, k);
   } else {
     balance(team, a, k, work.d, work.parts);
   }
-  auto unfinished = Lane::mask(false);
+  auto unfinished = Lane::mask(false), near_defective = Lane::mask(false);
   if constexpr (kVectors) {
     unfinished = schur_form_with_vectors(team, work, k);
-    general_vectors(
-        team, work, k, left, [] SVD_LAMBDA {}, load, e, residuals);
+    near_defective = general_vectors(
+        team, work, k, wanted, [] SVD_LAMBDA {}, load, e, residuals);
   } else {
     unfinished = schur_form_alone(team, work, k);
   }
-  return general_status<Lane>(finite, unfinished, finish_eigenvalues(team, k, e, work.lambda));
+  return general_status<Lane>(finite, unfinished, finish_eigenvalues(team, k, e, work.lambda), near_defective);
 }
 
 SVD_KERNEL_END

@@ -1,7 +1,7 @@
 // Jacobi's method for general matrices: A V = V L, W^H A = L W^H, of k x k matrices. A team has a matrix in each lane.
 //
 //   N := 2^-e A;   B := D^-1 N D                                as in general_eigen.h
-//   B = E T E^-1                                                shear_jacobi.h
+//   B = E T E^-1, from E = I or from starting vectors, D = I     shear_jacobi.h, starting_basis.h
 //   E = Q R,   S = Q^H B Q                                      unitary_basis.h
 //   X, Y from S;   V := D Q X, W := D Q Y, unit columns;   rho  as in general_eigen.h
 //
@@ -23,7 +23,7 @@
 
 #include "engine/algorithms/general/conjugate_pairs.h"
 #include "engine/algorithms/general/general_eigen.h"
-#include "engine/algorithms/general/unitary_basis.h"
+#include "engine/algorithms/general/starting_basis.h"
 
 SVD_KERNEL_BEGIN
 
@@ -60,24 +60,50 @@ SVD_HD Lane pair_tolerance(const Team& team, const Work& work, Size k, Lane) {
   return Lane(T(static_cast<int>(k)) * FloatTraits<T>::kUnitRoundoff) * sqrt(square);
 }
 
-// max_sweeps: of shears, and again of rotations. Out: as general_eigen(), v always. transforms: round_robin_pairs(k). load(a) is a phase that fills the view a with A.
-// Returns the MatrixStatus of each lane as a number: NOT_CONVERGED where S is not triangular.
-template <bool kVectors, class Team, class Work, class Load, class Lane, class Size>
-SVD_HD Lane general_jacobi(const Team& team, const Work& work, Size k, int max_sweeps, bool left,
-                           PairTransform<Lane>* transforms, Load load, Lane (&residuals)[2]) {
+// How JACOBI begins. load(v) is a phase that fills the view v with V_0, where there is one.
+template <class LoadStart>
+struct GeneralStart {
+  bool warm;
+  LoadStart load;
+};
+
+// T and E in work.t and work.v. Out: e: N's exponent; finite: the lanes whose A is. Returns the lanes that cannot go on:
+// those whose starting vectors are singular or not finite.
+template <class Team, class Work, class Load, class Start, class Lane, class Size>
+SVD_HD typename Lane::Mask jacobi_form(const Team& team, const Work& work, Size k, int max_sweeps, const Start& start,
+                                       const ShearWork<Lane>& shears, Load load, Lane* e, typename Lane::Mask* finite) {
   const auto a = work.operand();
+  auto refused = Lane::mask(false);
+  load(a);
+  *finite = scale_general(team, a, k, work.parts, e);
+  if (start.warm) {
+    set_no_balance(team, work, k);
+    load_balanced(team, work, k, load, e);
+    refused = !start_from_vectors(team, work.t, work.v, k, start.load, work.lambda, work.parts);
+  } else {
+    balance(team, a, k, work.d, work.parts);
+    set_identity(team, work.v, k);
+    load_balanced(team, work, k, load, e);
+  }
+  Lane sweeps;
+  shear_jacobi(team, work.t, work.v, k, max_sweeps, &sweeps, shears);
+  return refused;
+}
+
+// max_sweeps: of shears, and again of rotations. Out: as general_eigen(), v always. transforms: round_robin_pairs(k). load(a)
+// is a phase that fills the view a with A. Returns the MatrixStatus of each lane as a number: NOT_CONVERGED where S is not
+// triangular, or there is no start.
+template <bool kVectors, class Team, class Work, class Load, class Start, class Lane, class Size>
+SVD_HD Lane general_jacobi(const Team& team, const Work& work, Size k, int max_sweeps, GeneralWanted wanted,
+                           const Start& start, PairTransform<Lane>* transforms, Load load, Lane (&residuals)[2]) {
   constexpr bool kReal = !decltype(work.operand())::Element::kComplex;
   const ShearWork<Lane> shears{transforms, work.parts, work.parts + k};
   Lane e, sweeps;
-  load(a);
-  const auto finite = scale_general(team, a, k, work.parts, &e);
-  balance(team, a, k, work.d, work.parts);
-  set_identity(team, work.v, k);
-  load_balanced(team, work, k, load, &e);
-  shear_jacobi(team, work.t, work.v, k, max_sweeps, &sweeps, shears);
+  auto finite = Lane::mask(true);
+  auto unfinished = jacobi_form(team, work, k, max_sweeps, start, shears, load, &e, &finite);
   load_balanced(team, work, k, load, &e);
   const int basis_sweeps = max_sweeps < kBasisSweeps ? max_sweeps : kBasisSweeps;
-  const auto unfinished = unitary_basis(team, work.t, work.v, k, basis_sweeps, &sweeps, shears);
+  unfinished = unfinished | unitary_basis(team, work.t, work.v, k, basis_sweeps, &sweeps, shears, work.lambda);
   team.for_each(0, k, [&](int j) SVD_LAMBDA { work.lambda[j] = work.t(j, j); });
   Lane tolerance(0);
   if constexpr (kReal) tolerance = pair_tolerance(team, work, k, tolerance);
@@ -86,7 +112,7 @@ SVD_HD Lane general_jacobi(const Team& team, const Work& work, Size k, int max_s
       team.once([&] SVD_LAMBDA {
         if constexpr (!kVectors) {
           pair_conjugates(k, tolerance, work.lambda);
-        } else if (left) {
+        } else if (wanted.left) {
           pair_conjugates(k, tolerance, work.lambda, work.v, work.w);
         } else {
           pair_conjugates(k, tolerance, work.lambda, work.v);
@@ -94,12 +120,13 @@ SVD_HD Lane general_jacobi(const Team& team, const Work& work, Size k, int max_s
       });
     }
   };
+  auto near_defective = Lane::mask(false);
   if constexpr (kVectors) {
-    general_vectors(team, work, k, left, pair, load, e, residuals);
+    near_defective = general_vectors(team, work, k, wanted, pair, load, e, residuals);
   } else {
     pair();
   }
-  return general_status<Lane>(finite, unfinished, finish_eigenvalues(team, k, e, work.lambda));
+  return general_status<Lane>(finite, unfinished, finish_eigenvalues(team, k, e, work.lambda), near_defective);
 }
 
 SVD_KERNEL_END

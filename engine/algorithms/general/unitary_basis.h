@@ -46,15 +46,17 @@ SVD_HD void reflect_row_of(A x, Size k, int r, B e, int j, Lane g) {
   for (int c = j; c < k; ++c) x(r, c) = subtract_product(x(r, c), conj(C(e(c, j))), conj(w));
 }
 
-// a := Q^H A Q; the reflectors stay in e, their g in g[j], j < k - 1.
+// a := Q^H A Q; the reflectors stay in e, their g in g[j], j < k - 1. R stays above the diagonal of e, and `diagonal`, k
+// elements, gets the rest of it.
 template <class Team, class A, class Lane, class Size>
-SVD_HD void reflect_by_basis(const Team& team, A a, A e, Size k, Lane* g) {
+SVD_HD void reflect_by_basis(const Team& team, A a, A e, Size k, Lane* g, ComplexElement<Lane>* diagonal) {
   using C = ComplexElement<Lane>;
   for (int j = 0; j + 1 < k; ++j) {
     const Reflector<C> h = make_reflector<C>(k - j, [&](int i) SVD_LAMBDA { return e(j + i, j); });
     team.once([&]() SVD_LAMBDA {
       e(j, j) = h.u0;
       g[j] = h.g;
+      diagonal[j] = h.beta;
     });
     // Columns j + 1 .. of E, then all of A.
     const int rest = k - 1 - j;
@@ -67,6 +69,7 @@ SVD_HD void reflect_by_basis(const Team& team, A a, A e, Size k, Lane* g) {
     });
     team.for_each(0, k, [&](int r) SVD_LAMBDA { reflect_row_of(a, k, r, e, j, h.g); });
   }
+  team.once([&]() SVD_LAMBDA { diagonal[k - 1] = e(k - 1, k - 1); });
 }
 
 // e := H_0 .. H_{k-2}, from the last to the first.
@@ -87,10 +90,10 @@ SVD_HD void form_basis(const Team& team, A e, Size k, const Lane* g) {
 }
 
 // In: a: A, its largest component about one; e: E. Out: a: S; e: Q. Both k x k, the team's. Returns the lanes in which S
-// is not triangular after max_sweeps; sweeps: of each lane.
+// is not triangular after max_sweeps; sweeps: of each lane. diagonal: k elements, overwritten.
 template <class Team, class A, class Lane, class Size>
 SVD_HD typename Lane::Mask unitary_basis(const Team& team, A a, A e, Size k, int max_sweeps, Lane* sweeps,
-                                         const ShearWork<Lane>& work) {
+                                         const ShearWork<Lane>& work, ComplexElement<Lane>* diagonal) {
   using C = ComplexElement<Lane>;
   team.for_each(0, k, [&](int j) SVD_LAMBDA {
     Lane largest(0);
@@ -98,7 +101,7 @@ SVD_HD typename Lane::Mask unitary_basis(const Team& team, A a, A e, Size k, int
     const Pow2<Lane> scale = make_pow2(-binary_exponent(largest));
     SVD_UNROLL for (int i = 0; i < k; ++i) e(i, j) = scaled(e(i, j), scale);
   });
-  reflect_by_basis(team, a, e, k, work.first);
+  reflect_by_basis(team, a, e, k, work.first, diagonal);
   form_basis(team, e, k, work.first);
   return shear_jacobi<false>(team, a, e, k, max_sweeps, sweeps, work);
 }

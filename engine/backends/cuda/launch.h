@@ -164,18 +164,22 @@ class Launcher {
       void* const data = layout.columns > 0 ? batch.planes[plane] : nullptr;
       return GeneralVectors<T>{static_cast<Complex<T>*>(data), layout.row_stride, layout.col_stride, layout.conjugate};
     };
-    const GeneralCall<T> call{static_cast<const T*>(batch.matrices),
-                              batch.count,
-                              shape_.k,
-                              plan.problem.order == Order::kRowMajor,
-                              static_cast<Complex<T>*>(batch.planes[Plane::kValues]),
-                              vectors_in(Plane::kLeft),
-                              vectors_in(Plane::kRight),
-                              static_cast<T*>(batch.planes[Plane::kCertificate]),
-                              batch.statuses,
-                              batch.exception_counts,
-                              plan.max_sweeps,
-                              plan.method == Method::kJacobi ? static_cast<uint8_t*>(batch.workspace) : nullptr};
+    const GeneralCall<T> call{
+        .a = static_cast<const T*>(batch.matrices),
+        .count = batch.count,
+        .k = shape_.k,
+        .row_major = plan.problem.order == Order::kRowMajor,
+        .vectors = makes_vectors(plan),
+        .start = plan.starting_vectors ? static_cast<const Complex<T>*>(batch.starting_vectors) : nullptr,
+        .values = static_cast<Complex<T>*>(batch.planes[Plane::kValues]),
+        .v = vectors_in(Plane::kLeft),
+        .w = vectors_in(Plane::kRight),
+        .conditions = static_cast<T*>(batch.planes[Plane::kEigenvalueCondition]),
+        .certificates = static_cast<T*>(batch.planes[Plane::kCertificate]),
+        .statuses = batch.statuses,
+        .exception_counts = batch.exception_counts,
+        .max_sweeps = plan.max_sweeps,
+        .missed = plan.method == Method::kJacobi ? static_cast<uint8_t*>(batch.workspace) : nullptr};
     if (call.missed != nullptr) GeneralLaunch<E, true>::decompose(launch, call);
     GeneralLaunch<E, false>::decompose(launch, call);
   }

@@ -12,12 +12,28 @@ namespace {
 // A run below this is copied: to ask whether it is pinned costs as much.
 constexpr uint64_t kLeastInPlaceBytes = 256 * 1024;
 
-const std::byte* matrices_of(const HostSegment& s, int64_t first, const Problem& p) {
-  return static_cast<const std::byte*>(s.matrices) + static_cast<size_t>(first) * matrix_bytes(p);
-}
+// Operands of a batch, in a segment.
+struct Operands {
+  const void* HostSegment::*data;
+  size_t bytes;  // a matrix
+  const std::byte* of(const HostSegment& s, int64_t first) const {
+    return static_cast<const std::byte*>(s.*data) + static_cast<size_t>(first) * bytes;
+  }
+};
+Operands matrices_of(const Plan& plan) { return {&HostSegment::matrices, matrix_bytes(plan.problem)}; }
+Operands starting_vectors_of(const Plan& plan) { return {&HostSegment::starting_vectors, starting_bytes(plan)}; }
 
 // Planes lie one after the other in a slot, each aligned, so that kernels may store whole elements.
 constexpr uint64_t aligned(uint64_t bytes) { return (bytes + 15) / 16 * 16; }
+
+// In a slot starting vectors follow the matrices, aligned where there are any.
+uint64_t starting_vectors_at(const Plan& plan, int64_t count) {
+  const uint64_t bytes = static_cast<uint64_t>(count) * matrix_bytes(plan.problem);
+  return plan.starting_vectors ? aligned(bytes) : bytes;
+}
+uint64_t operand_bytes_in_slot(const Plan& plan, int64_t count) {
+  return starting_vectors_at(plan, count) + static_cast<uint64_t>(count) * starting_bytes(plan);
+}
 
 uint64_t result_bytes_in_slot(const Plan& plan, int64_t count) {
   uint64_t bytes = 0;
@@ -34,6 +50,32 @@ void for_each_plane(const Plan& plan, int64_t count, F f) {
     if (bytes > 0) f(static_cast<Plane>(i), bytes, at);
     at += aligned(bytes);
   }
+}
+
+// Operands of all runs to the slot's byte `at`. Pinned runs from where they are; the others are gathered in the slot's
+// pinned memory first, neighbours together. copy(from, to, bytes) enqueues a copy from host memory.
+template <class Runs, class IsPinned, class Copy>
+int upload_operands(const Runs& runs, const Operands& operands, IsPinned is_pinned, std::byte* staging, size_t at,
+                    Copy copy) {
+  size_t done = at, gathered = 0;  // bytes: enqueued, and those that lie in the slot behind them
+  const auto enqueue = [&](const void* from, size_t bytes) {
+    const int e = bytes == 0 ? 0 : copy(from, done, bytes);
+    done += bytes;
+    return e;
+  };
+  for (const auto& run : runs) {
+    const std::byte* const from = operands.of(*run.segment, run.first);
+    const size_t bytes = static_cast<size_t>(run.count) * operands.bytes;
+    if (!is_pinned(run)) {
+      std::memcpy(staging + done + gathered, from, bytes);
+      gathered += bytes;
+      continue;
+    }
+    int e = enqueue(staging + done, std::exchange(gathered, 0));
+    if (e == 0) e = enqueue(from, bytes);
+    if (e != 0) return e;
+  }
+  return enqueue(staging + done, gathered);
 }
 
 }  // namespace
@@ -113,7 +155,7 @@ CudaStatus CudaLane::grow(Slot* slot, const SlotSize& size) {
 
 CudaLane::SlotSize CudaLane::size_of(const Plan& plan, int64_t count) const {
   const uint64_t matrices = static_cast<uint64_t>(count);
-  return {matrices * matrix_bytes(plan.problem), kCountBytes + result_bytes_in_slot(plan, count) + matrices,
+  return {operand_bytes_in_slot(plan, count), kCountBytes + result_bytes_in_slot(plan, count) + matrices,
           api_->workspace_bytes(&plan, count)};
 }
 
@@ -124,18 +166,20 @@ bool CudaLane::fits(const SlotSize& size) const {
 // Whole groups, and one at least, for which a slot may have to grow.
 int64_t CudaLane::matrices_per_piece(const Plan& plan) const {
   const int64_t group = plan.outputs.group;
-  int64_t groups = static_cast<int64_t>(size_.in / (matrix_bytes(plan.problem) * static_cast<uint64_t>(group)));
+  int64_t groups = static_cast<int64_t>(size_.in / (operand_bytes(plan) * static_cast<uint64_t>(group)));
   while (groups > 1 && !fits(size_of(plan, groups * group))) groups = groups * 7 / 8;
   return std::max<int64_t>(groups, 1) * group;
 }
 
 // --- one piece ---------------------------------------------------------------------------------------
 
-CudaLane::Run CudaLane::make_run(const HostSegment& segment, int64_t first, int64_t count,
-                                 const Problem& problem) const {
-  const void* const matrices = matrices_of(segment, first, problem);
-  const bool large = static_cast<uint64_t>(count) * matrix_bytes(problem) >= kLeastInPlaceBytes;
-  return {&segment, first, count, large && api_->is_pinned(matrices) != 0};
+CudaLane::Run CudaLane::make_run(const HostSegment& segment, int64_t first, int64_t count, const Plan& plan) const {
+  const auto is_pinned = [&](const Operands& operands) {
+    const bool large = static_cast<uint64_t>(count) * operands.bytes >= kLeastInPlaceBytes;
+    return large && api_->is_pinned(operands.of(segment, first)) != 0;
+  };
+  return {&segment, first, count, is_pinned(matrices_of(plan)),
+          plan.starting_vectors && is_pinned(starting_vectors_of(plan))};
 }
 
 PlanePointers CudaLane::planes_of(const Run& run, const Plan& plan) {
@@ -149,30 +193,21 @@ bool CudaLane::planes_are_pinned(const Run& run, const Plan& plan) const {
   return all;
 }
 
-// Pinned runs from where they are; the others are gathered in the slot's pinned memory first, neighbours together.
-CudaStatus CudaLane::upload(Slot* slot, const Problem& problem) {
+CudaStatus CudaLane::upload(Slot* slot, const Plan& plan) {
   std::byte* const staging = static_cast<std::byte*>(slot->pinned_in);
   std::byte* const device = static_cast<std::byte*>(slot->device_in);
-  size_t done = 0, gathered = 0;  // bytes: enqueued, and those that lie in the slot behind them
-  const auto enqueue = [&](const void* from, size_t bytes) {
-    const int e = bytes == 0 ? 0 : api_->copy_to_device(api_.device(), device + done, from, bytes, slot->stream);
-    done += bytes;
-    return e;
+  const Piece& piece = slot->piece;
+  const auto copy = [&](const void* from, size_t to, size_t bytes) {
+    return api_->copy_to_device(api_.device(), device + to, from, bytes, slot->stream);
   };
-  for (const Run& run : slot->piece.runs) {
-    const std::byte* const from = matrices_of(*run.segment, run.first, problem);
-    const size_t bytes = static_cast<size_t>(run.count) * matrix_bytes(problem);
-    if (!run.pinned) {
-      std::memcpy(staging + done + gathered, from, bytes);
-      gathered += bytes;
-      continue;
-    }
-    int e = enqueue(staging + done, std::exchange(gathered, 0));
-    if (e == 0) e = enqueue(from, bytes);
-    if (e != 0) return api_.status(e, "uploading matrices");
+  int e = upload_operands(
+      piece.runs, matrices_of(plan), [](const Run& run) { return run.pinned; }, staging, 0, copy);
+  if (e == 0 && plan.starting_vectors) {
+    e = upload_operands(
+        piece.runs, starting_vectors_of(plan), [](const Run& run) { return run.start_pinned; }, staging,
+        starting_vectors_at(plan, piece.count), copy);
   }
-  const int e = enqueue(staging + done, gathered);
-  traffic_->uploaded.fetch_add(done, std::memory_order_relaxed);
+  traffic_->uploaded.fetch_add(static_cast<uint64_t>(piece.count) * operand_bytes(plan), std::memory_order_relaxed);
   return api_.status(e, "uploading matrices");
 }
 
@@ -183,7 +218,7 @@ CudaStatus CudaLane::start(Slot* slot, const Plan& plan) {
   if (const SlotSize size = size_of(plan, piece.count); !fits(size)) {
     if (CudaStatus status = grow(slot, size); !status.ok()) return status;
   }
-  if (CudaStatus status = upload(slot, plan.problem); !status.ok()) return status;
+  if (CudaStatus status = upload(slot, plan); !status.ok()) return status;
   std::byte* const out = static_cast<std::byte*>(slot->device_out);
   if (int e = api_->clear(d, out, kCountBytes, slot->stream); e != 0) return api_.status(e, "clearing counts");
   DeviceBatch batch{slot->device_in,
@@ -191,7 +226,8 @@ CudaStatus CudaLane::start(Slot* slot, const Plan& plan) {
                     {},
                     reinterpret_cast<uint8_t*>(out + kCountBytes + results),
                     reinterpret_cast<uint64_t*>(out),
-                    slot->workspace};
+                    slot->workspace,
+                    static_cast<std::byte*>(slot->device_in) + starting_vectors_at(plan, piece.count)};
   for_each_plane(plan, piece.count,
                  [&](Plane plane, uint64_t, uint64_t at) { batch.planes[plane] = out + kCountBytes + at; });
   if (int e = api_->launch(d, &plan, &batch, slot->stream); e != 0) return api_.status(e, "launching kernels");
@@ -263,6 +299,7 @@ CudaStatus CudaLane::finish(Slot* slot, const Plan& plan, ConvergenceReport* rep
   report->not_converged += static_cast<int64_t>(exceptions[static_cast<int>(MatrixStatus::kNotConverged)]);
   report->out_of_range += static_cast<int64_t>(exceptions[static_cast<int>(MatrixStatus::kOutOfRange)]);
   report->by_qr += static_cast<int64_t>(exceptions[static_cast<int>(MatrixStatus::kByQr)]);
+  report->near_defective += static_cast<int64_t>(exceptions[static_cast<int>(MatrixStatus::kNearDefective)]);
   report->ok += piece.count - static_cast<int64_t>(not_ok);
   return {};
 }
@@ -292,7 +329,7 @@ CudaOutcome CudaLane::execute(const Plan& plan, absl::Span<const HostSegment> se
       const int64_t left = segments[s].count - first;
       if (left == 0) continue;
       const int64_t take = std::min(left, most - piece.count);
-      piece.runs.push_back(make_run(segments[s], first, take, plan.problem));
+      piece.runs.push_back(make_run(segments[s], first, take, plan));
       piece.count += take;
       if (take < left) {
         first += take;

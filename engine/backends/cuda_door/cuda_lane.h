@@ -53,7 +53,7 @@ class CudaLane {
     const HostSegment* segment;
     int64_t first;
     int64_t count;
-    bool pinned;  // the matrices: uploaded from where they are
+    bool pinned, start_pinned;  // the matrices, and their starting vectors: uploaded from where they are
   };
   // The contents of a slot.
   struct Piece {
@@ -84,10 +84,10 @@ class CudaLane {
   bool fits(const SlotSize& size) const;
   CudaStatus grow(Slot* slot, const SlotSize& size);
   int64_t matrices_per_piece(const Plan& plan) const;
-  Run make_run(const HostSegment& segment, int64_t first, int64_t count, const Problem& problem) const;
+  Run make_run(const HostSegment& segment, int64_t first, int64_t count, const Plan& plan) const;
   static PlanePointers planes_of(const Run& run, const Plan& plan);
   bool planes_are_pinned(const Run& run, const Plan& plan) const;
-  CudaStatus upload(Slot* slot, const Problem& problem);
+  CudaStatus upload(Slot* slot, const Plan& plan);
   CudaStatus start(Slot* slot, const Plan& plan);
   CudaStatus finish(Slot* slot, const Plan& plan, ConvergenceReport* report);
   CudaStatus fetch_statuses(Slot* slot, uint64_t result_bytes);

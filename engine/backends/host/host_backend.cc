@@ -53,6 +53,7 @@ struct PackBuffers {
   AlignedBuffer<char> finishing;
   std::array<T, kMaxLanes> statuses;
   std::array<T, 2 * kMaxLanes> residuals;  // of general matrices
+  AlignedBuffer<T> start, conditions;      // likewise
   // All values of the task's matrices, kept_first and following, for the answers; only where there are any.
   AlignedBuffer<T> kept;
   int64_t kept_first = 0;
@@ -67,8 +68,10 @@ struct PackBuffers {
       buffers.values.reserve(2 * call.k * lanes);
       const size_t matrix = 2 * static_cast<size_t>(call.k) * call.k * lanes;
       // JACOBI has its basis there.
-      if (call.plan.outputs.left_columns > 0 || call.plan.method == Method::kJacobi) buffers.x.reserve(matrix);
-      if (call.plan.outputs.right_columns > 0) buffers.y.reserve(matrix);
+      if (makes_vectors(call.plan) || call.plan.method == Method::kJacobi) buffers.x.reserve(matrix);
+      if (makes_left_vectors(call.plan)) buffers.y.reserve(matrix);
+      if (call.plan.outputs.condition) buffers.conditions.reserve(call.k * lanes);
+      if (call.plan.starting_vectors) buffers.start.reserve(matrix);
       return buffers;
     }
     if (call.k > kLargestFixedValues) buffers.scratch.reserve(call.triangle_size * lanes);
@@ -240,11 +243,24 @@ void compute_hermitian_pack(const Call<T>& call, PackBuffers<T>& buffers, bool r
 template <class T>
 void run_general(const Call<T>& call, PackBuffers<T>& buffers, void (*kernel)(const GeneralCall<T>&), bool plain) {
   const int k = call.k;
-  const bool row_major = call.plan.problem.order == Order::kRowMajor, vectors = call.plan.outputs.left_columns > 0;
+  const Plan& plan = call.plan;
+  const bool row_major = plan.problem.order == Order::kRowMajor, vectors = makes_vectors(plan);
   const bool keeps_basis = vectors || kernel == call.kernels.general_jacobi;
-  kernel({buffers.a.data(), row_major ? k : 1, row_major ? 1 : k, k, plain, call.plan.max_sweeps, vectors,
-          keeps_basis ? buffers.x.data() : nullptr, call.plan.outputs.right_columns > 0 ? buffers.y.data() : nullptr,
-          buffers.scratch.data(), buffers.values.data(), buffers.residuals.data(), buffers.statuses.data()});
+  kernel({.a = buffers.a.data(),
+          .row_stride = row_major ? k : 1,
+          .col_stride = row_major ? 1 : k,
+          .k = k,
+          .plain = plain,
+          .max_sweeps = plan.max_sweeps,
+          .vectors = vectors,
+          .start = plan.starting_vectors ? buffers.start.data() : nullptr,
+          .v = keeps_basis ? buffers.x.data() : nullptr,
+          .w = makes_left_vectors(plan) ? buffers.y.data() : nullptr,
+          .conditions = plan.outputs.condition ? buffers.conditions.data() : nullptr,
+          .scratch = buffers.scratch.data(),
+          .values = buffers.values.data(),
+          .residuals = buffers.residuals.data(),
+          .statuses = buffers.statuses.data()});
 }
 
 // The kernel's outcome for the matrix of a lane.
@@ -281,6 +297,10 @@ void write_general(const Call<T>& call, const PackBuffers<T>& buffers, int l, bo
     const T none = finite ? T(0) : FloatTraits<T>::nan();
     const T numbers[kCertificateNumbers]{finite ? std::sqrt(residual) : none, none, none};
     std::memcpy(to, numbers, sizeof(numbers));
+  }
+  if (char* const to = slot.plane(Plane::kEigenvalueCondition, static_cast<size_t>(k) * sizeof(T))) {
+    finite ? deinterleave_one(buffers.conditions.data(), lanes, l, static_cast<size_t>(k), to)
+           : fill_with_nan<T>(to, static_cast<size_t>(k) * sizeof(T));
   }
   call.counters.add(status, 1);
   if (slot.status != nullptr) *slot.status = status;
@@ -379,6 +399,11 @@ void compute_square(const Call<T>& call, int64_t first, int64_t last) {
     std::fill(from + n, from + lanes, from[0]);  // idle lanes repeat a matrix: they cost no extra iteration
     interleave(from, lanes, call.triangle_size, buffers.a.data());
     const bool row_major = call.plan.problem.order == Order::kRowMajor;
+    if (call.plan.starting_vectors) {
+      call.source.for_each(first, n, [&](int l, const MatrixSource::Slot& slot) { from[l] = slot.start; });
+      std::fill(from + n, from + lanes, from[0]);
+      interleave(from, lanes, 2 * static_cast<size_t>(call.k) * call.k, buffers.start.data());
+    }
     if (call.plan.decomposition == Decomposition::kGeneral) {
       GeneralPack<T>(call, buffers, first, n).compute();
     } else if (call.plan.decomposition == Decomposition::kHermitian) {

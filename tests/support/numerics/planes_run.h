@@ -29,9 +29,10 @@ struct PlanesResult {
   friend bool operator==(const PlanesResult&, const PlanesResult&) = default;
 };
 
-// The matrices in segments of `sizes` groups each, which add up to the batch. Outputs are poisoned before.
+// The matrices in segments of `sizes` groups each, which add up to the batch. Outputs are poisoned before. starts: V_0 of
+// each matrix, for a plan that has starting vectors.
 inline PlanesResult run_planes(const SvdEngine& engine, const Plan& plan, const std::byte* matrices,
-                               const std::vector<int64_t>& sizes) {
+                               const std::vector<int64_t>& sizes, const std::byte* starts = nullptr) {
   PlanesResult result;
   int64_t groups = 0;
   for (const int64_t size : sizes) groups += size;
@@ -47,15 +48,17 @@ inline PlanesResult run_planes(const SvdEngine& engine, const Plan& plan, const 
   int64_t first = 0;
   for (const int64_t size : sizes) {
     segments.push_back({matrices + static_cast<size_t>(first) * matrix_bytes(plan.problem), size * group,
-                        planes_from(plan, all, first), result.statuses.data() + first});
+                        planes_from(plan, all, first), result.statuses.data() + first,
+                        starts + static_cast<size_t>(first) * starting_bytes(plan)});
     first += size * group;
   }
   if (!engine.execute(plan, segments).completed) throw std::logic_error("the call did not complete");
   return result;
 }
 
-inline PlanesResult run_planes(const SvdEngine& engine, const Plan& plan, const std::byte* matrices, int64_t count) {
-  return run_planes(engine, plan, matrices, std::vector<int64_t>{count / plan.outputs.group});
+inline PlanesResult run_planes(const SvdEngine& engine, const Plan& plan, const std::byte* matrices, int64_t count,
+                               const std::byte* starts = nullptr) {
+  return run_planes(engine, plan, matrices, std::vector<int64_t>{count / plan.outputs.group}, starts);
 }
 
 // Segments of random sizes, empty ones among them.

@@ -32,6 +32,12 @@ struct Member {
   int rank, threads;
 };
 
+// Conditions need W, too.
+template <class T>
+__host__ __device__ __forceinline__ bool wants_left(const GeneralCall<T>& call) {
+  return call.w.data != nullptr || call.conditions != nullptr;
+}
+
 // One matrix of a call. `member`: of its team.
 template <class E, bool kVectors, bool kJacobi, class Team, class Size, class Work>
 struct GeneralTask {
@@ -67,20 +73,24 @@ struct GeneralTask {
     }
   }
 
-  __device__ __forceinline__ void load(scalar::MatrixView<E> a) const {
-    const E* const matrix = reinterpret_cast<const E*>(call.a) + m * k * k;
+  template <class X>
+  __device__ __forceinline__ void load(scalar::MatrixView<X> a, const void* matrices) const {
+    const X* const matrix = static_cast<const X*>(matrices) + m * k * k;
     for_my_elements([&](int i, int j, int x) { (call.row_major ? a(j, i) : a(i, j)) = load_element(matrix + x); });
     team.sync();
   }
 
   __device__ __forceinline__ GeneralOutcome<T> decompose(bool plain) const {
     L squares[2] = {L(T(0)), L(T(0))}, status;
-    const auto load_into = [&](scalar::MatrixView<E> a) { load(a); };
-    const bool left = call.w.data != nullptr;
+    const auto load_into = [&](scalar::MatrixView<E> a) { load(a, call.a); };
+    const scalar::GeneralWanted wanted{wants_left(call), call.conditions != nullptr};
     if constexpr (kJacobi) {
-      status = scalar::general_jacobi<kVectors>(team, work, k, call.max_sweeps, left, transforms, load_into, squares);
+      const auto load_start = [&](scalar::MatrixView<C> v) { load(v, call.start); };
+      const scalar::GeneralStart<decltype(load_start)> start{call.start != nullptr, load_start};
+      status = scalar::general_jacobi<kVectors>(team, work, k, call.max_sweeps, wanted, start, transforms, load_into,
+                                                squares);
     } else {
-      status = scalar::general_eigen<kVectors>(team, work, k, plain, left, load_into, squares);
+      status = scalar::general_eigen<kVectors>(team, work, k, plain, wanted, load_into, squares);
     }
     return {static_cast<MatrixStatus>(static_cast<int>(status.v)), worst_of(squares[0].v, squares[1].v)};
   }
@@ -136,6 +146,10 @@ struct GeneralTask {
     if constexpr (kVectors) {
       store_vectors(work.v, call.v, finite);
       store_vectors(work.w, call.w, finite);
+    }
+    if (call.conditions != nullptr) {
+      team.for_each(0, k,
+                    [&](int j) { call.conditions[m * k + j] = finite ? work.parts[j].v : FloatTraits<T>::nan(); });
     }
     if (member.rank == 0 && call.certificates != nullptr) {
       const T none = finite ? T(0) : FloatTraits<T>::nan();
@@ -223,7 +237,7 @@ __global__ void __launch_bounds__(kGeneralTeamBlock) team_general_kernel(const G
   const int teams = static_cast<int>(blockDim.x) / kThreads, mine = static_cast<int>(threadIdx.x) / kThreads;
   const int64_t m = static_cast<int64_t>(blockIdx.x) * teams + mine;
   if (!takes<kJacobi>(call, m)) return;
-  const bool left = call.w.data != nullptr;
+  const bool left = wants_left(call);
   const CudaTeam<kThreads> team;
   const auto work = Storage::work(shared_bytes + mine * Storage::bytes(call.k, kVectors, left), call.k, kVectors, left);
   GeneralTask<E, kVectors, kJacobi, CudaTeam<kThreads>, scalar::RuntimeSize, typename Storage::Work>{
@@ -235,7 +249,7 @@ __global__ void __launch_bounds__(kGeneralTeamBlock) team_general_kernel(const G
 
 template <class E, int kThreads, bool kVectors, bool kJacobi>
 void launch_general_teams(Launch* launch, const GeneralCall<typename E::Scalar>& call) {
-  const int bytes = GeneralStorage<E, kJacobi>::bytes(call.k, kVectors, call.w.data != nullptr);
+  const int bytes = GeneralStorage<E, kJacobi>::bytes(call.k, kVectors, wants_left(call));
   int block = kGeneralTeamBlock;
   while (block > kThreads && block > 32 && block / kThreads * bytes > kTeamBlockBytes) block /= 2;
   const int teams = block / kThreads;
@@ -260,8 +274,7 @@ void launch_general(Launch* launch, const GeneralCall<typename E::Scalar>& call)
 
 template <class E, bool kJacobi>
 void GeneralLaunch<E, kJacobi>::decompose(Launch* launch, const GeneralCall<typename E::Scalar>& call) {
-  call.v.data != nullptr ? launch_general<E, true, kJacobi, 1>(launch, call)
-                         : launch_general<E, false, kJacobi, 1>(launch, call);
+  call.vectors ? launch_general<E, true, kJacobi, 1>(launch, call) : launch_general<E, false, kJacobi, 1>(launch, call);
 }
 
 }  // namespace svdserve::cuda

@@ -23,8 +23,11 @@ struct GeneralCall {
   int64_t count;
   int k;
   bool row_major;
+  bool vectors;                // false: eigenvalues alone
+  const Complex<T>* start;     // [in] JACOBI: V_0 of each matrix, as a; null: none
   Complex<T>* values;          // [out] k a matrix
   GeneralVectors<T> v, w;      // [out]
+  T* conditions;               // [out] k a matrix, or null; with vectors
   T* certificates;             // [out] kCertificateNumbers a matrix, or null
   uint8_t* statuses;           // [out] or null
   uint64_t* exception_counts;  // [in,out] by MatrixStatus

@@ -13,6 +13,17 @@
 
 SVD_KERNEL_BEGIN
 
+// v := V_0 of a call that has one.
+template <class T, class C>
+void load_start_of(const host::GeneralCall<T>& call, MatrixView<C> v) {
+  constexpr int kStep = C::kComponents * C::Lane::kLanes;
+  for (int j = 0; j < call.k; ++j) {
+    for (int i = 0; i < call.k; ++i) {
+      v(i, j) = load_element<C>(call.start + static_cast<ptrdiff_t>(i * call.row_stride + j * call.col_stride) * kStep);
+    }
+  }
+}
+
 template <bool kVectors, class E>
 void compute_general_jacobi(const host::GeneralCall<typename E::Scalar>& call) {
   using Lane = typename E::Lane;
@@ -20,8 +31,10 @@ void compute_general_jacobi(const host::GeneralCall<typename E::Scalar>& call) {
   PairTransform<Lane> transforms[round_robin_pairs(GeneralStorage<E>::kMost)];
   Lane residuals[2] = {Lane(0), Lane(0)};
   const auto load = [&](MatrixView<E> a) SVD_LAMBDA { load_matrix(call, RuntimeSize{call.k}, a); };
+  const auto load_start = [&](auto v) SVD_LAMBDA { load_start_of(call, v); };
+  const GeneralStart<decltype(load_start)> start{call.start != nullptr, load_start};
   const Lane status = general_jacobi<kVectors>(Alone(), storage.work(call), RuntimeSize{call.k}, call.max_sweeps,
-                                               call.w != nullptr, transforms, load, residuals);
+                                               storage.wanted(call), start, transforms, load, residuals);
   storage.store_results(call, status, residuals);
 }
 

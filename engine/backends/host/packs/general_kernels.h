@@ -19,7 +19,7 @@ void compute_general(const host::GeneralCall<typename E::Scalar>& call) {
   Lane residuals[2] = {Lane(0), Lane(0)};
   const auto load = [&](MatrixView<E> a) SVD_LAMBDA { load_matrix(call, RuntimeSize{call.k}, a); };
   const Lane status = general_eigen<kVectors>(Alone(), storage.work(call), RuntimeSize{call.k}, call.plain,
-                                              call.w != nullptr, load, residuals);
+                                              storage.wanted(call), load, residuals);
   storage.store_results(call, status, residuals);
 }
 

@@ -37,10 +37,13 @@ struct GeneralStorage {
             lambda,
             parts};
   }
+  static GeneralWanted wanted(const Call& call) { return {call.w != nullptr, call.conditions != nullptr}; }
   void store_results(const Call& call, const Lane& status, const Lane (&residuals)[2]) const {
     status.store(call.statuses);
     for (int j = 0; j < call.k; ++j) store_element(lambda[j], call.values + j * C::kComponents * Lane::kLanes);
     for (int side = 0; side < 2; ++side) residuals[side].store(call.residuals + side * Lane::kLanes);
+    if (call.conditions == nullptr) return;
+    for (int j = 0; j < call.k; ++j) parts[j].store(call.conditions + j * Lane::kLanes);
   }
 };
 

@@ -77,12 +77,14 @@ struct GeneralCall {
   bool plain;      // QR: without balancing
   int max_sweeps;  // JACOBI's
   bool vectors;    // false: eigenvalues alone
+  const T* start;  // [in] JACOBI: V_0 as a, complex; null: none
   T* v;  // [out] packed, aligned to kAlignment: element (i, j) of V is number j * k + i; QR alone: null without vectors
   T* w;  // [out] the same of W; null: not wanted
-  T* scratch;    // general_scratch() elements of the call's two types, aligned to kAlignment
-  T* values;     // [out] packed, k a matrix
-  T* residuals;  // [out] lanes numbers each, V's and W's: squares, relative to |A|_F^2
-  T* statuses;   // [out] lanes numbers: MatrixStatus
+  T* conditions;  // [out] packed, k a matrix; null: not wanted; with vectors and w
+  T* scratch;     // general_scratch() elements of the call's two types, aligned to kAlignment
+  T* values;      // [out] packed, k a matrix
+  T* residuals;   // [out] lanes numbers each, V's and W's: squares, relative to |A|_F^2
+  T* statuses;    // [out] lanes numbers: MatrixStatus
 };
 // Numbers of a lane: two matrices of the operand's type, and a complex one.
 constexpr size_t general_scratch(int k, int components) { return static_cast<size_t>(k) * k * (2 * components + 2); }
