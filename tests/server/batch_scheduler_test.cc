@@ -168,7 +168,7 @@ TEST(BatchScheduler, EachPartHasItsStartingVectors) {
     EXPECT_TRUE(ticket->wait().error.ok());
     EXPECT_THAT(h.device().seen(), SizeIs(is_inline ? 1 : 3));
     EXPECT_EQ(ticket->wait().method, Method::kJacobi);
-    for (int i = 0; i < 10; ++i) EXPECT_EQ(ticket->memory->values[2 * i], 5 + 1001 * i);
+    for (int i = 0; i < 10; ++i) EXPECT_EQ(ticket->memory->values[4 * i], 5 + 1001 * i);
   }
 }
 
@@ -182,7 +182,7 @@ TEST(BatchScheduler, DevicesShareStartingVectorsAsTheirMatrices) {
   for (auto& control : h.controls) control->await_begun(1);
   for (auto& control : h.controls) control->open();
   EXPECT_EQ(ticket->wait().devices, "fake:0,fake:1,fake:2");
-  for (int i = 0; i < 9; ++i) EXPECT_EQ(ticket->memory->values[2 * i], 100 + 1001 * i);
+  for (int i = 0; i < 9; ++i) EXPECT_EQ(ticket->memory->values[4 * i], 100 + 1001 * i);
 }
 
 TEST(BatchScheduler, LargeRequestIsSpreadOverIdleDevices) {
