@@ -65,7 +65,7 @@ void print_number(const std::byte* at, bool is_complex) {
   if (is_complex) std::printf("%+.*gj", kDigits, static_cast<double>(parts[1]));
 }
 
-// Of the eigenvalues, and of the eigenvectors of a matrix.
+// The largest condition of an eigenvalue, and that of a matrix's eigenvectors.
 template <class T>
 std::pair<double, double> largest_conditions(const client::Batch& batch, std::span<const std::byte> plane) {
   double of_values = 0, of_vectors = 0;

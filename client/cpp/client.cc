@@ -20,8 +20,8 @@ using internal::Core;
 // A batch of one piece, sent by the calling thread itself.
 Result<Report> decompose_here(Core& core, const Batch& batch, const internal::MatrixSizes& sizes, const Outputs& out,
                               const ComputeOptions& compute, const CallOptions& call, internal::Deadline deadline) {
-  const internal::BatchToSend to_send{
-      batch, batch.count, internal::make_payloads(core.buffers(), batch, {0, batch.count}, sizes)};
+  const internal::BatchToSend to_send{batch, batch.count,
+                                      internal::make_payloads(core.buffers(), batch, {0, batch.count}, sizes)};
   const grpc::ByteBuffer request = internal::make_request({&to_send, 1}, compute);
   grpc::ByteBuffer reply;
   int64_t attempts = 0;

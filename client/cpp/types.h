@@ -165,7 +165,7 @@ struct ComputeOptions {
   int64_t top_k = 0;        // only the leading values and vectors; 0: all; not with Vectors::kFull, nor of kHermitian
   bool fix_phases = false;  // the largest component of every column of U is real and positive; V follows
   CertificateScope certificate = CertificateScope::kNone;  // with vectors only
-  // Of kGeneral: also the condition number of each eigenvalue, and the status kNearDefective. Not with vectors only.
+  // kGeneral: also the condition number of each eigenvalue, and the status kNearDefective. Vectors are not needed.
   bool condition = false;
   std::optional<MimoOptions> mimo = {};  // set: these, and values only where it says so; not of kHermitian
 };
@@ -302,12 +302,12 @@ class [[nodiscard]] Result {
 // The outcome of one matrix; everything but kOk leaves the other matrices untouched.
 enum class MatrixStatus : uint8_t {
   kOk = 0,
-  kNonFinite = 1,     // it holds an infinity or a NaN: all its values are NaN
-  kNotConverged = 2,  // the iteration limit was reached: its values are the best known
-  kOutOfRange = 3,    // a value is too large: +inf, or an eigenvalue is -inf or has an infinite part; others are right
-  kByQr = 4,          // Method::kJacobi of kGeneral missed its bound: the results are those of kQr, and right
+  kNonFinite = 1,      // it holds an infinity or a NaN: all its values are NaN
+  kNotConverged = 2,   // the iteration limit was reached: its values are the best known
+  kOutOfRange = 3,     // a value is too large: +inf, or an eigenvalue is -inf or has an infinite part; others are right
+  kByQr = 4,           // Method::kJacobi of kGeneral missed its bound: the results are those of kQr, and right
   kNearDefective = 5,  // with ComputeOptions::condition: a matrix with a defective eigenvalue is near; all is right
-  kUnknown = 255,     // a status that this client does not know: do not rely on the matrix's results
+  kUnknown = 255,      // a status that this client does not know: do not rely on the matrix's results
 };
 
 // Whether all results of the matrix are right.
@@ -420,7 +420,7 @@ struct GeneralEigen {
   std::vector<Complex> vectors = {};         // count x n x n: V
   std::vector<Complex> left_adjoint = {};    // count x n x n: W^H; empty where it was not requested
   std::vector<RealOf<T>> certificates = {};  // count x 3, with CertificateScope::kMatrix
-  std::vector<RealOf<T>> conditions = {};    // count x n, with ComputeOptions::condition: 1 / |w^H v| of each eigenvalue
+  std::vector<RealOf<T>> conditions = {};  // count x n, with ComputeOptions::condition: 1 / |w^H v| of each eigenvalue
   Report report = {};
 
   // With ComputeOptions::condition: the condition number of V of matrix i.

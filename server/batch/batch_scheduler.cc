@@ -563,8 +563,7 @@ bool BatchScheduler::drain(absl::Duration timeout) {
 }
 
 absl::Duration BatchScheduler::earliest_done(const Peer& peer, const Plan& plan, int64_t matrices) const {
-  const bool divisible =
-      matrices * static_cast<int64_t>(operand_bytes(plan)) >= 2 * options_.limits.min_split_bytes;
+  const bool divisible = matrices * static_cast<int64_t>(operand_bytes(plan)) >= 2 * options_.limits.min_split_bytes;
   MutexLock lock(&mu_);
   return pool_->earliest_done(plan, matrices, queue_.waiting(peer, plan), divisible);
 }

@@ -2,10 +2,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <mutex>
 #include <array>
 #include <cmath>
 #include <complex>
+#include <mutex>
 #include <numeric>
 
 #include "client/cpp/client.h"

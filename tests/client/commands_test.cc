@@ -51,9 +51,8 @@ class CommandsTest : public ::testing::Test {
   void write_complex(const std::string& name, bool fortran_order) const {
     std::vector<double> numbers(8);
     std::iota(numbers.begin(), numbers.end(), 1);
-    std::ofstream(path(name), std::ios::binary)
-        << npy_header("c16", {2, 2}, fortran_order)
-        << std::string_view(reinterpret_cast<const char*>(numbers.data()), 64);
+    std::ofstream(path(name), std::ios::binary) << npy_header("c16", {2, 2}, fortran_order)
+                                                << std::string_view(reinterpret_cast<const char*>(numbers.data()), 64);
   }
   std::string path(const std::string& name) const { return folder_ / name; }
   std::string contents(const std::string& name) const {

@@ -756,8 +756,8 @@ TEST(Svdctl, StartingVectorsAndConditionsOfAStack) {
   EXPECT_THAT(head, HasSubstr("'descr': '<f8', 'fortran_order': False, 'shape': (2, 3)"));
   EXPECT_THAT(conditions, ::testing::Each(::testing::Ge(1)));
   EXPECT_GT(conditions[3], 1e7);
-  const Outcome warm = run({SVDCTL_PROGRAM, "eigvals", file("a"), "--start", file("v"), "--print", "--address",
-                            server.address()});
+  const Outcome warm =
+      run({SVDCTL_PROGRAM, "eigvals", file("a"), "--start", file("v"), "--print", "--address", server.address()});
   EXPECT_EQ(warm.exit_code, 0) << warm.err;  // V of the second one is singular: QR decomposes it
   EXPECT_THAT(warm.err, HasSubstr("jacobi on host:0; 1 message; 1 ok, 1 by_qr"));
   std::vector<double> a(33 * 33, 1);

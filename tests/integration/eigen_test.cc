@@ -917,14 +917,13 @@ const BadInput kBadGeneralInputs[] = {
      "options.certificate"},
     {"NoStartingVectors", [](auto* r) { r->mutable_options()->set_starting_vectors(true); },
      "matrices.starting_vectors"},
-    {"UnaskedStartingVectors",
-     [](auto* r) { r->mutable_matrices()->set_starting_vectors(std::string(5 * 256, 'v')); },
+    {"UnaskedStartingVectors", [](auto* r) { r->mutable_matrices()->set_starting_vectors(std::string(5 * 256, 'v')); },
      "matrices.starting_vectors"},
     {"StartingVectorsOfAnotherOrder",
      [](auto* r) {
        r->mutable_options()->set_starting_vectors(true);
-       r->mutable_matrices()->set_starting_vectors(starting_vectors(identities(3, 5), v1::DATA_TYPE_F64,
-                                                                    v1::MEMORY_ORDER_ROW_MAJOR));
+       r->mutable_matrices()->set_starting_vectors(
+           starting_vectors(identities(3, 5), v1::DATA_TYPE_F64, v1::MEMORY_ORDER_ROW_MAJOR));
      },
      "matrices.starting_vectors"},
     {"StartingVectorsOfQr",

@@ -143,7 +143,8 @@ class FakeDevice final : public Device {
       ++(finite ? report->ok : report->non_finite);
       if (plan.starting_vectors) {  // the value tells which the device was given
         double start;
-        std::memcpy(&start, static_cast<const char*>(segment.starting_vectors) + i * starting_bytes(plan), sizeof start);
+        std::memcpy(&start, static_cast<const char*>(segment.starting_vectors) + i * starting_bytes(plan),
+                    sizeof start);
         first += start;
       }
       segment.statuses[i] = finite ? MatrixStatus::kOk : MatrixStatus::kNonFinite;

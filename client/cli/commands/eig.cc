@@ -37,10 +37,8 @@ struct EigArguments {
   bool verbose = false, force = false;
 
   std::vector<NamedFile> outputs() const {
-    return {{command == "eig" ? "--w" : "-o", files.s},
-            {"--v", files.u},
-            {"--wh", files.vh},
-            {"--conditions", conditions}};
+    return {
+        {command == "eig" ? "--w" : "-o", files.s}, {"--v", files.u}, {"--wh", files.vh}, {"--conditions", conditions}};
   }
   bool wants_conditions() const { return condition || !conditions.empty(); }
   // The option given that only small matrices have; empty: none is.
@@ -138,7 +136,8 @@ int write_empty(const EigArguments& args, const MatrixStack& stack, const client
   const struct {
     std::string path, type;
     size_t dimensions;  // for one matrix
-  } outputs[] = {{args.files.s, type, 1}, {args.files.u, type, 2}, {args.files.vh, type, 2}, {args.conditions, real, 1}};
+  } outputs[] = {
+      {args.files.s, type, 1}, {args.files.u, type, 2}, {args.files.vh, type, 2}, {args.conditions, real, 1}};
   for (const auto& output : outputs) {
     std::vector<int64_t> shape = stack.batch_shape;
     shape.insert(shape.end(), output.dimensions, n);
@@ -203,9 +202,9 @@ int run(EigArguments& args) {
     return run_small(args, &client, *stack, call, interruption);
   }
   if (const std::string option = args.only_small(); !option.empty()) {
-    return bad_usage(args.command, option + " is for matrices up to n = " +
-                                       std::to_string(info->limits.max_general_order) + ", and these have n = " +
-                                       std::to_string(batch.rows));
+    return bad_usage(args.command, option +
+                                       " is for matrices up to n = " + std::to_string(info->limits.max_general_order) +
+                                       ", and these have n = " + std::to_string(batch.rows));
   }
   args.options.vectors = args.files.vh.empty() ? client::Vectors::kThin : client::Vectors::kFull;
   return run_large(args.command, client, *stack, {}, args.files, args.options, args.verbose, interruption, call);

@@ -172,8 +172,7 @@ grpc::ByteBuffer BatchCall::request_of(const Message& message) {
   std::vector<BatchToSend> batches;
   for (const Part& part : message) {
     const Batch& batch = groups_[part.group].batch;
-    batches.push_back(
-        {batch, part.piece.count, make_payloads(core_.buffers(), batch, part.piece, sizes_[part.group])});
+    batches.push_back({batch, part.piece.count, make_payloads(core_.buffers(), batch, part.piece, sizes_[part.group])});
   }
   return make_request(batches, compute_);
 }

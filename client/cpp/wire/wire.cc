@@ -108,8 +108,8 @@ size_t total_size(std::span<const grpc::Slice> slices) {
 std::vector<grpc::Slice> request_slices(std::span<const BatchToSend> batches, const ComputeOptions& compute) {
   const int field =
       batches.size() == 1 ? v1::DecomposeRequest::kMatricesFieldNumber : v1::DecomposeRequest::kGroupsFieldNumber;
-  const bool starting_vectors = std::ranges::any_of(
-      batches, [](const BatchToSend& batch) { return batch.payloads.starting_vectors.size() > 0; });
+  const bool starting_vectors =
+      std::ranges::any_of(batches, [](const BatchToSend& batch) { return batch.payloads.starting_vectors.size() > 0; });
   std::string prefix = serialized_options(compute, starting_vectors);
   std::vector<grpc::Slice> slices;
   for (const BatchToSend& batch : batches) {
@@ -282,7 +282,8 @@ Status check_limits(const ServerLimits& limits) {
 
 }  // namespace
 
-grpc::Slice make_payload(SendBuffers& buffers, const void* data, size_t size, const std::shared_ptr<const void>& owner) {
+grpc::Slice make_payload(SendBuffers& buffers, const void* data, size_t size,
+                         const std::shared_ptr<const void>& owner) {
   if (size == 0) return {};
   if (size <= kSmallPayloadBytes) return grpc::Slice(data, size);
   if (owner) return borrow(owner, data, size);
@@ -346,7 +347,8 @@ std::string_view unknown_bytes(const google::protobuf::Message& message, int num
   std::string_view bytes;
   for (int i = 0; i < fields.field_count(); ++i) {
     const google::protobuf::UnknownField& field = fields.field(i);
-    const bool is_it = field.number() == number && field.type() == google::protobuf::UnknownField::TYPE_LENGTH_DELIMITED;
+    const bool is_it =
+        field.number() == number && field.type() == google::protobuf::UnknownField::TYPE_LENGTH_DELIMITED;
     if (is_it) bytes = field.length_delimited();  // the last one counts
   }
   return bytes;

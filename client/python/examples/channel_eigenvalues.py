@@ -8,8 +8,8 @@ for steering vectors a_p and b_p of half-wavelength arrays. Neighbours have near
 JACOBI may start from those: all subcarriers of a slot from the one in the centre, or each from its own in the slot before.
 The eigenvalues then keep the order of the starting vectors, as long as they stay apart: they are followed.
 
-The program prints the sweeps that each start takes, which is the smallest limit by which no matrix is left to QR, and the
-time of a slot. Condition numbers tell which eigenvalues are worth following.
+The program prints how many sweeps each start takes, and the time of a slot. That number is the smallest limit by which no
+matrix is left to QR. Condition numbers tell how much eigenvalues change with the channel.
 
     python -m svdserve.examples.channel_eigenvalues 127.0.0.1:50051
     python -m svdserve.examples.channel_eigenvalues 127.0.0.1:50051 --delay-ns 5 --slots 40 --plot eigenvalues.svg

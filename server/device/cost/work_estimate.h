@@ -67,8 +67,7 @@ inline double estimate_flops(const Plan& plan) {
 // Bytes of one matrix with its starting vectors, and of its results.
 inline double estimate_bytes(const Plan& plan) {
   const double group = static_cast<double>(plan.outputs.group);
-  return static_cast<double>(operand_bytes(plan)) +
-         static_cast<double>(result_bytes(plan, plan.outputs.group)) / group;
+  return static_cast<double>(operand_bytes(plan)) + static_cast<double>(result_bytes(plan, plan.outputs.group)) / group;
 }
 
 }  // namespace svdserve::server
