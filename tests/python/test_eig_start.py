@@ -65,7 +65,7 @@ def test_starting_vectors_of_a_result(either, fake, batches, rng):  # noqa: F811
     assert np.array_equal(received(fake.requests[2].matrices)[3], v[0].astype("c16"))
 
 
-def test_pieces_have_their_starting_vectors(fake, batches, rng):
+def test_pieces_have_their_starting_vectors(fake, batches, rng):  # noqa: F811
     a, v0 = matrices(rng, 500, 4, 4, dtype="f4"), matrices(rng, 500, 4, 4, dtype="c8")
     with svdserve.Client(fake.address, piece_bytes=1 << 12) as client:
         result = client.eig(a, start=v0, condition=True)
@@ -130,7 +130,7 @@ def test_nothing_has_conditions(either, fake, shape):  # noqa: F811
     (lambda r: setattr(r, "eigenvalue_conditions", b""), "0 bytes of eigenvalue_conditions, 72 were asked for"),
     (lambda r: setattr(r, "eigenvalue_conditions", bytes(144)), "144 bytes of eigenvalue_conditions"),
 ])
-def test_conditions_that_do_not_fit(fake, batches, rng, change, match):
+def test_conditions_that_do_not_fit(fake, batches, rng, change, match):  # noqa: F811
     def spoilt(request, context):
         reply = fake_server.decompose(request)
         change(reply)

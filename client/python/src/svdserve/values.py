@@ -167,7 +167,8 @@ class _Conditioned(_Reported):
         """
         if self.condition is None:
             return None
-        return np.sqrt(self.condition.shape[-1]) * np.linalg.norm(self.condition.astype(np.float64), axis=-1)
+        condition = self.condition.astype(np.float64)
+        return np.asarray(np.sqrt(condition.shape[-1]) * np.linalg.norm(condition, axis=-1))
 
 
 class _Eig(NamedTuple):
@@ -199,8 +200,8 @@ class EigLeftResult(_EigLeft, _Conditioned):
     """Eigenvalues, left and right eigenvectors, which unpack as the result of scipy.linalg.eig(a, left=True) does.
 
     Attributes:
-        status, certificate, summaries, condition, vectors_condition: as of EigResult. The residual is that of the left eigenvectors W where it is the
-            larger one, norm(W^H A - diag(w) W^H) / norm(A).
+        status, certificate, summaries, condition, vectors_condition: as of EigResult. The residual is that of the left
+            eigenvectors W where it is the larger one, norm(W^H A - diag(w) W^H) / norm(A).
     """
 
 
