@@ -54,11 +54,10 @@ void declare_end(Arguments* a, EigArguments* to) {
             "as others)",
             &to->method);
   a->option("--start", "V0.npy",
-            "small matrices: jacobi starts from these eigenvectors, such as those of matrices\nnearby: of the shape of "
-            "A, or (n, n) for all; auto then is jacobi",
+            "small matrices: jacobi, which auto then is, starts from these eigenvectors,\nsuch as those of matrices "
+            "nearby; of the shape of A, or (n, n) for all",
             &to->start);
-  a->flag("--condition", "small matrices: also print the largest condition number of an eigenvalue, and of V",
-          &to->condition);
+  a->flag("--condition", "small matrices: also print the largest condition of an eigenvalue, and of V", &to->condition);
   a->option("--conditions", "C.npy", "small matrices: write the condition numbers of the eigenvalues to this file",
             &to->conditions);
   a->option("--max-sweeps", "N", "jacobi: go over to qr after N sweeps; 0: after 30", &to->max_sweeps, 0);
