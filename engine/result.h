@@ -14,7 +14,7 @@ enum class MatrixStatus : uint8_t {
   kOutOfRange = 3,    // a value is too large: +inf, or an eigenvalue is -inf or has an infinite part; others are right
   kByQr = 4,          // JACOBI of a general matrix missed its bound: the results are QR's, and right
   kNearDefective =
-      5,  // with Options::condition: an eigenvalue's condition is above near_defective_limit(); all is right
+      5,  // with Options::condition: defective but for a small change (general/eigenvalue_conditions.h); all is right
 };
 
 inline constexpr int kMatrixStatuses = 6;

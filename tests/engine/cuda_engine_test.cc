@@ -189,13 +189,16 @@ class Batch {
         const bool marked = mark_every != 0 && number % mark_every == mark_every - 1;
         first = marked ? static_cast<std::byte>(fake_cuda::kMarked + 1 + number / mark_every % 3) : std::byte{1};
       }
-      part.values.resize(count * values_bytes(plan.problem), std::byte{0xCD});
+      part.starts.resize(count * starting_bytes(plan));
+      for (size_t i = 0; i < part.starts.size(); ++i)
+        part.starts[i] = byte_of(static_cast<uint64_t>(number) * 3 + i * 5);
+      part.values.resize(plane_bytes(plan, Plane::kValues, size), std::byte{0xCD});
       part.statuses.resize(parts_.size() % 3 == 0 ? 0 : count, static_cast<MatrixStatus>(77));
     }
     for (Part& part : parts_) {
       segments_.push_back({part.matrices.data(),
                            static_cast<int64_t>(part.matrices.size() / matrix_bytes(plan.problem)), part.values.data(),
-                           part.statuses.empty() ? nullptr : part.statuses.data()});
+                           part.statuses.empty() ? nullptr : part.statuses.data(), part.starts.data()});
     }
   }
 
@@ -211,7 +214,8 @@ class Batch {
     EXPECT_TRUE(outcome.execution.completed);
     ConvergenceReport report;
     int64_t wrong = 0;
-    std::vector<std::byte> values(values_bytes(plan_.problem));
+    std::vector<std::byte> values(plane_bytes(plan_, Plane::kValues, 1));
+    const size_t start = starting_bytes(plan_);
     for (const HostSegment& s : segments_) {
       for (int64_t m = 0; m < s.count; ++m) {
         const auto* const matrix =
@@ -221,7 +225,9 @@ class Batch {
         report.non_finite += status == MatrixStatus::kNonFinite;
         report.not_converged += status == MatrixStatus::kNotConverged;
         report.out_of_range += status == MatrixStatus::kOutOfRange;
-        fake_cuda::compute(matrix, matrix_bytes(plan_.problem), values.data(), values.size());
+        fake_cuda::compute(matrix, matrix_bytes(plan_.problem),
+                           static_cast<const std::byte*>(s.starting_vectors) + static_cast<size_t>(m) * start, start,
+                           values.data(), values.size());
         wrong += std::memcmp(
                      static_cast<const std::byte*>(s.planes[Plane::kValues]) + static_cast<size_t>(m) * values.size(),
                      values.data(), values.size()) != 0;
@@ -234,7 +240,7 @@ class Batch {
 
  private:
   struct Part {
-    std::vector<std::byte> matrices, values;
+    std::vector<std::byte> matrices, starts, values;
     std::vector<MatrixStatus> statuses;
   };
   const Plan plan_;
@@ -447,7 +453,7 @@ TEST_P(CudaEngineTest, WhatIsPinnedIsReadAndWrittenInPlace) {
   for (size_t m = 0; m < count; ++m) {
     std::array<std::byte, 32> values;
     const auto* const matrix = static_cast<const std::byte*>(in.data()) + m * matrix_bytes(plan.problem);
-    fake_cuda::compute(matrix, matrix_bytes(plan.problem), values.data(), values.size());
+    fake_cuda::compute(matrix, matrix_bytes(plan.problem), nullptr, 0, values.data(), values.size());
     ASSERT_EQ(std::memcmp(static_cast<std::byte*>(out.data()) + m * values.size(), values.data(), values.size()), 0)
         << m;
     ASSERT_EQ(statuses[m], fake_cuda::status_of(matrix)) << m;
@@ -460,6 +466,33 @@ TEST_P(CudaEngineTest, WhatIsPinnedIsReadAndWrittenInPlace) {
       EXPECT_EQ(control_.copies_of(s.planes[Plane::kValues], n * values_bytes(plan.problem)), 0);
     }
   }
+}
+
+// Matrices of 36 bytes: their starting vectors begin at a multiple of 8 all the same.
+TEST_P(CudaEngineTest, StartingVectorsGoWithTheirMatrices) {
+  const Plan plan = *make_plan({3, 3, DType::kF32, Order::kRowMajor},
+                               {.decomposition = Decomposition::kGeneral, .starting_vectors = true})
+                         .plan;
+  set_piece(10001);
+  const auto engine = open();
+  const Batch batch(plan, {7, 0, 30000, 1, 500}, 5);
+  // The matrices of a part are pinned, its starting vectors are not, and the other way round.
+  const HostSegment& large = batch.segments()[2];
+  const auto count = static_cast<size_t>(large.count);
+  const size_t matrices = count * matrix_bytes(plan.problem), starts = count * starting_bytes(plan);
+  PinnedBuffer of_matrices(matrices), of_starts(starts);
+  std::memcpy(of_matrices.data(), large.matrices, matrices);
+  std::memcpy(of_starts.data(), large.starting_vectors, starts);
+  for (int pinned = 0; pinned < 3; ++pinned) {
+    std::vector<HostSegment> segments(batch.segments().begin(), batch.segments().end());
+    if (pinned == 1) segments[2].matrices = of_matrices.data();
+    if (pinned == 2) segments[2].starting_vectors = of_starts.data();
+    batch.expect_done(engine->execute(0, plan, segments));
+  }
+  expect_quiet();
+  EXPECT_GE(control_.copies_of(of_matrices.data(), matrices), 2);
+  EXPECT_GE(control_.copies_of(of_starts.data(), starts), 2);
+  EXPECT_EQ(engine->bytes_uploaded(), 3 * static_cast<uint64_t>(batch.count()) * operand_bytes(plan));
 }
 
 TEST_P(CudaEngineTest, PinnedBuffersMove) {

@@ -214,7 +214,7 @@ Result decompose(const Square& exact, bool plain, Square* rounded, const Team& t
       {w.data(), n}, d.data(),      result.lambda.data(), parts.data()};
   Lane<T> squares[2] = {Lane<T>(0), Lane<T>(0)};
   const auto load = [&](MatrixView<E> to) { std::copy(a.begin(), a.end(), to.data); };
-  const scalar::GeneralWanted wanted{kVectors, kVectors};
+  const scalar::GeneralWanted wanted{kVectors, kVectors, kVectors};
   const Lane<T> status = scalar::general_eigen<kVectors>(team, work, RuntimeSize{n}, plain, wanted, load, squares);
   result.status = static_cast<MatrixStatus>(static_cast<int>(status.v));
   if (!kVectors || result.status == MatrixStatus::kNonFinite) return result;

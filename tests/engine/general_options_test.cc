@@ -153,7 +153,8 @@ TEST_P(ConditionTest, TheBitsBelongToTheMatrix) {
     }
     for (const Simd simd : {Simd::kScalar, Simd::kAvx2, Simd::kAvx512, Simd::kNeon}) {
       const SvdEngine other({.simd = simd});
-      if (other.simd() == simd) EXPECT_EQ(run_planes(other, plan, bytes.data(), 21), all) << n;
+      if (other.simd() != simd) continue;
+      EXPECT_EQ(run_planes(other, plan, bytes.data(), 21), all) << n;
     }
     EXPECT_EQ(run_planes_in_segments(engine_, plan, bytes.data(), 21, random), all) << n;
   }
@@ -181,7 +182,10 @@ Matrix hidden(const Matrix& a, Random& random) {
   const int64_t n = a.rows;
   std::vector<double> x(static_cast<size_t>(n));
   double square = 0;
-  for (double& v : x) square += (v = 1 + random.uniform()) * v;
+  for (double& v : x) {
+    v = 1 + random.uniform();
+    square += v * v;
+  }
   const auto q = [&](int64_t i, int64_t j) {
     return (i == j ? 1.0 : 0.0) - 2 * x[static_cast<size_t>(i)] * x[static_cast<size_t>(j)] / square;
   };

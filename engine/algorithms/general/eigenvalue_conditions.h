@@ -4,9 +4,10 @@
 //
 // A change D of A changes a simple eigenvalue by at most c_j |D|, to first order. With unit columns V^-1 has the rows
 // w_j^H / (w_j^H v_j), so that |V|_F |V^-1|_F = sqrt(k sum_j c_j^2).
-// A defective matrix lies within about |B| / c_j of B = D^-1 A D. A is near defective where c_j > 1 / (k sqrt u) for an
-// eigenvalue of B. The eigenvalues that a defective matrix is found to have differ by sqrt(k u) |B|. Their conditions are
-// some 1 / sqrt(k u). The c_j of A itself may be as large where A is badly scaled only.
+// A defective matrix lies within about |B| / c_j of B = D^-1 A D. A is near defective where c_j > 1 / ((k + 8) sqrt u) for
+// an eigenvalue of B. With rounding errors of e u |B|, the eigenvalues that a defective matrix is found to have differ by
+// 2 sqrt(e u) |B|. Their conditions are some 1 / (2 sqrt(e u)); k + 8 leaves room for e = 10 at k = 2. The c_j of A itself may
+// be as large where A is badly scaled only.
 // Source: Wilkinson, The Algebraic Eigenvalue Problem (1965), chapter 2; Golub and Van Loan, Matrix Computations, 3rd ed.,
 // section 7.2.2.
 // Cost: k^2 complex multiplications for the c_j, 3 k^2 for the test. Accuracy: c_j within 3 k u c_j, relative, for the given
@@ -36,13 +37,14 @@ SVD_HD Pow2<typename A::Element::Lane> column_lift(A v, Size k, int j) {
   return make_pow2(-binary_exponent(largest));
 }
 
-// The lanes with c_j > 1 / (k sqrt u) for some j. v, w: eigenvectors of the balanced matrix, columns of any length.
+// The lanes with c_j > 1 / ((k + 8) sqrt u) for some j. v, w: eigenvectors of the balanced matrix, columns of any length.
 // parts: k lanes.
 template <class Team, class A, class Lane, class Size>
 SVD_HD typename Lane::Mask is_near_defective(const Team& team, A v, A w, Size k, Lane* parts) {
   using C = typename A::Element;
   using T = typename Lane::Scalar;
-  const Lane limit(T(static_cast<int>(k)) * T(static_cast<int>(k)) * FloatTraits<T>::kUnitRoundoff);
+  const int terms = static_cast<int>(k) + 8;
+  const Lane limit(T(terms * terms) * FloatTraits<T>::kUnitRoundoff);
   team.sync();  // the parts are written again
   team.for_each_line(0, k, [&](int j) SVD_LAMBDA {
     const Pow2<Lane> of_v = column_lift(v, k, j), of_w = column_lift(w, k, j);

@@ -55,8 +55,9 @@ struct GeneralWork {
   }
 };
 
-// The results that are wanted beside V.
+// The results that are wanted beside the eigenvalues.
 struct GeneralWanted {
+  bool right;      // V; the others need it
   bool left;       // W; conditions need it, too
   bool condition;  // c_j, j < k
 };

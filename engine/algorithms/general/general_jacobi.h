@@ -93,7 +93,7 @@ SVD_HD typename Lane::Mask jacobi_form(const Team& team, const Work& work, Size 
 // max_sweeps: of shears, and again of rotations. Out: as general_eigen(), v always. transforms: round_robin_pairs(k). load(a)
 // is a phase that fills the view a with A. Returns the MatrixStatus of each lane as a number: NOT_CONVERGED where S is not
 // triangular, or there is no start.
-template <bool kVectors, class Team, class Work, class Load, class Start, class Lane, class Size>
+template <class Team, class Work, class Load, class Start, class Lane, class Size>
 SVD_HD Lane general_jacobi(const Team& team, const Work& work, Size k, int max_sweeps, GeneralWanted wanted,
                            const Start& start, PairTransform<Lane>* transforms, Load load, Lane (&residuals)[2]) {
   constexpr bool kReal = !decltype(work.operand())::Element::kComplex;
@@ -110,7 +110,7 @@ SVD_HD Lane general_jacobi(const Team& team, const Work& work, Size k, int max_s
   const auto pair = [&] SVD_LAMBDA {
     if constexpr (kReal) {
       team.once([&] SVD_LAMBDA {
-        if constexpr (!kVectors) {
+        if (!wanted.right) {
           pair_conjugates(k, tolerance, work.lambda);
         } else if (wanted.left) {
           pair_conjugates(k, tolerance, work.lambda, work.v, work.w);
@@ -121,7 +121,7 @@ SVD_HD Lane general_jacobi(const Team& team, const Work& work, Size k, int max_s
     }
   };
   auto near_defective = Lane::mask(false);
-  if constexpr (kVectors) {
+  if (wanted.right) {
     near_defective = general_vectors(team, work, k, wanted, pair, load, e, residuals);
   } else {
     pair();

@@ -105,10 +105,15 @@ inline MatrixStatus status_of(const void* matrix) {
 }
 
 // `values_bytes` bytes that depend on every byte of the matrix.
-inline void compute(const void* matrix, size_t matrix_bytes, void* values, size_t values_bytes) {
+inline void compute(const void* matrix, size_t matrix_bytes, const void* start, size_t start_bytes, void* values,
+                    size_t values_bytes) {
   uint64_t hash = 14695981039346656037u;
-  const auto* const from = static_cast<const uint8_t*>(matrix);
-  for (size_t i = 0; i < matrix_bytes; ++i) hash = (hash ^ from[i]) * 1099511628211u;
+  const auto add = [&](const void* operand, size_t bytes) {
+    const auto* const from = static_cast<const uint8_t*>(operand);
+    for (size_t i = 0; i < bytes; ++i) hash = (hash ^ from[i]) * 1099511628211u;
+  };
+  add(matrix, matrix_bytes);
+  add(start, start_bytes);
   auto* const to = static_cast<uint8_t*>(values);
   for (size_t i = 0; i < values_bytes; ++i) {
     hash = hash * 6364136223846793005u + 1442695040888963407u;

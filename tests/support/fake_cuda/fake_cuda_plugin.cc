@@ -122,8 +122,11 @@ class Fake final : public Control {
       if (const int error = enter(Call::kLaunch, &lock); error != 0) return error;
       const Problem p = plan.problem;
       const auto count = static_cast<uint64_t>(b.count);
+      const uint64_t value = plane_bytes(plan, Plane::kValues, 1), start = starting_bytes(plan);
       const bool legal = b.count > 0 && in_device(b.matrices, count * matrix_bytes(p)) &&
-                         in_device(b.planes[Plane::kValues], count * values_bytes(p)) &&
+                         (start == 0 || in_device(b.starting_vectors, count * start)) &&
+                         (start == 0 || aligned(b.starting_vectors, 2 * value_bytes(p.dtype))) &&
+                         in_device(b.planes[Plane::kValues], count * value) &&
                          (b.statuses == nullptr || in_device(b.statuses, count)) &&
                          in_device(b.exception_counts, kMatrixStatuses * sizeof(uint64_t)) &&
                          in_device(b.workspace, count * workspace_per_matrix_) &&
@@ -131,12 +134,12 @@ class Fake final : public Control {
                          aligned(b.planes[Plane::kValues], value_bytes(p.dtype)) && aligned(b.exception_counts, 8) &&
                          aligned(b.workspace, kDeviceAlignment);
       if (!legal) return illegal();
-      enqueue(stream, [p, b] {
+      enqueue(stream, [p, b, value, start] {
         for (int64_t m = 0; m < b.count; ++m) {
           const auto* const matrix = static_cast<const char*>(b.matrices) + static_cast<size_t>(m) * matrix_bytes(p);
           compute(matrix, matrix_bytes(p),
-                  static_cast<char*>(b.planes[Plane::kValues]) + static_cast<size_t>(m) * values_bytes(p),
-                  values_bytes(p));
+                  static_cast<const char*>(b.starting_vectors) + static_cast<size_t>(m) * start, start,
+                  static_cast<char*>(b.planes[Plane::kValues]) + static_cast<size_t>(m) * value, value);
           const auto status = static_cast<uint8_t>(status_of(matrix));
           if (b.statuses != nullptr) b.statuses[m] = status;
           if (status != 0) ++b.exception_counts[status];

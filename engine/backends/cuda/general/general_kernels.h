@@ -83,12 +83,11 @@ struct GeneralTask {
   __device__ __forceinline__ GeneralOutcome<T> decompose(bool plain) const {
     L squares[2] = {L(T(0)), L(T(0))}, status;
     const auto load_into = [&](scalar::MatrixView<E> a) { load(a, call.a); };
-    const scalar::GeneralWanted wanted{wants_left(call), call.conditions != nullptr};
+    const scalar::GeneralWanted wanted{kVectors, kVectors && wants_left(call), kVectors && call.conditions != nullptr};
     if constexpr (kJacobi) {
       const auto load_start = [&](scalar::MatrixView<C> v) { load(v, call.start); };
       const scalar::GeneralStart<decltype(load_start)> start{call.start != nullptr, load_start};
-      status = scalar::general_jacobi<kVectors>(team, work, k, call.max_sweeps, wanted, start, transforms, load_into,
-                                                squares);
+      status = scalar::general_jacobi(team, work, k, call.max_sweeps, wanted, start, transforms, load_into, squares);
     } else {
       status = scalar::general_eigen<kVectors>(team, work, k, plain, wanted, load_into, squares);
     }

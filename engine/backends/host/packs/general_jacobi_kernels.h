@@ -24,8 +24,8 @@ void load_start_of(const host::GeneralCall<T>& call, MatrixView<C> v) {
   }
 }
 
-template <bool kVectors, class E>
-void compute_general_jacobi(const host::GeneralCall<typename E::Scalar>& call) {
+template <class E>
+void general_jacobi_kernel(const host::GeneralCall<typename E::Scalar>& call) {
   using Lane = typename E::Lane;
   GeneralStorage<E> storage;
   PairTransform<Lane> transforms[round_robin_pairs(GeneralStorage<E>::kMost)];
@@ -33,14 +33,9 @@ void compute_general_jacobi(const host::GeneralCall<typename E::Scalar>& call) {
   const auto load = [&](MatrixView<E> a) SVD_LAMBDA { load_matrix(call, RuntimeSize{call.k}, a); };
   const auto load_start = [&](auto v) SVD_LAMBDA { load_start_of(call, v); };
   const GeneralStart<decltype(load_start)> start{call.start != nullptr, load_start};
-  const Lane status = general_jacobi<kVectors>(Alone(), storage.work(call), RuntimeSize{call.k}, call.max_sweeps,
-                                               storage.wanted(call), start, transforms, load, residuals);
+  const Lane status = general_jacobi(Alone(), storage.work(call), RuntimeSize{call.k}, call.max_sweeps,
+                                     storage.wanted(call), start, transforms, load, residuals);
   storage.store_results(call, status, residuals);
-}
-
-template <class E>
-void general_jacobi_kernel(const host::GeneralCall<typename E::Scalar>& call) {
-  call.vectors ? compute_general_jacobi<true, E>(call) : compute_general_jacobi<false, E>(call);
 }
 
 template <class Wide, class Narrow>

@@ -37,7 +37,9 @@ struct GeneralStorage {
             lambda,
             parts};
   }
-  static GeneralWanted wanted(const Call& call) { return {call.w != nullptr, call.conditions != nullptr}; }
+  static GeneralWanted wanted(const Call& call) {
+    return {call.vectors, call.w != nullptr, call.conditions != nullptr};
+  }
   void store_results(const Call& call, const Lane& status, const Lane (&residuals)[2]) const {
     status.store(call.statuses);
     for (int j = 0; j < call.k; ++j) store_element(lambda[j], call.values + j * C::kComponents * Lane::kLanes);
