@@ -39,8 +39,9 @@ class Split {
 // The sizes that those of the planes of a reply depend on.
 wire::PlaneExtents extents_of(const Batch& batch, const ComputeOptions& compute);
 
-// Bytes of one matrix, with starting vectors or not, and of the results of one group of them. Fails with the field at fault: sizes must be positive,
-// the count a multiple of the group and not negative. Products with the count must fit int64.
+// Bytes of one matrix, with starting vectors or not, and of the results of one group of them. Fails with the field at
+// fault: sizes must be positive, the count a multiple of the group and not negative. Products with the count must fit
+// int64.
 struct MatrixSizes {
   int64_t matrix_bytes = 0;
   int64_t starting_bytes = 0;  // of its starting vectors; 0: it has none
