@@ -10,7 +10,7 @@ namespace svdserve::server {
 
 struct AdmittedRequest {
   Plan plan;
-  Request request;       // count > 0; payload_bytes is exactly what the plan needs; arrival is set
+  Request request;       // count > 0; operand_bytes() is exactly what the plan needs; arrival is set
   PlanePointers planes;  // [out] of the plan's outputs, in request.memory
   absl::Time admitted;
 };

@@ -26,7 +26,7 @@ BatchOptions batch_options(const PipelineOptions& o) {
 // to refuse.
 int64_t bytes_in_memory(const AdmittedRequest& batch) {
   const int64_t count = batch.request.count;
-  return static_cast<int64_t>(batch.request.payload_bytes) + static_cast<int64_t>(result_bytes(batch.plan, count)) +
+  return static_cast<int64_t>(batch.request.operand_bytes()) + static_cast<int64_t>(result_bytes(batch.plan, count)) +
          count * static_cast<int64_t>(sizeof(MatrixStatus) + sizeof(MatrixException));
 }
 

@@ -60,17 +60,21 @@ inline const std::shared_ptr<const Options>& default_options() {
   return options;
 }
 
-// The matrices and options of a request. `payload` lies in, or is kept alive by, `memory`.
+// The matrices and options of a request. `payload` and `starting_vectors` lie in, or are kept alive by, `memory`.
 struct Request {
   Problem problem;
   std::shared_ptr<const Options> options = default_options();  // never null; the groups of a request share one
   int64_t count = 0;                                           // matrices
   const void* payload = nullptr;                               // [in] any alignment
   size_t payload_bytes = 0;
+  const void* starting_vectors = nullptr;  // [in] of a plan that has them: for each matrix, as `payload`
+  size_t starting_vectors_bytes = 0;
   std::shared_ptr<RequestMemory> memory;         // never null
   absl::Time deadline = absl::InfiniteFuture();  // on the pipeline's clock
   absl::Time arrival = absl::InfinitePast();     // on the pipeline's clock; InfinitePast: the time of submit()
   Peer peer;                                     // whose turn it takes
+
+  size_t operand_bytes() const { return payload_bytes + starting_vectors_bytes; }
 };
 
 // One matrix that is not OK.

@@ -1,5 +1,5 @@
-// The planes of a reply to a batch: where each is in a DecomposeResponse, and how many numbers it has. The order is that
-// of Plane, of the engine and of the C++ client.
+// The planes of a reply to a batch: where each is in a DecomposeResponse or an EigendecomposeResponse, and how many
+// numbers it has. The order is that of Plane, of the engine and of the C++ client.
 #ifndef SVDSERVE_WIRE_PLANES_H_
 #define SVDSERVE_WIRE_PLANES_H_
 
@@ -55,6 +55,7 @@ inline constexpr auto kPlanesOnWire = [] {
       {&E::one, &E::one, kNumbers, kMatrix, kMimo, M::kEffectiveRankFieldNumber},
       {&E::one, &E::one, kNumbers, kMatrix, kMimo, M::kThresholdRankFieldNumber},
       {&E::three, &E::one, kNumbers, kMatrix, kCertificate, v1::Certificate::kEachMatrixFieldNumber},
+      {&E::values, &E::one, kNumbers, kMatrix, 0, v1::EigendecomposeResponse::kEigenvalueConditionsFieldNumber},
   });
 }();
 

@@ -3,9 +3,12 @@
 #include <algorithm>
 #include <cerrno>
 #include <cinttypes>
+#include <cmath>
 #include <cstdio>
 #include <cstring>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -62,7 +65,29 @@ void print_number(const std::byte* at, bool is_complex) {
   if (is_complex) std::printf("%+.*gj", kDigits, static_cast<double>(parts[1]));
 }
 
+// The largest condition of an eigenvalue, and that of a matrix's eigenvectors.
+template <class T>
+std::pair<double, double> largest_conditions(const client::Batch& batch, std::span<const std::byte> plane) {
+  double of_values = 0, of_vectors = 0;
+  std::vector<T> conditions(static_cast<size_t>(batch.rows));
+  const size_t bytes = conditions.size() * sizeof(T);
+  for (size_t at = 0; at < plane.size(); at += bytes) {
+    std::memcpy(conditions.data(), plane.data() + at, bytes);
+    if (std::ranges::any_of(conditions, [](T c) { return std::isnan(c); })) continue;
+    of_values = std::max(of_values, static_cast<double>(std::ranges::max(conditions)));
+    of_vectors = std::max(of_vectors, client::condition_of_vectors(std::span<const T>(conditions)));
+  }
+  return {of_values, of_vectors};
+}
+
 }  // namespace
+
+void print_conditions(const client::Batch& batch, std::span<const std::byte> conditions) {
+  const bool is_single = client::value_bytes(batch.data_type) == sizeof(float);
+  const auto [of_values, of_vectors] =
+      is_single ? largest_conditions<float>(batch, conditions) : largest_conditions<double>(batch, conditions);
+  std::fprintf(stderr, "condition: of an eigenvalue at most %.3g, of V at most %.3g\n", of_values, of_vectors);
+}
 
 client::Status print_values(const client::Batch& batch, std::span<const std::byte> values, bool is_complex) {
   const int64_t k = batch.values_per_matrix();

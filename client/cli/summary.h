@@ -20,6 +20,10 @@ std::string statuses_text(const std::map<client::MatrixStatus, int64_t>& tally);
 void print_summary(const client::Batch& batch, const client::Report& report, double seconds,
                    client::Problem problem = client::Problem::kSvd);
 
+// A line on stderr: the largest condition number of an eigenvalue, and of the eigenvectors of a matrix. Matrices that
+// are not finite do not count. conditions: the plane of the batch.
+void print_conditions(const client::Batch& batch, std::span<const std::byte> conditions);
+
 // The values of all matrices to stdout, one matrix a line, with digits enough to be read back exactly. Fails where
 // stdout takes them not. is_complex: the values are complex numbers.
 client::Status print_values(const client::Batch& batch, std::span<const std::byte> values, bool is_complex = false);

@@ -20,8 +20,8 @@ using internal::Core;
 // A batch of one piece, sent by the calling thread itself.
 Result<Report> decompose_here(Core& core, const Batch& batch, const internal::MatrixSizes& sizes, const Outputs& out,
                               const ComputeOptions& compute, const CallOptions& call, internal::Deadline deadline) {
-  const internal::BatchToSend to_send{
-      batch, batch.count, internal::make_payload(core.buffers(), batch, {0, batch.count}, sizes.matrix_bytes)};
+  const internal::BatchToSend to_send{batch, batch.count,
+                                      internal::make_payloads(core.buffers(), batch, {0, batch.count}, sizes)};
   const grpc::ByteBuffer request = internal::make_request({&to_send, 1}, compute);
   grpc::ByteBuffer reply;
   int64_t attempts = 0;
@@ -176,6 +176,13 @@ Status Client::check_sizes(size_t data_size, int64_t rows, int64_t cols, int64_t
   if (data_size == needed) return {};
   return internal::invalid("matrices.data", "holds " + std::to_string(data_size) +
                                                 " elements, but rows * cols * count is " + std::to_string(needed));
+}
+
+Status Client::check_starting_size(size_t starting_size, size_t data_size) {
+  if (starting_size == 0 || starting_size == data_size) return {};
+  return internal::invalid("matrices.starting_vectors", "holds " + std::to_string(starting_size) +
+                                                            " elements, but must hold " + std::to_string(data_size) +
+                                                            ", as the matrices, or none");
 }
 
 Status Client::check_signature(std::span<const int8_t> signature, int64_t cols) {

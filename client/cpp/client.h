@@ -106,11 +106,12 @@ class Client {
   // Eigenvalues and eigenvectors of count general matrices, A V = V L. compute.vectors = Vectors::kFull: also left ones,
   // W^H A = L W^H. The matrices are n x n, n <= the server's limits.max_general_order (32); larger ones go one a call, by
   // the eig() of one matrix. compute.problem is not looked at. data: count * n * n elements. For eigenvalues alone call
-  // decompose() with compute.problem = Problem::kGeneral.
+  // decompose() with compute.problem = Problem::kGeneral. starting_vectors: count * n * n, see Batch; empty: none.
   template <class T>
   Result<GeneralEigen<T>> eig(std::span<const T> data, int64_t n, int64_t count,
                               MemoryOrder order = MemoryOrder::kRowMajor, const ComputeOptions& compute = {},
-                              const CallOptions& call = {});
+                              const CallOptions& call = {},
+                              std::span<const std::complex<RealOf<T>>> starting_vectors = {});
 
   // Capacity of MIMO channels H, rows x cols, in bit/s/Hz at each SNR; MimoOptions of the proto defines it.
   // group_size: the number of neighbours (subcarriers) that are summed.
@@ -186,6 +187,8 @@ class Client {
  private:
   // Whether data_size elements are what the sizes say.
   static Status check_sizes(size_t data_size, int64_t rows, int64_t cols, int64_t count);
+  // Whether there are none, or as many elements of starting vectors as of matrices.
+  static Status check_starting_size(size_t starting_size, size_t data_size);
   // Whether the results of the batch have sizes at all.
   static Status check_results(const Batch& batch, const ComputeOptions& compute);
   // Checks that it is a diagonal of J for a matrix of `cols` columns.
@@ -319,9 +322,12 @@ Result<Eigen<T>> Client::eigh(std::span<const T> data, int64_t n, int64_t count,
 
 template <class T>
 Result<GeneralEigen<T>> Client::eig(std::span<const T> data, int64_t n, int64_t count, MemoryOrder order,
-                                    const ComputeOptions& compute, const CallOptions& call) {
+                                    const ComputeOptions& compute, const CallOptions& call,
+                                    std::span<const std::complex<RealOf<T>>> starting_vectors) {
   if (Status bad = check_sizes(data.size(), n, n, count); !bad.ok()) return bad;
-  const Batch batch{data.data(), n, n, count, ElementTraits<T>::kDataType, order, nullptr};
+  if (Status bad = check_starting_size(starting_vectors.size(), data.size()); !bad.ok()) return bad;
+  Batch batch{data.data(), n, n, count, ElementTraits<T>::kDataType, order, nullptr};
+  if (!starting_vectors.empty()) batch.starting_vectors = starting_vectors.data();
   ComputeOptions wanted = compute;
   wanted.problem = Problem::kGeneral;
   if (wanted.vectors == Vectors::kNone) wanted.vectors = Vectors::kThin;
@@ -332,6 +338,7 @@ Result<GeneralEigen<T>> Client::eig(std::span<const T> data, int64_t n, int64_t 
   out[Plane::kLeft] = room_for(batch, wanted, Plane::kLeft, &e.vectors);
   out[Plane::kRight] = room_for(batch, wanted, Plane::kRight, &e.left_adjoint);
   out[Plane::kCertificate] = room_for(batch, wanted, Plane::kCertificate, &e.certificates);
+  out[Plane::kEigenvalueCondition] = room_for(batch, wanted, Plane::kEigenvalueCondition, &e.conditions);
   Result<Report> report = decompose(batch, out, wanted, call);
   if (!report.ok()) return report.status();
   e.report = *std::move(report);

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <cmath>
 #include <complex>
 #include <concepts>
 #include <cstddef>
@@ -88,6 +89,12 @@ struct Batch {
   // they are. Empty: the client copies each piece once as it sends it. So a cancelled or expired call never leaves the
   // network reading memory that is the caller's again. `data` must live until the call has ended.
   std::shared_ptr<const void> owner = {};
+  // Problem::kGeneral: approximate eigenvectors, such as those of matrices nearby, from which Method::kJacobi starts;
+  // kAuto then is kJacobi. Null: none. For each matrix n x n complex numbers, the vectors in columns: std::complex<float>
+  // for kF32 and kC64, else std::complex<double>. They are in memory_order and without gaps, at any alignment. Their
+  // owner is as that of `data`, and they live as long.
+  const void* starting_vectors = nullptr;
+  std::shared_ptr<const void> starting_owner = {};
 
   int64_t values_per_matrix() const { return std::min(rows, cols); }
 };
@@ -158,6 +165,8 @@ struct ComputeOptions {
   int64_t top_k = 0;        // only the leading values and vectors; 0: all; not with Vectors::kFull, nor of kHermitian
   bool fix_phases = false;  // the largest component of every column of U is real and positive; V follows
   CertificateScope certificate = CertificateScope::kNone;  // with vectors only
+  // kGeneral: also the condition number of each eigenvalue, and the status kNearDefective. Vectors are not needed.
+  bool condition = false;
   std::optional<MimoOptions> mimo = {};  // set: these, and values only where it says so; not of kHermitian
 };
 
@@ -174,8 +183,9 @@ enum class Plane : uint8_t {
   kEffectiveRank,    // a matrix: a number
   kThresholdRank,    // a matrix: a number
   kCertificate,      // a matrix: residual, orthogonality of U, of V
+  kEigenvalueCondition,  // a matrix: the condition number of each eigenvalue
 };
-inline constexpr int kPlanes = 10;
+inline constexpr int kPlanes = 11;
 
 // Bytes of a plane for `count` matrices of the batch's shape, a multiple of the group; 0: it was not asked for.
 // INT64_MAX / 64 stands for everything that is larger.
@@ -292,15 +302,18 @@ class [[nodiscard]] Result {
 // The outcome of one matrix; everything but kOk leaves the other matrices untouched.
 enum class MatrixStatus : uint8_t {
   kOk = 0,
-  kNonFinite = 1,     // it holds an infinity or a NaN: all its values are NaN
-  kNotConverged = 2,  // the iteration limit was reached: its values are the best known
-  kOutOfRange = 3,    // a value is too large: +inf, or an eigenvalue is -inf or has an infinite part; others are right
-  kByQr = 4,          // Method::kJacobi of kGeneral missed its bound: the results are those of kQr, and right
-  kUnknown = 255,     // a status that this client does not know: do not rely on the matrix's results
+  kNonFinite = 1,      // it holds an infinity or a NaN: all its values are NaN
+  kNotConverged = 2,   // the iteration limit was reached: its values are the best known
+  kOutOfRange = 3,     // a value is too large: +inf, or an eigenvalue is -inf or has an infinite part; others are right
+  kByQr = 4,           // Method::kJacobi of kGeneral missed its bound: the results are those of kQr, and right
+  kNearDefective = 5,  // with ComputeOptions::condition: a matrix with a defective eigenvalue is near; all is right
+  kUnknown = 255,      // a status that this client does not know: do not rely on the matrix's results
 };
 
 // Whether all results of the matrix are right.
-constexpr bool is_right(MatrixStatus s) { return s == MatrixStatus::kOk || s == MatrixStatus::kByQr; }
+constexpr bool is_right(MatrixStatus s) {
+  return s == MatrixStatus::kOk || s == MatrixStatus::kByQr || s == MatrixStatus::kNearDefective;
+}
 
 constexpr const char* name(MatrixStatus s) {
   switch (s) {
@@ -314,6 +327,8 @@ constexpr const char* name(MatrixStatus s) {
       return "out_of_range";
     case MatrixStatus::kByQr:
       return "by_qr";
+    case MatrixStatus::kNearDefective:
+      return "near_defective";
     case MatrixStatus::kUnknown:
       return "unknown";
   }
@@ -388,6 +403,15 @@ struct Eigen {
   Report report = {};
 };
 
+// The condition number of V in the Frobenius norm, |V|_F |V^-1|_F, of one matrix's unit eigenvectors. conditions: those
+// of its eigenvalues. It is sqrt(n sum c^2); infinite where an eigenvalue has none that is finite.
+template <class Real>
+double condition_of_vectors(std::span<const Real> conditions) {
+  double norm = 0;
+  for (const Real c : conditions) norm = std::hypot(norm, static_cast<double>(c));
+  return std::sqrt(static_cast<double>(conditions.size())) * norm;
+}
+
 // A V = V L for each matrix, with Vectors::kFull also W^H A = L W^H: columns of V and W have norm 1.
 template <class T>
 struct GeneralEigen {
@@ -396,7 +420,14 @@ struct GeneralEigen {
   std::vector<Complex> vectors = {};         // count x n x n: V
   std::vector<Complex> left_adjoint = {};    // count x n x n: W^H; empty where it was not requested
   std::vector<RealOf<T>> certificates = {};  // count x 3, with CertificateScope::kMatrix
+  std::vector<RealOf<T>> conditions = {};  // count x n, with ComputeOptions::condition: 1 / |w^H v| of each eigenvalue
   Report report = {};
+
+  // With ComputeOptions::condition: the condition number of V of matrix i.
+  double condition_of_vectors(int64_t i) const {
+    const auto n = static_cast<size_t>(report.values_per_matrix);
+    return client::condition_of_vectors(std::span(conditions).subspan(static_cast<size_t>(i) * n, n));
+  }
 };
 
 // Numbers of each channel, or of each group of them.

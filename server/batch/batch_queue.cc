@@ -88,7 +88,7 @@ void BatchQueue::erase(Flow* flow) {
 }
 
 void BatchQueue::refresh_piece(Key* key) {
-  const int64_t group = key->plan.outputs.group, one = static_cast<int64_t>(matrix_bytes(key->plan.problem));
+  const int64_t group = key->plan.outputs.group, one = static_cast<int64_t>(operand_bytes(key->plan));
   const int64_t groups = std::max<int64_t>(std::min(limits_.max_bytes / one, limits_.max_matrices) / group, 1);
   key->piece = piece_of_(key->plan, groups * group, limits_.max_work);
 }
@@ -150,7 +150,7 @@ void BatchQueue::put_back(std::unique_ptr<Batch> batch) {
 
 std::shared_ptr<Job> BatchQueue::drop(Batch* batch, size_t slot) {
   Slice& slice = batch->slices[slot];
-  batch->bytes -= slice.count * static_cast<int64_t>(matrix_bytes(batch->plan.problem));
+  batch->bytes -= slice.count * static_cast<int64_t>(operand_bytes(batch->plan));
   batch->matrices -= slice.count;
   if (Flow* const flow = std::exchange(slice.flow, nullptr); flow != nullptr) {
     --flow->slices;
@@ -244,7 +244,7 @@ std::unique_ptr<Batch> BatchQueue::assemble(const Flow& first, int64_t most, abs
   const absl::Time oldest = gathered.parts.front().job->rest.since;
   for (const auto& [job, count] : gathered.parts) move(job, count, batch.get());
   batch->matrices = gathered.matrices;
-  batch->bytes = gathered.matrices * static_cast<int64_t>(matrix_bytes(batch->plan.problem));
+  batch->bytes = gathered.matrices * static_cast<int64_t>(operand_bytes(batch->plan));
   batch->live = static_cast<int64_t>(batch->slices.size());
   cuts->push_back({gathered.reason, batch->live, batch->matrices, batch->bytes, now - oldest});
   return batch;

@@ -79,8 +79,13 @@ void collect_exceptions(const MatrixStatus* statuses, int64_t first, int64_t cou
 
 HostSegment segment_of(const AdmittedRequest& work, int64_t first, int64_t count, MatrixStatus* statuses) {
   const size_t skipped = static_cast<size_t>(first);
-  return {static_cast<const std::byte*>(work.request.payload) + skipped * matrix_bytes(work.plan.problem), count,
-          planes_from(work.plan, work.planes, first), statuses};
+  HostSegment segment{static_cast<const std::byte*>(work.request.payload) + skipped * matrix_bytes(work.plan.problem),
+                      count, planes_from(work.plan, work.planes, first), statuses};
+  if (work.plan.starting_vectors) {
+    const auto* const starts = static_cast<const std::byte*>(work.request.starting_vectors);
+    segment.starting_vectors = starts + skipped * starting_bytes(work.plan);
+  }
+  return segment;
 }
 
 }  // namespace
@@ -147,7 +152,7 @@ RequestHandle BatchScheduler::submit(AdmittedRequest request, DoneCallback done)
 std::vector<int64_t> BatchScheduler::shares_of(const AdmittedRequest& request) const {
   const int64_t count = request.request.count;
   const int64_t group = request.plan.outputs.group;
-  int64_t least = ceil_div(options_.limits.min_split_bytes, matrix_bytes(request.plan.problem));
+  int64_t least = ceil_div(options_.limits.min_split_bytes, operand_bytes(request.plan));
   least = ceil_div(least, static_cast<size_t>(group)) * group;
   if (count < 2 * least) return {count};
   return pool_->shares(request.plan, count, least);
@@ -183,7 +188,7 @@ bool BatchScheduler::run_inline(const AdmittedRequest& request, DoneCallback* do
   }
 
   const absl::Duration queued = executed.started - request.admitted;
-  recorder_->batch_cut(CutReason::kLaneFree, 1, count, static_cast<int64_t>(request.request.payload_bytes));
+  recorder_->batch_cut(CutReason::kLaneFree, 1, count, static_cast<int64_t>(request.request.operand_bytes()));
   recorder_->phase_took(Phase::kBatchAssembly, absl::ZeroDuration());
   recorder_->phase_took(Phase::kQueue, queued);
   Answer answer;
@@ -364,7 +369,7 @@ std::unique_ptr<Batch> BatchScheduler::batch_of(const std::shared_ptr<Job>& job)
   auto batch = std::make_unique<Batch>();
   batch->plan = job->work.plan;
   batch->slices.push_back({job, 0, job->work.request.count, nullptr});
-  batch->bytes = static_cast<int64_t>(job->work.request.payload_bytes);
+  batch->bytes = static_cast<int64_t>(job->work.request.operand_bytes());
   batch->matrices = job->work.request.count;
   batch->live = 1;
   job->parts.push_back({batch.get(), 0});
@@ -558,8 +563,7 @@ bool BatchScheduler::drain(absl::Duration timeout) {
 }
 
 absl::Duration BatchScheduler::earliest_done(const Peer& peer, const Plan& plan, int64_t matrices) const {
-  const bool divisible =
-      matrices * static_cast<int64_t>(matrix_bytes(plan.problem)) >= 2 * options_.limits.min_split_bytes;
+  const bool divisible = matrices * static_cast<int64_t>(operand_bytes(plan)) >= 2 * options_.limits.min_split_bytes;
   MutexLock lock(&mu_);
   return pool_->earliest_done(plan, matrices, queue_.waiting(peer, plan), divisible);
 }

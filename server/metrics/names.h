@@ -96,7 +96,7 @@ inline constexpr MetricName kBatchRetries{"svdserve_batch_retries_total",
                                           "Batches that went to another device because the first one failed them."};
 
 // --- devices ------------------------------------------------------------------------------------
-// Labels: status (ok non_finite not_converged out_of_range by_qr).
+// Labels: status (ok non_finite not_converged out_of_range by_qr near_defective).
 inline constexpr MetricName kMatrices{"svdserve_matrices_total", "Matrices decomposed, by status."};
 // Labels: device, backend (host cuda), model, uuid, instruction_set; the host has no model and no uuid.
 inline constexpr MetricName kDeviceInfo{"svdserve_device_info", "Always 1; its labels describe the device."};

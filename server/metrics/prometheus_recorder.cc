@@ -162,6 +162,7 @@ struct PrometheusRecorder::Impl {
   Counter& matrices_not_converged = matrices.Add({{"status", "not_converged"}});
   Counter& matrices_out_of_range = matrices.Add({{"status", "out_of_range"}});
   Counter& matrices_by_qr = matrices.Add({{"status", "by_qr"}});
+  Counter& matrices_near_defective = matrices.Add({{"status", "near_defective"}});
   Family<Gauge>& device_info = gauges(registry, metric::kDeviceInfo);
   Family<Gauge>& device_healthy = gauges(registry, metric::kDeviceHealthy);
   Family<Gauge>& device_memory = gauges(registry, metric::kDeviceMemory);
@@ -292,6 +293,7 @@ void PrometheusRecorder::matrices_done(const ConvergenceReport& report) {
   add(impl_->matrices_not_converged, report.not_converged);
   add(impl_->matrices_out_of_range, report.out_of_range);
   add(impl_->matrices_by_qr, report.by_qr);
+  add(impl_->matrices_near_defective, report.near_defective);
 }
 
 void PrometheusRecorder::batch_retried() { impl_->batch_retries.Increment(); }

@@ -50,6 +50,22 @@ Error check_data(const std::string& at, const Request& request) {
   return {};
 }
 
+// The same for the starting vectors, which are there if the options say so.
+Error check_starting_vectors(const std::string& at, const Request& request, const Plan& plan) {
+  const std::string field = at + ".starting_vectors";
+  if (!plan.starting_vectors) {
+    if (request.starting_vectors_bytes == 0) return {};
+    const bool is_general = plan.decomposition == Decomposition::kGeneral;
+    return invalid(field, is_general ? "must be empty, or set options.starting_vectors"
+                                     : "must be empty: only eigenproblems of general matrices take starting vectors");
+  }
+  // Matrices of a general eigenproblem are small, and check_data() has bounded the count.
+  const int64_t one = static_cast<int64_t>(starting_bytes(plan));
+  if (std::cmp_equal(request.starting_vectors_bytes, request.count * one)) return {};
+  return invalid(field, absl::StrCat("must hold ", request.count, " complex matrices of ", one, " bytes: ",
+                                     request.count * one, " bytes, holds ", request.starting_vectors_bytes));
+}
+
 Error reply_too_large(std::string field, const ValidationLimits& limits, const std::string& what) {
   return invalid(std::move(field),
                  absl::StrCat("the reply to ", what, " would pass the message limit of ", limits.max_message_bytes,
@@ -65,6 +81,7 @@ Error validate_batch(const std::string& at, const Request& request, const Valida
   const Plan& plan = *planned.plan;
   if (Error error = check_count(at, request, plan, limits.max_matrices); !error.ok()) return error;
   if (Error error = check_data(at, request); !error.ok()) return error;
+  if (Error error = check_starting_vectors(at, request, plan); !error.ok()) return error;
   const int64_t group = plan.outputs.group, units = request.count / group;
   const int64_t results = static_cast<int64_t>(result_bytes(plan, group));
   int64_t mine = 0;

@@ -22,8 +22,8 @@ struct Validated {
   int64_t result_bytes = 0;  // of its planes
 };
 
-// Checks request.problem, options, count and payload_bytes, in the order of their fields. It reads nothing from the
-// payload and allocates nothing of the request's size. On success fills *validated.
+// Checks request.problem, options, count and the bytes of operands, in the order of their fields. It reads nothing from
+// the operands and allocates nothing of the request's size. On success fills *validated.
 Error validate(const Request& request, const ValidationLimits& limits, Validated* validated);
 
 // The same of a request of groups: each of them, how many they are, and what they are together.

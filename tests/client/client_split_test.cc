@@ -2,10 +2,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
+#include <cmath>
+#include <complex>
 #include <mutex>
 #include <numeric>
 
 #include "client/cpp/client.h"
+#include "svdserve/v1/svd_service.pb.h"
 #include "tests/client/fake_service.h"
 
 namespace svdserve::client::testing {
@@ -69,6 +73,76 @@ TEST(SplitCall, JoinsWhatItCutAndKeepsToItsWindow) {
   }
   EXPECT_LE(service.most_at_once(), 3);
   EXPECT_EQ(service.info_requests(), 1);  // the limits are remembered
+}
+
+// Starting vectors of a matrix begin with its number, as the matrix does.
+TEST(SplitCall, EachPieceHasItsStartingVectors) {
+  FakeService service(
+      [](const Seen& s) {
+        v1::EigendecomposeOptions options;
+        EXPECT_TRUE(options.ParseFromString(s.eigen_options) && options.starting_vectors() && options.condition());
+        EXPECT_EQ(s.starting_vectors.size(), 2 * s.data.size());
+        for (size_t i = 0; i < static_cast<size_t>(s.count); ++i) {
+          EXPECT_EQ(s.starting_vectors.substr(64 * i, 8), s.data.substr(32 * i, 8));
+        }
+        return Answer();
+      },
+      {.max_message_bytes = 16 << 10});
+  Client client(options_for(service));
+  constexpr int64_t kCount = 1000;
+  const std::vector<double> data = numbered(kCount);
+  std::vector<std::complex<double>> starts(data.begin(), data.end());
+  const ComputeOptions compute{.condition = true};
+  const auto e = client.eig<double>(data, 2, kCount, MemoryOrder::kRowMajor, compute, kCall, starts);
+  ASSERT_TRUE(e.ok()) << e.status().to_string();
+  EXPECT_GE(e->report.pieces, 1000 * 96 / (16 << 10));
+  ASSERT_EQ(e->conditions.size(), 2u * kCount);
+  for (int64_t i = 0; i < kCount; ++i) {
+    const double first = static_cast<double>(i + 1);
+    ASSERT_EQ(e->conditions[2 * static_cast<size_t>(i)], first);
+    ASSERT_DOUBLE_EQ(e->condition_of_vectors(i), std::sqrt(2 * 5.0) * first);  // of f and 2 f
+  }
+  starts.pop_back();
+  const auto short_of_one = client.eig<double>(data, 2, kCount, MemoryOrder::kRowMajor, compute, kCall, starts);
+  EXPECT_EQ(short_of_one.status().field, "matrices.starting_vectors");
+}
+
+TEST(SplitCall, BorrowsStartingVectorsThatHaveAnOwner) {
+  FakeService service([](const Seen& s) {
+    EXPECT_EQ(s.starting_vectors, std::string(s.starting_vectors.size(), 'v'));
+    return Answer();
+  });
+  Client client(options_for(service));
+  constexpr int64_t kCount = 2000;
+  const std::vector<double> data = numbered(kCount);
+  auto starts = std::make_shared<std::string>(64 * kCount, 'v');
+  const std::weak_ptr<std::string> watched = starts;
+  std::vector<std::byte> values(32 * kCount);
+  Batch batch{.data = data.data(), .rows = 2, .cols = 2, .count = kCount};
+  batch.starting_vectors = starts->data();
+  batch.starting_owner = std::move(starts);
+  const auto r = client.decompose(batch, values, {.problem = Problem::kGeneral}, kCall);
+  ASSERT_TRUE(r.ok()) << r.status().to_string();
+  batch.starting_owner.reset();
+  EXPECT_TRUE(eventually([&] { return watched.expired(); }));
+}
+
+TEST(SplitCall, GroupsHaveStartingVectorsAllOrNone) {
+  FakeService service;
+  Client client(options_for(service));
+  const std::vector<double> data = numbered(2);
+  const std::vector<std::complex<double>> starts(8);
+  std::array<std::vector<std::byte>, 3> values;
+  std::vector<Group> groups(3);
+  for (size_t g = 0; g < 3; ++g) {
+    groups[g].batch = {.data = data.data(), .rows = 2, .cols = 2, .count = g == 1 ? 0 : 2};
+    values[g].resize(g == 1 ? 0 : 64);
+    groups[g].out = values[g];
+  }
+  groups[2].batch.starting_vectors = starts.data();
+  const auto mixed = client.decompose_groups(groups, {.problem = Problem::kGeneral}, kCall);
+  EXPECT_EQ(mixed.status().field, "groups[2].starting_vectors");
+  EXPECT_EQ(service.requests(), 0);
 }
 
 TEST(SplitCall, EachPieceIsRetriedByItself) {

@@ -5,10 +5,13 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <numeric>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "client/cli/files/npy.h"
@@ -21,6 +24,7 @@ namespace {
 using client::testing::Answer;
 using client::testing::FakeService;
 using client::testing::Seen;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
 using Words = std::vector<std::string>;
@@ -42,6 +46,13 @@ class CommandsTest : public ::testing::Test {
     const std::vector<double> ones(numbers, 1);
     std::ofstream(path(name), std::ios::binary)
         << npy_header("f8", shape) << std::string_view(reinterpret_cast<const char*>(ones.data()), 8 * numbers);
+  }
+  // 1 + 2i, 3 + 4i, 5 + 6i, 7 + 8i in the order of the file, 2 x 2.
+  void write_complex(const std::string& name, bool fortran_order) const {
+    std::vector<double> numbers(8);
+    std::iota(numbers.begin(), numbers.end(), 1);
+    std::ofstream(path(name), std::ios::binary) << npy_header("c16", {2, 2}, fortran_order)
+                                                << std::string_view(reinterpret_cast<const char*>(numbers.data()), 64);
   }
   std::string path(const std::string& name) const { return folder_ / name; }
   std::string contents(const std::string& name) const {
@@ -198,6 +209,85 @@ TEST_F(CommandsTest, GeneralMatricesBeyondTheServersOrderAreLarge) {
   v1::LargeOpen open;
   ASSERT_TRUE(open.ParseFromString(service.large().opens[0]));
   EXPECT_EQ(open.problem(), v1::LARGE_PROBLEM_GENERAL);
+}
+
+TEST_F(CommandsTest, ConditionsOfEigenvaluesAreSavedAndSummed) {
+  v1::EigendecomposeOptions options;
+  FakeService service(
+      [&](const Seen& s) {
+        EXPECT_TRUE(options.ParseFromString(s.eigen_options));
+        return Answer{.exceptions = {{1, v1::MATRIX_STATUS_NEAR_DEFECTIVE}}};
+      },
+      {.max_large_bytes = 1 << 30, .max_general_order = 2});
+  const std::string a = path("a.npy");
+  const Outcome o = run(run_eig, {a, "--w", path("w.npy"), "--conditions", path("c.npy")}, service.address());
+  EXPECT_EQ(o.code, kDone) << o.err;  // near defective: all is right
+  EXPECT_THAT(o.err, HasSubstr("2 ok, 1 near_defective"));
+  EXPECT_THAT(o.err, HasSubstr("condition: of an eigenvalue at most 2, of V at most 3.16\n"));  // sqrt(2 (1 + 4))
+  EXPECT_THAT(contents("c.npy"), HasSubstr("'descr': '<f8', 'fortran_order': False, 'shape': (3, 2)"));
+  EXPECT_TRUE(options.condition() && !options.starting_vectors());
+  const Outcome values = run(run_eigvals, {a, "--print", "--condition"}, service.address());
+  EXPECT_EQ(values.code, kDone) << values.err;
+  EXPECT_EQ(values.out, "1-1j 2-2j\n1-1j 2-2j\n1-1j 2-2j\n");
+  EXPECT_THAT(values.err, HasSubstr("condition: of an eigenvalue at most 2"));
+  write("none.npy", {0, 2, 2}, 0);
+  const Outcome none = run(run_eigvals, {path("none.npy"), "--conditions", path("c.npy")}, kNobody);
+  EXPECT_EQ(none.code, kDone) << none.err;
+  EXPECT_THAT(contents("c.npy"), HasSubstr("'descr': '<f8', 'fortran_order': False, 'shape': (0, 2)"));
+}
+
+TEST_F(CommandsTest, StartingVectorsAreReadForEveryMatrix) {
+  std::vector<double> starts;
+  v1::EigendecomposeOptions options;
+  FakeService service(
+      [&](const Seen& s) {
+        EXPECT_TRUE(options.ParseFromString(s.eigen_options));
+        starts.resize(s.starting_vectors.size() / sizeof(double));
+        std::memcpy(starts.data(), s.starting_vectors.data(), s.starting_vectors.size());
+        return Answer();
+      },
+      {.max_large_bytes = 1 << 30, .max_general_order = 2});
+  const std::string a = path("a.npy");
+  std::vector<double> expected;  // real ones become complex
+  for (int i = 0; i < 12; ++i) expected.insert(expected.end(), {1, 0});
+  for (const char* start : {"a.npy", "g.npy"}) {  // one for each, and one for all
+    const Outcome o = run(run_eig, {a, "--start", path(start), "--max-sweeps", "5"}, service.address());
+    EXPECT_EQ(o.code, kDone) << o.err;
+    EXPECT_EQ(starts, expected);
+    EXPECT_TRUE(options.starting_vectors());
+    EXPECT_EQ(options.max_sweeps(), 5);
+  }
+  write_complex("v.npy", false);
+  EXPECT_EQ(run(run_eig, {path("g.npy"), "--start", path("v.npy")}, service.address()).code, kDone);
+  EXPECT_THAT(starts, ElementsAre(1, 2, 3, 4, 5, 6, 7, 8));
+  write_complex("v.npy", true);  // by columns: brought into the order of the matrices
+  EXPECT_EQ(run(run_eig, {path("g.npy"), "--start", path("v.npy")}, service.address()).code, kDone);
+  EXPECT_THAT(starts, ElementsAre(1, 2, 5, 6, 3, 4, 7, 8));
+}
+
+TEST_F(CommandsTest, WrongUsesOfStartingVectorsAndConditions) {
+  FakeService service([](const Seen&) { return Answer(); }, {.max_large_bytes = 1 << 30, .max_general_order = 1});
+  const std::string a = path("a.npy");
+  write("wide.npy", {3, 2, 3}, 18);
+  const struct {
+    Words words;
+    const char* why;
+  } all[] = {
+      {{a, "--start", a}, "--start is for matrices up to n = 1, and these have n = 2"},
+      {{a, "--condition"}, "--condition is for matrices up to n = 1, and these have n = 2"},
+      {{a, "--conditions", path("c.npy")}, "--conditions is for matrices up to n = 1, and these have n = 2"},
+      {{a, "--start", a, "--method", "qr"}, "--start is for --method jacobi"},
+      {{a, "--start", path("wide.npy")}, "wide.npy: has the shape (3, 2, 3), but must have (3, 2, 2) as "},
+      {{a, "--start", path("c.npy"), "--w", path("c.npy"), "--force"}, "cannot open "},
+      {{a, "--start", path("g.npy"), "--w", path("g.npy")}, "are the same file"},
+  };
+  for (const auto& one : all) {
+    const Outcome o = run(run_eig, one.words, service.address());
+    EXPECT_NE(o.code, kDone);
+    EXPECT_THAT(o.err, HasSubstr(one.why));
+  }
+  EXPECT_EQ(service.requests(), 0);
+  EXPECT_TRUE(service.large().opens.empty());
 }
 
 TEST_F(CommandsTest, ErrorsOfGeneralEigenproblemsHaveCodes) {

@@ -742,6 +742,32 @@ TEST(Svdctl, GeneralEigenproblemsOfAStack) {
   std::filesystem::remove_all(folder);
 }
 
+TEST(Svdctl, StartingVectorsAndConditionsOfAStack) {
+  Server server;
+  const std::string folder = make_folder();
+  const auto file = [&](const char* name) { return folder + "/" + name + ".npy"; };
+  write_matrix<double>(file("a"), "f8", "(2, 3, 3)", {1, 2, 3, 4, 5, 6, 7, 8, 10, 1, 1, 0, 0, 1, 0, 0, 0, 2});
+  const Outcome cold = run({SVDCTL_PROGRAM, "eig", file("a"), "--v", file("v"), "--condition", "--conditions",
+                            file("c"), "--address", server.address()});
+  EXPECT_EQ(cold.exit_code, 0) << cold.err;  // the second one is defective, and its results are right
+  EXPECT_THAT(cold.err, HasSubstr("qr on host:0; 1 message; 1 ok, 1 near_defective"));
+  EXPECT_THAT(cold.err, HasSubstr("condition: of an eigenvalue at most "));
+  const auto [head, conditions] = read_matrix<double>(file("c"));
+  EXPECT_THAT(head, HasSubstr("'descr': '<f8', 'fortran_order': False, 'shape': (2, 3)"));
+  EXPECT_THAT(conditions, ::testing::Each(::testing::Ge(1)));
+  EXPECT_GT(conditions[3], 1e7);
+  const Outcome warm =
+      run({SVDCTL_PROGRAM, "eigvals", file("a"), "--start", file("v"), "--print", "--address", server.address()});
+  EXPECT_EQ(warm.exit_code, 0) << warm.err;  // V of the second one is singular: QR decomposes it
+  EXPECT_THAT(warm.err, HasSubstr("jacobi on host:0; 1 message; 1 ok, 1 by_qr"));
+  std::vector<double> a(33 * 33, 1);
+  write_matrix(file("large"), "f8", "(33, 33)", a);
+  const Outcome large = run({SVDCTL_PROGRAM, "eig", file("large"), "--condition", "--address", server.address()});
+  EXPECT_EQ(large.exit_code, 2);
+  EXPECT_THAT(large.err, HasSubstr("--condition is for matrices up to n = 32, and these have n = 33"));
+  std::filesystem::remove_all(folder);
+}
+
 TEST(Svdctl, GeneralMatricesBeyond32AreLarge) {
   Server server;
   const std::string folder = make_folder();
@@ -939,6 +965,64 @@ TEST(EndToEnd, GeneralMatricesOfABatchHaveAtMostTheServersOrder) {
   EXPECT_EQ(jacobi->report.exceptions[0].status, client::MatrixStatus::kByQr);
   EXPECT_EQ(jacobi->report.count_wrong(), 0);
   EXPECT_EQ(jacobi->values, qr->values);
+}
+
+TEST(EndToEnd, StartingVectorsAndConditionsInPieces) {
+  Server server;
+  Client client({.address = server.address(), .piece_bytes = 1 << 14});
+  constexpr size_t n = 10, kCount = 50;
+  const std::vector<double> a = random_matrices<double>(n * n * kCount);
+  for (const MemoryOrder order : {MemoryOrder::kRowMajor, MemoryOrder::kColumnMajor}) {
+    client::ComputeOptions compute{.vectors = client::Vectors::kFull, .condition = true};
+    const auto cold = client.eig<double>(a, n, kCount, order, compute, kCall);
+    ASSERT_TRUE(cold.ok()) << cold.status().to_string();
+    EXPECT_EQ(cold->report.method, client::Method::kQr);
+    EXPECT_GT(cold->report.pieces, 3);
+    for (size_t i = 0; i < n * kCount; ++i) {
+      std::complex<double> product = 0;
+      for (size_t l = 0; l < n; ++l) {
+        const size_t matrix = i / n * n * n, j = i % n;
+        const bool rows = order == MemoryOrder::kRowMajor;
+        product += cold->left_adjoint[matrix + (rows ? j * n + l : l * n + j)] *
+                   cold->vectors[matrix + (rows ? l * n + j : j * n + l)];
+      }
+      EXPECT_NEAR(cold->conditions[i] * std::abs(product), 1, 1e-10 * cold->conditions[i]);
+    }
+    compute.max_sweeps = 3;
+    const auto warm = client.eig<double>(a, n, kCount, order, compute, kCall, cold->vectors);
+    ASSERT_TRUE(warm.ok()) << warm.status().to_string();
+    EXPECT_EQ(warm->report.method, client::Method::kJacobi);
+    for (const client::MatrixException& e : warm->report.exceptions) {
+      EXPECT_EQ(e.status, client::MatrixStatus::kNearDefective);
+    }
+    EXPECT_EQ(warm->report.count_wrong(), 0);
+    expect_general_eigenpairs(a, *warm, n, order);
+    for (size_t i = 0; i < kCount; ++i) {
+      const auto matrix = static_cast<int64_t>(i);
+      EXPECT_NEAR(warm->condition_of_vectors(matrix) / cold->condition_of_vectors(matrix), 1, 1e-6);
+    }
+  }
+}
+
+TEST(EndToEnd, AStreamTakesStartingVectors) {
+  Server server;
+  Client client({.address = server.address()});
+  constexpr size_t n = 10;
+  const std::vector<double> a = random_matrices<double>(4 * n * n);
+  const auto e = client.eig<double>(a, n, 4, MemoryOrder::kRowMajor, {}, kCall);
+  ASSERT_TRUE(e.ok()) << e.status().to_string();
+  client::Stream stream = client.open_stream({.problem = client::Problem::kGeneral, .call = kCall});
+  const client::ComputeOptions compute{.problem = client::Problem::kGeneral, .max_sweeps = 3, .condition = true};
+  client::Batch batch{.data = a.data(), .rows = n, .cols = n, .count = 4};
+  batch.starting_vectors = e->vectors.data();
+  ASSERT_TRUE(stream.submit(batch, compute).ok());
+  stream.finish();
+  const auto reply = stream.next();
+  ASSERT_TRUE(reply && reply->status.ok()) << reply->status.to_string();
+  EXPECT_EQ(reply->report.method, client::Method::kJacobi);
+  EXPECT_EQ(reply->report.count_wrong(), 0);
+  EXPECT_EQ(reply->plane_as<std::complex<double>>(client::Plane::kValues).size(), 4 * n);
+  EXPECT_THAT(reply->plane_as<double>(client::Plane::kEigenvalueCondition), ::testing::Each(::testing::Ge(1)));
 }
 
 TEST(EndToEnd, AStreamOfGeneralMatrices) {

@@ -97,6 +97,7 @@ Seen to_seen(int number, const Request& r) {
   s.tolerance = r.options().tolerance();
   s.max_sweeps = r.options().max_sweeps();
   s.data = b.data();
+  s.starting_vectors = b.starting_vectors();
   s.request_bytes = r.ByteSizeLong();
   return s;
 }
@@ -136,13 +137,25 @@ void add_vectors(const v1::EigendecomposeRequest& r, v1::DecomposeResponse* out)
   }
 }
 
+// Condition numbers, where they are asked for.
+void add_conditions(const v1::DecomposeRequest&, v1::DecomposeResponse*) {}
+void add_conditions(const v1::EigendecomposeRequest& r, v1::EigendecomposeResponse* out) {
+  if (!r.options().condition()) return;
+  const v1::DataType type = r.matrices().data_type();
+  const bool is_float = type == v1::DATA_TYPE_F32 || type == v1::DATA_TYPE_C64;
+  out->set_eigenvalue_conditions(is_float ? fake_values<float>(r.matrices(), false)
+                                          : fake_values<double>(r.matrices(), false));
+}
+
 // The response to a request of either kind.
 template <class Response, class Request>
 Response response_to(const Request& request, const Answer& answer) {
   v1::DecomposeResponse response;
   add_vectors(request, &response);
   fill(request.matrices(), answer, is_general(request), &response);
-  return as<Response>(response);
+  Response of_its_kind = as<Response>(response);
+  add_conditions(request, &of_its_kind);
+  return of_its_kind;
 }
 
 void fill(const FakeService::Limits& limits, v1::GetServerInfoResponse* response) {

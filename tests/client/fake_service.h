@@ -28,6 +28,7 @@ struct Seen {
   double tolerance = 0;
   int max_sweeps = 0;
   std::string data = {};
+  std::string starting_vectors = {};
   std::string eigen_options = {};  // serialized EigendecomposeOptions; empty: the request is about singular values
   std::optional<std::chrono::nanoseconds> timeout = {};  // stream: of the request
   std::function<bool()> is_cancelled = {};
@@ -66,7 +67,8 @@ struct Large {
 
 // Value j of a matrix of f64 is (j + 1) times its first element, of f32 likewise: easy to check, and different for
 // every matrix. To an eigenproblem these are the eigenvalues, and the eigenvectors are zeros. The eigenvalues of a
-// general one have them as real parts, and their negatives as imaginary parts.
+// general one have them as real parts, and their negatives as imaginary parts. The condition numbers of the eigenvalues
+// are their real parts.
 class FakeService {
  public:
   using Handler = std::function<Answer(const Seen&)>;

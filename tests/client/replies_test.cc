@@ -87,7 +87,7 @@ TEST(Replies, ExceptionsAreOfTheRequestsMatrices) {
 }
 
 TEST(Replies, AStatusOfALaterContractIsUnknown) {
-  for (const int number : {5, 77, 256, 257, INT32_MAX, -1}) {
+  for (const int number : {6, 77, 256, 257, INT32_MAX, -1}) {
     FakeService service([&](const Seen&) { return Answer{.tamper = exceptions({0, 2}, {number, 2})}; });
     Client client(options_for(service));
     const auto s =
@@ -157,6 +157,20 @@ TEST(Replies, GeneralEigenproblemsHaveComplexResults) {
   const ComputeOptions right{.problem = Problem::kGeneral, .vectors = Vectors::kThin};
   expect_invalid([](auto* r) { r->set_right_columns(2); }, "2 and 2 columns, 2 and 0 were asked for", right);
   expect_invalid([](auto* r) { r->set_right_vectors_adjoint(std::string(192, 'w')); }, "192 bytes of a result", right);
+}
+
+TEST(Replies, ConditionsOfEigenvaluesAreThoseThatWereAskedFor) {
+  const ComputeOptions with{.problem = Problem::kGeneral, .condition = true}, without{.problem = Problem::kGeneral};
+  FakeService service([](const Seen&) { return Answer{.exceptions = {{1, v1::MATRIX_STATUS_NEAR_DEFECTIVE}}}; });
+  for (const Status& s : each_way(options_for(service), with)) EXPECT_TRUE(s.ok()) << s.to_string();
+  const auto conditions = [](size_t bytes) {
+    return [bytes](v1::DecomposeResponse* r) {  // beside those that the fake gives
+      const int field = v1::EigendecomposeResponse::kEigenvalueConditionsFieldNumber;
+      r->GetReflection()->MutableUnknownFields(r)->AddLengthDelimited(field, std::string(bytes, 'c'));
+    };
+  };
+  expect_invalid(conditions(48), "it holds 48 bytes of a result, 0 were asked for", without);
+  expect_invalid(conditions(48), "it holds 48 bytes of a result, 0 were asked for");
 }
 
 TEST(Replies, APlaneThatComesTwiceIsItsLast) {
@@ -431,11 +445,13 @@ TEST(LargeReplies, TheSummaryIsOfTheResults) {
   expect_invalid_large(of_summary([](auto* s) { s->set_proper_rotations(901); }), "901 of them proper");
   expect_invalid_large(of_summary([](auto* s) { s->set_status(v1::MATRIX_STATUS_NON_FINITE); }), "of a small matrix");
   expect_invalid_large(of_summary([](auto* s) { s->set_status(v1::MATRIX_STATUS_BY_QR); }), "of a small matrix");
+  expect_invalid_large(of_summary([](auto* s) { s->set_status(v1::MATRIX_STATUS_NEAR_DEFECTIVE); }),
+                       "of a small matrix");
   expect_invalid_large(of_summary([](auto* s) { s->mutable_certificate(); }), "none was asked for");
 }
 
 TEST(LargeReplies, AStatusOfALaterContractIsUnknown) {
-  for (const int number : {5, 99, 256, -1}) {
+  for (const int number : {6, 99, 256, -1}) {
     FakeService service;
     service.large().status = number;
     Client client(options_for(service));

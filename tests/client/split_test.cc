@@ -95,6 +95,37 @@ TEST(MatrixSizes, NamesTheFieldAtFault) {
   EXPECT_TRUE(matrix_sizes(batch(4, 4, 0)).ok());
 }
 
+TEST(Split, CountsStartingVectors) {
+  const ComputeOptions compute{.problem = Problem::kGeneral, .condition = true};
+  for (const auto type : {DataType::kF32, DataType::kF64, DataType::kC64, DataType::kC128}) {
+    Batch b = batch(8, 8, 1000, type);
+    const auto cold = *matrix_sizes(b, compute);
+    b.starting_vectors = &b;
+    const auto warm = *matrix_sizes(b, compute);
+    EXPECT_EQ(cold.starting_bytes, 0);
+    EXPECT_EQ(warm.starting_bytes, 64 * 2 * static_cast<int64_t>(value_bytes(type)));
+    EXPECT_EQ(warm.operand_bytes(), warm.matrix_bytes + warm.starting_bytes);
+    EXPECT_EQ(warm.result_bytes, 8 * 3 * static_cast<int64_t>(value_bytes(type)));  // complex values, real conditions
+    const PieceLimits limits{64 << 10, 1 << 24, 64 << 10};
+    const auto pieces = split(b, limits, compute);
+    ASSERT_TRUE(pieces.ok());
+    const int64_t most = (limits.max_message_bytes - kMessageBytesFixed) / warm.operand_bytes();
+    EXPECT_EQ(pieces->pieces(), (1000 + most - 1) / most);
+  }
+}
+
+TEST(MatrixSizes, StartingVectorsAndConditionsAreForGeneralMatrices) {
+  Batch b = batch(2, 2, 1);
+  for (const Problem problem : {Problem::kSvd, Problem::kHermitian}) {
+    EXPECT_EQ(matrix_sizes(b, {.problem = problem, .condition = true}).status().field, "options.condition");
+  }
+  b.starting_vectors = &b;
+  for (const Problem problem : {Problem::kSvd, Problem::kHermitian}) {
+    EXPECT_EQ(matrix_sizes(b, {.problem = problem}).status().field, "matrices.starting_vectors");
+  }
+  EXPECT_TRUE(matrix_sizes(b, {.problem = Problem::kGeneral}).ok());
+}
+
 TEST(MatrixSizes, TheTriangleIsForEigenproblems) {
   const ComputeOptions upper{.triangle = Triangle::kUpper};
   EXPECT_EQ(matrix_sizes(batch(4, 4, 1), upper).status().field, "options.triangle");

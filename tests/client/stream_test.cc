@@ -3,9 +3,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <complex>
+#include <string>
 #include <thread>
+#include <vector>
 
 #include "client/cpp/client.h"
+#include "svdserve/v1/svd_service.pb.h"
 #include "tests/client/fake_service.h"
 
 namespace svdserve::client::testing {
@@ -93,6 +97,36 @@ TEST(Stream, GeneralEigenproblems) {
     EXPECT_THAT(reply->plane_as<Complex>(Plane::kRight), ::testing::ElementsAre(0., 0., 0., 0.));
   }
   EXPECT_FALSE(stream.next());
+}
+
+TEST(Stream, StartingVectorsAndConditions) {
+  std::vector<std::string> starts;
+  FakeService service([&](const Seen& s) {
+    v1::EigendecomposeOptions options;
+    EXPECT_TRUE(options.ParseFromString(s.eigen_options) && options.condition());
+    EXPECT_EQ(options.starting_vectors(), !s.starting_vectors.empty());
+    starts.push_back(s.starting_vectors);
+    return Answer{.code = s.number == 1 ? 14 : 0};  // the second one is sent again
+  });
+  Client client(options_for(service));
+  Stream stream = client.open_stream({.problem = Problem::kGeneral, .call = {.timeout = seconds(60)}});
+  const ComputeOptions compute{.problem = Problem::kGeneral, .condition = true};
+  const std::string letters[] = {std::string(64, 'a'), std::string(64, 'b'), ""};
+  for (size_t i = 0; i < 3; ++i) {
+    const std::vector<double> a = matrix(i + 1);
+    Batch batch = one(a);
+    std::string copied = letters[i];  // it need not live on
+    if (!copied.empty()) batch.starting_vectors = copied.data();
+    ASSERT_TRUE(stream.submit(batch, compute).ok());
+  }
+  stream.finish();
+  for (uint64_t i = 1; i <= 3; ++i) {
+    const auto reply = stream.next();
+    ASSERT_TRUE(reply && reply->status.ok()) << reply->status.to_string();
+    EXPECT_THAT(reply->plane_as<double>(Plane::kEigenvalueCondition), ::testing::ElementsAre(i, 2 * i));
+    EXPECT_TRUE(reply->planes[static_cast<size_t>(Plane::kLeft)].empty());
+  }
+  EXPECT_THAT(starts, ::testing::UnorderedElementsAre(letters[0], letters[1], letters[1], letters[2]));
 }
 
 TEST(Stream, WithoutOrderAnswersComeAsTheyArrive) {

@@ -646,6 +646,160 @@ TEST_F(EigenTest, AGeneralMatrixThatIsNotFiniteLeavesItsNeighboursAlone) {
   }
 }
 
+// --- conditions and starting vectors ------------------------------------------------------------
+
+v1::DataType complex_type(v1::DataType type) { return is_single(type) ? v1::DATA_TYPE_C64 : v1::DATA_TYPE_C128; }
+
+std::string starting_vectors(const Matrices& v, v1::DataType type, v1::MemoryOrder order) {
+  v1::MatrixBatch batch;
+  write(v, complex_type(type), order, &batch);
+  return batch.data();
+}
+
+// A request with the starting vectors `v`, and without them where they are of order 0.
+v1::EigendecomposeRequest warm_request(const Matrices& a, const Matrices& v, v1::DataType type = v1::DATA_TYPE_F64,
+                                       v1::MemoryOrder order = v1::MEMORY_ORDER_ROW_MAJOR) {
+  v1::EigendecomposeRequest request = general_request(a, type, order);
+  if (v.n == 0) return request;
+  request.mutable_matrices()->set_starting_vectors(starting_vectors(v, type, order));
+  request.mutable_options()->set_starting_vectors(true);
+  return request;
+}
+
+Matrices identities(size_t n, size_t count) {
+  Matrices v{n, std::vector<Complex>(count * n * n)};
+  for (size_t matrix = 0; matrix < count; ++matrix) {
+    for (size_t i = 0; i < n; ++i) v.at(matrix, i, i) = 1;
+  }
+  return v;
+}
+
+TEST_P(EigenLayoutTest, StartingVectorsSaveSweeps) {
+  const auto [type, order] = GetParam();
+  const Matrices a = general(14, 11, type);
+  const v1::EigendecomposeResponse qr = Ask(general_request(a, type, order));
+  const Matrices v = vectors_of(qr, 14, complex_type(type), order);
+  v1::EigendecomposeRequest cold = general_request(a, type, order), warm = warm_request(a, v, type, order);
+  for (v1::EigendecomposeRequest* const r : {&cold, &warm}) r->mutable_options()->set_max_sweeps(3);
+  cold.mutable_options()->set_method(v1::METHOD_JACOBI);
+  EXPECT_THAT(Ask(cold).exception_statuses(), ::testing::AllOf(SizeIs(11), ::testing::Each(v1::MATRIX_STATUS_BY_QR)));
+  const v1::EigendecomposeResponse r = Ask(warm);
+  EXPECT_EQ(r.method(), v1::METHOD_JACOBI);
+  EXPECT_THAT(r.exception_statuses(), SizeIs(0));
+  expect_general_eigenpairs(a, r, type, order);
+  if (!is_complex(type)) return;  // then eigenvalues keep the order of the starting vectors
+  const std::vector<double> values = values_of(r, type), expected = values_of(qr, type);
+  for (size_t i = 0; i < values.size(); ++i) EXPECT_NEAR(values[i], expected[i], 1e5 * unit_roundoff(type)) << i;
+}
+
+TEST_P(EigenLayoutTest, ConditionsAreThoseOfTheVectors) {
+  const auto [type, order] = GetParam();
+  for (const size_t n : {1, 2, 3, 8, 32}) {
+    const Matrices a = general(n, 19, type);
+    v1::EigendecomposeRequest request = general_request(a, type, order);
+    for (const v1::Method method : {v1::METHOD_QR, v1::METHOD_JACOBI}) {
+      request.mutable_options()->set_condition(true);
+      request.mutable_options()->set_method(method);
+      request.mutable_options()->set_vectors(v1::EIGENVECTORS_RIGHT_AND_LEFT);
+      const v1::EigendecomposeResponse r = Ask(request);
+      const Matrices v = vectors_of(r, n, complex_type(type), order),
+                     wh = matrices_of(r.left_vectors_adjoint(), n, complex_type(type), order);
+      ASSERT_EQ(r.eigenvalue_conditions().size(), 19 * n * (is_single(type) ? sizeof(float) : sizeof(double)));
+      for (size_t j = 0; j < 19 * n; ++j) {
+        Complex product = 0;
+        for (size_t i = 0; i < n; ++i) product += wh.at(j / n, j % n, i) * v.at(j / n, i, j % n);
+        const double expected = 1 / std::abs(product);
+        EXPECT_NEAR(number_at(r.eigenvalue_conditions(), j, type), expected,
+                    10 * static_cast<double>(n) * unit_roundoff(type) * expected * expected);
+      }
+      request.mutable_options()->clear_vectors();
+      EXPECT_EQ(Ask(request).eigenvalue_conditions().size(), r.eigenvalue_conditions().size());
+    }
+  }
+}
+
+// The second matrix is defective. All results are right, and it is told only where it is asked for.
+TEST_F(EigenTest, NearDefectiveMatricesAreTold) {
+  const Matrices a{2, {1, 2, 3, 4, 1, 1, 0, 1, 2, 0, 0, 2}};
+  v1::EigendecomposeRequest request = general_request(a);
+  EXPECT_THAT(Ask(request).exception_indices(), SizeIs(0));
+  request.mutable_options()->set_condition(true);
+  const double counted = server_->metric("svdserve_matrices_total", {"status=\"near_defective\""});
+  const v1::EigendecomposeResponse r = Ask(request);
+  EXPECT_THAT(r.exception_indices(), ElementsAre(1));
+  EXPECT_THAT(r.exception_statuses(), ElementsAre(v1::MATRIX_STATUS_NEAR_DEFECTIVE));
+  EXPECT_EQ(server_->metric("svdserve_matrices_total", {"status=\"near_defective\""}), counted + 1);
+  expect_general_eigenpairs(a, r, v1::DATA_TYPE_F64, v1::MEMORY_ORDER_ROW_MAJOR);
+  EXPECT_GT(number_at(r.eigenvalue_conditions(), 2, v1::DATA_TYPE_F64), 1e7);
+  EXPECT_EQ(number_at(r.eigenvalue_conditions(), 4, v1::DATA_TYPE_F64), 1);
+}
+
+TEST_F(EigenTest, UselessStartingVectorsHarmTheirMatrixAlone) {
+  constexpr size_t kOrder = 5, kCount = 20;
+  const Matrices a = general(kOrder, kCount, v1::DATA_TYPE_F64), identity = identities(kOrder, kCount);
+  Matrices spoilt = a, v = identity;
+  for (size_t i = 0; i < kOrder; ++i) v.at(3, i, 2) = v.at(3, i, 0);  // singular
+  v.at(7, 4, 4) = {0, kNan};
+  v.at(8, 0, 3) = std::numeric_limits<double>::infinity();
+  spoilt.at(11, 1, 2) = kNan;
+  v1::EigendecomposeRequest request = warm_request(spoilt, v), clean_request = warm_request(a, identity);
+  for (auto* const one : {&request, &clean_request}) one->mutable_options()->set_condition(true);
+  const v1::EigendecomposeResponse r = Ask(request), clean = Ask(clean_request), qr = Ask(general_request(a));
+  EXPECT_THAT(r.exception_indices(), ElementsAre(3, 7, 8, 11));
+  EXPECT_THAT(r.exception_statuses(), ElementsAre(v1::MATRIX_STATUS_BY_QR, v1::MATRIX_STATUS_BY_QR,
+                                                  v1::MATRIX_STATUS_BY_QR, v1::MATRIX_STATUS_NON_FINITE));
+  EXPECT_THAT(clean.exception_indices(), SizeIs(0));
+  constexpr size_t kBytes = kOrder * kOrder * sizeof(Complex);
+  for (size_t matrix = 0; matrix < kCount; ++matrix) {
+    const double condition = number_at(r.eigenvalue_conditions(), matrix * kOrder, v1::DATA_TYPE_F64);
+    EXPECT_EQ(std::isnan(condition), matrix == 11);
+    if (matrix == 11) continue;
+    const bool by_qr = matrix == 3 || matrix == 7 || matrix == 8;
+    const std::string mine = r.vectors().substr(matrix * kBytes, kBytes);
+    EXPECT_EQ(mine, (by_qr ? qr : clean).vectors().substr(matrix * kBytes, kBytes)) << matrix;
+  }
+}
+
+TEST_F(EigenTest, GroupsAndStreamsTakeStartingVectors) {
+  std::vector<v1::EigendecomposeRequest> alone;
+  v1::EigendecomposeRequest together;
+  for (size_t i = 0; i < 6; ++i) {
+    const v1::DataType type = i % 2 == 0 ? v1::DATA_TYPE_F32 : v1::DATA_TYPE_C128;
+    const size_t n = 1 + 2 * i, count = i == 3 ? 0 : 4;
+    const Matrices a = count == 0 ? Matrices{n, {}} : general(n, count, type);
+    alone.push_back(warm_request(a, identities(n, count), type, v1::MEMORY_ORDER_COLUMN_MAJOR));
+    alone.back().mutable_options()->set_condition(true);
+    *together.add_groups() = alone.back().matrices();
+    *together.mutable_options() = alone.back().options();
+  }
+  const v1::EigendecomposeResponse groups = Ask(together);
+  grpc::ClientContext context;
+  context.set_deadline(std::chrono::system_clock::now() + std::chrono::minutes(4));
+  const auto stub = v1::SvdService::NewStub(channel_);
+  const auto stream = stub->EigendecomposeStream(&context);
+  for (size_t i = 0; i < alone.size(); ++i) {
+    v1::EigendecomposeStreamRequest request;
+    request.set_request_id(i);
+    *request.mutable_request() = alone[i];
+    ASSERT_TRUE(stream->Write(request));
+  }
+  ASSERT_TRUE(stream->WritesDone());
+  v1::EigendecomposeStreamResponse response;
+  size_t received = 0;
+  for (; stream->Read(&response); ++received) {
+    const v1::EigendecomposeResponse unary = Ask(alone[response.request_id()]);
+    EXPECT_EQ(unary.method(), v1::METHOD_JACOBI);
+    for (const auto* const r : {&response.response(), &groups.groups(static_cast<int>(response.request_id()))}) {
+      EXPECT_EQ(r->eigenvalues(), unary.eigenvalues());
+      EXPECT_EQ(r->vectors(), unary.vectors());
+      EXPECT_EQ(r->left_vectors_adjoint(), unary.left_vectors_adjoint());
+      EXPECT_EQ(r->eigenvalue_conditions(), unary.eigenvalue_conditions());
+    }
+  }
+  EXPECT_EQ(received, alone.size());
+  EXPECT_TRUE(stream->Finish().ok());
+}
+
 // --- rejections ---------------------------------------------------------------------------------
 
 struct BadInput {
@@ -704,6 +858,12 @@ const BadInput kBadInputs[] = {
        r->mutable_options()->set_certificate(v1::CERTIFICATE_SCOPE_BATCH);
      },
      "options.certificate"},
+    {"ConditionsOfHermitianMatrices", [](auto* r) { r->mutable_options()->set_condition(true); }, "options.condition"},
+    {"StartingVectorsOfHermitianMatrices", [](auto* r) { r->mutable_options()->set_starting_vectors(true); },
+     "options.starting_vectors"},
+    {"UnaskedStartingVectorsOfHermitianMatrices",
+     [](auto* r) { r->mutable_matrices()->set_starting_vectors(std::string(5 * 256, 'v')); },
+     "matrices.starting_vectors"},
     {"MatricesAndGroups", [](auto* r) { *r->add_groups() = r->matrices(); }, "groups"},
     {"AGroupThatIsNotSquare",
      [](auto* r) {
@@ -755,6 +915,37 @@ const BadInput kBadGeneralInputs[] = {
        r->mutable_options()->set_certificate(v1::CERTIFICATE_SCOPE_BATCH);
      },
      "options.certificate"},
+    {"NoStartingVectors", [](auto* r) { r->mutable_options()->set_starting_vectors(true); },
+     "matrices.starting_vectors"},
+    {"UnaskedStartingVectors", [](auto* r) { r->mutable_matrices()->set_starting_vectors(std::string(5 * 256, 'v')); },
+     "matrices.starting_vectors"},
+    {"StartingVectorsOfAnotherOrder",
+     [](auto* r) {
+       r->mutable_options()->set_starting_vectors(true);
+       r->mutable_matrices()->set_starting_vectors(
+           starting_vectors(identities(3, 5), v1::DATA_TYPE_F64, v1::MEMORY_ORDER_ROW_MAJOR));
+     },
+     "matrices.starting_vectors"},
+    {"StartingVectorsOfQr",
+     [](auto* r) {
+       r->mutable_options()->set_starting_vectors(true);
+       set_method(r, v1::METHOD_QR);
+     },
+     "options.method"},
+    {"StartingVectorsBeyondTheOrderOfABatch",
+     [](auto* r) {
+       *r = warm_request(general(33, 2, v1::DATA_TYPE_F64), identities(33, 2));
+       r->mutable_options()->set_condition(true);
+     },
+     "matrices.rows"},
+    {"AGroupWithoutStartingVectors",
+     [](auto* r) {
+       *r = warm_request(general(2, 3, v1::DATA_TYPE_F64), identities(2, 3));
+       for (int i = 0; i < 2; ++i) *r->add_groups() = r->matrices();
+       r->clear_matrices();
+       r->mutable_groups(1)->clear_starting_vectors();
+     },
+     "groups[1].starting_vectors"},
     {"AGroupBeyondTheOrderOfABatch",
      [](auto* r) {
        *r->add_groups() = r->matrices();
@@ -791,6 +982,13 @@ INSTANTIATE_TEST_SUITE_P(Eigen, EigenBadInputTest, ::testing::ValuesIn(kBadInput
                          [](const auto& info) { return std::string(info.param.name); });
 INSTANTIATE_TEST_SUITE_P(General, GeneralBadInputTest, ::testing::ValuesIn(kBadGeneralInputs),
                          [](const auto& info) { return std::string(info.param.name); });
+
+TEST_F(EigenTest, DecomposeTakesNoStartingVectors) {
+  v1::DecomposeRequest request = random_request(3, 3, 2);
+  request.mutable_matrices()->set_starting_vectors(std::string(2 * 9 * 16, 'v'));
+  v1::DecomposeResponse response;
+  EXPECT_EQ(details_of(decompose(channel_, request, &response)).field, "matrices.starting_vectors");
+}
 
 // A method of large Hermitian matrices alone.
 TEST_F(EigenTest, DecomposeTakesNoMethodOfEigenproblems) {

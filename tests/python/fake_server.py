@@ -67,6 +67,8 @@ def eigen_answer(batch: Any, options: Any) -> Any:
     if options.vectors == _proto.EIGENVECTORS["RIGHT_AND_LEFT"]:
         reply.left_vectors_adjoint, reply.left_vector_rows = write(left), w.shape[1]
     certify(reply, options, batch.count, w.real.dtype)
+    if options.condition:
+        reply.eigenvalue_conditions = (1 / np.abs((left * v.swapaxes(-1, -2)).sum(-1))).astype(w.real.dtype).tobytes()
     return reply
 
 

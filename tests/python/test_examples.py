@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from svdserve.examples import antenna_selection, cdl_channels, damped_modes, mimo_capacity
+from svdserve.examples import antenna_selection, cdl_channels, channel_eigenvalues, damped_modes, mimo_capacity
 
 ROOT = Path(__file__).resolve().parents[2]
 REFERENCE = ROOT / "tests/data/cdl_c_4x4.npy"
@@ -180,6 +180,44 @@ def test_the_damped_modes_command(address, tmp_path):
 def test_the_damped_modes_command_explains_itself():
     assert run("-m", "svdserve.examples.damped_modes", "127.0.0.1:1", "--every", 0).returncode == 2
     done = run("-m", "svdserve.examples.damped_modes", "127.0.0.1:1")
+    assert done.returncode == 1 and "Traceback" not in done.stderr
+
+
+def test_channels_of_neighbours_are_alike():
+    rng = np.random.default_rng(2)
+    h = channel_eigenvalues.channels(6, 5, 3, 1e-8, 10, rng)
+    assert (h.shape, h.dtype) == ((3, 5, 6, 6), np.complex64)
+    assert np.mean(np.abs(h) ** 2) == pytest.approx(1, rel=0.3)
+    size = np.linalg.norm(h, axis=(-2, -1)).max()
+    assert 0 < np.linalg.norm(h[:, 1:] - h[:, :-1], axis=(-2, -1)).max() < 0.01 * size
+    assert 0 < np.linalg.norm(h[1:] - h[:-1], axis=(-2, -1)).max() < 0.04 * size
+
+
+def test_neighbours_of_a_channel_save_sweeps(client):
+    h = channel_eigenvalues.channels(12, 16, 3, 1e-8, 10, np.random.default_rng(2))
+    slots = channel_eigenvalues.follow(client, h)
+    cold = channel_eigenvalues.sweeps_needed(client, h[2])
+    warm = channel_eigenvalues.sweeps_needed(client, h[2], slots[1].eigenvectors)
+    assert 1 <= warm <= cold - 2
+    values = slots[2].eigenvalues.astype("c16")
+    assert np.abs(np.sort_complex(values.sum(-1)) - np.sort_complex(np.trace(h[2], axis1=1, axis2=2))).max() < 1e-4
+    assert channel_eigenvalues.order_kept(np.array([[1, 2j], [1.1, 2.1j], [2.2j, 1.2]])).tolist() == [True, False]
+
+
+def test_the_channel_eigenvalues_command(address, tmp_path):
+    done = run("-m", "svdserve.examples.channel_eigenvalues", address, "--slots", 3, "--repeats", 1, "--plot",
+               tmp_path / "eigenvalues.svg")
+    assert done.returncode == 0, done.stderr + done.stdout
+    cold, centre, before = (int(s) for s in re.findall(r"jacobi from .* ([0-9]+) sweeps", done.stdout))
+    assert max(centre, before) < cold <= channel_eigenvalues.MOST_SWEEPS
+    assert re.search(r"order kept in [0-9]+ of 63 steps .* [0-9]+ of 128 from slot to slot", done.stdout)
+    assert all(len(line) <= 120 for line in done.stdout.splitlines())
+    assert (tmp_path / "eigenvalues.svg").exists() or "matplotlib is not installed" in done.stdout
+
+
+def test_the_channel_eigenvalues_command_explains_itself():
+    assert run("-m", "svdserve.examples.channel_eigenvalues", "127.0.0.1:1", "--slots", 1).returncode == 2
+    done = run("-m", "svdserve.examples.channel_eigenvalues", "127.0.0.1:1", "--slots", 2)
     assert done.returncode == 1 and "Traceback" not in done.stderr
 
 

@@ -111,7 +111,7 @@ def test_as_many_groups_as_were_sent(fake):
         blocking(fake, "svdvals", [np.eye(2), np.eye(3)])
 
 
-@pytest.mark.parametrize("number", [5, 77, 255, 256, 2**31 - 1, -1])
+@pytest.mark.parametrize("number", [6, 77, 255, 256, 2**31 - 1, -1])
 def test_a_status_of_a_later_contract_is_unknown(fake, number):
     fake.handler = answering(exceptions([1, 3], [number, 2]))
     _, statuses = blocking(fake, "svdvals", EYES, return_status=True)
@@ -222,6 +222,7 @@ LARGE_LIES = {
     "rotations": (of_step("summary", rotations=-1), "-1 rotations"),
     "proper rotations": (of_step("summary", proper_rotations=901), "901 of them proper"),
     "a status of small matrices": (of_step("summary", status=1), "status of a small matrix"),
+    "a status of small general matrices": (of_step("summary", status=5), "status of a small matrix"),
     "a certificate": (lambda message: message.HasField("summary") and message.summary.certificate.SetInParent(),
                       "none was asked for"),
 }

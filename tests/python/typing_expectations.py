@@ -40,6 +40,9 @@ def blocking(client: svdserve.Client) -> None:
     assert_type(client.eig(np.eye(3), True), svdserve.EigLeftResult)
     assert_type(client.eigvals(np.eye(3), method="qr"), Vectors)
     assert_type(client.eigvals(h, return_status=True), tuple[Vectors, npt.NDArray[np.uint8]])
+    assert_type(client.eig(h, start=np.eye(4), condition=True), svdserve.EigResult)
+    assert_type(client.eigvals(h, start=h, condition=True), tuple[Vectors, Values])
+    assert_type(client.eigvals(h, condition=True, return_status=True), tuple[Vectors, Values, npt.NDArray[np.uint8]])
     w, vl, v = client.eig(h, left=True)
     assert_type(vl, Vectors)
     client.eig(h, tolerance=3)  # type: ignore[call-overload]
@@ -66,6 +69,7 @@ async def awaited(client: svdserve.AsyncClient) -> None:
     assert_type(await client.eigvalsh(h, return_status=True), tuple[Values, npt.NDArray[np.uint8]])
     assert_type(await client.eig(h), svdserve.EigResult)
     assert_type(await client.eig(h, left=True), svdserve.EigLeftResult)
+    assert_type(await client.eigvals(h, condition=True), tuple[Vectors, Values])
     assert_type(await client.eigvals(h, return_status=True), tuple[Vectors, npt.NDArray[np.uint8]])
     assert_type(await client.capacity(h, 10), Values)
     assert_type(await client.precoders(h, rank=2), Vectors)

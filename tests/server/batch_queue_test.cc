@@ -255,6 +255,28 @@ TEST(BatchQueue, DifferentOutputsAreDifferentKeys) {
   EXPECT_EQ(queue.keys(), 2u);
 }
 
+TEST(BatchQueue, StartingVectorsAreOperands) {
+  BatchLimits limits;
+  limits.max_bytes = 7 * kBytes;
+  TestQueue queue(limits);
+  for (const bool warm : {false, true}) {
+    const auto job = make_job(6);
+    job->work.plan.decomposition = Decomposition::kGeneral;
+    job->work.plan.starting_vectors = warm;  // twice as many bytes, complex ones of real matrices
+    queue.add_job(job);
+  }
+  EXPECT_EQ(queue.keys(), 2u);
+  std::unique_ptr<Batch> cold = queue.take_next(), warm = queue.take_next();
+  EXPECT_EQ(cold->matrices, 6);
+  EXPECT_EQ(cold->bytes, 6 * kBytes);
+  EXPECT_EQ(warm->matrices, 2);
+  EXPECT_EQ(warm->bytes, 2 * 3 * kBytes);
+  queue.drop(warm.get(), 0);
+  EXPECT_EQ(warm->bytes, 0);
+  queue.finish(std::move(cold));
+  while (!queue.empty()) queue.finish(queue.take_next());
+}
+
 // Jobs come, are taken, cancelled, fail and come back at random: none is lost, and nothing is kept of what has gone.
 TEST(BatchQueue, NothingIsLostUnderRandomUse) {
   std::mt19937 random(7);

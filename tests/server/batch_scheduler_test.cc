@@ -157,6 +157,34 @@ TEST(BatchScheduler, RequestBeyondTheBatchLimitIsSplitAndAnsweredOnce) {
   EXPECT_EQ(h.recorder.cuts(CutReason::kFull), 2);
 }
 
+TEST(BatchScheduler, EachPartHasItsStartingVectors) {
+  for (const bool is_inline : {false, true}) {
+    PipelineOptions options = PipelineHarness::defaults();
+    options.max_batch_bytes = 4 * 3 * kMatrixBytes;  // starting vectors are twice as large as their matrices
+    if (is_inline) options.inline_work = absl::Seconds(1);
+    PipelineHarness h(options);
+    const auto ticket = std::make_shared<Ticket>();
+    h.submit(make_warm_request(10, 5, ticket), ticket);
+    EXPECT_TRUE(ticket->wait().error.ok());
+    EXPECT_THAT(h.device().seen(), SizeIs(is_inline ? 1 : 3));
+    EXPECT_EQ(ticket->wait().method, Method::kJacobi);
+    for (int i = 0; i < 10; ++i) EXPECT_EQ(ticket->memory->values[4 * i], 5 + 1001 * i);
+  }
+}
+
+TEST(BatchScheduler, DevicesShareStartingVectorsAsTheirMatrices) {
+  PipelineOptions options = PipelineHarness::defaults();
+  options.min_split_bytes = 2 * 3 * kMatrixBytes;
+  PipelineHarness h(options, {1, 1, 1});
+  for (auto& control : h.controls) control->close();
+  const auto ticket = std::make_shared<Ticket>();
+  h.submit(make_warm_request(9, 100, ticket), ticket);
+  for (auto& control : h.controls) control->await_begun(1);
+  for (auto& control : h.controls) control->open();
+  EXPECT_EQ(ticket->wait().devices, "fake:0,fake:1,fake:2");
+  for (int i = 0; i < 9; ++i) EXPECT_EQ(ticket->memory->values[4 * i], 100 + 1001 * i);
+}
+
 TEST(BatchScheduler, LargeRequestIsSpreadOverIdleDevices) {
   PipelineOptions options = PipelineHarness::defaults();
   options.min_split_bytes = 2 * kMatrixBytes;

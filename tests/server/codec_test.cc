@@ -197,6 +197,29 @@ TEST_F(CodecTest, EigenproblemsArriveAsTheyWereAsked) {
   EXPECT_EQ(*decoded.batches[0].options, expected);
 }
 
+TEST_F(CodecTest, StartingVectorsArriveBesideTheirMatrices) {
+  v1::EigendecomposeRequest request;
+  request.mutable_options()->set_problem(v1::EIGEN_PROBLEM_GENERAL);
+  request.mutable_options()->set_condition(true);
+  request.mutable_options()->set_starting_vectors(true);
+  for (const char mark : {'a', 'b', 'c'}) {
+    v1::MatrixBatch* const group = request.add_groups();
+    fill(group, 3, 3, 2, mark);
+    if (mark != 'b') group->set_starting_vectors(std::string(144, static_cast<char>(mark + 16)));
+  }
+  const DecodedRequest decoded = decode_eigen(request.SerializeAsString(), &memory_);
+  ASSERT_TRUE(decoded.error.ok()) << decoded.error.message;
+  const Options expected{.decomposition = Decomposition::kGeneral, .condition = true, .starting_vectors = true};
+  EXPECT_EQ(*decoded.batches[0].options, expected);
+  for (int i = 0; i < 3; ++i) {
+    const Request& batch = decoded.batches[static_cast<size_t>(i)];
+    const auto text = [](const void* data, size_t size) { return std::string(static_cast<const char*>(data), size); };
+    EXPECT_EQ(text(batch.payload, batch.payload_bytes), request.groups(i).data());
+    EXPECT_EQ(text(batch.starting_vectors, batch.starting_vectors_bytes), request.groups(i).starting_vectors());
+    EXPECT_EQ(batch.operand_bytes(), i == 1 ? 144u : 288u);
+  }
+}
+
 TEST_F(CodecTest, OptionsOfTheOtherCallAreUnknownFields) {
   v1::DecomposeRequest svd;
   fill(svd.mutable_matrices(), 3, 3, 1, 'x');
@@ -514,6 +537,20 @@ TEST(Encode, TheCertificateOfTheBatchComesWithoutThatOfEachMatrix) {
   const auto r = parsed<v1::DecomposeResponse>(encode_response(answered(), memory));
   EXPECT_EQ(r.certificate().right_orthogonality(), 0.5);
   EXPECT_TRUE(r.certificate().each_matrix().empty());
+}
+
+TEST(Encode, EigenvalueConditionsHaveAFieldOfEigendecompose) {
+  const Problem problem{3, 3, DType::kC64, Order::kRowMajor};
+  WireMemory memory;
+  const ResultPart part{plan_of(problem, {.decomposition = Decomposition::kGeneral, .condition = true}), 2};
+  fill(&memory, {part});
+  Answer answer = answered();
+  answer.exceptions = {{1, MatrixStatus::kNearDefective}};
+  const auto r = parsed<v1::EigendecomposeResponse>(encode_response(answer, memory));
+  expect_plane(r.eigenvalue_conditions(), part, Plane::kEigenvalueCondition);
+  EXPECT_THAT(r.eigenvalue_conditions(), SizeIs(2 * 3 * sizeof(float)));
+  EXPECT_THAT(r.exception_statuses(), ElementsAre(v1::MATRIX_STATUS_NEAR_DEFECTIVE));
+  EXPECT_TRUE(r.vectors().empty());
 }
 
 TEST(Encode, LargePlanesAreSentFromWhereTheyAre) {

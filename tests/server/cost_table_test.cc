@@ -209,5 +209,21 @@ TEST(CostTable, VectorsAndAnswersAreWorkOfTheirOwn) {
   EXPECT_NEAR(micros(table.predict(plan_with(capacities), 64).typical), 30, 0.1);
 }
 
+TEST(CostTable, WarmStartsAndConditionsAreTimedApart) {
+  const Options cold{.decomposition = Decomposition::kGeneral, .method = Method::kJacobi};
+  Options warm = cold, conditions = cold;
+  warm.starting_vectors = conditions.condition = true;
+  EXPECT_LT(estimate_flops(plan_with(warm)), estimate_flops(plan_with(cold)));
+  EXPECT_EQ(estimate_bytes(plan_with(warm)), 8 * 8 * (8 + 16) + 8 * 16);
+  EXPECT_EQ(estimate_bytes(plan_with(conditions)), 8 * 8 * 8 + 8 * 16 + 8 * 8);
+  CostTable table;
+  observe_times(&table, plan_with(cold), 64, {50});
+  observe_times(&table, plan_with(warm), 64, {20});
+  observe_times(&table, plan_with(conditions), 64, {70});
+  EXPECT_NEAR(micros(table.predict(plan_with(cold), 64).typical), 50, 0.1);
+  EXPECT_NEAR(micros(table.predict(plan_with(warm), 64).typical), 20, 0.1);
+  EXPECT_NEAR(micros(table.predict(plan_with(conditions), 64).typical), 70, 0.1);
+}
+
 }  // namespace
 }  // namespace svdserve::server

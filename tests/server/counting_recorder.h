@@ -45,6 +45,7 @@ class CountingRecorder final : public Recorder {
     report_.not_converged += report.not_converged;
     report_.out_of_range += report.out_of_range;
     report_.by_qr += report.by_qr;
+    report_.near_defective += report.near_defective;
   }
   void batch_retried() override {
     MutexLock lock(&mu_);

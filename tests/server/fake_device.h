@@ -129,7 +129,8 @@ class FakeDevice final : public Device {
 
  private:
   static void compute(const Plan& plan, const HostSegment& segment, ConvergenceReport* report) {
-    const int64_t k = plan.outputs.values;
+    const int64_t k = plan.outputs.values, group = plan.outputs.group;
+    const int64_t value_bytes = static_cast<int64_t>(plane_bytes(plan, Plane::kValues, group)) / group;
     for (int p = 1; p < kPlanes; ++p) {
       const Plane plane = static_cast<Plane>(p);
       if (segment.planes[plane] == nullptr) continue;
@@ -140,11 +141,17 @@ class FakeDevice final : public Device {
       std::memcpy(&first, static_cast<const char*>(segment.matrices) + i * matrix_bytes(plan.problem), sizeof first);
       const bool finite = std::isfinite(first);
       ++(finite ? report->ok : report->non_finite);
+      if (plan.starting_vectors) {  // the value tells which the device was given
+        double start;
+        std::memcpy(&start, static_cast<const char*>(segment.starting_vectors) + i * starting_bytes(plan),
+                    sizeof start);
+        first += start;
+      }
       segment.statuses[i] = finite ? MatrixStatus::kOk : MatrixStatus::kNonFinite;
       for (int64_t j = 0; j < k; ++j) {
         const double value = first + static_cast<double>(j);
-        std::memcpy(static_cast<char*>(segment.planes[Plane::kValues]) + (i * k + j) * sizeof value, &value,
-                    sizeof value);
+        char* const to = static_cast<char*>(segment.planes[Plane::kValues]) + i * value_bytes;
+        std::memcpy(to + j * static_cast<int64_t>(sizeof value), &value, sizeof value);
       }
     }
   }

@@ -29,6 +29,7 @@ struct TestMemory final : public RequestMemory {
     return values.data();
   }
   std::vector<double> payload;
+  std::vector<double> starting_vectors;
   std::vector<double> values;
   std::shared_ptr<std::atomic<bool>> freed;
 };
@@ -89,6 +90,18 @@ inline Request make_request(int64_t count, double first, const TicketPtr& ticket
   request.payload_bytes = memory->payload.size() * sizeof(double);
   request.memory = memory;
   ticket->memory = std::move(memory);
+  return request;
+}
+
+// The same as a general eigenproblem with starting vectors, those of the i-th matrix filled with 1000 i.
+inline Request make_warm_request(int64_t count, double first, const TicketPtr& ticket) {
+  Request request = make_request(count, first, ticket);
+  std::vector<double>& starts = ticket->memory->starting_vectors;
+  for (int64_t i = 0; i < 8 * count; ++i) starts.push_back(1000 * static_cast<double>(i / 8));
+  request.starting_vectors = starts.data();
+  request.starting_vectors_bytes = starts.size() * sizeof(double);
+  own_options(&request)->decomposition = Decomposition::kGeneral;
+  own_options(&request)->starting_vectors = true;
   return request;
 }
 

@@ -57,6 +57,23 @@ TEST(Pipeline, TheLedgerHasRoomForAListOfAllMatrices) {
   EXPECT_TRUE(many->wait().error.ok());
 }
 
+TEST(Pipeline, TheLedgerCountsStartingVectors) {
+  PipelineHarness h;
+  const TicketPtr first = h.occupy();
+  const auto counted = [&h](bool warm) {
+    const int64_t before = h.pipeline->stats().inflight_bytes;
+    const auto ticket = std::make_shared<Ticket>();
+    Request request = make_warm_request(10, 1, ticket);
+    if (!warm) {
+      own_options(&request)->starting_vectors = false;
+      request.starting_vectors_bytes = 0;
+    }
+    h.submit(std::move(request), ticket);
+    return h.pipeline->stats().inflight_bytes - before;
+  };
+  EXPECT_EQ(counted(true) - counted(false), 10 * 2 * kMatrixBytes);
+}
+
 TEST(Pipeline, OverloadOfBytesIsRefusedAtOnce) {
   PipelineOptions options = PipelineHarness::defaults();
   options.max_inflight_bytes = 10 * kLedgerBytes;

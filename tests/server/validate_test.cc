@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <limits>
 #include <string>
+#include <vector>
 
 #include "tests/server/own_options.h"
 
@@ -148,6 +149,90 @@ TEST(Validate, ReplyOfExactlyTheLimitIsGood) {
   request.payload_bytes = 1600;
   Validated validated;
   const int64_t reply = 100 * (2 * 4 + 5) + 4096;
+  EXPECT_TRUE(validate(request, {.max_message_bytes = reply}, &validated).ok());
+  EXPECT_EQ(validate(request, {.max_message_bytes = reply - 1}, &validated).reason, Reason::kReplyTooLarge);
+}
+
+// --- starting vectors ----------------------------------------------------------------------------
+
+Request warm() {
+  Request request;
+  request.problem = {3, 3, DType::kF32, Order::kRowMajor};
+  request.count = 10;
+  request.payload_bytes = 10 * 9 * 4;
+  request.starting_vectors_bytes = 10 * 9 * 8;  // complex ones of real matrices
+  *own_options(&request) = {.decomposition = Decomposition::kGeneral, .starting_vectors = true};
+  return request;
+}
+
+Error error_of(const Request& request) {
+  Validated validated;
+  return validate(request, {}, &validated);
+}
+
+TEST(Validate, StartingVectorsAreComplex) {
+  Validated validated;
+  const Error error = validate(warm(), {}, &validated);
+  EXPECT_TRUE(error.ok()) << error.message;
+  EXPECT_EQ(validated.plan.method, Method::kJacobi);
+  EXPECT_EQ(starting_bytes(validated.plan), 72u);
+  Request empty = warm();
+  empty.count = 0;
+  empty.payload_bytes = empty.starting_vectors_bytes = 0;
+  EXPECT_TRUE(error_of(empty).ok());
+  for (const DType dtype : {DType::kC64, DType::kF64, DType::kC128}) {
+    Request request = warm();
+    request.problem.dtype = dtype;
+    request.payload_bytes = 10 * matrix_bytes(request.problem);
+    request.starting_vectors_bytes = 10 * 9 * (dtype == DType::kC64 ? 8 : 16);
+    EXPECT_TRUE(error_of(request).ok());
+  }
+}
+
+TEST(Validate, StartingVectorsOfAnotherSizeAreNamed) {
+  for (const size_t bytes : {size_t{0}, size_t{719}, size_t{721}, size_t{360}}) {
+    Request request = warm();
+    request.starting_vectors_bytes = bytes;
+    const Error error = error_of(request);
+    EXPECT_EQ(error.code, absl::StatusCode::kInvalidArgument);
+    EXPECT_EQ(error.field, "matrices.starting_vectors");
+    EXPECT_EQ(error.message, "must hold 10 complex matrices of 72 bytes: 720 bytes, holds " + std::to_string(bytes));
+  }
+  Request unasked = warm();
+  own_options(&unasked)->starting_vectors = false;
+  EXPECT_EQ(error_of(unasked).field, "matrices.starting_vectors");
+  EXPECT_EQ(error_of(unasked).message, "must be empty, or set options.starting_vectors");
+  std::vector<Request> groups = {warm(), warm()};
+  groups[1].starting_vectors_bytes = 0;
+  std::vector<Validated> validated;
+  EXPECT_EQ(validate_groups(groups, {}, &validated).field, "groups[1].starting_vectors");
+}
+
+TEST(Validate, OtherProblemsTakeNoStartingVectors) {
+  for (const Decomposition other : {Decomposition::kSvd, Decomposition::kHermitian}) {
+    Request request = warm();
+    *own_options(&request) = {.decomposition = other};
+    EXPECT_EQ(error_of(request).field, "matrices.starting_vectors");
+    EXPECT_EQ(error_of(request).message, "must be empty: only eigenproblems of general matrices take starting vectors");
+    *own_options(&request) = {.decomposition = other, .starting_vectors = true};
+    EXPECT_EQ(error_of(request).field, "options.starting_vectors");
+    request.starting_vectors_bytes = 0;
+    *own_options(&request) = {.decomposition = other, .condition = true};
+    EXPECT_EQ(error_of(request).field, "options.condition");
+  }
+  Request by_qr = warm();
+  own_options(&by_qr)->method = Method::kQr;
+  EXPECT_EQ(error_of(by_qr).field, "options.method");
+  Request large = warm();
+  large.problem.rows = large.problem.cols = 33;
+  EXPECT_EQ(error_of(large).field, "matrices.rows");
+}
+
+TEST(Validate, TheReplyHasRoomForConditions) {
+  Request request = warm();
+  own_options(&request)->condition = true;
+  Validated validated;
+  const int64_t reply = 10 * (3 * 8 + 3 * 4 + 5) + 4096;
   EXPECT_TRUE(validate(request, {.max_message_bytes = reply}, &validated).ok());
   EXPECT_EQ(validate(request, {.max_message_bytes = reply - 1}, &validated).reason, Reason::kReplyTooLarge);
 }

@@ -25,9 +25,11 @@ class BatchResults {
     const bool is_matrix = file.of_matrix.size() == 2;
     const bool by_columns = is_matrix && batch.memory_order == client::MemoryOrder::kColumnMajor;
     const std::string complex = absl::StrCat("c", 2 * client::value_bytes(batch.data_type));
-    const std::string type = compute.problem == client::Problem::kGeneral ? complex
-                             : is_matrix                                  ? npy_type(batch.data_type)
-                                                                          : npy_value_type(batch.data_type);
+    const bool is_complex =
+        compute.problem == client::Problem::kGeneral && file.plane != client::Plane::kEigenvalueCondition;
+    const std::string type = is_complex  ? complex
+                             : is_matrix ? npy_type(batch.data_type)
+                                         : npy_value_type(batch.data_type);
     auto out = NpyOutput::make(file.path, type, shape, by_columns,
                                static_cast<size_t>(plane_bytes(batch, compute, file.plane, batch.count)));
     if (!out.ok()) return out.status();
@@ -84,6 +86,7 @@ int run_batch(const std::string& command, client::Client* client, const MatrixSt
     }
   }
   print_summary(stack.batch, report, seconds, compute.problem);
+  if (compute.condition) print_conditions(stack.batch, results.planes()[client::Plane::kEigenvalueCondition]);
   if (verbose && client != nullptr) print_details(stack, report);
   return report.count_wrong() == 0 ? kDone : kExceptions;
 }

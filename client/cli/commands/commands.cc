@@ -33,8 +33,9 @@ std::string option_of(const std::string& field) {
   const std::string name = field.substr(field.rfind('.') + 1);
   if (name == "pivot_strategy") return "--strategy";
   if (name == "block_variant") return "--variant";
-  constexpr const char* kSame[] = {"method",      "tolerance", "max_sweeps", "top_k",        "fix_phases",
-                                   "certificate", "snr_db",    "group_size", "water_filling"};
+  if (name == "starting_vectors") return "--start";
+  constexpr const char* kSame[] = {"method",      "tolerance", "max_sweeps", "top_k",      "fix_phases",
+                                   "certificate", "condition", "snr_db",     "group_size", "water_filling"};
   if (std::find(std::begin(kSame), std::end(kSame), name) == std::end(kSame)) return "";
   return "--" + absl::StrReplaceAll(name, {{"_", "-"}});
 }

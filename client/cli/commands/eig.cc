@@ -15,6 +15,7 @@
 #include "client/cli/files/npy.h"
 #include "client/cli/files/npy_output.h"
 #include "client/cli/files/output_target.h"
+#include "client/cli/files/starting_vectors.h"
 #include "client/cli/interruption.h"
 #include "client/cli/summary.h"
 
@@ -31,10 +32,18 @@ struct EigArguments {
   client::LargeOptions options{.problem = client::LargeProblem::kGeneral};
   std::string method = name(client::Method::kAuto);
   int64_t max_sweeps = 0;
+  std::string start, conditions;  // files of starting vectors and of condition numbers
+  bool condition = false;
   bool verbose = false, force = false;
 
   std::vector<NamedFile> outputs() const {
-    return {{command == "eig" ? "--w" : "-o", files.s}, {"--v", files.u}, {"--wh", files.vh}};
+    return {
+        {command == "eig" ? "--w" : "-o", files.s}, {"--v", files.u}, {"--wh", files.vh}, {"--conditions", conditions}};
+  }
+  bool wants_conditions() const { return condition || !conditions.empty(); }
+  // The option given that only small matrices have; empty: none is.
+  std::string only_small() const {
+    return !start.empty() ? "--start" : condition ? "--condition" : !conditions.empty() ? "--conditions" : "";
   }
 };
 
@@ -44,6 +53,13 @@ void declare_end(Arguments* a, EigArguments* to) {
             "as right "
             "as others)",
             &to->method);
+  a->option("--start", "V0.npy",
+            "small matrices: jacobi, which auto then is, starts from these eigenvectors,\nsuch as those of matrices "
+            "nearby; of the shape of A, or (n, n) for all",
+            &to->start);
+  a->flag("--condition", "small matrices: also print the largest condition of an eigenvalue, and of V", &to->condition);
+  a->option("--conditions", "C.npy", "small matrices: write the condition numbers of the eigenvalues to this file",
+            &to->conditions);
   a->option("--max-sweeps", "N", "jacobi: go over to qr after N sweeps; 0: after 30", &to->max_sweeps, 0);
   a->flag("--force", kForceHelp, &to->force);
   a->flag("--verbose", kVerboseHelp, &to->verbose);
@@ -59,7 +75,10 @@ std::optional<int> read_method(EigArguments* to) {
     return bad_usage(to->command, "--method: \"" + to->method + "\" is not auto, qr or jacobi");
   }
   if (to->max_sweeps > INT32_MAX) return bad_usage(to->command, "--max-sweeps is too large");
-  if (to->max_sweeps != 0 && *method != client::Method::kJacobi) {
+  if (!to->start.empty() && *method == client::Method::kQr) {
+    return bad_usage(to->command, "--start is for --method jacobi, which auto is with it");
+  }
+  if (to->max_sweeps != 0 && *method != client::Method::kJacobi && to->start.empty()) {
     return bad_usage(to->command, "--max-sweeps is for --method jacobi");
   }
   to->options.method = *method;
@@ -112,10 +131,16 @@ int write_empty(const EigArguments& args, const MatrixStack& stack, const client
   const std::string type = npy_type(client::vector_type(matrix, args.options));
   std::vector<std::unique_ptr<NpyOutput>> files;
   std::vector<NpyOutput*> all;
-  for (const auto& [path, is_matrix] : {std::pair(args.files.s, false), {args.files.u, true}, {args.files.vh, true}}) {
+  const std::string real = npy_value_type(matrix.data_type);
+  const struct {
+    std::string path, type;
+    size_t dimensions;  // for one matrix
+  } outputs[] = {
+      {args.files.s, type, 1}, {args.files.u, type, 2}, {args.files.vh, type, 2}, {args.conditions, real, 1}};
+  for (const auto& output : outputs) {
     std::vector<int64_t> shape = stack.batch_shape;
-    shape.insert(shape.end(), is_matrix ? 2 : 1, n);
-    auto made = NpyOutput::make(path, type, shape, false, 0);
+    shape.insert(shape.end(), output.dimensions, n);
+    auto made = NpyOutput::make(output.path, output.type, shape, false, 0);
     if (!made.ok()) return fail(args.command, made.status());
     all.push_back(files.emplace_back(*std::move(made)).get());
   }
@@ -135,6 +160,7 @@ client::ComputeOptions compute_options(const EigArguments& args) {
                     : vectors              ? client::Vectors::kThin
                                            : client::Vectors::kNone;
   if (args.options.certificate) compute.certificate = client::CertificateScope::kBatch;
+  compute.condition = args.wants_conditions();
   return compute;
 }
 
@@ -146,19 +172,24 @@ int run_small(const EigArguments& args, client::Client* client, const MatrixStac
   std::vector<BatchFile> files = {{client::Plane::kValues, args.files.s, {n}, args.files.print_values}};
   if (compute.vectors != client::Vectors::kNone) files.push_back({client::Plane::kLeft, args.files.u, {n, n}});
   if (compute.vectors == client::Vectors::kFull) files.push_back({client::Plane::kRight, args.files.vh, {n, n}});
+  if (compute.condition) files.push_back({client::Plane::kEigenvalueCondition, args.conditions, {n}});
   return run_batch(args.command, client, stack, compute, files, args.verbose, interruption, call);
 }
 
 int run(EigArguments& args) {
   std::vector<NamedFile> inputs = args.connection.files();
   inputs.push_back({"A.npy", args.a});
+  inputs.push_back({"--start", args.start});
   if (const auto s = check_outputs(args.outputs(), inputs, args.force); !s.ok()) return fail(args.command, s);
   const auto options = args.connection.options();
   if (!options.ok()) return fail(args.command, options.status());
-  const auto stack = load_matrices(args.a);
+  auto stack = load_matrices(args.a);
   if (!stack.ok()) return fail(args.command, stack.status());
   const client::Batch& batch = stack->batch;
   if (batch.rows != batch.cols) return bad_usage(args.command, args.a + ": its matrices must be square");
+  if (!args.start.empty()) {
+    if (const auto s = load_starting_vectors(args.start, &*stack); !s.ok()) return fail(args.command, s);
+  }
   const Interruption interruption;
   client::CallOptions call = args.connection.call();
   call.stop = interruption.token();
@@ -168,6 +199,11 @@ int run(EigArguments& args) {
   if (!info.ok()) return fail_unless_interrupted(args.command, info.status(), interruption);
   if (!is_large(batch, info->limits, compute_options(args))) {
     return run_small(args, &client, *stack, call, interruption);
+  }
+  if (const std::string option = args.only_small(); !option.empty()) {
+    return bad_usage(args.command, option +
+                                       " is for matrices up to n = " + std::to_string(info->limits.max_general_order) +
+                                       ", and these have n = " + std::to_string(batch.rows));
   }
   args.options.vectors = args.files.vh.empty() ? client::Vectors::kThin : client::Vectors::kFull;
   return run_large(args.command, client, *stack, {}, args.files, args.options, args.verbose, interruption, call);

@@ -302,7 +302,8 @@ bool is_large(const client::Batch& batch, const client::ServerLimits& limits, co
   if (batch.values_per_matrix() > limits.max_values || std::max(batch.rows, batch.cols) > limits.max_dimension) {
     return true;
   }
-  const bool only_small = compute.top_k > 0 || compute.fix_phases || compute.mimo.has_value();
+  const bool only_small = compute.top_k > 0 || compute.fix_phases || compute.mimo.has_value() || compute.condition ||
+                          batch.starting_vectors != nullptr;
   return !only_small && !client::fits_a_message(batch, limits, compute);
 }
 

@@ -93,6 +93,7 @@ void BatchCall::start() {
     if (!sizes.ok()) return done_(groups_.size() > 1 ? of_group(sizes.status(), g) : sizes.status());
     sizes_.push_back(*sizes);
   }
+  if (Status mixed = check_starting_vectors(); !mixed.ok()) return done_(mixed);
   if (!core_.enter(this)) return done_(cancelled());
   // Runs here and now where the stop was requested before; then nothing is sent.
   on_stop_.emplace(stop_, [this] { cancel(); });
@@ -101,6 +102,18 @@ void BatchCall::start() {
   } else {
     ask_limits();
   }
+}
+
+Status BatchCall::check_starting_vectors() const {
+  const Group* first = nullptr;
+  for (size_t g = 0; g < groups_.size(); ++g) {
+    const Batch& batch = groups_[g].batch;
+    if (batch.count == 0) continue;
+    if (first == nullptr) first = &groups_[g];
+    if ((batch.starting_vectors == nullptr) == (first->batch.starting_vectors == nullptr)) continue;
+    return of_group(invalid("matrices.starting_vectors", "must be set for every group or for none"), g);
+  }
+  return {};
 }
 
 void BatchCall::ask_limits() {
@@ -159,8 +172,7 @@ grpc::ByteBuffer BatchCall::request_of(const Message& message) {
   std::vector<BatchToSend> batches;
   for (const Part& part : message) {
     const Batch& batch = groups_[part.group].batch;
-    batches.push_back(
-        {batch, part.piece.count, make_payload(core_.buffers(), batch, part.piece, sizes_[part.group].matrix_bytes)});
+    batches.push_back({batch, part.piece.count, make_payloads(core_.buffers(), batch, part.piece, sizes_[part.group])});
   }
   return make_request(batches, compute_);
 }

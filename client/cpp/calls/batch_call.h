@@ -48,6 +48,8 @@ class BatchCall : public Cancellable, public std::enable_shared_from_this<BatchC
   void cancel() override;
 
  private:
+  // Checks that all groups with matrices have starting vectors, or none has: it is an option of the request.
+  Status check_starting_vectors() const;
   void ask_limits();
   void cut();
   void send_more();

@@ -124,7 +124,8 @@ Status LargeReceiver::take_summary(const LargeReply& reply) {
   if (r.rank < 0 || r.rank > sizes_.values) {
     return invalid_reply("its summary has the rank " + std::to_string(r.rank));
   }
-  if (r.status == MatrixStatus::kNonFinite || r.status == MatrixStatus::kByQr)
+  if (r.status == MatrixStatus::kNonFinite || r.status == MatrixStatus::kByQr ||
+      r.status == MatrixStatus::kNearDefective)
     return invalid_reply("its summary has the status of a small matrix");
   if (r.certificate.has_value() != has_certificate_) {
     return invalid_reply(has_certificate_ ? "its summary has no certificate"

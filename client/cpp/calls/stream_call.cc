@@ -66,9 +66,9 @@ Result<std::optional<uint64_t>> StreamCall::submit(const Batch& batch, const Com
     ++in_flight_;
   }
   Batch shape = batch;
-  shape.data = nullptr;
-  shape.owner = nullptr;
-  Request request{shape, compute, make_payload(core_.buffers(), batch, {0, batch.count}, sizes->matrix_bytes),
+  shape.data = shape.starting_vectors = nullptr;
+  shape.owner = shape.starting_owner = nullptr;
+  Request request{shape, compute, make_payloads(core_.buffers(), batch, {0, batch.count}, *sizes),
                   RetrySchedule(core_.options().retry, deadline)};
   std::lock_guard lock(mutex_);
   if (closed_ || done_) {  // it broke while the matrices were copied
@@ -147,7 +147,8 @@ void StreamCall::write_next() {
   if (request.schedule.deadline()) {
     left = std::max<std::chrono::nanoseconds>(*request.schedule.deadline() - Clock::now(), std::chrono::nanoseconds(1));
   }
-  writing_ = make_stream_request(id, left, request.shape, request.shape.count, request.compute, request.payload);
+  const BatchToSend batch{request.shape, request.shape.count, request.payloads};
+  writing_ = make_stream_request(id, left, batch, request.compute);
   is_writing_ = true;
   StartWrite(&writing_);
 }

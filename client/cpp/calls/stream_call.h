@@ -18,6 +18,7 @@
 
 #include "client/cpp/calls/core.h"
 #include "client/cpp/stream.h"
+#include "client/cpp/wire/wire.h"
 
 namespace svdserve::v1 {
 class DecomposeResponse;
@@ -49,9 +50,9 @@ class StreamCall : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::ByteBu
 
  private:
   struct Request {
-    Batch shape;  // without data and owner: those are in the payload
+    Batch shape;  // without operands and their owners: those are in the payloads
     ComputeOptions compute;
-    grpc::Slice payload;
+    Payloads payloads;
     RetrySchedule schedule;
     std::shared_ptr<grpc::Alarm> alarm = nullptr;  // set while it waits to be sent again
     bool is_sent = false;                          // it was handed to gRPC, and its answer may come

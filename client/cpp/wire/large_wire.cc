@@ -126,8 +126,8 @@ grpc::ByteBuffer make_large_open(const LargeMatrix& matrix, const LargeOptions& 
 }
 
 grpc::ByteBuffer make_large_chunk(SendBuffers& buffers, const LargeMatrix& matrix, int64_t offset, int64_t size) {
-  const Batch bytes{.data = static_cast<const std::byte*>(matrix.data) + offset, .owner = matrix.owner};
-  const grpc::Slice payload = make_payload(buffers, bytes, {0, 1}, size);
+  const auto* const data = static_cast<const std::byte*>(matrix.data) + offset;
+  const grpc::Slice payload = make_payload(buffers, data, static_cast<size_t>(size), matrix.owner);
   v1::LargeChunk rest;
   rest.set_offset(offset);
   rest.set_crc32c(crc32c(0, payload.begin(), payload.size()));

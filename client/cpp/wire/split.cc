@@ -44,6 +44,8 @@ bool is_asked(const ComputeOptions& compute, Plane plane) {
       return mimo.rank_threshold.has_value();
     case Plane::kCertificate:
       return compute.certificate == CertificateScope::kMatrix;
+    case Plane::kEigenvalueCondition:
+      return compute.condition;
   }
   return false;
 }
@@ -118,6 +120,13 @@ Status check_eigenproblem(const Batch& batch, const ComputeOptions& compute) {
   return {};
 }
 
+// Refuses what only general matrices have.
+Status check_not_general(const Batch& batch, const ComputeOptions& compute) {
+  if (compute.condition) return invalid("options.condition", "must be false unless problem is kGeneral");
+  if (batch.starting_vectors == nullptr) return {};
+  return invalid("matrices.starting_vectors", "must be null unless problem is kGeneral");
+}
+
 // Refuses options for which a request about singular values has no field.
 Status check_svd(const ComputeOptions& compute) {
   if (compute.triangle == Triangle::kLower) return {};
@@ -132,6 +141,9 @@ Result<MatrixSizes> matrix_sizes(const Batch& batch, const ComputeOptions& compu
   if (batch.count < 0) return invalid("matrices.count", "must not be negative, is " + std::to_string(batch.count));
   const bool is_svd = compute.problem == Problem::kSvd;
   if (Status bad = is_svd ? check_svd(compute) : check_eigenproblem(batch, compute); !bad.ok()) return bad;
+  if (compute.problem != Problem::kGeneral) {
+    if (Status bad = check_not_general(batch, compute); !bad.ok()) return bad;
+  }
   MatrixSizes sizes;
   sizes.group = compute.mimo ? compute.mimo->group_size : 1;
   if (sizes.group < 1) {
@@ -142,11 +154,15 @@ Result<MatrixSizes> matrix_sizes(const Batch& batch, const ComputeOptions& compu
                                          std::to_string(sizes.group) + ", is " + std::to_string(batch.count));
   }
   sizes.matrix_bytes = product({batch.rows, batch.cols, static_cast<int64_t>(element_bytes(batch.data_type))});
+  if (batch.starting_vectors != nullptr) {
+    const auto complex_bytes = static_cast<int64_t>(2 * value_bytes(batch.data_type));
+    sizes.starting_bytes = product({batch.rows, batch.cols, complex_bytes});
+  }
   for (int p = 0; p < kPlanes; ++p) {
     sizes.result_bytes += plane_bytes(batch, compute, static_cast<Plane>(p), sizes.group);
   }
   int64_t total = 0;
-  if (sizes.matrix_bytes == kHuge || __builtin_mul_overflow(sizes.matrix_bytes, batch.count, &total)) {
+  if (sizes.operand_bytes() >= kHuge || __builtin_mul_overflow(sizes.operand_bytes(), batch.count, &total)) {
     return invalid("matrices.count", "rows * cols * count is beyond what any machine holds");
   }
   if (sizes.result_bytes >= kHuge || __builtin_mul_overflow(sizes.result_bytes, batch.count / sizes.group, &total)) {
@@ -186,7 +202,7 @@ Result<Split> split(const Batch& batch, const PieceLimits& limits, const Compute
   const Result<MatrixSizes> sizes = matrix_sizes(batch, compute);
   if (!sizes.ok()) return sizes.status();
   const int64_t group = sizes->group;
-  const int64_t larger = std::max(product({sizes->matrix_bytes, group}), reply_bytes(batch, *sizes, compute));
+  const int64_t larger = std::max(product({sizes->operand_bytes(), group}), reply_bytes(batch, *sizes, compute));
   const int64_t room = limits.max_message_bytes - kMessageBytesFixed;
   if (batch.count > 0 && group > std::max<int64_t>(limits.max_matrices, 1)) {
     return invalid("options.mimo.group_size", "is " + std::to_string(group) + ", this server takes at most " +
@@ -213,7 +229,7 @@ Result<std::vector<Message>> pack(std::span<const Group> groups, const PieceLimi
     const Result<MatrixSizes> sizes = matrix_sizes(batch, compute);
     const Result<Split> pieces = split(batch, limits, compute);
     if (!pieces.ok()) return groups.size() > 1 ? of_group(pieces.status(), g) : pieces.status();
-    const Load mine{product({sizes->matrix_bytes, batch.count}) + kMessageBytesPerGroup,
+    const Load mine{product({sizes->operand_bytes(), batch.count}) + kMessageBytesPerGroup,
                     product({reply_bytes(batch, *sizes, compute), batch.count / sizes->group}) + kMessageBytesPerGroup,
                     batch.count, 1};
     const bool joins = pieces->pieces() == 1 && !messages.empty() && (last + mine).fits(limits);

@@ -39,12 +39,16 @@ class Split {
 // The sizes that those of the planes of a reply depend on.
 wire::PlaneExtents extents_of(const Batch& batch, const ComputeOptions& compute);
 
-// Bytes of one matrix and of the results of one group of them. Fails with the field at fault: sizes must be positive,
-// the count a multiple of the group and not negative. Products with the count must fit int64.
+// Bytes of one matrix, with starting vectors or not, and of the results of one group of them. Fails with the field at
+// fault: sizes must be positive, the count a multiple of the group and not negative. Products with the count must fit
+// int64.
 struct MatrixSizes {
   int64_t matrix_bytes = 0;
-  int64_t group = 1;         // matrices
-  int64_t result_bytes = 0;  // of a group
+  int64_t starting_bytes = 0;  // of its starting vectors; 0: it has none
+  int64_t group = 1;           // matrices
+  int64_t result_bytes = 0;    // of a group
+
+  int64_t operand_bytes() const { return matrix_bytes + starting_bytes; }
 };
 Result<MatrixSizes> matrix_sizes(const Batch& batch, const ComputeOptions& compute = {});
 

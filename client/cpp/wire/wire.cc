@@ -1,8 +1,10 @@
 #include "client/cpp/wire/wire.h"
 
 #include <google/protobuf/io/zero_copy_stream_impl_lite.h>
+#include <google/protobuf/unknown_field_set.h>
 #include <grpcpp/support/proto_buffer_reader.h>
 
+#include <algorithm>
 #include <bit>
 
 #include "client/cpp/wire/status.h"
@@ -51,11 +53,12 @@ void write_own(const ComputeOptions& compute, v1::EigendecomposeOptions* out) {
   }
   out->set_problem(to_proto<v1::EigenProblem>(compute.problem));
   out->set_triangle(to_proto<v1::Triangle>(compute.triangle));
+  out->set_condition(compute.condition);
 }
 
-// A serialized Request with nothing but its options.
+// A Request with nothing but its options.
 template <class Request>
-std::string options_of(const ComputeOptions& compute) {
+Request options_of(const ComputeOptions& compute) {
   Request request;
   auto* const out = request.mutable_options();
   out->set_method(to_proto<v1::Method>(compute.method));
@@ -65,43 +68,61 @@ std::string options_of(const ComputeOptions& compute) {
   if (compute.certificate != CertificateScope::kNone)
     out->set_certificate(to_proto<v1::CertificateScope>(compute.certificate));
   write_own(compute, out);
+  return request;
+}
+
+std::string serialized_options(const ComputeOptions& compute, bool starting_vectors) {
+  if (compute.problem == Problem::kSvd) return options_of<v1::DecomposeRequest>(compute).SerializeAsString();
+  auto request = options_of<v1::EigendecomposeRequest>(compute);
+  request.mutable_options()->set_starting_vectors(starting_vectors);
   return request.SerializeAsString();
 }
 
-// Everything of a MatrixBatch but the payload itself, which must follow at once.
-std::string batch_prefix(const BatchToSend& batch) {
+// Everything of a MatrixBatch but its operands.
+std::string batch_head(const BatchToSend& batch) {
   v1::MatrixBatch head;
   head.set_data_type(to_proto<v1::DataType>(batch.shape.data_type));
   head.set_memory_order(to_proto<v1::MemoryOrder>(batch.shape.memory_order));
   head.set_rows(batch.shape.rows);
   head.set_cols(batch.shape.cols);
   head.set_count(batch.count);
-  std::string prefix = head.SerializeAsString();
-  if (batch.payload.size() > 0) wire::append_head(&prefix, v1::MatrixBatch::kDataFieldNumber, batch.payload.size());
-  return prefix;
+  return head.SerializeAsString();
 }
 
-// A request in slices: its options, then for each batch what comes before its payload, and the payload.
-std::vector<grpc::Slice> request_slices(std::span<const BatchToSend> batches, const ComputeOptions& compute) {
-  const int field =
-      batches.size() == 1 ? v1::DecomposeRequest::kMatricesFieldNumber : v1::DecomposeRequest::kGroupsFieldNumber;
-  std::string prefix = compute.problem != Problem::kSvd ? options_of<v1::EigendecomposeRequest>(compute)
-                                                        : options_of<v1::DecomposeRequest>(compute);
-  std::vector<grpc::Slice> slices;
-  for (const BatchToSend& batch : batches) {
-    const std::string head = batch_prefix(batch);
-    wire::append_head(&prefix, field, head.size() + batch.payload.size());
-    slices.emplace_back(prefix + head);
-    if (batch.payload.size() > 0) slices.push_back(batch.payload);
-    prefix.clear();
-  }
-  return slices;
+// A field of bytes in slices, what comes before them and they; nothing where it is empty.
+void append_field(int field, const grpc::Slice& content, std::vector<grpc::Slice>* to) {
+  if (content.size() == 0) return;
+  std::string head;
+  wire::append_head(&head, field, content.size());
+  to->emplace_back(head);
+  to->push_back(content);
 }
 
 size_t total_size(std::span<const grpc::Slice> slices) {
   size_t size = 0;
   for (const grpc::Slice& slice : slices) size += slice.size();
   return size;
+}
+
+// A request in slices: its options, then for each batch what comes before its operands, and the operands.
+std::vector<grpc::Slice> request_slices(std::span<const BatchToSend> batches, const ComputeOptions& compute) {
+  const int field =
+      batches.size() == 1 ? v1::DecomposeRequest::kMatricesFieldNumber : v1::DecomposeRequest::kGroupsFieldNumber;
+  const bool starting_vectors =
+      std::ranges::any_of(batches, [](const BatchToSend& batch) { return batch.payloads.starting_vectors.size() > 0; });
+  std::string prefix = serialized_options(compute, starting_vectors);
+  std::vector<grpc::Slice> slices;
+  for (const BatchToSend& batch : batches) {
+    const std::string head = batch_head(batch);
+    std::vector<grpc::Slice> operands;
+    append_field(v1::MatrixBatch::kDataFieldNumber, batch.payloads.matrices, &operands);
+    append_field(v1::MatrixBatch::kStartingVectorsFieldNumber, batch.payloads.starting_vectors, &operands);
+    wire::append_head(&prefix, field, head.size() + total_size(operands));
+    slices.emplace_back(prefix + head);
+    slices.insert(slices.end(), operands.begin(), operands.end());
+    prefix.clear();
+  }
+  return slices;
 }
 
 grpc::Slice borrow(std::shared_ptr<const void> owner, const void* data, size_t size) {
@@ -261,15 +282,23 @@ Status check_limits(const ServerLimits& limits) {
 
 }  // namespace
 
-grpc::Slice make_payload(SendBuffers& buffers, const Batch& batch, const Piece& piece, int64_t matrix_bytes) {
-  const auto* first = static_cast<const std::byte*>(batch.data) + piece.first * matrix_bytes;
-  const auto size = static_cast<size_t>(piece.count * matrix_bytes);
+grpc::Slice make_payload(SendBuffers& buffers, const void* data, size_t size,
+                         const std::shared_ptr<const void>& owner) {
   if (size == 0) return {};
-  if (size <= kSmallPayloadBytes) return grpc::Slice(first, size);
-  if (batch.owner) return borrow(batch.owner, first, size);
-  std::shared_ptr<const std::byte> copy = buffers.copy(first, size);
+  if (size <= kSmallPayloadBytes) return grpc::Slice(data, size);
+  if (owner) return borrow(owner, data, size);
+  std::shared_ptr<const std::byte> copy = buffers.copy(data, size);
   const std::byte* const bytes = copy.get();
   return borrow(std::move(copy), bytes, size);
+}
+
+Payloads make_payloads(SendBuffers& buffers, const Batch& batch, const Piece& piece, const MatrixSizes& sizes) {
+  const auto payload = [&](const void* data, int64_t each, const std::shared_ptr<const void>& owner) {
+    const auto* const first = static_cast<const std::byte*>(data) + piece.first * each;
+    return make_payload(buffers, first, static_cast<size_t>(piece.count * each), owner);
+  };
+  return {payload(batch.data, sizes.matrix_bytes, batch.owner),
+          payload(batch.starting_vectors, sizes.starting_bytes, batch.starting_owner)};
 }
 
 grpc::ByteBuffer make_request(std::span<const BatchToSend> batches, const ComputeOptions& compute) {
@@ -277,9 +306,8 @@ grpc::ByteBuffer make_request(std::span<const BatchToSend> batches, const Comput
   return grpc::ByteBuffer(slices.data(), slices.size());
 }
 
-grpc::ByteBuffer make_stream_request(uint64_t id, std::optional<std::chrono::nanoseconds> timeout, const Batch& shape,
-                                     int64_t count, const ComputeOptions& compute, const grpc::Slice& payload) {
-  const BatchToSend batch{shape, count, payload};
+grpc::ByteBuffer make_stream_request(uint64_t id, std::optional<std::chrono::nanoseconds> timeout,
+                                     const BatchToSend& batch, const ComputeOptions& compute) {
   std::vector<grpc::Slice> slices = request_slices({&batch, 1}, compute);
   v1::DecomposeStreamRequest head;
   head.set_request_id(id);
@@ -311,6 +339,23 @@ Expected expected_of(const Batch& shape, int64_t count, const ComputeOptions& co
   return e;
 }
 
+namespace {
+
+// The bytes in a field that the message's class does not know; empty: it is not there.
+std::string_view unknown_bytes(const google::protobuf::Message& message, int number) {
+  const google::protobuf::UnknownFieldSet& fields = message.GetReflection()->GetUnknownFields(message);
+  std::string_view bytes;
+  for (int i = 0; i < fields.field_count(); ++i) {
+    const google::protobuf::UnknownField& field = fields.field(i);
+    const bool is_it =
+        field.number() == number && field.type() == google::protobuf::UnknownField::TYPE_LENGTH_DELIMITED;
+    if (is_it) bytes = field.length_delimited();  // the last one counts
+  }
+  return bytes;
+}
+
+}  // namespace
+
 std::array<std::string_view, kPlanes> planes_of(const v1::DecomposeResponse& response, const Expected& expected) {
   std::array<std::string_view, kPlanes> planes;
   for (size_t i = 0; i < planes.size(); ++i) {
@@ -320,7 +365,12 @@ std::array<std::string_view, kPlanes> planes_of(const v1::DecomposeResponse& res
       const auto* outer = message->GetDescriptor()->FindFieldByNumber(plane.message);
       message = &message->GetReflection()->GetMessage(*message, outer);
     }
-    const auto* field = message->GetDescriptor()->FindFieldByNumber(plane.field_of(expected.has_vectors));
+    const int number = plane.field_of(expected.has_vectors);
+    const auto* field = message->GetDescriptor()->FindFieldByNumber(number);
+    if (field == nullptr) {
+      planes[i] = unknown_bytes(*message, number);
+      continue;
+    }
     std::string scratch;  // never used: the fields are plain strings
     planes[i] = message->GetReflection()->GetStringReference(*message, field, &scratch);
   }

@@ -27,20 +27,28 @@ class GetServerInfoResponse;
 
 namespace svdserve::client::internal {
 
-// The matrices of a piece: borrowed from batch.owner where there is one, else a copy.
-grpc::Slice make_payload(SendBuffers& buffers, const Batch& batch, const Piece& piece, int64_t matrix_bytes);
+// `size` bytes, to be sent: borrowed from the owner where there is one, else a copy.
+grpc::Slice make_payload(SendBuffers& buffers, const void* data, size_t size, const std::shared_ptr<const void>& owner);
 
-// One batch of a request. `shape` gives everything but count and data.
+// The operands of a piece of a batch.
+struct Payloads {
+  grpc::Slice matrices;
+  grpc::Slice starting_vectors;  // empty: none
+};
+Payloads make_payloads(SendBuffers& buffers, const Batch& batch, const Piece& piece, const MatrixSizes& sizes);
+
+// One batch of a request. `shape` gives everything but count and operands.
 struct BatchToSend {
   const Batch& shape;
   int64_t count;
-  grpc::Slice payload;
+  Payloads payloads;
 };
-// The request of one batch, or of several as groups: a DecomposeRequest, or an EigendecomposeRequest.
+// The request of one batch, or of several as groups: a DecomposeRequest, or an EigendecomposeRequest. All of them that
+// have matrices have starting vectors, or none has.
 grpc::ByteBuffer make_request(std::span<const BatchToSend> batches, const ComputeOptions& compute);
 // The request of a stream around the same.
-grpc::ByteBuffer make_stream_request(uint64_t id, std::optional<std::chrono::nanoseconds> timeout, const Batch& shape,
-                                     int64_t count, const ComputeOptions& compute, const grpc::Slice& payload);
+grpc::ByteBuffer make_stream_request(uint64_t id, std::optional<std::chrono::nanoseconds> timeout,
+                                     const BatchToSend& batch, const ComputeOptions& compute);
 
 // Singular values of a matrix in the answer.
 int64_t values_wanted(const Batch& shape, const ComputeOptions& compute);
@@ -66,7 +74,8 @@ struct BatchToReceive {
 // INTERNAL where the reply is not what was expected. Exceptions count from 0.
 Result<std::vector<Report>> read_response(grpc::ByteBuffer& reply, std::span<const BatchToReceive> batches);
 
-// The planes of a parsed message, empty where it has none.
+// The planes of a parsed message, empty where it has none. Those that only an EigendecomposeResponse has are unknown
+// fields to its class.
 std::array<std::string_view, kPlanes> planes_of(const v1::DecomposeResponse& response, const Expected& expected);
 // The report of the message; planes_bytes: how many bytes each plane had, where `out` has room for what was asked for.
 Result<Report> to_report(const v1::DecomposeResponse& response, const Expected& expected,

@@ -41,7 +41,8 @@ inline constexpr EnumRange<client::CertificateScope> kRange<client::CertificateS
 static_assert(has_numbers<client::CertificateScope>(v1::CERTIFICATE_SCOPE_NONE, v1::CertificateScope_MAX));
 
 template <>
-inline constexpr EnumRange<client::MatrixStatus> kRange<client::MatrixStatus> = {0, client::MatrixStatus::kByQr};
+inline constexpr EnumRange<client::MatrixStatus> kRange<client::MatrixStatus> = {0,
+                                                                                 client::MatrixStatus::kNearDefective};
 static_assert(has_numbers<client::MatrixStatus>(v1::MATRIX_STATUS_UNSPECIFIED, v1::MatrixStatus_MAX));
 
 template <>

@@ -67,7 +67,7 @@ bool calibrate(const CalibrationShape& shape, CalibrationRun run, Buffers* buffe
   const Plan plan = *make_plan({shape.k, shape.k, shape.dtype, Order::kRowMajor}, {.method = shape.method}).plan;
   const bool is_single = value_bytes(shape.dtype) == sizeof(float);
   const void* const operands = is_single ? static_cast<const void*>(buffers->floats.data()) : buffers->doubles.data();
-  const int64_t most = kMostBytes / static_cast<int64_t>(matrix_bytes(plan.problem));
+  const int64_t most = kMostBytes / static_cast<int64_t>(operand_bytes(plan));
   absl::Duration took;
   for (int64_t count = 1; count <= most && took * kStep <= kLongestRun; count *= kStep) {
     const size_t n = static_cast<size_t>(count);

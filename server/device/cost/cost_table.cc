@@ -37,7 +37,9 @@ CostTable::Key CostTable::key_of(const Plan& plan) {
           o.left_columns,
           o.right_columns,
           o.answers() ? o.snr_count : -1,
-          o.certificate};
+          o.certificate,
+          o.condition,
+          plan.starting_vectors};
 }
 
 CostEstimate CostTable::predict(const Plan& plan, int64_t count) const {

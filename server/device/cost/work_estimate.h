@@ -14,7 +14,8 @@ namespace svdserve::server {
 inline double estimate_sweeps(const Plan& plan) {
   if (plan.decomposition == Decomposition::kGeneral) {
     const double k = static_cast<double>(values_per_matrix(plan.problem));
-    return std::min(static_cast<double>(plan.max_sweeps), 2.5 * std::log2(2 * k));
+    const double from_anywhere = 2.5 * std::log2(2 * k);
+    return std::min(static_cast<double>(plan.max_sweeps), plan.starting_vectors ? from_anywhere / 2 : from_anywhere);
   }
   const double digits = std::max(1.0, -std::log2(plan.tolerance));  // binary ones, of a cosine
   return std::min(static_cast<double>(plan.max_sweeps), 1 + std::log2(digits));
@@ -63,11 +64,10 @@ inline double estimate_flops(const Plan& plan) {
   return estimate_flops_of_values(plan) + estimate_flops_beyond_values(plan);
 }
 
-// Bytes of one matrix and its results.
+// Bytes of one matrix with its starting vectors, and of its results.
 inline double estimate_bytes(const Plan& plan) {
   const double group = static_cast<double>(plan.outputs.group);
-  return static_cast<double>(matrix_bytes(plan.problem)) +
-         static_cast<double>(result_bytes(plan, plan.outputs.group)) / group;
+  return static_cast<double>(operand_bytes(plan)) + static_cast<double>(result_bytes(plan, plan.outputs.group)) / group;
 }
 
 }  // namespace svdserve::server

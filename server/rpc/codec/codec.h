@@ -31,7 +31,7 @@ class WireMemory final : public RequestMemory {
  public:
   void* allocate_results(absl::Span<const ResultPart> parts) override;
 
-  absl::InlinedVector<HostBlock, 1> operands;  // of each batch
+  absl::InlinedVector<HostBlock, 1> operands;  // of each batch; its starting vectors, if any, follow
   CertificateScope certificate_scope = CertificateScope::kBatch;
 
   // After allocate_results(): what the slice holds.

@@ -34,7 +34,7 @@ Error too_long(std::string field) {
 struct WireBatch {
   int data_type = 0, memory_order = 0;  // numbers of the enumerations
   int64_t rows = 0, cols = 0, count = 0;
-  HostBlock data;
+  HostBlock data, starting_vectors;
 };
 
 // DecomposeOptions or EigendecomposeOptions as they are read. Enumerations are checked once every field is there.
@@ -124,6 +124,8 @@ bool RequestReader::read_batch(CodedInputStream* in, WireBatch* batch) {
         return read_varint(in, &batch->count);
       case tag_of(v1::MatrixBatch::kDataFieldNumber, kEmbedded):
         return read_data(in, &batch->data);
+      case tag_of(v1::MatrixBatch::kStartingVectorsFieldNumber, kEmbedded):
+        return read_data(in, &batch->starting_vectors);
       default:
         return WireFormatLite::SkipField(in, tag);
     }
@@ -176,6 +178,10 @@ bool RequestReader::read_eigen_option(CodedInputStream* in, uint32_t tag) {
       return read_varint(in, &options_.problem);
     case tag_of(v1::EigendecomposeOptions::kTriangleFieldNumber, kVarint):
       return read_varint(in, &options_.triangle);
+    case tag_of(v1::EigendecomposeOptions::kConditionFieldNumber, kVarint):
+      return read_varint(in, &options_.rest.condition);
+    case tag_of(v1::EigendecomposeOptions::kStartingVectorsFieldNumber, kVarint):
+      return read_varint(in, &options_.rest.starting_vectors);
     default:
       return WireFormatLite::SkipField(in, tag);
   }
@@ -315,8 +321,11 @@ Error RequestReader::finish_batch(WireBatch* wire, const std::string& at, const 
   request.count = wire->count;
   request.payload = wire->data.data();
   request.payload_bytes = wire->data.size();
+  request.starting_vectors = wire->starting_vectors.data();
+  request.starting_vectors_bytes = wire->starting_vectors.size();
   request.memory = out->memory;
   out->memory->operands.push_back(std::move(wire->data));
+  if (request.starting_vectors_bytes > 0) out->memory->operands.push_back(std::move(wire->starting_vectors));
   out->batches.push_back(std::move(request));
   return {};
 }

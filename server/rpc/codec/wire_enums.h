@@ -67,7 +67,7 @@ static_assert(has_numbers<server::CertificateScope>(v1::CERTIFICATE_SCOPE_NONE, 
 
 // kOk is never sent.
 template <>
-inline constexpr EnumRange<MatrixStatus> kRange<MatrixStatus> = {0, MatrixStatus::kByQr};
+inline constexpr EnumRange<MatrixStatus> kRange<MatrixStatus> = {0, MatrixStatus::kNearDefective};
 static_assert(has_numbers<MatrixStatus>(v1::MATRIX_STATUS_UNSPECIFIED, v1::MatrixStatus_MAX));
 
 template <>

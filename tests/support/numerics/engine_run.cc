@@ -51,6 +51,9 @@ void require_matching_report(const RunResult& result) {
       case MatrixStatus::kByQr:
         ++counted.by_qr;
         break;
+      case MatrixStatus::kNearDefective:
+        ++counted.near_defective;
+        break;
       default:
         throw std::logic_error("a status was not written");
     }

@@ -41,7 +41,7 @@ class Call:
             if operand.empty:
                 continue
             is_large = _large.is_large(operand, self.query, limits)
-            self.query.check_size(operand.rows, operand.cols, is_large)
+            self.query.check_size(operand.rows, operand.cols, is_large, limits.max_general_order)
             if is_large:
                 array = f"array {place}" if self.many else ""
                 factors += [_large.Factor(operand, i, self.query, result, tell, array)
@@ -62,8 +62,8 @@ def _is_list(a: Any) -> bool:
 
 
 def _call(a: Any, query: Query, finish: Callable[[Result], Any], *, many: bool, writable: bool = False,
-          out: dict[str, Any] | None = None) -> Call:
-    operands = [Operand(x) for x in a] if many else [Operand(a)]
+          out: dict[str, Any] | None = None, start: Any = None) -> Call:
+    operands = [Operand(x) for x in a] if many else [Operand(a, start)]
     for operand in operands:
         _check_groups(operand, query)
     return Call(query, [(x, Result(x, query, writable=writable, out=out)) for x in operands], finish, many)
@@ -128,10 +128,14 @@ def eigh(a: Any, uplo: str, vectors: bool, *, accuracy: str, method: str, certif
     return _call(array, query, finish, many=False, writable=not vectors, out=_eigh_out(out, vectors))
 
 
-def eig(a: Any, vectors: str, *, certificate: bool | str = False, return_status: bool = False, **options: Any) -> Call:
+def eig(a: Any, vectors: str, *, start: Any, certificate: bool | str = False, return_status: bool = False,
+        **options: Any) -> Call:
     """`vectors`: as in Query; "full": left ones, too. `options` are those of Query."""
     array = _square_matrices(a)
-    query = Query(vectors=vectors, certificate=_scope(certificate), eigenproblem="general", **options)
+    query = Query(vectors=vectors, certificate=_scope(certificate), eigenproblem="general",
+                  starting_vectors=start is not None, **options)
+    if query.starting_vectors and query.method.lower() == "qr":
+        raise invalid_argument("options.method", "must be 'auto' or 'jacobi' with start, but is 'qr', which takes none")
     is_real = array.dtype.kind != "c"
 
     def finish(result: Result) -> Any:
@@ -140,16 +144,19 @@ def eig(a: Any, vectors: str, *, certificate: bool | str = False, return_status:
         # As NumPy: results are real where every eigenpair of the whole stack is. NaN is neither.
         all_real = is_real and not any((x.imag > 0).any() for x in (values, right, adjoint) if x is not None)
         narrow = _real_part if all_real else np.asarray
+        condition = result.array("eigenvalue_conditions")
         if vectors == "none":
-            return (narrow(values), result.statuses()) if return_status else narrow(values)
+            more = ([condition] if query.condition else []) + ([result.statuses()] if return_status else [])
+            return (narrow(values), *more) if more else narrow(values)
         report = result.statuses(), result.certificate(), result.summaries
         assert right is not None
         if adjoint is None:
-            return EigResult(narrow(values), narrow(right)).reported(*report)
+            return EigResult(narrow(values), narrow(right)).reported(*report).conditioned(condition)
         np.conjugate(adjoint, out=adjoint)
-        return EigLeftResult(narrow(values), narrow(adjoint).swapaxes(-1, -2), narrow(right)).reported(*report)
+        both = narrow(adjoint).swapaxes(-1, -2), narrow(right)
+        return EigLeftResult(narrow(values), *both).reported(*report).conditioned(condition)
 
-    return _call(array, query, finish, many=False, writable=True)
+    return _call(array, query, finish, many=False, writable=True, start=start)
 
 
 def _real_part(array: np.ndarray) -> np.ndarray:

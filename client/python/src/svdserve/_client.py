@@ -67,8 +67,13 @@ class _Eigvalsh(_Common, total=False):
     out: npt.NDArray[Any] | None
 
 
-class _Eig(_General, total=False):
+class _Eigvals(_General, total=False):
+    start: npt.ArrayLike | None
+
+
+class _Eig(_Eigvals, total=False):
     certificate: bool | Literal["matrix"]
+    condition: bool
 
 
 class _Capacity(TypedDict, total=False):
@@ -465,8 +470,8 @@ class Client:
     def eig(self, a: npt.ArrayLike, left: Literal[True], **options: Unpack[_Eig]) -> EigLeftResult: ...
 
     def eig(self, a: npt.ArrayLike, left: bool = False, *, certificate: bool | Literal["matrix"] = False,
-            method: str = "auto", max_sweeps: int | None = None, progress: OnProgress | None = None,
-            timeout: float | None = None) -> object:
+            condition: bool = False, start: npt.ArrayLike | None = None, method: str = "auto",
+            max_sweeps: int | None = None, progress: OnProgress | None = None, timeout: float | None = None) -> object:
         """Eigenvalues and eigenvectors of general square matrices, as numpy.linalg.eig returns them.
 
         Residuals are relative to the norm of each matrix. Hermitian matrices are for eigh, which is faster.
@@ -477,15 +482,22 @@ class Client:
                 own; several go at once.
             left: True: also return left eigenvectors, as scipy.linalg.eig(a, left=True) does.
             certificate: True: also return the residual, the largest of all matrices; "matrix": also those of each matrix.
-            method: "auto" or "qr", which is "auto"; for small matrices also "jacobi", by shears and rotations. It leaves
-                to "qr" what it cannot do: the `status` of such a matrix is BY_QR, and its results are as good.
+            condition: for small matrices. True: also return the condition number of each eigenvalue. A matrix with one
+                that is very large has the `status` NEAR_DEFECTIVE; its results are as good as others.
+            start: for small matrices; approximate eigenvectors V0, such as those of matrices nearby, in an array that can
+                be broadcast to the shape of `a`. "jacobi" starts from them, which saves about half of its sweeps where
+                they are good. A matrix whose V0 is singular or not finite goes to "qr".
+            method: "auto" or "qr", which is "auto" without `start`; for small matrices also "jacobi", by shears and
+                rotations, which is "auto" with it. It leaves to "qr" what it cannot do: the `status` of such a matrix is
+                BY_QR, and its results are as good.
             max_sweeps: for "jacobi", sweeps after which a matrix goes to "qr"; None for the default, 30.
             progress, timeout: as for svd.
 
         Returns:
             EigResult, which unpacks to eigenvalues w (..., n) and eigenvectors v (..., n, n): a @ v[:, i] is
             w[i] * v[:, i]. With `left` EigLeftResult, which unpacks to w, vl, v: vl[:, i]^H @ a is w[i] * vl[:, i]^H.
-            Both have the attributes `status`, `certificate` and `summaries`. Eigenvalues have no order, but a conjugate
+            Both have the attributes `status`, `certificate`, `summaries`, and with `condition` the condition numbers of
+            eigenvalues, `condition`, and of eigenvectors, `vectors_condition`. Eigenvalues have no order, but a conjugate
             pair stays together. Eigenvectors have norm 1, and their largest component is real. A small matrix with an
             infinity or a NaN has NaN everywhere; a large one is rejected. For real `a` the arrays are real if all
             eigenvalues of the whole stack are, else complex. They are complex for complex `a`. Precision is that of `a`:
@@ -493,7 +505,8 @@ class Client:
 
         Raises:
             As svd does. InvalidArgument with the reason NON_FINITE: a large matrix with an infinity or a NaN, where NumPy
-            raises LinAlgError. numpy.linalg.LinAlgError: `a` has fewer than two dimensions, or is not square.
+            raises LinAlgError. numpy.linalg.LinAlgError: `a` has fewer than two dimensions, or is not square. ValueError:
+            `start` cannot be broadcast to the shape of `a`.
 
         Example:
             >>> import numpy as np, svdserve
@@ -503,25 +516,35 @@ class Client:
             >>> np.allclose(a @ v, v * w), np.allclose(vl.conj().T @ a, w[:, None] * vl.conj().T), bool(w[0] == w[1].conj())
             (True, True, True)
         """
-        return self._run(_calls.eig(a, "full" if left else "thin", certificate=certificate, method=method,
-                                    max_sweeps=max_sweeps), timeout, progress)
+        return self._run(_calls.eig(a, "full" if left else "thin", start=start, certificate=certificate,
+                                    condition=bool(condition), method=method, max_sweeps=max_sweeps), timeout, progress)
 
     @overload
-    def eigvals(self, a: npt.ArrayLike, *, return_status: Literal[False] = ...,
-                **options: Unpack[_General]) -> Eigenvalues: ...
+    def eigvals(self, a: npt.ArrayLike, *, condition: Literal[False] = ..., return_status: Literal[False] = ...,
+                **options: Unpack[_Eigvals]) -> Eigenvalues: ...
 
     @overload
-    def eigvals(self, a: npt.ArrayLike, *, return_status: Literal[True],
-                **options: Unpack[_General]) -> tuple[Eigenvalues, Statuses]: ...
+    def eigvals(self, a: npt.ArrayLike, *, condition: Literal[False] = ..., return_status: Literal[True],
+                **options: Unpack[_Eigvals]) -> tuple[Eigenvalues, Statuses]: ...
 
-    def eigvals(self, a: npt.ArrayLike, *, method: str = "auto", max_sweeps: int | None = None,
-                progress: OnProgress | None = None, timeout: float | None = None,
-                return_status: bool = False) -> object:
+    @overload
+    def eigvals(self, a: npt.ArrayLike, *, condition: Literal[True], return_status: Literal[False] = ...,
+                **options: Unpack[_Eigvals]) -> tuple[Eigenvalues, Values]: ...
+
+    @overload
+    def eigvals(self, a: npt.ArrayLike, *, condition: Literal[True], return_status: Literal[True],
+                **options: Unpack[_Eigvals]) -> tuple[Eigenvalues, Values, Statuses]: ...
+
+    def eigvals(self, a: npt.ArrayLike, *, condition: bool = False, start: npt.ArrayLike | None = None,
+                method: str = "auto", max_sweeps: int | None = None, progress: OnProgress | None = None,
+                timeout: float | None = None, return_status: bool = False) -> object:
         """Eigenvalues of general square matrices, as numpy.linalg.eigvals returns them: an array (..., n).
 
         Args:
             a: as for eig, and so all others.
-            return_status: also return the status of each matrix, as svdvals does.
+            condition: for small matrices. True: also return the condition number of each eigenvalue, an array (..., n),
+                second.
+            return_status: also return the status of each matrix, as svdvals does, last.
 
         Example:
             >>> import numpy as np, svdserve
@@ -529,8 +552,8 @@ class Client:
             ...     np.sort(client.eigvals([[0, 1], [2, 1]])).round(12)
             array([-1.,  2.])
         """
-        return self._run(_calls.eig(a, "none", method=method, max_sweeps=max_sweeps, return_status=return_status),
-                         timeout, progress)
+        return self._run(_calls.eig(a, "none", start=start, condition=bool(condition), method=method,
+                                    max_sweeps=max_sweeps, return_status=return_status), timeout, progress)
 
     @overload
     def capacity(self, h: Stacks, snr_db: float | Iterable[float], **options: Unpack[_Capacity]) -> list[Values]: ...

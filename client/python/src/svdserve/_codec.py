@@ -28,7 +28,7 @@ _WIRE_TYPES = {"float32": ("F32", np.float32), "float64": ("F64", np.float64),
 # Field numbers and wire types of the contract that this file writes and reads itself.
 _VARINT, _FIXED64, _LENGTH_DELIMITED, _FIXED32 = 0, 1, 2, 5
 # Requests and responses of Eigendecompose have the numbers of those of Decompose. So the planes of both have the names
-# that they have in a DecomposeResponse.
+# that they have in a DecomposeResponse, if they are there.
 _FIELD_MIMO, _FIELD_CERTIFICATE, _FIELD_GROUPS = 16, 15, 17  # of DecomposeResponse
 
 _REQUEST_OVERHEAD = 256  # bytes of a request that are not matrices, generously
@@ -55,11 +55,12 @@ def varint(value: int) -> bytes:
 _TAG_REQUEST_MATRICES = length_delimited(1)  # DecomposeRequest.matrices
 _TAG_REQUEST_GROUPS = length_delimited(3)  # DecomposeRequest.groups
 _TAG_BATCH_DATA = length_delimited(6)  # MatrixBatch.data
+_TAG_BATCH_STARTING_VECTORS = length_delimited(7)  # MatrixBatch.starting_vectors
 
 
 @dataclasses.dataclass(frozen=True)
 class Request:
-    """One message to send: `serialize` joins it when gRPC asks for its bytes."""
+    """One message to send, or a part of one: `serialize` joins it when gRPC asks for its bytes."""
 
     parts: tuple[bytes | np.ndarray, ...]  # arrays are C-contiguous: their memory is what is sent
 
@@ -114,7 +115,7 @@ def _bytes_fields(message: Any) -> dict[int, str]:
     return {field.number: field.name for field in message.DESCRIPTOR.fields if field.type == field.TYPE_BYTES}
 
 
-_RESPONSE_PLANES = _bytes_fields(_proto.DecomposeResponse)
+_RESPONSE_PLANES = _bytes_fields(_proto.EigendecomposeResponse) | _bytes_fields(_proto.DecomposeResponse)
 _NESTED_PLANES = {_FIELD_MIMO: _bytes_fields(_proto.MimoResult),
                   _FIELD_CERTIFICATE: _bytes_fields(_proto.Certificate)}
 
@@ -180,7 +181,11 @@ class Operand:
         data_type, memory_order: both as numbers of the contract.
     """
 
-    def __init__(self, a: Any) -> None:
+    def __init__(self, a: Any, start: Any = None) -> None:
+        """`start`: starting vectors, of a shape that can be broadcast to that of `a`; None: there are none.
+
+        Raises ValueError for another shape, and TypeError for a type that cannot be sent.
+        """
         array = np.asarray(a)
         if array.ndim < 2:
             raise np.linalg.LinAlgError(f"{array.ndim}-dimensional array given. "
@@ -199,6 +204,23 @@ class Operand:
         stack = transposed if self.column_major else array
         # A view wherever NumPy can make one; what is not contiguous or not of a wire type is converted piece by piece.
         self._stack = stack.reshape((self.count, *stack.shape[-2:])) if self.count else stack
+        self._start = None if start is None else self._starting_vectors(start, array.shape)
+
+    def _starting_vectors(self, start: Any, shape: tuple[int, ...]) -> np.ndarray:
+        """Those of each matrix, in its memory order."""
+        vectors = np.asarray(start)
+        if vectors.dtype.kind not in "biufc":
+            raise TypeError(f"start: array type {vectors.dtype.name} is unsupported in svdserve")
+        try:
+            vectors = np.broadcast_to(vectors, shape)
+        except ValueError:
+            raise ValueError(f"start: its shape {vectors.shape} cannot be broadcast to that of a, {shape}") from None
+        vectors = vectors.swapaxes(-1, -2) if self.column_major else vectors
+        return vectors.reshape((self.count, *vectors.shape[-2:])) if self.count else vectors
+
+    @property
+    def _starting_type(self) -> np.dtype[Any]:
+        return np.result_type(self.element_type, np.complex64).newbyteorder("<")
 
     @property
     def values_per_matrix(self) -> int:
@@ -223,10 +245,11 @@ class Operand:
         return query.planes(self.rows, self.cols, self.element_type, self.value_type.newbyteorder("<"))
 
     def sizes(self, query: Query) -> tuple[int, int]:
-        """Bytes of a matrix in a request, and in a response at worst, rounded up."""
+        """Bytes of a matrix in a request, with its starting vectors, and in a response at worst, rounded up."""
         per_group = sum(plane.bytes for plane in self.planes(query) if plane.per_group)
         per_matrix = sum(plane.bytes for plane in self.planes(query) if not plane.per_group)
-        return (self.rows * self.cols * self.element_type.itemsize,
+        sent = self.element_type.itemsize + (0 if self._start is None else self._starting_type.itemsize)
+        return (self.rows * self.cols * sent,
                 max(per_matrix, 0) + -(-per_group // query.group_size) + _STATUS_BYTES)
 
     def fits_a_message(self, limits: Limits, query: Query) -> bool:
@@ -260,12 +283,16 @@ class Operand:
         bounds = [groups * i // wanted * group for i in range(wanted + 1)]
         return [Piece(start, stop) for start, stop in zip(bounds, bounds[1:])]
 
-    def batch(self, piece: Piece) -> tuple[bytes, np.ndarray]:
-        """A serialized MatrixBatch in two parts: its fields up to `data`, and the bytes of that."""
+    def batch(self, piece: Piece) -> Request:
+        """A serialized MatrixBatch in parts: its fields up to `data`, the bytes of that, and so on."""
         data = np.ascontiguousarray(self._stack[piece.start:piece.stop], dtype=self.element_type)
         header = _proto.MatrixBatch(data_type=self.data_type, memory_order=self.memory_order, rows=self.rows, cols=self.cols,
                                     count=piece.stop - piece.start).SerializeToString()
-        return header + _TAG_BATCH_DATA + varint(data.nbytes), data
+        batch = header + _TAG_BATCH_DATA + varint(data.nbytes), data
+        if self._start is None:
+            return Request(batch)
+        start = np.ascontiguousarray(self._start[piece.start:piece.stop], dtype=self._starting_type)
+        return Request((*batch, _TAG_BATCH_STARTING_VECTORS + varint(start.nbytes), start))
 
 
 def overlap(a: np.ndarray, b: np.ndarray) -> bool:
@@ -510,8 +537,8 @@ class Message:
         tag = _TAG_REQUEST_MATRICES if len(self.pieces) == 1 else _TAG_REQUEST_GROUPS
         parts: list[bytes | np.ndarray] = [options]
         for operand, piece, _ in self.pieces:
-            header, data = operand.batch(piece)
-            parts += [tag + varint(len(header) + data.nbytes) + header, data]
+            batch = operand.batch(piece)
+            parts += [tag + varint(batch.size), *batch.parts]
         return Request(tuple(parts))
 
     def deliver(self, response: Response) -> None:

@@ -253,7 +253,7 @@ class Factor:
         if s.sweeps < 0 or not 0 <= s.proper_rotations <= s.rotations:
             raise invalid_reply(f"its summary counts {s.sweeps} sweeps and {s.rotations} rotations, "
                                 f"{s.proper_rotations} of them proper")
-        if s.status in (MatrixStatus.NON_FINITE, MatrixStatus.BY_QR):
+        if s.status in (MatrixStatus.NON_FINITE, MatrixStatus.BY_QR, MatrixStatus.NEAR_DEFECTIVE):
             raise invalid_reply("its summary has the status of a small matrix")
         if s.HasField("certificate") != (self._query.certificate != "none"):
             raise invalid_reply("its summary has no certificate" if self._query.certificate != "none" else
@@ -303,5 +303,6 @@ def is_large(operand: Operand, query: Query, limits: Any) -> bool:
     chosen = query.pivot_strategy is not None or query.block_variant is not None
     if chosen and not operand.batch_shape:
         return True
-    only_small = query.top_k is not None or query.fix_phases or query.mimo is not None
+    only_small = (query.top_k is not None or query.fix_phases or query.mimo is not None or query.condition or
+                  query.starting_vectors)
     return not only_small and not operand.empty and not operand.fits_a_message(limits, query)

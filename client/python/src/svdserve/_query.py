@@ -81,6 +81,8 @@ class Query:
     signature: bytes = b""  #: large; the diagonal of J, empty without J
     eigenproblem: str | None = None  #: "hermitian", "general", or for large ones "hermitian_factor"; None for an SVD
     triangle: str = "lower"  #: of "hermitian"
+    condition: bool = False  #: of "general", in batches; so the next one
+    starting_vectors: bool = False  #: the operand has them
     each_large: bool = False  #: matrices of any size go as large ones
 
     def __post_init__(self) -> None:
@@ -123,7 +125,8 @@ class Query:
         """The options that eigenproblems alone have."""
         return _proto.EigendecomposeOptions(
             problem=_proto.EIGEN_PROBLEMS[(self.eigenproblem or "").upper()],
-            triangle=_proto.TRIANGLES[self.triangle.upper()], vectors=_proto.EIGENVECTORS[_EIGENVECTORS[self.vectors]])
+            triangle=_proto.TRIANGLES[self.triangle.upper()], vectors=_proto.EIGENVECTORS[_EIGENVECTORS[self.vectors]],
+            condition=self.condition, starting_vectors=self.starting_vectors)
 
     def large_options(self) -> Any:
         """LargeOptions"""
@@ -134,8 +137,15 @@ class Query:
             block_variant=_BLOCK_VARIANTS[(self.block_variant or _UNSAID).lower()],
             certificate=self.certificate != "none")
 
-    def check_size(self, rows: int, cols: int, is_large: bool) -> None:
-        """Raises InvalidArgument for an option that matrices of such a size do not have."""
+    def check_size(self, rows: int, cols: int, is_large: bool, largest_general: int) -> None:
+        """Raises InvalidArgument for an option that matrices of such a size do not have.
+
+        `largest_general`: the largest order of a batch of general matrices.
+        """
+        for name, given in (("starting_vectors", self.starting_vectors), ("condition", self.condition)):
+            if given and is_large:
+                raise invalid_argument(f"options.{name}", f"is for matrices up to n = {largest_general}, and these have "
+                                       f"n = {rows}; leave it out")
         only_small = {"top_k": self.top_k is not None, "fix_phases": self.fix_phases, "mimo": self.mimo is not None}
         only_large = {"pivot_strategy": self.pivot_strategy is not None, "block_variant": self.block_variant is not None}
         for name, given in (only_small if is_large else only_large).items():
@@ -205,6 +215,8 @@ class Query:
             planes += self._mimo_planes(self.mimo, rows, cols, element, real)
         if self.certificate != "none":
             planes.append(Plane("each_matrix", (3,), real))
+        if self.condition:
+            planes.append(Plane("eigenvalue_conditions", (rows,), real))
         return planes
 
     @staticmethod

@@ -100,7 +100,8 @@ _BY_CODE: dict[grpc.StatusCode, type[Error]] = {
 
 
 # The arguments of the verbs whose names differ from those of the fields.
-_ARGUMENTS = {"signature": "j", "precoder_columns": "precoders", "combiner_columns": "combiners"}
+_ARGUMENTS = {"signature": "j", "precoder_columns": "precoders", "combiner_columns": "combiners",
+              "starting_vectors": "start"}
 
 
 def argument(field: str) -> str:

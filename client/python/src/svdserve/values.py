@@ -27,13 +27,14 @@ class MatrixStatus(enum.IntEnum):
     #: complex one has an infinite part.
     OUT_OF_RANGE = 3
     BY_QR = 4  #: "jacobi" of eig missed its bound: the results are those of "qr", and right
+    NEAR_DEFECTIVE = 5  #: with condition=True: a matrix with a defective eigenvalue is near; the results are right
     UNKNOWN = 255  #: a status that this client does not know: do not rely on the matrix's results
 
 
 def named_statuses(numbers: Any) -> npt.NDArray[np.uint8]:
     """The statuses in a reply, numbers of the contract, as numbers of MatrixStatus: never OK."""
     numbers = np.asarray(numbers)
-    known = (numbers >= MatrixStatus.NON_FINITE) & (numbers <= MatrixStatus.BY_QR)
+    known = (numbers >= MatrixStatus.NON_FINITE) & (numbers <= MatrixStatus.NEAR_DEFECTIVE)
     return np.where(known, numbers, MatrixStatus.UNKNOWN).astype(np.uint8)
 
 
@@ -148,12 +149,34 @@ class EighResult(_Eigh, _Reported):
     """
 
 
+class _Conditioned(_Reported):
+    """The report about a general eigenproblem."""
+
+    condition: npt.NDArray[np.floating[Any]] | None = None
+
+    def conditioned(self, condition: npt.NDArray[np.floating[Any]] | None) -> Self:
+        """The result itself, with the condition numbers of its eigenvalues."""
+        self.condition = condition
+        return self
+
+    @property
+    def vectors_condition(self) -> npt.NDArray[np.floating[Any]] | None:
+        """The condition number of each matrix's eigenvectors V, an array (...): norm(V) * norm(V^-1), Frobenius norms.
+
+        It is sqrt(n * sum(condition**2)), as columns of V have norm 1. None if `condition` is.
+        """
+        if self.condition is None:
+            return None
+        condition = self.condition.astype(np.float64)
+        return np.asarray(np.sqrt(condition.shape[-1]) * np.linalg.norm(condition, axis=-1))
+
+
 class _Eig(NamedTuple):
     eigenvalues: npt.NDArray[np.inexact[Any]]
     eigenvectors: npt.NDArray[np.inexact[Any]]
 
 
-class EigResult(_Eig, _Reported):
+class EigResult(_Eig, _Conditioned):
     """Eigenvalues and eigenvectors, which unpack as the result of numpy.linalg.eig does.
 
     Attributes:
@@ -161,6 +184,9 @@ class EigResult(_Eig, _Reported):
         certificate: Certificate; None if it was not requested. Its residual is norm(A V - V diag(w)) / norm(A), its other
             numbers are 0: no eigenvectors of a general matrix need be orthogonal.
         summaries: a LargeSummary of each large matrix.
+        condition: array (..., n), the condition number of each eigenvalue, 1 / abs(vl^H v) for its left and right
+            eigenvectors of norm 1; None if it was not requested.
+        vectors_condition: array (...), the condition number of V; None if `condition` is.
     """
 
 
@@ -170,12 +196,12 @@ class _EigLeft(NamedTuple):
     eigenvectors: npt.NDArray[np.inexact[Any]]
 
 
-class EigLeftResult(_EigLeft, _Reported):
+class EigLeftResult(_EigLeft, _Conditioned):
     """Eigenvalues, left and right eigenvectors, which unpack as the result of scipy.linalg.eig(a, left=True) does.
 
     Attributes:
-        status, certificate, summaries: as of EigResult. The residual is that of the left eigenvectors W where it is the
-            larger one, norm(W^H A - diag(w) W^H) / norm(A).
+        status, certificate, summaries, condition, vectors_condition: as of EigResult. The residual is that of the left
+            eigenvectors W where it is the larger one, norm(W^H A - diag(w) W^H) / norm(A).
     """
 
 
