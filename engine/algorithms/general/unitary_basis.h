@@ -50,8 +50,8 @@ SVD_HD void reflect_row_of(A x, Size k, int r, B e, int j, Lane g) {
   SVD_UNROLL for (int c = j; c < k; ++c) x(r, c) = subtract_product(x(r, c), conj(C(e(c, j))), conj(w));
 }
 
-// a := Q^H A Q; the reflectors stay in e, their g in g[j], j < k - 1. R stays above the diagonal of e, and `diagonal`, k
-// elements, gets the rest of it.
+// a := Q^H A Q; the reflectors stay in e, their g in g[j], j < k - 1. R stays above the diagonal of e, and `diagonal`,
+// k elements, gets the rest of it.
 template <class Team, class A, class Lane, class Size>
 SVD_HD void reflect_by_basis(const Team& team, A a, A e, Size k, Lane* g, ComplexElement<Lane>* diagonal) {
   using C = ComplexElement<Lane>;
@@ -90,8 +90,8 @@ SVD_HD void form_basis(const Team& team, A e, Size k, const Lane* g) {
   }
 }
 
-// In: a: A, its largest component about one; e: E. Out: a: S; e: Q. Both k x k, the team's. Returns the lanes in which S
-// is not triangular after max_sweeps; sweeps: of each lane. diagonal: k elements, overwritten.
+// In: a: A, its largest component about one; e: E. Out: a: S; e: Q. Both k x k, the team's. Returns the lanes in which
+// S is not triangular after max_sweeps; sweeps: of each lane. diagonal: k elements, overwritten.
 template <class Team, class A, class Lane, class Size>
 SVD_HD typename Lane::Mask unitary_basis(const Team& team, A a, A e, Size k, int max_sweeps, Lane* sweeps,
                                          const ShearWork<Lane>& work, ComplexElement<Lane>* diagonal) {
