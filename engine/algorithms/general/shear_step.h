@@ -76,16 +76,17 @@ SVD_HD ComplexElement<Lane> shear_of(const OutsideSums<Lane>& sums, const Comple
   using F = FloatTraits<typename Lane::Scalar>;
   const Lane zero(0), one(1), u(F::kUnitRoundoff);
   const C c = subtract_product(add_product(sums.c, d, pq), d, conj(qp));
-  // Lifted, so that squares of what matters are in range: a shear of more than u has |c| > 4 u^3 |A|_F^2.
-  const C lifted = scaled(c, Lane(F::kLift));
+  // Scaled to about one, for the square.
+  const Lane e = binary_exponent(magnitude(c));
+  const C lifted = scaled(c, make_pow2(-e));
   const Lane square = square_of(lifted);
-  const auto some = square >= Lane(F::kNegligibleSquare);
+  const auto some = square > zero;
   const Lane modulus = sqrt_in_range(select(some, square, one));
   const C w = scaled(lifted, reciprocal(modulus));
   const C xi = subtract_product(product(conj(w), pq), w, qp);
   const Lane inside = square_of(d) + square_of(xi);
   const Lane whole = at_least(fma(Lane(2), inside, sums.g) + Lane(4) * least, Lane(F::kReciprocalSmallest));
-  const Lane size = (modulus * Lane(1 / F::kLift)) * reciprocal(whole);
+  const Lane size = (modulus * make_pow2(e)) * reciprocal(whole);
   const auto shear = active & some & (size > u);
   return scaled(w, select(shear, smaller(size, Lane(0.5f)), zero));
 }
