@@ -13,8 +13,8 @@
 // |b_qp| <= u |A|_F or a shear of |z| <= u is left out.
 // Source: Eberlein, J. SIAM 10 (1962) 74-88; Shroff, Numer. Math. 58 (1991) 779-805, whose y and alpha are
 // tanh y = -|z|, alpha = arg c - pi/2; merging S and U, c and the floor are ours.
-// Cost: 16 k^2 flops for the sums of a step's pairs, 28 k^2 for A, 14 k^2 for E; five square roots and five reciprocals
-// a pair; two phases.
+// Cost: 16 k^2 flops for the sums of a step's pairs, 28 k^2 for A, 14 k^2 for E; five square roots and six
+// divisions a pair; two phases.
 // Accuracy: T^-1 T = I within a few u; |z| <= 1/2, so that |T| |T^-1| <= 3.
 #if defined(SVDSERVE_ENGINE_ALGORITHMS_GENERAL_SHEAR_STEP_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef SVDSERVE_ENGINE_ALGORITHMS_GENERAL_SHEAR_STEP_H_
@@ -76,16 +76,17 @@ SVD_HD ComplexElement<Lane> shear_of(const OutsideSums<Lane>& sums, const Comple
   using F = FloatTraits<typename Lane::Scalar>;
   const Lane zero(0), one(1), u(F::kUnitRoundoff);
   const C c = subtract_product(add_product(sums.c, d, pq), d, conj(qp));
-  // Lifted, so that squares of what matters are in range: a shear of more than u has |c| > 4 u^3 |A|_F^2.
-  const C lifted = scaled(c, Lane(F::kLift));
+  // Scaled to about one, for the square.
+  const Lane e = binary_exponent(magnitude(c));
+  const C lifted = scaled(c, make_pow2(-e));
   const Lane square = square_of(lifted);
-  const auto some = square >= Lane(F::kNegligibleSquare);
+  const auto some = square > zero;
   const Lane modulus = sqrt_in_range(select(some, square, one));
   const C w = scaled(lifted, reciprocal(modulus));
   const C xi = subtract_product(product(conj(w), pq), w, qp);
   const Lane inside = square_of(d) + square_of(xi);
   const Lane whole = at_least(fma(Lane(2), inside, sums.g) + Lane(4) * least, Lane(F::kReciprocalSmallest));
-  const Lane size = (modulus * Lane(1 / F::kLift)) * reciprocal(whole);
+  const Lane size = (modulus * make_pow2(e)) * reciprocal(whole);
   const auto shear = active & some & (size > u);
   return scaled(w, select(shear, smaller(size, Lane(0.5f)), zero));
 }
@@ -115,7 +116,9 @@ SVD_HD ComplexElement<Lane> rotation_of(const ComplexElement<Lane>& pq, const Co
   const auto usable = m2 > Lane(kU * kU);  // else m is zero but for rounding errors, and t = 1
   const auto limited = b2 > m2;
   const Lane divisor = select(usable, select(limited, sqrt_in_range(select(limited, b2 * m2, one)), m2), one);
-  const C quotient = scaled(product(b_qp, conj(m)), reciprocal(divisor));
+  // Divisions: a product with a reciprocal would leave one 2 x 2 matrix in forty to another sweep.
+  const C over = product(b_qp, conj(m));
+  const C quotient{over.re / divisor, over.im / divisor};
   const C t{select(usable, quotient.re, one), select(usable, quotient.im, zero)};
   const auto turn = active & (square_of(given_qp) > least);
   return {select(turn, t.re, zero), select(turn, t.im, zero)};
