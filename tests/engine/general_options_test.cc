@@ -177,14 +177,14 @@ Matrix by_entries(DType dtype, int64_t n, double (*entry)(int64_t i, int64_t j))
   return a;
 }
 
-// Q A Q^T for a reflection Q that leaves no zeros.
+// Q A Q^T for a reflection Q that leaves no small elements: balancing would turn those back, and the pair with them.
 Matrix hidden(const Matrix& a, Random& random) {
   const int64_t n = a.rows;
   std::vector<double> x(static_cast<size_t>(n));
   double square = 0;
-  for (double& v : x) {
-    v = 1 + random.uniform();
-    square += v * v;
+  for (size_t i = 0; i < x.size(); ++i) {
+    x[i] = 1 + 1.4 * static_cast<double>(i % 4) + 0.1 * random.uniform();
+    square += x[i] * x[i];
   }
   const auto q = [&](int64_t i, int64_t j) {
     return (i == j ? 1.0 : 0.0) - 2 * x[static_cast<size_t>(i)] * x[static_cast<size_t>(j)] / square;
