@@ -78,6 +78,7 @@ struct Sample {
   Matrix a;
   Values values = {};      // known, of a normal matrix
   bool dependent = false;  // V is nearly singular
+  double size = 0;         // that errors of values are relative to; 0: |A|_F
 };
 
 Matrix random_matrix(DType dtype, int64_t n) {
@@ -150,6 +151,19 @@ std::vector<Sample> samples(DType dtype, int64_t n) {
   };
   add("D A D^-1",
       filled(dtype, n, [&](int64_t i, int64_t j) { return number() * std::exp2(exponent(i) - exponent(j)); }));
+  // Balancing gives the values of a normal matrix N the accuracy that they have for N.
+  if (n >= 8) {
+    Sample scaled = normal_matrix(dtype, n);
+    round_to_dtype(scaled.a);
+    for (const Entry& x : scaled.a.elements) scaled.size = std::hypot(scaled.size, std::abs(x));
+    scaled.name = "D N D^-1";
+    scaled.dependent = true;
+    for (int64_t j = 0; j < n; ++j) {
+      for (int64_t i = 0; i < n; ++i)
+        scaled.a.at(i, j) *= std::exp2(std::floor(exponent(i) / 2) - std::floor(exponent(j) / 2));
+    }
+    all.push_back(std::move(scaled));
+  }
   // Its values have imaginary parts below the range of f32, with which the pairs are lost.
   if (dtype != DType::kF32)
     add("rank one",
@@ -246,7 +260,8 @@ Errors errors_of(const Sample& sample, const LargeResult& r) {
   for (const Entry& x : r.complex_values) sum += x;
   for (int64_t i = 0; i < a.rows; ++i) sum -= a.at(i, i);
   e.trace = std::abs(sum) / unit;
-  if (!sample.values.empty()) e.value = distance(sample.values, r.complex_values) / unit;
+  const double of_values = sample.size > 0 ? n * u * sample.size : unit;
+  if (!sample.values.empty()) e.value = distance(sample.values, r.complex_values) / of_values;
   if (r.left.cols == 0) return e;
   e.right = residual("N", a, r.left, r.complex_values) / unit;
   e.length = unit_error(r.left) / (n * u);

@@ -1,5 +1,5 @@
-// Kernels of geev.cu and general_eigenproblem.cu: the library's elements, factors of a Newton step, unit columns,
-// Rayleigh quotients, residuals. Each is bound by memory. Matrices are column-major; sums are in a fixed order.
+// Kernels of geev.cu and general_eigenproblem.cu: the library's elements, balancing, factors of a Newton step, unit
+// columns, Rayleigh quotients, residuals. Each is bound by memory. Matrices are column-major; sums are in a fixed order.
 #ifndef SVDSERVE_ENGINE_BACKENDS_CUDA_LARGE_EIGENPAIR_KERNELS_H_
 #define SVDSERVE_ENGINE_BACKENDS_CUDA_LARGE_EIGENPAIR_KERNELS_H_
 
@@ -58,6 +58,72 @@ struct WidenReal {
   ComplexView to;
   __device__ void operator()(int64_t i, int64_t j) const { to.data[j * to.ld + i] = {from.data[j * from.ld + i], 0}; }
 };
+
+// --- balancing by powers of two: B = D^-1 A D, D = diag(2^d_i) --------------------------------------------------------
+
+inline constexpr int kNoExponent = -100000;  // of zeros
+// A line is scaled where its row and its column differ by so many binary digits.
+inline constexpr int kLeastGap = 4;
+
+static __device__ __forceinline__ int exponent_of(const Complex& x) {
+  const double largest = fmax(fabs(x.re), fabs(x.im));
+  return largest > 0 ? ilogb(largest) : kNoExponent;
+}
+
+// columns[j] := the exponent of the largest component of column j without its diagonal; rows alike, which begin as
+// kNoExponent. A block a column.
+static __global__ void __launch_bounds__(kColumnThreads) line_exponents_kernel(ComplexView a, int* columns, int* rows) {
+  const int64_t j = blockIdx.x;
+  int largest = kNoExponent;
+  for (int64_t i = threadIdx.x; i < a.rows; i += kColumnThreads) {
+    if (i == j) continue;
+    const int e = exponent_of(a.data[j * a.ld + i]);
+    largest = max(largest, e);
+    if (e > rows[i]) atomicMax(rows + i, e);  // a maximum does not depend on its order
+  }
+  const double of_all = combined(static_cast<double>(largest - kNoExponent), Larger());
+  if (threadIdx.x == 0) columns[j] = static_cast<int>(of_all) + kNoExponent;
+}
+
+// factors[i] := the change of d_i that makes row and column equal, 0 where there is little to gain. No element becomes
+// larger than the largest one. rows are reset.
+struct BalanceFactors {
+  const int* columns;
+  int *rows, *factors, *d, *changes;
+  __device__ void operator()(int64_t i, int64_t) const {
+    const int row = rows[i], column = columns[i], gap = row - column;
+    const bool has_both = row != kNoExponent && column != kNoExponent;
+    const int factor = has_both && (gap >= kLeastGap || gap <= -kLeastGap) ? gap / 2 : 0;
+    factors[i] = factor;
+    d[i] += factor;
+    rows[i] = kNoExponent;
+    if (factor != 0) *changes = 1;
+  }
+};
+struct ApplyFactors {
+  ComplexView a;
+  const int* factors;
+  __device__ void operator()(int64_t i, int64_t j) const {
+    Complex& x = a.data[j * a.ld + i];
+    const int e = factors[j] - factors[i];
+    if (e != 0) x = {scalbn(x.re, e), scalbn(x.im, e)};
+  }
+};
+
+// Column j := 2^(sign d_i) v_ij times a power of two that brings its largest component to about one. A block a column.
+static __global__ void __launch_bounds__(kColumnThreads) unbalance_kernel(ComplexView v, const int* d, int sign) {
+  Complex* const column = v.data + blockIdx.x * v.ld;
+  double top = 2 * kNoExponent;
+  for (int64_t i = threadIdx.x; i < v.rows; i += kColumnThreads) {
+    const int e = exponent_of(column[i]);
+    if (e != kNoExponent) top = fmax(top, static_cast<double>(e + sign * d[i]));
+  }
+  const int shift = static_cast<int>(combined(top, Larger()));
+  for (int64_t i = threadIdx.x; i < v.rows; i += kColumnThreads) {
+    const int e = sign * d[i] - shift;
+    column[i] = {scalbn(column[i].re, e), scalbn(column[i].im, e)};
+  }
+}
 
 // --- a Newton step --------------------------------------------------------------------------------------------------
 

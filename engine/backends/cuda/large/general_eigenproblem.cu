@@ -23,6 +23,7 @@ using large::LargeStop;
 using Values = std::vector<std::complex<double>>;
 
 constexpr double kLargestShear = 0.3;
+constexpr int kBalanceRounds = 10;
 // In units of n u |A|_F. The contract's 10, less what rounding the results adds.
 constexpr double kBound = 8;
 
@@ -49,13 +50,17 @@ class GeneralEigenproblem {
   LargeOutcome run() {
     progress_.at(LargeStage::kPrepare, 0);
     a_ = backend_.matrix(n_, n_);
+    if (plan_.left_columns > 0) v_ = backend_.matrix(n_, n_);
+    if (plan_.right_rows > 0) w_ = backend_.matrix(n_, n_);
     numbers_ = take_piece<Complex>(arena_, n_);
     kinds_ = take_piece<ColumnKind>(arena_, n_);
-    backend_.stage("load");
-    real_ ? load_real() : load_scaled(backend_, a_);
-    if (plan_.left_columns > 0) {
-      find_right();
-      if (plan_.right_rows > 0) find_left();
+    pivots_ = take_piece<int64_t>(arena_, n_);
+    d_ = take_piece<int>(arena_, n_);
+    load();
+    const bool balanced = balance();
+    if (v_) {
+      find_vectors();
+      if (balanced && !hold_unbalanced()) find_vectors();
     } else if (!(large::is_single(plan_) && start(true)) && !start(false)) {
       refuse("QR of cuSOLVER did not converge; ask for a CPU");
     }
@@ -78,6 +83,11 @@ class GeneralEigenproblem {
 
   // --- the operand --------------------------------------------------------------------------------------------------
 
+  void load() {
+    backend_.stage("load");
+    real_ ? load_real() : load_scaled(backend_, a_);
+  }
+
   // a := 2^-exponent_ A, whose largest column has a norm in [1/2, 1).
   template <class Backend>
   void load_scaled(Backend& backend, LargeView<typename Backend::Element> a) {
@@ -89,8 +99,12 @@ class GeneralEigenproblem {
       exponent_ = largest;
       large::multiply_by_power(backend, a, -exponent_);
     }
-    for (const double square : backend.column_products(a, a)) norm_ += square;
-    norm_ = std::sqrt(norm_);
+    set_norm(backend, a);
+  }
+  template <class Backend>
+  void set_norm(Backend& backend, LargeView<typename Backend::Element> a) {
+    const auto squares = backend.column_products(a, a);
+    norm_ = std::sqrt(std::accumulate(squares.begin(), squares.end(), 0.0));
   }
   void load_real() {
     CudaLargeBackend<double> real(lane_, arena_, watch_);
@@ -100,10 +114,63 @@ class GeneralEigenproblem {
     real.release(a);
   }
 
+  // a_ := D^-1 a_ D. False: nothing was to be scaled.
+  bool balance() {
+    backend_.stage("balance");
+    auto* const memory = take_piece<int>(arena_, 3 * n_ + 1);
+    int *const columns = memory, *const rows = columns + n_, *const factors = rows + n_, *const changes = factors + n_;
+    fill(rows, n_, kNoExponent);
+    fill(d_, n_, 0);
+    bool any = false;
+    for (int round = 0; round < kBalanceRounds; ++round) {
+      fill(changes, 1, 0);
+      line_exponents_kernel<<<static_cast<unsigned>(n_), kColumnThreads, 0, lane_.stream>>>(a_, columns, rows);
+      require(cudaGetLastError(), "launching a kernel");
+      each(1, BalanceFactors{columns, rows, factors, d_, changes});
+      int changed = 0;
+      download(lane_, &changed, changes, 1);
+      if (changed == 0) break;
+      any = true;
+      each(n_, ApplyFactors{a_, factors});
+    }
+    arena_.give_back(memory);
+    if (any) set_norm(backend_, a_);
+    return any;
+  }
+  void fill(int* to, int64_t count, int value) {
+    const std::vector<int> values(static_cast<size_t>(count), value);
+    require(cudaMemcpyAsync(to, values.data(), values.size() * sizeof(int), cudaMemcpyHostToDevice, lane_.stream),
+            "uploading");
+    require(cudaStreamSynchronize(lane_.stream), "uploading");
+  }
+
+  // V := D V, W := D^-1 W, and a_ is A. False: a residual misses its bound for A, which balancing has caused.
+  bool hold_unbalanced() {
+    unbalance(v_, 1);
+    if (w_) unbalance(w_, -1);
+    load();
+    multiply(Op::kNone, v_);
+    bool hold = residual(v_, values_) <= bound();
+    if (w_) {
+      multiply(Op::kAdjoint, w_);
+      hold = residual(w_, conjugates(values_)) <= bound() && hold;
+    }
+    return hold;
+  }
+  void unbalance(ComplexView x, int sign) {
+    unbalance_kernel<<<static_cast<unsigned>(n_), kColumnThreads, 0, lane_.stream>>>(x, d_, sign);
+    require(cudaGetLastError(), "launching a kernel");
+    finish(x);
+  }
+
   // --- V ------------------------------------------------------------------------------------------------------------
 
+  void find_vectors() {
+    find_right();
+    if (w_) find_left();
+  }
+
   void find_right() {
-    v_ = backend_.matrix(n_, n_);
     if (start(true) && refine(large::is_single(plan_) ? 1 : 2)) return;
     if (!start(false)) refuse("QR of cuSOLVER did not converge; ask for a CPU");
     product_ = backend_.matrix(n_, n_);
@@ -129,7 +196,6 @@ class GeneralEigenproblem {
     product_ = backend_.matrix(n_, n_);
     next_ = backend_.matrix(n_, n_);
     factors_ = backend_.matrix(n_, n_);
-    pivots_ = take_piece<int64_t>(arena_, n_);
     finish(v_);
     multiply(Op::kNone, v_);
     values_ = rayleigh_quotients(v_);
@@ -187,10 +253,8 @@ class GeneralEigenproblem {
   void find_left() {
     progress_.at(LargeStage::kPrepare, 0.9);
     backend_.stage("left_vectors");
-    w_ = backend_.matrix(n_, n_);
     if (!next_) next_ = backend_.matrix(n_, n_);
     if (!factors_) factors_ = backend_.matrix(n_, n_);
-    if (pivots_ == nullptr) pivots_ = take_piece<int64_t>(arena_, n_);
     backend_.copy(v_, factors_);
     if (!backend_.lu(factors_, pivots_)) refuse_left();
     backend_.set_identity(w_);
@@ -298,6 +362,7 @@ class GeneralEigenproblem {
   ComplexView a_, v_, w_;
   ComplexView product_, next_, factors_;  // of refine() and find_left()
   int64_t* pivots_ = nullptr;
+  int* d_ = nullptr;            // n: the exponents of D
   Complex* numbers_ = nullptr;  // n: values, or a diagonal
   ColumnKind* kinds_ = nullptr;
   Values values_;

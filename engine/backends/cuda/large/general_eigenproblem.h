@@ -3,6 +3,7 @@
 //   A V = V L and W^H A = L W^H, A n x n; L diagonal, columns of V and W of norm 1
 // Method QR, with vectors:
 //   1. A is scaled by a power of two, so that nothing overflows on the way.
+//      Then it is balanced by powers of two, B = D^-1 A D, where rows and columns differ by a factor of 16.
 //   2. V by Xgeev in single precision (geev.h).
 //   3. Newton's method in double precision, twice; once where the operand is single:
 //        S = V^-1 A V,   F with f_ij = s_ij / (s_jj - s_ii) off the diagonal, 0 where that is above 0.3,
@@ -12,10 +13,10 @@
 //   5. W = V^-H with unit columns. Where its residual misses the bound, one Newton step for A^H.
 //   6. A residual above its bound after that is a fault, so that the processor takes the matrix. Nearly dependent
 //      eigenvectors end so where W is wanted.
+//   7. V := D V, W := D^-1 W. Where a residual misses its bound for A, all is repeated without balancing.
 // Values alone: Xgeev in the operand's precision. Which way is taken depends on the matrix alone.
 // All but Xgeev is complex. A real matrix keeps the pairs that Xgeev finds. Vectors of real values are real, and the
 // second vector of a pair is the conjugate of the first. Newton's method in exact arithmetic does the same.
-// Unlike on the processor, A is not balanced: bounds are relative to |A|_F.
 // Accuracy: |A V - V L|_F <= 10 n u |A|_F and |sum of L - trace of A| <= 10 n u |A|_F, measured on the device. W has
 // the bound of V. Random complex matrices of order 512 and 2048: 86 and 788 u |A|_F, where Xgeev has 82 and 147.
 // A cancel is not seen while Xgeev computes.
