@@ -379,6 +379,69 @@ TEST_P(StartTest, BadStartsGoToQr) {
   }
 }
 
+// D A D^-1 is balanced also where it has starting vectors: its eigenvalues have the accuracy of those of A.
+TEST_P(StartTest, BadlyScaledMatricesKeepTheirDigits) {
+  const int64_t n = 6;
+  Neighbours all = neighbours(n, 0);
+  const PlanesResult wanted = run_planes(engine_, plan(n, false), pack(all.before, Order::kRowMajor).data(), kCount);
+  for (Matrix& a : all.after) {
+    for (int64_t j = 0; j < n; ++j) {
+      for (int64_t i = 0; i < n; ++i) a.at(i, j) *= std::ldexp(1.0, static_cast<int>(4 * (i * 5 % n - j * 5 % n)));
+    }
+  }
+  const auto starts = vectors_of(all.after);
+  const PlanesResult found =
+      run_planes(engine_, plan(n, true), pack(all.after, Order::kRowMajor).data(), kCount, starts.data());
+  for (int64_t m = 0; m < kCount; ++m) {
+    const auto exact = complex_numbers(wanted, GetParam(), Plane::kValues, m * n, n);
+    const auto values = complex_numbers(found, GetParam(), Plane::kValues, m * n, n);
+    for (const Number& x : exact) {
+      double nearest = std::numeric_limits<double>::infinity();
+      for (const Number& y : values) nearest = std::min(nearest, std::abs(x - y));
+      EXPECT_LE(nearest, 1000 * double(n) * u() * norm_of(all.before[static_cast<size_t>(m)])) << m;
+    }
+  }
+}
+
+// Vectors that mix those of equal real eigenvalues have real parts that are dependent.
+TEST_P(StartTest, EqualRealEigenvaluesHaveIndependentVectors) {
+  if (is_complex(GetParam())) GTEST_SKIP() << "only real matrices have real vectors";
+  const Matrix identity = by_entries(GetParam(), 2, [](int64_t i, int64_t j) { return double(i == j); });
+  const double numbers[] = {1, 0, 1, 0, 0, 1, 0, -1};  // (1, i) and (1, -i), by rows
+  std::vector<float> single(std::begin(numbers), std::end(numbers));
+  const void* const start =
+      value_bytes(GetParam()) == sizeof(float) ? static_cast<const void*>(single.data()) : numbers;
+  const PlanesResult result = run_planes(engine_, plan(2, true), pack({identity}, Order::kRowMajor).data(), 1,
+                                         static_cast<const std::byte*>(start));
+  const auto v = complex_numbers(result, GetParam(), Plane::kLeft, 0, 4);
+  EXPECT_GE(std::abs(v[0] * v[3] - v[1] * v[2]), 0.5);
+}
+
+// Sweeps of rotations from a nearly singular start lose the trace; QR keeps it.
+TEST_P(StartTest, TheTraceStays) {
+  const int64_t n = kSanitized ? 6 : 32;
+  Random random(7);
+  std::vector<Matrix> matrices, starts;
+  const double size = u() < 1e-10 ? 1e-7 : 1e-4;
+  for (int64_t m = 0; m < kCount; ++m) {
+    Matrix ones(is_complex(GetParam()) ? GetParam() : GetParam() == DType::kF32 ? DType::kC64 : DType::kC128, n, n);
+    Matrix identity(GetParam(), n, n);
+    for (int64_t i = 0; i < n; ++i) identity.at(i, i) = 1;
+    for (Number& x : ones.elements) x = 1;
+    matrices.push_back(disturbed(identity, size, random));
+    starts.push_back(disturbed(ones, 100 * size, random));
+  }
+  const PlanesResult result = run_planes(engine_, plan(n, true), pack(matrices, Order::kRowMajor).data(), kCount,
+                                         pack(starts, Order::kRowMajor).data());
+  for (int64_t m = 0; m < kCount; ++m) {
+    const Matrix& a = matrices[static_cast<size_t>(m)];
+    Number sum = 0;
+    for (const Number& x : complex_numbers(result, GetParam(), Plane::kValues, m * n, n)) sum += x;
+    for (int64_t i = 0; i < n; ++i) sum -= a.at(i, i);
+    EXPECT_LE(std::abs(sum), 10 * double(n) * u() * norm_of(a)) << m;
+  }
+}
+
 // Scales of starting vectors mean nothing.
 TEST_P(StartTest, HugeAndTinyStarts) {
   const int64_t n = 4;

@@ -267,7 +267,9 @@ struct Iteration {
   template <class Team = scalar::Alone>
   bool start_from(const std::vector<C>& v, const Team& team = Team()) {
     const auto load = [&](MatrixView<C> to) { std::copy(v.begin(), v.end(), to.data); };
-    return scalar::start_from_vectors(team, view(t), view(e), RuntimeSize{n}, load, diagonal.data(), first.data()).m;
+    return scalar::start_from_vectors(team, view(t), view(e), RuntimeSize{n}, load, d.data(), diagonal.data(),
+                                      first.data())
+        .m;
   }
   template <class Team = scalar::Alone>
   void iterate(const Team& team = Team()) {

@@ -221,3 +221,18 @@ def test_coroutines(address, rng):
     first, warm, (values, condition) = asyncio.run(ask())
     assert not warm.status.any() and (residuals(a, *warm) < 100 * np.finfo("c8").eps).all()
     assert values.shape == condition.shape == first.condition.shape == (4, 6)
+
+
+def test_a_start_has_two_dimensions(client):
+    for start in (1.0, False, np.ones(4)):
+        with pytest.raises(ValueError, match="start: must have at least two dimensions"):
+            client.eig(np.eye(4), start=start)
+    with pytest.raises(ValueError, match="start: must be an array"):
+        client.eig(np.eye(2), start=[[1, 2], [3]])
+
+
+def test_large_conditions_have_a_finite_condition_of_vectors(client):
+    n = 16
+    e = client.eig(np.eye(n) + np.eye(n, k=1), condition=True)
+    with np.errstate(all="raise"):
+        assert 1e200 < e.vectors_condition < np.inf

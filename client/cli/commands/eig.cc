@@ -53,12 +53,14 @@ void declare_end(Arguments* a, EigArguments* to) {
             "as right "
             "as others)",
             &to->method);
-  a->option("--start", "V0.npy",
-            "small matrices: jacobi, which auto then is, starts from these eigenvectors,\nsuch as those of matrices "
-            "nearby; of the shape of A, or (n, n) for all",
-            &to->start);
-  a->flag("--condition", "small matrices: also print the largest condition of an eigenvalue, and of V", &to->condition);
-  a->option("--conditions", "C.npy", "small matrices: write the condition numbers of the eigenvalues to this file",
+  a->option(
+      "--start", "V0.npy",
+      "matrices up to n = 32: start jacobi from these eigenvectors, such as\nthose of matrices nearby. auto is jacobi "
+      "then. The array has the shape of A,\nor (n, n) for all. Bad ones do no harm: qr takes their matrices",
+      &to->start);
+  a->flag("--condition", "matrices up to n = 32: also print the largest condition of an eigenvalue, and of V",
+          &to->condition);
+  a->option("--conditions", "C.npy", "the same, and write the condition numbers of the eigenvalues to this file",
             &to->conditions);
   a->option("--max-sweeps", "N", "jacobi: go over to qr after N sweeps; 0: after 30", &to->max_sweeps, 0);
   a->flag("--force", kForceHelp, &to->force);
@@ -76,7 +78,7 @@ std::optional<int> read_method(EigArguments* to) {
   }
   if (to->max_sweeps > INT32_MAX) return bad_usage(to->command, "--max-sweeps is too large");
   if (!to->start.empty() && *method == client::Method::kQr) {
-    return bad_usage(to->command, "--start is for --method jacobi, which auto is with it");
+    return bad_usage(to->command, "--start is for --method jacobi; leave --method out, or name jacobi");
   }
   if (to->max_sweeps != 0 && *method != client::Method::kJacobi && to->start.empty()) {
     return bad_usage(to->command, "--max-sweeps is for --method jacobi");

@@ -8,7 +8,7 @@ for steering vectors a_p and b_p of half-wavelength arrays. Neighbours have near
 JACOBI may start from those: all subcarriers of a slot from the one in the centre, or each from its own in the slot before.
 The eigenvalues then keep the order of the starting vectors, as long as they stay apart: they are followed.
 
-The program prints how many sweeps each start takes, and the time of a slot. That number is the smallest limit by which no
+The program prints how many sweeps each start takes, and the time of a slot. That number is the smallest limit at which no
 matrix is left to QR. Condition numbers tell how much eigenvalues change with the channel.
 
     python -m svdserve.examples.channel_eigenvalues 127.0.0.1:50051

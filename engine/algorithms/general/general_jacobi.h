@@ -1,7 +1,7 @@
 // Jacobi's method for general matrices: A V = V L, W^H A = L W^H, of k x k matrices. A team has a matrix in each lane.
 //
 //   N := 2^-e A;   B := D^-1 N D                                as in general_eigen.h
-//   B = E T E^-1, from E = I or from starting vectors, D = I     shear_jacobi.h, starting_basis.h
+//   B = E T E^-1, from E = I or from starting vectors           shear_jacobi.h, starting_basis.h
 //   E = Q R,   S = Q^H B Q                                      unitary_basis.h
 //   X, Y from S;   V := D Q X, W := D Q Y, unit columns;   rho  as in general_eigen.h
 //
@@ -30,6 +30,8 @@ SVD_KERNEL_BEGIN
 // Sweeps of rotations that may make S triangular, as far as max_sweeps lets them. Most matrices need none. Two are too few for one in 100 random real
 // matrices of k = 16; ten were enough for all of 6000.
 inline constexpr int kBasisSweeps = 10;
+// In units of k u |B|_F, where the contract has 10.
+inline constexpr int kLargestTraceError = 8;
 
 // t := D^-1 2^-e A D, complex. load(a): as general_jacobi().
 template <class Team, class Work, class Load, class Lane, class Size>
@@ -45,6 +47,35 @@ SVD_HD void load_balanced(const Team& team, const Work& work, Size k, Load load,
       work.t(i, j) = widened(scaled(a(i, j), make_pow2(d)));
     }
   });
+}
+
+// The sum of t's diagonal.
+template <class Work, class Lane, class Size>
+SVD_HD ComplexElement<Lane> trace_of(const Work& work, Size k, Lane) {
+  using C = ComplexElement<Lane>;
+  return sum_of(k, C{Lane(0), Lane(0)}, [&](const C& s, int j) SVD_LAMBDA { return s + C(work.t(j, j)); });
+}
+
+// The lanes in which the vector of a real eigenvalue is not real up to a phase. Then the eigenvalue is not simple, and real
+// parts of its vectors may be dependent. v: columns of any length. parts: k lanes.
+template <class Team, class Work, class Lane, class Size>
+SVD_HD typename Lane::Mask has_mixed_vectors(const Team& team, const Work& work, Size k, Lane* parts) {
+  using C = ComplexElement<Lane>;
+  const C none{Lane(0), Lane(0)};
+  team.sync();  // the parts are written again
+  team.for_each_line(0, k, [&](int j) SVD_LAMBDA {
+    const Pow2<Lane> lift = column_lift(work.v, k, j);
+    C product = none;
+    Lane square(0);
+    SVD_UNROLL for (int i = 0; i < k; ++i) {
+      const C x = scaled(C(work.v(i, j)), lift);
+      product = add_product(product, conj(x), x);
+      square = add_square(square, x);
+    }
+    const auto mixed = (work.lambda[j].im == Lane(0)) & (square_of(product) < Lane(0.98f) * (square * square));
+    parts[j] = select(mixed, Lane(1), Lane(0));
+  });
+  return sum_of(k, Lane(0), [&](Lane s, int j) SVD_LAMBDA { return s + parts[j]; }) > Lane(0);
 }
 
 // k u |t|_F
@@ -76,14 +107,11 @@ SVD_HD typename Lane::Mask jacobi_form(const Team& team, const Work& work, Size 
   auto refused = Lane::mask(false);
   load(a);
   *finite = scale_general(team, a, k, work.parts, e);
+  balance(team, a, k, work.d, work.parts);
+  if (!start.warm) set_identity(team, work.v, k);
+  load_balanced(team, work, k, load, e);
   if (start.warm) {
-    set_no_balance(team, work, k);
-    load_balanced(team, work, k, load, e);
-    refused = !start_from_vectors(team, work.t, work.v, k, start.load, work.lambda, work.parts);
-  } else {
-    balance(team, a, k, work.d, work.parts);
-    set_identity(team, work.v, k);
-    load_balanced(team, work, k, load, e);
+    refused = !start_from_vectors(team, work.t, work.v, k, start.load, work.d, work.lambda, work.parts);
   }
   Lane sweeps;
   shear_jacobi(team, work.t, work.v, k, max_sweeps, &sweeps, shears);
@@ -91,8 +119,8 @@ SVD_HD typename Lane::Mask jacobi_form(const Team& team, const Work& work, Size 
 }
 
 // max_sweeps: of shears, and again of rotations. Out: as general_eigen(), v always. transforms: round_robin_pairs(k). load(a)
-// is a phase that fills the view a with A. Returns the MatrixStatus of each lane as a number: NOT_CONVERGED where S is not
-// triangular, or there is no start.
+// is a phase that fills the view a with A. Returns the MatrixStatus of each lane as a number. NOT_CONVERGED says that S is
+// not triangular or has lost the trace, that real vectors are mixed, or that there is no start.
 template <class Team, class Work, class Load, class Start, class Lane, class Size>
 SVD_HD Lane general_jacobi(const Team& team, const Work& work, Size k, int max_sweeps, GeneralWanted wanted,
                            const Start& start, PairTransform<Lane>* transforms, Load load, Lane (&residuals)[2]) {
@@ -102,11 +130,13 @@ SVD_HD Lane general_jacobi(const Team& team, const Work& work, Size k, int max_s
   auto finite = Lane::mask(true);
   auto unfinished = jacobi_form(team, work, k, max_sweeps, start, shears, load, &e, &finite);
   load_balanced(team, work, k, load, &e);
+  const ComplexElement<Lane> trace = trace_of(work, k, Lane(0));
   const int basis_sweeps = max_sweeps < kBasisSweeps ? max_sweeps : kBasisSweeps;
   unfinished = unfinished | unitary_basis(team, work.t, work.v, k, basis_sweeps, &sweeps, shears, work.lambda);
   team.for_each(0, k, [&](int j) SVD_LAMBDA { work.lambda[j] = work.t(j, j); });
-  Lane tolerance(0);
-  if constexpr (kReal) tolerance = pair_tolerance(team, work, k, tolerance);
+  // Many sweeps of rotations may lose it.
+  const Lane tolerance = pair_tolerance(team, work, k, Lane(0));
+  unfinished = unfinished | (magnitude(trace_of(work, k, Lane(0)) - trace) > Lane(kLargestTraceError) * tolerance);
   const auto pair = [&] SVD_LAMBDA {
     if constexpr (kReal) {
       team.once([&] SVD_LAMBDA {
@@ -118,6 +148,7 @@ SVD_HD Lane general_jacobi(const Team& team, const Work& work, Size k, int max_s
           pair_conjugates(k, tolerance, work.lambda, work.v);
         }
       });
+      if (wanted.right) unfinished = unfinished | has_mixed_vectors(team, work, k, work.parts);
     }
   };
   auto near_defective = Lane::mask(false);

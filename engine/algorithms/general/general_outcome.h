@@ -37,11 +37,11 @@ constexpr bool is_spoilt(const GeneralOutcome<T>& balanced, int k) {
   return balanced.status == MatrixStatus::kNotConverged || is_above(balanced.residual, kLargestBalancedResidual, k);
 }
 
-// Whether QR takes the matrix after JACOBI.
+// Whether QR takes the matrix after JACOBI. A tenth of the limit is left for rounding errors of the residual.
 template <class T>
 constexpr bool is_missed(const GeneralOutcome<T>& jacobi, int k) {
   if (jacobi.status == MatrixStatus::kNonFinite) return false;
-  return jacobi.status == MatrixStatus::kNotConverged || is_above(jacobi.residual, kLargestJacobiResidual, k);
+  return jacobi.status == MatrixStatus::kNotConverged || is_above(T(1.25) * jacobi.residual, kLargestJacobiResidual, k);
 }
 // The status of a matrix that QR took after JACOBI.
 constexpr MatrixStatus status_by_qr(MatrixStatus of_qr) {

@@ -1,7 +1,7 @@
 // The start of Jacobi's method from approximate eigenvectors V_0: A := V_0^-1 A V_0, nearly diagonal where V_0 is good; one
 // matrix a lane, and a team for it.
 //
-//   columns of V_0 by powers of two to about one
+//   V_0 := D^-1 V_0 for a balanced A, columns by powers of two to about one
 //   V_0 = Q R,   S = Q^H A Q                                                           unitary_basis.h
 //   A := R^-1 S R
 //
@@ -17,14 +17,15 @@
 #define SVDSERVE_ENGINE_ALGORITHMS_GENERAL_STARTING_BASIS_H_
 #endif
 
+#include "engine/algorithms/general/unit_columns.h"
 #include "engine/algorithms/general/unitary_basis.h"
 
 SVD_KERNEL_BEGIN
 
-// v := V_0 with its columns scaled, the identity in the lanes where an element is not finite. Returns the lanes where all
-// are. load(v) is a phase that fills v with V_0. parts: k lanes.
+// v := D^-1 V_0 with its columns scaled, of the identity in the lanes where an element is not finite. Returns the lanes
+// where all are. load(v) is a phase that fills v with V_0. d: k exponents of D; parts: k lanes.
 template <class Team, class A, class Lane, class Size, class Load>
-SVD_HD typename Lane::Mask load_starting_vectors(const Team& team, A v, Size k, Load load, Lane* parts) {
+SVD_HD typename Lane::Mask load_starting_vectors(const Team& team, A v, Size k, Load load, const Lane* d, Lane* parts) {
   using C = ComplexElement<Lane>;
   load(v);
   team.for_each_line(0, k, [&](int j) SVD_LAMBDA {
@@ -36,11 +37,11 @@ SVD_HD typename Lane::Mask load_starting_vectors(const Team& team, A v, Size k, 
   SVD_UNROLL for (int j = 0; j < k; ++j) largest = at_least_magnitude(parts[j], largest);
   const auto finite = largest <= Lane(FloatTraits<typename Lane::Scalar>::kLargest);
   team.for_each_line(0, k, [&](int j) SVD_LAMBDA {
-    const Pow2<Lane> scale = make_pow2(-binary_exponent(select(finite, parts[j], Lane(1))));
     SVD_UNROLL for (int i = 0; i < k; ++i) {
       const C of_identity{Lane(i == j ? 1.0f : 0.0f), Lane(0)};
-      v(i, j) = select_element(finite, scaled(C(v(i, j)), scale), of_identity);
+      v(i, j) = select_element(finite, C(v(i, j)), of_identity);
     }
+    unbalance(v, k, j, d, Lane(-1));
   });
   return finite;
 }
@@ -71,23 +72,23 @@ SVD_HD void solve_triangle(const Team& team, A t, A r, Size k, const ComplexElem
   });
 }
 
-// t := V_0^-1 A V_0 in the lanes where V_0 is finite and far from singular, and v := V_0; elsewhere t := A, v := I. In: t: A,
-// its largest component about one. load(v): as load_starting_vectors(). diagonal: k elements, parts: k lanes. Returns the
-// lanes that have a start.
+// t := V^-1 A V and v := V = D^-1 V_0 in the lanes where V_0 is finite and V far from singular; elsewhere what is left is
+// finite. In: t: A, its largest component about one. load(v), d: as load_starting_vectors(). diagonal: k elements, parts:
+// k lanes. Returns the lanes that have a start.
 template <class Team, class A, class Lane, class Size, class Load>
-SVD_HD typename Lane::Mask start_from_vectors(const Team& team, A t, A v, Size k, Load load,
+SVD_HD typename Lane::Mask start_from_vectors(const Team& team, A t, A v, Size k, Load load, const Lane* d,
                                               ComplexElement<Lane>* diagonal, Lane* parts) {
   using T = typename Lane::Scalar;
   using C = ComplexElement<Lane>;
   const Lane least(T(static_cast<int>(k)) * FloatTraits<T>::kUnitRoundoff);
-  auto good = load_starting_vectors(team, v, k, load, parts);
+  auto good = load_starting_vectors(team, v, k, load, d, parts);
   reflect_by_basis(team, t, v, k, parts, diagonal);
   for (int j = 0; j < k; ++j) good = good & (magnitude(diagonal[j]) > least);
   team.sync();  // the diagonal is written again
   team.for_each(0, k, [&](int j) SVD_LAMBDA { diagonal[j] = select_element(good, diagonal[j], C{Lane(1), Lane(0)}); });
   multiply_by_triangle(team, t, v, k, diagonal);
   solve_triangle(team, t, v, k, diagonal);
-  (void)load_starting_vectors(team, v, k, load, parts);
+  (void)load_starting_vectors(team, v, k, load, d, parts);
   return good;
 }
 

@@ -482,14 +482,15 @@ class Client:
                 own; several go at once.
             left: True: also return left eigenvectors, as scipy.linalg.eig(a, left=True) does.
             certificate: True: also return the residual, the largest of all matrices; "matrix": also those of each matrix.
-            condition: for small matrices. True: also return the condition number of each eigenvalue. A matrix with one
-                that is very large has the `status` NEAR_DEFECTIVE; its results are as good as others.
-            start: for small matrices; approximate eigenvectors V0, such as those of matrices nearby, in an array that can
-                be broadcast to the shape of `a`. "jacobi" starts from them, which saves about half of its sweeps where
-                they are good. A matrix whose V0 is singular or not finite goes to "qr".
-            method: "auto" or "qr", which is "auto" without `start`; for small matrices also "jacobi", by shears and
-                rotations, which is "auto" with it. It leaves to "qr" what it cannot do: the `status` of such a matrix is
-                BY_QR, and its results are as good.
+            condition: for small matrices. True: also return the condition number of each eigenvalue. A condition that
+                stays large after balancing gives the `status` NEAR_DEFECTIVE. Results are as good as others.
+            start: for small matrices; approximate eigenvectors V0, such as those of matrices nearby. The array can be
+                broadcast to the shape of `a`, and is rounded to its precision. "jacobi" starts from V0, which halves its
+                sweeps where V0 is good. Eigenvalues of complex matrices keep the order of V0 where they stay apart. A
+                matrix whose V0 is singular or not finite goes to "qr", and loses the order.
+            method: "auto" is "qr", and "jacobi" where there is `start`. "jacobi" is for small matrices, by shears and
+                rotations. It leaves to "qr" what it cannot do: the `status` of such a matrix is BY_QR, and its results
+                are as good. For random matrices "qr" is the faster one, also where "jacobi" has a start.
             max_sweeps: for "jacobi", sweeps after which a matrix goes to "qr"; None for the default, 30.
             progress, timeout: as for svd.
 
@@ -505,8 +506,8 @@ class Client:
 
         Raises:
             As svd does. InvalidArgument with the reason NON_FINITE: a large matrix with an infinity or a NaN, where NumPy
-            raises LinAlgError. numpy.linalg.LinAlgError: `a` has fewer than two dimensions, or is not square. ValueError:
-            `start` cannot be broadcast to the shape of `a`.
+            raises LinAlgError. numpy.linalg.LinAlgError: `a` has fewer than two dimensions, or is not square. A plain
+            ValueError: `start` cannot be broadcast to the shape of `a`.
 
         Example:
             >>> import numpy as np, svdserve

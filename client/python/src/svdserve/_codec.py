@@ -208,9 +208,14 @@ class Operand:
 
     def _starting_vectors(self, start: Any, shape: tuple[int, ...]) -> np.ndarray:
         """Those of each matrix, in its memory order."""
-        vectors = np.asarray(start)
+        try:
+            vectors = np.asarray(start)
+        except ValueError as error:
+            raise ValueError(f"start: must be an array of eigenvectors: {error}") from None
         if vectors.dtype.kind not in "biufc":
             raise TypeError(f"start: array type {vectors.dtype.name} is unsupported in svdserve")
+        if vectors.ndim < 2:
+            raise ValueError(f"start: must have at least two dimensions, as a has, but its shape is {vectors.shape}")
         try:
             vectors = np.broadcast_to(vectors, shape)
         except ValueError:

@@ -163,12 +163,16 @@ class _Conditioned(_Reported):
     def vectors_condition(self) -> npt.NDArray[np.floating[Any]] | None:
         """The condition number of each matrix's eigenvectors V, an array (...): norm(V) * norm(V^-1), Frobenius norms.
 
-        It is sqrt(n * sum(condition**2)), as columns of V have norm 1. None if `condition` is.
+        It is sqrt(n * sum(condition**2)), as columns of V have norm 1. That holds for distinct eigenvalues: of equal ones
+        left and right eigenvectors need not belong together. An array of float64; None if `condition` is.
         """
         if self.condition is None:
             return None
         condition = self.condition.astype(np.float64)
-        return np.asarray(np.sqrt(condition.shape[-1]) * np.linalg.norm(condition, axis=-1))
+        # Squares of large conditions would overflow.
+        largest = np.max(condition, axis=-1, initial=1.0)
+        scale = np.where(np.isfinite(largest), largest, 1.0)
+        return np.asarray(scale * np.sqrt(condition.shape[-1] * np.sum((condition / scale[..., None])**2, axis=-1)))
 
 
 class _Eig(NamedTuple):

@@ -216,15 +216,15 @@ struct GeneralStorage {
   // JACOBI has a basis without vectors, too, and is complex for real matrices.
   SVD_HD static bool has_t(bool vectors) { return E::kComplex || vectors || kJacobi; }
   SVD_HD static bool has_v(bool vectors) { return vectors || kJacobi; }
-  // Bytes, a multiple of 16. A matrix that is not wanted takes none. Teams of a warp that access memory at once
-  // have banks of their own: it is an odd multiple of what a team's threads access.
+  // Bytes, a multiple of 16. A matrix that is not wanted takes none. JACOBI's teams of a warp access memory at once. They
+  // have banks of their own, because the bytes are an odd multiple of what a team's threads access.
   SVD_HD static int bytes(int k, int threads, bool vectors, bool left) {
     const int matrix = (k | 1) * k, reals = E::kComplex ? 0 : vectors && !kJacobi ? 2 : 1;
     const int complexes = has_t(vectors) + has_v(vectors) + left;
     const int numbers = matrix * (reals + 2 * complexes) + 5 * k;
     const int all = transform_bytes(k) + (numbers * static_cast<int>(sizeof(T)) + 15) / 16 * 16;
     const int access = threads * static_cast<int>(sizeof(C)), units = (all + access - 1) / access;
-    return access < kBankBytes ? (units | 1) * access : all;
+    return kJacobi && access < kBankBytes ? (units | 1) * access : all;
   }
   __device__ __forceinline__ static Work work(unsigned char* bytes, int k, bool vectors, bool left) {
     const int ld = k | 1, matrix = ld * k;
@@ -250,7 +250,7 @@ struct GeneralStorage {
 };
 
 template <class E, int kThreads, bool kVectors, bool kJacobi>
-__global__ void __launch_bounds__(kGeneralTeamBlock, kGeneralTeamBlocks)
+__global__ void __launch_bounds__(kGeneralTeamBlock, kJacobi ? kGeneralTeamBlocks : 0)
     team_general_kernel(const GeneralCall<typename E::Scalar> call) {
   using Storage = GeneralStorage<E, kJacobi>;
   extern __shared__ __align__(16) unsigned char shared_bytes[];
