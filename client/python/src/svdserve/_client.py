@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import atexit
 import collections
 import concurrent.futures
 import functools
 import threading
 import time
+import weakref
 from collections.abc import Iterable
 from types import TracebackType
 from typing import Any, Callable, Literal, TypedDict, Unpack, cast, overload
@@ -32,6 +34,17 @@ Eigenvalues = npt.NDArray[np.inexact[Any]]
 Statuses = npt.NDArray[np.uint8]
 Stacks = list[npt.NDArray[Any]]  # of different shapes; they travel together
 Out = npt.NDArray[Any] | tuple[npt.NDArray[Any] | None, npt.NDArray[Any] | None, npt.NDArray[Any] | None]
+
+
+# The channels of clients that nobody has closed. The interpreter ends gRPC's threads at its own end, and with them the
+# locks that they hold: a channel that is closed later may wait for such a lock for ever.
+_OPEN: weakref.WeakSet[grpc.Channel] = weakref.WeakSet()
+
+
+@atexit.register
+def _close_channels() -> None:
+    for channel in list(_OPEN):
+        channel.close()
 
 
 # The keywords of the verbs, for their overloads. The verbs themselves have the defaults and say what each means.
@@ -132,6 +145,7 @@ class Client:
                  max_message_bytes: int = DEFAULT_MESSAGE_BYTES) -> None:
         self._settings = ChannelSettings(address, tls, retry, piece_bytes, max_in_flight, max_message_bytes)
         self._channel = self._settings.open(grpc)
+        _OPEN.add(self._channel)
         self._stub = Stub(self._channel)
         self._closed = threading.Event()
         self._limits: Limits | None = None
