@@ -58,8 +58,8 @@ TEST(WireAgreement, EnumerationsOfTheClientAreNamedAsInTheContract) {
   expect_names<client::LargeStage>(v1::LargeStage_descriptor(), "LARGE_STAGE_");
 }
 
-// Every field of `eigen` is in `svd` by the same number and of the same type, or its number is reserved there: so one
-// codec serves both.
+// One codec serves both messages. So `svd` has every field of `eigen` by the same number and of the same type, or it
+// reserves the number.
 void expect_shared_numbers(const google::protobuf::Descriptor* eigen, const google::protobuf::Descriptor* svd) {
   for (int i = 0; i < eigen->field_count(); ++i) {
     const auto* const mine = eigen->field(i);

@@ -36,8 +36,8 @@ Stacks = list[npt.NDArray[Any]]  # of different shapes; they travel together
 Out = npt.NDArray[Any] | tuple[npt.NDArray[Any] | None, npt.NDArray[Any] | None, npt.NDArray[Any] | None]
 
 
-# The channels of clients that nobody has closed. The interpreter ends gRPC's threads at its own end, and with them the
-# locks that they hold: a channel that is closed later may wait for such a lock for ever.
+# The channels of clients that nobody has closed. At its end the interpreter ends gRPC's threads, whatever locks they
+# hold. A channel that is closed later may wait for such a lock for ever.
 _OPEN: weakref.WeakSet[grpc.Channel] = weakref.WeakSet()
 
 
