@@ -143,31 +143,44 @@ using NarrowLane = ScalarLane<T>;
 
 #else
 
+// Runs a statement for each vector x of a pack. A loop or a lambda would cost a compiler that inlines thousands of these
+// operations a third of its time.
+#define SVD_EACH(...)             \
+  do {                            \
+    {                             \
+      constexpr int x = 0;        \
+      __VA_ARGS__;                \
+    }                             \
+    if constexpr (kVectors > 1) { \
+      constexpr int x = 1;        \
+      __VA_ARGS__;                \
+    }                             \
+  } while (false)
+// Returns the pack, or the mask, whose vector x is the expression.
+#define SVD_EACH_VECTOR(...)      \
+  Pack r;                         \
+  SVD_EACH(r.v[x] = __VA_ARGS__); \
+  return r
+#define SVD_EACH_MASK(...)        \
+  Mask r;                         \
+  SVD_EACH(r.m[x] = __VA_ARGS__); \
+  return r
+
 // kVectors vectors side by side. More than one hides the latency of divisions and square roots, on which these kernels
 // wait most of their time; what it costs is registers. A tuning value (policies/host_tuning.h): the bits do not change.
 template <class T, int kVectors>
 struct PackMask {
   using D = hn::ScalableTag<T>;
+  using Mask = PackMask;
+  static_assert(kVectors == 1 || kVectors == 2);
   hn::Mask<D> m[kVectors];
 
-  template <class F>
-  static SVD_HD PackMask each(F f) {
-    PackMask r;
-    SVD_UNROLL for (int x = 0; x < kVectors; ++x) r.m[x] = f(x);
-    return r;
-  }
-  friend SVD_HD PackMask operator&(PackMask a, PackMask b) {
-    return each([&](int x) SVD_LAMBDA { return hn::And(a.m[x], b.m[x]); });
-  }
-  friend SVD_HD PackMask operator|(PackMask a, PackMask b) {
-    return each([&](int x) SVD_LAMBDA { return hn::Or(a.m[x], b.m[x]); });
-  }
-  friend SVD_HD PackMask operator!(PackMask a) {
-    return each([&](int x) SVD_LAMBDA { return hn::Not(a.m[x]); });
-  }
+  friend SVD_HD PackMask operator&(PackMask a, PackMask b) { SVD_EACH_MASK(hn::And(a.m[x], b.m[x])); }
+  friend SVD_HD PackMask operator|(PackMask a, PackMask b) { SVD_EACH_MASK(hn::Or(a.m[x], b.m[x])); }
+  friend SVD_HD PackMask operator!(PackMask a) { SVD_EACH_MASK(hn::Not(a.m[x])); }
   friend SVD_HD bool any_of(PackMask a) {
     bool any = false;
-    SVD_UNROLL for (int x = 0; x < kVectors; ++x) any = any || !hn::AllFalse(D(), a.m[x]);
+    SVD_EACH(any = any || !hn::AllFalse(D(), a.m[x]));
     return any;
   }
 };
@@ -181,63 +194,26 @@ struct Pack {
   static constexpr int kLanes = kVectors * kVectorLanes;
   hn::Vec<D> v[kVectors];
 
-  template <class F>
-  static SVD_HD Pack each(F f) {
-    Pack r;
-    SVD_UNROLL for (int x = 0; x < kVectors; ++x) r.v[x] = f(x);
-    return r;
-  }
-
   Pack() = default;
-  SVD_HD explicit Pack(T value) { SVD_UNROLL for (int x = 0; x < kVectors; ++x) v[x] = hn::Set(D(), value); }
-  static SVD_HD Pack load(const T* p) {
-    return each([&](int x) SVD_LAMBDA { return hn::LoadU(D(), p + x * kVectorLanes); });
-  }
-  SVD_HD void store(T* p) const {
-    SVD_UNROLL for (int x = 0; x < kVectors; ++x) hn::StoreU(v[x], D(), p + x * kVectorLanes);
-  }
+  SVD_HD explicit Pack(T value) { SVD_EACH(v[x] = hn::Set(D(), value)); }
+  static SVD_HD Pack load(const T* p) { SVD_EACH_VECTOR(hn::LoadU(D(), p + x * kVectorLanes)); }
+  SVD_HD void store(T* p) const { SVD_EACH(hn::StoreU(v[x], D(), p + x * kVectorLanes)); }
 
-  friend SVD_HD Pack operator+(Pack a, Pack b) {
-    return Pack::each([&](int x) SVD_LAMBDA { return hn::Add(a.v[x], b.v[x]); });
-  }
-  friend SVD_HD Pack operator-(Pack a, Pack b) {
-    return Pack::each([&](int x) SVD_LAMBDA { return hn::Sub(a.v[x], b.v[x]); });
-  }
-  friend SVD_HD Pack operator*(Pack a, Pack b) {
-    return Pack::each([&](int x) SVD_LAMBDA { return hn::Mul(a.v[x], b.v[x]); });
-  }
-  friend SVD_HD Pack operator/(Pack a, Pack b) {
-    return Pack::each([&](int x) SVD_LAMBDA { return hn::Div(a.v[x], b.v[x]); });
-  }
-  friend SVD_HD Pack operator-(Pack a) {
-    return each([&](int x) SVD_LAMBDA { return hn::Neg(a.v[x]); });
-  }
-  friend SVD_HD Mask operator<(Pack a, Pack b) {
-    return Mask::each([&](int x) SVD_LAMBDA { return hn::Lt(a.v[x], b.v[x]); });
-  }
-  friend SVD_HD Mask operator<=(Pack a, Pack b) {
-    return Mask::each([&](int x) SVD_LAMBDA { return hn::Le(a.v[x], b.v[x]); });
-  }
-  friend SVD_HD Mask operator>(Pack a, Pack b) {
-    return Mask::each([&](int x) SVD_LAMBDA { return hn::Gt(a.v[x], b.v[x]); });
-  }
-  friend SVD_HD Mask operator>=(Pack a, Pack b) {
-    return Mask::each([&](int x) SVD_LAMBDA { return hn::Ge(a.v[x], b.v[x]); });
-  }
-  friend SVD_HD Mask operator==(Pack a, Pack b) {
-    return Mask::each([&](int x) SVD_LAMBDA { return hn::Eq(a.v[x], b.v[x]); });
-  }
+  friend SVD_HD Pack operator+(Pack a, Pack b) { SVD_EACH_VECTOR(hn::Add(a.v[x], b.v[x])); }
+  friend SVD_HD Pack operator-(Pack a, Pack b) { SVD_EACH_VECTOR(hn::Sub(a.v[x], b.v[x])); }
+  friend SVD_HD Pack operator*(Pack a, Pack b) { SVD_EACH_VECTOR(hn::Mul(a.v[x], b.v[x])); }
+  friend SVD_HD Pack operator/(Pack a, Pack b) { SVD_EACH_VECTOR(hn::Div(a.v[x], b.v[x])); }
+  friend SVD_HD Pack operator-(Pack a) { SVD_EACH_VECTOR(hn::Neg(a.v[x])); }
+  friend SVD_HD Mask operator<(Pack a, Pack b) { SVD_EACH_MASK(hn::Lt(a.v[x], b.v[x])); }
+  friend SVD_HD Mask operator<=(Pack a, Pack b) { SVD_EACH_MASK(hn::Le(a.v[x], b.v[x])); }
+  friend SVD_HD Mask operator>(Pack a, Pack b) { SVD_EACH_MASK(hn::Gt(a.v[x], b.v[x])); }
+  friend SVD_HD Mask operator>=(Pack a, Pack b) { SVD_EACH_MASK(hn::Ge(a.v[x], b.v[x])); }
+  friend SVD_HD Mask operator==(Pack a, Pack b) { SVD_EACH_MASK(hn::Eq(a.v[x], b.v[x])); }
 
   // Highway's MulAdd is fused on every target that kernels are built for: packs/pack_access.h leaves the others out.
-  friend SVD_HD Pack fma(Pack a, Pack b, Pack c) {
-    return each([&](int x) SVD_LAMBDA { return hn::MulAdd(a.v[x], b.v[x], c.v[x]); });
-  }
-  friend SVD_HD Pack fnma(Pack a, Pack b, Pack c) {
-    return each([&](int x) SVD_LAMBDA { return hn::NegMulAdd(a.v[x], b.v[x], c.v[x]); });
-  }
-  friend SVD_HD Pack sqrt(Pack a) {
-    return each([&](int x) SVD_LAMBDA { return hn::Sqrt(a.v[x]); });
-  }
+  friend SVD_HD Pack fma(Pack a, Pack b, Pack c) { SVD_EACH_VECTOR(hn::MulAdd(a.v[x], b.v[x], c.v[x])); }
+  friend SVD_HD Pack fnma(Pack a, Pack b, Pack c) { SVD_EACH_VECTOR(hn::NegMulAdd(a.v[x], b.v[x], c.v[x])); }
+  friend SVD_HD Pack sqrt(Pack a) { SVD_EACH_VECTOR(hn::Sqrt(a.v[x])); }
   friend SVD_HD Pack reciprocal(Pack a) { return Pack(T(1)) / a; }
   friend SVD_HD Pack sqrt_in_range(Pack a) { return sqrt(a); }
   friend SVD_HD Pack at_least(Pack a, Pack b) { return select(a > b, a, b); }
@@ -246,39 +222,33 @@ struct Pack {
     const Pack m = abs(a);
     return select(m <= Pack(FloatTraits<T>::kLargest), select(m > b, m, b), Pack(FloatTraits<T>::nan()));
   }
-  friend SVD_HD Pack abs(Pack a) {
-    return each([&](int x) SVD_LAMBDA { return hn::Abs(a.v[x]); });
-  }
-  friend SVD_HD Pack copysign(Pack a, Pack b) {
-    return Pack::each([&](int x) SVD_LAMBDA { return hn::CopySign(a.v[x], b.v[x]); });
-  }
-  friend SVD_HD Pack select(Mask m, Pack yes, Pack no) {
-    return each([&](int x) SVD_LAMBDA { return hn::IfThenElse(m.m[x], yes.v[x], no.v[x]); });
-  }
-  static SVD_HD Mask mask(bool m) {
-    return Mask::each([&](int) SVD_LAMBDA { return hn::FirstN(D(), m ? hn::Lanes(D()) : 0); });
-  }
+  friend SVD_HD Pack abs(Pack a) { SVD_EACH_VECTOR(hn::Abs(a.v[x])); }
+  friend SVD_HD Pack copysign(Pack a, Pack b) { SVD_EACH_VECTOR(hn::CopySign(a.v[x], b.v[x])); }
+  friend SVD_HD Pack select(Mask m, Pack yes, Pack no) { SVD_EACH_VECTOR(hn::IfThenElse(m.m[x], yes.v[x], no.v[x])); }
+  static SVD_HD Mask mask(bool m) { SVD_EACH_MASK(hn::FirstN(D(), m ? hn::Lanes(D()) : 0)); }
 
   // The integer in the exponent field becomes a number by setting it into the mantissa of 2^kMantissaBits.
   friend SVD_HD Pack exponent(Pack a) {
     using F = FloatTraits<T>;
     const hn::RebindToUnsigned<D> du;
     const auto magic = hn::Set(D(), static_cast<T>(typename F::Bits{1} << F::kMantissaBits));
-    return each([&](int x) SVD_LAMBDA {
-      const auto field = hn::ShiftRight<F::kMantissaBits>(hn::BitCast(du, a.v[x]));
-      const auto number = hn::BitCast(D(), hn::Or(field, hn::BitCast(du, magic)));
-      return hn::Sub(hn::Sub(number, magic), hn::Set(D(), static_cast<T>(F::kBias)));
-    });
+    const auto bias = hn::Set(D(), static_cast<T>(F::kBias));
+    Pack number;
+    SVD_EACH(const auto field = hn::ShiftRight<F::kMantissaBits>(hn::BitCast(du, a.v[x]));
+             number.v[x] = hn::BitCast(D(), hn::Or(field, hn::BitCast(du, magic))));
+    SVD_EACH_VECTOR(hn::Sub(hn::Sub(number.v[x], magic), bias));
   }
   friend SVD_HD Pack pow2(Pack e) {
     using F = FloatTraits<T>;
     const hn::RebindToUnsigned<D> du;
     const auto magic = hn::Set(D(), static_cast<T>(typename F::Bits{1} << F::kMantissaBits) + static_cast<T>(F::kBias));
-    return each([&](int x) SVD_LAMBDA {
-      return hn::BitCast(D(), hn::ShiftLeft<F::kMantissaBits>(hn::BitCast(du, hn::Add(e.v[x], magic))));
-    });
+    SVD_EACH_VECTOR(hn::BitCast(D(), hn::ShiftLeft<F::kMantissaBits>(hn::BitCast(du, hn::Add(e.v[x], magic)))));
   }
 };
+
+#undef SVD_EACH_MASK
+#undef SVD_EACH_VECTOR
+#undef SVD_EACH
 
 // Vector registers that a pack of the sizes known to the compiler holds side by side. Two against one, on one core with
 // AVX-512: 1.6 times the matrices a second for 4 x 4 and 8 x 8 f64, 1.25 times for c64.
