@@ -144,7 +144,7 @@ using NarrowLane = ScalarLane<T>;
 #else
 
 // Runs a statement for each vector x of a pack. A loop or a lambda would cost a compiler that inlines thousands of these
-// operations a third of its time.
+// operations half of its time.
 #define SVD_EACH(...)             \
   do {                            \
     {                             \
