@@ -31,14 +31,13 @@ std::string contract_name(const google::protobuf::EnumDescriptor* contract, cons
 // The names of all values of E are those of the contract, but for the value 0 of the wire, which means "auto".
 template <class E>
 void expect_names(const google::protobuf::EnumDescriptor* contract, const std::string& prefix) {
-  const auto& range = wire::kRange<E>;
-  for (int i = 0; i <= static_cast<int>(range.last); ++i) {
+  for (int i = 0; i <= static_cast<int>(E::kLast); ++i) {
     const E value = static_cast<E>(i);
     const int number = wire::number_of(value);
     const std::string own = absl::StrReplaceAll(std::string(name(value)), {{"_", "-"}, {" ", "-"}});
     EXPECT_EQ(own, number == 0 ? "auto" : contract_name(contract, prefix, number)) << contract->name() << i;
   }
-  EXPECT_EQ(wire::value_of<E>(wire::number_of(range.last) + 1), std::nullopt);
+  EXPECT_EQ(wire::value_of<E>(wire::number_of(E::kLast) + 1), std::nullopt);
   for (const int number : {-1, INT32_MIN, INT32_MAX}) EXPECT_EQ(wire::value_of<E>(number), std::nullopt);
 }
 

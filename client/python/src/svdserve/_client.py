@@ -187,9 +187,8 @@ class Client:
                 take none; for large matrices it is the cosine with every method.
             max_sweeps: for "jacobi" and large matrices, sweeps after which a matrix has not converged; None for the
                 default.
-            pivot_strategy: for large matrices, the order in which pairs of blocks are rotated. One of "recursive",
-                "modified_modulus", "round_robin", "row_cyclic", "column_cyclic", "reverse_row_cyclic" and
-                "reverse_column_cyclic"; None for the server's choice.
+            pivot_strategy: for large matrices, the order in which pairs of blocks are rotated, such as "recursive",
+                "round_robin" or "row_cyclic"; None for the server's choice. The error for an unknown name lists all.
             block_variant: for large matrices, the work on a pair: "block_oriented" or "full_block"; None for the
                 server's choice.
             progress: for large matrices, a callable that receives Progress updates, possibly from different threads but
