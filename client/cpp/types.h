@@ -186,8 +186,22 @@ enum class Plane : uint8_t {
   kThresholdRank,    // a matrix: a number
   kCertificate,      // a matrix: residual, orthogonality of U, of V
   kEigenvalueCondition,  // a matrix: the condition number of each eigenvalue
+  kLast = kEigenvalueCondition,
 };
-inline constexpr int kPlanes = 11;
+inline constexpr int kPlanes = static_cast<int>(Plane::kLast) + 1;
+
+// The planes that a flag of MimoOptions asks for.
+struct MimoFlag {
+  Plane plane;
+  bool MimoOptions::*flag;
+};
+inline constexpr MimoFlag kMimoFlags[] = {
+    {Plane::kCapacity, &MimoOptions::capacity},
+    {Plane::kWaterFilling, &MimoOptions::water_filling},
+    {Plane::kStreamSnr, &MimoOptions::stream_snr},
+    {Plane::kConditionNumber, &MimoOptions::condition_number},
+    {Plane::kEffectiveRank, &MimoOptions::effective_rank},
+};
 
 // Bytes of a plane for `count` matrices of the batch's shape, a multiple of the group; 0: it was not asked for.
 // INT64_MAX / 64 stands for everything that is larger.

@@ -213,7 +213,8 @@ std::string place_of(const MatrixStack& stack, int64_t index) {
 }
 
 std::optional<std::string> LargeArguments::read(client::LargeOptions* to) const {
-  const auto chosen_method = parse_name(method, is_eigenproblem ? client::Method::kTridiagonal : client::Method::kJacobi);
+  const auto chosen_method =
+      parse_name(method, is_eigenproblem ? client::Method::kTridiagonal : client::Method::kJacobi);
   const bool of_values = chosen_method == client::Method::kBidiagonal || chosen_method == client::Method::kBisection;
   if (!chosen_method || of_values) {
     return "--method: \"" + method + "\" is not auto" +

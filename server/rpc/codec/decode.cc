@@ -8,6 +8,7 @@
 #include "server/rpc/codec/codec.h"
 #include "server/rpc/codec/wire_enums.h"
 #include "server/rpc/codec/wire_reader.h"
+#include "wire/planes.h"
 
 namespace svdserve::server {
 namespace {
@@ -200,19 +201,19 @@ bool RequestReader::read_svd_option(CodedInputStream* in, uint32_t tag) {
   }
 }
 
+// The option with this tag that asks for a plane; null: it is none.
+bool* asked_by(uint32_t tag, MimoOptions* mimo) {
+  for (const MimoPlane& m : kMimoPlanes) {
+    const int option = wire::kPlanesOnWire[static_cast<size_t>(m.plane)].option;
+    if (option != 0 && tag == tag_of(option, kVarint)) return &(mimo->*m.option);
+  }
+  return nullptr;
+}
+
 bool RequestReader::read_mimo_option(CodedInputStream* in, uint32_t tag) {
   MimoOptions& mimo = options_.rest.mimo;
+  if (bool* const asked = asked_by(tag, &mimo)) return read_varint(in, asked);
   switch (tag) {
-    case tag_of(v1::MimoOptions::kCapacityFieldNumber, kVarint):
-      return read_varint(in, &mimo.capacity);
-    case tag_of(v1::MimoOptions::kWaterFillingFieldNumber, kVarint):
-      return read_varint(in, &mimo.water_filling);
-    case tag_of(v1::MimoOptions::kStreamSnrFieldNumber, kVarint):
-      return read_varint(in, &mimo.stream_snr);
-    case tag_of(v1::MimoOptions::kConditionNumberFieldNumber, kVarint):
-      return read_varint(in, &mimo.condition_number);
-    case tag_of(v1::MimoOptions::kEffectiveRankFieldNumber, kVarint):
-      return read_varint(in, &mimo.effective_rank);
     case tag_of(v1::MimoOptions::kRankThresholdFieldNumber, kFixed64):
       mimo.threshold_rank = true;
       return read_double(in, &mimo.rank_threshold);
