@@ -673,9 +673,7 @@ class Client:
 
     def info(self, *, timeout: float | None = None) -> ServerInfo:
         """The server's version, limits and devices. Raises as svdvals does."""
-        deadline = Deadline(timeout)
-        send = functools.partial(self._send, self._stub.get_server_info, _proto.GetServerInfoRequest(), deadline)
-        info = server_info(self._retry(send, send, deadline))
+        info = server_info(self._ask("GetServerInfo", timeout))
         self._limits = self._settings.bound(info.limits)
         return info
 
@@ -776,6 +774,12 @@ class Client:
         finally:
             for _, _, call in under_way:  # of a call that fails as a whole
                 call.cancel()
+
+    def _ask(self, method: str, timeout: float | None, **fields: Any) -> Any:
+        """The reply to a unary call without matrices. `fields`: of its request."""
+        deadline = Deadline(timeout)
+        send = functools.partial(self._send, *self._stub.small(method, **fields), deadline)
+        return self._retry(send, send, deadline)
 
     def _send(self, method: Callable[..., Any], request: Any, deadline: Deadline, **options: Any) -> Any:
         self._require_open()
