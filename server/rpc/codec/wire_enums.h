@@ -20,7 +20,7 @@
 namespace svdserve::server {
 
 // The eigenvectors that a request asks for.
-enum class Eigenvectors : uint8_t { kNone, kRight, kRightAndLeft };
+enum class Eigenvectors : uint8_t { kNone, kRight, kRightAndLeft, kLast = kRightAndLeft };
 
 }  // namespace svdserve::server
 
