@@ -1,5 +1,5 @@
-// The planes of a reply to a batch: where each is in a DecomposeResponse or an EigendecomposeResponse, how many numbers
-// it has, and which option asks for it. The order is that of Plane, of the engine and of the C++ client.
+// The planes of a reply to a batch: where each is in a DecomposeResponse or an EigendecomposeResponse, and how many
+// numbers it has. The order is that of Plane, of the engine and of the C++ client.
 #ifndef SVDSERVE_WIRE_PLANES_H_
 #define SVDSERVE_WIRE_PLANES_H_
 

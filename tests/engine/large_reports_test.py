@@ -88,7 +88,7 @@ class FactorReports(unittest.TestCase):
             for path, content in zip(tables, (self.strategies, self.spectra)):
                 path.write_text(content, encoding="utf-8")
             drawn = pathlib.Path(folder) / "plot.svg"
-            # Of convergence three panels. Of accuracy four, dsyev four times, AUTO and three of LAPACK's SVDs twice.
+            # Convergence has three panels. Accuracy has four, with dsyev in each, AUTO and three of LAPACK's SVDs in two.
             convergence, accuracy = 3 * len(STRATEGIES), 4 * len(STRATEGIES) + 12
             for arguments, of_variant in ((tables, convergence + accuracy), (tables[:1], convergence),
                                           (tables[1:], accuracy)):
