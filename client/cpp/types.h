@@ -121,6 +121,9 @@ inline std::string name(Method m) {
   return i < std::size(kNames) ? kNames[i] : "method " + std::to_string(i + 1);
 }
 
+// The methods of Problem::kSvd.
+inline constexpr Method kSvdMethods[] = {Method::kAuto, Method::kBidiagonal, Method::kBisection, Method::kJacobi};
+
 // The decomposition of a batch.
 enum class Problem : uint8_t {
   kSvd,        // A = U S V^H

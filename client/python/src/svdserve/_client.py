@@ -181,7 +181,8 @@ class Client:
                 info().limits.max_values or max_dimension, or if it or its results do not fit a message. Each large
                 matrix is uploaded in chunks, in a call of its own; several go at once. A single matrix, shape (m, n), of
                 any size counts as large with a pivot_strategy or block_variant.
-            method: "auto", "bidiagonal", "bisection" or "jacobi"; for large matrices "auto" or "jacobi".
+            method: "auto" or "jacobi"; for small matrices also those for values alone, such as "bidiagonal" and
+                "bisection".
             tolerance: for "bisection" the relative width of an interval, in (0, 1/2]. For "jacobi" the cosine of two
                 columns, in (0, 1], below which they count as orthogonal. None for the method's default. Other methods
                 take none; for large matrices it is the cosine with every method.
