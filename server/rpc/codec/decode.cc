@@ -13,17 +13,7 @@
 namespace svdserve::server {
 namespace {
 
-using wire::CodedInputStream;
-using wire::kEmbedded;
-using wire::kFixed64;
-using wire::kVarint;
-using wire::read_double;
-using wire::read_embedded;
-using wire::read_length;
-using wire::read_varint;
-using wire::tag_of;
-using wire::value_of;
-using wire::WireFormatLite;
+using namespace wire;  // fields and enumerations
 
 Error too_long(std::string field) {
   return invalid_field(std::move(field), absl::StrCat("must take at most ", kMaxSmallBytes, " bytes"));
