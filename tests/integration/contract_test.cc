@@ -99,7 +99,7 @@ const BadInput kBadInputs[] = {
     {"UnknownMemoryOrder",
      [](v1::DecomposeRequest* r) { r->mutable_matrices()->set_memory_order(static_cast<v1::MemoryOrder>(-3)); },
      "matrices.memory_order"},
-    {"UnknownMethod", [](v1::DecomposeRequest* r) { r->mutable_options()->set_method(static_cast<v1::Method>(9)); },
+    {"UnknownMethod", [](v1::DecomposeRequest* r) { r->mutable_options()->set_method(static_cast<v1::Method>(99)); },
      "options.method"},
     {"NegativeTolerance", [](v1::DecomposeRequest* r) { set_jacobi(r, -1e-3); }, "options.tolerance"},
     {"NanTolerance", [](v1::DecomposeRequest* r) { set_jacobi(r, std::nan("")); }, "options.tolerance"},

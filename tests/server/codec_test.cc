@@ -157,8 +157,8 @@ TEST_F(CodecTest, MistakesAreToldInPlainWords) {
     spoil(&request);
     return decode(request).error.message;
   };
-  EXPECT_EQ(message_of([](auto* r) { r->mutable_options()->set_method(static_cast<v1::Method>(8)); }),
-            "unknown method 8");
+  EXPECT_EQ(message_of([](auto* r) { r->mutable_options()->set_method(static_cast<v1::Method>(99)); }),
+            "unknown method 99");
   EXPECT_EQ(message_of([](auto* r) { r->mutable_matrices()->clear_data_type(); }), "must be set to a data type");
   EXPECT_EQ(message_of([](auto* r) { r->clear_matrices(); }),
             "a request needs matrices or groups, and this one has neither");
