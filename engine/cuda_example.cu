@@ -12,6 +12,8 @@
 
 namespace {
 
+constexpr int64_t kCount = 1000000;
+
 // Any deterministic numbers. count x 16, each in [-1, 1).
 __global__ void fill(float* a, int64_t numbers) {
   const int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
@@ -22,6 +24,28 @@ bool ok(cudaError_t error, const char* what) {
   if (error == cudaSuccess) return true;
   std::fprintf(stderr, "%s: %s\n", what, cudaGetErrorString(error));
   return false;
+}
+
+// Waits for the stream, and prints what is in device memory then. Whether every matrix is OK.
+bool print_results(const svdserve::CudaEngine& engine, const svdserve::Plan& plan, const float* values,
+                   const uint64_t* exception_counts, cudaStream_t stream) {
+  const int64_t k = svdserve::values_per_matrix(plan.problem);
+  uint64_t counts[svdserve::kMatrixStatuses];
+  std::vector<float> first(static_cast<size_t>(3 * k));
+  cudaMemcpyAsync(counts, exception_counts, sizeof(counts), cudaMemcpyDeviceToHost, stream);
+  cudaMemcpyAsync(first.data(), values, first.size() * sizeof(float), cudaMemcpyDeviceToHost, stream);
+  // An error of a kernel shows here.
+  if (!ok(cudaStreamSynchronize(stream), "computing")) return false;
+
+  std::printf("%s, %s\n", engine.description().name.c_str(), name(plan.method));
+  for (int64_t m = 0; m < 3; ++m) {
+    const float* const s = first.data() + m * k;
+    std::printf("matrix %lld: %.9g %.9g %.9g %.9g\n", static_cast<long long>(m), s[0], s[1], s[2], s[3]);
+  }
+  const uint64_t exceptions = counts[1] + counts[2] + counts[3];
+  std::printf("%lld matrices, %llu of them not OK\n", static_cast<long long>(kCount),
+              static_cast<unsigned long long>(exceptions));
+  return exceptions == 0;
 }
 
 }  // namespace
@@ -39,7 +63,6 @@ int main() {
     return 1;
   }
 
-  constexpr int64_t kCount = 1000000;
   const svdserve::Problem problem{4, 4, svdserve::DType::kF32, svdserve::Order::kRowMajor};
   const auto [plan, error] = svdserve::make_plan(problem, svdserve::Options{});
   if (!plan) {
@@ -77,26 +100,11 @@ int main() {
     return 1;
   }
 
-  uint64_t counts[svdserve::kMatrixStatuses];
-  std::vector<float> first(static_cast<size_t>(3 * k));
-  cudaMemcpyAsync(counts, exception_counts, sizeof(counts), cudaMemcpyDeviceToHost, stream);
-  cudaMemcpyAsync(first.data(), values, first.size() * sizeof(float), cudaMemcpyDeviceToHost, stream);
-  // An error of a kernel shows here.
-  if (!ok(cudaStreamSynchronize(stream), "computing")) return 1;
-
-  std::printf("%s, %s\n", engine->description().name.c_str(), name(plan->method));
-  for (int64_t m = 0; m < 3; ++m) {
-    const float* const s = first.data() + m * k;
-    std::printf("matrix %lld: %.9g %.9g %.9g %.9g\n", static_cast<long long>(m), s[0], s[1], s[2], s[3]);
-  }
-  const uint64_t exceptions = counts[1] + counts[2] + counts[3];
-  std::printf("%lld matrices, %llu of them not OK\n", static_cast<long long>(kCount),
-              static_cast<unsigned long long>(exceptions));
-
+  const bool all_ok = print_results(*engine, *plan, values, exception_counts, stream);
   cudaFree(workspace);
   cudaFree(exception_counts);
   cudaFree(values);
   cudaFree(matrices);
   cudaStreamDestroy(stream);
-  return exceptions == 0 ? 0 : 1;
+  return all_ok ? 0 : 1;
 }

@@ -7,8 +7,10 @@
 #define SVDSERVE_ENGINE_LARGE_ENGINE_H_
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <iterator>
 #include <memory>
 #include <optional>
 #include <string>
@@ -30,10 +32,12 @@ enum class PivotStrategy : uint8_t {
   kColumnCyclic,      // nearest to the column-cyclic one
   kReverseRowCyclic,  // their reverses
   kReverseColumnCyclic,
+  kLast = kReverseColumnCyclic,
 };
 constexpr const char* name(PivotStrategy s) {
   constexpr const char* kNames[] = {"auto",       "recursive",     "modified-modulus",   "round-robin",
                                     "row-cyclic", "column-cyclic", "reverse-row-cyclic", "reverse-column-cyclic"};
+  static_assert(std::size(kNames) == static_cast<size_t>(PivotStrategy::kLast) + 1);
   return kNames[static_cast<int>(s)];
 }
 
@@ -42,6 +46,7 @@ enum class BlockVariant : uint8_t {
   kAuto,
   kBlockOriented,  // one inner sweep
   kFullBlock,      // inner sweeps until its columns are orthogonal
+  kLast = kFullBlock,
 };
 constexpr const char* name(BlockVariant v) {
   return v == BlockVariant::kFullBlock ? "full-block" : v == BlockVariant::kBlockOriented ? "block-oriented" : "auto";
@@ -126,7 +131,7 @@ struct LargeOperands {
   void* right = nullptr;              // [out] V^H, or null; kGeneral: W^H
 };
 
-enum class LargeStage : uint8_t { kPrepare, kPrecondition, kWarmStart, kSweep, kFinish };
+enum class LargeStage : uint8_t { kPrepare, kPrecondition, kWarmStart, kSweep, kFinish, kLast = kFinish };
 constexpr const char* name(LargeStage s) {
   constexpr const char* kNames[] = {"prepare", "precondition", "warm_start", "sweep", "finish"};
   return kNames[static_cast<int>(s)];

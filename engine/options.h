@@ -15,6 +15,7 @@ enum class Method : uint8_t {
   kFactored,     // large Hermitian: indefinite factorization, then hyperbolic Jacobi: high relative accuracy
   kTridiagonal,  // large Hermitian: tridiagonal form, then divide and conquer: absolute accuracy
   kQr,           // general: Hessenberg form, then shifted QR
+  kLast = kQr,
 };
 
 constexpr const char* name(Method m) {
@@ -42,13 +43,14 @@ enum class Decomposition : uint8_t {
   kSvd,        // A = U S V^H
   kHermitian,  // A = U L U^H, A Hermitian, its eigenvalues L ascending
   kGeneral,    // A V = V L, W^H A = L W^H, unit columns; the results are complex, whatever the matrices are
+  kLast = kGeneral,
 };
 
 // The triangle of a Hermitian matrix that is read, as NumPy's UPLO. Imaginary parts of the diagonal are not read.
-enum class Triangle : uint8_t { kLower, kUpper };
+enum class Triangle : uint8_t { kLower, kUpper, kLast = kUpper };
 
 // Which singular vectors are wanted. Thin: U is m x k, V^H k x n. Full: m x m and n x n.
-enum class Vectors : uint8_t { kNone, kThin, kFull };
+enum class Vectors : uint8_t { kNone, kThin, kFull, kLast = kFull };
 
 // Numbers that a MIMO system wants of its channels y = H x + noise, H rows x cols: rows receive, cols transmit
 // antennas. SNR is the transmitted power over the noise power of one receive antenna; capacities are in bit/s/Hz. A

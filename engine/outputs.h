@@ -27,8 +27,9 @@ enum class Plane : uint8_t {
   kCertificate,      // a matrix: |A - U S V^H|_F / |A|_F, |I - U^H U|_F, |I - V^H V|_F; of a Hermitian one V = U; of a
                      // general one |A V - V L|_F / |A|_F, or |A^H W - W L^H|_F / |A|_F where that is larger, 0, 0
   kEigenvalueCondition,  // a general matrix: for each eigenvalue 1 / |w^H v| of its unit vectors, inf where that is 1 / 0
+  kLast = kEigenvalueCondition,
 };
-inline constexpr int kPlanes = 11;
+inline constexpr int kPlanes = static_cast<int>(Plane::kLast) + 1;
 inline constexpr int64_t kCertificateNumbers = 3;
 
 constexpr int index_of(Plane plane) { return static_cast<int>(plane); }
@@ -61,18 +62,48 @@ struct Outputs {
   int32_t snr_count = 0;
 
   bool vectors() const { return left_columns > 0 || right_columns > 0 || certificate || fix_phases; }
-  bool answers() const {
-    return capacity || water_filling || stream_snr || condition_number || effective_rank || threshold_rank;
-  }
+  bool answers() const;  // has MIMO numbers
   friend bool operator==(const Outputs&, const Outputs&) = default;
 };
+
+// A plane of MIMO numbers: the option that asks for it, the output that has it, and how many numbers it has.
+struct MimoPlane {
+  Plane plane;
+  bool MimoOptions::*option;
+  bool Outputs::*output;
+  enum : uint8_t { kSnrsOfGroup, kStreamsOfMatrix, kOneOfMatrix } extent;  // the first two: for each SNR
+};
+inline constexpr MimoPlane kMimoPlanes[] = {
+    {Plane::kCapacity, &MimoOptions::capacity, &Outputs::capacity, MimoPlane::kSnrsOfGroup},
+    {Plane::kWaterFilling, &MimoOptions::water_filling, &Outputs::water_filling, MimoPlane::kSnrsOfGroup},
+    {Plane::kStreamSnr, &MimoOptions::stream_snr, &Outputs::stream_snr, MimoPlane::kStreamsOfMatrix},
+    {Plane::kConditionNumber, &MimoOptions::condition_number, &Outputs::condition_number, MimoPlane::kOneOfMatrix},
+    {Plane::kEffectiveRank, &MimoOptions::effective_rank, &Outputs::effective_rank, MimoPlane::kOneOfMatrix},
+    {Plane::kThresholdRank, &MimoOptions::threshold_rank, &Outputs::threshold_rank, MimoPlane::kOneOfMatrix},
+};
+
+inline bool Outputs::answers() const {
+  for (const MimoPlane& m : kMimoPlanes) {
+    if (this->*m.output) return true;
+  }
+  return false;
+}
+
+// Numbers of the plane for one group of matrices, where it is given.
+constexpr int64_t numbers_of_group(const Problem& p, const Outputs& o, const MimoPlane& m) {
+  if (m.extent == MimoPlane::kSnrsOfGroup) return o.snr_count;
+  return o.group * (m.extent == MimoPlane::kStreamsOfMatrix ? o.snr_count * values_per_matrix(p) : 1);
+}
 
 // Bytes of a plane for one group of matrices; 0: the plane is not given.
 constexpr size_t plane_bytes(const Problem& p, const Outputs& o, Plane plane) {
   const size_t number = value_bytes(p.dtype);
+  for (const MimoPlane& m : kMimoPlanes) {
+    if (m.plane == plane) return o.*m.output ? static_cast<size_t>(numbers_of_group(p, o, m)) * number : 0;
+  }
   const size_t element = o.complex ? 2 * number : element_bytes(p.dtype), value = o.complex ? 2 * number : number;
   const auto size = [](int64_t n) { return static_cast<size_t>(n); };
-  const size_t group = size(o.group), snrs = size(o.snr_count);
+  const size_t group = size(o.group);
   switch (plane) {
     case Plane::kValues:
       return group * size(o.values) * value;
@@ -80,24 +111,13 @@ constexpr size_t plane_bytes(const Problem& p, const Outputs& o, Plane plane) {
       return group * size(p.rows) * size(o.left_columns) * element;
     case Plane::kRight:
       return group * size(p.cols) * size(o.right_columns) * element;
-    case Plane::kCapacity:
-      return o.capacity ? snrs * number : 0;
-    case Plane::kWaterFilling:
-      return o.water_filling ? snrs * number : 0;
-    case Plane::kStreamSnr:
-      return o.stream_snr ? group * snrs * size(values_per_matrix(p)) * number : 0;
-    case Plane::kConditionNumber:
-      return o.condition_number ? group * number : 0;
-    case Plane::kEffectiveRank:
-      return o.effective_rank ? group * number : 0;
-    case Plane::kThresholdRank:
-      return o.threshold_rank ? group * number : 0;
     case Plane::kCertificate:
       return o.certificate ? group * size(kCertificateNumbers) * number : 0;
     case Plane::kEigenvalueCondition:
       return o.condition ? group * size(o.values) * number : 0;
+    default:
+      return 0;
   }
-  return 0;
 }
 
 }  // namespace svdserve

@@ -67,12 +67,7 @@ std::optional<PlanError> resolve_mimo(const Problem& problem, const MimoOptions&
                                   std::to_string(columns));
     }
   }
-  out->capacity = mimo.capacity;
-  out->water_filling = mimo.water_filling;
-  out->stream_snr = mimo.stream_snr;
-  out->condition_number = mimo.condition_number;
-  out->effective_rank = mimo.effective_rank;
-  out->threshold_rank = mimo.threshold_rank;
+  for (const MimoPlane& m : kMimoPlanes) out->*m.output = mimo.*m.option;
   out->rank_threshold = mimo.rank_threshold;
   out->group = mimo.group;
   out->snr_count = static_cast<int32_t>(mimo.snr_db.size());

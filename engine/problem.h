@@ -9,10 +9,10 @@
 namespace svdserve {
 
 // Element type. Complex elements are pairs (real, imaginary) of the real type, as std::complex and NumPy store them.
-enum class DType : uint8_t { kF32, kF64, kC64, kC128 };
+enum class DType : uint8_t { kF32, kF64, kC64, kC128, kLast = kC128 };
 
 // How the elements of one matrix follow each other. The matrices of a batch follow each other without gaps.
-enum class Order : uint8_t { kRowMajor, kColumnMajor };
+enum class Order : uint8_t { kRowMajor, kColumnMajor, kLast = kColumnMajor };
 
 constexpr bool is_complex(DType t) { return t == DType::kC64 || t == DType::kC128; }
 

@@ -13,11 +13,12 @@ enum class MatrixStatus : uint8_t {
   kNotConverged = 2,  // the iteration limit was reached: the values are the best known
   kOutOfRange = 3,    // a value is too large: +inf, or an eigenvalue is -inf or has an infinite part; others are right
   kByQr = 4,          // JACOBI of a general matrix missed its bound: the results are QR's, and right
-  kNearDefective =
-      5,  // with Options::condition: defective but for a small change (general/eigenvalue_conditions.h); all is right
+  // With Options::condition: defective but for a small change (general/eigenvalue_conditions.h); all is right.
+  kNearDefective = 5,
+  kLast = kNearDefective,
 };
 
-inline constexpr int kMatrixStatuses = 6;
+inline constexpr int kMatrixStatuses = static_cast<int>(MatrixStatus::kLast) + 1;
 
 // How many matrices of a batch ended in each status.
 struct ConvergenceReport {

@@ -263,9 +263,8 @@ constexpr const char* kBatching = "Batching";
 constexpr const char* kDevices = "Devices";
 constexpr const char* kLife = "Start and stop";
 
-std::vector<Flag> make_flags() {
+std::vector<Flag> listening_flags() {
   using C = Config;
-  const absl::Duration us = absl::Microseconds(1), hour = absl::Hours(1);
   return {
       text_flag(kListening, "listen", "ADDR:PORT", "127.0.0.1:50051", &C::listen,
                 "address of gRPC, or unix:PATH. Port 0 takes any free port. An address that other machines reach needs "
@@ -288,7 +287,13 @@ std::vector<Flag> make_flags() {
       choice_flag<Reflection>("reflection", "WHEN", {Reflection::kAuto, Reflection::kOn, Reflection::kOff},
                               Reflection::kAuto, &C::reflection, kListening,
                               "gRPC server reflection: auto on off. auto: on where --listen is loopback"),
+  };
+}
 
+std::vector<Flag> request_limit_flags() {
+  using C = Config;
+  const absl::Duration hour = absl::Hours(1);
+  return {
       bytes_flag("max-message-bytes", 64 * kMiB, 64 * kKiB, 2047 * kMiB, &C::max_message_bytes, kLimits,
                  "size of a serialized request, and of a reply"),
       count_flag("max-matrices", 16777216, 1, int64_t{1} << 40, &C::max_matrices, kLimits,
@@ -314,6 +319,13 @@ std::vector<Flag> make_flags() {
           "stream-idle-timeout", "60s", absl::Milliseconds(1), 24 * hour, &C::stream_idle_timeout, kLimits,
           "longest time in which a client may send no message, take no reply, or leave a stream without a request. "
           "A call that waits longer is ended"),
+  };
+}
+
+std::vector<Flag> connection_limit_flags() {
+  using C = Config;
+  const absl::Duration hour = absl::Hours(1);
+  return {
       count_flag("max-connections", 8192, 1, 10000000, &C::max_connections, kLimits,
                  "connections of all clients. The process's limit of open files may allow fewer"),
       count_flag("max-connection-streams", 256, 1, 1000000, &C::max_connection_streams, kLimits,
@@ -342,7 +354,12 @@ std::vector<Flag> make_flags() {
                  "large matrices in upload, queue, computation or download"),
       duration_flag("large-idle-timeout", "60s", absl::Milliseconds(1), 24 * hour, &C::large_idle_timeout, kLimits,
                     "time in which the client of a large matrix must send or take 1 MiB, or the rest of it"),
+  };
+}
 
+std::vector<Flag> batching_flags() {
+  using C = Config;
+  return {
       duration_flag(
           "max-queue-delay", "500us", absl::ZeroDuration(), absl::Seconds(10), &C::max_queue_delay, kBatching,
           "longest time between the arrivals of the first and the last request of one batch. An idle device takes a "
@@ -351,7 +368,13 @@ std::vector<Flag> make_flags() {
                  "operands of one batch. Larger requests are split"),
       count_flag("max-batch-matrices", 1048576, 1, int64_t{1} << 40, &C::max_batch_matrices, kBatching,
                  "matrices of one batch"),
+  };
+}
 
+std::vector<Flag> device_flags() {
+  using C = Config;
+  const absl::Duration hour = absl::Hours(1);
+  return {
       devices_flag(
           "devices", kAuto, kDevices,
           "auto: the CPU and every GPU that works. Or a list, joined by commas, of host (the CPU), cuda (every "
@@ -382,7 +405,14 @@ std::vector<Flag> make_flags() {
       duration_flag("watchdog-timeout", "10s", absl::Milliseconds(100), hour, &C::watchdog_timeout, kDevices,
                     "shortest time without a response after which a GPU counts as hung. Its work must also have taken "
                     "20 times as long as it may"),
+  };
+}
 
+std::vector<Flag> life_flags() {
+  using C = Config;
+  const absl::Duration hour = absl::Hours(1);
+  const absl::Duration us = absl::Microseconds(1);
+  return {
       duration_flag("drain-delay", "1s", absl::ZeroDuration(), hour, &C::drain_delay, kLife,
                     "time after SIGTERM in which the server still serves, although it is not ready any more"),
       duration_flag("drain-timeout", "30s", us, 24 * hour, &C::drain_timeout, kLife,
@@ -391,6 +421,16 @@ std::vector<Flag> make_flags() {
                             {LogLevel::kDebug, LogLevel::kInfo, LogLevel::kWarning, LogLevel::kError}, LogLevel::kInfo,
                             &C::log_level, kLife, "least severe messages in the log: debug info warning error"),
   };
+}
+
+// In the order of --help.
+std::vector<Flag> make_flags() {
+  std::vector<Flag> all;
+  for (const auto& section : {listening_flags(), request_limit_flags(), connection_limit_flags(), batching_flags(),
+                              device_flags(), life_flags()}) {
+    all.insert(all.end(), section.begin(), section.end());
+  }
+  return all;
 }
 
 constexpr const char* kVariablePrefix = "SVDSERVE_";

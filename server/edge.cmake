@@ -34,7 +34,7 @@ svdserve_library(svdserve_server_metrics
   APART)
 
 svdserve_library(svdserve_server_rpc
-  SOURCES rpc/connection_acceptor.cc rpc/library_logs.cc rpc/rpc_server.cc
+  SOURCES rpc/connection_acceptor.cc rpc/library_logs.cc rpc/rpc_server.cc rpc/small_calls.cc
           rpc/calls/unary_call.cc rpc/calls/decompose_large_call.cc rpc/calls/stream_call.cc
           rpc/calls/health_call.cc rpc/calls/health_service.cc rpc/calls/open_calls.cc
           rpc/calls/read_turns.cc rpc/calls/reflection_service.cc rpc/calls/self_probe.cc

@@ -253,6 +253,34 @@ void warn_of_small_large_bytes(const LargeEngine& host, int64_t max_large_bytes)
                                         std::to_string(least) + ". Raise it, or lower --large-threads"}});
 }
 
+void log_device(const DeviceInfo& device, Simd wanted) {
+  log_info("device", {{"name", device.name},
+                      {"backend", name(device.kind)},
+                      {"model", device.model},
+                      {"uuid", device.uuid},
+                      {"memory_bytes", device.memory_bytes},
+                      {"instruction_set", device.instruction_set},
+                      {"threads", device.threads},
+                      {"lanes", device.lanes}});
+  if (device.kind != DeviceKind::kHost || wanted == Simd::kBest || device.instruction_set == name(wanted)) return;
+  log_warning("simd", {{"reason", std::string("no ") + name(wanted) + " here, or not in this build (--simd); " +
+                                      device.instruction_set + " is used"}});
+}
+
+bool serve_http(const ListenAddress& address, absl::Duration max_age, Server* server) {
+  HttpHandlers handlers;
+  const auto render = [server] {
+    return server->recorder.render(
+        readings(*server->pipeline, *server->factors, server->pinned, server->rpc->open_streams(), server->stopping));
+  };
+  handlers.metrics = reuse_text(render, max_age, server->clock.get());
+  handlers.live = [server] { return server->rpc->alive(); };
+  handlers.ready = [server] { return server->pipeline->stats().ready() && !server->stopping; };
+  std::string error;
+  server->http = HttpExposer::listen(address, std::move(handlers), &error);
+  return server->http != nullptr || start_failed(error);
+}
+
 // The configured server, answering; or false after saying why not. No `metrics`: no HTTP.
 bool start(const Config& config, RpcOptions rpc_options, const std::optional<ListenAddress>& metrics, Server* server) {
   const Machine machine = this_machine();
@@ -275,24 +303,11 @@ bool start(const Config& config, RpcOptions rpc_options, const std::optional<Lis
   }
   server->pipeline = std::make_unique<Pipeline>(pipeline_options(config, limits), std::move(made.devices),
                                                 server->clock.get(), &server->recorder);
-  for (const DeviceState& device : server->pipeline->devices()) {
-    log_info("device", {{"name", device.info.name},
-                        {"backend", name(device.info.kind)},
-                        {"model", device.info.model},
-                        {"uuid", device.info.uuid},
-                        {"memory_bytes", device.info.memory_bytes},
-                        {"instruction_set", device.info.instruction_set},
-                        {"threads", device.info.threads},
-                        {"lanes", device.info.lanes}});
-    if (device.info.kind == DeviceKind::kHost && config.simd != Simd::kBest &&
-        device.info.instruction_set != name(config.simd)) {
-      log_warning("simd",
-                  {{"reason", std::string("no ") + name(config.simd) + " here, or not in this build (--simd); " +
-                                  device.info.instruction_set + " is used"}});
-    }
-  }
   std::vector<DeviceInfo> infos;
-  for (const DeviceState& device : server->pipeline->devices()) infos.push_back(device.info);
+  for (const DeviceState& device : server->pipeline->devices()) {
+    log_device(device.info, config.simd);
+    infos.push_back(device.info);
+  }
   MadeLargeDevices factors = make_large_devices(infos, static_cast<int>(workers.large_threads.value));
   for (const std::string& refusal : factors.refusals) log_info("device_refused", {{"reason", refusal}});
   warn_of_small_large_bytes(*factors.devices.back().engine, limits.max_large_bytes.value);
@@ -303,18 +318,7 @@ bool start(const Config& config, RpcOptions rpc_options, const std::optional<Lis
   server->rpc = RpcServer::start(rpc_options, server->pipeline.get(), server->factors.get(), server->clock.get(),
                                  &server->recorder, server->memory.get(), &error);
   if (server->rpc == nullptr) return start_failed(error);
-  if (metrics) {
-    HttpHandlers handlers;
-    const auto render = [server] {
-      return server->recorder.render(
-          readings(*server->pipeline, *server->factors, server->pinned, server->rpc->open_streams(), server->stopping));
-    };
-    handlers.metrics = reuse_text(render, config.metrics_max_age, server->clock.get());
-    handlers.live = [server] { return server->rpc->alive(); };
-    handlers.ready = [server] { return server->pipeline->stats().ready() && !server->stopping; };
-    server->http = HttpExposer::listen(*metrics, std::move(handlers), &error);
-    if (server->http == nullptr) return start_failed(error);
-  }
+  if (metrics && !serve_http(*metrics, config.metrics_max_age, server)) return false;
   server->rpc->set_serving(true);
   const std::string http_address = server->http ? server->http->address() : "";
   log_info("serving", {{"grpc", server->rpc->address()},

@@ -1,5 +1,6 @@
 // Enumerations of the code and their numbers on the wire. Both ends have enumerations of their own, with the values of
-// the contract in the contract's order. A range says where they begin, and static_asserts hold it to the proto.
+// the contract in the contract's order, and name the last one `kLast`. A codec says where the numbers begin, and
+// static_asserts hold both to the proto.
 #ifndef SVDSERVE_WIRE_ENUMS_H_
 #define SVDSERVE_WIRE_ENUMS_H_
 
@@ -9,27 +10,20 @@
 
 namespace svdserve::wire {
 
-// The values of E are 0 .. last. The number of a value on the wire is the value plus `shift`.
+// The number on the wire of the value 0 of E: a specialization beside its codec. Other enumerations have none.
 template <class E>
-struct EnumRange {
-  int shift = 0;
-  E last = E{};
-};
-
-// The EnumRange of an enumeration: a specialization beside its codec. Other enumerations have none.
-template <class E>
-inline constexpr std::nullptr_t kRange = nullptr;
+inline constexpr std::nullptr_t kFirstNumber = nullptr;
 
 template <class E>
 constexpr int number_of(E value) {
-  return static_cast<int>(value) + kRange<E>.shift;
+  return static_cast<int>(value) + kFirstNumber<E>;
 }
 
 // Nothing: no value of E has this number.
 template <class E>
 constexpr std::optional<E> value_of(int number) {
-  const int64_t value = int64_t{number} - kRange<E>.shift;  // a number may be the least that there is
-  if (value < 0 || value > static_cast<int64_t>(kRange<E>.last)) return std::nullopt;
+  const int64_t value = int64_t{number} - kFirstNumber<E>;  // a number may be the least that there is
+  if (value < 0 || value > static_cast<int64_t>(E::kLast)) return std::nullopt;
   return static_cast<E>(value);
 }
 
@@ -42,7 +36,7 @@ constexpr std::optional<E> value_of(int number, E absent) {
 // Whether the numbers of E are first .. last of the contract.
 template <class E>
 constexpr bool has_numbers(int first, int last) {
-  return number_of(E{}) == first && number_of(kRange<E>.last) == last;
+  return number_of(E{}) == first && number_of(E::kLast) == last;
 }
 
 }  // namespace svdserve::wire

@@ -32,6 +32,7 @@ struct PlaneOnWire {
   int message;            // the field of the response that holds the plane's message; 0: the response itself
   int field;              // of the plane in that message
   int columns_field = 0;  // the field instead of it where leading columns were asked for, not U and V^H; 0: the same
+  int option = 0;         // the field of MimoOptions, a bool, that asks for the plane; 0: another does
 
   constexpr int field_of(bool has_vectors) const { return has_vectors || columns_field == 0 ? field : columns_field; }
 };
@@ -41,19 +42,23 @@ inline constexpr auto kPlanesOnWire = [] {
   using E = PlaneExtents;
   using R = v1::DecomposeResponse;
   using M = v1::MimoResult;
-  constexpr int kMimo = R::kMimoFieldNumber, kCertificate = R::kCertificateFieldNumber;
+  using O = v1::MimoOptions;
+  constexpr int kCertificate = R::kCertificateFieldNumber;
   constexpr bool kElements = true, kNumbers = false, kGroup = true, kMatrix = false;
+  constexpr auto mimo = [](Extent height, Extent width, bool of_group, int field, int option) {
+    return PlaneOnWire{height, width, kNumbers, of_group, R::kMimoFieldNumber, field, 0, option};
+  };
   return std::to_array<PlaneOnWire>({
       {&E::values, &E::one, kNumbers, kMatrix, 0, R::kSingularValuesFieldNumber},
       {&E::rows, &E::left_columns, kElements, kMatrix, 0, R::kLeftVectorsFieldNumber, R::kCombinersFieldNumber},
       {&E::right_columns, &E::cols, kElements, kMatrix, 0, R::kRightVectorsAdjointFieldNumber,
        R::kPrecodersFieldNumber},
-      {&E::snrs, &E::one, kNumbers, kGroup, kMimo, M::kCapacityFieldNumber},
-      {&E::snrs, &E::one, kNumbers, kGroup, kMimo, M::kWaterFillingFieldNumber},
-      {&E::snrs, &E::streams, kNumbers, kMatrix, kMimo, M::kStreamSnrFieldNumber},
-      {&E::one, &E::one, kNumbers, kMatrix, kMimo, M::kConditionNumberFieldNumber},
-      {&E::one, &E::one, kNumbers, kMatrix, kMimo, M::kEffectiveRankFieldNumber},
-      {&E::one, &E::one, kNumbers, kMatrix, kMimo, M::kThresholdRankFieldNumber},
+      mimo(&E::snrs, &E::one, kGroup, M::kCapacityFieldNumber, O::kCapacityFieldNumber),
+      mimo(&E::snrs, &E::one, kGroup, M::kWaterFillingFieldNumber, O::kWaterFillingFieldNumber),
+      mimo(&E::snrs, &E::streams, kMatrix, M::kStreamSnrFieldNumber, O::kStreamSnrFieldNumber),
+      mimo(&E::one, &E::one, kMatrix, M::kConditionNumberFieldNumber, O::kConditionNumberFieldNumber),
+      mimo(&E::one, &E::one, kMatrix, M::kEffectiveRankFieldNumber, O::kEffectiveRankFieldNumber),
+      mimo(&E::one, &E::one, kMatrix, M::kThresholdRankFieldNumber, 0),
       {&E::three, &E::one, kNumbers, kMatrix, kCertificate, v1::Certificate::kEachMatrixFieldNumber},
       {&E::values, &E::one, kNumbers, kMatrix, 0, v1::EigendecomposeResponse::kEigenvalueConditionsFieldNumber},
   });

@@ -4,6 +4,7 @@
 #define SVDSERVE_CLIENT_CPP_LARGE_H_
 
 #include <complex>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -26,17 +27,17 @@ enum class PivotStrategy : uint8_t {
   kColumnCyclic,
   kReverseRowCyclic,
   kReverseColumnCyclic,
+  kLast = kReverseColumnCyclic,
 };
-inline constexpr int kPivotStrategies = 8;
 constexpr const char* name(PivotStrategy s) {
-  constexpr const char* kNames[] = {"auto",       "recursive",     "modified-modulus",   "round-robin",
-                                    "row-cyclic", "column-cyclic", "reverse-row-cyclic", "reverse-column-cyclic"};
+  constexpr const char* kNames[static_cast<size_t>(PivotStrategy::kLast) + 1] = {
+      "auto",       "recursive",     "modified-modulus",   "round-robin",
+      "row-cyclic", "column-cyclic", "reverse-row-cyclic", "reverse-column-cyclic"};
   return kNames[static_cast<int>(s)];
 }
 
 // The work on a block pair: one inner sweep, or as many as make its columns orthogonal.
-enum class BlockVariant : uint8_t { kAuto, kBlockOriented, kFullBlock };
-inline constexpr int kBlockVariants = 3;
+enum class BlockVariant : uint8_t { kAuto, kBlockOriented, kFullBlock, kLast = kFullBlock };
 constexpr const char* name(BlockVariant v) {
   constexpr const char* kNames[] = {"auto", "block-oriented", "full-block"};
   return kNames[static_cast<int>(v)];
@@ -48,6 +49,7 @@ enum class LargeProblem : uint8_t {
   kHermitian,        // A = U L U^H, A Hermitian
   kHermitianFactor,  // G J G^H = U L U^H, G with the signature J given
   kGeneral,          // A V = V L and W^H A = L W^H, A square: complex results, V in the place of U and W of V
+  kLast = kGeneral,
 };
 
 enum class LargeStage : uint8_t {
@@ -59,6 +61,7 @@ enum class LargeStage : uint8_t {
   kSweep,
   kFinish,
   kDownload,
+  kLast = kFinish,  // of those that the server reports
 };
 constexpr const char* name(LargeStage s) {
   constexpr const char* kNames[] = {"upload",     "queued", "prepare", "precondition",

@@ -27,10 +27,10 @@ namespace svdserve::client {
 // --- matrices -----------------------------------------------------------------------------------
 
 // Element type. Complex elements are pairs (real, imaginary), as std::complex stores them.
-enum class DataType : uint8_t { kF32, kF64, kC64, kC128 };
+enum class DataType : uint8_t { kF32, kF64, kC64, kC128, kLast = kC128 };
 
 // How the elements of one matrix follow each other.
-enum class MemoryOrder : uint8_t { kRowMajor, kColumnMajor };
+enum class MemoryOrder : uint8_t { kRowMajor, kColumnMajor, kLast = kColumnMajor };
 
 constexpr const char* name(DataType t) {
   switch (t) {
@@ -111,6 +111,7 @@ enum class Method : uint8_t {
   kFactored,     // one large Hermitian matrix: factorization and hyperbolic Jacobi; small eigenvalues keep their digits
   kTridiagonal,  // one large Hermitian matrix: tridiagonal form, then divide and conquer
   kQr,           // general matrices: Hessenberg form, then shifted QR
+  kLast = kQr,
 };
 
 // "jacobi"; for a method of a newer server "method 9", by its number in the contract.
@@ -120,6 +121,9 @@ inline std::string name(Method m) {
   return i < std::size(kNames) ? kNames[i] : "method " + std::to_string(i + 1);
 }
 
+// The methods of Problem::kSvd.
+inline constexpr Method kSvdMethods[] = {Method::kAuto, Method::kBidiagonal, Method::kBisection, Method::kJacobi};
+
 // The decomposition of a batch.
 enum class Problem : uint8_t {
   kSvd,        // A = U S V^H
@@ -127,17 +131,18 @@ enum class Problem : uint8_t {
   // A V = V L and W^H A = L W^H, columns of V and W of norm 1, in no order. L takes the place of the singular values, V
   // that of U, W^H that of V^H; all are complex, whatever the matrices are.
   kGeneral,
+  kLast = kGeneral,
 };
 
 // The triangle of a Hermitian matrix that is read, as NumPy's UPLO. Imaginary parts of the diagonal are not read.
-enum class Triangle : uint8_t { kLower, kUpper };
+enum class Triangle : uint8_t { kLower, kUpper, kLast = kUpper };
 
 // Singular vectors of A = U S V^H. Thin: U is m x k, V^H k x n. Full: m x m and n x n. Problem::kGeneral has V
 // with thin ones, V and W^H with full ones.
-enum class Vectors : uint8_t { kNone, kThin, kFull };
+enum class Vectors : uint8_t { kNone, kThin, kFull, kLast = kFull };
 
 // kBatch: the largest numbers of the batch, in Report::certificate. kMatrix: these, and the numbers of each matrix.
-enum class CertificateScope : uint8_t { kNone, kBatch, kMatrix };
+enum class CertificateScope : uint8_t { kNone, kBatch, kMatrix, kLast = kMatrix };
 
 // Numbers of MIMO channels y = H x + noise; MimoOptions of the proto defines each.
 struct MimoOptions {
@@ -184,8 +189,22 @@ enum class Plane : uint8_t {
   kThresholdRank,    // a matrix: a number
   kCertificate,      // a matrix: residual, orthogonality of U, of V
   kEigenvalueCondition,  // a matrix: the condition number of each eigenvalue
+  kLast = kEigenvalueCondition,
 };
-inline constexpr int kPlanes = 11;
+inline constexpr int kPlanes = static_cast<int>(Plane::kLast) + 1;
+
+// The planes that a flag of MimoOptions asks for.
+struct MimoFlag {
+  Plane plane;
+  bool MimoOptions::*flag;
+};
+inline constexpr MimoFlag kMimoFlags[] = {
+    {Plane::kCapacity, &MimoOptions::capacity},
+    {Plane::kWaterFilling, &MimoOptions::water_filling},
+    {Plane::kStreamSnr, &MimoOptions::stream_snr},
+    {Plane::kConditionNumber, &MimoOptions::condition_number},
+    {Plane::kEffectiveRank, &MimoOptions::effective_rank},
+};
 
 // Bytes of a plane for `count` matrices of the batch's shape, a multiple of the group; 0: it was not asked for.
 // INT64_MAX / 64 stands for everything that is larger.
@@ -307,7 +326,8 @@ enum class MatrixStatus : uint8_t {
   kOutOfRange = 3,     // a value is too large: +inf, or an eigenvalue is -inf or has an infinite part; others are right
   kByQr = 4,           // Method::kJacobi of kGeneral missed its bound: the results are those of kQr, and right
   kNearDefective = 5,  // with ComputeOptions::condition: a matrix with a defective eigenvalue is near; all is right
-  kUnknown = 255,      // a status that this client does not know: do not rely on the matrix's results
+  kLast = kNearDefective,
+  kUnknown = 255,  // a status that this client does not know: do not rely on the matrix's results
 };
 
 // Whether all results of the matrix are right.

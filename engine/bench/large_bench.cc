@@ -137,7 +137,7 @@ void print_strategies(const LargeEngine& engine, const std::vector<int64_t>& ord
   for (const int64_t n : orders) {
     const auto a = normal_matrix(n);
     Results results(n);
-    for (int s = 1; s <= static_cast<int>(PivotStrategy::kReverseColumnCyclic); ++s) {
+    for (int s = 1; s <= static_cast<int>(PivotStrategy::kLast); ++s) {
       for (const BlockVariant variant : {BlockVariant::kBlockOriented, BlockVariant::kFullBlock}) {
         const LargeOptions options{
             .method = Method::kJacobi, .strategy = static_cast<PivotStrategy>(s), .variant = variant};

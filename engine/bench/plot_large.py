@@ -21,6 +21,7 @@ from xml.sax.saxutils import escape
 
 STRATEGIES = {"reverse-row-cyclic": "#d62728", "recursive": "#1f77b4", "reverse-column-cyclic": "#ff7f0e", "row-cyclic": "#2ca02c",
               "column-cyclic": "#9467bd", "modified-modulus": "#8c564b", "round-robin": "#e377c2"}
+NEW_STRATEGY = "#000080"
 VARIANTS = ("block-oriented", "full-block")
 SOLVERS = {"auto": "#000000", "dgesvd": "#777777", "dgejsv": "#bcbd22", "dgesvj": "#17becf", "dsyev": "#bbbbbb"}
 BASIS = "reverse-row-cyclic"
@@ -54,6 +55,11 @@ def read(paths):
             spectra += [row for row in rows if row["report"] == "spectra"]
         else:
             raise ValueError(f"{path}: neither `large_bench strategies` nor `large_accuracy` printed this")
+    for row in strategies:
+        STRATEGIES.setdefault(row["strategy"], NEW_STRATEGY)
+    for row in spectra:
+        if row["solver"] == "jacobi":
+            STRATEGIES.setdefault(row["strategy"], NEW_STRATEGY)
     return strategies, spectra
 
 

@@ -42,8 +42,8 @@ class MappedBlock {
 };
 
 // Results in the order in which they are sent.
-enum class LargeResult : uint8_t { kValues, kLeft, kRight };
-inline constexpr int kLargeResults = 3;
+enum class LargeResult : uint8_t { kValues, kLeft, kRight, kLast = kRight };
+inline constexpr int kLargeResults = static_cast<int>(LargeResult::kLast) + 1;
 
 // A piece of a result on its way to the client, shared by the job and by the slices of it that the transport still
 // holds. The last to let go unmaps it and only then, by the order of destructors, gives the reservation back. So a

@@ -18,7 +18,7 @@
 namespace svdserve::server {
 
 // The decomposition that a client asks for; kSvd with a signature is the hyperbolic SVD.
-enum class LargeProblem : uint8_t { kSvd, kHermitian, kHermitianFactor, kGeneral };
+enum class LargeProblem : uint8_t { kSvd, kHermitian, kHermitianFactor, kGeneral, kLast = kGeneral };
 
 // The matrix and the options that a client asks for. The validate stage sets options.kind.
 struct LargeOpen {

@@ -11,7 +11,7 @@
 namespace svdserve::server {
 
 // The part of the certificate that is sent.
-enum class CertificateScope : uint8_t { kNone, kBatch, kMatrix };
+enum class CertificateScope : uint8_t { kNone, kBatch, kMatrix, kLast = kMatrix };
 
 // The largest over the matrices of a batch; see kCertificateNumbers.
 struct CertificateMaxima {

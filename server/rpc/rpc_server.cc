@@ -17,8 +17,6 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
-#include "engine/planner.h"
 #include "server/base/listening_socket.h"
 #include "server/base/mutex.h"
 #include "server/peer_address.h"
@@ -31,73 +29,28 @@
 #include "server/rpc/calls/self_probe.h"
 #include "server/rpc/calls/stream_call.h"
 #include "server/rpc/calls/unary_call.h"
-#include "server/rpc/codec/wire_reader.h"
 #include "server/rpc/connection_acceptor.h"
 #include "server/rpc/library_logs.h"
-#include "server/version.h"
+#include "server/rpc/small_calls.h"
 
 namespace svdserve::server {
 namespace {
 
 constexpr char kServiceName[] = "svdserve.v1.SvdService";
 
-void fill_server_info(const HandlerContext& context, v1::GetServerInfoResponse* info) {
-  const Pipeline& pipeline = *context.pipeline;
-  info->set_version(kVersion);
-  for (const auto type : {v1::DATA_TYPE_F32, v1::DATA_TYPE_F64, v1::DATA_TYPE_C64, v1::DATA_TYPE_C128}) {
-    info->add_data_types(type);
-  }
-  for (const auto method : {v1::METHOD_AUTO, v1::METHOD_BIDIAGONAL, v1::METHOD_BISECTION, v1::METHOD_JACOBI,
-                            v1::METHOD_FACTORED, v1::METHOD_TRIDIAGONAL, v1::METHOD_QR}) {
-    info->add_methods(method);
-  }
-  const PipelineOptions& options = pipeline.options();
-  v1::Limits& limits = *info->mutable_limits();
-  limits.set_max_values(kShapeLimits.max_values);
-  limits.set_max_dimension(kShapeLimits.max_dimension);
-  limits.set_max_matrices(options.max_matrices);
-  limits.set_max_message_bytes(options.max_message_bytes);
-  limits.set_max_inflight_requests(options.max_inflight_requests);
-  limits.set_max_inflight_bytes(options.max_inflight_bytes);
-  limits.set_max_stream_requests(static_cast<int64_t>(context.max_stream_requests));
-  limits.set_max_groups(static_cast<int64_t>(kMaxGroups));
-  limits.set_max_general_order(kLargestGeneral);
-  limits.set_max_large_bytes(context.factors->max_matrix_bytes());
-  LargeStats factors = context.factors->stats();
-  for (const DeviceState& state : pipeline.devices()) {
-    v1::Device& device = *info->add_devices();
-    device.set_name(state.info.name);
-    device.set_backend(name(state.info.kind));
-    device.set_instruction_set(state.info.instruction_set);
-    device.set_threads(state.info.threads);
-    device.set_healthy(state.healthy);
-    device.set_model(state.info.model);
-    device.set_uuid(state.info.uuid);
-    device.set_memory_bytes(state.info.memory_bytes);
-    device.set_lanes(state.info.lanes);
-    device.set_outstanding_batches(state.outstanding_batches);
-    device.set_busy_seconds(absl::ToDoubleSeconds(state.busy));
-    device.set_uploaded_bytes(state.counters.uploaded_bytes);
-    device.set_downloaded_bytes(state.counters.downloaded_bytes);
-    device.set_running_factors(factors.of_device[state.info.name].running);
-    device.set_waiting_factors(factors.of_device[state.info.name].waiting);
-  }
-  info->set_draining(pipeline.stats().draining);
-}
-
 // The bulk methods take and give raw bytes, so that codec.h alone decides what is copied. Decompose and Eigendecompose
 // are served as streams of one message; see UnaryCall.
 class SvdServiceHandler final
     : public v1::SvdService::WithRawCallbackMethod_DecomposeStream<
           v1::SvdService::WithRawCallbackMethod_EigendecomposeStream<
-              v1::SvdService::WithRawCallbackMethod_DecomposeLarge<
-                  v1::SvdService::WithRawCallbackMethod_GetServerInfo<v1::SvdService::Service>>>> {
+              v1::SvdService::WithRawCallbackMethod_DecomposeLarge<v1::SvdService::Service>>> {
  public:
   using StreamReactor = grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>;
 
   explicit SvdServiceHandler(const HandlerContext* context) : context_(*context) {
     serve_unary(Rpc::kDecompose);
     serve_unary(Rpc::kEigendecompose);
+    for (const SmallCall& call : small_calls()) serve_small(call);
   }
 
   StreamReactor* DecomposeStream(grpc::CallbackServerContext* call) override {
@@ -112,26 +65,6 @@ class SvdServiceHandler final
     return start(std::make_shared<DecomposeLargeCall>(&context_, call));
   }
 
-  // The request has no fields, so its bytes are not looked at.
-  grpc::ServerUnaryReactor* GetServerInfo(grpc::CallbackServerContext* call, const grpc::ByteBuffer* request,
-                                          grpc::ByteBuffer* reply) override {
-    grpc::ServerUnaryReactor* reactor = call->DefaultReactor();
-    if (std::cmp_greater(request->Length(), kMaxSmallBytes)) {
-      reactor->Finish(to_status({absl::StatusCode::kInvalidArgument,
-                                 Reason::kInvalidField,
-                                 absl::StrCat("a GetServerInfoRequest may have at most ", kMaxSmallBytes, " bytes"),
-                                 "",
-                                 {}}));
-      return reactor;
-    }
-    v1::GetServerInfoResponse info;
-    fill_server_info(context_, &info);
-    const grpc::Slice bytes(info.SerializeAsString());
-    *reply = grpc::ByteBuffer(&bytes, 1);
-    reactor->Finish(grpc::Status::OK);
-    return reactor;
-  }
-
  private:
   template <class Call>
   static StreamReactor* start(const std::shared_ptr<Call>& reactor) {
@@ -139,10 +72,26 @@ class SvdServiceHandler final
     return reactor.get();  // keeps itself alive until OnDone()
   }
 
+  static int index_of_method(const char* method) {
+    const auto* const service = v1::GetServerInfoResponse::descriptor()->file()->FindServiceByName("SvdService");
+    return service->FindMethodByName(method)->index();
+  }
+
+  void serve_small(const SmallCall& small) {
+    const auto handle = [this, answer = small.answer](grpc::CallbackServerContext* call,
+                                                      const grpc::ByteBuffer* request, grpc::ByteBuffer* reply) {
+      grpc::ServerUnaryReactor* const reactor = call->DefaultReactor();
+      const Error error = answer(context_, *request, reply);
+      reactor->Finish(error.ok() ? grpc::Status::OK : to_status(error));
+      return reactor;
+    };
+    MarkMethodRawCallback(index_of_method(small.method),
+                          new grpc::internal::CallbackUnaryHandler<grpc::ByteBuffer, grpc::ByteBuffer>(handle));
+  }
+
   // Serves a unary method of the service by UnaryCall.
   void serve_unary(Rpc rpc) {
-    const auto* const service = v1::GetServerInfoResponse::descriptor()->file()->FindServiceByName("SvdService");
-    const int method = service->FindMethodByName(name(rpc))->index();
+    const int method = index_of_method(name(rpc));
     const auto handler = [this, rpc] {
       return new grpc::internal::CallbackClientStreamingHandler<grpc::ByteBuffer, grpc::ByteBuffer>(
           [this, rpc](grpc::CallbackServerContext* call, grpc::ByteBuffer* reply) {

@@ -18,15 +18,6 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-const CallOptions kCall{.timeout = seconds(60)};
-
-ClientOptions options_for(const FakeService& service) {
-  ClientOptions o;
-  o.address = service.address();
-  o.retry = {.max_attempts = 4, .initial_backoff = milliseconds(1), .max_backoff = milliseconds(5)};
-  return o;
-}
-
 // Matrix i begins with i + 1: its values are i + 1 and 2 (i + 1).
 std::vector<double> numbered(int64_t count) {
   std::vector<double> data(static_cast<size_t>(count) * 4);

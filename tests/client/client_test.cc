@@ -4,7 +4,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <numeric>
 #include <thread>
 
 #include "svdserve/v1/svd_service.pb.h"
@@ -19,15 +18,6 @@ using std::chrono::steady_clock;
 
 constexpr int kInvalidArgument = 3, kResourceExhausted = 8, kInternal = 13, kUnavailable = 14;
 
-// Fast retries, and no test waits for ever.
-ClientOptions options_for(const FakeService& service) {
-  ClientOptions o;
-  o.address = service.address();
-  o.retry = {.max_attempts = 4, .initial_backoff = milliseconds(1), .max_backoff = milliseconds(5)};
-  return o;
-}
-const CallOptions kCall{.timeout = seconds(60)};
-
 Answer overloaded(int code, milliseconds delay) {
   Answer a;
   a.code = code;
@@ -35,12 +25,6 @@ Answer overloaded(int code, milliseconds delay) {
   a.reason = "OVERLOADED_BYTES";
   a.retry_delay = delay;
   return a;
-}
-
-std::vector<double> counting(int64_t n) {
-  std::vector<double> v(static_cast<size_t>(n));
-  std::iota(v.begin(), v.end(), 1);
-  return v;
 }
 
 TEST(Client, GivesValuesAndReport) {

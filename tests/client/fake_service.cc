@@ -8,6 +8,7 @@
 #include <atomic>
 #include <cstring>
 #include <mutex>
+#include <numeric>
 #include <thread>
 #include <type_traits>
 
@@ -493,6 +494,12 @@ EarlyService::~EarlyService() { impl_->server->Shutdown(std::chrono::system_cloc
 
 std::string EarlyService::address() const { return "127.0.0.1:" + std::to_string(impl_->port); }
 int EarlyService::requests() const { return impl_->decompose.requests(); }
+
+std::vector<double> counting(size_t n) {
+  std::vector<double> v(n);
+  std::iota(v.begin(), v.end(), 1);
+  return v;
+}
 
 bool eventually(const std::function<bool()>& holds) {
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(180);

@@ -13,6 +13,8 @@
 #include <string>
 #include <vector>
 
+#include "client/cpp/client.h"
+
 namespace svdserve::v1 {
 class DecomposeLargeResponse;
 class DecomposeResponse;
@@ -116,6 +118,20 @@ class EarlyService {
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };
+
+// Options with fast retries; and no test waits for ever.
+template <class Service>
+ClientOptions options_for(const Service& service) {
+  using std::chrono::milliseconds;
+  ClientOptions o;
+  o.address = service.address();
+  o.retry = {.max_attempts = 4, .initial_backoff = milliseconds(1), .max_backoff = milliseconds(5)};
+  return o;
+}
+inline const CallOptions kCall{.timeout = std::chrono::seconds(60)};
+
+// 1, 2 .. n
+std::vector<double> counting(size_t n);
 
 // Waits, for 10 s at most, until it holds.
 bool eventually(const std::function<bool()>& holds);

@@ -2,7 +2,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <numeric>
 #include <thread>
 
 #include "client/cpp/client.h"
@@ -17,20 +16,6 @@ using std::chrono::seconds;
 using std::chrono::steady_clock;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-
-ClientOptions options_for(const FakeService& service) {
-  ClientOptions o;
-  o.address = service.address();
-  o.retry = {.max_attempts = 4, .initial_backoff = milliseconds(1), .max_backoff = milliseconds(5)};
-  return o;
-}
-const CallOptions kCall{.timeout = seconds(60)};
-
-std::vector<double> counting(size_t n) {
-  std::vector<double> v(n);
-  std::iota(v.begin(), v.end(), 1);
-  return v;
-}
 
 template <class T>
 bool holds_large(const std::vector<T>& numbers, int factor) {

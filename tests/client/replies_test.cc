@@ -21,16 +21,6 @@ using ::testing::StartsWith;
 
 constexpr int kResourceExhausted = 8, kUnavailable = 14;
 constexpr char kInvalidReply[] = "the server's reply is invalid: ";
-const CallOptions kCall{.timeout = seconds(60)};
-
-template <class Service>
-ClientOptions options_for(const Service& service) {
-  ClientOptions o;
-  o.address = service.address();
-  o.retry = {.max_attempts = 4, .initial_backoff = milliseconds(1), .max_backoff = milliseconds(5)};
-  return o;
-}
-
 // The status of three 2x2 matrices, asked for by each way of asking.
 std::vector<Status> each_way(const ClientOptions& options, const ComputeOptions& compute = {}) {
   Client client(options);

@@ -18,13 +18,6 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-ClientOptions options_for(const FakeService& service) {
-  ClientOptions o;
-  o.address = service.address();
-  o.retry = {.max_attempts = 4, .initial_backoff = milliseconds(1), .max_backoff = milliseconds(5)};
-  return o;
-}
-
 StreamOptions stream_options(int max_in_flight, bool ordered) {
   return {.max_in_flight = max_in_flight, .ordered = ordered, .call = {.timeout = seconds(60)}};
 }

@@ -11,6 +11,7 @@
 #include "tests/support/numerics/engine_run.h"
 #include "tests/support/numerics/matrix_generators.h"
 #include "tests/support/numerics/planes_run.h"
+#include "tests/support/numerics/reference_mimo.h"
 
 namespace svdserve::numerics {
 namespace {
@@ -39,15 +40,7 @@ class AnswersSameBitsTest : public ::testing::TestWithParam<DType> {
   }
 
   static Options options(int64_t group) {
-    return {.mimo = {.capacity = true,
-                     .water_filling = true,
-                     .stream_snr = true,
-                     .condition_number = true,
-                     .effective_rank = true,
-                     .threshold_rank = true,
-                     .rank_threshold = 0.01,
-                     .snr_db = {-300, -60, -7, 0, 3, 10, 25, 100, 300},
-                     .group = group}};
+    return {.mimo = all_mimo_numbers({-300, -60, -7, 0, 3, 10, 25, 100, 300}, group, 0.01)};
   }
 
   // The groups in random order: each takes its answers along.

@@ -47,8 +47,11 @@ std::vector<Case> cases() {
 }
 
 const std::vector<Options>& options_to_test() {
-  static const std::vector<Options> all{
-      {.method = Method::kBidiagonal}, {.method = Method::kBisection}, {.method = Method::kJacobi}};
+  static const std::vector<Options> all = [] {
+    std::vector<Options> of_methods;
+    for (const Method method : values_methods()) of_methods.push_back({.method = method});
+    return of_methods;
+  }();
   return all;
 }
 const std::vector<Options>& rarer_options() {

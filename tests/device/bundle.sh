@@ -39,7 +39,8 @@ for library in "$bundle"/bin/lib/*; do
   strip --strip-unneeded "$library"
   patchelf --set-rpath "\$ORIGIN" "$library"
 done
-cp tests/device/run.sh tests/device/torch_peer.py tests/device/compare.py tests/support/large_against_echo.sh "$bundle/"
+cp tests/device/run.sh tests/device/torch_peer.py tests/device/compare.py tests/support/large_against_echo.sh \
+  tests/support/serve_with_echo.sh "$bundle/"
 # The Python client; NumPy and gRPC the machine there has.
 cp client/python/benchmarks/outputs_against_numpy.py client/python/benchmarks/against_numpy.py "$bundle/"
 python3 -m venv "$bundle/venv"

@@ -13,6 +13,7 @@
 #include "engine/svd_engine.h"
 #include "tests/support/numerics/engine_run.h"
 #include "tests/support/numerics/matrix_generators.h"
+#include "tests/support/numerics/reference_mimo.h"
 
 namespace svdserve::numerics {
 namespace {
@@ -173,15 +174,7 @@ class Comparison {
   void compare_answers(const Problem& problem, const std::vector<std::byte>& bytes, int64_t count) {
     for (const int64_t group : {1, 7, 100}) {
       Options options{.values = group != 7,
-                      .mimo = {.capacity = true,
-                               .water_filling = true,
-                               .stream_snr = true,
-                               .condition_number = true,
-                               .effective_rank = true,
-                               .threshold_rank = true,
-                               .rank_threshold = 0.01,
-                               .snr_db = {-300, -60, -7, 0, 10, 25, 100, 300},
-                               .group = group}};
+                      .mimo = all_mimo_numbers({-300, -60, -7, 0, 10, 25, 100, 300}, group, 0.01)};
       if (count >= group) compare(plan_of(problem, options), bytes, count / group * group);
     }
   }

@@ -19,7 +19,7 @@
 namespace svdserve::numerics {
 namespace {
 
-constexpr Method kMethods[] = {Method::kBidiagonal, Method::kBisection, Method::kJacobi};
+const std::vector<Method> kMethods = values_methods();
 
 enum class ShapeClass : uint8_t { kSquare, kTall, kWide, kVeryTall, kVeryWide };
 constexpr const char* kClassNames[] = {"square", "tall", "wide", "very tall", "very wide"};

@@ -12,27 +12,15 @@
 #include "engine/algorithms/blocks/block_qr.h"
 #include "tests/support/numerics/fiber_block.h"
 #include "tests/support/numerics/matrix_generators.h"
+#include "tests/support/numerics/scalar_elements.h"
 
 namespace svdserve::numerics {
 namespace {
 
 using Wide = std::complex<long double>;
-template <class T>
-using Real = scalar::RealElement<scalar::ScalarLane<T>>;
-template <class T>
-using Complex = scalar::ComplexElement<scalar::ScalarLane<T>>;
 
 size_t size(int64_t n) { return static_cast<size_t>(n); }
 
-template <class E>
-E element(std::complex<double> z) {
-  using L = typename E::Lane;
-  using T = typename E::Scalar;
-  E x;
-  x.re = L(static_cast<T>(z.real()));
-  if constexpr (E::kComplex) x.im = L(static_cast<T>(z.imag()));
-  return x;
-}
 template <class E>
 Wide number(const E& x) {
   if constexpr (E::kComplex) return {x.re.v, x.im.v};

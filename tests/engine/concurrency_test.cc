@@ -27,11 +27,11 @@ struct Job {
 
 std::vector<Job> mixed_jobs(const SvdEngine& engine) {
   std::vector<Job> jobs;
-  const Method methods[] = {Method::kBidiagonal, Method::kBisection, Method::kJacobi};
+  const std::vector<Method> methods = values_methods();
   uint64_t seed = 0;
   for (const DType dtype : {DType::kF32, DType::kF64, DType::kC64, DType::kC128}) {
     for (const auto& [rows, cols] : {std::pair<int64_t, int64_t>{4, 4}, {11, 9}, {3, 200}}) {
-      const Method method = methods[seed % 3];
+      const Method method = methods[seed % methods.size()];
       std::vector<Matrix> matrices;
       for (int64_t i = 0; i < scaled(100, 20); ++i)
         matrices.push_back(generate(Kind::kNormal, dtype, rows, cols, ++seed));

@@ -30,21 +30,13 @@ namespace svdserve::host {
 namespace {
 
 using large::LargeView;
+using numerics::normal_number;
 using numerics::Random;
 
 constexpr double kUnit = 0x1p-53;
 
 Complex conjugate(const Complex& z) { return std::conj(z); }
 double conjugate(double x) { return x; }
-
-template <class E>
-E number(Random& random) {
-  if constexpr (std::is_same_v<E, double>) {
-    return random.normal();
-  } else {
-    return {random.normal(), random.normal()};
-  }
-}
 
 // Column-major, n x n.
 template <class E>
@@ -96,7 +88,7 @@ Square<E> product(const Square<E>& a, const Square<E>& b, bool adjoint_a, bool a
 template <class E>
 Square<E> random_square(int64_t n, uint64_t seed = 1) {
   Random random(seed + static_cast<uint64_t>(n));
-  return made<E>(n, [&](int64_t, int64_t) { return number<E>(random); });
+  return made<E>(n, [&](int64_t, int64_t) { return normal_number<E>(random); });
 }
 
 template <class E>
@@ -143,7 +135,7 @@ void add_random(std::vector<Case<E>>& all) {
   const int64_t n = 90;
   Random random(5);
   all.push_back({"Hessenberg",
-                 made<E>(n, [&](int64_t i, int64_t j) { return i <= j + 1 ? number<E>(random) : E(0); }),
+                 made<E>(n, [&](int64_t i, int64_t j) { return i <= j + 1 ? normal_number<E>(random) : E(0); }),
                  true,
                  {}});
   all.push_back({"rank one", made<E>(n, [](int64_t i, int64_t j) { return E(double(i + 1) * double(j % 7 + 1)); })});
@@ -177,12 +169,12 @@ void add_defective(std::vector<Case<E>>& all) {
     all.push_back({"Jordan and eps" + order, jordan(n, 0.5, 1e-12)});
     all.push_back({"nilpotent" + order, jordan(n, 0, 0)});
     Random random(9);
-    const Square<E> upper = made<E>(n, [&](int64_t i, int64_t j) { return i < j ? number<E>(random) : E(0); });
+    const Square<E> upper = made<E>(n, [&](int64_t i, int64_t j) { return i < j ? normal_number<E>(random) : E(0); });
     all.push_back({"strictly upper" + order, upper});
     const Square<E> q = random_unitary<E>(n, 8);
     all.push_back({"hidden nilpotent" + order, product(product(q, upper, false, false), q, false, true)});
     all.push_back(
-        {"lower" + order, made<E>(n, [&](int64_t i, int64_t j) { return i >= j ? number<E>(random) : E(0); })});
+        {"lower" + order, made<E>(n, [&](int64_t i, int64_t j) { return i >= j ? normal_number<E>(random) : E(0); })});
   }
   for (const int64_t n : {12, 40}) {
     all.push_back({"Frank " + std::to_string(n),
@@ -193,7 +185,7 @@ void add_defective(std::vector<Case<E>>& all) {
                  })});
   Random random(10);
   all.push_back({"companion", made<E>(81, [&](int64_t i, int64_t j) {
-                   return i == 0 ? number<E>(random) : E(i == j + 1 ? 1.0 : 0.0);
+                   return i == 0 ? normal_number<E>(random) : E(i == j + 1 ? 1.0 : 0.0);
                  })});
 }
 

@@ -1,7 +1,6 @@
 // One large general eigenproblem through the engine: every type, order and selection of results against the contract's
 // bound. Input is not always as it should be. general_eigen_test.cc has the matrices that are hard for QR.
 #include <algorithm>
-#include <atomic>
 #include <cmath>
 #include <complex>
 #include <limits>
@@ -13,6 +12,7 @@
 #include "tests/support/numerics/effort.h"
 #include "tests/support/numerics/large_run.h"
 #include "tests/support/numerics/matrix_generators.h"
+#include "tests/support/numerics/progress_check.h"
 #include "tests/support/numerics/random.h"
 
 namespace svdserve::numerics {
@@ -284,18 +284,10 @@ TEST(GeneralEigenproblemTest, ProgressRisesAndACancelIsObeyed) {
   Random random(4);
   const Matrix a = random_matrix(DType::kF64, 150, random);
   const LargePlan plan = general_plan(DType::kF64, 150);
-  std::vector<double> fractions;
-  LargeControl control;
-  control.progress = [&](const LargeProgress& p) { fractions.push_back(p.fraction); };
-  ASSERT_EQ(run_large(engine(), plan, a, {}, control).outcome.status, LargeStatus::kOk);
-  EXPECT_TRUE(std::is_sorted(fractions.begin(), fractions.end()));
-  EXPECT_GT(fractions.size(), 5u);
-  EXPECT_EQ(fractions.back(), 1);
-  std::atomic<bool> cancel{false};
-  control.cancel = &cancel;
-  control.progress = [&](const LargeProgress& p) { cancel = cancel || p.fraction > 0; };
-  EXPECT_EQ(run_large(engine(), plan, a, {}, control).outcome.status, LargeStatus::kCancelled);
-  EXPECT_EQ(run_large(engine(), plan, a, {}, control).outcome.status, LargeStatus::kCancelled);
+  double last = 0;
+  expect_progress_and_cancel(
+      engine(), plan, a, 6, [](const LargeProgress& p) { return p.fraction > 0; }, &last);
+  EXPECT_EQ(last, 1);
 }
 
 }  // namespace

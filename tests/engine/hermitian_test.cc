@@ -1,7 +1,6 @@
 // Large Hermitian eigenproblems by FACTORED: relative accuracy against references of 150 digits, the contract's bounds,
 // and input that is not as it should be.
 #include <algorithm>
-#include <atomic>
 #include <cmath>
 #include <complex>
 #include <cstdio>
@@ -19,6 +18,7 @@
 #include "tests/support/numerics/lapack_peer.h"
 #include "tests/support/numerics/large_run.h"
 #include "tests/support/numerics/matrix_generators.h"
+#include "tests/support/numerics/progress_check.h"
 #include "tests/support/numerics/random.h"
 
 namespace svdserve::numerics {
@@ -414,18 +414,10 @@ TEST(HermitianTest, ProgressRisesAndACancelIsObeyed) {
   Random random(4);
   const Matrix a = random_hermitian(DType::kF64, 120, random);
   const LargePlan plan = large_plan_of({120, 120, DType::kF64, Order::kRowMajor}, options_of(LargeKind::kHermitian));
-  std::vector<double> fractions;
-  LargeControl control;
-  control.progress = [&](const LargeProgress& p) { fractions.push_back(p.fraction); };
-  ASSERT_EQ(run_large(engine(), plan, a, {}, control).outcome.status, LargeStatus::kOk);
-  EXPECT_TRUE(std::is_sorted(fractions.begin(), fractions.end()));
-  EXPECT_GT(fractions.size(), 3u);
-  std::atomic<bool> cancel{false};
-  control.cancel = &cancel;
-  control.progress = [&](const LargeProgress& p) { cancel = cancel || p.sweep >= 1; };
-  EXPECT_EQ(run_large(engine(), plan, a, {}, control).outcome.status, LargeStatus::kCancelled);
-  cancel = true;
-  EXPECT_EQ(run_large(engine(), plan, a, {}, control).outcome.status, LargeStatus::kCancelled);
+  double last = 0;
+  expect_progress_and_cancel(
+      engine(), plan, a, 4, [](const LargeProgress& p) { return p.sweep >= 1; }, &last);
+  EXPECT_LE(last, 1);
 }
 
 }  // namespace

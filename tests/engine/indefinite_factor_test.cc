@@ -13,19 +13,11 @@
 namespace svdserve::host {
 namespace {
 
+using numerics::normal_number;
 using numerics::Random;
 
 double conjugate(double x) { return x; }
 std::complex<double> conjugate(std::complex<double> x) { return std::conj(x); }
-
-template <class E>
-E number(Random& random) {
-  if constexpr (std::is_same_v<E, double>) {
-    return random.normal();
-  } else {
-    return {random.normal(), random.normal()};
-  }
-}
 
 // Column-major, n x n. Rank n: random; less: B diag(+-1) B^H with B n x rank.
 template <class E>
@@ -33,14 +25,14 @@ std::vector<E> hermitian(int64_t n, int64_t rank, Random& random) {
   std::vector<E> m(static_cast<size_t>(n * n));
   if (rank == n) {
     for (int64_t j = 0; j < n; ++j) {
-      for (int64_t i = j; i < n; ++i) m[i + j * n] = i == j ? E(random.normal()) : number<E>(random);
+      for (int64_t i = j; i < n; ++i) m[i + j * n] = i == j ? E(random.normal()) : normal_number<E>(random);
       for (int64_t i = j; i < n; ++i) m[j + i * n] = conjugate(m[i + j * n]);
     }
     return m;
   }
   for (int64_t k = 0; k < rank; ++k) {
     std::vector<E> b;
-    for (int64_t i = 0; i < n; ++i) b.push_back(number<E>(random));
+    for (int64_t i = 0; i < n; ++i) b.push_back(normal_number<E>(random));
     const double sign = random.coin() ? 1 : -1;
     for (int64_t j = 0; j < n; ++j) {
       for (int64_t i = 0; i < n; ++i) m[i + j * n] += sign * b[i] * conjugate(b[j]);

@@ -270,7 +270,7 @@ void run_spectra(Rows& rows, const LargeEngine& engine, const std::vector<int64_
       const auto [subject, a] = generated<Quadruple>("spectra", "spectrum " + std::to_string(type),
                                                      spectrum_of_2015(type, n, random), random);
       if (subject.definite()) add_ours(rows, engine, subject, {.method = Method::kAuto});
-      for (int s = 1; s <= static_cast<int>(PivotStrategy::kReverseColumnCyclic); ++s) {
+      for (int s = 1; s <= static_cast<int>(PivotStrategy::kLast); ++s) {
         for (const BlockVariant variant : {BlockVariant::kBlockOriented, BlockVariant::kFullBlock}) {
           add_ours(rows, engine, subject,
                    {.method = Method::kJacobi, .strategy = static_cast<PivotStrategy>(s), .variant = variant});

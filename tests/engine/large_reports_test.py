@@ -14,8 +14,8 @@ import xml.etree.ElementTree
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PLOT = ROOT / "engine/bench/plot_large.py"
 ORDERS = (48, 75)
-STRATEGIES = {"recursive", "modified-modulus", "round-robin", "row-cyclic", "column-cyclic", "reverse-row-cyclic",
-              "reverse-column-cyclic"}
+PROTO = (ROOT / "proto/svdserve/v1/svd_service.proto").read_text(encoding="utf-8")
+STRATEGIES = {name.lower().replace("_", "-") for name in re.findall(r"PIVOT_STRATEGY_(\w+) = [1-9]", PROTO)}
 VARIANTS = {"block-oriented", "full-block"}
 U = 2.0 ** -53
 programs = pathlib.Path(".")
@@ -88,8 +88,10 @@ class FactorReports(unittest.TestCase):
             for path, content in zip(tables, (self.strategies, self.spectra)):
                 path.write_text(content, encoding="utf-8")
             drawn = pathlib.Path(folder) / "plot.svg"
-            # Three times seven strategies; four times seven, dsyev four times, AUTO and three of LAPACK's SVDs twice.
-            for arguments, of_variant in ((tables, 61), (tables[:1], 21), (tables[1:], 40)):
+            # Convergence has three panels. Accuracy has four, with dsyev in each, AUTO and three of LAPACK's SVDs in two.
+            convergence, accuracy = 3 * len(STRATEGIES), 4 * len(STRATEGIES) + 12
+            for arguments, of_variant in ((tables, convergence + accuracy), (tables[:1], convergence),
+                                          (tables[1:], accuracy)):
                 done = plot(*arguments, drawn)
                 self.assertEqual(done.returncode, 0, done.stderr)
                 curves = xml.etree.ElementTree.parse(drawn).findall(".//{*}polyline")

@@ -169,7 +169,7 @@ TEST_P(LargeEngineTest, EveryStrategyAndVariant) {
   const int64_t n = scaled(90, 70);
   const Matrix a = generate(Kind::kNormal, GetParam(), n, n, 3);
   const auto reference = reference_singular_values(a);
-  for (int strategy = 0; strategy <= static_cast<int>(PivotStrategy::kReverseColumnCyclic); ++strategy) {
+  for (int strategy = 0; strategy <= static_cast<int>(PivotStrategy::kLast); ++strategy) {
     for (const BlockVariant variant : {BlockVariant::kBlockOriented, BlockVariant::kFullBlock}) {
       Case c;
       c.problem = {n, n, GetParam(), Order::kColumnMajor};

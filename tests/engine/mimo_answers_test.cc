@@ -25,15 +25,7 @@ namespace {
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 Options all_answers(std::vector<double> snr_db, int64_t group = 1, double threshold = 1e-3) {
-  return {.mimo = {.capacity = true,
-                   .water_filling = true,
-                   .stream_snr = true,
-                   .condition_number = true,
-                   .effective_rank = true,
-                   .threshold_rank = true,
-                   .rank_threshold = threshold,
-                   .snr_db = std::move(snr_db),
-                   .group = group}};
+  return {.mimo = all_mimo_numbers(std::move(snr_db), group, threshold)};
 }
 
 // The error that is bounded: relative, absolute where less than 1 is expected.
@@ -93,8 +85,9 @@ class MimoAnswersTest : public ::testing::TestWithParam<DType> {
       check("stream SNR", stream_snr[static_cast<size_t>(x)], expected, at);
     }
     const auto one = [&](Plane plane) { return r.numbers(dtype, plane, m, 1)[0]; };
-    check("condition", one(Plane::kConditionNumber), reference_condition(s), at);
-    check("effective rank", one(Plane::kEffectiveRank), reference_effective_rank(s), at);
+    for (const MatrixReference& reference : kMatrixReferences) {
+      check(reference.name, one(reference.plane), reference.of(s), at);
+    }
     const double threshold = value_bytes(dtype) == 4 ? static_cast<double>(static_cast<float>(1e-3)) : 1e-3;
     const auto above = std::count_if(s.begin(), s.end(), [&](double x) { return x > threshold * s[0]; });
     EXPECT_EQ(one(Plane::kThresholdRank), static_cast<double>(above)) << at;
@@ -207,7 +200,7 @@ TEST_P(MimoAnswersTest, AZeroChannel) {
     const Plan p = plan(3, 4, all_answers(kAllSnrs, group));
     const std::vector<std::byte> bytes = diagonal(3, 4, std::vector<std::vector<double>>(10));
     const PlanesResult r = run_planes(engine_, p, bytes.data(), 10);
-    const auto every = [&](Plane plane, double expected) {
+    const auto every = [&](Plane plane, Real expected) {
       const auto& plane_of = r.planes[static_cast<size_t>(plane)];
       const auto n = static_cast<int64_t>(plane_of.size() / value_bytes(GetParam()));
       for (const double x : r.numbers(GetParam(), plane, 0, n)) {
@@ -215,11 +208,10 @@ TEST_P(MimoAnswersTest, AZeroChannel) {
         EXPECT_FALSE(std::signbit(x));
       }
     };
-    for (const Plane plane :
-         {Plane::kCapacity, Plane::kWaterFilling, Plane::kStreamSnr, Plane::kEffectiveRank, Plane::kThresholdRank}) {
+    for (const Plane plane : {Plane::kCapacity, Plane::kWaterFilling, Plane::kStreamSnr, Plane::kThresholdRank}) {
       every(plane, 0);
     }
-    every(Plane::kConditionNumber, kInfinity);
+    for (const MatrixReference& reference : kMatrixReferences) every(reference.plane, reference.of({0, 0, 0}));
   }
 }
 
@@ -232,11 +224,10 @@ TEST_P(MimoAnswersTest, WhatIsNotFiniteIsNanForItsGroupAlone) {
     const std::vector<std::byte> bytes = diagonal(2, 2, values);
     const PlanesResult r = run_planes(engine_, p, bytes.data(), 12);
     const size_t number = value_bytes(GetParam());
-    for (int i = index_of(Plane::kCapacity); i <= index_of(Plane::kThresholdRank); ++i) {
-      const Plane plane = static_cast<Plane>(i);
-      const bool grouped = plane == Plane::kCapacity || plane == Plane::kWaterFilling;
-      const int64_t unit = grouped ? group : 1,
-                    each = static_cast<int64_t>(plane_bytes(p, plane, group) / number) * unit / group;
+    for (const MimoPlane& m : kMimoPlanes) {
+      const int i = index_of(m.plane);
+      const int64_t unit = m.extent == MimoPlane::kSnrsOfGroup ? group : 1,
+                    each = static_cast<int64_t>(plane_bytes(p, m.plane, group) / number) * unit / group;
       for (int64_t x = 0; x < 12 / unit * each; ++x) {
         const int64_t part = x / each;
         const std::byte* const at = r.planes[static_cast<size_t>(i)].data() + static_cast<size_t>(x) * number;
@@ -309,16 +300,12 @@ TEST_P(MimoAnswersTest, WhatElseIsAskedForChangesNothing) {
   for (uint64_t seed = 0; seed < 50; ++seed) matrices.push_back(generate(Kind::kNormal, GetParam(), 4, 6, seed));
   const std::vector<std::byte> bytes = pack(matrices, Order::kRowMajor);
   const PlanesResult expected = run_planes(engine_, plan(4, 6, all), bytes.data(), 50);
-  for (int only = index_of(Plane::kCapacity); only <= index_of(Plane::kThresholdRank); ++only) {
+  for (const MimoPlane& wanted : kMimoPlanes) {
+    const int only = index_of(wanted.plane);
     Plan p = plan(4, 6, all);
     Outputs& o = p.outputs;
     o.values = only % 2;
-    o.capacity = only == index_of(Plane::kCapacity);
-    o.water_filling = only == index_of(Plane::kWaterFilling);
-    o.stream_snr = only == index_of(Plane::kStreamSnr);
-    o.condition_number = only == index_of(Plane::kConditionNumber);
-    o.effective_rank = only == index_of(Plane::kEffectiveRank);
-    o.threshold_rank = only == index_of(Plane::kThresholdRank);
+    for (const MimoPlane& m : kMimoPlanes) o.*m.output = m.plane == wanted.plane;
     const PlanesResult r = run_planes(engine_, p, bytes.data(), 50);
     EXPECT_EQ(r.planes[static_cast<size_t>(only)], expected.planes[static_cast<size_t>(only)]) << only;
     for (int64_t m = 0; o.values == 1 && m < 50; ++m) {

@@ -17,6 +17,7 @@
 #include "tests/support/numerics/fiber_block.h"
 #include "tests/support/numerics/matrix_generators.h"
 #include "tests/support/numerics/reference_svd.h"
+#include "tests/support/numerics/scalar_elements.h"
 
 namespace svdserve::numerics {
 namespace {
@@ -24,24 +25,11 @@ namespace {
 using scalar::ColumnStorage;
 using scalar::PlacedShape;
 using Wide = std::complex<long double>;
-template <class T>
-using Real = scalar::RealElement<scalar::ScalarLane<T>>;
-template <class T>
-using Complex = scalar::ComplexElement<scalar::ScalarLane<T>>;
 
 template <class E>
 DType dtype_of() {
   constexpr bool kSingle = sizeof(typename E::Scalar) == 4;
   return E::kComplex ? (kSingle ? DType::kC64 : DType::kC128) : (kSingle ? DType::kF32 : DType::kF64);
-}
-template <class E>
-E element(std::complex<double> z) {
-  using L = typename E::Lane;
-  using T = typename E::Scalar;
-  E x;
-  x.re = L(static_cast<T>(z.real()));
-  if constexpr (E::kComplex) x.im = L(static_cast<T>(z.imag()));
-  return x;
 }
 template <class E>
 std::complex<double> number(const E& x) {

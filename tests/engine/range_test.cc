@@ -15,7 +15,7 @@ namespace svdserve::numerics {
 namespace {
 
 constexpr DType kDTypes[] = {DType::kF32, DType::kF64, DType::kC64, DType::kC128};
-constexpr Method kMethods[] = {Method::kBidiagonal, Method::kBisection, Method::kJacobi};
+const std::vector<Method> kMethods = values_methods();
 constexpr Poison kPoisons[] = {Poison::kInfinity, Poison::kMinusInfinity, Poison::kQuietNan, Poison::kSignallingNan};
 
 // Writes a poison into one part of one element. Signalling NaNs are written as bits: a conversion would quieten them.

@@ -23,6 +23,7 @@
 #include "tests/support/numerics/general_references.h"
 #include "tests/support/numerics/random.h"
 #include "tests/support/numerics/shuffled_team.h"
+#include "tests/support/numerics/wide_square.h"
 
 namespace svdserve {
 namespace {
@@ -41,32 +42,7 @@ using Number = std::complex<long double>;
 constexpr double kU = FloatTraits<T>::kUnitRoundoff;
 constexpr int kMostSweeps = 60;
 
-// n x n, by columns.
-struct Square {
-  int n;
-  std::vector<Number> x;
-  explicit Square(int order) : n(order), x(static_cast<size_t>(order) * order) {}
-  Number& operator()(int i, int j) { return x[static_cast<size_t>(j) * n + i]; }
-  Number operator()(int i, int j) const { return x[static_cast<size_t>(j) * n + i]; }
-};
-
-Square product(const Square& a, const Square& b) {
-  Square c(a.n);
-  for (int j = 0; j < a.n; ++j) {
-    for (int l = 0; l < a.n; ++l) {
-      for (int i = 0; i < a.n; ++i) c(i, j) += a(i, l) * b(l, j);
-    }
-  }
-  return c;
-}
-
-Square adjoint(const Square& a) {
-  Square b(a.n);
-  for (int j = 0; j < a.n; ++j) {
-    for (int i = 0; i < a.n; ++i) b(j, i) = std::conj(a(i, j));
-  }
-  return b;
-}
+using Square = numerics::WideSquare;
 
 // By Gauss and Jordan with pivots.
 Square inverse(Square a) {

@@ -21,7 +21,7 @@ namespace svdserve::numerics {
 namespace {
 
 constexpr DType kDTypes[] = {DType::kF32, DType::kF64, DType::kC64, DType::kC128};
-constexpr Method kMethods[] = {Method::kBidiagonal, Method::kBisection, Method::kJacobi};
+const std::vector<Method> kMethods = values_methods();
 constexpr Order kOrders[] = {Order::kRowMajor, Order::kColumnMajor};
 
 std::vector<Matrix> some_matrices(DType dtype, int64_t rows, int64_t cols, int64_t count) {

@@ -1,7 +1,6 @@
 // Large Hermitian eigenproblems by TRIDIAGONAL, and the matrices of a batch that it computes. They are held to the
 // contract's bounds by LAPACK and known spectra, and input is not always as it should be.
 #include <algorithm>
-#include <atomic>
 #include <cmath>
 #include <complex>
 #include <limits>
@@ -20,6 +19,7 @@
 #include "tests/support/numerics/lapack_peer.h"
 #include "tests/support/numerics/large_run.h"
 #include "tests/support/numerics/planes_run.h"
+#include "tests/support/numerics/progress_check.h"
 #include "tests/support/numerics/random.h"
 
 namespace svdserve::numerics {
@@ -280,18 +280,10 @@ TEST(TridiagonalTest, ProgressRisesAndACancelIsObeyed) {
   Random random(4);
   const Matrix a = random_hermitian(DType::kF64, 120, random);
   const LargePlan plan = tridiagonal_plan(DType::kF64, 120);
-  std::vector<double> fractions;
-  LargeControl control;
-  control.progress = [&](const LargeProgress& p) { fractions.push_back(p.fraction); };
-  ASSERT_EQ(run_large(engine(), plan, a, {}, control).outcome.status, LargeStatus::kOk);
-  EXPECT_TRUE(std::is_sorted(fractions.begin(), fractions.end()));
-  EXPECT_GT(fractions.size(), 3u);
-  EXPECT_EQ(fractions.back(), 1);
-  std::atomic<bool> cancel{false};
-  control.cancel = &cancel;
-  control.progress = [&](const LargeProgress& p) { cancel = cancel || p.fraction > 0; };
-  EXPECT_EQ(run_large(engine(), plan, a, {}, control).outcome.status, LargeStatus::kCancelled);
-  EXPECT_EQ(run_large(engine(), plan, a, {}, control).outcome.status, LargeStatus::kCancelled);
+  double last = 0;
+  expect_progress_and_cancel(
+      engine(), plan, a, 4, [](const LargeProgress& p) { return p.fraction > 0; }, &last);
+  EXPECT_EQ(last, 1);
 }
 
 // A back end whose eigensolver gives up some times.

@@ -99,7 +99,7 @@ const BadInput kBadInputs[] = {
     {"UnknownMemoryOrder",
      [](v1::DecomposeRequest* r) { r->mutable_matrices()->set_memory_order(static_cast<v1::MemoryOrder>(-3)); },
      "matrices.memory_order"},
-    {"UnknownMethod", [](v1::DecomposeRequest* r) { r->mutable_options()->set_method(static_cast<v1::Method>(9)); },
+    {"UnknownMethod", [](v1::DecomposeRequest* r) { r->mutable_options()->set_method(static_cast<v1::Method>(99)); },
      "options.method"},
     {"NegativeTolerance", [](v1::DecomposeRequest* r) { set_jacobi(r, -1e-3); }, "options.tolerance"},
     {"NanTolerance", [](v1::DecomposeRequest* r) { set_jacobi(r, std::nan("")); }, "options.tolerance"},
@@ -491,8 +491,8 @@ TEST_F(ContractTest, ServerInfoTellsTheLimits) {
   v1::GetServerInfoResponse info;
   ASSERT_TRUE(v1::SvdService::NewStub(channel_)->GetServerInfo(&context, {}, &info).ok());
   EXPECT_FALSE(info.version().empty());
-  EXPECT_EQ(info.data_types_size(), 4);
-  EXPECT_EQ(info.methods_size(), 7);
+  EXPECT_EQ(info.data_types_size(), v1::DataType_MAX);
+  EXPECT_EQ(info.methods_size(), v1::Method_MAX);
   EXPECT_EQ(info.limits().max_values(), 128);
   EXPECT_EQ(info.limits().max_dimension(), 16384);
   EXPECT_EQ(info.limits().max_matrices(), 50000);

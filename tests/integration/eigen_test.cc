@@ -14,6 +14,7 @@
 #include <random>
 #include <vector>
 
+#include "tests/support/one_server_test.h"
 #include "tests/support/running_server.h"
 #include "tests/support/wire.h"
 
@@ -168,20 +169,8 @@ void expect_eigenpairs(const Matrices& a, const v1::EigendecomposeResponse& r, v
 
 // --- the server ---------------------------------------------------------------------------------
 
-class EigenTest : public ::testing::Test {
+class EigenTest : public OneServerTest<EigenTest> {
  protected:
-  static void SetUpTestSuite() {
-    server_ = new RunningServer({"--log-level=warning"});
-    channel_ = connect(server_->address());
-  }
-  static void TearDownTestSuite() {
-    channel_.reset();
-    delete server_;
-  }
-  void TearDown() override {
-    EXPECT_TRUE(wait_until([] { return server_->metric("svdserve_inflight_requests") == 0; }));
-    EXPECT_EQ(server_->metric("svdserve_inflight_bytes"), 0);
-  }
   static grpc::Status Call(const v1::EigendecomposeRequest& request, v1::EigendecomposeResponse* response) {
     grpc::ClientContext context;
     context.set_deadline(std::chrono::system_clock::now() + std::chrono::minutes(4));
@@ -193,13 +182,7 @@ class EigenTest : public ::testing::Test {
     EXPECT_TRUE(status.ok()) << status.error_message();
     return response;
   }
-
-  static RunningServer* server_;
-  static std::shared_ptr<grpc::Channel> channel_;
 };
-
-RunningServer* EigenTest::server_ = nullptr;
-std::shared_ptr<grpc::Channel> EigenTest::channel_;
 
 struct Layout {
   v1::DataType type;

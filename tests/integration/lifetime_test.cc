@@ -106,25 +106,17 @@ TEST(LifetimeTest, SigtermUnderLoadLosesNoAcceptedRequest) {
   const v1::DecomposeRequest request = slow_request(40);
   std::atomic<bool> stop{false};
   std::atomic<int> answered{0}, refused{0}, lost{0};
-  std::vector<std::thread> callers;
-  for (int t = 0; t < 8; ++t) {
-    callers.emplace_back([&] {
-      const auto channel = connect(server.address());
-      while (!stop) {
-        v1::DecomposeResponse response;
-        const grpc::Status status = decompose(channel, request, &response);
-        if (status.ok()) {
-          ++answered;
-        } else if (status.error_code() == grpc::StatusCode::UNAVAILABLE) {
-          ++refused;  // drained, or the server is gone: never accepted
-          stop = true;
-        } else {
-          ++lost;
-          ADD_FAILURE() << status.error_code() << ": " << status.error_message();
-        }
-      }
-    });
-  }
+  Callers callers(8, server.address(), request, stop, [&](const grpc::Status& status) {
+    if (status.ok()) {
+      ++answered;
+    } else if (status.error_code() == grpc::StatusCode::UNAVAILABLE) {
+      ++refused;  // drained, or the server is gone: never accepted
+      stop = true;
+    } else {
+      ++lost;
+      ADD_FAILURE() << status.error_code() << ": " << status.error_message();
+    }
+  });
   // A stream with requests in flight while the signal comes.
   grpc::ClientContext context;
   const auto stub = v1::SvdService::NewStub(connect(server.address()));
@@ -156,7 +148,7 @@ TEST(LifetimeTest, SigtermUnderLoadLosesNoAcceptedRequest) {
   EXPECT_EQ(ended.error_code(), grpc::StatusCode::UNAVAILABLE) << ended.error_message();
   EXPECT_EQ(details_of(ended).reason, "DRAINING");
   EXPECT_GT(stream_answers, 0);
-  for (std::thread& caller : callers) caller.join();
+  callers.join();
   EXPECT_EQ(lost, 0);
   EXPECT_EQ(server.wait(), 0) << server.log();
   EXPECT_THAT(server.log(), ::testing::HasSubstr("event=stopped\n"));

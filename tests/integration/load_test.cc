@@ -1,15 +1,14 @@
 // More than the server can take: refused at once by reason, with when to try again; memory bounded; probes answered.
 #include <gmock/gmock.h>
-#include <grpcpp/generic/generic_stub.h>
 #include <gtest/gtest.h>
 
 #include <atomic>
-#include <list>
 #include <map>
 #include <mutex>
 #include <thread>
 
 #include "tests/support/running_server.h"
+#include "tests/support/silent_calls.h"
 #include "tests/support/wire.h"
 #include "wire/metadata.h"
 
@@ -131,53 +130,31 @@ TEST(LoadTest, ARequestIsNoLongerThanItsClientAnnounces) {
 class CallsOf {
  public:
   CallsOf(const RunningServer& server, std::string client)
-      : channel_(connect(server.address())), stub_(channel_), client_(std::move(client)) {
-    // Nobody polls the queue while it connects.
-    EXPECT_TRUE(channel_->WaitForConnected(std::chrono::system_clock::now() + std::chrono::minutes(1)));
-  }
-  ~CallsOf() {
-    for (Call& call : calls_) call.context.TryCancel();
-    queue_.Shutdown();
-    void* tag = nullptr;
-    for (bool ok = false; queue_.Next(&tag, &ok);) {
-    }
+      : silent_(connect(server.address())), client_(std::move(client)) {
+    EXPECT_TRUE(silent_.wait_until_connected());
   }
 
   // Begins a call that announces a request of no bytes, and sends none.
   void begin_silent() {
-    Call& call = calls_.emplace_back();
-    prepare(&call.context, 0);
-    call.stream = stub_.PrepareCall(&call.context, "/svdserve.v1.SvdService/Decompose", &queue_);
-    call.stream->StartCall(nullptr);
-    call.stream->Finish(&call.status, &call);
+    silent_.begin("/svdserve.v1.SvdService/Decompose", [&](grpc::ClientContext* context) { prepare(context, 0); });
   }
-  void cancel_silent() {
-    for (Call& call : calls_) call.context.TryCancel();
-  }
+  void cancel_silent() { silent_.cancel(); }
   grpc::Status decompose(const v1::DecomposeRequest& request, std::chrono::milliseconds limit) {
     grpc::ClientContext context;
     prepare(&context, request.ByteSizeLong());
     context.set_deadline(std::chrono::system_clock::now() + limit);
     v1::DecomposeResponse response;
-    return v1::SvdService::NewStub(channel_)->Decompose(&context, request, &response);
+    return v1::SvdService::NewStub(silent_.channel())->Decompose(&context, request, &response);
   }
 
  private:
-  struct Call {
-    grpc::ClientContext context;
-    std::unique_ptr<grpc::GenericClientAsyncReaderWriter> stream;
-    grpc::Status status;
-  };
   void prepare(grpc::ClientContext* context, size_t announced) const {
     context->AddMetadata("x-forwarded-for", client_);
     context->AddMetadata(kRequestBytesKey, std::to_string(announced));
   }
 
-  const std::shared_ptr<grpc::Channel> channel_;
-  grpc::GenericStub stub_;
+  SilentCalls silent_;
   const std::string client_;
-  grpc::CompletionQueue queue_;
-  std::list<Call> calls_;
 };
 
 TEST(LoadTest, WhatOneClientMaySendBeyondItsAnnouncementsIsBounded) {
@@ -203,23 +180,15 @@ TEST(LoadTest, UnderFullOverloadProbesAnswerAndTheRestIsServed) {
   const v1::DecomposeRequest request = slow_request(30);
   std::atomic<bool> stop{false};
   std::atomic<int> served{0}, refused{0}, others{0};
-  std::vector<std::thread> callers;
-  for (int t = 0; t < 12; ++t) {
-    callers.emplace_back([&] {
-      const auto channel = connect(server.address());
-      while (!stop) {
-        v1::DecomposeResponse response;
-        const grpc::Status status = decompose(channel, request, &response);
-        if (status.ok()) {
-          ++served;
-        } else if (status.error_code() == grpc::StatusCode::RESOURCE_EXHAUSTED) {
-          if (++refused == 1) expect_overload(status, "OVERLOADED_REQUESTS");
-        } else {
-          ++others;
-        }
-      }
-    });
-  }
+  Callers callers(12, server.address(), request, stop, [&](const grpc::Status& status) {
+    if (status.ok()) {
+      ++served;
+    } else if (status.error_code() == grpc::StatusCode::RESOURCE_EXHAUSTED) {
+      if (++refused == 1) expect_overload(status, "OVERLOADED_REQUESTS");
+    } else {
+      ++others;
+    }
+  });
   EXPECT_TRUE(wait_until([&] { return served > 30 && refused > 30; }));
   // The fastest, since this machine may have more to do than the server: a probe that waits for requests always does.
   auto fastest = std::chrono::steady_clock::duration::max();
@@ -231,7 +200,7 @@ TEST(LoadTest, UnderFullOverloadProbesAnswerAndTheRestIsServed) {
   EXPECT_LT(fastest, std::chrono::seconds(2));
   EXPECT_EQ(server.get("/metrics").code, 200);
   stop = true;
-  for (std::thread& caller : callers) caller.join();
+  callers.join();
   EXPECT_EQ(others, 0);
   EXPECT_TRUE(wait_until([&] { return server.metric("svdserve_inflight_bytes") == 0; }));
 }

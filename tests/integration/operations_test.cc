@@ -4,7 +4,6 @@
 #include <google/protobuf/descriptor.pb.h>
 #include <grpc/health/v1/health.grpc.pb.h>
 #include <grpc/reflection/v1alpha/reflection.grpc.pb.h>
-#include <grpcpp/generic/generic_stub.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -19,6 +18,7 @@
 
 #include "engine/large_engine.h"
 #include "tests/support/running_server.h"
+#include "tests/support/silent_calls.h"
 #include "tests/support/wire.h"
 
 namespace svdserve::testing {
@@ -128,50 +128,30 @@ constexpr char kReflection[] = "/grpc.reflection.v1alpha.ServerReflection/Server
 // Calls of reflection that say nothing.
 class SilentReflections {
  public:
-  explicit SilentReflections(const std::string& address) : channel_(connect(address)), stub_(channel_) {}
+  explicit SilentReflections(const std::string& address) : calls_(connect(address)) {}
 
-  const std::shared_ptr<grpc::Channel>& channel() const { return channel_; }
+  const std::shared_ptr<grpc::Channel>& channel() const { return calls_.channel(); }
 
   void Begin(int n) {
+    const auto until = std::chrono::system_clock::now() + std::chrono::minutes(4);
     for (int i = 0; i < n; ++i) {
-      Call& call = calls_.emplace_back();
-      call.context.set_deadline(std::chrono::system_clock::now() + std::chrono::minutes(4));
-      call.stream = stub_.PrepareCall(&call.context, kReflection, &queue_);
-      call.stream->StartCall(nullptr);
-      call.stream->Finish(&call.status, &call);
+      calls_.begin(kReflection, [&](grpc::ClientContext* context) { context->set_deadline(until); });
     }
     on_their_way_ += n;
   }
   // Waits until no more than `n` are on their way. Returns the codes of those that ended.
   std::map<grpc::StatusCode, int> AwaitAllBut(int n) {
     std::map<grpc::StatusCode, int> codes;
-    void* tag = nullptr;
-    for (bool ok = false; on_their_way_ > n && queue_.Next(&tag, &ok);) {
-      if (tag == nullptr) continue;
-      --on_their_way_;
-      ++codes[static_cast<Call*>(tag)->status.error_code()];
+    for (; on_their_way_ > n; --on_their_way_) {
+      const SilentCalls::Call* const ended = calls_.next_ended();
+      if (ended == nullptr) break;
+      ++codes[ended->status.error_code()];
     }
     return codes;
   }
-  ~SilentReflections() {
-    for (Call& call : calls_) call.context.TryCancel();
-    // Every event is taken, those of the beginnings as well: a call whose event stays behind is never freed.
-    queue_.Shutdown();
-    void* tag = nullptr;
-    for (bool ok = false; queue_.Next(&tag, &ok);) {
-    }
-  }
 
  private:
-  struct Call {
-    grpc::ClientContext context;
-    std::unique_ptr<grpc::GenericClientAsyncReaderWriter> stream;
-    grpc::Status status;
-  };
-  const std::shared_ptr<grpc::Channel> channel_;
-  grpc::GenericStub stub_;
-  grpc::CompletionQueue queue_;
-  std::list<Call> calls_;
+  SilentCalls calls_;
   int on_their_way_ = 0;
 };
 

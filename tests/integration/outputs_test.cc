@@ -11,6 +11,7 @@
 #include <thread>
 #include <vector>
 
+#include "tests/support/one_server_test.h"
 #include "tests/support/running_server.h"
 #include "tests/support/wire.h"
 
@@ -26,33 +27,15 @@ std::vector<double> numbers(const std::string& bytes) {
   return out;
 }
 
-class OutputsTest : public ::testing::Test {
+class OutputsTest : public OneServerTest<OutputsTest> {
  protected:
-  static void SetUpTestSuite() {
-    server_ = new RunningServer({"--log-level=warning"});
-    channel_ = connect(server_->address());
-  }
-  static void TearDownTestSuite() {
-    channel_.reset();
-    delete server_;
-  }
-  void TearDown() override {
-    EXPECT_TRUE(wait_until([] { return server_->metric("svdserve_inflight_requests") == 0; }));
-    EXPECT_EQ(server_->metric("svdserve_inflight_bytes"), 0);
-  }
   static v1::DecomposeResponse Ask(const v1::DecomposeRequest& request) {
     v1::DecomposeResponse response;
     const grpc::Status status = decompose(channel_, request, &response);
     EXPECT_TRUE(status.ok()) << status.error_message();
     return response;
   }
-
-  static RunningServer* server_;
-  static std::shared_ptr<grpc::Channel> channel_;
 };
-
-RunningServer* OutputsTest::server_ = nullptr;
-std::shared_ptr<grpc::Channel> OutputsTest::channel_;
 
 // |A - U S V^H| of matrix i, row-major and real; U is m x lead, V^H lead x n.
 double residual(const v1::DecomposeRequest& request, const v1::DecomposeResponse& r, size_t i) {

@@ -3,11 +3,11 @@
 #include <grpcpp/generic/generic_stub.h>
 #include <gtest/gtest.h>
 
-#include <list>
 #include <map>
 #include <thread>
 
 #include "tests/support/running_server.h"
+#include "tests/support/silent_calls.h"
 #include "tests/support/wire.h"
 #include "wire/metadata.h"
 
@@ -248,25 +248,12 @@ TEST(StreamTest, BytesThatAreNoMessageEndTheStreamAfterWhatIsInFlight) {
 }
 
 // Calls without a message, which claim the message limit: 1 MiB of the 4 MiB that the server has.
-class SilentCalls {
+class ClaimsOf1MiB {
  public:
-  SilentCalls(const RunningServer& server, int n) : channel_(connect(server.address())), stub_(channel_) {
-    // Nobody polls the queue while it connects.
-    EXPECT_TRUE(channel_->WaitForConnected(std::chrono::system_clock::now() + std::chrono::minutes(1)));
-    for (int i = 0; i < n; ++i) {
-      Call& call = calls_.emplace_back();
-      call.stream = stub_.PrepareCall(&call.context, "/svdserve.v1.SvdService/Decompose", &queue_);
-      call.stream->StartCall(nullptr);
-      call.stream->Finish(&call.status, &call);
-    }
+  ClaimsOf1MiB(const RunningServer& server, int n) : calls_(connect(server.address())) {
+    EXPECT_TRUE(calls_.wait_until_connected());
+    for (int i = 0; i < n; ++i) calls_.begin("/svdserve.v1.SvdService/Decompose", [](grpc::ClientContext*) {});
     EXPECT_TRUE(wait_until([&] { return server.metric("svdserve_inflight_bytes") == n * double{1 << 20}; }));
-  }
-  ~SilentCalls() {
-    for (Call& call : calls_) call.context.TryCancel();
-    queue_.Shutdown();
-    void* tag = nullptr;
-    for (bool ok = false; queue_.Next(&tag, &ok);) {
-    }
   }
   static std::vector<std::string> flags() {
     return {"--max-inflight-bytes=4MiB", "--max-batch-bytes=1MiB",    "--max-message-bytes=1MiB",
@@ -274,21 +261,13 @@ class SilentCalls {
   }
 
  private:
-  struct Call {
-    grpc::ClientContext context;
-    std::unique_ptr<grpc::GenericClientAsyncReaderWriter> stream;
-    grpc::Status status;
-  };
-  const std::shared_ptr<grpc::Channel> channel_;
-  grpc::GenericStub stub_;
-  grpc::CompletionQueue queue_;
-  std::list<Call> calls_;
+  SilentCalls calls_;
 };
 
 TEST(StreamTest, NothingIsReadWithoutRoomForIt) {
-  RunningServer server(SilentCalls::flags());
+  RunningServer server(ClaimsOf1MiB::flags());
   const auto channel = connect(server.address());
-  auto silent = std::make_unique<SilentCalls>(server, 3);
+  auto silent = std::make_unique<ClaimsOf1MiB>(server, 3);
   OpenStream open(channel);
   ASSERT_TRUE(open.stream->Write(numbered(1, random_request(2, 2, 1))));
   EXPECT_TRUE(wait_until([&] { return server.metric("svdserve_waiting_requests") == 1; }));
@@ -311,8 +290,8 @@ TEST(StreamTest, NothingIsReadWithoutRoomForIt) {
 }
 
 TEST(StreamTest, AStreamThatWaitsForRoomMayBeCancelled) {
-  RunningServer server(SilentCalls::flags());
-  SilentCalls silent(server, 3);
+  RunningServer server(ClaimsOf1MiB::flags());
+  ClaimsOf1MiB silent(server, 3);
   {
     OpenStream open(connect(server.address()));
     EXPECT_TRUE(wait_until([&] { return server.metric("svdserve_waiting_requests") == 1; }));
@@ -322,10 +301,10 @@ TEST(StreamTest, AStreamThatWaitsForRoomMayBeCancelled) {
 }
 
 TEST(StreamTest, WhoWaitsTooLongForRoomIsToldById) {
-  std::vector<std::string> flags = SilentCalls::flags();
+  std::vector<std::string> flags = ClaimsOf1MiB::flags();
   flags.push_back("--queue-timeout=50ms");
   RunningServer server(flags);
-  SilentCalls silent(server, 3);
+  ClaimsOf1MiB silent(server, 3);
   OpenStream open(connect(server.address()));
   ASSERT_TRUE(open.stream->Write(numbered(7, random_request(2, 2, 30000))));  // with its values more than is left
   v1::DecomposeStreamResponse answer;

@@ -18,8 +18,7 @@ from svdserve import MatrixStatus, _proto
 from test_svd import check, close, matrices
 
 DTYPES = ["f4", "f8", "c8", "c16"]
-STRATEGIES = ["recursive", "modified_modulus", "round_robin", "row_cyclic", "column_cyclic", "reverse_row_cyclic",
-              "reverse_column_cyclic"]
+STRATEGIES = [name.lower() for name, number in _proto.PIVOT_STRATEGIES.items() if number]
 
 
 @pytest.fixture(autouse=True)

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import svdserve
-from svdserve import MatrixStatus
+from svdserve import MatrixStatus, _proto, _query
 
-METHODS = ["auto", "bidiagonal", "bisection", "jacobi"]
+METHODS = _query._METHODS_OF["svd"]
 WIDE = {"f": np.float64, "c": np.complex128}
 
 
@@ -220,7 +220,7 @@ def test_info_and_health(client):
     info = client.info()
     assert info.version and not info.draining
     assert info.data_types == ("f32", "f64", "c64", "c128")
-    assert {*METHODS, "factored", "tridiagonal", "qr"} == set(info.methods)
+    assert set(info.methods) == {name.lower() for name, number in _proto.METHODS.items() if number}
     assert (info.limits.max_values, info.limits.max_dimension) == (128, 16384)
     assert info.limits.max_message_bytes == 64 << 20
     assert info.devices and all(d.healthy and d.backend == "host" and d.threads >= 1 for d in info.devices)

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "tests/server/wire_bytes.h"
+#include "wire/planes.h"
 
 namespace svdserve::server {
 namespace {
@@ -44,6 +45,14 @@ void fill(v1::MatrixBatch* batch, int64_t rows, int64_t cols, int64_t count, cha
   batch->set_data(std::string(static_cast<size_t>(rows * cols * count * 8), mark));
 }
 
+// Every option that the requests below ask for.
+MimoOptions all_mimo_options() {
+  MimoOptions mimo{
+      .rank_threshold = 0.25, .snr_db = {-3, 10}, .group = 2, .precoder_columns = 3, .combiner_columns = 1};
+  for (const MimoPlane& m : kMimoPlanes) mimo.*m.option = true;
+  return mimo;
+}
+
 class CodecTest : public ::testing::Test {
  protected:
   DecodedRequest decode(const v1::DecomposeRequest& request) {
@@ -67,11 +76,9 @@ TEST_F(CodecTest, OptionsArriveAsTheyWereAsked) {
   o.set_fix_phases(true);
   o.set_certificate(v1::CERTIFICATE_SCOPE_MATRIX);
   v1::MimoOptions& m = *o.mutable_mimo();
-  m.set_capacity(true);
-  m.set_water_filling(true);
-  m.set_stream_snr(true);
-  m.set_condition_number(true);
-  m.set_effective_rank(true);
+  for (const wire::PlaneOnWire& plane : wire::kPlanesOnWire) {
+    if (plane.option != 0) m.GetReflection()->SetBool(&m, m.GetDescriptor()->FindFieldByNumber(plane.option), true);
+  }
   m.set_rank_threshold(0.25);
   m.add_snr_db(-3);
   m.add_snr_db(10);
@@ -90,7 +97,7 @@ TEST_F(CodecTest, OptionsArriveAsTheyWereAsked) {
   expected.vectors = Vectors::kThin;
   expected.top_k = 2;
   expected.fix_phases = expected.certificate = true;
-  expected.mimo = {true, true, true, true, true, true, 0.25, {-3, 10}, 2, 3, 1};
+  expected.mimo = all_mimo_options();
   EXPECT_EQ(*decoded.batches[0].options, expected);
   EXPECT_EQ(decoded.memory->certificate_scope, CertificateScope::kMatrix);
 }
@@ -150,8 +157,8 @@ TEST_F(CodecTest, MistakesAreToldInPlainWords) {
     spoil(&request);
     return decode(request).error.message;
   };
-  EXPECT_EQ(message_of([](auto* r) { r->mutable_options()->set_method(static_cast<v1::Method>(8)); }),
-            "unknown method 8");
+  EXPECT_EQ(message_of([](auto* r) { r->mutable_options()->set_method(static_cast<v1::Method>(99)); }),
+            "unknown method 99");
   EXPECT_EQ(message_of([](auto* r) { r->mutable_matrices()->clear_data_type(); }), "must be set to a data type");
   EXPECT_EQ(message_of([](auto* r) { r->clear_matrices(); }),
             "a request needs matrices or groups, and this one has neither");
@@ -455,7 +462,7 @@ const Problem kProblem{3, 5, DType::kC64, Order::kRowMajor};
 Options everything() {
   Options options;
   options.fix_phases = options.certificate = true;
-  options.mimo = {true, true, true, true, true, true, 0.25, {-3, 10}, 2, 3, 1};
+  options.mimo = all_mimo_options();
   return options;
 }
 

@@ -13,32 +13,11 @@ namespace {
 
 using ::testing::ElementsAre;
 
-// A request of groups as its caller sees it.
-class GroupsTicket {
- public:
-  const GroupsAnswer& wait() {
-    MutexLock lock(&mu_);
-    while (!answer_.has_value()) answered_.wait(&mu_);
-    return *answer_;
-  }
-  bool done() {
-    MutexLock lock(&mu_);
-    return answer_.has_value();
-  }
-  void done(GroupsAnswer answer) {
-    MutexLock lock(&mu_);
-    EXPECT_FALSE(answer_.has_value());
-    answer_ = std::move(answer);
-    answered_.signal_all();
-  }
+// A request of groups as its caller sees it. It is answered once.
+struct GroupsTicket : TicketOf<GroupsAnswer> {
+  ~GroupsTicket() { EXPECT_LE(calls(), 1); }
 
-  RequestHandle handle;
   std::shared_ptr<TestMemory> memory = std::make_shared<TestMemory>();
-
- private:
-  Mutex mu_;
-  CondVar answered_;
-  std::optional<GroupsAnswer> answer_;
 };
 
 struct Shape {

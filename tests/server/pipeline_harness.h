@@ -34,11 +34,12 @@ struct TestMemory final : public RequestMemory {
   std::shared_ptr<std::atomic<bool>> freed;
 };
 
-// A submitted request, as its caller sees it.
-class Ticket {
+// A submitted request, as its caller sees it. A: Answer or GroupsAnswer.
+template <class A>
+class TicketOf {
  public:
   // Blocks until the request is answered.
-  const Answer& wait() {
+  const A& wait() {
     MutexLock lock(&mu_);
     while (!answer_.has_value()) answered_.wait(&mu_);
     return *answer_;
@@ -51,10 +52,7 @@ class Ticket {
     MutexLock lock(&mu_);
     return calls_;
   }
-  Reason reason() { return wait().error.reason; }
-  bool memory_freed() const { return freed->load(); }
-
-  void done(Answer answer) {
+  void done(A answer) {
     MutexLock lock(&mu_);
     ++calls_;
     answer_ = std::move(answer);
@@ -62,14 +60,20 @@ class Ticket {
   }
 
   RequestHandle handle;
-  std::shared_ptr<TestMemory> memory;  // dropped by tests that look at its end
-  std::shared_ptr<std::atomic<bool>> freed = std::make_shared<std::atomic<bool>>(false);
 
  private:
   Mutex mu_;
   CondVar answered_;
-  std::optional<Answer> answer_;
+  std::optional<A> answer_;
   int calls_ = 0;
+};
+
+struct Ticket : TicketOf<Answer> {
+  Reason reason() { return wait().error.reason; }
+  bool memory_freed() const { return freed->load(); }
+
+  std::shared_ptr<TestMemory> memory;  // dropped by tests that look at its end
+  std::shared_ptr<std::atomic<bool>> freed = std::make_shared<std::atomic<bool>>(false);
 };
 using TicketPtr = std::shared_ptr<Ticket>;
 

@@ -5,21 +5,8 @@
 #   tests/support/large_against_echo.sh [ROUNDS] [BIN] [ROWS] [COLS]    default: 5 build/release/bin 1048576 128, a GiB
 set -euo pipefail
 rounds=${1:-5} bin=${2:-build/release/bin} rows=${3:-1048576} cols=${4:-128}
-work=$(mktemp -d)
-pids=()
-trap 'kill "${pids[@]}" 2> /dev/null || true; wait; rm -rf "$work"' EXIT
-
-serve() { # NAME COMMAND...
-  local name=$1
-  shift
-  "$@" --listen 127.0.0.1:0 --ready-file "$work/$name" > "$work/$name.log" 2>&1 &
-  pids+=($!)
-  for ((i = 0; i < 300; ++i)); do [[ -s $work/$name ]] && return; sleep 0.1; done
-  cat "$work/$name.log" >&2
-  exit 1
-}
-serve server "$bin/svdserve" --metrics-listen= --drain-delay 0s
-serve echo "$bin/svdserve_echo"
+# shellcheck source=tests/support/serve_with_echo.sh
+source "$(dirname "${BASH_SOURCE[0]}")/serve_with_echo.sh"
 memory() { awk -v name="$1:" '$1 == name {print $2}' "/proc/${pids[0]}/status"; }
 idle=$(memory VmRSS)
 address() { sed -n 's/^grpc=//p' "$work/$1"; }

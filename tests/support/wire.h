@@ -6,10 +6,12 @@
 #include <grpcpp/grpcpp.h>
 #include <svdserve/v1/svd_service.grpc.pb.h>
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 namespace svdserve::testing {
@@ -32,6 +34,27 @@ std::vector<double> values_of(const v1::DecomposeResponse& response);
 // Calls Decompose with a deadline of some minutes, or `limit`.
 grpc::Status decompose(const std::shared_ptr<grpc::Channel>& channel, const v1::DecomposeRequest& request,
                        v1::DecomposeResponse* response, std::chrono::milliseconds limit = std::chrono::minutes(4));
+
+// Threads with a connection each, which call Decompose again and again until `stop`.
+class Callers {
+ public:
+  // done(status) is told of each call, on any of the threads.
+  template <class Done>
+  Callers(int threads, const std::string& address, const v1::DecomposeRequest& request, const std::atomic<bool>& stop,
+          Done done) {
+    for (int t = 0; t < threads; ++t) {
+      threads_.emplace_back([=, &request, &stop] {
+        const auto channel = connect(address);
+        v1::DecomposeResponse response;
+        while (!stop) done(decompose(channel, request, &response));
+      });
+    }
+  }
+  void join() { threads_.clear(); }
+
+ private:
+  std::vector<std::jthread> threads_;
+};
 
 // The content of a google.rpc.Status, taken apart.
 struct ErrorDetails {

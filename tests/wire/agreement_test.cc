@@ -31,14 +31,13 @@ std::string contract_name(const google::protobuf::EnumDescriptor* contract, cons
 // The names of all values of E are those of the contract, but for the value 0 of the wire, which means "auto".
 template <class E>
 void expect_names(const google::protobuf::EnumDescriptor* contract, const std::string& prefix) {
-  const auto& range = wire::kRange<E>;
-  for (int i = 0; i <= static_cast<int>(range.last); ++i) {
+  for (int i = 0; i <= static_cast<int>(E::kLast); ++i) {
     const E value = static_cast<E>(i);
     const int number = wire::number_of(value);
     const std::string own = absl::StrReplaceAll(std::string(name(value)), {{"_", "-"}, {" ", "-"}});
     EXPECT_EQ(own, number == 0 ? "auto" : contract_name(contract, prefix, number)) << contract->name() << i;
   }
-  EXPECT_EQ(wire::value_of<E>(wire::number_of(range.last) + 1), std::nullopt);
+  EXPECT_EQ(wire::value_of<E>(wire::number_of(E::kLast) + 1), std::nullopt);
   for (const int number : {-1, INT32_MIN, INT32_MAX}) EXPECT_EQ(wire::value_of<E>(number), std::nullopt);
 }
 
@@ -83,11 +82,29 @@ TEST(WireAgreement, EigenproblemsShareTheNumbersOfDecompose) {
   }
 }
 
+// Each flag of both ends asks for a plane by an option that has the name of the result.
+TEST(WireAgreement, MimoNumbersAreNamedAsTheirOptions) {
+  const auto expect_alike = [](int plane) {
+    const wire::PlaneOnWire& row = wire::kPlanesOnWire[static_cast<size_t>(plane)];
+    const auto* const option = v1::MimoOptions::descriptor()->FindFieldByNumber(row.option);
+    const auto* const result = v1::MimoResult::descriptor()->FindFieldByNumber(row.field);
+    ASSERT_NE(option, nullptr) << "plane " << plane;
+    ASSERT_NE(result, nullptr) << "plane " << plane;
+    EXPECT_EQ(option->type(), google::protobuf::FieldDescriptor::TYPE_BOOL);
+    EXPECT_EQ(option->name(), result->name());
+  };
+  for (const MimoPlane& m : kMimoPlanes) {
+    if (m.plane != Plane::kThresholdRank) expect_alike(index_of(m.plane));
+  }
+  for (const client::MimoFlag& f : client::kMimoFlags) expect_alike(static_cast<int>(f.plane));
+  EXPECT_EQ(std::size(kMimoPlanes), std::size(client::kMimoFlags) + 1) << "all but the threshold rank have a flag";
+}
+
 TEST(WireAgreement, UnknownMethodsAreKeptAsNumbers) {
   using client::Method;
-  const Method newer = client::internal::kept_value(9, Method::kAuto);
-  EXPECT_EQ(name(newer), "method 9");
-  EXPECT_EQ(wire::number_of(newer), 9);
+  const Method newer = client::internal::kept_value(99, Method::kAuto);
+  EXPECT_EQ(name(newer), "method 99");
+  EXPECT_EQ(wire::number_of(newer), 99);
   EXPECT_EQ(client::internal::kept_value(v1::METHOD_JACOBI, Method::kAuto), Method::kJacobi);
   EXPECT_EQ(client::internal::kept_value(0, Method::kAuto), Method::kAuto);
   for (const int number : {1000, -1, INT32_MIN, INT32_MAX}) {
@@ -127,27 +144,12 @@ std::vector<Question> questions() {
   all.push_back(full);
   Question numbers;
   numbers.server.values = false;
-  numbers.server.mimo = {.capacity = true,
-                         .water_filling = true,
-                         .stream_snr = true,
-                         .condition_number = true,
-                         .effective_rank = true,
-                         .threshold_rank = true,
-                         .rank_threshold = 0.5,
-                         .snr_db = {0, 10, 20},
-                         .group = 2,
-                         .precoder_columns = 2,
-                         .combiner_columns = 1};
-  numbers.client.mimo = client::MimoOptions{.capacity = true,
-                                            .water_filling = true,
-                                            .stream_snr = true,
-                                            .condition_number = true,
-                                            .effective_rank = true,
-                                            .rank_threshold = 0.5,
-                                            .snr_db = {0, 10, 20},
-                                            .group_size = 2,
-                                            .precoder_columns = 2,
-                                            .combiner_columns = 1};
+  numbers.server.mimo = {
+      .rank_threshold = 0.5, .snr_db = {0, 10, 20}, .group = 2, .precoder_columns = 2, .combiner_columns = 1};
+  for (const MimoPlane& m : kMimoPlanes) numbers.server.mimo.*m.option = true;
+  numbers.client.mimo = client::MimoOptions{
+      .rank_threshold = 0.5, .snr_db = {0, 10, 20}, .group_size = 2, .precoder_columns = 2, .combiner_columns = 1};
+  for (const client::MimoFlag& f : client::kMimoFlags) (*numbers.client.mimo).*f.flag = true;
   all.push_back(numbers);
   return all;
 }

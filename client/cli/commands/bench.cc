@@ -78,7 +78,7 @@ std::optional<ShapeAndWeight> parse_shape(const std::string& text) {
   return ShapeAndWeight{*rows, *cols, *weight};
 }
 
-// The names of --problem, and the methods of its batches besides AUTO.
+// The names of --problem, and the methods of its batches.
 struct ProblemAndMethods {
   std::string name;
   client::Problem problem;
@@ -87,17 +87,10 @@ struct ProblemAndMethods {
 const std::vector<ProblemAndMethods>& problems() {
   using client::Method;
   static const std::vector<ProblemAndMethods> all = {
-      {"svd", client::Problem::kSvd, {Method::kBidiagonal, Method::kBisection, Method::kJacobi}},
-      {"eigh", client::Problem::kHermitian, {Method::kJacobi}},
-      {"eig", client::Problem::kGeneral, {Method::kQr, Method::kJacobi}}};
+      {"svd", client::Problem::kSvd, {std::begin(client::kSvdMethods), std::end(client::kSvdMethods)}},
+      {"eigh", client::Problem::kHermitian, {Method::kAuto, Method::kJacobi}},
+      {"eig", client::Problem::kGeneral, {Method::kAuto, Method::kQr, Method::kJacobi}}};
   return all;
-}
-
-// "auto, bidiagonal, bisection or jacobi".
-std::string names_of(const std::vector<client::Method>& methods) {
-  std::string names = name(client::Method::kAuto);
-  for (const client::Method m : methods) absl::StrAppend(&names, m == methods.back() ? " or " : ", ", name(m));
-  return names;
 }
 
 // The error in what is to be computed, in one line.
@@ -106,7 +99,6 @@ std::optional<std::string> read_compute(const BenchOptions& o, client::ComputeOp
       std::ranges::find_if(problems(), [&](const ProblemAndMethods& p) { return p.name == o.problem; });
   if (problem == problems().end()) return "--problem: \"" + o.problem + "\" is not svd, eigh or eig";
   to->problem = problem->problem;
-  if (o.method == name(client::Method::kAuto)) return std::nullopt;
   const auto method = std::ranges::find_if(problem->methods, [&](client::Method m) { return name(m) == o.method; });
   if (method == problem->methods.end()) {
     return absl::StrCat("--method: \"", o.method, "\" is not ", names_of(problem->methods),

@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <iterator>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "client/cli/printable.h"
 
@@ -17,9 +18,17 @@ std::optional<int> parse_or_explain(Arguments* arguments, const std::string& com
   return kDone;
 }
 
+std::string names_of(std::span<const client::Method> methods) {
+  std::string names;
+  for (const client::Method& m : methods) {
+    const char* const between = &m == &methods.front() ? "" : &m == &methods.back() ? " or " : ", ";
+    absl::StrAppend(&names, between, name(m));
+  }
+  return names;
+}
+
 std::optional<client::Method> parse_method(const std::string& text) {
-  for (const auto m :
-       {client::Method::kAuto, client::Method::kBidiagonal, client::Method::kBisection, client::Method::kJacobi}) {
+  for (const client::Method m : client::kSvdMethods) {
     if (text == name(m)) return m;
   }
   return std::nullopt;

@@ -3,6 +3,7 @@
 #define SVDSERVE_CLIENT_CLI_COMMANDS_COMMANDS_H_
 
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -32,7 +33,10 @@ int run_latency(const std::vector<std::string>& words);
 std::optional<int> parse_or_explain(Arguments* arguments, const std::string& command,
                                     const std::vector<std::string>& words);
 
-// "auto", "bidiagonal" and so on.
+// "auto, bidiagonal, bisection or jacobi".
+std::string names_of(std::span<const client::Method> methods);
+
+// One of client::kSvdMethods by its name.
 std::optional<client::Method> parse_method(const std::string& text);
 
 // Prints "svdctl COMMAND: why" on stderr, with a server's words escaped and an option for the field that it sets.

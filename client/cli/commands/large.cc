@@ -23,13 +23,28 @@ namespace {
 
 using client::Status;
 
-// The value whose name is `text`.
+// The value up to `last` whose name is `text`.
 template <class Enum>
-std::optional<Enum> parse_name(const std::string& text, int count) {
-  for (int i = 0; i < count; ++i) {
+std::optional<Enum> parse_name(const std::string& text, Enum last = Enum::kLast) {
+  for (int i = 0; i <= static_cast<int>(last); ++i) {
     if (text == name(static_cast<Enum>(i))) return static_cast<Enum>(i);
   }
   return std::nullopt;
+}
+
+// The names of all values, broken into lines as help is. `used`: characters of the first line before them.
+template <class Enum>
+std::string all_names(size_t used) {
+  constexpr size_t kWidth = 80;
+  std::string text;
+  for (int i = 0; i <= static_cast<int>(Enum::kLast); ++i) {
+    const std::string next = std::string(name(static_cast<Enum>(i))) + (i < static_cast<int>(Enum::kLast) ? "," : "");
+    const bool breaks = used + 1 + next.size() > kWidth;
+    if (i > 0) text += breaks ? '\n' : ' ';
+    text += next;
+    used = (breaks ? 0 : used + 1) + next.size();
+  }
+  return text;
 }
 
 // The results of a stack of large matrices, in files.
@@ -163,10 +178,8 @@ void LargeArguments::declare(Arguments* a) {
   a->option("--tolerance", "X",
             "cosine of two columns, at most 1, below which they count as orthogonal; 0: the\ndefault", &tolerance);
   a->option("--max-sweeps", "N", "stop after N sweeps without convergence; 0: the server's default", &max_sweeps, 0);
-  a->option("--strategy", "NAME",
-            "large matrices: order of the pairs of blocks: auto, recursive, modified-modulus,\n"
-            "round-robin, row-cyclic, column-cyclic, reverse-row-cyclic,\nreverse-column-cyclic",
-            &strategy);
+  const std::string order = "large matrices: order of the pairs of blocks: ";
+  a->option("--strategy", "NAME", order + all_names<client::PivotStrategy>(order.size()), &strategy);
   a->option("--variant", "NAME", "large matrices: auto, block-oriented or full-block", &variant);
   a->flag("--certificate",
           is_eigenproblem ? "also print residual and orthogonality of the results. With a factor G, found or\n"
@@ -200,15 +213,16 @@ std::string place_of(const MatrixStack& stack, int64_t index) {
 }
 
 std::optional<std::string> LargeArguments::read(client::LargeOptions* to) const {
-  const auto chosen_method = parse_name<client::Method>(method, is_eigenproblem ? 6 : 4);
+  const auto chosen_method =
+      parse_name(method, is_eigenproblem ? client::Method::kTridiagonal : client::Method::kJacobi);
   const bool of_values = chosen_method == client::Method::kBidiagonal || chosen_method == client::Method::kBisection;
   if (!chosen_method || of_values) {
     return "--method: \"" + method + "\" is not auto" +
            (is_eigenproblem ? ", jacobi, factored or tridiagonal" : " or jacobi");
   }
-  const auto chosen_strategy = parse_name<client::PivotStrategy>(strategy, client::kPivotStrategies);
+  const auto chosen_strategy = parse_name<client::PivotStrategy>(strategy);
   if (!chosen_strategy) return "--strategy: \"" + strategy + "\" is not a pivot strategy; see --help";
-  const auto chosen_variant = parse_name<client::BlockVariant>(variant, client::kBlockVariants);
+  const auto chosen_variant = parse_name<client::BlockVariant>(variant);
   if (!chosen_variant) return "--variant: \"" + variant + "\" is not auto, block-oriented or full-block";
   if (max_sweeps > INT32_MAX) return "--max-sweeps is too large";
   to->method = *chosen_method;

@@ -47,7 +47,7 @@ std::optional<int> parse(const std::vector<std::string>& words, ValuesArguments*
            &to->to.s);
   a.flag("--force", kForceHelp, &to->force);
   a.flag("--print", "write the values to stdout, one matrix a line", &to->to.print_values);
-  a.option("--method", "NAME", "auto, bidiagonal, bisection or jacobi; large matrices: auto or jacobi", &method);
+  a.option("--method", "NAME", names_of(client::kSvdMethods) + "; large matrices: auto or jacobi", &method);
   a.option("--tolerance", "X",
            "bisection: relative interval width, at most 0.5; jacobi and large matrices:\ncosine of two columns, at "
            "most 1; 0: the default",
@@ -62,7 +62,7 @@ std::optional<int> parse(const std::vector<std::string>& words, ValuesArguments*
       "128 + N ended by signal N (129, 130, 143).");
   if (const auto code = parse_or_explain(&a, "values", words)) return code;
   const auto chosen = parse_method(method);
-  if (!chosen) return bad_usage("values", "--method: \"" + method + "\" is not auto, bidiagonal, bisection or jacobi");
+  if (!chosen) return bad_usage("values", "--method: \"" + method + "\" is not " + names_of(client::kSvdMethods));
   if (max_sweeps > INT32_MAX) return bad_usage("values", "--max-sweeps is too large");
   to->compute.method = *chosen;
   to->compute.max_sweeps = static_cast<int32_t>(max_sweeps);

@@ -19,7 +19,7 @@ grpc::ByteBuffer make_large_chunk(SendBuffers& buffers, const LargeMatrix& matri
 grpc::ByteBuffer make_large_commit();
 
 enum class LargeStep : uint8_t { kNothing, kAccepted, kProgress, kFactorChunk, kSummary };
-enum class LargeFactor : uint8_t { kUnknown, kValues, kLeft, kRight };
+enum class LargeFactor : uint8_t { kUnknown, kValues, kLeft, kRight, kLast = kRight };
 
 // One message of the server. Only the members of its step are meaningful.
 struct LargeReply {

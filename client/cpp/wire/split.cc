@@ -24,30 +24,24 @@ int64_t product(std::initializer_list<int64_t> sizes) {
 bool is_asked(const ComputeOptions& compute, Plane plane) {
   static const MimoOptions kNone;
   const MimoOptions& mimo = compute.mimo ? *compute.mimo : kNone;
+  for (const MimoFlag& f : kMimoFlags) {
+    if (f.plane == plane) return mimo.*f.flag;
+  }
   switch (plane) {
     case Plane::kValues:
       return !compute.mimo || mimo.singular_values;
     case Plane::kLeft:
     case Plane::kRight:
       return true;
-    case Plane::kCapacity:
-      return mimo.capacity;
-    case Plane::kWaterFilling:
-      return mimo.water_filling;
-    case Plane::kStreamSnr:
-      return mimo.stream_snr;
-    case Plane::kConditionNumber:
-      return mimo.condition_number;
-    case Plane::kEffectiveRank:
-      return mimo.effective_rank;
     case Plane::kThresholdRank:
       return mimo.rank_threshold.has_value();
     case Plane::kCertificate:
       return compute.certificate == CertificateScope::kMatrix;
     case Plane::kEigenvalueCondition:
       return compute.condition;
+    default:
+      return false;
   }
-  return false;
 }
 
 }  // namespace

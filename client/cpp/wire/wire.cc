@@ -27,11 +27,10 @@ using wire::WireFormatLite;
 constexpr size_t kSmallPayloadBytes = 16 << 10;
 
 void write(const MimoOptions& mimo, v1::MimoOptions* out) {
-  out->set_capacity(mimo.capacity);
-  out->set_water_filling(mimo.water_filling);
-  out->set_stream_snr(mimo.stream_snr);
-  out->set_condition_number(mimo.condition_number);
-  out->set_effective_rank(mimo.effective_rank);
+  for (const MimoFlag& f : kMimoFlags) {
+    const int option = wire::kPlanesOnWire[static_cast<size_t>(f.plane)].option;
+    if (mimo.*f.flag) out->GetReflection()->SetBool(out, out->GetDescriptor()->FindFieldByNumber(option), true);
+  }
   if (mimo.rank_threshold) out->set_rank_threshold(*mimo.rank_threshold);
   out->mutable_snr_db()->Assign(mimo.snr_db.begin(), mimo.snr_db.end());
   out->set_group_size(mimo.group_size);

@@ -15,60 +15,56 @@
 namespace svdserve::wire {
 
 template <>
-inline constexpr EnumRange<client::DataType> kRange<client::DataType> = {1, client::DataType::kC128};
+inline constexpr int kFirstNumber<client::DataType> = 1;
 static_assert(has_numbers<client::DataType>(v1::DATA_TYPE_F32, v1::DataType_MAX));
 
 template <>
-inline constexpr EnumRange<client::MemoryOrder> kRange<client::MemoryOrder> = {1, client::MemoryOrder::kColumnMajor};
+inline constexpr int kFirstNumber<client::MemoryOrder> = 1;
 static_assert(has_numbers<client::MemoryOrder>(v1::MEMORY_ORDER_ROW_MAJOR, v1::MemoryOrder_MAX));
 
 template <>
-inline constexpr EnumRange<client::Method> kRange<client::Method> = {1, client::Method::kQr};
+inline constexpr int kFirstNumber<client::Method> = 1;
 static_assert(has_numbers<client::Method>(v1::METHOD_AUTO, v1::Method_MAX));
 
 // kSvd is never sent: it is what Decompose computes.
 template <>
-inline constexpr EnumRange<client::Problem> kRange<client::Problem> = {0, client::Problem::kGeneral};
+inline constexpr int kFirstNumber<client::Problem> = 0;
 static_assert(has_numbers<client::Problem>(v1::EIGEN_PROBLEM_UNSPECIFIED, v1::EigenProblem_MAX));
 
 template <>
-inline constexpr EnumRange<client::Vectors> kRange<client::Vectors> = {1, client::Vectors::kFull};
+inline constexpr int kFirstNumber<client::Vectors> = 1;
 static_assert(has_numbers<client::Vectors>(v1::VECTORS_NONE, v1::Vectors_MAX));
 
 template <>
-inline constexpr EnumRange<client::CertificateScope> kRange<client::CertificateScope> = {
-    1, client::CertificateScope::kMatrix};
+inline constexpr int kFirstNumber<client::CertificateScope> = 1;
 static_assert(has_numbers<client::CertificateScope>(v1::CERTIFICATE_SCOPE_NONE, v1::CertificateScope_MAX));
 
 template <>
-inline constexpr EnumRange<client::MatrixStatus> kRange<client::MatrixStatus> = {0,
-                                                                                 client::MatrixStatus::kNearDefective};
+inline constexpr int kFirstNumber<client::MatrixStatus> = 0;
 static_assert(has_numbers<client::MatrixStatus>(v1::MATRIX_STATUS_UNSPECIFIED, v1::MatrixStatus_MAX));
 
 template <>
-inline constexpr EnumRange<client::PivotStrategy> kRange<client::PivotStrategy> = {
-    0, client::PivotStrategy::kReverseColumnCyclic};
+inline constexpr int kFirstNumber<client::PivotStrategy> = 0;
 static_assert(has_numbers<client::PivotStrategy>(v1::PIVOT_STRATEGY_UNSPECIFIED, v1::PivotStrategy_MAX));
 
 template <>
-inline constexpr EnumRange<client::BlockVariant> kRange<client::BlockVariant> = {0, client::BlockVariant::kFullBlock};
+inline constexpr int kFirstNumber<client::BlockVariant> = 0;
 static_assert(has_numbers<client::BlockVariant>(v1::BLOCK_VARIANT_UNSPECIFIED, v1::BlockVariant_MAX));
 
 template <>
-inline constexpr EnumRange<client::LargeProblem> kRange<client::LargeProblem> = {0, client::LargeProblem::kGeneral};
+inline constexpr int kFirstNumber<client::LargeProblem> = 0;
 static_assert(has_numbers<client::LargeProblem>(v1::LARGE_PROBLEM_UNSPECIFIED, v1::LargeProblem_MAX));
 
 template <>
-inline constexpr EnumRange<client::Triangle> kRange<client::Triangle> = {1, client::Triangle::kUpper};
+inline constexpr int kFirstNumber<client::Triangle> = 1;
 static_assert(has_numbers<client::Triangle>(v1::TRIANGLE_LOWER, v1::Triangle_MAX));
 
 template <>
-inline constexpr EnumRange<client::LargeStage> kRange<client::LargeStage> = {1, client::LargeStage::kFinish};
+inline constexpr int kFirstNumber<client::LargeStage> = 1;
 static_assert(has_numbers<client::LargeStage>(v1::LARGE_STAGE_UPLOAD, v1::LargeStage_MAX));
 
 template <>
-inline constexpr EnumRange<client::internal::LargeFactor> kRange<client::internal::LargeFactor> = {
-    0, client::internal::LargeFactor::kRight};
+inline constexpr int kFirstNumber<client::internal::LargeFactor> = 0;
 static_assert(has_numbers<client::internal::LargeFactor>(v1::LARGE_FACTOR_UNSPECIFIED, v1::LargeFactor_MAX));
 
 }  // namespace svdserve::wire
@@ -85,7 +81,7 @@ constexpr Proto to_proto(E value) {
 // server may be newer. 0, and a number that E cannot hold, become `absent`.
 template <class E>
 constexpr E kept_value(int number, E absent) {
-  const int64_t value = int64_t{number} - wire::kRange<E>.shift;
+  const int64_t value = int64_t{number} - wire::kFirstNumber<E>;
   return number <= 0 || value > std::numeric_limits<std::underlying_type_t<E>>::max() ? absent : static_cast<E>(value);
 }
 

@@ -1,5 +1,5 @@
-// The only place where messages of the wire meet the values of the engine. Handlers see bytes and values, never
-// messages.
+// Batches of the wire meet the values of the engine here, and large matrices in large_codec.h. Their handlers see bytes
+// and values, never messages.
 //
 // Payloads are copied once on their way in, from the transport's slices into one contiguous block a batch. They are not
 // copied on their way out: the engine writes the results into the memory that the transport sends.

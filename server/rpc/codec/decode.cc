@@ -8,21 +8,12 @@
 #include "server/rpc/codec/codec.h"
 #include "server/rpc/codec/wire_enums.h"
 #include "server/rpc/codec/wire_reader.h"
+#include "wire/planes.h"
 
 namespace svdserve::server {
 namespace {
 
-using wire::CodedInputStream;
-using wire::kEmbedded;
-using wire::kFixed64;
-using wire::kVarint;
-using wire::read_double;
-using wire::read_embedded;
-using wire::read_length;
-using wire::read_varint;
-using wire::tag_of;
-using wire::value_of;
-using wire::WireFormatLite;
+using namespace wire;  // fields and enumerations
 
 Error too_long(std::string field) {
   return invalid_field(std::move(field), absl::StrCat("must take at most ", kMaxSmallBytes, " bytes"));
@@ -200,19 +191,19 @@ bool RequestReader::read_svd_option(CodedInputStream* in, uint32_t tag) {
   }
 }
 
+// The option with this tag that asks for a plane; null: it is none.
+bool* asked_by(uint32_t tag, MimoOptions* mimo) {
+  for (const MimoPlane& m : kMimoPlanes) {
+    const int option = wire::kPlanesOnWire[static_cast<size_t>(m.plane)].option;
+    if (option != 0 && tag == tag_of(option, kVarint)) return &(mimo->*m.option);
+  }
+  return nullptr;
+}
+
 bool RequestReader::read_mimo_option(CodedInputStream* in, uint32_t tag) {
   MimoOptions& mimo = options_.rest.mimo;
+  if (bool* const asked = asked_by(tag, &mimo)) return read_varint(in, asked);
   switch (tag) {
-    case tag_of(v1::MimoOptions::kCapacityFieldNumber, kVarint):
-      return read_varint(in, &mimo.capacity);
-    case tag_of(v1::MimoOptions::kWaterFillingFieldNumber, kVarint):
-      return read_varint(in, &mimo.water_filling);
-    case tag_of(v1::MimoOptions::kStreamSnrFieldNumber, kVarint):
-      return read_varint(in, &mimo.stream_snr);
-    case tag_of(v1::MimoOptions::kConditionNumberFieldNumber, kVarint):
-      return read_varint(in, &mimo.condition_number);
-    case tag_of(v1::MimoOptions::kEffectiveRankFieldNumber, kVarint):
-      return read_varint(in, &mimo.effective_rank);
     case tag_of(v1::MimoOptions::kRankThresholdFieldNumber, kFixed64):
       mimo.threshold_rank = true;
       return read_double(in, &mimo.rank_threshold);

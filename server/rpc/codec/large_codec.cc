@@ -20,19 +20,7 @@
 namespace svdserve::server {
 namespace {
 
-using wire::CodedInputStream;
-using wire::kEmbedded;
-using wire::kFixed32;
-using wire::kFixed64;
-using wire::kVarint;
-using wire::read_bytes;
-using wire::read_double;
-using wire::read_embedded;
-using wire::read_length;
-using wire::read_varint;
-using wire::tag_of;
-using wire::value_of;
-using wire::WireFormatLite;
+using namespace wire;  // fields and enumerations
 
 // LargeOpen as it is read. Enumerations are checked once every field is there.
 struct WireOpen {

@@ -20,71 +20,69 @@
 namespace svdserve::server {
 
 // The eigenvectors that a request asks for.
-enum class Eigenvectors : uint8_t { kNone, kRight, kRightAndLeft };
+enum class Eigenvectors : uint8_t { kNone, kRight, kRightAndLeft, kLast = kRightAndLeft };
 
 }  // namespace svdserve::server
 
 namespace svdserve::wire {
 
 template <>
-inline constexpr EnumRange<DType> kRange<DType> = {1, DType::kC128};
+inline constexpr int kFirstNumber<DType> = 1;
 static_assert(has_numbers<DType>(v1::DATA_TYPE_F32, v1::DataType_MAX));
 
 template <>
-inline constexpr EnumRange<Order> kRange<Order> = {1, Order::kColumnMajor};
+inline constexpr int kFirstNumber<Order> = 1;
 static_assert(has_numbers<Order>(v1::MEMORY_ORDER_ROW_MAJOR, v1::MemoryOrder_MAX));
 
 template <>
-inline constexpr EnumRange<Method> kRange<Method> = {1, Method::kQr};
+inline constexpr int kFirstNumber<Method> = 1;
 static_assert(has_numbers<Method>(v1::METHOD_AUTO, v1::Method_MAX));
 
 template <>
-inline constexpr EnumRange<Vectors> kRange<Vectors> = {1, Vectors::kFull};
+inline constexpr int kFirstNumber<Vectors> = 1;
 static_assert(has_numbers<Vectors>(v1::VECTORS_NONE, v1::Vectors_MAX));
 
 // kSvd is never sent: it is what Decompose computes.
 template <>
-inline constexpr EnumRange<Decomposition> kRange<Decomposition> = {0, Decomposition::kGeneral};
+inline constexpr int kFirstNumber<Decomposition> = 0;
 static_assert(has_numbers<Decomposition>(v1::EIGEN_PROBLEM_UNSPECIFIED, v1::EigenProblem_MAX));
 
 template <>
-inline constexpr EnumRange<server::Eigenvectors> kRange<server::Eigenvectors> = {1,
-                                                                                 server::Eigenvectors::kRightAndLeft};
+inline constexpr int kFirstNumber<server::Eigenvectors> = 1;
 static_assert(has_numbers<server::Eigenvectors>(v1::EIGENVECTORS_NONE, v1::Eigenvectors_MAX));
 
 template <>
-inline constexpr EnumRange<PivotStrategy> kRange<PivotStrategy> = {0, PivotStrategy::kReverseColumnCyclic};
+inline constexpr int kFirstNumber<PivotStrategy> = 0;
 static_assert(has_numbers<PivotStrategy>(v1::PIVOT_STRATEGY_UNSPECIFIED, v1::PivotStrategy_MAX));
 
 template <>
-inline constexpr EnumRange<BlockVariant> kRange<BlockVariant> = {0, BlockVariant::kFullBlock};
+inline constexpr int kFirstNumber<BlockVariant> = 0;
 static_assert(has_numbers<BlockVariant>(v1::BLOCK_VARIANT_UNSPECIFIED, v1::BlockVariant_MAX));
 
 template <>
-inline constexpr EnumRange<server::CertificateScope> kRange<server::CertificateScope> = {
-    1, server::CertificateScope::kMatrix};
+inline constexpr int kFirstNumber<server::CertificateScope> = 1;
 static_assert(has_numbers<server::CertificateScope>(v1::CERTIFICATE_SCOPE_NONE, v1::CertificateScope_MAX));
 
 // kOk is never sent.
 template <>
-inline constexpr EnumRange<MatrixStatus> kRange<MatrixStatus> = {0, MatrixStatus::kNearDefective};
+inline constexpr int kFirstNumber<MatrixStatus> = 0;
 static_assert(has_numbers<MatrixStatus>(v1::MATRIX_STATUS_UNSPECIFIED, v1::MatrixStatus_MAX));
 
 template <>
-inline constexpr EnumRange<server::LargeProblem> kRange<server::LargeProblem> = {0, server::LargeProblem::kGeneral};
+inline constexpr int kFirstNumber<server::LargeProblem> = 0;
 static_assert(has_numbers<server::LargeProblem>(v1::LARGE_PROBLEM_UNSPECIFIED, v1::LargeProblem_MAX));
 
 template <>
-inline constexpr EnumRange<Triangle> kRange<Triangle> = {1, Triangle::kUpper};
+inline constexpr int kFirstNumber<Triangle> = 1;
 static_assert(has_numbers<Triangle>(v1::TRIANGLE_LOWER, v1::Triangle_MAX));
 
 // The stages before these are the server's own.
 template <>
-inline constexpr EnumRange<LargeStage> kRange<LargeStage> = {v1::LARGE_STAGE_PREPARE, LargeStage::kFinish};
+inline constexpr int kFirstNumber<LargeStage> = v1::LARGE_STAGE_PREPARE;
 static_assert(has_numbers<LargeStage>(v1::LARGE_STAGE_PREPARE, v1::LargeStage_MAX));
 
 template <>
-inline constexpr EnumRange<server::LargeResult> kRange<server::LargeResult> = {1, server::LargeResult::kRight};
+inline constexpr int kFirstNumber<server::LargeResult> = 1;
 static_assert(has_numbers<server::LargeResult>(v1::LARGE_FACTOR_SINGULAR_VALUES, v1::LargeFactor_MAX));
 
 }  // namespace svdserve::wire

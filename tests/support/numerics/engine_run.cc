@@ -113,6 +113,15 @@ Plan plan_of(const Problem& problem, const Options& options) {
   return *made.plan;
 }
 
+std::vector<Method> values_methods() {
+  std::vector<Method> all;
+  for (int m = 1; m <= static_cast<int>(Method::kLast); ++m) {
+    const auto method = static_cast<Method>(m);
+    if (make_plan({2, 2, DType::kF64, Order::kRowMajor}, {.method = method}).plan) all.push_back(method);
+  }
+  return all;
+}
+
 std::vector<std::byte> pack(const std::vector<Matrix>& matrices, Order order) {
   std::vector<std::byte> bytes;
   for (const Matrix& a : matrices) {

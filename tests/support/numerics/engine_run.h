@@ -16,6 +16,9 @@ namespace svdserve::numerics {
 // The plan of a problem that is known to be right; throws std::invalid_argument otherwise.
 Plan plan_of(const Problem& problem, const Options& options);
 
+// The methods that give the values of small matrices, without kAuto.
+std::vector<Method> values_methods();
+
 // The bytes of `matrices`, one after the other.
 std::vector<std::byte> pack(const std::vector<Matrix>& matrices, Order order);
 

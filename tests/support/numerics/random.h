@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <numbers>
 #include <random>
+#include <type_traits>
 
 namespace svdserve::numerics {
 
@@ -43,6 +44,16 @@ class Random {
   double spare_ = 0;
   bool has_spare_ = false;
 };
+
+// A number whose parts are normal. E: double or std::complex<double>.
+template <class E>
+E normal_number(Random& random) {
+  if constexpr (std::is_same_v<E, double>) {
+    return random.normal();
+  } else {
+    return {random.normal(), random.normal()};
+  }
+}
 
 }  // namespace svdserve::numerics
 #endif  // SVDSERVE_TESTS_SUPPORT_NUMERICS_RANDOM_H_

@@ -7,9 +7,22 @@
 #include <cmath>
 #include <functional>
 #include <limits>
+#include <utility>
 #include <vector>
 
+#include "engine/outputs.h"
+
 namespace svdserve::numerics {
+
+// Asks for all MIMO numbers.
+inline MimoOptions all_mimo_numbers(std::vector<double> snr_db, int64_t group, double rank_threshold) {
+  MimoOptions mimo;
+  for (const MimoPlane& m : kMimoPlanes) mimo.*m.option = true;
+  mimo.rank_threshold = rank_threshold;
+  mimo.snr_db = std::move(snr_db);
+  mimo.group = group;
+  return mimo;
+}
 
 using Real = long double;
 
@@ -45,7 +58,7 @@ inline Real reference_water_filling(std::vector<double> s, double snr, double po
   return sum;
 }
 
-inline double reference_condition(const std::vector<double>& s) {
+inline Real reference_condition(const std::vector<double>& s) {
   return s.back() == 0 ? std::numeric_limits<double>::infinity() : s.front() / s.back();
 }
 
@@ -59,6 +72,17 @@ inline Real reference_effective_rank(const std::vector<double>& s) {
   }
   return std::exp(entropy);
 }
+
+// The references of those that are one number of a matrix, and have no parameter. s: descending.
+struct MatrixReference {
+  Plane plane;
+  const char* name;
+  Real (*of)(const std::vector<double>& s);
+};
+inline constexpr MatrixReference kMatrixReferences[] = {
+    {Plane::kConditionNumber, "condition", reference_condition},
+    {Plane::kEffectiveRank, "effective rank", reference_effective_rank},
+};
 
 }  // namespace svdserve::numerics
 #endif  // SVDSERVE_TESTS_SUPPORT_NUMERICS_REFERENCE_MIMO_H_

@@ -10,7 +10,7 @@ import numpy as np
 
 from . import _large
 from ._codec import Message, Operand, Result, messages
-from ._query import Mimo, Query, number, positive, snrs
+from ._query import MIMO_NUMBERS, Mimo, Query, number, positive, snrs
 from .errors import invalid_argument
 from .values import EighResult, EigLeftResult, EigResult, Limits, MimoResult, SVDResult
 
@@ -291,8 +291,7 @@ def _scope_of_one(certificate: bool) -> str:
 def capacity(h: Any, snr_db: float | Iterable[float], water_filling: bool, group_size: int | None) -> Call:
     decibels, is_scalar = snrs(snr_db)
     name = "water_filling" if water_filling else "capacity"
-    mimo = Mimo(capacity=not water_filling, water_filling=bool(water_filling), snr_db=decibels,
-                group_size=_group_size(group_size))
+    mimo = Mimo(frozenset([name]), snr_db=decibels, group_size=_group_size(group_size))
 
     def finish(result: Result) -> Any:
         array = result.array(name)
@@ -317,13 +316,14 @@ def precoders(h: Any, rank: int, fix_phases: bool) -> Call:
 def mimo(h: Any, *, snr_db: float | Iterable[float] | None, rank_threshold: float | None, precoders: int, combiners: int,
          singular_values: bool, group_size: int | None, fix_phases: bool, certificate: bool | str,
          **options: bool) -> Call:
-    """`options` are those of Mimo."""
+    """`options` say which numbers are wanted."""
     decibels, is_scalar = snrs(snr_db)
     threshold = None if rank_threshold is None else number("options.mimo.rank_threshold", rank_threshold)
-    asked = Mimo(snr_db=decibels, group_size=_group_size(group_size), rank_threshold=threshold,
+    numbers = {name for name, wanted in {"threshold_rank": threshold is not None, **options}.items() if wanted}
+    asked = Mimo(frozenset(numbers), snr_db=decibels, group_size=_group_size(group_size), rank_threshold=threshold,
                  precoder_columns=positive("options.mimo.precoder_columns", precoders) if precoders else 0,
                  combiner_columns=positive("options.mimo.combiner_columns", combiners) if combiners else 0,
-                 values=singular_values, **options)
+                 values=singular_values)
 
     def finish(result: Result) -> MimoResult:
         arrays = {name: result.array(name) for name in _MIMO_ARRAYS}
@@ -339,8 +339,7 @@ def mimo(h: Any, *, snr_db: float | Iterable[float] | None, rank_threshold: floa
     return _call(h, query, finish, many=_is_list(h))
 
 
-_MIMO_ARRAYS = ("capacity", "water_filling", "stream_snr", "condition_number", "effective_rank", "threshold_rank",
-                "precoders", "combiners", "singular_values")
+_MIMO_ARRAYS = (*MIMO_NUMBERS, "precoders", "combiners", "singular_values")
 
 
 def _group_size(group_size: int | None) -> int:

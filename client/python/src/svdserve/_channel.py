@@ -90,12 +90,19 @@ class Stub:
         self.eigendecompose = of_batches(_proto.EIGENDECOMPOSE)
         self.decompose_large = channel.stream_stream(_proto.DECOMPOSE_LARGE, request_serializer=Request.serialize,
                                                      response_deserializer=_large.Reply.parse)
-        self.get_server_info = channel.unary_unary(
-            _proto.GET_SERVER_INFO, request_serializer=_proto.GetServerInfoRequest.SerializeToString,
-            response_deserializer=_proto.GetServerInfoResponse.FromString)
-        self.health_check = channel.unary_unary(
-            _proto.HEALTH_CHECK, request_serializer=_proto.HealthCheckRequest.SerializeToString,
-            response_deserializer=_proto.HealthCheckResponse.FromString)
+        self._channel = channel
+        self.health_check = self._of_messages(_proto.HEALTH_CHECK)
+
+    def _of_messages(self, path: str) -> Any:
+        request, reply = _proto.message_classes(path)
+        return self._channel.unary_unary(path, request_serializer=request.SerializeToString,
+                                         response_deserializer=reply.FromString)
+
+    def small(self, method: str, **fields: Any) -> tuple[Any, Any]:
+        """A unary call of the service that has no matrices, by its name, and its request."""
+        path = f"/{_proto.SERVICE}/{method}"
+        request, _ = _proto.message_classes(path)
+        return self._of_messages(path), request(**fields)
 
     def of(self, query: Query) -> Any:
         """The call that takes requests of the query."""

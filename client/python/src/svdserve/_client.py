@@ -181,15 +181,15 @@ class Client:
                 info().limits.max_values or max_dimension, or if it or its results do not fit a message. Each large
                 matrix is uploaded in chunks, in a call of its own; several go at once. A single matrix, shape (m, n), of
                 any size counts as large with a pivot_strategy or block_variant.
-            method: "auto", "bidiagonal", "bisection" or "jacobi"; for large matrices "auto" or "jacobi".
+            method: "auto" or "jacobi"; for small matrices also those for values alone, such as "bidiagonal" and
+                "bisection".
             tolerance: for "bisection" the relative width of an interval, in (0, 1/2]. For "jacobi" the cosine of two
                 columns, in (0, 1], below which they count as orthogonal. None for the method's default. Other methods
                 take none; for large matrices it is the cosine with every method.
             max_sweeps: for "jacobi" and large matrices, sweeps after which a matrix has not converged; None for the
                 default.
-            pivot_strategy: for large matrices, the order in which pairs of blocks are rotated. One of "recursive",
-                "modified_modulus", "round_robin", "row_cyclic", "column_cyclic", "reverse_row_cyclic" and
-                "reverse_column_cyclic"; None for the server's choice.
+            pivot_strategy: for large matrices, the order in which pairs of blocks are rotated, such as "recursive",
+                "round_robin" or "row_cyclic"; None for the server's choice. The error for an unknown name lists all.
             block_variant: for large matrices, the work on a pair: "block_oriented" or "full_block"; None for the
                 server's choice.
             progress: for large matrices, a callable that receives Progress updates, possibly from different threads but
@@ -674,9 +674,7 @@ class Client:
 
     def info(self, *, timeout: float | None = None) -> ServerInfo:
         """The server's version, limits and devices. Raises as svdvals does."""
-        deadline = Deadline(timeout)
-        send = functools.partial(self._send, self._stub.get_server_info, _proto.GetServerInfoRequest(), deadline)
-        info = server_info(self._retry(send, send, deadline))
+        info = server_info(self._ask("GetServerInfo", timeout))
         self._limits = self._settings.bound(info.limits)
         return info
 
@@ -777,6 +775,12 @@ class Client:
         finally:
             for _, _, call in under_way:  # of a call that fails as a whole
                 call.cancel()
+
+    def _ask(self, method: str, timeout: float | None, **fields: Any) -> Any:
+        """The reply to a unary call without matrices. `fields`: of its request."""
+        deadline = Deadline(timeout)
+        send = functools.partial(self._send, *self._stub.small(method, **fields), deadline)
+        return self._retry(send, send, deadline)
 
     def _send(self, method: Callable[..., Any], request: Any, deadline: Deadline, **options: Any) -> Any:
         self._require_open()

@@ -17,31 +17,20 @@ from .errors import invalid_argument
 class Mimo:
     """MimoOptions of the contract; `values`: the reply has the singular values, too."""
 
-    capacity: bool = False
-    water_filling: bool = False
-    stream_snr: bool = False
-    condition_number: bool = False
-    effective_rank: bool = False
-    rank_threshold: float | None = None
+    numbers: frozenset[str] = frozenset()  #: the names of their fields in MimoResult
+    rank_threshold: float | None = None  #: of the number "threshold_rank"
     snr_db: tuple[float, ...] = ()
     group_size: int = 1
     precoder_columns: int = 0
     combiner_columns: int = 0
     values: bool = False
 
-    @property
-    def has_numbers(self) -> bool:
-        """The reply has other numbers than vectors and values."""
-        return (self.capacity or self.water_filling or self.stream_snr or self.condition_number or
-                self.effective_rank or self.rank_threshold is not None)
-
     def message(self) -> Any:
         """MimoOptions"""
         message = _proto.MimoOptions(
-            capacity=self.capacity, water_filling=self.water_filling, stream_snr=self.stream_snr,
-            condition_number=self.condition_number, effective_rank=self.effective_rank, snr_db=self.snr_db,
-            group_size=self.group_size, precoder_columns=self.precoder_columns,
-            combiner_columns=self.combiner_columns, singular_values=self.values)
+            snr_db=self.snr_db, group_size=self.group_size, precoder_columns=self.precoder_columns,
+            combiner_columns=self.combiner_columns, singular_values=self.values,
+            **{name: True for name in self.numbers if name != "threshold_rank"})
         if self.rank_threshold is not None:
             message.rank_threshold = self.rank_threshold
         return message
@@ -221,20 +210,19 @@ class Query:
 
     @staticmethod
     def _mimo_planes(mimo: Mimo, rows: int, cols: int, element: np.dtype[Any], real: np.dtype[Any]) -> list[Plane]:
-        snrs = len(mimo.snr_db)
-        planes = [
+        each_snr = len(mimo.snr_db)
+        shapes = {"capacity": (each_snr,), "water_filling": (each_snr,), "stream_snr": (each_snr, min(rows, cols))}
+        columns = [
             Plane("combiners", (rows, mimo.combiner_columns), element, is_matrix=True) if mimo.combiner_columns else None,
             Plane("precoders", (cols, mimo.precoder_columns), element, is_matrix=True) if mimo.precoder_columns else None,
-            Plane("capacity", (snrs,), real, per_group=True) if mimo.capacity else None,
-            Plane("water_filling", (snrs,), real, per_group=True) if mimo.water_filling else None,
-            Plane("stream_snr", (snrs, min(rows, cols)), real) if mimo.stream_snr else None,
-            Plane("condition_number", (), real) if mimo.condition_number else None,
-            Plane("effective_rank", (), real) if mimo.effective_rank else None,
-            Plane("threshold_rank", (), real) if mimo.rank_threshold is not None else None,
         ]
-        return [plane for plane in planes if plane is not None]
+        numbers = [Plane(name, shapes.get(name, ()), real, per_group=name in ("capacity", "water_filling"))
+                   for name in MIMO_NUMBERS if name in mimo.numbers]
+        return [plane for plane in columns if plane is not None] + numbers
 
 
+#: The fields of MimoResult.
+MIMO_NUMBERS: tuple[str, ...] = tuple(_proto.MimoResult.DESCRIPTOR.fields_by_name)
 _METHODS = {name.lower(): number for name, number in _proto.METHODS.items() if number}
 #: The methods of each problem: of `eigenproblem`, and of an SVD without and with a signature.
 _METHODS_OF = {"svd": ("auto", "bidiagonal", "bisection", "jacobi"), "hyperbolic": ("auto", "jacobi"),

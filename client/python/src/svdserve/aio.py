@@ -58,10 +58,7 @@ class AsyncClient(AsyncVerbs):
 
     async def info(self, *, timeout: float | None = None) -> ServerInfo:
         """The server's version, limits and devices. Raises as svdvals does."""
-        deadline = Deadline(timeout)
-        request = _proto.GetServerInfoRequest()
-        info = server_info(await self._retry(
-            lambda: self._open().get_server_info(request, timeout=deadline.remaining()), deadline))
+        info = server_info(await self._ask("GetServerInfo", timeout))
         self._limits = self._settings.bound(info.limits)
         return info
 
@@ -168,6 +165,15 @@ class AsyncClient(AsyncVerbs):
             for task in workers:  # of a call that fails as a whole
                 task.cancel()
             await asyncio.gather(*workers, return_exceptions=True)
+
+    async def _ask(self, method: str, timeout: float | None, **fields: Any) -> Any:
+        deadline = Deadline(timeout)
+
+        def send() -> Awaitable[Any]:
+            call, request = self._open().small(method, **fields)
+            return call(request, timeout=deadline.remaining())  # type: ignore[no-any-return]
+
+        return await self._retry(send, deadline)
 
     async def _send(self, query: Query, request: Any, deadline: Deadline) -> Any:
         metadata = announcement(request)

@@ -17,21 +17,22 @@ SVD_KERNEL_BEGIN
 
 template <class Lane>
 void capacities_of_pack(const host::AnswersCall<typename Lane::Scalar>& call, RuntimeSize k, const Lane* s) {
+  using T = typename Lane::Scalar;
   const auto& task = *call.task;
   Stream<Lane> streams[kShapeLimits.max_values];
   Lane terms[kShapeLimits.max_values];
   for (int i = 0; i < k; ++i) streams[i] = make_stream(s[i]);
   for (int x = 0; x < task.snr_count; ++x) {
     const int at = x * Lane::kLanes;
-    if (call.capacity != nullptr) {
-      equal_power_capacity(k, streams, task.snr_over_cols[x], terms).store(call.capacity + at);
+    if (T* const to = call[Plane::kCapacity]) {
+      equal_power_capacity(k, streams, task.snr_over_cols[x], terms).store(to + at);
     }
-    if (call.water_filling != nullptr) {
-      water_filling(k, s[0], streams, task.snr[x], terms).store(call.water_filling + at);
+    if (T* const to = call[Plane::kWaterFilling]) {
+      water_filling(k, s[0], streams, task.snr[x], terms).store(to + at);
     }
-    if (call.stream_snr != nullptr) {
+    if (T* const to = call[Plane::kStreamSnr]) {
       for (int i = 0; i < k; ++i) {
-        stream_snr(streams[i], task.snr_over_cols[x]).store(call.stream_snr + at * k + i * Lane::kLanes);
+        stream_snr(streams[i], task.snr_over_cols[x]).store(to + at * k + i * Lane::kLanes);
       }
     }
   }
@@ -39,18 +40,18 @@ void capacities_of_pack(const host::AnswersCall<typename Lane::Scalar>& call, Ru
 
 template <class Lane>
 void answers_of_pack(const host::AnswersCall<typename Lane::Scalar>& call) {
+  using T = typename Lane::Scalar;
   const RuntimeSize k{call.task->k};
   Lane s[kShapeLimits.max_values], terms[kShapeLimits.max_values];
   for (int i = 0; i < k; ++i) s[i] = Lane::load(call.values + i * Lane::kLanes);
   const auto value = [&](int i) SVD_LAMBDA { return s[i]; };
-  if (call.capacity != nullptr || call.water_filling != nullptr || call.stream_snr != nullptr) {
+  if (call[Plane::kCapacity] != nullptr || call[Plane::kWaterFilling] != nullptr ||
+      call[Plane::kStreamSnr] != nullptr) {
     capacities_of_pack(call, k, s);
   }
-  if (call.condition_number != nullptr) condition_number(s[0], s[k - 1]).store(call.condition_number);
-  if (call.effective_rank != nullptr) effective_rank(k, value, terms).store(call.effective_rank);
-  if (call.threshold_rank != nullptr) {
-    threshold_rank<Lane>(k, value, call.task->rank_threshold).store(call.threshold_rank);
-  }
+  if (T* const to = call[Plane::kConditionNumber]) condition_number(s[0], s[k - 1]).store(to);
+  if (T* const to = call[Plane::kEffectiveRank]) effective_rank(k, value, terms).store(to);
+  if (T* const to = call[Plane::kThresholdRank]) threshold_rank<Lane>(k, value, call.task->rank_threshold).store(to);
 }
 
 // The streams of a group in arrays: eight at a time, so that partial sum p is number p of 8 / kLanes packs.

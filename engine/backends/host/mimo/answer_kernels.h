@@ -9,17 +9,14 @@
 
 namespace svdserve::host {
 
-// The answers of one pack of matrices; each plane packed, or null where it is not wanted.
+// The answers of one pack of matrices. Number snr * k + i of a matrix is the stream SNR i.
 template <class T>
 struct AnswersCall {
   const MimoTask<T>* task;
-  const T* values;   // [in] packed, k a matrix
-  T* capacity;       // [out] snr_count a matrix
-  T* water_filling;  // [out] snr_count a matrix
-  T* stream_snr;     // [out] number snr * k + i a matrix
-  T* condition_number;
-  T* effective_rank;
-  T* threshold_rank;
+  const T* values;     // [in] packed, k a matrix
+  T* planes[kPlanes];  // [out] each packed, or null where it is not wanted
+
+  T* operator[](Plane plane) const { return planes[index_of(plane)]; }
 };
 
 // A group's streams are padded with values of 0, which change no bit, to a multiple of this.

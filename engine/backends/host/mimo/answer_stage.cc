@@ -37,11 +37,10 @@ template <class T>
 template <class F>
 void AnswerStage<T>::for_each_plane_of_matrices(F f) const {
   const auto group = static_cast<size_t>(plan_.outputs.group);
-  for (int p = index_of(Plane::kCapacity); p <= index_of(Plane::kThresholdRank); ++p) {
-    const Plane plane = static_cast<Plane>(p);
-    const bool of_group = plane == Plane::kCapacity || plane == Plane::kWaterFilling;
-    const size_t bytes = plane_bytes(plan_, plane, plan_.outputs.group);
-    if (bytes > 0 && !(of_group && group > 1)) f(plane, bytes / sizeof(T) / group);
+  for (const MimoPlane& m : kMimoPlanes) {
+    const size_t bytes = plane_bytes(plan_, m.plane, plan_.outputs.group);
+    const bool of_group = m.extent == MimoPlane::kSnrsOfGroup;
+    if (bytes > 0 && !(of_group && group > 1)) f(m.plane, bytes / sizeof(T) / group);
   }
 }
 
@@ -84,18 +83,15 @@ void AnswerStage<T>::answer_pack(const T* values, int64_t first, int n) const {
   };
   Part parts[kPlanes];
   int count = 0;
-  T* packed[kPlanes] = {};
+  AnswersCall<T> call{&task_, buffers.values.data(), {}};
   buffers.answers.reserve(numbers_per_matrix() * lanes);
   T* next = buffers.answers.data();
   for_each_plane_of_matrices([&](Plane plane, size_t numbers) {
-    packed[index_of(plane)] = next;
+    call.planes[index_of(plane)] = next;
     parts[count++] = {plane, numbers, next};
     next += numbers * lanes;
   });
-  const auto at = [&](Plane p) { return packed[index_of(p)]; };
-  kernels_.matrices({&task_, buffers.values.data(), at(Plane::kCapacity), at(Plane::kWaterFilling),
-                     at(Plane::kStreamSnr), at(Plane::kConditionNumber), at(Plane::kEffectiveRank),
-                     at(Plane::kThresholdRank)});
+  kernels_.matrices(call);
   source_.for_each(first, n, [&](int l, const MatrixSource::Slot& slot) {
     for (int p = 0; p < count; ++p) {
       char* const to = slot.plane(parts[p].plane, parts[p].numbers * sizeof(T));

@@ -31,6 +31,12 @@ def message_class(full_name: str) -> Any:
     return message_factory.GetMessageClass(_pool.FindMessageTypeByName(full_name))
 
 
+def message_classes(path: str) -> tuple[Any, Any]:
+    """The classes of the request and of the reply of the call `path`, such as HEALTH_CHECK."""
+    method = _pool.FindMethodByName(path.removeprefix("/").replace("/", "."))
+    return message_factory.GetMessageClass(method.input_type), message_factory.GetMessageClass(method.output_type)
+
+
 def enum_numbers(full_name: str) -> dict[str, int]:
     """The values of an enum by name, without the prefix that every name of the enum carries."""
     values = _pool.FindEnumTypeByName(full_name).values
@@ -44,7 +50,6 @@ SERVICE = "svdserve.v1.SvdService"
 DECOMPOSE = f"/{SERVICE}/Decompose"
 EIGENDECOMPOSE = f"/{SERVICE}/Eigendecompose"
 DECOMPOSE_LARGE = f"/{SERVICE}/DecomposeLarge"
-GET_SERVER_INFO = f"/{SERVICE}/GetServerInfo"
 HEALTH_CHECK = "/grpc.health.v1.Health/Check"
 
 # Metadata of DECOMPOSE and EIGENDECOMPOSE: the length of the serialized request, as a decimal number.

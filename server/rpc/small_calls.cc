@@ -1,0 +1,94 @@
+#include "server/rpc/small_calls.h"
+
+#include <grpcpp/support/proto_buffer_reader.h>
+#include <grpcpp/support/slice.h>
+#include <svdserve/v1/svd_service.pb.h>
+
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "engine/planner.h"
+#include "server/large/large_pipeline.h"
+#include "server/rpc/codec/wire_enums.h"
+#include "server/rpc/codec/wire_reader.h"
+#include "server/version.h"
+
+namespace svdserve::server {
+namespace {
+
+Error get_server_info(const HandlerContext& context, const v1::GetServerInfoRequest&, v1::GetServerInfoResponse* info) {
+  const Pipeline& pipeline = *context.pipeline;
+  info->set_version(kVersion);
+  for (int i = 0; i <= static_cast<int>(DType::kLast); ++i) {
+    info->add_data_types(to_wire<v1::DataType>(static_cast<DType>(i)));
+  }
+  for (int i = 0; i <= static_cast<int>(Method::kLast); ++i) {
+    info->add_methods(to_wire<v1::Method>(static_cast<Method>(i)));
+  }
+  const PipelineOptions& options = pipeline.options();
+  v1::Limits& limits = *info->mutable_limits();
+  limits.set_max_values(kShapeLimits.max_values);
+  limits.set_max_dimension(kShapeLimits.max_dimension);
+  limits.set_max_matrices(options.max_matrices);
+  limits.set_max_message_bytes(options.max_message_bytes);
+  limits.set_max_inflight_requests(options.max_inflight_requests);
+  limits.set_max_inflight_bytes(options.max_inflight_bytes);
+  limits.set_max_stream_requests(static_cast<int64_t>(context.max_stream_requests));
+  limits.set_max_groups(static_cast<int64_t>(kMaxGroups));
+  limits.set_max_general_order(kLargestGeneral);
+  limits.set_max_large_bytes(context.factors->max_matrix_bytes());
+  LargeStats factors = context.factors->stats();
+  for (const DeviceState& state : pipeline.devices()) {
+    v1::Device& device = *info->add_devices();
+    device.set_name(state.info.name);
+    device.set_backend(name(state.info.kind));
+    device.set_instruction_set(state.info.instruction_set);
+    device.set_threads(state.info.threads);
+    device.set_healthy(state.healthy);
+    device.set_model(state.info.model);
+    device.set_uuid(state.info.uuid);
+    device.set_memory_bytes(state.info.memory_bytes);
+    device.set_lanes(state.info.lanes);
+    device.set_outstanding_batches(state.outstanding_batches);
+    device.set_busy_seconds(absl::ToDoubleSeconds(state.busy));
+    device.set_uploaded_bytes(state.counters.uploaded_bytes);
+    device.set_downloaded_bytes(state.counters.downloaded_bytes);
+    device.set_running_factors(factors.of_device[state.info.name].running);
+    device.set_waiting_factors(factors.of_device[state.info.name].waiting);
+  }
+  info->set_draining(pipeline.stats().draining);
+  return {};
+}
+
+template <class Request>
+Error parse_small(grpc::ByteBuffer bytes, Request* request) {
+  const std::string& type = Request::descriptor()->name();
+  if (std::cmp_greater(bytes.Length(), kMaxSmallBytes)) {
+    return invalid_field("", absl::StrCat("a ", type, " may have at most ", kMaxSmallBytes, " bytes"));
+  }
+  grpc::ProtoBufferReader reader(&bytes);
+  if (reader.status().ok() && request->ParseFromZeroCopyStream(&reader)) return {};
+  return invalid_field("", absl::StrCat("the bytes received are no ", type));
+}
+
+template <class Request, class Response, Error (*kFunction)(const HandlerContext&, const Request&, Response*)>
+Error answer_in_bytes(const HandlerContext& context, const grpc::ByteBuffer& bytes, grpc::ByteBuffer* reply) {
+  Request request;
+  if (Error error = parse_small(bytes, &request); !error.ok()) return error;
+  Response response;
+  if (Error error = kFunction(context, request, &response); !error.ok()) return error;
+  const grpc::Slice slice(response.SerializeAsString());
+  *reply = grpc::ByteBuffer(&slice, 1);
+  return {};
+}
+
+constexpr SmallCall kSmallCalls[] = {
+    {"GetServerInfo", answer_in_bytes<v1::GetServerInfoRequest, v1::GetServerInfoResponse, get_server_info>},
+};
+
+}  // namespace
+
+absl::Span<const SmallCall> small_calls() { return kSmallCalls; }
+
+}  // namespace svdserve::server
