@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <iterator>
 #include <memory>
 #include <optional>
 #include <span>
@@ -30,9 +31,9 @@ enum class PivotStrategy : uint8_t {
   kLast = kReverseColumnCyclic,
 };
 constexpr const char* name(PivotStrategy s) {
-  constexpr const char* kNames[static_cast<size_t>(PivotStrategy::kLast) + 1] = {
-      "auto",       "recursive",     "modified-modulus",   "round-robin",
-      "row-cyclic", "column-cyclic", "reverse-row-cyclic", "reverse-column-cyclic"};
+  constexpr const char* kNames[] = {"auto",       "recursive",     "modified-modulus",   "round-robin",
+                                    "row-cyclic", "column-cyclic", "reverse-row-cyclic", "reverse-column-cyclic"};
+  static_assert(std::size(kNames) == static_cast<size_t>(PivotStrategy::kLast) + 1);
   return kNames[static_cast<int>(s)];
 }
 

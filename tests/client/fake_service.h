@@ -133,7 +133,7 @@ inline const CallOptions kCall{.timeout = std::chrono::seconds(60)};
 // 1, 2 .. n
 std::vector<double> counting(size_t n);
 
-// Waits, for 10 s at most, until it holds.
+// Waits, for three minutes at most, until it holds.
 bool eventually(const std::function<bool()>& holds);
 
 }  // namespace svdserve::client::testing
