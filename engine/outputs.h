@@ -68,9 +68,12 @@ struct Outputs {
 
 // A plane of MIMO numbers: the option that asks for it, the output that has it, and how many numbers it has.
 struct MimoPlane {
+  // Named, because nvcc writes other pointers to members in a way that GCC warns of.
+  using Option = bool MimoOptions::*;
+  using Output = bool Outputs::*;
   Plane plane;
-  bool MimoOptions::*option;
-  bool Outputs::*output;
+  Option option;
+  Output output;
   enum : uint8_t { kSnrsOfGroup, kStreamsOfMatrix, kOneOfMatrix } extent;  // the first two: for each SNR
 };
 inline constexpr MimoPlane kMimoPlanes[] = {
