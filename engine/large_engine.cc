@@ -29,14 +29,15 @@ bool has_sweeps(Method resolved) { return resolved != Method::kTridiagonal && re
 std::optional<PlanError> check_method(const LargeOptions& options) {
   const Method method = options.method;
   if (method == Method::kAuto) return std::nullopt;
-  if (method == (options.kind == LargeKind::kGeneral ? Method::kQr : Method::kJacobi)) return std::nullopt;
+  if (method == Method::kJacobi) return std::nullopt;
+  if (method == Method::kQr && options.kind == LargeKind::kGeneral) return std::nullopt;
   if (method == Method::kFactored && is_hermitian(options.kind)) return std::nullopt;
   if (method == Method::kTridiagonal && options.kind == LargeKind::kHermitian) return std::nullopt;
   const char* const known =
       options.kind == LargeKind::kHermitian         ? "AUTO, TRIDIAGONAL, FACTORED or JACOBI for a Hermitian matrix"
       : options.kind == LargeKind::kHermitianFactor ? "AUTO, FACTORED or JACOBI for a factor G with its signature"
-      : options.kind == LargeKind::kGeneral ? "AUTO or QR for a large general matrix (JACOBI is for batches, n <= 32)"
-                                            : "AUTO or JACOBI for a large matrix";
+      : options.kind == LargeKind::kGeneral         ? "AUTO, QR or JACOBI for a general matrix"
+                                                    : "AUTO or JACOBI for a large matrix";
   return PlanError{"method", std::string("must be ") + known + ", but is " + name(method)};
 }
 
@@ -50,7 +51,9 @@ std::optional<PlanError> check_sweeps(const LargeOptions& options) {
                             : options.variant != BlockVariant::kAuto   ? "variant"
                                                                        : nullptr;
   if (field == nullptr) return std::nullopt;
-  if (method == Method::kQr) return PlanError{field, "is for sweeps, of which QR has none; leave it out"};
+  if (method == Method::kQr) {
+    return PlanError{field, "is for sweeps, of which QR (and AUTO, which chose it) has none; ask for JACOBI"};
+  }
   return PlanError{field, "is for sweeps, of which TRIDIAGONAL (and AUTO, which chose it) has none; ask for FACTORED"};
 }
 
@@ -58,6 +61,9 @@ std::optional<PlanError> check_sweeps(const LargeOptions& options) {
 std::optional<PlanError> check(const Problem& problem, const LargeOptions& options) {
   if (auto error = check_method(options)) return error;
   if (auto error = check_sweeps(options)) return error;
+  if (options.kind == LargeKind::kGeneral && options.tolerance != 0) {
+    return PlanError{"tolerance", "must be 0 for general matrices, whose methods take none"};
+  }
   if (!(options.tolerance >= 0 && options.tolerance <= 1)) {
     return PlanError{"tolerance", "must be a cosine between 0 and 1, or 0 for the method's own"};
   }
