@@ -75,6 +75,7 @@ struct LargeOptions {
   PivotStrategy strategy = PivotStrategy::kAuto;
   BlockVariant variant = BlockVariant::kAuto;
   bool certificate = false;
+  bool starting_vectors = false;  // kGeneral: kJacobi, which kAuto is then, starts from LargeOperands::start
 
   friend bool operator==(const LargeOptions&, const LargeOptions&) = default;
 };
@@ -93,8 +94,10 @@ struct LargePlan {
 
   // The elements of the vectors: the operand's, of kGeneral complex ones of its precision.
   DType vector_type() const;
-  // Bytes of the operand and of each result, all in the operand's order. Values are of its real type, of kGeneral of
-  // vector_type().
+  // Bytes of the matrix, of its starting vectors, of both together, and of each result, all in the operand's order.
+  // Values are of its real type, of kGeneral of vector_type(), as are starting vectors.
+  uint64_t matrix_bytes() const;
+  uint64_t start_bytes() const;
   uint64_t operand_bytes() const;
   uint64_t left_bytes() const;
   uint64_t values_bytes() const;
@@ -124,6 +127,7 @@ struct LargeOperands {
   void* values = nullptr;             // [out] k values: descending; hyperbolic: descending among those of equal sign;
                                       // eigenvalues: ascending; of kGeneral in no order, conjugate pairs together
   void* right = nullptr;              // [out] V^H, or null; kGeneral: W^H
+  const void* start = nullptr;        // [in] with starting_vectors: V_0, n x n of vector_type() in the operand's order
 };
 
 enum class LargeStage : uint8_t { kPrepare, kPrecondition, kWarmStart, kSweep, kFinish };
@@ -174,7 +178,7 @@ struct LargeReport {
   bool out_of_range = false;  // a value is above the largest finite number of its type, and +inf
   bool device_lost = false;   // with kFault
   Method method = Method::kJacobi;
-  bool warm_started = false;
+  bool warm_started = false;  // from an eigenbasis, or from starting vectors
   int32_t sweeps = 0;  // kGeneral: those of kJacobi, even where kQr has the results in the end
   int64_t rotations = 0, proper_rotations = 0;
   double residual = 0, left_orthogonality = 0, right_orthogonality = 0;  // with certificate; see outputs.h

@@ -133,9 +133,6 @@ inline PlanePointers planes_from(const Plan& plan, const PlanePointers& planes, 
 // should stay in a core's own cache, and the products of its columns should be large enough for GEMM.
 constexpr int64_t host_large_block_width(int64_t n) { return n <= 256 ? 16 : n <= 1024 ? 32 : 64; }
 
-// The same of JACOBI for general matrices, whose pairs have ten matrices of (2 w)^2 complex numbers.
-constexpr int64_t host_general_block_width(int64_t n) { return n <= 512 ? 16 : 32; }
-
 // Whether the host leaves a tall operand, m x n, m >= n, where it lies and reduces it block of rows by block of rows.
 // Below, there are too few rows for two chains.
 constexpr bool is_host_large_tall(int64_t m, int64_t n) { return m / 16 >= n; }

@@ -41,6 +41,7 @@ struct WireOpen {
   int64_t rows = 0, cols = 0;
   LargeOptions rest;  // all other options
   std::string signature;
+  bool starting_vectors = false;
   bool options_too_long = false;
 };
 
@@ -83,6 +84,8 @@ bool read_open_field(CodedInputStream* in, uint32_t tag, WireOpen* open) {
       return read_varint(in, &open->problem);
     case tag_of(v1::LargeOpen::kTriangleFieldNumber, kVarint):
       return read_varint(in, &open->triangle);
+    case tag_of(v1::LargeOpen::kStartingVectorsFieldNumber, kVarint):
+      return read_varint(in, &open->starting_vectors);
     default:
       return WireFormatLite::SkipField(in, tag);
   }
@@ -122,6 +125,7 @@ Error check_open(WireOpen* wire, LargeOpen* open) {
   open->signature = std::move(wire->signature);
   Error error = check_options(*wire, &open->options);
   open->options.triangle = *triangle;
+  open->options.starting_vectors = wire->starting_vectors;
   return error;
 }
 

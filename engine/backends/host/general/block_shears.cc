@@ -8,7 +8,6 @@
 #include "engine/algorithms/large/block_pivot_strategy.h"
 #include "engine/backends/host/base/aligned_array.h"
 #include "engine/backends/host/dense/blas.h"
-#include "engine/planner.h"
 
 namespace svdserve::host {
 namespace {

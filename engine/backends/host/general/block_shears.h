@@ -30,6 +30,9 @@
 
 namespace svdserve::host {
 
+// Columns of a block. A pair has ten matrices of (2 w)^2 complex numbers, which should stay in a core's own cache.
+constexpr int64_t host_general_block_width(int64_t n) { return n <= 256 ? 16 : 32; }
+
 struct BlockShearOptions {
   ShearKind kind = ShearKind::kShearsAndRotations;
   PivotStrategy strategy = PivotStrategy::kRoundRobin;

@@ -70,7 +70,7 @@ class GeneralEigenproblem {
 
   // False: the results are not there, or miss their bound.
   bool by_jacobi() {
-    backend_.stage("sweep");
+    backend_.stage("jacobi");
     ComplexView b;
     if constexpr (kIsReal) {
       b = results_.matrix(n_, n_);
@@ -78,11 +78,18 @@ class GeneralEigenproblem {
     } else {
       b = a_;
     }
+    const int max_sweeps = plan_.options.max_sweeps > 0 ? plan_.options.max_sweeps : kDefaultLargeSweeps;
+    GeneralJacobiOptions options{kIsReal, plan_.options.strategy, plan_.options.variant, max_sweeps, {}};
+    if (plan_.options.starting_vectors) {
+      options.start = [this](ComplexView v) {
+        return results_.load(operands_.start, vectors_problem_, false, v).finite;
+      };
+    }
     const GeneralJacobiReport report = general_jacobi(
-        threads_, b, {values_, right_, left_},
-        {kIsReal, plan_.options.strategy, plan_.options.variant, plan_.options.max_sweeps, {}},
+        threads_, b, {values_, right_, left_}, options,
         [this](const BlockShearReport& sweeps, double fraction) { tell_sweeps(sweeps, fraction); });
     if (kIsReal) results_.release(b);
+    outcome_.warm_started = report.started;
     outcome_.sweeps = report.sweeps.sweeps;
     outcome_.rotations = report.sweeps.transforms;
     outcome_.proper_rotations = report.sweeps.proper_transforms;
