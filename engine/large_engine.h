@@ -144,7 +144,7 @@ struct LargeProgress {
   // The largest cosine between two columns met in the last complete sweep; 1 before that. kGeneral: |strict lower
   // triangle|_F / |A|_F before this sweep.
   double off_diagonal = 0;
-  double fraction = 0;           // an estimate of the work that is done, never falling, 0 .. 1
+  double fraction = 0;  // an estimate of the work that is done, never falling, 0 .. 1
 };
 
 struct LargeControl {
@@ -179,7 +179,7 @@ struct LargeReport {
   bool device_lost = false;   // with kFault
   Method method = Method::kJacobi;
   bool warm_started = false;  // from an eigenbasis, or from starting vectors
-  int32_t sweeps = 0;  // kGeneral: those of kJacobi, even where kQr has the results in the end
+  int32_t sweeps = 0;         // kGeneral: those of kJacobi, even where kQr has the results in the end
   int64_t rotations = 0, proper_rotations = 0;
   double residual = 0, left_orthogonality = 0, right_orthogonality = 0;  // with certificate; see outputs.h
   // An eigenproblem's own. rank: eigenvalues that are not exact zeros, which kTridiagonal and kQr seldom find.

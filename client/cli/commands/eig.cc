@@ -42,16 +42,15 @@ struct EigArguments {
   }
   bool wants_conditions() const { return condition || !conditions.empty(); }
   // The option given that only small matrices have; empty: none is.
-  std::string only_small() const {
-    return condition ? "--condition" : !conditions.empty() ? "--conditions" : "";
-  }
+  std::string only_small() const { return condition ? "--condition" : !conditions.empty() ? "--conditions" : ""; }
 };
 
 void declare_end(Arguments* a, EigArguments* to) {
-  a->option("--method", "NAME",
-            "auto, qr, or jacobi, which leaves to qr what it cannot do: small\nmatrices have the status by_qr then, large "
-            "ones the method qr",
-            &to->method);
+  a->option(
+      "--method", "NAME",
+      "auto, qr, or jacobi, which leaves to qr what it cannot do: small\nmatrices have the status by_qr then, large "
+      "ones the method qr",
+      &to->method);
   a->option(
       "--start", "V0.npy",
       "start jacobi from these eigenvectors, such as those of matrices\nnearby. auto is jacobi then. The array has the "
@@ -61,7 +60,8 @@ void declare_end(Arguments* a, EigArguments* to) {
           &to->condition);
   a->option("--conditions", "C.npy", "the same, and write the condition numbers of the eigenvalues to this file",
             &to->conditions);
-  a->option("--max-sweeps", "N", "jacobi: go over to qr after N sweeps; 0: after 30, for large\nmatrices 60", &to->max_sweeps, 0);
+  a->option("--max-sweeps", "N", "jacobi: go over to qr after N sweeps; 0: after 30, for large\nmatrices 60",
+            &to->max_sweeps, 0);
   a->flag("--force", kForceHelp, &to->force);
   a->flag("--verbose", kVerboseHelp, &to->verbose);
   to->connection.declare(a);

@@ -125,9 +125,8 @@ class ShearBlockSteps {
         take(kPq, i, q, top);
         take(kQq, i, q, low);
       }
-      const auto back = [&](T* to, int at, int n) SVD_LAMBDA {
-        put(to, at, kOut ? T(0) : number(n)[i], kOut ? T(0) : number(n)[half_ + i]);
-      };
+      const auto back = [&](T* to, int at, int n)
+                            SVD_LAMBDA { put(to, at, kOut ? T(0) : number(n)[i], kOut ? T(0) : number(n)[half_ + i]); };
       back(p, top, kPp);
       back(p, low, kQp);
       back(q, top, kPq);
@@ -169,9 +168,8 @@ class ShearBlockSteps {
       sums[x].c.im.store(s[1] + x * Lane::kLanes);
       sums[x].g.store(s[2] + x * Lane::kLanes);
     }
-    const auto joined = [](const T* y) SVD_LAMBDA {
-      return ((y[0] + y[4]) + (y[2] + y[6])) + ((y[1] + y[5]) + (y[3] + y[7]));
-    };
+    const auto joined = [](const T* y)
+                            SVD_LAMBDA { return ((y[0] + y[4]) + (y[2] + y[6])) + ((y[1] + y[5]) + (y[3] + y[7])); };
     number(kColumns)[i] = joined(s[0]);
     number(kColumns)[half_ + i] = joined(s[1]);
     column_size()[i] = joined(s[2]);

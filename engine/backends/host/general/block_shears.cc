@@ -200,7 +200,8 @@ class BlockShears {
   void copy_columns(const PairLines& lines, Complex* to) const {
     for (int64_t j = 0; j < lines.count(); ++j) {
       const Complex* const column = a_.data + lines.at(j) * a_.ld;
-      for_ranges_outside(lines, n_, [&](int64_t from, int64_t end) { to = std::copy(column + from, column + end, to); });
+      for_ranges_outside(lines, n_,
+                         [&](int64_t from, int64_t end) { to = std::copy(column + from, column + end, to); });
     }
   }
   void copy_rows(const PairLines& lines, Complex* to) const {
@@ -241,7 +242,8 @@ class BlockShears {
       const Complex* const column = x.data + lines.at(j) * x.ld + from;
       to = std::copy(column, column + rows, to);
     }
-    blas::gemm(false, false, rows, lines.first, k, 1, copies.data(), rows, w, k, 0, x.data + lines.p * x.ld + from, x.ld);
+    blas::gemm(false, false, rows, lines.first, k, 1, copies.data(), rows, w, k, 0, x.data + lines.p * x.ld + from,
+               x.ld);
     blas::gemm(false, false, rows, lines.second, k, 1, copies.data(), rows, w + lines.first * k, k, 0,
                x.data + lines.q * x.ld + from, x.ld);
   }

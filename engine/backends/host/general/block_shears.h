@@ -42,11 +42,11 @@ struct BlockShearOptions {
 
 struct BlockShearReport {
   bool converged = false;
-  int sweeps = 0;                  // begun
-  int64_t transforms = 0;          // of pairs of lines
-  int64_t proper_transforms = 0;   // of these, those with a diagonal that is not 1 when rounded
-  double lower = 1;                // |strict lower triangle|_F / |A|_F at the start of the last sweep, or at the end
-  double part_of_sweep = 0;        // while it runs
+  int sweeps = 0;                 // begun
+  int64_t transforms = 0;         // of pairs of lines
+  int64_t proper_transforms = 0;  // of these, those with a diagonal that is not 1 when rounded
+  double lower = 1;               // |strict lower triangle|_F / |A|_F at the start of the last sweep, or at the end
+  double part_of_sweep = 0;       // while it runs
 };
 
 // a, e: n x n, [in,out] A and E. A's largest component is about one. tell hears of every p-step. A cancel is seen between

@@ -190,7 +190,9 @@ class GeneralJacobi {
     if (!options_.start(e_)) return false;
     for_columns([&](int64_t j) {
       Complex* const v = e_.data + j * e_.ld;
-      const auto swap_with = [&](int64_t i) { std::swap(v[i], v[static_cast<int64_t>(scale_[static_cast<size_t>(i)]) - 1]); };
+      const auto swap_with = [&](int64_t i) {
+        std::swap(v[i], v[static_cast<int64_t>(scale_[static_cast<size_t>(i)]) - 1]);
+      };
       for (int64_t i = n_ - 1; i >= high_; --i) swap_with(i);
       for (int64_t i = 0; i < low_; ++i) swap_with(i);
       for (int64_t i = low_; i < high_; ++i) v[i] /= scale_[static_cast<size_t>(i)];

@@ -40,9 +40,9 @@ struct GeneralJacobiOptions {
 };
 
 struct GeneralJacobiReport {
-  bool good = false;    // the results are there
-  bool scaled = false;  // by balancing
-  bool started = false;  // from V_0
+  bool good = false;        // the results are there
+  bool scaled = false;      // by balancing
+  bool started = false;     // from V_0
   BlockShearReport sweeps;  // of shears and rotations
 };
 

@@ -45,7 +45,8 @@ class SchurVectors {
     threads_.check();
     // Zeros of x are left out.
     const int64_t top = side == Side::kRight ? 0 : first, rows = side == Side::kRight ? last : n - first;
-    blas::gemm(false, false, n, count, rows, 1, form_.z.data + top * form_.z.ld, form_.z.ld, x.data + top, n, 0, v.data, n);
+    blas::gemm(false, false, n, count, rows, 1, form_.z.data + top * form_.z.ld, form_.z.ld, x.data + top, n, 0, v.data,
+               n);
     for (int64_t j = first; j < last;) {
       const bool pair = std::is_same_v<E, double> && form_.values[j].imag() != 0;
       finish(side, v.columns(j - first, pair ? 2 : 1), out.columns(j, pair ? 2 : 1));
@@ -71,7 +72,9 @@ class SchurVectors {
   // D is applied with its largest entry of the result near 1, so that nothing overflows; then P.
   void unbalance(Side side, Complex* v) const {
     const int sign = side == Side::kRight ? 1 : -1;
-    const auto exponent = [&](int64_t i) { return i < form_.low || i >= form_.high ? 0 : sign * std::ilogb(form_.scale[i]); };
+    const auto exponent = [&](int64_t i) {
+      return i < form_.low || i >= form_.high ? 0 : sign * std::ilogb(form_.scale[i]);
+    };
     int largest = std::numeric_limits<int>::min();
     for (int64_t i = 0; i < form_.t.cols; ++i) {
       const double size = std::max(std::abs(v[i].real()), std::abs(v[i].imag()));

@@ -85,9 +85,9 @@ class GeneralEigenproblem {
         return results_.load(operands_.start, vectors_problem_, false, v).finite;
       };
     }
-    const GeneralJacobiReport report = general_jacobi(
-        threads_, b, {values_, right_, left_}, options,
-        [this](const BlockShearReport& sweeps, double fraction) { tell_sweeps(sweeps, fraction); });
+    const GeneralJacobiReport report =
+        general_jacobi(threads_, b, {values_, right_, left_}, options,
+                       [this](const BlockShearReport& sweeps, double fraction) { tell_sweeps(sweeps, fraction); });
     if (kIsReal) results_.release(b);
     outcome_.warm_started = report.started;
     outcome_.sweeps = report.sweeps.sweeps;
