@@ -78,7 +78,7 @@ struct LargeProgress {
 };
 
 struct LargeOptions {
-  // kAuto or kJacobi; of kHermitian kTridiagonal (kAuto) or kFactored, too. Of kGeneral kQr (kAuto) or kJacobi, which is
+  // kAuto or kJacobi; of kHermitian kTridiagonal (kAuto) or kFactored, too. kGeneral has kQr (kAuto) and kJacobi, which is
   // kAuto with starting vectors; it leaves to kQr what misses its bound.
   Method method = Method::kAuto;
   Vectors vectors = Vectors::kThin;  // of kGeneral: kThin V, kFull V and W

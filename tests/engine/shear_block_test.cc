@@ -188,6 +188,22 @@ long double distance(const Block& block, ShearMatrix m, const Square& expected) 
   return worst;
 }
 
+// |W' W - I| <= 10 K u |W| |W'|
+void expect_inverses(const Block& block, int k) {
+  long double error = 0, of_w = 0, of_inverse = 0;
+  for (int j = 0; j < k; ++j) {
+    for (int i = 0; i < k; ++i) {
+      Number sum = i == j ? -1 : 0;
+      for (int l = 0; l < k; ++l) sum += block.at(ShearMatrix::kInverse, i, l) * block.at(ShearMatrix::kW, l, j);
+      error += std::norm(sum);
+      of_w += std::norm(block.at(ShearMatrix::kW, i, j));
+      of_inverse += std::norm(block.at(ShearMatrix::kInverse, i, j));
+    }
+  }
+  EXPECT_LE(std::sqrt(error), 10 * k * kU * std::sqrt(of_w * of_inverse));
+  EXPECT_LE(std::sqrt(std::max(of_w, of_inverse) / k), 10);
+}
+
 std::vector<int> lines_of(int n, int k) {
   std::vector<int> idx;
   for (int i = 0; i < k; ++i) idx.push_back(i < k / 2 ? i + 1 : n - k + i);
@@ -219,6 +235,7 @@ TEST(ShearBlockTest, AnInnerSweepIsThatOfTheWholeMatrix) {
       reference_sweep(a, idx, shears, size, w, inverse);
       EXPECT_LE(distance(block, ShearMatrix::kW, w), 1e-11L);
       EXPECT_LE(distance(block, ShearMatrix::kInverse, inverse), 1e-11L);
+      expect_inverses(block, k);
       Square p(k);
       for (int i = 0; i < k; ++i) {
         for (int j = 0; j < k; ++j) p(i, j) = a(idx[static_cast<size_t>(i)], idx[static_cast<size_t>(j)]);

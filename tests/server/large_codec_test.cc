@@ -89,6 +89,7 @@ TEST(LargeCodecTest, AnOpenWithEverything) {
   options.set_certificate(true);
   open.set_problem(v1::LARGE_PROBLEM_HERMITIAN_FACTOR);
   open.set_triangle(v1::TRIANGLE_UPPER);
+  open.set_starting_vectors(true);
   const DecodedLarge got = decode(request);
   ASSERT_EQ(got.step, Step::kOpen) << got.error.message;
   EXPECT_EQ(got.open.problem, (Problem{12, 7, DType::kC64, Order::kRowMajor}));
@@ -102,6 +103,7 @@ TEST(LargeCodecTest, AnOpenWithEverything) {
   want.variant = BlockVariant::kFullBlock;
   want.certificate = true;
   want.triangle = Triangle::kUpper;
+  want.starting_vectors = true;
   EXPECT_EQ(got.open.options, want);
   EXPECT_EQ(got.open.decomposition, LargeProblem::kHermitianFactor);
   open.set_problem(static_cast<v1::LargeProblem>(9));

@@ -17,8 +17,8 @@
 // Source: Shroff, Numer. Math. 58 (1991) 779-805, for the parameters as in shear_step.h; Brent and Luk, SIAM J. Sci.
 // Stat. Comput. 6 (1985) 69-84, section 3, for the tournament. The blocks, R and C are ours.
 // Cost: an inner sweep takes 112 K^3 flops for P, R, C, W and W', and 8 K^3 for the sums.
-// Accuracy: W' W = I within 6 K u of the product of both norms. |z| <= 1/2 bounds these norms by 3^K, but they are seldom
-// above 10. Errors of R and C change the shears alone.
+// Accuracy: |W' W - I| <= 10 K u |W| |W'|. |z| <= 1/2 bounds the norms of W and W' by 3^K; they are about sqrt(K).
+// Errors of R and C change the shears alone.
 // Not for: more lines than memory near the processor holds, which is 64 for a megabyte.
 #if defined(SVDSERVE_ENGINE_ALGORITHMS_GENERAL_SHEAR_BLOCK_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef SVDSERVE_ENGINE_ALGORITHMS_GENERAL_SHEAR_BLOCK_H_
@@ -85,7 +85,7 @@ class ShearBlockSteps {
   }
 
  private:
-  // What is kept of the pairs of a step, half_ numbers each.
+  // Numbers of the pairs of a step, half_ of each kind.
   enum Numbers { kPp, kPq, kQp, kQq, kRpq, kCpq, kColumns, kComplexNumbers };
   SVD_HD T* number(int i) const { return b_.numbers + 2 * i * half_; }
   SVD_HD T* outside_size() const { return number(kComplexNumbers); }
@@ -210,7 +210,7 @@ class ShearBlockSteps {
     for (int at = 0; at < half_; at += Lane::kLanes) {
       const auto load = [&](int n) SVD_LAMBDA { return load_lines<Lane>(number(n), half_, at); };
       const OutsideSums<Lane> sums = sums_of<kShears>(from, at);
-      // Of two lines the first in A is p, on top or not.
+      // Line p is the first of the two in A, on top or not.
       const auto turned = Lane::load(b_.lines + at) > Lane::load(b_.lines + half_ + at);
       const C pq = load(kPq), qp = load(kQp), d = load(kQq) - load(kPp), minus_d{-d.re, -d.im};
       const PairNumbers<Lane> x{{select_element(turned, conj(sums.c), sums.c), sums.g},

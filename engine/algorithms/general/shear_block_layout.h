@@ -1,7 +1,7 @@
 // The memory of shear_block.h, for its callers.
 //
 // Column j of a matrix is two planes, its real and its imaginary parts. A plane has the lines on top at 0 .. half - 1 and
-// those at the bottom from half + kShearAlignment on. What is between and behind them belongs to a step's stores. Columns
+// those at the bottom from half + kShearAlignment on. The places between and behind them are for a step's stores. Columns
 // are in the order of the seats. W and W' are in the order of the lines at one side: W has rows, W' columns of lines.
 #ifndef SVDSERVE_ENGINE_ALGORITHMS_GENERAL_SHEAR_BLOCK_LAYOUT_H_
 #define SVDSERVE_ENGINE_ALGORITHMS_GENERAL_SHEAR_BLOCK_LAYOUT_H_
@@ -60,8 +60,8 @@ struct ShearBlock {
   constexpr int place(int i) const { return i < half ? i : i + kShearAlignment; }
 };
 
-// The seat to which the line of a seat goes after a step: the first on top stays, the others on top move to the right and
-// down at the end, those at the bottom to the left and up.
+// The seat to which the line of a seat goes after a step. The first on top stays. The others on top move to the right, and
+// the last of them down. Those at the bottom move to the left, and the first of them up.
 constexpr int next_shear_seat(int half, int seat) {
   if (seat == 0) return 0;
   if (seat < half) return seat == half - 1 ? 2 * half - 1 : seat + 1;

@@ -12,9 +12,9 @@
 // algorithms/general/general_jacobi.h.
 // Cost: that of the sweeps; for E, Q and S 22 n^3 flops of complex numbers, for V 8 n^3.
 // Accuracy: |A V - V L|_F <= 10 n u |A|_F where it is kept; the caller computes the residual, and takes QR above that.
-// Ends without results: no convergence; no triangle after kBasisSweeps of rotations; the sum of the values is off the
-// trace by more than 8 n u |S|_F; V_0 is not finite, or singular to n u; a real value of a real matrix has a vector that
-// is not real up to a phase.
+// Ends without results in five cases. The sweeps do not converge, or S is no triangle after kLargeBasisSweeps of
+// rotations. The sum of the values is off the trace by more than 8 n u |S|_F. V_0 is not finite, or singular to n u. A real
+// value of a real matrix has a vector that is not real up to a phase.
 #ifndef SVDSERVE_ENGINE_BACKENDS_HOST_GENERAL_GENERAL_JACOBI_H_
 #define SVDSERVE_ENGINE_BACKENDS_HOST_GENERAL_GENERAL_JACOBI_H_
 

@@ -1,8 +1,8 @@
 // Eigenvectors of a matrix from the Schur form of the balanced one, spread over threads.
 //
 //   B = Z T Z^H,   A = P D B D^-1 P^T:   V = P D Z X,   W = P D^-1 Z Y,   X and Y the vectors of T; unit columns
-// Method: chunks of columns of X or Y by back substitution (triangle_vectors.h), a product with Z, and the way back
-// through D and P, whose entries are powers of two and a permutation (LAPACK's gebal).
+// Method: chunks of columns of X or Y by back substitution (triangle_vectors.h), then a product with Z. The way back goes
+// through D, powers of two, and the permutation P (LAPACK's gebal).
 // Source: Golub and Van Loan, Matrix Computations (2013), section 7.6.4.
 // Cost: 2 n^3 multiplications and additions.
 #ifndef SVDSERVE_ENGINE_BACKENDS_HOST_GENERAL_SCHUR_VECTORS_H_
