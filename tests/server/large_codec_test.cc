@@ -277,6 +277,21 @@ TEST(LargeCodecTest, SummariesOfGeneralEigenproblemsNameQr) {
   EXPECT_EQ(to.right_rows(), 10);
 }
 
+TEST(LargeCodecTest, SummariesOfJacobiNameQrWhereItHasTheResults) {
+  for (const auto& [used, named] :
+       {std::pair(Method::kQr, v1::METHOD_QR), std::pair(Method::kJacobi, v1::METHOD_JACOBI)}) {
+    LargeSummary summary;
+    summary.plan = *plan_large({10, 10, DType::kF64, Order::kColumnMajor},
+                               {.kind = LargeKind::kGeneral, .method = Method::kJacobi})
+                        .plan;
+    summary.outcome.method = used;
+    summary.outcome.sweeps = 4;
+    const auto to = parsed(summary).summary();
+    EXPECT_EQ(to.method(), named);
+    EXPECT_EQ(to.sweeps(), 4);
+  }
+}
+
 TEST(LargeCodecTest, SummariesOfEigenproblemsNameTheMethod) {
   for (const auto& [asked, used] :
        {std::pair(Method::kAuto, v1::METHOD_TRIDIAGONAL), std::pair(Method::kFactored, v1::METHOD_FACTORED),

@@ -170,6 +170,9 @@ v1::MatrixStatus status_of(const LargeOutcome& outcome) {
 
 v1::Method method_of(const LargeSummary& summary) {
   const LargeOptions& options = summary.plan.options;
+  // JACOBI of a general matrix leaves some to QR.
+  const bool may_differ = options.kind == LargeKind::kGeneral && options.method == Method::kJacobi;
+  if (may_differ) return to_wire<v1::Method>(summary.outcome.method);
   if (is_eigenproblem(options.kind)) return to_wire<v1::Method>(options.method);
   return summary.outcome.warm_started ? v1::METHOD_AUTO : v1::METHOD_JACOBI;
 }
