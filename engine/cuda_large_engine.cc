@@ -1,6 +1,7 @@
 #include "engine/cuda_large_engine.h"
 
 #include <cstdint>
+#include <limits>
 #include <string>
 
 #include "engine/backends/cuda_door/plugin_loader.h"
@@ -18,6 +19,11 @@ LargeOutcome outcome_of(const SvdserveCudaLargeOutcome& p) {
   return o;
 }
 
+// JACOBI for general matrices.
+bool is_for_processor(const LargePlan& plan) {
+  return plan.options.kind == LargeKind::kGeneral && plan.options.method == Method::kJacobi;
+}
+
 void tell(const void* control, const LargeProgress* progress) {
   static_cast<const LargeControl*>(control)->progress(*progress);
 }
@@ -27,6 +33,8 @@ class CudaLargeEngine final : public LargeEngine {
   CudaLargeEngine(const SvdserveCudaApi* api, int ordinal) : api_(api), ordinal_(ordinal) {}
 
   LargeWorkspace memory(const LargePlan& plan) const override {
+    // No memory is enough for what a GPU does not compute, so that the processor takes it.
+    if (is_for_processor(plan)) return {0, std::numeric_limits<uint64_t>::max()};
     return {api_->large_host_bytes(&plan), api_->large_device_bytes(&plan)};
   }
 

@@ -19,7 +19,7 @@ std::string size_error(int64_t size) {
 // AUTO of one Hermitian matrix: the absolute accuracy of LAPACK's eigensolvers, at their speed.
 Method resolved_method(const LargeOptions& options) {
   if (options.method != Method::kAuto || !is_eigenproblem(options.kind)) return options.method;
-  if (options.kind == LargeKind::kGeneral) return Method::kQr;
+  if (options.kind == LargeKind::kGeneral) return options.starting_vectors ? Method::kJacobi : Method::kQr;
   return options.kind == LargeKind::kHermitian ? Method::kTridiagonal : Method::kFactored;
 }
 
@@ -29,15 +29,26 @@ bool has_sweeps(Method resolved) { return resolved != Method::kTridiagonal && re
 std::optional<PlanError> check_method(const LargeOptions& options) {
   const Method method = options.method;
   if (method == Method::kAuto) return std::nullopt;
-  if (method == (options.kind == LargeKind::kGeneral ? Method::kQr : Method::kJacobi)) return std::nullopt;
+  if (method == Method::kJacobi) return std::nullopt;
+  if (method == Method::kQr && options.kind == LargeKind::kGeneral) return std::nullopt;
   if (method == Method::kFactored && is_hermitian(options.kind)) return std::nullopt;
   if (method == Method::kTridiagonal && options.kind == LargeKind::kHermitian) return std::nullopt;
   const char* const known =
       options.kind == LargeKind::kHermitian         ? "AUTO, TRIDIAGONAL, FACTORED or JACOBI for a Hermitian matrix"
       : options.kind == LargeKind::kHermitianFactor ? "AUTO, FACTORED or JACOBI for a factor G with its signature"
-      : options.kind == LargeKind::kGeneral ? "AUTO or QR for a large general matrix (JACOBI is for batches, n <= 32)"
-                                            : "AUTO or JACOBI for a large matrix";
+      : options.kind == LargeKind::kGeneral         ? "AUTO, QR or JACOBI for a general matrix"
+                                                    : "AUTO or JACOBI for a large matrix";
   return PlanError{"method", std::string("must be ") + known + ", but is " + name(method)};
+}
+
+// Checks that starting vectors come with a method that takes them. Returns what is wrong.
+std::optional<PlanError> check_start(const LargeOptions& options) {
+  if (!options.starting_vectors) return std::nullopt;
+  if (options.kind != LargeKind::kGeneral) {
+    return PlanError{"starting_vectors", "is for eigenproblems of general matrices alone"};
+  }
+  if (options.method != Method::kQr) return std::nullopt;
+  return PlanError{"method", "must be AUTO or JACOBI with starting vectors, which QR does not take"};
 }
 
 // Checks that options of sweeps come with a method of sweeps. Returns what is wrong.
@@ -50,14 +61,20 @@ std::optional<PlanError> check_sweeps(const LargeOptions& options) {
                             : options.variant != BlockVariant::kAuto   ? "variant"
                                                                        : nullptr;
   if (field == nullptr) return std::nullopt;
-  if (method == Method::kQr) return PlanError{field, "is for sweeps, of which QR has none; leave it out"};
+  if (method == Method::kQr) {
+    return PlanError{field, "is for sweeps, of which QR (and AUTO, which chose it) has none; ask for JACOBI"};
+  }
   return PlanError{field, "is for sweeps, of which TRIDIAGONAL (and AUTO, which chose it) has none; ask for FACTORED"};
 }
 
 // Checks the options for `problem`, but not its size. Returns what is wrong.
 std::optional<PlanError> check(const Problem& problem, const LargeOptions& options) {
   if (auto error = check_method(options)) return error;
+  if (auto error = check_start(options)) return error;
   if (auto error = check_sweeps(options)) return error;
+  if (options.kind == LargeKind::kGeneral && options.tolerance != 0) {
+    return PlanError{"tolerance", "must be 0 for general matrices, whose methods take none"};
+  }
   if (!(options.tolerance >= 0 && options.tolerance <= 1)) {
     return PlanError{"tolerance", "must be a cosine between 0 and 1, or 0 for the method's own"};
   }
@@ -125,7 +142,12 @@ DType LargePlan::vector_type() const {
   if (options.kind != LargeKind::kGeneral) return problem.dtype;
   return value_bytes(problem.dtype) == sizeof(float) ? DType::kC64 : DType::kC128;
 }
-uint64_t LargePlan::operand_bytes() const {
+uint64_t LargePlan::operand_bytes() const { return matrix_bytes() + start_bytes(); }
+uint64_t LargePlan::start_bytes() const {
+  if (!options.starting_vectors) return 0;
+  return static_cast<uint64_t>(problem.rows) * static_cast<uint64_t>(problem.cols) * element_bytes(vector_type());
+}
+uint64_t LargePlan::matrix_bytes() const {
   return static_cast<uint64_t>(problem.rows) * static_cast<uint64_t>(problem.cols) * element_bytes(problem.dtype);
 }
 uint64_t LargePlan::left_bytes() const {

@@ -69,17 +69,18 @@ struct LargeOptions {
   Triangle triangle = Triangle::kLower;  // of kHermitian
   // SVDs: kAuto may start from an eigenbasis of the Gram matrix, kJacobi never does. kHermitian: kTridiagonal, which is
   // kAuto, or kFactored; kJacobi is kFactored without such a start. kHermitianFactor: kFactored, which is kAuto, or
-  // kJacobi. kGeneral: kQr, which is kAuto.
+  // kJacobi. kGeneral: kQr, which is kAuto, or kJacobi; that one leaves to kQr what misses its bound.
   Method method = Method::kAuto;
   // kNone: values alone. kFull: of kSvd the full bases, of kGeneral W beside V, of others none.
   Vectors vectors = Vectors::kThin;
-  // Cosine of two columns below which they count as orthogonal, in (0, 1]; 0: the method's own. kTridiagonal and kQr,
-  // which have no sweeps, take neither this nor the next three.
+  // Cosine of two columns below which they count as orthogonal, in (0, 1]; 0: the method's own, and 0 alone for
+  // kGeneral. kTridiagonal and kQr, which have no sweeps, take neither this nor the next three.
   double tolerance = 0;
-  int32_t max_sweeps = 0;  // outer sweeps after which it is NOT_CONVERGED; 0: the default
+  int32_t max_sweeps = 0;  // outer sweeps after which it is NOT_CONVERGED, of kGeneral left to kQr; 0: the default
   PivotStrategy strategy = PivotStrategy::kAuto;
   BlockVariant variant = BlockVariant::kAuto;
   bool certificate = false;
+  bool starting_vectors = false;  // kGeneral: kJacobi, which kAuto is then, starts from LargeOperands::start
 
   friend bool operator==(const LargeOptions&, const LargeOptions&) = default;
 };
@@ -98,8 +99,10 @@ struct LargePlan {
 
   // The elements of the vectors: the operand's, of kGeneral complex ones of its precision.
   DType vector_type() const;
-  // Bytes of the operand and of each result, all in the operand's order. Values are of its real type, of kGeneral of
-  // vector_type().
+  // Bytes of the matrix, of its starting vectors, of both together, and of each result, all in the operand's order.
+  // Values are of its real type, of kGeneral of vector_type(), as are starting vectors.
+  uint64_t matrix_bytes() const;
+  uint64_t start_bytes() const;
   uint64_t operand_bytes() const;
   uint64_t left_bytes() const;
   uint64_t values_bytes() const;
@@ -129,6 +132,7 @@ struct LargeOperands {
   void* values = nullptr;             // [out] k values: descending; hyperbolic: descending among those of equal sign;
                                       // eigenvalues: ascending; of kGeneral in no order, conjugate pairs together
   void* right = nullptr;              // [out] V^H, or null; kGeneral: W^H
+  const void* start = nullptr;        // [in] with starting_vectors: V_0, n x n of vector_type() in the operand's order
 };
 
 enum class LargeStage : uint8_t { kPrepare, kPrecondition, kWarmStart, kSweep, kFinish, kLast = kFinish };
@@ -142,8 +146,10 @@ struct LargeProgress {
   int32_t sweep = 0;             // outer sweeps begun
   int64_t rotations = 0;         // so far
   int64_t proper_rotations = 0;  // of these, those that changed more than the order of columns
-  double off_diagonal = 0;       // the largest cosine between two columns met in the last complete sweep; 1 before that
-  double fraction = 0;           // an estimate of the work that is done, never falling, 0 .. 1
+  // The largest cosine between two columns met in the last complete sweep; 1 before that. kGeneral: |strict lower
+  // triangle|_F / |A|_F before this sweep.
+  double off_diagonal = 0;
+  double fraction = 0;  // an estimate of the work that is done, never falling, 0 .. 1
 };
 
 struct LargeControl {
@@ -177,8 +183,8 @@ struct LargeReport {
   bool out_of_range = false;  // a value is above the largest finite number of its type, and +inf
   bool device_lost = false;   // with kFault
   Method method = Method::kJacobi;
-  bool warm_started = false;
-  int32_t sweeps = 0;
+  bool warm_started = false;  // from an eigenbasis, or from starting vectors
+  int32_t sweeps = 0;         // kGeneral: those of kJacobi, even where kQr has the results in the end
   int64_t rotations = 0, proper_rotations = 0;
   double residual = 0, left_orthogonality = 0, right_orthogonality = 0;  // with certificate; see outputs.h
   // An eigenproblem's own. rank: eigenvalues that are not exact zeros, which kTridiagonal and kQr seldom find.

@@ -168,10 +168,11 @@ class Client {
                                       const LargeOptions& options = {}, const CallOptions& call = {});
 
   // A V = V L, one square matrix of any size as a large one: a, n * n elements. With options.vectors = Vectors::kFull
-  // also W^H, W^H A = L W^H; with Vectors::kNone eigenvalues alone.
+  // also W^H, W^H A = L W^H; with Vectors::kNone eigenvalues alone. starting_vectors: n * n, see LargeMatrix; empty: none.
   template <class T>
   Result<LargeGeneralEigen<T>> eig(std::span<const T> a, int64_t n, MemoryOrder order = MemoryOrder::kRowMajor,
-                                   const LargeOptions& options = {}, const CallOptions& call = {});
+                                   const LargeOptions& options = {}, const CallOptions& call = {},
+                                   std::span<const std::complex<RealOf<T>>> starting_vectors = {});
 
   // Opens a pipeline. It may outlive the client.
   Stream open_stream(const StreamOptions& options = {});
@@ -430,9 +431,14 @@ Result<LargeEigen<T>> Client::eigen(const LargeMatrix& matrix, LargeProblem prob
 
 template <class T>
 Result<LargeGeneralEigen<T>> Client::eig(std::span<const T> a, int64_t n, MemoryOrder order,
-                                         const LargeOptions& options, const CallOptions& call) {
+                                         const LargeOptions& options, const CallOptions& call,
+                                         std::span<const std::complex<RealOf<T>>> starting_vectors) {
   if (Status bad = check_sizes(a.size(), n, n, 1); !bad.ok()) return bad;
-  const LargeMatrix matrix{a.data(), n, n, ElementTraits<T>::kDataType, order};
+  if (!starting_vectors.empty()) {
+    if (Status bad = check_sizes(starting_vectors.size(), n, n, 1); !bad.ok()) return bad;
+  }
+  LargeMatrix matrix{a.data(), n, n, ElementTraits<T>::kDataType, order};
+  if (!starting_vectors.empty()) matrix.starting_vectors = starting_vectors.data();
   LargeOptions wanted = options;
   wanted.problem = LargeProblem::kGeneral;
   const Result<LargeSizes> sizes = large_sizes(matrix, wanted);

@@ -76,15 +76,18 @@ struct LargeProgress {
   int32_t sweep = 0;      // sweeps begun
   int64_t rotations = 0;  // so far
   int64_t proper_rotations = 0;  // of these, those that changed more than the order of columns
-  double off_diagonal = 1;       // the largest cosine between two columns met in the last complete sweep
+  double off_diagonal = 1;       // the largest cosine between two columns met in the last complete sweep; of kGeneral
+                                 // what is below the diagonal relative to the matrix, by norms, before this sweep
   double elapsed_seconds = 0;    // since the call began
 };
 
 struct LargeOptions {
-  // kAuto or kJacobi; of kHermitian kTridiagonal (kAuto) or kFactored, too; of kGeneral kQr (kAuto) alone.
+  // kAuto or kJacobi; of kHermitian kTridiagonal (kAuto) or kFactored, too. kGeneral has kQr (kAuto) and kJacobi, which is
+  // kAuto with starting vectors; it leaves to kQr what misses its bound.
   Method method = Method::kAuto;
   Vectors vectors = Vectors::kThin;  // of kGeneral: kThin V, kFull V and W
-  double tolerance = 0;    // the cosine of two columns below which they count as orthogonal; 0: the method's own
+  double tolerance = 0;    // the cosine of two columns below which they count as orthogonal; 0: the method's own; not
+                           // of kGeneral
   int32_t max_sweeps = 0;  // 0: the server's default
   PivotStrategy pivot_strategy = PivotStrategy::kAuto;
   BlockVariant block_variant = BlockVariant::kAuto;
@@ -108,6 +111,10 @@ struct LargeMatrix {
   std::span<const int8_t> signature = {};
   // As Batch::owner: set, it keeps `data` alive, and chunks are sent from where they are; empty, each is copied once.
   std::shared_ptr<const void> owner = {};
+  // kGeneral: approximate eigenvectors from which Method::kJacobi starts, or null. n x n of vector_type(), in
+  // memory_order, as `data` a view; starting_owner as owner. A matrix with singular or infinite ones is left to kQr.
+  const void* starting_vectors = nullptr;
+  std::shared_ptr<const void> starting_owner = {};
 };
 
 // The elements of vectors: those of the matrix, of kGeneral complex ones of its precision.
@@ -119,7 +126,8 @@ struct LargeSizes {
   int64_t values = 0;        // k = min(m, n); of an eigenproblem m
   int64_t left_columns = 0;  // of U, rows x left_columns; of kGeneral of V
   int64_t right_rows = 0;    // of V^H, right_rows x cols; of kGeneral of W^H
-  int64_t operand_bytes = 0;
+  int64_t matrix_bytes = 0;
+  int64_t operand_bytes = 0;  // of the matrix with its starting vectors
   int64_t values_bytes = 0;
   int64_t left_bytes = 0;
   int64_t right_bytes = 0;

@@ -284,7 +284,7 @@ bool LargeJob::run(int device, Reservation memory) {
   control.cancel = &cancel_;
   LargeOutcome outcome;
   if (blocks->map_results(plan)) {
-    outcome = stages_->runner->device(device).engine->decompose(plan, blocks->operands(), control);
+    outcome = stages_->runner->device(device).engine->decompose(plan, blocks->operands(plan), control);
   } else {
     outcome.status = LargeStatus::kOutOfMemory;
     outcome.detail = "the host has too little memory for the results";

@@ -62,13 +62,14 @@ std::shared_ptr<const void> LargeMemory::drop_results(int64_t bytes) {
   return std::make_shared<const Dropped>(Dropped{reservation_.split(bytes), std::exchange(results_, {})});
 }
 
-LargeOperands LargeMemory::operands() const {
+LargeOperands LargeMemory::operands(const LargePlan& plan) const {
   LargeOperands out;
   out.matrix = operand_.data();
   out.signature = signature_.empty() ? nullptr : signature_.data();
   out.left = result(LargeResult::kLeft).data();
   out.values = result(LargeResult::kValues).data();
   out.right = result(LargeResult::kRight).data();
+  if (plan.options.starting_vectors) out.start = operand_.data() + plan.matrix_bytes();
   return out;
 }
 

@@ -64,7 +64,7 @@ class LargeMemory {
 
   const MappedBlock& operand() const { return operand_; }
   const MappedBlock& result(LargeResult r) const { return results_[static_cast<size_t>(r)]; }
-  LargeOperands operands() const;
+  LargeOperands operands(const LargePlan& plan) const;
   void hold(Reservation more) { reservation_.join(std::move(more)); }
   // Maps the results, which begin as zeros. False where the system has no room.
   bool map_results(const LargePlan& plan);

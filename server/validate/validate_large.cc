@@ -17,6 +17,7 @@ Error invalid(std::string field, std::string message) {
 std::string path_of(const std::string& field) {
   if (field == "rows" || field == "cols") return absl::StrCat("open.", field);
   if (field == "signature" || field == "triangle") return absl::StrCat("open.", field);
+  if (field == "starting_vectors") return "open.starting_vectors";
   if (field == "strategy") return "open.options.pivot_strategy";
   if (field == "variant") return "open.options.block_variant";
   return absl::StrCat("open.options.", field);

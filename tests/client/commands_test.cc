@@ -273,7 +273,6 @@ TEST_F(CommandsTest, WrongUsesOfStartingVectorsAndConditions) {
     Words words;
     const char* why;
   } all[] = {
-      {{a, "--start", a}, "--start is for matrices up to n = 1, and these have n = 2"},
       {{a, "--condition"}, "--condition is for matrices up to n = 1, and these have n = 2"},
       {{a, "--conditions", path("c.npy")}, "--conditions is for matrices up to n = 1, and these have n = 2"},
       {{a, "--start", a, "--method", "qr"}, "--start is for --method jacobi"},

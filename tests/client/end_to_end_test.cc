@@ -516,8 +516,37 @@ TEST(EndToEnd, AGeneralEigenproblem) {
   }
   const auto swept = client.eig<double>(a, n, MemoryOrder::kRowMajor, {.max_sweeps = 3}, kCall);
   EXPECT_EQ(swept.status().field, "open.options.max_sweeps");
-  const auto jacobi = client.eig<double>(a, n, MemoryOrder::kRowMajor, {.method = client::Method::kJacobi}, kCall);
-  EXPECT_EQ(jacobi.status().field, "open.options.method");
+}
+
+TEST(EndToEnd, AGeneralEigenproblemByJacobiAndFromStartingVectors) {
+  Server server;
+  Client client({.address = server.address()});
+  constexpr size_t n = 40;
+  const std::vector<double> a = random_matrices<double>(n * n);
+  const client::LargeOptions options{
+      .method = client::Method::kJacobi, .vectors = client::Vectors::kFull, .certificate = true};
+  const auto cold = client.eig<double>(a, n, MemoryOrder::kRowMajor, options, kCall);
+  ASSERT_TRUE(cold.ok()) << cold.status().to_string();
+  EXPECT_LT(general_error(a, *cold, n, false), 1e-12);
+  EXPECT_LT(general_error(a, *cold, n, true), 1e-12);
+  EXPECT_EQ(cold->report.method, client::Method::kJacobi);
+  const auto warm =
+      client.eig<double>(a, n, MemoryOrder::kRowMajor, {.vectors = client::Vectors::kFull}, kCall, cold->vectors);
+  ASSERT_TRUE(warm.ok()) << warm.status().to_string();
+  EXPECT_LT(general_error(a, *warm, n, false), 1e-12);
+  EXPECT_EQ(warm->report.method, client::Method::kJacobi);
+  EXPECT_LE(warm->report.sweeps, 2);
+  EXPECT_GE(cold->report.sweeps, 5);
+  const std::vector<std::complex<double>> zeros(n * n);
+  const auto by_qr = client.eig<double>(a, n, MemoryOrder::kRowMajor, {}, kCall, zeros);
+  ASSERT_TRUE(by_qr.ok()) << by_qr.status().to_string();
+  EXPECT_EQ(by_qr->report.method, client::Method::kQr);
+  const auto refused =
+      client.eig<double>(a, n, MemoryOrder::kRowMajor, {.method = client::Method::kQr}, kCall, cold->vectors);
+  EXPECT_EQ(refused.status().field, "open.options.method");
+  const auto tolerant =
+      client.eig<double>(a, n, MemoryOrder::kRowMajor, {.method = client::Method::kJacobi, .tolerance = 1e-9}, kCall);
+  EXPECT_EQ(tolerant.status().field, "open.options.tolerance");
 }
 
 TEST(EndToEnd, AHyperbolicDecomposition) {
@@ -786,6 +815,16 @@ TEST(Svdctl, GeneralMatricesBeyond32AreLarge) {
   for (const char* of : {"v", "wh"}) {
     EXPECT_THAT(read_matrix<double>(file(of)).first, HasSubstr("'shape': (2, 33, 33)"));
   }
+  const Outcome jacobi = run({SVDCTL_PROGRAM, "eigvals", file("a"), "-o", file("alone"), "--method", "jacobi",
+                              "--max-sweeps", "5", "--address", server.address()});
+  EXPECT_EQ(jacobi.exit_code, 0) << jacobi.err;
+  EXPECT_THAT(jacobi.err, HasSubstr("jacobi on host:0; 0 sweeps, 0 rotations, 0 of them proper; 2 ok"));
+  for (size_t i = 0; i < 2 * 33 * 33; ++i) a[i] += 1e-3 * static_cast<double>(i % 7);
+  write_matrix(file("next"), "f8", "(2, 33, 33)", a);
+  const Outcome warm =
+      run({SVDCTL_PROGRAM, "eig", file("next"), "--start", file("v"), "--certificate", "--address", server.address()});
+  EXPECT_EQ(warm.exit_code, 0) << warm.err;
+  EXPECT_THAT(warm.err, HasSubstr("jacobi on host:0; "));
   std::filesystem::remove_all(folder);
 }
 

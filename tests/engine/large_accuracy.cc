@@ -560,7 +560,7 @@ int run(const Arguments& arguments) {
     return std::any_of(names.begin(), names.end(), [&](const char* name) { return arguments.what == name; });
   };
   const bool times = is_any_of({"times", "sign_times"});
-  if (!times && !is_any_of({"all", "spectra", "hyperbolic", "signs", "values", "hermitian"})) return 2;
+  if (!times && !is_any_of({"all", "spectra", "hyperbolic", "signs", "values", "hermitian", "general"})) return 2;
   if (!arguments.dtype.empty() && arguments.dtype != "f64" && arguments.dtype != "c128") return 2;
   const auto engine = engine_of(arguments.cuda);
   if (engine == nullptr) return 1;
@@ -573,11 +573,14 @@ int run(const Arguments& arguments) {
                   arguments.sequential_order, signs});
     return 0;
   }
-  bool ok = arguments.what == "hermitian" || report_factors(*engine, arguments);
+  bool ok = is_any_of({"hermitian", "general"}) || report_factors(*engine, arguments);
   if (arguments.wants("hermitian")) {
     const HermitianReport report{arguments.orders_or({128, 256, 512}), arguments.dtype, arguments.matrix,
                                  arguments.solvers, arguments.reference_order};
     ok = report_hermitian(*engine, report) && ok;
+  }
+  if (arguments.wants("general")) {
+    ok = report_general(*engine, {arguments.orders_or({256, 512, 1024}), arguments.dtype}) && ok;
   }
   std::printf("#\n# %s\n", ok ? "Every error of ours is within its bound." : "Some errors of ours are MISSED.");
   return arguments.check && !ok ? 1 : 0;
@@ -612,10 +615,11 @@ int main(int argc, char** argv) {
   }
   const int status = svdserve::numerics::run(arguments);
   if (status == 2) {
-    std::fprintf(stderr,
-                 "large_accuracy [all | spectra | hyperbolic | signs | values | hermitian | times | sign_times] "
-                 "[ORDER ...] [--check] [--cuda] [--dtype f64|c128] [--matrix NAME] "
-                 "[--solvers tridiagonal,factored,lapack] [--references N] [--sequential N]\n");
+    std::fprintf(
+        stderr,
+        "large_accuracy [all | spectra | hyperbolic | signs | values | hermitian | general | times | sign_times] "
+        "[ORDER ...] [--check] [--cuda] [--dtype f64|c128] [--matrix NAME] "
+        "[--solvers tridiagonal,factored,lapack] [--references N] [--sequential N]\n");
   }
   return status;
 }

@@ -51,6 +51,13 @@ struct HermitianReport {
 };
 bool report_hermitian(const LargeEngine& engine, const HermitianReport& report);
 
+// General matrices by QR and JACOBI beside LAPACK's geev. Returns whether every residual of ours is within its bound.
+struct GeneralReport {
+  std::vector<int64_t> orders;
+  std::string dtype;  // "f64" or "c128"; empty: both
+};
+bool report_general(const LargeEngine& engine, const GeneralReport& report);
+
 // Seconds of the hyperbolic SVD with V, and without it, beside the host engine on one thread.
 struct TimesReport {
   std::vector<int64_t> orders;

@@ -413,10 +413,17 @@ def test_jacobi(client, rng, n, left, dtype):
     assert n < 5 or (w == client.eigvals(a)).all()
 
 
-def test_jacobi_is_for_small_matrices(client):
-    with pytest.raises(svdserve.InvalidArgument, match="AUTO or QR") as refused:
-        client.eig(np.eye(33), method="jacobi")
-    assert refused.value.field == "open.options.method"
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_jacobi_of_a_large_matrix(client, rng, dtype):
+    a = matrices(rng, 50, 50, dtype=dtype)
+    stages = []
+    result = client.eig(a, left=True, method="jacobi", progress=lambda p: stages.append(p.stage))
+    check_eig(a, result)
+    (summary,) = np.ravel(result.summaries)
+    assert summary.method == "jacobi" and 3 < summary.sweeps < 20 and {"upload", "download"} <= set(stages)
+    stopped = client.eig(a, method="jacobi", max_sweeps=2)
+    check_eig(a, stopped)
+    assert [(x.method, x.sweeps) for x in np.ravel(stopped.summaries)] == [("qr", 2)]
 
 
 @pytest.mark.parametrize("a", NON_SQUARE)

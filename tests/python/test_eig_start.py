@@ -92,11 +92,10 @@ def test_what_cannot_start(either, fake, batches, rng):  # noqa: F811
         either.eig(a, start=np.eye(4), method="QR")
     assert refused.value.field == "options.method" and fake.infos == 0
     large = matrices(rng, 2, 5, 5)
-    for options, name in ((dict(start=np.eye(5)), "start"), (dict(condition=True), "condition")):
-        for verb in (either.eig, either.eigvals):
-            with pytest.raises(svdserve.InvalidArgument,
-                               match=f"^{name}: is for matrices up to n = 4, and these have n = 5; leave it out"):
-                verb(large, **options)
+    for verb in (either.eig, either.eigvals):
+        with pytest.raises(svdserve.InvalidArgument,
+                           match="^condition: is for matrices up to n = 4, and these have n = 5; leave it out"):
+            verb(large, condition=True)
     assert not fake.requests and not fake.large.opens
 
 
@@ -205,10 +204,35 @@ def test_useless_starting_vectors_cost_sweeps_alone(client, rng, useless):
     assert np.array_equal(result.eigenvectors[2], client.eig(a).eigenvectors[2])
 
 
-def test_matrices_beyond_a_batch(client):
-    for options, name in ((dict(start=np.eye(33)), "start"), (dict(condition=True), "condition")):
-        with pytest.raises(svdserve.InvalidArgument, match=f"^{name}: is for matrices up to n = 32"):
-            client.eig(np.eye(33), **options)
+def test_matrices_beyond_a_batch_have_no_conditions(client):
+    with pytest.raises(svdserve.InvalidArgument, match="^condition: is for matrices up to n = 32"):
+        client.eig(np.eye(33), condition=True)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("column_major", [False, True])
+def test_large_matrices_start_from_those_of_a_neighbour(client, rng, dtype, column_major):
+    a = matrices(rng, 2, 60, 60, dtype=dtype)
+    if column_major:
+        a = np.asfortranarray(a[0])
+    before = client.eig(a)
+    cold = client.eig(a, method="jacobi")
+    near = a + np.asarray(1e-5 * matrices(rng, *a.shape, dtype=dtype), a.dtype)
+    warm = client.eig(near, start=before.eigenvectors, left=True)
+    check_eig(a, cold)
+    check_eig(near, warm)
+    summaries = [(x.method, x.sweeps) for result in (cold, warm) for x in np.ravel(result.summaries)]
+    assert all(method == "jacobi" for method, _ in summaries)
+    half = len(summaries) // 2
+    assert all(2 * sweeps <= of_cold for (_, of_cold), (_, sweeps) in zip(summaries[:half], summaries[half:]))
+
+
+def test_a_large_matrix_with_useless_starting_vectors_goes_to_qr(client, rng):
+    a = matrices(rng, 40, 40)
+    result = client.eig(a, start=np.zeros((40, 40)))
+    check_eig(a, result)
+    assert [x.method for x in np.ravel(result.summaries)] == ["qr"]
+    assert np.array_equal(result.eigenvectors, client.eig(a).eigenvectors)
 
 
 def test_coroutines(address, rng):

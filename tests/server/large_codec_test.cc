@@ -89,6 +89,7 @@ TEST(LargeCodecTest, AnOpenWithEverything) {
   options.set_certificate(true);
   open.set_problem(v1::LARGE_PROBLEM_HERMITIAN_FACTOR);
   open.set_triangle(v1::TRIANGLE_UPPER);
+  open.set_starting_vectors(true);
   const DecodedLarge got = decode(request);
   ASSERT_EQ(got.step, Step::kOpen) << got.error.message;
   EXPECT_EQ(got.open.problem, (Problem{12, 7, DType::kC64, Order::kRowMajor}));
@@ -102,6 +103,7 @@ TEST(LargeCodecTest, AnOpenWithEverything) {
   want.variant = BlockVariant::kFullBlock;
   want.certificate = true;
   want.triangle = Triangle::kUpper;
+  want.starting_vectors = true;
   EXPECT_EQ(got.open.options, want);
   EXPECT_EQ(got.open.decomposition, LargeProblem::kHermitianFactor);
   open.set_problem(static_cast<v1::LargeProblem>(9));
@@ -273,6 +275,21 @@ TEST(LargeCodecTest, SummariesOfGeneralEigenproblemsNameQr) {
   EXPECT_EQ(to.method(), v1::METHOD_QR);
   EXPECT_EQ(to.left_columns(), 10);
   EXPECT_EQ(to.right_rows(), 10);
+}
+
+TEST(LargeCodecTest, SummariesOfJacobiNameQrWhereItHasTheResults) {
+  for (const auto& [used, named] :
+       {std::pair(Method::kQr, v1::METHOD_QR), std::pair(Method::kJacobi, v1::METHOD_JACOBI)}) {
+    LargeSummary summary;
+    summary.plan = *plan_large({10, 10, DType::kF64, Order::kColumnMajor},
+                               {.kind = LargeKind::kGeneral, .method = Method::kJacobi})
+                        .plan;
+    summary.outcome.method = used;
+    summary.outcome.sweeps = 4;
+    const auto to = parsed(summary).summary();
+    EXPECT_EQ(to.method(), named);
+    EXPECT_EQ(to.sweeps(), 4);
+  }
 }
 
 TEST(LargeCodecTest, SummariesOfEigenproblemsNameTheMethod) {

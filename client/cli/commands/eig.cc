@@ -42,27 +42,26 @@ struct EigArguments {
   }
   bool wants_conditions() const { return condition || !conditions.empty(); }
   // The option given that only small matrices have; empty: none is.
-  std::string only_small() const {
-    return !start.empty() ? "--start" : condition ? "--condition" : !conditions.empty() ? "--conditions" : "";
-  }
+  std::string only_small() const { return condition ? "--condition" : !conditions.empty() ? "--conditions" : ""; }
 };
 
 void declare_end(Arguments* a, EigArguments* to) {
-  a->option("--method", "NAME",
-            "auto or qr; for small matrices also jacobi, which leaves to qr what it\ncannot do (status by_qr, results "
-            "as right "
-            "as others)",
-            &to->method);
+  a->option(
+      "--method", "NAME",
+      "auto, qr, or jacobi, which leaves to qr what it cannot do: small\nmatrices have the status by_qr then, large "
+      "ones the method qr",
+      &to->method);
   a->option(
       "--start", "V0.npy",
-      "matrices up to n = 32: start jacobi from these eigenvectors, such as\nthose of matrices nearby. auto is jacobi "
-      "then. The array has the shape of A,\nor (n, n) for all. Bad ones do no harm: qr takes their matrices",
+      "start jacobi from these eigenvectors, such as those of matrices\nnearby. auto is jacobi then. The array has the "
+      "shape of A, or (n, n) for all.\nBad ones do no harm: qr takes their matrices",
       &to->start);
   a->flag("--condition", "matrices up to n = 32: also print the largest condition of an eigenvalue, and of V",
           &to->condition);
   a->option("--conditions", "C.npy", "the same, and write the condition numbers of the eigenvalues to this file",
             &to->conditions);
-  a->option("--max-sweeps", "N", "jacobi: go over to qr after N sweeps; 0: after 30", &to->max_sweeps, 0);
+  a->option("--max-sweeps", "N", "jacobi: go over to qr after N sweeps; 0: after 30, for large\nmatrices 60",
+            &to->max_sweeps, 0);
   a->flag("--force", kForceHelp, &to->force);
   a->flag("--verbose", kVerboseHelp, &to->verbose);
   to->connection.declare(a);

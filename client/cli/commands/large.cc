@@ -105,7 +105,8 @@ class Reports {
     methods_.insert(name(r.method));
     devices_.insert(printable(r.device));
     ++statuses_[r.status];
-    has_sweeps_ = has_sweeps_ || (r.method != client::Method::kTridiagonal && r.method != client::Method::kQr);
+    has_sweeps_ =
+        has_sweeps_ || r.sweeps > 0 || (r.method != client::Method::kTridiagonal && r.method != client::Method::kQr);
     sweeps_ += r.sweeps;
     rotations_ += r.rotations;
     proper_rotations_ += r.proper_rotations;
@@ -262,7 +263,8 @@ int run_large(const std::string& command, client::Client& client, const MatrixSt
               std::span<const int8_t> signature, const LargeFiles& files, const client::LargeOptions& options,
               bool verbose, const Interruption& interruption, client::CallOptions call) {
   const client::Batch& b = stack.batch;
-  client::LargeMatrix matrix{b.data, b.rows, b.cols, b.data_type, b.memory_order, signature, b.owner};
+  client::LargeMatrix matrix{
+      b.data, b.rows, b.cols, b.data_type, b.memory_order, signature, b.owner, b.starting_vectors, b.starting_owner};
   client::LargeOptions wanted = options;
   if (files.u.empty() && files.vh.empty() && !options.certificate) wanted.vectors = client::Vectors::kNone;
   const auto sizes = client::large_sizes(matrix, wanted);
@@ -282,7 +284,11 @@ int run_large(const std::string& command, client::Client& client, const MatrixSt
   Reports all;
   const auto first_begin = std::chrono::steady_clock::now();
   for (int64_t i = 0; i < b.count; ++i) {
-    matrix.data = static_cast<const std::byte*>(b.data) + i * sizes->operand_bytes;
+    matrix.data = static_cast<const std::byte*>(b.data) + i * sizes->matrix_bytes;
+    if (b.starting_vectors != nullptr) {
+      matrix.starting_vectors =
+          static_cast<const std::byte*>(b.starting_vectors) + i * (sizes->operand_bytes - sizes->matrix_bytes);
+    }
     const auto begin = std::chrono::steady_clock::now();
     if (deadline) call.timeout = std::max<std::chrono::nanoseconds>(*deadline - begin, std::chrono::nanoseconds(1));
     const auto report = client.decompose_large(matrix, results.of(i), wanted, call);

@@ -48,7 +48,10 @@ Result<LargeSizes> large_sizes(const LargeMatrix& matrix, const LargeOptions& op
              right = bytes_of(s.right_rows, matrix.cols, element);
   if (!operand || !values || !left || !right)
     return internal::invalid("open.rows", "the size of the matrix or of a result overflows 64 bits");
-  s.operand_bytes = *operand;
+  const auto start = bytes_of(matrix.rows, matrix.starting_vectors != nullptr ? matrix.cols : 0, element);
+  if (!start || __builtin_add_overflow(*operand, *start, &s.operand_bytes))
+    return internal::invalid("open.rows", "the size of the matrix with its starting vectors overflows 64 bits");
+  s.matrix_bytes = *operand;
   s.values_bytes = *values;
   s.left_bytes = *left;
   s.right_bytes = *right;
@@ -321,8 +324,10 @@ void LargeCall::write_next() {
     return;
   }
   const int64_t room = std::max<int64_t>(core_.options().max_message_bytes - kMessageBytesFixed, 1);
-  const int64_t size = std::min({receiver_.chunk_bytes(), sizes_.operand_bytes - sent_, room});
-  rpc_->Write(make_large_chunk(core_.buffers(), matrix_, sent_, size), written);
+  // No chunk has bytes of both the matrix and its starting vectors.
+  const int64_t end = sent_ < sizes_.matrix_bytes ? sizes_.matrix_bytes : sizes_.operand_bytes;
+  const int64_t size = std::min({receiver_.chunk_bytes(), end - sent_, room});
+  rpc_->Write(make_large_chunk(core_.buffers(), matrix_, sizes_.matrix_bytes, sent_, size), written);
   sent_ += size;
 }
 

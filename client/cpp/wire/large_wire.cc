@@ -114,6 +114,7 @@ grpc::ByteBuffer make_large_open(const LargeMatrix& matrix, const LargeOptions& 
   open.set_signature(matrix.signature.data(), matrix.signature.size());
   open.set_problem(to_proto<v1::LargeProblem>(options.problem));
   open.set_triangle(to_proto<v1::Triangle>(options.triangle));
+  open.set_starting_vectors(matrix.starting_vectors != nullptr);
   v1::LargeOptions& o = *open.mutable_options();
   o.set_method(to_proto<v1::Method>(options.method));
   o.set_vectors(to_proto<v1::Vectors>(options.vectors));
@@ -125,9 +126,13 @@ grpc::ByteBuffer make_large_open(const LargeMatrix& matrix, const LargeOptions& 
   return to_buffer(request);
 }
 
-grpc::ByteBuffer make_large_chunk(SendBuffers& buffers, const LargeMatrix& matrix, int64_t offset, int64_t size) {
-  const auto* const data = static_cast<const std::byte*>(matrix.data) + offset;
-  const grpc::Slice payload = make_payload(buffers, data, static_cast<size_t>(size), matrix.owner);
+grpc::ByteBuffer make_large_chunk(SendBuffers& buffers, const LargeMatrix& matrix, int64_t matrix_bytes, int64_t offset,
+                                  int64_t size) {
+  const bool is_start = offset >= matrix_bytes;
+  const auto* const data = is_start ? static_cast<const std::byte*>(matrix.starting_vectors) + (offset - matrix_bytes)
+                                    : static_cast<const std::byte*>(matrix.data) + offset;
+  const grpc::Slice payload =
+      make_payload(buffers, data, static_cast<size_t>(size), is_start ? matrix.starting_owner : matrix.owner);
   v1::LargeChunk rest;
   rest.set_offset(offset);
   rest.set_crc32c(crc32c(0, payload.begin(), payload.size()));

@@ -15,7 +15,8 @@ namespace svdserve::client::internal {
 
 grpc::ByteBuffer make_large_open(const LargeMatrix& matrix, const LargeOptions& options);
 // The operand's bytes [offset, offset + size).
-grpc::ByteBuffer make_large_chunk(SendBuffers& buffers, const LargeMatrix& matrix, int64_t offset, int64_t size);
+grpc::ByteBuffer make_large_chunk(SendBuffers& buffers, const LargeMatrix& matrix, int64_t matrix_bytes, int64_t offset,
+                                  int64_t size);
 grpc::ByteBuffer make_large_commit();
 
 enum class LargeStep : uint8_t { kNothing, kAccepted, kProgress, kFactorChunk, kSummary };

@@ -29,6 +29,7 @@ struct WireOpen {
   int64_t rows = 0, cols = 0;
   LargeOptions rest;  // all other options
   std::string signature;
+  bool starting_vectors = false;
   bool options_too_long = false;
 };
 
@@ -71,6 +72,8 @@ bool read_open_field(CodedInputStream* in, uint32_t tag, WireOpen* open) {
       return read_varint(in, &open->problem);
     case tag_of(v1::LargeOpen::kTriangleFieldNumber, kVarint):
       return read_varint(in, &open->triangle);
+    case tag_of(v1::LargeOpen::kStartingVectorsFieldNumber, kVarint):
+      return read_varint(in, &open->starting_vectors);
     default:
       return WireFormatLite::SkipField(in, tag);
   }
@@ -110,6 +113,7 @@ Error check_open(WireOpen* wire, LargeOpen* open) {
   open->signature = std::move(wire->signature);
   Error error = check_options(*wire, &open->options);
   open->options.triangle = *triangle;
+  open->options.starting_vectors = wire->starting_vectors;
   return error;
 }
 
@@ -154,6 +158,9 @@ v1::MatrixStatus status_of(const LargeOutcome& outcome) {
 
 v1::Method method_of(const LargeSummary& summary) {
   const LargeOptions& options = summary.plan.options;
+  // JACOBI of a general matrix leaves some to QR.
+  const bool may_differ = options.kind == LargeKind::kGeneral && options.method == Method::kJacobi;
+  if (may_differ) return to_wire<v1::Method>(summary.outcome.method);
   if (is_eigenproblem(options.kind)) return to_wire<v1::Method>(options.method);
   return summary.outcome.warm_started ? v1::METHOD_AUTO : v1::METHOD_JACOBI;
 }

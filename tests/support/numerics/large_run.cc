@@ -74,10 +74,11 @@ LargePlan large_plan_of(const Problem& problem, const LargeOptions& options) {
 }
 
 LargeResult run_large(const LargeEngine& engine, const LargePlan& plan, const Matrix& a,
-                      const std::vector<int8_t>& signature, const LargeControl& control) {
+                      const std::vector<int8_t>& signature, const LargeControl& control, const Matrix* start) {
   const Problem& p = plan.problem;
   std::vector<std::byte> operand(plan.operand_bytes());
   store(a, p.order, operand.data());
+  if (start != nullptr) store(*start, p.order, operand.data() + plan.matrix_bytes());
   const auto before = operand;
   GuardedBytes left(plan.left_bytes()), values(plan.values_bytes()), right(plan.right_bytes());
   LargeOperands operands;
@@ -86,6 +87,7 @@ LargeResult run_large(const LargeEngine& engine, const LargePlan& plan, const Ma
   operands.left = plan.left_columns > 0 ? left.data() : nullptr;
   operands.values = values.data();
   operands.right = plan.right_rows > 0 ? right.data() : nullptr;
+  if (start != nullptr) operands.start = operand.data() + plan.matrix_bytes();
   LargeResult result;
   result.outcome = engine.decompose(plan, operands, control);
   if (operand != before) throw std::logic_error("the call changed its input");

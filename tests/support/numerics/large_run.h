@@ -25,9 +25,11 @@ struct LargeResult {
   std::vector<std::byte> left_bytes, right_bytes, values_bytes;  // as they were stored
 };
 
-// Throws std::logic_error where the call wrote outside its outputs or changed its input.
+// Throws std::logic_error where the call wrote outside its outputs or changed its input. start: V_0 of a plan with
+// starting vectors.
 LargeResult run_large(const LargeEngine& engine, const LargePlan& plan, const Matrix& a,
-                      const std::vector<int8_t>& signature = {}, const LargeControl& control = {});
+                      const std::vector<int8_t>& signature = {}, const LargeControl& control = {},
+                      const Matrix* start = nullptr);
 
 // |I - U^H U|_F of the columns of u; |I - V^H V|_F of the rows of V^H.
 double column_orthogonality(const Matrix& u);

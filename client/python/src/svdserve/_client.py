@@ -498,14 +498,15 @@ class Client:
             certificate: True: also return the residual, the largest of all matrices; "matrix": also those of each matrix.
             condition: for small matrices. True: also return the condition number of each eigenvalue. A condition that
                 stays large after balancing gives the `status` NEAR_DEFECTIVE. Results are as good as others.
-            start: for small matrices; approximate eigenvectors V0, such as those of matrices nearby. The array can be
+            start: approximate eigenvectors V0, such as those of matrices nearby. The array can be
                 broadcast to the shape of `a`, and is rounded to its precision. "jacobi" starts from V0, which halves its
                 sweeps where V0 is good. Eigenvalues of complex matrices keep the order of V0 where they stay apart. A
                 matrix whose V0 is singular or not finite goes to "qr", and loses the order.
-            method: "auto" is "qr", and "jacobi" where there is `start`. "jacobi" is for small matrices, by shears and
-                rotations. It leaves to "qr" what it cannot do: the `status` of such a matrix is BY_QR, and its results
-                are as good. For random matrices "qr" is the faster one, also where "jacobi" has a start.
-            max_sweeps: for "jacobi", sweeps after which a matrix goes to "qr"; None for the default, 30.
+            method: "auto" is "qr", and "jacobi" where there is `start`. "jacobi" makes shears and rotations. It leaves to
+                "qr" what it cannot do, and the results are as good. The `status` of a small matrix is BY_QR then, the
+                `method` in the summary of a large one "qr". For random matrices "qr" is the faster one, also where
+                "jacobi" has a start.
+            max_sweeps: for "jacobi", sweeps after which a matrix goes to "qr"; None for the default, 30, or 60 if large.
             progress, timeout: as for svd.
 
         Returns:

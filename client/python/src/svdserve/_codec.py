@@ -245,6 +245,17 @@ class Operand:
         """One of the matrices as it is sent, in row-major order: a column-major one is its transpose."""
         return np.asarray(self._stack[index])
 
+    def large_parts(self, index: int) -> list[tuple[np.ndarray, np.dtype[Any]]]:
+        """The parts of a large matrix in the order of the wire, with their types there: itself, then its starting vectors."""
+        matrix = self.matrix(index), self.element_type
+        return [matrix] if self._start is None else [matrix, (np.asarray(self._start[index]), self._starting_type)]
+
+    @property
+    def matrix_bytes(self) -> int:
+        """Bytes of a matrix in a request, with its starting vectors."""
+        sent = self.element_type.itemsize + (0 if self._start is None else self._starting_type.itemsize)
+        return int(self.rows * self.cols * sent)
+
     def planes(self, query: Query) -> list[Plane]:
         """The arrays of a reply."""
         return query.planes(self.rows, self.cols, self.element_type, self.value_type.newbyteorder("<"))
@@ -253,8 +264,7 @@ class Operand:
         """Bytes of a matrix in a request, with its starting vectors, and in a response at worst, rounded up."""
         per_group = sum(plane.bytes for plane in self.planes(query) if plane.per_group)
         per_matrix = sum(plane.bytes for plane in self.planes(query) if not plane.per_group)
-        sent = self.element_type.itemsize + (0 if self._start is None else self._starting_type.itemsize)
-        return (self.rows * self.cols * sent,
+        return (self.matrix_bytes,
                 max(per_matrix, 0) + -(-per_group // query.group_size) + _STATUS_BYTES)
 
     def fits_a_message(self, limits: Limits, query: Query) -> bool:

@@ -131,7 +131,7 @@ class Factor:
         self._progress = Progress("upload", matrix=index)
         self._telling = threading.Lock()
         self._begin = time.monotonic()
-        self._bytes = operand.rows * operand.cols * operand.element_type.itemsize
+        self._bytes = operand.matrix_bytes  # with the starting vectors
         self.restart()
         self.bytes = self._bytes + sum(target.nbytes for target in self._targets.values())  # results included
 
@@ -170,16 +170,18 @@ class Factor:
                                   cols=operand.cols, options=self._query.large_options(),
                                   signature=self._query.signature,
                                   problem=_proto.LARGE_PROBLEMS[(self._query.eigenproblem or "unspecified").upper()],
-                                  triangle=_proto.TRIANGLES[self._query.triangle.upper()])
+                                  triangle=_proto.TRIANGLES[self._query.triangle.upper()],
+                                  starting_vectors=self._query.starting_vectors)
         return Request((_proto.DecomposeLargeRequest(open=opened).SerializeToString(),))
 
     def chunks(self) -> Iterator[Request]:
         """The messages after the server's acceptance: the operand and commit."""
         offset = 0
-        for part in _parts(self._operand.matrix(self._index), self._operand.element_type, self._chunk_bytes):
-            yield _chunk(offset, part)  # asked for the next one, the caller has sent it
-            offset += part.nbytes
-            self._tell(stage="upload", fraction=offset / self._bytes)
+        for matrix, dtype in self._operand.large_parts(self._index):
+            for part in _parts(matrix, dtype, self._chunk_bytes):
+                yield _chunk(offset, part)  # asked for the next one, the caller has sent it
+                offset += part.nbytes
+                self._tell(stage="upload", fraction=offset / self._bytes)
         self._is_sent = True
         yield Request((_proto.DecomposeLargeRequest(commit=_proto.LargeCommit()).SerializeToString(),))
 

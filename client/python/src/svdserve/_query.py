@@ -70,8 +70,8 @@ class Query:
     signature: bytes = b""  #: large; the diagonal of J, empty without J
     eigenproblem: str | None = None  #: "hermitian", "general", or for large ones "hermitian_factor"; None for an SVD
     triangle: str = "lower"  #: of "hermitian"
-    condition: bool = False  #: of "general", in batches; so the next one
-    starting_vectors: bool = False  #: the operand has them
+    condition: bool = False  #: of "general", in batches
+    starting_vectors: bool = False  #: of "general"; the operand has them
     each_large: bool = False  #: matrices of any size go as large ones
 
     def __post_init__(self) -> None:
@@ -131,10 +131,9 @@ class Query:
 
         `largest_general`: the largest order of a batch of general matrices.
         """
-        for name, given in (("starting_vectors", self.starting_vectors), ("condition", self.condition)):
-            if given and is_large:
-                raise invalid_argument(f"options.{name}", f"is for matrices up to n = {largest_general}, and these have "
-                                       f"n = {rows}; leave it out")
+        if self.condition and is_large:
+            raise invalid_argument("options.condition", f"is for matrices up to n = {largest_general}, and these have "
+                                   f"n = {rows}; leave it out")
         only_small = {"top_k": self.top_k is not None, "fix_phases": self.fix_phases, "mimo": self.mimo is not None}
         only_large = {"pivot_strategy": self.pivot_strategy is not None, "block_variant": self.block_variant is not None}
         for name, given in (only_small if is_large else only_large).items():

@@ -13,6 +13,7 @@
 #include "engine/algorithms/large/general_eigenpairs.h"
 #include "engine/algorithms/large/hermitian_eigenpairs.h"
 #include "engine/backends/host/general/general_eigen.h"
+#include "engine/backends/host/general/general_jacobi.h"
 #include "engine/backends/host/large/host_large_backend.h"
 
 namespace svdserve::host {
@@ -48,16 +49,9 @@ class GeneralEigenproblem {
     progress_.at(LargeStage::kPrepare, 0);
     backend_.stage("load");
     load();
-    Balancing balancing;
-    if (!decompose(&balancing)) {
-      throw LargeStop{LargeStatus::kFault, "QR did not converge; scale the matrix, or send it in double precision"};
-    }
-    store();
-    const bool checked = balancing.scaled && (right_ || left_);
-    if (checked || plan_.options.certificate) judge_stored();
-    if (checked) repeat_unbalanced();
+    const bool jacobi = plan_.options.method == Method::kJacobi;
+    if (!jacobi || !by_jacobi()) by_qr(jacobi);
     outcome_.status = LargeStatus::kOk;
-    outcome_.method = Method::kQr;
     outcome_.phases = backend_.phases();
     progress_.at(LargeStage::kFinish, 1);
     return outcome_;
@@ -72,6 +66,65 @@ class GeneralEigenproblem {
     if (largest == large::kZeroColumn) return;
     exponent_ = largest;
     large::multiply_by_power(backend_, a_, -exponent_);
+  }
+
+  // False: the results are not there, or miss their bound.
+  bool by_jacobi() {
+    backend_.stage("jacobi");
+    ComplexView b;
+    if constexpr (kIsReal) {
+      b = results_.matrix(n_, n_);
+      for (int64_t j = 0; j < n_; ++j) std::copy(a_.data + j * a_.ld, a_.data + j * a_.ld + n_, b.data + j * b.ld);
+    } else {
+      b = a_;
+    }
+    const int max_sweeps = plan_.options.max_sweeps > 0 ? plan_.options.max_sweeps : kDefaultLargeSweeps;
+    GeneralJacobiOptions options{kIsReal, plan_.options.strategy, plan_.options.variant, max_sweeps, {}};
+    if (plan_.options.starting_vectors) {
+      options.start = [this](ComplexView v) {
+        return results_.load(operands_.start, vectors_problem_, false, v).finite;
+      };
+    }
+    const GeneralJacobiReport report =
+        general_jacobi(threads_, b, {values_, right_, left_}, options,
+                       [this](const BlockShearReport& sweeps, double fraction) { tell_sweeps(sweeps, fraction); });
+    if (kIsReal) results_.release(b);
+    outcome_.warm_started = report.started;
+    outcome_.sweeps = report.sweeps.sweeps;
+    outcome_.rotations = report.sweeps.transforms;
+    outcome_.proper_rotations = report.sweeps.proper_transforms;
+    if (!report.good) return false;
+    outcome_.method = Method::kJacobi;
+    store();
+    if (!right_ && !left_) return true;
+    judge_stored();
+    // A tenth of the bound is left for rounding errors of the residual.
+    return outcome_.residual <= 0.9 * kLargestJacobiResidual * static_cast<double>(n_) * large::unit_roundoff(plan_);
+  }
+
+  void tell_sweeps(const BlockShearReport& sweeps, double fraction) {
+    progress_.state.sweep = sweeps.sweeps;
+    progress_.state.rotations = sweeps.transforms;
+    progress_.state.proper_rotations = sweeps.proper_transforms;
+    progress_.state.off_diagonal = sweeps.lower;
+    progress_.at(LargeStage::kSweep, 0.02 + 0.9 * fraction);
+  }
+
+  void by_qr(bool again) {
+    if (again) {
+      backend_.stage("load");
+      load();
+    }
+    Balancing balancing;
+    if (!decompose(&balancing)) {
+      throw LargeStop{LargeStatus::kFault, "QR did not converge; scale the matrix, or send it in double precision"};
+    }
+    outcome_.method = Method::kQr;
+    outcome_.residual = 0;
+    store();
+    const bool checked = balancing.scaled && (right_ || left_);
+    if (checked || plan_.options.certificate) judge_stored();
+    if (checked) repeat_unbalanced();
   }
 
   // Overwrites a_. False: QR did not converge.
@@ -148,8 +201,9 @@ class GeneralEigenproblem {
     return std::sqrt(square);
   }
 
+  static constexpr bool kIsReal = std::is_same_v<E, double>;
   // Columns of E that hold a complex one: the real and the imaginary parts.
-  static constexpr int64_t kParts = std::is_same_v<E, double> ? 2 : 1;
+  static constexpr int64_t kParts = kIsReal ? 2 : 1;
 
   void to_parts(const Complex* x, large::LargeView<E> parts) const {
     for (int64_t i = 0; i < n_; ++i) {
@@ -211,7 +265,11 @@ uint64_t general_eigenproblem_bytes(const LargePlan& plan, int threads) {
   constexpr uint64_t kLists = 1 << 20;
   // Some columns of a residual: V or W, and the product.
   const uint64_t residual = 2 * n * std::min<uint64_t>(n, kResidualColumns) * sizeof(Complex);
-  const uint64_t solver = general_eigen_bytes(plan.values, complex, right, left, threads);
+  uint64_t solver = general_eigen_bytes(plan.values, complex, right, left, threads);
+  if (plan.options.method == Method::kJacobi) {  // and QR where that misses its bound
+    const uint64_t copy = complex ? 0 : n * n * sizeof(Complex);
+    solver = std::max(solver, copy + general_jacobi_bytes(plan.values, threads));
+  }
   return (element + vectors * sizeof(Complex)) * n * n + std::max(solver, vectors > 0 ? residual : 0) + kLists;
 }
 
