@@ -53,6 +53,9 @@ std::optional<PlanError> check_start(const LargeOptions& options) {
 
 // Checks that options of sweeps come with a method of sweeps. Returns what is wrong.
 std::optional<PlanError> check_sweeps(const LargeOptions& options) {
+  if (options.kind == LargeKind::kGeneral && options.tolerance != 0) {
+    return PlanError{"tolerance", "must be 0 for general matrices, whose methods take none"};
+  }
   const Method method = resolved_method(options);
   if (has_sweeps(method)) return std::nullopt;
   const char* const field = options.tolerance != 0                     ? "tolerance"
@@ -72,9 +75,6 @@ std::optional<PlanError> check(const Problem& problem, const LargeOptions& optio
   if (auto error = check_method(options)) return error;
   if (auto error = check_start(options)) return error;
   if (auto error = check_sweeps(options)) return error;
-  if (options.kind == LargeKind::kGeneral && options.tolerance != 0) {
-    return PlanError{"tolerance", "must be 0 for general matrices, whose methods take none"};
-  }
   if (!(options.tolerance >= 0 && options.tolerance <= 1)) {
     return PlanError{"tolerance", "must be a cosine between 0 and 1, or 0 for the method's own"};
   }

@@ -178,11 +178,10 @@ Status Client::check_sizes(size_t data_size, int64_t rows, int64_t cols, int64_t
                                                 " elements, but rows * cols * count is " + std::to_string(needed));
 }
 
-Status Client::check_starting_size(size_t starting_size, size_t data_size) {
+Status Client::check_starting_size(size_t starting_size, size_t data_size, const char* field) {
   if (starting_size == 0 || starting_size == data_size) return {};
-  return internal::invalid("matrices.starting_vectors", "holds " + std::to_string(starting_size) +
-                                                            " elements, but must hold " + std::to_string(data_size) +
-                                                            ", as the matrices, or none");
+  return internal::invalid(field, "holds " + std::to_string(starting_size) + " elements, but must hold " +
+                                      std::to_string(data_size) + ", as the matrices, or none");
 }
 
 Status Client::check_signature(std::span<const int8_t> signature, int64_t cols) {

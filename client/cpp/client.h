@@ -189,7 +189,8 @@ class Client {
   // Whether data_size elements are what the sizes say.
   static Status check_sizes(size_t data_size, int64_t rows, int64_t cols, int64_t count);
   // Whether there are none, or as many elements of starting vectors as of matrices.
-  static Status check_starting_size(size_t starting_size, size_t data_size);
+  static Status check_starting_size(size_t starting_size, size_t data_size,
+                                    const char* field = "matrices.starting_vectors");
   // Whether the results of the batch have sizes at all.
   static Status check_results(const Batch& batch, const ComputeOptions& compute);
   // Checks that it is a diagonal of J for a matrix of `cols` columns.
@@ -434,9 +435,8 @@ Result<LargeGeneralEigen<T>> Client::eig(std::span<const T> a, int64_t n, Memory
                                          const LargeOptions& options, const CallOptions& call,
                                          std::span<const std::complex<RealOf<T>>> starting_vectors) {
   if (Status bad = check_sizes(a.size(), n, n, 1); !bad.ok()) return bad;
-  if (!starting_vectors.empty()) {
-    if (Status bad = check_sizes(starting_vectors.size(), n, n, 1); !bad.ok()) return bad;
-  }
+  if (Status bad = check_starting_size(starting_vectors.size(), a.size(), "open.starting_vectors"); !bad.ok())
+    return bad;
   LargeMatrix matrix{a.data(), n, n, ElementTraits<T>::kDataType, order};
   if (!starting_vectors.empty()) matrix.starting_vectors = starting_vectors.data();
   LargeOptions wanted = options;

@@ -544,6 +544,9 @@ TEST(EndToEnd, AGeneralEigenproblemByJacobiAndFromStartingVectors) {
   const auto refused =
       client.eig<double>(a, n, MemoryOrder::kRowMajor, {.method = client::Method::kQr}, kCall, cold->vectors);
   EXPECT_EQ(refused.status().field, "open.options.method");
+  const auto short_start =
+      client.eig<double>(a, n, MemoryOrder::kRowMajor, {}, kCall, std::span(cold->vectors).first(n));
+  EXPECT_EQ(short_start.status().field, "open.starting_vectors");
   const auto tolerant =
       client.eig<double>(a, n, MemoryOrder::kRowMajor, {.method = client::Method::kJacobi, .tolerance = 1e-9}, kCall);
   EXPECT_EQ(tolerant.status().field, "open.options.tolerance");

@@ -49,6 +49,19 @@ int probe() {
   const PinnedBuffer buffer(64);
   CudaStatus of_factors;
   const auto factors = open_cuda_large_engine(0, &of_factors);
+  if (factors != nullptr) {
+    const auto device_bytes = [&](LargeKind kind, Method method, bool starting_vectors = false) {
+      LargeOptions options;
+      options.kind = kind;
+      options.method = method;
+      options.starting_vectors = starting_vectors;
+      const LargePlan plan = *plan_large({40, 40, DType::kF64, Order::kRowMajor}, options).plan;
+      return static_cast<unsigned long long>(factors->memory(plan).device_bytes);
+    };
+    std::printf("svd=%llu\nqr=%llu\njacobi=%llu\nstarted=%llu\n", device_bytes(LargeKind::kSvd, Method::kJacobi),
+                device_bytes(LargeKind::kGeneral, Method::kAuto), device_bytes(LargeKind::kGeneral, Method::kJacobi),
+                device_bytes(LargeKind::kGeneral, Method::kAuto, true));
+  }
   std::printf("factors=%s\nfactors_text=%s\n", factors != nullptr ? "open" : "null", of_factors.text.c_str());
   std::printf("driver=%d\ncount=%d\nwhy=%s\nengine=%s\ncode=%d\ntext=%s\npinned=%s\n",
               dlopen("libcuda.so.1", RTLD_NOW) != nullptr, count, why.c_str(), engine != nullptr ? "open" : "null",
@@ -159,6 +172,14 @@ TEST(CudaMissing, Nothing) {
   EXPECT_EQ(found.at("factors_text"), "the fake has no large matrices");
   EXPECT_EQ(found.at("code"), "0");
   EXPECT_EQ(found.at("pinned"), "memory");
+}
+
+// No memory is enough for what a GPU does not compute.
+TEST(CudaMissing, JacobiOfLargeGeneralMatricesIsForTheProcessor) {
+  const Findings found = probe_with(with_driver() + "SVDSERVE_FAKE_CUDA_LARGE=1");
+  EXPECT_EQ(found.at("factors"), "open");
+  for (const char* taken : {"svd", "qr"}) EXPECT_EQ(found.at(taken), std::to_string(fake_cuda::kLargeDeviceBytes));
+  for (const char* left : {"jacobi", "started"}) EXPECT_EQ(found.at(left), std::to_string(~uint64_t{0}));
 }
 
 // --- a batch and what is to come of it -------------------------------------------------------------------------------

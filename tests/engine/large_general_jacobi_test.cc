@@ -362,6 +362,66 @@ TEST(LargeGeneralJacobi, StartsInEveryOrderAndOfBalancedMatrices) {
   }
 }
 
+// Rows and columns of some values are isolated in the second matrix, so that balancing moves them.
+TEST(LargeGeneralJacobi, EigenvaluesKeepTheOrderOfTheStart) {
+  for (const bool isolated : {false, true}) {
+    Families f(DType::kC128, 40, 5);
+    Matrix a = f.random();
+    for (int64_t j = 0; isolated && j < 40; ++j) {
+      for (const int64_t i : {7, 8, 31}) a.at(i, j) = i == j ? a.at(i, j) : 0;
+    }
+    const LargeResult before = run_large(engine(), plan_of(a, {.method = Method::kQr}), a);
+    Matrix v = before.left;
+    for (int64_t j = 0; j < 40; ++j) {
+      for (int64_t i = 0; i < 40; ++i) v.at(i, j) = before.left.at(i, (7 * j + 3) % 40);
+    }
+    Matrix near = a;
+    for (Number& x : near.elements) x *= 1.0 + 1e-8 * f.number();
+    const LargePlan plan = plan_of(near, {.starting_vectors = true});
+    const LargeResult result = run_large(engine(), plan, near, {}, {}, &v);
+    expect_contract(near, plan, result);
+    EXPECT_EQ(result.outcome.method, Method::kJacobi);
+    for (size_t j = 0; j < 40; ++j) {
+      EXPECT_LT(std::abs(result.complex_values[j] - before.complex_values[(7 * j + 3) % 40]), 1e-5) << j;
+    }
+  }
+}
+
+// A V_0 with numbers near the ends of the range, and one that is nearly singular.
+TEST(LargeGeneralJacobi, ScaledAndIllConditionedStarts) {
+  const Matrix a = Families(DType::kC128, 33, 6).random();
+  const LargeResult before = run_large(engine(), plan_of(a, {.method = Method::kQr}), a);
+  Matrix scaled = before.left, skew = before.left;
+  for (int64_t j = 0; j < 33; ++j) {
+    for (int64_t i = 0; i < 33; ++i) scaled.at(i, j) *= j % 3 == 0 ? 0x1p+1000 : j % 3 == 1 ? 0x1p-1000 : 1;
+    if (j > 0) {
+      for (int64_t i = 0; i < 33; ++i) skew.at(i, j) = before.left.at(i, 0) + 1e-9 * before.left.at(i, j);
+    }
+  }
+  const LargePlan plan = plan_of(a, {.vectors = Vectors::kFull, .starting_vectors = true});
+  const LargeResult of_scaled = run_large(engine(), plan, a, {}, {}, &scaled);
+  expect_contract(a, plan, of_scaled);
+  EXPECT_EQ(of_scaled.outcome.method, Method::kJacobi);
+  EXPECT_LE(of_scaled.outcome.sweeps, 2);
+  expect_contract(a, plan, run_large(engine(), plan, a, {}, {}, &skew));
+}
+
+// The largest and the smallest numbers of each type; eigenvalues of the former may leave the range.
+TEST_P(LargeGeneralJacobiTest, TinyAndHugeMatrices) {
+  const bool single = value_bytes(GetParam()) == sizeof(float);
+  for (const int exponent : single ? std::vector<int>{-120, 120} : std::vector<int>{-1000, 1015}) {
+    SCOPED_TRACE(exponent);
+    Matrix a = Families(GetParam(), 35, 8).random();
+    for (Number& x : a.elements) x = {std::ldexp(x.real(), exponent), std::ldexp(x.imag(), exponent)};
+    const LargePlan plan = plan_of(a, {.vectors = Vectors::kFull});
+    const LargeResult result = run_large(engine(), plan, a);
+    ASSERT_EQ(result.outcome.status, LargeStatus::kOk) << result.outcome.detail;
+    EXPECT_EQ(result.outcome.method, Method::kJacobi);
+    EXPECT_FALSE(result.outcome.out_of_range);
+    EXPECT_LE(result.outcome.residual, 10 * 35 * real_type(GetParam()).unit_roundoff);
+  }
+}
+
 TEST(LargeGeneralJacobi, UselessStartsAreLeftToQr) {
   const Matrix a = Families(DType::kC128, 30).random();
   const LargePlan plan = plan_of(a, {.starting_vectors = true});
@@ -385,6 +445,10 @@ TEST(LargeGeneralJacobi, OptionsThatItDoesNotTake) {
   EXPECT_EQ(field({.method = Method::kJacobi, .tolerance = 1e-10}), "tolerance");
   EXPECT_EQ(field({.method = Method::kJacobi, .max_sweeps = -1}), "max_sweeps");
   EXPECT_EQ(field({.max_sweeps = 3}), "max_sweeps");
+  // No method takes a tolerance, so the message names none that would.
+  const auto untaken = plan_large({9, 9, DType::kF64, Order::kRowMajor}, {.kind = LargeKind::kGeneral, .tolerance = 1});
+  EXPECT_EQ(untaken.error.field, "tolerance");
+  EXPECT_EQ(untaken.error.message.find("JACOBI"), std::string::npos) << untaken.error.message;
   EXPECT_EQ(field({.max_sweeps = 3, .starting_vectors = true}), "");
   EXPECT_EQ(field({.method = Method::kQr, .starting_vectors = true}), "method");
   EXPECT_EQ(field({.starting_vectors = true}, LargeKind::kSvd), "starting_vectors");

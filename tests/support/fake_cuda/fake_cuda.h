@@ -7,6 +7,7 @@
 //   SVDSERVE_FAKE_CUDA_VERSION   the one version of the table that it has
 //   SVDSERVE_FAKE_CUDA_RESIZED   a struct that is 8 bytes larger in its table, by its name in plugin_abi.h; "version":
 //                                the table's version is not the one that was asked for
+//   SVDSERVE_FAKE_CUDA_LARGE     set: the devices take large matrices, and compute nothing of them
 //   SVDSERVE_FAKE_CUDA_FAULT     CALL:N:KIND, such as launch:3:sticky; kinds: memory ordinary sticky hang
 //   SVDSERVE_FAKE_CUDA_FAULT_FILE  a file that is read at each call, for faults of a process that runs: when its text
 //                                changes to a CALL:N:KIND, the n-th such call from then on fails; a hang ends when it
@@ -50,6 +51,9 @@ enum class Fault : uint8_t {
   kSticky,       // this call fails, and so does every other from then on
   kHang,         // this call goes on until the hang is ended, and then succeeds
 };
+// The memory of a large matrix, whatever its size.
+inline constexpr uint64_t kLargeDeviceBytes = 1000, kLargeHostBytes = 10;
+
 inline constexpr int kOutOfMemoryError = 2, kOrdinaryError = 304, kStickyError = 700;
 
 // When what a stream is given happens: both are what a device may do.

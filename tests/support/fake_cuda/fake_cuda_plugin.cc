@@ -400,9 +400,9 @@ constexpr SvdserveCudaApi kApi = {
     [](int32_t, void* memory, uint64_t bytes, CUstream_st* stream) { return fake().clear(memory, bytes, stream); },
     [](int32_t, CUevent_st* event, CUstream_st* stream) { return fake().record(event, stream); },
     [](int32_t, CUevent_st* event) { return fake().wait(event); },
-    []() -> const char* { return "the fake has no large matrices"; },
-    [](const LargePlan*) { return uint64_t{0}; },
-    [](const LargePlan*) { return uint64_t{0}; },
+    []() -> const char* { return *setting("SVDSERVE_FAKE_CUDA_LARGE") ? nullptr : "the fake has no large matrices"; },
+    [](const LargePlan*) { return kLargeDeviceBytes; },
+    [](const LargePlan*) { return kLargeHostBytes; },
     [](int32_t, const LargePlan*, const LargeOperands*, const SvdserveCudaLargeControl*,
        SvdserveCudaLargeOutcome* outcome) { *outcome = {}; },
 };

@@ -321,10 +321,11 @@ BlockShearReport block_shears(const LargeThreads& threads, ComplexView a, Comple
 
 uint64_t block_shears_bytes(int64_t n, int threads) {
   const int64_t width = std::min(host_general_block_width(n), (n + 1) / 2), k = 2 * width;
-  const int64_t transformations = (n / width + 2) / 2 * 2 * k * k;
+  const int64_t transformations = (n / width + 2) / 2 * 2 * k * k, blocks = n / width + 1;
   const auto block = static_cast<int64_t>(ShearBlock<double>::memory(shear_half(static_cast<int>(k))));
   const int64_t task = std::max(n * k + k * k, kLinesOfTask * k) * 2 + block;
-  return static_cast<uint64_t>(2 * transformations + threads * task + 8 * n + 4096) * sizeof(double);
+  // blocks^2: the list of pairs
+  return static_cast<uint64_t>(2 * transformations + threads * task + blocks * blocks + 8 * n + 4096) * sizeof(double);
 }
 
 TriangleNorms triangle_norms(const LargeThreads& threads, ComplexView a) {

@@ -19,7 +19,8 @@ using ComplexView = large::LargeView<Complex>;
 
 constexpr double kU = 0x1p-53;
 constexpr double kLargestTraceError = 8;  // in units of n u |S|_F
-constexpr int64_t kColumnsOfTask = 128;
+// Few, since a cancel is seen between tasks of n^2 operations a column.
+constexpr int64_t kColumnsOfTask = 32;
 // Parts of the whole work that are done after the sweeps, after the basis, after the right vectors.
 constexpr double kSweepsEnd = 0.8, kBasisEnd = 0.9;
 
@@ -135,7 +136,6 @@ class GeneralJacobi {
   void balance() {
     scale_.resize(static_cast<size_t>(n_));
     blas::balance(true, n_, b_.data, b_.ld, low_, high_, scale_.data());
-    report_.scaled = std::any_of(scale_.begin() + low_, scale_.begin() + high_, [](double d) { return d != 1; });
   }
 
   void tell(double fraction) const {
@@ -206,11 +206,13 @@ class GeneralJacobi {
     for_columns([&](int64_t j) {
       Complex* const v = x.data + j * x.ld;
       double largest = 0;
+      bool finite = true;
       for (int64_t i = 0; i < n_; ++i) {
         const double size = size_of(v[i]);
-        largest = size <= largest ? largest : size;  // NaN, too
+        finite = finite && std::isfinite(size);
+        largest = std::max(largest, size);
       }
-      good[static_cast<size_t>(j)] = largest > 0 && std::isfinite(largest) ? 1 : 0;
+      good[static_cast<size_t>(j)] = largest > 0 && finite ? 1 : 0;
       if (good[static_cast<size_t>(j)] == 0) return;
       const int e = -std::ilogb(largest);
       for (int64_t i = 0; i < n_; ++i) v[i] = {std::ldexp(v[i].real(), e), std::ldexp(v[i].imag(), e)};
@@ -247,7 +249,12 @@ class GeneralJacobi {
     multiply(large::Op::kAdjoint, t_, e_, b_);
     const BlockShearOptions rotations{ShearKind::kRotations, options_.strategy, options_.variant,
                                       std::min(kLargeBasisSweeps, options_.max_sweeps)};
-    return block_shears(threads_, b_, t_, rotations, {}).converged;
+    return block_shears(threads_, b_, t_, rotations,
+                        [this](const BlockShearReport& now) {
+                          const double done = (now.sweeps - 1 + now.part_of_sweep) / kLargeBasisSweeps;
+                          tell(kSweepsEnd + done * (kBasisEnd - kSweepsEnd));
+                        })
+        .converged;
   }
 
   bool finish(double tolerance) {

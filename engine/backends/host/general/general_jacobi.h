@@ -41,7 +41,6 @@ struct GeneralJacobiOptions {
 
 struct GeneralJacobiReport {
   bool good = false;        // the results are there
-  bool scaled = false;      // by balancing
   bool started = false;     // from V_0
   BlockShearReport sweeps;  // of shears and rotations
 };
