@@ -387,6 +387,21 @@ TEST(LargeGeneralJacobi, EigenvaluesKeepTheOrderOfTheStart) {
   }
 }
 
+// Blocks are wider from order 257 on. The last of these has five lines.
+TEST(LargeGeneralJacobi, WideBlocks) {
+  Families f(DType::kC128, 261, 9);
+  const Matrix a = f.random();
+  const LargeResult before = run_large(engine(), plan_of(a, {.method = Method::kQr}), a);
+  const Matrix near = f.plus_noise(a, 1e-6);
+  for (const BlockVariant variant : {BlockVariant::kBlockOriented, BlockVariant::kFullBlock}) {
+    const LargePlan plan = plan_of(near, {.variant = variant, .starting_vectors = true}, Order::kRowMajor);
+    const LargeResult result = run_large(engine(), plan, near, {}, {}, &before.left);
+    expect_contract(near, plan, result);
+    EXPECT_EQ(result.outcome.method, Method::kJacobi);
+    EXPECT_LE(result.outcome.sweeps, 4);
+  }
+}
+
 // A V_0 with numbers near the ends of the range, and one that is nearly singular.
 TEST(LargeGeneralJacobi, ScaledAndIllConditionedStarts) {
   const Matrix a = Families(DType::kC128, 33, 6).random();
