@@ -131,8 +131,9 @@ void check_gram(const Case<E, K>& c) {
   using Shape = GramShape<E, K>;
   constexpr int kStages = 4, kBytes = Shape::shared_bytes(kStages);
   allow(gram_kernel<E, K, kStages>, kBytes);
-  gram_kernel<E, K, kStages><<<dim3(kSplits, 2), Shape::kThreads, kBytes>>>(
-      PStepMatrix<E>{x.get(), c.rows, c.cols, c.ld}, pairs.get(), PStepVersions{}, c.width, partial.get(), active_count.get());
+  gram_kernel<E, K, kStages>
+      <<<dim3(kSplits, 2), Shape::kThreads, kBytes>>>(PStepMatrix<E>{x.get(), c.rows, c.cols, c.ld}, pairs.get(),
+                                                      PStepVersions{}, c.width, partial.get(), active_count.get());
   check(cudaDeviceSynchronize(), "gram_kernel");
   if (active_count.fetch()[0] != 0) expect("count of active pairs", element_name<E>(), K, c.width, c.rows, 1, 0);
   const std::vector<E> parts = partial.fetch();
@@ -166,12 +167,10 @@ void check_inner(const Case<E, K>& c, bool shared_w, int64_t positive, int32_t s
   const DeviceArray<int32_t> exponents(f);
   const DeviceArray<int> changes(std::vector<int>(4 * K)), active(std::vector<int>(2)), active_count({0});
   const DeviceArray<PStepCounts> counts({PStepCounts{}});
-  const InnerCall<E> call{pairs.get(),  partial.get(),      1,
-                          w.get(),      exponents.get(),    changes.get(),
-                          active.get(), active_count.get(), counts.get(),
-                          PStepVersions{}, c.width, c.cols, positive,
-                          1e-15,        smallest,           1,
-                          shared_w};
+  const InnerCall<E> call{
+      pairs.get(),  partial.get(),   1,       w.get(), exponents.get(), changes.get(), active.get(), active_count.get(),
+      counts.get(), PStepVersions{}, c.width, c.cols,  positive,        1e-15,         smallest,     1,
+      shared_w};
   using Shape = InnerShape<E, K>;
   allow(inner_kernel<E, K>, Shape::shared_bytes(shared_w));
   inner_kernel<E, K><<<2, Shape::kThreads, static_cast<size_t>(Shape::shared_bytes(shared_w))>>>(call);
@@ -329,11 +328,22 @@ void time_inner() {
     }
     const DeviceArray<E> partial(h);
     const DeviceArray<int32_t> exponents(zeros);
-    const InnerCall<E> call{pairs.get(),  partial.get(),      kSplits,
-                            w.get(),      exponents.get(),    changes.get(),
-                            active.get(), active_count.get(), counts.get(),
-                            PStepVersions{}, K / 2, kPairs * K, kPairs * K,
-                            1e-15,        large::kZeroColumn, 1,
+    const InnerCall<E> call{pairs.get(),
+                            partial.get(),
+                            kSplits,
+                            w.get(),
+                            exponents.get(),
+                            changes.get(),
+                            active.get(),
+                            active_count.get(),
+                            counts.get(),
+                            PStepVersions{},
+                            K / 2,
+                            kPairs * K,
+                            kPairs * K,
+                            1e-15,
+                            large::kZeroColumn,
+                            1,
                             true};
     const auto launch = [&] {
       inner_kernel<E, K><<<kPairs, Shape::kThreads, static_cast<size_t>(Shape::shared_bytes(true))>>>(call);

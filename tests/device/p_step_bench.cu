@@ -45,8 +45,8 @@ struct Operands {
     check(cudaMemset(counters, 0, sizeof(PStepCounts)), "clearing");
   }
   ~Operands() {
-    for (void* p : {static_cast<void*>(x), static_cast<void*>(v), static_cast<void*>(exponents),
-                    static_cast<void*>(counters)}) {
+    for (void* p :
+         {static_cast<void*>(x), static_cast<void*>(v), static_cast<void*>(exponents), static_cast<void*>(counters)}) {
       cudaFree(p);
     }
   }
@@ -99,9 +99,20 @@ void time_p_step(int64_t n, int k) {
   for (int step = 0; step < kSteps; ++step) {
     const std::vector<PStepPair> list = pairs_of(blocks, step);
     check(cudaMemcpy(pairs, list.data(), list.size() * sizeof(PStepPair), cudaMemcpyHostToDevice), "upload");
-    const PStepCall<E> call{{operands.x, n, n, n}, {operands.v, n, n, n}, operands.exponents, n,  pairs, count, k / 2, k,
-                            1e-300,                large::kZeroColumn,    1,                  operands.counters,
-                            PStepVersions{},       workspace};
+    const PStepCall<E> call{{operands.x, n, n, n},
+                            {operands.v, n, n, n},
+                            operands.exponents,
+                            n,
+                            pairs,
+                            count,
+                            k / 2,
+                            k,
+                            1e-300,
+                            large::kZeroColumn,
+                            1,
+                            operands.counters,
+                            PStepVersions{},
+                            workspace};
     check(launch_p_step(call, limits, marks, nullptr), "launch_p_step");
     check(cudaDeviceSynchronize(), "a p-step");
     for (int i = 0; i < 3; ++i) {
@@ -113,11 +124,11 @@ void time_p_step(int64_t n, int k) {
   for (cudaEvent_t& mark : marks) check(cudaEventDestroy(mark), "cudaEventDestroy");
   const double size = static_cast<double>(n), flops = (kIsComplex<E> ? 4 : 1) * count * size * k;
   const double gram = median(ms[0]), inner = median(ms[1]), post = median(ms[2]);
-  std::printf("%-7s n %5lld K %3d  Gram %7.1f us %5.1f TFLOP/s   inner %7.1f us   X W, V W %7.1f us %5.1f TFLOP/s   "
-              "checksum %016llx\n",
-              kIsComplex<E> ? "complex" : "real", static_cast<long long>(n), k, gram * 1e3, flops * (k + 1) / gram * 1e-9,
-              inner * 1e3, post * 1e3, flops * 4 * k / post * 1e-9,
-              static_cast<unsigned long long>(operands.checksum()));
+  std::printf(
+      "%-7s n %5lld K %3d  Gram %7.1f us %5.1f TFLOP/s   inner %7.1f us   X W, V W %7.1f us %5.1f TFLOP/s   "
+      "checksum %016llx\n",
+      kIsComplex<E> ? "complex" : "real", static_cast<long long>(n), k, gram * 1e3, flops * (k + 1) / gram * 1e-9,
+      inner * 1e3, post * 1e3, flops * 4 * k / post * 1e-9, static_cast<unsigned long long>(operands.checksum()));
   cudaFree(pairs);
   cudaFree(workspace);
 }
@@ -137,7 +148,8 @@ int main(int argc, char** argv) {
   if (orders.empty()) orders = {1024, 2048, 4096, 8192};
   for (const int64_t n : orders) {
     if (n < 256 || n % 256 != 0) {
-      std::fprintf(stderr, "device_p_step_bench: orders must be multiples of 256, but one is %lld\n", static_cast<long long>(n));
+      std::fprintf(stderr, "device_p_step_bench: orders must be multiples of 256, but one is %lld\n",
+                   static_cast<long long>(n));
       return 2;
     }
     svdserve::cuda::run(n);

@@ -79,23 +79,12 @@ cudaError_t launch(const PStepCall<E>& call, const PStepLimits& limits, cudaEven
 
   const bool w_in_shared_memory = InnerShape<E, K>::shared_bytes(true) <= limits.shared_bytes;
   const int inner_bytes = InnerShape<E, K>::shared_bytes(w_in_shared_memory);
-  const InnerCall<E> inner{call.pairs,
-                           space.partial,
-                           splits,
-                           space.w,
-                           call.exponents,
-                           space.exponent_changes,
-                           space.active,
-                           space.active_count,
-                           call.counters,
-                           call.versions,
-                           call.width,
-                           call.x.cols,
-                           call.positive,
-                           call.tolerance,
-                           call.smallest_exponent,
-                           call.inner_sweeps,
-                           w_in_shared_memory};
+  const InnerCall<E> inner{call.pairs,        space.partial,      splits,
+                           space.w,           call.exponents,     space.exponent_changes,
+                           space.active,      space.active_count, call.counters,
+                           call.versions,     call.width,         call.x.cols,
+                           call.positive,     call.tolerance,     call.smallest_exponent,
+                           call.inner_sweeps, w_in_shared_memory};
   after(allow(inner_kernel<E, K>, inner_bytes));
   if (error != cudaSuccess) return error;
   inner_kernel<E, K>
@@ -110,11 +99,11 @@ cudaError_t launch(const PStepCall<E>& call, const PStepLimits& limits, cudaEven
   const int64_t resident = int64_t{PostShape<E, K>::kBlocks} * limits.multiprocessors;
   const int64_t all = int64_t{x_slabs + v_slabs} * call.count, per_block = (all + resident - 1) / resident;
   const auto post_grid = static_cast<unsigned>((all + per_block - 1) / per_block);
-  const PostCall<E> post{call.x,       call.v,
-                         call.pairs,   space.w,
+  const PostCall<E> post{call.x,         call.v,
+                         call.pairs,     space.w,
                          call.exponents, space.exponent_changes,
-                         space.active, space.active_count,
-                         call.width,   x_slabs,
+                         space.active,   space.active_count,
+                         call.width,     x_slabs,
                          v_slabs};
   const auto postmultiply = [&](auto kernel, int stages) {
     const int bytes = PostShape<E, K>::shared_bytes(stages);

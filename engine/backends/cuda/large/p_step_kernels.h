@@ -415,25 +415,18 @@ __global__ void __launch_bounds__(InnerShape<E, K>::kThreads, 1) inner_kernel(In
 
 // --- postmultiplication -------------------------------------------------------------------------------------------
 
-// A warp has 8 kTiles columns, and of the slab every kRowWarps-th 16 rows. More columns a warp read the slab less often
-// from shared memory, and fewer leave more registers.
 template <class E, int K>
 struct PostShape {
   static constexpr int kThreads = 256;
-  static constexpr int kTiles = K == 64 ? 1 : 2;
-  static constexpr int kColumnWarps = K / (8 * kTiles), kRowWarps = kThreads / 32 / kColumnWarps;
-  static_assert(Slab<E, K, false>::kRows % (16 * kRowWarps) == 0);
-  static_assert(K / 2 % (8 * kTiles) == 0, "a warp's columns are of one block");
+  static constexpr int kTiles = K / 64;  // of 8 columns; a warp has so many
   static constexpr int shared_bytes(int stages) { return stages * Slab<E, K, false>::kBytes; }
   static constexpr int kBlocks = K * static_cast<int>(sizeof(E)) > 512 ? 1 : 2;  // a multiprocessor
 };
 
-// Where a thread works in a product: its warp's first column and rows, its own row and column in fragments.
+// Where a thread works in a product: its warp's first column, its own row and column in fragments.
 template <class E, int K>
 struct WarpPlace {
-  using Shape = PostShape<E, K>;
-  int col0 = static_cast<int>(threadIdx.x) / 32 % Shape::kColumnWarps * 8 * Shape::kTiles;
-  int row_warp = static_cast<int>(threadIdx.x) / 32 / Shape::kColumnWarps;
+  int col0 = static_cast<int>(threadIdx.x) / 32 * 8 * PostShape<E, K>::kTiles;
   int g = static_cast<int>(threadIdx.x) % 32 / 4, t = static_cast<int>(threadIdx.x) % 4;
   __device__ WarpPlace() {}
 };
@@ -442,9 +435,9 @@ struct WarpPlace {
 template <class E>
 struct SlabRange {
   PStepPair pair;
-  int index;          // of the pair
-  bool of_v;          // else of X
-  int first, count;   // slabs
+  int index;         // of the pair
+  bool of_v;         // else of X
+  int first, count;  // slabs
 };
 
 // The slabs of the p-step are those of X, then those of V, of one active pair after the other. The range that begins at
@@ -522,7 +515,7 @@ __device__ __forceinline__ void multiply_slab(const E* slab, const ColumnsOut<E,
   E* const to = out.first + row;
   const E* const old = slab + (place.col0 + 2 * place.t) * S::kLd + place.g;
 #pragma unroll
-  for (int r = 16 * place.row_warp; r < S::kRows; r += 16 * PostShape<E, K>::kRowWarps) {
+  for (int r = 0; r < S::kRows; r += 16) {
     Fragment<E, 4> sum[kTiles];
 #pragma unroll
     for (int j = 0; j < kTiles; ++j) sum[j].clear();
