@@ -44,9 +44,10 @@ namespace svdserve::large {
 
 // log2 of the largest ratio of R's row norms for which a warm start is faster.
 inline constexpr int32_t kWarmStartSpread = 17;
-// log2 of the largest ratio of level columns; the least distance of a column of norm one from the span of those before
-// it, of a matrix that is not preconditioned by a QR. A smaller one would cost more sweeps than the QR takes.
+// log2 of the largest ratio of the norms of level columns.
 inline constexpr int32_t kLevelSpread = 3;
+// The least distance of a column of norm one from the span of those before it, in a matrix that needs no QR. Smaller
+// distances would cost more sweeps than the QR takes.
 inline constexpr double kLeastDistance = 1e-4;
 // log2 of the largest ratio of columns within which their exponents may be made equal.
 inline constexpr int32_t kPlainSpread = 300;
