@@ -57,6 +57,8 @@ constexpr int largest_of_small_team(bool complex, int real_bytes) { return compl
 // k > 32: blocks that have workspace for columns that neither registers nor shared memory hold.
 inline constexpr int64_t kWorkspaceBlocks = 264;
 
+// Large matrices: threads that copy between the caller's memory and pinned memory, for each matrix under way.
+inline constexpr int kLargeCopyThreads = 4;
 // Large matrices: a pair of blocks that nothing has changed since it was found orthogonal is not looked at again.
 inline constexpr bool kSkipUnchangedPairs = true;
 

@@ -127,12 +127,15 @@ void check_gram(const Case<E, K>& c) {
   constexpr int kSplits = 3;
   const DeviceArray<E> x(c.x), partial(std::vector<E>(2 * kSplits * K * K));
   const DeviceArray<PStepPair> pairs(c.pairs);
+  const DeviceArray<int> active_count({5});  // of the p-step before
   using Shape = GramShape<E, K>;
   constexpr int kStages = 4, kBytes = Shape::shared_bytes(kStages);
   allow(gram_kernel<E, K, kStages>, kBytes);
-  gram_kernel<E, K, kStages><<<dim3(kSplits, 2), Shape::kThreads, kBytes>>>(
-      PStepMatrix<E>{x.get(), c.rows, c.cols, c.ld}, pairs.get(), PStepVersions{}, c.width, partial.get());
+  gram_kernel<E, K, kStages>
+      <<<dim3(kSplits, 2), Shape::kThreads, kBytes>>>(PStepMatrix<E>{x.get(), c.rows, c.cols, c.ld}, pairs.get(),
+                                                      PStepVersions{}, c.width, partial.get(), active_count.get());
   check(cudaDeviceSynchronize(), "gram_kernel");
+  if (active_count.fetch()[0] != 0) expect("count of active pairs", element_name<E>(), K, c.width, c.rows, 1, 0);
   const std::vector<E> parts = partial.fetch();
   double error = 0;
   for (int p = 0; p < 2; ++p) {
@@ -162,14 +165,12 @@ void check_inner(const Case<E, K>& c, bool shared_w, int64_t positive, int32_t s
   const DeviceArray<E> partial(h), w(std::vector<E>(2 * K * K));
   const DeviceArray<PStepPair> pairs(c.pairs);
   const DeviceArray<int32_t> exponents(f);
-  const DeviceArray<int> changes(std::vector<int>(4 * K)), active(std::vector<int>(2));
+  const DeviceArray<int> changes(std::vector<int>(4 * K)), active(std::vector<int>(2)), active_count({0});
   const DeviceArray<PStepCounts> counts({PStepCounts{}});
-  const InnerCall<E> call{pairs.get(),  partial.get(),   1,
-                          w.get(),      exponents.get(), changes.get(),
-                          active.get(), counts.get(),    PStepVersions{},
-                          c.width,      c.cols,          positive,
-                          1e-15,        smallest,        1,
-                          shared_w};
+  const InnerCall<E> call{
+      pairs.get(),  partial.get(),   1,       w.get(), exponents.get(), changes.get(), active.get(), active_count.get(),
+      counts.get(), PStepVersions{}, c.width, c.cols,  positive,        1e-15,         smallest,     1,
+      shared_w};
   using Shape = InnerShape<E, K>;
   allow(inner_kernel<E, K>, Shape::shared_bytes(shared_w));
   inner_kernel<E, K><<<2, Shape::kThreads, static_cast<size_t>(Shape::shared_bytes(shared_w))>>>(call);
@@ -229,15 +230,13 @@ void check_post(const Case<E, K>& c) {
   for (int& e : changes) e = static_cast<int>(bits() % 5);
   const DeviceArray<E> x(c.x), v_on_device(v), w_on_device(w);
   const DeviceArray<PStepPair> pairs(c.pairs);
-  const DeviceArray<int> changes_on_device(changes), active(std::vector<int>{1, 1});
+  const DeviceArray<int> changes_on_device(changes), active(std::vector<int>{1, 0}), active_count({2});
   // Some columns of X become zero; what V gets does not know of it.
   std::vector<int32_t> f(static_cast<size_t>(c.cols), 0);
   for (size_t j = 3; j < f.size(); j += 11) f[j] = large::kZeroColumn;
   const DeviceArray<int32_t> exponents(f);
   using Shape = PostShape<E, K>;
-  constexpr int kPerBlock = 2;
   const int slabs = static_cast<int>((c.rows + Slab<E, K, false>::kRows - 1) / Slab<E, K, false>::kRows);
-  const int chunks = (slabs + kPerBlock - 1) / kPerBlock;
   const PostCall<E> call{{x.get(), c.rows, c.cols, c.ld},
                          {v_on_device.get(), c.rows, c.cols, c.ld},
                          pairs.get(),
@@ -245,12 +244,14 @@ void check_post(const Case<E, K>& c) {
                          exponents.get(),
                          changes_on_device.get(),
                          active.get(),
+                         active_count.get(),
                          c.width,
-                         chunks,
-                         kPerBlock};
+                         slabs,
+                         slabs};
   constexpr int kStages = 3, kBytes = Shape::shared_bytes(kStages);
   allow(postmultiply_kernel<E, K, kStages>, kBytes);
-  postmultiply_kernel<E, K, kStages><<<dim3(2 * chunks, 2), Shape::kThreads, kBytes>>>(call);
+  // Three blocks: their shares begin and end within a pair's slabs.
+  postmultiply_kernel<E, K, kStages><<<3, Shape::kThreads, kBytes>>>(call);
   check(cudaDeviceSynchronize(), "postmultiply_kernel");
   const std::vector<E> x_after = x.fetch(), v_after = v_on_device.fetch();
   double error_x = 0, error_v = 0;
@@ -309,7 +310,7 @@ void time_inner() {
   const DeviceArray<PStepPair> pairs(list);
   const DeviceArray<E> w(std::vector<E>(kPairs * K * K));
   const std::vector<int> zeros(kPairs * 2 * K);
-  const DeviceArray<int> changes(zeros), active(zeros);
+  const DeviceArray<int> changes(zeros), active(zeros), active_count({0});
   const DeviceArray<PStepCounts> counts({PStepCounts{}});
   cudaEvent_t begin = nullptr, end = nullptr;
   check(cudaEventCreate(&begin), "cudaEventCreate");
@@ -327,11 +328,22 @@ void time_inner() {
     }
     const DeviceArray<E> partial(h);
     const DeviceArray<int32_t> exponents(zeros);
-    const InnerCall<E> call{pairs.get(),  partial.get(),      kSplits,
-                            w.get(),      exponents.get(),    changes.get(),
-                            active.get(), counts.get(),       PStepVersions{},
-                            K / 2,        kPairs * K,         kPairs * K,
-                            1e-15,        large::kZeroColumn, 1,
+    const InnerCall<E> call{pairs.get(),
+                            partial.get(),
+                            kSplits,
+                            w.get(),
+                            exponents.get(),
+                            changes.get(),
+                            active.get(),
+                            active_count.get(),
+                            counts.get(),
+                            PStepVersions{},
+                            K / 2,
+                            kPairs * K,
+                            kPairs * K,
+                            1e-15,
+                            large::kZeroColumn,
+                            1,
                             true};
     const auto launch = [&] {
       inner_kernel<E, K><<<kPairs, Shape::kThreads, static_cast<size_t>(Shape::shared_bytes(true))>>>(call);

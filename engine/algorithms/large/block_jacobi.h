@@ -10,6 +10,9 @@
 //      Method::kJacobi was asked for: X := X V_0, V_0 an eigenbasis of X^H X. After a QR a bad V_0 costs time, never
 //      accuracy, because X carries its grading in the rows. Else a second QR of the sorted columns, X P = Q_2 R_2, and
 //      X_2 = R_2^H, which is nearly orthogonal.
+//      Columns that are level, of a square operand, need no QR: kappa(A) is of the order of kappa(B) then, so an error
+//      of n u |A| is within the bound below. Where a Cholesky factorization of A'^H A' finds no column close to the
+//      span of those before it, X := A' V_0, V_0 an eigenbasis of A'^H A', and A' = Y S W^H.
 //   3. Sweeps of p-steps until X W = Y S has orthogonal columns (block_jacobi_sweeps.h; Novakovic, eqs. 5 to 9).
 //   4. W was accumulated (from V_0, or where R_2 is singular), or W = X_2^-1 (Y S) by one triangular solve,
 //      which after two QRs is as accurate and spares 4 of 10 n^3 operations a sweep. A solver that inverts diagonal
@@ -31,6 +34,7 @@
 #include <limits>
 #include <memory>
 #include <numeric>
+#include <utility>
 #include <vector>
 
 #include "engine/algorithms/large/block_jacobi_sweeps.h"
@@ -40,6 +44,11 @@ namespace svdserve::large {
 
 // log2 of the largest ratio of R's row norms for which a warm start is faster.
 inline constexpr int32_t kWarmStartSpread = 17;
+// log2 of the largest ratio of the norms of level columns.
+inline constexpr int32_t kLevelSpread = 3;
+// The least distance of a column of norm one from the span of those before it, in a matrix that needs no QR. Smaller
+// distances would cost more sweeps than the QR takes.
+inline constexpr double kLeastDistance = 1e-4;
 // log2 of the largest ratio of columns within which their exponents may be made equal.
 inline constexpr int32_t kPlainSpread = 300;
 inline constexpr double kUnitRoundoff = 0x1p-53;
@@ -122,7 +131,9 @@ class BlockJacobi {
 
   void scale_and_sort() {
     backend_.normalize_columns(a_, e_, false);
-    sort_columns(backend_.column_norms(a_, e_));
+    const std::vector<ScaledNorm> norms = backend_.column_norms(a_, e_);
+    level_ = std::none_of(norms.begin(), norms.end(), is_zero) && spread(norms) <= kLevelSpread;
+    sort_columns(norms);
     backend_.permute_columns(a_, column_order_);
     sort_rows();
   }
@@ -161,6 +172,7 @@ class BlockJacobi {
 
   // Step 2.
   void precondition() {
+    if (start_without_qr()) return;
     progress_.at(LargeStage::kPrecondition, 0.05);
     backend_.stage("qr");
     if (tall_ != nullptr) {
@@ -230,6 +242,49 @@ class BlockJacobi {
         throw LargeStop{LargeStatus::kRankDeficient, "the factor does not have full column rank"};
       }
     }
+  }
+
+  // X := A' V_0 where A' needs no QR.
+  bool start_without_qr() {
+    if (!level_ || m_ != n_ || n_ < 2 || hyperbolic_ || plan_.options.method == Method::kJacobi) return false;
+    progress_.at(LargeStage::kWarmStart, 0.05);
+    backend_.stage("warm start");
+    backend_.apply_exponents(a_, e_);
+    View square = backend_.matrix(n_, n_);
+    w_ = backend_.matrix(n_, n_);
+    backend_.herk(a_, square);
+    without_qr_ = is_well_conditioned(square, w_) && backend_.eigenbasis(square, w_);
+    backend_.release(square);
+    if (!without_qr_) {
+      backend_.normalize_columns(a_, e_, true);
+      release(w_);
+      return false;
+    }
+    x_ = backend_.matrix(n_, n_);
+    f_ = backend_.exponents(n_);
+    backend_.gemm(Op::kNone, Op::kNone, 1.0, a_, w_, 0.0, x_);
+    backend_.copy_exponents(e_, f_, n_);
+    backend_.normalize_columns(x_, f_, true);
+    x0_ = std::exchange(a_, {});
+    f0_ = e_;
+    if (!vectors_) {
+      release(w_);
+      release(x0_);
+    }
+    limit_exponents(backend_.column_norms(x_, f_));
+    return outcome_.warm_started = true;
+  }
+
+  // Whether no column is close to the span of those before it, of which `square` has the products. r: room for R.
+  bool is_well_conditioned(View square, View r) {
+    const std::vector<double> squares = backend_.diagonal(square);
+    backend_.copy(square, r);
+    if (!backend_.cholesky(r)) return false;
+    const std::vector<double> distances = backend_.diagonal(r);
+    for (size_t j = 0; j < squares.size(); ++j) {
+      if (!(distances[j] > kLeastDistance * std::sqrt(squares[j]))) return false;
+    }
+    return true;
   }
 
   bool warm_start() {
@@ -314,6 +369,7 @@ class BlockJacobi {
     limits.expected_sweeps = outcome_.warm_started ? 2 : 9;
     limits.first_fraction = outcome_.warm_started ? 0.6 : 0.15;
     limits.last_fraction = 0.9;
+    limits.nearly_orthogonal = outcome_.warm_started;
     progress_.at(LargeStage::kSweep, limits.first_fraction);
     SweepOperands<E> operands;
     operands.x = x_;
@@ -431,8 +487,9 @@ class BlockJacobi {
   // Q times W, P Y or (hyperbolic) Y, in the operand's order of rows.
   void store_left() {
     const bool second = bool(b_);
-    const View core = hyperbolic_ || second ? x_ : w_;
+    const View core = hyperbolic_ || second || without_qr_ ? x_ : w_;
     if (second) backend_.permute_rows(core, inverse_order(inner_order_));
+    if (without_qr_) return store_left_as_it_is();
     if (tall_ != nullptr) {
       tall_->expand(core);
       progress_.at(LargeStage::kFinish, 0.95);
@@ -453,9 +510,19 @@ class BlockJacobi {
     backend_.release(left);
   }
 
+  void store_left_as_it_is() {
+    backend_.permute_rows(x_, inverse_order(row_order_));
+    progress_.at(LargeStage::kFinish, 0.95);
+    if (resident_left_ != nullptr) {
+      *resident_left_ = std::exchange(x_, {});
+    } else {
+      store(x_, wide_);
+    }
+  }
+
   void store_right() {
     const bool second = bool(b_);
-    const View right = hyperbolic_ || second ? w_ : x_;
+    const View right = hyperbolic_ || second || without_qr_ ? w_ : x_;
     if (second) backend_.apply_q(Op::kNone, b_, tau2_, right);
     backend_.permute_rows(right, inverse_order(column_order_));
     progress_.at(LargeStage::kFinish, 0.98);
@@ -642,6 +709,7 @@ class BlockJacobi {
   LargeOutcome outcome_;
 
   bool hyperbolic_ = false, wide_ = false, vectors_ = false, solve_for_w_ = false;
+  bool level_ = false, without_qr_ = false;
   int64_t m_ = 0, n_ = 0;                                        // of the tall matrix
   int64_t left_columns_ = 0, right_columns_ = 0;                 // of its bases; 0: not wanted
   int32_t smallest_exponent_ = kZeroColumn;                      // of a column that is not rounding error

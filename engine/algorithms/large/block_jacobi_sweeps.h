@@ -8,7 +8,9 @@
 // changed. Stopping earlier, on a small |cos| of the sweep before, is wrong where values are clustered: there small
 // cosines give large rotations. A sweep's p-steps are enqueued in groups; counters are read, progress is told and a
 // cancel is obeyed between groups. The size of a group follows the clock, and nothing else does: the bits do not depend
-// on it. Drift: V loses orthogonality by some u a sweep. Once all |cos| <= kRepairCosine, which the rotations to come
+// on it. Where little is left to rotate, the cosines of all columns come first, by one product X^H X in parts. It costs
+// half of a sweep's Gram matrices, ends the method as such a sweep would, and leaves a sweep over few pairs
+// (packed_sweep.h). Drift: V loses orthogonality by some u a sweep. Once all |cos| <= kRepairCosine, which the rotations to come
 // change little, one Newton-Schulz step V := V (3 I - V^H V) / 2 makes it orthogonal to the square of that. X := X_0 V
 // makes X agree with it again (X_0: X before the sweeps). Not for hyperbolic W, which has no such step. Source:
 // Novakovic, SIAM J. Sci. Comput. 37 (2015) C1-C30, sections 2 and 4.5; G -> x, V -> v, b -> blocks, S_b -> sweep_, the
@@ -23,6 +25,7 @@
 #include <cstdint>
 
 #include "engine/algorithms/large/large_backend.h"
+#include "engine/algorithms/large/packed_sweep.h"
 
 namespace svdserve::large {
 
@@ -31,6 +34,10 @@ inline constexpr int kFullBlockSweeps = 30;  // Novakovic 2015, section 4.3: M_s
 // Groups are as long as is needed to be asked, but not longer. They stay well below the second within which a cancel is
 // obeyed and progress told, and below a small batch's wait for the device.
 inline constexpr double kGroupSeconds = 0.02;
+// With fewer blocks a sweep costs no more than finding out what it has to do. A sweep is packed if at most this part of
+// all pairs is active; expected of the sweep after one that had no more.
+inline constexpr int kLeastCheckedBlocks = 20;
+inline constexpr double kLargestPackedPart = 0.5;
 
 // The operands of the sweeps, all in the back end's memory.
 template <class E>
@@ -85,6 +92,7 @@ class BlockJacobiSweeps {
     int max_sweeps = kDefaultLargeSweeps;
     int expected_sweeps = 10;  // for the fraction alone
     double first_fraction = 0, last_fraction = 1;
+    bool nearly_orthogonal = false;  // X is, as far as is known
   };
   struct Result {
     bool converged = false;
@@ -99,16 +107,28 @@ class BlockJacobiSweeps {
     const int64_t n = operands.x.cols;
     // At least two blocks, so that a small matrix is one pair.
     width_ = std::max<int64_t>(1, std::min(backend_.block_width(n), (n + 1) / 2));
-    sweep_ = pivot_sweep(limits_.strategy, static_cast<int>((n + width_ - 1) / width_));
+    blocks_ = static_cast<int>((n + width_ - 1) / width_);
+    sweep_ = pivot_sweep(limits_.strategy, blocks_);
     Result result;
     bool repaired = !operands.v || !operands.x0;
+    bool few = limits_.nearly_orthogonal;  // pairs are active, it seems
     result.converged = sweep_.empty();
     while (!result.converged && result.sweeps < limits_.max_sweeps) {
+      PivotSweep packed;
+      if (few && blocks_ >= kLeastCheckedBlocks) {
+        const BlockCosines cosines = block_cosines(operands);
+        result.converged = cosines.largest() <= 2 * limits_.tolerance;
+        if (result.converged) break;
+        packed = packed_sweep(sweep_, cosines, limits_.tolerance);
+        if (pairs_of(packed) > kLargestPackedPart * pairs_of(sweep_)) packed.clear();
+      }
       ++result.sweeps;
       progress_.state.sweep = result.sweeps;
-      const PStepCounters counters = run_sweep(operands);
+      const PStepCounters counters = run_sweep(operands, packed.empty() ? sweep_ : packed);
       result.zero_column |= counters.zero_column;
-      result.converged = counters.largest_cosine <= 2 * limits_.tolerance;
+      result.converged = packed.empty() && counters.largest_cosine <= 2 * limits_.tolerance;
+      // A packed sweep that rotated nothing would be followed by itself.
+      few = counters.active_pairs > 0 && counters.active_pairs <= kLargestPackedPart * pairs_of(sweep_);
       if (repaired || result.converged || counters.largest_cosine > kRepairCosine) continue;
       // Operands that were as good from the start have not drifted.
       if (result.sweeps > 1) repair(operands);
@@ -118,25 +138,51 @@ class BlockJacobiSweeps {
   }
 
  private:
-  PStepCounters run_sweep(const SweepOperands<E>& operands) {
-    using Clock = std::chrono::steady_clock;
+  using Clock = std::chrono::steady_clock;
+
+  // How many of what should come between two looks at the clock.
+  static size_t next_group(size_t group, Clock::time_point start, size_t most) {
+    const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
+    if (seconds < kGroupSeconds / 2) return std::min(2 * group, most);
+    return seconds > kGroupSeconds ? std::max<size_t>(1, group / 2) : group;
+  }
+  static double pairs_of(const PivotSweep& sweep) {
+    size_t pairs = 0;
+    for (const PivotStep& step : sweep) pairs += step.size();
+    return static_cast<double>(pairs);
+  }
+
+  BlockCosines block_cosines(const SweepOperands<E>& operands) {
+    backend_.stage("check");
+    BlockCosines cosines(blocks_);
+    size_t group = 1;
+    for (int p = 0; p < blocks_;) {
+      const auto start = Clock::now();
+      p += backend_.block_cosines(operands.x, width_, p, std::min(static_cast<int>(group), blocks_ - p), cosines);
+      group = next_group(group, start, static_cast<size_t>(blocks_));
+      if (p == blocks_) progress_.state.off_diagonal = std::min(cosines.largest(), 1.0);
+      progress_.at(LargeStage::kSweep, 0);
+    }
+    if (!std::isfinite(cosines.largest())) throw LargeStop{LargeStatus::kFault, "a column is no longer finite"};
+    return cosines;
+  }
+
+  PStepCounters run_sweep(const SweepOperands<E>& operands, const PivotSweep& sweep) {
     const LargeProgress before = progress_.state;
     backend_.stage("sweep");
     backend_.reset_counters();
     PStepCounters counters;
     size_t group = group_;
-    for (size_t step = 0; step < sweep_.size();) {
+    for (size_t step = 0; step < sweep.size();) {
       const auto start = Clock::now();
-      const size_t end = std::min(step + group, sweep_.size());
-      for (; step < end; ++step) backend_.p_step(p_step(operands, sweep_[step]));
+      const size_t end = std::min(step + group, sweep.size());
+      for (; step < end; ++step) backend_.p_step(p_step(operands, sweep[step]));
       counters = backend_.read_counters();
-      const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
-      if (seconds < kGroupSeconds / 2) group = std::min(2 * group, sweep_.size());
-      if (seconds > kGroupSeconds) group = std::max<size_t>(1, group / 2);
+      group = next_group(group, start, sweep_.size());
       progress_.state.rotations = before.rotations + counters.rotations;
       progress_.state.proper_rotations = before.proper_rotations + counters.proper_rotations;
-      if (step == sweep_.size()) progress_.state.off_diagonal = counters.largest_cosine;
-      progress_.at(LargeStage::kSweep, fraction(static_cast<double>(step) / static_cast<double>(sweep_.size())));
+      if (step == sweep.size()) progress_.state.off_diagonal = counters.largest_cosine;
+      progress_.at(LargeStage::kSweep, fraction(static_cast<double>(step) / static_cast<double>(sweep.size())));
     }
     group_ = group;
     return counters;
@@ -180,6 +226,7 @@ class BlockJacobiSweeps {
   const Limits limits_;
   ProgressTeller& progress_;
   int64_t width_ = 1;
+  int blocks_ = 1;
   PivotSweep sweep_;
   size_t group_ = 1;  // p-steps of the next group
 };

@@ -31,6 +31,7 @@
 #include <vector>
 
 #include "engine/algorithms/large/block_pivot_strategy.h"
+#include "engine/algorithms/large/packed_sweep.h"
 #include "engine/large_engine.h"
 
 namespace svdserve::large {
@@ -211,6 +212,11 @@ class TallOperand {
 //                                            backends/host/dense/indefinite_factor.h. waits
 //   bool eigenbasis(g, v)                    v := orthonormal eigenvectors of the Hermitian g, by descending
 //                                            eigenvalue; g is overwritten. false: did not converge, v unspecified
+//   int block_cosines(x, width, first, count, cosines)    sets cosines.at(p, q) for p = first .. first + r - 1 and all
+//                                            q >= p, of blocks as PStep has them and a scaled x; columns of zeros have
+//                                            none. Returns r, 1 .. count, and is called for 0 and on. waits
+//   bool cholesky(a)                         the upper triangle of a := R, a = R^H R, Hermitian; what is below means
+//                                            nothing then. False: a pivot was not positive, and a means nothing. waits
 //   void p_step(step)                        see PStep and below
 //   void reset_counters(); PStepCounters read_counters()    the second waits
 //   std::vector<double> diagonal(a)          |a(j, j)| up to the computation of the modulus. waits
@@ -235,8 +241,8 @@ class TallOperand {
 template <class B>
 concept LargeBackend = requires(B& b, LargeView<typename B::Element> a, typename B::Element* tau, int32_t* f,
                                 const Problem& problem, const std::vector<int64_t>& perm,
-                                const std::vector<double>& numbers, const PStep<typename B::Element>& step,
-                                const void* in, void* out) {
+                                const std::vector<double>& numbers, BlockCosines& cosines,
+                                const PStep<typename B::Element>& step, const void* in, void* out) {
   { b.matrix(int64_t{}, int64_t{}) } -> std::same_as<LargeView<typename B::Element>>;
   b.release(a);
   { b.exponents(int64_t{}) } -> std::same_as<int32_t*>;
@@ -273,6 +279,8 @@ concept LargeBackend = requires(B& b, LargeView<typename B::Element> a, typename
   { b.square_bound(a) } -> std::same_as<double>;
   { b.indefinite_factor(a, a, std::function<void(double)>()) } -> std::same_as<std::vector<int8_t>>;
   { b.eigenbasis(a, a) } -> std::same_as<bool>;
+  { b.cholesky(a) } -> std::same_as<bool>;
+  { b.block_cosines(a, int64_t{}, 0, 1, cosines) } -> std::same_as<int>;
   b.p_step(step);
   b.reset_counters();
   { b.read_counters() } -> std::same_as<PStepCounters>;

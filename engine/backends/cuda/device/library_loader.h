@@ -29,6 +29,8 @@ namespace svdserve::cuda {
   F(cusolverDnXgeqrf_bufferSize)  \
   F(cusolverDnXsyevd)             \
   F(cusolverDnXsyevd_bufferSize)  \
+  F(cusolverDnXpotrf)             \
+  F(cusolverDnXpotrf_bufferSize)  \
   F(cusolverDnXgetrf)             \
   F(cusolverDnXgetrf_bufferSize)  \
   F(cusolverDnXgetrs)             \

@@ -1,6 +1,7 @@
 #include "engine/backends/cuda/large/cuda_large_backend.h"
 
 #include <algorithm>
+#include <cassert>
 #include <cmath>
 #include <cstring>
 
@@ -42,6 +43,10 @@ struct Blas<Complex> {
   static constexpr cublasOperation_t kAdjoint = CUBLAS_OP_C;
   static constexpr double kOperations = 4;
 };
+
+// Blocks whose rows of X^H X are computed at once. A p-step of n columns in pairs of K has a workspace of more than
+// 8 n (K - 1) elements, and these rows take 4 K n of them.
+constexpr int kCosineBlocks = 8;
 
 size_t size(int64_t n) { return static_cast<size_t>(n); }
 int narrow_size(int64_t n) { return static_cast<int>(n); }  // at most kMaxLargeDimension
@@ -224,7 +229,7 @@ LoadReport CudaLargeBackend<E>::load(const void* matrix, const Problem& problem,
   transfer(lines, [&](int64_t first, int64_t count, char* staging, int which) {
     const uint64_t bytes = lines.bytes(count);
     const char* const from = static_cast<const char*>(matrix) + lines.bytes(first);
-    std::memcpy(lane_.pinned[which], from, bytes);
+    lane_.copies.copy(lane_.pinned[which], from, bytes);
     require(cudaMemcpyAsync(staging, lane_.pinned[which], bytes, cudaMemcpyHostToDevice, lane_.stream), "uploading");
     require(cudaEventRecord(lane_.transferred[which], lane_.stream), "uploading");
     convert_in(problem.dtype, staging, first, count, lines, a, adjoint, first_bad);
@@ -252,7 +257,7 @@ void CudaLargeBackend<E>::store(View a, bool adjoint, void* matrix, const Proble
   const auto finish = [&](int which) {
     if (pending[which].bytes == 0) return;
     require(cudaEventSynchronize(lane_.transferred[which]), "downloading");
-    std::memcpy(pending[which].to, lane_.pinned[which], pending[which].bytes);
+    lane_.copies.copy(pending[which].to, lane_.pinned[which], pending[which].bytes);
     pending[which].bytes = 0;
   };
   transfer(lines, [&](int64_t first, int64_t count, char* staging, int which) {
@@ -577,6 +582,24 @@ bool CudaLargeBackend<E>::eigenbasis(View g, View v) {
 }
 
 template <class E>
+bool CudaLargeBackend<E>::cholesky(View a) {
+  if (a.cols == 0) return true;
+  watch_.check();
+  LibraryWork work(lane_, arena_);
+  require(l_.cusolverDnXpotrf_bufferSize(lane_.cusolver, lane_.params, CUBLAS_FILL_MODE_UPPER, a.cols, Blas<E>::kType,
+                                         a.data, a.ld, Blas<E>::kType, &work.device_bytes, &work.host_bytes),
+          "sizing a Cholesky factorization");
+  work.allocate();
+  require(
+      l_.cusolverDnXpotrf(lane_.cusolver, lane_.params, CUBLAS_FILL_MODE_UPPER, a.cols, Blas<E>::kType, a.data, a.ld,
+                          Blas<E>::kType, work.device, work.device_bytes, work.host.get(), work.host_bytes, work.info),
+      "computing a Cholesky factorization");
+  const double n = static_cast<double>(a.cols);
+  count(1.0 / 3 * n * n * n);
+  return work.result() == 0;
+}
+
+template <class E>
 bool CudaLargeBackend<E>::lu(View a, int64_t* pivots) {
   if (a.cols == 0) return true;
   watch_.check();
@@ -743,15 +766,52 @@ const PStepPair* CudaLargeBackend<E>::pairs_on_device(const large::BlockPair* pa
 }
 
 template <class E>
-void CudaLargeBackend<E>::p_step(const large::PStep<E>& step) {
-  if (step.count == 0) return;
-  const int columns = step.width <= 32 ? 64 : 128;
-  const uint64_t bytes = p_step_workspace_bytes<E>(step.count, columns);
+int CudaLargeBackend<E>::reserve_p_step(int64_t width, int64_t pairs) {
+  const int columns = width <= 32 ? 64 : 128;
+  const uint64_t bytes = p_step_workspace_bytes<E>(static_cast<int>(pairs), columns);
   if (bytes > p_step_bytes_) {
     if (p_step_workspace_ != nullptr) arena_.give_back(p_step_workspace_);
     p_step_workspace_ = take<char>(static_cast<int64_t>(bytes));
     p_step_bytes_ = bytes;
   }
+  return columns;
+}
+
+// The workspace of p-steps has room for squares, cosines, and these rows of X^H X: see kCosineBlocks.
+template <class E>
+int CudaLargeBackend<E>::block_cosines(View x, int64_t width, int first, int count, large::BlockCosines& cosines) {
+  const int64_t blocks = cosines.blocks();
+  reserve_p_step(width, blocks / 2);
+  const int done = std::min(count, kCosineBlocks);
+  const int64_t left = first * width, ahead = blocks - first;
+  auto* const squares = reinterpret_cast<double*>(p_step_workspace_);
+  double* const out = squares + leading_dimension(x.cols);
+  View rows;
+  rows.data = reinterpret_cast<E*>(out + leading_dimension(kCosineBlocks * blocks));
+  rows.rows = std::min(done * width, x.cols - left);
+  rows.cols = x.cols - left;
+  rows.ld = leading_dimension(rows.rows);
+  assert(reinterpret_cast<char*>(rows.data + rows.ld * rows.cols) <= p_step_workspace_ + p_step_bytes_);
+  if (first == 0) {
+    column_products_kernel<<<static_cast<unsigned>(x.cols), kColumnThreads, 0, lane_.stream>>>(x, x, squares);
+    launched();
+  }
+  gemm(Op::kAdjoint, Op::kNone, 1, x.columns(left, rows.rows), x.columns(left, rows.cols), 0, rows);
+  const dim3 grid(static_cast<unsigned>(ahead), static_cast<unsigned>(done));
+  block_cosines_kernel<<<grid, 256, 0, lane_.stream>>>(rows, squares + left, static_cast<int>(width), out);
+  launched();
+  std::vector<double> found(size(done * ahead));
+  fetch(found.data(), out, done * ahead);
+  for (int p = 0; p < done; ++p) {
+    for (int64_t q = p; q < ahead; ++q) cosines.at(first + p, first + static_cast<int>(q)) = found[size(p * ahead + q)];
+  }
+  return done;
+}
+
+template <class E>
+void CudaLargeBackend<E>::p_step(const large::PStep<E>& step) {
+  if (step.count == 0) return;
+  const int columns = reserve_p_step(step.width, step.count);
   PStepCall<E> call;
   call.x = {step.x.data, step.x.rows, step.x.cols, step.x.ld};
   call.v = {step.v.data, step.v.rows, step.v.cols, step.v.ld};

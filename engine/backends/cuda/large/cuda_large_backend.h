@@ -94,6 +94,7 @@ class CudaLargeBackend {
   void herk(View a, View c);
   void solve_lower(View lower, View b);
   bool eigenbasis(View g, View v);
+  bool cholesky(View a);
   // P a = L U in the place of a, n x n; n pivots in device memory. False: U has a zero on its diagonal. Waits.
   bool lu(View a, int64_t* pivots);
   // b := a^-1 b or a^-H b, of what lu() made.
@@ -105,6 +106,7 @@ class CudaLargeBackend {
 
   // --- p-steps ------------------------------------------------------------------------------------------------------
 
+  int block_cosines(View x, int64_t width, int first, int count, large::BlockCosines& cosines);
   void p_step(const large::PStep<E>& step);
   void reset_counters();
   large::PStepCounters read_counters();
@@ -150,6 +152,8 @@ class CudaLargeBackend {
   void convert_out(DType dtype, View a, int64_t first, int64_t count, const Lines& lines, char* staging,
                    bool conjugated);
 
+  // Room for p-steps of so many pairs. Returns the columns of a pair.
+  int reserve_p_step(int64_t width, int64_t pairs);
   // Begun anew for other columns, blocks or a tolerance than the last time.
   PStepVersions versions_of(const large::PStep<E>& step);
   // The driver's list of pairs, uploaded when it is not the one that the device has of that address.

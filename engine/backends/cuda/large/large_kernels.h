@@ -251,6 +251,33 @@ __global__ void __launch_bounds__(kColumnThreads)
   if (threadIdx.x == 0) products[j] = sum;
 }
 
+// out(p, q), by rows: the largest cosine of a column of block p with another of block q >= p. h has the rows of blocks 0,
+// 1, .. of X^H X, squares its diagonal, whose zeros are columns of zeros. A NaN is larger than all others. A block of
+// threads (q, p) a pair.
+template <class E>
+__global__ void __launch_bounds__(256)
+    block_cosines_kernel(LargeView<E> h, const double* squares, int width, double* out) {
+  const int64_t top = int64_t{blockIdx.y} * width, left = int64_t{blockIdx.x} * width;
+  if (left < top) return;
+  __shared__ unsigned long long best;  // the bits of a number that is not negative
+  if (threadIdx.x == 0) best = 0;
+  __syncthreads();
+  unsigned long long own = 0;
+  for (int e = static_cast<int>(threadIdx.x); e < width * width; e += 256) {
+    const int64_t i = top + e % width, j = left + e / width;
+    if (i >= h.rows || j >= h.cols || i == j) continue;
+    const double product = squares[i] * squares[j];
+    if (product == 0) continue;
+    const double cosine2 = squared_modulus(h.data[j * h.ld + i]) / product;
+    const unsigned long long bits = static_cast<unsigned long long>(__double_as_longlong(cosine2)) & ~(1ull << 63);
+    own = bits > own ? bits : own;
+  }
+  atomicMax(&best, own);
+  __syncthreads();
+  if (threadIdx.x == 0)
+    out[int64_t{blockIdx.y} * gridDim.x + blockIdx.x] = sqrt(__longlong_as_double(static_cast<long long>(best)));
+}
+
 __device__ __forceinline__ double modulus_of(double x) { return fabs(x); }
 __device__ __forceinline__ double modulus_of(Complex x) { return hypot(x.re, x.im); }
 

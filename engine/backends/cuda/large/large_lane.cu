@@ -1,9 +1,13 @@
 #include "engine/backends/cuda/large/large_lane.h"
 
+#include <algorithm>
 #include <mutex>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
+
+#include "engine/policies/cuda_tuning.h"
 
 namespace svdserve::cuda {
 namespace {
@@ -19,6 +23,8 @@ IdleLanes& idle() {
   static auto* const all = new IdleLanes;
   return *all;
 }
+
+int copy_threads() { return std::min(kLargeCopyThreads, static_cast<int>(std::thread::hardware_concurrency())); }
 
 }  // namespace
 
@@ -46,7 +52,7 @@ void require(cusolverStatus_t status, const char* what) {
                   "cuSOLVER status " + std::to_string(static_cast<int>(status)) + ", while " + what};
 }
 
-LargeLane::LargeLane(int which) : device(which) {
+LargeLane::LargeLane(int which) : device(which), copies(copy_threads()) {
   const Libraries& l = libraries();
   if (!l.refusal.empty()) throw LargeStop{LargeStatus::kFault, l.refusal};
   try {

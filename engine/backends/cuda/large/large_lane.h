@@ -10,6 +10,7 @@
 
 #include "engine/algorithms/large/large_backend.h"
 #include "engine/backends/cuda/device/library_loader.h"
+#include "engine/backends/cuda/large/copy_threads.h"
 #include "engine/backends/cuda/large/p_step.h"
 
 namespace svdserve::cuda {
@@ -35,6 +36,7 @@ struct LargeLane {
   cusolverDnHandle_t cusolver = nullptr;
   cusolverDnParams_t params = nullptr;
   char* pinned[2] = {nullptr, nullptr};
+  CopyThreads copies;  // between the pinned buffers and the caller's memory
   cudaEvent_t transferred[2] = {nullptr, nullptr};
   cudaEvent_t waited = nullptr;  // who waits for it sleeps
 

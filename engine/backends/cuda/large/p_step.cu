@@ -16,7 +16,7 @@ constexpr uint64_t aligned(uint64_t bytes) { return (bytes + 255) / 256 * 256; }
 template <class E>
 struct Workspace {
   E *partial, *w;
-  int *exponent_changes, *active;
+  int *exponent_changes, *active, *active_count;
 };
 template <class E>
 uint64_t lay_out(int count, int columns, char* base, Workspace<E>* out) {
@@ -32,6 +32,7 @@ uint64_t lay_out(int count, int columns, char* base, Workspace<E>* out) {
   all.w = reinterpret_cast<E*>(take(n * square));
   all.exponent_changes = reinterpret_cast<int*>(take(n * 2 * k * sizeof(int)));
   all.active = reinterpret_cast<int*>(take(n * sizeof(int)));
+  all.active_count = reinterpret_cast<int*>(take(sizeof(int)));
   if (out != nullptr) *out = all;
   return at;
 }
@@ -65,7 +66,7 @@ cudaError_t launch(const PStepCall<E>& call, const PStepLimits& limits, cudaEven
     after(allow(kernel, bytes));
     if (error != cudaSuccess) return;
     kernel<<<gram_grid, GramShape<E, K>::kThreads, static_cast<size_t>(bytes), stream>>>(
-        call.x, call.pairs, call.versions, call.width, space.partial);
+        call.x, call.pairs, call.versions, call.width, space.partial, space.active_count);
     after(cudaGetLastError());
   };
   if (GramShape<E, K>::shared_bytes(kManyGramStages) <= limits.shared_bytes) {
@@ -78,22 +79,12 @@ cudaError_t launch(const PStepCall<E>& call, const PStepLimits& limits, cudaEven
 
   const bool w_in_shared_memory = InnerShape<E, K>::shared_bytes(true) <= limits.shared_bytes;
   const int inner_bytes = InnerShape<E, K>::shared_bytes(w_in_shared_memory);
-  const InnerCall<E> inner{call.pairs,
-                           space.partial,
-                           splits,
-                           space.w,
-                           call.exponents,
-                           space.exponent_changes,
-                           space.active,
-                           call.counters,
-                           call.versions,
-                           call.width,
-                           call.x.cols,
-                           call.positive,
-                           call.tolerance,
-                           call.smallest_exponent,
-                           call.inner_sweeps,
-                           w_in_shared_memory};
+  const InnerCall<E> inner{call.pairs,        space.partial,      splits,
+                           space.w,           call.exponents,     space.exponent_changes,
+                           space.active,      space.active_count, call.counters,
+                           call.versions,     call.width,         call.x.cols,
+                           call.positive,     call.tolerance,     call.smallest_exponent,
+                           call.inner_sweeps, w_in_shared_memory};
   after(allow(inner_kernel<E, K>, inner_bytes));
   if (error != cudaSuccess) return error;
   inner_kernel<E, K>
@@ -102,17 +93,18 @@ cudaError_t launch(const PStepCall<E>& call, const PStepLimits& limits, cudaEven
   after(cudaGetLastError());
   mark(2);
 
-  // One wave of blocks where that is enough: each reads W first, which is as much as several slabs.
-  constexpr int kMostSlabs = 32;
+  // As many blocks as are resident, and no more: each reads W first, which is as much as several slabs.
   const int x_slabs = slabs(call.x.rows, Slab<E, K, false>::kRows);
   const int v_slabs = call.v.data != nullptr ? slabs(call.v.rows, Slab<E, K, false>::kRows) : 0;
-  const int64_t all = int64_t{x_slabs + v_slabs} * call.count;
   const int64_t resident = int64_t{PostShape<E, K>::kBlocks} * limits.multiprocessors;
-  const int per_block = std::clamp(static_cast<int>((all + resident - 1) / resident), 1, kMostSlabs);
-  const int chunks_of_x = slabs(x_slabs, per_block), chunks_of_v = slabs(v_slabs, per_block);
-  const PostCall<E> post{call.x,       call.v,     call.pairs,  space.w,  call.exponents, space.exponent_changes,
-                         space.active, call.width, chunks_of_x, per_block};
-  const dim3 post_grid(static_cast<unsigned>(chunks_of_x + chunks_of_v), static_cast<unsigned>(call.count));
+  const int64_t all = int64_t{x_slabs + v_slabs} * call.count, per_block = (all + resident - 1) / resident;
+  const auto post_grid = static_cast<unsigned>((all + per_block - 1) / per_block);
+  const PostCall<E> post{call.x,         call.v,
+                         call.pairs,     space.w,
+                         call.exponents, space.exponent_changes,
+                         space.active,   space.active_count,
+                         call.width,     x_slabs,
+                         v_slabs};
   const auto postmultiply = [&](auto kernel, int stages) {
     const int bytes = PostShape<E, K>::shared_bytes(stages);
     after(allow(kernel, bytes));

@@ -62,7 +62,8 @@ struct InnerCall {
   E* w;                   // [out] [count][K x K], by columns: W - I; of active pairs
   int32_t* exponents;     // [in,out] of the columns of X
   int* exponent_changes;  // [out] [count][2][K]: before and after; of active pairs
-  int* active;            // [out] [count]
+  int* active;            // [out] [count]: the active pairs, in any order
+  int* active_count;      // [in,out] how many; 0 before
   PStepCounts* counters;
   PStepVersions versions;
   int width;               // columns of a block
@@ -80,9 +81,9 @@ struct PostCall {
   const E* w;
   const int32_t* exponents;  // of the columns of X, after: kZeroColumn makes a column zero
   const int* exponent_changes;
-  const int* active;
-  int width;                   // columns of a block
-  int chunks_of_x, per_block;  // blocks of X, the others are V's; slabs of each
+  const int *active, *active_count;  // of InnerCall
+  int width;                         // columns of a block
+  int x_slabs, v_slabs;              // of a pair
 };
 
 template <class E>

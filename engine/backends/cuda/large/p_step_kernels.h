@@ -39,19 +39,59 @@ __device__ __forceinline__ int64_t column_of(PStepPair pair, int width, int j) {
   return at < width ? int64_t{j < K / 2 ? pair.p : pair.q} * width + at : kNoColumn;
 }
 
-// Begins the copy of rows row .. row + kRows - 1.
-template <class E, int K, bool kGram>
-__device__ __forceinline__ void fetch_slab(E* slab, const PStepMatrix<E>& x, PStepPair pair, int width, int64_t row) {
+// Copies slabs of a pair of blocks of one matrix. Where a slab is whole, a thread's copies are a whole number of columns
+// apart, and an address is the one before and a constant. Without that, address arithmetic keeps the matrix units idle.
+template <class E, int K, bool kGram, int kThreads>
+class SlabReader {
+ public:
   using S = Slab<E, K, kGram>;
-  constexpr int kPerColumn = S::kRows * static_cast<int>(sizeof(E)) / 16, kStep = 16 / static_cast<int>(sizeof(E));
-  for (int e = static_cast<int>(threadIdx.x); e < K * kPerColumn; e += static_cast<int>(blockDim.x)) {
-    const int j = e / kPerColumn, i = e % kPerColumn * kStep;
-    const int64_t column = column_of<K>(pair, width, j), left = column < x.cols ? x.rows - row - i : 0;
-    const bool any = left > 0;
-    const size_t zeros = left >= kStep ? 0 : any ? 16 - left * sizeof(E) : 16;
-    __pipeline_memcpy_async(slab + j * S::kLd + i, any ? x.data + column * x.ld + row + i : x.data, 16, zeros);
+
+  __device__ __forceinline__ SlabReader(const PStepMatrix<E>& x, PStepPair pair, int width)
+      : x_(x), pair_(pair), width_(width), whole_(2 * width == K && int64_t{pair.q + 1} * width <= x.cols) {
+    const int first = static_cast<int>(threadIdx.x) / kPerColumn;
+    from_ = x.data + (int64_t{pair.p} * (K / 2) + first) * x.ld + row_of_thread();
+    to_q_ = int64_t{pair.q - pair.p - 1} * (K / 2) * x.ld;
   }
-}
+  // All of rows row .. row + kRows - 1 are rows of the matrix, and the blocks have K / 2 columns.
+  __device__ __forceinline__ bool is_whole(int64_t row) const { return whole_ && row + S::kRows <= x_.rows; }
+  // Begins the copy of rows row .. row + kRows - 1.
+  __device__ __forceinline__ void fetch(E* slab, int64_t row) const {
+    if (!is_whole(row)) return fetch_edge(slab, row);
+    const int first = static_cast<int>(threadIdx.x) / kPerColumn;
+    const E* from = from_ + row;
+    E* to = slab + first * S::kLd + row_of_thread();
+#pragma unroll
+    for (int j = 0; j < K; j += kColumns) {
+      if (K % kColumns == 0 || first + j < K) __pipeline_memcpy_async(to, from + (first + j < K / 2 ? 0 : to_q_), 16);
+      from += kColumns * x_.ld;
+      to += kColumns * S::kLd;
+    }
+  }
+
+ private:
+  static constexpr int kStep = 16 / static_cast<int>(sizeof(E));  // elements of a copy
+  static constexpr int kPerColumn = S::kRows / kStep, kColumns = kThreads / kPerColumn;
+  static_assert(kThreads % kPerColumn == 0);
+  static __device__ __forceinline__ int row_of_thread() { return static_cast<int>(threadIdx.x) % kPerColumn * kStep; }
+
+  __device__ __forceinline__ void fetch_edge(E* slab, int64_t row) const {
+#pragma unroll 1
+    for (int e = static_cast<int>(threadIdx.x); e < K * kPerColumn; e += kThreads) {
+      const int j = e / kPerColumn, i = row_of_thread();
+      const int64_t column = column_of<K>(pair_, width_, j), left = column < x_.cols ? x_.rows - row - i : 0;
+      const bool any = left > 0;
+      const size_t zeros = left >= kStep ? 0 : any ? 16 - left * sizeof(E) : 16;
+      __pipeline_memcpy_async(slab + j * S::kLd + i, any ? x_.data + column * x_.ld + row + i : x_.data, 16, zeros);
+    }
+  }
+
+  PStepMatrix<E> x_;
+  PStepPair pair_;
+  int width_;
+  bool whole_;
+  const E* from_;  // the thread's first element of row 0
+  int64_t to_q_;   // from where the pair's columns would go on behind p to where they do
+};
 
 // --- Gram matrices ------------------------------------------------------------------------------------------------
 
@@ -78,14 +118,17 @@ struct GramShape {
 };
 
 // Block (split, pair) sums over its part of the rows: partial[pair][split] is K x K by rows, its lower regions written.
+// The first block clears the count of active pairs, which the orthogonalization then raises.
 template <class E, int K, int kStages>
 __global__ void __launch_bounds__(GramShape<E, K>::kThreads, 1)
-    gram_kernel(PStepMatrix<E> x, const PStepPair* pairs, PStepVersions versions, int width, E* partial) {
+    gram_kernel(PStepMatrix<E> x, const PStepPair* pairs, PStepVersions versions, int width, E* partial,
+                int* active_count) {
   using Shape = GramShape<E, K>;
   using S = Slab<E, K, true>;
   extern __shared__ __align__(16) unsigned char shared[];
   E* const slabs = reinterpret_cast<E*>(shared);
   const PStepPair pair = pairs[blockIdx.y];
+  if (blockIdx.x == 0 && blockIdx.y == 0 && threadIdx.x == 0) *active_count = 0;
   if (versions.unchanged(pair)) return;
   const auto all = static_cast<unsigned>((x.rows + S::kRows - 1) / S::kRows);
   const unsigned splits = gridDim.x, split = blockIdx.x;
@@ -105,9 +148,10 @@ __global__ void __launch_bounds__(GramShape<E, K>::kThreads, 1)
     for (int j = 0; j < 4; ++j) sum[i][j].clear();
   }
   // Slab s is worked on at s mod kStages, while the next kStages - 1 arrive.
+  const SlabReader<E, K, true, Shape::kThreads> reader(x, pair, width);
   const auto fetch = [&](int s) {
     if (s < slab_count) {
-      fetch_slab<E, K, true>(slabs + s % kStages * S::kElements, x, pair, width, int64_t{first + s} * S::kRows);
+      reader.fetch(slabs + s % kStages * S::kElements, int64_t{first + s} * S::kRows);
     }
     __pipeline_commit();
   };
@@ -281,10 +325,7 @@ __global__ void __launch_bounds__(InnerShape<E, K>::kThreads, 1) inner_kernel(In
   extern __shared__ __align__(16) unsigned char shared[];
   const CudaBlock<Shape::kThreads> block;
   const PStepPair pair = call.pairs[blockIdx.x];
-  if (call.versions.unchanged(pair)) {
-    if (threadIdx.x == 0) call.active[blockIdx.x] = 0;
-    return;
-  }
+  if (call.versions.unchanged(pair)) return;
   unsigned char* next = shared;
   GramWork<E> work{};
   work.k = K;
@@ -344,7 +385,7 @@ __global__ void __launch_bounds__(InnerShape<E, K>::kThreads, 1) inner_kernel(In
   const GramOutcome outcome = gram_jacobi(block, work);
 
   if (threadIdx.x == 0) {
-    call.active[blockIdx.x] = outcome.active ? 1 : 0;
+    if (outcome.active) call.active[atomicAdd(call.active_count, 1)] = static_cast<int>(blockIdx.x);
     call.versions.note(pair, outcome.active);
     // A NaN, which is no cosine, is larger than all of them.
     atomicMax(&call.counters->cosine2_bits, __double_as_longlong(outcome.cosine2) & 0x7fffffffffffffffull);
@@ -382,94 +423,160 @@ struct PostShape {
   static constexpr int kBlocks = K * static_cast<int>(sizeof(E)) > 512 ? 1 : 2;  // a multiprocessor
 };
 
-// Block (chunk, pair): slabs chunk * per_block .. of X, and behind them of V. The fragments of W stay in registers.
-template <class E, int K, int kStages>
-__global__ void __launch_bounds__(256, (PostShape<E, K>::kBlocks)) postmultiply_kernel(PostCall<E> call) {
-  using Shape = PostShape<E, K>;
-  using S = Slab<E, K, false>;
-  if (call.active[blockIdx.y] == 0) return;
-  extern __shared__ __align__(16) unsigned char shared[];
-  E* const slabs = reinterpret_cast<E*>(shared);
-  const PStepPair pair = call.pairs[blockIdx.y];
-  const int width = call.width;
-  const bool of_v = static_cast<int>(blockIdx.x) >= call.chunks_of_x;
-  const PStepMatrix<E> x = of_v ? call.v : call.x;
-  const int64_t chunk = static_cast<int64_t>(blockIdx.x) - (of_v ? call.chunks_of_x : 0);
-  const int64_t first = chunk * call.per_block;
-  const int left = static_cast<int>((x.rows + S::kRows - 1) / S::kRows - first);
-  const int slab_count = left < call.per_block ? left : call.per_block;
-  if (slab_count <= 0) return;
+// Where a thread works in a product: its warp's first column, its own row and column in fragments.
+template <class E, int K>
+struct WarpPlace {
+  int col0 = static_cast<int>(threadIdx.x) / 32 * 8 * PostShape<E, K>::kTiles;
+  int g = static_cast<int>(threadIdx.x) % 32 / 4, t = static_cast<int>(threadIdx.x) % 4;
+  __device__ WarpPlace() {}
+};
 
-  const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
-  const int g = lane / 4, t = lane % 4, col0 = warp * 8 * Shape::kTiles;
-  // Slab s is worked on at s mod kStages, while the next kStages - 1 arrive.
-  const auto fetch = [&](int s) {
-    if (s < slab_count) {
-      fetch_slab<E, K, false>(slabs + s % kStages * S::kElements, x, pair, width, (first + s) * S::kRows);
-    }
-    __pipeline_commit();
-  };
-  for (int s = 0; s < kStages - 1; ++s) fetch(s);
-  Fragment<E, 4> w[K / 16][Shape::kTiles];
-  {
-    const E* const rotations = call.w + int64_t{blockIdx.y} * (K * K);
-    const int* const before = call.exponent_changes + int64_t{blockIdx.y} * (2 * K);
-    const int* const after = before + K;
+// Slabs of one pair and one matrix that a block multiplies one after the other.
+template <class E>
+struct SlabRange {
+  PStepPair pair;
+  int index;         // of the pair
+  bool of_v;         // else of X
+  int first, count;  // slabs
+};
+
+// The slabs of the p-step are those of X, then those of V, of one active pair after the other. The range that begins at
+// `at` and ends at `end` at the latest.
+template <class E>
+__device__ __forceinline__ SlabRange<E> range_at(const PostCall<E>& call, int64_t at, int64_t end) {
+  const int per_pair = call.x_slabs + call.v_slabs, slab = static_cast<int>(at % per_pair);
+  SlabRange<E> range;
+  range.index = call.active[at / per_pair];
+  range.pair = call.pairs[range.index];
+  range.of_v = slab >= call.x_slabs;
+  range.first = slab - (range.of_v ? call.x_slabs : 0);
+  const int64_t left = (range.of_v ? call.v_slabs : call.x_slabs) - range.first;
+  range.count = static_cast<int>(left < end - at ? left : end - at);
+  return range;
+}
+
+// The warp's columns of W - I of a pair, for X or for V, into registers.
+template <class E, int K>
+__device__ __forceinline__ void load_rotations(const PostCall<E>& call, const SlabRange<E>& at,
+                                               Fragment<E, 4> (&w)[K / 16][PostShape<E, K>::kTiles]) {
+  const WarpPlace<E, K> place;
+  const E* const rotations = call.w + int64_t{at.index} * (K * K);
+  const int* const before = call.exponent_changes + int64_t{at.index} * (2 * K);
+  const int* const after = before + K;
 #pragma unroll
-    for (int j = 0; j < Shape::kTiles; ++j) {
-      const int column = col0 + 8 * j + g;
-      const int64_t column_of_x = column_of<K>(pair, width, column);
-      const bool vanished = !of_v && column_of_x < x.cols && call.exponents[column_of_x] == large::kZeroColumn;
+  for (int j = 0; j < PostShape<E, K>::kTiles; ++j) {
+    const int column = place.col0 + 8 * j + place.g;
+    const int64_t column_of_x = column_of<K>(at.pair, call.width, column);
+    const bool vanished = !at.of_v && column_of_x < call.x.cols && call.exponents[column_of_x] == large::kZeroColumn;
 #pragma unroll
-      for (int k = 0; k < K / 16; ++k) {
+    for (int k = 0; k < K / 16; ++k) {
 #pragma unroll
-        for (int c = 0; c < 4; ++c) {
-          const int row = 16 * k + 4 * c + t;
-          E entry = rotations[column * K + row];
-          if (of_v) {  // V takes W of the true columns
-            const int shift = after[column] - before[row];
-            if (shift != 0) {
-              const double by = power_of_two(shift < -1022 ? -1022 : shift > 1023 ? 1023 : shift);
-              entry = times_real(entry, by);
-              if (row == column) entry = plus_product(entry, from_real<E>(by - 1), from_real<E>(1));
-            }
-          } else if (vanished) {
-            entry = from_real<E>(row == column ? -1 : 0);
+      for (int c = 0; c < 4; ++c) {
+        const int row = 16 * k + 4 * c + place.t;
+        E entry = rotations[column * K + row];
+        if (at.of_v) {  // V takes W of the true columns
+          const int shift = after[column] - before[row];
+          if (shift != 0) {
+            const double by = power_of_two(shift < -1022 ? -1022 : shift > 1023 ? 1023 : shift);
+            entry = times_real(entry, by);
+            if (row == column) entry = plus_product(entry, from_real<E>(by - 1), from_real<E>(1));
           }
-          w[k][j].set(c, entry);
+        } else if (vanished) {
+          entry = from_real<E>(row == column ? -1 : 0);
         }
+        w[k][j].set(c, entry);
       }
     }
   }
-  for (int s = 0; s < slab_count; ++s) {
+}
+
+// Where a thread leaves its columns of a pair: those of one block, of which some may be none.
+template <class E, int K>
+struct ColumnsOut {
+  E* first;   // the thread's first column and row
+  int count;  // columns from there to the end of the block
+
+  __device__ __forceinline__ ColumnsOut(const PStepMatrix<E>& x, PStepPair pair, int width) {
+    const WarpPlace<E, K> place;
+    const int at = place.col0 % (K / 2) + 2 * place.t;
+    const int64_t column = int64_t{place.col0 < K / 2 ? pair.p : pair.q} * width + at;
+    first = x.data + column * x.ld + place.g;
+    count = static_cast<int>(x.cols - column < width - at ? x.cols - column : width - at);
+  }
+};
+
+// The warp's columns of slab + slab (W - I) into rows row .. row + rows - 1 of x.
+template <class E, int K>
+__device__ __forceinline__ void multiply_slab(const E* slab, const ColumnsOut<E, K>& out, int64_t ld, int64_t row,
+                                              int rows, const Fragment<E, 4> (&w)[K / 16][PostShape<E, K>::kTiles]) {
+  using S = Slab<E, K, false>;
+  constexpr int kTiles = PostShape<E, K>::kTiles;
+  const WarpPlace<E, K> place;
+  E* const to = out.first + row;
+  const E* const old = slab + (place.col0 + 2 * place.t) * S::kLd + place.g;
+#pragma unroll
+  for (int r = 0; r < S::kRows; r += 16) {
+    Fragment<E, 4> sum[kTiles];
+#pragma unroll
+    for (int j = 0; j < kTiles; ++j) sum[j].clear();
+#pragma unroll
+    for (int k = 0; k < K / 16; ++k) {
+      Fragment<E, 8> a;
+#pragma unroll
+      for (int c = 0; c < 8; ++c) a.set(c, slab[(16 * k + c / 2 * 4 + place.t) * S::kLd + r + 8 * (c % 2) + place.g]);
+#pragma unroll
+      for (int j = 0; j < kTiles; ++j) multiply<false>(sum[j], a, w[k][j]);
+    }
+#pragma unroll
+    for (int j = 0; j < kTiles; ++j) {
+#pragma unroll
+      for (int c = 0; c < 4; ++c) {
+        const int right = 8 * j + c % 2, down = r + 8 * (c / 2);
+        if (right >= out.count || down + place.g >= rows) continue;
+        to[right * ld + down] = plus_product(old[right * S::kLd + down], sum[j].get(c), from_real<E>(1));
+      }
+    }
+  }
+}
+
+// x := x W for the slabs of a range, W's fragments in registers.
+template <class E, int K, int kStages>
+__device__ __forceinline__ void multiply_range(const PostCall<E>& call, const PStepMatrix<E>& x,
+                                               const SlabRange<E>& range, E* slabs) {
+  using S = Slab<E, K, false>;
+  const SlabReader<E, K, false, PostShape<E, K>::kThreads> reader(x, range.pair, call.width);
+  // Slab s is worked on at s mod kStages, while the next kStages - 1 arrive.
+  const auto fetch = [&](int s) {
+    if (s < range.count) reader.fetch(slabs + s % kStages * S::kElements, int64_t{range.first + s} * S::kRows);
+    __pipeline_commit();
+  };
+  for (int s = 0; s < kStages - 1; ++s) fetch(s);
+  Fragment<E, 4> w[K / 16][PostShape<E, K>::kTiles];
+  load_rotations<E, K>(call, range, w);
+  const ColumnsOut<E, K> out(x, range.pair, call.width);
+  for (int s = 0; s < range.count; ++s) {
     __pipeline_wait_prior(kStages - 2);
     __syncthreads();  // slab s is there, and nobody reads the one before, whose place the next takes
     fetch(s + kStages - 1);
     const E* const slab = slabs + s % kStages * S::kElements;
-    for (int r = 0; r < S::kRows; r += 16) {
-      Fragment<E, 4> sum[Shape::kTiles];
-#pragma unroll
-      for (int j = 0; j < Shape::kTiles; ++j) sum[j].clear();
-#pragma unroll
-      for (int k = 0; k < K / 16; ++k) {
-        Fragment<E, 8> a;
-#pragma unroll
-        for (int c = 0; c < 8; ++c) a.set(c, slab[(16 * k + c / 2 * 4 + t) * S::kLd + r + 8 * (c % 2) + g]);
-#pragma unroll
-        for (int j = 0; j < Shape::kTiles; ++j) multiply<false>(sum[j], a, w[k][j]);
-      }
-#pragma unroll
-      for (int j = 0; j < Shape::kTiles; ++j) {
-#pragma unroll
-        for (int c = 0; c < 4; ++c) {
-          const int64_t column = column_of<K>(pair, width, col0 + 8 * j + 2 * t + c % 2);
-          const int64_t row = (first + s) * S::kRows + r + 8 * (c / 2) + g;
-          if (column >= x.cols || row >= x.rows) continue;
-          const E old = slab[(col0 + 8 * j + 2 * t + c % 2) * S::kLd + r + 8 * (c / 2) + g];
-          x.data[column * x.ld + row] = plus_product(old, sum[j].get(c), from_real<E>(1));
-        }
-      }
-    }
+    const int64_t row = int64_t{range.first + s} * S::kRows, left = x.rows - row;
+    multiply_slab(slab, out, x.ld, row, static_cast<int>(left < S::kRows ? left : S::kRows), w);
+  }
+}
+
+// Each block has an even share of all slabs: of a few pairs, for each of which it loads W.
+template <class E, int K, int kStages>
+__global__ void __launch_bounds__(256, (PostShape<E, K>::kBlocks)) postmultiply_kernel(PostCall<E> call) {
+  extern __shared__ __align__(16) unsigned char shared[];
+  E* const slabs = reinterpret_cast<E*>(shared);
+  const int64_t all = int64_t{*call.active_count} * (call.x_slabs + call.v_slabs);
+  const int64_t end = all * (blockIdx.x + 1) / gridDim.x;
+  for (int64_t at = all * blockIdx.x / gridDim.x; at < end;) {
+    const SlabRange<E> range = range_at(call, at, end);
+    const PStepMatrix<E> x = range.of_v ? call.v : call.x;
+    multiply_range<E, K, kStages>(call, x, range, slabs);
+    at += range.count;
+    __syncthreads();  // nobody reads the last slab, whose place the next range takes
   }
 }
 

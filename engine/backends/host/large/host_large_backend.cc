@@ -384,6 +384,28 @@ bool HostLargeBackend<E>::eigenbasis(View g, View v) {
   return hermitian_eigenbasis(threads_, g, v);
 }
 
+// Block of columns by block of columns, each from the rows above it: R_jj^H R_jj = a_jj, then the rows to its right.
+template <class E>
+bool HostLargeBackend<E>::cholesky(View a) {
+  const int64_t n = a.cols;
+  for (int64_t j = 0; j < n; j += kLevel3Columns) {
+    const int64_t width = std::min(kLevel3Columns, n - j), next = j + width;
+    threads_.check();
+    E* const diagonal = a.data + j + j * a.ld;
+    if (!blas::cholesky(width, diagonal, a.ld)) return false;
+    const E* const rows = a.data + j + next * a.ld;
+    threads_.for_ranges(n - next, kLevel3Columns, [&](int64_t first, int64_t last) {
+      blas::solve_upper(true, width, last - first, diagonal, a.ld, a.data + j + (next + first) * a.ld, a.ld);
+    });
+    threads_.for_ranges(n - next, kLevel3Columns, [&](int64_t first, int64_t last) {
+      blas::gemm(true, false, last, last - first, width, -1, rows, a.ld, rows + first * a.ld, a.ld, 1,
+                 a.data + next + (next + first) * a.ld, a.ld);
+    });
+  }
+  count_flops(double(n) * double(n) * double(n) / 3);
+  return true;
+}
+
 template <class E>
 double HostLargeBackend<E>::square_bound(View a) {
   double columns = 0;
@@ -406,6 +428,29 @@ std::vector<int8_t> HostLargeBackend<E>::indefinite_factor(View m, View g,
   const double n = double(m.rows);
   count_flops(n * n * n / 3);
   return host::indefinite_factor(threads_, m, g, progress);
+}
+
+// One block of rows of X^H X at a time, which is as much memory as a p-step takes.
+template <class E>
+int HostLargeBackend<E>::block_cosines(View x, int64_t width, int first, int /*count*/, large::BlockCosines& cosines) {
+  if (first == 0) squares_ = column_products(x, x);
+  const int64_t left = first * width;
+  const View rows = matrix(std::min(width, x.cols - left), x.cols - left);
+  gemm(Op::kAdjoint, Op::kNone, 1, x.columns(left, rows.rows), x.columns(left, rows.cols), 0, rows);
+  threads_.for_each(cosines.blocks() - first, [&](int64_t task) {
+    double largest = 0;
+    for (int64_t j = task * width; j < std::min((task + 1) * width, rows.cols); ++j) {
+      for (int64_t i = 0; i < rows.rows; ++i) {
+        const double squares = squares_[left + i] * squares_[left + j];
+        if (i == j || squares == 0) continue;
+        const double cosine2 = std::norm(rows.data[i + j * rows.ld]) / squares;
+        if (cosine2 > largest || std::isnan(cosine2)) largest = cosine2;
+      }
+    }
+    cosines.at(first, first + static_cast<int>(task)) = std::sqrt(largest);
+  });
+  release(rows);
+  return 1;
 }
 
 template <class E>

@@ -83,9 +83,11 @@ class HostLargeBackend {
   void solve_lower(View l, View b);
   void scale_solution(const int32_t* f, const int32_t* g, View w);
   bool eigenbasis(View g, View v);
+  bool cholesky(View a);
   double square_bound(View a);
   std::vector<int8_t> indefinite_factor(View m, View g, const std::function<void(double)>& progress);
 
+  int block_cosines(View x, int64_t width, int first, int count, large::BlockCosines& cosines);
   void p_step(const large::PStep<E>& step);
   void reset_counters() { counters_ = {}; }
   large::PStepCounters read_counters() { return counters_; }
@@ -117,6 +119,7 @@ class HostLargeBackend {
     std::vector<int32_t> versions;
     std::vector<int32_t> clean;  // of pair (p, q), p < q, at q (q - 1) / 2 + p; -1: never
   } tracking_;
+  std::vector<double> squares_;  // of columns' norms, for block_cosines()
   large::PStepCounters counters_;
   std::vector<LargePhaseTime> phases_;
   std::string stage_;
