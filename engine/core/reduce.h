@@ -36,8 +36,8 @@ SVD_HD Sum sum_of(int n, const Sum& zero, Add add) {
   return ((s[0] + s[4]) + (s[2] + s[6])) + ((s[1] + s[5]) + (s[3] + s[7]));
 }
 
-// The same of k terms that are sums themselves. Where k is known at run time only, the code has one add, and compiles in
-// half the time: sum_of() has 25, each with the 32 of the inner sum.
+// The same of k terms that are sums themselves. Where k is known at run time only, the code has one add and compiles in
+// half the time. sum_of() has 25, each with the 32 of the inner sum.
 template <class Size, class Sum, class Add>
 SVD_HD Sum sum_of_sums(Size k, const Sum& zero, Add add) {
   if constexpr (Size::kValue != 0) {
