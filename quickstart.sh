@@ -12,6 +12,7 @@ venv=$PWD/build/quickstart-venv
 logs=$PWD/build/logs
 run_dir=$(mktemp -d)
 server=
+client=
 step() { printf '\n== %s\n' "$*"; }
 fail() { printf '\nquickstart: %s\n' "$*" >&2; exit 1; }
 
@@ -24,6 +25,7 @@ stop_server() {
 }
 # shellcheck disable=SC2317  # called by the trap
 clean_up() {
+  [[ ! $client ]] || kill -TERM -- "-$client" 2> /dev/null || true
   stop_server || true
   rm -rf "$run_dir"
 }
@@ -41,10 +43,28 @@ logged() {
   fi
 }
 
+# Reinstalled when the package or the wire contract changed.
+install_client() {
+  local sources
+  sources=$(find client/python proto -type f -not -path '*/__pycache__/*' -not -path '*.egg-info/*' -print0 | sort -z |
+    xargs -0 sha256sum | sha256sum)
+  [[ $(cat "$venv/sources" 2> /dev/null) != "$sources" ]] || return 0
+  rm -rf "$venv"
+  python3 -m venv "$venv" &&
+    "$venv/bin/pip" --disable-pip-version-check install --progress-bar off ./client/python &&
+    echo "$sources" > "$venv/sources"
+}
+
 mkdir -p "$logs"
 step "packages"
 deploy/bootstrap.sh build || fail "the packages above are needed"
 echo "all there"
+
+# In a process group of its own, beside the compiler: pip waits for PyPI most of its time.
+set -m
+install_client > "$logs/quickstart-pip.log" 2>&1 &
+client=$!
+set +m
 
 step "build (minutes the first time, seconds afterwards)"
 # For this machine's instruction set and the scalar lane alone, sources together: 'cmake --preset release' is for all.
@@ -53,15 +73,8 @@ logged build cmake --build --preset release -j "$(nproc)" --target svdserve svdc
 build/release/bin/svdserve --version
 
 step "Python client in $venv"
-# Reinstalled when the package or the wire contract changed.
-sources=$(find client/python proto -type f -not -path '*/__pycache__/*' -not -path '*.egg-info/*' -print0 | sort -z |
-  xargs -0 sha256sum | sha256sum)
-if [[ $(cat "$venv/sources" 2> /dev/null) != "$sources" ]]; then
-  rm -rf "$venv"
-  { python3 -m venv "$venv" && logged pip "$venv/bin/pip" --disable-pip-version-check install --progress-bar off \
-    ./client/python; } || fail "pip could not install client/python; is PyPI reachable?"
-  echo "$sources" > "$venv/sources"
-fi
+wait "$client" || { tail -n 40 "$logs/quickstart-pip.log" >&2; fail "pip could not install client/python; is PyPI reachable?"; }
+client=
 "$venv/bin/python" -c 'import numpy, grpc, svdserve; print("svdserve", svdserve.__version__, "numpy", numpy.__version__, "grpcio", grpc.__version__)'
 
 step "server"

@@ -21,10 +21,14 @@ endif()
 # An edit costs more then, and an include may be missing unseen: for builds that are made once, beside one without.
 option(SVDSERVE_UNITY "Compile the sources of a target several at a time" OFF)
 
-# No unit takes a minute or 1 GB, also under sanitizers.
+# No unit takes a minute or 1 GB. Those of sanitizers need more of both.
+set(SVDSERVE_SOURCES_TOGETHER 12)
+if(SVDSERVE_SANITIZE)
+  set(SVDSERVE_SOURCES_TOGETHER 6)
+endif()
 function(svdserve_compile_together target)
   if(SVDSERVE_UNITY)
-    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 6)
+    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${SVDSERVE_SOURCES_TOGETHER})
     # GCC takes the sources of a unit for headers, where a member of a type of an unnamed namespace is a mistake.
     target_compile_options(${target} PRIVATE -Wno-subobject-linkage)
   endif()

@@ -30,11 +30,14 @@
 // instructions are allowed. It is callable from the device where there is one.
 #if defined(__CUDACC__)
 #define SVD_HD __host__ __device__ __forceinline__
+#define SVD_HD_CALLED SVD_HD
 #define SVD_UNROLL _Pragma("unroll")
 #define SVD_UNROLL_DEVICE _Pragma("unroll (Size::kValue != 0 ? 32 : 1)")
 #define SVD_LAMBDA
 #else
 #define SVD_HD inline __attribute__((always_inline))
+// A long function outside of inner loops that kernels need in several places: a CPU calls it, to compile it once.
+#define SVD_HD_CALLED inline __attribute__((noinline))
 #if defined(HWY_HIGHWAY_INCLUDED) && !defined(SVD_NO_UNROLL)
 // Loops over compile-time sizes (at most kLargestFixedSize) are unrolled whole; run-time ones eightfold.
 #define SVD_UNROLL _Pragma("GCC unroll 8")

@@ -36,6 +36,24 @@ SVD_HD Sum sum_of(int n, const Sum& zero, Add add) {
   return ((s[0] + s[4]) + (s[2] + s[6])) + ((s[1] + s[5]) + (s[3] + s[7]));
 }
 
+// The same of k terms that are sums themselves. Where k is known at run time only, the code has one add and compiles in
+// half the time. sum_of() has 25, each with the 32 of the inner sum.
+template <class Size, class Sum, class Add>
+SVD_HD Sum sum_of_sums(Size k, const Sum& zero, Add add) {
+  if constexpr (Size::kValue != 0) {
+    return sum_of(k, zero, add);
+  } else {
+    const int partials = k <= 8 ? 1 : 8;
+    Sum s[8];
+    for (int p = 0; p < partials; ++p) {
+      Sum partial = zero;
+      for (int i = p; i < k; i += partials) partial = add(partial, i);
+      s[p] = partial;
+    }
+    return k <= 8 ? s[0] : ((s[0] + s[4]) + (s[2] + s[6])) + ((s[1] + s[5]) + (s[3] + s[7]));
+  }
+}
+
 // |x|^2 of the n elements x(0) .. x(n - 1)
 template <class E, class Get>
 SVD_HD typename E::Lane sum_of_squares(int n, Get x) {

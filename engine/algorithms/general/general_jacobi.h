@@ -35,7 +35,7 @@ inline constexpr int kLargestTraceError = 8;
 
 // t := D^-1 2^-e A D, complex. load(a): as general_jacobi().
 template <class Team, class Work, class Load, class Lane, class Size>
-SVD_HD void load_balanced(const Team& team, const Work& work, Size k, Load load, Lane* e) {
+SVD_HD_CALLED void load_balanced(const Team& team, const Work& work, Size k, Load load, Lane* e) {
   using T = typename Lane::Scalar;
   const auto a = work.operand();
   const Lane highest(T(2 * FloatTraits<T>::kBias - 14));

@@ -25,7 +25,8 @@ SVD_KERNEL_BEGIN
 // v := D^-1 V_0 with its columns scaled, of the identity in the lanes where an element is not finite. Returns the lanes
 // where all are. load(v) is a phase that fills v with V_0. d: k exponents of D; parts: k lanes.
 template <class Team, class A, class Lane, class Size, class Load>
-SVD_HD typename Lane::Mask load_starting_vectors(const Team& team, A v, Size k, Load load, const Lane* d, Lane* parts) {
+SVD_HD_CALLED typename Lane::Mask load_starting_vectors(const Team& team, A v, Size k, Load load, const Lane* d,
+                                                        Lane* parts) {
   using C = ComplexElement<Lane>;
   load(v);
   team.for_each_line(0, k, [&](int j) SVD_LAMBDA {

@@ -53,7 +53,7 @@ SVD_HD void reflect_row_of(A x, Size k, int r, B e, int j, Lane g) {
 // a := Q^H A Q; the reflectors stay in e, their g in g[j], j < k - 1. R stays above the diagonal of e, and `diagonal`,
 // k elements, gets the rest of it.
 template <class Team, class A, class Lane, class Size>
-SVD_HD void reflect_by_basis(const Team& team, A a, A e, Size k, Lane* g, ComplexElement<Lane>* diagonal) {
+SVD_HD_CALLED void reflect_by_basis(const Team& team, A a, A e, Size k, Lane* g, ComplexElement<Lane>* diagonal) {
   using C = ComplexElement<Lane>;
   SVD_UNROLL_DEVICE for (int j = 0; j + 1 < k; ++j) {
     const Reflector<C> h = make_reflector<C>(k - j, [&](int i) SVD_LAMBDA { return e(j + i, j); });

@@ -101,7 +101,7 @@ template <class A, class Size>
 SVD_HD typename A::Element::Lane square_of_matrix(A n, Size k) {
   using E = typename A::Element;
   using Lane = typename E::Lane;
-  return sum_of(k, Lane(0), [&](Lane sum, int j) SVD_LAMBDA {
+  return sum_of_sums(k, Lane(0), [&](Lane sum, int j) SVD_LAMBDA {
     return sum + sum_of_squares<E>(k, [&](int i) SVD_LAMBDA { return n(i, j); });
   });
 }
@@ -112,7 +112,7 @@ SVD_HD typename A::Element::Lane rayleigh_quotient(A n, A x, Size k, int j) {
   using E = typename A::Element;
   using Lane = typename E::Lane;
   const auto u = [&](int l) SVD_LAMBDA { return x(l, j); };
-  return sum_of(k, Lane(0), [&](Lane sum, int i) SVD_LAMBDA {
+  return sum_of_sums(k, Lane(0), [&](Lane sum, int i) SVD_LAMBDA {
     const E product = inner_product<E>(
         k, [&](int l) SVD_LAMBDA { return n(l, i); }, u);
     return add_real_product(sum, E(x(i, j)), product);

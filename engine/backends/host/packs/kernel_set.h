@@ -14,6 +14,12 @@
 #include SVD_KERNEL_HEADER
 #endif
 
+// list_kernels() of the unit's part for one type, a name of DType.
+#undef SVD_LIST_KERNELS
+#define SVD_LIST_KERNELS(type)                                                \
+  template void list_kernels<host::KernelPart::SVD_KERNEL_PART, DType::type>( \
+      host::KernelTables<host::RealOf<DType::type>>&);
+
 #if SVD_TARGET_HAS_KERNELS
 
 SVD_KERNEL_BEGIN

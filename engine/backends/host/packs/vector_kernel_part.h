@@ -1,5 +1,5 @@
-// One part of the lane kernels of one element type, for every instruction set. The build makes a translation unit of
-// this file for each SVD_KERNEL_PART, a name of KernelPart, and SVD_KERNEL_TYPE, a name of DType
+// One part of the lane kernels of some element types, for every instruction set. The build makes a translation unit of
+// this file for each SVD_KERNEL_PART, a name of KernelPart, and its SVD_KERNEL_TYPES, names of DType
 // (engine/CMakeLists.txt). No include guard: Highway includes it once for each instruction set.
 #include "engine/backends/host/base/simd_targets.h"
 
@@ -12,7 +12,6 @@
 
 #if HWY_NATIVE_FMA && defined(SVD_KERNEL_PART)
 SVD_KERNEL_BEGIN
-template void list_kernels<host::KernelPart::SVD_KERNEL_PART, DType::SVD_KERNEL_TYPE>(
-    host::KernelTables<host::RealOf<DType::SVD_KERNEL_TYPE>>&);
+SVD_KERNEL_TYPES(SVD_LIST_KERNELS)
 SVD_KERNEL_END
 #endif
