@@ -4,10 +4,12 @@
 #include <algorithm>
 #include <cmath>
 #include <complex>
+#include <cstdio>
 #include <type_traits>
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "tests/support/numerics/effort.h"
 #include "tests/support/numerics/random.h"
 
 namespace svdserve::host {
@@ -73,6 +75,37 @@ Found factor(const std::vector<E>& m, int64_t n, PivotSearch search, const Facto
   return found;
 }
 
+// A number with components from -3 to 3.
+template <class E>
+E small_integer(Random& random) {
+  const auto component = [&] { return std::floor(random.uniform(-3, 4)); };
+  if constexpr (std::is_same_v<E, double>) {
+    return component();
+  } else {
+    const double re = component();
+    return {re, component()};
+  }
+}
+
+// B D B^H of small integers, exact; B is n x rank. Its rows and columns times 2^-e, e below `grading`.
+template <class E>
+std::vector<E> integer_matrix(int64_t n, int64_t rank, int grading, Random& random) {
+  std::vector<E> m(static_cast<size_t>(n * n));
+  std::vector<double> scale;
+  for (int64_t i = 0; i < n; ++i) scale.push_back(std::exp2(-std::floor(random.uniform(0, grading))));
+  for (int64_t k = 0; k < rank; ++k) {
+    std::vector<E> b;
+    for (int64_t i = 0; i < n; ++i) b.push_back(small_integer<E>(random));
+    const double d = (random.coin() ? 1 : -1) * std::floor(random.uniform(1, 5));
+    for (int64_t j = 0; j < n; ++j) {
+      for (int64_t i = 0; i < n; ++i) {
+        m[i + j * n] += d * scale[static_cast<size_t>(i)] * scale[static_cast<size_t>(j)] * b[i] * conjugate(b[j]);
+      }
+    }
+  }
+  return m;
+}
+
 template <class E>
 class IndefiniteFactorTest : public ::testing::Test {};
 using Elements = ::testing::Types<double, std::complex<double>>;
@@ -111,6 +144,37 @@ TYPED_TEST(IndefiniteFactorTest, RanksAreExact) {
       EXPECT_EQ(static_cast<int64_t>(found.signs.size()), rank) << n;
       EXPECT_TRUE(found.rest_is_zero);
     }
+  }
+}
+
+// Rounding errors that ill-conditioned rows hand on are no pivots. factor_error.h expects less than one in 10 000.
+TYPED_TEST(IndefiniteFactorTest, IntegersHaveTheirRank) {
+  for (const int grading : {1, 40}) {
+    const int64_t count = numerics::scaled(15000, 500);
+    int64_t too_many = 0;
+    for (int64_t seed = 0; seed < count; ++seed) {
+      Random random(static_cast<uint64_t>(seed));
+      const int64_t n = 20 + seed % 20, rank = n / 4 + seed % 9;
+      const Found found = factor(integer_matrix<TypeParam>(n, rank, grading, random), n, PivotSearch::kRook);
+      EXPECT_GE(static_cast<int64_t>(found.signs.size()), rank) << seed;
+      if (static_cast<int64_t>(found.signs.size()) > rank) ++too_many;
+    }
+    std::printf("%d of %d matrices with an eigenvalue too many\n", int(too_many), int(count));
+    EXPECT_LE(too_many, count / 1000) << grading;
+  }
+}
+
+// One small eigenvalue more makes full rank. It is kept, as it has digits.
+TYPED_TEST(IndefiniteFactorTest, ASmallEigenvalueOfIntegersIsKept) {
+  for (uint64_t seed = 0; seed < 300; ++seed) {
+    Random random(seed);
+    const int64_t n = 6 + static_cast<int64_t>(seed % 20);
+    auto m = integer_matrix<TypeParam>(n, n - 1, 1, random);
+    for (int64_t j = 0; j < n; ++j) {
+      for (int64_t i = 0; i < n; ++i) m[i + j * n] += 0x1p-20;
+    }
+    const Found found = factor(m, n, PivotSearch::kRook);
+    EXPECT_EQ(static_cast<int64_t>(found.signs.size()), n) << seed;
   }
 }
 

@@ -12,8 +12,7 @@
 // Accuracy: |lambda - exact| <= 10 max(n, 8) kappa u |lambda| for the eigenvalues of G J G^H, kappa the condition
 // number of G with unit columns; |M U - U L|_F <= 10 n u |M|_F. The eigenvalues of M itself have errors of some 100 n u
 // where M = D K D with D diagonal and K well-conditioned, and of some n u where K is definite. Slapnicar, Linear Algebra
-// Appl. 272 (1998) 227-275, has bounds. Rank: see dense/indefinite_factor.h; of 120 matrices of integers with a rank
-// below n, 4 were found with one eigenvalue too many, below n u |M|.
+// Appl. 272 (1998) 227-275, has bounds. Rank: factor_error.h.
 // Range: entries of M below 2^-1022 times the largest are zero.
 // Cost: n^3 / 3 multiplications and additions for G (a GPU: n^3), and those of the hyperbolic SVD.
 #ifndef SVDSERVE_ENGINE_ALGORITHMS_LARGE_HERMITIAN_FACTORED_H_

@@ -208,8 +208,8 @@ class TallOperand {
 //   std::vector<int8_t> indefinite_factor(m, g, progress)    m = G J G^H, m Hermitian with both triangles, n x n, finite,
 //                                            its largest magnitude near one; overwritten. Its r columns of G are the
 //                                            first of g, n x n; the others mean nothing. Returns the r signs of J.
-//                                            progress(part that is done) may be empty. Pivots and rank as in
-//                                            backends/host/dense/indefinite_factor.h. waits
+//                                            progress(part that is done) may be empty. Pivots as in
+//                                            backends/host/dense/indefinite_factor.h, rank as in factor_error.h. waits
 //   bool eigenbasis(g, v)                    v := orthonormal eigenvectors of the Hermitian g, by descending
 //                                            eigenvalue; g is overwritten. false: did not converge, v unspecified
 //   int block_cosines(x, width, first, count, cosines)    sets cosines.at(p, q) for p = first .. first + r - 1 and all

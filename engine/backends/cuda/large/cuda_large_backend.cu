@@ -652,12 +652,14 @@ std::vector<int8_t> CudaLargeBackend<E>::indefinite_factor(View m, View g,
                        take<double>(n),
                        take<double>(n),
                        take<double>(n),
+                       take<E>(large::kErrorProbes * n),
+                       take<double>(n),
                        take<int32_t>(n),
                        take<E>(2 * n),
                        take<FactorBest>(2 * blocks_used),
                        take<unsigned>(1),
                        take<int64_t>(2),
-                       (8 + std::sqrt(static_cast<double>(n))) * 0x1p-53,
+                       large::zero_bound(n),
                        0,
                        0};
   begin_factor_kernel<<<blocks(n), 256, 0, lane_.stream>>>(state);
@@ -679,6 +681,8 @@ std::vector<int8_t> CudaLargeBackend<E>::indefinite_factor(View m, View g,
   release(signed_panel);
   arena_.give_back(state.diagonal);
   arena_.give_back(state.row_norm);
+  arena_.give_back(state.row_error);
+  arena_.give_back(state.probes);
   arena_.give_back(state.sign);
   arena_.give_back(state.done);
   arena_.give_back(state.columns);

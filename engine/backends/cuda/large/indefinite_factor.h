@@ -1,5 +1,5 @@
 // Symmetric indefinite factorization M = G J G^H by rook pivoting on a GPU; backends/host/dense/indefinite_factor.h has
-// the method, its pivots and its test of rank.
+// the method and its pivots, algorithms/large/factor_error.h the test of rank.
 //
 // Nothing changes places here: rows of M and G keep their numbers, and a row whose pivot was taken is skipped. So what
 // is left is updated as a whole, by one matrix product a panel, three times the operations of a shrinking triangle. It
@@ -18,6 +18,7 @@
 
 #include <cstdint>
 
+#include "engine/algorithms/large/factor_error.h"
 #include "engine/algorithms/large/large_backend.h"
 #include "engine/backends/cuda/large/large_kernels.h"
 
@@ -39,13 +40,15 @@ struct FactorState {
   LargeView<E> m, g;     // M, both triangles, up to date but for the panel's columns of G; G
   double* diagonal;      // n, up to date; of M's it means nothing
   double* row_norm;      // n: of G's rows so far
+  double* row_error;     // n: t_i of factor_error.h
+  E* probes;             // n times kErrorProbes: y of factor_error.h, n a probe
   double* sign;          // n: of G's columns
   int32_t* done;         // n: the pivot of this row was taken
   E* columns;            // 2 n: columns of what is left that are up to date
   FactorBest* best;      // 2 a block
   unsigned* barrier;     // 1: zero before each launch
   int64_t* progress;     // 2: [out] columns of G, rows that are done
-  double noise;          // entries up to this times the norms of their rows of G are zero
+  double zero_bound;     // entries up to this times the errors of their rows are zero
   int64_t first_column;  // of the panel
   int64_t rows_done;
 };
@@ -188,7 +191,7 @@ class Panel {
     }
     __syncthreads();
     const int lane = static_cast<int>(threadIdx.x) % kFactorRows, part = static_cast<int>(threadIdx.x) / kFactorRows;
-    const double norm = load(s_.row_norm + i), diagonal = load(s_.diagonal + i);
+    const double error = load(s_.row_error + i), diagonal = load(s_.diagonal + i);
     FactorBest best{0, i};
     for (int64_t first = int64_t{blockIdx.x} * kFactorRows; first < n_; first += int64_t{gridDim.x} * kFactorRows) {
       const int64_t r = first + lane;
@@ -206,7 +209,7 @@ class Panel {
         const double size = modulus_of(entry);
         if (r == i) {
           entry = from_real<E>(diagonal);
-        } else if (s_.done[r] != 0 || size <= s_.noise * (s_.row_norm[r] * norm)) {
+        } else if (s_.done[r] != 0 || size <= s_.zero_bound * (s_.row_error[r] * error)) {
           entry = from_real<E>(0);
         } else {
           best = better(best, {size, r});
@@ -228,7 +231,8 @@ class Panel {
       return;
     }
     const double root = sqrt(fabs(d)), inverse = 1 / (d < 0 ? -root : root);
-    add_column(d, [&](int64_t r) {
+    const PivotRow row{i, norm_with(i, fabs(d))};
+    add_column({d, from_real<E>(1), from_real<E>(0)}, row, row, true, [&](int64_t r) {
       if (r == i) s_.done[r] = 1;
       return r == i ? from_real<E>(root) : s_.done[r] != 0 ? from_real<E>(0) : times_real(x[r], inverse);
     });
@@ -247,33 +251,76 @@ class Panel {
     for_rows([&](int64_t r) {
       if (r == i || r == k) s_.done[r] = 1;
     });
-    const auto add = [&](double first, E second, double d) {
+    const double d_1 = a - t * size, d_2 = c + t * size, cosine_2 = cosine * cosine, sine_2 = sine * sine;
+    const PivotRow of_i{i, norm_with(i, cosine_2 * fabs(d_1) + sine_2 * fabs(d_2))};
+    const PivotRow of_k{k, norm_with(k, sine_2 * fabs(d_1) + cosine_2 * fabs(d_2))};
+    const auto add = [&](double first, E second, double d, bool is_last) {
       const double root = sqrt(fabs(d)), inverse = 1 / (d < 0 ? -root : root);
-      add_column(d, [&](int64_t r) {
+      add_column({d, from_real<E>(first), second}, of_i, of_k, is_last, [&](int64_t r) {
         if (r == i) return from_real<E>(first * root);
         if (r == k) return times_real(second, root);
         if (s_.done[r] != 0) return from_real<E>(0);
         return times_real(plus_product(times_real(x[r], first), y[r], second), inverse);
       });
     };
-    add(cosine, times_real(phase, -sine), a - t * size);
-    add(sine, times_real(phase, cosine), c + t * size);
+    add(cosine, times_real(phase, -sine), d_1, false);
+    add(sine, times_real(phase, cosine), d_2, true);
   }
 
-  // The next column of G, entry(r), of the sign of d; what is left of the diagonal.
+  // A row of the pivot at hand, and its norm in G with the pivot's columns. Nothing of it changes until the next
+  // barrier: other blocks may still read it.
+  struct PivotRow {
+    int64_t row;
+    double norm;
+  };
+  __device__ double norm_with(int64_t row, double added) const {
+    const double norm = load(s_.row_norm + row);
+    return sqrt(norm * norm + added);
+  }
+
+  // A column of W, x in the pivot's row i and y in row k, and its eigenvalue.
+  struct PivotVector {
+    double d;
+    E x, y;
+  };
+
+  // steps[p]: by what probe p moves along the column of G that belongs to v. In the first warp.
+  __device__ void find_steps(const PivotVector& v, const PivotRow& i, const PivotRow& k, E* steps) const {
+    const int p = static_cast<int>(threadIdx.x);
+    __syncwarp();
+    if (p < large::kErrorProbes) {
+      const auto rest = [&](const PivotRow& of) {
+        return large::probe_rest(load(s_.probes + of.row + p * n_), large::probe_sign(of.row, p) * of.norm);
+      };
+      steps[p] = large::probe_step(v.x, v.y, rest(i), rest(k), sqrt(fabs(v.d)));
+    }
+    __syncwarp();
+  }
+
+  // The next column of G, entry(r), which belongs to v. With the last one of a pivot: the errors and what is left of the
+  // diagonal. The columns of a pair may cancel in both.
   template <class Entry>
-  __device__ void add_column(double d, Entry entry) {
+  __device__ void add_column(const PivotVector& v, const PivotRow& i, const PivotRow& k, bool is_last, Entry entry) {
+    __shared__ E steps[large::kErrorProbes];
     const int64_t column = s_.first_column + width_;
-    const double sign = d < 0 ? -1 : 1;
+    const double sign = v.d < 0 ? -1 : 1;
+    if (threadIdx.x < 32) find_steps(v, i, k, steps);
     for_rows([&](int64_t r) {
       const E x = entry(r);
       s_.g.data[r + column * s_.g.ld] = x;
-      const double size = modulus_of(x);
-      if (size == 0) return;
-      const double norm = sqrt(s_.row_norm[r] * s_.row_norm[r] + size * size);
+      if (s_.done[r] != 0) return;
+      double squares = 0;
+      for (int p = 0; p < large::kErrorProbes; ++p) {
+        const E probe = large::plus_probe(s_.probes[r + p * n_], x, steps[p]);
+        s_.probes[r + p * n_] = probe;
+        squares += large::probe_square(probe);
+      }
+      const double size = modulus_of(x), norm = sqrt(s_.row_norm[r] * s_.row_norm[r] + size * size);
       const double left = s_.diagonal[r] - sign * (size * size);
+      const double error = large::row_error(norm, squares);
       s_.row_norm[r] = norm;
-      s_.diagonal[r] = fabs(left) <= s_.noise * (norm * norm) ? 0 : left;
+      s_.row_error[r] = error;
+      s_.diagonal[r] = is_last && fabs(left) <= s_.zero_bound * (error * error) ? 0 : left;
     });
     if (blockIdx.x == 0 && threadIdx.x == 0) s_.sign[column] = sign;
     ++width_;
@@ -300,6 +347,8 @@ __global__ void __launch_bounds__(256) begin_factor_kernel(const FactorState<E> 
   if (r >= state.m.rows) return;
   state.diagonal[r] = real_part(state.m.data[r + r * state.m.ld]);
   state.row_norm[r] = 0;
+  state.row_error[r] = 0;
+  for (int p = 0; p < large::kErrorProbes; ++p) state.probes[r + p * state.m.rows] = from_real<E>(0);
   state.done[r] = 0;
 }
 

@@ -1,10 +1,13 @@
 #include "engine/backends/host/dense/indefinite_factor.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <numeric>
+#include <type_traits>
 #include <utility>
 
+#include "engine/algorithms/large/factor_error.h"
 #include "engine/backends/host/base/aligned_array.h"
 #include "engine/backends/host/dense/blas.h"
 #include "engine/backends/host/dense/blocked_reflectors.h"
@@ -22,9 +25,71 @@ double real_of(const Complex& x) { return x.real(); }
 double conjugate(double x) { return x; }
 Complex conjugate(const Complex& x) { return std::conj(x); }
 
+// The rounding error of each row of what is left (factor_error.h), by positions.
+template <class E>
+class RowErrors {
+ public:
+  // The rests of a pivot's row, one a probe.
+  using Number = std::conditional_t<std::is_same_v<E, double>, double, svdserve::Complex>;
+  using Rests = std::array<Number, large::kErrorProbes>;
+
+  explicit RowErrors(int64_t n)
+      : n_(n), bound_(large::zero_bound(n)), norm_(n, 0.0), error_(n, 0.0), probes_(n * large::kErrorProbes) {}
+
+  // The magnitude up to which entry (i, j) is zero.
+  double bound(int64_t i, int64_t j) const { return bound_ * (error_[i] * error_[j]); }
+
+  // Position i is row `row` of M; added: the sum of |G(i, :)|^2 over the pivot's columns.
+  Rests rests(int64_t i, int64_t row, double added) const {
+    const double norm = std::sqrt(norm_[i] * norm_[i] + added);
+    Rests r;
+    for (int p = 0; p < large::kErrorProbes; ++p) {
+      r[p] = large::probe_rest(probes_[i + p * n_], large::probe_sign(row, p) * norm);
+    }
+    return r;
+  }
+
+  // A column g of G is known, `root` times (x, y) in its pivot's rows; from position `first` on.
+  void add(const E* g, int64_t first, E x, const Rests& of_x, E y, const Rests& of_y, double root) {
+    for (int p = 0; p < large::kErrorProbes; ++p) {
+      const Number step = large::probe_step(shared(x), shared(y), of_x[p], of_y[p], root);
+      Number* const probe = probes_.data() + p * n_;
+      for (int64_t r = first; r < n_; ++r) probe[r] = large::plus_probe(probe[r], shared(g[r]), step);
+    }
+    for (int64_t r = first; r < n_; ++r) norm_[r] = std::sqrt(norm_[r] * norm_[r] + std::norm(g[r]));
+  }
+
+  // After all columns of a pivot.
+  void finish(int64_t first) {
+    std::fill(error_.begin() + first, error_.end(), 0.0);
+    for (int p = 0; p < large::kErrorProbes; ++p) {
+      const Number* const probe = probes_.data() + p * n_;
+      for (int64_t r = first; r < n_; ++r) error_[r] += large::probe_square(probe[r]);
+    }
+    for (int64_t r = first; r < n_; ++r) error_[r] = large::row_error(norm_[r], error_[r]);
+  }
+
+  void exchange(int64_t k, int64_t p) {
+    std::swap(norm_[k], norm_[p]);
+    std::swap(error_[k], error_[p]);
+    for (int i = 0; i < large::kErrorProbes; ++i) std::swap(probes_[k + i * n_], probes_[p + i * n_]);
+  }
+
+ private:
+  static double shared(double x) { return x; }
+  static svdserve::Complex shared(const Complex& x) { return {x.real(), x.imag()}; }
+
+  const int64_t n_;
+  const double bound_;
+  std::vector<double> norm_, error_;  // |G(i, :)| so far, t_i
+  std::vector<Number> probes_;        // y, n a probe
+};
+
 // Rows and columns of what is left have positions, which exchanges change; row_[i] is the row of M in position i.
 template <class E>
 class Factorization {
+  using Rests = typename RowErrors<E>::Rests;
+
  public:
   Factorization(const LargeThreads& threads, LargeView<E> m, LargeView<E> g, PivotSearch search)
       : threads_(threads),
@@ -32,10 +97,9 @@ class Factorization {
         g_(g),
         complete_(search == PivotSearch::kComplete),
         n_(m.rows),
-        noise_((8 + std::sqrt(static_cast<double>(n_))) * 0x1p-53),
+        errors_(n_),
         row_(n_),
         diagonal_(n_),
-        row_norm_(n_, 0.0),
         is_done_(n_, false),
         this_(n_),
         next_(n_) {
@@ -99,7 +163,7 @@ class Factorization {
     for (int64_t j = first_; j < n_; ++j) {
       for (int64_t i = j + 1; i < n_; ++i) {
         const double size = std::abs(a_.data[i + j * a_.ld]);
-        if (size <= largest || size <= noise_ * (row_norm_[i] * row_norm_[j])) continue;
+        if (size <= largest || size <= errors_.bound(i, j)) continue;
         largest = size;
         row = i;
         col = j;
@@ -145,7 +209,7 @@ class Factorization {
     for (int64_t i = first_; i < n_; ++i) {
       if (i == position) continue;
       const double size = is_done_[i] ? 0 : std::abs(x[i]);
-      if (size <= noise_ * (row_norm_[i] * row_norm_[position])) {
+      if (size <= errors_.bound(i, position)) {
         x[i] = 0;
       } else if (size > c.largest) {
         c.largest = size;
@@ -161,10 +225,13 @@ class Factorization {
     const double d = diagonal_[i];
     if (d == 0) return 1;  // with its column: nothing is left of this row
     const double root = std::sqrt(std::abs(d));
+    const Rests rests = errors_.rests(i, row_[i], std::abs(d));
     E* const to = next_column(d);
     for (int64_t r = first_; r < n_; ++r) to[r] = is_done_[r] ? E(0) : this_.entries[r] / (d < 0 ? -root : root);
     to[i] = root;
+    errors_.add(to, first_, E(1), rests, E(0), rests, root);
     finish_column();
+    finish_pivot();
     return 1;
   }
 
@@ -177,21 +244,34 @@ class Factorization {
     const double t = std::copysign(1 / (std::abs(tau) + std::sqrt(1 + tau * tau)), tau);
     const double cosine = 1 / std::sqrt(1 + t * t), sine = t * cosine;
     is_done_[i] = is_done_[r] = true;
+    const double d_1 = a - t * size, d_2 = c + t * size, cosine_2 = cosine * cosine, sine_2 = sine * sine;
+    const Rests of_i = errors_.rests(i, row_[i], cosine_2 * std::abs(d_1) + sine_2 * std::abs(d_2));
+    const Rests of_r = errors_.rests(r, row_[r], sine_2 * std::abs(d_1) + cosine_2 * std::abs(d_2));
     // The columns of W: (cosine, -phase sine), (sine, phase cosine).
-    add_pair_column(i, r, E(cosine), -sine * phase, a - t * size);
-    add_pair_column(i, r, E(sine), cosine * phase, c + t * size);
+    add_pair_column({i, E(cosine), of_i}, {r, -sine * phase, of_r}, d_1);
+    add_pair_column({i, E(sine), of_i}, {r, cosine * phase, of_r}, d_2);
+    finish_pivot();
     return 2;
   }
 
-  // The column of [this_ next_] W |D|^(-1/2) that belongs to W's column (x, y) and the eigenvalue d.
-  void add_pair_column(int64_t i, int64_t r, E x, E y, double d) {
+  // A row of a pivot of order 2: its position, its component of W's column, its rests.
+  struct PairRow {
+    int64_t position;
+    E component;
+    const Rests& rests;
+  };
+
+  // The column of [this_ next_] W |D|^(-1/2) that belongs to the eigenvalue d.
+  void add_pair_column(const PairRow& i, const PairRow& r, double d) {
     const double root = std::sqrt(std::abs(d));
+    const E x = i.component, y = r.component;
     E* const to = next_column(d);
     for (int64_t k = first_; k < n_; ++k) {
       to[k] = is_done_[k] ? E(0) : (this_.entries[k] * x + next_.entries[k] * y) / (d < 0 ? -root : root);
     }
-    to[i] = x * root;
-    to[r] = y * root;
+    to[i.position] = x * root;
+    to[r.position] = y * root;
+    errors_.add(to, first_, x, i.rests, y, r.rests, root);
     finish_column();
   }
 
@@ -209,11 +289,17 @@ class Factorization {
       signed_g[r] = sign * g[r];
       const double size = std::abs(g[r]);
       if (size == 0) continue;
-      row_norm_[r] = std::sqrt(row_norm_[r] * row_norm_[r] + size * size);
       diagonal_[r] -= sign * (size * size);
-      if (std::abs(diagonal_[r]) <= noise_ * (row_norm_[r] * row_norm_[r])) diagonal_[r] = 0;
     }
     ++width_;
+  }
+
+  // Not between the columns of a pair: they may cancel in the diagonal and in the errors.
+  void finish_pivot() {
+    errors_.finish(first_);
+    for (int64_t r = first_; r < n_; ++r) {
+      if (std::abs(diagonal_[r]) <= errors_.bound(r, r)) diagonal_[r] = 0;
+    }
   }
 
   void store_panel() {
@@ -238,7 +324,7 @@ class Factorization {
     const auto at = [&](int64_t i, int64_t j) -> E& { return a_.data[i + j * a_.ld]; };
     std::swap(row_[k], row_[p]);
     std::swap(diagonal_[k], diagonal_[p]);
-    std::swap(row_norm_[k], row_norm_[p]);
+    errors_.exchange(k, p);
     const bool done = is_done_[k];
     is_done_[k] = is_done_[p];
     is_done_[p] = done;
@@ -271,11 +357,10 @@ class Factorization {
   const LargeView<E> a_, g_;
   const bool complete_;
   const int64_t n_;
-  const double noise_;
+  RowErrors<E> errors_;
   int64_t first_ = 0;  // positions before it are done
   std::vector<int64_t> row_;
   std::vector<double> diagonal_;  // of what is left, up to date
-  std::vector<double> row_norm_;  // of G's rows so far
   std::vector<char> is_done_;     // also within the panel
   std::vector<int8_t> signs_;
   AlignedArray<E> panel_memory_, signed_memory_;

@@ -9,8 +9,7 @@
 // ends at a diagonal entry of at least alpha = (1 + sqrt 17) / 8 of its column. Or it ends at an entry that is the
 // largest of its row and its column. A definite matrix has no pivot of order 2: G is its pivoted Cholesky factor.
 // Complete pivoting, which looks at all that is left for each pivot, is the reference.
-// Rank: entry (i, j) of what is left is rounding error up to (8 + sqrt n) u |G(i, :)| |G(j, :)|, and zero from there
-// down. A bound relative to the largest entry of M would drop the small eigenvalues of graded matrices.
+// Rank: entry (i, j) of what is left is zero up to a multiple of the rounding errors of its rows: factor_error.h.
 // Blocks: the pivots of a panel are found with columns that are brought up to date when the search visits them, about
 // one a pivot. Then what is left is updated by matrix products.
 // Sources: Bunch and Parlett, SIAM J. Numer. Anal. 8 (1971) 639-655 (complete pivoting); Ashcraft, Grimes and Lewis,
