@@ -44,17 +44,6 @@ class DeviceArray {
   size_t size_;
 };
 
-struct OneThread {
-  template <class F>
-  SVD_HD void for_each(int n, F f) const {
-    for (int i = 0; i < n; ++i) f(i);
-  }
-  template <class F>
-  SVD_HD void for_each_team(int n, F f) const {
-    for (int i = 0; i < n; ++i) f(scalar::Alone(), i);
-  }
-};
-
 std::mt19937_64 bits(7);
 
 template <class E>
@@ -203,7 +192,7 @@ void check_inner(const Case<E, K>& c, bool shared_w, int64_t positive, int32_t s
                            columns.data(),
                            1e-30,
                            1};
-    rotations += gram_jacobi(OneThread(), work).rotations;
+    rotations += gram_jacobi(scalar::Alone(), work).rotations;
     for (int e = 0; e < K * K; ++e) error = worse(error, distance(got[p * K * K + e], own_w[e]));
     for (int i = 0; i < K; ++i) {
       const int64_t column = c.column(c.pairs[p], i);

@@ -23,14 +23,14 @@
 // H holds. H loses relative accuracy of its small entries where X is ill-conditioned even with unit columns (about 1e7
 // and more). That costs sweeps and no more: the next one starts from the Gram matrix of the true columns.
 //
-// The members of a Block cooperate. block.for_each(n, f) runs f(0) .. f(n - 1) in any order. block.for_each_team(n, f)
-// runs f(team, 0) .. f(team, n - 1), each by one team (core/team.h), in any order. Both end with a barrier.
+// A block is a team of teams (core/team.h).
 #ifndef SVDSERVE_ENGINE_ALGORITHMS_BLOCKS_GRAM_JACOBI_H_
 #define SVDSERVE_ENGINE_ALGORITHMS_BLOCKS_GRAM_JACOBI_H_
 
 #include <cstdint>
 
 #include "engine/core/complex.h"
+#include "engine/core/team.h"
 
 namespace svdserve {
 
@@ -265,7 +265,7 @@ struct GramStep {
 // How many columns the largest cosine is looked for by, for each column.
 inline constexpr int kCosineParts = 4;
 
-// The operands, parameters and scratch memory of a Block, for k columns.
+// The operands, parameters and scratch memory of a block, for k columns.
 template <class E>
 struct GramWork {
   int k;                 // 64 or 128
@@ -468,7 +468,7 @@ SVD_HD double larger_or_nan(double a, double b) { return a <= b || std::isnan(b)
 template <class Block, class E>
 SVD_HD double largest_cosine2(const Block& block, const GramWork<E>& work) {
   const int k = work.k, bits = JacobiSuperstep::highest_bit(k);
-  block.for_each(kCosineParts * k, [&](int e) {
+  block.for_each(0, kCosineParts * k, [&](int e) {
     const int i = e & (k - 1);
     const double alpha = real_part(work.h.get(i, i));
     double largest = 0, of = 1;  // a quotient
@@ -483,7 +483,7 @@ SVD_HD double largest_cosine2(const Block& block, const GramWork<E>& work) {
     work.cosines[e] = std::isfinite(alpha) ? largest / of : alpha * alpha;
   });
   constexpr int kFirst = 16;  // the first of them take the maximum in two steps
-  block.for_each(kFirst, [&](int e) {
+  block.for_each(0, kFirst, [&](int e) {
     double largest = work.cosines[e];
     for (int i = e + kFirst; i < kCosineParts * k; i += kFirst) largest = larger_or_nan(largest, work.cosines[i]);
     work.cosines[e] = largest;
@@ -496,7 +496,7 @@ SVD_HD double largest_cosine2(const Block& block, const GramWork<E>& work) {
 // Norms back in [1/2, 2), by exact powers of two. Returns whether some column has become rounding errors of itself.
 template <class Block, class E>
 SVD_HD bool renormalize(const Block& block, const GramWork<E>& work) {
-  block.for_each(work.k, [&](int j) {
+  block.for_each(0, work.k, [&](int j) {
     const double alpha = real_part(work.h.get(j, j));
     work.cosines[j] = alpha > 0 && alpha <= kLostNorm2 ? 1 : 0;
     if (!(alpha > 0) || (alpha >= 0.25 && alpha < 4)) return;
@@ -520,12 +520,12 @@ SVD_HD GramOutcome gram_jacobi(const Block& block, const GramWork<E>& work) {
   outcome.cosine2 = largest_cosine2(block, work);
   outcome.active = outcome.cosine2 > work.tolerance2 && std::isfinite(outcome.cosine2);
   if (!outcome.active) return outcome;
-  block.for_each(k * k, [&](int e) { work.w[(e >> bits) * work.w_ld + (e & (k - 1))] = from_real<E>(0); });
-  block.for_each(jacobi_supersteps(k) * k, [&](int e) {
+  block.for_each(0, k * k, [&](int e) { work.w[(e >> bits) * work.w_ld + (e & (k - 1))] = from_real<E>(0); });
+  block.for_each(0, jacobi_supersteps(k) * k, [&](int e) {
     const int i = e & (k - 1);
     work.columns[e] = static_cast<uint8_t>(jacobi_superstep(k, e >> bits).column(i / kJacobiGroup, i % kJacobiGroup));
   });
-  block.for_each(groups * (kJacobiGroup / 2), [&](int e) {
+  block.for_each(0, groups * (kJacobiGroup / 2), [&](int e) {
     work.groups[e / 4].rotated[e % 4] = 0;
     work.groups[e / 4].proper[e % 4] = 0;
     work.groups[e / 4].lost[e % 4] = 0;
@@ -545,7 +545,7 @@ SVD_HD GramOutcome gram_jacobi(const Block& block, const GramWork<E>& work) {
         outcome.lost |= work.groups[g].lost[m] != 0;
       }
     }
-    block.for_each(0, [](int) {});  // all have counted before the next sweep counts on
+    block.sync();  // all have counted before the next sweep counts on
     if (outcome.rotations == before) break;
   }
   if (renormalize(block, work)) outcome.lost = true;

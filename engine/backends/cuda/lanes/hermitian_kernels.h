@@ -112,7 +112,7 @@ struct HermitianTask : VectorsTask<E, K, kSplit, false> {
     scale(this->q.x, finite);
     keep(this->p.x, place_p);
     keep(this->q.x, place_q);
-    __syncwarp(team.mask);
+    team.threads.sync();
     const L of_columns[2] = {team.square_of(this->p.x), team.square_of(this->q.x)};
     const L square = scalar::sum_of(team.k, L(T(0)), [&](L sum, int j) {
       const L even(team.from(of_columns[0].v, j / 2)), odd(team.from(of_columns[1].v, j / 2));

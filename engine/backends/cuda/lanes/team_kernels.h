@@ -7,8 +7,8 @@
 #ifndef SVDSERVE_ENGINE_BACKENDS_CUDA_LANES_TEAM_KERNELS_H_
 #define SVDSERVE_ENGINE_BACKENDS_CUDA_LANES_TEAM_KERNELS_H_
 
-#include "engine/backends/cuda/device/cuda_team.h"
 #include "engine/backends/cuda/device/kernel_call.h"
+#include "engine/backends/cuda/device/teams.h"
 #include "engine/policies/cuda_tuning.h"
 
 namespace svdserve::cuda {
@@ -64,7 +64,7 @@ inline int team_block(int threads, int team_bytes) {
 template <class E, int kThreads>
 struct TeamKernel {
   using T = typename E::Scalar;
-  using Team = CudaTeam<kThreads>;
+  using Team = WarpTeam<kThreads>;
 
   static __device__ int in_block() { return static_cast<int>(threadIdx.x) / kThreads; }
   // Which matrix, tile or pair the team works on.

@@ -12,6 +12,7 @@
 
 #include "engine/algorithms/lanes/jacobi_vectors.h"
 #include "engine/backends/cuda/device/kernel_call.h"
+#include "engine/backends/cuda/device/teams.h"
 #include "engine/backends/cuda/lanes/element_access.h"
 #include "engine/policies/cuda_tuning.h"
 
@@ -157,17 +158,16 @@ struct VectorsTeam {
   static_assert(kThreads <= 32 && 8 % kSplit == 0 && K % kSplit == 0);
 
   int k, pair, part;
-  unsigned mask;
+  WarpThreads<kThreads> threads;
 
   __device__ explicit VectorsTeam(int size)
       : k(size),
         pair(static_cast<int>(threadIdx.x) % kThreads / kSplit),
-        part(static_cast<int>(threadIdx.x) % kSplit),
-        mask((kThreads == 32 ? ~0u : (1u << (kThreads % 32)) - 1) << (threadIdx.x % 32 / kThreads * kThreads)) {}
+        part(static_cast<int>(threadIdx.x) % kSplit) {}
 
-  __device__ __forceinline__ bool any(bool m) const { return __any_sync(mask, m) != 0; }
+  __device__ __forceinline__ bool any(bool m) const { return threads.any(m); }
   __device__ __forceinline__ T from(T x, int pair_number) const {
-    return __shfl_sync(mask, x, pair_number * kSplit + part, kThreads);
+    return threads.from_lane(x, pair_number * kSplit + part);
   }
   __device__ __forceinline__ E from(E x, int pair_number) const {
     x.re.v = from(x.re.v, pair_number);
@@ -181,9 +181,7 @@ struct VectorsTeam {
     if constexpr (kSplit >= 2) s = s + exchanged(s, 1);
     return s;
   }
-  __device__ __forceinline__ L exchanged(L x, int distance) const {
-    return L(__shfl_xor_sync(mask, x.v, distance, kThreads));
-  }
+  __device__ __forceinline__ L exchanged(L x, int distance) const { return L(threads.exchanged(x.v, distance)); }
   __device__ __forceinline__ E exchanged(E x, int distance) const {
     x.re = exchanged(x.re, distance);
     if constexpr (E::kComplex) x.im = exchanged(x.im, distance);

@@ -12,7 +12,7 @@
 
 #include "engine/algorithms/blocks/gram_jacobi.h"
 #include "engine/algorithms/large/large_backend.h"
-#include "engine/backends/cuda/device/cuda_team.h"
+#include "engine/backends/cuda/device/teams.h"
 #include "engine/backends/cuda/large/matrix_unit.h"
 #include "engine/backends/cuda/large/p_step.h"
 
@@ -184,27 +184,9 @@ __global__ void __launch_bounds__(GramShape<E, K>::kThreads, 1)
 
 // --- orthogonalization --------------------------------------------------------------------------------------------
 
-// A thread block as algorithms/blocks/gram_jacobi.h wants it; a team is a warp. Its size is known to the compiler,
-// which else divides by it to unroll a phase's loop.
-template <int kThreads>
-struct CudaBlock {
-  template <class F>
-  __device__ __forceinline__ void for_each(int n, F f) const {
-    for (int i = static_cast<int>(threadIdx.x); i < n; i += kThreads) f(i);
-    __syncthreads();
-  }
-  template <class F>
-  __device__ __forceinline__ void for_each_team(int n, F f) const {
-    const CudaTeam<32> team;
-#pragma unroll 1
-    for (int i = static_cast<int>(threadIdx.x) / 32; i < n; i += kThreads / 32) f(team, i);
-    __syncthreads();
-  }
-};
-
 // As the generic one, by a vote.
 template <class F>
-__device__ __forceinline__ bool any_of(const CudaTeam<32>& team, int n, F f) {
+__device__ __forceinline__ bool any_of(const WarpTeam<32>& team, int n, F f) {
   bool any = false;
   for (int i = team.rank(); i < n; i += 32) any |= f(i);
   any = team.ballot(any) != 0;
@@ -216,7 +198,7 @@ __device__ __forceinline__ bool any_of(const CudaTeam<32>& team, int n, F f) {
 // for all, so the results may lie where the operands were. The second product takes its inner index in the order 2 t, 2
 // t + 1, in which the first one left it.
 template <class E>
-__device__ __forceinline__ void transform_gram_tile(const CudaTeam<32>& team, const GramStep& step, int a, int b,
+__device__ __forceinline__ void transform_gram_tile(const WarpTeam<32>& team, const GramStep& step, int a, int b,
                                                     const GramWork<E>& work) {
   constexpr int n = kJacobiGroup;
   const int g = team.rank() / 4, t = team.rank() % 4;
@@ -237,7 +219,7 @@ __device__ __forceinline__ void transform_gram_tile(const CudaTeam<32>& team, co
   work.h.set(row, right, plus_product(first[1], second[1], one));
 }
 template <class E>
-__device__ __forceinline__ void transform_rotations(const CudaTeam<32>& team, const GramStep& step, int tile, int b,
+__device__ __forceinline__ void transform_rotations(const WarpTeam<32>& team, const GramStep& step, int tile, int b,
                                                     const GramWork<E>& work) {
   constexpr int n = kJacobiGroup;
   const int g = team.rank() / 4, t = team.rank() % 4;
@@ -279,7 +261,7 @@ template <class E, int K>
 __global__ void __launch_bounds__(InnerShape<E, K>::kThreads, 1) inner_kernel(InnerCall<E> call) {
   using Shape = InnerShape<E, K>;
   extern __shared__ __align__(16) unsigned char shared[];
-  const CudaBlock<Shape::kThreads> block;
+  const BlockTeam<Shape::kThreads> block;
   const PStepPair pair = call.pairs[blockIdx.x];
   if (call.versions.unchanged(pair)) {
     if (threadIdx.x == 0) call.active[blockIdx.x] = 0;
@@ -335,7 +317,7 @@ __global__ void __launch_bounds__(InnerShape<E, K>::kThreads, 1) inner_kernel(In
       if (e < K * K && j <= i) work.h.data[PackedGram<E>::at(i, j)] = i == j ? from_real<E>(real_part(sum[u])) : sum[u];
     }
   }
-  block.for_each(K, [&](int i) {
+  block.for_each(0, K, [&](int i) {
     const int64_t column = column_of<K>(pair, call.width, i);
     work.exponents[i] = exponents_before[i] = column < call.cols ? call.exponents[column] : 0;
     signs[i] = column < call.positive ? 1 : -1;
@@ -357,9 +339,9 @@ __global__ void __launch_bounds__(InnerShape<E, K>::kThreads, 1) inner_kernel(In
   }
   if (!outcome.active) return;
   if (call.w_in_shared_memory) {
-    block.for_each(K * K, [&](int e) { w_out[e] = work.w[e / K * Shape::kLd + e % K]; });
+    block.for_each(0, K * K, [&](int e) { w_out[e] = work.w[e / K * Shape::kLd + e % K]; });
   }
-  block.for_each(K, [&](int j) {
+  block.for_each(0, K, [&](int j) {
     const int64_t column = column_of<K>(pair, call.width, j);
     // Rounding error of a dependent column: zero in X, while V keeps what was rotated.
     const bool vanished = exponents_before[j] != large::kZeroColumn && work.exponents[j] < call.smallest_exponent;
