@@ -122,7 +122,7 @@ struct GramGroup {
 };
 
 // A superstep as it is worked with: its columns from a table, group by group.
-struct GramStep {
+struct GramSuperstep {
   const uint8_t* columns;
   uint32_t steps;
 
@@ -182,7 +182,7 @@ SVD_HD bool any_of(const Team& team, int n, F f) {
 
 // Sweeps group g, the p-steps of `step`.
 template <class Team, class E>
-SVD_HD void sweep_group(const Team& team, const GramStep& step, int g, const GramWork<E>& work) {
+SVD_HD void sweep_group(const Team& team, const GramSuperstep& step, int g, const GramWork<E>& work) {
   constexpr int n = kJacobiGroup;
   GramGroup<E>& s = work.groups[g];
   team.for_each(0, n * n, [&](int e) {
@@ -258,7 +258,7 @@ SVD_HD void sweep_group(const Team& team, const GramStep& step, int g, const Gra
 
 // H_ab := Q_a^H H_ab Q_b: the rows of group a, the columns of group b. (A team with matrix units has its own.)
 template <class Team, class E>
-SVD_HD void transform_gram_tile(const Team& team, const GramStep& step, int a, int b, const GramWork<E>& work) {
+SVD_HD void transform_gram_tile(const Team& team, const GramSuperstep& step, int a, int b, const GramWork<E>& work) {
   constexpr int n = kJacobiGroup;
   const E* const qa = work.groups[a].q;
   const E* const qb = work.groups[b].q;
@@ -285,7 +285,7 @@ SVD_HD void transform_gram_tile(const Team& team, const GramStep& step, int a, i
 
 // W := W + W (Q_b - I), W kept as W - I: rows 8 tile .. 8 tile + 7, the columns of group b.
 template <class Team, class E>
-SVD_HD void transform_rotations(const Team& team, const GramStep& step, int tile, int b, const GramWork<E>& work) {
+SVD_HD void transform_rotations(const Team& team, const GramSuperstep& step, int tile, int b, const GramWork<E>& work) {
   constexpr int n = kJacobiGroup;
   const E* const q = work.groups[b].q;
   team.for_each(0, n, [&](int i) {
@@ -305,7 +305,7 @@ SVD_HD void transform_rotations(const Team& team, const GramStep& step, int tile
 
 // Applies what superstep `step` did to its groups to everything else.
 template <class Block, class E>
-SVD_HD void transform_rest(const Block& block, const GramStep& step, const GramWork<E>& work) {
+SVD_HD void transform_rest(const Block& block, const GramSuperstep& step, const GramWork<E>& work) {
   const int groups = work.k / kJacobiGroup, tiles = groups * (groups - 1) / 2;
   const int bits = JacobiSuperstep::highest_bit(groups);
   block.for_each_team(tiles + groups * groups, [&](const auto& team, int t) {
@@ -398,7 +398,7 @@ SVD_HD GramOutcome gram_jacobi(const Block& block, const GramWork<E>& work) {
   });
   for (int sweep = 0; sweep < work.sweeps; ++sweep) {
     for (int s = 0; s < jacobi_supersteps(k); ++s) {
-      const GramStep step{work.columns + s * k, jacobi_superstep(k, s).steps};
+      const GramSuperstep step{work.columns + s * k, jacobi_superstep(k, s).steps};
       block.for_each_team(groups, [&](const auto& team, int g) { sweep_group(team, step, g, work); });
       transform_rest(block, step, work);
     }

@@ -5,16 +5,16 @@
 // X and V are column-major in device memory, every column aligned to 16 bytes. Slabs of rows stream through shared
 // memory by asynchronous copies, two or more at a time, with zeros for rows and columns beyond the last. The matrix units
 // compute the products.
-#ifndef SVDSERVE_ENGINE_BACKENDS_CUDA_LARGE_P_STEP_KERNELS_H_
-#define SVDSERVE_ENGINE_BACKENDS_CUDA_LARGE_P_STEP_KERNELS_H_
+#ifndef SVDSERVE_ENGINE_BACKENDS_CUDA_LARGE_GRAM_STEP_KERNELS_H_
+#define SVDSERVE_ENGINE_BACKENDS_CUDA_LARGE_GRAM_STEP_KERNELS_H_
 
 #include <cuda_pipeline_primitives.h>
 
 #include "engine/algorithms/blocks/gram_jacobi.h"
 #include "engine/algorithms/large/large_backend.h"
 #include "engine/backends/cuda/device/teams.h"
+#include "engine/backends/cuda/large/gram_step.h"
 #include "engine/backends/cuda/large/matrix_unit.h"
-#include "engine/backends/cuda/large/p_step.h"
 
 namespace svdserve::cuda {
 
@@ -34,14 +34,15 @@ inline constexpr int64_t kNoColumn = int64_t{1} << 40;
 
 // The column of X that is the pair's column j: blocks of `width` columns, K / 2 places for each.
 template <int K>
-__device__ __forceinline__ int64_t column_of(PStepPair pair, int width, int j) {
+__device__ __forceinline__ int64_t column_of(GramStepPair pair, int width, int j) {
   const int at = j % (K / 2);
   return at < width ? int64_t{j < K / 2 ? pair.p : pair.q} * width + at : kNoColumn;
 }
 
 // Begins the copy of rows row .. row + kRows - 1.
 template <class E, int K, bool kGram>
-__device__ __forceinline__ void fetch_slab(E* slab, const PStepMatrix<E>& x, PStepPair pair, int width, int64_t row) {
+__device__ __forceinline__ void fetch_slab(E* slab, const GramStepMatrix<E>& x, GramStepPair pair, int width,
+                                           int64_t row) {
   using S = Slab<E, K, kGram>;
   constexpr int kPerColumn = S::kRows * static_cast<int>(sizeof(E)) / 16, kStep = 16 / static_cast<int>(sizeof(E));
   for (int e = static_cast<int>(threadIdx.x); e < K * kPerColumn; e += static_cast<int>(blockDim.x)) {
@@ -80,12 +81,12 @@ struct GramShape {
 // Block (split, pair) sums over its part of the rows: partial[pair][split] is K x K by rows, its lower regions written.
 template <class E, int K, int kStages>
 __global__ void __launch_bounds__(GramShape<E, K>::kThreads, 1)
-    gram_kernel(PStepMatrix<E> x, const PStepPair* pairs, PStepVersions versions, int width, E* partial) {
+    gram_kernel(GramStepMatrix<E> x, const GramStepPair* pairs, GramStepVersions versions, int width, E* partial) {
   using Shape = GramShape<E, K>;
   using S = Slab<E, K, true>;
   extern __shared__ __align__(16) unsigned char shared[];
   E* const slabs = reinterpret_cast<E*>(shared);
-  const PStepPair pair = pairs[blockIdx.y];
+  const GramStepPair pair = pairs[blockIdx.y];
   if (versions.unchanged(pair)) return;
   const auto all = static_cast<unsigned>((x.rows + S::kRows - 1) / S::kRows);
   const unsigned splits = gridDim.x, split = blockIdx.x;
@@ -198,7 +199,7 @@ __device__ __forceinline__ bool any_of(const WarpTeam<32>& team, int n, F f) {
 // for all, so the results may lie where the operands were. The second product takes its inner index in the order 2 t, 2
 // t + 1, in which the first one left it.
 template <class E>
-__device__ __forceinline__ void transform_gram_tile(const WarpTeam<32>& team, const GramStep& step, int a, int b,
+__device__ __forceinline__ void transform_gram_tile(const WarpTeam<32>& team, const GramSuperstep& step, int a, int b,
                                                     const GramWork<E>& work) {
   constexpr int n = kJacobiGroup;
   const int g = team.rank() / 4, t = team.rank() % 4;
@@ -219,8 +220,8 @@ __device__ __forceinline__ void transform_gram_tile(const WarpTeam<32>& team, co
   work.h.set(row, right, plus_product(first[1], second[1], one));
 }
 template <class E>
-__device__ __forceinline__ void transform_rotations(const WarpTeam<32>& team, const GramStep& step, int tile, int b,
-                                                    const GramWork<E>& work) {
+__device__ __forceinline__ void transform_rotations(const WarpTeam<32>& team, const GramSuperstep& step, int tile,
+                                                    int b, const GramWork<E>& work) {
   constexpr int n = kJacobiGroup;
   const int g = team.rank() / 4, t = team.rank() % 4;
   const E* const q = work.groups[b].q;
@@ -262,7 +263,7 @@ __global__ void __launch_bounds__(InnerShape<E, K>::kThreads, 1) inner_kernel(In
   using Shape = InnerShape<E, K>;
   extern __shared__ __align__(16) unsigned char shared[];
   const BlockTeam<Shape::kThreads> block;
-  const PStepPair pair = call.pairs[blockIdx.x];
+  const GramStepPair pair = call.pairs[blockIdx.x];
   if (call.versions.unchanged(pair)) {
     if (threadIdx.x == 0) call.active[blockIdx.x] = 0;
     return;
@@ -372,10 +373,10 @@ __global__ void __launch_bounds__(256, (PostShape<E, K>::kBlocks)) postmultiply_
   if (call.active[blockIdx.y] == 0) return;
   extern __shared__ __align__(16) unsigned char shared[];
   E* const slabs = reinterpret_cast<E*>(shared);
-  const PStepPair pair = call.pairs[blockIdx.y];
+  const GramStepPair pair = call.pairs[blockIdx.y];
   const int width = call.width;
   const bool of_v = static_cast<int>(blockIdx.x) >= call.chunks_of_x;
-  const PStepMatrix<E> x = of_v ? call.v : call.x;
+  const GramStepMatrix<E> x = of_v ? call.v : call.x;
   const int64_t chunk = static_cast<int64_t>(blockIdx.x) - (of_v ? call.chunks_of_x : 0);
   const int64_t first = chunk * call.per_block;
   const int left = static_cast<int>((x.rows + S::kRows - 1) / S::kRows - first);
@@ -456,4 +457,4 @@ __global__ void __launch_bounds__(256, (PostShape<E, K>::kBlocks)) postmultiply_
 }
 
 }  // namespace svdserve::cuda
-#endif  // SVDSERVE_ENGINE_BACKENDS_CUDA_LARGE_P_STEP_KERNELS_H_
+#endif  // SVDSERVE_ENGINE_BACKENDS_CUDA_LARGE_GRAM_STEP_KERNELS_H_
