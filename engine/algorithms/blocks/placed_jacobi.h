@@ -3,9 +3,8 @@
 //
 //   A = U S V^H;   X := A, Y := I;   X := X W, Y := Y W until every two columns of X are orthogonal; x_j = s_j u_j
 //
-// The places of the exchange are threads. Pair c of kSplit threads holds the places 2 c and 2 c + 1 in an even step, in
-// an odd one 2 c + 1 and 2 c + 2. The last pair holds place 0 meanwhile, which has no partner. Row i kSplit + part of a
-// column belongs to thread `part` of its pair. An odd k gets one more column, of zeros, which is in no result.
+// The places of the exchange are threads, as that file says. Row i kSplit + part of a column belongs to thread `part` of
+// its pair. An odd k gets one more column, of zeros, which is in no result.
 // Exchanged columns need not change registers. The second of a pair leaves after an even step, to the pair before; the
 // first leaves after an odd step, to the pair behind. Each goes through a shuffle or, between warps, through the mail
 // (with two mailboxes, used in turn, that is one barrier a step). Or a column stays where it is in memory that the
@@ -120,9 +119,7 @@ class PlacedJacobi {
     store(p_, place, s_p, finite, results);
     store(q_, place + 1, s_q, finite, results);
     threads_.sync();  // the memory is written again
-    if (!finite) return MatrixStatus::kNonFinite;
-    if (out_of_range) return MatrixStatus::kOutOfRange;
-    return unfinished ? MatrixStatus::kNotConverged : MatrixStatus::kOk;
+    return status_of(finite, !out_of_range, unfinished);
   }
 
  private:

@@ -11,6 +11,13 @@
 // threads that own two columns each: only one of them moves, to a neighbour. An odd k ends a sweep with an even step,
 // so beyond k = 16 the next one begins with an odd step. It would repeat the pairs (31 x 31: 11.5 sweeps for 9).
 //
+// On a GPU the places are threads. Pair c of threads holds the places 2 c and 2 c + 1 in an even step, in an odd one
+// 2 c + 1 and 2 c + 2. The last pair holds place 0 meanwhile, which has no partner. Two codes do this:
+// cuda/lanes/vectors_kernels.h in a warp, for k <= 32, and blocks/placed_jacobi.h in a block beyond. They share the
+// functions of a column and of a pair below, and stay two. The former has this file's bits, so its sums are those of
+// core/reduce.h, and its odd k have this order. The latter adds over more threads in an order of its own, gives an odd k
+// a column of zeros, and has columns in memory, too.
+//
 // A column that shrinks within a sweep to rounding error of itself is set to zero: see one_sided_jacobi.h. Its u is
 // zero until basis_completion.h finds one. Beyond k = 16 a column is set to zero, too, when it falls below the floor.
 //
@@ -319,9 +326,7 @@ SVD_HD Lane jacobi_vectors(A x, A v, Size k, const Lane* given, Lane tolerance, 
     }
     rank[j] = before;
   }
-  Lane status = select(active, Lane(T(MatrixStatus::kNotConverged)), Lane(T(MatrixStatus::kOk)));
-  status = select(in_range, status, Lane(T(MatrixStatus::kOutOfRange)));
-  return select(finite, status, Lane(T(MatrixStatus::kNonFinite)));
+  return status_of<Lane>(finite, in_range, active);
 }
 
 SVD_KERNEL_END

@@ -126,6 +126,21 @@ SVD_HD void sort_descending(Size k, Lane* s) {
   }
 }
 
+// The MatrixStatus of each lane as a number.
+template <class Lane>
+SVD_HD Lane status_of(typename Lane::Mask finite, typename Lane::Mask in_range, typename Lane::Mask unfinished) {
+  using T = typename Lane::Scalar;
+  Lane status = select(unfinished, Lane(T(MatrixStatus::kNotConverged)), Lane(T(MatrixStatus::kOk)));
+  status = select(in_range, status, Lane(T(MatrixStatus::kOutOfRange)));
+  return select(finite, status, Lane(T(MatrixStatus::kNonFinite)));
+}
+// The same of one matrix, where it has a team of threads.
+SVD_HD MatrixStatus status_of(bool finite, bool in_range, bool unfinished) {
+  if (!finite) return MatrixStatus::kNonFinite;
+  if (!in_range) return MatrixStatus::kOutOfRange;
+  return unfinished ? MatrixStatus::kNotConverged : MatrixStatus::kOk;
+}
+
 // Step 3. exponent(i): of s_i. Returns the MatrixStatus of each lane as a number.
 template <class Lane, class Size, class Exponent>
 SVD_HD Lane finish_values(Size k, Exponent exponent, typename Lane::Mask finite, typename Lane::Mask unfinished,
@@ -135,11 +150,8 @@ SVD_HD Lane finish_values(Size k, Exponent exponent, typename Lane::Mask finite,
   SVD_UNROLL for (int i = 0; i < k; ++i) s[i] = at_least(s[i] * make_pow2(exponent(i)), zero);
   sort_descending(k, s);
   const auto in_range = s[0] <= Lane(FloatTraits<T>::kLargest);
-  Lane status = select(unfinished, Lane(T(MatrixStatus::kNotConverged)), Lane(T(MatrixStatus::kOk)));
-  status = select(in_range, status, Lane(T(MatrixStatus::kOutOfRange)));
-  status = select(finite, status, Lane(T(MatrixStatus::kNonFinite)));
   SVD_UNROLL for (int i = 0; i < k; ++i) s[i] = select(finite, s[i], Lane(FloatTraits<T>::nan()));
-  return status;
+  return status_of<Lane>(finite, in_range, unfinished);
 }
 
 // Arguments for the matrices of a pack, beside their elements: exponents, limits of the method, and scratch memory.

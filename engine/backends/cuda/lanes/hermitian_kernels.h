@@ -209,11 +209,7 @@ __global__ void __launch_bounds__(kVectorsBlock) team_hermitian_kernel(const Her
   const bool out_of_range =
       task.team.any((place_p < k && !(abs(of_p) <= most).m) || (place_q < k && !(abs(of_q) <= most).m));
   if (task.team.pair == 0 && task.team.part == 0) {
-    const MatrixStatus status = !finite        ? MatrixStatus::kNonFinite
-                                : out_of_range ? MatrixStatus::kOutOfRange
-                                : unfinished   ? MatrixStatus::kNotConverged
-                                               : MatrixStatus::kOk;
-    record_status(square, m, static_cast<int>(status));
+    record_status(square, m, static_cast<int>(scalar::status_of(finite, !out_of_range, unfinished)));
   }
   const auto store = [&](auto& column, int place, int r, L lambda) {
     if (place >= k) return;

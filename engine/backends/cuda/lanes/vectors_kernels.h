@@ -4,9 +4,8 @@
 //   team_vectors_kernel    k <= 32: a team of threads a matrix, a thread or two to four for each pair of columns, which
 //                          are in registers; after each step one column moves to the neighbours
 //
-// The places of the odd-even exchange are threads: in an even step pair c of threads holds the places 2 c and 2 c + 1,
-// in an odd one 2 c + 1 and 2 c + 2. The last one holds place 0 meanwhile, which has no partner. A column's rows are
-// dealt to the kSplit threads of a pair in turn, which is how sums are dealt to partial sums (core/reduce.h).
+// The places of the odd-even exchange are threads. A column's rows are dealt to the kSplit threads of a pair in turn,
+// which is how sums are dealt to partial sums (core/reduce.h).
 #ifndef SVDSERVE_ENGINE_BACKENDS_CUDA_LANES_VECTORS_KERNELS_H_
 #define SVDSERVE_ENGINE_BACKENDS_CUDA_LANES_VECTORS_KERNELS_H_
 
@@ -442,11 +441,7 @@ __global__ void __launch_bounds__(kVectorsBlock) team_vectors_kernel(const Vecto
   const bool out_of_range = task.team.any((place_p < k && !(s_p <= largest).m) || (place_q < k && !(s_q <= largest).m));
   const int r_p = task.rank(s_p, place_p, s_p, s_q), r_q = task.rank(s_q, place_q, s_p, s_q);
   if (task.team.pair == 0 && task.team.part == 0) {
-    const MatrixStatus status = !finite        ? MatrixStatus::kNonFinite
-                                : out_of_range ? MatrixStatus::kOutOfRange
-                                : unfinished   ? MatrixStatus::kNotConverged
-                                               : MatrixStatus::kOk;
-    record_status(square, m, static_cast<int>(status));
+    record_status(square, m, static_cast<int>(scalar::status_of(finite, !out_of_range, unfinished)));
   }
   if (place_p < k) {
     if (task.team.part == 0) square.values[m * k + r_p] = finite ? s_p.v : FloatTraits<T>::nan();
