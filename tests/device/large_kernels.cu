@@ -5,7 +5,7 @@
 #include <cstring>
 #include <type_traits>
 
-#include "engine/backends/cuda/large/p_step_kernels.h"
+#include "engine/backends/cuda/large/gram_step_kernels.h"
 #include "tests/device/device_bench.h"
 
 namespace svdserve::cuda {
@@ -44,17 +44,6 @@ class DeviceArray {
   size_t size_;
 };
 
-struct OneThread {
-  template <class F>
-  SVD_HD void for_each(int n, F f) const {
-    for (int i = 0; i < n; ++i) f(i);
-  }
-  template <class F>
-  SVD_HD void for_each_team(int n, F f) const {
-    for (int i = 0; i < n; ++i) f(scalar::Alone(), i);
-  }
-};
-
 std::mt19937_64 bits(7);
 
 template <class E>
@@ -79,7 +68,7 @@ struct Case {
   int width;
   int64_t rows, cols, ld;
   std::vector<E> x;
-  std::vector<PStepPair> pairs{{0, 2}, {1, 3}};
+  std::vector<GramStepPair> pairs{{0, 2}, {1, 3}};
 
   Case(int w, int64_t m) : width(w), rows(m), cols(3 * w - 2), ld((m + 15) / 16 * 16) {
     for (int64_t i = 0; i < ld * cols; ++i) x.push_back(random_element<E>());
@@ -90,16 +79,16 @@ struct Case {
     }
   }
   E at(int64_t i, int64_t j) const { return x[static_cast<size_t>(j * ld + i)]; }
-  int64_t column(PStepPair pair, int j) const {
+  int64_t column(GramStepPair pair, int j) const {
     const int at = j % (K / 2);
     const int64_t column = at < width ? int64_t{j < K / 2 ? pair.p : pair.q} * width + at : cols;
     return column < cols ? column : -1;
   }
-  E entry(PStepPair pair, int64_t i, int j) const {
+  E entry(GramStepPair pair, int64_t i, int j) const {
     const int64_t c = column(pair, j);
     return c < 0 ? from_real<E>(0) : at(i, c);
   }
-  std::vector<E> gram(PStepPair pair) const {
+  std::vector<E> gram(GramStepPair pair) const {
     std::vector<E> h(K * K, from_real<E>(0));
     for (int i = 0; i < K; ++i) {
       for (int j = 0; j < K; ++j) {
@@ -126,14 +115,14 @@ template <class E, int K>
 void check_gram(const Case<E, K>& c) {
   constexpr int kSplits = 3;
   const DeviceArray<E> x(c.x), partial(std::vector<E>(2 * kSplits * K * K));
-  const DeviceArray<PStepPair> pairs(c.pairs);
+  const DeviceArray<GramStepPair> pairs(c.pairs);
   const DeviceArray<int> active_count({5});  // of the p-step before
   using Shape = GramShape<E, K>;
   constexpr int kStages = 4, kBytes = Shape::shared_bytes(kStages);
   allow(gram_kernel<E, K, kStages>, kBytes);
   gram_kernel<E, K, kStages>
-      <<<dim3(kSplits, 2), Shape::kThreads, kBytes>>>(PStepMatrix<E>{x.get(), c.rows, c.cols, c.ld}, pairs.get(),
-                                                      PStepVersions{}, c.width, partial.get(), active_count.get());
+      <<<dim3(kSplits, 2), Shape::kThreads, kBytes>>>(GramStepMatrix<E>{x.get(), c.rows, c.cols, c.ld}, pairs.get(),
+                                                      GramStepVersions{}, c.width, partial.get(), active_count.get());
   check(cudaDeviceSynchronize(), "gram_kernel");
   if (active_count.fetch()[0] != 0) expect("count of active pairs", element_name<E>(), K, c.width, c.rows, 1, 0);
   const std::vector<E> parts = partial.fetch();
@@ -156,21 +145,34 @@ void check_gram(const Case<E, K>& c) {
 template <class E, int K>
 void check_inner(const Case<E, K>& c, bool shared_w, int64_t positive, int32_t smallest = large::kZeroColumn) {
   std::vector<E> h;
-  for (const PStepPair pair : c.pairs) {
+  for (const GramStepPair pair : c.pairs) {
     const std::vector<E> own = c.gram(pair);
     h.insert(h.end(), own.begin(), own.end());
   }
   std::vector<int32_t> f(static_cast<size_t>(c.cols));
   for (size_t j = 0; j < f.size(); ++j) f[j] = -static_cast<int>(j) / 7;
   const DeviceArray<E> partial(h), w(std::vector<E>(2 * K * K));
-  const DeviceArray<PStepPair> pairs(c.pairs);
+  const DeviceArray<GramStepPair> pairs(c.pairs);
   const DeviceArray<int32_t> exponents(f);
   const DeviceArray<int> changes(std::vector<int>(4 * K)), active(std::vector<int>(2)), active_count({0});
-  const DeviceArray<PStepCounts> counts({PStepCounts{}});
-  const InnerCall<E> call{
-      pairs.get(),  partial.get(),   1,       w.get(), exponents.get(), changes.get(), active.get(), active_count.get(),
-      counts.get(), PStepVersions{}, c.width, c.cols,  positive,        1e-15,         smallest,     1,
-      shared_w};
+  const DeviceArray<GramStepCounts> counts({GramStepCounts{}});
+  const InnerCall<E> call{pairs.get(),
+                          partial.get(),
+                          1,
+                          w.get(),
+                          exponents.get(),
+                          changes.get(),
+                          active.get(),
+                          active_count.get(),
+                          counts.get(),
+                          GramStepVersions{},
+                          c.width,
+                          c.cols,
+                          positive,
+                          1e-15,
+                          smallest,
+                          1,
+                          shared_w};
   using Shape = InnerShape<E, K>;
   allow(inner_kernel<E, K>, Shape::shared_bytes(shared_w));
   inner_kernel<E, K><<<2, Shape::kThreads, static_cast<size_t>(Shape::shared_bytes(shared_w))>>>(call);
@@ -204,7 +206,7 @@ void check_inner(const Case<E, K>& c, bool shared_w, int64_t positive, int32_t s
                            columns.data(),
                            1e-30,
                            1};
-    rotations += gram_jacobi(OneThread(), work).rotations;
+    rotations += gram_jacobi(scalar::Alone(), work).rotations;
     for (int e = 0; e < K * K; ++e) error = worse(error, distance(got[p * K * K + e], own_w[e]));
     for (int i = 0; i < K; ++i) {
       const int64_t column = c.column(c.pairs[p], i);
@@ -229,7 +231,7 @@ void check_post(const Case<E, K>& c) {
   std::vector<int> changes(4 * K);
   for (int& e : changes) e = static_cast<int>(bits() % 5);
   const DeviceArray<E> x(c.x), v_on_device(v), w_on_device(w);
-  const DeviceArray<PStepPair> pairs(c.pairs);
+  const DeviceArray<GramStepPair> pairs(c.pairs);
   const DeviceArray<int> changes_on_device(changes), active(std::vector<int>{1, 0}), active_count({2});
   // Some columns of X become zero; what V gets does not know of it.
   std::vector<int32_t> f(static_cast<size_t>(c.cols), 0);
@@ -305,13 +307,13 @@ void time_inner() {
   constexpr int kPairs = 32, kSplits = 4, kLaunches = 20;
   using Shape = InnerShape<E, K>;
   allow(inner_kernel<E, K>, Shape::shared_bytes(true));
-  std::vector<PStepPair> list;
+  std::vector<GramStepPair> list;
   for (int i = 0; i < kPairs; ++i) list.push_back({2 * i, 2 * i + 1});
-  const DeviceArray<PStepPair> pairs(list);
+  const DeviceArray<GramStepPair> pairs(list);
   const DeviceArray<E> w(std::vector<E>(kPairs * K * K));
   const std::vector<int> zeros(kPairs * 2 * K);
   const DeviceArray<int> changes(zeros), active(zeros), active_count({0});
-  const DeviceArray<PStepCounts> counts({PStepCounts{}});
+  const DeviceArray<GramStepCounts> counts({GramStepCounts{}});
   cudaEvent_t begin = nullptr, end = nullptr;
   check(cudaEventCreate(&begin), "cudaEventCreate");
   check(cudaEventCreate(&end), "cudaEventCreate");
@@ -337,7 +339,7 @@ void time_inner() {
                             active.get(),
                             active_count.get(),
                             counts.get(),
-                            PStepVersions{},
+                            GramStepVersions{},
                             K / 2,
                             kPairs * K,
                             kPairs * K,

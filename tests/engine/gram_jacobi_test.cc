@@ -21,33 +21,7 @@ namespace {
 
 using numerics::Random;
 using numerics::ShuffledTeam;
-
-struct OrderedBlock {
-  template <class F>
-  void for_each(int n, F f) const {
-    for (int i = 0; i < n; ++i) f(i);
-  }
-  template <class F>
-  void for_each_team(int n, F f) const {
-    for (int i = 0; i < n; ++i) f(scalar::Alone(), i);
-  }
-};
-
-class ShuffledBlock {
- public:
-  explicit ShuffledBlock(uint64_t seed) : team_(seed) {}
-  template <class F>
-  void for_each(int n, F f) const {
-    team_.for_each(0, n, f);
-  }
-  template <class F>
-  void for_each_team(int n, F f) const {
-    team_.for_each(0, n, [&](int i) { f(team_, i); });
-  }
-
- private:
-  ShuffledTeam team_;
-};
+using scalar::Alone;
 
 double modulus(double x) { return std::fabs(x); }
 double modulus(Complex x) { return std::hypot(x.re, x.im); }
@@ -199,7 +173,7 @@ TYPED_TEST(GramJacobi, MakesColumnsOrthogonal) {
   for (const int k : {64, 128}) {
     Pair<TypeParam> pair(k, 2 * k);
     pair.randomize(1);
-    const GramOutcome outcome = pair.orthogonalize(OrderedBlock(), 1e-15, 30);
+    const GramOutcome outcome = pair.orthogonalize(Alone(), 1e-15, 30);
     EXPECT_TRUE(outcome.active);
     EXPECT_GT(outcome.rotations, k * (k - 1) / 2);
     EXPECT_LE(outcome.proper_rotations, outcome.rotations);
@@ -215,7 +189,7 @@ TYPED_TEST(GramJacobi, MakesColumnsOrthogonal) {
     }
     EXPECT_NEAR(sum / k, 1, 1e-14);
     // Once more: nothing is left to do, but for cosines that rounding leaves.
-    EXPECT_FALSE(pair.orthogonalize(OrderedBlock(), 1e-13, 1).active);
+    EXPECT_FALSE(pair.orthogonalize(Alone(), 1e-13, 1).active);
   }
 }
 
@@ -223,7 +197,7 @@ TYPED_TEST(GramJacobi, OneSweepIsNotTheEnd) {
   Pair<TypeParam> pair(64, 100);
   pair.randomize(2);
   const double before = pair.largest_cosine();
-  const GramOutcome outcome = pair.orthogonalize(OrderedBlock(), 1e-15, 1);
+  const GramOutcome outcome = pair.orthogonalize(Alone(), 1e-15, 1);
   EXPECT_NEAR(std::sqrt(outcome.cosine2), before, 1e-14);
   EXPECT_EQ(outcome.rotations, 64 * 63 / 2);
   EXPECT_GT(pair.largest_cosine(), 1e-8);
@@ -237,8 +211,8 @@ TYPED_TEST(GramJacobi, TheOrderOfAPhaseChangesNoBit) {
       for (int j = 0; j < k; ++j) ordered.exponents[static_cast<size_t>(j)] = -j / 5;
       if (hyperbolic) std::fill(ordered.signs.begin() + k / 3, ordered.signs.end(), int8_t{-1});
       Pair<TypeParam> shuffled = ordered;
-      ordered.orthogonalize(OrderedBlock(), 1e-15, 2);
-      shuffled.orthogonalize(ShuffledBlock(4), 1e-15, 2);
+      ordered.orthogonalize(Alone(), 1e-15, 2);
+      shuffled.orthogonalize(ShuffledTeam(4), 1e-15, 2);
       EXPECT_EQ(std::memcmp(ordered.w.data(), shuffled.w.data(), ordered.w.size() * sizeof(TypeParam)), 0);
       EXPECT_EQ(std::memcmp(ordered.h.data(), shuffled.h.data(), ordered.h.size() * sizeof(TypeParam)), 0);
       EXPECT_EQ(ordered.exponents, shuffled.exponents);
@@ -251,7 +225,7 @@ TYPED_TEST(GramJacobi, ColumnsThatAreFarApart) {
   Pair<TypeParam> pair(64, 80);
   pair.randomize(5);
   for (int j = 0; j < 64; ++j) pair.exponents[static_cast<size_t>(j)] = 990 - 31 * j;
-  for (int round = 0; round < 3; ++round) pair.orthogonalize(OrderedBlock(), 1e-15, 30);
+  for (int round = 0; round < 3; ++round) pair.orthogonalize(Alone(), 1e-15, 30);
   EXPECT_LT(pair.largest_cosine(), 1e-13);
   // The longest columns have been orthogonalized against first, so the exponents fall as they did.
   for (int j = 0; j < 64; ++j) EXPECT_NEAR(pair.exponents[static_cast<size_t>(j)], 990 - 31 * j, 8);
@@ -267,7 +241,7 @@ TYPED_TEST(GramJacobi, HyperbolicRotationsKeepTheSignature) {
   for (int j = 0; j < k; ++j) identity.at(j, j) = from_real<TypeParam>(1);
   for (int round = 0; round < 3; ++round) {
     const std::vector<int> before = pair.exponents;
-    if (!pair.orthogonalize(OrderedBlock(), 1e-15, 30).active) break;
+    if (!pair.orthogonalize(Alone(), 1e-15, 30).active) break;
     identity.w = pair.w;
     for (int j = 0; j < k; ++j) {
       for (int i = 0; i < k; ++i) {
@@ -307,8 +281,8 @@ TYPED_TEST(GramJacobi, ZeroAndParallelColumns) {
     pair.at(i, 9) = from_real<TypeParam>(0);
     pair.at(i, 33) = pair.at(i, 12);
   }
-  EXPECT_TRUE(pair.orthogonalize(OrderedBlock(), 1e-15, 30).lost);
-  for (int round = 0; round < 3; ++round) pair.orthogonalize(OrderedBlock(), 1e-15, 30);
+  EXPECT_TRUE(pair.orthogonalize(Alone(), 1e-15, 30).lost);
+  for (int round = 0; round < 3; ++round) pair.orthogonalize(Alone(), 1e-15, 30);
   EXPECT_LT(pair.largest_cosine(), 1e-13);
   for (const TypeParam& e : pair.x) EXPECT_TRUE(std::isfinite(modulus(e)));
 }
@@ -316,7 +290,7 @@ TYPED_TEST(GramJacobi, ZeroAndParallelColumns) {
 TYPED_TEST(GramJacobi, OrthogonalColumnsAreLeftAlone) {
   Pair<TypeParam> pair(128, 128);
   for (int j = 0; j < 128; ++j) pair.at(j, j) = from_real<TypeParam>(1);
-  const GramOutcome outcome = pair.orthogonalize(OrderedBlock(), 1e-15, 1);
+  const GramOutcome outcome = pair.orthogonalize(Alone(), 1e-15, 1);
   EXPECT_FALSE(outcome.active);
   EXPECT_EQ(outcome.rotations, 0);
   EXPECT_EQ(outcome.cosine2, 0);

@@ -7,7 +7,7 @@
 // Column c belongs to warp c mod the number of warps, row i of every column to thread i mod 32 of the warp. So no
 // thread reads what another wrote, but for the column of the reflector; two barriers a reflector. The sum of a column's
 // squares is of its own kind (32 partial sums and a butterfly). Reflectors need only |x_0| and the length of the rest.
-// Block: as in placed_jacobi.h. Cost: 2 rows k^2 and 4 rows k^2 flops (complex: four times). Accuracy: column-wise
+// Threads of a block: core/team.h. Cost: 2 rows k^2 and 4 rows k^2 flops (complex: four times). Accuracy: column-wise
 // backward stable. One matrix a block; the bits are a function of the matrix and of the block's size.
 #if defined(SVDSERVE_ENGINE_ALGORITHMS_BLOCKS_BLOCK_QR_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef SVDSERVE_ENGINE_ALGORITHMS_BLOCKS_BLOCK_QR_H_
@@ -18,6 +18,7 @@
 
 #include "engine/algorithms/tall/householder.h"
 #include "engine/core/scaling.h"
+#include "engine/core/team.h"
 
 SVD_KERNEL_BEGIN
 
@@ -30,14 +31,18 @@ struct BlockFactor {
   SVD_HD E* column(int j) const { return a + static_cast<int64_t>(j) * rows; }
 };
 
-template <class Block, class E>
+template <class Threads, class E>
 class BlockQr {
  public:
   using L = typename E::Lane;
   using T = typename E::Scalar;
 
-  SVD_HD BlockQr(const Block& block, const BlockFactor<E>& factor)
-      : block_(block), f_(factor), warp_(block.index() / 32), warps_(block.threads() / 32), lane_(block.index() % 32) {}
+  SVD_HD BlockQr(const Threads& threads, const BlockFactor<E>& factor)
+      : threads_(threads),
+        f_(factor),
+        warp_(threads.index() / 32),
+        warps_(threads.count() / 32),
+        lane_(threads.index() % 32) {}
 
   // source(i, j): an element of A; by_rows: those of a row follow each other in memory. exponents: of the columns,
   // [0] NaN where A is not finite: then r has a NaN in it. r: [out] k x k, row by row.
@@ -45,26 +50,26 @@ class BlockQr {
   SVD_HD void reduce(const Source& source, bool by_rows, const T* exponents, E* r) const {
     const bool finite = exponents[0] == exponents[0];
     load(source, by_rows, exponents, finite);
-    block_.sync();
+    threads_.sync();
     for (int j = 0; j < f_.k; ++j) {
       const E* const u = f_.column(j);
       const Reflector<E> h = reflector(u, j);
-      block_.sync();
-      if (block_.index() == 0) {
+      threads_.sync();
+      if (threads_.index() == 0) {
         f_.column(j)[j] = h.u0;
         f_.g[j] = h.g;
         r[j * f_.k + j] = h.beta;
       }
       for (int c = first_column(j + 1); c < f_.k; c += warps_) reflect(u, j, h.u0, h.g, f_.column(c), 1);
-      block_.sync();
+      threads_.sync();
     }
-    for (int x = block_.index(); x < f_.k * f_.k; x += block_.threads()) {
+    for (int x = threads_.index(); x < f_.k * f_.k; x += threads_.count()) {
       const int i = x / f_.k, j = x % f_.k;
       if (i != j) r[x] = i < j ? f_.column(j)[i] : zero_element<E>();
     }
     if (finite) return;
-    block_.sync();
-    if (block_.index() == 0) r[0].re = L(FloatTraits<T>::nan());
+    threads_.sync();
+    if (threads_.index() == 0) r[0].re = L(FloatTraits<T>::nan());
   }
 
   // Column c < columns of X at x(0, c), rows row_step elements apart. x_k: k x k, row by row. done(element): as it is
@@ -84,7 +89,7 @@ class BlockQr {
 
  private:
   SVD_HD L across(L s) const {
-    for (int d = 16; d > 0; d /= 2) s = s + L(block_.from_lane(s.v, lane_ ^ d));
+    for (int d = 16; d > 0; d /= 2) s = s + L(threads_.from_lane(s.v, lane_ ^ d));
     return s;
   }
   // The first column from `least` on that belongs to this warp.
@@ -93,7 +98,7 @@ class BlockQr {
   template <class Source>
   SVD_HD void load(const Source& source, bool by_rows, const T* exponents, bool finite) const {
     const int64_t all = static_cast<int64_t>(f_.rows) * f_.k;
-    for (int64_t x = block_.index(); x < all; x += block_.threads()) {
+    for (int64_t x = threads_.index(); x < all; x += threads_.count()) {
       const int i = static_cast<int>(by_rows ? x / f_.k : x % f_.rows);
       const int j = static_cast<int>(by_rows ? x % f_.k : x / f_.rows);
       f_.column(j)[i] = finite ? scaled(source(i, j), make_pow2(-L(exponents[j]))) : zero_element<E>();
@@ -126,7 +131,7 @@ class BlockQr {
     for (int i = begin; i < f_.rows; i += 32) y[i * step] = subtract_product(y[i * step], u_at(i), w);
   }
 
-  const Block block_;
+  const Threads threads_;
   const BlockFactor<E> f_;
   const int warp_, warps_, lane_;
 };

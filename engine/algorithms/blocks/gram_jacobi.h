@@ -12,9 +12,7 @@
 //
 // Columns carry exponents: the true column is 2^f_j x_j, with |x_j| near one. So no entry of H over- or underflows
 // however far apart the columns are. W is for the scaled columns: X_new 2^f_new = X 2^f W_true, with W_true(i, j) =
-// W(i, j) 2^(f_new_j - f_i). Rotations are those of algorithms/jacobi/jacobi_rotation.h, applied from both sides;
-// columns of opposite sign (hyperbolic case) get the hyperbolic rotation, which keeps x_p^H x_p - x_q^H x_q. A rotation
-// puts the longer of its two columns first (sorting), unless their signs differ.
+// W(i, j) 2^(f_new_j - f_i). Rotations are those of algorithms/jacobi/signed_rotation.h, applied from both sides.
 //
 // Sources: Novakovic, SIAM J. Sci. Comput. 37 (2015) C1-C30, sections 2 and 4.3, eqs. (13)-(18): rotations, criterion,
 // sorting, block-oriented (one sweep) and full-block (to the end) variants. Veselic, Numer. Math. 64 (1993) 241-269:
@@ -23,14 +21,15 @@
 // H holds. H loses relative accuracy of its small entries where X is ill-conditioned even with unit columns (about 1e7
 // and more). That costs sweeps and no more: the next one starts from the Gram matrix of the true columns.
 //
-// The members of a Block cooperate. block.for_each(n, f) runs f(0) .. f(n - 1) in any order. block.for_each_team(n, f)
-// runs f(team, 0) .. f(team, n - 1), each by one team (core/team.h), in any order. Both end with a barrier.
+// A block is a team of teams (core/team.h).
 #ifndef SVDSERVE_ENGINE_ALGORITHMS_BLOCKS_GRAM_JACOBI_H_
 #define SVDSERVE_ENGINE_ALGORITHMS_BLOCKS_GRAM_JACOBI_H_
 
 #include <cstdint>
 
+#include "engine/algorithms/jacobi/signed_rotation.h"
 #include "engine/core/complex.h"
+#include "engine/core/team.h"
 
 namespace svdserve {
 
@@ -91,139 +90,6 @@ constexpr SVD_HD JacobiSuperstep jacobi_superstep(int k, int s) {
   return {{c, d, 1 << low}, 0b00001110};
 }
 
-// --- one pair -----------------------------------------------------------------------------------------------------
-
-// (x_p, x_q) := (x_p, x_q) J, J - I = [pp pq; qp qq]. Transformations are kept, multiplied and applied without their
-// identity. Cosines near one are rounded up more often than down, and all columns would grow, by 200 u in ten sweeps of
-// 256 columns.
-template <class E>
-struct GramRotation {
-  E pp, pq, qp, qq;
-  double alpha, beta;  // |x_p|^2 and |x_q|^2 afterwards
-  bool rotated;        // the columns were not orthogonal
-  bool proper;         // the angle is not negligible
-  bool swapped;        // with their exponents
-  bool lost;           // of the shorter column rounding errors are left
-};
-
-// Which way a pair is sorted, and whether its rotation is hyperbolic.
-enum class PairSigns : uint8_t {
-  kBothPositive,  // the longer column first
-  kBothNegative,  // the longer column last
-  kOpposite,      // not sorted
-};
-
-SVD_HD double power_of_two(int e) {  // -1022 <= e <= 1023
-  return __builtin_bit_cast(double, static_cast<uint64_t>(e + 1023) << 52);
-}
-template <class T>
-SVD_HD void exchange(T& x, T& y) {
-  const T t = x;
-  x = y;
-  y = t;
-}
-// 1 / sqrt(x) and 1 / x to about an ulp, for normal x in 2^-1022 .. 2^1022. A device uses the hardware's approximation
-// of 20 bits and one step of third order, a third of the latency of a division.
-SVD_HD double reciprocal_root(double x) {
-#if defined(__CUDA_ARCH__)
-  double y;
-  asm("rsqrt.approx.ftz.f64 %0, %1;" : "=d"(y) : "d"(x));
-  const double error = std::fma(-(x * y), y, 1.0);
-  return std::fma(y * error, std::fma(0.375, error, 0.5), y);
-#else
-  return 1 / std::sqrt(x);
-#endif
-}
-SVD_HD double reciprocal(double x) {
-#if defined(__CUDA_ARCH__)
-  double y;
-  asm("rcp.approx.ftz.f64 %0, %1;" : "=d"(y) : "d"(x));
-  const double error = std::fma(-x, y, 1.0);
-  return std::fma(y, std::fma(error, error, error), y);
-#else
-  return 1 / x;
-#endif
-}
-
-// 1 - (tanh 2 theta)^2 is kept this far from zero. Columns that no hyperbolic rotation can make orthogonal, which exist
-// by rounding alone, are brought nearer, and looked at again.
-inline constexpr double kLeastHyperbolicGap = 0x1p-40;
-// A column whose squared norm falls to this part was a combination of the others but for rounding.
-inline constexpr double kLostNorm2 = 0x1p-48;
-// Nothing, beside columns of norm one: keeps roots' arguments normal numbers.
-inline constexpr double kNegligible2 = 0x1p-900;
-
-SVD_HD bool needs_rotation(double alpha, double beta, double gamma2, double tolerance2) {
-  return gamma2 > tolerance2 * (alpha * beta) && gamma2 >= kNegligible2;
-}
-SVD_HD double modulus_of(double x, double) { return std::fabs(x); }
-SVD_HD double phase_of(double x, double) { return x < 0 ? -1 : 1; }
-SVD_HD double modulus_of(Complex x, double inverse_modulus) { return squared_modulus(x) * inverse_modulus; }
-SVD_HD Complex phase_of(Complex x, double inverse_modulus) { return times_real(x, inverse_modulus); }
-
-// alpha, beta: |x_p|^2, |x_q|^2; gamma = x_p^H x_q; f_p, f_q: exponents.
-template <class E>
-SVD_HD GramRotation<E> gram_rotation(double alpha, double beta, E gamma, int f_p, int f_q, PairSigns signs,
-                                     double tolerance2) {
-  const bool opposite = signs == PairSigns::kOpposite;
-  const double gamma2 = squared_modulus(gamma);
-  GramRotation<E> r{
-      from_real<E>(0), from_real<E>(0), from_real<E>(0), from_real<E>(0), alpha, beta, false, false, false, false};
-  if (!needs_rotation(alpha, beta, gamma2, tolerance2)) return r;
-  // The larger of the two true columns decides the power of two, 1 / s, by which everything is divided; beyond 2^-480
-  // the other one is nothing beside it.
-  const int distance = f_p > f_q ? f_p - f_q : f_q - f_p, d = distance < 480 ? distance : 480;
-  const double s2 = power_of_two(-2 * d);
-  const double p = f_p >= f_q ? 1 : s2, q = f_q >= f_p ? 1 : s2;
-  double inverse_modulus = 0;  // a real number's is not needed
-  if constexpr (kIsComplex<E>) inverse_modulus = reciprocal_root(gamma2);
-  const double modulus = modulus_of(gamma, inverse_modulus);
-  double cos2, inverse_root, sign;
-  if (opposite) {
-    // tanh 2 theta = cross / sum;  cosh 2 theta = sum / root
-    const double sum = std::fma(alpha, p, beta * q), cross = 2 * modulus * power_of_two(-d);
-    const double least = std::fma(kLeastHyperbolicGap * sum, sum, kNegligible2 * s2);
-    inverse_root = reciprocal_root(std::fmax((sum - cross) * (sum + cross), std::fmax(least, 0x1p-1000)));
-    cos2 = sum * inverse_root;
-    sign = 1;
-  } else {
-    // tan 2 theta = cross / delta;  cos 2 theta = |delta| / root;  cross = 2 |gamma| s
-    const double delta = std::fma(beta, q, -(alpha * p));
-    inverse_root = reciprocal_root(std::fma(delta, delta, std::fma(4 * s2, gamma2, 0x1p-1000)));
-    cos2 = std::fabs(delta) * inverse_root;
-    sign = delta < 0 ? -1 : 1;
-  }
-  // c^2 = (1 + cos 2 theta) / 2;  s = sin 2 theta / (2 c), with the powers of two of either column
-  const double c2 = std::fma(0.5, cos2, 0.5);
-  const double inverse_c = reciprocal_root(c2), c = c2 * inverse_c;
-  const double sine = sign * (modulus * inverse_root) * inverse_c;
-  const double sine_p = sine * q, sine_q = sine * p;
-  const double turn = opposite ? -1 : 1;
-  const E phase = phase_of(gamma, inverse_modulus);
-  r.pp = r.qq = from_real<E>(-turn * (sine_p * sine_q) * reciprocal(1 + c));  // c - 1
-  r.qp = times_real(conjugate(phase), -sine_p);
-  r.pq = times_real(phase, turn * sine_q);
-  r.alpha = std::fma(-(sine_p * inverse_c), modulus, alpha);
-  r.beta = std::fma(turn * (sine_q * inverse_c), modulus, beta);
-  // The shorter of parallel columns may come out negative: it becomes zero, and is left alone until computed anew.
-  r.lost = r.alpha <= kLostNorm2 * alpha || r.beta <= kLostNorm2 * beta;
-  r.alpha = std::fmax(r.alpha, 0.0);
-  r.beta = std::fmax(r.beta, 0.0);
-  r.rotated = true;
-  r.proper = c != 1;
-  if ((signs == PairSigns::kBothPositive && r.beta * q > r.alpha * p) ||
-      (signs == PairSigns::kBothNegative && r.beta * q < r.alpha * p)) {
-    r.swapped = true;
-    const E pp = r.pp, qp = r.qp, one = from_real<E>(1);
-    r.pp = plus_product(r.pq, one, from_real<E>(-1));
-    r.pq = plus_product(pp, one, one);
-    r.qp = plus_product(r.qq, one, one);
-    r.qq = plus_product(qp, one, from_real<E>(-1));
-    exchange(r.alpha, r.beta);
-  }
-  return r;
-}
-
 // --- a group ------------------------------------------------------------------------------------------------------
 
 // H by its lower triangle, row by row.
@@ -256,7 +122,7 @@ struct GramGroup {
 };
 
 // A superstep as it is worked with: its columns from a table, group by group.
-struct GramStep {
+struct GramSuperstep {
   const uint8_t* columns;
   uint32_t steps;
 
@@ -265,7 +131,7 @@ struct GramStep {
 // How many columns the largest cosine is looked for by, for each column.
 inline constexpr int kCosineParts = 4;
 
-// The operands, parameters and scratch memory of a Block, for k columns.
+// The operands, parameters and scratch memory of a block, for k columns.
 template <class E>
 struct GramWork {
   int k;                 // 64 or 128
@@ -293,10 +159,10 @@ SVD_HD constexpr int group_pivot(int v, int m) {
   return (m >> top << (top + 1)) | (m & ((1 << top) - 1));
 }
 
-SVD_HD PairSigns pair_signs(const int8_t* signs, int p, int q) {
-  if (signs == nullptr) return PairSigns::kBothPositive;
-  if (signs[p] != signs[q]) return PairSigns::kOpposite;
-  return signs[p] > 0 ? PairSigns::kBothPositive : PairSigns::kBothNegative;
+template <class E>
+SVD_HD PairSigns signs_of(const GramWork<E>& work, int p, int q) {
+  if (work.signs == nullptr) return PairSigns::kBothPositive;
+  return pair_signs(work.signs[p] > 0, work.signs[q] > 0);
 }
 
 // z + (x a + y b)
@@ -316,7 +182,7 @@ SVD_HD bool any_of(const Team& team, int n, F f) {
 
 // Sweeps group g, the p-steps of `step`.
 template <class Team, class E>
-SVD_HD void sweep_group(const Team& team, const GramStep& step, int g, const GramWork<E>& work) {
+SVD_HD void sweep_group(const Team& team, const GramSuperstep& step, int g, const GramWork<E>& work) {
   constexpr int n = kJacobiGroup;
   GramGroup<E>& s = work.groups[g];
   team.for_each(0, n * n, [&](int e) {
@@ -339,7 +205,7 @@ SVD_HD void sweep_group(const Team& team, const GramStep& step, int g, const Gra
       const int p = group_pivot(v, m), q = p ^ v;
       const GramRotation<E> r =
           gram_rotation(real_part(s.h[p * n + p]), real_part(s.h[q * n + q]), s.h[q * n + p], s.exponent[p],
-                        s.exponent[q], pair_signs(work.signs, step.column(g, p), step.column(g, q)), work.tolerance2);
+                        s.exponent[q], signs_of(work, step.column(g, p), step.column(g, q)), work.tolerance2);
       s.rotation[m][0] = r.pp;
       s.rotation[m][1] = r.pq;
       s.rotation[m][2] = r.qp;
@@ -392,7 +258,7 @@ SVD_HD void sweep_group(const Team& team, const GramStep& step, int g, const Gra
 
 // H_ab := Q_a^H H_ab Q_b: the rows of group a, the columns of group b. (A team with matrix units has its own.)
 template <class Team, class E>
-SVD_HD void transform_gram_tile(const Team& team, const GramStep& step, int a, int b, const GramWork<E>& work) {
+SVD_HD void transform_gram_tile(const Team& team, const GramSuperstep& step, int a, int b, const GramWork<E>& work) {
   constexpr int n = kJacobiGroup;
   const E* const qa = work.groups[a].q;
   const E* const qb = work.groups[b].q;
@@ -419,7 +285,7 @@ SVD_HD void transform_gram_tile(const Team& team, const GramStep& step, int a, i
 
 // W := W + W (Q_b - I), W kept as W - I: rows 8 tile .. 8 tile + 7, the columns of group b.
 template <class Team, class E>
-SVD_HD void transform_rotations(const Team& team, const GramStep& step, int tile, int b, const GramWork<E>& work) {
+SVD_HD void transform_rotations(const Team& team, const GramSuperstep& step, int tile, int b, const GramWork<E>& work) {
   constexpr int n = kJacobiGroup;
   const E* const q = work.groups[b].q;
   team.for_each(0, n, [&](int i) {
@@ -439,7 +305,7 @@ SVD_HD void transform_rotations(const Team& team, const GramStep& step, int tile
 
 // Applies what superstep `step` did to its groups to everything else.
 template <class Block, class E>
-SVD_HD void transform_rest(const Block& block, const GramStep& step, const GramWork<E>& work) {
+SVD_HD void transform_rest(const Block& block, const GramSuperstep& step, const GramWork<E>& work) {
   const int groups = work.k / kJacobiGroup, tiles = groups * (groups - 1) / 2;
   const int bits = JacobiSuperstep::highest_bit(groups);
   block.for_each_team(tiles + groups * groups, [&](const auto& team, int t) {
@@ -468,7 +334,7 @@ SVD_HD double larger_or_nan(double a, double b) { return a <= b || std::isnan(b)
 template <class Block, class E>
 SVD_HD double largest_cosine2(const Block& block, const GramWork<E>& work) {
   const int k = work.k, bits = JacobiSuperstep::highest_bit(k);
-  block.for_each(kCosineParts * k, [&](int e) {
+  block.for_each(0, kCosineParts * k, [&](int e) {
     const int i = e & (k - 1);
     const double alpha = real_part(work.h.get(i, i));
     double largest = 0, of = 1;  // a quotient
@@ -483,7 +349,7 @@ SVD_HD double largest_cosine2(const Block& block, const GramWork<E>& work) {
     work.cosines[e] = std::isfinite(alpha) ? largest / of : alpha * alpha;
   });
   constexpr int kFirst = 16;  // the first of them take the maximum in two steps
-  block.for_each(kFirst, [&](int e) {
+  block.for_each(0, kFirst, [&](int e) {
     double largest = work.cosines[e];
     for (int i = e + kFirst; i < kCosineParts * k; i += kFirst) largest = larger_or_nan(largest, work.cosines[i]);
     work.cosines[e] = largest;
@@ -496,7 +362,7 @@ SVD_HD double largest_cosine2(const Block& block, const GramWork<E>& work) {
 // Norms back in [1/2, 2), by exact powers of two. Returns whether some column has become rounding errors of itself.
 template <class Block, class E>
 SVD_HD bool renormalize(const Block& block, const GramWork<E>& work) {
-  block.for_each(work.k, [&](int j) {
+  block.for_each(0, work.k, [&](int j) {
     const double alpha = real_part(work.h.get(j, j));
     work.cosines[j] = alpha > 0 && alpha <= kLostNorm2 ? 1 : 0;
     if (!(alpha > 0) || (alpha >= 0.25 && alpha < 4)) return;
@@ -520,19 +386,19 @@ SVD_HD GramOutcome gram_jacobi(const Block& block, const GramWork<E>& work) {
   outcome.cosine2 = largest_cosine2(block, work);
   outcome.active = outcome.cosine2 > work.tolerance2 && std::isfinite(outcome.cosine2);
   if (!outcome.active) return outcome;
-  block.for_each(k * k, [&](int e) { work.w[(e >> bits) * work.w_ld + (e & (k - 1))] = from_real<E>(0); });
-  block.for_each(jacobi_supersteps(k) * k, [&](int e) {
+  block.for_each(0, k * k, [&](int e) { work.w[(e >> bits) * work.w_ld + (e & (k - 1))] = from_real<E>(0); });
+  block.for_each(0, jacobi_supersteps(k) * k, [&](int e) {
     const int i = e & (k - 1);
     work.columns[e] = static_cast<uint8_t>(jacobi_superstep(k, e >> bits).column(i / kJacobiGroup, i % kJacobiGroup));
   });
-  block.for_each(groups * (kJacobiGroup / 2), [&](int e) {
+  block.for_each(0, groups * (kJacobiGroup / 2), [&](int e) {
     work.groups[e / 4].rotated[e % 4] = 0;
     work.groups[e / 4].proper[e % 4] = 0;
     work.groups[e / 4].lost[e % 4] = 0;
   });
   for (int sweep = 0; sweep < work.sweeps; ++sweep) {
     for (int s = 0; s < jacobi_supersteps(k); ++s) {
-      const GramStep step{work.columns + s * k, jacobi_superstep(k, s).steps};
+      const GramSuperstep step{work.columns + s * k, jacobi_superstep(k, s).steps};
       block.for_each_team(groups, [&](const auto& team, int g) { sweep_group(team, step, g, work); });
       transform_rest(block, step, work);
     }
@@ -545,7 +411,7 @@ SVD_HD GramOutcome gram_jacobi(const Block& block, const GramWork<E>& work) {
         outcome.lost |= work.groups[g].lost[m] != 0;
       }
     }
-    block.for_each(0, [](int) {});  // all have counted before the next sweep counts on
+    block.sync();  // all have counted before the next sweep counts on
     if (outcome.rotations == before) break;
   }
   if (renormalize(block, work)) outcome.lost = true;

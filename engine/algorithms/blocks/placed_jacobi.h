@@ -3,21 +3,14 @@
 //
 //   A = U S V^H;   X := A, Y := I;   X := X W, Y := Y W until every two columns of X are orthogonal; x_j = s_j u_j
 //
-// The places of the exchange are threads. Pair c of kSplit threads holds the places 2 c and 2 c + 1 in an even step, in
-// an odd one 2 c + 1 and 2 c + 2. The last pair holds place 0 meanwhile, which has no partner. Row i kSplit + part of a
-// column belongs to thread `part` of its pair. An odd k gets one more column, of zeros, which is in no result.
+// The places of the exchange are threads, as that file says. Row i kSplit + part of a column belongs to thread `part` of
+// its pair. An odd k gets one more column, of zeros, which is in no result.
 // Exchanged columns need not change registers. The second of a pair leaves after an even step, to the pair before; the
 // first leaves after an odd step, to the pair behind. Each goes through a shuffle or, between warps, through the mail
 // (with two mailboxes, used in turn, that is one barrier a step). Or a column stays where it is in memory that the
 // block shares, and its number (`home`) moves. Without Y, s_j = |x_j| d_j.
 //
-// The code is that of one thread; Block is what it shares with the others:
-//   index(), threads()     its number, and how many there are: a multiple of 32, a warp
-//   sync()                 waits for all; what was written before is seen afterwards
-//   any(b)                 whether b holds for any thread; waits as sync()
-//   any_of_warp(b)         for any thread of the warp
-//   from_lane(x, lane)     x of that thread of the warp
-// Threads of a warp take the same way to from_lane() and any_of_warp(), those of a block to the others.
+// The code is that of one thread of a block (core/team.h), whole warps.
 //
 // Bits are a function of the matrix and of Shape. Cost and accuracy: as jacobi_vectors.h; without Y the errors of d add
 // up, one unit a rotation at most. A matrix without convergence ends after max_sweeps, as NOT_CONVERGED.
@@ -29,6 +22,7 @@
 #endif
 
 #include "engine/algorithms/lanes/jacobi_vectors.h"
+#include "engine/core/team.h"
 
 SVD_KERNEL_BEGIN
 
@@ -86,7 +80,7 @@ struct PlacedColumn {
   T home;  // its number in memory, an integer
 };
 
-template <class Block, class Shape>
+template <class Threads, class Shape>
 class PlacedJacobi {
  public:
   using E = typename Shape::Element;
@@ -94,8 +88,8 @@ class PlacedJacobi {
   using L = typename E::Lane;
   using Column = PlacedColumn<Shape>;
 
-  SVD_HD PlacedJacobi(const Block& block, const PlacedMemory<Shape>& memory, int k)
-      : block_(block), memory_(memory), k_(k), box_(0) {}
+  SVD_HD PlacedJacobi(const Threads& threads, const PlacedMemory<Shape>& memory, int k)
+      : threads_(threads), memory_(memory), k_(k), box_(0) {}
 
   // source(i, j): element (i, j) of A, column j of which stands for 2^given[j] times it (null: zero). results.value(r,
   // s), results.x(i, r, u_ir, finite) and results.y get what has number r in descending order; of a matrix that is not
@@ -107,7 +101,7 @@ class PlacedJacobi {
     load(p_, place, source, given);
     load(q_, place + 1, source, given);
     const bool bad = !any_of((magnitude_of(p_) <= largest) & (magnitude_of(q_) <= largest));
-    const bool finite = !block_.any(bad);
+    const bool finite = !threads_.any(bad);
     scale_once(p_, place, finite);
     scale_once(q_, place + 1, finite);
     find_floor(source);
@@ -116,18 +110,16 @@ class PlacedJacobi {
     normalize_column(q_);
     const L s_p = normalize(p_), s_q = normalize(q_);
     const bool in_range = any_of((s_p <= largest) & (s_q <= largest));
-    const bool out_of_range = block_.any(!in_range);
+    const bool out_of_range = threads_.any(!in_range);
     if (part() == 0) {
       memory_.values[place] = is_added(p_) ? T(-1) : s_p.v;
       memory_.values[place + 1] = is_added(q_) ? T(-1) : s_q.v;
     }
-    block_.sync();
+    threads_.sync();
     store(p_, place, s_p, finite, results);
     store(q_, place + 1, s_q, finite, results);
-    block_.sync();  // the memory is written again
-    if (!finite) return MatrixStatus::kNonFinite;
-    if (out_of_range) return MatrixStatus::kOutOfRange;
-    return unfinished ? MatrixStatus::kNotConverged : MatrixStatus::kOk;
+    threads_.sync();  // the memory is written again
+    return status_of(finite, !out_of_range, unfinished);
   }
 
  private:
@@ -168,14 +160,14 @@ class PlacedJacobi {
 
   // Not members: what is made of a thread's number costs less than a register.
   SVD_HD int pairs() const { return (k_ + 1) / 2; }
-  SVD_HD int pair() const { return block_.index() / kSplit; }
-  SVD_HD int part() const { return block_.index() % kSplit; }
-  SVD_HD int warp() const { return block_.index() / 32; }
-  SVD_HD int lane() const { return block_.index() % 32; }
+  SVD_HD int pair() const { return threads_.index() / kSplit; }
+  SVD_HD int part() const { return threads_.index() % kSplit; }
+  SVD_HD int warp() const { return threads_.index() / 32; }
+  SVD_HD int lane() const { return threads_.index() % 32; }
 
   // --- sums and maxima over the threads of a pair ----------------------------------------------------
 
-  SVD_HD L exchanged(L v, int distance) const { return L(block_.from_lane(v.v, lane() ^ distance)); }
+  SVD_HD L exchanged(L v, int distance) const { return L(threads_.from_lane(v.v, lane() ^ distance)); }
   SVD_HD E exchanged(E v, int distance) const {
     v.re = exchanged(v.re, distance);
     if constexpr (E::kComplex) v.im = exchanged(v.im, distance);
@@ -212,9 +204,9 @@ class PlacedJacobi {
   SVD_HD L largest_of_block(L v) const {
     SVD_UNROLL for (int d = kSplit; d < 32; d *= 2) v = larger(exchanged(v, d), v);
     if (lane() == 0) memory_.parts[warp()] = v.v;
-    block_.sync();
-    for (int w = 0; w < block_.threads() / 32; ++w) v = larger(L(memory_.parts[w]), v);
-    block_.sync();
+    threads_.sync();
+    for (int w = 0; w < threads_.count() / 32; ++w) v = larger(L(memory_.parts[w]), v);
+    threads_.sync();
     return v;
   }
 
@@ -257,7 +249,7 @@ class PlacedJacobi {
   // time, whose columns are in registers: the source has it, too, and values[j] what column j was divided by.
   template <class Source>
   SVD_HD void find_floor(const Source& source) {
-    block_.sync();
+    threads_.sync();
     const L of_p = exponent_unless_zero(magnitude_of(p_), p_.scale.exponent);
     const L of_q = exponent_unless_zero(magnitude_of(q_), q_.scale.exponent);
     const L least_column = -largest_of_block(-smaller(of_p, of_q));
@@ -265,8 +257,8 @@ class PlacedJacobi {
     for (int row = pair(); row < pair() + k_; row += pairs())
       least_row = smaller(exponent_of_row(row, source), least_row);
     const L floor = floor_above(least_column, -largest_of_block(-least_row));
-    if (block_.index() == 0) memory_.values[0] = floor.v;
-    block_.sync();
+    if (threads_.index() == 0) memory_.values[0] = floor.v;
+    threads_.sync();
   }
   // The exponent of a row of X at the start; without such a row, the one that exponent_unless_zero() gives zeros.
   template <class Source>
@@ -314,7 +306,7 @@ class PlacedJacobi {
     const L alpha = square_of_x(p_), beta = square_of_x(q_);
     const E g = product_of_pair();
     const bool wanted = exists && any_of(add_square(L(0), g) > tol_square * (alpha * beta));
-    if (!block_.any_of_warp(wanted)) return false;
+    if (!threads_.any_of_warp(wanted)) return false;
     const auto u = pair_update(alpha, beta, g, p_.scale, q_.scale, tol_square, L::mask(exists));
     const auto turn = [](E& p, E& q, const E& a, const E& b) SVD_LAMBDA {
       const E new_p = subtract_product(p, q, a);
@@ -333,7 +325,7 @@ class PlacedJacobi {
     const int last = pairs() - 1, source = pair() < last ? pair() + 1 : pair() == last ? 0 : pair();
     T* const box = next_box();
     if (pair() % kPairsOfWarp == 0) post(q_, box);
-    block_.sync();
+    threads_.sync();
     receive(q_, source, source / kPairsOfWarp == warp(), box);
   }
   // And back. In the last pair nothing has changed places. Its second column is that of place 0, which pair 0 gets, and
@@ -347,11 +339,11 @@ class PlacedJacobi {
     } else if (pair() < last && pair() % kPairsOfWarp == kPairsOfWarp - 1) {
       post(p_, box);
     }
-    block_.sync();
+    threads_.sync();
     receive(p_, source, source / kPairsOfWarp == warp() && pair() != 0, box);
   }
   SVD_HD T* next_box() {
-    const int boxes = block_.threads() / 32;
+    const int boxes = threads_.count() / 32;
     T* const box = memory_.mail + box_ * boxes * kMailOfWarp + part();
     box_ = (box_ + 1) % Shape::kBoxes;
     return box;
@@ -364,10 +356,10 @@ class PlacedJacobi {
     const int source_lane = near ? source % kPairsOfWarp * kSplit + part() : lane();
     const T* const from = box + source / kPairsOfWarp * kMailOfWarp;
     for_each_number(c, [&](T& number, int n) SVD_LAMBDA {
-      const T shuffled = block_.from_lane(number, source_lane);
+      const T shuffled = threads_.from_lane(number, source_lane);
       number = near ? shuffled : from[n * kSplit];
     });
-    if constexpr (Shape::kBoxes == 1) block_.sync();  // the box is written again
+    if constexpr (Shape::kBoxes == 1) threads_.sync();  // the box is written again
   }
   // f(number of c that moves, its index < kMail)
   template <class F>
@@ -400,7 +392,7 @@ class PlacedJacobi {
         rotated = rotate(pair() < pairs() - 1, tol_square) || rotated;
         to_even();
       }
-      active = block_.any(rotated);
+      active = threads_.any(rotated);
     }
     return active;
   }
@@ -433,7 +425,7 @@ class PlacedJacobi {
     }
   }
 
-  const Block block_;
+  const Threads threads_;
   const PlacedMemory<Shape> memory_;
   const int k_;
   int box_;

@@ -32,18 +32,10 @@ SVD_HD void bidiagonalize(const Team& team, A a, Size k, typename A::Element::La
   using E = typename A::Element;
   using Lane = typename E::Lane;
   SVD_UNROLL for (int j = 0; j < k - 1; ++j) {
-    {
-      // From the left, x = A(j:, j): A(j:, c) -= u (g u^H A(j:, c)).
-      const auto x = [&](int i) SVD_LAMBDA { return a(j + i, j); };
-      const Reflector<E> h = make_reflector<E>(k - j, x);
-      q[j] = h.norm2;
-      team.once([&]() SVD_LAMBDA { a(j, j) = h.u0; });
-      team.for_each(j + 1, k, [&](int c) SVD_LAMBDA {
-        const auto y = [&](int i) SVD_LAMBDA { return a(j + i, c); };
-        const E w = scaled(inner_product<E>(k - j, x, y), h.g);
-        SVD_UNROLL for (int i = j; i < k; ++i) a(i, c) = subtract_product(a(i, c), a(i, j), w);
-      });
-    }
+    // From the left, x = A(j:, j): A(j:, c) -= u (g u^H A(j:, c)).
+    const Reflector<E> left = column_reflector(a, k, j);
+    q[j] = left.norm2;
+    reflect_columns(team, a, k, k, j, left);
     if (j + 2 < k) {
       // From the right, x = A(j, j+1:)^H: A(r, j+1:) -= (g A(r, j+1:) u) u^H.
       const auto x = [&](int i) SVD_LAMBDA { return a(j, j + 1 + i); };

@@ -157,9 +157,7 @@ SVD_HD Lane hermitian_eigen(A x, A m, Size k, bool upper, Lane tolerance, int ma
     lambda[j] = finished_eigenvalue(lambda[j], e);
     in_range = in_range & (abs(lambda[j]) <= Lane(FloatTraits<T>::kLargest));
   }
-  Lane status = select(unfinished, Lane(T(MatrixStatus::kNotConverged)), Lane(T(MatrixStatus::kOk)));
-  status = select(in_range, status, Lane(T(MatrixStatus::kOutOfRange)));
-  return select(finite, status, Lane(T(MatrixStatus::kNonFinite)));
+  return status_of<Lane>(finite, in_range, unfinished);
 }
 
 SVD_KERNEL_END

@@ -3,18 +3,20 @@
 //   A = U S V^H;   X := A, V := I;   rotate columns of both, X := X W, V := V W, until every two columns p < q of X
 //   have |x_p^H x_q| <= tol |x_p| |x_q|;   then x_j = s_j u_j
 //
-// Rotations are self-scaling: column j of X stands for 2^f_j d_j x_j, of V for d_j v_j. A rotation by theta with t =
-// tan(theta) multiplies no column by its cosine but d_p^2 and d_q^2 by cos^2, which needs no square root. With g =
-// x_p^H x_q and P, Q = d_p^2, d_q^2 times 2^(2 f_p), 2^(2 f_q) (over the larger of these powers of two):
-//   delta = Q |x_q|^2 - P |x_p|^2,   r = 2 / (delta + sign(delta) sqrt(delta^2 + 4 |g|^2 P Q))
-//   x_p := x_p - conj(g) r Q x_q,   x_q := x_q + g r P x_p,   d^2 := d^2 / (1 + |g|^2 r^2 P Q)
-// |tan| <= 1: the inner rotation. A complex pair needs no phase of its own, since g carries it. At the end both
-// matrices are normalized column by column, so that no error of d reaches a result: s_j = 2^f_j |x_j| / |v_j|.
+// Rotations are self-scaling (jacobi/rotation.h): column j of X stands for 2^f_j d_j x_j, of V for d_j v_j. At the end
+// both matrices are normalized column by column, so that no error of d reaches a result: s_j = 2^f_j |x_j| / |v_j|.
 //
 // Order: odd-even exchange of places 0 .. k-1. Step t of a sweep rotates the pairs (i, i + 1) with i of t's parity,
 // and their columns change places. After k steps every two columns have met once, and their order is reversed. It suits
 // threads that own two columns each: only one of them moves, to a neighbour. An odd k ends a sweep with an even step,
 // so beyond k = 16 the next one begins with an odd step. It would repeat the pairs (31 x 31: 11.5 sweeps for 9).
+//
+// On a GPU the places are threads. Pair c of threads holds the places 2 c and 2 c + 1 in an even step, in an odd one
+// 2 c + 1 and 2 c + 2. The last pair holds place 0 meanwhile, which has no partner. Two codes do this:
+// cuda/lanes/vectors_kernels.h in a warp, for k <= 32, and blocks/placed_jacobi.h in a block beyond. They share the
+// functions of a column and of a pair below, and stay two. The former has this file's bits, so its sums are those of
+// core/reduce.h, and its odd k have this order. The latter adds over more threads in an order of its own, gives an odd k
+// a column of zeros, and has columns in memory, too.
 //
 // A column that shrinks within a sweep to rounding error of itself is set to zero: see one_sided_jacobi.h. Its u is
 // zero until basis_completion.h finds one. Beyond k = 16 a column is set to zero, too, when it falls below the floor.
@@ -37,9 +39,7 @@
 // become zeros. A floor for each row's components and one of c + r - p are as safe, and saved no sweep.
 //
 // Sources: one-sided: Hestenes (1958); Demmel and Veselic, SIAM J. Matrix Anal. Appl. 13 (1992) 1204-1245;
-// self-scaling rotations: Gentleman, J. Inst. Math. Appl. 12 (1973) 329-336, Anda and
-// Park, SIAM J. Matrix Anal. Appl. 15 (1994) 162-174; order: Luk and Park, SIAM J. Sci. Stat. Comput. 8 (1987) 1-14; t
-// without overflow: jacobi_rotation.h. Cost: random 4 x 4: 5.2 sweeps; 8 x 8: 6.8. A sweep is k (k - 1) / 2 pairs of 14
+// order: Luk and Park, SIAM J. Sci. Stat. Comput. 8 (1987) 1-14. Cost: random 4 x 4: 5.2 sweeps; 8 x 8: 6.8. A sweep is k (k - 1) / 2 pairs of 14
 // k flops (complex: 48 k), a square root and two divisions. Accuracy: residual and orthogonality within 10 max(m, n) u;
 // for A = B D, D diagonal, every singular value to a relative error of order k u kappa(B).
 #if defined(SVDSERVE_ENGINE_ALGORITHMS_LANES_JACOBI_VECTORS_H_) == defined(HWY_TARGET_TOGGLE)
@@ -49,6 +49,7 @@
 #define SVDSERVE_ENGINE_ALGORITHMS_LANES_JACOBI_VECTORS_H_
 #endif
 
+#include "engine/algorithms/jacobi/rotation.h"
 #include "engine/algorithms/lanes/matrix_values.h"
 #include "engine/planner.h"
 
@@ -58,50 +59,6 @@ SVD_KERNEL_BEGIN
 // at a time it is 1.14 times as fast for f64 and c128, 1.11 times for c64. That is U, S and V of 32 x 32 on one core
 // with AVX-512, by engine/bench/against_numpy.py.
 inline constexpr int kWave = 4;
-
-// The scale of column j: the column stands for 2^exponent d x_j in X, and for d v_j in V.
-template <class Lane>
-struct ColumnScale {
-  Lane exponent;
-  Lane square;  // d^2 kScaleSquare; d^2 is in [1/2, 4) at the start of a sweep
-};
-
-// x_p := x_p - a x_q, x_q := x_q - b x_p, and the same for V with its own a, b.
-template <class E>
-struct PairUpdate {
-  E x_a, x_b, v_a, v_b;
-  typename E::Lane shrink;        // of d_p^2 and d_q^2
-  typename E::Lane::Mask wanted;  // the pair was not orthogonal
-};
-
-// alpha, beta: |x_p|^2, |x_q|^2; g = x_p^H x_q. Where the pair is not rotated: the identity.
-template <class E, class Lane>
-SVD_HD PairUpdate<E> pair_update(Lane alpha, Lane beta, const E& g, const ColumnScale<Lane>& p,
-                                 const ColumnScale<Lane>& q, Lane tol_square, typename Lane::Mask active) {
-  using F = FloatTraits<typename E::Scalar>;
-  const Lane zero(0), one(1), collapsed(F::kCollapsedSquare * F::kScaleSquare);
-  PairUpdate<E> u;
-  const Lane g_square = add_square(zero, g);
-  u.wanted = (g_square > tol_square * (alpha * beta)) & active;
-  const auto rotate = u.wanted & (alpha * p.square >= collapsed) & (beta * q.square >= collapsed);
-  const Lane distance = smaller(abs(p.exponent - q.exponent), Lane(F::kLargestGap));
-  const Lane s = pow2(-distance), s2 = s * s;
-  const Lane big_p = p.square * select(p.exponent >= q.exponent, one, s2);
-  const Lane big_q = q.square * select(q.exponent >= p.exponent, one, s2);
-  const Lane delta = fma(beta, big_q, -(alpha * big_p));
-  const Lane twice = g_square + g_square;
-  const Lane root = sqrt_in_range(fma(delta, delta, (twice + twice) * (big_p * big_q)));
-  const Lane sum = delta + copysign(root, delta);
-  const Lane inverse = reciprocal(select(rotate, sum, one));
-  const Lane r = select(rotate, inverse + inverse, zero);
-  const Lane r_p = r * big_p, r_q = r * big_q;
-  u.x_a = scaled(conj(g), r_q);
-  u.x_b = scaled(g, -r_p);
-  u.v_a = scaled(conj(g), (r * q.square) * s);
-  u.v_b = scaled(g, -((r * p.square) * s));
-  u.shrink = reciprocal(fma(g_square * r_p, r_q, one));
-  return u;
-}
 
 // Element i of two columns, rotated; they change places where `active`.
 template <class E>
@@ -369,9 +326,7 @@ SVD_HD Lane jacobi_vectors(A x, A v, Size k, const Lane* given, Lane tolerance, 
     }
     rank[j] = before;
   }
-  Lane status = select(active, Lane(T(MatrixStatus::kNotConverged)), Lane(T(MatrixStatus::kOk)));
-  status = select(in_range, status, Lane(T(MatrixStatus::kOutOfRange)));
-  return select(finite, status, Lane(T(MatrixStatus::kNonFinite)));
+  return status_of<Lane>(finite, in_range, active);
 }
 
 SVD_KERNEL_END

@@ -21,8 +21,8 @@
 #define SVDSERVE_ENGINE_ALGORITHMS_LANES_ONE_SIDED_JACOBI_H_
 #endif
 
-#include "engine/algorithms/jacobi/jacobi_rotation.h"
 #include "engine/algorithms/jacobi/pivot_strategy.h"
+#include "engine/algorithms/jacobi/rotation.h"
 #include "engine/algorithms/tall/qr.h"
 
 SVD_KERNEL_BEGIN
@@ -90,7 +90,7 @@ SVD_HD typename Lane::Mask rotate_pair(A a, Size k, PivotPair pair, const Lane* 
   const auto wanted = (gamma > tol * sqrt(alpha * beta)) & active;
   const auto rotate = wanted & (alpha >= collapsed) & (beta >= collapsed);
   if (!any_of(rotate)) return wanted;
-  const auto r = jacobi_rotation(alpha, beta, gamma, exponents[p], exponents[q], rotate);
+  const auto r = cosine_rotation(alpha, beta, gamma, exponents[p], exponents[q], rotate);
   omega.re = select(rotate, omega.re, one);
   if constexpr (E::kComplex) omega.im = select(rotate, omega.im, zero);
   SVD_UNROLL for (int i = 0; i < k; ++i) {

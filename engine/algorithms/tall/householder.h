@@ -71,6 +71,28 @@ SVD_HD Reflector<E> make_reflector(int n, Get x) {
   return reflector_of<E>(sum_of_squares<E>(n, x), x(0));
 }
 
+// y(first .., c) := H y(first .., c), with the rows from `first` on of a's column j for u.
+template <class A, class Y, class Rows>
+SVD_HD void reflect_rows(A a, int j, int first, Rows rows, typename A::Element::Lane g, Y y, int c) {
+  using E = typename A::Element;
+  const auto u = [&](int i) SVD_LAMBDA { return a(first + i, j); };
+  const auto x = [&](int i) SVD_LAMBDA { return y(first + i, c); };
+  const E w = scaled(inner_product<E>(rows - first, u, x), g);
+  SVD_UNROLL for (int i = first; i < rows; ++i) y(i, c) = subtract_product(y(i, c), a(i, j), w);
+}
+
+// A step of a reduction, in two parts: H of a(j .., j), and columns j + 1 .. k - 1 of a := H a. u_0 is left on the
+// diagonal.
+template <class A, class Rows>
+SVD_HD Reflector<typename A::Element> column_reflector(A a, Rows rows, int j) {
+  return make_reflector<typename A::Element>(rows - j, [&](int i) SVD_LAMBDA { return a(j + i, j); });
+}
+template <class Team, class A, class Rows, class Size>
+SVD_HD void reflect_columns(const Team& team, A a, Rows rows, Size k, int j, const Reflector<typename A::Element>& h) {
+  team.once([&]() SVD_LAMBDA { a(j, j) = h.u0; });
+  team.for_each(j + 1, k, [&](int c) SVD_LAMBDA { reflect_rows(a, j, j, rows, h.g, a, c); });
+}
+
 SVD_KERNEL_END
 
 #endif

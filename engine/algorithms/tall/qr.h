@@ -38,14 +38,8 @@ template <class Team, class A, class Size, class Done>
 SVD_HD void tall_qr(const Team& team, A a, int rows, Size k, Done done) {
   using E = typename A::Element;
   for (int j = 0; j < k && j < rows - 1; ++j) {
-    const auto x = [&](int i) SVD_LAMBDA { return a(j + i, j); };
-    const Reflector<E> h = make_reflector<E>(rows - j, x);
-    team.once([&]() SVD_LAMBDA { a(j, j) = h.u0; });
-    team.for_each(j + 1, k, [&](int c) SVD_LAMBDA {
-      const auto y = [&](int i) SVD_LAMBDA { return a(j + i, c); };
-      const E w = scaled(inner_product<E>(rows - j, x, y), h.g);
-      SVD_UNROLL for (int i = j; i < rows; ++i) a(i, c) = subtract_product(a(i, c), a(i, j), w);
-    });
+    const Reflector<E> h = column_reflector(a, rows, j);
+    reflect_columns(team, a, rows, k, j, h);
     team.once([&]() SVD_LAMBDA { done(j, h); });
   }
 }
@@ -182,14 +176,8 @@ SVD_HD void pivoted_qr(const Team& team, A a, Size k, typename A::Element::Lane*
         exponents[c] = select(swap, x, y);
       });
     }
-    const auto x = [&](int i) SVD_LAMBDA { return a(j + i, j); };
-    const Reflector<E> h = make_reflector<E>(k - j, x);
-    team.once([&]() SVD_LAMBDA { a(j, j) = h.u0; });
-    team.for_each(j + 1, k, [&](int c) SVD_LAMBDA {
-      const auto y = [&](int i) SVD_LAMBDA { return a(j + i, c); };
-      const E w = scaled(inner_product<E>(k - j, x, y), h.g);
-      SVD_UNROLL for (int i = j; i < k; ++i) a(i, c) = subtract_product(a(i, c), a(i, j), w);
-    });
+    const Reflector<E> h = column_reflector(a, k, j);
+    reflect_columns(team, a, k, k, j, h);
     team.once([&]() SVD_LAMBDA { a(j, j) = h.beta; });
   }
 }

@@ -1,5 +1,5 @@
-// A thread block without a GPU (engine/algorithms/blocks/placed_jacobi.h): every thread is a fiber, which runs until it
-// waits for the others. Fibers go on in a random order, so that what a barrier must part shows as other bits.
+// A thread block without a GPU, by the contract of threads in engine/core/team.h. Every thread is a fiber, which runs
+// until it waits for the others. Fibers go on in a random order, so that what a barrier must part shows as other bits.
 #ifndef SVDSERVE_TESTS_SUPPORT_NUMERICS_FIBER_BLOCK_H_
 #define SVDSERVE_TESTS_SUPPORT_NUMERICS_FIBER_BLOCK_H_
 
@@ -30,9 +30,9 @@ class FiberBlock {
    public:
     Thread(FiberBlock* block, int index) : block_(block), index_(index) {}
     int index() const { return index_; }
-    int threads() const { return static_cast<int>(block_->fibers_.size()); }
+    int count() const { return static_cast<int>(block_->fibers_.size()); }
     void sync() const { block_->wait(index_, 's'); }
-    bool any(bool b) const { return any_of(b, 0, threads(), 'a'); }
+    bool any(bool b) const { return any_of(b, 0, count(), 'a'); }
     bool any_of_warp(bool b) const { return any_of(b, index_ / 32 * 32, index_ / 32 * 32 + 32, 'w'); }
     template <class T>
     T from_lane(T x, int lane) const {

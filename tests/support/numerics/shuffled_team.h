@@ -44,6 +44,10 @@ class ShuffledTeam {
     for_each(first, last, f);
   }
   template <class F>
+  void for_each_team(int n, F f) const {
+    for_each(0, n, [&](int i) { f(*this, i); });
+  }
+  template <class F>
   void once(F f) const {
     f();
   }

@@ -16,9 +16,8 @@
 #include "engine/algorithms/blocks/hermitian_stages.h"
 #include "engine/algorithms/blocks/placed_jacobi.h"
 #include "engine/backends/cuda/blocks/block_launch.h"
-#include "engine/backends/cuda/blocks/cuda_block.h"
-#include "engine/backends/cuda/device/block_team.h"
 #include "engine/backends/cuda/device/launch_context.h"
+#include "engine/backends/cuda/device/teams.h"
 #include "engine/planner.h"
 #include "engine/policies/cuda_tuning.h"
 
@@ -85,16 +84,16 @@ __global__ void __launch_bounds__(PlacedShapeOf<E, kLarge, kParts>::kThreads, Pl
   T* const values = mail + Shape::mail_numbers(k);
   const scalar::PlacedMemory<Shape> memory{mail, values, values + Shape::columns(k), mine,
                                            Sizes::kInWorkspace ? mine + Shape::matrix_elements(k) : y_shared};
-  const CudaBlock block;
+  const BlockThreads threads;
   const int row_step = square.row_major ? k : 1, col_step = square.row_major ? 1 : k;
   for (int64_t m = blockIdx.x; m < square.count; m += gridDim.x) {
-    scalar::PlacedJacobi<CudaBlock, Shape> jacobi(block, memory, k);
+    scalar::PlacedJacobi<BlockThreads, Shape> jacobi(threads, memory, k);
     const E* const a = reinterpret_cast<const E*>(square.a) + m * k * k;
     const auto source = [&](int i, int j) { return a[i * row_step + j * col_step]; };
     const T* const given = square.exponents == nullptr ? nullptr : square.exponents + m * k;
     const MatrixStatus status =
         jacobi.run(source, given, square.tolerance, square.max_sweeps, PlacedResults<E>{call, m});
-    if (block.index() == 0) record_status(square, m, static_cast<int>(status));
+    if (threads.index() == 0) record_status(square, m, static_cast<int>(status));
   }
 }
 
@@ -110,7 +109,7 @@ template <class E>
 __global__ void __launch_bounds__(kBlockQrThreads) block_reduce_kernel(const TallCall<typename E::Scalar> call) {
   const int64_t m = blockIdx.x;
   const int k = call.k;
-  const scalar::BlockQr<CudaBlock, E> qr(CudaBlock(), block_factor<E>(call, m));
+  const scalar::BlockQr<BlockThreads, E> qr(BlockThreads(), block_factor<E>(call, m));
   const E* const a = reinterpret_cast<const E*>(call.a) + m * call.long_side * k;
   const auto source = [&](int i, int j) { return a[i * call.row_stride + j * call.col_stride]; };
   qr.reduce(source, call.col_stride == 1, call.exponents + m * k, reinterpret_cast<E*>(call.triangles) + m * k * k);
@@ -121,7 +120,7 @@ __global__ void __launch_bounds__(kBlockQrThreads)
     block_expand_kernel(const TallCall<typename E::Scalar> call, const Columns<E> to, int columns) {
   const int64_t m = blockIdx.x;
   const int k = call.k;
-  const scalar::BlockQr<CudaBlock, E> qr(CudaBlock(), block_factor<E>(call, m));
+  const scalar::BlockQr<BlockThreads, E> qr(BlockThreads(), block_factor<E>(call, m));
   E* const x = to.data + m * to.matrix_stride;
   const bool finite = call.exponents[m * k] == call.exponents[m * k];
   qr.expand(
@@ -160,7 +159,7 @@ __global__ void __launch_bounds__(kFinishBlockTeam)
     shift_kernel(const HermitianCall<E> call, const HermitianMemory<E> memory) {
   const SquareCall<typename E::Scalar>& square = call.square;
   const int k = square.k;
-  const BlockTeam team;
+  const BlockTeam<> team;
   for (int64_t m = blockIdx.x; m < square.count; m += gridDim.x) {
     const auto* const a = reinterpret_cast<const char*>(reinterpret_cast<const E*>(square.a) + m * k * k);
     const scalar::OperandMatrix<E> operand{
@@ -177,7 +176,7 @@ __global__ void __launch_bounds__(kFinishBlockTeam)
   using T = typename E::Scalar;
   const SquareCall<T>& square = call.square;
   const int k = square.k;
-  const BlockTeam team;
+  const BlockTeam<> team;
   for (int64_t m = blockIdx.x; m < square.count; m += gridDim.x) {
     const bool finite = memory.values[m * k] == memory.values[m * k];
     const auto value = [&](int r, T lambda) { square.values[m * k + r] = lambda; };

@@ -18,9 +18,8 @@
 #include <algorithm>
 
 #include "engine/algorithms/finish/finish_vectors.h"
-#include "engine/backends/cuda/device/block_team.h"
-#include "engine/backends/cuda/device/cuda_team.h"
 #include "engine/backends/cuda/device/kernel_call.h"
+#include "engine/backends/cuda/device/teams.h"
 #include "engine/policies/cuda_tuning.h"
 #include "engine/vector_layout.h"
 
@@ -83,7 +82,7 @@ FinishPlan finish_plan(int k, int rows, int x_columns, int64_t count) {
 }
 
 template <int kThreads>
-using FinishTeam = std::conditional_t<(kThreads > 32), BlockTeam, CudaTeam<(kThreads > 32 ? 32 : kThreads)>>;
+using FinishTeam = std::conditional_t<(kThreads > 32), BlockTeam<>, WarpTeam<(kThreads > 32 ? 32 : kThreads)>>;
 
 template <class E>
 __device__ __forceinline__ scalar::VectorMatrix<E> vectors_of(const FinishVectors<typename E::Scalar>& v, int64_t m) {

@@ -10,7 +10,7 @@
 
 #include "engine/algorithms/general/general_jacobi.h"
 #include "engine/algorithms/general/general_outcome.h"
-#include "engine/backends/cuda/device/cuda_team.h"
+#include "engine/backends/cuda/device/teams.h"
 #include "engine/backends/cuda/general/general_launch.h"
 #include "engine/backends/cuda/lanes/element_access.h"
 
@@ -18,12 +18,12 @@ namespace svdserve::cuda {
 
 // The phases of algorithms/general/line_phases.h. Most members have one line or two: nothing is unrolled.
 template <int kThreads, class F>
-__device__ __forceinline__ void each_line(const CudaTeam<kThreads>& team, int first, int last, F f) {
+__device__ __forceinline__ void each_line(const WarpTeam<kThreads>& team, int first, int last, F f) {
 #pragma unroll 1
   for (int i = first + team.rank(); i < last; i += kThreads) f(i);
 }
 template <int kThreads, class F>
-__device__ __forceinline__ void one(const CudaTeam<kThreads>& team, F f) {
+__device__ __forceinline__ void one(const WarpTeam<kThreads>& team, F f) {
   if (team.rank() == 0) f();
 }
 
@@ -258,10 +258,10 @@ __global__ void __launch_bounds__(kGeneralTeamBlock, kJacobi ? kGeneralTeamBlock
   const int64_t m = static_cast<int64_t>(blockIdx.x) * teams + mine;
   if (!takes<kJacobi>(call, m)) return;
   const bool left = wants_left(call);
-  const CudaTeam<kThreads> team;
+  const WarpTeam<kThreads> team;
   unsigned char* const bytes = shared_bytes + mine * Storage::bytes(call.k, kThreads, kVectors, left);
   const auto work = Storage::work(bytes, call.k, kVectors, left);
-  GeneralTask<E, kVectors, kJacobi, CudaTeam<kThreads>, scalar::RuntimeSize, typename Storage::Work>{
+  GeneralTask<E, kVectors, kJacobi, WarpTeam<kThreads>, scalar::RuntimeSize, typename Storage::Work>{
       call, m, team, {team.rank(), kThreads}, {call.k}, work, Storage::transforms(bytes)}
       .run();
 }

@@ -68,16 +68,14 @@ __global__ void __launch_bounds__(128)
     }
     const scalar::MatrixView<E> a{storage, K};
     Lane<T> exponents[K], q[K], e[K];
-    const bool finite = scalar::scale_matrix<false>(scalar::Alone(), a, k, given, exponents).m;
-    scalar::bidiagonalize(scalar::Alone(), a, k, q, e);
+    const bool finite = scalar::scaled_bidiagonal(scalar::Alone(), a, k, given, exponents, q, e).m;
     store_tridiagonal(k, q, e, exponents[0], finite, call.count, m, to);
   } else {
     const scalar::RuntimeSize k{call.k};
     const int row_step = call.row_major ? call.k : 1, col_step = call.row_major ? 1 : call.k;
     const scalar::InterlacedView<E> a{interlaced + m, row_step, col_step, call.count};
     Lane<T> exponents[kLargestReproducible], q[kLargestReproducible], e[kLargestReproducible];
-    const bool finite = scalar::scale_matrix<false>(scalar::Alone(), a, k, given, exponents).m;
-    scalar::bidiagonalize(scalar::Alone(), a, k, q, e);
+    const bool finite = scalar::scaled_bidiagonal(scalar::Alone(), a, k, given, exponents, q, e).m;
     store_tridiagonal(k, q, e, exponents[0], finite, call.count, m, to);
   }
 }

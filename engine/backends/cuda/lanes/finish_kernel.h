@@ -31,18 +31,16 @@ __device__ __forceinline__ void found_values(const Between<T>& from, int64_t cou
   } else {
     SVD_UNROLL for (int i = 0; i < k; ++i) slot[i] = Lane<T>(from.q[i * count + m]);
     if constexpr (kMethod == Method::kBidiagonal) {
-      // As scalar::bidiagonal_values(), but what bisection needs, and few matrices do, is read a second time.
       const scalar::RuntimeSize size{run_time_k};
       Lane<T>*const e = slot + k, *const backup = e + k;
       for (int i = 0; i < size - 1; ++i) e[i] = Lane<T>(from.e[i * count + m]);
-      const bool failed = scalar::dqds(size, slot, e, backup).m;
-      scalar::square_roots(size, slot, slot);
-      if (failed) {
+      // Few matrices need bisection, and its operands are read a second time.
+      const auto again = [&] {
         for (int i = 0; i < size; ++i) slot[i] = Lane<T>(from.q[i * count + m]);
         for (int i = 0; i < size - 1; ++i) e[i] = Lane<T>(from.e[i * count + m]);
-        scalar::gk_bisection(size, slot, e, backup);
-        for (int i = 0; i < size; ++i) slot[i] = backup[i];
-      }
+        return scalar::BisectionOperands<Lane<T>>{slot, e, backup};
+      };
+      scalar::bidiagonal_values(size, slot, e, backup, again, slot);
     }
     if constexpr (K != 0) {
       SVD_UNROLL for (int i = 0; i < k; ++i) s[i] = slot[i];
@@ -55,19 +53,18 @@ __global__ void __launch_bounds__(kFinishBlock) finish_kernel(const SquareCall<T
   const int64_t m = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
   if (m >= call.count) return;
   extern __shared__ __align__(16) unsigned char shared_bytes[];
-  constexpr int kStorage = K != 0 ? K : static_cast<int>(kLargestReproducible);
   std::conditional_t<K != 0, scalar::FixedSize<K>, scalar::RuntimeSize> k;
   if constexpr (K == 0) k.n = call.k;
   Lane<T>* const slot = reinterpret_cast<Lane<T>*>(shared_bytes) +
                         static_cast<int>(threadIdx.x) * finish_slot(kMethod, k, kDqdsInRegisters<T, K>);
-  Lane<T> exponents[kStorage], registers[K != 0 ? K : 1];
+  Lane<T> registers[K != 0 ? K : 1];
   Lane<T>* const s = K != 0 ? registers : slot;
   found_values<T, kMethod, K>(from, call.count, m, k, call.k, slot, s);
-  SVD_UNROLL for (int i = 0; i < k; ++i) {
-    exponents[i] = Lane<T>(kMethod == Method::kJacobi ? from.e[i * call.count + m] : from.exponent[m]);
-  }
+  const auto exponent = [&](int i) {
+    return Lane<T>(kMethod == Method::kJacobi ? from.e[i * call.count + m] : from.exponent[m]);
+  };
   const int state = static_cast<int>(from.state[m]);
-  const Lane<T> status = scalar::finish_values(k, exponents, scalar::ScalarMask{state != kNonFiniteState},
+  const Lane<T> status = scalar::finish_values(k, exponent, scalar::ScalarMask{state != kNonFiniteState},
                                                scalar::ScalarMask{state == kNotConvergedState}, s);
   SVD_UNROLL for (int i = 0; i < k; ++i) call.values[m * k + i] = s[i].v;
   record_status(call, m, static_cast<int>(status.v));

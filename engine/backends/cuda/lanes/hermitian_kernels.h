@@ -112,7 +112,7 @@ struct HermitianTask : VectorsTask<E, K, kSplit, false> {
     scale(this->q.x, finite);
     keep(this->p.x, place_p);
     keep(this->q.x, place_q);
-    __syncwarp(team.mask);
+    team.threads.sync();
     const L of_columns[2] = {team.square_of(this->p.x), team.square_of(this->q.x)};
     const L square = scalar::sum_of(team.k, L(T(0)), [&](L sum, int j) {
       const L even(team.from(of_columns[0].v, j / 2)), odd(team.from(of_columns[1].v, j / 2));
@@ -209,11 +209,7 @@ __global__ void __launch_bounds__(kVectorsBlock) team_hermitian_kernel(const Her
   const bool out_of_range =
       task.team.any((place_p < k && !(abs(of_p) <= most).m) || (place_q < k && !(abs(of_q) <= most).m));
   if (task.team.pair == 0 && task.team.part == 0) {
-    const MatrixStatus status = !finite        ? MatrixStatus::kNonFinite
-                                : out_of_range ? MatrixStatus::kOutOfRange
-                                : unfinished   ? MatrixStatus::kNotConverged
-                                               : MatrixStatus::kOk;
-    record_status(square, m, static_cast<int>(status));
+    record_status(square, m, static_cast<int>(scalar::status_of(finite, !out_of_range, unfinished)));
   }
   const auto store = [&](auto& column, int place, int r, L lambda) {
     if (place >= k) return;

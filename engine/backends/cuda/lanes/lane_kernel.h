@@ -145,22 +145,21 @@ __device__ __forceinline__ Lane<typename E::Scalar> bidiagonal_lane(scalar::Matr
                                                                     const Lane<typename E::Scalar>* given,
                                                                     Lane<typename E::Scalar>* slot,
                                                                     Lane<typename E::Scalar>* s) {
-  using L = Lane<typename E::Scalar>;
+  using T = typename E::Scalar;
+  using L = Lane<T>;
   const scalar::FixedSize<K> size;
   L exponents[K];
-  const auto finite = scalar::scale_matrix<false>(scalar::Alone(), a, size, given, exponents);
-  SVD_UNROLL for (int i = 1; i < K; ++i) exponents[i] = exponents[0];  // as they are: one power of two for the matrix
   if constexpr (LaneShape<E, K, Method::kBidiagonal>::kInRegisters) {
-    L q[K], e[K], backup[2 * K];
-    scalar::bidiagonalize(scalar::Alone(), a, size, q, e);
-    scalar::bidiagonal_values(size, q, e, backup, slot, s);
+    return scalar::matrix_values<Method::kBidiagonal>(a, size, {given, L(T(0)), 0, exponents, slot}, s);
   } else {
+    // The steps of it, with dqds in the slot, for a size that the compiler does not know.
     L *const q = slot, *const e = q + K;
-    scalar::bidiagonalize(scalar::Alone(), a, size, q, e);
+    const auto finite = scalar::scaled_bidiagonal(scalar::Alone(), a, size, given, exponents, q, e);
     scalar::bidiagonal_values(scalar::RuntimeSize{k}, q, e, e + K, e + 3 * K, q);
     SVD_UNROLL for (int i = 0; i < K; ++i) s[i] = q[i];
+    const auto exponent = [&](int) { return exponents[0]; };
+    return scalar::finish_values(size, exponent, finite, scalar::ScalarMask{false}, s);
   }
-  return scalar::finish_values(size, exponents, finite, scalar::ScalarMask{false}, s);
 }
 
 // JACOBI in the slot, which has room for exponents and values behind the matrix.
@@ -202,8 +201,8 @@ __global__ void __launch_bounds__(LaneShape<E, K, Method::kBidiagonal>::kBlock)
   const auto* const given =
       reinterpret_cast<const Lane<T>*>(call.exponents == nullptr ? nullptr : call.exponents + m * K);
   Lane<T> exponents[K], q[K], e[K];
-  const bool finite = scalar::scale_matrix<false>(scalar::Alone(), view, scalar::FixedSize<K>(), given, exponents).m;
-  scalar::bidiagonalize(scalar::Alone(), view, scalar::FixedSize<K>(), q, e);
+  const bool finite =
+      scalar::scaled_bidiagonal(scalar::Alone(), view, scalar::FixedSize<K>(), given, exponents, q, e).m;
   SVD_UNROLL for (int i = 0; i < K; ++i) to.q[i * call.count + m] = q[i].v;
   SVD_UNROLL for (int i = 0; i < K - 1; ++i) to.e[i * call.count + m] = e[i].v;
   to.exponent[m] = exponents[0].v;

@@ -7,8 +7,8 @@
 #ifndef SVDSERVE_ENGINE_BACKENDS_CUDA_LANES_TEAM_KERNELS_H_
 #define SVDSERVE_ENGINE_BACKENDS_CUDA_LANES_TEAM_KERNELS_H_
 
-#include "engine/backends/cuda/device/cuda_team.h"
 #include "engine/backends/cuda/device/kernel_call.h"
+#include "engine/backends/cuda/device/teams.h"
 #include "engine/policies/cuda_tuning.h"
 
 namespace svdserve::cuda {
@@ -64,7 +64,7 @@ inline int team_block(int threads, int team_bytes) {
 template <class E, int kThreads>
 struct TeamKernel {
   using T = typename E::Scalar;
-  using Team = CudaTeam<kThreads>;
+  using Team = WarpTeam<kThreads>;
 
   static __device__ int in_block() { return static_cast<int>(threadIdx.x) / kThreads; }
   // Which matrix, tile or pair the team works on.
@@ -74,18 +74,17 @@ struct TeamKernel {
   static int team_bytes(int rows, int k) { return TeamStorage<E>::size(rows, k) * static_cast<int>(sizeof(T)); }
 };
 
-// The steps that both kernels begin with. Returns whether the matrix is finite.
-template <bool kByColumn, class E, class Team>
-__device__ __forceinline__ bool load_and_scale(const Team& team, const SquareCall<typename E::Scalar>& call, int64_t m,
-                                               scalar::MatrixView<E> a, Lane<typename E::Scalar>* exponents,
-                                               int threads) {
-  using T = typename E::Scalar;
+// Matrix m of a call. Returns the exponents of its columns, or null.
+template <class E, class Team>
+__device__ __forceinline__ const Lane<typename E::Scalar>* load_square(const Team& team,
+                                                                       const SquareCall<typename E::Scalar>& call,
+                                                                       int64_t m, scalar::MatrixView<E> a,
+                                                                       int threads) {
   const int k = call.k;
   const E* const from = reinterpret_cast<const E*>(call.a) + m * k * k;
   load_matrix(team, from, k, k, call.row_major ? k : 1, call.row_major ? 1 : k, a, threads);
-  const auto* const given =
-      reinterpret_cast<const Lane<T>*>(call.exponents == nullptr ? nullptr : call.exponents + m * k);
-  return scalar::scale_matrix<kByColumn>(team, a, scalar::RuntimeSize{k}, given, exponents).m;
+  return reinterpret_cast<const Lane<typename E::Scalar>*>(call.exponents == nullptr ? nullptr
+                                                                                     : call.exponents + m * k);
 }
 
 template <class E, int kThreads>
@@ -103,8 +102,8 @@ __global__ void __launch_bounds__(kTeamBlock)
   Lane<T>* const exponents = storage.vectors;
   Lane<T>* const q = exponents + k;
   Lane<T>* const e = q + k;
-  const bool finite = load_and_scale<false>(team, call, m, a, exponents, kThreads);
-  scalar::bidiagonalize(team, a, scalar::RuntimeSize{k}, q, e);
+  const Lane<T>* const given = load_square(team, call, m, a, kThreads);
+  const bool finite = scalar::scaled_bidiagonal(team, a, scalar::RuntimeSize{k}, given, exponents, q, e).m;
   team.sync();
   for (int i = team.rank(); i < k; i += kThreads) {
     to.q[i * call.count + m] = q[i].v;
@@ -130,14 +129,16 @@ __global__ void __launch_bounds__(kTeamBlock)
   const scalar::MatrixView<E> a{storage.matrix, TeamStorage<E>::leading_dimension(k)};
   Lane<T>* const exponents = storage.vectors;
   Lane<T>* const s = exponents + k;
-  const bool finite = load_and_scale<true>(team, call, m, a, exponents, kThreads);
-  const auto unfinished =
-      scalar::one_sided_jacobi(team, a, scalar::RuntimeSize{k}, exponents, Lane<T>(call.tolerance), call.max_sweeps, s);
+  const Lane<T>* const given = load_square(team, call, m, a, kThreads);
+  const auto outcome = scalar::scaled_jacobi(team, a, scalar::RuntimeSize{k}, given, exponents, Lane<T>(call.tolerance),
+                                             call.max_sweeps, s);
   for (int i = team.rank(); i < k; i += kThreads) {
     to.q[i * call.count + m] = s[i].v;
     to.e[i * call.count + m] = exponents[i].v;
   }
-  if (team.rank() == 0) to.state[m] = T(!finite ? kNonFiniteState : unfinished.m ? kNotConvergedState : kOkState);
+  if (team.rank() == 0) {
+    to.state[m] = T(!outcome.finite.m ? kNonFiniteState : outcome.unfinished.m ? kNotConvergedState : kOkState);
+  }
 }
 
 }  // namespace svdserve::cuda

@@ -4,14 +4,14 @@
 //   team_vectors_kernel    k <= 32: a team of threads a matrix, a thread or two to four for each pair of columns, which
 //                          are in registers; after each step one column moves to the neighbours
 //
-// The places of the odd-even exchange are threads: in an even step pair c of threads holds the places 2 c and 2 c + 1,
-// in an odd one 2 c + 1 and 2 c + 2. The last one holds place 0 meanwhile, which has no partner. A column's rows are
-// dealt to the kSplit threads of a pair in turn, which is how sums are dealt to partial sums (core/reduce.h).
+// The places of the odd-even exchange are threads. A column's rows are dealt to the kSplit threads of a pair in turn,
+// which is how sums are dealt to partial sums (core/reduce.h).
 #ifndef SVDSERVE_ENGINE_BACKENDS_CUDA_LANES_VECTORS_KERNELS_H_
 #define SVDSERVE_ENGINE_BACKENDS_CUDA_LANES_VECTORS_KERNELS_H_
 
 #include "engine/algorithms/lanes/jacobi_vectors.h"
 #include "engine/backends/cuda/device/kernel_call.h"
+#include "engine/backends/cuda/device/teams.h"
 #include "engine/backends/cuda/lanes/element_access.h"
 #include "engine/policies/cuda_tuning.h"
 
@@ -157,17 +157,16 @@ struct VectorsTeam {
   static_assert(kThreads <= 32 && 8 % kSplit == 0 && K % kSplit == 0);
 
   int k, pair, part;
-  unsigned mask;
+  WarpThreads<kThreads> threads;
 
   __device__ explicit VectorsTeam(int size)
       : k(size),
         pair(static_cast<int>(threadIdx.x) % kThreads / kSplit),
-        part(static_cast<int>(threadIdx.x) % kSplit),
-        mask((kThreads == 32 ? ~0u : (1u << (kThreads % 32)) - 1) << (threadIdx.x % 32 / kThreads * kThreads)) {}
+        part(static_cast<int>(threadIdx.x) % kSplit) {}
 
-  __device__ __forceinline__ bool any(bool m) const { return __any_sync(mask, m) != 0; }
+  __device__ __forceinline__ bool any(bool m) const { return threads.any(m); }
   __device__ __forceinline__ T from(T x, int pair_number) const {
-    return __shfl_sync(mask, x, pair_number * kSplit + part, kThreads);
+    return threads.from_lane(x, pair_number * kSplit + part);
   }
   __device__ __forceinline__ E from(E x, int pair_number) const {
     x.re.v = from(x.re.v, pair_number);
@@ -181,9 +180,7 @@ struct VectorsTeam {
     if constexpr (kSplit >= 2) s = s + exchanged(s, 1);
     return s;
   }
-  __device__ __forceinline__ L exchanged(L x, int distance) const {
-    return L(__shfl_xor_sync(mask, x.v, distance, kThreads));
-  }
+  __device__ __forceinline__ L exchanged(L x, int distance) const { return L(threads.exchanged(x.v, distance)); }
   __device__ __forceinline__ E exchanged(E x, int distance) const {
     x.re = exchanged(x.re, distance);
     if constexpr (E::kComplex) x.im = exchanged(x.im, distance);
@@ -444,11 +441,7 @@ __global__ void __launch_bounds__(kVectorsBlock) team_vectors_kernel(const Vecto
   const bool out_of_range = task.team.any((place_p < k && !(s_p <= largest).m) || (place_q < k && !(s_q <= largest).m));
   const int r_p = task.rank(s_p, place_p, s_p, s_q), r_q = task.rank(s_q, place_q, s_p, s_q);
   if (task.team.pair == 0 && task.team.part == 0) {
-    const MatrixStatus status = !finite        ? MatrixStatus::kNonFinite
-                                : out_of_range ? MatrixStatus::kOutOfRange
-                                : unfinished   ? MatrixStatus::kNotConverged
-                                               : MatrixStatus::kOk;
-    record_status(square, m, static_cast<int>(status));
+    record_status(square, m, static_cast<int>(scalar::status_of(finite, !out_of_range, unfinished)));
   }
   if (place_p < k) {
     if (task.team.part == 0) square.values[m * k + r_p] = finite ? s_p.v : FloatTraits<T>::nan();

@@ -82,8 +82,8 @@ void by_type(DType dtype, F f) {
 template <class E>
 CudaLargeBackend<E>::CudaLargeBackend(LargeLane& lane, DeviceArena& arena, const LargeWatch& watch)
     : lane_(lane), arena_(arena), watch_(watch), l_(libraries()), clock_(lane.stream) {
-  counts_ = take<PStepCounts>(1);
-  require(cudaMemsetAsync(counts_, 0, sizeof(PStepCounts), lane_.stream), "clearing counters");
+  counts_ = take<GramStepCounts>(1);
+  require(cudaMemsetAsync(counts_, 0, sizeof(GramStepCounts), lane_.stream), "clearing counters");
 }
 
 // --- memory ---------------------------------------------------------------------------------------------------------
@@ -143,7 +143,7 @@ void CudaLargeBackend<E>::release(E* scalars) {
 template <class E>
 int64_t CudaLargeBackend<E>::block_width(int64_t n) const {
   const int columns = cuda_large_pair_columns(n, kIsComplex<E>);
-  return (p_step_supports<E>(columns, lane_.limits) ? columns : 64) / 2;
+  return (gram_step_supports<E>(columns, lane_.limits) ? columns : 64) / 2;
 }
 
 template <class E>
@@ -736,34 +736,34 @@ double CudaLargeBackend<E>::distance_from_signature(View a, int64_t positive) {
 // --- p-steps --------------------------------------------------------------------------------------------------------
 
 template <class E>
-PStepVersions CudaLargeBackend<E>::versions_of(const large::PStep<E>& step) {
+GramStepVersions CudaLargeBackend<E>::versions_of(const large::PStep<E>& step) {
   if (!kSkipUnchangedPairs) return {};
   const int64_t blocks = std::max<int64_t>(2, (step.x.cols + step.width - 1) / step.width);
   const bool known = tracked_.x == step.x.data && tracked_.width == step.width && tracked_.tolerance == step.tolerance;
   if (!known || blocks != tracked_.blocks) {
     if (blocks > tracked_.room) {
       if (tracked_.versions != nullptr) arena_.give_back(tracked_.versions);
-      tracked_.versions = take<int>(PStepVersions::ints(blocks));
+      tracked_.versions = take<int>(GramStepVersions::ints(blocks));
       tracked_.room = blocks;
     }
     tracked_ = {step.x.data, step.width, step.tolerance, blocks, tracked_.room, tracked_.versions};
     require(cudaMemsetAsync(tracked_.versions, 0, size(blocks) * sizeof(int), lane_.stream), "clearing memory");
-    require(cudaMemsetAsync(tracked_.versions + blocks, 0xff, size(PStepVersions::ints(blocks) - blocks) * sizeof(int),
-                            lane_.stream),
+    require(cudaMemsetAsync(tracked_.versions + blocks, 0xff,
+                            size(GramStepVersions::ints(blocks) - blocks) * sizeof(int), lane_.stream),
             "clearing memory");
   }
   return {tracked_.versions, tracked_.versions + blocks};
 }
 
 template <class E>
-const PStepPair* CudaLargeBackend<E>::pairs_on_device(const large::BlockPair* pairs, int count) {
-  static_assert(sizeof(large::BlockPair) == sizeof(PStepPair));
+const GramStepPair* CudaLargeBackend<E>::pairs_on_device(const large::BlockPair* pairs, int count) {
+  static_assert(sizeof(large::BlockPair) == sizeof(GramStepPair));
   PairList& list = pair_lists_[pairs];
   const auto n = size(count);
-  if (list.host.size() != n || std::memcmp(list.host.data(), pairs, n * sizeof(PStepPair)) != 0) {
+  if (list.host.size() != n || std::memcmp(list.host.data(), pairs, n * sizeof(GramStepPair)) != 0) {
     if (list.device != nullptr) arena_.give_back(list.device);
     list.host.resize(n);
-    std::memcpy(list.host.data(), pairs, n * sizeof(PStepPair));
+    std::memcpy(list.host.data(), pairs, n * sizeof(GramStepPair));
     list.device = upload(list.host);
   }
   return list.device;
@@ -772,7 +772,7 @@ const PStepPair* CudaLargeBackend<E>::pairs_on_device(const large::BlockPair* pa
 template <class E>
 int CudaLargeBackend<E>::reserve_p_step(int64_t width, int64_t pairs) {
   const int columns = width <= 32 ? 64 : 128;
-  const uint64_t bytes = p_step_workspace_bytes<E>(static_cast<int>(pairs), columns);
+  const uint64_t bytes = gram_step_workspace_bytes<E>(static_cast<int>(pairs), columns);
   if (bytes > p_step_bytes_) {
     if (p_step_workspace_ != nullptr) arena_.give_back(p_step_workspace_);
     p_step_workspace_ = take<char>(static_cast<int64_t>(bytes));
@@ -816,7 +816,7 @@ template <class E>
 void CudaLargeBackend<E>::p_step(const large::PStep<E>& step) {
   if (step.count == 0) return;
   const int columns = reserve_p_step(step.width, step.count);
-  PStepCall<E> call;
+  GramStepCall<E> call;
   call.x = {step.x.data, step.x.rows, step.x.cols, step.x.ld};
   call.v = {step.v.data, step.v.rows, step.v.cols, step.v.ld};
   call.exponents = step.f;
@@ -832,7 +832,7 @@ void CudaLargeBackend<E>::p_step(const large::PStep<E>& step) {
   call.versions = versions_of(step);
   call.workspace = p_step_workspace_;
   cudaEvent_t* const marks = clock_.marks_of_p_step();
-  require(launch_p_step(call, lane_.limits, marks, lane_.stream), "launching a p-step");
+  require(launch_gram_step(call, lane_.limits, marks, lane_.stream), "launching a p-step");
   const double k = 2 * static_cast<double>(step.width), n = static_cast<double>(step.count);
   const double rows = static_cast<double>(step.x.rows);
   clock_.count_p_step(n * k * (k + 1) * rows * Blas<E>::kOperations);
@@ -843,14 +843,14 @@ void CudaLargeBackend<E>::p_step(const large::PStep<E>& step) {
 
 template <class E>
 void CudaLargeBackend<E>::reset_counters() {
-  require(cudaMemsetAsync(counts_, 0, sizeof(PStepCounts), lane_.stream), "clearing counters");
+  require(cudaMemsetAsync(counts_, 0, sizeof(GramStepCounts), lane_.stream), "clearing counters");
   pairs_ = 0;
   active_counted_ = 0;
 }
 
 template <class E>
 large::PStepCounters CudaLargeBackend<E>::read_counters() {
-  PStepCounts counts;
+  GramStepCounts counts;
   fetch(&counts, counts_, 1);
   large::PStepCounters result;
   result.rotations = static_cast<int64_t>(counts.rotations);

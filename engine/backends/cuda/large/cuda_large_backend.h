@@ -1,5 +1,5 @@
 // The back end of large matrices on a GPU: algorithms/large/large_backend.h is the contract of every operation. QR,
-// eigenbasis and products of whole matrices are cuSOLVER's and cuBLAS's; p-steps are our own (p_step.h).
+// eigenbasis and products of whole matrices are cuSOLVER's and cuBLAS's; p-steps are our own (gram_step.h).
 //
 // One thing of p_step() is different here: the Gram matrix itself is swept, not its Cholesky factor, and nothing falls
 // to QR. Where a Gram matrix has lost the digits of a pair, W is orthogonal all the same. The next sweep begins with the
@@ -18,8 +18,8 @@
 
 #include "engine/algorithms/large/large_backend.h"
 #include "engine/backends/cuda/device/device_arena.h"
+#include "engine/backends/cuda/large/gram_step.h"
 #include "engine/backends/cuda/large/large_lane.h"
-#include "engine/backends/cuda/large/p_step.h"
 #include "engine/backends/cuda/large/phase_clock.h"
 #include "engine/core/complex.h"
 
@@ -118,8 +118,8 @@ class CudaLargeBackend {
     int32_t* exponents;
   };
   struct PairList {
-    std::vector<PStepPair> host;
-    PStepPair* device = nullptr;
+    std::vector<GramStepPair> host;
+    GramStepPair* device = nullptr;
   };
   struct Lines;  // an operand or result as runs of elements
 
@@ -155,9 +155,9 @@ class CudaLargeBackend {
   // Room for p-steps of so many pairs. Returns the columns of a pair.
   int reserve_p_step(int64_t width, int64_t pairs);
   // Begun anew for other columns, blocks or a tolerance than the last time.
-  PStepVersions versions_of(const large::PStep<E>& step);
+  GramStepVersions versions_of(const large::PStep<E>& step);
   // The driver's list of pairs, uploaded when it is not the one that the device has of that address.
-  const PStepPair* pairs_on_device(const large::BlockPair* pairs, int count);
+  const GramStepPair* pairs_on_device(const large::BlockPair* pairs, int count);
 
   LargeLane& lane_;
   DeviceArena& arena_;
@@ -165,14 +165,14 @@ class CudaLargeBackend {
   const Libraries& l_;
   PhaseClock clock_;
   std::string stage_ = "begin";
-  PStepCounts* counts_ = nullptr;
+  GramStepCounts* counts_ = nullptr;
   struct {
     const E* x = nullptr;
     int64_t width = 0;
     double tolerance = 0;
     int64_t blocks = 0, room = 0;
     int* versions = nullptr;  // of `room` blocks
-  } tracked_;                 // PStepVersions
+  } tracked_;                 // GramStepVersions
   char* p_step_workspace_ = nullptr;
   uint64_t p_step_bytes_ = 0;
   std::map<const large::BlockPair*, PairList> pair_lists_;

@@ -11,8 +11,8 @@
 #include "engine/backends/cuda/device/library_loader.h"
 #include "engine/backends/cuda/large/cuda_large_backend.h"
 #include "engine/backends/cuda/large/general_eigenproblem.h"
+#include "engine/backends/cuda/large/gram_step.h"
 #include "engine/backends/cuda/large/large_lane.h"
-#include "engine/backends/cuda/large/p_step.h"
 
 namespace svdserve::cuda {
 namespace {
@@ -132,8 +132,9 @@ uint64_t large_device_bytes(const LargePlan* plan) {
   if (plan->options.certificate) bytes += size(m, n) + 2 * size(std::max(m, left), left);
   // The pairs of a p-step: with either width a block more than there can be.
   const int pairs = static_cast<int>(n / 64 + 2);
-  bytes += complex ? p_step_workspace_bytes<Complex>(pairs, 64)
-                   : std::max(p_step_workspace_bytes<double>(pairs, 64), p_step_workspace_bytes<double>(pairs, 128));
+  bytes += complex
+               ? gram_step_workspace_bytes<Complex>(pairs, 64)
+               : std::max(gram_step_workspace_bytes<double>(pairs, 64), gram_step_workspace_bytes<double>(pairs, 128));
   return bytes + slack + static_cast<uint64_t>(m) * 1024;
 }
 

@@ -11,7 +11,7 @@
 #include "engine/algorithms/large/large_backend.h"
 #include "engine/backends/cuda/device/library_loader.h"
 #include "engine/backends/cuda/large/copy_threads.h"
-#include "engine/backends/cuda/large/p_step.h"
+#include "engine/backends/cuda/large/gram_step.h"
 
 namespace svdserve::cuda {
 
@@ -30,7 +30,7 @@ struct LargeLane {
   LargeLane& operator=(const LargeLane&) = delete;
 
   int device;
-  PStepLimits limits;
+  GramStepLimits limits;
   cudaStream_t stream = nullptr;  // of the lowest priority: batches of other streams go first
   cublasHandle_t cublas = nullptr;
   cusolverDnHandle_t cusolver = nullptr;

@@ -68,7 +68,7 @@ void LargeMemoryPool::give_all() {
 
 template <class E>
 HostLargeBackend<E>::HostLargeBackend(const LargeThreads& threads)
-    : threads_(threads), pair_steps_(threads.threads()), stage_start_(Clock::now()) {}
+    : threads_(threads), triangle_steps_(threads.threads()), stage_start_(Clock::now()) {}
 
 template <class E>
 void HostLargeBackend<E>::reset() {
@@ -462,7 +462,7 @@ void HostLargeBackend<E>::p_step(const PStep<E>& step) {
   threads_.for_each(threads, [&](int64_t task) {
     for (int i = static_cast<int>(task); i < step.count; i += threads) {
       threads_.check();
-      if (!is_clean(step.pairs[i])) reports_[i] = pair_steps_[task].run(step, step.pairs[i]);
+      if (!is_clean(step.pairs[i])) reports_[i] = triangle_steps_[task].run(step, step.pairs[i]);
     }
   });
   for (int i = 0; i < step.count; ++i) count_pair(step, step.pairs[i], reports_[i]);

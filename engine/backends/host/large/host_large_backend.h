@@ -15,7 +15,7 @@
 #include "engine/algorithms/large/large_backend.h"
 #include "engine/backends/host/base/aligned_array.h"
 #include "engine/backends/host/base/large_threads.h"
-#include "engine/backends/host/large/pair_step.h"
+#include "engine/backends/host/large/triangle_step.h"
 
 namespace svdserve::host {
 
@@ -107,8 +107,8 @@ class HostLargeBackend {
 
   const LargeThreads threads_;
   LargeMemoryPool pool_;
-  std::vector<PairStep<E>> pair_steps_;  // scratch, one a task that runs at once
-  std::vector<PairReport> reports_;      // of one p-step
+  std::vector<TriangleStep<E>> triangle_steps_;  // scratch, one a task that runs at once
+  std::vector<PairReport> reports_;              // of one p-step
 
   // The pairs that need not be looked at. A block's version grows when it changes. A pair that was found orthogonal
   // keeps the sum of its blocks' versions, which is the same for as long as neither changes.

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <cstdlib>
 
+#include "engine/algorithms/jacobi/signed_rotation.h"
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
 
@@ -19,10 +20,9 @@ namespace {
 using Tag = hn::CappedTag<double, kPlaneAlignment>;
 using Vec = hn::Vec<Tag>;
 
-// A plane rotation of scaled columns: x_p := c (x_p - t_p w), x_q := c (w + t_q x_p), w = omega x_q. Hyperbolic ones
-// have t_q < 0.
+// A rotation of scaled columns, and conj(omega).
 struct Rotation {
-  double c = 1, t_p = 0, t_q = 0;
+  TangentRotation by;
   double omega_re = 1, omega_im = 0;
 };
 
@@ -31,7 +31,7 @@ struct Rotation {
 // makes all columns grow, by 400 u in 10 sweeps of n = 256: cosines near 1 are rounded up more often than down.
 struct Increments {
   double s_p, s_q, tau_p, tau_q;
-  explicit Increments(const Rotation& r)
+  explicit Increments(const TangentRotation& r)
       : s_p(r.c * r.t_p), s_q(r.c * r.t_q), tau_p(s_p / (1 + r.c)), tau_q(s_q / (1 + r.c)) {}
 };
 
@@ -69,7 +69,7 @@ template <int kPlanes>
 HWY_INLINE void rotate(double* x, double* y, int ld, const Rotation& rotation, bool swap) {
   const Tag d;
   const int lanes = static_cast<int>(hn::Lanes(d));
-  const Increments by(rotation);
+  const Increments by(rotation.by);
   const Vec s_p = hn::Set(d, by.s_p), s_q = hn::Set(d, by.s_q);
   const Vec tau_p = hn::Set(d, by.tau_p), tau_q = hn::Set(d, by.tau_q);
   const Vec o_re = hn::Set(d, rotation.omega_re), o_im = hn::Set(d, rotation.omega_im);
@@ -91,48 +91,6 @@ HWY_INLINE void rotate(double* x, double* y, int ld, const Rotation& rotation, b
       hn::Store(hn::MulAdd(s_q, hn::NegMulAdd(tau_p, w_im, x_im), w_im), d, to_q + ld + i);
     }
   }
-}
-
-// Scales for the larger exponent, the smaller one, and their product: 1, S^2 and S = 2^-|f_p - f_q|.
-struct Scales {
-  double p = 1, q = 1, s = 1;
-};
-HWY_INLINE Scales scales_of(int32_t f_p, int32_t f_q) {
-  Scales result;
-  if (f_p == f_q) return result;
-  result.s = std::ldexp(1.0, -std::abs(f_p - f_q));
-  (f_p > f_q ? result.q : result.p) = result.s * result.s;
-  return result;
-}
-
-// Novakovic 2015, eqs. 15 to 18, t = 1: see algorithms/jacobi/jacobi_rotation.h.
-HWY_INLINE void set_trigonometric(double alpha, double beta, double gamma, const Scales& scale, Rotation& rotation) {
-  const double delta = beta * scale.q - alpha * scale.p;
-  const double cross = 2 * gamma * scale.s;
-  const double root = std::sqrt(delta * delta + cross * cross);
-  const double ratio = 2 * gamma / (delta + std::copysign(root, delta));
-  rotation.t_p = ratio * scale.q;
-  rotation.t_q = ratio * scale.p;
-  rotation.c = 1 / std::sqrt(1 + rotation.t_p * rotation.t_q);
-}
-
-// Novakovic 2015, eqs. 15 to 18, t = -1.
-HWY_INLINE void set_hyperbolic(double alpha, double beta, double gamma, const Scales& scale, Rotation& rotation) {
-  const double sum = beta * scale.q + alpha * scale.p;
-  const double cross = 2 * gamma * scale.s;
-  const double difference = sum - cross;
-  double tanh = 0.5;  // where |coth(2 phi)| = 1
-  if (difference > 0x1p-52 * sum) {
-    const double ratio = 2 * gamma / (sum + std::sqrt(difference * (sum + cross)));
-    rotation.t_p = ratio * scale.q;
-    rotation.t_q = -(ratio * scale.p);
-    tanh = ratio * scale.s;
-  } else {
-    // The true columns are about equal, so that the exponents are, too.
-    rotation.t_p = tanh * std::sqrt(scale.q / scale.p);
-    rotation.t_q = -tanh * std::sqrt(scale.p / scale.q);
-  }
-  rotation.c = 1 / std::sqrt((1 - tanh) * (1 + tanh));
 }
 
 template <int kPlanes>
@@ -168,13 +126,11 @@ class Solver {
       rotation.omega_re = re / gamma;
       rotation.omega_im = -im / gamma;
     }
-    const Scales scale = scales_of(a_.f[p], a_.f[q]);
-    const bool hyperbolic = (p < a_.positive) != (q < a_.positive);
-    hyperbolic ? set_hyperbolic(alpha, beta, gamma, scale, rotation)
-               : set_trigonometric(alpha, beta, gamma, scale, rotation);
-    const double next_alpha = alpha - rotation.t_p * gamma, next_beta = beta + rotation.t_q * gamma;
-    const bool p_smaller = next_alpha * scale.p < next_beta * scale.q;
-    const bool swap = !hyperbolic && (p < a_.positive ? p_smaller : next_alpha * scale.p > next_beta * scale.q);
+    const TangentWeights weights = tangent_weights(a_.f[p], a_.f[q]);
+    const PairSigns signs = pair_signs(p < a_.positive, q < a_.positive);
+    rotation.by = tangent_rotation(alpha, beta, gamma, weights, signs);
+    const double next_alpha = alpha - rotation.by.t_p * gamma, next_beta = beta + rotation.by.t_q * gamma;
+    const bool swap = out_of_order(signs, next_alpha * weights.p, next_beta * weights.q);
     rotate<kPlanes>(x, y, a_.ld, rotation, swap);
     rotate<kPlanes>(a_.w_column(p), a_.w_column(q), a_.ld, rotation, swap);
     // Where much was cancelled the difference has lost digits.
@@ -188,7 +144,7 @@ class Solver {
     if (exact_alpha) (swap ? beta : alpha) = square(swap ? y : x, kPlanes * a_.ld);
     if (exact_beta) (swap ? alpha : beta) = square(swap ? x : y, kPlanes * a_.ld);
     ++counts_.rotations;
-    counts_.proper += rotation.c != 1;
+    counts_.proper += rotation.by.c != 1;
   }
 
   const PairFactor a_;

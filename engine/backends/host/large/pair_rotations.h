@@ -2,12 +2,7 @@
 // processor's instruction set.
 //
 //   R := R W by plane rotations of its columns, W := the product   (both of the scaled columns, see large_backend.h)
-// A pair of columns p < q is rotated where |r_p^H r_q| > tolerance |r_p| |r_q|:
-//   trigonometric where J_p = J_q, by the formulas of algorithms/jacobi/jacobi_rotation.h, which are 001's eqs. 13 and
-//   15 to 18 (t = 1) for columns that carry exponents; of two such columns the larger one becomes the first (J = 1) or
-//   the last (J = -1): Novakovic 2015, section 4.3, step 5; hyperbolic else (Novakovic 2015, eqs. 14 to 18, t = -1):
-//     tanh(phi) = -2 gamma / (alpha + beta + sqrt((alpha + beta)^2 - 4 gamma^2)),  and 1/2 where the root is zero,
-//     which is the 5/4 for |coth(2 phi)| = 1 of the paper;  cosh(phi) = 1 / sqrt((1 - tanh)(1 + tanh)).
+// A pair of columns p < q is rotated by algorithms/jacobi/signed_rotation.h where |r_p^H r_q| > tolerance |r_p| |r_q|.
 // Source: Novakovic, SIAM J. Sci. Comput. 37 (2015) C1-C30, section 4.3 and appendix B; g_p -> column p of r, V'_pq ->
 // w, c(eps) -> tolerance, M_s -> max_sweeps.
 #ifndef SVDSERVE_ENGINE_BACKENDS_HOST_LARGE_PAIR_ROTATIONS_H_

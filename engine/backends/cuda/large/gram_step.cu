@@ -1,8 +1,8 @@
-#include "engine/backends/cuda/large/p_step.h"
+#include "engine/backends/cuda/large/gram_step.h"
 
 #include <algorithm>
 
-#include "engine/backends/cuda/large/p_step_kernels.h"
+#include "engine/backends/cuda/large/gram_step_kernels.h"
 
 namespace svdserve::cuda {
 namespace {
@@ -43,7 +43,7 @@ cudaError_t allow(Kernel kernel, int shared_bytes) {
 }
 
 template <class E, int K>
-cudaError_t launch(const PStepCall<E>& call, const PStepLimits& limits, cudaEvent_t* marks, cudaStream_t stream) {
+cudaError_t launch(const GramStepCall<E>& call, const GramStepLimits& limits, cudaEvent_t* marks, cudaStream_t stream) {
   Workspace<E> space;
   lay_out(call.count, K, static_cast<char*>(call.workspace), &space);
   cudaError_t error = cudaSuccess;
@@ -125,7 +125,7 @@ cudaError_t launch(const PStepCall<E>& call, const PStepLimits& limits, cudaEven
 }
 
 template <class E, int K>
-bool fits(const PStepLimits& limits) {
+bool fits(const GramStepLimits& limits) {
   return GramShape<E, K>::shared_bytes(2) <= limits.shared_bytes &&
          InnerShape<E, K>::shared_bytes(false) <= limits.shared_bytes &&
          PostShape<E, K>::shared_bytes(2) <= limits.shared_bytes;
@@ -134,7 +134,7 @@ bool fits(const PStepLimits& limits) {
 }  // namespace
 
 template <class E>
-bool p_step_supports(int columns, const PStepLimits& limits) {
+bool gram_step_supports(int columns, const GramStepLimits& limits) {
   if constexpr (!kIsComplex<E>) {
     if (columns == 128) return fits<E, 128>(limits) && InnerShape<E, 128>::shared_bytes(true) <= limits.shared_bytes;
   }
@@ -142,13 +142,13 @@ bool p_step_supports(int columns, const PStepLimits& limits) {
 }
 
 template <class E>
-uint64_t p_step_workspace_bytes(int count, int columns) {
+uint64_t gram_step_workspace_bytes(int count, int columns) {
   return lay_out<E>(count, columns, nullptr, nullptr);
 }
 
 template <class E>
-cudaError_t launch_p_step(const PStepCall<E>& call, const PStepLimits& limits, cudaEvent_t* marks,
-                          cudaStream_t stream) {
+cudaError_t launch_gram_step(const GramStepCall<E>& call, const GramStepLimits& limits, cudaEvent_t* marks,
+                             cudaStream_t stream) {
   if (call.count == 0) return cudaSuccess;
   if constexpr (!kIsComplex<E>) {
     if (call.columns == 128) return launch<E, 128>(call, limits, marks, stream);
@@ -156,11 +156,13 @@ cudaError_t launch_p_step(const PStepCall<E>& call, const PStepLimits& limits, c
   return launch<E, 64>(call, limits, marks, stream);
 }
 
-template bool p_step_supports<double>(int, const PStepLimits&);
-template bool p_step_supports<Complex>(int, const PStepLimits&);
-template uint64_t p_step_workspace_bytes<double>(int, int);
-template uint64_t p_step_workspace_bytes<Complex>(int, int);
-template cudaError_t launch_p_step<double>(const PStepCall<double>&, const PStepLimits&, cudaEvent_t*, cudaStream_t);
-template cudaError_t launch_p_step<Complex>(const PStepCall<Complex>&, const PStepLimits&, cudaEvent_t*, cudaStream_t);
+template bool gram_step_supports<double>(int, const GramStepLimits&);
+template bool gram_step_supports<Complex>(int, const GramStepLimits&);
+template uint64_t gram_step_workspace_bytes<double>(int, int);
+template uint64_t gram_step_workspace_bytes<Complex>(int, int);
+template cudaError_t launch_gram_step<double>(const GramStepCall<double>&, const GramStepLimits&, cudaEvent_t*,
+                                              cudaStream_t);
+template cudaError_t launch_gram_step<Complex>(const GramStepCall<Complex>&, const GramStepLimits&, cudaEvent_t*,
+                                               cudaStream_t);
 
 }  // namespace svdserve::cuda

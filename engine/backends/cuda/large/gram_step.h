@@ -1,6 +1,7 @@
-// One p-step of block Jacobi on the device (p_step_kernels.h): what it is called with. E: double or Complex.
-#ifndef SVDSERVE_ENGINE_BACKENDS_CUDA_LARGE_P_STEP_H_
-#define SVDSERVE_ENGINE_BACKENDS_CUDA_LARGE_P_STEP_H_
+// One p-step of block Jacobi on the device, which sweeps Gram matrices (gram_step_kernels.h): what it is called with. A
+// CPU has triangle_step.h instead (decisions/0014-two-p-steps.md). E: double or Complex.
+#ifndef SVDSERVE_ENGINE_BACKENDS_CUDA_LARGE_GRAM_STEP_H_
+#define SVDSERVE_ENGINE_BACKENDS_CUDA_LARGE_GRAM_STEP_H_
 
 #include <cuda_runtime_api.h>
 
@@ -10,13 +11,13 @@
 
 namespace svdserve::cuda {
 
-struct PStepPair {
+struct GramStepPair {
   int32_t p, q;  // block-columns
 };
 
 // Column-major; data and ld elements are multiples of 16 bytes.
 template <class E>
-struct PStepMatrix {
+struct GramStepMatrix {
   E* data;
   int64_t rows, cols, ld;
 };
@@ -24,18 +25,18 @@ struct PStepMatrix {
 // Which pairs need not be looked at. A block's version grows when it changes. A pair that was found orthogonal keeps the
 // sum of its blocks' versions, which is the same for as long as neither changes. In device memory; without
 // blocks, every pair is looked at. A caller that changes X otherwise, or the tolerance, begins anew.
-struct PStepVersions {
+struct GramStepVersions {
   int* blocks;  // [in,out] of each block
   int* sums;    // [in,out] of pair (p, q), p < q, at q (q - 1) / 2 + p; -1: never
 
   static int64_t ints(int64_t count) { return count + count * (count - 1) / 2; }
 #ifdef __CUDACC__
-  __device__ int64_t at(PStepPair pair) const { return int64_t{pair.q} * (pair.q - 1) / 2 + pair.p; }
-  __device__ bool unchanged(PStepPair pair) const {
+  __device__ int64_t at(GramStepPair pair) const { return int64_t{pair.q} * (pair.q - 1) / 2 + pair.p; }
+  __device__ bool unchanged(GramStepPair pair) const {
     return blocks != nullptr && sums[at(pair)] == blocks[pair.p] + blocks[pair.q];
   }
   // By one thread.
-  __device__ void note(PStepPair pair, bool changed) const {
+  __device__ void note(GramStepPair pair, bool changed) const {
     if (blocks == nullptr) return;
     if (changed) {
       ++blocks[pair.p];
@@ -48,7 +49,7 @@ struct PStepVersions {
 };
 
 // In device memory; grows until somebody clears it.
-struct PStepCounts {
+struct GramStepCounts {
   unsigned long long rotations, proper_rotations, active_pairs;
   unsigned long long cosine2_bits;  // of a double: the square of the largest cosine
   unsigned long long lost;          // not 0: a column came out as zero, or rounding errors of itself
@@ -56,7 +57,7 @@ struct PStepCounts {
 
 template <class E>
 struct InnerCall {
-  const PStepPair* pairs;
+  const GramStepPair* pairs;
   const E* partial;  // [count][splits][K x K] by rows, lower triangles
   int splits;
   E* w;                   // [out] [count][K x K], by columns: W - I; of active pairs
@@ -64,8 +65,8 @@ struct InnerCall {
   int* exponent_changes;  // [out] [count][2][K]: before and after; of active pairs
   int* active;            // [out] [count]: the active pairs, in any order
   int* active_count;      // [in,out] how many; 0 before
-  PStepCounts* counters;
-  PStepVersions versions;
+  GramStepCounts* counters;
+  GramStepVersions versions;
   int width;               // columns of a block
   int64_t cols, positive;  // columns from `positive` on have sign -1
   double tolerance;
@@ -76,8 +77,8 @@ struct InnerCall {
 
 template <class E>
 struct PostCall {
-  PStepMatrix<E> x, v;  // v without data: none
-  const PStepPair* pairs;
+  GramStepMatrix<E> x, v;  // v without data: none
+  const GramStepPair* pairs;
   const E* w;
   const int32_t* exponents;  // of the columns of X, after: kZeroColumn makes a column zero
   const int* exponent_changes;
@@ -87,36 +88,37 @@ struct PostCall {
 };
 
 template <class E>
-struct PStepCall {
-  PStepMatrix<E> x, v;     // [in,out]; v.data null: none
-  int32_t* exponents;      // [in,out] device, x.cols
-  int64_t positive;        // x.cols: trigonometric
-  const PStepPair* pairs;  // [in] device, count
+struct GramStepCall {
+  GramStepMatrix<E> x, v;     // [in,out]; v.data null: none
+  int32_t* exponents;         // [in,out] device, x.cols
+  int64_t positive;           // x.cols: trigonometric
+  const GramStepPair* pairs;  // [in] device, count
   int count;
   int width;    // columns of a block, the last one of X may have fewer
   int columns;  // K: 64 or 128, at least 2 width
   double tolerance;
   int32_t smallest_exponent;  // a column that falls below it becomes zero
   int inner_sweeps;
-  PStepCounts* counters;  // [in,out] device
-  PStepVersions versions;
-  void* workspace;  // device, p_step_workspace_bytes(count, columns), aligned to 256
+  GramStepCounts* counters;  // [in,out] device
+  GramStepVersions versions;
+  void* workspace;  // device, gram_step_workspace_bytes(count, columns), aligned to 256
 };
 
 // The limits of the device.
-struct PStepLimits {
+struct GramStepLimits {
   int multiprocessors;
   int shared_bytes;  // of a block, opted in
 };
 
 // Whether K columns can make a pair on this device: 64, and for double 128.
 template <class E>
-bool p_step_supports(int columns, const PStepLimits& limits);
+bool gram_step_supports(int columns, const GramStepLimits& limits);
 template <class E>
-uint64_t p_step_workspace_bytes(int count, int columns);
+uint64_t gram_step_workspace_bytes(int count, int columns);
 // Enqueues. `marks`: events to record before the first kernel and after each of the three, or null.
 template <class E>
-cudaError_t launch_p_step(const PStepCall<E>& call, const PStepLimits& limits, cudaEvent_t* marks, cudaStream_t stream);
+cudaError_t launch_gram_step(const GramStepCall<E>& call, const GramStepLimits& limits, cudaEvent_t* marks,
+                             cudaStream_t stream);
 
 }  // namespace svdserve::cuda
-#endif  // SVDSERVE_ENGINE_BACKENDS_CUDA_LARGE_P_STEP_H_
+#endif  // SVDSERVE_ENGINE_BACKENDS_CUDA_LARGE_GRAM_STEP_H_

@@ -5,16 +5,16 @@
 // X and V are column-major in device memory, every column aligned to 16 bytes. Slabs of rows stream through shared
 // memory by asynchronous copies, two or more at a time, with zeros for rows and columns beyond the last. The matrix units
 // compute the products.
-#ifndef SVDSERVE_ENGINE_BACKENDS_CUDA_LARGE_P_STEP_KERNELS_H_
-#define SVDSERVE_ENGINE_BACKENDS_CUDA_LARGE_P_STEP_KERNELS_H_
+#ifndef SVDSERVE_ENGINE_BACKENDS_CUDA_LARGE_GRAM_STEP_KERNELS_H_
+#define SVDSERVE_ENGINE_BACKENDS_CUDA_LARGE_GRAM_STEP_KERNELS_H_
 
 #include <cuda_pipeline_primitives.h>
 
 #include "engine/algorithms/blocks/gram_jacobi.h"
 #include "engine/algorithms/large/large_backend.h"
-#include "engine/backends/cuda/device/cuda_team.h"
+#include "engine/backends/cuda/device/teams.h"
+#include "engine/backends/cuda/large/gram_step.h"
 #include "engine/backends/cuda/large/matrix_unit.h"
-#include "engine/backends/cuda/large/p_step.h"
 
 namespace svdserve::cuda {
 
@@ -34,7 +34,7 @@ inline constexpr int64_t kNoColumn = int64_t{1} << 40;
 
 // The column of X that is the pair's column j: blocks of `width` columns, K / 2 places for each.
 template <int K>
-__device__ __forceinline__ int64_t column_of(PStepPair pair, int width, int j) {
+__device__ __forceinline__ int64_t column_of(GramStepPair pair, int width, int j) {
   const int at = j % (K / 2);
   return at < width ? int64_t{j < K / 2 ? pair.p : pair.q} * width + at : kNoColumn;
 }
@@ -46,7 +46,7 @@ class SlabReader {
  public:
   using S = Slab<E, K, kGram>;
 
-  __device__ __forceinline__ SlabReader(const PStepMatrix<E>& x, PStepPair pair, int width)
+  __device__ __forceinline__ SlabReader(const GramStepMatrix<E>& x, GramStepPair pair, int width)
       : x_(x), pair_(pair), width_(width), whole_(2 * width == K && int64_t{pair.q + 1} * width <= x.cols) {
     const int first = static_cast<int>(threadIdx.x) / kPerColumn;
     from_ = x.data + (int64_t{pair.p} * (K / 2) + first) * x.ld + row_of_thread();
@@ -85,8 +85,8 @@ class SlabReader {
     }
   }
 
-  PStepMatrix<E> x_;
-  PStepPair pair_;
+  GramStepMatrix<E> x_;
+  GramStepPair pair_;
   int width_;
   bool whole_;
   const E* from_;  // the thread's first element of row 0
@@ -121,13 +121,13 @@ struct GramShape {
 // The first block clears the count of active pairs, which the orthogonalization then raises.
 template <class E, int K, int kStages>
 __global__ void __launch_bounds__(GramShape<E, K>::kThreads, 1)
-    gram_kernel(PStepMatrix<E> x, const PStepPair* pairs, PStepVersions versions, int width, E* partial,
+    gram_kernel(GramStepMatrix<E> x, const GramStepPair* pairs, GramStepVersions versions, int width, E* partial,
                 int* active_count) {
   using Shape = GramShape<E, K>;
   using S = Slab<E, K, true>;
   extern __shared__ __align__(16) unsigned char shared[];
   E* const slabs = reinterpret_cast<E*>(shared);
-  const PStepPair pair = pairs[blockIdx.y];
+  const GramStepPair pair = pairs[blockIdx.y];
   if (blockIdx.x == 0 && blockIdx.y == 0 && threadIdx.x == 0) *active_count = 0;
   if (versions.unchanged(pair)) return;
   const auto all = static_cast<unsigned>((x.rows + S::kRows - 1) / S::kRows);
@@ -228,27 +228,9 @@ __global__ void __launch_bounds__(GramShape<E, K>::kThreads, 1)
 
 // --- orthogonalization --------------------------------------------------------------------------------------------
 
-// A thread block as algorithms/blocks/gram_jacobi.h wants it; a team is a warp. Its size is known to the compiler,
-// which else divides by it to unroll a phase's loop.
-template <int kThreads>
-struct CudaBlock {
-  template <class F>
-  __device__ __forceinline__ void for_each(int n, F f) const {
-    for (int i = static_cast<int>(threadIdx.x); i < n; i += kThreads) f(i);
-    __syncthreads();
-  }
-  template <class F>
-  __device__ __forceinline__ void for_each_team(int n, F f) const {
-    const CudaTeam<32> team;
-#pragma unroll 1
-    for (int i = static_cast<int>(threadIdx.x) / 32; i < n; i += kThreads / 32) f(team, i);
-    __syncthreads();
-  }
-};
-
 // As the generic one, by a vote.
 template <class F>
-__device__ __forceinline__ bool any_of(const CudaTeam<32>& team, int n, F f) {
+__device__ __forceinline__ bool any_of(const WarpTeam<32>& team, int n, F f) {
   bool any = false;
   for (int i = team.rank(); i < n; i += 32) any |= f(i);
   any = team.ballot(any) != 0;
@@ -260,7 +242,7 @@ __device__ __forceinline__ bool any_of(const CudaTeam<32>& team, int n, F f) {
 // for all, so the results may lie where the operands were. The second product takes its inner index in the order 2 t, 2
 // t + 1, in which the first one left it.
 template <class E>
-__device__ __forceinline__ void transform_gram_tile(const CudaTeam<32>& team, const GramStep& step, int a, int b,
+__device__ __forceinline__ void transform_gram_tile(const WarpTeam<32>& team, const GramSuperstep& step, int a, int b,
                                                     const GramWork<E>& work) {
   constexpr int n = kJacobiGroup;
   const int g = team.rank() / 4, t = team.rank() % 4;
@@ -281,8 +263,8 @@ __device__ __forceinline__ void transform_gram_tile(const CudaTeam<32>& team, co
   work.h.set(row, right, plus_product(first[1], second[1], one));
 }
 template <class E>
-__device__ __forceinline__ void transform_rotations(const CudaTeam<32>& team, const GramStep& step, int tile, int b,
-                                                    const GramWork<E>& work) {
+__device__ __forceinline__ void transform_rotations(const WarpTeam<32>& team, const GramSuperstep& step, int tile,
+                                                    int b, const GramWork<E>& work) {
   constexpr int n = kJacobiGroup;
   const int g = team.rank() / 4, t = team.rank() % 4;
   const E* const q = work.groups[b].q;
@@ -323,8 +305,8 @@ template <class E, int K>
 __global__ void __launch_bounds__(InnerShape<E, K>::kThreads, 1) inner_kernel(InnerCall<E> call) {
   using Shape = InnerShape<E, K>;
   extern __shared__ __align__(16) unsigned char shared[];
-  const CudaBlock<Shape::kThreads> block;
-  const PStepPair pair = call.pairs[blockIdx.x];
+  const BlockTeam<Shape::kThreads> block;
+  const GramStepPair pair = call.pairs[blockIdx.x];
   if (call.versions.unchanged(pair)) return;
   unsigned char* next = shared;
   GramWork<E> work{};
@@ -376,7 +358,7 @@ __global__ void __launch_bounds__(InnerShape<E, K>::kThreads, 1) inner_kernel(In
       if (e < K * K && j <= i) work.h.data[PackedGram<E>::at(i, j)] = i == j ? from_real<E>(real_part(sum[u])) : sum[u];
     }
   }
-  block.for_each(K, [&](int i) {
+  block.for_each(0, K, [&](int i) {
     const int64_t column = column_of<K>(pair, call.width, i);
     work.exponents[i] = exponents_before[i] = column < call.cols ? call.exponents[column] : 0;
     signs[i] = column < call.positive ? 1 : -1;
@@ -398,9 +380,9 @@ __global__ void __launch_bounds__(InnerShape<E, K>::kThreads, 1) inner_kernel(In
   }
   if (!outcome.active) return;
   if (call.w_in_shared_memory) {
-    block.for_each(K * K, [&](int e) { w_out[e] = work.w[e / K * Shape::kLd + e % K]; });
+    block.for_each(0, K * K, [&](int e) { w_out[e] = work.w[e / K * Shape::kLd + e % K]; });
   }
-  block.for_each(K, [&](int j) {
+  block.for_each(0, K, [&](int j) {
     const int64_t column = column_of<K>(pair, call.width, j);
     // Rounding error of a dependent column: zero in X, while V keeps what was rotated.
     const bool vanished = exponents_before[j] != large::kZeroColumn && work.exponents[j] < call.smallest_exponent;
@@ -434,7 +416,7 @@ struct WarpPlace {
 // Slabs of one pair and one matrix that a block multiplies one after the other.
 template <class E>
 struct SlabRange {
-  PStepPair pair;
+  GramStepPair pair;
   int index;         // of the pair
   bool of_v;         // else of X
   int first, count;  // slabs
@@ -496,7 +478,7 @@ struct ColumnsOut {
   E* first;   // the thread's first column and row
   int count;  // columns from there to the end of the block
 
-  __device__ __forceinline__ ColumnsOut(const PStepMatrix<E>& x, PStepPair pair, int width) {
+  __device__ __forceinline__ ColumnsOut(const GramStepMatrix<E>& x, GramStepPair pair, int width) {
     const WarpPlace<E, K> place;
     const int at = place.col0 % (K / 2) + 2 * place.t;
     const int64_t column = int64_t{place.col0 < K / 2 ? pair.p : pair.q} * width + at;
@@ -541,7 +523,7 @@ __device__ __forceinline__ void multiply_slab(const E* slab, const ColumnsOut<E,
 
 // x := x W for the slabs of a range, W's fragments in registers.
 template <class E, int K, int kStages>
-__device__ __forceinline__ void multiply_range(const PostCall<E>& call, const PStepMatrix<E>& x,
+__device__ __forceinline__ void multiply_range(const PostCall<E>& call, const GramStepMatrix<E>& x,
                                                const SlabRange<E>& range, E* slabs) {
   using S = Slab<E, K, false>;
   const SlabReader<E, K, false, PostShape<E, K>::kThreads> reader(x, range.pair, call.width);
@@ -573,7 +555,7 @@ __global__ void __launch_bounds__(256, (PostShape<E, K>::kBlocks)) postmultiply_
   const int64_t end = all * (blockIdx.x + 1) / gridDim.x;
   for (int64_t at = all * blockIdx.x / gridDim.x; at < end;) {
     const SlabRange<E> range = range_at(call, at, end);
-    const PStepMatrix<E> x = range.of_v ? call.v : call.x;
+    const GramStepMatrix<E> x = range.of_v ? call.v : call.x;
     multiply_range<E, K, kStages>(call, x, range, slabs);
     at += range.count;
     __syncthreads();  // nobody reads the last slab, whose place the next range takes
@@ -581,4 +563,4 @@ __global__ void __launch_bounds__(256, (PostShape<E, K>::kBlocks)) postmultiply_
 }
 
 }  // namespace svdserve::cuda
-#endif  // SVDSERVE_ENGINE_BACKENDS_CUDA_LARGE_P_STEP_KERNELS_H_
+#endif  // SVDSERVE_ENGINE_BACKENDS_CUDA_LARGE_GRAM_STEP_KERNELS_H_

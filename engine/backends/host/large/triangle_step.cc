@@ -1,4 +1,4 @@
-#include "engine/backends/host/large/pair_step.h"
+#include "engine/backends/host/large/triangle_step.h"
 
 #include <algorithm>
 #include <chrono>
@@ -47,7 +47,7 @@ class Stopwatch {
 }  // namespace
 
 template <class E>
-PairReport PairStep<E>::run(const PStep<E>& step, BlockPair pair) {
+PairReport TriangleStep<E>::run(const PStep<E>& step, BlockPair pair) {
   const auto end = [&](int b) { return std::min<int64_t>((b + 1) * step.width, step.x.cols); };
   Columns c;
   c.p = pair.p * step.width;
@@ -83,7 +83,7 @@ PairReport PairStep<E>::run(const PStep<E>& step, BlockPair pair) {
 }
 
 template <class E>
-void PairStep<E>::reserve(const PStep<E>& step, const Columns& c) {
+void TriangleStep<E>::reserve(const PStep<E>& step, const Columns& c) {
   const size_t k = c.k();
   h_.reserve(k * k);
   factor_.reserve(k * k);
@@ -100,7 +100,7 @@ void PairStep<E>::reserve(const PStep<E>& step, const Columns& c) {
 
 // The upper triangle of h_ := [x_p x_q]^H [x_p x_q] of the scaled columns.
 template <class E>
-void PairStep<E>::gram(const PStep<E>& step, const Columns& c) {
+void TriangleStep<E>::gram(const PStep<E>& step, const Columns& c) {
   const int64_t m = step.x.rows, ld = step.x.ld, k = c.k();
   const E* x_p = step.x.data + c.p * ld;
   const E* x_q = step.x.data + c.q * ld;
@@ -115,7 +115,7 @@ void PairStep<E>::gram(const PStep<E>& step, const Columns& c) {
 }
 
 template <class E>
-double PairStep<E>::largest_cosine(int k) {
+double TriangleStep<E>::largest_cosine(int k) {
   for (int j = 0; j < k; ++j) {
     const double square = real_of(h_[j + size_t(j) * k]);
     inverse_[j] = square > 0 ? 1 / square : 0;
@@ -134,13 +134,13 @@ double PairStep<E>::largest_cosine(int k) {
 
 // r_ := the planes of R, [x_p x_q]^H [x_p x_q] = R^H R.
 template <class E>
-void PairStep<E>::factorize(const PStep<E>& step, const Columns& c) {
+void TriangleStep<E>::factorize(const PStep<E>& step, const Columns& c) {
   if (!cholesky(c.k())) qr(step, c);
   split_factor(c.k());
 }
 
 template <class E>
-bool PairStep<E>::cholesky(int k) {
+bool TriangleStep<E>::cholesky(int k) {
   std::copy(h_.data(), h_.data() + size_t(k) * k, factor_.data());
   const auto diagonal = [&](int j) -> E& { return factor_[j + size_t(j) * k]; };
   // A column of zeros is orthogonal to all: it may stand for any.
@@ -158,7 +158,7 @@ bool PairStep<E>::cholesky(int k) {
 
 // Novakovic 2015, section 4.2.
 template <class E>
-void PairStep<E>::qr(const PStep<E>& step, const Columns& c) {
+void TriangleStep<E>::qr(const PStep<E>& step, const Columns& c) {
   const int64_t m = step.x.rows, k = c.k();
   tall_.reserve(m * k);
   tau_.reserve(k);
@@ -176,7 +176,7 @@ void PairStep<E>::qr(const PStep<E>& step, const Columns& c) {
 }
 
 template <class E>
-void PairStep<E>::split_factor(int k) {
+void TriangleStep<E>::split_factor(int k) {
   const int ld = plane_rows(k);
   const size_t size = size_t(k) * kPlanes<E> * ld;
   std::fill(r_.data(), r_.data() + size, 0.0);
@@ -193,7 +193,7 @@ void PairStep<E>::split_factor(int k) {
 }
 
 template <class E>
-const std::vector<PivotPair>& PairStep<E>::order_of(int k) {
+const std::vector<PivotPair>& TriangleStep<E>::order_of(int k) {
   if (orders_.size() <= size_t(k)) orders_.resize(k + 1);
   auto& order = orders_[k];
   if (order.empty()) {
@@ -205,7 +205,7 @@ const std::vector<PivotPair>& PairStep<E>::order_of(int k) {
 }
 
 template <class E>
-void PairStep<E>::orthogonalize(const PStep<E>& step, const Columns& c, PairReport& report) {
+void TriangleStep<E>::orthogonalize(const PStep<E>& step, const Columns& c, PairReport& report) {
   const int k = c.k();
   PairFactor factor;
   factor.size = k;
@@ -223,7 +223,7 @@ void PairStep<E>::orthogonalize(const PStep<E>& step, const Columns& c, PairRepo
 
 // w_scaled_ := W' with the new columns' norms back in [1/2, 2), w_true_ := W, f := their exponents.
 template <class E>
-void PairStep<E>::join_transformation(const PStep<E>& step, const Columns& c, PairReport& report) {
+void TriangleStep<E>::join_transformation(const PStep<E>& step, const Columns& c, PairReport& report) {
   const int k = c.k(), ld = plane_rows(k);
   for (int j = 0; j < k; ++j) {
     const double* column = w_.data() + size_t(j) * kPlanes<E> * ld;
@@ -260,7 +260,7 @@ void PairStep<E>::join_transformation(const PStep<E>& step, const Columns& c, Pa
 
 // [x_p x_q] := [x_p x_q] W, slab by slab of rows.
 template <class E>
-void PairStep<E>::postmultiply(LargeView<E> x, const Columns& c, const E* w) {
+void TriangleStep<E>::postmultiply(LargeView<E> x, const Columns& c, const E* w) {
   const int64_t k = c.k();
   const int64_t slab = std::max<int64_t>(64, kSlabBytes / int64_t(sizeof(E)) / k);
   slab_.reserve(std::min(slab, x.rows) * k);
@@ -277,7 +277,7 @@ void PairStep<E>::postmultiply(LargeView<E> x, const Columns& c, const E* w) {
   }
 }
 
-template class PairStep<double>;
-template class PairStep<Complex>;
+template class TriangleStep<double>;
+template class TriangleStep<Complex>;
 
 }  // namespace svdserve::host

@@ -1,8 +1,8 @@
-// The block pair level on the host: factorize, orthogonalize, postmultiply, for one pair of block-columns.
+// The block pair level on the host: factorize, orthogonalize the triangle, postmultiply, for one pair of block-columns.
 // Its contract is that of p_step() in algorithms/large/large_backend.h; 001 = Novakovic, SIAM J. Sci. Comput.
-// 37 (2015) C1-C30, section 4.
-#ifndef SVDSERVE_ENGINE_BACKENDS_HOST_LARGE_PAIR_STEP_H_
-#define SVDSERVE_ENGINE_BACKENDS_HOST_LARGE_PAIR_STEP_H_
+// 37 (2015) C1-C30, section 4. A GPU has gram_step.h instead (decisions/0014-two-p-steps.md).
+#ifndef SVDSERVE_ENGINE_BACKENDS_HOST_LARGE_TRIANGLE_STEP_H_
+#define SVDSERVE_ENGINE_BACKENDS_HOST_LARGE_TRIANGLE_STEP_H_
 
 #include <complex>
 #include <cstdint>
@@ -24,7 +24,7 @@ struct PairReport {
 
 // Scratch of one thread, kept from pair to pair. E: double or std::complex<double>.
 template <class E>
-class PairStep {
+class TriangleStep {
  public:
   // The pair's columns of step.x, step.f and step.v are this call's alone.
   PairReport run(const large::PStep<E>& step, large::BlockPair pair);
@@ -55,4 +55,4 @@ class PairStep {
 };
 
 }  // namespace svdserve::host
-#endif  // SVDSERVE_ENGINE_BACKENDS_HOST_LARGE_PAIR_STEP_H_
+#endif  // SVDSERVE_ENGINE_BACKENDS_HOST_LARGE_TRIANGLE_STEP_H_

@@ -1,5 +1,5 @@
 // The three kernels of a p-step of block Jacobi, each with its time and its rate, every pair active.
-//   device_p_step_bench [order ...]      1024 2048 4096 8192 where none is named
+//   device_gram_step_bench [order ...]      1024 2048 4096 8192 where none is named
 // X is random with columns of norm near one, V begins as the identity. The tolerance is so small that every pair is
 // always active. Medians of 15 p-steps over different pairs. The checksum is of X and V after all of them: it tells
 // whether a change of the kernels keeps the bits.
@@ -8,7 +8,7 @@
 #include <string>
 
 #include "engine/algorithms/large/large_backend.h"
-#include "engine/backends/cuda/large/p_step.h"
+#include "engine/backends/cuda/large/gram_step.h"
 #include "tests/device/device_bench.h"
 
 namespace svdserve::cuda {
@@ -36,13 +36,13 @@ struct Operands {
     x = static_cast<E*>(device_memory(bytes));
     v = static_cast<E*>(device_memory(bytes));
     exponents = static_cast<int32_t*>(device_memory(static_cast<size_t>(n) * sizeof(int32_t)));
-    counters = static_cast<PStepCounts*>(device_memory(sizeof(PStepCounts)));
+    counters = static_cast<GramStepCounts*>(device_memory(sizeof(GramStepCounts)));
     check(cudaMemcpy(x, random_columns<E>(n).data(), bytes, cudaMemcpyHostToDevice), "upload");
     std::vector<E> identity(static_cast<size_t>(n * n));
     for (int64_t i = 0; i < n; ++i) identity[static_cast<size_t>(i * (n + 1))] = from_real<E>(1);
     check(cudaMemcpy(v, identity.data(), bytes, cudaMemcpyHostToDevice), "upload");
     check(cudaMemset(exponents, 0, static_cast<size_t>(n) * sizeof(int32_t)), "clearing");
-    check(cudaMemset(counters, 0, sizeof(PStepCounts)), "clearing");
+    check(cudaMemset(counters, 0, sizeof(GramStepCounts)), "clearing");
   }
   ~Operands() {
     for (void* p :
@@ -67,12 +67,12 @@ struct Operands {
   size_t bytes;
   E *x = nullptr, *v = nullptr;
   int32_t* exponents = nullptr;
-  PStepCounts* counters = nullptr;
+  GramStepCounts* counters = nullptr;
 };
 
 // The pairs of p-step `step`: a block of the first half, with one of the second.
-std::vector<PStepPair> pairs_of(int blocks, int step) {
-  std::vector<PStepPair> pairs;
+std::vector<GramStepPair> pairs_of(int blocks, int step) {
+  std::vector<GramStepPair> pairs;
   const int half = blocks / 2;
   for (int i = 0; i < half; ++i) pairs.push_back({i, half + (i + step) % half});
   return pairs;
@@ -87,33 +87,33 @@ template <class E>
 void time_p_step(int64_t n, int k) {
   cudaDeviceProp device;
   check(cudaGetDeviceProperties(&device, 0), "cudaGetDeviceProperties");
-  const PStepLimits limits{device.multiProcessorCount, static_cast<int>(device.sharedMemPerBlockOptin)};
-  if (!p_step_supports<E>(k, limits)) return;
+  const GramStepLimits limits{device.multiProcessorCount, static_cast<int>(device.sharedMemPerBlockOptin)};
+  if (!gram_step_supports<E>(k, limits)) return;
   const int blocks = static_cast<int>(2 * n / k), count = blocks / 2;
   Operands<E> operands(n);
-  auto* const pairs = static_cast<PStepPair*>(device_memory(static_cast<size_t>(count) * sizeof(PStepPair)));
-  void* const workspace = device_memory(p_step_workspace_bytes<E>(count, k));
+  auto* const pairs = static_cast<GramStepPair*>(device_memory(static_cast<size_t>(count) * sizeof(GramStepPair)));
+  void* const workspace = device_memory(gram_step_workspace_bytes<E>(count, k));
   cudaEvent_t marks[4];
   for (cudaEvent_t& mark : marks) check(cudaEventCreate(&mark), "cudaEventCreate");
   std::vector<double> ms[3];
   for (int step = 0; step < kSteps; ++step) {
-    const std::vector<PStepPair> list = pairs_of(blocks, step);
-    check(cudaMemcpy(pairs, list.data(), list.size() * sizeof(PStepPair), cudaMemcpyHostToDevice), "upload");
-    const PStepCall<E> call{{operands.x, n, n, n},
-                            {operands.v, n, n, n},
-                            operands.exponents,
-                            n,
-                            pairs,
-                            count,
-                            k / 2,
-                            k,
-                            1e-300,
-                            large::kZeroColumn,
-                            1,
-                            operands.counters,
-                            PStepVersions{},
-                            workspace};
-    check(launch_p_step(call, limits, marks, nullptr), "launch_p_step");
+    const std::vector<GramStepPair> list = pairs_of(blocks, step);
+    check(cudaMemcpy(pairs, list.data(), list.size() * sizeof(GramStepPair), cudaMemcpyHostToDevice), "upload");
+    const GramStepCall<E> call{{operands.x, n, n, n},
+                               {operands.v, n, n, n},
+                               operands.exponents,
+                               n,
+                               pairs,
+                               count,
+                               k / 2,
+                               k,
+                               1e-300,
+                               large::kZeroColumn,
+                               1,
+                               operands.counters,
+                               GramStepVersions{},
+                               workspace};
+    check(launch_gram_step(call, limits, marks, nullptr), "launch_gram_step");
     check(cudaDeviceSynchronize(), "a p-step");
     for (int i = 0; i < 3; ++i) {
       float elapsed = 0;
@@ -148,7 +148,7 @@ int main(int argc, char** argv) {
   if (orders.empty()) orders = {1024, 2048, 4096, 8192};
   for (const int64_t n : orders) {
     if (n < 256 || n % 256 != 0) {
-      std::fprintf(stderr, "device_p_step_bench: orders must be multiples of 256, but one is %lld\n",
+      std::fprintf(stderr, "device_gram_step_bench: orders must be multiples of 256, but one is %lld\n",
                    static_cast<long long>(n));
       return 2;
     }

@@ -1,0 +1,235 @@
+// Rotations of two columns that have signs and carry exponents, in double precision: the pointwise level of large
+// matrices. The true columns are 2^f_p x_p and 2^f_q x_q, with the signs J_p and J_q.
+//
+//   J_p = J_q    trigonometric:  tan 2 theta = 2 gamma / (beta - alpha)
+//   J_p != J_q   hyperbolic:     tanh 2 phi = -2 gamma / (alpha + beta), which keeps x_p^H x_p - x_q^H x_q
+//
+// alpha = |x_p|^2 P, beta = |x_q|^2 Q, gamma = |x_p^H x_q| S, with S, P and Q of rotation.h. A rotation puts the longer
+// of its two columns first, or last where both signs are -1 (sorting), unless their signs differ.
+//
+// One formula is evaluated in two ways, since each suits a processor, and their bits are those of a back end's results:
+//
+//   tangent_rotation()   by tan theta; three divisions and two roots. The columns are at hand, so a pair's work is in
+//                        them (host/large/pair_rotations.h)
+//   gram_rotation()      by cos 2 theta and reciprocal roots; no division. A GPU's warp has four pairs of 8 x 8
+//                        matrices and waits for their rotations (blocks/gram_jacobi.h)
+//
+// Sources: Novakovic, SIAM J. Sci. Comput. 37 (2015) C1-C30, section 4.3, eqs. (13)-(18): t = 1 is the trigonometric
+// case, t = -1 the hyperbolic one. Veselic, Numer. Math. 64 (1993) 241-269: the hyperbolic rotation.
+#ifndef SVDSERVE_ENGINE_ALGORITHMS_JACOBI_SIGNED_ROTATION_H_
+#define SVDSERVE_ENGINE_ALGORITHMS_JACOBI_SIGNED_ROTATION_H_
+
+#include <cmath>
+#include <cstdint>
+#include <cstdlib>
+
+#include "engine/core/complex.h"
+
+namespace svdserve {
+
+// Which way a pair is sorted, and whether its rotation is hyperbolic.
+enum class PairSigns : uint8_t {
+  kBothPositive,  // the longer column first
+  kBothNegative,  // the longer column last
+  kOpposite,      // not sorted
+};
+
+SVD_HD PairSigns pair_signs(bool p_positive, bool q_positive) {
+  if (p_positive != q_positive) return PairSigns::kOpposite;
+  return p_positive ? PairSigns::kBothPositive : PairSigns::kBothNegative;
+}
+
+// Whether the columns are to change places. size_p, size_q: their squared norms, divided by the same power of two.
+SVD_HD bool out_of_order(PairSigns signs, double size_p, double size_q) {
+  return (signs == PairSigns::kBothPositive && size_p < size_q) ||
+         (signs == PairSigns::kBothNegative && size_p > size_q);
+}
+
+// --- by its tangent ----------------------------------------------------------------------------------------------------
+
+// x_p := c (x_p - t_p w), x_q := c (w + t_q x_p), w = conj(omega) x_q. Hyperbolic ones have t_q < 0.
+struct TangentRotation {
+  double c = 1, t_p = 0, t_q = 0;
+};
+
+// S, P and Q. Unlike those of gram_rotation() they are not limited, and may be zero.
+struct TangentWeights {
+  double s = 1, p = 1, q = 1;
+};
+SVD_HD TangentWeights tangent_weights(int32_t f_p, int32_t f_q) {
+  TangentWeights result;
+  if (f_p == f_q) return result;
+  result.s = std::ldexp(1.0, -std::abs(f_p - f_q));
+  (f_p > f_q ? result.q : result.p) = result.s * result.s;
+  return result;
+}
+
+// t = tan theta = 2 gamma / (delta + sign(delta) sqrt(delta^2 + 4 gamma^2)),  delta = beta - alpha
+SVD_HD TangentRotation trigonometric_rotation(double alpha, double beta, double gamma, const TangentWeights& weights) {
+  const double delta = beta * weights.q - alpha * weights.p;
+  const double cross = 2 * gamma * weights.s;
+  const double root = std::sqrt(delta * delta + cross * cross);
+  const double ratio = 2 * gamma / (delta + std::copysign(root, delta));
+  TangentRotation r;
+  r.t_p = ratio * weights.q;
+  r.t_q = ratio * weights.p;
+  r.c = 1 / std::sqrt(1 + r.t_p * r.t_q);
+  return r;
+}
+
+// tanh phi = -2 gamma / (alpha + beta + sqrt((alpha + beta)^2 - 4 gamma^2)), and 1/2 where the root is zero, which is the
+// paper's 5/4 for |coth 2 phi| = 1;  cosh phi = 1 / sqrt((1 - tanh)(1 + tanh))
+SVD_HD TangentRotation hyperbolic_rotation(double alpha, double beta, double gamma, const TangentWeights& weights) {
+  const double sum = beta * weights.q + alpha * weights.p;
+  const double cross = 2 * gamma * weights.s;
+  const double difference = sum - cross;
+  double tanh = 0.5;
+  TangentRotation r;
+  if (difference > 0x1p-52 * sum) {
+    const double ratio = 2 * gamma / (sum + std::sqrt(difference * (sum + cross)));
+    r.t_p = ratio * weights.q;
+    r.t_q = -(ratio * weights.p);
+    tanh = ratio * weights.s;
+  } else {
+    // The true columns are about equal, so that the exponents are, too.
+    r.t_p = tanh * std::sqrt(weights.q / weights.p);
+    r.t_q = -tanh * std::sqrt(weights.p / weights.q);
+  }
+  r.c = 1 / std::sqrt((1 - tanh) * (1 + tanh));
+  return r;
+}
+
+// alpha, beta: |x_p|^2, |x_q|^2; gamma = |x_p^H x_q|
+SVD_HD TangentRotation tangent_rotation(double alpha, double beta, double gamma, const TangentWeights& weights,
+                                        PairSigns signs) {
+  return signs == PairSigns::kOpposite ? hyperbolic_rotation(alpha, beta, gamma, weights)
+                                       : trigonometric_rotation(alpha, beta, gamma, weights);
+}
+
+// --- by cos 2 theta ----------------------------------------------------------------------------------------------------
+
+// (x_p, x_q) := (x_p, x_q) J, J - I = [pp pq; qp qq]. Transformations are kept, multiplied and applied without their
+// identity. Cosines near one are rounded up more often than down, and all columns would grow, by 200 u in ten sweeps of
+// 256 columns.
+template <class E>
+struct GramRotation {
+  E pp, pq, qp, qq;
+  double alpha, beta;  // |x_p|^2 and |x_q|^2 afterwards
+  bool rotated;        // the columns were not orthogonal
+  bool proper;         // the angle is not negligible
+  bool swapped;        // with their exponents
+  bool lost;           // of the shorter column rounding errors are left
+};
+
+SVD_HD double power_of_two(int e) {  // -1022 <= e <= 1023
+  return __builtin_bit_cast(double, static_cast<uint64_t>(e + 1023) << 52);
+}
+template <class T>
+SVD_HD void exchange(T& x, T& y) {
+  const T t = x;
+  x = y;
+  y = t;
+}
+// 1 / sqrt(x) and 1 / x to about an ulp, for normal x in 2^-1022 .. 2^1022. A device uses the hardware's approximation
+// of 20 bits and one step of third order, a third of the latency of a division.
+SVD_HD double reciprocal_root(double x) {
+#if defined(__CUDA_ARCH__)
+  double y;
+  asm("rsqrt.approx.ftz.f64 %0, %1;" : "=d"(y) : "d"(x));
+  const double error = std::fma(-(x * y), y, 1.0);
+  return std::fma(y * error, std::fma(0.375, error, 0.5), y);
+#else
+  return 1 / std::sqrt(x);
+#endif
+}
+SVD_HD double reciprocal(double x) {
+#if defined(__CUDA_ARCH__)
+  double y;
+  asm("rcp.approx.ftz.f64 %0, %1;" : "=d"(y) : "d"(x));
+  const double error = std::fma(-x, y, 1.0);
+  return std::fma(y, std::fma(error, error, error), y);
+#else
+  return 1 / x;
+#endif
+}
+
+// 1 - (tanh 2 theta)^2 is kept this far from zero. Columns that no hyperbolic rotation can make orthogonal, which exist
+// by rounding alone, are brought nearer, and looked at again.
+inline constexpr double kLeastHyperbolicGap = 0x1p-40;
+// A column whose squared norm falls to this part was a combination of the others but for rounding.
+inline constexpr double kLostNorm2 = 0x1p-48;
+// Nothing, beside columns of norm one: keeps roots' arguments normal numbers.
+inline constexpr double kNegligible2 = 0x1p-900;
+
+SVD_HD bool needs_rotation(double alpha, double beta, double gamma2, double tolerance2) {
+  return gamma2 > tolerance2 * (alpha * beta) && gamma2 >= kNegligible2;
+}
+SVD_HD double modulus_of(double x, double) { return std::fabs(x); }
+SVD_HD double phase_of(double x, double) { return x < 0 ? -1 : 1; }
+SVD_HD double modulus_of(Complex x, double inverse_modulus) { return squared_modulus(x) * inverse_modulus; }
+SVD_HD Complex phase_of(Complex x, double inverse_modulus) { return times_real(x, inverse_modulus); }
+
+// alpha, beta: |x_p|^2, |x_q|^2; gamma = x_p^H x_q; f_p, f_q: exponents.
+template <class E>
+SVD_HD GramRotation<E> gram_rotation(double alpha, double beta, E gamma, int f_p, int f_q, PairSigns signs,
+                                     double tolerance2) {
+  const bool opposite = signs == PairSigns::kOpposite;
+  const double gamma2 = squared_modulus(gamma);
+  GramRotation<E> r{
+      from_real<E>(0), from_real<E>(0), from_real<E>(0), from_real<E>(0), alpha, beta, false, false, false, false};
+  if (!needs_rotation(alpha, beta, gamma2, tolerance2)) return r;
+  // The larger of the two true columns decides the power of two, 1 / s, by which everything is divided; beyond 2^-480
+  // the other one is nothing beside it.
+  const int distance = f_p > f_q ? f_p - f_q : f_q - f_p, d = distance < 480 ? distance : 480;
+  const double s2 = power_of_two(-2 * d);
+  const double p = f_p >= f_q ? 1 : s2, q = f_q >= f_p ? 1 : s2;
+  double inverse_modulus = 0;  // a real number's is not needed
+  if constexpr (kIsComplex<E>) inverse_modulus = reciprocal_root(gamma2);
+  const double modulus = modulus_of(gamma, inverse_modulus);
+  double cos2, inverse_root, sign;
+  if (opposite) {
+    // tanh 2 theta = cross / sum;  cosh 2 theta = sum / root
+    const double sum = std::fma(alpha, p, beta * q), cross = 2 * modulus * power_of_two(-d);
+    const double least = std::fma(kLeastHyperbolicGap * sum, sum, kNegligible2 * s2);
+    inverse_root = reciprocal_root(std::fmax((sum - cross) * (sum + cross), std::fmax(least, 0x1p-1000)));
+    cos2 = sum * inverse_root;
+    sign = 1;
+  } else {
+    // tan 2 theta = cross / delta;  cos 2 theta = |delta| / root;  cross = 2 |gamma| s
+    const double delta = std::fma(beta, q, -(alpha * p));
+    inverse_root = reciprocal_root(std::fma(delta, delta, std::fma(4 * s2, gamma2, 0x1p-1000)));
+    cos2 = std::fabs(delta) * inverse_root;
+    sign = delta < 0 ? -1 : 1;
+  }
+  // c^2 = (1 + cos 2 theta) / 2;  s = sin 2 theta / (2 c), with the powers of two of either column
+  const double c2 = std::fma(0.5, cos2, 0.5);
+  const double inverse_c = reciprocal_root(c2), c = c2 * inverse_c;
+  const double sine = sign * (modulus * inverse_root) * inverse_c;
+  const double sine_p = sine * q, sine_q = sine * p;
+  const double turn = opposite ? -1 : 1;
+  const E phase = phase_of(gamma, inverse_modulus);
+  r.pp = r.qq = from_real<E>(-turn * (sine_p * sine_q) * reciprocal(1 + c));  // c - 1
+  r.qp = times_real(conjugate(phase), -sine_p);
+  r.pq = times_real(phase, turn * sine_q);
+  r.alpha = std::fma(-(sine_p * inverse_c), modulus, alpha);
+  r.beta = std::fma(turn * (sine_q * inverse_c), modulus, beta);
+  // The shorter of parallel columns may come out negative: it becomes zero, and is left alone until computed anew.
+  r.lost = r.alpha <= kLostNorm2 * alpha || r.beta <= kLostNorm2 * beta;
+  r.alpha = std::fmax(r.alpha, 0.0);
+  r.beta = std::fmax(r.beta, 0.0);
+  r.rotated = true;
+  r.proper = c != 1;
+  if (out_of_order(signs, r.alpha * p, r.beta * q)) {
+    r.swapped = true;
+    const E pp = r.pp, qp = r.qp, one = from_real<E>(1);
+    r.pp = plus_product(r.pq, one, from_real<E>(-1));
+    r.pq = plus_product(pp, one, one);
+    r.qp = plus_product(r.qq, one, one);
+    r.qq = plus_product(qp, one, from_real<E>(-1));
+    exchange(r.alpha, r.beta);
+  }
+  return r;
+}
+
+}  // namespace svdserve
+#endif  // SVDSERVE_ENGINE_ALGORITHMS_JACOBI_SIGNED_ROTATION_H_

@@ -1,0 +1,130 @@
+// Threads of a GPU by the two contracts of core/team.h: threads, and teams that work in phases.
+#ifndef SVDSERVE_ENGINE_BACKENDS_CUDA_DEVICE_TEAMS_H_
+#define SVDSERVE_ENGINE_BACKENDS_CUDA_DEVICE_TEAMS_H_
+
+#include "engine/core/lane.h"
+#include "engine/core/team.h"
+
+namespace svdserve::cuda {
+
+// --- threads -----------------------------------------------------------------------------------------------------------
+
+// kThreads neighbouring threads of one warp.
+template <int kThreads>
+class WarpThreads {
+ public:
+  static_assert(kThreads > 1 && 32 % kThreads == 0);
+  __device__ WarpThreads()
+      : index_(static_cast<int>(threadIdx.x) % kThreads), mask_(kAll << (threadIdx.x % 32 / kThreads * kThreads)) {}
+
+  __device__ __forceinline__ int index() const { return index_; }
+  static constexpr int count() { return kThreads; }
+  __device__ __forceinline__ void sync() const { __syncwarp(mask_); }
+  __device__ __forceinline__ bool any(bool b) const { return __any_sync(mask_, b) != 0; }
+  __device__ __forceinline__ bool any_of_warp(bool b) const { return any(b); }
+  template <class T>
+  __device__ __forceinline__ T from_lane(T x, int lane) const {
+    return __shfl_sync(mask_, x, lane, kThreads);
+  }
+  // x of the thread index() ^ distance.
+  template <class T>
+  __device__ __forceinline__ T exchanged(T x, int distance) const {
+    return __shfl_xor_sync(mask_, x, distance, kThreads);
+  }
+  // Bit i: b of thread i.
+  __device__ __forceinline__ unsigned ballot(bool b) const {
+    return __ballot_sync(mask_, b) >> (threadIdx.x % 32 / kThreads * kThreads) & kAll;
+  }
+
+ private:
+  static constexpr unsigned kAll = kThreads == 32 ? ~0u : (1u << (kThreads % 32)) - 1;
+  int index_;
+  unsigned mask_;
+};
+
+// A thread block of one dimension, whole warps.
+struct BlockThreads {
+  __device__ __forceinline__ int index() const { return static_cast<int>(threadIdx.x); }
+  __device__ __forceinline__ int count() const { return static_cast<int>(blockDim.x); }
+  __device__ __forceinline__ void sync() const { __syncthreads(); }
+  __device__ __forceinline__ bool any(bool b) const { return __syncthreads_or(b) != 0; }
+  __device__ __forceinline__ bool any_of_warp(bool b) const { return __any_sync(~0u, b) != 0; }
+  template <class T>
+  __device__ __forceinline__ T from_lane(T x, int lane) const {
+    return __shfl_sync(~0u, x, lane);
+  }
+};
+
+// --- phases ------------------------------------------------------------------------------------------------------------
+
+// kThreads neighbouring threads of one warp.
+template <int kThreads>
+class WarpTeam {
+ public:
+  __device__ __forceinline__ int rank() const { return threads_.index(); }
+  __device__ __forceinline__ void sync() const { threads_.sync(); }
+  template <class F>
+  __device__ __forceinline__ void for_each(int first, int last, F f) const {
+    for (int i = first + rank(); i < last; i += kThreads) f(i);
+    sync();
+  }
+  template <class F>
+  __device__ __forceinline__ void for_each_line(int first, int last, F f) const {
+    for_each(first, last, f);
+  }
+  template <class F>
+  __device__ __forceinline__ void once(F f) const {
+    sync();
+    if (rank() == 0) f();
+    sync();
+  }
+  // Bit i: m of the member with rank i.
+  __device__ __forceinline__ unsigned ballot(bool m) const { return threads_.ballot(m); }
+  __device__ __forceinline__ scalar::ScalarMask any(scalar::ScalarMask m) const { return {threads_.any(m.m)}; }
+
+ private:
+  WarpThreads<kThreads> threads_;
+};
+
+// A thread block of one dimension, of kThreads threads, or of a number known at run time where that is zero. A loop
+// whose step is known is unrolled without a division.
+template <int kThreads = 0>
+class BlockTeam {
+ public:
+  __device__ __forceinline__ void sync() const { __syncthreads(); }
+  template <class F>
+  __device__ __forceinline__ void for_each(int first, int last, F f) const {
+    for (int i = first + static_cast<int>(threadIdx.x); i < last; i += threads()) f(i);
+    sync();
+  }
+  template <class F>
+  __device__ __forceinline__ void for_each_team(int n, F f) const {
+    const WarpTeam<32> warp;
+#pragma unroll 1
+    for (int i = static_cast<int>(threadIdx.x) / 32; i < n; i += threads() / 32) f(warp, i);
+    sync();
+  }
+  template <class F>
+  __device__ __forceinline__ void once(F f) const {
+    sync();
+    if (threadIdx.x == 0) f();
+    sync();
+  }
+  __device__ __forceinline__ scalar::ScalarMask any(scalar::ScalarMask m) const {
+    return {__syncthreads_or(static_cast<int>(m.m)) != 0};
+  }
+
+ private:
+  static __device__ __forceinline__ int threads() { return kThreads != 0 ? kThreads : static_cast<int>(blockDim.x); }
+};
+
+// The phase of algorithms/general/shear_step.h: a thread has tiles of one column, if the team is large enough.
+template <int kThreads, class F>
+__device__ __forceinline__ void deal_tiles(const WarpTeam<kThreads>& team, int columns, F f) {
+  const int parts = columns < kThreads ? kThreads / columns : 1;
+  for (int x = team.rank(); x < parts * columns; x += kThreads) f(x % columns, x / columns, parts);
+  team.sync();
+}
+
+}  // namespace svdserve::cuda
+#endif  // SVDSERVE_ENGINE_BACKENDS_CUDA_DEVICE_TEAMS_H_
