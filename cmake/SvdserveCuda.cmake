@@ -8,6 +8,9 @@ if(SVDSERVE_NVCC AND NOT SVDSERVE_SANITIZE)
 else()
   set(SVDSERVE_CUDA OFF)
 endif()
+set(SVDSERVE_CUDA_FLAGS
+  # As -ffp-contract=off on the host: the bits of CPU and GPU are the same.
+  --fmad=false --expt-relaxed-constexpr -Werror=all-warnings -Xcompiler=-Wall,-Wextra,-Wno-unknown-pragmas,-ffp-contract=off)
 if(NOT SVDSERVE_CUDA)
   message(STATUS "CUDA back end: not built")
   return()
@@ -25,9 +28,6 @@ set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION "-std=c++20")
 set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION "-std=c++20")
 set(CMAKE_CUDA_STANDARD 20)
 
-set(SVDSERVE_CUDA_FLAGS
-  # As -ffp-contract=off on the host: the bits of CPU and GPU are the same.
-  --fmad=false --expt-relaxed-constexpr -Werror=all-warnings -Xcompiler=-Wall,-Wextra,-Wno-unknown-pragmas,-ffp-contract=off)
 add_library(svdserve_cuda_flags INTERFACE)
 target_compile_options(svdserve_cuda_flags INTERFACE "$<$<COMPILE_LANGUAGE:CUDA>:${SVDSERVE_CUDA_FLAGS}>")
 target_include_directories(svdserve_cuda_flags INTERFACE ${CMAKE_SOURCE_DIR})
