@@ -2,7 +2,7 @@
 // matrix; one matrix a lane.
 //
 //   M = U L U^H;   N := 2^-e M, its largest component in [1, 2);   B := N + c I, c a power of two in (1.25, 2.5] |N|_F
-//   X := B W with orthogonal columns (jacobi_vectors.h, without V);   u_j := x_j / |x_j|
+//   X := B W with orthogonal columns (definite_jacobi.h);   u_j := x_j / |x_j|
 //   lambda_j := 2^e Re u_j^H (N u_j), ascending; numbered before the factor 2^e, so that those which overflow or vanish
 //   keep the order of their vectors
 //
@@ -22,16 +22,10 @@
 #define SVDSERVE_ENGINE_ALGORITHMS_LANES_HERMITIAN_EIGEN_H_
 #endif
 
-#include "engine/algorithms/lanes/jacobi_vectors.h"
+#include "engine/algorithms/lanes/definite_jacobi.h"
 #include "engine/core/hermitian.h"
 
 SVD_KERNEL_BEGIN
-
-// A floor below every column: those of B do not shrink.
-template <class Lane>
-SVD_HD Lane no_floor() {
-  return Lane(-4 * FloatTraits<typename Lane::Scalar>::kBias);
-}
 
 // c of N, square = |N|_F^2.
 template <class Lane>
@@ -120,8 +114,8 @@ SVD_HD typename A::Element::Lane rayleigh_quotient(A n, A x, Size k, int j) {
 }
 
 // In: m, of which one triangle counts. Out: u_j in column j of x, lambda[j] finished, rank[j] its number in ascending
-// order (equal ones in the order of their columns). scales: k of scratch; m is overwritten. Returns the MatrixStatus of
-// each lane as a number; nothing else means anything for matrices that are not finite.
+// order. scales: k of scratch; m is overwritten. Returns the MatrixStatus of each lane as a number; nothing else means
+// anything for matrices that are not finite.
 template <class A, class Lane, class Size>
 SVD_HD Lane hermitian_eigen(A x, A m, Size k, bool upper, Lane tolerance, int max_sweeps, ColumnScale<Lane>* scales,
                             Lane* lambda, Lane* rank) {
@@ -132,12 +126,11 @@ SVD_HD Lane hermitian_eigen(A x, A m, Size k, bool upper, Lane tolerance, int ma
   const auto finite = scale_hermitian(m, k, upper, &e);
   const Lane shift = hermitian_shift(square_of_matrix(m, k));
   SVD_UNROLL for (int j = 0; j < k; ++j) {
-    scales[j] = {zero, Lane(FloatTraits<T>::kScaleSquare)};
     SVD_UNROLL for (int i = 0; i < k; ++i) x(i, j) = m(i, j);
     x(j, j).re = x(j, j).re + shift;
   }
-  const auto unfinished =
-      orthogonalize_columns(x, NoMatrix<E>(), k, tolerance * tolerance, max_sweeps, no_floor<Lane>(), scales);
+  typename Lane::Mask reversed;
+  const auto unfinished = orthogonalize_definite(x, k, tolerance * tolerance, max_sweeps, scales, &reversed);
   auto in_range = Lane::mask(true);
   SVD_UNROLL for (int j = 0; j < k; ++j) {
     const Lane norm = sqrt(sum_of_squares<E>(k, [&](int i) SVD_LAMBDA { return x(i, j); }));
@@ -148,8 +141,10 @@ SVD_HD Lane hermitian_eigen(A x, A m, Size k, bool upper, Lane tolerance, int ma
   SVD_UNROLL for (int j = 0; j < k; ++j) {
     Lane before = zero;
     SVD_UNROLL for (int i = 0; i < k; ++i) {
-      if (i < j) before = before + select(lambda[i] <= lambda[j], one, zero);
-      if (i > j) before = before + select(lambda[i] < lambda[j], one, zero);
+      // Equal ones are in the order of the places that their columns end in.
+      if (i == j) continue;
+      const auto below = lambda[i] < lambda[j], tie = lambda[i] == lambda[j];
+      before = before + select(below | (tie & (i < j ? !reversed : reversed)), one, zero);
     }
     rank[j] = before;
   }

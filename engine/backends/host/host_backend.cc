@@ -26,6 +26,10 @@ namespace {
 // Work below which a task is not worth handing to another thread, as a number of fused multiply-adds.
 constexpr double kTaskWork = 100'000;
 
+// The largest pack, in bytes of its matrices, that is asked for while the one before is computed: a quarter of the
+// first-level data cache. eigh of 4 x 4 c128 gains 7 %, of 2 x 2 a third.
+constexpr size_t kLargestPrefetchBytes = 8 * 1024;
+
 // One call, as any of its threads sees it.
 template <class T>
 struct Call {
@@ -187,6 +191,8 @@ void finish_pack(const Call<T>& call, PackBuffers<T>& buffers, const SortedPack<
                  const VectorSide& y, int64_t first, int n) {
   const Plan& plan = call.plan;
   const bool always = x.layout.columns > call.k || plan.outputs.fix_phases || plan.outputs.certificate;
+  const bool staged = x.staged != nullptr || y.staged != nullptr;
+  if (!always && !staged && plan.decomposition != Decomposition::kSvd) return;
   call.source.for_each(first, n, [&](int l, const MatrixSource::Slot& slot) {
     const bool dependent =
         plan.decomposition == Decomposition::kSvd && x.layout.columns > 0 && sorted.values[l][call.k - 1] == 0;
@@ -387,6 +393,19 @@ void compute_vectors_pack(const Call<T>& call, PackBuffers<T>& buffers, bool row
   finish_pack(call, buffers, sorted, x, y, first, n);
 }
 
+// Asks for the matrices from `first` on, those of the next pack, while one is computed. Small matrices wait for memory
+// longer than they are copied. Large ones come in long runs, which the processor foresees.
+template <class T>
+void prefetch_pack(const Call<T>& call, int64_t first) {
+  constexpr size_t kLine = 64;
+  const size_t bytes = call.triangle_size * sizeof(T);
+  const int64_t n = std::min<int64_t>(call.kernels.lanes, call.source.count() - first);
+  if (n <= 0 || bytes * static_cast<size_t>(n) > kLargestPrefetchBytes) return;
+  call.source.for_each(first, static_cast<int>(n), [&](int, const MatrixSource::Slot& slot) {
+    for (size_t at = 0; at < bytes; at += kLine) __builtin_prefetch(slot.matrix + at);
+  });
+}
+
 // Square matrices first .. last - 1: from natural storage straight into packs.
 template <class T>
 void compute_square(const Call<T>& call, int64_t first, int64_t last) {
@@ -398,6 +417,7 @@ void compute_square(const Call<T>& call, int64_t first, int64_t last) {
     call.source.for_each(first, n, [&](int l, const MatrixSource::Slot& slot) { from[l] = slot.matrix; });
     std::fill(from + n, from + lanes, from[0]);  // idle lanes repeat a matrix: they cost no extra iteration
     interleave(from, lanes, call.triangle_size, buffers.a.data());
+    prefetch_pack(call, first + lanes);
     const bool row_major = call.plan.problem.order == Order::kRowMajor;
     if (call.plan.starting_vectors) {
       call.source.for_each(first, n, [&](int l, const MatrixSource::Slot& slot) { from[l] = slot.start; });

@@ -120,7 +120,6 @@ struct HermitianTask : VectorsTask<E, K, kSplit, false> {
     });
     shift(this->p, place_p, scalar::hermitian_shift(square));
     shift(this->q, place_q, scalar::hermitian_shift(square));
-    this->floor = scalar::no_floor<L>();
     return finite;
   }
   // A column of N to shared memory, and back.
@@ -197,7 +196,6 @@ __global__ void __launch_bounds__(kVectorsBlock) team_hermitian_kernel(const Her
   const int place_p = 2 * task.team.pair, place_q = place_p + 1;
   const bool finite = task.load_shifted(place_p, place_q);
   const bool unfinished = task.sweeps(square.max_sweeps);
-  task.normalize_columns();
   task.make_unit(task.p);
   task.make_unit(task.q);
   L of_p, of_q;

@@ -9,6 +9,7 @@
 #ifndef SVDSERVE_ENGINE_BACKENDS_CUDA_LANES_VECTORS_KERNELS_H_
 #define SVDSERVE_ENGINE_BACKENDS_CUDA_LANES_VECTORS_KERNELS_H_
 
+#include "engine/algorithms/lanes/definite_jacobi.h"
 #include "engine/algorithms/lanes/jacobi_vectors.h"
 #include "engine/backends/cuda/device/kernel_call.h"
 #include "engine/backends/cuda/device/teams.h"
@@ -223,6 +224,7 @@ struct PlacedColumn {
   scalar::ColumnScale<Lane<typename E::Scalar>> scale;
 };
 
+// Without Y: the columns of a definite matrix (definite_jacobi.h), of whose scales d^2 alone counts.
 template <class E, int K, int kSplit, bool kHasY = true>
 struct VectorsTask {
   using Team = VectorsTeam<E, K, kSplit>;
@@ -315,8 +317,19 @@ struct VectorsTask {
       scale = scalar::sweep_scale(largest, column.scale);
     }
     SVD_UNROLL for (int i = 0; i < Team::kRows; ++i) column.x[i] = scalar::scaled(column.x[i], scale.x);
+    SVD_UNROLL for (int i = 0; i < Team::kRows; ++i) column.y[i] = scalar::scaled(column.y[i], scale.v);
+  }
+  __device__ __forceinline__ void fold(Column& column) {
+    const L by = scalar::fold_scale(column.scale);
+    SVD_UNROLL for (int i = 0; i < Team::kRows; ++i) column.x[i] = scalar::scaled(column.x[i], by);
+  }
+  __device__ __forceinline__ void begin_sweep(int sweep) {
     if constexpr (kHasY) {
-      SVD_UNROLL for (int i = 0; i < Team::kRows; ++i) column.y[i] = scalar::scaled(column.y[i], scale.v);
+      if (sweep > 0) clear_dependent();
+      normalize_columns();
+    } else if (sweep > 0) {
+      fold(p);
+      fold(q);
     }
   }
 
@@ -324,17 +337,27 @@ struct VectorsTask {
   __device__ __forceinline__ bool rotate(bool exists) {
     const scalar::ScalarMask active{true};
     if (kSplit == 1 && !exists) return false;
-    const auto u = scalar::pair_update(team.square_of(p.x), team.square_of(q.x), team.product_of(p.x, q.x), p.scale,
-                                       q.scale, tol_square, active);
-    if (!exists) return false;
-    SVD_UNROLL for (int i = 0; i < Team::kRows; ++i) scalar::update_and_exchange(p.x[i], q.x[i], u.x_a, u.x_b, active);
+    const L alpha = team.square_of(p.x), beta = team.square_of(q.x);
+    const E g = team.product_of(p.x, q.x);
+    const auto turn = [&](auto& of_p, auto& of_q, const E& a, const E& b) {
+      SVD_UNROLL for (int i = 0; i < Team::kRows; ++i) scalar::update_and_exchange(of_p[i], of_q[i], a, b, active);
+    };
     if constexpr (kHasY) {
-      SVD_UNROLL for (int i = 0; i < Team::kRows; ++i) {
-        scalar::update_and_exchange(p.y[i], q.y[i], u.v_a, u.v_b, active);
-      }
+      const auto u = scalar::pair_update(alpha, beta, g, p.scale, q.scale, tol_square, active);
+      if (!exists) return false;
+      turn(p.x, q.x, u.x_a, u.x_b);
+      turn(p.y, q.y, u.v_a, u.v_b);
+      scalar::shrink_and_exchange(p.scale, q.scale, u.shrink, active);
+      return u.wanted.m;
+    } else {
+      const auto u = scalar::definite_pair(alpha, beta, g, p.scale.square, q.scale.square, tol_square, active);
+      if (!exists) return false;
+      turn(p.x, q.x, u.a, u.b);
+      const L square_p = p.scale.square * u.shrink;
+      p.scale.square = q.scale.square * u.shrink;
+      q.scale.square = square_p;
+      return u.wanted.m;
     }
-    scalar::shrink_and_exchange(p.scale, q.scale, u.shrink, active);
-    return u.wanted.m;
   }
 
   // From even to odd steps and back.
@@ -358,7 +381,9 @@ struct VectorsTask {
         staying.y[i] = y;
       }
     }
-    const L exponent(team.from(leaving.scale.exponent.v, source)), square(team.from(leaving.scale.square.v, source));
+    L exponent = staying.scale.exponent;
+    if constexpr (kHasY) exponent = L(team.from(leaving.scale.exponent.v, source));
+    const L square(team.from(leaving.scale.square.v, source));
     leaving.scale = staying.scale;
     staying.scale = {exponent, square};
   }
@@ -367,8 +392,7 @@ struct VectorsTask {
   __device__ __forceinline__ bool sweeps(int max_sweeps) {
     bool active = team.k > 1;
     for (int sweep = 0; sweep < max_sweeps && active; ++sweep) {
-      if (sweep > 0) clear_dependent();
-      normalize_columns();
+      begin_sweep(sweep);
       bool rotated = false;
       for (int step = kHasFloor ? scalar::first_step(team.k, sweep) : 0; step < team.k; step += 2) {
         if (!kHasFloor || step >= 0) rotated = rotate(2 * team.pair + 1 < team.k) || rotated;
