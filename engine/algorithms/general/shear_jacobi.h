@@ -51,7 +51,7 @@ struct TriangleSquares {
 };
 
 template <class Team, class A, class Lane, class Size>
-SVD_HD_CALLED TriangleSquares<Lane> triangle_squares(const Team& team, A a, Size k, const ShearWork<Lane>& work) {
+SVD_HD TriangleSquares<Lane> triangle_squares(const Team& team, A a, Size k, const ShearWork<Lane>& work) {
   using C = ComplexElement<Lane>;
   team.for_each(0, k, [&](int j) SVD_LAMBDA {
     work.first[j] = sum_of_squares<C>(k, [&](int i) SVD_LAMBDA { return a(i, j); });
