@@ -78,9 +78,10 @@ void pair_up(std::vector<Complex>& shifts, double) {
 void pair_up(std::vector<Complex>&, const Complex&) {}
 
 template <class E>
-class SchurForm {
+class SchurReduction {
  public:
-  SchurForm(const LargeThreads& threads, LargeView<E> h, int64_t low, int64_t high, LargeView<E> z, Complex* values)
+  SchurReduction(const LargeThreads& threads, LargeView<E> h, int64_t low, int64_t high, LargeView<E> z,
+                 Complex* values)
       : threads_(threads),
         h_(h),
         low_(low),
@@ -262,7 +263,7 @@ bool schur_form(const LargeThreads& threads, LargeView<E> h, int64_t low, int64_
     std::fill(column + std::min(first, n), column + n, E(0));
     if (j < low || j >= high) values[j] = column[j];
   }
-  return SchurForm<E>(threads, h, low, high, z, values).run(progress);
+  return SchurReduction<E>(threads, h, low, high, z, values).run(progress);
 }
 
 template bool schur_form(const LargeThreads&, LargeView<double>, int64_t, int64_t, LargeView<double>, Complex*,
