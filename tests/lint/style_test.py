@@ -17,7 +17,7 @@ HEADLESS = re.compile(r"(?:^|(?<=[.:;!?] ))(?:What|Of|Whoever|Who|So many)\b")
 MOST_HEADLESS = {"documents": 0, "comments": 1}
 # Functions of at least this many lines, outside of tests.
 LONG_FUNCTION = 60
-MOST_LONG_FUNCTIONS = 7
+MOST_LONG_FUNCTIONS = 5
 
 MOST_FILES = 20  # of a folder of engine, server, client and wire
 
