@@ -246,7 +246,7 @@ class Operand:
         return np.asarray(self._stack[index])
 
     def large_parts(self, index: int) -> list[tuple[np.ndarray, np.dtype[Any]]]:
-        """The parts of a large matrix in the order of the wire, with their types there: itself, then its starting vectors."""
+        """The parts of a large matrix in the order of the wire, with their types: itself, then its starting vectors."""
         matrix = self.matrix(index), self.element_type
         return [matrix] if self._start is None else [matrix, (np.asarray(self._start[index]), self._starting_type)]
 
