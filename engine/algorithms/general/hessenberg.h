@@ -51,7 +51,12 @@ SVD_HD void reduce_to_hessenberg(const Team& team, A h, Z z, Size k) {
     const auto x = [&](int i) SVD_LAMBDA { return h(j + 1 + i, j); };
     const Reflector<E> r = make_reflector<E>(k - 1 - j, x);
     team.once([&]() SVD_LAMBDA { h(j + 1, j) = r.u0; });
-    team.for_each_line(j + 1, k, [&](int c) SVD_LAMBDA { reflect_rows(h, j, j + 1, k, r.g, h, c); });
+    // As reflect_rows(), by which 8 x 8 c64 matrices take 11 % longer on a GPU.
+    team.for_each_line(j + 1, k, [&](int c) SVD_LAMBDA {
+      const auto y = [&](int i) SVD_LAMBDA { return h(j + 1 + i, c); };
+      const E w = scaled(inner_product<E>(k - 1 - j, x, y), r.g);
+      SVD_UNROLL for (int i = j + 1; i < k; ++i) h(i, c) = subtract_product(h(i, c), h(i, j), w);
+    });
     // Rows of h, then those of z.
     team.for_each_line(0, kIsWanted<Z> ? 2 * k : static_cast<int>(k), [&](int i) SVD_LAMBDA {
       if (i < k) {
