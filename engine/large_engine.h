@@ -146,8 +146,8 @@ struct LargeProgress {
   int32_t sweep = 0;             // outer sweeps begun
   int64_t rotations = 0;         // so far
   int64_t proper_rotations = 0;  // of these, those that changed more than the order of columns
-  // The largest cosine between two columns met in the last complete sweep; 1 before that. kGeneral: |strict lower
-  // triangle|_F / |A|_F before this sweep.
+  // The largest cosine between two columns that the last complete sweep met, or the check of all cosines after it; 1
+  // before that. kGeneral: |strict lower triangle|_F / |A|_F before this sweep.
   double off_diagonal = 0;
   double fraction = 0;  // an estimate of the work that is done, never falling, 0 .. 1
 };

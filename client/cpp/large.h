@@ -76,9 +76,10 @@ struct LargeProgress {
   int32_t sweep = 0;      // sweeps begun
   int64_t rotations = 0;  // so far
   int64_t proper_rotations = 0;  // of these, those that changed more than the order of columns
-  double off_diagonal = 1;       // the largest cosine between two columns met in the last complete sweep; of kGeneral
-                                 // what is below the diagonal relative to the matrix, by norms, before this sweep
-  double elapsed_seconds = 0;    // since the call began
+  // The largest cosine between two columns that the last complete sweep met, or the check of all cosines after it. kGeneral:
+  // what is below the diagonal relative to the matrix, by norms, before this sweep.
+  double off_diagonal = 1;
+  double elapsed_seconds = 0;  // since the call began
 };
 
 struct LargeOptions {

@@ -16,15 +16,8 @@
 #include "gtest/gtest.h"
 #include "oneapi/tbb/task_arena.h"
 #include "tests/support/numerics/effort.h"
+#include "tests/support/numerics/geev.h"
 #include "tests/support/numerics/random.h"
-
-extern "C" {
-void dgeev_(const char*, const char*, const int* n, double* a, const int* lda, double* wr, double* wi, double* vl,
-            const int* ldvl, double* vr, const int* ldvr, double* work, const int* lwork, int* info, size_t, size_t);
-void zgeev_(const char*, const char*, const int* n, std::complex<double>* a, const int* lda, std::complex<double>* w,
-            std::complex<double>* vl, const int* ldvl, std::complex<double>* vr, const int* ldvr,
-            std::complex<double>* work, const int* lwork, double* rwork, int* info, size_t, size_t);
-}
 
 namespace svdserve::host {
 namespace {

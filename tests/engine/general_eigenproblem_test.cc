@@ -14,6 +14,7 @@
 #include "tests/support/numerics/matrix_generators.h"
 #include "tests/support/numerics/progress_check.h"
 #include "tests/support/numerics/random.h"
+#include "tests/support/numerics/unit_columns.h"
 
 namespace svdserve::numerics {
 namespace {
@@ -65,14 +66,6 @@ double residual(const Matrix& a, const Matrix& x, const std::vector<std::complex
 std::vector<std::complex<double>> conjugates(std::vector<std::complex<double>> values) {
   for (auto& x : values) x = std::conj(x);
   return values;
-}
-
-void expect_unit_columns(const Matrix& x, double bound) {
-  for (int64_t j = 0; j < x.cols; ++j) {
-    double square = 0;
-    for (int64_t i = 0; i < x.rows; ++i) square += std::norm(x.at(i, j));
-    EXPECT_NEAR(square, 1, bound) << j;
-  }
 }
 
 // A value of a real matrix that has an imaginary part stands beside its conjugate, and so does its vector.

@@ -15,6 +15,7 @@
 #include "tests/support/numerics/large_run.h"
 #include "tests/support/numerics/matrix_generators.h"
 #include "tests/support/numerics/random.h"
+#include "tests/support/numerics/unit_columns.h"
 
 namespace svdserve::numerics {
 namespace {
@@ -181,14 +182,6 @@ double residual(const Matrix& a, const Matrix& x, const std::vector<Number>& val
     }
   }
   return static_cast<double>(std::sqrt(sum) / size);
-}
-
-void expect_unit_columns(const Matrix& x, double bound) {
-  for (int64_t j = 0; j < x.cols; ++j) {
-    double square = 0;
-    for (int64_t i = 0; i < x.rows; ++i) square += std::norm(x.at(i, j));
-    EXPECT_NEAR(square, 1, bound) << j;
-  }
 }
 
 void expect_conjugate_pairs(const LargeResult& result) {

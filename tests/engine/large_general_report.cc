@@ -17,15 +17,8 @@
 #include "engine/backends/host/dense/blas.h"
 #include "engine/large_engine.h"
 #include "tests/engine/large_reports.h"
+#include "tests/support/numerics/geev.h"
 #include "tests/support/numerics/random.h"
-
-extern "C" {
-void dgeev_(const char*, const char*, const int* n, double* a, const int* lda, double* wr, double* wi, double* vl,
-            const int* ldvl, double* vr, const int* ldvr, double* work, const int* lwork, int* info, size_t, size_t);
-void zgeev_(const char*, const char*, const int* n, std::complex<double>* a, const int* lda, std::complex<double>* w,
-            std::complex<double>* vl, const int* ldvl, std::complex<double>* vr, const int* ldvr,
-            std::complex<double>* work, const int* lwork, double* rwork, int* info, size_t, size_t);
-}
 
 namespace svdserve::numerics {
 namespace {

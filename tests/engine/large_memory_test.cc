@@ -60,6 +60,20 @@ TEST(LargeMemoryTest, IsEnough) {
   }
 }
 
+// Cosines are checked where there are so many blocks.
+TEST(LargeMemoryTest, IsEnoughForChecks) {
+  const auto engine = make_host_large_engine(1);
+  for (const Method method : {Method::kAuto, Method::kJacobi}) {
+    for (const Vectors vectors : {Vectors::kNone, Vectors::kThin}) {
+      LargeOptions options;
+      options.method = method;
+      options.vectors = vectors;
+      const LargePlan plan = *plan_large({650, 650, DType::kF64, Order::kColumnMajor}, options).plan;
+      EXPECT_LE(taken(*engine, plan), static_cast<int64_t>(engine->memory(plan).host_bytes)) << name(method);
+    }
+  }
+}
+
 TEST(LargeMemoryTest, IsEnoughForGeneralEigenproblems) {
   for (const int threads : {1, 8}) {
     const auto engine = make_host_large_engine(threads);

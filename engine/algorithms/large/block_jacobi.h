@@ -262,17 +262,11 @@ class BlockJacobi {
     }
     x_ = backend_.matrix(n_, n_);
     f_ = backend_.exponents(n_);
-    backend_.gemm(Op::kNone, Op::kNone, 1.0, a_, w_, 0.0, x_);
-    backend_.copy_exponents(e_, f_, n_);
-    backend_.normalize_columns(x_, f_, true);
     x0_ = std::exchange(a_, {});
     f0_ = e_;
-    if (!vectors_) {
-      release(w_);
-      release(x0_);
-    }
+    multiply_by_eigenbasis();
     limit_exponents(backend_.column_norms(x_, f_));
-    return outcome_.warm_started = true;
+    return true;
   }
 
   // Whether no column is close to the span of those before it, of which `square` has the products. r: room for R.
@@ -308,14 +302,20 @@ class BlockJacobi {
     f0_ = backend_.exponents(n_);
     backend_.copy(x_, x0_);
     backend_.copy_exponents(f_, f0_, n_);
+    multiply_by_eigenbasis();
+    return true;
+  }
+
+  // X := X_0 V_0, V_0 in w_. Both stay where vectors are wanted.
+  void multiply_by_eigenbasis() {
     backend_.gemm(Op::kNone, Op::kNone, 1.0, x0_, w_, 0.0, x_);
+    backend_.copy_exponents(f0_, f_, n_);
     backend_.normalize_columns(x_, f_, true);
     if (!vectors_) {
-      backend_.release(w_);
-      backend_.release(x0_);
-      w_ = x0_ = {};
+      release(w_);
+      release(x0_);
     }
-    return outcome_.warm_started = true;
+    outcome_.warm_started = true;
   }
 
   // X P = Q_2 R_2, X := R_2^H. Leaves Q_2 in (b_, tau2_), P in inner_order_.

@@ -63,7 +63,7 @@ class Progress:
     sweep: int = 0  #: sweeps begun
     rotations: int = 0  #: so far
     proper_rotations: int = 0  #: of these, those that changed more than the order of columns
-    off_diagonal: float = 1.0  #: the largest cosine between two columns met in the last complete sweep
+    off_diagonal: float = 1.0  #: the largest cosine of two columns, of the last whole sweep or the check after it
     elapsed_seconds: float = 0.0  #: since the call began
     matrix: int = 0  #: which of a stack
 

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <cstring>
 #include <mutex>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -16,16 +17,23 @@ namespace svdserve::cuda {
 // Thread safety: one caller at a time. Idle threads sleep.
 class CopyThreads {
  public:
-  // threads: the calling one included. Throws std::system_error where the system has no thread left.
-  explicit CopyThreads(int threads) : parts_(static_cast<size_t>(threads < 1 ? 1 : threads)) {
+  // threads: the calling one included. Where the system has no thread left, those that there are copy.
+  explicit CopyThreads(int threads) {
+    helpers_.reserve(static_cast<size_t>(threads < 1 ? 1 : threads));
     try {
-      for (size_t i = 1; i < parts_; ++i) helpers_.emplace_back([this, i] { help(i); });
-    } catch (...) {
-      stop();
-      throw;
+      for (int i = 1; i < threads; ++i) helpers_.emplace_back([this, i] { help(static_cast<size_t>(i)); });
+    } catch (const std::system_error&) {
+      // Fewer threads copy more slowly, and as well.
     }
   }
-  ~CopyThreads() { stop(); }
+  ~CopyThreads() {
+    {
+      const std::lock_guard lock(mutex_);
+      stopping_ = true;
+    }
+    started_.notify_all();
+    for (std::thread& helper : helpers_) helper.join();
+  }
   CopyThreads(const CopyThreads&) = delete;
   CopyThreads& operator=(const CopyThreads&) = delete;
 
@@ -37,7 +45,7 @@ class CopyThreads {
     }
     {
       const std::lock_guard lock(mutex_);
-      job_ = {static_cast<char*>(to), static_cast<const char*>(from), bytes};
+      job_ = {static_cast<char*>(to), static_cast<const char*>(from), bytes, helpers_.size() + 1};
       busy_ = helpers_.size();
       ++round_;
     }
@@ -53,12 +61,12 @@ class CopyThreads {
   struct Job {
     char* to = nullptr;
     const char* from = nullptr;
-    size_t bytes = 0;
+    size_t bytes = 0, parts = 1;
   };
 
-  void copy_part(const Job& job, size_t part) const {
-    const size_t first = job.bytes / parts_ * part, next = job.bytes / parts_ * (part + 1);
-    std::memcpy(job.to + first, job.from + first, (part + 1 == parts_ ? job.bytes : next) - first);
+  static void copy_part(const Job& job, size_t part) {
+    const size_t size = job.bytes / job.parts, first = size * part;
+    std::memcpy(job.to + first, job.from + first, part + 1 == job.parts ? job.bytes - first : size);
   }
 
   void help(size_t part) {
@@ -75,17 +83,6 @@ class CopyThreads {
     }
   }
 
-  void stop() {
-    {
-      const std::lock_guard lock(mutex_);
-      stopping_ = true;
-    }
-    started_.notify_all();
-    for (std::thread& helper : helpers_) helper.join();
-    helpers_.clear();
-  }
-
-  const size_t parts_;
   std::mutex mutex_;
   std::condition_variable started_, ended_;
   Job job_;             // of this round
