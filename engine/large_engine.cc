@@ -70,6 +70,25 @@ std::optional<PlanError> check_sweeps(const LargeOptions& options) {
   return PlanError{field, "is for sweeps, of which TRIDIAGONAL (and AUTO, which chose it) has none; ask for FACTORED"};
 }
 
+// Checks that leading triplets are asked for where there are some. Returns what is wrong.
+std::optional<PlanError> check_top_k(const Problem& problem, const LargeOptions& options) {
+  if (options.top_k == 0) return std::nullopt;
+  if (options.kind != LargeKind::kSvd) return PlanError{"top_k", "is for singular value decompositions alone"};
+  const int64_t k = values_per_matrix(problem);
+  if (options.top_k < 0 || options.top_k > k) {
+    return PlanError{"top_k", "must be between 0 and min(rows, cols) = " + std::to_string(k) + " (0: all), but is " +
+                                  std::to_string(options.top_k)};
+  }
+  if (options.vectors != Vectors::kFull) return std::nullopt;
+  return PlanError{"top_k", "must be 0 with full vectors, which have all columns; ask for thin ones"};
+}
+
+// Whether the leading triplets may come from a subspace: the caller has not asked for a way of sweeps.
+bool takes_subspace(const LargeOptions& o) {
+  return o.top_k > 0 && o.method == Method::kAuto && o.tolerance == 0 && o.max_sweeps == 0 &&
+         o.strategy == PivotStrategy::kAuto && o.variant == BlockVariant::kAuto;
+}
+
 // Checks the options for `problem`, but not its size. Returns what is wrong.
 std::optional<PlanError> check(const Problem& problem, const LargeOptions& options) {
   if (auto error = check_method(options)) return error;
@@ -84,6 +103,7 @@ std::optional<PlanError> check(const Problem& problem, const LargeOptions& optio
   if (options.certificate && options.vectors == Vectors::kNone) {
     return PlanError{"certificate", "needs vectors; ask for thin or full ones"};
   }
+  if (auto error = check_top_k(problem, options)) return error;
   if (options.triangle != Triangle::kLower && options.kind != LargeKind::kHermitian) {
     return PlanError{"triangle", "must be LOWER (the default) unless the matrix is Hermitian: others are read whole"};
   }
@@ -129,7 +149,8 @@ LargePlanOrError plan_large(const Problem& problem, const LargeOptions& options)
     if (options.vectors == Vectors::kFull) plan.right_rows = problem.rows;
     return {plan, {}};
   }
-  plan.values = values_per_matrix(problem);
+  plan.values = options.top_k > 0 ? options.top_k : values_per_matrix(problem);
+  if (takes_subspace(options)) plan.subspace_columns = subspace_columns(values_per_matrix(problem), options.top_k);
   if (options.vectors != Vectors::kNone) {
     const bool full = options.vectors == Vectors::kFull;
     plan.left_columns = full ? problem.rows : plan.values;

@@ -79,6 +79,9 @@ struct LargeOptions {
   int32_t max_sweeps = 0;  // outer sweeps after which it is NOT_CONVERGED, of kGeneral left to kQr; 0: the default
   PivotStrategy strategy = PivotStrategy::kAuto;
   BlockVariant variant = BlockVariant::kAuto;
+  // Only the leading top_k values and vectors of an SVD: 0 (all) .. k; not with kFull. Where the method is kAuto and no
+  // option of sweeps is given, a subspace may have them (algorithms/large/leading_triplets.h). Else they are cut off.
+  int64_t top_k = 0;
   bool certificate = false;
   bool starting_vectors = false;  // kGeneral: kJacobi, which kAuto is then, starts from LargeOperands::start
 
@@ -93,9 +96,11 @@ inline constexpr int64_t kMaxLargeDimension = 1 << 20;
 struct LargePlan {
   Problem problem;
   LargeOptions options;      // without kAuto but for an SVD's method, and for the sweeps of methods that have none
-  int64_t values = 0;        // k = min(m, n); of an eigenproblem m
+  int64_t values = 0;        // k = min(m, n), or top_k; of an eigenproblem m
   int64_t left_columns = 0;  // of U, m x left_columns: k, m or 0; of kGeneral of V
   int64_t right_rows = 0;    // of V^H, right_rows x n: k, n or 0; of kGeneral of W^H
+  // With top_k: the most columns of a subspace that is searched for the triplets; 0: the full decomposition has them.
+  int64_t subspace_columns = 0;
 
   // The elements of the vectors: the operand's, of kGeneral complex ones of its precision.
   DType vector_type() const;
@@ -135,9 +140,9 @@ struct LargeOperands {
   const void* start = nullptr;        // [in] with starting_vectors: V_0, n x n of vector_type() in the operand's order
 };
 
-enum class LargeStage : uint8_t { kPrepare, kPrecondition, kWarmStart, kSweep, kFinish, kLast = kFinish };
+enum class LargeStage : uint8_t { kPrepare, kPrecondition, kWarmStart, kSweep, kFinish, kSubspace, kLast = kSubspace };
 constexpr const char* name(LargeStage s) {
-  constexpr const char* kNames[] = {"prepare", "precondition", "warm_start", "sweep", "finish"};
+  constexpr const char* kNames[] = {"prepare", "precondition", "warm_start", "sweep", "finish", "subspace"};
   return kNames[static_cast<int>(s)];
 }
 
@@ -186,7 +191,10 @@ struct LargeReport {
   bool warm_started = false;  // from an eigenbasis, or from starting vectors
   int32_t sweeps = 0;         // kGeneral: those of kJacobi, even where kQr has the results in the end
   int64_t rotations = 0, proper_rotations = 0;
-  double residual = 0, left_orthogonality = 0, right_orthogonality = 0;  // with certificate; see outputs.h
+  int32_t subspace_steps = 0;  // with top_k: of the subspace that gave the results; 0: the full decomposition did
+  // With certificate; see outputs.h. With top_k residual is that of the triplets that are returned: the larger one of
+  // |A V - U S|_F and |A^H U - V S|_F, over |A|_F.
+  double residual = 0, left_orthogonality = 0, right_orthogonality = 0;
   // An eigenproblem's own. rank: eigenvalues that are not exact zeros, which kTridiagonal and kQr seldom find.
   // factor_condition, with certificate, of kFactored and kJacobi: at least the condition number of G with unit columns.
   // Eigenvalues of G J G^H have relative errors of some max(n, 8) u times this.

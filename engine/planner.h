@@ -143,6 +143,16 @@ constexpr int64_t host_large_chains(int64_t m, int64_t n, int threads) {
   return std::clamp<int64_t>(m / (8 * n), 1, threads);
 }
 
+// The leading top_k triplets of a large matrix (algorithms/large/leading_triplets.h): columns of a block, and the most
+// that the subspace may have of n. More than a quarter of n costs more than the full decomposition may save. Fewer than
+// three blocks show no convergence: 0, and no subspace is tried.
+constexpr int64_t subspace_block(int64_t top_k) { return (top_k + std::max<int64_t>(8, top_k / 4) + 7) / 8 * 8; }
+constexpr int64_t subspace_columns(int64_t n, int64_t top_k) {
+  constexpr int64_t kLeastBlocks = 3, kMostBlocks = 16;
+  const int64_t blocks = n / 4 / subspace_block(top_k);
+  return blocks < kLeastBlocks ? 0 : std::min(blocks, kMostBlocks) * subspace_block(top_k);
+}
+
 // On a GPU: columns of a block pair of a matrix of n columns, 64 or 128. Wider pairs are multiplied at a higher rate
 // and orthogonalized more slowly. Complex pairs of 128 do not fit a multiprocessor.
 constexpr int cuda_large_pair_columns(int64_t n, bool complex) { return n < 6144 || complex ? 64 : 128; }

@@ -83,12 +83,32 @@ class BlockJacobi {
     return finished();
   }
 
+  // The same without certificate. What the back end keeps for others is given back.
+  LargeOutcome run_and_release() {
+    prepare();
+    compute();
+    release_all();
+    return finished();
+  }
+
+  // The same, but the right basis of the tall matrix, with the plan's number of columns, stays in the back end's memory
+  // and is the caller's. The plan has no certificate.
+  LargeOutcome run_for_right(View* right) {
+    resident_right_ = right;
+    prepare();
+    compute();
+    release_all();
+    return finished();
+  }
+
   // run() of an operand in the back end's memory, which this object owns from now on. It is column-major and finite, and
-  // has at least as many rows as columns. *left: U in the back end's memory, the caller's; without data where the plan has none.
-  // The plan has no V and no certificate, and the operands have no matrix.
-  LargeOutcome run_resident(View matrix, View* left) {
+  // has at least as many rows as columns. *left: U in the back end's memory, the caller's; without data where the plan
+  // has none. *right: V likewise; null where the plan has none. The plan has no certificate, and the operands have no
+  // matrix.
+  LargeOutcome run_resident(View matrix, View* left, View* right = nullptr) {
     progress_.at(LargeStage::kPrepare, 0);
     resident_left_ = left;
+    resident_right_ = right;
     a_ = matrix;
     e_ = backend_.exponents(n_);
     scale_and_sort();
@@ -446,7 +466,7 @@ class BlockJacobi {
   }
 
   void write_values(const std::vector<ScaledNorm>& norms) {
-    for (int64_t j = 0; j < n_; ++j) {
+    for (int64_t j = 0; j < plan_.values; ++j) {
       const double value = std::ldexp(norms[j].mantissa, norms[j].exponent);
       if (value_bytes(plan_.problem.dtype) == 4) {
         static_cast<float*>(operands_.values)[j] = static_cast<float>(value);
@@ -496,8 +516,9 @@ class BlockJacobi {
       return;
     }
     View left = backend_.matrix(m_, left_columns_);
+    const int64_t of_core = std::min(n_, left_columns_);
     if (left_columns_ > n_ || m_ > n_) backend_.set_zero(left);
-    backend_.copy(core, left.block(0, 0, n_, n_));
+    backend_.copy(core.columns(0, of_core), left.block(0, 0, n_, of_core));
     if (left_columns_ > n_) backend_.set_identity(left.block(n_, n_, m_ - n_, left_columns_ - n_));
     backend_.apply_q(Op::kNone, a_, tau_, left);
     backend_.permute_rows(left, inverse_order(row_order_));
@@ -511,21 +532,29 @@ class BlockJacobi {
   }
 
   void store_left_as_it_is() {
-    backend_.permute_rows(x_, inverse_order(row_order_));
+    const View leading = x_.columns(0, left_columns_);
+    backend_.permute_rows(leading, inverse_order(row_order_));
     progress_.at(LargeStage::kFinish, 0.95);
     if (resident_left_ != nullptr) {
-      *resident_left_ = std::exchange(x_, {});
+      *resident_left_ = leading;
+      x_ = {};
     } else {
-      store(x_, wide_);
+      store(leading, wide_);
     }
   }
 
   void store_right() {
     const bool second = bool(b_);
-    const View right = hyperbolic_ || second || without_qr_ ? w_ : x_;
+    View right = hyperbolic_ || second || without_qr_ ? w_ : x_;
+    if (right_columns_ < n_) right = right.columns(0, right_columns_);
     if (second) backend_.apply_q(Op::kNone, b_, tau2_, right);
     backend_.permute_rows(right, inverse_order(column_order_));
     progress_.at(LargeStage::kFinish, 0.98);
+    if (resident_right_ != nullptr) {
+      *resident_right_ = backend_.matrix(right.rows, right.cols);
+      backend_.copy(right, *resident_right_);
+      return;
+    }
     store(right, !wide_);
   }
 
@@ -711,7 +740,7 @@ class BlockJacobi {
   bool hyperbolic_ = false, wide_ = false, vectors_ = false, solve_for_w_ = false;
   bool level_ = false, without_qr_ = false;
   int64_t m_ = 0, n_ = 0;                                        // of the tall matrix
-  int64_t left_columns_ = 0, right_columns_ = 0;                 // of its bases; 0: not wanted
+  int64_t left_columns_ = 0, right_columns_ = 0;                 // of its bases: n or more, or top_k; 0: not wanted
   int32_t smallest_exponent_ = kZeroColumn;                      // of a column that is not rounding error
   int64_t positive_ = 0;                                         // columns with J = 1
   std::vector<int64_t> row_order_, column_order_, inner_order_;  // P_r, P_c, P
@@ -724,6 +753,7 @@ class BlockJacobi {
   View x0_;                               // X before the sweeps, with f0_
   View w_;                                // W
   View* resident_left_ = nullptr;         // run_resident()'s
+  View* resident_right_ = nullptr;        // that, or run_for_right()'s
   int32_t *e_ = nullptr, *f_ = nullptr, *f0_ = nullptr;
   E *tau_ = nullptr, *tau2_ = nullptr;
 };

@@ -1,4 +1,4 @@
-// Requirements of block_jacobi.h and hermitian_tridiagonal.h, the drivers, on a back end: operations on matrices in its
+// Requirements of block_jacobi.h, leading_triplets.h and hermitian_tridiagonal.h, the drivers, on a back end: operations on matrices in its
 // own memory. The driver decides, the back end computes; no other code of a driver touches an entry of a matrix there.
 //
 // Matrices are column-major with elements E: double or a complex number of two doubles, whatever the operand's type.
@@ -157,6 +157,9 @@ class TallOperand {
   // The certificate, once the basis B is stored: square := B^H B, n x n; |2^-exponent A - B y^H|_F, y n x n. wait
   virtual void gram_of_basis(LargeView<E> square) = 0;
   virtual double residual(int32_t exponent, LargeView<E> y) = 0;
+  // y, m x b := 2^-exponent A x; x, n x b := 2^-exponent A^H y. Rows of y in the order of A's. After scan()
+  virtual void multiply(int32_t exponent, LargeView<E> x, LargeView<E> y) = 0;
+  virtual void multiply_adjoint(int32_t exponent, LargeView<E> y, LargeView<E> x) = 0;
 };
 
 // Backend: class with

@@ -1,10 +1,12 @@
-// The driver of a plan: block_jacobi.h, hermitian_tridiagonal.h, or hermitian_factored.h, which has the first as a part.
+// The driver of a plan: block_jacobi.h, hermitian_tridiagonal.h, or hermitian_factored.h and leading_triplets.h, which
+// have the first as a part.
 #ifndef SVDSERVE_ENGINE_ALGORITHMS_LARGE_LARGE_DRIVER_H_
 #define SVDSERVE_ENGINE_ALGORITHMS_LARGE_LARGE_DRIVER_H_
 
 #include "engine/algorithms/large/block_jacobi.h"
 #include "engine/algorithms/large/hermitian_factored.h"
 #include "engine/algorithms/large/hermitian_tridiagonal.h"
+#include "engine/algorithms/large/leading_triplets.h"
 
 namespace svdserve::large {
 
@@ -17,6 +19,9 @@ LargeOutcome decompose(Backend& backend, const LargePlan& plan, const LargeOpera
   }
   if (is_factored(plan)) {
     return outcome_of([&] { return HermitianFactored<Backend>(backend, plan, operands, control).run(); });
+  }
+  if (plan.options.top_k > 0) {
+    return outcome_of([&] { return LeadingTriplets<Backend>(backend, plan, operands, control).run(); });
   }
   return block_jacobi(backend, plan, operands, control);
 }

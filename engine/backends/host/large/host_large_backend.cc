@@ -30,6 +30,8 @@ constexpr size_t kLargestKeptBytes = kMappedBytes - 1;
 // Columns of a task that touches every entry once.
 constexpr int64_t kCopyColumns = 64;
 constexpr int64_t kCopyRows = 256;
+// Rows of a task of a product that has few columns.
+constexpr int64_t kNarrowRows = 2048;
 // Rows of a square that is mirrored at once.
 constexpr int64_t kMirrorRows = 32;
 
@@ -332,12 +334,20 @@ void HostLargeBackend<E>::copy_triangle(View r, View x) {
 template <class E>
 void HostLargeBackend<E>::gemm(Op op_a, Op op_b, double alpha, View a, View b, double beta, View c) {
   const int64_t inner = op_a == Op::kNone ? a.cols : a.rows;
+  count_flops(2 * double(c.rows) * double(c.cols) * double(inner));
+  if (c.cols < kLevel3Columns && c.rows / 8 >= c.cols) {  // a few columns: the threads share its rows
+    threads_.for_ranges(c.rows, kNarrowRows, [&](int64_t first, int64_t last) {
+      const E* const left = a.data + (op_a == Op::kNone ? first : first * a.ld);
+      blas::gemm(op_a == Op::kAdjoint, op_b == Op::kAdjoint, last - first, c.cols, inner, alpha, left, a.ld, b.data,
+                 b.ld, beta, c.data + first, c.ld);
+    });
+    return;
+  }
   threads_.for_ranges(c.cols, kLevel3Columns, [&](int64_t first, int64_t last) {
     const E* right = op_b == Op::kNone ? b.data + first * b.ld : b.data + first;
     blas::gemm(op_a == Op::kAdjoint, op_b == Op::kAdjoint, c.rows, last - first, inner, alpha, a.data, a.ld, right,
                b.ld, beta, c.data + first * c.ld, c.ld);
   });
-  count_flops(2 * double(c.rows) * double(c.cols) * double(inner));
 }
 
 // The upper triangle by column ranges, then its mirror image.

@@ -56,6 +56,17 @@ uint64_t factored_bytes(const LargePlan& plan, int threads) {
   return bytes + slack_bytes(bytes, n, element, threads);
 }
 
+// leading_triplets.h beside the operand: its subspace, R and the SVD of R, blocks, and bases of k columns with their
+// residuals. Random numbers are doubles of the caller's. Without a subspace the bases alone.
+uint64_t leading_entries(const LargePlan& plan) {
+  if (plan.options.top_k == 0) return 0;
+  const auto m = static_cast<uint64_t>(plan.problem.rows), n = static_cast<uint64_t>(plan.problem.cols);
+  const auto k = static_cast<uint64_t>(plan.values), d = static_cast<uint64_t>(plan.subspace_columns);
+  const auto b = static_cast<uint64_t>(d > 0 ? subspace_block(plan.values) : 0);
+  const uint64_t small = std::max(d, k);
+  return (m + n) * (d + 4 * b + 3 * k) + (2 + kTrianglesForVectors) * small * small;
+}
+
 class HostLargeEngine : public LargeEngine {
  public:
   explicit HostLargeEngine(int threads)
@@ -65,11 +76,13 @@ class HostLargeEngine : public LargeEngine {
     if (plan.options.kind == LargeKind::kGeneral) return {host::general_eigenproblem_bytes(plan, threads_), 0};
     if (large::is_factored(plan)) return {factored_bytes(plan, threads_), 0};
     if (plan.options.method == Method::kTridiagonal) return {tridiagonal_bytes(plan, threads_), 0};
-    const uint64_t m = std::max(plan.problem.rows, plan.problem.cols), n = plan.values;
+    const uint64_t m = std::max(plan.problem.rows, plan.problem.cols);
+    const uint64_t n = std::min(plan.problem.rows, plan.problem.cols);
     const uint64_t element = is_complex(plan.problem.dtype) ? 16 : 8;
     if (host::takes_tall_operand(plan)) {
       const uint64_t triangles = plan.left_columns > 0 ? kTrianglesForVectors : kTrianglesForValues;
-      const uint64_t bytes = triangles * n * n * element + host::tall_operand_bytes(plan, threads_);
+      const uint64_t entries = std::max(triangles * n * n, leading_entries(plan));
+      const uint64_t bytes = entries * element + host::tall_operand_bytes(plan, threads_);
       return {bytes + slack_bytes(bytes, n, element, threads_), 0};
     }
     const uint64_t left = std::max(plan.left_columns, plan.right_rows);  // of the tall matrix's bases, the larger one
@@ -79,6 +92,7 @@ class HostLargeEngine : public LargeEngine {
       // Both bases as they were stored, their Gram matrix, the operand.
       if (plan.options.certificate) entries = std::max(entries, m * left + n * n + left * left + m * n);
     }
+    if (plan.options.top_k > 0) entries = std::max(entries, m * n + leading_entries(plan));
     const uint64_t bytes = entries * element;
     return {bytes + slack_bytes(bytes, n, element, threads_), 0};
   }

@@ -29,11 +29,14 @@ constexpr int64_t kPadding = 8;
 
 bool is_wide(const LargePlan& plan) { return plan.problem.rows < plan.problem.cols; }
 int64_t longer(const LargePlan& plan) { return std::max(plan.problem.rows, plan.problem.cols); }
+int64_t shorter(const LargePlan& plan) { return std::min(plan.problem.rows, plan.problem.cols); }
+// Columns of the long basis.
+int64_t basis_columns(const LargePlan& plan) { return is_wide(plan) ? plan.right_rows : plan.left_columns; }
 
 // The long basis, m x n of the tall matrix: U, or the V^H of a wide operand.
 Problem problem_of_basis(const LargePlan& plan) {
   Problem p = plan.problem;
-  (is_wide(plan) ? p.rows : p.cols) = plan.values;
+  (is_wide(plan) ? p.rows : p.cols) = shorter(plan);
   return p;
 }
 
@@ -67,19 +70,21 @@ std::vector<int32_t> descending_order(const std::vector<int16_t>& exponents) {
 }  // namespace
 
 bool takes_tall_operand(const LargePlan& plan) {
-  return is_host_large_tall(longer(plan), plan.values) && std::max(plan.left_columns, plan.right_rows) <= plan.values;
+  return is_host_large_tall(longer(plan), shorter(plan)) &&
+         std::max(plan.left_columns, plan.right_rows) <= shorter(plan);
 }
 
 uint64_t tall_operand_bytes(const LargePlan& plan, int threads) {
-  const uint64_t m = longer(plan), n = plan.values, element = is_complex(plan.problem.dtype) ? 16 : 8;
-  const uint64_t b = host_large_block_rows(plan.values), chains = host_large_chains(longer(plan), plan.values, threads);
+  const uint64_t m = longer(plan), n = shorter(plan), element = is_complex(plan.problem.dtype) ? 16 : 8;
+  const uint64_t b = host_large_block_rows(shorter(plan));
+  const uint64_t chains = host_large_chains(longer(plan), shorter(plan), threads);
   const bool vectors = plan.left_columns > 0;
   // Each chain has the reflectors of its head, a triangle and a block; where there is a basis, also a core and another
   // block. The second term is tau.
   const uint64_t of_chain = 2 * n * n + (b + kPadding) * n;
   uint64_t entries = chains * of_chain + (m / b + 1 + 2 * chains) * n;
   if (vectors) entries += chains * (n * n + (b + kPadding) * n);
-  return entries * element + chains * StackedQr<Complex>::scratch_bytes(plan.values) +
+  return entries * element + chains * StackedQr<Complex>::scratch_bytes(shorter(plan)) +
          m * (sizeof(int32_t) + sizeof(int16_t));
 }
 
@@ -87,16 +92,17 @@ template <class E>
 HostTallOperand<E>::HostTallOperand(const LargeThreads& threads, const LargePlan& plan, const LargeOperands& operands,
                                     std::function<void(double)> count_flops)
     : threads_(threads),
-      inner_(host_large_chains(longer(plan), plan.values, threads.threads()) < threads.threads() ? threads
-                                                                                                 : threads.alone()),
+      inner_(host_large_chains(longer(plan), shorter(plan), threads.threads()) < threads.threads() ? threads
+                                                                                                   : threads.alone()),
       plan_(plan),
       operand_(operands.matrix),
-      basis_(plan.left_columns == 0 ? nullptr
-             : is_wide(plan)        ? operands.right
-                                    : operands.left),
+      // A basis of fewer columns has no room for reflectors: it is made otherwise (leading_triplets.h).
+      basis_(basis_columns(plan) < shorter(plan) ? nullptr
+             : is_wide(plan)                     ? operands.right
+                                                 : operands.left),
       count_flops_(std::move(count_flops)),
       m_(longer(plan)),
-      n_(plan.values),
+      n_(shorter(plan)),
       block_rows_(host_large_block_rows(n_)),
       chains_(host_large_chains(m_, n_, threads.threads())),
       operand_rows_(plan.problem, is_wide(plan)),
@@ -308,6 +314,49 @@ double HostTallOperand<E>::residual(int32_t exponent, View y) {
   ScaledNorm sum;
   for (const ScaledNorm& part : sums) sum = joined(sum, part);
   return std::ldexp(sum.mantissa, sum.exponent);
+}
+
+template <class E>
+void HostTallOperand<E>::multiply(int32_t exponent, View x, View y) {
+  const std::vector<ExactScale> scale(n_, exact_scale(-exponent));
+  for_chains([&](int64_t chain, Buffers& buffers) {
+    for_blocks(chain, 0, [&](int64_t, int64_t start, int64_t count) {
+      const View block = view(buffers.block, count);
+      operand_rows_.gather(operand_, natural_rows(start, count, buffers), nullptr, scale.data(), block);
+      inner_.for_ranges(y.cols, kLevel3Columns, [&](int64_t first, int64_t last) {
+        blas::gemm(false, false, count, last - first, n_, 1, block.data, block.ld, x.data + first * x.ld, x.ld, 0,
+                   y.data + start + first * y.ld, y.ld);
+      });
+    });
+  });
+  count_flops_(2 * double(m_) * double(n_) * double(x.cols));
+}
+
+template <class E>
+void HostTallOperand<E>::multiply_adjoint(int32_t exponent, View y, View x) {
+  const std::vector<ExactScale> scale(n_, exact_scale(-exponent));
+  std::vector<AlignedArray<E>> sums(chains_);
+  for_chains([&](int64_t chain, Buffers& buffers) {
+    sums[chain].reserve(static_cast<size_t>(n_ * x.cols));
+    E* const sum = sums[chain].data();
+    std::fill_n(sum, n_ * x.cols, E(0));
+    for_blocks(chain, 0, [&](int64_t, int64_t start, int64_t count) {
+      const View block = view(buffers.block, count);
+      operand_rows_.gather(operand_, natural_rows(start, count, buffers), nullptr, scale.data(), block);
+      inner_.for_ranges(x.cols, kLevel3Columns, [&](int64_t first, int64_t last) {
+        blas::gemm(true, false, n_, last - first, count, 1, block.data, block.ld, y.data + start + first * y.ld, y.ld,
+                   1, sum + first * n_, n_);
+      });
+    });
+  });
+  for (int64_t j = 0; j < x.cols; ++j) {
+    E* const column = x.data + j * x.ld;
+    std::copy_n(sums[0].data() + j * n_, n_, column);
+    for (int64_t chain = 1; chain < chains_; ++chain) {
+      for (int64_t i = 0; i < n_; ++i) column[i] += sums[chain][j * n_ + i];
+    }
+  }
+  count_flops_(2 * double(m_) * double(n_) * double(x.cols));
 }
 
 template class HostTallOperand<double>;

@@ -44,6 +44,8 @@ class HostTallOperand final : public large::TallOperand<E> {
   void expand(View core) override;
   void gram_of_basis(View square) override;
   double residual(int32_t exponent, View y) override;
+  void multiply(int32_t exponent, View x, View y) override;
+  void multiply_adjoint(int32_t exponent, View y, View x) override;
 
  private:
   // Memory of a chain for as long as it computes.
