@@ -61,12 +61,13 @@ enum class LargeStage : uint8_t {
   kWarmStart,
   kSweep,
   kFinish,
+  kSubspace,
   kDownload,
-  kLast = kFinish,  // of those that the server reports
+  kLast = kSubspace,  // of those that the server reports
 };
 constexpr const char* name(LargeStage s) {
-  constexpr const char* kNames[] = {"upload",     "queued", "prepare", "precondition",
-                                    "warm start", "sweep",  "finish",  "download"};
+  constexpr const char* kNames[] = {"upload", "queued", "prepare",  "precondition", "warm start",
+                                    "sweep",  "finish", "subspace", "download"};
   return kNames[static_cast<int>(s)];
 }
 
@@ -93,6 +94,9 @@ struct LargeOptions {
   PivotStrategy pivot_strategy = PivotStrategy::kAuto;
   BlockVariant block_variant = BlockVariant::kAuto;
   bool certificate = false;  // the report has one
+  // Only the leading top_k values and vectors of an SVD: 0 (all) .. k; not with kFull. kAuto without the four options
+  // before has them from a subspace where that is as accurate, at a part of the time.
+  int64_t top_k = 0;
   LargeProblem problem = LargeProblem::kSvd;
   Triangle triangle = Triangle::kLower;  // of kHermitian
   // Told now and then how far it is, on the calling thread. It must not throw; a stop_source ends the call.
@@ -124,7 +128,7 @@ DataType vector_type(const LargeMatrix& matrix, const LargeOptions& options);
 // Bytes of the operand and of its results; what is not wanted has none. Fails with the field at fault where a size is
 // not positive or a product passes int64.
 struct LargeSizes {
-  int64_t values = 0;        // k = min(m, n); of an eigenproblem m
+  int64_t values = 0;        // k = min(m, n), or top_k; of an eigenproblem m
   int64_t left_columns = 0;  // of U, rows x left_columns; of kGeneral of V
   int64_t right_rows = 0;    // of V^H, right_rows x cols; of kGeneral of W^H
   int64_t matrix_bytes = 0;
@@ -155,7 +159,7 @@ struct LargePhase {
 // The report of a successful call, besides the results.
 struct LargeReport {
   MatrixStatus status = MatrixStatus::kOk;  // kOk, kNotConverged (the results are the best so far) or kOutOfRange
-  Method method = Method::kAuto;            // SVDs: kAuto: sweeps started from an eigenbasis; else kJacobi
+  Method method = Method::kAuto;            // SVDs: kAuto: from an eigenbasis or a subspace; else kJacobi
   std::string device = {};
   int32_t sweeps = 0;
   int64_t rotations = 0;
@@ -170,6 +174,7 @@ struct LargeReport {
   // With certificate, of kFactored and kJacobi in an eigenproblem: at least the condition number of G with unit
   // columns, A = G J G^H. Relative errors of the eigenvalues are at most 10 max(m, 8) u times this.
   double factor_condition = 0;
+  int32_t subspace_steps = 0;  // with top_k: of the subspace that gave the results; 0: all triplets were computed
   int attempts = 1;
 };
 

@@ -118,6 +118,14 @@ TEST(Large, EveryElementTypeAndChoiceOfVectorsHasItsSizes) {
   check(double(), Vectors::kFull, 40, 50);
   check(std::complex<float>(), Vectors::kNone, 0, 0);
   check(std::complex<double>(), Vectors::kThin, 40, 40);
+  for (const Vectors vectors : {Vectors::kNone, Vectors::kThin}) {
+    const auto sizes = client::large_sizes({.rows = 40, .cols = 50}, {.vectors = vectors, .top_k = 3});
+    const int64_t columns = vectors == Vectors::kNone ? 0 : 3;
+    ASSERT_TRUE(sizes.ok());
+    EXPECT_EQ(sizes->values_bytes, 3 * 8);
+    EXPECT_EQ(sizes->left_bytes, 40 * columns * 8);
+    EXPECT_EQ(sizes->right_bytes, columns * 50 * 8);
+  }
 }
 
 TEST(Large, MemoryWithAnOwnerIsSentFromWhereItIs) {

@@ -60,6 +60,29 @@ TEST(LargeMemoryTest, IsEnough) {
   }
 }
 
+// A matrix is copied, or read where it lies. A subspace comes first, and the full decomposition after it.
+TEST(LargeMemoryTest, IsEnoughForLeadingTriplets) {
+  for (const int threads : {1, 8}) {
+    const auto engine = make_host_large_engine(threads);
+    for (const Case& c : {Case{130, 130}, {400, 400}, {300, 500}, {5000, 300}, {300, 5000}, {2000, 10}}) {
+      for (const DType dtype : {DType::kF64, DType::kC128}) {
+        for (const Vectors vectors : {Vectors::kNone, Vectors::kThin}) {
+          for (const int64_t top_k : {int64_t{5}, std::min<int64_t>(c.cols, 100)}) {
+            LargeOptions options;
+            options.vectors = vectors;
+            options.top_k = top_k;
+            options.certificate = vectors != Vectors::kNone;
+            const LargePlan plan = *plan_large({c.rows, c.cols, dtype, Order::kColumnMajor}, options).plan;
+            EXPECT_LE(taken(*engine, plan), static_cast<int64_t>(engine->memory(plan).host_bytes))
+                << c.rows << "x" << c.cols << " " << name(dtype) << ", " << top_k << " triplets, " << threads
+                << " threads";
+          }
+        }
+      }
+    }
+  }
+}
+
 // Cosines are checked where there are so many blocks.
 TEST(LargeMemoryTest, IsEnoughForChecks) {
   const auto engine = make_host_large_engine(1);

@@ -219,6 +219,41 @@ TEST(LargeTest, ValuesAloneAndAHyperbolicOne) {
   EXPECT_LT(residual(doubles_of(operand), hyperbolic, 64, 32), 1e-10);
 }
 
+TEST(LargeTest, LeadingTripletsComeFromASubspace) {
+  RunningServer server;
+  constexpr int64_t kRows = 400, kCols = 300, kLeading = 4;
+  std::vector<double> a(kRows * kCols);
+  for (int64_t j = 0; j < kCols; ++j) {  // of rank 3, nearly
+    for (int64_t i = 0; i < kRows; ++i) {
+      const auto x = static_cast<double>(i), y = static_cast<double>(j);
+      a[static_cast<size_t>(i + j * kRows)] =
+          std::sin(x) * std::cos(y) + std::sin(2 * x + y / 9) + 1e-9 * std::sin(x * y);
+    }
+  }
+  const std::string operand(reinterpret_cast<const char*>(a.data()), a.size() * sizeof(double));
+  v1::LargeOpen open = open_of(kRows, kCols);
+  open.mutable_options()->set_top_k(kLeading);
+  open.mutable_options()->set_certificate(true);
+  LargeCall call(connect(server.address()));
+  ASSERT_TRUE(call.Open(open));
+  const auto accepted = call.Read();
+  ASSERT_TRUE(accepted && accepted->has_accepted());
+  EXPECT_EQ(accepted->accepted().result_bytes(), 8 * kLeading * (kRows + 1 + kCols));
+  ASSERT_TRUE(call.Upload(operand) && call.Commit());
+  const Collected got = collect(&call);
+  ASSERT_TRUE(got.status.ok()) << got.status.error_message();
+  EXPECT_EQ(got.summary.values(), kLeading);
+  EXPECT_EQ(got.summary.left_columns(), kLeading);
+  EXPECT_EQ(got.summary.right_rows(), kLeading);
+  EXPECT_EQ(got.summary.method(), v1::METHOD_AUTO);
+  EXPECT_GT(got.summary.subspace_steps(), 0);
+  EXPECT_EQ(got.summary.sweeps(), 0);
+  EXPECT_LT(got.summary.certificate().residual(), 1e-12);
+  EXPECT_EQ(doubles_of(got.factors.at(v1::LARGE_FACTOR_SINGULAR_VALUES)).size(), static_cast<size_t>(kLeading));
+  EXPECT_EQ(doubles_of(got.factors.at(v1::LARGE_FACTOR_LEFT_VECTORS)).size(), static_cast<size_t>(kLeading * kRows));
+  EXPECT_TRUE(all_is_free(server));
+}
+
 // Beside the operand and its results there are 64 MiB, for the program itself and for the transport, too.
 TEST(LargeTest, ATallMatrixNeedsLittleBesideItself) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
@@ -437,6 +472,8 @@ TEST(LargeTest, BadOpensAreRefusedBeforeAnyPayload) {
   refused([](Open* o) { o->set_data_type(static_cast<v1::DataType>(77)); }, kField, "open.data_type");
   refused([](Open* o) { o->clear_memory_order(); }, kField, "open.memory_order");
   refused([](Open* o) { o->mutable_options()->set_method(v1::METHOD_BISECTION); }, kField, "open.options.method");
+  refused([](Open* o) { o->mutable_options()->set_top_k(51); }, kField, "open.options.top_k");
+  refused([](Open* o) { o->mutable_options()->set_top_k(-1); }, kField, "open.options.top_k");
   refused([](Open* o) { o->mutable_options()->set_vectors(static_cast<v1::Vectors>(9)); }, kField,
           "open.options.vectors");
   refused([](Open* o) { o->mutable_options()->set_tolerance(-1); }, kField, "open.options.tolerance");

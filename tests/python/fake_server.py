@@ -218,6 +218,8 @@ class Large:
                        right_rows=right)
         if first.problem:
             summary.update(rank=values, factor_condition=2.5)
+        if first.options.top_k:
+            summary.update(method=_proto.METHODS["AUTO"], subspace_steps=4, sweeps=0, rotations=0, proper_rotations=0)
         if first.options.certificate:
             summary["certificate"] = dict(residual=1e-15, left_orthogonality=2e-15, right_orthogonality=3e-15)
         yield self.reply(summary=summary)
@@ -247,6 +249,8 @@ class Large:
             u, s, vh = hyperbolic(a, np.frombuffer(opened.signature, np.int8))
         else:
             u, s, vh = np.linalg.svd(a, full_matrices=opened.options.vectors == _proto.VECTORS["FULL"])
+            if opened.options.top_k:
+                u, s, vh = u[:, :opened.options.top_k], s[:opened.options.top_k], vh[:opened.options.top_k]
         factors = {"SINGULAR_VALUES": s}
         if opened.options.vectors != _proto.VECTORS["NONE"]:
             factors.update(LEFT_VECTORS=u, RIGHT_VECTORS_ADJOINT=vh)
@@ -268,7 +272,7 @@ def sizes(opened: Any) -> tuple[int, int, int]:
     if opened.problem:
         n = opened.rows
         return n, 0 if opened.options.vectors == _proto.VECTORS["NONE"] else n, n if full else 0
-    k = min(opened.rows, opened.cols)
+    k = opened.options.top_k or min(opened.rows, opened.cols)
     if opened.options.vectors == _proto.VECTORS["NONE"]:
         return k, 0, 0
     return k, opened.rows if full else k, opened.cols if full else k

@@ -162,6 +162,34 @@ def test_what_the_summary_says(either, rng):
         phases=(svdserve.Phase("qr", 0.5, 1e6),), certificate=svdserve.Certificate(1e-15, 2e-15, 3e-15))
 
 
+@pytest.mark.parametrize("dtype", ["f4", "f8", "c8", "c16"])
+@pytest.mark.parametrize("shape", [(60, 40), (2, 35, 50)])
+def test_leading_triplets(either, fake, rng, shape, dtype):
+    a = matrices(rng, *shape, dtype=dtype)
+    k = min(shape[-2:])
+    whole = np.linalg.svd(a, full_matrices=False)
+    for full in (True, False):  # as for small ones it does not matter
+        u, s, vh = result = either.svd(a, full, top_k=3, certificate=True)
+        assert (u.shape, s.shape, vh.shape) == (shape[:-1] + (3,), shape[:-2] + (3,), shape[:-2] + (3, shape[-1]))
+        assert (u.dtype, s.dtype, vh.dtype) == (whole[0].dtype, whole[1].dtype, whole[2].dtype)
+        assert close(s, whole[1][..., :3], a)
+        assert all(r.subspace_steps == 4 and r.method == "auto" for r in result.summaries)
+    assert close(either.svd(a, compute_uv=False, top_k=k), whole[1], a)
+    assert {o.options.top_k for o in fake.large.opens} == {3, k}
+
+
+def test_more_triplets_than_there_are(far, fake, rng):
+    with pytest.raises(svdserve.InvalidArgument, match="top_k"):
+        far.svd(matrices(rng, 40, 50), top_k=41)
+    assert not fake.large.opens
+
+
+def test_a_summary_of_negative_steps_is_an_error(either, fake, rng):
+    fake.large.tamper = lambda m: setattr(m.summary, "subspace_steps", -1) if m.HasField("summary") else None
+    with pytest.raises(svdserve.Error, match="steps of a subspace"):
+        either.svd(matrices(rng, 40, 40))
+
+
 def test_what_did_not_converge_has_results_and_a_status(either, fake, rng):
     fake.large.status = "NOT_CONVERGED"
     a = matrices(rng, 40, 40)
@@ -500,7 +528,7 @@ def test_results_beyond_what_was_asked_for_are_an_error(either, fake, rng):
 
 
 @pytest.mark.parametrize("arguments, field", [
-    (dict(top_k=3), "options.top_k"), (dict(fix_phases=True), "options.fix_phases"),
+    (dict(top_k=0), "options.top_k"), (dict(top_k=41), "options.top_k"), (dict(fix_phases=True), "options.fix_phases"),
     (dict(pivot_strategy="zigzag"), "options.pivot_strategy"), (dict(block_variant=1), "options.block_variant"),
     (dict(method="lanczos"), "options.method")])
 def test_options_that_large_factors_do_not_have(far, fake, rng, arguments, field):
@@ -522,8 +550,7 @@ def test_a_single_small_matrix_with_options_of_large_ones_is_a_large_one(either,
     assert close(either.svdvals(a, **option), np.linalg.svd(a, compute_uv=False), a)
     check(a, either.svd(a, False, **option), False)
     assert [(o.rows, o.cols) for o in fake.large.opens] == [(5, 3)] * 2
-    with pytest.raises(svdserve.InvalidArgument, match="top_k"):
-        either.svd(a, top_k=1, **option)
+    assert either.svd(a, top_k=1, **option).S.shape == (1,)
 
 
 # --- cancelling ---------------------------------------------------------------------------------

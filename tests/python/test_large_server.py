@@ -58,6 +58,30 @@ def test_every_strategy_and_variant(client, rng, strategy, variant):
     assert 0 < result.certificate.residual < 1e-13 and 0 < result.certificate.left_orthogonality < 1e-11
 
 
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("shape", [(400, 300), (300, 400), (5000, 300), (150, 140)])
+def test_leading_triplets(client, rng, shape, dtype):
+    k = min(shape)
+    u, _ = np.linalg.qr(matrices(rng, shape[0], k, dtype=dtype))
+    v, _ = np.linalg.qr(matrices(rng, shape[1], k, dtype=dtype))
+    a = ((u * 0.3 ** np.arange(k)) @ v.conj().T).astype(u.dtype)
+    result = client.svd(a, top_k=5, certificate=True)
+    eps = np.finfo(result.S.dtype).eps
+    assert result.U.shape == (shape[0], 5) and result.Vh.shape == (5, shape[1]) and result.U.dtype == a.dtype
+    assert np.abs(result.S - np.linalg.svd(a, compute_uv=False)[:5]).max() < 100 * eps
+    assert np.linalg.norm(a @ result.Vh.conj().T - result.U * result.S) < 20 * max(shape) * eps
+    assert result.certificate.residual < 10 * max(shape) * eps
+    assert (result.summaries[0].subspace_steps > 0) == (k >= 300)
+    for mine, other in zip(result, client.svd(a, top_k=5)):
+        assert np.array_equal(mine, other)
+
+
+def test_principal_components_of_a_flat_spectrum(client, rng):
+    a = matrices(rng, 400, 300)
+    u, s, vh = client.svd(a, top_k=2)
+    assert close(s, np.linalg.svd(a, compute_uv=False)[:2], a) and np.linalg.norm(a @ vh.T - u * s) < 1e-11
+
+
 def test_a_second_time_gives_the_same_bits(client, rng):
     a = matrices(rng, 200, 140)
     for mine, other in zip(client.svd(a), client.svd(a)):

@@ -87,6 +87,7 @@ TEST(LargeCodecTest, AnOpenWithEverything) {
   options.set_pivot_strategy(v1::PIVOT_STRATEGY_REVERSE_COLUMN_CYCLIC);
   options.set_block_variant(v1::BLOCK_VARIANT_FULL_BLOCK);
   options.set_certificate(true);
+  options.set_top_k(5);
   open.set_problem(v1::LARGE_PROBLEM_HERMITIAN_FACTOR);
   open.set_triangle(v1::TRIANGLE_UPPER);
   open.set_starting_vectors(true);
@@ -102,6 +103,7 @@ TEST(LargeCodecTest, AnOpenWithEverything) {
   want.strategy = PivotStrategy::kReverseColumnCyclic;
   want.variant = BlockVariant::kFullBlock;
   want.certificate = true;
+  want.top_k = 5;
   want.triangle = Triangle::kUpper;
   want.starting_vectors = true;
   EXPECT_EQ(got.open.options, want);
@@ -257,9 +259,15 @@ TEST(LargeCodecTest, ProgressAndSummary) {
   EXPECT_EQ(got.values(), 10);
   EXPECT_EQ(got.certificate().residual(), 2);
   EXPECT_EQ(got.timing().queue_seconds(), 1.5);
+  EXPECT_EQ(got.subspace_steps(), 0);
   ASSERT_EQ(got.phases_size(), 1);
   EXPECT_EQ(got.phases(0).name(), "qr");
   summary.outcome.status = LargeStatus::kOk;
+  summary.outcome.warm_started = false;
+  EXPECT_EQ(parsed(summary).summary().method(), v1::METHOD_JACOBI);
+  summary.outcome.subspace_steps = 5;
+  EXPECT_EQ(parsed(summary).summary().method(), v1::METHOD_AUTO);
+  EXPECT_EQ(parsed(summary).summary().subspace_steps(), 5);
   summary.outcome.out_of_range = true;
   summary.plan.options.certificate = false;
   EXPECT_EQ(parsed(summary).summary().status(), v1::MATRIX_STATUS_OUT_OF_RANGE);

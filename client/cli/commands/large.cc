@@ -108,6 +108,7 @@ class Reports {
     has_sweeps_ =
         has_sweeps_ || r.sweeps > 0 || (r.method != client::Method::kTridiagonal && r.method != client::Method::kQr);
     sweeps_ += r.sweeps;
+    subspace_steps_ += r.subspace_steps;
     rotations_ += r.rotations;
     proper_rotations_ += r.proper_rotations;
     if (!r.certificate) return;
@@ -121,7 +122,10 @@ class Reports {
   // what: the matrices, such as "matrix [1, 2]: 40x30 f64".
   void print(const std::string& what, client::LargeProblem problem, double seconds) const {
     std::string line = absl::StrCat(absl::StrJoin(methods_, ", "), " on ", absl::StrJoin(devices_, ", "), "; ");
-    if (has_sweeps_) {
+    if (subspace_steps_ > 0) {
+      absl::StrAppend(&line, subspace_steps_, subspace_steps_ == 1 ? " step" : " steps", " of a subspace; ");
+    }
+    if (has_sweeps_ && !(subspace_steps_ > 0 && sweeps_ == 0)) {
       absl::StrAppend(&line, sweeps_, sweeps_ == 1 ? " sweep, " : " sweeps, ", rotations_, " rotations, ",
                       proper_rotations_, " of them proper; ");
     }
@@ -150,7 +154,7 @@ class Reports {
   std::set<std::string> methods_, devices_;
   std::map<client::MatrixStatus, int64_t> statuses_;
   bool has_sweeps_ = false;
-  int64_t sweeps_ = 0, rotations_ = 0, proper_rotations_ = 0, rank_ = 0;
+  int64_t sweeps_ = 0, subspace_steps_ = 0, rotations_ = 0, proper_rotations_ = 0, rank_ = 0;
   std::optional<client::Certificate> certificate_;
   double factor_condition_ = 0;
 };
@@ -322,8 +326,8 @@ bool is_large(const client::Batch& batch, const client::ServerLimits& limits, co
   if (batch.values_per_matrix() > limits.max_values || std::max(batch.rows, batch.cols) > limits.max_dimension) {
     return true;
   }
-  const bool only_small = compute.top_k > 0 || compute.fix_phases || compute.mimo.has_value() || compute.condition ||
-                          batch.starting_vectors != nullptr;
+  const bool only_small =
+      compute.fix_phases || compute.mimo.has_value() || compute.condition || batch.starting_vectors != nullptr;
   return !only_small && !client::fits_a_message(batch, limits, compute);
 }
 

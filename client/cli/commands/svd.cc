@@ -47,7 +47,8 @@ std::optional<int> parse(const std::vector<std::string>& words, SvdArguments* to
   a.option("--vh", "VH.npy", "write V^H to this file", &to->files.vh);
   a.flag("--force", kForceHelp, &to->force);
   a.flag("--full-matrices", "U (..., m, m) and V^H (..., n, n)", &to->full_matrices);
-  a.option("--top-k", "K", "small matrices: only the leading K values and vectors; 0: all", &to->top_k, 0);
+  a.option("--top-k", "K", "only the leading K values and vectors, of a large matrix in less time; 0: all", &to->top_k,
+           0);
   a.flag("--fix-phases", "small matrices: make the largest component of every column of U real and\npositive",
          &to->compute.fix_phases);
   to->large.declare(&a);
@@ -57,7 +58,7 @@ std::optional<int> parse(const std::vector<std::string>& words, SvdArguments* to
   if (const auto wrong = to->large.read(&to->large_options)) return bad_usage("svd", *wrong);
   if (to->full_matrices && to->top_k > 0) return bad_usage("svd", "--full-matrices and --top-k exclude each other");
   set_full_matrices(to->full_matrices, to);
-  to->compute.top_k = to->top_k;
+  to->compute.top_k = to->large_options.top_k = to->top_k;
   if (to->large.certificate) to->compute.certificate = client::CertificateScope::kBatch;
   // A tolerance or a limit of sweeps implies JACOBI: AUTO takes neither for small matrices.
   const bool implied =
@@ -71,7 +72,6 @@ std::optional<int> parse(const std::vector<std::string>& words, SvdArguments* to
 // The error in the options of a stack that goes as large matrices, or as small ones.
 std::optional<std::string> misplaced_option(const SvdArguments& args, bool large) {
   if (!large) return misplaced_for_small(args.large_options);
-  if (args.top_k > 0) return misplaced_for_large("--top-k") + "; leave it out and slice the results";
   if (args.compute.fix_phases) return misplaced_for_large("--fix-phases");
   return std::nullopt;
 }

@@ -33,7 +33,14 @@ Result<LargeSizes> large_sizes(const LargeMatrix& matrix, const LargeOptions& op
     return internal::invalid("open.cols", "must be at least 1, but is " + std::to_string(matrix.cols));
   LargeSizes s;
   const bool is_svd = options.problem == LargeProblem::kSvd, is_general = options.problem == LargeProblem::kGeneral;
-  const int64_t k = is_svd ? std::min(matrix.rows, matrix.cols) : matrix.rows;
+  const int64_t all = is_svd ? std::min(matrix.rows, matrix.cols) : matrix.rows;
+  const bool is_leading =
+      is_svd && options.top_k > 0 && options.vectors != Vectors::kFull;  // else the server rejects it
+  if (is_leading && options.top_k > all) {
+    return internal::invalid("open.options.top_k", "must be between 0 and min(rows, cols) = " + std::to_string(all) +
+                                                       ", but is " + std::to_string(options.top_k));
+  }
+  const int64_t k = is_leading ? options.top_k : all;
   s.values = k;
   if (options.vectors != Vectors::kNone) {
     const bool full = options.vectors == Vectors::kFull;

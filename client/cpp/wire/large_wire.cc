@@ -48,6 +48,7 @@ LargeReport read(const v1::LargeSummary& from) {
   }
   to.rank = from.rank();
   to.factor_condition = from.factor_condition();
+  to.subspace_steps = from.subspace_steps();
   return to;
 }
 
@@ -123,6 +124,7 @@ grpc::ByteBuffer make_large_open(const LargeMatrix& matrix, const LargeOptions& 
   o.set_pivot_strategy(to_proto<v1::PivotStrategy>(options.pivot_strategy));
   o.set_block_variant(to_proto<v1::BlockVariant>(options.block_variant));
   o.set_certificate(options.certificate);
+  o.set_top_k(options.top_k);
   return to_buffer(request);
 }
 

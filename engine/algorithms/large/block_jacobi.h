@@ -83,7 +83,7 @@ class BlockJacobi {
     return finished();
   }
 
-  // The same without certificate. What the back end keeps for others is given back.
+  // The same of a plan without certificate. All memory of the back end is given back.
   LargeOutcome run_and_release() {
     prepare();
     compute();
@@ -91,8 +91,8 @@ class BlockJacobi {
     return finished();
   }
 
-  // The same, but the right basis of the tall matrix, with the plan's number of columns, stays in the back end's memory
-  // and is the caller's. The plan has no certificate.
+  // The same, but the right basis of the tall matrix stays in the back end's memory and is the caller's. It has the
+  // plan's number of columns.
   LargeOutcome run_for_right(View* right) {
     resident_right_ = right;
     prepare();

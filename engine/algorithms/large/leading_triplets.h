@@ -20,8 +20,8 @@
 //        that j steps of Lanczos from b random starts underestimate the largest value of what is left by more than a
 //        factor of 1 - e (Kuczynski and Wozniakowski 1992).
 //   5. The full decomposition where the subspace may have no more columns, or the residuals fall too slowly for it.
-//      It has then cost at most about a quarter of the full one in vain. Of a tall operand that is not copied it has V
-//      alone; A V_k = Q_k R_k and the SVD of R_k give U.
+//      It has then cost at most about a quarter of the full one in vain. It has V alone if a tall operand is
+//      not copied; A V_k = Q_k R_k and the SVD of R_k give U.
 // By |E| (Weyl's bound for [0 A; A^H 0]) each value is within (16 + 2n) u s_1 of a singular value, and in fact within
 // about |E|^2 / gap. Cost: 4 m n b a step, and 8 (m + n) b^2 j for orthogonality. The full decomposition takes
 // 4 m n^2 or more.
@@ -305,7 +305,7 @@ class LeadingTriplets {
     return small_svd(copy, block_);
   }
 
-  // Of a square matrix, which it owns from now on.
+  // The SVD of a square matrix, which it owns from now on.
   SmallSvd small_svd(View matrix, int64_t leading) {
     LargePlan plan;
     plan.problem = {matrix.rows, matrix.rows, is_complex(plan_.problem.dtype) ? DType::kC128 : DType::kF64,
@@ -350,7 +350,8 @@ class LeadingTriplets {
     const double room = of_k * of_k - next * next;
     if (of_k > 0) {
       const double e = room / (of_k * of_k);
-      const double one = std::log10(1.648 * std::sqrt(double(n_))) - std::sqrt(e) * (2 * steps - 1) / std::numbers::ln10;
+      const double one =
+          std::log10(1.648 * std::sqrt(double(n_))) - std::sqrt(e) * (2 * steps - 1) / std::numbers::ln10;
       if (one * static_cast<double>(block_) <= kMissedLog10) return true;
     }
     // The subtraction is as exact as the sums of squares.
@@ -369,7 +370,7 @@ class LeadingTriplets {
     return sum;
   }
 
-  // Of |A - Q Q^H A|_2 (Halko, Martinsson and Tropp, section 4.3).
+  // A bound of |A - Q Q^H A|_2 (Halko, Martinsson and Tropp, section 4.3).
   double bound_of_rest(int steps) {
     backend_.stage("products");
     const View random = normals(n_, 1);
@@ -513,7 +514,7 @@ class LeadingTriplets {
 
   // --- the certificate ----------------------------------------------------------------------------------------------
 
-  // Of the stored, rounded results.
+  // The errors of the stored, rounded results.
   void certify() {
     if (!a_) load();
     backend_.stage("certificate");
@@ -570,21 +571,21 @@ class LeadingTriplets {
   LargeOutcome outcome_;
 
   bool wide_ = false, vectors_ = false;
-  int64_t m_ = 0, n_ = 0;                // of the tall matrix
-  int64_t k_ = 0, block_ = 0;            // triplets; columns of a block
-  double unit_ = 0;                      // u of the operand's type
-  double accepted_ = 0, target_ = 0;     // residuals, relative to s_1
-  int32_t exponent_ = 0;                 // the operand is 2^exponent_ times that of the products
-  double norm_ = 0;                      // of the latter
-  int most_steps_ = 0, next_check_ = 2;  // steps
-  int checked_ = 0;                      // step of the last check; 0: none
-  double before_ = 0;                    // log of the residual over its limit there
-  bool is_hopeless_ = false;             // that the subspace will do
+  int64_t m_ = 0, n_ = 0;                 // of the tall matrix
+  int64_t k_ = 0, block_ = 0;             // triplets; columns of a block
+  double unit_ = 0;                       // u of the operand's type
+  double accepted_ = 0, target_ = 0;      // residuals, relative to s_1
+  int32_t exponent_ = 0;                  // the operand is 2^exponent_ times that of the products
+  double norm_ = 0;                       // of the latter
+  int most_steps_ = 0, next_check_ = 2;   // steps
+  int checked_ = 0;                       // step of the last check; 0: none
+  double before_ = 0;                     // log of the residual over its limit there
+  bool is_hopeless_ = false;              // that the subspace will do
   std::unique_ptr<TallOperand<E>> tall_;  // instead of a_, or null
   View a_;
-  View v_, q_;               // V, n x (columns + b); Q, m x columns
-  View r_, t_;               // R; T
-  View work_m_, work_n_;     // m x b, n x b
+  View v_, q_;            // V, n x (columns + b); Q, m x columns
+  View r_, t_;            // R; T
+  View work_m_, work_n_;  // m x b, n x b
 };
 
 }  // namespace svdserve::large

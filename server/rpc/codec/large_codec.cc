@@ -47,6 +47,8 @@ bool read_option(CodedInputStream* in, uint32_t tag, WireOpen* open) {
       return read_varint(in, &open->strategy);
     case tag_of(v1::LargeOptions::kBlockVariantFieldNumber, kVarint):
       return read_varint(in, &open->variant);
+    case tag_of(v1::LargeOptions::kTopKFieldNumber, kVarint):
+      return read_varint(in, &open->rest.top_k);
     case tag_of(v1::LargeOptions::kCertificateFieldNumber, kVarint):
       return read_varint(in, &open->rest.certificate);
     default:
@@ -162,7 +164,8 @@ v1::Method method_of(const LargeSummary& summary) {
   const bool may_differ = options.kind == LargeKind::kGeneral && options.method == Method::kJacobi;
   if (may_differ) return to_wire<v1::Method>(summary.outcome.method);
   if (is_eigenproblem(options.kind)) return to_wire<v1::Method>(options.method);
-  return summary.outcome.warm_started ? v1::METHOD_AUTO : v1::METHOD_JACOBI;
+  const bool from_jacobi_alone = !summary.outcome.warm_started && summary.outcome.subspace_steps == 0;
+  return from_jacobi_alone ? v1::METHOD_JACOBI : v1::METHOD_AUTO;
 }
 
 v1::LargeSummary wire_summary(const LargeSummary& from) {
@@ -196,6 +199,7 @@ v1::LargeSummary wire_summary(const LargeSummary& from) {
   }
   to.set_rank(outcome.rank);
   to.set_factor_condition(outcome.factor_condition);
+  to.set_subspace_steps(outcome.subspace_steps);
   return to;
 }
 

@@ -264,7 +264,8 @@ class Client:
                 type. The client sends them together and returns a list of their results.
             full_matrices: U is (..., m, m) and Vh (..., n, n); otherwise (..., m, k) and (..., k, n), k = min(m, n).
             compute_uv: False: the values alone, as an array.
-            top_k: for small matrices, only the leading top_k singular values and vectors, whatever full_matrices says.
+            top_k: only the leading top_k singular values and vectors, whatever full_matrices says. Those of a large
+                matrix come from a subspace where that is as accurate, in a part of the time; see docs/accuracy.md.
             fix_phases: for small matrices, make the largest component of every column of U real and positive; Vh
                 follows. Then results of different programs can be compared.
             certificate: True: also return residual and orthogonality, the largest of all matrices; "matrix": also those

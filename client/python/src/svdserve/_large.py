@@ -252,6 +252,8 @@ class Factor:
                                 f"rows of V^H; {values}, {columns[0]} and {columns[1]} were asked for")
         if not 0 <= s.rank <= values:
             raise invalid_reply(f"its summary has the rank {s.rank}")
+        if s.subspace_steps < 0:
+            raise invalid_reply(f"its summary counts {s.subspace_steps} steps of a subspace")
         if s.sweeps < 0 or not 0 <= s.proper_rotations <= s.rotations:
             raise invalid_reply(f"its summary counts {s.sweeps} sweeps and {s.rotations} rotations, "
                                 f"{s.proper_rotations} of them proper")
@@ -285,7 +287,7 @@ def summary(message: Any) -> LargeSummary:
         phases=tuple(Phase(p.name, p.seconds, p.flops) for p in message.phases),
         certificate=Certificate(message.certificate.residual, message.certificate.left_orthogonality,
                                 message.certificate.right_orthogonality) if message.HasField("certificate") else None,
-        rank=message.rank, factor_condition=message.factor_condition or None)
+        rank=message.rank, factor_condition=message.factor_condition or None, subspace_steps=message.subspace_steps)
 
 
 def is_large(operand: Operand, query: Query, limits: Any) -> bool:
@@ -305,6 +307,6 @@ def is_large(operand: Operand, query: Query, limits: Any) -> bool:
     chosen = query.pivot_strategy is not None or query.block_variant is not None
     if chosen and not operand.batch_shape:
         return True
-    only_small = (query.top_k is not None or query.fix_phases or query.mimo is not None or query.condition or
+    only_small = (query.fix_phases or query.mimo is not None or query.condition or
                   query.starting_vectors)
     return not only_small and not operand.empty and not operand.fits_a_message(limits, query)

@@ -124,7 +124,7 @@ class Query:
             tolerance=self.tolerance or 0, max_sweeps=self.max_sweeps or 0,
             pivot_strategy=_PIVOT_STRATEGIES[(self.pivot_strategy or _UNSAID).lower()],
             block_variant=_BLOCK_VARIANTS[(self.block_variant or _UNSAID).lower()],
-            certificate=self.certificate != "none")
+            certificate=self.certificate != "none", top_k=self.top_k or 0)
 
     def check_size(self, rows: int, cols: int, is_large: bool, largest_general: int) -> None:
         """Raises InvalidArgument for an option that matrices of such a size do not have.
@@ -134,14 +134,15 @@ class Query:
         if self.condition and is_large:
             raise invalid_argument("options.condition", f"is for matrices up to n = {largest_general}, and these have "
                                    f"n = {rows}; leave it out")
-        only_small = {"top_k": self.top_k is not None, "fix_phases": self.fix_phases, "mimo": self.mimo is not None}
+        if self.top_k is not None and is_large and self.top_k > min(rows, cols):
+            raise invalid_argument("options.top_k", f"must be at most min(m, n) = {min(rows, cols)}, but is {self.top_k}")
+        only_small = {"fix_phases": self.fix_phases, "mimo": self.mimo is not None}
         only_large = {"pivot_strategy": self.pivot_strategy is not None, "block_variant": self.block_variant is not None}
         for name, given in (only_small if is_large else only_large).items():
             if given:
                 here = "large" if is_large else "small"
-                cure = "slice the full SVD" if name == "top_k" else "leave it out"
                 raise invalid_argument(f"options.{name}", f"is not supported for {here} matrices, and {rows}x{cols} is "
-                                       f"{here} for this server{' or by its options' if is_large else ''}; {cure}")
+                                       f"{here} for this server{' or by its options' if is_large else ''}; leave it out")
 
     @property
     def is_for_large(self) -> bool:

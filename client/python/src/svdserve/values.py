@@ -57,7 +57,7 @@ class Certificate:
 class Progress:
     """How far a large matrix is: the argument of `progress`."""
 
-    #: "upload", "queued", "prepare", "precondition", "warm_start", "sweep", "finish" or "download"
+    #: "upload", "queued", "prepare", "precondition", "warm_start", "sweep", "subspace", "finish" or "download"
     stage: str
     fraction: float = 0.0  #: 0 .. 1: of the upload, of the computation (an estimate that never falls), of the download
     sweep: int = 0  #: sweeps begun
@@ -82,7 +82,8 @@ class LargeSummary:
     """The report of the server on a large matrix, beside its results."""
 
     status: int  #: a number of MatrixStatus: OK, NOT_CONVERGED, OUT_OF_RANGE or UNKNOWN
-    #: The method used. SVDs: "auto" where sweeps started from an eigenbasis, else "jacobi". Eigenproblems: never "auto".
+    #: The method used. SVDs: "auto" where sweeps started from an eigenbasis, or a subspace had the triplets; else
+    #: "jacobi". Eigenproblems: never "auto".
     method: str
     device: str
     sweeps: int
@@ -99,6 +100,7 @@ class LargeSummary:
     #: unit columns, A = G J G^H. None where it is not computed. Relative errors of the eigenvalues of G J G^H are at
     #: most 10 max(m, 8) u times this.
     factor_condition: float | None = None
+    subspace_steps: int = 0  #: with top_k: of the subspace that gave the results; 0: all triplets were computed
 
 
 class _Reported:
