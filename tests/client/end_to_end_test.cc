@@ -424,7 +424,7 @@ TEST(EndToEnd, LeadingTripletsOfALargeMatrix) {
   EXPECT_GT(d->report.subspace_steps, 0);
   EXPECT_LT(d->report.certificate->residual, 1e-13);
   const auto field = [&](client::LargeOptions options) {
-    return client.svd_large<double>(a, kRows, kCols, MemoryOrder::kRowMajor, options, kCall).status().field();
+    return client.svd_large<double>(a, kRows, kCols, MemoryOrder::kRowMajor, options, kCall).status().field;
   };
   EXPECT_EQ(field({.top_k = 201}), "open.options.top_k");
   EXPECT_EQ(field({.top_k = -1}), "open.options.top_k");

@@ -221,7 +221,7 @@ TEST(LargeTest, ValuesAloneAndAHyperbolicOne) {
 
 TEST(LargeTest, LeadingTripletsComeFromASubspace) {
   RunningServer server;
-  constexpr int64_t kRows = 400, kCols = 300, kLeading = 4;
+  constexpr int64_t kRows = 400, kCols = 300, kLeading = 3;
   std::vector<double> a(kRows * kCols);
   for (int64_t j = 0; j < kCols; ++j) {  // of rank 3, nearly
     for (int64_t i = 0; i < kRows; ++i) {
