@@ -5,6 +5,7 @@
 //   build/release/bin/large_bench phases 1024            seconds, operations and rates of each phase
 //   build/release/bin/large_bench strategies 256 512     sweeps and rotations of every strategy and variant
 //   build/release/bin/large_bench spectra 512            sweeps and times for graded, clustered and dense spectra
+//   build/release/bin/large_bench leading 2000           top_k = 10 of ten times as many rows, and all triplets
 // CSV, with the machine in comments. Times are the best of three, of both sides; LAPACK has as many threads as we.
 #include <lapacke.h>
 
@@ -195,6 +196,63 @@ void print_spectra(const LargeEngine& engine, const std::vector<int64_t>& orders
   }
 }
 
+// H_2 H_1 diag(values) G_1 G_2 of Householder reflectors of random vectors: the values are known.
+std::vector<double> tall_with_values(int64_t m, const std::vector<double>& values) {
+  const auto n = static_cast<int64_t>(values.size());
+  std::mt19937_64 bits(5);
+  std::normal_distribution<double> normal;
+  std::vector<double> a(m * n, 0.0), v(m), sums(n);
+  for (int64_t j = 0; j < n; ++j) a[j + j * m] = values[j];
+  for (int pass = 0; pass < 4; ++pass) {
+    const bool left = pass % 2 == 0;
+    const int64_t size = left ? m : n, lines = left ? n : m, along = left ? 1 : m, across = left ? m : 1;
+    double square = 0;
+    for (int64_t i = 0; i < size; ++i) v[i] = normal(bits), square += v[i] * v[i];
+    for (int64_t line = 0; line < lines; ++line) {
+      double* const first = a.data() + line * across;
+      double sum = 0;
+      for (int64_t i = 0; i < size; ++i) sum += v[i] * first[i * along];
+      for (int64_t i = 0; i < size; ++i) first[i * along] -= 2 * sum / square * v[i];
+    }
+  }
+  return a;
+}
+
+// The median time of three runs, and the worst relative error of the ten leading values.
+void print_leading(const LargeEngine& engine, const std::vector<int64_t>& orders) {
+  constexpr int64_t kLeading = 10;
+  std::printf("m,n,spectrum,top_k,subspace_steps,seconds,worst_relative_error\n");
+  const std::pair<const char*, double (*)(double)> spectra[] = {{"1/j", [](double j) { return 1 / (j + 1); }},
+                                                                {"0.9^j", [](double j) { return std::pow(0.9, j); }},
+                                                                {"flat", [](double j) { return 1 - 1e-4 * j; }}};
+  for (const int64_t n : orders) {
+    for (const auto& [what, value] : spectra) {
+      std::vector<double> values(n);
+      for (int64_t j = 0; j < n; ++j) values[j] = value(static_cast<double>(j));
+      const int64_t m = 10 * n;
+      const std::vector<double> a = tall_with_values(m, values);
+      for (const int64_t top_k : {std::min(kLeading, n), int64_t{0}}) {
+        const auto plan = plan_large({m, n, DType::kF64, Order::kColumnMajor}, {.top_k = top_k});
+        std::vector<double> left(m * plan.plan->values), found(n), right(n * plan.plan->values), seconds;
+        const LargeOperands operands{
+            .matrix = a.data(), .left = left.data(), .values = found.data(), .right = right.data()};
+        LargeOutcome outcome;
+        for (int i = 0; i < kRuns; ++i) {
+          seconds.push_back(seconds_of([&] { outcome = engine.decompose(*plan.plan, operands); }));
+        }
+        std::sort(seconds.begin(), seconds.end());
+        double worst = 0;
+        for (int64_t j = 0; j < std::min(kLeading, n); ++j) {
+          worst = std::max(worst, std::abs(found[j] - values[j]) / values[j]);
+        }
+        std::printf("%lld,%lld,%s,%lld,%d,%.4f,%.2e\n", static_cast<long long>(m), static_cast<long long>(n), what,
+                    static_cast<long long>(top_k), outcome.subspace_steps, seconds[kRuns / 2], worst);
+        std::fflush(stdout);
+      }
+    }
+  }
+}
+
 int run(const std::string& what, std::vector<int64_t> orders) {
   const auto engine = make_host_large_engine();
   std::printf("# %s, %u threads; f64, U and V unless said\n", processor().c_str(), std::thread::hardware_concurrency());
@@ -207,8 +265,10 @@ int run(const std::string& what, std::vector<int64_t> orders) {
     print_strategies(*engine, orders);
   } else if (what == "spectra") {
     print_spectra(*engine, orders);
+  } else if (what == "leading") {
+    print_leading(*engine, orders);
   } else {
-    std::fprintf(stderr, "large_bench [times | phases | strategies | spectra] [ORDER ...]\n");
+    std::fprintf(stderr, "large_bench [times | phases | strategies | spectra | leading] [ORDER ...]\n");
     return 2;
   }
   return 0;

@@ -1,5 +1,5 @@
 // Large factors on a GPU: are they right, are the bits the same twice, and how long do they take beside cuSOLVER.
-//   device_large_bench [checks] [times] [eigen] [profile]      all but the profile where nothing is named
+//   device_large_bench [checks] [times] [eigen] [leading] [profile]      all but the profile where nothing is named
 // Checks print one line each, and the exit status says whether all passed. Residuals and orthogonality are computed by
 // the host's BLAS in complex double precision, values are held to LAPACK's dgesvj and zgesvj. Times: f64, U and V,
 // random normal unless said. "call" is from host memory to host memory, "compute" the device without transfers;
@@ -793,6 +793,80 @@ void profile() {
   (void)decompose(plan_of(p, options_of(Method::kJacobi)), numbers.data());
 }
 
+// --- leading triplets ---------------------------------------------------------------------------------------------
+
+// H_2 H_1 diag(values) G_1 G_2 of Householder reflectors of random vectors, real and column-major.
+std::vector<double> tall_with_values(int64_t m, const std::vector<double>& values) {
+  const auto n = static_cast<int64_t>(values.size());
+  std::normal_distribution<double> number;
+  std::vector<double> a(static_cast<size_t>(m * n), 0.0), v(static_cast<size_t>(m));
+  for (int64_t j = 0; j < n; ++j) a[static_cast<size_t>(j + j * m)] = values[static_cast<size_t>(j)];
+  for (int pass = 0; pass < 4; ++pass) {
+    const bool left = pass % 2 == 0;
+    const int64_t size = left ? m : n, lines = left ? n : m, along = left ? 1 : m, across = left ? m : 1;
+    double square = 0;
+    for (int64_t i = 0; i < size; ++i) {
+      v[static_cast<size_t>(i)] = number(bits);
+      square += v[static_cast<size_t>(i)] * v[static_cast<size_t>(i)];
+    }
+    for (int64_t line = 0; line < lines; ++line) {
+      double* const first = a.data() + line * across;
+      double sum = 0;
+      for (int64_t i = 0; i < size; ++i) sum += v[static_cast<size_t>(i)] * first[i * along];
+      for (int64_t i = 0; i < size; ++i) first[i * along] -= 2 * sum / square * v[static_cast<size_t>(i)];
+    }
+  }
+  return a;
+}
+
+// The median of three calls from host memory to host memory, and the worst relative error of the leading values. Those
+// of a subspace must be right to 1e-10.
+void print_leading(const char* device, const LargeEngine& on, const char* spectrum, const std::vector<double>& a,
+                   const std::vector<double>& values, int64_t top_k) {
+  constexpr size_t kChecked = 10;
+  const auto n = static_cast<int64_t>(values.size()), m = static_cast<int64_t>(a.size()) / n;
+  const LargePlan plan = *plan_large({m, n, DType::kF64, Order::kColumnMajor}, {.top_k = top_k}).plan;
+  std::vector<double> left(plan.left_bytes() / 8), found(plan.values_bytes() / 8), right(plan.right_bytes() / 8);
+  LargeOperands operands;
+  operands.matrix = a.data();
+  operands.left = left.data();
+  operands.values = found.data();
+  operands.right = right.data();
+  std::vector<double> seconds;
+  LargeOutcome outcome;
+  for (int i = 0; i < 3; ++i) {
+    const auto start = std::chrono::steady_clock::now();
+    outcome = on.decompose(plan, operands);
+    seconds.push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+  }
+  std::sort(seconds.begin(), seconds.end());
+  double worst = 0;
+  for (size_t j = 0; j < kChecked; ++j) worst = std::max(worst, std::abs(found[j] - values[j]) / values[j]);
+  const bool good = outcome.status == LargeStatus::kOk && worst < 1e-10;
+  failures += good ? 0 : 1;
+  std::printf("%s leading %s %lldx%lld %s top_k %lld: %.4f s, %d steps, worst relative error %.1e\n",
+              good ? "ok" : "BAD", device, static_cast<long long>(m), static_cast<long long>(n), spectrum,
+              static_cast<long long>(top_k), seconds[1], outcome.subspace_steps, worst);
+  std::fflush(stdout);
+}
+
+void leading() {
+  constexpr int64_t kRows = 20000, kCols = 2000;
+  const auto host = make_host_large_engine();
+  const std::pair<const char*, double (*)(double)> spectra[] = {{"1/j", [](double j) { return 1 / (j + 1); }},
+                                                                {"0.9^j", [](double j) { return std::pow(0.9, j); }},
+                                                                {"flat", [](double j) { return 1 - 1e-4 * j; }}};
+  for (const auto& [spectrum, value] : spectra) {
+    std::vector<double> values(kCols);
+    for (int64_t j = 0; j < kCols; ++j) values[static_cast<size_t>(j)] = value(static_cast<double>(j));
+    const std::vector<double> a = tall_with_values(kRows, values);
+    for (const int64_t top_k : {int64_t{10}, int64_t{0}}) {
+      print_leading("GPU", *engine, spectrum, a, values, top_k);
+      print_leading("CPU", *host, spectrum, a, values, top_k);
+    }
+  }
+}
+
 int main_of(int count, char** arguments) {
   CudaStatus status;
   engine = open_cuda_large_engine(0, &status);
@@ -807,6 +881,7 @@ int main_of(int count, char** arguments) {
   if (wanted("checks")) checks();
   if (wanted("times")) times();
   if (wanted("eigen")) eigen();
+  if (wanted("leading")) leading();
   if (!parts.empty() && wanted("profile")) profile();
   std::printf("%d failures\n", failures);
   return failures == 0 ? 0 : 1;

@@ -1,5 +1,5 @@
-// The leading triplets of a large matrix keep the promises of all triplets, whether a subspace has them or the full
-// decomposition, for every dtype, shape and kind of spectrum.
+// The leading triplets of a large matrix keep the promises of all triplets, for every dtype, shape and kind of spectrum.
+// A subspace has them, or the full decomposition.
 #include <algorithm>
 #include <atomic>
 #include <cmath>
