@@ -23,11 +23,20 @@ constexpr double kLargestJacobiTolerance = 1;
 // search found are 47 for k <= 16, 67 for k <= 64 and 108 for k <= 128; nothing is gained by a limit near them.
 constexpr int32_t kDefaultUnsortedSweeps = kLargestMaxSweeps;
 
-// AUTO: BIDIAGONAL is the fastest within the bound for values alone; vectors, and what is too large for it, are
+// AUTO: BIDIAGONAL is the fastest within the bound for values alone; vectors, and what is too large for it on a GPU, are
 // JACOBI's.
 constexpr Method resolve(Method asked, bool vectors, int64_t k) {
   if (asked != Method::kAuto) return asked;
   return vectors || k > kLargestReproducible ? Method::kJacobi : Method::kBidiagonal;
+}
+
+// The method on a CPU: beyond the k of equal bits AUTO takes the fastest there. A tolerance or a limit of sweeps is
+// JACOBI's, and so is the method of which it is given. Hermitian matrices have TRIDIAGONAL, whose results meet any.
+Method resolve_on_host(const Options& options, Method method, int64_t k) {
+  if (k <= kLargestReproducible) return method;
+  if (options.decomposition == Decomposition::kHermitian) return Method::kTridiagonal;
+  const bool open = options.method == Method::kAuto && options.tolerance == 0 && options.max_sweeps == 0;
+  return open ? Method::kBidiagonal : method;
 }
 
 std::optional<PlanError> fail_mimo(const char* field, std::string message) {
@@ -183,7 +192,8 @@ Plan general_plan(const Problem& problem, const Options& options) {
   const bool jacobi = is_general_jacobi(options);
   const int32_t max_sweeps = !jacobi ? 0 : options.max_sweeps != 0 ? options.max_sweeps : kDefaultMaxSweeps;
   const Method method = jacobi ? Method::kJacobi : Method::kQr;
-  return {problem, options.decomposition, options.triangle, method, 0, max_sweeps, outputs, options.starting_vectors};
+  return {problem, options.decomposition, options.triangle, method, method, 0, max_sweeps, outputs,
+          options.starting_vectors};
 }
 
 // Checks the order of general matrices, whose limit is lower than that of others. Returns what is wrong.
@@ -265,6 +275,7 @@ PlanOrError make_plan(const Problem& problem, const Options& options) {
             options.decomposition,
             options.triangle,
             method,
+            resolve_on_host(options, method, values_per_matrix(problem)),
             0,
             options.max_sweeps != 0 ? options.max_sweeps : default_sweeps,
             outputs,

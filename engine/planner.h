@@ -23,6 +23,11 @@ inline constexpr ShapeLimits kShapeLimits{128, 16384};
 // Largest min(m, n) of BIDIAGONAL and BISECTION, and of the kernels whose bits are the same on CPU and GPU.
 inline constexpr int64_t kLargestReproducible = 32;
 
+// The largest k of a method's kernels that have a matrix in each lane.
+constexpr int64_t largest_in_lanes(Method method) {
+  return method == Method::kBisection ? kLargestReproducible : kShapeLimits.max_values;
+}
+
 // k up to here is compiled for its size; larger k share one kernel of run-time size.
 inline constexpr int kLargestFixedSize = 8;
 // Rows of one tile of the tall-skinny QR: part of the arithmetic, so of the bits. A tile has at least k rows.
@@ -48,7 +53,8 @@ struct Plan {
   Problem problem;
   Decomposition decomposition;
   Triangle triangle;   // of kHermitian
-  Method method;       // never kAuto
+  Method method;       // never kAuto; on a GPU, and on a CPU up to kLargestReproducible
+  Method host_method;  // on a CPU: another one only beyond that, where AUTO takes the fastest of each
   double tolerance;    // resolved: the method's default, or the caller's, clamped to what the dtype can resolve
   int32_t max_sweeps;  // resolved
   Outputs outputs;
@@ -64,11 +70,11 @@ inline bool makes_vectors(const Plan& plan) {
 // General matrices: W likewise.
 inline bool makes_left_vectors(const Plan& plan) { return plan.outputs.right_columns > 0 || plan.outputs.condition; }
 
-// The least k whose matrices the host computes one by one, by the driver of large matrices and BLAS. Below, matrices
-// are lanes of packs. Measured on one core with AVX-512, the time of one relative to a lane's of a full pack. With
-// vectors 1.8 (f64, c64) for k = 33, 1.05 and 1.2 for 64, 0.5 and 0.6 for 128. Values alone 3, 1.5 and 1.8, 0.85 and
-// 0.95, and 1.0 and 1.2 for 96. A lane of a pack that has no other matrix takes 4 to 20 times as long, and that is what
-// decides between equals. With vectors all beyond the k of equal bits: decisions/0008-beyond-32-values.md.
+// The least k whose matrices the host computes one by one, by BLAS and LAPACK. Below, matrices are lanes of packs.
+// Measured on one core with AVX-512, values alone, the time of one relative to a lane's of a full pack: 1.3 (f64) and 1.0
+// (c128) for k = 64 and for 100, 0.8 and 0.6 for 128. A lane of a pack that has no other matrix takes 4 to 8 times as
+// long, and that is what decides between equals. With vectors all beyond the k of equal bits:
+// decisions/0008-beyond-32-values.md.
 inline constexpr int64_t kLeastBlockedWithVectors = kLargestReproducible + 1, kLeastBlockedOfValues = 96;
 inline bool is_blocked_batch(const Plan& plan) {
   return values_per_matrix(plan.problem) >= (makes_vectors(plan) ? kLeastBlockedWithVectors : kLeastBlockedOfValues);

@@ -192,7 +192,7 @@ bool BatchScheduler::run_inline(const AdmittedRequest& request, DoneCallback* do
   recorder_->phase_took(Phase::kBatchAssembly, absl::ZeroDuration());
   recorder_->phase_took(Phase::kQueue, queued);
   Answer answer;
-  answer.method = request.plan.method;
+  answer.method = method_on(pool_->info(lane->device), request.plan);
   answer.devices = pool_->info(lane->device).name;
   answer.timing = {queued, executed.took, executed.started + executed.took - request.request.arrival};
   if (executed.outcome.report.ok != count) collect_exceptions(statuses.data(), 0, count, &answer.exceptions);
@@ -449,9 +449,9 @@ void BatchScheduler::end(Job* job, Error error, Effects* effects) {
   struct Answer answer;
   answer.error = std::move(error);
   if (answer.error.ok()) {
-    answer.method = job->work.plan.method;
     std::sort(job->devices.begin(), job->devices.end());
     for (const int device : job->devices) {
+      answer.method = method_on(pool_->info(device), job->work.plan);
       absl::StrAppend(&answer.devices, answer.devices.empty() ? "" : ",", pool_->info(device).name);
     }
     answer.timing = {job->taken - job->work.admitted, job->compute, clock_->now() - job->work.request.arrival};

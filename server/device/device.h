@@ -34,6 +34,11 @@ struct DeviceInfo {
   int side_lanes = 0;    // beside them, without threads: for work that is done sooner than a thread is woken
 };
 
+// The method by which the device computes the plan's batches.
+inline Method method_on(const DeviceInfo& device, const Plan& plan) {
+  return device.kind == DeviceKind::kHost ? plan.host_method : plan.method;
+}
+
 // Bytes that a device has moved since it was made, and those that it holds now. All are 0 on the host, which reads and
 // writes in place.
 struct DeviceCounters {

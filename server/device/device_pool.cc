@@ -70,7 +70,7 @@ void log_fault(const DeviceInfo& device, const Plan& plan, int64_t matrices, con
                              {"code", absl::StatusCodeToString(outcome.status.code())},
                              {"error", std::string(outcome.status.message())},
                              {"lost", outcome.device_lost},
-                             {"method", svdserve::name(plan.method)},
+                             {"method", svdserve::name(method_on(device, plan))},
                              {"dtype", svdserve::name(plan.problem.dtype)},
                              {"rows", plan.problem.rows},
                              {"cols", plan.problem.cols},

@@ -164,12 +164,16 @@ struct ValuesTask {
   Lane* kept;         // BIDIAGONAL: 3 k lanes of scratch
 };
 
+// Numbers of an array of k of them.
+template <Method kMethod, class Size>
+inline constexpr int storage_of = Size::kValue != 0 ? Size::kValue : static_cast<int>(largest_in_lanes(kMethod));
+
 // All three steps for a matrix in one lane: a is overwritten; s[0 .. k-1] are the finished values.
 template <Method kMethod, class A, class Size>
 SVD_HD typename A::Element::Lane matrix_values(A a, Size k, const ValuesTask<typename A::Element::Lane>& task,
                                                typename A::Element::Lane* s) {
   using Lane = typename A::Element::Lane;
-  constexpr int kStorage = Size::kValue != 0 ? Size::kValue : 32;
+  constexpr int kStorage = storage_of<kMethod, Size>;
   if constexpr (kMethod == Method::kJacobi) {
     const JacobiOutcome<Lane> outcome =
         scaled_jacobi(Alone(), a, k, task.given, task.exponents, task.tolerance, task.max_sweeps, s);

@@ -95,7 +95,7 @@ template <class T>
 void compute_pack(const Call<T>& call, PackBuffers<T>& buffers, bool row_major, bool with_exponents, int64_t first,
                   int n) {
   const int lanes = call.kernels.lanes, k = call.k;
-  const auto kernel = call.kernels.values[index_of(call.plan.method)][k <= kLargestFixedValues ? k : 0];
+  const auto kernel = call.kernels.values[index_of(call.plan.host_method)][k <= kLargestFixedValues ? k : 0];
   kernel({buffers.a.data(), row_major ? k : 1, row_major ? 1 : k, k,
           with_exponents ? buffers.exponents.data() : nullptr, static_cast<T>(call.plan.tolerance),
           call.plan.max_sweeps, buffers.values.data(), buffers.statuses.data(), buffers.scratch.data()});

@@ -24,16 +24,17 @@ int octave_of(int64_t count) { return 63 - __builtin_clzll(static_cast<unsigned 
 
 }  // namespace
 
-CostTable::Key CostTable::key_of(const Plan& plan) {
-  const bool has_tolerance = plan.method != Method::kBidiagonal;
+CostTable::Key CostTable::key_of(const Plan& plan) const {
+  const Method method = plan.*method_;
+  const bool has_tolerance = method == Method::kBisection || method == Method::kJacobi;
   const Outputs& o = plan.outputs;
   return {plan.problem.rows,
           plan.problem.cols,
           plan.problem.dtype,
           plan.decomposition,
-          plan.method,
+          method,
           has_tolerance ? std::ilogb(plan.tolerance) / 8 : 0,
-          plan.method == Method::kJacobi ? octave_of(plan.max_sweeps) : 0,
+          method == Method::kJacobi ? octave_of(plan.max_sweeps) : 0,
           o.left_columns,
           o.right_columns,
           o.answers() ? o.snr_count : -1,
@@ -45,7 +46,7 @@ CostTable::Key CostTable::key_of(const Plan& plan) {
 CostEstimate CostTable::predict(const Plan& plan, int64_t count) const {
   const double n = static_cast<double>(count);
   MutexLock lock(&mu_);
-  if (shapes_.empty()) return {guess(estimate_flops(plan), count), absl::ZeroDuration()};
+  if (shapes_.empty()) return {guess(estimate_flops(plan, plan.*method_), count), absl::ZeroDuration()};
   const auto own = shapes_.find(key_of(plan));
   if (own == shapes_.end()) return {absl::Seconds(borrow(plan, n)), absl::ZeroDuration()};
   const double typical = n <= own->second.reach() ? interpolate(own->second, n, kTypical) : borrow(plan, n);
@@ -54,14 +55,14 @@ CostEstimate CostTable::predict(const Plan& plan, int64_t count) const {
 
 double CostTable::borrow(const Plan& plan, double count) const {
   constexpr double kOtherMethod = 1;  // its flops are worth less as a measure
-  const double flops = estimate_flops(plan), bytes = estimate_bytes(plan);
+  const double flops = estimate_flops(plan, plan.*method_), bytes = estimate_bytes(plan);
   const Shape* nearest = nullptr;
   double same_work = 0;  // as many matrices of `nearest` as are the same work, be it arithmetic or copying
   double least = std::numeric_limits<double>::infinity();
   for (const auto& [key, shape] : shapes_) {
     const double n = count * std::max(flops / shape.flops, bytes / shape.bytes);
     const double d = distance(flops, shape.flops) + distance(bytes, shape.bytes) +
-                     (shape.method == plan.method ? 0 : kOtherMethod) + std::max(0.0, std::log(n / shape.reach()));
+                     (shape.method == plan.*method_ ? 0 : kOtherMethod) + std::max(0.0, std::log(n / shape.reach()));
     if (d >= least) continue;
     least = d;
     nearest = &shape;
@@ -91,9 +92,9 @@ CostTable::Shape* CostTable::find_or_make(const Plan& plan) {
   Shape* const shape = &it->second;
   shape->last_run = ++runs_;
   if (!is_new) return shape;
-  shape->flops = estimate_flops(plan);
+  shape->flops = estimate_flops(plan, plan.*method_);
   shape->bytes = estimate_bytes(plan);
-  shape->method = plan.method;
+  shape->method = plan.*method_;
   if (shapes_.size() <= kMaxShapes) return shape;
   shapes_.erase(std::min_element(shapes_.begin(), shapes_.end(),
                                  [](const auto& a, const auto& b) { return a.second.last_run < b.second.last_run; }));

@@ -36,6 +36,9 @@ struct CostEstimate {
 
 class CostTable {
  public:
+  // method: by which the device computes a plan, &Plan::method or &Plan::host_method.
+  explicit CostTable(Method Plan::*method = &Plan::method) : method_(method) {}
+
   // The time of `count` >= 1 matrices on an otherwise idle device.
   CostEstimate predict(const Plan& plan, int64_t count) const;
 
@@ -85,12 +88,13 @@ class CostTable {
     double reach() const { return 2 * cells.back().mean_count; }
   };
 
-  static Key key_of(const Plan& plan);
+  Key key_of(const Plan& plan) const;
   Shape* find_or_make(const Plan& plan) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // The typical time by the nearest shape's runs. At least one shape exists.
   double borrow(const Plan& plan, double count) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   double interpolate(const Shape& shape, double count, Quantile quantile) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
+  Method Plan::*const method_;
   mutable Mutex mu_;
   absl::flat_hash_map<Key, Shape> shapes_ ABSL_GUARDED_BY(mu_);
   uint64_t runs_ ABSL_GUARDED_BY(mu_) = 0;

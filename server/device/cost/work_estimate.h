@@ -23,7 +23,7 @@ inline double estimate_sweeps(const Plan& plan) {
 
 // Floating-point operations of one matrix beyond its values. The rotations are accumulated and applied to the original
 // columns, and each MIMO number takes a logarithm for each value.
-inline double estimate_flops_beyond_values(const Plan& plan) {
+inline double estimate_flops_beyond_values(const Plan& plan, Method method) {
   const Outputs& o = plan.outputs;
   const double k = static_cast<double>(values_per_matrix(plan.problem));
   const double scalar = is_complex(plan.problem.dtype) ? 4 : 1;
@@ -31,18 +31,20 @@ inline double estimate_flops_beyond_values(const Plan& plan) {
   if (!o.vectors() || plan.decomposition != Decomposition::kSvd) return flops;
   const double left = static_cast<double>(plan.problem.rows * o.left_columns);
   const double right = static_cast<double>(plan.problem.cols * o.right_columns);
-  flops += estimate_sweeps(plan) * 3 * k * k * k * scalar + 2 * k * (left + right) * scalar;
+  // BIDIAGONAL's: those of the bidiagonal matrix, which is real, and their way back.
+  const double of_square = method == Method::kBidiagonal ? 10 + 4 * scalar : estimate_sweeps(plan) * 3 * scalar;
+  flops += of_square * k * k * k + 2 * k * (left + right) * scalar;
   if (o.certificate) flops += 3 * 2 * k * static_cast<double>(plan.problem.rows * plan.problem.cols) * scalar;
   return flops;
 }
 
 // Floating-point operations of one matrix's values, complex ones counted as four real ones.
-inline double estimate_flops_of_values(const Plan& plan) {
+inline double estimate_flops_of_values(const Plan& plan, Method method) {
   const double k = static_cast<double>(values_per_matrix(plan.problem));
   const double longer = static_cast<double>(std::max(plan.problem.rows, plan.problem.cols));
   const double scalar = is_complex(plan.problem.dtype) ? 4 : 1;
   const double reduction = 4 * longer * k * k * scalar;  // Householder on both sides, or QR
-  switch (plan.method) {
+  switch (method) {
     case Method::kBisection: {
       const double halvings = std::max(1.0, 1 - std::log2(plan.tolerance));
       return reduction + halvings * 5 * k * k;  // of k intervals, by a count of 5 k each
@@ -54,15 +56,18 @@ inline double estimate_flops_of_values(const Plan& plan) {
         return estimate_sweeps(plan) * 58 * k * k * k;
       }
       return reduction + estimate_sweeps(plan) * 3 * k * k * k * scalar;
+    case Method::kTridiagonal:
+      return reduction + (plan.outputs.vectors() ? 6 + 2 * scalar : 0) * k * k * k + 30 * k * k;
     default:
       return reduction + 30 * k * k;  // 2 dqds steps a value, divisions
   }
 }
 
-// Floating-point operations of one matrix.
-inline double estimate_flops(const Plan& plan) {
-  return estimate_flops_of_values(plan) + estimate_flops_beyond_values(plan);
+// Floating-point operations of one matrix by a method of the plan's.
+inline double estimate_flops(const Plan& plan, Method method) {
+  return estimate_flops_of_values(plan, method) + estimate_flops_beyond_values(plan, method);
 }
+inline double estimate_flops(const Plan& plan) { return estimate_flops(plan, plan.method); }
 
 // Bytes of one matrix with its starting vectors, and of its results.
 inline double estimate_bytes(const Plan& plan) {

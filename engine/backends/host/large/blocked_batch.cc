@@ -53,7 +53,6 @@ bool is_equal(const VectorLayout& a, const VectorLayout& b) {
          a.conjugate == b.conjugate;
 }
 
-// kFault: an eigensolver that has given up, without results.
 MatrixStatus status_of(const LargeOutcome& outcome) {
   switch (outcome.status) {
     case LargeStatus::kOk:
@@ -70,11 +69,20 @@ MatrixStatus status_of(const LargeOutcome& outcome) {
 
 }  // namespace
 
+template <class T>
+struct BlockedBatch<T>::Made {
+  MatrixStatus status;
+  bool results;       // false: nothing counts
+  VectorLayout x, y;  // of the thin vectors in the workspace
+};
+
 // The workspace of one thread.
 template <class T>
 struct BlockedBatch<T>::Workspace {
   std::optional<LargePlan> plan;  // what `factor` has memory for
   BlockedSvd factor;
+  BidiagonalSvd<T> real;  // BIDIAGONAL
+  BidiagonalSvd<std::complex<T>> complex;
   AlignedBuffer<T> matrix;  // of operands that are not aligned
   AlignedBuffer<T> left, right, values;
   AlignedBuffer<char> finishing;
@@ -83,6 +91,8 @@ struct BlockedBatch<T>::Workspace {
     if (plan == wanted) return;
     plan.reset();
     factor = BlockedSvd();  // the other shape's memory goes
+    real = BidiagonalSvd<T>();
+    complex = BidiagonalSvd<std::complex<T>>();
     left.reserve(wanted.left_bytes() / sizeof(T));
     right.reserve(wanted.right_bytes() / sizeof(T));
     values.reserve(static_cast<size_t>(wanted.values));
@@ -97,8 +107,7 @@ BlockedBatch<T>::BlockedBatch(const Plan& plan, const MatrixSource& source, Stat
       counters_(counters),
       k_(values_per_matrix(plan.problem)),
       components_(is_complex(plan.problem.dtype) ? 2 : 1),
-      factor_plan_(large_plan_of(plan)),
-      made_(thin_outputs(k_)) {}
+      factor_plan_(large_plan_of(plan)) {}
 
 template <class T>
 bool BlockedBatch<T>::run(int64_t first, int64_t last, const std::atomic<bool>* cancel, T* kept) const {
@@ -117,42 +126,72 @@ bool BlockedBatch<T>::run(int64_t first, int64_t last, const std::atomic<bool>* 
 
 template <class T>
 void BlockedBatch<T>::compute(Workspace& workspace, const MatrixSource::Slot& slot, T* values) const {
-  const LargeOutcome outcome = decompose(workspace, slot.matrix, values);
-  const MatrixStatus status = status_of(outcome);
-  if (outcome.status != LargeStatus::kOk && outcome.status != LargeStatus::kNotConverged) {
+  const Made made = decompose(workspace, slot.matrix, values);
+  if (!made.results) {
     write_nan(slot, values);
   } else if (plan_.outputs.vectors()) {
-    write_vectors(workspace, slot, values);
+    write_vectors(workspace, made, slot, values);
   }
   const size_t bytes = static_cast<size_t>(plan_.outputs.values) * sizeof(T);
   if (char* const to = slot.plane(Plane::kValues, bytes)) std::memcpy(to, values, bytes);
-  counters_.add(status, 1);
-  if (slot.status != nullptr) *slot.status = status;
+  counters_.add(made.status, 1);
+  if (slot.status != nullptr) *slot.status = made.status;
 }
 
-// Thin vectors to workspace.left and .right as made_ lays them out, k values to `values`.
+// Thin vectors to workspace.left and .right, k values to `values`. What BIDIAGONAL gives up is JACOBI's.
 template <class T>
-LargeOutcome BlockedBatch<T>::decompose(Workspace& workspace, const char* matrix, T* values) const {
+typename BlockedBatch<T>::Made BlockedBatch<T>::decompose(Workspace& workspace, const char* matrix, T* values) const {
   const size_t bytes = factor_plan_.operand_bytes();
   const void* operand = matrix;
   if (reinterpret_cast<uintptr_t>(matrix) % alignof(T) != 0) {
     workspace.matrix.reserve(bytes / sizeof(T));
     operand = std::memcpy(workspace.matrix.data(), matrix, bytes);
   }
-  return workspace.factor.decompose(factor_plan_,
-                                    {operand, nullptr, workspace.left.data(), values, workspace.right.data()});
+  const Problem& p = plan_.problem;
+  if (plan_.host_method == Method::kBidiagonal) {
+    const MatrixStatus status =
+        components_ == 1 ? bidiagonal(workspace, workspace.real, static_cast<const T*>(operand), values)
+                         : bidiagonal(workspace, workspace.complex, static_cast<const std::complex<T>*>(operand), values);
+    const int64_t m = std::max(p.rows, p.cols);
+    if (status != MatrixStatus::kNotConverged) {
+      const bool tall = p.rows >= p.cols;
+      return {status, status != MatrixStatus::kNonFinite,
+              {tall ? Plane::kLeft : Plane::kRight, m, k_, 1, m, false},
+              {tall ? Plane::kRight : Plane::kLeft, k_, k_, k_, 1, true}};
+    }
+  }
+  const LargeOutcome outcome = workspace.factor.decompose(
+      factor_plan_, {operand, nullptr, workspace.left.data(), values, workspace.right.data()});
+  const Outputs thin = thin_outputs(k_);
+  return {status_of(outcome), outcome.status == LargeStatus::kOk || outcome.status == LargeStatus::kNotConverged,
+          long_layout(p, thin), short_layout(p, thin)};
+}
+
+template <class T>
+template <class E>
+MatrixStatus BlockedBatch<T>::bidiagonal(Workspace& workspace, BidiagonalSvd<E>& svd, const E* operand,
+                                         T* values) const {
+  const Problem& p = plan_.problem;
+  const bool by_columns = p.order == Order::kColumnMajor, tall = p.rows >= p.cols;
+  // Of the long side: a wide matrix is transposed (engine/vector_layout.h).
+  StridedMatrix<E> t{operand, p.rows, p.cols, by_columns ? 1 : p.cols, by_columns ? p.rows : 1};
+  if (!tall) t = {operand, t.cols, t.rows, t.col_stride, t.row_stride};
+  if (!plan_.outputs.vectors()) return svd.decompose(t, values, nullptr, nullptr);
+  T* const x = tall ? workspace.left.data() : workspace.right.data();
+  T* const y = tall ? workspace.right.data() : workspace.left.data();
+  return svd.decompose(t, values, reinterpret_cast<E*>(x), reinterpret_cast<E*>(y));
 }
 
 // From the thin vectors to the planes, eigenvectors as those of the left side; on the way full bases, phases, the
 // certificate. As in finishing.h, these are made in the planes, or aside where a plane has too few columns for them.
 template <class T>
-void BlockedBatch<T>::write_vectors(Workspace& workspace, const MatrixSource::Slot& slot, const T* values) const {
+void BlockedBatch<T>::write_vectors(Workspace& workspace, const Made& made, const MatrixSource::Slot& slot,
+                                    const T* values) const {
   const Problem& p = plan_.problem;
   const Outputs& outputs = plan_.outputs;
-  const VectorLayout made_x = long_layout(p, made_), made_y = short_layout(p, made_);
   const VectorLayout x = long_layout(p, outputs), y = short_layout(p, outputs);
-  T* const from_x = made_x.plane == Plane::kLeft ? workspace.left.data() : workspace.right.data();
-  T* const from_y = made_x.plane == Plane::kLeft ? workspace.right.data() : workspace.left.data();
+  T* const from_x = made.x.plane == Plane::kLeft ? workspace.left.data() : workspace.right.data();
+  T* const from_y = made.x.plane == Plane::kLeft ? workspace.right.data() : workspace.left.data();
   const auto finish = [&](void* at_x, const VectorLayout& of_x, void* at_y, const VectorLayout& of_y) {
     if (of_x.columns <= k_ && !outputs.fix_phases && !outputs.certificate) return;
     FinishCall<T> call{values, at_x, of_x, at_y, of_y, MatrixStatus::kOk};
@@ -164,9 +203,9 @@ void BlockedBatch<T>::write_vectors(Workspace& workspace, const MatrixSource::Sl
     finish_vectors(plan_, call);
   };
   const bool aside = is_staged(plan_);
-  if (aside) finish(from_x, made_x, from_y, made_y);
-  copy_columns(from_x, made_x, x, slot);
-  copy_columns(from_y, made_y, y, slot);
+  if (aside) finish(from_x, made.x, from_y, made.y);
+  copy_columns(from_x, made.x, x, slot);
+  copy_columns(from_y, made.y, y, slot);
   if (!aside) finish(plane_of(slot, x), x, plane_of(slot, y), y);
 }
 

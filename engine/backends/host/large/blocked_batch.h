@@ -1,5 +1,5 @@
-// Batches of larger matrices: one matrix after the other on a thread, by the drivers of large matrices (blocked_svd.h).
-// Hermitian matrices are TRIDIAGONAL's.
+// Batches of larger matrices: one matrix after the other on a thread. BIDIAGONAL is bidiagonal_svd.h; JACOBI and
+// TRIDIAGONAL, which Hermitian matrices have, are the drivers of large matrices (blocked_svd.h).
 //
 //   BlockedBatch<T> batch(plan, source, counters);
 //   batch.run(first, last, cancel, values);   // from any thread, for disjoint ranges that make up all matrices
@@ -12,6 +12,7 @@
 
 #include "engine/backends/host/base/matrix_source.h"
 #include "engine/backends/host/base/status_counters.h"
+#include "engine/backends/host/dense/bidiagonal_svd.h"
 #include "engine/backends/host/dense/blas.h"
 #include "engine/large_engine.h"
 #include "engine/planner.h"
@@ -31,10 +32,13 @@ class BlockedBatch {
 
  private:
   struct Workspace;
+  struct Made;  // what the decomposition of a matrix has given
 
   void compute(Workspace& workspace, const MatrixSource::Slot& slot, T* values) const;
-  LargeOutcome decompose(Workspace& workspace, const char* matrix, T* values) const;
-  void write_vectors(Workspace& workspace, const MatrixSource::Slot& slot, const T* values) const;
+  Made decompose(Workspace& workspace, const char* matrix, T* values) const;
+  template <class E>
+  MatrixStatus bidiagonal(Workspace& workspace, BidiagonalSvd<E>& svd, const E* operand, T* values) const;
+  void write_vectors(Workspace& workspace, const Made& made, const MatrixSource::Slot& slot, const T* values) const;
   void write_nan(const MatrixSource::Slot& slot, T* values) const;
   void copy_columns(const T* from, const VectorLayout& made, const VectorLayout& wanted,
                     const MatrixSource::Slot& slot) const;
@@ -46,7 +50,6 @@ class BlockedBatch {
   const int64_t k_;
   const size_t components_;  // numbers of an element
   const LargePlan factor_plan_;
-  const Outputs made_;  // the thin U and V^H that the factorization gives
   const BlasThreads one_thread_a_call_;
 };
 

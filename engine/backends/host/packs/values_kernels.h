@@ -16,8 +16,7 @@ SVD_KERNEL_BEGIN
 template <Method kMethod, class E, class Size>
 SVD_HD void compute_values(const host::ValuesCall<typename E::Scalar>& call, Size k, MatrixView<E> a) {
   using Lane = typename E::Lane;
-  constexpr auto kLargest = kMethod == Method::kJacobi ? kShapeLimits.max_values : kLargestReproducible;
-  constexpr int kStorage = Size::kValue != 0 ? Size::kValue : static_cast<int>(kLargest);
+  constexpr int kStorage = storage_of<kMethod, Size>;
   load_matrix(call, k, a);
   Lane given[kStorage], exponents[kStorage], kept[3 * kStorage], s[kStorage];
   if (call.exponents != nullptr) {

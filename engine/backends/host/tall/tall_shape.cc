@@ -26,7 +26,7 @@ TallShape::TallShape(const Plan& plan, int element_components)
     : long_side(std::max(plan.problem.rows, plan.problem.cols)),
       k(static_cast<int>(values_per_matrix(plan.problem))),
       components(element_components),
-      by_column(plan.method == Method::kJacobi),
+      by_column(plan.host_method == Method::kJacobi),
       tile_rows(static_cast<int>(std::min<int64_t>(long_side, tile_rows_for(values_per_matrix(plan.problem))))),
       tiles(static_cast<int>((long_side + tile_rows - 1) / tile_rows)) {
   // Consecutive elements of a row-major tall matrix are a row of it; of a row-major wide one, a column of its

@@ -1,0 +1,162 @@
+#include "engine/backends/host/dense/bidiagonal_svd.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "engine/backends/host/dense/bidiagonal_reduction.h"
+#include "engine/backends/host/dense/lapack.h"
+
+namespace svdserve::host {
+namespace {
+
+template <class T>
+T magnitude(T x) {
+  return std::abs(x);
+}
+template <class T>
+T magnitude(const std::complex<T>& x) {  // its larger component; NaN where one is
+  const T re = std::abs(x.real()), im = std::abs(x.imag());
+  return re + im > std::numeric_limits<T>::max() ? re + im : std::max(re, im);
+}
+template <class T>
+T without_sign_of_zero(T x) {
+  return x + T(0);
+}
+template <class T>
+std::complex<T> without_sign_of_zero(const std::complex<T>& x) {
+  return {x.real() + T(0), x.imag() + T(0)};
+}
+
+}  // namespace
+
+template <class E>
+MatrixStatus BidiagonalSvd<E>::decompose(const StridedMatrix<E>& t, T* s, E* x, E* yh) {
+  const int64_t m = t.rows;
+  const int n = static_cast<int>(t.cols);
+  reserve(m, n, x != nullptr);
+  int exponent = 0;
+  if (!load(t, &exponent)) return MatrixStatus::kNonFinite;
+  if (m > n) lapack::geqrf(m, n, tall_.data(), tau_.data(), work_.data());
+  split(tall_.data(), m, m > n, n);
+  BidiagonalReduction<T> task{n, kPlanes, reduction_ld<T>(n), planes_.data(), d_.data(), e_.data()};
+  task.tau_q = reinterpret_cast<T*>(tau_q_.data());
+  task.tau_p = reinterpret_cast<T*>(tau_p_.data());
+  task.work = reduction_work_.data();
+  bidiagonalize(task);
+  if (!(x == nullptr ? find_values(n, s) : find_vectors(m, n, s, x, yh))) return MatrixStatus::kNotConverged;
+  for (int i = 0; i < n; ++i) s[i] = without_sign_of_zero(std::ldexp(s[i], exponent));
+  return s[0] <= std::numeric_limits<T>::max() ? MatrixStatus::kOk : MatrixStatus::kOutOfRange;
+}
+
+template <class E>
+void BidiagonalSvd<E>::reserve(int64_t m, int n, bool vectors) {
+  const size_t k = static_cast<size_t>(n), square = k * k;
+  const int ld = reduction_ld<T>(n);
+  tall_.reserve(static_cast<size_t>(m) * k);
+  tau_.reserve(k);
+  work_.reserve(lapack::work_size(n));
+  planes_.reserve(static_cast<size_t>(ld) * kPlanes * k);
+  reduction_work_.reserve(reduction_work(ld, kPlanes));
+  d_.reserve(k);
+  e_.reserve(k);
+  tau_q_.reserve(k);
+  tau_p_.reserve(k);
+  real_work_.reserve(3 * square + 4 * k);
+  int_work_.reserve(8 * k);
+  if (!vectors) return;
+  factor_.reserve(square);
+  left_.reserve(square);
+  right_.reserve(square);
+}
+
+// tall_ := 2^-*exponent T, the largest component in [1, 2). false: T is not finite.
+template <class E>
+bool BidiagonalSvd<E>::load(const StridedMatrix<E>& t, int* exponent) {
+  T largest = 0;
+  bool finite = true;
+  for (int64_t j = 0; j < t.cols; ++j) {
+    E* const column = tall_.data() + j * t.rows;
+    const E* const from = t.data + j * t.col_stride;
+    for (int64_t i = 0; i < t.rows; ++i) {
+      column[i] = from[i * t.row_stride];
+      const T size = magnitude(column[i]);
+      finite &= size <= std::numeric_limits<T>::max();
+      largest = std::max(largest, size);
+    }
+  }
+  if (!finite) return false;
+  *exponent = largest > 0 ? std::ilogb(largest) : 0;
+  // Two factors: one alone might be out of range.
+  const int half = -*exponent / 2;
+  const T first = std::ldexp(T(1), half), second = std::ldexp(T(1), -*exponent - half);
+  for (int64_t i = 0; i < t.rows * t.cols; ++i) tall_[i] = tall_[i] * first * second;
+  return true;
+}
+
+// planes_ := the n x n matrix at `from`, or its upper triangle.
+template <class E>
+void BidiagonalSvd<E>::split(const E* from, int64_t ld, bool upper, int n) {
+  const int plane = reduction_ld<T>(n);
+  std::fill_n(planes_.data(), static_cast<size_t>(plane) * kPlanes * n, T(0));
+  for (int j = 0; j < n; ++j) {
+    const T* const column = reinterpret_cast<const T*>(from + j * ld);
+    T* const to = planes_.data() + static_cast<size_t>(j) * kPlanes * plane;
+    for (int i = 0; i < (upper ? j + 1 : n); ++i) {
+      for (int p = 0; p < kPlanes; ++p) to[p * plane + i] = column[i * kPlanes + p];
+    }
+  }
+}
+
+// factor_ := planes_, the reflectors.
+template <class E>
+void BidiagonalSvd<E>::join(int n) {
+  const int plane = reduction_ld<T>(n);
+  for (int j = 0; j < n; ++j) {
+    T* const column = reinterpret_cast<T*>(factor_.data() + static_cast<size_t>(j) * n);
+    const T* const from = planes_.data() + static_cast<size_t>(j) * kPlanes * plane;
+    for (int i = 0; i < n; ++i) {
+      for (int p = 0; p < kPlanes; ++p) column[i * kPlanes + p] = from[p * plane + i];
+    }
+  }
+}
+
+template <class E>
+bool BidiagonalSvd<E>::find_values(int n, T* s) {
+  if (!lapack::lasq1(n, d_.data(), e_.data(), real_work_.data())) return false;
+  std::copy_n(d_.data(), n, s);
+  return true;
+}
+
+template <class E>
+bool BidiagonalSvd<E>::find_vectors(int64_t m, int n, T* s, E* x, E* yh) {
+  if (!lapack::bdsdc(n, d_.data(), e_.data(), left_.data(), right_.data(), real_work_.data(), int_work_.data())) {
+    return false;
+  }
+  std::copy_n(d_.data(), n, s);
+  join(n);
+  for (int j = 0; j < n; ++j) {
+    std::copy_n(left_.data() + static_cast<size_t>(j) * n, n, x + j * m);
+    std::fill(x + j * m + n, x + (j + 1) * m, E(0));
+  }
+  std::copy_n(right_.data(), static_cast<size_t>(n) * n, yh);
+  multiply_back(m, n, x, yh);
+  std::transform(x, x + m * n, x, [](const E& z) { return without_sign_of_zero(z); });
+  std::transform(yh, yh + n * n, yh, [](const E& z) { return without_sign_of_zero(z); });
+  return true;
+}
+
+// x := Q_0 Q x, yh := yh P^H.
+template <class E>
+void BidiagonalSvd<E>::multiply_back(int64_t m, int n, E* x, E* yh) {
+  lapack::multiply_by_q(n, factor_.data(), tau_q_.data(), x, m, work_.data());
+  lapack::multiply_by_ph(n, factor_.data(), tau_p_.data(), yh, n, work_.data());
+  if (m > n) lapack::multiply_by_tall_q(m, n, tall_.data(), tau_.data(), x, work_.data());
+}
+
+template class BidiagonalSvd<float>;
+template class BidiagonalSvd<double>;
+template class BidiagonalSvd<std::complex<float>>;
+template class BidiagonalSvd<std::complex<double>>;
+
+}  // namespace svdserve::host
