@@ -192,8 +192,8 @@ Plan general_plan(const Problem& problem, const Options& options) {
   const bool jacobi = is_general_jacobi(options);
   const int32_t max_sweeps = !jacobi ? 0 : options.max_sweeps != 0 ? options.max_sweeps : kDefaultMaxSweeps;
   const Method method = jacobi ? Method::kJacobi : Method::kQr;
-  return {problem, options.decomposition, options.triangle, method, method, 0, max_sweeps, outputs,
-          options.starting_vectors};
+  return {problem, options.decomposition,   options.triangle, method, method, 0, max_sweeps,
+          outputs, options.starting_vectors};
 }
 
 // Checks the order of general matrices, whose limit is lower than that of others. Returns what is wrong.

@@ -27,9 +27,8 @@ size_t BatchQueue::PlanHash::operator()(const Plan& plan) const {
   return absl::HashOf(plan.problem.rows, plan.problem.cols, static_cast<int>(plan.problem.dtype),
                       static_cast<int>(plan.problem.order), static_cast<int>(plan.decomposition),
                       static_cast<int>(plan.triangle), static_cast<int>(plan.method),
-                      static_cast<int>(plan.host_method), plan.tolerance, plan.max_sweeps,
-                      o.values, o.left_columns, o.right_columns, o.group,
-                      absl::MakeSpan(o.snr.data(), static_cast<size_t>(o.snr_count)));
+                      static_cast<int>(plan.host_method), plan.tolerance, plan.max_sweeps, o.values, o.left_columns,
+                      o.right_columns, o.group, absl::MakeSpan(o.snr.data(), static_cast<size_t>(o.snr_count)));
 }
 
 // --- peers, keys and flows -----------------------------------------------------------------------

@@ -170,7 +170,8 @@ class DevicePool final : public DeviceMonitor {
   };
   struct DeviceEntry {
     explicit DeviceEntry(std::unique_ptr<Device> d)
-        : device(std::move(d)), costs(device->info().kind == DeviceKind::kHost ? &Plan::host_method : &Plan::method),
+        : device(std::move(d)),
+          costs(device->info().kind == DeviceKind::kHost ? &Plan::host_method : &Plan::method),
           load(device->info().lanes, device->info().relief_lanes, device->info().side_lanes) {}
 
     const std::unique_ptr<Device> device;

@@ -63,14 +63,34 @@ TEST(Planner, KeepsTheProblemAndIsAFunctionOfTheRequest) {
   EXPECT_EQ(planned(problem, options), planned(problem, options));
 }
 
-TEST(Planner, AutoIsBidiagonalUpToItsLimitAndJacobiBeyond) {
+TEST(Planner, AutoIsBidiagonalOnACpuAndBeyondItsLimitJacobiOnAGpu) {
   for (const DType dtype : kDTypes) {
     for (int64_t k = 1; k <= kShapeLimits.max_values; ++k) {
       const Method method = k <= kLargestReproducible ? Method::kBidiagonal : Method::kJacobi;
-      EXPECT_EQ(planned({k, k, dtype, Order::kRowMajor}, {}).method, method);
-      EXPECT_EQ(planned({k, 16384, dtype, Order::kRowMajor}, {}).method, method);
+      for (const Problem& problem :
+           {Problem{k, k, dtype, Order::kRowMajor}, Problem{k, 16384, dtype, Order::kRowMajor}}) {
+        EXPECT_EQ(planned(problem, {}).method, method);
+        EXPECT_EQ(planned(problem, {}).host_method, Method::kBidiagonal);
+      }
     }
   }
+}
+
+TEST(Planner, BothMethodsDifferOnlyBeyondTheLimitOfEqualBits) {
+  const auto host_method = [](int64_t k, const Options& options) {
+    const Plan plan = planned({k, k, DType::kF64, Order::kRowMajor}, options);
+    EXPECT_EQ(plan.method, Method::kJacobi);
+    return plan.host_method;
+  };
+  const int64_t last = kLargestReproducible, next = last + 1;
+  EXPECT_EQ(host_method(last, {.vectors = Vectors::kThin}), Method::kJacobi);
+  EXPECT_EQ(host_method(next, {.vectors = Vectors::kThin}), Method::kBidiagonal);
+  // Asked for by name, or by an option of its own.
+  EXPECT_EQ(host_method(next, {.method = Method::kJacobi}), Method::kJacobi);
+  EXPECT_EQ(host_method(next, {.tolerance = 1e-6}), Method::kJacobi);
+  EXPECT_EQ(host_method(next, {.max_sweeps = 20}), Method::kJacobi);
+  EXPECT_EQ(host_method(last, {.decomposition = Decomposition::kHermitian}), Method::kJacobi);
+  EXPECT_EQ(host_method(next, {.decomposition = Decomposition::kHermitian}), Method::kTridiagonal);
 }
 
 TEST(Planner, RefusesOtherMethodsWhereThereIsJacobiAlone) {

@@ -24,6 +24,7 @@
 #include "engine/algorithms/lanes/gk_bisection.h"
 #include "engine/algorithms/lanes/one_sided_jacobi.h"
 #include "engine/options.h"
+#include "engine/planner.h"
 #include "engine/result.h"
 
 SVD_KERNEL_BEGIN

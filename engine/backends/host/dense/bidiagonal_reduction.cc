@@ -209,7 +209,8 @@ class Reducer {
       const Vec next_re = hn::Load(d, v_ + r), next_im = hn::Load(d, v_ + ld_ + r);
       for (int i = 0; i < kColumns; ++i) {
         T* const at = a + 2 * i * ld_ + r;
-        Vec re = hn::NegMulAdd(v_re, z_re[i], hn::Load(d, at)), im = hn::NegMulAdd(v_re, z_im[i], hn::Load(d, at + ld_));
+        Vec re = hn::NegMulAdd(v_re, z_re[i], hn::Load(d, at)),
+            im = hn::NegMulAdd(v_re, z_im[i], hn::Load(d, at + ld_));
         re = hn::NegMulAdd(x_re, w_re[i], hn::MulAdd(v_im, z_im[i], re));
         im = hn::NegMulAdd(x_re, w_im[i], hn::NegMulAdd(v_im, z_re[i], im));
         re = hn::MulAdd(x_im, w_im[i], re);
@@ -301,9 +302,9 @@ class Reducer {
   const BidiagonalReduction<T>& t_;
   const int n_, ld_;
   const size_t vector_;
-  T *v_, *previous_v_;         // of this step and the one before; zero above their first row
-  T* const x_;                 // x of the step before
-  T *const z_, *const w_;      // by columns: v^H A; the reflector of the row
+  T *v_, *previous_v_;                   // of this step and the one before; zero above their first row
+  T* const x_;                           // x of the step before
+  T *const z_, *const w_;                // by columns: v^H A; the reflector of the row
   T *const z_factor_, *const w_factor_;  // z' = conj(tau) z and w' = tau_p conj(w) of the update that waits
 };
 

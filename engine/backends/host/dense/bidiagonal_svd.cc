@@ -17,7 +17,7 @@ T magnitude(T x) {
 template <class T>
 T magnitude(const std::complex<T>& x) {  // its larger component; NaN where one is
   const T re = std::abs(x.real()), im = std::abs(x.imag());
-  return re + im > std::numeric_limits<T>::max() ? re + im : std::max(re, im);
+  return im > re || std::isnan(im) ? im : re;
 }
 template <class T>
 T without_sign_of_zero(T x) {

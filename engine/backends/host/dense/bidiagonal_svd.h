@@ -21,11 +21,11 @@ namespace svdserve::host {
 
 // The real type of E.
 template <class E>
-struct RealOf {
+struct RealPart {
   using Type = E;
 };
 template <class T>
-struct RealOf<std::complex<T>> {
+struct RealPart<std::complex<T>> {
   using Type = T;
 };
 
@@ -42,7 +42,7 @@ struct StridedMatrix {
 template <class E>
 class BidiagonalSvd {
  public:
-  using T = typename RealOf<E>::Type;
+  using T = typename RealPart<E>::Type;
 
   // s: cols values, descending. x, rows x cols, and yh, Y^H, cols x cols, column-major; both null: values alone. No
   // result is -0. kOk; kOutOfRange: a value is +inf; kNonFinite and kNotConverged, where LAPACK has given up: nothing is
@@ -60,10 +60,10 @@ class BidiagonalSvd {
   bool find_vectors(int64_t m, int n, T* s, E* x, E* yh);
   void multiply_back(int64_t m, int n, E* x, E* yh);
 
-  AlignedArray<E> tall_, tau_, factor_, work_;        // tall_: T, or of tall ones its reflectors; factor_: those of R
-  AlignedArray<T> planes_, reduction_work_, d_, e_;   // of the reduction
+  AlignedArray<E> tall_, tau_, factor_, work_;       // tall_: T, or of tall ones its reflectors; factor_: those of R
+  AlignedArray<T> planes_, reduction_work_, d_, e_;  // of the reduction
   AlignedArray<E> tau_q_, tau_p_;
-  AlignedArray<T> left_, right_, real_work_;          // U and V^H of B
+  AlignedArray<T> left_, right_, real_work_;  // U and V^H of B
   AlignedArray<int> int_work_;
 };
 

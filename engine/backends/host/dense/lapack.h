@@ -20,10 +20,10 @@ namespace svdserve::host {
                                const BlasInt* k, const E* a, const BlasInt* lda, const E* tau, E* c,                   \
                                const BlasInt* ldc, E* work, const BlasInt* lwork, BlasInt* info, size_t, size_t,       \
                                size_t);
-#define SVD_DECLARE_REAL_LAPACK(prefix, T)                                                                            \
-  void prefix##bdsdc_(const char* uplo, const char* compq, const BlasInt* n, T* d, T* e, T* u, const BlasInt* ldu,    \
-                      T* vt, const BlasInt* ldvt, T* q, BlasInt* iq, T* work, BlasInt* iwork, BlasInt* info, size_t,  \
-                      size_t);                                                                                        \
+#define SVD_DECLARE_REAL_LAPACK(prefix, T)                                                                           \
+  void prefix##bdsdc_(const char* uplo, const char* compq, const BlasInt* n, T* d, T* e, T* u, const BlasInt* ldu,   \
+                      T* vt, const BlasInt* ldvt, T* q, BlasInt* iq, T* work, BlasInt* iwork, BlasInt* info, size_t, \
+                      size_t);                                                                                       \
   void prefix##lasq1_(const BlasInt* n, T* d, T* e, T* work, BlasInt* info);
 extern "C" {
 SVD_DECLARE_LAPACK(s, or, float)
@@ -45,28 +45,28 @@ namespace lapack {
 // Elements: 64 columns, and the triangles of ormqr.
 constexpr size_t work_size(int64_t n) { return static_cast<size_t>(64 * n + 65 * 64); }
 
-#define SVD_DEFINE_LAPACK(prefix, transform, E, adjoint)                                                          \
-  /* a, m x n, m >= n: R, and below it the reflectors of Q */                                                     \
-  inline void geqrf(int64_t m, int64_t n, E* a, E* tau, E* work) {                                                \
-    const BlasInt m_ = BlasInt(m), n_ = BlasInt(n), size = BlasInt(work_size(n));                                 \
-    BlasInt info = 0;                                                                                             \
-    prefix##geqrf_(&m_, &n_, a, &m_, tau, work, &size, &info);                                                    \
-  }                                                                                                               \
-  /* c := Q c, m x n, Q by geqrf() */                                                                             \
-  inline void multiply_by_tall_q(int64_t m, int64_t n, const E* a, const E* tau, E* c, E* work) {                 \
-    const BlasInt m_ = BlasInt(m), n_ = BlasInt(n), size = BlasInt(work_size(n));                                 \
-    BlasInt info = 0;                                                                                             \
-    prefix##transform##mqr_("L", "N", &m_, &n_, &n_, a, &m_, tau, c, &m_, work, &size, &info, 1, 1);              \
-  }                                                                                                               \
-  /* the n x n part of c := Q c and := c P^H, Q and P by gebrd's reflectors in a, n x n */                        \
-  inline void multiply_by_q(int64_t n, const E* a, const E* tau, E* c, int64_t ldc, E* work) {                    \
-    const BlasInt n_ = BlasInt(n), ldc_ = BlasInt(ldc), size = BlasInt(work_size(n));                             \
-    BlasInt info = 0;                                                                                             \
-    prefix##transform##mbr_("Q", "L", "N", &n_, &n_, &n_, a, &n_, tau, c, &ldc_, work, &size, &info, 1, 1, 1);    \
-  }                                                                                                               \
-  inline void multiply_by_ph(int64_t n, const E* a, const E* tau, E* c, int64_t ldc, E* work) {                   \
-    const BlasInt n_ = BlasInt(n), ldc_ = BlasInt(ldc), size = BlasInt(work_size(n));                             \
-    BlasInt info = 0;                                                                                             \
+#define SVD_DEFINE_LAPACK(prefix, transform, E, adjoint)                                                           \
+  /* a, m x n, m >= n: R, and below it the reflectors of Q */                                                      \
+  inline void geqrf(int64_t m, int64_t n, E* a, E* tau, E* work) {                                                 \
+    const BlasInt m_ = BlasInt(m), n_ = BlasInt(n), size = BlasInt(work_size(n));                                  \
+    BlasInt info = 0;                                                                                              \
+    prefix##geqrf_(&m_, &n_, a, &m_, tau, work, &size, &info);                                                     \
+  }                                                                                                                \
+  /* c := Q c, m x n, Q by geqrf() */                                                                              \
+  inline void multiply_by_tall_q(int64_t m, int64_t n, const E* a, const E* tau, E* c, E* work) {                  \
+    const BlasInt m_ = BlasInt(m), n_ = BlasInt(n), size = BlasInt(work_size(n));                                  \
+    BlasInt info = 0;                                                                                              \
+    prefix##transform##mqr_("L", "N", &m_, &n_, &n_, a, &m_, tau, c, &m_, work, &size, &info, 1, 1);               \
+  }                                                                                                                \
+  /* the n x n part of c := Q c and := c P^H, Q and P by gebrd's reflectors in a, n x n */                         \
+  inline void multiply_by_q(int64_t n, const E* a, const E* tau, E* c, int64_t ldc, E* work) {                     \
+    const BlasInt n_ = BlasInt(n), ldc_ = BlasInt(ldc), size = BlasInt(work_size(n));                              \
+    BlasInt info = 0;                                                                                              \
+    prefix##transform##mbr_("Q", "L", "N", &n_, &n_, &n_, a, &n_, tau, c, &ldc_, work, &size, &info, 1, 1, 1);     \
+  }                                                                                                                \
+  inline void multiply_by_ph(int64_t n, const E* a, const E* tau, E* c, int64_t ldc, E* work) {                    \
+    const BlasInt n_ = BlasInt(n), ldc_ = BlasInt(ldc), size = BlasInt(work_size(n));                              \
+    BlasInt info = 0;                                                                                              \
     prefix##transform##mbr_("P", "R", adjoint, &n_, &n_, &n_, a, &n_, tau, c, &ldc_, work, &size, &info, 1, 1, 1); \
   }
 SVD_DEFINE_LAPACK(s, or, float, "T")
@@ -75,20 +75,20 @@ SVD_DEFINE_LAPACK(c, un, std::complex<float>, "C")
 SVD_DEFINE_LAPACK(z, un, Complex, "C")
 #undef SVD_DEFINE_LAPACK
 
-#define SVD_DEFINE_REAL_LAPACK(prefix, T)                                                                         \
-  /* B = U S V^H of the upper bidiagonal d, e; d := S, descending; real_work: 3 n^2 + 4 n, int_work: 8 n */       \
-  inline bool bdsdc(int64_t n, T* d, T* e, T* u, T* vh, T* real_work, BlasInt* int_work) {                        \
-    const BlasInt n_ = BlasInt(n);                                                                                \
-    BlasInt info = 0;                                                                                             \
-    prefix##bdsdc_("U", "I", &n_, d, e, u, &n_, vh, &n_, nullptr, nullptr, real_work, int_work, &info, 1, 1);     \
-    return info == 0;                                                                                             \
-  }                                                                                                               \
-  /* its values alone; real_work: 4 n */                                                                          \
-  inline bool lasq1(int64_t n, T* d, T* e, T* real_work) {                                                        \
-    const BlasInt n_ = BlasInt(n);                                                                                \
-    BlasInt info = 0;                                                                                             \
-    prefix##lasq1_(&n_, d, e, real_work, &info);                                                                  \
-    return info == 0;                                                                                             \
+#define SVD_DEFINE_REAL_LAPACK(prefix, T)                                                                     \
+  /* B = U S V^H of the upper bidiagonal d, e; d := S, descending; real_work: 3 n^2 + 4 n, int_work: 8 n */   \
+  inline bool bdsdc(int64_t n, T* d, T* e, T* u, T* vh, T* real_work, BlasInt* int_work) {                    \
+    const BlasInt n_ = BlasInt(n);                                                                            \
+    BlasInt info = 0;                                                                                         \
+    prefix##bdsdc_("U", "I", &n_, d, e, u, &n_, vh, &n_, nullptr, nullptr, real_work, int_work, &info, 1, 1); \
+    return info == 0;                                                                                         \
+  }                                                                                                           \
+  /* its values alone; real_work: 4 n */                                                                      \
+  inline bool lasq1(int64_t n, T* d, T* e, T* real_work) {                                                    \
+    const BlasInt n_ = BlasInt(n);                                                                            \
+    BlasInt info = 0;                                                                                         \
+    prefix##lasq1_(&n_, d, e, real_work, &info);                                                              \
+    return info == 0;                                                                                         \
   }
 SVD_DEFINE_REAL_LAPACK(s, float)
 SVD_DEFINE_REAL_LAPACK(d, double)

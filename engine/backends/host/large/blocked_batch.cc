@@ -138,7 +138,7 @@ void BlockedBatch<T>::compute(Workspace& workspace, const MatrixSource::Slot& sl
   if (slot.status != nullptr) *slot.status = made.status;
 }
 
-// Thin vectors to workspace.left and .right, k values to `values`. What BIDIAGONAL gives up is JACOBI's.
+// Thin vectors to workspace.left and .right, k values to `values`. JACOBI takes over what BIDIAGONAL gives up.
 template <class T>
 typename BlockedBatch<T>::Made BlockedBatch<T>::decompose(Workspace& workspace, const char* matrix, T* values) const {
   const size_t bytes = factor_plan_.operand_bytes();
@@ -150,12 +150,14 @@ typename BlockedBatch<T>::Made BlockedBatch<T>::decompose(Workspace& workspace, 
   const Problem& p = plan_.problem;
   if (plan_.host_method == Method::kBidiagonal) {
     const MatrixStatus status =
-        components_ == 1 ? bidiagonal(workspace, workspace.real, static_cast<const T*>(operand), values)
-                         : bidiagonal(workspace, workspace.complex, static_cast<const std::complex<T>*>(operand), values);
+        components_ == 1
+            ? bidiagonal(workspace, workspace.real, static_cast<const T*>(operand), values)
+            : bidiagonal(workspace, workspace.complex, static_cast<const std::complex<T>*>(operand), values);
     const int64_t m = std::max(p.rows, p.cols);
     if (status != MatrixStatus::kNotConverged) {
       const bool tall = p.rows >= p.cols;
-      return {status, status != MatrixStatus::kNonFinite,
+      return {status,
+              status != MatrixStatus::kNonFinite,
               {tall ? Plane::kLeft : Plane::kRight, m, k_, 1, m, false},
               {tall ? Plane::kRight : Plane::kLeft, k_, k_, k_, 1, true}};
     }
@@ -173,7 +175,7 @@ MatrixStatus BlockedBatch<T>::bidiagonal(Workspace& workspace, BidiagonalSvd<E>&
                                          T* values) const {
   const Problem& p = plan_.problem;
   const bool by_columns = p.order == Order::kColumnMajor, tall = p.rows >= p.cols;
-  // Of the long side: a wide matrix is transposed (engine/vector_layout.h).
+  // A wide matrix is transposed (engine/vector_layout.h).
   StridedMatrix<E> t{operand, p.rows, p.cols, by_columns ? 1 : p.cols, by_columns ? p.rows : 1};
   if (!tall) t = {operand, t.cols, t.rows, t.col_stride, t.row_stride};
   if (!plan_.outputs.vectors()) return svd.decompose(t, values, nullptr, nullptr);
