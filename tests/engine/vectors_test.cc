@@ -356,7 +356,8 @@ TEST_P(VectorsTest, GradedColumnsToHighRelativeAccuracy) {
     std::vector<Matrix> matrices;
     for (int i = 0; i < 4; ++i)
       matrices.push_back(generate(Kind::kColumnGraded, dtype, rows, cols, static_cast<uint64_t>(i)));
-    const Plan plan = plan_of({rows, cols, dtype, Order::kRowMajor}, {.vectors = Vectors::kThin});
+    const Plan plan =
+        plan_of({rows, cols, dtype, Order::kRowMajor}, {.method = Method::kJacobi, .vectors = Vectors::kThin});
     const auto bytes = pack(matrices, Order::kRowMajor);
     const PlanesResult r = run_planes(engine_, plan, bytes.data(), 4);
     const int64_t k = std::min(rows, cols);
