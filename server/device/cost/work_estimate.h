@@ -54,6 +54,8 @@ inline double estimate_flops_of_values(const Plan& plan) {
         return estimate_sweeps(plan) * 58 * k * k * k;
       }
       return reduction + estimate_sweeps(plan) * 3 * k * k * k * scalar;
+    case Method::kTridiagonal:
+      return reduction + 50 * k * k;  // rotations with a square root and a division each, vectors included
     default:
       return reduction + 30 * k * k;  // 2 dqds steps a value, divisions
   }
