@@ -39,8 +39,7 @@
 
 SVD_KERNEL_BEGIN
 
-// Squares below this count as zero: the vector is below u^(3/2) of the matrix. The cube of its root is in the range of
-// reciprocal().
+// Squares below this count as zero: the vector is below u^(3/2) of the matrix.
 template <class T>
 inline constexpr T kLeastSquare = sizeof(T) == sizeof(float) ? T(0x1p-76) : T(0x1p-300);
 
