@@ -13,7 +13,7 @@ enum class Method : uint8_t {
   kBisection,   // Householder bidiagonalization, then Sturm bisection on B^T B to a chosen tolerance
   kJacobi,  // one-sided Jacobi: high relative accuracy, and the method that gives vectors. General: shears and rotations
   kFactored,     // large Hermitian: indefinite factorization, then hyperbolic Jacobi: high relative accuracy
-  kTridiagonal,  // large Hermitian: tridiagonal form, then divide and conquer: absolute accuracy
+  kTridiagonal,  // Hermitian: tridiagonal form, then QL, or divide and conquer of a large one: absolute accuracy
   kQr,           // general: Hessenberg form, then shifted QR
   kLast = kQr,
 };
@@ -85,7 +85,7 @@ struct Options {
   Method method = Method::kAuto;         // of kHermitian: kAuto or kJacobi; of kGeneral: kAuto, kQr or kJacobi
   // BISECTION: delta, the relative width |b - a| / (|a| + |b|) at which an interval around lambda = s^2 is narrow
   // enough, in (0, 1/2]. JACOBI: the cosine of the angle between two columns below which they count as orthogonal, in
-  // (0, 1]. 0 means the method's default. Other methods take none.
+  // (0, 1]. 0 means the method's default. Other methods take none; kAuto of kHermitian is JACOBI with one, and so below.
   double tolerance = 0;
   // JACOBI: sweeps after which a matrix is given up as NOT_CONVERGED, or decomposed by QR if it is general. 0 means the
   // default. Other methods take none.

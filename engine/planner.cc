@@ -150,6 +150,12 @@ std::optional<PlanError> check_hermitian(const Problem& problem, const Options& 
   return std::nullopt;
 }
 
+// AUTO of small Hermitian matrices; a tolerance and a limit of sweeps are JACOBI's.
+bool is_tridiagonal(const Problem& problem, const Options& options) {
+  return options.decomposition == Decomposition::kHermitian && options.method == Method::kAuto &&
+         problem.rows <= kLargestTridiagonal && options.tolerance == 0 && options.max_sweeps == 0;
+}
+
 // Starting vectors are JACOBI's.
 bool is_general_jacobi(const Options& options) { return options.method == Method::kJacobi || options.starting_vectors; }
 
@@ -247,8 +253,11 @@ PlanOrError make_plan(const Problem& problem, const Options& options) {
   Outputs outputs;
   if (auto error = resolve_outputs(problem, options, &outputs)) return {std::nullopt, *std::move(error)};
   if (hermitian) outputs.right_columns = 0;  // V = U
-  const Method method = resolve(options.method, hermitian || outputs.vectors(), values_per_matrix(problem));
-  if (method != Method::kJacobi && outputs.vectors()) {
+  const bool tridiagonal = is_tridiagonal(problem, options);
+  const Method method = tridiagonal
+                            ? Method::kTridiagonal
+                            : resolve(options.method, hermitian || outputs.vectors(), values_per_matrix(problem));
+  if (method != Method::kJacobi && !tridiagonal && outputs.vectors()) {
     return fail("method", "BIDIAGONAL and BISECTION give values alone; vectors are JACOBI's (AUTO chooses it)");
   }
   if (method != Method::kJacobi && values_per_matrix(problem) > kLargestReproducible) {

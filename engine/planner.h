@@ -35,6 +35,8 @@ inline constexpr int kTileRows = 64, kTallTileRows = 256;
 constexpr int tile_rows_for(int64_t k) { return k <= kLargestReproducible ? kTileRows : kTallTileRows; }
 // JACOBI with vectors: columns of larger k have a floor, and a sweep goes on where the one before ended.
 inline constexpr int kLargestWithoutFloor = 16;
+// AUTO of Hermitian matrices is TRIDIAGONAL up to this order, and JACOBI beyond. A GPU has no more of them in registers.
+inline constexpr int kLargestTridiagonal = 4;
 // On a GPU, k > kLargestReproducible: threads of a block that reduces or expands a tall matrix.
 inline constexpr int kBlockQrThreads = 256;
 // The largest order of general matrices of a batch.
@@ -62,8 +64,8 @@ struct Plan {
   friend bool operator==(const Plan&, const Plan&) = default;
 };
 
-// Whether vectors are computed, given or not: eigenvalues of Hermitian matrices are Rayleigh quotients of vectors, and
-// conditions are products of them.
+// Whether vectors are computed, given or not: those of Hermitian matrices come with their eigenvalues, and conditions are
+// products of them.
 inline bool makes_vectors(const Plan& plan) {
   return plan.outputs.vectors() || plan.outputs.condition || plan.decomposition == Decomposition::kHermitian;
 }

@@ -109,7 +109,7 @@ enum class Method : uint8_t {
   // to the largest one of their matrix. General matrices: shears and rotations.
   kJacobi,
   kFactored,     // one large Hermitian matrix: factorization and hyperbolic Jacobi; small eigenvalues keep their digits
-  kTridiagonal,  // one large Hermitian matrix: tridiagonal form, then divide and conquer
+  kTridiagonal,  // Hermitian: tridiagonal form; of one large matrix, and what kAuto is of batches up to n = 4
   kQr,           // general matrices: Hessenberg form, then shifted QR
   kLast = kQr,
 };
@@ -165,7 +165,7 @@ struct ComputeOptions {
   Triangle triangle = Triangle::kLower;  // of kHermitian
   Method method = Method::kAuto;         // of kHermitian: kAuto or kJacobi; of kGeneral: kAuto, kQr or kJacobi
   double tolerance = 0;                  // 0: the method's default; kBisection: in (0, 1/2]; kJacobi: in (0, 1]
-  int32_t max_sweeps = 0;                // 0: the default; kJacobi only
+  int32_t max_sweeps = 0;                // 0: the default; kJacobi only. With either, kAuto of kHermitian is kJacobi
   Vectors vectors = Vectors::kNone;      // of kHermitian kThin: all eigenvectors
   int64_t top_k = 0;        // only the leading values and vectors; 0: all; not with Vectors::kFull, nor of kHermitian
   bool fix_phases = false;  // the largest component of every column of U is real and positive; V follows

@@ -106,7 +106,7 @@ class Comparison {
                                  {.vectors = Vectors::kThin, .fix_phases = true, .certificate = true},
                                  {.vectors = Vectors::kThin, .top_k = 1, .fix_phases = true, .certificate = true}};
     if (std::max(problem.rows, problem.cols) <= 100) options.push_back({.vectors = Vectors::kFull});
-    if (problem.rows == problem.cols) add_hermitian(&options);
+    if (problem.rows == problem.cols) add_hermitian(problem.rows, &options);
     if (problem.rows == problem.cols && problem.rows <= kLargestGeneral) add_general(&options);
     for (const Options& o : options) compare(plan_of(problem, o), bytes, count);
     compare_answers(problem, bytes, count);
@@ -118,7 +118,7 @@ class Comparison {
 
  private:
   // By either triangle of matrices of which the other one is another's.
-  static void add_hermitian(std::vector<Options>* options) {
+  static void add_hermitian(int64_t n, std::vector<Options>* options) {
     for (const Triangle triangle : {Triangle::kLower, Triangle::kUpper}) {
       Options o{.decomposition = Decomposition::kHermitian, .triangle = triangle};
       options->push_back(o);
@@ -128,6 +128,9 @@ class Comparison {
       options->push_back(o);
       o.max_sweeps = 0;
       o.fix_phases = o.certificate = true;
+      options->push_back(o);
+      if (n > kLargestTridiagonal) continue;
+      o.method = Method::kJacobi;  // which AUTO is beyond
       options->push_back(o);
     }
   }

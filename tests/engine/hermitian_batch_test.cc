@@ -19,29 +19,32 @@
 namespace svdserve::numerics {
 namespace {
 
-Options hermitian(Vectors vectors, Triangle triangle = Triangle::kLower) {
-  return {.decomposition = Decomposition::kHermitian, .triangle = triangle, .vectors = vectors};
+Options hermitian(Vectors vectors, Triangle triangle = Triangle::kLower, Method method = Method::kAuto) {
+  return {.decomposition = Decomposition::kHermitian, .triangle = triangle, .method = method, .vectors = vectors};
 }
 
 // --- the contract ---------------------------------------------------------------------------------------
 
 class HermitianBatchTest : public ::testing::TestWithParam<DType> {
  protected:
-  void test_size(int64_t n, bool with_reference) {
+  // rounds: of every family.
+  void test_size(int64_t n, bool with_reference, Method method = Method::kAuto, int64_t rounds = 1) {
     const DType dtype = GetParam();
     std::vector<Matrix> matrices;
     std::vector<const HermitianFamily*> of;
-    for (const HermitianFamily& family : hermitian_families()) {
-      matrices.push_back(family.make(dtype, n, random_));
-      of.push_back(&family);
+    for (int64_t round = 0; round < rounds; ++round) {
+      for (const HermitianFamily& family : hermitian_families()) {
+        matrices.push_back(family.make(dtype, n, random_));
+        of.push_back(&family);
+      }
     }
     const Order order = n % 2 == 0 ? Order::kRowMajor : Order::kColumnMajor;
     const Triangle triangle = n % 3 == 0 ? Triangle::kUpper : Triangle::kLower;
     const auto bytes = pack(matrices, order);
     const auto count = static_cast<int64_t>(matrices.size());
-    const Plan plan = plan_of({n, n, dtype, order}, hermitian(Vectors::kThin, triangle));
+    const Plan plan = plan_of({n, n, dtype, order}, hermitian(Vectors::kThin, triangle, method));
     const PlanesResult result = run_planes(engine_, plan, bytes.data(), count);
-    const Plan alone = plan_of({n, n, dtype, order}, hermitian(Vectors::kNone, triangle));
+    const Plan alone = plan_of({n, n, dtype, order}, hermitian(Vectors::kNone, triangle, method));
     const PlanesResult values = run_planes(engine_, alone, bytes.data(), count);
     const double bound = 10.0 * static_cast<double>(std::max<int64_t>(n, 4));
     for (int64_t i = 0; i < count; ++i) {
@@ -71,6 +74,16 @@ TEST_P(HermitianBatchTest, KeepsTheContract) {
   }
   std::printf("%s: of the bounds: eigenvalues %.3f, residual %.3f, orthogonality %.3f\n", name(GetParam()),
               worst_.eigenvalue, worst_.residual, worst_.orthogonality);
+}
+
+// By both methods, TRIDIAGONAL and JACOBI.
+TEST_P(HermitianBatchTest, SmallMatricesOfEveryKindKeepTheContract) {
+  for (const Method method : {Method::kAuto, Method::kJacobi}) {
+    worst_ = {};
+    for (int64_t n = 1; n <= kLargestTridiagonal; ++n) test_size(n, true, method, scaled(1000, 4));
+    std::printf("%s %s: of the bounds: eigenvalues %.3f, residual %.3f, orthogonality %.3f\n", name(GetParam()),
+                name(method), worst_.eigenvalue, worst_.residual, worst_.orthogonality);
+  }
 }
 
 TEST_P(HermitianBatchTest, KeepsTheContractBeyondTheLanes) {
@@ -155,13 +168,15 @@ TEST_P(HermitianBatchTest, DiagonalMatricesAreExact) {
   a.at(0, 0) = 3;
   a.at(1, 1) = -1;
   a.at(2, 2) = 2;
-  const Plan plan = plan_of({3, 3, dtype, Order::kColumnMajor}, hermitian(Vectors::kThin));
-  const PlanesResult result = run_planes(engine_, plan, pack({a}, Order::kColumnMajor).data(), 1);
-  EXPECT_EQ(result.numbers(dtype, Plane::kValues, 0, 3), (std::vector<double>{-1, 2, 3}));
-  const Dense u = load(plan.problem, result, Plane::kLeft, 0, 3, 3);
-  const int64_t rows[] = {1, 2, 0};
-  for (int64_t j = 0; j < 3; ++j) {
-    for (int64_t i = 0; i < 3; ++i) EXPECT_EQ(u.at(i, j), Wide(i == rows[j] ? 1 : 0));
+  for (const Method method : {Method::kAuto, Method::kJacobi}) {
+    const Plan plan = plan_of({3, 3, dtype, Order::kColumnMajor}, hermitian(Vectors::kThin, Triangle::kLower, method));
+    const PlanesResult result = run_planes(engine_, plan, pack({a}, Order::kColumnMajor).data(), 1);
+    EXPECT_EQ(result.numbers(dtype, Plane::kValues, 0, 3), (std::vector<double>{-1, 2, 3}));
+    const Dense u = load(plan.problem, result, Plane::kLeft, 0, 3, 3);
+    const int64_t rows[] = {1, 2, 0};
+    for (int64_t j = 0; j < 3; ++j) {
+      for (int64_t i = 0; i < 3; ++i) EXPECT_EQ(u.at(i, j), Wide(i == rows[j] ? 1 : 0));
+    }
   }
 }
 
@@ -266,8 +281,9 @@ TEST_P(HermitianBatchTest, BitsBelongToTheMatrix) {
     }
     const Problem problem{n, n, dtype, n % 2 == 0 ? Order::kRowMajor : Order::kColumnMajor};
     const auto bytes = pack(matrices, problem.order);
-    for (const int32_t sweeps : {0, 2}) {
-      Options options = hermitian(Vectors::kThin);
+    for (const auto& [method, sweeps] : {std::pair(Method::kAuto, 0), {Method::kJacobi, 0}, {Method::kJacobi, 2}}) {
+      if (n > kLargestTridiagonal && method == Method::kJacobi && sweeps == 0) continue;  // the same as AUTO
+      Options options = hermitian(Vectors::kThin, Triangle::kLower, method);
       options.max_sweeps = sweeps;
       const Plan plan = plan_of(problem, options);
       const PlanesResult wanted = run_planes(scalar, plan, bytes.data(), count);

@@ -293,6 +293,34 @@ TEST(PlannerOfEigenproblems, HermitianMatricesHaveNoLeftEigenvectors) {
   EXPECT_NE(message_of(kSquare, options).find("must be NONE or RIGHT"), std::string::npos);
 }
 
+TEST(PlannerOfEigenproblems, SmallHermitianMatricesAreTridiagonals) {
+  Options options{.decomposition = Decomposition::kHermitian};
+  for (int64_t n = 1; n <= kLargestTridiagonal + 1; ++n) {
+    const Problem problem{n, n, DType::kC64, Order::kRowMajor};
+    options = {.decomposition = Decomposition::kHermitian};
+    const Method wanted = n <= kLargestTridiagonal ? Method::kTridiagonal : Method::kJacobi;
+    for (const Vectors vectors : {Vectors::kNone, Vectors::kThin}) {
+      options.vectors = vectors;
+      EXPECT_EQ(planned(problem, options).method, wanted) << n;
+      EXPECT_EQ(planned(problem, options).outputs.left_columns, vectors == Vectors::kThin ? n : 0);
+    }
+    options.tolerance = 1e-3;
+    EXPECT_EQ(planned(problem, options).method, Method::kJacobi);
+    options.tolerance = 0;
+    options.max_sweeps = 9;
+    EXPECT_EQ(planned(problem, options).method, Method::kJacobi);
+    EXPECT_EQ(planned(problem, options).max_sweeps, 9);
+    options.max_sweeps = 0;
+    options.method = Method::kJacobi;
+    EXPECT_EQ(planned(problem, options).method, Method::kJacobi);
+    options.method = Method::kTridiagonal;
+    expect_refused(problem, options, "method");
+    EXPECT_EQ(planned(problem, {.vectors = Vectors::kThin}).method, Method::kJacobi);
+  }
+  expect_refused(kSquare, {.decomposition = Decomposition::kHermitian, .tolerance = std::nan("")}, "tolerance");
+  expect_refused(kSquare, {.decomposition = Decomposition::kHermitian, .max_sweeps = -1}, "max_sweeps");
+}
+
 // --- MIMO answers --------------------------------------------------------------------------------------------------
 
 void expect_mimo_refused(const MimoOptions& mimo, const std::string& field) {

@@ -188,7 +188,8 @@ class Launcher {
     const Plan& plan = shape_.plan;
     const VectorLayout layout = long_layout(plan.problem, plan.outputs);
     void* const u = layout.columns > 0 ? batch.planes[layout.plane] : nullptr;
-    const HermitianCall<E> call{square, plan.triangle == Triangle::kUpper, columns_of<E>(layout, u)};
+    const HermitianCall<E> call{square, plan.method == Method::kTridiagonal, plan.triangle == Triangle::kUpper,
+                                columns_of<E>(layout, u)};
     shape_.is_large() ? BlockLaunch<E>::hermitian(launch, call, w.blocks) : launch_hermitian(launch, call);
     if (finishes(shape_)) {
       const VectorLayout none = short_layout(plan.problem, plan.outputs);

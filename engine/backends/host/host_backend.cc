@@ -232,7 +232,8 @@ template <class T>
 void compute_hermitian_pack(const Call<T>& call, PackBuffers<T>& buffers, bool row_major, int64_t first, int n) {
   const Plan& plan = call.plan;
   const int lanes = call.kernels.lanes, k = call.k;
-  const auto kernel = call.kernels.hermitian[k <= kLargestFixedVectors ? k : 0];
+  const auto& kernels = plan.method == Method::kTridiagonal ? call.kernels.tridiagonal : call.kernels.hermitian;
+  const auto kernel = kernels[k <= kLargestFixedVectors ? k : 0];
   kernel({buffers.a.data(), row_major ? k : 1, row_major ? 1 : k, k, plan.triangle == Triangle::kUpper,
           static_cast<T>(plan.tolerance), plan.max_sweeps, buffers.x.data(), buffers.y.data(), buffers.values.data(),
           buffers.ranks.data(), buffers.statuses.data()});

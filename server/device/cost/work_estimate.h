@@ -57,7 +57,8 @@ inline double estimate_flops_of_values(const Plan& plan, Method method) {
       }
       return reduction + estimate_sweeps(plan) * 3 * k * k * k * scalar;
     case Method::kTridiagonal:
-      return reduction + (plan.outputs.vectors() ? 6 + 2 * scalar : 0) * k * k * k + 30 * k * k;
+      // Rotations with a square root and a division each; of packs vectors are included.
+      return reduction + (plan.outputs.vectors() ? 6 + 2 * scalar : 0) * k * k * k + 50 * k * k;
     default:
       return reduction + 30 * k * k;  // 2 dqds steps a value, divisions
   }

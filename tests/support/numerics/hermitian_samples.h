@@ -151,6 +151,32 @@ inline const std::vector<HermitianFamily>& hermitian_families() {
          }
          return mirrored(a);
        }},
+      {"blocks",
+       [](DType t, int64_t n, Random& r) {
+         Matrix a = random_hermitian(t, n, r);
+         for (int64_t split = 1; split < n; ++split) {
+           if (r.bits() % 2 == 0) continue;
+           for (int64_t j = 0; j < split; ++j) {
+             for (int64_t i = split; i < n; ++i) a.at(i, j) = 0;
+           }
+         }
+         return mirrored(a);
+       }},
+      {"weakly coupled",
+       [](DType t, int64_t n, Random& r) {
+         return tridiagonal(
+             t, n, [&](int64_t) { return r.normal() * std::pow(10.0, -20 * r.uniform(0, 1)); },
+             [&](int64_t) { return std::pow(10.0, -20 * r.uniform(0, 1)); });
+       }},
+      {"near identity",
+       [](DType t, int64_t n, Random& r) {
+         Matrix a = random_hermitian(t, n, r);
+         const double size = std::pow(10.0, -20 * r.uniform(0, 1));
+         for (int64_t j = 0; j < n; ++j) {
+           for (int64_t i = j; i < n; ++i) a.at(i, j) = size * a.at(i, j) + (i == j ? 1.0 : 0.0);
+         }
+         return mirrored(a);
+       }},
       {"tiny", [](DType t, int64_t n,
                   Random& r) { return scaled_by(random_hermitian(t, n, r), value_bytes(t) == 4 ? -110 : -900); }},
       {"huge", [](DType t, int64_t n,

@@ -382,7 +382,8 @@ class Client:
                 of each matrix.
             method: for small matrices, "auto" or "jacobi". For large ones also "tridiagonal", which is "auto", and
                 "factored", the one of accuracy="relative"; there "jacobi" is "factored" without a start from an
-                eigenbasis.
+                eigenbasis. For n up to 4 "auto" has a tridiagonal form, too; with a tolerance or max_sweeps it is
+                "jacobi".
             tolerance, max_sweeps, pivot_strategy, block_variant: as for svd. "tridiagonal" has no sweeps and takes none.
             progress, timeout: as for svd.
             out: a tuple of arrays for eigenvalues and eigenvectors, with None in place of either.

@@ -1,12 +1,13 @@
-// JACOBI for Hermitian matrices (algorithms/lanes/hermitian_eigen.h), k <= 32:
+// Hermitian matrices, k <= 32, by JACOBI (algorithms/lanes/hermitian_eigen.h) or TRIDIAGONAL (tridiagonal_ql.h):
 //
-//   lane_hermitian_kernel    k <= 4: a thread a matrix, U and M in its registers
+//   lane_hermitian_kernel    k <= 4, either method: a thread a matrix, U and M in its registers
 //   team_hermitian_kernel    k <= 32: a team of threads a matrix, as in vectors_kernels.h, with columns of U alone in its
 //                            registers; 2^-e M is in shared memory for the Rayleigh quotients
 #ifndef SVDSERVE_ENGINE_BACKENDS_CUDA_LANES_HERMITIAN_KERNELS_H_
 #define SVDSERVE_ENGINE_BACKENDS_CUDA_LANES_HERMITIAN_KERNELS_H_
 
 #include "engine/algorithms/lanes/hermitian_eigen.h"
+#include "engine/algorithms/lanes/tridiagonal_ql.h"
 #include "engine/backends/cuda/device/launch_context.h"
 #include "engine/backends/cuda/lanes/vectors_kernels.h"
 
@@ -15,11 +16,32 @@ namespace svdserve::cuda {
 template <class E>
 struct HermitianCall {
   SquareCall<typename E::Scalar> square;  // values: all k a matrix
+  bool tridiagonal;                       // the method; k <= kLargestTridiagonal
   bool upper;                             // the triangle that counts
   Columns<E> u;
 };
 
-template <class E, int K>
+// The matrix of a thread, in m. Returns its status.
+template <bool kTridiagonal, class E, int K>
+__device__ __forceinline__ int decompose_hermitian(const HermitianCall<E>& call, E (&u)[K * K], E (&m)[K * K],
+                                                   Lane<typename E::Scalar>* lambda, Lane<typename E::Scalar>* rank) {
+  using L = Lane<typename E::Scalar>;
+  using R = scalar::RealElement<L>;
+  const scalar::MatrixView<E> x{u, K}, matrix{m, K};
+  const scalar::FixedSize<K> k;
+  if constexpr (kTridiagonal) {
+    R z[K * K];
+    return static_cast<int>(
+        scalar::tridiagonal_eigen(x, matrix, scalar::MatrixView<R>{z, K}, k, call.upper, lambda, rank).v);
+  } else {
+    scalar::ColumnScale<L> scales[K];
+    return static_cast<int>(scalar::hermitian_eigen(x, matrix, k, call.upper, L(call.square.tolerance),
+                                                    call.square.max_sweeps, scales, lambda, rank)
+                                .v);
+  }
+}
+
+template <class E, int K, bool kTridiagonal>
 __global__ void __launch_bounds__(LaneVectorsShape<E, K>::kBlock) lane_hermitian_kernel(const HermitianCall<E> call) {
   using Shape = LaneVectorsShape<E, K>;
   using T = typename E::Scalar;
@@ -36,12 +58,9 @@ __global__ void __launch_bounds__(LaneVectorsShape<E, K>::kBlock) lane_hermitian
   bool finite = false;
   if (lane < n) {
     load_registers<E, K, 1>(slots + lane * Shape::kSlot, call.square.row_major, m);
-    scalar::ColumnScale<Lane<T>> scales[K];
-    const Lane<T> status = scalar::hermitian_eigen(scalar::MatrixView<E>{u, K}, scalar::MatrixView<E>{m, K},
-                                                   scalar::FixedSize<K>(), call.upper, Lane<T>(call.square.tolerance),
-                                                   call.square.max_sweeps, scales, lambda, rank);
-    finite = static_cast<int>(status.v) != static_cast<int>(MatrixStatus::kNonFinite);
-    record_status(call.square, first + lane, static_cast<int>(status.v));
+    const int status = decompose_hermitian<kTridiagonal, E, K>(call, u, m, lambda, rank);
+    finite = status != static_cast<int>(MatrixStatus::kNonFinite);
+    record_status(call.square, first + lane, status);
   }
   store_lane_columns<E, K>(u, rank, finite, call.u, first, n, lane, slots);
   store_lane_values<E, K>(lambda, rank, finite, call.square, first, n, lane, slots);
@@ -220,13 +239,13 @@ __global__ void __launch_bounds__(kVectorsBlock) team_hermitian_kernel(const Her
 
 // --- launching -------------------------------------------------------------------------------------------
 
-template <class E, int K>
+template <class E, int K, bool kTridiagonal>
 void launch_lane_hermitian(Launch* launch, const HermitianCall<E>& call) {
   if constexpr (K <= kLargestLaneVectors) {
-    if (call.square.k != K) return launch_lane_hermitian<E, K + 1>(launch, call);
+    if (call.square.k != K) return launch_lane_hermitian<E, K + 1, kTridiagonal>(launch, call);
     using Shape = LaneVectorsShape<E, K>;
-    launch->operator()<lane_hermitian_kernel<E, K>>(blocks_for(call.square.count, Shape::kBlock), Shape::kBlock,
-                                                    Shape::kSharedBytes, call);
+    launch->operator()<lane_hermitian_kernel<E, K, kTridiagonal>>(blocks_for(call.square.count, Shape::kBlock),
+                                                                  Shape::kBlock, Shape::kSharedBytes, call);
   }
 }
 
@@ -241,8 +260,10 @@ void launch_team_hermitian(Launch* launch, const HermitianCall<E>& call) {
 // Eigenvalues and eigenvectors, k <= kLargestReproducible.
 template <class E>
 void launch_hermitian(Launch* launch, const HermitianCall<E>& call) {
+  static_assert(kLargestTridiagonal <= kLargestLaneVectors);
   const int k = call.square.k;
-  if (k <= kLargestLaneVectors) return launch_lane_hermitian<E, 1>(launch, call);
+  if (call.tridiagonal) return launch_lane_hermitian<E, 1, true>(launch, call);
+  if (k <= kLargestLaneVectors) return launch_lane_hermitian<E, 1, false>(launch, call);
   if (k <= 8) return launch_team_hermitian<E, 8>(launch, call);
   k <= 16 ? launch_team_hermitian<E, 16>(launch, call) : launch_team_hermitian<E, 32>(launch, call);
 }

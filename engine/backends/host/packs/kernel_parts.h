@@ -28,6 +28,7 @@ const host::KernelTables<host::RealOf<kType>>* kernel_tables() {
     list_kernels<KernelPart::kVectors, kType>(t);
     list_kernels<KernelPart::kTall, kType>(t);
     list_kernels<KernelPart::kHermitian, kType>(t);
+    list_kernels<KernelPart::kTridiagonal, kType>(t);
     list_kernels<KernelPart::kGeneral, kType>(t);
     list_kernels<KernelPart::kGeneralJacobi, kType>(t);
     return t;

@@ -49,15 +49,16 @@ struct VectorsCall {
   T* statuses;  // [out] lanes numbers: MatrixStatus
 };
 
-// Eigenvalues and eigenvectors of one pack of Hermitian k x k matrices; see algorithms/lanes/hermitian_eigen.h.
+// Eigenvalues and eigenvectors of one pack of Hermitian k x k matrices; see algorithms/lanes/hermitian_eigen.h and
+// tridiagonal_ql.h.
 template <class T>
 struct HermitianCall {
   const T* a;  // [in] as ValuesCall
   int row_stride;
   int col_stride;
   int k;
-  bool upper;  // the triangle that counts
-  T tolerance;
+  bool upper;   // the triangle that counts
+  T tolerance;  // JACOBI's, and so the next
   int max_sweeps;
   T* u;         // [out] packed, aligned to kAlignment: element (i, j) of U is number j * k + i
   T* scratch;   // k x k elements and lanes, aligned to kAlignment
@@ -168,7 +169,8 @@ struct KernelTable {
   // [index_of(method)][k for k <= kLargestFixedValues, otherwise 0]; a table for large matrices has only [..][0]
   void (*values[kMethods][kLargestFixedValues + 1])(const ValuesCall<T>&);
   void (*vectors[kLargestFixedVectors + 1])(const VectorsCall<T>&);  // [k for k <= kLargestFixedVectors, otherwise 0]
-  void (*hermitian[kLargestFixedVectors + 1])(const HermitianCall<T>&);  // likewise
+  void (*hermitian[kLargestFixedVectors + 1])(const HermitianCall<T>&);    // likewise
+  void (*tridiagonal[kLargestFixedVectors + 1])(const HermitianCall<T>&);  // likewise, k <= kLargestTridiagonal
   void (*general)(const GeneralCall<T>&);
   void (*general_jacobi)(const GeneralCall<T>&);
   void (*tile)(const TileCall<T>&);
@@ -194,7 +196,17 @@ struct KernelTables {
 };
 
 // The tables are filled part by part, and each part of each element type is a translation unit.
-enum class KernelPart { kBidiagonal, kBisection, kJacobi, kVectors, kTall, kHermitian, kGeneral, kGeneralJacobi };
+enum class KernelPart {
+  kBidiagonal,
+  kBisection,
+  kJacobi,
+  kVectors,
+  kTall,
+  kHermitian,
+  kTridiagonal,
+  kGeneral,
+  kGeneralJacobi
+};
 
 // The kernels for an element type; null where this build or this processor has not the instructions. Never null for
 // kScalar.
