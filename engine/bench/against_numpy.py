@@ -28,8 +28,9 @@ import time
 import numpy as np
 
 DTYPES = {"f32": np.float32, "f64": np.float64, "c64": np.complex64, "c128": np.complex128}
-SHAPES = {"values": [(2, 2), (4, 4), (8, 8), (16, 16), (32, 32), (33, 33), (64, 64), (100, 100), (128, 128), (64, 4), (4, 64)],
-          "vectors": [(2, 2), (4, 4), (8, 8), (16, 16), (32, 32), (33, 33), (64, 64), (100, 100), (128, 128), (64, 16), (4, 64)],
+SQUARE = [(n, n) for n in (2, 4, 8, 16, 32, 33, 48, 64, 100, 128)]
+SHAPES = {"values": [*SQUARE, (64, 4), (4, 64)],
+          "vectors": [*SQUARE, (64, 16), (4, 64)],
           "eigh": [(2, 2), (4, 4), (8, 8), (16, 16), (32, 32), (33, 33), (64, 64), (128, 128)],
           "eig": [(2, 2), (3, 3), (4, 4), (8, 8), (16, 16), (24, 24), (32, 32)]}
 AUTO = 0
@@ -37,7 +38,8 @@ AUTO = 0
 BARS = {("values", (4, 4), "f64"): 15, ("values", (4, 4), "c64"): 25, ("values", (8, 8), "f64"): 8,
         ("values", (8, 8), "c64"): 12, ("vectors", (4, 4), "c64"): 15, ("eigh", (4, 4), "c128"): 10,
         ("eig", (4, 4), "c128"): 5,
-        **{("vectors", (32, 32), dtype): 1 for dtype in DTYPES}}
+        **{("vectors", (32, 32), dtype): 1 for dtype in DTYPES},
+        **{(work, (n, n), dtype): 1 for work in ("values", "vectors") for n in (33, 48, 64, 100, 128) for dtype in DTYPES}}
 WORSE = 0.97  # of the recorded ratio
 
 
