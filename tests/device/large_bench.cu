@@ -754,7 +754,8 @@ void time_factor(DType dtype, int64_t n) {
   plan.right_rows = 0;
   const Results without_v = best_of(2, plan, operand.data(), signs.data());
   std::printf(
-      "EIGH of G and J %-4s n %5lld  %9.2f ms call, %d sweeps; hyperbolic SVD %9.2f ms, %d sweeps; ratio %.2f; without V "
+      "EIGH of G and J %-4s n %5lld  %9.2f ms call, %d sweeps; hyperbolic SVD %9.2f ms, %d sweeps; ratio %.2f; without "
+      "V "
       "%9.2f ms; ratio %.2f\n",
       name(dtype), static_cast<long long>(n), eigen.seconds * 1e3, eigen.outcome.sweeps, svd.seconds * 1e3,
       svd.outcome.sweeps, eigen.seconds / svd.seconds, without_v.seconds * 1e3, eigen.seconds / without_v.seconds);
