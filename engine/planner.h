@@ -73,8 +73,9 @@ inline bool makes_vectors(const Plan& plan) {
 inline bool makes_left_vectors(const Plan& plan) { return plan.outputs.right_columns > 0 || plan.outputs.condition; }
 
 // The least k whose matrices the host computes one by one, by BLAS and LAPACK. Below, matrices are lanes of packs.
-// Values alone: beyond, they take less time than a lane of a full pack. A lane of a pack that has no other matrix takes 4 to 8 times as long, and
-// that decides between equals. With vectors all are beyond the k of equal bits: decisions/0008-beyond-32-values.md.
+// Values alone: from there on, one matrix takes less time than a lane of a full pack. A lane of a pack that has no other
+// matrix takes 4 to 8 times as long. With vectors all are beyond the k of equal bits:
+// decisions/0008-beyond-32-values.md.
 inline constexpr int64_t kLeastBlockedWithVectors = kLargestReproducible + 1, kLeastBlockedOfValues = 96;
 inline bool is_blocked_batch(const Plan& plan) {
   return values_per_matrix(plan.problem) >= (makes_vectors(plan) ? kLeastBlockedWithVectors : kLeastBlockedOfValues);
