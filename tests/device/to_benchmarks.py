@@ -61,7 +61,8 @@ def checks(parts):
             rows.append((f"arithmetic: {found[1]}", f"{int(found[2]):,}".replace(",", " "), f"{found[4]} differ"))
     contract = [re.match(r"contract of k > 32: (\d+) failures", x) for x in parts.get("contract", [])]
     if contract := [x for x in contract if x]:
-        rows.append(("the contract of matrices of 33 to 128 values", f"{len(contract)} types", f"{sum(int(x[1]) for x in contract)} failures"))
+        types = len({line.split()[0] for line in parts["contract"] if line.startswith(DTYPES)})
+        rows.append(("the contract of matrices of 33 to 128 values", f"{types} types", f"{sum(int(x[1]) for x in contract)} failures"))
     checked = [x for x in parts.get("factor", []) if re.search(r" sweeps +\d.* (ok|FAILED) *$", x)]
     if checked:
         rows.append(("the contract of large matrices", f"{len(checked)} cases, twice for their bits", f"{sum('FAILED' in x for x in checked)} failures"))

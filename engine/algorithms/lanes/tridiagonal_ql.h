@@ -9,7 +9,7 @@
 //
 // To T. G = [conj(c), conj(s); -s, c], c = x / r, s = y / r, takes (x, y)^T to a real (r, 0)^T. So all elements beside the
 // diagonal become real but the last one, whose phase goes to Q. A reflector for each column has a square root and a
-// division less for k = 4. Its rounding made eigenvalues of 3 x 3 wrong by up to 20 u |M|_F, that of G makes 5.
+// division less for k = 4, but rounds more.
 //
 // A sweep rotates rows and columns i, i + 1 for i = k - 2 .. l. It begins with the vector (e_i, d_{i+1} - mu) and chases
 // the bulge upwards. At an e_i of zero it ends, and above it begins anew. Its shift mu is
@@ -17,8 +17,7 @@
 //   sweeps 1, 2 d_l, the Rayleigh quotient
 //   others      the eigenvalue of T(l .. l+1) that is nearer to d_l (Wilkinson)
 // Sweeps wait for the square root and the division of each rotation. A step of Laguerre has one of each, too, and three
-// steps save half the sweeps. The slowest of 16 random 4 x 4 takes 2.4 for l = 0 and 2.2 for l = 1. With Wilkinson's shift
-// alone it took 5.0 and 4.0. Shifts are guesses: no result depends on the accuracy of one.
+// steps save more sweeps than that. Shifts are guesses: no result depends on the accuracy of one.
 //
 // e_i is negligible where |e_i| <= u (1 + |d_i| + |d_{i+1}|): errors are relative to the largest component. Nothing
 // depends on the sign of a zero, and idle sweeps change nothing else, so a lane's bits do not depend on its neighbours.
@@ -26,7 +25,7 @@
 // Sources: Golub and Van Loan, Matrix Computations, 3rd ed., section 8.3; implicit QL: Dubrulle, Martin and Wilkinson,
 // Numer. Math. 12 (1968) 377-383; Wilkinson's shift: Parlett, The Symmetric Eigenvalue Problem, section 8.9; Laguerre's
 // method for eigenvalues: Parlett, Math. Comp. 18 (1964) 464-485. Cost: random 4 x 4: 10 rotations of Z, which is real,
-// and 3 of N and U. The most sweeps that were seen for an l are 10. Accuracy: |lambda - exact|, |M U - U L|_F and
+// and 3 of N and U. Accuracy: |lambda - exact|, |M U - U L|_F and
 // |I - U^H U|_F |M|_F are within 10 k u |M|_F; `engine_hermitian_batch_test` prints the worst.
 #if defined(SVDSERVE_ENGINE_ALGORITHMS_LANES_TRIDIAGONAL_QL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef SVDSERVE_ENGINE_ALGORITHMS_LANES_TRIDIAGONAL_QL_H_

@@ -1,16 +1,17 @@
-// Householder bidiagonalization of one matrix of moderate order, n x n, as vector code for the processor's instruction set:
+// Householder bidiagonalization of one matrix of moderate order, n x n, as vector code for the processor's
+// instruction set:
 //
 //   A = Q B P^H, B real upper bidiagonal
 //   step j:  H_j of column j;  z := A^H v_j;  G_j of row j;  x := A w_j - ...;  A := A - v_j z'^H - x' w_j^H
 //
-// The update of a step waits for the next one, which makes it in the pass over A that forms its own z. So a step reads A
-// twice and writes it once; LAPACK's gebd2 reads it four times and writes it twice. Up to n = 128 or so, A stays in a
-// core's own cache.
+// The update of a step waits for the next one, which makes it in the pass over A that forms its own z. So a step reads
+// A twice and writes it once; LAPACK's gebd2 reads it four times and writes it twice. Up to n = 128 or so, A stays in
+// a core's own cache.
 // Source: Golub and Van Loan, 3rd ed., algorithm 5.4.2; the order of the passes: Howell, Demmel, Fulton, Hammarling and
 // Marmol, ACM Trans. Math. Softw. 34 (2008) article 14, section 3.
 //
-// Cost: 8/3 n^3 flops real (4 x complex). Accuracy: backward stable, |A - Q B P^H|_F <= c n u |A|_F with c of order one.
-// Elements of A are at most about one: a column or row whose rest has a negligible square (FloatTraits) loses that rest.
+// Cost: 8/3 n^3 flops real (4 x complex). Accuracy: backward stable, |A - Q B P^H|_F <= c n u |A|_F with c of order
+// one. Elements of A are at most about one. A column or row whose rest has a negligible square (FloatTraits) loses it.
 #ifndef SVDSERVE_ENGINE_BACKENDS_HOST_DENSE_BIDIAGONAL_REDUCTION_H_
 #define SVDSERVE_ENGINE_BACKENDS_HOST_DENSE_BIDIAGONAL_REDUCTION_H_
 
@@ -22,8 +23,8 @@ namespace svdserve::host {
 // Bytes that planes are aligned to and a multiple of.
 inline constexpr int kReductionAlignment = 64;
 
-// Column j is `planes` planes of `ld` numbers: its real parts, and of complex columns the imaginary ones. Rows n .. ld - 1
-// are zero. All memory is the caller's; a and work are aligned. T: float or double.
+// Column j is `planes` planes of `ld` numbers: its real parts, and of complex columns the imaginary ones. Rows n and
+// following are zero. All memory is the caller's; a and work are aligned. T: float or double.
 template <class T>
 struct BidiagonalReduction {
   int n = 0;

@@ -1,10 +1,11 @@
 // One matrix of moderate order by bidiagonalization, on the calling thread: BIDIAGONAL of batches that are no packs.
 //
-//   T = X S Y^H, m x n, m >= n:   T = Q_0 R (m > n);   R = Q B P^H (bidiagonal_reduction.h);   B = U S V^H (LAPACK's bdsdc)
+//   T = X S Y^H, m x n, m >= n:   T = Q_0 R (m > n);   R = Q B P^H (bidiagonal_reduction.h)
+//   B = U S V^H (LAPACK's bdsdc)
 //   X := Q_0 Q U,   Y^H := V^H P^H;   values alone: LAPACK's lasq1, which is dqds
 //
-// Cost, real, n x n: 8/3 n^3 flops and about 30 n^2 for values alone; about 12 n^3 with vectors. Accuracy: backward stable,
-// |s - exact| <= c n u s_max. T is scaled by a power of two first, so that nothing over- or underflows on the way.
+// Cost, real, n x n: 8/3 n^3 flops and about 30 n^2 for values alone; about 12 n^3 with vectors. Accuracy: backward
+// stable, |s - exact| <= c n u s_max. T is scaled by a power of two first, so that nothing over- or underflows on the way.
 // Sources: Golub and Van Loan, 3rd ed., section 5.4.3; Gu and Eisenstat, SIAM J. Matrix Anal. Appl. 16 (1995) 79-92
 // (bdsdc); Fernando and Parlett, Numer. Math. 67 (1994) 191-229 (lasq1).
 #ifndef SVDSERVE_ENGINE_BACKENDS_HOST_DENSE_BIDIAGONAL_SVD_H_
@@ -36,8 +37,8 @@ struct StridedMatrix {
   int64_t rows, cols, row_stride, col_stride;
 };
 
-// The workspace of one thread: kept from matrix to matrix, it allocates nothing for the second one of a shape. The caller
-// holds a BlasThreads (blas.h) and an FpEnvironment. Same matrix, same bits, whatever was computed before.
+// The workspace of one thread: kept from matrix to matrix, it allocates nothing for the second one of a shape. The
+// caller holds a BlasThreads (blas.h) and an FpEnvironment. Same matrix, same bits, whatever was computed before.
 // Thread safety: none, one object a thread. E: float, double or std::complex of them.
 template <class E>
 class BidiagonalSvd {
@@ -45,8 +46,8 @@ class BidiagonalSvd {
   using T = typename RealPart<E>::Type;
 
   // s: cols values, descending. x, rows x cols, and yh, Y^H, cols x cols, column-major; both null: values alone. No
-  // result is -0. kOk; kOutOfRange: a value is +inf; kNonFinite and kNotConverged, where LAPACK has given up: nothing is
-  // written that counts. Throws std::bad_alloc.
+  // result is -0. kOk; kOutOfRange: a value is +inf; kNonFinite and kNotConverged, where LAPACK has given up: nothing
+  // is written that counts. Throws std::bad_alloc.
   MatrixStatus decompose(const StridedMatrix<E>& t, T* s, E* x, E* yh);
 
  private:
