@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import math
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -196,7 +197,7 @@ class Operand:
         self.value_type = np.dtype(value_type)
         self.batch_shape = array.shape[:-2]
         self.rows, self.cols = array.shape[-2:]
-        self.count = int(np.prod(self.batch_shape, dtype=np.int64))
+        self.count = math.prod(self.batch_shape)
         # Column-major matrices, one after the other, are the transposed stack in row-major order: sent as they are.
         transposed = array.swapaxes(-1, -2)
         self.column_major = not array.flags.c_contiguous and transposed.flags.c_contiguous

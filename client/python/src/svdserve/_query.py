@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import operator
 from collections.abc import Iterable
 from typing import Any
@@ -49,7 +50,7 @@ class Plane:
     @property
     def bytes(self) -> int:
         """For one matrix, or for one group of them."""
-        return int(np.prod(self.shape, dtype=np.int64)) * self.dtype.itemsize
+        return math.prod(self.shape) * self.dtype.itemsize
 
 
 @dataclasses.dataclass(frozen=True)
