@@ -202,13 +202,15 @@ Plan general_plan(const Problem& problem, const Options& options) {
           outputs, options.starting_vectors};
 }
 
-// Checks the order of general matrices, whose limit is lower than that of others. Returns what is wrong.
+// Checks the order of matrices of eigenproblems, whose limits are lower than that of others. Returns what is wrong.
 std::optional<PlanError> check_order(const Problem& problem, const Options& options) {
-  if (options.decomposition != Decomposition::kGeneral || problem.rows != problem.cols) return std::nullopt;
-  if (problem.rows <= kLargestGeneral) return std::nullopt;
-  return PlanError{"rows", "of a batch of general matrices must be at most " + std::to_string(kLargestGeneral) +
-                               ", but is " + std::to_string(problem.rows) +
-                               "; DecomposeLarge takes one such matrix at a time"};
+  if (options.decomposition == Decomposition::kSvd || problem.rows != problem.cols) return std::nullopt;
+  const bool general = options.decomposition == Decomposition::kGeneral;
+  const int64_t largest = general ? kLargestGeneral : kLargestHermitian;
+  if (problem.rows <= largest) return std::nullopt;
+  return PlanError{"rows", std::string("of a batch of ") + (general ? "general" : "Hermitian") +
+                               " matrices must be at most " + std::to_string(largest) + ", but is " +
+                               std::to_string(problem.rows) + "; DecomposeLarge takes one such matrix at a time"};
 }
 
 // Checks that the decomposition takes the problem and the options. Returns what is wrong.

@@ -19,13 +19,16 @@ struct ShapeLimits {
   int64_t max_values;     // largest min(m, n)
   int64_t max_dimension;  // largest max(m, n)
 };
-inline constexpr ShapeLimits kShapeLimits{128, 16384};
-// Largest min(m, n) of BIDIAGONAL and BISECTION, and of the kernels whose bits are the same on CPU and GPU.
+inline constexpr ShapeLimits kShapeLimits{512, 16384};
+// Largest min(m, n) of BIDIAGONAL and BISECTION by name, and of the kernels whose bits are the same on CPU and GPU.
 inline constexpr int64_t kLargestReproducible = 32;
 
-// The largest k of a method's kernels that have a matrix in each lane.
+
+// The largest k of kernels that keep arrays of k numbers: of a method's that have a matrix in each lane, and of a GPU's
+// thread blocks.
+inline constexpr int64_t kLargestInLanes = 128;
 constexpr int64_t largest_in_lanes(Method method) {
-  return method == Method::kBisection ? kLargestReproducible : kShapeLimits.max_values;
+  return method == Method::kBisection ? kLargestReproducible : kLargestInLanes;
 }
 
 // k up to here is compiled for its size; larger k share one kernel of run-time size.
@@ -37,6 +40,8 @@ constexpr int tile_rows_for(int64_t k) { return k <= kLargestReproducible ? kTil
 inline constexpr int kLargestWithoutFloor = 16;
 // AUTO of Hermitian matrices is TRIDIAGONAL up to this order, and JACOBI beyond. A GPU has no more of them in registers.
 inline constexpr int kLargestTridiagonal = 4;
+// The largest order of Hermitian matrices of a batch.
+inline constexpr int64_t kLargestHermitian = 128;
 // On a GPU, k > kLargestReproducible: threads of a block that reduces or expands a tall matrix.
 inline constexpr int kBlockQrThreads = 256;
 // The largest order of general matrices of a batch.
@@ -82,6 +87,15 @@ inline bool is_blocked_batch(const Plan& plan) {
 }
 // The k of packs are smaller.
 inline constexpr int64_t kPackLimit = kLeastBlockedOfValues;
+// On a GPU, the largest k of singular values and vectors that a thread block computes in registers and shared memory.
+// Complex numbers of two doubles have no room there beyond 64. Larger matrices are decomposed side by side
+// (backends/cuda/blocked/): columns of a block pair of theirs.
+constexpr int64_t largest_in_thread_block(DType dtype) { return dtype == DType::kC128 ? 64 : kLargestInLanes; }
+inline bool is_side_by_side(const Plan& plan) {
+  return plan.decomposition == Decomposition::kSvd &&
+         values_per_matrix(plan.problem) > largest_in_thread_block(plan.problem.dtype);
+}
+constexpr int side_by_side_pair_columns(int64_t k, bool complex) { return k <= 256 || complex ? 64 : 128; }
 
 // The error of a request, for the caller's eyes. `field` is rows, cols, or of Options; "mimo.snr_db".
 struct PlanError {

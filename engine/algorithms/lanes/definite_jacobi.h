@@ -100,7 +100,7 @@ template <class A, class Lane, class Size>
 SVD_HD typename Lane::Mask orthogonalize_definite(A x, Size k, Lane tol_square, int max_sweeps,
                                                   ColumnScale<Lane>* scales, typename Lane::Mask* reversed) {
   using E = typename A::Element;
-  constexpr int kStorage = Size::kValue != 0 ? Size::kValue : static_cast<int>(kShapeLimits.max_values);
+  constexpr int kStorage = Size::kValue != 0 ? Size::kValue : static_cast<int>(kLargestInLanes);
   int column[kStorage];
   SVD_UNROLL for (int j = 0; j < k; ++j) {
     column[j] = j;

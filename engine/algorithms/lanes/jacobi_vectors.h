@@ -195,7 +195,7 @@ SVD_HD typename Lane::Mask rotate_neighbours(A x, V v, Size k, int i, ColumnScal
 template <class A, class V, class Lane, class Size>
 SVD_HD void begin_sweep(A x, V v, Size k, ColumnScale<Lane>* scales, Lane floor, bool first) {
   using E = typename A::Element;
-  constexpr int kStorage = Size::kValue != 0 ? Size::kValue : static_cast<int>(kShapeLimits.max_values);
+  constexpr int kStorage = Size::kValue != 0 ? Size::kValue : static_cast<int>(kLargestInLanes);
   if (!first) {
     Lane squares[kStorage], highest(-4 * FloatTraits<typename E::Scalar>::kBias);
     SVD_UNROLL for (int j = 0; j < k; ++j) {

@@ -65,7 +65,7 @@ __global__ void scan_kernel(const TallCall<typename E::Scalar> call) {
   using T = typename E::Scalar;
   using Bits = typename FloatTraits<T>::Bits;
   using Atomic = std::conditional_t<sizeof(T) == 4, unsigned, unsigned long long>;
-  __shared__ Atomic largest[kShapeLimits.max_values];
+  __shared__ Atomic largest[kLargestInLanes];
   const int64_t m = blockIdx.x;
   const int k = call.k;
   if (threadIdx.x < k) largest[threadIdx.x] = 0;

@@ -66,7 +66,7 @@ void keep_tile_kernel(const host::KeepTileCall<typename E::Scalar>& call) {
     const Pow2<Lane> scale = make_pow2(-Lane::load(call.exponents + j * Lane::kLanes));
     for (int i = 0; i < rows; ++i) a(i, j) = scaled(a(i, j), scale);
   }
-  E diagonal[kShapeLimits.max_values];
+  E diagonal[kLargestInLanes];
   keep_tall_qr(Alone(), a, rows, RuntimeSize{k}, reinterpret_cast<Lane*>(call.g), diagonal);
   for (int j = 0; j < k; ++j) {
     for (int i = 0; i < k; ++i) r(i, j) = i < j ? a(i, j) : i == j ? diagonal[j] : zero_element<E>();

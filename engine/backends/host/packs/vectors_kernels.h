@@ -17,7 +17,7 @@ template <class E, class Size>
 SVD_HD void compute_vectors(const host::VectorsCall<typename E::Scalar>& call, Size k, MatrixView<E> x,
                             MatrixView<E> y) {
   using Lane = typename E::Lane;
-  constexpr int kStorage = Size::kValue != 0 ? Size::kValue : static_cast<int>(kShapeLimits.max_values);
+  constexpr int kStorage = Size::kValue != 0 ? Size::kValue : static_cast<int>(kLargestInLanes);
   load_matrix(call, k, x);
   Lane given[kStorage], s[kStorage], rank[kStorage];
   ColumnScale<Lane> scales[kStorage];
