@@ -4,6 +4,7 @@
 //
 //   m != n        tall/tall_launch.h      to k x k triangles with exponents, then as square matrices
 //   k > 32        blocks/block_launch.h   with vectors or without; a matrix with m != n is one tile
+//   k > 128       side_by_side/side_by_side_launch.h   likewise, of any m and n; c128 from k > 64 on
 //   Hermitian     lanes/hermitian_kernels.h, or blocks/block_launch.h; then finish/finishing_kernels.h
 //   general       general/general_launch.h
 //   vectors       lanes/vectors_launch.h  then Q times X, and finish/finishing_kernels.h
@@ -21,6 +22,7 @@
 #include "engine/backends/cuda/lanes/values_launch.h"
 #include "engine/backends/cuda/lanes/vectors_launch.h"
 #include "engine/backends/cuda/mimo/answers.h"
+#include "engine/backends/cuda/side_by_side/side_by_side_launch.h"
 #include "engine/backends/cuda/tall/tall_launch.h"
 #include "engine/cuda_outcome.h"
 #include "engine/planner.h"
@@ -63,7 +65,7 @@ class Launcher {
                        shape_.gives_all_values() ? static_cast<T*>(batch.planes[Plane::kValues]) : w.values,
                        batch.statuses,
                        batch.exception_counts};
-    if (!shape_.square()) {
+    if (shape_.is_reduced()) {
       shape_.is_large() ? BlockLaunch<E>::reduce(&launch, w.tall) : launch_reduction<E>(&launch, w.tall);
       call.a = w.tall.triangles;
       call.exponents = w.tall.exponents;
@@ -74,7 +76,7 @@ class Launcher {
     } else if (shape_.with_vectors()) {
       vectors(&launch, call, batch, w);
     } else if (shape_.is_large()) {
-      BlockLaunch<E>::decompose(&launch, {call, {}, {}}, PlacedParts::kValues, w.blocks);
+      decompose_large(&launch, {call, {}, {}}, PlacedParts::kValues, w);
     } else {
       w.lanes.enqueue(&launch, call);
     }
@@ -109,6 +111,7 @@ class Launcher {
     return shape.with_vectors() ? PlacedParts::kBoth : PlacedParts::kValues;
   }
   static int64_t block_bytes(const BatchShape& shape, int64_t count) {
+    if (shape.side_by_side()) return SideBySideLaunch<E>::workspace_bytes(shape, count);
     return shape.hermitian() ? BlockLaunch<E>::hermitian_workspace_bytes(shape.k, count)
                              : BlockLaunch<E>::workspace_bytes(shape.k, parts_of(shape), count);
   }
@@ -130,6 +133,12 @@ class Launcher {
                                       static_cast<size_t>(call.count), cudaMemcpyDeviceToDevice, launch->stream);
   }
 
+  // Those of k > kLargestReproducible.
+  void decompose_large(Launch* launch, const VectorsCall<E>& call, PlacedParts parts, const Workspace& w) const {
+    shape_.side_by_side() ? SideBySideLaunch<E>::decompose(launch, shape_, call, w.blocks)
+                          : BlockLaunch<E>::decompose(launch, call, parts, w.blocks);
+  }
+
   void vectors(Launch* launch, const SquareCall<T>& square, const DeviceBatch& batch, const Workspace& w) const {
     const Plan& plan = shape_.plan;
     const int k = shape_.k;
@@ -143,8 +152,7 @@ class Launcher {
     const Columns<E> x = columns_of<E>(x_layout, x_data), y = columns_of<E>(y_layout, y_data);
     const Columns<E> triangles{reinterpret_cast<E*>(w.tall.triangles), k * k, k, 1, k, false};
     const VectorsCall<E> call{square, shape_.keeps_factors() ? triangles : x, y};
-    shape_.is_large() ? BlockLaunch<E>::decompose(launch, call, PlacedParts::kBoth, w.blocks)
-                      : launch_vectors(launch, call);
+    shape_.is_large() ? decompose_large(launch, call, PlacedParts::kBoth, w) : launch_vectors(launch, call);
     if (shape_.keeps_factors()) {
       shape_.is_large() ? BlockLaunch<E>::expand(launch, w.tall, x) : launch_expansion(launch, w.tall, x);
     }

@@ -6,6 +6,8 @@
 #include <numeric>
 #include <utility>
 
+#include "engine/policies/cuda_tuning.h"
+
 namespace svdserve::cuda {
 namespace {
 
@@ -159,15 +161,13 @@ CudaLane::SlotSize CudaLane::size_of(const Plan& plan, int64_t count) const {
           api_->workspace_bytes(&plan, count)};
 }
 
-bool CudaLane::fits(const SlotSize& size) const {
-  return size.in <= size_.in && size.out <= size_.out && size.workspace <= size_.workspace;
-}
-
 // Whole groups, and one at least, for which a slot may have to grow.
 int64_t CudaLane::matrices_per_piece(const Plan& plan) const {
   const int64_t group = plan.outputs.group;
   int64_t groups = static_cast<int64_t>(size_.in / (operand_bytes(plan) * static_cast<uint64_t>(group)));
-  while (groups > 1 && !fits(size_of(plan, groups * group))) groups = groups * 7 / 8;
+  SlotSize most = size_;
+  if (is_side_by_side(plan)) most.workspace = std::max<uint64_t>(most.workspace, kSideBySideSlotBytes);
+  while (groups > 1 && !most.holds(size_of(plan, groups * group))) groups = groups * 7 / 8;
   return std::max<int64_t>(groups, 1) * group;
 }
 
@@ -215,7 +215,7 @@ CudaStatus CudaLane::start(Slot* slot, const Plan& plan) {
   const int d = api_.device();
   const Piece& piece = slot->piece;
   const uint64_t results = result_bytes_in_slot(plan, piece.count);
-  if (const SlotSize size = size_of(plan, piece.count); !fits(size)) {
+  if (const SlotSize size = size_of(plan, piece.count); !size_.holds(size)) {
     if (CudaStatus status = grow(slot, size); !status.ok()) return status;
   }
   if (CudaStatus status = upload(slot, plan); !status.ok()) return status;

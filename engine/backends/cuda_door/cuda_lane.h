@@ -64,6 +64,9 @@ class CudaLane {
   // Bytes of a slot's buffers.
   struct SlotSize {
     uint64_t in, out, workspace;
+    bool holds(const SlotSize& size) const {
+      return size.in <= in && size.out <= out && size.workspace <= workspace;
+    }
   };
   struct Slot {
     SlotSize size{};
@@ -81,7 +84,6 @@ class CudaLane {
   static constexpr uint64_t kCountBytes = 8 * sizeof(uint64_t);  // kMatrixStatuses, and aligned planes after them
 
   SlotSize size_of(const Plan& plan, int64_t count) const;
-  bool fits(const SlotSize& size) const;
   CudaStatus grow(Slot* slot, const SlotSize& size);
   int64_t matrices_per_piece(const Plan& plan) const;
   Run make_run(const HostSegment& segment, int64_t first, int64_t count, const Plan& plan) const;

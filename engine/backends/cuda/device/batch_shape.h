@@ -27,6 +27,8 @@ struct BatchShape {
   bool wide() const { return plan.problem.cols > plan.problem.rows; }
   // Too large for teams: a thread block a matrix.
   bool is_large() const { return k > kLargestReproducible; }
+  // Too large for a thread block.
+  bool side_by_side() const { return is_side_by_side(plan); }
   // Whether consecutive elements of an operand are a row of T: a row of a row-major tall matrix, or a column of a
   // column-major wide one.
   bool rows_contiguous() const { return (plan.problem.order == Order::kRowMajor) != wide(); }
@@ -40,7 +42,9 @@ struct BatchShape {
     return wide() ? plan.outputs.right_columns : plan.outputs.left_columns;
   }
   // Whether X is made, and is Q times something.
-  bool keeps_factors() const { return !square() && x_columns() > 0; }
+  bool keeps_factors() const { return is_reduced() && x_columns() > 0; }
+  // Whether T is reduced to a triangle first.
+  bool is_reduced() const { return !square() && !side_by_side(); }
 
   const Plan& plan;
   const int k;

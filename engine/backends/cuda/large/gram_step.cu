@@ -13,13 +13,15 @@ constexpr int kManyGramStages = 4, kManyPostStages = 3;
 
 constexpr uint64_t aligned(uint64_t bytes) { return (bytes + 255) / 256 * 256; }
 
+constexpr int most_splits(bool whole_columns) { return whole_columns ? 1 : kMostSplits; }
+
 template <class E>
 struct Workspace {
   E *partial, *w;
   int *exponent_changes, *active, *active_count;
 };
 template <class E>
-uint64_t lay_out(int count, int columns, char* base, Workspace<E>* out) {
+uint64_t lay_out(int count, int columns, int splits, char* base, Workspace<E>* out) {
   const auto n = static_cast<uint64_t>(count), k = static_cast<uint64_t>(columns), square = k * k * sizeof(E);
   uint64_t at = 0;
   const auto take = [&](uint64_t bytes) {
@@ -28,7 +30,7 @@ uint64_t lay_out(int count, int columns, char* base, Workspace<E>* out) {
     return p;
   };
   Workspace<E> all{};
-  all.partial = reinterpret_cast<E*>(take(n * kMostSplits * square));
+  all.partial = reinterpret_cast<E*>(take(n * static_cast<uint64_t>(splits) * square));
   all.w = reinterpret_cast<E*>(take(n * square));
   all.exponent_changes = reinterpret_cast<int*>(take(n * 2 * k * sizeof(int)));
   all.active = reinterpret_cast<int*>(take(n * sizeof(int)));
@@ -45,7 +47,7 @@ cudaError_t allow(Kernel kernel, int shared_bytes) {
 template <class E, int K>
 cudaError_t launch(const GramStepCall<E>& call, const GramStepLimits& limits, cudaEvent_t* marks, cudaStream_t stream) {
   Workspace<E> space;
-  lay_out(call.count, K, static_cast<char*>(call.workspace), &space);
+  lay_out(call.count, K, most_splits(call.whole_columns), static_cast<char*>(call.workspace), &space);
   cudaError_t error = cudaSuccess;
   const auto mark = [&](int i) {
     if (marks != nullptr && error == cudaSuccess) error = cudaEventRecord(marks[i], stream);
@@ -55,18 +57,18 @@ cudaError_t launch(const GramStepCall<E>& call, const GramStepLimits& limits, cu
   };
 
   mark(0);
-  // Rows are split so that every multiprocessor has a block.
+  // Rows are split so that every multiprocessor has a block, unless the caller wants one sum.
   const auto slabs = [](int64_t rows, int of) { return static_cast<int>((rows + of - 1) / of); };
   const int gram_slabs = slabs(call.x.rows, Slab<E, K, true>::kRows);
-  const int splits =
-      std::max(1, std::min({kMostSplits, gram_slabs, (limits.multiprocessors + call.count / 2) / call.count}));
+  const int by_load = std::min({kMostSplits, gram_slabs, (limits.multiprocessors + call.count / 2) / call.count});
+  const int splits = call.whole_columns ? 1 : std::max(1, by_load);
   const dim3 gram_grid(static_cast<unsigned>(splits), static_cast<unsigned>(call.count));
   const auto gram = [&](auto kernel, int stages) {
     const int bytes = GramShape<E, K>::shared_bytes(stages);
     after(allow(kernel, bytes));
     if (error != cudaSuccess) return;
     kernel<<<gram_grid, GramShape<E, K>::kThreads, static_cast<size_t>(bytes), stream>>>(
-        call.x, call.pairs, call.versions, call.width, space.partial, space.active_count);
+        call.x, call.pairs, call.versions, call.stack, call.width, space.partial, space.active_count);
     after(cudaGetLastError());
   };
   if (GramShape<E, K>::shared_bytes(kManyGramStages) <= limits.shared_bytes) {
@@ -82,9 +84,9 @@ cudaError_t launch(const GramStepCall<E>& call, const GramStepLimits& limits, cu
   const InnerCall<E> inner{call.pairs,        space.partial,      splits,
                            space.w,           call.exponents,     space.exponent_changes,
                            space.active,      space.active_count, call.counters,
-                           call.versions,     call.width,         call.x.cols,
-                           call.positive,     call.tolerance,     call.smallest_exponent,
-                           call.inner_sweeps, w_in_shared_memory};
+                           call.versions,     call.stack,         call.width,
+                           call.x.cols,       call.positive,      call.tolerance,
+                           call.smallest_exponent, call.inner_sweeps, w_in_shared_memory};
   after(allow(inner_kernel<E, K>, inner_bytes));
   if (error != cudaSuccess) return error;
   inner_kernel<E, K>
@@ -142,8 +144,8 @@ bool gram_step_supports(int columns, const GramStepLimits& limits) {
 }
 
 template <class E>
-uint64_t gram_step_workspace_bytes(int count, int columns) {
-  return lay_out<E>(count, columns, nullptr, nullptr);
+uint64_t gram_step_workspace_bytes(int count, int columns, bool whole_columns) {
+  return lay_out<E>(count, columns, most_splits(whole_columns), nullptr, nullptr);
 }
 
 template <class E>
@@ -158,8 +160,8 @@ cudaError_t launch_gram_step(const GramStepCall<E>& call, const GramStepLimits& 
 
 template bool gram_step_supports<double>(int, const GramStepLimits&);
 template bool gram_step_supports<Complex>(int, const GramStepLimits&);
-template uint64_t gram_step_workspace_bytes<double>(int, int);
-template uint64_t gram_step_workspace_bytes<Complex>(int, int);
+template uint64_t gram_step_workspace_bytes<double>(int, int, bool);
+template uint64_t gram_step_workspace_bytes<Complex>(int, int, bool);
 template cudaError_t launch_gram_step<double>(const GramStepCall<double>&, const GramStepLimits&, cudaEvent_t*,
                                               cudaStream_t);
 template cudaError_t launch_gram_step<Complex>(const GramStepCall<Complex>&, const GramStepLimits&, cudaEvent_t*,

@@ -48,6 +48,19 @@ struct GramStepVersions {
 #endif
 };
 
+// Matrices side by side in X, each of so many blocks. A pair is of one matrix. Arrays are in device memory, a number for
+// each matrix.
+struct GramStepStack {
+  int blocks = 0;                               // 0: X is one matrix, and there are no arrays
+  const uint8_t* finished = nullptr;            // not 0: its pairs are not looked at
+  const int32_t* smallest_exponents = nullptr;  // in place of GramStepCall::smallest_exponent
+
+#ifdef __CUDACC__
+  __device__ int matrix_of(GramStepPair pair) const { return blocks == 0 ? 0 : pair.p / blocks; }
+  __device__ bool is_finished(GramStepPair pair) const { return blocks != 0 && finished[matrix_of(pair)] != 0; }
+#endif
+};
+
 // In device memory; grows until somebody clears it.
 struct GramStepCounts {
   unsigned long long rotations, proper_rotations, active_pairs;
@@ -67,6 +80,7 @@ struct InnerCall {
   int* active_count;      // [in,out] how many; 0 before
   GramStepCounts* counters;
   GramStepVersions versions;
+  GramStepStack stack;
   int width;               // columns of a block
   int64_t cols, positive;  // columns from `positive` on have sign -1
   double tolerance;
@@ -99,9 +113,11 @@ struct GramStepCall {
   double tolerance;
   int32_t smallest_exponent;  // a column that falls below it becomes zero
   int inner_sweeps;
-  GramStepCounts* counters;  // [in,out] device
+  GramStepCounts* counters;  // [in,out] device; of each matrix
   GramStepVersions versions;
-  void* workspace;  // device, gram_step_workspace_bytes(count, columns), aligned to 256
+  void* workspace;  // device, gram_step_workspace_bytes(), aligned to 256
+  GramStepStack stack = {};
+  bool whole_columns = false;  // a Gram matrix is one sum, so its bits do not depend on `count`; else it may have parts
 };
 
 // The limits of the device.
@@ -114,7 +130,7 @@ struct GramStepLimits {
 template <class E>
 bool gram_step_supports(int columns, const GramStepLimits& limits);
 template <class E>
-uint64_t gram_step_workspace_bytes(int count, int columns);
+uint64_t gram_step_workspace_bytes(int count, int columns, bool whole_columns = false);
 // Enqueues. `marks`: events to record before the first kernel and after each of the three, or null.
 template <class E>
 cudaError_t launch_gram_step(const GramStepCall<E>& call, const GramStepLimits& limits, cudaEvent_t* marks,

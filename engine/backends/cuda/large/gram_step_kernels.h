@@ -121,15 +121,15 @@ struct GramShape {
 // The first block clears the count of active pairs, which the orthogonalization then raises.
 template <class E, int K, int kStages>
 __global__ void __launch_bounds__(GramShape<E, K>::kThreads, 1)
-    gram_kernel(GramStepMatrix<E> x, const GramStepPair* pairs, GramStepVersions versions, int width, E* partial,
-                int* active_count) {
+    gram_kernel(GramStepMatrix<E> x, const GramStepPair* pairs, GramStepVersions versions, GramStepStack stack, int width,
+                E* partial, int* active_count) {
   using Shape = GramShape<E, K>;
   using S = Slab<E, K, true>;
   extern __shared__ __align__(16) unsigned char shared[];
   E* const slabs = reinterpret_cast<E*>(shared);
   const GramStepPair pair = pairs[blockIdx.y];
   if (blockIdx.x == 0 && blockIdx.y == 0 && threadIdx.x == 0) *active_count = 0;
-  if (versions.unchanged(pair)) return;
+  if (versions.unchanged(pair) || stack.is_finished(pair)) return;
   const auto all = static_cast<unsigned>((x.rows + S::kRows - 1) / S::kRows);
   const unsigned splits = gridDim.x, split = blockIdx.x;
   const int first = static_cast<int>(all * split / splits);
@@ -307,7 +307,7 @@ __global__ void __launch_bounds__(InnerShape<E, K>::kThreads, 1) inner_kernel(In
   extern __shared__ __align__(16) unsigned char shared[];
   const BlockTeam<Shape::kThreads> block;
   const GramStepPair pair = call.pairs[blockIdx.x];
-  if (call.versions.unchanged(pair)) return;
+  if (call.versions.unchanged(pair) || call.stack.is_finished(pair)) return;
   unsigned char* next = shared;
   GramWork<E> work{};
   work.k = K;
@@ -365,17 +365,20 @@ __global__ void __launch_bounds__(InnerShape<E, K>::kThreads, 1) inner_kernel(In
   });
 
   const GramOutcome outcome = gram_jacobi(block, work);
+  const int matrix = call.stack.matrix_of(pair);
+  GramStepCounts& counters = call.counters[matrix];
+  const int32_t smallest = call.stack.blocks == 0 ? call.smallest_exponent : call.stack.smallest_exponents[matrix];
 
   if (threadIdx.x == 0) {
     if (outcome.active) call.active[atomicAdd(call.active_count, 1)] = static_cast<int>(blockIdx.x);
     call.versions.note(pair, outcome.active);
     // A NaN, which is no cosine, is larger than all of them.
-    atomicMax(&call.counters->cosine2_bits, __double_as_longlong(outcome.cosine2) & 0x7fffffffffffffffull);
+    atomicMax(&counters.cosine2_bits, __double_as_longlong(outcome.cosine2) & 0x7fffffffffffffffull);
     if (outcome.active) {
-      atomicAdd(&call.counters->rotations, static_cast<unsigned long long>(outcome.rotations));
-      atomicAdd(&call.counters->proper_rotations, static_cast<unsigned long long>(outcome.proper_rotations));
-      atomicAdd(&call.counters->active_pairs, 1ull);
-      if (outcome.lost) atomicOr(&call.counters->lost, 1ull);
+      atomicAdd(&counters.rotations, static_cast<unsigned long long>(outcome.rotations));
+      atomicAdd(&counters.proper_rotations, static_cast<unsigned long long>(outcome.proper_rotations));
+      atomicAdd(&counters.active_pairs, 1ull);
+      if (outcome.lost) atomicOr(&counters.lost, 1ull);
     }
   }
   if (!outcome.active) return;
@@ -385,10 +388,10 @@ __global__ void __launch_bounds__(InnerShape<E, K>::kThreads, 1) inner_kernel(In
   block.for_each(0, K, [&](int j) {
     const int64_t column = column_of<K>(pair, call.width, j);
     // Rounding error of a dependent column: zero in X, while V keeps what was rotated.
-    const bool vanished = exponents_before[j] != large::kZeroColumn && work.exponents[j] < call.smallest_exponent;
+    const bool vanished = exponents_before[j] != large::kZeroColumn && work.exponents[j] < smallest;
     if (column < call.cols) {
       call.exponents[column] = vanished ? large::kZeroColumn : work.exponents[j];
-      if (vanished) atomicOr(&call.counters->lost, 1ull);
+      if (vanished) atomicOr(&counters.lost, 1ull);
     }
     call.exponent_changes[int64_t{blockIdx.x} * (2 * K) + j] = exponents_before[j];
     call.exponent_changes[int64_t{blockIdx.x} * (2 * K) + K + j] = work.exponents[j];

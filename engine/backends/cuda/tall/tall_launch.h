@@ -35,7 +35,7 @@ TallCall<typename E::Scalar> carve_tall_call(const BatchShape& shape, const type
   call.by_column = shape.plan.method == Method::kJacobi;
   call.tile_rows = shape.tile_rows;
   call.tiles = shape.tiles;
-  if (shape.square()) return call;
+  if (!shape.is_reduced()) return call;
   const int64_t tiles = count * shape.tiles;
   const bool factorizes_again = in_register_tiles<E>(call) && has_room_for_x(call.tile_rows, k, sizeof(E));
   call.exponents = carver->take<T>(count * k);
