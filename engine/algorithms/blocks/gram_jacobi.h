@@ -140,6 +140,7 @@ struct GramWork {
   int w_ld;              // >= k
   int* exponents;        // [in,out] k: f_j
   const int8_t* signs;   // [in] k, each +1 or -1; or null: all +1
+  bool sorts = true;     // without signs: the longer column of a pair comes first
   GramGroup<E>* groups;  // [scratch] k / 8
   double* cosines;       // [scratch] kCosineParts k
   uint8_t* columns;      // [scratch] jacobi_supersteps(k) k: the supersteps' columns
@@ -161,7 +162,7 @@ SVD_HD constexpr int group_pivot(int v, int m) {
 
 template <class E>
 SVD_HD PairSigns signs_of(const GramWork<E>& work, int p, int q) {
-  if (work.signs == nullptr) return PairSigns::kBothPositive;
+  if (work.signs == nullptr) return work.sorts ? PairSigns::kBothPositive : PairSigns::kUnsorted;
   return pair_signs(work.signs[p] > 0, work.signs[q] > 0);
 }
 

@@ -32,6 +32,7 @@ enum class PairSigns : uint8_t {
   kBothPositive,  // the longer column first
   kBothNegative,  // the longer column last
   kOpposite,      // not sorted
+  kUnsorted,      // both positive, and not sorted
 };
 
 SVD_HD PairSigns pair_signs(bool p_positive, bool q_positive) {

@@ -44,8 +44,9 @@ cudaError_t allow(Kernel kernel, int shared_bytes) {
   return cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes);
 }
 
-template <class E, int K>
+template <class E, int K, bool kMany = false>
 cudaError_t launch(const GramStepCall<E>& call, const GramStepLimits& limits, cudaEvent_t* marks, cudaStream_t stream) {
+  using Inner = InnerShape<E, K, kMany>;
   Workspace<E> space;
   lay_out(call.count, K, most_splits(call.whole_columns), static_cast<char*>(call.workspace), &space);
   cudaError_t error = cudaSuccess;
@@ -79,19 +80,20 @@ cudaError_t launch(const GramStepCall<E>& call, const GramStepLimits& limits, cu
   if (error != cudaSuccess) return error;
   mark(1);
 
-  const bool w_in_shared_memory = InnerShape<E, K>::shared_bytes(true) <= limits.shared_bytes;
-  const int inner_bytes = InnerShape<E, K>::shared_bytes(w_in_shared_memory);
+  // Blocks that share a multiprocessor share its memory, too, a KiB a block more than they see.
+  const int room = kMany ? (limits.shared_bytes + 1024) / Inner::kBlocks - 1024 : limits.shared_bytes;
+  const bool w_in_shared_memory = Inner::shared_bytes(true) <= room;
+  const int inner_bytes = Inner::shared_bytes(w_in_shared_memory);
   const InnerCall<E> inner{call.pairs,        space.partial,      splits,
                            space.w,           call.exponents,     space.exponent_changes,
                            space.active,      space.active_count, call.counters,
                            call.versions,     call.stack,         call.width,
                            call.x.cols,       call.positive,      call.tolerance,
                            call.smallest_exponent, call.inner_sweeps, w_in_shared_memory};
-  after(allow(inner_kernel<E, K>, inner_bytes));
+  after(allow(inner_kernel<E, K, kMany>, inner_bytes));
   if (error != cudaSuccess) return error;
-  inner_kernel<E, K>
-      <<<static_cast<unsigned>(call.count), InnerShape<E, K>::kThreads, static_cast<size_t>(inner_bytes), stream>>>(
-          inner);
+  inner_kernel<E, K, kMany>
+      <<<static_cast<unsigned>(call.count), Inner::kThreads, static_cast<size_t>(inner_bytes), stream>>>(inner);
   after(cudaGetLastError());
   mark(2);
 
@@ -155,7 +157,8 @@ cudaError_t launch_gram_step(const GramStepCall<E>& call, const GramStepLimits& 
   if constexpr (!kIsComplex<E>) {
     if (call.columns == 128) return launch<E, 128>(call, limits, marks, stream);
   }
-  return launch<E, 64>(call, limits, marks, stream);
+  return call.stack.blocks != 0 ? launch<E, 64, true>(call, limits, marks, stream)
+                                : launch<E, 64>(call, limits, marks, stream);
 }
 
 template bool gram_step_supports<double>(int, const GramStepLimits&);

@@ -284,11 +284,13 @@ __device__ __forceinline__ void transform_rotations(const WarpTeam<32>& team, co
   at(right) = plus_product(old_right, result[1], one);
 }
 
-template <class E, int K>
+// kMany: of so many pairs that a multiprocessor should have three at once.
+template <class E, int K, bool kMany = false>
 struct InnerShape {
   // A warp a group, and eight more for the small products: a block is alone on its multiprocessor, which has nothing
-  // else to hide latencies with. (Sixteen more leave too few registers a thread.)
-  static constexpr int kThreads = (K / kJacobiGroup + 8) * 32;
+  // else to hide latencies with. (Sixteen more leave too few registers a thread.) Of many, the others hide them.
+  static constexpr int kThreads = kMany ? 256 : (K / kJacobiGroup + 8) * 32;
+  static constexpr int kBlocks = kMany ? 3 : 1;  // a multiprocessor
   static constexpr int kLd = K + 4;  // of W in shared memory
   static constexpr int kGram = PackedGram<E>::size(K) * static_cast<int>(sizeof(E));
   static constexpr int kGroups = K / kJacobiGroup * static_cast<int>(sizeof(GramGroup<E>));
@@ -301,9 +303,10 @@ struct InnerShape {
 };
 
 // One block a pair: sums the parts of its Gram matrix, sweeps, leaves W, its columns' exponents and what happened.
-template <class E, int K>
-__global__ void __launch_bounds__(InnerShape<E, K>::kThreads, 1) inner_kernel(InnerCall<E> call) {
-  using Shape = InnerShape<E, K>;
+template <class E, int K, bool kMany = false>
+__global__ void __launch_bounds__(InnerShape<E, K, kMany>::kThreads, (InnerShape<E, K, kMany>::kBlocks))
+    inner_kernel(InnerCall<E> call) {
+  using Shape = InnerShape<E, K, kMany>;
   extern __shared__ __align__(16) unsigned char shared[];
   const BlockTeam<Shape::kThreads> block;
   const GramStepPair pair = call.pairs[blockIdx.x];
@@ -334,6 +337,7 @@ __global__ void __launch_bounds__(InnerShape<E, K>::kThreads, 1) inner_kernel(In
   next += K;
   work.columns = next;
   work.signs = call.positive < call.cols ? signs : nullptr;
+  work.sorts = call.stack.blocks == 0;
   work.tolerance2 = call.tolerance * call.tolerance;
   work.sweeps = call.sweeps;
 

@@ -24,19 +24,25 @@ struct SideTypes {
   using Wide = std::conditional_t<E::kComplex, svdserve::Complex, double>;
 };
 
-// The matrices that are decomposed at once, T = A or its transpose each, m x k. Columns m + 1 of Z, X and V begin a matrix:
-// each has `columns`, k of its own and then zeros. Arrays of columns have one number for each, arrays of matrices too.
+// X with its exponents, and V: column j of X stands for 2^f[j] x(:, j). V null: not wanted.
+template <class W>
+struct SideOperands {
+  W *x, *v;
+  int32_t* f;
+};
+
+// The matrices that are decomposed at once, T = A or its transpose each, m x k. Each has `columns` columns of X and V: k of
+// its own, and then zeros. Arrays of columns have one number for each, arrays of matrices too.
 template <class W>
 struct SideMatrices {
   int64_t count;
-  int rows, k, columns;  // m, k, and columns of a matrix in X
-  int64_t ld, v_ld;      // of Z and X, and of V
-  W *z, *x, *v;          // Z: T, its columns as given; V null: not wanted
-  double* mantissas;     // of columns' norms
-  int32_t* exponents;    // of columns' norms
-  int32_t* order;        // the columns of a matrix in descending order of norms
-  int32_t* f;            // X: column j stands for 2^f[j] x(:, j)
-  int32_t* smallest;     // of matrices: exponents of columns that are rounding error
+  int rows, k, columns;       // m, k, and columns of a matrix in X
+  int64_t ld, v_ld;           // of X, and of V
+  SideOperands<W> now, next;  // `next`: memory for the same in another order
+  double* mantissas;          // of the norms of columns of now.x
+  int32_t* exponents;         // likewise
+  int32_t* order;             // the columns of a matrix in descending order of true norms
+  int32_t* smallest;          // of matrices: exponents of columns that are rounding error
   int* bad;              // of matrices: not 0: an entry is not finite
   uint8_t* finished;     // of matrices
   GramStepCounts* counts;  // of matrices
@@ -52,7 +58,7 @@ struct SideMatrices {
 
 // --- the way in ---------------------------------------------------------------------------------------------------
 
-// Z := T. A block has a tile of one matrix; consecutive elements in memory are read by consecutive threads.
+// X := T, f := 0. A block has a tile of one matrix; consecutive elements in memory are read by consecutive threads.
 template <class In, class W>
 __global__ void __launch_bounds__(kSideTile * kSideTileRows)
     load_side_kernel(SideMatrices<W> all, const In* a, int64_t row_stride, int64_t col_stride) {
@@ -74,7 +80,8 @@ __global__ void __launch_bounds__(kSideTile * kSideTileRows)
   __syncthreads();
   for (int s = slow; s < kSideTile; s += kSideTileRows) {
     const int i = row0 + fast, j = col0 + s;
-    if (i < all.rows && j < all.columns) all.z[(all.first_column(m) + j) * all.ld + i] = widened(tile[s][fast]);
+    if (i < all.rows && j < all.columns) all.now.x[(all.first_column(m) + j) * all.ld + i] = widened(tile[s][fast]);
+    if (i == 0 && j < all.columns) all.now.f[all.first_column(m) + j] = 0;
   }
 }
 
@@ -85,21 +92,23 @@ template <class W>
 __global__ void __launch_bounds__(256) order_side_kernel(SideMatrices<W> all, bool begin) {
   const int64_t m = blockIdx.x, first = all.first_column(m);
   const double* const mantissas = all.mantissas + first;
-  const int32_t* const exponents = all.exponents + first;
-  const auto columns = static_cast<int>(all.columns);
+  // Those of columns of zeros are below all others.
+  const auto exponent = [&](int j) { return all.exponents[first + j] + all.now.f[first + j]; };
+  const int columns = all.columns;
   __shared__ int32_t least;
   if (threadIdx.x == 0) least = -kZeroColumn;
   __syncthreads();
   for (int j = static_cast<int>(threadIdx.x); j < columns; j += 256) {
-    const int32_t e = exponents[j];
+    const int32_t e = exponent(j);
     const double x = mantissas[j];
     int place = 0;
     for (int r = 0; r < columns; ++r) {
-      const bool larger = exponents[r] != e ? exponents[r] > e : mantissas[r] != x ? mantissas[r] > x : r < j;
+      const int32_t other = exponent(r);
+      const bool larger = other != e ? other > e : mantissas[r] != x ? mantissas[r] > x : r < j;
       place += larger ? 1 : 0;
     }
     all.order[first + place] = j;
-    if (e != kZeroColumn) atomicMin(&least, e);
+    if (x > 0) atomicMin(&least, e);
   }
   if (!begin) return;
   __syncthreads();
@@ -110,23 +119,25 @@ __global__ void __launch_bounds__(256) order_side_kernel(SideMatrices<W> all, bo
   all.counts[m] = {};
 }
 
-// X 2^f := the columns of Z in order, V := those of the identity. A block a column.
+// Puts the columns of X and V in order, norms of X in [1/2, 1), and rounding errors at zero. A block a column of `next`.
+// The first time (`begin`) V is the identity.
 template <class W>
-__global__ void __launch_bounds__(128) place_side_kernel(SideMatrices<W> all) {
+__global__ void __launch_bounds__(128) place_side_kernel(SideMatrices<W> all, bool begin) {
   const int64_t to = blockIdx.x, m = to / all.columns;
   const int j = all.order[to];
-  const int64_t column = all.first_column(m) + j;
+  const int64_t from = all.first_column(m) + j;
+  const int32_t e = all.exponents[from], f = all.now.f[from] + e;
   // A matrix with an entry that is not finite has columns of zeros: no p-step sees a NaN.
-  const bool zero = all.exponents[column] == kZeroColumn || all.bad[m] != 0;
-  const int32_t e = zero ? kZeroColumn : all.exponents[column];
+  const bool zero = e == kZeroColumn || f < all.smallest[m] || all.bad[m] != 0;
   for (int i = static_cast<int>(threadIdx.x); i < all.ld; i += 128) {
     const bool inside = !zero && i < all.rows;
-    all.x[to * all.ld + i] = inside ? shifted(all.z[column * all.ld + i], -e) : from_real<W>(0);
+    all.next.x[to * all.ld + i] = inside ? shifted(all.now.x[from * all.ld + i], -e) : from_real<W>(0);
   }
-  if (threadIdx.x == 0) all.f[to] = e;
-  if (all.v == nullptr) return;
+  if (threadIdx.x == 0) all.next.f[to] = zero ? kZeroColumn : f;
+  if (all.next.v == nullptr) return;
   for (int i = static_cast<int>(threadIdx.x); i < all.v_ld; i += 128) {
-    all.v[to * all.v_ld + i] = from_real<W>(i == j && j < all.k ? 1 : 0);
+    const W of_identity = from_real<W>(i == j && j < all.k ? 1 : 0);
+    all.next.v[to * all.v_ld + i] = begin ? of_identity : all.now.v[from * all.v_ld + i];
   }
 }
 
@@ -178,7 +189,7 @@ __global__ void __launch_bounds__(128) values_side_kernel(SideMatrices<W> all, S
   for (int r = static_cast<int>(threadIdx.x); r < all.k; r += 128) {
     const int64_t column = all.column_of_place(m, r);
     const int32_t e = all.exponents[column];
-    const double s = e == kZeroColumn ? 0 : shifted(all.mantissas[column], e + all.f[column]);
+    const double s = e == kZeroColumn ? 0 : shifted(all.mantissas[column], e + all.now.f[column]);
     const T value = is_finite ? static_cast<T>(s) : FloatTraits<T>::nan();
     in_range = in_range && !isinf(value);
     call.values[to * all.k + r] = value;
@@ -213,7 +224,7 @@ __global__ void __launch_bounds__(kSideTile * kSideTileRows)
     const int64_t column = all.column_of_place(m, col0 + s);
     W value = from_real<W>(0);
     if (column >= 0 && row0 + fast < rows) {
-      value = (of_x ? all.x : all.v)[column * ld + row0 + fast];
+      value = (of_x ? all.now.x : all.now.v)[column * ld + row0 + fast];
       if (of_x && all.exponents[column] != kZeroColumn) {
         value = over_real(value, ldexp(all.mantissas[column], all.exponents[column]));
       }
