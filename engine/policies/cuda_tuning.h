@@ -57,9 +57,8 @@ constexpr int largest_of_small_team(bool complex, int real_bytes) { return compl
 // k > 32: blocks that have workspace for columns that neither registers nor shared memory hold.
 inline constexpr int64_t kWorkspaceBlocks = 264;
 
-// Matrices side by side: about so many bytes of workspace for those that are decomposed at once. A slot of a lane grows to
-// a part of it, which is enough for the operands that fit a slot.
-inline constexpr int64_t kSideBySideBytes = int64_t{2} << 30, kSideBySideSlotBytes = int64_t{256} << 20;
+// Matrices side by side: about so many bytes of workspace for those that are decomposed at once.
+inline constexpr int64_t kSideBySideBytes = int64_t{2} << 30;
 
 // Large matrices: threads that copy between the caller's memory and pinned memory, for each matrix under way.
 inline constexpr int kLargeCopyThreads = 4;

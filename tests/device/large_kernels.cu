@@ -120,9 +120,9 @@ void check_gram(const Case<E, K>& c) {
   using Shape = GramShape<E, K>;
   constexpr int kStages = 4, kBytes = Shape::shared_bytes(kStages);
   allow(gram_kernel<E, K, kStages>, kBytes);
-  gram_kernel<E, K, kStages>
-      <<<dim3(kSplits, 2), Shape::kThreads, kBytes>>>(GramStepMatrix<E>{x.get(), c.rows, c.cols, c.ld}, pairs.get(),
-                                                      GramStepVersions{}, GramStepStack{}, c.width, partial.get(), active_count.get());
+  gram_kernel<E, K, kStages><<<dim3(kSplits, 2), Shape::kThreads, kBytes>>>(
+      GramStepMatrix<E>{x.get(), c.rows, c.cols, c.ld}, pairs.get(), GramStepVersions{}, GramStepStack{}, c.width,
+      partial.get(), active_count.get());
   check(cudaDeviceSynchronize(), "gram_kernel");
   if (active_count.fetch()[0] != 0) expect("count of active pairs", element_name<E>(), K, c.width, c.rows, 1, 0);
   const std::vector<E> parts = partial.fetch();

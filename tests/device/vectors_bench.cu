@@ -160,8 +160,9 @@ int main_of(int argc, char** argv) {
   std::printf(
       "shape,dtype,matrices,ours M/s,gesvdjBatched M/s,gesvdaStridedBatched M/s,ours/best peer,ceiling M/s,of "
       "ceiling\n");
-  const std::pair<int, int> shapes[] = {{2, 2},   {3, 3},  {4, 4},   {6, 6},    {8, 8},   {16, 16},  {24, 24},
-                                        {32, 32}, {4, 64}, {64, 16}, {256, 32}, {64, 64}, {128, 128}, {256, 256}, {512, 512}};
+  const std::pair<int, int> shapes[] = {{2, 2},    {3, 3},   {4, 4},     {6, 6},     {8, 8},
+                                        {16, 16},  {24, 24}, {32, 32},   {4, 64},    {64, 16},
+                                        {256, 32}, {64, 64}, {128, 128}, {256, 256}, {512, 512}};
   for (const auto& [m, n] : shapes) {
     const std::string label = std::to_string(m) + "x" + std::to_string(n);
     if (!only.empty() && only != "all" && only != label) continue;

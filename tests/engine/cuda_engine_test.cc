@@ -412,6 +412,20 @@ TEST_P(CudaEngineTest, EveryTypeAndShape) {
   expect_quiet();
 }
 
+// Their workspace may grow beyond a slot's, so that as many matrices as fit a slot are decomposed at once.
+TEST_P(CudaEngineTest, PiecesOfMatricesSideBySide) {
+  const Plan plan = plan_of({300, 300, DType::kF64, Order::kRowMajor});
+  ASSERT_TRUE(is_side_by_side(plan));
+  control_.set_workspace_per_matrix(uint64_t{4} << 20);
+  const auto engine = open();
+  const auto slot = static_cast<int64_t>(kLeastSlotBytes / matrix_bytes(plan.problem));
+  ASSERT_GT(slot * 4, 16);
+  const Batch batch(plan, {slot, slot}, 5);
+  batch.expect_done(engine->execute(0, plan, batch.segments()));
+  EXPECT_EQ(control_.observed().launches, 2);
+  expect_quiet();
+}
+
 TEST_P(CudaEngineTest, StatusesAreFetchedForThePiecesThatHaveThem) {
   const Plan plan = plan_of(kSmall);
   set_piece(64);

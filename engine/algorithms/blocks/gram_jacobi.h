@@ -140,12 +140,12 @@ struct GramWork {
   int w_ld;              // >= k
   int* exponents;        // [in,out] k: f_j
   const int8_t* signs;   // [in] k, each +1 or -1; or null: all +1
-  bool sorts = true;     // without signs: the longer column of a pair comes first
   GramGroup<E>* groups;  // [scratch] k / 8
   double* cosines;       // [scratch] kCosineParts k
   uint8_t* columns;      // [scratch] jacobi_supersteps(k) k: the supersteps' columns
   double tolerance2;     // the square of the tolerance
   int sweeps;            // at most
+  bool sorts = true;     // without signs: the longer column of a pair comes first
 };
 struct GramOutcome {
   double cosine2 = 0;   // the square of the largest cosine of two columns before the first rotation

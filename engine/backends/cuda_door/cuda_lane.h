@@ -64,9 +64,7 @@ class CudaLane {
   // Bytes of a slot's buffers.
   struct SlotSize {
     uint64_t in, out, workspace;
-    bool holds(const SlotSize& size) const {
-      return size.in <= in && size.out <= out && size.workspace <= workspace;
-    }
+    bool holds(const SlotSize& size) const { return size.in <= in && size.out <= out && size.workspace <= workspace; }
   };
   struct Slot {
     SlotSize size{};

@@ -121,8 +121,8 @@ struct GramShape {
 // The first block clears the count of active pairs, which the orthogonalization then raises.
 template <class E, int K, int kStages>
 __global__ void __launch_bounds__(GramShape<E, K>::kThreads, 1)
-    gram_kernel(GramStepMatrix<E> x, const GramStepPair* pairs, GramStepVersions versions, GramStepStack stack, int width,
-                E* partial, int* active_count) {
+    gram_kernel(GramStepMatrix<E> x, const GramStepPair* pairs, GramStepVersions versions, GramStepStack stack,
+                int width, E* partial, int* active_count) {
   using Shape = GramShape<E, K>;
   using S = Slab<E, K, true>;
   extern __shared__ __align__(16) unsigned char shared[];
@@ -291,7 +291,7 @@ struct InnerShape {
   // else to hide latencies with. (Sixteen more leave too few registers a thread.) Of many, the others hide them.
   static constexpr int kThreads = kMany ? 256 : (K / kJacobiGroup + 8) * 32;
   static constexpr int kBlocks = kMany ? 3 : 1;  // a multiprocessor
-  static constexpr int kLd = K + 4;  // of W in shared memory
+  static constexpr int kLd = K + 4;              // of W in shared memory
   static constexpr int kGram = PackedGram<E>::size(K) * static_cast<int>(sizeof(E));
   static constexpr int kGroups = K / kJacobiGroup * static_cast<int>(sizeof(GramGroup<E>));
   static constexpr int kColumns =

@@ -1,19 +1,15 @@
 // U, S, V of many matrices of k > 128 values (c128: 64) at once, by the p-steps of large matrices.
 //
 //   T = A or A^T, m x k, m >= k;   [T_1 P_1, T_2 P_2, ..] W = [U_1 S_1, U_2 S_2, ..],   V_i = P_i W_i
-// All matrices lie side by side in one X of m rows, so that a p-step is one launch for all of them; a pair is of one
+// All matrices lie side by side in one X of m rows, so that a p-step is one launch for all of them. A pair is of one
 // matrix. Columns are scaled by powers of two and sorted by norm (P), before the first sweep and between sweeps. Sweeps
 // are p-steps in a round robin, until one has met no two columns of a matrix with |cos| > 2 tolerance. The matrix is then
 // finished by a flag of its own, and its pairs are not looked at again. A Gram matrix is one sum. So the bits of a matrix
-// do not depend on the others.
-// A p-step does not sort. W - I is kept for scaled columns, and a long column that takes the place of one 2^-d as long
-// leaves u 2^d of its rotation. Behind a QR that is rare. Here columns of a matrix far from full rank do it, and V lost 31
-// bits of 53 (a product of 150 x 5 and 5 x 130).
-// There is no QR in front: X has its grading in the columns, which one-sided Jacobi keeps, and tall matrices pay for
-// their rows in every sweep. All arithmetic is double; f32 and c64 take fewer sweeps by their tolerance.
-// Cost: 9 sweeps or so of 3 m k^2 flops, and 2 k^3 for V (complex: four times), and the inner sweeps of K^3 a pair of K
-// columns, which take most of the time. Accuracy: that of large/block_jacobi_sweeps.h. V loses some u of orthogonality a
-// sweep.
+// do not depend on the others. A p-step does not sort, and no QR comes first (decisions/0015-batches-side-by-side.md). So
+// the rows of tall matrices take part in every sweep. All arithmetic is double; f32 and c64 take fewer sweeps by their
+// tolerance.
+// Cost: 9 sweeps or so of 3 m k^2 flops, and 2 k^3 for V (complex: four times). Inner sweeps of K^3 a pair of K columns
+// take most of the time. Accuracy: that of large/block_jacobi_sweeps.h. V loses some u of orthogonality a sweep.
 // Sources: Novakovic, SIAM J. Sci. Comput. 37 (2015) C1-C30; Boukaram et al., Parallel Comput. 74 (2018) 19-33: batches of
 // block Jacobi on a GPU.
 #ifndef SVDSERVE_ENGINE_BACKENDS_CUDA_SIDE_BY_SIDE_SIDE_BY_SIDE_H_
@@ -144,7 +140,8 @@ class SideBySide {
   // Sorts X and V by them.
   void sort(SideMatrices<W>* all, bool begin) {
     measure(*all, begin);
-    launch_.template operator()<place_side_kernel<W>>(static_cast<unsigned>(all->count * all->columns), 128, 0, *all, begin);
+    launch_.template operator()<place_side_kernel<W>>(static_cast<unsigned>(all->count * all->columns), 128, 0, *all,
+                                                      begin);
     std::swap(all->now, all->next);
   }
 
@@ -154,7 +151,8 @@ class SideBySide {
     if (launch_.error == cudaSuccess) {
       after(cudaMemsetAsync(all.bad, 0, static_cast<size_t>(all.count) * sizeof(int), launch_.stream));
     }
-    const int64_t row_stride = shape_.rows_contiguous() ? side_.k : 1, col_stride = shape_.rows_contiguous() ? 1 : side_.rows;
+    const int64_t row_stride = shape_.rows_contiguous() ? side_.k : 1,
+                  col_stride = shape_.rows_contiguous() ? 1 : side_.rows;
     const In* const a = reinterpret_cast<const In*>(call_.square.a) + first * side_.rows * side_.k;
     launch_.template operator()<load_side_kernel<In, W>>(dim3(tiles(all.rows), tiles(all.columns), count),
                                                          tile_threads(), 0, all, a, row_stride, col_stride);
@@ -211,7 +209,8 @@ class SideBySide {
 
   void store(const SideMatrices<W>& all, int64_t first) {
     measure(all, false);
-    launch_.template operator()<values_side_kernel<E, W>>(static_cast<unsigned>(all.count), 128, 0, all, call_.square, first);
+    launch_.template operator()<values_side_kernel<E, W>>(static_cast<unsigned>(all.count), 128, 0, all, call_.square,
+                                                          first);
     write(all, true, call_.x, first);
     write(all, false, call_.y, first);
   }

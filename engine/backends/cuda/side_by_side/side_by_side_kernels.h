@@ -1,13 +1,13 @@
-// Kernels around the p-steps (large/gram_step_kernels.h) of matrices side by side: the way in, what is known of columns,
-// the end of a sweep, and the way out. All are bound by memory. Algorithm: side_by_side.h.
+// Kernels around the p-steps of matrices side by side: in, the order of columns, the end of a sweep, out. All are bound by
+// memory. The algorithm is in side_by_side.h, the p-steps in large/gram_step_kernels.h.
 #ifndef SVDSERVE_ENGINE_BACKENDS_CUDA_SIDE_BY_SIDE_SIDE_BY_SIDE_KERNELS_H_
 #define SVDSERVE_ENGINE_BACKENDS_CUDA_SIDE_BY_SIDE_SIDE_BY_SIDE_KERNELS_H_
 
 #include <type_traits>
 
+#include "engine/backends/cuda/lanes/vectors_kernels.h"
 #include "engine/backends/cuda/large/gram_step.h"
 #include "engine/backends/cuda/large/large_kernels.h"
-#include "engine/backends/cuda/lanes/vectors_kernels.h"
 
 namespace svdserve::cuda {
 
@@ -43,10 +43,10 @@ struct SideMatrices {
   int32_t* exponents;         // likewise
   int32_t* order;             // the columns of a matrix in descending order of true norms
   int32_t* smallest;          // of matrices: exponents of columns that are rounding error
-  int* bad;              // of matrices: not 0: an entry is not finite
-  uint8_t* finished;     // of matrices
-  GramStepCounts* counts;  // of matrices
-  int* open;               // how many matrices are not finished
+  int* bad;                   // of matrices: not 0: an entry is not finite
+  uint8_t* finished;          // of matrices
+  GramStepCounts* counts;     // of matrices
+  int* open;                  // how many matrices are not finished
 
   __device__ int64_t first_column(int64_t m) const { return m * columns; }
   // The column of matrix m with number r in descending order, or kNone beyond all of them.
@@ -60,7 +60,7 @@ struct SideMatrices {
 
 // X := T, f := 0. A block has a tile of one matrix; consecutive elements in memory are read by consecutive threads.
 template <class In, class W>
-__global__ void __launch_bounds__(kSideTile * kSideTileRows)
+__global__ void __launch_bounds__(kSideTile* kSideTileRows)
     load_side_kernel(SideMatrices<W> all, const In* a, int64_t row_stride, int64_t col_stride) {
   __shared__ In tile[kSideTile][kSideTile + 1];
   const int64_t m = blockIdx.z;
@@ -86,8 +86,8 @@ __global__ void __launch_bounds__(kSideTile * kSideTileRows)
 }
 
 // Puts the columns of a matrix in order by their norms, largest first, equal ones as they are. A block a matrix. The first
-// time (`begin`) also what else is known of a matrix: a column whose exponent falls below `smallest` is rounding error,
-// because X with unit columns has no singular value below u that it has not lost.
+// time (`begin`) also what else is known of a matrix. A column whose exponent falls below `smallest` is rounding error: X
+// with unit columns has no singular value below u that it has not lost.
 template <class W>
 __global__ void __launch_bounds__(256) order_side_kernel(SideMatrices<W> all, bool begin) {
   const int64_t m = blockIdx.x, first = all.first_column(m);
@@ -151,7 +151,8 @@ struct SideSweep {
 };
 
 // The same of all matrices: those of step s from first[s] * count on, one matrix after the other.
-static __global__ void __launch_bounds__(128) spread_pairs_kernel(SideSweep sweep, int blocks, int64_t count, GramStepPair* to) {
+static __global__ void __launch_bounds__(128)
+    spread_pairs_kernel(SideSweep sweep, int blocks, int64_t count, GramStepPair* to) {
   const int64_t m = blockIdx.x;
   for (int s = 0; s < sweep.steps; ++s) {
     const int first = sweep.first[s], pairs = sweep.first[s + 1] - first;
@@ -181,7 +182,8 @@ __global__ void __launch_bounds__(128) close_sweep_kernel(SideMatrices<W> all, d
 
 // Values in their order, and the status. A block a matrix.
 template <class E, class W>
-__global__ void __launch_bounds__(128) values_side_kernel(SideMatrices<W> all, SquareCall<typename E::Scalar> call, int64_t first_matrix) {
+__global__ void __launch_bounds__(128)
+    values_side_kernel(SideMatrices<W> all, SquareCall<typename E::Scalar> call, int64_t first_matrix) {
   using T = typename E::Scalar;
   const int64_t m = blockIdx.x, to = first_matrix + m;
   const bool is_finite = all.bad[m] == 0;
@@ -196,10 +198,10 @@ __global__ void __launch_bounds__(128) values_side_kernel(SideMatrices<W> all, S
   }
   const bool all_in_range = __syncthreads_and(in_range) != 0;
   if (threadIdx.x != 0) return;
-  const MatrixStatus status = !is_finite                ? MatrixStatus::kNonFinite
-                              : all.finished[m] == 0    ? MatrixStatus::kNotConverged
-                              : !all_in_range ? MatrixStatus::kOutOfRange
-                                                        : MatrixStatus::kOk;
+  const MatrixStatus status = !is_finite             ? MatrixStatus::kNonFinite
+                              : all.finished[m] == 0 ? MatrixStatus::kNotConverged
+                              : !all_in_range        ? MatrixStatus::kOutOfRange
+                                                     : MatrixStatus::kOk;
   record_status(call, to, static_cast<int>(status));
 }
 
@@ -210,7 +212,7 @@ __device__ __forceinline__ svdserve::Complex over_real(svdserve::Complex x, doub
 // Columns of X over their norms, or of V, to where `to` wants them, in descending order. A block has a tile of one matrix,
 // which consecutive threads read by columns and write as the results lie in memory.
 template <class E, class W>
-__global__ void __launch_bounds__(kSideTile * kSideTileRows)
+__global__ void __launch_bounds__(kSideTile* kSideTileRows)
     write_side_kernel(SideMatrices<W> all, bool of_x, Columns<E> to, int64_t first_matrix) {
   using T = typename E::Scalar;
   using Out = typename SideTypes<E>::In;
