@@ -84,11 +84,12 @@ cudaError_t launch(const GramStepCall<E>& call, const GramStepLimits& limits, cu
   const int room = kMany ? (limits.shared_bytes + 1024) / Inner::kBlocks - 1024 : limits.shared_bytes;
   const bool w_in_shared_memory = Inner::shared_bytes(true) <= room;
   const int inner_bytes = Inner::shared_bytes(w_in_shared_memory);
-  const InnerCall<E> inner{call.pairs,        space.partial,          splits,         space.w,
-                           call.exponents,    space.exponent_changes, space.active,   space.active_count,
-                           call.counters,     call.versions,          call.stack,     call.width,
-                           call.x.cols,       call.positive,          call.tolerance, call.smallest_exponent,
-                           call.inner_sweeps, w_in_shared_memory};
+  const InnerCall<E> inner{call.pairs,        space.partial,      splits,
+                           space.w,           call.exponents,     space.exponent_changes,
+                           space.active,      space.active_count, call.counters,
+                           call.versions,     call.width,         call.x.cols,
+                           call.positive,     call.tolerance,     call.smallest_exponent,
+                           call.inner_sweeps, w_in_shared_memory, call.stack};
   after(allow(inner_kernel<E, K, kMany>, inner_bytes));
   if (error != cudaSuccess) return error;
   inner_kernel<E, K, kMany>

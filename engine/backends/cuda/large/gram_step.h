@@ -80,13 +80,13 @@ struct InnerCall {
   int* active_count;      // [in,out] how many; 0 before
   GramStepCounts* counters;
   GramStepVersions versions;
-  GramStepStack stack;
   int width;               // columns of a block
   int64_t cols, positive;  // columns from `positive` on have sign -1
   double tolerance;
   int32_t smallest_exponent;  // a column that falls below it becomes zero
   int sweeps;
   bool w_in_shared_memory;  // while it grows; else it grows in place
+  GramStepStack stack = {};
 };
 
 template <class E>

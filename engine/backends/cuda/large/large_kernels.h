@@ -26,11 +26,13 @@ __device__ __forceinline__ double shifted(double x, int e) {
   const int third = most / 3;
   return x * exact_power(third) * exact_power(third) * exact_power(most - 2 * third);
 }
-__device__ __forceinline__ Complex shifted(Complex x, int e) { return {shifted(x.re, e), shifted(x.im, e)}; }
+__device__ __forceinline__ svdserve::Complex shifted(svdserve::Complex x, int e) {
+  return {shifted(x.re, e), shifted(x.im, e)};
+}
 
 // The larger of |re| and |im|.
 __device__ __forceinline__ double magnitude(double x) { return fabs(x); }
-__device__ __forceinline__ double magnitude(Complex x) { return fmax(fabs(x.re), fabs(x.im)); }
+__device__ __forceinline__ double magnitude(svdserve::Complex x) { return fmax(fabs(x.re), fabs(x.im)); }
 
 // Elements of operands and results.
 template <class T>
@@ -40,7 +42,7 @@ struct alignas(2 * sizeof(T)) Pair {
 __device__ __forceinline__ double widened(float x) { return x; }
 __device__ __forceinline__ double widened(double x) { return x; }
 template <class T>
-__device__ __forceinline__ Complex widened(Pair<T> x) {
+__device__ __forceinline__ svdserve::Complex widened(Pair<T> x) {
   return {static_cast<double>(x.re), static_cast<double>(x.im)};
 }
 template <class T>
@@ -48,11 +50,11 @@ __device__ __forceinline__ void narrow(double x, T& out) {
   out = static_cast<T>(x);
 }
 template <class T>
-__device__ __forceinline__ void narrow(Complex x, Pair<T>& out) {
+__device__ __forceinline__ void narrow(svdserve::Complex x, Pair<T>& out) {
   out = {static_cast<T>(x.re), static_cast<T>(x.im)};
 }
 __device__ __forceinline__ bool finite(double x) { return isfinite(x); }
-__device__ __forceinline__ bool finite(Complex x) { return isfinite(x.re) && isfinite(x.im); }
+__device__ __forceinline__ bool finite(svdserve::Complex x) { return isfinite(x.re) && isfinite(x.im); }
 
 // --- an entry a thread --------------------------------------------------------------------------------------------
 
@@ -236,7 +238,9 @@ __global__ void __launch_bounds__(kColumnThreads)
 }
 
 __device__ __forceinline__ double real_product(double x, double y) { return x * y; }
-__device__ __forceinline__ double real_product(Complex x, Complex y) { return x.re * y.re + x.im * y.im; }
+__device__ __forceinline__ double real_product(svdserve::Complex x, svdserve::Complex y) {
+  return x.re * y.re + x.im * y.im;
+}
 
 // products[j] = Re a(:, j)^H b(:, j). A block a column.
 template <class E>
@@ -279,7 +283,7 @@ __global__ void __launch_bounds__(256)
 }
 
 __device__ __forceinline__ double modulus_of(double x) { return fabs(x); }
-__device__ __forceinline__ double modulus_of(Complex x) { return hypot(x.re, x.im); }
+__device__ __forceinline__ double modulus_of(svdserve::Complex x) { return hypot(x.re, x.im); }
 
 // sums[j] = sum_i |a(i, j)|. A block a column.
 template <class E>
