@@ -181,7 +181,7 @@ int main_of(int argc, char** argv) {
       const Plan plan = *make_plan(problem, options).plan;
       const double ceiling = copy / static_cast<double>(one + result_bytes(plan, 1));
       const double best = std::max(peers.jacobi, peers.approximate);
-      std::printf("%s,%s,%ld,%.3f,%.4f,%.4f,%.1f,%.0f,%.3f\n", label.c_str(), name(t), count, ours * 1e-6,
+      std::printf("%s,%s,%ld,%.4f,%.4f,%.4f,%.1f,%.0f,%.3f\n", label.c_str(), name(t), count, ours * 1e-6,
                   peers.jacobi * 1e-6, peers.approximate * 1e-6, best > 0 ? ours / best : 0, ceiling * 1e-6,
                   ours / ceiling);
       std::fflush(stdout);

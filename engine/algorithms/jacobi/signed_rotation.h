@@ -159,6 +159,8 @@ SVD_HD double reciprocal(double x) {
 inline constexpr double kLeastHyperbolicGap = 0x1p-40;
 // A column whose squared norm falls to this part was a combination of the others but for rounding.
 inline constexpr double kLostNorm2 = 0x1p-48;
+// Columns whose exponents are further apart: of the shorter one nothing is in the longer one.
+inline constexpr int kLargestDistance = 480;
 // Nothing, beside columns of norm one: keeps roots' arguments normal numbers.
 inline constexpr double kNegligible2 = 0x1p-900;
 
@@ -179,9 +181,8 @@ SVD_HD GramRotation<E> gram_rotation(double alpha, double beta, E gamma, int f_p
   GramRotation<E> r{
       from_real<E>(0), from_real<E>(0), from_real<E>(0), from_real<E>(0), alpha, beta, false, false, false, false};
   if (!needs_rotation(alpha, beta, gamma2, tolerance2)) return r;
-  // The larger of the two true columns decides the power of two, 1 / s, by which everything is divided; beyond 2^-480
-  // the other one is nothing beside it.
-  const int distance = f_p > f_q ? f_p - f_q : f_q - f_p, d = distance < 480 ? distance : 480;
+  // The larger of the two true columns decides the power of two, 1 / s, by which everything is divided.
+  const int distance = f_p > f_q ? f_p - f_q : f_q - f_p, d = distance < kLargestDistance ? distance : kLargestDistance;
   const double s2 = power_of_two(-2 * d);
   const double p = f_p >= f_q ? 1 : s2, q = f_q >= f_p ? 1 : s2;
   double inverse_modulus = 0;  // a real number's is not needed

@@ -465,8 +465,10 @@ __device__ __forceinline__ void load_rotations(const PostCall<E>& call, const Sl
         E entry = rotations[column * K + row];
         if (at.of_v) {  // V takes W of the true columns
           const int shift = after[column] - before[row];
-          if (shift != 0) {
-            const double by = power_of_two(shift < -1022 ? -1022 : shift > 1023 ? 1023 : shift);
+          if (shift > kLargestDistance) {
+            entry = from_real<E>(row == column ? -1 : 0);
+          } else if (shift != 0) {
+            const double by = power_of_two(shift < -1022 ? -1022 : shift);
             entry = times_real(entry, by);
             if (row == column) entry = plus_product(entry, from_real<E>(by - 1), from_real<E>(1));
           }
