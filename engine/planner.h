@@ -22,8 +22,6 @@ struct ShapeLimits {
 inline constexpr ShapeLimits kShapeLimits{512, 16384};
 // Largest min(m, n) of BIDIAGONAL and BISECTION by name, and of the kernels whose bits are the same on CPU and GPU.
 inline constexpr int64_t kLargestReproducible = 32;
-
-
 // The largest k of kernels that keep arrays of k numbers: of a method's that have a matrix in each lane, and of a GPU's
 // thread blocks.
 inline constexpr int64_t kLargestInLanes = 128;
