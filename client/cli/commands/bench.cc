@@ -143,11 +143,11 @@ std::optional<std::string> shape_beyond(const client::ServerLimits& limits, cons
     if (is_general && b.rows > limits.max_general_order) {
       return absl::StrCat(what, "this server's max general order is ", limits.max_general_order);
     }
-    if (is_hermitian && b.rows > limits.max_hermitian_order) {
-      return absl::StrCat(what, "this server's max Hermitian order is ", limits.max_hermitian_order);
-    }
     if (b.values_per_matrix() > limits.max_values) {
       return absl::StrCat(what, "this server's max values, of the smaller side, is ", limits.max_values);
+    }
+    if (is_hermitian && b.rows > limits.max_hermitian_order) {
+      return absl::StrCat(what, "this server's max Hermitian order is ", limits.max_hermitian_order);
     }
     if (std::max(b.rows, b.cols) > limits.max_dimension) {
       return absl::StrCat(what, "this server's max dimension, of the larger side, is ", limits.max_dimension);

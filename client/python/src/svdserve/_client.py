@@ -180,7 +180,7 @@ class Client:
                 piece. A list of arrays that differ in shape gives a list of results. A matrix is large if it exceeds
                 info().limits.max_values or max_dimension, or if it or its results do not fit a message. Each large
                 matrix is uploaded in chunks, in a call of its own; several go at once. A single matrix, shape (m, n), of
-                any size counts as large with a pivot_strategy, block_variant or progress.
+                any size counts as large with a pivot_strategy or block_variant.
             method: "auto" or "jacobi"; for small matrices also those for values alone, such as "bidiagonal" and
                 "bisection".
             tolerance: for "bisection" the relative width of an interval, in (0, 1/2]. For "jacobi" the cosine of two
@@ -194,7 +194,8 @@ class Client:
                 server's choice.
             progress: for large matrices, a callable that receives Progress updates, possibly from different threads but
                 never concurrently. Those of several matrices alternate; `matrix` says which one it is. An exception
-                raised in it ends the call. It makes a single matrix large, unless an option for small matrices is given.
+                raised in it ends the call. A single matrix with min(m, n) > 128 counts as large with it, unless an option for
+                small matrices is given.
             timeout: seconds that the call may take, retries included; None or inf for no limit.
             return_status: also return the status of each matrix.
 

@@ -290,11 +290,16 @@ def summary(message: Any) -> LargeSummary:
         rank=message.rank, factor_condition=message.factor_condition or None, subspace_steps=message.subspace_steps)
 
 
+#: The largest min(m, n) of a single matrix that is computed in a few milliseconds, progress or not.
+_NO_PROGRESS = 128
+
+
 def is_large(operand: Operand, query: Query, limits: Any, *, tells: bool = False) -> bool:
     """Whether the matrices of an operand go by DecomposeLarge, one a call.
 
     So do matrices that do not fit a message, such as a tall one with its full basis. So does a single matrix with options
-    that only large ones have, or whose progress is told (`tells`). Options that only small ones have keep it small.
+    that only large ones have. So does one that takes long enough for its progress, where that is told (`tells`), unless
+    it has options that only small ones have.
     """
     if query.is_for_large:
         return True
@@ -308,6 +313,7 @@ def is_large(operand: Operand, query: Query, limits: Any, *, tells: bool = False
         return True
     chosen = query.pivot_strategy is not None or query.block_variant is not None
     only_small = query.fix_phases or query.mimo is not None or query.condition or query.starting_vectors
-    if not operand.batch_shape and (chosen or tells and not only_small and not query.is_for_small):
+    shows = tells and operand.values_per_matrix > _NO_PROGRESS and not only_small and not query.is_for_small
+    if not operand.batch_shape and (chosen or shows):
         return True
     return not only_small and not operand.empty and not operand.fits_a_message(limits, query)
