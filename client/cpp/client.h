@@ -95,7 +95,7 @@ class Client {
                                MemoryOrder order = MemoryOrder::kRowMajor, const ComputeOptions& compute = {},
                                const CallOptions& call = {});
 
-  // Eigenvalues and eigenvectors of count Hermitian matrices of n x n, n <= 128 unless the server's limits say otherwise.
+  // Eigenvalues and eigenvectors of count Hermitian matrices of n x n, n <= the server's limits.max_hermitian_order (128).
   // compute.triangle of each is read; compute.problem and compute.vectors are not looked at. data: count * n * n
   // elements. For eigenvalues alone call decompose() with compute.problem = Problem::kHermitian. Errors are relative to
   // the largest eigenvalue of a matrix. For small eigenvalues of graded matrices use Method::kFactored in the eigh() of one matrix.

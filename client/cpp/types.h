@@ -475,8 +475,9 @@ struct ServerLimits {
   int64_t max_inflight_bytes = 0;
   int64_t max_stream_requests = 0;
   int64_t max_groups = 0;
-  int64_t max_general_order = 0;  // largest n of a batch of Problem::kGeneral; 0: the server takes none
-  int64_t max_large_bytes = 0;    // operand, results and working memory of one large matrix; 0: it takes none
+  int64_t max_general_order = 0;    // largest n of a batch of Problem::kGeneral; 0: the server takes none
+  int64_t max_hermitian_order = 0;  // of Problem::kHermitian; an older server does not say it: max_values
+  int64_t max_large_bytes = 0;      // operand, results and working memory of one large matrix; 0: it takes none
 };
 
 // Whether one matrix of the batch, or one group of them, and its results are no more than a message has room for.

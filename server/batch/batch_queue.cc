@@ -89,8 +89,11 @@ void BatchQueue::erase(Flow* flow) {
 
 void BatchQueue::refresh_piece(Key* key) {
   const int64_t group = key->plan.outputs.group, one = static_cast<int64_t>(operand_bytes(key->plan));
-  const int64_t groups = std::max<int64_t>(std::min(limits_.max_bytes / one, limits_.max_matrices) / group, 1);
-  key->piece = piece_of_(key->plan, groups * group, limits_.max_work);
+  const auto within = [&](int64_t bytes) {
+    return std::max<int64_t>(std::min(bytes / one, limits_.max_matrices) / group, 1) * group;
+  };
+  key->piece =
+      piece_of_(key->plan, within(limits_.max_bytes), within(kLongBytes * limits_.max_bytes), limits_.max_work);
 }
 
 void BatchQueue::begin_to_wait(Flow* flow) {

@@ -103,8 +103,10 @@ BatchScheduler::BatchScheduler(const BatchOptions& options, DevicePool* pool, Cl
       pool_(pool),
       clock_(clock),
       recorder_(recorder),
-      queue_(options.limits, [pool](const Plan& plan, int64_t most,
-                                    absl::Duration work) { return pool->matrices_within(plan, most, work); }),
+      queue_(options.limits,
+             [pool](const Plan& plan, int64_t most, int64_t most_of_long, absl::Duration work) {
+               return pool->matrices_within(plan, most, most_of_long, work);
+             }),
       healthy_(pool->healthy()),
       alarm_(clock->make_alarm([this] { on_alarm(); })) {}
 

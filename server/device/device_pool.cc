@@ -347,7 +347,7 @@ std::vector<int64_t> DevicePool::shares(const Plan& plan, int64_t matrices, int6
   return shares;
 }
 
-int64_t DevicePool::matrices_within(const Plan& plan, int64_t most, absl::Duration work) const {
+int64_t DevicePool::matrices_within(const Plan& plan, int64_t most, int64_t most_of_long, absl::Duration work) const {
   const CostTable* quickest = nullptr;
   absl::Duration least = absl::InfiniteDuration();
   MutexLock lock(&mu_);
@@ -358,7 +358,12 @@ int64_t DevicePool::matrices_within(const Plan& plan, int64_t most, absl::Durati
     least = here;
     quickest = &entry->costs;
   }
-  return quickest == nullptr || least <= work ? most : count_within(*quickest, plan, {most, least}, work);
+  if (quickest == nullptr || least <= work / 2) return most;
+  if (most_of_long > most && quickest->predict(plan, plan.outputs.group).typical > work / 2) {
+    most = most_of_long;
+    least = quickest->predict(plan, most).typical;
+  }
+  return least <= work ? most : count_within(*quickest, plan, {most, least}, work);
 }
 
 absl::Duration DevicePool::earliest_done(const Plan& plan, int64_t matrices, int64_t ahead, bool divisible) const {

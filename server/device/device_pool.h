@@ -120,8 +120,9 @@ class DevicePool final : public DeviceMonitor {
 
   // The number of matrices, up to `most`, that the device that is quickest at them does within `work`, as predicted. It
   // is a multiple of the plan's group, as `most` is. Where one group takes longer than half of that, it is the number
-  // within twice its time. A device that computes one matrix on a part of it computes several at once.
-  int64_t matrices_within(const Plan& plan, int64_t most, absl::Duration work) const;
+  // within twice its time, up to most_of_long. A device that computes one matrix on a part of it computes several at
+  // once.
+  int64_t matrices_within(const Plan& plan, int64_t most, int64_t most_of_long, absl::Duration work) const;
 
   // The time after which `matrices` could be done that wait behind `ahead` others of the same plan, at best. Every run
   // is as short as it ever is, and all other waiting work is left aside. `divisible`: they may be spread over devices.

@@ -37,8 +37,8 @@ constexpr const char* name(Kind k) {
 }
 
 // A few classes of shape, so that the number of time series is bounded whatever clients send. They are k = min(m, n) up
-// to 4, 8, 16, 32, 128, each square-ish or elongated (max(m, n) > 4 k). Others are invalid shapes, all large matrices,
-// and requests that ended before their message was read.
+// to 4, 8, 16, 32, 128, 512, each square-ish or elongated (max(m, n) > 4 k). Others are invalid shapes, all large
+// matrices, and requests that ended before their message was read.
 enum class ShapeBucket : uint8_t {
   kInvalid,
   kK4,
@@ -46,28 +46,30 @@ enum class ShapeBucket : uint8_t {
   kK16,
   kK32,
   kK128,
+  kK512,
   kK4Long,
   kK8Long,
   kK16Long,
   kK32Long,
   kK128Long,
+  kK512Long,
   kFactor,
   kUnread
 };
-inline constexpr int kShapeBuckets = 13;
+inline constexpr int kShapeBuckets = 15;
 
 constexpr ShapeBucket shape_bucket(const Problem& p) {
   const int64_t k = values_per_matrix(p);
-  if (k < 1 || k > 128) return ShapeBucket::kInvalid;
-  const int size = k <= 4 ? 1 : k <= 8 ? 2 : k <= 16 ? 3 : k <= 32 ? 4 : 5;
+  if (k < 1 || k > 512) return ShapeBucket::kInvalid;
+  const int size = k <= 4 ? 1 : k <= 8 ? 2 : k <= 16 ? 3 : k <= 32 ? 4 : k <= 128 ? 5 : 6;
   const bool elongated = std::max(p.rows, p.cols) / 4 >= k && std::max(p.rows, p.cols) > 4 * k;
-  return static_cast<ShapeBucket>(elongated ? size + 5 : size);
+  return static_cast<ShapeBucket>(elongated ? size + 6 : size);
 }
 
 constexpr const char* name(ShapeBucket b) {
-  constexpr const char* kNames[kShapeBuckets] = {"invalid",   "k4",      "k8",      "k16",      "k32",
-                                                 "k128",      "k4_long", "k8_long", "k16_long", "k32_long",
-                                                 "k128_long", "factor",  "unread"};
+  constexpr const char* kNames[kShapeBuckets] = {"invalid",  "k4",        "k8",        "k16",     "k32",
+                                                 "k128",     "k512",      "k4_long",   "k8_long", "k16_long",
+                                                 "k32_long", "k128_long", "k512_long", "factor",  "unread"};
   return kNames[static_cast<int>(b)];
 }
 

@@ -37,6 +37,7 @@ Error get_server_info(const HandlerContext& context, const v1::GetServerInfoRequ
   limits.set_max_stream_requests(static_cast<int64_t>(context.max_stream_requests));
   limits.set_max_groups(static_cast<int64_t>(kMaxGroups));
   limits.set_max_general_order(kLargestGeneral);
+  limits.set_max_hermitian_order(kLargestHermitian);
   limits.set_max_large_bytes(context.factors->max_matrix_bytes());
   LargeStats factors = context.factors->stats();
   for (const DeviceState& state : pipeline.devices()) {

@@ -211,6 +211,15 @@ TEST_F(CommandsTest, GeneralMatricesBeyondTheServersOrderAreLarge) {
   EXPECT_EQ(open.problem(), v1::LARGE_PROBLEM_GENERAL);
 }
 
+TEST_F(CommandsTest, HermitianMatricesBeyondTheServersOrderAreLarge) {
+  FakeService service([](const Seen&) { return Answer(); },
+                      {.max_large_bytes = 1 << 30, .max_values = 9, .max_hermitian_order = 1});
+  service.large().refusals = {{.code = 3, .message = "refused", .reason = "INVALID_FIELD"}};
+  EXPECT_EQ(run(run_eigh, {path("a.npy")}, service.address()).code, kBadUsage);
+  EXPECT_EQ(service.requests(), 0);
+  EXPECT_EQ(service.large().opens.size(), 1u);
+}
+
 TEST_F(CommandsTest, ConditionsOfEigenvaluesAreSavedAndSummed) {
   v1::EigendecomposeOptions options;
   FakeService service(
@@ -446,6 +455,9 @@ TEST_F(CommandsTest, LoadThatTheServerDoesNotTakeIsNotSent) {
     EXPECT_EQ(o.out, "");
   }
   EXPECT_EQ(service.requests(), 0);
+  FakeService newer([](const Seen&) { return Answer(); }, {.max_values = 40, .max_hermitian_order = 20});
+  EXPECT_THAT(run(run_bench, {"--problem", "eigh", "--shape", "21x21"}, newer.address()).err,
+              HasSubstr("\"21x21\" is too large for a batch: this server's max Hermitian order is 20"));
   FakeService old;  // it knows no general matrices
   const Outcome o = run(run_bench, {"--problem", "eig"}, old.address());
   EXPECT_EQ(o.code, kBadUsage);

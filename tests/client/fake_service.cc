@@ -176,6 +176,7 @@ void fill(const FakeService::Limits& limits, v1::GetServerInfoResponse* response
   response->mutable_limits()->set_max_values(limits.max_values);
   response->mutable_limits()->set_max_dimension(limits.max_dimension);
   response->mutable_limits()->set_max_general_order(limits.max_general_order);
+  response->mutable_limits()->set_max_hermitian_order(limits.max_hermitian_order);
 }
 
 // One call of DecomposeLarge.

@@ -78,7 +78,8 @@ class FakeService {
     int64_t max_message_bytes = 64 << 20;
     int64_t max_matrices = 1 << 24;
     bool has_info = true;  // false: GetServerInfo is UNIMPLEMENTED
-    int64_t max_large_bytes = 0, max_values = 128, max_dimension = 16384, max_general_order = 0;
+    int64_t max_large_bytes = 0, max_values = 128, max_dimension = 16384, max_general_order = 0,
+            max_hermitian_order = 0;
     std::string version = "1.2.3";
     std::string device = {};  // what it says of a device, in every text; empty: it has none
   };

@@ -218,13 +218,17 @@ TEST(Replies, ARequestThatWaitsForAnotherAttemptHasNoAnswer) {
 
 TEST(Replies, LimitsThatNoServerHasAreNotTheCallersFault) {
   using Limits = FakeService::Limits;
-  const std::pair<const char*, int64_t Limits::*> all[] = {
-      {"max_values", &Limits::max_values},           {"max_dimension", &Limits::max_dimension},
-      {"max_matrices", &Limits::max_matrices},       {"max_message_bytes", &Limits::max_message_bytes},
-      {"max_large_bytes", &Limits::max_large_bytes}, {"max_general_order", &Limits::max_general_order}};
+  const std::pair<const char*, int64_t Limits::*> all[] = {{"max_values", &Limits::max_values},
+                                                           {"max_dimension", &Limits::max_dimension},
+                                                           {"max_matrices", &Limits::max_matrices},
+                                                           {"max_message_bytes", &Limits::max_message_bytes},
+                                                           {"max_large_bytes", &Limits::max_large_bytes},
+                                                           {"max_general_order", &Limits::max_general_order},
+                                                           {"max_hermitian_order", &Limits::max_hermitian_order}};
   for (const auto& [name, limit] : all) {
     for (const int64_t value : {int64_t{0}, int64_t{-1}, INT64_MIN}) {
-      const bool may_be_none = limit == &Limits::max_large_bytes || limit == &Limits::max_general_order;
+      const bool may_be_none = limit == &Limits::max_large_bytes || limit == &Limits::max_general_order ||
+                               limit == &Limits::max_hermitian_order;
       if (may_be_none && value == 0) continue;  // it takes no such matrices
       Limits limits;
       limits.*limit = value;
@@ -237,6 +241,15 @@ TEST(Replies, LimitsThatNoServerHasAreNotTheCallersFault) {
       EXPECT_THAT(Client(options_for(service)).server_info(kCall).status().message, HasSubstr(words));
       EXPECT_EQ(service.requests(), 0);
     }
+  }
+}
+
+TEST(Replies, AnOlderServerDoesNotSayTheLargestHermitianOrder) {
+  for (const int64_t said : {0, 40}) {
+    FakeService service([](const Seen&) { return Answer(); }, {.max_values = 90, .max_hermitian_order = said});
+    const auto info = Client(options_for(service)).server_info(kCall);
+    ASSERT_TRUE(info.ok());
+    EXPECT_EQ(info->limits.max_hermitian_order, said == 0 ? 90 : 40);
   }
 }
 

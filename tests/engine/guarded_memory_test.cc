@@ -99,10 +99,11 @@ TEST(GuardedMemoryTest, Batches) {
   const SvdEngine engine({.threads = 2});
   for (const auto decomposition : {Decomposition::kSvd, Decomposition::kHermitian, Decomposition::kGeneral}) {
     for (const DType dtype : kDTypes) {
-      for (const int64_t n : {1, 2, 3, 4, 7, 8, 16, 31, 33, 64}) {
+      for (const int64_t n : {1, 2, 3, 4, 7, 8, 16, 31, 33, 64, 129, 300}) {
         for (const Vectors vectors : {Vectors::kNone, Vectors::kThin, Vectors::kFull}) {
           if (decomposition == Decomposition::kHermitian && vectors == Vectors::kFull) continue;
           if (decomposition == Decomposition::kGeneral && n > kLargestGeneral) continue;
+          if (decomposition == Decomposition::kHermitian && n > kLargestHermitian) continue;
           Options options;
           options.decomposition = decomposition;
           options.vectors = vectors;

@@ -160,6 +160,27 @@ TEST_P(MimoAnswersTest, MatricesOfEveryKind) {
   print_worst("every kind");
 }
 
+// As many streams as a batch may have, alone and in groups.
+TEST_P(MimoAnswersTest, ManyStreams) {
+  Random random(11);
+  for (const auto& [rows, cols] : std::vector<std::pair<int64_t, int64_t>>{{129, 129}, {200, 140}, {512, 512}}) {
+    if (kSanitized && rows > 200) continue;
+    for (const int64_t group : {int64_t{1}, int64_t{3}}) {
+      std::vector<std::vector<double>> values(6);
+      for (size_t i = 0; i < values.size(); ++i) {
+        for (int64_t j = 0; j < std::min(rows, cols); ++j) {
+          const double far = static_cast<double>(j) / 40;
+          values[i].push_back(i == 0 ? 1.5 : i == 1 ? std::pow(10, -far) : random.uniform() * random.uniform());
+        }
+      }
+      const std::string where = std::to_string(rows) + "x" + std::to_string(cols) + " of " + std::to_string(group);
+      check_batch(plan(rows, cols, all_answers(kUsualSnrs, group)), diagonal(rows, cols, values), 6, where);
+      check_batch(plan(rows, cols, all_answers(kAllSnrs, group)), diagonal(rows, cols, values), 6, where);
+    }
+  }
+  print_worst("many streams");
+}
+
 // Rank one, one stream off, equal streams, two that differ by one bit, all far apart, alone and in groups.
 TEST_P(MimoAnswersTest, EdgesOfRankAndRange) {
   const double u = real_type(GetParam()).unit_roundoff, big = largest() / 8,

@@ -96,7 +96,8 @@ TEST(Planner, BothMethodsDifferOnlyBeyondTheLimitOfEqualBits) {
 TEST(Planner, RefusesOtherMethodsWhereThereIsJacobiAlone) {
   for (const Method method : {Method::kBidiagonal, Method::kBisection}) {
     for (const Problem& problem :
-         {Problem{33, 33, DType::kF64, Order::kRowMajor}, Problem{128, 500, DType::kC64, Order::kColumnMajor}}) {
+         {Problem{33, 33, DType::kF64, Order::kRowMajor}, Problem{128, 500, DType::kC64, Order::kColumnMajor},
+          Problem{512, 512, DType::kF32, Order::kRowMajor}}) {
       expect_refused(problem, {.method = method}, "method");
     }
     planned({32, 500, DType::kF64, Order::kRowMajor}, {.method = method});
@@ -106,13 +107,13 @@ TEST(Planner, RefusesOtherMethodsWhereThereIsJacobiAlone) {
 }
 
 TEST(Planner, SaysWhoTakesWhatIsTooLarge) {
-  const PlanError error = make_plan({129, 129, DType::kF64, Order::kRowMajor}, {}).error;
+  const PlanError error = make_plan({513, 513, DType::kF64, Order::kRowMajor}, {}).error;
   EXPECT_EQ(error.field, "rows");
   EXPECT_NE(error.message.find("DecomposeLarge"), std::string::npos) << error.message;
 }
 
 TEST(Planner, TilesHaveAsManyRowsAsColumns) {
-  for (int64_t k = 1; k <= kShapeLimits.max_values; ++k) {
+  for (int64_t k = 1; k <= kLargestInLanes; ++k) {
     EXPECT_GE(tile_rows_for(k), k);
     if (k <= kLargestReproducible) {
       EXPECT_EQ(tile_rows_for(k), 64);  // part of the bits
@@ -121,15 +122,15 @@ TEST(Planner, TilesHaveAsManyRowsAsColumns) {
 }
 
 TEST(Planner, EveryOutputIsThereForLargerMatrices) {
-  const Problem problem{128, 200, DType::kC128, Order::kRowMajor};
+  const Problem problem{512, 600, DType::kC128, Order::kRowMajor};
   Options options{.vectors = Vectors::kFull, .fix_phases = true, .certificate = true};
   options.mimo.capacity = options.mimo.water_filling = options.mimo.stream_snr = true;
   options.mimo.snr_db = {0, 10};
   const Plan full = planned(problem, options);
-  EXPECT_EQ(full.outputs.left_columns, 128);
-  EXPECT_EQ(full.outputs.right_columns, 200);
-  EXPECT_EQ(full.outputs.values, 128);
-  EXPECT_EQ(planned(problem, {.vectors = Vectors::kThin, .top_k = 127}).outputs.right_columns, 127);
+  EXPECT_EQ(full.outputs.left_columns, 512);
+  EXPECT_EQ(full.outputs.right_columns, 600);
+  EXPECT_EQ(full.outputs.values, 512);
+  EXPECT_EQ(planned(problem, {.vectors = Vectors::kThin, .top_k = 511}).outputs.right_columns, 511);
 }
 
 TEST(Planner, KeepsTheMethodAskedFor) {
@@ -285,6 +286,17 @@ TEST(PlannerOfEigenproblems, TheOrderOfGeneralMatricesIsLookedAtFirst) {
     }
   }
   planned({kLargestGeneral, kLargestGeneral, DType::kF64, Order::kRowMajor}, general);
+}
+
+TEST(PlannerOfEigenproblems, HermitianMatricesHaveALowerLimitThanSingularValues) {
+  const Options hermitian{.decomposition = Decomposition::kHermitian};
+  for (const int64_t order : {kLargestHermitian + 1, kShapeLimits.max_values, kShapeLimits.max_dimension + 1}) {
+    const Problem problem{order, order, DType::kF64, Order::kRowMajor};
+    expect_refused(problem, hermitian, "rows");
+    EXPECT_NE(message_of(problem, hermitian).find("Hermitian matrices must be at most 128, but is"), std::string::npos);
+    EXPECT_NE(message_of(problem, hermitian).find("DecomposeLarge"), std::string::npos);
+  }
+  planned({kLargestHermitian, kLargestHermitian, DType::kF64, Order::kRowMajor}, hermitian);
 }
 
 TEST(PlannerOfEigenproblems, HermitianMatricesHaveNoLeftEigenvectors) {

@@ -295,7 +295,7 @@ INSTANTIATE_TEST_SUITE_P(Contract, BadInputTest, ::testing::ValuesIn(kBadInputs)
 
 TEST_F(ContractTest, MoreValuesThanTheLimitAreRefused) {
   v1::DecomposeResponse response;
-  const grpc::Status status = decompose(channel_, random_request(129, 129, 1), &response);
+  const grpc::Status status = decompose(channel_, random_request(513, 513, 1), &response);
   EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
   EXPECT_THAT(details_of(status).field, ::testing::AnyOf("matrices.rows", "matrices.cols"));
   EXPECT_THAT(status.error_message(), ::testing::HasSubstr("DecomposeLarge"));
@@ -493,8 +493,10 @@ TEST_F(ContractTest, ServerInfoTellsTheLimits) {
   EXPECT_FALSE(info.version().empty());
   EXPECT_EQ(info.data_types_size(), v1::DataType_MAX);
   EXPECT_EQ(info.methods_size(), v1::Method_MAX);
-  EXPECT_EQ(info.limits().max_values(), 128);
+  EXPECT_EQ(info.limits().max_values(), 512);
   EXPECT_EQ(info.limits().max_dimension(), 16384);
+  EXPECT_EQ(info.limits().max_general_order(), 32);
+  EXPECT_EQ(info.limits().max_hermitian_order(), 128);
   EXPECT_EQ(info.limits().max_matrices(), 50000);
   EXPECT_EQ(info.limits().max_message_bytes(), kMessageLimit);
   EXPECT_EQ(info.limits().max_stream_requests(), 64);

@@ -802,7 +802,7 @@ const BadInput kBadInputs[] = {
     {"NotSquare", [](auto* r) { r->mutable_matrices()->set_cols(3); }, "matrices.cols"},
     {"Wide", [](auto* r) { r->mutable_matrices()->set_cols(5); }, "matrices.cols"},
     {"ZeroRows", [](auto* r) { r->mutable_matrices()->set_rows(0); }, "matrices.rows"},
-    {"TooManyValues",
+    {"BeyondTheOrderOfABatch",
      [](auto* r) {
        r->mutable_matrices()->set_rows(129);
        r->mutable_matrices()->set_cols(129);
@@ -866,7 +866,7 @@ const BadInput kBadGeneralInputs[] = {
     {"Wide", [](auto* r) { r->mutable_matrices()->set_cols(5); }, "matrices.cols"},
     {"ZeroRows", [](auto* r) { r->mutable_matrices()->set_rows(0); }, "matrices.rows"},
     {"BeyondTheOrderOfABatch", [](auto* r) { set_order(r, 33); }, "matrices.rows"},
-    {"BeyondTheValuesOfABatch", [](auto* r) { set_order(r, 129); }, "matrices.rows"},
+    {"BeyondTheValuesOfABatch", [](auto* r) { set_order(r, 513); }, "matrices.rows"},
     {"DataTooShort", [](auto* r) { r->mutable_matrices()->mutable_data()->pop_back(); }, "matrices.data"},
     {"UnknownVectors", [](auto* r) { r->mutable_options()->set_vectors(static_cast<v1::Eigenvectors>(9)); },
      "options.vectors"},

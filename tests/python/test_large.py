@@ -376,6 +376,14 @@ def test_eigh_of_a_stack_of_large_matrices(either, fake, rng):
     assert either.eigvalsh(np.zeros((0, 4, 4))).shape == (0, 4) and either.eigvalsh(np.zeros((0, 0))).shape == (0,)
 
 
+@pytest.mark.parametrize("named, is_large", [(6, False), (5, True), (0, False)])
+def test_hermitian_batches_have_a_limit_of_their_own(either, fake, rng, named, is_large):
+    fake.limits.update(max_values=8, max_hermitian_order=named)  # 0: an older server
+    a = hermitian(rng, 2, 6)
+    check_eigh(a, either.eigh(a))
+    assert len(fake.large.opens) == 2 * is_large and len(fake.requests) == (not is_large)
+
+
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_eigh_factored(either, fake, rng, dtype):
     g, j = matrices(rng, 9, 5, dtype=dtype), rng.choice([1, -1], 5)

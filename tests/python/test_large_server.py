@@ -15,34 +15,73 @@ from svdserve import MatrixStatus
 from test_large import STRATEGIES, check_eigh, check_hyperbolic, hermitian, layouts
 from test_svd import DTYPES, check, close, matrices
 
+# A single matrix with 129 and more values is large where its progress is told.
+LARGE = dict(progress=lambda p: None)
+
 
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("shape", [(150, 150), (129, 129), (260, 140), (140, 260), (20000, 3), (1, 20000), (20000, 1)])
+@pytest.mark.parametrize("shape", [(150, 150), (129, 129), (260, 140), (140, 260), (514, 513), (20000, 3), (1, 20000),
+                                   (20000, 1)])
 def test_as_numpy(client, rng, shape, dtype):
+    a = matrices(rng, *shape, dtype=dtype)
+    options = LARGE if min(shape) <= 512 else {}
+    result = client.svd(a, False, **options)
+    check(a, result, False)
+    assert result.status == MatrixStatus.OK and len(result.summaries) == 1
+    assert close(client.svdvals(a, **options), result.S, a)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("shape", [(129, 129), (300, 300), (200, 512), (2, 150, 140)])
+def test_up_to_512_values_go_as_a_batch(client, rng, shape, dtype):
     a = matrices(rng, *shape, dtype=dtype)
     result = client.svd(a, False)
     check(a, result, False)
-    assert result.status == MatrixStatus.OK and len(result.summaries) == 1
+    assert (result.status == MatrixStatus.OK).all() and not result.summaries
     assert close(client.svdvals(a), result.S, a)
+
+
+def test_what_makes_a_single_matrix_large(client, rng):
+    told = []
+    for shape, options, is_large in (((150, 140), dict(progress=told.append), True),
+                                     ((150, 140), dict(pivot_strategy="recursive"), True),
+                                     ((150, 140), dict(progress=told.append, fix_phases=True), False),
+                                     ((2, 150, 140), dict(progress=told.append), False),
+                                     ((150, 100), dict(progress=told.append), False)):
+        told.clear()
+        a = matrices(rng, *shape)
+        result = client.svd(a, False, **options)
+        check(a, result, False)
+        assert bool(result.summaries) == is_large and bool(told) == (is_large and "progress" in options)
+    told.clear()
+    client.svdvals(matrices(rng, 30, 30), method="bisection", progress=told.append)
+    assert not told
+
+
+def test_what_is_not_finite_is_nan_in_a_batch(client, rng):
+    a = matrices(rng, 200, 150)
+    a[41, 17] = np.nan
+    result = client.svd(a)
+    assert result.status == MatrixStatus.NON_FINITE and all(np.isnan(x).all() for x in result)
 
 
 @pytest.mark.parametrize("shape", [(230, 140), (140, 230), (150, 150)])
 def test_full_bases(client, rng, shape):
     a = matrices(rng, *shape, dtype="c16")
-    check(a, client.svd(a), True)
+    check(a, client.svd(a, **LARGE), True)
 
 
 @pytest.mark.parametrize("rank", [0, 1, 70])
 def test_without_full_rank(client, rng, rank):
     a = matrices(rng, 190, rank) @ matrices(rng, rank, 150)
-    check(a, client.svd(a, False), False)
+    check(a, client.svd(a, False, **LARGE), False)
 
 
 def test_layouts(client, rng, tmp_path):
     a = matrices(rng, 180, 150)
-    expected = client.svd(a, False)
+    expected = client.svd(a, False, **LARGE)
     for operand, _ in layouts(a, tmp_path):
-        result = client.svd(operand, False)
+        result = client.svd(operand, False, **LARGE)
         check(a, result, False)
         assert close(result.S, expected.S, a)
 
@@ -65,32 +104,32 @@ def test_leading_triplets(client, rng, shape, dtype):
     u, _ = np.linalg.qr(matrices(rng, shape[0], k, dtype=dtype))
     v, _ = np.linalg.qr(matrices(rng, shape[1], k, dtype=dtype))
     a = ((u * 0.3 ** np.arange(k)) @ v.conj().T).astype(u.dtype)
-    result = client.svd(a, top_k=5, certificate=True)
+    result = client.svd(a, top_k=5, certificate=True, **LARGE)
     eps = np.finfo(result.S.dtype).eps
     assert result.U.shape == (shape[0], 5) and result.Vh.shape == (5, shape[1]) and result.U.dtype == a.dtype
     assert np.abs(result.S - np.linalg.svd(a, compute_uv=False)[:5]).max() < 100 * eps
     assert np.linalg.norm(a @ result.Vh.conj().T - result.U * result.S) < 20 * max(shape) * eps
     assert result.certificate.residual < 10 * max(shape) * eps
     assert (result.summaries[0].subspace_steps > 0) == (k >= 300)
-    for mine, other in zip(result, client.svd(a, top_k=5)):
+    for mine, other in zip(result, client.svd(a, top_k=5, **LARGE)):
         assert np.array_equal(mine, other)
 
 
 def test_principal_components_of_a_flat_spectrum(client, rng):
     a = matrices(rng, 400, 300)
-    u, s, vh = client.svd(a, top_k=2)
+    u, s, vh = client.svd(a, top_k=2, **LARGE)
     assert close(s, np.linalg.svd(a, compute_uv=False)[:2], a) and np.linalg.norm(a @ vh.T - u * s) < 1e-11
 
 
 def test_a_second_time_gives_the_same_bits(client, rng):
     a = matrices(rng, 200, 140)
-    for mine, other in zip(client.svd(a), client.svd(a)):
+    for mine, other in zip(client.svd(a, **LARGE), client.svd(a, **LARGE)):
         assert np.array_equal(mine, other)
 
 
 def test_too_few_sweeps_give_the_best_so_far(client, rng):
     a = matrices(rng, 200, 200)
-    result = client.svd(a, method="jacobi", max_sweeps=2)
+    result = client.svd(a, method="jacobi", max_sweeps=2, **LARGE)
     assert result.status == MatrixStatus.NOT_CONVERGED and result.summaries[0].sweeps == 2
     expected = np.linalg.svd(a, compute_uv=False)
     assert np.abs(result.S - expected).max() < 0.3 * expected[0]
@@ -101,7 +140,7 @@ def test_mapped_files(client, rng, tmp_path):
     np.save(tmp_path / "a.npy", a)
     out = tuple(np.lib.format.open_memmap(tmp_path / f"{name}.npy", "w+", "f4", shape)
                 for name, shape in (("u", (300, 200)), ("s", (200,)), ("vh", (200, 200))))
-    client.svd(np.load(tmp_path / "a.npy", mmap_mode="r"), False, out=out)
+    client.svd(np.load(tmp_path / "a.npy", mmap_mode="r"), False, out=out, **LARGE)
     for array in out:
         array.flush()
     check(a, [np.load(array.filename) for array in out], False)
@@ -202,7 +241,7 @@ def test_coroutines_side_by_side(address, rng):
 
     async def ask():
         async with svdserve.AsyncClient(address) as client:
-            return await asyncio.gather(*(client.svd(a, False) for a in large), client.svd(small))
+            return await asyncio.gather(*(client.svd(a, False, **LARGE) for a in large), client.svd(small))
 
     first, second, third = asyncio.run(ask())
     check(large[0], first, False)
@@ -217,31 +256,31 @@ def test_what_is_not_finite_is_told_with_its_place(client, rng, value):
     a = matrices(rng, 170, 160)
     a[41, 17] = value
     with pytest.raises(svdserve.InvalidArgument, match=r"41.*17") as refused:
-        client.svd(a)
+        client.svd(a, **LARGE)
     assert refused.value.reason == "NON_FINITE"
 
 
 @pytest.mark.parametrize("index", [(0,), (2,), (1, 2)])
 def test_of_a_stack_the_matrix_that_is_not_finite_is_named(client, rng, index):
-    a = matrices(rng, *(i + 1 for i in index), 140, 130)
-    a[index][41, 17] = np.nan
+    a = matrices(rng, *(i + 1 for i in index), 17000, 2)
+    a[index][4100, 1] = np.nan
     named = r"matrix \[" + ", ".join(map(str, index)) + r"\]"
-    with pytest.raises(svdserve.InvalidArgument, match=rf"^{named}: .*41.*17") as refused:
-        client.svd(a)
+    with pytest.raises(svdserve.InvalidArgument, match=rf"^{named}: .*4100.*1") as refused:
+        client.svd(a, False)
     assert refused.value.reason == "NON_FINITE"
-    with pytest.raises(svdserve.InvalidArgument, match=rf"^{named} of array 1: .*41.*17"):
-        client.svd([matrices(rng, 3, 3), a])
+    with pytest.raises(svdserve.InvalidArgument, match=rf"^{named} of array 1: .*4100.*1"):
+        client.svd([matrices(rng, 3, 3), a], False)
 
 
 def test_of_a_list_of_matrices_the_one_that_is_not_finite_is_named(address, rng):
-    a = matrices(rng, 140, 130)
-    a[41, 17] = np.inf
+    a = matrices(rng, 17000, 2)
+    a[4100, 1] = np.inf
 
     async def ask():
         async with svdserve.AsyncClient(address) as client:
-            await client.svd([matrices(rng, 135, 130), a])
+            await client.svd([matrices(rng, 17000, 3), a], False)
 
-    with pytest.raises(svdserve.InvalidArgument, match=r"^array 1: .*41.*17") as refused:
+    with pytest.raises(svdserve.InvalidArgument, match=r"^array 1: .*4100.*1") as refused:
         asyncio.run(ask())
     assert refused.value.reason == "NON_FINITE"
 
@@ -260,7 +299,7 @@ def test_what_never_fits_is_refused_before_any_payload(start_server, rng):
         with pytest.raises(svdserve.InvalidArgument, match="50331648") as refused:
             client.svd(matrices(rng, 700, 700), progress=told.append)
         assert refused.value.reason == "FACTOR_TOO_LARGE" and not told
-        check(small := matrices(rng, 140, 140), client.svd(small), True)
+        check(small := matrices(rng, 140, 140), client.svd(small, **LARGE), True)
 
 
 def test_what_is_too_much_for_a_message_is_large(start_server, rng):
@@ -278,7 +317,7 @@ def test_what_is_too_much_for_a_message_is_large(start_server, rng):
     (dict(max_sweeps=-1), "open.options.max_sweeps")])
 def test_options_that_the_server_refuses(client, rng, arguments, field):
     with pytest.raises(svdserve.InvalidArgument) as refused:
-        client.svd(matrices(rng, 140, 140), **arguments)
+        client.svd(matrices(rng, 520, 513), **arguments)
     assert refused.value.field == field
 
 
@@ -323,7 +362,7 @@ def test_ctrl_c_frees_the_server(start_server, stage):
             begin = time.monotonic()
             # The server takes one factor at a time: it takes the next as soon as it is rid of this one.
             with svdserve.Client(address, retry=svdserve.RetryPolicy(1000, 0.01, 0.02)) as client:
-                client.svd(np.eye(40))
+                client.svd(np.eye(40), pivot_strategy="recursive")
             assert time.monotonic() - begin < 5
             while (line := process.stdout.readline().decode().strip()) == stage:
                 pass

@@ -131,7 +131,7 @@ def test_limits_that_no_server_has_are_not_the_callers_fault(fake, call, name, v
     assert not fake.requests
 
 
-@pytest.mark.parametrize("name", ["max_groups", "max_large_bytes", "max_general_order"])
+@pytest.mark.parametrize("name", ["max_groups", "max_large_bytes", "max_general_order", "max_hermitian_order"])
 def test_some_limits_may_be_zero(fake, name):
     fake.limits[name] = 0
     blocking(fake, "svdvals", EYES)

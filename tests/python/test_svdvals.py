@@ -198,7 +198,7 @@ def test_wrong_options_are_named(client, options, field):
     assert isinstance(refused.value, ValueError)
 
 
-@pytest.mark.parametrize("shape", [(129, 129), (20_000, 2), (2, 20_000)])
+@pytest.mark.parametrize("shape", [(513, 513), (20_000, 2), (2, 20_000)])
 def test_answers_that_large_matrices_do_not_have_are_named(client, shape):
     with pytest.raises(svdserve.InvalidArgument) as refused:
         client.precoders(np.ones(shape), 1)
@@ -221,7 +221,8 @@ def test_info_and_health(client):
     assert info.version and not info.draining
     assert info.data_types == ("f32", "f64", "c64", "c128")
     assert set(info.methods) == {name.lower() for name, number in _proto.METHODS.items() if number}
-    assert (info.limits.max_values, info.limits.max_dimension) == (128, 16384)
+    assert (info.limits.max_values, info.limits.max_dimension) == (512, 16384)
+    assert (info.limits.max_general_order, info.limits.max_hermitian_order) == (32, 128)
     assert info.limits.max_message_bytes == 64 << 20
     assert info.devices and all(d.healthy and d.backend == "host" and d.threads >= 1 for d in info.devices)
     assert all(d.running_factors == d.waiting_factors == 0 for d in info.devices)

@@ -34,7 +34,7 @@ std::shared_ptr<Job> make_job(int64_t count, int key = 0, const Peer& peer = "")
 // A queue whose batches are not bounded by time, and what its users do with it.
 struct TestQueue : BatchQueue {
   explicit TestQueue(const BatchLimits& limits = {})
-      : TestQueue(limits, [](const Plan&, int64_t most, absl::Duration) { return most; }) {}
+      : TestQueue(limits, [](const Plan&, int64_t most, int64_t, absl::Duration) { return most; }) {}
   TestQueue(const BatchLimits& limits, PieceOf piece_of) : BatchQueue(limits, std::move(piece_of)) {}
   ~TestQueue() {  // everything leaves it
     while (!empty()) finish(take_next());

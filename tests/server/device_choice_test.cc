@@ -211,15 +211,15 @@ TEST(DeviceSideLanes, TakeWhatIsSoonerDoneThanHandedOver) {
 
 TEST_F(DeviceChoice, MatricesWithinATimeAreThoseOfTheQuickestDevice) {
   constexpr int64_t kMost = 1 << 20;
-  EXPECT_EQ(pool_->matrices_within(kPlan, 1000, absl::Milliseconds(4)), 1000);
-  const int64_t within = pool_->matrices_within(kPlan, kMost, absl::Milliseconds(4));
+  EXPECT_EQ(pool_->matrices_within(kPlan, 1000, 1000, absl::Milliseconds(4)), 1000);
+  const int64_t within = pool_->matrices_within(kPlan, kMost, 16 * kMost, absl::Milliseconds(4));
   EXPECT_NEAR(static_cast<double>(within), 4000 / 0.06, 1000);  // 60 us a thousand there
   const Plan groups = [] {
     Plan plan = kPlan;
     plan.outputs.group = 7;
     return plan;
   }();
-  EXPECT_EQ(pool_->matrices_within(groups, 7 * kMost, absl::Milliseconds(4)) % 7, 0);
+  EXPECT_EQ(pool_->matrices_within(groups, 7 * kMost, 7 * kMost, absl::Milliseconds(4)) % 7, 0);
 }
 
 // A device that takes as long for many matrices as for one gets many; one that does not gets what takes twice as long.
@@ -238,10 +238,11 @@ TEST_F(DeviceChoice, WhereOneMatrixTakesLongerThanTheTimeSeveralGoTogether) {
       pool_->release(lane);
     }
   };
-  const auto within = [&] { return pool_->matrices_within(large, 64, absl::Milliseconds(4)); };
+  const auto within = [&](int64_t most = 64) { return pool_->matrices_within(large, most, 64, absl::Milliseconds(4)); };
   teach(1, absl::Milliseconds(30));
   teach(64, absl::Milliseconds(40));
   EXPECT_EQ(within(), 64);
+  EXPECT_EQ(within(4), 64);  // more bytes than other batches may have
   for (int i = 0; i < 40; ++i) teach(64, absl::Milliseconds(30 * 64));
   EXPECT_EQ(within(), 2);
 }

@@ -241,7 +241,9 @@ TEST(Recorder, ShapeBucketsAreBounded) {
   EXPECT_EQ(bucket(32, 16384), "k32_long");
   EXPECT_EQ(bucket(33, 33), "k128");
   EXPECT_EQ(bucket(600, 128), "k128_long");
-  for (int64_t bad : {int64_t{0}, int64_t{-1}, int64_t{129}, INT64_MAX, INT64_MIN})
+  EXPECT_EQ(bucket(512, 512), "k512");
+  EXPECT_EQ(bucket(129, 600), "k512_long");
+  for (int64_t bad : {int64_t{0}, int64_t{-1}, int64_t{513}, INT64_MAX, INT64_MIN})
     EXPECT_EQ(bucket(bad, bad), "invalid");
   EXPECT_EQ(bucket(32, INT64_MAX), "k32_long");
 }

@@ -69,7 +69,7 @@ INSTANTIATE_TEST_SUITE_P(
                 "matrices.rows"},
         BadCase{"too_many_rows", [](Request* r) { r->problem.rows = 16385; }, "matrices.rows"},
         BadCase{"huge_product", [](Request* r) { r->problem.rows = r->problem.cols = kMax64; }, "matrices.rows"},
-        BadCase{"too_many_values", [](Request* r) { r->problem.rows = r->problem.cols = 129; }, "matrices.rows"},
+        BadCase{"too_many_values", [](Request* r) { r->problem.rows = r->problem.cols = 513; }, "matrices.rows"},
         BadCase{"negative_count", [](Request* r) { r->count = -1; }, "matrices.count"},
         BadCase{"too_many_matrices", [](Request* r) { r->count = 16777217; }, "matrices.count"},
         BadCase{"data_short", [](Request* r) { --r->payload_bytes; }, "matrices.data"},

@@ -84,7 +84,7 @@ class Echo final : public v1::SvdService::CallbackService {
                                           v1::GetServerInfoResponse* reply) override {
     reply->set_version("echo");
     v1::Limits& limits = *reply->mutable_limits();
-    limits.set_max_values(128);
+    limits.set_max_values(512);
     limits.set_max_dimension(16384);
     limits.set_max_matrices(int64_t{1} << 40);
     limits.set_max_message_bytes(64 << 20);

@@ -135,7 +135,7 @@ std::optional<std::vector<Workload>> make_mix(const BenchOptions& o, const clien
 // The error in a shape that the server takes in no batch, in one line; nothing where it takes them all.
 std::optional<std::string> shape_beyond(const client::ServerLimits& limits, const std::vector<Workload>& mix,
                                         client::Problem problem) {
-  const bool is_general = problem == client::Problem::kGeneral;
+  const bool is_general = problem == client::Problem::kGeneral, is_hermitian = problem == client::Problem::kHermitian;
   if (is_general && limits.max_general_order < 1) return "--problem: this server takes no batches of general matrices";
   for (const Workload& w : mix) {
     const client::Batch& b = w.batch;
@@ -145,6 +145,9 @@ std::optional<std::string> shape_beyond(const client::ServerLimits& limits, cons
     }
     if (b.values_per_matrix() > limits.max_values) {
       return absl::StrCat(what, "this server's max values, of the smaller side, is ", limits.max_values);
+    }
+    if (is_hermitian && b.rows > limits.max_hermitian_order) {
+      return absl::StrCat(what, "this server's max Hermitian order is ", limits.max_hermitian_order);
     }
     if (std::max(b.rows, b.cols) > limits.max_dimension) {
       return absl::StrCat(what, "this server's max dimension, of the larger side, is ", limits.max_dimension);

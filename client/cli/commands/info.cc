@@ -50,6 +50,7 @@ void print(const client::ServerInfo& info) {
   std::printf("max stream requests    %" PRId64 "\n", l.max_stream_requests);
   std::printf("max groups             %" PRId64 "\n", l.max_groups);
   std::printf("max general order      %" PRId64 "   n of a batch of general eigenproblems\n", l.max_general_order);
+  std::printf("max Hermitian order    %" PRId64 "   n of a batch of Hermitian eigenproblems\n", l.max_hermitian_order);
   std::printf("max large bytes        %" PRId64 "   of one large matrix, with its results\n", l.max_large_bytes);
   for (const client::ServerDevice& d : info.devices) {
     print(d);

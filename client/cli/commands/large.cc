@@ -323,6 +323,7 @@ int run_large(const std::string& command, client::Client& client, const MatrixSt
 bool is_large(const client::Batch& batch, const client::ServerLimits& limits, const client::ComputeOptions& compute) {
   if (limits.max_large_bytes <= 0) return false;
   if (compute.problem == client::Problem::kGeneral && batch.rows > limits.max_general_order) return true;
+  if (compute.problem == client::Problem::kHermitian && batch.rows > limits.max_hermitian_order) return true;
   if (batch.values_per_matrix() > limits.max_values || std::max(batch.rows, batch.cols) > limits.max_dimension) {
     return true;
   }

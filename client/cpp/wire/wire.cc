@@ -270,7 +270,8 @@ Status check_limits(const ServerLimits& limits) {
              {"max_message_bytes", limits.max_message_bytes, 1},
              {"max_groups", limits.max_groups, 0},
              {"max_large_bytes", limits.max_large_bytes, 0},
-             {"max_general_order", limits.max_general_order, 0}};
+             {"max_general_order", limits.max_general_order, 0},
+             {"max_hermitian_order", limits.max_hermitian_order, 0}};
   for (const auto& limit : all) {
     if (limit.value >= limit.least) continue;
     return invalid_reply(std::string("its limits.") + limit.name + " is " + std::to_string(limit.value) +
@@ -465,8 +466,10 @@ Result<ServerInfo> to_server_info(const v1::GetServerInfoResponse& response) {
                  l.max_stream_requests(),
                  l.max_groups(),
                  l.max_general_order(),
+                 l.max_hermitian_order(),
                  l.max_large_bytes()};
   if (Status s = check_limits(info.limits); !s.ok()) return s;
+  if (info.limits.max_hermitian_order == 0) info.limits.max_hermitian_order = info.limits.max_values;
   for (const v1::Device& d : response.devices()) {
     info.devices.push_back({d.name(), d.backend(), d.instruction_set(), d.threads(), d.healthy(), d.model(), d.uuid(),
                             d.memory_bytes(), d.lanes(), d.outstanding_batches(), d.busy_seconds(), d.uploaded_bytes(),

@@ -546,20 +546,23 @@ ExecutionOutcome run_packs(const KernelTable<T>& kernels, const AnswerStage<T>& 
   return {completed, counters.report()};
 }
 
-// is_blocked_batch(plan): one matrix after the other, a group a task.
+// is_blocked_batch(plan): a matrix a task; then answers of whole groups.
 template <class T>
 ExecutionOutcome run_large(const AnswerStage<T>& answers, const Plan& plan, const MatrixSource& source,
                            const Crew& crew) {
   StatusCounters counters;
   const BlockedBatch<T> batch(plan, source, counters);
   const int64_t k = values_per_matrix(plan.problem);
-  const bool completed = crew.for_ranges(source.count(), plan.outputs.group, [&](int64_t first, int64_t last) {
-    if (!plan.outputs.answers()) return batch.run(first, last, crew.cancel, nullptr);
-    AlignedBuffer<T> values(static_cast<size_t>((last - first) * k));
-    if (!batch.run(first, last, crew.cancel, values.data())) return false;
-    answers.run(values.data(), first, last);
-    return true;
+  AlignedBuffer<T> values(plan.outputs.answers() ? static_cast<size_t>(source.count() * k) : 0);
+  bool completed = crew.for_ranges(source.count(), 1, [&](int64_t first, int64_t last) {
+    return batch.run(first, last, crew.cancel, plan.outputs.answers() ? values.data() + first * k : nullptr);
   });
+  if (completed && plan.outputs.answers()) {
+    completed = crew.for_ranges(source.count(), plan.outputs.group, [&](int64_t first, int64_t last) {
+      answers.run(values.data() + first * k, first, last);
+      return true;
+    });
+  }
   return {completed, counters.report()};
 }
 

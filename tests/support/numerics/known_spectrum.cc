@@ -93,6 +93,33 @@ Matrix with_known_spectrum(DType dtype, const std::vector<double>& values, Rando
   return m;
 }
 
+Matrix with_known_values(DType dtype, int64_t rows, int64_t cols, const std::vector<double>& values, Random& random) {
+  const auto m = static_cast<size_t>(rows), n = static_cast<size_t>(cols);
+  const bool complex = is_complex(dtype);
+  const RandomUnitary q(m, complex, random), p(n, complex, random);
+  // Columns of (P L)^H, one after the other: L has the values, and zeros up to its m columns.
+  std::vector<Real> re(m * n, Real(0)), im(complex ? m * n : 0, Real(0)), x(n), y(n);
+  for (size_t j = 0; j < values.size(); ++j) {
+    x.assign(n, Real(0));
+    y.assign(n, Real(0));
+    x[j] = static_cast<Real>(values[j]);
+    p.apply(x.data(), y.data());
+    for (size_t i = 0; i < n; ++i) re[i * m + j] = x[i];
+    for (size_t i = 0; complex && i < n; ++i) im[i * m + j] = -y[i];
+  }
+  Matrix a(dtype, rows, cols);
+  const bool is_single = value_bytes(dtype) == sizeof(float);
+  const auto rounded = [&](Real z) { return is_single ? double{static_cast<float>(z)} : static_cast<double>(z); };
+  for (size_t j = 0; j < n; ++j) {
+    Real *const column = re.data() + j * m, *const imaginary = complex ? im.data() + j * m : nullptr;
+    q.apply(column, imaginary);
+    for (size_t i = 0; i < m; ++i) {
+      a.elements[j * m + i] = {rounded(column[i]), complex ? rounded(imaginary[i]) : 0.0};
+    }
+  }
+  return a;
+}
+
 std::vector<long double> accurate_eigenvalues(const Matrix& m) {
   // [X -Y; Y X] of M = X + i Y.
   const auto n = static_cast<size_t>(m.rows), copies = static_cast<size_t>(is_complex(m.dtype) ? 2 : 1);

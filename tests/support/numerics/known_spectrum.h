@@ -1,4 +1,4 @@
-// Hermitian matrices of any order whose eigenvalues are known better than double can hold the matrix.
+// Matrices of any order whose eigenvalues or singular values are known better than double can hold the matrix.
 #ifndef SVDSERVE_TESTS_SUPPORT_NUMERICS_KNOWN_SPECTRUM_H_
 #define SVDSERVE_TESTS_SUPPORT_NUMERICS_KNOWN_SPECTRUM_H_
 
@@ -14,6 +14,10 @@ namespace svdserve::numerics {
 // Q is a product of random plane rotations in log2 n + 4 layers, each of which pairs all indices anew, so Q is dense.
 // In complex matrices each rotation also turns a phase. Cost: some 12 n^2 (log2 n + 4) operations in long double.
 Matrix with_known_spectrum(DType dtype, const std::vector<double>& values, Random& random);
+
+// A = Q diag(values) P^H, rows x cols with min(rows, cols) values, Q and P as above, rounded once from long double to the
+// dtype. A singular value of A is off by no more than u |A|_F.
+Matrix with_known_values(DType dtype, int64_t rows, int64_t cols, const std::vector<double>& values, Random& random);
 
 // Every eigenvalue of a regular Hermitian matrix as stored, ascending, from its lower triangle. The factor G of M = G J
 // G^T and the hyperbolic Jacobi method give them in long double. Complex matrices become real ones of twice the order,

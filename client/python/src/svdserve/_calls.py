@@ -40,7 +40,7 @@ class Call:
         for place, (operand, result) in enumerate(self.results):
             if operand.empty:
                 continue
-            is_large = _large.is_large(operand, self.query, limits)
+            is_large = _large.is_large(operand, self.query, limits, tells=on_progress is not None)
             self.query.check_size(operand.rows, operand.cols, is_large, limits.max_general_order)
             if is_large:
                 array = f"array {place}" if self.many else ""

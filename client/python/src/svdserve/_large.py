@@ -290,11 +290,16 @@ def summary(message: Any) -> LargeSummary:
         rank=message.rank, factor_condition=message.factor_condition or None, subspace_steps=message.subspace_steps)
 
 
-def is_large(operand: Operand, query: Query, limits: Any) -> bool:
+#: The largest min(m, n) of a single matrix that is computed in a few milliseconds, progress or not.
+_NO_PROGRESS = 128
+
+
+def is_large(operand: Operand, query: Query, limits: Any, *, tells: bool = False) -> bool:
     """Whether the matrices of an operand go by DecomposeLarge, one a call.
 
     So do matrices that do not fit a message, such as a tall one with its full basis. So does a single matrix with options
-    that only large ones have.
+    that only large ones have. So does one that takes long enough for its progress, where that is told (`tells`), unless
+    it has options that only small ones have.
     """
     if query.is_for_large:
         return True
@@ -302,11 +307,13 @@ def is_large(operand: Operand, query: Query, limits: Any) -> bool:
         return False
     if query.eigenproblem == "general" and operand.rows > limits.max_general_order:
         return True
+    if query.eigenproblem == "hermitian" and operand.rows > limits.max_hermitian_order:
+        return True
     if operand.values_per_matrix > limits.max_values or max(operand.rows, operand.cols) > limits.max_dimension:
         return True
     chosen = query.pivot_strategy is not None or query.block_variant is not None
-    if chosen and not operand.batch_shape:
+    only_small = query.fix_phases or query.mimo is not None or query.condition or query.starting_vectors
+    shows = tells and operand.values_per_matrix > _NO_PROGRESS and not only_small and not query.is_for_small
+    if not operand.batch_shape and (chosen or shows):
         return True
-    only_small = (query.fix_phases or query.mimo is not None or query.condition or
-                  query.starting_vectors)
     return not only_small and not operand.empty and not operand.fits_a_message(limits, query)

@@ -153,6 +153,11 @@ class Query:
                 method in ("factored", "tridiagonal"))
 
     @property
+    def is_for_small(self) -> bool:
+        """Its method is one of small matrices alone."""
+        return (self.large_method or self.method).lower() in ("bidiagonal", "bisection")
+
+    @property
     def group_size(self) -> int:
         """Neighbouring matrices whose capacities are summed; a request has a multiple of it."""
         return self.mimo.group_size if self.mimo else 1

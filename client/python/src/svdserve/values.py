@@ -298,6 +298,7 @@ class Limits:
     max_stream_requests: int  #: requests of one stream without a reply
     max_groups: int = 0  #: batches of different shapes in one request; 0: one
     max_general_order: int = 0  #: largest n of a batch of general eigenproblems; 0: the server takes none
+    max_hermitian_order: int = 0  #: of Hermitian ones; max_values where an older server does not say it
     max_large_bytes: int = 0  #: operand, results and working memory of one large matrix; 0: it takes none
 
 
@@ -336,7 +337,7 @@ class ServerInfo:
 
 # The least that these limits of a server can be.
 _LEAST_LIMITS = dict(max_values=1, max_dimension=1, max_matrices=1, max_message_bytes=1, max_groups=0, max_general_order=0,
-                     max_large_bytes=0)
+                     max_hermitian_order=0, max_large_bytes=0)
 
 
 def server_info(message: Any) -> ServerInfo:
@@ -352,10 +353,12 @@ def server_info(message: Any) -> ServerInfo:
     def fields(of: type, source: Any) -> dict[str, Any]:
         return {f.name: getattr(source, f.name) for f in dataclasses.fields(of)}
 
+    limits = fields(Limits, message.limits)
+    limits["max_hermitian_order"] = limits["max_hermitian_order"] or limits["max_values"]
     return ServerInfo(
         version=message.version,
         data_types=names(_proto.DATA_TYPES, message.data_types),
         methods=names(_proto.METHODS, message.methods),
-        limits=Limits(**fields(Limits, message.limits)),
+        limits=Limits(**limits),
         devices=tuple(Device(**fields(Device, d)) for d in message.devices),
         draining=message.draining)

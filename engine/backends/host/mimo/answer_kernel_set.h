@@ -8,19 +8,18 @@
 
 #include "engine/algorithms/mimo/mimo_answers.h"
 #include "engine/backends/host/mimo/answer_kernels.h"
-#include "engine/planner.h"
 
 // As packs/pack_access.h: a target without fused multiply-adds is served by the scalar lane.
 #if !defined(HWY_HIGHWAY_INCLUDED) || HWY_NATIVE_FMA
 
 SVD_KERNEL_BEGIN
 
+// terms: scratch of k numbers.
 template <class Lane>
-void capacities_of_pack(const host::AnswersCall<typename Lane::Scalar>& call, RuntimeSize k, const Lane* s) {
+void capacities_of_pack(const host::AnswersCall<typename Lane::Scalar>& call, RuntimeSize k, const Lane* s,
+                        Stream<Lane>* streams, Lane* terms) {
   using T = typename Lane::Scalar;
   const auto& task = *call.task;
-  Stream<Lane> streams[kShapeLimits.max_values];
-  Lane terms[kShapeLimits.max_values];
   for (int i = 0; i < k; ++i) streams[i] = make_stream(s[i]);
   for (int x = 0; x < task.snr_count; ++x) {
     const int at = x * Lane::kLanes;
@@ -42,12 +41,15 @@ template <class Lane>
 void answers_of_pack(const host::AnswersCall<typename Lane::Scalar>& call) {
   using T = typename Lane::Scalar;
   const RuntimeSize k{call.task->k};
-  Lane s[kShapeLimits.max_values], terms[kShapeLimits.max_values];
+  static_assert(sizeof(Stream<Lane>) == 3 * sizeof(Lane));
+  Lane* const s = reinterpret_cast<Lane*>(call.scratch);
+  Lane* const terms = s + call.task->k;
+  Stream<Lane>* const streams = reinterpret_cast<Stream<Lane>*>(terms + call.task->k);
   for (int i = 0; i < k; ++i) s[i] = Lane::load(call.values + i * Lane::kLanes);
   const auto value = [&](int i) SVD_LAMBDA { return s[i]; };
   if (call[Plane::kCapacity] != nullptr || call[Plane::kWaterFilling] != nullptr ||
       call[Plane::kStreamSnr] != nullptr) {
-    capacities_of_pack(call, k, s);
+    capacities_of_pack(call, k, s, streams, terms);
   }
   if (T* const to = call[Plane::kConditionNumber]) condition_number(s[0], s[k - 1]).store(to);
   if (T* const to = call[Plane::kEffectiveRank]) effective_rank(k, value, terms).store(to);

@@ -9,12 +9,16 @@
 
 namespace svdserve::host {
 
+// Numbers of a matrix with k values: the values, a term and the three numbers of a stream of each.
+constexpr size_t answer_scratch(size_t k) { return 5 * k; }
+
 // The answers of one pack of matrices. Number snr * k + i of a matrix is the stream SNR i.
 template <class T>
 struct AnswersCall {
   const MimoTask<T>* task;
   const T* values;     // [in] packed, k a matrix
   T* planes[kPlanes];  // [out] each packed, or null where it is not wanted
+  T* scratch;          // answer_scratch(k) packed numbers, aligned to a pack
 
   T* operator[](Plane plane) const { return planes[index_of(plane)]; }
 };

@@ -17,7 +17,7 @@ MimoTask<T> task_of(const Plan& plan) {
 // The buffers that one thread keeps from call to call.
 template <class T>
 struct AnswerBuffers {
-  AlignedBuffer<T> values, answers;
+  AlignedBuffer<T> values, answers, matrix_scratch;
   AlignedBuffer<double> group_values, scratch;
 
   static AnswerBuffers& of_this_thread() {
@@ -83,7 +83,8 @@ void AnswerStage<T>::answer_pack(const T* values, int64_t first, int n) const {
   };
   Part parts[kPlanes];
   int count = 0;
-  AnswersCall<T> call{&task_, buffers.values.data(), {}};
+  buffers.matrix_scratch.reserve(answer_scratch(k) * lanes);
+  AnswersCall<T> call{&task_, buffers.values.data(), {}, buffers.matrix_scratch.data()};
   buffers.answers.reserve(numbers_per_matrix() * lanes);
   T* next = buffers.answers.data();
   for_each_plane_of_matrices([&](Plane plane, size_t numbers) {
