@@ -3,11 +3,12 @@
 //   T = A or A^T, m x k, m >= k;   [T_1 P_1, T_2 P_2, ..] W = [U_1 S_1, U_2 S_2, ..],   V_i = P_i W_i
 // All matrices lie side by side in one X of m rows, so that a p-step is one launch for all of them. A pair is of one
 // matrix. Columns are scaled by powers of two and sorted by norm (P), before the first sweep and between sweeps. Sweeps
-// are p-steps in a round robin, until one has met no two columns of a matrix with |cos| > tolerance. The matrix is then
+// are p-steps in a round robin, until one has met no two columns of a matrix with |cos| > 2 tolerance. The matrix is then
 // finished by a flag of its own, and its pairs are not looked at again. A Gram matrix is one sum. So the bits of a matrix
 // do not depend on the others. A p-step does not sort, and no QR comes first (decisions/0015-batches-side-by-side.md). So
-// the rows of tall matrices take part in every sweep. All arithmetic is double; f32 and c64 take fewer sweeps by their
-// tolerance.
+// the rows of tall matrices take part in every sweep. Pairs are rotated from half of the tolerance on: k^2 cosines up to
+// all of it would leave U of k = 512 at the edge of the bound of its orthogonality. All arithmetic is double; f32 and c64
+// take fewer sweeps by their tolerance.
 // Cost: 9 sweeps or so of 3 m k^2 flops, and 2 k^3 for V (complex: four times). Inner sweeps of K^3 a pair of K columns
 // take most of the time. Accuracy: that of large/block_jacobi_sweeps.h. V loses some u of orthogonality a sweep.
 // Sources: Novakovic, SIAM J. Sci. Comput. 37 (2015) C1-C30; Boukaram et al., Parallel Comput. 74 (2018) 19-33: batches of
@@ -169,7 +170,8 @@ class SideBySide {
         after(launch_gram_step(p_step(memory, step), limits_, nullptr, launch_.stream));
       }
       if (launch_.error == cudaSuccess) after(cudaMemsetAsync(all.open, 0, sizeof(int), launch_.stream));
-      launch_.template operator()<close_sweep_kernel<W>>(blocks_for(all.count, 128), 128, 0, all, tolerance());
+      launch_.template operator()<close_sweep_kernel<W>>(blocks_for(all.count, 128), 128, 0, all,
+                                                         static_cast<double>(call_.square.tolerance));
       if (sweep >= kSweepsBeforeAsking && !any_open(all)) break;
       if (sorts_after(sweep)) sort(&of->matrices, false);
     }
@@ -187,7 +189,7 @@ class SideBySide {
     call.count = static_cast<int>((sweep_.first[step + 1] - sweep_.first[step]) * all.count);
     call.width = side_.width;
     call.columns = side_.pair_columns;
-    call.tolerance = tolerance();
+    call.tolerance = static_cast<double>(call_.square.tolerance) / 2;
     call.inner_sweeps = 1;
     call.counters = all.counts;
     call.workspace = memory.steps;
@@ -195,9 +197,6 @@ class SideBySide {
     call.whole_columns = true;
     return call;
   }
-
-  // Half of the plan's. k^2 cosines up to that would leave U of k = 512 at the edge of the bound of its orthogonality.
-  double tolerance() const { return static_cast<double>(call_.square.tolerance) / 2; }
 
   // Waits for the sweep. Whether a matrix is not finished.
   bool any_open(const SideMatrices<W>& all) {
