@@ -6,7 +6,7 @@
 // are p-steps in a round robin, until one has met no two columns of a matrix with |cos| > 2 tolerance. The matrix is then
 // finished by a flag of its own, and its pairs are not looked at again. A Gram matrix is one sum. So the bits of a matrix
 // do not depend on the others. A p-step does not sort, and no QR comes first (decisions/0015-batches-side-by-side.md). So
-// the rows of tall matrices take part in every sweep. Pairs are rotated from half of the tolerance on: k^2 cosines up to
+// the rows of tall matrices take part in every sweep. Pairs are rotated from half of the tolerance on. k^2 cosines up to
 // all of it would leave U of k = 512 at the edge of the bound of its orthogonality. All arithmetic is double; f32 and c64
 // take fewer sweeps by their tolerance.
 // Cost: 9 sweeps or so of 3 m k^2 flops, and 2 k^3 for V (complex: four times). Inner sweeps of K^3 a pair of K columns
