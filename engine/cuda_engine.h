@@ -54,7 +54,8 @@ class CudaEngine {
   // --- matrices that are on the GPU already ---
 
   uint64_t workspace_bytes(const Plan& plan, int64_t count) const;
-  // Enqueues on `stream` and returns; errors of the kernels themselves show when the stream is waited for.
+  // Enqueues on `stream` and returns; errors of the kernels themselves show when the stream is waited for. Where
+  // is_side_by_side(plan) it waits for all sweeps but the last one.
   CudaStatus launch(const Plan& plan, const DeviceBatch& batch, CUstream_st* stream) const;
 
   // --- matrices in host memory ---

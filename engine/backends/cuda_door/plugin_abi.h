@@ -69,7 +69,7 @@ struct SvdserveCudaApi {
   const char* (*error_text)(int error);
 
   uint64_t (*workspace_bytes)(const svdserve::Plan* plan, int64_t count);
-  // Enqueues the decomposition of a batch; returns before it is done.
+  // Enqueues the decomposition of a batch; returns before it is done. It waits for sweeps of matrices side by side.
   int (*launch)(int32_t device, const svdserve::Plan* plan, const svdserve::DeviceBatch* batch, CUstream_st* stream);
 
   int (*allocate)(int32_t device, uint64_t bytes, void** memory);
