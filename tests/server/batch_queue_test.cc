@@ -147,7 +147,7 @@ TEST(BatchQueue, ShareBeyondTheLimitsIsSplitItself) {
 
 TEST(BatchQueue, PiecesAreCutByTime) {
   constexpr absl::Duration kMatrix = absl::Microseconds(100);
-  TestQueue queue({}, [](const Plan& plan, int64_t most, absl::Duration work) {
+  TestQueue queue({}, [](const Plan& plan, int64_t most, int64_t, absl::Duration work) {
     return plan.tolerance > 0 ? std::min(most, work / kMatrix) : most;
   });
   queue.add_job(make_job(100, 1));
@@ -160,6 +160,25 @@ TEST(BatchQueue, PiecesAreCutByTime) {
   }
   EXPECT_THAT(slow, ElementsAre(34, 33, 33));  // 4 ms at most
   EXPECT_THAT(fast, ElementsAre(100));
+}
+
+// The device pool knows which matrices take long.
+TEST(BatchQueue, BatchesOfLongMatricesMayHaveMoreBytes) {
+  BatchLimits limits;
+  limits.max_bytes = 3 * kBytes;
+  TestQueue queue(limits, [](const Plan& plan, int64_t most, int64_t most_of_long, absl::Duration) {
+    return plan.tolerance > 0 ? most_of_long : most;
+  });
+  queue.add_job(make_job(96, 1));
+  queue.add_job(make_job(7, 0));
+  std::vector<int64_t> slow, fast;
+  while (!queue.empty()) {
+    std::unique_ptr<Batch> batch = queue.take_next();
+    (batch->plan.tolerance > 0 ? slow : fast).push_back(batch->matrices);
+    queue.finish(std::move(batch));
+  }
+  EXPECT_EQ(*std::max_element(slow.begin(), slow.end()), kLongBytes * 3);
+  EXPECT_EQ(*std::max_element(fast.begin(), fast.end()), 3);
 }
 
 TEST(BatchQueue, OffersGoRoundTheKeysBeforeTheyGoDeeper) {
