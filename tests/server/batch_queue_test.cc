@@ -169,7 +169,7 @@ TEST(BatchQueue, BatchesOfLongMatricesMayHaveMoreBytes) {
   TestQueue queue(limits, [](const Plan& plan, int64_t most, int64_t most_of_long, absl::Duration) {
     return plan.tolerance > 0 ? most_of_long : most;
   });
-  queue.add_job(make_job(100, 1));
+  queue.add_job(make_job(96, 1));
   queue.add_job(make_job(7, 0));
   std::vector<int64_t> slow, fast;
   while (!queue.empty()) {

@@ -194,8 +194,8 @@ class Client:
                 server's choice.
             progress: for large matrices, a callable that receives Progress updates, possibly from different threads but
                 never concurrently. Those of several matrices alternate; `matrix` says which one it is. An exception
-                raised in it ends the call. A single matrix with min(m, n) > 128 counts as large with it, unless an option for
-                small matrices is given.
+                raised in it ends the call. A single matrix with min(m, n) > 128 counts as large with it, unless an option
+                for small matrices is given.
             timeout: seconds that the call may take, retries included; None or inf for no limit.
             return_status: also return the status of each matrix.
 
@@ -371,8 +371,8 @@ class Client:
 
         Args:
             a: array_like of shape (..., n, n), Hermitian; types and layouts as for svdvals. Any size. A matrix is large
-                if n exceeds info().limits.max_hermitian_order (128), or if it does not fit a message. accuracy="relative" and
-                methods other than "auto" and "jacobi" make each matrix a large one.
+                if n exceeds info().limits.max_hermitian_order (128), or if it does not fit a message. accuracy="relative"
+                and methods other than "auto" and "jacobi" make each matrix a large one.
             UPLO: "L" or "U": the triangle that is read. Imaginary parts of the diagonal are not read.
             accuracy: "absolute": errors are relative to the largest eigenvalue, as NumPy's are. Small eigenvalues of
                 graded matrices need "relative": they keep their digits where the entries determine them. For that each
