@@ -151,7 +151,7 @@ template <class E>
 void BidiagonalSvd<E>::multiply_back(int64_t m, int n, E* x, E* yh) {
   lapack::multiply_by_q(n, factor_.data(), tau_q_.data(), x, m, work_.data());
   lapack::multiply_by_ph(n, factor_.data(), tau_p_.data(), yh, n, work_.data());
-  if (m > n) lapack::multiply_by_tall_q(m, n, tall_.data(), tau_.data(), x, work_.data());
+  if (m > n) lapack::multiply_by_tall_q(m, n, n, tall_.data(), tau_.data(), x, work_.data());
 }
 
 template class BidiagonalSvd<float>;

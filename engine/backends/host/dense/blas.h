@@ -133,16 +133,16 @@ SVD_DEFINE_BLAS(d, double, "T")
 SVD_DEFINE_BLAS(z, Complex, "C")
 #undef SVD_DEFINE_BLAS
 
-// The upper triangle of c, n x n, := a^H a, a: k x n.
-inline void gram(int64_t n, int64_t k, const double* a, int64_t lda, double* c, int64_t ldc) {
+// The upper triangle of c, n x n, := a^H a + beta c, a: k x n.
+inline void gram(int64_t n, int64_t k, const double* a, int64_t lda, double* c, int64_t ldc, double beta = 0) {
   const BlasInt n_ = BlasInt(n), k_ = BlasInt(k), lda_ = BlasInt(lda), ldc_ = BlasInt(ldc);
-  const double one = 1, zero = 0;
-  dsyrk_("U", "T", &n_, &k_, &one, a, &lda_, &zero, c, &ldc_, 1, 1);
+  const double one = 1;
+  dsyrk_("U", "T", &n_, &k_, &one, a, &lda_, &beta, c, &ldc_, 1, 1);
 }
-inline void gram(int64_t n, int64_t k, const Complex* a, int64_t lda, Complex* c, int64_t ldc) {
+inline void gram(int64_t n, int64_t k, const Complex* a, int64_t lda, Complex* c, int64_t ldc, double beta = 0) {
   const BlasInt n_ = BlasInt(n), k_ = BlasInt(k), lda_ = BlasInt(lda), ldc_ = BlasInt(ldc);
-  const double one = 1, zero = 0;
-  zherk_("U", "C", &n_, &k_, &one, a, &lda_, &zero, c, &ldc_, 1, 1);
+  const double one = 1;
+  zherk_("U", "C", &n_, &k_, &one, a, &lda_, &beta, c, &ldc_, 1, 1);
 }
 
 // A panel of nb columns of the reduction of a's lower triangle, n x n, to a tridiagonal matrix; w: n x nb.

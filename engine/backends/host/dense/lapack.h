@@ -1,4 +1,4 @@
-// The LAPACK routines of bidiagonal_svd.h, by overloads for all four element types. Matrices are column-major; `work` has
+// The LAPACK routines of bidiagonal_svd.h and blocked_finish.h, by overloads for all four element types. Matrices are column-major; `work` has
 // work_size(n) elements. How the library is called: blas.h.
 #ifndef SVDSERVE_ENGINE_BACKENDS_HOST_DENSE_LAPACK_H_
 #define SVDSERVE_ENGINE_BACKENDS_HOST_DENSE_LAPACK_H_
@@ -52,11 +52,11 @@ constexpr size_t work_size(int64_t n) { return static_cast<size_t>(64 * n + 65 *
     BlasInt info = 0;                                                                                              \
     prefix##geqrf_(&m_, &n_, a, &m_, tau, work, &size, &info);                                                     \
   }                                                                                                                \
-  /* c := Q c, m x n, Q by geqrf() */                                                                              \
-  inline void multiply_by_tall_q(int64_t m, int64_t n, const E* a, const E* tau, E* c, E* work) {                  \
-    const BlasInt m_ = BlasInt(m), n_ = BlasInt(n), size = BlasInt(work_size(n));                                  \
+  /* c := Q c, m x n, Q of k reflectors by geqrf() */                                                              \
+  inline void multiply_by_tall_q(int64_t m, int64_t n, int64_t k, const E* a, const E* tau, E* c, E* work) {       \
+    const BlasInt m_ = BlasInt(m), n_ = BlasInt(n), k_ = BlasInt(k), size = BlasInt(work_size(n));                 \
     BlasInt info = 0;                                                                                              \
-    prefix##transform##mqr_("L", "N", &m_, &n_, &n_, a, &m_, tau, c, &m_, work, &size, &info, 1, 1);               \
+    prefix##transform##mqr_("L", "N", &m_, &n_, &k_, a, &m_, tau, c, &m_, work, &size, &info, 1, 1);               \
   }                                                                                                                \
   /* the n x n part of c := Q c and := c P^H, Q and P by gebrd's reflectors in a, n x n */                         \
   inline void multiply_by_q(int64_t n, const E* a, const E* tau, E* c, int64_t ldc, E* work) {                     \

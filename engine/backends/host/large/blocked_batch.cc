@@ -83,6 +83,8 @@ struct BlockedBatch<T>::Workspace {
   BlockedSvd factor;
   BidiagonalSvd<T> real;  // BIDIAGONAL
   BidiagonalSvd<std::complex<T>> complex;
+  BlockedFinish<T> finish_real;
+  BlockedFinish<std::complex<T>> finish_complex;
   AlignedBuffer<T> matrix;  // of operands that are not aligned
   AlignedBuffer<T> left, right, values;
   AlignedBuffer<char> finishing;
@@ -93,6 +95,8 @@ struct BlockedBatch<T>::Workspace {
     factor = BlockedSvd();  // the other shape's memory goes
     real = BidiagonalSvd<T>();
     complex = BidiagonalSvd<std::complex<T>>();
+    finish_real = BlockedFinish<T>();
+    finish_complex = BlockedFinish<std::complex<T>>();
     left.reserve(wanted.left_bytes() / sizeof(T));
     right.reserve(wanted.right_bytes() / sizeof(T));
     values.reserve(static_cast<size_t>(wanted.values));
@@ -194,21 +198,41 @@ void BlockedBatch<T>::write_vectors(Workspace& workspace, const Made& made, cons
   const VectorLayout x = long_layout(p, outputs), y = short_layout(p, outputs);
   T* const from_x = made.x.plane == Plane::kLeft ? workspace.left.data() : workspace.right.data();
   T* const from_y = made.x.plane == Plane::kLeft ? workspace.right.data() : workspace.left.data();
-  const auto finish = [&](void* at_x, const VectorLayout& of_x, void* at_y, const VectorLayout& of_y) {
-    if (of_x.columns <= k_ && !outputs.fix_phases && !outputs.certificate) return;
-    FinishCall<T> call{values, at_x, of_x, at_y, of_y, MatrixStatus::kOk};
+  const auto finish = [&](const PlacedMatrix& of_x, const PlacedMatrix& of_y) {
+    components_ == 1 ? finish_vectors_of(workspace, workspace.finish_real, of_x, of_y, slot, values)
+                     : finish_vectors_of(workspace, workspace.finish_complex, of_x, of_y, slot, values);
+  };
+  const bool aside = is_staged(plan_);
+  if (aside) finish({from_x, made.x}, {from_y, made.y});
+  copy_columns(from_x, made.x, x, slot);
+  copy_columns(from_y, made.y, y, slot);
+  if (!aside) finish({plane_of(slot, x), x}, {plane_of(slot, y), y});
+}
+
+template <class T>
+template <class E>
+void BlockedBatch<T>::finish_vectors_of(Workspace& workspace, BlockedFinish<E>& blocked, const PlacedMatrix& x,
+                                        const PlacedMatrix& y, const MatrixSource::Slot& slot, const T* values) const {
+  const bool svd = plan_.decomposition == Decomposition::kSvd;
+  void* const certificate = slot.plane(Plane::kCertificate, kCertificateNumbers * sizeof(T));
+  if (svd && x.data != nullptr && x.layout.columns > k_) blocked.complete(x, k_);
+  if (plan_.outputs.fix_phases || (!svd && certificate != nullptr)) {
+    FinishCall<T> call{values, x.data, x.layout, y.data, y.layout, MatrixStatus::kOk};
+    call.x_layout.columns = std::min(x.layout.columns, k_);
     call.canonical = true;
     call.a = slot.matrix;
-    call.certificate = slot.plane(Plane::kCertificate, kCertificateNumbers * sizeof(T));
+    call.certificate = svd ? nullptr : certificate;
     workspace.finishing.reserve(finish_workspace_bytes(plan_));
     call.workspace = workspace.finishing.data();
     finish_vectors(plan_, call);
-  };
-  const bool aside = is_staged(plan_);
-  if (aside) finish(from_x, made.x, from_y, made.y);
-  copy_columns(from_x, made.x, x, slot);
-  copy_columns(from_y, made.y, y, slot);
-  if (!aside) finish(plane_of(slot, x), x, plane_of(slot, y), y);
+  }
+  if (!svd || certificate == nullptr) return;
+  const Problem& p = plan_.problem;
+  const bool wide = p.cols > p.rows, by_rows = (p.order == Order::kRowMajor) != wide;
+  const int64_t rows = x.layout.rows;
+  // T, of which only X and Y have a plane.
+  const VectorLayout of_t{x.layout.plane, rows, k_, by_rows ? k_ : 1, by_rows ? 1 : rows, false};
+  blocked.certify(slot.matrix, of_t, x, y, values, wide, certificate);
 }
 
 // The leading columns of X or Y to their plane, every zero as +0.

@@ -14,6 +14,7 @@
 #include "engine/backends/host/base/status_counters.h"
 #include "engine/backends/host/dense/bidiagonal_svd.h"
 #include "engine/backends/host/dense/blas.h"
+#include "engine/backends/host/dense/blocked_finish.h"
 #include "engine/large_engine.h"
 #include "engine/planner.h"
 #include "engine/vector_layout.h"
@@ -38,6 +39,9 @@ class BlockedBatch {
   Made decompose(Workspace& workspace, const char* matrix, T* values) const;
   template <class E>
   MatrixStatus bidiagonal(Workspace& workspace, BidiagonalSvd<E>& svd, const E* operand, T* values) const;
+  template <class E>
+  void finish_vectors_of(Workspace& workspace, BlockedFinish<E>& blocked, const PlacedMatrix& x, const PlacedMatrix& y,
+                         const MatrixSource::Slot& slot, const T* values) const;
   void write_vectors(Workspace& workspace, const Made& made, const MatrixSource::Slot& slot, const T* values) const;
   void write_nan(const MatrixSource::Slot& slot, T* values) const;
   void copy_columns(const T* from, const VectorLayout& made, const VectorLayout& wanted,
