@@ -2,12 +2,12 @@
 """The engine on one core against numpy.linalg.svd, eigh and eig, as CSV.
 
 Same process, same data, one BLAS thread, best of 5 by processor time on both sides, random normal matrices, method AUTO.
-NumPy calls LAPACK's ?gesdd, ?syevd or ?geev for each matrix. `values`: singular values alone; `vectors`: thin U, S, V^H; `eigh`: eigenvalues and
-eigenvectors of Hermitian matrices; `eig`: of general ones. The values of the timed call are compared, of `eig` their sum with
-the trace. `worst_u` is the largest difference from NumPy's on the same data, for f32 and c64 from NumPy's in double precision.
-Its unit is u s_max, for eigenvalues u |A|_2. `residual_u` is the largest |A - U S V^H|_F / (|A|_F max(m, n) u), of `eig`
-|A V - V L|_F / (|A|_F n u). `bound_u` is the contract's bound of the former; that of the latter is 10. Exit status 1: one is
-exceeded.
+NumPy calls LAPACK's ?gesdd, ?syevd or ?geev for each matrix. `values`: singular values alone; `vectors`: thin U, S, V^H;
+`eigh`: eigenvalues and eigenvectors of Hermitian matrices; `eig`: of general ones. The values of the timed call are
+compared, of `eig` their sum with the trace. `worst_u` is the largest difference from NumPy's on the same data, for f32
+and c64 from NumPy's in double precision. Its unit is u s_max, for eigenvalues u |A|_2. `residual_u` is the largest |A - U
+S V^H|_F / (|A|_F max(m, n) u), of `eig` |A V - V L|_F / (|A|_F n u). `bound_u` is the contract's bound of the former;
+that of the latter is 10. Exit status 1: one is exceeded.
 
     python3 engine/bench/against_numpy.py build/release/lib/libsvdserve_bench.so [values | vectors | eigh | eig ...] > now.csv
     python3 engine/bench/against_numpy.py build/release/lib/libsvdserve_bench.so --recorded before.csv

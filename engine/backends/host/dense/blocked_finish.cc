@@ -60,8 +60,8 @@ double sum_of_squares(const double* x, int64_t count) {
   return ((parts[0] + parts[4]) + (parts[2] + parts[6])) + ((parts[1] + parts[5]) + (parts[3] + parts[7]));
 }
 
-// f(first, count) for the parts of a sum of n terms. What is added to approaches zero part by part, and so does the
-// rounding error of an addition. A sum in one go has several times the error.
+// f(first, count) for the parts of a sum of n terms. The total approaches zero part by part, and so does the rounding
+// error of an addition. A sum in one go has several times the error.
 template <class F>
 void for_parts(int64_t n, const F& f) {
   constexpr int64_t kParts = 8;

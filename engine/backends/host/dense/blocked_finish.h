@@ -1,6 +1,6 @@
 // The last steps of singular vectors for one larger matrix in host memory, by BLAS and LAPACK on the calling thread: full
-// bases and certificates. They are what algorithms/finish/ defines, with other bits: there each element is a sum by
-// itself, which takes ten times as long as the decomposition of 512 x 512.
+// bases and certificates. They are what algorithms/finish/ defines, with other bits. There each element is a sum by
+// itself; that would take ten times as long as the decomposition of 512 x 512.
 //
 //   complete   X = Q R by Householder reflectors (geqrf); x_j := Q e_j, j >= k
 //   certify    T - (X S) Y^H, X^H X - I and Y^H Y - I in double precision for every type, each as eight products
