@@ -48,6 +48,7 @@ struct BatchLimits {
   absl::Duration max_work = absl::Milliseconds(4);     // predicted; beyond it a batch is split
 };
 
+// A batch of matrices, or groups, that take longer than half of max_work each may have so many times max_bytes.
 inline constexpr int64_t kLongBytes = 16;
 // Work that took no time at all would never cost a turn.
 inline constexpr absl::Duration kLeastCharge = absl::Microseconds(1);

@@ -132,18 +132,25 @@ struct Pair {
   bool sorts = true;
 };
 
-// Applies to `to` what the last round has done to the true columns of `of`, whose exponents were `before`.
+// Three rounds of `pair`, or fewer until all columns are orthogonal. Returns what they have done to the true columns.
 template <class E>
-void apply_to_true_columns(const Pair<E>& of, const std::vector<int>& before, Pair<E>* to) {
-  to->w = of.w;
-  for (int j = 0; j < of.k; ++j) {
-    for (int i = 0; i < of.k; ++i) {
-      E& entry = to->w[static_cast<size_t>(j * of.k + i)];
-      const double by = std::ldexp(1.0, of.exponents[static_cast<size_t>(j)] - before[static_cast<size_t>(i)]);
-      entry = plus_product(times_real(entry, by), from_real<E>(i == j ? by - 1 : 0), from_real<E>(1));
+Pair<E> true_rotations(Pair<E>* pair) {
+  Pair<E> product(pair->k, pair->k);
+  for (int j = 0; j < pair->k; ++j) product.at(j, j) = from_real<E>(1);
+  for (int round = 0; round < 3; ++round) {
+    const std::vector<int> before = pair->exponents;
+    if (!pair->orthogonalize(Alone(), 1e-15, 30).active) break;
+    product.w = pair->w;
+    for (int j = 0; j < pair->k; ++j) {
+      for (int i = 0; i < pair->k; ++i) {
+        E& entry = product.w[static_cast<size_t>(j * pair->k + i)];
+        const double by = std::ldexp(1.0, pair->exponents[static_cast<size_t>(j)] - before[static_cast<size_t>(i)]);
+        entry = plus_product(times_real(entry, by), from_real<E>(i == j ? by - 1 : 0), from_real<E>(1));
+      }
     }
+    product.apply();
   }
-  to->apply();
+  return product;
 }
 
 template <class E>
@@ -253,20 +260,13 @@ TYPED_TEST(GramJacobi, HyperbolicRotationsKeepTheSignature) {
   Pair<TypeParam> pair(k, 3 * k);
   pair.randomize(6);
   std::fill(pair.signs.begin() + 40, pair.signs.end(), int8_t{-1});
-  Pair<TypeParam> identity(k, k);
-  for (int j = 0; j < k; ++j) identity.at(j, j) = from_real<TypeParam>(1);
-  for (int round = 0; round < 3; ++round) {
-    const std::vector<int> before = pair.exponents;
-    if (!pair.orthogonalize(Alone(), 1e-15, 30).active) break;
-    apply_to_true_columns(pair, before, &identity);
-  }
+  const Pair<TypeParam> w = true_rotations(&pair);
   EXPECT_LT(pair.largest_cosine(), 1e-13);
   for (int i = 0; i < k; ++i) {
     for (int j = 0; j <= i; ++j) {
       TypeParam sum = from_real<TypeParam>(0);
       for (int r = 0; r < k; ++r) {
-        sum = plus_product(sum, times_real(conjugate(identity.at(r, i)), pair.signs[static_cast<size_t>(r)]),
-                           identity.at(r, j));
+        sum = plus_product(sum, times_real(conjugate(w.at(r, i)), pair.signs[static_cast<size_t>(r)]), w.at(r, j));
       }
       const double wanted = i != j ? 0 : pair.signs[static_cast<size_t>(i)];
       EXPECT_LT(modulus(plus_product(sum, from_real<TypeParam>(-wanted), from_real<TypeParam>(1))), 1e-12);
@@ -291,17 +291,11 @@ TYPED_TEST(GramJacobi, UnsortedColumnsKeepTheirPlaces) {
     pair.randomize(8);
     pair.sorts = sorts;
     for (int j = 0; j < k; ++j) pair.exponents[static_cast<size_t>(j)] = j < k / 2 ? -26 : 7;
-    Pair<TypeParam> identity(k, k);
-    for (int j = 0; j < k; ++j) identity.at(j, j) = from_real<TypeParam>(1);
-    for (int round = 0; round < 3; ++round) {
-      const std::vector<int> before = pair.exponents;
-      if (!pair.orthogonalize(Alone(), 1e-15, 30).active) break;
-      apply_to_true_columns(pair, before, &identity);
-    }
+    const Pair<TypeParam> w = true_rotations(&pair);
     EXPECT_LT(pair.largest_cosine(), 1e-13);
     double error = 0;
-    for (int j = 0; j < k; ++j) error = std::max(error, std::fabs(real_part(identity.product(j, j)) - 1));
-    error = std::max(error, identity.largest_cosine());
+    for (int j = 0; j < k; ++j) error = std::max(error, std::fabs(real_part(w.product(j, j)) - 1));
+    error = std::max(error, w.largest_cosine());
     if (sorts) {
       EXPECT_GT(pair.exponents[0], pair.exponents[k - 1] + 20);
       EXPECT_GT(error, 1e-12);

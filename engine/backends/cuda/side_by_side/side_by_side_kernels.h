@@ -91,7 +91,9 @@ __global__ void __launch_bounds__(kSideTile* kSideTileRows)
 template <class W>
 __global__ void __launch_bounds__(256) order_side_kernel(SideMatrices<W> all, bool begin) {
   const int64_t m = blockIdx.x, first = all.first_column(m);
-  const double* const mantissas = all.mantissas + first;
+  // Bits of numbers that are not negative are in their order, and those of a NaN are in it, too. So the places are always a
+  // permutation, also of a matrix that is not finite.
+  const auto mantissa = [&](int j) { return __double_as_longlong(all.mantissas[first + j]); };
   // Those of columns of zeros are below all others.
   const auto exponent = [&](int j) { return all.exponents[first + j] + all.now.f[first + j]; };
   const int columns = all.columns;
@@ -100,11 +102,12 @@ __global__ void __launch_bounds__(256) order_side_kernel(SideMatrices<W> all, bo
   __syncthreads();
   for (int j = static_cast<int>(threadIdx.x); j < columns; j += 256) {
     const int32_t e = exponent(j);
-    const double x = mantissas[j];
+    const auto x = mantissa(j);
     int place = 0;
     for (int r = 0; r < columns; ++r) {
       const int32_t other = exponent(r);
-      const bool larger = other != e ? other > e : mantissas[r] != x ? mantissas[r] > x : r < j;
+      const auto y = mantissa(r);
+      const bool larger = other != e ? other > e : y != x ? y > x : r < j;
       place += larger ? 1 : 0;
     }
     all.order[first + place] = j;
