@@ -21,8 +21,9 @@
 //   any(b)                 whether b holds for any thread; waits as sync()
 //   any_of_warp(b)         for any thread of the warp
 //   from_lane(x, lane)     x of that thread of the warp
+//   exchanged(x, distance)  x of the thread of the warp whose number differs in this power of two
 //
-// Threads of a warp take the same way to from_lane() and any_of_warp(), all of them to the others. The bits depend on how
+// Threads of a warp take the same way to from_lane(), exchanged() and any_of_warp(), all of them to the others. The bits depend on how
 // an algorithm deals its numbers to threads, since it adds what they have.
 //
 //   BlockThreads           a thread block, whole warps (backends/cuda/device/teams.h)

@@ -3,8 +3,8 @@
 //
 //   A = U S V^H;   X := A, Y := I;   X := X W, Y := Y W until every two columns of X are orthogonal; x_j = s_j u_j
 //
-// The places of the exchange are threads, as that file says. Row i kSplit + part of a column belongs to thread `part` of
-// its pair. An odd k gets one more column, of zeros, which is in no result.
+// The places of the exchange are threads (pair_threads.h). An odd k gets one more column, of zeros, which is in no
+// result. warp_jacobi.h does the same in a warp, and says what both share.
 // Exchanged columns need not change registers. The second of a pair leaves after an even step, to the pair before; the
 // first leaves after an odd step, to the pair behind. Each goes through a shuffle or, between warps, through the mail
 // (with two mailboxes, used in turn, that is one barrier a step). Or a column stays where it is in memory that the
@@ -21,8 +21,8 @@
 #define SVDSERVE_ENGINE_ALGORITHMS_BLOCKS_PLACED_JACOBI_H_
 #endif
 
+#include "engine/algorithms/blocks/pair_threads.h"
 #include "engine/algorithms/lanes/jacobi_vectors.h"
-#include "engine/core/team.h"
 
 SVD_KERNEL_BEGIN
 
@@ -81,15 +81,18 @@ struct PlacedColumn {
 };
 
 template <class Threads, class Shape>
-class PlacedJacobi {
+class PlacedJacobi : public PairThreads<Threads, typename Shape::Element, Shape::kRows, Shape::kSplit, 2> {
  public:
   using E = typename Shape::Element;
   using T = typename E::Scalar;
   using L = typename E::Lane;
   using Column = PlacedColumn<Shape>;
+  using Base = PairThreads<Threads, E, Shape::kRows, Shape::kSplit, 2>;
+  using Base::exchanged;
+  using Base::threads;
 
-  SVD_HD PlacedJacobi(const Threads& threads, const PlacedMemory<Shape>& memory, int k)
-      : threads_(threads), memory_(memory), k_(k), box_(0) {}
+  SVD_HD PlacedJacobi(const Threads& of, const PlacedMemory<Shape>& memory, int k)
+      : Base(of), memory_(memory), k_(k), box_(0) {}
 
   // source(i, j): element (i, j) of A, column j of which stands for 2^given[j] times it (null: zero). results.value(r,
   // s), results.x(i, r, u_ir, finite) and results.y get what has number r in descending order; of a matrix that is not
@@ -101,25 +104,51 @@ class PlacedJacobi {
     load(p_, place, source, given);
     load(q_, place + 1, source, given);
     const bool bad = !any_of((magnitude_of(p_) <= largest) & (magnitude_of(q_) <= largest));
-    const bool finite = !threads_.any(bad);
+    const bool finite = !threads().any(bad);
     scale_once(p_, place, finite);
     scale_once(q_, place + 1, finite);
     find_floor(source);
-    const bool unfinished = sweeps(L(tolerance) * L(tolerance), max_sweeps);
-    normalize_column(p_);
-    normalize_column(q_);
-    const L s_p = normalize(p_), s_q = normalize(q_);
+    tol_square_ = L(tolerance) * L(tolerance);
+    const bool unfinished = sweeps(max_sweeps);
+    scale_columns();
+    const L s_p = normalize(View{this, &p_}), s_q = normalize(View{this, &q_});
     const bool in_range = any_of((s_p <= largest) & (s_q <= largest));
-    const bool out_of_range = threads_.any(!in_range);
+    const bool out_of_range = threads().any(!in_range);
     if (part() == 0) {
       memory_.values[place] = is_added(p_) ? T(-1) : s_p.v;
       memory_.values[place + 1] = is_added(q_) ? T(-1) : s_q.v;
     }
-    threads_.sync();
+    threads().sync();
     store(p_, place, s_p, finite, results);
     store(q_, place + 1, s_q, finite, results);
-    threads_.sync();  // the memory is written again
+    threads().sync();  // the memory is written again
     return status_of(finite, !out_of_range, unfinished);
+  }
+
+  // The steps of odd_even_sweep().
+  SVD_HD bool rotate_even() { return rotate(pair() < pairs()); }
+  SVD_HD bool rotate_odd() { return rotate(pair() < pairs() - 1); }
+  // From even to odd steps: the columns have changed places, so the second of a pair, in its first place now, leaves.
+  SVD_HD void to_odd() {
+    const int last = pairs() - 1, source = pair() < last ? pair() + 1 : pair() == last ? 0 : pair();
+    T* const box = next_box();
+    if (pair() % kPairsOfWarp == 0) post(q_, box);
+    threads().sync();
+    receive(q_, source, source / kPairsOfWarp == warp(), box);
+  }
+  // And back. In the last pair nothing has changed places. Its second column is that of place 0, which pair 0 gets, and
+  // its first one is that of the last place.
+  SVD_HD void to_even() {
+    const int last = pairs() - 1, source = pair() > last ? pair() : pair() > 0 ? pair() - 1 : last;
+    T* const box = next_box();
+    if (pair() == last) {
+      post(q_, box);
+      q_ = p_;
+    } else if (pair() < last && pair() % kPairsOfWarp == kPairsOfWarp - 1) {
+      post(p_, box);
+    }
+    threads().sync();
+    receive(p_, source, source / kPairsOfWarp == warp() && pair() != 0, box);
   }
 
  private:
@@ -160,39 +189,21 @@ class PlacedJacobi {
 
   // Not members: what is made of a thread's number costs less than a register.
   SVD_HD int pairs() const { return (k_ + 1) / 2; }
-  SVD_HD int pair() const { return threads_.index() / kSplit; }
-  SVD_HD int part() const { return threads_.index() % kSplit; }
-  SVD_HD int warp() const { return threads_.index() / 32; }
-  SVD_HD int lane() const { return threads_.index() % 32; }
+  SVD_HD int pair() const { return threads().index() / kSplit; }
+  SVD_HD int part() const { return threads().index() % kSplit; }
+  SVD_HD int warp() const { return threads().index() / 32; }
+  SVD_HD int lane() const { return threads().index() % 32; }
 
   // --- sums and maxima over the threads of a pair ----------------------------------------------------
 
-  SVD_HD L exchanged(L v, int distance) const { return L(threads_.from_lane(v.v, lane() ^ distance)); }
-  SVD_HD E exchanged(E v, int distance) const {
-    v.re = exchanged(v.re, distance);
-    if constexpr (E::kComplex) v.im = exchanged(v.im, distance);
-    return v;
-  }
-  // add(sum, i): sum + term i. Two sums hide each other's latency.
-  template <class Sum, class Add>
-  SVD_HD Sum sum(const Sum& zero, Add add) const {
-    Sum even = zero, odd = zero;
-    SVD_UNROLL for (int i = 0; i < kRows; i += 2) {
-      even = add(even, i);
-      odd = add(odd, i + 1);
-    }
-    Sum s = even + odd;
-    SVD_UNROLL for (int d = kSplit / 2; d > 0; d /= 2) s = s + exchanged(s, d);
-    return s;
-  }
   SVD_HD L square_of_x(Column& c) const {
-    return sum(L(0), [&](L s, int i) SVD_LAMBDA { return add_square(s, x(c, i)); });
+    return Base::square_of([&](int i) SVD_LAMBDA { return x(c, i); });
   }
   SVD_HD L square_of_y(Column& c) const {
-    return sum(L(0), [&](L s, int i) SVD_LAMBDA { return add_square(s, y(c, i)); });
+    return Base::square_of([&](int i) SVD_LAMBDA { return y(c, i); });
   }
   SVD_HD E product_of_pair() {
-    return sum(zero_element<E>(), [&](const E& s, int i) SVD_LAMBDA { return add_product(s, x(p_, i), x(q_, i)); });
+    return Base::product_of([&](int i) SVD_LAMBDA { return x(p_, i); }, [&](int i) SVD_LAMBDA { return x(q_, i); });
   }
   // The largest magnitude in a column; NaN or infinite where there is one.
   SVD_HD L magnitude_of(Column& c) const {
@@ -204,9 +215,9 @@ class PlacedJacobi {
   SVD_HD L largest_of_block(L v) const {
     SVD_UNROLL for (int d = kSplit; d < 32; d *= 2) v = larger(exchanged(v, d), v);
     if (lane() == 0) memory_.parts[warp()] = v.v;
-    threads_.sync();
-    for (int w = 0; w < threads_.count() / 32; ++w) v = larger(L(memory_.parts[w]), v);
-    threads_.sync();
+    threads().sync();
+    for (int w = 0; w < threads().count() / 32; ++w) v = larger(L(memory_.parts[w]), v);
+    threads().sync();
     return v;
   }
 
@@ -249,7 +260,7 @@ class PlacedJacobi {
   // time, whose columns are in registers: the source has it, too, and values[j] what column j was divided by.
   template <class Source>
   SVD_HD void find_floor(const Source& source) {
-    threads_.sync();
+    threads().sync();
     const L of_p = exponent_unless_zero(magnitude_of(p_), p_.scale.exponent);
     const L of_q = exponent_unless_zero(magnitude_of(q_), q_.scale.exponent);
     const L least_column = -largest_of_block(-smaller(of_p, of_q));
@@ -257,8 +268,8 @@ class PlacedJacobi {
     for (int row = pair(); row < pair() + k_; row += pairs())
       least_row = smaller(exponent_of_row(row, source), least_row);
     const L floor = floor_above(least_column, -largest_of_block(-least_row));
-    if (threads_.index() == 0) memory_.values[0] = floor.v;
-    threads_.sync();
+    if (threads().index() == 0) memory_.values[0] = floor.v;
+    threads().sync();
   }
   // The exponent of a row of X at the start; without such a row, the one that exponent_unless_zero() gives zeros.
   template <class Source>
@@ -273,77 +284,53 @@ class PlacedJacobi {
     SVD_UNROLL for (int d = 1; d < kSplit; d *= 2) exponent = larger(exchanged(exponent, d), exponent);
     return select(exponent > -none, exponent, none);
   }
-  // The scaling before each sweep, and after the last one, too.
-  SVD_HD void normalize_column(Column& c) {
-    const auto scale = sweep_scale(magnitude_of(c), c.scale, L(memory_.values[0]));
-    SVD_UNROLL for (int i = 0; i < kRows; ++i) x(c, i) = scaled(x(c, i), scale.x);
-    if constexpr (kHasY) SVD_UNROLL for (int i = 0; i < kRows; ++i) y(c, i) = scaled(y(c, i), scale.v);
-  }
-  // u_j, v_j in place where they are results; returns s_j.
-  SVD_HD L normalize(Column& c) {
-    const L zero(0), one(1);
-    const L x_norm = sqrt(square_of_x(c));
-    if constexpr (kHasY) {
-      const L y_norm = sqrt(square_of_y(c));
-      const auto there = y_norm > zero;  // not so in a place beyond the last
-      const L x_inverse = one / select(x_norm > zero, x_norm, one), y_inverse = one / select(there, y_norm, one);
-      SVD_UNROLL for (int i = 0; i < kRows; ++i) x(c, i) = scaled(x(c, i), x_inverse);
-      SVD_UNROLL for (int i = 0; i < kRows; ++i) y(c, i) = scaled(y(c, i), y_inverse);
-      return finished_value(x_norm * y_inverse, c.scale.exponent);
-    } else {
-      if constexpr (Shape::kLeft) {
-        const L inverse = one / select(x_norm > zero, x_norm, one);
-        SVD_UNROLL for (int i = 0; i < kRows; ++i) x(c, i) = scaled(x(c, i), inverse);
-      }
-      return finished_value(x_norm * sqrt(c.scale.square * L(1 / FloatTraits<T>::kScaleSquare)), c.scale.exponent);
+  // For the steps of scaled_column.h.
+  struct View {
+    using Element = E;
+    static constexpr bool kHasV = kHasY, kKeepsX = Shape::kLeft;
+    PlacedJacobi* jacobi;
+    Column* column;
+    SVD_HD ColumnScale<L>& scale() const { return column->scale; }
+    template <class F>
+    SVD_HD void each_x(F f) const {
+      SVD_UNROLL for (int i = 0; i < kRows; ++i) f(jacobi->x(*column, i));
     }
+    template <class F>
+    SVD_HD void each_v(F f) const {
+      SVD_UNROLL for (int i = 0; i < kRows; ++i) f(jacobi->y(*column, i));
+    }
+    SVD_HD L square_of_x() const { return jacobi->square_of_x(*column); }
+    SVD_HD L square_of_v() const { return jacobi->square_of_y(*column); }
+    SVD_HD L largest_of_x() const { return jacobi->magnitude_of(*column); }
+  };
+  SVD_HD void scale_columns() {
+    scale_for_sweep(View{this, &p_}, true, L(memory_.values[0]));
+    scale_for_sweep(View{this, &q_}, true, L(memory_.values[0]));
   }
 
   // --- sweeps ------------------------------------------------------------------------------------------
 
   // Whether the pair was not orthogonal. Threads without a pair take part in its sums alone.
-  SVD_HD bool rotate(bool exists, L tol_square) {
+  SVD_HD bool rotate(bool exists) {
     const L alpha = square_of_x(p_), beta = square_of_x(q_);
     const E g = product_of_pair();
-    const bool wanted = exists && any_of(add_square(L(0), g) > tol_square * (alpha * beta));
-    if (!threads_.any_of_warp(wanted)) return false;
-    const auto u = pair_update(alpha, beta, g, p_.scale, q_.scale, tol_square, L::mask(exists));
+    const bool wanted = exists && any_of(exceeds_cosine(add_square(L(0), g), alpha, beta, tol_square_));
+    if (!threads().any_of_warp(wanted)) return false;
+    const auto u = pair_update(alpha, beta, g, p_.scale, q_.scale, tol_square_, L::mask(exists));
     const auto turn = [](E& p, E& q, const E& a, const E& b) SVD_LAMBDA {
       const E new_p = subtract_product(p, q, a);
       q = subtract_product(q, p, b);
       p = new_p;
     };
-    SVD_UNROLL for (int i = 0; i < kRows; ++i) turn(x(p_, i), x(q_, i), u.x_a, u.x_b);
+    SVD_UNROLL for (int i = 0; i < kRows; ++i) turn(x(p_, i), x(q_, i), u.a, u.b);
     if constexpr (kHasY) SVD_UNROLL for (int i = 0; i < kRows; ++i) turn(y(p_, i), y(q_, i), u.v_a, u.v_b);
     p_.scale.square = p_.scale.square * u.shrink;
     q_.scale.square = q_.scale.square * u.shrink;
     return wanted;
   }
 
-  // From even to odd steps: the columns have changed places, so the second of a pair, in its first place now, leaves.
-  SVD_HD void to_odd() {
-    const int last = pairs() - 1, source = pair() < last ? pair() + 1 : pair() == last ? 0 : pair();
-    T* const box = next_box();
-    if (pair() % kPairsOfWarp == 0) post(q_, box);
-    threads_.sync();
-    receive(q_, source, source / kPairsOfWarp == warp(), box);
-  }
-  // And back. In the last pair nothing has changed places. Its second column is that of place 0, which pair 0 gets, and
-  // its first one is that of the last place.
-  SVD_HD void to_even() {
-    const int last = pairs() - 1, source = pair() > last ? pair() : pair() > 0 ? pair() - 1 : last;
-    T* const box = next_box();
-    if (pair() == last) {
-      post(q_, box);
-      q_ = p_;
-    } else if (pair() < last && pair() % kPairsOfWarp == kPairsOfWarp - 1) {
-      post(p_, box);
-    }
-    threads_.sync();
-    receive(p_, source, source / kPairsOfWarp == warp() && pair() != 0, box);
-  }
   SVD_HD T* next_box() {
-    const int boxes = threads_.count() / 32;
+    const int boxes = threads().count() / 32;
     T* const box = memory_.mail + box_ * boxes * kMailOfWarp + part();
     box_ = (box_ + 1) % Shape::kBoxes;
     return box;
@@ -356,10 +343,10 @@ class PlacedJacobi {
     const int source_lane = near ? source % kPairsOfWarp * kSplit + part() : lane();
     const T* const from = box + source / kPairsOfWarp * kMailOfWarp;
     for_each_number(c, [&](T& number, int n) SVD_LAMBDA {
-      const T shuffled = threads_.from_lane(number, source_lane);
+      const T shuffled = threads().from_lane(number, source_lane);
       number = near ? shuffled : from[n * kSplit];
     });
-    if constexpr (Shape::kBoxes == 1) threads_.sync();  // the box is written again
+    if constexpr (Shape::kBoxes == 1) threads().sync();  // the box is written again
   }
   // f(number of c that moves, its index < kMail)
   template <class F>
@@ -379,22 +366,12 @@ class PlacedJacobi {
   }
 
   // Returns whether it did not converge.
-  SVD_HD bool sweeps(L tol_square, int max_sweeps) {
-    bool active = k_ > 1;
-    for (int sweep = 0; sweep < max_sweeps && active; ++sweep) {
+  SVD_HD bool sweeps(int max_sweeps) {
+    return sweep_until_orthogonal(k_ > 1, max_sweeps, [&](int sweep, bool) SVD_LAMBDA {
       if (sweep > 0) clear_dependent();
-      normalize_column(p_);
-      normalize_column(q_);
-      bool rotated = false;
-      for (int step = 0; step < pairs(); ++step) {
-        rotated = rotate(pair() < pairs(), tol_square) || rotated;
-        to_odd();
-        rotated = rotate(pair() < pairs() - 1, tol_square) || rotated;
-        to_even();
-      }
-      active = threads_.any(rotated);
-    }
-    return active;
+      scale_columns();
+      return threads().any(odd_even_sweep(*this, 2 * pairs(), 0));
+    });
   }
 
   // --- results -----------------------------------------------------------------------------------------
@@ -425,10 +402,10 @@ class PlacedJacobi {
     }
   }
 
-  const Threads threads_;
   const PlacedMemory<Shape> memory_;
   const int k_;
   int box_;
+  L tol_square_;
   Column p_, q_;
 };
 

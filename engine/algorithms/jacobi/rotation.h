@@ -76,38 +76,61 @@ struct ColumnScale {
   Lane square;  // d^2 kScaleSquare; d^2 is in [1/2, 4) at the start of a sweep
 };
 
-// x_p := x_p - a x_q, x_q := x_q - b x_p, and the same for V with its own a, b.
+// x_p := x_p - a x_q, x_q := x_q - b x_p
 template <class E>
-struct PairUpdate {
-  E x_a, x_b, v_a, v_b;
+struct ColumnUpdate {
+  E a, b;
   typename E::Lane shrink;        // of d_p^2 and d_q^2
   typename E::Lane::Mask wanted;  // the pair was not orthogonal
 };
+// The same, and v_p := v_p - v_a v_q, v_q := v_q - v_b v_p.
+template <class E>
+struct PairUpdate : ColumnUpdate<E> {
+  E v_a, v_b;
+};
+
+// Where a pair is not orthogonal; g_square = |g|^2.
+template <class Lane>
+SVD_HD typename Lane::Mask exceeds_cosine(Lane g_square, Lane alpha, Lane beta, Lane tol_square) {
+  return g_square > tol_square * (alpha * beta);
+}
+
+// r; where rotate is false: zero, which is the identity's. p, q: P and Q.
+template <class Lane>
+SVD_HD Lane self_scaled_tangent(Lane alpha, Lane beta, Lane g_square, Lane p, Lane q, typename Lane::Mask rotate) {
+  const Lane zero(0), one(1);
+  const Lane delta = fma(beta, q, -(alpha * p));
+  const Lane twice = g_square + g_square;
+  const Lane root = sqrt_in_range(fma(delta, delta, (twice + twice) * (p * q)));
+  const Lane sum = delta + copysign(root, delta);
+  const Lane inverse = reciprocal(select(rotate, sum, one));
+  return select(rotate, inverse + inverse, zero);
+}
+// cos^2 of the rotation; r_p, r_q: r P and r Q.
+template <class Lane>
+SVD_HD Lane self_scaled_shrink(Lane g_square, Lane r_p, Lane r_q) {
+  return reciprocal(fma(g_square * r_p, r_q, Lane(1)));
+}
 
 // alpha, beta: |x_p|^2, |x_q|^2; g = x_p^H x_q. Where the pair is not rotated: the identity.
 template <class E, class Lane>
 SVD_HD PairUpdate<E> pair_update(Lane alpha, Lane beta, const E& g, const ColumnScale<Lane>& p,
                                  const ColumnScale<Lane>& q, Lane tol_square, typename Lane::Mask active) {
   using F = FloatTraits<typename E::Scalar>;
-  const Lane zero(0), one(1), collapsed(F::kCollapsedSquare * F::kScaleSquare);
+  const Lane zero(0), collapsed(F::kCollapsedSquare * F::kScaleSquare);
   PairUpdate<E> u;
   const Lane g_square = add_square(zero, g);
-  u.wanted = (g_square > tol_square * (alpha * beta)) & active;
+  u.wanted = exceeds_cosine(g_square, alpha, beta, tol_square) & active;
   const auto rotate = u.wanted & (alpha * p.square >= collapsed) & (beta * q.square >= collapsed);
   const auto [s, of_p, of_q] = column_weights(p.exponent, q.exponent);
   const Lane big_p = p.square * of_p, big_q = q.square * of_q;
-  const Lane delta = fma(beta, big_q, -(alpha * big_p));
-  const Lane twice = g_square + g_square;
-  const Lane root = sqrt_in_range(fma(delta, delta, (twice + twice) * (big_p * big_q)));
-  const Lane sum = delta + copysign(root, delta);
-  const Lane inverse = reciprocal(select(rotate, sum, one));
-  const Lane r = select(rotate, inverse + inverse, zero);
+  const Lane r = self_scaled_tangent(alpha, beta, g_square, big_p, big_q, rotate);
   const Lane r_p = r * big_p, r_q = r * big_q;
-  u.x_a = scaled(conj(g), r_q);
-  u.x_b = scaled(g, -r_p);
+  u.a = scaled(conj(g), r_q);
+  u.b = scaled(g, -r_p);
   u.v_a = scaled(conj(g), (r * q.square) * s);
   u.v_b = scaled(g, -((r * p.square) * s));
-  u.shrink = reciprocal(fma(g_square * r_p, r_q, one));
+  u.shrink = self_scaled_shrink(g_square, r_p, r_q);
   return u;
 }
 

@@ -24,32 +24,19 @@
 
 SVD_KERNEL_BEGIN
 
-// x_p := x_p - a x_q, x_q := x_q - b x_p
-template <class E>
-struct DefinitePair {
-  E a, b;
-  typename E::Lane shrink;        // of d_p^2 and d_q^2
-  typename E::Lane::Mask wanted;  // the pair was not orthogonal
-};
-
 // alpha, beta: |x_p|^2, |x_q|^2; g = x_p^H x_q; p, q: d_p^2, d_q^2 times kScaleSquare. Where the pair is not rotated: the
 // identity.
 template <class E, class Lane>
-SVD_HD DefinitePair<E> definite_pair(Lane alpha, Lane beta, const E& g, Lane p, Lane q, Lane tol_square,
-                                     typename Lane::Mask active) {
-  const Lane zero(0), one(1);
-  DefinitePair<E> u;
-  const Lane g_square = add_square(zero, g);
-  u.wanted = (g_square > tol_square * (alpha * beta)) & active;
-  const Lane delta = fma(beta, q, -(alpha * p));
-  const Lane twice = g_square + g_square;
-  const Lane root = sqrt_in_range(fma(delta, delta, (twice + twice) * (p * q)));
-  const Lane inverse = reciprocal(delta + copysign(root, delta));
-  const Lane r = select(u.wanted, inverse + inverse, zero);
+SVD_HD ColumnUpdate<E> definite_update(Lane alpha, Lane beta, const E& g, Lane p, Lane q, Lane tol_square,
+                                       typename Lane::Mask active) {
+  ColumnUpdate<E> u;
+  const Lane g_square = add_square(Lane(0), g);
+  u.wanted = exceeds_cosine(g_square, alpha, beta, tol_square) & active;
+  const Lane r = self_scaled_tangent(alpha, beta, g_square, p, q, u.wanted);
   const Lane r_p = r * p, r_q = r * q;
   u.a = scaled(conj(g), r_q);
   u.b = scaled(g, -r_p);
-  u.shrink = reciprocal(fma(g_square * r_p, r_q, one));
+  u.shrink = self_scaled_shrink(g_square, r_p, r_q);
   return u;
 }
 
@@ -66,10 +53,10 @@ SVD_HD Lane fold_scale(ColumnScale<Lane>& scale) {
   return sweep_scale(Lane(1), scale).v;
 }
 
-// As that of jacobi_vectors.h.
-template <class A, class V, class Lane, class Size>
-SVD_HD typename Lane::Mask rotate_neighbours(DefiniteColumns<A> columns, V, Size k, int i, ColumnScale<Lane>* scales,
-                                             Lane tol_square, typename Lane::Mask active) {
+// The pair in places i, i + 1. Returns where it was not orthogonal.
+template <class A, class Lane, class Size>
+SVD_HD typename Lane::Mask rotate_definite(const DefiniteColumns<A>& columns, Size k, int i, ColumnScale<Lane>* scales,
+                                           Lane tol_square, typename Lane::Mask active) {
   using E = typename A::Element;
   constexpr bool kMoves = Lane::kLanes == 1;
   A x = columns.x;
@@ -82,7 +69,7 @@ SVD_HD typename Lane::Mask rotate_neighbours(DefiniteColumns<A> columns, V, Size
   const auto x_q = [&](int l) SVD_LAMBDA { return x(l, q); };
   const Lane alpha = sum_of_squares<E>(k, x_p), beta = sum_of_squares<E>(k, x_q);
   const E g = inner_product<E>(k, x_p, x_q);
-  const DefinitePair<E> u = definite_pair(alpha, beta, g, scales[p].square, scales[q].square, tol_square, active);
+  const ColumnUpdate<E> u = definite_update(alpha, beta, g, scales[p].square, scales[q].square, tol_square, active);
   if (!kMoves && !any_of(u.wanted)) return u.wanted;
   SVD_UNROLL for (int l = 0; l < k; ++l) {
     const E old_p = x(l, p), old_q = x(l, q);
@@ -100,6 +87,7 @@ template <class A, class Lane, class Size>
 SVD_HD typename Lane::Mask orthogonalize_definite(A x, Size k, Lane tol_square, int max_sweeps,
                                                   ColumnScale<Lane>* scales, typename Lane::Mask* reversed) {
   using E = typename A::Element;
+  using Mask = typename Lane::Mask;
   constexpr int kStorage = Size::kValue != 0 ? Size::kValue : static_cast<int>(kLargestInLanes);
   int column[kStorage];
   SVD_UNROLL for (int j = 0; j < k; ++j) {
@@ -107,20 +95,16 @@ SVD_HD typename Lane::Mask orthogonalize_definite(A x, Size k, Lane tol_square, 
     scales[j] = {Lane(0), Lane(FloatTraits<typename Lane::Scalar>::kScaleSquare)};
   }
   const DefiniteColumns<A> columns{x, column};
-  auto active = Lane::mask(k > 1);
   *reversed = Lane::mask(false);
-  for (int sweep = 0; sweep < max_sweeps && any_of(active); ++sweep) {
+  return sweep_until_orthogonal(Lane::mask(k > 1), max_sweeps, [&](int sweep, const Mask& active) SVD_LAMBDA {
     SVD_UNROLL for (int j = 0; j < k && sweep > 0; ++j) {
       const Lane by = fold_scale(scales[j]);
       SVD_UNROLL for (int i = 0; i < k; ++i) x(i, j) = scaled(E(x(i, j)), by);
     }
-    const auto rotated = Size::kValue != 0 ? sweep_by_steps(columns, NoMatrix<E>(), k, scales, tol_square, active)
-                                           : sweep_by_waves(columns, NoMatrix<E>(), k, scales, tol_square, active,
-                                                            first_step(k, sweep) != 0);
     if constexpr (Lane::kLanes != 1) *reversed = (*reversed & !active) | (active & !*reversed);
-    active = active & rotated;
-  }
-  return active;
+    return odd_even_sweep<Lane>(
+        k, sweep, [&](int i) SVD_LAMBDA { return rotate_definite(columns, k, i, scales, tol_square, active); });
+  });
 }
 
 SVD_KERNEL_END

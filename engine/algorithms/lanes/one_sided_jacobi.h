@@ -23,6 +23,7 @@
 
 #include "engine/algorithms/jacobi/pivot_strategy.h"
 #include "engine/algorithms/jacobi/rotation.h"
+#include "engine/algorithms/jacobi/sweeps.h"
 #include "engine/algorithms/tall/qr.h"
 
 SVD_KERNEL_BEGIN
@@ -115,28 +116,29 @@ template <class Team, class A, class Lane, class Size>
 SVD_HD typename Lane::Mask one_sided_jacobi(const Team& team, A a, Size k, Lane* exponents, Lane tol, int max_sweeps,
                                             Lane* s) {
   using E = typename A::Element;
+  using Mask = typename Lane::Mask;
   pivoted_qr(team, a, k, exponents, s);
   adjoint_of_triangle(team, a, k, exponents);
-  auto active = Lane::mask(k > 1);
-  for (int sweep = 0; sweep < max_sweeps && any_of(active); ++sweep) {
-    team.for_each(0, k, [&](int j) SVD_LAMBDA {
-      if (sweep > 0) clear_dependent_column(a, k, j);
-      normalize_column(a, k, j, exponents);
-    });
-    auto rotated = Lane::mask(false);
-    for (int step = 0; step < round_robin_steps(k); ++step) {
-      team.for_each(0, round_robin_pairs(k), [&](int i) SVD_LAMBDA {
-        const PivotPair pair = round_robin_pair(k, step, i);
-        if (pair.q < k) rotated = rotated | rotate_pair(a, k, pair, exponents, tol, active);
+  const Mask unfinished =
+      sweep_until_orthogonal(Lane::mask(k > 1), max_sweeps, [&](int sweep, const Mask& active) SVD_LAMBDA {
+        team.for_each(0, k, [&](int j) SVD_LAMBDA {
+          if (sweep > 0) clear_dependent_column(a, k, j);
+          normalize_column(a, k, j, exponents);
+        });
+        auto rotated = Lane::mask(false);
+        for (int step = 0; step < round_robin_steps(k); ++step) {
+          team.for_each(0, round_robin_pairs(k), [&](int i) SVD_LAMBDA {
+            const PivotPair pair = round_robin_pair(k, step, i);
+            if (pair.q < k) rotated = rotated | rotate_pair(a, k, pair, exponents, tol, active);
+          });
+        }
+        return team.any(rotated);
       });
-    }
-    active = active & team.any(rotated);
-  }
   team.for_each(0, k, [&](int j) SVD_LAMBDA {
     normalize_column(a, k, j, exponents);
     s[j] = sqrt(sum_of_squares<E>(k, [&](int i) SVD_LAMBDA { return a(i, j); }));
   });
-  return active;
+  return unfinished;
 }
 
 SVD_KERNEL_END

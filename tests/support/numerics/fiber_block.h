@@ -41,6 +41,11 @@ class FiberBlock {
       return static_cast<T>(block_->fibers_[static_cast<size_t>(index_ / 32 * 32 + lane)].posted[turn]);
     }
 
+    template <class T>
+    T exchanged(T x, int distance) const {
+      return from_lane(x, (index_ % 32) ^ distance);
+    }
+
    private:
     bool any_of(bool b, int first, int last, char what) const {
       const int turn = post(b ? 1 : 0, what);

@@ -26,7 +26,6 @@ class WarpThreads {
   __device__ __forceinline__ T from_lane(T x, int lane) const {
     return __shfl_sync(mask_, x, lane, kThreads);
   }
-  // x of the thread index() ^ distance.
   template <class T>
   __device__ __forceinline__ T exchanged(T x, int distance) const {
     return __shfl_xor_sync(mask_, x, distance, kThreads);
@@ -52,6 +51,10 @@ struct BlockThreads {
   template <class T>
   __device__ __forceinline__ T from_lane(T x, int lane) const {
     return __shfl_sync(~0u, x, lane);
+  }
+  template <class T>
+  __device__ __forceinline__ T exchanged(T x, int distance) const {
+    return from_lane(x, (index() % 32) ^ distance);
   }
 };
 

@@ -67,17 +67,23 @@ __global__ void __launch_bounds__(LaneVectorsShape<E, K>::kBlock) lane_hermitian
 }
 
 template <class E, int K, int kSplit>
-struct HermitianTask : VectorsTask<E, K, kSplit, false> {
-  using Base = VectorsTask<E, K, kSplit, false>;
-  using Base::team;
+struct HermitianTask : TeamJacobi<E, K, kSplit, false> {
+  using Base = TeamJacobi<E, K, kSplit, false>;
+  using Base::k;
+  using Base::kPartials;
+  using Base::kRows;
+  using Base::kThreads;
+  using Base::p;
+  using Base::part;
+  using Base::q;
+  using Base::threads;
   using typename Base::Column;
   using typename Base::L;
   using typename Base::T;
-  using typename Base::Team;
 
-  using Run = ElementRun<E, Team::kRows>;
+  using Run = ElementRun<E, kRows>;
   // Bytes of a block's shared memory, for N of each of its teams: columns of K rows.
-  static constexpr int kTeams = kVectorsBlock / Team::kThreads;
+  static constexpr int kTeams = kVectorsBlock / kThreads;
   static constexpr int kSharedBytes = kTeams * K * K * static_cast<int>(sizeof(E));
 
   const E* matrix;
@@ -88,112 +94,111 @@ struct HermitianTask : VectorsTask<E, K, kSplit, false> {
 
   // shared: kSharedBytes of the block.
   __device__ __forceinline__ HermitianTask(const HermitianCall<E>& call, int64_t m, E* shared)
-      : Base{Team(call.square.k), L(call.square.tolerance) * L(call.square.tolerance)},
+      : Base({}, call.square.k, call.square.tolerance),
         matrix(reinterpret_cast<const E*>(call.square.a) + m * call.square.k * call.square.k),
         row_step(call.square.row_major ? call.square.k : 1),
         col_step(call.square.row_major ? 1 : call.square.k),
         upper(call.upper),
-        n(shared + static_cast<int>(threadIdx.x) / Team::kThreads * K * K),
+        n(shared + static_cast<int>(threadIdx.x) / kThreads * K * K),
         e(T(0)) {}
 
   // Rows of column `place` of M; zeros beyond it.
-  __device__ __forceinline__ void load(E (&column)[Team::kRows], int place) const {
+  __device__ __forceinline__ void load(E (&column)[kRows], int place) const {
     const auto at = [&](int i, int j) { return load_element(matrix + i * row_step + j * col_step); };
-    SVD_UNROLL for (int i = 0; i < Team::kRows; ++i) {
-      const int row = i * kSplit + team.part;
-      column[i] = row < team.k && place < team.k ? scalar::hermitian_element<E>(at, upper, row, place)
-                                                 : scalar::zero_element<E>();
+    SVD_UNROLL for (int i = 0; i < kRows; ++i) {
+      const int row = i * kSplit + part();
+      column[i] =
+          row < k && place < k ? scalar::hermitian_element<E>(at, upper, row, place) : scalar::zero_element<E>();
     }
   }
-  __device__ __forceinline__ static L magnitude_of(const E (&column)[Team::kRows]) {
+  __device__ __forceinline__ static L magnitude_of(const E (&column)[kRows]) {
     L largest(T(0));
-    SVD_UNROLL for (int i = 0; i < Team::kRows; ++i) largest = scalar::raise_to_any_magnitude(largest, column[i]);
+    SVD_UNROLL for (int i = 0; i < kRows; ++i) largest = scalar::raise_to_any_magnitude(largest, column[i]);
     return largest;
   }
-  __device__ __forceinline__ void scale(E (&column)[Team::kRows], bool finite) const {
+  __device__ __forceinline__ void scale(E (&column)[kRows], bool finite) const {
     const auto by = scalar::make_pow2(-e);
-    SVD_UNROLL for (int i = 0; i < Team::kRows; ++i) {
+    SVD_UNROLL for (int i = 0; i < kRows; ++i) {
       column[i] = finite ? scalar::scaled(column[i], by) : scalar::zero_element<E>();
     }
   }
 
   // The columns of both places become those of B. Returns whether M is finite.
   __device__ __forceinline__ bool load_shifted(int place_p, int place_q) {
-    load(this->p.x, place_p);
-    load(this->q.x, place_q);
-    const L of_p = magnitude_of(this->p.x), of_q = magnitude_of(this->q.x), most(FloatTraits<T>::kLargest);
-    const bool finite = !team.any(!((of_p <= most).m && (of_q <= most).m));
+    load(p.x, place_p);
+    load(q.x, place_q);
+    const L of_p = magnitude_of(p.x), of_q = magnitude_of(q.x), most(FloatTraits<T>::kLargest);
+    const bool finite = !threads().any(!((of_p <= most).m && (of_q <= most).m));
     L largest = scalar::larger(of_p, of_q);
-    SVD_UNROLL for (int d = 1; d < Team::kThreads; d *= 2) largest =
-        scalar::larger(team.exchanged(largest, d), largest);
+    SVD_UNROLL for (int d = 1; d < kThreads; d *= 2) largest = scalar::larger(this->exchanged(largest, d), largest);
     e = finite ? scalar::binary_exponent(largest) : L(T(0));
-    scale(this->p.x, finite);
-    scale(this->q.x, finite);
-    keep(this->p.x, place_p);
-    keep(this->q.x, place_q);
-    team.threads.sync();
-    const L of_columns[2] = {team.square_of(this->p.x), team.square_of(this->q.x)};
-    const L square = scalar::sum_of(team.k, L(T(0)), [&](L sum, int j) {
-      const L even(team.from(of_columns[0].v, j / 2)), odd(team.from(of_columns[1].v, j / 2));
+    scale(p.x, finite);
+    scale(q.x, finite);
+    keep(p.x, place_p);
+    keep(q.x, place_q);
+    threads().sync();
+    const L of_columns[2] = {this->square_of(p.x), this->square_of(q.x)};
+    const L square = scalar::sum_of(k, L(T(0)), [&](L sum, int j) {
+      const L even(this->from(of_columns[0].v, j / 2)), odd(this->from(of_columns[1].v, j / 2));
       return sum + (j % 2 == 0 ? even : odd);
     });
-    shift(this->p, place_p, scalar::hermitian_shift(square));
-    shift(this->q, place_q, scalar::hermitian_shift(square));
+    shift(p, place_p, scalar::hermitian_shift(square));
+    shift(q, place_q, scalar::hermitian_shift(square));
     return finite;
   }
   // A column of N to shared memory, and back.
-  __device__ __forceinline__ void keep(E (&column)[Team::kRows], int place) const {
+  __device__ __forceinline__ void keep(E (&column)[kRows], int place) const {
     if constexpr (kSplit == 1) {
       Run::store(column, n + place * K);
     } else {
-      SVD_UNROLL for (int i = 0; i < Team::kRows; ++i) store_element(column[i], n + place * K + i * kSplit + team.part);
+      SVD_UNROLL for (int i = 0; i < kRows; ++i) store_element(column[i], n + place * K + i * kSplit + part());
     }
   }
-  __device__ __forceinline__ void kept(E (&column)[Team::kRows], int place) const {
+  __device__ __forceinline__ void kept(E (&column)[kRows], int place) const {
     if constexpr (kSplit == 1) {
       Run::load(n + place * K, column);
     } else {
-      SVD_UNROLL for (int i = 0; i < Team::kRows; ++i) column[i] = load_element(n + place * K + i * kSplit + team.part);
+      SVD_UNROLL for (int i = 0; i < kRows; ++i) column[i] = load_element(n + place * K + i * kSplit + part());
     }
   }
   __device__ __forceinline__ void shift(Column& column, int place, L by) const {
-    SVD_UNROLL for (int i = 0; i < Team::kRows; ++i) {
-      if (i * kSplit + team.part == place && place < team.k) column.x[i].re = column.x[i].re + by;
+    SVD_UNROLL for (int i = 0; i < kRows; ++i) {
+      if (i * kSplit + part() == place && place < k) column.x[i].re = column.x[i].re + by;
     }
     column.scale = {L(T(0)), L(FloatTraits<T>::kScaleSquare)};
   }
 
   // u_j in place.
   __device__ __forceinline__ void make_unit(Column& column) const {
-    const L norm = sqrt(team.square_of(column.x)), inverse = L(T(1)) / norm;
-    SVD_UNROLL for (int i = 0; i < Team::kRows; ++i) column.x[i] = scalar::normalized(column.x[i], norm, inverse);
+    const L norm = sqrt(this->square_of(column.x)), inverse = L(T(1)) / norm;
+    SVD_UNROLL for (int i = 0; i < kRows; ++i) column.x[i] = scalar::normalized(column.x[i], norm, inverse);
   }
 
   // The eigenvalues of N of both columns. All threads of a pair know row i of N u_j. The one that has row i of u_j
   // adds its part of the quotient.
   __device__ __forceinline__ void eigenvalues(L& of_p, L& of_q) const {
-    L sums_p[Team::kPartials], sums_q[Team::kPartials];
-    SVD_UNROLL for (int s = 0; s < Team::kPartials; ++s) sums_p[s] = sums_q[s] = L(T(0));
-    for (int i = 0; i < team.k; ++i) {
-      E row[Team::kRows];  // N is Hermitian: column i, conjugated by the product
+    L sums_p[kPartials], sums_q[kPartials];
+    SVD_UNROLL for (int s = 0; s < kPartials; ++s) sums_p[s] = sums_q[s] = L(T(0));
+    for (int i = 0; i < k; ++i) {
+      E row[kRows];  // N is Hermitian: column i, conjugated by the product
       kept(row, i);
-      const E with_p = team.product_of(row, this->p.x), with_q = team.product_of(row, this->q.x);
-      SVD_UNROLL for (int r = 0; r < Team::kRows; ++r) {
-        if (r * kSplit + team.part != i) continue;
-        L &sum_p = sums_p[r % Team::kPartials], &sum_q = sums_q[r % Team::kPartials];
-        sum_p = scalar::add_real_product(sum_p, this->p.x[r], with_p);
-        sum_q = scalar::add_real_product(sum_q, this->q.x[r], with_q);
+      const E with_p = this->product_of(row, p.x), with_q = this->product_of(row, q.x);
+      SVD_UNROLL for (int r = 0; r < kRows; ++r) {
+        if (r * kSplit + part() != i) continue;
+        L &sum_p = sums_p[r % kPartials], &sum_q = sums_q[r % kPartials];
+        sum_p = scalar::add_real_product(sum_p, p.x[r], with_p);
+        sum_q = scalar::add_real_product(sum_q, q.x[r], with_q);
       }
     }
-    of_p = team.joined(sums_p);
-    of_q = team.joined(sums_q);
+    of_p = this->joined(sums_p);
+    of_q = this->joined(sums_q);
   }
 
   // The number of a place in ascending order; equal values in the order of their places.
   __device__ __forceinline__ int number_of(L lambda, int place, L of_p, L of_q) const {
     int before = 0;
-    for (int j = 0; j < team.k; ++j) {
-      const T even = team.from(of_p.v, j / 2), odd = team.from(of_q.v, j / 2), other = j % 2 == 0 ? even : odd;
+    for (int j = 0; j < k; ++j) {
+      const T even = this->from(of_p.v, j / 2), odd = this->from(of_q.v, j / 2), other = j % 2 == 0 ? even : odd;
       if (j < place ? other <= lambda.v : j > place && other < lambda.v) ++before;
     }
     return before;
@@ -207,12 +212,12 @@ __global__ void __launch_bounds__(kVectorsBlock) team_hermitian_kernel(const Her
   using L = Lane<T>;
   const SquareCall<T>& square = call.square;
   const int k = square.k;
-  const int64_t m = static_cast<int64_t>(blockIdx.x) * (kVectorsBlock / Task::Team::kThreads) +
-                    static_cast<int>(threadIdx.x) / Task::Team::kThreads;
+  const int64_t m = static_cast<int64_t>(blockIdx.x) * (kVectorsBlock / Task::kThreads) +
+                    static_cast<int>(threadIdx.x) / Task::kThreads;
   if (m >= square.count) return;
   extern __shared__ __align__(16) unsigned char shared_bytes[];
   Task task(call, m, reinterpret_cast<E*>(shared_bytes));
-  const int place_p = 2 * task.team.pair, place_q = place_p + 1;
+  const int place_p = 2 * task.pair(), place_q = place_p + 1;
   const bool finite = task.load_shifted(place_p, place_q);
   const bool unfinished = task.sweeps(square.max_sweeps);
   task.make_unit(task.p);
@@ -224,14 +229,14 @@ __global__ void __launch_bounds__(kVectorsBlock) team_hermitian_kernel(const Her
   of_q = scalar::finished_eigenvalue(of_q, task.e);
   const L most(FloatTraits<T>::kLargest);
   const bool out_of_range =
-      task.team.any((place_p < k && !(abs(of_p) <= most).m) || (place_q < k && !(abs(of_q) <= most).m));
-  if (task.team.pair == 0 && task.team.part == 0) {
+      task.threads().any((place_p < k && !(abs(of_p) <= most).m) || (place_q < k && !(abs(of_q) <= most).m));
+  if (task.threads().index() == 0) {
     record_status(square, m, static_cast<int>(scalar::status_of(finite, !out_of_range, unfinished)));
   }
   const auto store = [&](auto& column, int place, int r, L lambda) {
     if (place >= k) return;
-    if (task.team.part == 0) square.values[m * k + r] = finite ? lambda.v : FloatTraits<T>::nan();
-    task.store(column.x, call.u, m, r, finite);
+    if (task.part() == 0) square.values[m * k + r] = finite ? lambda.v : FloatTraits<T>::nan();
+    store_team_column<K, kSplit>(column.x, call.u, m, r, k, task.part(), finite);
   };
   store(task.p, place_p, r_p, of_p);
   store(task.q, place_q, r_q, of_q);

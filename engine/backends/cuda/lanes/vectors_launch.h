@@ -28,7 +28,7 @@ void launch_lane_vectors(Launch* launch, const VectorsCall<E>& call) {
 template <class E, int K>
 void launch_team_vectors(Launch* launch, const VectorsCall<E>& call) {
   constexpr int kSplit = vectors_split(K, sizeof(E));
-  constexpr int kTeams = kVectorsBlock / VectorsTeam<E, K, kSplit>::kThreads;
+  constexpr int kTeams = kVectorsBlock / TeamJacobi<E, K, kSplit>::kThreads;
   launch->operator()<team_vectors_kernel<E, K, kSplit>>(blocks_for(call.square.count, kTeams), kVectorsBlock, 0, call);
 }
 
