@@ -11,9 +11,8 @@
 
 // list_kernels() of a part, a name of KernelPart, for a type, a name of DType.
 #undef SVD_LIST_KERNELS
-#define SVD_LIST_KERNELS(part, type)                               \
-  template void list_kernels<host::KernelPart::part, DType::type>( \
-      host::KernelTables<host::RealOf<DType::type>>&);
+#define SVD_LIST_KERNELS(part, type) \
+  template void list_kernels<host::KernelPart::part, DType::type>(host::KernelTables<host::RealOf<DType::type>>&);
 
 #if SVD_TARGET_HAS_KERNELS
 
