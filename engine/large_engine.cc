@@ -8,7 +8,7 @@
 namespace svdserve {
 namespace {
 
-LargePlanOrError fail(const char* field, std::string message) { return {std::nullopt, {field, std::move(message)}}; }
+LargePlanOrError refused(const char* field, std::string message) { return {std::nullopt, {field, std::move(message)}}; }
 
 bool is_size(int64_t size) { return size >= 1 && size <= kMaxLargeDimension; }
 
@@ -137,8 +137,8 @@ LargeOptions resolved(LargeOptions options) {
 }  // namespace
 
 LargePlanOrError plan_large(const Problem& problem, const LargeOptions& options) {
-  if (!is_size(problem.rows)) return fail("rows", size_error(problem.rows));
-  if (!is_size(problem.cols)) return fail("cols", size_error(problem.cols));
+  if (!is_size(problem.rows)) return refused("rows", size_error(problem.rows));
+  if (!is_size(problem.cols)) return refused("cols", size_error(problem.cols));
   if (auto error = check(problem, options)) return {std::nullopt, *std::move(error)};
   LargePlan plan;
   plan.problem = problem;

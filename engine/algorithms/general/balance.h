@@ -83,7 +83,8 @@ SVD_HD typename A::Element::Lane::Mask is_unbalanced(const Team& team, A a, Size
 
 // a becomes B; d[i], i < k, is written. parts: k lanes.
 template <class Team, class A, class Size>
-SVD_HD void balance(const Team& team, A a, Size k, typename A::Element::Lane* d, typename A::Element::Lane* parts) {
+SVD_HD_CALLED void balance(const Team& team, A a, Size k, typename A::Element::Lane* d,
+                           typename A::Element::Lane* parts) {
   using Lane = typename A::Element::Lane;
   team.for_each(0, k, [&](int i) SVD_LAMBDA { d[i] = Lane(0); });
   for (int sweep = 0; sweep < kBalanceSweeps; ++sweep) {

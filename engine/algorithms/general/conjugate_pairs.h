@@ -56,7 +56,7 @@ SVD_HD void copy_column(V v, Size k, int from, int to, bool conjugated, Mask her
 
 // lambda[j], j < k, and the columns of each of v, k x k or NoMatrix, in their new order. tolerance: k u |T|_F, say.
 template <class Lane, class Size, class... V>
-SVD_HD void pair_conjugates(Size k, Lane tolerance, ComplexElement<Lane>* lambda, V... v) {
+SVD_HD_CALLED void pair_conjugates(Size k, Lane tolerance, ComplexElement<Lane>* lambda, V... v) {
   const Lane zero(0);
   auto second = Lane::mask(false);
   for (int j = 0; j < k; ++j) {

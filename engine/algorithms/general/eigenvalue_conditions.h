@@ -40,7 +40,7 @@ SVD_HD Pow2<typename A::Element::Lane> column_lift(A v, Size k, int j) {
 // The lanes with c_j > 1 / (40 sqrt u) for some j. v, w: eigenvectors of the balanced matrix, columns of any length.
 // parts: k lanes.
 template <class Team, class A, class Lane, class Size>
-SVD_HD typename Lane::Mask is_near_defective(const Team& team, A v, A w, Size k, Lane* parts) {
+SVD_HD_CALLED typename Lane::Mask is_near_defective(const Team& team, A v, A w, Size k, Lane* parts) {
   using C = typename A::Element;
   using T = typename Lane::Scalar;
   const Lane limit(T(40 * 40) * FloatTraits<T>::kUnitRoundoff);
@@ -64,7 +64,7 @@ SVD_HD typename Lane::Mask is_near_defective(const Team& team, A v, A w, Size k,
 
 // conditions[j] := c_j, +inf where w_j^H v_j = 0. v, w: unit columns.
 template <class Team, class A, class Lane, class Size>
-SVD_HD void eigenvalue_conditions(const Team& team, A v, A w, Size k, Lane* conditions) {
+SVD_HD_CALLED void eigenvalue_conditions(const Team& team, A v, A w, Size k, Lane* conditions) {
   using C = typename A::Element;
   using T = typename Lane::Scalar;
   const Lane one(1), infinity(std::numeric_limits<T>::infinity());

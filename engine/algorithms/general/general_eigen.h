@@ -93,8 +93,8 @@ SVD_HD void set_no_balance(const Team& team, const Work& work, Size k) {
 
 // |N V - V L|_F^2 / |N|_F^2, N = 2^-e A, and with kAdjoint N^H and L^H in their places. Zero for A = 0. parts: 2 k lanes.
 template <bool kAdjoint, class Team, class A, class V, class Lane, class Size>
-SVD_HD Lane square_of_residual(const Team& team, A a, V v, Size k, const ComplexElement<Lane>* lambda, Lane e,
-                               Lane* parts) {
+SVD_HD_CALLED Lane square_of_residual(const Team& team, A a, V v, Size k, const ComplexElement<Lane>* lambda, Lane e,
+                                      Lane* parts) {
   using C = ComplexElement<Lane>;
   const Pow2<Lane> scale = make_pow2(-e);
   team.sync();  // the parts are written again

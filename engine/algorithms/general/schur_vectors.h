@@ -174,7 +174,7 @@ SVD_HD Lane left_column(A t, Size k, int j, Lane least) {
 
 // W := Z Y. T's upper triangle is read, and Y takes the place below it. heads: k lanes.
 template <class Team, class A, class Lane, class Size>
-SVD_HD void left_vectors(const Team& team, A t, A z, A w, Size k, Lane least, Lane* heads) {
+SVD_HD_CALLED void left_vectors(const Team& team, A t, A z, A w, Size k, Lane least, Lane* heads) {
   using C = ComplexElement<Lane>;
   team.for_each_line(0, k, [&](int j) SVD_LAMBDA { heads[j] = left_column(t, k, j, least); });
   team.for_each_line(0, k, [&](int i) SVD_LAMBDA {
@@ -188,7 +188,7 @@ SVD_HD void left_vectors(const Team& team, A t, A z, A w, Size k, Lane least, La
 
 // V := Z X takes the place of Z. T's upper triangle is read, and X^T takes the place below it. heads: k lanes.
 template <class Team, class A, class Lane, class Size>
-SVD_HD void right_vectors(const Team& team, A t, A z, Size k, Lane least, Lane* heads) {
+SVD_HD_CALLED void right_vectors(const Team& team, A t, A z, Size k, Lane least, Lane* heads) {
   using C = ComplexElement<Lane>;
   team.for_each_line(0, k, [&](int j) SVD_LAMBDA { heads[j] = right_column(t, k, j, least); });
   team.for_each_line(0, k, [&](int i) SVD_LAMBDA {

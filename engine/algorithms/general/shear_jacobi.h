@@ -99,8 +99,8 @@ SVD_HD void scale_every_other(const Team& team, A a, B e, Size k, int parity, La
 // a: T, with what is left below its diagonal; e: E; sweeps: of each lane. Returns the lanes that have not converged
 // after max_sweeps. kShears: false leaves out shears and scalings, so that E stays unitary, and ends at 2 k u |A|_F.
 template <bool kShears = true, class Team, class A, class B, class Lane, class Size>
-SVD_HD typename Lane::Mask shear_jacobi(const Team& team, A a, B e, Size k, int max_sweeps, Lane* sweeps,
-                                        const ShearWork<Lane>& work) {
+SVD_HD_CALLED typename Lane::Mask shear_jacobi(const Team& team, A a, B e, Size k, int max_sweeps, Lane* sweeps,
+                                               const ShearWork<Lane>& work) {
   using C = ComplexElement<Lane>;
   using T = typename Lane::Scalar;
   constexpr T kU = FloatTraits<T>::kUnitRoundoff;

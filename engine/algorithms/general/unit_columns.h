@@ -97,8 +97,8 @@ SVD_HD void make_real(A v, Size k, int j, typename A::Element::Lane::Mask act) {
 
 // All columns of right (sign 1) or left (sign -1) eigenvectors; kReal: of a real matrix.
 template <bool kReal, class Team, class A, class Lane, class Size>
-SVD_HD void finish_columns(const Team& team, A v, Size k, const ComplexElement<Lane>* lambda, const Lane* d,
-                           Lane sign) {
+SVD_HD_CALLED void finish_columns(const Team& team, A v, Size k, const ComplexElement<Lane>* lambda, const Lane* d,
+                                  Lane sign) {
   using C = typename A::Element;
   team.for_each_line(0, k, [&](int j) SVD_LAMBDA {
     unbalance(v, k, j, d, sign);

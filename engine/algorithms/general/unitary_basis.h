@@ -93,8 +93,8 @@ SVD_HD void form_basis(const Team& team, A e, Size k, const Lane* g) {
 // In: a: A, its largest component about one; e: E. Out: a: S; e: Q. Both k x k, the team's. Returns the lanes in which
 // S is not triangular after max_sweeps; sweeps: of each lane. diagonal: k elements, overwritten.
 template <class Team, class A, class Lane, class Size>
-SVD_HD typename Lane::Mask unitary_basis(const Team& team, A a, A e, Size k, int max_sweeps, Lane* sweeps,
-                                         const ShearWork<Lane>& work, ComplexElement<Lane>* diagonal) {
+SVD_HD_CALLED typename Lane::Mask unitary_basis(const Team& team, A a, A e, Size k, int max_sweeps, Lane* sweeps,
+                                                const ShearWork<Lane>& work, ComplexElement<Lane>* diagonal) {
   using C = ComplexElement<Lane>;
   team.for_each(0, k, [&](int j) SVD_LAMBDA {
     Lane largest(0);

@@ -7,6 +7,7 @@
 #include "engine/backends/host/base/aligned_array.h"
 #include "engine/backends/host/dense/blas.h"
 #include "engine/backends/host/dense/blocked_reflectors.h"
+#include "engine/backends/host/dense/numbers.h"
 #include "engine/backends/host/dense/tridiagonal_eigen.h"
 
 namespace svdserve::host {
@@ -15,10 +16,7 @@ namespace {
 using large::LargeView;
 using large::Op;
 
-constexpr int64_t kPanel = 32;
-
-double real_of(double x) { return x; }
-double real_of(const Complex& x) { return x.real(); }
+constexpr int64_t kReducedPanel = 32;
 
 // The lower triangle of a -= V W^H + W V^H, V and W of `width` columns, by ranges of its columns.
 template <class E>
@@ -41,17 +39,17 @@ void tridiagonalize(const LargeThreads& threads, LargeView<E> a, std::vector<dou
                     E* tau) {
   const int64_t n = a.rows;
   AlignedArray<E> w;
-  w.reserve(n * kPanel + blas::kReadBeyond);
+  w.reserve(n * kReducedPanel + blas::kReadBeyond);
   int64_t j = 0;
-  for (; n - j > 2 * kPanel; j += kPanel) {
+  for (; n - j > 2 * kReducedPanel; j += kReducedPanel) {
     threads.check();
-    const int64_t rest = n - j - kPanel;
+    const int64_t rest = n - j - kReducedPanel;
     E* panel = a.data + j + j * a.ld;
-    blas::latrd(n - j, kPanel, panel, a.ld, e.data() + j, tau + j, w.data(), n);
-    subtract_products(threads, a.block(j + kPanel, j + kPanel, rest, rest), panel + kPanel, a.ld, w.data() + kPanel, n,
-                      kPanel);
+    blas::latrd(n - j, kReducedPanel, panel, a.ld, e.data() + j, tau + j, w.data(), n);
+    subtract_products(threads, a.block(j + kReducedPanel, j + kReducedPanel, rest, rest), panel + kReducedPanel, a.ld,
+                      w.data() + kReducedPanel, n, kReducedPanel);
     // latrd() has left ones where the reflectors start.
-    for (int64_t i = j; i < j + kPanel; ++i) {
+    for (int64_t i = j; i < j + kReducedPanel; ++i) {
       a.data[i + 1 + i * a.ld] = e[i];
       d[i] = real_of(a.data[i + i * a.ld]);
     }

@@ -11,19 +11,15 @@
 #include "engine/backends/host/base/aligned_array.h"
 #include "engine/backends/host/dense/blas.h"
 #include "engine/backends/host/dense/blocked_reflectors.h"
+#include "engine/backends/host/dense/numbers.h"
 
 namespace svdserve::host {
 namespace {
 
 using large::LargeView;
 
-constexpr int64_t kPanel = 48;
+constexpr int64_t kPivotPanel = 48;
 constexpr double kAlpha = 0.6403882032022076;  // (1 + sqrt(17)) / 8
-
-double real_of(double x) { return x; }
-double real_of(const Complex& x) { return x.real(); }
-double conjugate(double x) { return x; }
-Complex conjugate(const Complex& x) { return std::conj(x); }
 
 // The rounding error of each row of what is left (factor_error.h), by positions.
 template <class E>
@@ -103,10 +99,10 @@ class Factorization {
         is_done_(n_, false),
         this_(n_),
         next_(n_) {
-    panel_memory_.reserve(n_ * (kPanel + 1));
-    signed_memory_.reserve(n_ * (kPanel + 1));
-    panel_ = {panel_memory_.data(), n_, kPanel + 1, n_};
-    signed_panel_ = {signed_memory_.data(), n_, kPanel + 1, n_};
+    panel_memory_.reserve(n_ * (kPivotPanel + 1));
+    signed_memory_.reserve(n_ * (kPivotPanel + 1));
+    panel_ = {panel_memory_.data(), n_, kPivotPanel + 1, n_};
+    signed_panel_ = {signed_memory_.data(), n_, kPivotPanel + 1, n_};
     std::iota(row_.begin(), row_.end(), int64_t{0});
     for (int64_t i = 0; i < n_; ++i) diagonal_[i] = real_of(a_.data[i + i * a_.ld]);
   }
@@ -119,7 +115,7 @@ class Factorization {
       threads_.check();
       width_ = 0;
       int64_t done = first_;
-      while (done < n_ && width_ < (complete_ ? 1 : kPanel)) done += take_pivot();
+      while (done < n_ && width_ < (complete_ ? 1 : kPivotPanel)) done += take_pivot();
       store_panel();
       gather_done();
       first_ = done;
@@ -196,11 +192,11 @@ class Factorization {
   void visit(int64_t position, Column& c) {
     c.position = position;
     E* const x = c.entries.data();
-    for (int64_t i = first_; i < position; ++i) x[i] = conjugate(a_.data[position + i * a_.ld]);
+    for (int64_t i = first_; i < position; ++i) x[i] = conj_of(a_.data[position + i * a_.ld]);
     std::copy(a_.data + position + position * a_.ld, a_.data + n_ + position * a_.ld, x + position);
     if (width_ > 0) {
       coefficients_.resize(static_cast<size_t>(width_));
-      for (int64_t j = 0; j < width_; ++j) coefficients_[j] = conjugate(signed_panel_.data[position + j * n_]);
+      for (int64_t j = 0; j < width_; ++j) coefficients_[j] = conj_of(signed_panel_.data[position + j * n_]);
       blas::gemm(false, false, n_ - first_, 1, width_, -1, panel_.data + first_, n_, coefficients_.data(), width_, 1,
                  x + first_, n_);
     }
@@ -334,10 +330,10 @@ class Factorization {
     }
     for (int64_t i = k + 1; i < p; ++i) {
       const E x = at(i, k);
-      at(i, k) = conjugate(at(p, i));
-      at(p, i) = conjugate(x);
+      at(i, k) = conj_of(at(p, i));
+      at(p, i) = conj_of(x);
     }
-    at(p, k) = conjugate(at(p, k));
+    at(p, k) = conj_of(at(p, k));
     for (int64_t i = p + 1; i < n_; ++i) std::swap(at(i, k), at(i, p));
   }
 

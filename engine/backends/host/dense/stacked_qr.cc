@@ -10,9 +10,9 @@ namespace svdserve::host {
 namespace {
 
 // Columns whose reflectors are found one by one.
-constexpr int64_t kLeaf = 16;
+constexpr int64_t kStackLeaf = 16;
 // Columns of a panel: of reflectors that are multiplied by at once.
-constexpr int64_t kPanel = 128;
+constexpr int64_t kStackPanel = 128;
 // Columns of a task.
 constexpr int64_t kTask = 128;
 
@@ -26,21 +26,21 @@ constexpr double kNoReflector = 0x1p1000;
 
 template <class E>
 StackedQr<E>::StackedQr(const LargeThreads& threads, int64_t n) : threads_(threads), n_(n) {
-  inverse_.reserve(static_cast<size_t>(kPanel * (n + kPanel)));
-  work_.reserve(static_cast<size_t>(kPanel * n));
+  inverse_.reserve(static_cast<size_t>(kStackPanel * (n + kStackPanel)));
+  work_.reserve(static_cast<size_t>(kStackPanel * n));
 }
 
 template <class E>
 uint64_t StackedQr<E>::scratch_bytes(int64_t n) {
-  return static_cast<uint64_t>(kPanel * (2 * n + kPanel)) * sizeof(E);
+  return static_cast<uint64_t>(kStackPanel * (2 * n + kStackPanel)) * sizeof(E);
 }
 
 // T^-1 of the reflectors v, tau.
 template <class E>
 void StackedQr<E>::invert_t(View v, const E* tau, E* inverse) const {
-  blas::gram(v.cols, v.rows, v.data, v.ld, inverse, kPanel);
+  blas::gram(v.cols, v.rows, v.data, v.ld, inverse, kStackPanel);
   for (int64_t j = 0; j < v.cols; ++j) {
-    E& diagonal = inverse[j + j * kPanel];
+    E& diagonal = inverse[j + j * kStackPanel];
     diagonal = tau[j] == E(0) ? E(kNoReflector) : (E(1) + diagonal) * 0.5 + imaginary_part(E(1) / tau[j]);
   }
 }
@@ -53,25 +53,25 @@ void StackedQr<E>::update(View r, View b, int64_t first, int64_t last, int64_t f
   const E* const v = b.data + first * b.ld;
   E* const right = b.data + from * b.ld;
   E* const above = r.data + first + from * r.ld;
-  for (int64_t j = 0; j < columns; ++j) std::copy_n(above + j * r.ld, width, work + j * kPanel);
-  blas::gemm(true, false, width, columns, b.rows, 1, v, b.ld, right, b.ld, 1, work, kPanel);
-  blas::solve_upper(true, width, columns, inverse, kPanel, work, kPanel);
+  for (int64_t j = 0; j < columns; ++j) std::copy_n(above + j * r.ld, width, work + j * kStackPanel);
+  blas::gemm(true, false, width, columns, b.rows, 1, v, b.ld, right, b.ld, 1, work, kStackPanel);
+  blas::solve_upper(true, width, columns, inverse, kStackPanel, work, kStackPanel);
   for (int64_t j = 0; j < columns; ++j) {
-    for (int64_t i = 0; i < width; ++i) above[i + j * r.ld] -= work[i + j * kPanel];
+    for (int64_t i = 0; i < width; ++i) above[i + j * r.ld] -= work[i + j * kStackPanel];
   }
-  blas::gemm(false, false, b.rows, columns, width, -1, v, b.ld, work, kPanel, 1, right, b.ld);
+  blas::gemm(false, false, b.rows, columns, width, -1, v, b.ld, work, kStackPanel, 1, right, b.ld);
 }
 
 // Half the columns, then the others, so that most of it are products of matrices.
 template <class E>
 void StackedQr<E>::factor_panel(View r, View b, E* tau, int64_t first, int64_t last) {
-  if (last - first <= kLeaf) {
-    E t[kLeaf * kLeaf];
-    blas::tpqrt2(b.rows, last - first, r.data + first + first * r.ld, r.ld, b.data + first * b.ld, b.ld, t, kLeaf);
-    for (int64_t j = first; j < last; ++j) tau[j] = t[(j - first) * (kLeaf + 1)];
+  if (last - first <= kStackLeaf) {
+    E t[kStackLeaf * kStackLeaf];
+    blas::tpqrt2(b.rows, last - first, r.data + first + first * r.ld, r.ld, b.data + first * b.ld, b.ld, t, kStackLeaf);
+    for (int64_t j = first; j < last; ++j) tau[j] = t[(j - first) * (kStackLeaf + 1)];
     return;
   }
-  const int64_t middle = first + ((last - first) / 2 + kLeaf - 1) / kLeaf * kLeaf;
+  const int64_t middle = first + ((last - first) / 2 + kStackLeaf - 1) / kStackLeaf * kStackLeaf;
   factor_panel(r, b, tau, first, middle);
   invert_t(b.columns(first, middle - first), tau + first, inverse_.data());
   update(r, b, first, middle, middle, last, inverse_.data(), work_.data());
@@ -80,38 +80,40 @@ void StackedQr<E>::factor_panel(View r, View b, E* tau, int64_t first, int64_t l
 
 template <class E>
 void StackedQr<E>::factor(View r, View b, E* tau) {
-  for (int64_t first = 0; first < n_; first += kPanel) {
-    const int64_t last = std::min(first + kPanel, n_);
+  for (int64_t first = 0; first < n_; first += kStackPanel) {
+    const int64_t last = std::min(first + kStackPanel, n_);
     factor_panel(r, b, tau, first, last);
     if (last == n_) return;
     invert_t(b.columns(first, last - first), tau + first, inverse_.data());
     threads_.for_ranges(n_ - last, kTask, [&](int64_t from, int64_t to) {
-      update(r, b, first, last, last + from, last + to, inverse_.data(), work_.data() + from * kPanel);
+      update(r, b, first, last, last + from, last + to, inverse_.data(), work_.data() + from * kStackPanel);
     });
   }
 }
 
 template <class E>
 void StackedQr<E>::expand(View v, const E* tau, View c, View o) {
-  const int64_t panels = (n_ + kPanel - 1) / kPanel;
-  const auto panel = [&](int64_t p) { return v.columns(p * kPanel, std::min(kPanel, n_ - p * kPanel)); };
-  const auto inverse = [&](int64_t p) { return inverse_.data() + p * kPanel * kPanel; };
-  threads_.for_each(panels, [&](int64_t p) { invert_t(panel(p), tau + p * kPanel, inverse(p)); });
+  const int64_t panels = (n_ + kStackPanel - 1) / kStackPanel;
+  const auto panel = [&](int64_t p) { return v.columns(p * kStackPanel, std::min(kStackPanel, n_ - p * kStackPanel)); };
+  const auto inverse = [&](int64_t p) { return inverse_.data() + p * kStackPanel * kStackPanel; };
+  threads_.for_each(panels, [&](int64_t p) { invert_t(panel(p), tau + p * kStackPanel, inverse(p)); });
   threads_.for_ranges(n_, kTask, [&](int64_t from, int64_t to) {
     const int64_t columns = to - from;
-    E* const work = work_.data() + from * kPanel;
+    E* const work = work_.data() + from * kStackPanel;
     E* const out = o.data + from * o.ld;
     for (int64_t p = panels - 1; p >= 0; --p) {
       const View part = panel(p);
-      E* const above = c.data + p * kPanel + from * c.ld;
-      for (int64_t j = 0; j < columns; ++j) std::copy_n(above + j * c.ld, part.cols, work + j * kPanel);
+      E* const above = c.data + p * kStackPanel + from * c.ld;
+      for (int64_t j = 0; j < columns; ++j) std::copy_n(above + j * c.ld, part.cols, work + j * kStackPanel);
       const bool begun = p < panels - 1;  // else O is zero
-      if (begun) blas::gemm(true, false, part.cols, columns, v.rows, 1, part.data, v.ld, out, o.ld, 1, work, kPanel);
-      blas::solve_upper(false, part.cols, columns, inverse(p), kPanel, work, kPanel);
+      if (begun)
+        blas::gemm(true, false, part.cols, columns, v.rows, 1, part.data, v.ld, out, o.ld, 1, work, kStackPanel);
+      blas::solve_upper(false, part.cols, columns, inverse(p), kStackPanel, work, kStackPanel);
       for (int64_t j = 0; j < columns; ++j) {
-        for (int64_t i = 0; i < part.cols; ++i) above[i + j * c.ld] -= work[i + j * kPanel];
+        for (int64_t i = 0; i < part.cols; ++i) above[i + j * c.ld] -= work[i + j * kStackPanel];
       }
-      blas::gemm(false, false, v.rows, columns, part.cols, -1, part.data, v.ld, work, kPanel, begun ? 1 : 0, out, o.ld);
+      blas::gemm(false, false, v.rows, columns, part.cols, -1, part.data, v.ld, work, kStackPanel, begun ? 1 : 0, out,
+                 o.ld);
     }
   });
 }

@@ -6,10 +6,10 @@
 #include "engine/algorithms/finish/finish_vectors.h"
 
 // Instructions for fused multiply-adds are used where the processor has them; a call of std::fma gives the same bits.
-#if defined(__x86_64__)
-#define SVD_WITH_FMA __attribute__((target("fma")))
+#if defined(__x86_64__) && !defined(__FMA__)
+#define SVD_ASKS_FOR_FMA 1
 #else
-#define SVD_WITH_FMA
+#define SVD_ASKS_FOR_FMA 0  // the build knows
 #endif
 
 namespace svdserve::host {
@@ -69,28 +69,26 @@ struct Finishing {
   T certificate[kCertificateNumbers];
 };
 
+#if SVD_ASKS_FOR_FMA
+template <class E>
+__attribute__((target("fma"))) void finish_with_fma(const Finishing<E>& f) {
+  scalar::finish_vectors(scalar::Alone(), f.options, f.task);
+}
+#endif
+
 template <class E>
 void finish(const Finishing<E>& f) {
-  scalar::finish_vectors(scalar::Alone(), f.options, f.task);
-}
-template <class E>
-SVD_WITH_FMA void finish_with_fma(const Finishing<E>& f) {
-  scalar::finish_vectors(scalar::Alone(), f.options, f.task);
-}
-
-bool has_fma() {
-#if defined(__x86_64__)
-  static const bool has = __builtin_cpu_supports("fma");
-  return has;
-#else
-  return true;
+#if SVD_ASKS_FOR_FMA
+  static const bool has_fma = __builtin_cpu_supports("fma");
+  if (has_fma) return finish_with_fma(f);
 #endif
+  scalar::finish_vectors(scalar::Alone(), f.options, f.task);
 }
 
 template <class E>
 void finish_elements(const Plan& plan, const FinishCall<typename E::Scalar>& call) {
   Finishing<E> f(plan, call);
-  has_fma() ? finish_with_fma(f) : finish(f);
+  finish(f);
   if (call.certificate != nullptr) std::memcpy(call.certificate, f.certificate, sizeof(f.certificate));
 }
 

@@ -8,6 +8,7 @@
 #include "engine/algorithms/large/block_pivot_strategy.h"
 #include "engine/backends/host/base/aligned_array.h"
 #include "engine/backends/host/dense/blas.h"
+#include "engine/backends/host/dense/numbers.h"
 
 namespace svdserve::host {
 namespace {
@@ -15,9 +16,8 @@ namespace {
 using large::BlockPair;
 using ComplexView = large::LargeView<Complex>;
 
-constexpr double kU = 0x1p-53;
 // Rows or columns of a task of products, and lines of one of norms.
-constexpr int64_t kLinesOfTask = 256;
+constexpr int64_t kLinesOfShears = 256;
 
 // The lines of a block pair: `first` and `second` from p and q on.
 struct PairLines {
@@ -100,18 +100,18 @@ class BlockShears {
       report_.proper_transforms += counts.proper;
       if (counts.transforms > 0) changed_.push_back(i);
     }
-    const int64_t ranges = (n_ + kLinesOfTask - 1) / kLinesOfTask;
+    const int64_t ranges = (n_ + kLinesOfShears - 1) / kLinesOfShears;
     const auto changed = static_cast<int64_t>(changed_.size());
     const auto pair_of = [&](int64_t task) { return changed_[static_cast<size_t>(task % changed)]; };
     threads_.for_each(changed * ranges, [&](int64_t task) {
       const int64_t i = pair_of(task);
       transform_rows(lines_of(pairs[static_cast<size_t>(i)]), transformations_[static_cast<size_t>(i)].inverse,
-                     task / changed * kLinesOfTask);
+                     task / changed * kLinesOfShears);
     });
     threads_.for_each(2 * changed * ranges, [&](int64_t task) {
       const int64_t i = pair_of(task), range = task / changed;
       transform_columns(range < ranges ? a_ : e_, lines_of(pairs[static_cast<size_t>(i)]),
-                        transformations_[static_cast<size_t>(i)].w, range % ranges * kLinesOfTask);
+                        transformations_[static_cast<size_t>(i)].w, range % ranges * kLinesOfShears);
     });
   }
 
@@ -217,7 +217,7 @@ class BlockShears {
 
   // A(idx, range) := inverse A(idx, range)
   void transform_rows(const PairLines& lines, const Complex* inverse, int64_t from) const {
-    const int64_t k = lines.count(), columns = std::min(kLinesOfTask, n_ - from);
+    const int64_t k = lines.count(), columns = std::min(kLinesOfShears, n_ - from);
     AlignedArray<Complex> copies;
     copies.reserve(static_cast<size_t>(k * columns) + blas::kReadBeyond);
     const ComplexView part = a_.columns(from, columns);
@@ -234,7 +234,7 @@ class BlockShears {
 
   // x(range, idx) := x(range, idx) w
   static void transform_columns(ComplexView x, const PairLines& lines, const Complex* w, int64_t from) {
-    const int64_t k = lines.count(), rows = std::min(kLinesOfTask, x.rows - from);
+    const int64_t k = lines.count(), rows = std::min(kLinesOfShears, x.rows - from);
     AlignedArray<Complex> copies;
     copies.reserve(static_cast<size_t>(rows * k) + blas::kReadBeyond);
     Complex* to = copies.data();
@@ -263,7 +263,7 @@ class BlockShears {
       any = any || factor != 1;
     }
     if (!any) return;
-    threads_.for_ranges(n_, kLinesOfTask, [&](int64_t first, int64_t last) {
+    threads_.for_ranges(n_, kLinesOfShears, [&](int64_t first, int64_t last) {
       for (int64_t j = first; j < last; ++j) {
         const double d = factors[static_cast<size_t>(j)];
         for (int64_t i = 0; i < n_; ++i) {
@@ -276,7 +276,7 @@ class BlockShears {
 
   std::vector<double> off_diagonal_squares_of_columns() const {
     std::vector<double> squares(static_cast<size_t>(n_), 0.0);
-    threads_.for_ranges(n_, kLinesOfTask, [&](int64_t first, int64_t last) {
+    threads_.for_ranges(n_, kLinesOfShears, [&](int64_t first, int64_t last) {
       for (int64_t j = first; j < last; ++j) {
         double square = 0;
         for (int64_t i = 0; i < n_; ++i) square += i == j ? 0 : std::norm(a_.data[i + j * a_.ld]);
@@ -288,7 +288,7 @@ class BlockShears {
 
   std::vector<double> off_diagonal_squares_of_rows() const {
     std::vector<double> squares(static_cast<size_t>(n_), 0.0);
-    threads_.for_ranges(n_, kLinesOfTask, [&](int64_t first, int64_t last) {
+    threads_.for_ranges(n_, kLinesOfShears, [&](int64_t first, int64_t last) {
       for (int64_t j = 0; j < n_; ++j) {
         for (int64_t i = first; i < last; ++i) {
           squares[static_cast<size_t>(i)] += i == j ? 0 : std::norm(a_.data[i + j * a_.ld]);
@@ -323,7 +323,7 @@ uint64_t block_shears_bytes(int64_t n, int threads) {
   const int64_t width = std::min(host_general_block_width(n), (n + 1) / 2), k = 2 * width;
   const int64_t transformations = (n / width + 2) / 2 * 2 * k * k, blocks = n / width + 1;
   const auto block = static_cast<int64_t>(ShearBlock<double>::memory(shear_half(static_cast<int>(k))));
-  const int64_t task = std::max(n * k + k * k, kLinesOfTask * k) * 2 + block;
+  const int64_t task = std::max(n * k + k * k, kLinesOfShears * k) * 2 + block;
   // blocks^2: the list of pairs
   return static_cast<uint64_t>(2 * transformations + threads * task + blocks * blocks + 8 * n + 4096) * sizeof(double);
 }
@@ -331,7 +331,7 @@ uint64_t block_shears_bytes(int64_t n, int threads) {
 TriangleNorms triangle_norms(const LargeThreads& threads, ComplexView a) {
   const int64_t n = a.cols;
   std::vector<double> upper(static_cast<size_t>(n)), lower(static_cast<size_t>(n));
-  threads.for_ranges(n, kLinesOfTask, [&](int64_t first, int64_t last) {
+  threads.for_ranges(n, kLinesOfShears, [&](int64_t first, int64_t last) {
     for (int64_t j = first; j < last; ++j) {
       const Complex* const column = a.data + j * a.ld;
       double above = 0, below = 0;

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "engine/backends/host/dense/blas.h"
+#include "engine/backends/host/dense/numbers.h"
 #include "engine/backends/host/general/eigen_lapack.h"
 
 namespace svdserve::host {
@@ -12,20 +13,10 @@ namespace {
 
 using large::LargeView;
 
-constexpr double kUlp = std::numeric_limits<double>::epsilon();
 constexpr int64_t kFewestSteps = 48;  // of a window: fewer make products too thin
 
-double conj_of(double x) { return x; }
-Complex conj_of(const Complex& x) { return std::conj(x); }
-double size_of(double x) { return std::abs(x); }
-double size_of(const Complex& x) { return std::abs(x.real()) + std::abs(x.imag()); }
 void project(const Complex& z, double& x) { x = z.real(); }
 void project(const Complex& z, Complex& x) { x = z; }
-// Without the test for infinite factors that the operator has.
-inline double times(double a, double b) { return a * b; }
-inline Complex times(const Complex& a, const Complex& b) {
-  return {a.real() * b.real() - a.imag() * b.imag(), a.real() * b.imag() + a.imag() * b.real()};
-}
 
 // Below, entries of an n x n matrix are not told from zero.
 double smallest(int64_t n) { return std::numeric_limits<double>::min() * (static_cast<double>(n) / kUlp); }

@@ -9,6 +9,7 @@
 #include "engine/backends/host/base/aligned_array.h"
 #include "engine/backends/host/dense/blas.h"
 #include "engine/backends/host/dense/blocked_reflectors.h"
+#include "engine/backends/host/dense/numbers.h"
 #include "engine/backends/host/general/eigen_lapack.h"
 #include "engine/backends/host/general/schur_vectors.h"
 
@@ -17,14 +18,11 @@ namespace {
 
 using ComplexView = large::LargeView<Complex>;
 
-constexpr double kU = 0x1p-53;
 constexpr double kLargestTraceError = 8;  // in units of n u |S|_F
 // Few, since a cancel is seen between tasks of n^2 operations a column.
 constexpr int64_t kColumnsOfTask = 32;
 // Parts of the whole work that are done after the sweeps, after the basis, after the right vectors.
 constexpr double kSweepsEnd = 0.8, kBasisEnd = 0.9;
-
-double size_of(const Complex& x) { return std::abs(x.real()) + std::abs(x.imag()); }
 
 Complex trace_of(ComplexView a) {
   Complex sum = 0;

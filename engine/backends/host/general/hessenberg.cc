@@ -5,6 +5,7 @@
 #include "engine/backends/host/base/aligned_array.h"
 #include "engine/backends/host/dense/blas.h"
 #include "engine/backends/host/dense/blocked_reflectors.h"
+#include "engine/backends/host/dense/numbers.h"
 #include "engine/backends/host/general/eigen_lapack.h"
 
 namespace svdserve::host {
@@ -15,9 +16,6 @@ using large::LargeView;
 constexpr int64_t kPanel = kReflectorPanel;
 // Entries of a task of level 2: below, a task costs more than it saves.
 constexpr int64_t kEntriesOfTask = 1 << 15;
-
-double conj_of(double x) { return x; }
-Complex conj_of(const Complex& x) { return std::conj(x); }
 
 // Reduces panels of a. V (rows first .. high - 1), Y = A V T and T belong to the panel of columns first - 1 on.
 template <class E>

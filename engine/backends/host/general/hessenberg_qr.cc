@@ -7,6 +7,7 @@
 
 #include "engine/backends/host/base/aligned_array.h"
 #include "engine/backends/host/dense/blas.h"
+#include "engine/backends/host/dense/numbers.h"
 #include "engine/backends/host/general/bulge_sweep.h"
 #include "engine/backends/host/general/eigen_lapack.h"
 #include "engine/backends/host/general/window_update.h"
@@ -32,9 +33,6 @@ int64_t shifts_for(int64_t rows) {
   if (rows >= 3000) shifts = kMostShifts;
   return std::max<int64_t>(2, shifts - shifts % 2);
 }
-
-double size_of(double x) { return std::abs(x); }
-double size_of(const Complex& x) { return std::abs(x.real()) + std::abs(x.imag()); }
 
 // Eigenvalues of a 2 x 2 matrix.
 void values_of_pair(double a, double b, double c, double d, Complex* values) {

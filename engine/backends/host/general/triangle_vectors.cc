@@ -6,6 +6,7 @@
 #include <type_traits>
 
 #include "engine/backends/host/dense/blas.h"
+#include "engine/backends/host/dense/numbers.h"
 #include "engine/backends/host/general/eigen_lapack.h"
 
 namespace svdserve::host {
@@ -13,14 +14,7 @@ namespace {
 
 using large::LargeView;
 
-constexpr double kUlp = std::numeric_limits<double>::epsilon();
 constexpr int kLargest = 200;  // entries are kept below 2^kLargest, or little more
-
-double size_of(const Complex& x) { return std::abs(x.real()) + std::abs(x.imag()); }
-inline double times(double a, double b) { return a * b; }
-inline Complex times(const Complex& a, const Complex& b) {
-  return {a.real() * b.real() - a.imag() * b.imag(), a.real() * b.imag() + a.imag() * b.real()};
-}
 
 // 1 x 1 or 2 x 2: rows of the diagonal block that starts at row i.
 int64_t rows_of(LargeView<double> t, int64_t i) { return i + 1 < t.rows && t.data[i + 1 + i * t.ld] != 0 ? 2 : 1; }

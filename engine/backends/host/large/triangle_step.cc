@@ -6,6 +6,7 @@
 #include <type_traits>
 
 #include "engine/backends/host/dense/blas.h"
+#include "engine/backends/host/dense/numbers.h"
 
 namespace svdserve::host {
 namespace {
@@ -24,11 +25,6 @@ constexpr int64_t kSlabBytes = 256 << 10;
 
 template <class E>
 constexpr int kPlanes = std::is_same_v<E, double> ? 1 : 2;
-
-double square_of(double x) { return x * x; }
-double square_of(const Complex& x) { return x.real() * x.real() + x.imag() * x.imag(); }
-double real_of(double x) { return x; }
-double real_of(const Complex& x) { return x.real(); }
 
 int plane_rows(int k) { return (k + kPlaneAlignment - 1) / kPlaneAlignment * kPlaneAlignment; }
 

@@ -1,6 +1,5 @@
-// list_kernels(), which puts one part of the lane kernels for the target at hand into KernelTables. The unit names the
-// part, SVD_KERNEL_PART, and the header that has its kernels, SVD_KERNEL_HEADER. So a change to one algorithm compiles
-// the units of its part.
+// list_kernels(), which puts one part of the lane kernels for the target at hand into KernelTables. A unit includes the
+// headers that have the kernels of its parts before this one. So a change to one algorithm compiles the units of its part.
 #if defined(SVDSERVE_ENGINE_BACKENDS_HOST_PACKS_KERNEL_SET_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef SVDSERVE_ENGINE_BACKENDS_HOST_PACKS_KERNEL_SET_H_
 #undef SVDSERVE_ENGINE_BACKENDS_HOST_PACKS_KERNEL_SET_H_
@@ -10,15 +9,10 @@
 
 #include "engine/backends/host/packs/pack_access.h"
 
-#if defined(SVD_KERNEL_HEADER)
-#include SVD_KERNEL_HEADER
-#endif
-
-// list_kernels() of the unit's part for one type, a name of DType.
+// list_kernels() of a part, a name of KernelPart, for a type, a name of DType.
 #undef SVD_LIST_KERNELS
-#define SVD_LIST_KERNELS(type)                                                \
-  template void list_kernels<host::KernelPart::SVD_KERNEL_PART, DType::type>( \
-      host::KernelTables<host::RealOf<DType::type>>&);
+#define SVD_LIST_KERNELS(part, type) \
+  template void list_kernels<host::KernelPart::part, DType::type>(host::KernelTables<host::RealOf<DType::type>>&);
 
 #if SVD_TARGET_HAS_KERNELS
 
