@@ -295,9 +295,9 @@ PlanOrError make_plan(const Problem& problem, const Options& options) {
     // Below 4 u the midpoint of an interval is one of its ends, and the loop would not end.
     plan.tolerance = std::max(options.tolerance, 4 * u);
   } else if (method == Method::kJacobi) {
-    // The computed cosine of two columns of k terms carries about sqrt(k) u: a smaller tolerance is noise. Columns that
-    // are orthonormal but for cosines spread evenly up to t have |U^H U - I|_F = k t / sqrt(3), of which the contract
-    // allows 10 k u, so t ends at 13 u: three quarters of it.
+    // The computed cosine of two columns of k terms carries about sqrt(k) u: a smaller tolerance is noise. Where the
+    // cosines that stay are spread evenly up to t, |U^H U - I|_F = k t / sqrt(3). The contract allows 10 k u, so t ends
+    // at 13 u: three quarters of it.
     const double k = static_cast<double>(values_per_matrix(problem));
     plan.tolerance = std::max(options.tolerance, std::min(2 * std::sqrt(k), 13.0) * u);
   }

@@ -3,12 +3,11 @@
 #define SVDSERVE_TESTS_DEVICE_DEVICE_BENCH_H_
 
 #include <cuda_runtime.h>
+#include <curand_kernel.h>
 
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
-#include <random>
-#include <vector>
 
 namespace svdserve::device_bench {
 
@@ -59,31 +58,31 @@ inline double copy_rate() {
   return 2 * static_cast<double>(bytes) / s;
 }
 
+// Independent normal numbers: Philox, one stream a thread. No two columns of a matrix are equal.
 template <class T>
-std::vector<T> normal_numbers(size_t n) {
-  // A pool, repeated with other signs and at other offsets: a generator of a hundred million normals takes minutes.
-  std::mt19937_64 bits(5);
-  std::normal_distribution<double> normal;
-  std::vector<T> pool(1 << 20), all(n);
-  for (T& x : pool) x = static_cast<T>(normal(bits));
-  for (size_t i = 0; i < n; i += 4096) {
-    const size_t at = bits() % (pool.size() - 4096);
-    const T sign = bits() % 2 == 0 ? T(1) : T(-1);
-    for (size_t x = 0; x < std::min<size_t>(4096, n - i); ++x) all[i + x] = sign * pool[at + x];
+__global__ void fill_with_normal_numbers(T* a, size_t n) {
+  const size_t thread = blockIdx.x * size_t{blockDim.x} + threadIdx.x, threads = size_t{gridDim.x} * blockDim.x;
+  curandStatePhilox4_32_10_t state;
+  curand_init(5, thread, 0, &state);
+  for (size_t i = thread; i < n; i += threads) {
+    if constexpr (sizeof(T) == 4) {
+      a[i] = curand_normal(&state);
+    } else {
+      a[i] = curand_normal_double(&state);
+    }
   }
-  return all;
 }
 
 // n normal numbers of an element type, in device memory.
 inline void* normal_on_device(bool single, size_t bytes) {
   void* const a = device_memory(bytes);
+  constexpr int kBlocks = 1024, kThreads = 256;
   if (single) {
-    const auto numbers = normal_numbers<float>(bytes / sizeof(float));
-    check(cudaMemcpy(a, numbers.data(), bytes, cudaMemcpyHostToDevice), "upload");
+    fill_with_normal_numbers<<<kBlocks, kThreads>>>(static_cast<float*>(a), bytes / sizeof(float));
   } else {
-    const auto numbers = normal_numbers<double>(bytes / sizeof(double));
-    check(cudaMemcpy(a, numbers.data(), bytes, cudaMemcpyHostToDevice), "upload");
+    fill_with_normal_numbers<<<kBlocks, kThreads>>>(static_cast<double*>(a), bytes / sizeof(double));
   }
+  check(cudaDeviceSynchronize(), "normal numbers");
   return a;
 }
 

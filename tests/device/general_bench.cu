@@ -5,6 +5,7 @@
 // Random normal matrices, column-major; CUDA events; warm; best of 5.
 #include <cmath>
 #include <string>
+#include <vector>
 
 #include "engine/cuda_engine.h"
 #include "tests/device/device_bench.h"

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstring>
 #include <string>
+#include <vector>
 
 #include "engine/algorithms/large/large_backend.h"
 #include "engine/backends/cuda/large/gram_step.h"
@@ -22,11 +23,12 @@ constexpr int kSteps = 15;
 template <class E>
 std::vector<E> random_columns(int64_t n) {
   std::vector<E> x(static_cast<size_t>(n * n));
-  const std::vector<double> numbers = device_bench::normal_numbers<double>(x.size() * sizeof(E) / sizeof(double));
-  std::memcpy(x.data(), numbers.data(), x.size() * sizeof(E));
+  void* const numbers = device_bench::normal_on_device(false, x.size() * sizeof(E));
+  check(cudaMemcpy(x.data(), numbers, x.size() * sizeof(E), cudaMemcpyDeviceToHost), "download");
+  cudaFree(numbers);
   const double scale = 0.7 / std::sqrt(static_cast<double>(n) * (kIsComplex<E> ? 2 : 1));
   auto* const parts = reinterpret_cast<double*>(x.data());
-  for (size_t i = 0; i < numbers.size(); ++i) parts[i] *= scale;
+  for (size_t i = 0; i < x.size() * sizeof(E) / sizeof(double); ++i) parts[i] *= scale;
   return x;
 }
 

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <complex>
 #include <string>
+#include <vector>
 
 #include "engine/cuda_engine.h"
 #include "tests/device/device_bench.h"

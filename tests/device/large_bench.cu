@@ -14,7 +14,9 @@
 #include <limits>
 #include <map>
 #include <memory>
+#include <random>
 #include <string>
+#include <vector>
 
 #include "engine/cuda_large_engine.h"
 #include "tests/device/device_bench.h"
@@ -579,7 +581,7 @@ void print_bar(const char* what, const LargeOutcome& outcome, double bar_seconds
               seconds <= bar_seconds ? "met" : "MISSED", seconds / bar_seconds);
 }
 
-// Each its own: runs of normal_numbers() repeat, and so would whole columns.
+// The same numbers on every machine and in host memory.
 template <class T>
 std::vector<T> independent_normal_numbers(size_t n) {
   std::mt19937_64 generator(5);

@@ -18,6 +18,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "engine/cuda_large_engine.h"
 #include "tests/device/device_bench.h"

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 #include <type_traits>
+#include <vector>
 
 #include "engine/backends/cuda/large/gram_step_kernels.h"
 #include "tests/device/device_bench.h"

@@ -1,4 +1,4 @@
-// JACOBI by a team of a warp (algorithms/blocks/warp_jacobi.h), the source that a GPU runs, on fibers: its bits are those
+// JACOBI by a team of a warp (algorithms/blocks/warp_jacobi.h), the source that a GPU runs, on fibers. Its bits are those
 // of a lane, whatever the order of the threads.
 #include <gtest/gtest.h>
 

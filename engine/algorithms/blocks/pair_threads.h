@@ -1,7 +1,7 @@
-// Threads that have the columns of a matrix in pairs: kSplit neighbouring threads a pair, row i kSplit + part of its two
-// columns in thread `part`, kRows rows in each. They take part in the odd-even exchange (jacobi/odd_even.h).
+// Threads that have the columns of a matrix in pairs. kSplit neighbouring threads have a pair: row i kSplit + part of its
+// two columns is in thread `part`, which has kRows rows. They take part in the odd-even exchange (jacobi/odd_even.h).
 //
-// Sums over a column: a thread deals its rows to kPartials partial sums in turn, and joins them by a tree; the threads of
+// Sums over a column: a thread deals its rows to kPartials partial sums in turn, and joins them by a tree. The threads of
 // a pair join theirs by exchanges at distance kSplit / 2, .., 1. With kSplit kPartials = 8 that is core/reduce.h's order.
 // The code is that of one thread of a warp or a block (core/team.h).
 #if defined(SVDSERVE_ENGINE_ALGORITHMS_BLOCKS_PAIR_THREADS_H_) == defined(HWY_TARGET_TOGGLE)
@@ -31,7 +31,7 @@ class PairThreads {
     return v;
   }
 
-  // What the partial sums of all threads of the pair come to.
+  // The sum of the partial sums of all threads of the pair.
   template <class Sum>
   SVD_HD Sum joined(Sum (&s)[kPartials]) const {
     SVD_UNROLL for (int n = kPartials / 2; n > 0; n /= 2) {

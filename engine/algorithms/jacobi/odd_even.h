@@ -78,7 +78,7 @@ SVD_HD typename Lane::Mask odd_even_sweep(Size k, int sweep, Rotate rotate) {
 // --- where places are threads --------------------------------------------------------------------------------------------
 
 // A sweep of `places` places that begins with step `first`. threads.rotate_even() and rotate_odd() rotate the pairs of a
-// step, and return whether this thread's was not orthogonal; to_odd() and to_even() move the columns for the next step.
+// step, and return whether this thread's was not orthogonal. to_odd() and to_even() move the columns for the next step.
 template <class Threads>
 SVD_HD bool odd_even_sweep(Threads& threads, int places, int first) {
   bool rotated = false;

@@ -15,7 +15,7 @@
 
 SVD_KERNEL_BEGIN
 
-// Of a matrix that a team of threads has.
+// The mask of a matrix that a team of threads has.
 SVD_HD bool any_of(bool active) { return active; }
 
 // sweep(number, active) is one sweep, number = 0, 1, .., and returns the lanes in which two columns were not orthogonal.
