@@ -27,7 +27,10 @@ enum class Plane : uint8_t {
   kCertificate,      // a matrix: |A - U S V^H|_F / |A|_F, |I - U^H U|_F, |I - V^H V|_F; of a Hermitian one V = U; of a
                      // general one |A V - V L|_F / |A|_F, or |A^H W - W L^H|_F / |A|_F where that is larger, 0, 0
   kEigenvalueCondition,  // a general matrix: for each eigenvalue 1 / |w^H v| of its unit vectors, inf where that is 1 / 0
-  kLast = kEigenvalueCondition,
+  kCapacityGradient,       // a matrix: for each SNR the gradient of kCapacity, rows x cols elements
+  kWaterFillingGradient,   // a matrix: likewise of kWaterFilling; groups have one matrix
+  kEffectiveRankGradient,  // a matrix: the gradient of kEffectiveRank
+  kLast = kEffectiveRankGradient,
 };
 inline constexpr int kPlanes = static_cast<int>(Plane::kLast) + 1;
 inline constexpr int64_t kCertificateNumbers = 3;
@@ -56,13 +59,15 @@ struct Outputs {
   bool condition = false;     // plane kEigenvalueCondition
   bool capacity = false, water_filling = false, stream_snr = false;
   bool condition_number = false, effective_rank = false, threshold_rank = false;
+  bool capacity_gradient = false, water_filling_gradient = false, effective_rank_gradient = false;
   double rank_threshold = 0;           // relative to the largest singular value
   int64_t group = 1;                   // matrices of a group; a batch has a multiple of it
   std::array<double, kMaxSnrs> snr{};  // linear, the first snr_count
   int32_t snr_count = 0;
 
-  bool vectors() const { return left_columns > 0 || right_columns > 0 || certificate || fix_phases; }
-  bool answers() const;  // has MIMO numbers
+  bool gradients() const { return capacity_gradient || water_filling_gradient || effective_rank_gradient; }
+  bool vectors() const { return left_columns > 0 || right_columns > 0 || certificate || fix_phases || gradients(); }
+  bool answers() const;  // has MIMO numbers; gradients aside
   friend bool operator==(const Outputs&, const Outputs&) = default;
 };
 
@@ -83,6 +88,19 @@ inline constexpr MimoPlane kMimoPlanes[] = {
     {Plane::kConditionNumber, &MimoOptions::condition_number, &Outputs::condition_number, MimoPlane::kOneOfMatrix},
     {Plane::kEffectiveRank, &MimoOptions::effective_rank, &Outputs::effective_rank, MimoPlane::kOneOfMatrix},
     {Plane::kThresholdRank, &MimoOptions::threshold_rank, &Outputs::threshold_rank, MimoPlane::kOneOfMatrix},
+};
+
+// A plane of gradients, and the number that they are of.
+struct MimoGradient {
+  Plane plane;
+  MimoPlane::Option of;
+  MimoPlane::Output output;
+  bool for_each_snr;
+};
+inline constexpr MimoGradient kMimoGradients[] = {
+    {Plane::kCapacityGradient, &MimoOptions::capacity, &Outputs::capacity_gradient, true},
+    {Plane::kWaterFillingGradient, &MimoOptions::water_filling, &Outputs::water_filling_gradient, true},
+    {Plane::kEffectiveRankGradient, &MimoOptions::effective_rank, &Outputs::effective_rank_gradient, false},
 };
 
 inline bool Outputs::answers() const {
@@ -107,6 +125,10 @@ constexpr size_t plane_bytes(const Problem& p, const Outputs& o, Plane plane) {
   const size_t element = o.complex ? 2 * number : element_bytes(p.dtype), value = o.complex ? 2 * number : number;
   const auto size = [](int64_t n) { return static_cast<size_t>(n); };
   const size_t group = size(o.group);
+  for (const MimoGradient& g : kMimoGradients) {
+    if (g.plane != plane) continue;
+    return o.*g.output ? group * size(g.for_each_snr ? o.snr_count : 1) * size(p.rows * p.cols) * element : 0;
+  }
   switch (plane) {
     case Plane::kValues:
       return group * size(o.values) * value;

@@ -76,7 +76,14 @@ std::optional<PlanError> resolve_mimo(const Problem& problem, const MimoOptions&
                                   std::to_string(columns));
     }
   }
+  if (mimo.gradient && !(mimo.capacity || mimo.water_filling || mimo.effective_rank)) {
+    return fail_mimo("gradient", "is of capacity, water_filling and effective_rank; ask for one of them");
+  }
+  if (mimo.gradient && mimo.water_filling && mimo.group > 1) {
+    return fail_mimo("gradient", "of water_filling needs group_size 1; leave one of the two out");
+  }
   for (const MimoPlane& m : kMimoPlanes) out->*m.output = mimo.*m.option;
+  for (const MimoGradient& g : kMimoGradients) out->*g.output = mimo.gradient && mimo.*g.of;
   out->rank_threshold = mimo.rank_threshold;
   out->group = mimo.group;
   out->snr_count = static_cast<int32_t>(mimo.snr_db.size());

@@ -120,6 +120,10 @@ constexpr size_t operand_bytes(const Plan& plan) { return matrix_bytes(plan.prob
 inline size_t plane_bytes(const Plan& plan, Plane plane, int64_t count) {
   return plane_bytes(plan.problem, plan.outputs, plane) * static_cast<size_t>(count / plan.outputs.group);
 }
+// Bytes of a plane that has a part for each matrix, of one matrix.
+inline size_t matrix_plane_bytes(const Plan& plan, Plane plane) {
+  return plane_bytes(plan.problem, plan.outputs, plane) / static_cast<size_t>(plan.outputs.group);
+}
 // Bytes of all planes together.
 inline size_t result_bytes(const Plan& plan, int64_t count) {
   size_t bytes = 0;

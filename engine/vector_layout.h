@@ -38,12 +38,13 @@ constexpr VectorLayout short_layout(const Problem& p, const Outputs& o) {
   return layout_of_plane(p, o, p.cols > p.rows ? Plane::kLeft : Plane::kRight);
 }
 
-// Phases are those of U, and a certificate is one of k columns of both sides. For fewer columns, all k of both are made
-// in memory aside, by columns, and the requested ones are copied. Eigenvectors, which are all of one side, never are.
+// Phases are those of U, and certificates and gradients are made of k columns of both sides. For fewer columns, all k of
+// both are made in memory aside, by columns, and the requested ones are copied. Eigenvectors, which are all of one side,
+// never are.
 inline bool is_staged(const Plan& plan) {
   const Outputs& o = plan.outputs;
   const int64_t k = values_per_matrix(plan.problem);
-  return plan.decomposition == Decomposition::kSvd && (o.certificate || o.fix_phases) &&
+  return plan.decomposition == Decomposition::kSvd && (o.certificate || o.fix_phases || o.gradients()) &&
          (o.left_columns < k || o.right_columns < k);
 }
 constexpr VectorLayout staged_layout(const VectorLayout& wanted, int64_t k) {

@@ -21,6 +21,7 @@ struct PlaneExtents {
   int64_t left_columns = 0;   // of U in the reply
   int64_t right_columns = 0;  // of V in the reply
   int64_t snrs = 0;
+  int64_t snr_rows = 0;  // rows of a matrix for each SNR
 };
 using Extent = int64_t PlaneExtents::*;
 
@@ -48,6 +49,9 @@ inline constexpr auto kPlanesOnWire = [] {
   constexpr auto mimo = [](Extent height, Extent width, bool of_group, int field, int option) {
     return PlaneOnWire{height, width, kNumbers, of_group, R::kMimoFieldNumber, field, 0, option};
   };
+  constexpr auto gradient = [](Extent height, int field) {
+    return PlaneOnWire{height, &E::cols, kElements, kMatrix, R::kMimoFieldNumber, field};
+  };
   return std::to_array<PlaneOnWire>({
       {&E::values, &E::one, kNumbers, kMatrix, 0, R::kSingularValuesFieldNumber},
       {&E::rows, &E::left_columns, kElements, kMatrix, 0, R::kLeftVectorsFieldNumber, R::kCombinersFieldNumber},
@@ -61,6 +65,9 @@ inline constexpr auto kPlanesOnWire = [] {
       mimo(&E::one, &E::one, kMatrix, M::kThresholdRankFieldNumber, 0),
       {&E::three, &E::one, kNumbers, kMatrix, kCertificate, v1::Certificate::kEachMatrixFieldNumber},
       {&E::values, &E::one, kNumbers, kMatrix, 0, v1::EigendecomposeResponse::kEigenvalueConditionsFieldNumber},
+      gradient(&E::snr_rows, M::kCapacityGradientFieldNumber),
+      gradient(&E::snr_rows, M::kWaterFillingGradientFieldNumber),
+      gradient(&E::rows, M::kEffectiveRankGradientFieldNumber),
   });
 }();
 

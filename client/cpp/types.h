@@ -157,6 +157,7 @@ struct MimoOptions {
   int64_t precoder_columns = 0;               // leading columns of V
   int64_t combiner_columns = 0;               // leading columns of U
   bool singular_values = false;               // they are wanted, too
+  bool gradient = false;  // of each of capacity, water_filling and effective_rank that is wanted, one at least
 };
 
 // How to compute, and what is wanted of it.
@@ -189,7 +190,10 @@ enum class Plane : uint8_t {
   kThresholdRank,    // a matrix: a number
   kCertificate,      // a matrix: residual, orthogonality of U, of V
   kEigenvalueCondition,  // a matrix: the condition number of each eigenvalue
-  kLast = kEigenvalueCondition,
+  kCapacityGradient,       // a matrix: for each SNR U diag(dF / ds_i) V^H, rows x cols; F is the capacity
+  kWaterFillingGradient,   // a matrix: likewise of the capacity by water-filling
+  kEffectiveRankGradient,  // a matrix: the same of the effective rank, once
+  kLast = kEffectiveRankGradient,
 };
 inline constexpr int kPlanes = static_cast<int>(Plane::kLast) + 1;
 

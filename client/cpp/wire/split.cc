@@ -39,6 +39,12 @@ bool is_asked(const ComputeOptions& compute, Plane plane) {
       return compute.certificate == CertificateScope::kMatrix;
     case Plane::kEigenvalueCondition:
       return compute.condition;
+    case Plane::kCapacityGradient:
+      return mimo.gradient && mimo.capacity;
+    case Plane::kWaterFillingGradient:
+      return mimo.gradient && mimo.water_filling;
+    case Plane::kEffectiveRankGradient:
+      return mimo.gradient && mimo.effective_rank;
     default:
       return false;
   }
@@ -90,6 +96,7 @@ wire::PlaneExtents extents_of(const Batch& batch, const ComputeOptions& compute)
     extents.right_columns = compute.mimo->precoder_columns;
   }
   if (compute.mimo) extents.snrs = static_cast<int64_t>(compute.mimo->snr_db.size());
+  extents.snr_rows = extents.snrs * batch.rows;
   return extents;
 }
 

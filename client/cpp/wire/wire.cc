@@ -37,6 +37,7 @@ void write(const MimoOptions& mimo, v1::MimoOptions* out) {
   out->set_precoder_columns(mimo.precoder_columns);
   out->set_combiner_columns(mimo.combiner_columns);
   out->set_singular_values(mimo.singular_values);
+  out->set_gradient(mimo.gradient);
 }
 
 void write_own(const ComputeOptions& compute, v1::DecomposeOptions* out) {

@@ -45,7 +45,7 @@ SVD_KERNEL_BEGIN
 
 // The one NaN that is written, whatever NaN x is.
 template <class Lane>
-SVD_HD Lane canonical(Lane x) {
+SVD_HD Lane one_nan(Lane x) {
   return select(x == x, x, Lane(FloatTraits<typename Lane::Scalar>::nan()));
 }
 
@@ -127,17 +127,22 @@ SVD_HD Lane equal_power_capacity(Size k, const Stream<Lane>* streams, const Scal
   } else {
     SVD_UNROLL_DEVICE for (int i = 0; i < k; ++i) terms[i] = capacity_term(streams[i], snr);
   }
-  return canonical(sum_of_terms(k, terms));
+  return one_nan(sum_of_terms(k, terms));
 }
 
-// largest: s_1. The power is 1.
+// The level above v_1, for a power of 1. terms[i] = v_i - v_1.
+template <class Lane>
+struct WaterLevel {
+  PowerUnit<Lane> unit;
+  Lane level, least_noise;  // v_1
+};
 template <class Lane, class Size>
-SVD_HD Lane water_filling(Size k, Lane largest, const Stream<Lane>* streams,
-                          const ScaledNumber<typename Lane::Scalar>& snr, Lane* terms) {
+SVD_HD WaterLevel<Lane> water_level(Size k, const Stream<Lane>* streams,
+                                    const ScaledNumber<typename Lane::Scalar>& snr, Lane* terms) {
   using T = typename Lane::Scalar;
   const PowerUnit<Lane> unit(streams[0], snr);
   const Lane power = unit.power(T(1)), least_noise = unit.noise(streams[0]);
-  Lane level = power, sum(0);  // above v_1; terms: v_i - v_1
+  Lane level = power, sum(0);
   auto in_use = Lane::mask(true);
   terms[0] = Lane(0);
   SVD_UNROLL_DEVICE for (int i = 1; i < k; ++i) {
@@ -147,20 +152,29 @@ SVD_HD Lane water_filling(Size k, Lane largest, const Stream<Lane>* streams,
     in_use = in_use & (terms[i] <= with_this);
     level = select(in_use, with_this, level);
   }
+  return {unit, level, least_noise};
+}
+
+// largest: s_1. The power is 1.
+template <class Lane, class Size>
+SVD_HD Lane water_filling(Size k, Lane largest, const Stream<Lane>* streams,
+                          const ScaledNumber<typename Lane::Scalar>& snr, Lane* terms) {
+  using T = typename Lane::Scalar;
+  const auto [unit, level, least_noise] = water_level(k, streams, snr, terms);
   SVD_UNROLL_DEVICE for (int i = 0; i < k; ++i) terms[i] = unit.capacity(streams[i], level - terms[i]);
-  return canonical(select(largest <= Lane(FloatTraits<T>::kLargest), sum_of_terms(k, terms), largest));
+  return one_nan(select(largest <= Lane(FloatTraits<T>::kLargest), sum_of_terms(k, terms), largest));
 }
 
 template <class Lane>
 SVD_HD Lane stream_snr(const Stream<Lane>& stream, const ScaledNumber<typename Lane::Scalar>& snr) {
-  return canonical(gain(stream, snr));
+  return one_nan(gain(stream, snr));
 }
 
 template <class Lane>
 SVD_HD Lane condition_number(Lane largest, Lane smallest) {
   using T = typename Lane::Scalar;
   const Lane infinity = Lane(FloatTraits<T>::kLargest) + Lane(FloatTraits<T>::kLargest);
-  return canonical(select(smallest == Lane(0), infinity, largest / smallest));
+  return one_nan(select(smallest == Lane(0), infinity, largest / smallest));
 }
 
 // Lanes whose ranks are numbers above 0; of the others an s_1 = 0 has rank 0.
@@ -174,22 +188,32 @@ SVD_HD Lane rank_or(Lane largest, Lane rank) {
   return select(has_rank(largest), rank, other);
 }
 
-// 2^H, H = log2(S) + (sum_i -t_i log2(t_i)) / S with t_i = s_i / s_1 and S their sum: no term is negative. O. Roy and
-// M. Vetterli, "The effective rank", EUSIPCO 2007, section 2. value(i) gives s_i.
-template <class Lane, class Size, class Value>
-SVD_HD Lane effective_rank(Size k, Value value, Lane* terms) {
-  using T = typename Lane::Scalar;
-  const Lane largest = value(0), one(1), least(2 * FloatTraits<T>::kSmallestNormal);
-  const auto ok = has_rank(largest);
-  const auto relative = [&](int i) SVD_LAMBDA { return select(ok, value(i), one) / select(ok, largest, one); };
+// sum_i -t_i log2(t_i) and sum_i t_i. relative(i) gives t_i = s_i / s_1.
+template <class Lane>
+struct RankSums {
+  Lane entropy, sum;
+};
+template <class Size, class Relative, class Lane>
+SVD_HD RankSums<Lane> rank_sums(Size k, Relative relative, Lane* terms) {
+  const Lane one(1), least(2 * FloatTraits<typename Lane::Scalar>::kSmallestNormal);
   SVD_UNROLL_DEVICE for (int i = 0; i < k; ++i) {
     const Lane t = relative(i);
     terms[i] = -t * log2(select(t >= least, t, one));
   }
   const Lane entropy = sum_of_terms(k, terms);
   SVD_UNROLL_DEVICE for (int i = 0; i < k; ++i) terms[i] = relative(i);
-  const Lane sum = sum_of_terms(k, terms);
-  return rank_or(largest, exp2(log2(sum) + entropy / sum));
+  return {entropy, sum_of_terms(k, terms)};
+}
+
+// 2^H, H = log2(S) + (sum_i -t_i log2(t_i)) / S with t_i = s_i / s_1 and S their sum: no term is negative. O. Roy and
+// M. Vetterli, "The effective rank", EUSIPCO 2007, section 2. value(i) gives s_i.
+template <class Lane, class Size, class Value>
+SVD_HD Lane effective_rank(Size k, Value value, Lane* terms) {
+  const Lane largest = value(0), one(1);
+  const auto ok = has_rank(largest);
+  const auto relative = [&](int i) SVD_LAMBDA { return select(ok, value(i), one) / select(ok, largest, one); };
+  const RankSums<Lane> sums = rank_sums(k, relative, terms);
+  return rank_or(largest, exp2(log2(sums.sum) + sums.entropy / sums.sum));
 }
 
 // Counted on s_i 2^-e, s_1 2^-e in [1, 2), so that the product does not underflow.
@@ -216,7 +240,7 @@ SVD_HD typename Streams::Lane group_capacity(const Streams& streams, const Scale
   using Lane = typename Streams::Lane;
   Lane sum[1];
   streams.template sums<1>([&](const Stream<Lane>& x, Lane* term) SVD_LAMBDA { term[0] = capacity_term(x, snr); }, sum);
-  return canonical(sum[0]);
+  return one_nan(sum[0]);
 }
 
 // power: the number of matrices. The loop is left when a pass leaves none out, which all lanes agree on.
@@ -225,7 +249,7 @@ SVD_HD typename Streams::Lane group_water_filling(const Streams& streams, const 
                                                   double power) {
   using Lane = typename Streams::Lane;
   const Lane largest = streams.largest();
-  if (any_of(!(largest <= Lane(FloatTraits<double>::kLargest)))) return canonical(largest);
+  if (any_of(!(largest <= Lane(FloatTraits<double>::kLargest)))) return one_nan(largest);
   const Stream<Lane> strongest = make_stream(largest);
   const PowerUnit<Lane> unit(strongest, snr);
   const Lane all_power = unit.power(power), least_noise = unit.noise(strongest);
@@ -248,7 +272,7 @@ SVD_HD typename Streams::Lane group_water_filling(const Streams& streams, const 
   streams.template sums<1>([&](const Stream<Lane>& x, Lane* term)
                                SVD_LAMBDA { term[0] = unit.capacity(x, level - (unit.noise(x) - least_noise)); },
                            sum);
-  return canonical(sum[0]);
+  return one_nan(sum[0]);
 }
 
 SVD_KERNEL_END

@@ -209,7 +209,7 @@ class Launcher {
               const FinishVectors<T>& x, const FinishVectors<T>& y) const {
     const Outputs& outputs = shape_.plan.outputs;
     FinishCall<T> call{};
-    call.options = {shape_.k, shape_.wide(), outputs.fix_phases, true, outputs.certificate};
+    call.options = {shape_.k, shape_.wide(), outputs.fix_phases, true, outputs.certificate, outputs.gradients()};
     call.count = square.count;
     call.x = x;
     call.y = y;
@@ -221,6 +221,14 @@ class Launcher {
     call.hermitian = shape_.hermitian();
     call.upper = shape_.plan.triangle == Triangle::kUpper;
     call.certificates = static_cast<T*>(batch.planes[Plane::kCertificate]);
+    if (outputs.gradients()) {
+      const Problem& p = shape_.plan.problem;
+      const auto plane = [&](Plane of) { return static_cast<char*>(batch.planes[of]); };
+      call.mimo = make_mimo_task<T>(p.rows, p.cols, outputs.snr.data(), outputs.snr_count, outputs.rank_threshold);
+      call.gradients = {plane(Plane::kCapacityGradient), plane(Plane::kWaterFillingGradient),
+                        plane(Plane::kEffectiveRankGradient), call.row_stride, call.col_stride,
+                        static_cast<int64_t>(matrix_bytes(p))};
+    }
     call.scratch = w.finishing;
     finish_vectors<E>(launch, finishing_plan(shape_, square.count), call);
   }

@@ -37,14 +37,16 @@ struct Call {
   const KernelTable<T>& kernels;
   const MatrixSource& source;
   StatusCounters& counters;
+  const MimoTask<T>& mimo;
   int k;
   size_t triangle_size;  // numbers of a k x k matrix
 
-  Call(const Plan& p, const KernelTable<T>& t, const MatrixSource& s, StatusCounters& c)
+  Call(const Plan& p, const KernelTable<T>& t, const MatrixSource& s, StatusCounters& c, const MimoTask<T>& m)
       : plan(p),
         kernels(t),
         source(s),
         counters(c),
+        mimo(m),
         k(static_cast<int>(values_per_matrix(p.problem))),
         triangle_size(static_cast<size_t>(k) * k * t.components) {}
 };
@@ -185,12 +187,13 @@ void unstage(const Call<T>& call, const VectorSide& side, const VectorLayout& wa
   write_columns(from, 0, columns, wanted, wanted.columns, 0, wanted.rows, to);
 }
 
-// Dependent columns, full bases, phases, certificates.
+// Dependent columns, full bases, phases, certificates, gradients.
 template <class T>
 void finish_pack(const Call<T>& call, PackBuffers<T>& buffers, const SortedPack<T>& sorted, const VectorSide& x,
                  const VectorSide& y, int64_t first, int n) {
   const Plan& plan = call.plan;
-  const bool always = x.layout.columns > call.k || plan.outputs.fix_phases || plan.outputs.certificate;
+  const Outputs& o = plan.outputs;
+  const bool always = x.layout.columns > call.k || o.fix_phases || o.certificate || o.gradients();
   const bool staged = x.staged != nullptr || y.staged != nullptr;
   if (!always && !staged && plan.decomposition != Decomposition::kSvd) return;
   call.source.for_each(first, n, [&](int l, const MatrixSource::Slot& slot) {
@@ -201,6 +204,8 @@ void finish_pack(const Call<T>& call, PackBuffers<T>& buffers, const SortedPack<
       finish.canonical = true;
       finish.a = slot.matrix;
       finish.certificate = slot.plane(Plane::kCertificate, kCertificateNumbers * sizeof(T));
+      finish.mimo = &call.mimo;
+      finish.gradients = slot.gradients(plan);
       buffers.finishing.reserve(finish_workspace_bytes(plan));
       finish.workspace = buffers.finishing.data();
       finish_vectors(plan, finish);
@@ -526,7 +531,7 @@ template <class T>
 ExecutionOutcome run_packs(const KernelTable<T>& kernels, const AnswerStage<T>& answers, const Plan& plan,
                            const MatrixSource& source, const Crew& crew) {
   StatusCounters counters;
-  const Call<T> call(plan, kernels, source, counters);
+  const Call<T> call(plan, kernels, source, counters, answers.task());
   const bool square = plan.problem.rows == plan.problem.cols;
   const bool lone = !square && std::max(plan.problem.rows, plan.problem.cols) >=
                                    int64_t{kernels.lanes} * tile_rows_for(values_per_matrix(plan.problem));
@@ -551,7 +556,7 @@ template <class T>
 ExecutionOutcome run_large(const AnswerStage<T>& answers, const Plan& plan, const MatrixSource& source,
                            const Crew& crew) {
   StatusCounters counters;
-  const BlockedBatch<T> batch(plan, source, counters);
+  const BlockedBatch<T> batch(plan, source, counters, answers.task());
   const int64_t k = values_per_matrix(plan.problem);
   AlignedBuffer<T> values(plan.outputs.answers() ? static_cast<size_t>(source.count() * k) : 0);
   bool completed = crew.for_ranges(source.count(), 1, [&](int64_t first, int64_t last) {

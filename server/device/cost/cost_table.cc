@@ -39,6 +39,7 @@ CostTable::Key CostTable::key_of(const Plan& plan) const {
           o.right_columns,
           o.answers() ? o.snr_count : -1,
           o.certificate,
+          o.gradients(),
           o.condition,
           plan.starting_vectors};
 }

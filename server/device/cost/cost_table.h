@@ -61,14 +61,14 @@ class CostTable {
     int sweeps;     // octave of the most that there may be, for the method that has them
     int64_t left_columns, right_columns;
     int32_t answers;  // -1: none; else the number of SNRs
-    bool certificate, condition;
+    bool certificate, gradients, condition;
     bool starting_vectors;  // fewer sweeps
     friend bool operator==(const Key&, const Key&) = default;
     template <class H>
     friend H AbslHashValue(H h, const Key& k) {
       return H::combine(std::move(h), k.rows, k.cols, static_cast<int>(k.dtype), static_cast<int>(k.decomposition),
                         static_cast<int>(k.method), k.precision, k.sweeps, k.left_columns, k.right_columns, k.answers,
-                        k.certificate, k.condition, k.starting_vectors);
+                        k.certificate, k.gradients, k.condition, k.starting_vectors);
     }
   };
   struct Cell {

@@ -34,7 +34,9 @@ inline double estimate_flops_beyond_values(const Plan& plan, Method method) {
   // BIDIAGONAL's: those of the bidiagonal matrix, which is real, and their way back.
   const double of_square = method == Method::kBidiagonal ? 10 + 4 * scalar : estimate_sweeps(plan) * 3 * scalar;
   flops += of_square * k * k * k + 2 * k * (left + right) * scalar;
-  if (o.certificate) flops += 3 * 2 * k * static_cast<double>(plan.problem.rows * plan.problem.cols) * scalar;
+  const double product = 2 * k * static_cast<double>(plan.problem.rows * plan.problem.cols) * scalar;
+  if (o.certificate) flops += 3 * product;
+  if (o.gradients()) flops += (static_cast<double>(o.snr_count) + 1) * product;
   return flops;
 }
 

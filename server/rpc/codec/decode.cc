@@ -217,6 +217,8 @@ bool RequestReader::read_mimo_option(CodedInputStream* in, uint32_t tag) {
       return read_varint(in, &mimo.precoder_columns);
     case tag_of(v1::MimoOptions::kCombinerColumnsFieldNumber, kVarint):
       return read_varint(in, &mimo.combiner_columns);
+    case tag_of(v1::MimoOptions::kGradientFieldNumber, kVarint):
+      return read_varint(in, &mimo.gradient);
     case tag_of(v1::MimoOptions::kSingularValuesFieldNumber, kVarint):
       return read_varint(in, &options_.singular_values);
     default:

@@ -34,7 +34,8 @@ struct BatchShape {
   bool rows_contiguous() const { return (plan.problem.order == Order::kRowMajor) != wide(); }
 
   bool gives_all_values() const { return plan.outputs.values == k; }
-  bool with_vectors() const { return plan.outputs.left_columns > 0 || plan.outputs.right_columns > 0; }
+  // Whether vectors are made, given or not.
+  bool with_vectors() const { return plan.outputs.left_columns > 0 || plan.outputs.right_columns > 0 || staged(); }
   bool staged() const { return is_staged(plan); }
   // Columns of X that are made.
   int64_t x_columns() const {

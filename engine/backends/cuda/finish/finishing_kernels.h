@@ -1,6 +1,6 @@
 // The last steps of singular vectors (algorithms/finish/finish_vectors.h) for a batch in device memory:
 //
-//   finish_vectors_kernel   completes X, fixes phases, writes certificates, in place   a team a matrix
+//   finish_vectors_kernel   completes X, fixes phases, in place; certificates, gradients   a team a matrix
 //
 // A team is a few threads for small matrices, a warp, or a block. It takes one matrix after the other, so only the teams
 // that run need scratch, not the batch. A team reads only the smallest value of a full-rank matrix whose thin
@@ -55,6 +55,8 @@ struct FinishCall {
   int64_t row_stride, col_stride;  // of A, or of its transpose where it is wide; in elements
   bool hermitian, upper;           // A = X S X^H, by this triangle
   T* certificates;                 // [out] kCertificateNumbers a matrix, or null
+  MimoTask<T> mimo;                // of gradients
+  scalar::GradientPlaces gradients;  // [out] of matrix 0; T's strides are row_stride and col_stride
   char* scratch;                   // FinishPlan::scratch_bytes, aligned to 16
 };
 
@@ -73,7 +75,9 @@ FinishPlan finish_plan(int k, int rows, int x_columns, int64_t count) {
   FinishPlan plan{};
   plan.threads = work <= kFinishSmallWork ? kFinishSmallTeam : work <= kFinishWarpWork ? 32 : kFinishBlockTeam;
   plan.basis_bytes = aligned(scalar::BasisWorkspace<E>::elements(rows, k) * static_cast<int64_t>(sizeof(E)));
-  plan.team_bytes = plan.basis_bytes + aligned(scalar::CertificateWorkspace::numbers(rows, k) * 8);
+  const int64_t numbers = std::max(scalar::CertificateWorkspace::numbers(rows, k),
+                                   scalar::GradientWorkspace<typename E::Lane>::numbers(k));
+  plan.team_bytes = plan.basis_bytes + aligned(numbers * 8);
   const int64_t most =
       std::clamp(kFinishScratchBytes / plan.team_bytes, kFinishLeastTeams, kFinishThreads / plan.threads);
   plan.teams = std::min(count, most);
@@ -100,6 +104,13 @@ __device__ __forceinline__ scalar::FinishTask<E> finish_task(const FinishCall<ty
       call.statuses != nullptr ? call.statuses[m] != static_cast<uint8_t>(MatrixStatus::kNonFinite) : s[0] == s[0];
   const T* const a = call.a == nullptr ? nullptr : call.a + m * rows * k * E::kComponents;
   T* const certificate = call.certificates == nullptr ? nullptr : call.certificates + m * kCertificateNumbers;
+  scalar::GradientPlaces gradients = call.gradients;
+  const auto of_matrix = [&](char* first, int count) {
+    return first == nullptr ? nullptr : first + m * count * gradients.stride;
+  };
+  gradients.capacity = of_matrix(gradients.capacity, call.mimo.snr_count);
+  gradients.water_filling = of_matrix(gradients.water_filling, call.mimo.snr_count);
+  gradients.effective_rank = of_matrix(gradients.effective_rank, 1);
   return {vectors_of<E>(call.x, m),
           vectors_of<E>(call.y, m),
           reinterpret_cast<const Lane<T>*>(s),
@@ -107,14 +118,17 @@ __device__ __forceinline__ scalar::FinishTask<E> finish_task(const FinishCall<ty
           {{reinterpret_cast<const char*>(a), call.row_stride, call.col_stride, false}, call.hermitian, call.upper},
           certificate,
           scalar::BasisWorkspace<E>::in(reinterpret_cast<E*>(scratch), rows, k),
-          scalar::CertificateWorkspace::in(reinterpret_cast<scalar::WideNumber*>(scratch + basis_bytes), rows, k)};
+          scalar::CertificateWorkspace::in(reinterpret_cast<scalar::WideNumber*>(scratch + basis_bytes), rows, k),
+          &call.mimo,
+          gradients,
+          scalar::GradientWorkspace<Lane<T>>::in(reinterpret_cast<Lane<T>*>(scratch + basis_bytes), k)};
 }
 
 // Whether a matrix is as it should be already, so that nothing but its smallest value is read.
 template <class T>
 __device__ __forceinline__ bool is_finished(const FinishCall<T>& call, int64_t m) {
   const bool as_made = call.options.canonical && !call.options.fix_phases && !call.options.certificate &&
-                       call.x.columns <= call.options.k;
+                       !call.options.gradients && call.x.columns <= call.options.k;
   if (!as_made || m >= call.count) return !(m < call.count);
   if (call.hermitian) return true;
   // NaN: its vectors are NaN, too, as the kernels wrote them.

@@ -3,7 +3,9 @@
 #define SVDSERVE_ENGINE_BACKENDS_HOST_BASE_MATRIX_SOURCE_H_
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
+#include <iterator>
 #include <vector>
 
 #include "absl/types/span.h"
@@ -39,6 +41,16 @@ class MatrixSource {
     char* plane(Plane plane, size_t bytes) const {
       char* const first = static_cast<char*>(segment->planes[plane]);
       return first == nullptr ? nullptr : first + static_cast<size_t>(index) * bytes;
+    }
+    // Where its gradients are, in the order of kMimoGradients; null: not wanted.
+    std::array<char*, std::size(kMimoGradients)> gradients(const Plan& plan) const {
+      std::array<char*, std::size(kMimoGradients)> places{};
+      for (size_t i = 0; i < places.size(); ++i) {
+        const Plane of = kMimoGradients[i].plane;
+        const size_t bytes = matrix_plane_bytes(plan, of);
+        if (bytes > 0) places[i] = plane(of, bytes);
+      }
+      return places;
     }
   };
   // Calls f(l, slot) for the matrices first .. first + n - 1, l = 0 .. n - 1.

@@ -144,6 +144,26 @@ void BlockedFinish<E>::certify(const void* t, const VectorLayout& of_t, const Pl
   std::memcpy(certificate, numbers, sizeof(numbers));
 }
 
+template <class E>
+void BlockedFinish<E>::multiply(const PlacedMatrix& x, const T* w, const PlacedMatrix& y, const PlacedMatrix& g) {
+  const int64_t rows = x.layout.rows, k = y.layout.rows;
+  for (AlignedArray<Wide>* const array : {&t_, &x_}) array->reserve(static_cast<size_t>(rows * k));
+  y_.reserve(static_cast<size_t>(k * k));
+  factor_.reserve(static_cast<size_t>(rows));
+  load<E>(x.data, x.layout, k, x_.data());
+  load<E>(y.data, y.layout, k, y_.data());
+  for (int64_t j = 0; j < k; ++j) {
+    double* const column = components(x_.data() + j * rows);
+    for (int64_t i = 0; i < rows * kComponents<Wide>; ++i) column[i] *= static_cast<double>(w[j]);
+  }
+  blas::gemm(false, true, rows, k, k, 1, x_.data(), rows, y_.data(), k, 0, t_.data(), rows);
+  for (int64_t j = 0; j < k; ++j) {
+    const Wide* const column = t_.data() + j * rows;
+    std::transform(column, column + rows, factor_.data(), [](const Wide& z) { return static_cast<E>(z); });
+    store_column(factor_.data(), g, j);
+  }
+}
+
 template class BlockedFinish<float>;
 template class BlockedFinish<double>;
 template class BlockedFinish<std::complex<float>>;

@@ -22,13 +22,19 @@ scalar::VectorMatrix<E> vectors(void* data, const VectorLayout& layout) {
           data == nullptr ? 0 : static_cast<int>(layout.columns)};
 }
 
-// A, or its transpose where it is wide.
+// The strides of A, or of its transpose where it is wide.
+struct LongStrides {
+  int64_t row, col;
+};
+LongStrides long_strides(const Problem& p) {
+  const bool by_rows = (p.order == Order::kRowMajor) == (p.rows >= p.cols);
+  return {by_rows ? values_per_matrix(p) : 1, by_rows ? 1 : std::max(p.rows, p.cols)};
+}
+
 template <class E>
 scalar::OperandMatrix<E> long_matrix(const Plan& plan, const void* a) {
-  const Problem& p = plan.problem;
-  const int64_t k = values_per_matrix(p), long_side = std::max(p.rows, p.cols);
-  const bool by_rows = (p.order == Order::kRowMajor) == (p.rows >= p.cols);
-  return {{static_cast<const char*>(a), by_rows ? k : 1, by_rows ? 1 : long_side, false},
+  const auto [row_stride, col_stride] = long_strides(plan.problem);
+  return {{static_cast<const char*>(a), row_stride, col_stride, false},
           plan.decomposition == Decomposition::kHermitian,
           plan.triangle == Triangle::kUpper};
 }
@@ -42,7 +48,12 @@ struct Finishing {
   Finishing(const Plan& plan, const FinishCall<T>& call) {
     const Problem& p = plan.problem;
     const int k = static_cast<int>(values_per_matrix(p)), rows = static_cast<int>(std::max(p.rows, p.cols));
-    options = {k, p.cols > p.rows, plan.outputs.fix_phases, call.canonical, call.certificate != nullptr};
+    options = {k,
+               p.cols > p.rows,
+               plan.outputs.fix_phases,
+               call.canonical,
+               call.certificate != nullptr,
+               plan.outputs.gradients()};
     E* const elements = static_cast<E*>(call.workspace);
     auto* const numbers = reinterpret_cast<scalar::WideNumber*>(static_cast<char*>(call.workspace) + basis_bytes(plan));
     task = {vectors<E>(call.x, call.x_layout),
@@ -52,7 +63,16 @@ struct Finishing {
             long_matrix<E>(plan, call.a),
             certificate,
             scalar::BasisWorkspace<E>::in(elements, rows, k),
-            scalar::CertificateWorkspace::in(numbers, rows, k)};
+            scalar::CertificateWorkspace::in(numbers, rows, k),
+            call.mimo,
+            gradient_places(p, call),
+            scalar::GradientWorkspace<typename E::Lane>::in(reinterpret_cast<typename E::Lane*>(numbers), k)};
+  }
+
+  static scalar::GradientPlaces gradient_places(const Problem& p, const FinishCall<T>& call) {
+    const auto [row_stride, col_stride] = long_strides(p);
+    return {call.gradients[0], call.gradients[1], call.gradients[2], row_stride, col_stride,
+            static_cast<int64_t>(matrix_bytes(p))};
   }
 
   // A multiple of the size of a double.
@@ -100,8 +120,9 @@ using Complex = scalar::ComplexElement<scalar::ScalarLane<T>>;
 template <class E>
 size_t workspace_bytes(const Plan& plan) {
   const Problem& p = plan.problem;
-  const auto numbers = scalar::CertificateWorkspace::numbers(static_cast<int>(std::max(p.rows, p.cols)),
-                                                             static_cast<int>(values_per_matrix(p)));
+  const int rows = static_cast<int>(std::max(p.rows, p.cols)), k = static_cast<int>(values_per_matrix(p));
+  const auto numbers = std::max(scalar::CertificateWorkspace::numbers(rows, k),
+                                scalar::GradientWorkspace<typename E::Lane>::numbers(k));
   return Finishing<E>::basis_bytes(plan) + static_cast<size_t>(numbers) * sizeof(double);
 }
 
@@ -126,6 +147,26 @@ void finish_vectors(const Plan& plan, const FinishCall<T>& call) {
   is_complex(plan.problem.dtype) ? finish_elements<Complex<T>>(plan, call) : finish_elements<Real<T>>(plan, call);
 }
 
+template <class T>
+void gradient_weights(const MimoTask<T>& task, int kind, int snr, const T* s, T* weights, T* scratch) {
+  using Lane = scalar::ScalarLane<T>;
+  static_assert(sizeof(Lane) == sizeof(T));
+  const auto* const values = reinterpret_cast<const Lane*>(s);
+  auto work = scalar::GradientWorkspace<Lane>::in(reinterpret_cast<Lane*>(scratch), task.k);
+  work.weights = reinterpret_cast<Lane*>(weights);
+  if (kMimoGradients[kind].plane == Plane::kCapacityGradient) {
+    for (int i = 0; i < task.k; ++i) {
+      weights[i] = scalar::capacity_weight(values[i], task.snr_over_cols[snr]).v;
+    }
+  } else if (kMimoGradients[kind].plane == Plane::kWaterFillingGradient) {
+    scalar::water_filling_weights(scalar::Alone(), task.k, values, task.snr[snr], work);
+  } else {
+    scalar::effective_rank_weights(scalar::Alone(), task.k, values, work);
+  }
+}
+
+template void gradient_weights(const MimoTask<float>&, int, int, const float*, float*, float*);
+template void gradient_weights(const MimoTask<double>&, int, int, const double*, double*, double*);
 template void finish_vectors(const Plan& plan, const FinishCall<float>& call);
 template void finish_vectors(const Plan& plan, const FinishCall<double>& call);
 

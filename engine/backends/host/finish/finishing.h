@@ -8,8 +8,10 @@
 #ifndef SVDSERVE_ENGINE_BACKENDS_HOST_FINISH_FINISHING_H_
 #define SVDSERVE_ENGINE_BACKENDS_HOST_FINISH_FINISHING_H_
 
+#include <array>
 #include <cstddef>
 
+#include "engine/algorithms/mimo/mimo_task.h"
 #include "engine/planner.h"
 #include "engine/result.h"
 #include "engine/vector_layout.h"
@@ -28,16 +30,24 @@ struct FinishCall {
   bool canonical = false;       // x and y have no -0 as they come
   const void* a = nullptr;      // [in] the matrix as given; read for a certificate alone
   void* certificate = nullptr;  // [out] kCertificateNumbers of T; null: none
+  const MimoTask<T>* mimo = nullptr;         // of the plan; for gradients alone
+  std::array<char*, 3> gradients = {};       // [out] in the order of kMimoGradients; null: none
   void* workspace = nullptr;    // finish_workspace_bytes(), aligned to kAlignment
 };
 
 // Scratch of one thread.
 size_t finish_workspace_bytes(const Plan& plan);
 
-// Completes x, fixes phases where the plan says so, and writes the certificate where there is a place for it. The
-// floating-point environment is the caller's business (fp_environment.h).
+// Completes x, fixes phases where the plan says so, and writes the certificate and gradients where there is a place for
+// them. The floating-point environment is the caller's business (fp_environment.h).
 template <class T>
 void finish_vectors(const Plan& plan, const FinishCall<T>& call);
+
+// w_i = dF / ds_i of gradient number `kind` of kMimoGradients at SNR number `snr`, k numbers from s: see
+// algorithms/mimo/gradients.h. scratch: gradient_scratch(k) numbers.
+template <class T>
+void gradient_weights(const MimoTask<T>& task, int kind, int snr, const T* s, T* weights, T* scratch);
+constexpr size_t gradient_scratch(size_t k) { return 5 * k + 3; }
 
 extern template void finish_vectors(const Plan& plan, const FinishCall<float>& call);
 extern template void finish_vectors(const Plan& plan, const FinishCall<double>& call);

@@ -53,6 +53,13 @@ bool is_equal(const VectorLayout& a, const VectorLayout& b) {
          a.conjugate == b.conjugate;
 }
 
+// T, of which only X and Y have a plane (engine/vector_layout.h).
+VectorLayout layout_of_t(const Problem& p) {
+  const bool wide = p.cols > p.rows, by_rows = (p.order == Order::kRowMajor) != wide;
+  const int64_t rows = std::max(p.rows, p.cols), k = values_per_matrix(p);
+  return {wide ? Plane::kRight : Plane::kLeft, rows, k, by_rows ? k : 1, by_rows ? 1 : rows, false};
+}
+
 MatrixStatus status_of(const LargeOutcome& outcome) {
   switch (outcome.status) {
     case LargeStatus::kOk:
@@ -86,7 +93,7 @@ struct BlockedBatch<T>::Workspace {
   BlockedFinish<T> finish_real;
   BlockedFinish<std::complex<T>> finish_complex;
   AlignedBuffer<T> matrix;  // of operands that are not aligned
-  AlignedBuffer<T> left, right, values;
+  AlignedBuffer<T> left, right, values, weights;
   AlignedBuffer<char> finishing;
 
   void prepare(const LargePlan& wanted) {
@@ -105,10 +112,12 @@ struct BlockedBatch<T>::Workspace {
 };
 
 template <class T>
-BlockedBatch<T>::BlockedBatch(const Plan& plan, const MatrixSource& source, StatusCounters& counters)
+BlockedBatch<T>::BlockedBatch(const Plan& plan, const MatrixSource& source, StatusCounters& counters,
+                              const MimoTask<T>& mimo)
     : plan_(plan),
       source_(source),
       counters_(counters),
+      mimo_(mimo),
       k_(values_per_matrix(plan.problem)),
       components_(is_complex(plan.problem.dtype) ? 2 : 1),
       factor_plan_(large_plan_of(plan)) {}
@@ -226,13 +235,31 @@ void BlockedBatch<T>::finish_vectors_of(Workspace& workspace, BlockedFinish<E>& 
     call.workspace = workspace.finishing.data();
     finish_vectors(plan_, call);
   }
-  if (!svd || certificate == nullptr) return;
+  if (!svd) return;
   const Problem& p = plan_.problem;
-  const bool wide = p.cols > p.rows, by_rows = (p.order == Order::kRowMajor) != wide;
-  const int64_t rows = x.layout.rows;
-  // T, of which only X and Y have a plane.
-  const VectorLayout of_t{x.layout.plane, rows, k_, by_rows ? k_ : 1, by_rows ? 1 : rows, false};
-  blocked.certify(slot.matrix, of_t, x, y, values, wide, certificate);
+  if (certificate != nullptr) {
+    blocked.certify(slot.matrix, layout_of_t(p), x, y, values, p.cols > p.rows, certificate);
+  }
+  if (plan_.outputs.gradients()) write_gradients(workspace, blocked, x, y, slot, values);
+}
+
+template <class T>
+template <class E>
+void BlockedBatch<T>::write_gradients(Workspace& workspace, BlockedFinish<E>& blocked, const PlacedMatrix& x,
+                                      const PlacedMatrix& y, const MatrixSource::Slot& slot, const T* values) const {
+  const auto places = slot.gradients(plan_);
+  const auto k = static_cast<size_t>(k_);
+  workspace.weights.reserve(k + gradient_scratch(k));
+  T* const weights = workspace.weights.data();
+  for (size_t kind = 0; kind < places.size(); ++kind) {
+    if (places[kind] == nullptr) continue;
+    const int count = kMimoGradients[kind].for_each_snr ? mimo_.snr_count : 1;
+    for (int snr = 0; snr < count; ++snr) {
+      gradient_weights(mimo_, static_cast<int>(kind), snr, values, weights, weights + k);
+      char* const to = places[kind] + static_cast<size_t>(snr) * matrix_bytes(plan_.problem);
+      blocked.multiply(x, weights, y, {to, layout_of_t(plan_.problem)});
+    }
+  }
 }
 
 // The leading columns of X or Y to their plane, every zero as +0.
@@ -260,8 +287,9 @@ void BlockedBatch<T>::copy_columns(const T* from, const VectorLayout& made, cons
 template <class T>
 void BlockedBatch<T>::write_nan(const MatrixSource::Slot& slot, T* values) const {
   std::fill_n(values, k_, FloatTraits<T>::nan());
-  for (const Plane plane : {Plane::kLeft, Plane::kRight, Plane::kCertificate}) {
-    const size_t bytes = plane_bytes(plan_.problem, plan_.outputs, plane);
+  for (const Plane plane : {Plane::kLeft, Plane::kRight, Plane::kCertificate, Plane::kCapacityGradient,
+                            Plane::kWaterFillingGradient, Plane::kEffectiveRankGradient}) {
+    const size_t bytes = matrix_plane_bytes(plan_, plane);
     if (char* const to = slot.plane(plane, bytes)) fill_with_nan<T>(to, bytes);
   }
 }

@@ -10,6 +10,7 @@
 
 #include <atomic>
 
+#include "engine/algorithms/mimo/mimo_task.h"
 #include "engine/backends/host/base/matrix_source.h"
 #include "engine/backends/host/base/status_counters.h"
 #include "engine/backends/host/dense/bidiagonal_svd.h"
@@ -25,7 +26,8 @@ namespace svdserve::host {
 template <class T>
 class BlockedBatch {
  public:
-  BlockedBatch(const Plan& plan, const MatrixSource& source, StatusCounters& counters);
+  // mimo: of the plan; read for gradients alone.
+  BlockedBatch(const Plan& plan, const MatrixSource& source, StatusCounters& counters, const MimoTask<T>& mimo);
 
   // Writes planes and statuses of the matrices first .. last - 1, and where kept is not null their k values each to it.
   // false: cancelled between two of them. Throws std::bad_alloc.
@@ -42,6 +44,9 @@ class BlockedBatch {
   template <class E>
   void finish_vectors_of(Workspace& workspace, BlockedFinish<E>& blocked, const PlacedMatrix& x, const PlacedMatrix& y,
                          const MatrixSource::Slot& slot, const T* values) const;
+  template <class E>
+  void write_gradients(Workspace& workspace, BlockedFinish<E>& blocked, const PlacedMatrix& x, const PlacedMatrix& y,
+                       const MatrixSource::Slot& slot, const T* values) const;
   void write_vectors(Workspace& workspace, const Made& made, const MatrixSource::Slot& slot, const T* values) const;
   void write_nan(const MatrixSource::Slot& slot, T* values) const;
   void copy_columns(const T* from, const VectorLayout& made, const VectorLayout& wanted,
@@ -51,6 +56,7 @@ class BlockedBatch {
   const Plan& plan_;
   const MatrixSource& source_;
   StatusCounters& counters_;
+  const MimoTask<T>& mimo_;
   const int64_t k_;
   const size_t components_;  // numbers of an element
   const LargePlan factor_plan_;
