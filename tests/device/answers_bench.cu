@@ -43,6 +43,8 @@ int main_of() {
   for (int i = 0; i < 10; ++i) ten.push_back(-5 + 4 * i);
   const std::pair<const char*, Options> wants[] = {
       {"values", {}},
+      {"vectors", {.vectors = Vectors::kThin}},
+      {"capacity and gradient", {.values = false, .mimo = {.capacity = true, .gradient = true, .snr_db = {10}}}},
       {"capacity at 1", {.values = false, .mimo = {.capacity = true, .snr_db = {10}}}},
       {"capacity at 10", {.values = false, .mimo = {.capacity = true, .snr_db = ten}}},
       {"water-filling at 1", {.values = false, .mimo = {.water_filling = true, .snr_db = {10}}}},

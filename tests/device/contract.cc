@@ -95,6 +95,7 @@ class Contract {
     test_leading(problem, vectors, bytes, count);
     test_batches(problem, samples, values, vectors, bytes);
     test_answers(problem, samples);
+    test_gradients(problem, samples);
     if (shape.rows + shape.cols < 300) test_full(problem, samples, vectors, bytes);
     print_worst(count);
   }
@@ -512,6 +513,46 @@ class Contract {
         }
       }
     }
+  }
+
+  // |G - G_cpu|_F. Both have the error of docs/accuracy.md; a capacity at 0 dB has L = 2 / (ln 2 cols). Of the others the
+  // first matrix, a random one, is compared.
+  void test_gradients(const Problem& p, const std::vector<Sample>& samples) {
+    const auto bytes = pack_samples(samples, Order::kRowMajor);
+    const auto count = static_cast<int64_t>(samples.size());
+    Options options;
+    options.method = Method::kJacobi;
+    options.mimo.capacity = options.mimo.water_filling = options.mimo.effective_rank = options.mimo.gradient = true;
+    options.mimo.snr_db = {0};
+    const Plan plan = plan_of(p, options);
+    const PlanesResult gpu = run(plan, bytes.data(), count);
+    const PlanesResult cpu = run_planes(cpu_, plan, bytes.data(), count);
+    const int64_t size = static_cast<int64_t>(matrix_bytes(p) / value_bytes(p.dtype));
+    const RealType real = real_type(p.dtype);
+    const auto sides = static_cast<double>(std::max(p.rows, p.cols)), k = static_cast<double>(values_per_matrix(p));
+    for (const MimoGradient& g : kMimoGradients) {
+      for (int64_t i = 0; i < (g.plane == Plane::kCapacityGradient ? count : 1); ++i) {
+        if (gpu.statuses[static_cast<size_t>(i)] != MatrixStatus::kOk) continue;
+        const auto ours = gpu.numbers(p.dtype, g.plane, i * size, size);
+        const auto expected = cpu.numbers(p.dtype, g.plane, i * size, size);
+        std::vector<double> difference(ours.size());
+        for (size_t x = 0; x < ours.size(); ++x) difference[x] = ours[x] - expected[x];
+        double of_a = 0;
+        for (const auto& e : samples[static_cast<size_t>(i)].matrix.elements) of_a = std::hypot(of_a, std::abs(e));
+        const double lipschitz = g.plane == Plane::kCapacityGradient ? 2.9 / static_cast<double>(p.cols) : 100;
+        const double bound = 2 * real.unit_roundoff * (10 * sides * lipschitz * of_a + 20 * k * norm(expected)) +
+                             k * sides * real.smallest_normal;
+        if (!(norm(difference) <= bound)) {
+          fail("gradient in plane %d of %s: off by %g of %g", index_of(g.plane), name(samples[static_cast<size_t>(i)].kind),
+               norm(difference), bound);
+        }
+      }
+    }
+  }
+  static double norm(const std::vector<double>& x) {
+    double norm = 0;
+    for (const double e : x) norm = std::hypot(norm, e);
+    return norm;
   }
 
   CudaEngine* gpu_;

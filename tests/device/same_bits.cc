@@ -180,6 +180,13 @@ class Comparison {
                       .mimo = all_mimo_numbers({-300, -60, -7, 0, 10, 25, 100, 300}, group, 0.01)};
       if (count >= group) compare(plan_of(problem, options), bytes, count / group * group);
     }
+    Options gradients{.values = false};
+    gradients.mimo.capacity = gradients.mimo.water_filling = gradients.mimo.effective_rank = true;
+    gradients.mimo.gradient = true;
+    gradients.mimo.snr_db = {-300, 5, 300};
+    compare(plan_of(problem, gradients), bytes, count);
+    gradients.mimo.precoder_columns = 1;
+    compare(plan_of(problem, gradients), bytes, count);
   }
 
   void compare(const Plan& plan, const std::vector<std::byte>& bytes, int64_t count,

@@ -5,7 +5,6 @@
 //   2. fix phases    if asked for (fix_phases.h)
 //   3. canonical     every zero +0; of a matrix that is not finite every component NaN
 //   4. certificate   if asked for, of what the first three left (certificate.h)
-//   5. gradients     of MIMO numbers, if asked for, of the same (mimo/gradients.h)
 //
 // One matrix a team; the bits do not depend on it. Where nothing is to be done, nothing is read but s.
 #if defined(SVDSERVE_ENGINE_ALGORITHMS_FINISH_FINISH_VECTORS_H_) == defined(HWY_TARGET_TOGGLE)
@@ -18,7 +17,6 @@
 #include "engine/algorithms/finish/basis_completion.h"
 #include "engine/algorithms/finish/certificate.h"
 #include "engine/algorithms/finish/fix_phases.h"
-#include "engine/algorithms/mimo/gradients.h"
 
 SVD_KERNEL_BEGIN
 
@@ -29,7 +27,6 @@ struct FinishOptions {
   bool fix_phases;   // where V has a column j < k, U has it, too
   bool canonical;    // the columns that are known have no -0
   bool certificate;  // x and y have at least k columns
-  bool gradients;    // likewise; of an SVD
 };
 
 template <class E>
@@ -41,28 +38,11 @@ struct FinishTask {
   typename E::Scalar* certificate;  // [out] kCertificateNumbers, or null
   BasisWorkspace<E> basis;          // of x.rows and k
   CertificateWorkspace sums;        // of x.rows and k; for the certificate alone
-  const MimoTask<typename E::Scalar>* mimo = nullptr;      // for gradients alone, like what follows
-  GradientPlaces gradients = {};                           // [out]
-  GradientWorkspace<typename E::Lane> gradient_work = {};  // of k; it may share the memory of `sums`
 };
 
 template <class Team, class E>
-SVD_HD void certify(const Team& team, const FinishOptions& options, const FinishTask<E>& task) {
-  using T = typename E::Scalar;
-  const VectorMatrix<E>& right = task.t.hermitian ? task.x : task.y;
-  const Certificate c =
-      certificate(team, task.t, task.x, right, task.s, options.k, options.wide, task.finite, task.sums);
-  if (task.certificate != nullptr) {
-    team.once([&]() SVD_LAMBDA {
-      task.certificate[0] = static_cast<T>(c.residual.v);
-      task.certificate[1] = static_cast<T>(c.left.v);
-      task.certificate[2] = static_cast<T>(c.right.v);
-    });
-  }
-}
-
-template <class Team, class E>
 SVD_HD void finish_vectors(const Team& team, const FinishOptions& options, const FinishTask<E>& task) {
+  using T = typename E::Scalar;
   const VectorMatrix<E>&x = task.x, &y = task.y;
   if (!task.finite) {
     x.for_each(team, 0, x.columns, [&](int i, int j) SVD_LAMBDA { x.at.set_nan(i, j); });
@@ -77,10 +57,15 @@ SVD_HD void finish_vectors(const Team& team, const FinishOptions& options, const
       y.for_each(team, 0, y.columns, [&](int i, int j) SVD_LAMBDA { y.at.set(i, j, y.at(i, j)); });
     }
   }
-  if (options.certificate) certify(team, options, task);
-  if (options.gradients && task.gradients.any()) {
-    write_gradients(team, x, y, task.s, options.k, task.finite, *task.mimo, task.gradients, task.gradient_work);
-  }
+  if (!options.certificate) return;
+  const VectorMatrix<E>& right = task.t.hermitian ? x : y;
+  const Certificate c = certificate(team, task.t, x, right, task.s, options.k, options.wide, task.finite, task.sums);
+  if (task.certificate == nullptr) return;
+  team.once([&]() SVD_LAMBDA {
+    task.certificate[0] = static_cast<T>(c.residual.v);
+    task.certificate[1] = static_cast<T>(c.left.v);
+    task.certificate[2] = static_cast<T>(c.right.v);
+  });
 }
 
 SVD_KERNEL_END

@@ -130,7 +130,13 @@ struct GradientPlaces {
   int64_t row_stride = 0, col_stride = 0;  // of T's elements, in elements
   int64_t stride = 0;                      // of a gradient, in bytes
 
-  SVD_HD bool any() const { return capacity != nullptr || water_filling != nullptr || effective_rank != nullptr; }
+  // Those of matrix m of a batch, from those of its first one.
+  SVD_HD GradientPlaces of_matrix(int64_t m, int snrs) const {
+    const auto at = [&](char* first, int count) SVD_LAMBDA {
+      return first == nullptr ? nullptr : first + m * count * stride;
+    };
+    return {at(capacity, snrs), at(water_filling, snrs), at(effective_rank, 1), row_stride, col_stride, stride};
+  }
 };
 
 // One gradient, from the weights. x and y have k columns at least.

@@ -159,6 +159,9 @@ class Launcher {
     if (finishes(shape_)) {
       finish(launch, square, batch, w, finish_vectors_of<T>(x_data, x_layout), finish_vectors_of<T>(y_data, y_layout));
     }
+    if (plan.outputs.gradients()) {
+      gradients(launch, square, batch, w, finish_vectors_of<T>(x_data, x_layout), finish_vectors_of<T>(y_data, y_layout));
+    }
     if (staged) {
       launch_copy_columns(launch, w.staged_x, k, square.count, wanted_x, batch.planes[wanted_x.plane]);
       launch_copy_columns(launch, w.staged_y, k, square.count, wanted_y, batch.planes[wanted_y.plane]);
@@ -209,7 +212,7 @@ class Launcher {
               const FinishVectors<T>& x, const FinishVectors<T>& y) const {
     const Outputs& outputs = shape_.plan.outputs;
     FinishCall<T> call{};
-    call.options = {shape_.k, shape_.wide(), outputs.fix_phases, true, outputs.certificate, outputs.gradients()};
+    call.options = {shape_.k, shape_.wide(), outputs.fix_phases, true, outputs.certificate};
     call.count = square.count;
     call.x = x;
     call.y = y;
@@ -221,16 +224,27 @@ class Launcher {
     call.hermitian = shape_.hermitian();
     call.upper = shape_.plan.triangle == Triangle::kUpper;
     call.certificates = static_cast<T*>(batch.planes[Plane::kCertificate]);
-    if (outputs.gradients()) {
-      const Problem& p = shape_.plan.problem;
-      const auto plane = [&](Plane of) { return static_cast<char*>(batch.planes[of]); };
-      call.mimo = make_mimo_task<T>(p.rows, p.cols, outputs.snr.data(), outputs.snr_count, outputs.rank_threshold);
-      call.gradients = {plane(Plane::kCapacityGradient), plane(Plane::kWaterFillingGradient),
-                        plane(Plane::kEffectiveRankGradient), call.row_stride, call.col_stride,
-                        static_cast<int64_t>(matrix_bytes(p))};
-    }
     call.scratch = w.finishing;
     finish_vectors<E>(launch, finishing_plan(shape_, square.count), call);
+  }
+
+  void gradients(Launch* launch, const SquareCall<T>& square, const DeviceBatch& batch, const Workspace& w,
+                 const FinishVectors<T>& x, const FinishVectors<T>& y) const {
+    const Problem& p = shape_.plan.problem;
+    const Outputs& o = shape_.plan.outputs;
+    const auto plane = [&](Plane of) { return static_cast<char*>(batch.planes[of]); };
+    const GradientsCall<T> call{shape_.k,
+                                square.count,
+                                x,
+                                y,
+                                square.values,
+                                batch.statuses,
+                                make_mimo_task<T>(p.rows, p.cols, o.snr.data(), o.snr_count, o.rank_threshold),
+                                {plane(Plane::kCapacityGradient), plane(Plane::kWaterFillingGradient),
+                                 plane(Plane::kEffectiveRankGradient), shape_.rows_contiguous() ? shape_.k : 1,
+                                 shape_.rows_contiguous() ? 1 : shape_.long_side, static_cast<int64_t>(matrix_bytes(p))},
+                                w.finishing};
+    write_gradients<E>(launch, finishing_plan(shape_, square.count), call);
   }
 
   const BatchShape shape_;

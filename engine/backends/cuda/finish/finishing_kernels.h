@@ -1,6 +1,7 @@
 // The last steps of singular vectors (algorithms/finish/finish_vectors.h) for a batch in device memory:
 //
-//   finish_vectors_kernel   completes X, fixes phases, in place; certificates, gradients   a team a matrix
+//   finish_vectors_kernel   completes X, fixes phases, writes certificates, in place   a team a matrix
+//   gradients_kernel        gradients of MIMO numbers, of finished vectors             the same
 //
 // A team is a few threads for small matrices, a warp, or a block. It takes one matrix after the other, so only the teams
 // that run need scratch, not the batch. A team reads only the smallest value of a full-rank matrix whose thin
@@ -18,6 +19,7 @@
 #include <algorithm>
 
 #include "engine/algorithms/finish/finish_vectors.h"
+#include "engine/algorithms/mimo/gradients.h"
 #include "engine/backends/cuda/device/kernel_call.h"
 #include "engine/backends/cuda/device/teams.h"
 #include "engine/policies/cuda_tuning.h"
@@ -55,8 +57,6 @@ struct FinishCall {
   int64_t row_stride, col_stride;  // of A, or of its transpose where it is wide; in elements
   bool hermitian, upper;           // A = X S X^H, by this triangle
   T* certificates;                 // [out] kCertificateNumbers a matrix, or null
-  MimoTask<T> mimo;                // of gradients
-  scalar::GradientPlaces gradients;  // [out] of matrix 0; T's strides are row_stride and col_stride
   char* scratch;                   // FinishPlan::scratch_bytes, aligned to 16
 };
 
@@ -94,23 +94,21 @@ __device__ __forceinline__ scalar::VectorMatrix<E> vectors_of(const FinishVector
   return {{reinterpret_cast<char*>(data), v.row_stride, v.col_stride, v.conjugate}, v.rows, v.columns};
 }
 
+// statuses: of all matrices, or null; s: of matrix m.
+template <class T>
+__device__ __forceinline__ bool is_finite(const uint8_t* statuses, const T* s, int64_t m) {
+  return statuses != nullptr ? statuses[m] != static_cast<uint8_t>(MatrixStatus::kNonFinite) : s[0] == s[0];
+}
+
 template <class E>
 __device__ __forceinline__ scalar::FinishTask<E> finish_task(const FinishCall<typename E::Scalar>& call, int64_t m,
                                                              char* scratch, int64_t basis_bytes) {
   using T = typename E::Scalar;
   const int k = call.options.k, rows = call.x.rows;
   const T* const s = call.s + m * k;
-  const bool finite =
-      call.statuses != nullptr ? call.statuses[m] != static_cast<uint8_t>(MatrixStatus::kNonFinite) : s[0] == s[0];
+  const bool finite = is_finite(call.statuses, s, m);
   const T* const a = call.a == nullptr ? nullptr : call.a + m * rows * k * E::kComponents;
   T* const certificate = call.certificates == nullptr ? nullptr : call.certificates + m * kCertificateNumbers;
-  scalar::GradientPlaces gradients = call.gradients;
-  const auto of_matrix = [&](char* first, int count) {
-    return first == nullptr ? nullptr : first + m * count * gradients.stride;
-  };
-  gradients.capacity = of_matrix(gradients.capacity, call.mimo.snr_count);
-  gradients.water_filling = of_matrix(gradients.water_filling, call.mimo.snr_count);
-  gradients.effective_rank = of_matrix(gradients.effective_rank, 1);
   return {vectors_of<E>(call.x, m),
           vectors_of<E>(call.y, m),
           reinterpret_cast<const Lane<T>*>(s),
@@ -118,17 +116,14 @@ __device__ __forceinline__ scalar::FinishTask<E> finish_task(const FinishCall<ty
           {{reinterpret_cast<const char*>(a), call.row_stride, call.col_stride, false}, call.hermitian, call.upper},
           certificate,
           scalar::BasisWorkspace<E>::in(reinterpret_cast<E*>(scratch), rows, k),
-          scalar::CertificateWorkspace::in(reinterpret_cast<scalar::WideNumber*>(scratch + basis_bytes), rows, k),
-          &call.mimo,
-          gradients,
-          scalar::GradientWorkspace<Lane<T>>::in(reinterpret_cast<Lane<T>*>(scratch + basis_bytes), k)};
+          scalar::CertificateWorkspace::in(reinterpret_cast<scalar::WideNumber*>(scratch + basis_bytes), rows, k)};
 }
 
 // Whether a matrix is as it should be already, so that nothing but its smallest value is read.
 template <class T>
 __device__ __forceinline__ bool is_finished(const FinishCall<T>& call, int64_t m) {
   const bool as_made = call.options.canonical && !call.options.fix_phases && !call.options.certificate &&
-                       !call.options.gradients && call.x.columns <= call.options.k;
+                       call.x.columns <= call.options.k;
   if (!as_made || m >= call.count) return !(m < call.count);
   if (call.hermitian) return true;
   // NaN: its vectors are NaN, too, as the kernels wrote them.
@@ -162,6 +157,37 @@ __global__ void __launch_bounds__(kFinishBlockTeam)
   }
 }
 
+template <class T>
+struct GradientsCall {
+  int k;
+  int64_t count;
+  FinishVectors<T> x, y;             // finished, k columns at least
+  const T* s;                        // [in] k values a matrix, descending
+  const uint8_t* statuses;           // [in] as FinishCall's
+  MimoTask<T> mimo;
+  scalar::GradientPlaces gradients;  // [out] of matrix 0
+  char* scratch;                     // of the FinishPlan
+};
+
+// A kernel of its own: within the other one its registers would cost a tenth of the rate of all vectors.
+template <class E, int kThreads>
+__global__ void __launch_bounds__(kFinishBlockTeam)
+    gradients_kernel(const GradientsCall<typename E::Scalar> call, const FinishPlan plan) {
+  using T = typename E::Scalar;
+  const FinishTeam<kThreads> team;
+  const int64_t first = (static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x) / kThreads;
+  if (first >= plan.teams) return;
+  const auto work =
+      scalar::GradientWorkspace<Lane<T>>::in(reinterpret_cast<Lane<T>*>(call.scratch + first * plan.team_bytes), call.k);
+  for (int64_t m = first; m < call.count; m += plan.teams) {
+    const T* const s = call.s + m * call.k;
+    const bool finite = is_finite(call.statuses, s, m);
+    scalar::write_gradients(team, vectors_of<E>(call.x, m), vectors_of<E>(call.y, m),
+                            reinterpret_cast<const Lane<T>*>(s), call.k, finite, call.mimo,
+                            call.gradients.of_matrix(m, call.mimo.snr_count), work);
+  }
+}
+
 // Enqueues the work of `plan` with a Launch (device/launch_context.h).
 template <class E, class Launch>
 void finish_vectors(Launch* launch, const FinishPlan& plan, const FinishCall<typename E::Scalar>& call) {
@@ -172,6 +198,19 @@ void finish_vectors(Launch* launch, const FinishPlan& plan, const FinishCall<typ
     launch->template operator()<finish_vectors_kernel<E, 32>>(blocks, kFinishBlockTeam, 0, call, plan);
   } else {
     launch->template operator()<finish_vectors_kernel<E, kFinishBlockTeam>>(blocks, kFinishBlockTeam, 0, call, plan);
+  }
+}
+
+// The same for gradients.
+template <class E, class Launch>
+void write_gradients(Launch* launch, const FinishPlan& plan, const GradientsCall<typename E::Scalar>& call) {
+  const auto blocks = static_cast<unsigned>((plan.teams * plan.threads + kFinishBlockTeam - 1) / kFinishBlockTeam);
+  if (plan.threads == kFinishSmallTeam) {
+    launch->template operator()<gradients_kernel<E, kFinishSmallTeam>>(blocks, kFinishBlockTeam, 0, call, plan);
+  } else if (plan.threads == 32) {
+    launch->template operator()<gradients_kernel<E, 32>>(blocks, kFinishBlockTeam, 0, call, plan);
+  } else {
+    launch->template operator()<gradients_kernel<E, kFinishBlockTeam>>(blocks, kFinishBlockTeam, 0, call, plan);
   }
 }
 

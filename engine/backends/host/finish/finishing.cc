@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "engine/algorithms/finish/finish_vectors.h"
+#include "engine/algorithms/mimo/gradients.h"
 
 // Instructions for fused multiply-adds are used where the processor has them; a call of std::fma gives the same bits.
 #if defined(__x86_64__) && !defined(__FMA__)
@@ -44,16 +45,14 @@ struct Finishing {
   using T = typename E::Scalar;
   scalar::FinishOptions options;
   scalar::FinishTask<E> task;
+  const MimoTask<T>* mimo = nullptr;  // null: no gradients
+  scalar::GradientPlaces gradients;
+  scalar::GradientWorkspace<typename E::Lane> gradient_work;  // it shares the certificate's memory
 
   Finishing(const Plan& plan, const FinishCall<T>& call) {
     const Problem& p = plan.problem;
     const int k = static_cast<int>(values_per_matrix(p)), rows = static_cast<int>(std::max(p.rows, p.cols));
-    options = {k,
-               p.cols > p.rows,
-               plan.outputs.fix_phases,
-               call.canonical,
-               call.certificate != nullptr,
-               plan.outputs.gradients()};
+    options = {k, p.cols > p.rows, plan.outputs.fix_phases, call.canonical, call.certificate != nullptr};
     E* const elements = static_cast<E*>(call.workspace);
     auto* const numbers = reinterpret_cast<scalar::WideNumber*>(static_cast<char*>(call.workspace) + basis_bytes(plan));
     task = {vectors<E>(call.x, call.x_layout),
@@ -63,10 +62,18 @@ struct Finishing {
             long_matrix<E>(plan, call.a),
             certificate,
             scalar::BasisWorkspace<E>::in(elements, rows, k),
-            scalar::CertificateWorkspace::in(numbers, rows, k),
-            call.mimo,
-            gradient_places(p, call),
-            scalar::GradientWorkspace<typename E::Lane>::in(reinterpret_cast<typename E::Lane*>(numbers), k)};
+            scalar::CertificateWorkspace::in(numbers, rows, k)};
+    if (!plan.outputs.gradients()) return;
+    mimo = call.mimo;
+    gradients = gradient_places(p, call);
+    gradient_work = scalar::GradientWorkspace<typename E::Lane>::in(reinterpret_cast<typename E::Lane*>(numbers), k);
+  }
+
+  void run() const {
+    scalar::finish_vectors(scalar::Alone(), options, task);
+    if (mimo == nullptr) return;
+    scalar::write_gradients(scalar::Alone(), task.x, task.y, task.s, options.k, task.finite, *mimo, gradients,
+                            gradient_work);
   }
 
   static scalar::GradientPlaces gradient_places(const Problem& p, const FinishCall<T>& call) {
@@ -92,7 +99,7 @@ struct Finishing {
 #if SVD_ASKS_FOR_FMA
 template <class E>
 __attribute__((target("fma"))) void finish_with_fma(const Finishing<E>& f) {
-  scalar::finish_vectors(scalar::Alone(), f.options, f.task);
+  f.run();
 }
 #endif
 
@@ -102,7 +109,7 @@ void finish(const Finishing<E>& f) {
   static const bool has_fma = __builtin_cpu_supports("fma");
   if (has_fma) return finish_with_fma(f);
 #endif
-  scalar::finish_vectors(scalar::Alone(), f.options, f.task);
+  f.run();
 }
 
 template <class E>
