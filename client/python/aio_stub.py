@@ -16,8 +16,8 @@ from typing import Any, Literal, Unpack, overload
 
 import numpy.typing as npt
 
-from ._client import (Eigenvalues, Stacks, Statuses, Values, Vectors, _Capacity, _Common, _Eig, _Eigvals, _Eigvalsh, _Hsvd,
-                      _Mimo, _Precoders, _Svd)
+from ._client import (Eigenvalues, Stacks, Statuses, Values, Vectors, _Capacity, _Eig, _Eigvals, _Eigvalsh, _Hsvd, _Mimo,
+                      _Precoders, _Svd, _Svdvals)
 from ._large import OnProgress
 from .values import EighResult, EigLeftResult, EigResult, MimoResult, SVDResult
 

@@ -61,12 +61,12 @@ def _is_list(a: Any) -> bool:
     return isinstance(a, list) and len(a) > 0 and all(isinstance(x, np.ndarray) and x.ndim >= 2 for x in a)
 
 
-def _call(a: Any, query: Query, finish: Callable[[Result], Any], *, many: bool, writable: bool = False,
+def _call(a: Any, query: Query, finish: Callable[[Result], Any], *, many: bool, copy: bool = True,
           out: dict[str, Any] | None = None, start: Any = None) -> Call:
     operands = [Operand(x) for x in a] if many else [Operand(a, start)]
     for operand in operands:
         _check_groups(operand, query)
-    return Call(query, [(x, Result(x, query, writable=writable, out=out)) for x in operands], finish, many)
+    return Call(query, [(x, Result(x, query, copy=copy, out=out)) for x in operands], finish, many)
 
 
 def _check_groups(operand: Operand, query: Query) -> None:
@@ -80,14 +80,14 @@ def _values_and_status(result: Result) -> tuple[np.ndarray, np.ndarray]:
     return result.values(), result.statuses()
 
 
-def svdvals(a: Any, *, return_status: bool, **options: Any) -> Call:
+def svdvals(a: Any, *, return_status: bool, copy: bool, **options: Any) -> Call:
     """`options` are those of Query."""
     finish = _values_and_status if return_status else Result.values
     many = _is_list(a) and len({x.shape for x in a}) > 1  # of one shape they are a stack, as for NumPy
-    return _call(a, Query(**options), finish, many=many, writable=True)
+    return _call(a, Query(**options), finish, many=many, copy=copy)
 
 
-def svd(a: Any, full_matrices: bool, compute_uv: bool, *, method: str, certificate: bool | str, out: Any,
+def svd(a: Any, full_matrices: bool, compute_uv: bool, *, method: str, certificate: bool | str, out: Any, copy: bool,
         **options: Any) -> Call:
     """`options` are those of Query."""
     if not compute_uv:
@@ -98,7 +98,8 @@ def svd(a: Any, full_matrices: bool, compute_uv: bool, *, method: str, certifica
     query = Query(method="jacobi" if implied else method, large_method=method, vectors=vectors,
                   certificate=_scope(certificate), **options)
     many = _is_list(a)
-    return _call(a, query, _svd_result if compute_uv else Result.values, many=many, out=_out(out, compute_uv, many))
+    return _call(a, query, _svd_result if compute_uv else Result.values, many=many, copy=copy,
+                 out=_out(out, compute_uv, many))
 
 
 def hsvd(g: Any, j: Any, compute_uv: bool, *, certificate: bool, out: Any, **options: Any) -> Call:
@@ -112,7 +113,7 @@ def hsvd(g: Any, j: Any, compute_uv: bool, *, certificate: bool, out: Any, **opt
                  out=_out(out, compute_uv, False))
 
 
-def eigh(a: Any, uplo: str, vectors: bool, *, accuracy: str, method: str, certificate: bool | str, out: Any,
+def eigh(a: Any, uplo: str, vectors: bool, *, accuracy: str, method: str, certificate: bool | str, out: Any, copy: bool,
          return_status: bool = False, **options: Any) -> Call:
     """`options` are those of Query."""
     array = _square_matrices(a)
@@ -125,10 +126,10 @@ def eigh(a: Any, uplo: str, vectors: bool, *, accuracy: str, method: str, certif
         cause = "accuracy='relative'" if accuracy == "relative" else f"method={method!r}"
         raise invalid_argument("options.fix_phases", f"is for batches; {cause} makes each matrix a call of its own")
     finish = _eigh_result if vectors else _values_and_status if return_status else Result.values
-    return _call(array, query, finish, many=False, writable=not vectors, out=_eigh_out(out, vectors))
+    return _call(array, query, finish, many=False, copy=copy, out=_eigh_out(out, vectors))
 
 
-def eig(a: Any, vectors: str, *, start: Any, certificate: bool | str = False, return_status: bool = False,
+def eig(a: Any, vectors: str, *, start: Any, copy: bool, certificate: bool | str = False, return_status: bool = False,
         **options: Any) -> Call:
     """`vectors`: as in Query; "full": left ones, too. `options` are those of Query."""
     array = _square_matrices(a)
@@ -152,16 +153,19 @@ def eig(a: Any, vectors: str, *, start: Any, certificate: bool | str = False, re
         assert right is not None
         if adjoint is None:
             return EigResult(narrow(values), narrow(right)).reported(*report).conditioned(condition)
-        np.conjugate(adjoint, out=adjoint)
-        both = narrow(adjoint).swapaxes(-1, -2), narrow(right)
+        left = np.conjugate(adjoint, out=adjoint if adjoint.flags.writeable else None)
+        left.flags.writeable = adjoint.flags.writeable
+        both = narrow(left).swapaxes(-1, -2), narrow(right)
         return EigLeftResult(narrow(values), *both).reported(*report).conditioned(condition)
 
-    return _call(array, query, finish, many=False, writable=True, start=start)
+    return _call(array, query, finish, many=False, copy=copy, start=start)
 
 
 def _real_part(array: np.ndarray) -> np.ndarray:
-    """A copy, so that the memory of the imaginary part is free."""
-    return np.array(array.real)
+    """A copy, so that the memory of the imaginary part is free; read-only if the array is."""
+    real = np.array(array.real)
+    real.flags.writeable = array.flags.writeable
+    return real
 
 
 def _square_matrices(a: Any) -> np.ndarray:
@@ -288,7 +292,7 @@ def _scope_of_one(certificate: bool) -> str:
     return _scope(certificate)
 
 
-def capacity(h: Any, snr_db: float | Iterable[float], water_filling: bool, group_size: int | None) -> Call:
+def capacity(h: Any, snr_db: float | Iterable[float], water_filling: bool, group_size: int | None, copy: bool) -> Call:
     decibels, is_scalar = snrs(snr_db)
     name = "water_filling" if water_filling else "capacity"
     mimo = Mimo(frozenset([name]), snr_db=decibels, group_size=_group_size(group_size))
@@ -298,14 +302,14 @@ def capacity(h: Any, snr_db: float | Iterable[float], water_filling: bool, group
         assert array is not None
         return array[..., 0] if is_scalar else array
 
-    return _call(h, Query(mimo=mimo), finish, many=_is_list(h))
+    return _call(h, Query(mimo=mimo), finish, many=_is_list(h), copy=copy)
 
 
-def precoders(h: Any, rank: int, fix_phases: bool) -> Call:
+def precoders(h: Any, rank: int, fix_phases: bool, copy: bool) -> Call:
     field = "options.mimo.precoder_columns"
     columns = positive(field, rank, "rank")
     query = Query(mimo=Mimo(precoder_columns=columns), fix_phases=bool(fix_phases))
-    call = _call(h, query, lambda result: result.array("precoders"), many=_is_list(h))
+    call = _call(h, query, lambda result: result.array("precoders"), many=_is_list(h), copy=copy)
     for operand, _ in call.results:
         if columns > operand.values_per_matrix and not operand.empty:
             raise invalid_argument(field, f"must be at most min(m, n) = {operand.values_per_matrix}, but is {rank}",
@@ -315,7 +319,7 @@ def precoders(h: Any, rank: int, fix_phases: bool) -> Call:
 
 def mimo(h: Any, *, snr_db: float | Iterable[float] | None, rank_threshold: float | None, precoders: int, combiners: int,
          singular_values: bool, group_size: int | None, fix_phases: bool, certificate: bool | str,
-         **options: bool) -> Call:
+         copy: bool, **options: bool) -> Call:
     """`options` say which numbers are wanted."""
     decibels, is_scalar = snrs(snr_db)
     threshold = None if rank_threshold is None else number("options.mimo.rank_threshold", rank_threshold)
@@ -336,7 +340,7 @@ def mimo(h: Any, *, snr_db: float | Iterable[float] | None, rank_threshold: floa
         return MimoResult(status=result.statuses(), certificate=result.certificate(), **arrays)
 
     query = Query(mimo=asked, fix_phases=bool(fix_phases), certificate=_scope(certificate))
-    return _call(h, query, finish, many=_is_list(h))
+    return _call(h, query, finish, many=_is_list(h), copy=copy)
 
 
 _MIMO_ARRAYS = (*MIMO_NUMBERS, "precoders", "combiners", "singular_values")

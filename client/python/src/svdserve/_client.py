@@ -63,7 +63,11 @@ class _Common(_General, total=False):
     block_variant: str | None
 
 
-class _Svd(_Common, total=False):
+class _Svdvals(_Common, total=False):
+    copy: bool
+
+
+class _Svd(_Svdvals, total=False):
     top_k: int | None
     fix_phases: bool
     certificate: bool | Literal["matrix"]
@@ -75,12 +79,13 @@ class _Hsvd(_Common, total=False):
     out: Out | None
 
 
-class _Eigvalsh(_Common, total=False):
+class _Eigvalsh(_Svdvals, total=False):
     accuracy: Literal["absolute", "relative"]
     out: npt.NDArray[Any] | None
 
 
 class _Eigvals(_General, total=False):
+    copy: bool
     start: npt.ArrayLike | None
 
 
@@ -92,11 +97,13 @@ class _Eig(_Eigvals, total=False):
 class _Capacity(TypedDict, total=False):
     water_filling: bool
     group_size: int | None
+    copy: bool
     timeout: float | None
 
 
 class _Precoders(TypedDict, total=False):
     fix_phases: bool
+    copy: bool
     timeout: float | None
 
 
@@ -114,6 +121,7 @@ class _Mimo(TypedDict, total=False):
     group_size: int | None
     fix_phases: bool
     certificate: bool | Literal["matrix"]
+    copy: bool
     timeout: float | None
 
 
@@ -153,23 +161,23 @@ class Client:
     # The first overload that fits counts: a list of arrays is an ArrayLike, too.
     @overload
     def svdvals(self, a: Stacks, *, return_status: Literal[False] = ...,
-                **options: Unpack[_Common]) -> Values | list[Values]: ...
+                **options: Unpack[_Svdvals]) -> Values | list[Values]: ...
 
     @overload
     def svdvals(self, a: Stacks, *, return_status: Literal[True],
-                **options: Unpack[_Common]) -> tuple[Values, Statuses] | list[tuple[Values, Statuses]]: ...
+                **options: Unpack[_Svdvals]) -> tuple[Values, Statuses] | list[tuple[Values, Statuses]]: ...
 
     @overload
     def svdvals(self, a: npt.ArrayLike, *, return_status: Literal[False] = ...,
-                **options: Unpack[_Common]) -> Values: ...
+                **options: Unpack[_Svdvals]) -> Values: ...
 
     @overload
     def svdvals(self, a: npt.ArrayLike, *, return_status: Literal[True],
-                **options: Unpack[_Common]) -> tuple[Values, Statuses]: ...
+                **options: Unpack[_Svdvals]) -> tuple[Values, Statuses]: ...
 
     def svdvals(self, a: npt.ArrayLike | Stacks, *, method: str = "auto", tolerance: float | None = None,
                 max_sweeps: int | None = None, pivot_strategy: str | None = None, block_variant: str | None = None,
-                progress: OnProgress | None = None, timeout: float | None = None,
+                progress: OnProgress | None = None, copy: bool = True, timeout: float | None = None,
                 return_status: bool = False) -> object:
         """Singular values, as numpy.linalg.svd(a, compute_uv=False) returns them.
 
@@ -196,6 +204,8 @@ class Client:
                 never concurrently. Those of several matrices alternate; `matrix` says which one it is. An exception
                 raised in it ends the call. A single matrix with min(m, n) > 128 counts as large with it, unless an option
                 for small matrices is given.
+            copy: True: the arrays returned are writable. False saves a copy: arrays of small matrices are read-only, and
+                views of the message if there was one.
             timeout: seconds that the call may take, retries included; None or inf for no limit.
             return_status: also return the status of each matrix.
 
@@ -226,7 +236,7 @@ class Client:
             array([ True,  True])
         """
         return self._run(_calls.svdvals(
-            a, return_status=return_status, method=method, tolerance=tolerance, max_sweeps=max_sweeps,
+            a, return_status=return_status, copy=copy, method=method, tolerance=tolerance, max_sweeps=max_sweeps,
             pivot_strategy=pivot_strategy, block_variant=block_variant), timeout, progress)
 
     @overload
@@ -257,7 +267,7 @@ class Client:
             top_k: int | None = None, fix_phases: bool = False, certificate: bool | Literal["matrix"] = False,
             method: str = "auto", tolerance: float | None = None, max_sweeps: int | None = None,
             pivot_strategy: str | None = None, block_variant: str | None = None, progress: OnProgress | None = None,
-            out: Out | None = None, timeout: float | None = None) -> object:
+            out: Out | None = None, copy: bool = True, timeout: float | None = None) -> object:
         """The decomposition a = U @ diag(S) @ Vh, as numpy.linalg.svd returns it, of matrices of any size.
 
         Args:
@@ -277,6 +287,7 @@ class Client:
             out: a tuple of arrays for U, S and Vh, of the shapes and types of the results. None in place of an array
                 allocates it. Without compute_uv, an array for S. Large results are written to `out` as they arrive if
                 its elements lie in the order of those of `a`: with numpy.memmap they need not fit memory.
+            copy: as for svdvals.
             timeout: seconds that the call may take, retries included; None or inf for no limit. A large matrix whose
                 upload has begun is not sent again.
 
@@ -285,8 +296,7 @@ class Client:
             compute_uv the array S. U and Vh have the type in which `a` is computed, S its real type. U and Vh are
             orthonormal also for matrices without full rank. A small matrix with an infinity or a NaN has NaN
             everywhere; a large one is rejected. A matrix that did not converge has the best results so far, and
-            NOT_CONVERGED for status. The arrays of small matrices are read-only, and views of the message if there was
-            one message: copy() an array to change it.
+            NOT_CONVERGED for status. The arrays are writable, and each has memory of its own.
 
         Raises:
             As svdvals does. InvalidArgument for a large matrix has the reason NON_FINITE if it holds an infinity or a NaN;
@@ -315,7 +325,7 @@ class Client:
         return self._run(_calls.svd(
             a, full_matrices, compute_uv, top_k=top_k, fix_phases=bool(fix_phases), certificate=certificate,
             method=method, tolerance=tolerance, max_sweeps=max_sweeps, pivot_strategy=pivot_strategy,
-            block_variant=block_variant, out=out), timeout, progress)
+            block_variant=block_variant, out=out, copy=copy), timeout, progress)
 
     @overload
     def hsvd(self, g: npt.ArrayLike, j: npt.ArrayLike, compute_uv: Literal[True] = ...,
@@ -365,7 +375,7 @@ class Client:
              fix_phases: bool = False, certificate: bool | Literal["matrix"] = False, method: str = "auto",
              tolerance: float | None = None, max_sweeps: int | None = None, pivot_strategy: str | None = None,
              block_variant: str | None = None, progress: OnProgress | None = None,
-             out: tuple[npt.NDArray[Any] | None, npt.NDArray[Any] | None] | None = None,
+             out: tuple[npt.NDArray[Any] | None, npt.NDArray[Any] | None] | None = None, copy: bool = True,
              timeout: float | None = None) -> EighResult:
         """Eigenvalues and eigenvectors of Hermitian matrices, as numpy.linalg.eigh returns them.
 
@@ -386,15 +396,15 @@ class Client:
                 eigenbasis. For n up to 4 "auto" has a tridiagonal form, too; with a tolerance or max_sweeps it is
                 "jacobi".
             tolerance, max_sweeps, pivot_strategy, block_variant: as for svd. "tridiagonal" has no sweeps and takes none.
-            progress, timeout: as for svd.
+            progress, copy, timeout: as for svd.
             out: a tuple of arrays for eigenvalues and eigenvectors, with None in place of either.
 
         Returns:
             EighResult, which unpacks to eigenvalues (..., n), ascending, and eigenvectors (..., n, n). It has the
             attributes `status`, `certificate` and `summaries`. Column i of the eigenvectors belongs to eigenvalue i. A
-            small matrix with an infinity or a NaN has NaN everywhere; a large one is rejected. The arrays of small
-            matrices are read-only, as svd's. With accuracy="relative" eigenvalues that the rank of the matrix lacks are
-            exact zeros. With a certificate, too, `summaries[0].factor_condition` bounds the relative errors.
+            small matrix with an infinity or a NaN has NaN everywhere; a large one is rejected. With accuracy="relative"
+            eigenvalues that the rank of the matrix lacks are exact zeros. With a certificate, too,
+            `summaries[0].factor_condition` bounds the relative errors.
 
         Raises:
             As svd does. numpy.linalg.LinAlgError: `a` has fewer than two dimensions, or is not square. ValueError: another
@@ -412,7 +422,7 @@ class Client:
         return cast(EighResult, self._run(_calls.eigh(
             a, UPLO, True, accuracy=accuracy, fix_phases=bool(fix_phases), certificate=certificate, method=method,
             tolerance=tolerance, max_sweeps=max_sweeps, pivot_strategy=pivot_strategy, block_variant=block_variant,
-            out=out), timeout, progress))
+            out=out, copy=copy), timeout, progress))
 
     @overload
     def eigvalsh(self, a: npt.ArrayLike, UPLO: str = ..., *, return_status: Literal[False] = ...,
@@ -425,7 +435,7 @@ class Client:
     def eigvalsh(self, a: npt.ArrayLike, UPLO: str = "L", *, accuracy: Literal["absolute", "relative"] = "absolute",
                  method: str = "auto", tolerance: float | None = None, max_sweeps: int | None = None,
                  pivot_strategy: str | None = None, block_variant: str | None = None,
-                 progress: OnProgress | None = None, out: npt.NDArray[Any] | None = None,
+                 progress: OnProgress | None = None, out: npt.NDArray[Any] | None = None, copy: bool = True,
                  timeout: float | None = None, return_status: bool = False) -> object:
         """Eigenvalues of Hermitian matrices, as numpy.linalg.eigvalsh returns them: an array (..., n), ascending.
 
@@ -444,8 +454,8 @@ class Client:
         """
         return self._run(_calls.eigh(
             a, UPLO, False, accuracy=accuracy, certificate=False, method=method, tolerance=tolerance, max_sweeps=max_sweeps,
-            pivot_strategy=pivot_strategy, block_variant=block_variant, out=out, return_status=return_status), timeout,
-            progress)
+            pivot_strategy=pivot_strategy, block_variant=block_variant, out=out, copy=copy, return_status=return_status),
+            timeout, progress)
 
     def eigh_factored(self, g: npt.ArrayLike, j: npt.ArrayLike, *, certificate: bool = False, method: str = "auto",
                       tolerance: float | None = None, max_sweeps: int | None = None, pivot_strategy: str | None = None,
@@ -488,7 +498,8 @@ class Client:
 
     def eig(self, a: npt.ArrayLike, left: bool = False, *, certificate: bool | Literal["matrix"] = False,
             condition: bool = False, start: npt.ArrayLike | None = None, method: str = "auto",
-            max_sweeps: int | None = None, progress: OnProgress | None = None, timeout: float | None = None) -> object:
+            max_sweeps: int | None = None, progress: OnProgress | None = None, copy: bool = True,
+            timeout: float | None = None) -> object:
         """Eigenvalues and eigenvectors of general square matrices, as numpy.linalg.eig returns them.
 
         Residuals are relative to the norm of each matrix. Hermitian matrices are for eigh, which is faster.
@@ -510,7 +521,7 @@ class Client:
                 `method` in the summary of a large one "qr". For random matrices "qr" is the faster one, also where
                 "jacobi" has a start.
             max_sweeps: for "jacobi", sweeps after which a matrix goes to "qr"; None for the default, 30, or 60 if large.
-            progress, timeout: as for svd.
+            progress, copy, timeout: as for svd.
 
         Returns:
             EigResult, which unpacks to eigenvalues w (..., n) and eigenvectors v (..., n, n): a @ v[:, i] is
@@ -535,7 +546,7 @@ class Client:
             >>> np.allclose(a @ v, v * w), np.allclose(vl.conj().T @ a, w[:, None] * vl.conj().T), bool(w[0] == w[1].conj())
             (True, True, True)
         """
-        return self._run(_calls.eig(a, "full" if left else "thin", start=start, certificate=certificate,
+        return self._run(_calls.eig(a, "full" if left else "thin", start=start, copy=copy, certificate=certificate,
                                     condition=bool(condition), method=method, max_sweeps=max_sweeps), timeout, progress)
 
     @overload
@@ -556,7 +567,7 @@ class Client:
 
     def eigvals(self, a: npt.ArrayLike, *, condition: bool = False, start: npt.ArrayLike | None = None,
                 method: str = "auto", max_sweeps: int | None = None, progress: OnProgress | None = None,
-                timeout: float | None = None, return_status: bool = False) -> object:
+                copy: bool = True, timeout: float | None = None, return_status: bool = False) -> object:
         """Eigenvalues of general square matrices, as numpy.linalg.eigvals returns them: an array (..., n).
 
         Args:
@@ -571,7 +582,7 @@ class Client:
             ...     np.sort(client.eigvals([[0, 1], [2, 1]])).round(12)
             array([-1.,  2.])
         """
-        return self._run(_calls.eig(a, "none", start=start, condition=bool(condition), method=method,
+        return self._run(_calls.eig(a, "none", start=start, copy=copy, condition=bool(condition), method=method,
                                     max_sweeps=max_sweeps, return_status=return_status), timeout, progress)
 
     @overload
@@ -581,7 +592,7 @@ class Client:
     def capacity(self, h: npt.ArrayLike, snr_db: float | Iterable[float], **options: Unpack[_Capacity]) -> Values: ...
 
     def capacity(self, h: npt.ArrayLike | Stacks, snr_db: float | Iterable[float], *, water_filling: bool = False,
-                 group_size: int | None = None, timeout: float | None = None) -> object:
+                 group_size: int | None = None, copy: bool = True, timeout: float | None = None) -> object:
         """Capacity of MIMO channels y = h @ x + noise in bit/s/Hz. The server computes it from the singular values s_i.
 
         Args:
@@ -596,12 +607,13 @@ class Client:
             group_size: neighbours along the last of the leading dimensions (subcarriers) whose capacities are summed; it
                 divides that dimension. Water-filling divides the power of the whole group, group_size times that of one
                 channel, among all its streams.
+            copy: as for svdvals.
             timeout: seconds that the call may take, retries included; None or inf for no limit.
 
         Returns:
             Array of shape (..., n_snr), or (...) for a single snr_db; with group_size the last of the leading dimensions
             is divided by it. float32 for float32 and complex64, else float64. A zero channel has capacity 0; a channel
-            with an infinity or a NaN has NaN. Read-only, as svd's arrays.
+            with an infinity or a NaN has NaN.
 
         Raises:
             As svdvals does.
@@ -612,7 +624,7 @@ class Client:
             ...     client.capacity(np.eye(2), snr_db=[0, 10]).round(6)
             array([1.169925, 5.169925])
         """
-        return self._run(_calls.capacity(h, snr_db, water_filling, group_size), timeout)
+        return self._run(_calls.capacity(h, snr_db, water_filling, group_size, copy), timeout)
 
     @overload
     def precoders(self, h: Stacks, rank: int, **options: Unpack[_Precoders]) -> list[Vectors]: ...
@@ -620,7 +632,7 @@ class Client:
     @overload
     def precoders(self, h: npt.ArrayLike, rank: int, **options: Unpack[_Precoders]) -> Vectors: ...
 
-    def precoders(self, h: npt.ArrayLike | Stacks, rank: int, *, fix_phases: bool = False,
+    def precoders(self, h: npt.ArrayLike | Stacks, rank: int, *, fix_phases: bool = False, copy: bool = True,
                   timeout: float | None = None) -> object:
         """The `rank` strongest right singular vectors of each channel: the precoder of a transmitter with `rank` streams.
 
@@ -628,15 +640,16 @@ class Client:
             h: channels of shape (..., m, n), or a list of such arrays, as for svd.
             rank: 1 .. min(m, n).
             fix_phases: make the largest component of every left singular vector real and positive; the right ones follow.
+            copy: as for svdvals.
             timeout: seconds that the call may take, retries included; None or inf for no limit.
 
         Returns:
-            Array of shape (..., n, rank) with orthonormal columns, strongest first. Read-only, as svd's arrays.
+            Array of shape (..., n, rank) with orthonormal columns, strongest first.
 
         Raises:
             As svdvals does.
         """
-        return self._run(_calls.precoders(h, rank, fix_phases), timeout)
+        return self._run(_calls.precoders(h, rank, fix_phases, copy), timeout)
 
     @overload
     def mimo(self, h: Stacks, **options: Unpack[_Mimo]) -> list[MimoResult]: ...
@@ -648,12 +661,12 @@ class Client:
              water_filling: bool = False, stream_snr: bool = False, condition_number: bool = False,
              effective_rank: bool = False, rank_threshold: float | None = None, precoders: int = 0,
              combiners: int = 0, singular_values: bool = False, group_size: int | None = None,
-             fix_phases: bool = False, certificate: bool | Literal["matrix"] = False,
+             fix_phases: bool = False, certificate: bool | Literal["matrix"] = False, copy: bool = True,
              timeout: float | None = None) -> object:
         """Any selection of MIMO numbers, from one decomposition.
 
         Args:
-            h, snr_db, group_size, timeout: as for capacity.
+            h, snr_db, group_size, copy, timeout: as for capacity.
             capacity, water_filling: capacity with equal power, and with optimally divided power; see capacity.
             stream_snr: snr s_i^2 / n of each of the k = min(m, n) streams, linear.
             condition_number: s_1 / s_k, inf where h does not have full rank.
@@ -673,7 +686,7 @@ class Client:
             h, snr_db=snr_db, capacity=capacity, water_filling=water_filling, stream_snr=stream_snr,
             condition_number=condition_number, effective_rank=effective_rank, rank_threshold=rank_threshold,
             precoders=precoders, combiners=combiners, singular_values=singular_values, group_size=group_size,
-            fix_phases=fix_phases, certificate=certificate)
+            fix_phases=fix_phases, certificate=certificate, copy=copy)
         return self._run(call, timeout)
 
     def info(self, *, timeout: float | None = None) -> ServerInfo:
