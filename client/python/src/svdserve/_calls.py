@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Iterable, Iterator
 from typing import Any, Callable
 
 import numpy as np
 
-from . import _large
+from . import _arrays, _large
 from ._codec import Message, Operand, Result, messages
 from ._query import MIMO_NUMBERS, Mimo, Query, number, positive, snrs
 from .errors import invalid_argument
-from .values import EighResult, EigLeftResult, EigResult, Limits, MimoResult, SVDResult
+from .values import EighResult, EigLeftResult, EigResult, Limits, MimoResult, SVDResult, condition_of_vectors
 
 
 @dataclasses.dataclass(frozen=True)
@@ -23,6 +24,7 @@ class Call:
     results: list[tuple[Operand, Result]]
     finish: Callable[[Result], Any]  # what the caller gets of a result
     many: bool
+    backs: tuple[_arrays.Back | None, ...] = (None,)  # to the caller's kinds of arrays, one for each operand
 
     @property
     def empty(self) -> bool:
@@ -52,8 +54,11 @@ class Call:
 
     def answer(self) -> Any:
         """The return value of the caller, once all results are there."""
-        answers = [self.finish(result) for _, result in self.results]
+        answers = [_arrays.returned(self.finish(result), back) for (_, result), back in zip(self.results, self._each_back())]
         return answers if self.many else answers[0]
+
+    def _each_back(self) -> Iterable[_arrays.Back | None]:
+        return self.backs if len(self.backs) == len(self.results) else itertools.repeat(self.backs[0])
 
 
 def _is_list(a: Any) -> bool:
@@ -80,6 +85,7 @@ def _values_and_status(result: Result) -> tuple[np.ndarray, np.ndarray]:
     return result.values(), result.statuses()
 
 
+@_arrays.of_any_kind
 def svdvals(a: Any, *, return_status: bool, copy: bool, **options: Any) -> Call:
     """`options` are those of Query."""
     finish = _values_and_status if return_status else Result.values
@@ -87,6 +93,7 @@ def svdvals(a: Any, *, return_status: bool, copy: bool, **options: Any) -> Call:
     return _call(a, Query(**options), finish, many=many, copy=copy)
 
 
+@_arrays.of_any_kind
 def svd(a: Any, full_matrices: bool, compute_uv: bool, *, method: str, certificate: bool | str, out: Any, copy: bool,
         **options: Any) -> Call:
     """`options` are those of Query."""
@@ -102,6 +109,7 @@ def svd(a: Any, full_matrices: bool, compute_uv: bool, *, method: str, certifica
                  out=_out(out, compute_uv, many))
 
 
+@_arrays.of_any_kind
 def hsvd(g: Any, j: Any, compute_uv: bool, *, certificate: bool, out: Any, **options: Any) -> Call:
     """`options` are those of Query."""
     array = _one_matrix(g)
@@ -113,6 +121,7 @@ def hsvd(g: Any, j: Any, compute_uv: bool, *, certificate: bool, out: Any, **opt
                  out=_out(out, compute_uv, False))
 
 
+@_arrays.of_any_kind
 def eigh(a: Any, uplo: str, vectors: bool, *, accuracy: str, method: str, certificate: bool | str, out: Any, copy: bool,
          return_status: bool = False, **options: Any) -> Call:
     """`options` are those of Query."""
@@ -129,6 +138,7 @@ def eigh(a: Any, uplo: str, vectors: bool, *, accuracy: str, method: str, certif
     return _call(array, query, finish, many=False, copy=copy, out=_eigh_out(out, vectors))
 
 
+@_arrays.of_any_kind
 def eig(a: Any, vectors: str, *, start: Any, copy: bool, certificate: bool | str = False, return_status: bool = False,
         **options: Any) -> Call:
     """`vectors`: as in Query; "full": left ones, too. `options` are those of Query."""
@@ -146,17 +156,18 @@ def eig(a: Any, vectors: str, *, start: Any, copy: bool, certificate: bool | str
         all_real = is_real and not any((x.imag > 0).any() for x in (values, right, adjoint) if x is not None)
         narrow = _real_part if all_real else np.asarray
         condition = result.array("eigenvalue_conditions")
+        conditions = condition, None if condition is None else condition_of_vectors(condition)
         if vectors == "none":
             more = ([condition] if query.condition else []) + ([result.statuses()] if return_status else [])
             return (narrow(values), *more) if more else narrow(values)
         report = result.statuses(), result.certificate(), result.summaries
         assert right is not None
         if adjoint is None:
-            return EigResult(narrow(values), narrow(right)).reported(*report).conditioned(condition)
+            return EigResult(narrow(values), narrow(right)).reported(*report).conditioned(*conditions)
         left = np.conjugate(adjoint, out=adjoint if adjoint.flags.writeable else None)
         left.flags.writeable = adjoint.flags.writeable
         both = narrow(left).swapaxes(-1, -2), narrow(right)
-        return EigLeftResult(narrow(values), *both).reported(*report).conditioned(condition)
+        return EigLeftResult(narrow(values), *both).reported(*report).conditioned(*conditions)
 
     return _call(array, query, finish, many=False, copy=copy, start=start)
 
@@ -199,6 +210,7 @@ def _eigh_method(accuracy: str, method: str) -> str:
     return "factored" if method.lower() == "auto" else method
 
 
+@_arrays.of_any_kind
 def eigh_factored(g: Any, j: Any, *, certificate: bool, out: Any, **options: Any) -> Call:
     """`options` are those of Query."""
     array = _one_matrix(g)
@@ -292,7 +304,9 @@ def _scope_of_one(certificate: bool) -> str:
     return _scope(certificate)
 
 
-def capacity(h: Any, snr_db: float | Iterable[float], water_filling: bool, group_size: int | None, copy: bool) -> Call:
+@_arrays.of_any_kind
+def capacity(h: Any, snr_db: float | Iterable[float], *, water_filling: bool, group_size: int | None,
+             copy: bool) -> Call:
     decibels, is_scalar = snrs(snr_db)
     name = "water_filling" if water_filling else "capacity"
     mimo = Mimo(frozenset([name]), snr_db=decibels, group_size=_group_size(group_size))
@@ -305,7 +319,8 @@ def capacity(h: Any, snr_db: float | Iterable[float], water_filling: bool, group
     return _call(h, Query(mimo=mimo), finish, many=_is_list(h), copy=copy)
 
 
-def precoders(h: Any, rank: int, fix_phases: bool, copy: bool) -> Call:
+@_arrays.of_any_kind
+def precoders(h: Any, rank: int, *, fix_phases: bool, copy: bool) -> Call:
     field = "options.mimo.precoder_columns"
     columns = positive(field, rank, "rank")
     query = Query(mimo=Mimo(precoder_columns=columns), fix_phases=bool(fix_phases))
@@ -317,6 +332,7 @@ def precoders(h: Any, rank: int, fix_phases: bool, copy: bool) -> Call:
     return call
 
 
+@_arrays.of_any_kind
 def mimo(h: Any, *, snr_db: float | Iterable[float] | None, rank_threshold: float | None, precoders: int, combiners: int,
          singular_values: bool, group_size: int | None, fix_phases: bool, certificate: bool | str,
          copy: bool, **options: bool) -> Call:

@@ -11,13 +11,14 @@ import time
 import weakref
 from collections.abc import Iterable
 from types import TracebackType
-from typing import Any, Callable, Literal, TypedDict, Unpack, cast, overload
+from typing import Any, Callable, Literal, TypedDict, Unpack, overload
 
 import grpc
 import numpy as np
 import numpy.typing as npt
 
 from . import _calls, _codec, _proto
+from ._arrays import A, Foreign
 from ._channel import (DEFAULT_IN_FLIGHT, DEFAULT_MESSAGE_BYTES, DEFAULT_PIECE_BYTES, ChannelSettings, Deadline, Stub,
                        announcement, health_name)
 from ._large import OnProgress
@@ -84,9 +85,21 @@ class _Eigvalsh(_Svdvals, total=False):
     out: npt.NDArray[Any] | None
 
 
+class _Eigh(_Svdvals, total=False):
+    accuracy: Literal["absolute", "relative"]
+    fix_phases: bool
+    certificate: bool | Literal["matrix"]
+    out: tuple[npt.NDArray[Any] | None, npt.NDArray[Any] | None] | None
+
+
+class _EighFactored(_Common, total=False):
+    certificate: bool
+    out: tuple[npt.NDArray[Any] | None, npt.NDArray[Any] | None] | None
+
+
 class _Eigvals(_General, total=False):
     copy: bool
-    start: npt.ArrayLike | None
+    start: npt.ArrayLike | Foreign | None
 
 
 class _Eig(_Eigvals, total=False):
@@ -168,6 +181,20 @@ class Client:
                 **options: Unpack[_Svdvals]) -> tuple[Values, Statuses] | list[tuple[Values, Statuses]]: ...
 
     @overload
+    def svdvals(self, a: list[A], *, return_status: Literal[False] = ...,
+                **options: Unpack[_Svdvals]) -> A | list[A]: ...
+
+    @overload
+    def svdvals(self, a: list[A], *, return_status: Literal[True],
+                **options: Unpack[_Svdvals]) -> tuple[A, A] | list[tuple[A, A]]: ...
+
+    @overload
+    def svdvals(self, a: A, *, return_status: Literal[False] = ..., **options: Unpack[_Svdvals]) -> A: ...
+
+    @overload
+    def svdvals(self, a: A, *, return_status: Literal[True], **options: Unpack[_Svdvals]) -> tuple[A, A]: ...
+
+    @overload
     def svdvals(self, a: npt.ArrayLike, *, return_status: Literal[False] = ...,
                 **options: Unpack[_Svdvals]) -> Values: ...
 
@@ -175,7 +202,7 @@ class Client:
     def svdvals(self, a: npt.ArrayLike, *, return_status: Literal[True],
                 **options: Unpack[_Svdvals]) -> tuple[Values, Statuses]: ...
 
-    def svdvals(self, a: npt.ArrayLike | Stacks, *, method: str = "auto", tolerance: float | None = None,
+    def svdvals(self, a: Any, *, method: str = "auto", tolerance: float | None = None,
                 max_sweeps: int | None = None, pivot_strategy: str | None = None, block_variant: str | None = None,
                 progress: OnProgress | None = None, copy: bool = True, timeout: float | None = None,
                 return_status: bool = False) -> object:
@@ -185,10 +212,12 @@ class Client:
             a: array_like of shape (..., m, n). float32, float64, complex64 and complex128 are computed in their own
                 precision, integers and bool in float64, float16 in float32. C- and Fortran-ordered matrices are sent
                 from where they are, numpy.memmap too; other strides, types and byte orders are converted piece by
-                piece. A list of arrays that differ in shape gives a list of results. A matrix is large if it exceeds
-                info().limits.max_values or max_dimension, or if it or its results do not fit a message. Each large
-                matrix is uploaded in chunks, in a call of its own; several go at once. A single matrix, shape (m, n), of
-                any size counts as large with a pivot_strategy or block_variant.
+                piece. Arrays of torch, JAX, CuPy, Dask or the array API standard give results of their kind, on their
+                device. A tensor that requires gradients is accepted under torch.no_grad() only. A list of arrays that
+                differ in shape gives a list of results. A matrix is large if it exceeds info().limits.max_values or
+                max_dimension, or if it or its results do not fit a message. Each large matrix is uploaded in chunks, in a
+                call of its own; several go at once. A single matrix, shape (m, n), of any size counts as large with a
+                pivot_strategy or block_variant.
             method: "auto" or "jacobi"; for small matrices also those for values alone, such as "bidiagonal" and
                 "bisection".
             tolerance: for "bisection" the relative width of an interval, in (0, 1/2]. For "jacobi" the cosine of two
@@ -252,6 +281,28 @@ class Client:
             **options: Unpack[_Svd]) -> list[Values]: ...
 
     @overload
+    def svd(self, a: list[A], full_matrices: bool = ..., compute_uv: Literal[True] = ...,
+            **options: Unpack[_Svd]) -> list[SVDResult[A, A, A]]: ...
+
+    @overload
+    def svd(self, a: list[A], full_matrices: bool = ..., *, compute_uv: Literal[False],
+            **options: Unpack[_Svd]) -> list[A]: ...
+
+    @overload
+    def svd(self, a: list[A], full_matrices: bool, compute_uv: Literal[False], **options: Unpack[_Svd]) -> list[A]: ...
+
+    @overload
+    def svd(self, a: A, full_matrices: bool = ..., compute_uv: Literal[True] = ...,
+            **options: Unpack[_Svd]) -> SVDResult[A, A, A]: ...
+
+    @overload
+    def svd(self, a: A, full_matrices: bool = ..., *, compute_uv: Literal[False],
+            **options: Unpack[_Svd]) -> A: ...
+
+    @overload
+    def svd(self, a: A, full_matrices: bool, compute_uv: Literal[False], **options: Unpack[_Svd]) -> A: ...
+
+    @overload
     def svd(self, a: npt.ArrayLike, full_matrices: bool = ..., compute_uv: Literal[True] = ...,
             **options: Unpack[_Svd]) -> SVDResult: ...
 
@@ -263,7 +314,7 @@ class Client:
     def svd(self, a: npt.ArrayLike, full_matrices: bool, compute_uv: Literal[False],
             **options: Unpack[_Svd]) -> Values: ...
 
-    def svd(self, a: npt.ArrayLike | Stacks, full_matrices: bool = True, compute_uv: bool = True, *,
+    def svd(self, a: Any, full_matrices: bool = True, compute_uv: bool = True, *,
             top_k: int | None = None, fix_phases: bool = False, certificate: bool | Literal["matrix"] = False,
             method: str = "auto", tolerance: float | None = None, max_sweeps: int | None = None,
             pivot_strategy: str | None = None, block_variant: str | None = None, progress: OnProgress | None = None,
@@ -328,14 +379,21 @@ class Client:
             block_variant=block_variant, out=out, copy=copy), timeout, progress)
 
     @overload
-    def hsvd(self, g: npt.ArrayLike, j: npt.ArrayLike, compute_uv: Literal[True] = ...,
+    def hsvd(self, g: A, j: npt.ArrayLike | Foreign, compute_uv: Literal[True] = ...,
+             **options: Unpack[_Hsvd]) -> SVDResult[A, A, A]: ...
+
+    @overload
+    def hsvd(self, g: A, j: npt.ArrayLike | Foreign, compute_uv: Literal[False], **options: Unpack[_Hsvd]) -> A: ...
+
+    @overload
+    def hsvd(self, g: npt.ArrayLike, j: npt.ArrayLike | Foreign, compute_uv: Literal[True] = ...,
              **options: Unpack[_Hsvd]) -> SVDResult: ...
 
     @overload
-    def hsvd(self, g: npt.ArrayLike, j: npt.ArrayLike, compute_uv: Literal[False],
+    def hsvd(self, g: npt.ArrayLike, j: npt.ArrayLike | Foreign, compute_uv: Literal[False],
              **options: Unpack[_Hsvd]) -> Values: ...
 
-    def hsvd(self, g: npt.ArrayLike, j: npt.ArrayLike, compute_uv: bool = True, *, certificate: bool = False,
+    def hsvd(self, g: Any, j: npt.ArrayLike | Foreign, compute_uv: bool = True, *, certificate: bool = False,
              method: str = "auto", tolerance: float | None = None, max_sweeps: int | None = None,
              pivot_strategy: str | None = None, block_variant: str | None = None, progress: OnProgress | None = None,
              out: Out | None = None, timeout: float | None = None) -> object:
@@ -371,12 +429,18 @@ class Client:
             g, j, compute_uv, certificate=certificate, method=method, tolerance=tolerance, max_sweeps=max_sweeps,
             pivot_strategy=pivot_strategy, block_variant=block_variant, out=out), timeout, progress)
 
-    def eigh(self, a: npt.ArrayLike, UPLO: str = "L", *, accuracy: Literal["absolute", "relative"] = "absolute",
+    @overload
+    def eigh(self, a: A, UPLO: str = ..., **options: Unpack[_Eigh]) -> EighResult[A, A, A]: ...
+
+    @overload
+    def eigh(self, a: npt.ArrayLike, UPLO: str = ..., **options: Unpack[_Eigh]) -> EighResult: ...
+
+    def eigh(self, a: Any, UPLO: str = "L", *, accuracy: Literal["absolute", "relative"] = "absolute",
              fix_phases: bool = False, certificate: bool | Literal["matrix"] = False, method: str = "auto",
              tolerance: float | None = None, max_sweeps: int | None = None, pivot_strategy: str | None = None,
              block_variant: str | None = None, progress: OnProgress | None = None,
              out: tuple[npt.NDArray[Any] | None, npt.NDArray[Any] | None] | None = None, copy: bool = True,
-             timeout: float | None = None) -> EighResult:
+             timeout: float | None = None) -> object:
         """Eigenvalues and eigenvectors of Hermitian matrices, as numpy.linalg.eigh returns them.
 
         Args:
@@ -419,10 +483,18 @@ class Client:
             >>> np.allclose(np.prod(w / np.diag(d)[::-1] ** 2), np.linalg.det(np.eye(4) + 0.1), rtol=1e-12)
             True
         """
-        return cast(EighResult, self._run(_calls.eigh(
+        return self._run(_calls.eigh(
             a, UPLO, True, accuracy=accuracy, fix_phases=bool(fix_phases), certificate=certificate, method=method,
             tolerance=tolerance, max_sweeps=max_sweeps, pivot_strategy=pivot_strategy, block_variant=block_variant,
-            out=out, copy=copy), timeout, progress))
+            out=out, copy=copy), timeout, progress)
+
+    @overload
+    def eigvalsh(self, a: A, UPLO: str = ..., *, return_status: Literal[False] = ...,
+                 **options: Unpack[_Eigvalsh]) -> A: ...
+
+    @overload
+    def eigvalsh(self, a: A, UPLO: str = ..., *, return_status: Literal[True],
+                 **options: Unpack[_Eigvalsh]) -> tuple[A, A]: ...
 
     @overload
     def eigvalsh(self, a: npt.ArrayLike, UPLO: str = ..., *, return_status: Literal[False] = ...,
@@ -432,7 +504,7 @@ class Client:
     def eigvalsh(self, a: npt.ArrayLike, UPLO: str = ..., *, return_status: Literal[True],
                  **options: Unpack[_Eigvalsh]) -> tuple[Values, Statuses]: ...
 
-    def eigvalsh(self, a: npt.ArrayLike, UPLO: str = "L", *, accuracy: Literal["absolute", "relative"] = "absolute",
+    def eigvalsh(self, a: Any, UPLO: str = "L", *, accuracy: Literal["absolute", "relative"] = "absolute",
                  method: str = "auto", tolerance: float | None = None, max_sweeps: int | None = None,
                  pivot_strategy: str | None = None, block_variant: str | None = None,
                  progress: OnProgress | None = None, out: npt.NDArray[Any] | None = None, copy: bool = True,
@@ -457,11 +529,19 @@ class Client:
             pivot_strategy=pivot_strategy, block_variant=block_variant, out=out, copy=copy, return_status=return_status),
             timeout, progress)
 
-    def eigh_factored(self, g: npt.ArrayLike, j: npt.ArrayLike, *, certificate: bool = False, method: str = "auto",
+    @overload
+    def eigh_factored(self, g: A, j: npt.ArrayLike | Foreign,
+                      **options: Unpack[_EighFactored]) -> EighResult[A, A, A]: ...
+
+    @overload
+    def eigh_factored(self, g: npt.ArrayLike, j: npt.ArrayLike | Foreign,
+                      **options: Unpack[_EighFactored]) -> EighResult: ...
+
+    def eigh_factored(self, g: Any, j: npt.ArrayLike | Foreign, *, certificate: bool = False, method: str = "auto",
                       tolerance: float | None = None, max_sweeps: int | None = None, pivot_strategy: str | None = None,
                       block_variant: str | None = None, progress: OnProgress | None = None,
                       out: tuple[npt.NDArray[Any] | None, npt.NDArray[Any] | None] | None = None,
-                      timeout: float | None = None) -> EighResult:
+                      timeout: float | None = None) -> object:
         """Eigenvalues and eigenvectors of g @ diag(j) @ g^H, a product that is never formed.
 
         Args:
@@ -486,9 +566,15 @@ class Client:
             >>> np.allclose(w, [5e-19, 2.0], rtol=1e-12)
             True
         """
-        return cast(EighResult, self._run(_calls.eigh_factored(
+        return self._run(_calls.eigh_factored(
             g, j, certificate=certificate, method=method, tolerance=tolerance, max_sweeps=max_sweeps,
-            pivot_strategy=pivot_strategy, block_variant=block_variant, out=out), timeout, progress))
+            pivot_strategy=pivot_strategy, block_variant=block_variant, out=out), timeout, progress)
+
+    @overload
+    def eig(self, a: A, left: Literal[False] = ..., **options: Unpack[_Eig]) -> EigResult[A, A, A]: ...
+
+    @overload
+    def eig(self, a: A, left: Literal[True], **options: Unpack[_Eig]) -> EigLeftResult[A, A, A]: ...
 
     @overload
     def eig(self, a: npt.ArrayLike, left: Literal[False] = ..., **options: Unpack[_Eig]) -> EigResult: ...
@@ -496,8 +582,8 @@ class Client:
     @overload
     def eig(self, a: npt.ArrayLike, left: Literal[True], **options: Unpack[_Eig]) -> EigLeftResult: ...
 
-    def eig(self, a: npt.ArrayLike, left: bool = False, *, certificate: bool | Literal["matrix"] = False,
-            condition: bool = False, start: npt.ArrayLike | None = None, method: str = "auto",
+    def eig(self, a: Any, left: bool = False, *, certificate: bool | Literal["matrix"] = False,
+            condition: bool = False, start: npt.ArrayLike | Foreign | None = None, method: str = "auto",
             max_sweeps: int | None = None, progress: OnProgress | None = None, copy: bool = True,
             timeout: float | None = None) -> object:
         """Eigenvalues and eigenvectors of general square matrices, as numpy.linalg.eig returns them.
@@ -550,6 +636,22 @@ class Client:
                                     condition=bool(condition), method=method, max_sweeps=max_sweeps), timeout, progress)
 
     @overload
+    def eigvals(self, a: A, *, condition: Literal[False] = ..., return_status: Literal[False] = ...,
+                **options: Unpack[_Eigvals]) -> A: ...
+
+    @overload
+    def eigvals(self, a: A, *, condition: Literal[False] = ..., return_status: Literal[True],
+                **options: Unpack[_Eigvals]) -> tuple[A, A]: ...
+
+    @overload
+    def eigvals(self, a: A, *, condition: Literal[True], return_status: Literal[False] = ...,
+                **options: Unpack[_Eigvals]) -> tuple[A, A]: ...
+
+    @overload
+    def eigvals(self, a: A, *, condition: Literal[True], return_status: Literal[True],
+                **options: Unpack[_Eigvals]) -> tuple[A, A, A]: ...
+
+    @overload
     def eigvals(self, a: npt.ArrayLike, *, condition: Literal[False] = ..., return_status: Literal[False] = ...,
                 **options: Unpack[_Eigvals]) -> Eigenvalues: ...
 
@@ -565,7 +667,7 @@ class Client:
     def eigvals(self, a: npt.ArrayLike, *, condition: Literal[True], return_status: Literal[True],
                 **options: Unpack[_Eigvals]) -> tuple[Eigenvalues, Values, Statuses]: ...
 
-    def eigvals(self, a: npt.ArrayLike, *, condition: bool = False, start: npt.ArrayLike | None = None,
+    def eigvals(self, a: Any, *, condition: bool = False, start: npt.ArrayLike | Foreign | None = None,
                 method: str = "auto", max_sweeps: int | None = None, progress: OnProgress | None = None,
                 copy: bool = True, timeout: float | None = None, return_status: bool = False) -> object:
         """Eigenvalues of general square matrices, as numpy.linalg.eigvals returns them: an array (..., n).
@@ -589,9 +691,15 @@ class Client:
     def capacity(self, h: Stacks, snr_db: float | Iterable[float], **options: Unpack[_Capacity]) -> list[Values]: ...
 
     @overload
+    def capacity(self, h: list[A], snr_db: float | Iterable[float], **options: Unpack[_Capacity]) -> list[A]: ...
+
+    @overload
+    def capacity(self, h: A, snr_db: float | Iterable[float], **options: Unpack[_Capacity]) -> A: ...
+
+    @overload
     def capacity(self, h: npt.ArrayLike, snr_db: float | Iterable[float], **options: Unpack[_Capacity]) -> Values: ...
 
-    def capacity(self, h: npt.ArrayLike | Stacks, snr_db: float | Iterable[float], *, water_filling: bool = False,
+    def capacity(self, h: Any, snr_db: float | Iterable[float], *, water_filling: bool = False,
                  group_size: int | None = None, copy: bool = True, timeout: float | None = None) -> object:
         """Capacity of MIMO channels y = h @ x + noise in bit/s/Hz. The server computes it from the singular values s_i.
 
@@ -624,15 +732,21 @@ class Client:
             ...     client.capacity(np.eye(2), snr_db=[0, 10]).round(6)
             array([1.169925, 5.169925])
         """
-        return self._run(_calls.capacity(h, snr_db, water_filling, group_size, copy), timeout)
+        return self._run(_calls.capacity(h, snr_db, water_filling=water_filling, group_size=group_size, copy=copy), timeout)
 
     @overload
     def precoders(self, h: Stacks, rank: int, **options: Unpack[_Precoders]) -> list[Vectors]: ...
 
     @overload
+    def precoders(self, h: list[A], rank: int, **options: Unpack[_Precoders]) -> list[A]: ...
+
+    @overload
+    def precoders(self, h: A, rank: int, **options: Unpack[_Precoders]) -> A: ...
+
+    @overload
     def precoders(self, h: npt.ArrayLike, rank: int, **options: Unpack[_Precoders]) -> Vectors: ...
 
-    def precoders(self, h: npt.ArrayLike | Stacks, rank: int, *, fix_phases: bool = False, copy: bool = True,
+    def precoders(self, h: Any, rank: int, *, fix_phases: bool = False, copy: bool = True,
                   timeout: float | None = None) -> object:
         """The `rank` strongest right singular vectors of each channel: the precoder of a transmitter with `rank` streams.
 
@@ -649,15 +763,21 @@ class Client:
         Raises:
             As svdvals does.
         """
-        return self._run(_calls.precoders(h, rank, fix_phases, copy), timeout)
+        return self._run(_calls.precoders(h, rank, fix_phases=fix_phases, copy=copy), timeout)
 
     @overload
     def mimo(self, h: Stacks, **options: Unpack[_Mimo]) -> list[MimoResult]: ...
 
     @overload
+    def mimo(self, h: list[A], **options: Unpack[_Mimo]) -> list[MimoResult[A, A]]: ...
+
+    @overload
+    def mimo(self, h: A, **options: Unpack[_Mimo]) -> MimoResult[A, A]: ...
+
+    @overload
     def mimo(self, h: npt.ArrayLike, **options: Unpack[_Mimo]) -> MimoResult: ...
 
-    def mimo(self, h: npt.ArrayLike | Stacks, *, snr_db: float | Iterable[float] | None = None, capacity: bool = False,
+    def mimo(self, h: Any, *, snr_db: float | Iterable[float] | None = None, capacity: bool = False,
              water_filling: bool = False, stream_snr: bool = False, condition_number: bool = False,
              effective_rank: bool = False, rank_threshold: float | None = None, precoders: int = 0,
              combiners: int = 0, singular_values: bool = False, group_size: int | None = None,

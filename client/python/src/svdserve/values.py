@@ -7,7 +7,7 @@ import enum
 import os
 import random
 from collections.abc import Iterable
-from typing import Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Self
 
 import grpc
 import numpy as np
@@ -15,6 +15,19 @@ import numpy.typing as npt
 
 from . import _proto
 from .errors import Error, Overloaded, Unavailable, invalid_reply
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
+    # The arrays of a result. All are torch's if the operand is, and so for other libraries.
+    VectorsT = TypeVar("VectorsT", default=npt.NDArray[Any])
+    ValuesT = TypeVar("ValuesT", default=npt.NDArray[np.floating[Any]])
+    InexactT = TypeVar("InexactT", default=npt.NDArray[np.inexact[Any]])
+    StatusT = TypeVar("StatusT", default=npt.NDArray[np.uint8])
+else:
+    from typing import TypeVar
+
+    VectorsT, ValuesT, InexactT, StatusT = map(TypeVar, ("VectorsT", "ValuesT", "InexactT", "StatusT"))
 
 
 class MatrixStatus(enum.IntEnum):
@@ -103,14 +116,14 @@ class LargeSummary:
     subspace_steps: int = 0  #: with top_k: of the subspace that gave the results; 0: all triplets were computed
 
 
-class _Reported:
+class _Reported(Generic[StatusT]):
     """The server's report, beside the arrays of a result."""
 
-    status: npt.NDArray[np.uint8]
+    status: StatusT
     certificate: Certificate | None
     summaries: tuple[LargeSummary, ...]
 
-    def reported(self, status: npt.NDArray[np.uint8], certificate: Certificate | None,
+    def reported(self, status: StatusT, certificate: Certificate | None,
                  summaries: Iterable[LargeSummary]) -> Self:
         """The result itself, with its report."""
         self.status = status
@@ -119,13 +132,13 @@ class _Reported:
         return self
 
 
-class _UsVh(NamedTuple):
-    U: npt.NDArray[Any]
-    S: npt.NDArray[np.floating[Any]]
-    Vh: npt.NDArray[Any]
+class _UsVh(NamedTuple, Generic[VectorsT, ValuesT]):
+    U: VectorsT
+    S: ValuesT
+    Vh: VectorsT
 
 
-class SVDResult(_UsVh, _Reported):
+class SVDResult(_UsVh[VectorsT, ValuesT], _Reported[StatusT]):
     """U, S and Vh, which unpack as the result of numpy.linalg.svd does.
 
     Attributes:
@@ -135,12 +148,12 @@ class SVDResult(_UsVh, _Reported):
     """
 
 
-class _Eigh(NamedTuple):
-    eigenvalues: npt.NDArray[np.floating[Any]]
-    eigenvectors: npt.NDArray[Any]
+class _Eigh(NamedTuple, Generic[VectorsT, ValuesT]):
+    eigenvalues: ValuesT
+    eigenvectors: VectorsT
 
 
-class EighResult(_Eigh, _Reported):
+class EighResult(_Eigh[VectorsT, ValuesT], _Reported[StatusT]):
     """Eigenvalues and eigenvectors, which unpack as the result of numpy.linalg.eigh does.
 
     Attributes:
@@ -151,38 +164,37 @@ class EighResult(_Eigh, _Reported):
     """
 
 
-class _Conditioned(_Reported):
+class _Conditioned(_Reported[StatusT], Generic[ValuesT, StatusT]):
     """The report about a general eigenproblem."""
 
-    condition: npt.NDArray[np.floating[Any]] | None = None
+    condition: ValuesT | None = None
+    #: The condition number of each matrix's eigenvectors V, an array (...): norm(V) * norm(V^-1), Frobenius norms. It is
+    #: sqrt(n * sum(condition**2)), as columns of V have norm 1. That holds for distinct eigenvalues: of equal ones left and
+    #: right eigenvectors need not belong together. An array of float64; None if `condition` is.
+    vectors_condition: ValuesT | None = None
 
-    def conditioned(self, condition: npt.NDArray[np.floating[Any]] | None) -> Self:
-        """The result itself, with the condition numbers of its eigenvalues."""
+    def conditioned(self, condition: ValuesT | None, vectors_condition: ValuesT | None) -> Self:
+        """The result itself, with the condition numbers of its eigenvalues and of its eigenvectors."""
         self.condition = condition
+        self.vectors_condition = vectors_condition
         return self
 
-    @property
-    def vectors_condition(self) -> npt.NDArray[np.floating[Any]] | None:
-        """The condition number of each matrix's eigenvectors V, an array (...): norm(V) * norm(V^-1), Frobenius norms.
 
-        It is sqrt(n * sum(condition**2)), as columns of V have norm 1. That holds for distinct eigenvalues: of equal ones
-        left and right eigenvectors need not belong together. An array of float64; None if `condition` is.
-        """
-        if self.condition is None:
-            return None
-        condition = self.condition.astype(np.float64)
-        # Squares of large conditions would overflow.
-        largest = np.max(condition, axis=-1, initial=1.0)
-        scale = np.where(np.isfinite(largest), largest, 1.0)
-        return np.asarray(scale * np.sqrt(condition.shape[-1] * np.sum((condition / scale[..., None])**2, axis=-1)))
+def condition_of_vectors(condition: npt.NDArray[np.floating[Any]]) -> npt.NDArray[np.float64]:
+    """sqrt(n * sum(condition**2)) of each matrix."""
+    condition = condition.astype(np.float64)
+    # Squares of large conditions would overflow.
+    largest = np.max(condition, axis=-1, initial=1.0)
+    scale = np.where(np.isfinite(largest), largest, 1.0)
+    return np.asarray(scale * np.sqrt(condition.shape[-1] * np.sum((condition / scale[..., None])**2, axis=-1)))
 
 
-class _Eig(NamedTuple):
-    eigenvalues: npt.NDArray[np.inexact[Any]]
-    eigenvectors: npt.NDArray[np.inexact[Any]]
+class _Eig(NamedTuple, Generic[InexactT]):
+    eigenvalues: InexactT
+    eigenvectors: InexactT
 
 
-class EigResult(_Eig, _Conditioned):
+class EigResult(_Eig[InexactT], _Conditioned[ValuesT, StatusT]):
     """Eigenvalues and eigenvectors, which unpack as the result of numpy.linalg.eig does.
 
     Attributes:
@@ -196,13 +208,13 @@ class EigResult(_Eig, _Conditioned):
     """
 
 
-class _EigLeft(NamedTuple):
-    eigenvalues: npt.NDArray[np.inexact[Any]]
-    left_eigenvectors: npt.NDArray[np.inexact[Any]]
-    eigenvectors: npt.NDArray[np.inexact[Any]]
+class _EigLeft(NamedTuple, Generic[InexactT]):
+    eigenvalues: InexactT
+    left_eigenvectors: InexactT
+    eigenvectors: InexactT
 
 
-class EigLeftResult(_EigLeft, _Conditioned):
+class EigLeftResult(_EigLeft[InexactT], _Conditioned[ValuesT, StatusT]):
     """Eigenvalues, left and right eigenvectors, which unpack as the result of scipy.linalg.eig(a, left=True) does.
 
     Attributes:
@@ -212,19 +224,19 @@ class EigLeftResult(_EigLeft, _Conditioned):
 
 
 @dataclasses.dataclass(frozen=True)
-class MimoResult:
+class MimoResult(Generic[VectorsT, StatusT]):
     """MIMO numbers of channels. Numbers that were not requested are None; Client.mimo defines each."""
 
-    status: npt.NDArray[np.uint8]  #: (...): numbers of MatrixStatus
-    capacity: npt.NDArray[Any] | None = None  #: (..., n_snr), bit/s/Hz
-    water_filling: npt.NDArray[Any] | None = None  #: (..., n_snr), bit/s/Hz
-    stream_snr: npt.NDArray[Any] | None = None  #: (..., n_snr, k), linear
-    condition_number: npt.NDArray[Any] | None = None  #: (...)
-    effective_rank: npt.NDArray[Any] | None = None  #: (...)
-    threshold_rank: npt.NDArray[Any] | None = None  #: (...), whole numbers
-    precoders: npt.NDArray[Any] | None = None  #: (..., n, L), leading columns of V
-    combiners: npt.NDArray[Any] | None = None  #: (..., m, L), leading columns of U
-    singular_values: npt.NDArray[Any] | None = None  #: (..., k)
+    status: StatusT  #: (...): numbers of MatrixStatus
+    capacity: VectorsT | None = None  #: (..., n_snr), bit/s/Hz
+    water_filling: VectorsT | None = None  #: (..., n_snr), bit/s/Hz
+    stream_snr: VectorsT | None = None  #: (..., n_snr, k), linear
+    condition_number: VectorsT | None = None  #: (...)
+    effective_rank: VectorsT | None = None  #: (...)
+    threshold_rank: VectorsT | None = None  #: (...), whole numbers
+    precoders: VectorsT | None = None  #: (..., n, L), leading columns of V
+    combiners: VectorsT | None = None  #: (..., m, L), leading columns of U
+    singular_values: VectorsT | None = None  #: (..., k)
     certificate: Certificate | None = None
 
 
