@@ -43,6 +43,8 @@ A = TypeVar("A", bound=Foreign)
 Back = Callable[[np.ndarray], Any]
 Taken = tuple[Any, Back | None]
 
+_COMMON = frozenset({np.ndarray, list, tuple, int, float, complex, bool, str, type(None)})  # these are told at a glance
+
 
 def of_any_kind(make: Callable[..., Call]) -> Callable[..., Call]:
     """Has a maker of calls, whose first argument is the operand, take and return arrays of any library.
@@ -59,7 +61,7 @@ def of_any_kind(make: Callable[..., Call]) -> Callable[..., Call]:
         if any(backs) and "copy" in options:
             options["copy"] = True  # torch has no arrays that are read-only
         made = make(operand, *others, **options)
-        return dataclasses.replace(made, backs=tuple(backs))
+        return dataclasses.replace(made, backs=tuple(backs)) if any(backs) else made
 
     return call
 
@@ -74,7 +76,7 @@ def _operand(a: Any, name: str) -> tuple[Any, list[Back | None]]:
 
 
 def _is_foreign(a: Any) -> bool:
-    return not isinstance(a, np.ndarray | np.generic | list | tuple | int | float | complex | str)
+    return type(a) not in _COMMON and not isinstance(a, np.ndarray | np.generic)
 
 
 def host(a: Any, name: str) -> Taken:
@@ -83,7 +85,7 @@ def host(a: Any, name: str) -> Taken:
 
     Raises TypeError for an array that cannot be taken: it says what to pass instead of `name`.
     """
-    if a is None or not _is_foreign(a):
+    if not _is_foreign(a):
         return a, None
     for module, take in _LIBRARIES.items():
         if (library := sys.modules.get(module)) is not None and (taken := take(library, a, name)) is not None:
