@@ -61,7 +61,8 @@ def of_any_kind(make: Callable[..., Call]) -> Callable[..., Call]:
         if any(backs) and "copy" in options:
             options["copy"] = True  # torch has no arrays that are read-only
         made = make(operand, *others, **options)
-        return dataclasses.replace(made, backs=tuple(backs)) if any(backs) else made
+        made.backs = tuple(backs)
+        return made
 
     return call
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import functools
+import inspect
 import itertools
 from collections.abc import Iterable, Iterator
 from typing import Any, Callable
@@ -11,12 +14,12 @@ import numpy as np
 
 from . import _arrays, _large
 from ._codec import Message, Operand, Result, messages
-from ._query import MIMO_NUMBERS, Mimo, Query, number, positive, snrs
-from .errors import invalid_argument
+from ._query import MIMO_NUMBERS, Mimo, Query, keyword, number, positive, snrs
+from .errors import Error, invalid_argument
 from .values import EighResult, EigLeftResult, EigResult, Limits, MimoResult, SVDResult, condition_of_vectors
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass
 class Call:
     """A question about one operand, or about each of several."""
 
@@ -25,6 +28,7 @@ class Call:
     finish: Callable[[Result], Any]  # what the caller gets of a result
     many: bool
     backs: tuple[_arrays.Back | None, ...] = (None,)  # to the caller's kinds of arrays, one for each operand
+    named: tuple[str, str] = ("", "")  # the verb and its operand
 
     @property
     def empty(self) -> bool:
@@ -52,6 +56,10 @@ class Call:
                 small.append((operand, result))
         return messages(small, self.query, limits, piece_bytes), factors
 
+    def in_the_callers_words(self) -> contextlib.AbstractContextManager[None]:
+        """Has errors name the verb's keywords."""
+        return _in_the_callers_words(*self.named)
+
     def answer(self) -> Any:
         """The return value of the caller, once all results are there."""
         answers = [_arrays.returned(self.finish(result), back) for (_, result), back in zip(self.results, self._each_back())]
@@ -59,6 +67,31 @@ class Call:
 
     def _each_back(self) -> Iterable[_arrays.Back | None]:
         return self.backs if len(self.backs) == len(self.results) else itertools.repeat(self.backs[0])
+
+
+@contextlib.contextmanager
+def _in_the_callers_words(verb: str, operand: str) -> Iterator[None]:
+    try:
+        yield
+    except Error as error:
+        if error.violations and (field := error.violations[0].field):
+            error.reword(error.message.replace(f"{field}: ", f"{keyword(field, verb, operand)}: ", 1))
+        raise
+
+
+def _verb(make: Callable[..., Call]) -> Callable[..., Call]:
+    """Makes the calls of the verb of its name. Its first argument is the operand, an array of any library."""
+    named = make.__name__, next(iter(inspect.signature(make).parameters))
+    of_any_kind = _arrays.of_any_kind(make)
+
+    @functools.wraps(make)
+    def call(*arguments: Any, **options: Any) -> Call:
+        with _in_the_callers_words(*named):
+            made = of_any_kind(*arguments, **options)
+            made.named = named
+            return made
+
+    return call
 
 
 def _is_list(a: Any) -> bool:
@@ -85,7 +118,7 @@ def _values_and_status(result: Result) -> tuple[np.ndarray, np.ndarray]:
     return result.values(), result.statuses()
 
 
-@_arrays.of_any_kind
+@_verb
 def svdvals(a: Any, *, return_status: bool, copy: bool, **options: Any) -> Call:
     """`options` are those of Query."""
     finish = _values_and_status if return_status else Result.values
@@ -93,7 +126,7 @@ def svdvals(a: Any, *, return_status: bool, copy: bool, **options: Any) -> Call:
     return _call(a, Query(**options), finish, many=many, copy=copy)
 
 
-@_arrays.of_any_kind
+@_verb
 def svd(a: Any, full_matrices: bool, compute_uv: bool, *, method: str, certificate: bool | str, out: Any, copy: bool,
         **options: Any) -> Call:
     """`options` are those of Query."""
@@ -109,7 +142,7 @@ def svd(a: Any, full_matrices: bool, compute_uv: bool, *, method: str, certifica
                  out=_out(out, compute_uv, many))
 
 
-@_arrays.of_any_kind
+@_verb
 def hsvd(g: Any, j: Any, compute_uv: bool, *, certificate: bool, out: Any, **options: Any) -> Call:
     """`options` are those of Query."""
     array = _one_matrix(g)
@@ -121,7 +154,7 @@ def hsvd(g: Any, j: Any, compute_uv: bool, *, certificate: bool, out: Any, **opt
                  out=_out(out, compute_uv, False))
 
 
-@_arrays.of_any_kind
+@_verb
 def eigh(a: Any, uplo: str, vectors: bool, *, accuracy: str, method: str, certificate: bool | str, out: Any, copy: bool,
          return_status: bool = False, **options: Any) -> Call:
     """`options` are those of Query."""
@@ -138,7 +171,7 @@ def eigh(a: Any, uplo: str, vectors: bool, *, accuracy: str, method: str, certif
     return _call(array, query, finish, many=False, copy=copy, out=_eigh_out(out, vectors))
 
 
-@_arrays.of_any_kind
+@_verb
 def eig(a: Any, vectors: str, *, start: Any, copy: bool, certificate: bool | str = False, return_status: bool = False,
         **options: Any) -> Call:
     """`vectors`: as in Query; "full": left ones, too. `options` are those of Query."""
@@ -206,11 +239,11 @@ def _eigh_method(accuracy: str, method: str) -> str:
         return method
     if not isinstance(method, str) or method.lower() not in ("auto", "factored", "jacobi"):
         raise invalid_argument("options.method", "must be 'auto', 'factored' or 'jacobi' with accuracy='relative', but is "
-                               f"{method!r}", "method")
+                               f"{method!r}")
     return "factored" if method.lower() == "auto" else method
 
 
-@_arrays.of_any_kind
+@_verb
 def eigh_factored(g: Any, j: Any, *, certificate: bool, out: Any, **options: Any) -> Call:
     """`options` are those of Query."""
     array = _one_matrix(g)
@@ -267,7 +300,7 @@ def _one_matrix(g: Any) -> np.ndarray:
         raise np.linalg.LinAlgError(f"{array.ndim}-dimensional array given. Array must be two-dimensional")
     if array.size == 0:
         raise invalid_argument("open.rows" if array.shape[0] == 0 else "open.cols",
-                               f"must have elements, but has the shape {array.shape}", "g")
+                               f"must have elements, but has the shape {array.shape}")
     return array
 
 
@@ -304,7 +337,7 @@ def _scope_of_one(certificate: bool) -> str:
     return _scope(certificate)
 
 
-@_arrays.of_any_kind
+@_verb
 def capacity(h: Any, snr_db: float | Iterable[float], *, water_filling: bool, group_size: int | None,
              copy: bool) -> Call:
     decibels, is_scalar = snrs(snr_db)
@@ -319,7 +352,7 @@ def capacity(h: Any, snr_db: float | Iterable[float], *, water_filling: bool, gr
     return _call(h, Query(mimo=mimo), finish, many=_is_list(h), copy=copy)
 
 
-@_arrays.of_any_kind
+@_verb
 def precoders(h: Any, rank: int, *, fix_phases: bool, copy: bool) -> Call:
     field = "options.mimo.precoder_columns"
     columns = positive(field, rank, "rank")
@@ -327,12 +360,11 @@ def precoders(h: Any, rank: int, *, fix_phases: bool, copy: bool) -> Call:
     call = _call(h, query, lambda result: result.array("precoders"), many=_is_list(h), copy=copy)
     for operand, _ in call.results:
         if columns > operand.values_per_matrix and not operand.empty:
-            raise invalid_argument(field, f"must be at most min(m, n) = {operand.values_per_matrix}, but is {rank}",
-                                   "rank")
+            raise invalid_argument(field, f"must be at most min(m, n) = {operand.values_per_matrix}, but is {rank}")
     return call
 
 
-@_arrays.of_any_kind
+@_verb
 def mimo(h: Any, *, snr_db: float | Iterable[float] | None, rank_threshold: float | None, precoders: int, combiners: int,
          singular_values: bool, group_size: int | None, fix_phases: bool, certificate: bool | str,
          copy: bool, **options: bool) -> Call:
@@ -340,9 +372,11 @@ def mimo(h: Any, *, snr_db: float | Iterable[float] | None, rank_threshold: floa
     decibels, is_scalar = snrs(snr_db)
     threshold = None if rank_threshold is None else number("options.mimo.rank_threshold", rank_threshold)
     numbers = {name for name, wanted in {"threshold_rank": threshold is not None, **options}.items() if wanted}
+    if not (numbers or precoders or combiners or singular_values):
+        raise invalid_argument("options.mimo", "nothing is asked for; give capacity=True or other options")
     asked = Mimo(frozenset(numbers), snr_db=decibels, group_size=_group_size(group_size), rank_threshold=threshold,
-                 precoder_columns=positive("options.mimo.precoder_columns", precoders) if precoders else 0,
-                 combiner_columns=positive("options.mimo.combiner_columns", combiners) if combiners else 0,
+                 precoder_columns=positive("options.mimo.precoder_columns", precoders, "precoders") if precoders else 0,
+                 combiner_columns=positive("options.mimo.combiner_columns", combiners, "combiners") if combiners else 0,
                  values=singular_values)
 
     def finish(result: Result) -> MimoResult:
@@ -363,4 +397,4 @@ _MIMO_ARRAYS = (*MIMO_NUMBERS, "precoders", "combiners", "singular_values")
 
 
 def _group_size(group_size: int | None) -> int:
-    return 1 if group_size is None else positive("options.mimo.group_size", group_size)
+    return 1 if group_size is None else positive("options.mimo.group_size", group_size, "group_size")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import numbers
+import os
 import re
 import time
 from typing import Any
@@ -23,8 +24,10 @@ DEFAULT_IN_FLIGHT = 4
 DEFAULT_MESSAGE_BYTES = 64 << 20
 _LARGEST_MESSAGE_BYTES = 2**31 - 1  # that gRPC and protobuf can have
 
+DEFAULT_ADDRESS = "127.0.0.1:50051"  # where a server listens unless it is told to otherwise
 # host:port, or a name with one of gRPC's schemes. gRPC takes a host without a port for one with port 443.
 _ADDRESS = re.compile(r"(unix|unix-abstract|dns|ipv4|ipv6|vsock):.+|([^:/]+|\[[^\]]+\]):\d{1,5}")
+_URL = re.compile(r"(\w+)://([^/]*)/?.*")
 
 # Seconds. A longer timeout, such as infinity, means none: gRPC's clock would overflow and the call fail at once.
 _LONGEST_TIMEOUT = 1e9
@@ -39,17 +42,36 @@ CHANNEL_OPTIONS: tuple[tuple[str, Any], ...] = (
 )
 
 
+def _checked(address: str | None) -> str:
+    """The address that is meant, which SVDSERVE_ADDRESS sets for None. Raises TypeError and ValueError."""
+    name = "address"
+    if address is None:
+        name, address = "SVDSERVE_ADDRESS", os.environ.get("SVDSERVE_ADDRESS") or DEFAULT_ADDRESS
+    if not isinstance(address, str):
+        raise TypeError(f"{name} is {address!r}, but must be a str such as '{DEFAULT_ADDRESS}', or None")
+    if _ADDRESS.fullmatch(address):
+        return address
+    if url := _URL.fullmatch(address):
+        tls = " and tls=True" if url[1] in ("https", "grpcs") else ""
+        raise ValueError(f"{name} is the URL {address!r}, but must be host:port; write {_with_port(url[2])!r}{tls}")
+    raise ValueError(f"{name} is {address!r}, but must be host:port or unix:/path; write {_with_port(address)!r}")
+
+
+def _with_port(host: str) -> str:
+    """The address that was probably meant."""
+    if _ADDRESS.fullmatch(host):
+        return host
+    host = host.strip("[]")
+    name, port = DEFAULT_ADDRESS.split(":")
+    return f"[{host}]:{port}" if host.count(":") > 1 else f"{host.partition(':')[0] or name}:{port}"
+
+
 class ChannelSettings:
     """The checked arguments of a client's constructor."""
 
-    def __init__(self, address: str, tls: Tls | bool, retry: RetryPolicy | None, piece_bytes: int,
+    def __init__(self, address: str | None, tls: Tls | bool, retry: RetryPolicy | None, piece_bytes: int,
                  max_in_flight: int, max_message_bytes: int) -> None:
-        if not isinstance(address, str):
-            raise TypeError(f"address is {address!r}, but must be a str such as '127.0.0.1:50051'")
-        if not address:
-            raise ValueError("address is empty, but must be host:port, such as '127.0.0.1:50051', or unix:/path")
-        if not _ADDRESS.fullmatch(address):
-            raise ValueError(f"address is {address!r}, but must be host:port, such as '127.0.0.1:50051', or unix:/path")
+        address = _checked(address)
         if piece_bytes < 1:
             raise ValueError(f"piece_bytes is {piece_bytes}, but must be at least 1")
         if max_in_flight < 1:
@@ -122,6 +144,8 @@ class Deadline:
             raise TypeError(f"timeout is {timeout!r}, but must be seconds or None")
         if timeout is not None and math.isnan(timeout):
             raise ValueError("timeout is NaN, but must be seconds or None")
+        if timeout is not None and timeout < 0:
+            raise ValueError(f"timeout is {timeout}, but must be at least 0 seconds; None is for no limit")
         self._end = None if timeout is None or timeout > _LONGEST_TIMEOUT else time.monotonic() + timeout
 
     def left(self) -> float | None:

@@ -142,7 +142,8 @@ class Client:
     """A connection to a svdserve server. It may be used by several threads at once.
 
     Args:
-        address: "host:port" or "unix:/path", as gRPC takes it.
+        address: "host:port" or "unix:/path", as gRPC takes it. None: that of the environment variable SVDSERVE_ADDRESS, or
+            "127.0.0.1:50051".
         tls: False for plain text, True for TLS with gRPC's default trust, or a Tls with the files to use.
         retry: when to send a rejected request again; RetryPolicy() if None.
         piece_bytes: the client sends a longer batch in pieces of about this many bytes.
@@ -154,14 +155,14 @@ class Client:
     Raises:
         OSError: a file of `tls` cannot be read.
         TypeError: `address` is no str.
-        ValueError: `address` has no port, a number is below 1, max_message_bytes is above 2**31 - 1, or `tls` holds half
-            of a certificate and its key.
+        ValueError: `address` has no port or is a URL, a number is below 1, max_message_bytes is above 2**31 - 1, or `tls`
+            holds half of a certificate and its key.
 
     The first call makes the connection, and raises Unavailable if the server cannot be reached. Close the client when it
     is no longer needed, or use it in a `with` statement.
     """
 
-    def __init__(self, address: str, *, tls: Tls | bool = False, retry: RetryPolicy | None = None,
+    def __init__(self, address: str | None = None, *, tls: Tls | bool = False, retry: RetryPolicy | None = None,
                  piece_bytes: int = DEFAULT_PIECE_BYTES, max_in_flight: int = DEFAULT_IN_FLIGHT,
                  max_message_bytes: int = DEFAULT_MESSAGE_BYTES) -> None:
         self._settings = ChannelSettings(address, tls, retry, piece_bytes, max_in_flight, max_message_bytes)
@@ -252,7 +253,7 @@ class Client:
             Error: any other failure of the call.
             numpy.linalg.LinAlgError: `a` has fewer than two dimensions.
             TypeError: elements of an unsupported type, such as longdouble or object.
-            ValueError: `timeout` is NaN.
+            ValueError: `timeout` is negative or NaN.
 
         Example:
             >>> import numpy as np, svdserve
@@ -826,7 +827,7 @@ class Client:
         try:
             return health_name(self._stub.health_check(request, timeout=Deadline(timeout).remaining()).status)
         except grpc.RpcError as error:
-            raise from_rpc_error(error, self._closed.is_set()) from error
+            raise from_rpc_error(error, self._closed.is_set(), self._settings.address) from error
 
     def close(self) -> None:
         """Ends the connection. Calls under way raise Cancelled. Closing twice is harmless."""
@@ -843,11 +844,12 @@ class Client:
     def _run(self, call: _calls.Call, timeout: float | None, progress: OnProgress | None = None) -> Any:
         deadline = Deadline(timeout)
         if not call.empty:
-            limits = self._limits or self._settings.bound(self.info(timeout=deadline.remaining()).limits)
-            messages, factors = call.plan(limits, self._settings.piece_bytes, progress)
-            self._compute(messages, call.query, deadline)
-            if factors:
-                self._compute_all_large(Stack(factors, self._settings.max_in_flight), deadline)
+            with call.in_the_callers_words():
+                limits = self._limits or self._settings.bound(self.info(timeout=deadline.remaining()).limits)
+                messages, factors = call.plan(limits, self._settings.piece_bytes, progress)
+                self._compute(messages, call.query, deadline)
+                if factors:
+                    self._compute_all_large(Stack(factors, self._settings.max_in_flight), deadline)
         return call.answer()
 
     def _compute_all_large(self, stack: Stack, deadline: Deadline) -> None:
@@ -937,7 +939,7 @@ class Client:
             except grpc.FutureCancelledError:
                 raise closed_error() from None
             except grpc.RpcError as rpc_error:
-                error = from_rpc_error(rpc_error, self._closed.is_set())
+                error = from_rpc_error(rpc_error, self._closed.is_set(), self._settings.address)
                 pause = self._settings.retry.pause(error, attempt, deadline.left()) if may_repeat() else None
                 if pause is None:
                     self._limits = None  # the server may have been replaced by one with others

@@ -331,7 +331,8 @@ def _element_type(dtype: np.dtype[Any]) -> np.dtype[Any]:
         return np.dtype("<f4")
     if dtype.kind in "fc" and dtype.name in _WIRE_TYPES:
         return dtype.newbyteorder("<")
-    raise TypeError(f"array type {dtype.name} is unsupported in svdserve")
+    raise TypeError(f"array type {dtype.name} is unsupported in svdserve; convert it to float32, float64, complex64 or "
+                    "complex128")
 
 
 class Result:
@@ -375,7 +376,7 @@ class Result:
             return
         shape, dtype = (*self._operand.batch_shape, *plane.shape), plane.dtype.newbyteorder("=")
         if not isinstance(array, np.ndarray) or array.shape != shape or array.dtype != dtype:
-            found = f"{array.dtype} {array.shape}" if isinstance(array, np.ndarray) else repr(array)
+            found = f"{array.dtype} {array.shape}" if isinstance(array, np.ndarray) else type(array).__name__
             raise ValueError(f"out: the array for {title} is {found}, but must be {dtype} {shape}")
         if not array.flags.writeable:
             raise ValueError(f"out: the array for {title} is read-only; give a writable one")

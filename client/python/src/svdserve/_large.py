@@ -147,15 +147,12 @@ class Factor:
 
     @contextlib.contextmanager
     def named_in_errors(self) -> Iterator[None]:
-        """Has an Error name the caller's argument, and say which matrix it is about where there are several."""
+        """Has an Error say which matrix it is about where there are several."""
         try:
             yield
         except Error as error:
-            field = error.violations[0].field if error.violations else ""
-            if field.startswith(("chunk.", "open.")) and error.message.startswith(f"{field}: "):
-                error.message = ("g" if self._query.signature else "a") + error.message.removeprefix(field)
             if place := self._place():
-                error.message = f"{place}: {error.message}"
+                error.reword(f"{place}: {error.message}")
             raise
 
     def _place(self) -> str:
