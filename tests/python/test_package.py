@@ -15,7 +15,7 @@ import svdserve
 ROOT = Path(__file__).resolve().parents[2]
 
 
-@pytest.mark.parametrize("module", ["svdserve", "svdserve._client", "svdserve.aio"])
+@pytest.mark.parametrize("module", ["svdserve", "svdserve._client", "svdserve.aio", "svdserve.linalg"])
 def test_documentation(module, address):
     results = doctest.testmod(importlib.import_module(module), extraglobs={"address": address},
                               optionflags=doctest.NORMALIZE_WHITESPACE, report=True)

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 import svdserve
+from svdserve import linalg
 
 
 class Tensor:
@@ -99,6 +100,20 @@ def of_other_libraries(client: svdserve.Client, t: Tensor, x: Traced) -> None:
     assert_type(client.svd([[1, 2], [3, 4]]), svdserve.SVDResult)
     wrong: npt.NDArray[Any] = client.svdvals(t)  # type: ignore[assignment]
     client.svd(t, copy="no")  # type: ignore[call-overload]
+
+
+def as_numpy(t: Tensor) -> None:
+    assert_type(linalg.svd(h), svdserve.SVDResult)
+    assert_type(linalg.svd(h, compute_uv=False, hermitian=True), Values)
+    assert_type(linalg.svd(t, False), svdserve.SVDResult[Tensor, Tensor, Tensor])
+    assert_type(linalg.svdvals(t), Tensor)
+    assert_type(linalg.pinv(h), Vectors)
+    assert_type(linalg.pinv(t, rtol=None), Tensor)
+    assert_type(linalg.eigh(h, "U"), svdserve.EighResult)
+    assert_type(linalg.eigvals(h), Vectors)
+    linalg.use(svdserve.Client())
+    linalg.use(50051)  # type: ignore[arg-type]
+    linalg.svd(h, method="jacobi")  # type: ignore[call-overload]
 
 
 async def awaited(client: svdserve.AsyncClient) -> None:

@@ -166,8 +166,8 @@ def returned(value: Any, back: Back | None) -> Any:
     """A verb's result with its arrays, however deep, of the kind that `back` makes."""
     if back is None:
         return value
-    if isinstance(value, np.ndarray):
-        return back(value)
+    if isinstance(value, np.ndarray | np.generic):
+        return back(np.asarray(value))
     if isinstance(value, tuple | list):
         items = [returned(item, back) for item in value]
         make = getattr(value, "_make", None)
