@@ -66,7 +66,7 @@ MISTAKES = {
     "a start of another shape": (lambda c: c.eig(SQUARE, start=np.eye(3)), ValueError, None,
         "start: its shape (3, 3) cannot be broadcast to that of a, (4, 4)"),
     "progress that cannot be called": (lambda c: c.svd(SQUARE, progress="bar"), TypeError, None,
-        "progress is 'bar', but must be callable"),
+        "progress is 'bar', but must be True or callable"),
     "a negative timeout": (lambda c: c.svd(SQUARE, timeout=-1), ValueError, None,
         "timeout is -1, but must be at least 0 seconds; None is for no limit"),
     "a timeout in words": (lambda c: c.svd(SQUARE, timeout="5"), TypeError, None,

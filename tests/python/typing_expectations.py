@@ -70,6 +70,8 @@ def blocking(client: svdserve.Client) -> None:
     assert_type(client.mimo(stacks, effective_rank=True), list[svdserve.MimoResult])
     u, s, vh = client.svd(h)
     wrong: str = client.svd(h)  # type: ignore[assignment]
+    assert_type(client.svd(h, progress=True), svdserve.SVDResult)
+    client.svd(h, progress="bar")  # type: ignore[call-overload]
     client.svd(h, methd="jacobi")  # type: ignore[call-overload]
     client.svd(h, top_k="two")  # type: ignore[call-overload]
     client.capacity(h)  # type: ignore[call-overload]

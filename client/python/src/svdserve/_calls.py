@@ -14,6 +14,7 @@ import numpy as np
 
 from . import _arrays, _large
 from ._codec import Message, Operand, Result, messages
+from ._display.progress import OnProgress, Teller
 from ._query import MIMO_NUMBERS, Mimo, Query, keyword, number, positive, snrs
 from .errors import Error, invalid_argument
 from .values import EighResult, EigLeftResult, EigResult, Limits, MimoResult, SVDResult, condition_of_vectors
@@ -36,13 +37,13 @@ class Call:
         return all(operand.empty for operand, _ in self.results)
 
     def plan(self, limits: Limits, piece_bytes: int,
-             on_progress: _large.OnProgress | None) -> tuple[list[Message], list[_large.Factor]]:
+             on_progress: OnProgress | None) -> tuple[list[Message], list[_large.Factor]]:
         """The messages of small matrices, and the large ones, which have a call each.
 
         Raises InvalidArgument for an option that the matrices do not have.
         """
         small, factors = [], []
-        tell = None if on_progress is None else _large.ProgressTeller(on_progress)
+        teller = None if on_progress is None else Teller(on_progress)
         for place, (operand, result) in enumerate(self.results):
             if operand.empty:
                 continue
@@ -50,10 +51,12 @@ class Call:
             self.query.check_size(operand.rows, operand.cols, is_large, limits.max_general_order)
             if is_large:
                 array = f"array {place}" if self.many else ""
-                factors += [_large.Factor(operand, i, self.query, result, tell, array)
+                factors += [_large.Factor(operand, i, self.query, result, teller, array)
                             for i in range(operand.count)]
             else:
                 small.append((operand, result))
+        if teller is not None:
+            teller.matrices = len(factors)
         return messages(small, self.query, limits, piece_bytes), factors
 
     def in_the_callers_words(self) -> contextlib.AbstractContextManager[None]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import logging
 import math
 import numbers
 import os
@@ -13,13 +14,16 @@ from typing import Any
 from . import _large, _proto
 from ._codec import Request, Response
 from ._query import Query
-from .errors import deadline_error
+from .errors import Error, deadline_error
 from .values import Limits, RetryPolicy, Tls
 
 # Pieces of this size, this many in flight at once. While the server computes one, the next is on the wire and the one
 # after it is being packed. Larger pieces spend their time in page faults, smaller ones in the fixed cost of a call.
 DEFAULT_PIECE_BYTES = 2 << 20
 DEFAULT_IN_FLIGHT = 4
+
+_log = logging.getLogger("svdserve")
+_LONG_PAUSE = 1.0  # seconds; a call that takes so much longer looks like a hang
 
 DEFAULT_MESSAGE_BYTES = 64 << 20
 _LARGEST_MESSAGE_BYTES = 2**31 - 1  # that gRPC and protobuf can have
@@ -92,6 +96,15 @@ class ChannelSettings:
     def bound(self, limits: Limits) -> Limits:
         """A server's limits as this client cuts its requests: no reply is longer than it accepts."""
         return dataclasses.replace(limits, max_message_bytes=min(limits.max_message_bytes, self._max_message_bytes))
+
+    def pause(self, error: Error, attempt: int, left: float | None) -> float | None:
+        """RetryPolicy.pause(). A pause is a line of the log, a warning if it is long."""
+        pause = self.retry.pause(error, attempt, left)
+        if pause is not None:
+            level = logging.WARNING if pause >= _LONG_PAUSE else logging.INFO
+            _log.log(level, "%s: attempt %d of %d follows in %.2f s, after: %s", self.address, attempt + 1,
+                     self.retry.max_attempts, pause, error)
+        return pause
 
     def open(self, module: Any) -> Any:
         """A channel of `module`, which is grpc or grpc.aio. Nothing is sent before the first call."""

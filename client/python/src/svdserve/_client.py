@@ -21,7 +21,7 @@ from . import _calls, _codec, _proto
 from ._arrays import A, Foreign
 from ._channel import (DEFAULT_IN_FLIGHT, DEFAULT_MESSAGE_BYTES, DEFAULT_PIECE_BYTES, ChannelSettings, Deadline, Stub,
                        announcement, health_name)
-from ._large import OnProgress
+from ._display.progress import OnProgress, shown
 from ._query import Query
 from ._stack import Job, Stack
 from ._transfer import Stop, transfer
@@ -54,7 +54,7 @@ def _close_channels() -> None:
 class _General(TypedDict, total=False):
     method: str
     max_sweeps: int | None
-    progress: OnProgress | None
+    progress: OnProgress | bool | None
     timeout: float | None
 
 
@@ -205,7 +205,7 @@ class Client:
 
     def svdvals(self, a: Any, *, method: str = "auto", tolerance: float | None = None,
                 max_sweeps: int | None = None, pivot_strategy: str | None = None, block_variant: str | None = None,
-                progress: OnProgress | None = None, copy: bool = True, timeout: float | None = None,
+                progress: OnProgress | bool | None = None, copy: bool = True, timeout: float | None = None,
                 return_status: bool = False) -> object:
         """Singular values, as numpy.linalg.svd(a, compute_uv=False) returns them.
 
@@ -230,10 +230,10 @@ class Client:
                 "round_robin" or "row_cyclic"; None for the server's choice. The error for an unknown name lists all.
             block_variant: for large matrices, the work on a pair: "block_oriented" or "full_block"; None for the
                 server's choice.
-            progress: for large matrices, a callable that receives Progress updates, possibly from different threads but
-                never concurrently. Those of several matrices alternate; `matrix` says which one it is. An exception
-                raised in it ends the call. A single matrix with min(m, n) > 128 counts as large with it, unless an option
-                for small matrices is given.
+            progress: for large matrices. True: a bar on stderr, or in a notebook, by tqdm where that is installed. Or a
+                callable that receives Progress updates, possibly from different threads but never concurrently. Those of
+                several matrices alternate; `matrix` says which one it is. An exception raised in it ends the call. A single
+                matrix with min(m, n) > 128 counts as large with it, unless an option for small matrices is given.
             copy: True: the arrays returned are writable. False saves a copy: arrays of small matrices are read-only, and
                 views of the message if there was one.
             timeout: seconds that the call may take, retries included; None or inf for no limit.
@@ -318,7 +318,7 @@ class Client:
     def svd(self, a: Any, full_matrices: bool = True, compute_uv: bool = True, *,
             top_k: int | None = None, fix_phases: bool = False, certificate: bool | Literal["matrix"] = False,
             method: str = "auto", tolerance: float | None = None, max_sweeps: int | None = None,
-            pivot_strategy: str | None = None, block_variant: str | None = None, progress: OnProgress | None = None,
+            pivot_strategy: str | None = None, block_variant: str | None = None, progress: OnProgress | bool | None = None,
             out: Out | None = None, copy: bool = True, timeout: float | None = None) -> object:
         """The decomposition a = U @ diag(S) @ Vh, as numpy.linalg.svd returns it, of matrices of any size.
 
@@ -396,7 +396,7 @@ class Client:
 
     def hsvd(self, g: Any, j: npt.ArrayLike | Foreign, compute_uv: bool = True, *, certificate: bool = False,
              method: str = "auto", tolerance: float | None = None, max_sweeps: int | None = None,
-             pivot_strategy: str | None = None, block_variant: str | None = None, progress: OnProgress | None = None,
+             pivot_strategy: str | None = None, block_variant: str | None = None, progress: OnProgress | bool | None = None,
              out: Out | None = None, timeout: float | None = None) -> object:
         """The hyperbolic decomposition g = U @ diag(S) @ Vh, with U^H U = I and V^H J V = J.
 
@@ -439,7 +439,7 @@ class Client:
     def eigh(self, a: Any, UPLO: str = "L", *, accuracy: Literal["absolute", "relative"] = "absolute",
              fix_phases: bool = False, certificate: bool | Literal["matrix"] = False, method: str = "auto",
              tolerance: float | None = None, max_sweeps: int | None = None, pivot_strategy: str | None = None,
-             block_variant: str | None = None, progress: OnProgress | None = None,
+             block_variant: str | None = None, progress: OnProgress | bool | None = None,
              out: tuple[npt.NDArray[Any] | None, npt.NDArray[Any] | None] | None = None, copy: bool = True,
              timeout: float | None = None) -> object:
         """Eigenvalues and eigenvectors of Hermitian matrices, as numpy.linalg.eigh returns them.
@@ -508,7 +508,7 @@ class Client:
     def eigvalsh(self, a: Any, UPLO: str = "L", *, accuracy: Literal["absolute", "relative"] = "absolute",
                  method: str = "auto", tolerance: float | None = None, max_sweeps: int | None = None,
                  pivot_strategy: str | None = None, block_variant: str | None = None,
-                 progress: OnProgress | None = None, out: npt.NDArray[Any] | None = None, copy: bool = True,
+                 progress: OnProgress | bool | None = None, out: npt.NDArray[Any] | None = None, copy: bool = True,
                  timeout: float | None = None, return_status: bool = False) -> object:
         """Eigenvalues of Hermitian matrices, as numpy.linalg.eigvalsh returns them: an array (..., n), ascending.
 
@@ -540,7 +540,7 @@ class Client:
 
     def eigh_factored(self, g: Any, j: npt.ArrayLike | Foreign, *, certificate: bool = False, method: str = "auto",
                       tolerance: float | None = None, max_sweeps: int | None = None, pivot_strategy: str | None = None,
-                      block_variant: str | None = None, progress: OnProgress | None = None,
+                      block_variant: str | None = None, progress: OnProgress | bool | None = None,
                       out: tuple[npt.NDArray[Any] | None, npt.NDArray[Any] | None] | None = None,
                       timeout: float | None = None) -> object:
         """Eigenvalues and eigenvectors of g @ diag(j) @ g^H, a product that is never formed.
@@ -585,7 +585,7 @@ class Client:
 
     def eig(self, a: Any, left: bool = False, *, certificate: bool | Literal["matrix"] = False,
             condition: bool = False, start: npt.ArrayLike | Foreign | None = None, method: str = "auto",
-            max_sweeps: int | None = None, progress: OnProgress | None = None, copy: bool = True,
+            max_sweeps: int | None = None, progress: OnProgress | bool | None = None, copy: bool = True,
             timeout: float | None = None) -> object:
         """Eigenvalues and eigenvectors of general square matrices, as numpy.linalg.eig returns them.
 
@@ -669,7 +669,7 @@ class Client:
                 **options: Unpack[_Eigvals]) -> tuple[Eigenvalues, Values, Statuses]: ...
 
     def eigvals(self, a: Any, *, condition: bool = False, start: npt.ArrayLike | Foreign | None = None,
-                method: str = "auto", max_sweeps: int | None = None, progress: OnProgress | None = None,
+                method: str = "auto", max_sweeps: int | None = None, progress: OnProgress | bool | None = None,
                 copy: bool = True, timeout: float | None = None, return_status: bool = False) -> object:
         """Eigenvalues of general square matrices, as numpy.linalg.eigvals returns them: an array (..., n).
 
@@ -834,6 +834,9 @@ class Client:
         self._closed.set()
         self._channel.close()
 
+    def __repr__(self) -> str:
+        return f"<svdserve.Client {self._settings.address!r}, {'closed' if self._closed.is_set() else 'open'}>"
+
     def __enter__(self) -> Client:
         return self
 
@@ -841,12 +844,12 @@ class Client:
                  trace: TracebackType | None) -> None:
         self.close()
 
-    def _run(self, call: _calls.Call, timeout: float | None, progress: OnProgress | None = None) -> Any:
+    def _run(self, call: _calls.Call, timeout: float | None, progress: OnProgress | bool | None = None) -> Any:
         deadline = Deadline(timeout)
         if not call.empty:
-            with call.in_the_callers_words():
+            with shown(progress) as on_progress, call.in_the_callers_words():
                 limits = self._limits or self._settings.bound(self.info(timeout=deadline.remaining()).limits)
-                messages, factors = call.plan(limits, self._settings.piece_bytes, progress)
+                messages, factors = call.plan(limits, self._settings.piece_bytes, on_progress)
                 self._compute(messages, call.query, deadline)
                 if factors:
                     self._compute_all_large(Stack(factors, self._settings.max_in_flight), deadline)
@@ -940,7 +943,7 @@ class Client:
                 raise closed_error() from None
             except grpc.RpcError as rpc_error:
                 error = from_rpc_error(rpc_error, self._closed.is_set(), self._settings.address)
-                pause = self._settings.retry.pause(error, attempt, deadline.left()) if may_repeat() else None
+                pause = self._settings.pause(error, attempt, deadline.left()) if may_repeat() else None
                 if pause is None:
                     self._limits = None  # the server may have been replaced by one with others
                     raise error from rpc_error

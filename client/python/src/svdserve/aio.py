@@ -15,7 +15,7 @@ from . import _calls, _codec, _proto
 from ._aio_verbs import AsyncVerbs
 from ._channel import (DEFAULT_IN_FLIGHT, DEFAULT_MESSAGE_BYTES, DEFAULT_PIECE_BYTES, ChannelSettings, Deadline, Stub,
                        announcement, health_name)
-from ._large import OnProgress
+from ._display.progress import OnProgress, shown
 from ._query import Query
 from ._stack import Job, Stack
 from ._transfer import transfer
@@ -78,6 +78,9 @@ class AsyncClient(AsyncVerbs):
         if self._blocking_channel is not None:
             self._blocking_channel.close()
 
+    def __repr__(self) -> str:
+        return f"<svdserve.AsyncClient {self._settings.address!r}, {'closed' if self._closed else 'open'}>"
+
     async def __aenter__(self) -> AsyncClient:
         return self
 
@@ -93,12 +96,12 @@ class AsyncClient(AsyncVerbs):
             self._stub = Stub(self._channel)
         return self._stub
 
-    async def _run(self, call: _calls.Call, timeout: float | None, progress: OnProgress | None = None) -> Any:
+    async def _run(self, call: _calls.Call, timeout: float | None, progress: OnProgress | bool | None = None) -> Any:
         deadline = Deadline(timeout)
         if not call.empty:
             loop = asyncio.get_running_loop()
-            on_progress = functools.partial(_run_in, loop, progress) if callable(progress) else progress
-            with call.in_the_callers_words():
+            with shown(progress) as wanted, call.in_the_callers_words():
+                on_progress = functools.partial(_run_in, loop, wanted) if callable(wanted) else wanted
                 limits = self._limits or self._settings.bound((await self.info(timeout=deadline.remaining())).limits)
                 messages, factors = call.plan(limits, self._settings.piece_bytes, on_progress)
                 await self._compute(messages, call.query, deadline)
@@ -190,7 +193,7 @@ class AsyncClient(AsyncVerbs):
                 return await send()
             except grpc.RpcError as rpc_error:
                 error = from_rpc_error(rpc_error, self._closed, self._settings.address)
-                pause = self._settings.retry.pause(error, attempt, deadline.left()) if may_repeat() else None
+                pause = self._settings.pause(error, attempt, deadline.left()) if may_repeat() else None
                 if pause is None:
                     self._limits = None  # the server may have been replaced by one with others
                     raise error from rpc_error

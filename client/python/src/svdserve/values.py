@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from . import _proto
+from ._display import show
 from .errors import Error, Overloaded, Unavailable, invalid_reply
 
 if TYPE_CHECKING:
@@ -79,6 +80,8 @@ class Progress:
     off_diagonal: float = 1.0  #: the largest cosine of two columns, of the last whole sweep or the check after it
     elapsed_seconds: float = 0.0  #: since the call began
     matrix: int = 0  #: which of a stack
+    overall: float = 0.0  #: 0 .. 1 of the whole call, an estimate by time that never falls
+    eta_seconds: float | None = None  #: until the call ends, an estimate; None where there is none yet
 
 
 @dataclasses.dataclass(frozen=True)
@@ -138,7 +141,7 @@ class _UsVh(NamedTuple, Generic[VectorsT, ValuesT]):
     Vh: VectorsT
 
 
-class SVDResult(_UsVh[VectorsT, ValuesT], _Reported[StatusT]):
+class SVDResult(show.Shown, _UsVh[VectorsT, ValuesT], _Reported[StatusT]):
     """U, S and Vh, which unpack as the result of numpy.linalg.svd does.
 
     Attributes:
@@ -147,13 +150,16 @@ class SVDResult(_UsVh[VectorsT, ValuesT], _Reported[StatusT]):
         summaries: a LargeSummary of each large matrix; empty for small ones.
     """
 
+    def _rows(self) -> show.Rows:
+        return [*show.arrays(U=self.U, S=self.S, Vh=self.Vh), *show.spectrum(self.S), *show.report(self, MatrixStatus)]
+
 
 class _Eigh(NamedTuple, Generic[VectorsT, ValuesT]):
     eigenvalues: ValuesT
     eigenvectors: VectorsT
 
 
-class EighResult(_Eigh[VectorsT, ValuesT], _Reported[StatusT]):
+class EighResult(show.Shown, _Eigh[VectorsT, ValuesT], _Reported[StatusT]):
     """Eigenvalues and eigenvectors, which unpack as the result of numpy.linalg.eigh does.
 
     Attributes:
@@ -162,6 +168,10 @@ class EighResult(_Eigh[VectorsT, ValuesT], _Reported[StatusT]):
             left_orthogonality norm(I - V^H V). Its right_orthogonality is the same of small matrices, 0 of large ones.
         summaries: a LargeSummary of each large matrix. Its `factor_condition` bounds the errors of small eigenvalues.
     """
+
+    def _rows(self) -> show.Rows:
+        return [*show.arrays(eigenvalues=self.eigenvalues, eigenvectors=self.eigenvectors),
+                *show.spectrum(self.eigenvalues), *show.report(self, MatrixStatus)]
 
 
 class _Conditioned(_Reported[StatusT], Generic[ValuesT, StatusT]):
@@ -179,6 +189,12 @@ class _Conditioned(_Reported[StatusT], Generic[ValuesT, StatusT]):
         self.vectors_condition = vectors_condition
         return self
 
+    def _report(self) -> show.Rows:
+        """The rows of a summary that follow those of the eigenvalues."""
+        conditions = [] if self.condition is None else [
+            ("condition", show.kind(self.condition) + show.extent(self.condition))]
+        return [*conditions, *show.report(self, MatrixStatus)]
+
 
 def condition_of_vectors(condition: npt.NDArray[np.floating[Any]]) -> npt.NDArray[np.float64]:
     """sqrt(n * sum(condition**2)) of each matrix."""
@@ -194,7 +210,7 @@ class _Eig(NamedTuple, Generic[InexactT]):
     eigenvectors: InexactT
 
 
-class EigResult(_Eig[InexactT], _Conditioned[ValuesT, StatusT]):
+class EigResult(show.Shown, _Eig[InexactT], _Conditioned[ValuesT, StatusT]):
     """Eigenvalues and eigenvectors, which unpack as the result of numpy.linalg.eig does.
 
     Attributes:
@@ -207,6 +223,10 @@ class EigResult(_Eig[InexactT], _Conditioned[ValuesT, StatusT]):
         vectors_condition: array (...), the condition number of V; None if `condition` is.
     """
 
+    def _rows(self) -> show.Rows:
+        return [*show.arrays(eigenvalues=self.eigenvalues, eigenvectors=self.eigenvectors),
+                *show.spectrum(self.eigenvalues, conditioned=False), *self._report()]
+
 
 class _EigLeft(NamedTuple, Generic[InexactT]):
     eigenvalues: InexactT
@@ -214,7 +234,7 @@ class _EigLeft(NamedTuple, Generic[InexactT]):
     eigenvectors: InexactT
 
 
-class EigLeftResult(_EigLeft[InexactT], _Conditioned[ValuesT, StatusT]):
+class EigLeftResult(show.Shown, _EigLeft[InexactT], _Conditioned[ValuesT, StatusT]):
     """Eigenvalues, left and right eigenvectors, which unpack as the result of scipy.linalg.eig(a, left=True) does.
 
     Attributes:
@@ -223,8 +243,13 @@ class EigLeftResult(_EigLeft[InexactT], _Conditioned[ValuesT, StatusT]):
     """
 
 
-@dataclasses.dataclass(frozen=True)
-class MimoResult(Generic[VectorsT, StatusT]):
+    def _rows(self) -> show.Rows:
+        named = dict(eigenvalues=self.eigenvalues, left_eigenvectors=self.left_eigenvectors, eigenvectors=self.eigenvectors)
+        return [*show.arrays(**named), *show.spectrum(self.eigenvalues, conditioned=False), *self._report()]
+
+
+@dataclasses.dataclass(frozen=True, repr=False)
+class MimoResult(show.Shown, Generic[VectorsT, StatusT]):
     """MIMO numbers of channels. Numbers that were not requested are None; Client.mimo defines each."""
 
     status: StatusT  #: (...): numbers of MatrixStatus
@@ -238,6 +263,12 @@ class MimoResult(Generic[VectorsT, StatusT]):
     combiners: VectorsT | None = None  #: (..., m, L), leading columns of U
     singular_values: VectorsT | None = None  #: (..., k)
     certificate: Certificate | None = None
+
+    def _rows(self) -> show.Rows:
+        named = {name: array for name, array in vars(self).items() if name not in ("status", "certificate")}
+        extents = {name: show.extent(array) for name, array in named.items() if name not in ("precoders", "combiners")}
+        rows = [(name, text + extents.get(name, "")) for name, text in show.arrays(**named)]
+        return [*rows, *show.report(self, MatrixStatus)]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -334,9 +365,15 @@ class Device:
     running_factors: int = 0  #: large matrices that it computes now, beside its batches: 0 or 1
     waiting_factors: int = 0  #: large matrices that are uploaded and wait for it
 
+    def describe(self) -> str:
+        """One line, such as "NVIDIA H200, sm_90, 139 GiB"."""
+        parts = [self.model, self.instruction_set, f"{self.threads} threads" if self.threads else "",
+                 f"{self.memory_bytes >> 30} GiB" if self.memory_bytes else "", "" if self.healthy else "out of service"]
+        return ", ".join(part for part in parts if part)
 
-@dataclasses.dataclass(frozen=True)
-class ServerInfo:
+
+@dataclasses.dataclass(frozen=True, repr=False)
+class ServerInfo(show.Shown):
     """A server's version, limits and devices."""
 
     version: str
@@ -345,6 +382,17 @@ class ServerInfo:
     limits: Limits
     devices: tuple[Device, ...]
     draining: bool  #: it is shutting down and admits nothing
+
+    def _title(self) -> str:
+        return f"svdserve {self.version}" + (", shutting down" if self.draining else "")
+
+    def _rows(self) -> show.Rows:
+        limits, devices = self.limits, [(device.name, device.describe()) for device in self.devices]
+        return [*devices, ("types", ", ".join(self.data_types)), ("methods", ", ".join(self.methods)),
+                ("batches", f"min(m, n) to {limits.max_values}, m and n to {limits.max_dimension}, Hermitian to "
+                            f"{limits.max_hermitian_order}, general to {limits.max_general_order}"),
+                ("messages", f"to {limits.max_message_bytes >> 20} MiB, {limits.max_matrices} matrices"),
+                ("large matrices", f"to {limits.max_large_bytes >> 20} MiB each" if limits.max_large_bytes else "none")]
 
 
 # The least that these limits of a server can be.
