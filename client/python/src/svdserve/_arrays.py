@@ -88,18 +88,17 @@ def host(a: Any, name: str) -> Taken:
     """
     if not _is_foreign(a):
         return a, None
-    for module, take in _LIBRARIES.items():
-        if (library := sys.modules.get(module)) is not None and (taken := take(library, a, name)) is not None:
-            return taken
+    for module, (its_array, take) in _LIBRARIES.items():
+        library = sys.modules.get(module)
+        if isinstance(a, getattr(library, its_array, ())):  # one that is just being imported has none yet
+            return take(library, a, name)
     if hasattr(a, "__array_namespace__"):
         namespace, device = a.__array_namespace__(), a.device
         return _from_dlpack(a, name), lambda array: namespace.asarray(array, device=device)
     return (_from_dlpack(a, name), None) if hasattr(a, "__dlpack_device__") else (a, None)
 
 
-def _torch(torch: Any, a: Any, name: str) -> Taken | None:
-    if not isinstance(a, torch.Tensor):
-        return None
+def _torch(torch: Any, a: Any, name: str) -> Taken:
     if a.requires_grad and torch.is_grad_enabled():
         raise TypeError(f"{name}: requires gradients, which would be lost here; pass {name}.detach(), or call under "
                         "torch.no_grad()")
@@ -110,9 +109,7 @@ def _torch(torch: Any, a: Any, name: str) -> Taken | None:
     return tensor.numpy(), lambda array: torch.from_numpy(array).to(a.device)
 
 
-def _jax(jax: Any, a: Any, name: str) -> Taken | None:
-    if not isinstance(a, jax.Array):
-        return None
+def _jax(jax: Any, a: Any, name: str) -> Taken:
     if isinstance(a, jax.core.Tracer):
         raise TypeError(f"{name}: is traced by JAX, and a call to a server cannot be; call it outside of jax.jit and "
                         "jax.grad, or by jax.pure_callback")
@@ -122,10 +119,7 @@ def _jax(jax: Any, a: Any, name: str) -> Taken | None:
     return array, lambda result: jax.device_put(result, place)
 
 
-def _cupy(cupy: Any, a: Any, name: str) -> Taken | None:
-    if not isinstance(a, cupy.ndarray):
-        return None
-
+def _cupy(cupy: Any, a: Any, name: str) -> Taken:
     def back(array: np.ndarray) -> Any:
         with a.device:
             return cupy.asarray(array)
@@ -133,9 +127,7 @@ def _cupy(cupy: Any, a: Any, name: str) -> Taken | None:
     return a.get(), back
 
 
-def _dask(dask_array: Any, a: Any, name: str) -> Taken | None:
-    if not isinstance(a, dask_array.Array):
-        return None
+def _dask(dask_array: Any, a: Any, name: str) -> Taken:
     array, leading = np.asarray(a.compute()), a.chunks[:-2]
 
     def back(result: np.ndarray) -> Any:
@@ -146,8 +138,9 @@ def _dask(dask_array: Any, a: Any, name: str) -> Taken | None:
     return array, back
 
 
-_LIBRARIES: dict[str, Callable[[Any, Any, str], Taken | None]] = {
-    "torch": _torch, "jax": _jax, "cupy": _cupy, "dask.array": _dask}
+#: Module, the name of its array, and how one is taken.
+_LIBRARIES: dict[str, tuple[str, Callable[[Any, Any, str], Taken]]] = {
+    "torch": ("Tensor", _torch), "jax": ("Array", _jax), "cupy": ("ndarray", _cupy), "dask.array": ("Array", _dask)}
 
 _HOST_DEVICES = (1, 3)  # DLPack's kDLCPU and kDLCUDAHost
 

@@ -78,7 +78,7 @@ def _in_the_callers_words(verb: str, operand: str) -> Iterator[None]:
         yield
     except Error as error:
         if error.violations and (field := error.violations[0].field):
-            error.reword(error.message.replace(f"{field}: ", f"{keyword(field, verb, operand)}: ", 1))
+            error._reword(error.message.replace(f"{field}: ", f"{keyword(field, verb, operand)}: ", 1))
         raise
 
 

@@ -133,7 +133,7 @@ class Factor:
             yield
         except Error as error:
             if place := self._place():
-                error.reword(f"{place}: {error.message}")
+                error._reword(f"{place}: {error.message}")
             raise
 
     def _place(self) -> str:

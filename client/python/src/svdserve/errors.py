@@ -44,7 +44,7 @@ class Error(Exception):
         self.retry_after = retry_after
         self.violations = violations
 
-    def reword(self, message: str) -> None:
+    def _reword(self, message: str) -> None:
         """Replaces the message."""
         self.message = message
         self.args = (message,)
