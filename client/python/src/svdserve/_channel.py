@@ -173,6 +173,13 @@ class Deadline:
         return left
 
 
+def there(reply: Any) -> Any:
+    """The reply. gRPC 1.59 has none at times when the timeout passes just as it arrives. Raises DeadlineExceeded."""
+    if reply is None:
+        raise deadline_error()
+    return reply
+
+
 def health_name(number: int) -> str:
     """Such as "SERVING"."""
     return {v: k for k, v in _proto.SERVING_STATUSES.items()}.get(number, f"UNKNOWN_{number}")

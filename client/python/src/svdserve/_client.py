@@ -20,7 +20,7 @@ import numpy.typing as npt
 from . import _calls, _codec, _proto
 from ._arrays import A, Foreign
 from ._channel import (DEFAULT_IN_FLIGHT, DEFAULT_MESSAGE_BYTES, DEFAULT_PIECE_BYTES, ChannelSettings, Deadline, Stub,
-                       announcement, health_name)
+                       announcement, health_name, there)
 from ._display.progress import OnProgress, shown
 from ._query import Query
 from ._stack import Job, Stack
@@ -895,14 +895,14 @@ class Client:
 
         if len(messages) == 1:  # a blocking call wakes one thread less than a future
             send = again(messages[0].request(options))
-            messages[0].deliver(self._retry(send, send, deadline))
+            messages[0].deliver(there(self._retry(send, send, deadline)))
             return
 
         under_way: collections.deque[tuple[_codec.Message, _codec.Request, Any]] = collections.deque()
 
         def finish_oldest() -> None:
             message, request, call = under_way[0]
-            message.deliver(self._retry(call.result, again(request), deadline))
+            message.deliver(there(self._retry(call.result, again(request), deadline)))
             under_way.popleft()
 
         try:
@@ -922,7 +922,7 @@ class Client:
         """The reply to a unary call without matrices. `fields`: of its request."""
         deadline = Deadline(timeout)
         send = functools.partial(self._send, *self._stub.small(method, **fields), deadline)
-        return self._retry(send, send, deadline)
+        return there(self._retry(send, send, deadline))
 
     def _send(self, method: Callable[..., Any], request: Any, deadline: Deadline, **options: Any) -> Any:
         self._require_open()
