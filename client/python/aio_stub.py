@@ -12,13 +12,13 @@ PACKAGE = pathlib.Path(__file__).parent / "src" / "svdserve"
 STUB = PACKAGE / "_aio_verbs.pyi"
 HEAD = """# Written by client/python/aio_stub.py from the signatures of Client.
 from collections.abc import Iterable
-from typing import Any, Literal, Unpack, overload
+from typing import Literal, Unpack, overload
 
 import numpy.typing as npt
 
-from ._client import (Eigenvalues, Stacks, Statuses, Values, Vectors, _Capacity, _Common, _Eig, _Eigvals, _Eigvalsh, _Hsvd,
-                      _Mimo, _Precoders, _Svd)
-from ._large import OnProgress
+from ._arrays import A, Foreign
+from ._client import (Eigenvalues, Stacks, Statuses, Values, Vectors, _Capacity, _Eig, _Eigh, _EighFactored, _Eigvals,
+                      _Eigvalsh, _Hsvd, _Mimo, _Precoders, _Svd, _Svdvals)
 from .values import EighResult, EigLeftResult, EigResult, MimoResult, SVDResult
 
 VERBS: tuple[str, ...]

@@ -22,7 +22,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 # Tests of what the server computes and of examples: half of the time. Old dependencies run them in long runs alone.
-LEFT_TO_NEWEST = ("test_examples.py", "test_large_server.py")
+LEFT_TO_NEWEST = ("test_examples.py", "test_large_server.py", "test_linalg.py")
 PACKAGE = Path("client", "python")
 
 

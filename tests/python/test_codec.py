@@ -112,12 +112,12 @@ def response(values, **fields):
     return _proto.DecomposeResponse(singular_values=np.asarray(values, "<f8").tobytes(), **fields)
 
 
-def test_an_answer_is_a_view_of_the_bytes_received():
+def test_without_a_copy_an_answer_is_a_view_of_the_bytes_received():
     message = response([[3, 1], [2, 0]], values_per_matrix=2, count=2, exception_indices=[1], exception_statuses=[3])
     received = message.SerializeToString()
     parsed = _codec.Response.parse(received)
     operand = _codec.Operand(np.zeros((2, 2, 2)))
-    result = _codec.Result(operand)
+    result = _codec.Result(operand, copy=False)
     result.put(_codec.Piece(0, 2), parsed)
     assert np.shares_memory(result.values(), np.frombuffer(received, "u1"))
     assert result.values().tolist() == [[3, 1], [2, 0]]
@@ -173,7 +173,8 @@ def test_options_are_what_protobuf_writes():
     assert not plain.HasField("mimo") and (plain.vectors, plain.top_k) == (_proto.VECTORS["FULL"], 3)
 
 
-def test_planes_land_where_their_fields_are():
+@pytest.mark.parametrize("copy", [True, False])
+def test_planes_land_where_their_fields_are(copy):
     """Numbers that tell from which field they came."""
     a = np.zeros((4, 3, 5), np.complex64)
     operand = _codec.Operand(a)
@@ -186,14 +187,14 @@ def test_planes_land_where_their_fields_are():
         owner = next(m for m in (reply, reply.mimo, reply.certificate) if plane.name in m.DESCRIPTOR.fields_by_name)
         setattr(owner, plane.name, content)
     reply.certificate.residual = 0.25
-    result = _codec.Result(operand, EVERYTHING)
+    result = _codec.Result(operand, EVERYTHING, copy=copy)
     result.put(_codec.Piece(0, 4), _codec.Response.parse(reply.SerializeToString()))
     shapes = dict(singular_values=(4, 3), combiners=(4, 3, 1), precoders=(4, 5, 2), capacity=(2, 3), water_filling=(2, 3),
                   stream_snr=(4, 3, 3), each_matrix=(4, 3))
     assert set(shapes) | set(MIMO_NUMBERS) == set(marks)
     for name in marks:
         array = result.array(name)
-        assert array.shape == shapes.get(name, (4,)) and (array == marks[name]).all() and not array.flags.writeable
+        assert array.shape == shapes.get(name, (4,)) and (array == marks[name]).all() and array.flags.writeable == copy
         assert array.dtype == (np.complex64 if name in ("precoders", "combiners") else np.float32)
     assert result.certificate().residual == 0.25
 

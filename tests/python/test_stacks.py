@@ -118,7 +118,7 @@ def test_no_update_after_the_callback_raised(either, rng):  # noqa: F811
 
 @pytest.mark.parametrize("verb", ["svdvals", "eig"])
 def test_what_progress_and_timeout_are(either, verb):  # noqa: F811
-    with pytest.raises(TypeError, match="progress is 3, but must be callable"):
+    with pytest.raises(TypeError, match="progress is 3, but must be True or callable"):
         getattr(either, verb)(np.eye(3), progress=3)
     with pytest.raises(TypeError, match="timeout is '1', but must be seconds or None"):
         getattr(either, verb)(np.eye(3), timeout="1")

@@ -4,12 +4,29 @@ An expected error carries `type: ignore` with its code. mypy reports an ignore t
 test that the line is wrong.
 """
 
+import enum
 from typing import Any, assert_type
 
 import numpy as np
 import numpy.typing as npt
 
 import svdserve
+from svdserve import linalg
+
+
+class Tensor:
+    """An array of another library, as torch.Tensor is one."""
+
+    def __dlpack_device__(self) -> tuple[enum.IntEnum, int]:
+        raise NotImplementedError
+
+
+class Traced:
+    """As jax.Array is one."""
+
+    def block_until_ready(self) -> "Traced":
+        raise NotImplementedError
+
 
 h: npt.NDArray[np.complex64] = np.zeros((5, 4, 4), np.complex64)
 stacks: list[npt.NDArray[np.float64]] = [np.eye(2), np.zeros((3, 2))]
@@ -32,7 +49,7 @@ def blocking(client: svdserve.Client) -> None:
     assert_type(client.eigh(h, accuracy="relative", certificate="matrix"), svdserve.EighResult)
     assert_type(client.eigvalsh(np.eye(3), "U"), Values)
     assert_type(client.eigvalsh(h, accuracy="relative", return_status=True), tuple[Values, npt.NDArray[np.uint8]])
-    client.eigh(h, accuracy="high")  # type: ignore[arg-type]
+    client.eigh(h, accuracy="high")  # type: ignore[call-overload]
     assert_type(client.eigh_factored(np.eye(3), [1, 1, -1]), svdserve.EighResult)
     assert_type(client.eig(h), svdserve.EigResult)
     assert_type(client.eig(h, False, certificate="matrix"), svdserve.EigResult)
@@ -53,10 +70,52 @@ def blocking(client: svdserve.Client) -> None:
     assert_type(client.mimo(stacks, effective_rank=True), list[svdserve.MimoResult])
     u, s, vh = client.svd(h)
     wrong: str = client.svd(h)  # type: ignore[assignment]
+    assert_type(client.svd(h, progress=True), svdserve.SVDResult)
+    client.svd(h, progress="bar")  # type: ignore[call-overload]
     client.svd(h, methd="jacobi")  # type: ignore[call-overload]
     client.svd(h, top_k="two")  # type: ignore[call-overload]
     client.capacity(h)  # type: ignore[call-overload]
     client.capacity(h, 10, "yes")  # type: ignore[call-overload]
+
+
+def of_other_libraries(client: svdserve.Client, t: Tensor, x: Traced) -> None:
+    assert_type(client.svdvals(t), Tensor)
+    assert_type(client.svdvals(x, copy=False), Traced)
+    assert_type(client.svdvals(t, return_status=True), tuple[Tensor, Tensor])
+    assert_type(client.svd(t), svdserve.SVDResult[Tensor, Tensor, Tensor])
+    assert_type(client.svd(t).status, Tensor)
+    assert_type(client.svd(t, False, False), Tensor)
+    assert_type(client.svd([t, t]), list[svdserve.SVDResult[Tensor, Tensor, Tensor]])
+    assert_type(client.svd([t, t], compute_uv=False), list[Tensor])
+    assert_type(client.hsvd(t, [1, -1]), svdserve.SVDResult[Tensor, Tensor, Tensor])
+    assert_type(client.hsvd(t, t, False), Tensor)
+    assert_type(client.eigh(t, "U", accuracy="relative"), svdserve.EighResult[Tensor, Tensor, Tensor])
+    assert_type(client.eigvalsh(x), Traced)
+    assert_type(client.eigh_factored(t, t).eigenvalues, Tensor)
+    assert_type(client.eig(t, start=t).eigenvectors, Tensor)
+    assert_type(client.eig(t, True), svdserve.EigLeftResult[Tensor, Tensor, Tensor])
+    assert_type(client.eigvals(t, condition=True), tuple[Tensor, Tensor])
+    assert_type(client.capacity(t, 10), Tensor)
+    assert_type(client.capacity([t], 10), list[Tensor])
+    assert_type(client.precoders(t, 1), Tensor)
+    assert_type(client.mimo(t, snr_db=3, capacity=True), svdserve.MimoResult[Tensor, Tensor])
+    assert_type(client.svd([[1, 2], [3, 4]]), svdserve.SVDResult)
+    wrong: npt.NDArray[Any] = client.svdvals(t)  # type: ignore[assignment]
+    client.svd(t, copy="no")  # type: ignore[call-overload]
+
+
+def as_numpy(t: Tensor) -> None:
+    assert_type(linalg.svd(h), svdserve.SVDResult)
+    assert_type(linalg.svd(h, compute_uv=False, hermitian=True), Values)
+    assert_type(linalg.svd(t, False), svdserve.SVDResult[Tensor, Tensor, Tensor])
+    assert_type(linalg.svdvals(t), Tensor)
+    assert_type(linalg.pinv(h), Vectors)
+    assert_type(linalg.pinv(t, rtol=None), Tensor)
+    assert_type(linalg.eigh(h, "U"), svdserve.EighResult)
+    assert_type(linalg.eigvals(h), Vectors)
+    linalg.use(svdserve.Client())
+    linalg.use(50051)  # type: ignore[arg-type]
+    linalg.svd(h, method="jacobi")  # type: ignore[call-overload]
 
 
 async def awaited(client: svdserve.AsyncClient) -> None:
@@ -74,5 +133,6 @@ async def awaited(client: svdserve.AsyncClient) -> None:
     assert_type(await client.capacity(h, 10), Values)
     assert_type(await client.precoders(h, rank=2), Vectors)
     assert_type(await client.mimo(h, condition_number=True), svdserve.MimoResult)
+    assert_type(await client.eigh(Tensor()), svdserve.EighResult[Tensor, Tensor, Tensor])
     wrong: str = await client.svd(h)  # type: ignore[assignment]
     await client.svd(h, methd="jacobi")  # type: ignore[call-overload]

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import functools
+import inspect
+import itertools
 from collections.abc import Iterable, Iterator
 from typing import Any, Callable
 
 import numpy as np
 
-from . import _large
+from . import _arrays, _large
 from ._codec import Message, Operand, Result, messages
-from ._query import MIMO_NUMBERS, Mimo, Query, number, positive, snrs
-from .errors import invalid_argument
-from .values import EighResult, EigLeftResult, EigResult, Limits, MimoResult, SVDResult
+from ._display.progress import OnProgress, Teller
+from ._query import MIMO_NUMBERS, Mimo, Query, keyword, number, positive, snrs
+from .errors import Error, invalid_argument
+from .values import EighResult, EigLeftResult, EigResult, Limits, MimoResult, SVDResult, condition_of_vectors
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass
 class Call:
     """A question about one operand, or about each of several."""
 
@@ -23,6 +28,8 @@ class Call:
     results: list[tuple[Operand, Result]]
     finish: Callable[[Result], Any]  # what the caller gets of a result
     many: bool
+    backs: tuple[_arrays.Back | None, ...] = (None,)  # to the caller's kinds of arrays, one for each operand
+    named: tuple[str, str] = ("", "")  # the verb and its operand
 
     @property
     def empty(self) -> bool:
@@ -30,13 +37,13 @@ class Call:
         return all(operand.empty for operand, _ in self.results)
 
     def plan(self, limits: Limits, piece_bytes: int,
-             on_progress: _large.OnProgress | None) -> tuple[list[Message], list[_large.Factor]]:
+             on_progress: OnProgress | None) -> tuple[list[Message], list[_large.Factor]]:
         """The messages of small matrices, and the large ones, which have a call each.
 
         Raises InvalidArgument for an option that the matrices do not have.
         """
         small, factors = [], []
-        tell = None if on_progress is None else _large.ProgressTeller(on_progress)
+        teller = None if on_progress is None else Teller(on_progress)
         for place, (operand, result) in enumerate(self.results):
             if operand.empty:
                 continue
@@ -44,16 +51,50 @@ class Call:
             self.query.check_size(operand.rows, operand.cols, is_large, limits.max_general_order)
             if is_large:
                 array = f"array {place}" if self.many else ""
-                factors += [_large.Factor(operand, i, self.query, result, tell, array)
+                factors += [_large.Factor(operand, i, self.query, result, teller, array)
                             for i in range(operand.count)]
             else:
                 small.append((operand, result))
+        if teller is not None:
+            teller.matrices = len(factors)
         return messages(small, self.query, limits, piece_bytes), factors
+
+    def in_the_callers_words(self) -> contextlib.AbstractContextManager[None]:
+        """Has errors name the verb's keywords."""
+        return _in_the_callers_words(*self.named)
 
     def answer(self) -> Any:
         """The return value of the caller, once all results are there."""
-        answers = [self.finish(result) for _, result in self.results]
+        answers = [_arrays.returned(self.finish(result), back) for (_, result), back in zip(self.results, self._each_back())]
         return answers if self.many else answers[0]
+
+    def _each_back(self) -> Iterable[_arrays.Back | None]:
+        return self.backs if len(self.backs) == len(self.results) else itertools.repeat(self.backs[0])
+
+
+@contextlib.contextmanager
+def _in_the_callers_words(verb: str, operand: str) -> Iterator[None]:
+    try:
+        yield
+    except Error as error:
+        if error.violations and (field := error.violations[0].field):
+            error._reword(error.message.replace(f"{field}: ", f"{keyword(field, verb, operand)}: ", 1))
+        raise
+
+
+def _verb(make: Callable[..., Call]) -> Callable[..., Call]:
+    """Makes the calls of the verb of its name. Its first argument is the operand, an array of any library."""
+    named = make.__name__, next(iter(inspect.signature(make).parameters))
+    of_any_kind = _arrays.of_any_kind(make)
+
+    @functools.wraps(make)
+    def call(*arguments: Any, **options: Any) -> Call:
+        with _in_the_callers_words(*named):
+            made = of_any_kind(*arguments, **options)
+            made.named = named
+            return made
+
+    return call
 
 
 def _is_list(a: Any) -> bool:
@@ -61,12 +102,12 @@ def _is_list(a: Any) -> bool:
     return isinstance(a, list) and len(a) > 0 and all(isinstance(x, np.ndarray) and x.ndim >= 2 for x in a)
 
 
-def _call(a: Any, query: Query, finish: Callable[[Result], Any], *, many: bool, writable: bool = False,
+def _call(a: Any, query: Query, finish: Callable[[Result], Any], *, many: bool, copy: bool = True,
           out: dict[str, Any] | None = None, start: Any = None) -> Call:
     operands = [Operand(x) for x in a] if many else [Operand(a, start)]
     for operand in operands:
         _check_groups(operand, query)
-    return Call(query, [(x, Result(x, query, writable=writable, out=out)) for x in operands], finish, many)
+    return Call(query, [(x, Result(x, query, copy=copy, out=out)) for x in operands], finish, many)
 
 
 def _check_groups(operand: Operand, query: Query) -> None:
@@ -80,14 +121,16 @@ def _values_and_status(result: Result) -> tuple[np.ndarray, np.ndarray]:
     return result.values(), result.statuses()
 
 
-def svdvals(a: Any, *, return_status: bool, **options: Any) -> Call:
+@_verb
+def svdvals(a: Any, *, return_status: bool, copy: bool, **options: Any) -> Call:
     """`options` are those of Query."""
     finish = _values_and_status if return_status else Result.values
     many = _is_list(a) and len({x.shape for x in a}) > 1  # of one shape they are a stack, as for NumPy
-    return _call(a, Query(**options), finish, many=many, writable=True)
+    return _call(a, Query(**options), finish, many=many, copy=copy)
 
 
-def svd(a: Any, full_matrices: bool, compute_uv: bool, *, method: str, certificate: bool | str, out: Any,
+@_verb
+def svd(a: Any, full_matrices: bool, compute_uv: bool, *, method: str, certificate: bool | str, out: Any, copy: bool,
         **options: Any) -> Call:
     """`options` are those of Query."""
     if not compute_uv:
@@ -98,9 +141,11 @@ def svd(a: Any, full_matrices: bool, compute_uv: bool, *, method: str, certifica
     query = Query(method="jacobi" if implied else method, large_method=method, vectors=vectors,
                   certificate=_scope(certificate), **options)
     many = _is_list(a)
-    return _call(a, query, _svd_result if compute_uv else Result.values, many=many, out=_out(out, compute_uv, many))
+    return _call(a, query, _svd_result if compute_uv else Result.values, many=many, copy=copy,
+                 out=_out(out, compute_uv, many))
 
 
+@_verb
 def hsvd(g: Any, j: Any, compute_uv: bool, *, certificate: bool, out: Any, **options: Any) -> Call:
     """`options` are those of Query."""
     array = _one_matrix(g)
@@ -112,7 +157,8 @@ def hsvd(g: Any, j: Any, compute_uv: bool, *, certificate: bool, out: Any, **opt
                  out=_out(out, compute_uv, False))
 
 
-def eigh(a: Any, uplo: str, vectors: bool, *, accuracy: str, method: str, certificate: bool | str, out: Any,
+@_verb
+def eigh(a: Any, uplo: str, vectors: bool, *, accuracy: str, method: str, certificate: bool | str, out: Any, copy: bool,
          return_status: bool = False, **options: Any) -> Call:
     """`options` are those of Query."""
     array = _square_matrices(a)
@@ -125,10 +171,11 @@ def eigh(a: Any, uplo: str, vectors: bool, *, accuracy: str, method: str, certif
         cause = "accuracy='relative'" if accuracy == "relative" else f"method={method!r}"
         raise invalid_argument("options.fix_phases", f"is for batches; {cause} makes each matrix a call of its own")
     finish = _eigh_result if vectors else _values_and_status if return_status else Result.values
-    return _call(array, query, finish, many=False, writable=not vectors, out=_eigh_out(out, vectors))
+    return _call(array, query, finish, many=False, copy=copy, out=_eigh_out(out, vectors))
 
 
-def eig(a: Any, vectors: str, *, start: Any, certificate: bool | str = False, return_status: bool = False,
+@_verb
+def eig(a: Any, vectors: str, *, start: Any, copy: bool, certificate: bool | str = False, return_status: bool = False,
         **options: Any) -> Call:
     """`vectors`: as in Query; "full": left ones, too. `options` are those of Query."""
     array = _square_matrices(a)
@@ -145,23 +192,27 @@ def eig(a: Any, vectors: str, *, start: Any, certificate: bool | str = False, re
         all_real = is_real and not any((x.imag > 0).any() for x in (values, right, adjoint) if x is not None)
         narrow = _real_part if all_real else np.asarray
         condition = result.array("eigenvalue_conditions")
+        conditions = condition, None if condition is None else condition_of_vectors(condition)
         if vectors == "none":
             more = ([condition] if query.condition else []) + ([result.statuses()] if return_status else [])
             return (narrow(values), *more) if more else narrow(values)
         report = result.statuses(), result.certificate(), result.summaries
         assert right is not None
         if adjoint is None:
-            return EigResult(narrow(values), narrow(right)).reported(*report).conditioned(condition)
-        np.conjugate(adjoint, out=adjoint)
-        both = narrow(adjoint).swapaxes(-1, -2), narrow(right)
-        return EigLeftResult(narrow(values), *both).reported(*report).conditioned(condition)
+            return EigResult(narrow(values), narrow(right)).reported(*report).conditioned(*conditions)
+        left = np.conjugate(adjoint, out=adjoint if adjoint.flags.writeable else None)
+        left.flags.writeable = adjoint.flags.writeable
+        both = narrow(left).swapaxes(-1, -2), narrow(right)
+        return EigLeftResult(narrow(values), *both).reported(*report).conditioned(*conditions)
 
-    return _call(array, query, finish, many=False, writable=True, start=start)
+    return _call(array, query, finish, many=False, copy=copy, start=start)
 
 
 def _real_part(array: np.ndarray) -> np.ndarray:
-    """A copy, so that the memory of the imaginary part is free."""
-    return np.array(array.real)
+    """A copy, so that the memory of the imaginary part is free; read-only if the array is."""
+    real = np.array(array.real)
+    real.flags.writeable = array.flags.writeable
+    return real
 
 
 def _square_matrices(a: Any) -> np.ndarray:
@@ -191,10 +242,11 @@ def _eigh_method(accuracy: str, method: str) -> str:
         return method
     if not isinstance(method, str) or method.lower() not in ("auto", "factored", "jacobi"):
         raise invalid_argument("options.method", "must be 'auto', 'factored' or 'jacobi' with accuracy='relative', but is "
-                               f"{method!r}", "method")
+                               f"{method!r}")
     return "factored" if method.lower() == "auto" else method
 
 
+@_verb
 def eigh_factored(g: Any, j: Any, *, certificate: bool, out: Any, **options: Any) -> Call:
     """`options` are those of Query."""
     array = _one_matrix(g)
@@ -251,7 +303,7 @@ def _one_matrix(g: Any) -> np.ndarray:
         raise np.linalg.LinAlgError(f"{array.ndim}-dimensional array given. Array must be two-dimensional")
     if array.size == 0:
         raise invalid_argument("open.rows" if array.shape[0] == 0 else "open.cols",
-                               f"must have elements, but has the shape {array.shape}", "g")
+                               f"must have elements, but has the shape {array.shape}")
     return array
 
 
@@ -288,7 +340,9 @@ def _scope_of_one(certificate: bool) -> str:
     return _scope(certificate)
 
 
-def capacity(h: Any, snr_db: float | Iterable[float], water_filling: bool, group_size: int | None) -> Call:
+@_verb
+def capacity(h: Any, snr_db: float | Iterable[float], *, water_filling: bool, group_size: int | None,
+             copy: bool) -> Call:
     decibels, is_scalar = snrs(snr_db)
     name = "water_filling" if water_filling else "capacity"
     mimo = Mimo(frozenset([name]), snr_db=decibels, group_size=_group_size(group_size))
@@ -298,31 +352,34 @@ def capacity(h: Any, snr_db: float | Iterable[float], water_filling: bool, group
         assert array is not None
         return array[..., 0] if is_scalar else array
 
-    return _call(h, Query(mimo=mimo), finish, many=_is_list(h))
+    return _call(h, Query(mimo=mimo), finish, many=_is_list(h), copy=copy)
 
 
-def precoders(h: Any, rank: int, fix_phases: bool) -> Call:
+@_verb
+def precoders(h: Any, rank: int, *, fix_phases: bool, copy: bool) -> Call:
     field = "options.mimo.precoder_columns"
     columns = positive(field, rank, "rank")
     query = Query(mimo=Mimo(precoder_columns=columns), fix_phases=bool(fix_phases))
-    call = _call(h, query, lambda result: result.array("precoders"), many=_is_list(h))
+    call = _call(h, query, lambda result: result.array("precoders"), many=_is_list(h), copy=copy)
     for operand, _ in call.results:
         if columns > operand.values_per_matrix and not operand.empty:
-            raise invalid_argument(field, f"must be at most min(m, n) = {operand.values_per_matrix}, but is {rank}",
-                                   "rank")
+            raise invalid_argument(field, f"must be at most min(m, n) = {operand.values_per_matrix}, but is {rank}")
     return call
 
 
+@_verb
 def mimo(h: Any, *, snr_db: float | Iterable[float] | None, rank_threshold: float | None, precoders: int, combiners: int,
          singular_values: bool, group_size: int | None, fix_phases: bool, certificate: bool | str,
-         **options: bool) -> Call:
+         copy: bool, **options: bool) -> Call:
     """`options` say which numbers are wanted."""
     decibels, is_scalar = snrs(snr_db)
     threshold = None if rank_threshold is None else number("options.mimo.rank_threshold", rank_threshold)
     numbers = {name for name, wanted in {"threshold_rank": threshold is not None, **options}.items() if wanted}
+    if not (numbers or precoders or combiners or singular_values):
+        raise invalid_argument("options.mimo", "nothing is asked for; give capacity=True or other options")
     asked = Mimo(frozenset(numbers), snr_db=decibels, group_size=_group_size(group_size), rank_threshold=threshold,
-                 precoder_columns=positive("options.mimo.precoder_columns", precoders) if precoders else 0,
-                 combiner_columns=positive("options.mimo.combiner_columns", combiners) if combiners else 0,
+                 precoder_columns=positive("options.mimo.precoder_columns", precoders, "precoders") if precoders else 0,
+                 combiner_columns=positive("options.mimo.combiner_columns", combiners, "combiners") if combiners else 0,
                  values=singular_values)
 
     def finish(result: Result) -> MimoResult:
@@ -336,11 +393,11 @@ def mimo(h: Any, *, snr_db: float | Iterable[float] | None, rank_threshold: floa
         return MimoResult(status=result.statuses(), certificate=result.certificate(), **arrays)
 
     query = Query(mimo=asked, fix_phases=bool(fix_phases), certificate=_scope(certificate))
-    return _call(h, query, finish, many=_is_list(h))
+    return _call(h, query, finish, many=_is_list(h), copy=copy)
 
 
 _MIMO_ARRAYS = (*MIMO_NUMBERS, "precoders", "combiners", "singular_values")
 
 
 def _group_size(group_size: int | None) -> int:
-    return 1 if group_size is None else positive("options.mimo.group_size", group_size)
+    return 1 if group_size is None else positive("options.mimo.group_size", group_size, "group_size")

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import logging
 import math
 import numbers
+import os
 import re
 import time
 from typing import Any
@@ -12,7 +14,7 @@ from typing import Any
 from . import _large, _proto
 from ._codec import Request, Response
 from ._query import Query
-from .errors import deadline_error
+from .errors import Error, deadline_error
 from .values import Limits, RetryPolicy, Tls
 
 # Pieces of this size, this many in flight at once. While the server computes one, the next is on the wire and the one
@@ -20,11 +22,16 @@ from .values import Limits, RetryPolicy, Tls
 DEFAULT_PIECE_BYTES = 2 << 20
 DEFAULT_IN_FLIGHT = 4
 
+_log = logging.getLogger("svdserve")
+_LONG_PAUSE = 1.0  # seconds; a call that takes so much longer looks like a hang
+
 DEFAULT_MESSAGE_BYTES = 64 << 20
 _LARGEST_MESSAGE_BYTES = 2**31 - 1  # that gRPC and protobuf can have
 
+DEFAULT_ADDRESS = "127.0.0.1:50051"  # where a server listens unless it is told to otherwise
 # host:port, or a name with one of gRPC's schemes. gRPC takes a host without a port for one with port 443.
 _ADDRESS = re.compile(r"(unix|unix-abstract|dns|ipv4|ipv6|vsock):.+|([^:/]+|\[[^\]]+\]):\d{1,5}")
+_URL = re.compile(r"(\w+)://([^/]*)/?.*")
 
 # Seconds. A longer timeout, such as infinity, means none: gRPC's clock would overflow and the call fail at once.
 _LONGEST_TIMEOUT = 1e9
@@ -39,17 +46,36 @@ CHANNEL_OPTIONS: tuple[tuple[str, Any], ...] = (
 )
 
 
+def _checked(address: str | None) -> str:
+    """The address that is meant, which SVDSERVE_ADDRESS sets for None. Raises TypeError and ValueError."""
+    name = "address"
+    if address is None:
+        name, address = "SVDSERVE_ADDRESS", os.environ.get("SVDSERVE_ADDRESS") or DEFAULT_ADDRESS
+    if not isinstance(address, str):
+        raise TypeError(f"{name} is {address!r}, but must be a str such as '{DEFAULT_ADDRESS}', or None")
+    if _ADDRESS.fullmatch(address):
+        return address
+    if url := _URL.fullmatch(address):
+        tls = " and tls=True" if url[1] in ("https", "grpcs") else ""
+        raise ValueError(f"{name} is the URL {address!r}, but must be host:port; write {_with_port(url[2])!r}{tls}")
+    raise ValueError(f"{name} is {address!r}, but must be host:port or unix:/path; write {_with_port(address)!r}")
+
+
+def _with_port(host: str) -> str:
+    """The address that was probably meant."""
+    if _ADDRESS.fullmatch(host):
+        return host
+    host = host.strip("[]")
+    name, port = DEFAULT_ADDRESS.split(":")
+    return f"[{host}]:{port}" if host.count(":") > 1 else f"{host.partition(':')[0] or name}:{port}"
+
+
 class ChannelSettings:
     """The checked arguments of a client's constructor."""
 
-    def __init__(self, address: str, tls: Tls | bool, retry: RetryPolicy | None, piece_bytes: int,
+    def __init__(self, address: str | None, tls: Tls | bool, retry: RetryPolicy | None, piece_bytes: int,
                  max_in_flight: int, max_message_bytes: int) -> None:
-        if not isinstance(address, str):
-            raise TypeError(f"address is {address!r}, but must be a str such as '127.0.0.1:50051'")
-        if not address:
-            raise ValueError("address is empty, but must be host:port, such as '127.0.0.1:50051', or unix:/path")
-        if not _ADDRESS.fullmatch(address):
-            raise ValueError(f"address is {address!r}, but must be host:port, such as '127.0.0.1:50051', or unix:/path")
+        address = _checked(address)
         if piece_bytes < 1:
             raise ValueError(f"piece_bytes is {piece_bytes}, but must be at least 1")
         if max_in_flight < 1:
@@ -70,6 +96,15 @@ class ChannelSettings:
     def bound(self, limits: Limits) -> Limits:
         """A server's limits as this client cuts its requests: no reply is longer than it accepts."""
         return dataclasses.replace(limits, max_message_bytes=min(limits.max_message_bytes, self._max_message_bytes))
+
+    def pause(self, error: Error, attempt: int, left: float | None) -> float | None:
+        """RetryPolicy.pause(). A pause is a line of the log, a warning if it is long."""
+        pause = self.retry.pause(error, attempt, left)
+        if pause is not None:
+            level = logging.WARNING if pause >= _LONG_PAUSE else logging.INFO
+            _log.log(level, "%s: attempt %d of %d follows in %.2f s, after: %s", self.address, attempt + 1,
+                     self.retry.max_attempts, pause, error)
+        return pause
 
     def open(self, module: Any) -> Any:
         """A channel of `module`, which is grpc or grpc.aio. Nothing is sent before the first call."""
@@ -122,6 +157,8 @@ class Deadline:
             raise TypeError(f"timeout is {timeout!r}, but must be seconds or None")
         if timeout is not None and math.isnan(timeout):
             raise ValueError("timeout is NaN, but must be seconds or None")
+        if timeout is not None and timeout < 0:
+            raise ValueError(f"timeout is {timeout}, but must be at least 0 seconds; None is for no limit")
         self._end = None if timeout is None or timeout > _LONGEST_TIMEOUT else time.monotonic() + timeout
 
     def left(self) -> float | None:
@@ -134,6 +171,13 @@ class Deadline:
         if left is not None and left <= 0:
             raise deadline_error()
         return left
+
+
+def there(reply: Any) -> Any:
+    """The reply. gRPC 1.59 has none at times when the timeout passes just as it arrives. Raises DeadlineExceeded."""
+    if reply is None:
+        raise deadline_error()
+    return reply
 
 
 def health_name(number: int) -> str:

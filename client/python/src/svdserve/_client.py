@@ -11,16 +11,17 @@ import time
 import weakref
 from collections.abc import Iterable
 from types import TracebackType
-from typing import Any, Callable, Literal, TypedDict, Unpack, cast, overload
+from typing import Any, Callable, Literal, TypedDict, Unpack, overload
 
 import grpc
 import numpy as np
 import numpy.typing as npt
 
 from . import _calls, _codec, _proto
+from ._arrays import A, Foreign
 from ._channel import (DEFAULT_IN_FLIGHT, DEFAULT_MESSAGE_BYTES, DEFAULT_PIECE_BYTES, ChannelSettings, Deadline, Stub,
-                       announcement, health_name)
-from ._large import OnProgress
+                       announcement, health_name, there)
+from ._display.progress import OnProgress, shown
 from ._query import Query
 from ._stack import Job, Stack
 from ._transfer import Stop, transfer
@@ -53,7 +54,7 @@ def _close_channels() -> None:
 class _General(TypedDict, total=False):
     method: str
     max_sweeps: int | None
-    progress: OnProgress | None
+    progress: OnProgress | bool | None
     timeout: float | None
 
 
@@ -63,7 +64,11 @@ class _Common(_General, total=False):
     block_variant: str | None
 
 
-class _Svd(_Common, total=False):
+class _Svdvals(_Common, total=False):
+    copy: bool
+
+
+class _Svd(_Svdvals, total=False):
     top_k: int | None
     fix_phases: bool
     certificate: bool | Literal["matrix"]
@@ -75,13 +80,26 @@ class _Hsvd(_Common, total=False):
     out: Out | None
 
 
-class _Eigvalsh(_Common, total=False):
+class _Eigvalsh(_Svdvals, total=False):
     accuracy: Literal["absolute", "relative"]
     out: npt.NDArray[Any] | None
 
 
+class _Eigh(_Svdvals, total=False):
+    accuracy: Literal["absolute", "relative"]
+    fix_phases: bool
+    certificate: bool | Literal["matrix"]
+    out: tuple[npt.NDArray[Any] | None, npt.NDArray[Any] | None] | None
+
+
+class _EighFactored(_Common, total=False):
+    certificate: bool
+    out: tuple[npt.NDArray[Any] | None, npt.NDArray[Any] | None] | None
+
+
 class _Eigvals(_General, total=False):
-    start: npt.ArrayLike | None
+    copy: bool
+    start: npt.ArrayLike | Foreign | None
 
 
 class _Eig(_Eigvals, total=False):
@@ -92,11 +110,13 @@ class _Eig(_Eigvals, total=False):
 class _Capacity(TypedDict, total=False):
     water_filling: bool
     group_size: int | None
+    copy: bool
     timeout: float | None
 
 
 class _Precoders(TypedDict, total=False):
     fix_phases: bool
+    copy: bool
     timeout: float | None
 
 
@@ -114,6 +134,7 @@ class _Mimo(TypedDict, total=False):
     group_size: int | None
     fix_phases: bool
     certificate: bool | Literal["matrix"]
+    copy: bool
     timeout: float | None
 
 
@@ -121,7 +142,8 @@ class Client:
     """A connection to a svdserve server. It may be used by several threads at once.
 
     Args:
-        address: "host:port" or "unix:/path", as gRPC takes it.
+        address: "host:port" or "unix:/path", as gRPC takes it. None: that of the environment variable SVDSERVE_ADDRESS, or
+            "127.0.0.1:50051".
         tls: False for plain text, True for TLS with gRPC's default trust, or a Tls with the files to use.
         retry: when to send a rejected request again; RetryPolicy() if None.
         piece_bytes: the client sends a longer batch in pieces of about this many bytes.
@@ -133,14 +155,14 @@ class Client:
     Raises:
         OSError: a file of `tls` cannot be read.
         TypeError: `address` is no str.
-        ValueError: `address` has no port, a number is below 1, max_message_bytes is above 2**31 - 1, or `tls` holds half
-            of a certificate and its key.
+        ValueError: `address` has no port or is a URL, a number is below 1, max_message_bytes is above 2**31 - 1, or `tls`
+            holds half of a certificate and its key.
 
     The first call makes the connection, and raises Unavailable if the server cannot be reached. Close the client when it
     is no longer needed, or use it in a `with` statement.
     """
 
-    def __init__(self, address: str, *, tls: Tls | bool = False, retry: RetryPolicy | None = None,
+    def __init__(self, address: str | None = None, *, tls: Tls | bool = False, retry: RetryPolicy | None = None,
                  piece_bytes: int = DEFAULT_PIECE_BYTES, max_in_flight: int = DEFAULT_IN_FLIGHT,
                  max_message_bytes: int = DEFAULT_MESSAGE_BYTES) -> None:
         self._settings = ChannelSettings(address, tls, retry, piece_bytes, max_in_flight, max_message_bytes)
@@ -153,23 +175,37 @@ class Client:
     # The first overload that fits counts: a list of arrays is an ArrayLike, too.
     @overload
     def svdvals(self, a: Stacks, *, return_status: Literal[False] = ...,
-                **options: Unpack[_Common]) -> Values | list[Values]: ...
+                **options: Unpack[_Svdvals]) -> Values | list[Values]: ...
 
     @overload
     def svdvals(self, a: Stacks, *, return_status: Literal[True],
-                **options: Unpack[_Common]) -> tuple[Values, Statuses] | list[tuple[Values, Statuses]]: ...
+                **options: Unpack[_Svdvals]) -> tuple[Values, Statuses] | list[tuple[Values, Statuses]]: ...
+
+    @overload
+    def svdvals(self, a: list[A], *, return_status: Literal[False] = ...,
+                **options: Unpack[_Svdvals]) -> A | list[A]: ...
+
+    @overload
+    def svdvals(self, a: list[A], *, return_status: Literal[True],
+                **options: Unpack[_Svdvals]) -> tuple[A, A] | list[tuple[A, A]]: ...
+
+    @overload
+    def svdvals(self, a: A, *, return_status: Literal[False] = ..., **options: Unpack[_Svdvals]) -> A: ...
+
+    @overload
+    def svdvals(self, a: A, *, return_status: Literal[True], **options: Unpack[_Svdvals]) -> tuple[A, A]: ...
 
     @overload
     def svdvals(self, a: npt.ArrayLike, *, return_status: Literal[False] = ...,
-                **options: Unpack[_Common]) -> Values: ...
+                **options: Unpack[_Svdvals]) -> Values: ...
 
     @overload
     def svdvals(self, a: npt.ArrayLike, *, return_status: Literal[True],
-                **options: Unpack[_Common]) -> tuple[Values, Statuses]: ...
+                **options: Unpack[_Svdvals]) -> tuple[Values, Statuses]: ...
 
-    def svdvals(self, a: npt.ArrayLike | Stacks, *, method: str = "auto", tolerance: float | None = None,
+    def svdvals(self, a: Any, *, method: str = "auto", tolerance: float | None = None,
                 max_sweeps: int | None = None, pivot_strategy: str | None = None, block_variant: str | None = None,
-                progress: OnProgress | None = None, timeout: float | None = None,
+                progress: OnProgress | bool | None = None, copy: bool = True, timeout: float | None = None,
                 return_status: bool = False) -> object:
         """Singular values, as numpy.linalg.svd(a, compute_uv=False) returns them.
 
@@ -177,10 +213,12 @@ class Client:
             a: array_like of shape (..., m, n). float32, float64, complex64 and complex128 are computed in their own
                 precision, integers and bool in float64, float16 in float32. C- and Fortran-ordered matrices are sent
                 from where they are, numpy.memmap too; other strides, types and byte orders are converted piece by
-                piece. A list of arrays that differ in shape gives a list of results. A matrix is large if it exceeds
-                info().limits.max_values or max_dimension, or if it or its results do not fit a message. Each large
-                matrix is uploaded in chunks, in a call of its own; several go at once. A single matrix, shape (m, n), of
-                any size counts as large with a pivot_strategy or block_variant.
+                piece. Arrays of torch, JAX, CuPy, Dask or the array API standard give results of their kind, on their
+                device. A tensor that requires gradients is accepted under torch.no_grad() only. A list of arrays that
+                differ in shape gives a list of results. A matrix is large if it exceeds info().limits.max_values or
+                max_dimension, or if it or its results do not fit a message. Each large matrix is uploaded in chunks, in a
+                call of its own; several go at once. A single matrix, shape (m, n), of any size counts as large with a
+                pivot_strategy or block_variant.
             method: "auto" or "jacobi"; for small matrices also those for values alone, such as "bidiagonal" and
                 "bisection".
             tolerance: for "bisection" the relative width of an interval, in (0, 1/2]. For "jacobi" the cosine of two
@@ -192,10 +230,12 @@ class Client:
                 "round_robin" or "row_cyclic"; None for the server's choice. The error for an unknown name lists all.
             block_variant: for large matrices, the work on a pair: "block_oriented" or "full_block"; None for the
                 server's choice.
-            progress: for large matrices, a callable that receives Progress updates, possibly from different threads but
-                never concurrently. Those of several matrices alternate; `matrix` says which one it is. An exception
-                raised in it ends the call. A single matrix with min(m, n) > 128 counts as large with it, unless an option
-                for small matrices is given.
+            progress: for large matrices. True: a bar on stderr, or in a notebook, by tqdm where that is installed. Or a
+                callable that receives Progress updates, possibly from different threads but never concurrently. Those of
+                several matrices alternate; `matrix` says which one it is. An exception raised in it ends the call. A single
+                matrix with min(m, n) > 128 counts as large with it, unless an option for small matrices is given.
+            copy: True: the arrays returned are writable. False saves a copy: arrays of small matrices are read-only, and
+                views of the message if there was one.
             timeout: seconds that the call may take, retries included; None or inf for no limit.
             return_status: also return the status of each matrix.
 
@@ -213,7 +253,7 @@ class Client:
             Error: any other failure of the call.
             numpy.linalg.LinAlgError: `a` has fewer than two dimensions.
             TypeError: elements of an unsupported type, such as longdouble or object.
-            ValueError: `timeout` is NaN.
+            ValueError: `timeout` is negative or NaN.
 
         Example:
             >>> import numpy as np, svdserve
@@ -226,7 +266,7 @@ class Client:
             array([ True,  True])
         """
         return self._run(_calls.svdvals(
-            a, return_status=return_status, method=method, tolerance=tolerance, max_sweeps=max_sweeps,
+            a, return_status=return_status, copy=copy, method=method, tolerance=tolerance, max_sweeps=max_sweeps,
             pivot_strategy=pivot_strategy, block_variant=block_variant), timeout, progress)
 
     @overload
@@ -242,6 +282,28 @@ class Client:
             **options: Unpack[_Svd]) -> list[Values]: ...
 
     @overload
+    def svd(self, a: list[A], full_matrices: bool = ..., compute_uv: Literal[True] = ...,
+            **options: Unpack[_Svd]) -> list[SVDResult[A, A, A]]: ...
+
+    @overload
+    def svd(self, a: list[A], full_matrices: bool = ..., *, compute_uv: Literal[False],
+            **options: Unpack[_Svd]) -> list[A]: ...
+
+    @overload
+    def svd(self, a: list[A], full_matrices: bool, compute_uv: Literal[False], **options: Unpack[_Svd]) -> list[A]: ...
+
+    @overload
+    def svd(self, a: A, full_matrices: bool = ..., compute_uv: Literal[True] = ...,
+            **options: Unpack[_Svd]) -> SVDResult[A, A, A]: ...
+
+    @overload
+    def svd(self, a: A, full_matrices: bool = ..., *, compute_uv: Literal[False],
+            **options: Unpack[_Svd]) -> A: ...
+
+    @overload
+    def svd(self, a: A, full_matrices: bool, compute_uv: Literal[False], **options: Unpack[_Svd]) -> A: ...
+
+    @overload
     def svd(self, a: npt.ArrayLike, full_matrices: bool = ..., compute_uv: Literal[True] = ...,
             **options: Unpack[_Svd]) -> SVDResult: ...
 
@@ -253,11 +315,11 @@ class Client:
     def svd(self, a: npt.ArrayLike, full_matrices: bool, compute_uv: Literal[False],
             **options: Unpack[_Svd]) -> Values: ...
 
-    def svd(self, a: npt.ArrayLike | Stacks, full_matrices: bool = True, compute_uv: bool = True, *,
+    def svd(self, a: Any, full_matrices: bool = True, compute_uv: bool = True, *,
             top_k: int | None = None, fix_phases: bool = False, certificate: bool | Literal["matrix"] = False,
             method: str = "auto", tolerance: float | None = None, max_sweeps: int | None = None,
-            pivot_strategy: str | None = None, block_variant: str | None = None, progress: OnProgress | None = None,
-            out: Out | None = None, timeout: float | None = None) -> object:
+            pivot_strategy: str | None = None, block_variant: str | None = None, progress: OnProgress | bool | None = None,
+            out: Out | None = None, copy: bool = True, timeout: float | None = None) -> object:
         """The decomposition a = U @ diag(S) @ Vh, as numpy.linalg.svd returns it, of matrices of any size.
 
         Args:
@@ -277,6 +339,7 @@ class Client:
             out: a tuple of arrays for U, S and Vh, of the shapes and types of the results. None in place of an array
                 allocates it. Without compute_uv, an array for S. Large results are written to `out` as they arrive if
                 its elements lie in the order of those of `a`: with numpy.memmap they need not fit memory.
+            copy: as for svdvals.
             timeout: seconds that the call may take, retries included; None or inf for no limit. A large matrix whose
                 upload has begun is not sent again.
 
@@ -285,8 +348,7 @@ class Client:
             compute_uv the array S. U and Vh have the type in which `a` is computed, S its real type. U and Vh are
             orthonormal also for matrices without full rank. A small matrix with an infinity or a NaN has NaN
             everywhere; a large one is rejected. A matrix that did not converge has the best results so far, and
-            NOT_CONVERGED for status. The arrays of small matrices are read-only, and views of the message if there was
-            one message: copy() an array to change it.
+            NOT_CONVERGED for status. The arrays are writable, and each has memory of its own.
 
         Raises:
             As svdvals does. InvalidArgument for a large matrix has the reason NON_FINITE if it holds an infinity or a NaN;
@@ -315,19 +377,26 @@ class Client:
         return self._run(_calls.svd(
             a, full_matrices, compute_uv, top_k=top_k, fix_phases=bool(fix_phases), certificate=certificate,
             method=method, tolerance=tolerance, max_sweeps=max_sweeps, pivot_strategy=pivot_strategy,
-            block_variant=block_variant, out=out), timeout, progress)
+            block_variant=block_variant, out=out, copy=copy), timeout, progress)
 
     @overload
-    def hsvd(self, g: npt.ArrayLike, j: npt.ArrayLike, compute_uv: Literal[True] = ...,
+    def hsvd(self, g: A, j: npt.ArrayLike | Foreign, compute_uv: Literal[True] = ...,
+             **options: Unpack[_Hsvd]) -> SVDResult[A, A, A]: ...
+
+    @overload
+    def hsvd(self, g: A, j: npt.ArrayLike | Foreign, compute_uv: Literal[False], **options: Unpack[_Hsvd]) -> A: ...
+
+    @overload
+    def hsvd(self, g: npt.ArrayLike, j: npt.ArrayLike | Foreign, compute_uv: Literal[True] = ...,
              **options: Unpack[_Hsvd]) -> SVDResult: ...
 
     @overload
-    def hsvd(self, g: npt.ArrayLike, j: npt.ArrayLike, compute_uv: Literal[False],
+    def hsvd(self, g: npt.ArrayLike, j: npt.ArrayLike | Foreign, compute_uv: Literal[False],
              **options: Unpack[_Hsvd]) -> Values: ...
 
-    def hsvd(self, g: npt.ArrayLike, j: npt.ArrayLike, compute_uv: bool = True, *, certificate: bool = False,
+    def hsvd(self, g: Any, j: npt.ArrayLike | Foreign, compute_uv: bool = True, *, certificate: bool = False,
              method: str = "auto", tolerance: float | None = None, max_sweeps: int | None = None,
-             pivot_strategy: str | None = None, block_variant: str | None = None, progress: OnProgress | None = None,
+             pivot_strategy: str | None = None, block_variant: str | None = None, progress: OnProgress | bool | None = None,
              out: Out | None = None, timeout: float | None = None) -> object:
         """The hyperbolic decomposition g = U @ diag(S) @ Vh, with U^H U = I and V^H J V = J.
 
@@ -361,12 +430,18 @@ class Client:
             g, j, compute_uv, certificate=certificate, method=method, tolerance=tolerance, max_sweeps=max_sweeps,
             pivot_strategy=pivot_strategy, block_variant=block_variant, out=out), timeout, progress)
 
-    def eigh(self, a: npt.ArrayLike, UPLO: str = "L", *, accuracy: Literal["absolute", "relative"] = "absolute",
+    @overload
+    def eigh(self, a: A, UPLO: str = ..., **options: Unpack[_Eigh]) -> EighResult[A, A, A]: ...
+
+    @overload
+    def eigh(self, a: npt.ArrayLike, UPLO: str = ..., **options: Unpack[_Eigh]) -> EighResult: ...
+
+    def eigh(self, a: Any, UPLO: str = "L", *, accuracy: Literal["absolute", "relative"] = "absolute",
              fix_phases: bool = False, certificate: bool | Literal["matrix"] = False, method: str = "auto",
              tolerance: float | None = None, max_sweeps: int | None = None, pivot_strategy: str | None = None,
-             block_variant: str | None = None, progress: OnProgress | None = None,
-             out: tuple[npt.NDArray[Any] | None, npt.NDArray[Any] | None] | None = None,
-             timeout: float | None = None) -> EighResult:
+             block_variant: str | None = None, progress: OnProgress | bool | None = None,
+             out: tuple[npt.NDArray[Any] | None, npt.NDArray[Any] | None] | None = None, copy: bool = True,
+             timeout: float | None = None) -> object:
         """Eigenvalues and eigenvectors of Hermitian matrices, as numpy.linalg.eigh returns them.
 
         Args:
@@ -386,15 +461,15 @@ class Client:
                 eigenbasis. For n up to 4 "auto" has a tridiagonal form, too; with a tolerance or max_sweeps it is
                 "jacobi".
             tolerance, max_sweeps, pivot_strategy, block_variant: as for svd. "tridiagonal" has no sweeps and takes none.
-            progress, timeout: as for svd.
+            progress, copy, timeout: as for svd.
             out: a tuple of arrays for eigenvalues and eigenvectors, with None in place of either.
 
         Returns:
             EighResult, which unpacks to eigenvalues (..., n), ascending, and eigenvectors (..., n, n). It has the
             attributes `status`, `certificate` and `summaries`. Column i of the eigenvectors belongs to eigenvalue i. A
-            small matrix with an infinity or a NaN has NaN everywhere; a large one is rejected. The arrays of small
-            matrices are read-only, as svd's. With accuracy="relative" eigenvalues that the rank of the matrix lacks are
-            exact zeros. With a certificate, too, `summaries[0].factor_condition` bounds the relative errors.
+            small matrix with an infinity or a NaN has NaN everywhere; a large one is rejected. With accuracy="relative"
+            eigenvalues that the rank of the matrix lacks are exact zeros. With a certificate, too,
+            `summaries[0].factor_condition` bounds the relative errors.
 
         Raises:
             As svd does. numpy.linalg.LinAlgError: `a` has fewer than two dimensions, or is not square. ValueError: another
@@ -409,10 +484,18 @@ class Client:
             >>> np.allclose(np.prod(w / np.diag(d)[::-1] ** 2), np.linalg.det(np.eye(4) + 0.1), rtol=1e-12)
             True
         """
-        return cast(EighResult, self._run(_calls.eigh(
+        return self._run(_calls.eigh(
             a, UPLO, True, accuracy=accuracy, fix_phases=bool(fix_phases), certificate=certificate, method=method,
             tolerance=tolerance, max_sweeps=max_sweeps, pivot_strategy=pivot_strategy, block_variant=block_variant,
-            out=out), timeout, progress))
+            out=out, copy=copy), timeout, progress)
+
+    @overload
+    def eigvalsh(self, a: A, UPLO: str = ..., *, return_status: Literal[False] = ...,
+                 **options: Unpack[_Eigvalsh]) -> A: ...
+
+    @overload
+    def eigvalsh(self, a: A, UPLO: str = ..., *, return_status: Literal[True],
+                 **options: Unpack[_Eigvalsh]) -> tuple[A, A]: ...
 
     @overload
     def eigvalsh(self, a: npt.ArrayLike, UPLO: str = ..., *, return_status: Literal[False] = ...,
@@ -422,10 +505,10 @@ class Client:
     def eigvalsh(self, a: npt.ArrayLike, UPLO: str = ..., *, return_status: Literal[True],
                  **options: Unpack[_Eigvalsh]) -> tuple[Values, Statuses]: ...
 
-    def eigvalsh(self, a: npt.ArrayLike, UPLO: str = "L", *, accuracy: Literal["absolute", "relative"] = "absolute",
+    def eigvalsh(self, a: Any, UPLO: str = "L", *, accuracy: Literal["absolute", "relative"] = "absolute",
                  method: str = "auto", tolerance: float | None = None, max_sweeps: int | None = None,
                  pivot_strategy: str | None = None, block_variant: str | None = None,
-                 progress: OnProgress | None = None, out: npt.NDArray[Any] | None = None,
+                 progress: OnProgress | bool | None = None, out: npt.NDArray[Any] | None = None, copy: bool = True,
                  timeout: float | None = None, return_status: bool = False) -> object:
         """Eigenvalues of Hermitian matrices, as numpy.linalg.eigvalsh returns them: an array (..., n), ascending.
 
@@ -444,14 +527,22 @@ class Client:
         """
         return self._run(_calls.eigh(
             a, UPLO, False, accuracy=accuracy, certificate=False, method=method, tolerance=tolerance, max_sweeps=max_sweeps,
-            pivot_strategy=pivot_strategy, block_variant=block_variant, out=out, return_status=return_status), timeout,
-            progress)
+            pivot_strategy=pivot_strategy, block_variant=block_variant, out=out, copy=copy, return_status=return_status),
+            timeout, progress)
 
-    def eigh_factored(self, g: npt.ArrayLike, j: npt.ArrayLike, *, certificate: bool = False, method: str = "auto",
+    @overload
+    def eigh_factored(self, g: A, j: npt.ArrayLike | Foreign,
+                      **options: Unpack[_EighFactored]) -> EighResult[A, A, A]: ...
+
+    @overload
+    def eigh_factored(self, g: npt.ArrayLike, j: npt.ArrayLike | Foreign,
+                      **options: Unpack[_EighFactored]) -> EighResult: ...
+
+    def eigh_factored(self, g: Any, j: npt.ArrayLike | Foreign, *, certificate: bool = False, method: str = "auto",
                       tolerance: float | None = None, max_sweeps: int | None = None, pivot_strategy: str | None = None,
-                      block_variant: str | None = None, progress: OnProgress | None = None,
+                      block_variant: str | None = None, progress: OnProgress | bool | None = None,
                       out: tuple[npt.NDArray[Any] | None, npt.NDArray[Any] | None] | None = None,
-                      timeout: float | None = None) -> EighResult:
+                      timeout: float | None = None) -> object:
         """Eigenvalues and eigenvectors of g @ diag(j) @ g^H, a product that is never formed.
 
         Args:
@@ -476,9 +567,15 @@ class Client:
             >>> np.allclose(w, [5e-19, 2.0], rtol=1e-12)
             True
         """
-        return cast(EighResult, self._run(_calls.eigh_factored(
+        return self._run(_calls.eigh_factored(
             g, j, certificate=certificate, method=method, tolerance=tolerance, max_sweeps=max_sweeps,
-            pivot_strategy=pivot_strategy, block_variant=block_variant, out=out), timeout, progress))
+            pivot_strategy=pivot_strategy, block_variant=block_variant, out=out), timeout, progress)
+
+    @overload
+    def eig(self, a: A, left: Literal[False] = ..., **options: Unpack[_Eig]) -> EigResult[A, A, A]: ...
+
+    @overload
+    def eig(self, a: A, left: Literal[True], **options: Unpack[_Eig]) -> EigLeftResult[A, A, A]: ...
 
     @overload
     def eig(self, a: npt.ArrayLike, left: Literal[False] = ..., **options: Unpack[_Eig]) -> EigResult: ...
@@ -486,9 +583,10 @@ class Client:
     @overload
     def eig(self, a: npt.ArrayLike, left: Literal[True], **options: Unpack[_Eig]) -> EigLeftResult: ...
 
-    def eig(self, a: npt.ArrayLike, left: bool = False, *, certificate: bool | Literal["matrix"] = False,
-            condition: bool = False, start: npt.ArrayLike | None = None, method: str = "auto",
-            max_sweeps: int | None = None, progress: OnProgress | None = None, timeout: float | None = None) -> object:
+    def eig(self, a: Any, left: bool = False, *, certificate: bool | Literal["matrix"] = False,
+            condition: bool = False, start: npt.ArrayLike | Foreign | None = None, method: str = "auto",
+            max_sweeps: int | None = None, progress: OnProgress | bool | None = None, copy: bool = True,
+            timeout: float | None = None) -> object:
         """Eigenvalues and eigenvectors of general square matrices, as numpy.linalg.eig returns them.
 
         Residuals are relative to the norm of each matrix. Hermitian matrices are for eigh, which is faster.
@@ -510,7 +608,7 @@ class Client:
                 `method` in the summary of a large one "qr". For random matrices "qr" is the faster one, also where
                 "jacobi" has a start.
             max_sweeps: for "jacobi", sweeps after which a matrix goes to "qr"; None for the default, 30, or 60 if large.
-            progress, timeout: as for svd.
+            progress, copy, timeout: as for svd.
 
         Returns:
             EigResult, which unpacks to eigenvalues w (..., n) and eigenvectors v (..., n, n): a @ v[:, i] is
@@ -535,8 +633,24 @@ class Client:
             >>> np.allclose(a @ v, v * w), np.allclose(vl.conj().T @ a, w[:, None] * vl.conj().T), bool(w[0] == w[1].conj())
             (True, True, True)
         """
-        return self._run(_calls.eig(a, "full" if left else "thin", start=start, certificate=certificate,
+        return self._run(_calls.eig(a, "full" if left else "thin", start=start, copy=copy, certificate=certificate,
                                     condition=bool(condition), method=method, max_sweeps=max_sweeps), timeout, progress)
+
+    @overload
+    def eigvals(self, a: A, *, condition: Literal[False] = ..., return_status: Literal[False] = ...,
+                **options: Unpack[_Eigvals]) -> A: ...
+
+    @overload
+    def eigvals(self, a: A, *, condition: Literal[False] = ..., return_status: Literal[True],
+                **options: Unpack[_Eigvals]) -> tuple[A, A]: ...
+
+    @overload
+    def eigvals(self, a: A, *, condition: Literal[True], return_status: Literal[False] = ...,
+                **options: Unpack[_Eigvals]) -> tuple[A, A]: ...
+
+    @overload
+    def eigvals(self, a: A, *, condition: Literal[True], return_status: Literal[True],
+                **options: Unpack[_Eigvals]) -> tuple[A, A, A]: ...
 
     @overload
     def eigvals(self, a: npt.ArrayLike, *, condition: Literal[False] = ..., return_status: Literal[False] = ...,
@@ -554,9 +668,9 @@ class Client:
     def eigvals(self, a: npt.ArrayLike, *, condition: Literal[True], return_status: Literal[True],
                 **options: Unpack[_Eigvals]) -> tuple[Eigenvalues, Values, Statuses]: ...
 
-    def eigvals(self, a: npt.ArrayLike, *, condition: bool = False, start: npt.ArrayLike | None = None,
-                method: str = "auto", max_sweeps: int | None = None, progress: OnProgress | None = None,
-                timeout: float | None = None, return_status: bool = False) -> object:
+    def eigvals(self, a: Any, *, condition: bool = False, start: npt.ArrayLike | Foreign | None = None,
+                method: str = "auto", max_sweeps: int | None = None, progress: OnProgress | bool | None = None,
+                copy: bool = True, timeout: float | None = None, return_status: bool = False) -> object:
         """Eigenvalues of general square matrices, as numpy.linalg.eigvals returns them: an array (..., n).
 
         Args:
@@ -571,17 +685,23 @@ class Client:
             ...     np.sort(client.eigvals([[0, 1], [2, 1]])).round(12)
             array([-1.,  2.])
         """
-        return self._run(_calls.eig(a, "none", start=start, condition=bool(condition), method=method,
+        return self._run(_calls.eig(a, "none", start=start, copy=copy, condition=bool(condition), method=method,
                                     max_sweeps=max_sweeps, return_status=return_status), timeout, progress)
 
     @overload
     def capacity(self, h: Stacks, snr_db: float | Iterable[float], **options: Unpack[_Capacity]) -> list[Values]: ...
 
     @overload
+    def capacity(self, h: list[A], snr_db: float | Iterable[float], **options: Unpack[_Capacity]) -> list[A]: ...
+
+    @overload
+    def capacity(self, h: A, snr_db: float | Iterable[float], **options: Unpack[_Capacity]) -> A: ...
+
+    @overload
     def capacity(self, h: npt.ArrayLike, snr_db: float | Iterable[float], **options: Unpack[_Capacity]) -> Values: ...
 
-    def capacity(self, h: npt.ArrayLike | Stacks, snr_db: float | Iterable[float], *, water_filling: bool = False,
-                 group_size: int | None = None, timeout: float | None = None) -> object:
+    def capacity(self, h: Any, snr_db: float | Iterable[float], *, water_filling: bool = False,
+                 group_size: int | None = None, copy: bool = True, timeout: float | None = None) -> object:
         """Capacity of MIMO channels y = h @ x + noise in bit/s/Hz. The server computes it from the singular values s_i.
 
         Args:
@@ -596,12 +716,13 @@ class Client:
             group_size: neighbours along the last of the leading dimensions (subcarriers) whose capacities are summed; it
                 divides that dimension. Water-filling divides the power of the whole group, group_size times that of one
                 channel, among all its streams.
+            copy: as for svdvals.
             timeout: seconds that the call may take, retries included; None or inf for no limit.
 
         Returns:
             Array of shape (..., n_snr), or (...) for a single snr_db; with group_size the last of the leading dimensions
             is divided by it. float32 for float32 and complex64, else float64. A zero channel has capacity 0; a channel
-            with an infinity or a NaN has NaN. Read-only, as svd's arrays.
+            with an infinity or a NaN has NaN.
 
         Raises:
             As svdvals does.
@@ -612,15 +733,21 @@ class Client:
             ...     client.capacity(np.eye(2), snr_db=[0, 10]).round(6)
             array([1.169925, 5.169925])
         """
-        return self._run(_calls.capacity(h, snr_db, water_filling, group_size), timeout)
+        return self._run(_calls.capacity(h, snr_db, water_filling=water_filling, group_size=group_size, copy=copy), timeout)
 
     @overload
     def precoders(self, h: Stacks, rank: int, **options: Unpack[_Precoders]) -> list[Vectors]: ...
 
     @overload
+    def precoders(self, h: list[A], rank: int, **options: Unpack[_Precoders]) -> list[A]: ...
+
+    @overload
+    def precoders(self, h: A, rank: int, **options: Unpack[_Precoders]) -> A: ...
+
+    @overload
     def precoders(self, h: npt.ArrayLike, rank: int, **options: Unpack[_Precoders]) -> Vectors: ...
 
-    def precoders(self, h: npt.ArrayLike | Stacks, rank: int, *, fix_phases: bool = False,
+    def precoders(self, h: Any, rank: int, *, fix_phases: bool = False, copy: bool = True,
                   timeout: float | None = None) -> object:
         """The `rank` strongest right singular vectors of each channel: the precoder of a transmitter with `rank` streams.
 
@@ -628,32 +755,39 @@ class Client:
             h: channels of shape (..., m, n), or a list of such arrays, as for svd.
             rank: 1 .. min(m, n).
             fix_phases: make the largest component of every left singular vector real and positive; the right ones follow.
+            copy: as for svdvals.
             timeout: seconds that the call may take, retries included; None or inf for no limit.
 
         Returns:
-            Array of shape (..., n, rank) with orthonormal columns, strongest first. Read-only, as svd's arrays.
+            Array of shape (..., n, rank) with orthonormal columns, strongest first.
 
         Raises:
             As svdvals does.
         """
-        return self._run(_calls.precoders(h, rank, fix_phases), timeout)
+        return self._run(_calls.precoders(h, rank, fix_phases=fix_phases, copy=copy), timeout)
 
     @overload
     def mimo(self, h: Stacks, **options: Unpack[_Mimo]) -> list[MimoResult]: ...
 
     @overload
+    def mimo(self, h: list[A], **options: Unpack[_Mimo]) -> list[MimoResult[A, A]]: ...
+
+    @overload
+    def mimo(self, h: A, **options: Unpack[_Mimo]) -> MimoResult[A, A]: ...
+
+    @overload
     def mimo(self, h: npt.ArrayLike, **options: Unpack[_Mimo]) -> MimoResult: ...
 
-    def mimo(self, h: npt.ArrayLike | Stacks, *, snr_db: float | Iterable[float] | None = None, capacity: bool = False,
+    def mimo(self, h: Any, *, snr_db: float | Iterable[float] | None = None, capacity: bool = False,
              water_filling: bool = False, stream_snr: bool = False, condition_number: bool = False,
              effective_rank: bool = False, rank_threshold: float | None = None, precoders: int = 0,
              combiners: int = 0, singular_values: bool = False, group_size: int | None = None,
-             fix_phases: bool = False, certificate: bool | Literal["matrix"] = False,
+             fix_phases: bool = False, certificate: bool | Literal["matrix"] = False, copy: bool = True,
              timeout: float | None = None) -> object:
         """Any selection of MIMO numbers, from one decomposition.
 
         Args:
-            h, snr_db, group_size, timeout: as for capacity.
+            h, snr_db, group_size, copy, timeout: as for capacity.
             capacity, water_filling: capacity with equal power, and with optimally divided power; see capacity.
             stream_snr: snr s_i^2 / n of each of the k = min(m, n) streams, linear.
             condition_number: s_1 / s_k, inf where h does not have full rank.
@@ -673,7 +807,7 @@ class Client:
             h, snr_db=snr_db, capacity=capacity, water_filling=water_filling, stream_snr=stream_snr,
             condition_number=condition_number, effective_rank=effective_rank, rank_threshold=rank_threshold,
             precoders=precoders, combiners=combiners, singular_values=singular_values, group_size=group_size,
-            fix_phases=fix_phases, certificate=certificate)
+            fix_phases=fix_phases, certificate=certificate, copy=copy)
         return self._run(call, timeout)
 
     def info(self, *, timeout: float | None = None) -> ServerInfo:
@@ -693,12 +827,15 @@ class Client:
         try:
             return health_name(self._stub.health_check(request, timeout=Deadline(timeout).remaining()).status)
         except grpc.RpcError as error:
-            raise from_rpc_error(error, self._closed.is_set()) from error
+            raise from_rpc_error(error, self._closed.is_set(), self._settings.address) from error
 
     def close(self) -> None:
         """Ends the connection. Calls under way raise Cancelled. Closing twice is harmless."""
         self._closed.set()
         self._channel.close()
+
+    def __repr__(self) -> str:
+        return f"<svdserve.Client {self._settings.address!r}, {'closed' if self._closed.is_set() else 'open'}>"
 
     def __enter__(self) -> Client:
         return self
@@ -707,14 +844,15 @@ class Client:
                  trace: TracebackType | None) -> None:
         self.close()
 
-    def _run(self, call: _calls.Call, timeout: float | None, progress: OnProgress | None = None) -> Any:
+    def _run(self, call: _calls.Call, timeout: float | None, progress: OnProgress | bool | None = None) -> Any:
         deadline = Deadline(timeout)
         if not call.empty:
-            limits = self._limits or self._settings.bound(self.info(timeout=deadline.remaining()).limits)
-            messages, factors = call.plan(limits, self._settings.piece_bytes, progress)
-            self._compute(messages, call.query, deadline)
-            if factors:
-                self._compute_all_large(Stack(factors, self._settings.max_in_flight), deadline)
+            with shown(progress) as on_progress, call.in_the_callers_words():
+                limits = self._limits or self._settings.bound(self.info(timeout=deadline.remaining()).limits)
+                messages, factors = call.plan(limits, self._settings.piece_bytes, on_progress)
+                self._compute(messages, call.query, deadline)
+                if factors:
+                    self._compute_all_large(Stack(factors, self._settings.max_in_flight), deadline)
         return call.answer()
 
     def _compute_all_large(self, stack: Stack, deadline: Deadline) -> None:
@@ -757,14 +895,14 @@ class Client:
 
         if len(messages) == 1:  # a blocking call wakes one thread less than a future
             send = again(messages[0].request(options))
-            messages[0].deliver(self._retry(send, send, deadline))
+            messages[0].deliver(there(self._retry(send, send, deadline)))
             return
 
         under_way: collections.deque[tuple[_codec.Message, _codec.Request, Any]] = collections.deque()
 
         def finish_oldest() -> None:
             message, request, call = under_way[0]
-            message.deliver(self._retry(call.result, again(request), deadline))
+            message.deliver(there(self._retry(call.result, again(request), deadline)))
             under_way.popleft()
 
         try:
@@ -784,7 +922,7 @@ class Client:
         """The reply to a unary call without matrices. `fields`: of its request."""
         deadline = Deadline(timeout)
         send = functools.partial(self._send, *self._stub.small(method, **fields), deadline)
-        return self._retry(send, send, deadline)
+        return there(self._retry(send, send, deadline))
 
     def _send(self, method: Callable[..., Any], request: Any, deadline: Deadline, **options: Any) -> Any:
         self._require_open()
@@ -804,8 +942,8 @@ class Client:
             except grpc.FutureCancelledError:
                 raise closed_error() from None
             except grpc.RpcError as rpc_error:
-                error = from_rpc_error(rpc_error, self._closed.is_set())
-                pause = self._settings.retry.pause(error, attempt, deadline.left()) if may_repeat() else None
+                error = from_rpc_error(rpc_error, self._closed.is_set(), self._settings.address)
+                pause = self._settings.pause(error, attempt, deadline.left()) if may_repeat() else None
                 if pause is None:
                     self._limits = None  # the server may have been replaced by one with others
                     raise error from rpc_error

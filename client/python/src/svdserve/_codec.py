@@ -3,7 +3,7 @@
 Bytes are the cost of a call with many small matrices, so they are copied as rarely as Python allows. A request is joined
 from a short prefix and the array's own memory, by one copy. A protobuf message would copy the operand twice more, so the
 operand never passes through one. The prefix is the bytes that protobuf would write before those of the field `data`. The
-arrays of a reply are views of the received bytes; only an array in several pieces is joined, by one copy.
+arrays of a reply are copied once, to memory of their own, and views of the received bytes where the caller wants them.
 """
 
 from __future__ import annotations
@@ -331,15 +331,16 @@ def _element_type(dtype: np.dtype[Any]) -> np.dtype[Any]:
         return np.dtype("<f4")
     if dtype.kind in "fc" and dtype.name in _WIRE_TYPES:
         return dtype.newbyteorder("<")
-    raise TypeError(f"array type {dtype.name} is unsupported in svdserve")
+    raise TypeError(f"array type {dtype.name} is unsupported in svdserve; convert it to float32, float64, complex64 or "
+                    "complex128")
 
 
 class Result:
     """The result of a query about an operand, put together from the replies to its pieces.
 
-    An array that comes in one piece is a view of the bytes received; others are joined. Either way they are read-only,
-    unless `writable` asks for a copy. Arrays of large matrices are filled as they arrive, and belong to the caller. So do
-    the arrays of `out`.
+    Arrays are writable, and each has memory of its own. Without `copy` those of small matrices are read-only: an array
+    that comes in one piece is a view of the bytes received, others are joined. Arrays of large matrices are filled as they
+    arrive. The arrays of `out` belong to the caller.
 
     Attributes:
         summaries: the server's report on each large matrix.
@@ -349,11 +350,11 @@ class Result:
             the operand or another array of `out`.
     """
 
-    def __init__(self, operand: Operand, query: Query = Query(), *, writable: bool = False,
+    def __init__(self, operand: Operand, query: Query = Query(), *, copy: bool = True,
                  out: dict[str, np.ndarray] | None = None) -> None:
         self._operand = operand
         self._query = query
-        self._writable = writable
+        self._copy = copy
         self._planes = {plane.name: plane for plane in operand.planes(query)}
         if query.certificate == "batch":
             self._planes.pop("each_matrix")
@@ -375,7 +376,7 @@ class Result:
             return
         shape, dtype = (*self._operand.batch_shape, *plane.shape), plane.dtype.newbyteorder("=")
         if not isinstance(array, np.ndarray) or array.shape != shape or array.dtype != dtype:
-            found = f"{array.dtype} {array.shape}" if isinstance(array, np.ndarray) else repr(array)
+            found = f"{array.dtype} {array.shape}" if isinstance(array, np.ndarray) else type(array).__name__
             raise ValueError(f"out: the array for {title} is {found}, but must be {dtype} {shape}")
         if not array.flags.writeable:
             raise ValueError(f"out: the array for {title} is read-only; give a writable one")
@@ -429,7 +430,7 @@ class Result:
         if len(received) != units * plane.bytes:
             raise invalid_reply(f"it holds {len(received)} bytes of {plane.name}, {units * plane.bytes} were asked for")
         part = np.frombuffer(received, plane.dtype).reshape(units, *self._wire_shape(plane))
-        if not self._writable and units == self._units(plane, self._operand.count):
+        if not self._copy and units == self._units(plane, self._operand.count):
             self._arrays[plane.name] = part
             return
         if plane.name not in self._arrays:
@@ -494,7 +495,7 @@ class Result:
         array = self._arrays.get(name)
         if array is None:
             array = self._of_nothing(plane)
-        if not self._writable and not self._summaries:
+        if not self._copy and not self._summaries:
             array.flags.writeable = False
         if plane.is_matrix and self._operand.column_major:
             array = array.swapaxes(-1, -2)

@@ -10,7 +10,7 @@ import contextlib
 import dataclasses
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import google_crc32c
@@ -18,6 +18,7 @@ import numpy as np
 
 from . import _proto
 from ._codec import Operand, Request, Result, fields, length_delimited, varint
+from ._display.progress import Estimate, Teller
 from ._query import Query
 from .errors import Error, damaged, invalid_reply
 from .values import Certificate, LargeSummary, MatrixStatus, Phase, Progress, named_statuses
@@ -36,8 +37,6 @@ _PLANES = {_proto.LARGE_FACTORS["SINGULAR_VALUES"]: "singular_values",
            _proto.LARGE_FACTORS["LEFT_VECTORS"]: "left_vectors",
            _proto.LARGE_FACTORS["RIGHT_VECTORS_ADJOINT"]: "right_vectors_adjoint"}
 _STAGES = {number: name.lower() for name, number in _proto.LARGE_STAGES.items() if number}
-
-OnProgress = Callable[[Progress], object]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -93,47 +92,29 @@ def _chunk(offset: int, data: np.ndarray) -> Request:
     return Request((_REQUEST_CHUNK + varint(len(head) + raw.nbytes + len(tail)) + head, raw, tail))
 
 
-class ProgressTeller:
-    """The caller's callback, for the matrices of one call: one update at a time, and none after it raised."""
-
-    def __init__(self, on_progress: OnProgress) -> None:
-        """Raises TypeError."""
-        if not callable(on_progress):
-            raise TypeError(f"progress is {on_progress!r}, but must be callable")
-        self._on_progress = on_progress
-        self._telling = threading.Lock()
-        self._failed = False
-
-    def __call__(self, progress: Progress) -> None:
-        with self._telling:
-            if self._failed:
-                return
-            self._failed = True  # unless it returns
-            self._on_progress(progress)
-            self._failed = False
-
-
 class Factor:
     """Matrix `index` of an operand on its way through one call after the other, until one succeeds.
 
-    One thread may take chunks() while another hands over the replies. Either calls `on_progress`, never both at once.
+    One thread may take chunks() while another hands over the replies. Either calls `teller`, never both at once.
     `array` is the name of the operand in errors if it is one of several.
     """
 
     def __init__(self, operand: Operand, index: int, query: Query, result: Result,
-                 on_progress: OnProgress | None, array: str = "") -> None:
+                 teller: Teller | None, array: str = "") -> None:
         self._operand = operand
         self._index = index
         self._array = array
         self._query = query
         self._result = result
-        self._on_progress = on_progress
+        self._teller = teller
         self._progress = Progress("upload", matrix=index)
         self._telling = threading.Lock()
         self._begin = time.monotonic()
         self._bytes = operand.matrix_bytes  # with the starting vectors
         self.restart()
-        self.bytes = self._bytes + sum(target.nbytes for target in self._targets.values())  # results included
+        results = sum(target.nbytes for target in self._targets.values())
+        self.bytes = self._bytes + results
+        self._estimate = Estimate(self._bytes, results, query.flops(operand.rows, operand.cols))
 
     def restart(self) -> None:
         """Prepares another call after a rejected one."""
@@ -147,15 +128,12 @@ class Factor:
 
     @contextlib.contextmanager
     def named_in_errors(self) -> Iterator[None]:
-        """Has an Error name the caller's argument, and say which matrix it is about where there are several."""
+        """Has an Error say which matrix it is about where there are several."""
         try:
             yield
         except Error as error:
-            field = error.violations[0].field if error.violations else ""
-            if field.startswith(("chunk.", "open.")) and error.message.startswith(f"{field}: "):
-                error.message = ("g" if self._query.signature else "a") + error.message.removeprefix(field)
             if place := self._place():
-                error.message = f"{place}: {error.message}"
+                error._reword(f"{place}: {error.message}")
             raise
 
     def _place(self) -> str:
@@ -265,14 +243,14 @@ class Factor:
         self._summary = summary(s)
 
     def _tell(self, **news: Any) -> None:
-        if self._on_progress is None:
+        if self._teller is None:
             return
         with self._telling:
             if news["stage"] == "upload" and self._progress.stage != "upload":
                 return  # the server was faster to say that it goes on
-            self._progress = dataclasses.replace(self._progress, **news,
-                                                 elapsed_seconds=time.monotonic() - self._begin)
-            self._on_progress(self._progress)
+            self._progress = self._estimate(dataclasses.replace(self._progress, **news,
+                                                                elapsed_seconds=time.monotonic() - self._begin))
+            self._teller(self._progress, id(self))
 
 
 def summary(message: Any) -> LargeSummary:

@@ -87,11 +87,11 @@ class Query:
         if self.tolerance is not None:
             object.__setattr__(self, "tolerance", number("options.tolerance", self.tolerance))
         if self.max_sweeps is not None:
-            sweeps = operator.index(self.max_sweeps)
+            sweeps = integer(self.max_sweeps, "max_sweeps")
             if not -2**31 <= sweeps < 2**31:
                 raise invalid_argument("options.max_sweeps", f"must fit 32 bits, but is {sweeps}")
         if self.top_k is not None:
-            object.__setattr__(self, "top_k", positive("options.top_k", self.top_k))
+            object.__setattr__(self, "top_k", positive("options.top_k", self.top_k, "top_k"))
 
     def encode(self) -> bytes:
         """The serialized field `options` of a DecomposeRequest or an EigendecomposeRequest."""
@@ -135,7 +135,7 @@ class Query:
         if self.condition and is_large:
             raise invalid_argument("options.condition", f"is for matrices up to n = {largest_general}, and these have "
                                    f"n = {rows}; leave it out")
-        if self.top_k is not None and is_large and self.top_k > min(rows, cols):
+        if self.top_k is not None and self.top_k > min(rows, cols):
             raise invalid_argument("options.top_k", f"must be at most min(m, n) = {min(rows, cols)}, but is {self.top_k}")
         only_small = {"fix_phases": self.fix_phases, "mimo": self.mimo is not None}
         only_large = {"pivot_strategy": self.pivot_strategy is not None, "block_variant": self.block_variant is not None}
@@ -144,6 +144,12 @@ class Query:
                 here = "large" if is_large else "small"
                 raise invalid_argument(f"options.{name}", f"is not supported for {here} matrices, and {rows}x{cols} is "
                                        f"{here} for this server{' or by its options' if is_large else ''}; leave it out")
+
+    def flops(self, rows: int, cols: int) -> float:
+        """Roughly the operations that a large matrix takes."""
+        sweeps = (self.large_method or self.method).lower() in ("jacobi", "factored") or bool(self.signature)
+        each = 100 if sweeps else 4 if self.vectors == "none" else 14
+        return float(each) * rows * cols * min(rows, cols)
 
     @property
     def is_for_large(self) -> bool:
@@ -172,7 +178,7 @@ class Query:
 
     def title(self, plane: str) -> str:
         """The name of a plane in messages about the caller's arrays."""
-        return _EIGEN_TITLES.get(plane, plane) if self.eigenproblem else plane
+        return (_EIGEN_TITLES if self.eigenproblem else _SVD_TITLES).get(plane, plane)
 
     def columns(self, rows: int, cols: int) -> tuple[int, int]:
         """Columns of U or of the combiners, and of V or of the precoders, in the reply."""
@@ -227,6 +233,24 @@ class Query:
         return [plane for plane in columns if plane is not None] + numbers
 
 
+#: The keyword of the verbs that sets a field of a request, where its name is not the last part of the field's path. Then
+#: the keywords that single verbs have.
+_KEYWORDS = {"signature": "j", "starting_vectors": "start", "triangle": "UPLO", "precoder_columns": "precoders",
+             "combiner_columns": "combiners"}
+_KEYWORDS_OF = {"precoders": {"precoder_columns": "rank"}}
+_OF_MATRICES = ("matrices", "groups", "open", "chunk", "commit")  # their other fields are set by the operand
+
+
+def keyword(field: str, verb: str, operand: str) -> str:
+    """The keyword of a verb that sets a field: "rank" for "options.mimo.precoder_columns" of precoders().
+
+    `operand` is the name of the matrices, such as "a".
+    """
+    path = field.replace("[", ".").split(".")
+    name = _KEYWORDS_OF.get(verb, {}).get(path[-1]) or _KEYWORDS.get(path[-1])
+    return name or (operand if path[0] in _OF_MATRICES and "options" not in path else path[-1])
+
+
 #: The fields of MimoResult.
 MIMO_NUMBERS: tuple[str, ...] = tuple(_proto.MimoResult.DESCRIPTOR.fields_by_name)
 _METHODS = {name.lower(): number for name, number in _proto.METHODS.items() if number}
@@ -236,6 +260,7 @@ _METHODS_OF = {"svd": ("auto", "bidiagonal", "bisection", "jacobi"), "hyperbolic
                "hermitian_factor": ("auto", "factored", "jacobi"), "general": ("auto", "qr", "jacobi")}
 _UNSAID = "unspecified"
 _EIGENVECTORS = {"none": "NONE", "thin": "RIGHT", "full": "RIGHT_AND_LEFT"}
+_SVD_TITLES = {"left_vectors": "U", "singular_values": "S", "right_vectors_adjoint": "Vh"}
 _EIGEN_TITLES = {"singular_values": "eigenvalues", "left_vectors": "eigenvectors"}
 _PIVOT_STRATEGIES = {name.lower(): number for name, number in _proto.PIVOT_STRATEGIES.items()}
 _BLOCK_VARIANTS = {name.lower(): number for name, number in _proto.BLOCK_VARIANTS.items()}
@@ -249,10 +274,18 @@ def number(field: str, value: Any) -> float:
         raise invalid_argument(field, f"must be a number, but is {value!r}") from None
 
 
-def positive(field: str, value: Any, name: str = "") -> int:
-    """`value` as an int of at least 1. Raises InvalidArgument, or TypeError for another type."""
-    if not 1 <= operator.index(value) < 2**63:
-        raise invalid_argument(field, f"must be at least 1, but is {value}", name)
+def integer(value: Any, name: str) -> int:
+    """`value` as an int. Raises TypeError."""
+    try:
+        return operator.index(value)
+    except TypeError:
+        raise TypeError(f"{name}: must be an integer, but is {value!r}") from None
+
+
+def positive(field: str, value: Any, name: str) -> int:
+    """The argument `name` as an int of at least 1. Raises InvalidArgument, or TypeError for another type."""
+    if not 1 <= integer(value, name) < 2**63:
+        raise invalid_argument(field, f"must be at least 1, but is {value}")
     return operator.index(value)
 
 
@@ -260,7 +293,10 @@ def snrs(snr_db: float | Iterable[float] | None) -> tuple[tuple[float, ...], boo
     """SNRs in dB, and whether it is one alone: its results have no dimension for it."""
     if snr_db is None:
         return (), False
-    array = np.asarray(snr_db, np.float64)
+    try:
+        array = np.asarray(snr_db, np.float64)
+    except (TypeError, ValueError):
+        raise invalid_argument("options.mimo.snr_db", f"must be a number or a list of numbers, but is {snr_db!r}") from None
     if array.ndim > 1:
         raise invalid_argument("options.mimo.snr_db",
                                f"must be a number or a list of numbers, but has {array.ndim} dimensions")

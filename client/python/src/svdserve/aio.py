@@ -15,7 +15,7 @@ from . import _calls, _codec, _proto
 from ._aio_verbs import AsyncVerbs
 from ._channel import (DEFAULT_IN_FLIGHT, DEFAULT_MESSAGE_BYTES, DEFAULT_PIECE_BYTES, ChannelSettings, Deadline, Stub,
                        announcement, health_name)
-from ._large import OnProgress
+from ._display.progress import OnProgress, shown
 from ._query import Query
 from ._stack import Job, Stack
 from ._transfer import transfer
@@ -45,7 +45,7 @@ class AsyncClient(AsyncVerbs):
                [2.]])]
     """
 
-    def __init__(self, address: str, *, tls: Tls | bool = False, retry: RetryPolicy | None = None,
+    def __init__(self, address: str | None = None, *, tls: Tls | bool = False, retry: RetryPolicy | None = None,
                  piece_bytes: int = DEFAULT_PIECE_BYTES, max_in_flight: int = DEFAULT_IN_FLIGHT,
                  max_message_bytes: int = DEFAULT_MESSAGE_BYTES) -> None:
         self._settings = ChannelSettings(address, tls, retry, piece_bytes, max_in_flight, max_message_bytes)
@@ -68,7 +68,7 @@ class AsyncClient(AsyncVerbs):
         try:
             return health_name((await self._open().health_check(request, timeout=Deadline(timeout).remaining())).status)
         except grpc.aio.AioRpcError as error:
-            raise from_rpc_error(error, self._closed) from error
+            raise from_rpc_error(error, self._closed, self._settings.address) from error
 
     async def close(self) -> None:
         """Ends the connection. Calls under way raise Cancelled. Closing twice is harmless."""
@@ -77,6 +77,9 @@ class AsyncClient(AsyncVerbs):
             await self._channel.close()
         if self._blocking_channel is not None:
             self._blocking_channel.close()
+
+    def __repr__(self) -> str:
+        return f"<svdserve.AsyncClient {self._settings.address!r}, {'closed' if self._closed else 'open'}>"
 
     async def __aenter__(self) -> AsyncClient:
         return self
@@ -93,16 +96,17 @@ class AsyncClient(AsyncVerbs):
             self._stub = Stub(self._channel)
         return self._stub
 
-    async def _run(self, call: _calls.Call, timeout: float | None, progress: OnProgress | None = None) -> Any:
+    async def _run(self, call: _calls.Call, timeout: float | None, progress: OnProgress | bool | None = None) -> Any:
         deadline = Deadline(timeout)
         if not call.empty:
-            limits = self._limits or self._settings.bound((await self.info(timeout=deadline.remaining())).limits)
             loop = asyncio.get_running_loop()
-            on_progress = functools.partial(_run_in, loop, progress) if callable(progress) else progress
-            messages, factors = call.plan(limits, self._settings.piece_bytes, on_progress)
-            await self._compute(messages, call.query, deadline)
-            if factors:
-                await self._compute_all_large(Stack(factors, self._settings.max_in_flight), deadline)
+            with shown(progress) as wanted, call.in_the_callers_words():
+                on_progress = functools.partial(_run_in, loop, wanted) if callable(wanted) else wanted
+                limits = self._limits or self._settings.bound((await self.info(timeout=deadline.remaining())).limits)
+                messages, factors = call.plan(limits, self._settings.piece_bytes, on_progress)
+                await self._compute(messages, call.query, deadline)
+                if factors:
+                    await self._compute_all_large(Stack(factors, self._settings.max_in_flight), deadline)
         return call.answer()
 
     async def _compute_all_large(self, stack: Stack, deadline: Deadline) -> None:
@@ -188,8 +192,8 @@ class AsyncClient(AsyncVerbs):
             try:
                 return await send()
             except grpc.RpcError as rpc_error:
-                error = from_rpc_error(rpc_error, self._closed)
-                pause = self._settings.retry.pause(error, attempt, deadline.left()) if may_repeat() else None
+                error = from_rpc_error(rpc_error, self._closed, self._settings.address)
+                pause = self._settings.pause(error, attempt, deadline.left()) if may_repeat() else None
                 if pause is None:
                     self._limits = None  # the server may have been replaced by one with others
                     raise error from rpc_error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from typing import Any
 
 import grpc
@@ -42,6 +43,11 @@ class Error(Exception):
         self.metadata = metadata or {}
         self.retry_after = retry_after
         self.violations = violations
+
+    def _reword(self, message: str) -> None:
+        """Replaces the message."""
+        self.message = message
+        self.args = (message,)
 
     def __str__(self) -> str:
         reason = f", {self.reason}" if self.reason not in ("", self.code.name) else ""
@@ -99,25 +105,13 @@ _BY_CODE: dict[grpc.StatusCode, type[Error]] = {
 }
 
 
-# The arguments of the verbs whose names differ from those of the fields.
-_ARGUMENTS = {"signature": "j", "precoder_columns": "precoders", "combiner_columns": "combiners",
-              "starting_vectors": "start"}
-
-
-def argument(field: str) -> str:
-    """The argument of a verb that sets a field: "top_k" for "options.top_k". Other fields keep their path."""
-    if not field.startswith(("options.", "open.options.", "open.signature")):
-        return field
-    name = field.rpartition(".")[2]
-    return _ARGUMENTS.get(name, name)
-
-
 def invalid_argument(field: str, description: str, name: str = "") -> InvalidArgument:
     """The error of an argument that this package rejects itself, in the form of the server's errors.
 
-    `name` is the argument's name where `field` does not tell it.
+    `name` is the argument's name where `field` does not tell it. Elsewhere the message begins with the field, until the verb
+    puts its keyword there.
     """
-    return InvalidArgument(f"{name or argument(field)}: {description}", code=grpc.StatusCode.INVALID_ARGUMENT,
+    return InvalidArgument(f"{name or field}: {description}", code=grpc.StatusCode.INVALID_ARGUMENT,
                            reason="INVALID_FIELD", violations=(FieldViolation(field, description),))
 
 
@@ -142,8 +136,27 @@ def deadline_error() -> DeadlineExceeded:
                             reason="DEADLINE_EXCEEDED")
 
 
-def from_rpc_error(error: Any, closed: bool) -> Error:
-    """The exception for a failed call: a grpc.RpcError that is a grpc.Call, or a grpc.aio.AioRpcError.
+_NO_ANSWER = re.compile("failed to connect|errors? resolving|resolution failed|connections? to all backends", re.IGNORECASE)
+#: Causes that are all that a user needs of gRPC's long message.
+_CAUSES = re.compile("connection refused|no such file or directory|domain name not found|name or service not known|"
+                     "network is unreachable|no route to host|connection timed out", re.IGNORECASE)
+_THIS_MACHINE = re.compile(r"127\.|localhost:|\[::1\]|unix:")
+
+
+def _no_answer(address: str, message: str) -> str:
+    """The sentence for a server that is not there, from gRPC's."""
+    if "handshake failed" in message.lower():
+        cause = message.rpartition("last error: ")[2]
+        return f"the TLS handshake with {address} failed; check the certificates, and that the server has TLS: {cause}"
+    known = _CAUSES.search(message)
+    start = (f"start one with `svdserve --listen={address}`" if _THIS_MACHINE.match(address) else
+             "check the address, and that a server runs there")
+    return (f"no svdserve server responds at {address} ({known[0].lower() if known else message}); {start}, or name another "
+            "in Client(address) or SVDSERVE_ADDRESS")
+
+
+def from_rpc_error(error: Any, closed: bool, address: str) -> Error:
+    """The exception for a failed call to `address`: a grpc.RpcError that is a grpc.Call, or a grpc.aio.AioRpcError.
 
     `closed`: the client was closed, which cancelled a cancelled call. Otherwise a server that stopped just as the call
     came in cancelled it: the next attempt may find another server.
@@ -153,19 +166,21 @@ def from_rpc_error(error: Any, closed: bool) -> Error:
     for key, value in error.trailing_metadata() or ():
         if key == _DETAILS_KEY:
             details = _read_details(value)
+    message = error.details() or ""
+    described = message if message.upper() not in ("", code.name) else ""  # __str__ adds the code
     if code is grpc.StatusCode.CANCELLED and not details.get("reason"):
         if closed:
             return closed_error()
-        return Unavailable(f"the server dropped the call: {error.details() or code.name}",
+        return Unavailable("the server dropped the call" + (f": {described}" if described else ""),
                            code=grpc.StatusCode.UNAVAILABLE, **details)
-    message = error.details() or code.name
+    message = described or "the call failed, and its description is empty"
     if code is grpc.StatusCode.RESOURCE_EXHAUSTED and not details and "larger than max" in message:  # gRPC's own limit
         message = f"the message is longer than its receiver accepts; max_message_bytes bounds replies: {message}"
-    if code is grpc.StatusCode.DEADLINE_EXCEEDED and not details and "deadline exceeded" in message.lower():
-        return deadline_error()  # gRPC's own, in several wordings
-    if violations := details.get("violations"):
-        field = violations[0].field
-        message = argument(field) + message.removeprefix(field) if message.startswith(f"{field}: ") else message
+    if code is grpc.StatusCode.DEADLINE_EXCEEDED and (
+            details.get("reason") == code.name or not details and (not described or "deadline exceeded" in message.lower())):
+        return deadline_error()  # in several wordings
+    if code is grpc.StatusCode.UNAVAILABLE and not details and _NO_ANSWER.search(message):
+        message = _no_answer(address, message)
     return _BY_CODE.get(code, Error)(message, code=code, **details)
 
 

@@ -7,14 +7,28 @@ import enum
 import os
 import random
 from collections.abc import Iterable
-from typing import Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Self
 
 import grpc
 import numpy as np
 import numpy.typing as npt
 
 from . import _proto
+from ._display import show
 from .errors import Error, Overloaded, Unavailable, invalid_reply
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
+    # The arrays of a result. All are torch's if the operand is, and so for other libraries.
+    VectorsT = TypeVar("VectorsT", default=npt.NDArray[Any])
+    ValuesT = TypeVar("ValuesT", default=npt.NDArray[np.floating[Any]])
+    InexactT = TypeVar("InexactT", default=npt.NDArray[np.inexact[Any]])
+    StatusT = TypeVar("StatusT", default=npt.NDArray[np.uint8])
+else:
+    from typing import TypeVar
+
+    VectorsT, ValuesT, InexactT, StatusT = map(TypeVar, ("VectorsT", "ValuesT", "InexactT", "StatusT"))
 
 
 class MatrixStatus(enum.IntEnum):
@@ -66,6 +80,8 @@ class Progress:
     off_diagonal: float = 1.0  #: the largest cosine of two columns, of the last whole sweep or the check after it
     elapsed_seconds: float = 0.0  #: since the call began
     matrix: int = 0  #: which of a stack
+    overall: float = 0.0  #: 0 .. 1 of the whole call, an estimate by time that never falls
+    eta_seconds: float | None = None  #: until the call ends, an estimate; None where there is none yet
 
 
 @dataclasses.dataclass(frozen=True)
@@ -103,14 +119,14 @@ class LargeSummary:
     subspace_steps: int = 0  #: with top_k: of the subspace that gave the results; 0: all triplets were computed
 
 
-class _Reported:
+class _Reported(Generic[StatusT]):
     """The server's report, beside the arrays of a result."""
 
-    status: npt.NDArray[np.uint8]
+    status: StatusT
     certificate: Certificate | None
     summaries: tuple[LargeSummary, ...]
 
-    def reported(self, status: npt.NDArray[np.uint8], certificate: Certificate | None,
+    def reported(self, status: StatusT, certificate: Certificate | None,
                  summaries: Iterable[LargeSummary]) -> Self:
         """The result itself, with its report."""
         self.status = status
@@ -119,13 +135,13 @@ class _Reported:
         return self
 
 
-class _UsVh(NamedTuple):
-    U: npt.NDArray[Any]
-    S: npt.NDArray[np.floating[Any]]
-    Vh: npt.NDArray[Any]
+class _UsVh(NamedTuple, Generic[VectorsT, ValuesT]):
+    U: VectorsT
+    S: ValuesT
+    Vh: VectorsT
 
 
-class SVDResult(_UsVh, _Reported):
+class SVDResult(show.Shown, _UsVh[VectorsT, ValuesT], _Reported[StatusT]):
     """U, S and Vh, which unpack as the result of numpy.linalg.svd does.
 
     Attributes:
@@ -134,13 +150,16 @@ class SVDResult(_UsVh, _Reported):
         summaries: a LargeSummary of each large matrix; empty for small ones.
     """
 
-
-class _Eigh(NamedTuple):
-    eigenvalues: npt.NDArray[np.floating[Any]]
-    eigenvectors: npt.NDArray[Any]
+    def _rows(self) -> show.Rows:
+        return [*show.arrays(U=self.U, S=self.S, Vh=self.Vh), *show.spectrum(self.S), *show.report(self, MatrixStatus)]
 
 
-class EighResult(_Eigh, _Reported):
+class _Eigh(NamedTuple, Generic[VectorsT, ValuesT]):
+    eigenvalues: ValuesT
+    eigenvectors: VectorsT
+
+
+class EighResult(show.Shown, _Eigh[VectorsT, ValuesT], _Reported[StatusT]):
     """Eigenvalues and eigenvectors, which unpack as the result of numpy.linalg.eigh does.
 
     Attributes:
@@ -150,39 +169,48 @@ class EighResult(_Eigh, _Reported):
         summaries: a LargeSummary of each large matrix. Its `factor_condition` bounds the errors of small eigenvalues.
     """
 
+    def _rows(self) -> show.Rows:
+        return [*show.arrays(eigenvalues=self.eigenvalues, eigenvectors=self.eigenvectors),
+                *show.spectrum(self.eigenvalues), *show.report(self, MatrixStatus)]
 
-class _Conditioned(_Reported):
+
+class _Conditioned(_Reported[StatusT], Generic[ValuesT, StatusT]):
     """The report about a general eigenproblem."""
 
-    condition: npt.NDArray[np.floating[Any]] | None = None
+    condition: ValuesT | None = None
+    #: The condition number of each matrix's eigenvectors V, an array (...): norm(V) * norm(V^-1), Frobenius norms. It is
+    #: sqrt(n * sum(condition**2)), as columns of V have norm 1. That holds for distinct eigenvalues: of equal ones left and
+    #: right eigenvectors need not belong together. An array of float64; None if `condition` is.
+    vectors_condition: ValuesT | None = None
 
-    def conditioned(self, condition: npt.NDArray[np.floating[Any]] | None) -> Self:
-        """The result itself, with the condition numbers of its eigenvalues."""
+    def conditioned(self, condition: ValuesT | None, vectors_condition: ValuesT | None) -> Self:
+        """The result itself, with the condition numbers of its eigenvalues and of its eigenvectors."""
         self.condition = condition
+        self.vectors_condition = vectors_condition
         return self
 
-    @property
-    def vectors_condition(self) -> npt.NDArray[np.floating[Any]] | None:
-        """The condition number of each matrix's eigenvectors V, an array (...): norm(V) * norm(V^-1), Frobenius norms.
-
-        It is sqrt(n * sum(condition**2)), as columns of V have norm 1. That holds for distinct eigenvalues: of equal ones
-        left and right eigenvectors need not belong together. An array of float64; None if `condition` is.
-        """
-        if self.condition is None:
-            return None
-        condition = self.condition.astype(np.float64)
-        # Squares of large conditions would overflow.
-        largest = np.max(condition, axis=-1, initial=1.0)
-        scale = np.where(np.isfinite(largest), largest, 1.0)
-        return np.asarray(scale * np.sqrt(condition.shape[-1] * np.sum((condition / scale[..., None])**2, axis=-1)))
+    def _report(self) -> show.Rows:
+        """The rows of a summary that follow those of the eigenvalues."""
+        conditions = [] if self.condition is None else [
+            ("condition", show.kind(self.condition) + show.extent(self.condition))]
+        return [*conditions, *show.report(self, MatrixStatus)]
 
 
-class _Eig(NamedTuple):
-    eigenvalues: npt.NDArray[np.inexact[Any]]
-    eigenvectors: npt.NDArray[np.inexact[Any]]
+def condition_of_vectors(condition: npt.NDArray[np.floating[Any]]) -> npt.NDArray[np.float64]:
+    """sqrt(n * sum(condition**2)) of each matrix."""
+    condition = condition.astype(np.float64)
+    # Squares of large conditions would overflow.
+    largest = np.max(condition, axis=-1, initial=1.0)
+    scale = np.where(np.isfinite(largest), largest, 1.0)
+    return np.asarray(scale * np.sqrt(condition.shape[-1] * np.sum((condition / scale[..., None])**2, axis=-1)))
 
 
-class EigResult(_Eig, _Conditioned):
+class _Eig(NamedTuple, Generic[InexactT]):
+    eigenvalues: InexactT
+    eigenvectors: InexactT
+
+
+class EigResult(show.Shown, _Eig[InexactT], _Conditioned[ValuesT, StatusT]):
     """Eigenvalues and eigenvectors, which unpack as the result of numpy.linalg.eig does.
 
     Attributes:
@@ -195,14 +223,18 @@ class EigResult(_Eig, _Conditioned):
         vectors_condition: array (...), the condition number of V; None if `condition` is.
     """
 
-
-class _EigLeft(NamedTuple):
-    eigenvalues: npt.NDArray[np.inexact[Any]]
-    left_eigenvectors: npt.NDArray[np.inexact[Any]]
-    eigenvectors: npt.NDArray[np.inexact[Any]]
+    def _rows(self) -> show.Rows:
+        return [*show.arrays(eigenvalues=self.eigenvalues, eigenvectors=self.eigenvectors),
+                *show.spectrum(self.eigenvalues, conditioned=False), *self._report()]
 
 
-class EigLeftResult(_EigLeft, _Conditioned):
+class _EigLeft(NamedTuple, Generic[InexactT]):
+    eigenvalues: InexactT
+    left_eigenvectors: InexactT
+    eigenvectors: InexactT
+
+
+class EigLeftResult(show.Shown, _EigLeft[InexactT], _Conditioned[ValuesT, StatusT]):
     """Eigenvalues, left and right eigenvectors, which unpack as the result of scipy.linalg.eig(a, left=True) does.
 
     Attributes:
@@ -211,21 +243,32 @@ class EigLeftResult(_EigLeft, _Conditioned):
     """
 
 
-@dataclasses.dataclass(frozen=True)
-class MimoResult:
+    def _rows(self) -> show.Rows:
+        named = dict(eigenvalues=self.eigenvalues, left_eigenvectors=self.left_eigenvectors, eigenvectors=self.eigenvectors)
+        return [*show.arrays(**named), *show.spectrum(self.eigenvalues, conditioned=False), *self._report()]
+
+
+@dataclasses.dataclass(frozen=True, repr=False)
+class MimoResult(show.Shown, Generic[VectorsT, StatusT]):
     """MIMO numbers of channels. Numbers that were not requested are None; Client.mimo defines each."""
 
-    status: npt.NDArray[np.uint8]  #: (...): numbers of MatrixStatus
-    capacity: npt.NDArray[Any] | None = None  #: (..., n_snr), bit/s/Hz
-    water_filling: npt.NDArray[Any] | None = None  #: (..., n_snr), bit/s/Hz
-    stream_snr: npt.NDArray[Any] | None = None  #: (..., n_snr, k), linear
-    condition_number: npt.NDArray[Any] | None = None  #: (...)
-    effective_rank: npt.NDArray[Any] | None = None  #: (...)
-    threshold_rank: npt.NDArray[Any] | None = None  #: (...), whole numbers
-    precoders: npt.NDArray[Any] | None = None  #: (..., n, L), leading columns of V
-    combiners: npt.NDArray[Any] | None = None  #: (..., m, L), leading columns of U
-    singular_values: npt.NDArray[Any] | None = None  #: (..., k)
+    status: StatusT  #: (...): numbers of MatrixStatus
+    capacity: VectorsT | None = None  #: (..., n_snr), bit/s/Hz
+    water_filling: VectorsT | None = None  #: (..., n_snr), bit/s/Hz
+    stream_snr: VectorsT | None = None  #: (..., n_snr, k), linear
+    condition_number: VectorsT | None = None  #: (...)
+    effective_rank: VectorsT | None = None  #: (...)
+    threshold_rank: VectorsT | None = None  #: (...), whole numbers
+    precoders: VectorsT | None = None  #: (..., n, L), leading columns of V
+    combiners: VectorsT | None = None  #: (..., m, L), leading columns of U
+    singular_values: VectorsT | None = None  #: (..., k)
     certificate: Certificate | None = None
+
+    def _rows(self) -> show.Rows:
+        named = {name: array for name, array in vars(self).items() if name not in ("status", "certificate")}
+        extents = {name: show.extent(array) for name, array in named.items() if name not in ("precoders", "combiners")}
+        rows = [(name, text + extents.get(name, "")) for name, text in show.arrays(**named)]
+        return [*rows, *show.report(self, MatrixStatus)]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -322,9 +365,15 @@ class Device:
     running_factors: int = 0  #: large matrices that it computes now, beside its batches: 0 or 1
     waiting_factors: int = 0  #: large matrices that are uploaded and wait for it
 
+    def describe(self) -> str:
+        """One line, such as "NVIDIA H200, sm_90, 139 GiB"."""
+        parts = [self.model, self.instruction_set, f"{self.threads} threads" if self.threads else "",
+                 f"{self.memory_bytes >> 30} GiB" if self.memory_bytes else "", "" if self.healthy else "out of service"]
+        return ", ".join(part for part in parts if part)
 
-@dataclasses.dataclass(frozen=True)
-class ServerInfo:
+
+@dataclasses.dataclass(frozen=True, repr=False)
+class ServerInfo(show.Shown):
     """A server's version, limits and devices."""
 
     version: str
@@ -333,6 +382,17 @@ class ServerInfo:
     limits: Limits
     devices: tuple[Device, ...]
     draining: bool  #: it is shutting down and admits nothing
+
+    def _title(self) -> str:
+        return f"svdserve {self.version}" + (", shutting down" if self.draining else "")
+
+    def _rows(self) -> show.Rows:
+        limits, devices = self.limits, [(device.name, device.describe()) for device in self.devices]
+        return [*devices, ("types", ", ".join(self.data_types)), ("methods", ", ".join(self.methods)),
+                ("batches", f"min(m, n) to {limits.max_values}, m and n to {limits.max_dimension}, Hermitian to "
+                            f"{limits.max_hermitian_order}, general to {limits.max_general_order}"),
+                ("messages", f"to {limits.max_message_bytes >> 20} MiB, {limits.max_matrices} matrices"),
+                ("large matrices", f"to {limits.max_large_bytes >> 20} MiB each" if limits.max_large_bytes else "none")]
 
 
 # The least that these limits of a server can be.

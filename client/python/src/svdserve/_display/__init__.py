@@ -1,0 +1,1 @@
+"""Results and progress, for a person who reads them."""

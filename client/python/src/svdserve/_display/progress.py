@@ -1,0 +1,184 @@
+"""How far a call is as a whole, and the bar that shows it."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import importlib
+import sys
+import threading
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any, TextIO
+
+from ..values import Progress
+
+OnProgress = Callable[[Progress], object]
+
+_GUESSED_FLOPS = 2e10  # a second of a server, until it has begun to compute
+_SURE = 0.1  # after this part of a computation its time follows from what the part has taken
+_REDRAWN = 0.1  # seconds between two states of a line
+
+
+class Estimate:
+    """Seconds that a large matrix still takes, from the updates about it.
+
+    The time of the computation is guessed from the number of operations. Then it follows from the part that is done and the
+    time that this has taken. The rest is never longer than that of the guess, or than the time that has passed. The download
+    takes as long a byte as the upload.
+    """
+
+    def __init__(self, upload_bytes: int, download_bytes: int, flops: float) -> None:
+        self._bytes = upload_bytes, download_bytes
+        self._guess = flops / _GUESSED_FLOPS
+        self._uploaded = 0.0  # seconds
+        self._stage = "upload"  # or "queued", "compute", "download"; it began with this fraction at this time:
+        self._began = 0.0, 0.0
+        self._overall = 0.0
+
+    def __call__(self, progress: Progress) -> Progress:
+        """The update with `overall` and `eta_seconds`."""
+        elapsed, fraction = progress.elapsed_seconds, progress.fraction
+        stage = progress.stage if progress.stage in ("upload", "queued", "download") else "compute"
+        if stage != self._stage:
+            self._stage, self._began = stage, (fraction if stage == "compute" else 0.0, elapsed)
+        done, spent = fraction - self._began[0], elapsed - self._began[1]
+        to_go = spent * (1 - fraction) / done if done > 0 else 0.0  # at the speed of the stage
+        if stage == "upload":
+            self._uploaded = spent + to_go
+        download = self._uploaded * self._bytes[1] / max(1, self._bytes[0])
+        if stage == "upload":
+            left = to_go + self._guess + download
+        elif stage == "queued":
+            left = self._guess + download
+        elif stage == "download":
+            left = to_go if done > 0 else download
+        else:
+            sure = min(1.0, done / _SURE)
+            longest = max(self._guess - spent, spent)
+            left = min(sure * to_go + (1 - sure) * longest, longest) + download
+        if stage == "download" and fraction >= 1:
+            self._overall, left = 1.0, 0.0
+        else:
+            self._overall = max(self._overall, min(0.99, elapsed / max(elapsed + left, 1e-9)))
+        return dataclasses.replace(progress, overall=self._overall, eta_seconds=left)
+
+
+class Teller:
+    """The caller's callback, for the matrices of one call: one update at a time, and none after it raised."""
+
+    def __init__(self, on_progress: OnProgress) -> None:
+        """Raises TypeError."""
+        if not callable(on_progress):
+            raise TypeError(f"progress is {on_progress!r}, but must be True or callable")
+        self.matrices = 1  #: of the call
+        self._overall: dict[int, float] = {}  # of each that has begun
+        self._on_progress = on_progress
+        self._telling = threading.Lock()
+        self._failed = False
+
+    def __call__(self, progress: Progress, matrix: int) -> None:
+        """`matrix` is a number that no other matrix of the call has."""
+        with self._telling:
+            if self._failed:
+                return
+            self._failed = True  # unless it returns
+            self._on_progress(self._of_all(progress, matrix))
+            self._failed = False
+
+    def _of_all(self, progress: Progress, matrix: int) -> Progress:
+        self._overall[matrix] = progress.overall
+        if self.matrices == 1:
+            return progress
+        overall = sum(self._overall.values()) / self.matrices
+        eta = progress.elapsed_seconds * (1 - overall) / overall if overall > 0 else None
+        return dataclasses.replace(progress, overall=overall, eta_seconds=eta)
+
+
+class _Line:
+    """One line of a terminal, drawn anew with each update. Elsewhere its last state is one line of text."""
+
+    def __init__(self, file: TextIO) -> None:
+        self._file = file
+        self._is_terminal = file.isatty()
+        self._text = ""
+        self._next = 0.0
+
+    def __call__(self, progress: Progress) -> None:
+        filled = round(30 * progress.overall)
+        text = (f"{progress.overall:4.0%} [{'=' * filled}{' ' * (30 - filled)}] {_stage(progress)}, "
+                f"{_duration(progress.elapsed_seconds)}{_left(progress)}")
+        width, self._text = len(self._text), text
+        now = time.monotonic()
+        if self._is_terminal and (now >= self._next or progress.overall == 1):
+            self._next = now + _REDRAWN
+            self._file.write(f"\r{text:{width}}")
+            self._file.flush()
+
+    def close(self) -> None:
+        if self._text:
+            self._file.write("\n" if self._is_terminal else self._text + "\n")
+            self._file.flush()
+
+
+class _Tqdm:
+    """A bar of tqdm, which notebooks show as a widget."""
+
+    def __init__(self, tqdm: Any) -> None:
+        self._bar = tqdm(total=1.0, bar_format="{percentage:3.0f}%|{bar}| {desc}")
+
+    def __call__(self, progress: Progress) -> None:
+        text = f"{_stage(progress)}, {_duration(progress.elapsed_seconds)}{_left(progress)}"
+        self._bar.set_description_str(text, refresh=False)
+        self._bar.update(progress.overall - self._bar.n)
+
+    def close(self) -> None:
+        self._bar.refresh()
+        self._bar.close()
+
+
+def _stage(progress: Progress) -> str:
+    return f"sweep {progress.sweep}" if progress.stage == "sweep" else progress.stage.replace("_", " ")
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 60:
+        return f"{seconds:.0f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest:02} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60:02} min"
+
+
+def _left(progress: Progress) -> str:
+    return "" if progress.eta_seconds is None or progress.overall == 1 else f", {_duration(progress.eta_seconds)} left"
+
+
+def _tqdm() -> Any:
+    """tqdm's bar for a terminal or a notebook; None where it is not installed."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of notebooks without widgets, which have lines of text then
+            return importlib.import_module("tqdm.auto").tqdm
+    except ImportError:
+        return None
+
+
+@contextlib.contextmanager
+def shown(progress: OnProgress | bool | None) -> Iterator[OnProgress | None]:
+    """The callable that receives updates; of True a bar, which ends with the call."""
+    if progress is not True:
+        yield progress or None
+        return
+    bar: list[_Tqdm | _Line] = []
+
+    def show(update: Progress) -> None:
+        if not bar:  # small matrices have no updates, and no bar
+            tqdm = _tqdm()
+            bar.append(_Tqdm(tqdm) if tqdm else _Line(sys.stderr))
+        bar[0](update)
+
+    try:
+        yield show
+    finally:
+        for one in bar:
+            one.close()
