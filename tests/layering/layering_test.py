@@ -140,9 +140,11 @@ RULES = {
     "client/cpp/wire": Rule(("wire/", "client/cpp/*"), ("absl", "grpc", "proto")),
     # svdctl sees the public face of the library.
     "client/cli": Rule(CLI_SEES + ("client/cli/",), ("absl",)),
-    "client/cli/commands": Rule(CLI_SEES + ("client/cli/*", "client/cli/files/", "client/cli/load/"), ("absl",)),
+    "client/cli/commands": Rule(CLI_SEES + ("client/cli/*", "client/cli/files/", "client/cli/load/", "client/cli/report/"),
+                                ("absl",)),
     "client/cli/files": Rule(CLI_SEES + ("client/cli/*",), ("absl",)),
     "client/cli/load": Rule(CLI_SEES + ("client/cli/*",), ("absl",)),
+    "client/cli/report": Rule(CLI_SEES + ("client/cli/*", "client/cli/files/"), ("absl",)),
     # Tests may look into everything; nothing looks into them.
     "tests": Rule(("engine/", "server/", "client/", "wire/"), tuple(LIBRARIES)),
 }

@@ -14,7 +14,7 @@
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "client/cli/commands/commands.h"
-#include "client/cli/connection.h"
+#include "client/cli/context.h"
 #include "client/cli/load/load.h"
 #include "client/cli/load/process_usage.h"
 #include "client/cli/printable.h"
@@ -271,37 +271,45 @@ void declare(Arguments* a, BenchOptions* o) {
       "usage.");
 }
 
+int exit_code_of(const LoadTally& tally) {
+  if (tally.ok + tally.refused + tally.expired + tally.failed == 0) {
+    std::fputs("svdctl bench: no request ended within --duration; use a longer duration or smaller requests\n", stderr);
+  }
+  return tally.failed == 0 && tally.ok > 0 ? kDone : kFailed;
+}
+
 }  // namespace
 
 int run_bench(const std::vector<std::string>& words) {
-  Connection connection;
+  Context context("bench");
   BenchOptions o;
   Arguments a("svdctl bench [options]", "Sends random matrices and reports rates and latencies.");
   declare(&a, &o);
-  connection.declare(&a);
-  if (const auto code = parse_or_explain(&a, "bench", words)) return *code;
-  if (o.rate > 0 && o.stream) return bad_usage("bench", "--rate and --stream exclude each other");
-  if (o.empty && (o.rate > 0 || o.stream)) return bad_usage("bench", "--empty excludes --rate and --stream");
-  if (o.duration <= Duration::zero()) return bad_usage("bench", "--duration must be positive");
+  context.declare(&a);
+  if (const auto code = parse_or_explain(&a, context, words)) return *code;
+  if (o.rate > 0 && o.stream) return bad_usage(context, "--rate and --stream exclude each other");
+  if (o.empty && (o.rate > 0 || o.stream)) return bad_usage(context, "--empty excludes --rate and --stream");
+  if (o.duration <= Duration::zero()) return bad_usage(context, "--duration must be positive");
   LoadOptions load_options;
-  if (const auto wrong = read_compute(o, &load_options.compute)) return bad_usage("bench", *wrong);
+  if (const auto wrong = read_compute(o, &load_options.compute)) return bad_usage(context, *wrong);
   std::string why;
   auto mix = make_mix(o, load_options.compute, &why);
-  if (!mix) return bad_usage("bench", why);
+  if (!mix) return bad_usage(context, why);
   if (o.server_pid > 0 && !process_usage(static_cast<pid_t>(o.server_pid))) {
-    return bad_usage("bench", absl::StrCat("--server-pid: no process has the id ", o.server_pid));
+    return bad_usage(context, absl::StrCat("--server-pid: no process has the id ", o.server_pid));
   }
-  auto options = connection.options();
-  if (!options.ok()) return fail("bench", options.status());
+  auto options = context.connection.options();
+  if (!options.ok()) return fail(context, options.status());
   options->connections = static_cast<int>(std::min<int64_t>(o.connections, 10000));
   if (!o.retry) options->retry.max_attempts = 1;
   client::Client client(*options);
   // Before any load: one answer, so that a wrong address is an error and not a table of failures.
-  const auto info = client.server_info({.timeout = connection.call().timeout.value_or(std::chrono::seconds(10))});
-  if (!info.ok() && info.status().code != client::Code::kUnimplemented) return fail("bench", info.status());
+  const auto info =
+      client.server_info({.timeout = context.connection.call().timeout.value_or(std::chrono::seconds(10))});
+  if (!info.ok() && info.status().code != client::Code::kUnimplemented) return fail(context, info.status());
   if (info.ok() && !o.empty) {
     const auto wrong = shape_beyond(info->limits, *mix, load_options.compute.problem);
-    if (wrong) return bad_usage("bench", *wrong);
+    if (wrong) return bad_usage(context, *wrong);
   }
 
   load_options.concurrency = o.concurrency;
@@ -310,7 +318,7 @@ int run_bench(const std::vector<std::string>& words) {
   load_options.empty = o.empty;
   load_options.stream = o.stream;
   load_options.window = std::min<int64_t>(o.window, 1 << 20);
-  load_options.timeout = connection.call().timeout;
+  load_options.timeout = context.connection.call().timeout;
   load_options.seed = static_cast<uint64_t>(o.seed);
   Load load(client, *std::move(mix), load_options);
   const Snapshot started = take_snapshot(o.server_pid);
@@ -322,15 +330,12 @@ int run_bench(const std::vector<std::string>& words) {
   const Snapshot end = take_snapshot(o.server_pid);
   const LoadTally tally = load.stop();
 
-  const Row row = make_row(o, connection.address(), info.ok() ? info->version : "", tally, started, begin, end);
+  const Row row = make_row(o, context.connection.address(), info.ok() ? info->version : "", tally, started, begin, end);
   print_report(row, tally, o.csv == "-" ? stderr : stdout);
   if (!o.csv.empty() && !write_csv(o.csv, row)) {
-    return fail("bench", {.code = client::Code::kNotFound, .message = "cannot write " + o.csv});
+    return fail(context, {.code = client::Code::kNotFound, .message = "cannot write " + o.csv});
   }
-  if (tally.ok + tally.refused + tally.expired + tally.failed == 0) {
-    std::fputs("svdctl bench: no request ended within --duration; use a longer duration or smaller requests\n", stderr);
-  }
-  return tally.failed == 0 && tally.ok > 0 ? kDone : kFailed;
+  return exit_code_of(tally);
 }
 
 }  // namespace svdserve::cli

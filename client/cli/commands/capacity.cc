@@ -6,20 +6,21 @@
 #include <optional>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "client/cli/commands/commands.h"
 #include "client/cli/commands/large.h"
-#include "client/cli/connection.h"
+#include "client/cli/context.h"
 #include "client/cli/files/npy.h"
 #include "client/cli/files/npy_output.h"
 #include "client/cli/files/output_target.h"
 #include "client/cli/interruption.h"
-#include "client/cli/summary.h"
+#include "client/cli/report/summary.h"
 
 namespace svdserve::cli {
 namespace {
 
 struct CapacityArguments {
-  Connection connection;
+  Context context{"capacity"};
   std::string in, out, snr_db = "10";
   bool water_filling = false;
   int64_t group_size = 1;
@@ -27,13 +28,12 @@ struct CapacityArguments {
   bool force = false;
 };
 
-// The exit code where the command is over with that.
-std::optional<int> parse(const std::vector<std::string>& words, CapacityArguments* to) {
+Arguments declared(CapacityArguments* to) {
   Arguments a(
       "svdctl capacity [options] IN.npy",
       "Computes the capacity in bit/s/Hz of the MIMO channels in a NumPy file: shape (..., m, n), m receive and\n"
       "n transmit antennas. SNR is the transmitted power over the noise power of one receive antenna.\n"
-      "Prints the mean for each SNR. A summary goes to stderr.");
+      "Prints the mean for each SNR.");
   a.operand("IN.npy", &to->in);
   a.section("Options");
   a.option("--snr-db", "LIST", "SNRs in dB, such as 0,10,20", &to->snr_db);
@@ -45,16 +45,19 @@ std::optional<int> parse(const std::vector<std::string>& words, CapacityArgument
            &to->group_size, 1);
   a.option("--out", "C.npy", "write the capacities to this file: shape (..., number of SNRs)", &to->out);
   a.flag("--force", kForceHelp, &to->force);
-  to->connection.declare(&a);
-  a.epilogue(
-      "Exit codes: 0 done, 1 the server or a file failed, 2 wrong usage or input.\n"
-      "3 done, but some matrices are not ok (non-finite, not converged, out of range).\n"
-      "128 + N ended by signal N (129, 130, 143).");
-  if (const auto code = parse_or_explain(&a, "capacity", words)) return code;
+  to->context.declare(&a, kVerboseHelp);
+  a.epilogue(kStackExitCodes);
+  return a;
+}
+
+// The exit code where the command is over with that.
+std::optional<int> parse(const std::vector<std::string>& words, CapacityArguments* to) {
+  Arguments a = declared(to);
+  if (const auto code = parse_or_explain(&a, to->context, words)) return code;
   client::MimoOptions mimo;
   for (const std::string& word : split_list(to->snr_db)) {
     const auto db = parse_double(word);
-    if (!db) return bad_usage("capacity", "--snr-db: \"" + word + "\" is not a number");
+    if (!db) return bad_usage(to->context, "--snr-db: \"" + word + "\" is not a number");
     mimo.snr_db.push_back(*db);
   }
   mimo.capacity = !to->water_filling;
@@ -80,11 +83,12 @@ std::vector<double> numbers(std::span<const std::byte> bytes, client::DataType t
 }
 
 // The mean for each SNR of what is a number: nan where channels have none.
-void print_means(const std::vector<double>& snr_db, const std::vector<double>& capacities) {
+std::string means_text(const std::vector<double>& snr_db, const std::vector<double>& capacities) {
   const size_t snrs = snr_db.size();
+  std::string text;
   for (size_t j = 0; j < snrs; ++j) {
     if (capacities.empty()) {
-      std::printf("%g dB: no channels\n", snr_db[j]);
+      absl::StrAppendFormat(&text, "%g dB: no channels\n", snr_db[j]);
       continue;
     }
     double sum = 0;
@@ -94,8 +98,10 @@ void print_means(const std::vector<double>& snr_db, const std::vector<double>& c
       sum += capacities[i];
       ++count;
     }
-    std::printf("%g dB: %.6g bit/s/Hz\n", snr_db[j], count > 0 ? sum / static_cast<double>(count) : std::nan(""));
+    const double mean = count > 0 ? sum / static_cast<double>(count) : std::nan("");
+    absl::StrAppendFormat(&text, "%g dB: %.6g bit/s/Hz\n", snr_db[j], mean);
   }
+  return text;
 }
 
 // The error for channels that the server takes as large matrices alone, and what to do instead.
@@ -106,54 +112,79 @@ std::string too_large(const CapacityArguments& args, const client::Batch& batch,
                       ". Instead sum log2(1 + SNR s^2 / n) over the singular values s from svdctl values");
 }
 
+// Prints the means, and the channels that are not ok.
+client::Status report_on(const CapacityArguments& args, const StackReport& report, const std::string& means) {
+  const auto& exceptions = report.exceptions;
+  std::string text = means;
+  if (!exceptions.empty()) {
+    absl::StrAppend(&text, matrices_text(report.stack.batch.count, report.stack.batch), ": ",
+                    statuses_text(count_statuses(report.stack.batch.count, exceptions)), "\n",
+                    exceptions_text(report.stack, exceptions, args.context.verbose));
+  }
+  if (auto s = args.context.print(text); !s.ok()) return s;
+  if (args.context.quiet || report.stack.batch.count == 0) return {};
+  std::fputs(time_text(report).c_str(), stderr);
+  if (args.context.verbose) std::fputs(work_text(report).c_str(), stderr);
+  return {};
+}
+
+int compute(const CapacityArguments& args, client::Client& client, const MatrixStack& stack,
+            const std::vector<int64_t>& shape, const client::CallOptions& call, const Interruption& interruption) {
+  const Context& context = args.context;
+  const client::Batch& batch = stack.batch;
+  const client::Plane plane = args.water_filling ? client::Plane::kWaterFilling : client::Plane::kCapacity;
+  const auto capacities = NpyOutput::make(args.out, npy_value_type(batch.data_type), shape, false,
+                                          static_cast<size_t>(plane_bytes(batch, args.compute, plane, batch.count)));
+  if (!capacities.ok()) return fail(context, capacities.status());
+  client::Outputs out;
+  out[plane] = (*capacities)->data();
+  const auto begin = std::chrono::steady_clock::now();
+  const auto reply = client.decompose(batch, out, args.compute, call);
+  if (!reply.ok()) return fail_unless_interrupted(context, reply.status(), interruption);
+  StackReport report{.stack = stack};
+  report.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  report.add(*reply);
+  if (const auto s = commit({capacities->get()}, call.stop); !s.ok()) {
+    return fail_unless_interrupted(context, s, interruption);
+  }
+  const std::string means = means_text(args.compute.mimo->snr_db, numbers(out[plane], batch.data_type));
+  if (const auto s = report_on(args, report, means); !s.ok()) return fail(context, s);
+  return exit_code(report.exceptions);
+}
+
 }  // namespace
 
 int run_capacity(const std::vector<std::string>& words) {
   CapacityArguments args;
+  const Context& context = args.context;
   if (const auto code = parse(words, &args)) return *code;
-  std::vector<NamedFile> inputs = args.connection.files();
-  inputs.push_back({"IN.npy", args.in});
-  if (const auto s = check_outputs({{"--out", args.out}}, inputs, args.force); !s.ok()) return fail("capacity", s);
+  if (const auto s = check_files(&args.context, {{"--out", args.out}}, {{"IN.npy", args.in}}, args.force); !s.ok()) {
+    return fail(context, s);
+  }
   const auto stack = load_matrices(args.in);
-  if (!stack.ok()) return fail("capacity", stack.status());
+  if (!stack.ok()) return fail(context, stack.status());
   const client::Batch& batch = stack->batch;
-  if (batch.rows == 0 || batch.cols == 0) return bad_usage("capacity", args.in + ": its matrices have no elements");
+  if (batch.rows == 0 || batch.cols == 0) return bad_usage(context, args.in + ": its matrices have no elements");
   std::vector<int64_t> shape = stack->batch_shape;
   if (args.group_size > 1) {
     if (shape.empty() || shape.back() % args.group_size != 0) {
-      return bad_usage("capacity", "--group-size must divide the last dimension before the matrices");
+      return bad_usage(context, "--group-size must divide the last dimension before the matrices");
     }
     shape.back() /= args.group_size;
   }
   shape.push_back(static_cast<int64_t>(args.compute.mimo->snr_db.size()));
-  const auto options = args.connection.options();
-  if (!options.ok()) return fail("capacity", options.status());
-
-  const client::Plane plane = args.water_filling ? client::Plane::kWaterFilling : client::Plane::kCapacity;
+  const auto options = context.connection.options();
+  if (!options.ok()) return fail(context, options.status());
   const Interruption interruption;
   client::Client client(*options);
-  client::CallOptions call = args.connection.call();
+  client::CallOptions call = context.connection.call();
   call.stop = interruption.token();
   if (batch.count > 0) {
     const auto info = ask_server(client, &call);
-    if (!info.ok()) return fail_unless_interrupted("capacity", info.status(), interruption);
-    if (is_large(batch, info->limits, args.compute)) return bad_usage("capacity", too_large(args, batch, info->limits));
+    if (!info.ok()) return fail_unless_interrupted(context, info.status(), interruption);
+    if (is_large(batch, info->limits, args.compute)) return bad_usage(context, too_large(args, batch, info->limits));
   }
-  const auto capacities = NpyOutput::make(args.out, npy_value_type(batch.data_type), shape, false,
-                                          static_cast<size_t>(plane_bytes(batch, args.compute, plane, batch.count)));
-  if (!capacities.ok()) return fail("capacity", capacities.status());
-  client::Outputs out;
-  out[plane] = (*capacities)->data();
-  const auto begin = std::chrono::steady_clock::now();
-  const auto report = client.decompose(batch, out, args.compute, call);
-  if (!report.ok()) return fail_unless_interrupted("capacity", report.status(), interruption);
-  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-  if (const auto s = commit({capacities->get()}, call.stop); !s.ok()) {
-    return fail_unless_interrupted("capacity", s, interruption);
-  }
-  print_means(args.compute.mimo->snr_db, numbers(out[plane], batch.data_type));
-  print_summary(batch, *report, seconds);
-  return report->exceptions.empty() ? kDone : kExceptions;
+  return compute(args, client, *stack, shape, call, interruption);
 }
 
 }  // namespace svdserve::cli

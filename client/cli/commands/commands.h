@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "client/cli/arguments.h"
+#include "client/cli/context.h"
 #include "client/cpp/types.h"
 
 namespace svdserve::cli {
@@ -30,7 +31,7 @@ int run_bench(const std::vector<std::string>& words);
 int run_latency(const std::vector<std::string>& words);
 
 // Parses; the exit code where the command is over with that: help was printed, or the usage is wrong.
-std::optional<int> parse_or_explain(Arguments* arguments, const std::string& command,
+std::optional<int> parse_or_explain(Arguments* arguments, const Context& context,
                                     const std::vector<std::string>& words);
 
 // "auto, bidiagonal, bisection or jacobi".
@@ -41,8 +42,12 @@ std::optional<client::Method> parse_method(const std::string& text);
 
 // Prints "svdctl COMMAND: why" on stderr, with a server's words escaped and an option for the field that it sets.
 // Returns the exit code that fits: kBadUsage for errors that the caller can mend, else kFailed.
-int fail(const std::string& command, const client::Status& reported);
-int bad_usage(const std::string& command, const std::string& why);
+int fail(const Context& context, const client::Status& reported);
+int bad_usage(const Context& context, const std::string& why);
+
+// check_outputs() with the files of the connection as further inputs. Notes in the context whether an output is stdout.
+client::Status check_files(Context* context, const std::vector<NamedFile>& outputs, std::vector<NamedFile> inputs,
+                           bool force);
 
 }  // namespace svdserve::cli
 #endif  // SVDSERVE_CLIENT_CLI_COMMANDS_COMMANDS_H_

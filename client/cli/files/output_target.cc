@@ -145,6 +145,8 @@ Result<OutputTarget> output_target(const std::string& path) {
   return target;
 }
 
+bool is_stdout(const std::string& path) { return !path.empty() && descriptor_named(path) == STDOUT_FILENO; }
+
 Status check_outputs(const std::vector<NamedFile>& outputs, const std::vector<NamedFile>& inputs, bool force) {
   std::vector<std::pair<NamedFile, OutputTarget>> targets;
   for (const NamedFile& output : outputs) {

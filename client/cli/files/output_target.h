@@ -35,6 +35,9 @@ struct OutputTarget {
 // descriptor that is not open for writing.
 client::Result<OutputTarget> output_target(const std::string& path);
 
+// Whether what is written there goes to this process's standard output.
+bool is_stdout(const std::string& path);
+
 // Fails where an output cannot be written. Fails with INVALID_ARGUMENT where two outputs are the same file or, unless
 // `force`, where an output is an input. Files are the same by equal paths, other spellings, and symbolic or hard links.
 // Files with an empty path do not count. Creates nothing.
