@@ -14,7 +14,8 @@ namespace svdserve::cli {
 using Duration = std::chrono::nanoseconds;
 
 // The options and operands of one command. Options are --name VALUE or --name=VALUE, in any place; "--" ends them.
-// An option that is not given keeps the value that its target has when it is declared.
+// An option that is not given keeps the value that its target has when it is declared. "-o, --output" names an option
+// with two spellings.
 class Arguments {
  public:
   Arguments(std::string usage, std::string summary) : usage_(std::move(usage)), summary_(std::move(summary)) {}
@@ -30,6 +31,8 @@ class Arguments {
   void option(const std::string& name, const std::string& value, const std::string& help,
               std::optional<Duration>* target);
   void flag(const std::string& name, const std::string& help, bool* target);
+  // Another spelling of an option, for command lines of earlier versions; the help does not show it.
+  void alias(const std::string& other, const std::string& name) { aliases_.emplace_back(other, name); }
   // One operand, such as IN.npy; required.
   void operand(const std::string& name, std::string* target);
   // Any number of operands after the others.
@@ -49,9 +52,14 @@ class Arguments {
     std::function<bool(const std::string&)> set;  // false: not such a value
   };
   void add(Option option);
+  // The option that is spelt so; null: none is.
+  const Option* find(const std::string& name) const;
+  // Nothing: the option took the value, and `*i` is at the last word that was its own.
+  std::optional<std::string> parse_option(const std::vector<std::string>& words, size_t* i);
 
   std::string usage_, summary_, epilogue_;
   std::vector<Option> options_;  // a section has only `help`
+  std::vector<std::pair<std::string, std::string>> aliases_;
   std::vector<std::pair<std::string, std::string*>> operands_;
   std::vector<std::string>* more_ = nullptr;
   bool help_wanted_ = false;

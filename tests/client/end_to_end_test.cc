@@ -1228,8 +1228,6 @@ TEST(Svdctl, ErrorsNameWhatTheCallerGave) {
   EXPECT_THAT(error_of({"svd", g, "--top-k", "7"}), HasSubstr(": --top-k is larger than"));
   EXPECT_THAT(error_of({"svd", g, "--strategy", "recursive", "--max-sweeps", "1001"}),
               HasSubstr(": --max-sweeps: must"));
-  EXPECT_THAT(error_of({"eigvals", "-"}), HasSubstr("-: standard input cannot be mapped; a file of this name is ./-"));
-  EXPECT_THAT(error_of({"eigvals", g, "-o", "-"}), HasSubstr("-: standard output is /dev/stdout"));
   std::filesystem::remove_all(folder);
 }
 
@@ -1456,6 +1454,17 @@ TEST(Svdctl, AppendsToWhatTheShellOpened) {
     return std::string(std::istreambuf_iterator<char>(stream), {});
   };
   EXPECT_TRUE(contents(log) == "what was there\n" + contents(file));  // not printed: it is long
+  std::filesystem::remove_all(folder);
+}
+
+TEST(Svdctl, IsAFilter) {
+  Server server;
+  const std::string folder = make_folder(), in = std::string(TEST_DATA) + "/cdl_c_4x4.npy", file = folder + "/s.npy";
+  EXPECT_EQ(run({SVDCTL_PROGRAM, "values", in, "-o", file, "--address", server.address()}).exit_code, 0);
+  const Outcome o = run({"/bin/sh", "-c", "cat \"$1\" | \"$0\" values - -o - --address \"$2\" | cmp - \"$3\"",
+                         SVDCTL_PROGRAM, in, server.address(), file});
+  EXPECT_EQ(o.exit_code, 0) << o.out << o.err;
+  EXPECT_THAT(o.err, HasSubstr("standard input: "));
   std::filesystem::remove_all(folder);
 }
 

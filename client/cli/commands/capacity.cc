@@ -43,7 +43,9 @@ Arguments declared(CapacityArguments* to) {
            "sum over G neighbours along the last dimension before the matrices;\n"
            "--water-filling divides the power of all G among them",
            &to->group_size, 1);
-  a.option("--out", "C.npy", "write the capacities to this file: shape (..., number of SNRs)", &to->out);
+  a.option("-o, --output", "C.npy", "write the capacities to this file: shape (..., number of SNRs); - is stdout",
+           &to->out);
+  a.alias("--out", "-o");
   a.flag("--force", kForceHelp, &to->force);
   to->context.declare(&a, kVerboseHelp);
   a.epilogue(kStackExitCodes);
@@ -106,7 +108,7 @@ std::string means_text(const std::vector<double>& snr_db, const std::vector<doub
 
 // The error for channels that the server takes as large matrices alone, and what to do instead.
 std::string too_large(const CapacityArguments& args, const client::Batch& batch, const client::ServerLimits& limits) {
-  return absl::StrCat(args.in, ": channels of ", batch.rows, "x", batch.cols,
+  return absl::StrCat(input_name(args.in), ": channels of ", batch.rows, "x", batch.cols,
                       " are too large: this server computes capacities for min(m, n) <= ", limits.max_values,
                       " and max(m, n) <= ", limits.max_dimension,
                       ". Instead sum log2(1 + SNR s^2 / n) over the singular values s from svdctl values");
@@ -158,13 +160,14 @@ int run_capacity(const std::vector<std::string>& words) {
   CapacityArguments args;
   const Context& context = args.context;
   if (const auto code = parse(words, &args)) return *code;
-  if (const auto s = check_files(&args.context, {{"--out", args.out}}, {{"IN.npy", args.in}}, args.force); !s.ok()) {
+  if (const auto s = check_files(&args.context, {{"-o", args.out}}, {{"IN.npy", args.in}}, args.force); !s.ok()) {
     return fail(context, s);
   }
   const auto stack = load_matrices(args.in);
   if (!stack.ok()) return fail(context, stack.status());
   const client::Batch& batch = stack->batch;
-  if (batch.rows == 0 || batch.cols == 0) return bad_usage(context, args.in + ": its matrices have no elements");
+  if (batch.rows == 0 || batch.cols == 0)
+    return bad_usage(context, input_name(args.in) + ": its matrices have no elements");
   std::vector<int64_t> shape = stack->batch_shape;
   if (args.group_size > 1) {
     if (shape.empty() || shape.back() % args.group_size != 0) {

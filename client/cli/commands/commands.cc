@@ -1,8 +1,13 @@
 #include "client/cli/commands/commands.h"
 
+#include <unistd.h>
+
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
+#include <filesystem>
 #include <iterator>
+#include <system_error>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
@@ -104,10 +109,38 @@ int bad_usage(const Context& context, const std::string& why) {
 
 client::Status check_files(Context* context, const std::vector<NamedFile>& outputs, std::vector<NamedFile> inputs,
                            bool force) {
+  const auto invalid = [](std::string message) {
+    return client::Status{.code = client::Code::kInvalidArgument, .message = std::move(message)};
+  };
+  if (std::ranges::count_if(inputs, [](const NamedFile& file) { return file.path == "-"; }) > 1) {
+    return invalid("-: standard input can be read only once; name a file for the other input");
+  }
   for (NamedFile& file : context->connection.files()) inputs.push_back(std::move(file));
   if (auto s = check_outputs(outputs, inputs, force); !s.ok()) return s;
   for (const NamedFile& output : outputs) {
-    if (is_stdout(output.path)) context->data_on_stdout = true;
+    if (!is_stdout(output.path)) continue;
+    if (context->data_on_stdout) return invalid(output.name + " " + output.path + " and --print exclude each other");
+    if (output.path == "-" && ::isatty(STDOUT_FILENO) == 1) {
+      return invalid(output.name + " -: standard output is a terminal; send it to a file or a pipe");
+    }
+    context->data_on_stdout = true;
+  }
+  return {};
+}
+
+client::Status name_outputs(const std::string& prefix, const std::string& in,
+                            const std::vector<std::pair<std::string, std::string*>>& files) {
+  if (prefix.empty()) return {};
+  if (prefix == "-") {
+    return {.code = client::Code::kInvalidArgument,
+            .message = "-o -: several arrays do not go into one stream; send one of them there, such as --" +
+                       files.front().first + " -"};
+  }
+  std::filesystem::path begin = prefix;
+  std::error_code error;
+  if (std::filesystem::is_directory(begin, error)) begin /= in == "-" ? "stdin" : std::filesystem::path(in).stem();
+  for (const auto& [name, file] : files) {
+    if (file->empty()) *file = begin.string() + "." + name + ".npy";
   }
   return {};
 }

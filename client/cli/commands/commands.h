@@ -5,6 +5,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "client/cli/arguments.h"
@@ -45,9 +46,15 @@ std::optional<client::Method> parse_method(const std::string& text);
 int fail(const Context& context, const client::Status& reported);
 int bad_usage(const Context& context, const std::string& why);
 
-// check_outputs() with the files of the connection as further inputs. Notes in the context whether an output is stdout.
+// check_outputs() with the files of the connection as further inputs. Notes in the context whether an output is stdout,
+// which takes one array, or printed values, but not both.
 client::Status check_files(Context* context, const std::vector<NamedFile>& outputs, std::vector<NamedFile> inputs,
                            bool force);
+
+// Names the files that -o PREFIX stands for, PREFIX.u.npy for ("u", file), where they have no name yet. A folder as the
+// prefix has them under the name of the input. Fails for "-".
+client::Status name_outputs(const std::string& prefix, const std::string& in,
+                            const std::vector<std::pair<std::string, std::string*>>& files);
 
 }  // namespace svdserve::cli
 #endif  // SVDSERVE_CLIENT_CLI_COMMANDS_COMMANDS_H_

@@ -26,7 +26,7 @@ struct EigArguments {
   explicit EigArguments(std::string name) : context(std::move(name)) {}
 
   Context context;
-  std::string a;
+  std::string a, prefix;
   LargeFiles files;  // u: V, s: eigenvalues, vh: W^H
   client::LargeOptions options{.problem = client::LargeProblem::kGeneral};
   std::string method = name(client::Method::kAuto);
@@ -97,7 +97,8 @@ Arguments declared_eig(EigArguments* to) {
       "uploaded in a call of its own. Prints the largest and the smallest magnitude and the first eigenvalues.");
   a.operand("A.npy", &to->a);
   a.section("Options");
-  a.option("--w", "W.npy", "write the eigenvalues to this file", &to->files.s);
+  a.option("-o, --output", "PREFIX", "write w and V to PREFIX.w.npy and PREFIX.v.npy", &to->prefix);
+  a.option("--w", "W.npy", "write the eigenvalues to this file; - is stdout, as for the others", &to->files.s);
   a.option("--v", "V.npy", "write the eigenvectors to this file", &to->files.u);
   a.option("--wh", "WH.npy",
            "write the left eigenvectors to this file: row i is conjugated, so that\nWH A = diag(w) WH", &to->files.vh);
@@ -115,7 +116,7 @@ Arguments declared_eigvals(EigArguments* to) {
       "uploaded in a call of its own. Prints the largest and the smallest magnitude and the first eigenvalues.");
   a.operand("A.npy", &to->a);
   a.section("Options");
-  a.option("-o", "W.npy", "write the eigenvalues to this file", &to->files.s);
+  a.option("-o, --output", "W.npy", "write the eigenvalues to this file; - is stdout", &to->files.s);
   a.flag("--print",
          "write the eigenvalues to stdout, one matrix a line, such as 1.5-2j 1.5+2j; the\nsummary goes to stderr then",
          &to->files.print_values);
@@ -176,6 +177,8 @@ int run_small(const EigArguments& args, client::Client* client, const MatrixStac
 int run(EigArguments& args) {
   if (const auto code = read_method(&args)) return *code;
   args.context.data_on_stdout = args.files.print_values;
+  const auto named = name_outputs(args.prefix, args.a, {{"w", &args.files.s}, {"v", &args.files.u}});
+  if (!named.ok()) return fail(args.context, named);
   const std::vector<NamedFile> inputs = {{"A.npy", args.a}, {"--start", args.start}};
   if (const auto s = check_files(&args.context, args.outputs(), inputs, args.force); !s.ok()) {
     return fail(args.context, s);
@@ -185,7 +188,7 @@ int run(EigArguments& args) {
   auto stack = load_matrices(args.a);
   if (!stack.ok()) return fail(args.context, stack.status());
   const client::Batch& batch = stack->batch;
-  if (batch.rows != batch.cols) return bad_usage(args.context, args.a + ": its matrices must be square");
+  if (batch.rows != batch.cols) return bad_usage(args.context, input_name(args.a) + ": its matrices must be square");
   if (!args.start.empty()) {
     if (const auto s = load_starting_vectors(args.start, &*stack); !s.ok()) return fail(args.context, s);
   }

@@ -8,13 +8,14 @@
 #include "client/cli/files/npy.h"
 #include "client/cli/files/output_target.h"
 #include "client/cli/interruption.h"
+#include "client/cli/report/summary.h"
 
 namespace svdserve::cli {
 namespace {
 
 struct EighArguments {
   Context context{"eigh"};
-  std::string a, signature;
+  std::string a, signature, prefix;
   LargeFiles files;  // u: eigenvectors, s: eigenvalues
   LargeArguments large{.is_eigenproblem = true};
   client::LargeOptions options;
@@ -25,7 +26,8 @@ struct EighArguments {
 void declare(EighArguments* to, Arguments* a) {
   a->operand("A.npy", &to->a);
   a->section("Options");
-  a->option("--w", "W.npy", "write the eigenvalues to this file", &to->files.s);
+  a->option("-o, --output", "PREFIX", "write w and V to PREFIX.w.npy and PREFIX.v.npy", &to->prefix);
+  a->option("--w", "W.npy", "write the eigenvalues to this file; - is stdout, as for the others", &to->files.s);
   a->option("--v", "V.npy", "write the eigenvectors to this file", &to->files.u);
   a->flag("--upper", "read the upper triangle of A; default: the lower one", &to->upper);
   a->flag("--relative",
@@ -75,6 +77,8 @@ std::optional<int> parse(const std::vector<std::string>& words, EighArguments* t
   Arguments a = declared(to);
   if (const auto code = parse_or_explain(&a, to->context, words)) return code;
   if (const auto wrong = to->large.read(&to->options)) return bad_usage(to->context, *wrong);
+  const auto named = name_outputs(to->prefix, to->a, {{"w", &to->files.s}, {"v", &to->files.u}});
+  if (!named.ok()) return fail(to->context, named);
   if (const auto wrong = conflict(*to)) return bad_usage(to->context, *wrong);
   client::ComputeOptions& compute = to->compute;
   compute.problem = client::Problem::kHermitian;
@@ -118,7 +122,7 @@ int run_hermitian(const EighArguments& args, const client::ClientOptions& option
   const auto stack = load_matrices(args.a);
   if (!stack.ok()) return fail(context, stack.status());
   const client::Batch& batch = stack->batch;
-  if (batch.rows != batch.cols) return bad_usage(context, args.a + ": its matrices must be square");
+  if (batch.rows != batch.cols) return bad_usage(context, input_name(args.a) + ": its matrices must be square");
   const Interruption interruption;
   client::CallOptions call = context.connection.call();
   call.stop = interruption.token();

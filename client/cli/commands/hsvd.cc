@@ -14,6 +14,7 @@ namespace {
 struct HsvdArguments {
   Context context{"hsvd"};
   std::string g, j;
+  std::string prefix;
   LargeFiles files;
   LargeArguments large;
   client::LargeOptions options;
@@ -31,7 +32,8 @@ Arguments declared(HsvdArguments* to) {
   a.operand("G.npy", &to->g);
   a.operand("J.npy", &to->j);
   a.section("Options");
-  a.option("--u", "U.npy", "write U to this file", &to->files.u);
+  a.option("-o, --output", "PREFIX", "write U, S and V^H to PREFIX.u.npy, PREFIX.s.npy and PREFIX.vh.npy", &to->prefix);
+  a.option("--u", "U.npy", "write U to this file; - is stdout, as for the others", &to->files.u);
   a.option("--s", "S.npy", "write the singular values to this file", &to->files.s);
   a.option("--vh", "VH.npy", "write V^H to this file", &to->files.vh);
   a.flag("--force", kForceHelp, &to->force);
@@ -46,6 +48,7 @@ std::optional<int> parse(const std::vector<std::string>& words, HsvdArguments* t
   Arguments a = declared(to);
   if (const auto code = parse_or_explain(&a, to->context, words)) return code;
   if (const auto wrong = to->large.read(&to->options)) return bad_usage(to->context, *wrong);
+  if (const auto s = name_outputs(to->prefix, to->g, to->files.svd_names()); !s.ok()) return fail(to->context, s);
   return std::nullopt;
 }
 

@@ -248,20 +248,21 @@ std::optional<int> load_one(const Context& context, const std::string& matrix_fi
   *stack = *std::move(matrix);
   const client::Batch& b = stack->batch;
   if (!stack->batch_shape.empty())
-    return bad_usage(context, matrix_file + ": must be one matrix, an array of two dimensions");
+    return bad_usage(context, input_name(matrix_file) + ": must be one matrix, an array of two dimensions");
   if (!signature_file.empty()) {
     auto signs = load_signature(signature_file);
     if (!signs.ok()) return fail(context, signs.status());
     *signature = *std::move(signs);
     if (static_cast<int64_t>(signature->size()) != b.cols) {
-      return bad_usage(context, signature_file + ": has " + std::to_string(signature->size()) +
+      return bad_usage(context, input_name(signature_file) + ": has " + std::to_string(signature->size()) +
                                     " entries, but the matrix has " + std::to_string(b.cols) + " columns");
     }
     if (b.rows < b.cols) {
-      return bad_usage(context, matrix_file + ": must have at least as many rows as columns, but is " + shape_text(b));
+      return bad_usage(
+          context, input_name(matrix_file) + ": must have at least as many rows as columns, but is " + shape_text(b));
     }
   }
-  if (b.rows == 0 || b.cols == 0) return bad_usage(context, matrix_file + ": the matrix has no elements");
+  if (b.rows == 0 || b.cols == 0) return bad_usage(context, input_name(matrix_file) + ": the matrix has no elements");
   return std::nullopt;
 }
 

@@ -5,6 +5,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "client/cli/arguments.h"
@@ -40,7 +41,8 @@ struct LargeFiles {
   std::string u, s, vh;
   bool print_values = false;  // to stdout, one matrix a line
 
-  // The files as svd and hsvd name them.
+  // The files as -o PREFIX of svd and hsvd names them, and as their options do.
+  std::vector<std::pair<std::string, std::string*>> svd_names() { return {{"u", &u}, {"s", &s}, {"vh", &vh}}; }
   std::vector<NamedFile> outputs() const { return {{"--u", u}, {"--s", s}, {"--vh", vh}}; }
 };
 

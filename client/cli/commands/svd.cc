@@ -9,6 +9,7 @@
 #include "client/cli/files/npy.h"
 #include "client/cli/files/output_target.h"
 #include "client/cli/interruption.h"
+#include "client/cli/report/summary.h"
 
 namespace svdserve::cli {
 namespace {
@@ -18,6 +19,7 @@ using client::Plane;
 struct SvdArguments {
   Context context{"svd"};
   std::string in;
+  std::string prefix;
   LargeFiles files;
   bool full_matrices = false, force = false;
   int64_t top_k = 0;
@@ -42,7 +44,8 @@ Arguments declared(SvdArguments* to) {
       "rank and the first values.");
   a.operand("IN.npy", &to->in);
   a.section("Options");
-  a.option("--u", "U.npy", "write U to this file", &to->files.u);
+  a.option("-o, --output", "PREFIX", "write U, S and V^H to PREFIX.u.npy, PREFIX.s.npy and PREFIX.vh.npy", &to->prefix);
+  a.option("--u", "U.npy", "write U to this file; - is stdout, as for the others", &to->files.u);
   a.option("--s", "S.npy", "write the singular values to this file", &to->files.s);
   a.option("--vh", "VH.npy", "write V^H to this file", &to->files.vh);
   a.flag("--force", kForceHelp, &to->force);
@@ -62,6 +65,7 @@ std::optional<int> parse(const std::vector<std::string>& words, SvdArguments* to
   Arguments a = declared(to);
   if (const auto code = parse_or_explain(&a, to->context, words)) return code;
   if (const auto wrong = to->large.read(&to->large_options)) return bad_usage(to->context, *wrong);
+  if (const auto s = name_outputs(to->prefix, to->in, to->files.svd_names()); !s.ok()) return fail(to->context, s);
   if (to->full_matrices && to->top_k > 0)
     return bad_usage(to->context, "--full-matrices and --top-k exclude each other");
   set_full_matrices(to->full_matrices, to);
@@ -109,7 +113,7 @@ int run_svd(const std::vector<std::string>& words) {
   const client::Batch& batch = stack->batch;
   // An empty side leaves every unitary matrix for the other: there is nothing to compute.
   if (args.full_matrices && (batch.rows == 0 || batch.cols == 0)) {
-    return bad_usage(context, args.in + ": its matrices have no elements; leave out --full-matrices");
+    return bad_usage(context, input_name(args.in) + ": its matrices have no elements; leave out --full-matrices");
   }
   // V^H of a tall matrix and U of a wide one are square anyway. Full matrices matter only if the other one is wanted.
   if ((batch.rows >= batch.cols ? args.files.u : args.files.vh).empty()) set_full_matrices(false, &args);

@@ -43,7 +43,8 @@ Arguments declared(ValuesArguments* to) {
   a.operand("IN.npy", &to->in);
   a.more_operands(&to->more);
   a.section("Options");
-  a.option("-o", "OUT.npy", "write the values to this file; for several files: into this folder,\nunder their names",
+  a.option("-o, --output", "OUT.npy",
+           "write the values to this file, - is stdout; for several files: into this folder,\nunder their names",
            &to->to.s);
   a.flag("--force", kForceHelp, &to->force);
   a.flag("--print", "write all values to stdout, one matrix a line; the summary goes to stderr then",
@@ -95,7 +96,8 @@ struct InputFile {
 
 // The file of the folder that takes the values of `in`; empty without a folder.
 std::string output_of(const std::string& folder, const std::string& in) {
-  return folder.empty() ? "" : (std::filesystem::path(folder) / std::filesystem::path(in).filename()).string();
+  const std::filesystem::path name = in == "-" ? "stdin.npy" : std::filesystem::path(in).filename();
+  return folder.empty() ? "" : (std::filesystem::path(folder) / name).string();
 }
 
 client::Status check_all(ValuesArguments* args, const std::vector<InputFile>& files) {
@@ -158,7 +160,7 @@ client::Status deliver(const ValuesArguments& args, const std::vector<InputFile>
     if (file.stack.batch.count > 0) report.add(file.report);
     if (exit_code(report.exceptions) != kDone) *code = kExceptions;
     if (args.to.print_values) {
-      std::printf("# %s\n", file.path.c_str());
+      std::printf("# %s\n", input_name(file.path).c_str());
       if (auto s = print_values(report); !s.ok()) return s;
     }
     if (auto s = print_report(args.context, report); !s.ok()) return s;

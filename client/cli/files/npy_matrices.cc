@@ -1,11 +1,6 @@
 // From the array in a file to a stack of matrices, and back to a file.
-#include <fcntl.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <charconv>
 #include <cmath>
 #include <cstring>
@@ -13,7 +8,7 @@
 #include <numeric>
 
 #include "absl/strings/str_cat.h"
-#include "client/cli/files/file_error.h"
+#include "client/cli/files/file_bytes.h"
 #include "client/cli/files/npy.h"
 
 namespace svdserve::cli {
@@ -180,35 +175,6 @@ Result<MatrixStack> to_matrices(std::span<const std::byte> file, std::shared_ptr
 
 namespace {
 
-// A file in memory.
-struct Mapping {
-  std::span<const std::byte> bytes = {};
-  std::shared_ptr<const void> owner = {};
-};
-
-Result<Mapping> map_file(const std::string& path) {
-  if (path == "-") return refused("-: standard input cannot be mapped; a file of this name is ./-");
-  // Without O_NONBLOCK a named pipe that nobody writes to would hold us here.
-  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (fd < 0) return file_error("open", path, errno);
-  struct stat about {};
-  if (::fstat(fd, &about) != 0 || !S_ISREG(about.st_mode)) {
-    const bool is_file = S_ISREG(about.st_mode);
-    const Status s = is_file ? file_error("read", path, errno) : refused(path + " is not a regular file");
-    ::close(fd);
-    return s;
-  }
-  const auto size = static_cast<size_t>(about.st_size);
-  void* const at = size == 0 ? nullptr : ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, fd, 0);
-  const Status mapped = at == MAP_FAILED ? file_error("map", path, errno) : Status{};
-  ::close(fd);
-  if (!mapped.ok()) return mapped;
-  std::shared_ptr<const void> owner(at, [size](const void* p) {
-    if (p != nullptr) ::munmap(const_cast<void*>(p), size);
-  });
-  return Mapping{{static_cast<const std::byte*>(at), size}, std::move(owner)};
-}
-
 // With as many digits as tell it from its neighbours.
 std::string shortest(double x) {
   char text[32];
@@ -216,14 +182,14 @@ std::string shortest(double x) {
 }
 
 Status in_file(const std::string& path, Status s) {
-  s.message = path + ": " + s.message;
+  s.message = (path == "-" ? "standard input" : path) + ": " + s.message;
   return s;
 }
 
 }  // namespace
 
 Result<MatrixStack> load_matrices(const std::string& path) {
-  Result<Mapping> file = map_file(path);
+  Result<FileBytes> file = file_bytes(path);
   if (!file.ok()) return file.status();
   Result<MatrixStack> stack = to_matrices(file->bytes, std::move(file->owner));
   if (!stack.ok()) return in_file(path, stack.status());
@@ -232,7 +198,7 @@ Result<MatrixStack> load_matrices(const std::string& path) {
 }
 
 Result<std::vector<int8_t>> load_signature(const std::string& path) {
-  const Result<Mapping> file = map_file(path);
+  const Result<FileBytes> file = file_bytes(path);
   if (!file.ok()) return file.status();
   const Result<NpyHeader> h = parse_npy(file->bytes);
   if (!h.ok()) return in_file(path, h.status());

@@ -12,7 +12,7 @@
 
 namespace svdserve::cli {
 
-// The target of an output path, symbolic links followed.
+// The target of an output path, symbolic links followed. "-" is standard output; a file of this name is "./-".
 struct OutputTarget {
   std::string path = {};  // as it was given
   // The file that a complete result replaces or becomes; it is no symbolic link. Empty: a device, a pipe or the like,
