@@ -143,7 +143,7 @@ RULES = {
     "client/cli/commands": Rule(CLI_SEES + ("client/cli/*", "client/cli/files/", "client/cli/load/", "client/cli/report/"),
                                 ("absl",)),
     "client/cli/files": Rule(CLI_SEES + ("client/cli/*",), ("absl",)),
-    "client/cli/load": Rule(CLI_SEES + ("client/cli/*",), ("absl",)),
+    "client/cli/load": Rule(CLI_SEES + ("client/cli/*", "client/cli/report/"), ("absl",)),
     "client/cli/report": Rule(CLI_SEES + ("client/cli/*", "client/cli/files/"), ("absl",)),
     # Tests may look into everything; nothing looks into them.
     "tests": Rule(("engine/", "server/", "client/", "wire/"), tuple(LIBRARIES)),

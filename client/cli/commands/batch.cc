@@ -48,6 +48,14 @@ class BatchResults {
   client::Outputs planes_;
 };
 
+// The name of an output in JSON.
+const char* name_of(client::Plane plane) {
+  return plane == client::Plane::kValues  ? "values"
+         : plane == client::Plane::kLeft  ? "left"
+         : plane == client::Plane::kRight ? "right"
+                                          : "conditions";
+}
+
 Values kind_of(client::Problem problem) {
   return problem == client::Problem::kGeneral     ? Values::kComplex
          : problem == client::Problem::kHermitian ? Values::kEigenvalues
@@ -75,10 +83,10 @@ int run_batch(const Context& context, client::Client* client, const MatrixStack&
   report.values_per_matrix = compute.top_k > 0 ? compute.top_k : stack.batch.values_per_matrix();
   report.values = results.planes()[client::Plane::kValues];
   if (compute.condition) report.conditions = results.planes()[client::Plane::kEigenvalueCondition];
-  if (print) {
-    if (const auto s = print_values(report); !s.ok()) return fail(context, s);
+  for (const BatchFile& file : files) {
+    if (!file.path.empty()) report.outputs.push_back({name_of(file.plane), file.path});
   }
-  if (const auto s = print_report(context, report); !s.ok()) return fail(context, s);
+  if (const auto s = print_reports(context, {&report, 1}, print); !s.ok()) return fail(context, s);
   return exit_code(report.exceptions);
 }
 

@@ -14,6 +14,7 @@
 #include "client/cli/files/npy_output.h"
 #include "client/cli/files/output_target.h"
 #include "client/cli/interruption.h"
+#include "client/cli/report/json_report.h"
 #include "client/cli/report/summary.h"
 
 namespace svdserve::cli {
@@ -84,15 +85,10 @@ std::vector<double> numbers(std::span<const std::byte> bytes, client::DataType t
   return out;
 }
 
-// The mean for each SNR of what is a number: nan where channels have none.
-std::string means_text(const std::vector<double>& snr_db, const std::vector<double>& capacities) {
-  const size_t snrs = snr_db.size();
-  std::string text;
-  for (size_t j = 0; j < snrs; ++j) {
-    if (capacities.empty()) {
-      absl::StrAppendFormat(&text, "%g dB: no channels\n", snr_db[j]);
-      continue;
-    }
+// The mean for each SNR of what is a number: nan where channels have none; nothing without channels.
+std::vector<double> means_of(size_t snrs, const std::vector<double>& capacities) {
+  std::vector<double> means;
+  for (size_t j = 0; j < snrs && !capacities.empty(); ++j) {
     double sum = 0;
     size_t count = 0;
     for (size_t i = j; i < capacities.size(); i += snrs) {
@@ -100,10 +96,34 @@ std::string means_text(const std::vector<double>& snr_db, const std::vector<doub
       sum += capacities[i];
       ++count;
     }
-    const double mean = count > 0 ? sum / static_cast<double>(count) : std::nan("");
-    absl::StrAppendFormat(&text, "%g dB: %.6g bit/s/Hz\n", snr_db[j], mean);
+    means.push_back(count > 0 ? sum / static_cast<double>(count) : std::nan(""));
+  }
+  return means;
+}
+
+std::string means_text(const std::vector<double>& snr_db, const std::vector<double>& means) {
+  std::string text;
+  for (size_t j = 0; j < snr_db.size(); ++j) {
+    if (means.empty()) {
+      absl::StrAppendFormat(&text, "%g dB: no channels\n", snr_db[j]);
+    } else {
+      absl::StrAppendFormat(&text, "%g dB: %.6g bit/s/Hz\n", snr_db[j], means[j]);
+    }
   }
   return text;
+}
+
+client::Status print_json(const CapacityArguments& args, const StackReport& report, const std::vector<double>& means) {
+  Json::Array list;
+  for (size_t j = 0; j < args.compute.mimo->snr_db.size(); ++j) {
+    list.emplace_back(Json::Object{{"snr_db", args.compute.mimo->snr_db[j]},
+                                   {"bit_per_s_per_hz", means.empty() ? Json() : Json(means[j])}});
+  }
+  Json::Object object = json_of_call(report);
+  object.emplace_back("means", std::move(list));
+  object.emplace_back("water_filling", args.water_filling);
+  object.emplace_back("group_size", args.group_size);
+  return args.context.print_json(std::move(object));
 }
 
 // The error for channels that the server takes as large matrices alone, and what to do instead.
@@ -115,9 +135,11 @@ std::string too_large(const CapacityArguments& args, const client::Batch& batch,
 }
 
 // Prints the means, and the channels that are not ok.
-client::Status report_on(const CapacityArguments& args, const StackReport& report, const std::string& means) {
+client::Status report_on(const CapacityArguments& args, const StackReport& report, const std::vector<double>& means) {
+  const std::vector<double>& snr_db = args.compute.mimo->snr_db;
+  if (args.context.json) return print_json(args, report, means);
   const auto& exceptions = report.exceptions;
-  std::string text = means;
+  std::string text = means_text(snr_db, means);
   if (!exceptions.empty()) {
     absl::StrAppend(&text, matrices_text(report.stack.batch.count, report.stack.batch), ": ",
                     statuses_text(count_statuses(report.stack.batch.count, exceptions)), "\n",
@@ -149,7 +171,8 @@ int compute(const CapacityArguments& args, client::Client& client, const MatrixS
   if (const auto s = commit({capacities->get()}, call.stop); !s.ok()) {
     return fail_unless_interrupted(context, s, interruption);
   }
-  const std::string means = means_text(args.compute.mimo->snr_db, numbers(out[plane], batch.data_type));
+  if (!args.out.empty()) report.outputs = {{"capacities", args.out}};
+  const auto means = means_of(args.compute.mimo->snr_db.size(), numbers(out[plane], batch.data_type));
   if (const auto s = report_on(args, report, means); !s.ok()) return fail(context, s);
   return exit_code(report.exceptions);
 }

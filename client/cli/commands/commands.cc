@@ -119,6 +119,7 @@ client::Status check_files(Context* context, const std::vector<NamedFile>& outpu
   if (auto s = check_outputs(outputs, inputs, force); !s.ok()) return s;
   for (const NamedFile& output : outputs) {
     if (!is_stdout(output.path)) continue;
+    if (context->json) return invalid(output.name + " " + output.path + " and --json exclude each other");
     if (context->data_on_stdout) return invalid(output.name + " " + output.path + " and --print exclude each other");
     if (output.path == "-" && ::isatty(STDOUT_FILENO) == 1) {
       return invalid(output.name + " -: standard output is a terminal; send it to a file or a pipe");

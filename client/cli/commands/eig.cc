@@ -145,7 +145,14 @@ int write_empty(const EigArguments& args, const MatrixStack& stack, const client
     all.push_back(files.emplace_back(*std::move(made)).get());
   }
   if (const auto written = commit(all, call.stop); !written.ok()) return fail(args.context, written);
-  const auto reported = print_report(args.context, {.stack = stack, .kind = Values::kComplex});
+  StackReport report{.stack = stack, .kind = Values::kComplex};
+  for (const NamedFile& file : {NamedFile{"values", args.files.s},
+                                {"left", args.files.u},
+                                {"right", args.files.vh},
+                                {"conditions", args.conditions}}) {
+    if (!file.path.empty()) report.outputs.push_back(file);
+  }
+  const auto reported = print_reports(args.context, {&report, 1});
   return reported.ok() ? kDone : fail(args.context, reported);
 }
 

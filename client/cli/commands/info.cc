@@ -65,6 +65,49 @@ std::string info_text(const client::ServerInfo& info) {
   return text;
 }
 
+Json::Object json_of(const client::ServerDevice& d) {
+  return {{"name", d.name},
+          {"backend", d.backend},
+          {"instruction_set", d.instruction_set},
+          {"threads", d.threads},
+          {"healthy", d.healthy},
+          {"model", d.model},
+          {"uuid", d.uuid},
+          {"memory_bytes", d.memory_bytes},
+          {"lanes", d.lanes},
+          {"outstanding_batches", d.outstanding_batches},
+          {"busy_seconds", d.busy_seconds},
+          {"uploaded_bytes", d.uploaded_bytes},
+          {"downloaded_bytes", d.downloaded_bytes},
+          {"running_large_matrices", d.running_factors},
+          {"waiting_large_matrices", d.waiting_factors}};
+}
+
+Json::Object json_of(const client::ServerInfo& info, const std::string& address) {
+  Json::Array types, methods, devices;
+  for (const client::DataType type : info.data_types) types.emplace_back(name(type));
+  for (const client::Method method : info.methods) methods.emplace_back(name(method));
+  for (const client::ServerDevice& d : info.devices) devices.emplace_back(json_of(d));
+  const client::ServerLimits& l = info.limits;
+  return {{"address", address},
+          {"version", info.version},
+          {"draining", info.draining},
+          {"data_types", types},
+          {"methods", methods},
+          {"limits", Json::Object{{"max_values", l.max_values},
+                                  {"max_dimension", l.max_dimension},
+                                  {"max_matrices", l.max_matrices},
+                                  {"max_message_bytes", l.max_message_bytes},
+                                  {"max_inflight_requests", l.max_inflight_requests},
+                                  {"max_inflight_bytes", l.max_inflight_bytes},
+                                  {"max_stream_requests", l.max_stream_requests},
+                                  {"max_groups", l.max_groups},
+                                  {"max_general_order", l.max_general_order},
+                                  {"max_hermitian_order", l.max_hermitian_order},
+                                  {"max_large_bytes", l.max_large_bytes}}},
+          {"devices", devices}};
+}
+
 struct InfoArguments {
   Context context{"info"};
 };
@@ -106,7 +149,8 @@ int run_info(const std::vector<std::string>& words) {
   client::Client client(*options);
   const auto info = client.server_info(context.connection.call());
   if (!info.ok()) return fail(context, info.status());
-  const auto written = context.print(info_text(*info));
+  const auto written =
+      context.json ? context.print_json(json_of(*info, context.connection.address())) : context.print(info_text(*info));
   return written.ok() ? kDone : fail(context, written);
 }
 
@@ -123,7 +167,10 @@ int run_health(const std::vector<std::string>& words) {
     if (!context.quiet) fail(context, serving.status());
     return kFailed;
   }
-  const auto written = context.print(*serving ? "SERVING\n" : "NOT_SERVING\n");
+  const Json::Object object = {
+      {"address", context.connection.address()}, {"service", args.service}, {"serving", *serving}};
+  const auto written =
+      context.json ? context.print_json(object) : context.print(*serving ? "SERVING\n" : "NOT_SERVING\n");
   if (!written.ok()) return fail(context, written);
   return *serving ? kDone : kFailed;
 }

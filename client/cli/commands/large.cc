@@ -136,6 +136,9 @@ class LargeRun {
     report_.kind = kind_of(matrix_, wanted_.problem);
     report_.complete = wanted_.top_k == 0;
     report_.values_per_matrix = sizes_.values;
+    for (const NamedFile& file : {NamedFile{"values", files_.s}, {"left", files_.u}, {"right", files_.vh}}) {
+      if (!file.path.empty()) report_.outputs.push_back(file);
+    }
     return results_.open(stack_, client::vector_type(matrix_, wanted_), wanted_, sizes_, files_);
   }
 
@@ -154,7 +157,7 @@ class LargeRun {
       bar.clear();
       if (!reply.ok()) return with_matrix(reply.status(), input_name(stack_.path), matrix_place(i));
       report_.add(*reply, i);
-      if (context_.verbose) print_one(stack_, i, *reply, seconds_since(begin));
+      if (context_.verbose && !context_.json) print_one(stack_, i, *reply, seconds_since(begin));
     }
     report_.seconds = seconds_since(first_begin);
     report_.values = results_.values();
@@ -273,10 +276,7 @@ int run_large(const Context& context, client::Client& client, const MatrixStack&
   if (const Status s = run.open(signature, options); !s.ok()) return fail(context, s);
   call.stop = interruption.token();
   if (const Status s = run.compute(call); !s.ok()) return fail_unless_interrupted(context, s, interruption);
-  if (files.print_values) {
-    if (const Status s = print_values(run.report()); !s.ok()) return fail(context, s);
-  }
-  if (const Status s = print_report(context, run.report()); !s.ok()) return fail(context, s);
+  if (const Status s = print_reports(context, {&run.report(), 1}, files.print_values); !s.ok()) return fail(context, s);
   return exit_code(run.report().exceptions);
 }
 

@@ -104,6 +104,22 @@ client::Result<std::vector<Round>> measure(const LatencyArguments& args, client:
   return rounds;
 }
 
+Json::Object json_of(const Round& r) {
+  return {{"decompose_seconds", r.decompose * 1e-6},
+          {"empty_seconds", r.empty * 1e-6},
+          {"difference_seconds", (r.decompose - r.empty) * 1e-6}};
+}
+
+Json::Object json_of(const LatencyArguments& args, const std::vector<Round>& rounds) {
+  Json::Array list;
+  for (size_t i = 0; i + 1 < rounds.size(); ++i) list.emplace_back(json_of(rounds[i]));
+  return {{"address", args.context.connection.address()},
+          {"size", args.size},
+          {"calls", args.calls},
+          {"rounds", std::move(list)},
+          {"all", json_of(rounds.back())}};
+}
+
 }  // namespace
 
 int run_latency(const std::vector<std::string>& words) {
@@ -115,7 +131,7 @@ int run_latency(const std::vector<std::string>& words) {
   const auto options = context.connection.options();
   if (!options.ok()) return fail(context, options.status());
   client::Client client(*options);
-  const bool shown = !context.quiet;
+  const bool shown = !context.quiet && !context.json;
   if (shown) {
     std::puts(args.csv ? "round,decompose_us,empty_us,difference_us"
                        : "round   decompose      empty   difference (medians, us)");
@@ -128,7 +144,8 @@ int run_latency(const std::vector<std::string>& words) {
   const auto rounds = measure(args, client, [&](size_t i, const Round& r) { print(std::to_string(i), r); });
   if (!rounds.ok()) return fail(context, rounds.status());
   print("all", rounds->back());
-  return kDone;
+  const auto written = context.print_json(json_of(args, *rounds));
+  return written.ok() ? kDone : fail(context, written);
 }
 
 }  // namespace svdserve::cli

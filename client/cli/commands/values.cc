@@ -152,20 +152,17 @@ client::Status deliver(const ValuesArguments& args, const std::vector<InputFile>
   std::vector<NpyOutput*> outputs;
   for (const InputFile& file : files) outputs.push_back(file.values.get());
   if (auto s = commit(outputs, call.stop); !s.ok()) return s;
+  std::vector<StackReport> reports;
   for (const InputFile& file : files) {
-    StackReport report{.stack = file.stack,
-                       .values_per_matrix = file.stack.batch.values_per_matrix(),
-                       .values = file.values->data(),
-                       .seconds = seconds};
+    StackReport& report = reports.emplace_back(StackReport{.stack = file.stack});
+    report.values_per_matrix = file.stack.batch.values_per_matrix();
+    report.values = file.values->data();
+    report.seconds = seconds;
+    if (!args.to.s.empty()) report.outputs = {{"values", output_of(args.to.s, file.path)}};
     if (file.stack.batch.count > 0) report.add(file.report);
     if (exit_code(report.exceptions) != kDone) *code = kExceptions;
-    if (args.to.print_values) {
-      std::printf("# %s\n", input_name(file.path).c_str());
-      if (auto s = print_values(report); !s.ok()) return s;
-    }
-    if (auto s = print_report(args.context, report); !s.ok()) return s;
   }
-  return {};
+  return print_reports(args.context, reports, args.to.print_values);
 }
 
 int run_files(ValuesArguments& args) {

@@ -11,6 +11,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "client/cli/printable.h"
+#include "client/cli/report/json_report.h"
 #include "client/cli/report/units.h"
 
 namespace svdserve::cli {
@@ -284,27 +285,43 @@ std::string work_text(const StackReport& r) {
                       r.messages == 1 ? " message\n" : " messages\n");
 }
 
-client::Status print_report(const Context& context, const StackReport& report) {
-  if (auto s = context.print(summary_text(report, context.verbose)); !s.ok()) return s;
-  if (!report.is_computed || context.quiet) return {};
-  std::fputs(time_text(report).c_str(), stderr);
-  if (context.verbose) std::fputs(work_text(report).c_str(), stderr);
-  return {};
-}
+namespace {
 
 client::Status print_values(const StackReport& r) {
   const bool is_complex = r.kind == Values::kComplex;
-  const auto size = static_cast<int64_t>(client::value_bytes(r.stack.batch.data_type)),
-             step = (is_complex ? 2 : 1) * size;
+  const auto size = static_cast<int64_t>(client::value_bytes(r.stack.batch.data_type));
   const std::byte* at = r.values.data();
   for (int64_t i = 0; i < r.stack.batch.count && std::ferror(stdout) == 0; ++i) {
-    for (int64_t j = 0; j < r.values_per_matrix; ++j, at += step) {
+    for (int64_t j = 0; j < r.values_per_matrix; ++j, at += is_complex ? 2 * size : size) {
       if (j > 0) std::fputc(' ', stdout);
       size == sizeof(float) ? print_number<float>(at, is_complex) : print_number<double>(at, is_complex);
     }
     std::fputc('\n', stdout);
   }
   return write_text(stdout, "");
+}
+
+client::Status print_json(const Context& context, std::span<const StackReport> reports, bool values) {
+  Json::Array files;
+  for (const StackReport& report : reports) files.emplace_back(json_of(report, values));
+  return context.print_json({{"files", std::move(files)}});
+}
+
+}  // namespace
+
+client::Status print_reports(const Context& context, std::span<const StackReport> reports, bool values) {
+  if (context.json) return print_json(context, reports, values);
+  for (const StackReport& report : reports) {
+    if (values && reports.size() > 1) std::printf("# %s\n", input_name(report.stack.path).c_str());
+    if (values) {
+      if (auto s = print_values(report); !s.ok()) return s;
+    }
+    if (auto s = context.print(summary_text(report, context.verbose)); !s.ok()) return s;
+    if (!report.is_computed || context.quiet) continue;
+    std::fputs(time_text(report).c_str(), stderr);
+    if (context.verbose) std::fputs(work_text(report).c_str(), stderr);
+  }
+  return {};
 }
 
 }  // namespace svdserve::cli

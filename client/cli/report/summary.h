@@ -28,6 +28,7 @@ struct StackReport {
   std::span<const std::byte> values = {};                // the plane; of kComplex pairs of numbers
   std::span<const std::byte> conditions = {};            // of the eigenvalues, a plane; empty: not requested
   std::vector<client::MatrixException> exceptions = {};  // ascending by index
+  std::vector<NamedFile> outputs = {};  // those that were written: "values", "left", "right" or "conditions"
   std::optional<client::Certificate> certificate = {};
   // With a certificate of an eigenproblem by FACTORED or JACOBI: its rank, for a stack the least, and the condition of G.
   int64_t rank = 0;
@@ -73,12 +74,10 @@ std::string time_text(const StackReport& report);
 // The server's times and the work, in lines for --verbose.
 std::string work_text(const StackReport& report);
 
-// Prints the summary to where the context wants it, and the times to stderr. Fails where stdout does not take them.
-client::Status print_report(const Context& context, const StackReport& report);
-
-// The values of all matrices to stdout, one matrix a line, with digits enough to be read back exactly. Fails where
-// stdout takes them not.
-client::Status print_values(const StackReport& report);
+// Prints what the context wants: an object of JSON with all reports; or for each report the summary, and its time to
+// stderr. values: all values of the matrices go to stdout, too, one matrix a line. They have digits enough to be read
+// back exactly; those of several files stand below their names. Fails where stdout does not take them.
+client::Status print_reports(const Context& context, std::span<const StackReport> reports, bool values = false);
 
 }  // namespace svdserve::cli
 #endif  // SVDSERVE_CLIENT_CLI_REPORT_SUMMARY_H_
