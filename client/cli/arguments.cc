@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/time/time.h"
+#include "client/cli/guide/nearest.h"
 
 namespace svdserve::cli {
 
@@ -104,12 +105,21 @@ const Arguments::Option* Arguments::find(const std::string& name) const {
   return nullptr;
 }
 
+std::string Arguments::unknown(const std::string& name) const {
+  std::vector<std::string> known;
+  for (const Syntax::Option& option : syntax().options) {
+    known.insert(known.end(), option.names.begin(), option.names.end());
+  }
+  const auto meant = nearest(name, known);
+  return absl::StrCat("unknown option ", name, meant ? absl::StrCat("; did you mean ", *meant, "?") : "");
+}
+
 std::optional<std::string> Arguments::parse_option(const std::vector<std::string>& words, size_t* i) {
   const std::string& word = words[*i];
   const size_t equals = word.starts_with("--") ? word.find('=') : std::string::npos;
   const std::string name = word.substr(0, equals);
   const Option* const option = find(name);
-  if (option == nullptr) return absl::StrCat("unknown option ", name);
+  if (option == nullptr) return unknown(name);
   std::string value;
   if (option->value.empty()) {
     if (equals != std::string::npos) return absl::StrCat(name, " takes no value");
@@ -147,6 +157,19 @@ std::optional<std::string> Arguments::parse(const std::vector<std::string>& word
   }
   if (given < operands_.size()) return absl::StrCat("missing operand ", operands_[given].first);
   return std::nullopt;
+}
+
+bool Syntax::Option::is_path() const { return value.ends_with(".npy") || value == "FILE" || value == "PREFIX"; }
+
+Syntax Arguments::syntax() const {
+  Syntax syntax{.usage = usage_, .summary = summary_, .epilogue = epilogue_};
+  for (const Option& o : options_) {
+    std::vector<std::string> names;
+    if (!o.name.empty()) names = absl::StrSplit(o.name, ", ");
+    syntax.options.push_back({std::move(names), o.value, o.help, o.choices});
+  }
+  for (const auto& [name, unused] : operands_) syntax.operands.push_back(name);
+  return syntax;
 }
 
 std::string Arguments::help() const {

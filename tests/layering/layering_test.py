@@ -140,8 +140,10 @@ RULES = {
     "client/cpp/wire": Rule(("wire/", "client/cpp/*"), ("absl", "grpc", "proto")),
     # svdctl sees the public face of the library.
     "client/cli": Rule(CLI_SEES + ("client/cli/",), ("absl",)),
-    "client/cli/commands": Rule(CLI_SEES + ("client/cli/*", "client/cli/files/", "client/cli/load/", "client/cli/report/"),
+    "client/cli/commands": Rule(CLI_SEES + ("client/cli/*", "client/cli/files/", "client/cli/guide/", "client/cli/load/",
+                                          "client/cli/report/"),
                                 ("absl",)),
+    "client/cli/guide": Rule(CLI_SEES + ("client/cli/*",), ("absl",)),
     "client/cli/files": Rule(CLI_SEES + ("client/cli/*",), ("absl",)),
     "client/cli/load": Rule(CLI_SEES + ("client/cli/*", "client/cli/report/"), ("absl",)),
     "client/cli/report": Rule(CLI_SEES + ("client/cli/*", "client/cli/files/"), ("absl",)),

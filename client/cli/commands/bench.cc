@@ -215,11 +215,13 @@ void declare(BenchOptions* o, Arguments* a) {
   a->option("--request-bytes", "N", "instead: as many matrices as fill N bytes; 0: by --count", &o->request_bytes, 0);
   a->option("--problem", "NAME", "svd: singular values; eigh, eig: eigenvalues of Hermitian, of general\nmatrices",
             &o->problem);
+  a->choices({"svd", "eigh", "eig"});
   std::string methods;
   for (const ProblemAndMethods& p : problems()) {
     absl::StrAppend(&methods, methods.empty() ? "" : ";\n", p.name, ": ", names_of(p.methods));
   }
   a->option("--method", "NAME", methods, &o->method);
+  a->choices({"auto", "bidiagonal", "bisection", "jacobi", "qr"});
   a->section("Load");
   a->option("--concurrency", "N", "closed loop: callers, each waiting for its reply", &o->concurrency, 1);
   a->option("--rate", "R",
@@ -334,6 +336,11 @@ int run_search(const BenchOptions& o, const std::function<Measurement(double rat
 }
 
 }  // namespace
+
+Syntax syntax_of_bench() {
+  BenchOptions args;
+  return declared(&args).syntax();
+}
 
 int run_bench(const std::vector<std::string>& words) {
   BenchOptions o;

@@ -179,6 +179,11 @@ int compute(const CapacityArguments& args, client::Client& client, const MatrixS
 
 }  // namespace
 
+Syntax syntax_of_capacity() {
+  CapacityArguments args;
+  return declared(&args).syntax();
+}
+
 int run_capacity(const std::vector<std::string>& words) {
   CapacityArguments args;
   const Context& context = args.context;

@@ -34,6 +34,12 @@ std::string names_of(std::span<const client::Method> methods) {
   return names;
 }
 
+std::vector<std::string> list_of(std::span<const client::Method> methods) {
+  std::vector<std::string> names;
+  for (const client::Method& m : methods) names.push_back(name(m));
+  return names;
+}
+
 std::optional<client::Method> parse_method(const std::string& text) {
   for (const client::Method m : client::kSvdMethods) {
     if (text == name(m)) return m;

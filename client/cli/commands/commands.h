@@ -31,12 +31,28 @@ int run_health(const std::vector<std::string>& words);
 int run_bench(const std::vector<std::string>& words);
 int run_latency(const std::vector<std::string>& words);
 
+// The options of each, as its run function parses them.
+Syntax syntax_of_values();
+Syntax syntax_of_svd();
+Syntax syntax_of_hsvd();
+Syntax syntax_of_eigh();
+Syntax syntax_of_eig();
+Syntax syntax_of_eigvals();
+Syntax syntax_of_capacity();
+Syntax syntax_of_info();
+Syntax syntax_of_health();
+Syntax syntax_of_bench();
+Syntax syntax_of_latency();
+
 // Parses; the exit code where the command is over with that: help was printed, or the usage is wrong.
 std::optional<int> parse_or_explain(Arguments* arguments, const Context& context,
                                     const std::vector<std::string>& words);
 
 // "auto, bidiagonal, bisection or jacobi".
 std::string names_of(std::span<const client::Method> methods);
+
+// Their names, one by one.
+std::vector<std::string> list_of(std::span<const client::Method> methods);
 
 // One of client::kSvdMethods by its name.
 std::optional<client::Method> parse_method(const std::string& text);

@@ -52,6 +52,7 @@ void declare_end(Arguments* a, EigArguments* to) {
       "auto, qr, or jacobi, which leaves to qr what it cannot do: small\nmatrices have the status by_qr then, large "
       "ones the method qr",
       &to->method);
+  a->choices({"auto", "qr", "jacobi"});
   a->option(
       "--start", "V0.npy",
       "start jacobi from these eigenvectors, such as those of matrices\nnearby. auto is jacobi then. The array has the "
@@ -219,6 +220,16 @@ int run(EigArguments& args) {
 }
 
 }  // namespace
+
+Syntax syntax_of_eig() {
+  EigArguments args("eig");
+  return declared_eig(&args).syntax();
+}
+
+Syntax syntax_of_eigvals() {
+  EigArguments args("eigvals");
+  return declared_eigvals(&args).syntax();
+}
 
 int run_eig(const std::vector<std::string>& words) {
   EigArguments args("eig");

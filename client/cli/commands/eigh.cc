@@ -145,6 +145,11 @@ int run_hermitian(const EighArguments& args, const client::ClientOptions& option
 
 }  // namespace
 
+Syntax syntax_of_eigh() {
+  EighArguments args;
+  return declared(&args).syntax();
+}
+
 int run_eigh(const std::vector<std::string>& words) {
   EighArguments args;
   if (const auto code = parse(words, &args)) return *code;

@@ -54,6 +54,11 @@ std::optional<int> parse(const std::vector<std::string>& words, HsvdArguments* t
 
 }  // namespace
 
+Syntax syntax_of_hsvd() {
+  HsvdArguments args;
+  return declared(&args).syntax();
+}
+
 int run_hsvd(const std::vector<std::string>& words) {
   HsvdArguments args;
   const Context& context = args.context;

@@ -139,6 +139,16 @@ Arguments declared_health(HealthArguments* to) {
 
 }  // namespace
 
+Syntax syntax_of_info() {
+  InfoArguments args;
+  return declared_info(&args).syntax();
+}
+
+Syntax syntax_of_health() {
+  HealthArguments args;
+  return declared_health(&args).syntax();
+}
+
 int run_info(const std::vector<std::string>& words) {
   InfoArguments args;
   const Context& context = args.context;

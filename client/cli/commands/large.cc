@@ -8,6 +8,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "absl/strings/str_split.h"
 #include "client/cli/commands/commands.h"
 #include "client/cli/files/npy_output.h"
 #include "client/cli/printable.h"
@@ -196,12 +198,16 @@ void LargeArguments::declare(Arguments* a) {
             is_eigenproblem ? "auto, jacobi, factored or tridiagonal; a matrix of any size is large with the\nlast two"
                             : "auto or jacobi",
             &method);
+  a->choices(is_eigenproblem ? std::vector<std::string>{"auto", "jacobi", "factored", "tridiagonal"}
+                             : std::vector<std::string>{"auto", "jacobi"});
   a->option("--tolerance", "X",
             "cosine of two columns, at most 1, below which they count as orthogonal; 0: the\ndefault", &tolerance);
   a->option("--max-sweeps", "N", "stop after N sweeps without convergence; 0: the server's default", &max_sweeps, 0);
   const std::string order = "large matrices: order of the pairs of blocks: ";
   a->option("--strategy", "NAME", order + all_names<client::PivotStrategy>(order.size()), &strategy);
+  a->choices(absl::StrSplit(absl::StrReplaceAll(all_names<client::PivotStrategy>(0), {{"\n", " "}, {",", ""}}), ' '));
   a->option("--variant", "NAME", "large matrices: auto, block-oriented or full-block", &variant);
+  a->choices({"auto", "block-oriented", "full-block"});
   a->flag("--certificate",
           is_eigenproblem ? "also print residual and orthogonality of the results. With a factor G, found or\n"
                             "given, also the condition of G, a measure of the digits of small eigenvalues"

@@ -122,6 +122,11 @@ Json::Object json_of(const LatencyArguments& args, const std::vector<Round>& rou
 
 }  // namespace
 
+Syntax syntax_of_latency() {
+  LatencyArguments args;
+  return declared(&args).syntax();
+}
+
 int run_latency(const std::vector<std::string>& words) {
   LatencyArguments args;
   const Context& context = args.context;

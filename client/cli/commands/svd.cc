@@ -101,6 +101,11 @@ int run_small(const SvdArguments& args, client::Client* client, const MatrixStac
 
 }  // namespace
 
+Syntax syntax_of_svd() {
+  SvdArguments args;
+  return declared(&args).syntax();
+}
+
 int run_svd(const std::vector<std::string>& words) {
   SvdArguments args;
   const Context& context = args.context;

@@ -50,6 +50,7 @@ Arguments declared(ValuesArguments* to) {
   a.flag("--print", "write all values to stdout, one matrix a line; the summary goes to stderr then",
          &to->to.print_values);
   a.option("--method", "NAME", names_of(client::kSvdMethods) + "; large matrices: auto or jacobi", &to->method);
+  a.choices(list_of(client::kSvdMethods));
   a.option("--tolerance", "X",
            "bisection: relative interval width, at most 0.5; jacobi and large matrices:\ncosine of two columns, at "
            "most 1; 0: the default",
@@ -194,6 +195,11 @@ int run_files(ValuesArguments& args) {
 }
 
 }  // namespace
+
+Syntax syntax_of_values() {
+  ValuesArguments args;
+  return declared(&args).syntax();
+}
 
 int run_values(const std::vector<std::string>& words) {
   ValuesArguments args;

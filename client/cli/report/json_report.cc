@@ -58,13 +58,13 @@ Json all_values(const StackReport& r) {
   return all;
 }
 
-Json shape_of(const MatrixStack& stack) {
+Json json_shape(const MatrixStack& stack) {
   std::vector<int64_t> shape = stack.batch_shape;
   shape.insert(shape.end(), {stack.batch.rows, stack.batch.cols});
   return Json::array_of(shape);
 }
 
-Json index_of(const MatrixStack& stack, int64_t index) {
+Json json_index(const MatrixStack& stack, int64_t index) {
   std::vector<int64_t> place;
   for (auto size = stack.batch_shape.rbegin(); size != stack.batch_shape.rend(); ++size) {
     place.insert(place.begin(), index % *size);
@@ -84,7 +84,7 @@ Json statuses_of(const StackReport& r) {
 Json exceptions_of(const StackReport& r) {
   Json::Array exceptions;
   for (const client::MatrixException& e : r.exceptions) {
-    exceptions.emplace_back(Json::Object{{"index", index_of(r.stack, e.index)}, {"status", name(e.status)}});
+    exceptions.emplace_back(Json::Object{{"index", json_index(r.stack, e.index)}, {"status", name(e.status)}});
   }
   return exceptions;
 }
@@ -113,7 +113,7 @@ Json::Object json_of_call(const StackReport& r) {
   Json::Object outputs;
   for (const NamedFile& output : r.outputs) outputs.emplace_back(output.name, output.path);
   return {{"input", r.stack.path},
-          {"shape", shape_of(r.stack)},
+          {"shape", json_shape(r.stack)},
           {"dtype", name(r.stack.batch.data_type)},
           {"matrices", r.stack.batch.count},
           {"statuses", statuses_of(r)},
