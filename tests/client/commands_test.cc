@@ -438,9 +438,9 @@ TEST_F(CommandsTest, TheSummaryIsPrinted) {
 TEST_F(CommandsTest, ErrorsSayWhatToDo) {
   Answer answer;
   FakeService service([&](const Seen&) { return answer; });
-  std::ofstream(path("text.csv")) << "1,2\n";
-  EXPECT_EQ(run(run_values, {path("text.csv")}, service.address()).err,
-            "svdctl values: " + path("text.csv") +
+  std::ofstream(path("text.npy")) << "1,2\n";
+  EXPECT_EQ(run(run_values, {path("text.npy")}, service.address()).err,
+            "svdctl values: " + path("text.npy") +
                 ": not a readable .npy file: it does not begin with the .npy "
                 "signature\n");
   EXPECT_EQ(run(run_values, {path("nothing.npy")}, service.address()).err,

@@ -143,7 +143,7 @@ TEST_F(StreamsTest, StandardInputCannotBeReadTwiceNorReplaced) {
   EXPECT_THAT(o.err, HasSubstr("are the same file"));
   const Replaced wrong(STDIN_FILENO, ::open("/dev/null", O_RDONLY));
   EXPECT_THAT(run(run_values, {"-"}, kNobody).err,
-              HasSubstr("svdctl values: standard input: not a readable .npy file: "));
+              HasSubstr("svdctl values: standard input: not .npy, .npz or Matrix Market, "));
 }
 
 TEST_F(StreamsTest, StandardOutputTakesOneArray) {

@@ -13,6 +13,7 @@
 #include "client/cli/files/npy.h"
 #include "client/cli/files/npy_output.h"
 #include "client/cli/files/output_target.h"
+#include "client/cli/formats/input.h"
 #include "client/cli/interruption.h"
 #include "client/cli/report/json_report.h"
 #include "client/cli/report/summary.h"
@@ -21,6 +22,7 @@ namespace svdserve::cli {
 namespace {
 
 struct CapacityArguments {
+  InputFormat format;
   Context context{"capacity"};
   std::string in, out, snr_db = "10";
   bool water_filling = false;
@@ -30,11 +32,10 @@ struct CapacityArguments {
 };
 
 Arguments declared(CapacityArguments* to) {
-  Arguments a(
-      "svdctl capacity [options] IN.npy",
-      "Computes the capacity in bit/s/Hz of the MIMO channels in a NumPy file: shape (..., m, n), m receive and\n"
-      "n transmit antennas. SNR is the transmitted power over the noise power of one receive antenna.\n"
-      "Prints the mean for each SNR.");
+  Arguments a("svdctl capacity [options] IN.npy",
+              "Computes the capacity in bit/s/Hz of the MIMO channels in a file: shape (..., m, n), m receive and\n"
+              "n transmit antennas. SNR is the transmitted power over the noise power of one receive antenna.\n"
+              "Prints the mean for each SNR.");
   a.operand("IN.npy", &to->in);
   a.section("Options");
   a.option("--snr-db", "LIST", "SNRs in dB, such as 0,10,20", &to->snr_db);
@@ -48,6 +49,7 @@ Arguments declared(CapacityArguments* to) {
            &to->out);
   a.alias("--out", "-o");
   a.flag("--force", kForceHelp, &to->force);
+  to->format.declare(&a);
   to->context.declare(&a, kVerboseHelp);
   a.epilogue(kStackExitCodes);
   return a;
@@ -191,7 +193,7 @@ int run_capacity(const std::vector<std::string>& words) {
   if (const auto s = check_files(&args.context, {{"-o", args.out}}, {{"IN.npy", args.in}}, args.force); !s.ok()) {
     return fail(context, s);
   }
-  const auto stack = load_matrices(args.in);
+  const auto stack = load_matrices(args.in, args.format);
   if (!stack.ok()) return fail(context, stack.status());
   const client::Batch& batch = stack->batch;
   if (batch.rows == 0 || batch.cols == 0)

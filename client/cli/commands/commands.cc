@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "client/cli/files/output_target.h"
+#include "client/cli/formats/input.h"
 #include "client/cli/printable.h"
 #include "client/cli/report/units.h"
 
@@ -121,6 +122,7 @@ client::Status check_files(Context* context, const std::vector<NamedFile>& outpu
   if (std::ranges::count_if(inputs, [](const NamedFile& file) { return file.path == "-"; }) > 1) {
     return invalid("-: standard input can be read only once; name a file for the other input");
   }
+  for (NamedFile& input : inputs) input.path = input_file(input.path);
   for (NamedFile& file : context->connection.files()) inputs.push_back(std::move(file));
   if (auto s = check_outputs(outputs, inputs, force); !s.ok()) return s;
   for (const NamedFile& output : outputs) {
@@ -145,7 +147,7 @@ client::Status name_outputs(const std::string& prefix, const std::string& in,
   }
   std::filesystem::path begin = prefix;
   std::error_code error;
-  if (std::filesystem::is_directory(begin, error)) begin /= in == "-" ? "stdin" : std::filesystem::path(in).stem();
+  if (std::filesystem::is_directory(begin, error)) begin /= output_stem(in);
   for (const auto& [name, file] : files) {
     if (file->empty()) *file = begin.string() + "." + name + ".npy";
   }

@@ -15,7 +15,8 @@
 #include "client/cli/files/npy.h"
 #include "client/cli/files/npy_output.h"
 #include "client/cli/files/output_target.h"
-#include "client/cli/files/starting_vectors.h"
+#include "client/cli/formats/input.h"
+#include "client/cli/formats/starting_vectors.h"
 #include "client/cli/interruption.h"
 #include "client/cli/report/summary.h"
 
@@ -26,6 +27,7 @@ struct EigArguments {
   explicit EigArguments(std::string name) : context(std::move(name)) {}
 
   Context context;
+  InputFormat format;
   std::string a, prefix;
   LargeFiles files;  // u: V, s: eigenvalues, vh: W^H
   client::LargeOptions options{.problem = client::LargeProblem::kGeneral};
@@ -65,6 +67,7 @@ void declare_end(Arguments* a, EigArguments* to) {
   a->option("--max-sweeps", "N", "jacobi: go over to qr after N sweeps; 0: after 30, for large\nmatrices 60",
             &to->max_sweeps, 0);
   a->flag("--force", kForceHelp, &to->force);
+  to->format.declare(a);
   to->context.declare(a, kVerboseHelp);
   a->epilogue(kStackExitCodes);
 }
@@ -193,7 +196,7 @@ int run(EigArguments& args) {
   }
   const auto options = args.context.connection.options();
   if (!options.ok()) return fail(args.context, options.status());
-  auto stack = load_matrices(args.a);
+  auto stack = load_matrices(args.a, args.format);
   if (!stack.ok()) return fail(args.context, stack.status());
   const client::Batch& batch = stack->batch;
   if (batch.rows != batch.cols) return bad_usage(args.context, input_name(args.a) + ": its matrices must be square");

@@ -7,6 +7,7 @@
 #include "client/cli/context.h"
 #include "client/cli/files/npy.h"
 #include "client/cli/files/output_target.h"
+#include "client/cli/formats/input.h"
 #include "client/cli/interruption.h"
 #include "client/cli/report/summary.h"
 
@@ -14,6 +15,7 @@ namespace svdserve::cli {
 namespace {
 
 struct EighArguments {
+  InputFormat format;
   Context context{"eigh"};
   std::string a, signature, prefix;
   LargeFiles files;  // u: eigenvectors, s: eigenvalues
@@ -40,6 +42,7 @@ void declare(EighArguments* to, Arguments* a) {
   a->flag("--fix-phases", "small matrices: make the largest component of every eigenvector real and\npositive",
           &to->compute.fix_phases);
   to->large.declare(a);
+  to->format.declare(a);
   to->context.declare(a, kVerboseHelp);
   a->epilogue(kStackExitCodes);
 }
@@ -101,7 +104,7 @@ std::optional<int> parse(const std::vector<std::string>& words, EighArguments* t
 int run_factored(const EighArguments& args, const client::ClientOptions& options) {
   MatrixStack stack;
   std::vector<int8_t> signature;
-  if (const auto code = load_one(args.context, args.a, args.signature, &stack, &signature)) return *code;
+  if (const auto code = load_one(args.context, args.a, args.format, args.signature, &stack, &signature)) return *code;
   const Interruption interruption;
   client::Client client(options);
   return run_large(args.context, client, stack, signature, args.files, args.options, interruption,
@@ -119,7 +122,7 @@ int run_small(const EighArguments& args, client::Client* client, const MatrixSta
 
 int run_hermitian(const EighArguments& args, const client::ClientOptions& options) {
   const Context& context = args.context;
-  const auto stack = load_matrices(args.a);
+  const auto stack = load_matrices(args.a, args.format);
   if (!stack.ok()) return fail(context, stack.status());
   const client::Batch& batch = stack->batch;
   if (batch.rows != batch.cols) return bad_usage(context, input_name(args.a) + ": its matrices must be square");

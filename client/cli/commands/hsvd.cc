@@ -6,12 +6,14 @@
 #include "client/cli/context.h"
 #include "client/cli/files/npy.h"
 #include "client/cli/files/output_target.h"
+#include "client/cli/formats/input.h"
 #include "client/cli/interruption.h"
 
 namespace svdserve::cli {
 namespace {
 
 struct HsvdArguments {
+  InputFormat format;
   Context context{"hsvd"};
   std::string g, j;
   std::string prefix;
@@ -38,6 +40,7 @@ Arguments declared(HsvdArguments* to) {
   a.option("--vh", "VH.npy", "write V^H to this file", &to->files.vh);
   a.flag("--force", kForceHelp, &to->force);
   to->large.declare(&a);
+  to->format.declare(&a);
   to->context.declare(&a, kVerboseHelp);
   a.epilogue(kOneMatrixExitCodes);
   return a;
@@ -69,7 +72,7 @@ int run_hsvd(const std::vector<std::string>& words) {
   }
   MatrixStack stack;
   std::vector<int8_t> signature;
-  if (const auto code = load_one(context, args.g, args.j, &stack, &signature)) return *code;
+  if (const auto code = load_one(context, args.g, args.format, args.j, &stack, &signature)) return *code;
   const auto options = context.connection.options();
   if (!options.ok()) return fail(context, options.status());
   const Interruption interruption;

@@ -250,9 +250,9 @@ std::optional<std::string> LargeArguments::read(client::LargeOptions* to) const 
   return std::nullopt;
 }
 
-std::optional<int> load_one(const Context& context, const std::string& matrix_file, const std::string& signature_file,
-                            MatrixStack* stack, std::vector<int8_t>* signature) {
-  auto matrix = load_matrices(matrix_file);
+std::optional<int> load_one(const Context& context, const std::string& matrix_file, const InputFormat& format,
+                            const std::string& signature_file, MatrixStack* stack, std::vector<int8_t>* signature) {
+  auto matrix = load_matrices(matrix_file, format);
   if (!matrix.ok()) return fail(context, matrix.status());
   *stack = *std::move(matrix);
   const client::Batch& b = stack->batch;

@@ -11,6 +11,7 @@
 #include "client/cli/arguments.h"
 #include "client/cli/context.h"
 #include "client/cli/files/npy.h"
+#include "client/cli/formats/input.h"
 #include "client/cli/interruption.h"
 #include "client/cpp/client.h"
 
@@ -62,8 +63,8 @@ inline constexpr char kOneMatrixExitCodes[] =
 
 // The one matrix of a file and, unless its name is empty, the signs of its columns from another. The exit code where
 // something is wrong.
-std::optional<int> load_one(const Context& context, const std::string& matrix_file, const std::string& signature_file,
-                            MatrixStack* stack, std::vector<int8_t>* signature);
+std::optional<int> load_one(const Context& context, const std::string& matrix_file, const InputFormat& format,
+                            const std::string& signature_file, MatrixStack* stack, std::vector<int8_t>* signature);
 
 // Decomposes every matrix of the stack, each in a call of its own, and reports on them; the exit code. signature: see
 // client::LargeMatrix.

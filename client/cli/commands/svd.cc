@@ -8,6 +8,7 @@
 #include "client/cli/context.h"
 #include "client/cli/files/npy.h"
 #include "client/cli/files/output_target.h"
+#include "client/cli/formats/input.h"
 #include "client/cli/interruption.h"
 #include "client/cli/report/summary.h"
 
@@ -17,6 +18,7 @@ namespace {
 using client::Plane;
 
 struct SvdArguments {
+  InputFormat format;
   Context context{"svd"};
   std::string in;
   std::string prefix;
@@ -36,7 +38,7 @@ void set_full_matrices(bool full, SvdArguments* to) {
 Arguments declared(SvdArguments* to) {
   Arguments a(
       "svdctl svd [options] IN.npy",
-      "Decomposes the matrices in a NumPy file, A = U diag(S) V^H. Shape (..., m, n) gives U (..., m, k),\n"
+      "Decomposes the matrices in a file, A = U diag(S) V^H. Shape (..., m, n) gives U (..., m, k),\n"
       "S (..., k) and V^H (..., k, n), k = min(m, n), as numpy.linalg.svd(a, full_matrices=False) does.\n"
       "A matrix is large if it exceeds the server's max values or max dimension, or does not fit a message.\n"
       "Each large matrix is uploaded in chunks, with a progress bar on a terminal. A single matrix of any size\n"
@@ -55,6 +57,7 @@ Arguments declared(SvdArguments* to) {
   a.flag("--fix-phases", "small matrices: make the largest component of every column of U real and\npositive",
          &to->compute.fix_phases);
   to->large.declare(&a);
+  to->format.declare(&a);
   to->context.declare(&a, kVerboseHelp);
   a.epilogue(kStackExitCodes);
   return a;
@@ -113,7 +116,7 @@ int run_svd(const std::vector<std::string>& words) {
   if (const auto s = check_files(&args.context, args.files.outputs(), {{"IN.npy", args.in}}, args.force); !s.ok()) {
     return fail(context, s);
   }
-  const auto stack = load_matrices(args.in);
+  const auto stack = load_matrices(args.in, args.format);
   if (!stack.ok()) return fail(context, stack.status());
   const client::Batch& batch = stack->batch;
   // An empty side leaves every unitary matrix for the other: there is nothing to compute.

@@ -13,6 +13,7 @@
 #include "client/cli/files/npy.h"
 #include "client/cli/files/npy_output.h"
 #include "client/cli/files/output_target.h"
+#include "client/cli/formats/input.h"
 #include "client/cli/interruption.h"
 #include "client/cli/report/summary.h"
 
@@ -27,15 +28,17 @@ struct ValuesArguments {
   std::string method = "auto";
   int64_t max_sweeps = 0;
   client::ComputeOptions compute;
+  InputFormat format;
   bool force = false;
 };
 
 Arguments declared(ValuesArguments* to) {
   Arguments a(
       "svdctl values [options] IN.npy...",
-      "Computes the singular values of the matrices in a NumPy file: shape (..., m, n) gives (..., min(m, n)),\n"
-      "as numpy.linalg.svd(a, compute_uv=False) does. Any byte order, C or Fortran order; integers become f8, f2\n"
-      "becomes f4. Prints the largest, the smallest, condition, numerical rank and the first values.\n"
+      "Computes the singular values of the matrices in a file: shape (..., m, n) gives (..., min(m, n)), as\n"
+      "numpy.linalg.svd(a, compute_uv=False) does. The file is .npy, an array of .npz (a.npz:name), Matrix Market,\n"
+      "CSV, or raw numbers. Any byte order, C or Fortran order; integers become f8, f2 becomes f4. Prints the largest, "
+      "the smallest, condition, numerical rank and the first values.\n"
       "A matrix is large if it exceeds the server's max values or max dimension, or does not fit a\n"
       "message. Each large matrix is uploaded in chunks, with a progress bar on a terminal.\n"
       "Several files go in one request where they fit a message; their shapes and types may differ. Large matrices go\n"
@@ -58,6 +61,7 @@ Arguments declared(ValuesArguments* to) {
   a.option("--max-sweeps", "N",
            "jacobi and large matrices: stop after N sweeps without convergence; 0: the\nserver's default",
            &to->max_sweeps, 0);
+  to->format.declare(&a);
   to->context.declare(&a, kVerboseHelp);
   a.epilogue(kStackExitCodes);
   return a;
@@ -97,8 +101,7 @@ struct InputFile {
 
 // The file of the folder that takes the values of `in`; empty without a folder.
 std::string output_of(const std::string& folder, const std::string& in) {
-  const std::filesystem::path name = in == "-" ? "stdin.npy" : std::filesystem::path(in).filename();
-  return folder.empty() ? "" : (std::filesystem::path(folder) / name).string();
+  return folder.empty() ? "" : (std::filesystem::path(folder) / (output_stem(in) + ".npy")).string();
 }
 
 client::Status check_all(ValuesArguments* args, const std::vector<InputFile>& files) {
@@ -114,8 +117,8 @@ client::Status check_all(ValuesArguments* args, const std::vector<InputFile>& fi
   return check_files(&args->context, outputs, inputs, args->force);
 }
 
-client::Status load(InputFile* file, const std::string& folder) {
-  client::Result<MatrixStack> stack = load_matrices(file->path);
+client::Status load(InputFile* file, const InputFormat& format, const std::string& folder) {
+  client::Result<MatrixStack> stack = load_matrices(file->path, format);
   if (!stack.ok()) return stack.status();
   file->stack = *std::move(stack);
   const client::Batch& batch = file->stack.batch;
@@ -173,7 +176,7 @@ int run_files(ValuesArguments& args) {
   for (const std::string& path : args.more) files.push_back({.path = path});
   if (const auto s = check_all(&args, files); !s.ok()) return fail(context, s);
   for (InputFile& file : files) {
-    if (const auto s = load(&file, args.to.s); !s.ok()) return fail(context, s);
+    if (const auto s = load(&file, args.format, args.to.s); !s.ok()) return fail(context, s);
   }
   const auto options = context.connection.options();
   if (!options.ok()) return fail(context, options.status());
@@ -209,7 +212,7 @@ int run_values(const std::vector<std::string>& words) {
   if (const auto s = check_files(&args.context, {{"-o", args.to.s}}, {{"IN.npy", args.in}}, args.force); !s.ok()) {
     return fail(context, s);
   }
-  const auto stack = load_matrices(args.in);
+  const auto stack = load_matrices(args.in, args.format);
   if (!stack.ok()) return fail(context, stack.status());
   const auto options = context.connection.options();
   if (!options.ok()) return fail(context, options.status());

@@ -18,8 +18,6 @@ namespace {
 using client::Result;
 using client::Status;
 
-Status invalid(std::string message) { return {.code = client::Code::kInvalidArgument, .message = std::move(message)}; }
-
 Result<FileBytes> map(int fd, size_t size, const std::string& name) {
   void* const at = size == 0 ? nullptr : ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, fd, 0);
   if (at == MAP_FAILED) return file_error("map", name, errno);
@@ -56,7 +54,7 @@ Result<FileBytes> read_all(int fd, const std::string& name) {
 Result<FileBytes> standard_input() {
   const std::string name = "standard input";
   if (::isatty(STDIN_FILENO) == 1)
-    return invalid("-: standard input is a terminal; send a file into it, by < or a pipe");
+    return input_error("-: standard input is a terminal; send a file into it, by < or a pipe");
   struct stat about {};
   if (::fstat(STDIN_FILENO, &about) != 0) return file_error("read", name, errno);
   const bool is_whole = S_ISREG(about.st_mode) && ::lseek(STDIN_FILENO, 0, SEEK_CUR) == 0;
@@ -73,7 +71,7 @@ Result<FileBytes> file_bytes(const std::string& path) {
   struct stat about {};
   if (::fstat(fd, &about) != 0 || !S_ISREG(about.st_mode)) {
     const bool is_file = S_ISREG(about.st_mode);
-    const Status s = is_file ? file_error("read", path, errno) : invalid(path + " is not a regular file");
+    const Status s = is_file ? file_error("read", path, errno) : input_error(path + " is not a regular file");
     ::close(fd);
     return s;
   }

@@ -8,7 +8,6 @@
 #include <numeric>
 
 #include "absl/strings/str_cat.h"
-#include "client/cli/files/file_bytes.h"
 #include "client/cli/files/npy.h"
 
 namespace svdserve::cli {
@@ -134,9 +133,8 @@ Bytes gathered(const std::byte* data, const std::vector<int64_t>& batch_shape, i
 
 }  // namespace
 
-Result<MatrixStack> to_matrices(std::span<const std::byte> file, std::shared_ptr<const void> owner) {
-  const Result<NpyHeader> h = parse_npy(file);
-  if (!h.ok()) return h.status();
+Result<MatrixStack> to_matrices(NpyArray array) {
+  const NpyHeader* const h = &array.header;
   if (h->shape.size() < 2) {
     return refused(absl::StrCat("the array has ", h->shape.size(), " dimensions, but at least 2 are needed"));
   }
@@ -152,8 +150,8 @@ Result<MatrixStack> to_matrices(std::span<const std::byte> file, std::shared_ptr
   // Beside a side of length 0 the other sizes may be anything: their product is not computed.
   b.count = b.rows == 0 || b.cols == 0 ? 0 : 1;
   for (const int64_t size : stack.batch_shape) b.count = empty ? 0 : b.count * size;
-  b.data = file.data() + h->data_offset;
-  b.owner = std::move(owner);
+  b.data = array.data.data();
+  b.owner = std::move(array.owner);
   if (empty) return stack;
 
   const bool is_sent_as_it_is = (h->kind == 'f' && h->item_bytes > 2) || h->kind == 'c';
@@ -181,37 +179,20 @@ std::string shortest(double x) {
   return {text, std::to_chars(text, text + sizeof text, x).ptr};
 }
 
-Status in_file(const std::string& path, Status s) {
-  s.message = (path == "-" ? "standard input" : path) + ": " + s.message;
-  return s;
-}
-
 }  // namespace
 
-Result<MatrixStack> load_matrices(const std::string& path) {
-  Result<FileBytes> file = file_bytes(path);
-  if (!file.ok()) return file.status();
-  Result<MatrixStack> stack = to_matrices(file->bytes, std::move(file->owner));
-  if (!stack.ok()) return in_file(path, stack.status());
-  stack->path = path;
-  return stack;
-}
-
-Result<std::vector<int8_t>> load_signature(const std::string& path) {
-  const Result<FileBytes> file = file_bytes(path);
-  if (!file.ok()) return file.status();
-  const Result<NpyHeader> h = parse_npy(file->bytes);
-  if (!h.ok()) return in_file(path, h.status());
-  if (h->shape.size() != 1) return refused(path + ": must be the diagonal of J, an array of one dimension");
-  if (h->kind == 'c' || (h->kind == 'f' && h->item_bytes > 8)) {
-    return refused(path + ": the diagonal of J must have real numbers or integers");
+Result<std::vector<int8_t>> to_signature(const NpyArray& array) {
+  const NpyHeader& h = array.header;
+  const bool is_line = h.shape.size() == 2 && (h.shape[0] == 1 || h.shape[1] == 1);
+  if (h.shape.size() != 1 && !is_line) return refused("must be the diagonal of J, an array of one dimension");
+  if (h.kind == 'c' || (h.kind == 'f' && h.item_bytes > 8)) {
+    return refused("the diagonal of J must have real numbers or integers");
   }
-  std::vector<int8_t> signature(static_cast<size_t>(h->shape[0]));
-  const std::byte* item = file->bytes.data() + h->data_offset;
-  for (size_t i = 0; i < signature.size(); ++i, item += h->item_bytes) {
-    const double x = to_real(item, *h);
-    if (x != 1 && x != -1)
-      return refused(absl::StrCat(path, ": entry ", i, " is ", shortest(x), ", but must be 1 or -1"));
+  std::vector<int8_t> signature(static_cast<size_t>(is_line ? h.shape[0] * h.shape[1] : h.shape[0]));
+  const std::byte* item = array.data.data();
+  for (size_t i = 0; i < signature.size(); ++i, item += h.item_bytes) {
+    const double x = to_real(item, h);
+    if (x != 1 && x != -1) return refused(absl::StrCat("entry ", i, " is ", shortest(x), ", but must be 1 or -1"));
     signature[i] = static_cast<int8_t>(x);
   }
   return signature;
