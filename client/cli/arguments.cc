@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/time/time.h"
+#include "client/cli/guide/nearest.h"
 
 namespace svdserve::cli {
 
@@ -93,6 +94,46 @@ void Arguments::flag(const std::string& name, const std::string& help, bool* tar
 
 void Arguments::operand(const std::string& name, std::string* target) { operands_.emplace_back(name, target); }
 
+const Arguments::Option* Arguments::find(const std::string& name) const {
+  for (const auto& [other, real] : aliases_) {
+    if (other == name) return find(real);
+  }
+  for (const Option& o : options_) {
+    const std::vector<std::string> spellings = absl::StrSplit(o.name, ", ");
+    if (std::find(spellings.begin(), spellings.end(), name) != spellings.end()) return &o;
+  }
+  return nullptr;
+}
+
+std::string Arguments::unknown(const std::string& name) const {
+  std::vector<std::string> known;
+  for (const Syntax::Option& option : syntax().options) {
+    known.insert(known.end(), option.names.begin(), option.names.end());
+  }
+  const auto meant = nearest(name, known);
+  return absl::StrCat("unknown option ", name, meant ? absl::StrCat("; did you mean ", *meant, "?") : "");
+}
+
+std::optional<std::string> Arguments::parse_option(const std::vector<std::string>& words, size_t* i) {
+  const std::string& word = words[*i];
+  const size_t equals = word.starts_with("--") ? word.find('=') : std::string::npos;
+  const std::string name = word.substr(0, equals);
+  const Option* const option = find(name);
+  if (option == nullptr) return unknown(name);
+  std::string value;
+  if (option->value.empty()) {
+    if (equals != std::string::npos) return absl::StrCat(name, " takes no value");
+  } else if (equals != std::string::npos) {
+    value = word.substr(equals + 1);
+  } else if (++*i < words.size()) {
+    value = words[*i];
+  } else {
+    return absl::StrCat(name, " needs a value: ", option->value);
+  }
+  if (!option->set(value)) return absl::StrCat(name, ": \"", value, "\" is not a valid ", option->value);
+  return std::nullopt;
+}
+
 std::optional<std::string> Arguments::parse(const std::vector<std::string>& words) {
   const auto asks_for_help = [](const std::string& w) { return w == "--help" || w == "-h"; };
   help_wanted_ = std::any_of(words.begin(), std::find(words.begin(), words.end(), "--"), asks_for_help);
@@ -110,27 +151,25 @@ std::optional<std::string> Arguments::parse(const std::vector<std::string>& word
       } else {
         more_->push_back(word);
       }
-    } else {
-      const size_t equals = word.starts_with("--") ? word.find('=') : std::string::npos;
-      const std::string name = word.substr(0, equals);
-      const auto option =
-          std::find_if(options_.begin(), options_.end(), [&](const Option& o) { return o.name == name; });
-      if (option == options_.end()) return absl::StrCat("unknown option ", name);
-      std::string value;
-      if (option->value.empty()) {
-        if (equals != std::string::npos) return absl::StrCat(name, " takes no value");
-      } else if (equals != std::string::npos) {
-        value = word.substr(equals + 1);
-      } else if (++i < words.size()) {
-        value = words[i];
-      } else {
-        return absl::StrCat(name, " needs a value: ", option->value);
-      }
-      if (!option->set(value)) return absl::StrCat(name, ": \"", value, "\" is not a valid ", option->value);
+    } else if (auto wrong = parse_option(words, &i)) {
+      return wrong;
     }
   }
   if (given < operands_.size()) return absl::StrCat("missing operand ", operands_[given].first);
   return std::nullopt;
+}
+
+bool Syntax::Option::is_path() const { return value.ends_with(".npy") || value == "FILE" || value == "PREFIX"; }
+
+Syntax Arguments::syntax() const {
+  Syntax syntax{.usage = usage_, .summary = summary_, .epilogue = epilogue_};
+  for (const Option& o : options_) {
+    std::vector<std::string> names;
+    if (!o.name.empty()) names = absl::StrSplit(o.name, ", ");
+    syntax.options.push_back({std::move(names), o.value, o.help, o.choices});
+  }
+  for (const auto& [name, unused] : operands_) syntax.operands.push_back(name);
+  return syntax;
 }
 
 std::string Arguments::help() const {

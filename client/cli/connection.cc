@@ -2,6 +2,8 @@
 
 #include <cstdlib>
 
+#include "absl/time/time.h"
+
 namespace svdserve::cli {
 
 Connection::Connection() {
@@ -9,9 +11,11 @@ Connection::Connection() {
 }
 
 void Connection::declare(Arguments* a) {
+  const std::string default_text =
+      timeout_ ? " (default " + absl::FormatDuration(absl::FromChrono(*timeout_)) + ")" : "";
   a->section("Connection");
   a->option("--address", "ADDR", "host:port or unix:/path; SVDSERVE_ADDRESS sets it too", &address_);
-  a->option("--timeout", "DURATION", "give up after this long, such as 500ms or 10s", &timeout_);
+  a->option("--timeout", "DURATION", "give up after this long, such as 500ms or 10s" + default_text, &timeout_);
   a->flag("--tls", "encrypt, trusting the system's certificates", &tls_);
   a->option("--tls-ca", "FILE", "encrypt, trusting the certificates in this PEM file", &ca_);
   a->option("--tls-cert", "FILE", "client certificate (PEM), for servers that ask for one", &cert_);

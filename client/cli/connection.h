@@ -15,6 +15,8 @@ class Connection {
  public:
   Connection();  // the address comes from SVDSERVE_ADDRESS where that is set
   void declare(Arguments* arguments);
+  // The timeout unless the command line has another. To be called before declare().
+  void limit(Duration timeout) { timeout_ = timeout; }
 
   // Reads the TLS files.
   client::Result<client::ClientOptions> options() const;

@@ -4,18 +4,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
-#include <numeric>
 #include <string>
-#include <string_view>
 #include <vector>
 
-#include "client/cli/files/npy.h"
 #include "svdserve/v1/svd_service.pb.h"
+#include "tests/client/commands_fixture.h"
 #include "tests/client/fake_service.h"
 
 namespace svdserve::cli {
@@ -27,58 +23,8 @@ using client::testing::Seen;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
-using Words = std::vector<std::string>;
-
-class CommandsTest : public ::testing::Test {
- protected:
-  CommandsTest() {
-    std::string name = ::testing::TempDir() + "svdctl_XXXXXX";
-    EXPECT_NE(mkdtemp(name.data()), nullptr);
-    folder_ = name;
-    write("a.npy", {3, 2, 2}, 12);
-    write("g.npy", {2, 2}, 4);
-    write("j.npy", {2}, 2);
-  }
-  ~CommandsTest() override { std::filesystem::remove_all(folder_); }
-
-  // An array of ones.
-  void write(const std::string& name, const std::vector<int64_t>& shape, size_t numbers) const {
-    const std::vector<double> ones(numbers, 1);
-    std::ofstream(path(name), std::ios::binary)
-        << npy_header("f8", shape) << std::string_view(reinterpret_cast<const char*>(ones.data()), 8 * numbers);
-  }
-  // 1 + 2i, 3 + 4i, 5 + 6i, 7 + 8i in the order of the file, 2 x 2.
-  void write_complex(const std::string& name, bool fortran_order) const {
-    std::vector<double> numbers(8);
-    std::iota(numbers.begin(), numbers.end(), 1);
-    std::ofstream(path(name), std::ios::binary) << npy_header("c16", {2, 2}, fortran_order)
-                                                << std::string_view(reinterpret_cast<const char*>(numbers.data()), 64);
-  }
-  std::string path(const std::string& name) const { return folder_ / name; }
-  std::string contents(const std::string& name) const {
-    std::ifstream in(path(name), std::ios::binary);
-    return {std::istreambuf_iterator<char>(in), {}};
-  }
-
-  struct Outcome {
-    int code = 0;
-    std::string out, err;
-  };
-  static Outcome run(int (*command)(const Words&), Words words, const std::string& address) {
-    words.insert(words.end(), {"--address", address});
-    ::testing::internal::CaptureStdout();
-    ::testing::internal::CaptureStderr();
-    const int code = command(words);
-    return {code, ::testing::internal::GetCapturedStdout(), ::testing::internal::GetCapturedStderr()};
-  }
-
- private:
-  std::filesystem::path folder_;
-};
 
 // --- inputs are not replaced --------------------------------------------------------------------
-
-constexpr char kNobody[] = "127.0.0.1:1";
 
 TEST_F(CommandsTest, AnInputIsNotReplaced) {
   std::filesystem::create_symlink("a.npy", path("link.npy"));
@@ -150,7 +96,7 @@ TEST_F(CommandsTest, AStackOfHermitianMatricesIsABatch) {
   });
   const Outcome o = run(run_eigh, {path("a.npy"), "--w", path("w.npy"), "--upper"}, service.address());
   EXPECT_EQ(o.code, kDone) << o.err;
-  EXPECT_THAT(o.err, HasSubstr("3 matrices of 2x2 f64 in "));
+  EXPECT_THAT(o.out, HasSubstr("a.npy: 3 matrices of 2x2 f64, all ok\n"));
   EXPECT_THAT(contents("w.npy"), HasSubstr("'shape': (3, 2)"));
   EXPECT_EQ(options.vectors(), v1::EIGENVECTORS_UNSPECIFIED);
   EXPECT_EQ(options.triangle(), v1::TRIANGLE_UPPER);
@@ -182,7 +128,7 @@ TEST_F(CommandsTest, AStackOfGeneralMatricesIsABatch) {
   for (const auto& one : all) {
     const Outcome o = run(run_eig, one.words, service.address());
     EXPECT_EQ(o.code, kDone) << o.err;
-    EXPECT_THAT(o.err, HasSubstr("3 matrices of 2x2 f64 in "));
+    EXPECT_THAT(o.out, HasSubstr("a.npy: 3 matrices of 2x2 f64, all ok\n"));
     EXPECT_EQ(options.problem(), v1::EIGEN_PROBLEM_GENERAL);
     EXPECT_EQ(options.vectors(), one.vectors);
   }
@@ -231,14 +177,14 @@ TEST_F(CommandsTest, ConditionsOfEigenvaluesAreSavedAndSummed) {
   const std::string a = path("a.npy");
   const Outcome o = run(run_eig, {a, "--w", path("w.npy"), "--conditions", path("c.npy")}, service.address());
   EXPECT_EQ(o.code, kDone) << o.err;  // near defective: all is right
-  EXPECT_THAT(o.err, HasSubstr("2 ok, 1 near_defective"));
-  EXPECT_THAT(o.err, HasSubstr("condition: of an eigenvalue at most 2, of V at most 3.16\n"));  // sqrt(2 (1 + 4))
+  EXPECT_THAT(o.out, HasSubstr("2 ok, 1 near_defective"));
+  EXPECT_THAT(o.out, HasSubstr("largest condition   2 of an eigenvalue, 3.16 of V\n"));  // sqrt(2 (1 + 4))
   EXPECT_THAT(contents("c.npy"), HasSubstr("'descr': '<f8', 'fortran_order': False, 'shape': (3, 2)"));
   EXPECT_TRUE(options.condition() && !options.starting_vectors());
   const Outcome values = run(run_eigvals, {a, "--print", "--condition"}, service.address());
   EXPECT_EQ(values.code, kDone) << values.err;
   EXPECT_EQ(values.out, "1-1j 2-2j\n1-1j 2-2j\n1-1j 2-2j\n");
-  EXPECT_THAT(values.err, HasSubstr("condition: of an eigenvalue at most 2"));
+  EXPECT_THAT(values.err, HasSubstr("largest condition   2 of an eigenvalue"));
   write("none.npy", {0, 2, 2}, 0);
   const Outcome none = run(run_eigvals, {path("none.npy"), "--conditions", path("c.npy")}, kNobody);
   EXPECT_EQ(none.code, kDone) << none.err;
@@ -310,7 +256,7 @@ TEST_F(CommandsTest, ErrorsOfGeneralEigenproblemsHaveCodes) {
   }
   const Outcome one_is_not_finite = run(run_eig, {a}, service.address());
   EXPECT_EQ(one_is_not_finite.code, kExceptions);
-  EXPECT_THAT(one_is_not_finite.err, HasSubstr("2 ok, 1 non_finite"));
+  EXPECT_THAT(one_is_not_finite.out, HasSubstr("2 ok, 1 non_finite"));
   answer = {.code = 3, .message = "matrices.rows: too many", .reason = "INVALID_FIELD", .field = "matrices.rows"};
   const Outcome refused = run(run_eigvals, {a}, service.address());
   EXPECT_EQ(refused.code, kBadUsage);
@@ -323,9 +269,8 @@ TEST_F(CommandsTest, RelativeAccuracyTakesLargeMatrices) {
   FakeService service([](const Seen&) { return Answer(); }, {.max_large_bytes = 1 << 30});
   const Outcome o = run(run_eigh, {path("a.npy"), "--w", path("w.npy"), "--relative"}, service.address());
   EXPECT_EQ(o.code, kDone) << o.err;
-  EXPECT_THAT(o.err, HasSubstr("3 matrices of 2x2 f64 in "));
-  EXPECT_THAT(o.err, HasSubstr("3 ok"));
-  EXPECT_THAT(o.err, Not(HasSubstr("matrix [2]")));
+  EXPECT_THAT(o.out, HasSubstr("a.npy: 3 matrices of 2x2 f64, all ok\n"));
+  EXPECT_THAT(o.out + o.err, Not(HasSubstr("matrix [2]")));
   EXPECT_EQ(service.requests(), 0);
   ASSERT_EQ(service.large().opens.size(), 3u);
   v1::LargeOpen open;
@@ -334,7 +279,7 @@ TEST_F(CommandsTest, RelativeAccuracyTakesLargeMatrices) {
   EXPECT_EQ(open.problem(), v1::LARGE_PROBLEM_HERMITIAN);
   const Outcome verbose = run(run_eigh, {path("a.npy"), "--relative", "--verbose"}, service.address());
   EXPECT_EQ(verbose.code, kDone) << verbose.err;
-  EXPECT_THAT(verbose.err, HasSubstr("matrix [2]: 2x2 f64 in "));
+  EXPECT_THAT(verbose.err, ::testing::ContainsRegex("matrix \\[2\\]: .*s, ok\n"));
 }
 
 TEST_F(CommandsTest, MethodsOfLargeEigenproblemsMakeMatricesLarge) {
@@ -375,9 +320,7 @@ TEST_F(CommandsTest, VerboseIsAboutBatchesToo) {
     EXPECT_THAT(silent.err, Not(HasSubstr("queue ")));
     const Outcome o = run(command, {path("a.npy"), "--verbose"}, service.address());
     EXPECT_EQ(o.code, kExceptions) << o.err;
-    EXPECT_THAT(o.err, HasSubstr("\nqueue 0 s, compute 0.5 s, total 0 s\n"));
-    EXPECT_THAT(o.err, HasSubstr("\nmatrix [1]: 2x2 f64: non_finite\nmatrix [2]: 2x2 f64: out_of_range\n"));
-    EXPECT_THAT(o.err, Not(HasSubstr("matrix [0]")));
+    EXPECT_THAT(o.err, HasSubstr("\nqueue 0 s, compute 500 ms, total 0 s; 1 message\n"));
   }
   EXPECT_EQ(service.requests(), 8);
   EXPECT_TRUE(service.large().opens.empty());
@@ -462,6 +405,55 @@ TEST_F(CommandsTest, LoadThatTheServerDoesNotTakeIsNotSent) {
   const Outcome o = run(run_bench, {"--problem", "eig"}, old.address());
   EXPECT_EQ(o.code, kBadUsage);
   EXPECT_THAT(o.err, HasSubstr("--problem: this server takes no batches of general matrices"));
+}
+
+// --- what commands print ------------------------------------------------------------------------
+
+TEST_F(CommandsTest, TheSummaryIsPrinted) {
+  FakeService service([](const Seen&) { return Answer{.exceptions = {{1, 1}}}; });
+  const std::string a = path("a.npy");
+  const std::string summary = a +
+                              ": 3 matrices of 2x2 f64: 2 ok, 1 non_finite\n"
+                              "largest         2\n"
+                              "smallest        1\n"
+                              "condition       2\n"
+                              "numerical rank  2 of 2\n"
+                              "values of [0]   1 2\n"
+                              "matrix [1]: non_finite: it has an infinity or a NaN\n";
+  const std::string printed = "1 2\n1 2\n1 2\n";
+  const Outcome o = run(run_values, {a}, service.address());
+  EXPECT_EQ(o.code, kExceptions);
+  EXPECT_EQ(o.out, summary);
+  EXPECT_THAT(o.err, ::testing::MatchesRegex("[^\n]* on fake:0, [^\n]* matrices/s\n"));
+  const Outcome values = run(run_values, {a, "--print"}, service.address());
+  EXPECT_EQ(values.out, printed);
+  EXPECT_THAT(values.err, ::testing::StartsWith(summary));
+  const Outcome quiet = run(run_values, {a, "--quiet"}, service.address());
+  EXPECT_EQ(quiet.code, kExceptions);
+  EXPECT_EQ(quiet.out + quiet.err, "");
+}
+
+// --- errors -------------------------------------------------------------------------------------
+
+TEST_F(CommandsTest, ErrorsSayWhatToDo) {
+  Answer answer;
+  FakeService service([&](const Seen&) { return answer; });
+  std::ofstream(path("text.npy")) << "1,2\n";
+  EXPECT_EQ(run(run_values, {path("text.npy")}, service.address()).err,
+            "svdctl values: " + path("text.npy") +
+                ": not a readable .npy file: it does not begin with the .npy "
+                "signature\n");
+  EXPECT_EQ(run(run_values, {path("nothing.npy")}, service.address()).err,
+            "svdctl values: cannot open " + path("nothing.npy") + ": No such file or directory\n");
+  EXPECT_EQ(run(run_values, {path("a.npy"), "--timeout", "1s"}, kNobody).err,
+            "svdctl values: no server at 127.0.0.1:1 (Connection refused). Start one with svdserve, or name its "
+            "address by --address or SVDSERVE_ADDRESS\n");
+  answer = {.code = 4};
+  EXPECT_EQ(run(run_values, {path("a.npy"), "--timeout", "1m"}, service.address()).err,
+            "svdctl values: no reply within 60 s, the limit that --timeout sets\n");
+  answer = {.code = 3, .message = "options.method: no", .reason = "INVALID_FIELD", .field = "options.method"};
+  EXPECT_EQ(run(run_values, {path("a.npy")}, service.address()).err,
+            "svdctl values: INVALID_ARGUMENT (INVALID_FIELD): --method: no\n");
 }
 
 // --- what servers say ---------------------------------------------------------------------------

@@ -19,6 +19,7 @@
 
 #include "client/cli/files/npy.h"
 #include "client/cli/files/npy_output.h"
+#include "client/cli/formats/input.h"
 #include "client/cli/progress_bar.h"
 
 namespace svdserve::cli {

@@ -1,5 +1,6 @@
 #include "client/cli/files/npy.h"
 #include "client/cli/files/npy_output.h"
+#include "client/cli/formats/input.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -49,7 +50,8 @@ std::string bytes_of(const std::vector<T>& values, bool swapped = false) {
 // The stack borrows from the text, which outlives it in the tests.
 client::Result<MatrixStack> read(const std::string& file) {
   const auto held = std::make_shared<std::string>(file);
-  return to_matrices(std::as_bytes(std::span(*held)), held);
+  auto array = to_array(std::as_bytes(std::span(*held)), held);
+  return array.ok() ? to_matrices(*std::move(array)) : array.status();
 }
 
 template <class T>

@@ -23,7 +23,7 @@ parts=${*:-arithmetic bits contract faults factor kernels vectors hermitian gene
 bin=$here/bin
 export LD_LIBRARY_PATH=${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}/usr/local/cuda/lib64
 section() { printf '\n== %s\n' "$*"; }
-number() { awk -v name="$1" '$1 == name {print $2}'; }
+number() { awk -F '[": ,]+' -v name="$1" '$2 == name {print $3}'; } # of JSON
 
 server=
 stop() {
@@ -47,7 +47,8 @@ start() {
 # bench NAME FLAG...: one line of figures
 bench() {
   local report
-  report=$("$bin/svdctl" bench --address "$address" --server-pid "$server" --duration 6s --warmup 2s "${@:2}" 2>&1)
+  report=$("$bin/svdctl" bench --address "$address" --server-pid "$server" --duration 6s --warmup 2s --json \
+    "${@:2}" 2>&1)
   printf '%-44s %10.3f M/s  %7.3f GB/s  %8.0f requests/s  p50 %8.1f us  p99 %8.1f us  %s CPU s/GB\n' "$1" \
     "$(number matrices_per_s <<< "$report" | awk '{print $1 * 1e-6}')" "$(number gb_per_s <<< "$report")" \
     "$(number requests_per_s <<< "$report")" "$(number p50_s <<< "$report" | awk '{print $1 * 1e6}')" \
@@ -159,6 +160,19 @@ python_clients() {
   done
 }
 
+# The times of one large matrix, from svdctl's JSON to the lines that to_benchmarks.py reads.
+large_times() {
+  python3 -c '
+import json, sys
+report = json.load(sys.stdin)["files"][0]
+shape = "x".join(str(size) for size in report["shape"])
+print(shape, report["dtype"], "in %.4g s:" % report["seconds"], *report["methods"], "on", report["devices"][0] + ";",
+      *report["statuses"])
+print("upload %(upload_seconds).3g s, queue %(queue_seconds).3g s, compute %(compute_seconds).3g s, "
+      "download %(download_seconds).3g s" % report["server"])
+print("certificate", json.dumps(report["certificate"]))'
+}
+
 # Large matrices through the service, each by svdctl from a file and back into files. Then a small call beside one, and
 # the way there and back beside the echo's.
 large() {
@@ -174,12 +188,12 @@ PY
   server_address=$address
   for n in 2048 2048 8192; do
     echo "svd:"
-    "$bin/svdctl" svd "$folder/$n.npy" --u "$folder/u.npy" --s "$folder/s.npy" --vh "$folder/vh.npy" --certificate \
-      --verbose --address "$server_address" || return 1
+    "$bin/svdctl" svd "$folder/$n.npy" -o "$folder/x" --certificate --json --address "$server_address" |
+      large_times || return 1
   done
   echo "hsvd:"
-  "$bin/svdctl" hsvd "$folder/2048.npy" "$folder/j.npy" --u "$folder/u.npy" --s "$folder/s.npy" --vh "$folder/vh.npy" \
-    --certificate --verbose --address "$server_address" || return 1
+  "$bin/svdctl" hsvd "$folder/2048.npy" "$folder/j.npy" -o "$folder/x" --certificate --json \
+    --address "$server_address" | large_times || return 1
   echo "small calls while a factor of 8192 x 8192 is computed:"
   (for _ in 1 2 3 4; do "$bin/svdctl" svd "$folder/8192.npy" --s "$folder/s.npy" --method jacobi --address "$server_address"; done) &
   local factors=$!
@@ -200,7 +214,7 @@ soak() {
     grep VmRSS "/proc/$server/status"
     [[ $minute == 2 ]] && break
     "$bin/svdctl" bench --address "$address" --shape 2x2,4x4,8x8,16x16,32x32,64x4 --dtype f32,f64,c64,c128 \
-      --count 2000 --concurrency 32 --duration 58s --server-pid "$server" |
+      --count 2000 --concurrency 32 --duration 58s --server-pid "$server" --json |
       grep -E 'requests_per_s|failed|rss'
   done
   curl -s "http://$metrics/metrics" | grep -E '^svdserve_device' | head -40

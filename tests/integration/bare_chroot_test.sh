@@ -40,7 +40,7 @@ for _ in $(seq 600); do
 done
 address=$(sed -n 's/^grpc=//p' "$root/run/ready")
 env -i "$chroot" "$root" /svdctl info --address "$address" | grep 'device host:0'
-env -i "$chroot" "$root" /svdctl bench --address "$address" --duration 1s --warmup 0s | grep -E '^ok +[1-9]'
+env -i "$chroot" "$root" /svdctl bench --address "$address" --duration 1s --warmup 0s | grep -E '^requests +[1-9][0-9]* ok'
 kill "$server"
 wait "$server"
 server=

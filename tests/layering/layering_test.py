@@ -23,6 +23,7 @@ LIBRARIES = {
     "grpc": r"grpc(pp)?/",
     "proto": r"google/(protobuf|rpc)/|.*\.pb\.h$",
     "prometheus": r"prometheus/",
+    "zlib": r"zlib\.h$",
     "gtest": r"(gtest|gmock)/",
     "benchmark": r"benchmark/",
 }
@@ -140,9 +141,14 @@ RULES = {
     "client/cpp/wire": Rule(("wire/", "client/cpp/*"), ("absl", "grpc", "proto")),
     # svdctl sees the public face of the library.
     "client/cli": Rule(CLI_SEES + ("client/cli/",), ("absl",)),
-    "client/cli/commands": Rule(CLI_SEES + ("client/cli/*", "client/cli/files/", "client/cli/load/"), ("absl",)),
+    "client/cli/commands": Rule(CLI_SEES + ("client/cli/*", "client/cli/files/", "client/cli/formats/", "client/cli/guide/", "client/cli/load/",
+                                          "client/cli/report/"),
+                                ("absl",)),
+    "client/cli/guide": Rule(CLI_SEES + ("client/cli/*",), ("absl",)),
+    "client/cli/formats": Rule(CLI_SEES + ("client/cli/*", "client/cli/files/", "client/cli/report/"), ("absl", "zlib")),
     "client/cli/files": Rule(CLI_SEES + ("client/cli/*",), ("absl",)),
-    "client/cli/load": Rule(CLI_SEES + ("client/cli/*",), ("absl",)),
+    "client/cli/load": Rule(CLI_SEES + ("client/cli/*", "client/cli/report/"), ("absl",)),
+    "client/cli/report": Rule(CLI_SEES + ("client/cli/*", "client/cli/files/"), ("absl",)),
     # Tests may look into everything; nothing looks into them.
     "tests": Rule(("engine/", "server/", "client/", "wire/"), tuple(LIBRARIES)),
 }

@@ -9,7 +9,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/serve_with_echo.sh"
 
 cost() { # NAME PID
   "$bin/svdctl" bench --address "$(sed -n 's/^grpc=//p' "$work/$1")" --request-bytes 1048576 --duration 4s --warmup 1s \
-    --server-pid "$2" | awk '$1 == "server_cpu_s_per_gb" {print $2}'
+    --server-pid "$2" --json | awk -F '[": ,]+' '$2 == "server_cpu_s_per_gb" {print $3}'
 }
 engine_cost() { # the last column is matrices a second; each has 128 bytes
   "$bin/values_bench" --benchmark_filter='^4x4/c64/bidiagonal$' --benchmark_format=csv --benchmark_min_time=1 2> /dev/null |

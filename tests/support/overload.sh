@@ -19,12 +19,12 @@ address=$(sed -n 's/^grpc=//p' "$folder/ready")
 bench() {
   local i pids=()
   for i in $(seq "$clients"); do
-    "$bin/svdctl" bench --address "$address" --shape 32x32 --dtype f64 --seed "$i" --duration 6s --warmup 2s "$@" \
-      > "$folder/bench$i" 2>&1 &
+    "$bin/svdctl" bench --address "$address" --shape 32x32 --dtype f64 --seed "$i" --duration 6s --warmup 2s --json \
+      "$@" > "$folder/bench$i" 2>&1 &
     pids+=($!)
   done
   for i in "${pids[@]}"; do wait "$i" || true; done
-  awk '$1 == "ok" || $1 == "refused" || $1 == "expired" || $1 == "failed" {n[$1] += $2} $1 == "seconds" {s = $2}
+  awk -F '[": ,]+' '$2 ~ /^(ok|refused|expired|failed)$/ {n[$2] += $3} $2 == "seconds" {s = $3}
     END {printf "%d %d %d %d %s\n", n["ok"], n["refused"], n["expired"], n["failed"], s}' "$folder"/bench*
 }
 

@@ -14,8 +14,8 @@ for ((i = 0; i < 300; ++i)); do [[ -s $work/ready ]] && break; sleep 0.1; done
 address=$(sed -n 's/^grpc=//p' "$work/ready")
 
 calls() { # FLAG...
-  "$bin/svdctl" bench --address "$address" --concurrency 64 --connections "$connections" --duration 4s --warmup 1s "$@" |
-    awk '$1 == "requests_per_s" {print $2}'
+  "$bin/svdctl" bench --address "$address" --concurrency 64 --connections "$connections" --duration 4s --warmup 1s --json \
+    "$@" | awk -F '[": ,]+' '$2 == "requests_per_s" {print $3}'
 }
 printf '%-8s %12s %12s %8s\n' round 4x4 empty ratio
 for ((round = 1; round <= rounds; ++round)); do

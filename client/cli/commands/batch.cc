@@ -1,7 +1,6 @@
 #include "client/cli/commands/batch.h"
 
 #include <chrono>
-#include <cstdio>
 #include <memory>
 #include <stop_token>
 
@@ -9,7 +8,7 @@
 #include "client/cli/commands/commands.h"
 #include "client/cli/commands/large.h"
 #include "client/cli/files/npy_output.h"
-#include "client/cli/summary.h"
+#include "client/cli/report/summary.h"
 
 namespace svdserve::cli {
 namespace {
@@ -49,46 +48,46 @@ class BatchResults {
   client::Outputs planes_;
 };
 
-// The server's times, and a line about each matrix that is not ok.
-void print_details(const MatrixStack& stack, const client::Report& report) {
-  std::fprintf(stderr, "queue %.3g s, compute %.3g s, total %.3g s\n", report.queue_seconds, report.compute_seconds,
-               report.total_seconds);
-  const std::string shape = shape_text(stack.batch);
-  for (const client::MatrixException& e : report.exceptions) {
-    std::fprintf(stderr, "%s%s: %s\n", place_of(stack, e.index).c_str(), shape.c_str(), name(e.status));
-  }
+// The name of an output in JSON.
+const char* name_of(client::Plane plane) {
+  return plane == client::Plane::kValues  ? "values"
+         : plane == client::Plane::kLeft  ? "left"
+         : plane == client::Plane::kRight ? "right"
+                                          : "conditions";
+}
+
+Values kind_of(client::Problem problem) {
+  return problem == client::Problem::kGeneral     ? Values::kComplex
+         : problem == client::Problem::kHermitian ? Values::kEigenvalues
+                                                  : Values::kSingular;
 }
 
 }  // namespace
 
-int run_batch(const std::string& command, client::Client* client, const MatrixStack& stack,
-              const client::ComputeOptions& compute, std::span<const BatchFile> files, bool verbose,
+int run_batch(const Context& context, client::Client* client, const MatrixStack& stack,
+              const client::ComputeOptions& compute, std::span<const BatchFile> files, bool print,
               const Interruption& interruption, const client::CallOptions& call) {
   BatchResults results;
   for (const BatchFile& file : files) {
-    if (auto s = results.open(stack, compute, file); !s.ok()) return fail(command, s);
+    if (auto s = results.open(stack, compute, file); !s.ok()) return fail(context, s);
   }
-  client::Report report;
-  double seconds = 0;
+  StackReport report{.stack = stack, .kind = kind_of(compute.problem), .complete = compute.top_k == 0};
   if (client != nullptr) {
     const auto begin = std::chrono::steady_clock::now();
-    auto answer = client->decompose(stack.batch, results.planes(), compute, call);
-    if (!answer.ok()) return fail_unless_interrupted(command, answer.status(), interruption);
-    seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-    report = *std::move(answer);
+    const auto reply = client->decompose(stack.batch, results.planes(), compute, call);
+    if (!reply.ok()) return fail_unless_interrupted(context, reply.status(), interruption);
+    report.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    report.add(*reply);
   }
-  if (auto s = results.commit_all(call.stop); !s.ok()) return fail_unless_interrupted(command, s, interruption);
+  if (auto s = results.commit_all(call.stop); !s.ok()) return fail_unless_interrupted(context, s, interruption);
+  report.values_per_matrix = compute.top_k > 0 ? compute.top_k : stack.batch.values_per_matrix();
+  report.values = results.planes()[client::Plane::kValues];
+  if (compute.condition) report.conditions = results.planes()[client::Plane::kEigenvalueCondition];
   for (const BatchFile& file : files) {
-    if (!file.is_printed) continue;
-    const bool is_complex = compute.problem == client::Problem::kGeneral;
-    if (const auto s = print_values(stack.batch, results.planes()[file.plane], is_complex); !s.ok()) {
-      return fail(command, s);
-    }
+    if (!file.path.empty()) report.outputs.push_back({name_of(file.plane), file.path});
   }
-  print_summary(stack.batch, report, seconds, compute.problem);
-  if (compute.condition) print_conditions(stack.batch, results.planes()[client::Plane::kEigenvalueCondition]);
-  if (verbose && client != nullptr) print_details(stack, report);
-  return report.count_wrong() == 0 ? kDone : kExceptions;
+  if (const auto s = print_reports(context, {&report, 1}, print); !s.ok()) return fail(context, s);
+  return exit_code(report.exceptions);
 }
 
 }  // namespace svdserve::cli

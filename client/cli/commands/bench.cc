@@ -1,43 +1,34 @@
 // svdctl bench.
-#include <sys/utsname.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cinttypes>
 #include <cstdio>
 #include <fstream>
+#include <functional>
 #include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
-#include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "client/cli/commands/commands.h"
-#include "client/cli/connection.h"
+#include "client/cli/context.h"
 #include "client/cli/load/load.h"
+#include "client/cli/load/measurement.h"
 #include "client/cli/load/process_usage.h"
-#include "client/cli/printable.h"
+#include "client/cli/load/rate_search.h"
+#include "client/cli/report/units.h"
 
 namespace svdserve::cli {
 namespace {
 
 struct BenchOptions {
+  Context context{"bench"};
   std::string shapes = "4x4", dtypes = "c64", problem = "svd", method = "auto", csv;
   int64_t count = 1000, request_bytes = 0, concurrency = 4, window = 4, connections = 1, seed = 1, server_pid = 0;
   int64_t max_outstanding = 10000;
   double rate = 0;
-  Duration duration = std::chrono::seconds(10), warmup = std::chrono::seconds(2);
+  Duration duration = std::chrono::seconds(10), warmup = std::chrono::seconds(2), find_rate_p99 = Duration::zero();
   bool empty = false, stream = false, retry = false;
-};
-
-// The result of a run; the columns of the CSV output in their order.
-struct Row {
-  std::vector<std::pair<std::string, std::string>> cells;
-  template <class T>
-  void add(const std::string& column, const T& value) {
-    cells.emplace_back(column, absl::StrCat(value));
-  }
 };
 
 struct Snapshot {
@@ -156,84 +147,67 @@ std::optional<std::string> shape_beyond(const client::ServerLimits& limits, cons
   return std::nullopt;
 }
 
-Row make_row(const BenchOptions& o, const std::string& address, const std::string& version, const LoadTally& t,
-             const Snapshot& started, const Snapshot& begin, const Snapshot& end) {
-  const double seconds = std::chrono::duration<double>(end.time - begin.time).count();
-  const double gb = static_cast<double>(t.request_bytes) * 1e-9;
-  const auto per_gb = [&](double cpu) { return gb > 0 ? absl::StrCat(cpu / gb) : std::string(); };
-  utsname machine{};
-  uname(&machine);
-  Row row;
-  row.add("machine", machine.nodename);
-  row.add("address", address);
-  row.add("server_version", absl::StrReplaceAll(printable(version), {{",", " "}}));
-  row.add("loop", o.rate > 0 ? "open" : "closed");
-  row.add("rpc", o.empty ? "empty" : o.stream ? "stream" : "unary");
-  row.add("shape", absl::StrReplaceAll(o.shapes, {{",", " "}}));
-  row.add("dtype", absl::StrReplaceAll(o.dtypes, {{",", " "}}));
-  row.add("problem", o.problem);
-  row.add("method", o.method);
-  row.add("count", o.request_bytes > 0 ? absl::StrCat(o.request_bytes, "B") : absl::StrCat(o.count));
-  row.add("concurrency", o.rate > 0 ? 0 : o.concurrency);
-  row.add("window", o.stream ? o.window : 1);
-  row.add("connections", o.connections);
-  row.add("offered_per_s", o.rate);
-  row.add("seconds", seconds);
-  row.add("ok", t.ok);
-  row.add("refused", t.refused);
-  row.add("expired", t.expired);
-  row.add("failed", t.failed);
-  row.add("dropped", t.dropped);
-  row.add("matrices", t.matrices);
-  row.add("matrices_not_ok", t.exceptions);
-  row.add("requests_per_s", static_cast<double>(t.ok) / seconds);
-  row.add("matrices_per_s", static_cast<double>(t.matrices) / seconds);
-  row.add("gb_per_s", gb / seconds);
-  for (const auto& [column, q] : {std::pair{"p50_s", 0.5}, {"p90_s", 0.9}, {"p99_s", 0.99}, {"p999_s", 0.999}}) {
-    row.add(column, t.latency.quantile_seconds(q));
-  }
-  row.add("max_s", t.latency.max_seconds());
-  const double client_cpu = end.client.cpu_seconds - begin.client.cpu_seconds;
-  row.add("client_cpu_s", client_cpu);
-  row.add("client_cpu_s_per_gb", per_gb(client_cpu));
-  const bool has_server = started.server && begin.server && end.server;
-  const double server_cpu = has_server ? end.server->cpu_seconds - begin.server->cpu_seconds : 0;
-  row.add("server_cpu_s", has_server ? absl::StrCat(server_cpu) : "");
-  row.add("server_cpu_s_per_gb", has_server ? per_gb(server_cpu) : "");
-  row.add("server_rss_start_bytes", has_server ? absl::StrCat(started.server->rss_bytes) : "");
-  row.add("server_rss_warm_bytes", has_server ? absl::StrCat(begin.server->rss_bytes) : "");
-  row.add("server_rss_end_bytes", has_server ? absl::StrCat(end.server->rss_bytes) : "");
-  return row;
+LoadDescription description_of(const BenchOptions& o, const std::string& server_version, double rate) {
+  return {.address = o.context.connection.address(),
+          .server_version = server_version,
+          .shapes = o.shapes,
+          .dtypes = o.dtypes,
+          .problem = o.problem,
+          .method = o.method,
+          .rpc = o.empty    ? "empty"
+                 : o.stream ? "stream"
+                            : "unary",
+          .count = o.count,
+          .request_bytes = o.request_bytes,
+          .concurrency = o.concurrency,
+          .window = o.stream ? o.window : 1,
+          .connections = o.connections,
+          .rate = rate};
 }
 
-bool write_csv(const std::string& path, const Row& row) {
-  std::vector<std::string> head, body;
-  for (const auto& [column, value] : row.cells) {
-    head.push_back(column);
-    body.push_back(value);
+// One run of load on a client; rate: of an open loop, or 0.
+Measurement measure(const BenchOptions& o, client::Client& client, const std::vector<Workload>& mix,
+                    const client::ComputeOptions& compute, const std::string& server_version, double rate) {
+  LoadOptions options{.concurrency = o.concurrency,
+                      .max_outstanding = o.max_outstanding,
+                      .empty = o.empty,
+                      .stream = o.stream,
+                      .window = std::min<int64_t>(o.window, 1 << 20),
+                      .compute = compute,
+                      .timeout = o.context.connection.call().timeout,
+                      .seed = static_cast<uint64_t>(o.seed)};
+  if (rate > 0) options.rate = rate;
+  Load load(client, mix, options);
+  const Snapshot started = take_snapshot(o.server_pid);
+  load.start();
+  std::this_thread::sleep_for(o.warmup);
+  const Snapshot begin = take_snapshot(o.server_pid);
+  load.measure();
+  std::this_thread::sleep_for(o.duration);
+  const Snapshot end = take_snapshot(o.server_pid);
+  Measurement m{.load = description_of(o, server_version, rate)};
+  m.tally = load.stop();
+  m.seconds = std::chrono::duration<double>(end.time - begin.time).count();
+  m.client_cpu_seconds = end.client.cpu_seconds - begin.client.cpu_seconds;
+  if (started.server && begin.server && end.server) {
+    m.server = {end.server->cpu_seconds - begin.server->cpu_seconds, started.server->rss_bytes, begin.server->rss_bytes,
+                end.server->rss_bytes};
   }
-  const std::string text = absl::StrCat(absl::StrJoin(body, ","), "\n");
-  const std::string with_head = absl::StrCat(absl::StrJoin(head, ","), "\n", text);
+  return m;
+}
+
+bool write_csv(const std::string& path, const Measurement& m) {
+  const std::string with_head = csv_head(m) + csv_line(m);
   if (path == "-") return std::fputs(with_head.c_str(), stdout) >= 0;
   // Runs add up in one file, under one header.
   const bool has_content = std::ifstream(path).peek() != std::ifstream::traits_type::eof();
   std::ofstream out(path, std::ios::app);
-  out << (has_content ? text : with_head);
+  out << (has_content ? csv_line(m) : with_head);
   out.close();
   return !out.fail();
 }
 
-void print_report(const Row& row, const LoadTally& t, std::FILE* to) {
-  for (const auto& [column, value] : row.cells) {
-    if (!value.empty()) std::fprintf(to, "%-24s %s\n", column.c_str(), value.c_str());
-  }
-  for (const auto& [error, n] : t.errors) {
-    std::fprintf(to, "error %-18s %" PRId64 "   %s\n", printable(error).c_str(), n,
-                 printable(t.messages.at(error)).c_str());
-  }
-}
-
-void declare(Arguments* a, BenchOptions* o) {
+void declare(BenchOptions* o, Arguments* a) {
   a->section("Requests");
   a->option("--shape", "MxN,...", "shapes, each MxN or MxN:WEIGHT, mixed at random", &o->shapes);
   a->option("--dtype", "T,...", "f32, f64, c64, c128; each shape is sent in each type", &o->dtypes);
@@ -241,16 +215,23 @@ void declare(Arguments* a, BenchOptions* o) {
   a->option("--request-bytes", "N", "instead: as many matrices as fill N bytes; 0: by --count", &o->request_bytes, 0);
   a->option("--problem", "NAME", "svd: singular values; eigh, eig: eigenvalues of Hermitian, of general\nmatrices",
             &o->problem);
+  a->choices({"svd", "eigh", "eig"});
   std::string methods;
   for (const ProblemAndMethods& p : problems()) {
     absl::StrAppend(&methods, methods.empty() ? "" : ";\n", p.name, ": ", names_of(p.methods));
   }
   a->option("--method", "NAME", methods, &o->method);
+  a->choices({"auto", "bidiagonal", "bisection", "jacobi", "qr"});
   a->section("Load");
   a->option("--concurrency", "N", "closed loop: callers, each waiting for its reply", &o->concurrency, 1);
   a->option("--rate", "R",
             "open loop instead: R requests a second at random times,\nlatency from the time each was due; 0: closed",
             &o->rate);
+  a->option(
+      "--find-rate-p99", "BOUND",
+      "open loop: search for the largest rate whose 99th percentile of latencies\nstays below BOUND, such as 5ms, "
+      "to 5 %. Each rate takes --warmup and\n--duration; --rate is the first one, or else 100",
+      &o->find_rate_p99);
   a->option("--max-outstanding", "N", "open loop: requests without a reply at which sending pauses",
             &o->max_outstanding, 1);
   a->flag("--empty", "closed loop of empty unary calls instead: the cost of wire and client alone", &o->empty);
@@ -271,66 +252,125 @@ void declare(Arguments* a, BenchOptions* o) {
       "usage.");
 }
 
-}  // namespace
+Arguments declared(BenchOptions* o) {
+  Arguments a("svdctl bench [options]",
+              "Sends random matrices and reports rates and latencies, with a histogram of these.");
+  declare(o, &a);
+  o->context.declare(&a);
+  return a;
+}
 
-int run_bench(const std::vector<std::string>& words) {
-  Connection connection;
-  BenchOptions o;
-  Arguments a("svdctl bench [options]", "Sends random matrices and reports rates and latencies.");
-  declare(&a, &o);
-  connection.declare(&a);
-  if (const auto code = parse_or_explain(&a, "bench", words)) return *code;
-  if (o.rate > 0 && o.stream) return bad_usage("bench", "--rate and --stream exclude each other");
-  if (o.empty && (o.rate > 0 || o.stream)) return bad_usage("bench", "--empty excludes --rate and --stream");
-  if (o.duration <= Duration::zero()) return bad_usage("bench", "--duration must be positive");
-  LoadOptions load_options;
-  if (const auto wrong = read_compute(o, &load_options.compute)) return bad_usage("bench", *wrong);
-  std::string why;
-  auto mix = make_mix(o, load_options.compute, &why);
-  if (!mix) return bad_usage("bench", why);
+// The error in options that exclude each other, in one line.
+std::optional<std::string> conflict(const BenchOptions& o) {
+  const bool is_open = o.rate > 0 || o.find_rate_p99 > Duration::zero();
+  if (is_open && o.stream) return "--stream is for a closed loop, which --rate and --find-rate-p99 exclude";
+  if (o.empty && (is_open || o.stream)) return "--empty excludes --rate, --find-rate-p99 and --stream";
+  if (o.duration <= Duration::zero()) return "--duration must be positive";
+  if (o.context.json && o.csv == "-") return "--csv - and --json exclude each other";
   if (o.server_pid > 0 && !process_usage(static_cast<pid_t>(o.server_pid))) {
-    return bad_usage("bench", absl::StrCat("--server-pid: no process has the id ", o.server_pid));
+    return absl::StrCat("--server-pid: no process has the id ", o.server_pid);
   }
-  auto options = connection.options();
-  if (!options.ok()) return fail("bench", options.status());
-  options->connections = static_cast<int>(std::min<int64_t>(o.connections, 10000));
-  if (!o.retry) options->retry.max_attempts = 1;
-  client::Client client(*options);
-  // Before any load: one answer, so that a wrong address is an error and not a table of failures.
-  const auto info = client.server_info({.timeout = connection.call().timeout.value_or(std::chrono::seconds(10))});
-  if (!info.ok() && info.status().code != client::Code::kUnimplemented) return fail("bench", info.status());
-  if (info.ok() && !o.empty) {
-    const auto wrong = shape_beyond(info->limits, *mix, load_options.compute.problem);
-    if (wrong) return bad_usage("bench", *wrong);
-  }
+  return std::nullopt;
+}
 
-  load_options.concurrency = o.concurrency;
-  if (o.rate > 0) load_options.rate = o.rate;
-  load_options.max_outstanding = o.max_outstanding;
-  load_options.empty = o.empty;
-  load_options.stream = o.stream;
-  load_options.window = std::min<int64_t>(o.window, 1 << 20);
-  load_options.timeout = connection.call().timeout;
-  load_options.seed = static_cast<uint64_t>(o.seed);
-  Load load(client, *std::move(mix), load_options);
-  const Snapshot started = take_snapshot(o.server_pid);
-  load.start();
-  std::this_thread::sleep_for(o.warmup);
-  const Snapshot begin = take_snapshot(o.server_pid);
-  load.measure();
-  std::this_thread::sleep_for(o.duration);
-  const Snapshot end = take_snapshot(o.server_pid);
-  const LoadTally tally = load.stop();
-
-  const Row row = make_row(o, connection.address(), info.ok() ? info->version : "", tally, started, begin, end);
-  print_report(row, tally, o.csv == "-" ? stderr : stdout);
-  if (!o.csv.empty() && !write_csv(o.csv, row)) {
-    return fail("bench", {.code = client::Code::kNotFound, .message = "cannot write " + o.csv});
+Json::Object json_of(const FoundRate& found) {
+  Json::Array points;
+  for (const RatePoint& p : found.points) {
+    points.emplace_back(Json::Object{{"offered_per_s", p.rate}, {"p99_s", p.p99_seconds}, {"complete", p.complete}});
   }
+  return {{"rate_per_s", found.rate}, {"is_largest", found.is_largest}, {"points", std::move(points)}};
+}
+
+int exit_code_of(const LoadTally& tally) {
   if (tally.ok + tally.refused + tally.expired + tally.failed == 0) {
     std::fputs("svdctl bench: no request ended within --duration; use a longer duration or smaller requests\n", stderr);
   }
   return tally.failed == 0 && tally.ok > 0 ? kDone : kFailed;
+}
+
+// Prints the report; found: of a search, which the measurement is the best of.
+int report_on(const BenchOptions& o, const Measurement& m, const FoundRate* found) {
+  const Context& context = o.context;
+  Json::Object object = json_of(m);
+  object.emplace_back("search", found == nullptr ? Json() : Json(json_of(*found)));
+  if (const auto s = context.print_json(std::move(object)); !s.ok()) return fail(context, s);
+  if (const auto s = context.print(report_text(m)); !s.ok()) return fail(context, s);
+  if (!o.csv.empty() && !write_csv(o.csv, m)) {
+    return fail(context, {.code = client::Code::kUnknown, .message = "cannot write " + o.csv});
+  }
+  return exit_code_of(m.tally);
+}
+
+// Searches for the rate. measured: runs load at a rate.
+int run_search(const BenchOptions& o, const std::function<Measurement(double rate)>& measured) {
+  const Context& context = o.context;
+  const double bound = std::chrono::duration<double>(o.find_rate_p99).count();
+  std::optional<Measurement> best;
+  const auto point = [&](double rate) -> client::Result<RatePoint> {
+    Measurement m = measured(rate);
+    const LoadTally& t = m.tally;
+    if (t.failed > 0) return client::Status{.code = client::Code::kUnknown, .message = t.messages.begin()->second};
+    const RatePoint p{rate, t.latency.quantile_seconds(0.99), t.ok > 0 && t.refused + t.expired + t.dropped == 0};
+    const bool within = p.complete && p.p99_seconds <= bound;
+    if (within) best = std::move(m);
+    if (!context.quiet && !context.json) {
+      std::fprintf(stderr, "%s requests/s: p99 %s%s, %s\n", amount_text(rate).c_str(),
+                   duration_text(p.p99_seconds).c_str(), p.complete ? "" : " and requests without a result",
+                   within ? "within the bound" : "beyond the bound");
+    }
+    return p;
+  };
+  const auto found = find_rate({.bound_seconds = bound, .first_rate = o.rate > 0 ? o.rate : 100}, point);
+  if (!found.ok()) return fail(context, found.status());
+  if (!best) {
+    const std::string least = duration_text(bound);
+    return fail(context,
+                {.code = client::Code::kUnknown,
+                 .message = "no rate has a p99 within " + least + "; give a larger bound or smaller requests"});
+  }
+  const std::string line =
+      absl::StrCat("largest rate with a p99 within ", duration_text(bound), ": ", found->is_largest ? "" : "at least ",
+                   amount_text(found->rate), " requests/s\n");
+  if (const auto s = context.print(line); !s.ok()) return fail(context, s);
+  return report_on(o, *best, &*found);
+}
+
+}  // namespace
+
+Syntax syntax_of_bench() {
+  BenchOptions args;
+  return declared(&args).syntax();
+}
+
+int run_bench(const std::vector<std::string>& words) {
+  BenchOptions o;
+  Context& context = o.context;
+  Arguments a = declared(&o);
+  if (const auto code = parse_or_explain(&a, context, words)) return *code;
+  if (const auto wrong = conflict(o)) return bad_usage(context, *wrong);
+  context.data_on_stdout = o.csv == "-";
+  client::ComputeOptions compute;
+  if (const auto wrong = read_compute(o, &compute)) return bad_usage(context, *wrong);
+  std::string why;
+  const auto mix = make_mix(o, compute, &why);
+  if (!mix) return bad_usage(context, why);
+  auto options = context.connection.options();
+  if (!options.ok()) return fail(context, options.status());
+  options->connections = static_cast<int>(std::min<int64_t>(o.connections, 10000));
+  if (!o.retry) options->retry.max_attempts = 1;
+  client::Client client(*options);
+  // Before any load: one reply, so that a wrong address is an error and not a table of failures.
+  const auto info =
+      client.server_info({.timeout = context.connection.call().timeout.value_or(std::chrono::seconds(10))});
+  if (!info.ok() && info.status().code != client::Code::kUnimplemented) return fail(context, info.status());
+  if (info.ok() && !o.empty) {
+    if (const auto wrong = shape_beyond(info->limits, *mix, compute.problem)) return bad_usage(context, *wrong);
+  }
+  const std::string version = info.ok() ? info->version : "";
+  if (o.find_rate_p99 > Duration::zero()) {
+    return run_search(o, [&](double rate) { return measure(o, client, *mix, compute, version, rate); });
+  }
+  return report_on(o, measure(o, client, *mix, compute, version, o.rate), nullptr);
 }
 
 }  // namespace svdserve::cli

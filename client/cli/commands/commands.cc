@@ -1,18 +1,26 @@
 #include "client/cli/commands/commands.h"
 
+#include <unistd.h>
+
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
+#include <filesystem>
 #include <iterator>
+#include <system_error>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
+#include "client/cli/files/output_target.h"
+#include "client/cli/formats/input.h"
 #include "client/cli/printable.h"
+#include "client/cli/report/units.h"
 
 namespace svdserve::cli {
 
-std::optional<int> parse_or_explain(Arguments* arguments, const std::string& command,
+std::optional<int> parse_or_explain(Arguments* arguments, const Context& context,
                                     const std::vector<std::string>& words) {
-  if (const auto wrong = arguments->parse(words)) return bad_usage(command, *wrong);
+  if (const auto wrong = arguments->parse(words)) return bad_usage(context, *wrong);
   if (!arguments->help_wanted()) return std::nullopt;
   std::fputs(arguments->help().c_str(), stdout);
   return kDone;
@@ -24,6 +32,12 @@ std::string names_of(std::span<const client::Method> methods) {
     const char* const between = &m == &methods.front() ? "" : &m == &methods.back() ? " or " : ", ";
     absl::StrAppend(&names, between, name(m));
   }
+  return names;
+}
+
+std::vector<std::string> list_of(std::span<const client::Method> methods) {
+  std::vector<std::string> names;
+  for (const client::Method& m : methods) names.push_back(name(m));
   return names;
 }
 
@@ -58,21 +72,86 @@ client::Status with_option(client::Status status) {
   return status;
 }
 
+// Whether gRPC found no server, and what the system said of it.
+bool is_unreachable(const client::Status& status, std::string* why) {
+  if (status.code != client::Code::kUnavailable || !status.reason.empty()) return false;
+  const bool connects = status.message.find("onnect") != std::string::npos;
+  const bool resolves = status.message.find("resolution") != std::string::npos;
+  if (!connects && !resolves) return false;
+  *why = status.message.substr(status.message.rfind(": ") == std::string::npos ? 0 : status.message.rfind(": ") + 2);
+  return true;
+}
+
+// Errors for people: files and the command line have no code of gRPC, and the client's own have other words here.
+std::string error_text(const Context& context, const client::Status& status) {
+  const bool is_local = status.code == client::Code::kUnknown || (status.code == client::Code::kInvalidArgument &&
+                                                                  status.reason.empty() && status.field.empty());
+  if (is_local && !status.message.empty()) return status.message;
+  if (status.code == client::Code::kDeadlineExceeded && status.reason == name(status.code)) {
+    const auto timeout = context.connection.call().timeout;
+    if (!timeout) return "no reply in time; give it more by --timeout";
+    const double seconds = std::chrono::duration<double>(*timeout).count();
+    return absl::StrCat("no reply within ", duration_text(seconds), ", the limit that --timeout sets");
+  }
+  if (std::string why; is_unreachable(status, &why)) {
+    return absl::StrCat("no server at ", context.connection.address(), " (", why,
+                        "). Start one with svdserve, or name its address by --address or SVDSERVE_ADDRESS");
+  }
+  return status.to_string();
+}
+
 }  // namespace
 
-int fail(const std::string& command, const client::Status& reported) {
+int fail(const Context& context, const client::Status& reported) {
   const client::Status status = with_option(reported);
-  // kUnknown says nothing that its message does not.
-  const std::string text =
-      status.code == client::Code::kUnknown && !status.message.empty() ? status.message : status.to_string();
-  std::fprintf(stderr, "svdctl %s: %s\n", command.c_str(), printable(text).c_str());
+  std::fprintf(stderr, "svdctl %s: %s\n", context.command.c_str(), printable(error_text(context, status)).c_str());
   return status.code == client::Code::kInvalidArgument ? kBadUsage : kFailed;
 }
 
-int bad_usage(const std::string& command, const std::string& why) {
-  std::fprintf(stderr, "svdctl %s: %s\nTry svdctl %s --help.\n", command.c_str(), printable(why).c_str(),
-               command.c_str());
+int bad_usage(const Context& context, const std::string& why) {
+  const char* const command = context.command.c_str();
+  std::fprintf(stderr, "svdctl %s: %s\nTry svdctl %s --help.\n", command, printable(why).c_str(), command);
   return kBadUsage;
+}
+
+client::Status check_files(Context* context, const std::vector<NamedFile>& outputs, std::vector<NamedFile> inputs,
+                           bool force) {
+  const auto invalid = [](std::string message) {
+    return client::Status{.code = client::Code::kInvalidArgument, .message = std::move(message)};
+  };
+  if (std::ranges::count_if(inputs, [](const NamedFile& file) { return file.path == "-"; }) > 1) {
+    return invalid("-: standard input can be read only once; name a file for the other input");
+  }
+  for (NamedFile& input : inputs) input.path = input_file(input.path);
+  for (NamedFile& file : context->connection.files()) inputs.push_back(std::move(file));
+  if (auto s = check_outputs(outputs, inputs, force); !s.ok()) return s;
+  for (const NamedFile& output : outputs) {
+    if (!is_stdout(output.path)) continue;
+    if (context->json) return invalid(output.name + " " + output.path + " and --json exclude each other");
+    if (context->data_on_stdout) return invalid(output.name + " " + output.path + " and --print exclude each other");
+    if (output.path == "-" && ::isatty(STDOUT_FILENO) == 1) {
+      return invalid(output.name + " -: standard output is a terminal; send it to a file or a pipe");
+    }
+    context->data_on_stdout = true;
+  }
+  return {};
+}
+
+client::Status name_outputs(const std::string& prefix, const std::string& in,
+                            const std::vector<std::pair<std::string, std::string*>>& files) {
+  if (prefix.empty()) return {};
+  if (prefix == "-") {
+    return {.code = client::Code::kInvalidArgument,
+            .message = "-o -: several arrays do not go into one stream; send one of them there, such as --" +
+                       files.front().first + " -"};
+  }
+  std::filesystem::path begin = prefix;
+  std::error_code error;
+  if (std::filesystem::is_directory(begin, error)) begin /= output_stem(in);
+  for (const auto& [name, file] : files) {
+    if (file->empty()) *file = begin.string() + "." + name + ".npy";
+  }
+  return {};
 }
 
 }  // namespace svdserve::cli

@@ -11,34 +11,37 @@
 #include "client/cli/commands/batch.h"
 #include "client/cli/commands/commands.h"
 #include "client/cli/commands/large.h"
-#include "client/cli/connection.h"
+#include "client/cli/context.h"
 #include "client/cli/files/npy.h"
 #include "client/cli/files/npy_output.h"
 #include "client/cli/files/output_target.h"
-#include "client/cli/files/starting_vectors.h"
+#include "client/cli/formats/input.h"
+#include "client/cli/formats/starting_vectors.h"
 #include "client/cli/interruption.h"
-#include "client/cli/summary.h"
+#include "client/cli/report/summary.h"
 
 namespace svdserve::cli {
 namespace {
 
 struct EigArguments {
-  explicit EigArguments(std::string name) : command(std::move(name)) {}
+  explicit EigArguments(std::string name) : context(std::move(name)) {}
 
-  const std::string command;
-  Connection connection;
-  std::string a;
+  Context context;
+  InputFormat format;
+  std::string a, prefix;
   LargeFiles files;  // u: V, s: eigenvalues, vh: W^H
   client::LargeOptions options{.problem = client::LargeProblem::kGeneral};
   std::string method = name(client::Method::kAuto);
   int64_t max_sweeps = 0;
   std::string start, conditions;  // files of starting vectors and of condition numbers
   bool condition = false;
-  bool verbose = false, force = false;
+  bool force = false;
 
   std::vector<NamedFile> outputs() const {
-    return {
-        {command == "eig" ? "--w" : "-o", files.s}, {"--v", files.u}, {"--wh", files.vh}, {"--conditions", conditions}};
+    return {{context.command == "eig" ? "--w" : "-o", files.s},
+            {"--v", files.u},
+            {"--wh", files.vh},
+            {"--conditions", conditions}};
   }
   bool wants_conditions() const { return condition || !conditions.empty(); }
   // The option given that only small matrices have; empty: none is.
@@ -51,6 +54,7 @@ void declare_end(Arguments* a, EigArguments* to) {
       "auto, qr, or jacobi, which leaves to qr what it cannot do: small\nmatrices have the status by_qr then, large "
       "ones the method qr",
       &to->method);
+  a->choices({"auto", "qr", "jacobi"});
   a->option(
       "--start", "V0.npy",
       "start jacobi from these eigenvectors, such as those of matrices\nnearby. auto is jacobi then. The array has the "
@@ -63,8 +67,8 @@ void declare_end(Arguments* a, EigArguments* to) {
   a->option("--max-sweeps", "N", "jacobi: go over to qr after N sweeps; 0: after 30, for large\nmatrices 60",
             &to->max_sweeps, 0);
   a->flag("--force", kForceHelp, &to->force);
-  a->flag("--verbose", kVerboseHelp, &to->verbose);
-  to->connection.declare(a);
+  to->format.declare(a);
+  to->context.declare(a, kVerboseHelp);
   a->epilogue(kStackExitCodes);
 }
 
@@ -73,56 +77,55 @@ std::optional<int> read_method(EigArguments* to) {
   constexpr client::Method kKnown[] = {client::Method::kAuto, client::Method::kQr, client::Method::kJacobi};
   const auto method = std::ranges::find_if(kKnown, [&](client::Method m) { return name(m) == to->method; });
   if (method == std::end(kKnown)) {
-    return bad_usage(to->command, "--method: \"" + to->method + "\" is not auto, qr or jacobi");
+    return bad_usage(to->context, "--method: \"" + to->method + "\" is not auto, qr or jacobi");
   }
-  if (to->max_sweeps > INT32_MAX) return bad_usage(to->command, "--max-sweeps is too large");
+  if (to->max_sweeps > INT32_MAX) return bad_usage(to->context, "--max-sweeps is too large");
   if (!to->start.empty() && *method == client::Method::kQr) {
-    return bad_usage(to->command, "--start is for --method jacobi; leave --method out, or name jacobi");
+    return bad_usage(to->context, "--start is for --method jacobi; leave --method out, or name jacobi");
   }
   if (to->max_sweeps != 0 && *method != client::Method::kJacobi && to->start.empty()) {
-    return bad_usage(to->command, "--max-sweeps is for --method jacobi");
+    return bad_usage(to->context, "--max-sweeps is for --method jacobi");
   }
   to->options.method = *method;
   to->options.max_sweeps = static_cast<int32_t>(to->max_sweeps);
   return std::nullopt;
 }
 
-// The exit code where the command is over with that.
-std::optional<int> parse_eig(const std::vector<std::string>& words, EigArguments* to) {
+Arguments declared_eig(EigArguments* to) {
   Arguments a(
       "svdctl eig [options] A.npy",
       "Eigenvalues and eigenvectors of square matrices, A V = V diag(w). Shape (..., n, n) gives w (..., n)\n"
       "and V (..., n, n), as numpy.linalg.eig does, but always complex: column i of V has norm 1 and belongs\n"
       "to w[i]. Eigenvalues have no order; conjugate pairs of a real matrix are neighbours. A matrix is large if n\n"
       "exceeds the server's max general order (32), or if it does not fit a message. Each large matrix is\n"
-      "uploaded in a call of its own. A summary goes to stderr.");
+      "uploaded in a call of its own. Prints the largest and the smallest magnitude and the first eigenvalues.");
   a.operand("A.npy", &to->a);
   a.section("Options");
-  a.option("--w", "W.npy", "write the eigenvalues to this file", &to->files.s);
+  a.option("-o, --output", "PREFIX", "write w and V to PREFIX.w.npy and PREFIX.v.npy", &to->prefix);
+  a.option("--w", "W.npy", "write the eigenvalues to this file; - is stdout, as for the others", &to->files.s);
   a.option("--v", "V.npy", "write the eigenvectors to this file", &to->files.u);
   a.option("--wh", "WH.npy",
            "write the left eigenvectors to this file: row i is conjugated, so that\nWH A = diag(w) WH", &to->files.vh);
   a.flag("--certificate", "also print the residual of the eigenvectors", &to->options.certificate);
   declare_end(&a, to);
-  if (const auto code = parse_or_explain(&a, "eig", words)) return code;
-  return read_method(to);
+  return a;
 }
 
-std::optional<int> parse_eigvals(const std::vector<std::string>& words, EigArguments* to) {
+Arguments declared_eigvals(EigArguments* to) {
   Arguments a(
       "svdctl eigvals [options] A.npy",
       "Eigenvalues of square matrices. Shape (..., n, n) gives (..., n), as numpy.linalg.eigvals does, but\n"
       "always complex. They have no order; conjugate pairs of a real matrix are neighbours. A matrix is large if n\n"
       "exceeds the server's max general order (32), or if it does not fit a message. Each large matrix is\n"
-      "uploaded in a call of its own. A summary goes to stderr.");
+      "uploaded in a call of its own. Prints the largest and the smallest magnitude and the first eigenvalues.");
   a.operand("A.npy", &to->a);
   a.section("Options");
-  a.option("-o", "W.npy", "write the eigenvalues to this file", &to->files.s);
-  a.flag("--print", "write the eigenvalues to stdout, one matrix a line, such as 1.5-2j 1.5+2j",
+  a.option("-o, --output", "W.npy", "write the eigenvalues to this file; - is stdout", &to->files.s);
+  a.flag("--print",
+         "write the eigenvalues to stdout, one matrix a line, such as 1.5-2j 1.5+2j; the\nsummary goes to stderr then",
          &to->files.print_values);
   declare_end(&a, to);
-  if (const auto code = parse_or_explain(&a, "eigvals", words)) return code;
-  return read_method(to);
+  return a;
 }
 
 // Results of matrices without elements, or of none.
@@ -142,14 +145,19 @@ int write_empty(const EigArguments& args, const MatrixStack& stack, const client
     std::vector<int64_t> shape = stack.batch_shape;
     shape.insert(shape.end(), output.dimensions, n);
     auto made = NpyOutput::make(output.path, output.type, shape, false, 0);
-    if (!made.ok()) return fail(args.command, made.status());
+    if (!made.ok()) return fail(args.context, made.status());
     all.push_back(files.emplace_back(*std::move(made)).get());
   }
-  if (const auto written = commit(all, call.stop); !written.ok()) return fail(args.command, written);
-  if (args.files.print_values) {
-    if (const auto s = print_values(stack.batch, {}, true); !s.ok()) return fail(args.command, s);
+  if (const auto written = commit(all, call.stop); !written.ok()) return fail(args.context, written);
+  StackReport report{.stack = stack, .kind = Values::kComplex};
+  for (const NamedFile& file : {NamedFile{"values", args.files.s},
+                                {"left", args.files.u},
+                                {"right", args.files.vh},
+                                {"conditions", args.conditions}}) {
+    if (!file.path.empty()) report.outputs.push_back(file);
   }
-  return kDone;
+  const auto reported = print_reports(args.context, {&report, 1});
+  return reported.ok() ? kDone : fail(args.context, reported);
 }
 
 // The options of small matrices. Vectors are computed for whoever looks at them.
@@ -170,57 +178,73 @@ int run_small(const EigArguments& args, client::Client* client, const MatrixStac
               const client::CallOptions& call, const Interruption& interruption) {
   const int64_t n = stack.batch.rows;
   const client::ComputeOptions compute = compute_options(args);
-  std::vector<BatchFile> files = {{client::Plane::kValues, args.files.s, {n}, args.files.print_values}};
+  std::vector<BatchFile> files = {{client::Plane::kValues, args.files.s, {n}}};
   if (compute.vectors != client::Vectors::kNone) files.push_back({client::Plane::kLeft, args.files.u, {n, n}});
   if (compute.vectors == client::Vectors::kFull) files.push_back({client::Plane::kRight, args.files.vh, {n, n}});
   if (compute.condition) files.push_back({client::Plane::kEigenvalueCondition, args.conditions, {n}});
-  return run_batch(args.command, client, stack, compute, files, args.verbose, interruption, call);
+  return run_batch(args.context, client, stack, compute, files, args.files.print_values, interruption, call);
 }
 
 int run(EigArguments& args) {
-  std::vector<NamedFile> inputs = args.connection.files();
-  inputs.push_back({"A.npy", args.a});
-  inputs.push_back({"--start", args.start});
-  if (const auto s = check_outputs(args.outputs(), inputs, args.force); !s.ok()) return fail(args.command, s);
-  const auto options = args.connection.options();
-  if (!options.ok()) return fail(args.command, options.status());
-  auto stack = load_matrices(args.a);
-  if (!stack.ok()) return fail(args.command, stack.status());
+  if (const auto code = read_method(&args)) return *code;
+  args.context.data_on_stdout = args.files.print_values;
+  const auto named = name_outputs(args.prefix, args.a, {{"w", &args.files.s}, {"v", &args.files.u}});
+  if (!named.ok()) return fail(args.context, named);
+  const std::vector<NamedFile> inputs = {{"A.npy", args.a}, {"--start", args.start}};
+  if (const auto s = check_files(&args.context, args.outputs(), inputs, args.force); !s.ok()) {
+    return fail(args.context, s);
+  }
+  const auto options = args.context.connection.options();
+  if (!options.ok()) return fail(args.context, options.status());
+  auto stack = load_matrices(args.a, args.format);
+  if (!stack.ok()) return fail(args.context, stack.status());
   const client::Batch& batch = stack->batch;
-  if (batch.rows != batch.cols) return bad_usage(args.command, args.a + ": its matrices must be square");
+  if (batch.rows != batch.cols) return bad_usage(args.context, input_name(args.a) + ": its matrices must be square");
   if (!args.start.empty()) {
-    if (const auto s = load_starting_vectors(args.start, &*stack); !s.ok()) return fail(args.command, s);
+    if (const auto s = load_starting_vectors(args.start, &*stack); !s.ok()) return fail(args.context, s);
   }
   const Interruption interruption;
-  client::CallOptions call = args.connection.call();
+  client::CallOptions call = args.context.connection.call();
   call.stop = interruption.token();
   if (batch.count == 0 || batch.rows == 0) return write_empty(args, *stack, call);
   client::Client client(*options);
   const auto info = ask_server(client, &call);
-  if (!info.ok()) return fail_unless_interrupted(args.command, info.status(), interruption);
+  if (!info.ok()) return fail_unless_interrupted(args.context, info.status(), interruption);
   if (!is_large(batch, info->limits, compute_options(args))) {
     return run_small(args, &client, *stack, call, interruption);
   }
   if (const std::string option = args.only_small(); !option.empty()) {
-    return bad_usage(args.command, option +
+    return bad_usage(args.context, option +
                                        " is for matrices up to n = " + std::to_string(info->limits.max_general_order) +
                                        ", and these have n = " + std::to_string(batch.rows));
   }
   args.options.vectors = args.files.vh.empty() ? client::Vectors::kThin : client::Vectors::kFull;
-  return run_large(args.command, client, *stack, {}, args.files, args.options, args.verbose, interruption, call);
+  return run_large(args.context, client, *stack, {}, args.files, args.options, interruption, call);
 }
 
 }  // namespace
 
+Syntax syntax_of_eig() {
+  EigArguments args("eig");
+  return declared_eig(&args).syntax();
+}
+
+Syntax syntax_of_eigvals() {
+  EigArguments args("eigvals");
+  return declared_eigvals(&args).syntax();
+}
+
 int run_eig(const std::vector<std::string>& words) {
   EigArguments args("eig");
-  if (const auto code = parse_eig(words, &args)) return *code;
+  Arguments a = declared_eig(&args);
+  if (const auto code = parse_or_explain(&a, args.context, words)) return *code;
   return run(args);
 }
 
 int run_eigvals(const std::vector<std::string>& words) {
   EigArguments args("eigvals");
-  if (const auto code = parse_eigvals(words, &args)) return *code;
+  Arguments a = declared_eigvals(&args);
+  if (const auto code = parse_or_explain(&a, args.context, words)) return *code;
   return run(args);
 }
 

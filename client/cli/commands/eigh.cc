@@ -4,17 +4,20 @@
 #include "client/cli/commands/batch.h"
 #include "client/cli/commands/commands.h"
 #include "client/cli/commands/large.h"
-#include "client/cli/connection.h"
+#include "client/cli/context.h"
 #include "client/cli/files/npy.h"
 #include "client/cli/files/output_target.h"
+#include "client/cli/formats/input.h"
 #include "client/cli/interruption.h"
+#include "client/cli/report/summary.h"
 
 namespace svdserve::cli {
 namespace {
 
 struct EighArguments {
-  Connection connection;
-  std::string a, signature;
+  InputFormat format;
+  Context context{"eigh"};
+  std::string a, signature, prefix;
   LargeFiles files;  // u: eigenvectors, s: eigenvalues
   LargeArguments large{.is_eigenproblem = true};
   client::LargeOptions options;
@@ -22,10 +25,11 @@ struct EighArguments {
   bool upper = false, relative = false, force = false;
 };
 
-void declare(Arguments* a, EighArguments* to) {
+void declare(EighArguments* to, Arguments* a) {
   a->operand("A.npy", &to->a);
   a->section("Options");
-  a->option("--w", "W.npy", "write the eigenvalues to this file", &to->files.s);
+  a->option("-o, --output", "PREFIX", "write w and V to PREFIX.w.npy and PREFIX.v.npy", &to->prefix);
+  a->option("--w", "W.npy", "write the eigenvalues to this file; - is stdout, as for the others", &to->files.s);
   a->option("--v", "V.npy", "write the eigenvectors to this file", &to->files.u);
   a->flag("--upper", "read the upper triangle of A; default: the lower one", &to->upper);
   a->flag("--relative",
@@ -38,7 +42,8 @@ void declare(Arguments* a, EighArguments* to) {
   a->flag("--fix-phases", "small matrices: make the largest component of every eigenvector real and\npositive",
           &to->compute.fix_phases);
   to->large.declare(a);
-  to->connection.declare(a);
+  to->format.declare(a);
+  to->context.declare(a, kVerboseHelp);
   a->epilogue(kStackExitCodes);
 }
 
@@ -55,8 +60,7 @@ std::optional<std::string> conflict(const EighArguments& args) {
   return std::nullopt;
 }
 
-// The exit code where the command is over with that.
-std::optional<int> parse(const std::vector<std::string>& words, EighArguments* to) {
+Arguments declared(EighArguments* to) {
   Arguments a(
       "svdctl eigh [options] A.npy",
       "Eigenvalues and eigenvectors of Hermitian matrices, A = V diag(w) V^H. Shape (..., n, n) gives\n"
@@ -64,13 +68,21 @@ std::optional<int> parse(const std::vector<std::string>& words, EighArguments* t
       "A matrix is large if n exceeds the server's max Hermitian order (128), or does not fit a message, and\n"
       "with --relative, --signature and some methods. Each large matrix is uploaded in chunks, in a call of\n"
       "its own. Errors are relative to the largest eigenvalue; not so with --relative, --signature or --method\n"
-      "factored. A summary goes to stderr.\n"
+      "factored. Prints the largest, the smallest and the first eigenvalues, condition and numerical rank.\n"
       "With --signature the file has one matrix G (m, n), m >= n, of full column rank. The results are those\n"
       "of G diag(J) G^H (m, m), which is never formed.");
-  declare(&a, to);
-  if (const auto code = parse_or_explain(&a, "eigh", words)) return code;
-  if (const auto wrong = to->large.read(&to->options)) return bad_usage("eigh", *wrong);
-  if (const auto wrong = conflict(*to)) return bad_usage("eigh", *wrong);
+  declare(to, &a);
+  return a;
+}
+
+// The exit code where the command is over with that.
+std::optional<int> parse(const std::vector<std::string>& words, EighArguments* to) {
+  Arguments a = declared(to);
+  if (const auto code = parse_or_explain(&a, to->context, words)) return code;
+  if (const auto wrong = to->large.read(&to->options)) return bad_usage(to->context, *wrong);
+  const auto named = name_outputs(to->prefix, to->a, {{"w", &to->files.s}, {"v", &to->files.u}});
+  if (!named.ok()) return fail(to->context, named);
+  if (const auto wrong = conflict(*to)) return bad_usage(to->context, *wrong);
   client::ComputeOptions& compute = to->compute;
   compute.problem = client::Problem::kHermitian;
   compute.method = to->options.method;
@@ -92,11 +104,11 @@ std::optional<int> parse(const std::vector<std::string>& words, EighArguments* t
 int run_factored(const EighArguments& args, const client::ClientOptions& options) {
   MatrixStack stack;
   std::vector<int8_t> signature;
-  if (const auto code = load_one("eigh", args.a, args.signature, &stack, &signature)) return *code;
+  if (const auto code = load_one(args.context, args.a, args.format, args.signature, &stack, &signature)) return *code;
   const Interruption interruption;
   client::Client client(options);
-  return run_large("eigh", client, stack, signature, args.files, args.options, args.large.verbose, interruption,
-                   args.connection.call());
+  return run_large(args.context, client, stack, signature, args.files, args.options, interruption,
+                   args.context.connection.call());
 }
 
 // Small matrices, as run_batch() takes them.
@@ -105,46 +117,51 @@ int run_small(const EighArguments& args, client::Client* client, const MatrixSta
   const int64_t n = stack.batch.rows;
   std::vector<BatchFile> files = {{client::Plane::kValues, args.files.s, {n}}};
   if (args.compute.vectors != client::Vectors::kNone) files.push_back({client::Plane::kLeft, args.files.u, {n, n}});
-  return run_batch("eigh", client, stack, args.compute, files, args.large.verbose, interruption, call);
+  return run_batch(args.context, client, stack, args.compute, files, false, interruption, call);
 }
 
 int run_hermitian(const EighArguments& args, const client::ClientOptions& options) {
-  const auto stack = load_matrices(args.a);
-  if (!stack.ok()) return fail("eigh", stack.status());
+  const Context& context = args.context;
+  const auto stack = load_matrices(args.a, args.format);
+  if (!stack.ok()) return fail(context, stack.status());
   const client::Batch& batch = stack->batch;
-  if (batch.rows != batch.cols) return bad_usage("eigh", args.a + ": its matrices must be square");
+  if (batch.rows != batch.cols) return bad_usage(context, input_name(args.a) + ": its matrices must be square");
   const Interruption interruption;
-  client::CallOptions call = args.connection.call();
+  client::CallOptions call = context.connection.call();
   call.stop = interruption.token();
   if (batch.count == 0 || batch.rows == 0) return run_small(args, nullptr, *stack, call, interruption);
   client::Client client(options);
   const auto info = ask_server(client, &call);
-  if (!info.ok()) return fail_unless_interrupted("eigh", info.status(), interruption);
+  if (!info.ok()) return fail_unless_interrupted(context, info.status(), interruption);
   // A single matrix may have what only large ones have: it goes as one.
   const bool chosen =
       has_options_of_large(args.options) && stack->batch_shape.empty() && info->limits.max_large_bytes > 0;
   const bool as_large = args.relative || chosen || args.options.method == client::Method::kFactored ||
                         args.options.method == client::Method::kTridiagonal;
   if (!as_large && !is_large(batch, info->limits, args.compute)) {
-    if (const auto wrong = misplaced_for_small(args.options)) return bad_usage("eigh", *wrong);
+    if (const auto wrong = misplaced_for_small(args.options)) return bad_usage(context, *wrong);
     return run_small(args, &client, *stack, call, interruption);
   }
-  if (args.compute.fix_phases) return bad_usage("eigh", misplaced_for_large("--fix-phases"));
-  return run_large("eigh", client, *stack, {}, args.files, args.options, args.large.verbose, interruption, call);
+  if (args.compute.fix_phases) return bad_usage(context, misplaced_for_large("--fix-phases"));
+  return run_large(context, client, *stack, {}, args.files, args.options, interruption, call);
 }
 
 }  // namespace
 
+Syntax syntax_of_eigh() {
+  EighArguments args;
+  return declared(&args).syntax();
+}
+
 int run_eigh(const std::vector<std::string>& words) {
   EighArguments args;
   if (const auto code = parse(words, &args)) return *code;
-  std::vector<NamedFile> inputs = args.connection.files();
-  inputs.push_back({"A.npy", args.a});
-  if (!args.signature.empty()) inputs.push_back({"--signature", args.signature});
+  const Context& context = args.context;
+  const std::vector<NamedFile> inputs = {{"A.npy", args.a}, {"--signature", args.signature}};
   const std::vector<NamedFile> outputs = {{"--w", args.files.s}, {"--v", args.files.u}};
-  if (const auto s = check_outputs(outputs, inputs, args.force); !s.ok()) return fail("eigh", s);
-  const auto options = args.connection.options();
-  if (!options.ok()) return fail("eigh", options.status());
+  if (const auto s = check_files(&args.context, outputs, inputs, args.force); !s.ok()) return fail(context, s);
+  const auto options = context.connection.options();
+  if (!options.ok()) return fail(context, options.status());
   return args.signature.empty() ? run_hermitian(args, *options) : run_factored(args, *options);
 }
 

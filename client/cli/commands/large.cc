@@ -2,21 +2,20 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cinttypes>
 #include <cstdio>
-#include <map>
 #include <memory>
 #include <optional>
-#include <set>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
+#include "absl/strings/str_split.h"
 #include "client/cli/commands/commands.h"
 #include "client/cli/files/npy_output.h"
 #include "client/cli/printable.h"
 #include "client/cli/progress_bar.h"
-#include "client/cli/summary.h"
+#include "client/cli/report/summary.h"
+#include "client/cli/report/units.h"
 
 namespace svdserve::cli {
 namespace {
@@ -98,80 +97,99 @@ Status with_matrix(Status status, const std::string& path, const std::string& pl
   return status;
 }
 
-// Reports on large matrices as one: counts are summed, and of certificates the worst numbers count.
-class Reports {
- public:
-  void add(const client::LargeReport& r) {
-    methods_.insert(name(r.method));
-    devices_.insert(printable(r.device));
-    ++statuses_[r.status];
-    has_sweeps_ =
-        has_sweeps_ || r.sweeps > 0 || (r.method != client::Method::kTridiagonal && r.method != client::Method::kQr);
-    sweeps_ += r.sweeps;
-    subspace_steps_ += r.subspace_steps;
-    rotations_ += r.rotations;
-    proper_rotations_ += r.proper_rotations;
-    if (!r.certificate) return;
-    rank_ = certificate_ ? std::min(rank_, r.rank) : r.rank;
-    client::Certificate& c = certificate_ ? *certificate_ : certificate_.emplace();
-    c.residual = std::max(c.residual, r.certificate->residual);
-    c.left_orthogonality = std::max(c.left_orthogonality, r.certificate->left_orthogonality);
-    c.right_orthogonality = std::max(c.right_orthogonality, r.certificate->right_orthogonality);
-    factor_condition_ = std::max(factor_condition_, r.factor_condition);
-  }
-  // what: the matrices, such as "matrix [1, 2]: 40x30 f64".
-  void print(const std::string& what, client::LargeProblem problem, double seconds) const {
-    std::string line = absl::StrCat(absl::StrJoin(methods_, ", "), " on ", absl::StrJoin(devices_, ", "), "; ");
-    if (subspace_steps_ > 0) {
-      absl::StrAppend(&line, subspace_steps_, subspace_steps_ == 1 ? " step" : " steps", " of a subspace; ");
-    }
-    if (has_sweeps_ && !(subspace_steps_ > 0 && sweeps_ == 0)) {
-      absl::StrAppend(&line, sweeps_, sweeps_ == 1 ? " sweep, " : " sweeps, ", rotations_, " rotations, ",
-                      proper_rotations_, " of them proper; ");
-    }
-    absl::StrAppend(&line, is_one() ? name(statuses_.begin()->first) : statuses_text(statuses_));
-    std::fprintf(stderr, "%s in %.4g s: %s\n", what.c_str(), seconds, line.c_str());
-    if (certificate_) print_certificate(*certificate_, problem);
-  }
-
- private:
-  bool is_one() const { return statuses_.size() == 1 && statuses_.begin()->second == 1; }
-  void print_certificate(const client::Certificate& c, client::LargeProblem problem) const {
-    if (problem == client::LargeProblem::kGeneral) {
-      std::fprintf(stderr, "certificate: residual %.3g\n", c.residual);
-    } else if (problem == client::LargeProblem::kSvd) {
-      std::fprintf(stderr, "certificate: residual %.3g, orthogonality of U %.3g, of V %.3g\n", c.residual,
-                   c.left_orthogonality, c.right_orthogonality);
-    } else if (factor_condition_ == 0) {  // TRIDIAGONAL
-      std::fprintf(stderr, "certificate: residual %.3g, orthogonality of V %.3g\n", c.residual, c.left_orthogonality);
-    } else {
-      std::fprintf(stderr,
-                   "certificate: rank %s%" PRId64 ", residual %.3g, orthogonality of V %.3g, condition of G %.3g\n",
-                   is_one() ? "" : "at least ", rank_, c.residual, c.left_orthogonality, factor_condition_);
-    }
-  }
-
-  std::set<std::string> methods_, devices_;
-  std::map<client::MatrixStatus, int64_t> statuses_;
-  bool has_sweeps_ = false;
-  int64_t sweeps_ = 0, subspace_steps_ = 0, rotations_ = 0, proper_rotations_ = 0, rank_ = 0;
-  std::optional<client::Certificate> certificate_;
-  double factor_condition_ = 0;
-};
-
 double seconds_since(std::chrono::steady_clock::time_point begin) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
 
-void print_times(const client::LargeReport& r) {
-  std::fprintf(stderr, "upload %.3g s, queue %.3g s, compute %.3g s, download %.3g s\n", r.upload_seconds,
-               r.queue_seconds, r.compute_seconds, r.download_seconds);
-  for (const client::LargePhase& p : r.phases) {
-    std::fprintf(stderr, "  %-16s %10.4f s", printable(p.name).c_str(), p.seconds);
+Values kind_of(const client::LargeMatrix& matrix, client::LargeProblem problem) {
+  if (problem == client::LargeProblem::kGeneral) return Values::kComplex;
+  if (problem != client::LargeProblem::kSvd) return Values::kEigenvalues;
+  return matrix.signature.empty() ? Values::kSingular : Values::kHyperbolic;
+}
+
+// --verbose: the line of one matrix of a stack, and the time of its phases.
+void print_one(const MatrixStack& stack, int64_t index, const client::LargeReport& report, double seconds) {
+  if (const std::string place = place_of(stack, index); !place.empty()) {
+    std::fprintf(stderr, "matrix %s: %s, %s\n", place.c_str(), duration_text(seconds).c_str(), name(report.status));
+  }
+  for (const client::LargePhase& p : report.phases) {
+    std::fprintf(stderr, "  %-16s %12s", printable(p.name).c_str(), duration_text(p.seconds).c_str());
     if (p.flops > 0 && p.seconds > 0) std::fprintf(stderr, " %10.2f Gflop/s", p.flops / p.seconds * 1e-9);
     std::fputc('\n', stderr);
   }
 }
+
+// A stack of large matrices: its calls, one after the other.
+class LargeRun {
+ public:
+  LargeRun(const Context& context, client::Client& client, const MatrixStack& stack, const LargeFiles& files)
+      : context_(context), client_(client), stack_(stack), files_(files), report_{.stack = stack} {}
+
+  // Makes the results; wanted: as asked for.
+  Status open(std::span<const int8_t> signature, const client::LargeOptions& options) {
+    const client::Batch& b = stack_.batch;
+    wanted_ = options;
+    if (files_.u.empty() && files_.vh.empty() && !options.certificate) wanted_.vectors = client::Vectors::kNone;
+    matrix_ = {b.data,          b.rows, b.cols, b.data_type, b.memory_order, signature, b.owner, b.starting_vectors,
+               b.starting_owner};
+    const auto sizes = client::large_sizes(matrix_, wanted_);
+    if (!sizes.ok()) return sizes.status();
+    sizes_ = *sizes;
+    report_.kind = kind_of(matrix_, wanted_.problem);
+    report_.complete = wanted_.top_k == 0;
+    report_.values_per_matrix = sizes_.values;
+    for (const NamedFile& file : {NamedFile{"values", files_.s}, {"left", files_.u}, {"right", files_.vh}}) {
+      if (!file.path.empty()) report_.outputs.push_back(file);
+    }
+    return results_.open(stack_, client::vector_type(matrix_, wanted_), wanted_, sizes_, files_);
+  }
+
+  // Decomposes all of them. The timeout is that of all together.
+  Status compute(client::CallOptions call) {
+    const auto first_begin = std::chrono::steady_clock::now();
+    std::optional<std::chrono::steady_clock::time_point> deadline;
+    if (call.timeout) deadline = first_begin + *call.timeout;
+    ProgressBar bar;
+    wanted_.progress = [&bar](const client::LargeProgress& p) { bar.show(p); };
+    for (int64_t i = 0; i < stack_.batch.count; ++i) {
+      select(i);
+      const auto begin = std::chrono::steady_clock::now();
+      if (deadline) call.timeout = std::max<std::chrono::nanoseconds>(*deadline - begin, std::chrono::nanoseconds(1));
+      const auto reply = client_.decompose_large(matrix_, results_.of(i), wanted_, call);
+      bar.clear();
+      if (!reply.ok()) return with_matrix(reply.status(), input_name(stack_.path), matrix_place(i));
+      report_.add(*reply, i);
+      if (context_.verbose && !context_.json) print_one(stack_, i, *reply, seconds_since(begin));
+    }
+    report_.seconds = seconds_since(first_begin);
+    report_.values = results_.values();
+    return results_.commit_all(call.stop);
+  }
+  const StackReport& report() const { return report_; }
+
+ private:
+  void select(int64_t i) {
+    const client::Batch& b = stack_.batch;
+    matrix_.data = static_cast<const std::byte*>(b.data) + i * sizes_.matrix_bytes;
+    if (b.starting_vectors == nullptr) return;
+    matrix_.starting_vectors =
+        static_cast<const std::byte*>(b.starting_vectors) + i * (sizes_.operand_bytes - sizes_.matrix_bytes);
+  }
+  std::string matrix_place(int64_t i) const {
+    const std::string place = place_of(stack_, i);
+    return place.empty() ? "" : absl::StrCat("matrix ", place, ": ");
+  }
+
+  const Context& context_;
+  client::Client& client_;
+  const MatrixStack& stack_;
+  const LargeFiles& files_;
+  client::LargeMatrix matrix_;
+  client::LargeOptions wanted_;
+  client::LargeSizes sizes_;
+  LargeResults results_;
+  StackReport report_;
+};
 
 }  // namespace
 
@@ -180,18 +198,21 @@ void LargeArguments::declare(Arguments* a) {
             is_eigenproblem ? "auto, jacobi, factored or tridiagonal; a matrix of any size is large with the\nlast two"
                             : "auto or jacobi",
             &method);
+  a->choices(is_eigenproblem ? std::vector<std::string>{"auto", "jacobi", "factored", "tridiagonal"}
+                             : std::vector<std::string>{"auto", "jacobi"});
   a->option("--tolerance", "X",
             "cosine of two columns, at most 1, below which they count as orthogonal; 0: the\ndefault", &tolerance);
   a->option("--max-sweeps", "N", "stop after N sweeps without convergence; 0: the server's default", &max_sweeps, 0);
   const std::string order = "large matrices: order of the pairs of blocks: ";
   a->option("--strategy", "NAME", order + all_names<client::PivotStrategy>(order.size()), &strategy);
+  a->choices(absl::StrSplit(absl::StrReplaceAll(all_names<client::PivotStrategy>(0), {{"\n", " "}, {",", ""}}), ' '));
   a->option("--variant", "NAME", "large matrices: auto, block-oriented or full-block", &variant);
+  a->choices({"auto", "block-oriented", "full-block"});
   a->flag("--certificate",
           is_eigenproblem ? "also print residual and orthogonality of the results. With a factor G, found or\n"
                             "given, also the condition of G, a measure of the digits of small eigenvalues"
                           : "also print residual and orthogonality of the results",
           &certificate);
-  a->flag("--verbose", kVerboseHelp, &verbose);
 }
 
 bool has_options_of_large(const client::LargeOptions& o) {
@@ -205,16 +226,6 @@ std::optional<std::string> misplaced_for_small(const client::LargeOptions& optio
 
 std::string misplaced_for_large(const std::string& option) {
   return option + " is not supported for large matrices, and this one is large by its size or its options";
-}
-
-std::string place_of(const MatrixStack& stack, int64_t index) {
-  std::string place;
-  for (auto size = stack.batch_shape.rbegin(); size != stack.batch_shape.rend(); ++size) {
-    place.insert(0, (place.empty() ? "" : ", "));
-    place.insert(0, std::to_string(index % *size));
-    index /= *size;
-  }
-  return place.empty() ? "" : "matrix [" + place + "]: ";
 }
 
 std::optional<std::string> LargeArguments::read(client::LargeOptions* to) const {
@@ -239,85 +250,46 @@ std::optional<std::string> LargeArguments::read(client::LargeOptions* to) const 
   return std::nullopt;
 }
 
-std::optional<int> load_one(const std::string& command, const std::string& matrix_file,
+std::optional<int> load_one(const Context& context, const std::string& matrix_file, const InputFormat& format,
                             const std::string& signature_file, MatrixStack* stack, std::vector<int8_t>* signature) {
-  auto matrix = load_matrices(matrix_file);
-  if (!matrix.ok()) return fail(command, matrix.status());
+  auto matrix = load_matrices(matrix_file, format);
+  if (!matrix.ok()) return fail(context, matrix.status());
   *stack = *std::move(matrix);
   const client::Batch& b = stack->batch;
   if (!stack->batch_shape.empty())
-    return bad_usage(command, matrix_file + ": must be one matrix, an array of two dimensions");
+    return bad_usage(context, input_name(matrix_file) + ": must be one matrix, an array of two dimensions");
   if (!signature_file.empty()) {
     auto signs = load_signature(signature_file);
-    if (!signs.ok()) return fail(command, signs.status());
+    if (!signs.ok()) return fail(context, signs.status());
     *signature = *std::move(signs);
     if (static_cast<int64_t>(signature->size()) != b.cols) {
-      return bad_usage(command, signature_file + ": has " + std::to_string(signature->size()) +
+      return bad_usage(context, input_name(signature_file) + ": has " + std::to_string(signature->size()) +
                                     " entries, but the matrix has " + std::to_string(b.cols) + " columns");
     }
     if (b.rows < b.cols) {
-      return bad_usage(command, matrix_file + ": must have at least as many rows as columns, but is " + shape_text(b));
+      return bad_usage(
+          context, input_name(matrix_file) + ": must have at least as many rows as columns, but is " + shape_text(b));
     }
   }
-  if (b.rows == 0 || b.cols == 0) return bad_usage(command, matrix_file + ": the matrix has no elements");
+  if (b.rows == 0 || b.cols == 0) return bad_usage(context, input_name(matrix_file) + ": the matrix has no elements");
   return std::nullopt;
 }
 
-int run_large(const std::string& command, client::Client& client, const MatrixStack& stack,
+int run_large(const Context& context, client::Client& client, const MatrixStack& stack,
               std::span<const int8_t> signature, const LargeFiles& files, const client::LargeOptions& options,
-              bool verbose, const Interruption& interruption, client::CallOptions call) {
-  const client::Batch& b = stack.batch;
-  client::LargeMatrix matrix{
-      b.data, b.rows, b.cols, b.data_type, b.memory_order, signature, b.owner, b.starting_vectors, b.starting_owner};
-  client::LargeOptions wanted = options;
-  if (files.u.empty() && files.vh.empty() && !options.certificate) wanted.vectors = client::Vectors::kNone;
-  const auto sizes = client::large_sizes(matrix, wanted);
-  if (!sizes.ok()) return fail(command, sizes.status());
-  LargeResults results;
-  const client::DataType vectors = client::vector_type(matrix, wanted);
-  if (Status s = results.open(stack, vectors, wanted, *sizes, files); !s.ok()) return fail(command, s);
-  ProgressBar bar;
-  wanted.progress = [&bar](const client::LargeProgress& p) { bar.show(p); };
+              const Interruption& interruption, client::CallOptions call) {
+  LargeRun run(context, client, stack, files);
+  if (const Status s = run.open(signature, options); !s.ok()) return fail(context, s);
   call.stop = interruption.token();
-  // The timeout is that of all matrices together.
-  std::optional<std::chrono::steady_clock::time_point> deadline;
-  if (call.timeout) deadline = std::chrono::steady_clock::now() + *call.timeout;
-  const bool is_stack = !stack.batch_shape.empty();
-  const std::string shape = shape_text(b);
-  bool all_ok = true;
-  Reports all;
-  const auto first_begin = std::chrono::steady_clock::now();
-  for (int64_t i = 0; i < b.count; ++i) {
-    matrix.data = static_cast<const std::byte*>(b.data) + i * sizes->matrix_bytes;
-    if (b.starting_vectors != nullptr) {
-      matrix.starting_vectors =
-          static_cast<const std::byte*>(b.starting_vectors) + i * (sizes->operand_bytes - sizes->matrix_bytes);
-    }
-    const auto begin = std::chrono::steady_clock::now();
-    if (deadline) call.timeout = std::max<std::chrono::nanoseconds>(*deadline - begin, std::chrono::nanoseconds(1));
-    const auto report = client.decompose_large(matrix, results.of(i), wanted, call);
-    bar.clear();
-    if (!report.ok()) {
-      const Status status = with_matrix(report.status(), stack.path, place_of(stack, i));
-      return fail_unless_interrupted(command, status, interruption);
-    }
-    const bool ok = report->status == client::MatrixStatus::kOk;
-    if (!is_stack || verbose || !ok) {
-      Reports one;
-      one.add(*report);
-      one.print(place_of(stack, i) + shape, wanted.problem, seconds_since(begin));
-    }
-    if (verbose) print_times(*report);
-    all.add(*report);
-    all_ok = all_ok && ok;
-  }
-  if (is_stack) all.print(matrices_text(b.count, b), wanted.problem, seconds_since(first_begin));
-  if (Status s = results.commit_all(call.stop); !s.ok()) return fail_unless_interrupted(command, s, interruption);
-  const bool is_general = options.problem == client::LargeProblem::kGeneral;
-  if (files.print_values) {
-    if (Status s = print_values(b, results.values(), is_general); !s.ok()) return fail(command, s);
-  }
-  return all_ok ? kDone : kExceptions;
+  if (const Status s = run.compute(call); !s.ok()) return fail_unless_interrupted(context, s, interruption);
+  if (const Status s = print_reports(context, {&run.report(), 1}, files.print_values); !s.ok()) return fail(context, s);
+  return exit_code(run.report().exceptions);
+}
+
+int exit_code(std::span<const client::MatrixException> exceptions) {
+  const bool all_right =
+      std::ranges::all_of(exceptions, [](const client::MatrixException& e) { return is_right(e.status); });
+  return all_right ? kDone : kExceptions;
 }
 
 bool is_large(const client::Batch& batch, const client::ServerLimits& limits, const client::ComputeOptions& compute) {
@@ -339,10 +311,9 @@ client::Result<client::ServerInfo> ask_server(client::Client& client, client::Ca
   return info;
 }
 
-int fail_unless_interrupted(const std::string& command, const client::Status& status,
-                            const Interruption& interruption) {
+int fail_unless_interrupted(const Context& context, const client::Status& status, const Interruption& interruption) {
   const int code = interruption.exit_code();
-  return code != 0 && status.code == client::Code::kCancelled ? code : fail(command, status);
+  return code != 0 && status.code == client::Code::kCancelled ? code : fail(context, status);
 }
 
 }  // namespace svdserve::cli

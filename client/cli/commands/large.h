@@ -5,10 +5,13 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "client/cli/arguments.h"
+#include "client/cli/context.h"
 #include "client/cli/files/npy.h"
+#include "client/cli/formats/input.h"
 #include "client/cli/interruption.h"
 #include "client/cpp/client.h"
 
@@ -19,7 +22,7 @@ struct LargeArguments {
   std::string method = "auto", strategy = "auto", variant = "auto";
   double tolerance = 0;
   int64_t max_sweeps = 0;
-  bool certificate = false, verbose = false;
+  bool certificate = false;
   bool is_eigenproblem = false;  // it has more methods
 
   void declare(Arguments* arguments);
@@ -34,15 +37,13 @@ std::optional<std::string> misplaced_for_small(const client::LargeOptions& optio
 // The words for an option of small matrices, such as "--top-k", where the matrices are large.
 std::string misplaced_for_large(const std::string& option);
 
-// "matrix [1, 2]: ", which of the stack it is; empty without a stack.
-std::string place_of(const MatrixStack& stack, int64_t index);
-
 // Where results go; empty: they are not kept.
 struct LargeFiles {
   std::string u, s, vh;
   bool print_values = false;  // to stdout, one matrix a line
 
-  // The files as svd and hsvd name them.
+  // The files as -o PREFIX of svd and hsvd names them, and as their options do.
+  std::vector<std::pair<std::string, std::string*>> svd_names() { return {{"u", &u}, {"s", &s}, {"vh", &vh}}; }
   std::vector<NamedFile> outputs() const { return {{"--u", u}, {"--s", s}, {"--vh", vh}}; }
 };
 
@@ -62,14 +63,17 @@ inline constexpr char kOneMatrixExitCodes[] =
 
 // The one matrix of a file and, unless its name is empty, the signs of its columns from another. The exit code where
 // something is wrong.
-std::optional<int> load_one(const std::string& command, const std::string& matrix_file,
+std::optional<int> load_one(const Context& context, const std::string& matrix_file, const InputFormat& format,
                             const std::string& signature_file, MatrixStack* stack, std::vector<int8_t>* signature);
 
-// Decomposes every matrix of the stack, each in a call of its own; the exit code. signature: see client::LargeMatrix. A
-// summary of the stack goes to stderr, and lines about matrices that are not ok. verbose: about every matrix.
-int run_large(const std::string& command, client::Client& client, const MatrixStack& stack,
+// Decomposes every matrix of the stack, each in a call of its own, and reports on them; the exit code. signature: see
+// client::LargeMatrix.
+int run_large(const Context& context, client::Client& client, const MatrixStack& stack,
               std::span<const int8_t> signature, const LargeFiles& files, const client::LargeOptions& options,
-              bool verbose, const Interruption& interruption, client::CallOptions call);
+              const Interruption& interruption, client::CallOptions call);
+
+// kDone where the results of all matrices are right, else kExceptions.
+int exit_code(std::span<const client::MatrixException> exceptions);
 
 // Whether each of these matrices goes in a call of its own, for its size, or because it or its results exceed a
 // message. A tall matrix with complete bases is an example. Options that only small ones have keep the latter small.
@@ -79,7 +83,7 @@ bool is_large(const client::Batch& batch, const client::ServerLimits& limits, co
 client::Result<client::ServerInfo> ask_server(client::Client& client, client::CallOptions* call);
 
 // fail(), or the exit code of an interrupted command.
-int fail_unless_interrupted(const std::string& command, const client::Status& status, const Interruption& interruption);
+int fail_unless_interrupted(const Context& context, const client::Status& status, const Interruption& interruption);
 
 }  // namespace svdserve::cli
 #endif  // SVDSERVE_CLIENT_CLI_COMMANDS_LARGE_H_

@@ -4,6 +4,7 @@
 
 #include <cstring>
 #include <string>
+#include <utility>
 
 #include "client/cpp/types.h"
 
@@ -13,6 +14,11 @@ namespace svdserve::cli {
 // which fail() does not print.
 inline client::Status file_error(const std::string& what, const std::string& path, int error) {
   return {.code = client::Code::kUnknown, .message = "cannot " + what + " " + path + ": " + std::strerror(error)};
+}
+
+// The error in what a file or the command line says.
+inline client::Status input_error(std::string message) {
+  return {.code = client::Code::kInvalidArgument, .message = std::move(message)};
 }
 
 }  // namespace svdserve::cli

@@ -85,8 +85,10 @@ class DictReader {
   size_t at_ = 0;
 };
 
-// "<c8" and the like. A type that holds no numbers is refused by name.
-Status parse_descr(const std::string& descr, NpyHeader* h) {
+}  // namespace
+
+// A type that holds no numbers is refused by name.
+Status parse_type(const std::string& descr, NpyHeader* h) {
   const size_t prefix = !descr.empty() && std::strchr("<>|=", descr[0]) != nullptr ? 1 : 0;
   h->big_endian = descr.starts_with('>');
   if (descr.size() < prefix + 2 || descr.size() > prefix + 3) return malformed("dtype \"" + descr + "\"");
@@ -107,6 +109,8 @@ Status parse_descr(const std::string& descr, NpyHeader* h) {
   return {};
 }
 
+namespace {
+
 Status parse_dictionary(std::string_view text, NpyHeader* h) {
   DictReader r(text);
   bool has_descr = false, has_order = false, has_shape = false;
@@ -120,7 +124,7 @@ Status parse_dictionary(std::string_view text, NpyHeader* h) {
         return {.code = client::Code::kInvalidArgument,
                 .message = "structured arrays are not supported; give an array of numbers"};
       }
-      if (Status s = parse_descr(*descr, h); !s.ok()) return s;
+      if (Status s = parse_type(*descr, h); !s.ok()) return s;
       has_descr = true;
     } else if (*key == "fortran_order") {
       const auto order = r.boolean();
@@ -166,21 +170,30 @@ Result<NpyHeader> parse_npy(std::span<const std::byte> file) {
   const std::string_view text(reinterpret_cast<const char*>(file.data()) + 8 + length_bytes, header_bytes);
   if (Status s = parse_dictionary(text, &h); !s.ok()) return s;
 
-  // A size of 0 anywhere makes the array empty, however large the others.
-  uint64_t bytes = static_cast<uint64_t>(h.item_bytes);
-  const bool empty = std::find(h.shape.begin(), h.shape.end(), 0) != h.shape.end();
-  for (const int64_t n : h.shape) {
-    if (!empty && __builtin_mul_overflow(bytes, static_cast<uint64_t>(n), &bytes)) {
-      return malformed("its shape is too large for any file");
-    }
-  }
-  if (empty) bytes = 0;
+  const auto bytes = array_bytes(h);
+  if (!bytes) return malformed("its shape is too large for any file");
   const uint64_t there = file.size() - h.data_offset;
-  if (there != bytes) {
+  if (there != *bytes) {
     return malformed(absl::StrCat("shape (", absl::StrJoin(h.shape, ", "), ") of ", h.item_bytes, "-byte items is ",
-                                  bytes, " bytes, but the file has ", there));
+                                  *bytes, " bytes, but the file has ", there));
   }
   return h;
+}
+
+std::optional<uint64_t> array_bytes(const NpyHeader& h) {
+  // A size of 0 anywhere makes the array empty, however large the others.
+  if (std::find(h.shape.begin(), h.shape.end(), 0) != h.shape.end()) return 0;
+  auto bytes = static_cast<uint64_t>(h.item_bytes);
+  for (const int64_t n : h.shape) {
+    if (__builtin_mul_overflow(bytes, static_cast<uint64_t>(n), &bytes)) return std::nullopt;
+  }
+  return bytes;
+}
+
+Result<NpyArray> to_array(std::span<const std::byte> file, std::shared_ptr<const void> owner) {
+  auto header = parse_npy(file);
+  if (!header.ok()) return header.status();
+  return NpyArray{*header, file.subspan(header->data_offset), std::move(owner)};
 }
 
 std::string npy_header(const std::string& type, const std::vector<int64_t>& shape, bool fortran_order) {

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -26,6 +27,21 @@ struct NpyHeader {
 // file is not exactly as long as its header says.
 client::Result<NpyHeader> parse_npy(std::span<const std::byte> file);
 
+// An array with its numbers, which the owner keeps. The header's data_offset has no meaning here.
+struct NpyArray {
+  NpyHeader header = {};
+  std::span<const std::byte> data = {};
+  std::shared_ptr<const void> owner = {};
+};
+
+// Reads a type as NumPy writes it, such as "<c8" or "f4", into the header's kind, item_bytes and big_endian. Fails as
+// parse_npy() does.
+client::Status parse_type(const std::string& text, NpyHeader* to);
+// The bytes of the array; nothing where the product is too large.
+std::optional<uint64_t> array_bytes(const NpyHeader& header);
+// The array of a .npy file.
+client::Result<NpyArray> to_array(std::span<const std::byte> file, std::shared_ptr<const void> owner);
+
 // A stack of matrices, ready to be sent.
 struct MatrixStack {
   std::vector<int64_t> batch_shape = {};  // the dimensions before the last two
@@ -35,11 +51,9 @@ struct MatrixStack {
 
 // Makes the last two dimensions matrices: no copy where the file's bytes can be sent as they lie. Integers and bools
 // become f64, as in numpy.linalg, half precision becomes f32; extended precision is refused, as there.
-client::Result<MatrixStack> to_matrices(std::span<const std::byte> file, std::shared_ptr<const void> owner);
-// Maps the file.
-client::Result<MatrixStack> load_matrices(const std::string& path);
-// The diagonal of J: an array of one dimension, of numbers 1 and -1 of any type.
-client::Result<std::vector<int8_t>> load_signature(const std::string& path);
+client::Result<MatrixStack> to_matrices(NpyArray array);
+// The diagonal of J: an array of one dimension, or one row or column, of numbers 1 and -1 of any type.
+client::Result<std::vector<int8_t>> to_signature(const NpyArray& array);
 
 // The head of a little-endian file of `type`, 'f' (float) or 'c' (complex) and the bytes of an item, such as "c8":
 // version 1, padded to 64 bytes.

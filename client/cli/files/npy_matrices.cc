@@ -1,11 +1,6 @@
 // From the array in a file to a stack of matrices, and back to a file.
-#include <fcntl.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <charconv>
 #include <cmath>
 #include <cstring>
@@ -13,7 +8,6 @@
 #include <numeric>
 
 #include "absl/strings/str_cat.h"
-#include "client/cli/files/file_error.h"
 #include "client/cli/files/npy.h"
 
 namespace svdserve::cli {
@@ -139,9 +133,8 @@ Bytes gathered(const std::byte* data, const std::vector<int64_t>& batch_shape, i
 
 }  // namespace
 
-Result<MatrixStack> to_matrices(std::span<const std::byte> file, std::shared_ptr<const void> owner) {
-  const Result<NpyHeader> h = parse_npy(file);
-  if (!h.ok()) return h.status();
+Result<MatrixStack> to_matrices(NpyArray array) {
+  const NpyHeader* const h = &array.header;
   if (h->shape.size() < 2) {
     return refused(absl::StrCat("the array has ", h->shape.size(), " dimensions, but at least 2 are needed"));
   }
@@ -157,8 +150,8 @@ Result<MatrixStack> to_matrices(std::span<const std::byte> file, std::shared_ptr
   // Beside a side of length 0 the other sizes may be anything: their product is not computed.
   b.count = b.rows == 0 || b.cols == 0 ? 0 : 1;
   for (const int64_t size : stack.batch_shape) b.count = empty ? 0 : b.count * size;
-  b.data = file.data() + h->data_offset;
-  b.owner = std::move(owner);
+  b.data = array.data.data();
+  b.owner = std::move(array.owner);
   if (empty) return stack;
 
   const bool is_sent_as_it_is = (h->kind == 'f' && h->item_bytes > 2) || h->kind == 'c';
@@ -180,72 +173,26 @@ Result<MatrixStack> to_matrices(std::span<const std::byte> file, std::shared_ptr
 
 namespace {
 
-// A file in memory.
-struct Mapping {
-  std::span<const std::byte> bytes = {};
-  std::shared_ptr<const void> owner = {};
-};
-
-Result<Mapping> map_file(const std::string& path) {
-  if (path == "-") return refused("-: standard input cannot be mapped; a file of this name is ./-");
-  // Without O_NONBLOCK a named pipe that nobody writes to would hold us here.
-  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (fd < 0) return file_error("open", path, errno);
-  struct stat about {};
-  if (::fstat(fd, &about) != 0 || !S_ISREG(about.st_mode)) {
-    const bool is_file = S_ISREG(about.st_mode);
-    const Status s = is_file ? file_error("read", path, errno) : refused(path + " is not a regular file");
-    ::close(fd);
-    return s;
-  }
-  const auto size = static_cast<size_t>(about.st_size);
-  void* const at = size == 0 ? nullptr : ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, fd, 0);
-  const Status mapped = at == MAP_FAILED ? file_error("map", path, errno) : Status{};
-  ::close(fd);
-  if (!mapped.ok()) return mapped;
-  std::shared_ptr<const void> owner(at, [size](const void* p) {
-    if (p != nullptr) ::munmap(const_cast<void*>(p), size);
-  });
-  return Mapping{{static_cast<const std::byte*>(at), size}, std::move(owner)};
-}
-
 // With as many digits as tell it from its neighbours.
 std::string shortest(double x) {
   char text[32];
   return {text, std::to_chars(text, text + sizeof text, x).ptr};
 }
 
-Status in_file(const std::string& path, Status s) {
-  s.message = path + ": " + s.message;
-  return s;
-}
-
 }  // namespace
 
-Result<MatrixStack> load_matrices(const std::string& path) {
-  Result<Mapping> file = map_file(path);
-  if (!file.ok()) return file.status();
-  Result<MatrixStack> stack = to_matrices(file->bytes, std::move(file->owner));
-  if (!stack.ok()) return in_file(path, stack.status());
-  stack->path = path;
-  return stack;
-}
-
-Result<std::vector<int8_t>> load_signature(const std::string& path) {
-  const Result<Mapping> file = map_file(path);
-  if (!file.ok()) return file.status();
-  const Result<NpyHeader> h = parse_npy(file->bytes);
-  if (!h.ok()) return in_file(path, h.status());
-  if (h->shape.size() != 1) return refused(path + ": must be the diagonal of J, an array of one dimension");
-  if (h->kind == 'c' || (h->kind == 'f' && h->item_bytes > 8)) {
-    return refused(path + ": the diagonal of J must have real numbers or integers");
+Result<std::vector<int8_t>> to_signature(const NpyArray& array) {
+  const NpyHeader& h = array.header;
+  const bool is_line = h.shape.size() == 2 && (h.shape[0] == 1 || h.shape[1] == 1);
+  if (h.shape.size() != 1 && !is_line) return refused("must be the diagonal of J, an array of one dimension");
+  if (h.kind == 'c' || (h.kind == 'f' && h.item_bytes > 8)) {
+    return refused("the diagonal of J must have real numbers or integers");
   }
-  std::vector<int8_t> signature(static_cast<size_t>(h->shape[0]));
-  const std::byte* item = file->bytes.data() + h->data_offset;
-  for (size_t i = 0; i < signature.size(); ++i, item += h->item_bytes) {
-    const double x = to_real(item, *h);
-    if (x != 1 && x != -1)
-      return refused(absl::StrCat(path, ": entry ", i, " is ", shortest(x), ", but must be 1 or -1"));
+  std::vector<int8_t> signature(static_cast<size_t>(is_line ? h.shape[0] * h.shape[1] : h.shape[0]));
+  const std::byte* item = array.data.data();
+  for (size_t i = 0; i < signature.size(); ++i, item += h.item_bytes) {
+    const double x = to_real(item, h);
+    if (x != 1 && x != -1) return refused(absl::StrCat("entry ", i, " is ", shortest(x), ", but must be 1 or -1"));
     signature[i] = static_cast<int8_t>(x);
   }
   return signature;

@@ -75,11 +75,13 @@ bool same(const OutputTarget& a, const OutputTarget& b) {
   return !a.file.empty() && a.file == b.file;
 }
 
-// Whether the target is what a path names, links followed.
+// Whether the target is the file that an input's path names, links followed. A terminal or a pipe may be both.
 bool is_file(const OutputTarget& target, const std::string& path) {
   struct stat about {};
-  return target.exists && !path.empty() && ::stat(path.c_str(), &about) == 0 && about.st_dev == target.device &&
-         about.st_ino == target.inode;
+  if (!target.exists || path.empty()) return false;
+  const bool is_there =
+      path == "-" ? ::fstat(STDIN_FILENO, &about) == 0 && S_ISREG(about.st_mode) : ::stat(path.c_str(), &about) == 0;
+  return is_there && about.st_dev == target.device && about.st_ino == target.inode;
 }
 
 Status same_file(const NamedFile& output, const NamedFile& other, const std::string& advice) {
@@ -112,10 +114,7 @@ Result<OutputTarget> open_target(const std::string& path, int descriptor) {
 }  // namespace
 
 Result<OutputTarget> output_target(const std::string& path) {
-  if (path == "-") {
-    return Status{.code = client::Code::kInvalidArgument,
-                  .message = "-: standard output is /dev/stdout; a file of this name is ./-"};
-  }
+  if (path == "-") return open_target("standard output", STDOUT_FILENO);
   // Before all else: a name may well be found for the file behind it, which is not to be replaced.
   if (const int descriptor = descriptor_named(path); descriptor >= 0) return open_target(path, descriptor);
   OutputTarget target{.path = path};
@@ -143,6 +142,10 @@ Result<OutputTarget> output_target(const std::string& path) {
   }
   if (::access(path.c_str(), W_OK) != 0) return file_error("write", path, errno);
   return target;
+}
+
+bool is_stdout(const std::string& path) {
+  return path == "-" || (!path.empty() && descriptor_named(path) == STDOUT_FILENO);
 }
 
 Status check_outputs(const std::vector<NamedFile>& outputs, const std::vector<NamedFile>& inputs, bool force) {

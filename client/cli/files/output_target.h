@@ -12,7 +12,7 @@
 
 namespace svdserve::cli {
 
-// The target of an output path, symbolic links followed.
+// The target of an output path, symbolic links followed. "-" is standard output; a file of this name is "./-".
 struct OutputTarget {
   std::string path = {};  // as it was given
   // The file that a complete result replaces or becomes; it is no symbolic link. Empty: a device, a pipe or the like,
@@ -34,6 +34,9 @@ struct OutputTarget {
 // Fails where nothing can be written there. That is a directory, a folder that is not there or is read-only, a
 // descriptor that is not open for writing.
 client::Result<OutputTarget> output_target(const std::string& path);
+
+// Whether what is written there goes to this process's standard output.
+bool is_stdout(const std::string& path);
 
 // Fails where an output cannot be written. Fails with INVALID_ARGUMENT where two outputs are the same file or, unless
 // `force`, where an output is an input. Files are the same by equal paths, other spellings, and symbolic or hard links.

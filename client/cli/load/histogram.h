@@ -41,6 +41,16 @@ class Histogram {
     return 0;
   }
 
+  // The number of latencies in the buckets that end at this time or before; at most 1/128 of it is left out.
+  int64_t count_up_to(double seconds) const {
+    const double nanoseconds = seconds * 1e9 * (1 + 1e-12);
+    int64_t seen = 0;
+    for (size_t i = 0; i < counts_.size() && static_cast<double>(std::min(upper(i), max_)) <= nanoseconds; ++i) {
+      seen += counts_[i];
+    }
+    return seen;
+  }
+
  private:
   static constexpr uint64_t kParts = 128;  // buckets between one power of two and the next
 

@@ -1,4 +1,4 @@
-#include "client/cli/files/starting_vectors.h"
+#include "client/cli/formats/starting_vectors.h"
 
 #include <complex>
 #include <cstddef>
@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "client/cli/formats/input.h"
 
 namespace svdserve::cli {
 namespace {

@@ -1,6 +1,6 @@
-// Approximate eigenvectors of a stack of matrices, from a .npy file.
-#ifndef SVDSERVE_CLIENT_CLI_FILES_STARTING_VECTORS_H_
-#define SVDSERVE_CLIENT_CLI_FILES_STARTING_VECTORS_H_
+// Approximate eigenvectors of a stack of matrices, from a file.
+#ifndef SVDSERVE_CLIENT_CLI_FORMATS_STARTING_VECTORS_H_
+#define SVDSERVE_CLIENT_CLI_FORMATS_STARTING_VECTORS_H_
 
 #include <string>
 
@@ -14,4 +14,4 @@ namespace svdserve::cli {
 client::Status load_starting_vectors(const std::string& path, MatrixStack* stack);
 
 }  // namespace svdserve::cli
-#endif  // SVDSERVE_CLIENT_CLI_FILES_STARTING_VECTORS_H_
+#endif  // SVDSERVE_CLIENT_CLI_FORMATS_STARTING_VECTORS_H_

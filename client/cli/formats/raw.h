@@ -1,0 +1,18 @@
+// Numbers without a head.
+#ifndef SVDSERVE_CLIENT_CLI_FORMATS_RAW_H_
+#define SVDSERVE_CLIENT_CLI_FORMATS_RAW_H_
+
+#include <string>
+
+#include "client/cli/files/file_bytes.h"
+#include "client/cli/files/npy.h"
+#include "client/cpp/types.h"
+
+namespace svdserve::cli {
+
+// An array in C order. shape: "1000,4,4" or "1000x4x4"; dtype: "f32" and the like, or as NumPy has it, "<f4"; empty: f64.
+// Fails where the file is not as long as they say.
+client::Result<NpyArray> read_raw(FileBytes file, const std::string& shape, const std::string& dtype);
+
+}  // namespace svdserve::cli
+#endif  // SVDSERVE_CLIENT_CLI_FORMATS_RAW_H_
