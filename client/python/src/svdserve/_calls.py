@@ -370,7 +370,7 @@ def precoders(h: Any, rank: int, *, fix_phases: bool, copy: bool) -> Call:
 @_verb
 def mimo(h: Any, *, snr_db: float | Iterable[float] | None, rank_threshold: float | None, precoders: int, combiners: int,
          singular_values: bool, group_size: int | None, fix_phases: bool, certificate: bool | str,
-         copy: bool, **options: bool) -> Call:
+         gradient: bool, copy: bool, **options: bool) -> Call:
     """`options` say which numbers are wanted."""
     decibels, is_scalar = snrs(snr_db)
     threshold = None if rank_threshold is None else number("options.mimo.rank_threshold", rank_threshold)
@@ -380,12 +380,15 @@ def mimo(h: Any, *, snr_db: float | Iterable[float] | None, rank_threshold: floa
     asked = Mimo(frozenset(numbers), snr_db=decibels, group_size=_group_size(group_size), rank_threshold=threshold,
                  precoder_columns=positive("options.mimo.precoder_columns", precoders, "precoders") if precoders else 0,
                  combiner_columns=positive("options.mimo.combiner_columns", combiners, "combiners") if combiners else 0,
-                 values=singular_values)
+                 values=singular_values, gradient=bool(gradient))
+    if gradient and not asked.gradients:
+        raise invalid_argument("options.mimo.gradient", "is of capacity, water_filling and effective_rank; ask for one of them")
 
     def finish(result: Result) -> MimoResult:
         arrays = {name: result.array(name) for name in _MIMO_ARRAYS}
         if is_scalar:
-            for name, axis in (("capacity", -1), ("water_filling", -1), ("stream_snr", -2)):
+            for name, axis in (("capacity", -1), ("water_filling", -1), ("stream_snr", -2), ("capacity_gradient", -3),
+                               ("water_filling_gradient", -3)):
                 if (array := arrays[name]) is not None:
                     arrays[name] = array.squeeze(axis)
         if not singular_values:
@@ -396,7 +399,7 @@ def mimo(h: Any, *, snr_db: float | Iterable[float] | None, rank_threshold: floa
     return _call(h, query, finish, many=_is_list(h), copy=copy)
 
 
-_MIMO_ARRAYS = (*MIMO_NUMBERS, "precoders", "combiners", "singular_values")
+_MIMO_ARRAYS = (*MIMO_NUMBERS, *(f"{name}_gradient" for name in MIMO_GRADIENTS), "precoders", "combiners", "singular_values")
 
 
 def _group_size(group_size: int | None) -> int:

@@ -127,6 +127,7 @@ class _Mimo(TypedDict, total=False):
     stream_snr: bool
     condition_number: bool
     effective_rank: bool
+    gradient: bool
     rank_threshold: float | None
     precoders: int
     combiners: int
@@ -781,7 +782,7 @@ class Client:
     def mimo(self, h: Any, *, snr_db: float | Iterable[float] | None = None, capacity: bool = False,
              water_filling: bool = False, stream_snr: bool = False, condition_number: bool = False,
              effective_rank: bool = False, rank_threshold: float | None = None, precoders: int = 0,
-             combiners: int = 0, singular_values: bool = False, group_size: int | None = None,
+             combiners: int = 0, singular_values: bool = False, gradient: bool = False, group_size: int | None = None,
              fix_phases: bool = False, certificate: bool | Literal["matrix"] = False, copy: bool = True,
              timeout: float | None = None) -> object:
         """Any selection of MIMO numbers, from one decomposition.
@@ -795,6 +796,10 @@ class Client:
             rank_threshold: in (0, 1); the result's `threshold_rank` is the number of s_i > rank_threshold * s_1.
             precoders, combiners: the number of leading columns of V, and of U; 0: none.
             singular_values: also return the singular values.
+            gradient: also return the gradient of each of capacity, water_filling and effective_rank that is requested.
+                It is G = U diag(dF / ds_i) V^H, shape (..., m, n), for which F(h + d) = F(h) + Re sum(conj(G) d) + o(|d|):
+                the gradient of torch and JAX (of JAX its conjugate). Values of zero add nothing to it. The effective rank
+                has no derivative where a value is zero. With water_filling, group_size must be 1.
             fix_phases, certificate: as for svd; with precoders or combiners only.
 
         Returns:
@@ -806,8 +811,8 @@ class Client:
         call = _calls.mimo(
             h, snr_db=snr_db, capacity=capacity, water_filling=water_filling, stream_snr=stream_snr,
             condition_number=condition_number, effective_rank=effective_rank, rank_threshold=rank_threshold,
-            precoders=precoders, combiners=combiners, singular_values=singular_values, group_size=group_size,
-            fix_phases=fix_phases, certificate=certificate, copy=copy)
+            precoders=precoders, combiners=combiners, singular_values=singular_values, gradient=gradient,
+            group_size=group_size, fix_phases=fix_phases, certificate=certificate, copy=copy)
         return self._run(call, timeout)
 
     def info(self, *, timeout: float | None = None) -> ServerInfo:

@@ -388,7 +388,9 @@ class Result:
 
     def _wire_shape(self, plane: Plane) -> tuple[int, ...]:
         """The shape of one unit; a column-major matrix is its transpose in row-major order."""
-        return plane.shape[::-1] if plane.is_matrix and self._operand.column_major else plane.shape
+        if not (plane.is_matrix and self._operand.column_major):
+            return plane.shape
+        return (*plane.shape[:-2], plane.shape[-1], plane.shape[-2])
 
     def put(self, piece: Piece, response: Response) -> None:
         """Takes the reply to `piece`. Raises Internal if it does not fit the request."""

@@ -25,13 +25,19 @@ class Mimo:
     precoder_columns: int = 0
     combiner_columns: int = 0
     values: bool = False
+    gradient: bool = False  #: of those numbers that have one
+
+    @property
+    def gradients(self) -> tuple[str, ...]:
+        """The names of their fields in MimoResult."""
+        return tuple(f"{name}_gradient" for name in MIMO_GRADIENTS if self.gradient and name in self.numbers)
 
     def message(self) -> Any:
         """MimoOptions"""
         message = _proto.MimoOptions(
             snr_db=self.snr_db, group_size=self.group_size, precoder_columns=self.precoder_columns,
             combiner_columns=self.combiner_columns, singular_values=self.values,
-            **{name: True for name in self.numbers if name != "threshold_rank"})
+            gradient=self.gradient, **{name: True for name in self.numbers if name != "threshold_rank"})
         if self.rank_threshold is not None:
             message.rank_threshold = self.rank_threshold
         return message
@@ -230,7 +236,9 @@ class Query:
         ]
         numbers = [Plane(name, shapes.get(name, ()), real, per_group=name in ("capacity", "water_filling"))
                    for name in MIMO_NUMBERS if name in mimo.numbers]
-        return [plane for plane in columns if plane is not None] + numbers
+        gradients = [Plane(name, (rows, cols) if name.startswith("effective_rank") else (each_snr, rows, cols), element,
+                           is_matrix=True) for name in mimo.gradients]
+        return [plane for plane in columns if plane is not None] + numbers + gradients
 
 
 #: The keyword of the verbs that sets a field of a request, where its name is not the last part of the field's path. Then

@@ -262,11 +262,15 @@ class MimoResult(show.Shown, Generic[VectorsT, StatusT]):
     precoders: VectorsT | None = None  #: (..., n, L), leading columns of V
     combiners: VectorsT | None = None  #: (..., m, L), leading columns of U
     singular_values: VectorsT | None = None  #: (..., k)
+    capacity_gradient: VectorsT | None = None  #: (..., n_snr, m, n)
+    water_filling_gradient: VectorsT | None = None  #: (..., n_snr, m, n)
+    effective_rank_gradient: VectorsT | None = None  #: (..., m, n)
     certificate: Certificate | None = None
 
     def _rows(self) -> show.Rows:
         named = {name: array for name, array in vars(self).items() if name not in ("status", "certificate")}
-        extents = {name: show.extent(array) for name, array in named.items() if name not in ("precoders", "combiners")}
+        matrices = {name for name in named if name in ("precoders", "combiners") or name.endswith("_gradient")}
+        extents = {name: show.extent(array) for name, array in named.items() if name not in matrices}
         rows = [(name, text + extents.get(name, "")) for name, text in show.arrays(**named)]
         return [*rows, *show.report(self, MatrixStatus)]
 
