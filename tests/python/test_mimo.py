@@ -144,3 +144,54 @@ def test_pieces_of_whole_groups_are_joined(fake, h):
     assert len(fake.requests) > 1 and all(r.matrices.count % 2 == 0 for r in fake.requests)
     assert summed.shape == (6, 2, 2)
     np.testing.assert_allclose(summed[..., 1], equal_power(h, 10).reshape(6, 2, 2).sum(-1), rtol=1e-5)
+
+
+def closed_form(h, snr_db):
+    """The gradient of the capacity without singular vectors: c H (1 / SNR' + H^H H)^-1, c = 2 / ln 2."""
+    h = h.astype(np.complex128)
+    gram = np.conj(h).swapaxes(-1, -2) @ h
+    return 2 / np.log(2) * h @ np.linalg.inv(h.shape[-1] / 10 ** (snr_db / 10) * np.eye(h.shape[-1]) + gram)
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_gradient_of_the_capacity(client, h, order):
+    channels = h if order == "C" else np.ascontiguousarray(h.swapaxes(-1, -2)).swapaxes(-1, -2)
+    result = client.mimo(channels, snr_db=[0, 10], capacity=True, gradient=True)
+    assert result.capacity_gradient.shape == (6, 4, 2, 3, 4) and result.capacity_gradient.dtype == np.complex64
+    assert result.water_filling_gradient is None and result.effective_rank_gradient is None
+    for i, db in enumerate((0, 10)):
+        np.testing.assert_allclose(result.capacity_gradient[..., i, :, :], closed_form(h, db), atol=1e-4)
+    one = client.mimo(channels, snr_db=10, capacity=True, gradient=True, group_size=2)
+    assert one.capacity.shape == (6, 2)
+    np.testing.assert_array_equal(one.capacity_gradient, result.capacity_gradient[..., 1, :, :])
+
+
+def test_gradients_predict_differences(client, rng):
+    h, d = rng.standard_normal((2, 5, 4, 3))
+    numbers = dict(snr_db=3, capacity=True, water_filling=True, effective_rank=True)
+    there, back = client.mimo(h + 1e-6 * d, **numbers), client.mimo(h - 1e-6 * d, **numbers)
+    here = client.mimo(h, gradient=True, **numbers)
+    for name in ("capacity", "water_filling", "effective_rank"):
+        slope = (getattr(there, name) - getattr(back, name)) / 2e-6
+        np.testing.assert_allclose((getattr(here, f"{name}_gradient") * d).sum((-1, -2)), slope, atol=1e-7)
+
+
+def test_gradients_at_the_edges(client):
+    bad = np.full((3, 2, 2), [[1, 0], [0, np.nan]])
+    bad[0], bad[1] = np.eye(2), 0
+    g = client.mimo(bad, snr_db=0, capacity=True, effective_rank=True, gradient=True)
+    np.testing.assert_allclose(g.capacity_gradient[0], np.eye(2) / np.log(2) / 1.5, rtol=1e-12)
+    assert not g.capacity_gradient[1].any() and not g.effective_rank_gradient[1].any()
+    assert np.isnan(g.capacity_gradient[2]).all() and np.isnan(g.effective_rank_gradient[2]).all()
+    with pytest.raises(svdserve.InvalidArgument, match="^gradient: is of capacity, water_filling and effective_rank"):
+        client.mimo(bad, condition_number=True, gradient=True)
+    with pytest.raises(svdserve.InvalidArgument, match="^gradient: of water_filling needs group_size 1"):
+        client.mimo(bad[:2], snr_db=0, water_filling=True, gradient=True, group_size=2)
+    assert client.mimo(np.zeros((0, 2, 3)), snr_db=0, capacity=True, gradient=True).capacity_gradient.shape == (0, 2, 3)
+
+
+def test_gradients_of_larger_channels_in_many_pieces(start_server, rng):
+    h = rng.standard_normal((40, 40, 36))
+    with start_server() as address, svdserve.Client(address, piece_bytes=50_000) as client:
+        g = client.mimo(h, snr_db=10, capacity=True, gradient=True).capacity_gradient
+    np.testing.assert_allclose(g, closed_form(h, 10).real, atol=1e-12)

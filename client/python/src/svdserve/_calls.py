@@ -15,7 +15,7 @@ import numpy as np
 from . import _arrays, _large
 from ._codec import Message, Operand, Result, messages
 from ._display.progress import OnProgress, Teller
-from ._query import MIMO_NUMBERS, Mimo, Query, keyword, number, positive, snrs
+from ._query import MIMO_GRADIENTS, MIMO_NUMBERS, Mimo, Query, keyword, number, positive, snrs
 from .errors import Error, invalid_argument
 from .values import EighResult, EigLeftResult, EigResult, Limits, MimoResult, SVDResult, condition_of_vectors
 

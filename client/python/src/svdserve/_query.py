@@ -260,7 +260,10 @@ def keyword(field: str, verb: str, operand: str) -> str:
 
 
 #: The fields of MimoResult.
-MIMO_NUMBERS: tuple[str, ...] = tuple(_proto.MimoResult.DESCRIPTOR.fields_by_name)
+_MIMO_FIELDS = tuple(_proto.MimoResult.DESCRIPTOR.fields_by_name)
+MIMO_NUMBERS: tuple[str, ...] = tuple(name for name in _MIMO_FIELDS if not name.endswith("_gradient"))
+#: Those that have a gradient; its field is their name with "_gradient".
+MIMO_GRADIENTS: tuple[str, ...] = tuple(name for name in MIMO_NUMBERS if f"{name}_gradient" in _MIMO_FIELDS)
 _METHODS = {name.lower(): number for name, number in _proto.METHODS.items() if number}
 #: The methods of each problem: of `eigenproblem`, and of an SVD without and with a signature.
 _METHODS_OF = {"svd": ("auto", "bidiagonal", "bisection", "jacobi"), "hyperbolic": ("auto", "jacobi"),
