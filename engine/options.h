@@ -67,8 +67,8 @@ struct MimoOptions {
   bool capacity = false, water_filling = false, stream_snr = false;
   bool condition_number = false, effective_rank = false;
   bool threshold_rank = false;
-  bool gradient = false;            // of each of capacity, water_filling and effective_rank that is wanted, one at least
-  double rank_threshold = 0;        // of threshold_rank: in (0, 1)
+  bool gradient = false;      // of each of capacity, water_filling and effective_rank that is wanted, one at least
+  double rank_threshold = 0;  // of threshold_rank: in (0, 1)
   std::vector<double> snr_db = {};  // of capacity, water_filling, stream_snr: 1 .. kMaxSnrs, finite, within +-kMaxSnrDb
   int64_t group = 1;                // 1 .. kMaxGroup
   int64_t precoder_columns = 0;     // leading columns of V, instead of Options::vectors; 0: none

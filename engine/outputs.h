@@ -27,7 +27,7 @@ enum class Plane : uint8_t {
   kCertificate,      // a matrix: |A - U S V^H|_F / |A|_F, |I - U^H U|_F, |I - V^H V|_F; of a Hermitian one V = U; of a
                      // general one |A V - V L|_F / |A|_F, or |A^H W - W L^H|_F / |A|_F where that is larger, 0, 0
   kEigenvalueCondition,  // a general matrix: for each eigenvalue 1 / |w^H v| of its unit vectors, inf where that is 1 / 0
-  kCapacityGradient,       // a matrix: for each SNR the gradient of kCapacity, rows x cols elements
+  kCapacityGradient,     // a matrix: for each SNR the gradient of kCapacity, rows x cols elements
   kWaterFillingGradient,   // a matrix: likewise of kWaterFilling; groups have one matrix
   kEffectiveRankGradient,  // a matrix: the gradient of kEffectiveRank
   kLast = kEffectiveRankGradient,

@@ -189,7 +189,7 @@ enum class Plane : uint8_t {
   kEffectiveRank,    // a matrix: a number
   kThresholdRank,    // a matrix: a number
   kCertificate,      // a matrix: residual, orthogonality of U, of V
-  kEigenvalueCondition,  // a matrix: the condition number of each eigenvalue
+  kEigenvalueCondition,    // a matrix: the condition number of each eigenvalue
   kCapacityGradient,       // a matrix: for each SNR U diag(dF / ds_i) V^H, rows x cols; F is the capacity
   kWaterFillingGradient,   // a matrix: likewise of the capacity by water-filling
   kEffectiveRankGradient,  // a matrix: the same of the effective rank, once

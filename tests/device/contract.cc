@@ -515,8 +515,8 @@ class Contract {
     }
   }
 
-  // |G - G_cpu|_F. Both have the error of docs/accuracy.md; a capacity at 0 dB has L = 2 / (ln 2 cols). Of the others the
-  // first matrix, a random one, is compared.
+  // |G - G_cpu|_F. Both have the error of docs/accuracy.md; a capacity at 0 dB has L = 2 / (ln 2 cols). The others
+  // are compared for the first matrix, a random one.
   void test_gradients(const Problem& p, const std::vector<Sample>& samples) {
     const auto bytes = pack_samples(samples, Order::kRowMajor);
     const auto count = static_cast<int64_t>(samples.size());
@@ -543,8 +543,8 @@ class Contract {
         const double bound = 2 * real.unit_roundoff * (10 * sides * lipschitz * of_a + 20 * k * norm(expected)) +
                              k * sides * real.smallest_normal;
         if (!(norm(difference) <= bound)) {
-          fail("gradient in plane %d of %s: off by %g of %g", index_of(g.plane), name(samples[static_cast<size_t>(i)].kind),
-               norm(difference), bound);
+          fail("gradient in plane %d of %s: off by %g of %g", index_of(g.plane),
+               name(samples[static_cast<size_t>(i)].kind), norm(difference), bound);
         }
       }
     }

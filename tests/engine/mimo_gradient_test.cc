@@ -1,5 +1,5 @@
 // Gradients of MIMO numbers against those in long double, for matrices of every kind, and against differences of the
-// numbers themselves; groups, orders, matrices that are not finite, and what the planner rejects.
+// numbers themselves. Groups, orders, matrices that are not finite, and the planner's errors follow.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -43,7 +43,8 @@ class MimoGradientTest : public ::testing::TestWithParam<DType> {
     std::vector<LongComplex> g(static_cast<size_t>(size));
     for (int64_t j = 0; j < p.cols; ++j) {
       for (int64_t i = 0; i < p.rows; ++i) {
-        const auto at = static_cast<size_t>((p.order == Order::kRowMajor ? i * p.cols + j : j * p.rows + i) * components());
+        const auto at =
+            static_cast<size_t>((p.order == Order::kRowMajor ? i * p.cols + j : j * p.rows + i) * components());
         g[static_cast<size_t>(j * p.rows + i)] = LongComplex(numbers[at], components() == 2 ? numbers[at + 1] : 0);
       }
     }
@@ -108,11 +109,12 @@ class MimoGradientTest : public ::testing::TestWithParam<DType> {
 };
 
 TEST_P(MimoGradientTest, AreThoseOfHigherPrecisionForEveryKindOfMatrix) {
-  const std::vector<std::pair<int64_t, int64_t>> shapes = {{1, 1}, {2, 2}, {4, 4},   {3, 5},   {9, 4},
-                                                           {8, 8}, {2, 70}, {17, 17}, {70, 20}, {33, 33}, {40, 36}};
+  const std::vector<std::pair<int64_t, int64_t>> shapes = {{1, 1},  {2, 2},   {4, 4},   {3, 5},   {9, 4},  {8, 8},
+                                                           {2, 70}, {17, 17}, {70, 20}, {33, 33}, {40, 36}};
   uint64_t seed = 1;
   for (const auto& [rows, cols] : shapes) {
-    const Plan p = plan(rows, cols, with_gradients({-40, 0, 17, 60}), rows % 2 == 0 ? Order::kRowMajor : Order::kColumnMajor);
+    const Plan p =
+        plan(rows, cols, with_gradients({-40, 0, 17, 60}), rows % 2 == 0 ? Order::kRowMajor : Order::kColumnMajor);
     std::vector<Matrix> all;
     std::vector<const char*> names;
     for (const Kind kind : kinds(GetParam())) {
@@ -139,7 +141,8 @@ TEST_P(MimoGradientTest, PredictDifferencesOfTheNumbers) {
   for (const auto& [rows, cols] : {std::pair<int64_t, int64_t>{4, 4}, {3, 6}, {7, 2}, {40, 35}}) {
     const Plan p = plan(rows, cols, with_gradients({3}));
     constexpr double kStep = 1e-5;
-    const Matrix a = generate(Kind::kNormal, GetParam(), rows, cols, 7), d = generate(Kind::kNormal, GetParam(), rows, cols, 8);
+    const Matrix a = generate(Kind::kNormal, GetParam(), rows, cols, 7),
+                 d = generate(Kind::kNormal, GetParam(), rows, cols, 8);
     Matrix forth = a, back = a;
     for (size_t i = 0; i < a.elements.size(); ++i) {
       forth.elements[i] += kStep * d.elements[i];

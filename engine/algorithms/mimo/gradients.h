@@ -74,16 +74,15 @@ SVD_HD Lane capacity_weight(Lane s, const ScaledNumber<typename Lane::Scalar>& s
       times_pow2_or_zero(select(large, one / mantissa, mantissa), select(large, -exponent, exponent));
   const Lane numerator = select(large, one / m, m * Lane(snr.mantissa));
   const Lane power = select(large, -e, Lane(snr.exponent) + e), most(2 * (FloatTraits<T>::kBias - 7));
-  const Lane weight = (Lane(kTwoOverLn2) * (numerator / (one + small_gain))) *
-                      make_pow2(larger(smaller(power, most), -most));
+  const Lane weight =
+      (Lane(kTwoOverLn2) * (numerator / (one + small_gain))) * make_pow2(larger(smaller(power, most), -most));
   return select(ok, smaller(weight, largest), zero);
 }
 
 // The weights of water-filling at an SNR. s: k values.
 template <class Team, class Lane>
 SVD_HD void water_filling_weights(const Team& team, int k, const Lane* s,
-                                  const ScaledNumber<typename Lane::Scalar>& snr,
-                                  const GradientWorkspace<Lane>& work) {
+                                  const ScaledNumber<typename Lane::Scalar>& snr, const GradientWorkspace<Lane>& work) {
   using T = typename Lane::Scalar;
   constexpr T kTwoOverLn2 = static_cast<T>(2.885390081777926814719849362003784);
   team.for_each(0, k, [&](int i) SVD_LAMBDA { work.streams[i] = make_stream(s[i]); });
@@ -132,9 +131,8 @@ struct GradientPlaces {
 
   // Those of matrix m of a batch, from those of its first one.
   SVD_HD GradientPlaces of_matrix(int64_t m, int snrs) const {
-    const auto at = [&](char* first, int count) SVD_LAMBDA {
-      return first == nullptr ? nullptr : first + m * count * stride;
-    };
+    const auto at = [&](char* first, int count)
+                        SVD_LAMBDA { return first == nullptr ? nullptr : first + m * count * stride; };
     return {at(capacity, snrs), at(water_filling, snrs), at(effective_rank, 1), row_stride, col_stride, stride};
   }
 };
@@ -155,9 +153,8 @@ SVD_HD void write_gradient(const Team& team, const VectorMatrix<E>& x, const Vec
 // All gradients of a matrix that are wanted.
 template <class Team, class E>
 SVD_HD void write_gradients(const Team& team, const VectorMatrix<E>& x, const VectorMatrix<E>& y,
-                            const typename E::Lane* s, int k, bool finite,
-                            const MimoTask<typename E::Scalar>& task, const GradientPlaces& places,
-                            const GradientWorkspace<typename E::Lane>& work) {
+                            const typename E::Lane* s, int k, bool finite, const MimoTask<typename E::Scalar>& task,
+                            const GradientPlaces& places, const GradientWorkspace<typename E::Lane>& work) {
   const auto write = [&](char* to) SVD_LAMBDA {
     write_gradient(team, x, y, k, finite, work.weights, places, to);
     team.sync();  // the weights are written again
@@ -165,9 +162,7 @@ SVD_HD void write_gradients(const Team& team, const VectorMatrix<E>& x, const Ve
   for (int n = 0; n < task.snr_count; ++n) {
     if (places.capacity != nullptr) {
       if (finite) {
-        team.for_each(0, k, [&](int i) SVD_LAMBDA {
-          work.weights[i] = capacity_weight(s[i], task.snr_over_cols[n]);
-        });
+        team.for_each(0, k, [&](int i) SVD_LAMBDA { work.weights[i] = capacity_weight(s[i], task.snr_over_cols[n]); });
       }
       write(places.capacity + n * places.stride);
     }

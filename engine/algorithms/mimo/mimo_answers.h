@@ -137,8 +137,8 @@ struct WaterLevel {
   Lane level, least_noise;  // v_1
 };
 template <class Lane, class Size>
-SVD_HD WaterLevel<Lane> water_level(Size k, const Stream<Lane>* streams,
-                                    const ScaledNumber<typename Lane::Scalar>& snr, Lane* terms) {
+SVD_HD WaterLevel<Lane> water_level(Size k, const Stream<Lane>* streams, const ScaledNumber<typename Lane::Scalar>& snr,
+                                    Lane* terms) {
   using T = typename Lane::Scalar;
   const PowerUnit<Lane> unit(streams[0], snr);
   const Lane power = unit.power(T(1)), least_noise = unit.noise(streams[0]);

@@ -160,7 +160,8 @@ class Launcher {
       finish(launch, square, batch, w, finish_vectors_of<T>(x_data, x_layout), finish_vectors_of<T>(y_data, y_layout));
     }
     if (plan.outputs.gradients()) {
-      gradients(launch, square, batch, w, finish_vectors_of<T>(x_data, x_layout), finish_vectors_of<T>(y_data, y_layout));
+      gradients(launch, square, batch, w, finish_vectors_of<T>(x_data, x_layout),
+                finish_vectors_of<T>(y_data, y_layout));
     }
     if (staged) {
       launch_copy_columns(launch, w.staged_x, k, square.count, wanted_x, batch.planes[wanted_x.plane]);
@@ -233,17 +234,18 @@ class Launcher {
     const Problem& p = shape_.plan.problem;
     const Outputs& o = shape_.plan.outputs;
     const auto plane = [&](Plane of) { return static_cast<char*>(batch.planes[of]); };
-    const GradientsCall<T> call{shape_.k,
-                                square.count,
-                                x,
-                                y,
-                                square.values,
-                                batch.statuses,
-                                make_mimo_task<T>(p.rows, p.cols, o.snr.data(), o.snr_count, o.rank_threshold),
-                                {plane(Plane::kCapacityGradient), plane(Plane::kWaterFillingGradient),
-                                 plane(Plane::kEffectiveRankGradient), shape_.rows_contiguous() ? shape_.k : 1,
-                                 shape_.rows_contiguous() ? 1 : shape_.long_side, static_cast<int64_t>(matrix_bytes(p))},
-                                w.finishing};
+    const GradientsCall<T> call{
+        shape_.k,
+        square.count,
+        x,
+        y,
+        square.values,
+        batch.statuses,
+        make_mimo_task<T>(p.rows, p.cols, o.snr.data(), o.snr_count, o.rank_threshold),
+        {plane(Plane::kCapacityGradient), plane(Plane::kWaterFillingGradient), plane(Plane::kEffectiveRankGradient),
+         shape_.rows_contiguous() ? shape_.k : 1, shape_.rows_contiguous() ? 1 : shape_.long_side,
+         static_cast<int64_t>(matrix_bytes(p))},
+        w.finishing};
     write_gradients<E>(launch, finishing_plan(shape_, square.count), call);
   }
 

@@ -75,8 +75,8 @@ FinishPlan finish_plan(int k, int rows, int x_columns, int64_t count) {
   FinishPlan plan{};
   plan.threads = work <= kFinishSmallWork ? kFinishSmallTeam : work <= kFinishWarpWork ? 32 : kFinishBlockTeam;
   plan.basis_bytes = aligned(scalar::BasisWorkspace<E>::elements(rows, k) * static_cast<int64_t>(sizeof(E)));
-  const int64_t numbers = std::max(scalar::CertificateWorkspace::numbers(rows, k),
-                                   scalar::GradientWorkspace<typename E::Lane>::numbers(k));
+  const int64_t numbers =
+      std::max(scalar::CertificateWorkspace::numbers(rows, k), scalar::GradientWorkspace<typename E::Lane>::numbers(k));
   plan.team_bytes = plan.basis_bytes + aligned(numbers * 8);
   const int64_t most =
       std::clamp(kFinishScratchBytes / plan.team_bytes, kFinishLeastTeams, kFinishThreads / plan.threads);
@@ -161,9 +161,9 @@ template <class T>
 struct GradientsCall {
   int k;
   int64_t count;
-  FinishVectors<T> x, y;             // finished, k columns at least
-  const T* s;                        // [in] k values a matrix, descending
-  const uint8_t* statuses;           // [in] as FinishCall's
+  FinishVectors<T> x, y;    // finished, k columns at least
+  const T* s;               // [in] k values a matrix, descending
+  const uint8_t* statuses;  // [in] as FinishCall's
   MimoTask<T> mimo;
   scalar::GradientPlaces gradients;  // [out] of matrix 0
   char* scratch;                     // of the FinishPlan
@@ -177,8 +177,8 @@ __global__ void __launch_bounds__(kFinishBlockTeam)
   const FinishTeam<kThreads> team;
   const int64_t first = (static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x) / kThreads;
   if (first >= plan.teams) return;
-  const auto work =
-      scalar::GradientWorkspace<Lane<T>>::in(reinterpret_cast<Lane<T>*>(call.scratch + first * plan.team_bytes), call.k);
+  const auto work = scalar::GradientWorkspace<Lane<T>>::in(
+      reinterpret_cast<Lane<T>*>(call.scratch + first * plan.team_bytes), call.k);
   for (int64_t m = first; m < call.count; m += plan.teams) {
     const T* const s = call.s + m * call.k;
     const bool finite = is_finite(call.statuses, s, m);

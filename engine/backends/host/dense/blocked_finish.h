@@ -1,5 +1,5 @@
-// The last steps of singular vectors for one larger matrix in host memory, by BLAS and LAPACK on the calling thread: full
-// bases, certificates and gradients. They are what algorithms/finish/ defines, with other bits. There each element is a sum by
+// The last steps of singular vectors for one larger matrix in host memory: full bases, certificates and gradients. BLAS
+// and LAPACK compute them on the calling thread. They are what algorithms/finish/ defines, with other bits. There each element is a sum by
 // itself; that would take ten times as long as the decomposition of 512 x 512.
 //
 //   complete   X = Q R by Householder reflectors (geqrf); x_j := Q e_j, j >= k

@@ -78,8 +78,8 @@ struct Finishing {
 
   static scalar::GradientPlaces gradient_places(const Problem& p, const FinishCall<T>& call) {
     const auto [row_stride, col_stride] = long_strides(p);
-    return {call.gradients[0], call.gradients[1], call.gradients[2], row_stride, col_stride,
-            static_cast<int64_t>(matrix_bytes(p))};
+    return {call.gradients[0], call.gradients[1], call.gradients[2],
+            row_stride,        col_stride,        static_cast<int64_t>(matrix_bytes(p))};
   }
 
   // A multiple of the size of a double.
@@ -128,8 +128,8 @@ template <class E>
 size_t workspace_bytes(const Plan& plan) {
   const Problem& p = plan.problem;
   const int rows = static_cast<int>(std::max(p.rows, p.cols)), k = static_cast<int>(values_per_matrix(p));
-  const auto numbers = std::max(scalar::CertificateWorkspace::numbers(rows, k),
-                                scalar::GradientWorkspace<typename E::Lane>::numbers(k));
+  const auto numbers =
+      std::max(scalar::CertificateWorkspace::numbers(rows, k), scalar::GradientWorkspace<typename E::Lane>::numbers(k));
   return Finishing<E>::basis_bytes(plan) + static_cast<size_t>(numbers) * sizeof(double);
 }
 

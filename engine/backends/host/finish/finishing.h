@@ -27,12 +27,12 @@ struct FinishCall {
   void* y;                // [in,out] as y_layout says; null: not there
   VectorLayout y_layout;  // rows: k
   MatrixStatus status;
-  bool canonical = false;       // x and y have no -0 as they come
-  const void* a = nullptr;      // [in] the matrix as given; read for a certificate alone
-  void* certificate = nullptr;  // [out] kCertificateNumbers of T; null: none
-  const MimoTask<T>* mimo = nullptr;         // of the plan; for gradients alone
-  std::array<char*, 3> gradients = {};       // [out] in the order of kMimoGradients; null: none
-  void* workspace = nullptr;    // finish_workspace_bytes(), aligned to kAlignment
+  bool canonical = false;               // x and y have no -0 as they come
+  const void* a = nullptr;              // [in] the matrix as given; read for a certificate alone
+  void* certificate = nullptr;          // [out] kCertificateNumbers of T; null: none
+  const MimoTask<T>* mimo = nullptr;    // of the plan; for gradients alone
+  std::array<char*, 3> gradients = {};  // [out] in the order of kMimoGradients; null: none
+  void* workspace = nullptr;            // finish_workspace_bytes(), aligned to kAlignment
 };
 
 // Scratch of one thread.

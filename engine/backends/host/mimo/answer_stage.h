@@ -16,7 +16,7 @@ class AnswerStage {
 
   // values: k of each of the matrices first .. last - 1, which are whole groups. Throws std::bad_alloc.
   void run(const T* values, int64_t first, int64_t last) const;
-  // Of matrices.
+  // The task of single matrices.
   const MimoTask<T>& task() const { return task_; }
 
  private:
