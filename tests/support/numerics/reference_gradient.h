@@ -93,8 +93,8 @@ inline LongSvd long_svd(const Matrix& a) {
   return r;
 }
 
-// dF / ds_i, and a bound of |dw_i / ds_j| and of (w_i + w_j) / (s_i + s_j) where values are within `error` of s. It says how far
-// an error of A moves the gradient.
+// dF / ds_i, and a bound of |dw_i / ds_j| and of (w_i + w_j) / (s_i + s_j) where values are within `error` of s. The
+// bound says how far an error of A moves the gradient.
 struct ReferenceWeights {
   std::vector<long double> w;
   long double lipschitz;
