@@ -11,6 +11,11 @@
 #include "client/cli/guide/nearest.h"
 
 namespace svdserve::cli {
+namespace {
+
+constexpr char kDuration[] = "a duration, such as 500ms, 10s or 1.5m";
+
+}  // namespace
 
 std::optional<int64_t> parse_int(const std::string& text) {
   int64_t value = 0;
@@ -42,11 +47,12 @@ std::vector<std::string> split_list(const std::string& text) {
 
 void Arguments::add(Option option) { options_.push_back(std::move(option)); }
 
-void Arguments::section(std::string title) { add({"", "", std::move(title), nullptr}); }
+void Arguments::section(std::string title) { add({"", "", std::move(title), "", nullptr}); }
 
 void Arguments::option(const std::string& name, const std::string& value, const std::string& help,
                        std::string* target) {
-  add({name, value, target->empty() ? help : absl::StrCat(help, " (default ", *target, ")"), [=](const std::string& s) {
+  add({name, value, target->empty() ? help : absl::StrCat(help, " (default ", *target, ")"), "a text",
+       [=](const std::string& s) {
          *target = s;
          return true;
        }});
@@ -54,7 +60,8 @@ void Arguments::option(const std::string& name, const std::string& value, const 
 
 void Arguments::option(const std::string& name, const std::string& value, const std::string& help, int64_t* target,
                        int64_t least) {
-  add({name, value, absl::StrCat(help, " (default ", *target, ")"), [=](const std::string& s) {
+  add({name, value, absl::StrCat(help, " (default ", *target, ")"), absl::StrCat("an integer of at least ", least),
+       [=](const std::string& s) {
          const auto v = parse_int(s);
          if (!v || *v < least) return false;
          *target = *v;
@@ -63,7 +70,8 @@ void Arguments::option(const std::string& name, const std::string& value, const 
 }
 
 void Arguments::option(const std::string& name, const std::string& value, const std::string& help, double* target) {
-  add({name, value, absl::StrCat(help, " (default ", *target, ")"), [=](const std::string& s) {
+  add({name, value, absl::StrCat(help, " (default ", *target, ")"), "a number of at least 0",
+       [=](const std::string& s) {
          const auto v = parse_double(s);
          if (!v || !std::isfinite(*v) || *v < 0) return false;
          *target = *v;
@@ -72,7 +80,7 @@ void Arguments::option(const std::string& name, const std::string& value, const 
 }
 
 void Arguments::option(const std::string& name, const std::string& value, const std::string& help, Duration* target) {
-  add({name, value, absl::StrCat(help, " (default ", absl::FormatDuration(absl::FromChrono(*target)), ")"),
+  add({name, value, absl::StrCat(help, " (default ", absl::FormatDuration(absl::FromChrono(*target)), ")"), kDuration,
        [=](const std::string& s) {
          const auto v = parse_duration(s);
          if (v) *target = *v;
@@ -82,14 +90,14 @@ void Arguments::option(const std::string& name, const std::string& value, const 
 
 void Arguments::option(const std::string& name, const std::string& value, const std::string& help,
                        std::optional<Duration>* target) {
-  add({name, value, help, [=](const std::string& s) {
+  add({name, value, help, kDuration, [=](const std::string& s) {
          *target = parse_duration(s);
          return target->has_value();
        }});
 }
 
 void Arguments::flag(const std::string& name, const std::string& help, bool* target) {
-  add({name, "", help, [=](const std::string&) { return *target = true; }});
+  add({name, "", help, "", [=](const std::string&) { return *target = true; }});
 }
 
 void Arguments::operand(const std::string& name, std::string* target) { operands_.emplace_back(name, target); }
@@ -130,7 +138,7 @@ std::optional<std::string> Arguments::parse_option(const std::vector<std::string
   } else {
     return absl::StrCat(name, " needs a value: ", option->value);
   }
-  if (!option->set(value)) return absl::StrCat(name, ": \"", value, "\" is not a valid ", option->value);
+  if (!option->set(value)) return absl::StrCat(name, ": \"", value, "\" is not ", option->expected);
   return std::nullopt;
 }
 

@@ -69,6 +69,7 @@ class Arguments {
  private:
   struct Option {
     std::string name, value, help;                // value empty: a flag
+    std::string expected;                         // the values that `set` takes: "an integer, at least 1"
     std::function<bool(const std::string&)> set;  // false: not such a value
     std::vector<std::string> choices = {};
   };

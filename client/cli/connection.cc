@@ -3,6 +3,7 @@
 #include <cstdlib>
 
 #include "absl/time/time.h"
+#include "client/cli/files/file_error.h"
 
 namespace svdserve::cli {
 
@@ -24,13 +25,25 @@ void Connection::declare(Arguments* a) {
             &server_name_);
 }
 
+namespace {
+
+// An error of the files of TLS without the library's code and field: they are this machine's.
+client::Status of_files(const client::Status& status) {
+  if (status.code == client::Code::kNotFound) return {.code = client::Code::kUnknown, .message = status.message};
+  return input_error("--tls-cert, --tls-key: " + status.message);
+}
+
+}  // namespace
+
 client::Result<client::ClientOptions> Connection::options() const {
   client::ClientOptions o;
-  if (client::Status wrong = client::check_address(address_); !wrong.ok()) return wrong;
+  if (const client::Status wrong = client::check_address(address_); !wrong.ok()) {
+    return input_error("--address: " + wrong.message);
+  }
   o.address = address_;
   if (tls_ || !ca_.empty() || !cert_.empty() || !key_.empty() || !server_name_.empty()) {
     auto tls = client::TlsOptions::from_files(ca_, cert_, key_);
-    if (!tls.ok()) return tls.status();
+    if (!tls.ok()) return of_files(tls.status());
     o.tls = *std::move(tls);
     o.tls.server_name = server_name_;
   }

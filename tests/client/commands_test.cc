@@ -433,29 +433,6 @@ TEST_F(CommandsTest, TheSummaryIsPrinted) {
   EXPECT_EQ(quiet.out + quiet.err, "");
 }
 
-// --- errors -------------------------------------------------------------------------------------
-
-TEST_F(CommandsTest, ErrorsSayWhatToDo) {
-  Answer answer;
-  FakeService service([&](const Seen&) { return answer; });
-  std::ofstream(path("text.npy")) << "1,2\n";
-  EXPECT_EQ(run(run_values, {path("text.npy")}, service.address()).err,
-            "svdctl values: " + path("text.npy") +
-                ": not a readable .npy file: it does not begin with the .npy "
-                "signature\n");
-  EXPECT_EQ(run(run_values, {path("nothing.npy")}, service.address()).err,
-            "svdctl values: cannot open " + path("nothing.npy") + ": No such file or directory\n");
-  EXPECT_EQ(run(run_values, {path("a.npy"), "--timeout", "1s"}, kNobody).err,
-            "svdctl values: no server at 127.0.0.1:1 (Connection refused). Start one with svdserve, or name its "
-            "address by --address or SVDSERVE_ADDRESS\n");
-  answer = {.code = 4};
-  EXPECT_EQ(run(run_values, {path("a.npy"), "--timeout", "1m"}, service.address()).err,
-            "svdctl values: no reply within 60 s, the limit that --timeout sets\n");
-  answer = {.code = 3, .message = "options.method: no", .reason = "INVALID_FIELD", .field = "options.method"};
-  EXPECT_EQ(run(run_values, {path("a.npy")}, service.address()).err,
-            "svdctl values: INVALID_ARGUMENT (INVALID_FIELD): --method: no\n");
-}
-
 // --- what servers say ---------------------------------------------------------------------------
 
 constexpr char kTitle[] = "\x1b]0;owned\x07";  // gives a terminal another title

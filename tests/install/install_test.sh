@@ -42,6 +42,6 @@ address=$(sed -n 's/^grpc=//p' "$work/ready")
 "$work/build/remote" "$address"
 grep "$wanted" "$work/server.log"
 "$prefix/bin/svdctl" --version
-cmp <("$prefix/bin/svdctl" man) "$prefix/share/man/man1/svdctl.1"
-cmp <("$prefix/bin/svdctl" completion bash) "$prefix/share/bash-completion/completions/svdctl"
+cmp <(env -u SVDSERVE_ADDRESS "$prefix/bin/svdctl" man) "$prefix/share/man/man1/svdctl.1"
+cmp <(env -u SVDSERVE_ADDRESS "$prefix/bin/svdctl" completion bash) "$prefix/share/bash-completion/completions/svdctl"
 "$prefix/bin/svdserve" --version

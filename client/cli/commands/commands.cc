@@ -69,6 +69,7 @@ client::Status with_option(client::Status status) {
   if (option.empty()) return status;
   status.message.replace(0, status.message.starts_with(field) ? field.size() : 0, option + ": ");
   status.field.clear();
+  status.reason.clear();  // the option says what is wrong with what
   return status;
 }
 
@@ -80,6 +81,11 @@ bool is_unreachable(const client::Status& status, std::string* why) {
   if (!connects && !resolves) return false;
   *why = status.message.substr(status.message.rfind(": ") == std::string::npos ? 0 : status.message.rfind(": ") + 2);
   return true;
+}
+
+// Whether the server and this client do not agree on encryption.
+bool is_about_tls(const std::string& why) {
+  return why.find("SSL") != std::string::npos || why.find("andshake") != std::string::npos;
 }
 
 // Errors for people: files and the command line have no code of gRPC, and the client's own have other words here.
@@ -94,6 +100,10 @@ std::string error_text(const Context& context, const client::Status& status) {
     return absl::StrCat("no reply within ", duration_text(seconds), ", the limit that --timeout sets");
   }
   if (std::string why; is_unreachable(status, &why)) {
+    if (is_about_tls(why)) {
+      return absl::StrCat("no encrypted connection to ", context.connection.address(), " (", why,
+                          "). Check the files of --tls-ca, --tls-cert and --tls-key; a server without TLS takes none");
+    }
     return absl::StrCat("no server at ", context.connection.address(), " (", why,
                         "). Start one with svdserve, or name its address by --address or SVDSERVE_ADDRESS");
   }

@@ -96,11 +96,12 @@ client::Result<std::vector<Round>> measure(const LatencyArguments& args, client:
   for (int64_t r = 0; r < args.rounds; ++r) {
     if (auto s = repeat(args.calls, &ours, decompose); !s.ok()) return s;
     if (auto s = repeat(args.calls, &empties, empty); !s.ok()) return s;
-    each(rounds.size() + 1, rounds.emplace_back(median(ours), median(empties)));
+    rounds.push_back({median(ours), median(empties)});
+    each(rounds.size(), rounds.back());
     all_ours.insert(all_ours.end(), ours.begin(), ours.end());
     all_empties.insert(all_empties.end(), empties.begin(), empties.end());
   }
-  rounds.emplace_back(median(all_ours), median(all_empties));
+  rounds.push_back({median(all_ours), median(all_empties)});
   return rounds;
 }
 

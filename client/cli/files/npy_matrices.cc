@@ -136,7 +136,8 @@ Bytes gathered(const std::byte* data, const std::vector<int64_t>& batch_shape, i
 Result<MatrixStack> to_matrices(NpyArray array) {
   const NpyHeader* const h = &array.header;
   if (h->shape.size() < 2) {
-    return refused(absl::StrCat("the array has ", h->shape.size(), " dimensions, but at least 2 are needed"));
+    return refused(absl::StrCat("the array has ", h->shape.size(), h->shape.size() == 1 ? " dimension" : " dimensions",
+                                ", but needs at least 2"));
   }
   const Result<DataType> type = data_type(*h);
   if (!type.ok()) return type.status();

@@ -316,8 +316,9 @@ client::Status print_reports(const Context& context, std::span<const StackReport
     if (values) {
       if (auto s = print_values(report); !s.ok()) return s;
     }
+    if (context.quiet) continue;
     if (auto s = context.print(summary_text(report, context.verbose)); !s.ok()) return s;
-    if (!report.is_computed || context.quiet) continue;
+    if (!report.is_computed) continue;
     std::fputs(time_text(report).c_str(), stderr);
     if (context.verbose) std::fputs(work_text(report).c_str(), stderr);
   }
