@@ -287,7 +287,7 @@ class PlacedJacobi : public PairThreads<Threads, typename Shape::Element, Shape:
   // For the steps of scaled_column.h.
   struct View {
     using Element = E;
-    static constexpr bool kHasV = kHasY, kKeepsX = Shape::kLeft;
+    static constexpr bool kHasV = kHasY, kKeepsX = Shape::kLeft, kHasBeyond = true;
     PlacedJacobi* jacobi;
     Column* column;
     SVD_HD ColumnScale<L>& scale() const { return column->scale; }

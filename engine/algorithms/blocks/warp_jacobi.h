@@ -127,7 +127,7 @@ class WarpJacobi : public PairThreads<Threads, E, K / kSplit, kSplit, warp_parti
   // For the steps of scaled_column.h.
   struct View {
     using Element = E;
-    static constexpr bool kHasV = kHasY, kKeepsX = true;
+    static constexpr bool kHasV = kHasY, kKeepsX = true, kHasBeyond = false;
     const WarpJacobi* jacobi;
     Column* column;
     SVD_HD ColumnScale<L>& scale() const { return column->scale; }

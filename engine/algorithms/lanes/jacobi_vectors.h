@@ -98,7 +98,7 @@ SVD_HD typename Lane::Mask rotate_neighbours(A x, A v, Size k, int i, ColumnScal
 template <class A, class Lane, class Size>
 struct LaneColumn {
   using Element = typename A::Element;
-  static constexpr bool kHasV = true, kKeepsX = true;
+  static constexpr bool kHasV = true, kKeepsX = true, kHasBeyond = false;
   A x, v;
   Size k;
   int j;

@@ -113,6 +113,7 @@ SVD_HD Lane finished_value(Lane s, Lane exponent) {
 //   square_of_x(), square_of_v(), largest_of_x()    of the whole column: squared norms, the largest magnitude
 //   scale()                 its ColumnScale
 //   kHasV, kKeepsX          whether there is V; whether x is a result
+//   kHasBeyond              whether a column may be one beyond the last, which is zero in V, too
 
 // The scaling before each sweep, and after the last one, too. Without has_floor, floor may be anything.
 template <class Column, class Lane>
@@ -125,29 +126,27 @@ SVD_HD void scale_for_sweep(const Column& column, bool has_floor, Lane floor) {
   if constexpr (Column::kHasV) column.each_v([&](E& v) SVD_LAMBDA { v = scaled(v, by.v); });
 }
 
-// The columns become u (or zero) and v. Returns s. A column of zeros in V is one beyond the last. Both norms come before
-// the columns are scaled, which saves a GPU's threads moves between registers.
+// The columns become u (or zero) and v. Returns s. Both inverses come before the columns are scaled, which saves a GPU's
+// threads moves between registers: 4 % of the time of 8 x 8 c64.
 template <class Column>
 SVD_HD typename Column::Element::Lane normalize(const Column& column) {
   using E = typename Column::Element;
   using Lane = typename E::Lane;
   const Lane zero(0), one(1);
   const auto inverse_of = [&](Lane norm) SVD_LAMBDA { return one / select(norm > zero, norm, one); };
+  const Lane x_norm = sqrt(column.square_of_x());
   const ColumnScale<Lane>& scale = column.scale();
-  const auto scale_x = [&](Lane x_norm) SVD_LAMBDA {
+  if constexpr (Column::kHasV) {
+    const Lane v_norm = sqrt(column.square_of_v());
+    const Lane x_inverse = inverse_of(x_norm), v_inverse = Column::kHasBeyond ? inverse_of(v_norm) : one / v_norm;
+    if constexpr (Column::kKeepsX) column.each_x([&](E& x) SVD_LAMBDA { x = scaled(x, x_inverse); });
+    column.each_v([&](E& v) SVD_LAMBDA { v = scaled(v, v_inverse); });
+    return finished_value(x_norm * v_inverse, scale.exponent);
+  } else {
     if constexpr (Column::kKeepsX) {
       const Lane inverse = inverse_of(x_norm);
       column.each_x([&](E& x) SVD_LAMBDA { x = scaled(x, inverse); });
     }
-  };
-  const Lane x_norm = sqrt(column.square_of_x());
-  if constexpr (Column::kHasV) {
-    const Lane inverse = inverse_of(sqrt(column.square_of_v()));
-    scale_x(x_norm);
-    column.each_v([&](E& v) SVD_LAMBDA { v = scaled(v, inverse); });
-    return finished_value(x_norm * inverse, scale.exponent);
-  } else {
-    scale_x(x_norm);
     const Lane d = sqrt(scale.square * Lane(1 / FloatTraits<typename E::Scalar>::kScaleSquare));
     return finished_value(x_norm * d, scale.exponent);
   }
