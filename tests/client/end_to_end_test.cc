@@ -1561,6 +1561,38 @@ TEST(Svdctl, TellsTheCapacityOfChannels) {
   std::filesystem::remove_all(folder);
 }
 
+// The capacity of a 2 x 3 matrix by columns, diagonal but for its shape: each component of the gradient is known.
+TEST(Svdctl, WritesTheGradientOfTheCapacity) {
+  Server server;
+  const std::string folder = make_folder(), in = folder + "/h.npy", out = folder + "/g.npy";
+  std::string head = "{'descr': '<f8', 'fortran_order': True, 'shape': (2, 3), }";
+  head.append(117 - head.size(), ' ').push_back('\n');
+  const double h[6] = {3, 0, 0, 0.5, 0, 0};  // rows (3, 0, 0) and (0, 0.5, 0)
+  std::ofstream file(in, std::ios::binary);
+  file << std::string("\x93NUMPY\x01\x00", 8) << char(head.size()) << '\0' << head;
+  file.write(reinterpret_cast<const char*>(h), sizeof(h));
+  file.close();
+  const Outcome o =
+      run({SVDCTL_PROGRAM, "capacity", in, "--snr-db", "0,10", "--gradient", out, "--address", server.address()});
+  EXPECT_EQ(o.exit_code, 0) << o.err;
+  std::ifstream stream(out, std::ios::binary);
+  const std::string bytes(std::istreambuf_iterator<char>(stream), {});
+  EXPECT_THAT(bytes.substr(0, 128), HasSubstr("'descr': '<f8', 'fortran_order': False, 'shape': (2, 2, 3)"));
+  ASSERT_EQ(bytes.size(), 128 + 12 * sizeof(double));
+  double g[2][2][3];
+  std::memcpy(g, bytes.data() + 128, sizeof(g));
+  for (int x = 0; x < 2; ++x) {
+    const double each = (x == 0 ? 1 : 10) / 3.0;
+    for (int i = 0; i < 2; ++i) {
+      for (int j = 0; j < 3; ++j) {
+        const double s = i == 0 ? 3 : 0.5;
+        EXPECT_NEAR(g[x][i][j], i == j ? 2 / std::log(2) * each * s / (1 + each * s * s) : 0, 1e-13) << x << i << j;
+      }
+    }
+  }
+  std::filesystem::remove_all(folder);
+}
+
 TEST(Svdctl, TellsAboutTheServer) {
   std::string address;
   {

@@ -165,6 +165,8 @@ LoadDescription description_of(const BenchOptions& o, const std::string& server_
           .rate = rate};
 }
 
+constexpr std::chrono::minutes kLongestWaitForOne{1};
+
 // One run of load on a client; rate: of an open loop, or 0.
 Measurement measure(const BenchOptions& o, client::Client& client, const std::vector<Workload>& mix,
                     const client::ComputeOptions& compute, const std::string& server_version, double rate) {
@@ -184,6 +186,7 @@ Measurement measure(const BenchOptions& o, client::Client& client, const std::ve
   const Snapshot begin = take_snapshot(o.server_pid);
   load.measure();
   std::this_thread::sleep_for(o.duration);
+  load.wait_for_one(kLongestWaitForOne);
   const Snapshot end = take_snapshot(o.server_pid);
   Measurement m{.load = description_of(o, server_version, rate)};
   m.tally = load.stop();
@@ -238,7 +241,8 @@ void declare(BenchOptions* o, Arguments* a) {
   a->flag("--stream", "each caller keeps a stream full", &o->stream);
   a->option("--window", "N", "stream: requests of each without a reply", &o->window, 1);
   a->option("--connections", "N", "TCP connections; callers take turns", &o->connections, 1);
-  a->option("--duration", "DURATION", "how long to measure", &o->duration);
+  a->option("--duration", "DURATION", "how long to measure; up to a minute longer until one request has ended",
+            &o->duration);
   a->option("--warmup", "DURATION", "load before that, not counted", &o->warmup);
   a->flag("--retry", "let the client retry rejected requests; default: count them", &o->retry);
   a->option("--seed", "N", "seed of the matrices, the mix and the arrivals", &o->seed, 0);
@@ -283,7 +287,7 @@ Json::Object json_of(const FoundRate& found) {
 
 int exit_code_of(const LoadTally& tally) {
   if (tally.ok + tally.refused + tally.expired + tally.failed == 0) {
-    std::fputs("svdctl bench: no request ended within --duration; use a longer duration or smaller requests\n", stderr);
+    std::fputs("svdctl bench: no request ended within --duration and another minute; use smaller requests\n", stderr);
   }
   return tally.failed == 0 && tally.ok > 0 ? kDone : kFailed;
 }

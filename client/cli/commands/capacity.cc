@@ -24,7 +24,7 @@ namespace {
 struct CapacityArguments {
   InputFormat format;
   Context context{"capacity"};
-  std::string in, out, snr_db = "10";
+  std::string in, out, gradient, snr_db = "10";
   bool water_filling = false;
   int64_t group_size = 1;
   client::ComputeOptions compute;
@@ -48,6 +48,10 @@ Arguments declared(CapacityArguments* to) {
   a.option("-o, --output", "C.npy", "write the capacities to this file: shape (..., number of SNRs); - is stdout",
            &to->out);
   a.alias("--out", "-o");
+  a.option("--gradient", "G.npy",
+           "write the gradient U diag(dC / ds) V^H of each channel's capacity C to this file:\n"
+           "shape (..., number of SNRs, m, n); --water-filling has none with --group-size",
+           &to->gradient);
   a.flag("--force", kForceHelp, &to->force);
   to->format.declare(&a);
   to->context.declare(&a, kVerboseHelp);
@@ -68,6 +72,7 @@ std::optional<int> parse(const std::vector<std::string>& words, CapacityArgument
   mimo.capacity = !to->water_filling;
   mimo.water_filling = to->water_filling;
   mimo.group_size = to->group_size;
+  mimo.gradient = !to->gradient.empty();
   to->compute.mimo = mimo;
   return std::nullopt;
 }
@@ -154,6 +159,33 @@ client::Status report_on(const CapacityArguments& args, const StackReport& repor
   return {};
 }
 
+// Each of the matrices, which come by columns, by rows.
+void transpose(std::span<std::byte> matrices, int64_t rows, int64_t cols, size_t element) {
+  const size_t bytes = static_cast<size_t>(rows * cols) * element;
+  std::vector<std::byte> one(bytes);
+  for (size_t at = 0; at < matrices.size(); at += bytes) {
+    std::memcpy(one.data(), matrices.data() + at, bytes);
+    for (int64_t i = 0; i < rows; ++i) {
+      for (int64_t j = 0; j < cols; ++j) {
+        std::memcpy(matrices.data() + at + static_cast<size_t>(i * cols + j) * element,
+                    one.data() + static_cast<size_t>(j * rows + i) * element, element);
+      }
+    }
+  }
+}
+
+// Memory for the gradients, of a file where one was asked for.
+client::Result<std::unique_ptr<NpyOutput>> gradient_output(const CapacityArguments& args, const MatrixStack& stack,
+                                                           client::Plane plane) {
+  const client::Batch& batch = stack.batch;
+  std::vector<int64_t> shape = stack.batch_shape;
+  for (const int64_t size : {static_cast<int64_t>(args.compute.mimo->snr_db.size()), batch.rows, batch.cols}) {
+    shape.push_back(size);
+  }
+  return NpyOutput::make(args.gradient, npy_type(batch.data_type), shape, false,
+                         static_cast<size_t>(plane_bytes(batch, args.compute, plane, batch.count)));
+}
+
 int compute(const CapacityArguments& args, client::Client& client, const MatrixStack& stack,
             const std::vector<int64_t>& shape, const client::CallOptions& call, const Interruption& interruption) {
   const Context& context = args.context;
@@ -162,18 +194,27 @@ int compute(const CapacityArguments& args, client::Client& client, const MatrixS
   const auto capacities = NpyOutput::make(args.out, npy_value_type(batch.data_type), shape, false,
                                           static_cast<size_t>(plane_bytes(batch, args.compute, plane, batch.count)));
   if (!capacities.ok()) return fail(context, capacities.status());
+  const client::Plane of_gradient =
+      args.water_filling ? client::Plane::kWaterFillingGradient : client::Plane::kCapacityGradient;
+  const auto gradients = gradient_output(args, stack, of_gradient);
+  if (!gradients.ok()) return fail(context, gradients.status());
   client::Outputs out;
   out[plane] = (*capacities)->data();
+  out[of_gradient] = (*gradients)->data();
   const auto begin = std::chrono::steady_clock::now();
   const auto reply = client.decompose(batch, out, args.compute, call);
   if (!reply.ok()) return fail_unless_interrupted(context, reply.status(), interruption);
   StackReport report{.stack = stack};
   report.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   report.add(*reply);
-  if (const auto s = commit({capacities->get()}, call.stop); !s.ok()) {
+  if (batch.memory_order == client::MemoryOrder::kColumnMajor) {
+    transpose(out[of_gradient], batch.rows, batch.cols, client::element_bytes(batch.data_type));
+  }
+  if (const auto s = commit({capacities->get(), gradients->get()}, call.stop); !s.ok()) {
     return fail_unless_interrupted(context, s, interruption);
   }
-  if (!args.out.empty()) report.outputs = {{"capacities", args.out}};
+  if (!args.out.empty()) report.outputs.emplace_back("capacities", args.out);
+  if (!args.gradient.empty()) report.outputs.emplace_back("gradient", args.gradient);
   const auto means = means_of(args.compute.mimo->snr_db.size(), numbers(out[plane], batch.data_type));
   if (const auto s = report_on(args, report, means); !s.ok()) return fail(context, s);
   return exit_code(report.exceptions);
@@ -190,7 +231,9 @@ int run_capacity(const std::vector<std::string>& words) {
   CapacityArguments args;
   const Context& context = args.context;
   if (const auto code = parse(words, &args)) return *code;
-  if (const auto s = check_files(&args.context, {{"-o", args.out}}, {{"IN.npy", args.in}}, args.force); !s.ok()) {
+  if (const auto s = check_files(&args.context, {{"-o", args.out}, {"--gradient", args.gradient}},
+                                 {{"IN.npy", args.in}}, args.force);
+      !s.ok()) {
     return fail(context, s);
   }
   const auto stack = load_matrices(args.in, args.format);

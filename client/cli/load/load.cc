@@ -73,7 +73,7 @@ struct Load::Shared {
   client::Client& client;
   const std::vector<Workload> mix;
   const LoadOptions options;
-  std::atomic<bool> measuring{false}, stopping{false};
+  std::atomic<bool> measuring{false}, counted{false}, stopping{false};
   std::stop_source give_up = {};
   std::vector<double> weights = {};
   size_t largest_reply = 0;
@@ -81,6 +81,12 @@ struct Load::Shared {
   // Runs the client out of a server that is not there: a short pause instead of a busy loop.
   static void pause_if_unreachable(const client::Status& status) {
     if (status.code == client::Code::kUnavailable) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  // Whether a request that has just ended counts.
+  bool counts() {
+    if (!measuring) return false;
+    counted = true;
+    return true;
   }
   client::CallOptions call() const { return {.timeout = options.timeout, .stop = give_up.get_token()}; }
 };
@@ -127,7 +133,7 @@ class Load::Closed : public Runner {
                                                    shared_.options.compute, shared_.call());
       const auto took = Clock::now() - begin;
       const client::Status status = report.status();
-      if (shared_.measuring) {
+      if (shared_.counts()) {
         count(&tally_, w, status, report.ok() ? report->count_wrong() : 0, took);
       }
       Shared::pause_if_unreachable(status);
@@ -145,7 +151,7 @@ class Load::Empty : public Runner {
     const Workload nothing;
     while (!shared_.stopping) {
       const auto took = shared_.client.ping(shared_.call());
-      if (shared_.measuring) count(&tally_, nothing, took.status(), 0, took.ok() ? *took : Clock::duration{});
+      if (shared_.counts()) count(&tally_, nothing, took.status(), 0, took.ok() ? *took : Clock::duration{});
       Shared::pause_if_unreachable(took.status());
     }
   }
@@ -185,7 +191,7 @@ class Load::Streaming : public Runner {
       const auto begin = Clock::now();
       const auto id = stream.try_submit(w.batch, shared_.options.compute, shared_.options.timeout);
       if (!id.ok()) {
-        if (shared_.measuring) count(&tally_, w, id.status(), 0, {});
+        if (shared_.counts()) count(&tally_, w, id.status(), 0, {});
         return false;
       }
       if (!*id) return true;
@@ -199,7 +205,7 @@ class Load::Streaming : public Runner {
     if (!reply) return false;
     const Sent s = sent[reply->id];
     sent.erase(reply->id);
-    if (shared_.measuring) {
+    if (shared_.counts()) {
       count(&tally_, *s.workload, reply->status, reply->report.count_wrong(), Clock::now() - s.begin);
     }
     return true;
@@ -255,7 +261,7 @@ class Load::Open : public Runner {
             const client::Result<client::Report>& report) {
     const auto took = Clock::now() - due;
     std::lock_guard lock(mutex_);
-    if (shared_.measuring) {
+    if (shared_.counts()) {
       count(&tally_, w, report.status(), report.ok() ? report->count_wrong() : 0, took);
     }
     free_.push_back(std::move(memory));
@@ -299,6 +305,11 @@ void Load::start() {
 }
 
 void Load::measure() { shared_->measuring = true; }
+
+void Load::wait_for_one(std::chrono::nanoseconds longest) {
+  const auto give_up = Clock::now() + longest;
+  while (!shared_->counted && Clock::now() < give_up) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+}
 
 LoadTally Load::stop() {
   shared_->measuring = false;

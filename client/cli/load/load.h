@@ -3,6 +3,7 @@
 #define SVDSERVE_CLIENT_CLI_LOAD_LOAD_H_
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -66,6 +67,8 @@ class Load {
   ~Load();
   void start();
   void measure();
+  // Waits until a request has ended since measure(), or `longest` has passed.
+  void wait_for_one(std::chrono::nanoseconds longest);
   // Sends no more, waits for what is in flight (cancelling it after 10 s), and adds up.
   LoadTally stop();
 

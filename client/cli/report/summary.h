@@ -28,7 +28,8 @@ struct StackReport {
   std::span<const std::byte> values = {};                // the plane; of kComplex pairs of numbers
   std::span<const std::byte> conditions = {};            // of the eigenvalues, a plane; empty: not requested
   std::vector<client::MatrixException> exceptions = {};  // ascending by index
-  std::vector<NamedFile> outputs = {};  // those that were written: "values", "left", "right" or "conditions"
+  // Those that were written: "values", "left", "right", "conditions", "capacities" or "gradient".
+  std::vector<NamedFile> outputs = {};
   std::optional<client::Certificate> certificate = {};
   // With a certificate of an eigenproblem by FACTORED or JACOBI: its rank, for a stack the least, and the condition of G.
   int64_t rank = 0;
