@@ -11,7 +11,7 @@ of the whole batch. Forward mode (jvp, jacfwd) is a TypeError of JAX. Gradients 
 JAX: they are the conjugates of torch's. Half precision is computed in float32. float64 and complex128 need jax_enable_x64.
 
 A compiled function keeps its `client`. With None it asks svdserve.linalg for the shared client in every call. JAX may leave
-out a call whose result nobody uses, and repeat one. A failed call raises JAX's error, with the message of ours inside.
+out a call whose result is not used, and repeat one. A failed call raises JAX's error, with the message of ours inside.
 
 capacity, log_det and effective_rank take their gradient along with the value where JAX differentiates them, else the value
 alone. These gradients have no derivatives: differentiating twice raises NotImplementedError. svdvals asks for thin vectors
@@ -129,7 +129,7 @@ def _real(a: Any) -> np.dtype[Any]:
 
 
 def _call(ask: Callable[[Client, np.ndarray], Any], given: Client | None, shapes: Any, a: Any) -> Any:
-    """The answer of a server to `ask`, when the program runs."""
+    """The results that `ask` has of a server when the program runs."""
 
     def answer(array: Any) -> Any:
         found = ask(linalg._server() if given is None else given, np.asarray(array))

@@ -220,7 +220,7 @@ _NARROWER = {torch.float16: {torch.float32: torch.float16}, torch.bfloat16: {tor
 
 
 def _asked(a: A, name: str, question: _Question, unit: float = 1) -> list[A]:
-    """The answer in the precision of `a`; a number times `unit`."""
+    """The results in the precision of `a`; a number times `unit`."""
     if not isinstance(a, torch.Tensor):
         raise TypeError(f"{name}: must be a torch.Tensor, but is {type(a).__name__}; pass torch.as_tensor({name}), or use "
                         "svdserve.linalg")
@@ -236,7 +236,7 @@ def _wants_gradient(a: Any) -> bool:
 
 
 class _Asked(torch.autograd.Function):  # type: ignore[misc]
-    """The answer to a question about a tensor."""
+    """The results that a question about a tensor has."""
 
     @staticmethod
     def forward(a: Any, question: _Question) -> tuple[Any, ...]:
@@ -292,8 +292,8 @@ class _NotAbove(torch.autograd.Function):  # type: ignore[misc]
     @staticmethod
     def forward(x: Any, excess: Any) -> Any:
         if (excess > 1e-30).any():
-            raise ValueError("the loss depends on the phases of complex vectors, which no decomposition determines; use "
-                             "quantities that do not, such as products U @ f(S) @ Vh, projectors or absolute values")
+            raise ValueError("the loss depends on the phases of complex vectors, which no decomposition determines. Use "
+                             "quantities without them, such as products U @ f(S) @ Vh, projectors or absolute values")
         return x.view_as(x)
 
     @staticmethod

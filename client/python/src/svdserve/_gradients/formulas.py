@@ -13,8 +13,8 @@ Eigenvectors of a Hermitian matrix A = V diag(w) V^H have
     G = V (diag(gw) + Y) V^H,   Y_ij = (N - N^H)_ij / (w_j - w_i) / 2
 
 Each quotient is zero where its divisor is not above max(m, n) eps times the largest |value|: there rounding decides which
-vectors come out. Source: J. Townsend, "Differentiating the singular value decomposition" (2016), sections 2 and 3, whose
-quotient F_ij (s_j a + s_i b) is split here, so that equal values do no harm to functions of U V^H.
+vectors come out. Source: J. Townsend, "Differentiating the singular value decomposition" (2016). Its quotient
+(s_j a + s_i b)_ij / (s_j^2 - s_i^2) is split here, so that equal values do no harm to functions of U V^H.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ def adjoint(x: Any) -> Any:
 
 
 def of_values(u: Any, s: Any, vh: Any, gs: Any, xp: Any) -> Any:
-    """Of singular values s. A value that is zero adds nothing."""
+    """The gradient of singular values s. A value that is zero adds nothing."""
     return (u * xp.where(s == 0, xp.zeros_like(s), gs)[..., None, :]) @ vh
 
 
 def of_svd(u: Any, s: Any, vh: Any, gu: Any, gs: Any, gvh: Any, xp: Any) -> Any:
-    """Of a thin SVD. None of the gradients is missing."""
+    """The gradient of a thin SVD. None of the gradients is missing."""
     least = _least(s, max(u.shape[-2], vh.shape[-1]), xp)
     gv, uh, v = adjoint(gvh), adjoint(u), adjoint(vh)
     m, n = uh @ gu, vh @ gv
@@ -48,7 +48,7 @@ def of_svd(u: Any, s: Any, vh: Any, gu: Any, gs: Any, gvh: Any, xp: Any) -> Any:
 
 
 def of_eigh(w: Any, v: Any, gw: Any, gv: Any, xp: Any) -> Any:
-    """Of eigenvalues and eigenvectors of Hermitian matrices. It is Hermitian, too."""
+    """The gradient of eigenvalues and eigenvectors of Hermitian matrices. It is Hermitian, too."""
     n = adjoint(v) @ gv
     difference = w[..., None, :] - w[..., None]
     mixed = _quotient(n - adjoint(n), difference, _least(w, w.shape[-1], xp)[..., None], xp) / 2
