@@ -44,7 +44,7 @@ def by_svdvals(h: torch.Tensor, snr_db: float) -> torch.Tensor:
 
 
 def processor_ms(pid: int | None) -> float:
-    """Of a process so far; NaN if it is not known."""
+    """Milliseconds that a process has computed so far; NaN if it is not known."""
     if pid is None:
         return math.nan
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
