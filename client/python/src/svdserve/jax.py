@@ -3,7 +3,10 @@
     >>> import jax, svdserve.jax as sj
     >>> from svdserve import linalg
     >>> linalg.use(address)
-    >>> g = jax.grad(lambda h: sj.capacity(h, snr_db=10).sum())(jax.numpy.eye(2))
+    >>> gradient = jax.jit(jax.grad(lambda h: sj.capacity(h, snr_db=10)))
+    >>> print(gradient(jax.numpy.eye(2)).diagonal().round(4))
+    [2.4045 2.4045]
+    >>> linalg.use(None)
 
 The functions are those of svdserve.torch: the same arguments and results, and the same gradients where values are equal or
 zero. They work under jax.jit, jax.grad, jax.vjp and jax.vmap, by jax.pure_callback and jax.custom_vjp. vmap makes one call
