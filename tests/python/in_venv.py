@@ -6,6 +6,9 @@
 `newest` goes through an sdist, `oldest` installs the checkout, so that both ways of building are tried. The environment
 lies in the build tree and is kept for the next run as long as neither the package nor its requirements change. Needs
 Python 3.11 or newer with venv, and PyPI; nothing is written to the source tree. Further arguments go to pytest.
+
+A long run (SVDSERVE_TEST_SIZE=long) of `newest` has torch, JAX and Dask, too. They take gigabytes, and stay in a folder of
+their own until the build tree goes. Tests of them are skipped elsewhere.
 """
 
 from __future__ import annotations
@@ -24,6 +27,8 @@ ROOT = Path(__file__).resolve().parents[2]
 # Tests of what the server computes and of examples: half of the time. Old dependencies run them in long runs alone.
 LEFT_TO_NEWEST = ("test_examples.py", "test_large_server.py", "test_linalg.py")
 PACKAGE = Path("client", "python")
+LIBRARIES = ("torch", "jax", "dask[array]")  # whose arrays the package takes
+SMALL_TORCH = "https://download.pytorch.org/whl/cpu"  # without CUDA; where it is out of reach, PyPI's is installed
 
 
 def copy_sources(target: Path) -> None:
@@ -66,6 +71,22 @@ def install(python: Path, sources: Path, versions: str, project: dict) -> None:
         pip("--upgrade", "--upgrade-strategy", "eager", wheel, *tests)
 
 
+def find_libraries(python: Path, folder: Path, wanted: bool) -> None:
+    """Has the environment of `python` find LIBRARIES in the folder, or not. Installs them if they are not there yet."""
+    (site,) = python.parents[1].glob("lib/python3.*/site-packages")
+    finder, stamp, state = site / "libraries.pth", folder / "installed", " ".join((sys.version, *LIBRARIES))
+    finder.unlink(missing_ok=True)
+    if not wanted:
+        return
+    if not stamp.exists() or stamp.read_text() != state:
+        shutil.rmtree(folder, ignore_errors=True)
+        pip = [python, "-m", "pip", "--disable-pip-version-check", "install", "--quiet", "--target", folder]
+        small = subprocess.run([*pip, "--retries=0", f"--index-url={SMALL_TORCH}", "torch"], capture_output=True)
+        subprocess.run([*pip, *LIBRARIES[0 if small.returncode else 1:]], check=True)
+        stamp.write_text(state)
+    finder.write_text(f"{folder}\n")  # behind the environment's own packages
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--versions", choices=["newest", "oldest"], required=True)
@@ -84,9 +105,11 @@ def main() -> int:
         subprocess.run([sys.executable, "-m", "venv", "--clear", venv], check=True)
         install(python, sources, args.versions, project)
         stamp.write_text(state)
+    is_long = os.environ.get("SVDSERVE_TEST_SIZE") == "long"
+    find_libraries(python, work.parent / "libraries", is_long and args.versions == "newest")
     subprocess.run([python, "-c", "import platform\nfrom importlib.metadata import version as v\nprint('python', "
                     "platform.python_version(), *(f'{n} {v(n)}' for n in ('numpy', 'grpcio', 'protobuf')))"], check=True)
-    is_short = args.versions == "oldest" and os.environ.get("SVDSERVE_TEST_SIZE") != "long"
+    is_short = args.versions == "oldest" and not is_long
     left_out = [f"--ignore={ROOT / 'tests' / 'python' / name}" for name in LEFT_TO_NEWEST if is_short]
     return subprocess.run([python, "-m", "pytest", "-q", "-p", "no:cacheprovider", ROOT / "tests" / "python", *left_out,
                            *for_pytest],

@@ -1,6 +1,7 @@
 """The examples: channels after the tables of TR 38.901, and what a user sees who runs them."""
 
 import csv
+import importlib.util
 import os
 import re
 import subprocess
@@ -10,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from svdserve.examples import antenna_selection, cdl_channels, channel_eigenvalues, damped_modes, mimo_capacity
+from svdserve.examples import antenna_selection, array_positions, cdl_channels, channel_eigenvalues, damped_modes, mimo_capacity
 
 ROOT = Path(__file__).resolve().parents[2]
 REFERENCE = ROOT / "tests/data/cdl_c_4x4.npy"
@@ -275,6 +276,53 @@ def test_the_antenna_selection_command(address, tmp_path):
     random = float(re.search(r"random +([0-9.]+)", done.stdout)[1])
     assert capacities == sorted(capacities) and capacities[-1] > random
     assert (tmp_path / "plot.svg").exists() or "matplotlib is not installed" in done.stdout
+
+
+needs_torch = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
+
+
+@needs_torch
+def test_positions_give_the_channels_of_the_generator():
+    """Half a wavelength apart they are those of cdl_channels."""
+    import torch
+
+    what = cdl_channels.ChannelSet("D", 3, 5, 3e-8, drops=2, subcarriers=4)
+    h = array_positions.draw(what, np.random.default_rng(1)).channels(array_positions.SPACING * torch.arange(5)).numpy()
+    h /= np.sqrt(np.mean(np.abs(h) ** 2))
+    assert np.abs(h - cdl_channels.generate(what, np.random.default_rng(1))).max() < 1e-5
+
+
+@needs_torch
+def test_the_array_positions_command(address, tmp_path):
+    done = run("-m", "svdserve.examples.array_positions", address, "--users", 4, "--subcarriers", 8, "--rx", 4, "--elements",
+               4, "--steps", 25, "--plot", tmp_path / "plot.svg")
+    assert done.returncode == 0, done.stderr + done.stdout
+    capacities = [float(c) for c in re.findall(r"step +[0-9]+ +([0-9.]+) bit/s/Hz #", done.stdout)]
+    assert capacities[-1] > capacities[0] + 0.05 and max(capacities) < capacities[-1] + 0.05
+    assert float(re.search(r"differ by at most (\S+)", done.stdout)[1]) < 1e-3
+    positions = [float(p) for p in re.search(r"positions (.*)", done.stdout)[1].split(",")]
+    assert min(b - a for a, b in zip(positions, positions[1:])) > 0.49 and 0 <= positions[0] and positions[-1] <= 10
+    assert re.search(r"25 steps of 32 channels: [0-9.]+ ms each by svdserve.torch, [0-9.]+ ms by torch alone", done.stdout)
+    assert all(len(line) <= 120 for line in done.stdout.splitlines())
+    assert (tmp_path / "plot.svg").exists() or "matplotlib is not installed" in done.stdout
+
+
+def test_the_array_positions_command_explains_itself():
+    wrong = run("-m", "svdserve.examples.array_positions", "127.0.0.1:1", "--aperture", 3)
+    assert wrong.returncode == 2 and ("--aperture must be more than 3.5 wavelengths" in wrong.stderr or
+                                      "pip install torch" in wrong.stderr)
+    done = run("-m", "svdserve.examples.array_positions", "127.0.0.1:1", "--steps", 1)
+    assert done.returncode in (1, 2) and "Traceback" not in done.stderr
+
+
+@needs_torch
+def test_the_comparison_of_gradients_with_torch(address):
+    done = run(ROOT / "client/python/benchmarks/gradient_against_torch.py", address, "--repeats", 1, "--count", 500, "--svdvals",
+               "--server-pid", os.getpid())
+    assert done.returncode == 0, done.stderr
+    rows = list(csv.DictReader(done.stdout.splitlines()))
+    assert [row["way"] for row in rows] == ["svdserve", "torch slogdet", "torch svdvals"]
+    assert {(row["shape"], row["dtype"], row["count"]) for row in rows} == {("4x4", "c64", "500")}
 
 
 def test_the_antenna_selection_command_explains_itself(address):

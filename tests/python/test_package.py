@@ -15,8 +15,11 @@ import svdserve
 ROOT = Path(__file__).resolve().parents[2]
 
 
-@pytest.mark.parametrize("module", ["svdserve", "svdserve._client", "svdserve.aio", "svdserve.linalg"])
+@pytest.mark.parametrize("module", ["svdserve", "svdserve._client", "svdserve.aio", "svdserve.linalg", "svdserve.torch",
+                                    "svdserve.jax"])
 def test_documentation(module, address):
+    if module in ("svdserve.torch", "svdserve.jax"):
+        pytest.importorskip(module.rpartition(".")[2])
     results = doctest.testmod(importlib.import_module(module), extraglobs={"address": address},
                               optionflags=doctest.NORMALIZE_WHITESPACE, report=True)
     assert results.attempted >= 2 and results.failed == 0

@@ -11,6 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 import svdserve
+import svdserve.jax
+import svdserve.torch
 from svdserve import linalg
 
 
@@ -116,6 +118,25 @@ def as_numpy(t: Tensor) -> None:
     linalg.use(svdserve.Client())
     linalg.use(50051)  # type: ignore[arg-type]
     linalg.svd(h, method="jacobi")  # type: ignore[call-overload]
+
+
+def with_gradients(client: svdserve.Client, t: Tensor, x: Traced) -> None:
+    assert_type(svdserve.torch.svdvals(t), Tensor)
+    assert_type(svdserve.torch.svd(t), svdserve.SVDResult[Tensor, Tensor, Tensor])
+    assert_type(svdserve.torch.eigh(t).status, Tensor)
+    assert_type(svdserve.torch.capacity(t, [0, 10], water_filling=True, client=client), Tensor)
+    assert_type(svdserve.torch.log_det(t, 3), Tensor)
+    assert_type(svdserve.torch.effective_rank(t), Tensor)
+    assert_type(svdserve.jax.svdvals(x), Traced)
+    assert_type(svdserve.jax.svd(x).U, Traced)
+    assert_type(svdserve.jax.eigh(x), svdserve.EighResult[Traced, Traced, Traced])
+    assert_type(svdserve.jax.capacity(x, 3), Traced)
+    assert_type(svdserve.jax.log_det(x, (3, 4)), Traced)
+    assert_type(svdserve.jax.effective_rank(x, client=client), Traced)
+    svdserve.torch.svd(h)  # type: ignore[type-var]
+    svdserve.torch.capacity(t)  # type: ignore[call-arg]
+    svdserve.torch.log_det(t)  # type: ignore[call-arg]
+    svdserve.jax.svdvals(x, client="127.0.0.1:50051")  # type: ignore[arg-type]
 
 
 async def awaited(client: svdserve.AsyncClient) -> None:

@@ -24,6 +24,7 @@ import argparse
 import dataclasses
 import functools
 import json
+from collections.abc import Iterator
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -75,28 +76,43 @@ def generate(what: ChannelSet, rng: np.random.Generator) -> np.ndarray:
         raise ValueError(f"profile {what.profile!r} is none of {', '.join(tables['profiles'])}")
     if min(what.n_rx, what.n_tx, what.drops, what.subcarriers) < 1:
         raise ValueError("antennas, drops and subcarriers must be at least 1")
+    frequencies = SUBCARRIER_SPACING_HZ * np.arange(what.subcarriers)
+    h = np.zeros((what.drops, what.subcarriers, what.n_rx, what.n_tx), np.complex128)
+    for drop in range(what.drops):
+        for cluster in clusters_of_a_drop(what, rng):
+            rays = cluster.rays
+            paths = (_steering(what.n_rx, rays["zoa"], rays["aoa"]) * rays["gain"]) @ _steering(
+                what.n_tx, rays["zod"], rays["aod"]).T
+            h[drop] += cluster.amplitude * np.exp(-2j * np.pi * frequencies * cluster.delay)[:, None, None] * paths
+    h /= np.sqrt(np.mean(h.real ** 2 + h.imag ** 2))
+    return h.reshape(-1, what.n_rx, what.n_tx).astype(np.complex64)
+
+
+@dataclasses.dataclass(frozen=True)
+class Cluster:
+    """Rays that a drop has drawn."""
+
+    amplitude: float  # of each ray
+    delay: float  # seconds
+    rays: dict[str, np.ndarray]  # angles aod, aoa, zod, zoa in radians, and complex gains of magnitude 1
+
+
+def clusters_of_a_drop(what: ChannelSet, rng: np.random.Generator) -> Iterator[Cluster]:
+    """The clusters of the next drop, in the order of the profile."""
+    tables = profiles()
     profile = tables["profiles"][what.profile]
     clusters = [dict(zip(tables["cluster_columns"], row)) for row in profile["clusters"]]
     total_power = sum(10 ** (c["power"] / 10) for c in clusters)
     half = np.array(tables["ray_offsets"])
     offsets = np.concatenate([half, -half])
-    frequencies = SUBCARRIER_SPACING_HZ * np.arange(what.subcarriers)
-
-    h = np.zeros((what.drops, what.subcarriers, what.n_rx, what.n_tx), np.complex128)
-    for drop in range(what.drops):
-        for index, cluster in enumerate(clusters):
-            single_ray = profile["line_of_sight"] and index == 0
-            rays = _draw_rays(cluster, profile["spread"], offsets, rng)
-            if single_ray:
-                rays = {name: ray[:1] if name == "gain" else np.array([np.radians(cluster[name])])
-                        for name, ray in rays.items()}
-            paths = (_steering(what.n_rx, rays["zoa"], rays["aoa"]) * rays["gain"]) @ _steering(
-                what.n_tx, rays["zod"], rays["aod"]).T
-            amplitude = np.sqrt(10 ** (cluster["power"] / 10) / total_power / len(rays["gain"]))
-            delay = cluster["delay"] * what.delay_spread_seconds
-            h[drop] += amplitude * np.exp(-2j * np.pi * frequencies * delay)[:, None, None] * paths
-    h /= np.sqrt(np.mean(h.real ** 2 + h.imag ** 2))
-    return h.reshape(-1, what.n_rx, what.n_tx).astype(np.complex64)
+    for index, cluster in enumerate(clusters):
+        single_ray = profile["line_of_sight"] and index == 0
+        rays = _draw_rays(cluster, profile["spread"], offsets, rng)
+        if single_ray:
+            rays = {name: ray[:1] if name == "gain" else np.array([np.radians(cluster[name])])
+                    for name, ray in rays.items()}
+        amplitude = np.sqrt(10 ** (cluster["power"] / 10) / total_power / len(rays["gain"]))
+        yield Cluster(amplitude, cluster["delay"] * what.delay_spread_seconds, rays)
 
 
 def _draw_rays(cluster: dict[str, float], spread: dict[str, float], offsets: np.ndarray,

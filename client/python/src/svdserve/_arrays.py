@@ -100,8 +100,8 @@ def host(a: Any, name: str) -> Taken:
 
 def _torch(torch: Any, a: Any, name: str) -> Taken:
     if a.requires_grad and torch.is_grad_enabled():
-        raise TypeError(f"{name}: requires gradients, which would be lost here; pass {name}.detach(), or call under "
-                        "torch.no_grad()")
+        raise TypeError(f"{name}: requires gradients, which would be lost here; svdserve.torch has functions that keep "
+                        f"them. Without them pass {name}.detach(), or call under torch.no_grad()")
     if a.layout is not torch.strided:
         raise TypeError(f"{name}: must be a dense tensor, but its layout is {a.layout}; pass {name}.to_dense()")
     wider = {torch.bfloat16: torch.float32, torch.complex32: torch.complex64}  # NumPy has neither
@@ -111,8 +111,8 @@ def _torch(torch: Any, a: Any, name: str) -> Taken:
 
 def _jax(jax: Any, a: Any, name: str) -> Taken:
     if isinstance(a, jax.core.Tracer):
-        raise TypeError(f"{name}: is traced by JAX, and a call to a server cannot be; call it outside of jax.jit and "
-                        "jax.grad, or by jax.pure_callback")
+        raise TypeError(f"{name}: is traced by JAX, and a call of a Client cannot be. svdserve.jax has functions for "
+                        "jax.jit and jax.grad, and jax.pure_callback calls any other")
     devices = a.devices()
     place = next(iter(devices)) if len(devices) == 1 else None
     array = np.asarray(a.astype("float32") if a.dtype.name == "bfloat16" else a)

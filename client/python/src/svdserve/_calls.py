@@ -61,7 +61,7 @@ class Call:
 
     def in_the_callers_words(self) -> contextlib.AbstractContextManager[None]:
         """Has errors name the verb's keywords."""
-        return _in_the_callers_words(*self.named)
+        return in_the_callers_words(*self.named)
 
     def answer(self) -> Any:
         """The return value of the caller, once all results are there."""
@@ -73,7 +73,8 @@ class Call:
 
 
 @contextlib.contextmanager
-def _in_the_callers_words(verb: str, operand: str) -> Iterator[None]:
+def in_the_callers_words(verb: str, operand: str) -> Iterator[None]:
+    """Has errors name the keywords of a verb, and its operand."""
     try:
         yield
     except Error as error:
@@ -89,7 +90,7 @@ def _verb(make: Callable[..., Call]) -> Callable[..., Call]:
 
     @functools.wraps(make)
     def call(*arguments: Any, **options: Any) -> Call:
-        with _in_the_callers_words(*named):
+        with in_the_callers_words(*named):
             made = of_any_kind(*arguments, **options)
             made.named = named
             return made

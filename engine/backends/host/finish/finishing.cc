@@ -97,8 +97,9 @@ struct Finishing {
 };
 
 #if SVD_ASKS_FOR_FMA
+// Flattened, since a run() that is not inlined would be compiled without the instructions.
 template <class E>
-__attribute__((target("fma"))) void finish_with_fma(const Finishing<E>& f) {
+__attribute__((target("fma"), flatten)) void finish_with_fma(const Finishing<E>& f) {
   f.run();
 }
 #endif

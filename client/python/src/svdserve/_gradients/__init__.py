@@ -1,0 +1,1 @@
+"""Derivatives of decompositions, for the modules of libraries that differentiate."""
