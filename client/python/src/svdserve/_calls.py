@@ -383,7 +383,8 @@ def mimo(h: Any, *, snr_db: float | Iterable[float] | None, rank_threshold: floa
                  combiner_columns=positive("options.mimo.combiner_columns", combiners, "combiners") if combiners else 0,
                  values=singular_values, gradient=bool(gradient))
     if gradient and not asked.gradients:
-        raise invalid_argument("options.mimo.gradient", "is of capacity, water_filling and effective_rank; ask for one of them")
+        raise invalid_argument("options.mimo.gradient",
+                               "is of capacity, water_filling and effective_rank; ask for one of them")
 
     def finish(result: Result) -> MimoResult:
         arrays = {name: result.array(name) for name in _MIMO_ARRAYS}
