@@ -78,6 +78,9 @@ Status check_address(const std::string& address) {
     return internal::invalid("address",
                              "must be host:port, such as 127.0.0.1:50051 or [::1]:50051, but is \"" + address + "\"");
   }
+  if (const int number = std::stoi(port); number < 1 || number > 65535) {
+    return internal::invalid("address", "must have a port between 1 and 65535, but is \"" + address + "\"");
+  }
   return {};
 }
 

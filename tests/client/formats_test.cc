@@ -120,6 +120,10 @@ TEST_F(FormatsTest, CsvIsATableOfNumbers) {
   EXPECT_THAT(numbers<double>(text("a.csv", "7\n"), 1, 1), ElementsAre(7));
 }
 
+TEST_F(FormatsTest, ASpreadsheetMarksItsBytes) {
+  EXPECT_THAT(numbers<double>(text("marked.csv", "\xef\xbb\xbf" "1,2\r\n3,4\r\n"), 2, 2), ElementsAre(1, 2, 3, 4));
+}
+
 TEST_F(FormatsTest, CsvMayBeComplex) {
   EXPECT_THAT(numbers<Complex>(text("a.csv", "1+2j,3\n(4.5-1e-1j),-2j\n"), 2, 2),
               ElementsAre(Complex(1, 2), Complex(3, 0), Complex(4.5, -0.1), Complex(0, -2)));

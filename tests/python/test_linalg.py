@@ -148,3 +148,8 @@ def test_a_process_ends_with_its_client(address):
     ran = subprocess.run([sys.executable, "-c", code], env={**os.environ, "SVDSERVE_ADDRESS": address}, capture_output=True,
                          text=True, timeout=60)
     assert (ran.returncode, ran.stdout, ran.stderr) == (0, "[4. 3.]\n", "")
+
+
+def test_one_norm_is_a_number():
+    for order in (2, -2, "nuc"):
+        assert isinstance(linalg.norm(np.eye(3), order), np.float64)

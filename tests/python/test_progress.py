@@ -107,6 +107,18 @@ def test_elsewhere_one_line_at_the_end(address, rng, monkeypatch):
     assert file.getvalue().startswith("100% [=") and file.getvalue().count("\n") == 1
 
 
+class Broken(io.StringIO):
+    def write(self, text):
+        raise OSError("broken pipe")
+
+
+@pytest.mark.usefixtures("without_tqdm")
+@pytest.mark.parametrize("stream", [None, Broken()])
+def test_a_stream_that_takes_nothing_does_no_harm(client, rng, monkeypatch, stream):
+    monkeypatch.setattr(sys, "stderr", stream)
+    assert client.svd(rng.standard_normal((300, 200)), False, progress=True).summaries
+
+
 def test_tqdm_where_it_is_installed(client, rng, monkeypatch):
     bars = []
 

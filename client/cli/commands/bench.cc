@@ -21,13 +21,15 @@
 namespace svdserve::cli {
 namespace {
 
+constexpr Duration kNoSearch = Duration::min();
+
 struct BenchOptions {
   Context context{"bench"};
   std::string shapes = "4x4", dtypes = "c64", problem = "svd", method = "auto", csv;
   int64_t count = 1000, request_bytes = 0, concurrency = 4, window = 4, connections = 1, seed = 1, server_pid = 0;
   int64_t max_outstanding = 10000;
   double rate = 0;
-  Duration duration = std::chrono::seconds(10), warmup = std::chrono::seconds(2), find_rate_p99 = Duration::zero();
+  Duration duration = std::chrono::seconds(10), warmup = std::chrono::seconds(2), find_rate_p99 = kNoSearch;
   bool empty = false, stream = false, retry = false;
 };
 
@@ -266,7 +268,8 @@ Arguments declared(BenchOptions* o) {
 
 // The error in options that exclude each other, in one line.
 std::optional<std::string> conflict(const BenchOptions& o) {
-  const bool is_open = o.rate > 0 || o.find_rate_p99 > Duration::zero();
+  if (o.find_rate_p99 != kNoSearch && o.find_rate_p99 <= Duration::zero()) return "--find-rate-p99 must be positive";
+  const bool is_open = o.rate > 0 || o.find_rate_p99 != kNoSearch;
   if (is_open && o.stream) return "--stream is for a closed loop, which --rate and --find-rate-p99 exclude";
   if (o.empty && (is_open || o.stream)) return "--empty excludes --rate, --find-rate-p99 and --stream";
   if (o.duration <= Duration::zero()) return "--duration must be positive";
@@ -371,7 +374,7 @@ int run_bench(const std::vector<std::string>& words) {
     if (const auto wrong = shape_beyond(info->limits, *mix, compute.problem)) return bad_usage(context, *wrong);
   }
   const std::string version = info.ok() ? info->version : "";
-  if (o.find_rate_p99 > Duration::zero()) {
+  if (o.find_rate_p99 != kNoSearch) {
     return run_search(o, [&](double rate) { return measure(o, client, *mix, compute, version, rate); });
   }
   return report_on(o, measure(o, client, *mix, compute, version, o.rate), nullptr);

@@ -2,6 +2,7 @@
 
 #include <complex>
 #include <cstdint>
+#include <cstring>
 #include <string_view>
 #include <vector>
 
@@ -57,6 +58,10 @@ client::Status add_row(std::string_view row, char separator, const Lines& lines,
 }  // namespace
 
 client::Result<NpyArray> read_csv(std::span<const std::byte> text) {
+  constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";  // which spreadsheets write before UTF-8
+  if (text.size() >= kByteOrderMark.size() && std::memcmp(text.data(), kByteOrderMark.data(), 3) == 0) {
+    text = text.subspan(kByteOrderMark.size());
+  }
   Lines lines(text);
   Table table;
   char separator = 0;

@@ -40,11 +40,11 @@ bool begins_with(std::span<const std::byte> bytes, std::string_view text) {
 // One of kFormats; nothing where neither the options nor the file say it.
 std::optional<std::string> format_of(const std::string& file, std::span<const std::byte> bytes, const InputFormat& f) {
   if (!f.format.empty()) return f.format;
-  if (!f.shape.empty()) return "raw";
   if (begins_with(bytes, "\x93NUMPY") || file.ends_with(".npy")) return "npy";
   if (begins_with(bytes, "PK\x03\x04") || begins_with(bytes, "PK\x05\x06") || file.ends_with(".npz")) return "npz";
   if (begins_with(bytes, "%%MatrixMarket") || file.ends_with(".mtx")) return "mtx";
   if (file.ends_with(".csv")) return "csv";
+  if (!f.shape.empty()) return "raw";
   return std::nullopt;
 }
 
@@ -57,6 +57,10 @@ Result<NpyArray> read(const std::string& file, const std::string& member, const 
         absl::StrCat(file == "-" ? "" : file + ": ",
                      "not .npy, .npz or Matrix Market, and not named .csv; say what it is by --format, or "
                      "--shape of raw numbers"));
+  }
+  if (*format != "raw" && !f.shape.empty()) {
+    return input_error(absl::StrCat("--shape is for raw numbers, but this is a .", *format,
+                                    " file; leave it out, or add --format raw"));
   }
   if (*format == "npz") return read_npz(*std::move(loaded), member);
   if (!member.empty()) return input_error("only a .npz file has members; leave :" + member + " out");

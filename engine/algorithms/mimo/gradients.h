@@ -7,7 +7,8 @@
 //
 //   capacity        w_i = c SNR' s_i / (1 + SNR' s_i^2), SNR' = SNR / cols
 //   water-filling   w_i = c p_i / (s_i level), p_i = max(0, level - 1 / g_i) the power of stream i: that the powers
-//                   depend on A adds nothing, since they are optimal
+//                   depend on A adds nothing, since they are optimal. Where g_1 is below the smallest number, so are
+//                   the powers in units of the level, and w = 0
 //   effective rank  w_i = -R (ln t_i + E) / (s_1 sum_j t_j), R the rank, t_i = s_i / s_1, E = -sum t_i ln t_i / sum t_i
 //
 // A value of zero has w_i = 0. For the capacities that is the derivative. The effective rank has none there: it grows

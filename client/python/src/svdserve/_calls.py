@@ -376,7 +376,7 @@ def mimo(h: Any, *, snr_db: float | Iterable[float] | None, rank_threshold: floa
     decibels, is_scalar = snrs(snr_db)
     threshold = None if rank_threshold is None else number("options.mimo.rank_threshold", rank_threshold)
     numbers = {name for name, wanted in {"threshold_rank": threshold is not None, **options}.items() if wanted}
-    if not (numbers or precoders or combiners or singular_values):
+    if not (numbers or precoders or combiners or singular_values or gradient):
         raise invalid_argument("options.mimo", "nothing is asked for; give capacity=True or other options")
     asked = Mimo(frozenset(numbers), snr_db=decibels, group_size=_group_size(group_size), rank_threshold=threshold,
                  precoder_columns=positive("options.mimo.precoder_columns", precoders, "precoders") if precoders else 0,

@@ -30,6 +30,7 @@ _LARGEST_MESSAGE_BYTES = 2**31 - 1  # that gRPC and protobuf can have
 
 DEFAULT_ADDRESS = "127.0.0.1:50051"  # where a server listens unless it is told to otherwise
 # host:port, or a name with one of gRPC's schemes. gRPC takes a host without a port for one with port 443.
+_SCHEMES = ("unix:", "unix-abstract:", "dns:", "ipv4:", "ipv6:", "vsock:")
 _ADDRESS = re.compile(r"(unix|unix-abstract|dns|ipv4|ipv6|vsock):.+|([^:/]+|\[[^\]]+\]):\d{1,5}")
 _URL = re.compile(r"(\w+)://([^/]*)/?.*")
 
@@ -54,6 +55,9 @@ def _checked(address: str | None) -> str:
     if not isinstance(address, str):
         raise TypeError(f"{name} is {address!r}, but must be a str such as '{DEFAULT_ADDRESS}', or None")
     if _ADDRESS.fullmatch(address):
+        port = address.rpartition(":")[2]
+        if not address.startswith(_SCHEMES) and not 0 < int(port) < 65536:
+            raise ValueError(f"{name} is {address!r}, but its port must be between 1 and 65535")
         return address
     if url := _URL.fullmatch(address):
         tls = " and tls=True" if url[1] in ("https", "grpcs") else ""

@@ -248,7 +248,7 @@ def norm(x: npt.ArrayLike | Foreign, ord: Any = None, axis: Any = None, keepdims
         return _numpys_norm(x, ord, axis, keepdims)  # type: ignore[arg-type]
     s = svd(np.moveaxis(a, axes, (-2, -1)), compute_uv=False)
     found = np.sum(s, axis=-1) if ord == "nuc" else s[..., 0 if ord == 2 else -1]
-    return np.expand_dims(found, axes) if keepdims else found
+    return np.expand_dims(found, axes) if keepdims else found[()]
 
 
 @overload

@@ -169,16 +169,21 @@ def shown(progress: OnProgress | bool | None) -> Iterator[OnProgress | None]:
     if progress is not True:
         yield progress or None
         return
+    if sys.stderr is None:  # a process without a terminal may have none
+        yield lambda update: None
+        return
     bar: list[_Tqdm | _Line] = []
 
     def show(update: Progress) -> None:
         if not bar:  # small matrices have no updates, and no bar
             tqdm = _tqdm()
             bar.append(_Tqdm(tqdm) if tqdm else _Line(sys.stderr))
-        bar[0](update)
+        with contextlib.suppress(OSError, ValueError):  # a stream that is closed or broken shows no bar
+            bar[0](update)
 
     try:
         yield show
     finally:
         for one in bar:
-            one.close()
+            with contextlib.suppress(OSError, ValueError):
+                one.close()
