@@ -114,8 +114,8 @@ def effective_rank(h: A, *, client: Client | None = None) -> A:
 
     Equal values need no care. Where a value is zero there is no derivative: the rank grows like s ln(1 / s) in every
     direction. Such values add nothing to the gradient, which is that among matrices of the same rank. One that rounding
-    leaves in place of zero adds a part along its own vectors, which is no direction among these. A zero matrix has the gradient
-    zero.
+    leaves in place of zero adds a part along its own vectors, which is no direction among these. A zero matrix has the
+    gradient zero.
 
     Raises:
         As Client.mimo does.
