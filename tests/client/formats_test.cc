@@ -121,7 +121,11 @@ TEST_F(FormatsTest, CsvIsATableOfNumbers) {
 }
 
 TEST_F(FormatsTest, ASpreadsheetMarksItsBytes) {
-  EXPECT_THAT(numbers<double>(text("marked.csv", "\xef\xbb\xbf" "1,2\r\n3,4\r\n"), 2, 2), ElementsAre(1, 2, 3, 4));
+  EXPECT_THAT(numbers<double>(text("marked.csv",
+                                   "\xef\xbb\xbf"
+                                   "1,2\r\n3,4\r\n"),
+                              2, 2),
+              ElementsAre(1, 2, 3, 4));
 }
 
 TEST_F(FormatsTest, CsvMayBeComplex) {

@@ -90,7 +90,8 @@ TEST_F(MistakesTest, BeforeAnyServerIsAsked) {
       {{"values", "a.npy", "--address", "127.0.0.1:99999"},
        "svdctl values: --address: must have a port between 1 and 65535, but is \"127.0.0.1:99999\"\n"},
       {{"values", "a.npy", "--shape", "4,4"},
-       "svdctl values: a.npy: --shape is for raw numbers, but this is a .npy file; leave it out, or add --format raw\n"},
+       "svdctl values: a.npy: --shape is for raw numbers, but this is a .npy file; leave it out, or add --format "
+       "raw\n"},
       {{"bench", "--find-rate-p99", "0ms"},
        "svdctl bench: --find-rate-p99 must be positive\nTry svdctl bench --help.\n"},
       {{"values", "a.npy", "--tls-ca", "none.pem"}, "svdctl values: cannot read none.pem\n"},

@@ -113,8 +113,9 @@ def effective_rank(h: A, *, client: Client | None = None) -> A:
     """exp of the entropy of s_i / sum(s), shape (...): Roy and Vetterli (2007).
 
     Equal values need no care. Where a value is zero there is no derivative: the rank grows like s ln(1 / s) in every
-    direction. Such values add nothing to the gradient, which is that among matrices of the same rank. A value that is
-    rounding error of zero counts as it is. A zero matrix has the gradient zero.
+    direction. Such values add nothing to the gradient, which is that among matrices of the same rank. One that rounding
+    leaves in place of zero adds a part along its own vectors, which is no direction among these. A zero matrix has the
+    gradient zero.
 
     Raises:
         As Client.mimo does.
