@@ -6,12 +6,14 @@
     array([[6., 0., 0.],
            [6., 0., 0.]])
 
-Client is the blocking client, AsyncClient the one for asyncio. Failed calls raise Error or one of its subclasses.
+Client is the blocking client, AsyncClient the one for asyncio. local() starts a private server for its client. Failed calls
+raise Error or one of its subclasses.
 """
 
 from importlib.metadata import version as _version
 
 from ._client import Client
+from ._local import LocalClient, local
 from .aio import AsyncClient
 from .errors import (Cancelled, DeadlineExceeded, Error, FieldViolation, Internal, InvalidArgument, Overloaded,
                      Unauthenticated, Unavailable, Unimplemented)
@@ -22,7 +24,7 @@ __version__ = _version("svdserve")
 
 __all__ = [
     "AsyncClient", "Cancelled", "Certificate", "Client", "DeadlineExceeded", "Device", "EigLeftResult", "EigResult",
-    "EighResult", "Error", "FieldViolation", "Internal", "InvalidArgument", "LargeSummary", "Limits", "MatrixStatus",
-    "MimoResult", "Overloaded", "Phase", "Progress", "RetryPolicy", "SVDResult", "ServerInfo", "Tls", "Unauthenticated",
-    "Unavailable", "Unimplemented", "__version__",
+    "EighResult", "Error", "FieldViolation", "Internal", "InvalidArgument", "LargeSummary", "Limits", "LocalClient",
+    "MatrixStatus", "MimoResult", "Overloaded", "Phase", "Progress", "RetryPolicy", "SVDResult", "ServerInfo", "Tls",
+    "Unauthenticated", "Unavailable", "Unimplemented", "__version__", "local",
 ]

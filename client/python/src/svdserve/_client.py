@@ -798,7 +798,7 @@ class Client:
             singular_values: also return the singular values.
             gradient: also return the gradient of each of capacity, water_filling and effective_rank that is requested.
                 It is G = U diag(dF / ds_i) V^H, shape (..., m, n), for which F(h + d) = F(h) + Re sum(conj(G) d) + o(|d|):
-                the gradient of torch and JAX (of JAX its conjugate).Values of zero add nothing to it. The effective rank
+                the gradient of torch and JAX (of JAX its conjugate). Values of zero add nothing to it. The effective rank
                 has no derivative where a value is zero; one that is rounding error of zero counts as it is. With
                 water_filling, group_size must be 1.
             fix_phases, certificate: as for svd; with precoders or combiners only.
