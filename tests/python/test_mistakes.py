@@ -146,9 +146,9 @@ def test_the_address_may_be_left_out(kind, monkeypatch):
 
 
 NOBODY = {
-    "127.0.0.1:1": "(connection refused); start one with `svdserve --listen=127.0.0.1:1`, or name another in Client(address) "
+    "127.0.0.1:1": "(connection refused); start one with `svdserve --listen=127.0.0.1:1` or svdserve.local(), or name another in Client(address) "
                    "or SVDSERVE_ADDRESS [UNAVAILABLE]",
-    "unix:/tmp/svdserve-nobody": "(no such file or directory); start one with `svdserve --listen=unix:/tmp/svdserve-nobody`, "
+    "unix:/tmp/svdserve-nobody": "(no such file or directory); start one with `svdserve --listen=unix:/tmp/svdserve-nobody` or svdserve.local(), "
                                  "or name another in Client(address) or SVDSERVE_ADDRESS [UNAVAILABLE]",
 }
 

@@ -32,7 +32,9 @@ def test_every_public_name_is_documented():
 
 
 def test_the_version_is_the_projects():
-    version = tomllib.loads((ROOT / "client/python/pyproject.toml").read_text())["project"]["version"]
+    project = tomllib.loads((ROOT / "client/python/pyproject.toml").read_text())["project"]
+    version = project["version"]
+    assert project["optional-dependencies"]["server"] == [f"svdserve-server=={version}"]
     assert svdserve.__version__ == version == metadata.version("svdserve")
     assert f"project(svdserve VERSION {version} " in (ROOT / "CMakeLists.txt").read_text()
 

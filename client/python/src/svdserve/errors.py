@@ -149,7 +149,7 @@ def _no_answer(address: str, message: str) -> str:
         cause = message.rpartition("last error: ")[2]
         return f"the TLS handshake with {address} failed; check the certificates, and that the server has TLS: {cause}"
     known = _CAUSES.search(message)
-    start = (f"start one with `svdserve --listen={address}`" if _THIS_MACHINE.match(address) else
+    start = (f"start one with `svdserve --listen={address}` or svdserve.local()" if _THIS_MACHINE.match(address) else
              "check the address, and that a server runs there")
     return (f"no svdserve server responds at {address} ({known[0].lower() if known else message}); {start}, or name another "
             "in Client(address) or SVDSERVE_ADDRESS")
