@@ -224,40 +224,44 @@ class LocalClient(Client):
     """
 
     def __init__(self, server: _Server) -> None:
-        self._server: _Server | None = server
-        self._pid, self._address = server.pid, server.address
+        self._server = server
+        self._uses = [server]  # empty once this client is closed; pop() is for one thread alone
         self._async: AsyncClient | None = None
         super().__init__(server.address)
 
     @property
     def address(self) -> str:
         """Address of the server, for other clients and processes of this user: "unix:/tmp/svdserve-.../socket"."""
-        return self._address
+        return self._server.address
 
     @property
     def pid(self) -> int:
         """Process number of the server."""
-        return self._pid
+        return self._server.pid
 
     def close(self) -> None:
         """Ends the connection, as Client.close, and this client's use of the server."""
         super().close()
-        server, self._server = self._server, None
-        if server is not None:
-            _servers.give_back(server)
+        try:
+            server = self._uses.pop()
+        except IndexError:
+            return
+        _servers.give_back(server)
 
     def __enter__(self) -> LocalClient:
         return self
 
     async def __aenter__(self) -> AsyncClient:
-        self._async = AsyncClient(self._address)
+        self._async = AsyncClient(self._server.address)
         return self._async
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None,
                         trace: TracebackType | None) -> None:
-        if self._async is not None:
-            await self._async.close()
-        await asyncio.to_thread(self.close)
+        try:
+            if self._async is not None:
+                await self._async.close()
+        finally:
+            await asyncio.to_thread(self.close)
 
 
 def local(*, threads: int | None = None, devices: str | Iterable[str] | None = None, shared: bool = True,
