@@ -72,7 +72,7 @@ SVDResult
   U            (2, 2) float64
   S            (2,) float64
   Vh           (2, 2) float64
-  spectrum     largest 0, smallest 0, condition nan
+  spectrum     largest 0, smallest 0, condition inf
   status       1 OK
   certificate  residual 0, orthogonality 0 and 0"""),
     "eigh": (lambda c: c.eigh(-A), """\

@@ -151,7 +151,13 @@ class SVDResult(show.Shown, _UsVh[VectorsT, ValuesT], _Reported[StatusT]):
     """
 
     def _rows(self) -> show.Rows:
-        return [*show.arrays(U=self.U, S=self.S, Vh=self.Vh), *show.spectrum(self.S), *show.report(self, MatrixStatus)]
+        return [*show.arrays(U=self.U, S=self.S, Vh=self.Vh), *show.spectrum(self.S, complete=self._is_complete()),
+                *show.report(self, MatrixStatus)]
+
+    def _is_complete(self) -> bool:
+        """Whether there are all singular values, as without top_k."""
+        u, s, vh = (getattr(x, "shape", (0, 0)) for x in (self.U, self.S, self.Vh))
+        return bool(s[-1] == min(u[-2], vh[-1]))
 
 
 class _Eigh(NamedTuple, Generic[VectorsT, ValuesT]):

@@ -51,16 +51,20 @@ def numbers(array: Any) -> np.ndarray | None:
     return found if found.dtype.kind in "iufc" and found.size else None
 
 
-def spectrum(values: Any, conditioned: bool = True) -> Rows:
-    """The largest and the smallest value by magnitude, and the largest condition of a matrix if that is their quotient."""
+def spectrum(values: Any, conditioned: bool = True, complete: bool = True) -> Rows:
+    """The largest and the smallest value by magnitude, and the largest condition of a matrix if that is their quotient.
+
+    `complete`: no smaller values were left out.
+    """
     found = numbers(values)
     if found is None:
         return []
     sizes = np.abs(found).astype(np.float64)
-    text = f"largest {_most(np.fmax, sizes)}, smallest {_most(np.fmin, sizes)}"
-    if conditioned and sizes.ndim:
+    text = f"largest {_most(np.fmax, sizes)}, smallest {'' if complete else 'computed '}{_most(np.fmin, sizes)}"
+    if conditioned and complete and sizes.ndim:
+        largest, smallest = sizes.max(axis=-1), sizes.min(axis=-1)
         with np.errstate(all="ignore"):
-            conditions = sizes.max(axis=-1) / sizes.min(axis=-1)
+            conditions = np.where(smallest == 0, np.inf, largest / smallest)
         text += ", condition " + ("up to " if conditions.ndim else "") + _most(np.fmax, conditions)
     return [("spectrum", text)]
 
