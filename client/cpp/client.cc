@@ -86,7 +86,9 @@ Status check_address(const std::string& address) {
 
 // --- the client ---------------------------------------------------------------------------------
 
-Client::Client(ClientOptions options) : core_(std::make_shared<Core>(std::move(options))) {}
+Caller::Caller(std::shared_ptr<Core> core) : core_(std::move(core)) {}
+
+Client::Client(ClientOptions options) : Verbs(std::make_shared<Core>(std::move(options))) {}
 
 Client::~Client() {
   if (core_) core_->close();
@@ -97,12 +99,12 @@ Client::Client(Client&&) noexcept = default;
 Client& Client::operator=(Client&& other) noexcept {
   if (this != &other) {
     if (core_) core_->close();
-    core_ = std::move(other.core_);
+    Verbs::operator=(std::move(other));
   }
   return *this;
 }
 
-Result<Report> Client::decompose(const Batch& batch, const Outputs& out, const ComputeOptions& compute,
+Result<Report> Caller::decompose(const Batch& batch, const Outputs& out, const ComputeOptions& compute,
                                  const CallOptions& call) {
   const internal::Deadline deadline = internal::deadline_after(call.timeout, internal::Clock::now());
   const Result<internal::MatrixSizes> sizes = internal::check(batch, out, compute);
@@ -122,7 +124,7 @@ Result<Report> Client::decompose(const Batch& batch, const Outputs& out, const C
   return answered.get();
 }
 
-void Client::decompose_async(const Batch& batch, const Outputs& out, const ComputeOptions& compute,
+void Caller::decompose_async(const Batch& batch, const Outputs& out, const ComputeOptions& compute,
                              const CallOptions& call, std::function<void(Result<Report>)> done) {
   const Group group{batch, out};
   const auto first = [done = std::move(done)](Result<std::vector<Report>> reports) {
@@ -131,19 +133,23 @@ void Client::decompose_async(const Batch& batch, const Outputs& out, const Compu
   std::make_shared<internal::BatchCall>(*core_, std::span(&group, 1), compute, call, first)->start();
 }
 
-Result<std::vector<Report>> Client::decompose_groups(std::span<const Group> groups, const ComputeOptions& compute,
+Result<std::vector<Report>> Caller::decompose_groups(std::span<const Group> groups, const ComputeOptions& compute,
                                                      const CallOptions& call) {
   using Reports = Result<std::vector<Report>>;
-  if (groups.empty()) return std::vector<Report>();
   // Shared: the callback may still be inside the promise when the future is ready.
   const auto answer = std::make_shared<std::promise<Reports>>();
   std::future<Reports> answered = answer->get_future();
-  const auto done = [answer](Reports reports) { answer->set_value(std::move(reports)); };
-  std::make_shared<internal::BatchCall>(*core_, groups, compute, call, done)->start();
+  decompose_groups_async(groups, compute, call, [answer](Reports reports) { answer->set_value(std::move(reports)); });
   return answered.get();
 }
 
-Result<LargeReport> Client::decompose_large(const LargeMatrix& matrix, const LargeOutputs& out,
+void Caller::decompose_groups_async(std::span<const Group> groups, const ComputeOptions& compute,
+                                    const CallOptions& call, std::function<void(Result<std::vector<Report>>)> done) {
+  if (groups.empty()) return done(std::vector<Report>());
+  std::make_shared<internal::BatchCall>(*core_, groups, compute, call, std::move(done))->start();
+}
+
+Result<LargeReport> Caller::decompose_large(const LargeMatrix& matrix, const LargeOutputs& out,
                                             const LargeOptions& options, const CallOptions& call) {
   const Result<LargeSizes> sizes = large_sizes(matrix, options);
   if (!sizes.ok()) return sizes.status();
@@ -157,6 +163,17 @@ Result<LargeReport> Client::decompose_large(const LargeMatrix& matrix, const Lar
   return internal::LargeCall(*core_, matrix, *sizes, out, options, call).run();
 }
 
+void Caller::decompose_large_async(const LargeMatrix& matrix, const LargeOutputs& out, const LargeOptions& options,
+                                   const CallOptions& call, std::function<void(Result<LargeReport>)> done) {
+  // Counted from now: the thread may be slow to begin.
+  const internal::Deadline deadline = internal::deadline_after(call.timeout, internal::Clock::now());
+  const auto work = [caller = *this, matrix, out, options, rest = CallOptions(call), deadline, done]() mutable {
+    if (deadline) rest.timeout = *deadline - internal::Clock::now();
+    done(caller.decompose_large(matrix, out, options, rest));
+  };
+  if (Status failed = core_->run(work); !failed.ok()) done(std::move(failed));
+}
+
 Stream Client::open_stream(const StreamOptions& options) {
   return Stream(core_, internal::StreamCall::open(*core_, options));
 }
@@ -168,58 +185,5 @@ Result<bool> Client::healthy(const std::string& service, const CallOptions& call
 }
 
 Result<std::chrono::nanoseconds> Client::ping(const CallOptions& call) { return internal::ping(*core_, call); }
-
-Status Client::check_sizes(size_t data_size, int64_t rows, int64_t cols, int64_t count) {
-  Batch sizes;
-  sizes.rows = rows;
-  sizes.cols = cols;
-  sizes.count = count;
-  if (const auto checked = internal::matrix_sizes(sizes); !checked.ok()) return checked.status();
-  const auto needed = static_cast<uint64_t>(rows) * static_cast<uint64_t>(cols) * static_cast<uint64_t>(count);
-  if (data_size == needed) return {};
-  return internal::invalid("matrices.data", "holds " + std::to_string(data_size) +
-                                                " elements, but rows * cols * count is " + std::to_string(needed));
-}
-
-Status Client::check_starting_size(size_t starting_size, size_t data_size, const char* field) {
-  if (starting_size == 0 || starting_size == data_size) return {};
-  return internal::invalid(field, "holds " + std::to_string(starting_size) + " elements, but must hold " +
-                                      std::to_string(data_size) + ", as the matrices, or none");
-}
-
-Status Client::check_signature(std::span<const int8_t> signature, int64_t cols) {
-  if (static_cast<int64_t>(signature.size()) != cols) {
-    return internal::invalid("open.signature", "must have one entry for each of " + std::to_string(cols) +
-                                                   " columns, but has " + std::to_string(signature.size()));
-  }
-  for (size_t i = 0; i < signature.size(); ++i) {
-    if (signature[i] == 1 || signature[i] == -1) continue;
-    return internal::invalid("open.signature", "entry " + std::to_string(i) + " is " + std::to_string(signature[i]) +
-                                                   ", but must be 1 or -1");
-  }
-  return {};
-}
-
-Status Client::check_problem(const ComputeOptions& compute) {
-  if (compute.problem == Problem::kSvd) return {};
-  return internal::invalid("options.problem",
-                           "must be kSvd for singular values; eigenproblems are for eigh(), eig() and decompose()");
-}
-
-Status Client::check_problem(const LargeOptions& options) {
-  if (options.problem == LargeProblem::kSvd) return {};
-  return internal::invalid("open.problem",
-                           "must be kSvd for singular values; eigenproblems are for eigh(), eigh_factored() and eig()");
-}
-
-Status Client::check_for_svd(const ComputeOptions& compute) {
-  if (Status bad = check_problem(compute); !bad.ok()) return bad;
-  if (compute.mimo) return internal::invalid("options.mimo", "must be absent for svd(); decompose() takes it");
-  return {};
-}
-
-Status Client::check_results(const Batch& batch, const ComputeOptions& compute) {
-  return internal::matrix_sizes(batch, compute).status();
-}
 
 }  // namespace svdserve::client

@@ -123,7 +123,7 @@ struct LargeMatrix {
 };
 
 // The elements of vectors: those of the matrix, of kGeneral complex ones of its precision.
-DataType vector_type(const LargeMatrix& matrix, const LargeOptions& options);
+SVDSERVE_CLIENT_API DataType vector_type(const LargeMatrix& matrix, const LargeOptions& options);
 
 // Bytes of the operand and of its results; what is not wanted has none. Fails with the field at fault where a size is
 // not positive or a product passes int64.
@@ -137,7 +137,7 @@ struct LargeSizes {
   int64_t left_bytes = 0;
   int64_t right_bytes = 0;
 };
-Result<LargeSizes> large_sizes(const LargeMatrix& matrix, const LargeOptions& options);
+SVDSERVE_CLIENT_API Result<LargeSizes> large_sizes(const LargeMatrix& matrix, const LargeOptions& options);
 
 // Memory for the results, each of exactly the bytes of large_sizes(), any alignment. They are written as they arrive:
 // memory that is a mapped file need not fit the machine's.
@@ -187,6 +187,16 @@ struct LargeDecomposition {
   int64_t left_columns = 0;
   int64_t right_rows = 0;
   LargeReport report = {};
+  int64_t rows = 0;  // of the matrix, as the next two
+  int64_t cols = 0;
+  MemoryOrder order = MemoryOrder::kRowMajor;
+
+  MatrixView<T> u() const& { return internal::matrix_of(left, 0, rows, left_columns, order); }
+  std::span<const RealOf<T>> s() const& { return values; }
+  MatrixView<T> vh() const& { return internal::matrix_of(right_adjoint, 0, right_rows, cols, order); }
+  MatrixView<T> u() const&& = delete;
+  std::span<const RealOf<T>> s() const&& = delete;
+  MatrixView<T> vh() const&& = delete;
 };
 
 // A = U L U^H: eigenvalues ascending, eigenvectors in the columns of U.
@@ -195,6 +205,13 @@ struct LargeEigen {
   std::vector<RealOf<T>> values = {};  // m
   std::vector<T> vectors = {};         // m x m; none were asked for: empty
   LargeReport report = {};
+  int64_t n = 0;  // m
+  MemoryOrder order = MemoryOrder::kRowMajor;
+
+  std::span<const RealOf<T>> w() const& { return values; }
+  MatrixView<T> u() const& { return internal::matrix_of(vectors, 0, n, n, order); }
+  std::span<const RealOf<T>> w() const&& = delete;
+  MatrixView<T> u() const&& = delete;
 };
 
 // A V = V L, W^H A = L W^H: eigenvalues in no order, but conjugate pairs together. The columns of V and W have norm 1.
@@ -206,6 +223,15 @@ struct LargeGeneralEigen {
   std::vector<Complex> vectors = {};       // V, n x n; none were asked for: empty
   std::vector<Complex> left_adjoint = {};  // W^H, n x n, with Vectors::kFull
   LargeReport report = {};
+  int64_t n = 0;
+  MemoryOrder order = MemoryOrder::kRowMajor;
+
+  std::span<const Complex> w() const& { return values; }
+  MatrixView<Complex> v() const& { return internal::matrix_of(vectors, 0, n, n, order); }
+  MatrixView<Complex> wh() const& { return internal::matrix_of(left_adjoint, 0, n, n, order); }
+  std::span<const Complex> w() const&& = delete;
+  MatrixView<Complex> v() const&& = delete;
+  MatrixView<Complex> wh() const&& = delete;
 };
 
 }  // namespace svdserve::client

@@ -55,7 +55,7 @@ struct StreamReply {
 // try_submit() there.
 // A request that the server rejects for load is sent again as the client's RetryPolicy says, inside the stream. When
 // the stream itself breaks, each request without a reply gets the stream's error; open a new one.
-class Stream {
+class SVDSERVE_CLIENT_API Stream {
  public:
   Stream(Stream&&) noexcept;
   Stream& operator=(Stream&&) noexcept;

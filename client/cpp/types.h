@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cassert>
 #include <chrono>
 #include <cmath>
 #include <complex>
@@ -15,12 +16,20 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <stdexcept>
 #include <stop_token>
 #include <string>
 #include <type_traits>
 #include <utility>
 #include <variant>
 #include <vector>
+
+#if __cplusplus < 202002L
+#error "svdserve's client needs C++20: compile with -std=c++20 or newer"
+#endif
+
+// Marks what libsvdserve_client.so offers. Everything else in it is hidden, gRPC's names included.
+#define SVDSERVE_CLIENT_API __attribute__((visibility("default")))
 
 namespace svdserve::client {
 
@@ -212,7 +221,7 @@ inline constexpr MimoFlag kMimoFlags[] = {
 
 // Bytes of a plane for `count` matrices of the batch's shape, a multiple of the group; 0: it was not asked for.
 // INT64_MAX / 64 stands for everything that is larger.
-int64_t plane_bytes(const Batch& batch, const ComputeOptions& compute, Plane plane, int64_t count);
+SVDSERVE_CLIENT_API int64_t plane_bytes(const Batch& batch, const ComputeOptions& compute, Plane plane, int64_t count);
 
 // Memory for the planes of a reply, each of exactly plane_bytes(batch, compute, plane, batch.count) bytes, any
 // alignment. Values alone convert to it.
@@ -276,7 +285,7 @@ enum class Code : uint8_t {
 };
 
 // "INVALID_ARGUMENT" and so on.
-const char* name(Code code);
+SVDSERVE_CLIENT_API const char* name(Code code);
 
 struct FieldViolation {
   std::string field = {};        // path below the request, such as "matrices.rows"
@@ -294,10 +303,21 @@ struct [[nodiscard]] Status {
 
   bool ok() const { return code == Code::kOk; }
   // "INVALID_ARGUMENT (INVALID_FIELD) matrices.rows: must be at least 1"
-  std::string to_string() const;
+  SVDSERVE_CLIENT_API std::string to_string() const;
 };
 
-// A value, or the status that explains why there is none.
+// Thrown by Result::value() where there is no value. what(): the status as text.
+class SVDSERVE_CLIENT_API Error : public std::runtime_error {
+ public:
+  explicit Error(Status status);
+  ~Error() override;
+  const Status& status() const noexcept { return *status_; }
+
+ private:
+  std::shared_ptr<const Status> status_;  // shared: an exception is copied without throwing
+};
+
+// A value, or the status that explains why there is none. Look at ok() and status(), or let value() throw.
 template <class T>
 class [[nodiscard]] Result {
  public:
@@ -306,10 +326,10 @@ class [[nodiscard]] Result {
 
   bool ok() const { return content_.index() == 0; }
   explicit operator bool() const { return ok(); }
-  // The value; only where ok(), else std::bad_variant_access.
-  T& value() & { return std::get<0>(content_); }
-  const T& value() const& { return std::get<0>(content_); }
-  T&& value() && { return std::get<0>(std::move(content_)); }
+  // The value. Where there is none, this and the operators below throw Error, which has the status.
+  T& value() & { return throw_unless_ok(), std::get<0>(content_); }
+  const T& value() const& { return throw_unless_ok(), std::get<0>(content_); }
+  T&& value() && { return throw_unless_ok(), std::get<0>(std::move(content_)); }
   T& operator*() & { return value(); }
   const T& operator*() const& { return value(); }
   T&& operator*() && { return std::move(*this).value(); }
@@ -319,6 +339,10 @@ class [[nodiscard]] Result {
   Status status() const { return ok() ? Status{} : std::get<1>(content_); }
 
  private:
+  void throw_unless_ok() const {
+    if (!ok()) throw Error(std::get<1>(content_));
+  }
+
   std::variant<T, Status> content_;
 };
 
@@ -387,11 +411,57 @@ struct Report {
   int64_t pieces = 1;    // messages the batch was sent in
   int64_t attempts = 1;  // over all pieces: above `pieces` by the number of retries
 
+  // The status of matrix i.
+  MatrixStatus status(int64_t i = 0) const {
+    const auto e = std::ranges::lower_bound(exceptions, i, {}, &MatrixException::index);
+    return e != exceptions.end() && e->index == i ? e->status : MatrixStatus::kOk;
+  }
   // The number of matrices whose results are not all right.
   int64_t count_wrong() const {
     return std::ranges::count_if(exceptions, [](const MatrixException& e) { return !is_right(e.status); });
   }
 };
+
+// One matrix of a result where it lies: a view, valid as long as the result. The results below give views to those who
+// keep the result: a temporary one has none.
+template <class T>
+struct MatrixView {
+  const T* data = nullptr;  // rows * cols elements without gaps
+  int64_t rows = 0;
+  int64_t cols = 0;
+  MemoryOrder order = MemoryOrder::kRowMajor;
+
+  const T& operator()(int64_t i, int64_t j) const {
+    assert(i >= 0 && i < rows && j >= 0 && j < cols);
+    return data[order == MemoryOrder::kRowMajor ? i * cols + j : j * rows + i];
+  }
+  std::span<const T> elements() const { return {data, static_cast<size_t>(rows * cols)}; }
+};
+
+namespace internal {
+
+// Matrix i of those that lie one after the other in `elements`.
+template <class T>
+MatrixView<T> matrix_of(const std::vector<T>& elements, int64_t i, int64_t rows, int64_t cols, MemoryOrder order) {
+  assert(i >= 0 && static_cast<size_t>((i + 1) * rows * cols) <= elements.size());
+  return {elements.data() + i * rows * cols, rows, cols, order};
+}
+
+// Part i of `length` numbers.
+template <class Number>
+std::span<const Number> part_of(const std::vector<Number>& numbers, int64_t i, int64_t length) {
+  assert(i >= 0 && static_cast<size_t>((i + 1) * length) <= numbers.size());
+  return {numbers.data() + i * length, static_cast<size_t>(length)};
+}
+
+// The certificate of matrix i.
+template <class Real>
+Certificate certificate_of(const std::vector<Real>& certificates, int64_t i) {
+  const std::span<const Real> c = part_of(certificates, i, 3);
+  return {c[0], c[1], c[2]};
+}
+
+}  // namespace internal
 
 // values: count x values_per_matrix, descending for each matrix.
 template <class Real>
@@ -404,6 +474,8 @@ struct SingularValues {
     return std::span<const Real>(values).subspan(static_cast<size_t>(i * report.values_per_matrix),
                                                  static_cast<size_t>(report.values_per_matrix));
   }
+  std::span<const Real> s(int64_t i = 0) const& { return (*this)[i]; }
+  std::span<const Real> s(int64_t i = 0) const&& = delete;
 };
 
 // A = U S V^H for each matrix: U has left_columns columns, V^H right_rows rows.
@@ -416,15 +488,38 @@ struct Decomposition {
   int64_t left_columns = 0;
   int64_t right_rows = 0;
   Report report = {};
+  int64_t rows = 0;  // of each matrix, as the next two
+  int64_t cols = 0;
+  MemoryOrder order = MemoryOrder::kRowMajor;
+
+  // U, S and V^H of matrix i.
+  MatrixView<T> u(int64_t i = 0) const& { return internal::matrix_of(left, i, rows, left_columns, order); }
+  std::span<const RealOf<T>> s(int64_t i = 0) const& { return internal::part_of(values, i, report.values_per_matrix); }
+  MatrixView<T> vh(int64_t i = 0) const& { return internal::matrix_of(right_adjoint, i, right_rows, cols, order); }
+  MatrixView<T> u(int64_t i = 0) const&& = delete;
+  std::span<const RealOf<T>> s(int64_t i = 0) const&& = delete;
+  MatrixView<T> vh(int64_t i = 0) const&& = delete;
+  // With CertificateScope::kMatrix.
+  Certificate certificate(int64_t i = 0) const { return internal::certificate_of(certificates, i); }
 };
 
 // A = U L U^H for each matrix: eigenvalues ascending, eigenvectors in the columns of U.
 template <class T>
-struct Eigen {
+struct HermitianEigen {
   std::vector<RealOf<T>> values = {};        // count x n
-  std::vector<T> vectors = {};               // count x n x n
+  std::vector<T> vectors = {};               // count x n x n; none were asked for: empty
   std::vector<RealOf<T>> certificates = {};  // count x 3, with CertificateScope::kMatrix
   Report report = {};
+  int64_t n = 0;
+  MemoryOrder order = MemoryOrder::kRowMajor;
+
+  // The eigenvalues of matrix i, and U.
+  std::span<const RealOf<T>> w(int64_t i = 0) const& { return internal::part_of(values, i, n); }
+  MatrixView<T> u(int64_t i = 0) const& { return internal::matrix_of(vectors, i, n, n, order); }
+  std::span<const RealOf<T>> w(int64_t i = 0) const&& = delete;
+  MatrixView<T> u(int64_t i = 0) const&& = delete;
+  // With CertificateScope::kMatrix.
+  Certificate certificate(int64_t i = 0) const { return internal::certificate_of(certificates, i); }
 };
 
 // The condition number of V in the Frobenius norm, |V|_F |V^-1|_F, of one matrix's unit eigenvectors. conditions: those
@@ -441,16 +536,26 @@ template <class T>
 struct GeneralEigen {
   using Complex = std::complex<RealOf<T>>;
   std::vector<Complex> values = {};          // count x n
-  std::vector<Complex> vectors = {};         // count x n x n: V
+  std::vector<Complex> vectors = {};         // count x n x n: V; none were asked for: empty
   std::vector<Complex> left_adjoint = {};    // count x n x n: W^H; empty where it was not requested
   std::vector<RealOf<T>> certificates = {};  // count x 3, with CertificateScope::kMatrix
   std::vector<RealOf<T>> conditions = {};  // count x n, with ComputeOptions::condition: 1 / |w^H v| of each eigenvalue
   Report report = {};
+  int64_t n = 0;
+  MemoryOrder order = MemoryOrder::kRowMajor;
 
+  // The eigenvalues of matrix i, V and W^H.
+  std::span<const Complex> w(int64_t i = 0) const& { return internal::part_of(values, i, n); }
+  MatrixView<Complex> v(int64_t i = 0) const& { return internal::matrix_of(vectors, i, n, n, order); }
+  MatrixView<Complex> wh(int64_t i = 0) const& { return internal::matrix_of(left_adjoint, i, n, n, order); }
+  std::span<const Complex> w(int64_t i = 0) const&& = delete;
+  MatrixView<Complex> v(int64_t i = 0) const&& = delete;
+  MatrixView<Complex> wh(int64_t i = 0) const&& = delete;
+  // With CertificateScope::kMatrix.
+  Certificate certificate(int64_t i = 0) const { return internal::certificate_of(certificates, i); }
   // With ComputeOptions::condition: the condition number of V of matrix i.
-  double condition_of_vectors(int64_t i) const {
-    const auto n = static_cast<size_t>(report.values_per_matrix);
-    return client::condition_of_vectors(std::span(conditions).subspan(static_cast<size_t>(i) * n, n));
+  double condition_of_vectors(int64_t i = 0) const {
+    return client::condition_of_vectors(internal::part_of(conditions, i, report.values_per_matrix));
   }
 };
 
@@ -459,12 +564,42 @@ template <class T>
 struct Capacities {
   std::vector<RealOf<T>> values = {};  // count / group_size x number of SNRs, bit/s/Hz
   Report report = {};
+  int64_t snrs = 0;
+
+  // The capacities of group i, one for each SNR.
+  std::span<const RealOf<T>> operator[](int64_t i) const& { return internal::part_of(values, i, snrs); }
+  std::span<const RealOf<T>> operator[](int64_t i) const&& = delete;
 };
 
 // The leading columns of V of each channel: count x cols x columns.
 template <class T>
 struct Precoders {
   std::vector<T> columns = {};
+  Report report = {};
+  int64_t cols = 0;
+  int64_t columns_per_matrix = 0;
+  MemoryOrder order = MemoryOrder::kRowMajor;
+
+  // The leading columns of V of channel i.
+  MatrixView<T> v(int64_t i = 0) const& { return internal::matrix_of(columns, i, cols, columns_per_matrix, order); }
+  MatrixView<T> v(int64_t i = 0) const&& = delete;
+};
+
+// The MIMO numbers that were asked for; the others are empty. A group is MimoOptions::group_size matrices.
+template <class T>
+struct Mimo {
+  std::vector<RealOf<T>> capacity = {};          // groups x SNRs
+  std::vector<RealOf<T>> water_filling = {};     // groups x SNRs
+  std::vector<RealOf<T>> stream_snr = {};        // count x SNRs x k
+  std::vector<RealOf<T>> condition_number = {};  // count
+  std::vector<RealOf<T>> effective_rank = {};    // count
+  std::vector<RealOf<T>> threshold_rank = {};    // count
+  std::vector<RealOf<T>> values = {};            // count x k
+  std::vector<T> combiners = {};                 // count x rows x combiner_columns
+  std::vector<T> precoders = {};                 // count x cols x precoder_columns
+  std::vector<T> capacity_gradient = {};         // count x SNRs x rows x cols, as the next one
+  std::vector<T> water_filling_gradient = {};
+  std::vector<T> effective_rank_gradient = {};  // count x rows x cols
   Report report = {};
 };
 
@@ -485,7 +620,7 @@ struct ServerLimits {
 };
 
 // Whether one matrix of the batch, or one group of them, and its results are no more than a message has room for.
-bool fits_a_message(const Batch& batch, const ServerLimits& limits, const ComputeOptions& compute);
+SVDSERVE_CLIENT_API bool fits_a_message(const Batch& batch, const ServerLimits& limits, const ComputeOptions& compute);
 
 // A device of the server, with its state and its work since the server started; the proto says more of each field.
 struct ServerDevice {

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "client/cpp/calls/server_calls.h"
+#include "client/cpp/prepared.h"
 #include "client/cpp/wire/status.h"
 #include "client/cpp/wire/wire.h"
 

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <string_view>
+#include <system_error>
 
 #include "client/cpp/wire/status.h"
 #include "wire/limits.h"
@@ -166,6 +167,35 @@ void Core::close() {
   closed_ = true;
   for (Cancellable* call : in_flight_) call->cancel();
   left_.wait(lock, [&] { return in_flight_.empty(); });
+  std::list<Worker> workers = std::move(workers_);
+  lock.unlock();
+  for (Worker& worker : workers) worker.thread.join();
+}
+
+Status Core::run(std::function<void()> work) {
+  std::list<Worker> ended;
+  {
+    std::lock_guard lock(mutex_);
+    if (closed_) return cancelled();
+    for (auto w = workers_.begin(); w != workers_.end();) {
+      const auto next = std::next(w);
+      if (w->ended) ended.splice(ended.end(), workers_, w);
+      w = next;
+    }
+    Worker& worker = workers_.emplace_back();
+    try {
+      worker.thread = std::thread([this, &worker, work = std::move(work)] {
+        work();
+        std::lock_guard done(mutex_);
+        worker.ended = true;
+      });
+    } catch (const std::system_error& e) {
+      workers_.pop_back();
+      return failure(Code::kResourceExhausted, "", std::string("no thread for the call: ") + e.what());
+    }
+  }
+  for (Worker& worker : ended) worker.thread.join();
+  return {};
 }
 
 }  // namespace svdserve::client::internal

@@ -7,10 +7,13 @@
 
 #include <atomic>
 #include <condition_variable>
+#include <functional>
+#include <list>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
+#include <thread>
 #include <unordered_set>
 #include <vector>
 
@@ -70,8 +73,16 @@ class Core {
   bool enter(Cancellable* call);
   void leave(Cancellable* call);
   void close();
+  // Runs `work` on a thread of its own, which close() waits for. Fails, and does not run it, once the client is closed or
+  // where no thread is to be had.
+  Status run(std::function<void()> work);
 
  private:
+  struct Worker {
+    std::thread thread = {};
+    bool ended = false;  // guarded by mutex_
+  };
+
   const ClientOptions options_;
   const std::shared_ptr<SendBuffers> buffers_;
   std::vector<std::unique_ptr<grpc::GenericStub>> stubs_;  // one a connection
@@ -81,6 +92,7 @@ class Core {
   std::condition_variable left_;
   std::optional<PieceLimits> limits_;           // guarded by mutex_
   std::unordered_set<Cancellable*> in_flight_;  // guarded by mutex_
+  std::list<Worker> workers_;                   // guarded by mutex_
   bool closed_ = false;                         // guarded by mutex_
 };
 

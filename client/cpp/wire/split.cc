@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <initializer_list>
 
+#include "client/cpp/prepared.h"
 #include "client/cpp/wire/status.h"
 #include "wire/limits.h"
 

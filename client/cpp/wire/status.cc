@@ -29,6 +29,11 @@ std::string Status::to_string() const {
   return s;
 }
 
+Error::Error(Status status)
+    : std::runtime_error(status.to_string()), status_(std::make_shared<const Status>(std::move(status))) {}
+
+Error::~Error() = default;
+
 namespace internal {
 namespace {
 
@@ -94,14 +99,6 @@ Status invalid(std::string field, std::string message) {
   s.violations.push_back({field, std::move(message)});
   s.field = std::move(field);
   return s;
-}
-
-Status of_group(Status status, size_t i) {
-  const std::string batch = "matrices";
-  if (!status.field.starts_with(batch)) return status;
-  status.field = "groups[" + std::to_string(i) + "]" + status.field.substr(batch.size());
-  for (FieldViolation& violation : status.violations) violation.field = status.field;
-  return status;
 }
 
 Status failure(Code code, std::string reason, std::string message) {

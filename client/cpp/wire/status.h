@@ -21,8 +21,6 @@ Status from_rpc(const google::rpc::Status& status);  // of one request of a stre
 
 // A refusal by the client itself, in the words that the server would use.
 Status invalid(std::string field, std::string message);
-// The same of batch i of several: "groups[2].rows" for the field "matrices.rows".
-Status of_group(Status status, size_t i);
 Status failure(Code code, std::string reason, std::string message);
 // INTERNAL, for a reply that a server must not send. why: a sentence, such as "it holds 3 matrices, 4 were sent".
 Status invalid_reply(const std::string& why);
