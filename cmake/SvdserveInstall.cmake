@@ -1,8 +1,9 @@
 # The folders that `cmake --install` fills, and the package that find_package(svdserve) reads:
 #   bin/                         svdserve, svdctl
-#   include/svdserve/            the public headers under their paths of the source tree: "engine/svd_engine.h",
-#                                "client/cpp/client.h"
-#   lib/, lib/cmake/svdserve/    static libraries; targets svdserve::engine and svdserve::client
+#   include/svdserve/            the client's headers: <svdserve/client.h>, <svdserve/eigen.h>; and those of the engine
+#                                under their paths of the source tree: "engine/svd_engine.h"
+#   lib/libsvdserve_client.so    the client, svdserve::client; lib/pkgconfig/svdserve-client.pc names it, too
+#   lib/, lib/cmake/svdserve/    static libraries of svdserve::engine; the CMake package
 #   lib/libsvdserve_cuda.so      the CUDA back end, where it was built; what links svdserve::engine looks there, too
 #   share/svdserve/proto/        the wire contract
 include(CMakePackageConfigHelpers)
@@ -50,8 +51,22 @@ endfunction()
 file(GLOB engine_headers RELATIVE ${CMAKE_SOURCE_DIR} CONFIGURE_DEPENDS engine/*.h)
 svdserve_install_package(engine svdserve_engine ${engine_headers})
 if(SVDSERVE_GRPC)
-  svdserve_install_package(client svdserve_client
-    client/cpp/client.h client/cpp/large.h client/cpp/stream.h client/cpp/types.h)
+  if(TARGET svdserve_client_shared)
+    target_include_directories(svdserve_client_shared INTERFACE $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
+    target_compile_features(svdserve_client_shared INTERFACE cxx_std_20)
+    install(TARGETS svdserve_client_shared EXPORT svdserve_client
+      LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT client)
+    install(EXPORT svdserve_client FILE svdserve-client.cmake NAMESPACE svdserve::
+      DESTINATION ${SVDSERVE_INSTALL_CMAKE} COMPONENT client)
+    install(FILES ${SVDSERVE_CLIENT_HEADERS} DESTINATION ${SVDSERVE_INSTALL_INCLUDE} COMPONENT client)
+    # From the folder of the file, so that an installation may be moved.
+    cmake_path(RELATIVE_PATH CMAKE_INSTALL_FULL_LIBDIR BASE_DIRECTORY ${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig
+      OUTPUT_VARIABLE SVDSERVE_PC_LIBDIR)
+    cmake_path(RELATIVE_PATH CMAKE_INSTALL_FULL_INCLUDEDIR BASE_DIRECTORY ${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig
+      OUTPUT_VARIABLE SVDSERVE_PC_INCLUDEDIR)
+    configure_file(cmake/svdserve-client.pc.in ${CMAKE_BINARY_DIR}/svdserve-client.pc @ONLY)
+    install(FILES ${CMAKE_BINARY_DIR}/svdserve-client.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig COMPONENT client)
+  endif()
   install(TARGETS svdserve svdctl RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT programs)
   install(FILES proto/svdserve/v1/svd_service.proto DESTINATION ${CMAKE_INSTALL_DATADIR}/svdserve/proto/svdserve/v1
     COMPONENT programs)

@@ -77,16 +77,24 @@ struct OperandTraits<Stack<T>> {
   using Answer = R;
   static Result<Stack<T>> stack(const Stack<T>& matrices) { return matrices; }
 };
-template <Elements D>
-struct OperandTraits<D> {  // with a Shape
-  using Element = std::remove_cv_t<std::ranges::range_value_t<D>>;
-  template <class R>
-  using Answer = R;
-};
 
-// The element type of an operand, and the type of its results.
+namespace internal {
 template <class O>
-using ElementOf = typename OperandTraits<std::remove_cvref_t<O>>::Element;
+struct ElementOfOperand {};
+template <Elements D>
+struct ElementOfOperand<D> {
+  using Type = std::remove_cv_t<std::ranges::range_value_t<D>>;
+};
+template <class O>
+requires requires { typename OperandTraits<O>::Element; }
+struct ElementOfOperand<O> {
+  using Type = typename OperandTraits<O>::Element;
+};
+}  // namespace internal
+
+// The element type of a range or an operand, and the type of an operand's results.
+template <class O>
+using ElementOf = typename internal::ElementOfOperand<std::remove_cvref_t<O>>::Type;
 template <class O, class R>
 using AnswerOf = typename OperandTraits<std::remove_cvref_t<O>>::template Answer<R>;
 

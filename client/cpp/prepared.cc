@@ -78,6 +78,15 @@ Status check_starting_type(DataType given, DataType needed, const char* field) {
                             spelled(given));
 }
 
+Status no_matrices() { return invalid("matrices.count", "must be at least 1 for matrices of dynamic size"); }
+
+Status other_shape(size_t i, const Shape& shape, const Shape& first) {
+  const auto spelled = [](const Shape& s) { return std::to_string(s.rows) + " x " + std::to_string(s.cols); };
+  return invalid("matrices.rows", "must be the same of all matrices, but matrix " + std::to_string(i) + " is " +
+                                      spelled(shape) + " and the first one " + spelled(first) +
+                                      "; the verbs of groups, such as svd_groups(), take different shapes");
+}
+
 Status no_start_of_groups() {
   return invalid("matrices.starting_vectors", "must be absent for eig_groups(); eig() and decompose_groups() take them");
 }

@@ -31,6 +31,9 @@ SVDSERVE_CLIENT_API Status check_starting_type(DataType given, DataType needed, 
 SVDSERVE_CLIENT_API Status check_results(const Batch& batch, const ComputeOptions& compute);
 // Whether it is a diagonal of J for a matrix of `cols` columns.
 SVDSERVE_CLIENT_API Status check_signature(std::span<const int8_t> signature, int64_t cols);
+// The statuses of a range of matrices that has none, or has matrices of different shapes.
+SVDSERVE_CLIENT_API Status no_matrices();
+SVDSERVE_CLIENT_API Status other_shape(size_t i, const Shape& shape, const Shape& first);
 // The status of starting vectors for several operands.
 SVDSERVE_CLIENT_API Status no_start_of_groups();
 // The status of batch i of several: "groups[2].rows" for the field "matrices.rows".
