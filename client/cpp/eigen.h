@@ -31,10 +31,12 @@ namespace svdserve::client {
 
 namespace internal {
 
+template <class D>
+void take_dense(const ::Eigen::DenseBase<D>&);  // not defined
 // A matrix or an expression of Eigen, with elements of a type that the server takes.
 template <class M>
 concept OfEigen = requires(const M& m) {
-  []<class D>(const ::Eigen::DenseBase<D>&) {}(m);
+  take_dense(m);
   ElementTraits<typename M::Scalar>::kDataType;
 };
 // A range of them.
@@ -121,7 +123,7 @@ struct OperandTraits<M> {
     if constexpr ((M::Flags & ::Eigen::DirectAccessBit) != 0) {
       const bool has_gaps =
           matrix.innerStride() != 1 || (matrix.outerSize() > 1 && matrix.outerStride() != matrix.innerSize());
-      if (!has_gaps && M::IsRowMajor == M::PlainObject::IsRowMajor) return view(matrix, {});
+      if (!has_gaps && bool(M::IsRowMajor) == bool(M::PlainObject::IsRowMajor)) return view(matrix, {});
     }
     return kept(matrix);
   }
