@@ -88,5 +88,7 @@ configure_package_config_file(cmake/svdserveConfig.cmake.in ${CMAKE_BINARY_DIR}/
   INSTALL_DESTINATION ${SVDSERVE_INSTALL_CMAKE} NO_SET_AND_CHECK_MACRO)
 # Before 1.0 every minor version may change the interface.
 write_basic_package_version_file(${CMAKE_BINARY_DIR}/svdserveConfigVersion.cmake COMPATIBILITY SameMinorVersion)
-install(FILES ${CMAKE_BINARY_DIR}/svdserveConfig.cmake ${CMAKE_BINARY_DIR}/svdserveConfigVersion.cmake
-  DESTINATION ${SVDSERVE_INSTALL_CMAKE} COMPONENT engine)
+foreach(component engine client)
+  install(FILES ${CMAKE_BINARY_DIR}/svdserveConfig.cmake ${CMAKE_BINARY_DIR}/svdserveConfigVersion.cmake
+    DESTINATION ${SVDSERVE_INSTALL_CMAKE} COMPONENT ${component})
+endforeach()

@@ -15,10 +15,10 @@ build_packages=(
   libgtest-dev libgmock-dev libbenchmark-dev
   python3 python3-venv
 )
-# test: openssl makes the certificates of the TLS tests, NumPy the .npy files that svdctl must read. prometheus brings
-# promtool and the server that scrapes us, curl asks them. git and ca-certificates serve pip and the format check; clang
-# checks the annotations of locks.
-test_packages=(openssl python3-numpy prometheus curl ca-certificates git clang)
+# test: openssl makes the certificates of the TLS tests, NumPy the .npy files that svdctl must read. Eigen is for programs
+# with the installed client. prometheus brings promtool and the server that scrapes us, curl asks them. git and
+# ca-certificates serve pip and the format check; clang checks the annotations of locks.
+test_packages=(openssl python3-numpy libeigen3-dev prometheus curl ca-certificates git clang)
 
 fail() { echo "bootstrap: $*" >&2; exit 1; }
 

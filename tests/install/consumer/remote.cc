@@ -1,10 +1,10 @@
 // Singular values from a server, and the SVD of a large matrix, by the installed client: remote ADDRESS
+#include <svdserve/client.h>
+
 #include <cmath>
 #include <complex>
 #include <cstdio>
 #include <vector>
-
-#include "client/cpp/client.h"
 
 int main(int argc, char** argv) {
   if (argc != 2) return 2;
