@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "client/cpp/large.h"
@@ -49,6 +50,7 @@ class SVDSERVE_CLIENT_API Caller {
 
  protected:
   explicit Caller(std::shared_ptr<internal::Core> core);
+  const std::string& address() const;  // the server's, as ClientOptions has it
 
   std::shared_ptr<internal::Core> core_;  // null once moved from
 };

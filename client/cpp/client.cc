@@ -88,6 +88,8 @@ Status check_address(const std::string& address) {
 
 Caller::Caller(std::shared_ptr<Core> core) : core_(std::move(core)) {}
 
+const std::string& Caller::address() const { return core_->options().address; }
+
 Client::Client(ClientOptions options) : Verbs(std::make_shared<Core>(std::move(options))) {}
 
 Client::~Client() {

@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "client/cpp/client.h"
 #include "client/cpp/wire/split.h"
 #include "client/cpp/wire/status.h"
 
@@ -78,6 +79,11 @@ Status check_starting_type(DataType given, DataType needed, const char* field) {
                             spelled(given));
 }
 
+Status check_columns(int64_t columns) {
+  if (columns >= 1) return {};
+  return invalid("options.mimo.precoder_columns", "must be at least 1, but is " + std::to_string(columns));
+}
+
 Status no_matrices() { return invalid("matrices.count", "must be at least 1 for matrices of dynamic size"); }
 
 Status other_shape(size_t i, const Shape& shape, const Shape& first) {
@@ -96,6 +102,41 @@ Status of_group(Status status, size_t i) {
   if (!status.field.starts_with(batch)) return status;
   status.field = "groups[" + std::to_string(i) + "]" + status.field.substr(batch.size());
   for (FieldViolation& violation : status.violations) violation.field = status.field;
+  return status;
+}
+
+namespace {
+
+std::string parameter_of(const std::string& field) {
+  if (field.starts_with("groups")) return field;
+  const std::string name = field.substr(field.rfind('.') + 1);
+  return name == "starting_vectors" ? "start" : name;
+}
+
+void replace(std::string* text, const std::string& from, const std::string& to) {
+  if (const size_t at = text->find(from); at != std::string::npos) text->replace(at, from.size(), to);
+}
+
+}  // namespace
+
+Status explained(Status status, const std::string& address) {
+  if (!status.field.empty()) {
+    status.parameter = parameter_of(status.field);
+    replace(&status.message, "DecomposeLarge takes one such matrix at a time",
+            "svd_large(), eigh_large() and eig_large() take one such matrix");
+    replace(&status.message, "options.mimo.group_size", "group_size");
+  }
+  const std::string why = why_unreachable(status);
+  if (why.empty()) return status;
+  if (const Status bad = check_address(address); !bad.ok()) {
+    status.message = "ClientOptions::address " + bad.message;
+  } else if (is_about_tls(why)) {
+    status.message = "no encrypted connection to " + address + " (" + why +
+                     "). Check ClientOptions::tls; a server without TLS takes none";
+  } else {
+    status.message = "no server at " + address + " (" + why +
+                     "). Start one with svdserve, or name its address in ClientOptions::address";
+  }
   return status;
 }
 

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -29,6 +30,8 @@ SVDSERVE_CLIENT_API Status check_starting_size(size_t starting_size, size_t data
 SVDSERVE_CLIENT_API Status check_starting_type(DataType given, DataType needed, const char* field);
 // Whether the results of the batch have sizes at all.
 SVDSERVE_CLIENT_API Status check_results(const Batch& batch, const ComputeOptions& compute);
+// Whether that many columns of V are a result.
+SVDSERVE_CLIENT_API Status check_columns(int64_t columns);
 // Whether it is a diagonal of J for a matrix of `cols` columns.
 SVDSERVE_CLIENT_API Status check_signature(std::span<const int8_t> signature, int64_t cols);
 // The statuses of a range of matrices that has none, or has matrices of different shapes.
@@ -43,6 +46,9 @@ SVDSERVE_CLIENT_API Status check_problem(const ComputeOptions& compute);
 SVDSERVE_CLIENT_API Status check_problem(const LargeOptions& options);
 // The same, and that no MIMO numbers are.
 SVDSERVE_CLIENT_API Status check_for_svd(const ComputeOptions& compute);
+
+// The status of a verb's call in the words of its caller: the verb's parameter, and what to do where there is no server.
+SVDSERVE_CLIENT_API Status explained(Status status, const std::string& address);
 
 // --- batches ------------------------------------------------------------------------------------
 
@@ -165,6 +171,7 @@ Result<Prepared<Capacities<T>>> prepare_capacity(const Batch& batch, std::vector
 
 template <class T>
 Result<Prepared<Precoders<T>>> prepare_precoders(const Batch& batch, int64_t columns) {
+  if (Status bad = check_columns(columns); !bad.ok()) return bad;
   Prepared<Precoders<T>> p{batch};
   p.compute.mimo = MimoOptions{.precoder_columns = columns};
   if (Status bad = check_results(batch, p.compute); !bad.ok()) return bad;
@@ -418,16 +425,17 @@ auto ready_large(O&& operand, std::optional<std::vector<int8_t>> signature, cons
   return made;
 }
 
-// The answer with its report.
+// The answer with its report, or why there is none.
 template <class Answer, class P, class R>
-Result<Answer> answer_of(P prepared, Result<R> report) {
-  if (!report.ok()) return report.status();
+Result<Answer> answer_of(P prepared, Result<R> report, const std::string& address) {
+  if (!report.ok()) return explained(report.status(), address);
   prepared.answer.report = *std::move(report);
   return Answer(std::move(prepared.answer));
 }
 template <class Answers, class A>
-Result<Answers> answer_of(std::vector<Prepared<A>> prepared, Result<std::vector<Report>> reports) {
-  if (!reports.ok()) return reports.status();
+Result<Answers> answer_of(std::vector<Prepared<A>> prepared, Result<std::vector<Report>> reports,
+                          const std::string& address) {
+  if (!reports.ok()) return explained(reports.status(), address);
   Answers answers;
   for (size_t i = 0; i < prepared.size(); ++i) {
     prepared[i].answer.report = std::move((*reports)[i]);

@@ -300,11 +300,17 @@ struct [[nodiscard]] Status {
   std::string message = {};  // for people
   std::optional<std::chrono::nanoseconds> retry_delay = {};  // when the server asks to try again
   std::vector<FieldViolation> violations = {};               // every field at fault
+  std::string parameter = {};  // of a verb's mistake: the parameter or option at fault, such as "rows"; else empty
 
   bool ok() const { return code == Code::kOk; }
-  // "INVALID_ARGUMENT (INVALID_FIELD) matrices.rows: must be at least 1"
+  // "INVALID_ARGUMENT (INVALID_FIELD) matrices.rows: must be at least 1"; of a verb's mistake "rows: ..."
   SVDSERVE_CLIENT_API std::string to_string() const;
 };
+
+// Of a call that reached no server the system's words for it, such as "Connection refused"; empty of every other status.
+SVDSERVE_CLIENT_API std::string why_unreachable(const Status& status);
+// Whether they say that the server and this client do not agree on encryption.
+SVDSERVE_CLIENT_API bool is_about_tls(const std::string& why_unreachable);
 
 // Thrown by Result::value() where there is no value. what(): the status as text.
 class SVDSERVE_CLIENT_API Error : public std::runtime_error {

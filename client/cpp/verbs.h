@@ -271,17 +271,18 @@ class Verbs : public Caller {
       const auto state = std::make_shared<State>(State{{}, std::move(prepared)});
       std::future<Result<Answer>> future = state->promise.get_future();
       if (!state->prepared.ok()) {
-        state->promise.set_value(state->prepared.status());
+        state->promise.set_value(internal::explained(state->prepared.status(), address()));
       } else {
-        start(*state->prepared, [state](auto report) {
-          state->promise.set_value(internal::answer_of<Answer>(*std::move(state->prepared), std::move(report)));
+        start(*state->prepared, [state, address = address()](auto report) {
+          state->promise.set_value(
+              internal::answer_of<Answer>(*std::move(state->prepared), std::move(report), address));
         });
       }
       return future;
     } else {
-      if (!prepared.ok()) return prepared.status();
+      if (!prepared.ok()) return internal::explained(prepared.status(), address());
       return start(*prepared, [&](auto report) {
-        return internal::answer_of<Answer>(*std::move(prepared), std::move(report));
+        return internal::answer_of<Answer>(*std::move(prepared), std::move(report), address());
       });
     }
   }

@@ -73,21 +73,6 @@ client::Status with_option(client::Status status) {
   return status;
 }
 
-// Whether gRPC found no server, and what the system said of it.
-bool is_unreachable(const client::Status& status, std::string* why) {
-  if (status.code != client::Code::kUnavailable || !status.reason.empty()) return false;
-  const bool connects = status.message.find("onnect") != std::string::npos;
-  const bool resolves = status.message.find("resolution") != std::string::npos;
-  if (!connects && !resolves) return false;
-  *why = status.message.substr(status.message.rfind(": ") == std::string::npos ? 0 : status.message.rfind(": ") + 2);
-  return true;
-}
-
-// Whether the server and this client do not agree on encryption.
-bool is_about_tls(const std::string& why) {
-  return why.find("SSL") != std::string::npos || why.find("andshake") != std::string::npos;
-}
-
 // Errors for people: files and the command line have no code of gRPC, and the client's own have other words here.
 std::string error_text(const Context& context, const client::Status& status) {
   const bool is_local = status.code == client::Code::kUnknown || (status.code == client::Code::kInvalidArgument &&
@@ -99,8 +84,8 @@ std::string error_text(const Context& context, const client::Status& status) {
     const double seconds = std::chrono::duration<double>(*timeout).count();
     return absl::StrCat("no reply within ", duration_text(seconds), ", the limit that --timeout sets");
   }
-  if (std::string why; is_unreachable(status, &why)) {
-    if (is_about_tls(why)) {
+  if (const std::string why = client::why_unreachable(status); !why.empty()) {
+    if (client::is_about_tls(why)) {
       return absl::StrCat("no encrypted connection to ", context.connection.address(), " (", why,
                           "). Check the files of --tls-ca, --tls-cert and --tls-key; a server without TLS takes none");
     }

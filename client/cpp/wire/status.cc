@@ -22,11 +22,24 @@ const char* name(Code code) {
 std::string Status::to_string() const {
   std::string s = name(code);
   if (!reason.empty()) s += " (" + reason + ")";
-  if (!field.empty()) s += " " + field;
+  if (!field.empty()) s += " " + (parameter.empty() ? field : parameter);
   // A server's message begins with the field already, for those who read the message alone.
   const bool repeated = !field.empty() && message.starts_with(field + ": ");
   if (!message.empty()) s += ": " + (repeated ? message.substr(field.size() + 2) : message);
   return s;
+}
+
+std::string why_unreachable(const Status& status) {
+  if (status.code != Code::kUnavailable || !status.reason.empty()) return "";
+  const bool connects = status.message.find("onnect") != std::string::npos;
+  const bool resolves = status.message.find("resolution") != std::string::npos;
+  if (!connects && !resolves) return "";
+  const size_t colon = status.message.rfind(": ");
+  return status.message.substr(colon == std::string::npos ? 0 : colon + 2);
+}
+
+bool is_about_tls(const std::string& why) {
+  return why.find("SSL") != std::string::npos || why.find("andshake") != std::string::npos;
 }
 
 Error::Error(Status status)
