@@ -39,8 +39,9 @@ struct TlsOptions {
   std::string server_name = {};  // the name the server's certificate must bear, where it is not the address's
 
   // Reads the files; an empty path leaves its text empty.
-  SVDSERVE_CLIENT_API static Result<TlsOptions> from_files(const std::string& root_certificates, const std::string& certificate_chain = {},
-                                       const std::string& private_key = {});
+  SVDSERVE_CLIENT_API static Result<TlsOptions> from_files(const std::string& root_certificates,
+                                                           const std::string& certificate_chain = {},
+                                                           const std::string& private_key = {});
 };
 
 // INVALID_ARGUMENT where `address` is neither host:port nor a name that gRPC resolves, such as unix:/path or
@@ -117,8 +118,9 @@ class SVDSERVE_CLIENT_API Client : public Verbs<false> {
   // elements. For eigenvalues alone call decompose() with compute.problem = Problem::kHermitian. Errors are relative to
   // the largest eigenvalue of a matrix. For small eigenvalues of graded matrices use Method::kFactored in the eigh() of one matrix.
   template <class T>
-  Result<HermitianEigen<T>> eigh(std::span<const T> data, int64_t n, int64_t count, MemoryOrder order = MemoryOrder::kRowMajor,
-                        const ComputeOptions& compute = {}, const CallOptions& call = {});
+  Result<HermitianEigen<T>> eigh(std::span<const T> data, int64_t n, int64_t count,
+                                 MemoryOrder order = MemoryOrder::kRowMajor, const ComputeOptions& compute = {},
+                                 const CallOptions& call = {});
 
   // Eigenvalues and eigenvectors of count general matrices, A V = V L. compute.vectors = Vectors::kFull: also left ones,
   // W^H A = L W^H. The matrices are n x n, n <= the server's limits.max_general_order (32); larger ones go one a call, by

@@ -41,18 +41,17 @@ concept OfEigen = requires(const M& m) {
 };
 // A range of them.
 template <class G>
-concept RangeOfEigen = std::ranges::forward_range<G> && std::ranges::sized_range<G> &&
-    OfEigen<std::ranges::range_value_t<G>>;
+concept RangeOfEigen =
+    std::ranges::forward_range<G> && std::ranges::sized_range<G> && OfEigen<std::ranges::range_value_t<G>>;
 
 template <class M>
 inline constexpr int kStorage = M::PlainObject::IsRowMajor ? ::Eigen::RowMajor : ::Eigen::ColMajor;
 template <class M>
-inline constexpr MemoryOrder kOrderOf =
-    M::PlainObject::IsRowMajor ? MemoryOrder::kRowMajor : MemoryOrder::kColumnMajor;
+inline constexpr MemoryOrder kOrderOf = M::PlainObject::IsRowMajor ? MemoryOrder::kRowMajor : MemoryOrder::kColumnMajor;
 
 }  // namespace internal
 
-// A matrix of a result as a view of Eigen's, and a copy of it.
+// The matrices and vectors of results.
 template <class T, int kStorage = ::Eigen::ColMajor>
 using EigenMatrix = ::Eigen::Matrix<T, ::Eigen::Dynamic, ::Eigen::Dynamic, kStorage>;
 template <class T>
@@ -71,17 +70,17 @@ auto to_eigen(std::span<const T> numbers) {
 }
 
 // A result R, such as Decomposition<double>, whose s(i), u(i), vh(i), w(i), v(i), wh(i) and [i] are Eigen's, as far as R
-// has them. Of a result that is kept they are views, of a temporary one copies: Eigen::MatrixXd u = client.svd(a)->u().
+// has them. They are views of a result that is kept, and copies of a temporary one.
 template <class R, int kStorage>
 struct InEigen : R {
   explicit InEigen(R&& result) : R(std::move(result)) {}
 
-#define SVDSERVE_IN_EIGEN(member)                                                                                \
-  template <class... Index>                                                                                      \
-  requires requires(const R& r, Index... i) { r.member(i...); }                                                  \
-  auto member(Index... i) const& { return view(static_cast<const R&>(*this).member(i...)); }                     \
-  template <class... Index>                                                                                      \
-  requires requires(const R& r, Index... i) { r.member(i...); }                                                  \
+#define SVDSERVE_IN_EIGEN(member)                                                            \
+  template <class... Index>                                                                  \
+  requires requires(const R& r, Index... i) { r.member(i...); }                              \
+  auto member(Index... i) const& { return view(static_cast<const R&>(*this).member(i...)); } \
+  template <class... Index>                                                                  \
+  requires requires(const R& r, Index... i) { r.member(i...); }                              \
   auto member(Index... i) const&& { return copy(static_cast<const R&>(*this).member(i...)); }
   SVDSERVE_IN_EIGEN(s)
   SVDSERVE_IN_EIGEN(u)
@@ -117,7 +116,7 @@ template <internal::OfEigen M>
 struct OperandTraits<M> {
   using Element = typename M::Scalar;
   template <class R>
-  using Answer = InEigen<R, internal::kStorage<M>>;
+  using Kind = InEigen<R, internal::kStorage<M>>;
 
   static Result<Stack<Element>> stack(const M& matrix) {
     if constexpr ((M::Flags & ::Eigen::DirectAccessBit) != 0) {
@@ -147,7 +146,7 @@ struct OperandTraits<G> {
   using Matrix = std::ranges::range_value_t<G>;
   using Element = typename Matrix::Scalar;
   template <class R>
-  using Answer = InEigen<R, internal::kStorage<Matrix>>;
+  using Kind = InEigen<R, internal::kStorage<Matrix>>;
 
   static Result<Stack<Element>> stack(const G& matrices) {
     if constexpr (kTogether) {
@@ -169,7 +168,8 @@ struct OperandTraits<G> {
   static constexpr int kSize = Matrix::SizeAtCompileTime;
   // Whether the elements of all matrices lie one after the other.
   static constexpr bool kTogether =
-      std::ranges::contiguous_range<G> && kSize != ::Eigen::Dynamic && std::is_same_v<Matrix, typename Matrix::PlainObject> &&
+      std::ranges::contiguous_range<G> && kSize != ::Eigen::Dynamic &&
+      std::is_same_v<Matrix, typename Matrix::PlainObject> &&
       sizeof(Matrix) == (kSize == ::Eigen::Dynamic ? 0 : static_cast<size_t>(kSize)) * sizeof(Element);
 
   static Stack<Element> view(const G& matrices, std::shared_ptr<const void> owner) {

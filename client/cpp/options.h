@@ -1,4 +1,4 @@
-// What the verbs of a Client take: matrices from any contiguous range, their shape, and options by name.
+// Arguments of the verbs of a Client: matrices from any contiguous range, their shape, and options by name.
 //
 //   client.svd(vec, {4, 4}, {.vectors = Vectors::kFull, .timeout = 1s})
 //
@@ -66,7 +66,7 @@ auto stack_of(D&& data, const Shape& shape) {
 // How operands of a type go in, and what their results are. Specialized for Stack here, and by <svdserve/eigen.h> for
 // Eigen's matrices and ranges of them. A specialization has
 //   using Element = ...;                               // a type of ElementTraits
-//   template <class R> using Answer = ...;             // made of an R&&, a result below such as Decomposition<Element>
+//   template <class R> using Kind = ...;               // made of an R&&, such as a Decomposition<Element>
 //   static Result<Stack<Element>> stack(Operand&&);    // or const Operand&; a temporary operand is kept by the stack
 template <class Operand>
 struct OperandTraits {};
@@ -74,7 +74,7 @@ template <class T>
 struct OperandTraits<Stack<T>> {
   using Element = T;
   template <class R>
-  using Answer = R;
+  using Kind = R;
   static Result<Stack<T>> stack(const Stack<T>& matrices) { return matrices; }
 };
 
@@ -96,20 +96,22 @@ struct ElementOfOperand<O> {
 template <class O>
 using ElementOf = typename internal::ElementOfOperand<std::remove_cvref_t<O>>::Type;
 template <class O, class R>
-using AnswerOf = typename OperandTraits<std::remove_cvref_t<O>>::template Answer<R>;
+using InKindOf = typename OperandTraits<std::remove_cvref_t<O>>::template Kind<R>;
 
 // Matrices that know their shape.
 template <class O>
-concept Operand = requires(O&& matrices) { OperandTraits<std::remove_cvref_t<O>>::stack(std::forward<O>(matrices)); };
+concept Operand = requires(O&& matrices) {
+  OperandTraits<std::remove_cvref_t<O>>::stack(std::forward<O>(matrices));
+};
 // Several of them, whose shapes may differ.
 template <class G>
 concept Operands = std::ranges::sized_range<G> && Operand<std::ranges::range_reference_t<G>>;
 template <class G>
 using MemberOf = std::remove_cvref_t<std::ranges::range_reference_t<G>>;
 
-// Eigenvectors of general matrices from which Method::kJacobi starts, as Batch::starting_vectors has them: a contiguous
-// range of complex numbers in the precision of the matrices, as many as the matrices have elements. As the matrices, a
-// range that somebody keeps must live until the call has ended.
+// Eigenvectors of general matrices from which Method::kJacobi starts; Batch::starting_vectors says more. They come from a
+// contiguous range of complex numbers in the precision of the matrices, one for each of their elements. As the matrices,
+// a range that somebody keeps must live until the call has ended.
 class StartingVectors {
  public:
   StartingVectors() = default;
@@ -139,7 +141,7 @@ class StartingVectors {
 // --- options of batches -------------------------------------------------------------------------
 // Fields are those of ComputeOptions, which says more of each.
 
-// Of singular_values().
+// Options of singular_values().
 struct ValuesOptions {
   Method method = Method::kAuto;
   double tolerance = 0;
@@ -149,7 +151,7 @@ struct ValuesOptions {
   std::stop_token stop = {};
 };
 
-// Of svd().
+// Options of svd().
 struct SvdOptions {
   Vectors vectors = Vectors::kThin;  // kNone is kThin: singular_values() is for values alone
   Method method = Method::kAuto;
@@ -162,7 +164,7 @@ struct SvdOptions {
   std::stop_token stop = {};
 };
 
-// Of eigh().
+// Options of eigh().
 struct EighOptions {
   Vectors vectors = Vectors::kThin;  // kNone: eigenvalues alone
   Triangle triangle = Triangle::kLower;
@@ -175,7 +177,7 @@ struct EighOptions {
   std::stop_token stop = {};
 };
 
-// Of eig().
+// Options of eig().
 struct EigOptions {
   Vectors vectors = Vectors::kThin;  // kNone: eigenvalues alone; kFull: also W^H
   Method method = Method::kAuto;
@@ -188,7 +190,7 @@ struct EigOptions {
   std::stop_token stop = {};
 };
 
-// Of capacity().
+// Options of capacity().
 struct CapacityOptions {
   bool water_filling = false;
   int64_t group_size = 1;
@@ -199,7 +201,7 @@ struct CapacityOptions {
 // --- options of one large matrix ----------------------------------------------------------------
 // Fields are those of LargeOptions, which says more of each. `progress` is called on the thread of the call.
 
-// Of svd_large() and hsvd().
+// Options of svd_large() and hsvd().
 struct LargeSvdOptions {
   Vectors vectors = Vectors::kThin;
   Method method = Method::kAuto;
@@ -214,7 +216,7 @@ struct LargeSvdOptions {
   std::stop_token stop = {};
 };
 
-// Of eigh_large() and eigh_factored().
+// Options of eigh_large() and eigh_factored().
 struct LargeEighOptions {
   Vectors vectors = Vectors::kThin;  // kNone: eigenvalues alone
   Triangle triangle = Triangle::kLower;
@@ -229,7 +231,7 @@ struct LargeEighOptions {
   std::stop_token stop = {};
 };
 
-// Of eig_large().
+// Options of eig_large().
 struct LargeEigOptions {
   Vectors vectors = Vectors::kThin;  // kNone: eigenvalues alone; kFull: also W^H
   Method method = Method::kAuto;

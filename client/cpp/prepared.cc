@@ -16,25 +16,25 @@ Status check_sizes(size_t data_size, int64_t rows, int64_t cols, int64_t count) 
   if (const auto checked = matrix_sizes(sizes); !checked.ok()) return checked.status();
   const auto needed = static_cast<uint64_t>(rows) * static_cast<uint64_t>(cols) * static_cast<uint64_t>(count);
   if (data_size == needed) return {};
-  return invalid("matrices.data", "holds " + std::to_string(data_size) +
-                                                " elements, but rows * cols * count is " + std::to_string(needed));
+  return invalid("matrices.data", "holds " + std::to_string(data_size) + " elements, but rows * cols * count is " +
+                                      std::to_string(needed));
 }
 
 Status check_starting_size(size_t starting_size, size_t data_size, const char* field) {
   if (starting_size == 0 || starting_size == data_size) return {};
   return invalid(field, "holds " + std::to_string(starting_size) + " elements, but must hold " +
-                                      std::to_string(data_size) + ", as the matrices, or none");
+                            std::to_string(data_size) + ", as the matrices, or none");
 }
 
 Status check_signature(std::span<const int8_t> signature, int64_t cols) {
   if (static_cast<int64_t>(signature.size()) != cols) {
-    return invalid("open.signature", "must have one entry for each of " + std::to_string(cols) +
-                                                   " columns, but has " + std::to_string(signature.size()));
+    return invalid("open.signature", "must have one entry for each of " + std::to_string(cols) + " columns, but has " +
+                                         std::to_string(signature.size()));
   }
   for (size_t i = 0; i < signature.size(); ++i) {
     if (signature[i] == 1 || signature[i] == -1) continue;
-    return invalid("open.signature", "entry " + std::to_string(i) + " is " + std::to_string(signature[i]) +
-                                                   ", but must be 1 or -1");
+    return invalid("open.signature",
+                   "entry " + std::to_string(i) + " is " + std::to_string(signature[i]) + ", but must be 1 or -1");
   }
   return {};
 }
@@ -42,13 +42,13 @@ Status check_signature(std::span<const int8_t> signature, int64_t cols) {
 Status check_problem(const ComputeOptions& compute) {
   if (compute.problem == Problem::kSvd) return {};
   return invalid("options.problem",
-                           "must be kSvd for singular values; eigenproblems are for eigh(), eig() and decompose()");
+                 "must be kSvd for singular values; eigenproblems are for eigh(), eig() and decompose()");
 }
 
 Status check_problem(const LargeOptions& options) {
   if (options.problem == LargeProblem::kSvd) return {};
   return invalid("open.problem",
-                           "must be kSvd for singular values; eigenproblems are for eigh(), eigh_factored() and eig()");
+                 "must be kSvd for singular values; eigenproblems are for eigh(), eigh_factored() and eig()");
 }
 
 Status check_for_svd(const ComputeOptions& compute) {
@@ -72,11 +72,9 @@ Result<int64_t> count_of(size_t data_size, const Shape& shape) {
 
 Status check_starting_type(DataType given, DataType needed, const char* field) {
   if (given == needed) return {};
-  const auto spelled = [](DataType t) {
-    return t == DataType::kC64 ? "std::complex<float>" : "std::complex<double>";
-  };
-  return invalid(field, std::string("must be ") + spelled(needed) + ", which has the precision of the matrices, but is " +
-                            spelled(given));
+  const auto spelled = [](DataType t) { return t == DataType::kC64 ? "std::complex<float>" : "std::complex<double>"; };
+  return invalid(field, std::string("must be ") + spelled(needed) +
+                            ", which has the precision of the matrices, but is " + spelled(given));
 }
 
 Status check_columns(int64_t columns) {
@@ -94,7 +92,8 @@ Status other_shape(size_t i, const Shape& shape, const Shape& first) {
 }
 
 Status no_start_of_groups() {
-  return invalid("matrices.starting_vectors", "must be absent for eig_groups(); eig() and decompose_groups() take them");
+  return invalid("matrices.starting_vectors",
+                 "must be absent for eig_groups(); eig() and decompose_groups() take them");
 }
 
 Status of_group(Status status, size_t i) {

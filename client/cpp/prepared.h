@@ -1,5 +1,5 @@
 // Calls made ready: what is sent, how, and the results with memory for the reply. The verbs of a Client are these and a
-// way to send them. Of the library itself; programs include <svdserve/client.h>.
+// way to send them. The library itself needs them; programs include <svdserve/client.h>.
 #ifndef SVDSERVE_CLIENT_CPP_PREPARED_H_
 #define SVDSERVE_CLIENT_CPP_PREPARED_H_
 
@@ -392,8 +392,10 @@ auto ready_groups(G&& group, const Prepare& prepare) {
   for (auto&& matrices : group) {
     constexpr bool kKept = std::is_lvalue_reference_v<G> || std::ranges::enable_borrowed_range<std::remove_cvref_t<G>>;
     Made one = [&] {
-      if constexpr (kKept) return ready(matrices, prepare);
-      else return ready(std::move(matrices), prepare);
+      if constexpr (kKept)
+        return ready(matrices, prepare);
+      else
+        return ready(std::move(matrices), prepare);
     }();
     if (!one.ok()) return All(std::ranges::size(group) > 1 ? of_group(one.status(), all.size()) : one.status());
     all.push_back(*std::move(one));
@@ -425,7 +427,7 @@ auto ready_large(O&& operand, std::optional<std::vector<int8_t>> signature, cons
   return made;
 }
 
-// The answer with its report, or why there is none.
+// The result with its report, or why there is none.
 template <class Answer, class P, class R>
 Result<Answer> answer_of(P prepared, Result<R> report, const std::string& address) {
   if (!report.ok()) return explained(report.status(), address);

@@ -307,7 +307,7 @@ struct [[nodiscard]] Status {
   SVDSERVE_CLIENT_API std::string to_string() const;
 };
 
-// Of a call that reached no server the system's words for it, such as "Connection refused"; empty of every other status.
+// The system's words for why a call reached no server, such as "Connection refused"; empty for every other status.
 SVDSERVE_CLIENT_API std::string why_unreachable(const Status& status);
 // Whether they say that the server and this client do not agree on encryption.
 SVDSERVE_CLIENT_API bool is_about_tls(const std::string& why_unreachable);

@@ -35,9 +35,9 @@ class Verbs : public Caller {
   template <class A>
   using Reply = std::conditional_t<kLater, std::future<Result<A>>, Result<A>>;
   template <class O, class A>
-  using ReplyTo = Reply<AnswerOf<O, A>>;
+  using ReplyTo = Reply<InKindOf<O, A>>;
   template <class G, class A>
-  using RepliesTo = Reply<std::vector<AnswerOf<MemberOf<G>, A>>>;
+  using RepliesTo = Reply<std::vector<InKindOf<MemberOf<G>, A>>>;
   template <class O>
   using ValuesOf = SingularValues<RealOf<ElementOf<O>>>;
 
@@ -178,7 +178,8 @@ class Verbs : public Caller {
   }
   template <Operand O>
   ReplyTo<O, LargeEigen<ElementOf<O>>> eigh_large(O&& matrix, const LargeEighOptions& options = {}) {
-    return large(std::forward<O>(matrix), std::nullopt, options, internal::large_eigh_by(options, LargeProblem::kHermitian));
+    return large(std::forward<O>(matrix), std::nullopt, options,
+                 internal::large_eigh_by(options, LargeProblem::kHermitian));
   }
 
   // G J G^H = U L U^H, for G as of hsvd(). The product is never formed.
@@ -211,7 +212,7 @@ class Verbs : public Caller {
   // Send what was made ready of an operand O, of several, or of a large matrix.
   template <class O, class A>
   ReplyTo<O, A> send(Result<internal::Prepared<A>> prepared, const CallOptions& call) {
-    return replied<AnswerOf<O, A>>(std::move(prepared), [&](auto& p, auto done) {
+    return replied<InKindOf<O, A>>(std::move(prepared), [&](auto& p, auto done) {
       if constexpr (kLater) {
         decompose_async(p.batch, p.out, p.compute, call, std::move(done));
       } else {
@@ -221,7 +222,7 @@ class Verbs : public Caller {
   }
   template <class G, class A>
   RepliesTo<G, A> send_groups(Result<std::vector<internal::Prepared<A>>> prepared, const CallOptions& call) {
-    return replied<std::vector<AnswerOf<MemberOf<G>, A>>>(std::move(prepared), [&](auto& all, auto done) {
+    return replied<std::vector<InKindOf<MemberOf<G>, A>>>(std::move(prepared), [&](auto& all, auto done) {
       std::vector<Group> groups;
       for (const internal::Prepared<A>& p : all) groups.push_back({p.batch, p.out});
       const ComputeOptions compute = all.empty() ? ComputeOptions{} : all.front().compute;
@@ -234,7 +235,7 @@ class Verbs : public Caller {
   }
   template <class O, class A>
   ReplyTo<O, A> send_large(Result<internal::PreparedLarge<A>> prepared, const CallOptions& call) {
-    return replied<AnswerOf<O, A>>(std::move(prepared), [&](auto& p, auto done) {
+    return replied<InKindOf<O, A>>(std::move(prepared), [&](auto& p, auto done) {
       if (p.signature) p.matrix.signature = *p.signature;
       if constexpr (kLater) {
         decompose_large_async(p.matrix, p.out, p.options, call, std::move(done));

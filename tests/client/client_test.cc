@@ -262,7 +262,7 @@ TEST(Client, AnErrorBringsCodeReasonFieldAndMessage) {
   EXPECT_EQ(s.reason, "INVALID_FIELD");
   EXPECT_EQ(s.field, "options.tolerance");
   EXPECT_EQ(s.message, "must be at most 1");
-  EXPECT_EQ(s.to_string(), "INVALID_ARGUMENT (INVALID_FIELD) options.tolerance: must be at most 1");
+  EXPECT_EQ(s.to_string(), "INVALID_ARGUMENT (INVALID_FIELD) tolerance: must be at most 1");
   client::Status named = s;
   named.message = "options.tolerance: must be at most 1";
   EXPECT_EQ(named.to_string(), s.to_string());

@@ -40,49 +40,101 @@ struct Mistake {
 
 const std::vector<Mistake>& of_batches() {
   static const std::vector<Mistake> all = {
-      {"another shape", [](Client& c) { return c.svd(kData, {5, 4}).status(); },
+      {"another shape",
+       [](Client& c) {
+         return c.svd(kData, {5, 4}).status();
+       },
        "data: holds 48 elements, but matrices of 5 x 4 need a multiple of 20"},
-      {"no rows", [](Client& c) { return c.svd(kData, {0, 4}).status(); }, "rows: must be at least 1, is 0"},
-      {"columns below 0", [](Client& c) { return c.svd(kData, {4, -4}).status(); }, "cols: must be at least 1, is -4"},
-      {"not square", [](Client& c) { return c.eigh(kData, {4, 3}).status(); },
+      {"no rows",
+       [](Client& c) {
+         return c.svd(kData, {0, 4}).status();
+       },
+       "rows: must be at least 1, is 0"},
+      {"columns below 0",
+       [](Client& c) {
+         return c.svd(kData, {4, -4}).status();
+       },
+       "cols: must be at least 1, is -4"},
+      {"not square",
+       [](Client& c) {
+         return c.eigh(kData, {4, 3}).status();
+       },
        "cols: must equal rows = 4 for eigenproblems, but is 3"},
-      {"too large", [](Client& c) { return c.svd(kBig, {600, 600}).status(); },
+      {"too large",
+       [](Client& c) {
+         return c.svd(kBig, {600, 600}).status();
+       },
        "rows: min(rows, cols) of a batch must be at most 512, but is 600; svd_large(), eigh_large() and eig_large() "
        "take one such matrix"},
-      {"more triplets than there are", [](Client& c) { return c.svd(kData, {4, 3}, {.top_k = 9}).status(); },
+      {"more triplets than there are",
+       [](Client& c) {
+         return c.svd(kData, {4, 3}, {.top_k = 9}).status();
+       },
        "top_k: must be between 0 and min(rows, cols) = 3 (0: all), but is 9"},
       {"part of full vectors",
-       [](Client& c) { return c.svd(kData, {4, 3}, {.vectors = Vectors::kFull, .top_k = 1}).status(); },
+       [](Client& c) {
+         return c.svd(kData, {4, 3}, {.vectors = Vectors::kFull, .top_k = 1}).status();
+       },
        "top_k: must be 0 with full vectors, which have all columns; ask for thin ones"},
       {"a method without vectors",
-       [](Client& c) { return c.svd(kData, {4, 3}, {.method = Method::kBisection}).status(); },
+       [](Client& c) {
+         return c.svd(kData, {4, 3}, {.method = Method::kBisection}).status();
+       },
        "method: BIDIAGONAL and BISECTION give values alone; vectors are JACOBI's (AUTO chooses it)"},
-      {"a tolerance below 0", [](Client& c) { return c.svd(kData, {4, 3}, {.tolerance = -1}).status(); },
+      {"a tolerance below 0",
+       [](Client& c) {
+         return c.svd(kData, {4, 3}, {.tolerance = -1}).status();
+       },
        "tolerance: must be between 0 and 1 (0: the default)"},
       {"sweeps of a method without",
-       [](Client& c) { return c.singular_values(kData, {4, 3}, {.max_sweeps = 3}).status(); },
+       [](Client& c) {
+         return c.singular_values(kData, {4, 3}, {.max_sweeps = 3}).status();
+       },
        "max_sweeps: is for JACOBI alone, which counts sweeps"},
-      {"full eigenvectors", [](Client& c) { return c.eigh(kData, {4, 4}, {.vectors = Vectors::kFull}).status(); },
+      {"full eigenvectors",
+       [](Client& c) {
+         return c.eigh(kData, {4, 4}, {.vectors = Vectors::kFull}).status();
+       },
        "vectors: must be kNone or kThin for Hermitian matrices, whose eigenvectors are complete"},
       {"a start of another size",
-       [](Client& c) { return c.eig(kData, {4, 4}, {.start = std::vector<Complex>(3)}).status(); },
+       [](Client& c) {
+         return c.eig(kData, {4, 4}, {.start = std::vector<Complex>(3)}).status();
+       },
        "start: holds 3 elements, but must hold 48, as the matrices, or none"},
       {"a start of another precision",
-       [](Client& c) { return c.eig(kData, {4, 4}, {.start = std::vector<std::complex<float>>(48)}).status(); },
+       [](Client& c) {
+         return c.eig(kData, {4, 4}, {.start = std::vector<std::complex<float>>(48)}).status();
+       },
        "start: must be std::complex<double>, which has the precision of the matrices, but is std::complex<float>"},
-      {"no SNR", [](Client& c) { return c.capacity(kData, {4, 3}, {}).status(); },
+      {"no SNR",
+       [](Client& c) {
+         return c.capacity(kData, {4, 3}, {}).status();
+       },
        "snr_db: must have at least one SNR for capacity, water_filling and stream_snr"},
       {"groups that do not divide",
-       [](Client& c) { return c.capacity(kData, {4, 3}, {10}, {.group_size = 3}).status(); },
+       [](Client& c) {
+         return c.capacity(kData, {4, 3}, {10}, {.group_size = 3}).status();
+       },
        "count: must be a multiple of group_size, which is 3, is 4"},
-      {"more precoders than antennas", [](Client& c) { return c.precoders(kData, {4, 3}, 9).status(); },
+      {"more precoders than antennas",
+       [](Client& c) {
+         return c.precoders(kData, {4, 3}, 9).status();
+       },
        "precoder_columns: must be between 0 and min(rows, cols) = 3, but is 9"},
-      {"no precoder", [](Client& c) { return c.precoders(kData, {4, 3}, 0).status(); },
+      {"no precoder",
+       [](Client& c) {
+         return c.precoders(kData, {4, 3}, 0).status();
+       },
        "precoder_columns: must be at least 1, but is 0"},
-      {"nothing asked for", [](Client& c) { return c.mimo(kData, {4, 3}, {}).status(); },
+      {"nothing asked for",
+       [](Client& c) {
+         return c.mimo(kData, {4, 3}, {}).status();
+       },
        "mimo: no result is requested; ask for values, vectors or MIMO numbers"},
       {"a gradient of nothing",
-       [](Client& c) { return c.mimo(kData, {4, 3}, {.condition_number = true, .gradient = true}).status(); },
+       [](Client& c) {
+         return c.mimo(kData, {4, 3}, {.condition_number = true, .gradient = true}).status();
+       },
        "gradient: is of capacity, water_filling and effective_rank; ask for one of them"},
       {"one of several",
        [](Client& c) {
@@ -99,20 +151,40 @@ const std::vector<Mistake>& of_batches() {
 
 const std::vector<Mistake>& of_large_matrices() {
   static const std::vector<Mistake> all = {
-      {"several", [](Client& c) { return c.svd_large(kData, {4, 4}).status(); },
+      {"several",
+       [](Client& c) {
+         return c.svd_large(kData, {4, 4}).status();
+       },
        "data: holds 48 elements, but rows * cols * count is 16"},
       {"a method of batches",
-       [](Client& c) { return c.svd_large(kData, {12, 4}, {.method = Method::kBisection}).status(); },
+       [](Client& c) {
+         return c.svd_large(kData, {12, 4}, {.method = Method::kBisection}).status();
+       },
        "method: must be AUTO or JACOBI for a large matrix, but is bisection"},
-      {"a cosine above 1", [](Client& c) { return c.svd_large(kData, {12, 4}, {.tolerance = 2}).status(); },
+      {"a cosine above 1",
+       [](Client& c) {
+         return c.svd_large(kData, {12, 4}, {.tolerance = 2}).status();
+       },
        "tolerance: must be a cosine between 0 and 1, or 0 for the method's own"},
-      {"not square", [](Client& c) { return c.eigh_large(kData, {12, 4}).status(); },
+      {"not square",
+       [](Client& c) {
+         return c.eigh_large(kData, {12, 4}).status();
+       },
        "cols: must equal rows = 12 for an eigenproblem, whose matrix is square, but is 4"},
-      {"too few signs", [](Client& c) { return c.hsvd(kData, {12, 4}, {1, -1}).status(); },
+      {"too few signs",
+       [](Client& c) {
+         return c.hsvd(kData, {12, 4}, {1, -1}).status();
+       },
        "signature: must have one entry for each of 4 columns, but has 2"},
-      {"other numbers than 1 and -1", [](Client& c) { return c.hsvd(kData, {12, 4}, {1, 1, 2, -1}).status(); },
+      {"other numbers than 1 and -1",
+       [](Client& c) {
+         return c.hsvd(kData, {12, 4}, {1, 1, 2, -1}).status();
+       },
        "signature: entry 2 is 2, but must be 1 or -1"},
-      {"a wide one", [](Client& c) { return c.hsvd(kData, {4, 12}, std::vector<int8_t>(12, 1)).status(); },
+      {"a wide one",
+       [](Client& c) {
+         return c.hsvd(kData, {4, 12}, std::vector<int8_t>(12, 1)).status();
+       },
        "signature: needs at least as many rows as columns: the matrix must have full column rank"}};
   return all;
 }

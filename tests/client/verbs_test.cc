@@ -1,5 +1,5 @@
-// The verbs of the C++ client against the real server: each form of a verb has the numbers of the untyped call, and
-// operands live as long as their calls.
+// The verbs of the C++ client against the real server. Each form of a verb has the same numbers, and operands live as
+// long as their calls.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -86,7 +86,9 @@ TEST_F(VerbsTest, ResultsHaveTheirMatrices) {
 
 // A view of a result that is gone does not compile.
 template <class R>
-concept GivesViews = requires(R&& result) { std::forward<R>(result).u(); };
+concept GivesViews = requires(R&& result) {
+  std::forward<R>(result).u();
+};
 static_assert(GivesViews<Decomposition<double>&> && !GivesViews<Decomposition<double>>);
 static_assert(GivesViews<LargeEigen<float>&> && !GivesViews<LargeEigen<float>>);
 

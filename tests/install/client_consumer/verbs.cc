@@ -107,7 +107,8 @@ void large_matrices(Client& client) {
   auto eig = client.async().eig_large(Eigen::MatrixXd(a.topRows(40)));
   check("svd_large", svd_error(a, svd.get().value()), 1e-10);
   const auto h = hsvd.get().value();
-  check("hsvd", svd_error(a, h) + std::abs((h.vh() * j.asDiagonal() * h.vh().transpose()).cwiseAbs().sum() - 40), 1e-10);
+  check("hsvd", svd_error(a, h) + std::abs((h.vh() * j.asDiagonal() * h.vh().transpose()).cwiseAbs().sum() - 40),
+        1e-10);
   const auto e = eigh.get().value();
   check("eigh_large", (square * e.u() - e.u() * e.w().asDiagonal()).norm(), 1e-10);
   const auto f = factored.get().value();
@@ -124,8 +125,7 @@ void ranges(Client& client) {
   const auto d = client.svd_groups(groups, {.timeout = 10s}).value();
   const Eigen::Map<const Eigen::MatrixXcf> tall(a.data(), 4, 2);
   const auto& t = d[1];
-  check("a group of spans",
-        (tall - to_eigen(t.u()) * to_eigen(t.s()).asDiagonal() * to_eigen(t.vh())).norm(), 1e-5);
+  check("a group of spans", (tall - to_eigen(t.u()) * to_eigen(t.s()).asDiagonal() * to_eigen(t.vh())).norm(), 1e-5);
   const auto second = d[0].u(1);
   check("of another order", std::abs(second(1, 0) - to_eigen(second)(1, 0)), 0);
 }
