@@ -24,6 +24,7 @@ LIBRARIES = {
     "proto": r"google/(protobuf|rpc)/|.*\.pb\.h$",
     "prometheus": r"prometheus/",
     "zlib": r"zlib\.h$",
+    "eigen": r"Eigen/",
     "gtest": r"(gtest|gmock)/",
     "benchmark": r"benchmark/",
 }
@@ -137,6 +138,7 @@ RULES = {
     "wire": Rule(("wire/",), ("intrinsics", "proto")),
     # The clients see the wire and nothing behind it.
     "client/cpp": Rule(("wire/", "client/cpp/"), ("absl", "grpc", "proto")),
+    "client/cpp/eigen.h": Rule((), ("eigen",)),  # programs include it, the client does not
     "client/cpp/calls": Rule(("wire/", "client/cpp/*", "client/cpp/wire/"), ("absl", "grpc", "proto")),
     "client/cpp/wire": Rule(("wire/", "client/cpp/*"), ("absl", "grpc", "proto")),
     # svdctl sees the public face of the library.
@@ -158,7 +160,7 @@ SOURCES_WITH = {"server/metrics": ("prometheus",)}
 
 # Headers that programs outside the tree include, with the libraries that these and their includes may need.
 PUBLIC = {"engine/svd_engine.h": ("absl",), "engine/cuda_engine.h": ("absl",), "engine/large_engine.h": (),
-          "client/cpp/client.h": ()}
+          "client/cpp/client.h": (), "client/cpp/eigen.h": ("eigen",)}
 
 BENCHMARKS = re.compile(r"_bench\.cc$")
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.MULTILINE)
@@ -299,6 +301,7 @@ class PlantedFaults(unittest.TestCase):
             ("server/rpc/codec/codec.h", '#include "engine/svd_engine.h"'),
             ("server/main.cc", "#include <grpcpp/grpcpp.h>"),
             ("client/cpp/client.cc", '#include "engine/problem.h"'),
+            ("client/cpp/options.h", "#include <Eigen/Core>"),
             ("client/cli/main.cc", "#include <grpcpp/grpcpp.h>"),
             ("server/batch/batch.cc", '#include "tests/support/fake_clock.h"'),
             ("server/batch/batch.cc", '#include "batch.h"'),
