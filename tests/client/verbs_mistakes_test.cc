@@ -235,9 +235,9 @@ TEST(VerbsMistakes, WithoutAServer) {
   EXPECT_EQ(said({.address = "unix:/tmp/no such socket"}),
             "UNAVAILABLE: no server at unix:/tmp/no such socket (No such file or directory). Start one with svdserve, "
             "or name its address in ClientOptions::address");
-  EXPECT_EQ(said({.address = "localhost"}),
+  EXPECT_EQ(said({.address = "127.0.0.1"}),
             "UNAVAILABLE: ClientOptions::address must be host:port, such as 127.0.0.1:50051 or [::1]:50051, but is "
-            "\"localhost\"");
+            "\"127.0.0.1\"");
   Server server;
   EXPECT_THAT(said({.address = server.address(), .tls = {.enabled = true}}),
               AllOf(StartsWith("UNAVAILABLE: no encrypted connection to " + server.address() + " ("),
