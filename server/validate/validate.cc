@@ -38,7 +38,7 @@ Error check_count(const std::string& at, const Request& request, const Plan& pla
 // The operands have to be exactly what the sizes say.
 Error check_data(const std::string& at, const Request& request) {
   // The planner has bounded rows and cols, so one matrix fits; `count` of them need not.
-  const int64_t one = static_cast<int64_t>(matrix_bytes(request.problem));
+  const int64_t one = static_cast<int64_t>(stored_bytes(request.problem));
   int64_t expected = 0;
   if (!multiply(request.count, one, &expected)) {
     return invalid(at + ".count", absl::StrCat(request.count, " matrices of ", one, " bytes are too many to count"));
