@@ -15,7 +15,8 @@ Error invalid(std::string field, std::string message, Reason reason = Reason::kI
 
 // The planner's field names live in two messages of the wire. `at`: the path of the batch.
 Error invalid_plan(const std::string& at, const PlanError& error) {
-  if (error.field == "rows" || error.field == "cols") return invalid(absl::StrCat(at, ".", error.field), error.message);
+  if (error.field == "rows" || error.field == "cols" || error.field == "exponent")
+    return invalid(absl::StrCat(at, ".", error.field), error.message);
   if (error.field == "values") return invalid("options.mimo", error.message);  // everything else asks for something
   return invalid(absl::StrCat("options.", error.field), error.message);
 }
