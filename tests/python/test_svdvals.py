@@ -75,7 +75,7 @@ def test_integers_become_doubles(client, rng, dtype):
 
 
 @pytest.mark.parametrize("dtype", ["<f2", ">f2"])
-def test_half_precision_becomes_single(client, rng, dtype):
+def test_half_precision_has_results_of_single(client, rng, dtype):
     a = random(rng, (4, 3, 3), "f2").astype(dtype)
     check(client.svdvals(a), a.astype("f4"))
 
