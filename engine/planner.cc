@@ -249,9 +249,9 @@ std::optional<PlanError> check_storage(const Problem& problem) {
     return PlanError{"exponent", "is for I16 and CI16 alone; leave it 0"};
   }
   if (problem.exponent >= kLeastExponent && problem.exponent <= kLargestExponent) return std::nullopt;
-  return PlanError{"exponent", "must be between " + std::to_string(kLeastExponent) + " and " +
-                                   std::to_string(kLargestExponent) + ", by which f32 has every integer exactly, but is " +
-                                   std::to_string(problem.exponent)};
+  return PlanError{"exponent",
+                   "must be between " + std::to_string(kLeastExponent) + " and " + std::to_string(kLargestExponent) +
+                       ", by which f32 has every integer exactly, but is " + std::to_string(problem.exponent)};
 }
 
 // Checks that a batch may have the shape. Returns what is wrong.

@@ -43,9 +43,7 @@ struct WidenBF16 {
 struct WidenI16 {
   float scale;
   SVD_HD explicit WidenI16(int32_t exponent) : scale(float_of_bits(static_cast<uint32_t>(exponent + 127) << 23)) {}
-  SVD_HD float operator()(uint16_t integer) const {
-    return static_cast<float>(static_cast<int16_t>(integer)) * scale;
-  }
+  SVD_HD float operator()(uint16_t integer) const { return static_cast<float>(static_cast<int16_t>(integer)) * scale; }
 };
 
 }  // namespace svdserve

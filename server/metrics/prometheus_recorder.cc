@@ -32,7 +32,7 @@ using prometheus::Gauge;
 using prometheus::Histogram;
 using prometheus::Labels;
 
-constexpr int kCodes = 17;  // OK .. UNAUTHENTICATED, as gRPC numbers them
+constexpr int kCodes = 17;                                         // OK .. UNAUTHENTICATED, as gRPC numbers them
 constexpr int kDTypes = static_cast<int>(OperandType::kLast) + 2;  // and none
 
 // Why admission refuses.

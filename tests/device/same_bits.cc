@@ -270,8 +270,8 @@ class Comparison {
                              : plan.decomposition == Decomposition::kGeneral ? "general "
                                                                              : "";
     std::snprintf(text, sizeof(text), "%s %s%s tolerance %g sweeps %d %ldx%ld order %d U %ld V %ld",
-                  operand_name(plan.problem), kind, name(plan.method), plan.tolerance, plan.max_sweeps, plan.problem.rows,
-                  plan.problem.cols, static_cast<int>(plan.problem.order), plan.outputs.left_columns,
+                  operand_name(plan.problem), kind, name(plan.method), plan.tolerance, plan.max_sweeps,
+                  plan.problem.rows, plan.problem.cols, static_cast<int>(plan.problem.order), plan.outputs.left_columns,
                   plan.outputs.right_columns);
     return text;
   }

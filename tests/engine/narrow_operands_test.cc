@@ -55,9 +55,9 @@ TEST(NarrowOperands, EveryPatternIsExact) {
 struct Case {
   int64_t rows, cols, count;
 };
-const Case kCases[] = {{1, 1, 300},  {2, 2, 300}, {3, 3, 200},  {4, 4, 700},  {7, 7, 100},  {8, 8, 100},
-                       {13, 13, 40}, {32, 32, 9}, {9, 4, 100},  {4, 64, 60},  {65, 3, 40},  {300, 8, 20},
-                       {40, 17, 20}, {2, 700, 9}, {33, 33, 7},  {40, 70, 5},  {100, 96, 3}, {130, 36, 3}};
+const Case kCases[] = {{1, 1, 300},  {2, 2, 300}, {3, 3, 200}, {4, 4, 700}, {7, 7, 100},  {8, 8, 100},
+                       {13, 13, 40}, {32, 32, 9}, {9, 4, 100}, {4, 64, 60}, {65, 3, 40},  {300, 8, 20},
+                       {40, 17, 20}, {2, 700, 9}, {33, 33, 7}, {40, 70, 5}, {100, 96, 3}, {130, 36, 3}};
 
 std::vector<Options> options_of(int64_t rows, int64_t cols) {
   const int64_t k = std::min(rows, cols);
@@ -81,14 +81,19 @@ std::vector<Options> options_of(int64_t rows, int64_t cols) {
   if (rows != cols) return all;
   for (const Triangle triangle : {Triangle::kLower, Triangle::kUpper}) {
     all.push_back({.decomposition = Decomposition::kHermitian, .triangle = triangle});
-    all.push_back({.decomposition = Decomposition::kHermitian, .triangle = triangle, .vectors = Vectors::kThin,
+    all.push_back({.decomposition = Decomposition::kHermitian,
+                   .triangle = triangle,
+                   .vectors = Vectors::kThin,
                    .certificate = true});
   }
   if (rows > kLargestGeneral) return all;
   for (const Method method : {Method::kQr, Method::kJacobi}) {
     all.push_back({.decomposition = Decomposition::kGeneral, .method = method});
-    all.push_back({.decomposition = Decomposition::kGeneral, .method = method, .vectors = Vectors::kFull,
-                   .certificate = true, .condition = true});
+    all.push_back({.decomposition = Decomposition::kGeneral,
+                   .method = method,
+                   .vectors = Vectors::kFull,
+                   .certificate = true,
+                   .condition = true});
   }
   all.push_back({.decomposition = Decomposition::kGeneral, .vectors = Vectors::kThin, .starting_vectors = true});
   return all;
@@ -164,7 +169,8 @@ TEST(NarrowOperands, TheirMistakesAreNamed) {
   const auto of = [](OperandType type, int32_t exponent) { return problem_of(type, 4, 4, Order::kRowMajor, exponent); };
   for (const OperandType type : {OperandType::kI16, OperandType::kCI16}) {
     for (const int32_t exponent : {-126, 0, 112}) EXPECT_EQ(field_of(of(type, exponent)), "");
-    for (const int32_t exponent : {INT32_MIN, -127, 113, INT32_MAX}) EXPECT_EQ(field_of(of(type, exponent)), "exponent");
+    for (const int32_t exponent : {INT32_MIN, -127, 113, INT32_MAX})
+      EXPECT_EQ(field_of(of(type, exponent)), "exponent");
   }
   for (const OperandType type : {OperandType::kF16, OperandType::kBF16, OperandType::kC32, OperandType::kF64}) {
     EXPECT_EQ(field_of(of(type, 0)), "");

@@ -219,7 +219,7 @@ def test_options_do_what_they_say(client, rng):
 def test_info_and_health(client):
     info = client.info()
     assert info.version and not info.draining
-    assert info.data_types == ("f32", "f64", "c64", "c128")
+    assert info.data_types == ("f32", "f64", "c64", "c128", "f16", "bf16", "c32", "i16", "ci16")
     assert set(info.methods) == {name.lower() for name, number in _proto.METHODS.items() if number}
     assert (info.limits.max_values, info.limits.max_dimension) == (512, 16384)
     assert (info.limits.max_general_order, info.limits.max_hermitian_order) == (32, 128)

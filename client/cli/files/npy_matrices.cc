@@ -178,8 +178,8 @@ MatrixStack widened(MatrixStack stack) {
   Bytes out = allocate(static_cast<size_t>(items) * sizeof(float));
   for (int64_t i = 0; i < items; ++i) {
     const auto bits = read_as<uint16_t>(from + i * 2);
-    const double number = b.data_type == DataType::kF16 ? half_to_double(bits)
-                                                        : std::ldexp(static_cast<int16_t>(bits), b.exponent);
+    const double number =
+        b.data_type == DataType::kF16 ? half_to_double(bits) : std::ldexp(static_cast<int16_t>(bits), b.exponent);
     const auto single = static_cast<float>(number);  // exact
     std::memcpy(out.get() + static_cast<size_t>(i) * sizeof(float), &single, sizeof(float));
   }

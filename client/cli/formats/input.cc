@@ -102,7 +102,8 @@ void InputFormat::declare(Arguments* a) {
   a->option("--dtype", "T", "of raw numbers: f16, f32, f64, c64, c128, or a type of NumPy such as >c8;\ndefault: f64",
             &dtype);
   a->option("--exponent", "E",
-            "send integers of 16 bits as they are, times 2^E, E from -126 to 112, and compute\nin f32; without it they are computed in f64",
+            "send integers of 16 bits as they are, times 2^E, E from -126 to 112, and compute\nin f32; without it they "
+            "are computed in f64",
             &exponent);
 }
 

@@ -12,8 +12,8 @@ namespace {
 
 // The service's names, in NumPy's words.
 std::string numpy_type(const std::string& dtype) {
-  for (const auto type :
-       {client::DataType::kF16, client::DataType::kF32, client::DataType::kF64, client::DataType::kC64, client::DataType::kC128}) {
+  for (const auto type : {client::DataType::kF16, client::DataType::kF32, client::DataType::kF64,
+                          client::DataType::kC64, client::DataType::kC128}) {
     if (dtype == name(type)) return npy_type(type);
   }
   return dtype.empty() ? "f8" : dtype;

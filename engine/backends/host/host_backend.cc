@@ -57,7 +57,7 @@ struct Call {
 template <class T>
 struct PackBuffers {
   AlignedBuffer<T> a, scratch, exponents, values;
-  AlignedBuffer<T> widened;                        // matrices of a pack, of narrow operands
+  AlignedBuffer<T> widened;                          // matrices of a pack, of narrow operands
   AlignedBuffer<T> x, y, ranks, staged_x, staged_y;  // of vectors
   AlignedBuffer<char> finishing;
   std::array<T, kMaxLanes> statuses;

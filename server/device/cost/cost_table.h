@@ -68,9 +68,9 @@ class CostTable {
     template <class H>
     friend H AbslHashValue(H h, const Key& k) {
       return H::combine(std::move(h), k.rows, k.cols, static_cast<int>(k.dtype), static_cast<int>(k.storage),
-                        static_cast<int>(k.decomposition),
-                        static_cast<int>(k.method), k.precision, k.sweeps, k.left_columns, k.right_columns, k.answers,
-                        k.certificate, k.gradients, k.condition, k.starting_vectors);
+                        static_cast<int>(k.decomposition), static_cast<int>(k.method), k.precision, k.sweeps,
+                        k.left_columns, k.right_columns, k.answers, k.certificate, k.gradients, k.condition,
+                        k.starting_vectors);
     }
   };
   struct Cell {

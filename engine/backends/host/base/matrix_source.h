@@ -33,7 +33,7 @@ class MatrixSource {
 
   struct Slot {
     const char* matrix;  // as it is stored
-    const char* start;  // its starting vectors; null: the plan has none
+    const char* start;   // its starting vectors; null: the plan has none
     const HostSegment* segment;
     int64_t index;         // in the segment
     MatrixStatus* status;  // or null
