@@ -1452,6 +1452,7 @@ TEST(Svdctl, FilesOf16BitNumbersGoAsTheyAre) {
   const std::vector<int16_t> integers = {3, 0, 0, -4};
   write_matrix(folder + "/half.npy", "f2", "(1, 2, 2)", halves);
   write_matrix(folder + "/int.npy", "i2", "(1, 2, 2)", integers);
+  write_matrix(folder + "/one.npy", "f2", "(2, 2)", halves);
   const auto values = [&](std::vector<std::string> words) {
     words.insert(words.begin(), {SVDCTL_PROGRAM, "values"});
     words.insert(words.end(), {"--print", "--address", server.address()});
@@ -1469,7 +1470,7 @@ TEST(Svdctl, FilesOf16BitNumbersGoAsTheyAre) {
   EXPECT_THAT(values({folder + "/int.npy", "--exponent", "113"}).err,
               HasSubstr("--exponent: \"113\" is not a number from"));
   EXPECT_THAT(values({folder + "/half.npy", "--exponent", "1"}).err, HasSubstr("leave it out"));
-  const Outcome large = run({SVDCTL_PROGRAM, "svd", folder + "/half.npy", "-o", folder + "/x", "--strategy",
+  const Outcome large = run({SVDCTL_PROGRAM, "svd", folder + "/one.npy", "-o", folder + "/x", "--strategy",
                              "recursive", "--address", server.address()});
   EXPECT_EQ(large.exit_code, 0) << large.err;
   EXPECT_THAT(read_matrix<float>(folder + "/x.s.npy").second, ElementsAre(4, 3));
@@ -1783,7 +1784,7 @@ TEST(Svdctl, WrongUsageIsExplained) {
                                                        {"capacity", "a.npy", "--snr-db", "0,high"},
                                                        {"capacity", "a.npy", "--group-size", "0"},
                                                        {"bench", "--shape", "4"},
-                                                       {"bench", "--dtype", "f16"},
+                                                       {"bench", "--dtype", "f24"},
                                                        {"bench", "--rate", "10", "--stream"},
                                                        {"bench", "--empty", "--stream"},
                                                        {"health", "--tls-cert", "only.pem"},

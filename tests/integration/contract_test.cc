@@ -442,7 +442,7 @@ TEST_F(ContractTest, KnownValuesInEveryOrderAndType) {
   EXPECT_EQ(ask(v1::DATA_TYPE_C64, v1::MEMORY_ORDER_ROW_MAJOR, complex_single, sizeof complex_single), want32);
   const double complex_double[] = {0, 3, 0, 0, 0, 0, 0, 0, -4, 0, 0, 0};
   EXPECT_EQ(ask(v1::DATA_TYPE_C128, v1::MEMORY_ORDER_ROW_MAJOR, complex_double, sizeof complex_double), want64);
-  // Of 16-bit numbers, by their bits: 3 and 4, and -4.
+  // 16-bit numbers by their bits: 3 and 4, and -4.
   const uint16_t half[] = {0x4200, 0, 0, 0, 0x4400, 0}, bfloat[] = {0x4040, 0, 0, 0, 0x4080, 0};
   EXPECT_EQ(ask(v1::DATA_TYPE_F16, v1::MEMORY_ORDER_ROW_MAJOR, half, sizeof half), want32);
   EXPECT_EQ(ask(v1::DATA_TYPE_BF16, v1::MEMORY_ORDER_ROW_MAJOR, bfloat, sizeof bfloat), want32);

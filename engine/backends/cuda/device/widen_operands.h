@@ -11,8 +11,8 @@
 
 namespace svdserve::cuda {
 
-// Bytes that the floats of `count` matrices take at the head of the workspace, a multiple of its alignment; 0 where the
-// plan's operands are not narrow.
+// Bytes of the floats of `count` matrices at the head of the workspace, a multiple of its alignment. 0 where the plan's
+// operands are not narrow.
 uint64_t widened_bytes(const Plan& plan, int64_t count);
 
 // Enqueues the conversion. *batch has the floats and the rest of the workspace afterwards.

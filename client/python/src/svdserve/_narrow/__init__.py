@@ -35,7 +35,7 @@ class Narrow:
 
 
 def narrow_type(dtype: np.dtype[Any]) -> Narrow | None:
-    """What elements of `dtype` are; None: their numbers do not have 16 bits."""
+    """The element type of `dtype`; None: its numbers do not have 16 bits."""
     if dtype.kind == "f" and dtype.itemsize == 2:
         return Narrow("F16", np.dtype("<f2"), np.dtype("<f4"))
     if dtype == BF16 or dtype.name == "bfloat16":
