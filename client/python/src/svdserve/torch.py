@@ -11,7 +11,8 @@
     >>> linalg.use(None)
 
 Tensors are real or complex, of shape (..., m, n), on any device. Results have the same device and precision. Half precision
-is sent as it is and computed in float32. `client` is a Client; None is the one that svdserve.linalg shares, see linalg.use().
+is sent as it is and computed in float32. `client` is a Client; None is the one that svdserve.linalg shares, see
+linalg.use().
 
 capacity, log_det and effective_rank take their gradient G = U diag(df(s)) V^H along with the value, if `h` requires one. So
 a step of an optimisation is one call, and no vectors travel. These gradients have no derivatives: a second backward raises
