@@ -23,15 +23,17 @@ SVD_HD uint32_t bits_of_float(float x) {
 
 // Each has operator()(bits), the float of 16 bits.
 
-// All cases are computed and one is selected, so that a CPU's compiler makes vectors of it.
+// All cases are computed and one is selected by masks, of which a CPU's compiler makes vectors.
 struct WidenF16 {
   SVD_HD float operator()(uint16_t half) const {
     constexpr uint32_t kRebias = (127 - 15) << 23;
-    const uint32_t sign = (half & 0x8000u) << 16, magnitude = half & 0x7fffu, shifted = magnitude << 13;
-    // A denormal is its integer times 2^-24.
-    const uint32_t denormal = bits_of_float(static_cast<float>(static_cast<int32_t>(magnitude)) * 0x1p-24f);
-    const uint32_t normal = shifted + kRebias, special = shifted + 2 * kRebias;
-    return float_of_bits(sign | (magnitude < 0x0400u ? denormal : magnitude < 0x7c00u ? normal : special));
+    const uint32_t sign = (half & 0x8000u) << 16;
+    const int32_t magnitude = half & 0x7fff;
+    const auto is_denormal = static_cast<uint32_t>((magnitude - 0x0400) >> 31);
+    const auto is_special = static_cast<uint32_t>((0x7bff - magnitude) >> 31);  // infinite or NaN
+    const uint32_t denormal = bits_of_float(static_cast<float>(magnitude) * 0x1p-24f);
+    const uint32_t other = (static_cast<uint32_t>(magnitude) << 13) + kRebias + (kRebias & is_special);
+    return float_of_bits(sign | (denormal & is_denormal) | (other & ~is_denormal));
   }
 };
 

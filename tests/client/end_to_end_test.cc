@@ -1470,8 +1470,8 @@ TEST(Svdctl, FilesOf16BitNumbersGoAsTheyAre) {
   EXPECT_THAT(values({folder + "/int.npy", "--exponent", "113"}).err,
               HasSubstr("--exponent: \"113\" is not a number from"));
   EXPECT_THAT(values({folder + "/half.npy", "--exponent", "1"}).err, HasSubstr("leave it out"));
-  const Outcome large = run({SVDCTL_PROGRAM, "svd", folder + "/one.npy", "-o", folder + "/x", "--strategy",
-                             "recursive", "--address", server.address()});
+  const Outcome large = run({SVDCTL_PROGRAM, "svd", folder + "/one.npy", "-o", folder + "/x", "--strategy", "recursive",
+                             "--address", server.address()});
   EXPECT_EQ(large.exit_code, 0) << large.err;
   EXPECT_THAT(read_matrix<float>(folder + "/x.s.npy").second, ElementsAre(4, 3));
   std::filesystem::remove_all(folder);
