@@ -12,10 +12,11 @@ namespace svdserve {
 
 // A batch in device memory, all of it the caller's until the stream has passed it.
 struct DeviceBatch {
-  const void* matrices = nullptr;  // [in] device; count matrices of plan.problem without gaps, aligned to an element
-  int64_t count = 0;               // >= 0; a multiple of plan.outputs.group
-  PlanePointers planes;            // [out] device; those of plan.outputs, each aligned to an element
-  uint8_t* statuses = nullptr;     // [out] device; count MatrixStatus, or null
+  const void* matrices =
+      nullptr;                  // [in] device; count matrices of plan.problem as they are stored, aligned to an element
+  int64_t count = 0;            // >= 0; a multiple of plan.outputs.group
+  PlanePointers planes;         // [out] device; those of plan.outputs, each aligned to an element
+  uint8_t* statuses = nullptr;  // [out] device; count MatrixStatus, or null
   uint64_t* exception_counts = nullptr;  // [in,out] device; kMatrixStatuses: [s] grows by the matrices of status s > 0
   void* workspace = nullptr;             // device; workspace_bytes(plan, count), aligned to 256
   const void* starting_vectors = nullptr;  // [in] device; as HostSegment's, aligned to a complex element

@@ -13,9 +13,10 @@ namespace svdserve {
 // A run of matrices in host memory, such as one request's. The caller owns all of it and keeps it alive until execute()
 // returns.
 struct HostSegment {
-  const void* matrices = nullptr;    // [in] count matrices of plan.problem, without gaps; any alignment
-  int64_t count = 0;                 // >= 0; a multiple of plan.outputs.group
-  PlanePointers planes;              // [out] those of plan.outputs, without gaps; any alignment
+  const void* matrices =
+      nullptr;           // [in] count matrices of plan.problem as they are stored, without gaps; any alignment
+  int64_t count = 0;     // >= 0; a multiple of plan.outputs.group
+  PlanePointers planes;  // [out] those of plan.outputs, without gaps; any alignment
   MatrixStatus* statuses = nullptr;  // [out] count statuses, or null
   // [in] where plan.starting_vectors: for each matrix V_0, rows x cols, complex, in the matrices' order; any alignment
   const void* starting_vectors = nullptr;

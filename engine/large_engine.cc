@@ -137,6 +137,7 @@ LargeOptions resolved(LargeOptions options) {
 }  // namespace
 
 LargePlanOrError plan_large(const Problem& problem, const LargeOptions& options) {
+  if (is_narrow(problem)) return refused("storage", "must be native for a large matrix; convert it to f32 or c64");
   if (!is_size(problem.rows)) return refused("rows", size_error(problem.rows));
   if (!is_size(problem.cols)) return refused("cols", size_error(problem.cols));
   if (auto error = check(problem, options)) return {std::nullopt, *std::move(error)};

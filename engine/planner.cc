@@ -239,6 +239,21 @@ std::optional<PlanError> check_decomposition(const Problem& problem, const Optio
   return std::nullopt;
 }
 
+// Checks how the operands are stored. Returns what is wrong.
+std::optional<PlanError> check_storage(const Problem& problem) {
+  if (is_narrow(problem) && value_bytes(problem.dtype) != sizeof(float)) {
+    return PlanError{"storage", "must be native for f64 and c128: narrow numbers become f32 and c64"};
+  }
+  if (problem.storage != Storage::kI16) {
+    if (problem.exponent == 0) return std::nullopt;
+    return PlanError{"exponent", "is for I16 and CI16 alone; leave it 0"};
+  }
+  if (problem.exponent >= kLeastExponent && problem.exponent <= kLargestExponent) return std::nullopt;
+  return PlanError{"exponent",
+                   "must be between " + std::to_string(kLeastExponent) + " and " + std::to_string(kLargestExponent) +
+                       ", by which f32 has every integer exactly, but is " + std::to_string(problem.exponent)};
+}
+
 // Checks that a batch may have the shape. Returns what is wrong.
 std::optional<PlanError> check_shape(const Problem& problem) {
   for (const auto& [size, field] : {std::pair(problem.rows, "rows"), std::pair(problem.cols, "cols")}) {
@@ -256,6 +271,7 @@ std::optional<PlanError> check_shape(const Problem& problem) {
 PlanOrError make_plan(const Problem& problem, const Options& options) {
   if (auto error = check_order(problem, options)) return {std::nullopt, *std::move(error)};
   if (auto error = check_shape(problem)) return {std::nullopt, *std::move(error)};
+  if (auto error = check_storage(problem)) return {std::nullopt, *std::move(error)};
   const bool hermitian = options.decomposition == Decomposition::kHermitian;
   if (auto error = check_decomposition(problem, options)) return {std::nullopt, *std::move(error)};
   if (options.decomposition == Decomposition::kGeneral) return {general_plan(problem, options), {}};

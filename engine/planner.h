@@ -109,12 +109,12 @@ struct PlanOrError {
 };
 PlanOrError make_plan(const Problem& problem, const Options& options);
 
-// Bytes of the starting vectors of one matrix, and of all its operands.
+// Bytes of the starting vectors of one matrix, and of all its operands, as they are stored.
 constexpr size_t starting_bytes(const Plan& plan) {
   const Problem& p = plan.problem;
   return plan.starting_vectors ? matrix_bytes(p) * (is_complex(p.dtype) ? 1 : 2) : 0;
 }
-constexpr size_t operand_bytes(const Plan& plan) { return matrix_bytes(plan.problem) + starting_bytes(plan); }
+constexpr size_t operand_bytes(const Plan& plan) { return stored_bytes(plan.problem) + starting_bytes(plan); }
 
 // Bytes of a plane of `count` matrices, a multiple of the plan's group.
 inline size_t plane_bytes(const Plan& plan, Plane plane, int64_t count) {

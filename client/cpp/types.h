@@ -35,8 +35,20 @@ namespace svdserve::client {
 
 // --- matrices -----------------------------------------------------------------------------------
 
-// Element type. Complex elements are pairs (real, imaginary), as std::complex stores them.
-enum class DataType : uint8_t { kF32, kF64, kC64, kC128, kLast = kC128 };
+// Element type. Complex elements are pairs (real, imaginary), as std::complex stores them. Those of 16-bit numbers are for
+// operands of batches: the server converts them exactly, and all results are those of result_type().
+enum class DataType : uint8_t {
+  kF32,
+  kF64,
+  kC64,
+  kC128,
+  kF16,   // IEEE binary16
+  kBF16,  // bfloat16, the upper half of a float
+  kC32,   // two binary16
+  kI16,   // int16_t times 2^exponent of its Batch
+  kCI16,  // two such integers
+  kLast = kCI16,
+};
 
 // How the elements of one matrix follow each other.
 enum class MemoryOrder : uint8_t { kRowMajor, kColumnMajor, kLast = kColumnMajor };
@@ -51,13 +63,32 @@ constexpr const char* name(DataType t) {
       return "c64";
     case DataType::kC128:
       return "c128";
+    case DataType::kF16:
+      return "f16";
+    case DataType::kBF16:
+      return "bf16";
+    case DataType::kC32:
+      return "c32";
+    case DataType::kI16:
+      return "i16";
+    case DataType::kCI16:
+      return "ci16";
   }
   return "?";
 }
 
-// Bytes of one element, and of one singular value: f32 for F32 and C64, f64 for F64 and C128.
-constexpr size_t element_bytes(DataType t) { return t == DataType::kF32 ? 4 : t == DataType::kC128 ? 16 : 8; }
-constexpr size_t value_bytes(DataType t) { return t == DataType::kF32 || t == DataType::kC64 ? 4 : 8; }
+// The element type of vectors and gradients: kF32 or kC64 for elements of 16-bit numbers, else that of the matrices.
+constexpr DataType result_type(DataType t) {
+  if (t <= DataType::kC128) return t;
+  return t == DataType::kC32 || t == DataType::kCI16 ? DataType::kC64 : DataType::kF32;
+}
+
+// Bytes of one element, and of one singular value: f64 for F64 and C128, f32 for all others.
+constexpr size_t element_bytes(DataType t) {
+  if (t != result_type(t)) return element_bytes(result_type(t)) / 2;
+  return t == DataType::kF32 ? 4 : t == DataType::kC128 ? 16 : 8;
+}
+constexpr size_t value_bytes(DataType t) { return t == DataType::kF64 || t == DataType::kC128 ? 8 : 4; }
 
 // The element types of a matrix, their DataType and the type of their singular values.
 template <class T>
@@ -100,10 +131,11 @@ struct Batch {
   std::shared_ptr<const void> owner = {};
   // Problem::kGeneral: approximate eigenvectors, such as those of matrices nearby, from which Method::kJacobi starts;
   // kAuto then is kJacobi. Null: none. For each matrix n x n complex numbers, the vectors in columns: std::complex<float>
-  // for kF32 and kC64, else std::complex<double>. They are in memory_order and without gaps, at any alignment. Their
+  // but for kF64 and kC128, else std::complex<double>. They are in memory_order and without gaps, at any alignment. Their
   // owner is as that of `data`, and they live as long.
   const void* starting_vectors = nullptr;
   std::shared_ptr<const void> starting_owner = {};
+  int32_t exponent = 0;  // of kI16 and kCI16: an element is its integer times 2^exponent, -126 .. 112
 
   int64_t values_per_matrix() const { return std::min(rows, cols); }
 };
@@ -185,8 +217,8 @@ struct ComputeOptions {
   std::optional<MimoOptions> mimo = {};  // set: these, and values only where it says so; not of kHermitian
 };
 
-// The arrays that a reply may have. Matrices in them are in the memory order and of the type of the batch, everything
-// else is of its real type.
+// The arrays that a reply may have. Matrices in them are in the memory order and of the result_type() of the batch,
+// everything else is of its real type.
 enum class Plane : uint8_t {
   kValues,           // a matrix: its singular values, descending; or its eigenvalues, ascending, complex of kGeneral
   kLeft,             // a matrix: U, rows x columns; or the combiner; or U or V of eigenvectors

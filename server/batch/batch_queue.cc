@@ -25,10 +25,11 @@ int64_t first_part(int64_t count, int64_t most, int64_t group) {
 size_t BatchQueue::PlanHash::operator()(const Plan& plan) const {
   const Outputs& o = plan.outputs;
   return absl::HashOf(plan.problem.rows, plan.problem.cols, static_cast<int>(plan.problem.dtype),
-                      static_cast<int>(plan.problem.order), static_cast<int>(plan.decomposition),
-                      static_cast<int>(plan.triangle), static_cast<int>(plan.method),
-                      static_cast<int>(plan.host_method), plan.tolerance, plan.max_sweeps, o.values, o.left_columns,
-                      o.right_columns, o.group, absl::MakeSpan(o.snr.data(), static_cast<size_t>(o.snr_count)));
+                      static_cast<int>(plan.problem.order), static_cast<int>(plan.problem.storage),
+                      plan.problem.exponent, static_cast<int>(plan.decomposition), static_cast<int>(plan.triangle),
+                      static_cast<int>(plan.method), static_cast<int>(plan.host_method), plan.tolerance,
+                      plan.max_sweeps, o.values, o.left_columns, o.right_columns, o.group,
+                      absl::MakeSpan(o.snr.data(), static_cast<size_t>(o.snr_count)));
 }
 
 // --- peers, keys and flows -----------------------------------------------------------------------

@@ -79,7 +79,7 @@ void collect_exceptions(const MatrixStatus* statuses, int64_t first, int64_t cou
 
 HostSegment segment_of(const AdmittedRequest& work, int64_t first, int64_t count, MatrixStatus* statuses) {
   const size_t skipped = static_cast<size_t>(first);
-  HostSegment segment{static_cast<const std::byte*>(work.request.payload) + skipped * matrix_bytes(work.plan.problem),
+  HostSegment segment{static_cast<const std::byte*>(work.request.payload) + skipped * stored_bytes(work.plan.problem),
                       count, planes_from(work.plan, work.planes, first), statuses};
   if (work.plan.starting_vectors) {
     const auto* const starts = static_cast<const std::byte*>(work.request.starting_vectors);

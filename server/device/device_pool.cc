@@ -71,7 +71,7 @@ void log_fault(const DeviceInfo& device, const Plan& plan, int64_t matrices, con
                              {"error", std::string(outcome.status.message())},
                              {"lost", outcome.device_lost},
                              {"method", svdserve::name(method_on(device, plan))},
-                             {"dtype", svdserve::name(plan.problem.dtype)},
+                             {"dtype", operand_name(plan.problem)},
                              {"rows", plan.problem.rows},
                              {"cols", plan.problem.cols},
                              {"matrices", matrices}});

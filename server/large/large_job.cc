@@ -106,7 +106,7 @@ LargeNext LargeJob::on_open(const LargeOpen& open) {
   MutexLock lock(&mu_);
   reading_ = false;
   if (state_ == State::kEnded) return next;
-  labels_.dtype = open.problem.dtype;
+  labels_.dtype = static_cast<OperandType>(open.problem.dtype);  // which begin with every DType
   labels_.kind = open.options.vectors != Vectors::kNone ? Kind::kVectors : Kind::kValues;
   if (state_ != State::kOpening) {
     end(unexpected("open", "open was sent before"), &next);

@@ -14,7 +14,7 @@ struct MetricName {
 namespace metric {
 
 // --- requests -----------------------------------------------------------------------------------
-// Labels: rpc, kind (values vectors answers), dtype (f32 f64 c64 c128 invalid unread), shape (k4 .. k512, k4_long ..,
+// Labels: rpc, kind (values vectors answers), dtype (f32 .. ci16, invalid, unread), shape (k4 .. k512, k4_long ..,
 // factor, invalid, unread), status (gRPC code's name).
 inline constexpr MetricName kRequests{"svdserve_requests_total",
                                       "Requests with a reply; each request of a stream counts."};

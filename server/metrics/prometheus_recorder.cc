@@ -32,8 +32,8 @@ using prometheus::Gauge;
 using prometheus::Histogram;
 using prometheus::Labels;
 
-constexpr int kCodes = 17;  // OK .. UNAUTHENTICATED, as gRPC numbers them
-constexpr int kDTypes = 5;  // the engine's four, and none
+constexpr int kCodes = 17;                                         // OK .. UNAUTHENTICATED, as gRPC numbers them
+constexpr int kDTypes = static_cast<int>(OperandType::kLast) + 2;  // and none
 
 // Why admission refuses.
 constexpr Reason kRefusals[] = {Reason::kOverloadedBytes, Reason::kOverloadedRequests, Reason::kDraining,

@@ -77,7 +77,7 @@ constexpr const char* name(ShapeBucket b) {
 struct RequestLabels {
   Rpc rpc = Rpc::kDecompose;
   Kind kind = Kind::kValues;
-  std::optional<DType> dtype;
+  std::optional<OperandType> dtype;
   ShapeBucket shape = ShapeBucket::kInvalid;
 };
 

@@ -20,8 +20,8 @@ namespace {
 Error get_server_info(const HandlerContext& context, const v1::GetServerInfoRequest&, v1::GetServerInfoResponse* info) {
   const Pipeline& pipeline = *context.pipeline;
   info->set_version(kVersion);
-  for (int i = 0; i <= static_cast<int>(DType::kLast); ++i) {
-    info->add_data_types(to_wire<v1::DataType>(static_cast<DType>(i)));
+  for (int i = 0; i <= static_cast<int>(OperandType::kLast); ++i) {
+    info->add_data_types(to_wire<v1::DataType>(static_cast<OperandType>(i)));
   }
   for (int i = 0; i <= static_cast<int>(Method::kLast); ++i) {
     info->add_methods(to_wire<v1::Method>(static_cast<Method>(i)));

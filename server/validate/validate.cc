@@ -15,7 +15,8 @@ Error invalid(std::string field, std::string message, Reason reason = Reason::kI
 
 // The planner's field names live in two messages of the wire. `at`: the path of the batch.
 Error invalid_plan(const std::string& at, const PlanError& error) {
-  if (error.field == "rows" || error.field == "cols") return invalid(absl::StrCat(at, ".", error.field), error.message);
+  if (error.field == "rows" || error.field == "cols" || error.field == "exponent")
+    return invalid(absl::StrCat(at, ".", error.field), error.message);
   if (error.field == "values") return invalid("options.mimo", error.message);  // everything else asks for something
   return invalid(absl::StrCat("options.", error.field), error.message);
 }
@@ -38,7 +39,7 @@ Error check_count(const std::string& at, const Request& request, const Plan& pla
 // The operands have to be exactly what the sizes say.
 Error check_data(const std::string& at, const Request& request) {
   // The planner has bounded rows and cols, so one matrix fits; `count` of them need not.
-  const int64_t one = static_cast<int64_t>(matrix_bytes(request.problem));
+  const int64_t one = static_cast<int64_t>(stored_bytes(request.problem));
   int64_t expected = 0;
   if (!multiply(request.count, one, &expected)) {
     return invalid(at + ".count", absl::StrCat(request.count, " matrices of ", one, " bytes are too many to count"));

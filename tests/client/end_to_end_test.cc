@@ -176,6 +176,95 @@ TEST(EndToEnd, AStreamGivesTheSame) {
   EXPECT_FALSE(stream.next());
 }
 
+// Operands of 16-bit numbers, and the same as floats, small integers that every type has exactly.
+struct NarrowBatch {
+  std::vector<uint16_t> narrow;
+  std::vector<float> wide;
+  client::Batch batch, as_floats;
+};
+
+std::unique_ptr<NarrowBatch> narrow_batch(client::DataType type, int64_t count) {
+  auto made = std::make_unique<NarrowBatch>();
+  const bool is_integer = type == client::DataType::kI16 || type == client::DataType::kCI16;
+  const bool is_bfloat = type == client::DataType::kBF16;
+  std::mt19937 generator(3);
+  for (size_t i = 0; i < static_cast<size_t>(count) * 12 * element_bytes(type) / 2; ++i) {
+    const int number = static_cast<int>(generator() % 128) - 64;
+    const float wide = is_integer ? std::ldexp(static_cast<float>(number), -7) : static_cast<float>(number);
+    uint32_t bits = 0;
+    std::memcpy(&bits, &wide, sizeof(bits));
+    const uint32_t half = (bits >> 16 & 0x8000) | ((bits & 0x7fffffff) == 0 ? 0 : (bits >> 13 & 0x3ffff) - (112 << 10));
+    made->narrow.push_back(static_cast<uint16_t>(is_integer  ? static_cast<uint32_t>(number)
+                                                 : is_bfloat ? bits >> 16
+                                                             : half));
+    made->wide.push_back(wide);
+  }
+  made->batch = {.data = made->narrow.data(), .rows = 4, .cols = 3, .count = count, .data_type = type};
+  if (is_integer) made->batch.exponent = -7;
+  made->as_floats = made->batch;
+  made->as_floats.data = made->wide.data();
+  made->as_floats.data_type = result_type(type);
+  made->as_floats.exponent = 0;
+  return made;
+}
+
+std::vector<std::byte> planes_of(Client& client, const client::Batch& batch, const client::ComputeOptions& compute) {
+  std::vector<std::byte> all(1 << 20);
+  client::Outputs out;
+  size_t at = 0;
+  for (int p = 0; p < client::kPlanes; ++p) {
+    const auto bytes = static_cast<size_t>(plane_bytes(batch, compute, static_cast<client::Plane>(p), batch.count));
+    out.planes[static_cast<size_t>(p)] = std::span(all).subspan(at, bytes);
+    at += bytes;
+  }
+  const auto reply = client.decompose(batch, out, compute, kCall);
+  EXPECT_TRUE(reply.ok()) << reply.status().to_string();
+  all.resize(at);
+  return all;
+}
+
+TEST(EndToEnd, NarrowOperandsHaveTheBitsOfFloats) {
+  Server server({"--max-message-bytes", "65536"});
+  Client client({.address = server.address()});
+  client::MimoOptions mimo{.capacity = true, .effective_rank = true, .snr_db = {3}, .singular_values = true};
+  mimo.gradient = true;
+  for (const auto type : {client::DataType::kF16, client::DataType::kBF16, client::DataType::kC32,
+                          client::DataType::kI16, client::DataType::kCI16}) {
+    const auto made = narrow_batch(type, 1000);
+    for (const client::ComputeOptions& compute :
+         {client::ComputeOptions{},
+          {.vectors = client::Vectors::kFull, .certificate = client::CertificateScope::kMatrix},
+          {.mimo = mimo}}) {
+      EXPECT_EQ(planes_of(client, made->batch, compute), planes_of(client, made->as_floats, compute)) << name(type);
+    }
+    client::Stream stream = client.open_stream({.call = kCall});
+    ASSERT_TRUE(stream.submit(made->batch).ok());
+    stream.finish();
+    const auto reply = stream.next();
+    ASSERT_TRUE(reply && reply->status.ok());
+    const auto expected = planes_of(client, made->as_floats, {});
+    EXPECT_TRUE(std::ranges::equal(reply->planes[0], expected)) << name(type);
+  }
+}
+
+TEST(EndToEnd, MistakesInNarrowOperandsAreNamed) {
+  Server server;
+  Client client({.address = server.address()});
+  auto made = narrow_batch(client::DataType::kI16, 2);
+  std::vector<float> values(6);
+  made->batch.exponent = 200;
+  const auto status = client.decompose(made->batch, std::as_writable_bytes(std::span(values)), {}, kCall).status();
+  EXPECT_EQ(status.field, "matrices.exponent");
+  EXPECT_THAT(status.message, HasSubstr("between -126 and 112"));
+  const client::LargeMatrix large{
+      .data = made->narrow.data(), .rows = 4, .cols = 3, .data_type = client::DataType::kF16};
+  EXPECT_EQ(client::large_sizes(large, {}).status().field, "open.data_type");
+  EXPECT_THAT(client::large_sizes(large, {}).status().message, HasSubstr("f16 is for batches alone; convert"));
+  const auto info = client.server_info(kCall);
+  ASSERT_TRUE(info.ok());
+  EXPECT_EQ(info->data_types.size(), static_cast<size_t>(client::DataType::kLast) + 1);
+}
+
 TEST(EndToEnd, AMistakeNamesItsField) {
   Server server;
   Client client({.address = server.address()});
@@ -1356,6 +1445,38 @@ TEST(Svdctl, ComputesTheValuesOfAFile) {
   std::filesystem::remove_all(folder);
 }
 
+TEST(Svdctl, FilesOf16BitNumbersGoAsTheyAre) {
+  Server server;
+  const std::string folder = make_folder();
+  const std::vector<uint16_t> halves = {0x4200, 0, 0, 0x4400};  // diag(3, 4)
+  const std::vector<int16_t> integers = {3, 0, 0, -4};
+  write_matrix(folder + "/half.npy", "f2", "(1, 2, 2)", halves);
+  write_matrix(folder + "/int.npy", "i2", "(1, 2, 2)", integers);
+  write_matrix(folder + "/one.npy", "f2", "(2, 2)", halves);
+  const auto values = [&](std::vector<std::string> words) {
+    words.insert(words.begin(), {SVDCTL_PROGRAM, "values"});
+    words.insert(words.end(), {"--print", "--address", server.address()});
+    return run(words);
+  };
+  const Outcome half = values({folder + "/half.npy"});
+  EXPECT_EQ(half.out, "4 3\n") << half.err;
+  EXPECT_THAT(half.err, HasSubstr("2x2 f16"));
+  const Outcome scaled = values({folder + "/int.npy", "--exponent", "-1"});
+  EXPECT_EQ(scaled.out, "2 1.5\n") << scaled.err;
+  EXPECT_THAT(scaled.err, HasSubstr("2x2 i16"));
+  const Outcome as_doubles = values({folder + "/int.npy"});
+  EXPECT_EQ(as_doubles.out, "4 3\n") << as_doubles.err;
+  EXPECT_THAT(as_doubles.err, HasSubstr("2x2 f64"));
+  EXPECT_THAT(values({folder + "/int.npy", "--exponent", "113"}).err,
+              HasSubstr("--exponent: \"113\" is not a number from"));
+  EXPECT_THAT(values({folder + "/half.npy", "--exponent", "1"}).err, HasSubstr("leave it out"));
+  const Outcome large = run({SVDCTL_PROGRAM, "svd", folder + "/one.npy", "-o", folder + "/x", "--strategy", "recursive",
+                             "--address", server.address()});
+  EXPECT_EQ(large.exit_code, 0) << large.err;
+  EXPECT_THAT(read_matrix<float>(folder + "/x.s.npy").second, ElementsAre(4, 3));
+  std::filesystem::remove_all(folder);
+}
+
 std::string content_of(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   return {std::istreambuf_iterator<char>(file), {}};
@@ -1663,7 +1784,7 @@ TEST(Svdctl, WrongUsageIsExplained) {
                                                        {"capacity", "a.npy", "--snr-db", "0,high"},
                                                        {"capacity", "a.npy", "--group-size", "0"},
                                                        {"bench", "--shape", "4"},
-                                                       {"bench", "--dtype", "f16"},
+                                                       {"bench", "--dtype", "f24"},
                                                        {"bench", "--rate", "10", "--stream"},
                                                        {"bench", "--empty", "--stream"},
                                                        {"health", "--tls-cert", "only.pem"},

@@ -163,7 +163,7 @@ TEST_F(FormatsTest, RawNumbersNeedAShape) {
   EXPECT_EQ(error(raw, {.shape = "4000000000,4000000000"}),
             raw + ": has 24 bytes, but --shape 4000000000,4000000000 of f64 is larger than any file");
   EXPECT_THAT(error(raw, {.shape = "2,-3"}), HasSubstr("--shape: \"2,-3\" is not a list of sizes"));
-  EXPECT_THAT(error(raw, {.shape = "2,3", .dtype = "f16x"}), HasSubstr("--dtype: \"f16x\" is not f32, f64"));
+  EXPECT_THAT(error(raw, {.shape = "2,3", .dtype = "f16x"}), HasSubstr("--dtype: \"f16x\" is not f16, f32, f64"));
   EXPECT_THAT(error(raw, {.format = "raw"}), HasSubstr("--format raw needs --shape"));
   EXPECT_THAT(error(raw, {.dtype = "f32"}), HasSubstr("--dtype is for raw numbers, with --shape"));
   EXPECT_THAT(error(raw, {.format = "csv", .shape = "2,3"}), HasSubstr("--shape is for raw numbers"));

@@ -105,15 +105,38 @@ TEST(Npy, IntegersAndBoolsBecomeDoubles) {
               ::testing::ElementsAre(-300, 2));
 }
 
-TEST(Npy, HalfPrecisionBecomesFloats) {
+TEST(Npy, HalfPrecisionStaysAsItIs) {
   // 1, -2.5, the largest, the smallest normal, the smallest denormal number, infinity.
   const std::vector<uint16_t> halves = {0x3c00, 0xc100, 0x7bff, 0x0400, 0x8001, 0x7c00};
   for (const bool big : {false, true}) {
     const auto s = read(npy(dict(big ? ">f2" : "<f2", "(2, 3)"), bytes_of(halves, big)));
     ASSERT_TRUE(s.ok()) << s.status().to_string();
-    EXPECT_EQ(s->batch.data_type, DataType::kF32);
-    EXPECT_THAT(elements<float>(*s),
+    EXPECT_EQ(s->batch.data_type, DataType::kF16);
+    EXPECT_EQ(elements<uint16_t>(*s), halves);
+    const MatrixStack wide = widened(*s);
+    EXPECT_EQ(wide.batch.data_type, DataType::kF32);
+    EXPECT_THAT(elements<float>(wide),
                 ::testing::ElementsAre(1, -2.5, 65504, 0x1p-14f, -0x1p-24f, std::numeric_limits<float>::infinity()));
+  }
+}
+
+TEST(Npy, IntegersOf16BitsWithAnExponentStayAsTheyAre) {
+  const auto with = [](const std::string& file) {
+    const std::span<const std::byte> bytes = std::as_bytes(std::span(file));
+    auto array = to_array(bytes, nullptr);
+    auto stack = to_matrices(*std::move(array), -3);
+    if (stack.ok()) *stack = widened(*std::move(stack));
+    return stack;
+  };
+  for (const bool big : {false, true}) {
+    const std::string file = npy(dict(big ? ">i2" : "<i2", "(1, 3)"), bytes_of<int16_t>({-32768, 0, 9}, big));
+    const auto s = with(file);
+    ASSERT_TRUE(s.ok()) << s.status().to_string();
+    EXPECT_THAT(elements<float>(*s), ::testing::ElementsAre(-4096, 0, 1.125f));
+  }
+  for (const char* type : {"<i4", "<u2", "<f2", "<f8"}) {
+    const std::string file = npy(dict(type, "(1, 1)"), std::string(type[2] == '2' ? 2 : type[2] == '4' ? 4 : 8, '\0'));
+    EXPECT_THAT(with(file).status().message, ::testing::HasSubstr("--exponent is for integers of 16 bits")) << type;
   }
 }
 
@@ -282,15 +305,16 @@ for code in ["b1", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "
   int n = 0;
   for (; std::filesystem::exists(folder_ + "/" + std::to_string(n) + ".npy"); ++n) {
     const std::string base = folder_ + "/" + std::to_string(n);
-    const auto s = load_matrices(base + ".npy");
-    ASSERT_TRUE(s.ok()) << s.status().to_string();
-    const client::Batch& b = s->batch;
+    const auto loaded = load_matrices(base + ".npy");
+    ASSERT_TRUE(loaded.ok()) << loaded.status().to_string();
+    const MatrixStack s = widened(*loaded);
+    const client::Batch& b = s.batch;
     std::vector<std::complex<double>> got;
     const auto as_complex = [&](const auto& v) { got.assign(v.begin(), v.end()); };
-    if (b.data_type == DataType::kF32) as_complex(elements<float>(*s));
-    if (b.data_type == DataType::kF64) as_complex(elements<double>(*s));
-    if (b.data_type == DataType::kC64) as_complex(elements<std::complex<float>>(*s));
-    if (b.data_type == DataType::kC128) as_complex(elements<std::complex<double>>(*s));
+    if (b.data_type == DataType::kF32) as_complex(elements<float>(s));
+    if (b.data_type == DataType::kF64) as_complex(elements<double>(s));
+    if (b.data_type == DataType::kC64) as_complex(elements<std::complex<float>>(s));
+    if (b.data_type == DataType::kC128) as_complex(elements<std::complex<double>>(s));
     if (b.memory_order == MemoryOrder::kColumnMajor) {
       auto row_major = got;
       for (int64_t i = 0; i < b.rows; ++i) {

@@ -8,6 +8,7 @@
 # Parts that run by name alone:
 #   connections                 16 to 128 of them beside the echo
 #   windows                     --call-window-bytes
+#   narrow                      operands of 16-bit numbers beside f32 and c64
 #   several                     large matrices at once
 #   repeat                      k > 32: the same batches 200 times, with the same bits
 #   accuracy                    one large Hermitian matrix of each family, n = 4096: errors in units of the contract's
@@ -117,6 +118,19 @@ windows() {
       stop
     done
   done
+}
+
+# 4x4 matrices of 16-bit numbers beside the floats that they become, in turns. Half the bytes a matrix: the same request
+# has twice as many.
+narrow() {
+  local round dtype
+  start svdserve --devices cuda --metrics-listen=
+  for round in 1 2 3; do
+    for dtype in c64 c32 ci16 f32 f16 bf16 i16; do
+      bench "$dtype, 16 MiB, round $round" --dtype "$dtype" --request-bytes 16777216 --concurrency 16 --connections 16
+    done
+  done
+  stop
 }
 
 # Large matrices of order 8192: one alone, as many as there are GPUs one after the other, then all at once.
@@ -288,6 +302,7 @@ soak() {
       service) service ;;
       connections) connections ;;
       windows) windows ;;
+      narrow) narrow ;;
       several) several ;;
       accuracy)
         for dtype in f64 c128; do

@@ -13,6 +13,7 @@
 #include "engine/svd_engine.h"
 #include "tests/support/numerics/engine_run.h"
 #include "tests/support/numerics/matrix_generators.h"
+#include "tests/support/numerics/narrow.h"
 #include "tests/support/numerics/reference_mimo.h"
 
 namespace svdserve::numerics {
@@ -94,7 +95,9 @@ class Comparison {
   explicit Comparison(CudaEngine* gpu) : gpu_(gpu) {}
 
   void run_case(const Problem& problem, int64_t count) {
-    const std::vector<std::byte> bytes = make_batch(problem, count, random_);
+    const std::vector<std::byte> bytes =
+        is_narrow(problem) ? narrow_batch(problem, count, random_) : make_batch(problem, count, random_);
+    cpu_bytes_ = is_narrow(problem) ? widened_bytes(bytes, problem) : bytes;
     std::vector<Options> options{{.method = Method::kBidiagonal},
                                  {.method = Method::kBisection},
                                  {.method = Method::kBisection, .tolerance = 1e-4},
@@ -113,10 +116,42 @@ class Comparison {
     if (problem.rows == problem.cols && problem.rows <= kLargestGeneral) compare_starts(problem, bytes, count);
   }
 
+  // k > kLargestReproducible, where a CPU has other bits: the GPU's for narrow operands and for the floats they become.
+  void run_beyond(const Problem& problem, int64_t count) {
+    const std::vector<std::byte> bytes = narrow_batch(problem, count, random_), wide = widened_bytes(bytes, problem);
+    std::vector<Options> all{{}, {.vectors = Vectors::kThin, .fix_phases = true, .certificate = true}};
+    if (problem.rows == problem.cols && problem.rows <= kLargestHermitian) {
+      all.push_back({.decomposition = Decomposition::kHermitian, .vectors = Vectors::kThin});
+    }
+    for (const Options& o : all) {
+      const Plan plan = plan_of(problem, o), wide_plan = plan_of(widened(problem), o);
+      if (gpu_bytes(plan, bytes, count) != gpu_bytes(wide_plan, wide, count)) {
+        std::printf("%s: differs from floats on the GPU\n", describe(plan).c_str());
+        differing_ += count;
+      }
+      compared_ += count;
+    }
+  }
+
   int64_t compared() const { return compared_; }
   int64_t differing() const { return differing_; }
 
  private:
+  // All results, then the statuses.
+  std::vector<std::byte> gpu_bytes(const Plan& plan, const std::vector<std::byte>& bytes, int64_t count) {
+    std::vector<std::byte> results(result_bytes(plan, count));
+    std::vector<MatrixStatus> statuses(static_cast<size_t>(count));
+    const HostSegment segment{bytes.data(), count, planes_in(plan, results.data(), count), statuses.data()};
+    const CudaEngine::Outcome outcome = gpu_->execute(0, plan, {&segment, 1});
+    if (!outcome.status.ok()) {
+      std::printf("%s: %s\n", describe(plan).c_str(), outcome.status.text.c_str());
+      std::exit(1);
+    }
+    const auto* const first = reinterpret_cast<const std::byte*>(statuses.data());
+    results.insert(results.end(), first, first + statuses.size());
+    return results;
+  }
+
   // By either triangle of matrices of which the other one is another's.
   static void add_hermitian(int64_t n, std::vector<Options>* options) {
     for (const Triangle triangle : {Triangle::kLower, Triangle::kUpper}) {
@@ -189,14 +224,17 @@ class Comparison {
     compare(plan_of(problem, gradients), bytes, count);
   }
 
+  // Narrow operands are widened for the CPU by the test's own arithmetic.
   void compare(const Plan& plan, const std::vector<std::byte>& bytes, int64_t count,
                const std::byte* starts = nullptr) {
+    Plan cpu_plan = plan;
+    cpu_plan.problem = widened(plan.problem);
     std::vector<std::byte> expected(result_bytes(plan, count)), actual(expected.size(), std::byte{0x5a});
     std::vector<MatrixStatus> expected_status(static_cast<size_t>(count)), actual_status(expected_status);
-    const HostSegment on_cpu{bytes.data(), count, planes_in(plan, expected.data(), count), expected_status.data(),
+    const HostSegment on_cpu{cpu_bytes_.data(), count, planes_in(plan, expected.data(), count), expected_status.data(),
                              starts};
     const HostSegment on_gpu{bytes.data(), count, planes_in(plan, actual.data(), count), actual_status.data(), starts};
-    const ExecutionOutcome cpu = cpu_.execute(plan, {&on_cpu, 1});
+    const ExecutionOutcome cpu = cpu_.execute(cpu_plan, {&on_cpu, 1});
     const CudaEngine::Outcome gpu = gpu_->execute(0, plan, {&on_gpu, 1});
     compared_ += count;
     if (!gpu.status.ok()) {
@@ -217,7 +255,7 @@ class Comparison {
         const auto* const mine = static_cast<const std::byte*>(planes_from(plan, on_cpu.planes, i)[plane]);
         const auto* const other = static_cast<const std::byte*>(planes_from(plan, on_gpu.planes, i)[plane]);
         if (std::memcmp(mine, other, row) == 0) continue;
-        if (!differs[i] && differing_ < 20) print(plan, p, i, mine, other, row, bytes);
+        if (!differs[i] && differing_ < 20) print(plan, p, i, mine, other, row, cpu_bytes_);
         differs[i] = true;
       }
     }
@@ -232,8 +270,8 @@ class Comparison {
                              : plan.decomposition == Decomposition::kGeneral ? "general "
                                                                              : "";
     std::snprintf(text, sizeof(text), "%s %s%s tolerance %g sweeps %d %ldx%ld order %d U %ld V %ld",
-                  name(plan.problem.dtype), kind, name(plan.method), plan.tolerance, plan.max_sweeps, plan.problem.rows,
-                  plan.problem.cols, static_cast<int>(plan.problem.order), plan.outputs.left_columns,
+                  operand_name(plan.problem), kind, name(plan.method), plan.tolerance, plan.max_sweeps,
+                  plan.problem.rows, plan.problem.cols, static_cast<int>(plan.problem.order), plan.outputs.left_columns,
                   plan.outputs.right_columns);
     return text;
   }
@@ -252,8 +290,33 @@ class Comparison {
   CudaEngine* const gpu_;
   const SvdEngine cpu_;
   Random random_{7};
+  std::vector<std::byte> cpu_bytes_;  // the operands of a case for the CPU
   int64_t compared_ = 0, differing_ = 0;
 };
+
+// Operands of 16-bit numbers that become `dtype`: every kernel by every option, rows and columns, and odd numbers of
+// matrices.
+void run_narrow(Comparison* comparison, DType dtype, int64_t each) {
+  for (int i = 0; i <= static_cast<int>(OperandType::kLast); ++i) {
+    const OperandTypeTraits& type = kOperandTypes[i];
+    if (type.dtype != dtype || type.storage == Storage::kNative) continue;
+    std::vector<Shape> all = reduced_shapes();
+    all.insert(all.end(), {{1, 1, 1}, {3, 3, 1}, {300, 8, 1}});
+    for (const Shape& shape : all) {
+      for (const Order order : {Order::kRowMajor, Order::kColumnMajor}) {
+        Problem problem{shape.rows, shape.cols, dtype, order, type.storage};
+        if (type.storage == Storage::kI16) problem.exponent = order == Order::kRowMajor ? -12 : kLargestExponent;
+        comparison->run_case(problem, shape.rows * shape.cols > 64 ? std::max<int64_t>(each / 16, 7) : each | 1);
+      }
+    }
+    for (const Shape& shape : {Shape{33, 33, 1}, {70, 40, 1}, {100, 128, 1}, {140, 140, 1}}) {
+      const int32_t exponent = type.storage == Storage::kI16 ? kLeastExponent : 0;
+      comparison->run_beyond({shape.rows, shape.cols, dtype, Order::kColumnMajor, type.storage, exponent}, 9);
+    }
+    std::printf("%-4s %10ld matrices so far, %ld differ\n", type.name, comparison->compared(), comparison->differing());
+    std::fflush(stdout);
+  }
+}
 
 int main_of(int argc, char** argv) {
   const int64_t each = argc > 1 ? std::atoll(argv[1]) : 13000;
@@ -290,6 +353,7 @@ int main_of(int argc, char** argv) {
     }
     std::printf("%-4s %10ld matrices so far, %ld differ\n", name(dtype), comparison.compared(), comparison.differing());
     std::fflush(stdout);
+    run_narrow(&comparison, dtype, std::max<int64_t>(each / 10, 7));
   }
   std::printf("same bits: %ld matrices on %s, %ld differ\n", comparison.compared(), gpu->description().name.c_str(),
               comparison.differing());

@@ -10,6 +10,7 @@ import collections
 import csv
 import pathlib
 import re
+import statistics
 import sys
 import textwrap
 
@@ -248,6 +249,22 @@ def service(lines):
     return out
 
 
+def narrow(lines):
+    """Rates of operands of 16-bit numbers, and how many times those of the floats that they become."""
+    rates = {}
+    for line in lines:
+        if found := re.match(r"(\w+), 16 MiB, round \d+ +([0-9.]+) M/s", line):
+            rates.setdefault(found[1], []).append(float(found[2]))
+    if not rates:
+        return []
+    middle = {name: statistics.median(runs) for name, runs in rates.items()}
+    wide = {"c32": "c64", "ci16": "c64", "f16": "f32", "bf16": "f32", "i16": "f32"}
+    rows = [(name, span(runs), f"{middle[name] / middle[wide[name]]:.2f} x {wide[name]}" if wide.get(name) in middle else "")
+            for name, runs in rates.items()]
+    return ["", "**Operands of 16-bit numbers** (`svdctl bench`, 4x4, 16 MiB a request, 16 connections, `--devices cuda`, in turns):", "",
+            *table(("operands", "M matrices/s", "medians"), rows)]
+
+
 def torch(lines):
     found = [m for x in lines if (m := re.match(r"torch.linalg.svd, (\d+) (\S+) (\S+) on the GPU: ([0-9.]+) M/s", x))]
     if not found:
@@ -345,7 +362,7 @@ def large(lines):
 
 
 # In the order of the section.
-PARTS = {"kernels": kernels, "vectors": vectors, "hermitian": hermitian, "general": general, "torch": torch, "answers": answers, "host": host, "service": service,
+PARTS = {"kernels": kernels, "vectors": vectors, "hermitian": hermitian, "general": general, "torch": torch, "answers": answers, "host": host, "service": service, "narrow": narrow,
          "python": python, "factor": factor, "eigen": eigen, "large": large}
 CHECKS = ("bits", "contract", "arithmetic", "faults")
 

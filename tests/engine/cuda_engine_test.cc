@@ -132,11 +132,11 @@ TEST(CudaMissing, AFileThatIsNoLibrary) {
 }
 
 TEST(CudaMissing, ALibraryThatIsNoPlugin) {
-  expect_refused(probe_with(with_driver(SVDSERVE_FAKE_CUDA_DRIVER)), "is no CUDA back end of version 7");
+  expect_refused(probe_with(with_driver(SVDSERVE_FAKE_CUDA_DRIVER)), "is no CUDA back end of version 8");
 }
 
 TEST(CudaMissing, APluginOfAnotherVersion) {
-  expect_refused(probe_with(with_driver() + "SVDSERVE_FAKE_CUDA_VERSION=4"), "is no CUDA back end of version 7");
+  expect_refused(probe_with(with_driver() + "SVDSERVE_FAKE_CUDA_VERSION=4"), "is no CUDA back end of version 8");
 }
 
 TEST(CudaMissing, APluginOfAnotherBuild) {
@@ -147,7 +147,7 @@ TEST(CudaMissing, APluginOfAnotherBuild) {
                        " bytes instead of " + std::to_string(bytes));
   }
   expect_refused(probe_with(with_driver() + "SVDSERVE_FAKE_CUDA_RESIZED=version"),
-                 "is a CUDA back end of another build: its table is of version 8");
+                 "is a CUDA back end of another build: its table is of version 9");
 }
 
 TEST(CudaMissing, ADevice) {
@@ -202,11 +202,11 @@ class Batch {
     for (const int64_t size : sizes) {
       Part& part = parts_.emplace_back();
       const auto count = static_cast<size_t>(size);
-      part.matrices.resize(count * matrix_bytes(plan.problem));
+      part.matrices.resize(count * stored_bytes(plan.problem));
       for (size_t i = 0; i < part.matrices.size(); ++i)
         part.matrices[i] = byte_of(static_cast<uint64_t>(number) + i * 7);
       for (size_t m = 0; m < count; ++m, ++number) {
-        std::byte& first = part.matrices[m * matrix_bytes(plan.problem)];
+        std::byte& first = part.matrices[m * stored_bytes(plan.problem)];
         const bool marked = mark_every != 0 && number % mark_every == mark_every - 1;
         first = marked ? static_cast<std::byte>(fake_cuda::kMarked + 1 + number / mark_every % 3) : std::byte{1};
       }
@@ -218,7 +218,7 @@ class Batch {
     }
     for (Part& part : parts_) {
       segments_.push_back({part.matrices.data(),
-                           static_cast<int64_t>(part.matrices.size() / matrix_bytes(plan.problem)), part.values.data(),
+                           static_cast<int64_t>(part.matrices.size() / stored_bytes(plan.problem)), part.values.data(),
                            part.statuses.empty() ? nullptr : part.statuses.data(), part.starts.data()});
     }
   }
@@ -240,13 +240,13 @@ class Batch {
     for (const HostSegment& s : segments_) {
       for (int64_t m = 0; m < s.count; ++m) {
         const auto* const matrix =
-            static_cast<const std::byte*>(s.matrices) + static_cast<size_t>(m) * matrix_bytes(plan_.problem);
+            static_cast<const std::byte*>(s.matrices) + static_cast<size_t>(m) * stored_bytes(plan_.problem);
         const MatrixStatus status = fake_cuda::status_of(matrix);
         report.ok += status == MatrixStatus::kOk;
         report.non_finite += status == MatrixStatus::kNonFinite;
         report.not_converged += status == MatrixStatus::kNotConverged;
         report.out_of_range += status == MatrixStatus::kOutOfRange;
-        fake_cuda::compute(matrix, matrix_bytes(plan_.problem),
+        fake_cuda::compute(matrix, stored_bytes(plan_.problem),
                            static_cast<const std::byte*>(s.starting_vectors) + static_cast<size_t>(m) * start, start,
                            values.data(), values.size());
         wrong += std::memcmp(
@@ -409,6 +409,24 @@ TEST_P(CudaEngineTest, EveryTypeAndShape) {
   const Batch batch(plan, {2, 3});
   batch.expect_done(engine->execute(0, plan, batch.segments()));
   EXPECT_EQ(control_.observed().most_streams_at_work, GetParam() == Schedule::kLazy ? 3 : 1);
+  expect_quiet();
+}
+
+// A slot holds twice as many of them, half their bytes go up, and they come out as what they were when they went in.
+TEST_P(CudaEngineTest, NarrowOperandsGoUpAsTheyAre) {
+  for (const DType dtype : {DType::kF32, DType::kC64}) {
+    for (const Storage storage : {Storage::kF16, Storage::kBF16, Storage::kI16}) {
+      const auto engine = open();
+      Problem problem{4, 5, dtype, Order::kRowMajor, storage};
+      const Plan plan = plan_of(problem);
+      const auto slot = static_cast<int64_t>(kLeastSlotBytes / stored_bytes(problem));
+      const int64_t before = control_.observed().launches;
+      const Batch batch(plan, {slot - 1, 1, 3, slot - 3}, 7);
+      batch.expect_done(engine->execute(0, plan, batch.segments()));
+      EXPECT_EQ(control_.observed().launches - before, 2);
+      EXPECT_EQ(engine->bytes_uploaded(), static_cast<uint64_t>(batch.count()) * matrix_bytes(problem) / 2);
+    }
+  }
   expect_quiet();
 }
 

@@ -72,6 +72,14 @@ void move_to_groups(v1::DecomposeRequest* r, int n) {
   r->clear_matrices();
 }
 
+void set_narrow(v1::DecomposeRequest* r, v1::DataType type, int32_t exponent) {
+  v1::MatrixBatch& batch = *r->mutable_matrices();
+  batch.set_data_type(type);
+  batch.set_exponent(exponent);
+  const size_t element = type == v1::DATA_TYPE_C32 || type == v1::DATA_TYPE_CI16 ? 4 : 2;
+  batch.set_data(std::string(static_cast<size_t>(batch.rows() * batch.cols() * batch.count()) * element, '\0'));
+}
+
 const BadInput kBadInputs[] = {
     {"NoMatrices", [](v1::DecomposeRequest* r) { r->clear_matrices(); }, "matrices"},
     {"ZeroRows", [](v1::DecomposeRequest* r) { r->mutable_matrices()->set_rows(0); }, "matrices.rows"},
@@ -94,6 +102,19 @@ const BadInput kBadInputs[] = {
     {"UnknownDataType",
      [](v1::DecomposeRequest* r) { r->mutable_matrices()->set_data_type(static_cast<v1::DataType>(77)); },
      "matrices.data_type"},
+    {"ExponentOfFloats", [](v1::DecomposeRequest* r) { r->mutable_matrices()->set_exponent(-1); }, "matrices.exponent"},
+    {"ExponentOfHalves", [](v1::DecomposeRequest* r) { set_narrow(r, v1::DATA_TYPE_C32, 1); }, "matrices.exponent"},
+    {"ExponentTooSmall", [](v1::DecomposeRequest* r) { set_narrow(r, v1::DATA_TYPE_I16, -127); }, "matrices.exponent"},
+    {"ExponentTooLarge", [](v1::DecomposeRequest* r) { set_narrow(r, v1::DATA_TYPE_CI16, 113); }, "matrices.exponent"},
+    {"HugeExponent", [](v1::DecomposeRequest* r) { set_narrow(r, v1::DATA_TYPE_I16, INT32_MIN); }, "matrices.exponent"},
+    {"DataOfFloatsForHalves", [](v1::DecomposeRequest* r) { r->mutable_matrices()->set_data_type(v1::DATA_TYPE_F16); },
+     "matrices.data"},
+    {"ExponentInAGroup",
+     [](v1::DecomposeRequest* r) {
+       move_to_groups(r, 2);
+       r->mutable_groups(1)->set_exponent(3);
+     },
+     "groups[1].exponent"},
     {"NoMemoryOrder", [](v1::DecomposeRequest* r) { r->mutable_matrices()->clear_memory_order(); },
      "matrices.memory_order"},
     {"UnknownMemoryOrder",
@@ -421,6 +442,34 @@ TEST_F(ContractTest, KnownValuesInEveryOrderAndType) {
   EXPECT_EQ(ask(v1::DATA_TYPE_C64, v1::MEMORY_ORDER_ROW_MAJOR, complex_single, sizeof complex_single), want32);
   const double complex_double[] = {0, 3, 0, 0, 0, 0, 0, 0, -4, 0, 0, 0};
   EXPECT_EQ(ask(v1::DATA_TYPE_C128, v1::MEMORY_ORDER_ROW_MAJOR, complex_double, sizeof complex_double), want64);
+  // 16-bit numbers by their bits: 3 and 4, and -4.
+  const uint16_t half[] = {0x4200, 0, 0, 0, 0x4400, 0}, bfloat[] = {0x4040, 0, 0, 0, 0x4080, 0};
+  EXPECT_EQ(ask(v1::DATA_TYPE_F16, v1::MEMORY_ORDER_ROW_MAJOR, half, sizeof half), want32);
+  EXPECT_EQ(ask(v1::DATA_TYPE_BF16, v1::MEMORY_ORDER_ROW_MAJOR, bfloat, sizeof bfloat), want32);
+  const uint16_t complex_half[] = {0, 0x4200, 0, 0, 0, 0, 0, 0, 0xc400, 0, 0, 0};
+  EXPECT_EQ(ask(v1::DATA_TYPE_C32, v1::MEMORY_ORDER_ROW_MAJOR, complex_half, sizeof complex_half), want32);
+  const int16_t integers[] = {3, 0, 0, -4, 0, 0}, complex_integers[] = {0, 3, 0, 0, 0, 0, 0, 0, -4, 0, 0, 0};
+  EXPECT_EQ(ask(v1::DATA_TYPE_I16, v1::MEMORY_ORDER_COLUMN_MAJOR, integers, sizeof integers), want32);
+  EXPECT_EQ(ask(v1::DATA_TYPE_CI16, v1::MEMORY_ORDER_ROW_MAJOR, complex_integers, sizeof complex_integers), want32);
+}
+
+TEST_F(ContractTest, IntegersAreTimesAPowerOfTwo) {
+  for (const int exponent : {-126, -15, 0, 112}) {
+    v1::DecomposeRequest request;
+    v1::MatrixBatch& batch = *request.mutable_matrices();
+    batch.set_data_type(v1::DATA_TYPE_I16);
+    batch.set_memory_order(v1::MEMORY_ORDER_ROW_MAJOR);
+    batch.set_rows(1);
+    batch.set_cols(1);
+    batch.set_count(2);
+    batch.set_exponent(exponent);
+    const int16_t numbers[] = {1, -32768};
+    batch.set_data(numbers, sizeof numbers);
+    v1::DecomposeResponse response;
+    EXPECT_TRUE(decompose(channel_, request, &response).ok());
+    const float wanted[] = {std::ldexp(1.0f, exponent), std::ldexp(32768.0f, exponent)};
+    EXPECT_EQ(response.singular_values(), std::string(reinterpret_cast<const char*>(wanted), sizeof wanted));
+  }
 }
 
 TEST_F(ContractTest, NonFiniteMatricesHarmNobodyElse) {

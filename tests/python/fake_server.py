@@ -19,7 +19,7 @@ import numpy as np
 from svdserve import _proto
 
 Handler = Callable[[Any, grpc.ServicerContext], Any]
-_DTYPES = {1: "<f4", 2: "<f8", 3: "<c8", 4: "<c16"}
+_DTYPES = {1: "<f4", 2: "<f8", 3: "<c8", 4: "<c16", 5: "<f2"}
 
 
 def decompose(request: Any) -> Any:
@@ -36,6 +36,7 @@ def matrices_of(batch: Any) -> tuple[np.ndarray, Callable[[np.ndarray], bytes]]:
     column_major = batch.memory_order == 2
     shape = (batch.count, batch.cols, batch.rows) if column_major else (batch.count, batch.rows, batch.cols)
     a = np.frombuffer(batch.data, _DTYPES[batch.data_type]).reshape(shape)
+    a = a.astype(np.float32) if a.dtype == np.float16 else a
 
     def write(x: np.ndarray) -> bytes:
         return (x.swapaxes(1, 2) if column_major else x).tobytes()

@@ -64,6 +64,17 @@ class CodecTest : public ::testing::Test {
 
 // --- requests ------------------------------------------------------------------------------------
 
+TEST_F(CodecTest, NarrowOperandsArriveAsTheyAre) {
+  v1::DecomposeRequest request;
+  fill(request.mutable_matrices(), 3, 4, 2, 'x');
+  request.mutable_matrices()->set_data_type(v1::DATA_TYPE_CI16);
+  request.mutable_matrices()->set_exponent(-12);
+  const DecodedRequest decoded = decode(request);
+  ASSERT_TRUE(decoded.error.ok()) << decoded.error.message;
+  EXPECT_EQ(decoded.batches[0].problem, (Problem{3, 4, DType::kC64, Order::kColumnMajor, Storage::kI16, -12}));
+  EXPECT_EQ(decoded.labels.dtype, OperandType::kCI16);
+}
+
 TEST_F(CodecTest, OptionsArriveAsTheyWereAsked) {
   v1::DecomposeRequest request;
   fill(request.mutable_matrices(), 3, 4, 2, 'x');

@@ -115,6 +115,15 @@ TEST(LargeCodecTest, AnOpenWithEverything) {
   EXPECT_EQ(decode(request).error.field, "open.triangle");
 }
 
+TEST(LargeCodecTest, LargeMatricesHaveNo16BitNumbers) {
+  v1::DecomposeLargeRequest request;
+  for (int type = v1::DATA_TYPE_F16; type <= v1::DATA_TYPE_CI16; ++type) {
+    request.mutable_open()->set_data_type(static_cast<v1::DataType>(type));
+    EXPECT_EQ(decode(request).error.field, "open.data_type");
+    EXPECT_THAT(decode(request).error.message, HasSubstr("is for batches alone; convert the matrix to"));
+  }
+}
+
 TEST(LargeCodecTest, EveryStrategyHasAName) {
   for (int s = v1::PivotStrategy_MIN; s <= v1::PivotStrategy_MAX; ++s) {
     v1::DecomposeLargeRequest request;

@@ -27,7 +27,7 @@ class BatchResults {
     const bool is_complex =
         compute.problem == client::Problem::kGeneral && file.plane != client::Plane::kEigenvalueCondition;
     const std::string type = is_complex  ? complex
-                             : is_matrix ? npy_type(batch.data_type)
+                             : is_matrix ? npy_type(result_type(batch.data_type))
                                          : npy_value_type(batch.data_type);
     auto out = NpyOutput::make(file.path, type, shape, by_columns,
                                static_cast<size_t>(plane_bytes(batch, compute, file.plane, batch.count)));

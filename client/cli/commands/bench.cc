@@ -46,9 +46,8 @@ Snapshot take_snapshot(int64_t server_pid) {
 }
 
 std::optional<client::DataType> parse_dtype(const std::string& text) {
-  for (const auto t :
-       {client::DataType::kF32, client::DataType::kF64, client::DataType::kC64, client::DataType::kC128}) {
-    if (text == name(t)) return t;
+  for (int i = 0; i <= static_cast<int>(client::DataType::kLast); ++i) {
+    if (const auto t = static_cast<client::DataType>(i); text == name(t)) return t;
   }
   return std::nullopt;
 }
@@ -112,7 +111,9 @@ std::optional<std::vector<Workload>> make_mix(const BenchOptions& o, const clien
       return *why = "--shape: \"" + shape_text + "\" must be square with --problem " + o.problem, std::nullopt;
     for (const std::string& type_text : split_list(o.dtypes)) {
       const auto type = parse_dtype(type_text);
-      if (!type) return *why = "--dtype: \"" + type_text + "\" is not f32, f64, c64 or c128", std::nullopt;
+      if (!type)
+        return *why = "--dtype: \"" + type_text + "\" is not f32, f64, c64, c128, f16, bf16, c32, i16 or ci16",
+               std::nullopt;
       const int64_t matrix_bytes = shape->rows * shape->cols * static_cast<int64_t>(client::element_bytes(*type));
       const int64_t count = o.request_bytes > 0 ? std::max<int64_t>(o.request_bytes / matrix_bytes, 1) : o.count;
       if (count > (int64_t{4} << 30) / matrix_bytes)
@@ -215,7 +216,8 @@ bool write_csv(const std::string& path, const Measurement& m) {
 void declare(BenchOptions* o, Arguments* a) {
   a->section("Requests");
   a->option("--shape", "MxN,...", "shapes, each MxN or MxN:WEIGHT, mixed at random", &o->shapes);
-  a->option("--dtype", "T,...", "f32, f64, c64, c128; each shape is sent in each type", &o->dtypes);
+  a->option("--dtype", "T,...", "f32, f64, c64, c128, f16, bf16, c32, i16, ci16; each shape is sent in each type",
+            &o->dtypes);
   a->option("--count", "N", "matrices in each request", &o->count, 1);
   a->option("--request-bytes", "N", "instead: as many matrices as fill N bytes; 0: by --count", &o->request_bytes, 0);
   a->option("--problem", "NAME", "svd: singular values; eigh, eig: eigenvalues of Hermitian, of general\nmatrices",

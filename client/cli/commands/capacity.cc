@@ -182,7 +182,7 @@ client::Result<std::unique_ptr<NpyOutput>> gradient_output(const CapacityArgumen
   for (const int64_t size : {static_cast<int64_t>(args.compute.mimo->snr_db.size()), batch.rows, batch.cols}) {
     shape.push_back(size);
   }
-  return NpyOutput::make(args.gradient, npy_type(batch.data_type), shape, false,
+  return NpyOutput::make(args.gradient, npy_type(result_type(batch.data_type)), shape, false,
                          static_cast<size_t>(plane_bytes(batch, args.compute, plane, batch.count)));
 }
 
@@ -208,7 +208,7 @@ int compute(const CapacityArguments& args, client::Client& client, const MatrixS
   report.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   report.add(*reply);
   if (batch.memory_order == client::MemoryOrder::kColumnMajor) {
-    transpose(out[of_gradient], batch.rows, batch.cols, client::element_bytes(batch.data_type));
+    transpose(out[of_gradient], batch.rows, batch.cols, client::element_bytes(result_type(batch.data_type)));
   }
   if (const auto s = commit({capacities->get(), gradients->get()}, call.stop); !s.ok()) {
     return fail_unless_interrupted(context, s, interruption);

@@ -278,7 +278,8 @@ std::optional<int> load_one(const Context& context, const std::string& matrix_fi
 int run_large(const Context& context, client::Client& client, const MatrixStack& stack,
               std::span<const int8_t> signature, const LargeFiles& files, const client::LargeOptions& options,
               const Interruption& interruption, client::CallOptions call) {
-  LargeRun run(context, client, stack, files);
+  const MatrixStack wide = widened(stack);
+  LargeRun run(context, client, wide, files);
   if (const Status s = run.open(signature, options); !s.ok()) return fail(context, s);
   call.stop = interruption.token();
   if (const Status s = run.compute(call); !s.ok()) return fail_unless_interrupted(context, s, interruption);

@@ -49,16 +49,19 @@ struct MatrixStack {
   std::string path = {};                  // of the file, if it came from one
 };
 
-// Makes the last two dimensions matrices: no copy where the file's bytes can be sent as they lie. Integers and bools
-// become f64, as in numpy.linalg, half precision becomes f32; extended precision is refused, as there.
-client::Result<MatrixStack> to_matrices(NpyArray array);
+// Makes the last two dimensions matrices: no copy where the file's bytes can be sent as they lie, as half precision can.
+// Integers and bools become f64, as in numpy.linalg; extended precision is refused, as there. exponent: integers of 16
+// bits, and no others, are sent as they are, times 2^exponent.
+client::Result<MatrixStack> to_matrices(NpyArray array, std::optional<int32_t> exponent = std::nullopt);
+// The same matrices as f32 where they are f16 or i16, for calls that take no 16-bit numbers.
+MatrixStack widened(MatrixStack stack);
 // The diagonal of J: an array of one dimension, or one row or column, of numbers 1 and -1 of any type.
 client::Result<std::vector<int8_t>> to_signature(const NpyArray& array);
 
 // The head of a little-endian file of `type`, 'f' (float) or 'c' (complex) and the bytes of an item, such as "c8":
 // version 1, padded to 64 bytes.
 std::string npy_header(const std::string& type, const std::vector<int64_t>& shape, bool fortran_order = false);
-// "f4", "c16" and so on: of the matrices, and of their singular values.
+// "f2", "i2", "c16" and so on: of the matrices, and of their singular values.
 std::string npy_type(client::DataType type);
 std::string npy_value_type(client::DataType type);
 

@@ -62,9 +62,12 @@ double to_real(const std::byte* item, const NpyHeader& h) {
   return h.item_bytes == 4 ? static_cast<double>(read_as<float>(bytes)) : read_as<double>(bytes);
 }
 
-// The element types of the service; half precision becomes kF32, integers and bools become kF64.
-Result<DataType> data_type(const NpyHeader& h) {
-  if (h.kind == 'f' && (h.item_bytes == 2 || h.item_bytes == 4)) return DataType::kF32;
+// The element types of the service; integers and bools become kF64, but for those of 16 bits that have an exponent.
+Result<DataType> data_type(const NpyHeader& h, bool has_exponent) {
+  if (has_exponent && h.kind == 'i' && h.item_bytes == 2) return DataType::kI16;
+  if (has_exponent) return refused("--exponent is for integers of 16 bits with a sign, as NumPy's int16; leave it out");
+  if (h.kind == 'f' && h.item_bytes == 2) return DataType::kF16;
+  if (h.kind == 'f' && h.item_bytes == 4) return DataType::kF32;
   if (h.kind == 'f' && h.item_bytes == 8) return DataType::kF64;
   if (h.kind == 'c' && h.item_bytes == 8) return DataType::kC64;
   if (h.kind == 'c' && h.item_bytes == 16) return DataType::kC128;
@@ -79,18 +82,12 @@ using Bytes = std::shared_ptr<std::byte[]>;
 
 Bytes allocate(size_t size) { return std::make_shared_for_overwrite<std::byte[]>(std::max<size_t>(size, 1)); }
 
-// Items in the machine's byte order and as floating-point numbers; the order of the items stays.
-Bytes converted(const std::byte* data, int64_t items, const NpyHeader& h) {
-  if (h.kind != 'f' && h.kind != 'c') {
+// Items in the machine's byte order, and as `type`; the order of the items stays.
+Bytes converted(const std::byte* data, int64_t items, const NpyHeader& h, DataType type) {
+  if (type == DataType::kF64 && h.kind != 'f') {
     Bytes out = allocate(static_cast<size_t>(items) * sizeof(double));
     auto* values = reinterpret_cast<double*>(out.get());
     for (int64_t i = 0; i < items; ++i) values[i] = to_double(data + i * h.item_bytes, h);
-    return out;
-  }
-  if (h.kind == 'f' && h.item_bytes == 2) {
-    Bytes out = allocate(static_cast<size_t>(items) * sizeof(float));
-    auto* values = reinterpret_cast<float*>(out.get());
-    for (int64_t i = 0; i < items; ++i) values[i] = static_cast<float>(to_real(data + i * h.item_bytes, h));
     return out;
   }
   const int64_t part = h.kind == 'c' ? h.item_bytes / 2 : h.item_bytes;
@@ -133,13 +130,13 @@ Bytes gathered(const std::byte* data, const std::vector<int64_t>& batch_shape, i
 
 }  // namespace
 
-Result<MatrixStack> to_matrices(NpyArray array) {
+Result<MatrixStack> to_matrices(NpyArray array, std::optional<int32_t> exponent) {
   const NpyHeader* const h = &array.header;
   if (h->shape.size() < 2) {
     return refused(absl::StrCat("the array has ", h->shape.size(), h->shape.size() == 1 ? " dimension" : " dimensions",
                                 ", but needs at least 2"));
   }
-  const Result<DataType> type = data_type(*h);
+  const Result<DataType> type = data_type(*h, exponent.has_value());
   if (!type.ok()) return type.status();
   MatrixStack stack;
   stack.batch_shape.assign(h->shape.begin(), h->shape.end() - 2);
@@ -147,6 +144,7 @@ Result<MatrixStack> to_matrices(NpyArray array) {
   b.rows = h->shape[h->shape.size() - 2];
   b.cols = h->shape.back();
   b.data_type = *type;
+  b.exponent = exponent.value_or(0);
   const bool empty = std::find(h->shape.begin(), h->shape.end(), 0) != h->shape.end();
   // Beside a side of length 0 the other sizes may be anything: their product is not computed.
   b.count = b.rows == 0 || b.cols == 0 ? 0 : 1;
@@ -155,9 +153,9 @@ Result<MatrixStack> to_matrices(NpyArray array) {
   b.owner = std::move(array.owner);
   if (empty) return stack;
 
-  const bool is_sent_as_it_is = (h->kind == 'f' && h->item_bytes > 2) || h->kind == 'c';
+  const bool is_sent_as_it_is = h->kind == 'f' || h->kind == 'c' || *type == DataType::kI16;
   if (!is_sent_as_it_is || h->big_endian) {
-    const Bytes numbers = converted(static_cast<const std::byte*>(b.data), b.count * b.rows * b.cols, *h);
+    const Bytes numbers = converted(static_cast<const std::byte*>(b.data), b.count * b.rows * b.cols, *h, *type);
     b.data = numbers.get();
     b.owner = numbers;
   }
@@ -169,6 +167,26 @@ Result<MatrixStack> to_matrices(NpyArray array) {
     b.data = matrices.get();
     b.owner = matrices;
   }
+  return stack;
+}
+
+MatrixStack widened(MatrixStack stack) {
+  client::Batch& b = stack.batch;
+  if (b.data_type != DataType::kF16 && b.data_type != DataType::kI16) return stack;
+  const int64_t items = b.count * b.rows * b.cols;
+  const auto* const from = static_cast<const std::byte*>(b.data);
+  Bytes out = allocate(static_cast<size_t>(items) * sizeof(float));
+  for (int64_t i = 0; i < items; ++i) {
+    const auto bits = read_as<uint16_t>(from + i * 2);
+    const double number =
+        b.data_type == DataType::kF16 ? half_to_double(bits) : std::ldexp(static_cast<int16_t>(bits), b.exponent);
+    const auto single = static_cast<float>(number);  // exact
+    std::memcpy(out.get() + static_cast<size_t>(i) * sizeof(float), &single, sizeof(float));
+  }
+  b.data = out.get();
+  b.owner = std::move(out);
+  b.data_type = DataType::kF32;
+  b.exponent = 0;
   return stack;
 }
 

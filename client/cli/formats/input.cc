@@ -99,8 +99,12 @@ void InputFormat::declare(Arguments* a) {
       &format);
   a->choices({std::begin(kFormats), std::end(kFormats)});
   a->option("--shape", "M,N", "the input has raw numbers without a head, in an array of this shape", &shape);
-  a->option("--dtype", "T", "of raw numbers: f32, f64, c64, c128, or a type of NumPy such as >c8; default: f64",
+  a->option("--dtype", "T", "of raw numbers: f16, f32, f64, c64, c128, or a type of NumPy such as >c8;\ndefault: f64",
             &dtype);
+  a->option("--exponent", "E",
+            "send integers of 16 bits as they are, times 2^E, E from -126 to 112, and compute\nin f32; without it they "
+            "are computed in f64",
+            &exponent);
 }
 
 Result<NpyArray> load_array(const std::string& path, const InputFormat& format) {
@@ -111,9 +115,13 @@ Result<NpyArray> load_array(const std::string& path, const InputFormat& format) 
 }
 
 Result<MatrixStack> load_matrices(const std::string& path, const InputFormat& format) {
+  const auto exponent = parse_int(format.exponent);
+  if (!format.exponent.empty() && (!exponent || *exponent < -126 || *exponent > 112)) {
+    return input_error("--exponent: \"" + format.exponent + "\" is not a number from -126 to 112");
+  }
   Result<NpyArray> array = load_array(path, format);
   if (!array.ok()) return array.status();
-  Result<MatrixStack> stack = to_matrices(*std::move(array));
+  Result<MatrixStack> stack = to_matrices(*std::move(array), exponent);
   if (!stack.ok()) return in_file(path, stack.status());
   stack->path = path;
   return stack;

@@ -17,6 +17,7 @@ namespace svdserve::cli {
 struct InputFormat {
   std::string format = {};             // one of kFormats
   std::string shape = {}, dtype = {};  // of raw numbers, which a shape alone stands for
+  std::string exponent = {};           // of integers of 16 bits
 
   void declare(Arguments* arguments);
 };

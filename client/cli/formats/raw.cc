@@ -12,8 +12,8 @@ namespace {
 
 // The service's names, in NumPy's words.
 std::string numpy_type(const std::string& dtype) {
-  for (const auto type :
-       {client::DataType::kF32, client::DataType::kF64, client::DataType::kC64, client::DataType::kC128}) {
+  for (const auto type : {client::DataType::kF16, client::DataType::kF32, client::DataType::kF64,
+                          client::DataType::kC64, client::DataType::kC128}) {
     if (dtype == name(type)) return npy_type(type);
   }
   return dtype.empty() ? "f8" : dtype;
@@ -29,7 +29,7 @@ client::Result<NpyArray> read_raw(FileBytes file, const std::string& shape, cons
     array.header.shape.push_back(*size);
   }
   if (!parse_type(numpy_type(dtype), &array.header).ok()) {
-    return input_error("--dtype: \"" + dtype + "\" is not f32, f64, c64, c128 or a type of NumPy such as <f4");
+    return input_error("--dtype: \"" + dtype + "\" is not f16, f32, f64, c64, c128 or a type of NumPy such as <f4");
   }
   const auto bytes = array_bytes(array.header);
   if (!bytes || *bytes != file.bytes.size()) {

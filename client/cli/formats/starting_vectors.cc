@@ -55,12 +55,13 @@ std::shared_ptr<const void> converted(const Batch& from, const Batch& matrices) 
 client::Status load_starting_vectors(const std::string& path, MatrixStack* stack) {
   const auto loaded = load_matrices(path);
   if (!loaded.ok()) return loaded.status();
-  const Batch& from = loaded->batch;
+  const MatrixStack vectors = widened(*loaded);
+  const Batch& from = vectors.batch;
   Batch& batch = stack->batch;
-  const bool is_for_all = loaded->batch_shape.empty() && from.rows == batch.rows && from.cols == batch.cols;
-  if (!is_for_all && shape_of(*loaded) != shape_of(*stack)) {
+  const bool is_for_all = vectors.batch_shape.empty() && from.rows == batch.rows && from.cols == batch.cols;
+  if (!is_for_all && shape_of(vectors) != shape_of(*stack)) {
     return {.code = client::Code::kInvalidArgument,
-            .message = absl::StrCat(path, ": has the shape ", shape_of(*loaded), ", but must have ", shape_of(*stack),
+            .message = absl::StrCat(path, ": has the shape ", shape_of(vectors), ", but must have ", shape_of(*stack),
                                     " as ", stack->path, ", or that of one matrix")};
   }
   const bool is_single = client::value_bytes(batch.data_type) == sizeof(float);

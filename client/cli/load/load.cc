@@ -1,7 +1,9 @@
 #include "client/cli/load/load.h"
 
 #include <algorithm>
+#include <cmath>
 #include <condition_variable>
+#include <cstring>
 #include <mutex>
 #include <thread>
 
@@ -12,12 +14,38 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+constexpr int kExponent = -12;  // of integers: a normal number has about four bits before the point
+
 template <class Real>
 void fill_normal(std::vector<std::byte>& bytes, uint64_t seed) {
   std::mt19937_64 generator(seed);
   std::normal_distribution<Real> normal;
   auto* values = reinterpret_cast<Real*>(bytes.data());
   for (size_t i = 0; i < bytes.size() / sizeof(Real); ++i) values[i] = normal(generator);
+}
+
+// A normal number as 16 bits of a narrow type, of which the last ones are cut off.
+uint16_t narrowed(float x, client::DataType type) {
+  if (type == client::DataType::kI16 || type == client::DataType::kCI16) {
+    return static_cast<uint16_t>(static_cast<int16_t>(std::ldexp(x, -kExponent)));
+  }
+  uint32_t bits;
+  std::memcpy(&bits, &x, sizeof(bits));
+  if (type == client::DataType::kBF16) return static_cast<uint16_t>(bits >> 16);
+  const uint32_t sign = bits >> 16 & 0x8000, exponent = bits >> 23 & 0xff;
+  if (exponent <= 127 - 15) return static_cast<uint16_t>(sign);
+  return static_cast<uint16_t>(sign | (exponent - (127 - 15)) << 10 | (bits >> 13 & 0x3ff));
+}
+
+void fill_narrow(std::vector<std::byte>& bytes, uint64_t seed, client::DataType type) {
+  std::vector<std::byte> wide(2 * bytes.size());
+  fill_normal<float>(wide, seed);
+  for (size_t i = 0; i < bytes.size() / sizeof(uint16_t); ++i) {
+    float x;
+    std::memcpy(&x, wide.data() + i * sizeof(x), sizeof(x));
+    const uint16_t number = narrowed(x, type);
+    std::memcpy(bytes.data() + i * sizeof(number), &number, sizeof(number));
+  }
 }
 
 void count(LoadTally* tally, const Workload& w, const client::Status& status, int64_t exceptions,
@@ -46,8 +74,13 @@ Workload make_workload(int64_t rows, int64_t cols, int64_t count, client::DataTy
   w.weight = weight;
   w.request_bytes = rows * cols * count * static_cast<int64_t>(client::element_bytes(type));
   auto bytes = std::make_shared<std::vector<std::byte>>(static_cast<size_t>(w.request_bytes));
-  client::value_bytes(type) == 4 ? fill_normal<float>(*bytes, seed) : fill_normal<double>(*bytes, seed);
+  if (type != result_type(type)) {
+    fill_narrow(*bytes, seed, type);
+  } else {
+    client::value_bytes(type) == 4 ? fill_normal<float>(*bytes, seed) : fill_normal<double>(*bytes, seed);
+  }
   w.batch = {.data = bytes->data(), .rows = rows, .cols = cols, .count = count, .data_type = type, .owner = bytes};
+  if (type == client::DataType::kI16 || type == client::DataType::kCI16) w.batch.exponent = kExponent;
   w.reply_bytes = plane_bytes(w.batch, compute, client::Plane::kValues, count);
   return w;
 }

@@ -31,6 +31,11 @@ Result<LargeSizes> large_sizes(const LargeMatrix& matrix, const LargeOptions& op
     return internal::invalid("open.rows", "must be at least 1, but is " + std::to_string(matrix.rows));
   if (matrix.cols < 1)
     return internal::invalid("open.cols", "must be at least 1, but is " + std::to_string(matrix.cols));
+  if (matrix.data_type != result_type(matrix.data_type)) {
+    return internal::invalid("open.data_type", std::string(name(matrix.data_type)) +
+                                                   " is for batches alone; convert the matrix to " +
+                                                   name(result_type(matrix.data_type)));
+  }
   LargeSizes s;
   const bool is_svd = options.problem == LargeProblem::kSvd, is_general = options.problem == LargeProblem::kGeneral;
   const int64_t all = is_svd ? std::min(matrix.rows, matrix.cols) : matrix.rows;

@@ -60,7 +60,7 @@ int64_t plane_bytes(const Batch& batch, const ComputeOptions& compute, Plane pla
   const int64_t group = shape.of_group ? std::max<int64_t>(compute.mimo->group_size, 1) : 1;
   const bool complex = compute.problem == Problem::kGeneral && plane <= Plane::kRight;
   const size_t number = complex              ? 2 * value_bytes(batch.data_type)
-                        : shape.has_elements ? element_bytes(batch.data_type)
+                        : shape.has_elements ? element_bytes(result_type(batch.data_type))
                                              : value_bytes(batch.data_type);
   return product({count / group, extents.*shape.height, extents.*shape.width, static_cast<int64_t>(number)});
 }

@@ -86,6 +86,7 @@ std::string batch_head(const BatchToSend& batch) {
   head.set_rows(batch.shape.rows);
   head.set_cols(batch.shape.cols);
   head.set_count(batch.count);
+  head.set_exponent(batch.shape.exponent);
   return head.SerializeAsString();
 }
 

@@ -2,6 +2,7 @@
 #include <cstdio>
 #include <cstring>
 
+#include "engine/backends/cuda/device/widen_operands.h"
 #include "engine/backends/cuda/large/decompose_large.h"
 #include "engine/backends/cuda/launch.h"
 #include "engine/backends/cuda_door/plugin_abi.h"
@@ -64,11 +65,15 @@ TypeLauncher launcher(DType dtype) {
 }
 
 uint64_t workspace_bytes(const Plan* plan, int64_t count) {
-  return launcher(plan->problem.dtype).workspace_bytes(*plan, count);
+  return widened_bytes(*plan, count) + launcher(plan->problem.dtype).workspace_bytes(*plan, count);
 }
 
 int launch(int32_t device, const Plan* plan, const DeviceBatch* batch, CUstream_st* stream) {
-  return on_device(device, [&] { return launcher(plan->problem.dtype).launch(*plan, *batch, device, stream); });
+  return on_device(device, [&] {
+    DeviceBatch wide = *batch;
+    const cudaError_t error = widen_operands(*plan, &wide, device, stream);
+    return error != cudaSuccess ? error : launcher(plan->problem.dtype).launch(*plan, wide, device, stream);
+  });
 }
 
 int allocate(int32_t device, uint64_t bytes, void** memory) {

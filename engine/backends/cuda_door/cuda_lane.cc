@@ -22,7 +22,7 @@ struct Operands {
     return static_cast<const std::byte*>(s.*data) + static_cast<size_t>(first) * bytes;
   }
 };
-Operands matrices_of(const Plan& plan) { return {&HostSegment::matrices, matrix_bytes(plan.problem)}; }
+Operands matrices_of(const Plan& plan) { return {&HostSegment::matrices, stored_bytes(plan.problem)}; }
 Operands starting_vectors_of(const Plan& plan) { return {&HostSegment::starting_vectors, starting_bytes(plan)}; }
 
 // Planes lie one after the other in a slot, each aligned, so that kernels may store whole elements.
@@ -30,7 +30,7 @@ constexpr uint64_t aligned(uint64_t bytes) { return (bytes + 15) / 16 * 16; }
 
 // In a slot starting vectors follow the matrices, aligned where there are any.
 uint64_t starting_vectors_at(const Plan& plan, int64_t count) {
-  const uint64_t bytes = static_cast<uint64_t>(count) * matrix_bytes(plan.problem);
+  const uint64_t bytes = static_cast<uint64_t>(count) * stored_bytes(plan.problem);
   return plan.starting_vectors ? aligned(bytes) : bytes;
 }
 uint64_t operand_bytes_in_slot(const Plan& plan, int64_t count) {

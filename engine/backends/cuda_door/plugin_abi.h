@@ -23,7 +23,7 @@ struct CUevent_st;
 
 extern "C" {
 
-enum { kSvdserveCudaAbiVersion = 7, kSvdserveCudaStructs = 9, kSvdserveCudaMaxPhases = 24 };
+enum { kSvdserveCudaAbiVersion = 8, kSvdserveCudaStructs = 9, kSvdserveCudaMaxPhases = 24 };
 
 struct SvdserveCudaDevice {
   char name[256];  // as the driver calls it

@@ -3,12 +3,14 @@
 #include <algorithm>
 #include <array>
 #include <numeric>
+#include <type_traits>
 
 #include "engine/algorithms/general/general_outcome.h"
 #include "engine/backends/host/base/fp_environment.h"
 #include "engine/backends/host/base/matrix_source.h"
 #include "engine/backends/host/base/status_counters.h"
 #include "engine/backends/host/base/vector_planes.h"
+#include "engine/backends/host/base/widening.h"
 #include "engine/backends/host/finish/finishing.h"
 #include "engine/backends/host/large/blocked_batch.h"
 #include "engine/backends/host/mimo/answer_stage.h"
@@ -55,6 +57,7 @@ struct Call {
 template <class T>
 struct PackBuffers {
   AlignedBuffer<T> a, scratch, exponents, values;
+  AlignedBuffer<T> widened;                          // matrices of a pack, of narrow operands
   AlignedBuffer<T> x, y, ranks, staged_x, staged_y;  // of vectors
   AlignedBuffer<char> finishing;
   std::array<T, kMaxLanes> statuses;
@@ -91,6 +94,32 @@ struct PackBuffers {
     return buffers;
   }
 };
+
+// Where kernels read the matrix of a lane: the operand, or what read_pack() has made of it.
+template <class T>
+const char* matrix_of(const Call<T>& call, const PackBuffers<T>& buffers, int lane, const MatrixSource::Slot& slot) {
+  if (!is_narrow(call.plan.problem)) return slot.matrix;
+  return reinterpret_cast<const char*>(buffers.widened.data()) +
+         static_cast<size_t>(lane) * matrix_bytes(call.plan.problem);
+}
+
+// from[l] becomes where the matrix first + l is, l < n; narrow operands are converted first. So the memory of a pack is
+// all that their numbers take as floats.
+template <class T>
+void read_pack(const Call<T>& call, PackBuffers<T>& buffers, int64_t first, int n, const char** from) {
+  if constexpr (std::is_same_v<T, float>) {
+    const Problem& p = call.plan.problem;
+    const size_t numbers = matrix_bytes(p) / sizeof(T);
+    if (is_narrow(p)) {
+      buffers.widened.reserve(static_cast<size_t>(n) * numbers);
+      call.source.for_each(first, n, [&](int l, const MatrixSource::Slot& slot) {
+        widen_matrix(p, slot.matrix, buffers.widened.data() + static_cast<size_t>(l) * numbers);
+      });
+    }
+  }
+  call.source.for_each(first, n,
+                       [&](int l, const MatrixSource::Slot& slot) { from[l] = matrix_of(call, buffers, l, slot); });
+}
 
 // Runs the kernel on the pack in buffers.a and writes the results of the matrices first .. first + n - 1.
 template <class T>
@@ -202,7 +231,7 @@ void finish_pack(const Call<T>& call, PackBuffers<T>& buffers, const SortedPack<
     if (always || dependent) {
       FinishCall<T> finish{sorted.values[l], x.of(l, slot), x.layout, y.of(l, slot), y.layout, sorted.statuses[l]};
       finish.canonical = true;
-      finish.a = slot.matrix;
+      finish.a = matrix_of(call, buffers, l, slot);
       finish.certificate = slot.plane(Plane::kCertificate, kCertificateNumbers * sizeof(T));
       finish.mimo = &call.mimo;
       finish.gradients = slot.gradients(plan);
@@ -404,7 +433,7 @@ void compute_vectors_pack(const Call<T>& call, PackBuffers<T>& buffers, bool row
 template <class T>
 void prefetch_pack(const Call<T>& call, int64_t first) {
   constexpr size_t kLine = 64;
-  const size_t bytes = call.triangle_size * sizeof(T);
+  const size_t bytes = stored_bytes(call.plan.problem);
   const int64_t n = std::min<int64_t>(call.kernels.lanes, call.source.count() - first);
   if (n <= 0 || bytes * static_cast<size_t>(n) > kLargestPrefetchBytes) return;
   call.source.for_each(first, static_cast<int>(n), [&](int, const MatrixSource::Slot& slot) {
@@ -420,7 +449,7 @@ void compute_square(const Call<T>& call, int64_t first, int64_t last) {
   const char* from[kMaxLanes];
   for (; first < last; first += lanes) {
     const int n = static_cast<int>(std::min<int64_t>(lanes, last - first));
-    call.source.for_each(first, n, [&](int l, const MatrixSource::Slot& slot) { from[l] = slot.matrix; });
+    read_pack(call, buffers, first, n, from);
     std::fill(from + n, from + lanes, from[0]);  // idle lanes repeat a matrix: they cost no extra iteration
     interleave(from, lanes, call.triangle_size, buffers.a.data());
     prefetch_pack(call, first + lanes);
@@ -451,7 +480,7 @@ void compute_tall(const Call<T>& call, int64_t first, int64_t last) {
   const char* from[kMaxLanes];
   for (; first < last; first += reduction.group()) {
     const int n = static_cast<int>(std::min<int64_t>(reduction.group(), last - first));
-    call.source.for_each(first, n, [&](int l, const MatrixSource::Slot& slot) { from[l] = slot.matrix; });
+    read_pack(call, buffers, first, n, from);
     reduction.reduce(from, n);
     const char* triangles[kMaxLanes];
     const char* exponents[kMaxLanes];
@@ -474,7 +503,7 @@ void compute_tall_vectors(const Call<T>& call, int64_t first, int64_t last) {
   const char* from[kMaxLanes];
   for (; first < last; first += lanes) {
     const int n = static_cast<int>(std::min<int64_t>(lanes, last - first));
-    call.source.for_each(first, n, [&](int l, const MatrixSource::Slot& slot) { from[l] = slot.matrix; });
+    read_pack(call, buffers, first, n, from);
     tall.factorize(from, n);
     std::copy_n(tall.triangle(), call.triangle_size * lanes, buffers.a.data());
     std::copy_n(tall.exponents(), static_cast<size_t>(call.k) * lanes, buffers.exponents.data());

@@ -31,6 +31,7 @@ CostTable::Key CostTable::key_of(const Plan& plan) const {
   return {plan.problem.rows,
           plan.problem.cols,
           plan.problem.dtype,
+          plan.problem.storage,
           plan.decomposition,
           method,
           has_tolerance ? std::ilogb(plan.tolerance) / 8 : 0,

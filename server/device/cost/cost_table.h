@@ -55,6 +55,7 @@ class CostTable {
   struct Key {
     int64_t rows, cols;
     DType dtype;
+    Storage storage;
     Decomposition decomposition;
     Method method;
     int precision;  // eighths of the tolerance's exponent, for methods that have one
@@ -66,9 +67,10 @@ class CostTable {
     friend bool operator==(const Key&, const Key&) = default;
     template <class H>
     friend H AbslHashValue(H h, const Key& k) {
-      return H::combine(std::move(h), k.rows, k.cols, static_cast<int>(k.dtype), static_cast<int>(k.decomposition),
-                        static_cast<int>(k.method), k.precision, k.sweeps, k.left_columns, k.right_columns, k.answers,
-                        k.certificate, k.gradients, k.condition, k.starting_vectors);
+      return H::combine(std::move(h), k.rows, k.cols, static_cast<int>(k.dtype), static_cast<int>(k.storage),
+                        static_cast<int>(k.decomposition), static_cast<int>(k.method), k.precision, k.sweeps,
+                        k.left_columns, k.right_columns, k.answers, k.certificate, k.gradients, k.condition,
+                        k.starting_vectors);
     }
   };
   struct Cell {

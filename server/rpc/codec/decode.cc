@@ -25,6 +25,7 @@ Error too_long(std::string field) {
 struct WireBatch {
   int data_type = 0, memory_order = 0;  // numbers of the enumerations
   int64_t rows = 0, cols = 0, count = 0;
+  int32_t exponent = 0;
   HostBlock data, starting_vectors;
 };
 
@@ -113,6 +114,8 @@ bool RequestReader::read_batch(CodedInputStream* in, WireBatch* batch) {
         return read_varint(in, &batch->cols);
       case tag_of(v1::MatrixBatch::kCountFieldNumber, kVarint):
         return read_varint(in, &batch->count);
+      case tag_of(v1::MatrixBatch::kExponentFieldNumber, kVarint):
+        return read_varint(in, &batch->exponent);
       case tag_of(v1::MatrixBatch::kDataFieldNumber, kEmbedded):
         return read_data(in, &batch->data);
       case tag_of(v1::MatrixBatch::kStartingVectorsFieldNumber, kEmbedded):
@@ -296,9 +299,11 @@ Error RequestReader::check_eigen_options() {
 Error read_problem(const WireBatch& wire, const std::string& at, Problem* problem) {
   problem->rows = wire.rows;
   problem->cols = wire.cols;
-  const std::optional<DType> dtype = value_of<DType>(wire.data_type);
-  if (!dtype) return invalid_field(at + ".data_type", unknown("data type", wire.data_type));
-  problem->dtype = *dtype;
+  const std::optional<OperandType> type = value_of<OperandType>(wire.data_type);
+  if (!type) return invalid_field(at + ".data_type", unknown("data type", wire.data_type));
+  problem->dtype = traits_of(*type).dtype;
+  problem->storage = traits_of(*type).storage;
+  problem->exponent = wire.exponent;
   const std::optional<Order> order = value_of<Order>(wire.memory_order);
   if (!order) return invalid_field(at + ".memory_order", unknown("memory order", wire.memory_order));
   problem->order = *order;
@@ -324,7 +329,7 @@ Error RequestReader::finish_batch(WireBatch* wire, const std::string& at, const 
 }
 
 void label(const WireBatch& first, RequestLabels* labels) {
-  labels->dtype = value_of<DType>(first.data_type);
+  labels->dtype = value_of<OperandType>(first.data_type);
   Problem problem;
   problem.rows = first.rows;
   problem.cols = first.cols;

@@ -103,6 +103,10 @@ Error check_options(const WireOpen& wire, LargeOptions* options) {
 
 Error check_open(WireOpen* wire, LargeOpen* open) {
   const std::optional<DType> dtype = value_of<DType>(wire->data_type);
+  if (const auto narrow = value_of<OperandType>(wire->data_type); narrow && !dtype) {
+    return invalid_field("open.data_type", absl::StrCat(name(*narrow), " is for batches alone; convert the matrix to ",
+                                                        name(traits_of(*narrow).dtype)));
+  }
   if (!dtype) return invalid_field("open.data_type", unknown("data type", wire->data_type));
   const std::optional<Order> order = value_of<Order>(wire->memory_order);
   if (!order) return invalid_field("open.memory_order", unknown("memory order", wire->memory_order));

@@ -27,8 +27,13 @@ enum class Eigenvectors : uint8_t { kNone, kRight, kRightAndLeft, kLast = kRight
 namespace svdserve::wire {
 
 template <>
+inline constexpr int kFirstNumber<OperandType> = 1;
+static_assert(has_numbers<OperandType>(v1::DATA_TYPE_F32, v1::DataType_MAX));
+
+// Those of large matrices.
+template <>
 inline constexpr int kFirstNumber<DType> = 1;
-static_assert(has_numbers<DType>(v1::DATA_TYPE_F32, v1::DataType_MAX));
+static_assert(has_numbers<DType>(v1::DATA_TYPE_F32, v1::DATA_TYPE_C128));
 
 template <>
 inline constexpr int kFirstNumber<Order> = 1;

@@ -123,21 +123,21 @@ class Fake final : public Control {
       const Problem p = plan.problem;
       const auto count = static_cast<uint64_t>(b.count);
       const uint64_t value = plane_bytes(plan, Plane::kValues, 1), start = starting_bytes(plan);
-      const bool legal = b.count > 0 && in_device(b.matrices, count * matrix_bytes(p)) &&
+      const bool legal = b.count > 0 && in_device(b.matrices, count * stored_bytes(p)) &&
                          (start == 0 || in_device(b.starting_vectors, count * start)) &&
                          (start == 0 || aligned(b.starting_vectors, 2 * value_bytes(p.dtype))) &&
                          in_device(b.planes[Plane::kValues], count * value) &&
                          (b.statuses == nullptr || in_device(b.statuses, count)) &&
                          in_device(b.exception_counts, kMatrixStatuses * sizeof(uint64_t)) &&
                          in_device(b.workspace, count * workspace_per_matrix_) &&
-                         aligned(b.matrices, element_bytes(p.dtype)) &&
+                         aligned(b.matrices, stored_bytes(p) / static_cast<size_t>(p.rows * p.cols)) &&
                          aligned(b.planes[Plane::kValues], value_bytes(p.dtype)) && aligned(b.exception_counts, 8) &&
                          aligned(b.workspace, kDeviceAlignment);
       if (!legal) return illegal();
       enqueue(stream, [p, b, value, start] {
         for (int64_t m = 0; m < b.count; ++m) {
-          const auto* const matrix = static_cast<const char*>(b.matrices) + static_cast<size_t>(m) * matrix_bytes(p);
-          compute(matrix, matrix_bytes(p),
+          const auto* const matrix = static_cast<const char*>(b.matrices) + static_cast<size_t>(m) * stored_bytes(p);
+          compute(matrix, stored_bytes(p),
                   static_cast<const char*>(b.starting_vectors) + static_cast<size_t>(m) * start, start,
                   static_cast<char*>(b.planes[Plane::kValues]) + static_cast<size_t>(m) * value, value);
           const auto status = static_cast<uint8_t>(status_of(matrix));

@@ -47,7 +47,7 @@ inline PlanesResult run_planes(const SvdEngine& engine, const Plan& plan, const 
   std::vector<HostSegment> segments;
   int64_t first = 0;
   for (const int64_t size : sizes) {
-    segments.push_back({matrices + static_cast<size_t>(first) * matrix_bytes(plan.problem), size * group,
+    segments.push_back({matrices + static_cast<size_t>(first) * stored_bytes(plan.problem), size * group,
                         planes_from(plan, all, first), result.statuses.data() + first,
                         starts + static_cast<size_t>(first) * starting_bytes(plan)});
     first += size * group;

@@ -14,6 +14,7 @@ from importlib.metadata import version as _version
 
 from ._client import Client
 from ._local import LocalClient, local
+from ._narrow import as_operand
 from .aio import AsyncClient
 from .errors import (Cancelled, DeadlineExceeded, Error, FieldViolation, Internal, InvalidArgument, Overloaded,
                      Unauthenticated, Unavailable, Unimplemented)
@@ -26,5 +27,5 @@ __all__ = [
     "AsyncClient", "Cancelled", "Certificate", "Client", "DeadlineExceeded", "Device", "EigLeftResult", "EigResult",
     "EighResult", "Error", "FieldViolation", "Internal", "InvalidArgument", "LargeSummary", "Limits", "LocalClient",
     "MatrixStatus", "MimoResult", "Overloaded", "Phase", "Progress", "RetryPolicy", "SVDResult", "ServerInfo", "Tls",
-    "Unauthenticated", "Unavailable", "Unimplemented", "__version__", "local",
+    "Unauthenticated", "Unavailable", "Unimplemented", "__version__", "as_operand", "local",
 ]

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any, Callable, Protocol, TypeVar
 
 import numpy as np
 
+from ._narrow import BF16, C32
+
 if TYPE_CHECKING:
     from ._calls import Call
 
@@ -104,9 +106,18 @@ def _torch(torch: Any, a: Any, name: str) -> Taken:
                         f"them. Without them pass {name}.detach(), or call under torch.no_grad()")
     if a.layout is not torch.strided:
         raise TypeError(f"{name}: must be a dense tensor, but its layout is {a.layout}; pass {name}.to_dense()")
-    wider = {torch.bfloat16: torch.float32, torch.complex32: torch.complex64}  # NumPy has neither
-    tensor = a.detach().to("cpu", wider.get(a.dtype, a.dtype)).resolve_conj().resolve_neg()
-    return tensor.numpy(), lambda array: torch.from_numpy(array).to(a.device)
+    return _numpy_of(torch, a.detach().to("cpu")), lambda array: torch.from_numpy(array).to(a.device)
+
+
+def _numpy_of(torch: Any, tensor: Any) -> np.ndarray:
+    """A tensor in the host's memory, without a copy unless it is a conjugate or negative view."""
+    if tensor.dtype == torch.bfloat16:  # NumPy has neither it nor complex32
+        return np.asarray(tensor.resolve_neg().view(torch.int16).numpy().view(BF16))
+    if tensor.dtype == torch.complex32 and not tensor.is_conj():
+        return np.asarray(torch.view_as_real(tensor.resolve_neg()).numpy().view(C32)[..., 0])
+    if tensor.dtype == torch.complex32:
+        tensor = tensor.to(torch.complex64)  # torch conjugates no others on a CPU
+    return np.asarray(tensor.resolve_conj().resolve_neg().numpy())
 
 
 def _jax(jax: Any, a: Any, name: str) -> Taken:
@@ -115,8 +126,7 @@ def _jax(jax: Any, a: Any, name: str) -> Taken:
                         "jax.jit and jax.grad, and jax.pure_callback calls any other")
     devices = a.devices()
     place = next(iter(devices)) if len(devices) == 1 else None
-    array = np.asarray(a.astype("float32") if a.dtype.name == "bfloat16" else a)
-    return array, lambda result: jax.device_put(result, place)
+    return np.asarray(a), lambda result: jax.device_put(result, place)
 
 
 def _cupy(cupy: Any, a: Any, name: str) -> Taken:

@@ -15,6 +15,7 @@ import numpy as np
 from . import _arrays, _large
 from ._codec import Message, Operand, Result, messages
 from ._display.progress import OnProgress, Teller
+from ._narrow import narrow_type
 from ._query import MIMO_GRADIENTS, MIMO_NUMBERS, Mimo, Query, keyword, number, positive, snrs
 from .errors import Error, invalid_argument
 from .values import EighResult, EigLeftResult, EigResult, Limits, MimoResult, SVDResult, condition_of_vectors
@@ -184,7 +185,8 @@ def eig(a: Any, vectors: str, *, start: Any, copy: bool, certificate: bool | str
                   starting_vectors=start is not None, **options)
     if query.starting_vectors and query.method.lower() == "qr":
         raise invalid_argument("options.method", "must be 'auto' or 'jacobi' with start, but is 'qr', which takes none")
-    is_real = array.dtype.kind != "c"
+    is_narrow = narrow_type(array.dtype)
+    is_real = not is_narrow.is_complex if is_narrow else array.dtype.kind != "c"
 
     def finish(result: Result) -> Any:
         values = result.values()

@@ -212,10 +212,11 @@ class Client:
 
         Args:
             a: array_like of shape (..., m, n). float32, float64, complex64 and complex128 are computed in their own
-                precision, integers and bool in float64, float16 in float32. C- and Fortran-ordered matrices are sent
-                from where they are, numpy.memmap too; other strides, types and byte orders are converted piece by
-                piece. Arrays of torch, JAX, CuPy, Dask or the array API standard give results of their kind, on their
-                device. A tensor that requires gradients is accepted under torch.no_grad() only. A list of arrays that
+                precision, integers and bool in float64. float16, bfloat16 and what as_operand() returns are sent as they
+                are and computed in float32 or complex64. C- and Fortran-ordered matrices are sent from where they are,
+                numpy.memmap too; other strides, types and byte orders are converted piece by piece. Arrays of torch, JAX,
+                CuPy, Dask or the array API standard give results of their kind, on their device. A tensor that requires
+                gradients is accepted under torch.no_grad() only. A list of arrays that
                 differ in shape gives a list of results. A matrix is large if it exceeds info().limits.max_values or
                 max_dimension, or if it or its results do not fit a message. Each large matrix is uploaded in chunks, in a
                 call of its own; several go at once. A single matrix, shape (m, n), of any size counts as large with a

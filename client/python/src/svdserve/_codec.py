@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from . import _proto
+from ._narrow import Narrow, narrow_type, widened
 from ._query import Plane, Query
 from .errors import invalid_argument, invalid_reply
 from .values import Certificate, LargeSummary, Limits, named_statuses
@@ -177,9 +178,9 @@ class Operand:
     Attributes:
         batch_shape: the leading dimensions of the array.
         count, rows, cols: number of matrices and their shape.
-        value_type, element_type: dtypes of the singular values, and of the matrices.
+        value_type, element_type: dtypes of the singular values, and of the matrices as they are computed.
         column_major: the matrices are sent so, and matrices in the reply are.
-        data_type, memory_order: both as numbers of the contract.
+        data_type, memory_order: both as numbers of the contract; that of a large matrix is large_type.
     """
 
     def __init__(self, a: Any, start: Any = None) -> None:
@@ -191,9 +192,12 @@ class Operand:
         if array.ndim < 2:
             raise np.linalg.LinAlgError(f"{array.ndim}-dimensional array given. "
                                         "Array must be at least two-dimensional")
-        self.element_type = _element_type(array.dtype)
+        self._narrow: Narrow | None = narrow_type(array.dtype)
+        self.element_type = self._narrow.element if self._narrow else _element_type(array.dtype)
+        self._sent_type = self._narrow.sent if self._narrow else self.element_type
         name, value_type = _WIRE_TYPES[self.element_type.name]
-        self.data_type = _proto.DATA_TYPES[name]
+        self.large_type = _proto.DATA_TYPES[name]
+        self.data_type = _proto.DATA_TYPES[self._narrow.name if self._narrow else name]
         self.value_type = np.dtype(value_type)
         self.batch_shape = array.shape[:-2]
         self.rows, self.cols = array.shape[-2:]
@@ -248,13 +252,22 @@ class Operand:
 
     def large_parts(self, index: int) -> list[tuple[np.ndarray, np.dtype[Any]]]:
         """The parts of a large matrix in the order of the wire, with their types: itself, then its starting vectors."""
-        matrix = self.matrix(index), self.element_type
+        sent = self.matrix(index)
+        matrix = widened(sent, self._narrow) if self._narrow else sent, self.element_type
         return [matrix] if self._start is None else [matrix, (np.asarray(self._start[index]), self._starting_type)]
 
     @property
     def matrix_bytes(self) -> int:
         """Bytes of a matrix in a request, with its starting vectors."""
-        sent = self.element_type.itemsize + (0 if self._start is None else self._starting_type.itemsize)
+        return self._bytes_with_start(self._sent_type)
+
+    @property
+    def large_bytes(self) -> int:
+        """The same of a large matrix."""
+        return self._bytes_with_start(self.element_type)
+
+    def _bytes_with_start(self, element: np.dtype[Any]) -> int:
+        sent = element.itemsize + (0 if self._start is None else self._starting_type.itemsize)
         return int(self.rows * self.cols * sent)
 
     def planes(self, query: Query) -> list[Plane]:
@@ -301,9 +314,10 @@ class Operand:
 
     def batch(self, piece: Piece) -> Request:
         """A serialized MatrixBatch in parts: its fields up to `data`, the bytes of that, and so on."""
-        data = np.ascontiguousarray(self._stack[piece.start:piece.stop], dtype=self.element_type)
+        data = np.ascontiguousarray(self._stack[piece.start:piece.stop], dtype=self._sent_type)
         header = _proto.MatrixBatch(data_type=self.data_type, memory_order=self.memory_order, rows=self.rows, cols=self.cols,
-                                    count=piece.stop - piece.start).SerializeToString()
+                                    count=piece.stop - piece.start,
+                                    exponent=self._narrow.exponent if self._narrow else 0).SerializeToString()
         batch = header + _TAG_BATCH_DATA + varint(data.nbytes), data
         if self._start is None:
             return Request(batch)
@@ -323,12 +337,10 @@ def overlap(a: np.ndarray, b: np.ndarray) -> bool:
 def _element_type(dtype: np.dtype[Any]) -> np.dtype[Any]:
     """The type in which elements of `dtype` are computed: native, little-endian on the wire.
 
-    As numpy.linalg.svd chooses, with one addition: float16, which NumPy rejects, is widened to float32, exactly.
+    As numpy.linalg.svd chooses. Numbers of 16 bits, which NumPy rejects, are of narrow_type().
     """
     if dtype.kind in "biu":
         return np.dtype("<f8")
-    if dtype.kind == "f" and dtype.itemsize == 2:  # in either byte order
-        return np.dtype("<f4")
     if dtype.kind in "fc" and dtype.name in _WIRE_TYPES:
         return dtype.newbyteorder("<")
     raise TypeError(f"array type {dtype.name} is unsupported in svdserve; convert it to float32, float64, complex64 or "

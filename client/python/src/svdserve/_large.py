@@ -110,7 +110,7 @@ class Factor:
         self._progress = Progress("upload", matrix=index)
         self._telling = threading.Lock()
         self._begin = time.monotonic()
-        self._bytes = operand.matrix_bytes  # with the starting vectors
+        self._bytes = operand.large_bytes  # with the starting vectors
         self.restart()
         results = sum(target.nbytes for target in self._targets.values())
         self.bytes = self._bytes + results
@@ -144,7 +144,7 @@ class Factor:
     def open(self) -> Request:
         """The first message."""
         operand = self._operand
-        opened = _proto.LargeOpen(data_type=operand.data_type, memory_order=operand.memory_order, rows=operand.rows,
+        opened = _proto.LargeOpen(data_type=operand.large_type, memory_order=operand.memory_order, rows=operand.rows,
                                   cols=operand.cols, options=self._query.large_options(),
                                   signature=self._query.signature,
                                   problem=_proto.LARGE_PROBLEMS[(self._query.eigenproblem or "unspecified").upper()],

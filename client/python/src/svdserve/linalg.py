@@ -31,6 +31,7 @@ from numpy.linalg import norm as _numpys_norm
 from . import _arrays
 from ._arrays import A, Foreign
 from ._client import Client, Eigenvalues, Values
+from ._narrow import narrow_type
 from .errors import InvalidArgument
 from .values import EighResult, EigResult, MatrixStatus, SVDResult
 
@@ -99,6 +100,15 @@ def _numpys_errors(message: str) -> Iterator[None]:
         raise
 
 
+def _accepted(a: Any) -> np.ndarray:
+    """`a` as an array. Raises TypeError for numbers of 16 bits, as NumPy does."""
+    array = np.asarray(a)
+    if found := narrow_type(array.dtype):
+        raise TypeError(f"array type {found.title} is unsupported in linalg; convert it to {found.element.name}, or pass it "
+                        "to a svdserve.Client")
+    return array
+
+
 def _checked(status: Any, message: str) -> None:
     """Raises LinAlgError if a matrix has no results that NumPy would give."""
     if np.isin(status, (MatrixStatus.NON_FINITE, MatrixStatus.NOT_CONVERGED, MatrixStatus.UNKNOWN)).any():
@@ -143,7 +153,7 @@ def svd(a: Any, full_matrices: bool = True, compute_uv: bool = True, hermitian: 
 
     Without `hermitian` the result has `status`, `certificate` and `summaries`, as that of Client.svd.
     """
-    a = np.asarray(a)
+    a = _accepted(a)
     if hermitian:
         return _svd_of_hermitian(a, compute_uv)
     with _numpys_errors(_SVD_FAILED):
@@ -230,7 +240,7 @@ def cond(x: npt.ArrayLike | Foreign, p: Any = None) -> Any:
     if p is not None and p not in (2, -2) or a.ndim < 2 or a.size == 0:
         return _numpys_cond(x, p)  # type: ignore[arg-type]
     with _numpys_errors(_SVD_FAILED):
-        s = _server().svdvals(a)
+        s = _server().svdvals(_accepted(a))
     with np.errstate(all="ignore"):
         condition = np.asarray(s[..., -1] / s[..., 0] if p == -2 else s[..., 0] / s[..., -1])
     # 0 / 0 is the zero matrix, which is singular; only a NaN in the matrix gives a NaN.
@@ -263,7 +273,7 @@ def eigh(a: npt.ArrayLike, UPLO: str = ...) -> EighResult: ...
 def eigh(a: Any, UPLO: str = "L") -> Any:
     """Eigenvalues and eigenvectors of Hermitian matrices, as numpy.linalg.eigh."""
     with _numpys_errors(_EIGENVALUES_FAILED):
-        result = _server().eigh(np.asarray(a), UPLO)
+        result = _server().eigh(_accepted(a), UPLO)
     _checked(result.status, _EIGENVALUES_FAILED)
     return result
 
@@ -280,7 +290,7 @@ def eigvalsh(a: npt.ArrayLike, UPLO: str = ...) -> Values: ...
 def eigvalsh(a: Any, UPLO: str = "L") -> Any:
     """Eigenvalues of Hermitian matrices, as numpy.linalg.eigvalsh."""
     with _numpys_errors(_EIGENVALUES_FAILED):
-        values, status = _server().eigvalsh(np.asarray(a), UPLO, return_status=True)
+        values, status = _server().eigvalsh(_accepted(a), UPLO, return_status=True)
     _checked(status, _EIGENVALUES_FAILED)
     return values
 
@@ -297,7 +307,7 @@ def eig(a: npt.ArrayLike) -> EigResult: ...
 def eig(a: Any) -> Any:
     """Eigenvalues and eigenvectors of square matrices, as numpy.linalg.eig."""
     with _numpys_errors(_NOT_FINITE):
-        result = _server().eig(np.asarray(a))
+        result = _server().eig(_accepted(a))
     _checked(result.status, _NOT_FINITE)
     return result
 
@@ -314,6 +324,6 @@ def eigvals(a: npt.ArrayLike) -> Eigenvalues: ...
 def eigvals(a: Any) -> Any:
     """Eigenvalues of square matrices, as numpy.linalg.eigvals."""
     with _numpys_errors(_NOT_FINITE):
-        values, status = _server().eigvals(np.asarray(a), return_status=True)
+        values, status = _server().eigvals(_accepted(a), return_status=True)
     _checked(status, _NOT_FINITE)
     return values

@@ -11,7 +11,8 @@
     >>> linalg.use(None)
 
 Tensors are real or complex, of shape (..., m, n), on any device. Results have the same device and precision. Half precision
-is computed in float32. `client` is a Client; None is the one that svdserve.linalg shares, see linalg.use().
+is sent as it is and computed in float32. `client` is a Client; None is the one that svdserve.linalg shares, see
+linalg.use().
 
 capacity, log_det and effective_rank take their gradient G = U diag(df(s)) V^H along with the value, if `h` requires one. So
 a step of an optimisation is one call, and no vectors travel. These gradients have no derivatives: a second backward raises
@@ -217,7 +218,6 @@ class _Number(_Question):
 
 # torch's side.
 
-_WIDER = {torch.float16: torch.float32, torch.bfloat16: torch.float32, torch.complex32: torch.complex64}
 _NARROWER = {torch.float16: {torch.float32: torch.float16}, torch.bfloat16: {torch.float32: torch.bfloat16},
              torch.complex32: {torch.float32: torch.float16, torch.complex64: torch.complex32}}
 
@@ -229,7 +229,7 @@ def _asked(a: A, name: str, question: _Question, unit: float = 1) -> list[A]:
                         "svdserve.linalg")
     tensor: Any = a
     narrower = _NARROWER.get(tensor.dtype, {})
-    answer = _Asked.apply(tensor.to(_WIDER.get(tensor.dtype, tensor.dtype)), question)
+    answer = _Asked.apply(tensor, question)
     scaled = answer if unit == 1 else (answer[0] * unit,)
     return [x.to(narrower.get(x.dtype, x.dtype)) for x in scaled]
 
@@ -258,6 +258,8 @@ class _Asked(torch.autograd.Function):  # type: ignore[misc]
         if all(g is None for g in grads):
             return None, None
         gradient = ctx.question.gradient(answer, grads[:ctx.question.results])
+        if a.dtype in _NARROWER:
+            gradient = gradient.to(a.dtype)
         return gradient if ctx.question.repeats else _Once.apply(gradient, a), None
 
     @staticmethod

@@ -19,7 +19,7 @@ class MatrixSource {
  public:
   MatrixSource(const Plan& plan, absl::Span<const HostSegment> segments)
       : segments_(segments),
-        matrix_bytes_(static_cast<int64_t>(matrix_bytes(plan.problem))),
+        matrix_bytes_(static_cast<int64_t>(stored_bytes(plan.problem))),
         starting_bytes_(static_cast<int64_t>(starting_bytes(plan))) {
     first_.reserve(segments.size() + 1);
     for (const HostSegment& s : segments) {
@@ -32,8 +32,8 @@ class MatrixSource {
   int64_t count() const { return count_; }
 
   struct Slot {
-    const char* matrix;
-    const char* start;  // its starting vectors; null: the plan has none
+    const char* matrix;  // as it is stored
+    const char* start;   // its starting vectors; null: the plan has none
     const HostSegment* segment;
     int64_t index;         // in the segment
     MatrixStatus* status;  // or null

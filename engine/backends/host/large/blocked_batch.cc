@@ -5,8 +5,10 @@
 #include <cstring>
 #include <new>
 #include <optional>
+#include <type_traits>
 
 #include "engine/backends/host/base/vector_planes.h"
+#include "engine/backends/host/base/widening.h"
 #include "engine/backends/host/finish/finishing.h"
 #include "engine/backends/host/large/blocked_svd.h"
 #include "engine/backends/host/packs/packing.h"
@@ -25,7 +27,7 @@ LargePlan eigen_plan_of(const Plan& plan) {
   options.triangle = plan.triangle;
   options.method = Method::kTridiagonal;
   options.vectors = plan.outputs.vectors() ? Vectors::kThin : Vectors::kNone;
-  return *plan_large(plan.problem, options).plan;
+  return *plan_large(widened(plan.problem), options).plan;
 }
 
 // A tolerance or a limit of sweeps given by the caller refers to the Jacobi method from the triangle on: then there is
@@ -35,11 +37,11 @@ LargePlan large_plan_of(const Plan& plan) {
   if (plan.decomposition == Decomposition::kHermitian) return eigen_plan_of(plan);
   LargeOptions options;
   options.vectors = plan.outputs.vectors() ? Vectors::kThin : Vectors::kNone;
-  const auto own = make_plan(plan.problem, {.method = Method::kJacobi, .vectors = options.vectors}).plan;
+  const auto own = make_plan(widened(plan.problem), {.method = Method::kJacobi, .vectors = options.vectors}).plan;
   if (plan.tolerance != own->tolerance) options.tolerance = plan.tolerance;
   if (plan.max_sweeps != own->max_sweeps || options.tolerance != 0) options.method = Method::kJacobi;
   options.max_sweeps = plan.max_sweeps;
-  return *plan_large(plan.problem, options).plan;
+  return *plan_large(widened(plan.problem), options).plan;
 }
 
 Outputs thin_outputs(int64_t k) {
@@ -92,7 +94,7 @@ struct BlockedBatch<T>::Workspace {
   BidiagonalSvd<std::complex<T>> complex;
   BlockedFinish<T> finish_real;
   BlockedFinish<std::complex<T>> finish_complex;
-  AlignedBuffer<T> matrix;  // of operands that are not aligned
+  AlignedBuffer<T> matrix;  // of operands that are not aligned, or narrow
   AlignedBuffer<T> left, right, values, weights;
   AlignedBuffer<char> finishing;
 
@@ -138,7 +140,14 @@ bool BlockedBatch<T>::run(int64_t first, int64_t last, const std::atomic<bool>* 
 }
 
 template <class T>
-void BlockedBatch<T>::compute(Workspace& workspace, const MatrixSource::Slot& slot, T* values) const {
+void BlockedBatch<T>::compute(Workspace& workspace, MatrixSource::Slot slot, T* values) const {
+  if constexpr (std::is_same_v<T, float>) {
+    if (is_narrow(plan_.problem)) {
+      workspace.matrix.reserve(matrix_bytes(plan_.problem) / sizeof(T));
+      widen_matrix(plan_.problem, slot.matrix, workspace.matrix.data());
+      slot.matrix = reinterpret_cast<const char*>(workspace.matrix.data());
+    }
+  }
   const Made made = decompose(workspace, slot.matrix, values);
   if (!made.results) {
     write_nan(slot, values);

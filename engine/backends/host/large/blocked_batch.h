@@ -37,7 +37,7 @@ class BlockedBatch {
   struct Workspace;
   struct Made;  // what the decomposition of a matrix has given
 
-  void compute(Workspace& workspace, const MatrixSource::Slot& slot, T* values) const;
+  void compute(Workspace& workspace, MatrixSource::Slot slot, T* values) const;
   Made decompose(Workspace& workspace, const char* matrix, T* values) const;
   template <class E>
   MatrixStatus bidiagonal(Workspace& workspace, BidiagonalSvd<E>& svd, const E* operand, T* values) const;
