@@ -172,20 +172,21 @@ struct RpcServer::Impl {
   Impl(const RpcOptions& options, int64_t max_inflight_bytes, int64_t max_waiting)
       : calls({options.max_open_calls, options.max_streams, options.peer_percent}),
         read_turns({.excess = share(max_inflight_bytes, options.peer_percent)}),
-        small_reads(of_small(max_waiting, options.peer_percent)),
-        question_reads(of_small(max_waiting, options.peer_percent)),
+        small_reads(at_once(1, max_waiting, options.peer_percent)),
+        question_reads(at_once(2, max_waiting, options.peer_percent)),
+        open_reads(at_once(8, max_waiting, options.peer_percent)),
         proxies(TrustedProxies::parse(options.trusted_proxies).value_or(TrustedProxies())) {}
 
   OpenCalls calls;
   static int64_t share(int64_t limit, int percent) {
     return static_cast<int64_t>(static_cast<double>(limit) * percent / 100);
   }
-  // Turns for one read of a peer at a time. Each call that waits may have sent a window.
-  static ReadTurns::Limits of_small(int64_t max_waiting, int percent) {
-    return {.excess = 1, .waiting = max_waiting, .of_a_peer = std::max<int64_t>(share(max_waiting, percent), 1)};
+  // Turns for so many reads of a peer. Each call that waits may have sent a window.
+  static ReadTurns::Limits at_once(int64_t reads, int64_t max_waiting, int percent) {
+    return {.excess = reads, .waiting = max_waiting, .of_a_peer = std::max<int64_t>(share(max_waiting, percent), 1)};
   }
 
-  ReadTurns read_turns, small_reads, question_reads;
+  ReadTurns read_turns, small_reads, question_reads, open_reads;
   const TrustedProxies proxies;
   HandlerContext context;
   std::unique_ptr<HealthService> health;
@@ -286,6 +287,7 @@ std::unique_ptr<RpcServer> RpcServer::start(const RpcOptions& options, Pipeline*
                   .read_turns = &impl.read_turns,
                   .small_reads = &impl.small_reads,
                   .question_reads = &impl.question_reads,
+                  .open_reads = &impl.open_reads,
                   .proxies = &impl.proxies,
                   .max_stream_requests = static_cast<size_t>(options.max_stream_requests)};
   impl.make_services(options.reflection);

@@ -8,7 +8,7 @@
 
 #include "server/rpc/calls/cut_off.h"
 #include "server/rpc/codec/wire_reader.h"
-#include "server/rpc/small/small_read.h"
+#include "server/rpc/calls/small_read.h"
 
 namespace svdserve::server {
 namespace {
@@ -117,10 +117,13 @@ class HealthService::Watcher final : public grpc::ServerBidiReactor<grpc::ByteBu
   // A watch has no limit in time, but its message has.
   void cut_off_if_stalled(absl::Time now, absl::Duration) override {
     const SmallRead::Lateness lateness = read_.lateness(now);
-    if (lateness == SmallRead::Lateness::kSends) cut_off(call_, late_message_error());
-    if (lateness != SmallRead::Lateness::kWaits || !read_.leave()) return;
-    MutexLock lock(&service_->mu_);
-    end(to_status(no_turn_error()));
+    if (lateness == SmallRead::Lateness::kNone) return;
+    if (lateness != SmallRead::Lateness::kWaits) {
+      cut_off(call_, late_message_error());
+    } else if (read_.leave()) {
+      MutexLock lock(&service_->mu_);
+      end(to_status(no_turn_error()));
+    }
   }
   void close(const grpc::Status&) override {}
 

@@ -1,5 +1,5 @@
 // grpc.health.v1.Health. gRPC's own service bounds neither the number of watchers nor the size of a request. Both methods
-// are served as streams, so that their messages are read in turn (small_read.h).
+// are served as streams, so that their messages are read in turn (server/rpc/calls/small_read.h).
 #ifndef SVDSERVE_SERVER_RPC_SMALL_HEALTH_SERVICE_H_
 #define SVDSERVE_SERVER_RPC_SMALL_HEALTH_SERVICE_H_
 

@@ -10,7 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "server/rpc/calls/cut_off.h"
 #include "server/rpc/codec/wire_reader.h"
-#include "server/rpc/small/small_read.h"
+#include "server/rpc/calls/small_read.h"
 
 namespace svdserve::server {
 namespace {
@@ -169,7 +169,7 @@ class ReflectionService::Call final : public grpc::ServerBidiReactor<grpc::ByteB
     MutexLock lock(&mu_);
     if (lateness == SmallRead::Lateness::kWaits) end(to_status(no_turn_error()));
     // A client may think about its next question, but not while another one waits.
-    const bool in_the_way = lateness == SmallRead::Lateness::kSends && service_->context_->question_reads->is_awaited(peer_);
+    const bool in_the_way = lateness == SmallRead::Lateness::kInTheWay;
     if (finished_ || (now - heard_ <= timeout && !in_the_way)) return;
     cut_off(call_, {absl::StatusCode::kDeadlineExceeded,
                     Reason::kClientStalled,

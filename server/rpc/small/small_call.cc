@@ -60,6 +60,7 @@ void SmallCall::cut_off_if_stalled(absl::Time now, absl::Duration timeout) {
       if (read_.leave()) finish(to_status(no_turn_error()));
       return;
     case SmallRead::Lateness::kSends:
+    case SmallRead::Lateness::kInTheWay:
       cut_off(call_, late_message_error());
       return;
     case SmallRead::Lateness::kNone:

@@ -11,7 +11,7 @@
 #include "server/base/mutex.h"
 #include "server/rpc/calls/handler_context.h"
 #include "server/rpc/calls/open_calls.h"
-#include "server/rpc/small/small_read.h"
+#include "server/rpc/calls/small_read.h"
 
 namespace svdserve::server {
 

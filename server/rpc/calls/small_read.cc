@@ -1,12 +1,12 @@
-#include "server/rpc/small/small_read.h"
+#include "server/rpc/calls/small_read.h"
 
 #include <utility>
 
 namespace svdserve::server {
 namespace {
 
-// A read takes the whole turn of its peer, whatever the message limit is.
-constexpr int64_t kWholeTurn = 1;
+// The bound of these turns is a number of reads.
+constexpr int64_t kOneRead = 1;
 constexpr absl::Duration kComeBackAfter = absl::Milliseconds(500);
 
 }  // namespace
@@ -19,7 +19,7 @@ Error SmallRead::begin(const Peer& peer, std::function<void()> start_read) {
     state_ = State::kWaits;
     since_ = clock_->now();
   }
-  switch (turns_->begin(peer_, kWholeTurn, this)) {
+  switch (turns_->begin(peer_, kOneRead, this)) {
     case ReadTurns::Begun::kReads:
       on_turn();
       return {};
@@ -47,7 +47,7 @@ void SmallRead::end() {
     MutexLock lock(&mu_);
     if (std::exchange(state_, State::kEnded) == State::kEnded) return;
   }
-  turns_->end(peer_, kWholeTurn);
+  turns_->end(peer_, kOneRead);
 }
 
 bool SmallRead::leave() {
@@ -66,7 +66,8 @@ SmallRead::Lateness SmallRead::lateness(absl::Time now) const {
     if (state_ == State::kWaits) return took > kLongestWait ? Lateness::kWaits : Lateness::kNone;
   }
   if (took <= kPatienceIfAwaited) return Lateness::kNone;
-  return took > kPatience || turns_->is_awaited(peer_) ? Lateness::kSends : Lateness::kNone;
+  if (turns_->is_awaited(peer_)) return Lateness::kInTheWay;
+  return took > kPatience ? Lateness::kSends : Lateness::kNone;
 }
 
 Error no_turn_error() {

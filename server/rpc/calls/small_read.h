@@ -1,8 +1,8 @@
 // The read of a small message. gRPC receives a message whole before it shows anything of it, so even a call that needs a
-// few bytes may bring the message limit. These reads therefore go in turn, one of a peer at a time
+// few bytes may bring the message limit. These reads therefore go in turn, few of a peer at a time
 // (server/rpc/calls/read_turns.h), and a client has little time for each.
-#ifndef SVDSERVE_SERVER_RPC_SMALL_SMALL_READ_H_
-#define SVDSERVE_SERVER_RPC_SMALL_SMALL_READ_H_
+#ifndef SVDSERVE_SERVER_RPC_CALLS_SMALL_READ_H_
+#define SVDSERVE_SERVER_RPC_CALLS_SMALL_READ_H_
 
 #include <functional>
 
@@ -18,7 +18,7 @@ namespace svdserve::server {
 // Turn -> read -> end. Thread-safe, but for begin() and destruction: the owner calls end() or leave() before.
 class SmallRead final : private ReadWaiter {
  public:
-  // The message of a client that does nothing else has this long to come, and less where another call waits for the turn.
+  // A message has this long to come, and less where another call of the peer waits for its turn.
   static constexpr absl::Duration kPatience = absl::Seconds(5), kPatienceIfAwaited = absl::Milliseconds(250);
   // A call waits for its turn for no longer.
   static constexpr absl::Duration kLongestWait = absl::Seconds(5);
@@ -32,8 +32,9 @@ class SmallRead final : private ReadWaiter {
   // True: the read waited for its turn, and will not begin. False: it began, begins in a moment, or has ended.
   bool leave();
 
-  enum class Lateness { kNone, kWaits, kSends };
+  enum class Lateness { kNone, kWaits, kSends, kInTheWay };
   // kWaits: the turn has not come in time, so leave() is due. kSends: the client has not sent the message in time.
+  // kInTheWay: nor has it, and another call waits.
   Lateness lateness(absl::Time now) const;
 
  private:
@@ -54,4 +55,4 @@ Error no_turn_error();
 Error late_message_error();
 
 }  // namespace svdserve::server
-#endif  // SVDSERVE_SERVER_RPC_SMALL_SMALL_READ_H_
+#endif  // SVDSERVE_SERVER_RPC_CALLS_SMALL_READ_H_
