@@ -169,13 +169,14 @@ void set_limits(const RpcOptions& options, grpc::ServerBuilder* builder) {
 }  // namespace
 
 struct RpcServer::Impl {
-  Impl(const RpcOptions& options, int64_t max_inflight_bytes, int64_t max_waiting)
+  Impl(const RpcOptions& options, const PipelineOptions& limits)
       : calls({options.max_open_calls, options.max_streams, options.peer_percent}),
-        read_turns({.excess = share(max_inflight_bytes, options.peer_percent)}),
-        small_reads(at_once(1, max_waiting, options.peer_percent)),
-        question_reads(at_once(2, max_waiting, options.peer_percent)),
-        open_reads(at_once(8, max_waiting, options.peer_percent)),
-        proxies(TrustedProxies::parse(options.trusted_proxies).value_or(TrustedProxies())) {}
+        read_turns({.excess = share(limits.max_inflight_bytes, options.peer_percent)}),
+        small_reads(at_once(1, limits.max_waiting_requests, options.peer_percent)),
+        question_reads(at_once(2, limits.max_waiting_requests, options.peer_percent)),
+        open_reads(at_once(8, limits.max_waiting_requests, options.peer_percent)),
+        proxies(TrustedProxies::parse(options.trusted_proxies).value_or(TrustedProxies())),
+        stream_idle_timeout(options.stream_idle_timeout) {}
 
   OpenCalls calls;
   static int64_t share(int64_t limit, int percent) {
@@ -202,7 +203,7 @@ struct RpcServer::Impl {
   std::unique_ptr<HealthCall> health_call;  // from start() to shutdown(); of the thread that ticks
   SelfProbe self_probe{[this](auto done) { health_call->start(SelfProbe::kPatience, std::move(done)); }};
 
-  absl::Duration stream_idle_timeout;
+  const absl::Duration stream_idle_timeout;
 
   // The health service tells watchers of changes, so somebody has to notice them; and streams that stall.
   Mutex mu;
@@ -273,23 +274,21 @@ RpcServer::RpcServer() = default;
 std::unique_ptr<RpcServer> RpcServer::start(const RpcOptions& options, Pipeline* pipeline, LargePipeline* factors,
                                             Clock* clock, Recorder* recorder, HostMemory* memory, std::string* error) {
   std::unique_ptr<RpcServer> out(new RpcServer);
-  out->impl_ = std::make_unique<Impl>(options, pipeline->options().max_inflight_bytes,
-                                      pipeline->options().max_waiting_requests);
+  out->impl_ = std::make_unique<Impl>(options, pipeline->options());
   Impl& impl = *out->impl_;
   impl.pipeline = pipeline;
-  impl.stream_idle_timeout = options.stream_idle_timeout;
-  impl.context = {.pipeline = pipeline,
-                  .factors = factors,
-                  .clock = clock,
-                  .recorder = recorder,
-                  .memory = memory,
-                  .calls = &impl.calls,
-                  .read_turns = &impl.read_turns,
-                  .small_reads = &impl.small_reads,
-                  .question_reads = &impl.question_reads,
-                  .open_reads = &impl.open_reads,
-                  .proxies = &impl.proxies,
-                  .max_stream_requests = static_cast<size_t>(options.max_stream_requests)};
+  impl.context = {pipeline,
+                  factors,
+                  clock,
+                  recorder,
+                  memory,
+                  &impl.calls,
+                  &impl.read_turns,
+                  &impl.small_reads,
+                  &impl.question_reads,
+                  &impl.open_reads,
+                  &impl.proxies,
+                  static_cast<size_t>(options.max_stream_requests)};
   impl.make_services(options.reflection);
 
   redirect_library_logs();

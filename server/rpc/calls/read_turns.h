@@ -28,9 +28,9 @@ class ReadWaiter {
 class ReadTurns {
  public:
   struct Limits {
-    int64_t excess = 0;                                        // of one peer
-    int64_t waiting = std::numeric_limits<int64_t>::max();     // calls of all peers
-    int64_t of_a_peer = std::numeric_limits<int64_t>::max();   // that wait
+    int64_t excess = 0;                                       // of one peer
+    int64_t waiting = std::numeric_limits<int64_t>::max();    // calls of all peers
+    int64_t of_a_peer = std::numeric_limits<int64_t>::max();  // that wait
   };
   enum class Begun { kReads, kWaits, kRefused };
 

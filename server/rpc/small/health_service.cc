@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "server/rpc/calls/cut_off.h"
-#include "server/rpc/codec/wire_reader.h"
 #include "server/rpc/calls/small_read.h"
+#include "server/rpc/codec/wire_reader.h"
 
 namespace svdserve::server {
 namespace {
@@ -156,9 +156,9 @@ class HealthService::Watcher final : public grpc::ServerBidiReactor<grpc::ByteBu
 };
 
 HealthService::HealthService(const HandlerContext* context, std::vector<std::string> names)
-    : context_(context), names_(std::move(names)), answer_([this](const grpc::ByteBuffer& request, auto* reply) {
-        return check(request, reply);
-      }) {
+    : context_(context),
+      names_(std::move(names)),
+      answer_([this](const grpc::ByteBuffer& request, auto* reply) { return check(request, reply); }) {
   const auto* const service = HealthCheckRequest::descriptor()->file()->FindServiceByName("Health");
   const int check_index = service->FindMethodByName("Check")->index();
   const int watch_index = service->FindMethodByName("Watch")->index();

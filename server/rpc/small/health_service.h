@@ -27,7 +27,6 @@ class HealthService final : public grpc::health::v1::Health::Service {
   // Ends every watch: the server goes.
   void end_watches();
 
-
  private:
   class Watcher;
   grpc::Status check(const grpc::ByteBuffer& request, grpc::ByteBuffer* reply);

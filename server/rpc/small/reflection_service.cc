@@ -9,8 +9,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "server/rpc/calls/cut_off.h"
-#include "server/rpc/codec/wire_reader.h"
 #include "server/rpc/calls/small_read.h"
+#include "server/rpc/codec/wire_reader.h"
 
 namespace svdserve::server {
 namespace {

@@ -2,8 +2,8 @@
 #ifndef SVDSERVE_SERVER_RPC_SMALL_SMALL_CALL_H_
 #define SVDSERVE_SERVER_RPC_SMALL_SMALL_CALL_H_
 
-#include <grpcpp/support/byte_buffer.h>
 #include <grpcpp/impl/codegen/method_handler.h>
+#include <grpcpp/support/byte_buffer.h>
 #include <grpcpp/support/server_callback.h>
 
 #include <functional>
