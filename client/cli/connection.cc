@@ -33,6 +33,12 @@ client::Status of_files(const client::Status& status) {
   return input_error("--tls-cert, --tls-key: " + status.message);
 }
 
+// gRPC tells nobody but its own log that a text is no PEM.
+client::Status check_pem(const char* option, const std::string& path, const std::string& text) {
+  if (path.empty() || text.find("-----BEGIN ") != std::string::npos) return {};
+  return input_error(std::string(option) + ": " + path + " is not a PEM file");
+}
+
 }  // namespace
 
 client::Result<client::ClientOptions> Connection::options() const {
@@ -44,6 +50,11 @@ client::Result<client::ClientOptions> Connection::options() const {
   if (tls_ || !ca_.empty() || !cert_.empty() || !key_.empty() || !server_name_.empty()) {
     auto tls = client::TlsOptions::from_files(ca_, cert_, key_);
     if (!tls.ok()) return of_files(tls.status());
+    for (const client::Status& wrong :
+         {check_pem("--tls-ca", ca_, tls->root_certificates), check_pem("--tls-cert", cert_, tls->certificate_chain),
+          check_pem("--tls-key", key_, tls->private_key)}) {
+      if (!wrong.ok()) return wrong;
+    }
     o.tls = *std::move(tls);
     o.tls.server_name = server_name_;
   }

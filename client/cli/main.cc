@@ -2,6 +2,7 @@
 #include <malloc.h>
 
 #include <algorithm>
+#include <cstdlib>
 
 #include "absl/synchronization/mutex.h"
 #include "client/cli/commands/table.h"
@@ -15,11 +16,16 @@ void keep_memory_warm() {
   mallopt(M_TOP_PAD, 64 << 20);
 }
 
+// gRPC's own lines about a failed connection would stand before the one message that says what to do. A user who wants
+// them sets the variable.
+void keep_grpc_silent() { setenv("GRPC_VERBOSITY", "NONE", 0); }
+
 }  // namespace
 
 int main(int argc, char** argv) {
   using namespace svdserve::cli;
   keep_memory_warm();
+  keep_grpc_silent();
   // Debian's Abseil looks for deadlocks at every lock of gRPC's.
   absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
   return run_command({argv + std::min(argc, 1), argv + argc});

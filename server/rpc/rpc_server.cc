@@ -13,6 +13,7 @@
 #include <algorithm>
 #include <chrono>
 #include <climits>
+#include <list>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -22,16 +23,17 @@
 #include "server/peer_address.h"
 #include "server/rpc/calls/decompose_large_call.h"
 #include "server/rpc/calls/health_call.h"
-#include "server/rpc/calls/health_service.h"
 #include "server/rpc/calls/open_calls.h"
 #include "server/rpc/calls/read_turns.h"
-#include "server/rpc/calls/reflection_service.h"
 #include "server/rpc/calls/self_probe.h"
 #include "server/rpc/calls/stream_call.h"
 #include "server/rpc/calls/unary_call.h"
 #include "server/rpc/connection_acceptor.h"
 #include "server/rpc/library_logs.h"
-#include "server/rpc/small_calls.h"
+#include "server/rpc/small/health_service.h"
+#include "server/rpc/small/reflection_service.h"
+#include "server/rpc/small/small_call.h"
+#include "server/rpc/small/small_methods.h"
 
 namespace svdserve::server {
 namespace {
@@ -50,7 +52,7 @@ class SvdServiceHandler final
   explicit SvdServiceHandler(const HandlerContext* context) : context_(*context) {
     serve_unary(Rpc::kDecompose);
     serve_unary(Rpc::kEigendecompose);
-    for (const SmallCall& call : small_calls()) serve_small(call);
+    for (const SmallMethod& method : small_methods()) serve_small(method);
   }
 
   StreamReactor* DecomposeStream(grpc::CallbackServerContext* call) override {
@@ -77,16 +79,15 @@ class SvdServiceHandler final
     return service->FindMethodByName(method)->index();
   }
 
-  void serve_small(const SmallCall& small) {
-    const auto handle = [this, answer = small.answer](grpc::CallbackServerContext* call,
-                                                      const grpc::ByteBuffer* request, grpc::ByteBuffer* reply) {
-      grpc::ServerUnaryReactor* const reactor = call->DefaultReactor();
-      const Error error = answer(context_, *request, reply);
-      reactor->Finish(error.ok() ? grpc::Status::OK : to_status(error));
-      return reactor;
-    };
-    MarkMethodRawCallback(index_of_method(small.method),
-                          new grpc::internal::CallbackUnaryHandler<grpc::ByteBuffer, grpc::ByteBuffer>(handle));
+  void serve_small(const SmallMethod& small) {
+    const int method = index_of_method(small.name);
+    const SmallAnswer& answer =
+        small_answers_.emplace_back([this, answer = small.answer](const grpc::ByteBuffer& request, auto* reply) {
+          const Error error = answer(context_, request, reply);
+          return error.ok() ? grpc::Status::OK : to_status(error);
+        });
+    MarkMethodStreamed(method, SmallCall::make_handler(&context_, &answer));
+    MarkMethodRawCallback(method, SmallCall::make_handler(&context_, &answer));
   }
 
   // Serves a unary method of the service by UnaryCall.
@@ -105,6 +106,7 @@ class SvdServiceHandler final
   }
 
   const HandlerContext& context_;
+  std::list<SmallAnswer> small_answers_;  // the handlers know where each is
 };
 
 std::shared_ptr<grpc::ServerCredentials> credentials(const RpcOptions& options) {
@@ -167,13 +169,25 @@ void set_limits(const RpcOptions& options, grpc::ServerBuilder* builder) {
 }  // namespace
 
 struct RpcServer::Impl {
-  Impl(const RpcOptions& options, int64_t max_inflight_bytes)
+  Impl(const RpcOptions& options, const PipelineOptions& limits)
       : calls({options.max_open_calls, options.max_streams, options.peer_percent}),
-        read_turns(static_cast<int64_t>(static_cast<double>(max_inflight_bytes) * options.peer_percent / 100)),
-        proxies(TrustedProxies::parse(options.trusted_proxies).value_or(TrustedProxies())) {}
+        read_turns({.excess = share(limits.max_inflight_bytes, options.peer_percent)}),
+        small_reads(at_once(1, limits.max_waiting_requests, options.peer_percent)),
+        question_reads(at_once(2, limits.max_waiting_requests, options.peer_percent)),
+        open_reads(at_once(8, limits.max_waiting_requests, options.peer_percent)),
+        proxies(TrustedProxies::parse(options.trusted_proxies).value_or(TrustedProxies())),
+        stream_idle_timeout(options.stream_idle_timeout) {}
 
   OpenCalls calls;
-  ReadTurns read_turns;
+  static int64_t share(int64_t limit, int percent) {
+    return static_cast<int64_t>(static_cast<double>(limit) * percent / 100);
+  }
+  // Turns for so many reads of a peer. Each call that waits may have sent a window.
+  static ReadTurns::Limits at_once(int64_t reads, int64_t max_waiting, int percent) {
+    return {.excess = reads, .waiting = max_waiting, .of_a_peer = std::max<int64_t>(share(max_waiting, percent), 1)};
+  }
+
+  ReadTurns read_turns, small_reads, question_reads, open_reads;
   const TrustedProxies proxies;
   HandlerContext context;
   std::unique_ptr<HealthService> health;
@@ -189,7 +203,7 @@ struct RpcServer::Impl {
   std::unique_ptr<HealthCall> health_call;  // from start() to shutdown(); of the thread that ticks
   SelfProbe self_probe{[this](auto done) { health_call->start(SelfProbe::kPatience, std::move(done)); }};
 
-  absl::Duration stream_idle_timeout;
+  const absl::Duration stream_idle_timeout;
 
   // The health service tells watchers of changes, so somebody has to notice them; and streams that stall.
   Mutex mu;
@@ -260,13 +274,21 @@ RpcServer::RpcServer() = default;
 std::unique_ptr<RpcServer> RpcServer::start(const RpcOptions& options, Pipeline* pipeline, LargePipeline* factors,
                                             Clock* clock, Recorder* recorder, HostMemory* memory, std::string* error) {
   std::unique_ptr<RpcServer> out(new RpcServer);
-  out->impl_ = std::make_unique<Impl>(options, pipeline->options().max_inflight_bytes);
+  out->impl_ = std::make_unique<Impl>(options, pipeline->options());
   Impl& impl = *out->impl_;
   impl.pipeline = pipeline;
-  impl.stream_idle_timeout = options.stream_idle_timeout;
-  impl.context = {pipeline,         factors,       clock,
-                  recorder,         memory,        &impl.calls,
-                  &impl.read_turns, &impl.proxies, static_cast<size_t>(options.max_stream_requests)};
+  impl.context = {pipeline,
+                  factors,
+                  clock,
+                  recorder,
+                  memory,
+                  &impl.calls,
+                  &impl.read_turns,
+                  &impl.small_reads,
+                  &impl.question_reads,
+                  &impl.open_reads,
+                  &impl.proxies,
+                  static_cast<size_t>(options.max_stream_requests)};
   impl.make_services(options.reflection);
 
   redirect_library_logs();

@@ -104,7 +104,11 @@ TEST_F(FormatsTest, ErrorsInMatrixMarketNameTheLine) {
       {coordinate + "2 2 1\n1 1 1\n2 2 2\n", "line 4: has more than the 1 entries of the matrix"},
       {"%%MatrixMarket matrix array complex general\n1 1\n1\n", "line 3: \"\" is not the imaginary part of a number"},
       {"%%MatrixMarket matrix array real general\n2 1\n1\n", "line 3: ends after 1 numbers, before that of row 2 and"},
-      {"%%MatrixMarket matrix array real symmetric\n2 1\n1\n", "line 2: a matrix with a symmetry must be square"}};
+      {"%%MatrixMarket matrix array real symmetric\n2 1\n1\n", "line 2: a matrix with a symmetry must be square"},
+      {"%%MatrixMarket matrix coordinate real symmetric\n2 2 2\n1 1 1\n1 2 3\n",
+       "line 4: (1, 2) is above the diagonal"},
+      {"%%MatrixMarket matrix coordinate complex hermitian\n2 2 1\n1 2 3 4\n", "line 3: (1, 2) is above the diagonal"},
+      {"%%MatrixMarket matrix coordinate real skew-symmetric\n2 2 1\n2 2 1\n", "line 3: (2, 2) is on the diagonal"}};
   for (const auto& [content, why] : all) {
     EXPECT_THAT(error(text("a.mtx", content)), ::testing::StartsWith(path("a.mtx") + ": " + why)) << content;
   }

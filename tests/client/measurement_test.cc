@@ -38,6 +38,14 @@ Measurement example() {
   return m;
 }
 
+TEST(Measurement, PercentilesOfFewRequestsAreLeftOut) {
+  Measurement m = example();
+  m.tally.ok = 999;
+  EXPECT_NE(report_text(m).find("p90 1 ms, p99 2.01 ms, most 50 ms"), std::string::npos) << report_text(m);
+  m.tally.ok = 99;
+  EXPECT_NE(report_text(m).find("p90 1 ms, most 50 ms"), std::string::npos) << report_text(m);
+}
+
 TEST(Measurement, IsReportedInHumanUnits) {
   Measurement m = example();
   m.server = Measurement::Server{1.25, 64 << 20, 80 << 20, 96 << 20};

@@ -116,6 +116,9 @@ RULES = {
                        ("absl", "grpc", "proto")),
     "server/rpc/calls": Rule(VALUES + SERVER + DOORS + ("server/rpc/codec/", "server/large/", "server/respond/", "wire/"),
                              ("absl", "grpc", "proto")),
+    "server/rpc/small": Rule(VALUES + SERVER + DOORS +
+                             ("server/rpc/calls/", "server/rpc/codec/", "server/large/", "server/device/device.h", "wire/"),
+                             ("absl", "grpc", "proto")),
     "server/rpc/codec": Rule(VALUES + SERVER + ("server/respond/", "wire/"), ("absl", "grpc", "proto")),
     "server/validate": Rule(VALUES + SERVER + ("wire/limits.h",), CORE_LIBRARIES),
     "server/admit": Rule(VALUES + SERVER, CORE_LIBRARIES),

@@ -51,6 +51,8 @@ TEST(OpenCalls, ClosingReachesEveryCallAndRefusesNewOnes) {
   EXPECT_EQ(a.status.error_code(), grpc::StatusCode::UNAVAILABLE);
   EXPECT_EQ(calls.add(CallKind::kUnary, "a", &c).reason, Reason::kDraining);
   EXPECT_TRUE(calls.add(CallKind::kWatch, "a", &c).ok());
+  Call small;
+  EXPECT_TRUE(calls.add(CallKind::kSmall, "a", &small).ok()) << "which tell that the server goes";
 }
 
 }  // namespace

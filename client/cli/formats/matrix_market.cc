@@ -110,6 +110,7 @@ class Filling {
       if (*i < 1 || *i > head_.rows || *j < 1 || *j > head_.cols) {
         return lines_->error(absl::StrCat("(", *i, ", ", *j, ") is not in a matrix of ", head_.rows, "x", head_.cols));
       }
+      if (Status s = check_triangle(*i, *j); !s.ok()) return s;
       T x{1};
       if (!head_.is_pattern) {
         if (Status s = read_value(&*line, &x); !s.ok()) return s;
@@ -152,6 +153,16 @@ class Filling {
       *to = {*real, *imaginary};
     }
     return trimmed(*line).empty() ? Status() : lines_->error(absl::StrCat("has more: ", in_quotes(trimmed(*line))));
+  }
+  // The format has the lower triangle of a symmetry; the rest follows from it.
+  Status check_triangle(int64_t i, int64_t j) const {
+    if (head_.symmetry == Symmetry::kGeneral || i > j || (i == j && head_.symmetry != Symmetry::kSkew)) return {};
+    if (i == j) {
+      return lines_->error(absl::StrCat(
+          "(", i, ", ", j, ") is on the diagonal, which a skew-symmetric matrix has not: ", "remove the entry"));
+    }
+    return lines_->error(absl::StrCat("(", i, ", ", j, ") is above the diagonal: a matrix with a symmetry has the ",
+                                      "entries of its lower triangle alone"));
   }
   void put(int64_t i, int64_t j, T x) {
     numbers_[static_cast<size_t>(i * head_.cols + j)] += x;

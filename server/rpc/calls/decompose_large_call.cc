@@ -27,7 +27,65 @@ void DecomposeLargeCall::start() {
   registered_ = true;
   max_message_bytes_ = static_cast<size_t>(context_->factors->options().chunk_bytes) + kBesideAChunk;
   job_ = context_->factors->begin(peer, [self = self_](LargeNext next) { self->act(std::move(next)); });
-  act(job_->opened());
+  LargeNext next = job_->opened();
+  const bool reads = std::exchange(next.read, false);
+  act(std::move(next));
+  if (reads) wait_and_read();
+}
+
+void DecomposeLargeCall::wait_and_read() {
+  {
+    MutexLock lock(&act_mu_);
+    if (finished_) return;
+    waits_ = true;
+  }
+  Error error = first_read_.begin(job_->peer(), [this] { on_turn(); });
+  if (error.ok()) return;
+  {
+    MutexLock lock(&act_mu_);
+    waits_ = false;
+    if (end_wanted_) finish(*end_wanted_);
+  }
+  job_->abandon(error);
+}
+
+void DecomposeLargeCall::on_turn() {
+  const auto self = self_;
+  {
+    MutexLock lock(&act_mu_);
+    waits_ = false;
+    if (!end_wanted_) {
+      StartRead(&incoming_);
+      return;
+    }
+  }
+  first_read_.end();
+  MutexLock lock(&act_mu_);
+  finish(*end_wanted_);
+}
+
+// A call whose turn comes in a moment ends then.
+void DecomposeLargeCall::finish(const grpc::Status& status) {
+  if (waits_ && !first_read_.leave()) {
+    end_wanted_ = status;
+    return;
+  }
+  waits_ = false;
+  Finish(status);
+}
+
+void DecomposeLargeCall::cut_off_if_stalled(absl::Time now, absl::Duration) {
+  switch (first_read_.lateness(now)) {
+    case SmallRead::Lateness::kWaits:
+      job_->abandon(no_turn_error());
+      return;
+    case SmallRead::Lateness::kInTheWay:
+      cut_off(call_, late_message_error());
+      return;
+    case SmallRead::Lateness::kSends:
+    case SmallRead::Lateness::kNone:
+      return;
+  }
 }
 
 void DecomposeLargeCall::act(LargeNext next) {
@@ -44,12 +102,13 @@ void DecomposeLargeCall::act(LargeNext next) {
   if (next.abort) cut_off(call_, *next.abort);
   if (next.finish) {
     finished_ = true;
-    Finish(to_status(*next.finish));
+    finish(to_status(*next.finish));
   }
 }
 
 void DecomposeLargeCall::OnReadDone(bool ok) {
   const auto self = self_;
+  first_read_.end();
   if (!ok) {
     act(call_->IsCancelled() ? job_->on_broken() : job_->on_reads_closed());
     return;

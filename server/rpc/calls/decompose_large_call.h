@@ -6,12 +6,14 @@
 #include <grpcpp/support/server_callback.h>
 
 #include <memory>
+#include <optional>
 
 #include "server/base/mutex.h"
 #include "server/large/large_job.h"
 #include "server/large/large_pipeline.h"
 #include "server/rpc/calls/handler_context.h"
 #include "server/rpc/calls/open_calls.h"
+#include "server/rpc/calls/small_read.h"
 #include "server/rpc/codec/large_codec.h"
 
 namespace svdserve::server {
@@ -19,13 +21,15 @@ namespace svdserve::server {
 // LargeJob decides, this class acts. Life: shared; gRPC's share is self_, given up in OnDone(); the job's is what it
 // calls this by, given up when it asks to finish.
 //
+// The first message is short, and is read in turn. The call has no place then, so nothing else bounds such calls.
+//
 // Invariant: gRPC is told to read, write or finish under act_mu_ alone, and nothing after finish.
 class DecomposeLargeCall final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>,
                                  public std::enable_shared_from_this<DecomposeLargeCall>,
                                  private OpenCall {
  public:
   DecomposeLargeCall(const HandlerContext* context, grpc::CallbackServerContext* call)
-      : context_(context), call_(call) {}
+      : context_(context), call_(call), first_read_(context->open_reads, context->clock) {}
 
   // Called by the handler, once. The reactor belongs to gRPC from now on.
   void start();
@@ -37,9 +41,12 @@ class DecomposeLargeCall final : public grpc::ServerBidiReactor<grpc::ByteBuffer
 
  private:
   // The job knows who stalls, and the pipeline ends the jobs that are not accepted yet.
-  void cut_off_if_stalled(absl::Time, absl::Duration) override {}
+  void cut_off_if_stalled(absl::Time now, absl::Duration) override;
   void close(const grpc::Status&) override {}
   void act(LargeNext next);
+  void wait_and_read();
+  void on_turn();
+  void finish(const grpc::Status& status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(act_mu_);
   LargeNext take(DecodedLarge decoded);
 
   const HandlerContext* const context_;
@@ -51,6 +58,9 @@ class DecomposeLargeCall final : public grpc::ServerBidiReactor<grpc::ByteBuffer
   Mutex act_mu_;
   grpc::ByteBuffer outgoing_ ABSL_GUARDED_BY(act_mu_);  // between StartWrite() and OnWriteDone()
   bool finished_ ABSL_GUARDED_BY(act_mu_) = false;
+  SmallRead first_read_;
+  bool waits_ ABSL_GUARDED_BY(act_mu_) = false;  // for its turn, or was told of it and has not begun yet
+  std::optional<grpc::Status> end_wanted_ ABSL_GUARDED_BY(act_mu_);  // once the turn has come
   std::shared_ptr<DecomposeLargeCall> self_;
 };
 

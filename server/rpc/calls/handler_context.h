@@ -32,6 +32,9 @@ struct HandlerContext {
   HostMemory* memory = nullptr;  // of operands
   OpenCalls* calls = nullptr;
   ReadTurns* read_turns = nullptr;
+  ReadTurns* small_reads = nullptr;     // of messages that are small
+  ReadTurns* question_reads = nullptr;  // of those that go to reflection
+  ReadTurns* open_reads = nullptr;      // of those that open a large matrix
   const TrustedProxies* proxies = nullptr;
   size_t max_stream_requests = 1;
 

@@ -35,7 +35,7 @@ Error OpenCalls::add(CallKind kind, const Peer& peer, OpenCall* call) {
   constexpr auto kStreams = static_cast<size_t>(CallKind::kStream);
   const auto k = static_cast<size_t>(kind);
   MutexLock lock(&mu_);
-  if (closed_ && kind != CallKind::kWatch) return draining();
+  if (closed_ && kind != CallKind::kWatch && kind != CallKind::kSmall) return draining();
   if (sum(counts_) >= limits_.calls) return too_many("calls", limits_.calls);
   if (k == kStreams && counts_[k] >= limits_.streams) return too_many("streams", limits_.streams);
   Counts& mine = peers_[peer];

@@ -19,8 +19,8 @@
 
 namespace svdserve::server {
 
-enum class CallKind : uint8_t { kUnary, kStream, kLarge, kWatch, kReflection };
-inline constexpr size_t kCallKinds = 5;
+enum class CallKind : uint8_t { kUnary, kSmall, kStream, kLarge, kWatch, kReflection };
+inline constexpr size_t kCallKinds = 6;
 
 // A call in the registry. Both methods are called under the registry's lock, so they must not call the registry, and
 // the call is not removed meanwhile.
@@ -57,7 +57,7 @@ class OpenCalls {
   // `call` was added before. After this has returned the registry does not touch the call.
   void remove(OpenCall* call);
   void cut_off_stalled(absl::Time now, absl::Duration timeout);
-  // Closes what is open, and from now on refuses what comes, but for health's watchers.
+  // Closes what is open, and from now on refuses what comes, but for small calls and health's watchers.
   void close_all();
   int64_t count(CallKind kind) const;
 

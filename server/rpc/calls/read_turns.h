@@ -4,6 +4,7 @@
 #define SVDSERVE_SERVER_RPC_CALLS_READ_TURNS_H_
 
 #include <cstdint>
+#include <limits>
 #include <list>
 #include <utility>
 
@@ -26,14 +27,23 @@ class ReadWaiter {
 // without an excess never waits, and one whose excess is over the bound is read when it is the only one. Thread-safe.
 class ReadTurns {
  public:
-  explicit ReadTurns(int64_t max_excess) : max_excess_(max_excess) {}
+  struct Limits {
+    int64_t excess = 0;                                       // of one peer
+    int64_t waiting = std::numeric_limits<int64_t>::max();    // calls of all peers
+    int64_t of_a_peer = std::numeric_limits<int64_t>::max();  // that wait
+  };
+  enum class Begun { kReads, kWaits, kRefused };
 
-  // True: the read may begin. False: `call` waits, and lives until it is told or has left.
-  bool begin(const Peer& peer, int64_t excess, ReadWaiter* call);
+  explicit ReadTurns(const Limits& limits) : limits_(limits) {}
+
+  // kReads: the read may begin. kWaits: `call` waits, and lives until it is told or has left. kRefused: too many wait.
+  Begun begin(const Peer& peer, int64_t excess, ReadWaiter* call);
   // A read that began has ended.
   void end(const Peer& peer, int64_t excess);
   // Takes a call out of the line. False: it is not there, since it was told or will be in a moment.
   bool leave(ReadWaiter* call);
+  // Whether a call of the peer waits.
+  bool is_awaited(const Peer& peer) const;
 
  private:
   struct Waiting {
@@ -48,8 +58,8 @@ class ReadTurns {
 
   bool fits(const Line& line, int64_t excess) const;
 
-  const int64_t max_excess_;
-  Mutex mu_;
+  const Limits limits_;
+  mutable Mutex mu_;
   absl::flat_hash_map<Peer, Line> lines_ ABSL_GUARDED_BY(mu_);           // of peers that read
   absl::flat_hash_map<ReadWaiter*, Place> places_ ABSL_GUARDED_BY(mu_);  // of those that wait
 };

@@ -70,7 +70,7 @@ void UnaryCall::start() {
 
 void UnaryCall::on_admitted(Reservation reservation) {
   room_ = std::move(reservation);
-  if (context_->read_turns->begin(peer_, excess_, this)) on_turn();
+  if (context_->read_turns->begin(peer_, excess_, this) == ReadTurns::Begun::kReads) on_turn();
 }
 
 void UnaryCall::on_turn() {

@@ -1,6 +1,7 @@
-// grpc.health.v1.Health. gRPC's own service bounds neither the number of watchers nor the size of a request.
-#ifndef SVDSERVE_SERVER_RPC_CALLS_HEALTH_SERVICE_H_
-#define SVDSERVE_SERVER_RPC_CALLS_HEALTH_SERVICE_H_
+// grpc.health.v1.Health. gRPC's own service bounds neither the number of watchers nor the size of a request. Both methods
+// are served as streams, so that their messages are read in turn (server/rpc/calls/small_read.h).
+#ifndef SVDSERVE_SERVER_RPC_SMALL_HEALTH_SERVICE_H_
+#define SVDSERVE_SERVER_RPC_SMALL_HEALTH_SERVICE_H_
 
 #include <grpc/health/v1/health.grpc.pb.h>
 #include <grpcpp/support/server_callback.h>
@@ -12,13 +13,12 @@
 #include "server/base/mutex.h"
 #include "server/rpc/calls/handler_context.h"
 #include "server/rpc/calls/open_calls.h"
+#include "server/rpc/small/small_call.h"
 
 namespace svdserve::server {
 
 // Thread-safe. All names that it knows have the same status; it begins as NOT_SERVING.
-class HealthService final
-    : public grpc::health::v1::Health::WithRawCallbackMethod_Check<
-          grpc::health::v1::Health::WithRawCallbackMethod_Watch<grpc::health::v1::Health::Service>> {
+class HealthService final : public grpc::health::v1::Health::Service {
  public:
   // `context` outlives the service; "" is the server as a whole.
   HealthService(const HandlerContext* context, std::vector<std::string> names);
@@ -27,17 +27,15 @@ class HealthService final
   // Ends every watch: the server goes.
   void end_watches();
 
-  grpc::ServerUnaryReactor* Check(grpc::CallbackServerContext* call, const grpc::ByteBuffer* request,
-                                  grpc::ByteBuffer* reply) override;
-  grpc::ServerWriteReactor<grpc::ByteBuffer>* Watch(grpc::CallbackServerContext* call,
-                                                    const grpc::ByteBuffer* request) override;
-
  private:
   class Watcher;
+  grpc::Status check(const grpc::ByteBuffer& request, grpc::ByteBuffer* reply);
+  grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* watch(grpc::CallbackServerContext* call);
   bool knows(const std::string& name) const;
 
   const HandlerContext* const context_;
   const std::vector<std::string> names_;
+  const SmallAnswer answer_;  // of Check
   Mutex mu_;
   bool serving_ ABSL_GUARDED_BY(mu_) = false;
   bool ended_ ABSL_GUARDED_BY(mu_) = false;
@@ -45,4 +43,4 @@ class HealthService final
 };
 
 }  // namespace svdserve::server
-#endif  // SVDSERVE_SERVER_RPC_CALLS_HEALTH_SERVICE_H_
+#endif  // SVDSERVE_SERVER_RPC_SMALL_HEALTH_SERVICE_H_

@@ -1,4 +1,4 @@
-#include "server/rpc/small_calls.h"
+#include "server/rpc/small/small_methods.h"
 
 #include <grpcpp/support/proto_buffer_reader.h>
 #include <grpcpp/support/slice.h>
@@ -84,12 +84,12 @@ Error answer_in_bytes(const HandlerContext& context, const grpc::ByteBuffer& byt
   return {};
 }
 
-constexpr SmallCall kSmallCalls[] = {
+constexpr SmallMethod kSmallMethods[] = {
     {"GetServerInfo", answer_in_bytes<v1::GetServerInfoRequest, v1::GetServerInfoResponse, get_server_info>},
 };
 
 }  // namespace
 
-absl::Span<const SmallCall> small_calls() { return kSmallCalls; }
+absl::Span<const SmallMethod> small_methods() { return kSmallMethods; }
 
 }  // namespace svdserve::server

@@ -1,7 +1,7 @@
-// The unary RPCs without matrices, whose messages are small. Each is a function from request to reply; small_calls.cc
+// The unary RPCs without matrices, whose messages are small. Each is a function from request to reply; small_methods.cc
 // has them and their table, which the service registers.
-#ifndef SVDSERVE_SERVER_RPC_SMALL_CALLS_H_
-#define SVDSERVE_SERVER_RPC_SMALL_CALLS_H_
+#ifndef SVDSERVE_SERVER_RPC_SMALL_SMALL_METHODS_H_
+#define SVDSERVE_SERVER_RPC_SMALL_SMALL_METHODS_H_
 
 #include <grpcpp/support/byte_buffer.h>
 
@@ -11,13 +11,13 @@
 
 namespace svdserve::server {
 
-struct SmallCall {
-  const char* method;  // its name in the service
+struct SmallMethod {
+  const char* name;  // its name in the service
   // Answers on the calling thread, without waiting. Sets *reply where there is no error. Thread-safe.
   Error (*answer)(const HandlerContext& context, const grpc::ByteBuffer& request, grpc::ByteBuffer* reply);
 };
 
-absl::Span<const SmallCall> small_calls();
+absl::Span<const SmallMethod> small_methods();
 
 }  // namespace svdserve::server
-#endif  // SVDSERVE_SERVER_RPC_SMALL_CALLS_H_
+#endif  // SVDSERVE_SERVER_RPC_SMALL_SMALL_METHODS_H_

@@ -1,4 +1,4 @@
-#include "server/rpc/calls/reflection_service.h"
+#include "server/rpc/small/reflection_service.h"
 
 #include <google/protobuf/descriptor.h>
 #include <google/protobuf/descriptor.pb.h>
@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "server/rpc/calls/cut_off.h"
+#include "server/rpc/calls/small_read.h"
 #include "server/rpc/codec/wire_reader.h"
 
 namespace svdserve::server {
@@ -104,26 +105,29 @@ bool parse(grpc::ByteBuffer* bytes, ServerReflectionRequest* request) {
 
 }  // namespace
 
-// One call: read -> answer -> write -> read. Everything but OnDone() is under mu_, and nothing follows finish.
+// One call: read -> answer -> write -> read. Everything but OnDone() is under mu_, and nothing follows finish. A read
+// waits for its turn, and one of a peer is read at a time.
 class ReflectionService::Call final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>,
                                       public OpenCall {
  public:
-  Call(const ReflectionService* service, grpc::CallbackServerContext* call) : service_(service), call_(call) {}
+  Call(const ReflectionService* service, grpc::CallbackServerContext* call)
+      : service_(service), call_(call), read_(service->context_->question_reads, service->context_->clock) {}
 
   void start() {
     const HandlerContext& context = *service_->context_;
-    const Error error = context.calls->add(CallKind::kReflection, context.peer(*call_), this);
-    MutexLock lock(&mu_);
-    registered_ = error.ok();
-    heard_ = context.clock->now();
-    if (!registered_) {
-      end(to_status(error));
-    } else if (!finished_) {  // as it is where the server stops just now
-      StartRead(&request_);
+    peer_ = context.peer(*call_);
+    const Error error = context.calls->add(CallKind::kReflection, peer_, this);
+    {
+      MutexLock lock(&mu_);
+      registered_ = error.ok();
+      heard_ = context.clock->now();
+      if (!registered_) end(to_status(error));
     }
+    if (error.ok()) wait_and_read();
   }
 
   void OnReadDone(bool ok) override {
+    read_.end();
     ServerReflectionRequest request;
     const bool good = ok && parse(&request_, &request);
     request_.Clear();
@@ -141,14 +145,13 @@ class ReflectionService::Call final : public grpc::ServerBidiReactor<grpc::ByteB
   }
 
   void OnWriteDone(bool ok) override {
-    MutexLock lock(&mu_);
-    heard_ = service_->context_->clock->now();
-    if (!ok) {
-      end(grpc::Status::CANCELLED);
-    } else if (!finished_) {
+    {
+      MutexLock lock(&mu_);
+      heard_ = service_->context_->clock->now();
       reply_.Clear();
-      StartRead(&request_);
+      if (!ok) end(grpc::Status::CANCELLED);
     }
+    if (ok) wait_and_read();
   }
 
   void OnCancel() override {
@@ -162,8 +165,12 @@ class ReflectionService::Call final : public grpc::ServerBidiReactor<grpc::ByteB
   }
 
   void cut_off_if_stalled(absl::Time now, absl::Duration timeout) override {
+    const SmallRead::Lateness lateness = read_.lateness(now);
     MutexLock lock(&mu_);
-    if (finished_ || now - heard_ <= timeout) return;
+    if (lateness == SmallRead::Lateness::kWaits) end(to_status(no_turn_error()));
+    // A client may think about its next question, but not while another one waits.
+    const bool in_the_way = lateness == SmallRead::Lateness::kInTheWay;
+    if (finished_ || (now - heard_ <= timeout && !in_the_way)) return;
     cut_off(call_, {absl::StatusCode::kDeadlineExceeded,
                     Reason::kClientStalled,
                     absl::StrCat("the client neither asked nor took a reply for ", absl::FormatDuration(timeout)),
@@ -177,7 +184,39 @@ class ReflectionService::Call final : public grpc::ServerBidiReactor<grpc::ByteB
   }
 
  private:
+  void wait_and_read() {
+    {
+      MutexLock lock(&mu_);
+      if (finished_) return;  // as it is where the server stops just now
+      waits_ = true;
+    }
+    const Error error = read_.begin(peer_, [this] { on_turn(); });
+    if (error.ok()) return;
+    MutexLock lock(&mu_);
+    waits_ = false;
+    if (end_wanted_.ok()) end_wanted_ = to_status(error);
+    end(end_wanted_);
+  }
+  void on_turn() {
+    {
+      MutexLock lock(&mu_);
+      waits_ = false;
+      if (end_wanted_.ok()) {
+        StartRead(&request_);
+        return;
+      }
+    }
+    read_.end();
+    MutexLock lock(&mu_);
+    end(end_wanted_);
+  }
+  // One whose turn comes in a moment ends then.
   void end(const grpc::Status& status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    if (waits_ && !read_.leave()) {
+      end_wanted_ = status;
+      return;
+    }
+    waits_ = false;
     if (!std::exchange(finished_, true)) Finish(status);
   }
   bool is_registered() {
@@ -187,12 +226,16 @@ class ReflectionService::Call final : public grpc::ServerBidiReactor<grpc::ByteB
 
   const ReflectionService* const service_;
   grpc::CallbackServerContext* const call_;
+  Peer peer_;
+  SmallRead read_;
   grpc::ByteBuffer request_;  // written by gRPC between StartRead() and OnReadDone()
   grpc::ByteBuffer reply_;    // read by gRPC between StartWrite() and OnWriteDone()
   Mutex mu_;
   absl::Time heard_ ABSL_GUARDED_BY(mu_) = absl::InfiniteFuture();  // when the client last did something
   bool registered_ ABSL_GUARDED_BY(mu_) = false;
   bool finished_ ABSL_GUARDED_BY(mu_) = false;
+  bool waits_ ABSL_GUARDED_BY(mu_) = false;  // for its turn, or was told of it and has not begun yet
+  grpc::Status end_wanted_ ABSL_GUARDED_BY(mu_);
 };
 
 ReflectionService::ReflectionService(const HandlerContext* context, std::vector<std::string> services)

@@ -1,6 +1,6 @@
 // gRPC server reflection. gRPC's own service keeps a thread for each open call, and knows no limit of one peer.
-#ifndef SVDSERVE_SERVER_RPC_CALLS_REFLECTION_SERVICE_H_
-#define SVDSERVE_SERVER_RPC_CALLS_REFLECTION_SERVICE_H_
+#ifndef SVDSERVE_SERVER_RPC_SMALL_REFLECTION_SERVICE_H_
+#define SVDSERVE_SERVER_RPC_SMALL_REFLECTION_SERVICE_H_
 
 #include <grpc/reflection/v1alpha/reflection.grpc.pb.h>
 #include <grpcpp/support/server_callback.h>
@@ -32,4 +32,4 @@ class ReflectionService final
 };
 
 }  // namespace svdserve::server
-#endif  // SVDSERVE_SERVER_RPC_CALLS_REFLECTION_SERVICE_H_
+#endif  // SVDSERVE_SERVER_RPC_SMALL_REFLECTION_SERVICE_H_
