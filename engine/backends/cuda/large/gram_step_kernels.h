@@ -14,7 +14,7 @@
 #include "engine/algorithms/large/large_backend.h"
 #include "engine/backends/cuda/device/teams.h"
 #include "engine/backends/cuda/large/gram_step.h"
-#include "engine/backends/cuda/large/matrix_unit.h"
+#include "engine/backends/cuda/device/matrix_unit.h"
 
 namespace svdserve::cuda {
 
