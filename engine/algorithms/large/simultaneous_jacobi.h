@@ -5,10 +5,12 @@
 //             clusters: lines that |f_ij| > 0.3 joins, the strongest couplings first, at most 16 lines in one
 //             V(:, c) := V(:, c) Y_c for each cluster c, S(c, c) Y_c = Y_c D_c; S anew
 //             V := V (I + F), F of the |f_ij| <= 0.3
+//             V := Q, V = Q R, while V_0 was unitary and some cluster is full
 //
 // The pivots are the clusters: blocks of lines that are far from diagonal, chosen anew in each step. Every other pair is
 // a pivot too, whose shear is taken to first order. Convergence is quadratic once no cluster is left: 3 to 4 steps from
-// vectors that are right to 1e-3. A normal matrix with perturbations of 1e-2 takes 6 to 7 from its Hermitian part. S is
+// vectors that are right to 1e-3. From a Hermitian part, a normal matrix with perturbations of 1e-2 takes 6 to 12. Full clusters
+// leave couplings that are not small, with which I + F spoils V; Q of V keeps S nearly normal until they are gone. S is
 // computed anew from A, so no rounding error accumulates.
 // Not for matrices that are far from diagonal in the basis: the residual does not fall then, and the caller takes
 // another method.
@@ -41,8 +43,8 @@ inline constexpr size_t kLargestCluster = 16;
 // More couplings a line are not those of a nearly diagonal matrix.
 inline constexpr int64_t kCouplingsOfLine = 16;
 inline constexpr int kLargestSimultaneousSteps = 24;
-// The residual must fall to this part of what it was. It may miss that twice, while clusters form.
-inline constexpr double kLeastProgress = 0.7;
+// The residual, or the number of couplings, must fall to this part of what it was. They may miss that twice.
+inline constexpr double kLeastProgress = 0.8;
 // |A A^H - A^H A|_F / |A|_F^2 up to which A is taken to be nearly normal.
 inline constexpr double kNearlyNormal = 1e-2;
 // theta: arbitrary, so that conjugate and opposite values do not have equal real parts.
@@ -59,26 +61,37 @@ inline double size_of_coupling(double square) { return square < 1e300 ? square :
 
 using Cluster = std::vector<int32_t>;  // lines, ascending
 
+struct Clusters {
+  std::vector<Cluster> all;
+  bool full = false;  // a coupling is left over
+};
+
 // Lines joined by the strongest couplings first, as long as no cluster is too large. Single lines are left out.
-inline std::vector<Cluster> clusters_of(int64_t n, std::vector<Coupling> couplings) {
+inline Clusters clusters_of(int64_t n, std::vector<Coupling> couplings) {
   std::sort(couplings.begin(), couplings.end(), [](const Coupling& x, const Coupling& y) {
     return x.size != y.size ? x.size > y.size : std::tie(x.i, x.j) < std::tie(y.i, y.j);
   });
   std::vector<int32_t> first(static_cast<size_t>(n));  // line of each line's cluster
   std::iota(first.begin(), first.end(), 0);
-  std::vector<Cluster> clusters(static_cast<size_t>(n));
+  Clusters result;
+  std::vector<Cluster>& clusters = result.all;
+  clusters.resize(static_cast<size_t>(n));
   for (size_t i = 0; i < clusters.size(); ++i) clusters[i] = {static_cast<int32_t>(i)};
   for (const Coupling& c : couplings) {
     const auto x = static_cast<size_t>(first[static_cast<size_t>(c.i)]);
     const auto y = static_cast<size_t>(first[static_cast<size_t>(c.j)]);
-    if (x == y || clusters[x].size() + clusters[y].size() > kLargestCluster) continue;
+    if (x == y) continue;
+    if (clusters[x].size() + clusters[y].size() > kLargestCluster) {
+      result.full = true;
+      continue;
+    }
     for (const int32_t line : clusters[y]) first[static_cast<size_t>(line)] = static_cast<int32_t>(x);
     clusters[x].insert(clusters[x].end(), clusters[y].begin(), clusters[y].end());
     clusters[y].clear();
   }
   std::erase_if(clusters, [](const Cluster& c) { return c.size() < 2; });
   for (Cluster& c : clusters) std::sort(c.begin(), c.end());
-  return clusters;
+  return result;
 }
 
 struct SimultaneousReport {
@@ -97,13 +110,23 @@ struct SimultaneousReport {
 //   std::vector<std::complex<double>> parts(clusters)             S(c, c), by columns, one after the other
 //   bool vectors(k, s, y)      cluster_vectors.h
 //   void multiply(clusters, y) V(:, c) := V(:, c) Y_c, of unit columns, and product := A V
-//   void eliminate()           V := V (I + F), of unit columns
-// noise: |s_ij| at or below it are rounding errors. good: the residual that ends the steps. bound: of what counts as
-// converged. heard(report) may throw. max_steps: 0 for the default.
+//   void eliminate()           V := V (I + F)
+//   void orthonormalize()      V := Q, V = Q R
+// heard(report) may throw.
+
 struct SimultaneousLimits {
-  double noise = 0, good = 0, bound = 0;
-  int max_steps = 0;
+  double noise = 0;      // |s_ij| at or below it are rounding errors
+  double good = 0;       // the residual that ends the steps
+  double bound = 0;      // of what counts as converged
+  int max_steps = 0;     // 0: kLargestSimultaneousSteps
+  bool unitary = false;  // V_0 is
 };
+
+// size: |A|_F. u: of the operand's type. Rounding the results adds to the bound, and makes it 10 n u |A|_F.
+inline SimultaneousLimits simultaneous_limits(int64_t n, double u, double size, int max_steps, bool unitary) {
+  const double unit = static_cast<double>(n) * u * size;
+  return {2 * u * size, unit, 8 * unit, max_steps, unitary};
+}
 
 template <class Steps>
 class SimultaneousJacobi {
@@ -118,14 +141,17 @@ class SimultaneousJacobi {
     report_.residual = steps_.residual();
     int misses = 0;
     while (report_.residual > limits_.good && report_.steps < most && misses < 3) {
+      const double residual_before = report_.residual;
+      const size_t couplings_before = couplings_;
       if (!step()) return report_;
-      const double before = report_.residual;
       report_.residual = steps_.residual();
       ++report_.steps;
       if (heard_) heard_(report_);
       if (!std::isfinite(report_.residual)) return report_;
-      misses += report_.residual > kLeastProgress * before ? 1 : 0;
-      if (report_.residual <= limits_.bound && report_.residual > kLeastProgress * before) break;
+      const bool stays = report_.residual > kLeastProgress * residual_before;
+      if (stays && report_.residual <= limits_.bound) break;
+      const bool fewer = static_cast<double>(couplings_) <= kLeastProgress * static_cast<double>(couplings_before);
+      misses += stays && !fewer ? 1 : 0;
     }
     report_.converged = report_.residual <= limits_.bound;
     return report_;
@@ -136,11 +162,11 @@ class SimultaneousJacobi {
     if (!steps_.similar()) return false;
     const auto couplings = steps_.couplings(limits_.noise, kCouplingsOfLine * steps_.order());
     if (!couplings) return false;
-    if (!couplings->empty()) {
-      const std::vector<Cluster> clusters = clusters_of(steps_.order(), *couplings);
-      if (!solve(clusters) || !steps_.similar()) return false;
-    }
+    couplings_ = couplings->size();
+    const Clusters clusters = clusters_of(steps_.order(), *couplings);
+    if (!clusters.all.empty() && (!solve(clusters.all) || !steps_.similar())) return false;
     steps_.eliminate();
+    if (clusters.full && limits_.unitary) steps_.orthonormalize();
     return true;
   }
 
@@ -161,6 +187,7 @@ class SimultaneousJacobi {
   const SimultaneousLimits limits_;
   const Heard& heard_;
   SimultaneousReport report_;
+  size_t couplings_ = 0;  // of the last step
 };
 
 }  // namespace svdserve::large

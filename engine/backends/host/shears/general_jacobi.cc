@@ -21,8 +21,6 @@ namespace {
 using ComplexView = large::LargeView<Complex>;
 
 constexpr double kLargestTraceError = 8;  // in units of n u |S|_F
-// Of simultaneous steps, in units of n u |B|_F. Rounding the results adds to the second one.
-constexpr double kGoodSteps = 1, kLargestSteps = 8;
 // Few, since a cancel is seen between tasks of n^2 operations a column.
 constexpr int64_t kColumnsOfTask = 32;
 // Parts of the whole work that are done after the sweeps, after the basis, after the right vectors.
@@ -177,8 +175,7 @@ class GeneralJacobi {
     report_.started = static_cast<bool>(options_.start);
     const double size = triangle_norms(threads_, b_).all, unit = static_cast<double>(n_) * options_.roundoff * size;
     const auto heard = [this, size](const large::SimultaneousReport& now) { hear(now, size); };
-    const large::SimultaneousLimits limits{2 * options_.roundoff * size, kGoodSteps * unit, kLargestSteps * unit,
-                                           options_.max_steps};
+    const auto limits = large::simultaneous_limits(n_, options_.roundoff, size, options_.max_steps, !report_.started);
     const large::SimultaneousReport done = large::SimultaneousJacobi<SimultaneousSteps>(steps, limits, heard).run();
     if (!done.converged) return false;
     hear(done, size);

@@ -24,8 +24,8 @@
 #include <cstdint>
 #include <functional>
 
-#include "engine/backends/host/shears/block_shears.h"
 #include "engine/backends/host/general/general_eigen.h"
+#include "engine/backends/host/shears/block_shears.h"
 
 namespace svdserve::host {
 
@@ -37,8 +37,8 @@ struct GeneralJacobiOptions {
   PivotStrategy strategy = PivotStrategy::kRoundRobin;
   BlockVariant variant = BlockVariant::kBlockOriented;
   int max_sweeps = 0;
-  int max_steps = 0;      // of simultaneous_jacobi.h; 0: its own
-  double roundoff = 0;    // u of the operand's type, for the end of those steps
+  int max_steps = 0;    // of simultaneous_jacobi.h; 0: its own
+  double roundoff = 0;  // u of the operand's type, for the end of those steps
   // Fills an n x n matrix with V_0, by columns. False: an entry is not finite. Empty: a cold start. Called twice.
   std::function<bool(large::LargeView<std::complex<double>>)> start = {};
 };

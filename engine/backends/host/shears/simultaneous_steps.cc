@@ -8,6 +8,7 @@
 
 #include "engine/algorithms/large/cluster_vectors.h"
 #include "engine/backends/host/dense/blas.h"
+#include "engine/backends/host/dense/blocked_reflectors.h"
 #include "engine/backends/host/dense/hermitian_eigenbasis.h"
 #include "engine/backends/host/dense/numbers.h"
 #include "engine/backends/host/general/eigen_lapack.h"
@@ -48,8 +49,8 @@ void multiply_squares(const LargeThreads& threads, bool adjoint_x, LargeView<Com
   const int64_t n = x.cols;
   threads.for_ranges(n, kColumnsOfStep, [&](int64_t first, int64_t last) {
     const Complex* const part = y.data + (adjoint_y ? first : first * y.ld);
-    blas::gemm(adjoint_x, adjoint_y, n, last - first, n, alpha, x.data, x.ld, part, y.ld, beta,
-               c.data + first * c.ld, c.ld);
+    blas::gemm(adjoint_x, adjoint_y, n, last - first, n, alpha, x.data, x.ld, part, y.ld, beta, c.data + first * c.ld,
+               c.ld);
   });
 }
 
@@ -71,7 +72,8 @@ bool SimultaneousSteps::factor() {
     threads_.for_ranges(n - next, kColumnsOfStep, [&](int64_t first, int64_t last) {
       const View right = more_.columns(next + first, last - first);
       swap_rows(right, k, next, false);
-      blas::solve_unit_lower(false, width, right.cols, more_.data + k + k * more_.ld, more_.ld, right.data + k, right.ld);
+      blas::solve_unit_lower(false, width, right.cols, more_.data + k + k * more_.ld, more_.ld, right.data + k,
+                             right.ld);
       if (next < n) {
         blas::gemm(false, false, n - next, right.cols, width, -1, more_.data + next + k * more_.ld, more_.ld,
                    right.data + k, right.ld, 1, right.data + next, right.ld);
@@ -121,10 +123,7 @@ bool SimultaneousSteps::similar() {
 
 bool SimultaneousSteps::invert(View* w) {
   if (!factor()) return false;
-  for_columns([&](int64_t j) {
-    std::fill(s_.data + j * s_.ld, s_.data + j * s_.ld + order(), Complex(0));
-    s_.data[j + j * s_.ld] = 1;
-  });
+  set_identity(s_);
   solve(Op::kAdjoint, s_);
   *w = s_;
   return true;
@@ -176,8 +175,7 @@ bool SimultaneousSteps::start_nearly_normal() {
   const Complex turn = std::polar(0.5, large::kTurn);
   for_columns([&](int64_t j) {
     for (int64_t i = 0; i < n; ++i) {
-      s_.data[i + j * s_.ld] =
-          times(turn, a_.data[i + j * a_.ld]) + std::conj(times(turn, a_.data[j + i * a_.ld]));
+      s_.data[i + j * s_.ld] = times(turn, a_.data[i + j * a_.ld]) + std::conj(times(turn, a_.data[j + i * a_.ld]));
     }
   });
   return hermitian_eigenbasis(threads_, s_, v_);
@@ -226,7 +224,7 @@ std::vector<Complex> SimultaneousSteps::parts(const std::vector<large::Cluster>&
   return all;
 }
 
-bool SimultaneousSteps::vectors(int k, const Complex* s, Complex* y) const { return cluster_vectors(k, s, y); }
+bool SimultaneousSteps::vectors(int k, const Complex* s, Complex* y) const { return large::cluster_vectors(k, s, y); }
 
 void SimultaneousSteps::multiply(const std::vector<large::Cluster>& clusters, const std::vector<Complex>& y) {
   const int64_t n = order();
@@ -263,6 +261,21 @@ void SimultaneousSteps::eliminate() {
     }
   });
   multiply_squares(threads_, false, v_, false, s_, 0, 1, more_);
+  std::swap(v_, more_);
+}
+
+void SimultaneousSteps::set_identity(View x) const {
+  for_columns([&](int64_t j) {
+    std::fill(x.data + j * x.ld, x.data + j * x.ld + order(), Complex(0));
+    x.data[j + j * x.ld] = 1;
+  });
+}
+
+void SimultaneousSteps::orthonormalize() {
+  std::vector<Complex> tau(static_cast<size_t>(order() + blas::kReadBeyond));
+  factor_qr(threads_, v_, tau.data());
+  set_identity(more_);
+  apply_reflectors(threads_, Op::kNone, v_, tau.data(), more_);
   std::swap(v_, more_);
 }
 

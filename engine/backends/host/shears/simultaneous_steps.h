@@ -33,6 +33,7 @@ class SimultaneousSteps {
   bool vectors(int k, const Complex* s, Complex* y) const;
   void multiply(const std::vector<large::Cluster>& clusters, const std::vector<Complex>& y);
   void eliminate();
+  void orthonormalize();
 
   // Behind residual(): the Rayleigh quotients, and V. The matrices have changed places.
   const std::vector<Complex>& values() const { return values_; }
@@ -43,10 +44,11 @@ class SimultaneousSteps {
   bool invert(View* w);
 
  private:
-  void product();                             // s_ := A V
-  void normalize() const;                     // V's columns
-  bool factor();                              // P V = L U in more_
-  void solve(large::Op op, View b) const;     // b := V^-1 b or V^-H b, by factor()
+  void product();          // s_ := A V
+  void normalize() const;  // V's columns
+  void set_identity(View x) const;
+  bool factor();                           // P V = L U in more_
+  void solve(large::Op op, View b) const;  // b := V^-1 b or V^-H b, by factor()
   void swap_rows(View b, int64_t first, int64_t last, bool backwards) const;
   template <class F>
   void for_columns(const F& f) const;
