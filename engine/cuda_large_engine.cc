@@ -19,9 +19,11 @@ LargeOutcome outcome_of(const SvdserveCudaLargeOutcome& p) {
   return o;
 }
 
-// JACOBI for general matrices.
+// JACOBI for general matrices in blocks, which is by a strategy or a variant that the caller has named.
 bool is_for_processor(const LargePlan& plan) {
-  return plan.options.kind == LargeKind::kGeneral && plan.options.method == Method::kJacobi;
+  const LargeOptions& o = plan.options;
+  return o.kind == LargeKind::kGeneral && o.method == Method::kJacobi &&
+         (o.strategy != PivotStrategy::kAuto || o.variant != BlockVariant::kAuto);
 }
 
 void tell(const void* control, const LargeProgress* progress) {

@@ -125,10 +125,11 @@ std::optional<PlanError> check(const Problem& problem, const LargeOptions& optio
   return std::nullopt;
 }
 
-// kAuto of the strategy and the variant: what was measured fastest, engine/decisions/0007.
+// kAuto of the strategy and the variant: what was measured fastest, engine/decisions/0007. JACOBI of a general matrix
+// keeps it, since it tries another way first where none is named (algorithms/large/simultaneous_jacobi.h).
 LargeOptions resolved(LargeOptions options) {
   options.method = resolved_method(options);
-  if (!has_sweeps(options.method)) return options;
+  if (!has_sweeps(options.method) || options.kind == LargeKind::kGeneral) return options;
   if (options.strategy == PivotStrategy::kAuto) options.strategy = PivotStrategy::kRecursive;
   if (options.variant == BlockVariant::kAuto) options.variant = BlockVariant::kBlockOriented;
   return options;

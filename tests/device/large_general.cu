@@ -235,8 +235,8 @@ bool pairs_are_exact(const LargeResult& r, const Matrix& x) {
   return true;
 }
 
-LargePlan general_plan(DType dtype, int64_t n, Vectors vectors, Order order, bool certificate) {
-  LargeOptions options;
+LargePlan general_plan(DType dtype, int64_t n, Vectors vectors, Order order, bool certificate,
+                       LargeOptions options = {}) {
   options.kind = LargeKind::kGeneral;
   options.vectors = vectors;
   options.certificate = certificate;
@@ -277,10 +277,20 @@ Errors errors_of(const Sample& sample, const LargeResult& r) {
   return e;
 }
 
-void check(const Sample& sample, Vectors vectors, Order order) {
+// How a matrix is to be decomposed.
+struct Way {
+  Method method = Method::kQr;
+  const Matrix* start = nullptr;
+  bool may_be_qr = false;  // JACOBI leaves it to QR, or does not
+};
+
+void check(const Sample& sample, Vectors vectors, Order order, const Way& way = {}) {
   const Matrix& a = sample.a;
-  const LargePlan plan = general_plan(a.dtype, a.rows, vectors, order, vectors != Vectors::kNone);
-  const LargeResult r = run_large(*engine, plan, a);
+  LargeOptions options;
+  options.method = way.method;
+  options.starting_vectors = way.start != nullptr;
+  const LargePlan plan = general_plan(a.dtype, a.rows, vectors, order, vectors != Vectors::kNone, options);
+  const LargeResult r = run_large(*engine, plan, a, {}, {}, way.start);
   const char* const wanted = vectors == Vectors::kFull ? "V, W" : vectors == Vectors::kThin ? "V" : "values";
   if (r.outcome.status == LargeStatus::kFault && r.outcome.detail.find("nearly dependent") != std::string::npos) {
     std::printf("%-10s %-4s n %4lld %-6s  processor\n", sample.name.c_str(), name(a.dtype),
@@ -289,7 +299,8 @@ void check(const Sample& sample, Vectors vectors, Order order) {
     return;
   }
   Errors e;
-  bool good = r.outcome.status == LargeStatus::kOk && r.outcome.method == Method::kQr;
+  const bool by_qr = r.outcome.method == Method::kQr;
+  bool good = r.outcome.status == LargeStatus::kOk && (r.outcome.method == way.method || (by_qr && way.may_be_qr));
   if (good) {
     e = errors_of(sample, r);
     good = e.good(10);
@@ -300,9 +311,12 @@ void check(const Sample& sample, Vectors vectors, Order order) {
   }
   failures += good ? 0 : 1;
   std::printf(
-      "%-10s %-4s n %4lld %-6s  right %6.3f  left %6.3f  trace %6.3f  values %6.3f  length %5.2f  rank %4lld  %s %s\n",
-      sample.name.c_str(), name(a.dtype), static_cast<long long>(a.rows), wanted, e.right, e.left, e.trace, e.value,
-      e.length, static_cast<long long>(r.outcome.rank), good ? "ok" : "FAILED", r.outcome.detail.c_str());
+      "%-10s %-4s n %4lld %-6s  %-6s %2d sweeps  right %6.3f  left %6.3f  trace %6.3f  values %6.3f  length %5.2f  "
+      "rank "
+      "%4lld  %s %s\n",
+      sample.name.c_str(), name(a.dtype), static_cast<long long>(a.rows), wanted, name(r.outcome.method),
+      r.outcome.sweeps, e.right, e.left, e.trace, e.value, e.length, static_cast<long long>(r.outcome.rank),
+      good ? "ok" : "FAILED", r.outcome.detail.c_str());
   std::fflush(stdout);
 }
 
@@ -349,6 +363,54 @@ void check_refusals() {
   std::printf("an entry that is not finite, a cancel  %s\n", good ? "ok" : "FAILED");
 }
 
+// A plus normally distributed numbers of the size `part` |A|_F / n.
+Matrix near(const Matrix& a, double part) {
+  Random random(11);
+  Matrix b = a;
+  const double size = part * frobenius(a) / static_cast<double>(a.rows);
+  for (Entry& x : b.elements) x += size * Entry(random.normal(), is_complex(a.dtype) ? random.normal() : 0);
+  round_to_dtype(b);
+  return b;
+}
+
+// V of a, with normally distributed numbers of the size `part` of a column's norm in each column.
+Matrix start_near(const Matrix& a, double part) {
+  const LargePlan plan = general_plan(a.dtype, a.rows, Vectors::kThin, Order::kColumnMajor, false);
+  Matrix v = run_large(*engine, plan, a).left;
+  Random random(13);
+  const double size = part / std::sqrt(2.0 * static_cast<double>(a.rows));
+  for (Entry& x : v.elements) x += size * Entry(random.normal(), random.normal());
+  round_to_dtype(v);
+  return v;
+}
+
+void check_jacobi() {
+  for (const DType dtype : {DType::kF32, DType::kC64, DType::kF64, DType::kC128}) {
+    for (const int64_t n : {1, 2, 33, 128, 257}) {
+      for (const Sample& sample : samples(dtype, n)) {
+        const Way way{Method::kJacobi, nullptr, sample.name != "normal"};
+        for (const Vectors vectors : {Vectors::kFull, Vectors::kThin, Vectors::kNone}) {
+          check(sample, vectors, Order::kRowMajor, way);
+        }
+      }
+      if (n < 33) continue;
+      check({"near normal", near(normal_matrix(dtype, n).a, 0.01)}, Vectors::kFull, Order::kColumnMajor,
+            {Method::kJacobi});
+      const Matrix a = random_matrix(dtype, n), start = start_near(a, 1e-3);
+      for (const Vectors vectors : {Vectors::kFull, Vectors::kThin, Vectors::kNone}) {
+        check({"start", a}, vectors, Order::kRowMajor, {Method::kJacobi, &start});
+      }
+    }
+  }
+  const Matrix a = random_matrix(DType::kC128, 60);
+  for (const char* const kind : {"zeros", "no number", "no neighbour"}) {
+    Matrix start = random_matrix(DType::kC128, 60);
+    if (*kind == 'z') std::fill(start.elements.begin(), start.elements.end(), Entry(0));
+    if (kind[3] == 'n' && kind[4] == 'u') start.at(3, 4) = std::numeric_limits<double>::quiet_NaN();
+    check({kind, a}, Vectors::kThin, Order::kRowMajor, {Method::kJacobi, &start, true});
+  }
+}
+
 void checks() {
   std::printf("bounds: right, left, trace, length 10; values 20\n");
   for (const DType dtype : {DType::kF32, DType::kC64, DType::kF64, DType::kC128}) {
@@ -360,6 +422,7 @@ void checks() {
       }
     }
   }
+  check_jacobi();
   for (const DType dtype : {DType::kF64, DType::kC128}) check_scaling(dtype, 100);
   check_refusals();
 }
@@ -416,15 +479,33 @@ Peer xgeev(const Matrix& a, cudaDataType type) {
   return peer;
 }
 
-void time_general(DType dtype, int64_t n, double bar) {
-  const Matrix a = random_matrix(dtype, n);
-  std::vector<char> operand(a.elements.size() * element_bytes(dtype));
+// c128, or f64.
+struct Timed {
+  const char* name;
+  Matrix a;
+  LargeOptions options = {};
+  const Matrix* start = nullptr;
+  double bar = 0;  // compute / Xgeev
+};
+
+void time_general(const Timed& timed, const std::vector<Vectors>& wanted) {
+  const Matrix& a = timed.a;
+  const int64_t n = a.rows;
+  const DType dtype = a.dtype;
+  std::vector<char> operand(a.elements.size() * element_bytes(dtype)), start_bytes;
   store(a, Order::kColumnMajor, operand.data());
-  for (const Vectors vectors : {Vectors::kThin, Vectors::kFull, Vectors::kNone}) {
-    const LargePlan plan = general_plan(dtype, n, vectors, Order::kColumnMajor, false);
+  LargeOptions options = timed.options;
+  if (timed.start != nullptr) {
+    options.starting_vectors = true;
+    start_bytes.resize(a.elements.size() * element_bytes(DType::kC128));
+    store(*timed.start, Order::kColumnMajor, start_bytes.data());
+  }
+  for (const Vectors vectors : wanted) {
+    const LargePlan plan = general_plan(dtype, n, vectors, Order::kColumnMajor, false, options);
     std::vector<char> left(plan.left_bytes()), right(plan.right_bytes());
     Values values(static_cast<size_t>(n));
-    const LargeOperands operands{operand.data(), nullptr, left.data(), values.data(), right.data()};
+    LargeOperands operands{operand.data(), nullptr, left.data(), values.data(), right.data()};
+    operands.start = timed.start != nullptr ? start_bytes.data() : nullptr;
     double call = std::numeric_limits<double>::infinity(), compute = call;
     LargeOutcome best;
     for (int i = 0; i < 4; ++i) {
@@ -442,11 +523,12 @@ void time_general(DType dtype, int64_t n, double bar) {
       for (const LargePhaseTime& p : o.phases) compute += p.name == "load" || p.name == "store" ? 0 : p.seconds;
       best = o;
     }
-    std::printf("EIG %-6s %-4s n %5lld  %9.2f ms call, %9.2f compute",
+    std::printf("EIG %-6s %-4s n %5lld  %-22s %-6s %2d sweeps  %9.2f ms call, %9.2f compute",
                 vectors == Vectors::kThin   ? "V"
                 : vectors == Vectors::kFull ? "V, W"
                                             : "values",
-                name(dtype), static_cast<long long>(n), call * 1e3, compute * 1e3);
+                name(dtype), static_cast<long long>(n), timed.name, name(best.method), best.sweeps, call * 1e3,
+                compute * 1e3);
     if (vectors == Vectors::kThin) {
       Matrix v(DType::kC128, n, n);
       std::memcpy(v.elements.data(), left.data(), left.size());
@@ -455,6 +537,7 @@ void time_general(DType dtype, int64_t n, double bar) {
       std::printf("  residual %.0f u;  Xgeev %9.2f ms", ours * 0x1p53, peer.seconds * 1e3);
       if (peer.residual > 0) std::printf(", residual %.0f u", peer.residual * 0x1p53);
       std::printf(";  compute/Xgeev %.2f, call/Xgeev %.2f", compute / peer.seconds, call / peer.seconds);
+      const double bar = timed.bar;
       if (bar > 0) std::printf("  bar %.2f %s", bar, compute <= bar * peer.seconds ? "met" : "MISSED");
     }
     std::printf("\n");
@@ -464,10 +547,23 @@ void time_general(DType dtype, int64_t n, double bar) {
 }
 
 void times() {
-  time_general(DType::kC128, 512, 1);
-  time_general(DType::kC128, 1024, 1);
-  time_general(DType::kC128, 2048, 0.75);
-  time_general(DType::kF64, 2048, 0);
+  const std::vector<Vectors> all{Vectors::kThin, Vectors::kFull, Vectors::kNone};
+  for (const auto& [n, bar] : {std::pair{512, 1.0}, {1024, 1.0}, {2048, 0.75}}) {
+    time_general({"random", random_matrix(DType::kC128, n), {}, nullptr, bar}, all);
+  }
+  time_general({"random", random_matrix(DType::kF64, 2048)}, all);
+  LargeOptions jacobi;
+  jacobi.method = Method::kJacobi;
+  for (const int n : {512, 1024, 2048}) {
+    const Matrix a = random_matrix(DType::kC128, n), start = start_near(a, 1e-3);
+    time_general({"V within 1e-3", a, jacobi, &start, 0.25}, {Vectors::kThin});
+    for (const double part : {1e-3, 1e-2}) {
+      const std::string name = "normal + " + std::to_string(part).substr(0, 5) + " |A|";
+      time_general({name.c_str(), near(normal_matrix(DType::kC128, n).a, part), jacobi, nullptr, 0.4},
+                   {Vectors::kThin});
+    }
+    time_general({"random", a, jacobi}, {Vectors::kThin});
+  }
 }
 
 int main_of(int count, char** arguments) {

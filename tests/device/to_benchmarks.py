@@ -304,18 +304,28 @@ def factor(lines):
 
 
 def large_general(lines):
-    pattern = (r"EIG V +(\w+) +n +(\d+) +([0-9.]+) ms call, +([0-9.]+) compute +residual (\d+) u; +Xgeev +([0-9.]+) ms(?:, residual (\d+) u)?;"
-               r" +compute/Xgeev ([0-9.]+)")
-    rows = []
+    pattern = (r"EIG V +(\w+) +n +(\d+) +(?:(\S.*?) +(qr|jacobi) +(\d+) sweeps +)?([0-9.]+) ms call, +([0-9.]+) compute"
+               r" +residual (\d+) u; +Xgeev +([0-9.]+) ms(?:, residual (\d+) u)?; +compute/Xgeev ([0-9.]+)")
+    by_qr, by_jacobi = [], []
     for found in filter(None, (re.match(pattern, line) for line in lines)):
-        dtype, n, call, compute, residual, peer, its_residual, ratio = found.groups()
-        rows.append((dtype, n, f"{rounded(compute)} ({rounded(call)})", f"{residual} u", rounded(peer),
-                     f"{its_residual} u" if its_residual else "", ratio))
-    if not rows:
+        dtype, n, matrix, method, steps, call, compute, residual, peer, its_residual, ratio = found.groups()
+        row = (f"{rounded(compute)} ({rounded(call)})", f"{residual} u", rounded(peer),
+               f"{its_residual} u" if its_residual else "", ratio)
+        if matrix in (None, "random"):
+            if (dtype, n) not in [known[:2] for known in by_qr]:  # JACOBI leaves random ones to QR
+                by_qr.append((dtype, n, *row))
+        else:
+            by_jacobi.append((f"`{matrix}`", dtype, n, f"{method} ({steps})", *row))
+    if not by_qr:
         return []
-    return ["", "**Large general eigenproblems** (`device_large_general`), milliseconds with V, n x n, random: the computation, in brackets with",
+    text = ["", "**Large general eigenproblems** (`device_large_general`), milliseconds with V, n x n, random: the computation, in brackets with",
             "the way from host memory and back. cuSOLVER's matrices are on the GPU already.", "",
-            *table(("dtype", "n", "QR", "residual", "Xgeev", "its residual", "QR / Xgeev"), rows)]
+            *table(("dtype", "n", "QR", "residual", "Xgeev", "its residual", "QR / Xgeev"), by_qr)]
+    if by_jacobi:
+        text += ["", "JACOBI of them: from approximate eigenvectors, and of normal matrices with normally distributed perturbations. The method in",
+                 "the summary, in brackets the steps:", "",
+                 *table(("matrix", "dtype", "n", "method", "time", "residual", "Xgeev", "its residual", "time / Xgeev"), by_jacobi)]
+    return text
 
 
 def eigen(lines):

@@ -1,5 +1,5 @@
 // Copies by several threads: every byte, none beyond, for sizes about the ends of parts, again and again.
-#include "engine/backends/cuda/large/copy_threads.h"
+#include "engine/backends/cuda/device/copy_threads.h"
 
 #include <gtest/gtest.h>
 

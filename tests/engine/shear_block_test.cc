@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "engine/backends/host/general/shear_pairs.h"
+#include "engine/backends/host/shears/shear_pairs.h"
 #include "tests/support/numerics/random.h"
 
 namespace svdserve {

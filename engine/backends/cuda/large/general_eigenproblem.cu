@@ -15,6 +15,7 @@
 #include "engine/backends/cuda/large/eigenpair_kernels.h"
 #include "engine/backends/cuda/large/geev.h"
 #include "engine/backends/cuda/large/library_work.h"
+#include "engine/backends/cuda/large/simultaneous_steps.h"
 
 namespace svdserve::cuda {
 namespace {
@@ -22,7 +23,6 @@ namespace {
 using large::LargeStop;
 using Values = std::vector<std::complex<double>>;
 
-constexpr double kLargestShear = 0.3;
 constexpr int kBalanceRounds = 10;
 // In units of n u |A|_F. The contract's 10, less what rounding the results adds.
 constexpr double kBound = 8;
@@ -50,7 +50,8 @@ class GeneralEigenproblem {
   LargeOutcome run() {
     progress_.at(LargeStage::kPrepare, 0);
     a_ = backend_.matrix(n_, n_);
-    if (plan_.left_columns > 0) v_ = backend_.matrix(n_, n_);
+    const bool jacobi = plan_.options.method == Method::kJacobi;
+    if (wants_right() || jacobi) v_ = backend_.matrix(n_, n_);
     if (plan_.right_rows > 0) w_ = backend_.matrix(n_, n_);
     numbers_ = take_piece<Complex>(arena_, n_);
     kinds_ = take_piece<ColumnKind>(arena_, n_);
@@ -58,22 +59,17 @@ class GeneralEigenproblem {
     d_ = take_piece<int>(arena_, n_);
     load();
     const bool balanced = balance();
-    if (v_) {
-      find_vectors();
-      if (balanced && !hold_unbalanced()) find_vectors();
-    } else if (!(large::is_single(plan_) && start(true)) && !start(false)) {
-      refuse("QR of cuSOLVER did not converge; ask for a CPU");
-    }
+    if (!jacobi || !by_jacobi(balanced)) by_qr(balanced);
     store();
     if (plan_.options.certificate) judge_stored();
     outcome_.status = LargeStatus::kOk;
-    outcome_.method = Method::kQr;
     outcome_.phases = backend_.phases();
     progress_.at(LargeStage::kFinish, 1);
     return outcome_;
   }
 
  private:
+  bool wants_right() const { return plan_.left_columns > 0; }
   [[noreturn]] static void refuse(const char* what) { throw LargeStop{LargeStatus::kFault, what}; }
   [[noreturn]] static void refuse_left() {
     refuse(
@@ -163,11 +159,124 @@ class GeneralEigenproblem {
     finish(x);
   }
 
-  // --- V ------------------------------------------------------------------------------------------------------------
+  // --- JACOBI -------------------------------------------------------------------------------------------------------
+
+  // False: A is not nearly diagonal in a basis that is known, or the results miss their bounds. Where a_ was balanced
+  // and V misses its bound for A, a_ is A.
+  bool by_jacobi(bool balanced) {
+    backend_.stage("jacobi");
+    make_products();
+    if (!step_simultaneously()) return false;
+    real_ ? pair_columns() : set_kinds(std::vector<ColumnKind>(static_cast<size_t>(n_), ColumnKind::kComplex));
+    finish(v_);
+    multiply(Op::kNone, v_);
+    values_ = rayleigh_quotients(v_);
+    residual_ = residual(v_, values_);
+    if (!meets_bounds() || !pairs_hold()) return false;
+    if (w_ && !find_left()) return false;
+    outcome_.method = Method::kJacobi;
+    return !balanced || !wants_right() || hold_unbalanced();
+  }
+
+  bool step_simultaneously() {
+    set_kinds(std::vector<ColumnKind>(static_cast<size_t>(n_), ColumnKind::kComplex));
+    SimultaneousMatrices matrices{a_, v_, product_, next_, factors_, pivots_};
+    SimultaneousSteps steps(lane_, arena_, backend_, matrices);
+    outcome_.warm_started = plan_.options.starting_vectors;
+    if (outcome_.warm_started) {
+      const Problem basis = large::general_basis_problem(plan_);
+      if (!backend_.load(operands_.start, basis, false, v_).finite) return false;
+      unbalance(v_, -1);
+    } else if (!steps.start_nearly_normal()) {
+      return false;
+    }
+    const auto limits = large::simultaneous_limits(n_, large::unit_roundoff(plan_), norm_, plan_.options.max_sweeps,
+                                                   !outcome_.warm_started);
+    const auto heard = [this](const large::SimultaneousReport& now) { hear(now); };
+    const auto done = large::SimultaneousJacobi<SimultaneousSteps>(steps, limits, heard).run();
+    v_ = matrices.v;
+    next_ = matrices.next;
+    values_ = steps.values();
+    outcome_.sweeps = done.steps;
+    outcome_.rotations = outcome_.proper_rotations = done.clusters;
+    return done.converged;
+  }
+  void hear(const large::SimultaneousReport& now) {
+    progress_.state.sweep = now.steps;
+    progress_.state.rotations = progress_.state.proper_rotations = now.clusters;
+    progress_.state.off_diagonal = norm_ > 0 ? now.residual / norm_ : 0;
+    progress_.at(LargeStage::kSweep, 0.02 + 0.9 * (1 - std::exp2(-now.steps)));
+  }
+
+  void set_kinds(const std::vector<ColumnKind>& kinds) {
+    require(cudaMemcpyAsync(kinds_, kinds.data(), kinds.size(), cudaMemcpyHostToDevice, lane_.stream), "uploading");
+    require(cudaStreamSynchronize(lane_.stream), "uploading");
+  }
+
+  // Values that are nearest to each other's conjugates become neighbours, the one with a positive imaginary part first.
+  // Others are real.
+  void pair_columns() {
+    const double tolerance = static_cast<double>(n_) * large::unit_roundoff(plan_) * norm_;
+    std::vector<int64_t> order;
+    std::vector<ColumnKind> kinds;
+    std::vector<char> placed(values_.size(), 0);
+    for (size_t j = 0; j < values_.size(); ++j) {
+      if (placed[j] != 0) continue;
+      const size_t other = nearest_conjugate(j, placed);
+      const double size = std::abs(values_[j].imag());
+      const bool pair = size > tolerance && other < values_.size() && values_[j].imag() * values_[other].imag() < 0 &&
+                        std::abs(values_[other] - std::conj(values_[j])) <= size;
+      if (pair) {
+        const bool swapped = values_[j].imag() < 0;
+        order.insert(order.end(),
+                     {static_cast<int64_t>(swapped ? other : j), static_cast<int64_t>(swapped ? j : other)});
+        kinds.insert(kinds.end(), {ColumnKind::kFirst, ColumnKind::kSecond});
+        placed[other] = 1;
+      } else {
+        order.push_back(static_cast<int64_t>(j));
+        kinds.push_back(ColumnKind::kReal);
+      }
+    }
+    backend_.permute_columns(v_, order);
+    set_kinds(kinds);
+  }
+  // Behind j, of those that have no place yet; n where there is none.
+  size_t nearest_conjugate(size_t j, const std::vector<char>& placed) const {
+    size_t nearest = values_.size();
+    for (size_t i = j + 1; i < values_.size(); ++i) {
+      if (placed[i] != 0) continue;
+      const auto distance = [&](size_t x) { return std::abs(values_[x] - std::conj(values_[j])); };
+      if (nearest == values_.size() || distance(i) < distance(nearest)) nearest = i;
+    }
+    return nearest;
+  }
+
+  // --- V by QR ------------------------------------------------------------------------------------------------------
+
+  void by_qr(bool balanced) {
+    outcome_.method = Method::kQr;
+    give_back_products();
+    if (!wants_right() && v_) {
+      backend_.release(v_);
+      v_ = {};
+    }
+    if (v_) {
+      find_vectors();
+      if (balanced && !hold_unbalanced()) find_vectors();
+    } else if (!(large::is_single(plan_) && start(true)) && !start(false)) {
+      refuse("QR of cuSOLVER did not converge; ask for a CPU");
+    }
+  }
+
+  void make_products() {
+    for (ComplexView* const view : {&product_, &next_, &factors_}) {
+      if (!*view) *view = backend_.matrix(n_, n_);
+    }
+  }
 
   void find_vectors() {
     find_right();
-    if (w_) find_left();
+    if (w_ && !find_left()) refuse_left();
   }
 
   void find_right() {
@@ -193,9 +302,7 @@ class GeneralEigenproblem {
   // At most so many Newton steps. True: v_ and values_ meet the bounds.
   bool refine(int steps) {
     backend_.stage("refine");
-    product_ = backend_.matrix(n_, n_);
-    next_ = backend_.matrix(n_, n_);
-    factors_ = backend_.matrix(n_, n_);
+    make_products();
     finish(v_);
     multiply(Op::kNone, v_);
     values_ = rayleigh_quotients(v_);
@@ -220,7 +327,7 @@ class GeneralEigenproblem {
     if (!backend_.lu(factors_, pivots_)) return false;
     backend_.solve_lu(Op::kNone, factors_, pivots_, product_);
     each(1, CopyDiagonal{product_, numbers_});
-    each(n_, ShearFactors{product_, numbers_, kLargestShear});
+    each(n_, ShearFactors{product_, numbers_, large::kLargestShear});
     backend_.gemm(Op::kNone, Op::kNone, 1, x, product_, 0, next_);
     finish(next_);
     return true;
@@ -250,25 +357,23 @@ class GeneralEigenproblem {
 
   // --- W ------------------------------------------------------------------------------------------------------------
 
-  void find_left() {
+  // False: V is so nearly dependent that it does not give them.
+  bool find_left() {
     progress_.at(LargeStage::kPrepare, 0.9);
     backend_.stage("left_vectors");
-    if (!next_) next_ = backend_.matrix(n_, n_);
-    if (!factors_) factors_ = backend_.matrix(n_, n_);
+    make_products();
     backend_.copy(v_, factors_);
-    if (!backend_.lu(factors_, pivots_)) refuse_left();
+    if (!backend_.lu(factors_, pivots_)) return false;
     backend_.set_identity(w_);
     backend_.solve_lu(Op::kAdjoint, factors_, pivots_, w_);
     finish(w_);
     const Values values = conjugates(values_);
     multiply(Op::kAdjoint, w_);
-    if (residual(w_, values) <= bound()) return;
-    if (newton_step(w_)) {
-      std::swap(w_, next_);
-      multiply(Op::kAdjoint, w_);
-      if (residual(w_, values) <= bound()) return;
-    }
-    refuse_left();
+    if (residual(w_, values) <= bound()) return true;
+    if (!newton_step(w_)) return false;
+    std::swap(w_, next_);
+    multiply(Op::kAdjoint, w_);
+    return residual(w_, values) <= bound();
   }
 
   // --- results ------------------------------------------------------------------------------------------------------
@@ -278,7 +383,7 @@ class GeneralEigenproblem {
     backend_.stage("finish");
     const Problem basis = large::general_basis_problem(plan_);
     large::store_general_values(values_, exponent_, plan_, operands_.values, outcome_);
-    if (v_) backend_.store(v_, false, operands_.left, basis);
+    if (wants_right()) backend_.store(v_, false, operands_.left, basis);
     if (w_) backend_.store(w_, true, operands_.right, basis);
   }
 
@@ -379,11 +484,12 @@ LargeOutcome general_eigenproblem(LargeLane& lane, DeviceArena& arena, const Lar
 }
 
 // Matrices: A, V, a product, the next V and factors, or A, V and three for Xgeev; W beside them. Values alone: A, a copy,
-// and Xgeev's own.
+// and Xgeev's own; JACOBI has a V.
 uint64_t general_eigenproblem_device_bytes(const LargePlan& plan) {
   const int64_t n = plan.values;
   const auto matrix = static_cast<uint64_t>(CudaLargeBackend<Complex>::leading_dimension(n) * n) * sizeof(Complex);
-  const uint64_t matrices = plan.right_rows > 0 ? 6 : plan.left_columns > 0 ? 5 : 3;
+  const bool has_v = plan.left_columns > 0 || plan.options.method == Method::kJacobi;
+  const uint64_t matrices = plan.right_rows > 0 ? 6 : has_v ? 5 : 3;
   return matrices * matrix + static_cast<uint64_t>(n) * 4096 + 2 * kTransferBytes + (uint64_t{64} << 20);
 }
 

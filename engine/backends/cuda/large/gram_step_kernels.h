@@ -12,9 +12,9 @@
 
 #include "engine/algorithms/blocks/gram_jacobi.h"
 #include "engine/algorithms/large/large_backend.h"
+#include "engine/backends/cuda/device/matrix_unit.h"
 #include "engine/backends/cuda/device/teams.h"
 #include "engine/backends/cuda/large/gram_step.h"
-#include "engine/backends/cuda/large/matrix_unit.h"
 
 namespace svdserve::cuda {
 

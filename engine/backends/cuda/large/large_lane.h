@@ -9,8 +9,8 @@
 #include <memory>
 
 #include "engine/algorithms/large/large_backend.h"
+#include "engine/backends/cuda/device/copy_threads.h"
 #include "engine/backends/cuda/device/library_loader.h"
-#include "engine/backends/cuda/large/copy_threads.h"
 #include "engine/backends/cuda/large/gram_step.h"
 
 namespace svdserve::cuda {

@@ -48,6 +48,7 @@ void zlaqr3_(const BlasInt* wantt, const BlasInt* wantz, const BlasInt* n, const
              const BlasInt* ldz, BlasInt* ns, BlasInt* nd, Complex* sh, Complex* v, const BlasInt* ldv,
              const BlasInt* nh, Complex* t, const BlasInt* ldt, const BlasInt* nv, Complex* wv, const BlasInt* ldwv,
              Complex* work, const BlasInt* lwork);
+void zgetrf_(const BlasInt* m, const BlasInt* n, Complex* a, const BlasInt* lda, BlasInt* pivots, BlasInt* info);
 void dlanv2_(double* a, double* b, double* c, double* d, double* rt1r, double* rt1i, double* rt2r, double* rt2i,
              double* cs, double* sn);
 void dlaln2_(const BlasInt* ltrans, const BlasInt* na, const BlasInt* nw, const double* smin, const double* ca,
@@ -57,6 +58,23 @@ void dlaln2_(const BlasInt* ltrans, const BlasInt* na, const BlasInt* nw, const 
 }
 
 namespace blas {
+
+// P a = L U in the place of a, m x n, m >= n; row i changed places with row pivots[i]. False: U has a zero on its diagonal.
+inline bool getrf(int64_t m, int64_t n, Complex* a, int64_t lda, int64_t* pivots) {
+  const BlasInt m_ = BlasInt(m), n_ = BlasInt(n), lda_ = BlasInt(lda);
+  BlasInt info = 0;
+  std::vector<BlasInt> rows(static_cast<size_t>(n));
+  zgetrf_(&m_, &n_, a, &lda_, rows.data(), &info);
+  std::transform(rows.begin(), rows.end(), pivots, [](BlasInt row) { return int64_t{row} - 1; });
+  return info == 0;
+}
+// b := L^-1 b or L^-H b, m x n, L the lower triangle of l with ones on its diagonal
+inline void solve_unit_lower(bool take_adjoint, int64_t m, int64_t n, const Complex* l, int64_t ldl, Complex* b,
+                             int64_t ldb) {
+  const BlasInt m_ = BlasInt(m), n_ = BlasInt(n), ldl_ = BlasInt(ldl), ldb_ = BlasInt(ldb);
+  const Complex one = 1;
+  ztrsm_("L", "L", take_adjoint ? "C" : "N", "U", &m_, &n_, &one, l, &ldl_, b, &ldb_, 1, 1, 1, 1);
+}
 
 #define SVD_DEFINE_EIGEN(prefix, E, adjoint)                                                                     \
   /* y := alpha op(a) x + beta y, a: m x n */                                                                    \

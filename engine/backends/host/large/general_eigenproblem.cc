@@ -13,8 +13,8 @@
 #include "engine/algorithms/large/general_eigenpairs.h"
 #include "engine/algorithms/large/hermitian_eigenpairs.h"
 #include "engine/backends/host/general/general_eigen.h"
-#include "engine/backends/host/general/general_jacobi.h"
 #include "engine/backends/host/large/host_large_backend.h"
+#include "engine/backends/host/shears/general_jacobi.h"
 
 namespace svdserve::host {
 namespace {
@@ -79,7 +79,8 @@ class GeneralEigenproblem {
       b = a_;
     }
     const int max_sweeps = plan_.options.max_sweeps > 0 ? plan_.options.max_sweeps : kDefaultLargeSweeps;
-    GeneralJacobiOptions options{kIsReal, plan_.options.strategy, plan_.options.variant, max_sweeps, {}};
+    GeneralJacobiOptions options{kIsReal,    plan_.options.strategy,   plan_.options.variant,
+                                 max_sweeps, plan_.options.max_sweeps, large::unit_roundoff(plan_)};
     if (plan_.options.starting_vectors) {
       options.start = [this](ComplexView v) {
         return results_.load(operands_.start, vectors_problem_, false, v).finite;

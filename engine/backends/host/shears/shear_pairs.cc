@@ -1,9 +1,9 @@
-#include "engine/backends/host/general/shear_pairs.h"
+#include "engine/backends/host/shears/shear_pairs.h"
 
 #include "engine/backends/host/base/simd_targets.h"
 
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "engine/backends/host/general/shear_pairs.cc"
+#define HWY_TARGET_INCLUDE "engine/backends/host/shears/shear_pairs.cc"
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
 

@@ -2,6 +2,8 @@
 //
 //   A V = V L,   W^H A = L W^H,   A n x n, L diagonal, V and W of unit columns
 //   B := D^-1 P^T A P D             gebal's balancing
+// Where neither a strategy nor a variant is named: simultaneous_jacobi.h, from V_0 or where B is nearly normal. Else, and
+// where that does not converge:
 //   B = E T E^-1, from E = I or from starting vectors V_0: E := D^-1 P^T V_0, B := E^-1 B E      block_shears.h
 //   E = Q R,   S = Q^H B Q,   rotations of S and Q where |strict lower triangle of S|_F > 2 n u |S|_F
 //   V, W from the triangle of S, times Q, the balancing undone                                   schur_vectors.h
@@ -15,15 +17,15 @@
 // Ends without results in five cases. The sweeps do not converge, or S is no triangle after kLargeBasisSweeps of
 // rotations. The sum of the values is off the trace by more than 8 n u |S|_F. V_0 is not finite, or singular to n u. A real
 // value of a real matrix has a vector that is not real up to a phase.
-#ifndef SVDSERVE_ENGINE_BACKENDS_HOST_GENERAL_GENERAL_JACOBI_H_
-#define SVDSERVE_ENGINE_BACKENDS_HOST_GENERAL_GENERAL_JACOBI_H_
+#ifndef SVDSERVE_ENGINE_BACKENDS_HOST_SHEARS_GENERAL_JACOBI_H_
+#define SVDSERVE_ENGINE_BACKENDS_HOST_SHEARS_GENERAL_JACOBI_H_
 
 #include <complex>
 #include <cstdint>
 #include <functional>
 
-#include "engine/backends/host/general/block_shears.h"
 #include "engine/backends/host/general/general_eigen.h"
+#include "engine/backends/host/shears/block_shears.h"
 
 namespace svdserve::host {
 
@@ -35,6 +37,8 @@ struct GeneralJacobiOptions {
   PivotStrategy strategy = PivotStrategy::kRoundRobin;
   BlockVariant variant = BlockVariant::kBlockOriented;
   int max_sweeps = 0;
+  int max_steps = 0;    // of simultaneous_jacobi.h; 0: its own
+  double roundoff = 0;  // u of the operand's type, for the end of those steps
   // Fills an n x n matrix with V_0, by columns. False: an entry is not finite. Empty: a cold start. Called twice.
   std::function<bool(large::LargeView<std::complex<double>>)> start = {};
 };
@@ -55,4 +59,4 @@ GeneralJacobiReport general_jacobi(const LargeThreads& threads, large::LargeView
 uint64_t general_jacobi_bytes(int64_t n, int threads);
 
 }  // namespace svdserve::host
-#endif  // SVDSERVE_ENGINE_BACKENDS_HOST_GENERAL_GENERAL_JACOBI_H_
+#endif  // SVDSERVE_ENGINE_BACKENDS_HOST_SHEARS_GENERAL_JACOBI_H_

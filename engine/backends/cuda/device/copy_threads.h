@@ -1,7 +1,7 @@
 // A copy in host memory by several threads: one reaches 9 GB/s between a caller's memory and pinned memory, and a bus 55.
 // Knows no CUDA.
-#ifndef SVDSERVE_ENGINE_BACKENDS_CUDA_LARGE_COPY_THREADS_H_
-#define SVDSERVE_ENGINE_BACKENDS_CUDA_LARGE_COPY_THREADS_H_
+#ifndef SVDSERVE_ENGINE_BACKENDS_CUDA_DEVICE_COPY_THREADS_H_
+#define SVDSERVE_ENGINE_BACKENDS_CUDA_DEVICE_COPY_THREADS_H_
 
 #include <condition_variable>
 #include <cstddef>
@@ -93,4 +93,4 @@ class CopyThreads {
 };
 
 }  // namespace svdserve::cuda
-#endif  // SVDSERVE_ENGINE_BACKENDS_CUDA_LARGE_COPY_THREADS_H_
+#endif  // SVDSERVE_ENGINE_BACKENDS_CUDA_DEVICE_COPY_THREADS_H_

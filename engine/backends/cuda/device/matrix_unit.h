@@ -2,8 +2,8 @@
 //   8 x 8 x 4     a: A(g, t)   b: B(t, g)   d[0], d[1]: D(g, 2 t), D(g, 2 t + 1)
 //   16 x 8 x 16   a[2 c + h]: A(g + 8 h, 4 c + t)   b[c]: B(4 c + t, g)   d[2 h + e]: D(g + 8 h, 2 t + e)
 // Complex products are four real ones. Same operands, same bits, on one architecture.
-#ifndef SVDSERVE_ENGINE_BACKENDS_CUDA_LARGE_MATRIX_UNIT_H_
-#define SVDSERVE_ENGINE_BACKENDS_CUDA_LARGE_MATRIX_UNIT_H_
+#ifndef SVDSERVE_ENGINE_BACKENDS_CUDA_DEVICE_MATRIX_UNIT_H_
+#define SVDSERVE_ENGINE_BACKENDS_CUDA_DEVICE_MATRIX_UNIT_H_
 
 #include "engine/core/complex.h"
 
@@ -95,4 +95,4 @@ __device__ __forceinline__ void multiply(Fragment<E, 4>& d, const Fragment<E, 8>
 }
 
 }  // namespace svdserve::cuda
-#endif  // SVDSERVE_ENGINE_BACKENDS_CUDA_LARGE_MATRIX_UNIT_H_
+#endif  // SVDSERVE_ENGINE_BACKENDS_CUDA_DEVICE_MATRIX_UNIT_H_

@@ -1,7 +1,7 @@
 // The inner sweeps of a block pair in Jacobi's method for general matrices, as vector code for the processor's
 // instruction set. algorithms/general/shear_block.h has the method.
-#ifndef SVDSERVE_ENGINE_BACKENDS_HOST_GENERAL_SHEAR_PAIRS_H_
-#define SVDSERVE_ENGINE_BACKENDS_HOST_GENERAL_SHEAR_PAIRS_H_
+#ifndef SVDSERVE_ENGINE_BACKENDS_HOST_SHEARS_SHEAR_PAIRS_H_
+#define SVDSERVE_ENGINE_BACKENDS_HOST_SHEARS_SHEAR_PAIRS_H_
 
 #include "engine/algorithms/general/shear_block_layout.h"
 
@@ -14,4 +14,4 @@ enum class ShearKind : bool { kRotations, kShearsAndRotations };
 ShearBlockCounts shear_sweep(const ShearBlock<double>& block, double least, ShearKind kind);
 
 }  // namespace svdserve::host
-#endif  // SVDSERVE_ENGINE_BACKENDS_HOST_GENERAL_SHEAR_PAIRS_H_
+#endif  // SVDSERVE_ENGINE_BACKENDS_HOST_SHEARS_SHEAR_PAIRS_H_

@@ -1,8 +1,9 @@
-#include "engine/backends/host/general/general_jacobi.h"
+#include "engine/backends/host/shears/general_jacobi.h"
 
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numeric>
 #include <utility>
 #include <vector>
 
@@ -12,6 +13,7 @@
 #include "engine/backends/host/dense/numbers.h"
 #include "engine/backends/host/general/eigen_lapack.h"
 #include "engine/backends/host/general/schur_vectors.h"
+#include "engine/backends/host/shears/simultaneous_steps.h"
 
 namespace svdserve::host {
 namespace {
@@ -115,9 +117,15 @@ class GeneralJacobi {
   GeneralJacobiReport run() {
     results_.values.assign(static_cast<size_t>(n_), Complex(0));
     balance();
-    memory_.reserve(static_cast<size_t>(2 * n_ * n_) + blas::kReadBeyond);
+    memory_.reserve(static_cast<size_t>(3 * n_ * n_) + blas::kReadBeyond);
     t_ = {memory_.data(), n_, n_, n_};
     e_ = {memory_.data() + n_ * n_, n_, n_, n_};
+    more_ = {memory_.data() + 2 * n_ * n_, n_, n_, n_};
+    if (options_.strategy == PivotStrategy::kAuto && options_.variant == BlockVariant::kAuto && simultaneous()) {
+      report_.good = true;
+      return report_;
+    }
+    report_ = {};
     if (!(options_.start ? start_from_vectors() : start_cold())) return report_;
     if (!sweep()) return report_;
     const Complex trace = trace_of(b_);
@@ -158,6 +166,54 @@ class GeneralJacobi {
       blas::gemm(op == large::Op::kAdjoint, false, n_, last - first, n_, 1, x.data, x.ld, y.data + first * y.ld, y.ld,
                  0, c.data + first * c.ld, c.ld);
     });
+  }
+
+  // V by simultaneous_jacobi.h, in whatever matrix it ends, and the results. b_ is as before where it fails.
+  bool simultaneous() {
+    SimultaneousSteps steps(threads_, b_, e_, t_, more_);
+    if (options_.start ? !load_start() : !steps.start_nearly_normal()) return false;
+    report_.started = static_cast<bool>(options_.start);
+    const double size = triangle_norms(threads_, b_).all, unit = static_cast<double>(n_) * options_.roundoff * size;
+    const auto heard = [this, size](const large::SimultaneousReport& now) { hear(now, size); };
+    const auto limits = large::simultaneous_limits(n_, options_.roundoff, size, options_.max_steps, !report_.started);
+    const large::SimultaneousReport done = large::SimultaneousJacobi<SimultaneousSteps>(steps, limits, heard).run();
+    if (!done.converged) return false;
+    hear(done, size);
+    const std::vector<Complex>& values = steps.values();
+    const Complex sum = std::accumulate(values.begin(), values.end(), Complex(0));
+    if (!(std::abs(sum - trace_of(b_)) <= kLargestTraceError * unit)) return false;
+    return finish_simultaneous(steps, unit);
+  }
+
+  void hear(const large::SimultaneousReport& now, double size) {
+    report_.sweeps.sweeps = now.steps;
+    report_.sweeps.transforms = report_.sweeps.proper_transforms = now.clusters;
+    report_.sweeps.lower = size > 0 ? now.residual / size : 0;
+    report_.sweeps.part_of_sweep = 1;
+    tell(kBasisEnd * (1 - std::exp2(-now.steps)));
+  }
+
+  // The triangle of schur_vectors.h is a diagonal here, with V or V^-H as its basis.
+  bool finish_simultaneous(SimultaneousSteps& steps, double tolerance) {
+    results_.values = steps.values();
+    ComplexView inverse;
+    if (results_.left && !steps.invert(&inverse)) return false;
+    const ComplexView triangle = steps.spare();
+    for_columns([&](int64_t j) {
+      Complex* const column = triangle.data + j * triangle.ld;
+      std::fill(column, column + n_, Complex(0));
+      column[j] = results_.values[static_cast<size_t>(j)];
+    });
+    const auto vectors = [&](Side side, ComplexView basis, ComplexView out) {
+      const SchurForm<Complex> form{triangle, basis, results_.values, low_, high_, scale_};
+      if (out) schur_vectors<Complex>(threads_, form, side, out, {});
+    };
+    vectors(Side::kRight, steps.v(), results_.right);
+    vectors(Side::kLeft, inverse, results_.left);
+    tell(1);
+    if (!options_.real) return true;
+    pair_conjugates(results_, tolerance);
+    return make_real_vectors(results_);
   }
 
   bool start_cold() {
@@ -284,7 +340,7 @@ class GeneralJacobi {
   int64_t low_ = 0, high_ = 0;
   std::vector<double> scale_;
   AlignedArray<Complex> memory_;
-  ComplexView t_, e_;
+  ComplexView t_, e_, more_;
 };
 
 }  // namespace
@@ -298,7 +354,7 @@ GeneralJacobiReport general_jacobi(const LargeThreads& threads, ComplexView a, c
 uint64_t general_jacobi_bytes(int64_t n, int threads) {
   const int64_t panels = 2 * kReflectorPanel * (n + kReflectorPanel);
   const int64_t vectors = 2 * n * (kVectorsOfTask + 1) * threads;
-  const auto elements = static_cast<uint64_t>(2 * n * n + std::max(panels, vectors) + 8 * n + 4096);
+  const auto elements = static_cast<uint64_t>(3 * n * n + std::max(panels, vectors) + 8 * n + 4096);
   return elements * sizeof(Complex) + block_shears_bytes(n, threads);
 }
 

@@ -1,4 +1,4 @@
-#include "engine/backends/host/general/block_shears.h"
+#include "engine/backends/host/shears/block_shears.h"
 
 #include <algorithm>
 #include <cmath>

@@ -16,8 +16,8 @@
 // for inner sweeps, w columns a block. A pair without transformations costs no product.
 // Accuracy: that of shear_jacobi.h. The caller takes eigenvectors from a unitary basis of E.
 // Ends without convergence after max_sweeps, or when A is not finite any more.
-#ifndef SVDSERVE_ENGINE_BACKENDS_HOST_GENERAL_BLOCK_SHEARS_H_
-#define SVDSERVE_ENGINE_BACKENDS_HOST_GENERAL_BLOCK_SHEARS_H_
+#ifndef SVDSERVE_ENGINE_BACKENDS_HOST_SHEARS_BLOCK_SHEARS_H_
+#define SVDSERVE_ENGINE_BACKENDS_HOST_SHEARS_BLOCK_SHEARS_H_
 
 #include <complex>
 #include <cstdint>
@@ -25,7 +25,7 @@
 
 #include "engine/algorithms/large/large_backend.h"
 #include "engine/backends/host/base/large_threads.h"
-#include "engine/backends/host/general/shear_pairs.h"
+#include "engine/backends/host/shears/shear_pairs.h"
 #include "engine/large_engine.h"
 
 namespace svdserve::host {
@@ -65,4 +65,4 @@ struct TriangleNorms {
 TriangleNorms triangle_norms(const LargeThreads& threads, large::LargeView<std::complex<double>> a);
 
 }  // namespace svdserve::host
-#endif  // SVDSERVE_ENGINE_BACKENDS_HOST_GENERAL_BLOCK_SHEARS_H_
+#endif  // SVDSERVE_ENGINE_BACKENDS_HOST_SHEARS_BLOCK_SHEARS_H_
