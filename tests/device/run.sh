@@ -3,7 +3,7 @@
 #   run.sh [results folder, .] [part ...]
 # Parts, in this order where none is named:
 #   arithmetic bits contract faults      right or wrong
-#   factor                      large matrices: right or wrong, then figures; eigen: of eigenproblems alone
+#   factor                      large matrices: right or wrong, then figures; eigen: of eigenproblems alone; eig: general ones
 #   kernels vectors hermitian general answers torch host large python service    figures, each with its peers in the same run
 # Parts that run by name alone:
 #   connections                 16 to 128 of them beside the echo
@@ -273,6 +273,7 @@ soak() {
         "$bin/device_large_general" || failed=1
         (exit $failed)
         ;;
+      eig) "$bin/device_large_general" ;;
       eigen)
         failed=0
         "$bin/device_large_bench" eigen || failed=1

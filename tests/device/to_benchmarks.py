@@ -315,7 +315,7 @@ def large_general(lines):
             if (dtype, n) not in [known[:2] for known in by_qr]:  # JACOBI leaves random ones to QR
                 by_qr.append((dtype, n, *row))
         else:
-            by_jacobi.append((f"`{matrix}`", dtype, n, f"{method} ({steps})", *row))
+            by_jacobi.append((matrix.replace("|A|", "of its norm"), dtype, n, f"{method} ({steps})", *row))
     if not by_qr:
         return []
     text = ["", "**Large general eigenproblems** (`device_large_general`), milliseconds with V, n x n, random: the computation, in brackets with",
@@ -340,13 +340,12 @@ def eigen(lines):
                          rounded(peer), ratio])
         elif rows and (found := re.match(r" +factorize +([0-9.]+) ms", line)):
             rows[-1][4] = rounded(found[1])
-    general = large_general(lines)
     if not rows:
-        return general
+        return []
     return ["", "**Hermitian eigenproblems** (`device_large_bench eigen`), milliseconds with vectors, n x n, random: the call from host memory and",
             "back, and the factorization in it. cuSOLVER's matrices are on the GPU already, and its small eigenvalues have absolute",
             f"accuracy alone. {checked} other problems of all types met the contract there.", "",
-            *table(("method", "dtype", "n", "call", "factorization", "sweeps", "residual", "Xsyevd", "call / Xsyevd"), rows), *general]
+            *table(("method", "dtype", "n", "call", "factorization", "sweeps", "residual", "Xsyevd", "call / Xsyevd"), rows)]
 
 
 def large(lines):
@@ -373,7 +372,7 @@ def large(lines):
 
 # In the order of the section.
 PARTS = {"kernels": kernels, "vectors": vectors, "hermitian": hermitian, "general": general, "torch": torch, "answers": answers, "host": host, "service": service, "narrow": narrow,
-         "python": python, "factor": factor, "eigen": eigen, "large": large}
+         "python": python, "factor": factor, "eigen": eigen, "eig": large_general, "large": large}
 CHECKS = ("bits", "contract", "arithmetic", "faults")
 
 

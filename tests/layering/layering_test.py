@@ -84,7 +84,7 @@ RULES = {
     "engine/algorithms/blocks": algorithms("jacobi", "lanes", "tall"),
     "engine/algorithms/finish": algorithms("tall"),
     "engine/algorithms/mimo": algorithms(),
-    "engine/algorithms/large": algorithms("jacobi"),
+    "engine/algorithms/large": algorithms("jacobi", "general"),
     # The same subjects in the back ends. `base` and `device` are what their subjects share.
     "engine/backends/host/base": host(),
     "engine/backends/host/packs": host("base"),
@@ -93,7 +93,8 @@ RULES = {
     "engine/backends/host/tall": host("base", "packs"),
     "engine/backends/host/dense": host("base"),
     "engine/backends/host/general": host("base", "dense"),
-    "engine/backends/host/large": host("base", "packs", "finish", "dense", "general"),
+    "engine/backends/host/shears": host("base", "dense", "general"),
+    "engine/backends/host/large": host("base", "packs", "finish", "dense", "general", "shears"),
     "engine/backends/host": host(""),
     # CUDA is known to the kernels and their plugin alone. The contract of the engine and the plugin is in cuda_door.
     "engine/backends/cuda/device": cuda(),

@@ -56,7 +56,7 @@ struct Coupling {
   double size;
 };
 
-// Of |f_ij|^2, which is infinite or no number where lines have equal diagonals.
+// square: |f_ij|^2, which is infinite or no number where lines have equal diagonals.
 inline double size_of_coupling(double square) { return square < 1e300 ? square : 1e300; }
 
 using Cluster = std::vector<int32_t>;  // lines, ascending

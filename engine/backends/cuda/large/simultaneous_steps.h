@@ -35,7 +35,7 @@ class SimultaneousSteps {
   // V := unit eigenvectors of the Hermitian part of e^(i kTurn) A, where A is nearly normal. False: it is not.
   bool start_nearly_normal();
 
-  // What SimultaneousJacobi asks for.
+  // SimultaneousJacobi asks for these.
   int64_t order() const { return n_; }
   double residual();
   bool similar();
