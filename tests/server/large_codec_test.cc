@@ -120,7 +120,7 @@ TEST(LargeCodecTest, LargeMatricesHaveNo16BitNumbers) {
   for (int type = v1::DATA_TYPE_F16; type <= v1::DATA_TYPE_CI16; ++type) {
     request.mutable_open()->set_data_type(static_cast<v1::DataType>(type));
     EXPECT_EQ(decode(request).error.field, "open.data_type");
-    EXPECT_THAT(decode(request).error.message, HasSubstr("is for batches alone; convert the matrix to"));
+    EXPECT_THAT(decode(request).error.message, testing::HasSubstr("is for batches alone; convert the matrix to"));
   }
 }
 
