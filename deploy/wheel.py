@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Makes the wheels of a build: `svdserve`, the Python package; `svdserve-server`, which brings the programs to it; and
-`svdserve-cuda`, which brings the CUDA plugin to those.
+"""Makes the wheels of a build: `svdserve`, the Python package, and `svdserve-server`, which brings the programs to it.
+A third one, `svdserve-cuda`, brings the CUDA plugin to the programs.
 
     cmake --preset release && cmake --build --preset release --target svdserve svdctl
     python3 deploy/wheel.py build/release                  # wheels in build/release/wheels, checked
@@ -126,7 +126,7 @@ def copy_licences(paths: list[str], target: Path) -> None:
 
 
 def begin(tree: Path, name: str) -> Path:
-    """What every wheel has; returns the folder of its licences."""
+    """The parts that all wheels have; returns the folder of the licences."""
     info = tree / f"{name}-{VERSION}.dist-info"
     (info / "licenses").mkdir(parents=True)
     (tree / "svdserve" / "bin").mkdir(parents=True)
@@ -174,10 +174,13 @@ def lay_out_programs(build: Path, tree: Path, tools: Path) -> None:
 
 RELEASE = """
 import ctypes, sys
-entry = ctypes.CDLL(sys.argv[1]).svdserve_cuda_plugin
+try:
+    entry = ctypes.CDLL(sys.argv[1]).svdserve_cuda_plugin
+except (OSError, AttributeError) as error:
+    sys.exit(print(error))
 entry.argtypes, entry.restype = [ctypes.c_uint32], ctypes.c_void_p
 table = entry(int(sys.argv[2]))  # SvdserveCudaBuild comes first: the version, the release
-print(ctypes.string_at(table + 4).decode() if table else "unknown")
+print(ctypes.string_at(table + 4).decode() if table else "another table than that of version " + sys.argv[2])
 """
 
 
@@ -185,8 +188,8 @@ def lay_out_plugin(plugin: Path, build: Path, tree: Path, tools: Path) -> None:
     """The files of svdserve-cuda. The server has loaded all libraries but NVIDIA's when it opens the plugin."""
     abi = (ROOT / "engine/backends/cuda_door/plugin_abi.h").read_text()
     version = re.search(r"kSvdserveCudaAbiVersion = (\d+)", abi)[1]
-    if (release := run(sys.executable, "-c", RELEASE, plugin, version).strip()) != VERSION:
-        sys.exit(f"wheel: {plugin} is of release {release} by table {version}, but the package is {VERSION}")
+    if (said := run(sys.executable, "-c", RELEASE, plugin, version).strip()) != VERSION:
+        sys.exit(f"wheel: the package is {VERSION}, but {plugin} says: {said}")
     if others := needed_by([plugin]).keys() - needed_by([build / "bin" / "svdserve"]).keys():
         sys.exit(f"wheel: {plugin} needs {', '.join(sorted(others))}, which svdserve-server has not")
     begin(tree, CUDA)
