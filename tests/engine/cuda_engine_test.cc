@@ -132,11 +132,11 @@ TEST(CudaMissing, AFileThatIsNoLibrary) {
 }
 
 TEST(CudaMissing, ALibraryThatIsNoPlugin) {
-  expect_refused(probe_with(with_driver(SVDSERVE_FAKE_CUDA_DRIVER)), "is no CUDA back end of version 8");
+  expect_refused(probe_with(with_driver(SVDSERVE_FAKE_CUDA_DRIVER)), "is no CUDA back end of version 9");
 }
 
 TEST(CudaMissing, APluginOfAnotherVersion) {
-  expect_refused(probe_with(with_driver() + "SVDSERVE_FAKE_CUDA_VERSION=4"), "is no CUDA back end of version 8");
+  expect_refused(probe_with(with_driver() + "SVDSERVE_FAKE_CUDA_VERSION=4"), "is no CUDA back end of version 9");
 }
 
 TEST(CudaMissing, APluginOfAnotherBuild) {
@@ -147,7 +147,9 @@ TEST(CudaMissing, APluginOfAnotherBuild) {
                        " bytes instead of " + std::to_string(bytes));
   }
   expect_refused(probe_with(with_driver() + "SVDSERVE_FAKE_CUDA_RESIZED=version"),
-                 "is a CUDA back end of another build: its table is of version 9");
+                 "is a CUDA back end of another build: its table is of version 10");
+  expect_refused(probe_with(with_driver() + "SVDSERVE_FAKE_CUDA_RESIZED=release"),
+                 "is a CUDA back end of another build: its release is 9");
 }
 
 TEST(CudaMissing, ADevice) {

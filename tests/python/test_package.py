@@ -35,6 +35,8 @@ def test_the_version_is_the_projects():
     project = tomllib.loads((ROOT / "client/python/pyproject.toml").read_text())["project"]
     version = project["version"]
     assert project["optional-dependencies"]["server"] == [f"svdserve-server=={version}"]
+    assert project["optional-dependencies"]["cuda"] == [f"svdserve-cuda=={version}"]
+    assert f'kRelease[] = "{version}";' in (ROOT / "engine/backends/cuda_door/plugin_abi.h").read_text()
     assert svdserve.__version__ == version == metadata.version("svdserve")
     assert f"project(svdserve VERSION {version} " in (ROOT / "CMakeLists.txt").read_text()
 

@@ -2,7 +2,8 @@
 // plugin, opened only where there is a driver. No exception and no allocation crosses the boundary.
 //
 // Both sides are built from one tree, so the engine's plain structs cross as they are. The version of the table and the
-// sizes of all these structs tell a plugin of another build. A change of layout or meaning raises the version.
+// sizes of all these structs tell a plugin of another build. A change of layout or meaning raises the version. The
+// release tells a plugin whose arithmetic may be another.
 //
 // Every function that returns int returns a CUDA error code (cudaError_t; 0: success), and none keeps CUDA's last error
 // set. Thread safety: all of them, as far as the caller does not use one buffer, stream or event from two threads.
@@ -23,7 +24,7 @@ struct CUevent_st;
 
 extern "C" {
 
-enum { kSvdserveCudaAbiVersion = 8, kSvdserveCudaStructs = 9, kSvdserveCudaMaxPhases = 24 };
+enum { kSvdserveCudaAbiVersion = 9, kSvdserveCudaStructs = 9, kSvdserveCudaMaxPhases = 24 };
 
 struct SvdserveCudaDevice {
   char name[256];  // as the driver calls it
@@ -54,9 +55,10 @@ struct SvdserveCudaLargeOutcome {
   SvdserveCudaLargePhase phases[kSvdserveCudaMaxPhases];
 };
 
-// The table of every version begins with this.
+// The table of every version begins with this, from version 9 on with the release.
 struct SvdserveCudaBuild {
   uint32_t version;                      // kSvdserveCudaAbiVersion
+  char release[16];                      // cuda::kRelease
   uint32_t sizes[kSvdserveCudaStructs];  // in bytes, of cuda::kCrossingStructs
 };
 
@@ -111,6 +113,9 @@ inline constexpr char kSvdserveCudaEntryName[] = "svdserve_cuda_plugin";
 
 namespace svdserve::cuda {
 
+// The project's version, which a test compares with that of CMakeLists.txt.
+inline constexpr char kRelease[] = "0.1.0";
+
 // A struct that crosses the table as it is.
 struct CrossingStruct {
   const char* name;
@@ -134,7 +139,9 @@ inline constexpr CrossingStruct kCrossingStructs[kSvdserveCudaStructs] = {
 };
 
 inline constexpr SvdserveCudaBuild kBuild = [] {
-  SvdserveCudaBuild build{kSvdserveCudaAbiVersion, {}};
+  SvdserveCudaBuild build{kSvdserveCudaAbiVersion, {}, {}};
+  static_assert(sizeof(kRelease) <= sizeof(build.release));
+  for (unsigned i = 0; i < sizeof(kRelease); ++i) build.release[i] = kRelease[i];
   for (int i = 0; i < kSvdserveCudaStructs; ++i) build.sizes[i] = kCrossingStructs[i].bytes;
   return build;
 }();

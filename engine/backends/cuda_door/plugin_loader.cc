@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <cstring>
 #include <vector>
 
 namespace svdserve::cuda {
@@ -38,6 +39,8 @@ Plugin refuse(std::string why) { return {nullptr, 0, std::move(why)}; }
 // Empty, or the difference between the build of this table and ours.
 std::string difference(const SvdserveCudaBuild& build) {
   if (build.version != kSvdserveCudaAbiVersion) return "its table is of version " + std::to_string(build.version);
+  const std::string release(build.release, strnlen(build.release, sizeof(build.release)));
+  if (release != kRelease) return "its release is " + release + " instead of " + kRelease;
   for (int i = 0; i < kSvdserveCudaStructs; ++i) {
     const auto& [name, bytes] = kCrossingStructs[i];
     if (build.sizes[i] == bytes) continue;

@@ -16,8 +16,8 @@ struct Plugin {
 };
 
 // Opened once for the process and never closed. The order is: the driver, libcuda.so.1; the plugin,
-// libsvdserve_cuda.so; its version and the sizes of its structs; its devices. SVDSERVE_CUDA_PLUGIN names the plugin, or
-// it lies beside the executable, in ../lib or where the linker looks. Thread-safe.
+// libsvdserve_cuda.so; its version, its release and the sizes of its structs; its devices. SVDSERVE_CUDA_PLUGIN names
+// the plugin, or it lies beside the executable, in ../lib or where the linker looks. Thread-safe.
 const Plugin& plugin();
 
 }  // namespace svdserve::cuda

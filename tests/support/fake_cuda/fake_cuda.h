@@ -6,7 +6,8 @@
 //   SVDSERVE_FAKE_CUDA_DEVICES   how many there are; "error": the driver cannot count them
 //   SVDSERVE_FAKE_CUDA_VERSION   the one version of the table that it has
 //   SVDSERVE_FAKE_CUDA_RESIZED   a struct that is 8 bytes larger in its table, by its name in plugin_abi.h; "version":
-//                                the table's version is not the one that was asked for
+//                                the table's version is not the one that was asked for; "release": its first digit
+//                                is 9
 //   SVDSERVE_FAKE_CUDA_LARGE     set: the devices take large matrices, and compute nothing of them
 //   SVDSERVE_FAKE_CUDA_FAULT     CALL:N:KIND, such as launch:3:sticky; kinds: memory ordinary sticky hang
 //   SVDSERVE_FAKE_CUDA_FAULT_FILE  a file that is read at each call, for faults of a process that runs: when its text

@@ -415,6 +415,7 @@ SvdserveCudaApi table_as_set() {
     if (cuda::kCrossingStructs[i].name == resized) table.build.sizes[i] += 8;
   }
   if (resized == "version") ++table.build.version;
+  if (resized == "release") table.build.release[0] = '9';
   return table;
 }
 

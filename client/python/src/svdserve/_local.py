@@ -272,7 +272,7 @@ def local(*, threads: int | None = None, devices: str | Iterable[str] | None = N
     latest with this process, even if that is killed. SVDSERVE_* variables do not reach it as flags.
 
     The program is SVDSERVE_PROGRAM, else that of the wheel svdserve-server, else `svdserve` on PATH.
-    `pip install 'svdserve[server]'` brings the wheel, which is for Linux on x86-64.
+    `pip install 'svdserve[server]'` brings the wheel, which is for Linux on x86-64; `svdserve[cuda]` adds NVIDIA GPUs.
 
     Args:
         threads: cores that the server may use; None: all.
