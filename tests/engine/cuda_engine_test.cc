@@ -50,17 +50,19 @@ int probe() {
   CudaStatus of_factors;
   const auto factors = open_cuda_large_engine(0, &of_factors);
   if (factors != nullptr) {
-    const auto device_bytes = [&](LargeKind kind, Method method, bool starting_vectors = false) {
-      LargeOptions options;
+    const auto device_bytes = [&](LargeKind kind, Method method, LargeOptions options = {}) {
       options.kind = kind;
       options.method = method;
-      options.starting_vectors = starting_vectors;
       const LargePlan plan = *plan_large({40, 40, DType::kF64, Order::kRowMajor}, options).plan;
       return static_cast<unsigned long long>(factors->memory(plan).device_bytes);
     };
-    std::printf("svd=%llu\nqr=%llu\njacobi=%llu\nstarted=%llu\n", device_bytes(LargeKind::kSvd, Method::kJacobi),
-                device_bytes(LargeKind::kGeneral, Method::kAuto), device_bytes(LargeKind::kGeneral, Method::kJacobi),
-                device_bytes(LargeKind::kGeneral, Method::kAuto, true));
+    constexpr LargeKind kGeneral = LargeKind::kGeneral;
+    constexpr Method kJacobi = Method::kJacobi;
+    std::printf("svd=%llu\nqr=%llu\njacobi=%llu\nstarted=%llu\nstrategy=%llu\nvariant=%llu\n",
+                device_bytes(LargeKind::kSvd, kJacobi), device_bytes(kGeneral, Method::kAuto),
+                device_bytes(kGeneral, kJacobi), device_bytes(kGeneral, Method::kAuto, {.starting_vectors = true}),
+                device_bytes(kGeneral, kJacobi, {.strategy = PivotStrategy::kRoundRobin}),
+                device_bytes(kGeneral, kJacobi, {.variant = BlockVariant::kFullBlock}));
   }
   std::printf("factors=%s\nfactors_text=%s\n", factors != nullptr ? "open" : "null", of_factors.text.c_str());
   std::printf("driver=%d\ncount=%d\nwhy=%s\nengine=%s\ncode=%d\ntext=%s\npinned=%s\n",
@@ -177,11 +179,12 @@ TEST(CudaMissing, Nothing) {
 }
 
 // No memory is enough for what a GPU does not compute.
-TEST(CudaMissing, JacobiOfLargeGeneralMatricesIsForTheProcessor) {
+TEST(CudaMissing, SweepsOverBlocksOfLargeGeneralMatricesAreForTheProcessor) {
   const Findings found = probe_with(with_driver() + "SVDSERVE_FAKE_CUDA_LARGE=1");
   EXPECT_EQ(found.at("factors"), "open");
-  for (const char* taken : {"svd", "qr"}) EXPECT_EQ(found.at(taken), std::to_string(fake_cuda::kLargeDeviceBytes));
-  for (const char* left : {"jacobi", "started"}) EXPECT_EQ(found.at(left), std::to_string(~uint64_t{0}));
+  for (const char* taken : {"svd", "qr", "jacobi", "started"})
+    EXPECT_EQ(found.at(taken), std::to_string(fake_cuda::kLargeDeviceBytes));
+  for (const char* left : {"strategy", "variant"}) EXPECT_EQ(found.at(left), std::to_string(~uint64_t{0}));
 }
 
 // --- a batch and what is to come of it -------------------------------------------------------------------------------

@@ -444,6 +444,24 @@ TEST(LargeGeneralJacobi, UselessStartsAreLeftToQr) {
   }
 }
 
+// Equal columns of eigenvectors have a small residual. The values of the others would be missing.
+TEST(LargeGeneralJacobi, EigenvectorsThatAreThereTwiceAreLeftToQr) {
+  for (const DType dtype : {DType::kF64, DType::kC64}) {
+    const Families families(dtype, 30);
+    const Matrix a = families.of([](int64_t i, int64_t j) { return i == j ? Number(static_cast<double>(i + 1)) : 0; });
+    Matrix twice = Families(DType::kC128, 30).of([](int64_t i, int64_t j) { return i == j ? 1 : 0; });
+    for (int64_t i = 0; i < 30; ++i) twice.at(i, 4) = twice.at(i, 6) = twice.at(i, 5);  // 6, 6, 6 for 5, 6, 7
+    const LargePlan plan = plan_of(a, {.starting_vectors = true});
+    const LargeResult result = run_large(engine(), plan, a, {}, {}, &twice);
+    expect_contract(a, plan, result);
+    EXPECT_EQ(result.outcome.method, Method::kQr);
+    std::vector<double> found;
+    for (const Number& value : result.complex_values) found.push_back(value.real());
+    std::sort(found.begin(), found.end());
+    for (size_t j = 0; j < found.size(); ++j) EXPECT_NEAR(found[j], static_cast<double>(j + 1), 1e-3);
+  }
+}
+
 TEST(LargeGeneralJacobi, OptionsThatItDoesNotTake) {
   const auto field = [](LargeOptions options, LargeKind kind = LargeKind::kGeneral) {
     options.kind = kind;

@@ -123,7 +123,7 @@ class Filling {
   // Column by column; of a symmetry the lower triangle, of a skew one without the diagonal.
   Status array() {
     int64_t n = 0;
-    for (int64_t j = 0; j < head_.cols; ++j) {
+    for (int64_t j = 0; head_.rows > 0 && j < head_.cols; ++j) {
       const int64_t first = head_.symmetry == Symmetry::kGeneral ? 0 : head_.symmetry == Symmetry::kSkew ? j + 1 : j;
       for (int64_t i = first; i < head_.rows; ++i, ++n) {
         auto line = next_entry(lines_);

@@ -105,6 +105,7 @@ struct SimultaneousReport {
 //   int64_t order()
 //   double residual()          product := A V; L := Rayleigh quotients of V's columns; |A V - V L|_F
 //   bool similar()             S := V^-1 product. False: V is singular
+//   double least_pivot()       the smallest |u_ii|, P V = L U; 0 where V is singular
 //   std::optional<std::vector<Coupling>> couplings(least, most)   of S, where |s_ij| > least as well. Empty: more than
 //                              `most`
 //   std::vector<std::complex<double>> parts(clusters)             S(c, c), by columns, one after the other
@@ -115,17 +116,18 @@ struct SimultaneousReport {
 // heard(report) may throw.
 
 struct SimultaneousLimits {
-  double noise = 0;      // |s_ij| at or below it are rounding errors
-  double good = 0;       // the residual that ends the steps
-  double bound = 0;      // of what counts as converged
-  int max_steps = 0;     // 0: kLargestSimultaneousSteps
-  bool unitary = false;  // V_0 is
+  double noise = 0;        // |s_ij| at or below it are rounding errors
+  double good = 0;         // the residual that ends the steps
+  double bound = 0;        // of what counts as converged
+  double least_pivot = 0;  // |u_ii| of V at or below it: columns of V depend on each other
+  int max_steps = 0;       // 0: kLargestSimultaneousSteps
+  bool unitary = false;    // V_0 is
 };
 
 // size: |A|_F. u: of the operand's type. Rounding the results adds to the bound, and makes it 10 n u |A|_F.
 inline SimultaneousLimits simultaneous_limits(int64_t n, double u, double size, int max_steps, bool unitary) {
   const double unit = static_cast<double>(n) * u * size;
-  return {2 * u * size, unit, 8 * unit, max_steps, unitary};
+  return {2 * u * size, unit, 8 * unit, static_cast<double>(n) * u, max_steps, unitary};
 }
 
 template <class Steps>
@@ -153,7 +155,8 @@ class SimultaneousJacobi {
       const bool fewer = static_cast<double>(couplings_) <= kLeastProgress * static_cast<double>(couplings_before);
       misses += stays && !fewer ? 1 : 0;
     }
-    report_.converged = report_.residual <= limits_.bound;
+    // Two equal columns have a small residual, too, and values are missing then.
+    report_.converged = report_.residual <= limits_.bound && steps_.least_pivot() > limits_.least_pivot;
     return report_;
   }
 

@@ -169,6 +169,13 @@ bool SimultaneousSteps::similar() {
   return true;
 }
 
+double SimultaneousSteps::least_pivot() {
+  backend_.copy(m_.v, m_.factors);
+  if (!backend_.lu(m_.factors, m_.pivots)) return 0;
+  const std::vector<double> pivots = backend_.diagonal(m_.factors);
+  return *std::min_element(pivots.begin(), pivots.end());
+}
+
 bool SimultaneousSteps::start_nearly_normal() {
   const auto norm_of = [&](ComplexView x) {
     const auto squares = backend_.column_products(x, x);

@@ -39,6 +39,7 @@ class SimultaneousSteps {
   int64_t order() const { return n_; }
   double residual();
   bool similar();
+  double least_pivot();
   std::optional<std::vector<large::Coupling>> couplings(double least, int64_t most);
   std::vector<std::complex<double>> parts(const std::vector<large::Cluster>& clusters);
   bool vectors(int k, const std::complex<double>* s, std::complex<double>* y) const;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <mutex>
 #include <numeric>
 #include <utility>
@@ -119,6 +120,13 @@ bool SimultaneousSteps::similar() {
   if (!factor()) return false;
   solve(Op::kNone, s_);
   return true;
+}
+
+double SimultaneousSteps::least_pivot() {
+  if (!factor()) return 0;
+  double least = std::numeric_limits<double>::infinity();
+  for (int64_t j = 0; j < order(); ++j) least = std::min(least, std::abs(more_.data[j + j * more_.ld]));
+  return least;
 }
 
 bool SimultaneousSteps::invert(View* w) {

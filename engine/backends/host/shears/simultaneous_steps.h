@@ -28,6 +28,7 @@ class SimultaneousSteps {
   int64_t order() const { return a_.cols; }
   double residual();
   bool similar();
+  double least_pivot();
   std::optional<std::vector<large::Coupling>> couplings(double least, int64_t most) const;
   std::vector<Complex> parts(const std::vector<large::Cluster>& clusters) const;
   bool vectors(int k, const Complex* s, Complex* y) const;
