@@ -253,7 +253,7 @@ def norm(x: npt.ArrayLike | Foreign, ord: Any = None, axis: Any = None, keepdims
     """Norms, as numpy.linalg.norm: of matrices those of order 2, -2 and "nuc" from singular values; else NumPy's."""
     a = np.asarray(x)
     if a.dtype.names is not None:  # as_operand(), whose exponent NumPy would drop
-        raise TypeError(f"array type {a.dtype} is unsupported in linalg; convert it to float32 or complex64")
+        a = _accepted(a)
     axes = tuple(range(a.ndim)) if axis is None else axis
     is_matrix = isinstance(axes, tuple) and len({i % a.ndim for i in axes if -a.ndim <= i < a.ndim}) == len(axes) == 2
     if not is_matrix or ord not in (2, -2, "nuc") or a.size == 0:  # NumPy says what is wrong, if anything is
