@@ -449,7 +449,9 @@ TEST(LargeGeneralJacobi, EigenvectorsThatAreThereTwiceAreLeftToQr) {
   for (const DType dtype : {DType::kF64, DType::kC64}) {
     const Families families(dtype, 30);
     const Matrix a = families.of([](int64_t i, int64_t j) { return i == j ? Number(static_cast<double>(i + 1)) : 0; });
-    Matrix twice = Families(DType::kC128, 30).of([](int64_t i, int64_t j) { return i == j ? 1 : 0; });
+    Matrix twice = Families(dtype == DType::kF64 ? DType::kC128 : DType::kC64, 30).of([](int64_t i, int64_t j) {
+      return i == j ? 1 : 0;
+    });
     for (int64_t i = 0; i < 30; ++i) twice.at(i, 4) = twice.at(i, 6) = twice.at(i, 5);  // 6, 6, 6 for 5, 6, 7
     const LargePlan plan = plan_of(a, {.starting_vectors = true});
     const LargeResult result = run_large(engine(), plan, a, {}, {}, &twice);

@@ -168,6 +168,8 @@ def test_linalg_rejects_them_as_numpy_does(address):
                 with pytest.raises(TypeError, match=f"array type {name} is unsupported in linalg; convert it to float32"):
                     function(a)
         assert linalg.norm(half) == np.linalg.norm(half)
+        with pytest.raises(TypeError, match="int16 with an exponent is unsupported"):  # NumPy drops the exponent
+            linalg.norm(svdserve.as_operand(np.eye(2, dtype=np.int16), exponent=3))
     finally:
         linalg.use(None)
 

@@ -35,7 +35,7 @@ def test_the_server(client):
     lines = repr(client.info()).splitlines()
     assert lines[0] == f"svdserve {svdserve.__version__}"
     assert re.fullmatch(r"  host:0 +\w+, \d+ threads", lines[1])
-    assert lines[2] == "  types           f32, f64, c64, c128"
+    assert lines[2] == "  types           f32, f64, c64, c128, f16, bf16, c32, i16, ci16"
     assert [line.split("  ")[1] for line in lines[2:]] == ["types", "methods", "batches", "messages", "large matrices"]
     assert client.info()._repr_html_().startswith("<table><caption>svdserve ")
 
