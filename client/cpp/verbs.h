@@ -282,8 +282,9 @@ class Verbs : public Caller {
       return future;
     } else {
       if (!prepared.ok()) return internal::explained(prepared.status(), address());
-      return start(*prepared, [&](auto report) {
-        return internal::answer_of<Answer>(*std::move(prepared), std::move(report), address());
+      // A copy: another thread may destroy the client while the call ends.
+      return start(*prepared, [&prepared, address = address()](auto report) {
+        return internal::answer_of<Answer>(*std::move(prepared), std::move(report), address);
       });
     }
   }

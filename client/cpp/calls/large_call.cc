@@ -205,6 +205,11 @@ LargeCall::LargeCall(Core& core, const LargeMatrix& matrix, const LargeSizes& si
 
 Result<LargeReport> LargeCall::run() {
   if (!core_.enter(this)) return cancelled();
+  // Also where progress throws: the core must not know a call that is gone.
+  struct Leaving {
+    LargeCall* call;
+    ~Leaving() { call->core_.leave(call); }
+  } const leaving{this};
   Result<LargeReport> result = cancelled();
   {
     const std::stop_callback on_stop(call_options_.stop, [this] { cancel(); });
@@ -228,7 +233,6 @@ Result<LargeReport> LargeCall::run() {
       }
     }
   }
-  core_.leave(this);
   return result;
 }
 
