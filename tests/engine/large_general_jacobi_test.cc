@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/algorithms/large/simultaneous_jacobi.h"
 #include "engine/large_engine.h"
 #include "gtest/gtest.h"
 #include "tests/support/numerics/effort.h"
@@ -462,6 +463,41 @@ TEST(LargeGeneralJacobi, EigenvectorsThatAreThereTwiceAreLeftToQr) {
     std::sort(found.begin(), found.end());
     for (size_t j = 0; j < found.size(); ++j) EXPECT_NEAR(found[j], static_cast<double>(j + 1), 1e-3);
   }
+}
+
+TEST(LargeGeneralJacobi, ClustersTakeTheStrongestCouplingsUntilTheyAreFull) {
+  std::vector<large::Coupling> chain;
+  for (int32_t i = 0; i < 19; ++i) chain.push_back({i + 1, i, 1.0});
+  chain.push_back({25, 22, 9.0});
+  const large::Clusters clusters = large::clusters_of(30, chain);
+  ASSERT_EQ(clusters.all.size(), 3u);
+  EXPECT_TRUE(clusters.full);
+  std::vector<size_t> sizes;
+  for (const large::Cluster& c : clusters.all) {
+    EXPECT_TRUE(std::is_sorted(c.begin(), c.end()));
+    sizes.push_back(c.size());
+  }
+  std::sort(sizes.begin(), sizes.end());
+  EXPECT_EQ(sizes, (std::vector<size_t>{2, 4, large::kLargestCluster}));
+  EXPECT_FALSE(large::clusters_of(30, {{25, 22, 9.0}}).full);
+}
+
+// Values on a spiral: many have the same real part when it is turned, so clusters are full and V must stay unitary.
+TEST(LargeGeneralJacobi, PerturbedSpiralsTakeFewSteps) {
+  const int64_t n = kSanitized ? 60 : 200;
+  Families f(DType::kC128, n);
+  const Matrix spiral = f.of([n](int64_t i, int64_t j) {
+    const double t = static_cast<double>(i / 2 + 1) / static_cast<double>(n);
+    return i == j ? (i % 2 == 0 ? 1.0 : -1.0) * std::polar(t, 20 * t) : Number(0);
+  });
+  const Matrix a = f.plus_noise(f.hidden(spiral), 0.02 / std::sqrt(static_cast<double>(n)));
+  const LargePlan plan = plan_of(a);
+  const LargeResult result = run_large(engine(), plan, a);
+  expect_contract(a, plan, result);
+  EXPECT_EQ(result.outcome.method, Method::kJacobi);
+  EXPECT_LE(result.outcome.sweeps, 15);
+  EXPECT_GT(result.outcome.rotations, 0);  // clusters; sweeps over blocks have thousands
+  EXPECT_LT(result.outcome.rotations, 10 * n);
 }
 
 TEST(LargeGeneralJacobi, OptionsThatItDoesNotTake) {

@@ -607,8 +607,8 @@ class Client:
                 matrix whose V0 is singular or not finite goes to "qr", and loses the order.
             method: "auto" is "qr", and "jacobi" where there is `start`. "jacobi" makes shears and rotations. It leaves to
                 "qr" what it cannot do, and the results are as good. The `status` of a small matrix is BY_QR then, the
-                `method` in the summary of a large one "qr". For random matrices "qr" is the faster one. "jacobi" is
-                faster for large matrices with a good start, and for large ones that are nearly normal.
+                `method` in the summary of a large one "qr". For random matrices "qr" is the faster one. On a GPU
+                "jacobi" is faster for large matrices with a good start, and for large ones that are nearly normal.
             max_sweeps: for "jacobi", sweeps after which a matrix goes to "qr"; None for the default, 30, or 60 if large.
             progress, copy, timeout: as for svd.
 

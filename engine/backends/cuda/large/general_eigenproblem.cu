@@ -255,6 +255,7 @@ class GeneralEigenproblem {
 
   void by_qr(bool balanced) {
     outcome_.method = Method::kQr;
+    outcome_.warm_started = false;
     give_back_products();
     if (!wants_right() && v_) {
       backend_.release(v_);
