@@ -484,13 +484,13 @@ TEST(LargeGeneralJacobi, ClustersTakeTheStrongestCouplingsUntilTheyAreFull) {
 
 // Values on a spiral: many have the same real part when it is turned, so clusters are full and V must stay unitary.
 TEST(LargeGeneralJacobi, PerturbedSpiralsTakeFewSteps) {
-  const int64_t n = kSanitized ? 60 : 200;
+  const int64_t n = kSanitized ? 100 : 200;
   Families f(DType::kC128, n);
   const Matrix spiral = f.of([n](int64_t i, int64_t j) {
     const double t = static_cast<double>(i / 2 + 1) / static_cast<double>(n);
     return i == j ? (i % 2 == 0 ? 1.0 : -1.0) * std::polar(t, 20 * t) : Number(0);
   });
-  const Matrix a = f.plus_noise(f.hidden(spiral), 0.02 / std::sqrt(static_cast<double>(n)));
+  const Matrix a = f.plus_noise(f.hidden(spiral), 0.006 / std::sqrt(static_cast<double>(n)));
   const LargePlan plan = plan_of(a);
   const LargeResult result = run_large(engine(), plan, a);
   expect_contract(a, plan, result);
