@@ -204,6 +204,7 @@ struct LargeReport {
 
 struct LargeOutcome : LargeReport {
   std::string detail;
+  int32_t members = 1;  // of a ring, that computed the sweeps together; 1: one device did, or the whole host
   std::vector<LargePhaseTime> phases;
 };
 
@@ -220,6 +221,11 @@ class LargeEngine {
 
 // On the processor; threads 0: every core the process may use.
 std::unique_ptr<LargeEngine> make_host_large_engine(int threads = 0);
+
+// The same on a ring of `members` shares of the threads, each with memory of its own: 1, 2, 4 or 8; else null. A ring's
+// results have the same bits for every number of members and the same number of threads (backends/ring/ring_backend.h).
+// It takes more memory, and on most hosts somewhat more time.
+std::unique_ptr<LargeEngine> make_host_ring_engine(int threads, int members);
 
 // The kernels that OpenBLAS chose for this processor when it was loaded, such as "Haswell".
 std::string blas_kernels();

@@ -94,7 +94,11 @@ RULES = {
     "engine/backends/host/dense": host("base"),
     "engine/backends/host/general": host("base", "dense"),
     "engine/backends/host/shears": host("base", "dense", "general"),
-    "engine/backends/host/large": host("base", "packs", "finish", "dense", "general", "shears"),
+    "engine/backends/host/p_steps": host("base", "dense"),
+    "engine/backends/host/large": host("base", "p_steps", "packs", "finish", "dense", "general", "shears"),
+    # The ring of members that compute a large matrix together knows neither; members are a back end's.
+    "engine/backends/ring": Rule(("engine/core/", "engine/algorithms/large/") + VALUES, ("absl",)),
+    "engine/backends/host/members": Rule(host("base", "dense", "large", "p_steps").project + ("engine/backends/ring/",), ("tbb",)),
     "engine/backends/host": host(""),
     # CUDA is known to the kernels and their plugin alone. The contract of the engine and the plugin is in cuda_door.
     "engine/backends/cuda/device": cuda(),

@@ -10,7 +10,7 @@
 // One formula is evaluated in two ways, since each suits a processor, and their bits are those of a back end's results:
 //
 //   tangent_rotation()   by tan theta; three divisions and two roots. The columns are at hand, so a pair's work is in
-//                        them (host/large/pair_rotations.h)
+//                        them (host/p_steps/pair_rotations.h)
 //   gram_rotation()      by cos 2 theta and reciprocal roots; no division. A GPU's warp has four pairs of 8 x 8
 //                        matrices and waits for their rotations (blocks/gram_jacobi.h)
 //

@@ -1,7 +1,7 @@
 // The loop of one-sided Jacobi: sweeps until one of them finds every two columns orthogonal, max_sweeps of them at most.
 // Lanes, warps and thread blocks share it, whatever a sweep is to them.
 //
-// The sweeps of a pair's Gram matrix (blocks/gram_jacobi.h) and of its triangle (host/large/pair_rotations.cc) have
+// The sweeps of a pair's Gram matrix (blocks/gram_jacobi.h) and of its triangle (host/p_steps/pair_rotations.cc) have
 // loops of their own. They count rotations, and most are to make one sweep alone. So has shear_jacobi.h, which is done
 // when a norm is small.
 #if defined(SVDSERVE_ENGINE_ALGORITHMS_JACOBI_SWEEPS_H_) == defined(HWY_TARGET_TOGGLE)

@@ -23,6 +23,8 @@
 #include <chrono>
 #include <cmath>
 #include <cstdint>
+#include <utility>
+#include <vector>
 
 #include "engine/algorithms/large/large_backend.h"
 #include "engine/algorithms/large/packed_sweep.h"
@@ -108,7 +110,7 @@ class BlockJacobiSweeps {
     // At least two blocks, so that a small matrix is one pair.
     width_ = std::max<int64_t>(1, std::min(backend_.block_width(n), (n + 1) / 2));
     blocks_ = static_cast<int>((n + width_ - 1) / width_);
-    sweep_ = pivot_sweep(limits_.strategy, blocks_);
+    cut_sweep();
     Result result;
     bool repaired = !operands.v || !operands.x0;
     bool few = limits_.nearly_orthogonal;  // pairs are active, it seems
@@ -119,7 +121,7 @@ class BlockJacobiSweeps {
         const BlockCosines cosines = block_cosines(operands);
         result.converged = cosines.largest() <= 2 * limits_.tolerance;
         if (result.converged) break;
-        packed = packed_sweep(sweep_, cosines, limits_.tolerance);
+        for (const PivotSweep& part : parts_) append(packed_sweep(part, cosines, limits_.tolerance), packed);
         if (pairs_of(packed) > kLargestPackedPart * pairs_of(sweep_)) packed.clear();
       }
       ++result.sweeps;
@@ -150,6 +152,21 @@ class BlockJacobiSweeps {
     size_t pairs = 0;
     for (const PivotStep& step : sweep) pairs += step.size();
     return static_cast<double>(pairs);
+  }
+
+  static void append(PivotSweep part, PivotSweep& sweep) {
+    for (PivotStep& step : part) sweep.push_back(std::move(step));
+  }
+
+  // A back end may have a sweep of its own, in parts.
+  void cut_sweep() {
+    if constexpr (requires { backend_.pivot_sweep_in_parts(limits_.strategy, blocks_); }) {
+      parts_ = backend_.pivot_sweep_in_parts(limits_.strategy, blocks_);
+    } else {
+      parts_ = {pivot_sweep(limits_.strategy, blocks_)};
+    }
+    sweep_.clear();
+    for (const PivotSweep& part : parts_) append(part, sweep_);
   }
 
   BlockCosines block_cosines(const SweepOperands<E>& operands) {
@@ -227,8 +244,9 @@ class BlockJacobiSweeps {
   ProgressTeller& progress_;
   int64_t width_ = 1;
   int blocks_ = 1;
-  PivotSweep sweep_;
-  size_t group_ = 1;  // p-steps of the next group
+  std::vector<PivotSweep> parts_;  // of a whole sweep; packed each by itself
+  PivotSweep sweep_;               // all of them
+  size_t group_ = 1;               // p-steps of the next group
 };
 
 }  // namespace svdserve::large

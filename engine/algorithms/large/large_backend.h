@@ -20,6 +20,7 @@
 #ifndef SVDSERVE_ENGINE_ALGORITHMS_LARGE_LARGE_BACKEND_H_
 #define SVDSERVE_ENGINE_ALGORITHMS_LARGE_LARGE_BACKEND_H_
 
+#include <algorithm>
 #include <atomic>
 #include <concepts>
 #include <cstdint>
@@ -132,9 +133,17 @@ struct PStep {
   const BlockPair* pairs = nullptr;  // [in] the driver's memory, p < q
   int count = 0;
   int64_t width = 0;
+  // Where blocks lie in x, f and v: the first column of each there. Null: block b is at column b * width. With it, x.cols
+  // is still the number of columns of all blocks, and only the pairs' blocks need to have a place.
+  const int64_t* places = nullptr;
   double tolerance = 0;                     // |cos| at or below which columns count as orthogonal
   int32_t smallest_exponent = kZeroColumn;  // a column whose f falls below it is rounding error
   int inner_sweeps = 1;                     // at most so many, fewer when one had no rotation
+
+  int64_t place(int block) const { return places != nullptr ? places[block] : block * width; }
+  int64_t columns_of(int block) const {
+    return std::max<int64_t>(std::min((block + 1) * width, x.cols) - block * width, 0);
+  }
 };
 
 // A tall operand, m x n, that stays where it lies: A' = Q R in blocks of rows, A' = A P_c scaled as (x, f) is. Q is
@@ -227,6 +236,8 @@ class TallOperand {
 //   std::vector<LargePhaseTime> phases()        since construction. waits
 // and, where it has such a thing,
 //   std::unique_ptr<TallOperand<E>> tall_operand(plan, operands)    null where it does not suit. All must outlive it
+//   std::vector<PivotSweep> pivot_sweep_in_parts(strategy, blocks)  a sweep of its own: each pair of blocks once. A packed
+//                                            sweep goes through the parts in their order, too
 //
 // p_step(), for each of the pairs (Novakovic 2015, section 4):
 //   factorize     H = [x_p x_q]^H [x_p x_q] of the scaled columns (4.1). If no |h_ij| > tolerance sqrt(h_ii h_jj),

@@ -17,7 +17,6 @@
 namespace svdserve::host {
 namespace {
 
-using large::BlockPair;
 using large::kZeroColumn;
 using large::LargeView;
 using large::Op;
@@ -70,13 +69,14 @@ void LargeMemoryPool::give_all() {
 
 template <class E>
 HostLargeBackend<E>::HostLargeBackend(const LargeThreads& threads)
-    : threads_(threads), triangle_steps_(threads.threads()), stage_start_(Clock::now()) {}
+    : threads_(threads), p_steps_(threads), stage_start_(Clock::now()) {}
 
 template <class E>
 void HostLargeBackend<E>::reset() {
   pool_.give_all();
   tracking_ = {};
-  counters_ = {};
+  p_steps_.reset();
+  p_steps_.reset_times();
   phases_.clear();
   stage_.clear();
 }
@@ -113,7 +113,9 @@ void HostLargeBackend<E>::stage(const char* name) {
 template <class E>
 std::vector<LargePhaseTime> HostLargeBackend<E>::phases() {
   stage("");
-  return phases_;
+  std::vector<LargePhaseTime> phases = phases_;
+  p_steps_.tell(phases);
+  return phases;
 }
 
 // Real operations of the mathematics; of complex numbers four multiplications and four additions instead of one each.
@@ -465,63 +467,11 @@ int HostLargeBackend<E>::block_cosines(View x, int64_t width, int first, int /*c
 
 template <class E>
 void HostLargeBackend<E>::p_step(const PStep<E>& step) {
-  // One task a thread, with its scratch, and pair i to thread i mod threads.
-  const int threads = std::min<int>(threads_.threads(), step.count);
-  track(step);
-  reports_.assign(step.count, {});
-  threads_.for_each(threads, [&](int64_t task) {
-    for (int i = static_cast<int>(task); i < step.count; i += threads) {
-      threads_.check();
-      if (!is_clean(step.pairs[i])) reports_[i] = triangle_steps_[task].run(step, step.pairs[i]);
-    }
-  });
-  for (int i = 0; i < step.count; ++i) count_pair(step, step.pairs[i], reports_[i]);
-}
-
-template <class E>
-void HostLargeBackend<E>::track(const PStep<E>& step) {
-  if (tracking_.x == step.x.data && tracking_.width == step.width && tracking_.tolerance == step.tolerance) return;
-  const int64_t blocks = std::max<int64_t>(2, (step.x.cols + step.width - 1) / step.width);
-  tracking_ = {step.x.data, step.width, step.tolerance, std::vector<int32_t>(blocks, 0),
-               std::vector<int32_t>(blocks * (blocks - 1) / 2, -1)};
-}
-
-template <class E>
-bool HostLargeBackend<E>::is_clean(BlockPair pair) const {
-  return tracking_.clean[int64_t{pair.q} * (pair.q - 1) / 2 + pair.p] ==
-         tracking_.versions[pair.p] + tracking_.versions[pair.q];
-}
-
-template <class E>
-void HostLargeBackend<E>::count_pair(const PStep<E>& step, BlockPair pair, const PairReport& report) {
-  auto& versions = tracking_.versions;
-  if (report.counts.rotations > 0) {
-    ++versions[pair.p];
-    ++versions[pair.q];
-  } else {
-    tracking_.clean[int64_t{pair.q} * (pair.q - 1) / 2 + pair.p] = versions[pair.p] + versions[pair.q];
+  if (tracking_.x != step.x.data || tracking_.width != step.width || tracking_.tolerance != step.tolerance) {
+    const int64_t blocks = std::max<int64_t>(2, (step.x.cols + step.width - 1) / step.width);
+    tracking_ = {step.x.data, step.width, step.tolerance, PairTracking(blocks)};
   }
-  counters_.rotations += report.counts.rotations;
-  counters_.proper_rotations += report.counts.proper;
-  counters_.active_pairs += report.counts.rotations > 0;
-  ++counters_.pairs;
-  counters_.largest_cosine = std::max(counters_.largest_cosine, report.largest_cosine);
-  counters_.zero_column |= report.zero_column;
-  const auto columns = [&](int b) {
-    return std::max<int64_t>(std::min((b + 1) * step.width, step.x.cols) - b * step.width, 0);
-  };
-  const double k = double(columns(pair.p) + columns(pair.q)), m = double(step.x.rows);
-  const double of_element = kComplex<E> ? 4 : 1;
-  const auto add = [&](const char* name, double seconds, double flops) {
-    LargePhaseTime& p = phase(name);
-    p.seconds += seconds / threads_.threads();
-    p.flops += of_element * flops;
-  };
-  if (report.gram_seconds > 0) add("gram", report.gram_seconds, k * k * m);
-  if (report.inner_seconds > 0) add("inner", report.inner_seconds, double(report.counts.rotations) * 14 * k);
-  if (report.postmultiply_seconds > 0) {
-    add("postmultiply", report.postmultiply_seconds, 2 * k * k * (m + double(step.v.rows)));
-  }
+  p_steps_.run(step, tracking_.pairs);
 }
 
 template <class E>

@@ -5,6 +5,7 @@
 #ifndef SVDSERVE_ENGINE_BACKENDS_HOST_LARGE_HOST_LARGE_BACKEND_H_
 #define SVDSERVE_ENGINE_BACKENDS_HOST_LARGE_HOST_LARGE_BACKEND_H_
 
+#include <algorithm>
 #include <chrono>
 #include <map>
 #include <memory>
@@ -15,7 +16,7 @@
 #include "engine/algorithms/large/large_backend.h"
 #include "engine/backends/host/base/aligned_array.h"
 #include "engine/backends/host/base/large_threads.h"
-#include "engine/backends/host/large/triangle_step.h"
+#include "engine/backends/host/p_steps/host_p_steps.h"
 
 namespace svdserve::host {
 
@@ -87,10 +88,16 @@ class HostLargeBackend {
   double square_bound(View a);
   std::vector<int8_t> indefinite_factor(View m, View g, const std::function<void(double)>& progress);
 
+  // To and from an array without gaps, for a ring (backends/ring/ring_backend.h).
+  void download(View a, E* to) { copy(a, {to, a.rows, a.cols, a.rows}); }
+  void upload(const E* from, View a) { copy({const_cast<E*>(from), a.rows, a.cols, a.rows}, a); }
+  void download(const int32_t* f, int64_t n, int32_t* to) { std::copy(f, f + n, to); }
+  void upload(const int32_t* from, int64_t n, int32_t* f) { std::copy(from, from + n, f); }
+
   int block_cosines(View x, int64_t width, int first, int count, large::BlockCosines& cosines);
   void p_step(const large::PStep<E>& step);
-  void reset_counters() { counters_ = {}; }
-  large::PStepCounters read_counters() { return counters_; }
+  void reset_counters() { p_steps_.reset(); }
+  large::PStepCounters read_counters() { return p_steps_.counters(); }
   double distance_from_signature(View a, int64_t positive);
   std::vector<LargePhaseTime> phases();
 
@@ -101,26 +108,18 @@ class HostLargeBackend {
   void for_columns(View a, const F& f) const;
   LargePhaseTime& phase(const std::string& name);
   void count_flops(double real_operations);
-  void track(const large::PStep<E>& step);
-  bool is_clean(large::BlockPair pair) const;
-  void count_pair(const large::PStep<E>& step, large::BlockPair pair, const PairReport& report);
 
   const LargeThreads threads_;
   LargeMemoryPool pool_;
-  std::vector<TriangleStep<E>> triangle_steps_;  // scratch, one a task that runs at once
-  std::vector<PairReport> reports_;              // of one p-step
-
-  // The pairs that need not be looked at. A block's version grows when it changes. A pair that was found orthogonal
-  // keeps the sum of its blocks' versions, which is the same for as long as neither changes.
-  struct Tracking {
+  HostPSteps<E> p_steps_;
+  // The pairs of these columns, blocks and tolerance, which are those of the last p-step.
+  struct {
     const E* x = nullptr;
     int64_t width = 0;
     double tolerance = 0;
-    std::vector<int32_t> versions;
-    std::vector<int32_t> clean;  // of pair (p, q), p < q, at q (q - 1) / 2 + p; -1: never
+    PairTracking pairs;
   } tracking_;
   std::vector<double> squares_;  // of columns' norms, for block_cosines()
-  large::PStepCounters counters_;
   std::vector<LargePhaseTime> phases_;
   std::string stage_;
   Clock::time_point stage_start_;

@@ -5,8 +5,8 @@
 // A pair of columns p < q is rotated by algorithms/jacobi/signed_rotation.h where |r_p^H r_q| > tolerance |r_p| |r_q|.
 // Source: Novakovic, SIAM J. Sci. Comput. 37 (2015) C1-C30, section 4.3 and appendix B; g_p -> column p of r, V'_pq ->
 // w, c(eps) -> tolerance, M_s -> max_sweeps.
-#ifndef SVDSERVE_ENGINE_BACKENDS_HOST_LARGE_PAIR_ROTATIONS_H_
-#define SVDSERVE_ENGINE_BACKENDS_HOST_LARGE_PAIR_ROTATIONS_H_
+#ifndef SVDSERVE_ENGINE_BACKENDS_HOST_P_STEPS_PAIR_ROTATIONS_H_
+#define SVDSERVE_ENGINE_BACKENDS_HOST_P_STEPS_PAIR_ROTATIONS_H_
 
 #include <cstdint>
 #include <vector>
@@ -43,4 +43,4 @@ RotationCounts rotate_pairs(const PairFactor& factor, const std::vector<PivotPai
                             int max_sweeps);
 
 }  // namespace svdserve::host
-#endif  // SVDSERVE_ENGINE_BACKENDS_HOST_LARGE_PAIR_ROTATIONS_H_
+#endif  // SVDSERVE_ENGINE_BACKENDS_HOST_P_STEPS_PAIR_ROTATIONS_H_

@@ -1,4 +1,4 @@
-#include "engine/backends/host/large/triangle_step.h"
+#include "engine/backends/host/p_steps/triangle_step.h"
 
 #include <algorithm>
 #include <chrono>
@@ -44,12 +44,14 @@ class Stopwatch {
 
 template <class E>
 PairReport TriangleStep<E>::run(const PStep<E>& step, BlockPair pair) {
-  const auto end = [&](int b) { return std::min<int64_t>((b + 1) * step.width, step.x.cols); };
   Columns c;
-  c.p = pair.p * step.width;
-  c.q = pair.q * step.width;
-  c.kp = static_cast<int>(end(pair.p) - c.p);
-  c.kq = static_cast<int>(std::max<int64_t>(end(pair.q) - c.q, 0));
+  c.p = step.place(pair.p);
+  c.kp = static_cast<int>(step.columns_of(pair.p));
+  c.kq = static_cast<int>(step.columns_of(pair.q));
+  c.q = c.kq > 0 ? step.place(pair.q) : c.p + c.kp;
+  c.positive = static_cast<int>(std::clamp<int64_t>(step.positive - pair.p * step.width, 0, c.kp) +
+                                std::clamp<int64_t>(step.positive - pair.q * step.width, 0, c.kq));
+  c.neighbours = pair.q == pair.p + 1;
   PairReport report;
   if (c.k() < 2) return report;
   reserve(step, c);
@@ -101,9 +103,11 @@ void TriangleStep<E>::gram(const PStep<E>& step, const Columns& c) {
   const E* x_p = step.x.data + c.p * ld;
   const E* x_q = step.x.data + c.q * ld;
   E* h = h_.data();
-  if (c.p + c.kp == c.q) {
-    blas::gram(k, m, x_p, ld, h, k);
-    return;
+  // One call or three give other bits. So blocks that are neighbours are brought together where they lie apart.
+  if (c.neighbours && c.p + c.kp == c.q) return blas::gram(k, m, x_p, ld, h, k);
+  if (c.neighbours) {
+    gather(step, c);
+    return blas::gram(k, m, tall_.data(), m, h, k);
   }
   blas::gram(c.kp, m, x_p, ld, h, k);
   blas::gram(c.kq, m, x_q, ld, h + c.kp + c.kp * k, k);
@@ -152,17 +156,24 @@ bool TriangleStep<E>::cholesky(int k) {
   return true;
 }
 
+// tall_ := [x_p x_q].
+template <class E>
+void TriangleStep<E>::gather(const PStep<E>& step, const Columns& c) {
+  const int64_t m = step.x.rows;
+  tall_.reserve(m * c.k());
+  for (int j = 0; j < c.k(); ++j) {
+    const E* column = step.x.data + c.at(j) * step.x.ld;
+    std::copy(column, column + m, tall_.data() + j * m);
+  }
+}
+
 // Novakovic 2015, section 4.2.
 template <class E>
 void TriangleStep<E>::qr(const PStep<E>& step, const Columns& c) {
   const int64_t m = step.x.rows, k = c.k();
-  tall_.reserve(m * k);
+  gather(step, c);
   tau_.reserve(k);
   work_.reserve(64 * k);
-  for (int j = 0; j < k; ++j) {
-    const E* column = step.x.data + c.at(j) * step.x.ld;
-    std::copy(column, column + m, tall_.data() + j * m);
-  }
   blas::geqrf(m, k, tall_.data(), m, tau_.data(), work_.data(), 64 * k);
   for (int64_t j = 0; j < k; ++j) {
     const int64_t rows = std::min(j + 1, m);
@@ -212,8 +223,7 @@ void TriangleStep<E>::orthogonalize(const PStep<E>& step, const Columns& c, Pair
   factor.squares = squares_.data();
   for (int j = 0; j < k; ++j) f_before_[j] = f_[j] = step.f[c.at(j)];
   factor.f = f_.data();
-  factor.positive = static_cast<int>(std::clamp<int64_t>(step.positive - c.p, 0, c.kp) +
-                                     std::clamp<int64_t>(step.positive - c.q, 0, c.kq));
+  factor.positive = c.positive;
   report.counts = rotate_pairs(factor, order_of(k), step.tolerance, step.inner_sweeps);
 }
 

@@ -1,9 +1,9 @@
-#include "engine/backends/host/large/pair_rotations.h"
+#include "engine/backends/host/p_steps/pair_rotations.h"
 
 #include "engine/backends/host/base/simd_targets.h"
 
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "engine/backends/host/large/pair_rotations.cc"
+#define HWY_TARGET_INCLUDE "engine/backends/host/p_steps/pair_rotations.cc"
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>

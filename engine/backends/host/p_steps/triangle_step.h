@@ -1,8 +1,8 @@
 // The block pair level on the host: factorize, orthogonalize the triangle, postmultiply, for one pair of block-columns.
 // Its contract is that of p_step() in algorithms/large/large_backend.h; 001 = Novakovic, SIAM J. Sci. Comput.
 // 37 (2015) C1-C30, section 4. A GPU has gram_step.h instead (decisions/0014-two-p-steps.md).
-#ifndef SVDSERVE_ENGINE_BACKENDS_HOST_LARGE_TRIANGLE_STEP_H_
-#define SVDSERVE_ENGINE_BACKENDS_HOST_LARGE_TRIANGLE_STEP_H_
+#ifndef SVDSERVE_ENGINE_BACKENDS_HOST_P_STEPS_TRIANGLE_STEP_H_
+#define SVDSERVE_ENGINE_BACKENDS_HOST_P_STEPS_TRIANGLE_STEP_H_
 
 #include <complex>
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 #include "engine/algorithms/large/large_backend.h"
 #include "engine/backends/host/base/aligned_array.h"
-#include "engine/backends/host/large/pair_rotations.h"
+#include "engine/backends/host/p_steps/pair_rotations.h"
 
 namespace svdserve::host {
 
@@ -31,8 +31,10 @@ class TriangleStep {
 
  private:
   struct Columns {
-    int64_t p = 0, q = 0;  // first columns
-    int kp = 0, kq = 0;    // how many
+    int64_t p = 0, q = 0;     // first columns, where they lie
+    int kp = 0, kq = 0;       // how many
+    int positive = 0;         // of both, those with J = 1
+    bool neighbours = false;  // blocks p and p + 1
     int k() const { return kp + kq; }
     int64_t at(int j) const { return j < kp ? p + j : q + (j - kp); }
   };
@@ -41,6 +43,7 @@ class TriangleStep {
   double largest_cosine(int k);
   void factorize(const large::PStep<E>& step, const Columns& c);
   bool cholesky(int k);
+  void gather(const large::PStep<E>& step, const Columns& c);
   void qr(const large::PStep<E>& step, const Columns& c);
   void split_factor(int k);
   void orthogonalize(const large::PStep<E>& step, const Columns& c, PairReport& report);
@@ -55,4 +58,4 @@ class TriangleStep {
 };
 
 }  // namespace svdserve::host
-#endif  // SVDSERVE_ENGINE_BACKENDS_HOST_LARGE_TRIANGLE_STEP_H_
+#endif  // SVDSERVE_ENGINE_BACKENDS_HOST_P_STEPS_TRIANGLE_STEP_H_

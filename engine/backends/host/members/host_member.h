@@ -1,0 +1,74 @@
+// A member of a ring (backends/ring/ring_member.h) that is a share of the host's threads, with memory of its own.
+#ifndef SVDSERVE_ENGINE_BACKENDS_HOST_MEMBERS_HOST_MEMBER_H_
+#define SVDSERVE_ENGINE_BACKENDS_HOST_MEMBERS_HOST_MEMBER_H_
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "engine/backends/host/base/aligned_array.h"
+#include "engine/backends/host/base/large_threads.h"
+#include "engine/backends/host/dense/blas.h"
+#include "engine/backends/host/p_steps/host_p_steps.h"
+#include "engine/backends/ring/ring_member.h"
+#include "oneapi/tbb/task_arena.h"
+
+namespace svdserve::host {
+
+// The pairs of one matrix, which its members share.
+struct SharedTracking {
+  std::once_flag once;
+  PairTracking pairs;
+};
+
+// E: double or std::complex<double>.
+template <class E>
+class HostMember {
+ public:
+  using Element = E;
+
+  // arena: of `threads` threads. tracking: of all members of a matrix.
+  HostMember(std::shared_ptr<oneapi::tbb::task_arena> arena, int threads, std::shared_ptr<SharedTracking> tracking)
+      : arena_(std::move(arena)),
+        threads_(arena_.get(), threads, &watch_),
+        p_steps_(threads_),
+        tracking_(std::move(tracking)) {}
+  HostMember(const HostMember&) = delete;
+  HostMember& operator=(const HostMember&) = delete;
+
+  void reserve(const ring::SlotShape& shape);
+  void take(int slot, const ring::HostColumns<E>& columns);
+  void give(int slot, const ring::HostColumns<E>& columns);
+  // Calls are done when they return.
+  void mark(ring::RingMark /*mark*/) {}
+  void await(const HostMember& /*member*/, ring::RingMark /*mark*/) {}
+  void send(int slot, int64_t columns, HostMember& to, int to_slot);
+  void p_step(large::PStep<E> step);
+  void reset_counters() { p_steps_.reset(); }
+  large::PStepCounters read_counters() const { return p_steps_.counters(); }
+  void tell(std::vector<LargePhaseTime>& phases) const { p_steps_.tell(phases); }
+  void stop() { stopped_ = true; }
+
+ private:
+  // The first `columns` columns of a slot.
+  ring::HostColumns<E> in_slot(int slot, int64_t columns);
+  void copy(const ring::HostColumns<E>& from, const ring::HostColumns<E>& to) const;
+
+  const BlasThreads one_thread_a_call_;
+  std::atomic<bool> stopped_{false};
+  const LargeControl control_{.progress = {}, .cancel = &stopped_};
+  const large::LargeWatch watch_{control_};
+  const std::shared_ptr<oneapi::tbb::task_arena> arena_;
+  const LargeThreads threads_;
+  HostPSteps<E> p_steps_;
+  const std::shared_ptr<SharedTracking> tracking_;
+  ring::SlotShape shape_;
+  AlignedArray<E> x_, v_;
+  AlignedArray<int32_t> f_;
+};
+
+}  // namespace svdserve::host
+#endif  // SVDSERVE_ENGINE_BACKENDS_HOST_MEMBERS_HOST_MEMBER_H_

@@ -1,0 +1,181 @@
+// A ring of host members has the same bits for every number of members. They are those of one device where sweeps have
+// the same order.
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "engine/algorithms/large/super_block_sweep.h"
+#include "engine/large_engine.h"
+#include "gtest/gtest.h"
+#include "tests/support/numerics/contract.h"
+#include "tests/support/numerics/large_run.h"
+#include "tests/support/numerics/matrix_generators.h"
+#include "tests/support/numerics/ring_engine.h"
+
+namespace svdserve::numerics {
+namespace {
+
+constexpr int kRings[] = {1, 2, 4, 8};
+
+// Every ring has to agree on these.
+void expect_same_bits(const LargeResult& a, const LargeResult& b) {
+  ASSERT_EQ(a.outcome.status, b.outcome.status) << b.outcome.detail;
+  EXPECT_EQ(a.outcome.sweeps, b.outcome.sweeps);
+  EXPECT_EQ(a.outcome.rotations, b.outcome.rotations);
+  EXPECT_TRUE(a.values_bytes == b.values_bytes) << "S";
+  EXPECT_TRUE(a.left_bytes == b.left_bytes) << "U";
+  EXPECT_TRUE(a.right_bytes == b.right_bytes) << "V";
+}
+
+LargeOptions jacobi(Vectors vectors = Vectors::kThin) {
+  LargeOptions options;
+  options.method = Method::kJacobi;
+  options.vectors = vectors;
+  return options;
+}
+
+Problem problem_of(const Matrix& a) { return {a.rows, a.cols, a.dtype, Order::kRowMajor}; }
+
+// Runs it on every ring. Returns the result.
+LargeResult expect_same_on_every_ring(const Matrix& a, const LargeOptions& options, int64_t width,
+                                      const std::vector<int8_t>& signature = {}) {
+  const LargePlan plan = large_plan_of(problem_of(a), options);
+  const LargeResult first = run_large(RingTestEngine(1, width), plan, a, signature);
+  for (const int members : kRings) {
+    SCOPED_TRACE(testing::Message() << members << " members");
+    expect_same_bits(first, run_large(RingTestEngine(members, width), plan, a, signature));
+  }
+  return first;
+}
+
+std::vector<int8_t> signature_of(int64_t n) {
+  std::vector<int8_t> signs(static_cast<size_t>(n));
+  for (size_t j = 0; j < signs.size(); ++j) signs[j] = j % 3 == 1 ? -1 : 1;
+  return signs;
+}
+
+class RingTest : public ::testing::TestWithParam<DType> {};
+
+// Orders of 1, D, 2 D - 1, odd, prime, with a last block that is narrower, and with fewer blocks than super-blocks.
+TEST_P(RingTest, SameBitsForEveryNumberOfMembers) {
+  for (const int64_t n : {1, 2, 3, 4, 7, 8, 15, 31, 32, 33, 64, 67}) {
+    SCOPED_TRACE(testing::Message() << "n = " << n);
+    const Matrix a = generate(Kind::kNormal, GetParam(), n + 3, n, static_cast<uint64_t>(n));
+    const LargeResult r = expect_same_on_every_ring(a, jacobi(), 2);
+    ASSERT_EQ(r.outcome.status, LargeStatus::kOk);
+    const double u = real_type(GetParam()).unit_roundoff, bound = 10 * static_cast<double>(std::max<int64_t>(n, 8)) * u;
+    EXPECT_LE(residual_of(a, r), bound);
+    EXPECT_LE(column_orthogonality(r.left), bound);
+    EXPECT_LE(row_orthogonality(r.right), bound);
+  }
+}
+
+TEST_P(RingTest, SameBitsForEveryKind) {
+  for (const Kind kind : kinds(GetParam())) {
+    SCOPED_TRACE(name(kind));
+    const Matrix a = generate(kind, GetParam(), 37, 37, 5);
+    expect_same_on_every_ring(a, jacobi(), 1);
+    LargeOptions automatic;
+    expect_same_on_every_ring(a, automatic, 1);
+  }
+}
+
+TEST_P(RingTest, SameBitsOfHyperbolicFactors) {
+  for (const int64_t n : {1, 5, 33, 48}) {
+    SCOPED_TRACE(testing::Message() << "n = " << n);
+    LargeOptions options;
+    options.kind = LargeKind::kHyperbolicSvd;
+    const Matrix a = generate(Kind::kNormal, GetParam(), n + 9, n, 2);
+    const auto signature = signature_of(n);
+    const LargeResult r = expect_same_on_every_ring(a, options, 2, signature);
+    ASSERT_EQ(r.outcome.status, LargeStatus::kOk);
+    EXPECT_LE(signature_error(r.right, signature),
+              10 * static_cast<double>(n + 9) * real_type(GetParam()).unit_roundoff);
+  }
+}
+
+TEST_P(RingTest, SameBitsOfEveryOption) {
+  const Matrix a = generate(Kind::kNormal, GetParam(), 60, 41, 3);
+  std::vector<LargeOptions> all(6, jacobi());
+  all[0].vectors = Vectors::kNone;
+  all[1].vectors = Vectors::kFull;
+  all[2].variant = BlockVariant::kFullBlock;
+  all[3].certificate = true;
+  all[4].top_k = 5;
+  all[5].max_sweeps = 2;  // does not converge
+  for (const LargeOptions& options : all) expect_same_on_every_ring(a, options, 2);
+  const Matrix wide = generate(Kind::kNormal, GetParam(), 30, 50, 3);
+  expect_same_on_every_ring(wide, jacobi(), 2);
+}
+
+TEST_P(RingTest, SameBitsOfHermitianMatrices) {
+  Matrix a = generate(Kind::kNormal, GetParam(), 40, 40, 3);
+  LargeOptions options;
+  options.kind = LargeKind::kHermitian;
+  options.method = Method::kFactored;
+  expect_same_on_every_ring(a, options, 2);
+}
+
+// Blocks in a power of two: the same order, and the same arithmetic.
+TEST_P(RingTest, SameBitsAsOneDevice) {
+  for (const int64_t n : {16, 32, 64, 128}) {
+    SCOPED_TRACE(testing::Message() << "n = " << n);
+    const Matrix a = generate(Kind::kNormal, GetParam(), n, n, 4);
+    LargeOptions options = jacobi();
+    options.strategy = PivotStrategy::kRecursive;
+    const LargePlan plan = large_plan_of(problem_of(a), options);
+    const LargeResult ring = run_large(RingTestEngine(4, n / 16), plan, a);
+    expect_same_bits(run_large(RingTestEngine(0, n / 16), plan, a), ring);
+    EXPECT_EQ(ring.outcome.members, 4);
+  }
+}
+
+// Strategies that cannot be cut stay on one device, and say so.
+TEST_P(RingTest, OtherStrategiesStayAtHome) {
+  const Matrix a = generate(Kind::kNormal, GetParam(), 40, 40, 4);
+  for (int s = 0; s <= static_cast<int>(PivotStrategy::kLast); ++s) {
+    LargeOptions options = jacobi();
+    options.strategy = static_cast<PivotStrategy>(s);
+    const LargePlan plan = large_plan_of(problem_of(a), options);
+    const LargeResult ring = run_large(RingTestEngine(4, 2), plan, a);
+    if (large::can_be_cut(options.strategy)) {
+      EXPECT_EQ(ring.outcome.members, 4);
+    } else {
+      EXPECT_EQ(ring.outcome.members, 1);
+      expect_same_bits(run_large(RingTestEngine(0, 2), plan, a), ring);
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(, RingTest, ::testing::Values(DType::kF32, DType::kF64, DType::kC64, DType::kC128),
+                         [](const auto& param) { return std::string(name(param.param)); });
+
+TEST(Ring, ANumberThatIsNotFiniteIsFound) {
+  Matrix a = generate(Kind::kNormal, DType::kF64, 40, 40, 4);
+  a.at(7, 3) = std::numeric_limits<double>::infinity();
+  const LargeResult r = run_large(RingTestEngine(4, 2), large_plan_of(problem_of(a), jacobi()), a);
+  EXPECT_EQ(r.outcome.status, LargeStatus::kNonFinite);
+  EXPECT_EQ(r.outcome.row, 7);
+  EXPECT_EQ(r.outcome.col, 3);
+}
+
+TEST(Ring, OfTheFacade) {
+  EXPECT_EQ(make_host_ring_engine(2, 3), nullptr);
+  const Matrix a = generate(Kind::kNormal, DType::kF64, 300, 260, 4);
+  const LargePlan plan = large_plan_of(problem_of(a), jacobi());
+  const auto one = make_host_ring_engine(2, 1);
+  const LargeResult first = run_large(*one, plan, a);
+  ASSERT_EQ(first.outcome.status, LargeStatus::kOk);
+  for (const int members : kRings) {
+    const auto ring = make_host_ring_engine(2, members);
+    EXPECT_GT(ring->memory(plan).host_bytes, make_host_large_engine(2)->memory(plan).host_bytes);
+    const LargeResult r = run_large(*ring, plan, a);
+    expect_same_bits(first, r);
+    EXPECT_EQ(r.outcome.members, members);
+  }
+}
+
+}  // namespace
+}  // namespace svdserve::numerics
