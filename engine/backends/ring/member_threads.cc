@@ -15,6 +15,8 @@ using std::chrono::milliseconds;
 // Between looks at the members: a cancel is seen in this time.
 constexpr milliseconds kLook{50};
 constexpr int kLeastLooks = 16;  // for each deadline
+// After a cancel, nobody waits longer for a member.
+constexpr milliseconds kCancelDeadline{5000};
 
 std::string detail_of(const std::exception_ptr& error) {
   try {
@@ -129,7 +131,7 @@ class MemberRun {
         const bool moves = member.done || member.waiting || member.beats != beats[m];
         beats[m] = member.beats;
         quiet[m] = moves ? 0 : quiet[m] + 1;
-        if (quiet[m] < looks_) continue;
+        if (quiet[m] < (cancelled_ ? std::min<int64_t>(looks_, kCancelDeadline / look_) : looks_)) continue;
         late_[m] = 1;
         place_->ended_ = true;
       }
