@@ -5,6 +5,7 @@
 //   build/release/bin/large_bench phases 1024            seconds, operations and rates of each phase
 //   build/release/bin/large_bench strategies 256 512     sweeps and rotations of every strategy and variant
 //   build/release/bin/large_bench spectra 512            sweeps and times for graded, clustered and dense spectra
+//   build/release/bin/large_bench members 1024           a ring of 1, 2, 4 and 8 members beside the whole host, in turns
 //   build/release/bin/large_bench leading 2000           top_k = 10 of ten times as many rows, and all triplets
 // CSV, with the machine in comments. Times are the best of three, of both sides; LAPACK has as many threads as we.
 #include <lapacke.h>
@@ -15,11 +16,14 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <ctime>
 #include <fstream>
 #include <functional>
+#include <memory>
 #include <random>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "engine/large_engine.h"
@@ -253,6 +257,54 @@ void print_leading(const LargeEngine& engine, const std::vector<int64_t>& orders
   }
 }
 
+// FNV-1a of the bits of U, S and V.
+uint64_t checksum(const Results& results) {
+  uint64_t hash = 0xcbf29ce484222325u;
+  for (const auto* numbers : {&results.left, &results.values, &results.right}) {
+    const auto* const bytes = reinterpret_cast<const unsigned char*>(numbers->data());
+    for (size_t i = 0; i < numbers->size() * sizeof(double); ++i) hash = (hash ^ bytes[i]) * 0x100000001b3u;
+  }
+  return hash;
+}
+
+// Medians of five runs in turns. "members" 0 is the whole host without a ring.
+void print_members(const LargeEngine& plain, const std::vector<int64_t>& orders) {
+  constexpr int kTurns = 5;
+  std::vector<std::pair<int, std::unique_ptr<LargeEngine>>> rings;
+  for (const int members : {1, 2, 4, 8}) rings.emplace_back(members, make_host_ring_engine(0, members));
+  std::printf("n,method,members,sweeps,seconds,processor_seconds,checksum\n");
+  for (const int64_t n : orders) {
+    const auto a = normal_matrix(n);
+    Results results(n);
+    for (const Method method : {Method::kAuto, Method::kJacobi}) {
+      std::vector<double> seconds[5], processor_seconds[5];
+      uint64_t sums[5] = {};
+      int sweeps[5] = {};
+      for (int turn = 0; turn < kTurns; ++turn) {
+        for (size_t i = 0; i <= rings.size(); ++i) {
+          const LargeEngine& engine = i == 0 ? plain : *rings[i - 1].second;
+          const std::clock_t begin = std::clock();
+          LargeOutcome outcome;
+          seconds[i].push_back(seconds_of([&] { outcome = decompose(engine, a, n, {.method = method}, results); }));
+          processor_seconds[i].push_back(static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC);
+          sums[i] = checksum(results);
+          sweeps[i] = outcome.sweeps;
+        }
+      }
+      const auto median = [](std::vector<double> numbers) {
+        std::sort(numbers.begin(), numbers.end());
+        return numbers[numbers.size() / 2];
+      };
+      for (size_t i = 0; i <= rings.size(); ++i) {
+        std::printf("%lld,%s,%d,%d,%.4f,%.4f,%016llx\n", static_cast<long long>(n), name(method),
+                    i == 0 ? 0 : rings[i - 1].first, sweeps[i], median(seconds[i]), median(processor_seconds[i]),
+                    static_cast<unsigned long long>(sums[i]));
+      }
+      std::fflush(stdout);
+    }
+  }
+}
+
 int run(const std::string& what, std::vector<int64_t> orders) {
   const auto engine = make_host_large_engine();
   std::printf("# %s, %u threads; f64, U and V unless said\n", processor().c_str(), std::thread::hardware_concurrency());
@@ -265,10 +317,12 @@ int run(const std::string& what, std::vector<int64_t> orders) {
     print_strategies(*engine, orders);
   } else if (what == "spectra") {
     print_spectra(*engine, orders);
+  } else if (what == "members") {
+    print_members(*engine, orders);
   } else if (what == "leading") {
     print_leading(*engine, orders);
   } else {
-    std::fprintf(stderr, "large_bench [times | phases | strategies | spectra | leading] [ORDER ...]\n");
+    std::fprintf(stderr, "large_bench [times | phases | strategies | spectra | members | leading] [ORDER ...]\n");
     return 2;
   }
   return 0;
