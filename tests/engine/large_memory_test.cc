@@ -97,6 +97,25 @@ TEST(LargeMemoryTest, IsEnoughForChecks) {
   }
 }
 
+// Slots of members and checkpoints come on top.
+TEST(LargeMemoryTest, IsEnoughForRings) {
+  for (const int members : {1, 2, 8}) {
+    const auto engine = make_host_ring_engine(2, members);
+    for (const Case& c : {Case{1, 1}, {5, 3}, {130, 130}, {140, 600}, {300, 300}, {650, 650}}) {
+      for (const Vectors vectors : {Vectors::kNone, Vectors::kThin}) {
+        for (const Method method : {Method::kAuto, Method::kJacobi}) {
+          LargeOptions options;
+          options.method = method;
+          options.vectors = vectors;
+          const LargePlan plan = *plan_large({c.rows, c.cols, DType::kC128, Order::kColumnMajor}, options).plan;
+          EXPECT_LE(taken(*engine, plan), static_cast<int64_t>(engine->memory(plan).host_bytes))
+              << c.rows << "x" << c.cols << " " << name(method) << ", " << members << " members";
+        }
+      }
+    }
+  }
+}
+
 TEST(LargeMemoryTest, IsEnoughForGeneralEigenproblems) {
   for (const int threads : {1, 8}) {
     const auto engine = make_host_large_engine(threads);
