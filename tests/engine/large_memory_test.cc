@@ -99,9 +99,9 @@ TEST(LargeMemoryTest, IsEnoughForChecks) {
 
 // Slots of members and checkpoints come on top.
 TEST(LargeMemoryTest, IsEnoughForRings) {
-  for (const int members : {1, 2, 8}) {
+  for (const int members : {1, 8}) {
     const auto engine = make_host_ring_engine(2, members);
-    for (const Case& c : {Case{1, 1}, {5, 3}, {130, 130}, {140, 600}, {300, 300}, {650, 650}}) {
+    for (const Case& c : {Case{1, 1}, {5, 3}, {130, 130}, {140, 300}}) {
       for (const Vectors vectors : {Vectors::kNone, Vectors::kThin}) {
         for (const Method method : {Method::kAuto, Method::kJacobi}) {
           LargeOptions options;

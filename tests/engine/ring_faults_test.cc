@@ -79,23 +79,23 @@ class FaultyMember : host::HostMember<E> {
   }
   ~FaultyMember() { --faults.alive; }
 
-  void reserve(const ring::SlotShape& shape) {
+  void reserve(const ring::RingShape& shape) {
     fail();
     Base::reserve(shape);
   }
-  void take(int slot, const ring::HostColumns<E>& columns) {
+  void take(const ring::UnionPlace& place, const ring::RingColumns<E>& columns) {
     fail();
-    Base::take(slot, columns);
+    Base::take(place, columns);
   }
-  void give(int slot, const ring::HostColumns<E>& columns) {
+  void give(const ring::UnionPlace& place, const ring::RingColumns<E>& columns) {
     fail();
-    Base::give(slot, columns);
+    Base::give(place, columns);
   }
   void mark(ring::RingMark /*mark*/) { fail(); }
   void await(const FaultyMember& /*member*/, ring::RingMark /*mark*/) { fail(); }
-  void send(int slot, int64_t columns, FaultyMember& to, int to_slot) {
+  void send(const ring::UnionPlace& place, FaultyMember& to, int to_slot) {
     fail();
-    Base::send(slot, columns, to, to_slot);
+    Base::send(place, to, to_slot);
   }
   void p_step(const large::PStep<E>& step) {
     fail();
@@ -158,10 +158,10 @@ class RingFaultsTest : public ::testing::Test {
   ~RingFaultsTest() override { faults.release(); }
 
   // A run with faults at these calls ends well.
-  void expect_same(Fault fault, const std::vector<int64_t>& at) {
+  void expect_same(Fault fault, const std::vector<int64_t>& at, bool checkpoints = true) {
     SCOPED_TRACE(testing::Message() << "call " << at[0] << " of " << calls_);
     faults.begin(fault, at);
-    const Engine engine(kMembers, kWidth, fault == Fault::kThrow ? std::chrono::minutes(5) : kDeadline);
+    const Engine engine(kMembers, kWidth, fault == Fault::kThrow ? std::chrono::minutes(5) : kDeadline, checkpoints);
     const LargeResult result = run_large(engine, plan_, a_);
     faults.release();
     ASSERT_EQ(result.outcome.status, LargeStatus::kOk) << result.outcome.detail;
@@ -173,6 +173,10 @@ class RingFaultsTest : public ::testing::Test {
     if (faults.calls() > at[0]) {  // times decide how often counters are read
       EXPECT_GE(report.lost, 1);
       EXPECT_LT(report.members, kMembers);
+    }
+    if (!checkpoints) {
+      EXPECT_EQ(report.checkpoints, 1);  // on the way home
+      return;
     }
     size_t steps = 0;
     for (const auto& part : large::super_block_sweep((kOrder + kWidth - 1) / kWidth)) steps += part.size();
@@ -211,6 +215,10 @@ TEST_F(RingFaultsTest, OneMemberAfterTheOther) {
     at.erase(at.begin(), at.begin() + 2);
     expect_same(Fault::kThrow, at);
   }
+}
+
+TEST_F(RingFaultsTest, WithoutCheckpointsItBeginsAgain) {
+  for (const int64_t at : moments(20, 4)) expect_same(Fault::kThrow, {at}, false);
 }
 
 TEST_F(RingFaultsTest, WithoutAMemberItFails) {

@@ -203,17 +203,18 @@ TEST(RecordingMember, FindsMistakes) {
   RingRecord record(1, 4, 2);
   record.partners.resize(2);
   RecordingMember one(0, &record), other(1, &record);
-  const ring::SlotShape shape{1, 0, 2, 2};
+  const ring::RingShape shape{1, 0, 4, 2, 2, 0};
+  const ring::UnionPlace to{0, 0, 2, 0, 1};
   one.reserve(shape);
   other.reserve(shape);
   std::vector<double> x = {0, 1};
   std::vector<int32_t> f(2);
-  one.take(0, {x.data(), f.data(), nullptr, 2});
+  one.take(to, {x.data(), f.data(), nullptr, 2});
   EXPECT_TRUE(record.errors.empty());
-  one.take(0, {x.data(), f.data(), nullptr, 2});
+  one.take(to, {x.data(), f.data(), nullptr, 2});
   EXPECT_EQ(record.errors.size(), 1u);  // into a slot that is in use
-  one.send(0, 2, other, 2);
-  one.send(0, 2, other, 2);
+  one.send(to, other, 2);
+  one.send(to, other, 2);
   (void)one.read_counters();
   EXPECT_GE(record.errors.size(), 3u);  // sends what is not there, into a slot that is in use
   const size_t before = record.errors.size();

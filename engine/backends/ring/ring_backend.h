@@ -8,12 +8,12 @@
 // where its sweep has the same order. Strategies that cannot be cut stay at home: members() is 1 then.
 //
 // P-steps are written down; read_counters() has them computed. The first p-step on a matrix takes it to the members, any
-// other call brings it back home first. In between it goes by a checkpoint in host memory: members touch no memory of
-// Home and none of the caller's. reset_counters(), which begins a sweep, makes a checkpoint of what has changed.
+// other call brings it back home first. In between it goes by a checkpoint: members touch no memory of Home and none
+// of the caller's. reset_counters(), which begins a sweep, makes a checkpoint of what has changed.
 // A member that fails is lost (member_threads.h). The largest ring of those left takes the checkpoint and repeats the
 // p-steps since then. That is one sweep, or two if the loss comes while a checkpoint is made. The bits are the same.
 // Without a member left the call throws LargeStop{kFault}.
-// Memory beside Home's, in matrices of the size of X, and of V: 3 / 2 on members, 2 in host memory.
+// Memory beside Home's, in matrices of the size of X, and of V: 3 / 2 on members, 2 of checkpoints.
 #ifndef SVDSERVE_ENGINE_BACKENDS_RING_RING_BACKEND_H_
 #define SVDSERVE_ENGINE_BACKENDS_RING_RING_BACKEND_H_
 
@@ -36,11 +36,13 @@
 namespace svdserve::ring {
 
 // Home: a LargeBackend with, beside its contract,
-//   void download(view, E* to), download(f, n, int32_t* to)    to host memory, columns without gaps. wait
+//   std::shared_ptr<void> checkpoint_memory(bytes)             for a checkpoint, where all members reach it
+//   void download(view, E* to), download(f, n, int32_t* to)    into such memory, columns without gaps. wait
 //   void upload(const E* from, view), upload(from, n, f)       from there. wait
 template <class Home>
 concept RingHome = large::LargeBackend<Home> &&
     requires(Home& h, large::LargeView<typename Home::Element> a, typename Home::Element* to, int32_t* f) {
+  { h.checkpoint_memory(uint64_t{}) } -> std::same_as<std::shared_ptr<void>>;
   h.download(a, to);
   h.download(f, int64_t{}, f);
   h.upload(to, a);
@@ -69,6 +71,7 @@ class RingBackend {
   struct Settings {
     int members = 1;  // is_ring_size(); the devices are 0 .. members - 1
     std::chrono::milliseconds deadline{600'000};
+    bool checkpoints = true;  // after each sweep; else a loss costs all sweeps
   };
 
   // home and watch must outlive it.
@@ -161,12 +164,13 @@ class RingBackend {
 
   void reset_counters() {
     home_.reset_counters();
-    counters_ = counted_before_ = {};
-    if (!matrix_) return;
-    keep_up([&] {
-      catch_up();
-      make_checkpoint();
-    });
+    if (matrix_) {
+      keep_up([&] {
+        catch_up();
+        if (settings_.checkpoints) make_checkpoint();
+      });
+    }
+    counted_from_ = log_.size();
     counters_ = counted_before_ = {};
   }
 
@@ -215,9 +219,9 @@ class RingBackend {
       catch_up();
       make_checkpoint();
     });
-    home_.upload(checkpoint_->x.get(), matrix_->x);
-    home_.upload(checkpoint_->f.get(), matrix_->x.cols, matrix_->f);
-    if (matrix_->v) home_.upload(checkpoint_->v.get(), matrix_->v);
+    home_.upload(checkpoint_->x, matrix_->x);
+    home_.upload(checkpoint_->f, matrix_->x.cols, matrix_->f);
+    if (matrix_->v) home_.upload(checkpoint_->v, matrix_->v);
     is_home_ = true;
   }
 
@@ -227,7 +231,7 @@ class RingBackend {
     give_members_up();
     checkpoint_.reset();
     spare_.reset();
-    log_.clear();
+    clear_log();
     matrix_.reset();
   }
 
@@ -236,6 +240,11 @@ class RingBackend {
     layout_.reset();
     unions_.reset();
     done_ = handed_out_ = 0;
+  }
+
+  void clear_log() {
+    log_.clear();
+    done_ = handed_out_ = counted_from_ = 0;
   }
 
   void tell_phases(Member& member) {
@@ -253,13 +262,14 @@ class RingBackend {
     (void)at_home();
     matrix_ = std::make_unique<Distributed>(Distributed{step.x, step.v, step.f, step.width, step.tolerance});
     checkpoint_ = new_checkpoint();
-    home_.download(step.x, checkpoint_->x.get());
-    home_.download(step.f, step.x.cols, checkpoint_->f.get());
-    if (step.v) home_.download(step.v, checkpoint_->v.get());
+    home_.download(step.x, checkpoint_->x);
+    home_.download(step.f, step.x.cols, checkpoint_->f);
+    if (step.v) home_.download(step.v, checkpoint_->v);
   }
 
   std::shared_ptr<Checkpoint<E>> new_checkpoint() const {
-    return std::make_shared<Checkpoint<E>>(matrix_->x.rows, matrix_->v ? matrix_->v.rows : 0, matrix_->x.cols);
+    return std::make_shared<Checkpoint<E>>(matrix_->x.rows, matrix_->v ? matrix_->v.rows : 0, matrix_->x.cols,
+                                           [&](uint64_t bytes) { return home_.checkpoint_memory(bytes); });
   }
 
   // f(), by the members that are left, until none of them fails.
@@ -285,29 +295,36 @@ class RingBackend {
     layout_ = std::make_unique<RingLayout>(*unions_);
     const auto shared = share();
     shared->checkpoint = checkpoint_;
-    const SlotShape shape{matrix_->x.rows, checkpoint_->v_rows, unions_->most_columns(), unions_->blocks()};
+    const RingShape shape{matrix_->x.rows,         checkpoint_->v_rows, matrix_->x.cols,
+                          unions_->most_columns(), matrix_->width,      matrix_->tolerance};
     run(*shared, [shared, shape](int m, MeetingPlace& place) {
       Member& member = *shared->members[static_cast<size_t>(m)];
       member.reserve(shape);
-      shared->for_slots(m, place, [&](int slot, const HostColumns<E>& columns) { member.take(slot, columns); });
+      shared->for_slots(m, place,
+                        [&](const UnionPlace& at, const RingColumns<E>& columns) { member.take(at, columns); });
     });
   }
 
   // All that was written down is computed.
   void catch_up() {
     if (!layout_) take_checkpoint();
-    if (done_ == log_.size()) return;
+    if (done_ < counted_from_) compute(counted_from_);
+    if (done_ < log_.size()) compute(log_.size());
+  }
+
+  // The p-steps that are written down before `end`.
+  void compute(size_t end) {
     const auto shared = share();
-    shared->counts_anew = done_ == 0;
+    shared->counts_anew = done_ == 0 || done_ == counted_from_;
     const int swaps = layout_->swaps();
-    for (size_t i = done_; i < log_.size(); ++i) {
+    for (size_t i = done_; i < end; ++i) {
       layout_->append(i - done_, log_[i].pairs, shared->programs);
       shared->steps.push_back(log_[i].step);
     }
-    handed_out_ = log_.size();
+    handed_out_ = end;
     run(*shared, [shared](int m, MeetingPlace& place) { shared->compute(m, place); });
     report_.swaps += layout_->swaps() - swaps;
-    done_ = log_.size();
+    done_ = end;
     counters_ = counted_before_;
     for (const large::PStepCounters& counters : shared->counters) add(counters, counters_);
   }
@@ -320,13 +337,13 @@ class RingBackend {
     shared->checkpoint = spare_;
     run(*shared, [shared](int m, MeetingPlace& place) {
       Member& member = *shared->members[static_cast<size_t>(m)];
-      shared->for_slots(m, place, [&](int slot, const HostColumns<E>& columns) { member.give(slot, columns); });
+      shared->for_slots(m, place,
+                        [&](const UnionPlace& at, const RingColumns<E>& columns) { member.give(at, columns); });
     });
     std::swap(checkpoint_, spare_);
     ++report_.checkpoints;
     counted_before_ = counters_;
-    log_.clear();
-    done_ = handed_out_ = 0;
+    clear_log();
   }
 
   std::shared_ptr<Shared> share() const {
@@ -380,6 +397,7 @@ class RingBackend {
   std::vector<LoggedStep> log_;  // since the checkpoint
   size_t done_ = 0;              // of log_, by these members
   size_t handed_out_ = 0;        // of log_, to these members
+  size_t counted_from_ = 0;      // the first of log_ since reset_counters()
   large::PStepCounters counters_, counted_before_;
   Members<Member> members_;
   std::unique_ptr<Unions> unions_;

@@ -18,17 +18,28 @@ namespace svdserve::ring {
 
 inline constexpr int kSlots = 3;
 
-// The size of each slot.
-struct SlotShape {
+// The matrix, and the size of each slot.
+struct RingShape {
   int64_t rows = 0;    // of X
   int64_t v_rows = 0;  // of V; 0: none
   int64_t columns = 0;
-  int64_t blocks = 0;  // of the whole matrix
+  int64_t slot_columns = 0;
+  int64_t width = 0;  // of a block
+  double tolerance = 0;
+  int64_t blocks() const { return (columns + width - 1) / width; }
 };
 
-// Columns in host memory, without gaps. v: null where there is none.
+// A union of super-blocks: columns first .. first + count - 1 of the matrix, which are the first of a slot. A member that
+// has room for the whole matrix may keep them at their own place there, and needs no slots.
+struct UnionPlace {
+  int slot = 0;
+  int64_t first = 0, count = 0;
+  int first_block = 0, blocks = 0;
+};
+
+// Columns of a checkpoint, without gaps. v: null where there is none.
 template <class E>
-struct HostColumns {
+struct RingColumns {
   E* x = nullptr;
   int32_t* f = nullptr;
   E* v = nullptr;
@@ -39,26 +50,27 @@ struct HostColumns {
 enum class RingMark : uint8_t { kDone, kSent };
 
 // Member: class with
-//   void reserve(SlotShape)                  three slots, numbered 0 .. 2, one behind the other; contents unspecified
-//   void take(slot, columns)                 slot := columns. waits
-//   void give(slot, columns)                 columns := slot. waits
+//   void reserve(RingShape)                  three slots, numbered 0 .. 2, one behind the other; contents unspecified
+//   void take(place, columns)                the union there := columns. waits
+//   void give(place, columns)                columns := the union there. waits
 //   void mark(RingMark)                      the point of the latest mark of this kind
 //   void await(member, RingMark)             what follows here sees all before that member's latest mark of this kind
-//   void send(slot, columns, to, to_slot)    to_slot of member `to` := the first `columns` columns of the slot
+//   void send(place, to, to_slot)            the union goes into that slot of member `to`
 //   void p_step(step)                        of PStep, x.data, f, v.data and both ld are the member's to fill in. With
-//                                            places: column c of slot s is column s * shape.columns + c
+//                                            places: column c of slot s is column s * slot_columns + c
 //   void reset_counters(); PStepCounters read_counters()      the second waits
 //   void tell(phases)                        adds the times of its p-steps
 //   void stop()                              from any thread, at any time: what runs may end early, by throwing
 template <class M>
-concept RingMember = requires(M& m, M& other, const SlotShape& shape, const HostColumns<typename M::Element>& columns,
+concept RingMember = requires(M& m, M& other, const RingShape& shape, const UnionPlace& place,
+                              const RingColumns<typename M::Element>& columns,
                               const large::PStep<typename M::Element>& step, std::vector<LargePhaseTime>& phases) {
   m.reserve(shape);
-  m.take(0, columns);
-  m.give(0, columns);
+  m.take(place, columns);
+  m.give(place, columns);
   m.mark(RingMark::kDone);
   m.await(other, RingMark::kSent);
-  m.send(0, int64_t{}, other, 0);
+  m.send(place, other, 0);
   m.p_step(step);
   m.reset_counters();
   { m.read_counters() } -> std::same_as<large::PStepCounters>;
@@ -70,23 +82,30 @@ concept RingMember = requires(M& m, M& other, const SlotShape& shape, const Host
 template <class Member>
 using Members = std::vector<std::shared_ptr<Member>>;
 
-// X, its exponents and V in host memory, as they were before some p-step.
+// X, its exponents and V as they were before some p-step, in memory that all members reach.
 template <class E>
 struct Checkpoint {
-  Checkpoint(int64_t rows, int64_t v_rows, int64_t n)
+  // allocate(bytes): a std::shared_ptr<void>.
+  template <class Allocate>
+  Checkpoint(int64_t rows, int64_t v_rows, int64_t n, const Allocate& allocate)
       : rows(rows),
         v_rows(v_rows),
-        x(std::make_unique_for_overwrite<E[]>(static_cast<size_t>(rows * n))),
-        f(std::make_unique_for_overwrite<int32_t[]>(static_cast<size_t>(n))),
-        v(v_rows > 0 ? std::make_unique_for_overwrite<E[]>(static_cast<size_t>(v_rows * n)) : nullptr) {}
-  HostColumns<E> columns(int64_t first, int64_t count) const {
-    return {x.get() + first * rows, f.get() + first, v ? v.get() + first * v_rows : nullptr, count};
+        memory(allocate(bytes(rows, v_rows, n))),
+        x(static_cast<E*>(memory.get())),
+        v(v_rows > 0 ? x + rows * n : nullptr),
+        f(reinterpret_cast<int32_t*>(x + (rows + v_rows) * n)) {}
+  static uint64_t bytes(int64_t rows, int64_t v_rows, int64_t n) {
+    return static_cast<uint64_t>(n) * (static_cast<uint64_t>(rows + v_rows) * sizeof(E) + sizeof(int32_t));
+  }
+  RingColumns<E> columns(int64_t first, int64_t count) const {
+    return {x + first * rows, f + first, v != nullptr ? v + first * v_rows : nullptr, count};
   }
 
-  int64_t rows, v_rows;
-  std::unique_ptr<E[]> x;
-  std::unique_ptr<int32_t[]> f;
-  std::unique_ptr<E[]> v;
+  const int64_t rows, v_rows;
+  const std::shared_ptr<void> memory;
+  E* const x;
+  E* const v;
+  int32_t* const f;
 };
 
 }  // namespace svdserve::ring

@@ -49,14 +49,15 @@ struct RingRun {
     counters[static_cast<size_t>(m)] = own.read_counters();
   }
 
-  // f(slot, columns of the checkpoint) for the slots of member m that are in use.
+  // f(place, columns of the checkpoint) for the slots of member m that are in use.
   template <class F>
   void for_slots(int m, MeetingPlace& place, const F& f) {
     for (int slot = 0; slot < kSlots; ++slot) {
       const int u = slots[static_cast<size_t>(m)][static_cast<size_t>(slot)];
       if (u < 0) continue;
       place.alive(m);
-      f(slot, checkpoint->columns(unions.first_column(u), unions.columns(u)));
+      const UnionPlace in_use = place_of(slot, u);
+      f(in_use, checkpoint->columns(in_use.first, in_use.count));
     }
   }
 
@@ -76,10 +77,15 @@ struct RingRun {
     own.mark(RingMark::kDone);
     place.meet(m, action.partner, 2 * action.meeting);
     own.await(partner, RingMark::kDone);
-    own.send(action.sent_slot, unions.columns(action.sent_union), partner, action.partner_slot);
+    own.send(place_of(action.sent_slot, action.sent_union), partner, action.partner_slot);
     own.mark(RingMark::kSent);
     place.meet(m, action.partner, 2 * action.meeting + 1);
     own.await(partner, RingMark::kSent);
+  }
+
+  UnionPlace place_of(int slot, int u) const {
+    const int first = unions.first_block(u);
+    return {slot, unions.first_column(u), unions.columns(u), first, unions.first_block(u + 1) - first};
   }
 
   void find_places(const std::array<int, kSlots>& in_slots, std::vector<int64_t>& places) const {

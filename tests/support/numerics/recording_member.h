@@ -58,20 +58,22 @@ class RecordingMember {
   RecordingMember(const RecordingMember&) = delete;
   RecordingMember& operator=(const RecordingMember&) = delete;
 
-  void reserve(const ring::SlotShape& shape) {
+  void reserve(const ring::RingShape& shape) {
     const std::lock_guard lock(record_->mutex_);
     shape_ = shape;
-    slots_.assign(static_cast<size_t>(ring::kSlots * shape.columns), kNothing);
+    slots_.assign(static_cast<size_t>(ring::kSlots * shape.slot_columns), kNothing);
   }
-  void take(int slot, const ring::HostColumns<double>& columns) {
+  void take(const ring::UnionPlace& place, const ring::RingColumns<double>& columns) {
     const std::lock_guard lock(record_->mutex_);
     record_->drain(this);
+    const int slot = place.slot;
     record_->expect(is_free(slot), "takes into a slot that is in use");
     for (int64_t c = 0; c < columns.count; ++c) at(slot, c) = static_cast<int64_t>(columns.x[c * shape_.rows]);
   }
-  void give(int slot, const ring::HostColumns<double>& columns) {
+  void give(const ring::UnionPlace& place, const ring::RingColumns<double>& columns) {
     const std::lock_guard lock(record_->mutex_);
     record_->drain(this);
+    const int slot = place.slot;
     for (int64_t c = 0; c < columns.count; ++c) {
       record_->expect(at(slot, c) != kNothing, "gives what is not there");
       columns.x[c * shape_.rows] = static_cast<double>(at(slot, c));
@@ -92,9 +94,9 @@ class RecordingMember {
     const auto k = static_cast<size_t>(kind);
     add([&other, k, number = other.asked_[k]] { return other.done_[k] >= number; });
   }
-  void send(int slot, int64_t columns, RecordingMember& to, int to_slot) {
+  void send(const ring::UnionPlace& place, RecordingMember& to, int to_slot) {
     const std::lock_guard lock(record_->mutex_);
-    add([this, slot, columns, &to, to_slot] {
+    add([this, slot = place.slot, columns = place.count, &to, to_slot] {
       record_->expect(to.is_free(to_slot), "sends into a slot that is in use");
       for (int64_t c = 0; c < columns; ++c) {
         record_->expect(at(slot, c) != kNothing, "sends what is not there");
@@ -133,9 +135,9 @@ class RecordingMember {
 
   // A call returns whether it could be done.
   void add(std::function<bool()> call) { calls_.push_back(std::move(call)); }
-  int64_t& at(int slot, int64_t column) { return slots_[static_cast<size_t>(slot * shape_.columns + column)]; }
+  int64_t& at(int slot, int64_t column) { return slots_[static_cast<size_t>(slot * shape_.slot_columns + column)]; }
   bool is_free(int slot) {
-    for (int64_t c = 0; c < shape_.columns; ++c) {
+    for (int64_t c = 0; c < shape_.slot_columns; ++c) {
       if (at(slot, c) != kNothing) return false;
     }
     return true;
@@ -150,7 +152,7 @@ class RecordingMember {
 
   const int device_;
   RingRecord* const record_;
-  ring::SlotShape shape_;
+  ring::RingShape shape_;
   std::vector<int64_t> slots_;               // a number for each column
   std::deque<std::function<bool()>> calls_;  // not done yet
   std::array<int64_t, 2> asked_{}, done_{};  // marks of each kind

@@ -31,8 +31,9 @@ template <template <class> class Member>
 class RingTestEngineOf : public LargeEngine {
  public:
   // members 0: one device without a ring.
-  RingTestEngineOf(int members, int64_t width, std::chrono::milliseconds deadline = std::chrono::minutes(5))
-      : members_(members), width_(width), deadline_(deadline) {}
+  RingTestEngineOf(int members, int64_t width, std::chrono::milliseconds deadline = std::chrono::minutes(5),
+                   bool checkpoints = true)
+      : members_(members), width_(width), deadline_(deadline), checkpoints_(checkpoints) {}
   LargeWorkspace memory(const LargePlan& /*plan*/) const override { return {}; }
   LargeOutcome decompose(const LargePlan& plan, const LargeOperands& operands,
                          const LargeControl& control) const override {
@@ -54,7 +55,7 @@ class RingTestEngineOf : public LargeEngine {
       for (const int device : devices) members.push_back(std::make_shared<Member<E>>(device, tracking));
       return members;
     };
-    ring::RingBackend<NarrowHome<E>, Member<E>> backend(home, make, {members_, deadline_}, watch);
+    ring::RingBackend<NarrowHome<E>, Member<E>> backend(home, make, {members_, deadline_, checkpoints_}, watch);
     LargeOutcome outcome = large::decompose(backend, plan, operands, control);
     report_ = backend.report();
     outcome.members = report_.members;
@@ -64,6 +65,7 @@ class RingTestEngineOf : public LargeEngine {
   const int members_;
   const int64_t width_;
   const std::chrono::milliseconds deadline_;
+  const bool checkpoints_;
   mutable ring::RingReport report_;
 };
 

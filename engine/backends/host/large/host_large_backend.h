@@ -89,6 +89,11 @@ class HostLargeBackend {
   std::vector<int8_t> indefinite_factor(View m, View g, const std::function<void(double)>& progress);
 
   // To and from an array without gaps, for a ring (backends/ring/ring_backend.h).
+  static std::shared_ptr<void> checkpoint_memory(uint64_t bytes) {
+    auto memory = std::make_shared<AlignedArray<char>>();
+    memory->reserve(bytes);
+    return {memory, memory->data()};
+  }
   void download(View a, E* to) { copy(a, {to, a.rows, a.cols, a.rows}); }
   void upload(const E* from, View a) { copy({const_cast<E*>(from), a.rows, a.cols, a.rows}, a); }
   void download(const int32_t* f, int64_t n, int32_t* to) { std::copy(f, f + n, to); }

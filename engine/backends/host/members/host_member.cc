@@ -11,24 +11,24 @@ constexpr int64_t kTaskColumns = 64;
 }  // namespace
 
 template <class E>
-void HostMember<E>::reserve(const ring::SlotShape& shape) {
+void HostMember<E>::reserve(const ring::RingShape& shape) {
   shape_ = shape;
-  const auto columns = static_cast<size_t>(ring::kSlots * shape.columns);
+  const auto columns = static_cast<size_t>(ring::kSlots * shape.slot_columns);
   x_.reserve(columns * static_cast<size_t>(shape.rows));
   f_.reserve(columns);
   if (shape.v_rows > 0) v_.reserve(columns * static_cast<size_t>(shape.v_rows));
-  std::call_once(tracking_->once, [&] { tracking_->pairs = PairTracking(shape.blocks); });
+  std::call_once(tracking_->once, [&] { tracking_->pairs = PairTracking(shape.blocks()); });
 }
 
 template <class E>
-ring::HostColumns<E> HostMember<E>::in_slot(int slot, int64_t columns) {
-  const int64_t first = slot * shape_.columns;
+ring::RingColumns<E> HostMember<E>::in_slot(int slot, int64_t columns) {
+  const int64_t first = slot * shape_.slot_columns;
   return {x_.data() + first * shape_.rows, f_.data() + first,
           shape_.v_rows > 0 ? v_.data() + first * shape_.v_rows : nullptr, columns};
 }
 
 template <class E>
-void HostMember<E>::copy(const ring::HostColumns<E>& from, const ring::HostColumns<E>& to) const {
+void HostMember<E>::copy(const ring::RingColumns<E>& from, const ring::RingColumns<E>& to) const {
   threads_.for_ranges(from.count, kTaskColumns, [&](int64_t first, int64_t last) {
     std::copy(from.x + first * shape_.rows, from.x + last * shape_.rows, to.x + first * shape_.rows);
     std::copy(from.f + first, from.f + last, to.f + first);
@@ -38,18 +38,18 @@ void HostMember<E>::copy(const ring::HostColumns<E>& from, const ring::HostColum
 }
 
 template <class E>
-void HostMember<E>::take(int slot, const ring::HostColumns<E>& columns) {
-  copy(columns, in_slot(slot, columns.count));
+void HostMember<E>::take(const ring::UnionPlace& place, const ring::RingColumns<E>& columns) {
+  copy(columns, in_slot(place.slot, columns.count));
 }
 
 template <class E>
-void HostMember<E>::give(int slot, const ring::HostColumns<E>& columns) {
-  copy(in_slot(slot, columns.count), columns);
+void HostMember<E>::give(const ring::UnionPlace& place, const ring::RingColumns<E>& columns) {
+  copy(in_slot(place.slot, columns.count), columns);
 }
 
 template <class E>
-void HostMember<E>::send(int slot, int64_t columns, HostMember& to, int to_slot) {
-  copy(in_slot(slot, columns), to.in_slot(to_slot, columns));
+void HostMember<E>::send(const ring::UnionPlace& place, HostMember& to, int to_slot) {
+  copy(in_slot(place.slot, place.count), to.in_slot(to_slot, place.count));
 }
 
 template <class E>

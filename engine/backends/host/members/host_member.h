@@ -39,13 +39,13 @@ class HostMember {
   HostMember(const HostMember&) = delete;
   HostMember& operator=(const HostMember&) = delete;
 
-  void reserve(const ring::SlotShape& shape);
-  void take(int slot, const ring::HostColumns<E>& columns);
-  void give(int slot, const ring::HostColumns<E>& columns);
+  void reserve(const ring::RingShape& shape);
+  void take(const ring::UnionPlace& place, const ring::RingColumns<E>& columns);
+  void give(const ring::UnionPlace& place, const ring::RingColumns<E>& columns);
   // Calls are done when they return.
   void mark(ring::RingMark /*mark*/) {}
   void await(const HostMember& /*member*/, ring::RingMark /*mark*/) {}
-  void send(int slot, int64_t columns, HostMember& to, int to_slot);
+  void send(const ring::UnionPlace& place, HostMember& to, int to_slot);
   void p_step(large::PStep<E> step);
   void reset_counters() { p_steps_.reset(); }
   large::PStepCounters read_counters() const { return p_steps_.counters(); }
@@ -54,8 +54,8 @@ class HostMember {
 
  private:
   // The first `columns` columns of a slot.
-  ring::HostColumns<E> in_slot(int slot, int64_t columns);
-  void copy(const ring::HostColumns<E>& from, const ring::HostColumns<E>& to) const;
+  ring::RingColumns<E> in_slot(int slot, int64_t columns);
+  void copy(const ring::RingColumns<E>& from, const ring::RingColumns<E>& to) const;
 
   const BlasThreads one_thread_a_call_;
   std::atomic<bool> stopped_{false};
@@ -65,7 +65,7 @@ class HostMember {
   const LargeThreads threads_;
   HostPSteps<E> p_steps_;
   const std::shared_ptr<SharedTracking> tracking_;
-  ring::SlotShape shape_;
+  ring::RingShape shape_;
   AlignedArray<E> x_, v_;
   AlignedArray<int32_t> f_;
 };
