@@ -1,8 +1,12 @@
 #include "engine/cuda_large_engine.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <limits>
+#include <set>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "engine/backends/cuda_door/plugin_loader.h"
 
@@ -13,6 +17,7 @@ LargeOutcome outcome_of(const SvdserveCudaLargeOutcome& p) {
   LargeOutcome o;
   static_cast<LargeReport&>(o) = p.report;
   o.detail = p.detail;
+  o.members = std::max(p.members, 1);
   for (int32_t i = 0; i < p.phase_count; ++i) {
     o.phases.push_back({p.phases[i].name, p.phases[i].seconds, p.phases[i].flops});
   }
@@ -53,9 +58,31 @@ class CudaLargeEngine final : public LargeEngine {
   const int ordinal_;
 };
 
-}  // namespace
+class CudaRingEngine final : public LargeEngine {
+ public:
+  CudaRingEngine(const SvdserveCudaApi* api, std::vector<int32_t> ordinals)
+      : api_(api), ordinals_(std::move(ordinals)) {}
 
-std::unique_ptr<LargeEngine> open_cuda_large_engine(int ordinal, CudaStatus* status) {
+  LargeWorkspace memory(const LargePlan& plan) const override {
+    if (is_for_processor(plan)) return {0, std::numeric_limits<uint64_t>::max()};
+    return {api_->large_host_bytes(&plan), api_->ring_device_bytes(&plan)};
+  }
+
+  LargeOutcome decompose(const LargePlan& plan, const LargeOperands& operands,
+                         const LargeControl& control) const override {
+    const SvdserveCudaLargeControl c{control.progress ? &tell : nullptr, &control, control.cancel};
+    SvdserveCudaLargeOutcome outcome{};
+    api_->decompose_ring(ordinals_.data(), static_cast<int32_t>(ordinals_.size()), &plan, &operands, &c, &outcome);
+    return outcome_of(outcome);
+  }
+
+ private:
+  const SvdserveCudaApi* const api_;
+  const std::vector<int32_t> ordinals_;
+};
+
+// Whether GPU `ordinal` takes large matrices; *status says why not.
+bool takes_large(int ordinal, CudaStatus* status) {
   constexpr int kNoDevice = 100;      // cudaErrorNoDevice
   constexpr int kNotSupported = 801;  // cudaErrorNotSupported
   const cuda::Plugin& plugin = cuda::plugin();
@@ -68,7 +95,29 @@ std::unique_ptr<LargeEngine> open_cuda_large_engine(int ordinal, CudaStatus* sta
   } else if (const char* const refusal = plugin.api->large_refusal(); refusal != nullptr) {
     *status = {kNotSupported, refusal, false};
   }
-  return status->ok() ? std::make_unique<CudaLargeEngine>(plugin.api, ordinal) : nullptr;
+  return status->ok();
+}
+
+}  // namespace
+
+std::unique_ptr<LargeEngine> open_cuda_large_engine(int ordinal, CudaStatus* status) {
+  if (!takes_large(ordinal, status)) return nullptr;
+  return std::make_unique<CudaLargeEngine>(cuda::plugin().api, ordinal);
+}
+
+std::unique_ptr<LargeEngine> open_cuda_ring_engine(const std::vector<int>& ordinals, CudaStatus* status) {
+  constexpr int kInvalidValue = 1;  // cudaErrorInvalidValue
+  *status = {};
+  const size_t count = ordinals.size();
+  if ((count != 1 && count != 2 && count != 4 && count != 8) ||
+      std::set<int>(ordinals.begin(), ordinals.end()).size() != count) {
+    *status = {kInvalidValue, "a ring has 1, 2, 4 or 8 different GPUs", false};
+    return nullptr;
+  }
+  for (const int ordinal : ordinals) {
+    if (!takes_large(ordinal, status)) return nullptr;
+  }
+  return std::make_unique<CudaRingEngine>(cuda::plugin().api, std::vector<int32_t>(ordinals.begin(), ordinals.end()));
 }
 
 }  // namespace svdserve

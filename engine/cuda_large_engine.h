@@ -3,6 +3,7 @@
 #define SVDSERVE_ENGINE_CUDA_LARGE_ENGINE_H_
 
 #include <memory>
+#include <vector>
 
 #include "engine/cuda_engine.h"
 #include "engine/large_engine.h"
@@ -13,6 +14,11 @@ namespace svdserve {
 // the same, because only large matrices need cuBLAS and cuSOLVER. Its memory belongs to a decomposition, and is freed
 // at the end. Handles and 32 MiB of pinned host memory are kept, and the next decomposition takes them over.
 std::unique_ptr<LargeEngine> open_cuda_large_engine(int ordinal, CudaStatus* status);
+
+// 1, 2, 4 or 8 different GPUs that compute the sweeps of one matrix together (backends/ring/ring_backend.h). The first one
+// has the matrices and computes all else, so memory() is that one's. Results have the same bits for every number of GPUs
+// of one kind, but other bits than those of open_cuda_large_engine().
+std::unique_ptr<LargeEngine> open_cuda_ring_engine(const std::vector<int>& ordinals, CudaStatus* status);
 
 }  // namespace svdserve
 #endif  // SVDSERVE_ENGINE_CUDA_LARGE_ENGINE_H_

@@ -64,6 +64,16 @@ int probe() {
                 device_bytes(kGeneral, kJacobi, {.strategy = PivotStrategy::kRoundRobin}),
                 device_bytes(kGeneral, kJacobi, {.variant = BlockVariant::kFullBlock}));
   }
+  const auto of_ring = [](const std::vector<int>& ordinals) {
+    CudaStatus of_all;
+    const auto ring = open_cuda_ring_engine(ordinals, &of_all);
+    if (ring == nullptr) return of_all.text;
+    const LargePlan plan = *plan_large({40, 40, DType::kF64, Order::kRowMajor}, {}).plan;
+    return std::to_string(ring->decompose(plan, {}).members) + " members, " +
+           std::to_string(ring->memory(plan).device_bytes) + " bytes";
+  };
+  std::printf("ring=%s\nring_of_three=%s\nring_twice=%s\nring_beyond=%s\n", of_ring({0, 1}).c_str(),
+              of_ring({0, 1, 2}).c_str(), of_ring({0, 0}).c_str(), of_ring({0, 7}).c_str());
   std::printf("factors=%s\nfactors_text=%s\n", factors != nullptr ? "open" : "null", of_factors.text.c_str());
   std::printf("driver=%d\ncount=%d\nwhy=%s\nengine=%s\ncode=%d\ntext=%s\npinned=%s\n",
               dlopen("libcuda.so.1", RTLD_NOW) != nullptr, count, why.c_str(), engine != nullptr ? "open" : "null",
@@ -134,11 +144,11 @@ TEST(CudaMissing, AFileThatIsNoLibrary) {
 }
 
 TEST(CudaMissing, ALibraryThatIsNoPlugin) {
-  expect_refused(probe_with(with_driver(SVDSERVE_FAKE_CUDA_DRIVER)), "is no CUDA back end of version 9");
+  expect_refused(probe_with(with_driver(SVDSERVE_FAKE_CUDA_DRIVER)), "is no CUDA back end of version 10");
 }
 
 TEST(CudaMissing, APluginOfAnotherVersion) {
-  expect_refused(probe_with(with_driver() + "SVDSERVE_FAKE_CUDA_VERSION=4"), "is no CUDA back end of version 9");
+  expect_refused(probe_with(with_driver() + "SVDSERVE_FAKE_CUDA_VERSION=4"), "is no CUDA back end of version 10");
 }
 
 TEST(CudaMissing, APluginOfAnotherBuild) {
@@ -149,7 +159,7 @@ TEST(CudaMissing, APluginOfAnotherBuild) {
                        " bytes instead of " + std::to_string(bytes));
   }
   expect_refused(probe_with(with_driver() + "SVDSERVE_FAKE_CUDA_RESIZED=version"),
-                 "is a CUDA back end of another build: its table is of version 10");
+                 "is a CUDA back end of another build: its table is of version 11");
   expect_refused(probe_with(with_driver() + "SVDSERVE_FAKE_CUDA_RESIZED=release"),
                  "is a CUDA back end of another build: its release is 9");
 }
@@ -176,6 +186,14 @@ TEST(CudaMissing, Nothing) {
   EXPECT_EQ(found.at("factors_text"), "the fake has no large matrices");
   EXPECT_EQ(found.at("code"), "0");
   EXPECT_EQ(found.at("pinned"), "memory");
+}
+
+TEST(CudaMissing, ARingHasDifferentDevices) {
+  const Findings found = probe_with(with_driver() + "SVDSERVE_FAKE_CUDA_LARGE=1");
+  EXPECT_EQ(found.at("ring"), "2 members, " + std::to_string(2 * std::stoull(found.at("svd"))) + " bytes");
+  EXPECT_EQ(found.at("ring_of_three"), "a ring has 1, 2, 4 or 8 different GPUs");
+  EXPECT_EQ(found.at("ring_twice"), found.at("ring_of_three"));
+  EXPECT_EQ(found.at("ring_beyond"), "there is no GPU 7, only 2");
 }
 
 // No memory is enough for what a GPU does not compute.

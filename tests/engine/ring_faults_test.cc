@@ -1,5 +1,5 @@
-// A member that throws, hangs or is late in any call: the others end, the ring goes on with those that are left, and the
-// results have the same bits. Checkpoints bound the work that is repeated.
+// A member throws, hangs or is late in any call. The others end, the ring goes on with those that are left, and the results
+// have the same bits. Checkpoints bound the work that is repeated.
 #include <algorithm>
 #include <atomic>
 #include <chrono>

@@ -131,8 +131,8 @@ class RecordedRing {
 
 class RingLayoutTest : public ::testing::TestWithParam<int> {};
 
-// Each pair once a sweep in the sweep's order, 2 D - 1 swaps, nothing computed or sent that is not there, nothing sent
-// into a slot that is in use: in many orders of the members' progress.
+// Each pair comes once a sweep in the sweep's order, with 2 D - 1 swaps. Nothing is computed or sent that is not there.
+// Nothing is sent into a slot that is in use. The members' progress has many orders.
 TEST_P(RingLayoutTest, MembersHaveWhatTheyComputeWith) {
   const int members = GetParam();
   Random random(static_cast<uint64_t>(members));

@@ -109,6 +109,7 @@ RULES = {
     "engine/backends/cuda/tall": cuda("device", "lanes"),
     "engine/backends/cuda/blocks": cuda("device", "lanes", "tall"),
     "engine/backends/cuda/large": cuda("device", table=True),
+    "engine/backends/cuda/members": Rule(cuda("device", "large", table=True).project + ("engine/backends/ring/",), ("cuda",)),
     "engine/backends/cuda/side_by_side": cuda("device", "lanes", "large"),
     "engine/backends/cuda": cuda("", table=True),
     "engine/backends/cuda_door": Rule(VALUES + EXECUTION, ("absl",)),

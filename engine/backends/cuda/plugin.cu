@@ -5,6 +5,7 @@
 #include "engine/backends/cuda/device/widen_operands.h"
 #include "engine/backends/cuda/large/decompose_large.h"
 #include "engine/backends/cuda/launch.h"
+#include "engine/backends/cuda/members/decompose_ring.h"
 #include "engine/backends/cuda_door/plugin_abi.h"
 
 namespace svdserve::cuda {
@@ -129,11 +130,33 @@ int wait(int32_t device, CUevent_st* event) {
 }
 
 constexpr SvdserveCudaApi kApi = {
-    kBuild,          device_count,   device_info,  error_name,      error_text,         workspace_bytes,
-    launch,          allocate,       release,      allocate_pinned, release_pinned,     is_pinned,
-    create_stream,   destroy_stream, create_event, destroy_event,   copy_to_device,     copy_to_host,
-    clear,           record,         wait,         large_refusal,   large_device_bytes, large_host_bytes,
+    kBuild,
+    device_count,
+    device_info,
+    error_name,
+    error_text,
+    workspace_bytes,
+    launch,
+    allocate,
+    release,
+    allocate_pinned,
+    release_pinned,
+    is_pinned,
+    create_stream,
+    destroy_stream,
+    create_event,
+    destroy_event,
+    copy_to_device,
+    copy_to_host,
+    clear,
+    record,
+    wait,
+    large_refusal,
+    large_device_bytes,
+    large_host_bytes,
     decompose_large,
+    ring_device_bytes,
+    decompose_ring,
 };
 
 }  // namespace

@@ -24,7 +24,7 @@ struct CUevent_st;
 
 extern "C" {
 
-enum { kSvdserveCudaAbiVersion = 9, kSvdserveCudaStructs = 9, kSvdserveCudaMaxPhases = 24 };
+enum { kSvdserveCudaAbiVersion = 10, kSvdserveCudaStructs = 9, kSvdserveCudaMaxPhases = 24 };
 
 struct SvdserveCudaDevice {
   char name[256];  // as the driver calls it
@@ -51,6 +51,7 @@ struct SvdserveCudaLargePhase {
 struct SvdserveCudaLargeOutcome {
   svdserve::LargeReport report;
   char detail[512];
+  int32_t members;
   int32_t phase_count;
   SvdserveCudaLargePhase phases[kSvdserveCudaMaxPhases];
 };
@@ -101,6 +102,12 @@ struct SvdserveCudaApi {
   // Blocks until the results are written. The outcome says what went wrong. Calls at once share the device.
   void (*decompose_large)(int32_t device, const svdserve::LargePlan* plan, const svdserve::LargeOperands* operands,
                           const SvdserveCudaLargeControl* control, SvdserveCudaLargeOutcome* outcome);
+
+  // The same on 1, 2, 4 or 8 devices together, the first of which needs the memory that the function before says.
+  uint64_t (*ring_device_bytes)(const svdserve::LargePlan* plan);
+  void (*decompose_ring)(const int32_t* devices, int32_t count, const svdserve::LargePlan* plan,
+                         const svdserve::LargeOperands* operands, const SvdserveCudaLargeControl* control,
+                         SvdserveCudaLargeOutcome* outcome);
 };
 
 // The plugin's one symbol: null where it does not know this version.

@@ -37,12 +37,14 @@ namespace svdserve::ring {
 
 // Home: a LargeBackend with, beside its contract,
 //   std::shared_ptr<void> checkpoint_memory(bytes)             for a checkpoint, where all members reach it
-//   void download(view, E* to), download(f, n, int32_t* to)    into such memory, columns without gaps. wait
+//   int64_t checkpoint_ld(rows)                                elements from column to column there
+//   void download(view, E* to), download(f, n, int32_t* to)    into such memory. wait
 //   void upload(const E* from, view), upload(from, n, f)       from there. wait
 template <class Home>
 concept RingHome = large::LargeBackend<Home> &&
     requires(Home& h, large::LargeView<typename Home::Element> a, typename Home::Element* to, int32_t* f) {
   { h.checkpoint_memory(uint64_t{}) } -> std::same_as<std::shared_ptr<void>>;
+  { Home::checkpoint_ld(int64_t{}) } -> std::same_as<int64_t>;
   h.download(a, to);
   h.download(f, int64_t{}, f);
   h.upload(to, a);
@@ -268,7 +270,8 @@ class RingBackend {
   }
 
   std::shared_ptr<Checkpoint<E>> new_checkpoint() const {
-    return std::make_shared<Checkpoint<E>>(matrix_->x.rows, matrix_->v ? matrix_->v.rows : 0, matrix_->x.cols,
+    return std::make_shared<Checkpoint<E>>(Home::checkpoint_ld(matrix_->x.rows),
+                                           matrix_->v ? Home::checkpoint_ld(matrix_->v.rows) : 0, matrix_->x.cols,
                                            [&](uint64_t bytes) { return home_.checkpoint_memory(bytes); });
   }
 
@@ -295,8 +298,9 @@ class RingBackend {
     layout_ = std::make_unique<RingLayout>(*unions_);
     const auto shared = share();
     shared->checkpoint = checkpoint_;
-    const RingShape shape{matrix_->x.rows,         checkpoint_->v_rows, matrix_->x.cols,
-                          unions_->most_columns(), matrix_->width,      matrix_->tolerance};
+    const RingShape shape{matrix_->x.rows, matrix_->v ? matrix_->v.rows : 0,
+                          matrix_->x.cols, unions_->most_columns(),
+                          matrix_->width,  matrix_->tolerance};
     run(*shared, [shared, shape](int m, MeetingPlace& place) {
       Member& member = *shared->members[static_cast<size_t>(m)];
       member.reserve(shape);

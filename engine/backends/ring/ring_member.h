@@ -37,7 +37,7 @@ struct UnionPlace {
   int first_block = 0, blocks = 0;
 };
 
-// Columns of a checkpoint, without gaps. v: null where there is none.
+// Columns of a checkpoint, as far apart as its home says. v: null where there is none.
 template <class E>
 struct RingColumns {
   E* x = nullptr;
@@ -85,23 +85,20 @@ using Members = std::vector<std::shared_ptr<Member>>;
 // X, its exponents and V as they were before some p-step, in memory that all members reach.
 template <class E>
 struct Checkpoint {
-  // allocate(bytes): a std::shared_ptr<void>.
+  // ld, v_ld: elements of a column of X, and of V or 0. allocate(bytes): a std::shared_ptr<void>.
   template <class Allocate>
-  Checkpoint(int64_t rows, int64_t v_rows, int64_t n, const Allocate& allocate)
-      : rows(rows),
-        v_rows(v_rows),
-        memory(allocate(bytes(rows, v_rows, n))),
+  Checkpoint(int64_t ld, int64_t v_ld, int64_t n, const Allocate& allocate)
+      : ld(ld),
+        v_ld(v_ld),
+        memory(allocate(static_cast<uint64_t>(n) * (static_cast<uint64_t>(ld + v_ld) * sizeof(E) + sizeof(int32_t)))),
         x(static_cast<E*>(memory.get())),
-        v(v_rows > 0 ? x + rows * n : nullptr),
-        f(reinterpret_cast<int32_t*>(x + (rows + v_rows) * n)) {}
-  static uint64_t bytes(int64_t rows, int64_t v_rows, int64_t n) {
-    return static_cast<uint64_t>(n) * (static_cast<uint64_t>(rows + v_rows) * sizeof(E) + sizeof(int32_t));
-  }
+        v(v_ld > 0 ? x + ld * n : nullptr),
+        f(reinterpret_cast<int32_t*>(x + (ld + v_ld) * n)) {}
   RingColumns<E> columns(int64_t first, int64_t count) const {
-    return {x + first * rows, f + first, v != nullptr ? v + first * v_rows : nullptr, count};
+    return {x + first * ld, f + first, v != nullptr ? v + first * v_ld : nullptr, count};
   }
 
-  const int64_t rows, v_rows;
+  const int64_t ld, v_ld;
   const std::shared_ptr<void> memory;
   E* const x;
   E* const v;

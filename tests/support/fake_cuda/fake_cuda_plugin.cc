@@ -405,6 +405,12 @@ constexpr SvdserveCudaApi kApi = {
     [](const LargePlan*) { return kLargeHostBytes; },
     [](int32_t, const LargePlan*, const LargeOperands*, const SvdserveCudaLargeControl*,
        SvdserveCudaLargeOutcome* outcome) { *outcome = {}; },
+    [](const LargePlan*) { return 2 * kLargeDeviceBytes; },
+    [](const int32_t*, int32_t count, const LargePlan*, const LargeOperands*, const SvdserveCudaLargeControl*,
+       SvdserveCudaLargeOutcome* outcome) {
+      *outcome = {};
+      outcome->members = count;
+    },
 };
 
 // With one struct's size wrong where the environment names it.

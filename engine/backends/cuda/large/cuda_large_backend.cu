@@ -97,7 +97,7 @@ T* CudaLargeBackend<E>::take(int64_t n) {
 template <class E>
 template <class T>
 void CudaLargeBackend<E>::fetch(T* to, const T* from, int64_t n) {
-  download(lane_, to, from, n);
+  cuda::download(lane_, to, from, n);
 }
 
 template <class E>
@@ -831,6 +831,7 @@ void CudaLargeBackend<E>::p_step(const large::PStep<E>& step) {
   call.counters = counts_;
   call.versions = versions_of(step);
   call.workspace = p_step_workspace_;
+  call.parts_for = parts_for_;
   cudaEvent_t* const marks = clock_.marks_of_p_step();
   require(launch_gram_step(call, lane_.limits, marks, lane_.stream), "launching a p-step");
   const double k = 2 * static_cast<double>(step.width), n = static_cast<double>(step.count);
@@ -868,6 +869,56 @@ large::PStepCounters CudaLargeBackend<E>::read_counters() {
   active_counted_ = result.active_pairs;
   clock_.collect();
   return result;
+}
+
+// --- rings ----------------------------------------------------------------------------------------------------------
+
+template <class E>
+std::shared_ptr<void> CudaLargeBackend<E>::checkpoint_memory(uint64_t bytes) {
+  void* memory = nullptr;
+  require(cudaMalloc(&memory, bytes), "allocating a checkpoint");
+  return {memory, [](void* m) { (void)cudaFree(m); }};
+}
+
+template <class E>
+void CudaLargeBackend<E>::enqueue_download(View a, E* to) {
+  assert(a.ld == checkpoint_ld(a.rows));
+  require(cudaMemcpyAsync(to, a.data, size(a.ld * a.cols) * sizeof(E), cudaMemcpyDefault, lane_.stream),
+          "copying columns to a checkpoint");
+}
+
+template <class E>
+void CudaLargeBackend<E>::enqueue_upload(const E* from, View a) {
+  assert(a.ld == checkpoint_ld(a.rows));
+  require(cudaMemcpyAsync(a.data, from, size(a.ld * a.cols) * sizeof(E), cudaMemcpyDefault, lane_.stream),
+          "copying columns of a checkpoint");
+}
+
+template <class E>
+void CudaLargeBackend<E>::download(View a, E* to) {
+  enqueue_download(a, to);
+  sync();
+}
+
+template <class E>
+void CudaLargeBackend<E>::upload(const E* from, View a) {
+  if (a.data == tracked_.x) tracked_.x = nullptr;  // it has changed in other ways than by p-steps
+  enqueue_upload(from, a);
+  sync();
+}
+
+template <class E>
+void CudaLargeBackend<E>::download(const int32_t* f, int64_t n, int32_t* to) {
+  require(cudaMemcpyAsync(to, f, size(n) * sizeof(int32_t), cudaMemcpyDefault, lane_.stream),
+          "copying exponents to a checkpoint");
+  sync();
+}
+
+template <class E>
+void CudaLargeBackend<E>::upload(const int32_t* from, int64_t n, int32_t* f) {
+  require(cudaMemcpyAsync(f, from, size(n) * sizeof(int32_t), cudaMemcpyDefault, lane_.stream),
+          "copying exponents of a checkpoint");
+  sync();
 }
 
 static_assert(large::LargeBackend<CudaLargeBackend<double>>);

@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -111,6 +112,23 @@ class CudaLargeBackend {
   void reset_counters();
   large::PStepCounters read_counters();
 
+  // --- rings (backends/ring/ring_backend.h) -------------------------------------------------------------------------
+
+  // Device memory that is freed with the last copy of the pointer.
+  static std::shared_ptr<void> checkpoint_memory(uint64_t bytes);
+  static int64_t checkpoint_ld(int64_t rows) { return leading_dimension(rows); }
+  // Between whole columns here and a checkpoint, which may be another device's. Those without `enqueue` wait.
+  void enqueue_download(View a, E* to);
+  void enqueue_upload(const E* from, View a);
+  void download(View a, E* to);
+  void upload(const E* from, View a);
+  void download(const int32_t* f, int64_t n, int32_t* to);
+  void upload(const int32_t* from, int64_t n, int32_t* f);
+  // From now on Gram matrices have the parts that suit so many pairs, so that bits do not depend on a p-step's number.
+  void fix_gram_parts(int64_t pairs) { parts_for_ = static_cast<int>(pairs); }
+  // The versions of the blocks of x, with the width and tolerance of `step`, in device memory; or null.
+  int* block_versions(const large::PStep<E>& step) { return versions_of(step).blocks; }
+
  private:
   // Norms of columns, in device memory.
   struct Norms {
@@ -177,6 +195,7 @@ class CudaLargeBackend {
   uint64_t p_step_bytes_ = 0;
   std::map<const large::BlockPair*, PairList> pair_lists_;
   int64_t pairs_ = 0, active_counted_ = 0;
+  int parts_for_ = 0;                                // GramStepCall's
   double inner_flops_ = 0, postmultiply_flops_ = 0;  // of an active pair
 };
 

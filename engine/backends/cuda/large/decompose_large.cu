@@ -22,19 +22,6 @@ void copy_text(const std::string& from, char (&to)[N]) {
   std::snprintf(to, N, "%s", from.c_str());
 }
 
-void put_outcome(const LargeOutcome& from, SvdserveCudaLargeOutcome& to) {
-  to = {};
-  to.report = from;
-  copy_text(from.detail, to.detail);
-  to.phase_count = static_cast<int32_t>(std::min<size_t>(from.phases.size(), kSvdserveCudaMaxPhases));
-  for (int32_t i = 0; i < to.phase_count; ++i) {
-    const LargePhaseTime& phase = from.phases[static_cast<size_t>(i)];
-    copy_text(phase.name, to.phases[i].name);
-    to.phases[i].seconds = phase.seconds;
-    to.phases[i].flops = phase.flops;
-  }
-}
-
 // The memory of one job, freed at its end.
 class JobMemory {
  public:
@@ -61,39 +48,6 @@ LargeOutcome by_kind(LargeLane& lane, DeviceArena& arena, const LargePlan& plan,
   if (plan.options.kind == LargeKind::kGeneral) return general_eigenproblem(lane, arena, plan, operands, control);
   return is_complex(plan.problem.dtype) ? decompose<Complex>(lane, arena, plan, operands, control)
                                         : decompose<double>(lane, arena, plan, operands, control);
-}
-
-LargeOutcome run(int32_t device, const LargePlan& plan, const LargeOperands& operands, const LargeControl& control) {
-  LargeOutcome outcome;
-  try {
-    require(cudaSetDevice(device), "choosing a device");
-    std::unique_ptr<LargeLane> lane = take_lane(device);
-    {
-      const uint64_t bytes = large_device_bytes(&plan);
-      const JobMemory memory(bytes);
-      DeviceArena arena(memory.get(), bytes);
-      outcome = by_kind(*lane, arena, plan, operands, control);
-      // Whatever became of it, nothing of it is left in the stream, or the device is lost.
-      if (!outcome.device_lost && cudaStreamSynchronize(lane->stream) != cudaSuccess) {
-        (void)cudaGetLastError();
-        outcome.status = LargeStatus::kFault;
-        outcome.device_lost = true;
-      }
-    }
-    if (outcome.device_lost) {
-      (void)lane.release();  // nothing of a dead context is freed
-    } else {
-      keep_lane(std::move(lane));
-    }
-  } catch (const large::LargeStop& stop) {
-    outcome.status = stop.status;
-    outcome.detail = stop.detail;
-    outcome.device_lost = stop.device_lost;
-  } catch (const std::exception& e) {
-    outcome.status = LargeStatus::kFault;
-    outcome.detail = e.what();
-  }
-  return outcome;
 }
 
 }  // namespace
@@ -142,14 +96,69 @@ uint64_t large_host_bytes(const LargePlan* plan) {
   return plan->options.kind == LargeKind::kGeneral ? general_eigenproblem_host_bytes(*plan) : 0;
 }
 
+void put_outcome(const LargeOutcome& from, SvdserveCudaLargeOutcome& to) {
+  to = {};
+  to.report = from;
+  to.members = from.members;
+  copy_text(from.detail, to.detail);
+  to.phase_count = static_cast<int32_t>(std::min<size_t>(from.phases.size(), kSvdserveCudaMaxPhases));
+  for (int32_t i = 0; i < to.phase_count; ++i) {
+    const LargePhaseTime& phase = from.phases[static_cast<size_t>(i)];
+    copy_text(phase.name, to.phases[i].name);
+    to.phases[i].seconds = phase.seconds;
+    to.phases[i].flops = phase.flops;
+  }
+}
+
+LargeControl own_control(const SvdserveCudaLargeControl& control) {
+  LargeControl own;
+  own.cancel = control.cancel;
+  if (control.progress != nullptr) {
+    own.progress = [&control](const LargeProgress& p) { control.progress(control.user, &p); };
+  }
+  return own;
+}
+
+LargeOutcome run_on_lane(int32_t device, uint64_t bytes,
+                         const std::function<LargeOutcome(LargeLane&, DeviceArena&)>& f) {
+  LargeOutcome outcome;
+  try {
+    require(cudaSetDevice(device), "choosing a device");
+    std::unique_ptr<LargeLane> lane = take_lane(device);
+    {
+      const JobMemory memory(bytes);
+      DeviceArena arena(memory.get(), bytes);
+      outcome = f(*lane, arena);
+      // Whatever became of it, nothing of it is left in the stream, or the device is lost.
+      if (!outcome.device_lost && cudaStreamSynchronize(lane->stream) != cudaSuccess) {
+        (void)cudaGetLastError();
+        outcome.status = LargeStatus::kFault;
+        outcome.device_lost = true;
+      }
+    }
+    if (outcome.device_lost) {
+      (void)lane.release();  // nothing of a dead context is freed
+    } else {
+      keep_lane(std::move(lane));
+    }
+  } catch (const large::LargeStop& stop) {
+    outcome.status = stop.status;
+    outcome.detail = stop.detail;
+    outcome.device_lost = stop.device_lost;
+  } catch (const std::exception& e) {
+    outcome.status = LargeStatus::kFault;
+    outcome.detail = e.what();
+  }
+  return outcome;
+}
+
 void decompose_large(int32_t device, const LargePlan* plan, const LargeOperands* operands,
                      const SvdserveCudaLargeControl* control, SvdserveCudaLargeOutcome* outcome) {
-  LargeControl own;
-  own.cancel = control->cancel;
-  if (control->progress != nullptr) {
-    own.progress = [control](const LargeProgress& p) { control->progress(control->user, &p); };
-  }
-  put_outcome(run(device, *plan, *operands, own), *outcome);
+  const LargeControl own = own_control(*control);
+  put_outcome(
+      run_on_lane(device, large_device_bytes(plan),
+                  [&](LargeLane& lane, DeviceArena& arena) { return by_kind(lane, arena, *plan, *operands, own); }),
+      *outcome);
 }
 
 }  // namespace svdserve::cuda

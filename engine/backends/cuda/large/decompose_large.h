@@ -2,6 +2,10 @@
 #ifndef SVDSERVE_ENGINE_BACKENDS_CUDA_LARGE_DECOMPOSE_LARGE_H_
 #define SVDSERVE_ENGINE_BACKENDS_CUDA_LARGE_DECOMPOSE_LARGE_H_
 
+#include <functional>
+
+#include "engine/backends/cuda/device/device_arena.h"
+#include "engine/backends/cuda/large/large_lane.h"
 #include "engine/backends/cuda_door/plugin_abi.h"
 
 namespace svdserve::cuda {
@@ -11,6 +15,13 @@ uint64_t large_device_bytes(const LargePlan* plan);
 uint64_t large_host_bytes(const LargePlan* plan);
 void decompose_large(int32_t device, const LargePlan* plan, const LargeOperands* operands,
                      const SvdserveCudaLargeControl* control, SvdserveCudaLargeOutcome* outcome);
+
+// For the same on several devices. The control must outlive what is made of it.
+LargeControl own_control(const SvdserveCudaLargeControl& control);
+// f() with a lane, and with so many bytes. Never throws.
+LargeOutcome run_on_lane(int32_t device, uint64_t bytes,
+                         const std::function<LargeOutcome(LargeLane&, DeviceArena&)>& f);
+void put_outcome(const LargeOutcome& from, SvdserveCudaLargeOutcome& to);
 
 }  // namespace svdserve::cuda
 #endif  // SVDSERVE_ENGINE_BACKENDS_CUDA_LARGE_DECOMPOSE_LARGE_H_

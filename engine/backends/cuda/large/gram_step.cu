@@ -61,7 +61,8 @@ cudaError_t launch(const GramStepCall<E>& call, const GramStepLimits& limits, cu
   // Rows are split so that every multiprocessor has a block, unless the caller wants one sum.
   const auto slabs = [](int64_t rows, int of) { return static_cast<int>((rows + of - 1) / of); };
   const int gram_slabs = slabs(call.x.rows, Slab<E, K, true>::kRows);
-  const int by_load = std::min({kMostSplits, gram_slabs, (limits.multiprocessors + call.count / 2) / call.count});
+  const int pairs = call.parts_for > 0 ? call.parts_for : call.count;
+  const int by_load = std::min({kMostSplits, gram_slabs, (limits.multiprocessors + pairs / 2) / pairs});
   const int splits = call.whole_columns ? 1 : std::max(1, by_load);
   const dim3 gram_grid(static_cast<unsigned>(splits), static_cast<unsigned>(call.count));
   const auto gram = [&](auto kernel, int stages) {

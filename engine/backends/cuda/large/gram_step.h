@@ -118,6 +118,7 @@ struct GramStepCall {
   void* workspace;  // device, gram_step_workspace_bytes(), aligned to 256
   GramStepStack stack = {};
   bool whole_columns = false;  // a Gram matrix is one sum, so its bits do not depend on `count`; else it may have parts
+  int parts_for = 0;           // not 0: it has the parts that suit so many pairs, whatever `count` is
 };
 
 // The limits of the device.

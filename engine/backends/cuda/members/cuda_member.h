@@ -1,0 +1,79 @@
+// A member of a ring (backends/ring/ring_member.h) that is a GPU.
+//
+// It has room for the whole matrix, and keeps each union at its own place there: kernels number columns and blocks as
+// they are on one GPU. That is 2 D / 3 of the memory that slots would take, and no slot is used.
+// A union's columns are contiguous, so it goes to another GPU in one copy of X and one of V, by copy engines. Exponents and
+// the versions of blocks go with it. All work is in one stream; members wait for each other by events.
+#ifndef SVDSERVE_ENGINE_BACKENDS_CUDA_MEMBERS_CUDA_MEMBER_H_
+#define SVDSERVE_ENGINE_BACKENDS_CUDA_MEMBERS_CUDA_MEMBER_H_
+
+#include <cuda_runtime_api.h>
+
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "engine/backends/cuda/device/device_arena.h"
+#include "engine/backends/cuda/large/cuda_large_backend.h"
+#include "engine/backends/cuda/large/large_lane.h"
+#include "engine/backends/ring/ring_member.h"
+
+namespace svdserve::cuda {
+
+// Device memory beside a member's matrices, for n columns in pairs of blocks.
+uint64_t ring_member_bytes(int64_t rows, int64_t v_rows, int64_t n, bool complex);
+
+// E: double or Complex.
+template <class E>
+class CudaMember {
+ public:
+  using Element = E;
+
+  explicit CudaMember(int device) : device_(device) {}
+  ~CudaMember();
+  CudaMember(const CudaMember&) = delete;
+  CudaMember& operator=(const CudaMember&) = delete;
+
+  void reserve(const ring::RingShape& shape);
+  void take(const ring::UnionPlace& place, const ring::RingColumns<E>& columns);
+  void give(const ring::UnionPlace& place, const ring::RingColumns<E>& columns);
+  void mark(ring::RingMark mark);
+  void await(const CudaMember& member, ring::RingMark mark);
+  void send(const ring::UnionPlace& place, CudaMember& to, int to_slot);
+  void p_step(large::PStep<E> step);
+  void reset_counters();
+  large::PStepCounters read_counters();
+  void tell(std::vector<LargePhaseTime>& phases);
+  void stop() { stopped_ = true; }
+
+ private:
+  using View = large::LargeView<E>;
+
+  // Makes the device current on this thread, which is another one from call to call.
+  void use() const;
+  void copy_peer(void* to, const CudaMember& member, const void* from, int64_t bytes);
+  // The same pairs at the same address, by which the back end knows the list that the device has.
+  const large::BlockPair* kept(const large::BlockPair* pairs, int count);
+
+  const int device_;
+  std::atomic<bool> stopped_{false};
+  const LargeControl control_{.progress = {}, .cancel = &stopped_};
+  const LargeWatch watch_{control_};
+  std::unique_ptr<LargeLane> lane_;
+  void* memory_ = nullptr;
+  std::unique_ptr<DeviceArena> arena_;
+  std::unique_ptr<CudaLargeBackend<E>> backend_;
+  cudaEvent_t marks_[2] = {nullptr, nullptr};
+  View x_, v_;  // of all columns
+  int32_t* f_ = nullptr;
+  int* versions_ = nullptr;  // of all blocks, or null
+  std::map<std::vector<int>, std::vector<large::BlockPair>> lists_;
+};
+
+extern template class CudaMember<double>;
+extern template class CudaMember<Complex>;
+
+}  // namespace svdserve::cuda
+#endif  // SVDSERVE_ENGINE_BACKENDS_CUDA_MEMBERS_CUDA_MEMBER_H_

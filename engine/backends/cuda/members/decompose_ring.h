@@ -1,0 +1,14 @@
+// One large matrix on several GPUs, as the plugin's table offers it; the contracts are in plugin_abi.h.
+#ifndef SVDSERVE_ENGINE_BACKENDS_CUDA_MEMBERS_DECOMPOSE_RING_H_
+#define SVDSERVE_ENGINE_BACKENDS_CUDA_MEMBERS_DECOMPOSE_RING_H_
+
+#include "engine/backends/cuda_door/plugin_abi.h"
+
+namespace svdserve::cuda {
+
+uint64_t ring_device_bytes(const LargePlan* plan);
+void decompose_ring(const int32_t* devices, int32_t count, const LargePlan* plan, const LargeOperands* operands,
+                    const SvdserveCudaLargeControl* control, SvdserveCudaLargeOutcome* outcome);
+
+}  // namespace svdserve::cuda
+#endif  // SVDSERVE_ENGINE_BACKENDS_CUDA_MEMBERS_DECOMPOSE_RING_H_

@@ -1,0 +1,200 @@
+// One large matrix on several GPUs together: are the bits the same, and how long do sweeps and whole factors take.
+//   device_ring_bench [ORDER ...]     2048, 8192 and 16384 where none is named
+// f64, U and V, random normal, JACOBI; and bits of other kinds first. "members" 0 is one GPU without a ring. In turns, the
+// median of three after one that does not count. "sweeps" is the time from the first sweep's progress to the finish, so
+// it has the ways to the members and back in it. "all" is the whole call, from host memory to host memory. The exit
+// status says whether all bits agree.
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "engine/cuda_engine.h"
+#include "engine/cuda_large_engine.h"
+#include "engine/large_engine.h"
+
+namespace svdserve {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+constexpr int kTurns = 3;
+
+double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+struct Results {
+  std::vector<char> left, values, right;
+};
+
+struct Run {
+  LargeOutcome outcome;
+  double seconds = 0, sweeps = 0;
+  uint64_t checksum = 0;
+};
+
+// A fast hash of the bits of U, S and V.
+uint64_t checksum(const Results& results) {
+  uint64_t hash = 0xcbf29ce484222325u;
+  for (const auto* bytes : {&results.left, &results.values, &results.right}) {
+    for (size_t i = 0; i + 4 <= bytes->size(); i += 4) {
+      uint32_t word = 0;
+      std::memcpy(&word, bytes->data() + i, 4);
+      hash = (hash ^ word) * 0x100000001b3u;
+    }
+  }
+  return hash;
+}
+
+Run run(const LargeEngine& engine, const LargePlan& plan, const std::vector<char>& operand,
+        const std::vector<int8_t>& signature, Results& results) {
+  results.left.resize(plan.left_bytes());
+  results.values.resize(plan.values_bytes());
+  results.right.resize(plan.right_bytes());
+  LargeOperands operands;
+  operands.matrix = operand.data();
+  operands.signature = signature.empty() ? nullptr : signature.data();
+  operands.left = results.left.data();
+  operands.values = results.values.data();
+  operands.right = results.right.data();
+  Clock::time_point first, last;
+  bool begun = false;
+  LargeControl control;
+  control.progress = [&](const LargeProgress& progress) {
+    if (progress.stage == LargeStage::kSweep && !begun) begun = true, first = Clock::now();
+    if (progress.stage != LargeStage::kFinish) last = Clock::now();
+  };
+  Run result;
+  const auto start = Clock::now();
+  result.outcome = engine.decompose(plan, operands, control);
+  result.seconds = seconds_since(start);
+  result.sweeps = begun ? std::chrono::duration<double>(last - first).count() : 0;
+  if (result.outcome.status != LargeStatus::kOk) {
+    std::printf("not decomposed: %s\n", result.outcome.detail.c_str());
+    std::exit(1);
+  }
+  result.checksum = checksum(results);
+  return result;
+}
+
+std::vector<char> normal(const Problem& problem) {
+  std::mt19937_64 bits(3);
+  std::normal_distribution<double> number;
+  const size_t count = static_cast<size_t>(problem.rows * problem.cols) * (is_complex(problem.dtype) ? 2 : 1);
+  const size_t width = static_cast<size_t>(value_bytes(problem.dtype));
+  std::vector<char> bytes(count * width);
+  for (size_t i = 0; i < count; ++i) {
+    const double x = number(bits);
+    const auto narrow = static_cast<float>(x);
+    std::memcpy(bytes.data() + i * width, width == 8 ? static_cast<const void*>(&x) : &narrow, width);
+  }
+  return bytes;
+}
+
+double median(std::vector<double> numbers) {
+  std::sort(numbers.begin(), numbers.end());
+  return numbers[numbers.size() / 2];
+}
+
+using Rings = std::vector<std::pair<int, std::unique_ptr<LargeEngine>>>;
+
+// Types, kinds and orders that fill no block, against the smallest ring.
+bool same_bits(const Rings& rings) {
+  bool good = true;
+  for (const DType dtype : {DType::kF32, DType::kF64, DType::kC64, DType::kC128}) {
+    for (const int64_t n : {1, 63, 500, 1031, 2100}) {
+      for (const LargeKind kind : {LargeKind::kSvd, LargeKind::kHyperbolicSvd}) {
+        const Problem problem{n + 5, n, dtype, Order::kColumnMajor};
+        const auto plan = plan_large(problem, {.kind = kind, .method = Method::kJacobi});
+        const auto operand = normal(problem);
+        std::vector<int8_t> signature;
+        if (kind == LargeKind::kHyperbolicSvd) {
+          for (int64_t j = 0; j < n; ++j) signature.push_back(j % 3 == 1 ? -1 : 1);
+        }
+        Results results;
+        uint64_t expected = 0;
+        for (const auto& [members, engine] : rings) {
+          if (members == 0) continue;
+          const uint64_t sum = run(*engine, *plan.plan, operand, signature, results).checksum;
+          if (members == 1) expected = sum;
+          if (sum == expected) continue;
+          std::printf("other bits: %s, n = %lld, kind %d, %d members\n", name(dtype), static_cast<long long>(n),
+                      static_cast<int>(kind), members);
+          good = false;
+        }
+      }
+    }
+  }
+  std::printf("bits of small matrices: %s\n", good ? "the same on every ring" : "DIFFER");
+  return good;
+}
+
+bool times(const Rings& rings, int64_t n) {
+  const Problem problem{n, n, DType::kF64, Order::kColumnMajor};
+  const auto plan = plan_large(problem, {.method = Method::kJacobi});
+  const auto operand = normal(problem);
+  Results results;
+  std::vector<std::vector<double>> all(rings.size()), sweeps(rings.size());
+  std::vector<Run> last(rings.size());
+  for (int turn = 0; turn <= kTurns; ++turn) {
+    for (size_t i = 0; i < rings.size(); ++i) {
+      last[i] = run(*rings[i].second, *plan.plan, operand, {}, results);
+      if (turn == 0) continue;
+      all[i].push_back(last[i].seconds);
+      sweeps[i].push_back(last[i].sweeps);
+    }
+  }
+  bool good = true;
+  for (size_t i = 0; i < rings.size(); ++i) {
+    const int count = last[i].outcome.sweeps;
+    std::printf("%6lld %8d %7d %11.1f %14.1f %10.1f %7.2f  %016llx\n", static_cast<long long>(n), rings[i].first, count,
+                1e3 * median(sweeps[i]), 1e3 * median(sweeps[i]) / std::max(count, 1), 1e3 * median(all[i]),
+                median(sweeps[0]) / median(sweeps[i]), static_cast<unsigned long long>(last[i].checksum));
+    for (const LargePhaseTime& phase : last[i].outcome.phases) {
+      std::printf("                        %-16s %9.1f ms\n", phase.name.c_str(), 1e3 * phase.seconds);
+    }
+    if (rings[i].first > 1) good &= last[i].checksum == last[1].checksum;
+  }
+  std::fflush(stdout);
+  return good;
+}
+
+int main_of(const std::vector<int64_t>& orders) {
+  std::string why;
+  const int gpus = cuda_device_count(&why);
+  Rings rings;
+  CudaStatus status;
+  rings.emplace_back(0, open_cuda_large_engine(0, &status));
+  for (const int members : {1, 2, 4, 8}) {
+    std::vector<int> ordinals;
+    for (int i = 0; i < members; ++i) ordinals.push_back(i);
+    if (members <= gpus) rings.emplace_back(members, open_cuda_ring_engine(ordinals, &status));
+  }
+  for (const auto& [members, engine] : rings) {
+    if (engine != nullptr) continue;
+    std::printf("no ring of %d: %s%s\n", members, status.text.c_str(), why.c_str());
+    return 2;
+  }
+  std::printf("%d GPUs\n", gpus);
+  bool good = same_bits(rings);
+  std::printf("%6s %8s %7s %11s %14s %10s %7s  bits of U, S, V\n", "n", "members", "sweeps", "sweeps, ms",
+              "a sweep, ms", "all, ms", "faster");
+  for (const int64_t n : orders) good &= times(rings, n);
+  std::printf("%s\n", good ? "all bits agree" : "BITS DIFFER");
+  return good ? 0 : 1;
+}
+
+}  // namespace
+}  // namespace svdserve
+
+int main(int argc, char** argv) {
+  std::vector<int64_t> orders;
+  for (int i = 1; i < argc; ++i) orders.push_back(std::max(2L, std::atol(argv[i])));
+  if (orders.empty()) orders = {2048, 8192, 16384};
+  return svdserve::main_of(orders);
+}
