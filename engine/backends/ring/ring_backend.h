@@ -5,7 +5,7 @@
 //   Member   ring_member.h: has two unions of super-blocks, or three slots, and computes p-steps on them
 // The sweep is that of super_block_sweep.h. Its order depends on the number of columns alone, and the arithmetic of a
 // pair on that pair alone. So X, V and S have the same bits for every number of members, and those of Home by itself
-// where its sweep has the same order. Strategies that cannot be cut stay at home: members() is 1 then.
+// where its sweep has the same order. Strategies that cannot be cut stay at home, and the report says one member.
 //
 // P-steps are written down; read_counters() has them computed. The first p-step on a matrix takes it to the members, any
 // other call brings it back home first. In between it goes by a checkpoint: members touch no memory of Home and none
@@ -53,7 +53,7 @@ concept RingHome = large::LargeBackend<Home> &&
 
 // The history of a ring.
 struct RingReport {
-  int members = 1;  // at the end
+  int members = 1;  // of the last sweep
   int lost = 0;
   int swaps = 0;  // of all members at once
   int checkpoints = 0;
@@ -80,14 +80,9 @@ class RingBackend {
   RingBackend(Home& home, Maker make, const Settings& settings, const large::LargeWatch& watch)
       : home_(home), make_(std::move(make)), settings_(settings), watch_(watch) {
     for (int device = 0; device < settings.members; ++device) devices_.push_back(device);
-    report_.members = settings.members;
   }
 
-  RingReport report() const {
-    RingReport report = report_;
-    if (!cut_) report.members = 1;
-    return report;
-  }
+  const RingReport& report() const { return report_; }
 
   // --- Home's, as they are --------------------------------------------------------------------------------------------
 
