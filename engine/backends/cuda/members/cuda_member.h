@@ -1,7 +1,7 @@
 // A member of a ring (backends/ring/ring_member.h) that is a GPU.
 //
-// It has room for the whole matrix, and keeps each union at its own place there: kernels number columns and blocks as
-// they are on one GPU. That is 2 D / 3 of the memory that slots would take, and no slot is used.
+// It has room for the whole matrix, and keeps each union at its own place there. So kernels number columns and blocks as
+// they do on one GPU. That is 2 D / 3 of the memory that slots would take, and no slot is used.
 // A union's columns are contiguous, so it goes to another GPU in one copy of X and one of V, by copy engines. Exponents and
 // the versions of blocks go with it. All work is in one stream; members wait for each other by events.
 #ifndef SVDSERVE_ENGINE_BACKENDS_CUDA_MEMBERS_CUDA_MEMBER_H_
