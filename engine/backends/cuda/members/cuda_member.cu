@@ -12,6 +12,25 @@ namespace {
 constexpr int64_t kMembersOfParts = 4;
 constexpr uint64_t kSlackBytes = uint64_t{64} << 20;
 
+// Makes a device current on this thread for the life of an object. The thread is another one from call to call, and the
+// driver's in the end, which goes on with its own device.
+class OnDevice {
+ public:
+  explicit OnDevice(int device) {
+    require(cudaGetDevice(&before_), "asking for the device");
+    require(cudaSetDevice(device), "choosing a device");
+  }
+  ~OnDevice() {
+    (void)cudaSetDevice(before_);
+    (void)cudaGetLastError();
+  }
+  OnDevice(const OnDevice&) = delete;
+  OnDevice& operator=(const OnDevice&) = delete;
+
+ private:
+  int before_ = 0;
+};
+
 }  // namespace
 
 uint64_t ring_member_bytes(int64_t rows, int64_t v_rows, int64_t n, bool complex) {
@@ -31,33 +50,34 @@ uint64_t ring_member_bytes(int64_t rows, int64_t v_rows, int64_t n, bool complex
 
 template <class E>
 CudaMember<E>::~CudaMember() {
-  if (cudaSetDevice(device_) != cudaSuccess) {
-    (void)cudaGetLastError();
+  try {
+    const OnDevice here(device_);
+    free_all();
+  } catch (const large::LargeStop&) {
     (void)lane_.release();  // nothing of a dead context is freed
-    return;
   }
+}
+
+template <class E>
+void CudaMember<E>::free_all() {
   const bool sound = lane_ == nullptr || cudaStreamSynchronize(lane_->stream) == cudaSuccess;
   backend_.reset();
-  if (sound) {
-    for (cudaEvent_t event : marks_) {
-      if (event != nullptr) (void)cudaEventDestroy(event);
-    }
-    (void)cudaFree(memory_);
-    if (lane_ != nullptr) keep_lane(std::move(lane_));
-  } else {
+  if (!sound) {
+    (void)cudaGetLastError();
     (void)lane_.release();
+    return;
   }
+  for (cudaEvent_t event : marks_) {
+    if (event != nullptr) (void)cudaEventDestroy(event);
+  }
+  (void)cudaFree(memory_);
+  if (lane_ != nullptr) keep_lane(std::move(lane_));
   (void)cudaGetLastError();
 }
 
 template <class E>
-void CudaMember<E>::use() const {
-  require(cudaSetDevice(device_), "choosing a device");
-}
-
-template <class E>
 void CudaMember<E>::reserve(const ring::RingShape& shape) {
-  use();
+  const OnDevice here(device_);
   lane_ = take_lane(device_);
   for (cudaEvent_t& event : marks_) {
     require(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "creating an event");
@@ -80,7 +100,7 @@ void CudaMember<E>::reserve(const ring::RingShape& shape) {
 
 template <class E>
 void CudaMember<E>::take(const ring::UnionPlace& place, const ring::RingColumns<E>& columns) {
-  use();
+  const OnDevice here(device_);
   backend_->enqueue_upload(columns.x, x_.columns(place.first, place.count));
   if (v_) backend_->enqueue_upload(columns.v, v_.columns(place.first, place.count));
   backend_->upload(columns.f, place.count, f_ + place.first);
@@ -88,7 +108,7 @@ void CudaMember<E>::take(const ring::UnionPlace& place, const ring::RingColumns<
 
 template <class E>
 void CudaMember<E>::give(const ring::UnionPlace& place, const ring::RingColumns<E>& columns) {
-  use();
+  const OnDevice here(device_);
   backend_->enqueue_download(x_.columns(place.first, place.count), columns.x);
   if (v_) backend_->enqueue_download(v_.columns(place.first, place.count), columns.v);
   backend_->download(f_ + place.first, place.count, columns.f);
@@ -96,13 +116,13 @@ void CudaMember<E>::give(const ring::UnionPlace& place, const ring::RingColumns<
 
 template <class E>
 void CudaMember<E>::mark(ring::RingMark mark) {
-  use();
+  const OnDevice here(device_);
   require(cudaEventRecord(marks_[static_cast<int>(mark)], lane_->stream), "recording an event");
 }
 
 template <class E>
 void CudaMember<E>::await(const CudaMember& member, ring::RingMark mark) {
-  use();
+  const OnDevice here(device_);
   require(cudaStreamWaitEvent(lane_->stream, member.marks_[static_cast<int>(mark)], 0), "waiting for another GPU");
 }
 
@@ -115,7 +135,7 @@ void CudaMember<E>::copy_peer(void* to, const CudaMember& member, const void* fr
 
 template <class E>
 void CudaMember<E>::send(const ring::UnionPlace& place, CudaMember& to, int /*to_slot*/) {
-  use();
+  const OnDevice here(device_);
   const auto bytes = [&](const View& a) { return place.count * a.ld * static_cast<int64_t>(sizeof(E)); };
   copy_peer(to.x_.columns(place.first, place.count).data, to, x_.columns(place.first, place.count).data, bytes(x_));
   if (v_) {
@@ -142,7 +162,7 @@ const large::BlockPair* CudaMember<E>::kept(const large::BlockPair* pairs, int c
 
 template <class E>
 void CudaMember<E>::p_step(large::PStep<E> step) {
-  use();
+  const OnDevice here(device_);
   step.x = x_;
   step.v = v_;
   step.f = f_;
@@ -153,20 +173,20 @@ void CudaMember<E>::p_step(large::PStep<E> step) {
 
 template <class E>
 void CudaMember<E>::reset_counters() {
-  use();
+  const OnDevice here(device_);
   backend_->reset_counters();
 }
 
 template <class E>
 large::PStepCounters CudaMember<E>::read_counters() {
-  use();
+  const OnDevice here(device_);
   return backend_->read_counters();
 }
 
 template <class E>
 void CudaMember<E>::tell(std::vector<LargePhaseTime>& phases) {
   if (backend_ == nullptr) return;
-  use();
+  const OnDevice here(device_);
   for (const LargePhaseTime& phase : backend_->phases()) phases.push_back(phase);
 }
 

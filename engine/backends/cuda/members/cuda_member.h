@@ -51,8 +51,7 @@ class CudaMember {
  private:
   using View = large::LargeView<E>;
 
-  // Makes the device current on this thread, which is another one from call to call.
-  void use() const;
+  void free_all();
   void copy_peer(void* to, const CudaMember& member, const void* from, int64_t bytes);
   // The same pairs at the same address, by which the back end knows the list that the device has.
   const large::BlockPair* kept(const large::BlockPair* pairs, int count);
