@@ -4,6 +4,7 @@
 #ifndef SVDSERVE_TESTS_SUPPORT_NUMERICS_RECORDING_MEMBER_H_
 #define SVDSERVE_TESTS_SUPPORT_NUMERICS_RECORDING_MEMBER_H_
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -69,13 +70,14 @@ class RecordingMember {
     const int slot = place.slot;
     record_->expect(is_free(slot), "takes into a slot that is in use");
     for (int64_t c = 0; c < columns.count; ++c) at(slot, c) = static_cast<int64_t>(columns.x[c * shape_.rows]);
+    expect_union(place);
   }
   void give(const ring::UnionPlace& place, const ring::RingColumns<double>& columns) {
     const std::lock_guard lock(record_->mutex_);
     record_->drain(this);
     const int slot = place.slot;
+    expect_union(place);
     for (int64_t c = 0; c < columns.count; ++c) {
-      record_->expect(at(slot, c) != kNothing, "gives what is not there");
       columns.x[c * shape_.rows] = static_cast<double>(at(slot, c));
       columns.f[c] = static_cast<int32_t>(at(slot, c));
     }
@@ -96,10 +98,10 @@ class RecordingMember {
   }
   void send(const ring::UnionPlace& place, RecordingMember& to, int to_slot) {
     const std::lock_guard lock(record_->mutex_);
-    add([this, slot = place.slot, columns = place.count, &to, to_slot] {
+    add([this, place, slot = place.slot, &to, to_slot] {
+      expect_union(place);
       record_->expect(to.is_free(to_slot), "sends into a slot that is in use");
-      for (int64_t c = 0; c < columns; ++c) {
-        record_->expect(at(slot, c) != kNothing, "sends what is not there");
+      for (int64_t c = 0; c < place.count; ++c) {
         to.at(to_slot, c) = at(slot, c);
         at(slot, c) = kNothing;
       }
@@ -141,6 +143,17 @@ class RecordingMember {
       if (at(slot, c) != kNothing) return false;
     }
     return true;
+  }
+  // Members that keep unions at their own places go by these numbers.
+  void expect_union(const ring::UnionPlace& place) {
+    const int64_t width = record_->width_, last = place.first_block + place.blocks;
+    record_->expect(place.first == std::min(place.first_block * width, record_->columns_) &&
+                        place.first + place.count == std::min(last * width, record_->columns_),
+                    "a union's columns are not those of its blocks");
+    for (int64_t c = 0; c < place.count; ++c) {
+      record_->expect(at(place.slot, c) == place.first + c,
+                      "device " + std::to_string(device_) + " has not column " + std::to_string(place.first + c));
+    }
   }
   void expect_block(int block, int64_t place) {
     const int64_t first = block * record_->width_;
