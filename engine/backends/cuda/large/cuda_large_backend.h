@@ -18,9 +18,9 @@
 
 #include "engine/algorithms/large/large_backend.h"
 #include "engine/backends/cuda/device/device_arena.h"
-#include "engine/backends/cuda/large/gram_step.h"
 #include "engine/backends/cuda/large/large_lane.h"
 #include "engine/backends/cuda/large/phase_clock.h"
+#include "engine/backends/cuda/p_step/gram_step.h"
 #include "engine/core/complex.h"
 
 namespace svdserve::cuda {

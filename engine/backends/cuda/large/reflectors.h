@@ -1,0 +1,61 @@
+// QR factorization of a matrix on the device, and products with its Q: panels of reflectors (reflector_kernels.h), and
+// cuBLAS's products for all that is behind a panel. From the first panel on whose columns depend on each other too much
+// (algorithms/blocks/panel_reflectors.h), the rest is cuSOLVER's, with a triangle T for each of its panels as well.
+//
+// The factorization is one sequence of launches. The device alone knows whether a panel was taken on, and the host asks
+// once, at the end: a wait for each panel would take as long as the panel.
+#ifndef SVDSERVE_ENGINE_BACKENDS_CUDA_LARGE_REFLECTORS_H_
+#define SVDSERVE_ENGINE_BACKENDS_CUDA_LARGE_REFLECTORS_H_
+
+#include <cstdint>
+
+#include "engine/algorithms/large/large_backend.h"
+#include "engine/backends/cuda/device/device_arena.h"
+#include "engine/backends/cuda/device/library_loader.h"
+#include "engine/backends/cuda/large/large_lane.h"
+
+namespace svdserve::cuda {
+
+template <class E>
+struct PanelCall;
+
+// E: double or Complex. Throws large::LargeStop. Work is enqueued on the lane's stream; factor() waits.
+template <class E>
+class Reflectors {
+ public:
+  using View = large::LargeView<E>;
+
+  // All must outlive the object.
+  Reflectors(LargeLane& lane, DeviceArena& arena, const large::LargeWatch& watch);
+
+  // How many elements `t` has for n columns: for each panel its T.
+  static int64_t elements(int64_t n);
+
+  // a = Q R, a.rows >= a.cols: R in the upper triangle, reflectors below it, and t. Device memory.
+  void factor(View a, E* t);
+  // c := Q c or Q^H c. The matrix a is as it was afterwards, and written to meanwhile.
+  void apply(large::Op op, View a, const E* t, View c);
+
+ private:
+  View panel_of(View a, int64_t index) const;
+  void allow() const;
+  void enqueue_panel(const PanelCall<E>& call);
+  void enqueue_gram(const PanelCall<E>& call, bool solved);
+  void factor_by_library(View a, int64_t first, PanelCall<E> call, E* t);
+  // c := H c or H^H c, for the reflectors of one panel with its ones and zeros. w: two of N x c.cols elements.
+  void apply_panel(large::Op op, View v, const E* t, View c, E* w);
+  void gemm(bool adjoint_a, double alpha, View a, View b, double beta, View c);
+  // The triangles of R of `count` panels, into the matrix, or out of it and ones and zeros in their place.
+  void exchange(View a, E* r, int64_t first, int64_t count, bool into);
+
+  LargeLane& lane_;
+  DeviceArena& arena_;
+  const large::LargeWatch& watch_;
+  const Libraries& l_;
+};
+
+extern template class Reflectors<double>;
+extern template class Reflectors<Complex>;
+
+}  // namespace svdserve::cuda
+#endif  // SVDSERVE_ENGINE_BACKENDS_CUDA_LARGE_REFLECTORS_H_
