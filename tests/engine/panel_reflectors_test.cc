@@ -1,5 +1,5 @@
-// Reflectors of a panel from its Gram matrices, as a GPU makes them. They run in order, and shuffled, which must not
-// change a bit. What they must hold is checked in long double: P = H [R; 0] column by column, and H unitary.
+// Reflectors of a panel from its Gram matrices, as a GPU makes them, by a block of fibers. They go on in order, and in a
+// random one, which must not change a bit. What they must hold is checked in long double: P = H [R; 0] column by column, and H unitary.
 #include "engine/algorithms/blocks/panel_reflectors.h"
 
 #include <gtest/gtest.h>
@@ -9,19 +9,17 @@
 #include <complex>
 #include <cstring>
 #include <limits>
-#include <type_traits>
+#include <utility>
 #include <vector>
 
-#include "engine/core/team.h"
+#include "tests/support/numerics/fiber_block.h"
 #include "tests/support/numerics/random.h"
-#include "tests/support/numerics/shuffled_team.h"
 
 namespace svdserve {
 namespace {
 
+using numerics::FiberBlock;
 using numerics::Random;
-using numerics::ShuffledTeam;
-using scalar::Alone;
 
 using Exact = std::complex<long double>;
 constexpr double kUnit = 0x1p-53;
@@ -72,32 +70,39 @@ struct Panel {
     return g;
   }
 
-  template <class Team>
-  bool factor(const Team& team) {
-    std::vector<E> g = gram(p), r2(N * N), column(N), inverse(N * N), signs(N), reciprocals(2 * N), top(N * N);
-    std::vector<double> norms(N), parts(N);
-    r1.assign(N * N, from_real<E>(0));
-    t.assign(N * N, from_real<E>(0));
-    r.assign(N * N, from_real<E>(0));
-    std::vector<E> m(N * N), first(N);
-    if (!panel_cholesky<N>(team, PanelWork<E, N>{g.data(), r1.data(), column.data(), norms.data(), parts.data()},
-                           kMostPanelCondition, first.data())) {
-      return false;
-    }
+  // seed 0: the threads in order.
+  bool factor(uint64_t seed = 0) {
+    FiberBlock block(kPanelThreads, seed);
+    std::vector<double> memory(static_cast<size_t>(PanelMemory<E, N>::bytes()) / sizeof(double), std::nan(""));
+    const PanelMemory<E, N> shared(memory.data());
+    std::vector<E> g = gram(p), solver(N * N), m(N * N), top(N * N);
+    r1 = t = r = std::vector<E>(N * N);
+    bool sound = true;
+    block.run([&](FiberBlock::Thread thread) {
+      const bool own =
+          factor_gram<N>(thread, g.data(), kMostPanelCondition, shared, shared.square[1], shared.square[2]);
+      if (!own) sound = false;
+      if (!own) return;
+      solver_of<N>(thread, shared.square[1], shared.square[2], solver.data());
+      each_entry<N>(thread, [&](int i, int k, int, int) { r1[i * N + k] = shared.square[1][i * (N + 1) + k]; });
+    });
+    if (!sound) return false;
     v = p;
-    by_rows([&](E(&x)[N], int) { solve_row(x, RowTriangle<E>{r1.data(), first.data()}); });
+    by_rows([&](E(&x)[N], int) { solve_row(x, solver.data()); });
     g = gram(v);
-    for (int i = 0; i < N; ++i) {
-      for (int j = 0; j < N; ++j) top[i * N + j] = i < rows ? v[static_cast<size_t>(j * rows + i)] : from_real<E>(0);
-    }
-    const PanelWork<E, N> second{g.data(), r2.data(), column.data(), norms.data(), parts.data()};
-    const ReflectorWork<E, N> work{second, r1.data(), top.data(), inverse.data(), signs.data(), reciprocals.data()};
-    if (!panel_reflectors<N>(team, work, t.data(), r.data(), m.data())) return false;
+    const std::vector<E> q = v;
+    block.run([&](FiberBlock::Thread thread) {
+      const auto read = [&](int i, int k) { return i < rows ? q[static_cast<size_t>(k * rows + i)] : from_real<E>(0); };
+      const auto store = [&](int i, int k, E x) { top[i * N + k] = x; };
+      if (!panel_reflectors<N>(thread, g.data(), r1.data(), shared, read, store, t.data(), r.data(), m.data())) {
+        sound = false;
+      }
+    });
     by_rows([&](E(&x)[N], int i) {
       if (i >= N) return multiply_row(x, m.data());
       for (int j = 0; j < N; ++j) x[j] = i > j ? top[i * N + j] : from_real<E>(i == j ? 1 : 0);
     });
-    return true;
+    return sound;
   }
   template <class F>
   void by_rows(F f) {
@@ -171,7 +176,7 @@ TYPED_TEST_SUITE(PanelReflectors, Elements);
 // The bounds grow with the columns alone.
 template <class E>
 void expect_reflectors(Panel<E>& panel, double residual, double departure) {
-  ASSERT_TRUE(panel.factor(Alone{}));
+  ASSERT_TRUE(panel.factor());
   EXPECT_LE(panel.residual(), residual * panel.cols * kUnit);
   EXPECT_LE(panel.departure(), departure * panel.cols * kUnit);
   for (int j = 0; j < panel.cols; ++j) {
@@ -228,10 +233,10 @@ TYPED_TEST(PanelReflectors, SmallRowsKeepTheirDigits) {
   for (int i = N; i < panel.rows; ++i) {
     for (int j = 0; j < N; ++j) panel.at(i, j) = times_real(panel.at(i, j), 1e-8);
   }
-  ASSERT_TRUE(panel.factor(Alone{}));
+  ASSERT_TRUE(panel.factor());
   Panel<TypeParam> whole(2 * N, N);
   whole.randomize(5);
-  ASSERT_TRUE(whole.factor(Alone{}));
+  ASSERT_TRUE(whole.factor());
   // V's small rows are those of P times M: they are as small, and no larger.
   for (int i = N; i < panel.rows; ++i) {
     long double sum = 0;
@@ -255,7 +260,7 @@ TYPED_TEST(PanelReflectors, DependentColumnsAreNotTakenOn) {
       if (kind == 3 && i == 0) entry = from_real<TypeParam>(std::numeric_limits<double>::quiet_NaN());
       if (kind == 4 && i == 0) entry = from_real<TypeParam>(std::numeric_limits<double>::infinity());
     }
-    EXPECT_FALSE(panel.factor(Alone{})) << kind;
+    EXPECT_FALSE(panel.factor()) << kind;
   }
 }
 
@@ -264,8 +269,8 @@ TYPED_TEST(PanelReflectors, TheOrderOfCallsChangesNothing) {
   Panel<TypeParam> plain(150, N - 3);
   plain.randomize(7);
   Panel<TypeParam> shuffled = plain;
-  ASSERT_TRUE(plain.factor(Alone{}));
-  ASSERT_TRUE(shuffled.factor(ShuffledTeam(8)));
+  ASSERT_TRUE(plain.factor());
+  ASSERT_TRUE(shuffled.factor(8));
   const auto same = [](const std::vector<TypeParam>& a, const std::vector<TypeParam>& b) {
     return std::memcmp(a.data(), b.data(), a.size() * sizeof(TypeParam)) == 0;
   };
@@ -279,12 +284,16 @@ TYPED_TEST(PanelReflectors, TheTriangleOfGivenReflectors) {
   constexpr int N = kWidth<TypeParam>;
   Panel<TypeParam> panel(120, N);
   panel.randomize(9);
-  ASSERT_TRUE(panel.factor(Alone{}));
+  ASSERT_TRUE(panel.factor());
   std::vector<TypeParam> tau(N), column(N), shuffled(N * N);
   for (int j = 0; j < N; ++j) tau[j] = panel.t[static_cast<size_t>(j * N + j)];
   const std::vector<TypeParam> g = panel.gram(panel.v), made = panel.t;
-  triangle_of_reflectors<N>(Alone{}, g.data(), tau.data(), panel.t.data(), column.data());
-  triangle_of_reflectors<N>(ShuffledTeam(10), g.data(), tau.data(), shuffled.data(), column.data());
+  for (const auto& [seed, to] : {std::pair{0, &panel.t}, {10, &shuffled}}) {
+    FiberBlock block(kPanelThreads, static_cast<uint64_t>(seed));
+    block.run([&](FiberBlock::Thread thread) {
+      triangle_of_reflectors<N>(thread, g.data(), tau.data(), to->data(), column.data());
+    });
+  }
   EXPECT_EQ(std::memcmp(panel.t.data(), shuffled.data(), shuffled.size() * sizeof(TypeParam)), 0);
   EXPECT_LE(panel.departure(), 4 * N * kUnit);
   for (int e = 0; e < N * N; ++e) EXPECT_LE(std::abs(exact(made[e]) - exact(panel.t[e])), 100 * N * kUnit);

@@ -26,7 +26,6 @@ namespace svdserve::cuda {
 template <class E>
 inline constexpr int kPanel = kIsComplex<E> ? 32 : 64;
 
-inline constexpr int kPanelThreads = 256;
 inline constexpr int kRowsOfTile = 64;
 inline constexpr int kMostParts = 128;          // of a Gram matrix: a function of the rows alone
 inline constexpr int32_t kAllPanels = 1 << 30;  // the first panel that was not taken on, where all were
@@ -40,8 +39,8 @@ struct PanelCall {
   int32_t* failed;  // the first panel that was not taken on
   E* parts;         // [kMostParts][N x N]
   E* gram;          // [N x N] by columns
-  E* r1;            // [N x N] by rows, then N reciprocals
-  E* m;             // [N x N] by rows; room for N more
+  E* r1;            // [N x N] by rows
+  E* rows;          // [N x N] by rows: what rows are solved with, then M
   E* t;             // [N x N] by columns; of this panel
   E* r;             // [N x N] by columns; of this panel
 };
@@ -50,8 +49,62 @@ enum class RowStep { kGram, kSolve, kMultiply };
 
 template <class E>
 struct RowTile {
-  static constexpr int kLd = kRowsOfTile + 4;
-  static constexpr int kBytes = (kPanel<E> * kLd + kPanel<E> * (kPanel<E> + 1)) * static_cast<int>(sizeof(E));
+  static constexpr int kLd = kRowsOfTile + 4, kTriangleLd = kPanel<E> + 4;
+  static constexpr int kBytes = kPanel<E> * (kLd + kTriangleLd) * static_cast<int>(sizeof(E));
+};
+
+// Eight rows of the tile, a warp's, by the matrix units: x := x R^-1, or x M. A lane's entries x[b] are those of row g,
+// columns 8 b + 2 t and 8 b + 2 t + 1. So they are operands, too, for the rows 8 a + 2 t (and + 1) of the triangle.
+template <class E>
+struct TileRows {
+  static constexpr int kBlocks = kPanel<E> / 8, kTriangleLd = RowTile<E>::kTriangleLd;
+  E x[kBlocks][2];
+  int g = static_cast<int>(threadIdx.x) % 32 / 4, t = static_cast<int>(threadIdx.x) % 4;
+
+  __device__ __forceinline__ E* place(E* rows, int b, int e) const {
+    return rows + (8 * b + 2 * t + e) * RowTile<E>::kLd + static_cast<int>(threadIdx.x) / 32 * 8 + g;
+  }
+  __device__ __forceinline__ void load(E* rows) {
+#pragma unroll
+    for (int b = 0; b < kBlocks; ++b) {
+      x[b][0] = *place(rows, b, 0);
+      x[b][1] = *place(rows, b, 1);
+    }
+  }
+  __device__ __forceinline__ void store(E* rows) const {
+#pragma unroll
+    for (int b = 0; b < kBlocks; ++b) {
+      *place(rows, b, 0) = x[b][0];
+      *place(rows, b, 1) = x[b][1];
+    }
+  }
+  // sum += by times the triangle's block (a, b)
+  __device__ __forceinline__ void add_block(E (&sum)[2], E first, E second, const E* triangle, int a, int b) const {
+    const E* const entry = triangle + (8 * a + 2 * t) * kTriangleLd + 8 * b + g;
+    multiply_8x8x4(sum, first, entry[0]);
+    multiply_8x8x4(sum, second, entry[kTriangleLd]);
+  }
+  __device__ __forceinline__ void solve(const E* triangle) {
+#pragma unroll
+    for (int b = 0; b < kBlocks; ++b) {
+      E rest[2] = {x[b][0], x[b][1]}, solved[2] = {from_real<E>(0), from_real<E>(0)};
+#pragma unroll
+      for (int a = 0; a < b; ++a) add_block(rest, negative(x[a][0]), negative(x[a][1]), triangle, a, b);
+      add_block(solved, rest[0], rest[1], triangle, b, b);
+      x[b][0] = solved[0];
+      x[b][1] = solved[1];
+    }
+  }
+  __device__ __forceinline__ void multiply(const E* triangle) {
+#pragma unroll
+    for (int b = kBlocks - 1; b >= 0; --b) {
+      E sum[2] = {from_real<E>(0), from_real<E>(0)};
+#pragma unroll
+      for (int a = 0; a <= b; ++a) add_block(sum, x[a][0], x[a][1], triangle, a, b);
+      x[b][0] = sum[0];
+      x[b][1] = sum[1];
+    }
+  }
 };
 
 // The tile's part of the Gram matrix, by the matrix units: each of eight warps has some tiles of 8 x 8.
@@ -93,12 +146,13 @@ __global__ void __launch_bounds__(kPanelThreads, 1) rows_kernel(PanelCall<E> cal
   if (*call.failed <= call.index) return;
   extern __shared__ __align__(16) unsigned char shared[];
   E* const rows = reinterpret_cast<E*>(shared);
-  E* const triangle = rows + N * kLd;  // by rows, then reciprocals
+  E* const triangle = rows + N * kLd;
   const large::LargeView<E> p = call.p;
   const auto thread = static_cast<int>(threadIdx.x);
   if constexpr (kStep != RowStep::kGram) {
-    const E* const from = kStep == RowStep::kSolve ? call.r1 : call.m;
-    for (int e = thread; e < N * N + N; e += kPanelThreads) triangle[e] = from[e];
+    for (int e = thread; e < N * N; e += kPanelThreads) {
+      triangle[e / N * RowTile<E>::kTriangleLd + e % N] = call.rows[e];
+    }
   }
   // The first rows of V are end_panel_kernel's.
   const int64_t begin = kStep == RowStep::kMultiply ? N : 0;
@@ -112,23 +166,19 @@ __global__ void __launch_bounds__(kPanelThreads, 1) rows_kernel(PanelCall<E> cal
     }
     __syncthreads();
     if constexpr (kStep != RowStep::kGram) {
-      if (thread < kRowsOfTile) {
-        E x[N];
-#pragma unroll
-        for (int j = 0; j < N; ++j) x[j] = rows[j * kLd + thread];
-        if constexpr (kStep == RowStep::kSolve) {
-          solve_row(x, RowTriangle<E>{triangle, triangle + N * N});
-        } else {
-          multiply_row(x, triangle);
-        }
-        const bool inside = first + thread < p.rows;
-#pragma unroll
-        for (int j = 0; j < N; ++j) {
-          rows[j * kLd + thread] = x[j];
-          if (inside && j < p.cols) p.data[j * p.ld + first + thread] = x[j];
-        }
+      TileRows<E> own;
+      own.load(rows);
+      if constexpr (kStep == RowStep::kSolve) {
+        own.solve(triangle);
+      } else {
+        own.multiply(triangle);
       }
+      own.store(rows);
       __syncthreads();
+      for (int e = thread; e < N * kRowsOfTile; e += kPanelThreads) {
+        const int i = e % kRowsOfTile, j = e / kRowsOfTile;
+        if (j < p.cols && first + i < p.rows) p.data[j * p.ld + first + i] = rows[j * kLd + i];
+      }
     }
     if constexpr (kStep != RowStep::kMultiply) gram.add(rows);
     __syncthreads();
@@ -156,42 +206,21 @@ __global__ void __launch_bounds__(kPanelThreads) add_parts_kernel(PanelCall<E> c
   call.gram[entry] = entry / N == entry % N && entry / N >= call.p.cols ? from_real<E>(1) : sum;
 }
 
-// Shared memory of a panel's kernels.
-template <class E>
-struct PanelMemory {
-  static constexpr int N = kPanel<E>, kSquare = N * N;
-  static constexpr int kScratch = 6 * N;  // elements; the last 2 N hold norms and parts
-  static constexpr int bytes(int squares) { return (squares * kSquare + kScratch) * static_cast<int>(sizeof(E)); }
-
-  E* square[4];
-  E* scratch;
-  double *norms, *parts;
-
-  __device__ __forceinline__ PanelMemory(unsigned char* shared, int squares) {
-    E* next = reinterpret_cast<E*>(shared);
-    for (int i = 0; i < squares; ++i, next += kSquare) square[i] = next;
-    scratch = next;
-    norms = reinterpret_cast<double*>(next + 4 * N);
-    parts = norms + N;
-  }
-};
-
 template <class E>
 __global__ void __launch_bounds__(kPanelThreads, 1) begin_panel_kernel(PanelCall<E> call) {
-  constexpr int N = kPanel<E>;
+  constexpr int N = kPanel<E>, kLd = PanelMemory<E, N>::kLd;
   if (*call.failed <= call.index) return;
   extern __shared__ __align__(16) unsigned char shared[];
-  const PanelMemory<E> memory(shared, 2);
-  const BlockTeam<kPanelThreads> team;
-  team.for_each(0, N * N, [&](int e) { memory.square[0][e] = call.gram[e]; });
-  const PanelWork<E, N> work{memory.square[0], memory.square[1], memory.scratch, memory.norms, memory.parts};
-  E* const reciprocals = memory.scratch + N;
-  const bool sound = panel_cholesky<N>(team, work, kMostPanelCondition, reciprocals);
-  if (!sound) {
+  const PanelMemory<E, N> memory(shared);
+  const BlockThreads threads;
+  E* const r = memory.square[1];
+  E* const inverse = memory.square[2];
+  if (!factor_gram<N>(threads, call.gram, kMostPanelCondition, memory, r, inverse)) {
     if (threadIdx.x == 0) *call.failed = call.index;
     return;
   }
-  team.for_each(0, N * N + N, [&](int e) { call.r1[e] = e < N * N ? work.r[e] : reciprocals[e - N * N]; });
+  solver_of<N>(threads, r, inverse, call.rows);
+  each_entry<N>(threads, [&](int i, int k, int, int) { call.r1[i * N + k] = r[i * kLd + k]; });
 }
 
 // V_1 takes the place of the panel's first rows, with its ones and zeros; R waits in call.r.
@@ -199,28 +228,24 @@ template <class E>
 __global__ void __launch_bounds__(kPanelThreads, 1) end_panel_kernel(PanelCall<E> call) {
   constexpr int N = kPanel<E>;
   extern __shared__ __align__(16) unsigned char shared[];
-  const BlockTeam<kPanelThreads> team;
+  const BlockThreads threads;
   if (*call.failed <= call.index) {
-    team.for_each(0, N * N, [&](int e) { call.t[e] = from_real<E>(0); });
+    each_entry<N>(threads, [&](int i, int k, int, int) { call.t[k * N + i] = from_real<E>(0); });
     return;
   }
-  const PanelMemory<E> memory(shared, 4);
   const large::LargeView<E> p = call.p;
-  E* const q = memory.square[2];
-  team.for_each(0, N * N, [&](int e) {
-    memory.square[0][e] = call.gram[e];
-    const int i = e % N, j = e / N;
-    q[i * N + j] = i < p.rows && j < p.cols ? p.data[j * p.ld + i] : from_real<E>(0);
-  });
-  const PanelWork<E, N> second{memory.square[0], memory.square[1], memory.scratch, memory.norms, memory.parts};
-  const ReflectorWork<E, N> work{second, call.r1, q, memory.square[3], memory.scratch + N, memory.scratch + 2 * N};
-  if (!panel_reflectors<N>(team, work, call.t, call.r, call.m)) {
+  const auto inside = [&](int i, int k) { return i < p.rows && k < p.cols; };
+  const auto top = [&](int i, int k) { return inside(i, k) ? p.data[k * p.ld + i] : from_real<E>(0); };
+  const auto store = [&](int i, int k, E x) {
+    if (inside(i, k)) p.data[k * p.ld + i] = x;
+  };
+  if (!panel_reflectors<N>(threads, call.gram, call.r1, PanelMemory<E, N>(shared), top, store, call.t, call.r,
+                           call.rows)) {
     if (threadIdx.x == 0) *call.failed = kBrokenPanel;
     return;
   }
-  team.for_each(0, N * N, [&](int e) {
-    const int i = e % N, j = e / N;
-    if (i < p.rows && j < p.cols) p.data[j * p.ld + i] = i > j ? q[i * N + j] : from_real<E>(i == j ? 1 : 0);
+  each_entry<N>(threads, [&](int i, int k, int, int) {
+    if (i <= k) store(i, k, from_real<E>(i == k ? 1 : 0));
   });
 }
 
@@ -229,13 +254,14 @@ template <class E>
 __global__ void __launch_bounds__(kPanelThreads, 1) given_panel_kernel(PanelCall<E> call, const E* tau) {
   constexpr int N = kPanel<E>;
   extern __shared__ __align__(16) unsigned char shared[];
-  const PanelMemory<E> memory(shared, 2);
-  const BlockTeam<kPanelThreads> team;
-  E* const own = memory.scratch;
-  team.for_each(0, N * N, [&](int e) { memory.square[0][e] = call.gram[e]; });
-  team.for_each(0, N, [&](int j) { own[j] = j < call.p.cols ? tau[j] : from_real<E>(0); });
-  triangle_of_reflectors<N>(team, memory.square[0], own, memory.square[1], own + N);
-  team.for_each(0, N * N, [&](int e) { call.t[e] = memory.square[1][e]; });
+  const PanelMemory<E, N> memory(shared);
+  const BlockThreads threads;
+  E* const t = memory.square[1];
+  each_entry<N>(threads, [&](int i, int k, int, int) { memory.square[0][k * N + i] = call.gram[k * N + i]; });
+  if (threadIdx.x < N) memory.signs[threadIdx.x] = threadIdx.x < call.p.cols ? tau[threadIdx.x] : from_real<E>(0);
+  threads.sync();
+  triangle_of_reflectors<N>(threads, memory.square[0], memory.signs, t, memory.columns);
+  each_entry<N>(threads, [&](int i, int k, int, int) { call.t[k * N + i] = t[k * N + i]; });
 }
 
 // Block b exchanges the upper triangle on the diagonal of panel first + b: R into the matrix, or out of it, with V_1's

@@ -59,9 +59,9 @@ void Reflectors<E>::allow() const {
   allow_shared(rows_kernel<E, RowStep::kGram>, RowTile<E>::kBytes);
   allow_shared(rows_kernel<E, RowStep::kSolve>, RowTile<E>::kBytes);
   allow_shared(rows_kernel<E, RowStep::kMultiply>, RowTile<E>::kBytes);
-  allow_shared(begin_panel_kernel<E>, PanelMemory<E>::bytes(2));
-  allow_shared(given_panel_kernel<E>, PanelMemory<E>::bytes(2));
-  allow_shared(end_panel_kernel<E>, PanelMemory<E>::bytes(4));
+  allow_shared(begin_panel_kernel<E>, PanelMemory<E, kPanel<E>>::bytes());
+  allow_shared(given_panel_kernel<E>, PanelMemory<E, kPanel<E>>::bytes());
+  allow_shared(end_panel_kernel<E>, PanelMemory<E, kPanel<E>>::bytes());
 }
 
 // The Gram matrix of the panel's columns, or of P R_1^-1, which takes their place.
@@ -83,10 +83,10 @@ void Reflectors<E>::enqueue_gram(const PanelCall<E>& call, bool solved) {
 template <class E>
 void Reflectors<E>::enqueue_panel(const PanelCall<E>& call) {
   enqueue_gram(call, false);
-  begin_panel_kernel<E><<<1, kPanelThreads, PanelMemory<E>::bytes(2), lane_.stream>>>(call);
+  begin_panel_kernel<E><<<1, kPanelThreads, PanelMemory<E, kPanel<E>>::bytes(), lane_.stream>>>(call);
   launched();
   enqueue_gram(call, true);
-  end_panel_kernel<E><<<1, kPanelThreads, PanelMemory<E>::bytes(4), lane_.stream>>>(call);
+  end_panel_kernel<E><<<1, kPanelThreads, PanelMemory<E, kPanel<E>>::bytes(), lane_.stream>>>(call);
   launched();
   const int64_t below = (call.p.rows - kPanel<E> + kRowsOfTile - 1) / kRowsOfTile;
   if (below <= 0) return;
@@ -99,7 +99,7 @@ template <class E>
 void Reflectors<E>::factor(View a, E* t) {
   constexpr int N = kPanel<E>, kSquare = N * N;
   const int64_t panels = panel_count(a.cols, N);
-  const Piece<E> parts(arena_, int64_t{kMostParts} * kSquare), small(arena_, 3 * kSquare + 2 * N);
+  const Piece<E> parts(arena_, int64_t{kMostParts} * kSquare), small(arena_, 3 * kSquare);
   const Piece<E> triangles(arena_, panels * kSquare), w(arena_, 2 * N * a.cols);
   const Piece<int32_t> first_failed(arena_, 1);
   int32_t failed = kAllPanels;
@@ -110,10 +110,10 @@ void Reflectors<E>::factor(View a, E* t) {
   call.parts = parts.get();
   call.gram = small.get();
   call.r1 = call.gram + kSquare;
-  call.m = call.r1 + kSquare + N;
+  call.rows = call.r1 + kSquare;
   call.r = triangles.get();
   allow();
-  if (PanelMemory<E>::bytes(4) > lane_.limits.shared_bytes) failed = 0;
+  if (PanelMemory<E, kPanel<E>>::bytes() > lane_.limits.shared_bytes) failed = 0;
   for (int64_t i = 0; i < panels && failed != 0; ++i) {
     watch_.check();
     PanelCall<E> own = call;
@@ -163,7 +163,7 @@ void Reflectors<E>::factor_by_library(View a, int64_t first, PanelCall<E> call, 
     own.t = t + i * kSquare;
     enqueue_gram(own, false);
     given_panel_kernel<E>
-        <<<1, kPanelThreads, PanelMemory<E>::bytes(2), lane_.stream>>>(own, tau.get() + (i - first) * N);
+        <<<1, kPanelThreads, PanelMemory<E, kPanel<E>>::bytes(), lane_.stream>>>(own, tau.get() + (i - first) * N);
     launched();
   }
   exchange(a, call.r, first, panels - first, true);
