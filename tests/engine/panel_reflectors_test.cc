@@ -39,6 +39,18 @@ E random_element(Random& random) {
   }
 }
 
+// A matrix unit of a warp of fibers.
+struct FiberUnit {
+  template <class E>
+  static void multiply(const FiberBlock::Thread& threads, E (&d)[2], E a, E b) {
+    const int g = threads.index() % 32 / 4, t = threads.index() % 4;
+    for (int k = 0; k < 4; ++k) {
+      const E of_a = of_lane(threads, a, 4 * g + k);
+      for (int e = 0; e < 2; ++e) d[e] = plus_product(d[e], of_a, of_lane(threads, b, 4 * (2 * t + e) + k));
+    }
+  }
+};
+
 // A panel of `cols` columns, bordered by zeros to N, and what is made of it.
 template <class E>
 struct Panel {
@@ -80,11 +92,11 @@ struct Panel {
     bool sound = true;
     block.run([&](FiberBlock::Thread thread) {
       const bool own =
-          factor_gram<N>(thread, g.data(), kMostPanelCondition, shared, shared.square[1], shared.square[2]);
+          factor_gram<FiberUnit, N>(thread, g.data(), kMostPanelCondition, shared, shared.square[1], shared.square[2]);
       if (!own) sound = false;
       if (!own) return;
       solver_of<N>(thread, shared.square[1], shared.square[2], solver.data());
-      each_entry<N>(thread, [&](int i, int k, int, int) { r1[i * N + k] = shared.square[1][i * (N + 1) + k]; });
+      each_entry<N>(thread, [&](int i, int k, int, int) { r1[i * N + k] = shared.square[1][i * (N + 4) + k]; });
     });
     if (!sound) return false;
     v = p;
@@ -94,7 +106,7 @@ struct Panel {
     block.run([&](FiberBlock::Thread thread) {
       const auto read = [&](int i, int k) { return i < rows ? q[static_cast<size_t>(k * rows + i)] : from_real<E>(0); };
       const auto store = [&](int i, int k, E x) { top[i * N + k] = x; };
-      if (!panel_reflectors<N>(thread, g.data(), r1.data(), shared, read, store, t.data(), r.data(), m.data())) {
+      if (!panel_reflectors<FiberUnit, N>(thread, g.data(), r1.data(), shared, read, store, t.data(), r.data(), m.data())) {
         sound = false;
       }
     });

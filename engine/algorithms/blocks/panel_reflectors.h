@@ -10,8 +10,8 @@
 // S is diagonal with entries of modulus one, the negative phases of the pivots; so every pivot of U is at least one in
 // modulus, and no rows are exchanged. The sign of R's diagonal is Householder's.
 //
-// Both factorizations are one elimination in a thread's registers, with one wait a column. What a column's multipliers
-// leave of its zeros is the place of the inverse of the lower factor.
+// Both factorizations are one elimination by tiles of 8 x 8, without exchanges: A = L U with block-lower L of unit
+// diagonal blocks, then the factors of the diagonal blocks. A wait a tile, and products by a GPU's matrix units.
 //
 // Sources: Yamamoto, Nakatsukasa, Yanagisawa and Fukaya, ETNA 44 (2015) 306-326: Cholesky QR twice. Ballard, Demmel,
 // Grigori, Jacquelin, Knight and Nguyen, J. Parallel Distrib. Comput. 85 (2015) 3-31, section 4: reflectors from Q.
@@ -21,7 +21,9 @@
 // second brings it back to O(n u) where that is well below one. A row of P is off by O(n u) of itself times kappa. So a
 // panel with kappa above kMostPanelCondition is not taken on.
 //
-// The code is that of one of 256 threads (core/team.h), N is a multiple of 16.
+// The code is that of one of 256 threads (core/team.h); N is 32 or 64. A warp has rows of tiles. In a tile lane 4 g + t
+// has the entries (g, 2 t) and (g, 2 t + 1), which makes a tile the left operand of a product as it is. Unit::multiply(
+// threads, d, a, b) is d += A B for 8 x 4 and 4 x 8 operands: lane 4 g + t has A(g, t) and B(t, g), and d as a tile.
 #ifndef SVDSERVE_ENGINE_ALGORITHMS_BLOCKS_PANEL_REFLECTORS_H_
 #define SVDSERVE_ENGINE_ALGORITHMS_BLOCKS_PANEL_REFLECTORS_H_
 
@@ -34,9 +36,8 @@ namespace svdserve {
 
 inline constexpr double kMostPanelCondition = 1e4;
 
-inline constexpr int kPanelSide = 16;  // the threads as a square: thread r + 16 c has rows r + 16 u, columns c + 16 v
-inline constexpr int kPanelThreads = kPanelSide * kPanelSide;
-inline constexpr int kSolveBlock = 8;  // of the triangle that rows are solved with
+inline constexpr int kPanelThreads = 256;
+inline constexpr int kTile = 8;  // rows and columns
 
 SVD_HD double times(double x, double y) { return x * y; }
 SVD_HD Complex times(Complex x, Complex y) { return plus_product(from_real<Complex>(0), x, y); }
@@ -48,147 +49,247 @@ SVD_HD Complex reciprocal(Complex x) { return times_real(conjugate(x), 1 / squar
 // Memory that the threads share. Squares are N x kLd, by rows.
 template <class E, int N>
 struct PanelMemory {
-  static constexpr int kLd = N + 1;  // threads of neighbouring rows meet different banks
+  static constexpr int kLd = N + 4;  // lanes that read a right operand meet different banks
   static constexpr int kSquares = 4;
-  static constexpr int elements() { return kSquares * N * kLd + 6 * N; }
+  static constexpr int elements() { return kSquares * N * kLd + (kTile + 3) * N; }
   static constexpr int bytes() {
     return elements() * static_cast<int>(sizeof(E)) + (N + kPanelThreads) * static_cast<int>(sizeof(double));
   }
 
   E* square[kSquares];
-  E *columns, *pivots, *signs;  // [4 N], [N], [N]
-  double *norms, *parts;        // [N], [kPanelThreads]
+  E *tiles, *pivots, *reciprocals, *signs;  // [8 N], [N], [N], [N]
+  double *norms, *parts;                    // [N], [kPanelThreads]
 
   SVD_HD explicit PanelMemory(void* memory) {
     E* next = static_cast<E*>(memory);
     for (int i = 0; i < kSquares; ++i, next += N * kLd) square[i] = next;
-    columns = next;
-    pivots = columns + 4 * N;
-    signs = pivots + N;
+    tiles = next;
+    pivots = tiles + kTile * N;
+    reciprocals = pivots + N;
+    signs = reciprocals + N;
     norms = reinterpret_cast<double*>(signs + N);
     parts = norms + N;
   }
 };
 
-// A = L U for the first N rows of A, which a thread has entries of; then rows: U, with L^-1 below its diagonal, by rows.
-// `lower`, if any: L below its diagonal. Rows beyond N become A U^-1. pivot(j, a_jj) is the reciprocal of column j's
-// pivot, or zero: then the elimination ends, and this is false.
-template <int kRows, int N, class E, class Threads, class Pivot>
-SVD_HD bool eliminate(const Threads& threads, E (&a)[kRows / kPanelSide][N / kPanelSide], E* rows, E* columns, E* lower,
-                      Pivot pivot) {
-  constexpr int kLd = N + 1, kTall = kRows / kPanelSide, kWide = N / kPanelSide;
-  const int r = threads.index() % kPanelSide, c = threads.index() / kPanelSide;
-  SVD_UNROLL for (int block = 0; block < kWide; ++block) {
-    for (int at = 0; at < kPanelSide; ++at) {
-      const int j = kPanelSide * block + at;
-      E* const row = rows + j * kLd;
-      E* const column = columns + j % 2 * kRows;
-      if (r == at) {
-        SVD_UNROLL for (int v = 0; v < kWide; ++v) row[c + kPanelSide * v] = a[block][v];
-      }
-      if (c == at) {
-        SVD_UNROLL for (int u = 0; u < kTall; ++u) column[r + kPanelSide * u] = a[u][block];
-      }
-      threads.sync();
-      const E by = pivot(j, row[j]);
-      if (!(squared_modulus(by) > 0)) return false;  // of every thread
-      E of_row[kWide];
-      SVD_UNROLL for (int v = 0; v < kWide; ++v) of_row[v] = row[c + kPanelSide * v];
-      SVD_UNROLL for (int u = 0; u < kTall; ++u) {
-        const int i = r + kPanelSide * u;
-        if (i <= j) continue;
-        const E multiplier = times(column[i], by), minus = negative(multiplier);
-        const bool of_a = u < kWide;
-        SVD_UNROLL for (int v = 0; v < kWide; ++v) {
-          const int k = c + kPanelSide * v;
-          if (k == j) {
-            a[u][v] = of_a ? minus : multiplier;
-          } else if (of_a || k > j) {
-            a[u][v] = plus_product(a[u][v], minus, of_row[v]);
-          }
-        }
-        if (of_a && lower != nullptr && c == at) lower[i * kLd + j] = multiplier;
-      }
-    }
-  }
-  return true;
+// Where a thread is.
+struct TilePlace {
+  int warp, g, t;
+
+  template <class Threads>
+  SVD_HD explicit TilePlace(const Threads& threads)
+      : warp(threads.index() / 32), g(threads.index() % 32 / 4), t(threads.index() % 4) {}
+  SVD_HD int row() const { return kTile * warp + g; }
+  SVD_HD int column(int tile, int e) const { return kTile * tile + 2 * t + e; }
+};
+
+template <class Threads>
+SVD_HD double of_lane(const Threads& threads, double x, int lane) {
+  return threads.from_lane(x, lane);
+}
+template <class Threads>
+SVD_HD Complex of_lane(const Threads& threads, Complex x, int lane) {
+  return {threads.from_lane(x.re, lane), threads.from_lane(x.im, lane)};
 }
 
-// The thread's entries of x y, or of x y^T; squares with kLd.
-template <int N, bool kTransposed, class E, class Threads>
-SVD_HD void panel_product(const Threads& threads, const E* x, const E* y, E (&sum)[N / kPanelSide][N / kPanelSide]) {
-  constexpr int kLd = N + 1, kWide = N / kPanelSide;
-  const int r = threads.index() % kPanelSide, c = threads.index() / kPanelSide;
-  SVD_UNROLL for (int u = 0; u < kWide; ++u) { SVD_UNROLL for (int v = 0; v < kWide; ++v) sum[u][v] = from_real<E>(0); }
-  for (int l = 0; l < N; ++l) {
-    E of_x[kWide], of_y[kWide];
-    SVD_UNROLL for (int u = 0; u < kWide; ++u) of_x[u] = x[(r + kPanelSide * u) * kLd + l];
-    SVD_UNROLL for (int v = 0; v < kWide; ++v) {
-      const int k = c + kPanelSide * v;
-      of_y[v] = kTransposed ? y[k * kLd + l] : y[l * kLd + k];
-    }
-    SVD_UNROLL for (int u = 0; u < kWide; ++u) {
-      SVD_UNROLL for (int v = 0; v < kWide; ++v) sum[u][v] = plus_product(sum[u][v], of_x[u], of_y[v]);
-    }
-  }
-}
-
-// f(i, k, u, v) for the thread's entries of an N x N matrix.
+// f(i, k, tile, e) for the entries of an N x N matrix whose rows of tiles are those of the first warps.
 template <int N, class Threads, class F>
 SVD_HD void each_entry(const Threads& threads, F f) {
-  const int r = threads.index() % kPanelSide, c = threads.index() / kPanelSide;
-  SVD_UNROLL for (int u = 0; u < N / kPanelSide; ++u) {
-    SVD_UNROLL for (int v = 0; v < N / kPanelSide; ++v) f(r + kPanelSide * u, c + kPanelSide * v, u, v);
+  const TilePlace at(threads);
+  if (at.row() >= N) return;
+  SVD_UNROLL for (int b = 0; b < N / kTile; ++b) {
+    SVD_UNROLL for (int e = 0; e < 2; ++e) f(at.row(), at.column(b, e), b, e);
+  }
+}
+
+// sum += x y for one tile x and the tile y by rows with ld.
+template <class Unit, class E, class Threads>
+SVD_HD void add_tile_product(const Threads& threads, E (&sum)[2], E x0, E x1, const E* y, int ld) {
+  const TilePlace at(threads);
+  Unit::multiply(threads, sum, x0, y[2 * at.t * ld + at.g]);
+  Unit::multiply(threads, sum, x1, y[(2 * at.t + 1) * ld + at.g]);
+}
+
+// The conjugates of a tile's entries below its diagonal, above it, by one warp.
+template <class E, class Threads>
+SVD_HD void mirror_tile(const Threads& threads, E (&x)[2]) {
+  const TilePlace at(threads);
+  E mirrored[2];
+  SVD_UNROLL for (int e = 0; e < 2; ++e) {
+    const int lane = 4 * (2 * at.t + e) + at.g / 2;
+    const E even = of_lane(threads, x[0], lane), odd = of_lane(threads, x[1], lane);
+    mirrored[e] = conjugate(at.g % 2 == 0 ? even : odd);
+  }
+  SVD_UNROLL for (int e = 0; e < 2; ++e) x[e] = 2 * at.t + e > at.g ? mirrored[e] : x[e];
+}
+
+// A tile's inverse in its place, by one warp. pivot(j, a_jj) is the reciprocal of column j's pivot.
+template <class E, class Threads, class Pivot>
+SVD_HD void invert_tile(const Threads& threads, E (&x)[2], Pivot pivot) {
+  const TilePlace at(threads);
+  SVD_UNROLL for (int j = 0; j < kTile; ++j) {
+    const E by = pivot(j, of_lane(threads, x[j % 2], 4 * j + j / 2));
+    const E multiplier = times(of_lane(threads, x[j % 2], 4 * at.g + j / 2), by), minus = negative(multiplier);
+    SVD_UNROLL for (int e = 0; e < 2; ++e) {
+      const bool of_column = 2 * at.t + e == j;
+      const E row = of_lane(threads, x[e], 4 * j + at.t);
+      const E in_row = of_column ? by : times(row, by), below = of_column ? minus : plus_product(x[e], minus, row);
+      x[e] = at.g == j ? in_row : below;
+    }
+  }
+}
+
+// A tile = L U by one warp: U, with L^-1 below its diagonal, in its place; L by itself.
+template <class E, class Threads>
+SVD_HD void factor_tile(const Threads& threads, E (&x)[2], E (&lower)[2], const E* reciprocals) {
+  const TilePlace at(threads);
+  SVD_UNROLL for (int e = 0; e < 2; ++e) lower[e] = from_real<E>(2 * at.t + e == at.g ? 1 : 0);
+  SVD_UNROLL for (int j = 0; j < kTile; ++j) {
+    const E multiplier = times(of_lane(threads, x[j % 2], 4 * at.g + j / 2), reciprocals[j]);
+    const E minus = negative(multiplier);
+    SVD_UNROLL for (int e = 0; e < 2; ++e) {
+      const E row = of_lane(threads, x[e], 4 * j + at.t);
+      if (at.g <= j) continue;
+      if (2 * at.t + e == j) {
+        x[e] = minus;
+        lower[e] = multiplier;
+      } else {
+        x[e] = plus_product(x[e], minus, row);
+      }
+    }
+  }
+}
+
+// The blocks' elimination of the first N rows of A. A warp has rows of tiles warp + 8 u. Then row i of tiles has U
+// behind its diagonal block and L^-1 before it; rows of tiles beyond A have A U^-1. `rows`: the same as it was when it
+// was the pivots', with the diagonal block's inverse. `lower`, if any: L below its diagonal blocks. Of a Hermitian A the
+// diagonal blocks are kept Hermitian: else the factors of an ill-conditioned one would not be each other's adjoints.
+template <class Unit, int kTileRows, int N, bool kHermitian, class E, class Threads, class Pivot>
+SVD_HD void eliminate(const Threads& threads, E (&a)[(kTileRows + 7) / 8][N / kTile][2], E* rows, E* lower,
+                      Pivot pivot) {
+  constexpr int kLd = N + 4, kTiles = N / kTile;
+  const TilePlace at(threads);
+  SVD_UNROLL for (int b = 0; b < kTiles; ++b) {
+    E* const pivot_row = rows + kTile * b * kLd;
+    if (at.warp == b) {
+      if constexpr (kHermitian) mirror_tile(threads, a[0][b]);
+      E x[2] = {a[0][b][0], a[0][b][1]};
+      invert_tile(threads, x, [&](int j, E entry) { return pivot(kTile * b + j, entry); });
+      SVD_UNROLL for (int k = 0; k < kTiles; ++k) {
+        SVD_UNROLL for (int e = 0; e < 2; ++e) pivot_row[at.g * kLd + at.column(k, e)] = k == b ? x[e] : a[0][k][e];
+      }
+    }
+    threads.sync();
+    SVD_UNROLL for (int u = 0; u < (kTileRows + 7) / 8; ++u) {
+      const int i = at.warp + 8 * u;
+      if (i <= b || i >= kTileRows) continue;
+      const bool of_a = i < kTiles;
+      E multiplier[2] = {from_real<E>(0), from_real<E>(0)};
+      add_tile_product<Unit>(threads, multiplier, a[u][b][0], a[u][b][1], pivot_row + kTile * b, kLd);
+      const E minus[2] = {negative(multiplier[0]), negative(multiplier[1])};
+      SVD_UNROLL for (int k = 0; k < kTiles; ++k) {
+        if (k != b && (k > b || of_a)) {
+          add_tile_product<Unit>(threads, a[u][k], minus[0], minus[1], pivot_row + kTile * k, kLd);
+        }
+      }
+      SVD_UNROLL for (int e = 0; e < 2; ++e) {
+        a[u][b][e] = of_a ? minus[e] : multiplier[e];
+        if (of_a && lower != nullptr) lower[(kTile * i + at.g) * kLd + at.column(b, e)] = multiplier[e];
+      }
+    }
+  }
+}
+
+// What eliminate() left of A by blocks, by entries: U, with L^-1 below its diagonal. The factors L of the diagonal blocks
+// go to memory.tiles.
+template <class Unit, int N, class E, class Threads>
+SVD_HD void factor_blocks(const Threads& threads, E (&a)[N / kTile][2], const PanelMemory<E, N>& memory) {
+  constexpr int kLd = N + 4, kTiles = N / kTile;
+  const TilePlace at(threads);
+  if (at.row() >= N) return;
+  E own[2] = {a[0][0], a[0][1]}, lower[2];
+  SVD_UNROLL for (int b = 1; b < kTiles; ++b) {
+    SVD_UNROLL for (int e = 0; e < 2; ++e) own[e] = at.warp == b ? a[b][e] : own[e];
+  }
+  factor_tile(threads, own, lower, memory.reciprocals + kTile * at.warp);
+  E inverse[2];
+  SVD_UNROLL for (int e = 0; e < 2; ++e) {
+    const int k = 2 * at.t + e;
+    inverse[e] = k < at.g ? own[e] : from_real<E>(k == at.g ? 1 : 0);
+    if (k == at.g) own[e] = memory.pivots[at.row()];
+    memory.tiles[kTile * at.row() + k] = lower[e];
+  }
+  SVD_UNROLL for (int b = 0; b < kTiles; ++b) {
+    E product[2] = {from_real<E>(0), from_real<E>(0)};
+    add_tile_product<Unit>(threads, product, inverse[0], inverse[1],
+                           memory.square[0] + kTile * at.warp * kLd + kTile * b, kLd);
+    SVD_UNROLL for (int e = 0; e < 2; ++e) a[b][e] = at.warp == b ? own[e] : product[e];
+  }
+}
+
+// sum := x y, a row of tiles. y is an upper triangle: y(l, k) by rows with ld, or transposed. upper: x is one, too.
+template <class Unit, int N, bool kTransposed, class E, class Threads>
+SVD_HD void panel_product(const Threads& threads, const E (&x)[N / kTile][2], bool upper, const E* y, int ld,
+                          E (&sum)[N / kTile][2]) {
+  const TilePlace at(threads);
+  if (at.row() >= N) return;
+  SVD_UNROLL for (int c = 0; c < N / kTile; ++c) {
+    sum[c][0] = sum[c][1] = from_real<E>(0);
+    SVD_UNROLL for (int b = 0; b <= c; ++b) {
+      if (upper && b < at.warp) continue;
+      SVD_UNROLL for (int e = 0; e < 2; ++e) {
+        const int l = at.column(b, e), k = kTile * c + at.g;
+        Unit::multiply(threads, sum[c], x[b][e], kTransposed ? y[k * ld + l] : y[l * ld + k]);
+      }
+    }
   }
 }
 
 // G = R^H R, G by its lower triangle, by columns: R and R^-1 into two squares other than the first, with zeros below.
 // False: the condition of R with unit columns is above `most`, or a pivot is not positive, or an entry is no number.
-template <int N, class E, class Threads>
+template <class Unit, int N, class E, class Threads>
 SVD_HD bool factor_gram(const Threads& threads, const E* g, double most, const PanelMemory<E, N>& memory, E* r,
                         E* inverse) {
-  constexpr int kLd = N + 1;
-  if (threads.index() < N) {
-    memory.norms[threads.index()] = std::sqrt(real_part(g[threads.index() * N + threads.index()]));
-  }
-  threads.sync();
-  E a[N / kPanelSide][N / kPanelSide];
+  constexpr int kLd = N + 4;
   bool sound = true;
-  each_entry<N>(threads, [&](int i, int k, int u, int v) {
-    const double norms = memory.norms[i] * memory.norms[k];
-    sound = sound && memory.norms[i] > 1e-140 && memory.norms[i] < 1e140;
-    const E entry = i >= k ? g[k * N + i] : conjugate(g[i * N + k]);
-    a[u][v] = i == k ? from_real<E>(1) : times_real(entry, 1 / norms);
-  });
-  if (threads.any(!sound)) return false;
-  if (!eliminate<N, N>(threads, a, memory.square[0], memory.columns, static_cast<E*>(nullptr), [&](int j, E entry) {
-        const double pivot = real_part(entry);
-        if (threads.index() == 0) memory.pivots[j] = from_real<E>(std::sqrt(pivot));
-        return from_real<E>(pivot > 0 ? 1 / pivot : 0);
-      })) {
-    return false;
+  if (threads.index() < N) {
+    const double norm = std::sqrt(real_part(g[threads.index() * N + threads.index()]));
+    sound = norm > 1e-140 && norm < 1e140;
+    memory.norms[threads.index()] = norm;
   }
-  threads.sync();
+  if (threads.any(!sound)) return false;
+  E a[1][N / kTile][2];
+  each_entry<N>(threads, [&](int i, int k, int b, int e) {
+    const E entry = i >= k ? g[k * N + i] : conjugate(g[i * N + k]);
+    a[0][b][e] = i == k ? from_real<E>(1) : times_real(entry, 1 / (memory.norms[i] * memory.norms[k]));
+  });
+  eliminate<Unit, N / kTile, N, true>(threads, a, memory.square[0], static_cast<E*>(nullptr), [&](int j, E entry) {
+    const double pivot = real_part(entry);
+    sound = sound && pivot > 0;
+    memory.pivots[j] = from_real<E>(pivot);  // of every lane the same
+    return memory.reciprocals[j] = from_real<E>(1 / pivot);
+  });
+  factor_blocks<Unit, N>(threads, a[0], memory);
   double sum = 0;
-  each_entry<N>(threads, [&](int i, int k, int u, int v) {
-    const double by = 1 / real_part(memory.pivots[i]);
-    r[i * kLd + k] = i <= k ? times_real(a[u][v], by * memory.norms[k]) : from_real<E>(0);
+  each_entry<N>(threads, [&](int i, int k, int b, int e) {
+    const double by = std::sqrt(real_part(memory.reciprocals[i]));
+    r[i * kLd + k] = i <= k ? times_real(a[0][b][e], by * memory.norms[k]) : from_real<E>(0);
     // R^-1 with unit columns of R is L^-H over the roots of the pivots.
-    const E entry = i == k ? from_real<E>(by) : i > k ? times_real(conjugate(a[u][v]), by) : from_real<E>(0);
+    const E entry = i == k ? from_real<E>(by) : i > k ? times_real(conjugate(a[0][b][e]), by) : from_real<E>(0);
     sum += squared_modulus(entry);
     inverse[k * kLd + i] = times_real(entry, 1 / memory.norms[k]);
   });
   // |R|_F of unit columns is the root of N.
   memory.parts[threads.index()] = sum;
   threads.sync();
-  if (threads.index() < kPanelSide) {
+  if (threads.index() < 16) {
     double part = 0;
-    for (int i = 0; i < kPanelSide; ++i) part += memory.parts[threads.index() + kPanelSide * i];
+    for (int i = 0; i < 16; ++i) part += memory.parts[threads.index() + 16 * i];
     memory.parts[threads.index()] = part;
   }
-  threads.sync();
+  if (threads.any(!sound)) return false;
   double all = 0;
-  for (int i = 0; i < kPanelSide; ++i) all += memory.parts[i];
+  for (int i = 0; i < 16; ++i) all += memory.parts[i];
   return all * N <= most * most;
 }
 
@@ -196,24 +297,24 @@ SVD_HD bool factor_gram(const Threads& threads, const E* g, double most, const P
 template <int N, class E, class Threads>
 SVD_HD void solver_of(const Threads& threads, const E* r, const E* inverse, E* solver) {
   each_entry<N>(threads, [&](int i, int k, int, int) {
-    solver[i * N + k] = (i / kSolveBlock == k / kSolveBlock ? inverse : r)[i * (N + 1) + k];
+    solver[i * N + k] = (i / kTile == k / kTile ? inverse : r)[i * (N + 4) + k];
   });
 }
 
 // x := x R^-1 by solver_of(), for one row. A GPU's matrix units do it for many at once.
 template <int N, class E>
 SVD_HD void solve_row(E (&x)[N], const E* solver) {
-  for (int first = 0; first < N; first += kSolveBlock) {
-    E sum[kSolveBlock];
-    for (int k = 0; k < kSolveBlock; ++k) {
+  for (int first = 0; first < N; first += kTile) {
+    E sum[kTile];
+    for (int k = 0; k < kTile; ++k) {
       for (int i = 0; i < first; ++i)
         x[first + k] = plus_product(x[first + k], negative(x[i]), solver[i * N + first + k]);
       sum[k] = from_real<E>(0);
     }
-    for (int k = 0; k < kSolveBlock; ++k) {
+    for (int k = 0; k < kTile; ++k) {
       for (int i = 0; i <= k; ++i) sum[k] = plus_product(sum[k], x[first + i], solver[(first + i) * N + first + k]);
     }
-    for (int k = 0; k < kSolveBlock; ++k) x[first + k] = sum[k];
+    for (int k = 0; k < kTile; ++k) x[first + k] = sum[k];
   }
 }
 
@@ -230,58 +331,73 @@ SVD_HD void multiply_row(E (&x)[N], const E* m) {
 // From Q_1^H Q_1 (g, by columns), R_1 (by rows), and Q_1's first N rows, which top(i, j) reads: T and R by columns and M
 // by rows, each N x N with zeros beyond its triangle. store(i, j, x) takes V_1's entries below the diagonal. False: as
 // factor_gram().
-template <int N, class E, class Threads, class Top, class Store>
+template <class Unit, int N, class E, class Threads, class Top, class Store>
 SVD_HD bool panel_reflectors(const Threads& threads, const E* g, const E* r1, const PanelMemory<E, N>& memory, Top top,
                              Store store, E* t, E* r, E* m) {
-  constexpr int kLd = N + 1, kWide = N / kPanelSide;
+  constexpr int kLd = N + 4, kTiles = N / kTile, kTileRows = 2 * kTiles, kOwn = (kTileRows + 7) / 8;
+  const TilePlace at(threads);
   E* const rows = memory.square[0];
   E* const r2 = memory.square[1];
   E* const inverse = memory.square[2];
   E* const third = memory.square[3];
-  if (!factor_gram<N>(threads, g, kMostPanelCondition, memory, r2, inverse)) return false;
-  each_entry<N>(threads, [&](int i, int k, int, int) { third[i * kLd + k] = top(i, k); });
-  threads.sync();
+  if (!factor_gram<Unit, N>(threads, g, kMostPanelCondition, memory, r2, inverse)) return false;
   // Q - S above R_2^-1: V_1 and M are their multipliers.
-  E sum[kWide][kWide], a[2 * kWide][kWide];
-  panel_product<N, false>(threads, third, inverse, sum);
-  each_entry<N>(threads, [&](int i, int k, int u, int v) {
-    a[u][v] = sum[u][v];
-    a[kWide + u][v] = inverse[i * kLd + k];
-  });
-  threads.sync();
-  const bool sound = eliminate<2 * N, N>(threads, a, rows, memory.columns, third, [&](int j, E entry) {
+  E a[kOwn][kTiles][2], x[kTiles][2];
+  each_entry<N>(threads, [&](int i, int k, int b, int e) { x[b][e] = top(i, k); });
+  panel_product<Unit, N, false>(threads, x, false, inverse, kLd, a[0]);
+  const int row_of_inverse = kTile * (at.warp + 8 * (kOwn - 1) - kTiles) + at.g;  // its part of the rows beyond A
+  if (row_of_inverse >= 0) {
+    SVD_UNROLL for (int b = 0; b < kTiles; ++b) {
+      SVD_UNROLL for (int e = 0; e < 2; ++e) a[kOwn - 1][b][e] = inverse[row_of_inverse * kLd + at.column(b, e)];
+    }
+  }
+  eliminate<Unit, kTileRows, N, false>(threads, a, rows, third, [&](int j, E entry) {
     const double size = std::sqrt(squared_modulus(entry));
     const E sign = size > 0 ? times_real(entry, -1 / size) : from_real<E>(-1);
-    const E pivot = plus_product(entry, sign, from_real<E>(-1));
-    if (threads.index() == 0) {
-      memory.signs[j] = sign;
-      memory.pivots[j] = pivot;
+    memory.signs[j] = sign;  // of every lane the same
+    memory.pivots[j] = plus_product(entry, sign, from_real<E>(-1));
+    return memory.reciprocals[j] = reciprocal(memory.pivots[j]);
+  });
+  factor_blocks<Unit, N>(threads, a[0], memory);
+  threads.sync();
+  // Multipliers by blocks times the factors of the diagonal blocks.
+  SVD_UNROLL for (int b = 0; b < kTiles; ++b) {
+    const E* const tile = memory.tiles + kTile * kTile * b;
+    if (at.warp > b && at.row() < N) {
+      E product[2] = {from_real<E>(0), from_real<E>(0)};
+      const E* const own = third + at.row() * kLd + at.column(b, 0);
+      add_tile_product<Unit>(threads, product, own[0], own[1], tile, kTile);
+      SVD_UNROLL for (int e = 0; e < 2; ++e) store(at.row(), at.column(b, e), product[e]);
     }
-    return reciprocal(pivot);
-  });
-  if (!sound) return false;
-  threads.sync();
-  each_entry<N>(threads, [&](int i, int k, int u, int v) {
-    m[i * N + k] = i <= k ? a[kWide + u][v] : from_real<E>(0);
-    if (i > k) store(i, k, third[i * kLd + k]);
-  });
-  threads.sync();
-  // -U S^H and the conjugate of L^-1, then their product.
-  each_entry<N>(threads, [&](int i, int k, int, int) {
-    const E u = i == k ? memory.pivots[i] : rows[i * kLd + k];
-    inverse[i * kLd + k] = i <= k ? negative(times(u, conjugate(memory.signs[k]))) : from_real<E>(0);
-    third[i * kLd + k] = i > k ? conjugate(rows[i * kLd + k]) : from_real<E>(i == k ? 1 : 0);
-  });
-  threads.sync();
-  panel_product<N, true>(threads, inverse, third, sum);
-  each_entry<N>(threads, [&](int i, int k, int u, int v) {
-    t[k * N + i] = i <= k ? sum[u][v] : from_real<E>(0);
-    rows[i * kLd + k] = r1[i * N + k];
+    if (at.warp == b) {
+      SVD_UNROLL for (int e = 0; e < 2; ++e) {
+        if (2 * at.t + e < at.g) store(at.row(), at.column(b, e), tile[kTile * at.g + 2 * at.t + e]);
+      }
+    }
+    if (row_of_inverse >= 0) {
+      E product[2] = {from_real<E>(0), from_real<E>(0)};
+      add_tile_product<Unit>(threads, product, a[kOwn - 1][b][0], a[kOwn - 1][b][1], tile, kTile);
+      SVD_UNROLL for (int e = 0; e < 2; ++e) {
+        const int k = at.column(b, e);
+        m[row_of_inverse * N + k] = row_of_inverse <= k ? product[e] : from_real<E>(0);
+      }
+    }
+  }
+  // -U S^H, the conjugate of L^-1, and their product.
+  each_entry<N>(threads, [&](int i, int k, int b, int e) {
+    x[b][e] = i <= k ? negative(times(a[0][b][e], conjugate(memory.signs[k]))) : from_real<E>(0);
+    inverse[i * kLd + k] = i > k ? conjugate(a[0][b][e]) : from_real<E>(i == k ? 1 : 0);
   });
   threads.sync();
-  panel_product<N, false>(threads, r2, rows, sum);
-  each_entry<N>(threads, [&](int i, int k, int u, int v) {
-    r[k * N + i] = i <= k ? times(memory.signs[i], sum[u][v]) : from_real<E>(0);
+  E sum[kTiles][2];
+  panel_product<Unit, N, true>(threads, x, true, inverse, kLd, sum);
+  each_entry<N>(threads, [&](int i, int k, int b, int e) {
+    t[k * N + i] = i <= k ? sum[b][e] : from_real<E>(0);
+    x[b][e] = r2[i * kLd + k];
+  });
+  panel_product<Unit, N, false>(threads, x, true, r1, N, sum);
+  each_entry<N>(threads, [&](int i, int k, int b, int e) {
+    r[k * N + i] = i <= k ? times(memory.signs[i], sum[b][e]) : from_real<E>(0);
   });
   return true;
 }

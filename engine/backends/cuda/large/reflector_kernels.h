@@ -107,6 +107,13 @@ struct TileRows {
   }
 };
 
+struct MatrixUnit {
+  template <class E>
+  static __device__ __forceinline__ void multiply(const BlockThreads& /*threads*/, E (&d)[2], E a, E b) {
+    multiply_8x8x4(d, a, b);
+  }
+};
+
 // The tile's part of the Gram matrix, by the matrix units: each of eight warps has some tiles of 8 x 8.
 template <class E>
 struct GramTiles {
@@ -215,7 +222,7 @@ __global__ void __launch_bounds__(kPanelThreads, 1) begin_panel_kernel(PanelCall
   const BlockThreads threads;
   E* const r = memory.square[1];
   E* const inverse = memory.square[2];
-  if (!factor_gram<N>(threads, call.gram, kMostPanelCondition, memory, r, inverse)) {
+  if (!factor_gram<MatrixUnit, N>(threads, call.gram, kMostPanelCondition, memory, r, inverse)) {
     if (threadIdx.x == 0) *call.failed = call.index;
     return;
   }
@@ -239,7 +246,7 @@ __global__ void __launch_bounds__(kPanelThreads, 1) end_panel_kernel(PanelCall<E
   const auto store = [&](int i, int k, E x) {
     if (inside(i, k)) p.data[k * p.ld + i] = x;
   };
-  if (!panel_reflectors<N>(threads, call.gram, call.r1, PanelMemory<E, N>(shared), top, store, call.t, call.r,
+  if (!panel_reflectors<MatrixUnit, N>(threads, call.gram, call.r1, PanelMemory<E, N>(shared), top, store, call.t, call.r,
                            call.rows)) {
     if (threadIdx.x == 0) *call.failed = kBrokenPanel;
     return;
@@ -260,7 +267,7 @@ __global__ void __launch_bounds__(kPanelThreads, 1) given_panel_kernel(PanelCall
   each_entry<N>(threads, [&](int i, int k, int, int) { memory.square[0][k * N + i] = call.gram[k * N + i]; });
   if (threadIdx.x < N) memory.signs[threadIdx.x] = threadIdx.x < call.p.cols ? tau[threadIdx.x] : from_real<E>(0);
   threads.sync();
-  triangle_of_reflectors<N>(threads, memory.square[0], memory.signs, t, memory.columns);
+  triangle_of_reflectors<N>(threads, memory.square[0], memory.signs, t, memory.pivots);
   each_entry<N>(threads, [&](int i, int k, int, int) { call.t[k * N + i] = t[k * N + i]; });
 }
 
