@@ -102,6 +102,21 @@ SVD_HD void each_entry(const Threads& threads, F f) {
   }
 }
 
+// Tile b of a row, and x in its place: without a register that is known at run time alone.
+template <int kTiles, class E>
+SVD_HD void get_tile(const E (&row)[kTiles][2], int b, E (&x)[2]) {
+  SVD_UNROLL for (int e = 0; e < 2; ++e) {
+    x[e] = row[0][e];
+    SVD_UNROLL for (int k = 1; k < kTiles; ++k) x[e] = k == b ? row[k][e] : x[e];
+  }
+}
+template <int kTiles, class E>
+SVD_HD void put_tile(E (&row)[kTiles][2], int b, const E (&x)[2]) {
+  SVD_UNROLL for (int k = 0; k < kTiles; ++k) {
+    SVD_UNROLL for (int e = 0; e < 2; ++e) row[k][e] = k == b ? x[e] : row[k][e];
+  }
+}
+
 // sum += x y for one tile x and the tile y by rows with ld.
 template <class Unit, class E, class Threads>
 SVD_HD void add_tile_product(const Threads& threads, E (&sum)[2], E x0, E x1, const E* y, int ld) {
@@ -169,11 +184,13 @@ SVD_HD void eliminate(const Threads& threads, E (&a)[(kTileRows + 7) / 8][N / kT
                       Pivot pivot) {
   constexpr int kLd = N + 4, kTiles = N / kTile;
   const TilePlace at(threads);
-  SVD_UNROLL for (int b = 0; b < kTiles; ++b) {
+  SVD_LOOP for (int b = 0; b < kTiles; ++b) {
     E* const pivot_row = rows + kTile * b * kLd;
     if (at.warp == b) {
-      if constexpr (kHermitian) mirror_tile(threads, a[0][b]);
-      E x[2] = {a[0][b][0], a[0][b][1]};
+      E x[2];
+      get_tile(a[0], b, x);
+      if constexpr (kHermitian) mirror_tile(threads, x);
+      put_tile(a[0], b, x);
       invert_tile(threads, x, [&](int j, E entry) { return pivot(kTile * b + j, entry); });
       SVD_UNROLL for (int k = 0; k < kTiles; ++k) {
         SVD_UNROLL for (int e = 0; e < 2; ++e) pivot_row[at.g * kLd + at.column(k, e)] = k == b ? x[e] : a[0][k][e];
@@ -184,16 +201,18 @@ SVD_HD void eliminate(const Threads& threads, E (&a)[(kTileRows + 7) / 8][N / kT
       const int i = at.warp + 8 * u;
       if (i <= b || i >= kTileRows) continue;
       const bool of_a = i < kTiles;
-      E multiplier[2] = {from_real<E>(0), from_real<E>(0)};
-      add_tile_product<Unit>(threads, multiplier, a[u][b][0], a[u][b][1], pivot_row + kTile * b, kLd);
+      E own[2], multiplier[2] = {from_real<E>(0), from_real<E>(0)};
+      get_tile(a[u], b, own);
+      add_tile_product<Unit>(threads, multiplier, own[0], own[1], pivot_row + kTile * b, kLd);
       const E minus[2] = {negative(multiplier[0]), negative(multiplier[1])};
       SVD_UNROLL for (int k = 0; k < kTiles; ++k) {
         if (k != b && (k > b || of_a)) {
           add_tile_product<Unit>(threads, a[u][k], minus[0], minus[1], pivot_row + kTile * k, kLd);
         }
       }
+      const E kept[2] = {of_a ? minus[0] : multiplier[0], of_a ? minus[1] : multiplier[1]};
+      put_tile(a[u], b, kept);
       SVD_UNROLL for (int e = 0; e < 2; ++e) {
-        a[u][b][e] = of_a ? minus[e] : multiplier[e];
         if (of_a && lower != nullptr) lower[(kTile * i + at.g) * kLd + at.column(b, e)] = multiplier[e];
       }
     }
@@ -207,10 +226,8 @@ SVD_HD void factor_blocks(const Threads& threads, E (&a)[N / kTile][2], const Pa
   constexpr int kLd = N + 4, kTiles = N / kTile;
   const TilePlace at(threads);
   if (at.row() >= N) return;
-  E own[2] = {a[0][0], a[0][1]}, lower[2];
-  SVD_UNROLL for (int b = 1; b < kTiles; ++b) {
-    SVD_UNROLL for (int e = 0; e < 2; ++e) own[e] = at.warp == b ? a[b][e] : own[e];
-  }
+  E own[2], lower[2];
+  get_tile(a, at.warp, own);
   factor_tile(threads, own, lower, memory.reciprocals + kTile * at.warp);
   E inverse[2];
   SVD_UNROLL for (int e = 0; e < 2; ++e) {
@@ -233,15 +250,16 @@ SVD_HD void panel_product(const Threads& threads, const E (&x)[N / kTile][2], bo
                           E (&sum)[N / kTile][2]) {
   const TilePlace at(threads);
   if (at.row() >= N) return;
-  SVD_UNROLL for (int c = 0; c < N / kTile; ++c) {
-    sum[c][0] = sum[c][1] = from_real<E>(0);
-    SVD_UNROLL for (int b = 0; b <= c; ++b) {
-      if (upper && b < at.warp) continue;
+  SVD_LOOP for (int c = 0; c < N / kTile; ++c) {
+    E tile[2] = {from_real<E>(0), from_real<E>(0)};
+    SVD_UNROLL for (int b = 0; b < N / kTile; ++b) {
+      if (b > c || (upper && b < at.warp)) continue;
       SVD_UNROLL for (int e = 0; e < 2; ++e) {
         const int l = at.column(b, e), k = kTile * c + at.g;
-        Unit::multiply(threads, sum[c], x[b][e], kTransposed ? y[k * ld + l] : y[l * ld + k]);
+        Unit::multiply(threads, tile, x[b][e], kTransposed ? y[k * ld + l] : y[l * ld + k]);
       }
     }
+    put_tile(sum, c, tile);
   }
 }
 
@@ -328,12 +346,12 @@ SVD_HD void multiply_row(E (&x)[N], const E* m) {
   }
 }
 
-// From Q_1^H Q_1 (g, by columns), R_1 (by rows), and Q_1's first N rows, which top(i, j) reads: T and R by columns and M
-// by rows, each N x N with zeros beyond its triangle. store(i, j, x) takes V_1's entries below the diagonal. False: as
+// From Q_1^H Q_1 (g, by columns), R_1 (by rows), and Q_1's first N rows, which top(i, j) reads: T and R by columns with
+// ld, and M by rows, each N x N with zeros beyond its triangle. store(i, j, x) takes V_1's entries below the diagonal. False: as
 // factor_gram().
 template <class Unit, int N, class E, class Threads, class Top, class Store>
 SVD_HD bool panel_reflectors(const Threads& threads, const E* g, const E* r1, const PanelMemory<E, N>& memory, Top top,
-                             Store store, E* t, E* r, E* m) {
+                             Store store, E* t, E* r, int ld, E* m) {
   constexpr int kLd = N + 4, kTiles = N / kTile, kTileRows = 2 * kTiles, kOwn = (kTileRows + 7) / 8;
   const TilePlace at(threads);
   E* const rows = memory.square[0];
@@ -392,12 +410,12 @@ SVD_HD bool panel_reflectors(const Threads& threads, const E* g, const E* r1, co
   E sum[kTiles][2];
   panel_product<Unit, N, true>(threads, x, true, inverse, kLd, sum);
   each_entry<N>(threads, [&](int i, int k, int b, int e) {
-    t[k * N + i] = i <= k ? sum[b][e] : from_real<E>(0);
+    t[k * ld + i] = i <= k ? sum[b][e] : from_real<E>(0);
     x[b][e] = r2[i * kLd + k];
   });
   panel_product<Unit, N, false>(threads, x, true, r1, N, sum);
   each_entry<N>(threads, [&](int i, int k, int b, int e) {
-    r[k * N + i] = i <= k ? times(memory.signs[i], sum[b][e]) : from_real<E>(0);
+    r[k * ld + i] = i <= k ? times(memory.signs[i], sum[b][e]) : from_real<E>(0);
   });
   return true;
 }

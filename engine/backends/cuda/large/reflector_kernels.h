@@ -27,6 +27,7 @@ template <class E>
 inline constexpr int kPanel = kIsComplex<E> ? 32 : 64;
 
 inline constexpr int kRowsOfTile = 64;
+inline constexpr int kGroup = 128;             // columns of panels that are applied together
 inline constexpr int kMostParts = 128;          // of a Gram matrix: a function of the rows alone
 inline constexpr int32_t kAllPanels = 1 << 30;  // the first panel that was not taken on, where all were
 inline constexpr int32_t kBrokenPanel = -1;     // ... where one was lost, which no finite matrix does
@@ -41,8 +42,8 @@ struct PanelCall {
   E* gram;          // [N x N] by columns
   E* r1;            // [N x N] by rows
   E* rows;          // [N x N] by rows: what rows are solved with, then M
-  E* t;             // [N x N] by columns; of this panel
-  E* r;             // [N x N] by columns; of this panel
+  E *t, *r;         // this panel's part of its group's, by columns with kGroup; what is above it in R, too
+  int32_t before;   // columns of the group before this panel
 };
 
 enum class RowStep { kGram, kSolve, kMultiply };
@@ -167,8 +168,9 @@ __global__ void __launch_bounds__(kPanelThreads, 1) rows_kernel(PanelCall<E> cal
   [[maybe_unused]] GramTiles<E> gram;
   for (int64_t tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
     const int64_t first = begin + tile * kRowsOfTile;
-    for (int e = thread; e < N * kRowsOfTile; e += kPanelThreads) {
-      const int i = e % kRowsOfTile, j = e / kRowsOfTile;
+#pragma unroll
+    for (int u = 0; u < N * kRowsOfTile / kPanelThreads; ++u) {
+      const int e = thread + u * kPanelThreads, i = e % kRowsOfTile, j = e / kRowsOfTile;
       rows[j * kLd + i] = j < p.cols && first + i < p.rows ? p.data[j * p.ld + first + i] : from_real<E>(0);
     }
     __syncthreads();
@@ -230,6 +232,23 @@ __global__ void __launch_bounds__(kPanelThreads, 1) begin_panel_kernel(PanelCall
   each_entry<N>(threads, [&](int i, int k, int, int) { call.r1[i * N + k] = r[i * kLd + k]; });
 }
 
+// The `before` rows of the group above a panel, which are R's: out of the matrix into r, and zeros in their place, or
+// back.
+template <class E>
+__device__ __forceinline__ void take_above(const large::LargeView<E>& p, E* r, int before, bool into) {
+  for (int e = static_cast<int>(threadIdx.x); e < before * kPanel<E>; e += kPanelThreads) {
+    const int i = e % before - before, j = e / before;
+    if (j >= p.cols) break;
+    E& entry = p.data[j * p.ld + i];
+    if (into) {
+      entry = r[j * kGroup + i];
+    } else {
+      r[j * kGroup + i] = entry;
+      entry = from_real<E>(0);
+    }
+  }
+}
+
 // V_1 takes the place of the panel's first rows, with its ones and zeros; R waits in call.r.
 template <class E>
 __global__ void __launch_bounds__(kPanelThreads, 1) end_panel_kernel(PanelCall<E> call) {
@@ -237,7 +256,7 @@ __global__ void __launch_bounds__(kPanelThreads, 1) end_panel_kernel(PanelCall<E
   extern __shared__ __align__(16) unsigned char shared[];
   const BlockThreads threads;
   if (*call.failed <= call.index) {
-    each_entry<N>(threads, [&](int i, int k, int, int) { call.t[k * N + i] = from_real<E>(0); });
+    each_entry<N>(threads, [&](int i, int k, int, int) { call.t[k * kGroup + i] = from_real<E>(0); });
     return;
   }
   const large::LargeView<E> p = call.p;
@@ -246,7 +265,7 @@ __global__ void __launch_bounds__(kPanelThreads, 1) end_panel_kernel(PanelCall<E
   const auto store = [&](int i, int k, E x) {
     if (inside(i, k)) p.data[k * p.ld + i] = x;
   };
-  if (!panel_reflectors<MatrixUnit, N>(threads, call.gram, call.r1, PanelMemory<E, N>(shared), top, store, call.t, call.r,
+  if (!panel_reflectors<MatrixUnit, N>(threads, call.gram, call.r1, PanelMemory<E, N>(shared), top, store, call.t, call.r, kGroup,
                            call.rows)) {
     if (threadIdx.x == 0) *call.failed = kBrokenPanel;
     return;
@@ -254,6 +273,7 @@ __global__ void __launch_bounds__(kPanelThreads, 1) end_panel_kernel(PanelCall<E
   each_entry<N>(threads, [&](int i, int k, int, int) {
     if (i <= k) store(i, k, from_real<E>(i == k ? 1 : 0));
   });
+  take_above(p, call.r, call.before, false);
 }
 
 // T of a panel whose reflectors a library made: V with its ones and zeros, tau.
@@ -268,27 +288,29 @@ __global__ void __launch_bounds__(kPanelThreads, 1) given_panel_kernel(PanelCall
   if (threadIdx.x < N) memory.signs[threadIdx.x] = threadIdx.x < call.p.cols ? tau[threadIdx.x] : from_real<E>(0);
   threads.sync();
   triangle_of_reflectors<N>(threads, memory.square[0], memory.signs, t, memory.pivots);
-  each_entry<N>(threads, [&](int i, int k, int, int) { call.t[k * N + i] = t[k * N + i]; });
+  each_entry<N>(threads, [&](int i, int k, int, int) { call.t[k * kGroup + i] = t[k * N + i]; });
 }
 
-// Block b exchanges the upper triangle on the diagonal of panel first + b: R into the matrix, or out of it, with V_1's
-// ones and zeros in its place.
+// Block b exchanges R's columns of panel first + b, as far as they lie in the group's triangle.
 template <class E>
-__global__ void triangles_kernel(large::LargeView<E> a, E* r, int32_t first, bool into) {
+__global__ void __launch_bounds__(kPanelThreads) triangles_kernel(large::LargeView<E> a, E* r, int32_t first, bool into) {
   constexpr int N = kPanel<E>;
-  const int64_t panel = first + static_cast<int32_t>(blockIdx.x), at = panel * N;
-  E* const own = r + panel * (N * N);
-  for (int e = static_cast<int>(threadIdx.x); e < N * N; e += static_cast<int>(blockDim.x)) {
+  const int64_t at = (int64_t{first} + blockIdx.x) * N;
+  const int before = static_cast<int>(at % kGroup);
+  const large::LargeView<E> p{a.data + at * (a.ld + 1), a.rows - at, a.cols - at < N ? a.cols - at : N, a.ld};
+  E* const own = r + at / kGroup * (kGroup * kGroup) + before * (kGroup + 1);
+  for (int e = static_cast<int>(threadIdx.x); e < N * N; e += kPanelThreads) {
     const int i = e % N, j = e / N;
-    if (i > j || at + j >= a.cols) continue;
-    E& entry = a.data[(at + j) * a.ld + at + i];
+    if (i > j || j >= p.cols) continue;
+    E& entry = p.data[j * p.ld + i];
     if (into) {
-      entry = own[e];
+      entry = own[j * kGroup + i];
     } else {
-      own[e] = entry;
+      own[j * kGroup + i] = entry;
       entry = from_real<E>(i == j ? 1 : 0);
     }
   }
+  take_above(p, own, before, into);
 }
 
 }  // namespace svdserve::cuda

@@ -45,7 +45,7 @@ Reflectors<E>::Reflectors(LargeLane& lane, DeviceArena& arena, const large::Larg
 
 template <class E>
 int64_t Reflectors<E>::elements(int64_t n) {
-  return panel_count(n, kPanel<E>) * kPanel<E> * kPanel<E>;
+  return panel_count(n, kGroup) * kGroup * kGroup;
 }
 
 template <class E>
@@ -96,47 +96,66 @@ void Reflectors<E>::enqueue_panel(const PanelCall<E>& call) {
 }
 
 template <class E>
+PanelCall<E> Reflectors<E>::call_of(View a, int64_t index, const PanelCall<E>& all, E* t) const {
+  PanelCall<E> call = all;
+  const int64_t at = index * kPanel<E>, before = at % kGroup;
+  const int64_t place = at / kGroup * (kGroup * kGroup) + before * (kGroup + 1);
+  call.index = static_cast<int32_t>(index);
+  call.p = panel_of(a, index);
+  call.t = t + place;
+  call.r = all.r + place;
+  call.before = static_cast<int32_t>(before);
+  return call;
+}
+
+template <class E>
 void Reflectors<E>::factor(View a, E* t) {
   constexpr int N = kPanel<E>, kSquare = N * N;
   const int64_t panels = panel_count(a.cols, N);
   const Piece<E> parts(arena_, int64_t{kMostParts} * kSquare), small(arena_, 3 * kSquare);
-  const Piece<E> triangles(arena_, panels * kSquare), w(arena_, 2 * N * a.cols);
+  const Piece<E> triangles(arena_, elements(a.cols)), w(arena_, 2 * int64_t{kGroup} * std::max<int64_t>(a.cols, N));
   const Piece<int32_t> first_failed(arena_, 1);
   int32_t failed = kAllPanels;
   require(cudaMemcpyAsync(first_failed.get(), &failed, sizeof failed, cudaMemcpyHostToDevice, lane_.stream),
           "uploading");
-  PanelCall<E> call{};
-  call.failed = first_failed.get();
-  call.parts = parts.get();
-  call.gram = small.get();
-  call.r1 = call.gram + kSquare;
-  call.rows = call.r1 + kSquare;
-  call.r = triangles.get();
+  require(cudaMemsetAsync(t, 0, static_cast<size_t>(elements(a.cols)) * sizeof(E), lane_.stream), "clearing memory");
+  PanelCall<E> all{};
+  all.failed = first_failed.get();
+  all.parts = parts.get();
+  all.gram = small.get();
+  all.r1 = all.gram + kSquare;
+  all.rows = all.r1 + kSquare;
+  all.r = triangles.get();
   allow();
-  if (PanelMemory<E, kPanel<E>>::bytes() > lane_.limits.shared_bytes) failed = 0;
+  if (PanelMemory<E, N>::bytes() > lane_.limits.shared_bytes) failed = 0;
   for (int64_t i = 0; i < panels && failed != 0; ++i) {
     watch_.check();
-    PanelCall<E> own = call;
-    own.index = static_cast<int32_t>(i);
-    own.p = panel_of(a, i);
-    own.t = t + i * kSquare;
-    own.r += i * kSquare;
-    enqueue_panel(own);
-    const int64_t at = i * N + own.p.cols;
-    if (at < a.cols) {
-      apply_panel(Op::kAdjoint, own.p, own.t, a.block(i * N, at, a.rows - i * N, a.cols - at), w.get());
+    const PanelCall<E> call = call_of(a, i, all, t);
+    const int64_t at = i * N, group = at - call.before, behind = at + call.p.cols;
+    const auto reflectors = [&](int64_t width) { return a.block(group, group, a.rows - group, width); };
+    const auto rest = [&](int64_t first, int64_t width) { return a.block(group, first, a.rows - group, width); };
+    E* const triangle = t + group / kGroup * (kGroup * kGroup);
+    if (call.before > 0) {
+      apply_group(Op::kAdjoint, reflectors(call.before), triangle, rest(at, call.p.cols), w.get());
+    }
+    enqueue_panel(call);
+    join(a, call, w.get());
+    const bool ends = behind % kGroup == 0;
+    if (ends && behind < a.cols) {
+      apply_group(Op::kAdjoint, reflectors(behind - group), triangle, rest(behind, a.cols - behind), w.get());
     }
   }
   if (failed != 0) download(lane_, &failed, first_failed.get(), 1);
   if (failed == kBrokenPanel) throw LargeStop{LargeStatus::kFault, "a QR factorization lost its reflectors"};
   const int64_t taken = std::min<int64_t>(failed, panels);
-  exchange(a, triangles.get(), 0, taken, true);
-  if (taken < panels) factor_by_library(a, taken, call, t);
+  if (taken < panels) factor_by_library(a, taken, all, t, w.get());
+  exchange(a, triangles.get(), 0, panels, true);
 }
 
+// Panels from `first` on, to which those before have been applied.
 template <class E>
-void Reflectors<E>::factor_by_library(View a, int64_t first, PanelCall<E> call, E* t) {
-  constexpr int N = kPanel<E>, kSquare = N * N;
+void Reflectors<E>::factor_by_library(View a, int64_t first, const PanelCall<E>& all, E* t, E* w) {
+  constexpr int N = kPanel<E>;
   const int64_t at = first * N, panels = panel_count(a.cols, N);
   const View rest = a.block(at, at, a.rows - at, a.cols - at);
   const Piece<E> tau(arena_, (panels - first) * N);
@@ -147,48 +166,58 @@ void Reflectors<E>::factor_by_library(View a, int64_t first, PanelCall<E> call, 
                                            type, tau.get(), type, &work.device_bytes, &work.host_bytes),
             "sizing a QR factorization");
     work.allocate();
-    require(l_.cusolverDnXgeqrf(lane_.cusolver, lane_.params, rest.rows, rest.cols, type, rest.data, rest.ld, type,
-                                tau.get(), type, work.device, work.device_bytes, work.host.get(), work.host_bytes,
-                                work.info),
-            "computing a QR factorization");
+    require(
+        l_.cusolverDnXgeqrf(lane_.cusolver, lane_.params, rest.rows, rest.cols, type, rest.data, rest.ld, type,
+                            tau.get(), type, work.device, work.device_bytes, work.host.get(), work.host_bytes,
+                            work.info),
+        "computing a QR factorization");
     work.check("computing a QR factorization");
   }
-  const int32_t all = kAllPanels;
-  require(cudaMemcpyAsync(call.failed, &all, sizeof all, cudaMemcpyHostToDevice, lane_.stream), "uploading");
-  exchange(a, call.r, first, panels - first, false);
+  const int32_t no_panel = kAllPanels;
+  require(cudaMemcpyAsync(all.failed, &no_panel, sizeof no_panel, cudaMemcpyHostToDevice, lane_.stream), "uploading");
+  exchange(a, all.r, first, panels - first, false);
   for (int64_t i = first; i < panels; ++i) {
-    PanelCall<E> own = call;
-    own.index = static_cast<int32_t>(i);
-    own.p = panel_of(a, i);
-    own.t = t + i * kSquare;
-    enqueue_gram(own, false);
+    const PanelCall<E> call = call_of(a, i, all, t);
+    enqueue_gram(call, false);
     given_panel_kernel<E>
-        <<<1, kPanelThreads, PanelMemory<E, kPanel<E>>::bytes(), lane_.stream>>>(own, tau.get() + (i - first) * N);
+        <<<1, kPanelThreads, PanelMemory<E, N>::bytes(), lane_.stream>>>(call, tau.get() + (i - first) * N);
     launched();
+    join(a, call, w);
   }
-  exchange(a, call.r, first, panels - first, true);
+}
+
+template <class E>
+void Reflectors<E>::join(View a, const PanelCall<E>& call, E* w) {
+  if (call.before == 0) return;
+  constexpr int N = kPanel<E>;
+  const int64_t at = call.index * int64_t{N}, group = at - call.before;
+  const View v = a.block(at, group, a.rows - at, call.before);
+  const View triangle{call.t - call.before * (kGroup + 1), call.before, call.before, kGroup};
+  const View own{call.t, call.p.cols, call.p.cols, kGroup};
+  const View first{w, call.before, call.p.cols, kGroup}, second{w + kGroup * N, call.before, call.p.cols, kGroup};
+  gemm(true, 1, v, call.p, 0, first);
+  gemm(false, 1, first, own, 0, second);
+  gemm(false, -1, triangle, second, 0, {call.t - call.before, call.before, call.p.cols, kGroup});
 }
 
 template <class E>
 void Reflectors<E>::apply(Op op, View a, const E* t, View c) {
-  constexpr int N = kPanel<E>, kSquare = N * N;
-  const int64_t panels = panel_count(a.cols, N);
-  const Piece<E> triangles(arena_, panels * kSquare), w(arena_, 2 * N * c.cols);
+  const int64_t groups = panel_count(a.cols, kGroup), panels = panel_count(a.cols, kPanel<E>);
+  const Piece<E> triangles(arena_, elements(a.cols)), w(arena_, 2 * int64_t{kGroup} * c.cols);
   exchange(a, triangles.get(), 0, panels, false);
-  for (int64_t step = 0; step < panels; ++step) {
+  for (int64_t step = 0; step < groups; ++step) {
     watch_.check();
-    const int64_t i = op == Op::kAdjoint ? step : panels - 1 - step;
-    const View v = panel_of(a, i);
-    apply_panel(op, v, t + i * kSquare, c.block(i * N, 0, v.rows, c.cols), w.get());
+    const int64_t group = op == Op::kAdjoint ? step : groups - 1 - step, at = group * kGroup;
+    const View v = a.block(at, at, a.rows - at, std::min<int64_t>(kGroup, a.cols - at));
+    apply_group(op, v, t + group * (kGroup * kGroup), c.block(at, 0, v.rows, c.cols), w.get());
   }
   exchange(a, triangles.get(), 0, panels, true);
 }
 
 template <class E>
-void Reflectors<E>::apply_panel(Op op, View v, const E* t, View c, E* w) {
-  constexpr int N = kPanel<E>;
-  const View first{w, v.cols, c.cols, N}, second{w + N * c.cols, v.cols, c.cols, N};
-  const View triangle{const_cast<E*>(t), v.cols, v.cols, N};
+void Reflectors<E>::apply_group(Op op, View v, const E* t, View c, E* w) {
+  const View first{w, v.cols, c.cols, kGroup}, second{w + kGroup * c.cols, v.cols, c.cols, kGroup};
+  const View triangle{const_cast<E*>(t), v.cols, v.cols, kGroup};
   gemm(true, 1, v, c, 0, first);
   gemm(op == Op::kAdjoint, 1, triangle, first, 0, second);
   gemm(false, -1, v, second, 1, c);

@@ -1,5 +1,7 @@
 // QR factorization of a matrix on the device, and products with its Q: panels of reflectors (reflector_kernels.h), and
-// cuBLAS's products for all that is behind a panel. From the first panel on whose columns depend on each other too much
+// cuBLAS's products for all that is behind them. Panels of a group of 128 columns are applied together: with V = [V_1
+// V_2] its triangle is [T_1 X; 0 T_2], X = -T_1 V_1^H V_2 T_2 (Schreiber and Van Loan, SIAM J. Sci. Stat. Comput. 10
+// (1989) 53-57). From the first panel on whose columns depend on each other too much
 // (algorithms/blocks/panel_reflectors.h), the rest is cuSOLVER's, with a triangle T for each of its panels as well.
 //
 // The factorization is one sequence of launches. The device alone knows whether a panel was taken on, and the host asks
@@ -28,7 +30,7 @@ class Reflectors {
   // All must outlive the object.
   Reflectors(LargeLane& lane, DeviceArena& arena, const large::LargeWatch& watch);
 
-  // How many elements `t` has for n columns: for each panel its T.
+  // How many elements `t` has for n columns: for each group its triangle.
   static int64_t elements(int64_t n);
 
   // a = Q R, a.rows >= a.cols: R in the upper triangle, reflectors below it, and t. Device memory.
@@ -41,11 +43,16 @@ class Reflectors {
   void allow() const;
   void enqueue_panel(const PanelCall<E>& call);
   void enqueue_gram(const PanelCall<E>& call, bool solved);
-  void factor_by_library(View a, int64_t first, PanelCall<E> call, E* t);
-  // c := H c or H^H c, for the reflectors of one panel with its ones and zeros. w: two of N x c.cols elements.
-  void apply_panel(large::Op op, View v, const E* t, View c, E* w);
+  void factor_by_library(View a, int64_t first, const PanelCall<E>& all, E* t, E* w);
+  // The panel and its place in its group.
+  PanelCall<E> call_of(View a, int64_t index, const PanelCall<E>& all, E* t) const;
+  // c := H c or H^H c, for a group's reflectors with their ones and zeros, or the first of them. w: two of kGroup x
+  // c.cols elements.
+  void apply_group(large::Op op, View v, const E* t, View c, E* w);
+  // X of the panel's columns in its group's triangle.
+  void join(View a, const PanelCall<E>& call, E* w);
   void gemm(bool adjoint_a, double alpha, View a, View b, double beta, View c);
-  // The triangles of R of `count` panels, into the matrix, or out of it and ones and zeros in their place.
+  // R's parts in the triangles of `count` panels, into the matrix, or out of it and ones and zeros in their place.
   void exchange(View a, E* r, int64_t first, int64_t count, bool into);
 
   LargeLane& lane_;
